@@ -1,0 +1,212 @@
+//! What the module hands to the LWK at boot, and the per-CPU shared areas.
+//!
+//! The first [`BootParams::shared_size`] bytes of the first memory chunk are
+//! the *shared region*: `BootParams` at offset 0, everything else at offsets
+//! that it names. Proxies never see this region (only the clock page is mapped
+//! to applications, read-only).
+
+/// Found at the very start of the image's first `PT_LOAD` segment.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ImageHeader {
+    /// [`crate::MAGIC`].
+    pub magic: u64,
+    /// [`crate::VERSION`] the image was built with.
+    pub version: u32,
+    /// Bytes of this structure.
+    pub header_size: u32,
+    /// Offset of the trampoline code from the start of the image.
+    pub trampoline_offset: u32,
+    /// Bytes of the trampoline, at most one page.
+    pub trampoline_size: u32,
+    /// Offset of [`TrampolineArgs`] inside the trampoline.
+    pub args_offset: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// Filled in by the module in the low page, after copying the trampoline there
+/// and before each SIPI. The trampoline runs at any page below 1 MiB.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TrampolineArgs {
+    /// Physical address of the boot page table, below 4 GiB. It maps the first
+    /// 2 MiB 1:1, the image at its link address, and every chunk at
+    /// [`crate::layout::DIRECT_BASE`], all with 2 MiB pages, writable and executable.
+    pub cr3: u64,
+    /// Virtual address to jump to in 64-bit mode with interrupts off, `rdi` =
+    /// `params`, `rsi` = `cpu`; there is no stack yet.
+    pub entry: u64,
+    /// Virtual (direct-map) address of [`BootParams`].
+    pub params: u64,
+    /// Index of this CPU in the instance, 0 first.
+    pub cpu: u64,
+}
+
+/// A run of physical memory owned by the LWK. Multiple of 2 MiB, aligned to it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryChunk {
+    /// Physical address of the first byte.
+    pub base: u64,
+    /// Length in bytes.
+    pub size: u64,
+    /// NUMA node.
+    pub node: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// The boot parameter block. Offsets are bytes from the start of the shared
+/// region, which is where this structure lies.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BootParams {
+    /// [`crate::MAGIC`].
+    pub magic: u64,
+    /// [`crate::VERSION`] of the module.
+    pub version: u32,
+    /// Bytes of this structure.
+    pub params_size: u32,
+    /// Physical address of the shared region, and its bytes (multiple of 2 MiB).
+    pub shared_base: u64,
+    /// See `shared_base`.
+    pub shared_size: u64,
+    /// Physical address where the image was loaded (2 MiB aligned).
+    pub image_base: u64,
+    /// Bytes from `image_base` that the image uses, incl. bss.
+    pub image_size: u64,
+    /// Number of [`MemoryChunk`]s at `chunks_offset`.
+    pub chunk_count: u32,
+    /// Array of [`MemoryChunk`], sorted by address, neighbours merged.
+    pub chunks_offset: u32,
+    /// Number of CPUs of the instance.
+    pub cpu_count: u32,
+    /// Array of [`CpuShared`], one per CPU, page aligned.
+    pub cpus_offset: u32,
+    /// Number of [`crate::request::Request`]s at `requests_offset`.
+    pub request_count: u32,
+    /// Array of [`crate::request::Request`].
+    pub requests_offset: u32,
+    /// Number of [`crate::service::Service`]s at `services_offset`.
+    pub service_count: u32,
+    /// Array of [`crate::service::Service`], `service_count / cpu_count` per CPU.
+    pub services_offset: u32,
+    /// [`crate::log::LogRing`], page aligned.
+    pub log_offset: u32,
+    /// Bytes of the log's text area (power of two).
+    pub log_size: u32,
+    /// [`crate::clock::ClockPage`], page aligned, alone on its page.
+    pub clock_offset: u32,
+    /// Calibrated TSC frequency in kHz, as Linux has it.
+    pub tsc_khz: u32,
+    /// [`crate::layout`] limits and feature bits the module wants used; see `BOOT_*`.
+    pub flags: u32,
+    /// Set to 1 by the LWK when it panicked; see `panic_text` in the log.
+    pub panicked: u32,
+    /// Zero-terminated instance name.
+    pub name: [u8; 32],
+    /// Zero-terminated boot options, e.g. `spin_us=50 log=debug`.
+    pub cmdline: [u8; 256],
+    /// Zero-terminated `uname -r`, `-v` etc. are asked of Linux, not kept here;
+    /// this is the first line of Linux' boot banner, for the log only.
+    pub banner: [u8; 128],
+}
+
+/// The CPU has not been started.
+pub const CPU_OFF: u32 = 0;
+/// The module sent the SIPI.
+pub const CPU_STARTING: u32 = 1;
+/// The CPU has left the trampoline page (which may be restored) and is in the LWK.
+pub const CPU_ENTERED: u32 = 2;
+/// The CPU serves requests.
+pub const CPU_ONLINE: u32 = 3;
+/// The CPU has stopped for good: interrupts off, APIC soft-disabled, halted.
+pub const CPU_PARKED: u32 = 4;
+
+/// The LWK CPU needs an IPI to notice a new request (user mode, or halted).
+pub const CPU_NEEDS_IPI: u32 = 0;
+/// The LWK CPU polls its inbound ring: no IPI.
+pub const CPU_POLLS: u32 = 1;
+
+/// Entries of [`CpuShared::inbound`].
+pub const INBOUND_ENTRIES: usize = 256;
+/// Entries of [`CpuShared::outbound`].
+pub const OUTBOUND_ENTRIES: usize = 256;
+
+/// One LWK CPU's mailbox. 4096 bytes.
+#[repr(C, align(4096))]
+#[derive(Clone, Copy, Debug)]
+pub struct CpuShared {
+    /// Written by the module: physical APIC id, and Linux' number of the CPU.
+    pub apic_id: u32,
+    /// See `apic_id`.
+    pub linux_cpu: u32,
+    /// NUMA node of the CPU.
+    pub node: u32,
+    /// `CPU_*`; written by the module up to `CPU_STARTING`, then by the LWK.
+    pub state: u32,
+    /// Written by the module: where this CPU rings Linux: APIC id << 32 | vector;
+    /// zero: not now. The LWK reads it anew for every ring.
+    pub doorbell: u64,
+    /// Written by the module: the vector on which Linux rings this CPU.
+    pub ipi_vector: u32,
+    /// Zero.
+    pub reserved0: u32,
+    /// Zero, up to 64 bytes.
+    pub reserved1: [u64; 4],
+
+    /// `CPU_NEEDS_IPI` or `CPU_POLLS`; written by the LWK. The module stores an
+    /// inbound entry and `inbound_tail`, issues a full fence, then reads this.
+    pub mode: u32,
+    /// Space id running or 0; written by the LWK, for `hanare ls`.
+    pub current_space: u32,
+    /// Counts every pass through the idle loop and every request served.
+    pub heartbeat: u64,
+    /// Interrupts this CPU took since boot (all vectors), written by the LWK.
+    pub interrupts: u64,
+    /// Exceptions since boot (page faults included).
+    pub exceptions: u64,
+    /// Page faults since boot.
+    pub page_faults: u64,
+    /// System calls served locally / delegated since boot.
+    pub local_calls: u64,
+    /// See `local_calls`.
+    pub delegated_calls: u64,
+    /// Zero, up to 128 bytes.
+    pub reserved2: [u64; 1],
+
+    /// Next entry the module writes (free running). Written by the module.
+    pub inbound_tail: u32,
+    /// Zero, up to 192 bytes.
+    pub reserved3: [u32; 15],
+    /// Next entry the LWK reads (free running). Written by the LWK.
+    pub inbound_head: u32,
+    /// Zero, up to 256 bytes.
+    pub reserved4: [u32; 15],
+    /// Next entry the LWK writes (free running). Written by the LWK.
+    pub outbound_tail: u32,
+    /// Zero, up to 320 bytes.
+    pub reserved5: [u32; 15],
+    /// Next entry the module reads (free running). Written by the module.
+    pub outbound_head: u32,
+    /// Zero, up to 384 bytes.
+    pub reserved6: [u32; 15],
+    /// Indices of [`crate::request::Request`]s for this CPU.
+    pub inbound: [u32; INBOUND_ENTRIES],
+    /// `EVENT_*` words for Linux.
+    pub outbound: [u64; OUTBOUND_ENTRIES],
+    /// Zero, up to 4096 bytes.
+    pub reserved7: [u64; 80],
+}
+
+/// Bit where the kind of an outbound event starts; the payload is below.
+pub const EVENT_SHIFT: u32 = 56;
+/// Wake the worker of a slot: payload = space << 24 | slot.
+pub const EVENT_SLOT: u64 = 1;
+/// A request is done and its waiter said that it sleeps: payload = index.
+pub const EVENT_REQUEST: u64 = 2;
+/// The module's service thread must run a service: payload = index.
+pub const EVENT_SERVICE: u64 = 3;
+/// The LWK panicked; `BootParams::panicked` is set and the log ends with why.
+pub const EVENT_PANIC: u64 = 4;

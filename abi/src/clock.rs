@@ -1,0 +1,34 @@
+//! The clock page: Linux' time, written by the module about once a second, read
+//! by the LWK and by the vDSO in applications without a trap.
+//!
+//! A reader takes `sequence` (even), the fields, `sequence` again; then
+//! `ns = base_ns + ((rdtsc - tsc) * mult) >> shift`. The module chooses `mult` so
+//! that no clock ever runs backwards between two updates.
+
+/// Read-only for everyone but the module. One page, alone.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct ClockPage {
+    /// Odd while the module writes.
+    pub sequence: u32,
+    /// See the module documentation.
+    pub shift: u32,
+    /// TSC value at the sample.
+    pub tsc: u64,
+    /// See the module documentation.
+    pub mult: u64,
+    /// CLOCK_MONOTONIC at `tsc`, ns.
+    pub monotonic_ns: u64,
+    /// CLOCK_REALTIME at `tsc`, ns.
+    pub realtime_ns: u64,
+    /// CLOCK_BOOTTIME at `tsc`, ns.
+    pub boottime_ns: u64,
+    /// CLOCK_MONOTONIC_RAW at `tsc`, ns.
+    pub raw_ns: u64,
+    /// CLOCK_TAI at `tsc`, ns.
+    pub tai_ns: u64,
+    /// Minutes west of Greenwich and DST flag, for gettimeofday's second argument.
+    pub minutes_west: i32,
+    /// See `minutes_west`.
+    pub dst: i32,
+}

@@ -1,0 +1,333 @@
+//! The ioctls of `/dev/hanare`.
+//!
+//! An open descriptor has one role, given by its first call: *manager* (boot,
+//! status; no role needed), *builder* (`IOCTL_CREATE`: an instance under
+//! construction, released again if the descriptor is closed before
+//! `IOCTL_BOOT` succeeds), or *space* (`IOCTL_ATTACH`: a proxy process).
+//! Calls that change the partition need CAP_SYS_ADMIN. Every structure with a
+//! `message` gets a sentence there when the call fails: what was wrong and what
+//! to do.
+
+/// Type byte of the ioctl numbers.
+pub const IOCTL_TYPE: u32 = b'H' as u32;
+
+const fn number(direction: u32, nr: u32, size: usize) -> u32 {
+    assert!(size < 1 << 14);
+    direction << 30 | (size as u32) << 16 | IOCTL_TYPE << 8 | nr
+}
+const fn iowr<T>(nr: u32) -> u32 {
+    number(3, nr, size_of::<T>())
+}
+
+/// Bytes of an instance name with its zero: letters, digits, `-`, `_`, `.`.
+pub const NAME_SIZE: usize = 32;
+/// Bytes of a message with its zero.
+pub const MESSAGE_SIZE: usize = 200;
+/// Words of a CPU bitmap (bit n = Linux CPU n).
+pub const CPU_WORDS: usize = 64;
+
+/// `IOCTL_INFO`: who is there. Works for everyone.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    /// Out: [`crate::MAGIC`].
+    pub magic: u64,
+    /// Out: [`crate::VERSION`] of the module.
+    pub version: u32,
+    /// Out: number of instances.
+    pub instances: u32,
+}
+
+/// `IOCTL_CREATE`: begin an instance; the descriptor becomes its builder.
+/// EEXIST: name in use. EINVAL: bad name.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Create {
+    /// In: name.
+    pub name: [u8; NAME_SIZE],
+    /// Out: why not.
+    pub message: [u8; MESSAGE_SIZE],
+}
+
+/// `IOCTL_ADD_MEMORY`: reserve memory for the instance under construction. May be
+/// called many times (the command does so piece by piece, to show progress).
+/// ENOMEM: nothing of this call was kept. EINVAL: no such node.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct AddMemory {
+    /// In: bytes, multiple of 2 MiB.
+    pub bytes: u64,
+    /// In: NUMA node, or -1: the nodes of its CPUs, any if none is given yet.
+    pub node: i32,
+    /// Zero.
+    pub reserved: u32,
+    /// Out: why not.
+    pub message: [u8; MESSAGE_SIZE],
+}
+
+/// `IOCTL_ADD_CPU`: take a CPU from Linux (offline it). EINVAL: unknown, boot
+/// CPU, or last of Linux; EBUSY: owned by another instance or offline.
+/// With `check` set it only checks, so that nothing is taken before all is known good.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct AddCpu {
+    /// In: Linux' CPU number.
+    pub cpu: u32,
+    /// In: 1: only check.
+    pub check: u32,
+    /// Out: why not.
+    pub message: [u8; MESSAGE_SIZE],
+}
+
+/// `IOCTL_BOOT`: load the image and start every CPU. The instance then lives on
+/// without the descriptor. ENOEXEC: not an LWK image, or of another version.
+/// ETIMEDOUT: a CPU did not answer (named); the instance stays under construction.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Boot {
+    /// In: the ELF image in the caller's memory.
+    pub image: u64,
+    /// In: its bytes.
+    pub image_size: u64,
+    /// In: time each CPU may take, ms (0: 20 000).
+    pub timeout_ms: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Out: ns spent loading the image, in the first CPU's start until it is
+    /// online, in the others'.
+    pub load_ns: u64,
+    /// See `load_ns`.
+    pub first_cpu_ns: u64,
+    /// See `load_ns`.
+    pub other_cpus_ns: u64,
+    /// In: boot options.
+    pub cmdline: [u8; 256],
+    /// Out: why not.
+    pub message: [u8; MESSAGE_SIZE],
+}
+
+/// `IOCTL_SHUTDOWN`: stop an instance; CPUs and memory go back to Linux.
+/// EBUSY: programs are running on it (their number is named) and `force` is not set.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Shutdown {
+    /// In: name.
+    pub name: [u8; NAME_SIZE],
+    /// In: 1: kill the programs running there.
+    pub force: u32,
+    /// In: time each CPU may take to park before INIT alone stops it, ms (0: 5000).
+    pub timeout_ms: u32,
+    /// Out: why not.
+    pub message: [u8; MESSAGE_SIZE],
+}
+
+/// Under construction.
+pub const INSTANCE_CREATED: u32 = 0;
+/// Starting.
+pub const INSTANCE_BOOTING: u32 = 1;
+/// Serving.
+pub const INSTANCE_RUNNING: u32 = 2;
+/// The LWK panicked; log readable, shutdown possible.
+pub const INSTANCE_PANICKED: u32 = 3;
+/// Going down.
+pub const INSTANCE_STOPPING: u32 = 4;
+/// It did not answer a ping in time.
+pub const INSTANCE_HUNG: u32 = 5;
+
+/// Per-CPU part of [`Status`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CpuStatus {
+    /// Linux' number of the CPU.
+    pub linux_cpu: u32,
+    /// `CPU_*` of [`crate::boot`].
+    pub state: u32,
+    /// Space running, or 0.
+    pub space: u32,
+    /// NUMA node.
+    pub node: u32,
+    /// See [`crate::boot::CpuShared`].
+    pub heartbeat: u64,
+    /// Interrupts taken.
+    pub interrupts: u64,
+    /// Exceptions taken.
+    pub exceptions: u64,
+    /// Page faults.
+    pub page_faults: u64,
+    /// Calls served locally.
+    pub local_calls: u64,
+    /// Calls delegated.
+    pub delegated_calls: u64,
+}
+
+/// `IOCTL_STATUS`: one instance, by index (0..) or by name.
+/// ENOENT: no such instance (end of the list).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Status {
+    /// In: name, or empty to use `index`. Out: name.
+    pub name: [u8; NAME_SIZE],
+    /// In: see `name`.
+    pub index: u32,
+    /// Out: `INSTANCE_*`.
+    pub state: u32,
+    /// Out: live spaces.
+    pub spaces: u32,
+    /// In: entries `cpus` has room for. Out: CPUs of the instance.
+    pub cpu_count: u32,
+    /// Out: bytes of memory reserved, and how many chunks.
+    pub memory_bytes: u64,
+    /// See `memory_bytes`.
+    pub chunks: u32,
+    /// In: 1: ping every CPU first (up to 1 s each).
+    pub ping: u32,
+    /// Out: ns since boot; slowest ping answer in ns (0: not asked).
+    pub uptime_ns: u64,
+    /// See `uptime_ns`.
+    pub ping_ns: u64,
+    /// Out: bytes written to the log so far.
+    pub log_head: u64,
+    /// In: address of an array of [`CpuStatus`], or 0.
+    pub cpus: u64,
+    /// Out: bytes per NUMA node (first 8 nodes).
+    pub node_bytes: [u64; 8],
+}
+
+/// `IOCTL_LOG`: read the kernel log.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Log {
+    /// In: name.
+    pub name: [u8; NAME_SIZE],
+    /// In: position (bytes since boot). Out: position after what was read; text
+    /// that was overwritten is skipped.
+    pub position: u64,
+    /// In: buffer address.
+    pub buffer: u64,
+    /// In: bytes of the buffer. Out: bytes read.
+    pub size: u64,
+}
+
+/// `IOCTL_DEBUG`: a `DEBUG_*` request to instance CPU `cpu`. Needs CAP_SYS_ADMIN.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Debug {
+    /// In: name.
+    pub name: [u8; NAME_SIZE],
+    /// In: CPU index in the instance.
+    pub cpu: u32,
+    /// In: `DEBUG_*`.
+    pub op: u32,
+    /// Out: the answer's args.
+    pub args: [u64; 4],
+}
+
+/// `IOCTL_ATTACH`: the descriptor becomes a space of a running instance.
+/// ENOENT: no such instance; ENODEV: it is not running.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Attach {
+    /// In: name; empty: the only instance, or the one called `default`.
+    pub name: [u8; NAME_SIZE],
+    /// In: Linux CPU numbers it may run on (must belong to the instance);
+    /// all zero: the whole instance.
+    pub cpus: [u64; CPU_WORDS],
+    /// Out: space id; the device's file offset is `space << 47 | address`.
+    pub space: u32,
+    /// Out: number of CPUs it may run on.
+    pub cpu_count: u32,
+    /// Out: why not.
+    pub message: [u8; MESSAGE_SIZE],
+}
+
+/// `IOCTL_WAIT`: the worker of `slot` sleeps until the LWK rings it.
+/// EINTR: a signal; EIO: the LWK died or goes down.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// In: slot index.
+    pub slot: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// `IOCTL_RING`: ring LWK CPU `cpu` (index in the instance).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Ring {
+    /// In: CPU index.
+    pub cpu: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// `IOCTL_SERVE`: run service `index` in the caller's context.
+/// EPERM: it is not of this space; EINVAL: not ready.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Serve {
+    /// In: service index.
+    pub index: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
+/// Returns when the LWK has queued it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Signal {
+    /// In: signal number.
+    pub signal: u32,
+    /// In: slot.
+    pub slot: u32,
+    /// In: siginfo_t as the handler got it.
+    pub info: [u64; 16],
+}
+
+/// `IOCTL_USAGE`: resource use of the caller's space; see `REQUEST_USAGE`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// Out: user and system time, ns.
+    pub user_ns: u64,
+    /// See `user_ns`.
+    pub system_ns: u64,
+    /// Out: resident bytes, peak.
+    pub resident_bytes: u64,
+    /// See `resident_bytes`.
+    pub peak_bytes: u64,
+}
+
+/// See [`Info`].
+pub const IOCTL_INFO: u32 = iowr::<Info>(0);
+/// See [`Create`].
+pub const IOCTL_CREATE: u32 = iowr::<Create>(1);
+/// See [`AddMemory`].
+pub const IOCTL_ADD_MEMORY: u32 = iowr::<AddMemory>(2);
+/// See [`AddCpu`].
+pub const IOCTL_ADD_CPU: u32 = iowr::<AddCpu>(3);
+/// See [`Boot`].
+pub const IOCTL_BOOT: u32 = iowr::<Boot>(4);
+/// See [`Shutdown`].
+pub const IOCTL_SHUTDOWN: u32 = iowr::<Shutdown>(5);
+/// See [`Status`].
+pub const IOCTL_STATUS: u32 = iowr::<Status>(6);
+/// See [`Log`].
+pub const IOCTL_LOG: u32 = iowr::<Log>(7);
+/// See [`Debug`].
+pub const IOCTL_DEBUG: u32 = iowr::<Debug>(8);
+/// See [`Attach`].
+pub const IOCTL_ATTACH: u32 = iowr::<Attach>(16);
+/// No argument: start the program of the start block (`REQUEST_SPACE_START`).
+pub const IOCTL_START: u32 = number(0, 17, 0);
+/// See [`Wait`].
+pub const IOCTL_WAIT: u32 = iowr::<Wait>(18);
+/// See [`Ring`].
+pub const IOCTL_RING: u32 = iowr::<Ring>(19);
+/// See [`Serve`].
+pub const IOCTL_SERVE: u32 = iowr::<Serve>(20);
+/// See [`Signal`].
+pub const IOCTL_SIGNAL: u32 = iowr::<Signal>(21);
+/// See [`Usage`].
+pub const IOCTL_USAGE: u32 = iowr::<Usage>(22);

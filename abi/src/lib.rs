@@ -1,0 +1,46 @@
+//! Every structure, constant and ioctl that crosses a boundary of Hanare.
+//!
+//! Linux (the module `hanare.ko`, the proxy process, the `hanare` command) and
+//! the LWK share memory and messages; each of them is described here, once.
+//! `cargo xtask abi` writes `module/hanare_abi.h` from this crate, with size
+//! and offset assertions computed in Rust and checked by the C compiler.
+//!
+//! Rules: constants are `u32`/`u64`, padding is explicit, references are
+//! indices, offsets from the shared region, or physical addresses that the
+//! receiver validates; never a pointer of the other side. Words that both
+//! sides write are documented with the side that writes them; the `ikc` crate
+//! is the only place that accesses them as atomics.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod boot;
+pub mod clock;
+pub mod ioctl;
+pub mod layout;
+pub mod log;
+pub mod request;
+pub mod service;
+pub mod slot;
+pub mod start;
+
+/// First word of every structure that is handed over: "HANARE" and two zeros.
+pub const MAGIC: u64 = 0x0000_4552_414e_4148;
+
+/// Version of everything in this crate. The module refuses an image of another
+/// version and names both; so do the proxy and the command.
+pub const VERSION: u32 = 1;
+
+/// Bytes of a base page.
+pub const PAGE_SIZE: u64 = 4096;
+
+/// Bytes of a large page, and the granule in which memory is reserved.
+pub const LARGE_PAGE_SIZE: u64 = 2 << 20;
+
+/// Sizes that the other side relies on; offsets are asserted in the generated header.
+const _: () = {
+    assert!(size_of::<slot::Slot>() == 128);
+    assert!(size_of::<request::Request>() == 640);
+    assert!(size_of::<service::Service>() == 704);
+    assert!(size_of::<boot::CpuShared>() == 4096);
+    assert!(size_of::<log::LogRing>() == 64);
+};

@@ -1,0 +1,101 @@
+//! Requests of the module to the LWK: page faults of proxies, life and death of
+//! spaces, signals, stop.
+//!
+//! The module owns the pool: it takes a free entry, fills it, sets `state` to
+//! `REQUEST_POSTED` (release), puts its index into the inbound ring of one LWK
+//! CPU, and rings that CPU unless it polls. The LWK reads each field once,
+//! answers in place and sets `REQUEST_DONE` (release); if `waiter` says that the
+//! Linux side sleeps it sends `EVENT_REQUEST`. Waits on the Linux side are
+//! killable; an abandoned entry is freed by the doorbell handler when it is done
+//! (the module sets `waiter` to `WAITER_GONE`).
+
+/// Entry not in use.
+pub const REQUEST_FREE: u32 = 0;
+/// Posted, not answered yet.
+pub const REQUEST_POSTED: u32 = 1;
+/// Answered; `status` and the rest are valid.
+pub const REQUEST_DONE: u32 = 2;
+
+/// The Linux side polls `state`.
+pub const WAITER_SPINS: u32 = 0;
+/// The Linux side sleeps: send `EVENT_REQUEST` after `REQUEST_DONE`.
+pub const WAITER_SLEEPS: u32 = 1;
+/// The Linux side was killed: send `EVENT_REQUEST`, the module frees the entry.
+pub const WAITER_GONE: u32 = 2;
+
+/// Answer at once (heartbeat).
+pub const REQUEST_PING: u32 = 1;
+/// A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on.
+pub const REQUEST_SPACE_OPEN: u32 = 2;
+/// Run the program in the start block of `space` (see [`crate::start`]).
+pub const REQUEST_SPACE_START: u32 = 3;
+/// The proxy of `space` is gone (its memory map too): end its threads, free all
+/// its memory, then answer. Answered only when everything is back.
+pub const REQUEST_SPACE_CLOSE: u32 = 4;
+/// A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits,
+/// [2] = most pages wanted (1..=PAGES_MAX), [3] = index of a service that was
+/// run because of [`STATUS_SERVE_FIRST`], plus 1, else 0. Answer: args[0] =
+/// address of the first page in `pages` (the asked one lies within), `count`.
+pub const REQUEST_FAULT: u32 = 5;
+/// Linux takes back pages of a shared file mapping (MMU notifier): args: [0] =
+/// start, [1] = end address. Unmap there, flush, then answer.
+pub const REQUEST_INVALIDATE: u32 = 6;
+/// A signal reached the proxy: args: [0] = number, [1] = slot whose worker took
+/// it; `pages` holds the 128-byte siginfo in its first 16 words.
+pub const REQUEST_SIGNAL: u32 = 7;
+/// Park this CPU. Posted to every CPU of the instance, CPU 0 last.
+pub const REQUEST_STOP: u32 = 8;
+/// `hanare debug`: args: [0] = `DEBUG_*`.
+pub const REQUEST_DEBUG: u32 = 9;
+/// Resource use of a space so far: answer args: [0] = user ns, [1] = system ns,
+/// [2] = resident bytes, [3] = peak resident bytes.
+pub const REQUEST_USAGE: u32 = 10;
+
+/// The access was a write.
+pub const FAULT_WRITE: u64 = 1;
+/// The page is mapped read-only and wants to become writable (`page_mkwrite`).
+pub const FAULT_MKWRITE: u64 = 2;
+
+/// Panic deliberately.
+pub const DEBUG_PANIC: u64 = 1;
+/// Stop answering on this CPU, interrupts off (tests of the module's bounds).
+pub const DEBUG_HANG: u64 = 2;
+/// Log free memory per order and node; answer args: [0] = free bytes,
+/// [1] = total bytes, [2] = quarantined bytes, [3] = live processes.
+pub const DEBUG_MEMORY: u64 = 3;
+
+/// `status` > 0: run the service whose index is in `args[3]` in the caller's
+/// context, then post the fault again with `args[3]` = index + 1.
+pub const STATUS_SERVE_FIRST: i32 = 1;
+
+/// Most pages one answer carries.
+pub const PAGES_MAX: usize = 64;
+/// In `pages`: the page may be written by Linux. Bits 12.. are the frame address;
+/// an entry of 0 is a hole (leave it alone).
+pub const PAGE_WRITABLE: u64 = 1;
+/// In `pages`: another frame was here before: remove the old mapping first.
+pub const PAGE_REPLACED: u64 = 2;
+
+/// One request. 640 bytes.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// `REQUEST_FREE/POSTED/DONE`.
+    pub state: u32,
+    /// `WAITER_*`, written by the module.
+    pub waiter: u32,
+    /// `REQUEST_*` kind.
+    pub kind: u32,
+    /// Space id or 0.
+    pub space: u32,
+    /// 0, a negative errno, or `STATUS_SERVE_FIRST`. Written by the LWK.
+    pub status: i32,
+    /// Entries used in `pages`.
+    pub count: u32,
+    /// Meaning depends on `kind`.
+    pub args: [u64; 4],
+    /// Zero, up to 128 bytes.
+    pub reserved: [u64; 9],
+    /// Frames, or siginfo.
+    pub pages: [u64; PAGES_MAX],
+}

@@ -1,0 +1,89 @@
+//! Services: what the LWK asks of the module on its own account, in whatever
+//! Linux context is at hand.
+//!
+//! An entry is written by the LWK and lies in the shared region, where no proxy
+//! can forge it. It is run by one of three executors:
+//! - the worker of the thread that needs it: slot call [`crate::slot::OP_SERVE`]
+//!   with the index; the worker hands it to the module (`IOCTL_SERVE`), which
+//!   checks that the entry belongs to the worker's space;
+//! - a task whose page fault needs it first (`STATUS_SERVE_FIRST`);
+//! - the module's service thread (`EVENT_SERVICE`), only kinds that need no
+//!   process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`.
+
+/// Entry not in use.
+pub const SERVICE_FREE: u32 = 0;
+/// Filled in by the LWK, ready to be run.
+pub const SERVICE_READY: u32 = 1;
+/// Being run (module).
+pub const SERVICE_RUNNING: u32 = 2;
+/// Done, `status` valid (module).
+pub const SERVICE_DONE: u32 = 3;
+
+/// Take a reference to the file behind descriptor args[0] of the caller, for a
+/// mapping: status = file id (> 0). Answer args: [1] = inode number,
+/// [2] = size in bytes, [3] = `FILE_*` bits, [4] = dev_t as `st_dev` has it.
+/// -EBADF; -ENODEV if it cannot be mapped; -EACCES if not open for reading.
+pub const SERVICE_FILE_GET: u32 = 1;
+/// Drop the reference args[0] = file id.
+pub const SERVICE_FILE_PUT: u32 = 2;
+/// Read file args[0] from byte offset args[1] into the frames of `extents`
+/// (args[2] = bytes wanted): status = bytes read (a short count is the end of the
+/// file; the frames behind it are left as they are) or a negative errno.
+pub const SERVICE_FILL: u32 = 3;
+/// Remove Linux' mappings of args[0]..args[1] (addresses) from the space and,
+/// for each frame of `extents`, say whether Linux still holds it: `held` bit i =
+/// extent i has at least one such frame.
+pub const SERVICE_ZAP: u32 = 4;
+/// As ZAP without a range: only look at the frames of `extents`.
+pub const SERVICE_HELD: u32 = 5;
+/// Find the frames behind args[0] (address) .. + args[1] pages of the caller's
+/// own (Linux) mapping, for writing if args[2]: answer `extents`, `count`;
+/// status = pages found from the first on, or -EFAULT (SIGBUS), -EAGAIN.
+/// They are not pinned: an INVALIDATE request takes them back.
+pub const SERVICE_RESOLVE: u32 = 6;
+/// Watch args[0]..args[1] of the caller's memory map and send
+/// `REQUEST_INVALIDATE` for what Linux changes there. status = watch id (> 0).
+pub const SERVICE_WATCH: u32 = 7;
+/// End watch args[0].
+pub const SERVICE_UNWATCH: u32 = 8;
+
+/// `FILE_*`: the file is open for writing too (shared writable mappings allowed).
+pub const FILE_WRITABLE: u64 = 1;
+/// `FILE_*`: a regular file (private mappings may be read into LWK memory).
+pub const FILE_REGULAR: u64 = 2;
+/// `FILE_*`: the file system forbids execution (noexec).
+pub const FILE_NOEXEC: u64 = 4;
+
+/// Most extents in one service.
+pub const EXTENTS_MAX: usize = 64;
+/// Bits of an extent word that hold the number of pages minus one; the rest is
+/// the address of the first frame (4 KiB aligned).
+pub const EXTENT_PAGES_MASK: u64 = 0xfff;
+
+/// One service. 704 bytes.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct Service {
+    /// `SERVICE_FREE/READY/RUNNING/DONE`.
+    pub state: u32,
+    /// Kind.
+    pub kind: u32,
+    /// Space it belongs to, or 0 for none.
+    pub space: u32,
+    /// Extents used.
+    pub count: u32,
+    /// Result.
+    pub status: i64,
+    /// See the kind.
+    pub args: [u64; 5],
+    /// ZAP, HELD: see there.
+    pub held: u64,
+    /// LWK CPU that waits for it (index), to be rung when it is done.
+    pub cpu: u32,
+    /// 1 if that CPU sleeps and wants to be rung, written by the LWK.
+    pub ring: u32,
+    /// Zero, up to 192 bytes.
+    pub reserved: [u64; 14],
+    /// Frames: address | pages - 1.
+    pub extents: [u64; EXTENTS_MAX],
+}

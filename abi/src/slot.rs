@@ -1,0 +1,98 @@
+//! The slot: one delegated call at a time between a thread and its worker.
+//!
+//! A call costs one cache line (the first); the second one holds the sleep flags
+//! and is touched only when somebody sleeps or changes policy. The slot is mapped
+//! into the proxy: the LWK validates everything it reads from it.
+
+/// No call in flight. The LWK may write a request.
+pub const SLOT_IDLE: u32 = 0;
+/// Request written by the LWK (release), to be executed by the worker.
+pub const SLOT_REQUESTED: u32 = 1;
+/// Answer written by the worker (release). The LWK sets `SLOT_IDLE` again.
+pub const SLOT_DONE: u32 = 2;
+
+/// The other side polls (or works): no doorbell needed.
+pub const WAIT_AWAKE: u32 = 0;
+/// The other side sleeps or is about to: ring it.
+pub const WAIT_ASLEEP: u32 = 1;
+
+/// `nr` from here on is not a Linux system call but an `OP_*` of the worker.
+pub const OP_BASE: u32 = 0x8000_0000;
+/// args: [0] = service index: `IOCTL_SERVE` it. Result = 0 or the ioctl's -errno.
+pub const OP_SERVE: u32 = OP_BASE;
+/// End the process by signal args[0] with the default action (never returns).
+pub const OP_EXIT_SIGNAL: u32 = OP_BASE + 1;
+/// The program could not be started: args: [0] = errno, [1] = `START_FAILED_*`.
+/// The proxy prints why and exits 127 (not found) or 126 (never returns).
+pub const OP_START_FAILED: u32 = OP_BASE + 2;
+/// Mirror a signal disposition: args: [0] = signal, [1] = `MIRROR_*`,
+/// [2] = 1 if SA_RESTART. See `docs/architecture.md`, signals.
+pub const OP_SIGNAL_ACTION: u32 = OP_BASE + 3;
+/// execve succeeded: args: [0] = address (control window) of the new program's
+/// name, zero-terminated: close close-on-exec descriptors, reset dispositions
+/// that were caught, name the process.
+pub const OP_EXECED: u32 = OP_BASE + 4;
+/// Map the device again over args[0]..args[1], after a shared mapping ended there.
+pub const OP_REMAP: u32 = OP_BASE + 5;
+/// Do nothing: the cost of a delegation without Linux' part.
+pub const OP_NOP: u32 = OP_BASE + 6;
+/// Leave the process as it is but stop it by signal args[0] (job control):
+/// default disposition, raise, restore when continued. Result 0.
+pub const OP_STOP_SIGNAL: u32 = OP_BASE + 7;
+/// Give signal args[0] (with the siginfo at scratch page) back to Linux, to be
+/// pending there under the mask that was just set.
+pub const OP_REQUEUE_SIGNAL: u32 = OP_BASE + 8;
+
+/// `OP_SIGNAL_ACTION`: the default action is to do nothing, or the application
+/// ignores it: SIG_IGN / SIG_DFL of Linux.
+pub const MIRROR_DEFAULT: u64 = 0;
+/// The application ignores it.
+pub const MIRROR_IGNORE: u64 = 1;
+/// Forward it to the LWK (caught, or fatal by default).
+pub const MIRROR_FORWARD: u64 = 2;
+
+/// `OP_START_FAILED`: opening or reading the file itself failed.
+pub const START_FAILED_FILE: u64 = 0;
+/// The interpreter (`#!` or ELF) was not found or is bad.
+pub const START_FAILED_INTERPRETER: u64 = 1;
+/// Not a program this machine can run.
+pub const START_FAILED_FORMAT: u64 = 2;
+/// No memory.
+pub const START_FAILED_MEMORY: u64 = 3;
+
+/// Result of a call that a signal kept from being started: the LWK delivers the
+/// signal and then makes the call again (what Linux calls ERESTARTNOINTR).
+pub const RESULT_NOT_STARTED: i64 = -513;
+
+/// 128 bytes, two cache lines.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// `SLOT_*`.
+    pub state: u32,
+    /// Linux system call number, or `OP_*`.
+    pub nr: u32,
+    /// Arguments, in the order of the system call.
+    pub args: [u64; 6],
+    /// What the system call returned (-errno for errors).
+    pub result: i64,
+
+    /// `WAIT_*`: the worker, written by the worker.
+    pub worker_wait: u32,
+    /// `WAIT_*`: the LWK thread, written by the LWK.
+    pub lwk_wait: u32,
+    /// LWK CPU (index in the instance) to ring for this thread, written by the LWK.
+    pub cpu: u32,
+    /// How long the worker polls before it sleeps, in microseconds; 0: not at
+    /// all. Written by the LWK.
+    pub poll_us: u32,
+    /// Signal mask (bit n-1 = signal n) the worker must have during the next
+    /// call; the worker compares it with its own. Written by the LWK.
+    pub sigmask: u64,
+    /// Linux thread id of the worker, written by the worker before START.
+    pub tid: u32,
+    /// Zero.
+    pub reserved0: u32,
+    /// Zero, up to 128 bytes.
+    pub reserved: [u64; 3],
+}

@@ -1,0 +1,68 @@
+//! The start block: what a new program is started with, written by the proxy at
+//! [`crate::layout::START_BASE`] before `IOCTL_START`.
+//!
+//! The header is followed, at `strings_offset`, by zero-terminated strings: the
+//! path of the program, then `argc` arguments, then `envc` environment strings.
+//! The LWK checks every count and length against `total_size`.
+
+/// Header of the start block.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct StartBlock {
+    /// [`crate::MAGIC`].
+    pub magic: u64,
+    /// [`crate::VERSION`] of the proxy.
+    pub version: u32,
+    /// Offset of the first string from the start of the block.
+    pub strings_offset: u32,
+    /// Bytes of the whole block.
+    pub total_size: u64,
+    /// Number of arguments, of environment strings.
+    pub argc: u32,
+    /// See `argc`.
+    pub envc: u32,
+    /// What getpid, getppid, getuid… answer.
+    pub pid: u32,
+    /// Parent process id at start (asked again where it may have changed).
+    pub ppid: u32,
+    /// Real user id.
+    pub uid: u32,
+    /// Effective user id.
+    pub euid: u32,
+    /// Real group id.
+    pub gid: u32,
+    /// Effective group id.
+    pub egid: u32,
+    /// 1 if the proxy was started with AT_SECURE.
+    pub secure: u32,
+    /// The descriptor of `/dev/hanare` in the proxy; the LWK keeps the
+    /// application from closing it.
+    pub control_fd: u32,
+    /// Blocked signals and ignored signals inherited (bit n-1 = signal n).
+    pub sigmask: u64,
+    /// See `sigmask`.
+    pub sigignore: u64,
+    /// RLIMIT_STACK soft and hard of the caller (before the launcher changed it).
+    pub stack_soft: u64,
+    /// See `stack_soft`.
+    pub stack_hard: u64,
+    /// RLIMIT_AS, RLIMIT_DATA soft.
+    pub as_soft: u64,
+    /// See `as_soft`.
+    pub data_soft: u64,
+    /// Random bytes for AT_RANDOM and address space layout.
+    pub random: [u8; 32],
+    /// Linux' AT_HWCAP, AT_HWCAP2, AT_CLKTCK, AT_MINSIGSTKSZ of the proxy.
+    pub hwcap: u64,
+    /// See `hwcap`.
+    pub hwcap2: u64,
+    /// See `hwcap`.
+    pub clktck: u64,
+    /// `START_*` flags.
+    pub flags: u64,
+}
+
+/// No address space randomisation (personality ADDR_NO_RANDOMIZE).
+pub const START_NO_RANDOM: u64 = 1;
+/// Exit of the program is reported with the LWK's counters on stderr.
+pub const START_STATS: u64 = 2;
