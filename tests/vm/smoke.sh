@@ -1,0 +1,151 @@
+#!/bin/bash
+# Does tools/vm keep its promises? Six boots, about 20 s under TCG.
+#   tests/vm/smoke.sh [KERNEL]
+# Prints one line per failed check and a count; exit status 1 if any failed.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+kernel=${1:-6.1}
+work=$(mktemp -d /tmp/hanare-smoke.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+vm=(tools/vm --kernel "$kernel" --no-module)
+checks=0 failed=0
+
+# check WHAT GOT EXPECTED
+check() {
+    checks=$((checks + 1))
+    if [ "$2" != "$3" ]; then
+        failed=$((failed + 1))
+        printf 'FAIL %s: got %q, expected %q\n' "$1" "$2" "$3"
+    fi
+}
+
+# One boot for all that a running command can see. Lines of its output are NAME VALUE.
+cat > "$work/inside.sh" <<'INSIDE'
+echo "stdin $(cat)"
+echo "uid $(id -u)"
+echo "cwd $(pwd)"
+echo "home $HOME"
+echo "variable $SMOKE_VARIABLE"
+echo "release $(uname -r | cut -d. -f1,2)"
+echo "cpus $(nproc)"
+echo "tmp $(cat "$SMOKE_WORK/in-tmp")"
+echo "loopback $(cat /sys/class/net/lo/flags)"
+echo "shm $(stat -f -c %T /dev/shm)"
+echo "cgroup $(stat -f -c %T /sys/fs/cgroup)"
+echo "tracing $(ls -d /sys/kernel/tracing/events)"
+echo "overlay $(echo x > /usr/written-in-guest && cat /usr/written-in-guest)"
+echo "modprobe $(modprobe loop && ls -d /sys/module/loop)"
+echo "numa $(ls -d /sys/devices/system/node/node* | wc -l)"
+echo shared > "$SMOKE_WORK/rw/file"
+# A mapping's dirty pages have to get to the host, too.
+python3 -c 'import mmap, sys
+with open(sys.argv[1], "w+b") as f:
+    f.truncate(8192)
+    mmap.mmap(f.fileno(), 8192)[5000:5006] = b"mapped"' "$SMOKE_WORK/rw/mapped"
+echo problem >&2
+exit 42
+INSIDE
+mkdir "$work/rw"
+echo from-host > "$work/in-tmp"
+printf 'two\nlines' |
+    SMOKE_VARIABLE='a b=c' SMOKE_WORK=$work "${vm[@]}" --cpus 2 --numa 2 --rw "$work/rw" -- \
+    sh "$work/inside.sh" > "$work/out" 2> "$work/err"
+check 'exit status' $? 42
+check stderr "$(cat "$work/err")" problem
+check output "$(cat "$work/out")" "stdin two
+lines
+uid 0
+cwd $PWD
+home $HOME
+variable a b=c
+release $kernel
+cpus 2
+tmp from-host
+loopback 0x9
+shm tmpfs
+cgroup cgroup2fs
+tracing /sys/kernel/tracing/events
+overlay x
+modprobe /sys/module/loop
+numa 2"
+check '--rw' "$(cat "$work/rw/file")" shared
+check '--rw, mapped' "$(dd if="$work/rw/mapped" bs=1 skip=5000 count=6 2>/dev/null)" mapped
+check 'host unchanged' "$(ls /usr/written-in-guest 2>&1 | grep -c 'No such')" 1
+
+# Order of both streams into one file; closed stdin; a large output; death by signal.
+"${vm[@]}" -- sh -c 'cat; for i in 1 2 3; do echo out $i; echo err $i >&2; done
+    head -c 10000000 /dev/zero | tr "\0" x; kill -TERM $$' > "$work/both" 2>&1 <&-
+check 'death by signal' $? 143
+check 'order' "$(head -n 6 "$work/both" | tr '\n' ,)" 'out 1,err 1,out 2,err 2,out 3,err 3,'
+check 'large output' "$(wc -c < "$work/both")" 10000036
+
+"${vm[@]}" --timeout 5 -- sh -c 'echo started; sleep 1000' > "$work/out" 2> "$work/err"
+check 'deadline' $? 124
+check 'output before the deadline' "$(cat "$work/out")" started
+check 'message of the deadline' "$(grep -c 'deadline of 5 s' "$work/err")" 1
+
+# A signal for tools/vm reaches the command.
+"${vm[@]}" -- sh -c 'trap "echo interrupted; exit 7" INT; echo up; while :; do sleep 0.1; done' \
+    > "$work/out" 2>&1 &
+for _ in $(seq 300); do
+    grep -qs up "$work/out" && break
+    sleep 0.1
+done
+kill -INT $!
+wait $!
+check 'status after SIGINT' $? 7
+check 'SIGINT' "$(tr '\n' , < "$work/out")" up,interrupted,
+
+"${vm[@]}" -- sh -c 'echo c > /proc/sysrq-trigger' > "$work/out" 2> "$work/err"
+check 'status of a panic' $? 125
+check 'panic shown' "$(grep -c 'Kernel panic - not syncing: sysrq' "$work/err")" 1
+
+# A terminal: its size, job control, Ctrl-C, a shell without a command.
+/usr/bin/python3 - "${vm[@]}" > "$work/out" <<'PYTHON'
+import fcntl, os, pty, re, signal, struct, sys, termios, time
+pid, fd = pty.fork()
+if pid == 0:
+    os.environ.update(SHELL='/bin/bash', PS1='ready$ ', HOME='/nonexistent')
+    os.execvp(sys.argv[1], sys.argv[1:])
+fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack('HHHH', 33, 101, 0, 0))
+seen = b''
+
+def expect(pattern, seconds=60):
+    """Read until the pattern has come; forget what was before its end."""
+    global seen
+    signal.alarm(seconds)
+    while not (match := re.search(pattern, seen)):
+        seen += os.read(fd, 4096)
+    seen = seen[match.end():]
+    return match
+
+signal.signal(signal.SIGALRM, lambda *_: sys.exit(f'timeout; last seen: {seen!r}'))
+expect(rb'\$ |# ')
+os.write(fd, b'stty size; tty\n')
+print('size', expect(rb'(\d+ \d+)\r\n')[1].decode(), expect(rb'(/dev/[^\r]*)\r')[1].decode())
+fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack('HHHH', 44, 99, 0, 0))
+os.kill(pid, signal.SIGWINCH)
+time.sleep(0.5)
+os.write(fd, b'stty size\n')
+print('resized', expect(rb'(44 \d+)\r\n')[1].decode())
+os.write(fd, b'echo sleep\\ing; sleep 1000\n')
+expect(rb'sleeping')
+time.sleep(0.5)
+os.write(fd, b'\3')
+os.write(fd, b'echo status $?; exit 9\n')
+print('ctrl-c', expect(rb'status (\d+)')[1].decode())
+signal.alarm(60)
+try:
+    while os.read(fd, 4096):
+        pass
+except OSError:
+    pass
+print('exit', os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+PYTHON
+check terminal "$(cat "$work/out")" 'size 33 101 /dev/pts/0
+resized 44 99
+ctrl-c 130
+exit 9'
+
+echo "tests/vm/smoke.sh $kernel: $((checks - failed)) of $checks checks passed"
+[ $failed = 0 ]
