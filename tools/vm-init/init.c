@@ -336,6 +336,17 @@ static void show_kernel_log(void)
 	message("end of the kernel log:\n%.3500s", log + start + (start > 0));
 }
 
+/* The guest's name has to resolve; the host's /etc/hosts does not know it. */
+static void name_host(void)
+{
+	static const char line[] = "\n127.0.1.1 hanare-vm\n";
+	int fd = open("/etc/hosts", O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+
+	if (sethostname("hanare-vm", 9) || fd < 0 || write(fd, line, sizeof(line) - 1) < 0)
+		message("cannot set the host name: %s", strerror(errno));
+	close(fd);
+}
+
 static void install_modules(const struct config *config)
 {
 	char path[4096], text[8192];
@@ -689,8 +700,6 @@ int main(void)
 		die(PORT_PATH);
 	mount_root();
 	loopback_up();
-	if (sethostname("hanare-vm", 9))
-		die("sethostname");
 	signal(SIGPIPE, SIG_IGN);
 	sigemptyset(&child_signal);
 	sigaddset(&child_signal, SIGCHLD);
@@ -705,6 +714,7 @@ int main(void)
 	if (header.type != 'R')
 		die("expected the configuration, got frame %c", header.type);
 	parse_config(data, header.length, &config);
+	name_host();
 	mount_shared(&config);
 	install_modules(&config);
 	start_command(&config, &streams);
