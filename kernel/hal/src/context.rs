@@ -1,0 +1,62 @@
+//! Kernel stacks, switching between them, and the first step into user mode.
+
+use crate::traps::Regs;
+use core::arch::naked_asm;
+
+/// Where a thread that does not run left its kernel stack.
+#[derive(Debug, Default)]
+pub struct Context {
+    rsp: u64,
+}
+
+impl Context {
+    /// A context that begins in `start(argument)` on the stack ending at `top`.
+    /// `start` must not return.
+    pub fn new(top: u64, start: extern "C" fn(usize) -> !, argument: usize) -> Context {
+        // Popped by `switch`: r15 r14 r13 r12 rbx rbp, then the return address.
+        let frame = [0u64, 0, 0, argument as u64, start as usize as u64, 0, first_step as *const () as u64, 0];
+        let rsp = top - 64;
+        // SAFETY: `top` is the end of a stack that belongs to this context alone.
+        unsafe { (rsp as *mut [u64; 8]).write(frame) };
+        Context { rsp }
+    }
+}
+
+/// r12 = argument, rbx = function.
+#[unsafe(naked)]
+extern "C" fn first_step() -> ! {
+    naked_asm!("mov rdi, r12", "and rsp, -16", "call rbx", "ud2")
+}
+
+#[unsafe(naked)]
+extern "C" fn switch_stacks(from: *mut u64, to: u64) {
+    naked_asm!(
+        "push rbp", "push rbx", "push r12", "push r13", "push r14", "push r15",
+        "mov [rdi], rsp",
+        "mov rsp, rsi",
+        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp",
+        "ret"
+    )
+}
+
+/// Saves the running context into `from` and goes on in `to`. Returns when
+/// somebody switches back.
+///
+/// # Safety
+/// `from` must be the running context's own place, `to` a context that is not
+/// running anywhere, both valid until switched away from. Interrupts are off.
+pub unsafe fn switch(from: *mut Context, to: *const Context) {
+    // SAFETY: by the contract above.
+    unsafe { switch_stacks(&raw mut (*from).rsp, (*to).rsp) };
+}
+
+/// Leaves to user mode with these registers. The kernel stack is abandoned; the
+/// next trap starts at its top again.
+pub fn enter_user(regs: &Regs) -> ! {
+    assert!(regs.cs == u64::from(crate::gdt::USER_CS) && regs.ss == u64::from(crate::gdt::USER_DS));
+    // SAFETY: `regs` describes a user-mode context (checked); the code pops it
+    // and does an iretq.
+    unsafe {
+        core::arch::asm!("mov rsp, {}", "jmp {}", in(reg) core::ptr::from_ref(regs), sym crate::traps::return_to_user, options(noreturn))
+    }
+}

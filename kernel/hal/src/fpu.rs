@@ -1,0 +1,127 @@
+//! Extended processor state of user threads: x87, SSE, AVX, AVX-512.
+//!
+//! The kernel itself uses none of it, so the registers stay the running thread's
+//! while the kernel works, and are saved only when another thread gets the CPU.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use core::arch::asm;
+use core::arch::x86_64::__cpuid_count;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// State components we enable where the CPU has them: x87, SSE, AVX, and the
+/// three of AVX-512 (SDM volume 1, 13.1).
+const WANTED: u64 = 0b1110_0111;
+
+static MASK: AtomicU64 = AtomicU64::new(0);
+static SIZE: AtomicUsize = AtomicUsize::new(512);
+
+/// Enables the state components on the calling CPU.
+pub fn init(f: &crate::cpu::Features) {
+    if !f.xsave {
+        return;
+    }
+    let d = __cpuid_count(0xd, 0);
+    let mut mask = (u64::from(d.edx) << 32 | u64::from(d.eax)) & WANTED;
+    if mask & 0b1110_0000 != 0b1110_0000 {
+        mask &= 0b111; // AVX-512 all or nothing
+    }
+    // SAFETY: CR4.OSXSAVE is set and the bits are supported.
+    unsafe {
+        asm!("xsetbv", in("ecx") 0, in("eax") mask as u32, in("edx") (mask >> 32) as u32, options(nomem, nostack, preserves_flags));
+    }
+    MASK.store(mask, Ordering::Relaxed);
+    SIZE.store(__cpuid_count(0xd, 0).ebx as usize, Ordering::Relaxed);
+}
+
+/// Bytes of a saved state, in the standard (not compacted) XSAVE format.
+pub fn size() -> usize {
+    SIZE.load(Ordering::Relaxed)
+}
+
+/// Enabled components (XCR0), or 0 if only FXSAVE is there.
+pub fn mask() -> u64 {
+    MASK.load(Ordering::Relaxed)
+}
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line([u8; 64]);
+
+/// A saved state.
+#[derive(Clone)]
+pub struct FpuState(Box<[Line]>);
+
+impl Default for FpuState {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FpuState {
+    /// The state a program starts with: control word 0x37f, MXCSR 0x1f80.
+    pub fn new() -> FpuState {
+        let mut lines = vec![Line([0; 64]); size().div_ceil(64)].into_boxed_slice();
+        lines[0].0[0..2].copy_from_slice(&0x37fu16.to_le_bytes());
+        lines[0].0[24..28].copy_from_slice(&0x1f80u32.to_le_bytes());
+        // XSTATE_BV: x87 and SSE hold the values above, the rest is initial.
+        if mask() != 0 {
+            lines[8].0[0] = 3;
+        }
+        FpuState(lines)
+    }
+
+    /// Saves the registers of the thread that last ran on this CPU.
+    pub fn save(&mut self) {
+        let p = self.0.as_mut_ptr();
+        let m = mask();
+        // SAFETY: the area is 64-byte aligned and `size()` long.
+        unsafe {
+            if m != 0 {
+                asm!("xsave64 [{}]", in(reg) p, in("eax") m as u32, in("edx") (m >> 32) as u32, options(nostack, preserves_flags));
+            } else {
+                asm!("fxsave64 [{}]", in(reg) p, options(nostack, preserves_flags));
+            }
+        }
+    }
+
+    /// Loads the registers from here.
+    pub fn restore(&self) {
+        let p = self.0.as_ptr();
+        let m = mask();
+        // SAFETY: the content was written by `save`, `new` or passed `set_bytes`,
+        // so no reserved bit is set that would make xrstor fault.
+        unsafe {
+            if m != 0 {
+                asm!("xrstor64 [{}]", in(reg) p, in("eax") m as u32, in("edx") (m >> 32) as u32, options(nostack, readonly, preserves_flags));
+            } else {
+                asm!("fxrstor64 [{}]", in(reg) p, options(nostack, readonly, preserves_flags));
+            }
+        }
+    }
+
+    /// The bytes, for a signal frame.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `Line` is 64 plain bytes.
+        let all = unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast::<u8>(), self.0.len() * 64) };
+        &all[..size()]
+    }
+
+    /// Takes over bytes that a user program could have changed (rt_sigreturn):
+    /// reserved bits that would fault are cleared.
+    pub fn set_bytes(&mut self, bytes: &[u8]) {
+        let n = bytes.len().min(size());
+        // SAFETY: as in `bytes`, exclusively borrowed.
+        let all = unsafe { core::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast::<u8>(), self.0.len() * 64) };
+        all[..n].copy_from_slice(&bytes[..n]);
+        let mxcsr = u32::from_le_bytes([all[24], all[25], all[26], all[27]]) & 0xffff;
+        all[24..28].copy_from_slice(&mxcsr.to_le_bytes());
+        if mask() != 0 {
+            let mut bv = [0; 8];
+            bv.copy_from_slice(&all[512..520]);
+            let bv = u64::from_le_bytes(bv) & mask();
+            all[512..520].copy_from_slice(&bv.to_le_bytes());
+            all[520..576].fill(0); // XCOMP_BV and reserved: standard format
+        }
+    }
+}

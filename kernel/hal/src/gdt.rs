@@ -1,0 +1,103 @@
+//! GDT, TSS and interrupt stacks of each CPU. Selectors are Linux' own, since
+//! signal frames and debuggers show them.
+
+use core::arch::asm;
+use core::cell::UnsafeCell;
+
+/// Kernel code and data, user data and code selectors (as on Linux x86-64).
+pub const KERNEL_CS: u16 = 0x10;
+/// See [`KERNEL_CS`].
+pub const KERNEL_DS: u16 = 0x18;
+/// See [`KERNEL_CS`].
+pub const USER_DS: u16 = 0x2b;
+/// See [`KERNEL_CS`].
+pub const USER_CS: u16 = 0x33;
+const TSS_SELECTOR: u16 = 0x40;
+
+/// Interrupt stack table entries: double fault, NMI, machine check.
+pub(crate) const IST_DOUBLE_FAULT: u8 = 1;
+pub(crate) const IST_NMI: u8 = 2;
+pub(crate) const IST_MACHINE_CHECK: u8 = 3;
+const IST_STACKS: usize = 3;
+const IST_SIZE: usize = 8 << 10;
+
+#[repr(C, packed(4))]
+struct Tss {
+    reserved0: u32,
+    rsp: [u64; 3],
+    reserved1: u64,
+    ist: [u64; 7],
+    reserved2: u64,
+    reserved3: u16,
+    io_map: u16,
+}
+
+#[repr(C, align(64))]
+struct Tables {
+    gdt: [u64; 10],
+    tss: Tss,
+}
+
+struct All(UnsafeCell<[Tables; crate::boot::CPUS_MAX]>);
+// SAFETY: each CPU writes only its own element, before loading it.
+unsafe impl Sync for All {}
+static TABLES: All = All(UnsafeCell::new(
+    [const {
+        Tables {
+            gdt: [0; 10],
+            tss: Tss { reserved0: 0, rsp: [0; 3], reserved1: 0, ist: [0; 7], reserved2: 0, reserved3: 0, io_map: 104 },
+        }
+    }; crate::boot::CPUS_MAX],
+));
+
+/// Bytes of interrupt stack memory each CPU needs.
+pub const INTERRUPT_STACK_BYTES: usize = IST_STACKS * IST_SIZE;
+
+/// Loads GDT and TSS on the calling CPU; `stacks` is the start of
+/// [`INTERRUPT_STACK_BYTES`] of memory given to it for good.
+pub fn init(cpu: usize, stacks: u64) {
+    // SAFETY: element `cpu` is this CPU's; descriptors are the constants of SDM
+    // 3.4.5 and 7.2.3; the segment registers are reloaded to match.
+    unsafe {
+        let t = &mut *TABLES.0.get().cast::<Tables>().add(cpu);
+        for i in 0..IST_STACKS {
+            t.tss.ist[i] = stacks + ((i + 1) * IST_SIZE) as u64;
+        }
+        let base = &raw const t.tss as u64;
+        t.gdt = [
+            0,
+            0,
+            0x00af_9b00_0000_ffff, // 0x10 kernel code
+            0x00cf_9300_0000_ffff, // 0x18 kernel data
+            0x00cf_fb00_0000_ffff, // 0x20 user 32-bit code (for sysret's arithmetic)
+            0x00cf_f300_0000_ffff, // 0x28 user data
+            0x00af_fb00_0000_ffff, // 0x30 user code
+            0,
+            0x0000_8900_0000_0067 | (base & 0xff_ffff) << 16 | (base >> 24 & 0xff) << 56, // 0x40 TSS
+            base >> 32,
+        ];
+        let pointer = [0u16; 5];
+        let mut pointer = pointer;
+        let gdt = &raw const t.gdt as u64;
+        pointer[0] = 79;
+        for i in 0..4 {
+            pointer[1 + i] = (gdt >> (16 * i)) as u16;
+        }
+        asm!(
+            "lgdt [{p}]",
+            "push {cs}", "lea {t}, [rip + 2f]", "push {t}", "retfq", "2:",
+            "mov ss, {ds:x}", "mov ds, {ds:x}", "mov es, {ds:x}",
+            "xor {t:e}, {t:e}", "mov fs, {t:x}", "mov gs, {t:x}",
+            "ltr {tss:x}",
+            p = in(reg) &pointer, t = out(reg) _, cs = const KERNEL_CS as u64,
+            ds = in(reg) u64::from(KERNEL_DS), tss = in(reg) u64::from(TSS_SELECTOR),
+        );
+    }
+}
+
+/// Sets the stack for entries from user mode (system calls and traps).
+pub fn set_kernel_stack(cpu: usize, top: u64) {
+    crate::percpu::set_kernel_rsp(top);
+    // SAFETY: this CPU's own TSS; the processor reads it only on a trap from user mode.
+    unsafe { (*TABLES.0.get().cast::<Tables>().add(cpu)).tss.rsp[0] = top };
+}

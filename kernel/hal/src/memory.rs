@@ -1,0 +1,59 @@
+//! The direct map: physical memory of the instance at `DIRECT_BASE + paddr`.
+
+use hanare_abi::layout::DIRECT_BASE;
+
+/// Virtual address of a physical address of the instance.
+pub fn direct(paddr: u64) -> u64 {
+    DIRECT_BASE + paddr
+}
+
+/// Whether `paddr..paddr + bytes` lies in the instance's memory.
+pub fn is_ours(paddr: u64, bytes: u64) -> bool {
+    crate::shared::chunks().iter().any(|c| paddr >= c.base && paddr.saturating_add(bytes) <= c.base + c.size)
+}
+
+fn checked(paddr: u64, bytes: usize) -> *mut u8 {
+    assert!(is_ours(paddr, bytes as u64), "physical {paddr:#x}+{bytes:#x} is not ours");
+    direct(paddr) as *mut u8
+}
+
+/// Zeroes memory that the caller owns (allocated, not mapped anywhere yet).
+pub fn zero(paddr: u64, bytes: usize) {
+    let p = checked(paddr, bytes);
+    // SAFETY: within the instance's memory, and the caller's; `rep stosb` as the
+    // kernel has no vector registers.
+    unsafe { core::ptr::write_bytes(p, 0, bytes) };
+}
+
+/// Copies between frames that the caller owns.
+pub fn copy(to: u64, from: u64, bytes: usize) {
+    let (to, from) = (checked(to, bytes), checked(from, bytes));
+    // SAFETY: both within the instance's memory; frames do not overlap unless equal.
+    unsafe { core::ptr::copy(from, to, bytes) };
+}
+
+/// Copies out of a frame into a slice. Whoever else maps the frame may write at
+/// the same time; the bytes are data to be validated, nothing more.
+pub fn read(paddr: u64, to: &mut [u8]) {
+    let p = checked(paddr, to.len());
+    // SAFETY: within the instance's memory.
+    unsafe { core::ptr::copy(p, to.as_mut_ptr(), to.len()) };
+}
+
+/// Copies a slice into a frame.
+pub fn write(paddr: u64, from: &[u8]) {
+    let p = checked(paddr, from.len());
+    // SAFETY: within the instance's memory.
+    unsafe { core::ptr::copy(from.as_ptr(), p, from.len()) };
+}
+
+/// A slice over memory that is the caller's for good (allocator metadata, heap).
+///
+/// # Safety
+/// The memory must be allocated to the caller and never given back, the content
+/// valid for `T` (all-zero is, for the types it is used with).
+pub unsafe fn claim<T>(paddr: u64, count: usize) -> &'static mut [T] {
+    let p = checked(paddr, count * size_of::<T>());
+    // SAFETY: exclusive and in range; see above.
+    unsafe { core::slice::from_raw_parts_mut(p.cast(), count) }
+}

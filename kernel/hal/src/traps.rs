@@ -1,0 +1,359 @@
+//! System call entry, the 256 vectors, and the way back.
+
+use crate::percpu::{KERNEL_RSP, USER_RSP};
+use crate::{cpu, gdt};
+use core::arch::{asm, global_asm};
+use core::cell::UnsafeCell;
+use spin::Once;
+
+/// User registers at entry, in Linux' `pt_regs` order.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Regs {
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rax: u64,
+    pub rcx: u64,
+    pub rdx: u64,
+    pub rsi: u64,
+    pub rdi: u64,
+    /// System call number, or the error code of an exception.
+    pub orig_rax: u64,
+    pub rip: u64,
+    pub cs: u64,
+    pub rflags: u64,
+    pub rsp: u64,
+    pub ss: u64,
+}
+
+impl Regs {
+    /// Whether these are registers of user mode.
+    pub fn is_user(&self) -> bool {
+        self.cs & 3 == 3
+    }
+}
+
+/// Exception vectors (SDM volume 3, table 6-1).
+#[allow(missing_docs)]
+pub mod vector {
+    pub const DIVIDE: u8 = 0;
+    pub const DEBUG: u8 = 1;
+    pub const NMI: u8 = 2;
+    pub const BREAKPOINT: u8 = 3;
+    pub const OVERFLOW: u8 = 4;
+    pub const BOUND: u8 = 5;
+    pub const INVALID_OPCODE: u8 = 6;
+    pub const DOUBLE_FAULT: u8 = 8;
+    pub const INVALID_TSS: u8 = 10;
+    pub const NOT_PRESENT: u8 = 11;
+    pub const STACK: u8 = 12;
+    pub const PROTECTION: u8 = 13;
+    pub const PAGE_FAULT: u8 = 14;
+    pub const X87: u8 = 16;
+    pub const ALIGNMENT: u8 = 17;
+    pub const MACHINE_CHECK: u8 = 18;
+    pub const SIMD: u8 = 19;
+}
+
+/// What the kernel does at each entry. Runs with interrupts off.
+pub struct Handlers {
+    /// A system call: number in `orig_rax` and `rax`. Returns true if the fast
+    /// return (sysret) is right: rcx, r11 need not be restored.
+    pub syscall: fn(&mut Regs) -> bool,
+    /// An exception of user mode (`vector` < 32).
+    pub user_exception: fn(&mut Regs, u8),
+    /// A page fault of the kernel on a user address inside [`crate::usercopy`]:
+    /// true if it is resolved and the access is to be repeated.
+    pub kernel_fault: fn(addr: u64, write: bool) -> bool,
+    /// An interrupt; `from_user`: before going back to user mode.
+    pub interrupt: fn(&mut Regs, u8, from_user: bool),
+    /// An exception of the kernel that nothing can resolve. Must not return.
+    pub fatal: fn(&Regs, u8) -> !,
+}
+
+static HANDLERS: Once<&'static Handlers> = Once::new();
+
+/// Installs the kernel's handlers (once).
+pub fn install(handlers: &'static Handlers) {
+    HANDLERS.call_once(|| handlers);
+}
+
+fn handlers() -> &'static Handlers {
+    HANDLERS.get().expect("trap before the handlers were installed")
+}
+
+global_asm!(
+    r#"
+    .macro SAVE_REST
+    push rsi
+    push rdx
+    push rcx
+    push rax
+    push r8
+    push r9
+    push r10
+    push r11
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    .endm
+
+    .section .text
+    .global hal_syscall_entry
+    .balign 64
+hal_syscall_entry:
+    swapgs
+    mov gs:[{user_rsp}], rsp
+    mov rsp, gs:[{kernel_rsp}]
+    push {user_ds}
+    push qword ptr gs:[{user_rsp}]
+    push r11
+    push {user_cs}
+    push rcx
+    push rax
+    push rdi
+    SAVE_REST
+    xor ebp, ebp
+    mov rdi, rsp
+    sub rsp, 8                      // 21 words are on the stack: align it
+    call {syscall}
+    add rsp, 8
+    test al, al
+    jz {ret}
+    // Fast return: only if rip and rflags are what sysret can restore safely.
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    add rsp, 8                      // r11
+    pop r10
+    pop r9
+    pop r8
+    pop rax
+    add rsp, 8                      // rcx
+    pop rdx
+    pop rsi
+    pop rdi
+    add rsp, 8                      // orig_rax
+    pop rcx                         // rip
+    add rsp, 8                      // cs
+    pop r11                         // rflags
+    pop rsp
+    swapgs
+    sysretq
+
+    .global hal_return_to_user
+hal_return_to_user:
+    // rsp -> Regs of user mode
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rax
+    pop rcx
+    pop rdx
+    pop rsi
+    pop rdi
+    add rsp, 8
+    swapgs
+    iretq
+
+    // Vectors: stack = vector, error code, rip, cs, rflags, rsp, ss
+hal_trap_common:
+    cld
+    test byte ptr [rsp + 24], 3
+    jz 1f
+    swapgs
+1:  xchg rdi, [rsp]                 // rdi = vector; its slot = user rdi
+    SAVE_REST
+    xor ebp, ebp
+    movzx esi, dil
+    mov rdi, rsp
+    sub rsp, 8
+    call {trap}
+    add rsp, 8
+    test byte ptr [rsp + 136], 3
+    jnz {ret}
+2:  pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rax
+    pop rcx
+    pop rdx
+    pop rsi
+    pop rdi
+    add rsp, 8
+    iretq
+
+    // NMI, #DF, #MC come at any moment, on stacks of their own: whether GS is
+    // the kernel's is read from the register itself, and swapped back after.
+hal_trap_paranoid:
+    cld
+    xchg rdi, [rsp]
+    SAVE_REST
+    movzx r12d, dil
+    xor ebx, ebx
+    mov ecx, 0xc0000101
+    rdmsr
+    test edx, edx
+    js 1f
+    swapgs
+    mov ebx, 1
+1:  xor ebp, ebp
+    mov esi, r12d
+    mov rdi, rsp
+    sub rsp, 8
+    call {trap}
+    add rsp, 8
+    test ebx, ebx
+    jz 2b
+    swapgs
+    jmp 2b
+
+    .macro VECTOR n
+    .balign 16
+    .if \n == 8 || (\n >= 10 && \n <= 14) || \n == 17 || \n == 21 || \n == 29 || \n == 30
+    .else
+    push 0
+    .endif
+    push \n
+    .if \n == 2 || \n == 8 || \n == 18
+    jmp hal_trap_paranoid
+    .else
+    jmp hal_trap_common
+    .endif
+    .endm
+
+    .balign 16
+    .global hal_vectors
+hal_vectors:
+    .altmacro
+    .set vec, 0
+    .rept 256
+    VECTOR %vec
+    .set vec, vec + 1
+    .endr
+    .noaltmacro
+"#,
+    user_rsp = const USER_RSP,
+    kernel_rsp = const KERNEL_RSP,
+    user_ds = const gdt::USER_DS as u64,
+    user_cs = const gdt::USER_CS as u64,
+    syscall = sym rust_syscall,
+    trap = sym rust_trap,
+    ret = sym return_to_user,
+);
+
+unsafe extern "C" {
+    fn hal_syscall_entry();
+    fn hal_vectors();
+    #[link_name = "hal_return_to_user"]
+    pub(crate) fn return_to_user();
+}
+
+struct Idt(UnsafeCell<[[u64; 2]; 256]>);
+// SAFETY: written by the first CPU before it is loaded anywhere.
+unsafe impl Sync for Idt {}
+static IDT: Idt = Idt(UnsafeCell::new([[0; 2]; 256]));
+
+/// Fills the IDT (first CPU, once).
+pub fn build_idt() {
+    for v in 0..256u64 {
+        // Vectors are 16 bytes apart (checked below by the assembler's .balign).
+        let target = hal_vectors as *const () as u64 + v * 16;
+        let ist = match v as u8 {
+            vector::DOUBLE_FAULT => gdt::IST_DOUBLE_FAULT,
+            vector::NMI => gdt::IST_NMI,
+            vector::MACHINE_CHECK => gdt::IST_MACHINE_CHECK,
+            _ => 0,
+        };
+        // Breakpoint and overflow may be raised by user code (`int3`, `into`).
+        let dpl: u64 = if matches!(v as u8, vector::BREAKPOINT | vector::OVERFLOW) { 3 } else { 0 };
+        let low = target & 0xffff
+            | u64::from(gdt::KERNEL_CS) << 16
+            | u64::from(ist) << 32
+            | (0x8e | dpl << 5) << 40
+            | (target >> 16 & 0xffff) << 48;
+        // SAFETY: nobody uses the table yet.
+        unsafe { (*IDT.0.get())[v as usize] = [low, target >> 32] };
+    }
+}
+
+/// Loads the IDT and the system call entry on the calling CPU.
+pub fn init_cpu() {
+    let base = IDT.0.get() as u64;
+    let mut pointer = [0u16; 5];
+    pointer[0] = 4095;
+    for i in 0..4 {
+        pointer[1 + i] = (base >> (16 * i)) as u16;
+    }
+    // SAFETY: the IDT is filled and static; the entry point is the assembly
+    // above. SFMASK clears IF, DF, TF, AC, NT, IOPL, RF as Linux does.
+    unsafe {
+        asm!("lidt [{}]", in(reg) &pointer, options(readonly, nostack));
+        cpu::wrmsr(cpu::msr::STAR, (0x23u64 << 48) | u64::from(gdt::KERNEL_CS) << 32);
+        cpu::wrmsr(cpu::msr::LSTAR, hal_syscall_entry as *const () as u64);
+        cpu::wrmsr(cpu::msr::SFMASK, 0x257fd5);
+    }
+}
+
+/// Highest address sysret may return to, see CVE-2012-0217.
+const SYSRET_RIP_MAX: u64 = hanare_abi::layout::USER_MAX;
+
+extern "C" fn rust_syscall(regs: &mut Regs) -> bool {
+    let fast = (handlers().syscall)(regs);
+    // TF or RF set, or an address that sysret mishandles: use iretq.
+    fast && regs.rip < SYSRET_RIP_MAX && regs.rflags & 0x1_0100 == 0 && regs.cs == u64::from(gdt::USER_CS)
+}
+
+extern "C" fn rust_trap(regs: &mut Regs, vec: u8) {
+    crate::usercopy::close_window();
+    let shared = crate::shared::cpu(crate::percpu::index());
+    if vec >= 32 {
+        shared.count(crate::shared::Counter::Interrupts);
+        let from_user = regs.is_user();
+        (handlers().interrupt)(regs, vec, from_user);
+        return;
+    }
+    shared.count(crate::shared::Counter::Exceptions);
+    if regs.is_user() && !matches!(vec, vector::NMI | vector::DOUBLE_FAULT | vector::MACHINE_CHECK) {
+        (handlers().user_exception)(regs, vec);
+        return;
+    }
+    if matches!(vec, vector::PAGE_FAULT | vector::PROTECTION) && crate::usercopy::covers(regs.rip) {
+        let write = regs.orig_rax & 2 != 0;
+        if vec == vector::PAGE_FAULT && (handlers().kernel_fault)(cpu::cr2(), write) {
+            return;
+        }
+        regs.rip = crate::usercopy::fixup();
+        return;
+    }
+    (handlers().fatal)(regs, vec)
+}

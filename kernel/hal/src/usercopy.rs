@@ -1,0 +1,138 @@
+//! Copies between kernel memory and the running application's addresses.
+//!
+//! User pointers are *claims*: the address is checked against the user range,
+//! the access may fault, and a fault that cannot be resolved ends the copy short.
+
+use core::arch::{asm, global_asm};
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+
+global_asm!(
+    r#"
+    .section .text
+    .global hal_copy_user
+    // rdi = to, rsi = from, rdx = bytes; returns bytes not copied.
+hal_copy_user:
+    mov rcx, rdx
+hal_copy_user_begin:
+    rep movsb
+hal_copy_user_end:
+hal_copy_user_fixup:
+    mov rax, rcx
+    ret
+"#
+);
+
+unsafe extern "C" {
+    fn hal_copy_user(to: u64, from: u64, bytes: usize) -> usize;
+    fn hal_copy_user_begin();
+    fn hal_copy_user_end();
+    fn hal_copy_user_fixup();
+}
+
+/// Whether `rip` is the instruction that touches user memory.
+pub(crate) fn covers(rip: u64) -> bool {
+    (hal_copy_user_begin as *const () as u64..hal_copy_user_end as *const () as u64).contains(&rip)
+}
+
+/// Where to go on if the access failed.
+pub(crate) fn fixup() -> u64 {
+    hal_copy_user_fixup as *const () as u64
+}
+
+fn open_window() {
+    if crate::cpu::smap() {
+        // SAFETY: `stac` exists with SMAP; closed again right after the copy, and
+        // by every trap.
+        unsafe { asm!("stac", options(nomem, nostack)) };
+    }
+}
+
+/// Forbids access to user memory again (`clac`).
+pub(crate) fn close_window() {
+    if crate::cpu::smap() {
+        // SAFETY: `clac` exists with SMAP.
+        unsafe { asm!("clac", options(nomem, nostack)) };
+    }
+}
+
+/// The user side of a copy failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault;
+
+fn in_range(addr: u64, bytes: usize) -> bool {
+    addr >= USER_MIN && addr.checked_add(bytes as u64).is_some_and(|end| end <= USER_MAX)
+}
+
+/// Reads user memory into `to`.
+pub fn read(addr: u64, to: &mut [u8]) -> Result<(), Fault> {
+    if to.is_empty() {
+        return Ok(());
+    }
+    if !in_range(addr, to.len()) {
+        return Err(Fault);
+    }
+    open_window();
+    // SAFETY: `to` is ours; the source is in the user range, and faults on it are
+    // resolved or end the copy.
+    let left = unsafe { hal_copy_user(to.as_mut_ptr() as u64, addr, to.len()) };
+    close_window();
+    if left == 0 { Ok(()) } else { Err(Fault) }
+}
+
+/// Writes `from` to user memory.
+pub fn write(addr: u64, from: &[u8]) -> Result<(), Fault> {
+    if from.is_empty() {
+        return Ok(());
+    }
+    if !in_range(addr, from.len()) {
+        return Err(Fault);
+    }
+    open_window();
+    // SAFETY: as in `read`, the other way round; kernel pages cannot be reached.
+    let left = unsafe { hal_copy_user(addr, from.as_ptr() as u64, from.len()) };
+    close_window();
+    if left == 0 { Ok(()) } else { Err(Fault) }
+}
+
+/// Reads a little-endian word.
+pub fn read_u64(addr: u64) -> Result<u64, Fault> {
+    let mut b = [0; 8];
+    read(addr, &mut b)?;
+    Ok(u64::from_le_bytes(b))
+}
+
+/// Reads a 32-bit word.
+pub fn read_u32(addr: u64) -> Result<u32, Fault> {
+    let mut b = [0; 4];
+    read(addr, &mut b)?;
+    Ok(u32::from_le_bytes(b))
+}
+
+/// Writes zeros.
+pub fn zero(addr: u64, bytes: usize) -> Result<(), Fault> {
+    let zeros = [0u8; 256];
+    let mut done = 0;
+    while done < bytes {
+        let n = (bytes - done).min(zeros.len());
+        write(addr + done as u64, &zeros[..n])?;
+        done += n;
+    }
+    Ok(())
+}
+
+/// Reads a zero-terminated string of at most `max` bytes, without its zero.
+/// `Ok(None)`: longer than that.
+pub fn read_string<'a>(addr: u64, buffer: &'a mut [u8]) -> Result<Option<&'a [u8]>, Fault> {
+    let mut done = 0;
+    while done < buffer.len() {
+        // Never across a page boundary: the next page may not be there.
+        let at = addr + done as u64;
+        let n = (buffer.len() - done).min(4096 - (at as usize & 4095));
+        read(at, &mut buffer[done..done + n])?;
+        if let Some(i) = buffer[done..done + n].iter().position(|&b| b == 0) {
+            return Ok(Some(&buffer[..done + i]));
+        }
+        done += n;
+    }
+    Ok(None)
+}
