@@ -1,0 +1,188 @@
+//! Becoming a space of an instance: open the device, attach, map the
+//! application's addresses and the control window.
+
+use hanare_abi::ioctl::{Attach, IOCTL_ATTACH, IOCTL_INFO, Info, MESSAGE_SIZE};
+use hanare_abi::layout::{CONTROL_END, SPACE_SHIFT, USER_MIN};
+use hanare_abi::{MAGIC, VERSION};
+use linux_raw_sys::errno::{EACCES, EEXIST, ENODEV, ENOENT, ENOMEM, ENXIO, EPERM};
+use linux_raw_sys::general::{
+    F_DUPFD_CLOEXEC, O_CLOEXEC, O_RDONLY, O_RDWR, RLIM64_INFINITY, RLIMIT_AS, RLIMIT_NOFILE, rlimit64,
+};
+
+use crate::message::{EXIT_CANNOT_RUN, die, text};
+use crate::options::Options;
+use crate::sys::shared::Window;
+use crate::sys::{self, Errno};
+
+/// Descriptors of the device are moved as high as this, if the limits allow.
+const HIGH_DESCRIPTOR: u64 = 4096;
+
+/// A process attached to an instance.
+pub struct Space {
+    /// Descriptor of the device.
+    pub fd: u32,
+    /// Space id.
+    pub id: u32,
+    /// Name of the instance, zero-terminated; may be empty.
+    pub instance: [u8; hanare_abi::ioctl::NAME_SIZE],
+    /// The control window.
+    pub window: Window,
+}
+
+/// Attaches and maps, or explains and exits.
+pub fn attach(options: &Options) -> Space {
+    let fd = move_high(open_device());
+    check_version(fd);
+    let mut request = Attach {
+        name: options.instance,
+        cpus: options.cpus,
+        space: 0,
+        cpu_count: 0,
+        message: [0; MESSAGE_SIZE],
+    };
+    if let Err(error) = sys::ioctl(fd, IOCTL_ATTACH, &mut request) {
+        attach_failed(&request, error);
+    }
+    let window = map(fd, request.space);
+    Space { fd, id: request.space, instance: request.name, window }
+}
+
+fn open_device() -> u32 {
+    sys::open(c"/dev/hanare", O_RDWR | O_CLOEXEC).unwrap_or_else(|error| match error.0 {
+        ENOENT | ENXIO | ENODEV => die(
+            EXIT_CANNOT_RUN,
+            format_args!("no /dev/hanare: load the module and boot an LWK: hanare boot --cpus LIST --mem SIZE"),
+        ),
+        EACCES | EPERM => die(
+            EXIT_CANNOT_RUN,
+            format_args!("/dev/hanare: {error}: your user may not use it; ask for access to the device (chmod, group)"),
+        ),
+        _ => die(EXIT_CANNOT_RUN, format_args!("/dev/hanare: {error}")),
+    })
+}
+
+/// Moves the descriptor out of the way of the application's own.
+fn move_high(fd: u32) -> u32 {
+    let Ok(limit) = sys::get_limit(RLIMIT_NOFILE) else { return fd };
+    let top = limit.rlim_max.min(HIGH_DESCRIPTOR);
+    let raised = rlimit64 { rlim_cur: limit.rlim_cur.max(top), rlim_max: limit.rlim_max };
+    let _ = sys::set_limit(RLIMIT_NOFILE, &raised);
+    // The last few numbers, should the caller have left something open there.
+    let high = (1..=64).find_map(|back| sys::fcntl(fd, F_DUPFD_CLOEXEC, top.checked_sub(back)?).ok());
+    let _ = sys::set_limit(RLIMIT_NOFILE, &limit);
+    match high {
+        Some(high) => {
+            sys::close(fd);
+            high as u32
+        }
+        None => fd,
+    }
+}
+
+fn check_version(fd: u32) {
+    let mut info = Info { magic: 0, version: 0, instances: 0 };
+    if let Err(error) = sys::ioctl(fd, IOCTL_INFO, &mut info) {
+        die(EXIT_CANNOT_RUN, format_args!("/dev/hanare: {error}: this is not Hanare's module"));
+    }
+    if info.magic != MAGIC || info.version != VERSION {
+        die(
+            EXIT_CANNOT_RUN,
+            format_args!(
+                "the module has interface version {}, hanare-proxy has {VERSION}: install both from the same release",
+                info.version
+            ),
+        );
+    }
+}
+
+fn attach_failed(request: &Attach, error: Errno) -> ! {
+    if request.message[0] != 0 {
+        die(EXIT_CANNOT_RUN, format_args!("{}", text(&request.message)));
+    }
+    match error.0 {
+        ENOENT => die(
+            EXIT_CANNOT_RUN,
+            format_args!("no such instance is booted; see: hanare ls; boot one: hanare boot --cpus LIST --mem SIZE"),
+        ),
+        ENODEV => die(EXIT_CANNOT_RUN, format_args!("the instance is not running; see: hanare ls, hanare log")),
+        _ => die(EXIT_CANNOT_RUN, format_args!("cannot attach to the instance: {error}")),
+    }
+}
+
+/// Offset in the device's file of `address` of space `id`.
+fn offset(id: u32, address: u64) -> u64 {
+    u64::from(id) << SPACE_SHIFT | address
+}
+
+fn map(fd: u32, id: u32) -> Window {
+    lift_address_space_limit();
+    let start = USER_MIN;
+    let mut result = sys::map_device(fd, start, CONTROL_END, offset(id, start), false);
+    if result == Err(Errno(EEXIST)) {
+        make_room();
+        result = sys::map_device(fd, start, CONTROL_END, offset(id, start), false);
+    }
+    if let Err(error) = result {
+        let hint = if error.0 == ENOMEM { " (is the address space limited? see: ulimit -Hv)" } else { "" };
+        die(EXIT_CANNOT_RUN, format_args!("cannot map the application's addresses: {error}{hint}"));
+    }
+    // SAFETY: the device is mapped there, and OP_REMAP lies below the window.
+    #[allow(unsafe_code)]
+    unsafe {
+        Window::mapped()
+    }
+}
+
+/// The mapping is counted as address space though it costs none. The LWK applies
+/// the application's limit, so Linux' may be as high as it goes.
+fn lift_address_space_limit() {
+    if let Ok(limit) = sys::get_limit(RLIMIT_AS) {
+        if limit.rlim_cur != RLIM64_INFINITY as u64 {
+            let raised = rlimit64 { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
+            let _ = sys::set_limit(RLIMIT_AS, &raised);
+        }
+    }
+}
+
+/// Maps the device again over a part of the application's range.
+pub fn map_again(space: &Space, start: u64, end: u64) -> sys::Result<()> {
+    let range = USER_MIN..=hanare_abi::layout::USER_MAX;
+    if start >= end || !range.contains(&start) || !range.contains(&end) {
+        return Err(Errno(linux_raw_sys::errno::EINVAL));
+    }
+    sys::map_device(space.fd, start, end, offset(space.id, start), true)
+}
+
+/// Something lies in the application's range. With a large `vm.mmap_rnd_bits`
+/// that may be the vdso, which goes; anything else is named.
+fn make_room() {
+    let Ok(fd) = sys::open(c"/proc/self/maps", O_RDONLY | O_CLOEXEC) else { return };
+    let mut bytes = [0; 8192];
+    let mut length = 0;
+    while let Ok(count @ 1..) = sys::read(fd, &mut bytes[length..]) {
+        length += count;
+    }
+    sys::close(fd);
+    for line in bytes[..length].split(|&byte| byte == b'\n') {
+        let Some((start, end)) = map_range(line) else { continue };
+        if start >= CONTROL_END || end <= USER_MIN {
+            continue;
+        }
+        let vdso = line.ends_with(b"[vdso]") || line.windows(5).any(|part| part == b"[vvar");
+        if !vdso || sys::unmap_vdso(start, end).is_err() {
+            die(
+                EXIT_CANNOT_RUN,
+                format_args!(
+                    "{start:#x}-{end:#x} of the application's addresses is in use on Linux; start programs with: hanare run"
+                ),
+            );
+        }
+    }
+}
+
+/// `start-end` at the beginning of a line of /proc/self/maps.
+fn map_range(line: &[u8]) -> Option<(u64, u64)> {
+    let text = core::str::from_utf8(line.split(|&byte| byte == b' ').next()?).ok()?;
+    let (start, end) = text.split_once('-')?;
+    Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+}

@@ -1,0 +1,79 @@
+//! hanare-proxy: the process on Linux that stands for one application process.
+//!
+//! `hanare run` exec()s it, so its pid, descriptors, working directory,
+//! credentials, terminal and process group are the caller's. It is linked at
+//! `PROXY_BASE`, above all addresses of the application, attaches to an LWK
+//! instance, maps the application's addresses, writes the start block, and then
+//! makes the application's delegated system calls with their very arguments.
+//!
+//! No std and no C library: both would put a heap among the application's
+//! addresses, and the proxy needs neither.
+#![no_std]
+#![no_main]
+#![deny(unsafe_code)]
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "none")))]
+compile_error!("build hanare-proxy with --target x86_64-unknown-none");
+
+mod attach;
+mod clock;
+mod message;
+mod options;
+mod process;
+mod program;
+mod signals;
+mod start;
+mod sys;
+mod worker;
+
+use hanare_abi::ioctl::IOCTL_START;
+use linux_raw_sys::errno::EIO;
+
+use clock::Clock;
+use message::{EXIT_CANNOT_RUN, EXIT_HANARE, die};
+use process::Process;
+use start::Inherited;
+use sys::shared::Initial;
+use sys::signal;
+use worker::Worker;
+
+/// The first thread's worker; it serves slot 0.
+static FIRST_WORKER: Worker = Worker::new(0);
+
+/// Called by `_start` with the initial stack pointer.
+#[allow(unsafe_code)]
+extern "C" fn entry(stack: *const u64) -> ! {
+    // SAFETY: `_start` passes what the kernel gave it.
+    run(unsafe { Initial::new(stack) })
+}
+
+fn run(initial: Initial) -> ! {
+    let clock = Clock::start();
+    let options = options::parse(&initial)
+        .unwrap_or_else(|problem| die(EXIT_HANARE, format_args!("hanare-proxy: {problem}")));
+    let inherited = Inherited::look(&options);
+    let space = attach::attach(&options);
+    start::write(&space, &initial, &options, &inherited);
+    program::set_path(options.path);
+    initial.show_arguments_from(options.first_argument);
+    inherited.restore_stack_limit();
+    let process = process::set(Process::new(space, clock, options.stats));
+
+    // From here to START a signal would find nobody to be told to.
+    signal::set_mask(!0);
+    worker::become_worker(&FIRST_WORKER);
+    signals::forward_fatal(inherited.sigignore);
+    if let Err(error) = sys::ioctl_plain(process.space.fd, IOCTL_START) {
+        if error.0 == EIO {
+            process::lwk_died();
+        }
+        die(EXIT_CANNOT_RUN, format_args!("cannot start the program: {error}"));
+    }
+    signal::set_mask(inherited.sigmask);
+    worker::serve(&FIRST_WORKER, inherited.sigmask)
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo) -> ! {
+    die(EXIT_HANARE, format_args!("hanare-proxy failed: {}; please report this", info.message()))
+}

@@ -1,0 +1,99 @@
+//! The command line, as `hanare run` writes it:
+//!
+//! `hanare-proxy [--instance=NAME] [--cpus=LIST] [--stack=SOFT:HARD] [--stats] -- PATH ARGV0 ARG…`
+//!
+//! `LIST` is like `0,2-5` (Linux' numbers), the limits are bytes, decimal
+//! (`u64::MAX`: unlimited).
+
+use core::ffi::CStr;
+
+use hanare_abi::ioctl::{CPU_WORDS, NAME_SIZE};
+
+use crate::sys::shared::Initial;
+
+/// What the command line says.
+pub struct Options {
+    /// Instance, zero-terminated; empty: the only one.
+    pub instance: [u8; NAME_SIZE],
+    /// CPUs it may run on; all zero: every CPU of the instance.
+    pub cpus: [u64; CPU_WORDS],
+    /// The caller's RLIMIT_STACK, soft and hard, if the launcher changed it.
+    pub stack: Option<(u64, u64)>,
+    /// Print a line of counters at the end.
+    pub stats: bool,
+    /// The program to run.
+    pub path: &'static CStr,
+    /// Where its arguments start in ours.
+    pub first_argument: usize,
+}
+
+/// Reads the command line; the error is a sentence.
+pub fn parse(initial: &Initial) -> Result<Options, &'static str> {
+    let mut options = Options {
+        instance: [0; NAME_SIZE],
+        cpus: [0; CPU_WORDS],
+        stack: None,
+        stats: false,
+        path: c"",
+        first_argument: 0,
+    };
+    let mut index = 1;
+    while index < initial.argc {
+        let argument = initial.argument(index).to_bytes();
+        index += 1;
+        if argument == b"--" {
+            break;
+        }
+        apply(&mut options, argument)?;
+    }
+    if index + 1 >= initial.argc {
+        return Err("no program given; this program is started by: hanare run PROGRAM ARGUMENT...");
+    }
+    options.path = initial.argument(index);
+    options.first_argument = index + 1;
+    Ok(options)
+}
+
+fn apply(options: &mut Options, argument: &[u8]) -> Result<(), &'static str> {
+    if argument == b"--stats" {
+        options.stats = true;
+    } else if let Some(name) = argument.strip_prefix(b"--instance=") {
+        let room = options.instance[..NAME_SIZE - 1].get_mut(..name.len());
+        room.ok_or("the instance name is too long (at most 31 bytes)")?.copy_from_slice(name);
+    } else if let Some(list) = argument.strip_prefix(b"--cpus=") {
+        cpu_list(list, &mut options.cpus).ok_or("bad --cpus; expected a list like 2,4-6")?;
+    } else if let Some(limits) = argument.strip_prefix(b"--stack=") {
+        options.stack = Some(pair(limits, b':').ok_or("bad --stack; expected SOFT:HARD in bytes")?);
+    } else {
+        return Err("unknown option; this program is started by: hanare run PROGRAM ARGUMENT...");
+    }
+    Ok(())
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    core::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn pair(text: &[u8], separator: u8) -> Option<(u64, u64)> {
+    let at = text.iter().position(|&byte| byte == separator)?;
+    Some((number(&text[..at])?, number(&text[at + 1..])?))
+}
+
+fn cpu_list(list: &[u8], cpus: &mut [u64; CPU_WORDS]) -> Option<()> {
+    for part in list.split(|&byte| byte == b',') {
+        let (first, last) = match pair(part, b'-') {
+            Some(range) => range,
+            None => (number(part)?, number(part)?),
+        };
+        if first > last || last >= 64 * CPU_WORDS as u64 {
+            return None;
+        }
+        for cpu in first..=last {
+            cpus[cpu as usize / 64] |= 1 << (cpu % 64);
+        }
+    }
+    Some(())
+}

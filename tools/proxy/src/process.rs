@@ -1,0 +1,78 @@
+//! What all workers of the process share.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use hanare_abi::ioctl::{IOCTL_USAGE, Usage};
+
+use crate::attach::Space;
+use crate::clock::Clock;
+use crate::message::{EXIT_HANARE, die, print, text};
+use crate::sys;
+use crate::sys::shared::Once;
+
+/// The process.
+pub struct Process {
+    /// Its space.
+    pub space: Space,
+    /// Its time stamp counter.
+    pub clock: Clock,
+    /// Print a line of counters at the end.
+    pub stats: bool,
+    /// Calls made for the application.
+    pub calls: AtomicU64,
+    /// How often a worker slept.
+    pub sleeps: AtomicU64,
+    /// Somebody is saying already that the LWK died.
+    dying: AtomicU32,
+}
+
+impl Process {
+    /// A process that has just been attached.
+    pub fn new(space: Space, clock: Clock, stats: bool) -> Self {
+        let zero = AtomicU64::new(0);
+        Self { space, clock, stats, calls: zero, sleeps: AtomicU64::new(0), dying: AtomicU32::new(0) }
+    }
+
+    /// At the end of the program: the line of counters, if it is wanted.
+    pub fn report(&self) {
+        if !self.stats {
+            return;
+        }
+        let mut usage = Usage { user_ns: 0, system_ns: 0, resident_bytes: 0, peak_bytes: 0 };
+        // Without an answer the proxy's own figures are still worth a line.
+        let _ = sys::ioctl(self.space.fd, IOCTL_USAGE, &mut usage);
+        print(format_args!(
+            "user {} ms, system {} ms, peak memory {} KiB, {} delegated calls, {} sleeps of the worker",
+            usage.user_ns / 1_000_000,
+            usage.system_ns / 1_000_000,
+            usage.peak_bytes / 1024,
+            self.calls.load(Ordering::Relaxed),
+            self.sleeps.load(Ordering::Relaxed),
+        ));
+    }
+}
+
+static PROCESS: Once<Process> = Once::new();
+
+/// Sets the process, once.
+pub fn set(process: Process) -> &'static Process {
+    PROCESS.set(process)
+}
+
+/// The process; it is set before signals are forwarded and workers run.
+pub fn get() -> &'static Process {
+    PROCESS.get().expect("the process is attached")
+}
+
+/// The LWK does not answer any more: says so and exits.
+pub fn lwk_died() -> ! {
+    let process = get();
+    if process.dying.swap(1, Ordering::Relaxed) != 0 {
+        sys::exit(EXIT_HANARE);
+    }
+    let name = text(&process.space.instance);
+    if name.0.is_empty() {
+        die(EXIT_HANARE, format_args!("the LWK stopped working; see: hanare log"));
+    }
+    die(EXIT_HANARE, format_args!("the LWK '{name}' stopped working; see: hanare log {name}"))
+}

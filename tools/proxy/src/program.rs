@@ -1,0 +1,144 @@
+//! The program that the application process runs: its name, its descriptors, and
+//! why it could not be started.
+
+use core::ffi::CStr;
+
+use hanare_abi::slot::{START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
+use linux_raw_sys::errno::{EACCES, EIO, ENOENT, ENOEXEC};
+use linux_raw_sys::general::{
+    F_GETFD, FD_CLOEXEC, O_CLOEXEC, O_DIRECTORY, O_RDONLY, RLIMIT_NOFILE, linux_dirent64,
+};
+
+use crate::message::{EXIT_CANNOT_RUN, EXIT_NOT_FOUND, Text, die, text};
+use crate::process::Process;
+use crate::sys::shared::Once;
+use crate::sys::{self, Errno};
+use crate::{process, signals};
+
+/// Most descriptors looked at where there is no /proc.
+const DESCRIPTORS_MAX: u64 = 65_536;
+
+/// Longest path kept, with its zero.
+const PATH_SIZE: usize = 4096;
+
+static PATH: Once<[u8; PATH_SIZE]> = Once::new();
+
+/// The program that is about to be started: names the process, and keeps the
+/// path for messages.
+pub fn set_path(path: &CStr) {
+    let mut bytes = [0; PATH_SIZE];
+    let length = path.count_bytes().min(PATH_SIZE - 1);
+    bytes[..length].copy_from_slice(&path.to_bytes()[..length]);
+    PATH.set(bytes);
+    sys::set_name(base_name(path));
+}
+
+fn base_name(path: &CStr) -> &CStr {
+    let bytes = path.to_bytes_with_nul();
+    let start = bytes.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    CStr::from_bytes_with_nul(&bytes[start..]).unwrap_or(path)
+}
+
+/// `OP_EXECED`: what Linux does at execve, and the LWK cannot.
+pub fn execed(process: &Process, name: u64) {
+    let mut buffer = [0; 256];
+    let length = process.space.window.read_string(name, &mut buffer[..255]);
+    buffer[length] = 0;
+    if let Ok(name) = CStr::from_bytes_until_nul(&buffer) {
+        sys::set_name(base_name(name));
+    }
+    close_on_exec(process.space.fd);
+    signals::reset_caught();
+}
+
+/// Closes every descriptor marked close-on-exec, but for `keep`.
+fn close_on_exec(keep: u32) {
+    let close = |fd: u32| {
+        if fd != keep && sys::fcntl(fd, F_GETFD, 0).is_ok_and(|flags| flags & u64::from(FD_CLOEXEC) != 0) {
+            sys::close(fd);
+        }
+    };
+    let Ok(directory) = sys::open(c"/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC) else {
+        let limit = sys::get_limit(RLIMIT_NOFILE).map_or(1024, |limit| limit.rlim_cur);
+        (0..limit.min(DESCRIPTORS_MAX) as u32).for_each(close);
+        return;
+    };
+    let mut entries = [0; 4096];
+    while let Ok(count @ 1..) = sys::read_directory(directory, &mut entries) {
+        descriptors(&entries[..count]).filter(|&fd| fd != directory).for_each(close);
+    }
+    sys::close(directory);
+}
+
+/// The numbers among the names of directory entries.
+fn descriptors(entries: &[u8]) -> impl Iterator<Item = u32> {
+    const LENGTH: usize = core::mem::offset_of!(linux_dirent64, d_reclen);
+    const NAME: usize = core::mem::offset_of!(linux_dirent64, d_name);
+    let mut rest = entries;
+    core::iter::from_fn(move || {
+        let length = usize::from(u16::from_ne_bytes(rest.get(LENGTH..LENGTH + 2)?.try_into().ok()?));
+        let (entry, behind) = rest.split_at_checked(length)?;
+        rest = behind;
+        Some(CStr::from_bytes_until_nul(entry.get(NAME..)?).ok()?.to_str().ok()?.parse().ok())
+    })
+    .flatten()
+}
+
+/// `OP_START_FAILED`: says why as a shell would, and exits.
+pub fn start_failed(errno: u64, kind: u64) -> ! {
+    let path = PATH.get().map_or(c"program", |bytes| text(bytes).0);
+    let error = Errno(errno as u32);
+    let status = if error.0 == ENOENT && kind != START_FAILED_INTERPRETER { EXIT_NOT_FOUND } else { EXIT_CANNOT_RUN };
+    let name = Text(path);
+    match kind {
+        START_FAILED_INTERPRETER if error.0 == ENOENT => {
+            die(EXIT_NOT_FOUND, format_args!("{name}: its interpreter is missing: {error} (see: head -c 80 {name}; ldd {name})"))
+        }
+        START_FAILED_INTERPRETER => die(status, format_args!("{name}: bad interpreter: {error}")),
+        START_FAILED_MEMORY => die(
+            status,
+            format_args!("{name}: {error}: the LWK has too little free memory for it (see: hanare status)"),
+        ),
+        START_FAILED_FORMAT => die(status, format_args!("{name}: {}{}", Errno(ENOEXEC), format_cause(path))),
+        _ => match error.0 {
+            ENOEXEC => die(status, format_args!("{name}: {error}{}", format_cause(path))),
+            EIO => process::lwk_died(),
+            EACCES => die(status, format_args!("{name}: {error}{}", access_cause(path))),
+            _ => die(status, format_args!("{name}: {error}")),
+        },
+    }
+}
+
+fn access_cause(path: &CStr) -> &'static str {
+    match sys::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) {
+        Ok(_) => ": it is a directory",
+        Err(_) => " (is it executable? see: ls -l)",
+    }
+}
+
+/// What is wrong with a file that is not a program for this machine.
+fn format_cause(path: &CStr) -> &'static str {
+    const ELF_CLASS_64: u8 = 2;
+    const EM_X86_64: u16 = 62;
+    const ET_EXEC: u16 = 2;
+    const ET_DYN: u16 = 3;
+    let mut header = [0; 64];
+    let Ok(fd) = sys::open(path, O_RDONLY | O_CLOEXEC) else { return "" };
+    let Ok(length) = sys::read(fd, &mut header) else { return "" };
+    let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+    if length == 0 {
+        ": the file is empty"
+    } else if header.starts_with(b"#!") {
+        ": bad #! line"
+    } else if !header.starts_with(b"\x7fELF") {
+        ": neither an ELF program nor a script with a #! line"
+    } else if length < header.len() {
+        ": the file is cut short"
+    } else if header[4] != ELF_CLASS_64 || half(18) != EM_X86_64 {
+        ": not an x86-64 program"
+    } else if half(16) != ET_EXEC && half(16) != ET_DYN {
+        ": an object file, not a linked program"
+    } else {
+        ": damaged or cut short"
+    }
+}

@@ -1,0 +1,169 @@
+//! Signals of the process, told to the LWK.
+//!
+//! For each signal Linux keeps one of three dispositions (`OP_SIGNAL_ACTION`):
+//! default, ignore, or *forward*: our handler tells the LWK (`IOCTL_SIGNAL`),
+//! which queues the signal and delivers it to the application or ends it.
+//!
+//! # A signal interrupts the call, and only the call
+//!
+//! What the handler does besides telling the LWK depends on where the worker is:
+//!
+//! 1. *In a call.* Linux interrupts it and decides by SA_RESTART: either it ends
+//!    with EINTR (or its partial result), or it stands at the `syscall`
+//!    instruction again. The latter is sent to the abort path: the LWK gets
+//!    `RESULT_NOT_STARTED`, delivers, and makes the call again. So the
+//!    application's handler runs first, as on Linux.
+//! 2. *Between taking a request and the `syscall` instruction.* The call must not
+//!    start, it could block for ever. The handler sets `interrupted`, which
+//!    `abortable_call` looks at last; behind that look, the instruction pointer
+//!    is moved to the abort path.
+//! 3. *Anywhere else: polling, asleep, answering.* The LWK knows of the signal,
+//!    but a request may be posted already (the worker has not seen it yet), so
+//!    the flag has to stay until the next call.
+//!
+//! The flag is cleared in one place: before `DONE` is published. Every signal
+//! whose handler set the flag before that was queued in the LWK before it sees
+//! `DONE`, and the LWK looks for signals after each `DONE`: nothing is lost. A
+//! handler that runs after the clearing sets the flag anew, for the next call.
+//! So a signal in case 3 costs at most one `RESULT_NOT_STARTED` without need
+//! (the LWK delivers what there is, or nothing, and makes the call again), and
+//! none is able to abort two calls.
+
+use core::sync::atomic::Ordering;
+
+use hanare_abi::ioctl::{IOCTL_SIGNAL, Signal};
+use hanare_abi::layout::{CONTROL_END, USER_MIN};
+use hanare_abi::slot::{MIRROR_DEFAULT, MIRROR_FORWARD, MIRROR_IGNORE};
+use linux_raw_sys::errno::{EINTR, EINVAL, EIO};
+use linux_raw_sys::general::*;
+
+use crate::message::print;
+use crate::process;
+use crate::sys::arch::{Place, abort_address, current_worker, done_address, place};
+use crate::sys::signal::{self, Action, Frame, Info, LAST, Mask, bit};
+use crate::sys::{self, Errno};
+
+/// Signals that Linux ignores by default, or that stop or continue a process:
+/// Linux handles them unless the application catches them.
+const NOT_FATAL: Mask = bit(SIGCHLD)
+    | bit(SIGCONT)
+    | bit(SIGSTOP)
+    | bit(SIGTSTP)
+    | bit(SIGTTIN)
+    | bit(SIGTTOU)
+    | bit(SIGURG)
+    | bit(SIGWINCH);
+
+/// Raised by the CPU for a fault of the proxy itself.
+const FAULTS: Mask = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE);
+
+/// Whether the default action of `signal` ends the process.
+fn fatal(signal: u32) -> bool {
+    NOT_FATAL & bit(signal) == 0
+}
+
+/// Forwards everything that would end the process, as a new program needs it.
+pub fn forward_fatal(ignored: Mask) {
+    for signal in (1..=LAST).filter(|&signal| fatal(signal) && ignored & bit(signal) == 0) {
+        // SIGKILL refuses, of course.
+        let _ = signal::set_action(signal, Action::Forward { restart: false });
+    }
+}
+
+/// After execve: what was caught has its default action again.
+pub fn reset_caught() {
+    for signal in 1..=LAST {
+        if let Ok(Action::Forward { .. }) = signal::action(signal) {
+            let action = if fatal(signal) { Action::Forward { restart: false } } else { Action::Default };
+            let _ = signal::set_action(signal, action);
+        }
+    }
+}
+
+/// `OP_SIGNAL_ACTION`.
+pub fn mirror(signal: u64, disposition: u64, restart: bool) -> sys::Result<()> {
+    let action = match disposition {
+        MIRROR_DEFAULT => Action::Default,
+        MIRROR_IGNORE => Action::Ignore,
+        MIRROR_FORWARD => Action::Forward { restart },
+        _ => return Err(Errno(EINVAL)),
+    };
+    signal::set_action(valid(signal)?, action)
+}
+
+/// A signal number that came from the LWK.
+pub fn valid(signal: u64) -> sys::Result<u32> {
+    u32::try_from(signal).ok().filter(|signal| (1..=LAST).contains(signal)).ok_or(Errno(EINVAL))
+}
+
+/// The handler: all signals are blocked, the stack is the worker's own.
+pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
+    if FAULTS & bit(signal) != 0 && info.code() > 0 {
+        own_fault(signal, info, frame);
+    }
+    let worker = current_worker();
+    worker.interrupted.store(1, Ordering::Relaxed);
+    let mut request = Signal { signal, slot: worker.slot, info: info.words };
+    match sys::ioctl(process::get().space.fd, IOCTL_SIGNAL, &mut request) {
+        Ok(()) => redirect(worker.call.load(Ordering::Relaxed), frame),
+        Err(Errno(EIO)) => process::lwk_died(),
+        // Nobody there to ask (not started yet, or ending): Linux' default.
+        Err(_) => end_by(signal),
+    }
+}
+
+/// Case 1 and 2 above: keeps call `nr` from being started (again).
+fn redirect(nr: u32, frame: &mut Frame) {
+    let rip = frame.rip();
+    match place(rip) {
+        Place::Elsewhere => {}
+        // A stop and a continue have turned the call into the rest of itself,
+        // which a handler ends on Linux, too.
+        Place::AtCall if frame.rax() == u64::from(__NR_restart_syscall) && nr != __NR_restart_syscall => {
+            frame.go_to(done_address(), -i64::from(EINTR) as u64);
+        }
+        Place::AtCall | Place::Before => frame.go_to(abort_address(), frame.rax()),
+    }
+}
+
+/// The proxy itself did something wrong, or the LWK's memory went away.
+fn own_fault(signal: u32, info: &Info, frame: &Frame) -> ! {
+    let address = info.address();
+    if signal == SIGBUS && (USER_MIN..CONTROL_END).contains(&address) {
+        process::lwk_died();
+    }
+    print(format_args!(
+        "hanare-proxy failed: signal {signal} at {:#x}, address {address:#x}; please report this",
+        frame.rip()
+    ));
+    end_by(signal)
+}
+
+/// Ends the process by `signal` with its default action.
+pub fn end_by(signal: u32) -> ! {
+    let _ = signal::set_action(signal, Action::Default);
+    signal::set_mask(!0);
+    signal::raise(signal);
+    signal::set_mask(!bit(signal));
+    // Not reached but for an init process, which Linux does not kill so.
+    sys::exit(128 + signal)
+}
+
+/// `OP_STOP_SIGNAL`: stops the process by `signal`; back when it is continued.
+pub fn stop_by(signal: u64) -> sys::Result<()> {
+    let signal = valid(signal)?;
+    if fatal(signal) {
+        return Err(Errno(EINVAL));
+    }
+    let before = signal::action(signal)?;
+    let mask = signal::set_mask(!0);
+    // SIGSTOP has no other action, and says so.
+    let changed = signal::set_action(signal, Action::Default).is_ok();
+    signal::raise(signal);
+    signal::set_mask(mask & !bit(signal));
+    if changed {
+        signal::set_action(signal, before)?;
+    }
+    signal::set_mask(mask);
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! The start block: what the program is started with.
+
+use hanare_abi::layout::START_SIZE;
+use hanare_abi::start::{START_NO_RANDOM, START_STATS, StartBlock};
+use hanare_abi::{MAGIC, VERSION};
+use linux_raw_sys::auxvec::{AT_CLKTCK, AT_HWCAP, AT_HWCAP2, AT_SECURE};
+use linux_raw_sys::errno::E2BIG;
+use linux_raw_sys::general::{RLIMIT_AS, RLIMIT_DATA, RLIMIT_STACK, rlimit64};
+
+use crate::attach::Space;
+use crate::message::{EXIT_CANNOT_RUN, Text, die};
+use crate::options::Options;
+use crate::sys::shared::{Initial, Window};
+use crate::sys::signal::{self, Action, Mask};
+use crate::sys::{self, Errno};
+
+/// personality(2): no randomisation.
+const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
+
+/// What the process inherited, as far as the proxy changes it.
+pub struct Inherited {
+    /// Blocked signals.
+    pub sigmask: Mask,
+    /// Ignored signals.
+    pub sigignore: Mask,
+    /// RLIMIT_STACK of whoever started `hanare run`.
+    pub stack: rlimit64,
+    /// RLIMIT_AS.
+    pub address_space: rlimit64,
+}
+
+impl Inherited {
+    /// Looks, before anything is changed.
+    pub fn look(options: &Options) -> Self {
+        let sigmask = signal::set_mask(!0);
+        signal::set_mask(sigmask);
+        let ignored = |&signal: &u32| signal::action(signal) == Ok(Action::Ignore);
+        let sigignore = (1..=signal::LAST).filter(ignored).map(signal::bit).sum();
+        let mut stack = limit(RLIMIT_STACK);
+        if let Some((soft, hard)) = options.stack {
+            stack = rlimit64 { rlim_cur: soft, rlim_max: hard };
+        }
+        Self { sigmask, sigignore, stack, address_space: limit(RLIMIT_AS) }
+    }
+
+    /// Gives the application the stack limit that its caller had.
+    pub fn restore_stack_limit(&self) {
+        let _ = sys::set_limit(RLIMIT_STACK, &self.stack);
+    }
+}
+
+fn limit(resource: u32) -> rlimit64 {
+    sys::get_limit(resource).unwrap_or(rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX })
+}
+
+/// Writes the start block.
+pub fn write(space: &Space, initial: &Initial, options: &Options, inherited: &Inherited) {
+    let strings_offset = size_of::<StartBlock>();
+    let mut strings = Strings { window: space.window, offset: strings_offset };
+    if strings.push_all(initial, options).is_none() {
+        die(
+            EXIT_CANNOT_RUN,
+            format_args!(
+                "{}: {}: arguments and environment take more than {} MiB",
+                Text(options.path),
+                Errno(E2BIG),
+                START_SIZE >> 20
+            ),
+        );
+    }
+    let block = header(space, initial, options, inherited, strings.offset);
+    space.window.write_start_block(&block);
+}
+
+/// Writes strings one behind the other.
+struct Strings {
+    window: Window,
+    offset: usize,
+}
+
+impl Strings {
+    /// Path, arguments, environment; `None`: they do not fit.
+    fn push_all(&mut self, initial: &Initial, options: &Options) -> Option<()> {
+        self.push(options.path.to_bytes_with_nul())?;
+        for index in options.first_argument..initial.argc {
+            self.push(initial.argument(index).to_bytes_with_nul())?;
+        }
+        for index in 0..initial.envc {
+            self.push(initial.environment(index).to_bytes_with_nul())?;
+        }
+        Some(())
+    }
+
+    fn push(&mut self, string: &[u8]) -> Option<()> {
+        let end = self.offset.checked_add(string.len())?;
+        if end > START_SIZE as usize {
+            return None;
+        }
+        self.window.write_start(self.offset, string);
+        self.offset = end;
+        Some(())
+    }
+}
+
+fn header(
+    space: &Space,
+    initial: &Initial,
+    options: &Options,
+    inherited: &Inherited,
+    total_size: usize,
+) -> StartBlock {
+    let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
+    let mut random = [0; 32];
+    let _ = sys::random(&mut random);
+    let mut flags = 0;
+    if sys::personality() & ADDR_NO_RANDOMIZE != 0 {
+        flags |= START_NO_RANDOM;
+    }
+    if options.stats {
+        flags |= START_STATS;
+    }
+    StartBlock {
+        magic: MAGIC,
+        version: VERSION,
+        strings_offset: size_of::<StartBlock>() as u32,
+        total_size: total_size as u64,
+        argc: (initial.argc - options.first_argument) as u32,
+        envc: initial.envc as u32,
+        pid: sys::pid(),
+        ppid: sys::parent_pid(),
+        uid,
+        euid,
+        gid,
+        egid,
+        secure: initial.auxiliary(AT_SECURE) as u32,
+        control_fd: space.fd,
+        sigmask: inherited.sigmask,
+        sigignore: inherited.sigignore,
+        stack_soft: inherited.stack.rlim_cur,
+        stack_hard: inherited.stack.rlim_max,
+        as_soft: inherited.address_space.rlim_cur,
+        data_soft: limit(RLIMIT_DATA).rlim_cur,
+        random,
+        hwcap: initial.auxiliary(AT_HWCAP),
+        hwcap2: initial.auxiliary(AT_HWCAP2),
+        clktck: initial.auxiliary(AT_CLKTCK),
+        flags,
+    }
+}

@@ -1,0 +1,158 @@
+//! The few instructions that Rust cannot say: start, calls, the thread pointer.
+
+use core::arch::{asm, global_asm};
+use core::mem::offset_of;
+use core::sync::atomic::Ordering;
+
+use hanare_abi::slot::RESULT_NOT_STARTED;
+use linux_raw_sys::general::{__NR_arch_prctl, __NR_rt_sigreturn};
+
+use crate::worker::Worker;
+
+// The kernel starts the program here: argc, argv, envp, auxv lie at rsp.
+global_asm!(
+    ".globl _start",
+    "_start:",
+    "xor ebp, ebp",
+    "mov rdi, rsp",
+    "and rsp, -16",
+    "call {entry}",
+    "ud2",
+    entry = sym crate::entry,
+);
+
+// abortable_call(nr: rdi, args: rsi) -> rax
+//
+// A signal handler that interrupted an instruction in abortable_start ..=
+// abortable_insn sends it to abortable_abort: the call has not been made (or
+// Linux wants it made again: it then stands at the `syscall` instruction).
+global_asm!(
+    "abortable_call:",
+    "mov rax, rdi",
+    "mov r11, rsi",
+    "mov rdi, [r11]",
+    "mov rsi, [r11 + 8]",
+    "mov rdx, [r11 + 16]",
+    "mov r10, [r11 + 24]",
+    "mov r8, [r11 + 32]",
+    "mov r9, [r11 + 40]",
+    "abortable_start:",
+    "cmp dword ptr fs:[{interrupted}], 0",
+    "jne abortable_abort",
+    "abortable_insn:",
+    "syscall",
+    "abortable_done:",
+    "ret",
+    "abortable_abort:",
+    "mov rax, {not_started}",
+    "ret",
+    "signal_return:",
+    "mov eax, {rt_sigreturn}",
+    "syscall",
+    "ud2",
+    interrupted = const offset_of!(Worker, interrupted),
+    not_started = const RESULT_NOT_STARTED,
+    rt_sigreturn = const __NR_rt_sigreturn,
+);
+
+unsafe extern "C" {
+    fn abortable_call(nr: u64, args: *const u64) -> i64;
+    fn abortable_start();
+    fn abortable_insn();
+    fn abortable_done();
+    fn abortable_abort();
+    /// Where a signal handler returns to.
+    pub fn signal_return();
+}
+
+/// Makes a system call for the application, unless a signal came first.
+pub fn delegated_call(nr: u64, args: &[u64; 6]) -> i64 {
+    // SAFETY: the routine reads six words and makes the call. What the call does
+    // is the application's business: the LWK gives only addresses below
+    // CONTROL_END, where nothing of the proxy lies.
+    unsafe { abortable_call(nr, args.as_ptr()) }
+}
+
+/// Where an interrupted instruction stands with regard to a delegated call.
+#[derive(PartialEq, Eq)]
+pub enum Place {
+    /// Not in the routine, or past the call.
+    Elsewhere,
+    /// Before the call.
+    Before,
+    /// At the `syscall` instruction: not made yet, or to be made again.
+    AtCall,
+}
+
+/// Classifies the interrupted instruction pointer.
+pub fn place(rip: u64) -> Place {
+    if rip == abortable_insn as *const () as u64 {
+        Place::AtCall
+    } else if rip >= abortable_start as *const () as u64 && rip < abortable_insn as *const () as u64 {
+        Place::Before
+    } else {
+        Place::Elsewhere
+    }
+}
+
+/// Where to send a call that is not to be started.
+pub fn abort_address() -> u64 {
+    abortable_abort as *const () as u64
+}
+
+/// Where a call that is to end with a given result goes on.
+pub fn done_address() -> u64 {
+    abortable_done as *const () as u64
+}
+
+/// One system call.
+///
+/// # Safety
+/// As the call: pointers must be valid for what it reads and writes.
+pub unsafe fn raw_call(nr: u32, args: [u64; 6]) -> i64 {
+    let result: i64;
+    // SAFETY: the kernel preserves all registers but rax, rcx and r11.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") u64::from(nr) => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Makes `worker` what [`current_worker`] gives on this thread.
+pub fn set_current_worker(worker: &'static Worker) {
+    const ARCH_SET_FS: u64 = 0x1002;
+    let address = core::ptr::from_ref(worker);
+    worker.this.store(address.cast_mut(), Ordering::Relaxed);
+    // SAFETY: nothing else in this program uses fs.
+    unsafe { raw_call(__NR_arch_prctl, [ARCH_SET_FS, address as u64, 0, 0, 0, 0]) };
+}
+
+/// This thread's worker.
+pub fn current_worker() -> &'static Worker {
+    const { assert!(offset_of!(Worker, this) == 0) };
+    let worker: *const Worker;
+    // SAFETY: every thread calls set_current_worker before it opens signals or
+    // works, and the first word of a Worker is its own address.
+    unsafe {
+        asm!("mov {}, fs:[0]", out(reg) worker, options(nostack, readonly, preserves_flags));
+        &*worker
+    }
+}
+
+/// The time stamp counter.
+pub fn tsc() -> u64 {
+    // SAFETY: every x86-64 has it; Linux leaves it open to user mode.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}

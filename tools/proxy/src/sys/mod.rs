@@ -1,0 +1,195 @@
+//! Linux, and everything else that is unsafe.
+//!
+//! `arch`: instructions; `shared`: memory given to us by others; `signal`: the
+//! handler's entry; here: the system calls the proxy makes for itself.
+#![allow(unsafe_code)]
+
+pub mod arch;
+pub mod shared;
+pub mod signal;
+
+use core::ffi::CStr;
+
+use linux_raw_sys::general::*;
+
+use arch::raw_call;
+
+/// A positive errno.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Errno(pub u32);
+
+/// What a system call gives.
+pub type Result<T> = core::result::Result<T, Errno>;
+
+fn check(result: i64) -> Result<u64> {
+    if (-4095..0).contains(&result) { Err(Errno(-result as u32)) } else { Ok(result as u64) }
+}
+
+/// A call none of whose arguments is a pointer.
+fn plain(nr: u32, args: [u64; 6]) -> Result<u64> {
+    // SAFETY: used only for calls that take no address of ours.
+    check(unsafe { raw_call(nr, args) })
+}
+
+/// A structure of the ABI that an ioctl reads and writes.
+///
+/// # Safety
+/// Plain words, every bit pattern valid, and the size is in the ioctl's number.
+pub unsafe trait Argument {}
+macro_rules! arguments {
+    ($($name:ident)*) => { $(
+        // SAFETY: integers and arrays of integers; see its IOCTL_ number.
+        unsafe impl Argument for hanare_abi::ioctl::$name {}
+    )* };
+}
+arguments!(Info Attach Wait Ring Serve Signal Usage);
+
+/// An ioctl of `/dev/hanare`.
+pub fn ioctl<T: Argument>(fd: u32, number: u32, argument: &mut T) -> Result<()> {
+    assert!((number >> 16) as usize & 0x3fff == size_of::<T>());
+    let pointer = core::ptr::from_mut(argument) as u64;
+    // SAFETY: the device touches as many bytes as the number says.
+    check(unsafe { raw_call(__NR_ioctl, [fd.into(), number.into(), pointer, 0, 0, 0]) })?;
+    Ok(())
+}
+
+/// An ioctl without an argument.
+pub fn ioctl_plain(fd: u32, number: u32) -> Result<()> {
+    plain(__NR_ioctl, [fd.into(), number.into(), 0, 0, 0, 0]).map(drop)
+}
+
+/// Maps `fd` at `start..end`, shared; with `replace` over what is there.
+///
+/// The range must lie below the proxy (checked).
+pub fn map_device(fd: u32, start: u64, end: u64, offset: u64, replace: bool) -> Result<()> {
+    assert!(start < end && end <= hanare_abi::layout::CONTROL_END);
+    let place = if replace { MAP_FIXED } else { MAP_FIXED_NOREPLACE };
+    let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | place);
+    let args = [start, end - start, protection.into(), flags.into(), fd.into(), offset];
+    // SAFETY: nothing of the proxy lies in the range (it is linked above it).
+    let at = check(unsafe { raw_call(__NR_mmap, args) })?;
+    if at == start { Ok(()) } else { Err(Errno(linux_raw_sys::errno::EEXIST)) }
+}
+
+/// Unmaps a part of the vdso, which the proxy does not use.
+pub fn unmap_vdso(start: u64, end: u64) -> Result<()> {
+    assert!(end <= hanare_abi::layout::PROXY_BASE);
+    plain(__NR_munmap, [start, end - start, 0, 0, 0, 0]).map(drop)
+}
+
+/// Opens a file.
+pub fn open(path: &CStr, flags: u32) -> Result<u32> {
+    let path = path.as_ptr() as u64;
+    // SAFETY: a C string.
+    let fd = check(unsafe { raw_call(__NR_openat, [AT_FDCWD as u64, path, flags.into(), 0, 0, 0]) })?;
+    Ok(fd as u32)
+}
+
+/// Closes a descriptor.
+pub fn close(fd: u32) {
+    let _ = plain(__NR_close, [fd.into(), 0, 0, 0, 0, 0]);
+}
+
+/// Reads into `buffer`.
+pub fn read(fd: u32, buffer: &mut [u8]) -> Result<usize> {
+    let args = [fd.into(), buffer.as_mut_ptr() as u64, buffer.len() as u64, 0, 0, 0];
+    // SAFETY: a buffer of that length.
+    Ok(check(unsafe { raw_call(__NR_read, args) })? as usize)
+}
+
+/// Writes `bytes`, as far as it goes.
+pub fn write(fd: u32, bytes: &[u8]) -> Result<usize> {
+    let args = [fd.into(), bytes.as_ptr() as u64, bytes.len() as u64, 0, 0, 0];
+    // SAFETY: a buffer of that length.
+    Ok(check(unsafe { raw_call(__NR_write, args) })? as usize)
+}
+
+/// Reads directory entries.
+pub fn read_directory(fd: u32, buffer: &mut [u8]) -> Result<usize> {
+    let args = [fd.into(), buffer.as_mut_ptr() as u64, buffer.len() as u64, 0, 0, 0];
+    // SAFETY: a buffer of that length.
+    Ok(check(unsafe { raw_call(__NR_getdents64, args) })? as usize)
+}
+
+/// `fcntl` with a number as its argument.
+pub fn fcntl(fd: u32, command: u32, value: u64) -> Result<u64> {
+    assert!([F_GETFD, F_DUPFD_CLOEXEC].contains(&command));
+    plain(__NR_fcntl, [fd.into(), command.into(), value, 0, 0, 0])
+}
+
+/// A resource limit: soft and hard.
+pub fn get_limit(resource: u32) -> Result<rlimit64> {
+    let mut limit = rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let pointer = &raw mut limit as u64;
+    // SAFETY: a structure of the kernel's own definition.
+    check(unsafe { raw_call(__NR_prlimit64, [0, resource.into(), 0, pointer, 0, 0]) })?;
+    Ok(limit)
+}
+
+/// Sets a resource limit.
+pub fn set_limit(resource: u32, limit: &rlimit64) -> Result<()> {
+    let pointer = core::ptr::from_ref(limit) as u64;
+    // SAFETY: a structure of the kernel's own definition.
+    check(unsafe { raw_call(__NR_prlimit64, [0, resource.into(), pointer, 0, 0, 0]) })?;
+    Ok(())
+}
+
+/// A question without arguments that cannot fail: `getpid` and the like.
+fn identity(nr: u32) -> u32 {
+    plain(nr, [0; 6]).unwrap_or(0) as u32
+}
+
+/// Process id.
+pub fn pid() -> u32 {
+    identity(__NR_getpid)
+}
+/// Parent's process id.
+pub fn parent_pid() -> u32 {
+    identity(__NR_getppid)
+}
+/// Thread id.
+pub fn thread_id() -> u32 {
+    identity(__NR_gettid)
+}
+/// Real and effective user id.
+pub fn user_ids() -> (u32, u32) {
+    (identity(__NR_getuid), identity(__NR_geteuid))
+}
+/// Real and effective group id.
+pub fn group_ids() -> (u32, u32) {
+    (identity(__NR_getgid), identity(__NR_getegid))
+}
+
+/// The execution domain's flags.
+pub fn personality() -> u32 {
+    plain(__NR_personality, [0xffff_ffff, 0, 0, 0, 0, 0]).unwrap_or(0) as u32
+}
+
+/// Fills `bytes` with random ones.
+pub fn random(bytes: &mut [u8]) -> Result<()> {
+    let args = [bytes.as_mut_ptr() as u64, bytes.len() as u64, GRND_INSECURE.into(), 0, 0, 0];
+    // SAFETY: a buffer of that length.
+    check(unsafe { raw_call(__NR_getrandom, args) }).map(drop)
+}
+
+/// Names this thread.
+pub fn set_name(name: &CStr) {
+    let args = [linux_raw_sys::prctl::PR_SET_NAME.into(), name.as_ptr() as u64, 0, 0, 0, 0];
+    // SAFETY: a C string; Linux reads at most 16 bytes of it.
+    let _ = unsafe { raw_call(__NR_prctl, args) };
+}
+
+/// CLOCK_MONOTONIC in ns.
+pub fn monotonic_ns() -> u64 {
+    let mut time = __kernel_timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a structure of the kernel's own definition.
+    let _ = unsafe { raw_call(__NR_clock_gettime, [CLOCK_MONOTONIC.into(), &raw mut time as u64, 0, 0, 0, 0]) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Ends the process.
+pub fn exit(status: u32) -> ! {
+    loop {
+        let _ = plain(__NR_exit_group, [status.into(), 0, 0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,217 @@
+//! Memory that somebody else gave us: the initial stack and the control window.
+
+use core::cell::UnsafeCell;
+use core::ffi::CStr;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOT_BASE, START_BASE, START_SIZE};
+use hanare_abi::slot::Slot;
+use hanare_abi::start::StartBlock;
+use linux_raw_sys::auxvec::AT_NULL;
+
+/// What the kernel put on the stack: arguments, environment, auxiliary vector.
+#[derive(Clone, Copy)]
+pub struct Initial {
+    /// Number of arguments.
+    pub argc: usize,
+    /// Number of environment strings.
+    pub envc: usize,
+    stack: *const u64,
+}
+
+impl Initial {
+    /// # Safety
+    /// `stack` must be the stack pointer with which the kernel started us.
+    pub unsafe fn new(stack: *const u64) -> Self {
+        // SAFETY: argc words and a null, then the environment and a null.
+        unsafe {
+            let argc = *stack as usize;
+            let mut envc = 0;
+            while *stack.add(argc + 2 + envc) != 0 {
+                envc += 1;
+            }
+            Self { argc, envc, stack }
+        }
+    }
+
+    fn string(&self, word: usize) -> &'static CStr {
+        // SAFETY: a pointer to a string that lives as long as the process.
+        unsafe { CStr::from_ptr(*self.stack.add(word) as *const _) }
+    }
+
+    /// Argument `index`, which must exist.
+    pub fn argument(&self, index: usize) -> &'static CStr {
+        assert!(index < self.argc);
+        self.string(1 + index)
+    }
+
+    /// Environment string `index`, which must exist.
+    pub fn environment(&self, index: usize) -> &'static CStr {
+        assert!(index < self.envc);
+        self.string(self.argc + 2 + index)
+    }
+
+    /// A value of the auxiliary vector, 0 if it is not there.
+    pub fn auxiliary(&self, kind: u32) -> u64 {
+        let mut word = self.argc + self.envc + 3;
+        loop {
+            // SAFETY: pairs of words up to AT_NULL.
+            let (key, value) = unsafe { (*self.stack.add(word), *self.stack.add(word + 1)) };
+            if key == u64::from(kind) {
+                return value;
+            }
+            if key == u64::from(AT_NULL) {
+                return 0;
+            }
+            word += 2;
+        }
+    }
+
+    /// Makes `ps` show the application's arguments: moves those from `first` on
+    /// to the start of the area. The arguments must not be used afterwards.
+    pub fn show_arguments_from(self, first: usize) {
+        let from = self.argument(first);
+        let area = self.argument(0).as_ptr().cast_mut();
+        let last = self.argument(self.argc - 1);
+        // SAFETY: the kernel lays the argument strings out one behind the other,
+        // in order, on the stack, which is writable; no reference is used later.
+        unsafe {
+            let end = last.as_ptr().add(last.count_bytes() + 1);
+            let kept = end.offset_from(from.as_ptr()) as usize;
+            let all = end.offset_from(area) as usize;
+            core::ptr::copy(from.as_ptr(), area, kept);
+            core::ptr::write_bytes(area.add(kept), 0, all - kept);
+        }
+    }
+}
+
+/// The words of a slot as atomics. Fields as in [`Slot`].
+#[repr(C, align(128))]
+pub struct SharedSlot {
+    /// `SLOT_*`.
+    pub state: AtomicU32,
+    /// System call or `OP_*`.
+    pub nr: AtomicU32,
+    /// Arguments.
+    pub args: [AtomicU64; 6],
+    /// Result.
+    pub result: AtomicU64,
+    /// `WAIT_*` of the worker.
+    pub worker_wait: AtomicU32,
+    /// `WAIT_*` of the LWK's thread.
+    pub lwk_wait: AtomicU32,
+    /// LWK CPU to ring.
+    pub cpu: AtomicU32,
+    /// Polling time before sleep.
+    pub poll_us: AtomicU32,
+    /// Mask for the next call.
+    pub sigmask: AtomicU64,
+    /// Linux thread id.
+    pub tid: AtomicU32,
+}
+
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<SharedSlot>() == size_of::<Slot>());
+    assert!(offset_of!(SharedSlot, args) == offset_of!(Slot, args));
+    assert!(offset_of!(SharedSlot, result) == offset_of!(Slot, result));
+    assert!(offset_of!(SharedSlot, worker_wait) == offset_of!(Slot, worker_wait));
+    assert!(offset_of!(SharedSlot, lwk_wait) == offset_of!(Slot, lwk_wait));
+    assert!(offset_of!(SharedSlot, cpu) == offset_of!(Slot, cpu));
+    assert!(offset_of!(SharedSlot, poll_us) == offset_of!(Slot, poll_us));
+    assert!(offset_of!(SharedSlot, sigmask) == offset_of!(Slot, sigmask));
+    assert!(offset_of!(SharedSlot, tid) == offset_of!(Slot, tid));
+};
+
+/// The control window is mapped.
+///
+/// Made once, by the code that mapped it; everything that touches the window
+/// asks for it.
+#[derive(Clone, Copy)]
+pub struct Window(());
+
+impl Window {
+    /// # Safety
+    /// The device must be mapped over the control window for good.
+    pub unsafe fn mapped() -> Self {
+        Self(())
+    }
+
+    /// Slot `index`.
+    pub fn slot(self, index: u32) -> &'static SharedSlot {
+        assert!(index < hanare_abi::layout::SLOTS_MAX);
+        let address = SLOT_BASE + u64::from(index) * size_of::<Slot>() as u64;
+        // SAFETY: mapped, aligned, and all its fields are atomics.
+        unsafe { &*(address as *const SharedSlot) }
+    }
+
+    /// Address of the scratch page of slot `index`.
+    pub fn scratch(self, index: u32) -> u64 {
+        SCRATCH_BASE + u64::from(index) * hanare_abi::PAGE_SIZE
+    }
+
+    /// Copies `bytes` to `offset` of the start block.
+    pub fn write_start(self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= START_SIZE as usize);
+        let target = (START_BASE as usize + offset) as *mut u8;
+        // SAFETY: inside the start block, which nobody reads before START.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) }
+    }
+
+    /// Writes the header of the start block.
+    pub fn write_start_block(self, block: &StartBlock) {
+        // SAFETY: START_BASE is mapped and aligned; nobody reads before START.
+        unsafe { core::ptr::write(START_BASE as *mut StartBlock, *block) }
+    }
+
+    /// Copies the string at `address` of the window into `buffer`, cut to fit.
+    pub fn read_string(self, address: u64, buffer: &mut [u8]) -> usize {
+        for (offset, byte) in buffer.iter_mut().enumerate() {
+            let at = address.saturating_add(offset as u64);
+            if !(CONTROL_BASE..CONTROL_END).contains(&at) {
+                return offset;
+            }
+            // SAFETY: inside the window; a byte may have any value.
+            *byte = unsafe { core::ptr::read_volatile(at as *const u8) };
+            if *byte == 0 {
+                return offset;
+            }
+        }
+        buffer.len()
+    }
+}
+
+/// A value that is set once, before anybody looks.
+pub struct Once<T> {
+    ready: AtomicU32,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: written once before `ready` is released, shared afterwards.
+unsafe impl<T: Sync> Sync for Once<T> {}
+
+impl<T> Once<T> {
+    /// Not set.
+    pub const fn new() -> Self {
+        Self { ready: AtomicU32::new(0), value: UnsafeCell::new(MaybeUninit::uninit()) }
+    }
+
+    /// Sets it; the first thread does so, once, before it makes others.
+    pub fn set(&'static self, value: T) -> &'static T {
+        assert!(self.ready.load(Ordering::Relaxed) == 0);
+        // SAFETY: nobody has a reference: `ready` is still 0.
+        let value = unsafe { (*self.value.get()).write(value) };
+        self.ready.store(1, Ordering::Release);
+        value
+    }
+
+    /// The value, if it is set.
+    pub fn get(&'static self) -> Option<&'static T> {
+        if self.ready.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        // SAFETY: set, and never changed again.
+        Some(unsafe { (*self.value.get()).assume_init_ref() })
+    }
+}

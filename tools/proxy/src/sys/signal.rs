@@ -1,0 +1,161 @@
+//! Signal actions and masks, and the entry of the handler.
+
+use linux_raw_sys::general::*;
+
+use super::arch::{raw_call, signal_return};
+use super::{Errno, Result, check};
+
+/// The kernel's sigset_t: bit n-1 is signal n.
+pub type Mask = u64;
+
+/// Bit of `signal` in a mask.
+pub const fn bit(signal: u32) -> Mask {
+    1 << (signal - 1)
+}
+
+/// Last signal number.
+pub const LAST: u32 = 64;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct KernelAction {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: Mask,
+}
+
+/// What Linux does with a signal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// The default.
+    Default,
+    /// Nothing.
+    Ignore,
+    /// Our handler; `restart`: interrupted calls are made again.
+    Forward {
+        /// SA_RESTART.
+        restart: bool,
+    },
+}
+
+/// siginfo_t: 128 bytes.
+#[repr(C)]
+pub struct Info {
+    /// si_signo and si_errno, si_code, then by kind.
+    pub words: [u64; 16],
+}
+
+impl Info {
+    /// si_code: > 0 if the kernel sent it on its own account.
+    pub fn code(&self) -> i32 {
+        self.words[1] as u32 as i32
+    }
+
+    /// si_addr of a fault.
+    pub fn address(&self) -> u64 {
+        self.words[2]
+    }
+}
+
+/// The registers that a handler may look at and change.
+pub struct Frame<'a> {
+    context: &'a mut UContext,
+}
+
+/// ucontext_t up to the general registers.
+#[repr(C)]
+struct UContext {
+    flags: u64,
+    link: u64,
+    stack: [u64; 3],
+    registers: [u64; 18],
+}
+
+const RAX: usize = 13;
+const RIP: usize = 16;
+
+impl Frame<'_> {
+    /// Instruction pointer.
+    pub fn rip(&self) -> u64 {
+        self.context.registers[RIP]
+    }
+    /// Accumulator: the number of a call that is to be made again.
+    pub fn rax(&self) -> u64 {
+        self.context.registers[RAX]
+    }
+    /// Goes on at `rip` with `rax`.
+    pub fn go_to(&mut self, rip: u64, rax: u64) {
+        self.context.registers[RIP] = rip;
+        self.context.registers[RAX] = rax;
+    }
+}
+
+extern "C" fn handler(signal: i32, info: *const Info, context: *mut UContext) {
+    // SAFETY: the kernel's siginfo and ucontext of this very frame.
+    let (info, context) = unsafe { (&*info, &mut *context) };
+    crate::signals::taken(signal as u32, info, &mut Frame { context });
+}
+
+fn sigaction(signal: u32, new: Option<&KernelAction>, old: Option<&mut KernelAction>) -> Result<()> {
+    let new = new.map_or(0, |new| core::ptr::from_ref(new) as u64);
+    let old = old.map_or(0, |old| core::ptr::from_mut(old) as u64);
+    // SAFETY: structures as the kernel has them; the handler is ours.
+    check(unsafe { raw_call(__NR_rt_sigaction, [signal.into(), new, old, 8, 0, 0]) }).map(drop)
+}
+
+/// What Linux does with `signal` now.
+pub fn action(signal: u32) -> Result<Action> {
+    let mut old = KernelAction { handler: 0, flags: 0, restorer: 0, mask: 0 };
+    sigaction(signal, None, Some(&mut old))?;
+    Ok(match old.handler {
+        0 => Action::Default,
+        1 => Action::Ignore,
+        _ => Action::Forward { restart: old.flags & u64::from(SA_RESTART) != 0 },
+    })
+}
+
+/// Sets what Linux does with `signal`.
+pub fn set_action(signal: u32, action: Action) -> Result<()> {
+    let (handler, flags) = match action {
+        Action::Default => (0, 0),
+        Action::Ignore => (1, 0),
+        Action::Forward { restart } => {
+            (handler as *const () as usize, SA_SIGINFO | if restart { SA_RESTART } else { 0 })
+        }
+    };
+    let new = KernelAction {
+        handler,
+        flags: u64::from(flags | SA_RESTORER),
+        restorer: signal_return as *const () as usize,
+        mask: !0,
+    };
+    sigaction(signal, Some(&new), None)
+}
+
+/// Sets this thread's mask and gives the old one.
+pub fn set_mask(mask: Mask) -> Mask {
+    let mut old = 0;
+    let args = [SIG_SETMASK.into(), &raw const mask as u64, &raw mut old as u64, 8, 0, 0];
+    // SAFETY: two masks of 8 bytes.
+    let _ = unsafe { raw_call(__NR_rt_sigprocmask, args) };
+    old
+}
+
+/// Sends `signal` to this thread.
+pub fn raise(signal: u32) {
+    let (pid, tid) = (super::pid(), super::thread_id());
+    let _ = super::plain(__NR_tgkill, [pid.into(), tid.into(), signal.into(), 0, 0, 0]);
+}
+
+/// Makes `signal` pending on this thread with the siginfo at `info`, an address
+/// in the control window.
+pub fn requeue(signal: u32, info: u64) -> Result<()> {
+    if !(hanare_abi::layout::CONTROL_BASE..hanare_abi::layout::CONTROL_END).contains(&info) {
+        return Err(Errno(linux_raw_sys::errno::EFAULT));
+    }
+    let (pid, tid) = (super::pid(), super::thread_id());
+    let args = [pid.into(), tid.into(), signal.into(), info, 0, 0];
+    // SAFETY: Linux only reads there.
+    check(unsafe { raw_call(__NR_rt_tgsigqueueinfo, args) }).map(drop)
+}

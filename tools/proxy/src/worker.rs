@@ -1,0 +1,173 @@
+//! The worker: takes the delegated calls of one application thread from its slot
+//! and makes them.
+//!
+//! Each thread of the application has a worker of its own; all they share is
+//! [`crate::process`]. A worker finds itself through the thread pointer, so that
+//! a signal handler knows whose call it interrupted.
+
+use core::hint::spin_loop;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+
+use hanare_abi::ioctl::{IOCTL_RING, IOCTL_SERVE, IOCTL_WAIT, Ring, Serve, Wait};
+use hanare_abi::slot::*;
+use linux_raw_sys::errno::{EINTR, EIO, ENOSYS};
+use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
+
+use crate::process::{self, Process};
+use crate::sys::arch::{delegated_call, set_current_worker, tsc};
+use crate::sys::shared::SharedSlot;
+use crate::sys::signal::{self, Mask};
+use crate::sys::{self, Errno};
+use crate::{attach, program, signals};
+
+/// One worker. The first two fields are known to the assembly in `sys::arch`.
+#[repr(C)]
+pub struct Worker {
+    /// Its own address; set by `set_current_worker`.
+    pub this: AtomicPtr<Worker>,
+    /// A signal came since the last answer; see [`signals`].
+    pub interrupted: AtomicU32,
+    /// The system call being made.
+    pub call: AtomicU32,
+    /// Index of its slot.
+    pub slot: u32,
+}
+
+impl Worker {
+    /// A worker for slot `slot`, to be put where it stays.
+    pub const fn new(slot: u32) -> Self {
+        let this = AtomicPtr::new(core::ptr::null_mut());
+        Self { this, interrupted: AtomicU32::new(0), call: AtomicU32::new(0), slot }
+    }
+}
+
+/// A request as read from the slot.
+struct Request {
+    nr: u32,
+    args: [u64; 6],
+}
+
+/// Serves the slot of `worker` for ever; `mask` is the thread's signal mask.
+pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
+    let process = process::get();
+    let slot = process.space.window.slot(worker.slot);
+    loop {
+        wait_for_request(process, worker, slot);
+        let request = Request {
+            nr: slot.nr.load(Ordering::Relaxed),
+            args: core::array::from_fn(|i| slot.args[i].load(Ordering::Relaxed)),
+        };
+        let wanted = slot.sigmask.load(Ordering::Relaxed);
+        if wanted != mask {
+            signal::set_mask(wanted);
+            mask = wanted;
+        }
+        let result = execute(process, worker, &request);
+        answer(process, worker, slot, result);
+    }
+}
+
+/// Polls for a while, then sleeps, until there is a request.
+fn wait_for_request(process: &Process, worker: &Worker, slot: &SharedSlot) {
+    while !poll(process, slot) {
+        slot.worker_wait.store(WAIT_ASLEEP, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if slot.state.load(Ordering::Acquire) != SLOT_REQUESTED {
+            sleep(process, worker);
+        }
+        slot.worker_wait.store(WAIT_AWAKE, Ordering::Relaxed);
+    }
+}
+
+/// Looks for a request for as long as the LWK wants; at least once.
+fn poll(process: &Process, slot: &SharedSlot) -> bool {
+    if slot.state.load(Ordering::Acquire) == SLOT_REQUESTED {
+        return true;
+    }
+    let poll_us = slot.poll_us.load(Ordering::Relaxed);
+    if poll_us == 0 {
+        return false;
+    }
+    let (start, ticks) = (tsc(), process.clock.ticks(poll_us));
+    while tsc().wrapping_sub(start) < ticks {
+        spin_loop();
+        if slot.state.load(Ordering::Acquire) == SLOT_REQUESTED {
+            return true;
+        }
+    }
+    false
+}
+
+fn sleep(process: &Process, worker: &Worker) {
+    process.sleeps.fetch_add(1, Ordering::Relaxed);
+    let mut wait = Wait { slot: worker.slot, reserved: 0 };
+    match sys::ioctl(process.space.fd, IOCTL_WAIT, &mut wait) {
+        Ok(()) | Err(Errno(EINTR)) => {}
+        Err(_) => process::lwk_died(),
+    }
+}
+
+/// Publishes the result and rings the LWK if it sleeps.
+fn answer(process: &Process, worker: &Worker, slot: &SharedSlot, result: i64) {
+    slot.result.store(result as u64, Ordering::Relaxed);
+    // The one place where the flag is cleared; see `signals` for why here.
+    worker.interrupted.store(0, Ordering::SeqCst);
+    slot.state.store(SLOT_DONE, Ordering::Release);
+    fence(Ordering::SeqCst);
+    if slot.lwk_wait.load(Ordering::Relaxed) == WAIT_ASLEEP {
+        let mut ring = Ring { cpu: slot.cpu.load(Ordering::Relaxed), reserved: 0 };
+        if sys::ioctl(process.space.fd, IOCTL_RING, &mut ring) == Err(Errno(EIO)) {
+            process::lwk_died();
+        }
+    }
+}
+
+/// What a system call would return.
+fn code(result: sys::Result<()>) -> i64 {
+    result.map_or_else(|error| -i64::from(error.0), |()| 0)
+}
+
+fn execute(process: &Process, worker: &Worker, request: &Request) -> i64 {
+    let Request { nr, args } = request;
+    match *nr {
+        0..OP_BASE => linux_call(process, worker, request),
+        OP_SERVE => {
+            let mut serve = Serve { index: args[0] as u32, reserved: 0 };
+            code(sys::ioctl(process.space.fd, IOCTL_SERVE, &mut serve))
+        }
+        OP_EXIT_SIGNAL => {
+            process.report();
+            signals::end_by(signals::valid(args[0]).unwrap_or(linux_raw_sys::general::SIGKILL))
+        }
+        OP_START_FAILED => program::start_failed(args[0], args[1]),
+        OP_SIGNAL_ACTION => code(signals::mirror(args[0], args[1], args[2] != 0)),
+        OP_EXECED => {
+            program::execed(process, args[0]);
+            0
+        }
+        OP_REMAP => code(attach::map_again(&process.space, args[0], args[1])),
+        OP_NOP => 0,
+        OP_STOP_SIGNAL => code(signals::stop_by(args[0])),
+        OP_REQUEUE_SIGNAL => {
+            let info = process.space.window.scratch(worker.slot);
+            code(signals::valid(args[0]).and_then(|signal| signal::requeue(signal, info)))
+        }
+        _ => -i64::from(ENOSYS),
+    }
+}
+
+fn linux_call(process: &Process, worker: &Worker, request: &Request) -> i64 {
+    process.calls.fetch_add(1, Ordering::Relaxed);
+    if request.nr == __NR_exit_group || request.nr == __NR_exit {
+        process.report();
+    }
+    worker.call.store(request.nr, Ordering::Relaxed);
+    delegated_call(request.nr.into(), &request.args)
+}
+
+/// Makes the calling thread the worker of `worker.slot`, once and for good.
+pub fn become_worker(worker: &'static Worker) {
+    set_current_worker(worker);
+    let slot = process::get().space.window.slot(worker.slot);
+    slot.tid.store(sys::thread_id(), Ordering::Relaxed);
+}
