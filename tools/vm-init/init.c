@@ -32,6 +32,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PORT_PATH "/dev/vport0p1"
@@ -58,6 +59,7 @@ struct config {
 	int tty;		/* give the command a terminal */
 	int stderr_pipe;	/* stderr apart from stdout (or apart from the terminal) */
 	struct winsize winsize;
+	double time;		/* the host's clock, seconds since 1970 */
 };
 
 static int port = -1;
@@ -314,6 +316,8 @@ static void parse_config(char *data, uint32_t length, struct config *config)
 			config->tty = *value == '1';
 		else if (IS("stderr_pipe"))
 			config->stderr_pipe = *value == '1';
+		else if (IS("time"))
+			config->time = atof(value);
 		else if (IS("winsize") && sscanf(value, "%dx%d", &rows, &columns) == 2)
 			config->winsize = (struct winsize){ rows, columns, 0, 0 };
 #undef IS
@@ -334,6 +338,15 @@ static void show_kernel_log(void)
 		if (log[start - 1] == '\n')
 			lines++;
 	message("end of the kernel log:\n%.3500s", log + start + (start > 0));
+}
+
+static void set_clock(const struct config *config)
+{
+	struct timespec now = { .tv_sec = config->time };
+
+	now.tv_nsec = (config->time - now.tv_sec) * 1e9;
+	if (config->time > 0 && clock_settime(CLOCK_REALTIME, &now))
+		message("cannot set the clock: %s", strerror(errno));
 }
 
 /* The guest's name has to resolve; the host's /etc/hosts does not know it. */
@@ -714,6 +727,7 @@ int main(void)
 	if (header.type != 'R')
 		die("expected the configuration, got frame %c", header.type);
 	parse_config(data, header.length, &config);
+	set_clock(&config);
 	name_host();
 	mount_shared(&config);
 	install_modules(&config);
