@@ -1,0 +1,1320 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Written by `cargo xtask abi` from the abi crate. Do not edit. */
+#ifndef HANARE_ABI_H
+#define HANARE_ABI_H
+
+#include <linux/types.h>
+
+/* ---- lib ---- */
+
+/*
+ * Every structure, constant and ioctl that crosses a boundary of Hanare.
+ *
+ * Linux (the module `hanare.ko`, the proxy process, the `hanare` command) and
+ * the LWK share memory and messages; each of them is described here, once.
+ * `cargo xtask abi` writes `module/hanare_abi.h` from this crate, with size
+ * and offset assertions computed in Rust and checked by the C compiler.
+ *
+ * Rules: constants are `u32`/`u64`, padding is explicit, references are
+ * indices, offsets from the shared region, or physical addresses that the
+ * receiver validates; never a pointer of the other side. Words that both
+ * sides write are documented with the side that writes them; the `ikc` crate
+ * is the only place that accesses them as atomics.
+ */
+/* First word of every structure that is handed over: "HANARE" and two zeros. */
+#define HANARE_MAGIC 0x4552414e4148ULL
+/*
+ * Version of everything in this crate. The module refuses an image of another
+ * version and names both; so do the proxy and the command.
+ */
+#define HANARE_VERSION 1U
+/* Bytes of a base page. */
+#define HANARE_PAGE_SIZE 4096ULL
+/* Bytes of a large page, and the granule in which memory is reserved. */
+#define HANARE_LARGE_PAGE_SIZE 0x200000ULL
+
+/* ---- layout ---- */
+
+/*
+ * The virtual address ranges everybody agrees on.
+ *
+ * ```text
+ * 0x0000_0000_0001_0000  USER_MIN      the application: same addresses in the
+ * 0x0000_7d00_0000_0000  USER_MAX      LWK's page table and in the proxy
+ * 0x0000_7d00_0000_0000  CONTROL_BASE  slots, start block, scratch pages:
+ * 0x0000_7d00_4000_0000  CONTROL_END   proxy and LWK kernel only
+ * 0x0000_7e00_0000_0000  PROXY_BASE    the proxy's own image, heap, mmap area
+ * 0xffff_8000_0000_0000  DIRECT_BASE   LWK: its physical memory, at +paddr
+ * 0xffff_ffff_8000_0000  KERNEL_BASE   LWK: its image
+ * ```
+ *
+ * The proxy maps `USER_MIN..CONTROL_END` as one VMA of `/dev/hanare` whose
+ * file offset is `space << SPACE_SHIFT | address`.
+ */
+/* Lowest address an application can map (Linux' default `mmap_min_addr`). */
+#define HANARE_USER_MIN 0x10000ULL
+/* End (exclusive) of the application's addresses. */
+#define HANARE_USER_MAX 0x7d0000000000ULL
+/* Start of the control window: memory shared by the proxy and the LWK kernel. */
+#define HANARE_CONTROL_BASE 0x7d0000000000ULL
+/* Bytes of the control window. */
+#define HANARE_CONTROL_SIZE 0x40000000ULL
+/* End (exclusive) of the control window. */
+#define HANARE_CONTROL_END 0x7d0040000000ULL
+/* Slots: slot `i` lies at `SLOT_BASE + i * sizeof(Slot)`. */
+#define HANARE_SLOT_BASE 0x7d0000000000ULL
+/* Bytes reserved for slots. */
+#define HANARE_SLOT_SIZE 0x1000000ULL
+/* The start block (see `crate::start`), written by the proxy before START. */
+#define HANARE_START_BASE 0x7d0001000000ULL
+/* Most bytes a start block can have: header, arguments and environment. */
+#define HANARE_START_SIZE 0x1000000ULL
+/*
+ * One scratch page per slot, for arguments of calls that the LWK makes on its
+ * own account (a path, a `struct stat`): page `i` at `SCRATCH_BASE + i * 4096`.
+ */
+#define HANARE_SCRATCH_BASE 0x7d0020000000ULL
+/* Most threads one process can have. */
+#define HANARE_SLOTS_MAX 0x20000U
+/* Where the proxy's image is linked. */
+#define HANARE_PROXY_BASE 0x7e0000000000ULL
+/* Bit of the device's file offset where the space id starts. */
+#define HANARE_SPACE_SHIFT 47U
+/* Most spaces (processes) at once, over all instances; ids are 1..SPACES_MAX. */
+#define HANARE_SPACES_MAX 0x10000U
+/* LWK: start of the direct map of its memory. */
+#define HANARE_DIRECT_BASE 0xffff800000000000ULL
+/* LWK: where its image is linked. */
+#define HANARE_KERNEL_BASE 0xffffffff80000000ULL
+
+/* ---- boot ---- */
+
+/*
+ * What the module hands to the LWK at boot, and the per-CPU shared areas.
+ *
+ * The first `BootParams::shared_size` bytes of the first memory chunk are
+ * the *shared region*: `BootParams` at offset 0, everything else at offsets
+ * that it names. Proxies never see this region (only the clock page is mapped
+ * to applications, read-only).
+ */
+/* The CPU has not been started. */
+#define HANARE_CPU_OFF 0U
+/* The module sent the SIPI. */
+#define HANARE_CPU_STARTING 1U
+/* The CPU has left the trampoline page (which may be restored) and is in the LWK. */
+#define HANARE_CPU_ENTERED 2U
+/* The CPU serves requests. */
+#define HANARE_CPU_ONLINE 3U
+/* The CPU has stopped for good: interrupts off, APIC soft-disabled, halted. */
+#define HANARE_CPU_PARKED 4U
+/* The LWK CPU needs an IPI to notice a new request (user mode, or halted). */
+#define HANARE_CPU_NEEDS_IPI 0U
+/* The LWK CPU polls its inbound ring: no IPI. */
+#define HANARE_CPU_POLLS 1U
+/* Entries of `CpuShared::inbound`. */
+#define HANARE_INBOUND_ENTRIES 256
+/* Entries of `CpuShared::outbound`. */
+#define HANARE_OUTBOUND_ENTRIES 256
+/* Bit where the kind of an outbound event starts; the payload is below. */
+#define HANARE_EVENT_SHIFT 56U
+/* Wake the worker of a slot: payload = space << 24 | slot. */
+#define HANARE_EVENT_SLOT 1ULL
+/* A request is done and its waiter said that it sleeps: payload = index. */
+#define HANARE_EVENT_REQUEST 2ULL
+/* The module's service thread must run a service: payload = index. */
+#define HANARE_EVENT_SERVICE 3ULL
+/* The LWK panicked; `BootParams::panicked` is set and the log ends with why. */
+#define HANARE_EVENT_PANIC 4ULL
+
+/* Found at the very start of the image's first `PT_LOAD` segment. */
+struct hanare_image_header {
+	/* `crate::MAGIC`. */
+	__u64 magic;
+	/* `crate::VERSION` the image was built with. */
+	__u32 version;
+	/* Bytes of this structure. */
+	__u32 header_size;
+	/* Offset of the trampoline code from the start of the image. */
+	__u32 trampoline_offset;
+	/* Bytes of the trampoline, at most one page. */
+	__u32 trampoline_size;
+	/* Offset of `TrampolineArgs` inside the trampoline. */
+	__u32 args_offset;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/*
+ * Filled in by the module in the low page, after copying the trampoline there
+ * and before each SIPI. The trampoline runs at any page below 1 MiB.
+ */
+struct hanare_trampoline_args {
+	/*
+	 * Physical address of the boot page table, below 4 GiB. It maps the first
+	 * 2 MiB 1:1, the image at its link address, and every chunk at
+	 * `crate::layout::DIRECT_BASE`, all with 2 MiB pages, writable and executable.
+	 */
+	__u64 cr3;
+	/*
+	 * Virtual address to jump to in 64-bit mode with interrupts off, `rdi` =
+	 * `params`, `rsi` = `cpu`; there is no stack yet.
+	 */
+	__u64 entry;
+	/* Virtual (direct-map) address of `BootParams`. */
+	__u64 params;
+	/* Index of this CPU in the instance, 0 first. */
+	__u64 cpu;
+};
+
+/* A run of physical memory owned by the LWK. Multiple of 2 MiB, aligned to it. */
+struct hanare_memory_chunk {
+	/* Physical address of the first byte. */
+	__u64 base;
+	/* Length in bytes. */
+	__u64 size;
+	/* NUMA node. */
+	__u32 node;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/*
+ * The boot parameter block. Offsets are bytes from the start of the shared
+ * region, which is where this structure lies.
+ */
+struct hanare_boot_params {
+	/* `crate::MAGIC`. */
+	__u64 magic;
+	/* `crate::VERSION` of the module. */
+	__u32 version;
+	/* Bytes of this structure. */
+	__u32 params_size;
+	/* Physical address of the shared region, and its bytes (multiple of 2 MiB). */
+	__u64 shared_base;
+	/* See `shared_base`. */
+	__u64 shared_size;
+	/* Physical address where the image was loaded (2 MiB aligned). */
+	__u64 image_base;
+	/* Bytes from `image_base` that the image uses, incl. bss. */
+	__u64 image_size;
+	/* Number of `MemoryChunk`s at `chunks_offset`. */
+	__u32 chunk_count;
+	/* Array of `MemoryChunk`, sorted by address, neighbours merged. */
+	__u32 chunks_offset;
+	/* Number of CPUs of the instance. */
+	__u32 cpu_count;
+	/* Array of `CpuShared`, one per CPU, page aligned. */
+	__u32 cpus_offset;
+	/* Number of `crate::request::Request`s at `requests_offset`. */
+	__u32 request_count;
+	/* Array of `crate::request::Request`. */
+	__u32 requests_offset;
+	/* Number of `crate::service::Service`s at `services_offset`. */
+	__u32 service_count;
+	/* Array of `crate::service::Service`, `service_count / cpu_count` per CPU. */
+	__u32 services_offset;
+	/* `crate::log::LogRing`, page aligned. */
+	__u32 log_offset;
+	/* Bytes of the log's text area (power of two). */
+	__u32 log_size;
+	/* `crate::clock::ClockPage`, page aligned, alone on its page. */
+	__u32 clock_offset;
+	/* Calibrated TSC frequency in kHz, as Linux has it. */
+	__u32 tsc_khz;
+	/* `crate::layout` limits and feature bits the module wants used; see `BOOT_*`. */
+	__u32 flags;
+	/* Set to 1 by the LWK when it panicked; see `panic_text` in the log. */
+	__u32 panicked;
+	/* Zero-terminated instance name. */
+	__u8 name[32];
+	/* Zero-terminated boot options, e.g. `spin_us=50 log=debug`. */
+	__u8 cmdline[256];
+	/*
+	 * Zero-terminated `uname -r`, `-v` etc. are asked of Linux, not kept here;
+	 * this is the first line of Linux' boot banner, for the log only.
+	 */
+	__u8 banner[128];
+};
+
+/* One LWK CPU's mailbox. 4096 bytes. */
+struct hanare_cpu_shared {
+	/* Written by the module: physical APIC id, and Linux' number of the CPU. */
+	__u32 apic_id;
+	/* See `apic_id`. */
+	__u32 linux_cpu;
+	/* NUMA node of the CPU. */
+	__u32 node;
+	/* `CPU_*`; written by the module up to `CPU_STARTING`, then by the LWK. */
+	__u32 state;
+	/*
+	 * Written by the module: where this CPU rings Linux: APIC id << 32 | vector;
+	 * zero: not now. The LWK reads it anew for every ring.
+	 */
+	__u64 doorbell;
+	/* Written by the module: the vector on which Linux rings this CPU. */
+	__u32 ipi_vector;
+	/* Zero. */
+	__u32 reserved0;
+	/* Zero, up to 64 bytes. */
+	__u64 reserved1[4];
+	/*
+	 * `CPU_NEEDS_IPI` or `CPU_POLLS`; written by the LWK. The module stores an
+	 * inbound entry and `inbound_tail`, issues a full fence, then reads this.
+	 */
+	__u32 mode;
+	/* Space id running or 0; written by the LWK, for `hanare ls`. */
+	__u32 current_space;
+	/* Counts every pass through the idle loop and every request served. */
+	__u64 heartbeat;
+	/* Interrupts this CPU took since boot (all vectors), written by the LWK. */
+	__u64 interrupts;
+	/* Exceptions since boot (page faults included). */
+	__u64 exceptions;
+	/* Page faults since boot. */
+	__u64 page_faults;
+	/* System calls served locally / delegated since boot. */
+	__u64 local_calls;
+	/* See `local_calls`. */
+	__u64 delegated_calls;
+	/* Zero, up to 128 bytes. */
+	__u64 reserved2[1];
+	/* Next entry the module writes (free running). Written by the module. */
+	__u32 inbound_tail;
+	/* Zero, up to 192 bytes. */
+	__u32 reserved3[15];
+	/* Next entry the LWK reads (free running). Written by the LWK. */
+	__u32 inbound_head;
+	/* Zero, up to 256 bytes. */
+	__u32 reserved4[15];
+	/* Next entry the LWK writes (free running). Written by the LWK. */
+	__u32 outbound_tail;
+	/* Zero, up to 320 bytes. */
+	__u32 reserved5[15];
+	/* Next entry the module reads (free running). Written by the module. */
+	__u32 outbound_head;
+	/* Zero, up to 384 bytes. */
+	__u32 reserved6[15];
+	/* Indices of `crate::request::Request`s for this CPU. */
+	__u32 inbound[HANARE_INBOUND_ENTRIES];
+	/* `EVENT_*` words for Linux. */
+	__u64 outbound[HANARE_OUTBOUND_ENTRIES];
+	/* Zero, up to 4096 bytes. */
+	__u64 reserved7[80];
+} __attribute__((aligned(4096)));
+
+/* ---- log ---- */
+
+/* The kernel log ring: text lines, readable while the LWK runs or after it died. */
+/* Offset of the text area from the header. */
+#define HANARE_LOG_TEXT_OFFSET 64U
+
+/* Header; the text area of `BootParams::log_size` bytes follows at +64. */
+struct hanare_log_ring {
+	/*
+	 * Bytes written since boot (free running); byte `i` is at `i % log_size`.
+	 * Written by the LWK (release) after the bytes.
+	 */
+	__u64 head;
+	/* Zero, up to 64 bytes. */
+	__u64 reserved[7];
+} __attribute__((aligned(64)));
+
+/* ---- clock ---- */
+
+/*
+ * The clock page: Linux' time, written by the module about once a second, read
+ * by the LWK and by the vDSO in applications without a trap.
+ *
+ * A reader takes `sequence` (even), the fields, `sequence` again; then
+ * `ns = base_ns + ((rdtsc - tsc) * mult) >> shift`. The module chooses `mult` so
+ * that no clock ever runs backwards between two updates.
+ */
+
+/* Read-only for everyone but the module. One page, alone. */
+struct hanare_clock_page {
+	/* Odd while the module writes. */
+	__u32 sequence;
+	/* See the module documentation. */
+	__u32 shift;
+	/* TSC value at the sample. */
+	__u64 tsc;
+	/* See the module documentation. */
+	__u64 mult;
+	/* CLOCK_MONOTONIC at `tsc`, ns. */
+	__u64 monotonic_ns;
+	/* CLOCK_REALTIME at `tsc`, ns. */
+	__u64 realtime_ns;
+	/* CLOCK_BOOTTIME at `tsc`, ns. */
+	__u64 boottime_ns;
+	/* CLOCK_MONOTONIC_RAW at `tsc`, ns. */
+	__u64 raw_ns;
+	/* CLOCK_TAI at `tsc`, ns. */
+	__u64 tai_ns;
+	/* Minutes west of Greenwich and DST flag, for gettimeofday's second argument. */
+	__s32 minutes_west;
+	/* See `minutes_west`. */
+	__s32 dst;
+} __attribute__((aligned(64)));
+
+/* ---- request ---- */
+
+/*
+ * Requests of the module to the LWK: page faults of proxies, life and death of
+ * spaces, signals, stop.
+ *
+ * The module owns the pool: it takes a free entry, fills it, sets `state` to
+ * `REQUEST_POSTED` (release), puts its index into the inbound ring of one LWK
+ * CPU, and rings that CPU unless it polls. The LWK reads each field once,
+ * answers in place and sets `REQUEST_DONE` (release); if `waiter` says that the
+ * Linux side sleeps it sends `EVENT_REQUEST`. Waits on the Linux side are
+ * killable; an abandoned entry is freed by the doorbell handler when it is done
+ * (the module sets `waiter` to `WAITER_GONE`).
+ */
+/* Entry not in use. */
+#define HANARE_REQUEST_FREE 0U
+/* Posted, not answered yet. */
+#define HANARE_REQUEST_POSTED 1U
+/* Answered; `status` and the rest are valid. */
+#define HANARE_REQUEST_DONE 2U
+/* The Linux side polls `state`. */
+#define HANARE_WAITER_SPINS 0U
+/* The Linux side sleeps: send `EVENT_REQUEST` after `REQUEST_DONE`. */
+#define HANARE_WAITER_SLEEPS 1U
+/* The Linux side was killed: send `EVENT_REQUEST`, the module frees the entry. */
+#define HANARE_WAITER_GONE 2U
+/* Answer at once (heartbeat). */
+#define HANARE_REQUEST_PING 1U
+/*
+ * A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on,
+ * [1] = index of its home CPU (one of them), the one that gets its requests.
+ */
+#define HANARE_REQUEST_SPACE_OPEN 2U
+/* Run the program in the start block of `space` (see `crate::start`). */
+#define HANARE_REQUEST_SPACE_START 3U
+/*
+ * The proxy of `space` is gone (its memory map too): end its threads, free all
+ * its memory, then answer. Answered only when everything is back.
+ */
+#define HANARE_REQUEST_SPACE_CLOSE 4U
+/*
+ * A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits,
+ * [2] = most pages wanted (1..=PAGES_MAX), [3] = index of a service that was
+ * run because of `STATUS_SERVE_FIRST`, plus 1, else 0. Answer: args[0] =
+ * address of the first page in `pages` (the asked one lies within), `count`.
+ */
+#define HANARE_REQUEST_FAULT 5U
+/*
+ * Linux takes back pages of a shared file mapping (MMU notifier): args: [0] =
+ * start, [1] = end address. Unmap there, flush, then answer.
+ */
+#define HANARE_REQUEST_INVALIDATE 6U
+/*
+ * A signal reached the proxy: args: [0] = number, [1] = slot whose worker took
+ * it; `pages` holds the 128-byte siginfo in its first 16 words.
+ */
+#define HANARE_REQUEST_SIGNAL 7U
+/* Park this CPU. Posted to every CPU of the instance, CPU 0 last. */
+#define HANARE_REQUEST_STOP 8U
+/* `hanare debug`: args: [0] = `DEBUG_*`. */
+#define HANARE_REQUEST_DEBUG 9U
+/*
+ * Resource use of a space so far: answer args: [0] = user ns, [1] = system ns,
+ * [2] = resident bytes, [3] = peak resident bytes.
+ */
+#define HANARE_REQUEST_USAGE 10U
+/* The access was a write. */
+#define HANARE_FAULT_WRITE 1ULL
+/* The page is mapped read-only and wants to become writable (`page_mkwrite`). */
+#define HANARE_FAULT_MKWRITE 2ULL
+/* Panic deliberately. */
+#define HANARE_DEBUG_PANIC 1ULL
+/* Stop answering on this CPU, interrupts off (tests of the module's bounds). */
+#define HANARE_DEBUG_HANG 2ULL
+/*
+ * Log free memory per order and node; answer args: [0] = free bytes,
+ * [1] = total bytes, [2] = quarantined bytes, [3] = live processes.
+ */
+#define HANARE_DEBUG_MEMORY 3ULL
+/*
+ * `status` > 0: run the service whose index is in `args[3]` in the caller's
+ * context, then post the fault again with `args[3]` = index + 1.
+ */
+#define HANARE_STATUS_SERVE_FIRST 1
+/* Most pages one answer carries. */
+#define HANARE_PAGES_MAX 64
+/*
+ * In `pages`: the page may be written by Linux. Bits 12.. are the frame address;
+ * an entry of 0 is a hole (leave it alone).
+ */
+#define HANARE_PAGE_WRITABLE 1ULL
+/* In `pages`: another frame was here before: remove the old mapping first. */
+#define HANARE_PAGE_REPLACED 2ULL
+
+/* One request. 640 bytes. */
+struct hanare_request {
+	/* `REQUEST_FREE/POSTED/DONE`. */
+	__u32 state;
+	/* `WAITER_*`, written by the module. */
+	__u32 waiter;
+	/* `REQUEST_*` kind. */
+	__u32 kind;
+	/* Space id or 0. */
+	__u32 space;
+	/* 0, a negative errno, or `STATUS_SERVE_FIRST`. Written by the LWK. */
+	__s32 status;
+	/* Entries used in `pages`. */
+	__u32 count;
+	/* Meaning depends on `kind`. */
+	__u64 args[4];
+	/* Zero, up to 128 bytes. */
+	__u64 reserved[9];
+	/* Frames, or siginfo. */
+	__u64 pages[HANARE_PAGES_MAX];
+} __attribute__((aligned(64)));
+
+/* ---- service ---- */
+
+/*
+ * Services: what the LWK asks of the module on its own account, in whatever
+ * Linux context is at hand.
+ *
+ * An entry is written by the LWK and lies in the shared region, where no proxy
+ * can forge it. It is run by one of three executors:
+ * - the worker of the thread that needs it: slot call `crate::slot::OP_SERVE`
+ * with the index; the worker hands it to the module (`IOCTL_SERVE`), which
+ * checks that the entry belongs to the worker's space;
+ * - a task whose page fault needs it first (`STATUS_SERVE_FIRST`);
+ * - the module's service thread (`EVENT_SERVICE`), only kinds that need no
+ * process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`.
+ */
+/* Entry not in use. */
+#define HANARE_SERVICE_FREE 0U
+/* Filled in by the LWK, ready to be run. */
+#define HANARE_SERVICE_READY 1U
+/* Being run (module). */
+#define HANARE_SERVICE_RUNNING 2U
+/* Done, `status` valid (module). */
+#define HANARE_SERVICE_DONE 3U
+/*
+ * Take a reference to the file behind descriptor args[0] of the caller, for a
+ * mapping: status = file id (> 0). Answer args: [1] = inode number,
+ * [2] = size in bytes, [3] = `FILE_*` bits, [4] = dev_t as `st_dev` has it.
+ * -EBADF; -ENODEV if it cannot be mapped; -EACCES if not open for reading.
+ */
+#define HANARE_SERVICE_FILE_GET 1U
+/* Drop the reference args[0] = file id. */
+#define HANARE_SERVICE_FILE_PUT 2U
+/*
+ * Read file args[0] from byte offset args[1] into the frames of `extents`
+ * (args[2] = bytes wanted): status = bytes read (a short count is the end of the
+ * file; the frames behind it are left as they are) or a negative errno.
+ */
+#define HANARE_SERVICE_FILL 3U
+/*
+ * Remove Linux' mappings of args[0]..args[1] (addresses) from the space and,
+ * for each frame of `extents`, say whether Linux still holds it: `held` bit i =
+ * extent i has at least one such frame.
+ */
+#define HANARE_SERVICE_ZAP 4U
+/* As ZAP without a range: only look at the frames of `extents`. */
+#define HANARE_SERVICE_HELD 5U
+/*
+ * Find the frames behind args[0] (address) .. + args[1] pages of the caller's
+ * own (Linux) mapping, for writing if args[2]: answer `extents`, `count`;
+ * status = pages found from the first on, or -EFAULT (SIGBUS), -EAGAIN.
+ * They are not pinned: an INVALIDATE request takes them back.
+ */
+#define HANARE_SERVICE_RESOLVE 6U
+/*
+ * Watch args[0]..args[1] of the caller's memory map and send
+ * `REQUEST_INVALIDATE` for what Linux changes there. status = watch id (> 0).
+ */
+#define HANARE_SERVICE_WATCH 7U
+/* End watch args[0]. */
+#define HANARE_SERVICE_UNWATCH 8U
+/* `FILE_*`: the file is open for writing too (shared writable mappings allowed). */
+#define HANARE_FILE_WRITABLE 1ULL
+/* `FILE_*`: a regular file (private mappings may be read into LWK memory). */
+#define HANARE_FILE_REGULAR 2ULL
+/* `FILE_*`: the file system forbids execution (noexec). */
+#define HANARE_FILE_NOEXEC 4ULL
+/* Most extents in one service. */
+#define HANARE_EXTENTS_MAX 64
+/*
+ * Bits of an extent word that hold the number of pages minus one; the rest is
+ * the address of the first frame (4 KiB aligned).
+ */
+#define HANARE_EXTENT_PAGES_MASK 4095ULL
+
+/* One service. 704 bytes. */
+struct hanare_service {
+	/* `SERVICE_FREE/READY/RUNNING/DONE`. */
+	__u32 state;
+	/* Kind. */
+	__u32 kind;
+	/* Space it belongs to, or 0 for none. */
+	__u32 space;
+	/* Extents used. */
+	__u32 count;
+	/* Result. */
+	__s64 status;
+	/* See the kind. */
+	__u64 args[5];
+	/* ZAP, HELD: see there. */
+	__u64 held;
+	/* LWK CPU that waits for it (index), to be rung when it is done. */
+	__u32 cpu;
+	/* 1 if that CPU sleeps and wants to be rung, written by the LWK. */
+	__u32 ring;
+	/* Zero, up to 192 bytes. */
+	__u64 reserved[14];
+	/* Frames: address | pages - 1. */
+	__u64 extents[HANARE_EXTENTS_MAX];
+} __attribute__((aligned(64)));
+
+/* ---- slot ---- */
+
+/*
+ * The slot: one delegated call at a time between a thread and its worker.
+ *
+ * A call costs one cache line (the first); the second one holds the sleep flags
+ * and is touched only when somebody sleeps or changes policy. The slot is mapped
+ * into the proxy: the LWK validates everything it reads from it.
+ */
+/* No call in flight. The LWK may write a request. */
+#define HANARE_SLOT_IDLE 0U
+/* Request written by the LWK (release), to be executed by the worker. */
+#define HANARE_SLOT_REQUESTED 1U
+/* Answer written by the worker (release). The LWK sets `SLOT_IDLE` again. */
+#define HANARE_SLOT_DONE 2U
+/* The other side polls (or works): no doorbell needed. */
+#define HANARE_WAIT_AWAKE 0U
+/* The other side sleeps or is about to: ring it. */
+#define HANARE_WAIT_ASLEEP 1U
+/* `nr` from here on is not a Linux system call but an `OP_*` of the worker. */
+#define HANARE_OP_BASE 0x80000000U
+/* args: [0] = service index: `IOCTL_SERVE` it. Result = 0 or the ioctl's -errno. */
+#define HANARE_OP_SERVE 0x80000000U
+/* End the process by signal args[0] with the default action (never returns). */
+#define HANARE_OP_EXIT_SIGNAL 0x80000001U
+/*
+ * The program could not be started: args: [0] = errno, [1] = `START_FAILED_*`.
+ * The proxy prints why and exits 127 (not found) or 126 (never returns).
+ */
+#define HANARE_OP_START_FAILED 0x80000002U
+/*
+ * Mirror a signal disposition: args: [0] = signal, [1] = `MIRROR_*`,
+ * [2] = 1 if SA_RESTART. See `docs/architecture.md`, signals.
+ */
+#define HANARE_OP_SIGNAL_ACTION 0x80000003U
+/*
+ * execve succeeded: args: [0] = address (control window) of the new program's
+ * name, zero-terminated: close close-on-exec descriptors, reset dispositions
+ * that were caught, name the process.
+ */
+#define HANARE_OP_EXECED 0x80000004U
+/* Map the device again over args[0]..args[1], after a shared mapping ended there. */
+#define HANARE_OP_REMAP 0x80000005U
+/* Do nothing: the cost of a delegation without Linux' part. */
+#define HANARE_OP_NOP 0x80000006U
+/*
+ * Leave the process as it is but stop it by signal args[0] (job control):
+ * default disposition, raise, restore when continued. Result 0.
+ */
+#define HANARE_OP_STOP_SIGNAL 0x80000007U
+/*
+ * Give signal args[0] (with the siginfo at scratch page) back to Linux, to be
+ * pending there under the mask that was just set.
+ */
+#define HANARE_OP_REQUEUE_SIGNAL 0x80000008U
+/*
+ * `OP_SIGNAL_ACTION`: the default action is to do nothing, or the application
+ * ignores it: SIG_IGN / SIG_DFL of Linux.
+ */
+#define HANARE_MIRROR_DEFAULT 0ULL
+/* The application ignores it. */
+#define HANARE_MIRROR_IGNORE 1ULL
+/* Forward it to the LWK (caught, or fatal by default). */
+#define HANARE_MIRROR_FORWARD 2ULL
+/* `OP_START_FAILED`: opening or reading the file itself failed. */
+#define HANARE_START_FAILED_FILE 0ULL
+/* The interpreter (`#!` or ELF) was not found or is bad. */
+#define HANARE_START_FAILED_INTERPRETER 1ULL
+/* Not a program this machine can run. */
+#define HANARE_START_FAILED_FORMAT 2ULL
+/* No memory. */
+#define HANARE_START_FAILED_MEMORY 3ULL
+/*
+ * Result of a call that a signal kept from being started: the LWK delivers the
+ * signal and then makes the call again (what Linux calls ERESTARTNOINTR).
+ */
+#define HANARE_RESULT_NOT_STARTED (-513LL)
+
+/* 128 bytes, two cache lines. */
+struct hanare_slot {
+	/* `SLOT_*`. */
+	__u32 state;
+	/* Linux system call number, or `OP_*`. */
+	__u32 nr;
+	/* Arguments, in the order of the system call. */
+	__u64 args[6];
+	/* What the system call returned (-errno for errors). */
+	__s64 result;
+	/* `WAIT_*`: the worker, written by the worker. */
+	__u32 worker_wait;
+	/* `WAIT_*`: the LWK thread, written by the LWK. */
+	__u32 lwk_wait;
+	/* LWK CPU (index in the instance) to ring for this thread, written by the LWK. */
+	__u32 cpu;
+	/*
+	 * How long the worker polls before it sleeps, in microseconds; 0: not at
+	 * all. Written by the LWK.
+	 */
+	__u32 poll_us;
+	/*
+	 * Signal mask (bit n-1 = signal n) the worker must have during the next
+	 * call; the worker compares it with its own. Written by the LWK.
+	 */
+	__u64 sigmask;
+	/* Linux thread id of the worker, written by the worker before START. */
+	__u32 tid;
+	/* Zero. */
+	__u32 reserved0;
+	/* Zero, up to 128 bytes. */
+	__u64 reserved[3];
+} __attribute__((aligned(128)));
+
+/* ---- start ---- */
+
+/*
+ * The start block: what a new program is started with, written by the proxy at
+ * `crate::layout::START_BASE` before `IOCTL_START`.
+ *
+ * The header is followed, at `strings_offset`, by zero-terminated strings: the
+ * path of the program, then `argc` arguments, then `envc` environment strings.
+ * The LWK checks every count and length against `total_size`.
+ */
+/* No address space randomisation (personality ADDR_NO_RANDOMIZE). */
+#define HANARE_START_NO_RANDOM 1ULL
+/* Exit of the program is reported with the LWK's counters on stderr. */
+#define HANARE_START_STATS 2ULL
+
+/* Header of the start block. */
+struct hanare_start_block {
+	/* `crate::MAGIC`. */
+	__u64 magic;
+	/* `crate::VERSION` of the proxy. */
+	__u32 version;
+	/* Offset of the first string from the start of the block. */
+	__u32 strings_offset;
+	/* Bytes of the whole block. */
+	__u64 total_size;
+	/* Number of arguments, of environment strings. */
+	__u32 argc;
+	/* See `argc`. */
+	__u32 envc;
+	/* What getpid, getppid, getuid… answer. */
+	__u32 pid;
+	/* Parent process id at start (asked again where it may have changed). */
+	__u32 ppid;
+	/* Real user id. */
+	__u32 uid;
+	/* Effective user id. */
+	__u32 euid;
+	/* Real group id. */
+	__u32 gid;
+	/* Effective group id. */
+	__u32 egid;
+	/* 1 if the proxy was started with AT_SECURE. */
+	__u32 secure;
+	/*
+	 * The descriptor of `/dev/hanare` in the proxy; the LWK keeps the
+	 * application from closing it.
+	 */
+	__u32 control_fd;
+	/* Blocked signals and ignored signals inherited (bit n-1 = signal n). */
+	__u64 sigmask;
+	/* See `sigmask`. */
+	__u64 sigignore;
+	/* RLIMIT_STACK soft and hard of the caller (before the launcher changed it). */
+	__u64 stack_soft;
+	/* See `stack_soft`. */
+	__u64 stack_hard;
+	/* RLIMIT_AS, RLIMIT_DATA soft. */
+	__u64 as_soft;
+	/* See `as_soft`. */
+	__u64 data_soft;
+	/* Random bytes for AT_RANDOM and address space layout. */
+	__u8 random[32];
+	/* Linux' AT_HWCAP, AT_HWCAP2, AT_CLKTCK, AT_MINSIGSTKSZ of the proxy. */
+	__u64 hwcap;
+	/* See `hwcap`. */
+	__u64 hwcap2;
+	/* See `hwcap`. */
+	__u64 clktck;
+	/* `START_*` flags. */
+	__u64 flags;
+};
+
+/* ---- ioctl ---- */
+
+/*
+ * The ioctls of `/dev/hanare`.
+ *
+ * An open descriptor has one role, given by its first call: *manager* (boot,
+ * status; no role needed), *builder* (`IOCTL_CREATE`: an instance under
+ * construction, released again if the descriptor is closed before
+ * `IOCTL_BOOT` succeeds), or *space* (`IOCTL_ATTACH`: a proxy process).
+ * Calls that change the partition need CAP_SYS_ADMIN. Every structure with a
+ * `message` gets a sentence there when the call fails: what was wrong and what
+ * to do.
+ */
+/* Type byte of the ioctl numbers. */
+#define HANARE_IOCTL_TYPE 72U
+/* Bytes of an instance name with its zero: letters, digits, `-`, `_`, `.`. */
+#define HANARE_NAME_SIZE 32
+/* Bytes of a message with its zero. */
+#define HANARE_MESSAGE_SIZE 200
+/* Words of a CPU bitmap (bit n = Linux CPU n). */
+#define HANARE_CPU_WORDS 64
+/* Under construction. */
+#define HANARE_INSTANCE_CREATED 0U
+/* Starting. */
+#define HANARE_INSTANCE_BOOTING 1U
+/* Serving. */
+#define HANARE_INSTANCE_RUNNING 2U
+/* The LWK panicked; log readable, shutdown possible. */
+#define HANARE_INSTANCE_PANICKED 3U
+/* Going down. */
+#define HANARE_INSTANCE_STOPPING 4U
+/* It did not answer a ping in time. */
+#define HANARE_INSTANCE_HUNG 5U
+/* See `Info`. */
+#define HANARE_IOCTL_INFO 0xc0104800U
+/* See `Create`. */
+#define HANARE_IOCTL_CREATE 0xc0e84801U
+/* See `AddMemory`. */
+#define HANARE_IOCTL_ADD_MEMORY 0xc0d84802U
+/* See `AddCpu`. */
+#define HANARE_IOCTL_ADD_CPU 0xc0d04803U
+/* See `Boot`. */
+#define HANARE_IOCTL_BOOT 0xc1f84804U
+/* See `Shutdown`. */
+#define HANARE_IOCTL_SHUTDOWN 0xc0f04805U
+/* See `Status`. */
+#define HANARE_IOCTL_STATUS 0xc0a04806U
+/* See `Log`. */
+#define HANARE_IOCTL_LOG 0xc0384807U
+/* See `Debug`. */
+#define HANARE_IOCTL_DEBUG 0xc0484808U
+/* See `Attach`. */
+#define HANARE_IOCTL_ATTACH 0xc2f04810U
+/* No argument: start the program of the start block (`REQUEST_SPACE_START`). */
+#define HANARE_IOCTL_START 0x4811U
+/* See `Wait`. */
+#define HANARE_IOCTL_WAIT 0xc0084812U
+/* See `Ring`. */
+#define HANARE_IOCTL_RING 0xc0084813U
+/* See `Serve`. */
+#define HANARE_IOCTL_SERVE 0xc0084814U
+/* See `Signal`. */
+#define HANARE_IOCTL_SIGNAL 0xc0884815U
+/* See `Usage`. */
+#define HANARE_IOCTL_USAGE 0xc0204816U
+
+/* `IOCTL_INFO`: who is there. Works for everyone. */
+struct hanare_info {
+	/* Out: `crate::MAGIC`. */
+	__u64 magic;
+	/* Out: `crate::VERSION` of the module. */
+	__u32 version;
+	/* Out: number of instances. */
+	__u32 instances;
+};
+
+/*
+ * `IOCTL_CREATE`: begin an instance; the descriptor becomes its builder.
+ * EEXIST: name in use. EINVAL: bad name.
+ */
+struct hanare_create {
+	/* In: name. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/*
+ * `IOCTL_ADD_MEMORY`: reserve memory for the instance under construction. May be
+ * called many times (the command does so piece by piece, to show progress).
+ * ENOMEM: nothing of this call was kept. EINVAL: no such node.
+ */
+struct hanare_add_memory {
+	/* In: bytes, multiple of 2 MiB. */
+	__u64 bytes;
+	/* In: NUMA node, or -1: the nodes of its CPUs, any if none is given yet. */
+	__s32 node;
+	/* Zero. */
+	__u32 reserved;
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/*
+ * `IOCTL_ADD_CPU`: take a CPU from Linux (offline it). EINVAL: unknown, boot
+ * CPU, or last of Linux; EBUSY: owned by another instance or offline.
+ * With `check` set it only checks, so that nothing is taken before all is known good.
+ */
+struct hanare_add_cpu {
+	/* In: Linux' CPU number. */
+	__u32 cpu;
+	/* In: 1: only check. */
+	__u32 check;
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/*
+ * `IOCTL_BOOT`: load the image and start every CPU. The instance then lives on
+ * without the descriptor. ENOEXEC: not an LWK image, or of another version.
+ * ETIMEDOUT: a CPU did not answer (named); the instance stays under construction.
+ */
+struct hanare_boot {
+	/* In: the ELF image in the caller's memory. */
+	__u64 image;
+	/* In: its bytes. */
+	__u64 image_size;
+	/* In: time each CPU may take, ms (0: 20 000). */
+	__u32 timeout_ms;
+	/* Zero. */
+	__u32 reserved;
+	/*
+	 * Out: ns spent loading the image, in the first CPU's start until it is
+	 * online, in the others'.
+	 */
+	__u64 load_ns;
+	/* See `load_ns`. */
+	__u64 first_cpu_ns;
+	/* See `load_ns`. */
+	__u64 other_cpus_ns;
+	/* In: boot options. */
+	__u8 cmdline[256];
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/*
+ * `IOCTL_SHUTDOWN`: stop an instance; CPUs and memory go back to Linux.
+ * EBUSY: programs are running on it (their number is named) and `force` is not set.
+ */
+struct hanare_shutdown {
+	/* In: name. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* In: 1: kill the programs running there. */
+	__u32 force;
+	/* In: time each CPU may take to park before INIT alone stops it, ms (0: 5000). */
+	__u32 timeout_ms;
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/* Per-CPU part of `Status`. */
+struct hanare_cpu_status {
+	/* Linux' number of the CPU. */
+	__u32 linux_cpu;
+	/* `CPU_*` of `crate::boot`. */
+	__u32 state;
+	/* Space running, or 0. */
+	__u32 space;
+	/* NUMA node. */
+	__u32 node;
+	/* See `crate::boot::CpuShared`. */
+	__u64 heartbeat;
+	/* Interrupts taken. */
+	__u64 interrupts;
+	/* Exceptions taken. */
+	__u64 exceptions;
+	/* Page faults. */
+	__u64 page_faults;
+	/* Calls served locally. */
+	__u64 local_calls;
+	/* Calls delegated. */
+	__u64 delegated_calls;
+};
+
+/*
+ * `IOCTL_STATUS`: one instance, by index (0..) or by name.
+ * ENOENT: no such instance (end of the list).
+ */
+struct hanare_status {
+	/* In: name, or empty to use `index`. Out: name. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* In: see `name`. */
+	__u32 index;
+	/* Out: `INSTANCE_*`. */
+	__u32 state;
+	/* Out: live spaces. */
+	__u32 spaces;
+	/* In: entries `cpus` has room for. Out: CPUs of the instance. */
+	__u32 cpu_count;
+	/* Out: bytes of memory reserved, and how many chunks. */
+	__u64 memory_bytes;
+	/* See `memory_bytes`. */
+	__u32 chunks;
+	/* In: 1: ping every CPU first (up to 1 s each). */
+	__u32 ping;
+	/* Out: ns since boot; slowest ping answer in ns (0: not asked). */
+	__u64 uptime_ns;
+	/* See `uptime_ns`. */
+	__u64 ping_ns;
+	/* Out: bytes written to the log so far. */
+	__u64 log_head;
+	/* In: address of an array of `CpuStatus`, or 0. */
+	__u64 cpus;
+	/* Out: bytes per NUMA node (first 8 nodes). */
+	__u64 node_bytes[8];
+};
+
+/* `IOCTL_LOG`: read the kernel log. */
+struct hanare_log {
+	/* In: name. */
+	__u8 name[HANARE_NAME_SIZE];
+	/*
+	 * In: position (bytes since boot). Out: position after what was read; text
+	 * that was overwritten is skipped.
+	 */
+	__u64 position;
+	/* In: buffer address. */
+	__u64 buffer;
+	/* In: bytes of the buffer. Out: bytes read. */
+	__u64 size;
+};
+
+/* `IOCTL_DEBUG`: a `DEBUG_*` request to instance CPU `cpu`. Needs CAP_SYS_ADMIN. */
+struct hanare_debug {
+	/* In: name. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* In: CPU index in the instance. */
+	__u32 cpu;
+	/* In: `DEBUG_*`. */
+	__u32 op;
+	/* Out: the answer's args. */
+	__u64 args[4];
+};
+
+/*
+ * `IOCTL_ATTACH`: the descriptor becomes a space of a running instance.
+ * ENOENT: no such instance; ENODEV: it is not running.
+ */
+struct hanare_attach {
+	/* In: name; empty: the only instance, or the one called `default`. */
+	__u8 name[HANARE_NAME_SIZE];
+	/*
+	 * In: Linux CPU numbers it may run on (must belong to the instance);
+	 * all zero: the whole instance.
+	 */
+	__u64 cpus[HANARE_CPU_WORDS];
+	/* Out: space id; the device's file offset is `space << 47 | address`. */
+	__u32 space;
+	/* Out: number of CPUs it may run on. */
+	__u32 cpu_count;
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/*
+ * `IOCTL_WAIT`: the worker of `slot` sleeps until the LWK rings it.
+ * EINTR: a signal; EIO: the LWK died or goes down.
+ */
+struct hanare_wait {
+	/* In: slot index. */
+	__u32 slot;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/* `IOCTL_RING`: ring LWK CPU `cpu` (index in the instance). */
+struct hanare_ring {
+	/* In: CPU index. */
+	__u32 cpu;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/*
+ * `IOCTL_SERVE`: run service `index` in the caller's context.
+ * EPERM: it is not of this space; EINVAL: not ready.
+ */
+struct hanare_serve {
+	/* In: service index. */
+	__u32 index;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/*
+ * `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
+ * Returns when the LWK has queued it.
+ */
+struct hanare_signal {
+	/* In: signal number. */
+	__u32 signal;
+	/* In: slot. */
+	__u32 slot;
+	/* In: siginfo_t as the handler got it. */
+	__u64 info[16];
+};
+
+/* `IOCTL_USAGE`: resource use of the caller's space; see `REQUEST_USAGE`. */
+struct hanare_usage {
+	/* Out: user and system time, ns. */
+	__u64 user_ns;
+	/* See `user_ns`. */
+	__u64 system_ns;
+	/* Out: resident bytes, peak. */
+	__u64 resident_bytes;
+	/* See `resident_bytes`. */
+	__u64 peak_bytes;
+};
+
+/* ---- what Rust computed ---- */
+
+_Static_assert(__builtin_offsetof(struct hanare_image_header, magic) == 0, "ImageHeader.magic");
+_Static_assert(__builtin_offsetof(struct hanare_image_header, version) == 8, "ImageHeader.version");
+_Static_assert(__builtin_offsetof(struct hanare_image_header, header_size) == 12, "ImageHeader.header_size");
+_Static_assert(__builtin_offsetof(struct hanare_image_header, trampoline_offset) == 16, "ImageHeader.trampoline_offset");
+_Static_assert(__builtin_offsetof(struct hanare_image_header, trampoline_size) == 20, "ImageHeader.trampoline_size");
+_Static_assert(__builtin_offsetof(struct hanare_image_header, args_offset) == 24, "ImageHeader.args_offset");
+_Static_assert(__builtin_offsetof(struct hanare_image_header, reserved) == 28, "ImageHeader.reserved");
+_Static_assert(sizeof(struct hanare_image_header) == 32, "ImageHeader");
+_Static_assert(__builtin_offsetof(struct hanare_trampoline_args, cr3) == 0, "TrampolineArgs.cr3");
+_Static_assert(__builtin_offsetof(struct hanare_trampoline_args, entry) == 8, "TrampolineArgs.entry");
+_Static_assert(__builtin_offsetof(struct hanare_trampoline_args, params) == 16, "TrampolineArgs.params");
+_Static_assert(__builtin_offsetof(struct hanare_trampoline_args, cpu) == 24, "TrampolineArgs.cpu");
+_Static_assert(sizeof(struct hanare_trampoline_args) == 32, "TrampolineArgs");
+_Static_assert(__builtin_offsetof(struct hanare_memory_chunk, base) == 0, "MemoryChunk.base");
+_Static_assert(__builtin_offsetof(struct hanare_memory_chunk, size) == 8, "MemoryChunk.size");
+_Static_assert(__builtin_offsetof(struct hanare_memory_chunk, node) == 16, "MemoryChunk.node");
+_Static_assert(__builtin_offsetof(struct hanare_memory_chunk, reserved) == 20, "MemoryChunk.reserved");
+_Static_assert(sizeof(struct hanare_memory_chunk) == 24, "MemoryChunk");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, magic) == 0, "BootParams.magic");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, version) == 8, "BootParams.version");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, params_size) == 12, "BootParams.params_size");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, shared_base) == 16, "BootParams.shared_base");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, shared_size) == 24, "BootParams.shared_size");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, image_base) == 32, "BootParams.image_base");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, image_size) == 40, "BootParams.image_size");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, chunk_count) == 48, "BootParams.chunk_count");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, chunks_offset) == 52, "BootParams.chunks_offset");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cpu_count) == 56, "BootParams.cpu_count");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cpus_offset) == 60, "BootParams.cpus_offset");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, request_count) == 64, "BootParams.request_count");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, requests_offset) == 68, "BootParams.requests_offset");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, service_count) == 72, "BootParams.service_count");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, services_offset) == 76, "BootParams.services_offset");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, log_offset) == 80, "BootParams.log_offset");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, log_size) == 84, "BootParams.log_size");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, clock_offset) == 88, "BootParams.clock_offset");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, tsc_khz) == 92, "BootParams.tsc_khz");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, flags) == 96, "BootParams.flags");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, panicked) == 100, "BootParams.panicked");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 104, "BootParams.name");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 136, "BootParams.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 392, "BootParams.banner");
+_Static_assert(sizeof(struct hanare_boot_params) == 520, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, apic_id) == 0, "CpuShared.apic_id");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, linux_cpu) == 4, "CpuShared.linux_cpu");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, node) == 8, "CpuShared.node");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, state) == 12, "CpuShared.state");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, doorbell) == 16, "CpuShared.doorbell");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, ipi_vector) == 24, "CpuShared.ipi_vector");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved0) == 28, "CpuShared.reserved0");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved1) == 32, "CpuShared.reserved1");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, mode) == 64, "CpuShared.mode");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, current_space) == 68, "CpuShared.current_space");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, heartbeat) == 72, "CpuShared.heartbeat");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, interrupts) == 80, "CpuShared.interrupts");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, exceptions) == 88, "CpuShared.exceptions");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, page_faults) == 96, "CpuShared.page_faults");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, local_calls) == 104, "CpuShared.local_calls");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, delegated_calls) == 112, "CpuShared.delegated_calls");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved2) == 120, "CpuShared.reserved2");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, inbound_tail) == 128, "CpuShared.inbound_tail");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved3) == 132, "CpuShared.reserved3");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, inbound_head) == 192, "CpuShared.inbound_head");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved4) == 196, "CpuShared.reserved4");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound_tail) == 256, "CpuShared.outbound_tail");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved5) == 260, "CpuShared.reserved5");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound_head) == 320, "CpuShared.outbound_head");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved6) == 324, "CpuShared.reserved6");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, inbound) == 384, "CpuShared.inbound");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound) == 1408, "CpuShared.outbound");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved7) == 3456, "CpuShared.reserved7");
+_Static_assert(sizeof(struct hanare_cpu_shared) == 4096, "CpuShared");
+_Static_assert(__builtin_offsetof(struct hanare_log_ring, head) == 0, "LogRing.head");
+_Static_assert(__builtin_offsetof(struct hanare_log_ring, reserved) == 8, "LogRing.reserved");
+_Static_assert(sizeof(struct hanare_log_ring) == 64, "LogRing");
+_Static_assert(__builtin_offsetof(struct hanare_clock_page, sequence) == 0, "ClockPage.sequence");
+_Static_assert(__builtin_offsetof(struct hanare_clock_page, shift) == 4, "ClockPage.shift");
+_Static_assert(__builtin_offsetof(struct hanare_clock_page, tsc) == 8, "ClockPage.tsc");
+_Static_assert(__builtin_offsetof(struct hanare_clock_page, mult) == 16, "ClockPage.mult");
+_Static_assert(__builtin_offsetof(struct hanare_clock_page, monotonic_ns) == 24, "ClockPage.monotonic_ns");
+_Static_assert(__builtin_offsetof(struct hanare_clock_page, realtime_ns) == 32, "ClockPage.realtime_ns");
+_Static_assert(__builtin_offsetof(struct hanare_clock_page, boottime_ns) == 40, "ClockPage.boottime_ns");
+_Static_assert(__builtin_offsetof(struct hanare_clock_page, raw_ns) == 48, "ClockPage.raw_ns");
+_Static_assert(__builtin_offsetof(struct hanare_clock_page, tai_ns) == 56, "ClockPage.tai_ns");
+_Static_assert(__builtin_offsetof(struct hanare_clock_page, minutes_west) == 64, "ClockPage.minutes_west");
+_Static_assert(__builtin_offsetof(struct hanare_clock_page, dst) == 68, "ClockPage.dst");
+_Static_assert(sizeof(struct hanare_clock_page) == 128, "ClockPage");
+_Static_assert(__builtin_offsetof(struct hanare_request, state) == 0, "Request.state");
+_Static_assert(__builtin_offsetof(struct hanare_request, waiter) == 4, "Request.waiter");
+_Static_assert(__builtin_offsetof(struct hanare_request, kind) == 8, "Request.kind");
+_Static_assert(__builtin_offsetof(struct hanare_request, space) == 12, "Request.space");
+_Static_assert(__builtin_offsetof(struct hanare_request, status) == 16, "Request.status");
+_Static_assert(__builtin_offsetof(struct hanare_request, count) == 20, "Request.count");
+_Static_assert(__builtin_offsetof(struct hanare_request, args) == 24, "Request.args");
+_Static_assert(__builtin_offsetof(struct hanare_request, reserved) == 56, "Request.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_request, pages) == 128, "Request.pages");
+_Static_assert(sizeof(struct hanare_request) == 640, "Request");
+_Static_assert(__builtin_offsetof(struct hanare_service, state) == 0, "Service.state");
+_Static_assert(__builtin_offsetof(struct hanare_service, kind) == 4, "Service.kind");
+_Static_assert(__builtin_offsetof(struct hanare_service, space) == 8, "Service.space");
+_Static_assert(__builtin_offsetof(struct hanare_service, count) == 12, "Service.count");
+_Static_assert(__builtin_offsetof(struct hanare_service, status) == 16, "Service.status");
+_Static_assert(__builtin_offsetof(struct hanare_service, args) == 24, "Service.args");
+_Static_assert(__builtin_offsetof(struct hanare_service, held) == 64, "Service.held");
+_Static_assert(__builtin_offsetof(struct hanare_service, cpu) == 72, "Service.cpu");
+_Static_assert(__builtin_offsetof(struct hanare_service, ring) == 76, "Service.ring");
+_Static_assert(__builtin_offsetof(struct hanare_service, reserved) == 80, "Service.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_service, extents) == 192, "Service.extents");
+_Static_assert(sizeof(struct hanare_service) == 704, "Service");
+_Static_assert(__builtin_offsetof(struct hanare_slot, state) == 0, "Slot.state");
+_Static_assert(__builtin_offsetof(struct hanare_slot, nr) == 4, "Slot.nr");
+_Static_assert(__builtin_offsetof(struct hanare_slot, args) == 8, "Slot.args");
+_Static_assert(__builtin_offsetof(struct hanare_slot, result) == 56, "Slot.result");
+_Static_assert(__builtin_offsetof(struct hanare_slot, worker_wait) == 64, "Slot.worker_wait");
+_Static_assert(__builtin_offsetof(struct hanare_slot, lwk_wait) == 68, "Slot.lwk_wait");
+_Static_assert(__builtin_offsetof(struct hanare_slot, cpu) == 72, "Slot.cpu");
+_Static_assert(__builtin_offsetof(struct hanare_slot, poll_us) == 76, "Slot.poll_us");
+_Static_assert(__builtin_offsetof(struct hanare_slot, sigmask) == 80, "Slot.sigmask");
+_Static_assert(__builtin_offsetof(struct hanare_slot, tid) == 88, "Slot.tid");
+_Static_assert(__builtin_offsetof(struct hanare_slot, reserved0) == 92, "Slot.reserved0");
+_Static_assert(__builtin_offsetof(struct hanare_slot, reserved) == 96, "Slot.reserved");
+_Static_assert(sizeof(struct hanare_slot) == 128, "Slot");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, magic) == 0, "StartBlock.magic");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, version) == 8, "StartBlock.version");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, strings_offset) == 12, "StartBlock.strings_offset");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, total_size) == 16, "StartBlock.total_size");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, argc) == 24, "StartBlock.argc");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, envc) == 28, "StartBlock.envc");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, pid) == 32, "StartBlock.pid");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, ppid) == 36, "StartBlock.ppid");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, uid) == 40, "StartBlock.uid");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, euid) == 44, "StartBlock.euid");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, gid) == 48, "StartBlock.gid");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, egid) == 52, "StartBlock.egid");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, secure) == 56, "StartBlock.secure");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, control_fd) == 60, "StartBlock.control_fd");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, sigmask) == 64, "StartBlock.sigmask");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, sigignore) == 72, "StartBlock.sigignore");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, stack_soft) == 80, "StartBlock.stack_soft");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, stack_hard) == 88, "StartBlock.stack_hard");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, as_soft) == 96, "StartBlock.as_soft");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, data_soft) == 104, "StartBlock.data_soft");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, random) == 112, "StartBlock.random");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, hwcap) == 144, "StartBlock.hwcap");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, hwcap2) == 152, "StartBlock.hwcap2");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, clktck) == 160, "StartBlock.clktck");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, flags) == 168, "StartBlock.flags");
+_Static_assert(sizeof(struct hanare_start_block) == 176, "StartBlock");
+_Static_assert(__builtin_offsetof(struct hanare_info, magic) == 0, "Info.magic");
+_Static_assert(__builtin_offsetof(struct hanare_info, version) == 8, "Info.version");
+_Static_assert(__builtin_offsetof(struct hanare_info, instances) == 12, "Info.instances");
+_Static_assert(sizeof(struct hanare_info) == 16, "Info");
+_Static_assert(__builtin_offsetof(struct hanare_create, name) == 0, "Create.name");
+_Static_assert(__builtin_offsetof(struct hanare_create, message) == 32, "Create.message");
+_Static_assert(sizeof(struct hanare_create) == 232, "Create");
+_Static_assert(__builtin_offsetof(struct hanare_add_memory, bytes) == 0, "AddMemory.bytes");
+_Static_assert(__builtin_offsetof(struct hanare_add_memory, node) == 8, "AddMemory.node");
+_Static_assert(__builtin_offsetof(struct hanare_add_memory, reserved) == 12, "AddMemory.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_add_memory, message) == 16, "AddMemory.message");
+_Static_assert(sizeof(struct hanare_add_memory) == 216, "AddMemory");
+_Static_assert(__builtin_offsetof(struct hanare_add_cpu, cpu) == 0, "AddCpu.cpu");
+_Static_assert(__builtin_offsetof(struct hanare_add_cpu, check) == 4, "AddCpu.check");
+_Static_assert(__builtin_offsetof(struct hanare_add_cpu, message) == 8, "AddCpu.message");
+_Static_assert(sizeof(struct hanare_add_cpu) == 208, "AddCpu");
+_Static_assert(__builtin_offsetof(struct hanare_boot, image) == 0, "Boot.image");
+_Static_assert(__builtin_offsetof(struct hanare_boot, image_size) == 8, "Boot.image_size");
+_Static_assert(__builtin_offsetof(struct hanare_boot, timeout_ms) == 16, "Boot.timeout_ms");
+_Static_assert(__builtin_offsetof(struct hanare_boot, reserved) == 20, "Boot.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_boot, load_ns) == 24, "Boot.load_ns");
+_Static_assert(__builtin_offsetof(struct hanare_boot, first_cpu_ns) == 32, "Boot.first_cpu_ns");
+_Static_assert(__builtin_offsetof(struct hanare_boot, other_cpus_ns) == 40, "Boot.other_cpus_ns");
+_Static_assert(__builtin_offsetof(struct hanare_boot, cmdline) == 48, "Boot.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot, message) == 304, "Boot.message");
+_Static_assert(sizeof(struct hanare_boot) == 504, "Boot");
+_Static_assert(__builtin_offsetof(struct hanare_shutdown, name) == 0, "Shutdown.name");
+_Static_assert(__builtin_offsetof(struct hanare_shutdown, force) == 32, "Shutdown.force");
+_Static_assert(__builtin_offsetof(struct hanare_shutdown, timeout_ms) == 36, "Shutdown.timeout_ms");
+_Static_assert(__builtin_offsetof(struct hanare_shutdown, message) == 40, "Shutdown.message");
+_Static_assert(sizeof(struct hanare_shutdown) == 240, "Shutdown");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_status, linux_cpu) == 0, "CpuStatus.linux_cpu");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_status, state) == 4, "CpuStatus.state");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_status, space) == 8, "CpuStatus.space");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_status, node) == 12, "CpuStatus.node");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_status, heartbeat) == 16, "CpuStatus.heartbeat");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_status, interrupts) == 24, "CpuStatus.interrupts");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_status, exceptions) == 32, "CpuStatus.exceptions");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_status, page_faults) == 40, "CpuStatus.page_faults");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_status, local_calls) == 48, "CpuStatus.local_calls");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_status, delegated_calls) == 56, "CpuStatus.delegated_calls");
+_Static_assert(sizeof(struct hanare_cpu_status) == 64, "CpuStatus");
+_Static_assert(__builtin_offsetof(struct hanare_status, name) == 0, "Status.name");
+_Static_assert(__builtin_offsetof(struct hanare_status, index) == 32, "Status.index");
+_Static_assert(__builtin_offsetof(struct hanare_status, state) == 36, "Status.state");
+_Static_assert(__builtin_offsetof(struct hanare_status, spaces) == 40, "Status.spaces");
+_Static_assert(__builtin_offsetof(struct hanare_status, cpu_count) == 44, "Status.cpu_count");
+_Static_assert(__builtin_offsetof(struct hanare_status, memory_bytes) == 48, "Status.memory_bytes");
+_Static_assert(__builtin_offsetof(struct hanare_status, chunks) == 56, "Status.chunks");
+_Static_assert(__builtin_offsetof(struct hanare_status, ping) == 60, "Status.ping");
+_Static_assert(__builtin_offsetof(struct hanare_status, uptime_ns) == 64, "Status.uptime_ns");
+_Static_assert(__builtin_offsetof(struct hanare_status, ping_ns) == 72, "Status.ping_ns");
+_Static_assert(__builtin_offsetof(struct hanare_status, log_head) == 80, "Status.log_head");
+_Static_assert(__builtin_offsetof(struct hanare_status, cpus) == 88, "Status.cpus");
+_Static_assert(__builtin_offsetof(struct hanare_status, node_bytes) == 96, "Status.node_bytes");
+_Static_assert(sizeof(struct hanare_status) == 160, "Status");
+_Static_assert(__builtin_offsetof(struct hanare_log, name) == 0, "Log.name");
+_Static_assert(__builtin_offsetof(struct hanare_log, position) == 32, "Log.position");
+_Static_assert(__builtin_offsetof(struct hanare_log, buffer) == 40, "Log.buffer");
+_Static_assert(__builtin_offsetof(struct hanare_log, size) == 48, "Log.size");
+_Static_assert(sizeof(struct hanare_log) == 56, "Log");
+_Static_assert(__builtin_offsetof(struct hanare_debug, name) == 0, "Debug.name");
+_Static_assert(__builtin_offsetof(struct hanare_debug, cpu) == 32, "Debug.cpu");
+_Static_assert(__builtin_offsetof(struct hanare_debug, op) == 36, "Debug.op");
+_Static_assert(__builtin_offsetof(struct hanare_debug, args) == 40, "Debug.args");
+_Static_assert(sizeof(struct hanare_debug) == 72, "Debug");
+_Static_assert(__builtin_offsetof(struct hanare_attach, name) == 0, "Attach.name");
+_Static_assert(__builtin_offsetof(struct hanare_attach, cpus) == 32, "Attach.cpus");
+_Static_assert(__builtin_offsetof(struct hanare_attach, space) == 544, "Attach.space");
+_Static_assert(__builtin_offsetof(struct hanare_attach, cpu_count) == 548, "Attach.cpu_count");
+_Static_assert(__builtin_offsetof(struct hanare_attach, message) == 552, "Attach.message");
+_Static_assert(sizeof(struct hanare_attach) == 752, "Attach");
+_Static_assert(__builtin_offsetof(struct hanare_wait, slot) == 0, "Wait.slot");
+_Static_assert(__builtin_offsetof(struct hanare_wait, reserved) == 4, "Wait.reserved");
+_Static_assert(sizeof(struct hanare_wait) == 8, "Wait");
+_Static_assert(__builtin_offsetof(struct hanare_ring, cpu) == 0, "Ring.cpu");
+_Static_assert(__builtin_offsetof(struct hanare_ring, reserved) == 4, "Ring.reserved");
+_Static_assert(sizeof(struct hanare_ring) == 8, "Ring");
+_Static_assert(__builtin_offsetof(struct hanare_serve, index) == 0, "Serve.index");
+_Static_assert(__builtin_offsetof(struct hanare_serve, reserved) == 4, "Serve.reserved");
+_Static_assert(sizeof(struct hanare_serve) == 8, "Serve");
+_Static_assert(__builtin_offsetof(struct hanare_signal, signal) == 0, "Signal.signal");
+_Static_assert(__builtin_offsetof(struct hanare_signal, slot) == 4, "Signal.slot");
+_Static_assert(__builtin_offsetof(struct hanare_signal, info) == 8, "Signal.info");
+_Static_assert(sizeof(struct hanare_signal) == 136, "Signal");
+_Static_assert(__builtin_offsetof(struct hanare_usage, user_ns) == 0, "Usage.user_ns");
+_Static_assert(__builtin_offsetof(struct hanare_usage, system_ns) == 8, "Usage.system_ns");
+_Static_assert(__builtin_offsetof(struct hanare_usage, resident_bytes) == 16, "Usage.resident_bytes");
+_Static_assert(__builtin_offsetof(struct hanare_usage, peak_bytes) == 24, "Usage.peak_bytes");
+_Static_assert(sizeof(struct hanare_usage) == 32, "Usage");
+
+#endif
