@@ -1,1 +1,25 @@
+//! The LWK's logic: everything that can be decided without touching hardware,
+//! and is therefore tested on the host.
+//!
+//! `kernel/` wires it to `kernel/hal`; nothing here knows page tables, locks or
+//! CPUs. Locking is the caller's: every structure is plain data behind `&mut`.
+#![no_std]
+#![forbid(unsafe_code)]
 
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod addr;
+pub mod buddy;
+pub mod elf;
+pub mod errno;
+pub mod limits;
+pub mod script;
+pub mod signal;
+pub mod stack;
+pub mod syscalls;
+pub mod time;
+pub mod vma;
+
+pub use errno::{Errno, Result};

@@ -1,0 +1,536 @@
+//! Buddy allocator of one run of physical memory.
+//!
+//! Free blocks hang in doubly linked lists of frame indices, one per order,
+//! kept inside the [`Frame`] metadata: allocation and freeing are O(1) per order
+//! step and touch only the metadata of block heads.
+
+use crate::addr::Pfn;
+use crate::limits::{MAX_ORDER, ORDERS};
+
+const NONE: u32 = u32::MAX;
+
+/// What a frame is, as far as the allocator knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum State {
+    /// Never given to the allocator.
+    Reserved,
+    /// Inside a block, not its first page.
+    Tail,
+    /// First page of a free block.
+    Free,
+    /// First page of an allocated block.
+    Allocated,
+}
+
+/// Metadata of one page frame. 16 bytes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Frame {
+    /// References, for the owner's use (copy-on-write). 1 after allocation for
+    /// the first page, for every page after [`Zone::split`]; 0 when free.
+    pub refs: u32,
+    next: u32,
+    prev: u32,
+    state: State,
+    order: u8,
+    /// Marks of the owner, e.g. *seen by Linux*. Zero after allocation.
+    pub marks: u16,
+}
+
+const _: () = assert!(size_of::<Frame>() == 16);
+
+impl Frame {
+    /// Metadata of a reserved frame: what a zone's array starts as.
+    pub const RESERVED: Self =
+        Self { refs: 0, next: NONE, prev: NONE, state: State::Reserved, order: 0, marks: 0 };
+
+    /// Whether the frame was never given to the allocator.
+    #[must_use]
+    pub const fn is_reserved(&self) -> bool {
+        matches!(self.state, State::Reserved)
+    }
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        Self::RESERVED
+    }
+}
+
+/// A run of page frames with its buddy allocator.
+#[derive(Debug)]
+pub struct Zone<'a> {
+    base: Pfn,
+    frames: &'a mut [Frame],
+    /// First free block of each order.
+    heads: [u32; ORDERS],
+    /// Free blocks of each order.
+    counts: [usize; ORDERS],
+    /// Bit n: there is a free block of order n.
+    available: u32,
+    free_pages: usize,
+    total_pages: usize,
+}
+
+impl<'a> Zone<'a> {
+    /// A zone over the frames `base..base + frames.len()`, all of them reserved
+    /// (whatever `frames` holds is overwritten).
+    ///
+    /// # Panics
+    /// If there are more than 2^32 - 2 frames (16 TiB).
+    #[must_use]
+    pub fn new(base: Pfn, frames: &'a mut [Frame]) -> Self {
+        assert!(frames.len() < NONE as usize, "zone too large");
+        frames.fill(Frame::RESERVED);
+        Self {
+            base,
+            frames,
+            heads: [NONE; ORDERS],
+            counts: [0; ORDERS],
+            available: 0,
+            free_pages: 0,
+            total_pages: 0,
+        }
+    }
+
+    /// First frame of the zone.
+    #[must_use]
+    pub const fn base(&self) -> Pfn {
+        self.base
+    }
+
+    /// Frames of the zone, the reserved ones included.
+    #[must_use]
+    pub const fn span_pages(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Pages free now.
+    #[must_use]
+    pub const fn free_pages(&self) -> usize {
+        self.free_pages
+    }
+
+    /// Pages given to the allocator so far, free or not.
+    #[must_use]
+    pub const fn total_pages(&self) -> usize {
+        self.total_pages
+    }
+
+    /// Free blocks of each order.
+    #[must_use]
+    pub const fn free_by_order(&self) -> [usize; ORDERS] {
+        self.counts
+    }
+
+    /// Whether `pfn` lies in the zone (reserved frames included).
+    #[must_use]
+    pub const fn contains(&self, pfn: Pfn) -> bool {
+        pfn.0 >= self.base.0 && pfn.0 - self.base.0 < self.frames.len() as u64
+    }
+
+    /// Metadata of a frame.
+    ///
+    /// # Panics
+    /// If the zone does not contain it.
+    #[must_use]
+    pub fn frame(&self, pfn: Pfn) -> &Frame {
+        &self.frames[self.index(pfn)]
+    }
+
+    /// Metadata of a frame, to change `refs` and `marks`.
+    ///
+    /// # Panics
+    /// If the zone does not contain it.
+    pub fn frame_mut(&mut self, pfn: Pfn) -> &mut Frame {
+        let index = self.index(pfn);
+        &mut self.frames[index]
+    }
+
+    /// Order of the allocated block that starts at `pfn`; `None` if none does.
+    #[must_use]
+    pub fn block_order(&self, pfn: Pfn) -> Option<u32> {
+        if !self.contains(pfn) {
+            return None;
+        }
+        let frame = self.frame(pfn);
+        (frame.state == State::Allocated).then_some(u32::from(frame.order))
+    }
+
+    /// Gives `count` reserved pages from `first` on to the allocator.
+    ///
+    /// # Panics
+    /// If the zone does not contain them, or one of them is not reserved.
+    pub fn release(&mut self, first: Pfn, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let start = self.index(first);
+        let pages = &mut self.frames[start..start + count];
+        assert!(pages.iter().all(Frame::is_reserved), "released twice: {count} pages at {first:?}");
+        for frame in pages {
+            frame.state = State::Tail;
+        }
+        self.total_pages += count;
+        let mut index = start;
+        while index < start + count {
+            let order = self.largest_order(index, start + count - index);
+            self.insert_coalesced(index, order);
+            index += 1 << order;
+        }
+    }
+
+    /// Allocates 2^`order` pages, aligned to their size. `None`: no such block is
+    /// free, or `order` is above [`MAX_ORDER`]. Takes the most recently freed block.
+    pub fn alloc(&mut self, order: u32) -> Option<Pfn> {
+        if order > MAX_ORDER {
+            return None;
+        }
+        let usable = self.available >> order << order;
+        if usable == 0 {
+            return None;
+        }
+        let mut found = usable.trailing_zeros();
+        let index = self.heads[found as usize] as usize;
+        self.unlink(index, found);
+        while found > order {
+            found -= 1;
+            self.link(index + (1 << found), found);
+        }
+        self.mark_allocated(index, order);
+        self.free_pages -= 1 << order;
+        Some(Pfn(self.base.0 + index as u64))
+    }
+
+    /// Frees a block that [`alloc`](Self::alloc) gave with the same `order`, or,
+    /// after [`split`](Self::split), a page of it with order 0. Coalesces.
+    ///
+    /// # Panics
+    /// In debug builds, if no allocated block of that order starts there (double
+    /// free). In release builds such a call is ignored: memory leaks rather than
+    /// being handed out twice.
+    pub fn free(&mut self, pfn: Pfn, order: u32) {
+        let good = self.block_order(pfn) == Some(order);
+        debug_assert!(good, "free of {pfn:?} order {order}: not such an allocated block");
+        if !good {
+            return;
+        }
+        let index = self.index(pfn);
+        self.insert_coalesced(index, order);
+    }
+
+    /// Makes 2^`order` single pages of an allocated block, each with `refs` 1 and
+    /// the first page's `marks`, so that each may be freed by itself.
+    ///
+    /// # Panics
+    /// As [`free`](Self::free), in debug builds.
+    pub fn split(&mut self, pfn: Pfn, order: u32) {
+        self.split_to(pfn, order, 0);
+    }
+
+    /// Makes blocks of order `to` of an allocated block of order `from`; each gets
+    /// `refs` 1 and the first page's `marks`.
+    ///
+    /// # Panics
+    /// As [`free`](Self::free), in debug builds.
+    pub fn split_to(&mut self, pfn: Pfn, from: u32, to: u32) {
+        let good = self.block_order(pfn) == Some(from) && to <= from;
+        debug_assert!(good, "split of {pfn:?} order {from} to {to}: not such an allocated block");
+        if !good {
+            return;
+        }
+        let index = self.index(pfn);
+        let marks = self.frames[index].marks;
+        for head in (index..index + (1 << from)).step_by(1 << to) {
+            self.mark_allocated(head, to);
+            self.frames[head].marks = marks;
+        }
+    }
+
+    fn index(&self, pfn: Pfn) -> usize {
+        assert!(self.contains(pfn), "{pfn:?} is not in the zone");
+        (pfn.0 - self.base.0) as usize
+    }
+
+    /// Largest order of a block that starts at `index` and has at most `limit` pages.
+    fn largest_order(&self, index: usize, limit: usize) -> u32 {
+        let alignment = (self.base.0 + index as u64).trailing_zeros();
+        alignment.min(limit.ilog2()).min(MAX_ORDER)
+    }
+
+    /// Index of the buddy of the block at `index`, if it lies in the zone.
+    fn buddy(&self, index: usize, order: u32) -> Option<usize> {
+        let buddy = Pfn((self.base.0 + index as u64) ^ 1 << order);
+        self.contains(buddy).then(|| (buddy.0 - self.base.0) as usize)
+    }
+
+    fn mark_allocated(&mut self, index: usize, order: u32) {
+        self.frames[index] = Frame {
+            refs: 1,
+            next: NONE,
+            prev: NONE,
+            state: State::Allocated,
+            order: order as u8,
+            marks: 0,
+        };
+    }
+
+    fn insert_coalesced(&mut self, mut index: usize, mut order: u32) {
+        self.free_pages += 1 << order;
+        while order < MAX_ORDER {
+            let Some(buddy) = self.buddy(index, order) else { break };
+            let other = &self.frames[buddy];
+            if other.state != State::Free || u32::from(other.order) != order {
+                break;
+            }
+            self.unlink(buddy, order);
+            let upper = index.max(buddy);
+            self.frames[upper] = Frame { state: State::Tail, ..Frame::RESERVED };
+            index = index.min(buddy);
+            order += 1;
+        }
+        self.link(index, order);
+    }
+
+    fn link(&mut self, index: usize, order: u32) {
+        let head = self.heads[order as usize];
+        self.frames[index] = Frame {
+            refs: 0,
+            next: head,
+            prev: NONE,
+            state: State::Free,
+            order: order as u8,
+            marks: 0,
+        };
+        if head != NONE {
+            self.frames[head as usize].prev = index as u32;
+        }
+        self.heads[order as usize] = index as u32;
+        self.counts[order as usize] += 1;
+        self.available |= 1 << order;
+    }
+
+    fn unlink(&mut self, index: usize, order: u32) {
+        let Frame { next, prev, .. } = self.frames[index];
+        if next != NONE {
+            self.frames[next as usize].prev = prev;
+        }
+        if prev != NONE {
+            self.frames[prev as usize].next = next;
+        } else {
+            self.heads[order as usize] = next;
+            if next == NONE {
+                self.available &= !(1 << order);
+            }
+        }
+        self.counts[order as usize] -= 1;
+    }
+
+    /// Checks every invariant; for tests and `hanare doctor`. O(frames).
+    ///
+    /// # Panics
+    /// If the structure is damaged.
+    pub fn check(&self) {
+        let mut free = 0;
+        for order in 0..=MAX_ORDER {
+            let mut count = 0;
+            let mut prev = NONE;
+            let mut at = self.heads[order as usize];
+            while at != NONE {
+                let frame = &self.frames[at as usize];
+                assert!(frame.state == State::Free && u32::from(frame.order) == order);
+                assert_eq!(frame.prev, prev);
+                assert!(Pfn(self.base.0 + u64::from(at)).is_aligned(order));
+                assert!(at as usize + (1 << order) <= self.frames.len());
+                if order < MAX_ORDER
+                    && let Some(buddy) = self.buddy(at as usize, order)
+                {
+                    let buddy = &self.frames[buddy];
+                    assert!(buddy.state != State::Free || u32::from(buddy.order) != order);
+                }
+                count += 1;
+                prev = at;
+                at = frame.next;
+            }
+            assert_eq!(count, self.counts[order as usize]);
+            assert_eq!(count > 0, self.available >> order & 1 == 1);
+            free += count << order;
+        }
+        assert_eq!(free, self.free_pages);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    #[test]
+    fn everything_comes_back() {
+        let mut frames = vec![Frame::default(); 5000];
+        let mut zone = Zone::new(Pfn(0x1234), &mut frames);
+        assert_eq!(zone.alloc(0), None);
+        zone.release(Pfn(0x1234), 1000);
+        zone.release(Pfn(0x1234 + 1000), 4000);
+        let before = zone.free_by_order();
+        assert_eq!((zone.free_pages(), zone.total_pages()), (5000, 5000));
+        let mut pages = Vec::new();
+        while let Some(pfn) = zone.alloc(0) {
+            assert_eq!(zone.frame(pfn).refs, 1);
+            pages.push(pfn);
+        }
+        assert_eq!(pages.len(), 5000);
+        pages.sort();
+        pages.dedup();
+        assert_eq!(pages.len(), 5000);
+        for &pfn in pages.iter().step_by(2).chain(pages.iter().skip(1).step_by(2)) {
+            zone.free(pfn, 0);
+        }
+        zone.check();
+        assert_eq!(zone.free_by_order(), before);
+    }
+
+    #[test]
+    fn large_blocks_and_split() {
+        let mut frames = vec![Frame::default(); 1 << 19];
+        let mut zone = Zone::new(Pfn(1 << 18), &mut frames);
+        zone.release(Pfn(1 << 18), 1 << 19);
+        assert_eq!(zone.free_by_order()[18], 2);
+        assert_eq!(zone.alloc(19), None);
+        let huge = zone.alloc(18).unwrap();
+        assert!(huge.is_aligned(18));
+        let large = zone.alloc(9).unwrap();
+        zone.split(large, 9);
+        for page in 0..512 {
+            assert_eq!(zone.frame(large + page).refs, 1);
+            zone.free(large + page, 0);
+        }
+        zone.check();
+        zone.free(huge, 18);
+        assert_eq!(zone.free_by_order()[18], 2);
+    }
+
+    #[test]
+    fn reserved_pages_stay_away() {
+        let mut frames = vec![Frame::default(); 1024];
+        let mut zone = Zone::new(Pfn(0), &mut frames);
+        zone.release(Pfn(1), 511);
+        zone.release(Pfn(513), 511);
+        while let Some(pfn) = zone.alloc(0) {
+            assert!(pfn != Pfn(0) && pfn != Pfn(512));
+        }
+        assert_eq!(zone.total_pages(), 1022);
+    }
+
+    #[test]
+    #[should_panic(expected = "not such an allocated block")]
+    fn double_free() {
+        let mut frames = vec![Frame::default(); 16];
+        let mut zone = Zone::new(Pfn(0), &mut frames);
+        zone.release(Pfn(0), 16);
+        let page = zone.alloc(0).unwrap();
+        zone.free(page, 0);
+        zone.free(page, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "not such an allocated block")]
+    fn wrong_order() {
+        let mut frames = vec![Frame::default(); 16];
+        let mut zone = Zone::new(Pfn(0), &mut frames);
+        zone.release(Pfn(0), 16);
+        let page = zone.alloc(2).unwrap();
+        zone.free(page, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "released twice")]
+    fn double_release() {
+        let mut frames = vec![Frame::default(); 16];
+        let mut zone = Zone::new(Pfn(0), &mut frames);
+        zone.release(Pfn(0), 16);
+        zone.release(Pfn(3), 1);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Alloc(u32),
+        Free(usize),
+        Split(usize, u32),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            3 => (0u32..8).prop_map(Op::Alloc),
+            2 => any::<usize>().prop_map(Op::Free),
+            1 => (any::<usize>(), 0u32..4).prop_map(|(which, to)| Op::Split(which, to)),
+        ]
+    }
+
+    proptest! {
+        /// Against an array that says who owns each page.
+        #[test]
+        fn model(
+            base in 0u64..2000,
+            holes in proptest::collection::vec(0usize..600, 0..5),
+            ops in proptest::collection::vec(op(), 1..120),
+        ) {
+            let mut frames = vec![Frame::default(); 600];
+            let mut zone = Zone::new(Pfn(base), &mut frames);
+            let mut taken = vec![false; 600];
+            for page in 0..600 {
+                if holes.contains(&page) { taken[page] = true; } else { zone.release(Pfn(base) + page as u64, 1); }
+            }
+            let whole = zone.free_by_order();
+            let mut blocks: Vec<(Pfn, u32)> = Vec::new();
+            for op in ops {
+                match op {
+                    Op::Alloc(order) => match zone.alloc(order) {
+                        Some(pfn) => {
+                            prop_assert!(pfn.is_aligned(order));
+                            let start = (pfn.0 - base) as usize;
+                            for page in &mut taken[start..start + (1 << order)] {
+                                prop_assert!(!*page);
+                                *page = true;
+                            }
+                            blocks.push((pfn, order));
+                        }
+                        None => {
+                            // no aligned free run of that size exists
+                            for start in 0..600 {
+                                let free = start + (1 << order) <= 600
+                                    && Pfn(base + start as u64).is_aligned(order)
+                                    && taken[start..start + (1 << order)].iter().all(|t| !t);
+                                prop_assert!(!free);
+                            }
+                        }
+                    },
+                    Op::Free(which) if !blocks.is_empty() => {
+                        let (pfn, order) = blocks.swap_remove(which % blocks.len());
+                        zone.free(pfn, order);
+                        let start = (pfn.0 - base) as usize;
+                        taken[start..start + (1 << order)].fill(false);
+                    }
+                    Op::Split(which, to) if !blocks.is_empty() => {
+                        let (pfn, order) = blocks.swap_remove(which % blocks.len());
+                        let to = to.min(order);
+                        zone.split_to(pfn, order, to);
+                        for part in 0..1u64 << (order - to) {
+                            blocks.push((pfn + (part << to), to));
+                        }
+                    }
+                    _ => {}
+                }
+                zone.check();
+                prop_assert_eq!(zone.free_pages(), taken.iter().filter(|t| !**t).count());
+            }
+            for (pfn, order) in blocks {
+                zone.free(pfn, order);
+            }
+            prop_assert_eq!(zone.free_by_order(), whole);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Every limit of the LWK, in one place.
+
+use hanare_abi::layout;
+
+/// Most mappings of one address space (Linux' default `vm.max_map_count`).
+pub const MAX_VMAS: usize = 65_530;
+/// Bytes kept free below a mapping that grows down (Linux' `stack_guard_gap`).
+pub const STACK_GUARD_GAP: u64 = 1 << 20;
+/// Lowest address an application can map.
+pub const USER_MIN: u64 = layout::USER_MIN;
+/// End (exclusive) of the application's addresses.
+pub const USER_MAX: u64 = layout::USER_MAX;
+/// Largest buddy order: 2^18 pages, 1 GiB.
+pub const MAX_ORDER: u32 = 18;
+/// Number of buddy orders.
+pub const ORDERS: usize = MAX_ORDER as usize + 1;
+/// Bytes of one argument or environment string with its zero (Linux' `MAX_ARG_STRLEN`).
+pub const MAX_ARG_STRLEN: usize = 32 * 4096;
+/// Most argument and environment strings (Linux' `MAX_ARG_STRINGS`).
+pub const MAX_ARG_STRINGS: usize = 0x7fff_ffff;
+/// Bytes of arguments and environment that always fit (Linux' `ARG_MAX`).
+pub const ARG_MIN_TOTAL: u64 = 128 << 10;
+/// Bytes of arguments and environment that never fit: 3/4 of 8 MiB.
+pub const ARG_MAX_TOTAL: u64 = 6 << 20;
+/// Default RLIMIT_STACK, bytes.
+pub const STACK_LIMIT: u64 = 8 << 20;
+/// Bytes of a path with its zero.
+pub const PATH_MAX: usize = 4096;
+/// Bytes at the start of a file that decide how it is executed (`BINPRM_BUF_SIZE`).
+pub const EXEC_HEAD: usize = 256;
+/// Most interpreters one after the other (`#!` of a `#!`): Linux' `exec_binprm`.
+pub const MAX_INTERPRETERS: u32 = 5;
+/// Most bytes of program headers (Linux' `load_elf_phdrs`).
+pub const MAX_PHDR_BYTES: usize = 65_536;
+/// Most loadable segments that the plan keeps: as many as fit in the bytes above.
+pub const MAX_SEGMENTS: usize = MAX_PHDR_BYTES / 56;
+/// Signals queued to one process or thread (Linux: RLIMIT_SIGPENDING).
+pub const MAX_QUEUED_SIGNALS: usize = 16_384;
+/// Threads of one process.
+pub const MAX_THREADS: u32 = layout::SLOTS_MAX;
+/// Processes of one instance.
+pub const MAX_PROCESSES: u32 = layout::SPACES_MAX;
+/// CPUs of one instance.
+pub const MAX_CPUS: usize = 1024;
+/// Bytes of a thread's name with its zero (`TASK_COMM_LEN`).
+pub const COMM_SIZE: usize = 16;
+/// Smallest signal stack without extended state (`MINSIGSTKSZ`).
+pub const MIN_SIGNAL_STACK: u64 = 2048;

@@ -1,0 +1,514 @@
+//! Signals: sets, actions, queues, and the frame a handler finds on its stack.
+
+use alloc::collections::VecDeque;
+
+use hanare_abi::slot::{MIRROR_DEFAULT, MIRROR_FORWARD, MIRROR_IGNORE};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::errno::{EAGAIN, EINVAL, Result};
+use crate::limits::MAX_QUEUED_SIGNALS;
+
+mod frame;
+pub use frame::*;
+
+macro_rules! signals {
+    ($($name:ident = $number:literal $action:ident;)*) => {
+        $(#[doc = concat!("Number of `", stringify!($name), "`.")] pub const $name: u32 = $number;)*
+
+        /// What happens by default when `signal` arrives.
+        #[must_use]
+        pub const fn default_action(signal: u32) -> DefaultAction {
+            match signal {
+                $($number => DefaultAction::$action,)*
+                _ => DefaultAction::Terminate,
+            }
+        }
+
+        /// Name of a standard signal, e.g. `SIGSEGV`.
+        #[must_use]
+        pub const fn name(signal: u32) -> Option<&'static str> {
+            match signal {
+                $($number => Some(stringify!($name)),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+signals! {
+    SIGHUP = 1 Terminate;
+    SIGINT = 2 Terminate;
+    SIGQUIT = 3 Core;
+    SIGILL = 4 Core;
+    SIGTRAP = 5 Core;
+    SIGABRT = 6 Core;
+    SIGBUS = 7 Core;
+    SIGFPE = 8 Core;
+    SIGKILL = 9 Terminate;
+    SIGUSR1 = 10 Terminate;
+    SIGSEGV = 11 Core;
+    SIGUSR2 = 12 Terminate;
+    SIGPIPE = 13 Terminate;
+    SIGALRM = 14 Terminate;
+    SIGTERM = 15 Terminate;
+    SIGSTKFLT = 16 Terminate;
+    SIGCHLD = 17 Ignore;
+    SIGCONT = 18 Continue;
+    SIGSTOP = 19 Stop;
+    SIGTSTP = 20 Stop;
+    SIGTTIN = 21 Stop;
+    SIGTTOU = 22 Stop;
+    SIGURG = 23 Ignore;
+    SIGXCPU = 24 Core;
+    SIGXFSZ = 25 Core;
+    SIGVTALRM = 26 Terminate;
+    SIGPROF = 27 Terminate;
+    SIGWINCH = 28 Ignore;
+    SIGIO = 29 Terminate;
+    SIGPWR = 30 Terminate;
+    SIGSYS = 31 Core;
+}
+
+/// First real-time signal (as the kernel counts; libc keeps some for itself).
+pub const SIGRTMIN: u32 = 32;
+/// Highest signal.
+pub const SIGNAL_MAX: u32 = 64;
+
+/// `sa_handler`: default action.
+pub const SIG_DFL: u64 = 0;
+/// `sa_handler`: ignore.
+pub const SIG_IGN: u64 = 1;
+
+/// `sa_flags`: no signal when a child stops.
+pub const SA_NOCLDSTOP: u64 = 1;
+/// `sa_flags`: children leave no zombies.
+pub const SA_NOCLDWAIT: u64 = 2;
+/// `sa_flags`: the handler takes three arguments.
+pub const SA_SIGINFO: u64 = 4;
+/// `sa_flags`: run on the alternate stack.
+pub const SA_ONSTACK: u64 = 0x0800_0000;
+/// `sa_flags`: restart interrupted calls.
+pub const SA_RESTART: u64 = 0x1000_0000;
+/// `sa_flags`: do not block the signal in its handler.
+pub const SA_NODEFER: u64 = 0x4000_0000;
+/// `sa_flags`: back to default when the handler starts.
+pub const SA_RESETHAND: u64 = 0x8000_0000;
+/// `sa_flags`: `restorer` is valid; x86-64 requires it.
+pub const SA_RESTORER: u64 = 0x0400_0000;
+
+/// A set of signals: bit n-1 = signal n.
+#[derive(
+    Clone, Copy, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(transparent)]
+pub struct SigSet(pub u64);
+
+impl SigSet {
+    /// No signal.
+    pub const EMPTY: Self = Self(0);
+    /// Every signal.
+    pub const ALL: Self = Self(u64::MAX);
+    /// Those that cannot be caught, blocked or ignored.
+    pub const UNBLOCKABLE: Self = Self::of(SIGKILL).with(SIGSTOP);
+    /// Raised by the program's own instructions: delivered before all others.
+    pub const SYNCHRONOUS: Self = Self::of(SIGSEGV)
+        .with(SIGBUS)
+        .with(SIGILL)
+        .with(SIGTRAP)
+        .with(SIGFPE)
+        .with(SIGSYS);
+    /// Those that stop a process by default.
+    pub const STOP: Self = Self::of(SIGSTOP).with(SIGTSTP).with(SIGTTIN).with(SIGTTOU);
+
+    /// The set of one signal; empty if there is no such signal.
+    #[must_use]
+    pub const fn of(signal: u32) -> Self {
+        if is_valid(signal) { Self(1 << (signal - 1)) } else { Self(0) }
+    }
+
+    /// With `signal` added.
+    #[must_use]
+    pub const fn with(self, signal: u32) -> Self {
+        Self(self.0 | Self::of(signal).0)
+    }
+
+    /// With `signal` removed.
+    #[must_use]
+    pub const fn without(self, signal: u32) -> Self {
+        Self(self.0 & !Self::of(signal).0)
+    }
+
+    /// Whether `signal` is in it.
+    #[must_use]
+    pub const fn contains(self, signal: u32) -> bool {
+        self.0 & Self::of(signal).0 != 0
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those in either.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those in both.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Those in this and not in `other`.
+    #[must_use]
+    pub const fn difference(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// A mask as the kernel keeps it: SIGKILL and SIGSTOP are never blocked.
+    #[must_use]
+    pub const fn blockable(self) -> Self {
+        self.difference(Self::UNBLOCKABLE)
+    }
+
+    /// The signal that Linux takes first: synchronous ones, then the lowest number.
+    #[must_use]
+    pub const fn first(self) -> Option<u32> {
+        let urgent = self.intersection(Self::SYNCHRONOUS);
+        let set = if urgent.is_empty() { self } else { urgent };
+        if set.is_empty() { None } else { Some(set.0.trailing_zeros() + 1) }
+    }
+}
+
+impl core::fmt::Debug for SigSet {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "SigSet({:#x})", self.0)
+    }
+}
+
+/// Whether there is such a signal: 1..=64.
+#[must_use]
+pub const fn is_valid(signal: u32) -> bool {
+    signal >= 1 && signal <= SIGNAL_MAX
+}
+
+/// What a signal does when nobody said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultAction {
+    /// End the process.
+    Terminate,
+    /// End the process, with a core dump.
+    Core,
+    /// Nothing.
+    Ignore,
+    /// Stop the process.
+    Stop,
+    /// Continue it.
+    Continue,
+}
+
+/// `struct kernel_sigaction` of x86-64, as `rt_sigaction` reads and writes it. 32 bytes.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct SigAction {
+    /// `SIG_DFL`, `SIG_IGN` or an address.
+    pub handler: u64,
+    /// `SA_*`.
+    pub flags: u64,
+    /// Address that the handler returns to.
+    pub restorer: u64,
+    /// Blocked while the handler runs.
+    pub mask: SigSet,
+}
+
+impl SigAction {
+    /// The default.
+    pub const DEFAULT: Self =
+        Self { handler: SIG_DFL, flags: 0, restorer: 0, mask: SigSet::EMPTY };
+
+    /// Whether there is a handler.
+    #[must_use]
+    pub const fn is_caught(&self) -> bool {
+        self.handler > SIG_IGN
+    }
+
+    /// Whether interrupted calls restart.
+    #[must_use]
+    pub const fn restarts(&self) -> bool {
+        self.flags & SA_RESTART != 0
+    }
+
+    /// The mask while the handler of `signal` runs, coming from `mask`.
+    #[must_use]
+    pub const fn mask_in_handler(&self, signal: u32, mask: SigSet) -> SigSet {
+        let mask = mask.union(self.mask);
+        let mask = if self.flags & SA_NODEFER == 0 { mask.with(signal) } else { mask };
+        mask.blockable()
+    }
+}
+
+/// The actions of one process.
+#[derive(Clone, Debug)]
+pub struct Actions {
+    table: [SigAction; SIGNAL_MAX as usize],
+}
+
+impl Default for Actions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Actions {
+    /// All default.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { table: [SigAction::DEFAULT; SIGNAL_MAX as usize] }
+    }
+
+    /// Those of a program started with the signals in `ignored` ignored.
+    #[must_use]
+    pub fn with_ignored(ignored: SigSet) -> Self {
+        let mut actions = Self::new();
+        for signal in 1..=SIGNAL_MAX {
+            if ignored.blockable().contains(signal) {
+                actions.table[signal as usize - 1].handler = SIG_IGN;
+            }
+        }
+        actions
+    }
+
+    /// The action of a signal; the default for a number that is none.
+    #[must_use]
+    pub fn get(&self, signal: u32) -> SigAction {
+        match signal.checked_sub(1).and_then(|index| self.table.get(index as usize)) {
+            Some(action) => *action,
+            None => SigAction::DEFAULT,
+        }
+    }
+
+    /// Sets an action (`rt_sigaction`) and returns the one before. Whoever sets an
+    /// action that ignores the signal also [discards](Pending::discard) it.
+    ///
+    /// # Errors
+    /// `EINVAL`: no such signal, or SIGKILL or SIGSTOP.
+    pub fn set(&mut self, signal: u32, action: SigAction) -> Result<SigAction> {
+        if !is_valid(signal) || SigSet::UNBLOCKABLE.contains(signal) {
+            return Err(EINVAL);
+        }
+        let action = SigAction { mask: action.mask.blockable(), ..action };
+        Ok(core::mem::replace(&mut self.table[signal as usize - 1], action))
+    }
+
+    /// A new program: caught signals become default, ignored ones stay ignored,
+    /// flags and masks are cleared (Linux' `flush_signal_handlers`).
+    pub fn on_exec(&mut self) {
+        for action in &mut self.table {
+            let handler = if action.handler == SIG_IGN { SIG_IGN } else { SIG_DFL };
+            *action = SigAction { handler, ..SigAction::DEFAULT };
+        }
+    }
+
+    /// A handler starts: with SA_RESETHAND its action becomes the default.
+    pub fn on_handled(&mut self, signal: u32) {
+        if let Some(action) =
+            signal.checked_sub(1).and_then(|index| self.table.get_mut(index as usize))
+            && action.flags & SA_RESETHAND != 0
+        {
+            action.handler = SIG_DFL;
+        }
+    }
+
+    /// Whether nothing would happen if `signal` were delivered.
+    #[must_use]
+    pub fn ignores(&self, signal: u32) -> bool {
+        decide(signal, self) == Disposition::Ignore
+    }
+}
+
+/// What to do with a signal that is delivered now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// Nothing.
+    Ignore,
+    /// End the process by it.
+    Terminate {
+        /// With a core dump.
+        core: bool,
+    },
+    /// Stop.
+    Stop,
+    /// Nothing more: the process was continued when the signal was sent.
+    Continue,
+    /// Call the handler.
+    Handle(SigAction),
+}
+
+/// What to do with `signal`, given the process's actions.
+#[must_use]
+pub fn decide(signal: u32, actions: &Actions) -> Disposition {
+    let action = actions.get(signal);
+    if action.is_caught() {
+        return Disposition::Handle(action);
+    }
+    if action.handler == SIG_IGN {
+        return Disposition::Ignore;
+    }
+    match default_action(signal) {
+        DefaultAction::Terminate => Disposition::Terminate { core: false },
+        DefaultAction::Core => Disposition::Terminate { core: true },
+        DefaultAction::Ignore => Disposition::Ignore,
+        DefaultAction::Stop => Disposition::Stop,
+        DefaultAction::Continue => Disposition::Continue,
+    }
+}
+
+/// What to do about a fault of the program itself: as [`decide`], except that a
+/// blocked or ignored signal ends the process (Linux' `force_sig_info`).
+#[must_use]
+pub fn decide_forced(signal: u32, actions: &Actions, blocked: SigSet) -> Disposition {
+    match decide(signal, actions) {
+        Disposition::Handle(action) if !blocked.contains(signal) => Disposition::Handle(action),
+        _ => Disposition::Terminate { core: default_action(signal) == DefaultAction::Core },
+    }
+}
+
+/// How the proxy has to treat a signal of which the application has this action:
+/// one of `MIRROR_*`. Caught or fatal by default: forward. Stopping, continuing and
+/// doing nothing by default is left to Linux.
+#[must_use]
+pub const fn mirror(signal: u32, action: &SigAction) -> u64 {
+    if SigSet::UNBLOCKABLE.contains(signal) {
+        return MIRROR_DEFAULT;
+    }
+    if action.is_caught() {
+        return MIRROR_FORWARD;
+    }
+    if action.handler == SIG_IGN {
+        return MIRROR_IGNORE;
+    }
+    match default_action(signal) {
+        DefaultAction::Terminate | DefaultAction::Core => MIRROR_FORWARD,
+        DefaultAction::Ignore | DefaultAction::Stop | DefaultAction::Continue => MIRROR_DEFAULT,
+    }
+}
+
+/// A signal with its information.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuedSignal {
+    /// Number, 1..=64.
+    pub signal: u32,
+    /// What a handler with SA_SIGINFO gets.
+    pub info: SigInfo,
+}
+
+/// Signals sent and not delivered yet, of a thread or a process.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    set: SigSet,
+    queue: VecDeque<QueuedSignal>,
+    limit: usize,
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        Self::new(MAX_QUEUED_SIGNALS)
+    }
+}
+
+impl Pending {
+    /// Nothing pending; at most `limit` entries with information (RLIMIT_SIGPENDING).
+    #[must_use]
+    pub const fn new(limit: usize) -> Self {
+        Self { set: SigSet::EMPTY, queue: VecDeque::new(), limit }
+    }
+
+    /// The signals pending.
+    #[must_use]
+    pub const fn set(&self) -> SigSet {
+        self.set
+    }
+
+    /// Queues a signal. A standard signal that is pending already is dropped
+    /// (`Ok(false)`); real-time signals queue up. SIGCONT removes pending stop
+    /// signals and the other way round.
+    ///
+    /// # Errors
+    /// `EINVAL`: no such signal. `EAGAIN`: the queue is full and the signal was
+    /// sent with data that would be lost (a real-time signal not from `kill`);
+    /// others become pending without their information.
+    pub fn queue(&mut self, signal: u32, info: SigInfo) -> Result<bool> {
+        if !is_valid(signal) {
+            return Err(EINVAL);
+        }
+        if SigSet::STOP.contains(signal) {
+            self.discard(SigSet::of(SIGCONT));
+        } else if signal == SIGCONT {
+            self.discard(SigSet::STOP);
+        }
+        if signal < SIGRTMIN && self.set.contains(signal) {
+            return Ok(false);
+        }
+        if self.queue.len() >= self.limit {
+            if signal >= SIGRTMIN && info.code != SI_USER {
+                return Err(EAGAIN);
+            }
+        } else {
+            self.queue.push_back(QueuedSignal { signal, info });
+        }
+        self.set = self.set.with(signal);
+        Ok(true)
+    }
+
+    /// Takes the signal that Linux would deliver next, none of `blocked`:
+    /// synchronous ones first, then by number, equal ones in order.
+    pub fn dequeue(&mut self, blocked: SigSet) -> Option<QueuedSignal> {
+        let signal = self.set.difference(blocked).first()?;
+        let position = self.queue.iter().position(|queued| queued.signal == signal);
+        let queued = match position.and_then(|position| self.queue.remove(position)) {
+            Some(queued) => queued,
+            // it became pending when the queue was full
+            None => QueuedSignal { signal, info: SigInfo::user(signal, 0, 0) },
+        };
+        if !self.queue.iter().any(|other| other.signal == signal) {
+            self.set = self.set.without(signal);
+        }
+        Some(queued)
+    }
+
+    /// Whether [`dequeue`](Self::dequeue) would give one.
+    #[must_use]
+    pub const fn is_deliverable(&self, blocked: SigSet) -> bool {
+        !self.set.difference(blocked).is_empty()
+    }
+
+    /// Forgets the signals in `set`.
+    pub fn discard(&mut self, set: SigSet) {
+        if !self.set.intersection(set).is_empty() {
+            self.set = self.set.difference(set);
+            self.queue.retain(|queued| !set.contains(queued.signal));
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.discard(SigSet::ALL);
+    }
+}
+
+/// Takes the next signal of a thread: its own ones before the process's.
+pub fn dequeue_thread(
+    own: &mut Pending,
+    shared: &mut Pending,
+    blocked: SigSet,
+) -> Option<QueuedSignal> {
+    own.dequeue(blocked).or_else(|| shared.dequeue(blocked))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,337 @@
+//! `siginfo_t` and the frame that signal delivery puts on the stack of x86-64,
+//! as `arch/x86/include/uapi/asm/sigcontext.h` and `ucontext.h` have them.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::SigSet;
+use crate::addr::align_down;
+
+/// `si_code`: sent by `kill`.
+pub const SI_USER: i32 = 0;
+/// `si_code`: sent by the kernel.
+pub const SI_KERNEL: i32 = 0x80;
+/// `si_code`: sent by `sigqueue`.
+pub const SI_QUEUE: i32 = -1;
+/// `si_code`: sent by a timer.
+pub const SI_TIMER: i32 = -2;
+/// `si_code`: sent by `tgkill`.
+pub const SI_TKILL: i32 = -6;
+/// `si_code` of SIGILL: illegal operand.
+pub const ILL_ILLOPN: i32 = 2;
+/// `si_code` of SIGFPE: integer divided by zero.
+pub const FPE_INTDIV: i32 = 1;
+/// `si_code` of SIGFPE: integer overflow.
+pub const FPE_INTOVF: i32 = 2;
+/// `si_code` of SIGFPE: float divided by zero.
+pub const FPE_FLTDIV: i32 = 3;
+/// `si_code` of SIGFPE: float overflow.
+pub const FPE_FLTOVF: i32 = 4;
+/// `si_code` of SIGFPE: float underflow.
+pub const FPE_FLTUND: i32 = 5;
+/// `si_code` of SIGFPE: inexact float.
+pub const FPE_FLTRES: i32 = 6;
+/// `si_code` of SIGFPE: invalid float operation.
+pub const FPE_FLTINV: i32 = 7;
+/// `si_code` of SIGSEGV: nothing mapped there.
+pub const SEGV_MAPERR: i32 = 1;
+/// `si_code` of SIGSEGV: not allowed there.
+pub const SEGV_ACCERR: i32 = 2;
+/// `si_code` of SIGBUS: wrong alignment.
+pub const BUS_ADRALN: i32 = 1;
+/// `si_code` of SIGBUS: no memory behind the address (behind the end of a file).
+pub const BUS_ADRERR: i32 = 2;
+/// `si_code` of SIGTRAP: breakpoint.
+pub const TRAP_BRKPT: i32 = 1;
+/// `si_code` of SIGTRAP: single step.
+pub const TRAP_TRACE: i32 = 2;
+
+/// `siginfo_t`. 128 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SigInfo {
+    /// Signal number.
+    pub signo: i32,
+    /// Usually 0.
+    pub errno: i32,
+    /// Why: `SI_*`, `SEGV_*` …
+    pub code: i32,
+    /// Zero.
+    pub reserved: i32,
+    /// Depends on the signal: address of a fault; pid | uid << 32 of a sender; then a value.
+    pub fields: [u64; 14],
+}
+
+impl Default for SigInfo {
+    fn default() -> Self {
+        Self { signo: 0, errno: 0, code: 0, reserved: 0, fields: [0; 14] }
+    }
+}
+
+impl SigInfo {
+    fn with_code(signal: u32, code: i32) -> Self {
+        Self { signo: signal as i32, code, ..Self::default() }
+    }
+
+    /// Sent by `kill` from a process.
+    #[must_use]
+    pub fn user(signal: u32, pid: u32, uid: u32) -> Self {
+        let mut info = Self::with_code(signal, SI_USER);
+        info.fields[0] = u64::from(pid) | u64::from(uid) << 32;
+        info
+    }
+
+    /// Sent by the kernel without further information.
+    #[must_use]
+    pub fn kernel(signal: u32) -> Self {
+        Self::with_code(signal, SI_KERNEL)
+    }
+
+    /// A fault at `address` (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP).
+    #[must_use]
+    pub fn fault(signal: u32, code: i32, address: u64) -> Self {
+        let mut info = Self::with_code(signal, code);
+        info.fields[0] = address;
+        info
+    }
+
+    /// From the 16 words of a request of the module.
+    #[must_use]
+    pub fn from_words(words: &[u64; 16]) -> Self {
+        zerocopy::transmute!(*words)
+    }
+
+    /// To 16 words.
+    #[must_use]
+    pub fn to_words(self) -> [u64; 16] {
+        zerocopy::transmute!(self)
+    }
+}
+
+/// `stack_t` (sigaltstack). 24 bytes.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct AltStack {
+    /// First byte.
+    pub sp: u64,
+    /// `SS_*`.
+    pub flags: i32,
+    /// Zero.
+    pub reserved: i32,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// `ss_flags`: the thread runs on it (answer only).
+pub const SS_ONSTACK: i32 = 1;
+/// `ss_flags`: there is none.
+pub const SS_DISABLE: i32 = 2;
+/// `ss_flags`: it is disabled while a handler runs on it.
+pub const SS_AUTODISARM: i32 = 1 << 31;
+
+impl AltStack {
+    /// None.
+    pub const DISABLED: Self = Self { sp: 0, flags: SS_DISABLE, reserved: 0, size: 0 };
+
+    /// Whether `sp` lies on it, as Linux' `on_sig_stack`.
+    #[must_use]
+    pub const fn holds(&self, sp: u64) -> bool {
+        // a frame is pushed below sp, so the end counts and the start does not
+        self.flags & (SS_AUTODISARM | SS_DISABLE) == 0 && sp > self.sp && sp - self.sp <= self.size
+    }
+
+    /// What `sigaltstack` answers in `ss_flags` to a thread whose stack pointer is `sp`.
+    #[must_use]
+    pub const fn flags_at(&self, sp: u64) -> i32 {
+        if self.size == 0 {
+            SS_DISABLE
+        } else {
+            (self.flags & SS_AUTODISARM) | if self.holds(sp) { SS_ONSTACK } else { 0 }
+        }
+    }
+}
+
+/// `struct sigcontext` of x86-64. 256 bytes.
+#[allow(missing_docs, reason = "the registers' names say it")]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct SigContext {
+    pub r8: u64,
+    pub r9: u64,
+    pub r10: u64,
+    pub r11: u64,
+    pub r12: u64,
+    pub r13: u64,
+    pub r14: u64,
+    pub r15: u64,
+    pub rdi: u64,
+    pub rsi: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub rdx: u64,
+    pub rax: u64,
+    pub rcx: u64,
+    pub rsp: u64,
+    pub rip: u64,
+    pub rflags: u64,
+    pub cs: u16,
+    pub gs: u16,
+    pub fs: u16,
+    pub ss: u16,
+    /// Error code of the exception.
+    pub err: u64,
+    /// Vector of the exception.
+    pub trapno: u64,
+    /// Low word of the signal mask, for old programs.
+    pub oldmask: u64,
+    /// Address of the page fault.
+    pub cr2: u64,
+    /// Address of the FPU state, or 0.
+    pub fpstate: u64,
+    /// Zero.
+    pub reserved: [u64; 8],
+}
+
+/// `struct ucontext`. 304 bytes.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct UContext {
+    /// `UC_*`.
+    pub flags: u64,
+    /// Zero.
+    pub link: u64,
+    /// The alternate stack's settings.
+    pub stack: AltStack,
+    /// Registers.
+    pub mcontext: SigContext,
+    /// Mask to be restored.
+    pub sigmask: SigSet,
+}
+
+/// `uc_flags`: the FPU state has the extended layout.
+pub const UC_FP_XSTATE: u64 = 1;
+/// `uc_flags`: `ss` is saved.
+pub const UC_SIGCONTEXT_SS: u64 = 2;
+/// `uc_flags`: `ss` is restored strictly.
+pub const UC_STRICT_RESTORE_SS: u64 = 4;
+
+/// `struct rt_sigframe`. 440 bytes; `rsp` points to it when the handler starts.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct RtSigFrame {
+    /// Return address: the restorer.
+    pub restorer: u64,
+    /// `rdx` of the handler points here.
+    pub context: UContext,
+    /// `rsi` of the handler points here.
+    pub info: SigInfo,
+}
+
+/// `struct _fpx_sw_bytes`: lies at [`SW_BYTES_OFFSET`] of the FPU state. 48 bytes.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct FpSwBytes {
+    /// [`FP_XSTATE_MAGIC1`].
+    pub magic1: u32,
+    /// Bytes of the state, magic2 included.
+    pub extended_size: u32,
+    /// XCR0 bits saved.
+    pub xfeatures: u64,
+    /// Bytes of the XSAVE image.
+    pub xstate_size: u32,
+    /// Zero.
+    pub reserved: [u32; 7],
+}
+
+/// First mark of an extended FPU state.
+pub const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
+/// Second mark, right behind the XSAVE image.
+pub const FP_XSTATE_MAGIC2: u32 = 0x4650_5845;
+/// Bytes of the second mark.
+pub const FP_XSTATE_MAGIC2_SIZE: usize = 4;
+/// Offset of [`FpSwBytes`] in the 512-byte legacy area.
+pub const SW_BYTES_OFFSET: usize = 464;
+/// Bytes of an FPU state without XSAVE.
+pub const FXSAVE_SIZE: usize = 512;
+
+const _: () = {
+    assert!(size_of::<SigInfo>() == 128);
+    assert!(size_of::<AltStack>() == 24);
+    assert!(size_of::<SigContext>() == 256);
+    assert!(size_of::<UContext>() == 304);
+    assert!(size_of::<RtSigFrame>() == 440);
+    assert!(size_of::<FpSwBytes>() == 48);
+    assert!(core::mem::offset_of!(UContext, mcontext) == 40);
+    assert!(core::mem::offset_of!(UContext, sigmask) == 296);
+    assert!(core::mem::offset_of!(SigContext, rip) == 128);
+    assert!(core::mem::offset_of!(SigContext, fpstate) == 184);
+};
+
+impl FpSwBytes {
+    /// The marks of an XSAVE image of `xstate_size` bytes with the features `xfeatures`.
+    #[must_use]
+    pub const fn new(xfeatures: u64, xstate_size: u32) -> Self {
+        Self {
+            magic1: FP_XSTATE_MAGIC1,
+            extended_size: xstate_size + FP_XSTATE_MAGIC2_SIZE as u32,
+            xfeatures,
+            xstate_size,
+            reserved: [0; 7],
+        }
+    }
+
+    /// Whether a frame that `rt_sigreturn` finds has an extended state that this
+    /// kernel (whose images have at most `xstate_size` bytes) can restore:
+    /// `magic2` is what lies at offset `self.xstate_size`. If not, only the first
+    /// 512 bytes are restored. As Linux' `check_xstate_in_sigframe`.
+    #[must_use]
+    pub const fn is_extended(&self, xstate_size: u32, magic2: u32) -> bool {
+        self.magic1 == FP_XSTATE_MAGIC1
+            && self.xstate_size as usize >= FXSAVE_SIZE + 64
+            && self.xstate_size <= xstate_size
+            && self.xstate_size <= self.extended_size
+            && magic2 == FP_XSTATE_MAGIC2
+    }
+}
+
+/// Where a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FramePlace {
+    /// Address of the [`RtSigFrame`]: `rsp` of the handler (16n + 8).
+    pub frame: u64,
+    /// Address of the FPU state, 64-byte aligned.
+    pub fpstate: u64,
+}
+
+/// Bytes below the stack pointer that a leaf function may use.
+pub const RED_ZONE: u64 = 128;
+
+/// Chooses where to put the frame of a handler: `sp` is the interrupted stack
+/// pointer, `on_alt` is SA_ONSTACK, `fpu_bytes` those of the XSAVE image. `None`:
+/// the alternate stack would overflow, or there is no room: SIGSEGV.
+#[must_use]
+pub fn place_frame(sp: u64, on_alt: bool, alt: &AltStack, fpu_bytes: u64) -> Option<FramePlace> {
+    let mut at = sp.checked_sub(RED_ZONE)?;
+    let mut inside = alt.holds(sp);
+    if on_alt && !inside && alt.flags_at(at) & SS_ONSTACK == 0 && alt.size != 0 {
+        at = alt.sp.checked_add(alt.size)?;
+        inside = true;
+    }
+    let fpu_bytes = fpu_bytes + FP_XSTATE_MAGIC2_SIZE as u64;
+    let fpstate = align_down(at.checked_sub(fpu_bytes)?, 64);
+    let frame = fpstate.checked_sub(size_of::<RtSigFrame>() as u64)?;
+    let frame = align_down(frame, 16).checked_sub(8)?;
+    if inside && !(frame > alt.sp && frame - alt.sp <= alt.size) {
+        return None;
+    }
+    Some(FramePlace { frame, fpstate })
+}

@@ -1,0 +1,236 @@
+//! Every x86-64 system call: who serves it.
+//!
+//! One row a call ([`table`]); a number without a row is `ENOSYS` and never
+//! reaches Linux. `docs/syscalls.md` is generated from here (`cargo xtask syscalls`).
+
+use crate::errno::Errno;
+
+mod table;
+use table::ROWS;
+
+/// Who serves a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// The LWK.
+    Local(LocalCall),
+    /// Linux, by the thread's worker, with the same arguments.
+    Delegated(Hook),
+    /// Nobody: this error, for this reason.
+    Refused(Errno, &'static str),
+}
+
+/// What a delegated call means for the LWK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hook {
+    /// Nothing.
+    None,
+    /// `close`: the control descriptor is not the program's: `EBADF`.
+    Close,
+    /// `dup2`, `dup3`: neither descriptor may be the control descriptor: `EBADF`.
+    Dup2,
+    /// `close_range`: goes around the control descriptor, in two calls where it lies inside.
+    CloseRange,
+    /// Identity may have changed: ask for the ids again when it succeeded.
+    Credentials,
+    /// RLIMIT_STACK, RLIMIT_AS, RLIMIT_DATA and RLIMIT_SIGPENDING are also known to
+    /// the LWK: take over what was set.
+    Rlimit,
+    /// `msync`: the range must be mapped; only shared file mappings go to Linux.
+    Msync,
+    /// `personality`: ADDR_NO_RANDOMIZE and READ_IMPLIES_EXEC matter to `execve`.
+    Personality,
+    /// Reads or writes the memory of another process: its proxy has it.
+    OtherMemory,
+    /// Waits for signals on Linux: those pending in the LWK go back there first
+    /// (`OP_REQUEUE_SIGNAL`), or answer the call.
+    SigWait,
+    /// Has a signal mask of its own for the time it waits, which is Linux' business;
+    /// the LWK delivers what was forwarded meanwhile although the thread's mask blocks it.
+    TempMask,
+}
+
+impl Hook {
+    /// One line for the documentation; empty for [`Hook::None`].
+    #[must_use]
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Close | Self::Dup2 => "keeps the control descriptor",
+            Self::CloseRange => "goes around the control descriptor",
+            Self::Credentials => "the LWK asks for the ids again",
+            Self::Rlimit => "stack, address-space and data limits are taken over",
+            Self::Msync => "only shared file mappings reach Linux",
+            Self::Personality => "randomisation is taken over for `execve`",
+            Self::OtherMemory => "through the other process's proxy",
+            Self::SigWait => "signals pending in the LWK count",
+            Self::TempMask => "the mask for the wait is set by Linux",
+        }
+    }
+}
+
+/// What an interrupted call does after the signal was handled (Linux' `ERESTART*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// It does not wait, or cannot be interrupted.
+    Never,
+    /// `ERESTARTSYS`: again if the handler has SA_RESTART, else `EINTR`.
+    Sys,
+    /// `ERESTARTNOHAND`: again if no handler ran, else `EINTR`.
+    NoHand,
+    /// `ERESTART_RESTARTBLOCK`: goes on with the time that is left if no handler
+    /// ran, else `EINTR`.
+    Block,
+    /// Always `EINTR`.
+    Interrupted,
+}
+
+/// One call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Number in `rax`.
+    pub number: u16,
+    /// Name in Linux' table.
+    pub name: &'static str,
+    /// Number of arguments, 0..=6.
+    pub args: u8,
+    /// Who serves it.
+    pub service: Service,
+    /// What happens when a signal interrupts it.
+    pub restart: Restart,
+    /// The vDSO answers it without a trap, too.
+    pub vdso: bool,
+}
+
+macro_rules! local_calls {
+    ($($variant:ident = $name:literal,)*) => {
+        /// The calls that the LWK serves itself, or will (their rows say whether
+        /// they are refused for now).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum LocalCall {
+            $(#[doc = concat!("`", $name, "`.")] $variant,)*
+        }
+
+        impl LocalCall {
+            /// Name in Linux' table.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+        }
+    };
+}
+
+local_calls! {
+    Mmap = "mmap",
+    Mprotect = "mprotect",
+    Munmap = "munmap",
+    Brk = "brk",
+    RtSigaction = "rt_sigaction",
+    RtSigprocmask = "rt_sigprocmask",
+    RtSigreturn = "rt_sigreturn",
+    SchedYield = "sched_yield",
+    Mremap = "mremap",
+    Mincore = "mincore",
+    Madvise = "madvise",
+    Shmat = "shmat",
+    Getpid = "getpid",
+    Clone = "clone",
+    Fork = "fork",
+    Vfork = "vfork",
+    Execve = "execve",
+    Exit = "exit",
+    Shmdt = "shmdt",
+    Gettimeofday = "gettimeofday",
+    Getrusage = "getrusage",
+    Times = "times",
+    Getuid = "getuid",
+    Getgid = "getgid",
+    Geteuid = "geteuid",
+    Getegid = "getegid",
+    RtSigpending = "rt_sigpending",
+    RtSigsuspend = "rt_sigsuspend",
+    Sigaltstack = "sigaltstack",
+    Mlock = "mlock",
+    Munlock = "munlock",
+    Mlockall = "mlockall",
+    Munlockall = "munlockall",
+    Prctl = "prctl",
+    ArchPrctl = "arch_prctl",
+    Gettid = "gettid",
+    Time = "time",
+    Futex = "futex",
+    SchedSetaffinity = "sched_setaffinity",
+    SchedGetaffinity = "sched_getaffinity",
+    RemapFilePages = "remap_file_pages",
+    SetTidAddress = "set_tid_address",
+    RestartSyscall = "restart_syscall",
+    ClockGettime = "clock_gettime",
+    ClockGetres = "clock_getres",
+    ExitGroup = "exit_group",
+    Mbind = "mbind",
+    SetMempolicy = "set_mempolicy",
+    GetMempolicy = "get_mempolicy",
+    SetRobustList = "set_robust_list",
+    GetRobustList = "get_robust_list",
+    Getcpu = "getcpu",
+    Execveat = "execveat",
+    Membarrier = "membarrier",
+    Mlock2 = "mlock2",
+    PkeyMprotect = "pkey_mprotect",
+    Rseq = "rseq",
+    IoUringSetup = "io_uring_setup",
+    IoUringEnter = "io_uring_enter",
+    IoUringRegister = "io_uring_register",
+    Clone3 = "clone3",
+    ProcessMadvise = "process_madvise",
+    FutexWaitv = "futex_waitv",
+    FutexWake = "futex_wake",
+    FutexWait = "futex_wait",
+    FutexRequeue = "futex_requeue",
+    Mseal = "mseal",
+}
+
+/// One more than the highest number in the table.
+pub const NUMBERS: usize = ROWS[ROWS.len() - 1].number as usize + 1;
+
+const NO_ROW: u16 = u16::MAX;
+
+/// Number to index in [`ROWS`].
+static INDEX: [u16; NUMBERS] = {
+    let mut index = [NO_ROW; NUMBERS];
+    let mut row = 0;
+    while row < ROWS.len() {
+        assert!(row == 0 || ROWS[row - 1].number < ROWS[row].number, "rows are sorted");
+        assert!(ROWS[row].args <= 6);
+        index[ROWS[row].number as usize] = row as u16;
+        row += 1;
+    }
+    index
+};
+
+/// The row of a call; `None`: no such call, `ENOSYS`.
+#[must_use]
+pub fn row(number: u64) -> Option<&'static Row> {
+    let index = *INDEX.get(usize::try_from(number).ok()?)?;
+    ROWS.get(usize::from(index))
+}
+
+/// Every row, by number.
+#[must_use]
+pub fn rows() -> &'static [Row] {
+    ROWS
+}
+
+/// Name of a call, for logs; `?` if there is none.
+#[must_use]
+pub fn name(number: u64) -> &'static str {
+    row(number).map_or("?", |row| row.name)
+}
+
+#[cfg(test)]
+mod tests;

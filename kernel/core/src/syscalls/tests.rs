@@ -1,0 +1,89 @@
+use super::*;
+use std::collections::{HashMap, HashSet};
+use std::string::String;
+use std::{eprintln, format};
+
+/// Numbers and names of a kernel header.
+fn header(path: &str) -> Option<HashMap<String, u64>> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let calls = text.lines().filter_map(|line| {
+        let mut words = line.strip_prefix("#define __NR_")?.split_whitespace();
+        Some((words.next()?.into(), words.next()?.parse().ok()?))
+    });
+    Some(calls.collect())
+}
+
+#[test]
+fn numbers_are_those_of_linux() {
+    let mut seen = 0;
+    let home = std::env::var("HOME").unwrap_or_default();
+    for path in [
+        String::from("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
+        format!(
+            "{home}/.cache/hanare/kernels/7.2/usr/src/linux-headers-7.2.12+deb13-amd64/arch/x86/include/generated/uapi/asm/unistd_64.h"
+        ),
+    ] {
+        let Some(calls) = header(&path) else {
+            eprintln!("{path}: not here, skipped");
+            continue;
+        };
+        assert!(calls.len() > 300, "{path}");
+        for (name, &number) in &calls {
+            if name == "syscalls" {
+                continue; // __NR_syscalls: their number
+            }
+            let row = row(number).unwrap_or_else(|| panic!("{path}: {number} {name} has no row"));
+            assert_eq!(row.name, name, "{path}: {number}");
+        }
+        seen += 1;
+    }
+    eprintln!("{seen} headers compared");
+}
+
+#[test]
+fn every_number_once() {
+    for number in 0..=336u64 {
+        assert_eq!(row(number).map(|row| u64::from(row.number)), Some(number));
+    }
+    for number in 337..424u64 {
+        assert!(row(number).is_none());
+    }
+    for number in 424..NUMBERS as u64 {
+        assert_eq!(row(number).map(|row| u64::from(row.number)), Some(number));
+    }
+    assert!(row(NUMBERS as u64).is_none());
+    assert!(row(512).is_none());
+    assert!(row(1 << 30).is_none());
+    assert!(row(u64::MAX).is_none());
+    let names: HashSet<_> = rows().iter().map(|row| row.name).collect();
+    assert_eq!(names.len(), rows().len());
+}
+
+#[test]
+fn local_calls_have_their_own_rows() {
+    for row in rows() {
+        if let Service::Local(call) = row.service {
+            assert_eq!(call.name(), row.name);
+        }
+        if let Service::Refused(error, why) = row.service {
+            assert!(error.name().is_some() && !why.is_empty());
+        }
+    }
+    for call in LocalCall::ALL {
+        assert!(rows().iter().any(|row| row.name == call.name()), "{}", call.name());
+    }
+}
+
+#[test]
+fn known_rows() {
+    use crate::errno;
+    let service = |number| row(number).unwrap().service;
+    assert_eq!(service(9), Service::Local(LocalCall::Mmap));
+    assert_eq!(service(0), Service::Delegated(Hook::None));
+    assert_eq!(service(3), Service::Delegated(Hook::Close));
+    assert!(matches!(service(56), Service::Refused(errno::ENOSYS, _)));
+    assert_eq!(row(202).unwrap().args, 6);
+    assert_eq!(row(228).map(|row| (row.name, row.vdso)), Some(("clock_gettime", true)));
+    assert_eq!(name(231), "exit_group");
+    assert_eq!(name(400), "?");
+}

@@ -1,0 +1,671 @@
+//! The address-space map: which ranges are mapped, how, and with what behind them.
+//!
+//! Plain bookkeeping: page tables, frames and messages to Linux are the
+//! caller's, who learns from the returned pieces what to undo.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use bitflags::bitflags;
+
+use crate::addr::{PAGE_SIZE, align_down, align_up, is_page_aligned};
+use crate::errno::{EACCES, EEXIST, EFAULT, EINVAL, ENOMEM, Result};
+use crate::limits::{MAX_VMAS, STACK_GUARD_GAP};
+
+bitflags! {
+    /// Access rights; the bits are those of `PROT_*`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Prot: u32 {
+        /// `PROT_READ`.
+        const READ = 1;
+        /// `PROT_WRITE`.
+        const WRITE = 2;
+        /// `PROT_EXEC`.
+        const EXEC = 4;
+    }
+
+    /// Properties of a mapping.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct VmaFlags: u32 {
+        /// `MAP_SHARED`: after fork both see each other's writes.
+        const SHARED = 1 << 0;
+        /// `MAP_GROWSDOWN`: extends downwards when touched below; has a guard gap.
+        const GROWSDOWN = 1 << 1;
+        /// `MAP_NORESERVE`.
+        const NORESERVE = 1 << 2;
+        /// The initial stack.
+        const STACK = 1 << 3;
+        /// The `brk` heap.
+        const HEAP = 1 << 4;
+        /// `mlock`ed.
+        const LOCKED = 1 << 5;
+        /// `MADV_DONTFORK`.
+        const DONTFORK = 1 << 6;
+        /// `MADV_WIPEONFORK`.
+        const WIPEONFORK = 1 << 7;
+        /// `MADV_HUGEPAGE`.
+        const HUGE = 1 << 8;
+        /// `MADV_NOHUGEPAGE`.
+        const NOHUGE = 1 << 9;
+        /// The vDSO or its data.
+        const VDSO = 1 << 10;
+        /// Put there by the kernel: may not be changed by the application.
+        const FIXED_KERNEL = 1 << 11;
+        /// `MADV_DONTDUMP`.
+        const DONTDUMP = 1 << 12;
+        /// `MLOCK_ONFAULT`.
+        const LOCK_ON_FAULT = 1 << 13;
+        /// `MAP_HUGETLB`: large pages or nothing.
+        const HUGETLB = 1 << 14;
+        /// `MAP_POPULATE` wanted at creation.
+        const POPULATE = 1 << 15;
+        /// `MADV_RANDOM`.
+        const RANDOM = 1 << 16;
+        /// `MADV_SEQUENTIAL`.
+        const SEQUENTIAL = 1 << 17;
+    }
+}
+
+/// What a special mapping shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpecialKind {
+    /// The vDSO's code.
+    Vdso,
+    /// The clock page and other data of the vDSO.
+    Vvar,
+    /// Physical memory of the instance that is no application memory: address of the first byte.
+    Physical(u64),
+    /// Anything else, numbered by the kernel.
+    Other(u32),
+}
+
+/// What lies behind a mapping. `F` is a handle to a file (an `Arc`, in the kernel).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backing<F> {
+    /// Zeros at first.
+    Anonymous,
+    /// Pages of a file, copied when written. `offset`: bytes in the file of the first page.
+    PrivateFile {
+        /// The file.
+        file: F,
+        /// Bytes, multiple of 4096.
+        offset: u64,
+    },
+    /// A Linux mapping in the proxy, same frames.
+    SharedLinux {
+        /// Id of the watch (`SERVICE_WATCH`); 0: none.
+        watch: u32,
+        /// The file, if it is one (for `/proc/self/maps`).
+        file: Option<F>,
+        /// Bytes, multiple of 4096.
+        offset: u64,
+    },
+    /// Kernel-provided pages.
+    Special(SpecialKind),
+}
+
+impl<F: Clone + PartialEq> Backing<F> {
+    /// The backing `bytes` further on.
+    #[must_use]
+    pub fn advanced(&self, bytes: u64) -> Self {
+        let mut backing = self.clone();
+        match &mut backing {
+            Self::PrivateFile { offset, .. } | Self::SharedLinux { offset, .. } => {
+                *offset = offset.wrapping_add(bytes);
+            }
+            Self::Special(SpecialKind::Physical(address)) => *address += bytes,
+            Self::Anonymous | Self::Special(_) => {}
+        }
+        backing
+    }
+
+    /// Whether `next` continues this backing after `bytes`.
+    fn continued_by(&self, next: &Self, bytes: u64) -> bool {
+        match (self, next) {
+            (Self::Anonymous, Self::Anonymous) => true,
+            (
+                Self::PrivateFile { file: a, offset: from },
+                Self::PrivateFile { file: b, offset: to },
+            ) => a == b && from.checked_add(bytes) == Some(*to),
+            (
+                Self::SharedLinux { watch: x, file: a, offset: from },
+                Self::SharedLinux { watch: y, file: b, offset: to },
+            ) => x == y && a == b && from.checked_add(bytes) == Some(*to),
+            _ => false,
+        }
+    }
+}
+
+/// One mapping: `start..end`, page aligned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vma<F> {
+    /// First byte.
+    pub start: u64,
+    /// End (exclusive).
+    pub end: u64,
+    /// Rights now.
+    pub prot: Prot,
+    /// Rights `mprotect` may give (a shared mapping of a read-only file lacks WRITE).
+    pub max_prot: Prot,
+    /// Properties.
+    pub flags: VmaFlags,
+    /// What lies behind it.
+    pub backing: Backing<F>,
+}
+
+impl<F: Clone + PartialEq> Vma<F> {
+    /// Bytes.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Whether it has no bytes; never so for a mapping in a map.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.start >= self.end
+    }
+
+    /// Whether `address` lies in it.
+    #[must_use]
+    pub const fn contains(&self, address: u64) -> bool {
+        address >= self.start && address < self.end
+    }
+
+    /// Offset in the file of the byte at `address`, which lies in the mapping;
+    /// `None` if there is no file.
+    #[must_use]
+    pub fn file_offset(&self, address: u64) -> Option<u64> {
+        match &self.backing {
+            Backing::PrivateFile { offset, .. }
+            | Backing::SharedLinux { file: Some(_), offset, .. } => {
+                Some(offset + (address - self.start))
+            }
+            _ => None,
+        }
+    }
+
+    /// The part of it within `start..end`, with the backing adjusted; `None` if empty.
+    #[must_use]
+    pub fn slice(&self, start: u64, end: u64) -> Option<Self> {
+        let start = start.max(self.start);
+        let end = end.min(self.end);
+        (start < end).then(|| Self {
+            start,
+            end,
+            backing: self.backing.advanced(start - self.start),
+            ..self.clone()
+        })
+    }
+
+    /// The same mapping at another address (`mremap`).
+    #[must_use]
+    pub fn moved_to(&self, start: u64) -> Self {
+        Self { start, end: start + self.len(), ..self.clone() }
+    }
+
+    /// Whether `next` could be one mapping with this one.
+    fn joins(&self, next: &Self) -> bool {
+        self.end == next.start
+            && self.prot == next.prot
+            && self.max_prot == next.max_prot
+            && self.flags == next.flags
+            && self.backing.continued_by(&next.backing, self.len())
+    }
+
+    /// Lowest address another mapping should reach up to: leaves the guard gap.
+    fn guarded_start(&self) -> u64 {
+        if self.flags.contains(VmaFlags::GROWSDOWN) {
+            self.start.saturating_sub(STACK_GUARD_GAP)
+        } else {
+            self.start
+        }
+    }
+}
+
+/// Where [`VmaMap::find_gap`] looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// The highest gap that ends at or below this address (`mmap_base`).
+    TopDown(u64),
+    /// The lowest gap that starts at or above this address.
+    BottomUp(u64),
+}
+
+/// A top-down search's memory: no gap of at least `len` bytes lies between
+/// `floor` and `limit`.
+#[derive(Clone, Copy, Debug)]
+struct GapHint {
+    limit: u64,
+    floor: u64,
+    len: u64,
+}
+
+/// The mappings of one address space, sorted, not overlapping, neighbours merged.
+#[derive(Clone, Debug)]
+pub struct VmaMap<F> {
+    min: u64,
+    max: u64,
+    vmas: BTreeMap<u64, Vma<F>>,
+    total_bytes: u64,
+    hint: Option<GapHint>,
+}
+
+impl<F: Clone + PartialEq> VmaMap<F> {
+    /// An empty map for the addresses `min..max` (page aligned).
+    #[must_use]
+    pub const fn new(min: u64, max: u64) -> Self {
+        Self { min, max, vmas: BTreeMap::new(), total_bytes: 0, hint: None }
+    }
+
+    /// Lowest address that can be mapped.
+    #[must_use]
+    pub const fn min(&self) -> u64 {
+        self.min
+    }
+
+    /// End (exclusive) of what can be mapped.
+    #[must_use]
+    pub const fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// Bytes mapped.
+    #[must_use]
+    pub const fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// Number of mappings.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.vmas.len()
+    }
+
+    /// Bytes of the mappings for which `wanted` holds. O(n).
+    pub fn bytes_where(&self, wanted: impl Fn(&Vma<F>) -> bool) -> u64 {
+        self.iter().filter(|vma| wanted(vma)).map(Vma::len).sum()
+    }
+
+    /// All mappings, by address.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Vma<F>> {
+        self.vmas.values()
+    }
+
+    /// The mapping that holds `address`.
+    #[must_use]
+    pub fn find(&self, address: u64) -> Option<&Vma<F>> {
+        self.vmas.range(..=address).next_back().map(|(_, vma)| vma).filter(|vma| address < vma.end)
+    }
+
+    /// The first mapping that ends above `address`.
+    #[must_use]
+    pub fn find_next(&self, address: u64) -> Option<&Vma<F>> {
+        self.find(address).or_else(|| self.vmas.range(address..).next().map(|(_, vma)| vma))
+    }
+
+    /// The last mapping that starts below `address`.
+    #[must_use]
+    pub fn find_before(&self, address: u64) -> Option<&Vma<F>> {
+        self.vmas.range(..address).next_back().map(|(_, vma)| vma)
+    }
+
+    /// The mappings that have a byte in `start..end`, by address, whole.
+    pub fn range(&self, start: u64, end: u64) -> impl Iterator<Item = &Vma<F>> {
+        let first = self.find(start).map_or(start, |vma| vma.start);
+        self.vmas.range(first..end.max(first)).map(|(_, vma)| vma)
+    }
+
+    /// Whether a byte of `start..end` is mapped.
+    #[must_use]
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.find_next(start).is_some_and(|vma| vma.start < end) && start < end
+    }
+
+    /// Whether every byte of `start..end` is mapped.
+    #[must_use]
+    pub fn is_covered(&self, start: u64, end: u64) -> bool {
+        let mut at = start;
+        for vma in self.range(start, end) {
+            if vma.start > at {
+                return false;
+            }
+            at = vma.end;
+        }
+        at >= end
+    }
+
+    /// Adds a mapping where nothing is mapped, and merges it with compatible
+    /// neighbours (same rights and properties, backing continued).
+    ///
+    /// # Errors
+    /// `EINVAL`: not page aligned, empty, or outside the map. `EEXIST`: the range
+    /// is not free. `ENOMEM`: too many mappings.
+    pub fn insert(&mut self, vma: Vma<F>) -> Result<()> {
+        if !self.is_range(vma.start, vma.end) || vma.is_empty() {
+            return Err(EINVAL);
+        }
+        if self.overlaps(vma.start, vma.end) {
+            return Err(EEXIST);
+        }
+        let (start, end) = (vma.start, vma.end);
+        if self.count() >= MAX_VMAS {
+            let joins = self.find_before(start).is_some_and(|prev| prev.joins(&vma))
+                || self.vmas.get(&end).is_some_and(|next| vma.joins(next));
+            if !joins {
+                return Err(ENOMEM);
+            }
+        }
+        self.total_bytes += vma.len();
+        self.vmas.insert(start, vma);
+        self.merge(start, end);
+        Ok(())
+    }
+
+    /// Removes whatever is mapped in `start..end` and returns the pieces, cut at
+    /// the edges. The number of mappings may exceed the limit by one; system calls
+    /// use [`try_remove`](Self::try_remove).
+    pub fn remove(&mut self, start: u64, end: u64) -> Vec<Vma<F>> {
+        if start >= end {
+            return Vec::new();
+        }
+        self.split_at(start);
+        self.split_at(end);
+        let starts: Vec<u64> = self.vmas.range(start..end).map(|(&key, _)| key).collect();
+        let removed: Vec<_> = starts.iter().filter_map(|key| self.vmas.remove(key)).collect();
+        self.total_bytes -= removed.iter().map(Vma::len).sum::<u64>();
+        if !removed.is_empty() && self.hint.is_some_and(|hint| end > hint.floor) {
+            self.hint = None;
+        }
+        removed
+    }
+
+    /// As [`remove`](Self::remove), with the checks of `munmap`.
+    ///
+    /// # Errors
+    /// `EINVAL`: not page aligned, empty, or outside. `ENOMEM`: a mapping would be
+    /// cut in two and there are too many already; nothing was changed.
+    pub fn try_remove(&mut self, start: u64, end: u64) -> Result<Vec<Vma<F>>> {
+        if start >= end || !is_page_aligned(start) || !is_page_aligned(end) || end > self.max {
+            return Err(EINVAL);
+        }
+        if self.count() >= MAX_VMAS
+            && self.find(start).is_some_and(|vma| vma.start < start && end < vma.end)
+        {
+            return Err(ENOMEM);
+        }
+        Ok(self.remove(start, end))
+    }
+
+    /// Changes the rights of `start..end`. As Linux' `mprotect` it goes from the
+    /// lowest mapping up and keeps what it did when it has to stop.
+    ///
+    /// # Errors
+    /// `ENOMEM`: there is a hole (everything below it is changed), or too many
+    /// mappings. `EACCES`: a mapping does not allow these rights, or is the
+    /// kernel's (everything below it is changed). `EINVAL`: not page aligned.
+    pub fn protect(&mut self, start: u64, end: u64, prot: Prot) -> Result<()> {
+        self.update(start, end, |vma| {
+            if !vma.max_prot.contains(prot) || vma.flags.contains(VmaFlags::FIXED_KERNEL) {
+                return Err(EACCES);
+            }
+            vma.prot = prot;
+            Ok(())
+        })
+    }
+
+    /// Sets the flags `add` and clears `remove` in `start..end`.
+    ///
+    /// # Errors
+    /// `ENOMEM`: there is a hole (as `mlock` and `madvise` of Linux, everything
+    /// else in the range is changed all the same), or too many mappings.
+    /// `EINVAL`: not page aligned.
+    pub fn set_flags(
+        &mut self,
+        start: u64,
+        end: u64,
+        add: VmaFlags,
+        remove: VmaFlags,
+    ) -> Result<()> {
+        let mut holes = Ok(());
+        let mut at = start;
+        while at < end {
+            match self.update(at, end, |vma| {
+                vma.flags = (vma.flags - remove) | add;
+                Ok(())
+            }) {
+                Ok(()) => break,
+                Err(error) => {
+                    holes = Err(error);
+                    if error != ENOMEM || self.count() >= MAX_VMAS {
+                        break;
+                    }
+                    // the first hole at or above `at`, then the mapping after it
+                    let mut hole = at;
+                    while let Some(vma) = self.find(hole) {
+                        hole = vma.end;
+                    }
+                    match self.find_next(hole) {
+                        Some(vma) if vma.start < end => at = vma.start,
+                        _ => break,
+                    }
+                }
+            }
+        }
+        holes
+    }
+
+    /// Applies `change` to the mappings of `start..end` from the lowest up, cut at
+    /// the edges and merged again afterwards, until a hole or an error.
+    ///
+    /// # Errors
+    /// `EINVAL`: not page aligned. `ENOMEM`: a hole, or too many mappings. And
+    /// those of `change`.
+    pub fn update(
+        &mut self,
+        start: u64,
+        end: u64,
+        mut change: impl FnMut(&mut Vma<F>) -> Result<()>,
+    ) -> Result<()> {
+        if !is_page_aligned(start) || !is_page_aligned(end) {
+            return Err(EINVAL);
+        }
+        if start >= end {
+            return Ok(());
+        }
+        let cuts = |at: u64| usize::from(self.find(at).is_some_and(|vma| vma.start < at));
+        if self.count() + cuts(start) + cuts(end) > MAX_VMAS {
+            return Err(ENOMEM);
+        }
+        self.split_at(start);
+        self.split_at(end);
+        let mut result = Ok(());
+        let mut at = start;
+        for (_, vma) in self.vmas.range_mut(start..end) {
+            if vma.start > at {
+                break;
+            }
+            result = change(vma);
+            if result.is_err() {
+                break;
+            }
+            at = vma.end;
+        }
+        self.merge(start, end);
+        if result.is_ok() && at < end {
+            result = Err(ENOMEM);
+        }
+        result
+    }
+
+    /// Extends the stack-like mapping above `address` down to its page. `limit`:
+    /// most bytes it may have (RLIMIT_STACK). Returns its start before.
+    ///
+    /// # Errors
+    /// `EFAULT`: no such mapping above, or `address` is mapped. `ENOMEM`: beyond
+    /// the limit, or the guard gap to the mapping below would be lost.
+    pub fn grow_down(&mut self, address: u64, limit: u64) -> Result<u64> {
+        let vma = self.find_next(address).ok_or(EFAULT)?;
+        if !vma.flags.contains(VmaFlags::GROWSDOWN) || vma.contains(address) {
+            return Err(EFAULT);
+        }
+        let start = align_down(address, PAGE_SIZE);
+        let old = vma.start;
+        if vma.end - start > limit || start < self.min {
+            return Err(ENOMEM);
+        }
+        if let Some(prev) = self.find_before(start) {
+            let harmless = prev.prot.is_empty() || prev.flags.contains(VmaFlags::GROWSDOWN);
+            if prev.end > start || (!harmless && start - prev.end < STACK_GUARD_GAP) {
+                return Err(ENOMEM);
+            }
+        }
+        if let Some(mut vma) = self.vmas.remove(&old) {
+            self.total_bytes += old - start;
+            vma.start = start;
+            self.vmas.insert(start, vma);
+            self.hint = None;
+        }
+        Ok(old)
+    }
+
+    /// An unmapped range of `len` bytes, aligned to `align` (a power of two, at
+    /// least a page), with the guard gap of stacks kept free. `None`: no room, or
+    /// `len` is 0 or too large.
+    pub fn find_gap(&mut self, len: u64, align: u64, search: Search) -> Option<u64> {
+        if len == 0 || !align.is_power_of_two() || len > self.max - self.min {
+            return None;
+        }
+        let align = align.max(PAGE_SIZE);
+        let len = align_up(len, PAGE_SIZE)?;
+        match search {
+            Search::TopDown(limit) => self.find_gap_below(len, align, limit),
+            Search::BottomUp(from) => self.find_gap_above(len, align, from),
+        }
+    }
+
+    fn find_gap_below(&mut self, len: u64, align: u64, limit: u64) -> Option<u64> {
+        let limit = limit.min(self.max);
+        let mut ceiling = limit;
+        if let Some(hint) = self.hint
+            && hint.limit == limit
+            && hint.len <= len
+        {
+            ceiling = hint.floor;
+        }
+        // the gap may reach into the guard of the mapping above the ceiling
+        if let Some(above) = self.vmas.range(ceiling..).next().map(|(_, vma)| vma) {
+            ceiling = ceiling.min(above.guarded_start());
+        }
+        let mut found = None;
+        for (_, vma) in self.vmas.range(..ceiling).rev() {
+            if vma.end < ceiling
+                && let Some(start) = fit_below(vma.end.max(self.min), ceiling, len, align)
+            {
+                found = Some(start);
+                break;
+            }
+            ceiling = ceiling.min(vma.guarded_start());
+        }
+        let found = found.or_else(|| fit_below(self.min, ceiling, len, align));
+        // Only base-page alignment proves that nothing as long lies above.
+        if align == PAGE_SIZE {
+            let floor = found.map_or(self.min, |start| start + len);
+            self.hint = Some(GapHint { limit, floor, len });
+        }
+        found
+    }
+
+    fn find_gap_above(&self, len: u64, align: u64, from: u64) -> Option<u64> {
+        let mut floor = from.max(self.min);
+        if let Some(vma) = self.find(floor) {
+            floor = vma.end;
+        }
+        for (_, vma) in self.vmas.range(floor..) {
+            if let Some(start) = fit_above(floor, vma.guarded_start(), len, align) {
+                return Some(start);
+            }
+            floor = vma.end;
+        }
+        fit_above(floor, self.max, len, align)
+    }
+
+    fn is_range(&self, start: u64, end: u64) -> bool {
+        is_page_aligned(start) && is_page_aligned(end) && start >= self.min && end <= self.max
+    }
+
+    /// Cuts the mapping that has `address` inside.
+    fn split_at(&mut self, address: u64) {
+        let Some((_, vma)) = self.vmas.range_mut(..address).next_back() else { return };
+        if vma.end <= address {
+            return;
+        }
+        let Some(upper) = vma.slice(address, vma.end) else { return };
+        vma.end = address;
+        self.vmas.insert(address, upper);
+    }
+
+    /// Merges the mappings that touch or lie in `start..end`.
+    fn merge(&mut self, start: u64, end: u64) {
+        let mut key = self.find_before(start).map_or(start, |vma| vma.start);
+        loop {
+            let Some((_, vma)) = self.vmas.range(key..).next() else { return };
+            if vma.start > end {
+                return;
+            }
+            let (from, to) = (vma.start, vma.end);
+            let Some(next) = self.vmas.get(&to) else {
+                key = to;
+                continue;
+            };
+            if next.start > end {
+                return;
+            }
+            if vma.joins(next) {
+                let next_end = next.end;
+                self.vmas.remove(&to);
+                if let Some(vma) = self.vmas.get_mut(&from) {
+                    vma.end = next_end;
+                }
+                key = from;
+            } else {
+                key = to;
+            }
+        }
+    }
+
+    /// Checks every invariant; for tests. O(n).
+    ///
+    /// # Panics
+    /// If the structure is damaged.
+    pub fn check(&self) {
+        let mut last: Option<&Vma<F>> = None;
+        let mut total = 0;
+        for (&key, vma) in &self.vmas {
+            assert_eq!(key, vma.start);
+            assert!(self.is_range(vma.start, vma.end) && !vma.is_empty());
+            if let Some(last) = last {
+                assert!(last.end <= vma.start, "overlap");
+                assert!(!last.joins(vma), "not merged at {:#x}", vma.start);
+            }
+            total += vma.len();
+            last = Some(vma);
+        }
+        assert_eq!(total, self.total_bytes);
+    }
+}
+
+/// Highest aligned start of `len` bytes within `floor..ceiling`.
+fn fit_below(floor: u64, ceiling: u64, len: u64, align: u64) -> Option<u64> {
+    let start = align_down(ceiling.checked_sub(len)?, align);
+    (start >= floor).then_some(start)
+}
+
+/// Lowest aligned start of `len` bytes within `floor..ceiling`.
+fn fit_above(floor: u64, ceiling: u64, len: u64, align: u64) -> Option<u64> {
+    let start = align_up(floor, align)?;
+    (start.checked_add(len)? <= ceiling).then_some(start)
+}
+
+#[cfg(test)]
+mod tests;
