@@ -1,1 +1,27 @@
+//! The safe client of `/dev/hanare`: what tools use instead of ioctls.
+//!
+//! ```no_run
+//! # fn main() -> hanare_sdk::Result<()> {
+//! let device = hanare_sdk::Device::open()?;
+//! for instance in device.instances()? {
+//!     println!("{}: {}", instance.name, instance.state);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+#![deny(unsafe_code)]
 
+mod builder;
+mod device;
+mod error;
+mod log;
+mod raw;
+mod status;
+mod text;
+
+pub use builder::{BootTimes, Builder};
+pub use device::{DEVICE_PATH, Debug, Device, MemoryReport, Space, Usage};
+pub use error::{Error, Result};
+pub use log::LogReader;
+pub use status::{Cpu, CpuState, Instance, State};
+pub use text::NAME_LENGTH_MAX;

@@ -1,1 +1,97 @@
-fn main() {}
+//! The `hanare` command.
+//!
+//! One file per command in `commands/`; `cpu_list` and `size` read what users
+//! write; `machine` asks Linux about this machine; `find` knows where our own
+//! files are.
+#![deny(unsafe_code)]
+#![cfg_attr(not(test), no_main)]
+
+mod commands;
+mod cpu_list;
+mod failure;
+mod find;
+mod instances;
+mod machine;
+mod size;
+mod table;
+
+use std::ffi::{c_char, c_int};
+
+use clap::Parser;
+
+use commands::Command;
+
+/// Run unmodified Linux programs on a lightweight kernel beside Linux.
+#[derive(Parser)]
+#[command(name = "hanare", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(disable_help_subcommand = true, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hanare doctor                         can this machine run it?
+  hanare boot --cpus 2-3 --mem 512M     CPUs 2 and 3 leave Linux and run the LWK
+  hanare run python3 script.py          run a program there
+  hanare ls                             what is running
+  hanare shutdown                       give CPUs and memory back
+
+Exit status: 0 success; 1 failure; 2 wrong usage. 'hanare run' exits as the program does, or with
+125 if Hanare failed, 126 if the program cannot be run, 127 if there is no such program.";
+
+/// The C entry point instead of Rust's: the latter would set SIGPIPE to be
+/// ignored, and `hanare run` has to hand on the dispositions it was started with.
+#[allow(unsafe_code)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let failed = if matches!(cli.command, Command::Run(_)) { failure::HANARE } else { failure::FAILED };
+    match cli.command.execute() {
+        Ok(status) => status,
+        Err(error) => failure::report(&error, failed),
+    }
+}
+
+/// Shows help or says what is wrong with the command line.
+fn usage(error: &clap::Error) -> c_int {
+    let _ = error.print();
+    let run = std::env::args_os().nth(1).is_some_and(|command| command == "run");
+    match (error.use_stderr(), run) {
+        (false, _) => 0,
+        (true, false) => 2,
+        (true, true) => failure::HANARE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn run_of(line: &str) -> commands::run::Run {
+        match Cli::try_parse_from(line.split(' ')).map(|cli| cli.command) {
+            Ok(Command::Run(run)) => run,
+            _ => panic!("{line}"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_behind_the_program_are_the_programs() {
+        let run = run_of("hanare run --on blue ls -l --stats");
+        assert_eq!(run.on.as_deref(), Some("blue"));
+        assert!(!run.stats);
+        assert_eq!(run.command, ["ls", "-l", "--stats"]);
+        assert_eq!(run_of("hanare run --stats -- -x -- y").command, ["-x", "--", "y"]);
+    }
+}

@@ -1,0 +1,79 @@
+//! An instance under construction.
+
+use hanare_abi::ioctl::{self, MESSAGE_SIZE};
+
+use crate::{Device, Error, Result, raw, text};
+
+/// Bytes of the boot options, without the zero.
+const OPTIONS_MAX: usize = 255;
+
+/// An instance under construction: dropped before [`Builder::boot`] succeeded, it
+/// gives everything back to Linux (as does the death of this process).
+#[derive(Debug)]
+pub struct Builder {
+    device: Device,
+}
+
+/// How long each phase of the boot took, in ns.
+#[derive(Clone, Copy, Debug)]
+pub struct BootTimes {
+    /// Loading the image.
+    pub load_ns: u64,
+    /// The first CPU, until it serves.
+    pub first_cpu_ns: u64,
+    /// All others.
+    pub other_cpus_ns: u64,
+}
+
+impl Builder {
+    pub(crate) fn new(device: Device) -> Self {
+        Self { device }
+    }
+
+    /// Reserves `bytes` (a multiple of 2 MiB) on `node` (`None`: near its CPUs).
+    pub fn add_memory(&mut self, bytes: u64, node: Option<u32>) -> Result<()> {
+        let node = node.map_or(-1, |node| i32::try_from(node).unwrap_or(i32::MAX));
+        let mut add = ioctl::AddMemory { bytes, node, reserved: 0, message: [0; MESSAGE_SIZE] };
+        raw::add_memory(self.device.fd(), &mut add)
+            .map_err(|errno| Error::refused("reserve memory", errno, &add.message))
+    }
+
+    /// Says whether Linux' CPU `cpu` could be taken; changes nothing.
+    pub fn check_cpu(&self, cpu: u32) -> Result<()> {
+        self.cpu(cpu, true)
+    }
+
+    /// Takes Linux' CPU `cpu`.
+    pub fn add_cpu(&mut self, cpu: u32) -> Result<()> {
+        self.cpu(cpu, false)
+    }
+
+    fn cpu(&self, cpu: u32, check: bool) -> Result<()> {
+        let mut add = ioctl::AddCpu { cpu, check: check.into(), message: [0; MESSAGE_SIZE] };
+        raw::add_cpu(self.device.fd(), &mut add)
+            .map_err(|errno| Error::refused("take the CPU", errno, &add.message))
+    }
+
+    /// Loads `image` and starts every CPU; each may take `timeout_ms` (0: the
+    /// module's default). Afterwards the instance lives on by itself.
+    pub fn boot(self, image: &[u8], options: &str, timeout_ms: u32) -> Result<BootTimes> {
+        if options.len() > OPTIONS_MAX {
+            return Err(Error::Options(options.len()));
+        }
+        let mut boot = ioctl::Boot {
+            image: 0,
+            image_size: 0,
+            timeout_ms,
+            reserved: 0,
+            load_ns: 0,
+            first_cpu_ns: 0,
+            other_cpus_ns: 0,
+            cmdline: text::field(options.as_bytes()),
+            message: [0; MESSAGE_SIZE],
+        };
+        raw::boot(self.device.fd(), &mut boot, image)
+            .map_err(|errno| Error::refused("boot the LWK", errno, &boot.message))?;
+        let ioctl::Boot { load_ns, first_cpu_ns, other_cpus_ns, .. } = boot;
+        Ok(BootTimes { load_ns, first_cpu_ns, other_cpus_ns })
+    }
+}

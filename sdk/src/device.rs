@@ -1,0 +1,189 @@
+//! `/dev/hanare`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use hanare_abi::ioctl::{self, CPU_WORDS, MESSAGE_SIZE};
+use hanare_abi::{MAGIC, VERSION, request};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::builder::Builder;
+use crate::{Error, Result, raw, text};
+
+/// Where the device is.
+pub const DEVICE_PATH: &str = "/dev/hanare";
+
+/// An open descriptor of the device, as a manager.
+#[derive(Debug)]
+pub struct Device {
+    fd: OwnedFd,
+}
+
+impl Device {
+    /// Opens the device and checks that module and crate fit together.
+    pub fn open() -> Result<Self> {
+        let fd = rustix::fs::open(DEVICE_PATH, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let fd = fd.map_err(|errno| match errno {
+            Errno::NOENT | Errno::NXIO | Errno::NODEV => Error::NotLoaded,
+            Errno::ACCESS | Errno::PERM => Error::Permission,
+            errno => Error::Open(errno),
+        })?;
+        let mut info = ioctl::Info { magic: 0, version: 0, instances: 0 };
+        raw::info(fd.as_fd(), &mut info).map_err(|_| Error::Foreign)?;
+        check(&info)?;
+        Ok(Self { fd })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Begins an instance. It is given up again when the builder is dropped before
+    /// it was booted.
+    pub fn create(self, name: &str) -> Result<Builder> {
+        let mut create = ioctl::Create { name: text::name(name)?, message: [0; MESSAGE_SIZE] };
+        raw::create(self.fd(), &mut create)
+            .map_err(|errno| Error::refused("create the instance", errno, &create.message))?;
+        Ok(Builder::new(self))
+    }
+
+    /// Stops an instance and gives its CPUs and memory back to Linux. With `force`
+    /// the programs running there are killed.
+    pub fn shutdown(&self, name: &str, force: bool, timeout_ms: u32) -> Result<()> {
+        let mut shutdown = ioctl::Shutdown {
+            name: text::name(name)?,
+            force: force.into(),
+            timeout_ms,
+            message: [0; MESSAGE_SIZE],
+        };
+        raw::shutdown(self.fd(), &mut shutdown).map_err(|errno| {
+            if errno == Errno::NOENT && shutdown.message[0] == 0 {
+                return Error::NoInstance(name.into());
+            }
+            Error::refused("shut the instance down", errno, &shutdown.message)
+        })
+    }
+
+    /// A debug request to the CPU with index `cpu` of an instance.
+    pub fn debug(&self, name: &str, cpu: u32, what: Debug) -> Result<MemoryReport> {
+        let op = match what {
+            Debug::Panic => request::DEBUG_PANIC,
+            Debug::Hang => request::DEBUG_HANG,
+            Debug::Memory => request::DEBUG_MEMORY,
+        };
+        let mut debug = ioctl::Debug { name: text::name(name)?, cpu, op: op as u32, args: [0; 4] };
+        raw::debug(self.fd(), &mut debug)
+            .map_err(|errno| Error::of_instance("send the debug request", errno, name))?;
+        let [free_bytes, total_bytes, quarantined_bytes, processes] = debug.args;
+        Ok(MemoryReport { free_bytes, total_bytes, quarantined_bytes, processes })
+    }
+
+    /// Becomes a process of an instance (`None`: the only one, or `default`) that
+    /// may run on `cpus` (Linux numbers; empty: all of the instance).
+    pub fn attach(self, name: Option<&str>, cpus: &[u32]) -> Result<Space> {
+        let mut attach = ioctl::Attach {
+            name: name.map_or(Ok([0; ioctl::NAME_SIZE]), text::name)?,
+            cpus: [0; CPU_WORDS],
+            space: 0,
+            cpu_count: 0,
+            message: [0; MESSAGE_SIZE],
+        };
+        for &cpu in cpus {
+            if let Some(word) = attach.cpus.get_mut(cpu as usize / 64) {
+                *word |= 1 << (cpu % 64);
+            }
+        }
+        raw::attach(self.fd(), &mut attach)
+            .map_err(|errno| Error::refused("attach to the instance", errno, &attach.message))?;
+        Ok(Space { device: self, id: attach.space, cpu_count: attach.cpu_count })
+    }
+}
+
+fn check(info: &ioctl::Info) -> Result<()> {
+    if info.magic != MAGIC {
+        return Err(Error::Foreign);
+    }
+    if info.version != VERSION {
+        return Err(Error::Version { module: info.version, ours: VERSION });
+    }
+    Ok(())
+}
+
+/// What [`Device::debug`] can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Debug {
+    /// Panic deliberately.
+    Panic,
+    /// Stop answering.
+    Hang,
+    /// Log and report memory.
+    Memory,
+}
+
+/// The answer to [`Debug::Memory`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct MemoryReport {
+    /// Free.
+    pub free_bytes: u64,
+    /// All that the LWK manages.
+    pub total_bytes: u64,
+    /// Kept back because Linux may still write there.
+    pub quarantined_bytes: u64,
+    /// Live processes.
+    pub processes: u64,
+}
+
+/// An attached process.
+#[derive(Debug)]
+pub struct Space {
+    device: Device,
+    /// Space id.
+    pub id: u32,
+    /// CPUs it may run on.
+    pub cpu_count: u32,
+}
+
+impl Space {
+    /// Time and memory it used so far.
+    pub fn usage(&self) -> Result<Usage> {
+        let mut usage = ioctl::Usage { user_ns: 0, system_ns: 0, resident_bytes: 0, peak_bytes: 0 };
+        raw::usage(self.as_fd(), &mut usage)
+            .map_err(|errno| Error::Failed { what: "ask for the use of resources", errno })?;
+        let ioctl::Usage { user_ns, system_ns, resident_bytes, peak_bytes } = usage;
+        Ok(Usage { user_ns, system_ns, resident_bytes, peak_bytes })
+    }
+}
+
+/// What a process used.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// Time in user mode.
+    pub user_ns: u64,
+    /// Time in the LWK.
+    pub system_ns: u64,
+    /// Memory it has now.
+    pub resident_bytes: u64,
+    /// Most memory it had.
+    pub peak_bytes: u64,
+}
+
+impl AsFd for Space {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handshake() {
+        let good = ioctl::Info { magic: MAGIC, version: VERSION, instances: 0 };
+        assert!(check(&good).is_ok());
+        assert!(matches!(check(&ioctl::Info { magic: 1, ..good }), Err(Error::Foreign)));
+        let other = ioctl::Info { version: VERSION + 1, ..good };
+        assert!(matches!(check(&other), Err(Error::Version { .. })));
+    }
+}

@@ -1,0 +1,63 @@
+//! The ioctls. The only place in the tools that has unsafe code.
+#![allow(unsafe_code)]
+
+use std::os::fd::BorrowedFd;
+
+use hanare_abi::ioctl::*;
+use rustix::io::Result;
+use rustix::ioctl::{Updater, ioctl};
+
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident($type:ty) = $number:ident;)*) => { $(
+        $(#[$doc])*
+        pub fn $name(fd: BorrowedFd, argument: &mut $type) -> Result<()> {
+            // SAFETY: the number says how many bytes the module reads and writes
+            // at `argument`: those of the type, all of whose bit patterns are
+            // valid. It holds no address (those that do are below).
+            unsafe { ioctl(fd, Updater::<$number, $type>::new(argument)) }
+        }
+    )* };
+}
+
+calls! {
+    /// Who is there.
+    info(Info) = IOCTL_INFO;
+    /// Begins an instance.
+    create(Create) = IOCTL_CREATE;
+    /// Reserves memory.
+    add_memory(AddMemory) = IOCTL_ADD_MEMORY;
+    /// Checks or takes a CPU.
+    add_cpu(AddCpu) = IOCTL_ADD_CPU;
+    /// Stops an instance.
+    shutdown(Shutdown) = IOCTL_SHUTDOWN;
+    /// A debug request.
+    debug(Debug) = IOCTL_DEBUG;
+    /// Becomes a space.
+    attach(Attach) = IOCTL_ATTACH;
+    /// Resource use of a space.
+    usage(Usage) = IOCTL_USAGE;
+}
+
+/// Loads `image` and starts the CPUs.
+pub fn boot(fd: BorrowedFd, argument: &mut Boot, image: &[u8]) -> Result<()> {
+    argument.image = image.as_ptr() as u64;
+    argument.image_size = image.len() as u64;
+    // SAFETY: as above; the address is that of a slice which the module reads.
+    unsafe { ioctl(fd, Updater::<IOCTL_BOOT, Boot>::new(argument)) }
+}
+
+/// Asks for the status of an instance and of as many CPUs as `cpus` has room for.
+pub fn status(fd: BorrowedFd, argument: &mut Status, cpus: &mut [CpuStatus]) -> Result<()> {
+    argument.cpu_count = cpus.len() as u32;
+    argument.cpus = if cpus.is_empty() { 0 } else { cpus.as_mut_ptr() as u64 };
+    // SAFETY: as above; the module writes at most `cpu_count` entries there.
+    unsafe { ioctl(fd, Updater::<IOCTL_STATUS, Status>::new(argument)) }
+}
+
+/// Reads the log into `buffer`.
+pub fn log(fd: BorrowedFd, argument: &mut Log, buffer: &mut [u8]) -> Result<()> {
+    argument.buffer = buffer.as_mut_ptr() as u64;
+    argument.size = buffer.len() as u64;
+    // SAFETY: as above; the module writes at most `size` bytes there.
+    unsafe { ioctl(fd, Updater::<IOCTL_LOG, Log>::new(argument)) }
+}

@@ -1,0 +1,288 @@
+//! What is known about instances.
+
+use std::fmt;
+
+use hanare_abi::{boot, ioctl};
+use rustix::io::Errno;
+
+use crate::{Device, Error, Result, raw, text};
+
+/// State of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum State {
+    /// Under construction.
+    Created,
+    /// Starting.
+    Booting,
+    /// Serving.
+    Running,
+    /// The LWK panicked.
+    Panicked,
+    /// Going down.
+    Stopping,
+    /// It does not answer.
+    Hung,
+    /// A state this crate does not know.
+    Unknown,
+}
+
+impl State {
+    fn from_abi(state: u32) -> Self {
+        match state {
+            ioctl::INSTANCE_CREATED => Self::Created,
+            ioctl::INSTANCE_BOOTING => Self::Booting,
+            ioctl::INSTANCE_RUNNING => Self::Running,
+            ioctl::INSTANCE_PANICKED => Self::Panicked,
+            ioctl::INSTANCE_STOPPING => Self::Stopping,
+            ioctl::INSTANCE_HUNG => Self::Hung,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Created => "created",
+            Self::Booting => "booting",
+            Self::Running => "running",
+            Self::Panicked => "panicked",
+            Self::Stopping => "stopping",
+            Self::Hung => "hung",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// State of a CPU of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum CpuState {
+    /// Not started.
+    Off,
+    /// Told to start.
+    Starting,
+    /// In the LWK, not serving yet.
+    Entered,
+    /// Serving.
+    Online,
+    /// Stopped.
+    Parked,
+    /// A state this crate does not know.
+    Unknown,
+}
+
+impl CpuState {
+    fn from_abi(state: u32) -> Self {
+        match state {
+            boot::CPU_OFF => Self::Off,
+            boot::CPU_STARTING => Self::Starting,
+            boot::CPU_ENTERED => Self::Entered,
+            boot::CPU_ONLINE => Self::Online,
+            boot::CPU_PARKED => Self::Parked,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for CpuState {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Off => "off",
+            Self::Starting => "starting",
+            Self::Entered => "entered",
+            Self::Online => "online",
+            Self::Parked => "parked",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// One CPU of an instance.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Cpu {
+    /// Linux' number.
+    pub linux_cpu: u32,
+    /// State.
+    pub state: CpuState,
+    /// Space whose thread runs there, 0: none.
+    pub space: u32,
+    /// NUMA node.
+    pub node: u32,
+    /// Counts on while the CPU lives.
+    pub heartbeat: u64,
+    /// Interrupts since boot.
+    pub interrupts: u64,
+    /// Exceptions since boot, page faults included.
+    pub exceptions: u64,
+    /// Page faults since boot.
+    pub page_faults: u64,
+    /// System calls served by the LWK.
+    pub local_calls: u64,
+    /// System calls delegated to Linux.
+    pub delegated_calls: u64,
+}
+
+impl Cpu {
+    fn from_abi(cpu: &ioctl::CpuStatus) -> Self {
+        Self {
+            linux_cpu: cpu.linux_cpu,
+            state: CpuState::from_abi(cpu.state),
+            space: cpu.space,
+            node: cpu.node,
+            heartbeat: cpu.heartbeat,
+            interrupts: cpu.interrupts,
+            exceptions: cpu.exceptions,
+            page_faults: cpu.page_faults,
+            local_calls: cpu.local_calls,
+            delegated_calls: cpu.delegated_calls,
+        }
+    }
+}
+
+/// One instance.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Instance {
+    /// Name.
+    pub name: String,
+    /// State.
+    pub state: State,
+    /// Programs running there.
+    pub programs: u32,
+    /// Memory reserved for it.
+    pub memory_bytes: u64,
+    /// Pieces of memory.
+    pub memory_chunks: u32,
+    /// Memory per NUMA node, up to the last that has some (first 8 nodes).
+    pub node_bytes: Vec<u64>,
+    /// Time since boot.
+    pub uptime_ns: u64,
+    /// Slowest answer to a ping; `None`: not asked.
+    pub ping_ns: Option<u64>,
+    /// Bytes written to its log so far.
+    pub log_bytes: u64,
+    /// Its CPUs.
+    pub cpus: Vec<Cpu>,
+}
+
+impl Instance {
+    fn from_abi(status: &ioctl::Status, cpus: &[ioctl::CpuStatus]) -> Self {
+        let nodes = status.node_bytes.iter().rposition(|&bytes| bytes != 0).map_or(0, |last| last + 1);
+        Self {
+            name: text::from_bytes(&status.name),
+            state: State::from_abi(status.state),
+            programs: status.spaces,
+            memory_bytes: status.memory_bytes,
+            memory_chunks: status.chunks,
+            node_bytes: status.node_bytes[..nodes].to_vec(),
+            uptime_ns: status.uptime_ns,
+            ping_ns: (status.ping_ns != 0).then_some(status.ping_ns),
+            log_bytes: status.log_head,
+            cpus: cpus.iter().map(Cpu::from_abi).collect(),
+        }
+    }
+}
+
+/// Which instance a status call is about.
+#[derive(Clone, Copy)]
+enum Which<'a> {
+    Name(&'a str),
+    Index(u32),
+}
+
+impl Device {
+    /// All instances.
+    pub fn instances(&self) -> Result<Vec<Instance>> {
+        let mut instances = Vec::new();
+        for index in 0.. {
+            match self.status(Which::Index(index), false) {
+                Ok(instance) => instances.push(instance),
+                Err(Errno::NOENT) => break,
+                Err(errno) => return Err(Error::Failed { what: "list instances", errno }),
+            }
+        }
+        Ok(instances)
+    }
+
+    /// One instance; with `ping` every CPU has to answer first (up to 1 s each).
+    pub fn instance(&self, name: &str, ping: bool) -> Result<Instance> {
+        text::name(name)?;
+        self.status(Which::Name(name), ping)
+            .map_err(|errno| Error::of_instance("ask for the status", errno, name))
+    }
+
+    fn status(&self, which: Which, ping: bool) -> rustix::io::Result<Instance> {
+        let mut status = question(which, ping);
+        raw::status(self.fd(), &mut status, &mut [])?;
+        // Once more, with room for its CPUs; a CPU that comes in between is left out.
+        let count = status.cpu_count as usize;
+        let mut cpus = vec![EMPTY_CPU; count];
+        let ping_ns = status.ping_ns;
+        status = question(which, false);
+        raw::status(self.fd(), &mut status, &mut cpus)?;
+        status.ping_ns = ping_ns;
+        cpus.truncate(status.cpu_count as usize);
+        Ok(Instance::from_abi(&status, &cpus))
+    }
+}
+
+const EMPTY_CPU: ioctl::CpuStatus = ioctl::CpuStatus {
+    linux_cpu: 0,
+    state: 0,
+    space: 0,
+    node: 0,
+    heartbeat: 0,
+    interrupts: 0,
+    exceptions: 0,
+    page_faults: 0,
+    local_calls: 0,
+    delegated_calls: 0,
+};
+
+fn question(which: Which, ping: bool) -> ioctl::Status {
+    let (name, index) = match which {
+        Which::Name(name) => (text::field(name.as_bytes()), 0),
+        Which::Index(index) => ([0; ioctl::NAME_SIZE], index),
+    };
+    ioctl::Status {
+        name,
+        index,
+        state: 0,
+        spaces: 0,
+        cpu_count: 0,
+        memory_bytes: 0,
+        chunks: 0,
+        ping: ping.into(),
+        uptime_ns: 0,
+        ping_ns: 0,
+        log_head: 0,
+        cpus: 0,
+        node_bytes: [0; 8],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_cut_behind_the_last_with_memory() {
+        let mut status = question(Which::Name("blue"), true);
+        assert_eq!(status.ping, 1);
+        status.node_bytes[2] = 5;
+        status.state = ioctl::INSTANCE_PANICKED;
+        let instance = Instance::from_abi(&status, &[]);
+        assert_eq!(instance.node_bytes, [0, 0, 5]);
+        assert_eq!((instance.name.as_str(), instance.state), ("blue", State::Panicked));
+        assert_eq!(instance.ping_ns, None);
+    }
+
+    #[test]
+    fn states_of_the_future_are_unknown() {
+        assert_eq!(State::from_abi(99), State::Unknown);
+        assert_eq!(CpuState::from_abi(99), CpuState::Unknown);
+    }
+}

@@ -1,0 +1,59 @@
+//! `hanare debug`: for tests of Hanare itself.
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use hanare_sdk::{Debug as Request, Device};
+
+use crate::instances;
+use crate::size::Bytes;
+
+/// For tests of Hanare itself.
+#[derive(Args)]
+pub struct Debug {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Make the LWK panic
+    Panic(Target),
+    /// Make a CPU of the LWK stop answering
+    Hang(Target),
+    /// Write the LWK's free memory to its log, and a summary here
+    Memory(Target),
+}
+
+#[derive(Args)]
+struct Target {
+    /// Instance [default: the only one, or the one called 'default']
+    name: Option<String>,
+    /// Index of the CPU in the instance
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    cpu: u32,
+}
+
+impl Debug {
+    /// Sends the request.
+    pub fn execute(self) -> Result<()> {
+        let (request, target) = match self.what {
+            What::Panic(target) => (Request::Panic, target),
+            What::Hang(target) => (Request::Hang, target),
+            What::Memory(target) => (Request::Memory, target),
+        };
+        let device = Device::open()?;
+        let name = instances::resolve(&device, target.name.as_deref())?;
+        let report = device.debug(&name, target.cpu, request)?;
+        if request == Request::Memory {
+            println!(
+                "free {} of {} ({} bytes), quarantined {}, {} processes",
+                Bytes(report.free_bytes),
+                Bytes(report.total_bytes),
+                report.free_bytes,
+                Bytes(report.quarantined_bytes),
+                report.processes
+            );
+        }
+        Ok(())
+    }
+}

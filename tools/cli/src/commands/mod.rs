@@ -1,0 +1,51 @@
+//! The commands, one file each. To add one: a file with an `Args` structure that
+//! has `execute`, a line in [`Command`], a line in [`Command::execute`].
+
+pub mod boot;
+pub mod debug;
+pub mod doctor;
+pub mod log;
+pub mod ls;
+pub mod run;
+pub mod shutdown;
+pub mod status;
+
+use clap::Subcommand;
+
+/// What `hanare` can do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Take CPUs and memory from Linux and boot an LWK on them
+    Boot(boot::Boot),
+    /// Run a program on an LWK
+    Run(run::Run),
+    /// List the LWK instances
+    Ls(ls::Ls),
+    /// Show the state of an instance in detail
+    Status(status::Status),
+    /// Show the kernel log of an instance
+    Log(log::Log),
+    /// Stop an instance and give its CPUs and memory back to Linux
+    Shutdown(shutdown::Shutdown),
+    /// Say whether this machine can run Hanare, and if not, why
+    Doctor(doctor::Doctor),
+    /// For tests of Hanare itself
+    #[command(hide = true)]
+    Debug(debug::Debug),
+}
+
+impl Command {
+    /// Does it; the result is the exit status.
+    pub fn execute(self) -> anyhow::Result<i32> {
+        match self {
+            Self::Boot(boot) => boot.execute().map(|()| 0),
+            Self::Run(run) => run.execute().map(|never| match never {}),
+            Self::Ls(ls) => ls.execute().map(|()| 0),
+            Self::Status(status) => status.execute().map(|()| 0),
+            Self::Log(log) => log.execute().map(|()| 0),
+            Self::Shutdown(shutdown) => shutdown.execute().map(|()| 0),
+            Self::Doctor(doctor) => Ok(doctor.execute()),
+            Self::Debug(debug) => debug.execute().map(|()| 0),
+        }
+    }
+}

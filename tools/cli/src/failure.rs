@@ -1,0 +1,35 @@
+//! Exit statuses and the one line that says what went wrong.
+
+use std::fmt;
+
+/// A command failed.
+pub const FAILED: i32 = 1;
+/// `hanare run`: Hanare itself failed.
+pub const HANARE: i32 = 125;
+/// `hanare run`: the program exists but cannot be run.
+pub const CANNOT_RUN: i32 = 126;
+/// `hanare run`: there is no such program.
+pub const NOT_FOUND: i32 = 127;
+
+/// An error with an exit status of its own.
+#[derive(Debug)]
+pub struct WithStatus {
+    /// Exit status.
+    pub status: i32,
+    /// What to print.
+    pub message: String,
+}
+
+impl fmt::Display for WithStatus {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for WithStatus {}
+
+/// Prints the error as one line; gives the exit status, `otherwise` if it has none.
+pub fn report(error: &anyhow::Error, otherwise: i32) -> i32 {
+    eprintln!("hanare: {}", format!("{error:#}").replace('\n', " "));
+    error.downcast_ref::<WithStatus>().map_or(otherwise, |error| error.status)
+}

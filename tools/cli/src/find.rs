@@ -1,0 +1,38 @@
+//! Where our own files are.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+/// Folder of an installed Hanare.
+const INSTALLED: &str = "/usr/lib/hanare";
+
+/// A file of ours: `variable` if set, else the first of `beside` (relative to the
+/// folder of this executable) or of the installed folder that exists.
+fn find(variable: &str, name: &str, beside: &[&str], next: &str) -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os(variable).map(PathBuf::from) {
+        if path.is_file() {
+            return Ok(path);
+        }
+        bail!("{variable} names '{}', which is no file", path.display());
+    }
+    let folder = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
+    let beside = beside.iter().filter_map(|path| Some(folder.as_ref()?.join(path).join(name)));
+    let mut candidates = beside.chain([Path::new(INSTALLED).join(name)]);
+    match candidates.find(|path| path.is_file()) {
+        Some(path) => Ok(path),
+        None => bail!("{name} was not found beside this command nor in {INSTALLED} ({next})"),
+    }
+}
+
+/// The LWK image.
+pub fn image() -> Result<PathBuf> {
+    let next = "build it: make; or name it: --image FILE, HANARE_IMAGE=FILE";
+    find("HANARE_IMAGE", "hanare-lwk", &["../lib/hanare", "../lwk"], next)
+}
+
+/// The proxy.
+pub fn proxy() -> Result<PathBuf> {
+    let next = "build it: make; or name it: HANARE_PROXY=FILE";
+    find("HANARE_PROXY", "hanare-proxy", &[".", "../lib/hanare"], next)
+}

@@ -1,0 +1,82 @@
+//! What Linux says about this machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cpu_list::CpuList;
+
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// A small file as trimmed text.
+pub fn read(path: impl AsRef<Path>) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// `uname -r`.
+pub fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// CPUs that Linux runs on.
+pub fn online_cpus() -> CpuList {
+    read(Path::new(CPUS).join("online")).and_then(|list| list.parse().ok()).unwrap_or_default()
+}
+
+/// Whether Linux can take `cpu` offline.
+pub fn can_go_offline(cpu: u32) -> bool {
+    cpu != 0 && Path::new(CPUS).join(format!("cpu{cpu}/online")).exists()
+}
+
+/// NUMA node of `cpu`.
+pub fn node_of(cpu: u32) -> Option<u32> {
+    let entries = fs::read_dir(Path::new(CPUS).join(format!("cpu{cpu}"))).ok()?;
+    let names = entries.flatten().map(|entry| entry.file_name());
+    names.filter_map(|name| name.to_str()?.strip_prefix("node")?.parse().ok()).next()
+}
+
+/// Bytes of a line of /proc/meminfo.
+pub fn meminfo(name: &str) -> Option<u64> {
+    let text = read("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// Whether the first CPU has a flag in /proc/cpuinfo.
+pub fn cpu_flag(flag: &str) -> bool {
+    let text = read("/proc/cpuinfo").unwrap_or_default();
+    let flags = text.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|line| line.split_whitespace().any(|word| word == flag))
+}
+
+/// What `/sys/kernel/security/lockdown` has in brackets.
+pub fn lockdown() -> Option<String> {
+    let text = read("/sys/kernel/security/lockdown")?;
+    Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
+/// Whether the firmware booted with Secure Boot on.
+pub fn secure_boot() -> bool {
+    let variable = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+    fs::read(variable).is_ok_and(|bytes| bytes.get(4) == Some(&1))
+}
+
+/// hanare.ko of the running kernel: $HANARE_KO, or installed.
+pub fn module_file() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("HANARE_KO").map(PathBuf::from) {
+        return path.is_file().then_some(path);
+    }
+    let folder = PathBuf::from("/lib/modules").join(kernel_release());
+    let folders = ["extra", "updates", "updates/dkms", "misc", "."].map(|name| folder.join(name));
+    let names = ["hanare.ko", "hanare.ko.xz", "hanare.ko.zst", "hanare.ko.gz"];
+    folders.iter().flat_map(|folder| names.map(|name| folder.join(name))).find(|path| path.is_file())
+}
+
+/// Whether the module is loaded.
+pub fn module_loaded() -> bool {
+    Path::new("/sys/module/hanare").exists()
+}
+
+/// Whether this process is root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
