@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Every difference between the kernels we support, and nothing else. */
+#ifndef HANARE_COMPAT_H
+#define HANARE_COMPAT_H
+
+#include <linux/gfp.h>
+#include <linux/mm.h>
+#include <linux/version.h>
+
+/* The MIGRATE_MOVABLE argument became ACR_FLAGS_NONE. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
+#define hanare_alloc_range(start, end, gfp) \
+	alloc_contig_range(start, end, ACR_FLAGS_NONE, gfp)
+#else
+#define hanare_alloc_range(start, end, gfp) \
+	alloc_contig_range(start, end, MIGRATE_MOVABLE, gfp)
+#endif
+
+/* MAX_ORDER was exclusive until 6.4; MAX_PAGE_ORDER since 6.8. */
+#ifdef MAX_PAGE_ORDER
+#define HANARE_MAX_ORDER MAX_PAGE_ORDER
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+#define HANARE_MAX_ORDER MAX_ORDER
+#else
+#define HANARE_MAX_ORDER (MAX_ORDER - 1)
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
+static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
+{
+	vma->vm_flags |= flags;
+}
+#else
+#define hanare_vm_flags_set vm_flags_set
+#endif
+
+/* Gone in 7.x, where every interrupt can be moved from process context. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)
+#define hanare_irq_move_anywhere(irq) irq_set_status_flags(irq, IRQ_MOVE_PCNTXT)
+#else
+#define hanare_irq_move_anywhere(irq) do { } while (0)
+#endif
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the files of hanare.ko share with each other. */
+#ifndef HANARE_H
+#define HANARE_H
+
+#define pr_fmt(fmt) "hanare: " fmt
+
+#include <linux/completion.h>
+#include <linux/cpumask.h>
+#include <linux/fs.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/rwsem.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "hanare_abi.h"
+#include "compat.h"
+
+/* An instance's mask of CPUs in REQUEST_SPACE_OPEN is one word. */
+#define HANARE_CPUS_MAX 64
+#define HANARE_CHUNKS_MAX 4096
+#define HANARE_INSTANCES_MAX 64
+#define HANARE_IMAGE_MAX (64UL << 20)
+/* No more than the inbound ring's entries, so a ring can never overflow. */
+#define HANARE_REQUESTS 256
+#define HANARE_SERVICES_PER_CPU 64
+#define HANARE_LOG_SIZE (256U << 10)
+/* How Linux rings an LWK CPU; the LWK takes any vector from 0x40 to 0xfe. */
+#define HANARE_IPI_VECTOR 0xe0
+/* Sleepers look for themselves this often, should a doorbell be lost. */
+#define HANARE_RECHECK (HZ / 2)
+
+struct hanare_chunk {
+	unsigned long pfn;
+	unsigned long pages;
+	int node;
+};
+
+struct hanare_cpu {
+	unsigned int linux_cpu;
+	u32 apicid;
+	int node;
+	bool started;
+	struct hanare_cpu_shared *shared;	/* in the shared region, or NULL */
+	spinlock_t inbound_lock;		/* inbound_tail */
+	u32 inbound_tail;
+	u32 outbound_head;			/* under hanare_instance.drain_lock */
+	u32 spaces;				/* homes, under state_lock */
+};
+
+/* The private half of a request: nothing here can be damaged by the LWK. */
+struct hanare_request_wait {
+	wait_queue_head_t wq;
+	bool busy;				/* under pool_lock */
+	bool abandoned;				/* under pool_lock */
+};
+
+struct hanare_instance {
+	char name[HANARE_NAME_SIZE];
+	struct list_head link;			/* hanare_instances */
+	struct kref ref;
+	struct mutex lock;			/* construction, boot, shutdown */
+	/* Read: uses the shared region. Written: the region comes or goes. */
+	struct rw_semaphore live;
+	spinlock_t state_lock;			/* state, spaces, space_list */
+	u32 state;				/* HANARE_INSTANCE_* */
+	int dead;				/* -errno for every waiter, or 0 */
+	u32 spaces;
+	struct list_head space_list;
+	wait_queue_head_t space_wait;		/* spaces went down */
+
+	struct hanare_chunk *chunks;		/* sorted, merged */
+	u32 chunk_count;
+	u64 memory_bytes;
+	u64 node_bytes[8];
+
+	struct hanare_cpu cpus[HANARE_CPUS_MAX];
+	u32 cpu_count;
+
+	/* From here on: valid while booted. */
+	void *shared;				/* struct hanare_boot_params */
+	phys_addr_t shared_phys;
+	u64 shared_size, image_size;
+	phys_addr_t image_phys;
+	struct hanare_request *requests;
+	struct hanare_service *services;
+	u32 service_count;
+	struct hanare_log_ring *log;
+	struct hanare_clock_page *clock;
+	struct list_head boot_tables;		/* pages of the boot page tables */
+	phys_addr_t boot_cr3;
+	u64 boot_ns;
+
+	struct hanare_request_wait *waits;
+	spinlock_t pool_lock;
+	u32 pool_hint;
+	wait_queue_head_t pool_wait;
+
+	unsigned int irq;
+	int doorbell_id;
+	spinlock_t drain_lock;
+	raw_spinlock_t doorbell_lock;
+	u64 doorbell;
+	struct task_struct *service_thread;
+	wait_queue_head_t service_wait;
+	unsigned long *service_pending;
+
+	struct delayed_work clock_work;
+	u64 clock_mult_nominal;
+	u64 clock_last_tsc, clock_last_ns;
+};
+
+/* An answer to a page fault, kept for the second pass of the retry protocol. */
+struct hanare_answer {
+	struct list_head link;
+	struct task_struct *task;		/* compared, never followed */
+	u64 addr;
+	u64 sequence;
+	u64 start;
+	int status;
+	u32 count;
+	u64 pages[HANARE_PAGES_MAX];
+};
+
+#define HANARE_ANSWERS_MAX 64
+#define HANARE_SLOT_QUEUES 64
+
+struct hanare_space {
+	u32 id;
+	struct kref ref;
+	struct rcu_head rcu;
+	struct list_head link;			/* instance->space_list */
+	struct hanare_instance *inst;
+	struct hanare_cpu *home;
+	struct mm_struct *mm;			/* of the proxy, mmgrab'ed */
+	struct pid *pid;			/* of the proxy */
+	struct inode *inode;			/* whose mapping holds the VMAs */
+	bool closed;				/* no more services with a process */
+
+	struct rw_semaphore zap_lock;		/* see docs/architecture.md */
+	u64 zap_sequence;
+
+	spinlock_t answer_lock;
+	struct list_head answers;		/* newest first */
+	u32 answer_count;
+
+	struct mutex table_lock;		/* files, watches */
+	struct xarray files;
+	struct xarray watches;
+
+	wait_queue_head_t slot_queues[HANARE_SLOT_QUEUES];
+	unsigned long rung[BITS_TO_LONGS(HANARE_SLOTS_MAX)];
+};
+
+enum hanare_role { ROLE_NONE, ROLE_BUILDER, ROLE_SPACE };
+
+struct hanare_file {
+	struct mutex lock;			/* role changes */
+	enum hanare_role role;
+	struct hanare_instance *inst;		/* builder */
+	struct hanare_space *space;
+};
+
+/* Puts a sentence into the caller's structure; the value is the errno. */
+#define refuse(message, err, fmt, ...) ({				\
+	scnprintf((char *)(message), HANARE_MESSAGE_SIZE, fmt, ##__VA_ARGS__);	\
+	(err); })
+
+/* main.c */
+extern const struct file_operations hanare_fops;
+extern struct mutex hanare_lock;		/* hanare_instances */
+extern struct list_head hanare_instances;
+struct hanare_instance *hanare_instance_get(const char *name);
+void hanare_instance_put(struct hanare_instance *inst);
+bool hanare_text_ok(const u8 *text, size_t size);
+
+/* partition.c */
+int hanare_partition_init(void);
+void hanare_partition_exit(void);
+int hanare_add_memory(struct hanare_instance *inst, struct hanare_add_memory *arg);
+int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg);
+int hanare_release_cpus(struct hanare_instance *inst, char *message);
+void hanare_release_memory(struct hanare_instance *inst);
+bool hanare_owns_frames(struct hanare_instance *inst, u64 phys, u64 pages);
+
+/* boot.c */
+int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg);
+int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg);
+void hanare_stop_cpus(struct hanare_instance *inst, bool ask, u32 timeout_ms);
+void hanare_release_all(struct hanare_instance *inst, char *message);
+void hanare_init_ipi(struct hanare_cpu *cpu);
+
+/* image.c */
+struct hanare_image {
+	void *data;				/* kvmalloc'ed copy of the file */
+	u64 size;
+	u64 memory_size;			/* from KERNEL_BASE, bss included */
+	u64 entry;
+	struct hanare_image_header header;
+};
+int hanare_image_check(struct hanare_image *image, char *message);
+void hanare_image_place(const struct hanare_image *image, void *to);
+int hanare_boot_tables_make(struct hanare_instance *inst);
+void hanare_boot_tables_free(struct hanare_instance *inst);
+
+/* ikc.c */
+int hanare_doorbell_init(void);
+void hanare_doorbell_exit(void);
+int hanare_ikc_start(struct hanare_instance *inst);
+void hanare_ikc_stop(struct hanare_instance *inst);
+void hanare_die(struct hanare_instance *inst, u32 state, int err);
+void hanare_ring_cpu(struct hanare_cpu *cpu);
+bool hanare_drain(struct hanare_instance *inst);
+
+enum hanare_patience { WAIT_KILLABLE, WAIT_BOUNDED };
+struct hanare_call {
+	u32 kind, space;
+	u64 args[4];
+	const u64 *data;			/* HANARE_PAGES_MAX words or fewer in */
+	u32 data_words;
+	int status;				/* of the LWK */
+	u32 count;
+	u64 *pages;				/* HANARE_PAGES_MAX words out, or NULL */
+};
+int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
+		   struct hanare_call *call, enum hanare_patience patience,
+		   unsigned int timeout_ms);
+int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
+int hanare_ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns);
+
+/* space.c */
+long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg);
+int hanare_attach(struct file *file, struct hanare_attach *arg);
+void hanare_space_close(struct hanare_space *space);
+int hanare_space_mmap(struct hanare_space *space, struct file *file, struct vm_area_struct *vma);
+struct hanare_space *hanare_space_find(u32 id);
+void hanare_space_put(struct hanare_space *space);
+void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot);
+void hanare_spaces_wake(struct hanare_instance *inst);
+void hanare_spaces_exit(void);
+
+/* service.c */
+enum hanare_context { CONTEXT_WORKER, CONTEXT_FAULT, CONTEXT_THREAD };
+int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
+		 enum hanare_context context);
+void hanare_zap(struct hanare_space *space, u64 start, u64 end);
+void hanare_space_unwatch_all(struct hanare_space *space);
+void hanare_space_put_files(struct hanare_space *space);
+
+/* fault.c */
+extern const struct vm_operations_struct hanare_vm_ops;
+void hanare_answers_drop(struct hanare_space *space);
+
+/* log.c part of main.c: the last lines into dmesg, before they are gone. */
+void hanare_log_tail(struct hanare_instance *inst);
+
+/* clock.c */
+void hanare_clock_start(struct hanare_instance *inst);
+void hanare_clock_stop(struct hanare_instance *inst);
+
+#endif

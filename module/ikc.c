@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Messages between the kernels: doorbells both ways, the rings, the request
+ * pool and waiting for answers. docs/architecture.md has the protocols.
+ *
+ * Whatever the LWK writes is read once, checked, then used.
+ */
+#include "hanare.h"
+
+#include <linux/idr.h>
+#include <linux/interrupt.h>
+#include <linux/irq.h>
+#include <linux/irqdomain.h>
+#include <linux/kthread.h>
+#include <linux/sched/signal.h>
+#include <asm/apic.h>
+#include <asm/hw_irq.h>
+#include <asm/irqdomain.h>
+#include <asm/smp.h>
+
+#define SPIN_NS 50000
+
+/* ---- doorbell from Linux to the LWK ---- */
+
+/*
+ * Always a physical destination: apic->send_IPI may use logical ones, which
+ * an LWK CPU does not have.
+ */
+void hanare_ring_cpu(struct hanare_cpu *cpu)
+{
+	unsigned long flags;
+	int i;
+
+	/* In x2APIC mode the write is not ordered after earlier stores. */
+	mb();
+	local_irq_save(flags);
+	if (!(native_read_msr(MSR_IA32_APICBASE) & X2APIC_ENABLE))
+		for (i = 0; i < 1000 && apic->read(APIC_ICR) & APIC_ICR_BUSY; i++)
+			cpu_relax();
+	apic->icr_write(APIC_DM_FIXED | HANARE_IPI_VECTOR, cpu->apicid);
+	local_irq_restore(flags);
+}
+
+static int push(struct hanare_cpu *cpu, u32 index)
+{
+	struct hanare_cpu_shared *shared = cpu->shared;
+	unsigned long flags;
+	int err = 0;
+
+	spin_lock_irqsave(&cpu->inbound_lock, flags);
+	if (cpu->inbound_tail - READ_ONCE(shared->inbound_head) >= HANARE_INBOUND_ENTRIES) {
+		err = -EIO;		/* cannot happen unless the LWK writes nonsense */
+	} else {
+		WRITE_ONCE(shared->inbound[cpu->inbound_tail % HANARE_INBOUND_ENTRIES], index);
+		smp_store_release(&shared->inbound_tail, ++cpu->inbound_tail);
+	}
+	spin_unlock_irqrestore(&cpu->inbound_lock, flags);
+	smp_mb();
+	if (!err && READ_ONCE(shared->mode) != HANARE_CPU_POLLS)
+		hanare_ring_cpu(cpu);
+	return err;
+}
+
+/* ---- doorbell from the LWK to Linux: an interrupt of our own ---- */
+
+static struct irq_domain *doorbell_domain;
+static struct fwnode_handle *doorbell_node;
+static DEFINE_IDA(doorbell_ids);
+
+/* Tell every CPU of the instance where to ring from now on. */
+static void publish(struct hanare_instance *inst, struct irq_data *data)
+{
+	struct irq_cfg *cfg = irqd_cfg(data);
+	unsigned int cpu = cpumask_first(irq_data_get_effective_affinity_mask(data));
+	unsigned long flags;
+	u64 word = 0;
+	u32 i;
+
+	/* Not cfg->dest_apicid: that one is logical where Linux uses logical ids. */
+	if (cfg && cfg->vector && cpu < nr_cpu_ids)
+		word = (u64)per_cpu(x86_cpu_to_apicid, cpu) << 32 | cfg->vector;
+	raw_spin_lock_irqsave(&inst->doorbell_lock, flags);
+	inst->doorbell = word;
+	for (i = 0; inst->shared && i < inst->cpu_count; i++)
+		WRITE_ONCE(inst->cpus[i].shared->doorbell, word);
+	raw_spin_unlock_irqrestore(&inst->doorbell_lock, flags);
+}
+
+static int doorbell_set_affinity(struct irq_data *data, const struct cpumask *mask, bool force)
+{
+	struct irq_data *parent = data->parent_data;
+	int ret = parent->chip->irq_set_affinity(parent, mask, force);
+
+	if (ret >= 0)
+		publish(irq_data_get_irq_chip_data(data), data);
+	return ret;
+}
+
+static struct irq_chip doorbell_chip = {
+	.name			= "hanare",
+	.irq_ack		= irq_chip_ack_parent,
+	.irq_set_affinity	= doorbell_set_affinity,
+	.irq_retrigger		= irq_chip_retrigger_hierarchy,
+	.flags			= IRQCHIP_SKIP_SET_WAKE,
+};
+
+struct doorbell_spec {
+	struct irq_fwspec fwspec;
+	struct hanare_instance *inst;
+};
+
+static int doorbell_alloc(struct irq_domain *domain, unsigned int virq, unsigned int count,
+			  void *arg)
+{
+	struct doorbell_spec *spec = container_of(arg, struct doorbell_spec, fwspec);
+	struct irq_alloc_info info = {};
+	int err;
+
+	if (count != 1)
+		return -EINVAL;
+	err = irq_domain_alloc_irqs_parent(domain, virq, count, &info);
+	if (err)
+		return err;
+	irq_domain_set_info(domain, virq, spec->fwspec.param[0], &doorbell_chip, spec->inst,
+			    handle_edge_irq, NULL, "edge");
+	/* We follow a change of affinity at once, from process context. */
+	hanare_irq_move_anywhere(virq);
+	return 0;
+}
+
+static int doorbell_translate(struct irq_domain *domain, struct irq_fwspec *fwspec,
+			      unsigned long *hwirq, unsigned int *type)
+{
+	*hwirq = fwspec->param[0];
+	*type = IRQ_TYPE_EDGE_RISING;
+	return 0;
+}
+
+static int doorbell_activate(struct irq_domain *domain, struct irq_data *data, bool early)
+{
+	publish(irq_data_get_irq_chip_data(data), data);
+	return 0;
+}
+
+static const struct irq_domain_ops doorbell_ops = {
+	.alloc		= doorbell_alloc,
+	.free		= irq_domain_free_irqs_common,
+	.translate	= doorbell_translate,
+	.activate	= doorbell_activate,
+};
+
+int hanare_doorbell_init(void)
+{
+	doorbell_node = irq_domain_alloc_named_fwnode("hanare");
+	if (!doorbell_node)
+		return -ENOMEM;
+	doorbell_domain = irq_domain_create_hierarchy(x86_vector_domain, 0, 0, doorbell_node,
+						      &doorbell_ops, NULL);
+	if (!doorbell_domain) {
+		irq_domain_free_fwnode(doorbell_node);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void hanare_doorbell_exit(void)
+{
+	irq_domain_remove(doorbell_domain);
+	irq_domain_free_fwnode(doorbell_node);
+	ida_destroy(&doorbell_ids);
+}
+
+/* ---- what the LWK says ---- */
+
+void hanare_die(struct hanare_instance *inst, u32 state, int err)
+{
+	unsigned long flags;
+	bool news;
+	u32 i;
+
+	spin_lock_irqsave(&inst->state_lock, flags);
+	news = !inst->dead;
+	if (news)
+		inst->dead = err;
+	if (state != inst->state && inst->state != HANARE_INSTANCE_STOPPING) {
+		inst->state = state;
+		news = true;
+	}
+	spin_unlock_irqrestore(&inst->state_lock, flags);
+	if (!news)
+		return;
+	for (i = 0; inst->waits && i < HANARE_REQUESTS; i++)
+		wake_up_all(&inst->waits[i].wq);
+	wake_up_all(&inst->pool_wait);
+	hanare_spaces_wake(inst);
+}
+
+static void request_event(struct hanare_instance *inst, u64 index)
+{
+	struct hanare_request_wait *wait;
+	bool freed = false;
+
+	if (index >= HANARE_REQUESTS)
+		return;
+	wait = &inst->waits[index];
+	/* Whoever finds an abandoned request done, this or the abandoner, frees it. */
+	spin_lock(&inst->pool_lock);
+	if (wait->abandoned &&
+	    smp_load_acquire(&inst->requests[index].state) == HANARE_REQUEST_DONE) {
+		wait->abandoned = false;
+		wait->busy = false;
+		freed = true;
+	}
+	spin_unlock(&inst->pool_lock);
+	if (freed)
+		wake_up(&inst->pool_wait);
+	else
+		wake_up_all(&wait->wq);
+}
+
+static void event(struct hanare_instance *inst, u64 word)
+{
+	u64 payload = word & ((1ULL << HANARE_EVENT_SHIFT) - 1);
+
+	switch (word >> HANARE_EVENT_SHIFT) {
+	case HANARE_EVENT_SLOT:
+		hanare_space_ring_slot(inst, payload >> 24, payload & 0xffffff);
+		break;
+	case HANARE_EVENT_REQUEST:
+		request_event(inst, payload);
+		break;
+	case HANARE_EVENT_SERVICE:
+		if (payload < inst->service_count) {
+			set_bit(payload, inst->service_pending);
+			wake_up(&inst->service_wait);
+		}
+		break;
+	case HANARE_EVENT_PANIC:
+		/* The flag counts, looked at below: a stray event kills nobody. */
+		break;
+	default:
+		pr_warn_ratelimited("%s: unknown event %#llx from the LWK\n", inst->name, word);
+	}
+}
+
+/* Read all outbound rings. From the interrupt, and by waiters now and then. */
+bool hanare_drain(struct hanare_instance *inst)
+{
+	struct hanare_boot_params *params = inst->shared;
+	bool any = false;
+	unsigned long flags;
+	u32 i;
+
+	spin_lock_irqsave(&inst->drain_lock, flags);
+	for (i = 0; i < inst->cpu_count; i++) {
+		struct hanare_cpu *cpu = &inst->cpus[i];
+		struct hanare_cpu_shared *shared = cpu->shared;
+		u32 tail = smp_load_acquire(&shared->outbound_tail);
+
+		if (tail - cpu->outbound_head > HANARE_OUTBOUND_ENTRIES) {
+			pr_warn_ratelimited("%s: CPU %u wrote a bad ring index\n", inst->name,
+					    cpu->linux_cpu);
+			cpu->outbound_head = tail;
+		}
+		for (; cpu->outbound_head != tail; cpu->outbound_head++) {
+			u32 at = cpu->outbound_head % HANARE_OUTBOUND_ENTRIES;
+
+			event(inst, READ_ONCE(shared->outbound[at]));
+			any = true;
+		}
+		smp_store_release(&shared->outbound_head, tail);
+	}
+	spin_unlock_irqrestore(&inst->drain_lock, flags);
+	if (READ_ONCE(params->panicked) && READ_ONCE(inst->state) != HANARE_INSTANCE_PANICKED) {
+		pr_err_ratelimited("%s: the LWK panicked: see hanare log %s\n", inst->name,
+				   inst->name);
+		hanare_die(inst, HANARE_INSTANCE_PANICKED, -EIO);
+	}
+	return any;
+}
+
+static irqreturn_t doorbell_handler(int irq, void *data)
+{
+	hanare_drain(data);
+	return IRQ_HANDLED;
+}
+
+/* ---- service thread ---- */
+
+static int service_thread(void *data)
+{
+	struct hanare_instance *inst = data;
+
+	while (!kthread_should_stop()) {
+		unsigned long i;
+
+		wait_event_interruptible(inst->service_wait,
+			kthread_should_stop() ||
+			!bitmap_empty(inst->service_pending, inst->service_count));
+		for_each_set_bit(i, inst->service_pending, inst->service_count) {
+			clear_bit(i, inst->service_pending);
+			hanare_serve(inst, NULL, i, CONTEXT_THREAD);
+		}
+	}
+	return 0;
+}
+
+/* ---- start and stop ---- */
+
+int hanare_ikc_start(struct hanare_instance *inst)
+{
+	struct doorbell_spec spec = { .inst = inst };
+	struct task_struct *thread;
+	u32 i;
+	int err;
+
+	inst->waits = kcalloc(HANARE_REQUESTS, sizeof(*inst->waits), GFP_KERNEL);
+	inst->service_pending = bitmap_zalloc(inst->service_count, GFP_KERNEL);
+	if (!inst->waits || !inst->service_pending)
+		return -ENOMEM;
+	for (i = 0; i < HANARE_REQUESTS; i++)
+		init_waitqueue_head(&inst->waits[i].wq);
+
+	thread = kthread_run(service_thread, inst, "hanare:%s", inst->name);
+	if (IS_ERR(thread))
+		return PTR_ERR(thread);
+	inst->service_thread = thread;
+
+	err = ida_alloc(&doorbell_ids, GFP_KERNEL);
+	if (err < 0)
+		return err;
+	inst->doorbell_id = err;
+	spec.fwspec.fwnode = doorbell_node;
+	spec.fwspec.param_count = 1;
+	spec.fwspec.param[0] = inst->doorbell_id;
+	inst->irq = irq_create_fwspec_mapping(&spec.fwspec);
+	if (!inst->irq) {
+		ida_free(&doorbell_ids, inst->doorbell_id);
+		return -ENOSPC;
+	}
+	err = request_irq(inst->irq, doorbell_handler, 0, inst->name, inst);
+	if (err) {
+		irq_dispose_mapping(inst->irq);
+		ida_free(&doorbell_ids, inst->doorbell_id);
+		inst->irq = 0;
+		return err;
+	}
+	publish(inst, irq_domain_get_irq_data(doorbell_domain, inst->irq));
+	return 0;
+}
+
+/* Also after a start that failed half-way. No CPU of the LWK runs any more. */
+void hanare_ikc_stop(struct hanare_instance *inst)
+{
+	if (inst->irq) {
+		free_irq(inst->irq, inst);
+		irq_dispose_mapping(inst->irq);
+		ida_free(&doorbell_ids, inst->doorbell_id);
+		inst->irq = 0;
+	}
+	if (inst->service_thread) {
+		kthread_stop(inst->service_thread);
+		inst->service_thread = NULL;
+	}
+	bitmap_free(inst->service_pending);
+	inst->service_pending = NULL;
+	kfree(inst->waits);
+	inst->waits = NULL;
+}
+
+/* ---- requests ---- */
+
+static int pool_try_get(struct hanare_instance *inst)
+{
+	int found = -1;
+	u32 i;
+
+	spin_lock_irq(&inst->pool_lock);
+	for (i = 0; i < HANARE_REQUESTS; i++) {
+		u32 at = (inst->pool_hint + i) % HANARE_REQUESTS;
+
+		if (inst->waits[at].busy)
+			continue;
+		inst->waits[at].busy = true;
+		inst->waits[at].abandoned = false;
+		inst->pool_hint = at + 1;
+		found = at;
+		break;
+	}
+	spin_unlock_irq(&inst->pool_lock);
+	return found;
+}
+
+static bool pool_have(struct hanare_instance *inst, int *index)
+{
+	if (*index < 0)
+		*index = pool_try_get(inst);
+	return *index >= 0;
+}
+
+static void pool_put(struct hanare_instance *inst, int index)
+{
+	WRITE_ONCE(inst->requests[index].state, HANARE_REQUEST_FREE);
+	spin_lock_irq(&inst->pool_lock);
+	inst->waits[index].busy = false;
+	spin_unlock_irq(&inst->pool_lock);
+	wake_up(&inst->pool_wait);
+}
+
+/* The waiter goes away before the answer: the doorbell handler frees the entry. */
+static void abandon(struct hanare_instance *inst, int index)
+{
+	struct hanare_request *r = &inst->requests[index];
+	bool done;
+
+	spin_lock_irq(&inst->pool_lock);
+	inst->waits[index].abandoned = true;
+	WRITE_ONCE(r->waiter, HANARE_WAITER_GONE);
+	smp_mb();
+	done = smp_load_acquire(&r->state) == HANARE_REQUEST_DONE;
+	if (done) {
+		inst->waits[index].abandoned = false;
+		inst->waits[index].busy = false;
+	}
+	spin_unlock_irq(&inst->pool_lock);
+	if (done)
+		wake_up(&inst->pool_wait);
+}
+
+static bool done(struct hanare_request *r)
+{
+	return smp_load_acquire(&r->state) == HANARE_REQUEST_DONE;
+}
+
+static bool spin_for(struct hanare_request *r)
+{
+	u64 end = ktime_get_ns() + SPIN_NS;
+
+	do {
+		if (done(r))
+			return true;
+		cpu_relax();
+	} while (!need_resched() && ktime_get_ns() < end);
+	return done(r);
+}
+
+/* Sleep until `condition`, the instance's death, a kill or the deadline. */
+#define sleep_until(inst, wq, condition, patience, deadline) ({			\
+	int __err = 0;								\
+	for (;;) {								\
+		long __left = (deadline) ? (long)((deadline) - jiffies) : MAX_SCHEDULE_TIMEOUT; \
+		long __nap = clamp(__left, 1L, (long)HANARE_RECHECK);		\
+		long __woke;							\
+		if ((patience) == WAIT_KILLABLE)				\
+			__woke = wait_event_killable_timeout(wq,			\
+				(condition) || READ_ONCE((inst)->dead), __nap);	\
+		else								\
+			__woke = wait_event_timeout(wq,				\
+				(condition) || READ_ONCE((inst)->dead), __nap);	\
+		if (condition)							\
+			break;							\
+		__err = READ_ONCE((inst)->dead);				\
+		if (!__err && __woke < 0)					\
+			__err = -EINTR;						\
+		if (!__err && __left <= 0)					\
+			__err = -ETIMEDOUT;					\
+		if (__err)							\
+			break;							\
+		/* A doorbell may have been lost: look for ourselves. */	\
+		hanare_drain(inst);						\
+	}									\
+	__err; })
+
+static int request_begin(struct hanare_instance *inst, struct hanare_cpu *cpu,
+			 const struct hanare_call *call, enum hanare_patience patience,
+			 unsigned long deadline)
+{
+	struct hanare_request *r;
+	int index, err;
+	u32 i;
+
+	err = READ_ONCE(inst->dead);
+	if (err)
+		return err;
+	index = pool_try_get(inst);
+	if (index < 0) {
+		err = sleep_until(inst, inst->pool_wait, pool_have(inst, &index), patience,
+				  deadline);
+		if (err)
+			return err;
+	}
+	r = &inst->requests[index];
+	r->waiter = HANARE_WAITER_SPINS;
+	r->kind = call->kind;
+	r->space = call->space;
+	r->status = 0;
+	r->count = 0;
+	memcpy(r->args, call->args, sizeof(r->args));
+	for (i = 0; i < min_t(u32, call->data_words, HANARE_PAGES_MAX); i++)
+		r->pages[i] = call->data[i];
+	smp_store_release(&r->state, HANARE_REQUEST_POSTED);
+	err = push(cpu, index);
+	if (err) {
+		pool_put(inst, index);
+		return err;
+	}
+	return index;
+}
+
+/*
+ * Ask the LWK and wait. 0: it answered, call->status is its verdict. -EIO: it
+ * is dead; -EINTR: killed; -ETIMEDOUT (timeout_ms 0: no limit).
+ */
+int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
+		   struct hanare_call *call, enum hanare_patience patience,
+		   unsigned int timeout_ms)
+{
+	unsigned long deadline = timeout_ms ? (jiffies + msecs_to_jiffies(timeout_ms)) ?: 1 : 0;
+	int index = request_begin(inst, cpu, call, patience, deadline);
+	struct hanare_request *r;
+	int err, i;
+
+	if (index < 0)
+		return index;
+	r = &inst->requests[index];
+	if (!spin_for(r)) {
+		WRITE_ONCE(r->waiter, HANARE_WAITER_SLEEPS);
+		smp_mb();
+		err = sleep_until(inst, inst->waits[index].wq, done(r), patience, deadline);
+		if (err) {
+			abandon(inst, index);
+			return err;
+		}
+	}
+	call->status = READ_ONCE(r->status);
+	call->count = min_t(u32, READ_ONCE(r->count), HANARE_PAGES_MAX);
+	for (i = 0; i < 4; i++)
+		call->args[i] = READ_ONCE(r->args[i]);
+	for (i = 0; call->pages && i < call->count; i++)
+		call->pages[i] = READ_ONCE(r->pages[i]);
+	pool_put(inst, index);
+	return 0;
+}
+
+/* Post without waiting for an answer. */
+int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind)
+{
+	struct hanare_call call = { .kind = kind };
+	int index = request_begin(inst, cpu, &call, WAIT_BOUNDED,
+				  (jiffies + msecs_to_jiffies(1000)) ?: 1);
+
+	if (index < 0)
+		return index;
+	abandon(inst, index);
+	return 0;
+}
+
+int hanare_ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns)
+{
+	struct hanare_call call = { .kind = HANARE_REQUEST_PING };
+	u64 start = ktime_get_ns();
+	int err = hanare_request(inst, cpu, &call, WAIT_KILLABLE, 1000);
+
+	*ns = ktime_get_ns() - start;
+	return err ?: call.status;
+}

@@ -1,0 +1,609 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * hanare.ko: /dev/hanare, its ioctls, and the list of instances.
+ *
+ * A descriptor has one role, given by its first call: none (questions, and
+ * management by name), builder of one instance, or one space.
+ */
+#include "hanare.h"
+
+#include <linux/capability.h>
+#include <linux/ctype.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/reboot.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+DEFINE_MUTEX(hanare_lock);
+LIST_HEAD(hanare_instances);
+static u32 instance_count;
+
+/* ---- instances ---- */
+
+static void instance_free(struct kref *ref)
+{
+	struct hanare_instance *inst = container_of(ref, struct hanare_instance, ref);
+
+	WARN_ON(inst->shared || inst->cpu_count || inst->chunk_count);
+	kvfree(inst);
+	module_put(THIS_MODULE);
+}
+
+void hanare_instance_put(struct hanare_instance *inst)
+{
+	kref_put(&inst->ref, instance_free);
+}
+
+static struct hanare_instance *find_locked(const char *name)
+{
+	struct hanare_instance *inst;
+
+	list_for_each_entry(inst, &hanare_instances, link)
+		if (!strcmp(inst->name, name))
+			return inst;
+	return NULL;
+}
+
+/* By name; empty: the only one, or the one called "default". */
+struct hanare_instance *hanare_instance_get(const char *name)
+{
+	struct hanare_instance *inst;
+
+	mutex_lock(&hanare_lock);
+	if (name[0])
+		inst = find_locked(name);
+	else if (instance_count == 1)
+		inst = list_first_entry(&hanare_instances, struct hanare_instance, link);
+	else
+		inst = find_locked("default");
+	if (inst)
+		kref_get(&inst->ref);
+	mutex_unlock(&hanare_lock);
+	return inst;
+}
+
+static void instance_unlist(struct hanare_instance *inst)
+{
+	mutex_lock(&hanare_lock);
+	list_del_init(&inst->link);
+	instance_count--;
+	mutex_unlock(&hanare_lock);
+	hanare_instance_put(inst);
+}
+
+static struct hanare_instance *instance_new(const char *name)
+{
+	struct hanare_instance *inst = kvzalloc(sizeof(*inst), GFP_KERNEL);
+
+	if (!inst)
+		return NULL;
+	__module_get(THIS_MODULE);
+	strscpy(inst->name, name, sizeof(inst->name));
+	kref_init(&inst->ref);
+	mutex_init(&inst->lock);
+	init_rwsem(&inst->live);
+	spin_lock_init(&inst->state_lock);
+	spin_lock_init(&inst->pool_lock);
+	spin_lock_init(&inst->drain_lock);
+	raw_spin_lock_init(&inst->doorbell_lock);
+	INIT_LIST_HEAD(&inst->space_list);
+	INIT_LIST_HEAD(&inst->boot_tables);
+	init_waitqueue_head(&inst->space_wait);
+	init_waitqueue_head(&inst->pool_wait);
+	init_waitqueue_head(&inst->service_wait);
+	inst->state = HANARE_INSTANCE_CREATED;
+	return inst;
+}
+
+/* Printable and ended by a zero inside the field. */
+bool hanare_text_ok(const u8 *text, size_t size)
+{
+	size_t i;
+
+	for (i = 0; i < size && text[i]; i++)
+		if (text[i] < ' ' || text[i] > '~')
+			return false;
+	return i < size;
+}
+
+static bool name_ok(const u8 *name)
+{
+	size_t i;
+
+	for (i = 0; i < HANARE_NAME_SIZE && name[i]; i++)
+		if (!isascii(name[i]) || (!isalnum(name[i]) && !strchr("-_.", name[i])))
+			return false;
+	return i < HANARE_NAME_SIZE;
+}
+
+/* ---- ioctls ---- */
+
+static long do_info(struct hanare_file *hf, void *data)
+{
+	struct hanare_info *arg = data;
+
+	arg->magic = HANARE_MAGIC;
+	arg->version = HANARE_VERSION;
+	arg->instances = READ_ONCE(instance_count);
+	return 0;
+}
+
+static long do_create(struct hanare_file *hf, void *data)
+{
+	struct hanare_create *arg = data;
+	struct hanare_instance *inst;
+	int err = 0;
+
+	if (hf->role != ROLE_NONE)
+		return refuse(arg->message, -EBUSY, "this descriptor has a role already: open another");
+	if (!name_ok(arg->name) || !arg->name[0])
+		return refuse(arg->message, -EINVAL,
+			"a name has 1 to %d letters, digits, '-', '_' or '.'", HANARE_NAME_SIZE - 1);
+	inst = instance_new(arg->name);
+	if (!inst)
+		return refuse(arg->message, -ENOMEM, "Linux has no memory left");
+	mutex_lock(&hanare_lock);
+	if (find_locked(inst->name)) {
+		err = refuse(arg->message, -EEXIST,
+			     "there is an instance %s already: choose another name, or shut it down",
+			     inst->name);
+	} else if (instance_count >= HANARE_INSTANCES_MAX) {
+		err = refuse(arg->message, -ENOSPC, "there are %d instances already: no more fit",
+			     HANARE_INSTANCES_MAX);
+	} else {
+		kref_get(&inst->ref);	/* the list's; the first is the builder's */
+		list_add_tail(&inst->link, &hanare_instances);
+		instance_count++;
+	}
+	mutex_unlock(&hanare_lock);
+	if (err) {
+		hanare_instance_put(inst);
+		return err;
+	}
+	hf->inst = inst;
+	hf->role = ROLE_BUILDER;
+	return 0;
+}
+
+static long do_add_memory(struct hanare_file *hf, void *data)
+{
+	struct hanare_add_memory *arg = data;
+	int err;
+
+	if (hf->role != ROLE_BUILDER)
+		return refuse(arg->message, -EBADF, "no instance is built here: create one first");
+	mutex_lock(&hf->inst->lock);
+	err = hanare_add_memory(hf->inst, arg);
+	mutex_unlock(&hf->inst->lock);
+	return err;
+}
+
+static long do_add_cpu(struct hanare_file *hf, void *data)
+{
+	struct hanare_add_cpu *arg = data;
+	int err;
+
+	if (hf->role != ROLE_BUILDER)
+		return refuse(arg->message, -EBADF, "no instance is built here: create one first");
+	mutex_lock(&hf->inst->lock);
+	err = hanare_add_cpu(hf->inst, arg);
+	mutex_unlock(&hf->inst->lock);
+	return err;
+}
+
+static long do_boot(struct hanare_file *hf, void *data)
+{
+	struct hanare_boot *arg = data;
+	struct hanare_instance *inst = hf->inst;
+	int err;
+
+	if (hf->role != ROLE_BUILDER)
+		return refuse(arg->message, -EBADF, "no instance is built here: create one first");
+	mutex_lock(&inst->lock);
+	err = hanare_boot(inst, arg);
+	mutex_unlock(&inst->lock);
+	if (err)
+		return err;
+	/* It lives on without this descriptor. */
+	hf->inst = NULL;
+	hf->role = ROLE_NONE;
+	hanare_instance_put(inst);
+	return 0;
+}
+
+static struct hanare_instance *named(u8 *name)
+{
+	return name_ok(name) ? hanare_instance_get(name) : NULL;
+}
+
+static long do_shutdown(struct hanare_file *hf, void *data)
+{
+	struct hanare_shutdown *arg = data;
+	struct hanare_instance *inst = named(arg->name);
+	int err;
+
+	if (!inst)
+		return refuse(arg->message, -ENOENT, "there is no such instance: see hanare ls");
+	if (mutex_lock_killable(&inst->lock)) {
+		hanare_instance_put(inst);
+		return refuse(arg->message, -EINTR, "interrupted");
+	}
+	if (list_empty(&inst->link))
+		err = refuse(arg->message, -ENOENT, "%s was shut down by somebody else just now",
+			     inst->name);
+	else
+		err = hanare_shutdown(inst, arg);
+	if (!err)
+		instance_unlist(inst);
+	mutex_unlock(&inst->lock);
+	hanare_instance_put(inst);
+	return err;
+}
+
+static void ping_all(struct hanare_instance *inst, struct hanare_status *arg)
+{
+	u32 i;
+
+	for (i = 0; i < inst->cpu_count; i++) {
+		u64 ns;
+		int err = hanare_ping(inst, &inst->cpus[i], &ns);
+
+		arg->ping_ns = max(arg->ping_ns, ns);
+		if (err == -EINTR || err == -EIO)
+			return;
+		spin_lock_irq(&inst->state_lock);
+		if (err && inst->state == HANARE_INSTANCE_RUNNING)
+			inst->state = HANARE_INSTANCE_HUNG;
+		else if (!err && inst->state == HANARE_INSTANCE_HUNG)
+			inst->state = HANARE_INSTANCE_RUNNING;
+		spin_unlock_irq(&inst->state_lock);
+		if (err)
+			return;
+	}
+}
+
+static int copy_cpus(struct hanare_instance *inst, struct hanare_status *arg, u32 room)
+{
+	u32 i;
+
+	for (i = 0; arg->cpus && i < min(room, inst->cpu_count); i++) {
+		struct hanare_cpu *cpu = &inst->cpus[i];
+		struct hanare_cpu_shared *shared = cpu->shared;
+		struct hanare_cpu_status status = {
+			.linux_cpu = cpu->linux_cpu,
+			.node = cpu->node,
+		};
+
+		if (shared) {
+			status.state = READ_ONCE(shared->state);
+			status.space = READ_ONCE(shared->current_space);
+			status.heartbeat = READ_ONCE(shared->heartbeat);
+			status.interrupts = READ_ONCE(shared->interrupts);
+			status.exceptions = READ_ONCE(shared->exceptions);
+			status.page_faults = READ_ONCE(shared->page_faults);
+			status.local_calls = READ_ONCE(shared->local_calls);
+			status.delegated_calls = READ_ONCE(shared->delegated_calls);
+		}
+		/* May fault on LWK memory, so no lock is held that the LWK's end takes. */
+		if (copy_to_user(u64_to_user_ptr(arg->cpus) + i * sizeof(status), &status,
+				 sizeof(status)))
+			return -EFAULT;
+	}
+	return 0;
+}
+
+static struct hanare_instance *instance_at(u32 index)
+{
+	struct hanare_instance *inst, *found = NULL;
+
+	mutex_lock(&hanare_lock);
+	list_for_each_entry(inst, &hanare_instances, link)
+		if (!index--) {
+			found = inst;
+			kref_get(&inst->ref);
+			break;
+		}
+	mutex_unlock(&hanare_lock);
+	return found;
+}
+
+static long do_status(struct hanare_file *hf, void *data)
+{
+	struct hanare_status *arg = data;
+	struct hanare_instance *inst = arg->name[0] ? named(arg->name) : instance_at(arg->index);
+	u32 room = arg->cpu_count;
+	int err;
+
+	if (!inst)
+		return -ENOENT;
+	arg->ping_ns = 0;
+	arg->uptime_ns = 0;
+	arg->log_head = 0;
+	down_read(&inst->live);
+	if (inst->shared && arg->ping && (inst->state == HANARE_INSTANCE_RUNNING ||
+					  inst->state == HANARE_INSTANCE_HUNG))
+		ping_all(inst, arg);
+	memcpy(arg->name, inst->name, sizeof(arg->name));
+	if (inst->shared) {
+		hanare_drain(inst);
+		arg->log_head = READ_ONCE(inst->log->head);
+	}
+	if (inst->boot_ns)
+		arg->uptime_ns = ktime_get_ns() - inst->boot_ns;
+	arg->state = READ_ONCE(inst->state);
+	arg->spaces = READ_ONCE(inst->spaces);
+	arg->cpu_count = inst->cpu_count;
+	arg->memory_bytes = inst->memory_bytes;
+	arg->chunks = inst->chunk_count;
+	memcpy(arg->node_bytes, inst->node_bytes, sizeof(arg->node_bytes));
+	err = copy_cpus(inst, arg, room);
+	up_read(&inst->live);
+	hanare_instance_put(inst);
+	return err;
+}
+
+#define LOG_PIECE 65536U
+
+/* Copies at most `room` bytes from *position on; skips what was overwritten. */
+static u32 log_copy(struct hanare_instance *inst, u64 *position, char *to, u32 room)
+{
+	const char *text = (const char *)inst->log + HANARE_LOG_TEXT_OFFSET;
+	u64 head = smp_load_acquire(&inst->log->head), from = *position, lost;
+	u32 bytes, at, first;
+
+	if (from > head)
+		from = head;
+	if (head - from > HANARE_LOG_SIZE)
+		from = head - HANARE_LOG_SIZE;
+	bytes = min_t(u64, room, head - from);
+	at = from % HANARE_LOG_SIZE;
+	first = min(bytes, HANARE_LOG_SIZE - at);
+	memcpy(to, text + at, first);
+	memcpy(to + first, text, bytes - first);
+	/* What the LWK wrote over meanwhile is not what it was. */
+	smp_rmb();
+	head = READ_ONCE(inst->log->head);
+	if (head - from > HANARE_LOG_SIZE) {
+		lost = min_t(u64, head - from - HANARE_LOG_SIZE, bytes);
+		memmove(to, to + lost, bytes - lost);
+		from += lost;
+		bytes -= lost;
+	}
+	*position = from + bytes;
+	return bytes;
+}
+
+void hanare_log_tail(struct hanare_instance *inst)
+{
+	u64 head = READ_ONCE(inst->log->head);
+	u64 position = head > 1024 ? head - 1024 : 0;
+	char *text = kzalloc(1025, GFP_KERNEL), *at = text, *line;
+
+	if (!text)
+		return;
+	text[log_copy(inst, &position, text, 1024)] = 0;
+	while ((line = strsep(&at, "\n")))
+		if (*line)
+			pr_info("%s: lwk: %s\n", inst->name, line);
+	kfree(text);
+}
+
+static long do_log(struct hanare_file *hf, void *data)
+{
+	struct hanare_log *arg = data;
+	struct hanare_instance *inst = named(arg->name);
+	u32 room = min_t(u64, arg->size, LOG_PIECE);
+	char *piece;
+	int err = 0;
+
+	if (!inst)
+		return -ENOENT;
+	arg->size = 0;
+	piece = kvmalloc(LOG_PIECE, GFP_KERNEL);
+	if (!piece) {
+		hanare_instance_put(inst);
+		return -ENOMEM;
+	}
+	down_read(&inst->live);
+	if (inst->shared)
+		arg->size = log_copy(inst, &arg->position, piece, room);
+	up_read(&inst->live);
+	if (copy_to_user(u64_to_user_ptr(arg->buffer), piece, arg->size))
+		err = -EFAULT;
+	kvfree(piece);
+	hanare_instance_put(inst);
+	return err;
+}
+
+static long do_debug(struct hanare_file *hf, void *data)
+{
+	struct hanare_debug *arg = data;
+	struct hanare_instance *inst = named(arg->name);
+	struct hanare_call call = { .kind = HANARE_REQUEST_DEBUG, .args = { arg->op } };
+	int err = -ENODEV;
+
+	if (!inst)
+		return -ENOENT;
+	down_read(&inst->live);
+	if (arg->cpu >= inst->cpu_count)
+		err = -EINVAL;
+	else if (inst->shared && inst->state == HANARE_INSTANCE_RUNNING)
+		err = hanare_request(inst, &inst->cpus[arg->cpu], &call, WAIT_KILLABLE, 5000);
+	up_read(&inst->live);
+	memcpy(arg->args, call.args, sizeof(arg->args));
+	hanare_instance_put(inst);
+	return err ?: call.status;
+}
+
+struct command {
+	unsigned int cmd;
+	bool admin;
+	bool locked;				/* may change the descriptor's role */
+	long (*call)(struct hanare_file *hf, void *data);
+};
+
+static const struct command commands[] = {
+	{ HANARE_IOCTL_INFO, false, false, do_info },
+	{ HANARE_IOCTL_CREATE, true, true, do_create },
+	{ HANARE_IOCTL_ADD_MEMORY, true, true, do_add_memory },
+	{ HANARE_IOCTL_ADD_CPU, true, true, do_add_cpu },
+	{ HANARE_IOCTL_BOOT, true, true, do_boot },
+	{ HANARE_IOCTL_SHUTDOWN, true, false, do_shutdown },
+	{ HANARE_IOCTL_STATUS, false, false, do_status },
+	{ HANARE_IOCTL_LOG, false, false, do_log },
+	{ HANARE_IOCTL_DEBUG, true, false, do_debug },
+};
+
+static long run_command(struct hanare_file *hf, const struct command *c, void __user *arg)
+{
+	size_t size = _IOC_SIZE(c->cmd);
+	void *data = memdup_user(arg, size);
+	long err;
+
+	if (IS_ERR(data))
+		return PTR_ERR(data);
+	if (c->locked && mutex_lock_killable(&hf->lock)) {
+		kfree(data);
+		return -EINTR;
+	}
+	err = c->call(hf, data);
+	if (c->locked)
+		mutex_unlock(&hf->lock);
+	/* Also when it failed: the message is in there. */
+	if (copy_to_user(arg, data, size) && !err)
+		err = -EFAULT;
+	kfree(data);
+	return err;
+}
+
+static long hanare_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct hanare_file *hf = file->private_data;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(commands); i++) {
+		if (commands[i].cmd != cmd)
+			continue;
+		if (commands[i].admin && !capable(CAP_SYS_ADMIN))
+			return -EPERM;
+		return run_command(hf, &commands[i], (void __user *)arg);
+	}
+	return hanare_space_ioctl(file, cmd, (void __user *)arg);
+}
+
+/* ---- the device ---- */
+
+static int hanare_open(struct inode *inode, struct file *file)
+{
+	struct hanare_file *hf = kzalloc(sizeof(*hf), GFP_KERNEL_ACCOUNT);
+
+	if (!hf)
+		return -ENOMEM;
+	mutex_init(&hf->lock);
+	file->private_data = hf;
+	return nonseekable_open(inode, file);
+}
+
+static int hanare_release(struct inode *inode, struct file *file)
+{
+	struct hanare_file *hf = file->private_data;
+
+	if (hf->space)
+		hanare_space_close(hf->space);
+	if (hf->inst) {
+		/* Closed before boot succeeded: all of it goes back. */
+		mutex_lock(&hf->inst->lock);
+		hanare_release_all(hf->inst, NULL);
+		instance_unlist(hf->inst);
+		mutex_unlock(&hf->inst->lock);
+		hanare_instance_put(hf->inst);
+	}
+	kfree(hf);
+	return 0;
+}
+
+static int hanare_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct hanare_file *hf = file->private_data;
+	struct hanare_space *space = smp_load_acquire(&hf->space);
+
+	return space ? hanare_space_mmap(space, file, vma) : -EBADF;
+}
+
+const struct file_operations hanare_fops = {
+	.owner		= THIS_MODULE,
+	.open		= hanare_open,
+	.release	= hanare_release,
+	.unlocked_ioctl	= hanare_ioctl,
+	.mmap		= hanare_mmap,
+};
+
+static struct miscdevice hanare_device = {
+	.minor	= MISC_DYNAMIC_MINOR,
+	.name	= "hanare",
+	.mode	= 0666,
+	.fops	= &hanare_fops,
+};
+
+/*
+ * A reboot or kexec must not leave CPUs running in memory that is about to
+ * get another owner. Nothing is freed: there is no one left to need it.
+ */
+static int on_reboot(struct notifier_block *nb, unsigned long code, void *data)
+{
+	struct hanare_instance *inst;
+	u32 i;
+
+	mutex_lock(&hanare_lock);
+	list_for_each_entry(inst, &hanare_instances, link)
+		for (i = 0; i < inst->cpu_count; i++)
+			if (inst->cpus[i].started) {
+				hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
+				hanare_init_ipi(&inst->cpus[i]);
+			}
+	mutex_unlock(&hanare_lock);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block reboot_nb = { .notifier_call = on_reboot };
+
+static int __init hanare_init(void)
+{
+	int err = hanare_partition_init();
+
+	if (err)
+		return err;
+	err = hanare_doorbell_init();
+	if (err)
+		goto partition;
+	err = register_reboot_notifier(&reboot_nb);
+	if (err)
+		goto doorbell;
+	err = misc_register(&hanare_device);
+	if (err)
+		goto reboot;
+	return 0;
+reboot:
+	unregister_reboot_notifier(&reboot_nb);
+doorbell:
+	hanare_doorbell_exit();
+partition:
+	hanare_partition_exit();
+	return err;
+}
+
+static void __exit hanare_exit(void)
+{
+	/* Instances and descriptors hold the module, so there are none. */
+	misc_deregister(&hanare_device);
+	unregister_reboot_notifier(&reboot_nb);
+	hanare_spaces_exit();
+	hanare_doorbell_exit();
+	hanare_partition_exit();
+}
+
+module_init(hanare_init);
+module_exit(hanare_exit);
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Hanare: runs a lightweight kernel beside Linux");
