@@ -1,1 +1,53 @@
+//! The protocol in the memory that Linux and the LWK share: slots, rings,
+//! requests, services, the log and the clock.
+//!
+//! The `abi` crate says where each word lies; this crate is the only one that
+//! accesses them, all of them as atomics: the other side may write at any time,
+//! so every word is read once and what was read is validated by the caller.
+//! Under `--cfg loom` the same algorithms run on loom's atomics, which try every
+//! interleaving and every stale value the memory model allows:
+//! `RUSTFLAGS="--cfg loom" cargo test -p hanare-ikc --release`.
+//!
+//! The one pattern behind all wake-ups (Dekker's): a side that goes to sleep
+//! stores "asleep", full fence, looks again for work; a side that has work stores
+//! it, full fence, looks whether the other sleeps. One of them sees the other.
+#![cfg_attr(not(loom), no_std)]
 
+#[cfg(all(test, not(loom)))]
+extern crate std;
+
+mod clock;
+mod log;
+mod mailbox;
+mod request;
+mod ring;
+mod service;
+mod slot;
+mod sync;
+
+pub use clock::{ClockReader, ClockWords};
+#[cfg(not(loom))]
+pub use log::LogWriter;
+pub use mailbox::{CpuWords, Inbound, Outbound};
+#[cfg(not(loom))]
+pub use mailbox::CpuRef;
+pub use request::{RequestCall, RequestRef, RequestWords};
+pub use ring::{Full, Ring, Word};
+pub use service::{ServiceCall, ServiceRef, ServiceWords};
+pub use slot::{SlotRef, SlotWords};
+
+/// Asserts that fields of a `Words` structure lie where the `abi` has them.
+macro_rules! same_layout {
+    ($words:ty, $abi:ty: $($field:ident),* $(,)?) => {
+        #[cfg(not(loom))]
+        const _: () = {
+            assert!(size_of::<$words>() == size_of::<$abi>());
+            assert!(align_of::<$words>() <= align_of::<$abi>());
+            $(assert!(core::mem::offset_of!($words, $field) == core::mem::offset_of!($abi, $field));)*
+        };
+    };
+}
+use same_layout;
+
+#[cfg(all(test, loom))]
+mod models;

@@ -1,0 +1,156 @@
+//! Reading the clock page.
+
+use hanare_abi::clock::ClockPage;
+
+use crate::same_layout;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, fence};
+
+/// [`ClockPage`] as atomics.
+#[repr(C)]
+#[cfg_attr(not(loom), repr(align(64)))]
+#[derive(Debug)]
+pub struct ClockWords {
+    sequence: AtomicU32,
+    shift: AtomicU32,
+    tsc: AtomicU64,
+    mult: AtomicU64,
+    monotonic_ns: AtomicU64,
+    realtime_ns: AtomicU64,
+    boottime_ns: AtomicU64,
+    raw_ns: AtomicU64,
+    tai_ns: AtomicU64,
+    minutes_west: AtomicU32,
+    dst: AtomicU32,
+}
+
+same_layout!(ClockWords, ClockPage:
+    sequence, shift, tsc, mult, monotonic_ns, realtime_ns, boottime_ns, raw_ns, tai_ns,
+    minutes_west, dst);
+
+/// The clock page, which the module writes about once a second.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockReader<'a, const MUTANT: u8 = REAL> {
+    words: &'a ClockWords,
+}
+
+#[cfg(not(loom))]
+impl<'a> ClockReader<'a> {
+    /// The page at `page`.
+    ///
+    /// # Safety
+    /// `page` points to an aligned [`ClockPage`] that stays mapped and readable for
+    /// `'a`, and that is written only by the module.
+    #[must_use]
+    pub const unsafe fn from_raw(page: *const ClockPage) -> Self {
+        // SAFETY: same layout (asserted above); all fields are atomics, which
+        // others may change; they are only loaded here.
+        Self { words: unsafe { &*page.cast::<ClockWords>() } }
+    }
+
+    /// A consistent copy. Waits while the module writes (some nanoseconds).
+    #[must_use]
+    pub fn read(&self) -> ClockPage {
+        loop {
+            if let Some(page) = self.try_read() {
+                return page;
+            }
+            core::hint::spin_loop();
+        }
+    }
+}
+
+impl<'a, const MUTANT: u8> ClockReader<'a, MUTANT> {
+    /// The page made of these words.
+    #[must_use]
+    pub const fn new(words: &'a ClockWords) -> Self {
+        Self { words }
+    }
+
+    /// A consistent copy; `None` if the module wrote meanwhile.
+    #[must_use]
+    pub fn try_read(&self) -> Option<ClockPage> {
+        let words = self.words;
+        let before = words.sequence.load(Ordering::Acquire);
+        if before & 1 != 0 {
+            return None;
+        }
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let page = ClockPage {
+            sequence: before,
+            shift: words.shift.load(Ordering::Relaxed),
+            tsc: load(&words.tsc),
+            mult: load(&words.mult),
+            monotonic_ns: load(&words.monotonic_ns),
+            realtime_ns: load(&words.realtime_ns),
+            boottime_ns: load(&words.boottime_ns),
+            raw_ns: load(&words.raw_ns),
+            tai_ns: load(&words.tai_ns),
+            minutes_west: words.minutes_west.load(Ordering::Relaxed) as i32,
+            dst: words.dst.load(Ordering::Relaxed) as i32,
+        };
+        if MUTANT != 1 {
+            fence(Ordering::Acquire);
+        }
+        (words.sequence.load(Ordering::Relaxed) == before).then_some(page)
+    }
+}
+
+#[cfg(any(test, loom))]
+impl ClockWords {
+    /// A page of zeros.
+    pub fn new() -> Self {
+        Self {
+            sequence: AtomicU32::new(0),
+            shift: AtomicU32::new(0),
+            tsc: AtomicU64::new(0),
+            mult: AtomicU64::new(0),
+            monotonic_ns: AtomicU64::new(0),
+            realtime_ns: AtomicU64::new(0),
+            boottime_ns: AtomicU64::new(0),
+            raw_ns: AtomicU64::new(0),
+            tai_ns: AtomicU64::new(0),
+            minutes_west: AtomicU32::new(0),
+            dst: AtomicU32::new(0),
+        }
+    }
+
+    /// As the module writes: `write_seqcount_begin`, the fields, `_end`.
+    #[allow(dead_code, reason = "used by the models")]
+    pub fn module_write(&self, tsc: u64, ns: u64) {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.tsc.store(tsc, Ordering::Relaxed);
+        self.monotonic_ns.store(ns, Ordering::Relaxed);
+        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consistent() {
+        const UPDATES: u64 = if cfg!(miri) { 50 } else { 20_000 };
+        let words = ClockWords::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for update in 1..=UPDATES {
+                    words.module_write(update, update * 3);
+                }
+            });
+            let reader: ClockReader<'_> = ClockReader::new(&words);
+            let mut last = 0;
+            while last < UPDATES {
+                let page = reader.read();
+                assert_eq!(page.monotonic_ns, page.tsc * 3);
+                assert!(page.tsc >= last);
+                last = page.tsc;
+                std::thread::yield_now();
+            }
+        });
+        words.sequence.store(1, Ordering::Relaxed);
+        assert!(ClockReader::<REAL>::new(&words).try_read().is_none());
+    }
+}

@@ -1,0 +1,340 @@
+//! One LWK CPU's mailbox: requests in, events out, and its counters.
+
+use hanare_abi::boot::{CPU_NEEDS_IPI, CPU_POLLS, CpuShared, INBOUND_ENTRIES, OUTBOUND_ENTRIES};
+#[cfg(not(loom))]
+use hanare_abi::boot::{EVENT_PANIC, EVENT_REQUEST, EVENT_SERVICE, EVENT_SHIFT, EVENT_SLOT};
+
+use crate::ring::{Full, Ring};
+use crate::same_layout;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence};
+
+/// [`CpuShared`] as atomics.
+#[repr(C)]
+#[cfg_attr(not(loom), repr(align(4096)))]
+#[derive(Debug)]
+#[allow(dead_code, reason = "words of the module, and padding")]
+pub struct CpuWords {
+    apic_id: AtomicU32,
+    linux_cpu: AtomicU32,
+    node: AtomicU32,
+    state: AtomicU32,
+    doorbell: AtomicU64,
+    ipi_vector: AtomicU32,
+    reserved0: AtomicU32,
+    reserved1: [AtomicU64; 4],
+    mode: AtomicU32,
+    current_space: AtomicU32,
+    heartbeat: AtomicU64,
+    interrupts: AtomicU64,
+    exceptions: AtomicU64,
+    page_faults: AtomicU64,
+    local_calls: AtomicU64,
+    delegated_calls: AtomicU64,
+    reserved2: [AtomicU64; 1],
+    inbound_tail: AtomicU32,
+    reserved3: [AtomicU32; 15],
+    inbound_head: AtomicU32,
+    reserved4: [AtomicU32; 15],
+    outbound_tail: AtomicU32,
+    reserved5: [AtomicU32; 15],
+    outbound_head: AtomicU32,
+    reserved6: [AtomicU32; 15],
+    inbound: [AtomicU32; INBOUND_ENTRIES],
+    outbound: [AtomicU64; OUTBOUND_ENTRIES],
+    reserved7: [AtomicU64; 80],
+}
+
+same_layout!(CpuWords, CpuShared:
+    apic_id, linux_cpu, node, state, doorbell, ipi_vector, mode, current_space, heartbeat,
+    interrupts, exceptions, page_faults, local_calls, delegated_calls, inbound_tail,
+    inbound_head, outbound_tail, outbound_head, inbound, outbound);
+
+/// Requests for this CPU: the module posts, the LWK takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Inbound<'a, const MUTANT: u8 = REAL> {
+    ring: Ring<'a, AtomicU32, MUTANT>,
+    mode: &'a AtomicU32,
+}
+
+impl<'a, const MUTANT: u8> Inbound<'a, MUTANT> {
+    /// The ring with its mode word.
+    #[must_use]
+    pub const fn new(ring: Ring<'a, AtomicU32, MUTANT>, mode: &'a AtomicU32) -> Self {
+        Self { ring, mode }
+    }
+
+    /// LWK: takes the index of the oldest request. The caller validates it.
+    #[must_use]
+    pub fn pop(&self) -> Option<u32> {
+        self.ring.pop()
+    }
+
+    /// LWK: whether nothing is there.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// LWK: this CPU polls from now on, no IPI is needed.
+    pub fn set_polling(&self) {
+        self.mode.store(CPU_POLLS, Ordering::Relaxed);
+    }
+
+    /// LWK, before it halts or returns to user mode: an IPI is needed from now on.
+    /// `true`: go ahead, an IPI will come for what is posted later. `false`: a
+    /// request is there already; the CPU is polling again.
+    #[must_use]
+    pub fn prepare_halt(&self) -> bool {
+        self.mode.store(CPU_NEEDS_IPI, Ordering::Relaxed);
+        full_fence::<MUTANT>();
+        if self.ring.is_empty() {
+            return true;
+        }
+        self.set_polling();
+        false
+    }
+
+    /// Module (its C twin is in `module/`): posts a request. Answers whether the
+    /// CPU has to be sent an IPI.
+    ///
+    /// # Errors
+    /// [`Full`]: nothing was posted.
+    pub fn post(&self, index: u32) -> Result<bool, Full> {
+        self.ring.push(index)?;
+        full_fence::<MUTANT>();
+        Ok(self.mode.load(Ordering::Relaxed) == CPU_NEEDS_IPI)
+    }
+}
+
+/// Events for Linux: the LWK posts, the module's interrupt handler takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Outbound<'a> {
+    ring: Ring<'a, AtomicU64>,
+    doorbell: &'a AtomicU64,
+}
+
+impl<'a> Outbound<'a> {
+    /// The ring with its doorbell word.
+    #[must_use]
+    pub const fn new(ring: Ring<'a, AtomicU64>, doorbell: &'a AtomicU64) -> Self {
+        Self { ring, doorbell }
+    }
+
+    /// LWK: posts an event (`EVENT_* << EVENT_SHIFT | payload`), then answers where
+    /// to send the IPI: APIC id << 32 | vector; 0: nowhere now (Linux looks by itself
+    /// when it sets the doorbell). Interrupts are off, so that no other event of
+    /// this CPU comes in between.
+    ///
+    /// # Errors
+    /// [`Full`]: nothing was posted; ring again and try again.
+    pub fn push(&self, event: u64) -> Result<u64, Full> {
+        self.ring.push(event)?;
+        full_fence::<REAL>();
+        Ok(self.doorbell())
+    }
+
+    /// Where to send the IPI; see [`push`](Self::push).
+    #[must_use]
+    pub fn doorbell(&self) -> u64 {
+        self.doorbell.load(Ordering::Relaxed)
+    }
+
+    /// Module (its C twin is in `module/`): takes an event.
+    #[must_use]
+    pub fn pop(&self) -> Option<u64> {
+        self.ring.pop()
+    }
+}
+
+/// The mailbox of one LWK CPU, from that CPU.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, Debug)]
+pub struct CpuRef<'a> {
+    words: &'a CpuWords,
+}
+
+/// A counter that only this CPU writes.
+#[cfg(not(loom))]
+fn bump(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+}
+
+#[cfg(not(loom))]
+impl<'a> CpuRef<'a> {
+    /// The mailbox at `cpu`.
+    ///
+    /// # Safety
+    /// `cpu` points to a page-aligned [`CpuShared`] that stays mapped, readable and
+    /// writable for `'a`, and that is accessed only through this crate (or by the
+    /// module).
+    #[must_use]
+    pub const unsafe fn from_raw(cpu: *mut CpuShared) -> Self {
+        // SAFETY: same layout (asserted above); all fields are atomics, which
+        // others may change; the caller vouches for the memory.
+        Self { words: unsafe { &*cpu.cast::<CpuWords>() } }
+    }
+
+    /// Requests for this CPU.
+    #[must_use]
+    pub const fn inbound(&self) -> Inbound<'a> {
+        let words = self.words;
+        let ring = Ring::new(&words.inbound_head, &words.inbound_tail, &words.inbound);
+        Inbound::new(ring, &words.mode)
+    }
+
+    /// Events for Linux.
+    #[must_use]
+    pub const fn outbound(&self) -> Outbound<'a> {
+        let words = self.words;
+        let ring = Ring::new(&words.outbound_head, &words.outbound_tail, &words.outbound);
+        Outbound::new(ring, &words.doorbell)
+    }
+
+    /// `CPU_*`.
+    #[must_use]
+    pub fn state(&self) -> u32 {
+        self.words.state.load(Ordering::Acquire)
+    }
+
+    /// Sets `CPU_*`; what was written before is visible to who sees it.
+    pub fn set_state(&self, state: u32) {
+        self.words.state.store(state, Ordering::Release);
+    }
+
+    /// Physical APIC id.
+    #[must_use]
+    pub fn apic_id(&self) -> u32 {
+        self.words.apic_id.load(Ordering::Relaxed)
+    }
+
+    /// Linux' number of this CPU.
+    #[must_use]
+    pub fn linux_cpu(&self) -> u32 {
+        self.words.linux_cpu.load(Ordering::Relaxed)
+    }
+
+    /// NUMA node.
+    #[must_use]
+    pub fn node(&self) -> u32 {
+        self.words.node.load(Ordering::Relaxed)
+    }
+
+    /// Vector on which Linux rings this CPU.
+    #[must_use]
+    pub fn ipi_vector(&self) -> u32 {
+        self.words.ipi_vector.load(Ordering::Relaxed)
+    }
+
+    /// Says whose space runs here; 0: none.
+    pub fn set_current_space(&self, space: u32) {
+        self.words.current_space.store(space, Ordering::Relaxed);
+    }
+
+    /// Counts a pass of the idle loop or a request served.
+    pub fn beat(&self) {
+        bump(&self.words.heartbeat);
+    }
+
+    /// Counts an interrupt.
+    pub fn count_interrupt(&self) {
+        bump(&self.words.interrupts);
+    }
+
+    /// Counts an exception.
+    pub fn count_exception(&self) {
+        bump(&self.words.exceptions);
+    }
+
+    /// Counts a page fault.
+    pub fn count_page_fault(&self) {
+        bump(&self.words.page_faults);
+    }
+
+    /// Counts a call served here.
+    pub fn count_local_call(&self) {
+        bump(&self.words.local_calls);
+    }
+
+    /// Counts a call delegated.
+    pub fn count_delegated_call(&self) {
+        bump(&self.words.delegated_calls);
+    }
+
+    /// Counters: interrupts, exceptions, page faults, local calls, delegated calls.
+    #[must_use]
+    pub fn counters(&self) -> [u64; 5] {
+        let words = self.words;
+        [
+            &words.interrupts,
+            &words.exceptions,
+            &words.page_faults,
+            &words.local_calls,
+            &words.delegated_calls,
+        ]
+        .map(|counter| counter.load(Ordering::Relaxed))
+    }
+}
+
+/// Event words.
+#[cfg(not(loom))]
+impl Outbound<'_> {
+    /// Wake the worker of a slot.
+    #[must_use]
+    pub const fn slot_event(space: u32, slot: u32) -> u64 {
+        EVENT_SLOT << EVENT_SHIFT | (space as u64) << 24 | (slot as u64 & 0xff_ffff)
+    }
+
+    /// A request is done and its waiter sleeps.
+    #[must_use]
+    pub const fn request_event(index: u32) -> u64 {
+        EVENT_REQUEST << EVENT_SHIFT | index as u64
+    }
+
+    /// The module's service thread must run a service.
+    #[must_use]
+    pub const fn service_event(index: u32) -> u64 {
+        EVENT_SERVICE << EVENT_SHIFT | index as u64
+    }
+
+    /// The LWK panicked.
+    #[must_use]
+    pub const fn panic_event() -> u64 {
+        EVENT_PANIC << EVENT_SHIFT
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::boxed::Box;
+    use std::mem::MaybeUninit;
+
+    #[test]
+    fn both_ways() {
+        let zeroed = Box::new(MaybeUninit::<CpuShared>::zeroed());
+        // SAFETY: a mailbox of zeros is a mailbox.
+        let mut memory: Box<CpuShared> = unsafe { Box::from_raw(Box::into_raw(zeroed).cast()) };
+        memory.doorbell = 5 << 32 | 0xf2;
+        // SAFETY: the memory outlives it, and nothing else touches it meanwhile.
+        let cpu = unsafe { CpuRef::from_raw(&raw mut *memory) };
+        let (inbound, outbound) = (cpu.inbound(), cpu.outbound());
+        inbound.set_polling();
+        assert_eq!(inbound.post(3), Ok(false));
+        assert!(!inbound.prepare_halt());
+        assert_eq!(inbound.pop(), Some(3));
+        assert!(inbound.prepare_halt());
+        assert_eq!(inbound.post(4), Ok(true));
+        for index in 0..INBOUND_ENTRIES as u32 - 1 {
+            assert_eq!(inbound.post(index), Ok(true));
+        }
+        assert_eq!(inbound.post(0), Err(Full));
+        let event = Outbound::slot_event(2, 9);
+        assert_eq!(outbound.push(event), Ok(5 << 32 | 0xf2));
+        assert_eq!(outbound.pop(), Some(1 << 56 | 2 << 24 | 9));
+        cpu.set_state(3);
+        cpu.count_interrupt();
+        cpu.count_delegated_call();
+        assert_eq!(cpu.counters(), [1, 0, 0, 0, 1]);
+        assert_eq!((memory.state, memory.outbound_tail, memory.inbound[1]), (3, 1, 4));
+    }
+}

@@ -1,0 +1,2 @@
+//! Loom models: every interleaving of the wake-up protocols, and mutants that
+//! must fail.

@@ -1,0 +1,186 @@
+//! Requests of the module to the LWK, from the LWK's side.
+
+use hanare_abi::request::{PAGES_MAX, REQUEST_DONE, REQUEST_POSTED, Request, WAITER_SPINS};
+
+use crate::same_layout;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};
+
+/// [`Request`] as atomics.
+#[repr(C)]
+#[cfg_attr(not(loom), repr(align(64)))]
+#[derive(Debug)]
+pub struct RequestWords {
+    state: AtomicU32,
+    pub(crate) waiter: AtomicU32,
+    kind: AtomicU32,
+    space: AtomicU32,
+    status: AtomicU32,
+    count: AtomicU32,
+    args: [AtomicU64; 4],
+    #[cfg(not(loom))]
+    reserved: [AtomicU64; 9],
+    pages: [AtomicU64; PAGES_MAX],
+}
+
+same_layout!(RequestWords, Request: state, waiter, kind, space, status, count, args, pages);
+
+/// What a request asks, read once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestCall {
+    /// `REQUEST_*` kind.
+    pub kind: u32,
+    /// Space id or 0.
+    pub space: u32,
+    /// Meaning depends on `kind`.
+    pub args: [u64; 4],
+}
+
+/// A request in the shared region.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestRef<'a, const MUTANT: u8 = REAL> {
+    words: &'a RequestWords,
+}
+
+#[cfg(not(loom))]
+impl<'a> RequestRef<'a> {
+    /// The request at `request`.
+    ///
+    /// # Safety
+    /// `request` points to an aligned [`Request`] that stays mapped, readable and
+    /// writable for `'a`, and that is accessed only through this crate (or by the
+    /// module).
+    #[must_use]
+    pub const unsafe fn from_raw(request: *mut Request) -> Self {
+        // SAFETY: same layout (asserted above); all fields are atomics, which
+        // others may change; the caller vouches for the memory.
+        Self { words: unsafe { &*request.cast::<RequestWords>() } }
+    }
+}
+
+impl<'a, const MUTANT: u8> RequestRef<'a, MUTANT> {
+    /// The request made of these words.
+    #[must_use]
+    pub const fn new(words: &'a RequestWords) -> Self {
+        Self { words }
+    }
+
+    /// What is asked; `None` if nothing is (the index was wrong).
+    #[must_use]
+    pub fn read(&self) -> Option<RequestCall> {
+        let words = self.words;
+        if words.state.load(Ordering::Acquire) != REQUEST_POSTED {
+            return None;
+        }
+        Some(RequestCall {
+            kind: words.kind.load(Ordering::Relaxed),
+            space: words.space.load(Ordering::Relaxed),
+            args: core::array::from_fn(|i| words.args[i].load(Ordering::Relaxed)),
+        })
+    }
+
+    /// The siginfo that came with `REQUEST_SIGNAL`: 16 words.
+    #[must_use]
+    pub fn siginfo(&self) -> [u64; 16] {
+        core::array::from_fn(|i| self.words.pages[i].load(Ordering::Relaxed))
+    }
+
+    /// Answers in `args[index]`.
+    ///
+    /// # Panics
+    /// If `index` is above 3.
+    pub fn set_arg(&self, index: usize, value: u64) {
+        self.words.args[index].store(value, Ordering::Relaxed);
+    }
+
+    /// Answers with frames, at most [`PAGES_MAX`]; what is beyond is left out.
+    pub fn set_pages(&self, pages: &[u64]) {
+        for (word, page) in self.words.pages.iter().zip(pages) {
+            word.store(*page, Ordering::Relaxed);
+        }
+        self.words.count.store(pages.len().min(PAGES_MAX) as u32, Ordering::Relaxed);
+    }
+
+    /// Completes the request: `status` is 0, a negative errno or
+    /// `STATUS_SERVE_FIRST`. Answers whether `EVENT_REQUEST` has to be sent. The
+    /// request is the module's from here on.
+    #[must_use]
+    pub fn complete(&self, status: i32) -> bool {
+        self.words.status.store(status as u32, Ordering::Relaxed);
+        self.words.state.store(REQUEST_DONE, publish::<MUTANT>());
+        full_fence::<MUTANT>();
+        self.words.waiter.load(Ordering::Relaxed) != WAITER_SPINS
+    }
+}
+
+/// The module's side, as its C code does it: for the models and tests.
+#[cfg(test)]
+#[allow(dead_code, reason = "used by the models")]
+impl<const MUTANT: u8> RequestRef<'_, MUTANT> {
+    pub(crate) fn module_post(&self, call: RequestCall) {
+        self.words.waiter.store(WAITER_SPINS, Ordering::Relaxed);
+        self.words.kind.store(call.kind, Ordering::Relaxed);
+        self.words.space.store(call.space, Ordering::Relaxed);
+        for (word, arg) in self.words.args.iter().zip(call.args) {
+            word.store(arg, Ordering::Relaxed);
+        }
+        self.words.state.store(REQUEST_POSTED, publish::<MUTANT>());
+    }
+
+    pub(crate) fn module_poll(&self) -> Option<(i32, u64)> {
+        (self.words.state.load(Ordering::Acquire) == REQUEST_DONE).then(|| {
+            let status = self.words.status.load(Ordering::Relaxed) as i32;
+            (status, self.words.args[0].load(Ordering::Relaxed))
+        })
+    }
+
+    pub(crate) fn module_prepare_sleep(&self) -> bool {
+        self.words.waiter.store(hanare_abi::request::WAITER_SLEEPS, Ordering::Relaxed);
+        full_fence::<MUTANT>();
+        self.words.state.load(Ordering::Relaxed) != REQUEST_DONE
+    }
+}
+
+#[cfg(loom)]
+impl RequestWords {
+    /// A free request.
+    pub fn new() -> Self {
+        Self {
+            state: AtomicU32::new(0),
+            waiter: AtomicU32::new(0),
+            kind: AtomicU32::new(0),
+            space: AtomicU32::new(0),
+            status: AtomicU32::new(0),
+            count: AtomicU32::new(0),
+            args: core::array::from_fn(|_| AtomicU64::new(0)),
+            pages: core::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::boxed::Box;
+    use std::mem::MaybeUninit;
+
+    #[test]
+    fn answered_in_place() {
+        let zeroed = Box::new(MaybeUninit::<Request>::zeroed());
+        // SAFETY: a request of zeros is a free request.
+        let mut memory: Box<Request> = unsafe { Box::from_raw(Box::into_raw(zeroed).cast()) };
+        // SAFETY: the memory outlives it, and nothing else touches it meanwhile.
+        let request = unsafe { RequestRef::from_raw(&raw mut *memory) };
+        assert_eq!(request.read(), None);
+        let call = RequestCall { kind: 5, space: 2, args: [0x1000, 1, 64, 0] };
+        request.module_post(call);
+        assert_eq!(request.read(), Some(call));
+        assert_eq!(request.siginfo(), [0; 16]);
+        request.set_pages(&[7; 100]);
+        request.set_arg(0, 9);
+        assert!(!request.complete(-5));
+        assert!(!request.module_prepare_sleep());
+        assert_eq!(request.module_poll(), Some((-5, 9)));
+        assert!(request.complete(-5));
+        assert_eq!((memory.status, memory.count, memory.pages), (-5, 64, [7; 64]));
+    }
+}

@@ -1,0 +1,211 @@
+//! Services: what the LWK asks of the module, from the LWK's side.
+
+use hanare_abi::service::{EXTENTS_MAX, SERVICE_DONE, SERVICE_FREE, SERVICE_READY, Service};
+
+use crate::same_layout;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};
+
+/// [`Service`] as atomics.
+#[repr(C)]
+#[cfg_attr(not(loom), repr(align(64)))]
+#[derive(Debug)]
+pub struct ServiceWords {
+    state: AtomicU32,
+    kind: AtomicU32,
+    space: AtomicU32,
+    count: AtomicU32,
+    status: AtomicU64,
+    args: [AtomicU64; 5],
+    held: AtomicU64,
+    cpu: AtomicU32,
+    ring: AtomicU32,
+    #[cfg(not(loom))]
+    reserved: [AtomicU64; 14],
+    extents: [AtomicU64; EXTENTS_MAX],
+}
+
+same_layout!(ServiceWords, Service: state, kind, space, count, status, args, held, cpu, ring, extents);
+
+/// What is asked of the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceCall<'a> {
+    /// `SERVICE_*` kind.
+    pub kind: u32,
+    /// Space it belongs to, or 0 for none.
+    pub space: u32,
+    /// See the kind.
+    pub args: [u64; 5],
+    /// Frames: address | pages - 1; at most [`EXTENTS_MAX`], the rest is left out.
+    pub extents: &'a [u64],
+    /// LWK CPU that waits (index in the instance).
+    pub cpu: u32,
+}
+
+/// A service entry in the shared region. Each entry belongs to one LWK CPU, which
+/// keeps count of those it uses.
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceRef<'a, const MUTANT: u8 = REAL> {
+    words: &'a ServiceWords,
+}
+
+#[cfg(not(loom))]
+impl<'a> ServiceRef<'a> {
+    /// The entry at `service`.
+    ///
+    /// # Safety
+    /// `service` points to an aligned [`Service`] that stays mapped, readable and
+    /// writable for `'a`, and that is accessed only through this crate (or by the
+    /// module).
+    #[must_use]
+    pub const unsafe fn from_raw(service: *mut Service) -> Self {
+        // SAFETY: same layout (asserted above); all fields are atomics, which
+        // others may change; the caller vouches for the memory.
+        Self { words: unsafe { &*service.cast::<ServiceWords>() } }
+    }
+}
+
+impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
+    /// The entry made of these words.
+    #[must_use]
+    pub const fn new(words: &'a ServiceWords) -> Self {
+        Self { words }
+    }
+
+    /// Whether the entry is not in use.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.words.state.load(Ordering::Acquire) == SERVICE_FREE
+    }
+
+    /// Fills a free entry in; it can be run from here on. Nobody is rung until
+    /// [`prepare_sleep`](Self::prepare_sleep).
+    pub fn prepare(&self, call: &ServiceCall<'_>) {
+        let words = self.words;
+        words.kind.store(call.kind, Ordering::Relaxed);
+        words.space.store(call.space, Ordering::Relaxed);
+        words.status.store(0, Ordering::Relaxed);
+        words.held.store(0, Ordering::Relaxed);
+        for (word, arg) in words.args.iter().zip(call.args) {
+            word.store(arg, Ordering::Relaxed);
+        }
+        for (word, extent) in words.extents.iter().zip(call.extents) {
+            word.store(*extent, Ordering::Relaxed);
+        }
+        words.count.store(call.extents.len().min(EXTENTS_MAX) as u32, Ordering::Relaxed);
+        words.cpu.store(call.cpu, Ordering::Relaxed);
+        words.ring.store(0, Ordering::Relaxed);
+        words.state.store(SERVICE_READY, publish::<MUTANT>());
+    }
+
+    /// The status, when the service is done: see the kind.
+    #[must_use]
+    pub fn poll(&self) -> Option<i64> {
+        (self.words.state.load(Ordering::Acquire) == SERVICE_DONE)
+            .then(|| self.words.status.load(Ordering::Relaxed) as i64)
+    }
+
+    /// Asks to be rung and looks once more. `true`: may sleep, will be rung.
+    /// `false`: it is done.
+    #[must_use]
+    pub fn prepare_sleep(&self) -> bool {
+        self.words.ring.store(1, Ordering::Relaxed);
+        full_fence::<MUTANT>();
+        if self.words.state.load(Ordering::Relaxed) == SERVICE_DONE {
+            self.awake();
+            return false;
+        }
+        true
+    }
+
+    /// No ring is needed any more.
+    pub fn awake(&self) {
+        self.words.ring.store(0, Ordering::Relaxed);
+    }
+
+    /// The answer's args, after [`poll`](Self::poll) gave a status.
+    #[must_use]
+    pub fn args(&self) -> [u64; 5] {
+        core::array::from_fn(|i| self.words.args[i].load(Ordering::Relaxed))
+    }
+
+    /// `held` of the answer: bit i = Linux still holds a frame of extent i.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.words.held.load(Ordering::Relaxed)
+    }
+
+    /// Copies the answer's extents, at most as many as fit, and answers how many.
+    pub fn extents(&self, to: &mut [u64]) -> usize {
+        let count = (self.words.count.load(Ordering::Relaxed) as usize).min(EXTENTS_MAX);
+        for (to, word) in to.iter_mut().zip(&self.words.extents[..count]) {
+            *to = word.load(Ordering::Relaxed);
+        }
+        count.min(to.len())
+    }
+
+    /// Gives the entry back, after it is done (or was never run).
+    pub fn release(&self) {
+        self.words.state.store(SERVICE_FREE, Ordering::Release);
+    }
+
+    /// Module (its C twin is in `module/`): finishes. Answers whether to ring the CPU.
+    #[must_use]
+    pub fn module_complete(&self, status: i64) -> bool {
+        self.words.status.store(status as u64, Ordering::Relaxed);
+        self.words.state.store(SERVICE_DONE, publish::<MUTANT>());
+        full_fence::<MUTANT>();
+        self.words.ring.load(Ordering::Relaxed) != 0
+    }
+}
+
+#[cfg(loom)]
+impl ServiceWords {
+    /// A free entry.
+    pub fn new() -> Self {
+        Self {
+            state: AtomicU32::new(SERVICE_FREE),
+            kind: AtomicU32::new(0),
+            space: AtomicU32::new(0),
+            count: AtomicU32::new(0),
+            status: AtomicU64::new(0),
+            args: core::array::from_fn(|_| AtomicU64::new(0)),
+            held: AtomicU64::new(0),
+            cpu: AtomicU32::new(0),
+            ring: AtomicU32::new(0),
+            extents: core::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::boxed::Box;
+    use std::mem::MaybeUninit;
+
+    #[test]
+    fn life() {
+        let zeroed = Box::new(MaybeUninit::<Service>::zeroed());
+        // SAFETY: an entry of zeros is a free entry.
+        let mut memory: Box<Service> = unsafe { Box::from_raw(Box::into_raw(zeroed).cast()) };
+        // SAFETY: the memory outlives it, and nothing else touches it meanwhile.
+        let service = unsafe { ServiceRef::from_raw(&raw mut *memory) };
+        assert!(service.is_free());
+        let extents = [0x20_0000 | 511; 70];
+        service.prepare(&ServiceCall { kind: 3, space: 1, args: [1, 2, 3, 4, 5], extents: &extents, cpu: 1 });
+        assert_eq!(service.poll(), None);
+        assert!(service.prepare_sleep());
+        assert!(service.module_complete(4096));
+        assert!(!service.prepare_sleep());
+        assert_eq!(service.poll(), Some(4096));
+        let mut copy = [0; 3];
+        assert_eq!((service.extents(&mut copy), copy), (3, [0x20_01ff; 3]));
+        assert_eq!((service.args(), service.held()), ([1, 2, 3, 4, 5], 0));
+        service.release();
+        assert!(service.is_free());
+        memory.count = u32::MAX;
+        // SAFETY: as above.
+        let service = unsafe { ServiceRef::from_raw(&raw mut *memory) };
+        assert_eq!(service.extents(&mut [0; 100]), EXTENTS_MAX);
+    }
+}

@@ -1,0 +1,27 @@
+//! Atomics: the processor's, or loom's.
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// No mutant: the real thing.
+pub const REAL: u8 = 0;
+/// Mutant for the models: the full fence of the wake-up pattern is missing.
+#[cfg(all(test, loom))]
+pub const NO_FENCE: u8 = 1;
+/// Mutant for the models: data is published without release.
+#[cfg(all(test, loom))]
+pub const NO_RELEASE: u8 = 2;
+
+/// Full fence between "I stored" and "I look at the other side" (`mfence`).
+pub fn full_fence<const MUTANT: u8>() {
+    if MUTANT != 1 {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Ordering of a store that publishes what was stored before.
+pub const fn publish<const MUTANT: u8>() -> Ordering {
+    if MUTANT == 2 { Ordering::Relaxed } else { Ordering::Release }
+}
