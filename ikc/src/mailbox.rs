@@ -1,8 +1,10 @@
 //! One LWK CPU's mailbox: requests in, events out, and its counters.
 
-use hanare_abi::boot::{CPU_NEEDS_IPI, CPU_POLLS, CpuShared, INBOUND_ENTRIES, OUTBOUND_ENTRIES};
+use hanare_abi::boot::{CPU_NEEDS_IPI, CPU_POLLS, INBOUND_ENTRIES, OUTBOUND_ENTRIES};
 #[cfg(not(loom))]
-use hanare_abi::boot::{EVENT_PANIC, EVENT_REQUEST, EVENT_SERVICE, EVENT_SHIFT, EVENT_SLOT};
+use hanare_abi::boot::{
+    CpuShared, EVENT_PANIC, EVENT_REQUEST, EVENT_SERVICE, EVENT_SHIFT, EVENT_SLOT,
+};
 
 use crate::ring::{Full, Ring};
 use crate::same_layout;

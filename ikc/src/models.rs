@@ -1,2 +1,430 @@
 //! Loom models: every interleaving of the wake-up protocols, and mutants that
 //! must fail.
+//!
+//! Both sides are spawned: with one of them on the main thread loom explores next
+//! to nothing. In the models of whole conversations a lost wake-up is a deadlock,
+//! which loom reports (and aborts); [`no_lost_wake_up`] is the same question in one
+//! step, with an answer that a mutant can be tested by.
+
+use std::sync::atomic::{AtomicUsize, Ordering as StdOrdering};
+
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+use crate::clock::{ClockReader, ClockWords};
+use crate::mailbox::Inbound;
+use crate::request::{RequestCall, RequestRef, RequestWords};
+use crate::ring::Ring;
+use crate::service::{ServiceCall, ServiceRef, ServiceWords};
+use crate::slot::{SlotRef, SlotWords};
+use crate::sync::{AtomicU32, NO_FENCE, NO_RELEASE, REAL};
+
+/// A latched doorbell: as an IPI for a halted CPU, or `IOCTL_WAIT`.
+#[derive(Default)]
+struct Doorbell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Doorbell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut rung = self.rung.lock().unwrap();
+        while !*rung {
+            rung = self.changed.wait(rung).unwrap();
+        }
+        *rung = false;
+    }
+}
+
+/// Runs a model with at most `preemptions` involuntary switches per execution and
+/// checks that it was more than one execution.
+fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
+    static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one_at_a_time = LOCK.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    RUNS.store(0, StdOrdering::Relaxed);
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.check(move || {
+        RUNS.fetch_add(1, StdOrdering::Relaxed);
+        model();
+    });
+    let runs = RUNS.load(StdOrdering::Relaxed);
+    eprintln!("{name}: {runs} interleavings");
+    assert!(runs > 1, "{name}: only {runs} interleaving ran");
+}
+
+/// One side goes to sleep while the other has something for it: `sleeper` answers
+/// whether it sleeps, `waker` whether it rings. Nobody sleeps without being rung.
+fn no_lost_wake_up<T: Send + Sync + 'static>(
+    name: &str,
+    setup: fn() -> T,
+    sleeper: fn(&T) -> bool,
+    waker: fn(&T) -> bool,
+) {
+    explore(name, None, move || {
+        let shared = Arc::new(setup());
+        let other = shared.clone();
+        let sleeper = thread::spawn(move || sleeper(&other));
+        let waker = thread::spawn(move || waker(&shared));
+        let (asleep, rings) = (sleeper.join().unwrap(), waker.join().unwrap());
+        assert!(rings || !asleep, "lost wake-up");
+    });
+}
+
+/// The words of an inbound ring, and its doorbell.
+struct Mailbox {
+    head: AtomicU32,
+    tail: AtomicU32,
+    entries: [AtomicU32; 2],
+    mode: AtomicU32,
+    bell: Doorbell,
+}
+
+impl Mailbox {
+    fn new() -> Self {
+        Self {
+            // the counters wrap in the models
+            head: AtomicU32::new(u32::MAX),
+            tail: AtomicU32::new(u32::MAX),
+            entries: [AtomicU32::new(0), AtomicU32::new(0)],
+            mode: AtomicU32::new(hanare_abi::boot::CPU_POLLS),
+            bell: Doorbell::default(),
+        }
+    }
+
+    fn inbound<const MUTANT: u8>(&self) -> Inbound<'_, MUTANT> {
+        Inbound::new(Ring::new(&self.head, &self.tail, &self.entries), &self.mode)
+    }
+}
+
+/// The wake-up step of every protocol.
+fn wake_ups<const MUTANT: u8>(which: &str) {
+    match which {
+        "worker" => no_lost_wake_up(
+            "worker sleeps",
+            SlotWords::new,
+            |words| SlotRef::<MUTANT>::new(words).worker_prepare_sleep(),
+            |words| SlotRef::<MUTANT>::new(words).lwk_post(1, [1; 6]),
+        ),
+        "lwk" => no_lost_wake_up(
+            "LWK thread sleeps",
+            SlotWords::new,
+            |words| SlotRef::<MUTANT>::new(words).lwk_prepare_sleep(),
+            |words| SlotRef::<MUTANT>::new(words).worker_complete(1),
+        ),
+        "inbound" => no_lost_wake_up(
+            "CPU halts",
+            Mailbox::new,
+            |mailbox| mailbox.inbound::<MUTANT>().prepare_halt(),
+            |mailbox| mailbox.inbound::<MUTANT>().post(1).expect("there is room"),
+        ),
+        "request" => no_lost_wake_up(
+            "module sleeps",
+            RequestWords::new,
+            |words| RequestRef::<MUTANT>::new(words).module_prepare_sleep(),
+            |words| RequestRef::<MUTANT>::new(words).complete(0),
+        ),
+        "service" => no_lost_wake_up(
+            "LWK waits for a service",
+            ServiceWords::new,
+            |words| ServiceRef::<MUTANT>::new(words).prepare_sleep(),
+            |words| ServiceRef::<MUTANT>::new(words).module_complete(0),
+        ),
+        _ => unreachable!(),
+    }
+}
+
+macro_rules! wake_up_tests {
+    ($($which:ident),*) => {
+        mod wake_up {
+            $(#[test]
+            fn $which() {
+                super::wake_ups::<{ super::REAL }>(stringify!($which));
+            })*
+        }
+
+        mod wake_up_without_fence {
+            $(#[test]
+            #[should_panic(expected = "lost wake-up")]
+            fn $which() {
+                super::wake_ups::<{ super::NO_FENCE }>(stringify!($which));
+            })*
+        }
+    };
+}
+
+wake_up_tests!(worker, lwk, inbound, request, service);
+
+/// `calls` delegated calls, both sides sleeping whenever they may.
+fn slot_model<const MUTANT: u8>(name: &str, calls: u32, preemptions: Option<usize>) {
+    explore(name, preemptions, move || {
+        let shared = Arc::new((SlotWords::new(), Doorbell::default(), Doorbell::default()));
+        let worker = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (words, worker_bell, lwk_bell) = &*shared;
+                let slot = SlotRef::<MUTANT>::new(words);
+                for call in 1..=calls {
+                    let (nr, args) = loop {
+                        if let Some(found) = slot.worker_poll() {
+                            break found;
+                        }
+                        if slot.worker_prepare_sleep() {
+                            worker_bell.wait();
+                            slot.worker_awake();
+                        }
+                    };
+                    assert_eq!(nr, call);
+                    assert_eq!(args, [call as u64; 6]);
+                    if slot.worker_complete(-(call as i64)) {
+                        lwk_bell.ring();
+                    }
+                }
+            })
+        };
+        let lwk = thread::spawn(move || {
+            let (words, worker_bell, lwk_bell) = &*shared;
+            let slot = SlotRef::<MUTANT>::new(words);
+            for call in 1..=calls {
+                if slot.lwk_post(call, [call as u64; 6]) {
+                    worker_bell.ring();
+                }
+                let result = loop {
+                    if let Some(result) = slot.lwk_poll() {
+                        break result;
+                    }
+                    if slot.lwk_prepare_sleep() {
+                        lwk_bell.wait();
+                        slot.lwk_awake();
+                    }
+                };
+                assert_eq!(result, -(call as i64));
+            }
+        });
+        worker.join().unwrap();
+        lwk.join().unwrap();
+    });
+}
+
+#[test]
+fn slot_one_call() {
+    slot_model::<REAL>("slot, one call", 1, None);
+}
+
+#[test]
+fn slot_two_calls() {
+    slot_model::<REAL>("slot, two calls", 2, Some(3));
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn slot_without_release_shows_stale_arguments() {
+    slot_model::<NO_RELEASE>("slot without release", 1, None);
+}
+
+/// The module posts `count` requests; the CPU serves them and halts in between.
+fn inbound_model<const MUTANT: u8>(name: &str, count: u32, preemptions: Option<usize>) {
+    explore(name, preemptions, move || {
+        let shared = Arc::new(Mailbox::new());
+        let module = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                for index in 1..=count {
+                    if shared.inbound::<MUTANT>().post(index).expect("there is room") {
+                        shared.bell.ring();
+                    }
+                }
+            })
+        };
+        let lwk = thread::spawn(move || {
+            let inbound = shared.inbound::<MUTANT>();
+            for index in 1..=count {
+                let got = loop {
+                    if let Some(got) = inbound.pop() {
+                        break got;
+                    }
+                    if inbound.prepare_halt() {
+                        shared.bell.wait();
+                        inbound.set_polling();
+                    }
+                };
+                assert_eq!(got, index);
+            }
+        });
+        module.join().unwrap();
+        lwk.join().unwrap();
+    });
+}
+
+#[test]
+fn inbound_wakes_the_cpu() {
+    inbound_model::<REAL>("inbound, one request", 1, None);
+    inbound_model::<REAL>("inbound, two requests", 2, Some(3));
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn inbound_without_release_shows_stale_entries() {
+    inbound_model::<NO_RELEASE>("inbound without release", 1, None);
+}
+
+/// A full ring: the producer waits until there is room again.
+#[test]
+fn ring_is_reused_only_after_it_was_read() {
+    explore("ring of one", Some(3), || {
+        let shared = Arc::new((AtomicU32::new(0), AtomicU32::new(0), [AtomicU32::new(0)]));
+        let other = shared.clone();
+        let producer = thread::spawn(move || {
+            let ring: Ring<'_, AtomicU32> = Ring::new(&other.0, &other.1, &other.2);
+            for value in 1..=2 {
+                while ring.push(value).is_err() {
+                    thread::yield_now();
+                }
+            }
+        });
+        let consumer = thread::spawn(move || {
+            let ring: Ring<'_, AtomicU32> = Ring::new(&shared.0, &shared.1, &shared.2);
+            for value in 1..=2 {
+                loop {
+                    if let Some(got) = ring.pop() {
+                        assert_eq!(got, value);
+                        break;
+                    }
+                    thread::yield_now();
+                }
+            }
+        });
+        producer.join().unwrap();
+        consumer.join().unwrap();
+    });
+}
+
+/// The module waits asleep for the answer to a request.
+fn request_model<const MUTANT: u8>(name: &str) {
+    explore(name, None, || {
+        let shared = Arc::new((RequestWords::new(), Doorbell::default(), Doorbell::default()));
+        let call = RequestCall { kind: 5, space: 1, args: [1, 2, 3, 4] };
+        let module = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (words, posted, done) = &*shared;
+                let request = RequestRef::<MUTANT>::new(words);
+                request.module_post(call);
+                posted.ring();
+                let answer = loop {
+                    if let Some(answer) = request.module_poll() {
+                        break answer;
+                    }
+                    if request.module_prepare_sleep() {
+                        done.wait();
+                    }
+                };
+                assert_eq!(answer, (-5, 9));
+            })
+        };
+        let lwk = thread::spawn(move || {
+            let (words, posted, done) = &*shared;
+            let request = RequestRef::<MUTANT>::new(words);
+            posted.wait();
+            assert_eq!(request.read(), Some(call));
+            request.set_arg(0, 9);
+            if request.complete(-5) {
+                done.ring();
+            }
+        });
+        module.join().unwrap();
+        lwk.join().unwrap();
+    });
+}
+
+#[test]
+fn request_answer_wakes_the_module() {
+    request_model::<REAL>("request");
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn request_without_release_shows_a_stale_answer() {
+    request_model::<NO_RELEASE>("request without release");
+}
+
+/// The LWK waits asleep for a service of the module's.
+fn service_model<const MUTANT: u8>(name: &str) {
+    explore(name, None, || {
+        let shared = Arc::new((ServiceWords::new(), Doorbell::default(), Doorbell::default()));
+        let lwk = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (words, ready, done) = &*shared;
+                let service = ServiceRef::<MUTANT>::new(words);
+                service.prepare(&ServiceCall { kind: 3, space: 1, args: [7; 5], extents: &[1], cpu: 0 });
+                ready.ring();
+                let status = loop {
+                    if let Some(status) = service.poll() {
+                        break status;
+                    }
+                    if service.prepare_sleep() {
+                        done.wait();
+                        service.awake();
+                    }
+                };
+                assert_eq!(status, 4096);
+                service.release();
+            })
+        };
+        let module = thread::spawn(move || {
+            let (words, ready, done) = &*shared;
+            let service = ServiceRef::<MUTANT>::new(words);
+            ready.wait();
+            assert_eq!(service.args(), [7; 5]);
+            if service.module_complete(4096) {
+                done.ring();
+            }
+        });
+        lwk.join().unwrap();
+        module.join().unwrap();
+    });
+}
+
+#[test]
+fn service_wakes_the_lwk() {
+    service_model::<REAL>("service");
+}
+
+/// A reader never sees half an update.
+fn clock_model<const MUTANT: u8>(name: &str) {
+    explore(name, Some(3), || {
+        let words = Arc::new(ClockWords::new());
+        let other = words.clone();
+        let writer = thread::spawn(move || {
+            other.module_write(1, 3);
+            other.module_write(2, 6);
+        });
+        let reader = thread::spawn(move || {
+            for _ in 0..2 {
+                if let Some(page) = ClockReader::<MUTANT>::new(&words).try_read() {
+                    assert_eq!(page.monotonic_ns, page.tsc * 3);
+                }
+            }
+        });
+        writer.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn clock_is_consistent() {
+    clock_model::<REAL>("clock");
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn clock_without_fence_is_torn() {
+    clock_model::<NO_FENCE>("clock without fence");
+}

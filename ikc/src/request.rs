@@ -1,6 +1,8 @@
 //! Requests of the module to the LWK, from the LWK's side.
 
-use hanare_abi::request::{PAGES_MAX, REQUEST_DONE, REQUEST_POSTED, Request, WAITER_SPINS};
+#[cfg(not(loom))]
+use hanare_abi::request::Request;
+use hanare_abi::request::{PAGES_MAX, REQUEST_DONE, REQUEST_POSTED, WAITER_SPINS};
 
 use crate::same_layout;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};

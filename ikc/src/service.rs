@@ -1,6 +1,8 @@
 //! Services: what the LWK asks of the module, from the LWK's side.
 
-use hanare_abi::service::{EXTENTS_MAX, SERVICE_DONE, SERVICE_FREE, SERVICE_READY, Service};
+#[cfg(not(loom))]
+use hanare_abi::service::Service;
+use hanare_abi::service::{EXTENTS_MAX, SERVICE_DONE, SERVICE_FREE, SERVICE_READY};
 
 use crate::same_layout;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};

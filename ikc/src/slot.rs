@@ -1,6 +1,8 @@
 //! The slot: one delegated call at a time between a thread and its worker.
 
-use hanare_abi::slot::{SLOT_DONE, SLOT_IDLE, SLOT_REQUESTED, Slot, WAIT_ASLEEP, WAIT_AWAKE};
+#[cfg(not(loom))]
+use hanare_abi::slot::Slot;
+use hanare_abi::slot::{SLOT_DONE, SLOT_IDLE, SLOT_REQUESTED, WAIT_ASLEEP, WAIT_AWAKE};
 
 use crate::same_layout;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};
