@@ -1,6 +1,7 @@
 //! Tasks of this repository that are easier in Rust than in make: `cargo xtask TASK`.
 
 mod abi;
+mod syscalls;
 
 use std::process::ExitCode;
 
@@ -10,8 +11,11 @@ fn main() -> ExitCode {
     match args.as_slice() {
         ["abi"] => abi::run(false),
         ["abi", "--check"] => abi::run(true),
+        ["syscalls"] => syscalls::run(false),
+        ["syscalls", "--check"] => syscalls::run(true),
         _ => {
-            eprintln!("usage: cargo xtask abi [--check]    write (or check) module/hanare_abi.h");
+            eprintln!("usage: cargo xtask abi [--check]         write (or check) module/hanare_abi.h");
+            eprintln!("       cargo xtask syscalls [--check]    write (or check) docs/syscalls.md");
             ExitCode::from(2)
         }
     }

@@ -365,7 +365,7 @@ pub(super) static ROWS: &[Row] = rows! {
     315 sched_getattr/4 delegated(None);
     316 renameat2/5 delegated(None);
     317 seccomp/3 refused(ENOSYS, "a filter would act on the worker, not on the program (as without CONFIG_SECCOMP)");
-    318 getrandom/3 delegated(None) restart Sys + vdso;
+    318 getrandom/3 delegated(None) restart Sys;
     319 memfd_create/2 delegated(None);
     320 kexec_file_load/5 delegated(None);
     321 bpf/5 delegated(None);
