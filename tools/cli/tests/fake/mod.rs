@@ -1,0 +1,517 @@
+//! A stand-in for `/dev/hanare` and for the LWK, without a module or a VM.
+//!
+//! The program under test runs with a seccomp filter whose listener is here:
+//! `openat("/dev/hanare")` gives it a memory file, and ioctls of type `H` are
+//! answered by a thread of ours. The test plays the LWK: it writes requests into
+//! the slot, which is the same memory as the proxy's.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::mem::{offset_of, size_of};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hanare_abi::ioctl::*;
+use hanare_abi::layout::{CONTROL_BASE, SCRATCH_BASE, SPACE_SHIFT, START_BASE};
+use hanare_abi::slot::*;
+use hanare_abi::start::StartBlock;
+use hanare_abi::{MAGIC, VERSION};
+
+/// The space that the proxy is given.
+const SPACE: u64 = 1;
+/// How long anything may take.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// What the device has seen, and how it is to answer.
+#[derive(Default)]
+struct State {
+    started: bool,
+    dead: bool,
+    waiting: Option<u64>,
+    rung: bool,
+    rings: u32,
+    served: Vec<u32>,
+    signals: VecDeque<u32>,
+    attached_to: Vec<u8>,
+}
+
+struct Device {
+    listener: OwnedFd,
+    memory: File,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// A proxy under test, and the LWK's side of its space.
+pub struct Lwk {
+    /// The process.
+    pub child: Child,
+    device: Arc<Device>,
+    control: *mut u8,
+    memory: File,
+    polled: u32,
+}
+
+/// Bytes of the control window that are mapped here: up to the first scratch page.
+const CONTROL_MAPPED: usize = (SCRATCH_BASE - CONTROL_BASE) as usize + 4096;
+
+fn check(result: i64) -> io::Result<i64> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn map(memory: &File, address: u64, size: usize) -> *mut u8 {
+    let (protection, offset) = (libc::PROT_READ | libc::PROT_WRITE, (SPACE << SPACE_SHIFT | address) as i64);
+    // SAFETY: a new mapping where the kernel likes it.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, libc::MAP_SHARED, memory.as_raw_fd(), offset) };
+    assert!(at != libc::MAP_FAILED, "{}", io::Error::last_os_error());
+    at.cast()
+}
+
+fn memory_file() -> File {
+    // SAFETY: a new descriptor that only we have.
+    let memory = unsafe { File::from_raw_fd(libc::memfd_create(c"hanare".as_ptr(), libc::MFD_CLOEXEC)) };
+    memory.set_len(1 << 62).unwrap();
+    memory
+}
+
+impl Lwk {
+    /// Starts `command` and waits until it called `IOCTL_START`.
+    pub fn start(command: Command) -> Self {
+        let lwk = Self::start_only(command);
+        lwk.device.wait_until(|state| state.started);
+        lwk
+    }
+
+    /// Starts `command`, which may fail before `IOCTL_START`.
+    pub fn start_only(mut command: Command) -> Self {
+        let memory = memory_file();
+        let (control, copy) = (map(&memory, CONTROL_BASE, CONTROL_MAPPED), memory.try_clone().unwrap());
+        let (told, tell) = pipe();
+        let (acknowledged, acknowledge) = pipe();
+        // spawn() returns when the child has called exec, which waits for us.
+        let getter = thread::spawn(move || {
+            let [pid, fd] = read_words(told.as_raw_fd());
+            let listener = take_descriptor(pid, fd);
+            write_words(acknowledge.as_raw_fd(), &[1]);
+            listener
+        });
+        let (tell_fd, acknowledged_fd) = (tell.as_raw_fd(), acknowledged.as_raw_fd());
+        // SAFETY: only system calls between fork and exec.
+        unsafe {
+            command.pre_exec(move || {
+                let fd = install_filter()?;
+                write_words(tell_fd, &[libc::getpid() as u32, fd as u32]);
+                let [_] = read_words(acknowledged_fd);
+                Ok(())
+            });
+        }
+        let child = command.spawn().unwrap();
+        let listener = getter.join().unwrap();
+        let device = Arc::new(Device { listener, memory, state: Mutex::default(), changed: Condvar::new() });
+        let server = device.clone();
+        thread::spawn(move || server.serve());
+        Self { child, device, control, memory: copy, polled: 0 }
+    }
+
+    /// The word at `offset` of slot 0.
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: mapped for good, aligned, shared as atomics.
+        unsafe { &*self.control.add(offset).cast() }
+    }
+
+    fn long(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: as above.
+        unsafe { &*self.control.add(offset).cast() }
+    }
+
+    /// Thread id that the worker wrote.
+    pub fn tid(&self) -> u32 {
+        self.word(offset_of!(Slot, tid)).load(Ordering::Relaxed)
+    }
+
+    /// Sets how long the worker polls.
+    pub fn set_poll_us(&self, us: u32) {
+        self.word(offset_of!(Slot, poll_us)).store(us, Ordering::Relaxed);
+    }
+
+    /// Sets the mask for the next calls.
+    pub fn set_sigmask(&self, mask: u64) {
+        self.long(offset_of!(Slot, sigmask)).store(mask, Ordering::Relaxed);
+    }
+
+    /// Says that this side sleeps, so that the worker rings.
+    pub fn set_asleep(&self, asleep: bool) {
+        let value = if asleep { WAIT_ASLEEP } else { WAIT_AWAKE };
+        self.word(offset_of!(Slot, lwk_wait)).store(value, Ordering::Relaxed);
+    }
+
+    /// Posts a request.
+    pub fn post(&self, nr: u32, args: &[u64]) {
+        self.word(offset_of!(Slot, nr)).store(nr, Ordering::Relaxed);
+        for (index, &arg) in args.iter().enumerate() {
+            self.long(offset_of!(Slot, args) + 8 * index).store(arg, Ordering::Relaxed);
+        }
+        self.word(offset_of!(Slot, state)).store(SLOT_REQUESTED, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if self.word(offset_of!(Slot, worker_wait)).load(Ordering::Relaxed) == WAIT_ASLEEP {
+            self.device.ring();
+        }
+    }
+
+    /// Waits for the answer to the request posted.
+    pub fn answer(&mut self) -> i64 {
+        let end = Instant::now() + DEADLINE;
+        while self.word(offset_of!(Slot, state)).load(Ordering::Acquire) != SLOT_DONE {
+            assert!(Instant::now() < end, "the worker does not answer");
+            self.polled += 1;
+            thread::yield_now();
+        }
+        self.word(offset_of!(Slot, state)).store(SLOT_IDLE, Ordering::Relaxed);
+        self.long(offset_of!(Slot, result)).load(Ordering::Relaxed) as i64
+    }
+
+    /// A delegated call.
+    pub fn call(&mut self, nr: i64, args: &[u64]) -> i64 {
+        self.post(nr as u32, args);
+        self.answer()
+    }
+
+    /// An `OP_*`.
+    pub fn op(&mut self, op: u32, args: &[u64]) -> i64 {
+        self.post(op, args);
+        self.answer()
+    }
+
+    /// Puts bytes at an address of the application or of the control window.
+    pub fn poke(&self, address: u64, bytes: &[u8]) {
+        let (page, offset) = (address & !4095, (address & 4095) as usize);
+        let size = (offset + bytes.len()).next_multiple_of(4096);
+        let at = map(&self.memory, page, size);
+        // SAFETY: just mapped, that large.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(offset), bytes.len());
+            libc::munmap(at.cast(), size);
+        }
+    }
+
+    /// The start block's header and its strings.
+    pub fn start_block(&self) -> (StartBlock, Vec<Vec<u8>>) {
+        let at = (START_BASE - CONTROL_BASE) as usize;
+        // SAFETY: written by the proxy before START; plain words and bytes.
+        let (block, strings) = unsafe {
+            let block = *self.control.add(at).cast::<StartBlock>();
+            let length = block.total_size as usize - block.strings_offset as usize;
+            let strings = self.control.add(at + block.strings_offset as usize);
+            (block, std::slice::from_raw_parts(strings, length).to_vec())
+        };
+        let strings = strings.strip_suffix(b"\0").unwrap().split(|&byte| byte == 0);
+        (block, strings.map(<[u8]>::to_vec).collect())
+    }
+
+    /// Sends a signal to the proxy.
+    pub fn kill(&self, signal: i32) {
+        // SAFETY: kill touches no memory; the child has not been waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// Waits for the next signal that the proxy tells of.
+    pub fn next_signal(&self) -> u32 {
+        self.device.wait_until(|state| !state.signals.is_empty());
+        self.device.state.lock().unwrap().signals.pop_front().unwrap()
+    }
+
+    /// Signals told so far, not asked for yet.
+    pub fn signals(&self) -> usize {
+        self.device.state.lock().unwrap().signals.len()
+    }
+
+    /// How often the proxy rang.
+    pub fn rings(&self) -> u32 {
+        self.device.state.lock().unwrap().rings
+    }
+
+    /// The services that were handed to the device.
+    pub fn served(&self) -> Vec<u32> {
+        self.device.state.lock().unwrap().served.clone()
+    }
+
+    /// The instance that was asked for.
+    pub fn attached_to(&self) -> Vec<u8> {
+        self.device.state.lock().unwrap().attached_to.clone()
+    }
+
+    /// Waits until the worker sleeps.
+    pub fn wait_until_asleep(&self) {
+        self.device.wait_until(|state| state.waiting.is_some());
+    }
+
+    /// The LWK dies: whoever waits gets EIO.
+    pub fn die(&self) {
+        self.device.state.lock().unwrap().dead = true;
+        self.device.ring();
+    }
+
+    /// A file of /proc of the proxy.
+    pub fn proc(&self, name: &str) -> String {
+        std::fs::read_to_string(format!("/proc/{}/{name}", self.child.id())).unwrap()
+    }
+
+    /// State letter of the proxy: `S`, `T`, …
+    pub fn process_state(&self) -> char {
+        let stat = self.proc("stat");
+        stat[stat.rfind(')').unwrap() + 2..].chars().next().unwrap()
+    }
+}
+
+impl Drop for Lwk {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until `condition` holds.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !condition() {
+        assert!(Instant::now() < end, "never: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn pipe() -> (OwnedFd, OwnedFd) {
+    let mut fds = [0; 2];
+    // SAFETY: two new descriptors that only we have.
+    unsafe {
+        assert_eq!(libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC), 0);
+        (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1]))
+    }
+}
+
+fn write_words(fd: RawFd, words: &[u32]) {
+    // SAFETY: a slice of that many bytes.
+    unsafe { libc::write(fd, words.as_ptr().cast(), size_of_val(words)) };
+}
+
+fn read_words<const N: usize>(fd: RawFd) -> [u32; N] {
+    let mut words = [0; N];
+    // SAFETY: an array of that many bytes.
+    unsafe { libc::read(fd, words.as_mut_ptr().cast(), size_of_val(&words)) };
+    words
+}
+
+fn take_descriptor(pid: u32, fd: u32) -> OwnedFd {
+    // SAFETY: pidfds and a new descriptor that only we have.
+    unsafe {
+        let process = OwnedFd::from_raw_fd(check(libc::syscall(libc::SYS_pidfd_open, pid, 0)).unwrap() as RawFd);
+        let fd = check(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0)).unwrap();
+        OwnedFd::from_raw_fd(fd as RawFd)
+    }
+}
+
+/// In the child: openat and ioctls of type `H` are answered by the listener.
+fn install_filter() -> io::Result<RawFd> {
+    let statement = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
+    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let filter = [
+        statement(load, 0, 0, 0),
+        statement(equal, libc::SYS_openat as u32, 5, 0),
+        statement(equal, libc::SYS_ioctl as u32, 0, 5),
+        statement(load, 24, 0, 0),
+        statement(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 8, 0, 0),
+        statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0xff, 0, 0),
+        statement(equal, IOCTL_TYPE, 0, 1),
+        statement(libc::BPF_RET, libc::SECCOMP_RET_USER_NOTIF, 0, 0),
+        statement(libc::BPF_RET, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: a filter as the kernel wants it.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())?;
+        let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+        Ok(check(libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program))? as RawFd)
+    }
+}
+
+// linux/seccomp.h
+const NOTIF_RECV: libc::c_ulong = 0xc050_2100;
+const NOTIF_SEND: libc::c_ulong = 0xc018_2101;
+const NOTIF_ADDFD: libc::c_ulong = 0x4018_2103;
+const CONTINUE: u32 = 1;
+const ADDFD_SEND: u32 = 2;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Notification {
+    id: u64,
+    pid: u32,
+    flags: u32,
+    nr: i32,
+    arch: u32,
+    ip: u64,
+    args: [u64; 6],
+}
+
+#[repr(C)]
+struct Response {
+    id: u64,
+    value: i64,
+    error: i32,
+    flags: u32,
+}
+
+#[repr(C)]
+struct AddDescriptor {
+    id: u64,
+    flags: u32,
+    source: u32,
+    target: u32,
+    target_flags: u32,
+}
+
+impl Device {
+    fn wait_until(&self, condition: impl Fn(&State) -> bool) {
+        let state = self.state.lock().unwrap();
+        let (_state, timeout) =
+            self.changed.wait_timeout_while(state, DEADLINE, |state| !condition(state)).unwrap();
+        assert!(!timeout.timed_out(), "the proxy did not do what was expected");
+    }
+
+    /// Answers until the proxy is gone.
+    fn serve(&self) {
+        loop {
+            let mut poll = libc::pollfd { fd: self.listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry.
+            unsafe { libc::poll(&mut poll, 1, -1) };
+            if poll.revents & libc::POLLHUP != 0 {
+                return;
+            }
+            let mut notification = Notification::default();
+            // SAFETY: the kernel fills in a zeroed notification.
+            if unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_RECV, &mut notification) } != 0 {
+                continue;
+            }
+            match i64::from(notification.nr) {
+                libc::SYS_openat => self.open(&notification),
+                _ => self.ioctl(&notification),
+            }
+        }
+    }
+
+    fn respond(&self, id: u64, result: i64, flags: u32) {
+        let (value, error) = if result < 0 { (0, result as i32) } else { (result, 0) };
+        let response = Response { id, value, error, flags };
+        // SAFETY: a response; one that comes too late (a signal) is refused.
+        unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_SEND, &response) };
+    }
+
+    fn open(&self, notification: &Notification) {
+        let path = read_string(notification.pid, notification.args[1]);
+        if path.as_bytes() != b"/dev/hanare" {
+            return self.respond(notification.id, 0, CONTINUE);
+        }
+        let source = self.memory.as_raw_fd() as u32;
+        let target_flags = libc::O_CLOEXEC as u32;
+        let add = AddDescriptor { id: notification.id, flags: ADDFD_SEND, source, target: 0, target_flags };
+        // SAFETY: as the kernel wants it.
+        unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_ADDFD, &add) };
+    }
+
+    fn ioctl(&self, notification: &Notification) {
+        let (id, pid, address) = (notification.id, notification.pid, notification.args[2]);
+        let mut state = self.state.lock().unwrap();
+        let dead = |result: i64| if state.dead { -i64::from(libc::EIO) } else { result };
+        let result = match notification.args[1] as u32 {
+            IOCTL_INFO => {
+                copy_out(pid, address, &Info { magic: MAGIC, version: VERSION, instances: 1 });
+                0
+            }
+            IOCTL_ATTACH => {
+                let mut attach: Attach = copy_in(pid, address);
+                state.attached_to = attach.name.to_vec();
+                attach.name[..4].copy_from_slice(b"fake");
+                attach.space = SPACE as u32;
+                attach.cpu_count = 2;
+                copy_out(pid, address, &attach);
+                0
+            }
+            IOCTL_START => {
+                state.started = true;
+                0
+            }
+            IOCTL_WAIT => {
+                if !state.dead && !std::mem::take(&mut state.rung) {
+                    state.waiting = Some(id);
+                    self.changed.notify_all();
+                    return;
+                }
+                if state.dead { -i64::from(libc::EIO) } else { 0 }
+            }
+            IOCTL_RING => {
+                state.rings += 1;
+                0
+            }
+            IOCTL_SERVE => {
+                state.served.push(copy_in::<Serve>(pid, address).index);
+                0
+            }
+            IOCTL_SIGNAL => {
+                let result = dead(0);
+                let signal: Signal = copy_in(pid, address);
+                assert_eq!(signal.info[0] as u32, signal.signal, "si_signo");
+                state.signals.push_back(signal.signal);
+                result
+            }
+            IOCTL_USAGE => {
+                let usage = Usage { user_ns: 5_000_000, system_ns: 0, resident_bytes: 0, peak_bytes: 1 << 20 };
+                copy_out(pid, address, &usage);
+                0
+            }
+            _ => -i64::from(libc::ENOTTY),
+        };
+        self.changed.notify_all();
+        drop(state);
+        self.respond(id, result, 0);
+    }
+
+    fn ring(&self) {
+        let mut state = self.state.lock().unwrap();
+        let result = if state.dead { -i64::from(libc::EIO) } else { 0 };
+        match state.waiting.take() {
+            Some(id) => self.respond(id, result, 0),
+            None => state.rung = true,
+        }
+    }
+}
+
+fn read_string(pid: u32, address: u64) -> CString {
+    let bytes: Vec<u8> = (address..).map(|at| copy_in::<u8>(pid, at)).take_while(|&byte| byte != 0).collect();
+    CString::new(bytes).unwrap()
+}
+
+fn copy_in<T: Copy>(pid: u32, address: u64) -> T {
+    let mut value = std::mem::MaybeUninit::<T>::zeroed();
+    transfer(libc::SYS_process_vm_readv, pid, address, value.as_mut_ptr().cast(), size_of::<T>());
+    // SAFETY: used for integers and structures of integers.
+    unsafe { value.assume_init() }
+}
+
+fn copy_out<T: Copy>(pid: u32, address: u64, value: &T) {
+    let at = std::ptr::from_ref(value).cast_mut().cast();
+    transfer(libc::SYS_process_vm_writev, pid, address, at, size_of::<T>());
+}
+
+fn transfer(call: i64, pid: u32, address: u64, at: *mut u8, size: usize) {
+    let local = libc::iovec { iov_base: at.cast(), iov_len: size };
+    let remote = libc::iovec { iov_base: address as *mut _, iov_len: size };
+    // SAFETY: `at` is valid for `size` bytes. A proxy that was just killed gives an error.
+    unsafe { libc::syscall(call, pid, &local, 1, &remote, 1, 0) };
+}

@@ -1,0 +1,408 @@
+//! `hanare run` and the proxy against a stand-in for the device: start, layout,
+//! delegated calls, sleep and wake-up, signals, ends.
+//!
+//! Needs the proxy: $HANARE_PROXY, build/bin/hanare-proxy, or as built by
+//! `cargo build --release --target x86_64-unknown-none --manifest-path tools/proxy/Cargo.toml`.
+
+mod fake;
+
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use fake::{Lwk, eventually};
+use hanare_abi::layout::*;
+use hanare_abi::slot::*;
+use hanare_abi::start::START_STATS;
+use hanare_abi::{MAGIC, VERSION};
+
+const EINTR: i64 = -(libc::EINTR as i64);
+
+/// Where the tests put the application's data.
+const DATA: u64 = 0x40_0000;
+
+fn proxy() -> PathBuf {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let built = "tools/proxy/target/x86_64-unknown-none/release/hanare-proxy";
+    let candidates = [std::env::var_os("HANARE_PROXY").map(PathBuf::from), Some(repository.join(built)),
+        Some(repository.join("build/bin/hanare-proxy"))];
+    let found = candidates.into_iter().flatten().find(|path| path.is_file());
+    found.expect("hanare-proxy is not built; see the top of this file")
+}
+
+/// `hanare run OPTIONS -- PROGRAM ARGUMENTS`, its output kept.
+fn run(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hanare"));
+    command.arg("run").args(arguments).env("HANARE_PROXY", proxy());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn start(arguments: &[&str]) -> Lwk {
+    Lwk::start(run(arguments))
+}
+
+/// Waits for the end; gives exit status or minus the signal, and stderr.
+fn end(mut lwk: Lwk) -> (i32, String) {
+    let mut text = String::new();
+    lwk.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    let status = lwk.child.wait().unwrap();
+    (status.code().unwrap_or_else(|| -status.signal().unwrap()), text)
+}
+
+#[test]
+fn the_start_block_is_complete() {
+    let mut command = run(&["--on", "blue", "--stats", "true", "-x", "ä b", ""]);
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HANARE_PROXY", proxy());
+    // SAFETY: only system calls.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGHUP, libc::SIG_IGN);
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            let unlimited = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+            libc::setrlimit(libc::RLIMIT_STACK, &unlimited);
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, libc::SIGUSR1);
+            libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+    let lwk = Lwk::start(command);
+    let (block, strings) = lwk.start_block();
+    assert_eq!((block.magic, block.version), (MAGIC, VERSION));
+    assert_eq!((block.pid, block.ppid), (lwk.child.id(), std::process::id()));
+    assert_eq!(lwk.tid(), lwk.child.id());
+    assert_eq!(block.argc, 4);
+    let path = String::from_utf8(strings[0].clone()).unwrap();
+    assert!(path == "/usr/bin/true" || path == "/bin/true", "{path}");
+    let text = |range: std::ops::Range<usize>| {
+        strings[range].iter().map(|bytes| std::str::from_utf8(bytes).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(text(1..5), ["true", "-x", "ä b", ""]);
+    assert_eq!(block.envc, 2);
+    assert_eq!(strings.len(), 7);
+    assert_eq!(block.sigmask, 1 << (libc::SIGUSR1 - 1));
+    let ignored = 1 << (libc::SIGHUP - 1) | 1 << (libc::SIGPIPE - 1);
+    assert_eq!(block.sigignore, ignored);
+    assert_eq!((block.stack_soft, block.stack_hard), (u64::MAX, u64::MAX));
+    assert_ne!(block.random, [0; 32]);
+    assert_ne!(block.hwcap, 0);
+    assert_eq!(block.clktck, 100);
+    assert_eq!(block.flags & START_STATS, START_STATS);
+    assert!(lwk.attached_to().starts_with(b"blue\0"));
+    // The caller's stack limit is back.
+    assert!(lwk.proc("limits").lines().any(|line| line.starts_with("Max stack size            unlimited")));
+}
+
+#[test]
+fn nothing_lies_among_the_applications_addresses() {
+    let lwk = start(&["sh", "-c", "true"]);
+    let maps = lwk.proc("maps");
+    let mut device = false;
+    for line in maps.lines() {
+        let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let parse = |text| u64::from_str_radix(text, 16).unwrap();
+        let (start, end) = (parse(start), parse(end));
+        if start < CONTROL_END {
+            assert_eq!((start, end), (USER_MIN, CONTROL_END), "{line}");
+            assert!(line.contains("rw-s"), "{line}");
+            device = true;
+        } else {
+            assert!(start >= PROXY_BASE, "{line}");
+        }
+    }
+    assert!(device);
+    assert_eq!(lwk.proc("comm"), "sh\n");
+    assert_eq!(lwk.proc("cmdline").trim_end_matches('\0'), "sh\0-c\0true");
+    let (block, _) = lwk.start_block();
+    assert!(block.control_fd >= 1000 || block.control_fd >= 3, "{}", block.control_fd);
+    let link = std::fs::read_link(format!("/proc/{}/fd/{}", lwk.child.id(), block.control_fd)).unwrap();
+    assert!(link.to_string_lossy().contains("hanare"), "{link:?}");
+}
+
+#[test]
+fn calls_are_made_with_the_applications_addresses() {
+    let mut lwk = start(&["true"]);
+    lwk.poke(DATA, b"hello from over there\n");
+    assert_eq!(lwk.call(libc::SYS_write, &[1, DATA, 22]), 22);
+    let mut text = [0; 22];
+    lwk.child.stdout.as_mut().unwrap().read_exact(&mut text).unwrap();
+    assert_eq!(&text, b"hello from over there\n");
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
+    assert_eq!(lwk.call(libc::SYS_close, &[999]), -i64::from(libc::EBADF));
+    assert_eq!(lwk.call(libc::SYS_write, &[1, 0x10, 22]), -i64::from(libc::EFAULT));
+    assert_eq!(lwk.op(OP_NOP, &[]), 0);
+    assert_eq!(lwk.op(OP_SERVE, &[17]), 0);
+    assert_eq!(lwk.served(), [17]);
+    assert_eq!(lwk.op(OP_BASE + 999, &[]), -i64::from(libc::ENOSYS));
+    lwk.post(libc::SYS_exit_group as u32, &[7]);
+    assert_eq!(end(lwk), (7, String::new()));
+}
+
+#[test]
+fn many_calls_polling_and_asleep() {
+    let mut lwk = start(&["true"]);
+    for poll_us in [0, 1, 50, 1000] {
+        lwk.set_poll_us(poll_us);
+        lwk.set_asleep(poll_us % 2 == 0);
+        for _ in 0..500 {
+            assert_eq!(lwk.call(libc::SYS_getppid, &[]), std::process::id().into());
+        }
+        lwk.wait_until_asleep();
+    }
+    assert_eq!(lwk.rings(), 3 * 500);
+}
+
+#[test]
+fn a_range_can_be_mapped_again() {
+    let mut lwk = start(&["true"]);
+    lwk.poke(DATA, b"device");
+    let anonymous = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u64;
+    assert_eq!(lwk.call(libc::SYS_mmap, &[DATA, 4096, 3, anonymous, u64::MAX, 0]), DATA as i64);
+    assert_eq!(lwk.op(OP_REMAP, &[DATA, DATA + 4096]), 0);
+    assert_eq!(lwk.call(libc::SYS_write, &[1, DATA, 6]), 6);
+    let mut text = [0; 6];
+    lwk.child.stdout.as_mut().unwrap().read_exact(&mut text).unwrap();
+    assert_eq!(&text, b"device");
+    for (start, end) in [(DATA + 4096, DATA), (0, 4096), (USER_MAX - 4096, USER_MAX + 4096)] {
+        assert_eq!(lwk.op(OP_REMAP, &[start, end]), -i64::from(libc::EINVAL));
+    }
+}
+
+#[test]
+fn ends_by_signal() {
+    for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGPIPE, libc::SIGRTMIN() + 3] {
+        let mut command = run(&["true"]);
+        // SAFETY: only system calls. No core files.
+        unsafe {
+            command.pre_exec(|| {
+                libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 });
+                Ok(())
+            });
+        }
+        let lwk = Lwk::start(command);
+        lwk.set_sigmask(!0);
+        lwk.post(OP_EXIT_SIGNAL, &[signal as u64]);
+        assert_eq!(end(lwk), (-signal, String::new()));
+    }
+}
+
+#[test]
+fn programs_that_cannot_be_started() {
+    let folder = std::env::temp_dir().join(format!("hanare-proxy-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut foreign = b"\x7fELF\x02\x01\x01".to_vec();
+    foreign.resize(64, 0);
+    foreign[16] = 2;
+    foreign[18] = 183;
+    let cases: [(&str, &[u8], i32, u64, i32, &str); 5] = [
+        ("gone", b"x", libc::ENOENT, START_FAILED_FILE, 127, "gone: No such file or directory"),
+        ("arm", &foreign, libc::ENOEXEC, START_FAILED_FORMAT, 126, "arm: Exec format error: not an x86-64 program"),
+        ("cut", b"\x7fELF", libc::ENOEXEC, START_FAILED_FORMAT, 126, "cut: Exec format error: the file is cut short"),
+        ("text", b"echo", libc::ENOEXEC, START_FAILED_FORMAT, 126, "text: Exec format error: neither an ELF"),
+        ("big", b"x", libc::ENOMEM, START_FAILED_MEMORY, 126, "big: Cannot allocate memory: the LWK has too little"),
+    ];
+    for (name, content, errno, kind, status, message) in cases {
+        use std::os::unix::fs::PermissionsExt;
+        let path = folder.join(name);
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let lwk = start(&[path.to_str().unwrap()]);
+        lwk.post(OP_START_FAILED, &[errno as u64, kind]);
+        let (code, text) = end(lwk);
+        assert_eq!(code, status, "{text}");
+        assert!(text.starts_with("hanare: /") && text.contains(message) && text.lines().count() == 1, "{text}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_signal_interrupts_a_blocked_call() {
+    let mut lwk = start(&["true"]);
+    lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
+    thread::sleep(Duration::from_millis(30));
+    lwk.kill(libc::SIGTERM);
+    assert_eq!(lwk.next_signal(), libc::SIGTERM as u32);
+    assert_eq!(lwk.answer(), EINTR);
+
+    // With SA_RESTART Linux would make the call again: it is not started instead.
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, 1]), 0);
+    lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
+    thread::sleep(Duration::from_millis(30));
+    lwk.kill(libc::SIGUSR1);
+    assert_eq!(lwk.answer(), RESULT_NOT_STARTED);
+    assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
+}
+
+#[test]
+fn a_signal_in_between_costs_one_call_at_most() {
+    let mut lwk = start(&["true"]);
+    lwk.wait_until_asleep();
+    lwk.kill(libc::SIGINT);
+    assert_eq!(lwk.next_signal(), libc::SIGINT as u32);
+    let first = lwk.call(libc::SYS_getpid, &[]);
+    assert!(first == RESULT_NOT_STARTED || first == i64::from(lwk.child.id()), "{first}");
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
+}
+
+#[test]
+fn no_signal_is_slept_over() {
+    // A request that blocks and a signal at the same time, over and over: the call
+    // must end, whichever of the two is first.
+    let mut lwk = start(&["true"]);
+    for round in 0..3000u64 {
+        lwk.set_poll_us([0, 20, 200][(round % 3) as usize]);
+        lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
+        for _ in 0..(round * 7919) % 400 {
+            std::hint::spin_loop();
+        }
+        lwk.kill(libc::SIGUSR2);
+        let result = lwk.answer();
+        assert!(result == EINTR || result == RESULT_NOT_STARTED, "{result}");
+        assert_eq!(lwk.next_signal(), libc::SIGUSR2 as u32);
+    }
+    assert_eq!(lwk.signals(), 0);
+}
+
+#[test]
+fn masks_and_dispositions_are_linux_own() {
+    let mut lwk = start(&["true"]);
+    let usr1 = 1 << (libc::SIGUSR1 - 1);
+    lwk.set_sigmask(usr1);
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
+    lwk.kill(libc::SIGUSR1);
+    eventually("pending", || status_mask(&lwk, "ShdPnd") == usr1);
+    assert_eq!(lwk.signals(), 0);
+    lwk.set_sigmask(0);
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), RESULT_NOT_STARTED);
+    assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
+
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_IGNORE, 0]), 0);
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGKILL as u64, MIRROR_IGNORE, 0]), -i64::from(libc::EINVAL));
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[65, MIRROR_IGNORE, 0]), -i64::from(libc::EINVAL));
+    assert_eq!(status_mask(&lwk, "SigIgn") & usr1, usr1);
+    lwk.kill(libc::SIGUSR1);
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
+}
+
+fn status_mask(lwk: &Lwk, name: &str) -> u64 {
+    let status = lwk.proc("status");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    u64::from_str_radix(line.trim_start_matches(':').trim(), 16).unwrap()
+}
+
+#[test]
+fn a_signal_can_be_given_back() {
+    let mut lwk = start(&["true"]);
+    let mut info = [0u8; 128];
+    info[0] = libc::SIGUSR1 as u8;
+    info[8..12].copy_from_slice(&(-1i32).to_ne_bytes());
+    lwk.poke(SCRATCH_BASE, &info);
+    lwk.set_sigmask(1 << (libc::SIGUSR1 - 1));
+    assert_eq!(lwk.op(OP_REQUEUE_SIGNAL, &[libc::SIGUSR1 as u64]), 0);
+    assert_eq!(status_mask(&lwk, "SigPnd"), 1 << (libc::SIGUSR1 - 1));
+}
+
+#[test]
+fn stops_and_goes_on() {
+    let mut lwk = start(&["true"]);
+    for signal in [libc::SIGSTOP, libc::SIGTTOU] {
+        lwk.post(OP_STOP_SIGNAL, &[signal as u64]);
+        eventually("stopped", || lwk.process_state() == 'T');
+        lwk.kill(libc::SIGCONT);
+        assert_eq!(lwk.answer(), 0);
+    }
+    assert_eq!(lwk.op(OP_STOP_SIGNAL, &[libc::SIGTERM as u64]), -i64::from(libc::EINVAL));
+}
+
+#[test]
+fn a_stop_in_a_timed_call_is_not_seen() {
+    // Linux goes on with restart_syscall; a signal then ends the call.
+    let mut lwk = start(&["true"]);
+    let mut second = [0u8; 16];
+    second[0] = 60;
+    lwk.poke(DATA, &second);
+    lwk.post(libc::SYS_nanosleep as u32, &[DATA, 0]);
+    thread::sleep(Duration::from_millis(30));
+    lwk.kill(libc::SIGSTOP);
+    eventually("stopped", || lwk.process_state() == 'T');
+    lwk.kill(libc::SIGCONT);
+    eventually("running", || lwk.process_state() == 'S');
+    lwk.kill(libc::SIGINT);
+    assert_eq!(lwk.answer(), EINTR);
+}
+
+#[test]
+fn execve_closes_and_resets() {
+    let mut lwk = start(&["true"]);
+    let cloexec = libc::O_CLOEXEC as u64;
+    lwk.poke(DATA, b"/dev/null\0");
+    let open = |lwk: &mut Lwk, flags| lwk.call(libc::SYS_open, &[DATA, flags]) as u64;
+    let (kept, closed) = (open(&mut lwk, 0), open(&mut lwk, cloexec));
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGCHLD as u64, MIRROR_FORWARD, 1]), 0);
+    lwk.poke(SCRATCH_BASE, b"/some/where/program\0");
+    assert_eq!(lwk.op(OP_EXECED, &[SCRATCH_BASE]), 0);
+    assert_eq!(lwk.proc("comm"), "program\n");
+    assert_eq!(lwk.call(libc::SYS_close, &[kept]), 0);
+    assert_eq!(lwk.call(libc::SYS_close, &[closed]), -i64::from(libc::EBADF));
+    assert_eq!(status_mask(&lwk, "SigCgt") & (1 << (libc::SIGCHLD - 1)), 0);
+    assert_ne!(status_mask(&lwk, "SigCgt") & (1 << (libc::SIGTERM - 1)), 0);
+    assert_eq!(lwk.op(OP_NOP, &[]), 0);
+}
+
+#[test]
+fn the_death_of_the_lwk_is_told() {
+    let lwk = start(&["true"]);
+    lwk.wait_until_asleep();
+    lwk.die();
+    let expected = "hanare: the LWK 'fake' stopped working; see: hanare log fake\n";
+    assert_eq!(end(lwk), (125, expected.into()));
+
+    // Also when a call blocks, at the first signal.
+    let lwk = start(&["true"]);
+    lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
+    thread::sleep(Duration::from_millis(30));
+    lwk.die();
+    lwk.kill(libc::SIGINT);
+    assert_eq!(end(lwk), (125, expected.into()));
+}
+
+#[test]
+fn stats_are_one_line() {
+    let mut lwk = start(&["--stats", "true"]);
+    lwk.call(libc::SYS_getpid, &[]);
+    lwk.post(libc::SYS_exit_group as u32, &[0]);
+    let (code, text) = end(lwk);
+    assert_eq!(code, 0);
+    assert!(text.starts_with("hanare: user 5 ms, system 0 ms, peak memory 1024 KiB, 2 delegated calls"), "{text}");
+    assert_eq!(text.lines().count(), 1);
+}
+
+#[test]
+fn too_many_arguments() {
+    let long = "x".repeat(120_000);
+    let mut command = run(&["true"]);
+    command.args(vec![&long; 150]);
+    // SAFETY: only a system call. Linux allows a quarter of the stack limit.
+    unsafe {
+        command.pre_exec(|| {
+            let limit = libc::rlimit { rlim_cur: 64 << 20, rlim_max: libc::RLIM_INFINITY };
+            libc::setrlimit(libc::RLIMIT_STACK, &limit);
+            Ok(())
+        });
+    }
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Lwk::start_only(command))) {
+        // Linux itself may refuse that much.
+        Err(_) => {}
+        Ok(lwk) => {
+            let (code, text) = end(lwk);
+            assert!(code == 126 || code == 125, "{code}");
+            assert!(text.contains("Argument list too long"), "{text}");
+        }
+    }
+}
