@@ -513,5 +513,5 @@ fn transfer(call: i64, pid: u32, address: u64, at: *mut u8, size: usize) {
     let local = libc::iovec { iov_base: at.cast(), iov_len: size };
     let remote = libc::iovec { iov_base: address as *mut _, iov_len: size };
     // SAFETY: `at` is valid for `size` bytes. A proxy that was just killed gives an error.
-    unsafe { libc::syscall(call, pid, &local, 1, &remote, 1, 0) };
+    unsafe { libc::syscall(call, pid as usize, &local, 1usize, &remote, 1usize, 0usize) };
 }
