@@ -40,8 +40,9 @@ impl Clock {
         Some(match id {
             0 => Self::Realtime,
             1 => Self::Monotonic,
-            2 => Self::ProcessCpu,
-            3 => Self::ThreadCpu,
+            // -6, -2: what clock_getcpuclockid makes for the caller itself
+            2 | -6 => Self::ProcessCpu,
+            3 | -2 => Self::ThreadCpu,
             4 => Self::MonotonicRaw,
             5 => Self::RealtimeCoarse,
             6 => Self::MonotonicCoarse,

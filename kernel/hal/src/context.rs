@@ -60,3 +60,23 @@ pub fn enter_user(regs: &Regs) -> ! {
         core::arch::asm!("mov rsp, {}", "jmp {}", in(reg) core::ptr::from_ref(regs), sym crate::traps::return_to_user, options(noreturn))
     }
 }
+
+/// Return addresses of the running kernel function and its callers, by frame
+/// pointers; ends at the first frame that is not on a kernel stack.
+pub fn backtrace() -> impl Iterator<Item = u64> {
+    let mut frame: u64;
+    // SAFETY: reads a register.
+    unsafe { core::arch::asm!("mov {}, rbp", out(reg) frame, options(nomem, nostack, preserves_flags)) };
+    core::iter::from_fn(move || {
+        let aligned = frame != 0 && frame % 8 == 0;
+        let kernel = frame >= hanare_abi::layout::KERNEL_BASE && frame < u64::MAX - 16;
+        let ours = frame >= hanare_abi::layout::DIRECT_BASE && crate::memory::is_ours(frame - hanare_abi::layout::DIRECT_BASE, 16);
+        if !aligned || !(kernel || ours) {
+            return None;
+        }
+        // SAFETY: within our memory or the image, both mapped.
+        let (next, rip) = unsafe { ((frame as *const u64).read(), ((frame + 8) as *const u64).read()) };
+        frame = next;
+        (rip != 0).then_some(rip)
+    })
+}

@@ -175,6 +175,11 @@ impl PageTable {
         Ok(PageTable { root })
     }
 
+    /// A table that maps nothing and owns no page; must not be activated.
+    pub const fn empty() -> PageTable {
+        PageTable { root: 0 }
+    }
+
     /// Makes it the calling CPU's.
     pub fn activate(&self) {
         if crate::cpu::cr3() != self.root {

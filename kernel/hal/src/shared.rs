@@ -1,10 +1,11 @@
 //! Typed access to the shared region (see `abi::boot`). The protocols on top of
 //! it are in the `ikc` crate; this module only turns offsets into references.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use hanare_abi::boot::{BootParams, CpuShared, MemoryChunk};
 use hanare_abi::request::Request;
 use hanare_abi::service::Service;
+use hanare_ikc::{ClockReader, CpuRef, LogWriter, RequestRef, ServiceRef};
 
 static PARAMS: AtomicPtr<BootParams> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -60,25 +61,34 @@ pub fn chunks() -> &'static [MemoryChunk] {
 }
 
 /// Request `index` of the pool.
-pub fn request(index: u32) -> *mut Request {
-    at(params().requests_offset, index, params().request_count)
+pub fn request(index: u32) -> RequestRef<'static> {
+    // SAFETY: in the shared region for good (`at` checks the index).
+    unsafe { RequestRef::from_raw(at(params().requests_offset, index, params().request_count)) }
 }
 
 /// Service `index` of the pool.
-pub fn service(index: u32) -> *mut Service {
-    at(params().services_offset, index, params().service_count)
+pub fn service(index: u32) -> ServiceRef<'static> {
+    // SAFETY: as in `request`.
+    unsafe { ServiceRef::from_raw(at(params().services_offset, index, params().service_count)) }
 }
 
-/// The log ring: header, text area, and its bytes.
-pub fn log() -> (*mut hanare_abi::log::LogRing, *mut u8, usize) {
+/// The log ring; one writer at a time.
+pub fn log() -> LogWriter<'static> {
     let p = params();
-    let base = PARAMS.load(Ordering::Acquire).cast::<u8>().wrapping_add(p.log_offset as usize);
-    (base.cast(), base.wrapping_add(hanare_abi::log::LOG_TEXT_OFFSET as usize), p.log_size as usize)
+    // SAFETY: in the shared region, size checked by `check`; the kernel keeps one writer.
+    unsafe { LogWriter::from_raw(at(p.log_offset, 0, 1), p.log_size as usize) }
 }
 
 /// The clock page.
-pub fn clock() -> *const hanare_abi::clock::ClockPage {
-    PARAMS.load(Ordering::Acquire).cast::<u8>().wrapping_add(params().clock_offset as usize).cast()
+pub fn clock() -> ClockReader<'static> {
+    // SAFETY: in the shared region; only the module writes it.
+    unsafe { ClockReader::from_raw(at(params().clock_offset, 0, 1)) }
+}
+
+/// The mailbox of CPU `index`.
+pub fn cpu(index: usize) -> CpuRef<'static> {
+    // SAFETY: as in `request`; page aligned.
+    unsafe { CpuRef::from_raw(at(params().cpus_offset, index as u32, params().cpu_count)) }
 }
 
 /// Physical address of the clock page.
@@ -91,85 +101,4 @@ pub fn set_panicked() {
     let p = PARAMS.load(Ordering::Acquire);
     // SAFETY: the field is a plain aligned u32 in the shared region; written only here.
     unsafe { AtomicU32::from_ptr(&raw mut (*p).panicked) }.store(1, Ordering::Release);
-}
-
-/// One CPU's shared area.
-#[derive(Clone, Copy)]
-pub struct Cpu(*mut CpuShared);
-
-/// The shared area of CPU `index`.
-pub fn cpu(index: usize) -> Cpu {
-    Cpu(at(params().cpus_offset, index as u32, params().cpu_count))
-}
-
-macro_rules! word {
-    ($self:ident, $field:ident, $atomic:ident) => {
-        // SAFETY: an aligned word in the shared region, which is never unmapped;
-        // both sides access it as an atomic only.
-        unsafe { $atomic::from_ptr(&raw mut (*$self.0).$field) }
-    };
-}
-
-impl Cpu {
-    /// For the `ikc` crate.
-    pub fn as_ptr(self) -> *mut CpuShared {
-        self.0
-    }
-    /// Publishes a `CPU_*` state.
-    pub fn set_state(self, state: u32) {
-        word!(self, state, AtomicU32).store(state, Ordering::SeqCst);
-    }
-    /// Where to ring Linux: APIC id << 32 | vector; 0: nowhere now.
-    pub fn doorbell(self) -> u64 {
-        word!(self, doorbell, AtomicU64).load(Ordering::Acquire)
-    }
-    /// Vector on which Linux rings this CPU.
-    pub fn ipi_vector(self) -> u8 {
-        word!(self, ipi_vector, AtomicU32).load(Ordering::Relaxed) as u8
-    }
-    /// Physical APIC id as Linux has it.
-    pub fn apic_id(self) -> u32 {
-        word!(self, apic_id, AtomicU32).load(Ordering::Relaxed)
-    }
-    /// Linux' number of the CPU.
-    pub fn linux_cpu(self) -> u32 {
-        word!(self, linux_cpu, AtomicU32).load(Ordering::Relaxed)
-    }
-    /// NUMA node.
-    pub fn node(self) -> u32 {
-        word!(self, node, AtomicU32).load(Ordering::Relaxed)
-    }
-    /// Space running here, for `hanare ls`.
-    pub fn set_space(self, space: u32) {
-        word!(self, current_space, AtomicU32).store(space, Ordering::Relaxed);
-    }
-    /// Adds to a counter; only this CPU writes its counters, so no locked add.
-    pub fn count(self, counter: Counter) {
-        let w = match counter {
-            Counter::Heartbeat => word!(self, heartbeat, AtomicU64),
-            Counter::Interrupts => word!(self, interrupts, AtomicU64),
-            Counter::Exceptions => word!(self, exceptions, AtomicU64),
-            Counter::PageFaults => word!(self, page_faults, AtomicU64),
-            Counter::LocalCalls => word!(self, local_calls, AtomicU64),
-            Counter::DelegatedCalls => word!(self, delegated_calls, AtomicU64),
-        };
-        w.store(w.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-}
-
-/// Counters of a CPU's shared area.
-#[derive(Clone, Copy)]
-pub enum Counter {
-    /// Passes of the idle loop and requests served.
-    Heartbeat,
-    /// Interrupts taken.
-    Interrupts,
-    /// Exceptions taken.
-    Exceptions,
-    /// Page faults.
-    PageFaults,
-    /// System calls served here.
-    LocalCalls,
-    /// System calls delegated.
-    DelegatedCalls,
 }

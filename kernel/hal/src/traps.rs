@@ -337,12 +337,12 @@ extern "C" fn rust_trap(regs: &mut Regs, vec: u8) {
     crate::usercopy::close_window();
     let shared = crate::shared::cpu(crate::percpu::index());
     if vec >= 32 {
-        shared.count(crate::shared::Counter::Interrupts);
+        shared.count_interrupt();
         let from_user = regs.is_user();
         (handlers().interrupt)(regs, vec, from_user);
         return;
     }
-    shared.count(crate::shared::Counter::Exceptions);
+    shared.count_exception();
     if regs.is_user() && !matches!(vec, vector::NMI | vector::DOUBLE_FAULT | vector::MACHINE_CHECK) {
         (handlers().user_exception)(regs, vec);
         return;

@@ -46,7 +46,9 @@ pub const TRAP_BRKPT: i32 = 1;
 pub const TRAP_TRACE: i32 = 2;
 
 /// `siginfo_t`. 128 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct SigInfo {
     /// Signal number.
@@ -59,12 +61,6 @@ pub struct SigInfo {
     pub reserved: i32,
     /// Depends on the signal: address of a fault; pid | uid << 32 of a sender; then a value.
     pub fields: [u64; 14],
-}
-
-impl Default for SigInfo {
-    fn default() -> Self {
-        Self { signo: 0, errno: 0, code: 0, reserved: 0, fields: [0; 14] }
-    }
 }
 
 impl SigInfo {

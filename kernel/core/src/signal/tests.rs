@@ -1,1 +1,235 @@
 use super::*;
+use proptest::prelude::*;
+use std::vec::Vec;
+
+fn caught(flags: u64) -> SigAction {
+    SigAction { handler: 0x40_1000, flags, restorer: 0x40_2000, mask: SigSet::of(SIGUSR1) }
+}
+
+#[test]
+fn sets() {
+    assert_eq!(SigSet::of(0), SigSet::EMPTY);
+    assert_eq!(SigSet::of(65), SigSet::EMPTY);
+    assert_eq!(SigSet::of(64).0, 1 << 63);
+    assert!(!SigSet::ALL.blockable().contains(SIGKILL));
+    assert!(!SigSet::ALL.blockable().contains(SIGSTOP));
+    assert_eq!(SigSet::EMPTY.first(), None);
+    assert_eq!(SigSet::of(SIGINT).with(SIGSEGV).first(), Some(SIGSEGV));
+    assert_eq!(SigSet::of(SIGINT).with(SIGTERM).first(), Some(SIGINT));
+    assert_eq!(SigSet::of(SIGINT).with(SIGTERM).without(SIGINT).first(), Some(SIGTERM));
+    assert_eq!(name(SIGSEGV), Some("SIGSEGV"));
+    assert_eq!(name(40), None);
+}
+
+#[test]
+fn dispositions() {
+    let mut actions = Actions::with_ignored(SigSet::of(SIGINT).with(SIGKILL));
+    assert_eq!(decide(SIGINT, &actions), Disposition::Ignore);
+    assert_eq!(decide(SIGKILL, &actions), Disposition::Terminate { core: false });
+    assert_eq!(decide(SIGSEGV, &actions), Disposition::Terminate { core: true });
+    assert_eq!(decide(SIGCHLD, &actions), Disposition::Ignore);
+    assert_eq!(decide(SIGTSTP, &actions), Disposition::Stop);
+    assert_eq!(decide(SIGCONT, &actions), Disposition::Continue);
+    assert_eq!(decide(40, &actions), Disposition::Terminate { core: false });
+    for bad in [0, 65, SIGKILL, SIGSTOP] {
+        assert_eq!(actions.set(bad, caught(0)), Err(EINVAL));
+    }
+    assert_eq!(actions.set(SIGINT, caught(SA_RESETHAND)).map(|old| old.handler), Ok(SIG_IGN));
+    assert_eq!(decide(SIGINT, &actions), Disposition::Handle(caught(SA_RESETHAND)));
+    actions.on_handled(SIGINT);
+    assert_eq!(decide(SIGINT, &actions), Disposition::Terminate { core: false });
+    actions.on_handled(0);
+
+    // a fault cannot be ignored or blocked
+    actions.set(SIGSEGV, SigAction { handler: SIG_IGN, ..SigAction::DEFAULT }).unwrap();
+    let core = Disposition::Terminate { core: true };
+    assert_eq!(decide_forced(SIGSEGV, &actions, SigSet::EMPTY), core);
+    actions.set(SIGSEGV, caught(0)).unwrap();
+    assert_eq!(decide_forced(SIGSEGV, &actions, SigSet::of(SIGSEGV)), core);
+    assert_eq!(decide_forced(SIGSEGV, &actions, SigSet::EMPTY), Disposition::Handle(caught(0)));
+
+    actions.set(SIGHUP, SigAction { handler: SIG_IGN, flags: SA_RESTART, ..SigAction::DEFAULT }).unwrap();
+    actions.on_exec();
+    assert_eq!(actions.get(SIGSEGV), SigAction::DEFAULT);
+    assert_eq!(actions.get(SIGHUP), SigAction { handler: SIG_IGN, ..SigAction::DEFAULT });
+}
+
+#[test]
+fn masks_in_handlers() {
+    let mask = SigSet::of(SIGTERM);
+    assert_eq!(caught(0).mask_in_handler(SIGINT, mask), mask.with(SIGUSR1).with(SIGINT));
+    assert_eq!(caught(SA_NODEFER).mask_in_handler(SIGINT, mask), mask.with(SIGUSR1));
+    assert!(caught(SA_RESTART).restarts() && !caught(0).restarts());
+}
+
+#[test]
+fn mirrored() {
+    let ignored = SigAction { handler: SIG_IGN, ..SigAction::DEFAULT };
+    for (signal, default, ignore, catch) in [
+        (SIGTERM, MIRROR_FORWARD, MIRROR_IGNORE, MIRROR_FORWARD),
+        (SIGSEGV, MIRROR_FORWARD, MIRROR_IGNORE, MIRROR_FORWARD),
+        (SIGCHLD, MIRROR_DEFAULT, MIRROR_IGNORE, MIRROR_FORWARD),
+        (SIGTSTP, MIRROR_DEFAULT, MIRROR_IGNORE, MIRROR_FORWARD),
+        (SIGCONT, MIRROR_DEFAULT, MIRROR_IGNORE, MIRROR_FORWARD),
+        (SIGKILL, MIRROR_DEFAULT, MIRROR_DEFAULT, MIRROR_DEFAULT),
+        (SIGSTOP, MIRROR_DEFAULT, MIRROR_DEFAULT, MIRROR_DEFAULT),
+        (40, MIRROR_FORWARD, MIRROR_IGNORE, MIRROR_FORWARD),
+    ] {
+        assert_eq!(mirror(signal, &SigAction::DEFAULT), default, "{signal}");
+        assert_eq!(mirror(signal, &ignored), ignore, "{signal}");
+        assert_eq!(mirror(signal, &caught(0)), catch, "{signal}");
+    }
+}
+
+#[test]
+fn order() {
+    let mut pending = Pending::default();
+    for signal in [40, SIGTERM, SIGSEGV, 34, SIGINT, 40] {
+        assert_eq!(pending.queue(signal, SigInfo::kernel(signal)), Ok(true));
+    }
+    assert_eq!(pending.queue(SIGTERM, SigInfo::kernel(SIGTERM)), Ok(false));
+    let blocked = SigSet::of(34);
+    assert!(pending.is_deliverable(blocked));
+    let taken: Vec<u32> = core::iter::from_fn(|| pending.dequeue(blocked)).map(|q| q.signal).collect();
+    assert_eq!(taken, [SIGSEGV, SIGINT, SIGTERM, 40, 40]);
+    assert!(!pending.is_deliverable(blocked));
+    assert_eq!(pending.set(), SigSet::of(34));
+    pending.clear();
+    assert_eq!(pending.dequeue(SigSet::EMPTY), None);
+}
+
+#[test]
+fn stop_and_continue_cancel_each_other() {
+    let mut pending = Pending::default();
+    pending.queue(SIGTSTP, SigInfo::kernel(SIGTSTP)).unwrap();
+    pending.queue(SIGCONT, SigInfo::kernel(SIGCONT)).unwrap();
+    assert_eq!(pending.set(), SigSet::of(SIGCONT));
+    pending.queue(SIGTTIN, SigInfo::kernel(SIGTTIN)).unwrap();
+    assert_eq!(pending.set(), SigSet::of(SIGTTIN));
+}
+
+#[test]
+fn full_queue() {
+    let mut pending = Pending::new(2);
+    let mut info = SigInfo::kernel(40);
+    info.code = SI_QUEUE;
+    assert_eq!(pending.queue(40, info), Ok(true));
+    assert_eq!(pending.queue(40, info), Ok(true));
+    assert_eq!(pending.queue(40, info), Err(EAGAIN));
+    assert_eq!(pending.queue(SIGINT, SigInfo::user(SIGINT, 7, 8)), Ok(true));
+    assert_eq!(pending.queue(0, info), Err(EINVAL));
+    let first = pending.dequeue(SigSet::EMPTY).unwrap();
+    assert_eq!((first.signal, first.info), (SIGINT, SigInfo::user(SIGINT, 0, 0)));
+    assert_eq!(pending.dequeue(SigSet::EMPTY).unwrap().info, info);
+    assert_eq!(pending.dequeue(SigSet::EMPTY).unwrap().info, info);
+    assert_eq!(pending.dequeue(SigSet::EMPTY), None);
+}
+
+#[test]
+fn own_before_shared() {
+    let (mut own, mut shared) = (Pending::default(), Pending::default());
+    shared.queue(SIGINT, SigInfo::kernel(SIGINT)).unwrap();
+    own.queue(SIGTERM, SigInfo::kernel(SIGTERM)).unwrap();
+    let mut next = || dequeue_thread(&mut own, &mut shared, SigSet::EMPTY).map(|q| q.signal);
+    assert_eq!((next(), next(), next()), (Some(SIGTERM), Some(SIGINT), None));
+}
+
+#[test]
+fn information() {
+    let info = SigInfo::user(SIGINT, 0x1234, 1000);
+    assert_eq!(SigInfo::from_words(&info.to_words()), info);
+    let bytes = info.as_bytes();
+    assert_eq!(bytes.len(), 128);
+    assert_eq!(bytes[..4], 2i32.to_le_bytes());
+    assert_eq!(bytes[16..20], 0x1234u32.to_le_bytes());
+    assert_eq!(bytes[20..24], 1000u32.to_le_bytes());
+    assert_eq!(SigInfo::fault(SIGSEGV, SEGV_MAPERR, 5).fields[0], 5);
+}
+
+#[test]
+fn extended_state() {
+    let marks = FpSwBytes::new(7, 832);
+    assert_eq!(marks.extended_size, 836);
+    assert!(marks.is_extended(832, FP_XSTATE_MAGIC2));
+    assert!(!marks.is_extended(800, FP_XSTATE_MAGIC2));
+    assert!(!marks.is_extended(832, 0));
+    assert!(!FpSwBytes { magic1: 0, ..marks }.is_extended(832, FP_XSTATE_MAGIC2));
+    assert!(!FpSwBytes { xstate_size: 512, ..marks }.is_extended(832, FP_XSTATE_MAGIC2));
+    assert!(!FpSwBytes { extended_size: 0, ..marks }.is_extended(832, FP_XSTATE_MAGIC2));
+}
+
+#[test]
+fn frames() {
+    let alt = AltStack { sp: 0x10_0000, flags: 0, reserved: 0, size: 0x4000 };
+    // on the normal stack
+    let place = place_frame(0x7fff_0000, false, &alt, 832).unwrap();
+    assert!(place.fpstate + 836 <= 0x7fff_0000 - RED_ZONE);
+    assert_eq!((place.fpstate % 64, place.frame % 16), (0, 8));
+    // onto the alternate stack
+    let place = place_frame(0x7fff_0000, true, &alt, 832).unwrap();
+    assert!(alt.holds(place.frame) && place.fpstate + 836 <= alt.sp + alt.size);
+    // nested on the alternate stack: goes on below, until it is full
+    let nested = place_frame(place.frame, true, &alt, 832).unwrap();
+    assert!(nested.frame < place.frame && alt.holds(nested.frame));
+    assert_eq!(place_frame(alt.sp + 1000, true, &alt, 832), None);
+    let tiny = AltStack { size: 1024, ..alt };
+    assert_eq!(place_frame(0x7fff_0000, true, &tiny, 832), None);
+    // without one
+    let place = place_frame(0x7fff_0000, true, &AltStack::DISABLED, 832).unwrap();
+    assert!(place.frame > 0x7ffe_0000);
+    assert_eq!(place_frame(100, false, &alt, 832), None);
+    assert_eq!(AltStack::DISABLED.flags_at(5), SS_DISABLE);
+    assert_eq!(alt.flags_at(alt.sp + 5), SS_ONSTACK);
+    assert_eq!(alt.flags_at(alt.sp), 0);
+    // SS_AUTODISARM: never "on" it by address
+    let disarm = AltStack { flags: SS_AUTODISARM, ..alt };
+    assert_eq!(disarm.flags_at(alt.sp + 5), SS_AUTODISARM);
+}
+
+proptest! {
+    #[test]
+    fn frames_anywhere(
+        sp in any::<u64>(),
+        on_alt in any::<bool>(),
+        alt_sp in any::<u64>(),
+        size in any::<u64>(),
+        fpu in 512u64..16384,
+    ) {
+        let alt = AltStack { sp: alt_sp, flags: 0, reserved: 0, size };
+        if let Some(place) = place_frame(sp, on_alt, &alt, fpu) {
+            prop_assert_eq!((place.frame + 8) % 16, 0);
+            prop_assert_eq!(place.fpstate % 64, 0);
+            prop_assert!(place.frame + 440 <= place.fpstate);
+        }
+    }
+
+    /// Against a plain list.
+    #[test]
+    fn queue_model(ops in proptest::collection::vec((1u32..=64, any::<bool>(), any::<u64>()), 0..100)) {
+        let mut pending = Pending::default();
+        let mut model: Vec<QueuedSignal> = Vec::new();
+        for (signal, queue, mask) in ops {
+            if queue {
+                let conflicts = |other: u32| (signal == SIGCONT && SigSet::STOP.contains(other))
+                    || (SigSet::STOP.contains(signal) && other == SIGCONT);
+                model.retain(|queued| !conflicts(queued.signal));
+                let info = SigInfo::fault(signal, 1, mask);
+                let fresh = signal >= SIGRTMIN || !model.iter().any(|queued| queued.signal == signal);
+                if fresh {
+                    model.push(QueuedSignal { signal, info });
+                }
+                prop_assert_eq!(pending.queue(signal, info), Ok(fresh));
+            } else {
+                let blocked = SigSet(mask);
+                let rank = |q: &QueuedSignal| (!SigSet::SYNCHRONOUS.contains(q.signal), q.signal);
+                let next = (0..model.len())
+                    .filter(|&i| !blocked.contains(model[i].signal))
+                    .min_by_key(|&i| (rank(&model[i]), i));
+                let expected = next.map(|i| model.remove(i));
+                prop_assert_eq!(pending.dequeue(blocked), expected);
+            }
+            let set = model.iter().fold(SigSet::EMPTY, |set, queued| set.with(queued.signal));
+            prop_assert_eq!(pending.set(), set);
+        }
+    }
+}

@@ -1,1 +1,314 @@
 use super::*;
+use proptest::prelude::*;
+use std::vec;
+
+const P: u64 = PAGE_SIZE;
+/// The map under test: pages 16..16 + PAGES.
+const MIN: u64 = 16 * P;
+const PAGES: usize = 96;
+const MAX: u64 = MIN + PAGES as u64 * P;
+
+type File = u8;
+
+fn vma(start: u64, end: u64, backing: Backing<File>) -> Vma<File> {
+    Vma {
+        start,
+        end,
+        prot: Prot::READ,
+        max_prot: Prot::all(),
+        flags: VmaFlags::empty(),
+        backing,
+    }
+}
+
+fn anonymous(start: u64, end: u64) -> Vma<File> {
+    vma(start, end, Backing::Anonymous)
+}
+
+fn file(start: u64, end: u64, offset: u64) -> Vma<File> {
+    vma(start, end, Backing::PrivateFile { file: 1, offset })
+}
+
+fn map() -> VmaMap<File> {
+    VmaMap::new(MIN, MAX)
+}
+
+#[test]
+fn merges_what_belongs_together() {
+    let mut map = map();
+    map.insert(anonymous(MIN, MIN + P)).unwrap();
+    map.insert(anonymous(MIN + 2 * P, MIN + 3 * P)).unwrap();
+    assert_eq!(map.count(), 2);
+    map.insert(anonymous(MIN + P, MIN + 2 * P)).unwrap();
+    assert_eq!((map.count(), map.total_bytes()), (1, 3 * P));
+    map.insert(file(MIN + 3 * P, MIN + 4 * P, 8 * P)).unwrap();
+    map.insert(file(MIN + 4 * P, MIN + 5 * P, 9 * P)).unwrap();
+    assert_eq!(map.count(), 2);
+    map.insert(file(MIN + 5 * P, MIN + 6 * P, 11 * P)).unwrap();
+    assert_eq!(map.count(), 3);
+    map.check();
+    let found = map.find(MIN + 4 * P).unwrap();
+    assert_eq!(found.file_offset(MIN + 4 * P + 5), Some(9 * P + 5));
+    assert_eq!(map.insert(anonymous(MIN, MIN + P)), Err(EEXIST));
+    assert_eq!(map.insert(anonymous(MIN - P, MIN)), Err(EINVAL));
+    assert_eq!(map.insert(anonymous(MAX, MAX + P)), Err(EINVAL));
+    assert_eq!(map.insert(anonymous(MAX - P, MAX - P)), Err(EINVAL));
+    assert_eq!(map.insert(anonymous(MAX - P + 1, MAX)), Err(EINVAL));
+}
+
+#[test]
+fn removing_cuts() {
+    let mut map = map();
+    map.insert(file(MIN, MIN + 10 * P, 0)).unwrap();
+    let removed = map.remove(MIN + 3 * P, MIN + 5 * P);
+    assert_eq!(removed, vec![file(MIN + 3 * P, MIN + 5 * P, 3 * P)]);
+    assert_eq!(map.find(MIN + 5 * P).unwrap(), &file(MIN + 5 * P, MIN + 10 * P, 5 * P));
+    assert!(map.is_covered(MIN, MIN + 3 * P) && !map.is_covered(MIN, MIN + 4 * P));
+    assert!(!map.overlaps(MIN + 3 * P, MIN + 5 * P) && map.overlaps(MIN, MIN + 4 * P));
+    // it grows together again
+    map.insert(file(MIN + 3 * P, MIN + 5 * P, 3 * P)).unwrap();
+    assert_eq!(map.count(), 1);
+    assert_eq!(map.remove(MIN, MAX).len(), 1);
+    assert_eq!((map.count(), map.total_bytes()), (0, 0));
+    assert!(map.remove(MIN, MAX).is_empty());
+    assert_eq!(map.try_remove(MIN, MIN), Err(EINVAL));
+    assert_eq!(map.try_remove(MIN + 1, MIN + P), Err(EINVAL));
+    assert_eq!(map.try_remove(MIN, MAX + P), Err(EINVAL));
+}
+
+#[test]
+fn protect_stops_at_a_hole() {
+    let mut map = map();
+    map.insert(anonymous(MIN, MIN + 2 * P)).unwrap();
+    map.insert(anonymous(MIN + 3 * P, MIN + 5 * P)).unwrap();
+    let all = Prot::READ | Prot::WRITE;
+    assert_eq!(map.protect(MIN + P, MIN + 4 * P, all), Err(ENOMEM));
+    assert_eq!(map.find(MIN + P).unwrap().prot, all);
+    assert_eq!(map.find(MIN + 3 * P).unwrap().prot, Prot::READ);
+    assert_eq!(map.count(), 3);
+    assert_eq!(map.protect(MIN + P, MIN + 2 * P, Prot::READ), Ok(()));
+    assert_eq!(map.count(), 2);
+    assert_eq!(map.protect(MIN + 2 * P, MIN + 3 * P, all), Err(ENOMEM));
+    let mut read_only = anonymous(MIN + 8 * P, MIN + 9 * P);
+    read_only.max_prot = Prot::READ;
+    map.insert(read_only).unwrap();
+    assert_eq!(map.protect(MIN + 8 * P, MIN + 9 * P, all), Err(EACCES));
+    assert_eq!(map.protect(MIN + 8 * P, MIN + 9 * P, Prot::empty()), Ok(()));
+    map.check();
+}
+
+#[test]
+fn stacks_grow_and_keep_their_distance() {
+    let gap = STACK_GUARD_GAP;
+    let top = MIN + 64 * gap;
+    let mut map: VmaMap<File> = VmaMap::new(MIN, top);
+    let mut stack = anonymous(top - P, top);
+    stack.flags = VmaFlags::GROWSDOWN | VmaFlags::STACK;
+    map.insert(stack).unwrap();
+    // a new mapping goes below the guard
+    let start = map.find_gap(P, P, Search::TopDown(top)).unwrap();
+    assert_eq!(start, top - P - gap - P);
+    assert_eq!(map.find_gap(P, P, Search::BottomUp(top - gap)), None);
+    assert_eq!(map.grow_down(top - 10 * P + 8, 8 << 20), Ok(top - P));
+    assert_eq!(map.find(top - 10 * P).unwrap().len(), 10 * P);
+    assert_eq!(map.grow_down(top - 3 * gap, 2 * gap), Err(ENOMEM));
+    assert_eq!(map.grow_down(top - P, 8 << 20), Err(EFAULT));
+    map.insert(anonymous(top - 4 * gap, top - 3 * gap)).unwrap();
+    assert_eq!(map.grow_down(top - 3 * gap + P, 8 << 20), Err(ENOMEM));
+    assert_eq!(map.grow_down(top - 2 * gap, 8 << 20), Ok(top - 10 * P));
+    // no guard towards a mapping that nobody can touch
+    map.protect(top - 4 * gap, top - 3 * gap, Prot::empty()).unwrap();
+    assert_eq!(map.grow_down(top - 3 * gap, 8 << 20), Ok(top - 2 * gap));
+    assert_eq!(map.grow_down(top - 5 * gap, 8 << 20), Err(EFAULT));
+    map.check();
+}
+
+#[test]
+fn too_many_mappings() {
+    let pages = MAX_VMAS as u64 * 2 + 10;
+    let mut map: VmaMap<File> = VmaMap::new(0, pages * P);
+    for index in 0..MAX_VMAS as u64 {
+        map.insert(anonymous(index * 2 * P, (index * 2 + 1) * P)).unwrap();
+    }
+    let end = MAX_VMAS as u64 * 2 * P;
+    assert_eq!(map.insert(anonymous(end, end + P)), Err(ENOMEM));
+    // it fits where it merges
+    map.insert(anonymous(P, 2 * P)).unwrap();
+    assert_eq!(map.count(), MAX_VMAS - 1);
+    map.insert(anonymous(end, end + P)).unwrap();
+    assert_eq!(map.try_remove(P, 2 * P), Err(ENOMEM));
+    assert_eq!(map.protect(P, 2 * P, Prot::empty()), Err(ENOMEM));
+    assert_eq!(map.set_flags(P, 2 * P, VmaFlags::LOCKED, VmaFlags::empty()), Err(ENOMEM));
+    assert!(map.find(P).is_some());
+    assert_eq!(map.try_remove(0, P).map(|removed| removed.len()), Ok(1));
+    map.check();
+}
+
+#[test]
+fn many_gap_searches_are_fast() {
+    let mut map: VmaMap<File> = VmaMap::new(0, 1 << 40);
+    // mappings with different rights do not merge; each search has to be short
+    for index in 0..60_000u32 {
+        let start = map.find_gap(P, P, Search::TopDown(1 << 40)).unwrap();
+        let mut vma = anonymous(start, start + P);
+        vma.prot = if index % 2 == 0 { Prot::READ } else { Prot::WRITE };
+        map.insert(vma).unwrap();
+    }
+    assert_eq!(map.count(), 60_000);
+    assert_eq!(map.find_gap(2 * P, P, Search::TopDown(1 << 40)), Some((1 << 40) - 60_002 * P));
+    assert_eq!(map.find_gap(0, P, Search::TopDown(1 << 40)), None);
+    assert_eq!(map.find_gap(u64::MAX, P, Search::BottomUp(0)), None);
+    let large = map.find_gap(P, 2 << 20, Search::TopDown(1 << 40)).unwrap();
+    assert_eq!(large % (2 << 20), 0);
+}
+
+/// What the model knows of a page.
+#[derive(Clone, Debug, PartialEq)]
+struct Page {
+    prot: Prot,
+    max_prot: Prot,
+    flags: VmaFlags,
+    backing: Backing<File>,
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert { page: usize, count: usize, prot: u32, backing: u8, offset: u64, max: bool },
+    Remove { page: usize, count: usize },
+    Protect { page: usize, count: usize, prot: u32 },
+    Flags { page: usize, count: usize, add: bool },
+    Gap { pages: u64, align: u32, limit: usize, top_down: bool, map: bool },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let range = || (0..PAGES, 1usize..12);
+    prop_oneof![
+        4 => (range(), 0u32..8, 0u8..5, 0u64..4, any::<bool>()).prop_map(
+            |((page, count), prot, backing, offset, max)| Op::Insert { page, count, prot, backing, offset, max }),
+        2 => range().prop_map(|(page, count)| Op::Remove { page, count }),
+        2 => (range(), 0u32..8).prop_map(|((page, count), prot)| Op::Protect { page, count, prot }),
+        1 => (range(), any::<bool>()).prop_map(|((page, count), add)| Op::Flags { page, count, add }),
+        3 => (1u64..20, 0u32..4, 0..=PAGES, any::<bool>(), any::<bool>()).prop_map(
+            |(pages, align, limit, top_down, map)| Op::Gap { pages, align, limit, top_down, map }),
+    ]
+}
+
+fn address(page: usize) -> u64 {
+    MIN + page as u64 * P
+}
+
+/// Finds a gap page by page.
+fn gap(pages: &[Option<Page>], count: u64, align: u64, limit: usize, top_down: bool) -> Option<u64> {
+    let fits = |first: &usize| {
+        let end = first + count as usize;
+        end <= PAGES
+            && address(*first) % align == 0
+            && pages[*first..end].iter().all(Option::is_none)
+            && (!top_down || end <= limit)
+    };
+    let found = if top_down { (0..PAGES).rev().find(fits) } else { (limit..PAGES).find(fits) };
+    found.map(address)
+}
+
+/// What `Backing` a page has that lies `pages` behind a mapping's start.
+fn page_of(vma: &Vma<File>, page: u64) -> Page {
+    let &Vma { prot, max_prot, flags, ref backing, .. } = vma;
+    Page { prot, max_prot, flags, backing: backing.advanced(page * P) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+    /// Against an array of pages.
+    #[test]
+    fn model(ops in proptest::collection::vec(op(), 1..60)) {
+        let mut map = map();
+        let mut pages: std::vec::Vec<Option<Page>> = vec![None; PAGES];
+        for op in ops {
+            match op {
+                Op::Insert { page, count, prot, backing, offset, max } => {
+                    let end = (page + count).min(PAGES);
+                    let mut new = vma(address(page), address(end), match backing {
+                        0 => Backing::Anonymous,
+                        1 | 2 => Backing::PrivateFile { file: backing, offset: offset * P + page as u64 * P },
+                        3 => Backing::SharedLinux { watch: 1, file: Some(1), offset: page as u64 * P },
+                        _ => Backing::Special(SpecialKind::Vdso),
+                    });
+                    new.prot = Prot::from_bits_truncate(prot);
+                    if !max { new.max_prot = new.prot; }
+                    let free = pages[page..end].iter().all(Option::is_none);
+                    prop_assert_eq!(map.insert(new.clone()), if free { Ok(()) } else { Err(EEXIST) });
+                    if free {
+                        for (offset, slot) in pages[page..end].iter_mut().enumerate() {
+                            *slot = Some(page_of(&new, offset as u64));
+                        }
+                    }
+                }
+                Op::Remove { page, count } => {
+                    let end = (page + count).min(PAGES);
+                    let removed = map.try_remove(address(page), address(end)).unwrap();
+                    for piece in removed {
+                        prop_assert!(piece.start >= address(page) && piece.end <= address(end));
+                        for at in (piece.start..piece.end).step_by(P as usize) {
+                            let known = pages[((at - MIN) / P) as usize].take();
+                            prop_assert_eq!(known, Some(page_of(&piece, (at - piece.start) / P)));
+                        }
+                    }
+                    prop_assert!(pages[page..end].iter().all(Option::is_none));
+                }
+                Op::Protect { page, count, prot } => {
+                    let end = (page + count).min(PAGES);
+                    let prot = Prot::from_bits_truncate(prot);
+                    let mut expected = Ok(());
+                    for slot in &mut pages[page..end] {
+                        match slot {
+                            Some(known) if known.max_prot.contains(prot) => known.prot = prot,
+                            Some(_) => { expected = Err(EACCES); break; }
+                            None => { expected = Err(ENOMEM); break; }
+                        }
+                    }
+                    prop_assert_eq!(map.protect(address(page), address(end), prot), expected);
+                }
+                Op::Flags { page, count, add } => {
+                    let end = (page + count).min(PAGES);
+                    let (add, remove) = if add { (VmaFlags::LOCKED, VmaFlags::empty()) } else { (VmaFlags::empty(), VmaFlags::LOCKED) };
+                    let covered = pages[page..end].iter().all(Option::is_some);
+                    for known in pages[page..end].iter_mut().flatten() {
+                        known.flags = (known.flags - remove) | add;
+                    }
+                    let done = map.set_flags(address(page), address(end), add, remove);
+                    prop_assert_eq!(done, if covered { Ok(()) } else { Err(ENOMEM) });
+                }
+                Op::Gap { pages: count, align, limit, top_down, map: insert } => {
+                    let align = P << align;
+                    let search = if top_down { Search::TopDown(address(limit)) } else { Search::BottomUp(address(limit)) };
+                    let found = map.find_gap(count * P - 7, align, search);
+                    prop_assert_eq!(found, gap(&pages, count, align, limit, top_down));
+                    if let Some(start) = found && insert {
+                        let new = anonymous(start, start + count * P);
+                        map.insert(new.clone()).unwrap();
+                        let first = ((start - MIN) / P) as usize;
+                        pages[first..first + count as usize].fill(Some(page_of(&new, 0)));
+                    }
+                }
+            }
+            map.check();
+            for (page, known) in pages.iter().enumerate() {
+                let at = address(page);
+                let found = map.find(at + 5).map(|vma| page_of(vma, (at - vma.start) / P));
+                prop_assert_eq!(&found, known);
+                let next = (page..PAGES).find(|&page| pages[page].is_some());
+                let found = map.find_next(at).map(|vma| vma.start.max(at));
+                prop_assert_eq!(found, next.map(address));
+                let some = pages[page..].iter().take(4).any(Option::is_some);
+                prop_assert_eq!(map.overlaps(at, at + 4 * P), some);
+                let end = (page + 4).min(PAGES);
+                let all = pages[page..end].iter().all(Option::is_some);
+                prop_assert_eq!(map.is_covered(at, address(end)), all);
+            }
+            let mapped = pages.iter().flatten().count() as u64 * P;
+            prop_assert_eq!(map.total_bytes(), mapped);
+            let total: u64 = map.range(MIN, MAX).map(Vma::len).sum();
+            prop_assert_eq!(total, mapped);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The delegated call: post to the slot, wait, take the answer.
+
+use crate::process::Process;
+use crate::thread::Thread;
+use crate::{cpus, doorbell};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_abi::boot::EVENT_SLOT;
+use hanare_core::errno::{self, Errno};
+use hanare_hal::{percpu, shared};
+
+/// How long a CPU with nothing else to do polls for the answer, µs.
+const SPIN_US_DEFAULT: u64 = 50;
+/// How long the worker polls for the next call, µs.
+const WORKER_POLL_US: u32 = 50;
+
+static SPIN_US: AtomicU64 = AtomicU64::new(SPIN_US_DEFAULT);
+
+/// Takes the boot option `spin_us`.
+pub fn init(option: Option<&str>) {
+    if let Some(us) = option.and_then(|o| o.parse().ok()) {
+        SPIN_US.store(us, Ordering::Relaxed);
+    }
+}
+
+/// Policy of a new slot.
+pub fn worker_poll_us() -> u32 {
+    WORKER_POLL_US.min(SPIN_US.load(Ordering::Relaxed) as u32)
+}
+
+fn spin_cycles() -> u64 {
+    SPIN_US.load(Ordering::Relaxed) * u64::from(shared::params().tsc_khz) / 1000
+}
+
+struct Answer<'a> {
+    thread: &'a Thread,
+    result: Cell<Option<i64>>,
+}
+
+impl cpus::Wait for Answer<'_> {
+    fn ready(&self) -> bool {
+        if self.result.get().is_none() {
+            self.result.set(self.thread.slot.lwk_poll());
+        }
+        self.result.get().is_some() || self.thread.process.is_killed()
+    }
+    fn announce(&self, asleep: bool) {
+        if asleep {
+            // Whether an answer is there already is looked at by `ready`.
+            let _ = self.thread.slot.lwk_prepare_sleep();
+        } else {
+            self.thread.slot.lwk_awake();
+        }
+    }
+}
+
+/// Has the running thread's worker execute `nr` (a Linux number or `OP_*`).
+/// Returns what it returned; `-EINTR` if the process was killed meanwhile.
+pub fn call(nr: u32, args: [u64; 6]) -> i64 {
+    let thread = cpus::current();
+    if thread.process.is_killed() {
+        return errno::EINTR.as_return();
+    }
+    shared::cpu(percpu::index()).count_delegated_call();
+    let mask = thread.signals.lock().mask();
+    thread.slot.set_sigmask(mask);
+    thread.slot.set_cpu(percpu::index() as u32);
+    if thread.slot.lwk_post(nr, args) {
+        ring_worker(&thread.process, thread.slot_index);
+    }
+    let answer = Answer { thread, result: Cell::new(None) };
+    cpus::wait(&answer, spin_cycles());
+    answer.result.get().unwrap_or(errno::EINTR.as_return())
+}
+
+/// [`call`] with the result as Linux programs see it.
+pub fn linux(nr: u32, args: [u64; 6]) -> Result<u64, Errno> {
+    let r = call(nr, args);
+    match Errno::from_return(r) {
+        Some(e) => Err(e),
+        None => Ok(r as u64),
+    }
+}
+
+fn ring_worker(p: &Process, slot: u32) {
+    doorbell::ring(EVENT_SLOT, u64::from(p.space) << 24 | u64::from(slot));
+}
+
+/// The running thread's process ends by a delegated call that never returns:
+/// waits until Linux has closed the space.
+pub fn last_call(nr: u32, args: [u64; 6]) {
+    struct Killed<'a>(&'a Process);
+    impl cpus::Wait for Killed<'_> {
+        fn ready(&self) -> bool {
+            self.0.is_killed()
+        }
+        fn announce(&self, _: bool) {}
+    }
+    let thread = cpus::current();
+    let _ = call(nr, args);
+    // An abortable worker may have answered "not started": say it again.
+    while !thread.process.is_killed() {
+        let _ = call(nr, args);
+    }
+    cpus::wait(&Killed(&thread.process), 0);
+}

@@ -1,0 +1,52 @@
+//! From the hardware layer into the kernel: system calls, exceptions, interrupts.
+
+use crate::{cpus, mm, panic, signals, syscalls};
+use hanare_hal::apic;
+use hanare_hal::traps::{Handlers, Regs, vector};
+use hanare_hal::{cpu, percpu, shared};
+
+/// Installed at boot.
+pub static HANDLERS: Handlers = Handlers { syscall, user_exception, kernel_fault, interrupt, fatal: panic::fatal_trap };
+
+fn syscall(regs: &mut Regs) -> bool {
+    syscalls::entry(regs);
+    leave(regs)
+}
+
+/// Everything that has to happen before user mode; true if the fast return is right.
+fn leave(regs: &mut Regs) -> bool {
+    cpus::before_user();
+    signals::deliver(regs)
+}
+
+fn user_exception(regs: &mut Regs, v: u8) {
+    if v == vector::PAGE_FAULT {
+        shared::cpu(percpu::index()).count_page_fault();
+        let addr = cpu::cr2();
+        if let Err(signal) = mm::fault::user(addr, regs.orig_rax) {
+            signals::raise_fault(signal, addr, regs, v);
+        }
+    } else {
+        signals::raise_exception(regs, v);
+    }
+    leave(regs);
+}
+
+fn kernel_fault(addr: u64, write: bool) -> bool {
+    shared::cpu(percpu::index()).count_page_fault();
+    cpus::try_current().is_some() && mm::fault::user(addr, mm::fault::USER | if write { mm::fault::WRITE } else { 0 }).is_ok()
+}
+
+fn interrupt(regs: &mut Regs, v: u8, from_user: bool) {
+    if v != 0xff {
+        apic::eoi();
+    }
+    if v == apic::TIMER_VECTOR {
+        cpus::on_timer();
+    } else if from_user {
+        cpus::on_ring();
+    }
+    if from_user {
+        leave(regs);
+    }
+}

@@ -1,0 +1,382 @@
+//! execve: from a path to a program in memory.
+//!
+//! The file is opened, checked and read through the worker; mappings are private
+//! file mappings like any other. Until [`Image::load`] nothing of the old program
+//! is touched, so an error leaves it as it was.
+
+use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
+use crate::process::{Identity, Process};
+use crate::thread::Thread;
+use crate::{cpus, delegate, services, signals, vdso};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use hanare_abi::layout::{START_BASE, USER_MAX};
+use hanare_abi::service::{FILE_NOEXEC, FILE_REGULAR, SERVICE_FILE_GET};
+use hanare_abi::slot::{OP_EXECED, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
+use hanare_core::addr::{page_down, page_up};
+use hanare_core::elf::{ElfHeader, ElfPlan, interpreter_path};
+use hanare_core::errno::{self, Errno, Result};
+use hanare_core::limits::{MAX_INTERPRETERS, PATH_MAX};
+use hanare_core::script::Script;
+use hanare_core::stack::{StackImage, at};
+use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
+use hanare_hal::traps::Regs;
+use hanare_hal::{context, gdt, usercopy};
+
+/// Linux call numbers used on the LWK's own account.
+mod linux {
+    pub const CLOSE: u32 = 3;
+    pub const PREAD64: u32 = 17;
+    pub const OPENAT: u32 = 257;
+    pub const FACCESSAT2: u32 = 439;
+}
+const AT_FDCWD: u64 = -100i64 as u64;
+const O_CLOEXEC: u64 = 0o2_000_000;
+const AT_EACCESS: u64 = 0x200;
+const AT_EMPTY_PATH: u64 = 0x1000;
+
+/// Where position-independent programs go (Linux' ELF_ET_DYN_BASE).
+const PIE_BASE: u64 = 0x5555_5555_4000;
+/// A stack of unlimited size is reserved this large.
+const STACK_MAX: u64 = 1 << 30;
+/// Least distance between stack top and mappings (Linux' MIN_GAP).
+const STACK_GAP: u64 = 128 << 20;
+
+/// An open program file.
+struct Program {
+    file: FileRef,
+    head: Vec<u8>,
+    plan: ElfPlan,
+}
+
+/// Why a program does not start; the kind is for the proxy's message.
+struct Failed(Errno, u64);
+
+/// `REQUEST_SPACE_START`: a first thread that begins with exec.
+pub fn start(p: &Arc<Process>) -> Result<()> {
+    p.start(first_step)
+}
+
+extern "C" fn first_step(argument: usize) -> ! {
+    cpus::reap();
+    let thread = Thread::from_argument(argument);
+    let mut regs = Regs::default();
+    match start_block_strings(&thread.process).map_err(|e| Failed(e, START_FAILED_FILE)).and_then(|(path, argv, envp)| {
+        run(&path, argv, &envp, &mut regs)
+    }) {
+        Ok(()) => {}
+        Err(Failed(e, kind)) => delegate::last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0]),
+    }
+    cpus::before_user();
+    signals::deliver(&mut regs);
+    context::enter_user(&regs)
+}
+
+type Strings = Vec<Vec<u8>>;
+
+fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
+    let block = p.start_block()?;
+    let mut bytes = vec![0; (block.total_size - u64::from(block.strings_offset)) as usize];
+    p.read_control(START_BASE + u64::from(block.strings_offset), &mut bytes);
+    let mut strings = bytes.split(|&b| b == 0).map(<[u8]>::to_vec);
+    let path = strings.next().ok_or(errno::EINVAL)?;
+    let mut take = |n: u32| -> Result<Strings> {
+        let v: Strings = strings.by_ref().take(n as usize).collect();
+        if v.len() == n as usize { Ok(v) } else { Err(errno::EINVAL) }
+    };
+    Ok((path, take(block.argc)?, take(block.envc)?))
+}
+
+/// execve of the running thread: on success `regs` are the new program's.
+pub fn execve(path: &[u8], argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> Result<()> {
+    run(path, argv, envp, regs).map_err(|Failed(e, _)| e)
+}
+
+fn run(path: &[u8], mut argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> core::result::Result<(), Failed> {
+    let program = open_program(path, &mut argv)?;
+    let interpreter = match program.plan.interpreter {
+        None => None,
+        Some((offset, len)) => {
+            let failed = |e| Failed(e, START_FAILED_INTERPRETER);
+            let name = read_file(&program, offset, len).map_err(failed)?;
+            let name = interpreter_path(&name).map_err(|e| failed(e.errno()))?;
+            let opened = open(name).map_err(failed)?;
+            Some(parse(opened).map_err(|e| failed(e.interpreter_errno()))?)
+        }
+    };
+    load(&program, interpreter.as_ref(), path, &argv, envp, regs)
+}
+
+/// An open file before it is known to be a program.
+struct Opened {
+    file: FileRef,
+    fd: u64,
+    head: Vec<u8>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let _ = delegate::linux(linux::CLOSE, [self.fd, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// Opens `path`, following `#!` lines; `argv` is rewritten as Linux does.
+fn open_program(path: &[u8], argv: &mut Strings) -> core::result::Result<Program, Failed> {
+    let mut name = path.to_vec();
+    for depth in 0..=MAX_INTERPRETERS {
+        let kind = if depth == 0 { START_FAILED_FILE } else { START_FAILED_INTERPRETER };
+        let opened = open(&name).map_err(|e| Failed(e, kind))?;
+        match Script::parse(&opened.head).map_err(|e| Failed(e, START_FAILED_FORMAT))? {
+            None => return parse(opened).map_err(|e| Failed(e.errno(), START_FAILED_FORMAT)),
+            Some(script) => {
+                let mut new = vec![script.interpreter.to_vec()];
+                new.extend(script.argument.map(<[u8]>::to_vec));
+                new.push(name.clone());
+                new.extend(argv.drain(..).skip(1));
+                *argv = new;
+                let next = script.interpreter.to_vec();
+                drop(opened);
+                name = next;
+            }
+        }
+    }
+    Err(Failed(errno::ELOOP, START_FAILED_INTERPRETER))
+}
+
+fn open(path: &[u8]) -> Result<Opened> {
+    if path.len() >= PATH_MAX {
+        return Err(errno::ENAMETOOLONG);
+    }
+    let thread = cpus::current();
+    let mut name = path.to_vec();
+    name.push(0);
+    let scratch = thread.process.write_scratch(thread.slot_index, &name)?;
+    let fd = delegate::linux(linux::OPENAT, [AT_FDCWD, scratch, O_CLOEXEC, 0, 0, 0])?;
+    let close = |e| {
+        let _ = delegate::linux(linux::CLOSE, [fd, 0, 0, 0, 0, 0]);
+        e
+    };
+    let answer = services::by_worker(SERVICE_FILE_GET, &[fd], &[]).map_err(|e| close(if e == errno::ENODEV { errno::EACCES } else { e }))?;
+    let file = Arc::new(FileHandle {
+        space: thread.process.space,
+        id: answer.status,
+        inode: answer.args[1],
+        device: answer.args[4],
+        name: String::from_utf8_lossy(path).into_owned(),
+    });
+    let mut opened = Opened { file, fd, head: Vec::new() };
+    let bits = answer.args[3];
+    if bits & FILE_REGULAR == 0 || bits & FILE_NOEXEC != 0 {
+        return Err(errno::EACCES);
+    }
+    let empty = thread.process.write_scratch(thread.slot_index, &[0])?;
+    delegate::linux(linux::FACCESSAT2, [fd, empty, 1, AT_EACCESS | AT_EMPTY_PATH, 0, 0])?;
+    opened.head = read_at(fd, 0, 4096)?;
+    Ok(opened)
+}
+
+/// Up to one page of a file.
+fn read_at(fd: u64, offset: u64, bytes: usize) -> Result<Vec<u8>> {
+    let thread = cpus::current();
+    let scratch = thread.process.write_scratch(thread.slot_index, &[])?;
+    let n = delegate::linux(linux::PREAD64, [fd, scratch, bytes.min(4096) as u64, offset, 0, 0])?;
+    let mut data = vec![0; (n as usize).min(4096)];
+    thread.process.read_control(scratch, &mut data);
+    Ok(data)
+}
+
+fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::ElfError> {
+    use hanare_core::elf::ElfError;
+    let header = ElfHeader::parse(&opened.head)?;
+    let end = header.phoff.saturating_add(header.phdr_bytes() as u64);
+    let plan = if end <= opened.head.len() as u64 {
+        ElfPlan::new(&header, &opened.head[header.phoff as usize..])?
+    } else {
+        let mut phdrs = Vec::new();
+        while phdrs.len() < header.phdr_bytes() {
+            let part = read_at(opened.fd, header.phoff + phdrs.len() as u64, header.phdr_bytes() - phdrs.len()).map_err(|_| ElfError::Truncated)?;
+            if part.is_empty() {
+                return Err(ElfError::Truncated);
+            }
+            phdrs.extend(part);
+        }
+        ElfPlan::new(&header, &phdrs)?
+    };
+    // The interpreter's path is nearly always in the first page; if not, it is
+    // read while the file is still open.
+    let mut head = opened.head.clone();
+    if let Some((offset, len)) = plan.interpreter
+        && offset.saturating_add(len as u64) > head.len() as u64
+    {
+        head = read_at(opened.fd, offset, len).map_err(|_| ElfError::Truncated)?;
+    }
+    Ok(Program { file: opened.file.clone(), head, plan })
+}
+
+fn read_file(program: &Program, offset: u64, len: usize) -> Result<Vec<u8>> {
+    let inside = program.head.get(offset as usize..offset as usize + len);
+    Ok(inside.unwrap_or(&program.head[..len.min(program.head.len())]).to_vec())
+}
+
+/// Where things go in the new address space.
+struct Layout {
+    stack_top: u64,
+    stack_bottom: u64,
+    mmap_base: u64,
+    pie_base: u64,
+    brk_gap: u64,
+}
+
+fn layout(id: &Identity) -> Layout {
+    let word = |i: usize| {
+        let mut b = [0; 4];
+        b.copy_from_slice(&id.random[16 + 4 * i..20 + 4 * i]);
+        if id.no_random { 0 } else { u64::from(u32::from_le_bytes(b)) }
+    };
+    let stack_top = USER_MAX - 4096 - ((word(0) & 0x3f_ffff) << 12);
+    let size = page_up(id.stack_soft.clamp(64 << 10, STACK_MAX));
+    let gap = (size + (1 << 20)).max(STACK_GAP);
+    Layout {
+        stack_top: stack_top - (word(0) >> 22 & 0x3f) * 16,
+        stack_bottom: page_down(stack_top - size),
+        mmap_base: page_down(stack_top - gap) - ((word(1) & 0xfff_ffff) << 12),
+        pie_base: PIE_BASE + ((word(2) & 0xfff_ffff) << 12),
+        brk_gap: (word(3) & 0x1fff) << 12,
+    }
+}
+
+/// The point of no return: replaces the memory and sets the registers.
+fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[Vec<u8>], envp: &[Vec<u8>], regs: &mut Regs) -> core::result::Result<(), Failed> {
+    let thread = cpus::current();
+    let p = &thread.process;
+    let id = *p.identity.lock();
+    let place = layout(&id);
+    let memory = |e| Failed(e, START_FAILED_MEMORY);
+    let bias = program.plan.bias_above(place.pie_base).ok_or(Failed(errno::ENOMEM, START_FAILED_MEMORY))?;
+    // Everything that can fail for the caller's sake is tried before the old program goes.
+    let mut random = [0; 16];
+    random.copy_from_slice(&id.random[..16]);
+    let refs = |v: &[Vec<u8>]| -> Vec<Vec<u8>> { v.to_vec() };
+    let (argv, envp) = (refs(argv), refs(envp));
+    let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
+    let envp: Vec<&[u8]> = envp.iter().map(Vec::as_slice).collect();
+    let top = place.stack_top & !15;
+    let build = |auxv: &[(u64, u64)]| StackImage::build(top, &argv, &envp, auxv, path, random, id.stack_soft);
+    build(&[]).map_err(memory)?;
+
+    clear(p);
+    signals::on_exec();
+    {
+        let mut mm = p.mm.lock();
+        mm.mmap_base = place.mmap_base;
+        map_stack(&mut mm, &place, program.plan.exec_stack).map_err(memory)?;
+        map_segments(&mut mm, program, bias).map_err(memory)?;
+        let end = page_up(bias + program.plan.data_end());
+        mm.brk_start = end + place.brk_gap;
+        mm.brk = mm.brk_start;
+    }
+    clear_tails(program, bias).map_err(memory)?;
+    let mut entry = bias + program.plan.entry;
+    let mut base = 0;
+    if let Some(i) = interpreter {
+        base = map_interpreter(p, i).map_err(memory)?;
+        clear_tails(i, base).map_err(memory)?;
+        entry = base + i.plan.entry;
+    }
+    let vdso = vdso::map(&mut p.mm.lock());
+    let auxv = auxv(&id, program, bias, base, vdso);
+    let stack = build(&auxv).map_err(memory)?;
+    usercopy::write(stack.sp, &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
+    thread.reset_user_state();
+    *regs = Regs { rip: entry, rsp: stack.sp, rflags: 0x202, cs: u64::from(gdt::USER_CS), ss: u64::from(gdt::USER_DS), orig_rax: u64::MAX, ..Regs::default() };
+    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+    let mut name = name[..name.len().min(255)].to_vec();
+    name.push(0);
+    let scratch = p.write_scratch(thread.slot_index, &name).map_err(memory)?;
+    let _ = delegate::call(OP_EXECED, [scratch, 0, 0, 0, 0, 0]);
+    Ok(())
+}
+
+/// Unmaps the old program.
+fn clear(p: &Process) {
+    let mut removed = Removed::default();
+    {
+        let mut mm = p.mm.lock();
+        let (min, max) = (mm.vmas.min(), mm.vmas.max());
+        removed.vmas = mm.vmas.remove(min, max);
+        let _ = mm.unmap_pages(min, max, &mut removed);
+    }
+    calls::finish_removed(p, removed);
+}
+
+fn map_stack(mm: &mut AddressSpace, place: &Layout, exec: bool) -> Result<()> {
+    let mut prot = Prot::READ | Prot::WRITE;
+    prot.set(Prot::EXEC, exec);
+    mm.vmas.insert(mm::anonymous(place.stack_bottom, page_up(place.stack_top), prot, VmaFlags::STACK | VmaFlags::GROWSDOWN))
+}
+
+fn map_segments(mm: &mut AddressSpace, program: &Program, bias: u64) -> Result<()> {
+    for s in &program.plan.segments {
+        let (start, middle, end) = (bias + s.map_start(), bias + s.file_map_end(), bias + s.map_end());
+        drop(mm.vmas.remove(start, end));
+        if middle > start {
+            let backing = Backing::PrivateFile { file: program.file.clone(), offset: s.map_offset() };
+            mm.vmas.insert(Vma { start, end: middle, prot: s.prot, max_prot: Prot::all(), flags: VmaFlags::empty(), backing })?;
+        }
+        if end > middle {
+            mm.vmas.insert(mm::anonymous(middle, end, s.prot, VmaFlags::empty()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Zeroes what follows the file's bytes in the last file page of each segment.
+fn clear_tails(program: &Program, bias: u64) -> Result<()> {
+    for s in &program.plan.segments {
+        let (start, end) = s.clear_range();
+        if s.prot.contains(Prot::WRITE) && end > start {
+            usercopy::zero(bias + start, (end - start) as usize).map_err(|_| errno::EFAULT)?;
+        }
+    }
+    Ok(())
+}
+
+fn map_interpreter(p: &Process, i: &Program) -> Result<u64> {
+    let mut mm = p.mm.lock();
+    let (min, max) = i.plan.span();
+    let below = Search::TopDown(mm.mmap_base);
+    let bias = if i.plan.is_pie {
+        let at = mm.vmas.find_gap(max - min, i.plan.align, below).ok_or(errno::ENOMEM)?;
+        at - min
+    } else {
+        0
+    };
+    map_segments(&mut mm, i, bias)?;
+    Ok(bias)
+}
+
+fn auxv(id: &Identity, program: &Program, bias: u64, base: u64, vdso: Option<u64>) -> Vec<(u64, u64)> {
+    let mut v = Vec::new();
+    v.extend(vdso.map(|a| (at::SYSINFO_EHDR, a)));
+    v.extend([
+        (at::HWCAP, id.hwcap),
+        (at::PAGESZ, 4096),
+        (at::CLKTCK, id.clktck),
+        (at::PHDR, program.plan.phdr_vaddr.map_or(0, |a| bias + a)),
+        (at::PHENT, 56),
+        (at::PHNUM, u64::from(program.plan.phnum)),
+        (at::BASE, base),
+        (at::FLAGS, 0),
+        (at::ENTRY, bias + program.plan.entry),
+        (at::UID, u64::from(id.uid)),
+        (at::EUID, u64::from(id.euid)),
+        (at::GID, u64::from(id.gid)),
+        (at::EGID, u64::from(id.egid)),
+        (at::SECURE, u64::from(id.secure)),
+        (at::HWCAP2, id.hwcap2),
+        (at::MINSIGSTKSZ, hanare_hal::fpu::size() as u64 + 1024),
+    ]);
+    v
+}

@@ -1,0 +1,153 @@
+//! Physical memory: one buddy zone per chunk, grouped by NUMA node, and the
+//! quarantine of frames that Linux still holds.
+
+use hanare_abi::boot::MemoryChunk;
+use hanare_core::addr::Pfn;
+use hanare_core::buddy::{Frame, Zone};
+use hanare_hal::paging::TableSource;
+use hanare_hal::{memory, percpu, shared};
+use spin::{Mutex, Once};
+
+extern crate alloc;
+use alloc::vec::Vec;
+
+/// Chunks an instance may have; more are left unused with a line in the log.
+const ZONES_MAX: usize = 128;
+
+struct Node {
+    id: u32,
+    base: u64,
+    size: u64,
+    zone: Mutex<Zone<'static>>,
+}
+
+static ZONES: [Once<Node>; ZONES_MAX] = [const { Once::new() }; ZONES_MAX];
+
+fn zones() -> impl Iterator<Item = &'static Node> {
+    ZONES.iter().map_while(Once::get)
+}
+
+/// Hands every chunk to its zone, without the shared region and the image.
+pub fn init() {
+    let p = shared::params();
+    let taken = p.shared_base..p.image_base + p.image_size.next_multiple_of(4096);
+    let mut used = 0;
+    for c in shared::chunks() {
+        if used == ZONES_MAX {
+            crate::info!("memory: chunk {:#x}+{:#x} left unused: more than {ZONES_MAX} chunks", c.base, c.size);
+            continue;
+        }
+        ZONES[used].call_once(|| zone(c, &taken));
+        used += 1;
+        crate::info!("memory: {:#x}..{:#x} node {} ({} MiB)", c.base, c.base + c.size, c.node, c.size >> 20);
+    }
+}
+
+fn zone(c: &MemoryChunk, taken: &core::ops::Range<u64>) -> Node {
+    let pages = (c.size / 4096) as usize;
+    // What is free at first: the chunk, or what is behind the image in its chunk.
+    let first = if (c.base..c.base + c.size).contains(&taken.start) { taken.end } else { c.base };
+    let table_bytes = (pages * size_of::<Frame>()).next_multiple_of(4096) as u64;
+    assert!(first + table_bytes < c.base + c.size, "chunk {:#x} is too small", c.base);
+    memory::zero(first, table_bytes as usize);
+    let frames = claim_frames(first, pages);
+    let mut zone = Zone::new(Pfn(c.base / 4096), frames);
+    let start = first + table_bytes;
+    zone.release(Pfn(start / 4096), ((c.base + c.size - start) / 4096) as usize);
+    Node { id: c.node, base: c.base, size: c.size, zone: Mutex::new(zone) }
+}
+
+#[allow(unsafe_code)]
+fn claim_frames(paddr: u64, count: usize) -> &'static mut [Frame] {
+    // SAFETY: zeroed memory that no zone hands out, given to this table for good;
+    // all-zero is a valid reserved `Frame`.
+    unsafe { memory::claim(paddr, count) }
+}
+
+/// A block of `4096 << order` bytes near the calling CPU, or anywhere.
+pub fn alloc(order: u32) -> Option<u64> {
+    let near = shared::cpu(percpu::index()).node();
+    let mut take = |local: bool| zones().filter(|n| (n.id == near) == local).find_map(|n| n.zone.lock().alloc(order));
+    take(true).or_else(|| take(false)).map(|p| p.0 * 4096)
+}
+
+/// As [`alloc`], as single pages that are freed one by one.
+pub fn alloc_pages(order: u32) -> Option<u64> {
+    let paddr = alloc(order)?;
+    with_zone(paddr, |z| z.split(Pfn(paddr / 4096), order));
+    Some(paddr)
+}
+
+/// A zeroed page.
+pub fn alloc_zeroed() -> Option<u64> {
+    let p = alloc(0)?;
+    memory::zero(p, 4096);
+    Some(p)
+}
+
+/// Splits an allocated block so that its pages are freed one by one.
+pub fn split(paddr: u64, order: u32) {
+    with_zone(paddr, |z| z.split(Pfn(paddr / 4096), order));
+}
+
+/// Gives a block back.
+pub fn free(paddr: u64, order: u32) {
+    with_zone(paddr, |z| z.free(Pfn(paddr / 4096), order));
+}
+
+fn with_zone<R>(paddr: u64, f: impl FnOnce(&mut Zone<'static>) -> R) -> R {
+    let node = zones().find(|n| paddr >= n.base && paddr < n.base + n.size).expect("a frame of ours");
+    f(&mut node.zone.lock())
+}
+
+/// Memory for a stack of `bytes`; never freed. Address of its first byte.
+pub fn alloc_stack(bytes: usize) -> u64 {
+    let order = bytes.div_ceil(4096).next_power_of_two().trailing_zeros();
+    memory::direct(alloc(order).expect("memory for a stack"))
+}
+
+/// Free, total bytes.
+pub fn usage() -> (u64, u64) {
+    zones().fold((0, 0), |(f, t), n| {
+        let z = n.zone.lock();
+        (f + z.free_pages() as u64 * 4096, t + z.total_pages() as u64 * 4096)
+    })
+}
+
+/// Page table pages from the zones.
+pub struct Tables;
+
+impl TableSource for Tables {
+    fn alloc_table(&mut self) -> Option<u64> {
+        alloc_zeroed()
+    }
+    fn free_table(&mut self, paddr: u64) {
+        free(paddr, 0);
+    }
+}
+
+/// Frames that were unmapped here while Linux still held a reference (I/O in
+/// flight): (address, pages). They are asked for again by [`reclaim`].
+static QUARANTINE: Mutex<Vec<(u64, u32)>> = Mutex::new(Vec::new());
+
+/// Puts a run of single pages into quarantine.
+pub fn quarantine(paddr: u64, pages: u32) {
+    QUARANTINE.lock().push((paddr, pages));
+}
+
+/// Bytes in quarantine.
+pub fn quarantined() -> u64 {
+    QUARANTINE.lock().iter().map(|&(_, n)| u64::from(n) * 4096).sum()
+}
+
+/// Takes everything out of quarantine, to be looked at again.
+pub fn take_quarantine() -> Vec<(u64, u32)> {
+    core::mem::take(&mut *QUARANTINE.lock())
+}
+
+/// Frees a run of single pages.
+pub fn free_run(paddr: u64, pages: u32) {
+    for i in 0..u64::from(pages) {
+        free(paddr + i * 4096, 0);
+    }
+}

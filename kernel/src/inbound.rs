@@ -1,0 +1,114 @@
+//! Requests of the module: one function for each kind.
+
+use crate::mm::linux;
+use crate::process::Process;
+use crate::{cpus, doorbell, exec, frames, signals};
+use alloc::sync::Arc;
+use hanare_abi::boot::EVENT_REQUEST;
+use hanare_abi::request as abi;
+use hanare_core::errno;
+use hanare_hal::{cpu, percpu, shared};
+use hanare_ikc::{RequestCall, RequestRef};
+
+/// Serves everything Linux has posted to this CPU.
+pub fn drain() {
+    let inbound = doorbell::inbound();
+    while let Some(index) = inbound.pop() {
+        if index >= shared::params().request_count {
+            crate::info!("request {index} does not exist; ignored");
+            continue;
+        }
+        serve(index);
+        shared::cpu(percpu::index()).beat();
+    }
+}
+
+/// Answers a request and wakes its waiter.
+pub fn complete(index: u32, status: i32) {
+    if shared::request(index).complete(status) {
+        doorbell::ring(EVENT_REQUEST, u64::from(index));
+    }
+}
+
+fn serve(index: u32) {
+    let r = shared::request(index);
+    let Some(call) = r.read() else {
+        crate::info!("request {index} is not posted; ignored");
+        return;
+    };
+    let space = call.space;
+    let status = match call.kind {
+        abi::REQUEST_PING => Ok(()),
+        abi::REQUEST_SPACE_OPEN => Process::open(space, call.args[0]),
+        abi::REQUEST_STOP => {
+            complete(index, 0);
+            crate::panic::park()
+        }
+        abi::REQUEST_DEBUG => debug(&r, &call),
+        abi::REQUEST_SPACE_CLOSE => return close(index, space),
+        kind => match find(space) {
+            None => Err(errno::ESRCH),
+            Some(p) => match kind {
+                abi::REQUEST_SPACE_START => exec::start(&p),
+                abi::REQUEST_FAULT => return complete(index, linux::fault(&p, &r, &call)),
+                abi::REQUEST_INVALIDATE => {
+                    linux::invalidate(&p, call.args[0], call.args[1]);
+                    Ok(())
+                }
+                abi::REQUEST_SIGNAL => {
+                    signals::from_linux(&p, call.args[0] as u32, &r.siginfo());
+                    Ok(())
+                }
+                abi::REQUEST_USAGE => {
+                    usage(&p, &r);
+                    Ok(())
+                }
+                _ => Err(errno::EINVAL),
+            },
+        },
+    };
+    complete(index, status.map_or_else(|e| -e.0, |()| 0));
+}
+
+/// The process of a space whose home this CPU is.
+pub fn find(space: u32) -> Option<Arc<Process>> {
+    cpus::this().processes.get(&space).cloned()
+}
+
+fn close(index: u32, space: u32) {
+    let Some(p) = find(space) else {
+        return complete(index, 0);
+    };
+    p.close(index);
+}
+
+fn usage(p: &Process, r: &RequestRef<'_>) {
+    let (user, system) = p.times_ns();
+    let (resident, peak) = p.memory_use();
+    for (i, v) in [user, system, resident, peak].into_iter().enumerate() {
+        r.set_arg(i, v);
+    }
+}
+
+fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<()> {
+    match call.args[0] {
+        abi::DEBUG_PANIC => panic!("asked for by hanare debug panic"),
+        abi::DEBUG_HANG => {
+            crate::info!("hanging, as asked for by hanare debug hang");
+            loop {
+                cpu::pause();
+            }
+        }
+        abi::DEBUG_MEMORY => {
+            crate::mm::retry_quarantine();
+            let (free, total) = frames::usage();
+            let processes = cpus::this().processes.len() as u64;
+            crate::info!("memory: {} KiB free of {} KiB, {} KiB quarantined, {processes} processes here", free >> 10, total >> 10, frames::quarantined() >> 10);
+            for (i, v) in [free, total, frames::quarantined(), processes].into_iter().enumerate() {
+                r.set_arg(i, v);
+            }
+            Ok(())
+        }
+        _ => Err(errno::EINVAL),
+    }
+}

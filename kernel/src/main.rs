@@ -1,0 +1,96 @@
+//! The LWK: a kernel that runs unmodified Linux programs on CPUs and memory
+//! taken from a running Linux, and delegates what it does not serve itself.
+//!
+//! Start at [`start`]; a system call enters at [`syscalls::entry`]; what Linux
+//! asks of us arrives at [`inbound::drain`].
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod cpus;
+mod delegate;
+mod doorbell;
+mod entry;
+mod exec;
+mod frames;
+mod heap;
+mod inbound;
+mod log;
+mod mm;
+mod panic;
+mod process;
+mod services;
+mod signals;
+mod syscalls;
+mod thread;
+mod time;
+mod vdso;
+
+use hanare_abi::boot::CPU_ONLINE;
+use hanare_hal::{apic, cpu, fpu, gdt, paging, percpu, shared, traps};
+
+hanare_hal::entry!(start);
+
+/// Every CPU arrives here, the first one alone.
+fn start(cpu: usize) -> ! {
+    if cpu == 0 {
+        first_cpu();
+    } else {
+        this_cpu(cpu);
+    }
+    shared::cpu(cpu).set_state(CPU_ONLINE);
+    info!("cpu {cpu}: online (Linux CPU {}, APIC {})", shared::cpu(cpu).linux_cpu(), apic::id());
+    cpus::idle()
+}
+
+/// What is done once: memory, page tables, the other CPUs' stacks.
+fn first_cpu() {
+    percpu::init(0);
+    let checked = shared::check();
+    log::init();
+    if let Err(why) = checked {
+        panic!("{why}");
+    }
+    let p = shared::params();
+    log::set_level(boot_option("log"));
+    info!("Hanare LWK {} (ABI {}), instance {}", env!("CARGO_PKG_VERSION"), p.version, text(&p.name));
+    traps::build_idt();
+    traps::install(&entry::HANDLERS);
+    traps::init_cpu();
+    frames::init();
+    heap::init();
+    let features = cpu::Features::detect();
+    info!("cpu features: {features:?}");
+    paging::build_kernel(&mut frames::Tables, features.nx).expect("memory for the kernel's page tables");
+    cpus::init();
+    this_cpu(0);
+    apic::calibrate_timer(u64::from(p.tsc_khz) * 2); // 2 ms
+    time::init();
+    delegate::init(boot_option("spin_us"));
+}
+
+/// What is done on each CPU.
+fn this_cpu(cpu: usize) {
+    percpu::init(cpu);
+    paging::use_kernel();
+    gdt::init(cpu, frames::alloc_stack(gdt::INTERRUPT_STACK_BYTES));
+    percpu::init(cpu); // loading the selectors cleared the GS base
+    traps::init_cpu();
+    let features = cpu::Features::detect();
+    cpu::init_control(&features);
+    fpu::init(&features);
+    apic::init();
+    cpu::set_tsc_aux(shared::cpu(cpu).node(), cpu as u32, &features);
+}
+
+/// A zero-terminated string of the boot parameters.
+fn text(bytes: &[u8]) -> &str {
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    core::str::from_utf8(&bytes[..end]).unwrap_or("?")
+}
+
+/// Value of `key=value` on the boot command line.
+fn boot_option(key: &str) -> Option<&'static str> {
+    text(&shared::params().cmdline).split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+}

@@ -1,0 +1,294 @@
+//! Page faults: finding out what belongs at an address, and putting it there.
+
+use super::{AddressSpace, FileRef, pte_bits, shared};
+use crate::process::Process;
+use crate::{cpus, frames, services};
+use alloc::vec::Vec;
+use hanare_abi::service::SERVICE_FILL;
+use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
+use hanare_hal::paging::{LARGE, SMALL};
+use hanare_hal::{memory, shared as region};
+
+/// Error code bits of a page fault (SDM volume 3, 4.7).
+pub const PRESENT: u64 = 1;
+/// The access was a write.
+pub const WRITE: u64 = 2;
+/// The access came from user mode.
+pub const USER: u64 = 4;
+/// The access was an instruction fetch.
+pub const FETCH: u64 = 16;
+
+/// Pages of an anonymous mapping brought in around a small fault.
+const AROUND: u64 = 16;
+/// Pages of a file read at once (128 KiB).
+const FILE_WINDOW: u64 = 32;
+
+/// What the application gets for an access that cannot be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGSEGV, SEGV_MAPERR: nothing is mapped there.
+    NotMapped,
+    /// SIGSEGV, SEGV_ACCERR: not with these rights.
+    NotAllowed,
+    /// SIGBUS, BUS_ADRERR: behind the end of the file.
+    Bus,
+    /// Out of memory: the process is killed.
+    NoMemory,
+}
+
+/// Pages of a private file mapping on their way in.
+pub struct Fill {
+    /// First address, and the file's byte offset there.
+    start: u64,
+    offset: u64,
+    file: FileRef,
+    /// Runs of frames: (address, pages).
+    runs: Vec<(u64, u32)>,
+}
+
+/// A [`Fill`] that a faulting Linux task runs (see `STATUS_SERVE_FIRST`).
+pub struct PendingFill {
+    /// The service.
+    pub entry: services::Entry,
+    /// The pages.
+    pub fill: Fill,
+}
+
+/// What is to be done about a fault, decided under the lock.
+enum Plan {
+    Done,
+    Fail(Signal),
+    Fill(Fill),
+    Resolve { watch_seen: u64 },
+}
+
+/// A fault of the running thread, in user mode or in a user copy. May wait.
+pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
+    let thread = cpus::current();
+    let p = &thread.process;
+    let wanted = if error & FETCH != 0 {
+        Prot::EXEC
+    } else if error & WRITE != 0 {
+        Prot::WRITE
+    } else {
+        Prot::READ
+    };
+    loop {
+        if p.is_killed() {
+            return Ok(());
+        }
+        let plan = plan(p, addr, wanted);
+        match plan {
+            Plan::Done => return Ok(()),
+            Plan::Fail(Signal::NoMemory) if super::release::make_room() => {}
+            Plan::Fail(s) => return Err(s),
+            Plan::Resolve { watch_seen } => shared::resolve(p, addr, wanted.contains(Prot::WRITE), watch_seen)?,
+            Plan::Fill(fill) => {
+                let answer = services::by_worker(SERVICE_FILL, &fill.args(), &fill.extents());
+                finish(p, fill, answer.map(|a| a.status), addr)?;
+            }
+        }
+    }
+}
+
+fn plan(p: &Process, addr: u64, wanted: Prot) -> Plan {
+    let watch_seen = p.invalidations.load(core::sync::atomic::Ordering::Acquire);
+    let mut mm = p.mm.lock();
+    let Some(vma) = mm.vmas.find(addr).cloned() else { return Plan::Fail(Signal::NotMapped) };
+    if !allows(vma.prot, wanted) {
+        return Plan::Fail(Signal::NotAllowed);
+    }
+    match mm.table.find(addr) {
+        Some(leaf) if leaf.entry & pte_bits(wanted) & hanare_hal::paging::pte::WRITE == pte_bits(wanted) & hanare_hal::paging::pte::WRITE
+            && leaf.entry & hanare_hal::paging::pte::PRESENT != 0 =>
+        {
+            // Somebody else resolved it, or only the TLB was stale.
+            hanare_hal::cpu::flush_page(addr & !(SMALL - 1));
+            Plan::Done
+        }
+        Some(_) if matches!(vma.backing, Backing::SharedLinux { .. }) => Plan::Resolve { watch_seen },
+        Some(_) => {
+            // The frame is there with fewer rights than the mapping has: the
+            // mapping gained some since.
+            mm.refresh(addr & !(SMALL - 1), vma.prot);
+            Plan::Done
+        }
+        None => mm.plan_missing(&vma, addr, watch_seen),
+    }
+}
+
+/// x86 pages that can be written or executed can be read.
+fn allows(prot: Prot, wanted: Prot) -> bool {
+    if wanted == Prot::READ { !prot.is_empty() } else { prot.contains(wanted) }
+}
+
+impl AddressSpace {
+    fn plan_missing(&mut self, vma: &Vma<FileRef>, addr: u64, watch_seen: u64) -> Plan {
+        match &vma.backing {
+            Backing::Anonymous => match self.populate_anonymous(vma, addr) {
+                Ok(()) => Plan::Done,
+                Err(()) => Plan::Fail(Signal::NoMemory),
+            },
+            Backing::PrivateFile { .. } => match self.plan_fill(vma, addr) {
+                Some(fill) => Plan::Fill(fill),
+                None => Plan::Fail(Signal::NoMemory),
+            },
+            Backing::SharedLinux { .. } => Plan::Resolve { watch_seen },
+            Backing::Special(SpecialKind::Vvar) => self.map_fixed(vma, addr, region::clock_paddr()),
+            Backing::Special(SpecialKind::Vdso) => match crate::vdso::frame((addr - vma.start) & !(SMALL - 1)) {
+                Some(frame) => self.map_fixed(vma, addr, frame),
+                None => Plan::Fail(Signal::Bus),
+            },
+            Backing::Special(_) => Plan::Fail(Signal::Bus),
+        }
+    }
+
+    fn map_fixed(&mut self, vma: &Vma<FileRef>, addr: u64, frame: u64) -> Plan {
+        let entry = frame | pte_bits(vma.prot) | hanare_hal::paging::pte::FOREIGN;
+        match self.table.map_small(addr & !(SMALL - 1), entry, &mut frames::Tables) {
+            Ok(()) => Plan::Done,
+            Err(_) => Plan::Fail(Signal::NoMemory),
+        }
+    }
+
+    /// Sets the rights of an existing small or large leaf from the mapping's.
+    pub(super) fn refresh(&mut self, addr: u64, prot: Prot) {
+        use hanare_hal::paging::pte;
+        let Some(leaf) = self.table.find(addr) else { return };
+        self.table.update(leaf.addr, leaf.addr + leaf.size, &mut |l| {
+            let keep = l.entry & (pte::ADDRESS | pte::LARGE | pte::SEEN | pte::FOREIGN | pte::VALID);
+            keep | pte_bits(prot)
+        });
+        hanare_hal::cpu::flush_page(addr);
+    }
+
+    /// Brings in zeroed memory around `addr`: a large page where the mapping
+    /// covers one and nothing is there yet, else up to [`AROUND`] small ones.
+    pub(super) fn populate_anonymous(&mut self, vma: &Vma<FileRef>, addr: u64) -> Result<(), ()> {
+        let large = addr & !(LARGE - 1);
+        let fits = large >= vma.start && large + LARGE <= vma.end && !vma.flags.intersects(VmaFlags::NOHUGE | VmaFlags::STACK);
+        if fits && self.table.is_large_free(large) {
+            if let Some(frame) = frames::alloc(9) {
+                memory::zero(frame, LARGE as usize);
+                match self.table.map_large(large, frame | pte_bits(vma.prot), &mut frames::Tables) {
+                    Ok(true) => {
+                        self.add_resident(512);
+                        return Ok(());
+                    }
+                    _ => frames::free(frame, 9),
+                }
+            }
+        }
+        let window = addr & !(AROUND * SMALL - 1);
+        let start = window.max(vma.start);
+        let end = (window + AROUND * SMALL).min(vma.end);
+        let page = addr & !(SMALL - 1);
+        // The page asked for first: the others only as long as memory lasts.
+        let mut missing: Vec<u64> = (start..end).step_by(SMALL as usize).filter(|&a| a != page && self.table.find(a).is_none()).collect();
+        missing.insert(0, page);
+        for (i, a) in missing.into_iter().enumerate() {
+            let Some(frame) = frames::alloc_zeroed() else {
+                return if i == 0 { Err(()) } else { Ok(()) };
+            };
+            if self.table.map_small(a, frame | pte_bits(vma.prot), &mut frames::Tables).is_err() {
+                frames::free(frame, 0);
+                return if i == 0 { Err(()) } else { Ok(()) };
+            }
+            self.add_resident(1);
+        }
+        Ok(())
+    }
+
+    /// Frames for the missing pages around `addr` of a private file mapping.
+    pub(super) fn plan_fill(&mut self, vma: &Vma<FileRef>, addr: u64) -> Option<Fill> {
+        let Backing::PrivateFile { file, .. } = &vma.backing else { return None };
+        let page = addr & !(SMALL - 1);
+        let window = addr & !(FILE_WINDOW * SMALL - 1);
+        let (low, high) = (window.max(vma.start), (window + FILE_WINDOW * SMALL).min(vma.end));
+        let (mut start, mut end) = (page, page + SMALL);
+        while start > low && self.table.find(start - SMALL).is_none() {
+            start -= SMALL;
+        }
+        while end < high && self.table.find(end).is_none() {
+            end += SMALL;
+        }
+        let mut fill = Fill { start, offset: vma.file_offset(start)?, file: file.clone(), runs: Vec::new() };
+        let mut left = ((end - start) / SMALL) as u32;
+        while left > 0 {
+            let order = 31 - left.leading_zeros();
+            let run = (0..=order).rev().find_map(|o| frames::alloc_pages(o).map(|f| (f, 1u32 << o)));
+            let Some(run) = run else {
+                fill.free();
+                return None;
+            };
+            fill.runs.push(run);
+            left -= run.1;
+            if fill.runs.len() == hanare_abi::service::EXTENTS_MAX {
+                break;
+            }
+        }
+        Some(fill)
+    }
+}
+
+impl Fill {
+    /// Arguments of `SERVICE_FILL`.
+    pub fn args(&self) -> [u64; 3] {
+        [self.file.id, self.offset, self.pages() * SMALL]
+    }
+
+    /// Extents of `SERVICE_FILL`.
+    pub fn extents(&self) -> Vec<u64> {
+        self.runs.iter().map(|&(frame, pages)| frame | u64::from(pages - 1)).collect()
+    }
+
+    fn pages(&self) -> u64 {
+        self.runs.iter().map(|&(_, n)| u64::from(n)).sum()
+    }
+
+    fn free(&mut self) {
+        for (frame, pages) in self.runs.drain(..) {
+            frames::free_run(frame, pages);
+        }
+    }
+}
+
+impl Drop for Fill {
+    fn drop(&mut self) {
+        self.free();
+    }
+}
+
+/// Installs what was read. `addr` is the address that has to be there now.
+pub fn finish(p: &Process, mut fill: Fill, read: hanare_core::errno::Result<u64>, addr: u64) -> Result<(), Signal> {
+    let Ok(bytes) = read else { return Err(Signal::Bus) };
+    let mut mm = p.mm.lock();
+    let mut at = fill.start;
+    let mut served = false;
+    for (frame, pages) in core::mem::take(&mut fill.runs) {
+        for i in 0..u64::from(pages) {
+            let frame = frame + i * SMALL;
+            let valid = bytes.saturating_sub(at - fill.start).min(SMALL);
+            let offset = fill.offset + (at - fill.start);
+            let vma = mm.vmas.find(at).filter(|v| v.file_offset(at) == Some(offset) && matches!(&v.backing, Backing::PrivateFile { file, .. } if *file == fill.file));
+            let prot = vma.map(|v| v.prot);
+            let mapped = match prot {
+                Some(prot) if valid > 0 && mm.table.find(at).is_none() => {
+                    memory::zero(frame + valid, (SMALL - valid) as usize);
+                    mm.table.map_small(at, frame | pte_bits(prot), &mut frames::Tables).is_ok()
+                }
+                _ => false,
+            };
+            if mapped {
+                mm.add_resident(1);
+            } else {
+                frames::free(frame, 0);
+            }
+            served |= at == addr & !(SMALL - 1) && (valid > 0 || prot.is_none());
+            at += SMALL;
+        }
+    }
+    // Too little memory for the whole window is no error if the page itself came.
+    let reached = at > addr;
+    if served || !reached { Ok(()) } else { Err(Signal::Bus) }
+}

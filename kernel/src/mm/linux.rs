@@ -1,0 +1,130 @@
+//! What Linux asks about a process's memory: pages for the proxy, and pages it
+//! wants back.
+
+use super::fault::PendingFill;
+use super::{AddressSpace, FileRef};
+use crate::process::Process;
+use crate::services::Entry;
+use core::sync::atomic::Ordering;
+use hanare_abi::request::{FAULT_WRITE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
+use hanare_abi::service::SERVICE_FILL;
+use hanare_core::errno;
+use hanare_core::vma::{Backing, Prot, Vma};
+use hanare_hal::cpu;
+use hanare_hal::paging::{SMALL, pte};
+use hanare_ikc::{RequestCall, RequestRef};
+
+/// `REQUEST_FAULT`: the status to answer with.
+pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
+    let addr = call.args[0] & !(SMALL - 1);
+    let write = call.args[1] & FAULT_WRITE != 0;
+    let most = (call.args[2] as usize).clamp(1, PAGES_MAX);
+    if Process::is_control(addr) {
+        return match p.control_page(addr) {
+            Some(frame) => answer(r, addr, &[frame | PAGE_WRITABLE]),
+            None => -errno::EFAULT.0,
+        };
+    }
+    if call.args[3] != 0 && !finish_fill(p, (call.args[3] - 1) as u32, addr) {
+        return -errno::EFAULT.0;
+    }
+    let mut mm = p.mm.lock();
+    let Some(vma) = mm.vmas.find(addr).cloned() else { return -errno::EFAULT.0 };
+    let allowed = if write { vma.prot.contains(Prot::WRITE) } else { !vma.prot.is_empty() };
+    if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
+        return -errno::EFAULT.0;
+    }
+    if mm.table.find(addr).is_none() {
+        match vma.backing {
+            Backing::Anonymous => {
+                if mm.populate_anonymous(&vma, addr).is_err() {
+                    return -errno::ENOMEM.0;
+                }
+            }
+            Backing::PrivateFile { .. } => return serve_first(p, &mut mm, &vma, addr, r),
+            _ => return -errno::EFAULT.0,
+        }
+    }
+    let mut pages = [0; PAGES_MAX];
+    let n = mm.collect(&vma, addr, write, &mut pages[..most]);
+    answer(r, addr, &pages[..n])
+}
+
+fn answer(r: &RequestRef<'_>, addr: u64, pages: &[u64]) -> i32 {
+    r.set_arg(0, addr);
+    r.set_pages(pages);
+    0
+}
+
+fn serve_first(p: &Process, mm: &mut AddressSpace, vma: &Vma<FileRef>, addr: u64, r: &RequestRef<'_>) -> i32 {
+    let Some(fill) = mm.plan_fill(vma, addr) else { return -errno::ENOMEM.0 };
+    let Some(entry) = Entry::new(SERVICE_FILL, p.space, &fill.args(), &fill.extents()) else {
+        return -errno::EAGAIN.0;
+    };
+    r.set_arg(3, u64::from(entry.index()));
+    p.fills.lock().push(PendingFill { entry, fill });
+    STATUS_SERVE_FIRST
+}
+
+/// The task says that service `index` was run: installs the pages.
+fn finish_fill(p: &Process, index: u32, addr: u64) -> bool {
+    let pending = {
+        let mut fills = p.fills.lock();
+        let Some(i) = fills.iter().position(|f| f.entry.index() == index) else { return true };
+        if fills[i].entry.answer().is_none() {
+            return true; // not run after all: the fault is looked at anew
+        }
+        fills.swap_remove(i)
+    };
+    let read = pending.entry.answer().expect("done").map(|a| a.status);
+    super::fault::finish(p, pending.fill, read, addr).is_ok()
+}
+
+impl AddressSpace {
+    /// Frames from `addr` on, as Linux may map them; they are marked seen.
+    fn collect(&mut self, vma: &Vma<FileRef>, addr: u64, write: bool, pages: &mut [u64]) -> usize {
+        let end = vma.end.min(addr + pages.len() as u64 * SMALL);
+        let mut n = 0;
+        let mut at = addr;
+        while at < end {
+            if self.table.find(at).is_none() {
+                // Ahead of what was asked for only where it is going to be written.
+                let ahead = write && matches!(vma.backing, Backing::Anonymous);
+                if !ahead || self.populate_anonymous(vma, at).is_err() {
+                    break;
+                }
+            }
+            let Some(leaf) = self.table.find(at) else { break };
+            let base = leaf.addr;
+            if leaf.entry & pte::SEEN == 0 {
+                self.table.update(base, base + leaf.size, &mut |l| l.entry | pte::SEEN);
+            }
+            let stop = end.min(base + leaf.size);
+            while at < stop {
+                let writable = if vma.prot.contains(Prot::WRITE) { PAGE_WRITABLE } else { 0 };
+                pages[n] = leaf.frame() + (at - base) | writable;
+                n += 1;
+                at += SMALL;
+            }
+        }
+        n
+    }
+}
+
+/// `REQUEST_INVALIDATE`: Linux takes back frames of a shared mapping.
+pub fn invalidate(p: &Process, start: u64, end: u64) {
+    let mut mm = p.mm.lock();
+    p.invalidations.fetch_add(1, Ordering::AcqRel);
+    let mut removed = 0;
+    mm.table.update(start, end, &mut |leaf| {
+        if leaf.entry & pte::FOREIGN == 0 {
+            return leaf.entry;
+        }
+        removed += 1;
+        0
+    });
+    mm.resident -= removed.min(mm.resident);
+    if removed > 0 && mm.table.is_active() {
+        cpu::flush_all();
+    }
+}

@@ -1,0 +1,109 @@
+//! Memory of a process: the VMA map and the page table, kept in step.
+//!
+//! Rule (DESIGN.md section 7): the lock of an [`AddressSpace`] is never held
+//! while waiting for Linux. Changes are made under the lock; what Linux has seen
+//! is zapped after it is released, and only then are frames freed.
+
+pub mod calls;
+pub mod fault;
+pub mod linux;
+pub mod release;
+pub mod shared;
+
+use crate::{frames, services};
+use alloc::string::String;
+use alloc::sync::Arc;
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
+use hanare_hal::paging::{PageTable, pte};
+
+pub use release::retry_quarantine;
+
+/// A file that mappings hold, by its id in the module.
+#[derive(Debug)]
+pub struct FileHandle {
+    /// Space that holds it.
+    pub space: u32,
+    /// Id in the module.
+    pub id: u64,
+    /// Inode and device, for `/proc/self/maps`.
+    pub inode: u64,
+    /// See `inode`.
+    pub device: u64,
+    /// Name, if known.
+    pub name: String,
+}
+
+impl PartialEq for FileHandle {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Drop for FileHandle {
+    fn drop(&mut self) {
+        services::put_file(self.space, self.id);
+    }
+}
+
+/// A counted reference to it.
+pub type FileRef = Arc<FileHandle>;
+
+/// One address space.
+pub struct AddressSpace {
+    /// What is mapped where.
+    pub vmas: VmaMap<FileRef>,
+    /// The hardware's view.
+    pub table: PageTable,
+    /// Heap: start, current end.
+    pub brk_start: u64,
+    /// See `brk_start`.
+    pub brk: u64,
+    /// Mappings without a wish are placed below this.
+    pub mmap_base: u64,
+    /// Pages mapped now and at most, in base pages.
+    pub resident: u64,
+    /// See `resident`.
+    pub peak: u64,
+}
+
+impl AddressSpace {
+    /// Nothing mapped. `None`: no memory.
+    pub fn new() -> Option<AddressSpace> {
+        Some(AddressSpace {
+            vmas: VmaMap::new(USER_MIN, USER_MAX),
+            table: PageTable::new(&mut frames::Tables).ok()?,
+            brk_start: 0,
+            brk: 0,
+            mmap_base: USER_MAX - (64 << 30),
+            resident: 0,
+            peak: 0,
+        })
+    }
+
+    /// Counts pages that were mapped.
+    fn add_resident(&mut self, pages: u64) {
+        self.resident += pages;
+        self.peak = self.peak.max(self.resident);
+    }
+}
+
+/// Page table bits for the rights of a mapping.
+pub fn pte_bits(prot: Prot) -> u64 {
+    if prot.is_empty() {
+        return 0; // kept, not present
+    }
+    let mut bits = pte::PRESENT | pte::USER | pte::ACCESSED;
+    if prot.contains(Prot::WRITE) {
+        bits |= pte::WRITE | pte::DIRTY;
+    }
+    if !prot.contains(Prot::EXEC) {
+        bits |= pte::NO_EXECUTE;
+    }
+    bits
+}
+
+/// A plain anonymous mapping.
+pub fn anonymous(start: u64, end: u64, prot: Prot, flags: VmaFlags) -> Vma<FileRef> {
+    Vma { start, end, prot, max_prot: Prot::all(), flags, backing: Backing::Anonymous }
+}

@@ -1,0 +1,189 @@
+//! Taking pages away: unmap, zap what Linux has seen, then free or quarantine.
+
+use super::{AddressSpace, FileRef};
+use crate::process::Process;
+use crate::{cpus, frames, services};
+use alloc::vec::Vec;
+use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD, SERVICE_ZAP};
+use hanare_core::errno::{self, Result};
+use hanare_core::vma::Vma;
+use hanare_hal::cpu;
+use hanare_hal::paging::{LARGE, SMALL, pte};
+
+/// A frame or a block of 512 that lost its mapping.
+#[derive(Clone, Copy)]
+struct Block {
+    frame: u64,
+    large: bool,
+}
+
+impl Block {
+    fn pages(self) -> u32 {
+        if self.large { 512 } else { 1 }
+    }
+    fn free(self) {
+        frames::free(self.frame, if self.large { 9 } else { 0 });
+    }
+}
+
+/// What an unmapping left behind, to be finished without the lock.
+#[derive(Default)]
+pub struct Removed {
+    unseen: Vec<Block>,
+    seen: Vec<Block>,
+    range: Option<(u64, u64)>,
+    /// The mappings that went.
+    pub vmas: Vec<Vma<FileRef>>,
+}
+
+impl AddressSpace {
+    /// Removes every page of `start..end` from the table (not from the map).
+    /// `ENOMEM`: no memory to split a large page; nothing was changed.
+    pub fn unmap_pages(&mut self, start: u64, end: u64, removed: &mut Removed) -> Result<()> {
+        self.split_edges(start, end)?;
+        let mut pages = 0;
+        self.table.update(start, end, &mut |leaf| {
+            pages += leaf.size / SMALL;
+            if leaf.entry & pte::FOREIGN == 0 {
+                let block = Block { frame: leaf.frame(), large: leaf.size == LARGE };
+                if leaf.entry & pte::SEEN != 0 {
+                    removed.seen.push(block);
+                    let (low, high) = removed.range.unwrap_or((leaf.addr, leaf.addr));
+                    removed.range = Some((low.min(leaf.addr), high.max(leaf.addr + leaf.size)));
+                } else {
+                    removed.unseen.push(block);
+                }
+            }
+            0
+        });
+        self.resident -= pages.min(self.resident);
+        self.flush(start, end);
+        Ok(())
+    }
+
+    /// Splits large pages that `start` or `end` cut.
+    pub fn split_edges(&mut self, start: u64, end: u64) -> Result<()> {
+        for edge in [start, end] {
+            let cut = self.table.find(edge).filter(|l| l.size == LARGE && l.addr != edge);
+            if let Some(leaf) = cut {
+                self.table.split(leaf.addr, &mut frames::Tables).map_err(|_| errno::ENOMEM)?;
+                frames::split(leaf.frame(), 9);
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops stale translations of a range from this CPU.
+    pub fn flush(&self, start: u64, end: u64) {
+        if !self.table.is_active() {
+            return;
+        }
+        if end - start <= 32 * SMALL {
+            (start..end).step_by(SMALL as usize).for_each(cpu::flush_page);
+        } else {
+            cpu::flush_all();
+        }
+    }
+}
+
+impl Removed {
+    /// Zaps what Linux has seen, then frees. Without the lock; may wait.
+    pub fn finish(self, p: &Process) {
+        for b in self.unseen {
+            b.free();
+        }
+        let Some((low, high)) = self.range else { return };
+        let mut range = Some([low, high]);
+        for batch in self.seen.chunks(EXTENTS_MAX) {
+            let extents = extents(batch);
+            let (kind, args) = match range.take() {
+                Some(r) => (SERVICE_ZAP, r),
+                None => (SERVICE_HELD, [0, 0]),
+            };
+            let alive = cpus::try_current().is_some_and(|t| core::ptr::eq(&*t.process, p)) && !p.is_killed();
+            let answer = if alive { services::by_worker(kind, &args, &extents) } else { Err(errno::EINTR) };
+            settle(batch, answer.or_else(|_| services::by_thread(kind, p.space, &args, &extents)));
+        }
+        drop(self.vmas);
+    }
+}
+
+fn extents(batch: &[Block]) -> Vec<u64> {
+    batch.iter().map(|b| b.frame | u64::from(b.pages() - 1)).collect()
+}
+
+/// Frees what Linux does not hold; the rest (or all, without an answer) waits.
+fn settle(batch: &[Block], answer: Result<services::Answer>) {
+    let held = answer.map_or(u64::MAX, |a| a.held);
+    for (i, b) in batch.iter().enumerate() {
+        if held & 1 << i == 0 {
+            b.free();
+        } else {
+            if b.large {
+                frames::split(b.frame, 9);
+            }
+            frames::quarantine(b.frame, b.pages());
+        }
+    }
+}
+
+/// Tells Linux to forget `start..end`, frames kept (rights were taken away).
+pub fn zap(p: &Process, start: u64, end: u64) {
+    if !p.is_killed() {
+        let _ = services::by_worker(SERVICE_ZAP, &[start, end], &[]);
+    }
+}
+
+/// Everything of a process whose proxy is gone. Its threads have ended.
+pub fn all(p: &Process) {
+    let mut removed = Removed::default();
+    let mut mm = p.mm.lock();
+    let (min, max) = (mm.vmas.min(), mm.vmas.max());
+    removed.vmas = mm.vmas.remove(min, max);
+    let _ = mm.unmap_pages(min, max, &mut removed);
+    let table = core::mem::replace(&mut mm.table, hanare_hal::paging::PageTable::empty());
+    drop(mm);
+    table.free(&mut frames::Tables);
+    // No mapping is left to zap: only ask which frames Linux still holds.
+    for b in core::mem::take(&mut removed.unseen) {
+        b.free();
+    }
+    for batch in removed.seen.chunks(EXTENTS_MAX) {
+        settle(batch, services::by_thread(SERVICE_HELD, p.space, &[], &extents(batch)));
+    }
+}
+
+/// Frees a run of kernel frames that Linux had mapped, once it holds none.
+pub fn checked(frame: u64, pages: u32) {
+    let answer = services::by_thread(SERVICE_HELD, 0, &[], &[frame | u64::from(pages - 1)]);
+    if answer.is_ok_and(|a| a.held == 0) {
+        frames::free_run(frame, pages);
+    } else {
+        frames::quarantine(frame, pages);
+    }
+}
+
+/// Looks again at the frames in quarantine.
+pub fn retry_quarantine() {
+    let waiting = frames::take_quarantine();
+    for batch in waiting.chunks(EXTENTS_MAX) {
+        let extents: Vec<u64> = batch.iter().map(|&(f, n)| f | u64::from(n - 1)).collect();
+        let held = services::by_thread(SERVICE_HELD, 0, &[], &extents).map_or(u64::MAX, |a| a.held);
+        for (i, &(frame, pages)) in batch.iter().enumerate() {
+            if held & 1 << i == 0 {
+                frames::free_run(frame, pages);
+            } else {
+                frames::quarantine(frame, pages);
+            }
+        }
+    }
+}
+
+/// Memory is short: true if something came back.
+pub fn make_room() -> bool {
+    let before = frames::quarantined();
+    before != 0 && {
+        retry_quarantine();
+        frames::quarantined() < before
+    }
+}

@@ -1,0 +1,103 @@
+//! Shared file mappings: real Linux mappings in the proxy whose frames we map
+//! too, as a secondary MMU (see `docs/architecture.md`).
+
+use super::fault::Signal;
+use super::{FileRef, pte_bits};
+use crate::process::Process;
+use crate::{cpus, delegate, frames, services};
+use core::sync::atomic::Ordering;
+use hanare_abi::service::{EXTENT_PAGES_MASK, SERVICE_RESOLVE, SERVICE_UNWATCH, SERVICE_WATCH};
+use hanare_abi::slot::OP_REMAP;
+use hanare_core::errno::{self, Result};
+use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
+use hanare_hal::paging::{SMALL, pte};
+
+/// Frames asked for at once.
+const WINDOW: u64 = 64;
+
+const SYS_MMAP: u32 = 9;
+const MAP_FIXED: u64 = 0x10;
+const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+
+/// Has the worker map it in Linux at `addr`, watches it, and enters it in the map.
+/// The range must be free here.
+pub fn map(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64, fd: u64, offset: u64) -> Result<u64> {
+    let linux_flags = flags & !MAP_FIXED_NOREPLACE | MAP_FIXED;
+    delegate::linux(SYS_MMAP, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset])?;
+    let watch = match services::by_worker(SERVICE_WATCH, &[addr, addr + len], &[]) {
+        Ok(a) => a.status as u32,
+        Err(e) => {
+            remap(addr, addr + len);
+            return Err(e);
+        }
+    };
+    let vma: Vma<FileRef> = Vma {
+        start: addr,
+        end: addr + len,
+        prot,
+        max_prot: Prot::all(), // Linux decides: mprotect is delegated too
+        flags: VmaFlags::SHARED,
+        backing: Backing::SharedLinux { watch, file: None, offset },
+    };
+    let inserted = p.mm.lock().vmas.insert(vma);
+    if let Err(e) = inserted {
+        unmap(p, addr, addr + len, watch);
+        return Err(e);
+    }
+    Ok(addr)
+}
+
+/// Gives `start..end` back to the device's mapping in the proxy; ends the watch
+/// if no mapping uses it any more.
+pub fn unmap(p: &Process, start: u64, end: u64, watch: u32) {
+    remap(start, end);
+    let used = p.mm.lock().vmas.iter().any(|v| matches!(v.backing, Backing::SharedLinux { watch: w, .. } if w == watch));
+    if !used && !p.is_killed() {
+        let _ = services::by_worker(SERVICE_UNWATCH, &[u64::from(watch)], &[]);
+    }
+}
+
+fn remap(start: u64, end: u64) {
+    if !cpus::current().process.is_killed() {
+        let _ = delegate::call(OP_REMAP, [start, end, 0, 0, 0, 0]);
+    }
+}
+
+/// Maps the frames around `addr`, unless Linux changed something since `seen`.
+pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64) -> core::result::Result<(), Signal> {
+    let page = addr & !(SMALL - 1);
+    let pages = {
+        let mm = p.mm.lock();
+        let Some(vma) = mm.vmas.find(page) else { return Ok(()) };
+        ((vma.end - page) / SMALL).min(WINDOW)
+    };
+    let answer = match services::by_worker(SERVICE_RESOLVE, &[page, pages, u64::from(write)], &[]) {
+        Ok(a) => a,
+        Err(errno::EAGAIN | errno::EINTR) => return Ok(()),
+        Err(errno::ENOMEM) => return Err(Signal::NoMemory),
+        Err(_) => return Err(Signal::Bus),
+    };
+    let mut mm = p.mm.lock();
+    if p.invalidations.load(Ordering::Acquire) != seen {
+        return Ok(()); // look again
+    }
+    let mut at = page;
+    for e in answer.extents {
+        let (frame, count) = (e & pte::ADDRESS & !EXTENT_PAGES_MASK, (e & EXTENT_PAGES_MASK) + 1);
+        for i in 0..count {
+            let Some(vma) = mm.vmas.find(at).filter(|v| matches!(v.backing, Backing::SharedLinux { .. })) else { return Ok(()) };
+            let rights = if write { vma.prot } else { vma.prot - Prot::WRITE };
+            let known = mm.table.find(at);
+            if known.is_none_or(|l| write && l.entry & pte::WRITE == 0) {
+                let entry = frame + i * SMALL | pte_bits(rights) | pte::FOREIGN;
+                mm.table.map_small(at, entry, &mut frames::Tables).map_err(|_| Signal::NoMemory)?;
+                if known.is_none() {
+                    mm.add_resident(1);
+                }
+                hanare_hal::cpu::flush_page(at);
+            }
+            at += SMALL;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! The end of the LWK: say why, stop the other CPUs, tell Linux, park.
+
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicBool, Ordering};
+use hanare_abi::boot::{CPU_PARKED, EVENT_PANIC};
+use hanare_hal::traps::Regs;
+use hanare_hal::{apic, cpu, percpu, shared};
+
+static PANICKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether some CPU has panicked.
+pub fn panicked() -> bool {
+    PANICKED.load(Ordering::Relaxed)
+}
+
+#[panic_handler]
+fn on_panic(info: &PanicInfo<'_>) -> ! {
+    if PANICKED.swap(true, Ordering::SeqCst) {
+        park();
+    }
+    crate::log::break_lock();
+    crate::info!("LWK panic: {info}");
+    backtrace();
+    stop();
+}
+
+/// An exception in the kernel that nothing resolves.
+pub fn fatal_trap(regs: &Regs, vector: u8) -> ! {
+    if vector == hanare_hal::traps::vector::NMI && panicked() {
+        park();
+    }
+    if PANICKED.swap(true, Ordering::SeqCst) {
+        park();
+    }
+    crate::log::break_lock();
+    crate::info!(
+        "LWK panic: exception {vector} error {:#x} in the kernel at {:#x}, address {:#x}",
+        regs.orig_rax,
+        regs.rip,
+        cpu::cr2()
+    );
+    dump(regs);
+    backtrace();
+    stop();
+}
+
+/// Prints registers, four to a line.
+pub fn dump(r: &Regs) {
+    crate::info!("rip {:#018x} rsp {:#018x} rflags {:#x} cs {:#x} error {:#x}", r.rip, r.rsp, r.rflags, r.cs, r.orig_rax);
+    crate::info!("rax {:#018x} rbx {:#018x} rcx {:#018x} rdx {:#018x}", r.rax, r.rbx, r.rcx, r.rdx);
+    crate::info!("rsi {:#018x} rdi {:#018x} rbp {:#018x} r8  {:#018x}", r.rsi, r.rdi, r.rbp, r.r8);
+    crate::info!("r9  {:#018x} r10 {:#018x} r11 {:#018x} r12 {:#018x}", r.r9, r.r10, r.r11, r.r12);
+    crate::info!("r13 {:#018x} r14 {:#018x} r15 {:#018x}", r.r13, r.r14, r.r15);
+}
+
+fn backtrace() {
+    for (i, rip) in hanare_hal::context::backtrace().take(16).enumerate() {
+        crate::info!("  #{i} {rip:#x}");
+    }
+}
+
+fn stop() -> ! {
+    shared::set_panicked();
+    let me = percpu::index();
+    for i in (0..shared::params().cpu_count as usize).filter(|&i| i != me) {
+        apic::send_nmi(shared::cpu(i).apic_id());
+    }
+    crate::doorbell::ring_raw(EVENT_PANIC << hanare_abi::boot::EVENT_SHIFT);
+    park()
+}
+
+/// Stops this CPU for good.
+pub fn park() -> ! {
+    shared::cpu(percpu::index()).set_state(CPU_PARKED);
+    apic::disable();
+    cpu::park()
+}

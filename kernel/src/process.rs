@@ -1,0 +1,287 @@
+//! A process: what its threads share, and its life from Linux' point of view.
+
+use crate::mm::AddressSpace;
+use crate::thread::Thread;
+use crate::{cpus, delegate, frames, inbound, mm, signals};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOT_BASE, SLOT_SIZE, START_BASE, START_SIZE};
+use hanare_abi::slot::Slot;
+use hanare_abi::start::StartBlock;
+use hanare_core::errno::{self, Result};
+use hanare_hal::{memory, shared};
+use hanare_ikc::SlotRef;
+use spin::Mutex;
+
+const NO_REQUEST: u32 = u32::MAX;
+
+/// Identity and limits that Linux told us.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Identity {
+    pub pid: u32,
+    pub uid: u32,
+    pub euid: u32,
+    pub gid: u32,
+    pub egid: u32,
+    pub secure: bool,
+    pub control_fd: u32,
+    pub stack_soft: u64,
+    pub stack_hard: u64,
+    pub data_soft: u64,
+    pub as_soft: u64,
+    pub hwcap: u64,
+    pub hwcap2: u64,
+    pub clktck: u64,
+    pub random: [u8; 32],
+    pub no_random: bool,
+}
+
+/// A process.
+pub struct Process {
+    /// Space id, the same in the module.
+    pub space: u32,
+    /// Its memory.
+    pub mm: Mutex<AddressSpace>,
+    /// Dispositions and process-directed pending signals.
+    pub signals: Mutex<signals::ProcessSignals>,
+    /// See [`Identity`].
+    pub identity: Mutex<Identity>,
+    /// Incremented by each invalidation of Linux (see `docs/architecture.md`).
+    pub invalidations: AtomicU64,
+    /// Pages being read in for a fault of the proxy.
+    pub fills: Mutex<Vec<mm::fault::PendingFill>>,
+    /// Frames of the control window, by page address.
+    control: Mutex<BTreeMap<u64, u64>>,
+    killed: AtomicBool,
+    started: AtomicBool,
+    threads: AtomicU32,
+    close_request: AtomicU32,
+    start_mask: AtomicU64,
+    /// CPU cycles of threads that ended: user, system.
+    pub ended_cycles: (AtomicU64, AtomicU64),
+    first_thread: Mutex<Option<Arc<Thread>>>,
+}
+
+impl Process {
+    /// `REQUEST_SPACE_OPEN`.
+    pub fn open(space: u32, _cpus: u64) -> Result<()> {
+        let process = Arc::new(Process {
+            space,
+            mm: Mutex::new(AddressSpace::new().ok_or(errno::ENOMEM)?),
+            signals: Mutex::new(signals::ProcessSignals::default()),
+            identity: Mutex::new(Identity::default()),
+            invalidations: AtomicU64::new(0),
+            fills: Mutex::new(Vec::new()),
+            control: Mutex::new(BTreeMap::new()),
+            killed: AtomicBool::new(false),
+            started: AtomicBool::new(false),
+            threads: AtomicU32::new(0),
+            close_request: AtomicU32::new(NO_REQUEST),
+            start_mask: AtomicU64::new(0),
+            ended_cycles: (AtomicU64::new(0), AtomicU64::new(0)),
+            first_thread: Mutex::new(None),
+        });
+        match cpus::this().processes.insert(space, process) {
+            None => Ok(()),
+            Some(_) => Err(errno::EEXIST),
+        }
+    }
+
+    /// Creates the first thread and queues it. `start` is its first function.
+    pub fn start(self: &Arc<Self>, start: extern "C" fn(usize) -> !) -> Result<()> {
+        if self.started.swap(true, Ordering::Relaxed) {
+            return Err(errno::EBUSY);
+        }
+        let block = self.start_block()?;
+        self.start_mask.store(block.sigmask, Ordering::Relaxed);
+        self.signals.lock().inherit_ignored(block.sigignore);
+        *self.identity.lock() = Identity {
+            pid: block.pid,
+            uid: block.uid,
+            euid: block.euid,
+            gid: block.gid,
+            egid: block.egid,
+            secure: block.secure != 0,
+            control_fd: block.control_fd,
+            stack_soft: block.stack_soft,
+            stack_hard: block.stack_hard,
+            data_soft: block.data_soft,
+            as_soft: block.as_soft,
+            hwcap: block.hwcap,
+            hwcap2: block.hwcap2,
+            clktck: block.clktck,
+            random: block.random,
+            no_random: block.flags & hanare_abi::start::START_NO_RANDOM != 0,
+        };
+        let slot = self.slot(0).ok_or(errno::ENOMEM)?;
+        slot.set_poll_us(delegate::worker_poll_us());
+        let thread = Thread::new(self.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        *self.first_thread.lock() = Some(thread.clone());
+        cpus::enqueue(thread);
+        Ok(())
+    }
+
+    /// Signal mask of the first thread.
+    pub fn start_mask(&self) -> u64 {
+        self.start_mask.load(Ordering::Relaxed)
+    }
+
+    /// The first thread, while it lives.
+    pub fn first_thread(&self) -> Option<Arc<Thread>> {
+        self.first_thread.lock().clone()
+    }
+
+    #[allow(unsafe_code)]
+    fn slot(&self, index: u32) -> Option<SlotRef<'static>> {
+        let addr = SLOT_BASE + u64::from(index) * size_of::<Slot>() as u64;
+        let frame = self.control_page(addr & !4095)?;
+        let pointer = memory::direct(frame + (addr & 4095)) as *mut Slot;
+        // SAFETY: the frame is the process's until it is reaped, after its threads.
+        Some(unsafe { SlotRef::from_raw(pointer) })
+    }
+
+    /// The frame of a page of the control window, created on first use.
+    pub fn control_page(&self, page: u64) -> Option<u64> {
+        let known = (SLOT_BASE..SLOT_BASE + SLOT_SIZE).contains(&page)
+            || (START_BASE..START_BASE + START_SIZE).contains(&page) && !self.started.load(Ordering::Relaxed)
+            || (SCRATCH_BASE..CONTROL_END).contains(&page);
+        let mut control = self.control.lock();
+        if let Some(&frame) = control.get(&page) {
+            return Some(frame);
+        }
+        // Slots and scratch pages exist only for threads; one thread at present.
+        let first = page == SLOT_BASE || page == SCRATCH_BASE || (START_BASE..START_BASE + START_SIZE).contains(&page);
+        if !known || !first {
+            return None;
+        }
+        let frame = frames::alloc_zeroed()?;
+        control.insert(page, frame);
+        Some(frame)
+    }
+
+    /// Whether an address belongs to the control window.
+    pub fn is_control(addr: u64) -> bool {
+        (CONTROL_BASE..CONTROL_END).contains(&addr)
+    }
+
+    /// Copies out of the control window; pages never touched read as zero.
+    pub fn read_control(&self, addr: u64, to: &mut [u8]) {
+        let control = self.control.lock();
+        let mut done = 0;
+        while done < to.len() {
+            let at = addr + done as u64;
+            let n = (to.len() - done).min(4096 - (at & 4095) as usize);
+            match control.get(&(at & !4095)) {
+                Some(frame) => memory::read(frame + (at & 4095), &mut to[done..done + n]),
+                None => to[done..done + n].fill(0),
+            }
+            done += n;
+        }
+    }
+
+    /// Copies into the scratch page of slot `index`; its address for the worker.
+    pub fn write_scratch(&self, index: u32, bytes: &[u8]) -> Result<u64> {
+        let addr = SCRATCH_BASE + u64::from(index) * 4096;
+        if bytes.len() > 4096 {
+            return Err(errno::ENAMETOOLONG);
+        }
+        let frame = self.control_page(addr).ok_or(errno::ENOMEM)?;
+        memory::write(frame, bytes);
+        Ok(addr)
+    }
+
+    /// The start block, checked.
+    pub fn start_block(&self) -> Result<StartBlock> {
+        let mut bytes = [0; size_of::<StartBlock>()];
+        self.read_control(START_BASE, &mut bytes);
+        let block = read_start_block(&bytes);
+        let ok = block.magic == hanare_abi::MAGIC
+            && block.version == hanare_abi::VERSION
+            && u64::from(block.strings_offset) >= bytes.len() as u64
+            && u64::from(block.strings_offset) <= block.total_size
+            && block.total_size <= START_SIZE;
+        if ok { Ok(block) } else { Err(errno::EINVAL) }
+    }
+
+    /// Drops the start block's pages: the program has its arguments.
+    pub fn drop_start_block(&self) {
+        // The proxy may still map them: they stay until the process is reaped,
+        // unless Linux never saw them, which cannot be told apart here.
+    }
+
+    /// Uses this process's memory on the calling CPU.
+    pub fn activate(&self) {
+        self.mm.lock().table.activate();
+    }
+
+    /// The proxy is gone, or never will be again.
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Acquire)
+    }
+
+    /// `REQUEST_SPACE_CLOSE` number `request`: ends the threads; answered by the
+    /// last of them, or now.
+    pub fn close(self: &Arc<Self>, request: u32) {
+        self.close_request.store(request, Ordering::Release);
+        self.killed.store(true, Ordering::Release);
+        if self.threads.load(Ordering::Acquire) == 0 {
+            self.reap();
+        } else {
+            cpus::request_reschedule();
+        }
+    }
+
+    /// Ends the running thread (of this process), which must be killed.
+    pub fn exit_thread(self: &Arc<Self>, thread: &Thread) -> ! {
+        cpus::account_current();
+        self.ended_cycles.0.fetch_add(thread.user_cycles.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.ended_cycles.1.fetch_add(thread.system_cycles.load(Ordering::Relaxed), Ordering::Relaxed);
+        *self.first_thread.lock() = None;
+        if self.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
+            hanare_hal::paging::use_kernel();
+            self.reap();
+        }
+        cpus::exit_current()
+    }
+
+    /// Frees everything; Linux has no mapping of it any more.
+    fn reap(self: &Arc<Self>) {
+        self.fills.lock().clear();
+        mm::release::all(self);
+        let control = core::mem::take(&mut *self.control.lock());
+        for frame in control.into_values() {
+            mm::release::checked(frame, 1);
+        }
+        cpus::this().processes.remove(&self.space);
+        let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);
+        if request != NO_REQUEST {
+            inbound::complete(request, 0);
+        }
+    }
+
+    /// User and system time, ns.
+    pub fn times_ns(&self) -> (u64, u64) {
+        let (mut user, mut system) = (self.ended_cycles.0.load(Ordering::Relaxed), self.ended_cycles.1.load(Ordering::Relaxed));
+        if let Some(t) = self.first_thread() {
+            user += t.user_cycles.load(Ordering::Relaxed);
+            system += t.system_cycles.load(Ordering::Relaxed);
+        }
+        let ns = |cycles: u64| (u128::from(cycles) * 1_000_000 / u128::from(shared::params().tsc_khz)) as u64;
+        (ns(user), ns(system))
+    }
+
+    /// Resident and peak bytes.
+    pub fn memory_use(&self) -> (u64, u64) {
+        let mm = self.mm.lock();
+        (mm.resident * 4096, mm.peak * 4096)
+    }
+}
+
+#[allow(unsafe_code)]
+fn read_start_block(bytes: &[u8; size_of::<StartBlock>()]) -> StartBlock {
+    // SAFETY: plain integers: every bit pattern is a value; read unaligned.
+    unsafe { bytes.as_ptr().cast::<StartBlock>().read_unaligned() }
+}

@@ -1,0 +1,167 @@
+//! Services of the module (abi::service): taking an entry, having it run, and
+//! reading the answer.
+
+use crate::{cpus, delegate, doorbell};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_abi::boot::EVENT_SERVICE;
+use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILE_PUT};
+use hanare_abi::slot::OP_SERVE;
+use hanare_core::errno::{self, Errno};
+use hanare_hal::boot::CPUS_MAX;
+use hanare_hal::{cpu, percpu, shared};
+use hanare_ikc::ServiceCall;
+
+/// How long the service thread of the module may take, ms.
+const PATIENCE_MS: u64 = 10_000;
+
+/// Bit i: entry i of this CPU's share is in use.
+static USED: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
+/// Bit i: entry i was posted without a waiter; free once it is done.
+static ASYNC: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
+
+/// An entry in use, freed when dropped.
+pub struct Entry {
+    index: u32,
+}
+
+/// What came back.
+pub struct Answer {
+    /// Non-negative result.
+    pub status: u64,
+    /// The kind's answer arguments.
+    pub args: [u64; 5],
+    /// Bit i: extent i is still held by Linux.
+    pub held: u64,
+    /// The extents, as answered.
+    pub extents: Vec<u64>,
+}
+
+fn per_cpu() -> u32 {
+    (shared::params().service_count / shared::params().cpu_count).min(64)
+}
+
+impl Entry {
+    /// A free entry of this CPU, filled in. `None`: all are in use.
+    pub fn new(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Option<Entry> {
+        assert!(extents.len() <= EXTENTS_MAX);
+        let me = percpu::index();
+        let base = me as u32 * per_cpu();
+        collect_async(me, base);
+        let used = USED[me].load(Ordering::Relaxed);
+        let i = used.trailing_ones();
+        if i >= per_cpu() {
+            return None;
+        }
+        USED[me].fetch_or(1 << i, Ordering::Relaxed);
+        let mut all = [0; 5];
+        all[..args.len()].copy_from_slice(args);
+        shared::service(base + i).prepare(&ServiceCall { kind, space, args: all, extents, cpu: me as u32 });
+        Some(Entry { index: base + i })
+    }
+
+    /// Its index, for `STATUS_SERVE_FIRST`.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The answer, if it is done.
+    pub fn answer(&self) -> Option<Result<Answer, Errno>> {
+        let r = shared::service(self.index);
+        let status = r.poll()?;
+        Some(match Errno::from_return(status) {
+            Some(e) => Err(e),
+            None => {
+                let mut extents = [0; EXTENTS_MAX];
+                let n = r.extents(&mut extents);
+                Ok(Answer { status: status as u64, args: r.args(), held: r.held(), extents: extents[..n].to_vec() })
+            }
+        })
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        shared::service(self.index).release();
+        let i = self.index % per_cpu();
+        USED[(self.index / per_cpu()) as usize].fetch_and(!(1 << i), Ordering::Relaxed);
+    }
+}
+
+fn collect_async(me: usize, base: u32) {
+    let mut pending = ASYNC[me].load(Ordering::Relaxed);
+    while pending != 0 {
+        let i = pending.trailing_zeros();
+        pending &= pending - 1;
+        if shared::service(base + i).poll().is_some() {
+            ASYNC[me].fetch_and(!(1 << i), Ordering::Relaxed);
+            drop(Entry { index: base + i });
+        }
+    }
+}
+
+/// Run by the worker of the current thread.
+pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
+    let space = cpus::current().process.space;
+    let entry = loop {
+        if let Some(e) = Entry::new(kind, space, args, extents) {
+            break e;
+        }
+        cpus::yield_now(); // other threads of this CPU hold them
+        if cpus::current().process.is_killed() {
+            return Err(errno::EINTR);
+        }
+    };
+    loop {
+        let r = delegate::call(OP_SERVE, [u64::from(entry.index), 0, 0, 0, 0, 0]);
+        if let Some(answer) = entry.answer() {
+            return answer;
+        }
+        match r {
+            hanare_abi::slot::RESULT_NOT_STARTED => {}
+            _ if cpus::current().process.is_killed() => {
+                // The module may still be at it; the entry is collected later.
+                make_async(entry);
+                return Err(errno::EINTR);
+            }
+            r => return Err(Errno::from_return(r).unwrap_or(errno::EIO)),
+        }
+    }
+}
+
+fn make_async(entry: Entry) {
+    let i = entry.index % per_cpu();
+    ASYNC[(entry.index / per_cpu()) as usize].fetch_or(1 << i, Ordering::Relaxed);
+    core::mem::forget(entry);
+}
+
+/// Run by the module's service thread while this CPU spins. For kinds that need
+/// no process.
+pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
+    let entry = Entry::new(kind, space, args, extents).ok_or(errno::EAGAIN)?;
+    doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
+    let start = cpu::rdtsc();
+    loop {
+        if let Some(answer) = entry.answer() {
+            return answer;
+        }
+        if cpu::rdtsc().wrapping_sub(start) > u64::from(shared::params().tsc_khz) * PATIENCE_MS {
+            make_async(entry);
+            return Err(errno::ETIMEDOUT);
+        }
+        cpu::pause();
+    }
+}
+
+/// Drops a file reference; nobody waits.
+pub fn put_file(space: u32, id: u64) {
+    match Entry::new(SERVICE_FILE_PUT, space, &[id], &[]) {
+        Some(entry) => {
+            let index = entry.index;
+            make_async(entry);
+            doorbell::ring(EVENT_SERVICE, u64::from(index));
+        }
+        // Left to the module, which drops all of a space's files at its end.
+        None => crate::debug!("no service entry to drop file {id}"),
+    }
+}

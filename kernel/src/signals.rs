@@ -1,0 +1,467 @@
+//! Signals: what is pending, what Linux forwards, faults, and delivery.
+//!
+//! Linux keeps dispositions that need no handler (see `docs/architecture.md`);
+//! here is what the application catches or dies of.
+
+use crate::mm::fault::Signal as Fault;
+use crate::process::Process;
+use crate::thread::Thread;
+use crate::{cpus, delegate, panic};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hanare_abi::slot::{OP_EXIT_SIGNAL, OP_SIGNAL_ACTION, OP_STOP_SIGNAL};
+use hanare_core::errno::{self, Result};
+use hanare_core::signal::{self, Actions, AltStack, Disposition, FpSwBytes, Pending, QueuedSignal, RtSigFrame, SigAction, SigContext, SigInfo, SigSet, UContext};
+use hanare_core::syscalls::Restart;
+use hanare_hal::fpu::{self, FpuState};
+use hanare_hal::traps::{Regs, vector};
+use hanare_hal::{gdt, usercopy};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// What a process's threads share.
+#[derive(Default)]
+pub struct ProcessSignals {
+    /// Handlers and the like.
+    pub actions: Actions,
+    /// Sent to the process.
+    pub pending: Pending,
+}
+
+impl ProcessSignals {
+    /// Signals that the parent had ignored stay ignored.
+    pub fn inherit_ignored(&mut self, ignored: u64) {
+        self.actions = Actions::with_ignored(SigSet(ignored));
+    }
+}
+
+/// A call that a signal interrupted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Interrupted {
+    /// Linux returned EINTR; what follows depends on the call.
+    Started(Restart),
+    /// The worker saw the signal before it made the call: always made again.
+    NotStarted,
+}
+
+/// One thread's part.
+pub struct ThreadSignals {
+    mask: SigSet,
+    /// To be restored after a call with a mask of its own.
+    saved_mask: Option<SigSet>,
+    pending: Pending,
+    alt: AltStack,
+    /// Mask the worker has on Linux.
+    applied: SigSet,
+    interrupted: Option<Interrupted>,
+}
+
+impl ThreadSignals {
+    /// With the mask of a new thread.
+    pub fn new(mask: u64) -> ThreadSignals {
+        let mask = SigSet(mask).blockable();
+        ThreadSignals { mask, saved_mask: None, pending: Pending::default(), alt: AltStack::DISABLED, applied: mask, interrupted: None }
+    }
+
+    /// The mask for the worker's next call, which will then be applied.
+    pub fn mask(&mut self) -> u64 {
+        self.applied = self.mask;
+        self.mask.0
+    }
+
+    /// Remembers an interrupted call until delivery.
+    pub fn set_interrupted(&mut self, what: Interrupted) {
+        self.interrupted = Some(what);
+    }
+
+    /// A call with a mask of its own begins.
+    pub fn begin_temporary(&mut self, mask: SigSet) {
+        self.saved_mask = Some(self.mask);
+        self.mask = mask.blockable();
+    }
+
+    /// exec: the alternate stack goes, the rest stays.
+    pub fn on_exec(&mut self) {
+        self.alt = AltStack::DISABLED;
+    }
+}
+
+/// `REQUEST_SIGNAL`.
+pub fn from_linux(p: &Arc<Process>, signal: u32, info: &[u64; 16]) {
+    if !signal::is_valid(signal) {
+        return;
+    }
+    let info = SigInfo::from_words(info);
+    let mut s = p.signals.lock();
+    if !s.actions.ignores(signal) {
+        let _ = s.pending.queue(signal, info);
+    }
+}
+
+/// A page fault that could not be served.
+pub fn raise_fault(fault: Fault, addr: u64, regs: &mut Regs, v: u8) {
+    let (signal, code) = match fault {
+        Fault::NotMapped => (signal::SIGSEGV, signal::SEGV_MAPERR),
+        Fault::NotAllowed => (signal::SIGSEGV, signal::SEGV_ACCERR),
+        Fault::Bus => (signal::SIGBUS, signal::BUS_ADRERR),
+        Fault::NoMemory => {
+            let pid = cpus::current().process.identity.lock().pid;
+            let (free, total) = crate::frames::usage();
+            crate::info!("out of memory: process {pid} killed ({} KiB of {} KiB free)", free >> 10, total >> 10);
+            return die(signal::SIGKILL);
+        }
+    };
+    force(QueuedSignal { signal, info: SigInfo::fault(signal, code, addr) }, regs, v, addr);
+}
+
+/// Any other exception of the application.
+pub fn raise_exception(regs: &mut Regs, v: u8) {
+    let (signal, info) = match v {
+        vector::DIVIDE => fault_at(signal::SIGFPE, 1, regs.rip),
+        vector::DEBUG => fault_at(signal::SIGTRAP, signal::TRAP_TRACE, regs.rip),
+        vector::BREAKPOINT => (signal::SIGTRAP, SigInfo::kernel(signal::SIGTRAP)),
+        vector::INVALID_OPCODE => fault_at(signal::SIGILL, 2, regs.rip),
+        vector::X87 | vector::SIMD => fault_at(signal::SIGFPE, 7, regs.rip),
+        vector::ALIGNMENT => fault_at(signal::SIGBUS, signal::BUS_ADRALN, 0),
+        vector::STACK | vector::NOT_PRESENT => (signal::SIGBUS, SigInfo::kernel(signal::SIGBUS)),
+        _ => (signal::SIGSEGV, SigInfo::kernel(signal::SIGSEGV)),
+    };
+    force(QueuedSignal { signal, info }, regs, v, 0);
+}
+
+fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
+    (signal, SigInfo::fault(signal, code, addr))
+}
+
+/// A signal of the program's own doing: handled now, or the end.
+fn force(queued: QueuedSignal, regs: &mut Regs, v: u8, addr: u64) {
+    let thread = cpus::current();
+    let mask = thread.signals.lock().mask;
+    let disposition = signal::decide_forced(queued.signal, &thread.process.signals.lock().actions, mask);
+    match disposition {
+        Disposition::Handle(action) => handle(thread, &queued, &action, regs, u64::from(v), addr),
+        _ => {
+            crate::debug!(
+                "process {}: {} at {:#x} (exception {v}, address {addr:#x})",
+                thread.process.identity.lock().pid,
+                signal::name(queued.signal).unwrap_or("?"),
+                regs.rip
+            );
+            if crate::log::debug_enabled() {
+                panic::dump(regs);
+            }
+            die(queued.signal);
+        }
+    }
+}
+
+/// Ends the process by a signal, on Linux' side too.
+pub fn die(signal: u32) {
+    delegate::last_call(OP_EXIT_SIGNAL, [u64::from(signal), 0, 0, 0, 0, 0]);
+}
+
+/// Before every return to user mode. False: registers changed (or may have), so
+/// the slow return is needed.
+pub fn deliver(regs: &mut Regs) -> bool {
+    let thread = cpus::current();
+    let p = &thread.process;
+    let mut fast = true;
+    let mut any = false;
+    loop {
+        if p.is_killed() {
+            p.exit_thread(thread);
+        }
+        let next = {
+            let mut own = thread.signals.lock();
+            let mask = own.mask;
+            let mut shared = p.signals.lock();
+            signal::dequeue_thread(&mut own.pending, &mut shared.pending, mask).map(|q| (q, signal::decide(q.signal, &shared.actions)))
+        };
+        let Some((queued, disposition)) = next else { break };
+        any = true;
+        fast = false;
+        match disposition {
+            Disposition::Ignore | Disposition::Continue => {}
+            Disposition::Stop => {
+                let _ = delegate::call(OP_STOP_SIGNAL, [u64::from(queued.signal), 0, 0, 0, 0, 0]);
+            }
+            Disposition::Terminate { .. } => die(queued.signal),
+            Disposition::Handle(action) => {
+                p.signals.lock().actions.on_handled(queued.signal);
+                finish_interrupted(thread, regs, Some(&action), true);
+                handle(thread, &queued, &action, regs, 0, 0);
+                return false;
+            }
+        }
+    }
+    let changed = finish_interrupted(thread, regs, None, any);
+    let mut s = thread.signals.lock();
+    if let Some(mask) = s.saved_mask.take() {
+        s.mask = mask;
+    }
+    fast && !changed
+}
+
+/// Decides what becomes of an interrupted call; true if registers changed.
+fn finish_interrupted(thread: &Thread, regs: &mut Regs, handler: Option<&SigAction>, any: bool) -> bool {
+    let Some(what) = thread.signals.lock().interrupted.take() else { return false };
+    let again = match (what, handler) {
+        (Interrupted::NotStarted, Some(_)) => thread.signals.lock().saved_mask.is_none(),
+        (Interrupted::NotStarted, None) => true,
+        (Interrupted::Started(Restart::Sys), Some(a)) => a.restarts(),
+        (Interrupted::Started(Restart::Sys | Restart::NoHand | Restart::Block), None) => any,
+        _ => false,
+    };
+    if again {
+        regs.rax = regs.orig_rax;
+        regs.rip -= 2; // the length of `syscall`
+    } else {
+        regs.rax = errno::EINTR.as_return() as u64;
+    }
+    true
+}
+
+/// Builds the frame and points the registers at the handler.
+fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut Regs, trapno: u64, cr2: u64) {
+    let (alt, mask) = {
+        let mut s = thread.signals.lock();
+        let mask = s.saved_mask.take().unwrap_or(s.mask);
+        (s.alt, mask)
+    };
+    if build_frame(queued, action, regs, &alt, mask, trapno, cr2).is_err() {
+        // As Linux: a frame that cannot be written ends the process by SIGSEGV.
+        return die(signal::SIGSEGV);
+    }
+    let mut s = thread.signals.lock();
+    s.mask = action.mask_in_handler(queued.signal, s.mask);
+    if s.alt.flags & signal::SS_AUTODISARM != 0 {
+        s.alt = AltStack::DISABLED;
+    }
+}
+
+fn build_frame(queued: &QueuedSignal, action: &SigAction, regs: &mut Regs, alt: &AltStack, mask: SigSet, trapno: u64, cr2: u64) -> core::result::Result<(), usercopy::Fault> {
+    let mut state = FpuState::new();
+    state.save();
+    let size = fpu::size();
+    let place = signal::place_frame(regs.rsp, action.flags & signal::SA_ONSTACK != 0, alt, size as u64).ok_or(usercopy::Fault)?;
+    let mut image: Vec<u8> = state.bytes().to_vec();
+    let sw = if fpu::mask() != 0 { FpSwBytes::new(fpu::mask(), size as u32) } else { FpSwBytes::default() };
+    image[signal::SW_BYTES_OFFSET..signal::SW_BYTES_OFFSET + size_of::<FpSwBytes>()].copy_from_slice(sw.as_bytes());
+    image.extend_from_slice(&signal::FP_XSTATE_MAGIC2.to_le_bytes());
+    let frame = RtSigFrame {
+        restorer: action.restorer,
+        context: UContext {
+            flags: signal::UC_FP_XSTATE | signal::UC_SIGCONTEXT_SS | signal::UC_STRICT_RESTORE_SS,
+            link: 0,
+            stack: AltStack { flags: alt.flags_at(regs.rsp), ..*alt },
+            mcontext: context_of(regs, trapno, cr2, mask, place.fpstate),
+            sigmask: mask,
+        },
+        info: queued.info,
+    };
+    usercopy::write(place.fpstate, &image)?;
+    usercopy::write(place.frame, frame.as_bytes())?;
+    FpuState::new().restore();
+    let base = place.frame;
+    regs.rsp = base;
+    regs.rip = action.handler;
+    regs.rdi = u64::from(queued.signal);
+    regs.rsi = base + core::mem::offset_of!(RtSigFrame, info) as u64;
+    regs.rdx = base + core::mem::offset_of!(RtSigFrame, context) as u64;
+    regs.rax = 0;
+    regs.rflags &= !0x1_0500; // DF, TF, RF
+    Ok(())
+}
+
+fn context_of(r: &Regs, trapno: u64, cr2: u64, mask: SigSet, fpstate: u64) -> SigContext {
+    SigContext {
+        r8: r.r8, r9: r.r9, r10: r.r10, r11: r.r11, r12: r.r12, r13: r.r13, r14: r.r14, r15: r.r15,
+        rdi: r.rdi, rsi: r.rsi, rbp: r.rbp, rbx: r.rbx, rdx: r.rdx, rax: r.rax, rcx: r.rcx, rsp: r.rsp,
+        rip: r.rip, rflags: r.rflags, cs: gdt::USER_CS, gs: 0, fs: 0, ss: gdt::USER_DS,
+        err: if trapno != 0 { r.orig_rax } else { 0 }, trapno, oldmask: mask.0, cr2, fpstate, reserved: [0; 8],
+    }
+}
+
+/// rt_sigreturn: takes the frame back. A bad frame ends the process by SIGSEGV.
+pub fn sigreturn(regs: &mut Regs) {
+    if restore_frame(regs).is_err() {
+        die(signal::SIGSEGV);
+    }
+}
+
+fn restore_frame(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
+    let mut bytes = [0; size_of::<RtSigFrame>()];
+    usercopy::read(regs.rsp.wrapping_sub(8), &mut bytes)?;
+    let frame = RtSigFrame::read_from_bytes(&bytes).map_err(|_| usercopy::Fault)?;
+    let c = &frame.context.mcontext;
+    if c.fpstate != 0 {
+        restore_fpu(c.fpstate)?;
+    }
+    let settable = 0x24_0dd5; // as Linux' FIX_EFLAGS, with ID
+    *regs = Regs {
+        r15: c.r15, r14: c.r14, r13: c.r13, r12: c.r12, rbp: c.rbp, rbx: c.rbx, r11: c.r11, r10: c.r10,
+        r9: c.r9, r8: c.r8, rax: c.rax, rcx: c.rcx, rdx: c.rdx, rsi: c.rsi, rdi: c.rdi, orig_rax: u64::MAX,
+        rip: c.rip, cs: u64::from(gdt::USER_CS), rflags: regs.rflags & !settable | c.rflags & settable | 0x200,
+        rsp: c.rsp, ss: u64::from(gdt::USER_DS),
+    };
+    if regs.rip >= 1 << 47 {
+        return Err(usercopy::Fault); // iretq would fault in the kernel
+    }
+    let mut s = cpus::current().signals.lock();
+    s.mask = frame.context.sigmask.blockable();
+    if frame.context.stack.size != 0 {
+        let flags = frame.context.stack.flags & (signal::SS_AUTODISARM | signal::SS_DISABLE);
+        s.alt = AltStack { flags, ..frame.context.stack };
+    }
+    Ok(())
+}
+
+fn restore_fpu(at: u64) -> core::result::Result<(), usercopy::Fault> {
+    let size = fpu::size();
+    let mut image = alloc::vec![0; size];
+    usercopy::read(at, &mut image[..signal::FXSAVE_SIZE])?;
+    let sw = FpSwBytes::read_from_bytes(&image[signal::SW_BYTES_OFFSET..signal::SW_BYTES_OFFSET + size_of::<FpSwBytes>()]).map_err(|_| usercopy::Fault)?;
+    let mut magic2 = [0; 4];
+    let extended = fpu::mask() != 0
+        && sw.xstate_size as usize <= size
+        && usercopy::read(at + u64::from(sw.xstate_size), &mut magic2).is_ok()
+        && sw.is_extended(size as u32, u32::from_le_bytes(magic2));
+    let mut state = FpuState::new();
+    if extended {
+        usercopy::read(at, &mut image[..sw.xstate_size as usize])?;
+    } else if image.len() > signal::FXSAVE_SIZE {
+        image[512] = 3; // x87 and SSE are in the legacy area, the rest initial
+    }
+    state.set_bytes(&image);
+    state.restore();
+    Ok(())
+}
+
+/// rt_sigaction.
+pub fn action(signal: u64, new: u64, old: u64, size: u64) -> Result<u64> {
+    if size != 8 || !signal::is_valid(signal as u32) || signal > 64 {
+        return Err(errno::EINVAL);
+    }
+    let signal = signal as u32;
+    let thread = cpus::current();
+    let p = &thread.process;
+    let before = p.signals.lock().actions.get(signal);
+    if new != 0 {
+        let mut bytes = [0; size_of::<SigAction>()];
+        usercopy::read(new, &mut bytes).map_err(|_| errno::EFAULT)?;
+        let action = SigAction::read_from_bytes(&bytes).map_err(|_| errno::EINVAL)?;
+        {
+            let mut s = p.signals.lock();
+            s.actions.set(signal, action)?;
+            if s.actions.ignores(signal) {
+                s.pending.discard(SigSet::of(signal));
+            }
+        }
+        mirror(signal, &before, &action);
+    }
+    if old != 0 {
+        usercopy::write(old, before.as_bytes()).map_err(|_| errno::EFAULT)?;
+    }
+    Ok(0)
+}
+
+/// Tells the proxy where its disposition has to change.
+fn mirror(signal: u32, before: &SigAction, now: &SigAction) {
+    let (a, b) = (signal::mirror(signal, before), signal::mirror(signal, now));
+    if a != b {
+        let _ = delegate::call(OP_SIGNAL_ACTION, [u64::from(signal), b, u64::from(now.restarts()), 0, 0, 0]);
+    }
+}
+
+/// exec: caught signals become default, here and in the proxy.
+pub fn on_exec() {
+    let thread = cpus::current();
+    let before = thread.process.signals.lock().actions.clone();
+    thread.process.signals.lock().actions.on_exec();
+    thread.signals.lock().on_exec();
+    for s in 1..=signal::SIGNAL_MAX {
+        let now = thread.process.signals.lock().actions.get(s);
+        mirror(s, &before.get(s), &now);
+    }
+}
+
+/// rt_sigprocmask.
+pub fn procmask(how: u64, new: u64, old: u64, size: u64) -> Result<u64> {
+    if size != 8 {
+        return Err(errno::EINVAL);
+    }
+    let thread = cpus::current();
+    let before = thread.signals.lock().mask;
+    if new != 0 {
+        let set = SigSet(usercopy::read_u64(new).map_err(|_| errno::EFAULT)?);
+        let now = match how {
+            0 => before.union(set),
+            1 => before.difference(set),
+            2 => set,
+            _ => return Err(errno::EINVAL),
+        };
+        set_mask(thread, now.blockable());
+    }
+    if old != 0 {
+        usercopy::write(old, before.as_bytes()).map_err(|_| errno::EFAULT)?;
+    }
+    Ok(0)
+}
+
+/// Sets the mask; the worker learns of it with the next call, at once if signals
+/// may be waiting on Linux that are not blocked any more.
+fn set_mask(thread: &Thread, mask: SigSet) {
+    let unblocked = {
+        let mut s = thread.signals.lock();
+        s.mask = mask;
+        !s.applied.difference(mask).is_empty()
+    };
+    if unblocked {
+        let _ = delegate::call(hanare_abi::slot::OP_NOP, [0; 6]);
+    }
+}
+
+/// rt_sigpending: what waits here and what waits on Linux.
+pub fn pending(set: u64, size: u64) -> Result<u64> {
+    if size > 8 {
+        return Err(errno::EINVAL);
+    }
+    let thread = cpus::current();
+    let address = thread.process.write_scratch(thread.slot_index, &[0; 8])?;
+    delegate::linux(127, [address, 8, 0, 0, 0, 0])?;
+    let mut bytes = [0; 8];
+    thread.process.read_control(address, &mut bytes);
+    let s = thread.signals.lock();
+    let here = s.pending.set().union(thread.process.signals.lock().pending.set()).intersection(s.mask);
+    let all = u64::from_le_bytes(bytes) | here.0;
+    drop(s);
+    usercopy::write(set, &all.to_le_bytes()[..size as usize]).map_err(|_| errno::EFAULT)?;
+    Ok(0)
+}
+
+/// sigaltstack.
+pub fn altstack(new: u64, old: u64, sp: u64) -> Result<u64> {
+    let thread = cpus::current();
+    let before = thread.signals.lock().alt;
+    if new != 0 {
+        let mut bytes = [0; size_of::<AltStack>()];
+        usercopy::read(new, &mut bytes).map_err(|_| errno::EFAULT)?;
+        let wanted = AltStack::read_from_bytes(&bytes).map_err(|_| errno::EINVAL)?;
+        if before.holds(sp) {
+            return Err(errno::EPERM);
+        }
+        let mode = wanted.flags & !signal::SS_AUTODISARM;
+        if mode != 0 && mode != signal::SS_DISABLE && mode != signal::SS_ONSTACK {
+            return Err(errno::EINVAL);
+        }
+        if mode != signal::SS_DISABLE && wanted.size < hanare_core::limits::MIN_SIGNAL_STACK {
+            return Err(errno::ENOMEM);
+        }
+        let set = if mode == signal::SS_DISABLE { AltStack::DISABLED } else { AltStack { flags: wanted.flags & signal::SS_AUTODISARM, ..wanted } };
+        thread.signals.lock().alt = set;
+    }
+    if old != 0 {
+        let shown = AltStack { flags: before.flags_at(sp), ..before };
+        usercopy::write(old, shown.as_bytes()).map_err(|_| errno::EFAULT)?;
+    }
+    Ok(0)
+}

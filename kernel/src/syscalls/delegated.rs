@@ -1,0 +1,122 @@
+//! Delegated calls, and the hooks of those that have consequences here.
+
+use crate::mm::calls;
+use crate::signals::Interrupted;
+use crate::{cpus, delegate};
+use hanare_abi::slot::RESULT_NOT_STARTED;
+use hanare_core::errno::{self, Errno, Result};
+use hanare_core::signal::SigSet;
+use hanare_core::syscalls::{Hook, Restart, Row};
+use hanare_hal::usercopy;
+
+mod number {
+    pub const GETUID: u32 = 102;
+    pub const GETGID: u32 = 104;
+    pub const GETEUID: u32 = 107;
+    pub const GETEGID: u32 = 108;
+    pub const PSELECT6: u16 = 270;
+    pub const PPOLL: u16 = 271;
+    pub const SETRLIMIT: u16 = 160;
+    pub const PRLIMIT64: u16 = 302;
+    pub const CLOSE_RANGE: u32 = 436;
+}
+
+/// A row that says `delegated`.
+pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
+    match hook {
+        Hook::Close => not_control(args[0])?,
+        Hook::Dup2 => {
+            not_control(args[0])?;
+            not_control(args[1])?;
+        }
+        Hook::CloseRange => return close_range(row, args),
+        Hook::Msync => return calls::msync(args[0], args[1], args[2]),
+        Hook::TempMask => temporary_mask(row, &args)?,
+        _ => {}
+    }
+    let result = forward(row, args)?;
+    match hook {
+        Hook::Credentials => refresh_identity(),
+        Hook::Rlimit => take_limits(row, &args),
+        _ => {}
+    }
+    Ok(result)
+}
+
+/// Has Linux execute the call; an interruption is noted for delivery.
+pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
+    let result = delegate::call(u32::from(row.number), args);
+    let interrupted = match result {
+        RESULT_NOT_STARTED => Some(Interrupted::NotStarted),
+        r if r == errno::EINTR.as_return() && row.restart != Restart::Never => Some(Interrupted::Started(row.restart)),
+        _ => None,
+    };
+    if let Some(what) = interrupted {
+        cpus::current().signals.lock().set_interrupted(what);
+        return Err(errno::EINTR);
+    }
+    Errno::from_return(result).map_or(Ok(result as u64), Err)
+}
+
+fn not_control(fd: u64) -> Result<()> {
+    let control = cpus::current().process.identity.lock().control_fd;
+    if fd as u32 == control { Err(errno::EBADF) } else { Ok(()) }
+}
+
+fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
+    let control = u64::from(cpus::current().process.identity.lock().control_fd);
+    let (first, last) = (args[0] & 0xffff_ffff, args[1] & 0xffff_ffff);
+    if !(first..=last).contains(&control) {
+        return forward(row, args);
+    }
+    let part = |a: u64, b: u64| delegate::linux(number::CLOSE_RANGE, [a, b, args[2], 0, 0, 0]);
+    if control > first {
+        part(first, control - 1)?;
+    }
+    if control < last { part(control + 1, last) } else { Ok(0) }
+}
+
+/// The mask argument of ppoll and its like becomes the thread's until delivery.
+fn temporary_mask(row: &Row, args: &[u64; 6]) -> Result<()> {
+    let pointer = match row.number {
+        number::PPOLL => args[3],
+        number::PSELECT6 if args[5] != 0 => usercopy::read_u64(args[5]).map_err(|_| errno::EFAULT)?,
+        number::PSELECT6 => 0,
+        _ => args[4],
+    };
+    if pointer != 0 {
+        let mask = usercopy::read_u64(pointer).map_err(|_| errno::EFAULT)?;
+        cpus::current().signals.lock().begin_temporary(SigSet(mask));
+    }
+    Ok(())
+}
+
+fn refresh_identity() {
+    let ask = |nr| delegate::linux(nr, [0; 6]).unwrap_or(0) as u32;
+    let ids = [number::GETUID, number::GETEUID, number::GETGID, number::GETEGID].map(ask);
+    let mut id = cpus::current().process.identity.lock();
+    [id.uid, id.euid, id.gid, id.egid] = ids;
+}
+
+/// Limits that the LWK itself enforces, after Linux has accepted them.
+fn take_limits(row: &Row, args: &[u64; 6]) {
+    let (resource, pointer) = match row.number {
+        number::SETRLIMIT => (args[0], args[1]),
+        number::PRLIMIT64 => {
+            let pid = cpus::current().process.identity.lock().pid;
+            if args[0] != 0 && args[0] as u32 != pid {
+                return;
+            }
+            (args[1], args[2])
+        }
+        _ => return,
+    };
+    let Ok(soft) = usercopy::read_u64(pointer) else { return };
+    let mut id = cpus::current().process.identity.lock();
+    match resource {
+        2 => id.data_soft = soft,
+        3 => id.stack_soft = soft,
+        9 => id.as_soft = soft,
+        _ => {}
+    }
+}

@@ -1,0 +1,313 @@
+//! Calls served here.
+
+use super::arguments;
+use crate::mm::calls;
+use crate::process::Process;
+use crate::{cpus, delegate, exec, signals, time};
+use alloc::vec;
+use alloc::vec::Vec;
+use hanare_core::errno::{self, Result};
+use hanare_core::limits::{MAX_ARG_STRLEN, PATH_MAX};
+use hanare_core::signal::SigSet;
+use hanare_core::syscalls::{LocalCall, Row};
+use hanare_core::time::{Clock, Timespec, Timeval};
+use hanare_hal::traps::Regs;
+use hanare_hal::{cpu, percpu, shared, usercopy};
+use zerocopy::IntoBytes;
+
+const SYS_EXIT_GROUP: u32 = 231;
+
+/// Serves a call; `None` if `regs` were replaced (exec, sigreturn, exit).
+pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>> {
+    let a = arguments(regs);
+    let thread = cpus::current();
+    let p = &thread.process;
+    Some(match call {
+        LocalCall::Mmap => calls::mmap(a[0], a[1], a[2], a[3], a[4], a[5]),
+        LocalCall::Munmap => calls::munmap(a[0], a[1]),
+        LocalCall::Mprotect => calls::mprotect(a[0], a[1], a[2]),
+        LocalCall::PkeyMprotect if a[3] as i32 == -1 => calls::mprotect(a[0], a[1], a[2]),
+        LocalCall::PkeyMprotect => Err(errno::EINVAL),
+        LocalCall::Brk => Ok(calls::brk(a[0])),
+        LocalCall::Mremap => calls::mremap(a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::Madvise => calls::madvise(a[0], a[1], a[2]),
+        LocalCall::Mincore => calls::mincore(a[0], a[1], a[2]),
+        LocalCall::Mlock => calls::mlock(a[0], a[1], false),
+        LocalCall::Mlock2 if a[2] & !1 == 0 => calls::mlock(a[0], a[1], a[2] != 0),
+        LocalCall::Mlock2 => Err(errno::EINVAL),
+        LocalCall::Munlock => calls::munlock(a[0], a[1]),
+        LocalCall::Mlockall if a[0] == 0 || a[0] & !7 != 0 || a[0] == 4 => Err(errno::EINVAL),
+        // Memory of the LWK is never paged out.
+        LocalCall::Mlockall | LocalCall::Munlockall => Ok(0),
+        LocalCall::Mbind | LocalCall::SetMempolicy => Ok(0),
+        LocalCall::RtSigaction => signals::action(a[0], a[1], a[2], a[3]),
+        LocalCall::RtSigprocmask => signals::procmask(a[0], a[1], a[2], a[3]),
+        LocalCall::RtSigpending => signals::pending(a[0], a[1]),
+        LocalCall::Sigaltstack => signals::altstack(a[0], a[1], regs.rsp),
+        LocalCall::RtSigsuspend => sigsuspend(row, &a),
+        LocalCall::RtSigreturn => {
+            signals::sigreturn(regs);
+            return None;
+        }
+        LocalCall::Getpid => Ok(u64::from(p.identity.lock().pid)),
+        LocalCall::Gettid => Ok(u64::from(thread.slot.tid())),
+        LocalCall::Getuid => Ok(u64::from(p.identity.lock().uid)),
+        LocalCall::Geteuid => Ok(u64::from(p.identity.lock().euid)),
+        LocalCall::Getgid => Ok(u64::from(p.identity.lock().gid)),
+        LocalCall::Getegid => Ok(u64::from(p.identity.lock().egid)),
+        LocalCall::ClockGettime => clock_gettime(a[0] as i32, a[1], p),
+        LocalCall::ClockGetres => clock_getres(row, &a),
+        LocalCall::Gettimeofday => gettimeofday(a[0], a[1]),
+        LocalCall::Time => time_call(a[0]),
+        LocalCall::Getrusage => getrusage(row, &a, p),
+        LocalCall::Times => times(row, &a, p),
+        LocalCall::SchedYield => {
+            cpus::yield_now();
+            Ok(0)
+        }
+        LocalCall::SchedGetaffinity => sched_getaffinity(row, &a, p),
+        LocalCall::SchedSetaffinity => sched_setaffinity(&a, p),
+        LocalCall::Getcpu => getcpu(a[0], a[1]),
+        LocalCall::ArchPrctl => arch_prctl(a[0], a[1]),
+        LocalCall::SetTidAddress => {
+            thread.clear_tid.store(a[0], core::sync::atomic::Ordering::Relaxed);
+            Ok(u64::from(thread.slot.tid()))
+        }
+        LocalCall::SetRobustList if a[1] == 24 => Ok(0),
+        LocalCall::SetRobustList => Err(errno::EINVAL),
+        LocalCall::Futex => futex(&a),
+        LocalCall::Membarrier => membarrier(a[0]),
+        LocalCall::Prctl => super::delegated::forward(row, a),
+        LocalCall::Execve => return execve(a[0], a[1], a[2], regs),
+        LocalCall::Exit | LocalCall::ExitGroup => {
+            delegate::last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
+            return None;
+        }
+        // glibc asks for these and goes on without.
+        LocalCall::Rseq | LocalCall::GetRobustList | LocalCall::RestartSyscall | LocalCall::Execveat => Err(errno::ENOSYS),
+        _ => Err(errno::ENOSYS),
+    })
+}
+
+fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
+    usercopy::write(addr, bytes).map(|()| 0).map_err(|_| errno::EFAULT)
+}
+
+fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
+    let Some(clock) = Clock::from_id(id) else {
+        return delegate::linux(228, [id as u32 as u64, to, 0, 0, 0, 0]);
+    };
+    let ns = match time::now(clock) {
+        Some(ns) => ns,
+        None => cpu_time_ns(p),
+    };
+    put(to, Timespec::from_ns(ns).as_bytes())
+}
+
+fn cpu_time_ns(p: &Process) -> u64 {
+    cpus::account_current();
+    let (user, system) = p.times_ns();
+    user + system
+}
+
+fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
+    match Clock::from_id(a[0] as i32) {
+        Some(_) if a[1] == 0 => Ok(0),
+        Some(c) => put(a[1], Timespec::from_ns(c.resolution_ns()).as_bytes()),
+        None => super::delegated::forward(row, *a),
+    }
+}
+
+fn gettimeofday(to: u64, zone: u64) -> Result<u64> {
+    if to != 0 {
+        put(to, Timeval::from_ns(time::now(Clock::Realtime).unwrap_or(0)).as_bytes())?;
+    }
+    if zone != 0 {
+        let page = shared::clock().read();
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&page.minutes_west.to_le_bytes());
+        bytes[4..].copy_from_slice(&page.dst.to_le_bytes());
+        put(zone, &bytes)?;
+    }
+    Ok(0)
+}
+
+fn time_call(to: u64) -> Result<u64> {
+    let seconds = time::now(Clock::Realtime).unwrap_or(0) / 1_000_000_000;
+    if to != 0 {
+        put(to, &seconds.to_le_bytes())?;
+    }
+    Ok(seconds)
+}
+
+/// `struct rusage`: times and peak memory are ours, the rest is zero.
+fn getrusage(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
+    match a[0] as i32 {
+        0 | 1 => {}
+        _ => return super::delegated::forward(row, *a),
+    }
+    cpus::account_current();
+    let (user, system) = p.times_ns();
+    let mut usage = [0u64; 18];
+    for (at, ns) in [(0, user), (2, system)] {
+        usage[at] = ns / 1_000_000_000;
+        usage[at + 1] = ns % 1_000_000_000 / 1000;
+    }
+    usage[4] = p.memory_use().1 / 1024;
+    put(a[1], usage.as_bytes())
+}
+
+/// `struct tms` in ticks of 10 ms; children's times are Linux'.
+fn times(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
+    let result = super::delegated::forward(row, *a)?;
+    if a[0] != 0 {
+        cpus::account_current();
+        let (user, system) = p.times_ns();
+        put(a[0], [user / 10_000_000, system / 10_000_000].as_bytes())?;
+    }
+    Ok(result)
+}
+
+/// The CPUs of this instance, by their Linux numbers.
+fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
+    let id = a[0] as u32;
+    if id != 0 && id != p.identity.lock().pid {
+        return super::delegated::forward(row, *a);
+    }
+    let mut mask = vec![0u8; 128];
+    let mut highest = 0;
+    for i in 0..shared::params().cpu_count as usize {
+        let n = shared::cpu(i).linux_cpu() as usize;
+        mask[n / 8 % 128] |= 1 << (n % 8);
+        highest = highest.max(n);
+    }
+    let size = (highest / 64 + 1) * 8;
+    if (a[1] as usize) < size || a[1] % 8 != 0 {
+        return Err(errno::EINVAL);
+    }
+    put(a[2], &mask[..size])?;
+    Ok(size as u64)
+}
+
+/// Accepted if it leaves a CPU of this instance; threads do not move yet.
+fn sched_setaffinity(a: &[u64; 6], p: &Process) -> Result<u64> {
+    let id = a[0] as u32;
+    if id != 0 && id != p.identity.lock().pid {
+        return Err(errno::ESRCH);
+    }
+    let mut mask = vec![0u8; (a[1] as usize).min(128)];
+    usercopy::read(a[2], &mut mask).map_err(|_| errno::EFAULT)?;
+    let ours = (0..shared::params().cpu_count as usize).any(|i| {
+        let n = shared::cpu(i).linux_cpu() as usize;
+        mask.get(n / 8).is_some_and(|b| b & 1 << (n % 8) != 0)
+    });
+    if ours { Ok(0) } else { Err(errno::EINVAL) }
+}
+
+fn getcpu(cpu_to: u64, node_to: u64) -> Result<u64> {
+    let me = shared::cpu(percpu::index());
+    if cpu_to != 0 {
+        put(cpu_to, &me.linux_cpu().to_le_bytes())?;
+    }
+    if node_to != 0 {
+        put(node_to, &me.node().to_le_bytes())?;
+    }
+    Ok(0)
+}
+
+fn arch_prctl(code: u64, value: u64) -> Result<u64> {
+    const SET_GS: u64 = 0x1001;
+    const SET_FS: u64 = 0x1002;
+    const GET_FS: u64 = 0x1003;
+    const GET_GS: u64 = 0x1004;
+    match code {
+        SET_FS | SET_GS if value >= 1 << 47 => Err(errno::EPERM),
+        SET_FS => {
+            cpu::set_fs_base(value);
+            Ok(0)
+        }
+        SET_GS => {
+            cpu::set_user_gs_base(value);
+            Ok(0)
+        }
+        GET_FS => put(value, &cpu::fs_base().to_le_bytes()),
+        GET_GS => put(value, &cpu::user_gs_base().to_le_bytes()),
+        _ => Err(errno::EINVAL),
+    }
+}
+
+/// One thread: nobody can be woken, and nobody would wake us; a wait ends by
+/// its timeout or a signal.
+fn futex(a: &[u64; 6]) -> Result<u64> {
+    const WAIT: u64 = 0;
+    const WAKE: u64 = 1;
+    const WAIT_BITSET: u64 = 9;
+    const WAKE_BITSET: u64 = 10;
+    match a[1] & 0x7f {
+        WAKE | WAKE_BITSET => Ok(0),
+        WAIT | WAIT_BITSET => {
+            let value = usercopy::read_u32(a[0]).map_err(|_| errno::EFAULT)?;
+            if value != a[2] as u32 {
+                return Err(errno::EAGAIN);
+            }
+            // Linux waits, on the same word, in the worker.
+            delegate::linux(202, *a)
+        }
+        _ => Err(errno::ENOSYS),
+    }
+}
+
+fn membarrier(command: u64) -> Result<u64> {
+    const QUERY: u64 = 0;
+    const ALL: u64 = 0x1 | 0x8 | 0x10;
+    match command {
+        QUERY => Ok(ALL),
+        c if c & ALL == c && c.is_power_of_two() => Ok(0),
+        _ => Err(errno::EINVAL),
+    }
+}
+
+fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
+    if a[1] != 8 {
+        return Err(errno::EINVAL);
+    }
+    let mask = usercopy::read_u64(a[0]).map_err(|_| errno::EFAULT)?;
+    cpus::current().signals.lock().begin_temporary(SigSet(mask));
+    super::delegated::forward(row, *a)
+}
+
+fn execve(path: u64, argv: u64, envp: u64, regs: &mut Regs) -> Option<Result<u64>> {
+    let result = (|| {
+        let mut buffer = vec![0; PATH_MAX];
+        let path = string(path, &mut buffer, errno::ENAMETOOLONG)?;
+        let (argv, envp) = (strings(argv)?, strings(envp)?);
+        exec::execve(&path, argv, &envp, regs)
+    })();
+    match result {
+        Ok(()) => None,
+        Err(e) => Some(Err(e)),
+    }
+}
+
+fn string(addr: u64, buffer: &mut [u8], too_long: errno::Errno) -> Result<Vec<u8>> {
+    match usercopy::read_string(addr, buffer) {
+        Ok(Some(s)) => Ok(s.to_vec()),
+        Ok(None) => Err(too_long),
+        Err(_) => Err(errno::EFAULT),
+    }
+}
+
+/// A zero-terminated array of strings; a null array is an empty one.
+fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
+    let mut all = Vec::new();
+    let mut buffer = vec![0; MAX_ARG_STRLEN];
+    while addr != 0 {
+        let pointer = usercopy::read_u64(addr).map_err(|_| errno::EFAULT)?;
+        if pointer == 0 {
+            break;
+        }
+        all.push(string(pointer, &mut buffer, errno::E2BIG)?);
+        addr += 8;
+    }
+    Ok(all)
+}

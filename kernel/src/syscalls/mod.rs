@@ -1,0 +1,46 @@
+//! The system call entry: the table's row decides who serves a call.
+
+mod delegated;
+mod local;
+
+use crate::cpus;
+use hanare_core::errno::{self, Result};
+use hanare_core::syscalls::{self, Row, Service};
+use hanare_hal::traps::Regs;
+use hanare_hal::{percpu, shared};
+
+/// The six arguments of a call.
+pub fn arguments(r: &Regs) -> [u64; 6] {
+    [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9]
+}
+
+/// A system call of the running thread. The result is put into `rax`.
+pub fn entry(regs: &mut Regs) {
+    // As Linux: the number is a 32-bit value.
+    let number = u64::from(regs.orig_rax as u32);
+    regs.orig_rax = number;
+    let Some(row) = syscalls::row(number) else {
+        regs.rax = errno::ENOSYS.as_return() as u64;
+        return;
+    };
+    let result = match row.service {
+        Service::Local(call) => {
+            shared::cpu(percpu::index()).count_local_call();
+            match local::serve(call, row, regs) {
+                Some(result) => result,
+                None => return, // the registers are another context's now
+            }
+        }
+        Service::Delegated(hook) => delegated::serve(row, hook, arguments(regs)),
+        Service::Refused(error, why) => refused(row, error, why),
+    };
+    regs.rax = match result {
+        Ok(value) => value,
+        Err(e) => e.as_return() as u64,
+    };
+}
+
+fn refused(row: &Row, error: errno::Errno, why: &str) -> Result<u64> {
+    crate::debug!("pid {}: {} refused: {why}", cpus::current().process.identity.lock().pid, row.name);
+    Err(error)
+}

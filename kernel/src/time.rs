@@ -1,0 +1,31 @@
+//! Time: the TSC, read against the clock page that the module keeps.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_core::time::{Clock, read_clock};
+use hanare_hal::{cpu, shared};
+
+static BOOT_TSC: AtomicU64 = AtomicU64::new(0);
+
+/// Remembers when this kernel came up.
+pub fn init() {
+    BOOT_TSC.store(cpu::rdtsc(), Ordering::Relaxed);
+}
+
+/// ns since [`init`]; 0 before.
+pub fn since_boot_ns() -> u64 {
+    match BOOT_TSC.load(Ordering::Relaxed) {
+        0 => 0,
+        start => cycles_to_ns(cpu::rdtsc().wrapping_sub(start)),
+    }
+}
+
+/// TSC cycles in ns.
+pub fn cycles_to_ns(cycles: u64) -> u64 {
+    (u128::from(cycles) * 1_000_000 / u128::from(shared::params().tsc_khz.max(1))) as u64
+}
+
+/// Value of one of Linux' clocks, ns.
+pub fn now(clock: Clock) -> Option<u64> {
+    let page = shared::clock().read();
+    read_clock(&page, clock, cpu::rdtsc())
+}
