@@ -217,7 +217,7 @@ fn page_of(vma: &Vma<File>, page: u64) -> Page {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
     /// Against an array of pages.
     #[test]
     fn model(ops in proptest::collection::vec(op(), 1..60)) {
