@@ -6,16 +6,16 @@
 //! a signal handler knows whose call it interrupted.
 
 use core::hint::spin_loop;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use hanare_abi::ioctl::{IOCTL_RING, IOCTL_SERVE, IOCTL_WAIT, Ring, Serve, Wait};
 use hanare_abi::slot::*;
+use hanare_ikc::SlotRef;
 use linux_raw_sys::errno::{EINTR, EIO, ENOSYS};
 use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
 
 use crate::process::{self, Process};
 use crate::sys::arch::{delegated_call, set_current_worker, tsc};
-use crate::sys::shared::SharedSlot;
 use crate::sys::signal::{self, Mask};
 use crate::sys::{self, Errno};
 use crate::{attach, program, signals};
@@ -41,23 +41,16 @@ impl Worker {
     }
 }
 
-/// A request as read from the slot.
-struct Request {
-    nr: u32,
-    args: [u64; 6],
-}
+/// A delegated call: number (or `OP_*`) and arguments.
+type Request = (u32, [u64; 6]);
 
 /// Serves the slot of `worker` for ever; `mask` is the thread's signal mask.
 pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
     let process = process::get();
     let slot = process.space.window.slot(worker.slot);
     loop {
-        wait_for_request(process, worker, slot);
-        let request = Request {
-            nr: slot.nr.load(Ordering::Relaxed),
-            args: core::array::from_fn(|i| slot.args[i].load(Ordering::Relaxed)),
-        };
-        let wanted = slot.sigmask.load(Ordering::Relaxed);
+        let request = wait_for_request(process, worker, slot);
+        let wanted = slot.sigmask();
         if wanted != mask {
             signal::set_mask(wanted);
             mask = wanted;
@@ -68,34 +61,33 @@ pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
 }
 
 /// Polls for a while, then sleeps, until there is a request.
-fn wait_for_request(process: &Process, worker: &Worker, slot: &SharedSlot) {
-    while !poll(process, slot) {
-        slot.worker_wait.store(WAIT_ASLEEP, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if slot.state.load(Ordering::Acquire) != SLOT_REQUESTED {
-            sleep(process, worker);
+fn wait_for_request(process: &Process, worker: &Worker, slot: SlotRef) -> Request {
+    loop {
+        if let Some(request) = poll(process, slot) {
+            return request;
         }
-        slot.worker_wait.store(WAIT_AWAKE, Ordering::Relaxed);
+        if slot.worker_prepare_sleep() {
+            sleep(process, worker);
+            slot.worker_awake();
+        }
     }
 }
 
 /// Looks for a request for as long as the LWK wants; at least once.
-fn poll(process: &Process, slot: &SharedSlot) -> bool {
-    if slot.state.load(Ordering::Acquire) == SLOT_REQUESTED {
-        return true;
+fn poll(process: &Process, slot: SlotRef) -> Option<Request> {
+    let request = slot.worker_poll();
+    if request.is_some() || slot.poll_us() == 0 {
+        return request;
     }
-    let poll_us = slot.poll_us.load(Ordering::Relaxed);
-    if poll_us == 0 {
-        return false;
-    }
-    let (start, ticks) = (tsc(), process.clock.ticks(poll_us));
+    let (start, ticks) = (tsc(), process.clock.ticks(slot.poll_us()));
     while tsc().wrapping_sub(start) < ticks {
         spin_loop();
-        if slot.state.load(Ordering::Acquire) == SLOT_REQUESTED {
-            return true;
+        let request = slot.worker_poll();
+        if request.is_some() {
+            return request;
         }
     }
-    false
+    None
 }
 
 fn sleep(process: &Process, worker: &Worker) {
@@ -108,14 +100,11 @@ fn sleep(process: &Process, worker: &Worker) {
 }
 
 /// Publishes the result and rings the LWK if it sleeps.
-fn answer(process: &Process, worker: &Worker, slot: &SharedSlot, result: i64) {
-    slot.result.store(result as u64, Ordering::Relaxed);
+fn answer(process: &Process, worker: &Worker, slot: SlotRef, result: i64) {
     // The one place where the flag is cleared; see `signals` for why here.
     worker.interrupted.store(0, Ordering::SeqCst);
-    slot.state.store(SLOT_DONE, Ordering::Release);
-    fence(Ordering::SeqCst);
-    if slot.lwk_wait.load(Ordering::Relaxed) == WAIT_ASLEEP {
-        let mut ring = Ring { cpu: slot.cpu.load(Ordering::Relaxed), reserved: 0 };
+    if slot.worker_complete(result) {
+        let mut ring = Ring { cpu: slot.cpu(), reserved: 0 };
         if sys::ioctl(process.space.fd, IOCTL_RING, &mut ring) == Err(Errno(EIO)) {
             process::lwk_died();
         }
@@ -128,9 +117,9 @@ fn code(result: sys::Result<()>) -> i64 {
 }
 
 fn execute(process: &Process, worker: &Worker, request: &Request) -> i64 {
-    let Request { nr, args } = request;
+    let (nr, args) = request;
     match *nr {
-        0..OP_BASE => linux_call(process, worker, request),
+        0..OP_BASE => linux_call(process, worker, *nr, args),
         OP_SERVE => {
             let mut serve = Serve { index: args[0] as u32, reserved: 0 };
             code(sys::ioctl(process.space.fd, IOCTL_SERVE, &mut serve))
@@ -156,18 +145,17 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> i64 {
     }
 }
 
-fn linux_call(process: &Process, worker: &Worker, request: &Request) -> i64 {
+fn linux_call(process: &Process, worker: &Worker, nr: u32, args: &[u64; 6]) -> i64 {
     process.calls.fetch_add(1, Ordering::Relaxed);
-    if request.nr == __NR_exit_group || request.nr == __NR_exit {
+    if nr == __NR_exit_group || nr == __NR_exit {
         process.report();
     }
-    worker.call.store(request.nr, Ordering::Relaxed);
-    delegated_call(request.nr.into(), &request.args)
+    worker.call.store(nr, Ordering::Relaxed);
+    delegated_call(nr.into(), args)
 }
 
 /// Makes the calling thread the worker of `worker.slot`, once and for good.
 pub fn become_worker(worker: &'static Worker) {
     set_current_worker(worker);
-    let slot = process::get().space.window.slot(worker.slot);
-    slot.tid.store(sys::thread_id(), Ordering::Relaxed);
+    process::get().space.window.slot(worker.slot).set_tid(sys::thread_id());
 }

@@ -3,11 +3,12 @@
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOT_BASE, START_BASE, START_SIZE};
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
+use hanare_ikc::SlotRef;
 use linux_raw_sys::auxvec::AT_NULL;
 
 /// What the kernel put on the stack: arguments, environment, auxiliary vector.
@@ -86,44 +87,6 @@ impl Initial {
     }
 }
 
-/// The words of a slot as atomics. Fields as in [`Slot`].
-#[repr(C, align(128))]
-pub struct SharedSlot {
-    /// `SLOT_*`.
-    pub state: AtomicU32,
-    /// System call or `OP_*`.
-    pub nr: AtomicU32,
-    /// Arguments.
-    pub args: [AtomicU64; 6],
-    /// Result.
-    pub result: AtomicU64,
-    /// `WAIT_*` of the worker.
-    pub worker_wait: AtomicU32,
-    /// `WAIT_*` of the LWK's thread.
-    pub lwk_wait: AtomicU32,
-    /// LWK CPU to ring.
-    pub cpu: AtomicU32,
-    /// Polling time before sleep.
-    pub poll_us: AtomicU32,
-    /// Mask for the next call.
-    pub sigmask: AtomicU64,
-    /// Linux thread id.
-    pub tid: AtomicU32,
-}
-
-const _: () = {
-    use core::mem::offset_of;
-    assert!(size_of::<SharedSlot>() == size_of::<Slot>());
-    assert!(offset_of!(SharedSlot, args) == offset_of!(Slot, args));
-    assert!(offset_of!(SharedSlot, result) == offset_of!(Slot, result));
-    assert!(offset_of!(SharedSlot, worker_wait) == offset_of!(Slot, worker_wait));
-    assert!(offset_of!(SharedSlot, lwk_wait) == offset_of!(Slot, lwk_wait));
-    assert!(offset_of!(SharedSlot, cpu) == offset_of!(Slot, cpu));
-    assert!(offset_of!(SharedSlot, poll_us) == offset_of!(Slot, poll_us));
-    assert!(offset_of!(SharedSlot, sigmask) == offset_of!(Slot, sigmask));
-    assert!(offset_of!(SharedSlot, tid) == offset_of!(Slot, tid));
-};
-
 /// The control window is mapped.
 ///
 /// Made once, by the code that mapped it; everything that touches the window
@@ -139,11 +102,11 @@ impl Window {
     }
 
     /// Slot `index`.
-    pub fn slot(self, index: u32) -> &'static SharedSlot {
+    pub fn slot(self, index: u32) -> SlotRef<'static> {
         assert!(index < hanare_abi::layout::SLOTS_MAX);
         let address = SLOT_BASE + u64::from(index) * size_of::<Slot>() as u64;
-        // SAFETY: mapped, aligned, and all its fields are atomics.
-        unsafe { &*(address as *const SharedSlot) }
+        // SAFETY: mapped for good, aligned, and touched by nothing else here.
+        unsafe { SlotRef::from_raw(address as *mut Slot) }
     }
 
     /// Address of the scratch page of slot `index`.
