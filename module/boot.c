@@ -327,6 +327,15 @@ void hanare_stop_cpus(struct hanare_instance *inst, bool ask, u32 timeout_ms)
 	}
 }
 
+void hanare_halt_cpus(struct hanare_instance *inst)
+{
+	u32 i;
+
+	for (i = 0; i < inst->cpu_count; i++)
+		if (inst->cpus[i].started)
+			hanare_init_ipi(&inst->cpus[i]);
+}
+
 /* Stopped, unpublished, nobody waits: take down what boot put up. */
 static void undo_boot(struct hanare_instance *inst)
 {
@@ -436,6 +445,16 @@ free_image:
 	return err;
 }
 
+/*
+ * No more answers are waited for. Then its CPUs must not run any more either:
+ * they could still write to pages of files that Linux takes back meanwhile.
+ */
+static void give_up(struct hanare_instance *inst)
+{
+	hanare_halt_cpus(inst);
+	hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
+}
+
 static u32 kill_spaces(struct hanare_instance *inst, u32 timeout_ms)
 {
 	struct hanare_space *space;
@@ -477,10 +496,10 @@ int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg)
 	if (left) {
 		/* A dead or mute LWK answers nobody: do not let its proxies wait. */
 		if (was != HANARE_INSTANCE_RUNNING)
-			hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
+			give_up(inst);
 		left = kill_spaces(inst, timeout_ms);
 		if (left) {
-			hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
+			give_up(inst);
 			left = kill_spaces(inst, timeout_ms);
 		}
 	}

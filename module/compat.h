@@ -41,4 +41,54 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #define hanare_irq_move_anywhere(irq) do { } while (0)
 #endif
 
+/* 6.17 gave some file systems another operation for the same. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
+#define hanare_can_mmap(file) can_mmap_file(file)
+#else
+#define hanare_can_mmap(file) ((file)->f_op->mmap != NULL)
+#endif
+
+/*
+ * Frame addresses behind a mapping of a device, from `addr` on. Returns how
+ * many were found, or -EFAULT if the first is not there.
+ */
+static inline long hanare_follow_frames(struct mm_struct *mm, unsigned long addr, long count,
+					bool write, u64 *frames)
+{
+	long i;
+
+	mmap_read_lock(mm);
+	for (i = 0; i < count; i++, addr += PAGE_SIZE) {
+		struct vm_area_struct *vma = vma_lookup(mm, addr);
+		unsigned long pfn;
+
+		/* A driver may fill its mapping only when it is touched. */
+		if (fixup_user_fault(mm, addr, write ? FAULT_FLAG_WRITE : 0, NULL))
+			break;
+		if (!vma || !(vma->vm_flags & (VM_PFNMAP | VM_IO)) ||
+		    (write && !(vma->vm_flags & VM_WRITE)))
+			break;
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
+		{
+			struct follow_pfnmap_args args = { .vma = vma, .address = addr };
+
+			if (follow_pfnmap_start(&args))
+				break;
+			pfn = args.pfn;
+			if (write && !args.writable) {
+				follow_pfnmap_end(&args);
+				break;
+			}
+			follow_pfnmap_end(&args);
+		}
+#else
+		if (follow_pfn(vma, addr, &pfn))
+			break;
+#endif
+		frames[i] = (u64)pfn << PAGE_SHIFT;
+	}
+	mmap_read_unlock(mm);
+	return i ?: -EFAULT;
+}
+
 #endif

@@ -140,7 +140,6 @@ struct hanare_space {
 	struct mm_struct *mm;			/* of the proxy, mmgrab'ed */
 	struct pid *pid;			/* of the proxy */
 	struct inode *inode;			/* whose mapping holds the VMAs */
-	bool closed;				/* no more services with a process */
 
 	struct rw_semaphore zap_lock;		/* see docs/architecture.md */
 	u64 zap_sequence;
@@ -149,8 +148,9 @@ struct hanare_space {
 	struct list_head answers;		/* newest first */
 	u32 answer_count;
 
-	struct mutex table_lock;		/* files, watches */
+	struct mutex table_lock;		/* files */
 	struct xarray files;
+	struct rw_semaphore watch_lock;		/* taken before mmap_lock */
 	struct xarray watches;
 
 	wait_queue_head_t slot_queues[HANARE_SLOT_QUEUES];
@@ -193,6 +193,8 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg);
 int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg);
 void hanare_stop_cpus(struct hanare_instance *inst, bool ask, u32 timeout_ms);
 void hanare_release_all(struct hanare_instance *inst, char *message);
+/* For emergencies: no CPU of the instance executes anything any more. */
+void hanare_halt_cpus(struct hanare_instance *inst);
 void hanare_init_ipi(struct hanare_cpu *cpu);
 
 /* image.c */

@@ -553,15 +553,14 @@ static struct miscdevice hanare_device = {
 static int on_reboot(struct notifier_block *nb, unsigned long code, void *data)
 {
 	struct hanare_instance *inst;
-	u32 i;
 
 	mutex_lock(&hanare_lock);
-	list_for_each_entry(inst, &hanare_instances, link)
-		for (i = 0; i < inst->cpu_count; i++)
-			if (inst->cpus[i].started) {
-				hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
-				hanare_init_ipi(&inst->cpus[i]);
-			}
+	list_for_each_entry(inst, &hanare_instances, link) {
+		if (!inst->shared)
+			continue;
+		hanare_halt_cpus(inst);
+		hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
+	}
 	mutex_unlock(&hanare_lock);
 	return NOTIFY_DONE;
 }

@@ -1,10 +1,478 @@
 // SPDX-License-Identifier: GPL-2.0
+/* Spaces: one per proxy process. Life, death, and the calls of its workers. */
 #include "hanare.h"
-long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg) { return -ENOTTY; }
-void hanare_space_close(struct hanare_space *space) {}
-int hanare_space_mmap(struct hanare_space *space, struct file *file, struct vm_area_struct *vma) { return -ENODEV; }
-void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot) {}
-void hanare_spaces_wake(struct hanare_instance *inst) {}
-void hanare_spaces_exit(void) {}
-int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
-		 enum hanare_context context) { return 0; }
+
+#include <linux/cred.h>
+#include <linux/pid.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/uaccess.h>
+
+#define CLOSE_MS 20000
+/* An idle worker looks for itself this often, should a doorbell be lost. */
+#define SLOT_RECHECK (5 * HZ)
+
+static DEFINE_XARRAY_ALLOC1(spaces);
+static u32 next_space_id;
+
+/* ---- finding ---- */
+
+struct hanare_space *hanare_space_find(u32 id)
+{
+	struct hanare_space *space;
+
+	rcu_read_lock();
+	space = xa_load(&spaces, id);
+	if (space && !kref_get_unless_zero(&space->ref))
+		space = NULL;
+	rcu_read_unlock();
+	return space;
+}
+
+static void space_free_rcu(struct rcu_head *rcu)
+{
+	kvfree(container_of(rcu, struct hanare_space, rcu));
+}
+
+static void space_release(struct kref *ref)
+{
+	struct hanare_space *space = container_of(ref, struct hanare_space, ref);
+
+	hanare_answers_drop(space);
+	hanare_space_put_files(space);
+	iput(space->inode);
+	put_pid(space->pid);
+	mmdrop(space->mm);
+	hanare_instance_put(space->inst);
+	/* The doorbell's handler may have just looked it up. */
+	call_rcu(&space->rcu, space_free_rcu);
+}
+
+void hanare_space_put(struct hanare_space *space)
+{
+	kref_put(&space->ref, space_release);
+}
+
+void hanare_spaces_exit(void)
+{
+	rcu_barrier();
+	xa_destroy(&spaces);
+}
+
+/* ---- slots ---- */
+
+/* From the doorbell's handler. */
+void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot)
+{
+	struct hanare_space *space;
+
+	rcu_read_lock();
+	space = xa_load(&spaces, id);
+	if (space && space->inst == inst && slot < HANARE_SLOTS_MAX) {
+		/* Sticky: the worker may not be asleep yet. */
+		set_bit(slot, space->rung);
+		wake_up_all(&space->slot_queues[slot % HANARE_SLOT_QUEUES]);
+	}
+	rcu_read_unlock();
+}
+
+/* The instance died: nobody will ring any more. */
+void hanare_spaces_wake(struct hanare_instance *inst)
+{
+	struct hanare_space *space;
+	unsigned long flags;
+	int i;
+
+	spin_lock_irqsave(&inst->state_lock, flags);
+	list_for_each_entry(space, &inst->space_list, link)
+		for (i = 0; i < HANARE_SLOT_QUEUES; i++)
+			wake_up_all(&space->slot_queues[i]);
+	spin_unlock_irqrestore(&inst->state_lock, flags);
+}
+
+static long do_wait(struct hanare_space *space, void *data)
+{
+	struct hanare_wait *arg = data;
+	struct hanare_instance *inst = space->inst;
+	bool rung = false;
+
+	if (arg->slot >= HANARE_SLOTS_MAX || arg->reserved)
+		return -EINVAL;
+	for (;;) {
+		long ret = wait_event_interruptible_timeout(
+			space->slot_queues[arg->slot % HANARE_SLOT_QUEUES],
+			rung || (rung = test_and_clear_bit(arg->slot, space->rung)) ||
+			READ_ONCE(inst->dead), SLOT_RECHECK);
+
+		if (rung)
+			return 0;
+		if (READ_ONCE(inst->dead))
+			return -EIO;
+		if (ret < 0)
+			return -EINTR;
+		hanare_drain(inst);
+	}
+}
+
+/* ---- the other calls of a worker ---- */
+
+static long ask(struct hanare_space *space, struct hanare_call *call)
+{
+	int err;
+
+	call->space = space->id;
+	err = hanare_request(space->inst, space->home, call, WAIT_KILLABLE, 0);
+	return err ?: min(call->status, 0);
+}
+
+static long do_ring(struct hanare_space *space, void *data)
+{
+	struct hanare_ring *arg = data;
+
+	if (arg->cpu >= space->inst->cpu_count || arg->reserved)
+		return -EINVAL;
+	if (READ_ONCE(space->inst->dead))
+		return -EIO;
+	hanare_ring_cpu(&space->inst->cpus[arg->cpu]);
+	return 0;
+}
+
+static long do_serve(struct hanare_space *space, void *data)
+{
+	struct hanare_serve *arg = data;
+
+	if (arg->reserved)
+		return -EINVAL;
+	return hanare_serve(space->inst, space, arg->index, CONTEXT_WORKER);
+}
+
+static long do_signal(struct hanare_space *space, void *data)
+{
+	struct hanare_signal *arg = data;
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_SIGNAL,
+		.args = { arg->signal, arg->slot },
+		.data = arg->info,
+		.data_words = ARRAY_SIZE(arg->info),
+	};
+
+	if (!arg->signal || arg->signal > _NSIG || arg->slot >= HANARE_SLOTS_MAX)
+		return -EINVAL;
+	return ask(space, &call);
+}
+
+static long do_usage(struct hanare_space *space, void *data)
+{
+	struct hanare_usage *arg = data;
+	struct hanare_call call = { .kind = HANARE_REQUEST_USAGE };
+	long err = ask(space, &call);
+
+	if (err)
+		return err;
+	arg->user_ns = call.args[0];
+	arg->system_ns = call.args[1];
+	arg->resident_bytes = call.args[2];
+	arg->peak_bytes = call.args[3];
+	return 0;
+}
+
+static long do_start(struct hanare_space *space, void *data)
+{
+	struct hanare_call call = { .kind = HANARE_REQUEST_SPACE_START };
+
+	return ask(space, &call);
+}
+
+/* ---- attach and close ---- */
+
+/* Instance CPUs the caller may use, as a mask of indices; 0: message is set. */
+static u64 allowed_cpus(struct hanare_instance *inst, struct hanare_attach *arg)
+{
+	u64 allowed = 0;
+	bool any = false;
+	u32 i, cpu;
+
+	for (cpu = 0; cpu < HANARE_CPU_WORDS * 64; cpu++) {
+		if (!(arg->cpus[cpu / 64] >> cpu % 64 & 1))
+			continue;
+		any = true;
+		for (i = 0; i < inst->cpu_count && inst->cpus[i].linux_cpu != cpu; i++)
+			;
+		if (i == inst->cpu_count) {
+			refuse(arg->message, -EINVAL, "CPU %u does not belong to %s: see hanare ls",
+			       cpu, inst->name);
+			return 0;
+		}
+		allowed |= 1ULL << i;
+	}
+	return any ? allowed : GENMASK_ULL(inst->cpu_count - 1, 0);
+}
+
+/* Counts the space in, unless the instance is not serving. inst->live is held. */
+static int enlist(struct hanare_instance *inst, struct hanare_space *space, u64 allowed)
+{
+	int err = 0;
+	u32 i;
+
+	spin_lock_irq(&inst->state_lock);
+	if (inst->state != HANARE_INSTANCE_RUNNING || inst->dead) {
+		err = -ENODEV;
+	} else {
+		for (i = 0; i < inst->cpu_count; i++)
+			if (allowed >> i & 1 && (!space->home ||
+						 inst->cpus[i].spaces < space->home->spaces))
+				space->home = &inst->cpus[i];
+		space->home->spaces++;
+		inst->spaces++;
+		list_add_tail(&space->link, &inst->space_list);
+	}
+	spin_unlock_irq(&inst->state_lock);
+	return err;
+}
+
+/* The last step: after it the instance's memory may go. */
+static void delist(struct hanare_space *space)
+{
+	struct hanare_instance *inst = space->inst;
+
+	xa_erase(&spaces, space->id);
+	spin_lock_irq(&inst->state_lock);
+	list_del(&space->link);
+	space->home->spaces--;
+	inst->spaces--;
+	/* Woken under the lock: the waiter may free nothing before we let go. */
+	wake_up_all(&inst->space_wait);
+	spin_unlock_irq(&inst->state_lock);
+}
+
+static struct hanare_space *space_new(struct hanare_instance *inst, struct file *file)
+{
+	struct hanare_space *space = kvzalloc(sizeof(*space), GFP_KERNEL_ACCOUNT);
+	int i;
+
+	if (!space)
+		return NULL;
+	kref_init(&space->ref);
+	kref_get(&inst->ref);
+	space->inst = inst;
+	mmgrab(current->mm);
+	space->mm = current->mm;
+	space->pid = get_pid(task_tgid(current));
+	ihold(file_inode(file));
+	space->inode = file_inode(file);
+	init_rwsem(&space->zap_lock);
+	init_rwsem(&space->watch_lock);
+	spin_lock_init(&space->answer_lock);
+	INIT_LIST_HEAD(&space->answers);
+	mutex_init(&space->table_lock);
+	xa_init_flags(&space->files, XA_FLAGS_ALLOC1);
+	xa_init_flags(&space->watches, XA_FLAGS_ALLOC1);
+	for (i = 0; i < HANARE_SLOT_QUEUES; i++)
+		init_waitqueue_head(&space->slot_queues[i]);
+	return space;
+}
+
+static int space_open(struct hanare_space *space, u64 allowed, u8 *message)
+{
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_SPACE_OPEN,
+		.space = space->id,
+		.args = { allowed, space->home - space->inst->cpus },
+	};
+	int err = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE, CLOSE_MS);
+
+	if (err == -EIO)
+		refuse(message, err, "%s died: see hanare log", space->inst->name);
+	else if (err)
+		refuse(message, err, "%s does not answer: see hanare status", space->inst->name);
+	else if (call.status)
+		refuse(message, call.status, "%s cannot take another program (error %d)",
+		       space->inst->name, call.status);
+	return err ?: min(call.status, 0);
+}
+
+static int attach_to(struct hanare_instance *inst, struct file *file, struct hanare_attach *arg)
+{
+	struct hanare_file *hf = file->private_data;
+	struct hanare_space *space;
+	u64 allowed;
+	int err;
+
+	if (READ_ONCE(inst->state) != HANARE_INSTANCE_RUNNING)
+		return refuse(arg->message, -ENODEV, "%s is not running: see hanare status",
+			      inst->name);
+	allowed = allowed_cpus(inst, arg);
+	if (!allowed)
+		return -EINVAL;
+	space = space_new(inst, file);
+	if (!space)
+		return refuse(arg->message, -ENOMEM, "Linux has no memory left");
+	err = enlist(inst, space, allowed);
+	if (err) {
+		refuse(arg->message, err, "%s is not running: see hanare status", inst->name);
+		goto put;
+	}
+	/* Cyclic: an id is not used again while somebody may still think of it. */
+	err = xa_alloc_cyclic(&spaces, &space->id, space,
+			      XA_LIMIT(1, HANARE_SPACES_MAX - 1), &next_space_id, GFP_KERNEL);
+	if (err < 0) {
+		refuse(arg->message, -EAGAIN, "there are too many programs: %u is the limit",
+		       HANARE_SPACES_MAX - 1);
+		err = -EAGAIN;
+		space->id = 0;
+		delist(space);
+		goto put;
+	}
+	err = space_open(space, allowed, arg->message);
+	if (err) {
+		hanare_space_close(space);
+		return err;
+	}
+	arg->space = space->id;
+	arg->cpu_count = hweight64(allowed);
+	hf->role = ROLE_SPACE;
+	smp_store_release(&hf->space, space);
+	return 0;
+put:
+	hanare_space_put(space);
+	return err;
+}
+
+static int name_terminated(const u8 *name)
+{
+	return strnlen((const char *)name, HANARE_NAME_SIZE) < HANARE_NAME_SIZE;
+}
+
+int hanare_attach(struct file *file, struct hanare_attach *arg)
+{
+	struct hanare_file *hf = file->private_data;
+	struct hanare_instance *inst;
+	int err;
+
+	if (hf->role != ROLE_NONE)
+		return refuse(arg->message, -EBUSY, "this descriptor has a role already: open another");
+	if (!current->mm)
+		return -EINVAL;
+	inst = name_terminated(arg->name) ? hanare_instance_get((char *)arg->name) : NULL;
+	if (!inst)
+		return refuse(arg->message, -ENOENT, "%s: see hanare ls, or start one with hanare boot",
+			      arg->name[0] ? "there is no such instance" :
+			      "no instance is running, or several and none is called default");
+	/* The region stays while we enlist; later our count keeps it. */
+	down_read(&inst->live);
+	err = attach_to(inst, file, arg);
+	up_read(&inst->live);
+	hanare_instance_put(inst);
+	return err;
+}
+
+/*
+ * The last descriptor is gone, so is every mapping. When this returns, the
+ * program's memory is free again (or the LWK does not answer).
+ */
+void hanare_space_close(struct hanare_space *space)
+{
+	struct hanare_instance *inst = space->inst;
+	struct hanare_call call = { .kind = HANARE_REQUEST_SPACE_CLOSE, .space = space->id };
+	int err;
+
+	hanare_space_unwatch_all(space);
+	/* Not killable: the task that does this is being killed most of the time. */
+	err = hanare_request(inst, space->home, &call, WAIT_BOUNDED,
+			     READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG ? 1000 : CLOSE_MS);
+	if (err == -ETIMEDOUT) {
+		pr_err("%s: space %u is not closed after %u s: the LWK does not answer\n",
+		       inst->name, space->id, CLOSE_MS / 1000);
+		spin_lock_irq(&inst->state_lock);
+		if (inst->state == HANARE_INSTANCE_RUNNING)
+			inst->state = HANARE_INSTANCE_HUNG;
+		spin_unlock_irq(&inst->state_lock);
+	}
+	delist(space);
+	hanare_space_put(space);
+}
+
+/* ---- dispatch ---- */
+
+struct space_command {
+	unsigned int cmd;
+	long (*call)(struct hanare_space *space, void *data);
+};
+
+static const struct space_command space_commands[] = {
+	{ HANARE_IOCTL_WAIT, do_wait },
+	{ HANARE_IOCTL_RING, do_ring },
+	{ HANARE_IOCTL_SERVE, do_serve },
+	{ HANARE_IOCTL_SIGNAL, do_signal },
+	{ HANARE_IOCTL_USAGE, do_usage },
+	{ HANARE_IOCTL_START, do_start },
+};
+
+static long attach_command(struct file *file, void __user *arg)
+{
+	struct hanare_file *hf = file->private_data;
+	struct hanare_attach *data = memdup_user(arg, sizeof(*data));
+	long err;
+
+	if (IS_ERR(data))
+		return PTR_ERR(data);
+	if (mutex_lock_killable(&hf->lock)) {
+		kfree(data);
+		return -EINTR;
+	}
+	err = hanare_attach(file, data);
+	mutex_unlock(&hf->lock);
+	if (copy_to_user(arg, data, sizeof(*data)) && !err)
+		err = -EFAULT;
+	kfree(data);
+	return err;
+}
+
+long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg)
+{
+	struct hanare_file *hf = file->private_data;
+	struct hanare_space *space = smp_load_acquire(&hf->space);
+	/* The largest argument of these calls; the hot ones have 8 bytes. */
+	struct hanare_signal data;
+	size_t size = _IOC_SIZE(cmd), i;
+	long err;
+
+	if (cmd == HANARE_IOCTL_ATTACH)
+		return attach_command(file, arg);
+	for (i = 0; i < ARRAY_SIZE(space_commands); i++)
+		if (space_commands[i].cmd == cmd)
+			break;
+	if (i == ARRAY_SIZE(space_commands))
+		return -ENOTTY;
+	if (!space)
+		return -EBADF;
+	/* A descriptor that another process inherited or was sent. */
+	if (current->mm != space->mm)
+		return -EPERM;
+	BUILD_BUG_ON(sizeof(data) < sizeof(struct hanare_usage));
+	if (copy_from_user(&data, arg, size))
+		return -EFAULT;
+	err = space_commands[i].call(space, &data);
+	if (cmd == HANARE_IOCTL_USAGE && !err && copy_to_user(arg, &data, size))
+		err = -EFAULT;
+	return err;
+}
+
+int hanare_space_mmap(struct hanare_space *space, struct file *file, struct vm_area_struct *vma)
+{
+	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
+
+	if (current->mm != space->mm)
+		return -EPERM;
+	/* Same address on both sides; the space's number keeps spaces apart. */
+	if (offset != ((u64)space->id << HANARE_SPACE_SHIFT | vma->vm_start) ||
+	    vma->vm_start < HANARE_USER_MIN || vma->vm_end > HANARE_CONTROL_END)
+		return -EINVAL;
+	if (!(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_EXEC)
+		return -EINVAL;
+	hanare_vm_flags_set(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
+	vma->vm_private_data = space;
+	vma->vm_ops = &hanare_vm_ops;
+	return 0;
+}

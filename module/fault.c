@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Page faults of proxies on LWK memory. See "Fault against zap" and
+ * "Protection" in docs/architecture.md.
+ */
+#include "hanare.h"
+
+#include <linux/sched/signal.h>
+#include <linux/file.h>
+#include <linux/slab.h>
+
+/* A wait with mmap_lock held keeps every sibling from mapping: keep it short. */
+#define UNLOCKED_MS 60000
+#define LOCKED_MS 10000
+/* Services a single fault may ask for, and zaps it may lose against. */
+#define ROUNDS_MAX 64
+
+/* ---- answers kept for the second pass ---- */
+
+static void answer_store(struct hanare_space *space, struct hanare_answer *answer)
+{
+	struct hanare_answer *old, *next, *drop = NULL;
+
+	spin_lock(&space->answer_lock);
+	/* A task has one fault at a time: an older answer was never fetched. */
+	list_for_each_entry_safe(old, next, &space->answers, link)
+		if (old->task == current ||
+		    (!drop && list_is_last(&old->link, &space->answers) &&
+		     space->answer_count >= HANARE_ANSWERS_MAX)) {
+			list_del(&old->link);
+			space->answer_count--;
+			kfree(drop);
+			drop = old;
+		}
+	list_add(&answer->link, &space->answers);
+	space->answer_count++;
+	spin_unlock(&space->answer_lock);
+	kfree(drop);
+}
+
+static struct hanare_answer *answer_take(struct hanare_space *space, u64 addr)
+{
+	struct hanare_answer *a, *found = NULL;
+
+	/* Most faults are first passes of programs that do nothing else at once. */
+	if (list_empty_careful(&space->answers))
+		return NULL;
+	spin_lock(&space->answer_lock);
+	list_for_each_entry(a, &space->answers, link)
+		if (a->task == current && a->addr == addr) {
+			list_del(&a->link);
+			space->answer_count--;
+			found = a;
+			break;
+		}
+	spin_unlock(&space->answer_lock);
+	return found;
+}
+
+void hanare_answers_drop(struct hanare_space *space)
+{
+	struct hanare_answer *a, *next;
+
+	list_for_each_entry_safe(a, next, &space->answers, link)
+		kfree(a);
+	INIT_LIST_HEAD(&space->answers);
+}
+
+/* ---- asking ---- */
+
+static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 addr, bool write,
+		unsigned int timeout_ms)
+{
+	u64 served = 0;
+	int round;
+
+	answer->task = current;
+	answer->addr = addr;
+	for (round = 0; round < ROUNDS_MAX; round++) {
+		struct hanare_call call = {
+			.kind = HANARE_REQUEST_FAULT,
+			.space = space->id,
+			.args = { addr, write ? HANARE_FAULT_WRITE : 0, HANARE_PAGES_MAX, served },
+			.pages = answer->pages,
+		};
+		u64 index;
+
+		answer->sequence = READ_ONCE(space->zap_sequence);
+		/* Sampled before the LWK looks. */
+		smp_mb();
+		answer->status = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE,
+						timeout_ms);
+		if (answer->status)
+			return;
+		answer->status = call.status;
+		answer->start = call.args[0];
+		answer->count = call.count;
+		if (call.status != HANARE_STATUS_SERVE_FIRST)
+			return;
+		index = call.args[3];
+		if (index >= space->inst->service_count) {
+			answer->status = -EIO;
+			return;
+		}
+		/* A service's own error is in its entry; the LWK judges it. */
+		answer->status = hanare_serve(space->inst, space, index, CONTEXT_FAULT);
+		if (answer->status)
+			return;
+		served = index + 1;
+	}
+	answer->status = -EIO;
+}
+
+/* ---- inserting ---- */
+
+static void zap_page(struct hanare_space *space, u64 addr)
+{
+	unmap_mapping_range(space->inode->i_mapping, (u64)space->id << HANARE_SPACE_SHIFT | addr,
+			    PAGE_SIZE, 1);
+}
+
+/* Insert a run with one protection. Pages that are there already are left alone. */
+static int insert_run(struct vm_area_struct *vma, u64 addr, struct page **pages,
+		      unsigned long count, bool writable)
+{
+	struct vm_area_struct copy;
+
+	if (writable) {
+		/*
+		 * With page_mkwrite the VMA's own protection is read-only, so
+		 * that a write to such a page asks us. These pages need not
+		 * ask: same VMA, but for the protection. Only that is taken
+		 * from the copy; nothing keeps a pointer to it.
+		 */
+		memcpy(&copy, vma, sizeof(copy));
+		copy.vm_page_prot = vm_get_page_prot(VM_READ | VM_WRITE | VM_SHARED);
+		vma = &copy;
+	}
+	while (count) {
+		unsigned long left = count, done;
+		int err = vm_insert_pages(vma, addr, pages, &left);
+
+		if (!err)
+			return 0;
+		if (err != -EBUSY || !left)
+			return err;
+		done = count - left + 1;
+		addr += done << PAGE_SHIFT;
+		pages += done;
+		count -= done;
+	}
+	return 0;
+}
+
+static vm_fault_t error_fault(int status)
+{
+	switch (status) {
+	case -EFAULT:
+	case -EACCES:
+		return VM_FAULT_SIGSEGV;
+	case -EAGAIN:
+	case -EINTR:
+		/* Nothing inserted: it faults again, or the signal is served first. */
+		return VM_FAULT_NOPAGE;
+	default:
+		/* Not VM_FAULT_OOM: that is retried forever. */
+		return VM_FAULT_SIGBUS;
+	}
+}
+
+/* Put an answer into the page table. -EAGAIN: a zap came in between, ask again. */
+static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
+			 struct hanare_answer *answer, bool write, vm_fault_t *ret)
+{
+	struct page *pages[HANARE_PAGES_MAX];
+	u64 asked = answer->addr, run = 0;
+	bool covered = false;
+	u32 i, count = 0;
+	int err = 0;
+
+	if (answer->status) {
+		*ret = error_fault(answer->status);
+		return 0;
+	}
+	*ret = VM_FAULT_SIGBUS;
+	if (answer->start & ~PAGE_MASK || answer->start > asked ||
+	    asked - answer->start >= (u64)answer->count << PAGE_SHIFT)
+		return 0;
+
+	down_read(&space->zap_lock);
+	if (answer->sequence != space->zap_sequence) {
+		up_read(&space->zap_lock);
+		return -EAGAIN;
+	}
+	for (i = 0; i <= answer->count && !err; i++) {
+		u64 addr = answer->start + ((u64)i << PAGE_SHIFT);
+		u64 entry = i < answer->count ? answer->pages[i] : 0;
+		bool writable = entry & HANARE_PAGE_WRITABLE;
+
+		if (entry && (addr < vma->vm_start || addr >= vma->vm_end))
+			entry = 0;
+		if (entry && !hanare_owns_frames(space->inst, entry & PAGE_MASK, 1)) {
+			pr_warn_ratelimited("%s: the LWK named a frame that is not its own: %#llx\n",
+					    space->inst->name, entry);
+			entry = 0;
+		}
+		/* A run ends at a hole or where the protection changes. */
+		if (count && (!entry || writable != !!(run & 1))) {
+			err = insert_run(vma, run & PAGE_MASK, pages, count, run & 1);
+			count = 0;
+		}
+		if (!entry)
+			continue;
+		if (addr == asked) {
+			covered = !write || writable;
+			/* A read-only page of before is in the way of a write. */
+			if (write && writable)
+				entry |= HANARE_PAGE_REPLACED;
+		}
+		if (entry & HANARE_PAGE_REPLACED)
+			zap_page(space, addr);
+		if (!count)
+			run = addr | writable;
+		pages[count++] = pfn_to_page(entry >> PAGE_SHIFT);
+	}
+	up_read(&space->zap_lock);
+	if (!err)
+		*ret = covered ? VM_FAULT_NOPAGE : write ? VM_FAULT_SIGSEGV : VM_FAULT_SIGBUS;
+	return 0;
+}
+
+static vm_fault_t space_fault(struct vm_fault *vmf)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	struct hanare_space *space = vma->vm_private_data;
+	u64 addr = vmf->address & PAGE_MASK;
+	bool write = vmf->flags & FAULT_FLAG_WRITE;
+	struct hanare_answer *answer;
+	vm_fault_t ret = VM_FAULT_SIGBUS;
+	int round;
+
+	/* mremap can move a mapping, not its meaning. */
+	if (((u64)vmf->pgoff << PAGE_SHIFT) != ((u64)space->id << HANARE_SPACE_SHIFT | addr))
+		return VM_FAULT_SIGBUS;
+	answer = answer_take(space, addr);
+	if (answer && !insert_answer(space, vma, answer, write, &ret)) {
+		kfree(answer);
+		return ret;
+	}
+	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT) {
+		kfree(answer);
+		return VM_FAULT_RETRY;
+	}
+	if (!answer)
+		answer = kmalloc(sizeof(*answer), GFP_KERNEL);
+	if (!answer)
+		return VM_FAULT_SIGBUS;
+
+	if (fault_flag_allow_retry_first(vmf->flags)) {
+		struct file *file = get_file(vma->vm_file);
+
+		/* From here on the VMA may go away; the file keeps the space. */
+		mmap_read_unlock(vma->vm_mm);
+		ask(space, answer, addr, write, UNLOCKED_MS);
+		if (answer->status == -EINTR || answer->status == -EAGAIN)
+			kfree(answer);
+		else
+			answer_store(space, answer);
+		fput(file);
+		return VM_FAULT_RETRY;
+	}
+	for (round = 0; round < ROUNDS_MAX; round++) {
+		ask(space, answer, addr, write, LOCKED_MS);
+		if (!insert_answer(space, vma, answer, write, &ret))
+			break;
+	}
+	kfree(answer);
+	return ret;
+}
+
+/*
+ * A write to a page that was inserted read-only. Linux does not let this
+ * function drop mmap_lock, so it takes the page away instead: the write faults
+ * again, as one to a missing page, and asks the LWK from there.
+ */
+static vm_fault_t space_mkwrite(struct vm_fault *vmf)
+{
+	zap_page(vmf->vma->vm_private_data, vmf->address & PAGE_MASK);
+	return VM_FAULT_NOPAGE;
+}
+
+const struct vm_operations_struct hanare_vm_ops = {
+	.fault		= space_fault,
+	.page_mkwrite	= space_mkwrite,
+};
