@@ -44,7 +44,9 @@ impl<'a> ClockReader<'a> {
     pub const unsafe fn from_raw(page: *const ClockPage) -> Self {
         // SAFETY: same layout (asserted above); all fields are atomics, which
         // others may change; they are only loaded here.
-        Self { words: unsafe { &*page.cast::<ClockWords>() } }
+        Self {
+            words: unsafe { &*page.cast::<ClockWords>() },
+        }
     }
 
     /// A consistent copy. Waits while the module writes (some nanoseconds).
@@ -96,6 +98,7 @@ impl<'a, const MUTANT: u8> ClockReader<'a, MUTANT> {
 }
 
 #[cfg(any(test, loom))]
+#[allow(clippy::new_without_default, reason = "for tests")]
 impl ClockWords {
     /// A page of zeros.
     pub fn new() -> Self {
@@ -118,11 +121,13 @@ impl ClockWords {
     #[allow(dead_code, reason = "used by the models")]
     pub fn module_write(&self, tsc: u64, ns: u64) {
         let sequence = self.sequence.load(Ordering::Relaxed);
-        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
+        self.sequence
+            .store(sequence.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         self.tsc.store(tsc, Ordering::Relaxed);
         self.monotonic_ns.store(ns, Ordering::Relaxed);
-        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+        self.sequence
+            .store(sequence.wrapping_add(2), Ordering::Release);
     }
 }
 

@@ -28,9 +28,9 @@ mod sync;
 pub use clock::{ClockReader, ClockWords};
 #[cfg(not(loom))]
 pub use log::LogWriter;
-pub use mailbox::{CpuWords, Inbound, Outbound};
 #[cfg(not(loom))]
 pub use mailbox::CpuRef;
+pub use mailbox::{CpuWords, Inbound, Outbound};
 pub use request::{RequestCall, RequestRef, RequestWords};
 pub use ring::{Full, Ring, Word};
 pub use service::{ServiceCall, ServiceRef, ServiceWords};

@@ -158,7 +158,10 @@ pub struct CpuRef<'a> {
 /// A counter that only this CPU writes.
 #[cfg(not(loom))]
 fn bump(counter: &AtomicU64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    counter.store(
+        counter.load(Ordering::Relaxed).wrapping_add(1),
+        Ordering::Relaxed,
+    );
 }
 
 #[cfg(not(loom))]
@@ -173,7 +176,9 @@ impl<'a> CpuRef<'a> {
     pub const unsafe fn from_raw(cpu: *mut CpuShared) -> Self {
         // SAFETY: same layout (asserted above); all fields are atomics, which
         // others may change; the caller vouches for the memory.
-        Self { words: unsafe { &*cpu.cast::<CpuWords>() } }
+        Self {
+            words: unsafe { &*cpu.cast::<CpuWords>() },
+        }
     }
 
     /// Requests for this CPU.
@@ -337,6 +342,9 @@ mod tests {
         cpu.count_interrupt();
         cpu.count_delegated_call();
         assert_eq!(cpu.counters(), [1, 0, 0, 0, 1]);
-        assert_eq!((memory.state, memory.outbound_tail, memory.inbound[1]), (3, 1, 4));
+        assert_eq!(
+            (memory.state, memory.outbound_tail, memory.inbound[1]),
+            (3, 1, 4)
+        );
     }
 }

@@ -62,7 +62,9 @@ impl<'a> ServiceRef<'a> {
     pub const unsafe fn from_raw(service: *mut Service) -> Self {
         // SAFETY: same layout (asserted above); all fields are atomics, which
         // others may change; the caller vouches for the memory.
-        Self { words: unsafe { &*service.cast::<ServiceWords>() } }
+        Self {
+            words: unsafe { &*service.cast::<ServiceWords>() },
+        }
     }
 }
 
@@ -93,7 +95,10 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
         for (word, extent) in words.extents.iter().zip(call.extents) {
             word.store(*extent, Ordering::Relaxed);
         }
-        words.count.store(call.extents.len().min(EXTENTS_MAX) as u32, Ordering::Relaxed);
+        words.count.store(
+            call.extents.len().min(EXTENTS_MAX) as u32,
+            Ordering::Relaxed,
+        );
         words.cpu.store(call.cpu, Ordering::Relaxed);
         words.ring.store(0, Ordering::Relaxed);
         words.state.store(SERVICE_READY, publish::<MUTANT>());
@@ -194,7 +199,13 @@ mod tests {
         let service = unsafe { ServiceRef::from_raw(&raw mut *memory) };
         assert!(service.is_free());
         let extents = [0x20_0000 | 511; 70];
-        service.prepare(&ServiceCall { kind: 3, space: 1, args: [1, 2, 3, 4, 5], extents: &extents, cpu: 1 });
+        service.prepare(&ServiceCall {
+            kind: 3,
+            space: 1,
+            args: [1, 2, 3, 4, 5],
+            extents: &extents,
+            cpu: 1,
+        });
         assert_eq!(service.poll(), None);
         assert!(service.prepare_sleep());
         assert!(service.module_complete(4096));

@@ -66,7 +66,9 @@ impl<'a> SlotRef<'a> {
     pub const unsafe fn from_raw(slot: *mut Slot) -> Self {
         // SAFETY: same layout (asserted above); all fields are atomics, which
         // others may change; the caller vouches for the memory.
-        Self { words: unsafe { &*slot.cast::<SlotWords>() } }
+        Self {
+            words: unsafe { &*slot.cast::<SlotWords>() },
+        }
     }
 }
 
@@ -141,7 +143,10 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
             return None;
         }
         let nr = words.nr.load(Ordering::Relaxed);
-        Some((nr, core::array::from_fn(|i| words.args[i].load(Ordering::Relaxed))))
+        Some((
+            nr,
+            core::array::from_fn(|i| words.args[i].load(Ordering::Relaxed)),
+        ))
     }
 
     /// Worker: says that it is about to sleep and looks once more. `true`: it may
@@ -251,9 +256,18 @@ mod tests {
         side.set_poll_us(50);
         side.set_sigmask(1 << 63);
         side.set_tid(7);
-        assert_eq!((side.cpu(), side.poll_us(), side.sigmask(), side.tid()), (3, 50, 1 << 63, 7));
-        assert_eq!((memory.cpu, memory.poll_us, memory.sigmask, memory.tid), (3, 50, 1 << 63, 7));
-        assert_eq!((memory.state, memory.nr, memory.result), (SLOT_IDLE, 1, -14));
+        assert_eq!(
+            (side.cpu(), side.poll_us(), side.sigmask(), side.tid()),
+            (3, 50, 1 << 63, 7)
+        );
+        assert_eq!(
+            (memory.cpu, memory.poll_us, memory.sigmask, memory.tid),
+            (3, 50, 1 << 63, 7)
+        );
+        assert_eq!(
+            (memory.state, memory.nr, memory.result),
+            (SLOT_IDLE, 1, -14)
+        );
     }
 
     #[test]

@@ -23,5 +23,9 @@ pub fn full_fence<const MUTANT: u8>() {
 
 /// Ordering of a store that publishes what was stored before.
 pub const fn publish<const MUTANT: u8>() -> Ordering {
-    if MUTANT == 2 { Ordering::Relaxed } else { Ordering::Release }
+    if MUTANT == 2 {
+        Ordering::Relaxed
+    } else {
+        Ordering::Release
+    }
 }

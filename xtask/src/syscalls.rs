@@ -13,8 +13,12 @@ pub fn run(check: bool) -> ExitCode {
     let outcome = if check {
         match std::fs::read_to_string(&path) {
             Ok(found) if found == page => Ok(()),
-            Ok(_) => Err("docs/syscalls.md differs from the table: run `cargo xtask syscalls`".into()),
-            Err(error) => Err(format!("docs/syscalls.md: {error}: run `cargo xtask syscalls`")),
+            Ok(_) => {
+                Err("docs/syscalls.md differs from the table: run `cargo xtask syscalls`".into())
+            }
+            Err(error) => Err(format!(
+                "docs/syscalls.md: {error}: run `cargo xtask syscalls`"
+            )),
         }
     } else {
         std::fs::write(&path, page).map_err(|error| format!("docs/syscalls.md: {error}"))
@@ -29,7 +33,8 @@ pub fn run(check: bool) -> ExitCode {
 }
 
 fn page() -> String {
-    let count = |wanted: fn(&Service) -> bool| rows().iter().filter(|row| wanted(&row.service)).count();
+    let count =
+        |wanted: fn(&Service) -> bool| rows().iter().filter(|row| wanted(&row.service)).count();
     let mut page = format!(
         "# System calls
 
@@ -51,12 +56,17 @@ the time that is left; *EINTR* = never again.
         count(|service| matches!(service, Service::Refused(..))),
     );
     for row in rows() {
-        let Row { number, name, args, .. } = row;
+        let Row {
+            number, name, args, ..
+        } = row;
         let (served, remarks) = describe(row);
         let restart = restart(row.restart);
         let name = name.replace('_', "\\_");
-        writeln!(page, "| {number} | {name} | {args} | {served} | {restart} | {remarks} |")
-            .expect("a string grows");
+        writeln!(
+            page,
+            "| {number} | {name} | {args} | {served} | {restart} | {remarks} |"
+        )
+        .expect("a string grows");
     }
     page
 }

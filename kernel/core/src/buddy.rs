@@ -42,8 +42,14 @@ const _: () = assert!(size_of::<Frame>() == 16);
 
 impl Frame {
     /// Metadata of a reserved frame: what a zone's array starts as.
-    pub const RESERVED: Self =
-        Self { refs: 0, next: NONE, prev: NONE, state: State::Reserved, order: 0, marks: 0 };
+    pub const RESERVED: Self = Self {
+        refs: 0,
+        next: NONE,
+        prev: NONE,
+        state: State::Reserved,
+        order: 0,
+        marks: 0,
+    };
 
     /// Whether the frame was never given to the allocator.
     #[must_use]
@@ -168,7 +174,10 @@ impl<'a> Zone<'a> {
         }
         let start = self.index(first);
         let pages = &mut self.frames[start..start + count];
-        assert!(pages.iter().all(Frame::is_reserved), "released twice: {count} pages at {first:?}");
+        assert!(
+            pages.iter().all(Frame::is_reserved),
+            "released twice: {count} pages at {first:?}"
+        );
         for frame in pages {
             frame.state = State::Tail;
         }
@@ -212,7 +221,10 @@ impl<'a> Zone<'a> {
     /// being handed out twice.
     pub fn free(&mut self, pfn: Pfn, order: u32) {
         let good = self.block_order(pfn) == Some(order);
-        debug_assert!(good, "free of {pfn:?} order {order}: not such an allocated block");
+        debug_assert!(
+            good,
+            "free of {pfn:?} order {order}: not such an allocated block"
+        );
         if !good {
             return;
         }
@@ -236,7 +248,10 @@ impl<'a> Zone<'a> {
     /// As [`free`](Self::free), in debug builds.
     pub fn split_to(&mut self, pfn: Pfn, from: u32, to: u32) {
         let good = self.block_order(pfn) == Some(from) && to <= from;
-        debug_assert!(good, "split of {pfn:?} order {from} to {to}: not such an allocated block");
+        debug_assert!(
+            good,
+            "split of {pfn:?} order {from} to {to}: not such an allocated block"
+        );
         if !good {
             return;
         }
@@ -262,7 +277,8 @@ impl<'a> Zone<'a> {
     /// Index of the buddy of the block at `index`, if it lies in the zone.
     fn buddy(&self, index: usize, order: u32) -> Option<usize> {
         let buddy = Pfn((self.base.0 + index as u64) ^ 1 << order);
-        self.contains(buddy).then(|| (buddy.0 - self.base.0) as usize)
+        self.contains(buddy)
+            .then(|| (buddy.0 - self.base.0) as usize)
     }
 
     fn mark_allocated(&mut self, index: usize, order: u32) {
@@ -279,14 +295,19 @@ impl<'a> Zone<'a> {
     fn insert_coalesced(&mut self, mut index: usize, mut order: u32) {
         self.free_pages += 1 << order;
         while order < MAX_ORDER {
-            let Some(buddy) = self.buddy(index, order) else { break };
+            let Some(buddy) = self.buddy(index, order) else {
+                break;
+            };
             let other = &self.frames[buddy];
             if other.state != State::Free || u32::from(other.order) != order {
                 break;
             }
             self.unlink(buddy, order);
             let upper = index.max(buddy);
-            self.frames[upper] = Frame { state: State::Tail, ..Frame::RESERVED };
+            self.frames[upper] = Frame {
+                state: State::Tail,
+                ..Frame::RESERVED
+            };
             index = index.min(buddy);
             order += 1;
         }
@@ -386,7 +407,11 @@ mod tests {
         pages.sort();
         pages.dedup();
         assert_eq!(pages.len(), 5000);
-        for &pfn in pages.iter().step_by(2).chain(pages.iter().skip(1).step_by(2)) {
+        for &pfn in pages
+            .iter()
+            .step_by(2)
+            .chain(pages.iter().skip(1).step_by(2))
+        {
             zone.free(pfn, 0);
         }
         zone.check();
@@ -438,6 +463,19 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not such an allocated block")]
+    fn double_free_after_coalescing() {
+        let mut frames = vec![Frame::default(); 2];
+        let mut zone = Zone::new(Pfn(0), &mut frames);
+        zone.release(Pfn(0), 2);
+        let pages = [zone.alloc(0).unwrap(), zone.alloc(0).unwrap()];
+        let upper = *pages.iter().max().unwrap();
+        zone.free(Pfn(upper.0 - 1), 0);
+        zone.free(upper, 0);
+        zone.free(upper, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "not such an allocated block")]
     fn wrong_order() {
         let mut frames = vec![Frame::default(); 16];
         let mut zone = Zone::new(Pfn(0), &mut frames);
@@ -481,8 +519,11 @@ mod tests {
             let mut frames = vec![Frame::default(); 600];
             let mut zone = Zone::new(Pfn(base), &mut frames);
             let mut taken = vec![false; 600];
-            for page in 0..600 {
-                if holes.contains(&page) { taken[page] = true; } else { zone.release(Pfn(base) + page as u64, 1); }
+            for (page, taken) in taken.iter_mut().enumerate() {
+                *taken = holes.contains(&page);
+                if !*taken {
+                    zone.release(Pfn(base) + page as u64, 1);
+                }
             }
             let whole = zone.free_by_order();
             let mut blocks: Vec<(Pfn, u32)> = Vec::new();

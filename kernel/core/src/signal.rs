@@ -123,7 +123,11 @@ impl SigSet {
     /// The set of one signal; empty if there is no such signal.
     #[must_use]
     pub const fn of(signal: u32) -> Self {
-        if is_valid(signal) { Self(1 << (signal - 1)) } else { Self(0) }
+        if is_valid(signal) {
+            Self(1 << (signal - 1))
+        } else {
+            Self(0)
+        }
     }
 
     /// With `signal` added.
@@ -179,7 +183,11 @@ impl SigSet {
     pub const fn first(self) -> Option<u32> {
         let urgent = self.intersection(Self::SYNCHRONOUS);
         let set = if urgent.is_empty() { self } else { urgent };
-        if set.is_empty() { None } else { Some(set.0.trailing_zeros() + 1) }
+        if set.is_empty() {
+            None
+        } else {
+            Some(set.0.trailing_zeros() + 1)
+        }
     }
 }
 
@@ -228,8 +236,12 @@ pub struct SigAction {
 
 impl SigAction {
     /// The default.
-    pub const DEFAULT: Self =
-        Self { handler: SIG_DFL, flags: 0, restorer: 0, mask: SigSet::EMPTY };
+    pub const DEFAULT: Self = Self {
+        handler: SIG_DFL,
+        flags: 0,
+        restorer: 0,
+        mask: SigSet::EMPTY,
+    };
 
     /// Whether there is a handler.
     #[must_use]
@@ -247,7 +259,11 @@ impl SigAction {
     #[must_use]
     pub const fn mask_in_handler(&self, signal: u32, mask: SigSet) -> SigSet {
         let mask = mask.union(self.mask);
-        let mask = if self.flags & SA_NODEFER == 0 { mask.with(signal) } else { mask };
+        let mask = if self.flags & SA_NODEFER == 0 {
+            mask.with(signal)
+        } else {
+            mask
+        };
         mask.blockable()
     }
 }
@@ -268,7 +284,9 @@ impl Actions {
     /// All default.
     #[must_use]
     pub const fn new() -> Self {
-        Self { table: [SigAction::DEFAULT; SIGNAL_MAX as usize] }
+        Self {
+            table: [SigAction::DEFAULT; SIGNAL_MAX as usize],
+        }
     }
 
     /// Those of a program started with the signals in `ignored` ignored.
@@ -286,7 +304,10 @@ impl Actions {
     /// The action of a signal; the default for a number that is none.
     #[must_use]
     pub fn get(&self, signal: u32) -> SigAction {
-        match signal.checked_sub(1).and_then(|index| self.table.get(index as usize)) {
+        match signal
+            .checked_sub(1)
+            .and_then(|index| self.table.get(index as usize))
+        {
             Some(action) => *action,
             None => SigAction::DEFAULT,
         }
@@ -301,23 +322,37 @@ impl Actions {
         if !is_valid(signal) || SigSet::UNBLOCKABLE.contains(signal) {
             return Err(EINVAL);
         }
-        let action = SigAction { mask: action.mask.blockable(), ..action };
-        Ok(core::mem::replace(&mut self.table[signal as usize - 1], action))
+        let action = SigAction {
+            mask: action.mask.blockable(),
+            ..action
+        };
+        Ok(core::mem::replace(
+            &mut self.table[signal as usize - 1],
+            action,
+        ))
     }
 
     /// A new program: caught signals become default, ignored ones stay ignored,
     /// flags and masks are cleared (Linux' `flush_signal_handlers`).
     pub fn on_exec(&mut self) {
         for action in &mut self.table {
-            let handler = if action.handler == SIG_IGN { SIG_IGN } else { SIG_DFL };
-            *action = SigAction { handler, ..SigAction::DEFAULT };
+            let handler = if action.handler == SIG_IGN {
+                SIG_IGN
+            } else {
+                SIG_DFL
+            };
+            *action = SigAction {
+                handler,
+                ..SigAction::DEFAULT
+            };
         }
     }
 
     /// A handler starts: with SA_RESETHAND its action becomes the default.
     pub fn on_handled(&mut self, signal: u32) {
-        if let Some(action) =
-            signal.checked_sub(1).and_then(|index| self.table.get_mut(index as usize))
+        if let Some(action) = signal
+            .checked_sub(1)
+            .and_then(|index| self.table.get_mut(index as usize))
             && action.flags & SA_RESETHAND != 0
         {
             action.handler = SIG_DFL;
@@ -374,7 +409,9 @@ pub fn decide(signal: u32, actions: &Actions) -> Disposition {
 pub fn decide_forced(signal: u32, actions: &Actions, blocked: SigSet) -> Disposition {
     match decide(signal, actions) {
         Disposition::Handle(action) if !blocked.contains(signal) => Disposition::Handle(action),
-        _ => Disposition::Terminate { core: default_action(signal) == DefaultAction::Core },
+        _ => Disposition::Terminate {
+            core: default_action(signal) == DefaultAction::Core,
+        },
     }
 }
 
@@ -425,7 +462,11 @@ impl Pending {
     /// Nothing pending; at most `limit` entries with information (RLIMIT_SIGPENDING).
     #[must_use]
     pub const fn new(limit: usize) -> Self {
-        Self { set: SigSet::EMPTY, queue: VecDeque::new(), limit }
+        Self {
+            set: SigSet::EMPTY,
+            queue: VecDeque::new(),
+            limit,
+        }
     }
 
     /// The signals pending.
@@ -473,7 +514,10 @@ impl Pending {
         let queued = match position.and_then(|position| self.queue.remove(position)) {
             Some(queued) => queued,
             // it became pending when the queue was full
-            None => QueuedSignal { signal, info: SigInfo::user(signal, 0, 0) },
+            None => QueuedSignal {
+                signal,
+                info: SigInfo::user(signal, 0, 0),
+            },
         };
         if !self.queue.iter().any(|other| other.signal == signal) {
             self.set = self.set.without(signal);

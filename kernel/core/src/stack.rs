@@ -119,10 +119,15 @@ impl StackImage {
         let platform = below(arg_start & !15, PLATFORM.len() + 1)?;
         let random_at = below(platform, 16)?;
 
-        let own = [(at::RANDOM, random_at), (at::EXECFN, execfn), (at::PLATFORM, platform)];
-        let given = auxv.iter().copied().filter(|(key, _)| {
-            *key != at::NULL && own.iter().all(|(other, _)| key != other)
-        });
+        let own = [
+            (at::RANDOM, random_at),
+            (at::EXECFN, execfn),
+            (at::PLATFORM, platform),
+        ];
+        let given = auxv
+            .iter()
+            .copied()
+            .filter(|(key, _)| *key != at::NULL && own.iter().all(|(other, _)| key != other));
         let auxv: Vec<(u64, u64)> = given.chain(own).chain([(at::NULL, 0)]).collect();
 
         let words = 1 + argv.len() + 1 + envp.len() + 1 + 2 * auxv.len();
@@ -210,7 +215,11 @@ mod tests {
 
     fn string(image: &StackImage, address: u64) -> Vec<u8> {
         let at = (address - image.sp) as usize;
-        image.bytes[at..].iter().copied().take_while(|&byte| byte != 0).collect()
+        image.bytes[at..]
+            .iter()
+            .copied()
+            .take_while(|&byte| byte != 0)
+            .collect()
     }
 
     fn check(image: &StackImage, argv: &[&[u8]], envp: &[&[u8]], auxv: &[(u64, u64)], name: &[u8]) {
@@ -252,7 +261,8 @@ mod tests {
     fn layout() {
         let (argv, envp) = ([&b"ls"[..], b"-l", b""], [&b"PATH=/bin"[..], b"HOME=/root"]);
         let auxv = [(at::PAGESZ, 4096), (at::ENTRY, 0x40_1000)];
-        let image = StackImage::build(TOP, &argv, &envp, &auxv, b"/bin/ls", [7; 16], STACK_LIMIT).unwrap();
+        let image =
+            StackImage::build(TOP, &argv, &envp, &auxv, b"/bin/ls", [7; 16], STACK_LIMIT).unwrap();
         check(&image, &argv, &envp, &auxv, b"/bin/ls");
         let none = StackImage::build(TOP, &[], &[], &[], b"x", [7; 16], STACK_LIMIT).unwrap();
         check(&none, &[b""], &[], &[], b"x");
@@ -270,8 +280,14 @@ mod tests {
         assert_eq!(build(&[&long[1..]; 16], 64 << 20), Ok(()));
         assert_eq!(build(&[&long[1..]; 48], u64::MAX), Err(E2BIG));
         assert_eq!(build(&[&long[1..100_000]], 4096), Ok(()));
-        assert_eq!(StackImage::build(64, &[], &[], &[], b"x", [0; 16], 0), Err(EFAULT));
-        assert_eq!(StackImage::build(TOP + 1, &[], &[], &[], b"x", [0; 16], 0), Err(EFAULT));
+        assert_eq!(
+            StackImage::build(64, &[], &[], &[], b"x", [0; 16], 0),
+            Err(EFAULT)
+        );
+        assert_eq!(
+            StackImage::build(TOP + 1, &[], &[], &[], b"x", [0; 16], 0),
+            Err(EFAULT)
+        );
     }
 
     proptest! {

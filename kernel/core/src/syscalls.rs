@@ -1,6 +1,6 @@
 //! Every x86-64 system call: who serves it.
 //!
-//! One row a call ([`table`]); a number without a row is `ENOSYS` and never
+//! One row a call (`table.rs`); a number without a row is `ENOSYS` and never
 //! reaches Linux. `docs/syscalls.md` is generated from here (`cargo xtask syscalls`).
 
 use crate::errno::Errno;
@@ -205,7 +205,10 @@ static INDEX: [u16; NUMBERS] = {
     let mut index = [NO_ROW; NUMBERS];
     let mut row = 0;
     while row < ROWS.len() {
-        assert!(row == 0 || ROWS[row - 1].number < ROWS[row].number, "rows are sorted");
+        assert!(
+            row == 0 || ROWS[row - 1].number < ROWS[row].number,
+            "rows are sorted"
+        );
         assert!(ROWS[row].args <= 6);
         index[ROWS[row].number as usize] = row as u16;
         row += 1;

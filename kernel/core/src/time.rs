@@ -67,7 +67,11 @@ pub const fn ticks_to_ns(ticks: u64, mult: u64, shift: u32) -> u64 {
         return 0;
     }
     let ns = (ticks as u128 * mult as u128) >> shift;
-    if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 }
+    if ns > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        ns as u64
+    }
 }
 
 /// The clock that was `base_ns` at TSC value `base_tsc`, at TSC value `tsc`; ns.
@@ -98,11 +102,17 @@ pub const fn read_clock(page: &ClockPage, clock: Clock, tsc: u64) -> Option<u64>
 #[must_use]
 pub const fn ns_to_ticks(ns: u64, tsc_khz: u32) -> u64 {
     let ticks = (ns as u128 * tsc_khz as u128).div_ceil(1_000_000);
-    if ticks > u64::MAX as u128 { u64::MAX } else { ticks as u64 }
+    if ticks > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        ticks as u64
+    }
 }
 
 /// `struct __kernel_timespec`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct Timespec {
     /// Seconds.
@@ -115,7 +125,10 @@ impl Timespec {
     /// From nanoseconds.
     #[must_use]
     pub const fn from_ns(ns: u64) -> Self {
-        Self { sec: (ns / NS_PER_SEC) as i64, nsec: (ns % NS_PER_SEC) as i64 }
+        Self {
+            sec: (ns / NS_PER_SEC) as i64,
+            nsec: (ns % NS_PER_SEC) as i64,
+        }
     }
 
     /// To nanoseconds, saturating at 2^64-1 (a wait "for ever").
@@ -126,12 +139,16 @@ impl Timespec {
         if self.sec < 0 || self.nsec < 0 || self.nsec >= NS_PER_SEC as i64 {
             return Err(EINVAL);
         }
-        Ok((self.sec as u64).saturating_mul(NS_PER_SEC).saturating_add(self.nsec as u64))
+        Ok((self.sec as u64)
+            .saturating_mul(NS_PER_SEC)
+            .saturating_add(self.nsec as u64))
     }
 }
 
 /// `struct __kernel_old_timeval`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct Timeval {
     /// Seconds.
@@ -144,7 +161,10 @@ impl Timeval {
     /// From nanoseconds, rounded down.
     #[must_use]
     pub const fn from_ns(ns: u64) -> Self {
-        Self { sec: (ns / NS_PER_SEC) as i64, usec: (ns % NS_PER_SEC / 1000) as i64 }
+        Self {
+            sec: (ns / NS_PER_SEC) as i64,
+            usec: (ns % NS_PER_SEC / 1000) as i64,
+        }
     }
 }
 
@@ -174,10 +194,30 @@ mod tests {
 
     #[test]
     fn timespec() {
-        assert_eq!(Timespec::from_ns(1_500_000_000), Timespec { sec: 1, nsec: 500_000_000 });
-        assert_eq!(Timespec { sec: 1, nsec: NS_PER_SEC as i64 }.to_ns(), Err(EINVAL));
+        assert_eq!(
+            Timespec::from_ns(1_500_000_000),
+            Timespec {
+                sec: 1,
+                nsec: 500_000_000
+            }
+        );
+        assert_eq!(
+            Timespec {
+                sec: 1,
+                nsec: NS_PER_SEC as i64
+            }
+            .to_ns(),
+            Err(EINVAL)
+        );
         assert_eq!(Timespec { sec: -1, nsec: 0 }.to_ns(), Err(EINVAL));
-        assert_eq!(Timespec { sec: i64::MAX, nsec: 5 }.to_ns(), Ok(u64::MAX));
+        assert_eq!(
+            Timespec {
+                sec: i64::MAX,
+                nsec: 5
+            }
+            .to_ns(),
+            Ok(u64::MAX)
+        );
     }
 
     proptest! {

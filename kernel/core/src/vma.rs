@@ -124,12 +124,26 @@ impl<F: Clone + PartialEq> Backing<F> {
         match (self, next) {
             (Self::Anonymous, Self::Anonymous) => true,
             (
-                Self::PrivateFile { file: a, offset: from },
-                Self::PrivateFile { file: b, offset: to },
+                Self::PrivateFile {
+                    file: a,
+                    offset: from,
+                },
+                Self::PrivateFile {
+                    file: b,
+                    offset: to,
+                },
             ) => a == b && from.checked_add(bytes) == Some(*to),
             (
-                Self::SharedLinux { watch: x, file: a, offset: from },
-                Self::SharedLinux { watch: y, file: b, offset: to },
+                Self::SharedLinux {
+                    watch: x,
+                    file: a,
+                    offset: from,
+                },
+                Self::SharedLinux {
+                    watch: y,
+                    file: b,
+                    offset: to,
+                },
             ) => x == y && a == b && from.checked_add(bytes) == Some(*to),
             _ => false,
         }
@@ -178,9 +192,11 @@ impl<F: Clone + PartialEq> Vma<F> {
     pub fn file_offset(&self, address: u64) -> Option<u64> {
         match &self.backing {
             Backing::PrivateFile { offset, .. }
-            | Backing::SharedLinux { file: Some(_), offset, .. } => {
-                Some(offset + (address - self.start))
-            }
+            | Backing::SharedLinux {
+                file: Some(_),
+                offset,
+                ..
+            } => Some(offset + (address - self.start)),
             _ => None,
         }
     }
@@ -201,7 +217,11 @@ impl<F: Clone + PartialEq> Vma<F> {
     /// The same mapping at another address (`mremap`).
     #[must_use]
     pub fn moved_to(&self, start: u64) -> Self {
-        Self { start, end: start + self.len(), ..self.clone() }
+        Self {
+            start,
+            end: start + self.len(),
+            ..self.clone()
+        }
     }
 
     /// Whether `next` could be one mapping with this one.
@@ -255,7 +275,13 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// An empty map for the addresses `min..max` (page aligned).
     #[must_use]
     pub const fn new(min: u64, max: u64) -> Self {
-        Self { min, max, vmas: BTreeMap::new(), total_bytes: 0, hint: None }
+        Self {
+            min,
+            max,
+            vmas: BTreeMap::new(),
+            total_bytes: 0,
+            hint: None,
+        }
     }
 
     /// Lowest address that can be mapped.
@@ -295,13 +321,18 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// The mapping that holds `address`.
     #[must_use]
     pub fn find(&self, address: u64) -> Option<&Vma<F>> {
-        self.vmas.range(..=address).next_back().map(|(_, vma)| vma).filter(|vma| address < vma.end)
+        self.vmas
+            .range(..=address)
+            .next_back()
+            .map(|(_, vma)| vma)
+            .filter(|vma| address < vma.end)
     }
 
     /// The first mapping that ends above `address`.
     #[must_use]
     pub fn find_next(&self, address: u64) -> Option<&Vma<F>> {
-        self.find(address).or_else(|| self.vmas.range(address..).next().map(|(_, vma)| vma))
+        self.find(address)
+            .or_else(|| self.vmas.range(address..).next().map(|(_, vma)| vma))
     }
 
     /// The last mapping that starts below `address`.
@@ -372,7 +403,10 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         self.split_at(start);
         self.split_at(end);
         let starts: Vec<u64> = self.vmas.range(start..end).map(|(&key, _)| key).collect();
-        let removed: Vec<_> = starts.iter().filter_map(|key| self.vmas.remove(key)).collect();
+        let removed: Vec<_> = starts
+            .iter()
+            .filter_map(|key| self.vmas.remove(key))
+            .collect();
         self.total_bytes -= removed.iter().map(Vma::len).sum::<u64>();
         if !removed.is_empty() && self.hint.is_some_and(|hint| end > hint.floor) {
             self.hint = None;
@@ -390,7 +424,9 @@ impl<F: Clone + PartialEq> VmaMap<F> {
             return Err(EINVAL);
         }
         if self.count() >= MAX_VMAS
-            && self.find(start).is_some_and(|vma| vma.start < start && end < vma.end)
+            && self
+                .find(start)
+                .is_some_and(|vma| vma.start < start && end < vma.end)
         {
             return Err(ENOMEM);
         }
@@ -596,11 +632,15 @@ impl<F: Clone + PartialEq> VmaMap<F> {
 
     /// Cuts the mapping that has `address` inside.
     fn split_at(&mut self, address: u64) {
-        let Some((_, vma)) = self.vmas.range_mut(..address).next_back() else { return };
+        let Some((_, vma)) = self.vmas.range_mut(..address).next_back() else {
+            return;
+        };
         if vma.end <= address {
             return;
         }
-        let Some(upper) = vma.slice(address, vma.end) else { return };
+        let Some(upper) = vma.slice(address, vma.end) else {
+            return;
+        };
         vma.end = address;
         self.vmas.insert(address, upper);
     }
@@ -609,7 +649,9 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     fn merge(&mut self, start: u64, end: u64) {
         let mut key = self.find_before(start).map_or(start, |vma| vma.start);
         loop {
-            let Some((_, vma)) = self.vmas.range(key..).next() else { return };
+            let Some((_, vma)) = self.vmas.range(key..).next() else {
+                return;
+            };
             if vma.start > end {
                 return;
             }

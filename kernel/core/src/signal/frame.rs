@@ -65,7 +65,11 @@ pub struct SigInfo {
 
 impl SigInfo {
     fn with_code(signal: u32, code: i32) -> Self {
-        Self { signo: signal as i32, code, ..Self::default() }
+        Self {
+            signo: signal as i32,
+            code,
+            ..Self::default()
+        }
     }
 
     /// Sent by `kill` from a process.
@@ -128,7 +132,12 @@ pub const SS_AUTODISARM: i32 = 1 << 31;
 
 impl AltStack {
     /// None.
-    pub const DISABLED: Self = Self { sp: 0, flags: SS_DISABLE, reserved: 0, size: 0 };
+    pub const DISABLED: Self = Self {
+        sp: 0,
+        flags: SS_DISABLE,
+        reserved: 0,
+        size: 0,
+    };
 
     /// Whether `sp` lies on it, as Linux' `on_sig_stack`.
     #[must_use]

@@ -30,19 +30,33 @@ macro_rules! rows {
 }
 
 macro_rules! service {
-    (local $call:ident) => { local(LocalCall::$call) };
-    (delegated $hook:ident) => { delegated(Hook::$hook) };
-    (refused $error:ident, $why:literal) => { refused(errno::$error, $why) };
+    (local $call:ident) => {
+        local(LocalCall::$call)
+    };
+    (delegated $hook:ident) => {
+        delegated(Hook::$hook)
+    };
+    (refused $error:ident, $why:literal) => {
+        refused(errno::$error, $why)
+    };
 }
 
 macro_rules! restart {
-    () => { Restart::Never };
-    ($restart:ident) => { Restart::$restart };
+    () => {
+        Restart::Never
+    };
+    ($restart:ident) => {
+        Restart::$restart
+    };
 }
 
 macro_rules! vdso {
-    () => { false };
-    (vdso) => { true };
+    () => {
+        false
+    };
+    (vdso) => {
+        true
+    };
 }
 
 /// Every call, by number.
