@@ -44,9 +44,8 @@ impl<'a> ClockReader<'a> {
     pub const unsafe fn from_raw(page: *const ClockPage) -> Self {
         // SAFETY: same layout (asserted above); all fields are atomics, which
         // others may change; they are only loaded here.
-        Self {
-            words: unsafe { &*page.cast::<ClockWords>() },
-        }
+        let words = unsafe { &*page.cast::<ClockWords>() };
+        Self { words }
     }
 
     /// A consistent copy. Waits while the module writes (some nanoseconds).

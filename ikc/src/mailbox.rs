@@ -176,9 +176,8 @@ impl<'a> CpuRef<'a> {
     pub const unsafe fn from_raw(cpu: *mut CpuShared) -> Self {
         // SAFETY: same layout (asserted above); all fields are atomics, which
         // others may change; the caller vouches for the memory.
-        Self {
-            words: unsafe { &*cpu.cast::<CpuWords>() },
-        }
+        let words = unsafe { &*cpu.cast::<CpuWords>() };
+        Self { words }
     }
 
     /// Requests for this CPU.

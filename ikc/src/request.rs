@@ -55,9 +55,8 @@ impl<'a> RequestRef<'a> {
     pub const unsafe fn from_raw(request: *mut Request) -> Self {
         // SAFETY: same layout (asserted above); all fields are atomics, which
         // others may change; the caller vouches for the memory.
-        Self {
-            words: unsafe { &*request.cast::<RequestWords>() },
-        }
+        let words = unsafe { &*request.cast::<RequestWords>() };
+        Self { words }
     }
 }
 
@@ -149,6 +148,7 @@ impl<const MUTANT: u8> RequestRef<'_, MUTANT> {
 }
 
 #[cfg(loom)]
+#[allow(clippy::new_without_default, reason = "for the models")]
 impl RequestWords {
     /// A free request.
     pub fn new() -> Self {

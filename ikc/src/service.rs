@@ -62,9 +62,8 @@ impl<'a> ServiceRef<'a> {
     pub const unsafe fn from_raw(service: *mut Service) -> Self {
         // SAFETY: same layout (asserted above); all fields are atomics, which
         // others may change; the caller vouches for the memory.
-        Self {
-            words: unsafe { &*service.cast::<ServiceWords>() },
-        }
+        let words = unsafe { &*service.cast::<ServiceWords>() };
+        Self { words }
     }
 }
 
@@ -166,6 +165,7 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
 }
 
 #[cfg(loom)]
+#[allow(clippy::new_without_default, reason = "for the models")]
 impl ServiceWords {
     /// A free entry.
     pub fn new() -> Self {

@@ -30,6 +30,7 @@ same_layout!(SlotWords, Slot:
     state, nr, args, result, worker_wait, lwk_wait, cpu, poll_us, sigmask, tid);
 
 #[cfg(loom)]
+#[allow(clippy::new_without_default, reason = "for the models")]
 impl SlotWords {
     /// An idle slot.
     pub fn new() -> Self {
@@ -66,9 +67,8 @@ impl<'a> SlotRef<'a> {
     pub const unsafe fn from_raw(slot: *mut Slot) -> Self {
         // SAFETY: same layout (asserted above); all fields are atomics, which
         // others may change; the caller vouches for the memory.
-        Self {
-            words: unsafe { &*slot.cast::<SlotWords>() },
-        }
+        let words = unsafe { &*slot.cast::<SlotWords>() };
+        Self { words }
     }
 }
 
