@@ -451,6 +451,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(debug_assertions)]
     #[should_panic(expected = "not such an allocated block")]
     fn double_free() {
         let mut frames = vec![Frame::default(); 16];
@@ -462,6 +463,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(debug_assertions)]
     #[should_panic(expected = "not such an allocated block")]
     fn double_free_after_coalescing() {
         let mut frames = vec![Frame::default(); 2];
@@ -475,6 +477,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(debug_assertions)]
     #[should_panic(expected = "not such an allocated block")]
     fn wrong_order() {
         let mut frames = vec![Frame::default(); 16];
