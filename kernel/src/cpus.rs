@@ -85,11 +85,6 @@ pub fn try_current() -> Option<&'static Thread> {
     (CURRENT[percpu::index()].load(Ordering::Relaxed) != 0).then(current)
 }
 
-/// The running thread as a counted reference.
-pub fn current_arc() -> Arc<Thread> {
-    this().current.clone().expect("a running thread")
-}
-
 /// Puts a thread on this CPU's queue.
 pub fn enqueue(thread: Arc<Thread>) {
     this().queue.push_back(thread);

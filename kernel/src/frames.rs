@@ -67,7 +67,7 @@ fn claim_frames(paddr: u64, count: usize) -> &'static mut [Frame] {
 /// A block of `4096 << order` bytes near the calling CPU, or anywhere.
 pub fn alloc(order: u32) -> Option<u64> {
     let near = shared::cpu(percpu::index()).node();
-    let mut take = |local: bool| zones().filter(|n| (n.id == near) == local).find_map(|n| n.zone.lock().alloc(order));
+    let take = |local: bool| zones().filter(|n| (n.id == near) == local).find_map(|n| n.zone.lock().alloc(order));
     take(true).or_else(|| take(false)).map(|p| p.0 * 4096)
 }
 

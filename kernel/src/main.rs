@@ -67,6 +67,7 @@ fn first_cpu() {
     this_cpu(0);
     apic::calibrate_timer(u64::from(p.tsc_khz) * 2); // 2 ms
     time::init();
+    vdso::init();
     delegate::init(boot_option("spin_us"));
 }
 

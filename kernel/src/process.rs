@@ -28,7 +28,6 @@ pub struct Identity {
     pub secure: bool,
     pub control_fd: u32,
     pub stack_soft: u64,
-    pub stack_hard: u64,
     pub data_soft: u64,
     pub as_soft: u64,
     pub hwcap: u64,
@@ -106,7 +105,6 @@ impl Process {
             secure: block.secure != 0,
             control_fd: block.control_fd,
             stack_soft: block.stack_soft,
-            stack_hard: block.stack_hard,
             data_soft: block.data_soft,
             as_soft: block.as_soft,
             hwcap: block.hwcap,
@@ -204,12 +202,6 @@ impl Process {
             && u64::from(block.strings_offset) <= block.total_size
             && block.total_size <= START_SIZE;
         if ok { Ok(block) } else { Err(errno::EINVAL) }
-    }
-
-    /// Drops the start block's pages: the program has its arguments.
-    pub fn drop_start_block(&self) {
-        // The proxy may still map them: they stay until the process is reaped,
-        // unless Linux never saw them, which cannot be told apart here.
     }
 
     /// Uses this process's memory on the calling CPU.

@@ -1,11 +1,43 @@
-//! The vDSO: not there yet; `AT_SYSINFO_EHDR` is left out.
+//! The vDSO: clock reads that trap nowhere (`kernel/vdso`). One copy of its code
+//! for all processes, the clock page right below it.
 
-/// Frame of a page of its code.
-pub fn frame(_offset: u64) -> Option<u64> {
-    None
+use crate::frames;
+use crate::mm::AddressSpace;
+use alloc::vec::Vec;
+use hanare_core::vma::{Backing, Prot, Search, SpecialKind, Vma, VmaFlags};
+use hanare_hal::memory;
+use spin::Once;
+
+static CODE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
+static FRAMES: Once<Vec<u64>> = Once::new();
+
+/// Copies the code into frames of its own (once, at boot).
+pub fn init() {
+    FRAMES.call_once(|| {
+        CODE.chunks(4096)
+            .map(|part| {
+                let frame = frames::alloc_zeroed().expect("memory for the vDSO");
+                memory::write(frame, part);
+                frame
+            })
+            .collect()
+    });
 }
 
-/// Maps it; its address.
-pub fn map(_mm: &mut crate::mm::AddressSpace) -> Option<u64> {
-    None
+/// Frame of the page of its code at `offset` bytes.
+pub fn frame(offset: u64) -> Option<u64> {
+    FRAMES.get()?.get((offset / 4096) as usize).copied()
+}
+
+/// Maps clock page and code; the address of the code. `None`: no room (the
+/// program then uses system calls).
+pub fn map(mm: &mut AddressSpace) -> Option<u64> {
+    let code = FRAMES.get()?.len() as u64 * 4096;
+    let base = mm.mmap_base;
+    let start = mm.vmas.find_gap(4096 + code, 4096, Search::TopDown(base))?;
+    let flags = VmaFlags::VDSO | VmaFlags::DONTDUMP;
+    let special = |start, end, prot, kind| Vma { start, end, prot, max_prot: prot, flags, backing: Backing::Special(kind) };
+    mm.vmas.insert(special(start, start + 4096, Prot::READ, SpecialKind::Vvar)).ok()?;
+    mm.vmas.insert(special(start + 4096, start + 4096 + code, Prot::READ | Prot::EXEC, SpecialKind::Vdso)).ok()?;
+    Some(start + 4096)
 }

@@ -9,9 +9,7 @@ use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL};
 use hanare_hal::{memory, shared as region};
 
-/// Error code bits of a page fault (SDM volume 3, 4.7).
-pub const PRESENT: u64 = 1;
-/// The access was a write.
+/// Error code bits of a page fault (SDM volume 3, 4.7): the access was a write.
 pub const WRITE: u64 = 2;
 /// The access came from user mode.
 pub const USER: u64 = 4;

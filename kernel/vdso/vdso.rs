@@ -1,0 +1,127 @@
+//! The vDSO: Linux' clocks without a trap, from the clock page that the module
+//! keeps (`abi::clock`) and the TSC.
+//!
+//! Built by `kernel/build.rs` as a shared object of its own with the symbols and
+//! versions of vdso(7). The clock page is mapped right below the image.
+#![no_std]
+
+#[path = "../../abi/src/clock.rs"]
+mod clock;
+
+use clock::ClockPage;
+use core::arch::asm;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+
+unsafe extern "C" {
+    /// From the linker script: the page below the image.
+    #[link_name = "vvar_page"]
+    static PAGE: ClockPage;
+}
+
+const SYS_GETTIMEOFDAY: u64 = 96;
+const SYS_CLOCK_GETTIME: u64 = 228;
+const SYS_CLOCK_GETRES: u64 = 229;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// `struct timespec` or `struct timeval`.
+#[repr(C)]
+pub struct Pair {
+    seconds: i64,
+    part: i64,
+}
+
+fn syscall(number: u64, a: u64, b: u64) -> i64 {
+    let result: i64;
+    // SAFETY: a system call that the caller asked for, with its own pointers.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as i64 => result, in("rdi") a, in("rsi") b, out("rcx") _, out("r11") _, options(nostack));
+    }
+    result
+}
+
+/// Nanoseconds of a clock that the page has.
+fn now(id: i32) -> Option<u64> {
+    let page = &raw const PAGE;
+    loop {
+        // SAFETY: the page is mapped below the image, readable; its fields are
+        // plain words that the module changes under the sequence.
+        let (before, value) = unsafe {
+            let sequence = AtomicU32::from_ptr((&raw const (*page).sequence).cast_mut());
+            let before = sequence.load(Ordering::Acquire);
+            let base = match id {
+                0 | 5 => &raw const (*page).realtime_ns,
+                1 | 6 => &raw const (*page).monotonic_ns,
+                4 => &raw const (*page).raw_ns,
+                7 => &raw const (*page).boottime_ns,
+                11 => &raw const (*page).tai_ns,
+                _ => return None,
+            }
+            .read_volatile();
+            let (tsc, mult, shift) = ((&raw const (*page).tsc).read_volatile(), (&raw const (*page).mult).read_volatile(), (&raw const (*page).shift).read_volatile());
+            fence(Ordering::Acquire);
+            let now = core::arch::x86_64::_rdtsc();
+            let delta = now.wrapping_sub(tsc);
+            let delta = if (delta as i64) < 0 { 0 } else { delta };
+            let ns = ((u128::from(delta) * u128::from(mult)) >> (shift & 127)) as u64;
+            fence(Ordering::Acquire);
+            if sequence.load(Ordering::Relaxed) != before {
+                continue;
+            }
+            (before, base + ns)
+        };
+        if before & 1 == 0 {
+            return Some(value);
+        }
+        core::hint::spin_loop();
+    }
+}
+
+/// clock_gettime(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn __vdso_clock_gettime(id: i32, to: *mut Pair) -> i32 {
+    match now(id) {
+        Some(ns) => {
+            // SAFETY: the caller's pointer, as for the system call.
+            unsafe { to.write(Pair { seconds: (ns / SECOND_NS) as i64, part: (ns % SECOND_NS) as i64 }) };
+            0
+        }
+        None => syscall(SYS_CLOCK_GETTIME, id as u32 as u64, to as u64) as i32,
+    }
+}
+
+/// gettimeofday(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn __vdso_gettimeofday(to: *mut Pair, zone: *mut [i32; 2]) -> i32 {
+    if !zone.is_null() {
+        return syscall(SYS_GETTIMEOFDAY, to as u64, zone as u64) as i32;
+    }
+    if let (false, Some(ns)) = (to.is_null(), now(0)) {
+        // SAFETY: the caller's pointer.
+        unsafe { to.write(Pair { seconds: (ns / SECOND_NS) as i64, part: (ns % SECOND_NS / 1000) as i64 }) };
+    }
+    0
+}
+
+/// time(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn __vdso_time(to: *mut i64) -> i64 {
+    let seconds = (now(0).unwrap_or(0) / SECOND_NS) as i64;
+    if !to.is_null() {
+        // SAFETY: the caller's pointer.
+        unsafe { to.write(seconds) };
+    }
+    seconds
+}
+
+/// clock_getres(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn __vdso_clock_getres(id: i32, to: *mut Pair) -> i32 {
+    syscall(SYS_CLOCK_GETRES, id as u32 as u64, to as u64) as i32
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
+}
