@@ -34,5 +34,5 @@ pub fn image() -> Result<PathBuf> {
 /// The proxy.
 pub fn proxy() -> Result<PathBuf> {
     let next = "build it: make; or name it: HANARE_PROXY=FILE";
-    find("HANARE_PROXY", "hanare-proxy", &[".", "../lib/hanare"], next)
+    find("HANARE_PROXY", "hanare-proxy", &["", "../lib/hanare"], next)
 }

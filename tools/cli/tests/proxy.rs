@@ -126,6 +126,22 @@ fn nothing_lies_among_the_applications_addresses() {
 }
 
 #[test]
+fn a_limited_address_space_does_not_matter() {
+    let mut command = run(&["true"]);
+    // SAFETY: only a system call.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setrlimit(libc::RLIMIT_AS, &libc::rlimit { rlim_cur: 1 << 30, rlim_max: libc::RLIM_INFINITY });
+            Ok(())
+        });
+    }
+    let mut lwk = Lwk::start(command);
+    let (block, _) = lwk.start_block();
+    assert_eq!(block.as_soft, 1 << 30);
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
+}
+
+#[test]
 fn calls_are_made_with_the_applications_addresses() {
     let mut lwk = start(&["true"]);
     lwk.poke(DATA, b"hello from over there\n");
@@ -200,7 +216,9 @@ fn programs_that_cannot_be_started() {
     foreign.resize(64, 0);
     foreign[16] = 2;
     foreign[18] = 183;
-    let cases: [(&str, &[u8], i32, u64, i32, &str); 5] = [
+    // Name, content; errno and kind from the LWK; exit status and message.
+    type Case<'a> = (&'a str, &'a [u8], i32, u64, i32, &'a str);
+    let cases: [Case; 5] = [
         ("gone", b"x", libc::ENOENT, START_FAILED_FILE, 127, "gone: No such file or directory"),
         ("arm", &foreign, libc::ENOEXEC, START_FAILED_FORMAT, 126, "arm: Exec format error: not an x86-64 program"),
         ("cut", b"\x7fELF", libc::ENOEXEC, START_FAILED_FORMAT, 126, "cut: Exec format error: the file is cut short"),
@@ -311,7 +329,10 @@ fn a_signal_can_be_given_back() {
 
 #[test]
 fn stops_and_goes_on() {
-    let mut lwk = start(&["true"]);
+    // In a group of its own: Linux does not stop an orphaned one.
+    let mut command = run(&["true"]);
+    command.process_group(0);
+    let mut lwk = Lwk::start(command);
     for signal in [libc::SIGSTOP, libc::SIGTTOU] {
         lwk.post(OP_STOP_SIGNAL, &[signal as u64]);
         eventually("stopped", || lwk.process_state() == 'T');

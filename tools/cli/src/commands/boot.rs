@@ -75,8 +75,9 @@ impl Boot {
         let times = times.map_err(|error| explain(error, &path))?;
         progress.clear();
         let s = |ns: u64| ns as f64 / 1e9;
+        let cpus = if self.cpus.numbers().len() == 1 { "CPU" } else { "CPUs" };
         println!(
-            "booted '{}' on CPU {} with {}: memory {:.2} s, CPUs {:.2} s, load {:.3} s, start {:.3} s + {:.3} s",
+            "booted '{}' on {cpus} {} with {}: memory {:.2} s, CPUs {:.2} s, load {:.3} s, start {:.3} s + {:.3} s",
             self.name,
             self.cpus,
             Bytes(self.mem.bytes()),

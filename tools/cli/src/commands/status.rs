@@ -46,7 +46,9 @@ fn print(instance: &Instance) {
     println!("state     {}{}", instance.state, hint(instance));
     println!("uptime    {}", table::duration(instance.uptime_ns));
     println!("cpus      {}", ls::cpus(instance));
-    println!("memory    {} in {} pieces{}", Bytes(instance.memory_bytes), instance.memory_chunks, nodes(instance));
+    let plural = if instance.memory_chunks == 1 { "" } else { "s" };
+    let pieces = format!("{} piece{plural}", instance.memory_chunks);
+    println!("memory    {} in {pieces}{}", Bytes(instance.memory_bytes), nodes(instance));
     println!("programs  {}", instance.programs);
     println!("log       {} written", Bytes(instance.log_bytes));
     if let Some(ns) = instance.ping_ns {
