@@ -16,7 +16,7 @@ fn main() {
         .arg("-o")
         .arg(&object));
     run(Command::new("ld")
-        .args(["-shared", "-Bsymbolic", "--hash-style=both", "--build-id=none", "-soname=linux-vdso.so.1"])
+        .args(["-shared", "-Bsymbolic", "--no-relax", "--hash-style=both", "--build-id=none", "-soname=linux-vdso.so.1"])
         .args(["-z", "max-page-size=4096", "-z", "noexecstack", "-T", "vdso/vdso.lds"])
         .arg(&object)
         .arg("-o")

@@ -12,10 +12,12 @@ use clock::ClockPage;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 
-unsafe extern "C" {
-    /// From the linker script: the page below the image.
-    #[link_name = "vvar_page"]
-    static PAGE: ClockPage;
+/// The page below the image; `vvar_page` comes from the linker script.
+fn page() -> *const ClockPage {
+    let page;
+    // SAFETY: only computes an address.
+    unsafe { asm!("lea {}, [rip + vvar_page]", out(reg) page, options(nomem, nostack, preserves_flags)) };
+    page
 }
 
 const SYS_GETTIMEOFDAY: u64 = 96;
@@ -41,7 +43,7 @@ fn syscall(number: u64, a: u64, b: u64) -> i64 {
 
 /// Nanoseconds of a clock that the page has.
 fn now(id: i32) -> Option<u64> {
-    let page = &raw const PAGE;
+    let page = page();
     loop {
         // SAFETY: the page is mapped below the image, readable; its fields are
         // plain words that the module changes under the sequence.
