@@ -64,16 +64,34 @@ fn claim_frames(paddr: u64, count: usize) -> &'static mut [Frame] {
     unsafe { memory::claim(paddr, count) }
 }
 
+/// Part of each zone that applications cannot have, so that the kernel can go on
+/// (page tables, heap) when they have taken all the rest.
+const KERNEL_SHARE: usize = 64;
+
 /// A block of `4096 << order` bytes near the calling CPU, or anywhere.
 pub fn alloc(order: u32) -> Option<u64> {
+    alloc_keeping(order, |_| 0)
+}
+
+/// As [`alloc`], for an application's pages: leaves the kernel its share.
+pub fn alloc_user(order: u32) -> Option<u64> {
+    alloc_keeping(order, |z| z.total_pages() / KERNEL_SHARE)
+}
+
+fn alloc_keeping(order: u32, keep: impl Fn(&Zone<'static>) -> usize) -> Option<u64> {
     let near = shared::cpu(percpu::index()).node();
-    let take = |local: bool| zones().filter(|n| (n.id == near) == local).find_map(|n| n.zone.lock().alloc(order));
+    let take = |local: bool| {
+        zones().filter(|n| (n.id == near) == local).find_map(|n| {
+            let mut z = n.zone.lock();
+            if z.free_pages() < (1 << order) + keep(&z) { None } else { z.alloc(order) }
+        })
+    };
     take(true).or_else(|| take(false)).map(|p| p.0 * 4096)
 }
 
-/// As [`alloc`], as single pages that are freed one by one.
+/// As [`alloc_user`], as single pages that are freed one by one.
 pub fn alloc_pages(order: u32) -> Option<u64> {
-    let paddr = alloc(order)?;
+    let paddr = alloc_user(order)?;
     with_zone(paddr, |z| z.split(Pfn(paddr / 4096), order));
     Some(paddr)
 }
@@ -81,6 +99,13 @@ pub fn alloc_pages(order: u32) -> Option<u64> {
 /// A zeroed page.
 pub fn alloc_zeroed() -> Option<u64> {
     let p = alloc(0)?;
+    memory::zero(p, 4096);
+    Some(p)
+}
+
+/// A zeroed page of an application.
+pub fn alloc_user_zeroed() -> Option<u64> {
+    let p = alloc_user(0)?;
     memory::zero(p, 4096);
     Some(p)
 }

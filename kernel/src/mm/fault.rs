@@ -166,7 +166,7 @@ impl AddressSpace {
         let large = addr & !(LARGE - 1);
         let fits = large >= vma.start && large + LARGE <= vma.end && !vma.flags.intersects(VmaFlags::NOHUGE | VmaFlags::STACK);
         if fits && self.table.is_large_free(large) {
-            if let Some(frame) = frames::alloc(9) {
+            if let Some(frame) = frames::alloc_user(9) {
                 memory::zero(frame, LARGE as usize);
                 match self.table.map_large(large, frame | pte_bits(vma.prot), &mut frames::Tables) {
                     Ok(true) => {
@@ -185,7 +185,7 @@ impl AddressSpace {
         let mut missing: Vec<u64> = (start..end).step_by(SMALL as usize).filter(|&a| a != page && self.table.find(a).is_none()).collect();
         missing.insert(0, page);
         for (i, a) in missing.into_iter().enumerate() {
-            let Some(frame) = frames::alloc_zeroed() else {
+            let Some(frame) = frames::alloc_user_zeroed() else {
                 return if i == 0 { Err(()) } else { Ok(()) };
             };
             if self.table.map_small(a, frame | pte_bits(vma.prot), &mut frames::Tables).is_err() {
