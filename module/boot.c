@@ -166,11 +166,11 @@ static int start_cpu(struct hanare_instance *inst, const struct hanare_image *im
 	if (err == -EINTR)
 		refuse(message, err, "interrupted while CPU %u started", cpu->linux_cpu);
 	else if (err == -EIO)
-		refuse(message, err, "the LWK panicked while CPU %u started: see hanare log",
+		refuse(message, err, "the LWK panicked while CPU %u started: see dmesg",
 		       cpu->linux_cpu);
 	else if (err)
 		refuse(message, err,
-		       "CPU %u did not %s within %u ms: see hanare log, try again, or leave it out",
+		       "CPU %u did not %s within %u ms: see dmesg, try again, or leave it out",
 		       cpu->linux_cpu,
 		       cpu_state(cpu) >= HANARE_CPU_ENTERED ? "come online" : "answer", timeout_ms);
 	return err;
@@ -280,11 +280,11 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	return 0;
 }
 
+/* inst->live is held for writing. */
 static void shared_drop(struct hanare_instance *inst)
 {
 	u32 i;
 
-	down_write(&inst->live);
 	for (i = 0; i < inst->cpu_count; i++)
 		inst->cpus[i].shared = NULL;
 	inst->shared = NULL;
@@ -292,7 +292,6 @@ static void shared_drop(struct hanare_instance *inst)
 	inst->services = NULL;
 	inst->log = NULL;
 	inst->clock = NULL;
-	up_write(&inst->live);
 }
 
 /* ---- stopping ---- */
@@ -336,12 +335,16 @@ void hanare_halt_cpus(struct hanare_instance *inst)
 			hanare_init_ipi(&inst->cpus[i]);
 }
 
-/* Stopped, unpublished, nobody waits: take down what boot put up. */
+/* No CPU of it runs any more: take down what boot put up. */
 static void undo_boot(struct hanare_instance *inst)
 {
+	/* A ping or a debug request may be waiting with inst->live held. */
+	hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
 	hanare_clock_stop(inst);
+	down_write(&inst->live);
 	hanare_ikc_stop(inst);
 	shared_drop(inst);
+	up_write(&inst->live);
 	hanare_boot_tables_free(inst);
 }
 

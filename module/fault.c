@@ -6,6 +6,7 @@
 #include "hanare.h"
 
 #include <linux/sched/signal.h>
+#include <linux/delay.h>
 #include <linux/file.h>
 #include <linux/slab.h>
 
@@ -104,9 +105,16 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 		}
 		/* A service's own error is in its entry; the LWK judges it. */
 		answer->status = hanare_serve(space->inst, space, index, CONTEXT_FAULT);
-		if (answer->status)
+		if (answer->status && answer->status != -EINVAL)
 			return;
-		served = index + 1;
+		/* Not ready any more: another fault runs the same one. Look again soon. */
+		served = answer->status ? 0 : index + 1;
+		if (answer->status)
+			usleep_range(50, 200);
+		if (fatal_signal_pending(current)) {
+			answer->status = -EINTR;
+			return;
+		}
 	}
 	answer->status = -EIO;
 }
@@ -119,11 +127,15 @@ static void zap_page(struct hanare_space *space, u64 addr)
 			    PAGE_SIZE, 1);
 }
 
-/* Insert a run with one protection. Pages that are there already are left alone. */
-static int insert_run(struct vm_area_struct *vma, u64 addr, struct page **pages,
-		      unsigned long count, bool writable)
+/*
+ * Insert a run with one protection. Pages that are there already are left
+ * alone, but for `replace`: that one is the reason of the fault.
+ */
+static int insert_run(struct hanare_space *space, struct vm_area_struct *vma, u64 addr,
+		      struct page **pages, unsigned long count, bool writable, u64 replace)
 {
 	struct vm_area_struct copy;
+	int replaced = 0;
 
 	if (writable) {
 		/*
@@ -144,10 +156,18 @@ static int insert_run(struct vm_area_struct *vma, u64 addr, struct page **pages,
 			return 0;
 		if (err != -EBUSY || !left)
 			return err;
-		done = count - left + 1;
+		done = count - left;
 		addr += done << PAGE_SHIFT;
 		pages += done;
 		count -= done;
+		/* Another thread may put it there again, but not for ever. */
+		if (addr == replace && replaced++ < 3) {
+			zap_page(space, addr);
+			continue;
+		}
+		addr += PAGE_SIZE;
+		pages++;
+		count--;
 	}
 	return 0;
 }
@@ -206,17 +226,14 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 		}
 		/* A run ends at a hole or where the protection changes. */
 		if (count && (!entry || writable != !!(run & 1))) {
-			err = insert_run(vma, run & PAGE_MASK, pages, count, run & 1);
+			err = insert_run(space, vma, run & PAGE_MASK, pages, count, run & 1,
+					 write && run & 1 ? asked : ~0ULL);
 			count = 0;
 		}
 		if (!entry)
 			continue;
-		if (addr == asked) {
+		if (addr == asked)
 			covered = !write || writable;
-			/* A read-only page of before is in the way of a write. */
-			if (write && writable)
-				entry |= HANARE_PAGE_REPLACED;
-		}
 		if (entry & HANARE_PAGE_REPLACED)
 			zap_page(space, addr);
 		if (!count)
