@@ -48,9 +48,7 @@ pub enum Error {
     #[error("no instance is called '{0}' (see: hanare ls)")]
     NoInstance(String),
     /// A name that cannot be one.
-    #[error(
-        "'{0}' cannot be an instance name: use 1 to 31 letters, digits, '-', '_' or '.'"
-    )]
+    #[error("'{0}' cannot be an instance name: use 1 to 31 letters, digits, '-', '_' or '.'")]
     Name(String),
     /// Boot options that do not fit.
     #[error("the boot options take {0} bytes; at most 255 are possible")]
@@ -64,7 +62,9 @@ impl Error {
     /// The errno behind it, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Open(errno) | Self::Refused { errno, .. } | Self::Failed { errno, .. } => Some(*errno),
+            Self::Open(errno) | Self::Refused { errno, .. } | Self::Failed { errno, .. } => {
+                Some(*errno)
+            }
             _ => None,
         }
     }
@@ -89,7 +89,11 @@ impl Error {
 /// The errno's text, and what to do where that is known.
 fn describe(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
-    let text = text.split(" (os error").next().unwrap_or_default().to_owned();
+    let text = text
+        .split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_owned();
     match errno {
         Errno::PERM => format!("{text}: this needs root (CAP_SYS_ADMIN)"),
         Errno::IO => format!("{text}: the LWK stopped working (see: hanare log)"),
@@ -112,13 +116,19 @@ mod tests {
     #[test]
     fn without_a_sentence_the_errno_is_named() {
         let error = Error::refused("boot the LWK", Errno::PERM, &[0; 200]);
-        assert_eq!(error.to_string(), "cannot boot the LWK: Operation not permitted: this needs root (CAP_SYS_ADMIN)");
+        assert_eq!(
+            error.to_string(),
+            "cannot boot the LWK: Operation not permitted: this needs root (CAP_SYS_ADMIN)"
+        );
     }
 
     #[test]
     fn an_unknown_instance_is_named() {
         let error = Error::of_instance("read the log", Errno::NOENT, "blue");
-        assert_eq!(error.to_string(), "no instance is called 'blue' (see: hanare ls)");
+        assert_eq!(
+            error.to_string(),
+            "no instance is called 'blue' (see: hanare ls)"
+        );
     }
 
     #[test]

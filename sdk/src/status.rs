@@ -9,7 +9,11 @@ use crate::{Device, Error, Result, raw, text};
 
 /// State of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "lowercase")
+)]
 pub enum State {
     /// Under construction.
     Created,
@@ -57,7 +61,11 @@ impl fmt::Display for State {
 
 /// State of a CPU of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "lowercase")
+)]
 pub enum CpuState {
     /// Not started.
     Off,
@@ -170,7 +178,11 @@ pub struct Instance {
 
 impl Instance {
     fn from_abi(status: &ioctl::Status, cpus: &[ioctl::CpuStatus]) -> Self {
-        let nodes = status.node_bytes.iter().rposition(|&bytes| bytes != 0).map_or(0, |last| last + 1);
+        let nodes = status
+            .node_bytes
+            .iter()
+            .rposition(|&bytes| bytes != 0)
+            .map_or(0, |last| last + 1);
         Self {
             name: text::from_bytes(&status.name),
             state: State::from_abi(status.state),
@@ -201,7 +213,12 @@ impl Device {
             match self.status(Which::Index(index), false) {
                 Ok(instance) => instances.push(instance),
                 Err(Errno::NOENT) => break,
-                Err(errno) => return Err(Error::Failed { what: "list instances", errno }),
+                Err(errno) => {
+                    return Err(Error::Failed {
+                        what: "list instances",
+                        errno,
+                    });
+                }
             }
         }
         Ok(instances)
@@ -276,7 +293,10 @@ mod tests {
         status.state = ioctl::INSTANCE_PANICKED;
         let instance = Instance::from_abi(&status, &[]);
         assert_eq!(instance.node_bytes, [0, 0, 5]);
-        assert_eq!((instance.name.as_str(), instance.state), ("blue", State::Panicked));
+        assert_eq!(
+            (instance.name.as_str(), instance.state),
+            ("blue", State::Panicked)
+        );
         assert_eq!(instance.ping_ns, None);
     }
 

@@ -31,5 +31,7 @@ impl std::error::Error for WithStatus {}
 /// Prints the error as one line; gives the exit status, `otherwise` if it has none.
 pub fn report(error: &anyhow::Error, otherwise: i32) -> i32 {
     eprintln!("hanare: {}", format!("{error:#}").replace('\n', " "));
-    error.downcast_ref::<WithStatus>().map_or(otherwise, |error| error.status)
+    error
+        .downcast_ref::<WithStatus>()
+        .map_or(otherwise, |error| error.status)
 }

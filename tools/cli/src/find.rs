@@ -16,8 +16,12 @@ fn find(variable: &str, name: &str, beside: &[&str], next: &str) -> Result<PathB
         }
         bail!("{variable} names '{}', which is no file", path.display());
     }
-    let folder = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
-    let beside = beside.iter().filter_map(|path| Some(folder.as_ref()?.join(path).join(name)));
+    let folder = std::env::current_exe()
+        .ok()
+        .and_then(|path| path.parent().map(Path::to_owned));
+    let beside = beside
+        .iter()
+        .filter_map(|path| Some(folder.as_ref()?.join(path).join(name)));
     let mut candidates = beside.chain([Path::new(INSTALLED).join(name)]);
     match candidates.find(|path| path.is_file()) {
         Some(path) => Ok(path),
@@ -28,11 +32,27 @@ fn find(variable: &str, name: &str, beside: &[&str], next: &str) -> Result<PathB
 /// The LWK image.
 pub fn image() -> Result<PathBuf> {
     let next = "build it: make; or name it: --image FILE, HANARE_IMAGE=FILE";
-    find("HANARE_IMAGE", "hanare-lwk", &["../lib/hanare", "../lwk"], next)
+    find(
+        "HANARE_IMAGE",
+        "hanare-lwk",
+        &["../lib/hanare", "../lwk"],
+        next,
+    )
 }
 
 /// The proxy.
 pub fn proxy() -> Result<PathBuf> {
     let next = "build it: make; or name it: HANARE_PROXY=FILE";
     find("HANARE_PROXY", "hanare-proxy", &["", "../lib/hanare"], next)
+}
+
+/// The program that `hanare bench` measures.
+pub fn bench_guest() -> Result<PathBuf> {
+    let next = "build it: make; or name it: HANARE_BENCH_GUEST=FILE";
+    find(
+        "HANARE_BENCH_GUEST",
+        "hanare-bench-guest",
+        &["", "../lib/hanare"],
+        next,
+    )
 }

@@ -8,7 +8,11 @@ pub fn resolve(device: &Device, name: Option<&str>) -> Result<String> {
     if let Some(name) = name {
         return Ok(name.into());
     }
-    let names: Vec<String> = device.instances()?.into_iter().map(|instance| instance.name).collect();
+    let names: Vec<String> = device
+        .instances()?
+        .into_iter()
+        .map(|instance| instance.name)
+        .collect();
     choose(&names)
 }
 
@@ -18,7 +22,10 @@ fn choose(names: &[String]) -> Result<String> {
         [name] => Ok(name.clone()),
         several => match several.iter().find(|&name| name == "default") {
             Some(name) => Ok(name.clone()),
-            None => bail!("several instances are booted: name one of {}", several.join(", ")),
+            None => bail!(
+                "several instances are booted: name one of {}",
+                several.join(", ")
+            ),
         },
     }
 }
@@ -29,7 +36,8 @@ mod tests {
 
     #[test]
     fn chosen() {
-        let names = |names: &[&str]| choose(&names.iter().map(|&name| name.into()).collect::<Vec<_>>());
+        let names =
+            |names: &[&str]| choose(&names.iter().map(|&name| name.into()).collect::<Vec<_>>());
         assert!(names(&[]).unwrap_err().to_string().contains("hanare boot"));
         assert_eq!(names(&["blue"]).unwrap(), "blue");
         assert_eq!(names(&["blue", "default"]).unwrap(), "default");

@@ -9,17 +9,24 @@ const CPUS: &str = "/sys/devices/system/cpu";
 
 /// A small file as trimmed text.
 pub fn read(path: impl AsRef<Path>) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+    fs::read_to_string(path)
+        .ok()
+        .map(|text| text.trim().to_owned())
 }
 
 /// `uname -r`.
 pub fn kernel_release() -> String {
-    rustix::system::uname().release().to_string_lossy().into_owned()
+    rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// CPUs that Linux runs on.
 pub fn online_cpus() -> CpuList {
-    read(Path::new(CPUS).join("online")).and_then(|list| list.parse().ok()).unwrap_or_default()
+    read(Path::new(CPUS).join("online"))
+        .and_then(|list| list.parse().ok())
+        .unwrap_or_default()
 }
 
 /// Whether Linux can take `cpu` offline.
@@ -31,14 +38,22 @@ pub fn can_go_offline(cpu: u32) -> bool {
 pub fn node_of(cpu: u32) -> Option<u32> {
     let entries = fs::read_dir(Path::new(CPUS).join(format!("cpu{cpu}"))).ok()?;
     let names = entries.flatten().map(|entry| entry.file_name());
-    names.filter_map(|name| name.to_str()?.strip_prefix("node")?.parse().ok()).next()
+    names
+        .filter_map(|name| name.to_str()?.strip_prefix("node")?.parse().ok())
+        .next()
 }
 
 /// Bytes of a line of /proc/meminfo.
 pub fn meminfo(name: &str) -> Option<u64> {
     let text = read("/proc/meminfo")?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim()
+        .strip_suffix(" kB")?
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib << 10)
 }
 
 /// Whether the first CPU has a flag in /proc/cpuinfo.
@@ -68,7 +83,10 @@ pub fn module_file() -> Option<PathBuf> {
     let folder = PathBuf::from("/lib/modules").join(kernel_release());
     let folders = ["extra", "updates", "updates/dkms", "misc", "."].map(|name| folder.join(name));
     let names = ["hanare.ko", "hanare.ko.xz", "hanare.ko.zst", "hanare.ko.gz"];
-    folders.iter().flat_map(|folder| names.map(|name| folder.join(name))).find(|path| path.is_file())
+    folders
+        .iter()
+        .flat_map(|folder| names.map(|name| folder.join(name)))
+        .find(|path| path.is_file())
 }
 
 /// Whether the module is loaded.

@@ -1,11 +1,12 @@
 //! The `hanare` command.
 //!
-//! One file per command in `commands/`; `cpu_list` and `size` read what users
+//! One file per command in `commands/`, `hanare bench` in `bench/`; `cpu_list` and `size` read what users
 //! write; `machine` asks Linux about this machine; `find` knows where our own
 //! files are.
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), no_main)]
 
+mod bench;
 mod commands;
 mod cpu_list;
 mod failure;
@@ -51,7 +52,11 @@ extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    let failed = if matches!(cli.command, Command::Run(_)) { failure::HANARE } else { failure::FAILED };
+    let failed = if matches!(cli.command, Command::Run(_)) {
+        failure::HANARE
+    } else {
+        failure::FAILED
+    };
     match cli.command.execute() {
         Ok(status) => status,
         Err(error) => failure::report(&error, failed),
@@ -61,7 +66,9 @@ extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
 /// Shows help or says what is wrong with the command line.
 fn usage(error: &clap::Error) -> c_int {
     let _ = error.print();
-    let run = std::env::args_os().nth(1).is_some_and(|command| command == "run");
+    let run = std::env::args_os()
+        .nth(1)
+        .is_some_and(|command| command == "run");
     match (error.use_stderr(), run) {
         (false, _) => 0,
         (true, false) => 2,
@@ -92,6 +99,9 @@ mod tests {
         assert_eq!(run.on.as_deref(), Some("blue"));
         assert!(!run.stats);
         assert_eq!(run.command, ["ls", "-l", "--stats"]);
-        assert_eq!(run_of("hanare run --stats -- -x -- y").command, ["-x", "--", "y"]);
+        assert_eq!(
+            run_of("hanare run --stats -- -x -- y").command,
+            ["-x", "--", "y"]
+        );
     }
 }

@@ -9,7 +9,10 @@ pub fn print(header: &[&str], rows: &[Vec<String>]) {
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
     let header: Vec<String> = header.iter().map(|&cell| cell.into()).collect();
     for row in std::iter::once(&header).chain(rows) {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:width$}"));
         println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
 }

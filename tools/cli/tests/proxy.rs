@@ -27,8 +27,11 @@ const DATA: u64 = 0x40_0000;
 fn proxy() -> PathBuf {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let built = "tools/proxy/target/x86_64-unknown-none/release/hanare-proxy";
-    let candidates = [std::env::var_os("HANARE_PROXY").map(PathBuf::from), Some(repository.join(built)),
-        Some(repository.join("build/bin/hanare-proxy"))];
+    let candidates = [
+        std::env::var_os("HANARE_PROXY").map(PathBuf::from),
+        Some(repository.join(built)),
+        Some(repository.join("build/bin/hanare-proxy")),
+    ];
     let found = candidates.into_iter().flatten().find(|path| path.is_file());
     found.expect("hanare-proxy is not built; see the top of this file")
 }
@@ -36,8 +39,14 @@ fn proxy() -> PathBuf {
 /// `hanare run OPTIONS -- PROGRAM ARGUMENTS`, its output kept.
 fn run(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hanare"));
-    command.arg("run").args(arguments).env("HANARE_PROXY", proxy());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .arg("run")
+        .args(arguments)
+        .env("HANARE_PROXY", proxy());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
@@ -48,21 +57,35 @@ fn start(arguments: &[&str]) -> Lwk {
 /// Waits for the end; gives exit status or minus the signal, and stderr.
 fn end(mut lwk: Lwk) -> (i32, String) {
     let mut text = String::new();
-    lwk.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    lwk.child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
     let status = lwk.child.wait().unwrap();
-    (status.code().unwrap_or_else(|| -status.signal().unwrap()), text)
+    (
+        status.code().unwrap_or_else(|| -status.signal().unwrap()),
+        text,
+    )
 }
 
 #[test]
 fn the_start_block_is_complete() {
     let mut command = run(&["--on", "blue", "--stats", "true", "-x", "ä b", ""]);
-    command.env_clear().env("PATH", "/usr/bin:/bin").env("HANARE_PROXY", proxy());
+    command
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HANARE_PROXY", proxy());
     // SAFETY: only system calls.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGHUP, libc::SIG_IGN);
             libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-            let unlimited = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+            let unlimited = libc::rlimit {
+                rlim_cur: libc::RLIM_INFINITY,
+                rlim_max: libc::RLIM_INFINITY,
+            };
             libc::setrlimit(libc::RLIMIT_STACK, &unlimited);
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -74,20 +97,29 @@ fn the_start_block_is_complete() {
     let lwk = Lwk::start(command);
     let (block, strings) = lwk.start_block();
     assert_eq!((block.magic, block.version), (MAGIC, VERSION));
-    assert_eq!((block.pid, block.ppid), (lwk.child.id(), std::process::id()));
+    assert_eq!(
+        (block.pid, block.ppid),
+        (lwk.child.id(), std::process::id())
+    );
     assert_eq!(lwk.tid(), lwk.child.id());
     assert_eq!(block.argc, 4);
     let path = String::from_utf8(strings[0].clone()).unwrap();
     assert!(path == "/usr/bin/true" || path == "/bin/true", "{path}");
     let text = |range: std::ops::Range<usize>| {
-        strings[range].iter().map(|bytes| std::str::from_utf8(bytes).unwrap()).collect::<Vec<_>>()
+        strings[range]
+            .iter()
+            .map(|bytes| std::str::from_utf8(bytes).unwrap())
+            .collect::<Vec<_>>()
     };
     assert_eq!(text(1..5), ["true", "-x", "ä b", ""]);
     assert_eq!(block.envc, 2);
     assert_eq!(strings.len(), 7);
     assert_eq!(block.sigmask, 1 << (libc::SIGUSR1 - 1));
     let known = (1 << 31) - 1;
-    assert_eq!(block.sigignore & known, 1 << (libc::SIGHUP - 1) | 1 << (libc::SIGPIPE - 1));
+    assert_eq!(
+        block.sigignore & known,
+        1 << (libc::SIGHUP - 1) | 1 << (libc::SIGPIPE - 1)
+    );
     assert_eq!((block.stack_soft, block.stack_hard), (u64::MAX, u64::MAX));
     assert_ne!(block.random, [0; 32]);
     assert_ne!(block.hwcap, 0);
@@ -95,7 +127,11 @@ fn the_start_block_is_complete() {
     assert_eq!(block.flags & START_STATS, START_STATS);
     assert!(lwk.attached_to().starts_with(b"blue\0"));
     // The caller's stack limit is back.
-    assert!(lwk.proc("limits").lines().any(|line| line.starts_with("Max stack size            unlimited")));
+    assert!(
+        lwk.proc("limits")
+            .lines()
+            .any(|line| line.starts_with("Max stack size            unlimited"))
+    );
 }
 
 #[test]
@@ -119,9 +155,14 @@ fn nothing_lies_among_the_applications_addresses() {
     assert_eq!(lwk.proc("comm"), "sh\n");
     assert_eq!(lwk.proc("cmdline").trim_end_matches('\0'), "sh\0-c\0true");
     let (block, _) = lwk.start_block();
-    assert_eq!(block.sigignore & 1 << (libc::SIGPIPE - 1), 0, "hanare run must not change SIGPIPE");
+    assert_eq!(
+        block.sigignore & 1 << (libc::SIGPIPE - 1),
+        0,
+        "hanare run must not change SIGPIPE"
+    );
     assert!(block.control_fd >= 1000, "{}", block.control_fd);
-    let link = std::fs::read_link(format!("/proc/{}/fd/{}", lwk.child.id(), block.control_fd)).unwrap();
+    let link =
+        std::fs::read_link(format!("/proc/{}/fd/{}", lwk.child.id(), block.control_fd)).unwrap();
     assert!(link.to_string_lossy().contains("hanare"), "{link:?}");
 }
 
@@ -131,7 +172,13 @@ fn a_limited_address_space_does_not_matter() {
     // SAFETY: only a system call.
     unsafe {
         command.pre_exec(|| {
-            libc::setrlimit(libc::RLIMIT_AS, &libc::rlimit { rlim_cur: 1 << 30, rlim_max: libc::RLIM_INFINITY });
+            libc::setrlimit(
+                libc::RLIMIT_AS,
+                &libc::rlimit {
+                    rlim_cur: 1 << 30,
+                    rlim_max: libc::RLIM_INFINITY,
+                },
+            );
             Ok(())
         });
     }
@@ -147,11 +194,19 @@ fn calls_are_made_with_the_applications_addresses() {
     lwk.poke(DATA, b"hello from over there\n");
     assert_eq!(lwk.call(libc::SYS_write, &[1, DATA, 22]), 22);
     let mut text = [0; 22];
-    lwk.child.stdout.as_mut().unwrap().read_exact(&mut text).unwrap();
+    lwk.child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut text)
+        .unwrap();
     assert_eq!(&text, b"hello from over there\n");
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
     assert_eq!(lwk.call(libc::SYS_close, &[999]), -i64::from(libc::EBADF));
-    assert_eq!(lwk.call(libc::SYS_write, &[1, 0x10, 22]), -i64::from(libc::EFAULT));
+    assert_eq!(
+        lwk.call(libc::SYS_write, &[1, 0x10, 22]),
+        -i64::from(libc::EFAULT)
+    );
     assert_eq!(lwk.op(OP_NOP, &[]), 0);
     assert_eq!(lwk.op(OP_SERVE, &[17]), 0);
     assert_eq!(lwk.served(), [17]);
@@ -179,25 +234,49 @@ fn a_range_can_be_mapped_again() {
     let mut lwk = start(&["true"]);
     lwk.poke(DATA, b"device");
     let anonymous = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u64;
-    assert_eq!(lwk.call(libc::SYS_mmap, &[DATA, 4096, 3, anonymous, u64::MAX, 0]), DATA as i64);
+    assert_eq!(
+        lwk.call(libc::SYS_mmap, &[DATA, 4096, 3, anonymous, u64::MAX, 0]),
+        DATA as i64
+    );
     assert_eq!(lwk.op(OP_REMAP, &[DATA, DATA + 4096]), 0);
     assert_eq!(lwk.call(libc::SYS_write, &[1, DATA, 6]), 6);
     let mut text = [0; 6];
-    lwk.child.stdout.as_mut().unwrap().read_exact(&mut text).unwrap();
+    lwk.child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut text)
+        .unwrap();
     assert_eq!(&text, b"device");
-    for (start, end) in [(DATA + 4096, DATA), (0, 4096), (USER_MAX - 4096, USER_MAX + 4096)] {
+    for (start, end) in [
+        (DATA + 4096, DATA),
+        (0, 4096),
+        (USER_MAX - 4096, USER_MAX + 4096),
+    ] {
         assert_eq!(lwk.op(OP_REMAP, &[start, end]), -i64::from(libc::EINVAL));
     }
 }
 
 #[test]
 fn ends_by_signal() {
-    for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGPIPE, libc::SIGRTMIN() + 3] {
+    for signal in [
+        libc::SIGTERM,
+        libc::SIGKILL,
+        libc::SIGSEGV,
+        libc::SIGPIPE,
+        libc::SIGRTMIN() + 3,
+    ] {
         let mut command = run(&["true"]);
         // SAFETY: only system calls. No core files.
         unsafe {
             command.pre_exec(|| {
-                libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 });
+                libc::setrlimit(
+                    libc::RLIMIT_CORE,
+                    &libc::rlimit {
+                        rlim_cur: 0,
+                        rlim_max: 0,
+                    },
+                );
                 Ok(())
             });
         }
@@ -219,11 +298,46 @@ fn programs_that_cannot_be_started() {
     // Name, content; errno and kind from the LWK; exit status and message.
     type Case<'a> = (&'a str, &'a [u8], i32, u64, i32, &'a str);
     let cases: [Case; 5] = [
-        ("gone", b"x", libc::ENOENT, START_FAILED_FILE, 127, "gone: No such file or directory"),
-        ("arm", &foreign, libc::ENOEXEC, START_FAILED_FORMAT, 126, "arm: Exec format error: not an x86-64 program"),
-        ("cut", b"\x7fELF", libc::ENOEXEC, START_FAILED_FORMAT, 126, "cut: Exec format error: the file is cut short"),
-        ("text", b"echo", libc::ENOEXEC, START_FAILED_FORMAT, 126, "text: Exec format error: neither an ELF"),
-        ("big", b"x", libc::ENOMEM, START_FAILED_MEMORY, 126, "big: Cannot allocate memory: the LWK has too little"),
+        (
+            "gone",
+            b"x",
+            libc::ENOENT,
+            START_FAILED_FILE,
+            127,
+            "gone: No such file or directory",
+        ),
+        (
+            "arm",
+            &foreign,
+            libc::ENOEXEC,
+            START_FAILED_FORMAT,
+            126,
+            "arm: Exec format error: not an x86-64 program",
+        ),
+        (
+            "cut",
+            b"\x7fELF",
+            libc::ENOEXEC,
+            START_FAILED_FORMAT,
+            126,
+            "cut: Exec format error: the file is cut short",
+        ),
+        (
+            "text",
+            b"echo",
+            libc::ENOEXEC,
+            START_FAILED_FORMAT,
+            126,
+            "text: Exec format error: neither an ELF",
+        ),
+        (
+            "big",
+            b"x",
+            libc::ENOMEM,
+            START_FAILED_MEMORY,
+            126,
+            "big: Cannot allocate memory: the LWK has too little",
+        ),
     ];
     for (name, content, errno, kind, status, message) in cases {
         use std::os::unix::fs::PermissionsExt;
@@ -234,7 +348,10 @@ fn programs_that_cannot_be_started() {
         lwk.post(OP_START_FAILED, &[errno as u64, kind]);
         let (code, text) = end(lwk);
         assert_eq!(code, status, "{text}");
-        assert!(text.starts_with("hanare: /") && text.contains(message) && text.lines().count() == 1, "{text}");
+        assert!(
+            text.starts_with("hanare: /") && text.contains(message) && text.lines().count() == 1,
+            "{text}"
+        );
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -249,7 +366,10 @@ fn a_signal_interrupts_a_blocked_call() {
     assert_eq!(lwk.answer(), EINTR);
 
     // With SA_RESTART Linux would make the call again: it is not started instead.
-    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, 1]), 0);
+    assert_eq!(
+        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, 1]),
+        0
+    );
     lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
     thread::sleep(Duration::from_millis(30));
     lwk.kill(libc::SIGUSR1);
@@ -265,7 +385,10 @@ fn a_signal_in_between_costs_one_call_at_most() {
     lwk.kill(libc::SIGINT);
     assert_eq!(lwk.next_signal(), libc::SIGINT as u32);
     let first = lwk.call(libc::SYS_getpid, &[]);
-    assert!(first == RESULT_NOT_STARTED || first == i64::from(lwk.child.id()), "{first}");
+    assert!(
+        first == RESULT_NOT_STARTED || first == i64::from(lwk.child.id()),
+        "{first}"
+    );
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
 }
 
@@ -301,9 +424,18 @@ fn masks_and_dispositions_are_linux_own() {
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), RESULT_NOT_STARTED);
     assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
 
-    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_IGNORE, 0]), 0);
-    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGKILL as u64, MIRROR_IGNORE, 0]), -i64::from(libc::EINVAL));
-    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[65, MIRROR_IGNORE, 0]), -i64::from(libc::EINVAL));
+    assert_eq!(
+        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_IGNORE, 0]),
+        0
+    );
+    assert_eq!(
+        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGKILL as u64, MIRROR_IGNORE, 0]),
+        -i64::from(libc::EINVAL)
+    );
+    assert_eq!(
+        lwk.op(OP_SIGNAL_ACTION, &[65, MIRROR_IGNORE, 0]),
+        -i64::from(libc::EINVAL)
+    );
     assert_eq!(status_mask(&lwk, "SigIgn") & usr1, usr1);
     lwk.kill(libc::SIGUSR1);
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
@@ -311,7 +443,10 @@ fn masks_and_dispositions_are_linux_own() {
 
 fn status_mask(lwk: &Lwk, name: &str) -> u64 {
     let status = lwk.proc("status");
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .unwrap();
     u64::from_str_radix(line.trim_start_matches(':').trim(), 16).unwrap()
 }
 
@@ -339,7 +474,10 @@ fn stops_and_goes_on() {
         lwk.kill(libc::SIGCONT);
         assert_eq!(lwk.answer(), 0);
     }
-    assert_eq!(lwk.op(OP_STOP_SIGNAL, &[libc::SIGTERM as u64]), -i64::from(libc::EINVAL));
+    assert_eq!(
+        lwk.op(OP_STOP_SIGNAL, &[libc::SIGTERM as u64]),
+        -i64::from(libc::EINVAL)
+    );
 }
 
 #[test]
@@ -366,12 +504,18 @@ fn execve_closes_and_resets() {
     lwk.poke(DATA, b"/dev/null\0");
     let open = |lwk: &mut Lwk, flags| lwk.call(libc::SYS_open, &[DATA, flags]) as u64;
     let (kept, closed) = (open(&mut lwk, 0), open(&mut lwk, cloexec));
-    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGCHLD as u64, MIRROR_FORWARD, 1]), 0);
+    assert_eq!(
+        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGCHLD as u64, MIRROR_FORWARD, 1]),
+        0
+    );
     lwk.poke(SCRATCH_BASE, b"/some/where/program\0");
     assert_eq!(lwk.op(OP_EXECED, &[SCRATCH_BASE]), 0);
     assert_eq!(lwk.proc("comm"), "program\n");
     assert_eq!(lwk.call(libc::SYS_close, &[kept]), 0);
-    assert_eq!(lwk.call(libc::SYS_close, &[closed]), -i64::from(libc::EBADF));
+    assert_eq!(
+        lwk.call(libc::SYS_close, &[closed]),
+        -i64::from(libc::EBADF)
+    );
     assert_eq!(status_mask(&lwk, "SigCgt") & (1 << (libc::SIGCHLD - 1)), 0);
     assert_ne!(status_mask(&lwk, "SigCgt") & (1 << (libc::SIGTERM - 1)), 0);
     assert_eq!(lwk.op(OP_NOP, &[]), 0);
@@ -383,6 +527,26 @@ fn the_death_of_the_lwk_is_told() {
     lwk.wait_until_asleep();
     lwk.die();
     let expected = "hanare: the LWK 'fake' stopped working; see: hanare log fake\n";
+    assert_eq!(end(lwk), (125, expected.into()));
+
+    // The module says it by SIGBUS, too, to a worker that is blocked in a call; here
+    // the proxy sends it to itself.
+    let mut lwk = start(&["true"]);
+    let mut info = [0u8; 128];
+    info[0] = libc::SIGBUS as u8;
+    info[8] = 2;
+    info[16..24].copy_from_slice(&CONTROL_BASE.to_ne_bytes());
+    lwk.poke(DATA, &info);
+    lwk.set_sigmask(!0);
+    assert_eq!(
+        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGBUS as u64, MIRROR_IGNORE, 0]),
+        0
+    );
+    let pid = lwk.child.id().into();
+    lwk.post(
+        libc::SYS_rt_tgsigqueueinfo as u32,
+        &[pid, pid, libc::SIGBUS as u64, DATA],
+    );
     assert_eq!(end(lwk), (125, expected.into()));
 
     // Also when a call blocks, at the first signal.
@@ -401,7 +565,10 @@ fn stats_are_one_line() {
     lwk.post(libc::SYS_exit_group as u32, &[0]);
     let (code, text) = end(lwk);
     assert_eq!(code, 0);
-    assert!(text.starts_with("hanare: user 5 ms, system 0 ms, peak memory 1024 KiB, 2 delegated calls"), "{text}");
+    assert!(
+        text.starts_with("hanare: user 5 ms, system 0 ms, peak memory 1024 KiB, 2 delegated calls"),
+        "{text}"
+    );
     assert_eq!(text.lines().count(), 1);
 }
 
@@ -413,7 +580,10 @@ fn too_many_arguments() {
     // SAFETY: only a system call. Linux allows a quarter of the stack limit.
     unsafe {
         command.pre_exec(|| {
-            let limit = libc::rlimit { rlim_cur: 64 << 20, rlim_max: libc::RLIM_INFINITY };
+            let limit = libc::rlimit {
+                rlim_cur: 64 << 20,
+                rlim_max: libc::RLIM_INFINITY,
+            };
             libc::setrlimit(libc::RLIMIT_STACK, &limit);
             Ok(())
         });

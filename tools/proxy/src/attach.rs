@@ -6,7 +6,8 @@ use hanare_abi::layout::{CONTROL_END, SPACE_SHIFT, USER_MIN};
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::errno::{EACCES, EEXIST, ENODEV, ENOENT, ENOMEM, ENXIO, EPERM};
 use linux_raw_sys::general::{
-    F_DUPFD_CLOEXEC, O_CLOEXEC, O_RDONLY, O_RDWR, RLIM64_INFINITY, RLIMIT_AS, RLIMIT_NOFILE, rlimit64,
+    F_DUPFD_CLOEXEC, O_CLOEXEC, O_RDONLY, O_RDWR, RLIM64_INFINITY, RLIMIT_AS, RLIMIT_NOFILE,
+    rlimit64,
 };
 
 use crate::message::{EXIT_CANNOT_RUN, die, text};
@@ -44,7 +45,12 @@ pub fn attach(options: &Options) -> Space {
         attach_failed(&request, error);
     }
     let window = map(fd, request.space);
-    Space { fd, id: request.space, instance: request.name, window }
+    Space {
+        fd,
+        id: request.space,
+        instance: request.name,
+        window,
+    }
 }
 
 fn open_device() -> u32 {
@@ -63,12 +69,18 @@ fn open_device() -> u32 {
 
 /// Moves the descriptor out of the way of the application's own.
 fn move_high(fd: u32) -> u32 {
-    let Ok(limit) = sys::get_limit(RLIMIT_NOFILE) else { return fd };
+    let Ok(limit) = sys::get_limit(RLIMIT_NOFILE) else {
+        return fd;
+    };
     let top = limit.rlim_max.min(HIGH_DESCRIPTOR);
-    let raised = rlimit64 { rlim_cur: limit.rlim_cur.max(top), rlim_max: limit.rlim_max };
+    let raised = rlimit64 {
+        rlim_cur: limit.rlim_cur.max(top),
+        rlim_max: limit.rlim_max,
+    };
     let _ = sys::set_limit(RLIMIT_NOFILE, &raised);
     // The last few numbers, should the caller have left something open there.
-    let high = (1..=64).find_map(|back| sys::fcntl(fd, F_DUPFD_CLOEXEC, top.checked_sub(back)?).ok());
+    let high =
+        (1..=64).find_map(|back| sys::fcntl(fd, F_DUPFD_CLOEXEC, top.checked_sub(back)?).ok());
     let _ = sys::set_limit(RLIMIT_NOFILE, &limit);
     match high {
         Some(high) => {
@@ -80,9 +92,16 @@ fn move_high(fd: u32) -> u32 {
 }
 
 fn check_version(fd: u32) {
-    let mut info = Info { magic: 0, version: 0, instances: 0 };
+    let mut info = Info {
+        magic: 0,
+        version: 0,
+        instances: 0,
+    };
     if let Err(error) = sys::ioctl(fd, IOCTL_INFO, &mut info) {
-        die(EXIT_CANNOT_RUN, format_args!("/dev/hanare: {error}: this is not Hanare's module"));
+        die(
+            EXIT_CANNOT_RUN,
+            format_args!("/dev/hanare: {error}: this is not Hanare's module"),
+        );
     }
     if info.magic != MAGIC || info.version != VERSION {
         die(
@@ -102,10 +121,18 @@ fn attach_failed(request: &Attach, error: Errno) -> ! {
     match error.0 {
         ENOENT => die(
             EXIT_CANNOT_RUN,
-            format_args!("no such instance is booted; see: hanare ls; boot one: hanare boot --cpus LIST --mem SIZE"),
+            format_args!(
+                "no such instance is booted; see: hanare ls; boot one: hanare boot --cpus LIST --mem SIZE"
+            ),
         ),
-        ENODEV => die(EXIT_CANNOT_RUN, format_args!("the instance is not running; see: hanare ls, hanare log")),
-        _ => die(EXIT_CANNOT_RUN, format_args!("cannot attach to the instance: {error}")),
+        ENODEV => die(
+            EXIT_CANNOT_RUN,
+            format_args!("the instance is not running; see: hanare ls, hanare log"),
+        ),
+        _ => die(
+            EXIT_CANNOT_RUN,
+            format_args!("cannot attach to the instance: {error}"),
+        ),
     }
 }
 
@@ -123,8 +150,15 @@ fn map(fd: u32, id: u32) -> Window {
         result = sys::map_device(fd, start, CONTROL_END, offset(id, start), false);
     }
     if let Err(error) = result {
-        let hint = if error.0 == ENOMEM { " (is the address space limited? see: ulimit -Hv)" } else { "" };
-        die(EXIT_CANNOT_RUN, format_args!("cannot map the application's addresses: {error}{hint}"));
+        let hint = if error.0 == ENOMEM {
+            " (is the address space limited? see: ulimit -Hv)"
+        } else {
+            ""
+        };
+        die(
+            EXIT_CANNOT_RUN,
+            format_args!("cannot map the application's addresses: {error}{hint}"),
+        );
     }
     // SAFETY: the device is mapped there, and OP_REMAP lies below the window.
     #[allow(unsafe_code)]
@@ -138,7 +172,10 @@ fn map(fd: u32, id: u32) -> Window {
 fn lift_address_space_limit() {
     if let Ok(limit) = sys::get_limit(RLIMIT_AS) {
         if limit.rlim_cur != RLIM64_INFINITY as u64 {
-            let raised = rlimit64 { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
+            let raised = rlimit64 {
+                rlim_cur: limit.rlim_max,
+                rlim_max: limit.rlim_max,
+            };
             let _ = sys::set_limit(RLIMIT_AS, &raised);
         }
     }
@@ -156,7 +193,9 @@ pub fn map_again(space: &Space, start: u64, end: u64) -> sys::Result<()> {
 /// Something lies in the application's range. With a large `vm.mmap_rnd_bits`
 /// that may be the vdso, which goes; anything else is named.
 fn make_room() {
-    let Ok(fd) = sys::open(c"/proc/self/maps", O_RDONLY | O_CLOEXEC) else { return };
+    let Ok(fd) = sys::open(c"/proc/self/maps", O_RDONLY | O_CLOEXEC) else {
+        return;
+    };
     let mut bytes = [0; 8192];
     let mut length = 0;
     while let Ok(count @ 1..) = sys::read(fd, &mut bytes[length..]) {
@@ -164,7 +203,9 @@ fn make_room() {
     }
     sys::close(fd);
     for line in bytes[..length].split(|&byte| byte == b'\n') {
-        let Some((start, end)) = map_range(line) else { continue };
+        let Some((start, end)) = map_range(line) else {
+            continue;
+        };
         if start >= CONTROL_END || end <= USER_MIN {
             continue;
         }
@@ -184,5 +225,8 @@ fn make_room() {
 fn map_range(line: &[u8]) -> Option<(u64, u64)> {
     let text = core::str::from_utf8(line.split(|&byte| byte == b' ').next()?).ok()?;
     let (start, end) = text.split_once('-')?;
-    Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+    Some((
+        u64::from_str_radix(start, 16).ok()?,
+        u64::from_str_radix(end, 16).ok()?,
+    ))
 }

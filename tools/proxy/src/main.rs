@@ -67,13 +67,23 @@ fn run(initial: Initial) -> ! {
         if error.0 == EIO {
             process::lwk_died();
         }
-        die(EXIT_CANNOT_RUN, format_args!("cannot start the program: {error}"));
+        die(
+            EXIT_CANNOT_RUN,
+            format_args!("cannot start the program: {error}"),
+        );
     }
-    signal::set_mask(inherited.sigmask);
-    worker::serve(&FIRST_WORKER, inherited.sigmask)
+    let mask = signals::applied(inherited.sigmask);
+    signal::set_mask(mask);
+    worker::serve(&FIRST_WORKER, mask)
 }
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
-    die(EXIT_HANARE, format_args!("hanare-proxy failed: {}; please report this", info.message()))
+    die(
+        EXIT_HANARE,
+        format_args!(
+            "hanare-proxy failed: {}; please report this",
+            info.message()
+        ),
+    )
 }

@@ -30,7 +30,14 @@ impl Process {
     /// A process that has just been attached.
     pub fn new(space: Space, clock: Clock, stats: bool) -> Self {
         let zero = AtomicU64::new(0);
-        Self { space, clock, stats, calls: zero, sleeps: AtomicU64::new(0), dying: AtomicU32::new(0) }
+        Self {
+            space,
+            clock,
+            stats,
+            calls: zero,
+            sleeps: AtomicU64::new(0),
+            dying: AtomicU32::new(0),
+        }
     }
 
     /// At the end of the program: the line of counters, if it is wanted.
@@ -38,7 +45,12 @@ impl Process {
         if !self.stats {
             return;
         }
-        let mut usage = Usage { user_ns: 0, system_ns: 0, resident_bytes: 0, peak_bytes: 0 };
+        let mut usage = Usage {
+            user_ns: 0,
+            system_ns: 0,
+            resident_bytes: 0,
+            peak_bytes: 0,
+        };
         // Without an answer the proxy's own figures are still worth a line.
         let _ = sys::ioctl(self.space.fd, IOCTL_USAGE, &mut usage);
         print(format_args!(
@@ -72,7 +84,13 @@ pub fn lwk_died() -> ! {
     }
     let name = text(&process.space.instance);
     if name.0.is_empty() {
-        die(EXIT_HANARE, format_args!("the LWK stopped working; see: hanare log"));
+        die(
+            EXIT_HANARE,
+            format_args!("the LWK stopped working; see: hanare log"),
+        );
     }
-    die(EXIT_HANARE, format_args!("the LWK '{name}' stopped working; see: hanare log {name}"))
+    die(
+        EXIT_HANARE,
+        format_args!("the LWK '{name}' stopped working; see: hanare log {name}"),
+    )
 }

@@ -35,7 +35,10 @@ pub fn set_path(path: &CStr) {
 
 fn base_name(path: &CStr) -> &CStr {
     let bytes = path.to_bytes_with_nul();
-    let start = bytes.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    let start = bytes
+        .iter()
+        .rposition(|&byte| byte == b'/')
+        .map_or(0, |slash| slash + 1);
     CStr::from_bytes_with_nul(&bytes[start..]).unwrap_or(path)
 }
 
@@ -54,7 +57,9 @@ pub fn execed(process: &Process, name: u64) {
 /// Closes every descriptor marked close-on-exec, but for `keep`.
 fn close_on_exec(keep: u32) {
     let close = |fd: u32| {
-        if fd != keep && sys::fcntl(fd, F_GETFD, 0).is_ok_and(|flags| flags & u64::from(FD_CLOEXEC) != 0) {
+        if fd != keep
+            && sys::fcntl(fd, F_GETFD, 0).is_ok_and(|flags| flags & u64::from(FD_CLOEXEC) != 0)
+        {
             sys::close(fd);
         }
     };
@@ -65,7 +70,9 @@ fn close_on_exec(keep: u32) {
     };
     let mut entries = [0; 4096];
     while let Ok(count @ 1..) = sys::read_directory(directory, &mut entries) {
-        descriptors(&entries[..count]).filter(|&fd| fd != directory).for_each(close);
+        descriptors(&entries[..count])
+            .filter(|&fd| fd != directory)
+            .for_each(close);
     }
     sys::close(directory);
 }
@@ -76,10 +83,19 @@ fn descriptors(entries: &[u8]) -> impl Iterator<Item = u32> {
     const NAME: usize = core::mem::offset_of!(linux_dirent64, d_name);
     let mut rest = entries;
     core::iter::from_fn(move || {
-        let length = usize::from(u16::from_ne_bytes(rest.get(LENGTH..LENGTH + 2)?.try_into().ok()?));
+        let length = usize::from(u16::from_ne_bytes(
+            rest.get(LENGTH..LENGTH + 2)?.try_into().ok()?,
+        ));
         let (entry, behind) = rest.split_at_checked(length)?;
         rest = behind;
-        Some(CStr::from_bytes_until_nul(entry.get(NAME..)?).ok()?.to_str().ok()?.parse().ok())
+        Some(
+            CStr::from_bytes_until_nul(entry.get(NAME..)?)
+                .ok()?
+                .to_str()
+                .ok()?
+                .parse()
+                .ok(),
+        )
     })
     .flatten()
 }
@@ -88,22 +104,40 @@ fn descriptors(entries: &[u8]) -> impl Iterator<Item = u32> {
 pub fn start_failed(errno: u64, kind: u64) -> ! {
     let path = PATH.get().map_or(c"program", |bytes| text(bytes).0);
     let error = Errno(errno as u32);
-    let status = if error.0 == ENOENT && kind != START_FAILED_INTERPRETER { EXIT_NOT_FOUND } else { EXIT_CANNOT_RUN };
+    let status = if error.0 == ENOENT && kind != START_FAILED_INTERPRETER {
+        EXIT_NOT_FOUND
+    } else {
+        EXIT_CANNOT_RUN
+    };
     let name = Text(path);
     match kind {
-        START_FAILED_INTERPRETER if error.0 == ENOENT => {
-            die(EXIT_NOT_FOUND, format_args!("{name}: its interpreter is missing: {error} (see: head -c 80 {name}; ldd {name})"))
-        }
+        START_FAILED_INTERPRETER if error.0 == ENOENT => die(
+            EXIT_NOT_FOUND,
+            format_args!(
+                "{name}: its interpreter is missing: {error} (see: head -c 80 {name}; ldd {name})"
+            ),
+        ),
         START_FAILED_INTERPRETER => die(status, format_args!("{name}: bad interpreter: {error}")),
         START_FAILED_MEMORY => die(
             status,
-            format_args!("{name}: {error}: the LWK has too little free memory for it (see: hanare status)"),
+            format_args!(
+                "{name}: {error}: the LWK has too little free memory for it (see: hanare status)"
+            ),
         ),
-        START_FAILED_FORMAT => die(status, format_args!("{name}: {}{}", Errno(ENOEXEC), format_cause(path))),
+        START_FAILED_FORMAT => die(
+            status,
+            format_args!("{name}: {}{}", Errno(ENOEXEC), format_cause(path)),
+        ),
         _ => match error.0 {
-            ENOEXEC => die(status, format_args!("{name}: {error}{}", format_cause(path))),
+            ENOEXEC => die(
+                status,
+                format_args!("{name}: {error}{}", format_cause(path)),
+            ),
             EIO => process::lwk_died(),
-            EACCES => die(status, format_args!("{name}: {error}{}", access_cause(path))),
+            EACCES => die(
+                status,
+                format_args!("{name}: {error}{}", access_cause(path)),
+            ),
             _ => die(status, format_args!("{name}: {error}")),
         },
     }
@@ -123,8 +157,12 @@ fn format_cause(path: &CStr) -> &'static str {
     const ET_EXEC: u16 = 2;
     const ET_DYN: u16 = 3;
     let mut header = [0; 64];
-    let Ok(fd) = sys::open(path, O_RDONLY | O_CLOEXEC) else { return "" };
-    let Ok(length) = sys::read(fd, &mut header) else { return "" };
+    let Ok(fd) = sys::open(path, O_RDONLY | O_CLOEXEC) else {
+        return "";
+    };
+    let Ok(length) = sys::read(fd, &mut header) else {
+        return "";
+    };
     let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
     if length == 0 {
         ": the file is empty"

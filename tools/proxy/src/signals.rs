@@ -28,6 +28,12 @@
 //! So a signal in case 3 costs at most one `RESULT_NOT_STARTED` without need
 //! (the LWK delivers what there is, or nothing, and makes the call again), and
 //! none is able to abort two calls.
+//!
+//! # SIGBUS
+//!
+//! is how the module tells a worker that is blocked in a call of the LWK's death:
+//! with a kernel's si_code and an address of the device's mapping. So it is never
+//! ignored, nor blocked by [`applied`]; the LWK knows what the application wants.
 
 use core::sync::atomic::Ordering;
 
@@ -64,7 +70,8 @@ fn fatal(signal: u32) -> bool {
 
 /// Forwards everything that would end the process, as a new program needs it.
 pub fn forward_fatal(ignored: Mask) {
-    for signal in (1..=LAST).filter(|&signal| fatal(signal) && ignored & bit(signal) == 0) {
+    let kept = ignored & !bit(SIGBUS);
+    for signal in (1..=LAST).filter(|&signal| fatal(signal) && kept & bit(signal) == 0) {
         // SIGKILL refuses, of course.
         let _ = signal::set_action(signal, Action::Forward { restart: false });
     }
@@ -74,7 +81,11 @@ pub fn forward_fatal(ignored: Mask) {
 pub fn reset_caught() {
     for signal in 1..=LAST {
         if let Ok(Action::Forward { .. }) = signal::action(signal) {
-            let action = if fatal(signal) { Action::Forward { restart: false } } else { Action::Default };
+            let action = if fatal(signal) {
+                Action::Forward { restart: false }
+            } else {
+                Action::Default
+            };
             let _ = signal::set_action(signal, action);
         }
     }
@@ -82,18 +93,28 @@ pub fn reset_caught() {
 
 /// `OP_SIGNAL_ACTION`.
 pub fn mirror(signal: u64, disposition: u64, restart: bool) -> sys::Result<()> {
+    let signal = valid(signal)?;
     let action = match disposition {
+        MIRROR_DEFAULT | MIRROR_IGNORE if signal == SIGBUS => Action::Forward { restart },
         MIRROR_DEFAULT => Action::Default,
         MIRROR_IGNORE => Action::Ignore,
         MIRROR_FORWARD => Action::Forward { restart },
         _ => return Err(Errno(EINVAL)),
     };
-    signal::set_action(valid(signal)?, action)
+    signal::set_action(signal, action)
+}
+
+/// The mask a worker sets when the application wants `mask`.
+pub fn applied(mask: Mask) -> Mask {
+    mask & !bit(SIGBUS)
 }
 
 /// A signal number that came from the LWK.
 pub fn valid(signal: u64) -> sys::Result<u32> {
-    u32::try_from(signal).ok().filter(|signal| (1..=LAST).contains(signal)).ok_or(Errno(EINVAL))
+    u32::try_from(signal)
+        .ok()
+        .filter(|signal| (1..=LAST).contains(signal))
+        .ok_or(Errno(EINVAL))
 }
 
 /// The handler: all signals are blocked, the stack is the worker's own.
@@ -103,7 +124,11 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
     }
     let worker = current_worker();
     worker.interrupted.store(1, Ordering::Relaxed);
-    let mut request = Signal { signal, slot: worker.slot, info: info.words };
+    let mut request = Signal {
+        signal,
+        slot: worker.slot,
+        info: info.words,
+    };
     match sys::ioctl(process::get().space.fd, IOCTL_SIGNAL, &mut request) {
         Ok(()) => redirect(worker.call.load(Ordering::Relaxed), frame),
         Err(Errno(EIO)) => process::lwk_died(),
@@ -119,7 +144,9 @@ fn redirect(nr: u32, frame: &mut Frame) {
         Place::Elsewhere => {}
         // A stop and a continue have turned the call into the rest of itself,
         // which a handler ends on Linux, too.
-        Place::AtCall if frame.rax() == u64::from(__NR_restart_syscall) && nr != __NR_restart_syscall => {
+        Place::AtCall
+            if frame.rax() == u64::from(__NR_restart_syscall) && nr != __NR_restart_syscall =>
+        {
             frame.go_to(done_address(), -i64::from(EINTR) as u64);
         }
         Place::AtCall | Place::Before => frame.go_to(abort_address(), frame.rax()),

@@ -37,7 +37,12 @@ impl Worker {
     /// A worker for slot `slot`, to be put where it stays.
     pub const fn new(slot: u32) -> Self {
         let this = AtomicPtr::new(core::ptr::null_mut());
-        Self { this, interrupted: AtomicU32::new(0), call: AtomicU32::new(0), slot }
+        Self {
+            this,
+            interrupted: AtomicU32::new(0),
+            call: AtomicU32::new(0),
+            slot,
+        }
     }
 }
 
@@ -50,7 +55,7 @@ pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
     let slot = process.space.window.slot(worker.slot);
     loop {
         let request = wait_for_request(process, worker, slot);
-        let wanted = slot.sigmask();
+        let wanted = signals::applied(slot.sigmask());
         if wanted != mask {
             signal::set_mask(wanted);
             mask = wanted;
@@ -92,7 +97,10 @@ fn poll(process: &Process, slot: SlotRef) -> Option<Request> {
 
 fn sleep(process: &Process, worker: &Worker) {
     process.sleeps.fetch_add(1, Ordering::Relaxed);
-    let mut wait = Wait { slot: worker.slot, reserved: 0 };
+    let mut wait = Wait {
+        slot: worker.slot,
+        reserved: 0,
+    };
     match sys::ioctl(process.space.fd, IOCTL_WAIT, &mut wait) {
         Ok(()) | Err(Errno(EINTR)) => {}
         Err(_) => process::lwk_died(),
@@ -104,7 +112,10 @@ fn answer(process: &Process, worker: &Worker, slot: SlotRef, result: i64) {
     // The one place where the flag is cleared; see `signals` for why here.
     worker.interrupted.store(0, Ordering::SeqCst);
     if slot.worker_complete(result) {
-        let mut ring = Ring { cpu: slot.cpu(), reserved: 0 };
+        let mut ring = Ring {
+            cpu: slot.cpu(),
+            reserved: 0,
+        };
         if sys::ioctl(process.space.fd, IOCTL_RING, &mut ring) == Err(Errno(EIO)) {
             process::lwk_died();
         }
@@ -121,7 +132,10 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> i64 {
     match *nr {
         0..OP_BASE => linux_call(process, worker, *nr, args),
         OP_SERVE => {
-            let mut serve = Serve { index: args[0] as u32, reserved: 0 };
+            let mut serve = Serve {
+                index: args[0] as u32,
+                reserved: 0,
+            };
             code(sys::ioctl(process.space.fd, IOCTL_SERVE, &mut serve))
         }
         OP_EXIT_SIGNAL => {
@@ -157,5 +171,9 @@ fn linux_call(process: &Process, worker: &Worker, nr: u32, args: &[u64; 6]) -> i
 /// Makes the calling thread the worker of `worker.slot`, once and for good.
 pub fn become_worker(worker: &'static Worker) {
     set_current_worker(worker);
-    process::get().space.window.slot(worker.slot).set_tid(sys::thread_id());
+    process::get()
+        .space
+        .window
+        .slot(worker.slot)
+        .set_tid(sys::thread_id());
 }

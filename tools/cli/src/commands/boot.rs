@@ -54,7 +54,8 @@ impl Boot {
     /// Boots.
     pub fn execute(self) -> Result<()> {
         let path = self.image.clone().map_or_else(find::image, Ok)?;
-        let image = fs::read(&path).with_context(|| format!("cannot read the image {}", path.display()))?;
+        let image =
+            fs::read(&path).with_context(|| format!("cannot read the image {}", path.display()))?;
         let mut builder = device()?.create(&self.name)?;
         for &cpu in self.cpus.numbers() {
             builder.check_cpu(cpu)?;
@@ -75,7 +76,11 @@ impl Boot {
         let times = times.map_err(|error| explain(error, &path))?;
         progress.clear();
         let s = |ns: u64| ns as f64 / 1e9;
-        let cpus = if self.cpus.numbers().len() == 1 { "CPU" } else { "CPUs" };
+        let cpus = if self.cpus.numbers().len() == 1 {
+            "CPU"
+        } else {
+            "CPUs"
+        };
         println!(
             "booted '{}' on {cpus} {} with {}: memory {:.2} s, CPUs {:.2} s, load {:.3} s, start {:.3} s + {:.3} s",
             self.name,
@@ -95,7 +100,11 @@ impl Boot {
 fn explain(error: Error, image: &Path) -> anyhow::Error {
     let foreign = error.errno().is_some_and(|errno| errno.raw_os_error() == 8);
     let error = anyhow::Error::from(error);
-    if foreign { error.context(format!("image {}", image.display())) } else { error }
+    if foreign {
+        error.context(format!("image {}", image.display()))
+    } else {
+        error
+    }
 }
 
 fn reserve(builder: &mut Builder, pieces: &[Piece], progress: &mut Progress) -> Result<()> {
@@ -117,7 +126,11 @@ fn reserve(builder: &mut Builder, pieces: &[Piece], progress: &mut Progress) -> 
 
 /// NUMA nodes of the CPUs, sorted.
 fn nodes_of(cpus: &CpuList) -> Vec<u32> {
-    let mut nodes: Vec<u32> = cpus.numbers().iter().filter_map(|&cpu| machine::node_of(cpu)).collect();
+    let mut nodes: Vec<u32> = cpus
+        .numbers()
+        .iter()
+        .filter_map(|&cpu| machine::node_of(cpu))
+        .collect();
     nodes.sort_unstable();
     nodes.dedup();
     nodes
@@ -136,7 +149,10 @@ fn place(pieces: &[Piece], nodes: &[u32]) -> Vec<Piece> {
         let count = nodes.len() as u64;
         for (index, &node) in (0u64..).zip(nodes) {
             let bytes = (pages / count + u64::from(index < pages % count)) * LARGE_PAGE_SIZE;
-            placed.push(Piece { bytes, node: Some(node) });
+            placed.push(Piece {
+                bytes,
+                node: Some(node),
+            });
         }
     }
     placed
@@ -146,14 +162,18 @@ fn place(pieces: &[Piece], nodes: &[u32]) -> Vec<Piece> {
 fn device() -> Result<Device> {
     match Device::open() {
         Err(Error::NotLoaded) if machine::is_root() => load_module()?,
-        Err(Error::NotLoaded) => bail!("the module is not loaded, and loading it needs root (next: sudo hanare boot ...)"),
+        Err(Error::NotLoaded) => bail!(
+            "the module is not loaded, and loading it needs root (next: sudo hanare boot ...)"
+        ),
         other => return Ok(other?),
     }
     // The device appears a moment later.
     let deadline = Instant::now() + Duration::from_secs(3);
     loop {
         match Device::open() {
-            Err(Error::NotLoaded) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+            Err(Error::NotLoaded) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10))
+            }
             other => return Ok(other?),
         }
     }
@@ -174,11 +194,19 @@ fn load_module() -> Result<()> {
     };
     let next = "next: hanare doctor; make module; make install";
     let output = command.stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("cannot load the module: no {:?} ({next})", command.get_program()))?;
+    let output = output.with_context(|| {
+        format!(
+            "cannot load the module: no {:?} ({next})",
+            command.get_program()
+        )
+    })?;
     if output.status.success() || machine::module_loaded() {
         return Ok(());
     }
-    bail!("cannot load the module: {} ({next})", String::from_utf8_lossy(&output.stderr).trim())
+    bail!(
+        "cannot load the module: {} ({next})",
+        String::from_utf8_lossy(&output.stderr).trim()
+    )
 }
 
 /// One line on a terminal's stderr that is written over; nothing elsewhere.
@@ -189,7 +217,10 @@ struct Progress {
 
 impl Progress {
     fn new() -> Self {
-        Self { shown: false, terminal: std::io::stderr().is_terminal() }
+        Self {
+            shown: false,
+            terminal: std::io::stderr().is_terminal(),
+        }
     }
 
     fn show(&mut self, text: &str) {
@@ -226,10 +257,16 @@ mod tests {
 
     #[test]
     fn memory_is_spread_over_the_nodes() {
-        let mib = |mib: u64, node| Piece { bytes: mib << 20, node };
+        let mib = |mib: u64, node| Piece {
+            bytes: mib << 20,
+            node,
+        };
         let wanted = [mib(6, None), mib(4, Some(3))];
         assert_eq!(place(&wanted, &[]), wanted);
-        assert_eq!(place(&wanted, &[0, 1]), [mib(4, Some(0)), mib(2, Some(1)), mib(4, Some(3))]);
+        assert_eq!(
+            place(&wanted, &[0, 1]),
+            [mib(4, Some(0)), mib(2, Some(1)), mib(4, Some(3))]
+        );
         assert_eq!(place(&wanted, &[2]), [mib(6, Some(2)), mib(4, Some(3))]);
     }
 }

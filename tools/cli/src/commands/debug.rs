@@ -43,7 +43,11 @@ impl Debug {
         };
         let device = Device::open()?;
         let name = instances::resolve(&device, target.name.as_deref())?;
-        let report = device.debug(&name, target.cpu, request)?;
+        let report = match device.debug(&name, target.cpu, request) {
+            // Nobody is left to answer, as was asked for.
+            Err(error) if request != Request::Memory && died(&error) => return Ok(()),
+            other => other?,
+        };
         if request == Request::Memory {
             println!(
                 "free {} of {} ({} bytes), quarantined {}, {} processes",
@@ -56,4 +60,13 @@ impl Debug {
         }
         Ok(())
     }
+}
+
+/// Whether the LWK went away instead of answering.
+fn died(error: &hanare_sdk::Error) -> bool {
+    const EIO: i32 = 5;
+    const ETIMEDOUT: i32 = 110;
+    error
+        .errno()
+        .is_some_and(|errno| [EIO, ETIMEDOUT].contains(&errno.raw_os_error()))
 }

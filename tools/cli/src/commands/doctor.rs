@@ -35,26 +35,53 @@ struct Finding {
 }
 
 fn good(text: impl Into<String>) -> Finding {
-    Finding { verdict: Verdict::Good, text: text.into(), next: None }
+    Finding {
+        verdict: Verdict::Good,
+        text: text.into(),
+        next: None,
+    }
 }
 
 fn warning(text: impl Into<String>, next: impl Into<String>) -> Finding {
-    Finding { verdict: Verdict::Warning, text: text.into(), next: Some(next.into()) }
+    Finding {
+        verdict: Verdict::Warning,
+        text: text.into(),
+        next: Some(next.into()),
+    }
 }
 
 fn bad(text: impl Into<String>, next: impl Into<String>) -> Finding {
-    Finding { verdict: Verdict::Bad, text: text.into(), next: Some(next.into()) }
+    Finding {
+        verdict: Verdict::Bad,
+        text: text.into(),
+        next: Some(next.into()),
+    }
 }
 
 impl Doctor {
     /// Prints all findings; the exit status says whether one is bad.
     pub fn execute(self) -> i32 {
         let checks: [fn() -> Finding; 12] = [
-            processor, kernel, tsc, virtual_machine, lockdown, module, image, proxy, hotplug, cpus, memory, rights,
+            processor,
+            kernel,
+            tsc,
+            virtual_machine,
+            lockdown,
+            module,
+            image,
+            proxy,
+            hotplug,
+            cpus,
+            memory,
+            rights,
         ];
         let findings: Vec<Finding> = checks.iter().map(|check| check()).collect();
         findings.iter().for_each(print);
-        i32::from(findings.iter().any(|finding| matches!(finding.verdict, Verdict::Bad)))
+        i32::from(
+            findings
+                .iter()
+                .any(|finding| matches!(finding.verdict, Verdict::Bad)),
+        )
     }
 }
 
@@ -78,7 +105,10 @@ fn processor() -> Finding {
     let uname = rustix::system::uname();
     match uname.machine().to_bytes() {
         b"x86_64" => good("x86-64 processor"),
-        other => bad(format!("{} processor", String::from_utf8_lossy(other)), "use an x86-64 machine"),
+        other => bad(
+            format!("{} processor", String::from_utf8_lossy(other)),
+            "use an x86-64 machine",
+        ),
     }
 }
 
@@ -95,15 +125,24 @@ fn kernel() -> Finding {
 fn judge_kernel(release: &str) -> Finding {
     let tested = TESTED_KERNELS.join(", ");
     let Some((major, minor)) = version(release) else {
-        return warning(format!("Linux {release}: not a version we know"), format!("tested are {tested}"));
+        return warning(
+            format!("Linux {release}: not a version we know"),
+            format!("tested are {tested}"),
+        );
     };
     if TESTED_KERNELS.contains(&format!("{major}.{minor}").as_str()) {
         return good(format!("Linux {release}"));
     }
     if (major, minor) < OLDEST_KERNEL {
-        return bad(format!("Linux {release} is too old"), format!("boot one of {tested}"));
+        return bad(
+            format!("Linux {release} is too old"),
+            format!("boot one of {tested}"),
+        );
     }
-    warning(format!("Linux {release}: not tested"), format!("it may work; tested are {tested}"))
+    warning(
+        format!("Linux {release}: not tested"),
+        format!("it may work; tested are {tested}"),
+    )
 }
 
 fn tsc() -> Finding {
@@ -111,38 +150,58 @@ fn tsc() -> Finding {
     let source = machine::read("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     let source = source.unwrap_or_else(|| "unknown".into());
     if steady || source == "tsc" {
-        return good(format!("time stamp counter (Linux' clock source: {source})"));
+        return good(format!(
+            "time stamp counter (Linux' clock source: {source})"
+        ));
     }
     let text = format!("the time stamp counter may not be steady (Linux' clock source: {source})");
-    warning(text, "programs' clocks may drift a little from Linux'; nothing else depends on it")
+    warning(
+        text,
+        "programs' clocks may drift a little from Linux'; nothing else depends on it",
+    )
 }
 
 fn virtual_machine() -> Finding {
     let name = machine::read("/sys/class/dmi/id/product_name").unwrap_or_default();
     match machine::cpu_flag("hypervisor") {
-        true => good(format!("virtual machine ({})", if name.is_empty() { "unnamed" } else { &name })),
+        true => good(format!(
+            "virtual machine ({})",
+            if name.is_empty() { "unnamed" } else { &name }
+        )),
         false => good("not a virtual machine"),
     }
 }
 
 fn lockdown() -> Finding {
-    let next = "sign hanare.ko with a key that this machine trusts (mokutil), or turn Secure Boot off";
+    let next =
+        "sign hanare.ko with a key that this machine trusts (mokutil), or turn Secure Boot off";
     match machine::lockdown().as_deref() {
         Some("none") | None if machine::secure_boot() => {
             warning("Secure Boot is on: an unsigned module may be refused", next)
         }
         Some("none") | None => good("no lockdown, no Secure Boot"),
-        Some(mode) if machine::module_loaded() => good(format!("lockdown: {mode}; the module is loaded all the same")),
-        Some(mode) => bad(format!("kernel lockdown: {mode}: unsigned modules are refused"), next),
+        Some(mode) if machine::module_loaded() => good(format!(
+            "lockdown: {mode}; the module is loaded all the same"
+        )),
+        Some(mode) => bad(
+            format!("kernel lockdown: {mode}: unsigned modules are refused"),
+            next,
+        ),
     }
 }
 
 fn module() -> Finding {
     match Device::open() {
         Ok(_) => good("the module is loaded and fits this command"),
-        Err(Error::Permission) => warning("the module is loaded; you may not use /dev/hanare", "sudo, or access to the device"),
+        Err(Error::Permission) => warning(
+            "the module is loaded; you may not use /dev/hanare",
+            "sudo, or access to the device",
+        ),
         Err(Error::NotLoaded) => match machine::module_file() {
-            Some(path) => good(format!("module {} (not loaded; hanare boot does it)", path.display())),
+            Some(path) => good(format!(
+                "module {} (not loaded; hanare boot does it)",
+                path.display()
+            )),
             None => bad(
                 format!("no hanare.ko for Linux {}", machine::kernel_release()),
                 "apt install linux-headers-$(uname -r); make; sudo make install",
@@ -182,7 +241,12 @@ fn cpus() -> Finding {
 }
 
 fn judge_cpus(online: &CpuList, can_go_offline: impl Fn(u32) -> bool) -> Finding {
-    let takable: CpuList = online.numbers().iter().copied().filter(|&cpu| can_go_offline(cpu)).collect();
+    let takable: CpuList = online
+        .numbers()
+        .iter()
+        .copied()
+        .filter(|&cpu| can_go_offline(cpu))
+        .collect();
     let count = online.numbers().len();
     if takable.numbers().is_empty() {
         return bad(
@@ -190,7 +254,9 @@ fn judge_cpus(online: &CpuList, can_go_offline: impl Fn(u32) -> bool) -> Finding
             "a machine with 2 CPUs or more; or: hanare shutdown, if an instance has them",
         );
     }
-    good(format!("{count} online CPUs; can be taken: {takable} (CPU 0 stays with Linux)"))
+    good(format!(
+        "{count} online CPUs; can be taken: {takable} (CPU 0 stays with Linux)"
+    ))
 }
 
 fn memory() -> Finding {
@@ -200,7 +266,10 @@ fn memory() -> Finding {
 fn judge_memory(available: u64) -> Finding {
     let shown = Bytes(available >> 20 << 20);
     if available < MEMORY_MIN {
-        let next = format!("stop programs; an LWK should have {} at least", Bytes(MEMORY_MIN));
+        let next = format!(
+            "stop programs; an LWK should have {} at least",
+            Bytes(MEMORY_MIN)
+        );
         return warning(format!("{shown} of memory available"), next);
     }
     good(format!("{shown} of memory available"))
@@ -209,7 +278,10 @@ fn judge_memory(available: u64) -> Finding {
 fn rights() -> Finding {
     match machine::is_root() {
         true => good("root"),
-        false => warning("not root: booting needs it, running programs does not", "sudo hanare boot ..."),
+        false => warning(
+            "not root: booting needs it, running programs does not",
+            "sudo hanare boot ...",
+        ),
     }
 }
 
@@ -222,7 +294,10 @@ mod tests {
         assert_eq!(version("6.12.95+deb12-amd64"), Some((6, 12)));
         assert_eq!(version("7.2-rc1"), Some((7, 2)));
         assert_eq!(version("next"), None);
-        assert!(matches!(judge_kernel("6.1.0-56-amd64").verdict, Verdict::Good));
+        assert!(matches!(
+            judge_kernel("6.1.0-56-amd64").verdict,
+            Verdict::Good
+        ));
         assert!(matches!(judge_kernel("6.8.1").verdict, Verdict::Warning));
         assert!(matches!(judge_kernel("5.10.0").verdict, Verdict::Bad));
     }
@@ -231,7 +306,10 @@ mod tests {
     fn the_boot_cpu_is_not_takable() {
         let finding = judge_cpus(&"0-3".parse().unwrap(), |cpu| cpu != 0);
         assert!(finding.text.contains("can be taken: 1-3"));
-        assert!(matches!(judge_cpus(&"0".parse().unwrap(), |cpu| cpu != 0).verdict, Verdict::Bad));
+        assert!(matches!(
+            judge_cpus(&"0".parse().unwrap(), |cpu| cpu != 0).verdict,
+            Verdict::Bad
+        ));
     }
 
     #[test]

@@ -25,7 +25,10 @@ impl Ls {
             return Ok(());
         }
         let rows: Vec<Vec<String>> = instances.iter().map(row).collect();
-        table::print(&["NAME", "STATE", "CPUS", "MEMORY", "PROGRAMS", "UPTIME"], &rows);
+        table::print(
+            &["NAME", "STATE", "CPUS", "MEMORY", "PROGRAMS", "UPTIME"],
+            &rows,
+        );
         Ok(())
     }
 }

@@ -12,6 +12,8 @@ pub mod status;
 
 use clap::Subcommand;
 
+use crate::bench::Bench;
+
 /// What `hanare` can do.
 #[derive(Subcommand)]
 pub enum Command {
@@ -29,6 +31,8 @@ pub enum Command {
     Shutdown(shutdown::Shutdown),
     /// Say whether this machine can run Hanare, and if not, why
     Doctor(doctor::Doctor),
+    /// Measure the LWK against this machine's Linux
+    Bench(Bench),
     /// For tests of Hanare itself
     #[command(hide = true)]
     Debug(debug::Debug),
@@ -45,6 +49,7 @@ impl Command {
             Self::Log(log) => log.execute().map(|()| 0),
             Self::Shutdown(shutdown) => shutdown.execute().map(|()| 0),
             Self::Doctor(doctor) => Ok(doctor.execute()),
+            Self::Bench(bench) => bench.execute(),
             Self::Debug(debug) => debug.execute().map(|()| 0),
         }
     }

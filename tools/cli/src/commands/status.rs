@@ -48,14 +48,28 @@ fn print(instance: &Instance) {
     println!("cpus      {}", ls::cpus(instance));
     let plural = if instance.memory_chunks == 1 { "" } else { "s" };
     let pieces = format!("{} piece{plural}", instance.memory_chunks);
-    println!("memory    {} in {pieces}{}", Bytes(instance.memory_bytes), nodes(instance));
+    println!(
+        "memory    {} in {pieces}{}",
+        Bytes(instance.memory_bytes),
+        nodes(instance)
+    );
     println!("programs  {}", instance.programs);
     println!("log       {} written", Bytes(instance.log_bytes));
     if let Some(ns) = instance.ping_ns {
         println!("ping      {} µs", ns.div_ceil(1000));
     }
     println!();
-    let header = ["CPU", "NODE", "STATE", "SPACE", "INTERRUPTS", "EXCEPTIONS", "PAGE-FAULTS", "LOCAL", "DELEGATED"];
+    let header = [
+        "CPU",
+        "NODE",
+        "STATE",
+        "SPACE",
+        "INTERRUPTS",
+        "EXCEPTIONS",
+        "PAGE-FAULTS",
+        "LOCAL",
+        "DELEGATED",
+    ];
     table::print(&header, &instance.cpus.iter().map(row).collect::<Vec<_>>());
 }
 
@@ -63,7 +77,10 @@ fn print(instance: &Instance) {
 fn hint(instance: &Instance) -> String {
     use hanare_sdk::State::{Hung, Panicked};
     match instance.state {
-        Panicked | Hung => format!(" (next: hanare log {0}; hanare shutdown {0} --force)", instance.name),
+        Panicked | Hung => format!(
+            " (next: hanare log {0}; hanare shutdown {0} --force)",
+            instance.name
+        ),
         _ => String::new(),
     }
 }
@@ -79,9 +96,24 @@ fn nodes(instance: &Instance) -> String {
 }
 
 fn row(cpu: &Cpu) -> Vec<String> {
-    let space = if cpu.space == 0 { "-".into() } else { cpu.space.to_string() };
-    let mut row = vec![cpu.linux_cpu.to_string(), cpu.node.to_string(), cpu.state.to_string(), space];
-    let counters = [cpu.interrupts, cpu.exceptions, cpu.page_faults, cpu.local_calls, cpu.delegated_calls];
+    let space = if cpu.space == 0 {
+        "-".into()
+    } else {
+        cpu.space.to_string()
+    };
+    let mut row = vec![
+        cpu.linux_cpu.to_string(),
+        cpu.node.to_string(),
+        cpu.state.to_string(),
+        space,
+    ];
+    let counters = [
+        cpu.interrupts,
+        cpu.exceptions,
+        cpu.page_faults,
+        cpu.local_calls,
+        cpu.delegated_calls,
+    ];
     row.extend(counters.iter().map(u64::to_string));
     row
 }

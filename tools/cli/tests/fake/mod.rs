@@ -63,20 +63,37 @@ pub struct Lwk {
 const CONTROL_MAPPED: usize = (SCRATCH_BASE - CONTROL_BASE) as usize + 4096;
 
 fn check(result: i64) -> io::Result<i64> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 fn map(memory: &File, address: u64, size: usize) -> *mut u8 {
-    let (protection, offset) = (libc::PROT_READ | libc::PROT_WRITE, (SPACE << SPACE_SHIFT | address) as i64);
+    let (protection, offset) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        (SPACE << SPACE_SHIFT | address) as i64,
+    );
     // SAFETY: a new mapping where the kernel likes it.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, libc::MAP_SHARED, memory.as_raw_fd(), offset) };
+    let at = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            size,
+            protection,
+            libc::MAP_SHARED,
+            memory.as_raw_fd(),
+            offset,
+        )
+    };
     assert!(at != libc::MAP_FAILED, "{}", io::Error::last_os_error());
     at.cast()
 }
 
 fn memory_file() -> File {
     // SAFETY: a new descriptor that only we have.
-    let memory = unsafe { File::from_raw_fd(libc::memfd_create(c"hanare".as_ptr(), libc::MFD_CLOEXEC)) };
+    let memory =
+        unsafe { File::from_raw_fd(libc::memfd_create(c"hanare".as_ptr(), libc::MFD_CLOEXEC)) };
     memory.set_len(1 << 62).unwrap();
     memory
 }
@@ -92,7 +109,10 @@ impl Lwk {
     /// Starts `command`, which may fail before `IOCTL_START`.
     pub fn start_only(mut command: Command) -> Self {
         let memory = memory_file();
-        let (control, copy) = (map(&memory, CONTROL_BASE, CONTROL_MAPPED), memory.try_clone().unwrap());
+        let (control, copy) = (
+            map(&memory, CONTROL_BASE, CONTROL_MAPPED),
+            memory.try_clone().unwrap(),
+        );
         let (told, tell) = pipe();
         let (acknowledged, acknowledge) = pipe();
         // spawn() returns when the child has called exec, which waits for us.
@@ -114,10 +134,21 @@ impl Lwk {
         }
         let child = command.spawn().unwrap();
         let listener = getter.join().unwrap();
-        let device = Arc::new(Device { listener, memory, state: Mutex::default(), changed: Condvar::new() });
+        let device = Arc::new(Device {
+            listener,
+            memory,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
         let server = device.clone();
         thread::spawn(move || server.serve());
-        Self { child, device, control, memory: copy, polled: 0 }
+        Self {
+            child,
+            device,
+            control,
+            memory: copy,
+            polled: 0,
+        }
     }
 
     /// The word at `offset` of slot 0.
@@ -138,29 +169,38 @@ impl Lwk {
 
     /// Sets how long the worker polls.
     pub fn set_poll_us(&self, us: u32) {
-        self.word(offset_of!(Slot, poll_us)).store(us, Ordering::Relaxed);
+        self.word(offset_of!(Slot, poll_us))
+            .store(us, Ordering::Relaxed);
     }
 
     /// Sets the mask for the next calls.
     pub fn set_sigmask(&self, mask: u64) {
-        self.long(offset_of!(Slot, sigmask)).store(mask, Ordering::Relaxed);
+        self.long(offset_of!(Slot, sigmask))
+            .store(mask, Ordering::Relaxed);
     }
 
     /// Says that this side sleeps, so that the worker rings.
     pub fn set_asleep(&self, asleep: bool) {
         let value = if asleep { WAIT_ASLEEP } else { WAIT_AWAKE };
-        self.word(offset_of!(Slot, lwk_wait)).store(value, Ordering::Relaxed);
+        self.word(offset_of!(Slot, lwk_wait))
+            .store(value, Ordering::Relaxed);
     }
 
     /// Posts a request.
     pub fn post(&self, nr: u32, args: &[u64]) {
         self.word(offset_of!(Slot, nr)).store(nr, Ordering::Relaxed);
         for (index, &arg) in args.iter().enumerate() {
-            self.long(offset_of!(Slot, args) + 8 * index).store(arg, Ordering::Relaxed);
+            self.long(offset_of!(Slot, args) + 8 * index)
+                .store(arg, Ordering::Relaxed);
         }
-        self.word(offset_of!(Slot, state)).store(SLOT_REQUESTED, Ordering::Release);
+        self.word(offset_of!(Slot, state))
+            .store(SLOT_REQUESTED, Ordering::Release);
         fence(Ordering::SeqCst);
-        if self.word(offset_of!(Slot, worker_wait)).load(Ordering::Relaxed) == WAIT_ASLEEP {
+        if self
+            .word(offset_of!(Slot, worker_wait))
+            .load(Ordering::Relaxed)
+            == WAIT_ASLEEP
+        {
             self.device.ring();
         }
     }
@@ -173,7 +213,8 @@ impl Lwk {
             self.polled += 1;
             thread::yield_now();
         }
-        self.word(offset_of!(Slot, state)).store(SLOT_IDLE, Ordering::Relaxed);
+        self.word(offset_of!(Slot, state))
+            .store(SLOT_IDLE, Ordering::Relaxed);
         self.long(offset_of!(Slot, result)).load(Ordering::Relaxed) as i64
     }
 
@@ -211,7 +252,10 @@ impl Lwk {
             let strings = self.control.add(at + block.strings_offset as usize);
             (block, std::slice::from_raw_parts(strings, length).to_vec())
         };
-        let strings = strings.strip_suffix(b"\0").unwrap().split(|&byte| byte == 0);
+        let strings = strings
+            .strip_suffix(b"\0")
+            .unwrap()
+            .split(|&byte| byte == 0);
         (block, strings.map(<[u8]>::to_vec).collect())
     }
 
@@ -224,7 +268,13 @@ impl Lwk {
     /// Waits for the next signal that the proxy tells of.
     pub fn next_signal(&self) -> u32 {
         self.device.wait_until(|state| !state.signals.is_empty());
-        self.device.state.lock().unwrap().signals.pop_front().unwrap()
+        self.device
+            .state
+            .lock()
+            .unwrap()
+            .signals
+            .pop_front()
+            .unwrap()
     }
 
     /// Signals told so far, not asked for yet.
@@ -310,15 +360,28 @@ fn read_words<const N: usize>(fd: RawFd) -> [u32; N] {
 fn take_descriptor(pid: u32, fd: u32) -> OwnedFd {
     // SAFETY: pidfds and a new descriptor that only we have.
     unsafe {
-        let process = OwnedFd::from_raw_fd(check(libc::syscall(libc::SYS_pidfd_open, pid, 0)).unwrap() as RawFd);
-        let fd = check(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0)).unwrap();
+        let process = OwnedFd::from_raw_fd(
+            check(libc::syscall(libc::SYS_pidfd_open, pid, 0)).unwrap() as RawFd,
+        );
+        let fd = check(libc::syscall(
+            libc::SYS_pidfd_getfd,
+            process.as_raw_fd(),
+            fd,
+            0,
+        ))
+        .unwrap();
         OwnedFd::from_raw_fd(fd as RawFd)
     }
 }
 
 /// In the child: openat and ioctls of type `H` are answered by the listener.
 fn install_filter() -> io::Result<RawFd> {
-    let statement = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
+    let statement = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let filter = [
@@ -332,12 +395,20 @@ fn install_filter() -> io::Result<RawFd> {
         statement(libc::BPF_RET, libc::SECCOMP_RET_USER_NOTIF, 0, 0),
         statement(libc::BPF_RET, libc::SECCOMP_RET_ALLOW, 0, 0),
     ];
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_ptr().cast_mut(),
+    };
     // SAFETY: a filter as the kernel wants it.
     unsafe {
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())?;
         let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
-        Ok(check(libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program))? as RawFd)
+        Ok(check(libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            flags,
+            &program,
+        ))? as RawFd)
     }
 }
 
@@ -380,15 +451,24 @@ struct AddDescriptor {
 impl Device {
     fn wait_until(&self, condition: impl Fn(&State) -> bool) {
         let state = self.state.lock().unwrap();
-        let (_state, timeout) =
-            self.changed.wait_timeout_while(state, DEADLINE, |state| !condition(state)).unwrap();
-        assert!(!timeout.timed_out(), "the proxy did not do what was expected");
+        let (_state, timeout) = self
+            .changed
+            .wait_timeout_while(state, DEADLINE, |state| !condition(state))
+            .unwrap();
+        assert!(
+            !timeout.timed_out(),
+            "the proxy did not do what was expected"
+        );
     }
 
     /// Answers until the proxy is gone.
     fn serve(&self) {
         loop {
-            let mut poll = libc::pollfd { fd: self.listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let mut poll = libc::pollfd {
+                fd: self.listener.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
             // SAFETY: one entry.
             unsafe { libc::poll(&mut poll, 1, -1) };
             if poll.revents & libc::POLLHUP != 0 {
@@ -396,7 +476,8 @@ impl Device {
             }
             let mut notification = Notification::default();
             // SAFETY: the kernel fills in a zeroed notification.
-            if unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_RECV, &mut notification) } != 0 {
+            if unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_RECV, &mut notification) } != 0
+            {
                 continue;
             }
             match i64::from(notification.nr) {
@@ -407,8 +488,17 @@ impl Device {
     }
 
     fn respond(&self, id: u64, result: i64, flags: u32) {
-        let (value, error) = if result < 0 { (0, result as i32) } else { (result, 0) };
-        let response = Response { id, value, error, flags };
+        let (value, error) = if result < 0 {
+            (0, result as i32)
+        } else {
+            (result, 0)
+        };
+        let response = Response {
+            id,
+            value,
+            error,
+            flags,
+        };
         // SAFETY: a response; one that comes too late (a signal) is refused.
         unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_SEND, &response) };
     }
@@ -420,7 +510,13 @@ impl Device {
         }
         let source = self.memory.as_raw_fd() as u32;
         let target_flags = libc::O_CLOEXEC as u32;
-        let add = AddDescriptor { id: notification.id, flags: ADDFD_SEND, source, target: 0, target_flags };
+        let add = AddDescriptor {
+            id: notification.id,
+            flags: ADDFD_SEND,
+            source,
+            target: 0,
+            target_flags,
+        };
         // SAFETY: as the kernel wants it.
         unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_ADDFD, &add) };
     }
@@ -428,10 +524,24 @@ impl Device {
     fn ioctl(&self, notification: &Notification) {
         let (id, pid, address) = (notification.id, notification.pid, notification.args[2]);
         let mut state = self.state.lock().unwrap();
-        let dead = |result: i64| if state.dead { -i64::from(libc::EIO) } else { result };
+        let dead = |result: i64| {
+            if state.dead {
+                -i64::from(libc::EIO)
+            } else {
+                result
+            }
+        };
         let result = match notification.args[1] as u32 {
             IOCTL_INFO => {
-                copy_out(pid, address, &Info { magic: MAGIC, version: VERSION, instances: 1 });
+                copy_out(
+                    pid,
+                    address,
+                    &Info {
+                        magic: MAGIC,
+                        version: VERSION,
+                        instances: 1,
+                    },
+                );
                 0
             }
             IOCTL_ATTACH => {
@@ -471,7 +581,12 @@ impl Device {
                 result
             }
             IOCTL_USAGE => {
-                let usage = Usage { user_ns: 5_000_000, system_ns: 0, resident_bytes: 0, peak_bytes: 1 << 20 };
+                let usage = Usage {
+                    user_ns: 5_000_000,
+                    system_ns: 0,
+                    resident_bytes: 0,
+                    peak_bytes: 1 << 20,
+                };
                 copy_out(pid, address, &usage);
                 0
             }
@@ -493,25 +608,46 @@ impl Device {
 }
 
 fn read_string(pid: u32, address: u64) -> CString {
-    let bytes: Vec<u8> = (address..).map(|at| copy_in::<u8>(pid, at)).take_while(|&byte| byte != 0).collect();
+    let bytes: Vec<u8> = (address..)
+        .map(|at| copy_in::<u8>(pid, at))
+        .take_while(|&byte| byte != 0)
+        .collect();
     CString::new(bytes).unwrap()
 }
 
 fn copy_in<T: Copy>(pid: u32, address: u64) -> T {
     let mut value = std::mem::MaybeUninit::<T>::zeroed();
-    transfer(libc::SYS_process_vm_readv, pid, address, value.as_mut_ptr().cast(), size_of::<T>());
+    transfer(
+        libc::SYS_process_vm_readv,
+        pid,
+        address,
+        value.as_mut_ptr().cast(),
+        size_of::<T>(),
+    );
     // SAFETY: used for integers and structures of integers.
     unsafe { value.assume_init() }
 }
 
 fn copy_out<T: Copy>(pid: u32, address: u64, value: &T) {
     let at = std::ptr::from_ref(value).cast_mut().cast();
-    transfer(libc::SYS_process_vm_writev, pid, address, at, size_of::<T>());
+    transfer(
+        libc::SYS_process_vm_writev,
+        pid,
+        address,
+        at,
+        size_of::<T>(),
+    );
 }
 
 fn transfer(call: i64, pid: u32, address: u64, at: *mut u8, size: usize) {
-    let local = libc::iovec { iov_base: at.cast(), iov_len: size };
-    let remote = libc::iovec { iov_base: address as *mut _, iov_len: size };
+    let local = libc::iovec {
+        iov_base: at.cast(),
+        iov_len: size,
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut _,
+        iov_len: size,
+    };
     // SAFETY: `at` is valid for `size` bytes. A proxy that was just killed gives an error.
     unsafe { libc::syscall(call, pid as usize, &local, 1usize, &remote, 1usize, 0usize) };
 }

@@ -88,7 +88,8 @@ pub enum Place {
 pub fn place(rip: u64) -> Place {
     if rip == abortable_insn as *const () as u64 {
         Place::AtCall
-    } else if rip >= abortable_start as *const () as u64 && rip < abortable_insn as *const () as u64 {
+    } else if rip >= abortable_start as *const () as u64 && rip < abortable_insn as *const () as u64
+    {
         Place::Before
     } else {
         Place::Elsewhere

@@ -22,7 +22,11 @@ pub struct Errno(pub u32);
 pub type Result<T> = core::result::Result<T, Errno>;
 
 fn check(result: i64) -> Result<u64> {
-    if (-4095..0).contains(&result) { Err(Errno(-result as u32)) } else { Ok(result as u64) }
+    if (-4095..0).contains(&result) {
+        Err(Errno(-result as u32))
+    } else {
+        Ok(result as u64)
+    }
 }
 
 /// A call none of whose arguments is a pointer.
@@ -63,12 +67,27 @@ pub fn ioctl_plain(fd: u32, number: u32) -> Result<()> {
 /// The range must lie below the proxy (checked).
 pub fn map_device(fd: u32, start: u64, end: u64, offset: u64, replace: bool) -> Result<()> {
     assert!(start < end && end <= hanare_abi::layout::CONTROL_END);
-    let place = if replace { MAP_FIXED } else { MAP_FIXED_NOREPLACE };
+    let place = if replace {
+        MAP_FIXED
+    } else {
+        MAP_FIXED_NOREPLACE
+    };
     let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | place);
-    let args = [start, end - start, protection.into(), flags.into(), fd.into(), offset];
+    let args = [
+        start,
+        end - start,
+        protection.into(),
+        flags.into(),
+        fd.into(),
+        offset,
+    ];
     // SAFETY: nothing of the proxy lies in the range (it is linked above it).
     let at = check(unsafe { raw_call(__NR_mmap, args) })?;
-    if at == start { Ok(()) } else { Err(Errno(linux_raw_sys::errno::EEXIST)) }
+    if at == start {
+        Ok(())
+    } else {
+        Err(Errno(linux_raw_sys::errno::EEXIST))
+    }
 }
 
 /// Unmaps a part of the vdso, which the proxy does not use.
@@ -81,7 +100,8 @@ pub fn unmap_vdso(start: u64, end: u64) -> Result<()> {
 pub fn open(path: &CStr, flags: u32) -> Result<u32> {
     let path = path.as_ptr() as u64;
     // SAFETY: a C string.
-    let fd = check(unsafe { raw_call(__NR_openat, [AT_FDCWD as u64, path, flags.into(), 0, 0, 0]) })?;
+    let fd =
+        check(unsafe { raw_call(__NR_openat, [AT_FDCWD as u64, path, flags.into(), 0, 0, 0]) })?;
     Ok(fd as u32)
 }
 
@@ -92,21 +112,42 @@ pub fn close(fd: u32) {
 
 /// Reads into `buffer`.
 pub fn read(fd: u32, buffer: &mut [u8]) -> Result<usize> {
-    let args = [fd.into(), buffer.as_mut_ptr() as u64, buffer.len() as u64, 0, 0, 0];
+    let args = [
+        fd.into(),
+        buffer.as_mut_ptr() as u64,
+        buffer.len() as u64,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: a buffer of that length.
     Ok(check(unsafe { raw_call(__NR_read, args) })? as usize)
 }
 
 /// Writes `bytes`, as far as it goes.
 pub fn write(fd: u32, bytes: &[u8]) -> Result<usize> {
-    let args = [fd.into(), bytes.as_ptr() as u64, bytes.len() as u64, 0, 0, 0];
+    let args = [
+        fd.into(),
+        bytes.as_ptr() as u64,
+        bytes.len() as u64,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: a buffer of that length.
     Ok(check(unsafe { raw_call(__NR_write, args) })? as usize)
 }
 
 /// Reads directory entries.
 pub fn read_directory(fd: u32, buffer: &mut [u8]) -> Result<usize> {
-    let args = [fd.into(), buffer.as_mut_ptr() as u64, buffer.len() as u64, 0, 0, 0];
+    let args = [
+        fd.into(),
+        buffer.as_mut_ptr() as u64,
+        buffer.len() as u64,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: a buffer of that length.
     Ok(check(unsafe { raw_call(__NR_getdents64, args) })? as usize)
 }
@@ -119,7 +160,10 @@ pub fn fcntl(fd: u32, command: u32, value: u64) -> Result<u64> {
 
 /// A resource limit: soft and hard.
 pub fn get_limit(resource: u32) -> Result<rlimit64> {
-    let mut limit = rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let mut limit = rlimit64 {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     let pointer = &raw mut limit as u64;
     // SAFETY: a structure of the kernel's own definition.
     check(unsafe { raw_call(__NR_prlimit64, [0, resource.into(), 0, pointer, 0, 0]) })?;
@@ -167,23 +211,45 @@ pub fn personality() -> u32 {
 
 /// Fills `bytes` with random ones.
 pub fn random(bytes: &mut [u8]) -> Result<()> {
-    let args = [bytes.as_mut_ptr() as u64, bytes.len() as u64, GRND_INSECURE.into(), 0, 0, 0];
+    let args = [
+        bytes.as_mut_ptr() as u64,
+        bytes.len() as u64,
+        GRND_INSECURE.into(),
+        0,
+        0,
+        0,
+    ];
     // SAFETY: a buffer of that length.
     check(unsafe { raw_call(__NR_getrandom, args) }).map(drop)
 }
 
 /// Names this thread.
 pub fn set_name(name: &CStr) {
-    let args = [linux_raw_sys::prctl::PR_SET_NAME.into(), name.as_ptr() as u64, 0, 0, 0, 0];
+    let args = [
+        linux_raw_sys::prctl::PR_SET_NAME.into(),
+        name.as_ptr() as u64,
+        0,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: a C string; Linux reads at most 16 bytes of it.
     let _ = unsafe { raw_call(__NR_prctl, args) };
 }
 
 /// CLOCK_MONOTONIC in ns.
 pub fn monotonic_ns() -> u64 {
-    let mut time = __kernel_timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = __kernel_timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: a structure of the kernel's own definition.
-    let _ = unsafe { raw_call(__NR_clock_gettime, [CLOCK_MONOTONIC.into(), &raw mut time as u64, 0, 0, 0, 0]) };
+    let _ = unsafe {
+        raw_call(
+            __NR_clock_gettime,
+            [CLOCK_MONOTONIC.into(), &raw mut time as u64, 0, 0, 0, 0],
+        )
+    };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

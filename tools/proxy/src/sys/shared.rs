@@ -5,7 +5,9 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOT_BASE, START_BASE, START_SIZE};
+use hanare_abi::layout::{
+    CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOT_BASE, START_BASE, START_SIZE,
+};
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_ikc::SlotRef;
@@ -157,7 +159,10 @@ unsafe impl<T: Sync> Sync for Once<T> {}
 impl<T> Once<T> {
     /// Not set.
     pub const fn new() -> Self {
-        Self { ready: AtomicU32::new(0), value: UnsafeCell::new(MaybeUninit::uninit()) }
+        Self {
+            ready: AtomicU32::new(0),
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+        }
     }
 
     /// Sets it; the first thread does so, once, before it makes others.

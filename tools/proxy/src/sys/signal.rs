@@ -97,7 +97,11 @@ extern "C" fn handler(signal: i32, info: *const Info, context: *mut UContext) {
     crate::signals::taken(signal as u32, info, &mut Frame { context });
 }
 
-fn sigaction(signal: u32, new: Option<&KernelAction>, old: Option<&mut KernelAction>) -> Result<()> {
+fn sigaction(
+    signal: u32,
+    new: Option<&KernelAction>,
+    old: Option<&mut KernelAction>,
+) -> Result<()> {
     let new = new.map_or(0, |new| core::ptr::from_ref(new) as u64);
     let old = old.map_or(0, |old| core::ptr::from_mut(old) as u64);
     // SAFETY: structures as the kernel has them; the handler is ours.
@@ -106,12 +110,19 @@ fn sigaction(signal: u32, new: Option<&KernelAction>, old: Option<&mut KernelAct
 
 /// What Linux does with `signal` now.
 pub fn action(signal: u32) -> Result<Action> {
-    let mut old = KernelAction { handler: 0, flags: 0, restorer: 0, mask: 0 };
+    let mut old = KernelAction {
+        handler: 0,
+        flags: 0,
+        restorer: 0,
+        mask: 0,
+    };
     sigaction(signal, None, Some(&mut old))?;
     Ok(match old.handler {
         0 => Action::Default,
         1 => Action::Ignore,
-        _ => Action::Forward { restart: old.flags & u64::from(SA_RESTART) != 0 },
+        _ => Action::Forward {
+            restart: old.flags & u64::from(SA_RESTART) != 0,
+        },
     })
 }
 
@@ -120,9 +131,10 @@ pub fn set_action(signal: u32, action: Action) -> Result<()> {
     let (handler, flags) = match action {
         Action::Default => (0, 0),
         Action::Ignore => (1, 0),
-        Action::Forward { restart } => {
-            (handler as *const () as usize, SA_SIGINFO | if restart { SA_RESTART } else { 0 })
-        }
+        Action::Forward { restart } => (
+            handler as *const () as usize,
+            SA_SIGINFO | if restart { SA_RESTART } else { 0 },
+        ),
     };
     let new = KernelAction {
         handler,
@@ -136,7 +148,14 @@ pub fn set_action(signal: u32, action: Action) -> Result<()> {
 /// Sets this thread's mask and gives the old one.
 pub fn set_mask(mask: Mask) -> Mask {
     let mut old = 0;
-    let args = [SIG_SETMASK.into(), &raw const mask as u64, &raw mut old as u64, 8, 0, 0];
+    let args = [
+        SIG_SETMASK.into(),
+        &raw const mask as u64,
+        &raw mut old as u64,
+        8,
+        0,
+        0,
+    ];
     // SAFETY: two masks of 8 bytes.
     let _ = unsafe { raw_call(__NR_rt_sigprocmask, args) };
     old
@@ -145,7 +164,10 @@ pub fn set_mask(mask: Mask) -> Mask {
 /// Sends `signal` to this thread.
 pub fn raise(signal: u32) {
     let (pid, tid) = (super::pid(), super::thread_id());
-    let _ = super::plain(__NR_tgkill, [pid.into(), tid.into(), signal.into(), 0, 0, 0]);
+    let _ = super::plain(
+        __NR_tgkill,
+        [pid.into(), tid.into(), signal.into(), 0, 0, 0],
+    );
 }
 
 /// Makes `signal` pending on this thread with the siginfo at `info`, an address

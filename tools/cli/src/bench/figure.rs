@@ -1,0 +1,133 @@
+//! What a figure is, and what a group of them.
+
+use anyhow::Result;
+
+use super::lab::Lab;
+use super::samples::Samples;
+
+/// Which way is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// A time, a count.
+    Lower,
+    /// A throughput.
+    Higher,
+}
+
+impl Better {
+    /// In one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lower => "lower",
+            Self::Higher => "higher",
+        }
+    }
+}
+
+/// What is to be reached (`FIGURES.md`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// Nothing is promised.
+    None,
+    /// The LWK's median over Linux'.
+    Ratio(f64),
+    /// The LWK's median itself.
+    Value(f64),
+}
+
+/// One number that is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// `group-like.name`; the guest prints samples under it.
+    pub id: &'static str,
+    /// One line.
+    pub what: &'static str,
+    /// Unit of the samples.
+    pub unit: &'static str,
+    /// Which way is up.
+    pub better: Better,
+    /// What is to be reached.
+    pub target: Target,
+}
+
+impl Figure {
+    /// A figure where less is better and nothing is promised.
+    pub const fn lower(id: &'static str, unit: &'static str, what: &'static str) -> Self {
+        Self {
+            id,
+            what,
+            unit,
+            better: Better::Lower,
+            target: Target::None,
+        }
+    }
+
+    /// A figure where more is better and nothing is promised.
+    pub const fn higher(id: &'static str, unit: &'static str, what: &'static str) -> Self {
+        Self {
+            better: Better::Higher,
+            ..Self::lower(id, unit, what)
+        }
+    }
+
+    /// Sets what is to be reached.
+    pub const fn target(self, target: Target) -> Self {
+        Self { target, ..self }
+    }
+
+    /// Whether that is so; `None` where nothing is promised or nothing known.
+    pub fn is_met(&self, median: f64, ratio: Option<f64>) -> Option<bool> {
+        let (value, bound) = match self.target {
+            Target::None => return None,
+            Target::Ratio(bound) => (ratio?, bound),
+            Target::Value(bound) => (median, bound),
+        };
+        Some(match self.better {
+            Better::Lower => value <= bound,
+            Better::Higher => value >= bound,
+        })
+    }
+}
+
+/// What has to be there for a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// An instance.
+    Instance,
+    /// The right to boot one: none is there.
+    Machine,
+}
+
+/// Figures that are measured together.
+pub struct Group {
+    /// Its name; also the guest's, where the guest measures it.
+    pub name: &'static str,
+    /// What has to be there.
+    pub needs: Needs,
+    /// Its figures, in the order they are shown.
+    pub figures: &'static [Figure],
+    /// Measures them all.
+    pub measure: fn(&mut Lab, &Group) -> Result<Samples>,
+}
+
+/// `measure` of a group that the guest measures by itself.
+pub fn by_guest(lab: &mut Lab, group: &Group) -> Result<Samples> {
+    lab.need_instance("")?;
+    lab.pairs(&[group.name])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets() {
+        let figure = Figure::lower("a", "ns", "").target(Target::Ratio(2.0));
+        assert_eq!(figure.is_met(100.0, Some(1.9)), Some(true));
+        assert_eq!(figure.is_met(100.0, Some(2.1)), Some(false));
+        assert_eq!(figure.is_met(100.0, None), None);
+        let figure = Figure::higher("a", "MiB/s", "").target(Target::Value(10.0));
+        assert_eq!(figure.is_met(9.0, None), Some(false));
+        assert_eq!(Figure::lower("a", "ns", "").is_met(1.0, Some(1.0)), None);
+    }
+}

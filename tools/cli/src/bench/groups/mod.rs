@@ -1,0 +1,25 @@
+//! The groups of figures. A new one: a file with a [`Group`], a row here.
+
+mod boot;
+mod calls;
+mod files;
+mod memory;
+mod noise;
+mod signals;
+mod start;
+
+use super::figure::Group;
+
+/// All, in the order in which they are measured: those that boot for themselves
+/// first and last.
+pub const ALL: &[Group] = &[
+    boot::BOOT,
+    start::START,
+    calls::CALLS,
+    calls::AFTER,
+    files::FILES,
+    memory::MEMORY,
+    signals::SIGNALS,
+    noise::NOISE,
+    calls::DOORBELL,
+];

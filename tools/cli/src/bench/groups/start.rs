@@ -1,0 +1,48 @@
+//! From the start of a program to its end.
+
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::bench::figure::{Figure, Group, Needs};
+use crate::bench::lab::Lab;
+use crate::bench::samples::{Samples, Side};
+
+/// `/bin/true`, dynamically linked.
+pub const START: Group = Group {
+    name: "start",
+    needs: Needs::Instance,
+    figures: &[Figure::lower(
+        "start.true",
+        "ms",
+        "/bin/true: start, run, end, be waited for",
+    )],
+    measure,
+};
+
+/// Of which the best counts, per round.
+const TRIES: u32 = 3;
+
+fn measure(lab: &mut Lab, _: &Group) -> Result<Samples> {
+    lab.need_instance("")?;
+    let mut samples = Samples::default();
+    for _ in 0..lab.rounds {
+        for side in [Side::Linux, Side::Lwk] {
+            let mut best = f64::INFINITY;
+            for _ in 0..TRIES {
+                let start = Instant::now();
+                let status = lab
+                    .command(side, &[], "/bin/true")?
+                    .stdin(Stdio::null())
+                    .status()?;
+                best = best.min(start.elapsed().as_secs_f64() * 1e3);
+                if !status.success() {
+                    bail!("/bin/true failed: {status}");
+                }
+            }
+            samples.add(side, "start.true", best);
+        }
+    }
+    Ok(samples)
+}

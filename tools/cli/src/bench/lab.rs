@@ -1,0 +1,293 @@
+//! The machine under test: an instance, and the measured program on either side.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use hanare_sdk::{BootTimes, Device};
+
+use super::samples::{Samples, Side};
+use crate::{find, instances, machine};
+
+/// Name of the instance that is booted for the purpose.
+pub const OWN: &str = "bench";
+/// Its memory.
+const OWN_BYTES: u64 = 256 << 20;
+/// No single run takes longer unless it hangs.
+const DEADLINE: Duration = Duration::from_secs(180);
+
+/// The machine under test.
+pub struct Lab {
+    /// Rounds wanted.
+    pub rounds: u32,
+    /// Small batches are wanted.
+    pub quick: bool,
+    guest: PathBuf,
+    file: PathBuf,
+    /// The instance that was there before.
+    given: Option<String>,
+    /// Boot options of our own one, while it is there.
+    own: Option<String>,
+}
+
+/// How long the steps of a boot took.
+pub struct Phases {
+    /// Reserving the memory.
+    pub memory: Duration,
+    /// Taking the CPUs from Linux.
+    pub cpus: Duration,
+    /// Loading the image, starting the first CPU, starting the others.
+    pub times: BootTimes,
+}
+
+impl Lab {
+    /// On the instance of that name, the only one, or one booted when needed.
+    pub fn new(on: Option<&str>, rounds: u32, quick: bool) -> Result<Self> {
+        let guest = find::bench_guest()?;
+        let device = Device::open()?;
+        let given = match on {
+            None if device.instances()?.is_empty() => None,
+            on => Some(instances::resolve(&device, on)?),
+        };
+        if let Some(name) = &given {
+            device.instance(name, false)?;
+        }
+        let file = PathBuf::from(format!("/dev/shm/hanare-bench-{}", std::process::id()));
+        Ok(Self {
+            rounds,
+            quick,
+            guest,
+            file,
+            given,
+            own: None,
+        })
+    }
+
+    /// The instance that was there before.
+    pub fn given(&self) -> Option<&str> {
+        self.given.as_deref()
+    }
+
+    /// Whether instances are ours to boot and to shut down.
+    pub fn may_boot(&self) -> bool {
+        self.given.is_none()
+    }
+
+    /// Sees to it that there is an instance; ours has these boot options.
+    pub fn need_instance(&mut self, options: &str) -> Result<()> {
+        if self.given.is_some() || self.own.as_deref() == Some(options) {
+            return Ok(());
+        }
+        self.shutdown()?;
+        self.boot(options).map(|_| ())
+    }
+
+    /// CPUs for our own instance: the upper half.
+    pub fn own_cpus() -> Result<Vec<u32>> {
+        let online = machine::online_cpus();
+        let count = online.numbers().len() / 2;
+        let cpus: Vec<u32> = online
+            .numbers()
+            .iter()
+            .rev()
+            .copied()
+            .take(count)
+            .filter(|&cpu| cpu != 0)
+            .collect();
+        if cpus.is_empty() {
+            bail!("there is only one CPU: an LWK needs one of its own");
+        }
+        Ok(cpus.into_iter().rev().collect())
+    }
+
+    /// Memory for our own instance.
+    pub fn own_bytes() -> u64 {
+        OWN_BYTES
+    }
+
+    /// Boots our own instance.
+    pub fn boot(&mut self, options: &str) -> Result<Phases> {
+        let image = fs::read(find::image()?)?;
+        let cpus = Self::own_cpus()?;
+        let mut builder = Device::open()?.create(OWN)?;
+        let start = Instant::now();
+        builder.add_memory(OWN_BYTES, None)?;
+        let memory = start.elapsed();
+        for cpu in cpus {
+            builder.add_cpu(cpu)?;
+        }
+        let taken = start.elapsed() - memory;
+        let times = builder.boot(&image, options, 20_000)?;
+        self.own = Some(options.into());
+        Ok(Phases {
+            memory,
+            cpus: taken,
+            times,
+        })
+    }
+
+    /// Says that [`OWN`] was booted by other means.
+    pub fn adopt(&mut self) {
+        self.own = Some(String::new());
+    }
+
+    /// Shuts our own instance down, if it is there.
+    pub fn shutdown(&mut self) -> Result<()> {
+        if self.own.take().is_some() {
+            Device::open()?.shutdown(OWN, true, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Name of the instance.
+    pub fn name(&self) -> &str {
+        self.given.as_deref().unwrap_or(OWN)
+    }
+
+    /// A program to be run on either kernel; `options` are those of `hanare run`.
+    pub fn command(&self, side: Side, options: &[&str], program: &str) -> Result<Command> {
+        match side {
+            Side::Linux => Ok(Command::new(program)),
+            Side::Lwk => {
+                let mut command =
+                    Command::new(env::current_exe().context("where is this command?")?);
+                command
+                    .args(["run", "--on", self.name()])
+                    .args(options)
+                    .args(["--", program]);
+                Ok(command)
+            }
+        }
+    }
+
+    /// Starts the measured program.
+    pub fn guest(&self, side: Side, options: &[&str], args: &[&str]) -> Result<Guest> {
+        let guest = self
+            .guest
+            .to_str()
+            .context("the path of the measured program is no text")?;
+        let mut command = self.command(side, options, guest)?;
+        command
+            .args(args)
+            .arg(format!("file={}", self.file.display()));
+        if self.quick {
+            command.arg("quick");
+        }
+        Guest::start(command)
+    }
+
+    /// Runs a group of the measured program on both kernels in turn.
+    pub fn pairs(&self, args: &[&str]) -> Result<Samples> {
+        let mut samples = Samples::default();
+        for round in 1..=self.rounds {
+            for side in [Side::Linux, Side::Lwk] {
+                self.progress(&format!(
+                    "{}: round {round} of {}",
+                    args.join(" "),
+                    self.rounds
+                ));
+                for (id, value) in self.guest(side, &[], args)?.samples()? {
+                    samples.add(side, &id, value);
+                }
+            }
+        }
+        Ok(samples)
+    }
+
+    /// One line on a terminal, written over by the next.
+    pub fn progress(&self, text: &str) {
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K{text}");
+        }
+    }
+
+    /// Leaves the machine as it was.
+    pub fn close(&mut self) -> Result<()> {
+        self.progress("");
+        self.shutdown()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.file);
+        let _ = self.close();
+    }
+}
+
+/// A running measured program.
+pub struct Guest {
+    child: Child,
+    lines: Receiver<String>,
+    deadline: Instant,
+}
+
+impl Guest {
+    /// Starts it, with its output read line by line.
+    fn start(mut command: Command) -> Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("cannot run {:?}", command.get_program()))?;
+        let output = child.stdout.take().context("no output")?;
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self {
+            child,
+            lines,
+            deadline: Instant::now() + DEADLINE,
+        })
+    }
+
+    /// The next sample; `None`: there are no more.
+    pub fn next(&mut self) -> Result<Option<(String, f64)>> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let line = match self.lines.recv_timeout(left) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => bail!(
+                "the measured program did not end within {} s",
+                DEADLINE.as_secs()
+            ),
+        };
+        let sample = line
+            .split_once(' ')
+            .and_then(|(id, value)| Some((id.to_owned(), value.parse().ok()?)));
+        sample
+            .with_context(|| format!("the measured program printed '{line}'"))
+            .map(Some)
+    }
+
+    /// All samples, to its end.
+    pub fn samples(mut self) -> Result<Vec<(String, f64)>> {
+        let mut samples = Vec::new();
+        while let Some(sample) = self.next()? {
+            samples.push(sample);
+        }
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("the measured program failed: {status}");
+        }
+        Ok(samples)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,163 @@
+//! `hanare bench`: figures of the LWK against those of the Linux beside it.
+//!
+//! `figure` says what a figure is; `groups/` has one file per group of figures,
+//! and [`groups::ALL`] lists them; `lab` boots, runs the measured program
+//! (`bench/guest`) on either kernel and reads its samples; `samples` makes medians
+//! of them, `report` prints. To add a figure: a row in its group, and a `report()`
+//! of the same id in the guest.
+
+mod figure;
+mod groups;
+mod lab;
+mod report;
+mod samples;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::table;
+use figure::{Group, Needs};
+use lab::Lab;
+use report::Report;
+
+/// Measure the LWK against this machine's Linux: calls, files, memory, signals, noise, boot.
+#[derive(Args)]
+#[command(after_help = "\
+Without an instance, one is booted on the upper half of the CPUs and shut down at the end; only then
+are the figures of booting and of doorbells measured, too. 'ratio' is the LWK's median over Linux'.
+
+Examples:
+  hanare bench                       everything, about four minutes
+  hanare bench --quick               short batches, for a first impression
+  hanare bench --only read,call.local
+  hanare bench --on blue --json > figures.json")]
+pub struct Bench {
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+    /// Only these figures or groups, e.g. calls,read.1m
+    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Runs of each figure on each kernel, of which the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Instance to measure [default: the only one, or one booted for the purpose]
+    #[arg(long, value_name = "NAME")]
+    on: Option<String>,
+    /// Small batches and short computations
+    #[arg(long)]
+    quick: bool,
+    /// Say what the figures are, measure nothing
+    #[arg(long)]
+    list: bool,
+}
+
+impl Bench {
+    /// Measures and prints; exit status 1 if a group could not be measured.
+    pub fn execute(self) -> Result<i32> {
+        let groups: Vec<&Group> = groups::ALL
+            .iter()
+            .filter(|group| self.wants_group(group))
+            .collect();
+        if groups.is_empty() {
+            bail!("no figure or group is called so (see: hanare bench --list)");
+        }
+        if self.list {
+            list(&groups);
+            return Ok(0);
+        }
+        let mut lab = Lab::new(self.on.as_deref(), self.rounds, self.quick)?;
+        let mut report = Report::new(&lab);
+        for group in groups {
+            if group.needs == Needs::Machine && !lab.may_boot() {
+                report.skip(group, "an instance is booted already");
+                continue;
+            }
+            lab.progress(group.name);
+            match (group.measure)(&mut lab, group) {
+                Ok(samples) => report.add(group, &samples, &|id| self.wants(group, id)),
+                Err(error) => report.fail(group, &format!("{error:#}")),
+            }
+        }
+        lab.close()?;
+        report.print(self.json)?;
+        Ok(i32::from(report.failed()))
+    }
+
+    fn wants(&self, group: &Group, id: &str) -> bool {
+        let named =
+            |wish: &String| wish == group.name || id == wish || id.starts_with(&format!("{wish}."));
+        self.only.is_empty() || self.only.iter().any(named)
+    }
+
+    fn wants_group(&self, group: &Group) -> bool {
+        group
+            .figures
+            .iter()
+            .any(|figure| self.wants(group, figure.id))
+    }
+}
+
+fn list(groups: &[&Group]) {
+    let rows = groups.iter().flat_map(|group| {
+        group.figures.iter().map(|figure| {
+            let cells = [
+                figure.id,
+                group.name,
+                figure.unit,
+                figure.better.name(),
+                figure.what,
+            ];
+            cells.map(String::from).to_vec()
+        })
+    });
+    table::print(
+        &["FIGURE", "GROUP", "UNIT", "BETTER", "WHAT"],
+        &rows.collect::<Vec<_>>(),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bench(only: &[&str]) -> Bench {
+        let only = only.iter().map(|&id| id.into()).collect();
+        Bench {
+            json: false,
+            only,
+            rounds: 5,
+            on: None,
+            quick: false,
+            list: false,
+        }
+    }
+
+    #[test]
+    fn ids_are_unique() {
+        let mut ids: Vec<&str> = groups::ALL
+            .iter()
+            .flat_map(|group| group.figures)
+            .map(|figure| figure.id)
+            .collect();
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+    }
+
+    #[test]
+    fn chosen_by_group_prefix_or_id() {
+        let chosen = |only: &[&str]| {
+            let bench = bench(only);
+            let all = groups::ALL
+                .iter()
+                .flat_map(|group| group.figures.iter().map(move |figure| (group, figure.id)));
+            all.filter(|(group, id)| bench.wants(group, id)).count()
+        };
+        assert_eq!(chosen(&["read.1m"]), 1);
+        assert_eq!(chosen(&["files"]), chosen(&["read"]));
+        assert_eq!(chosen(&["nothing"]), 0);
+        assert!(chosen(&[]) > 20);
+    }
+}
