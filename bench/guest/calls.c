@@ -1,0 +1,77 @@
+/* Null calls: served by the LWK itself, without a trap, or delegated. */
+#define _GNU_SOURCE
+#include "guest.h"
+
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static void local(void *data)
+{
+	(void)data;
+	syscall(SYS_getpid);
+}
+
+static void delegated(void *data)
+{
+	(void)data;
+	syscall(SYS_getppid);
+}
+
+static void clock_read(void *data)
+{
+	struct timespec now;
+
+	(void)data;
+	clock_gettime(CLOCK_REALTIME, &now);
+}
+
+void group_calls(const struct wish *wish)
+{
+	report("call.local", best_ns(wish, 1000, local, NULL));
+	report("call.clock", best_ns(wish, 1000, clock_read, NULL));
+	report("call.delegated", best_ns(wish, 1000, delegated, NULL));
+}
+
+static int ascending(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* A delegated call after `idle_ns` of other work: the best median of 15. */
+static double after(const struct wish *wish, uint64_t idle_ns)
+{
+	uint64_t times[15];
+	struct best best;
+
+	for (best_begin(&best, wish); best_more(&best);) {
+		for (int i = 0; i < 15; i++) {
+			uint64_t start = now_ns();
+
+			while (now_ns() - start < idle_ns)
+				;
+			start = now_ns();
+			delegated(NULL);
+			times[i] = now_ns() - start;
+		}
+		qsort(times, 15, sizeof(*times), ascending);
+		best_add(&best, (double)times[7]);
+	}
+	return best.best;
+}
+
+/* 20 us lie within the spin window; after 1 ms the worker sleeps and has to be rung. */
+void group_after(const struct wish *wish)
+{
+	report("call.after-20us", after(wish, 20000));
+	report("call.after-1ms", after(wish, 1000000));
+}
+
+/* For an LWK booted with spin_us=0: neither side polls, each rings the other. */
+void group_doorbell(const struct wish *wish)
+{
+	report("call.doorbell", best_ns(wish, 50, delegated, NULL));
+}

@@ -1,0 +1,51 @@
+/* The program that `hanare bench` measures: on Linux and, unchanged, on an LWK. */
+#ifndef HANARE_BENCH_GUEST_H
+#define HANARE_BENCH_GUEST_H
+
+#include <stdint.h>
+
+/* What the harness asked for. */
+struct wish {
+	int quick;		/* small batches: for demonstrations */
+	const char *file;	/* a file on tmpfs that may be written over */
+	double seconds;		/* how long to compute */
+	int cpu;		/* CPU to stay on, or -1 */
+};
+
+/* One group of figures, one file each. main.c has the table. */
+void group_calls(const struct wish *wish);
+void group_after(const struct wish *wish);
+void group_doorbell(const struct wish *wish);
+void group_files(const struct wish *wish);
+void group_memory(const struct wish *wish);
+void group_signals(const struct wish *wish);
+void group_compute(const struct wish *wish);
+void group_first(const struct wish *wish);
+
+/* CLOCK_MONOTONIC, which is the same clock on both kernels. */
+uint64_t now_ns(void);
+
+/* One sample: "ID VALUE" on stdout, for tools/cli/src/bench/guest.rs. */
+void report(const char *id, double value);
+
+/* Ends the program: what could not be done, and errno. */
+void fail(const char *what) __attribute__((noreturn));
+
+/*
+ * The machines that this runs on are shared and emulated, so a figure is the best of many batches,
+ * each short enough to fall between two disturbances: as many as fit into the budget, at least 5.
+ */
+struct best {
+	uint64_t until_ns;
+	int batches;
+	double best;
+};
+
+void best_begin(struct best *best, const struct wish *wish);
+int best_more(const struct best *best);
+void best_add(struct best *best, double value);
+
+/* The best batch of `count` calls of `call(data)`; ns per call. */
+double best_ns(const struct wish *wish, int count, void (*call)(void *), void *data);
+
+#endif
