@@ -39,22 +39,31 @@ static void answer_store(struct hanare_space *space, struct hanare_answer *answe
 	kfree(drop);
 }
 
-static struct hanare_answer *answer_take(struct hanare_space *space, u64 addr)
+/*
+ * The answer this task fetched in the first pass of this fault, if any. One of
+ * another fault is thrown away: its second pass found the page there already.
+ */
+static struct hanare_answer *answer_take(struct hanare_space *space, u64 addr, bool write,
+					 bool second_pass)
 {
 	struct hanare_answer *a, *found = NULL;
 
-	/* Most faults are first passes of programs that do nothing else at once. */
+	/* An answer of our own is never added meanwhile, so a miss is a miss. */
 	if (list_empty_careful(&space->answers))
 		return NULL;
 	spin_lock(&space->answer_lock);
 	list_for_each_entry(a, &space->answers, link)
-		if (a->task == current && a->addr == addr) {
+		if (a->task == current) {
 			list_del(&a->link);
 			space->answer_count--;
 			found = a;
 			break;
 		}
 	spin_unlock(&space->answer_lock);
+	if (found && (!second_pass || found->addr != addr || found->write != write)) {
+		kfree(found);
+		return NULL;
+	}
 	return found;
 }
 
@@ -77,6 +86,7 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 
 	answer->task = current;
 	answer->addr = addr;
+	answer->write = write;
 	for (round = 0; round < ROUNDS_MAX; round++) {
 		struct hanare_call call = {
 			.kind = HANARE_REQUEST_FAULT,
@@ -259,7 +269,7 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	/* mremap can move a mapping, not its meaning. */
 	if (((u64)vmf->pgoff << PAGE_SHIFT) != ((u64)space->id << HANARE_SPACE_SHIFT | addr))
 		return VM_FAULT_SIGBUS;
-	answer = answer_take(space, addr);
+	answer = answer_take(space, addr, write, vmf->flags & FAULT_FLAG_TRIED);
 	if (answer && !insert_answer(space, vma, answer, write, &ret)) {
 		kfree(answer);
 		return ret;

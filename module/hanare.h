@@ -120,6 +120,7 @@ struct hanare_answer {
 	struct list_head link;
 	struct task_struct *task;		/* compared, never followed */
 	u64 addr;
+	bool write;
 	u64 sequence;
 	u64 start;
 	int status;

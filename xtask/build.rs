@@ -11,7 +11,10 @@ fn docs(attrs: &[syn::Attribute]) -> String {
     let mut text = Vec::new();
     for attr in attrs.iter().filter(|a| a.path().is_ident("doc")) {
         if let syn::Meta::NameValue(nv) = &attr.meta
-            && let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(s), .. }) = &nv.value
+            && let syn::Expr::Lit(syn::ExprLit {
+                lit: syn::Lit::Str(s),
+                ..
+            }) = &nv.value
         {
             text.push(s.value().trim_start_matches(' ').to_string());
         }
@@ -44,12 +47,25 @@ fn main() {
         "lib", "layout", "boot", "log", "clock", "request", "service", "slot", "start", "ioctl",
     ];
     let present = fs::read_dir(src).expect("abi/src").count();
-    assert_eq!(present, files.len(), "abi/src: list a new file in xtask/build.rs");
+    assert_eq!(
+        present,
+        files.len(),
+        "abi/src: list a new file in xtask/build.rs"
+    );
     for file in files {
         let text = fs::read_to_string(src.join(format!("{file}.rs"))).expect("abi source");
         let parsed = syn::parse_file(&text).expect("abi source parses");
-        let module = if file == "lib" { String::new() } else { format!("{file}::") };
-        writeln!(out, "File {{ name: {file:?}, docs: {:?}, items: &[", docs(&parsed.attrs)).unwrap();
+        let module = if file == "lib" {
+            String::new()
+        } else {
+            format!("{file}::")
+        };
+        writeln!(
+            out,
+            "File {{ name: {file:?}, docs: {:?}, items: &[",
+            docs(&parsed.attrs)
+        )
+        .unwrap();
         for item in &parsed.items {
             match item {
                 syn::Item::Const(c) if matches!(c.vis, syn::Visibility::Public(_)) => {

@@ -10,7 +10,12 @@ struct File {
 }
 
 enum Item {
-    Const { name: &'static str, ty: &'static str, docs: &'static str, value: i128 },
+    Const {
+        name: &'static str,
+        ty: &'static str,
+        docs: &'static str,
+        value: i128,
+    },
     Struct {
         name: &'static str,
         docs: &'static str,
@@ -42,7 +47,11 @@ fn snake(camel: &str) -> String {
 }
 
 fn comment(out: &mut String, indent: &str, text: &str) {
-    let text = text.replace("[`", "`").replace("`]", "`").replace("*/", "* /").replace("/*", "/ *");
+    let text = text
+        .replace("[`", "`")
+        .replace("`]", "`")
+        .replace("*/", "* /")
+        .replace("/*", "/ *");
     let lines: Vec<&str> = text.lines().collect();
     match lines.as_slice() {
         [] => {}
@@ -102,13 +111,28 @@ fn header() -> String {
         comment(&mut out, "", file.docs);
         // Constants first: array bounds name them.
         for item in file.items {
-            if let Item::Const { name, ty, docs, value } = item {
+            if let Item::Const {
+                name,
+                ty,
+                docs,
+                value,
+            } = item
+            {
                 comment(&mut out, "", docs);
                 writeln!(out, "#define HANARE_{name} {}", c_value(ty, *value)).unwrap();
             }
         }
         for item in file.items {
-            let Item::Struct { name, docs, size, align, fields } = item else { continue };
+            let Item::Struct {
+                name,
+                docs,
+                size,
+                align,
+                fields,
+            } = item
+            else {
+                continue;
+            };
             let tag = snake(name);
             out.push('\n');
             comment(&mut out, "", docs);
@@ -128,7 +152,11 @@ fn header() -> String {
                 0 => out.push_str("};\n"),
                 n => writeln!(out, "}} __attribute__((aligned({n})));").unwrap(),
             }
-            writeln!(asserts, "_Static_assert(sizeof(struct hanare_{tag}) == {size}, \"{name}\");").unwrap();
+            writeln!(
+                asserts,
+                "_Static_assert(sizeof(struct hanare_{tag}) == {size}, \"{name}\");"
+            )
+            .unwrap();
         }
     }
     out.push_str("\n/* ---- what Rust computed ---- */\n\n");
@@ -145,7 +173,9 @@ pub fn run(check: bool) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if check {
-        eprintln!("module/hanare_abi.h differs from the abi crate: run `cargo xtask abi` and commit it");
+        eprintln!(
+            "module/hanare_abi.h differs from the abi crate: run `cargo xtask abi` and commit it"
+        );
         return ExitCode::FAILURE;
     }
     fs::write(&path, wanted).expect("write module/hanare_abi.h");

@@ -14,7 +14,9 @@ fn main() -> ExitCode {
         ["syscalls"] => syscalls::run(false),
         ["syscalls", "--check"] => syscalls::run(true),
         _ => {
-            eprintln!("usage: cargo xtask abi [--check]         write (or check) module/hanare_abi.h");
+            eprintln!(
+                "usage: cargo xtask abi [--check]         write (or check) module/hanare_abi.h"
+            );
             eprintln!("       cargo xtask syscalls [--check]    write (or check) docs/syscalls.md");
             ExitCode::from(2)
         }
