@@ -244,7 +244,7 @@ int hanare_space_mmap(struct hanare_space *space, struct file *file, struct vm_a
 struct hanare_space *hanare_space_find(u32 id);
 void hanare_space_put(struct hanare_space *space);
 void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot);
-void hanare_spaces_wake(struct hanare_instance *inst);
+void hanare_spaces_wake(struct hanare_instance *inst, bool tell);
 void hanare_spaces_exit(void);
 
 /* service.c */

@@ -1003,10 +1003,11 @@ struct hanare_debug {
 
 /*
  * `IOCTL_ATTACH`: the descriptor becomes a space of a running instance.
- * ENOENT: no such instance; ENODEV: it is not running.
+ * ENOENT: no such instance; ENODEV: it is not running. When the instance dies,
+ * every attached process gets SIGBUS (BUS_ADRERR, si_addr = `CONTROL_BASE`).
  */
 struct hanare_attach {
-	/* In: name; empty: the only instance, or the one called `default`. */
+	/* In: name; empty: the only instance, or the one called `default`. Out: its name. */
 	__u8 name[HANARE_NAME_SIZE];
 	/*
 	 * In: Linux CPU numbers it may run on (must belong to the instance);

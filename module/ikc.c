@@ -192,7 +192,8 @@ void hanare_die(struct hanare_instance *inst, u32 state, int err)
 	for (i = 0; inst->waits && i < HANARE_REQUESTS; i++)
 		wake_up_all(&inst->waits[i].wq);
 	wake_up_all(&inst->pool_wait);
-	hanare_spaces_wake(inst);
+	/* Not when it is shut down: its programs are killed or gone. */
+	hanare_spaces_wake(inst, state != HANARE_INSTANCE_STOPPING);
 }
 
 static void request_event(struct hanare_instance *inst, u64 index)

@@ -7,6 +7,7 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/task.h>
 #include <linux/uaccess.h>
 
 #define CLOSE_MS 20000
@@ -77,17 +78,33 @@ void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot)
 	rcu_read_unlock();
 }
 
-/* The instance died: nobody will ring any more. */
-void hanare_spaces_wake(struct hanare_instance *inst)
+/*
+ * The instance died: nobody will ring any more. A worker that is blocked in a
+ * call of Linux' own learns of it by a signal. Any context.
+ */
+void hanare_spaces_wake(struct hanare_instance *inst, bool tell)
 {
+	struct kernel_siginfo info;
 	struct hanare_space *space;
 	unsigned long flags;
 	int i;
 
+	clear_siginfo(&info);
+	info.si_signo = SIGBUS;
+	info.si_code = BUS_ADRERR;
+	info.si_addr = (void __user *)HANARE_CONTROL_BASE;
 	spin_lock_irqsave(&inst->state_lock, flags);
-	list_for_each_entry(space, &inst->space_list, link)
+	list_for_each_entry(space, &inst->space_list, link) {
+		struct task_struct *task;
+
 		for (i = 0; i < HANARE_SLOT_QUEUES; i++)
 			wake_up_all(&space->slot_queues[i]);
+		task = tell ? get_pid_task(space->pid, PIDTYPE_TGID) : NULL;
+		if (task) {
+			send_sig_info(SIGBUS, &info, task);
+			put_task_struct(task);
+		}
+	}
 	spin_unlock_irqrestore(&inst->state_lock, flags);
 }
 
@@ -329,6 +346,7 @@ static int attach_to(struct hanare_instance *inst, struct file *file, struct han
 		hanare_space_close(space);
 		return err;
 	}
+	memcpy(arg->name, inst->name, sizeof(arg->name));
 	arg->space = space->id;
 	arg->cpu_count = hweight64(allowed);
 	hf->role = ROLE_SPACE;

@@ -223,11 +223,12 @@ pub struct Debug {
 }
 
 /// `IOCTL_ATTACH`: the descriptor becomes a space of a running instance.
-/// ENOENT: no such instance; ENODEV: it is not running.
+/// ENOENT: no such instance; ENODEV: it is not running. When the instance dies,
+/// every attached process gets SIGBUS (BUS_ADRERR, si_addr = `CONTROL_BASE`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Attach {
-    /// In: name; empty: the only instance, or the one called `default`.
+    /// In: name; empty: the only instance, or the one called `default`. Out: its name.
     pub name: [u8; NAME_SIZE],
     /// In: Linux CPU numbers it may run on (must belong to the instance);
     /// all zero: the whole instance.
