@@ -23,6 +23,9 @@ const SLICE_MS: u64 = 5;
 /// Stack of a CPU that idles.
 const IDLE_STACK_BYTES: usize = 64 << 10;
 
+/// A deadline that never comes.
+pub const NEVER: u64 = u64::MAX;
+
 /// One CPU.
 pub struct Cpu {
     /// Threads that want to run or look whether they may go on.
@@ -35,7 +38,8 @@ pub struct Cpu {
     pub processes: BTreeMap<u32, Arc<Process>>,
     idle: Context,
     running_since: u64,
-    timer_armed: bool,
+    /// TSC value the timer is armed for, or [`NEVER`].
+    timer: u64,
 }
 
 static CPUS: [Once<Mutex<Cpu>>; CPUS_MAX] = [const { Once::new() }; CPUS_MAX];
@@ -57,7 +61,7 @@ pub fn init() {
                 processes: BTreeMap::new(),
                 idle: Context::default(),
                 running_since: 0,
-                timer_armed: false,
+                timer: NEVER,
             })
         });
         if i > 0 {
@@ -173,6 +177,7 @@ pub fn idle() -> ! {
 
 /// Halts until an interrupt, unless `ready` or a request is waiting already.
 fn sleep(ready: &dyn Fn() -> bool) {
+    arm_timer(false);
     if !doorbell::inbound().prepare_halt() || ready() {
         return;
     }
@@ -185,12 +190,28 @@ fn set_polling() {
     doorbell::inbound().set_polling();
 }
 
+/// Makes CPU `index` look at its queue and requests.
+pub fn wake(index: usize) {
+    if index != percpu::index() {
+        apic::send(shared::cpu(index).apic_id(), apic::PEER_VECTOR);
+    }
+}
+
+/// TSC value `ns` from now.
+pub fn deadline(ns: u64) -> u64 {
+    cpu::rdtsc().saturating_add(hanare_core::time::ns_to_ticks(ns, shared::params().tsc_khz))
+}
+
 /// What a thread waits for.
 pub trait Wait {
     /// It has come, or there is no point in waiting on.
     fn ready(&self) -> bool;
     /// `true`: we are about to sleep, ring us. `false`: we are awake.
     fn announce(&self, asleep: bool);
+    /// TSC value at which it is to look again, at the latest.
+    fn deadline(&self) -> u64 {
+        NEVER
+    }
 }
 
 /// Waits, for at most `spin_cycles` with the CPU kept, then with others running
@@ -218,12 +239,14 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
             continue; // look once more before we sleep
         }
         let before = cpu::rdtsc();
+        me.deadline.store(what.deadline(), Ordering::Relaxed);
         me.waiting.store(true, Ordering::Relaxed);
         if !others {
             sleep(&|| what.ready());
         }
         yield_now();
         me.waiting.store(false, Ordering::Relaxed);
+        me.deadline.store(NEVER, Ordering::Relaxed);
         set_polling();
         slept += cpu::rdtsc() - before;
     }
@@ -267,19 +290,37 @@ pub fn before_user() {
             break;
         }
     }
-    let mut c = this();
-    let share = !c.queue.is_empty();
-    if share && !c.timer_armed {
-        apic::arm_timer(u64::from(shared::params().tsc_khz) * SLICE_MS);
-    } else if !share && c.timer_armed {
-        apic::stop_timer();
-    }
-    c.timer_armed = share;
+    arm_timer(true);
 }
 
-/// The slice is over.
+/// Arms the timer for the next deadline of a waiting thread, and, before user
+/// mode, for the end of the slice if another thread could run. A CPU whose only
+/// thread computes takes no timer interrupt.
+fn arm_timer(user: bool) {
+    let mut c = this();
+    let waiting = |t: &Thread| t.waiting.load(Ordering::Relaxed);
+    let mut next = c.queue.iter().chain(c.current.iter()).map(|t| t.deadline.load(Ordering::Relaxed)).min().unwrap_or(NEVER);
+    let now = cpu::rdtsc();
+    if user && c.queue.iter().any(|t| !waiting(t)) {
+        let slice = u64::from(shared::params().tsc_khz) * SLICE_MS;
+        // A slice that runs already goes on.
+        let end = if c.timer > now && c.timer <= now + slice { c.timer } else { now + slice };
+        next = next.min(end);
+    }
+    if next == c.timer {
+        return;
+    }
+    if next == NEVER {
+        apic::stop_timer();
+    } else {
+        apic::arm_timer(next.saturating_sub(now).max(1));
+    }
+    c.timer = next;
+}
+
+/// A deadline has come or the slice is over.
 pub fn on_timer() {
-    this().timer_armed = false;
+    this().timer = NEVER;
     request_reschedule();
 }
 

@@ -62,6 +62,24 @@ impl ThreadSignals {
         ThreadSignals { mask, saved_mask: None, pending: Pending::default(), alt: AltStack::DISABLED, applied: mask, interrupted: None }
     }
 
+    /// Whether one of the thread's own signals could be delivered.
+    pub fn is_deliverable(&self) -> bool {
+        self.pending.is_deliverable(self.mask)
+    }
+
+    /// The mask in force.
+    pub fn mask_now(&self) -> SigSet {
+        self.mask
+    }
+
+    /// For a new thread or process: mask and, for a process, the alternate stack
+    /// are inherited, pending signals are not.
+    pub fn inherit(&self, process: bool) -> ThreadSignals {
+        let mask = self.saved_mask.unwrap_or(self.mask);
+        let alt = if process { self.alt } else { AltStack::DISABLED };
+        ThreadSignals { alt, ..ThreadSignals::new(mask.0) }
+    }
+
     /// The mask for the worker's next call, which will then be applied.
     pub fn mask(&mut self) -> u64 {
         self.applied = self.mask;
@@ -86,15 +104,21 @@ impl ThreadSignals {
 }
 
 /// `REQUEST_SIGNAL`.
-pub fn from_linux(p: &Arc<Process>, signal: u32, info: &[u64; 16]) {
-    if !signal::is_valid(signal) {
+pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
+    if !signal::is_valid(signal) || p.signals.lock().actions.ignores(signal) {
         return;
     }
     let info = SigInfo::from_words(info);
-    let mut s = p.signals.lock();
-    if !s.actions.ignores(signal) {
-        let _ = s.pending.queue(signal, info);
+    // Linux chose the thread. One that has ended meanwhile leaves it to the others.
+    match p.thread(slot) {
+        Some(thread) => {
+            let _ = thread.signals.lock().pending.queue(signal, info);
+        }
+        None => {
+            let _ = p.signals.lock().pending.queue(signal, info);
+        }
     }
+    cpus::on_ring();
 }
 
 /// A page fault that could not be served.
@@ -167,7 +191,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
     let mut fast = true;
     let mut any = false;
     loop {
-        if p.is_killed() {
+        if thread.must_end() {
             p.exit_thread(thread);
         }
         let next = {
