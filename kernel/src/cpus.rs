@@ -44,6 +44,9 @@ pub struct Cpu {
 
 static CPUS: [Once<Mutex<Cpu>>; CPUS_MAX] = [const { Once::new() }; CPUS_MAX];
 static RESCHEDULE: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
+/// Something is to be done before the next return to user mode. Requests of Linux
+/// need no flag: their IPI comes as soon as interrupts are open again.
+static ATTENTION: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(true) }; CPUS_MAX];
 /// Whether this CPU told Linux that it polls.
 static POLLING: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
 /// The running thread's address, for the fast path of a system call.
@@ -91,12 +94,29 @@ pub fn try_current() -> Option<&'static Thread> {
 
 /// Puts a thread on this CPU's queue.
 pub fn enqueue(thread: Arc<Thread>) {
+    request_attention();
     this().queue.push_back(thread);
 }
 
 /// Asks for a look at the queue before the next return to user mode.
 pub fn request_reschedule() {
     RESCHEDULE[percpu::index()].store(true, Ordering::Relaxed);
+    request_attention();
+}
+
+/// The next return to user mode goes the long way: requests, signals, queue.
+pub fn request_attention() {
+    ATTENTION[percpu::index()].store(true, Ordering::Relaxed);
+}
+
+/// Whether the long way is needed now.
+pub fn take_attention() -> bool {
+    let flag = &ATTENTION[percpu::index()];
+    // No locked exchange: only this CPU writes it, with interrupts off.
+    flag.load(Ordering::Relaxed) && {
+        flag.store(false, Ordering::Relaxed);
+        true
+    }
 }
 
 fn switch_to(next: Option<Arc<Thread>>) {
@@ -186,6 +206,7 @@ fn sleep(ready: &dyn Fn() -> bool) {
 
 /// Linux need not ring this CPU: it polls, until `before_user` says otherwise.
 fn set_polling() {
+    request_attention();
     POLLING[percpu::index()].store(true, Ordering::Relaxed);
     doorbell::inbound().set_polling();
 }
@@ -208,6 +229,10 @@ pub trait Wait {
     fn ready(&self) -> bool;
     /// `true`: we are about to sleep, ring us. `false`: we are awake.
     fn announce(&self, asleep: bool);
+    /// Whether the other side is awake, so that its answer is near.
+    fn near(&self) -> bool {
+        true
+    }
     /// TSC value at which it is to look again, at the latest.
     fn deadline(&self) -> u64 {
         NEVER
@@ -219,6 +244,7 @@ pub trait Wait {
 pub fn wait(what: &dyn Wait, spin_cycles: u64) {
     let me = current();
     let start = cpu::rdtsc();
+    let mut spin = Spin { from: start, near: false, cycles: spin_cycles };
     account(|c, now| me.add_cycles(now - c.running_since, 0));
     set_polling();
     let mut announced = false;
@@ -229,7 +255,7 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
             break;
         }
         let others = others_runnable();
-        if !others && cpu::rdtsc().wrapping_sub(start) < spin_cycles {
+        if !others && spin.goes_on(what) {
             cpu::pause();
             continue;
         }
@@ -254,6 +280,29 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
         what.announce(false);
     }
     account(|_, now| me.add_cycles(0, (now - start).saturating_sub(slept)));
+}
+
+/// How long a wait polls: `cycles` from when the other side is seen awake. A side
+/// that was just rung needs its wake-up time first; without that allowance both
+/// sides would for ever sleep just before the other one is there.
+struct Spin {
+    from: u64,
+    near: bool,
+    cycles: u64,
+}
+
+/// What a wake-up on the other side may take, ms.
+const WAKE_UP_MS: u64 = 1;
+
+impl Spin {
+    fn goes_on(&mut self, what: &dyn Wait) -> bool {
+        let now = cpu::rdtsc();
+        if !self.near && what.near() {
+            (self.near, self.from) = (true, now);
+        }
+        let limit = if self.near { self.cycles } else { self.cycles.min(1) * u64::from(shared::params().tsc_khz) * WAKE_UP_MS };
+        now.wrapping_sub(self.from) < limit
+    }
 }
 
 fn account(f: impl FnOnce(&Cpu, u64)) {

@@ -44,6 +44,9 @@ impl cpus::Wait for Answer<'_> {
         }
         self.result.get().is_some() || self.thread.process.is_killed() || self.thread.dying.load(Ordering::Relaxed)
     }
+    fn near(&self) -> bool {
+        self.thread.slot.worker_is_awake()
+    }
     fn announce(&self, asleep: bool) {
         if asleep {
             // Whether an answer is there already is looked at by `ready`.

@@ -308,6 +308,7 @@ impl Process {
     pub fn close(self: &Arc<Self>, request: u32) {
         self.close_request.store(request, Ordering::Release);
         self.killed.store(true, Ordering::Release);
+        cpus::request_attention();
         if self.threads.lock().is_empty() {
             self.reap();
         } else {

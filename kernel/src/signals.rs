@@ -88,11 +88,13 @@ impl ThreadSignals {
 
     /// Remembers an interrupted call until delivery.
     pub fn set_interrupted(&mut self, what: Interrupted) {
+        cpus::request_attention();
         self.interrupted = Some(what);
     }
 
     /// A call with a mask of its own begins.
     pub fn begin_temporary(&mut self, mask: SigSet) {
+        cpus::request_attention();
         self.saved_mask = Some(self.mask);
         self.mask = mask.blockable();
     }
@@ -118,6 +120,7 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
             let _ = p.signals.lock().pending.queue(signal, info);
         }
     }
+    cpus::request_attention();
     cpus::on_ring();
 }
 
@@ -330,6 +333,7 @@ fn restore_frame(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
     if regs.rip >= 1 << 47 {
         return Err(usercopy::Fault); // iretq would fault in the kernel
     }
+    cpus::request_attention(); // signals that the handler blocked
     let mut s = cpus::current().signals.lock();
     s.mask = frame.context.sigmask.blockable();
     if frame.context.stack.size != 0 {
@@ -434,6 +438,7 @@ pub fn procmask(how: u64, new: u64, old: u64, size: u64) -> Result<u64> {
 /// Sets the mask; the worker learns of it with the next call, at once if signals
 /// may be waiting on Linux that are not blocked any more.
 fn set_mask(thread: &Thread, mask: SigSet) {
+    cpus::request_attention();
     let unblocked = {
         let mut s = thread.signals.lock();
         s.mask = mask;
