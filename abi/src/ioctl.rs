@@ -300,6 +300,20 @@ pub struct Usage {
     pub peak_bytes: u64,
 }
 
+/// `IOCTL_CHILD`: called by the child of a fork on the descriptor it inherited
+/// (another memory map): a new descriptor (close-on-exec) that is a space of its
+/// own on the same instance, child of the inherited one.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Child {
+    /// In: token of `OP_FORK`.
+    pub token: u64,
+    /// Out: the new descriptor.
+    pub fd: i32,
+    /// Out: space id.
+    pub space: u32,
+}
+
 /// See [`Info`].
 pub const IOCTL_INFO: u32 = iowr::<Info>(0);
 /// See [`Create`].
@@ -332,3 +346,5 @@ pub const IOCTL_SERVE: u32 = iowr::<Serve>(20);
 pub const IOCTL_SIGNAL: u32 = iowr::<Signal>(21);
 /// See [`Usage`].
 pub const IOCTL_USAGE: u32 = iowr::<Usage>(22);
+/// See [`Child`].
+pub const IOCTL_CHILD: u32 = iowr::<Child>(23);

@@ -43,6 +43,21 @@ pub const OP_STOP_SIGNAL: u32 = OP_BASE + 7;
 /// pending there under the mask that was just set.
 pub const OP_REQUEUE_SIGNAL: u32 = OP_BASE + 8;
 
+/// Start one more worker, for slot args[0] (a thread of this process). Result =
+/// its Linux thread id, or -errno. It polls its slot like the first one.
+pub const OP_THREAD: u32 = OP_BASE + 9;
+/// End the worker of this slot (its thread has ended); never answered. The
+/// process goes on with its other workers.
+pub const OP_THREAD_EXIT: u32 = OP_BASE + 10;
+/// fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = Linux clone flags
+/// that matter there (exit signal, CLONE_PARENT, CLONE_FILES is never set).
+/// Result in the parent = the child's process id, or -errno. The child makes the
+/// inherited descriptor its own space with `IOCTL_CHILD`, maps the control window,
+/// writes a start block with `START_FORKED` and serves slot 0 with the worker that
+/// came through the fork. What lies below the control window is mapped by
+/// `OP_REMAP`s that the LWK sends, around shared mappings that Linux has copied.
+pub const OP_FORK: u32 = OP_BASE + 11;
+
 /// `OP_SIGNAL_ACTION`: the default action is to do nothing, or the application
 /// ignores it: SIG_IGN / SIG_DFL of Linux.
 pub const MIRROR_DEFAULT: u64 = 0;

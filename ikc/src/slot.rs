@@ -117,6 +117,18 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         true
     }
 
+    /// LWK: whether the worker polls or works (as far as it has told).
+    #[must_use]
+    pub fn worker_is_awake(&self) -> bool {
+        self.words.worker_wait.load(Ordering::Relaxed) == WAIT_AWAKE
+    }
+
+    /// Worker: whether the LWK's thread polls or works (as far as it has told).
+    #[must_use]
+    pub fn lwk_is_awake(&self) -> bool {
+        self.words.lwk_wait.load(Ordering::Relaxed) == WAIT_AWAKE
+    }
+
     /// LWK: says that this thread polls again.
     pub fn lwk_awake(&self) {
         self.words.lwk_wait.store(WAIT_AWAKE, Ordering::Relaxed);

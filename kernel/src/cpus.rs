@@ -23,6 +23,9 @@ const SLICE_MS: u64 = 5;
 /// Stack of a CPU that idles.
 const IDLE_STACK_BYTES: usize = 64 << 10;
 
+/// A deadline that never comes.
+pub const NEVER: u64 = u64::MAX;
+
 /// One CPU.
 pub struct Cpu {
     /// Threads that want to run or look whether they may go on.
@@ -35,11 +38,15 @@ pub struct Cpu {
     pub processes: BTreeMap<u32, Arc<Process>>,
     idle: Context,
     running_since: u64,
-    timer_armed: bool,
+    /// TSC value the timer is armed for, or [`NEVER`].
+    timer: u64,
 }
 
 static CPUS: [Once<Mutex<Cpu>>; CPUS_MAX] = [const { Once::new() }; CPUS_MAX];
 static RESCHEDULE: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
+/// Something is to be done before the next return to user mode. Requests of Linux
+/// need no flag: their IPI comes as soon as interrupts are open again.
+static ATTENTION: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(true) }; CPUS_MAX];
 /// Whether this CPU told Linux that it polls.
 static POLLING: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
 /// The running thread's address, for the fast path of a system call.
@@ -57,7 +64,7 @@ pub fn init() {
                 processes: BTreeMap::new(),
                 idle: Context::default(),
                 running_since: 0,
-                timer_armed: false,
+                timer: NEVER,
             })
         });
         if i > 0 {
@@ -87,12 +94,29 @@ pub fn try_current() -> Option<&'static Thread> {
 
 /// Puts a thread on this CPU's queue.
 pub fn enqueue(thread: Arc<Thread>) {
+    request_attention();
     this().queue.push_back(thread);
 }
 
 /// Asks for a look at the queue before the next return to user mode.
 pub fn request_reschedule() {
     RESCHEDULE[percpu::index()].store(true, Ordering::Relaxed);
+    request_attention();
+}
+
+/// The next return to user mode goes the long way: requests, signals, queue.
+pub fn request_attention() {
+    ATTENTION[percpu::index()].store(true, Ordering::Relaxed);
+}
+
+/// Whether the long way is needed now.
+pub fn take_attention() -> bool {
+    let flag = &ATTENTION[percpu::index()];
+    // No locked exchange: only this CPU writes it, with interrupts off.
+    flag.load(Ordering::Relaxed) && {
+        flag.store(false, Ordering::Relaxed);
+        true
+    }
 }
 
 fn switch_to(next: Option<Arc<Thread>>) {
@@ -173,6 +197,7 @@ pub fn idle() -> ! {
 
 /// Halts until an interrupt, unless `ready` or a request is waiting already.
 fn sleep(ready: &dyn Fn() -> bool) {
+    arm_timer(false);
     if !doorbell::inbound().prepare_halt() || ready() {
         return;
     }
@@ -181,8 +206,21 @@ fn sleep(ready: &dyn Fn() -> bool) {
 
 /// Linux need not ring this CPU: it polls, until `before_user` says otherwise.
 fn set_polling() {
+    request_attention();
     POLLING[percpu::index()].store(true, Ordering::Relaxed);
     doorbell::inbound().set_polling();
+}
+
+/// Makes CPU `index` look at its queue and requests.
+pub fn wake(index: usize) {
+    if index != percpu::index() {
+        apic::send(shared::cpu(index).apic_id(), apic::PEER_VECTOR);
+    }
+}
+
+/// TSC value `ns` from now.
+pub fn deadline(ns: u64) -> u64 {
+    cpu::rdtsc().saturating_add(hanare_core::time::ns_to_ticks(ns, shared::params().tsc_khz))
 }
 
 /// What a thread waits for.
@@ -191,6 +229,14 @@ pub trait Wait {
     fn ready(&self) -> bool;
     /// `true`: we are about to sleep, ring us. `false`: we are awake.
     fn announce(&self, asleep: bool);
+    /// Whether the other side is awake, so that its answer is near.
+    fn near(&self) -> bool {
+        true
+    }
+    /// TSC value at which it is to look again, at the latest.
+    fn deadline(&self) -> u64 {
+        NEVER
+    }
 }
 
 /// Waits, for at most `spin_cycles` with the CPU kept, then with others running
@@ -198,6 +244,7 @@ pub trait Wait {
 pub fn wait(what: &dyn Wait, spin_cycles: u64) {
     let me = current();
     let start = cpu::rdtsc();
+    let mut spin = Spin { from: start, near: false, cycles: spin_cycles };
     account(|c, now| me.add_cycles(now - c.running_since, 0));
     set_polling();
     let mut announced = false;
@@ -208,7 +255,7 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
             break;
         }
         let others = others_runnable();
-        if !others && cpu::rdtsc().wrapping_sub(start) < spin_cycles {
+        if !others && spin.goes_on(what) {
             cpu::pause();
             continue;
         }
@@ -218,12 +265,14 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
             continue; // look once more before we sleep
         }
         let before = cpu::rdtsc();
+        me.deadline.store(what.deadline(), Ordering::Relaxed);
         me.waiting.store(true, Ordering::Relaxed);
         if !others {
             sleep(&|| what.ready());
         }
         yield_now();
         me.waiting.store(false, Ordering::Relaxed);
+        me.deadline.store(NEVER, Ordering::Relaxed);
         set_polling();
         slept += cpu::rdtsc() - before;
     }
@@ -231,6 +280,29 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
         what.announce(false);
     }
     account(|_, now| me.add_cycles(0, (now - start).saturating_sub(slept)));
+}
+
+/// How long a wait polls: `cycles` from when the other side is seen awake. A side
+/// that was just rung needs its wake-up time first; without that allowance both
+/// sides would for ever sleep just before the other one is there.
+struct Spin {
+    from: u64,
+    near: bool,
+    cycles: u64,
+}
+
+/// What a wake-up on the other side may take, ms.
+const WAKE_UP_MS: u64 = 1;
+
+impl Spin {
+    fn goes_on(&mut self, what: &dyn Wait) -> bool {
+        let now = cpu::rdtsc();
+        if !self.near && what.near() {
+            (self.near, self.from) = (true, now);
+        }
+        let limit = if self.near { self.cycles } else { self.cycles.min(1) * u64::from(shared::params().tsc_khz) * WAKE_UP_MS };
+        now.wrapping_sub(self.from) < limit
+    }
 }
 
 fn account(f: impl FnOnce(&Cpu, u64)) {
@@ -267,19 +339,37 @@ pub fn before_user() {
             break;
         }
     }
-    let mut c = this();
-    let share = !c.queue.is_empty();
-    if share && !c.timer_armed {
-        apic::arm_timer(u64::from(shared::params().tsc_khz) * SLICE_MS);
-    } else if !share && c.timer_armed {
-        apic::stop_timer();
-    }
-    c.timer_armed = share;
+    arm_timer(true);
 }
 
-/// The slice is over.
+/// Arms the timer for the next deadline of a waiting thread, and, before user
+/// mode, for the end of the slice if another thread could run. A CPU whose only
+/// thread computes takes no timer interrupt.
+fn arm_timer(user: bool) {
+    let mut c = this();
+    let waiting = |t: &Thread| t.waiting.load(Ordering::Relaxed);
+    let mut next = c.queue.iter().chain(c.current.iter()).map(|t| t.deadline.load(Ordering::Relaxed)).min().unwrap_or(NEVER);
+    let now = cpu::rdtsc();
+    if user && c.queue.iter().any(|t| !waiting(t)) {
+        let slice = u64::from(shared::params().tsc_khz) * SLICE_MS;
+        // A slice that runs already goes on.
+        let end = if c.timer > now && c.timer <= now + slice { c.timer } else { now + slice };
+        next = next.min(end);
+    }
+    if next == c.timer {
+        return;
+    }
+    if next == NEVER {
+        apic::stop_timer();
+    } else {
+        apic::arm_timer(next.saturating_sub(now).max(1));
+    }
+    c.timer = next;
+}
+
+/// A deadline has come or the slice is over.
 pub fn on_timer() {
-    this().timer_armed = false;
+    this().timer = NEVER;
     request_reschedule();
 }
 

@@ -42,7 +42,10 @@ impl cpus::Wait for Answer<'_> {
         if self.result.get().is_none() {
             self.result.set(self.thread.slot.lwk_poll());
         }
-        self.result.get().is_some() || self.thread.process.is_killed()
+        self.result.get().is_some() || self.thread.process.is_killed() || self.thread.dying.load(Ordering::Relaxed)
+    }
+    fn near(&self) -> bool {
+        self.thread.slot.worker_is_awake()
     }
     fn announce(&self, asleep: bool) {
         if asleep {
@@ -58,7 +61,7 @@ impl cpus::Wait for Answer<'_> {
 /// Returns what it returned; `-EINTR` if the process was killed meanwhile.
 pub fn call(nr: u32, args: [u64; 6]) -> i64 {
     let thread = cpus::current();
-    if thread.process.is_killed() {
+    if thread.must_end() {
         return errno::EINTR.as_return();
     }
     shared::cpu(percpu::index()).count_delegated_call();
@@ -71,6 +74,13 @@ pub fn call(nr: u32, args: [u64; 6]) -> i64 {
     let answer = Answer { thread, result: Cell::new(None) };
     cpus::wait(&answer, spin_cycles());
     answer.result.get().unwrap_or(errno::EINTR.as_return())
+}
+
+/// Posts the last call of a worker whose thread ends; nobody waits.
+pub fn post_last(thread: &Thread, nr: u32) {
+    if thread.slot.is_idle() && thread.slot.lwk_post(nr, [0; 6]) {
+        ring_worker(&thread.process, thread.slot_index);
+    }
 }
 
 /// [`call`] with the result as Linux programs see it.

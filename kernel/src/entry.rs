@@ -15,6 +15,9 @@ fn syscall(regs: &mut Regs) -> bool {
 
 /// Everything that has to happen before user mode; true if the fast return is right.
 fn leave(regs: &mut Regs) -> bool {
+    if !cpus::take_attention() {
+        return true;
+    }
     cpus::before_user();
     signals::deliver(regs)
 }
@@ -47,6 +50,7 @@ fn interrupt(regs: &mut Regs, v: u8, from_user: bool) {
         cpus::on_ring();
     }
     if from_user {
+        cpus::request_attention();
         leave(regs);
     }
 }

@@ -295,6 +295,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     let mut name = name[..name.len().min(255)].to_vec();
     name.push(0);
     let scratch = p.write_scratch(thread.slot_index, &name).map_err(memory)?;
+    p.release_parent();
     let _ = delegate::call(OP_EXECED, [scratch, 0, 0, 0, 0, 0]);
     Ok(())
 }

@@ -176,3 +176,34 @@ pub fn free_run(paddr: u64, pages: u32) {
         free(paddr + i * 4096, 0);
     }
 }
+
+/// In [`Frame::marks`]: Linux was told of this frame, so it may hold it.
+const MARK_SEEN: u16 = 1;
+
+/// One more mapping of a single page (fork).
+pub fn share(paddr: u64) {
+    with_zone(paddr, |z| z.frame_mut(Pfn(paddr / 4096)).refs += 1);
+}
+
+/// Whether a page has more than one mapping.
+pub fn is_shared(paddr: u64) -> bool {
+    with_zone(paddr, |z| z.frame(Pfn(paddr / 4096)).refs > 1)
+}
+
+/// Drops one mapping. `None`: others are left. `Some(seen)`: it was the last; the
+/// caller frees the page, after asking Linux if `seen`.
+pub fn drop_mapping(paddr: u64) -> Option<bool> {
+    with_zone(paddr, |z| {
+        let f = z.frame_mut(Pfn(paddr / 4096));
+        if f.refs > 1 {
+            f.refs -= 1;
+            return None;
+        }
+        Some(f.marks & MARK_SEEN != 0)
+    })
+}
+
+/// Remembers that Linux was told of a page (or of the block that begins with it).
+pub fn mark_seen(paddr: u64) {
+    with_zone(paddr, |z| z.frame_mut(Pfn(paddr / 4096)).marks |= MARK_SEEN);
+}

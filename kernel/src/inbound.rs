@@ -39,7 +39,7 @@ fn serve(index: u32) {
     let space = call.space;
     let status = match call.kind {
         abi::REQUEST_PING => Ok(()),
-        abi::REQUEST_SPACE_OPEN => Process::open(space, call.args[0]),
+        abi::REQUEST_SPACE_OPEN => Process::open(space, &call.args),
         abi::REQUEST_STOP => {
             complete(index, 0);
             crate::panic::park()
@@ -56,7 +56,7 @@ fn serve(index: u32) {
                     Ok(())
                 }
                 abi::REQUEST_SIGNAL => {
-                    signals::from_linux(&p, call.args[0] as u32, &r.siginfo());
+                    signals::from_linux(&p, call.args[0] as u32, call.args[1] as u32, &r.siginfo());
                     Ok(())
                 }
                 abi::REQUEST_USAGE => {

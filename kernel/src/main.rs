@@ -8,12 +8,14 @@
 
 extern crate alloc;
 
+mod clone;
 mod cpus;
 mod delegate;
 mod doorbell;
 mod entry;
 mod exec;
 mod frames;
+mod futex;
 mod heap;
 mod inbound;
 mod log;

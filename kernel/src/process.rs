@@ -2,7 +2,8 @@
 
 use crate::mm::AddressSpace;
 use crate::thread::Thread;
-use crate::{cpus, delegate, frames, inbound, mm, signals};
+use crate::futex::Futexes;
+use crate::{clone, cpus, delegate, frames, inbound, mm, signals};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -55,20 +56,46 @@ pub struct Process {
     control: Mutex<BTreeMap<u64, u64>>,
     killed: AtomicBool,
     started: AtomicBool,
-    threads: AtomicU32,
+    threads: Mutex<Vec<Arc<Thread>>>,
+    slots: Mutex<Slots>,
+    /// Waiters on futexes in private memory.
+    pub futexes: Mutex<Futexes>,
+    /// A forked child until its first thread starts.
+    embryo: Mutex<Option<clone::Embryo>>,
+    vfork: Mutex<Option<(Arc<AtomicBool>, usize)>>,
     close_request: AtomicU32,
     start_mask: AtomicU64,
     /// CPU cycles of threads that ended: user, system.
     pub ended_cycles: (AtomicU64, AtomicU64),
-    first_thread: Mutex<Option<Arc<Thread>>>,
+}
+
+/// Slots of a process: how many exist, and those whose worker waits for a new thread.
+#[derive(Default)]
+struct Slots {
+    made: u32,
+    spare: Vec<u32>,
+    dropped: Vec<u32>,
 }
 
 impl Process {
     /// `REQUEST_SPACE_OPEN`.
-    pub fn open(space: u32, _cpus: u64) -> Result<()> {
+    /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork.
+    pub fn open(space: u32, args: &[u64; 4]) -> Result<()> {
+        let embryo = match args[2] as u32 {
+            0 => None,
+            parent => Some(clone::claim(parent, args[3]).ok_or(errno::ESRCH)?),
+        };
+        let (mm, embryo) = match embryo {
+            None => (AddressSpace::new().ok_or(errno::ENOMEM)?, None),
+            Some(mut e) => {
+                let mut mm = core::mem::replace(&mut e.mm, AddressSpace::nothing());
+                clone::adopt_files(&mut mm, space);
+                (mm, Some(e))
+            }
+        };
         let process = Arc::new(Process {
             space,
-            mm: Mutex::new(AddressSpace::new().ok_or(errno::ENOMEM)?),
+            mm: Mutex::new(mm),
             signals: Mutex::new(signals::ProcessSignals::default()),
             identity: Mutex::new(Identity::default()),
             invalidations: AtomicU64::new(0),
@@ -76,11 +103,14 @@ impl Process {
             control: Mutex::new(BTreeMap::new()),
             killed: AtomicBool::new(false),
             started: AtomicBool::new(false),
-            threads: AtomicU32::new(0),
+            threads: Mutex::new(Vec::new()),
+            slots: Mutex::new(Slots { made: 1, ..Slots::default() }),
+            futexes: Mutex::new(Futexes::default()),
+            vfork: Mutex::new(None),
+            embryo: Mutex::new(embryo),
             close_request: AtomicU32::new(NO_REQUEST),
             start_mask: AtomicU64::new(0),
             ended_cycles: (AtomicU64::new(0), AtomicU64::new(0)),
-            first_thread: Mutex::new(None),
         });
         match cpus::this().processes.insert(space, process) {
             None => Ok(()),
@@ -113,13 +143,71 @@ impl Process {
             random: block.random,
             no_random: block.flags & hanare_abi::start::START_NO_RANDOM != 0,
         };
+        let embryo = self.embryo.lock().take();
         let slot = self.slot(0).ok_or(errno::ENOMEM)?;
         slot.set_poll_us(delegate::worker_poll_us());
+        let start = if embryo.is_some() { clone::first_step_of_child } else { start };
         let thread = Thread::new(self.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
-        self.threads.fetch_add(1, Ordering::Relaxed);
-        *self.first_thread.lock() = Some(thread.clone());
+        if let Some(e) = embryo {
+            *self.signals.lock() = e.signals;
+            *thread.signals.lock() = e.thread_signals;
+            *thread.birth.lock() = Some(e.birth);
+            *self.vfork.lock() = e.vfork.map(|done| (done, e.cpu));
+            let mut id = self.identity.lock();
+            (id.random, id.no_random) = (e.identity.random, e.identity.no_random);
+        }
+        self.add_thread(&thread);
         cpus::enqueue(thread);
         Ok(())
+    }
+
+    /// The parent of a vfork may go on: the child has its own program, or is gone.
+    pub fn release_parent(&self) {
+        if let Some((done, cpu)) = self.vfork.lock().take() {
+            done.store(true, Ordering::Release);
+            cpus::wake(cpu);
+        }
+    }
+
+    /// Enters a thread.
+    pub fn add_thread(&self, thread: &Arc<Thread>) {
+        self.threads.lock().push(thread.clone());
+    }
+
+    /// How many threads live.
+    pub fn thread_count(&self) -> usize {
+        self.threads.lock().len()
+    }
+
+    /// The thread with this slot.
+    pub fn thread(&self, slot: u32) -> Option<Arc<Thread>> {
+        self.threads.lock().iter().find(|t| t.slot_index == slot).cloned()
+    }
+
+    /// A slot for a new thread, and whether its worker exists already.
+    pub fn take_slot(&self) -> Result<(u32, bool)> {
+        let mut s = self.slots.lock();
+        if let Some(i) = s.spare.pop() {
+            return Ok((i, true));
+        }
+        if let Some(i) = s.dropped.pop() {
+            return Ok((i, false));
+        }
+        if s.made >= hanare_abi::layout::SLOTS_MAX {
+            return Err(errno::EAGAIN);
+        }
+        s.made += 1;
+        Ok((s.made - 1, false))
+    }
+
+    /// The thread of a slot has ended; its worker waits for the next one.
+    pub fn give_slot(&self, slot: u32) {
+        self.slots.lock().spare.push(slot);
+    }
+
+    /// A slot without a worker.
+    pub fn drop_slot(&self, slot: u32) {
+        self.slots.lock().dropped.push(slot);
     }
 
     /// Signal mask of the first thread.
@@ -127,13 +215,9 @@ impl Process {
         self.start_mask.load(Ordering::Relaxed)
     }
 
-    /// The first thread, while it lives.
-    pub fn first_thread(&self) -> Option<Arc<Thread>> {
-        self.first_thread.lock().clone()
-    }
-
+    /// The slot of a thread.
     #[allow(unsafe_code)]
-    fn slot(&self, index: u32) -> Option<SlotRef<'static>> {
+    pub fn slot(&self, index: u32) -> Option<SlotRef<'static>> {
         let addr = SLOT_BASE + u64::from(index) * size_of::<Slot>() as u64;
         let frame = self.control_page(addr & !4095)?;
         let pointer = memory::direct(frame + (addr & 4095)) as *mut Slot;
@@ -150,9 +234,14 @@ impl Process {
         if let Some(&frame) = control.get(&page) {
             return Some(frame);
         }
-        // Slots and scratch pages exist only for threads; one thread at present.
-        let first = page == SLOT_BASE || page == SCRATCH_BASE || (START_BASE..START_BASE + START_SIZE).contains(&page);
-        if !known || !first {
+        // Slots and scratch pages exist only for threads that were made.
+        let made = u64::from(self.slots.lock().made);
+        let in_use = if page < START_BASE {
+            page < SLOT_BASE + made * size_of::<Slot>() as u64
+        } else {
+            page < START_BASE + START_SIZE || page < SCRATCH_BASE + made * 4096
+        };
+        if !known || !in_use {
             return None;
         }
         let frame = frames::alloc_zeroed()?;
@@ -219,20 +308,25 @@ impl Process {
     pub fn close(self: &Arc<Self>, request: u32) {
         self.close_request.store(request, Ordering::Release);
         self.killed.store(true, Ordering::Release);
-        if self.threads.load(Ordering::Acquire) == 0 {
+        cpus::request_attention();
+        if self.threads.lock().is_empty() {
             self.reap();
         } else {
             cpus::request_reschedule();
         }
     }
 
-    /// Ends the running thread (of this process), which must be killed.
+    /// Ends the running thread: the process is gone, or only the thread ends.
     pub fn exit_thread(self: &Arc<Self>, thread: &Thread) -> ! {
         cpus::account_current();
         self.ended_cycles.0.fetch_add(thread.user_cycles.load(Ordering::Relaxed), Ordering::Relaxed);
         self.ended_cycles.1.fetch_add(thread.system_cycles.load(Ordering::Relaxed), Ordering::Relaxed);
-        *self.first_thread.lock() = None;
-        if self.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let last = {
+            let mut threads = self.threads.lock();
+            threads.retain(|t| !core::ptr::eq(&**t, thread));
+            threads.is_empty()
+        };
+        if last && self.is_killed() {
             hanare_hal::paging::use_kernel();
             self.reap();
         }
@@ -241,6 +335,8 @@ impl Process {
 
     /// Frees everything; Linux has no mapping of it any more.
     fn reap(self: &Arc<Self>) {
+        self.release_parent();
+        clone::forget(self.space);
         self.fills.lock().clear();
         mm::release::all(self);
         let control = core::mem::take(&mut *self.control.lock());
@@ -257,7 +353,7 @@ impl Process {
     /// User and system time, ns.
     pub fn times_ns(&self) -> (u64, u64) {
         let (mut user, mut system) = (self.ended_cycles.0.load(Ordering::Relaxed), self.ended_cycles.1.load(Ordering::Relaxed));
-        if let Some(t) = self.first_thread() {
+        for t in self.threads.lock().iter() {
             user += t.user_cycles.load(Ordering::Relaxed);
             system += t.system_cycles.load(Ordering::Relaxed);
         }

@@ -62,6 +62,24 @@ impl ThreadSignals {
         ThreadSignals { mask, saved_mask: None, pending: Pending::default(), alt: AltStack::DISABLED, applied: mask, interrupted: None }
     }
 
+    /// Whether one of the thread's own signals could be delivered.
+    pub fn is_deliverable(&self) -> bool {
+        self.pending.is_deliverable(self.mask)
+    }
+
+    /// The mask in force.
+    pub fn mask_now(&self) -> SigSet {
+        self.mask
+    }
+
+    /// For a new thread or process: mask and, for a process, the alternate stack
+    /// are inherited, pending signals are not.
+    pub fn inherit(&self, process: bool) -> ThreadSignals {
+        let mask = self.saved_mask.unwrap_or(self.mask);
+        let alt = if process { self.alt } else { AltStack::DISABLED };
+        ThreadSignals { alt, ..ThreadSignals::new(mask.0) }
+    }
+
     /// The mask for the worker's next call, which will then be applied.
     pub fn mask(&mut self) -> u64 {
         self.applied = self.mask;
@@ -70,11 +88,13 @@ impl ThreadSignals {
 
     /// Remembers an interrupted call until delivery.
     pub fn set_interrupted(&mut self, what: Interrupted) {
+        cpus::request_attention();
         self.interrupted = Some(what);
     }
 
     /// A call with a mask of its own begins.
     pub fn begin_temporary(&mut self, mask: SigSet) {
+        cpus::request_attention();
         self.saved_mask = Some(self.mask);
         self.mask = mask.blockable();
     }
@@ -86,15 +106,22 @@ impl ThreadSignals {
 }
 
 /// `REQUEST_SIGNAL`.
-pub fn from_linux(p: &Arc<Process>, signal: u32, info: &[u64; 16]) {
-    if !signal::is_valid(signal) {
+pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
+    if !signal::is_valid(signal) || p.signals.lock().actions.ignores(signal) {
         return;
     }
     let info = SigInfo::from_words(info);
-    let mut s = p.signals.lock();
-    if !s.actions.ignores(signal) {
-        let _ = s.pending.queue(signal, info);
+    // Linux chose the thread. One that has ended meanwhile leaves it to the others.
+    match p.thread(slot) {
+        Some(thread) => {
+            let _ = thread.signals.lock().pending.queue(signal, info);
+        }
+        None => {
+            let _ = p.signals.lock().pending.queue(signal, info);
+        }
     }
+    cpus::request_attention();
+    cpus::on_ring();
 }
 
 /// A page fault that could not be served.
@@ -167,7 +194,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
     let mut fast = true;
     let mut any = false;
     loop {
-        if p.is_killed() {
+        if thread.must_end() {
             p.exit_thread(thread);
         }
         let next = {
@@ -306,6 +333,7 @@ fn restore_frame(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
     if regs.rip >= 1 << 47 {
         return Err(usercopy::Fault); // iretq would fault in the kernel
     }
+    cpus::request_attention(); // signals that the handler blocked
     let mut s = cpus::current().signals.lock();
     s.mask = frame.context.sigmask.blockable();
     if frame.context.stack.size != 0 {
@@ -410,6 +438,7 @@ pub fn procmask(how: u64, new: u64, old: u64, size: u64) -> Result<u64> {
 /// Sets the mask; the worker learns of it with the next call, at once if signals
 /// may be waiting on Linux that are not blocked any more.
 fn set_mask(thread: &Thread, mask: SigSet) {
+    cpus::request_attention();
     let unblocked = {
         let mut s = thread.signals.lock();
         s.mask = mask;

@@ -10,6 +10,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_hal::context::Context;
 use hanare_hal::fpu::FpuState;
+use hanare_hal::traps::Regs;
 use hanare_hal::{cpu, memory};
 use hanare_ikc::SlotRef;
 use spin::Mutex;
@@ -36,6 +37,16 @@ pub struct Thread {
     pub slot: SlotRef<'static>,
     /// It waits; others may run first.
     pub waiting: AtomicBool,
+    /// TSC value at which it wants to look again, while it waits.
+    pub deadline: AtomicU64,
+    /// Woken by a futex call, see `futex`.
+    pub futex_woken: AtomicBool,
+    /// It has to end (exec of another thread).
+    pub dying: AtomicBool,
+    /// Where a new thread starts: registers, FPU state, FS and GS base.
+    pub birth: Mutex<Option<Birth>>,
+    /// Head of the robust futex list.
+    pub robust_list: AtomicU64,
     /// Signal mask, pending signals, alternate stack.
     pub signals: Mutex<signals::ThreadSignals>,
     /// TSC cycles spent running, and spent waiting for Linux with the CPU kept.
@@ -54,6 +65,38 @@ unsafe impl Sync for Thread {}
 // SAFETY: as above; nothing in it is bound to a CPU.
 unsafe impl Send for Thread {}
 
+/// What a thread or process that was cloned starts with.
+pub struct Birth {
+    /// Registers of the caller, with the child's result and stack.
+    pub regs: Regs,
+    /// The caller's FPU state.
+    pub fpu: FpuState,
+    /// FS base: the caller's, or CLONE_SETTLS.
+    pub fs_base: u64,
+    /// The caller's GS base.
+    pub gs_base: u64,
+    /// Where the child writes its own thread id (CLONE_CHILD_SETTID), or 0.
+    pub set_tid: u64,
+    /// CLONE_CHILD_CLEARTID, or 0.
+    pub clear_tid: u64,
+}
+
+impl Birth {
+    /// From the running thread.
+    pub fn of_current(regs: &Regs) -> Birth {
+        let mut fpu = FpuState::new();
+        fpu.save();
+        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0 }
+    }
+
+    /// Loads what is not in the trap frame.
+    pub fn load(&self) {
+        self.fpu.restore();
+        cpu::set_fs_base(self.fs_base);
+        cpu::set_user_gs_base(self.gs_base);
+    }
+}
+
 impl Thread {
     /// A thread that begins in `start(thread as usize)`.
     pub fn new(process: Arc<Process>, slot_index: u32, slot: SlotRef<'static>, start: extern "C" fn(usize) -> !) -> Option<Arc<Thread>> {
@@ -65,6 +108,11 @@ impl Thread {
             slot_index,
             slot,
             waiting: AtomicBool::new(false),
+            deadline: AtomicU64::new(crate::cpus::NEVER),
+            futex_woken: AtomicBool::new(false),
+            dying: AtomicBool::new(false),
+            birth: Mutex::new(None),
+            robust_list: AtomicU64::new(0),
             signals: Mutex::new(signals::ThreadSignals::new(sigmask)),
             user_cycles: AtomicU64::new(0),
             system_cycles: AtomicU64::new(0),
@@ -85,6 +133,17 @@ impl Thread {
         // SAFETY: `new` passed the address of an `Arc<Thread>` that the CPU's
         // `current` holds until the thread ends; a thread's own code sees it as static.
         unsafe { &*(argument as *const Thread) }
+    }
+
+    /// Whether a signal waits that the thread does not block.
+    pub fn has_signal(&self) -> bool {
+        let own = self.signals.lock();
+        own.is_deliverable() || self.process.signals.lock().pending.is_deliverable(own.mask_now())
+    }
+
+    /// Whether it has to leave whatever it waits for.
+    pub fn must_end(&self) -> bool {
+        self.process.is_killed() || self.dying.load(Ordering::Relaxed)
     }
 
     /// Top of the kernel stack.

@@ -213,7 +213,9 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
                     // Linux' rights decide: look again at the next access.
                     return if matches!(v.backing, Backing::SharedLinux { .. }) { 0 } else { leaf.entry };
                 }
-                let new = leaf.entry & (pte::ADDRESS | pte::LARGE | pte::VALID) | pte_bits(prot);
+                // Write access is given by the fault, which knows whether the page is shared.
+                let gained = pte::WRITE & !leaf.entry;
+                let new = leaf.entry & (pte::ADDRESS | pte::LARGE | pte::VALID) | pte_bits(prot) & !gained;
                 if leaf.entry & pte::SEEN != 0 {
                     let lost = leaf.entry & pte::WRITE != 0 && !prot.contains(Prot::WRITE) || prot.is_empty();
                     if !lost {

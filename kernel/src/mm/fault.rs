@@ -58,6 +58,9 @@ enum Plan {
     Fail(Signal),
     Fill(Fill),
     Resolve { watch_seen: u64 },
+    /// A copy took the place of a shared page: `old` is given up, after a zap if
+    /// Linux had seen it there.
+    Copied { page: u64, old: u64, seen: bool },
 }
 
 /// A fault of the running thread, in user mode or in a user copy. May wait.
@@ -80,6 +83,13 @@ pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
             Plan::Done => return Ok(()),
             Plan::Fail(Signal::NoMemory) if super::release::make_room() => {}
             Plan::Fail(s) => return Err(s),
+            Plan::Copied { page, old, seen } => {
+                if seen {
+                    super::release::zap(p, page, page + SMALL);
+                }
+                super::release::page(p, old);
+                return Ok(());
+            }
             Plan::Resolve { watch_seen } => shared::resolve(p, addr, wanted.contains(Prot::WRITE), watch_seen)?,
             Plan::Fill(fill) => {
                 let answer = services::by_worker(SERVICE_FILL, &fill.args(), &fill.extents());
@@ -105,12 +115,7 @@ fn plan(p: &Process, addr: u64, wanted: Prot) -> Plan {
             Plan::Done
         }
         Some(_) if matches!(vma.backing, Backing::SharedLinux { .. }) => Plan::Resolve { watch_seen },
-        Some(_) => {
-            // The frame is there with fewer rights than the mapping has: the
-            // mapping gained some since.
-            mm.refresh(addr & !(SMALL - 1), vma.prot);
-            Plan::Done
-        }
+        Some(_) => mm.gain(&vma, addr & !(SMALL - 1)),
         None => mm.plan_missing(&vma, addr, watch_seen),
     }
 }
@@ -147,6 +152,37 @@ impl AddressSpace {
             Ok(()) => Plan::Done,
             Err(_) => Plan::Fail(Signal::NoMemory),
         }
+    }
+
+    /// The frame is there with fewer rights than the mapping has: the mapping
+    /// gained some since, or the page is shared after a fork and is copied now.
+    fn gain(&mut self, vma: &Vma<FileRef>, page: u64) -> Plan {
+        match self.make_writable(vma, page) {
+            Ok(None) => Plan::Done,
+            Ok(Some((old, seen))) => Plan::Copied { page, old, seen },
+            Err(()) => Plan::Fail(Signal::NoMemory),
+        }
+    }
+
+    /// Gives a present page the rights of its mapping; if it is shared it is
+    /// replaced by a copy, and the old frame is the caller's to give up (with
+    /// whether Linux had seen it in this space).
+    pub(super) fn make_writable(&mut self, vma: &Vma<FileRef>, page: u64) -> Result<Option<(u64, bool)>, ()> {
+        use hanare_hal::paging::pte;
+        let Some(leaf) = self.table.find(page) else { return Ok(None) };
+        let foreign = leaf.entry & pte::FOREIGN != 0;
+        if foreign || leaf.size == LARGE || !vma.prot.contains(Prot::WRITE) || !frames::is_shared(leaf.frame()) {
+            self.refresh(page, vma.prot);
+            return Ok(None);
+        }
+        let new = frames::alloc_user(0).ok_or(())?;
+        memory::copy(new, leaf.frame(), SMALL as usize);
+        if self.table.map_small(page, new | pte_bits(vma.prot), &mut frames::Tables).is_err() {
+            frames::free(new, 0);
+            return Err(());
+        }
+        hanare_hal::cpu::flush_page(page);
+        Ok(Some((leaf.frame(), leaf.entry & pte::SEEN != 0)))
     }
 
     /// Sets the rights of an existing small or large leaf from the mapping's.

@@ -3,6 +3,7 @@
 
 use super::fault::PendingFill;
 use super::{AddressSpace, FileRef};
+use crate::frames;
 use crate::process::Process;
 use crate::services::Entry;
 use core::sync::atomic::Ordering;
@@ -45,9 +46,22 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
             _ => return -errno::EFAULT.0,
         }
     }
+    let mut given_up = None;
+    if write && mm.table.find(addr).is_some_and(|l| l.entry & pte::WRITE == 0) {
+        // The module has removed what it had mapped there before it asked.
+        match mm.make_writable(&vma, addr) {
+            Ok(old) => given_up = old,
+            Err(()) => return -errno::ENOMEM.0,
+        }
+    }
     let mut pages = [0; PAGES_MAX];
     let n = mm.collect(&vma, addr, write, &mut pages[..most]);
-    answer(r, addr, &pages[..n])
+    drop(mm);
+    let status = answer(r, addr, &pages[..n]);
+    if let Some((old, _)) = given_up {
+        super::release::page_deferred(old);
+    }
+    status
 }
 
 fn answer(r: &RequestRef<'_>, addr: u64, pages: &[u64]) -> i32 {
@@ -96,12 +110,16 @@ impl AddressSpace {
             }
             let Some(leaf) = self.table.find(at) else { break };
             let base = leaf.addr;
+            if write && leaf.entry & pte::WRITE == 0 {
+                break; // shared after a fork: copied when it is asked for itself
+            }
             if leaf.entry & pte::SEEN == 0 {
+                frames::mark_seen(leaf.frame());
                 self.table.update(base, base + leaf.size, &mut |l| l.entry | pte::SEEN);
             }
             let stop = end.min(base + leaf.size);
             while at < stop {
-                let writable = if vma.prot.contains(Prot::WRITE) { PAGE_WRITABLE } else { 0 };
+                let writable = if leaf.entry & pte::WRITE != 0 { PAGE_WRITABLE } else { 0 };
                 pages[n] = leaf.frame() + (at - base) | writable;
                 n += 1;
                 at += SMALL;

@@ -6,6 +6,7 @@
 
 pub mod calls;
 pub mod fault;
+pub mod fork;
 pub mod linux;
 pub mod release;
 pub mod shared;
@@ -79,6 +80,11 @@ impl AddressSpace {
             resident: 0,
             peak: 0,
         })
+    }
+
+    /// A placeholder that maps nothing and must not be used.
+    pub fn nothing() -> AddressSpace {
+        AddressSpace { vmas: VmaMap::new(USER_MIN, USER_MAX), table: PageTable::empty(), brk_start: 0, brk: 0, mmap_base: 0, resident: 0, peak: 0 }
     }
 
     /// Counts pages that were mapped.

@@ -47,11 +47,13 @@ impl AddressSpace {
             if leaf.entry & pte::FOREIGN == 0 {
                 let block = Block { frame: leaf.frame(), large: leaf.size == LARGE };
                 if leaf.entry & pte::SEEN != 0 {
-                    removed.seen.push(block);
                     let (low, high) = removed.range.unwrap_or((leaf.addr, leaf.addr));
                     removed.range = Some((low.min(leaf.addr), high.max(leaf.addr + leaf.size)));
-                } else {
-                    removed.unseen.push(block);
+                }
+                match frames::drop_mapping(block.frame) {
+                    None => {} // another process has it too
+                    Some(true) => removed.seen.push(block),
+                    Some(false) => removed.unseen.push(block),
                 }
             }
             0
@@ -87,24 +89,53 @@ impl AddressSpace {
 }
 
 impl Removed {
+    /// For memory that Linux never mapped in this space: last pages that it saw
+    /// elsewhere wait in quarantine.
+    pub fn free_unseen(self) {
+        for b in self.unseen {
+            b.free();
+        }
+        for b in self.seen {
+            frames::quarantine(b.frame, b.pages());
+        }
+    }
+
     /// Zaps what Linux has seen, then frees. Without the lock; may wait.
     pub fn finish(self, p: &Process) {
         for b in self.unseen {
             b.free();
         }
-        let Some((low, high)) = self.range else { return };
-        let mut range = Some([low, high]);
-        for batch in self.seen.chunks(EXTENTS_MAX) {
+        let mut range = self.range.map(|(low, high)| [low, high]);
+        let mut batches = self.seen.chunks(EXTENTS_MAX);
+        loop {
+            let batch = batches.next().unwrap_or(&[]);
+            if batch.is_empty() && range.is_none() {
+                break;
+            }
             let extents = extents(batch);
             let (kind, args) = match range.take() {
                 Some(r) => (SERVICE_ZAP, r),
                 None => (SERVICE_HELD, [0, 0]),
             };
-            let alive = cpus::try_current().is_some_and(|t| core::ptr::eq(&*t.process, p)) && !p.is_killed();
-            let answer = if alive { services::by_worker(kind, &args, &extents) } else { Err(errno::EINTR) };
-            settle(batch, answer.or_else(|_| services::by_thread(kind, p.space, &args, &extents)));
+            settle(batch, ask(p, kind, &args, &extents));
         }
-        drop(self.vmas);
+    }
+}
+
+/// Has the current thread's worker run a zap or a look, or the service thread
+/// where that worker is not this process's or is gone.
+fn ask(p: &Process, kind: u32, args: &[u64], extents: &[u64]) -> Result<services::Answer> {
+    let own = cpus::try_current().is_some_and(|t| core::ptr::eq(&*t.process, p)) && !p.is_killed();
+    let answer = if own { services::by_worker(kind, args, extents) } else { Err(errno::EINTR) };
+    answer.or_else(|_| services::by_thread(kind, p.space, args, extents))
+}
+
+/// Gives back a page whose last mapping went; Linux has no mapping of it any more.
+pub fn page(p: &Process, frame: u64) {
+    match frames::drop_mapping(frame) {
+        None => {}
+        Some(false) => frames::free(frame, 0),
+        Some(true) => settle(&[Block { frame, large: false }], ask(p, SERVICE_HELD, &[], &[frame])),
     }
 }
 
@@ -124,6 +155,16 @@ fn settle(batch: &[Block], answer: Result<services::Answer>) {
             }
             frames::quarantine(b.frame, b.pages());
         }
+    }
+}
+
+/// As [`page`], where nothing may be asked of Linux (inside one of its faults):
+/// a last page that Linux has seen waits in quarantine.
+pub fn page_deferred(frame: u64) {
+    match frames::drop_mapping(frame) {
+        None => {}
+        Some(false) => frames::free(frame, 0),
+        Some(true) => frames::quarantine(frame, 1),
     }
 }
 

@@ -4,8 +4,11 @@ use super::arguments;
 use crate::mm::calls;
 use crate::process::Process;
 use crate::{cpus, delegate, exec, signals, time};
+use crate::clone::{self, Request};
+use crate::futex;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::{MAX_ARG_STRLEN, PATH_MAX};
 use hanare_core::signal::SigSet;
@@ -70,15 +73,26 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Getcpu => getcpu(a[0], a[1]),
         LocalCall::ArchPrctl => arch_prctl(a[0], a[1]),
         LocalCall::SetTidAddress => {
-            thread.clear_tid.store(a[0], core::sync::atomic::Ordering::Relaxed);
+            thread.clear_tid.store(a[0], Ordering::Relaxed);
             Ok(u64::from(thread.slot.tid()))
         }
-        LocalCall::SetRobustList if a[1] == 24 => Ok(0),
+        LocalCall::SetRobustList if a[1] == 24 => {
+            thread.robust_list.store(a[0], Ordering::Relaxed);
+            Ok(0)
+        }
         LocalCall::SetRobustList => Err(errno::EINVAL),
-        LocalCall::Futex => futex(&a),
+        LocalCall::Futex => futex::futex(&a),
         LocalCall::Membarrier => membarrier(a[0]),
         LocalCall::Prctl => super::delegated::forward(row, a),
         LocalCall::Execve => return execve(a[0], a[1], a[2], regs),
+        LocalCall::Clone => {
+            let r = Request { flags: a[0] & !0xff, exit_signal: a[0] & 0xff, stack: a[1], parent_tid: a[2], child_tid: a[3], tls: a[4] };
+            clone::clone(&r, regs)
+        }
+        LocalCall::Clone3 => clone::clone3(a[0], a[1], regs),
+        LocalCall::Fork => clone::clone(&Request { exit_signal: 17, ..Request::default() }, regs),
+        LocalCall::Vfork => clone::clone(&Request { flags: 0x4100, exit_signal: 17, ..Request::default() }, regs),
+        LocalCall::Exit if p.thread_count() > 1 => exit_thread(),
         LocalCall::Exit | LocalCall::ExitGroup => {
             delegate::last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
             return None;
@@ -236,25 +250,16 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
     }
 }
 
-/// One thread: nobody can be woken, and nobody would wake us; a wait ends by
-/// its timeout or a signal.
-fn futex(a: &[u64; 6]) -> Result<u64> {
-    const WAIT: u64 = 0;
-    const WAKE: u64 = 1;
-    const WAIT_BITSET: u64 = 9;
-    const WAKE_BITSET: u64 = 10;
-    match a[1] & 0x7f {
-        WAKE | WAKE_BITSET => Ok(0),
-        WAIT | WAIT_BITSET => {
-            let value = usercopy::read_u32(a[0]).map_err(|_| errno::EFAULT)?;
-            if value != a[2] as u32 {
-                return Err(errno::EAGAIN);
-            }
-            // Linux waits, on the same word, in the worker.
-            delegate::linux(202, *a)
-        }
-        _ => Err(errno::ENOSYS),
+/// One thread of several ends; its worker waits for the next one.
+fn exit_thread() -> ! {
+    let thread = cpus::current();
+    futex::release_robust(thread);
+    let word = thread.clear_tid.load(Ordering::Relaxed);
+    if word != 0 && usercopy::write(word, &[0; 4]).is_ok() {
+        futex::wake(&thread.process, word, 1, u32::MAX);
     }
+    thread.process.give_slot(thread.slot_index);
+    thread.process.exit_thread(thread)
 }
 
 fn membarrier(command: u64) -> Result<u64> {

@@ -117,9 +117,9 @@ pub(super) static ROWS: &[Row] = rows! {
     53 socketpair/4 delegated(None);
     54 setsockopt/5 delegated(None);
     55 getsockopt/5 delegated(None);
-    56 clone/5 refused(ENOSYS, "threads and processes are the next step");
-    57 fork/0 refused(ENOSYS, "threads and processes are the next step");
-    58 vfork/0 refused(ENOSYS, "threads and processes are the next step");
+    56 clone/5 local(Clone);
+    57 fork/0 local(Fork);
+    58 vfork/0 local(Vfork);
     59 execve/3 local(Execve);
     60 exit/1 local(Exit);
     61 wait4/4 delegated(None) restart Sys;
@@ -409,7 +409,7 @@ pub(super) static ROWS: &[Row] = rows! {
     432 fsmount/3 delegated(None);
     433 fspick/3 delegated(None);
     434 pidfd_open/2 delegated(None);
-    435 clone3/2 refused(ENOSYS, "threads and processes are the next step");
+    435 clone3/2 local(Clone3);
     436 close_range/3 delegated(CloseRange);
     437 openat2/4 delegated(None) restart Sys;
     438 pidfd_getfd/3 delegated(None);

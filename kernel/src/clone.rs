@@ -1,0 +1,341 @@
+//! clone, clone3, fork, vfork: new threads and new processes.
+
+use crate::mm::{AddressSpace, FileHandle, FileRef, release};
+use crate::process::{Identity, Process};
+use crate::signals::{ProcessSignals, ThreadSignals};
+use crate::thread::{Birth, Thread};
+use crate::{cpus, delegate, services, signals};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_abi::service::SERVICE_WATCH;
+use hanare_abi::slot::{OP_FORK, OP_REMAP, OP_THREAD, RESULT_NOT_STARTED};
+use hanare_core::errno::{self, Errno, Result};
+use hanare_core::vma::Backing;
+use hanare_hal::context;
+use hanare_hal::traps::Regs;
+use hanare_hal::{cpu, percpu, usercopy};
+use spin::Mutex;
+
+/// Clone flags (clone(2)).
+#[allow(missing_docs)]
+mod flag {
+    pub const VM: u64 = 0x100;
+    pub const FS: u64 = 0x200;
+    pub const FILES: u64 = 0x400;
+    pub const SIGHAND: u64 = 0x800;
+    pub const VFORK: u64 = 0x4000;
+    pub const PARENT: u64 = 0x8000;
+    pub const THREAD: u64 = 0x1_0000;
+    pub const SETTLS: u64 = 0x8_0000;
+    pub const PARENT_SETTID: u64 = 0x10_0000;
+    pub const CHILD_CLEARTID: u64 = 0x20_0000;
+    pub const CHILD_SETTID: u64 = 0x100_0000;
+    pub const PIDFD: u64 = 0x1000;
+    /// Namespaces: not offered to LWK processes.
+    pub const NAMESPACES: u64 = 0x7e02_0080;
+}
+
+/// How long the child's proxy may take to come up.
+const CLAIM_NS: u64 = 10_000_000_000;
+
+/// What clone and clone3 ask for.
+#[derive(Default)]
+pub struct Request {
+    /// CLONE_* without the exit signal.
+    pub flags: u64,
+    /// Signal to the parent at the end.
+    pub exit_signal: u64,
+    /// New stack pointer, 0: the caller's.
+    pub stack: u64,
+    /// CLONE_PARENT_SETTID.
+    pub parent_tid: u64,
+    /// CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID.
+    pub child_tid: u64,
+    /// CLONE_SETTLS.
+    pub tls: u64,
+}
+
+/// clone3(2).
+pub fn clone3(args: u64, size: u64, regs: &Regs) -> Result<u64> {
+    const FIRST: u64 = 64;
+    if size < FIRST {
+        return Err(errno::EINVAL);
+    }
+    if size > 4096 {
+        return Err(errno::E2BIG);
+    }
+    let mut words = [0; 11];
+    for (i, w) in words.iter_mut().enumerate().take((size / 8) as usize) {
+        *w = usercopy::read_u64(args + i as u64 * 8).map_err(|_| errno::EFAULT)?;
+    }
+    for i in 11..size / 8 {
+        if usercopy::read_u64(args + i * 8).map_err(|_| errno::EFAULT)? != 0 {
+            return Err(errno::E2BIG);
+        }
+    }
+    let [flags, _pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, _set_tid, set_tid_size, _cgroup] = words;
+    if set_tid_size != 0 || exit_signal > 64 || flags & 0xff != 0 || (stack == 0) != (stack_size == 0) {
+        return Err(errno::EINVAL);
+    }
+    let stack = if stack == 0 { 0 } else { stack + stack_size };
+    clone(&Request { flags, exit_signal, stack, parent_tid, child_tid, tls }, regs)
+}
+
+/// A new thread or a new process.
+pub fn clone(r: &Request, regs: &Regs) -> Result<u64> {
+    if r.flags & (flag::NAMESPACES | flag::PIDFD) != 0 {
+        return Err(errno::EINVAL);
+    }
+    if r.flags & flag::SETTLS != 0 && r.tls >= 1 << 47 {
+        return Err(errno::EPERM);
+    }
+    let needs = flag::VM | flag::SIGHAND;
+    if r.flags & flag::THREAD != 0 {
+        if r.flags & needs != needs || r.flags & (flag::FS | flag::FILES) != flag::FS | flag::FILES {
+            return Err(errno::EINVAL);
+        }
+        return thread(r, regs);
+    }
+    // Processes that share memory without being threads: only vfork, whose
+    // child gets a copy here.
+    if r.flags & flag::SIGHAND != 0 || r.flags & flag::VM != 0 && r.flags & flag::VFORK == 0 {
+        return Err(errno::EINVAL);
+    }
+    process(r, regs)
+}
+
+fn birth(r: &Request, regs: &Regs) -> Birth {
+    let mut b = Birth::of_current(regs);
+    if r.stack != 0 {
+        b.regs.rsp = r.stack;
+    }
+    if r.flags & flag::SETTLS != 0 {
+        b.fs_base = r.tls;
+    }
+    if r.flags & flag::CHILD_SETTID != 0 {
+        b.set_tid = r.child_tid;
+    }
+    if r.flags & flag::CHILD_CLEARTID != 0 {
+        b.clear_tid = r.child_tid;
+    }
+    b
+}
+
+fn thread(r: &Request, regs: &Regs) -> Result<u64> {
+    let me = cpus::current();
+    let p = &me.process;
+    let (slot_index, spare) = p.take_slot()?;
+    let slot = p.slot(slot_index).ok_or(errno::ENOMEM)?;
+    slot.set_poll_us(delegate::worker_poll_us());
+    if !spare {
+        let made = loop {
+            match delegate::linux(OP_THREAD, [u64::from(slot_index), 0, 0, 0, 0, 0]) {
+                Err(Errno(e)) if i64::from(-e) == RESULT_NOT_STARTED => {}
+                other => break other,
+            }
+        };
+        if let Err(e) = made {
+            p.drop_slot(slot_index);
+            return Err(e);
+        }
+    }
+    let tid = slot.tid();
+    let new = Thread::new(p.clone(), slot_index, slot, first_step).ok_or_else(|| {
+        p.give_slot(slot_index);
+        errno::ENOMEM
+    })?;
+    *new.signals.lock() = me.signals.lock().inherit(false);
+    *new.birth.lock() = Some(birth(r, regs));
+    if r.flags & flag::PARENT_SETTID != 0 {
+        let _ = usercopy::write(r.parent_tid, &tid.to_le_bytes());
+    }
+    p.add_thread(&new);
+    cpus::enqueue(new);
+    Ok(u64::from(tid))
+}
+
+/// Where a cloned thread, or the first thread of a forked process, begins.
+pub extern "C" fn first_step(argument: usize) -> ! {
+    cpus::reap();
+    let thread = Thread::from_argument(argument);
+    let b = thread.birth.lock().take().expect("a cloned thread");
+    b.load();
+    if b.set_tid != 0 {
+        let _ = usercopy::write(b.set_tid, &thread.slot.tid().to_le_bytes());
+    }
+    thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
+    let mut regs = b.regs;
+    regs.orig_rax = u64::MAX;
+    drop(b.fpu);
+    cpus::before_user();
+    signals::deliver(&mut regs);
+    context::enter_user(&regs)
+}
+
+/// A child between fork and its proxy's coming up.
+pub struct Embryo {
+    /// Its memory.
+    pub mm: AddressSpace,
+    /// Inherited dispositions.
+    pub signals: ProcessSignals,
+    /// Inherited mask.
+    pub thread_signals: ThreadSignals,
+    /// Inherited limits.
+    pub identity: Identity,
+    /// Where it begins.
+    pub birth: Birth,
+    /// The parent waits for its exec or end (vfork).
+    pub vfork: Option<Arc<AtomicBool>>,
+    /// CPU to be woken when the child has come up.
+    pub cpu: usize,
+}
+
+static EMBRYOS: Mutex<BTreeMap<(u32, u64), Embryo>> = Mutex::new(BTreeMap::new());
+static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
+
+/// The child that the proxy of a new space stands for.
+pub fn claim(parent: u32, token: u64) -> Option<Embryo> {
+    let e = EMBRYOS.lock().remove(&(parent, token))?;
+    cpus::wake(e.cpu);
+    Some(e)
+}
+
+/// A process has ended: children that never came up are given up.
+pub fn forget(parent: u32) {
+    loop {
+        let key = EMBRYOS.lock().range((parent, 0)..=(parent, u64::MAX)).next().map(|(k, _)| *k);
+        let Some(key) = key else { break };
+        let embryo = EMBRYOS.lock().remove(&key);
+        if let Some(e) = embryo {
+            e.mm.destroy();
+        }
+    }
+}
+
+struct Claimed<'a> {
+    thread: &'a Thread,
+    key: (u32, u64),
+    deadline: u64,
+}
+
+impl cpus::Wait for Claimed<'_> {
+    fn ready(&self) -> bool {
+        self.thread.must_end() || !EMBRYOS.lock().contains_key(&self.key) || cpu::rdtsc() > self.deadline
+    }
+    fn announce(&self, _: bool) {}
+    fn deadline(&self) -> u64 {
+        self.deadline
+    }
+}
+
+struct Released<'a> {
+    thread: &'a Thread,
+    done: &'a AtomicBool,
+}
+
+impl cpus::Wait for Released<'_> {
+    fn ready(&self) -> bool {
+        self.thread.must_end() || self.done.load(Ordering::Acquire)
+    }
+    fn announce(&self, _: bool) {}
+}
+
+fn process(r: &Request, regs: &Regs) -> Result<u64> {
+    let me = cpus::current();
+    let p = &me.process;
+    let key = (p.space, NEXT_TOKEN.fetch_add(1, Ordering::Relaxed));
+    let forked = p.mm.lock().fork()?;
+    if let Some((low, high)) = forked.zap {
+        release::zap(p, low, high);
+    }
+    let vfork = (r.flags & flag::VFORK != 0).then(|| Arc::new(AtomicBool::new(false)));
+    let embryo = Embryo {
+        mm: forked.mm,
+        signals: ProcessSignals { actions: p.signals.lock().actions.clone(), ..ProcessSignals::default() },
+        thread_signals: me.signals.lock().inherit(true),
+        identity: *p.identity.lock(),
+        birth: birth(r, regs),
+        vfork: vfork.clone(),
+        cpu: percpu::index(),
+    };
+    EMBRYOS.lock().insert(key, embryo);
+    let pid = loop {
+        match delegate::call(OP_FORK, [key.1, r.exit_signal | r.flags & flag::PARENT, 0, 0, 0, 0]) {
+            RESULT_NOT_STARTED => {}
+            pid => break pid,
+        }
+    };
+    if pid >= 0 {
+        cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(CLAIM_NS) }, 0);
+    }
+    let left = EMBRYOS.lock().remove(&key);
+    if let Some(e) = left {
+        e.mm.destroy(); // the proxy could not fork, or died at once
+    }
+    if let Some(e) = Errno::from_return(pid) {
+        return Err(e);
+    }
+    if r.flags & flag::PARENT_SETTID != 0 {
+        let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
+    }
+    if let Some(done) = &vfork {
+        cpus::wait(&Released { thread: me, done }, 0);
+    }
+    Ok(pid as u64)
+}
+
+/// The files of a child are the module's copies of its parent's, by the same ids.
+pub fn adopt_files(mm: &mut AddressSpace, space: u32) {
+    let mut known: BTreeMap<u64, FileRef> = BTreeMap::new();
+    let mut all: Vec<_> = {
+        let (min, max) = (mm.vmas.min(), mm.vmas.max());
+        mm.vmas.remove(min, max)
+    };
+    for v in &mut all {
+        if let Backing::PrivateFile { file, .. } = &mut v.backing {
+            let own = known.entry(file.id).or_insert_with(|| {
+                Arc::new(FileHandle { space, id: file.id, inode: file.inode, device: file.device, name: file.name.clone() })
+            });
+            *file = own.clone();
+        }
+    }
+    for v in all {
+        let _ = mm.vmas.insert(v); // it was there before: cannot fail
+    }
+}
+
+/// The child's first words with its proxy: the device below the control window,
+/// around shared mappings that Linux has copied, which are watched from now on.
+pub fn settle(p: &Process) {
+    let shared: Vec<(u64, u64)> = {
+        let mm = p.mm.lock();
+        mm.vmas.iter().filter(|v| matches!(v.backing, Backing::SharedLinux { .. })).map(|v| (v.start, v.end)).collect()
+    };
+    let mut at = USER_MIN;
+    for &(start, end) in shared.iter().chain(core::iter::once(&(USER_MAX, USER_MAX))) {
+        if start > at {
+            let _ = delegate::call(OP_REMAP, [at, start, 0, 0, 0, 0]);
+        }
+        at = end;
+    }
+    for (start, end) in shared {
+        let Ok(answer) = services::by_worker(SERVICE_WATCH, &[start, end], &[]) else { continue };
+        let mut mm = p.mm.lock();
+        let _ = mm.vmas.update(start, end, |v| {
+            if let Backing::SharedLinux { watch, .. } = &mut v.backing {
+                *watch = answer.status as u32;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The first step of a forked process.
+pub extern "C" fn first_step_of_child(argument: usize) -> ! {
+    cpus::reap();
+    settle(&Thread::from_argument(argument).process);
+    first_step(argument)
+}

@@ -1,0 +1,242 @@
+//! Futexes between the threads of one process. Words in shared file mappings
+//! are Linux' business: other processes wait there too.
+//!
+//! All threads of a process run on its home CPU, and the kernel is not
+//! preempted: between the look at the word and the place in the queue nothing
+//! else runs.
+
+use crate::process::Process;
+use crate::thread::Thread;
+use crate::{cpus, delegate};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use hanare_core::errno::{self, Result};
+use hanare_core::time::{Clock, Timespec};
+use hanare_core::vma::Backing;
+use hanare_hal::{cpu, usercopy};
+use zerocopy::FromBytes;
+
+const WAIT: u64 = 0;
+const WAKE: u64 = 1;
+const REQUEUE: u64 = 3;
+const CMP_REQUEUE: u64 = 4;
+const WAKE_OP: u64 = 5;
+const WAIT_BITSET: u64 = 9;
+const WAKE_BITSET: u64 = 10;
+const CLOCK_REALTIME: u64 = 256;
+const SYS_FUTEX: u32 = 202;
+
+struct Waiter {
+    thread: Arc<Thread>,
+    bitset: u32,
+}
+
+/// Waiters by address.
+#[derive(Default)]
+pub struct Futexes(BTreeMap<u64, VecDeque<Waiter>>);
+
+impl Futexes {
+    fn wake(&mut self, addr: u64, most: u64, bitset: u32) -> u64 {
+        let Some(queue) = self.0.get_mut(&addr) else { return 0 };
+        let mut woken = 0;
+        queue.retain(|w| {
+            let hit = woken < most && w.bitset & bitset != 0;
+            if hit {
+                woken += 1;
+                w.thread.futex_woken.store(true, Ordering::Relaxed);
+            }
+            !hit
+        });
+        if queue.is_empty() {
+            self.0.remove(&addr);
+        }
+        woken
+    }
+
+    fn remove(&mut self, thread: &Thread) {
+        self.0.retain(|_, queue| {
+            queue.retain(|w| !core::ptr::eq(&*w.thread, thread));
+            !queue.is_empty()
+        });
+    }
+
+    fn requeue(&mut self, from: u64, to: u64, most: u64) -> u64 {
+        let Some(mut queue) = self.0.remove(&from) else { return 0 };
+        let n = (most as usize).min(queue.len());
+        let moved: VecDeque<Waiter> = queue.drain(..n).collect();
+        if !queue.is_empty() {
+            self.0.insert(from, queue);
+        }
+        self.0.entry(to).or_default().extend(moved);
+        n as u64
+    }
+}
+
+struct Asleep<'a> {
+    thread: &'a Thread,
+    deadline: u64,
+}
+
+impl cpus::Wait for Asleep<'_> {
+    fn ready(&self) -> bool {
+        self.thread.futex_woken.load(Ordering::Relaxed) || self.thread.must_end() || self.thread.has_signal() || cpu::rdtsc() >= self.deadline
+    }
+    fn announce(&self, _: bool) {}
+    fn deadline(&self) -> u64 {
+        self.deadline
+    }
+}
+
+/// Sleeps until `deadline` (TSC); `EINTR` with a signal.
+pub fn sleep_until(deadline: u64) -> Result<()> {
+    let thread = cpus::current();
+    thread.futex_woken.store(false, Ordering::Relaxed);
+    cpus::wait(&Asleep { thread, deadline }, 0);
+    if cpu::rdtsc() >= deadline { Ok(()) } else { Err(errno::EINTR) }
+}
+
+/// futex(2).
+pub fn futex(a: &[u64; 6]) -> Result<u64> {
+    let p = &cpus::current().process;
+    let (addr, op) = (a[0], a[1] & 0x7f);
+    if addr % 4 != 0 {
+        return Err(errno::EINVAL);
+    }
+    if a[1] & 128 == 0 && is_linux(p, addr) {
+        return delegate::linux(SYS_FUTEX, *a);
+    }
+    let value = a[2];
+    match op {
+        WAIT => wait(p, addr, value as u32, timeout(a[3], a[1], true)?, u32::MAX),
+        WAIT_BITSET if a[5] as u32 == 0 => Err(errno::EINVAL),
+        WAIT_BITSET => wait(p, addr, value as u32, timeout(a[3], a[1], false)?, a[5] as u32),
+        WAKE => Ok(wake(p, addr, value, u32::MAX)),
+        WAKE_BITSET if a[5] as u32 == 0 => Err(errno::EINVAL),
+        WAKE_BITSET => Ok(wake(p, addr, value, a[5] as u32)),
+        REQUEUE | CMP_REQUEUE => {
+            let current = usercopy::read_u32(addr).map_err(|_| errno::EFAULT)?;
+            if op == CMP_REQUEUE && current != a[5] as u32 {
+                return Err(errno::EAGAIN);
+            }
+            let woken = wake(p, addr, value, u32::MAX);
+            let moved = p.futexes.lock().requeue(addr, a[4], a[3]);
+            Ok(woken + if op == CMP_REQUEUE { moved } else { 0 })
+        }
+        WAKE_OP => wake_op(p, a),
+        _ => Err(errno::ENOSYS),
+    }
+}
+
+fn is_linux(p: &Process, addr: u64) -> bool {
+    p.mm.lock().vmas.find(addr).is_some_and(|v| matches!(v.backing, Backing::SharedLinux { .. }))
+}
+
+/// TSC deadline of a timeout argument.
+fn timeout(pointer: u64, op: u64, relative: bool) -> Result<u64> {
+    if pointer == 0 {
+        return Ok(cpus::NEVER);
+    }
+    let ns = read_timespec(pointer)?;
+    if relative {
+        return Ok(cpus::deadline(ns));
+    }
+    let clock = if op & CLOCK_REALTIME != 0 { Clock::Realtime } else { Clock::Monotonic };
+    Ok(cpus::deadline(ns.saturating_sub(crate::time::now(clock).unwrap_or(0))))
+}
+
+/// A `struct timespec` of the application in ns; `EINVAL` if it is none.
+pub fn read_timespec(pointer: u64) -> Result<u64> {
+    let mut bytes = [0; size_of::<Timespec>()];
+    usercopy::read(pointer, &mut bytes).map_err(|_| errno::EFAULT)?;
+    Timespec::read_from_bytes(&bytes).map_err(|_| errno::EINVAL)?.to_ns()
+}
+
+fn wait(p: &Process, addr: u64, value: u32, deadline: u64, bitset: u32) -> Result<u64> {
+    let thread = cpus::current();
+    if usercopy::read_u32(addr).map_err(|_| errno::EFAULT)? != value {
+        return Err(errno::EAGAIN);
+    }
+    thread.futex_woken.store(false, Ordering::Relaxed);
+    let me = p.thread(thread.slot_index).ok_or(errno::EINTR)?;
+    p.futexes.lock().0.entry(addr).or_default().push_back(Waiter { thread: me, bitset });
+    cpus::wait(&Asleep { thread, deadline }, 0);
+    if thread.futex_woken.load(Ordering::Relaxed) {
+        return Ok(0);
+    }
+    p.futexes.lock().remove(thread);
+    if cpu::rdtsc() >= deadline { Err(errno::ETIMEDOUT) } else { Err(errno::EINTR) }
+}
+
+/// Wakes up to `most` waiters; how many there were.
+pub fn wake(p: &Process, addr: u64, most: u64, bitset: u32) -> u64 {
+    let most = (most as u32 as i32).max(0) as u64;
+    p.futexes.lock().wake(addr, most, bitset)
+}
+
+/// FUTEX_WAKE_OP, see futex(2).
+fn wake_op(p: &Process, a: &[u64; 6]) -> Result<u64> {
+    let (first, second, code) = (a[0], a[4], a[5] as u32);
+    let sign_extend = |v: u32| ((v << 20) as i32 >> 20) as u32;
+    let (operand, compare) = (sign_extend(code >> 12 & 0xfff), sign_extend(code & 0xfff));
+    let operand = if code >> 31 != 0 { 1u32.checked_shl(operand).unwrap_or(0) } else { operand };
+    let old = usercopy::read_u32(second).map_err(|_| errno::EFAULT)?;
+    let new = match code >> 28 & 7 {
+        0 => operand,
+        1 => old.wrapping_add(operand),
+        2 => old | operand,
+        3 => old & !operand,
+        4 => old ^ operand,
+        _ => return Err(errno::ENOSYS),
+    };
+    usercopy::write(second, &new.to_le_bytes()).map_err(|_| errno::EFAULT)?;
+    let (o, c) = (old as i32, compare as i32);
+    let also = match code >> 24 & 15 {
+        0 => o == c,
+        1 => o != c,
+        2 => o < c,
+        3 => o <= c,
+        4 => o > c,
+        5 => o >= c,
+        _ => return Err(errno::ENOSYS),
+    };
+    let woken = wake(p, first, a[2], u32::MAX);
+    Ok(woken + if also { wake(p, second, a[3], u32::MAX) } else { 0 })
+}
+
+/// A thread ends: its robust list (set_robust_list(2)) is walked, owners' words
+/// get FUTEX_OWNER_DIED and a waiter is woken.
+pub fn release_robust(thread: &Thread) {
+    const OWNER_DIED: u32 = 0x4000_0000;
+    const WAITERS: u32 = 0x8000_0000;
+    const LIMIT: usize = 2048;
+    let head = thread.robust_list.load(Ordering::Relaxed);
+    if head == 0 {
+        return;
+    }
+    let (Ok(mut entry), Ok(offset), Ok(pending)) = (usercopy::read_u64(head), usercopy::read_u64(head + 8), usercopy::read_u64(head + 16)) else { return };
+    let tid = thread.slot.tid();
+    let die = |entry: u64| {
+        let word = (entry & !1).wrapping_add(offset);
+        let Ok(value) = usercopy::read_u32(word) else { return };
+        if value & 0x3fff_ffff == tid {
+            let _ = usercopy::write(word, &(value & WAITERS | OWNER_DIED).to_le_bytes());
+            if value & WAITERS != 0 {
+                wake(&thread.process, word, 1, u32::MAX);
+            }
+        }
+    };
+    for _ in 0..LIMIT {
+        if entry & !1 == head {
+            break;
+        }
+        let Ok(next) = usercopy::read_u64(entry & !1) else { return };
+        if entry != pending {
+            die(entry);
+        }
+        entry = next;
+    }
+    if pending != 0 {
+        die(pending);
+    }
+}
