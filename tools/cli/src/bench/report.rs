@@ -109,7 +109,10 @@ impl Report {
             let header = [
                 "FIGURE", "UNIT", "LWK", "(MIN", "MAX)", "LINUX", "RATIO", "TARGET", "", "WHAT",
             ];
-            table::print(&header, &self.figures.iter().map(row).collect::<Vec<_>>());
+            let columns = header.len() - usize::from(is_narrow());
+            let rows: Vec<Vec<String>> =
+                self.figures.iter().map(|figure| row(figure)[..columns].to_vec()).collect();
+            table::print(&header[..columns], &rows);
         }
         for missing in &self.not_measured {
             println!("{}: not measured: {}", missing.group, missing.why);
@@ -168,6 +171,13 @@ fn row(figure: &Measured) -> Vec<String> {
             .into(),
         figure.what.into(),
     ]
+}
+
+/// Whether there is no room for a sentence in each row (`--list` has them).
+fn is_narrow() -> bool {
+    const ROOM: u16 = 150;
+    rustix::termios::tcgetwinsize(std::io::stdout())
+        .is_ok_and(|size| (1..ROOM).contains(&size.ws_col))
 }
 
 /// Three digits, not more.

@@ -6,6 +6,7 @@ pub mod debug;
 pub mod doctor;
 pub mod log;
 pub mod ls;
+pub mod man;
 pub mod run;
 pub mod shutdown;
 pub mod status;
@@ -33,6 +34,9 @@ pub enum Command {
     Doctor(doctor::Doctor),
     /// Measure the LWK against this machine's Linux
     Bench(Bench),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(man::Man),
     /// For tests of Hanare itself
     #[command(hide = true)]
     Debug(debug::Debug),
@@ -50,6 +54,7 @@ impl Command {
             Self::Shutdown(shutdown) => shutdown.execute().map(|()| 0),
             Self::Doctor(doctor) => Ok(doctor.execute()),
             Self::Bench(bench) => bench.execute(),
+            Self::Man(man) => man.execute().map(|()| 0),
             Self::Debug(debug) => debug.execute().map(|()| 0),
         }
     }

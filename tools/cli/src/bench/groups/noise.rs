@@ -19,13 +19,13 @@ pub const NOISE: Group = Group {
         Figure::lower(
             "noise.interrupts",
             "count",
-            "interrupts on its CPU while a program computes for 10 s (--quick: 1 s)",
+            "interrupts while a program computes for 10 s (--quick: 1 s)",
         )
         .target(Target::Value(0.0)),
         Figure::lower(
             "noise.exceptions",
             "count",
-            "exceptions on its CPU in the same time",
+            "exceptions in the same time",
         )
         .target(Target::Value(0.0)),
     ],

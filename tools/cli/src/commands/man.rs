@@ -1,0 +1,57 @@
+//! `hanare man`: the manual pages, out of the same text as `--help`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Args, CommandFactory};
+
+/// Write the manual pages to a folder (make install does).
+#[derive(Args)]
+pub struct Man {
+    /// Folder, e.g. /usr/local/share/man/man1
+    folder: PathBuf,
+}
+
+impl Man {
+    /// Writes hanare.1 and one page for each command.
+    pub fn execute(self) -> Result<()> {
+        write(&self.folder).with_context(|| format!("cannot write to {}", self.folder.display()))
+    }
+}
+
+fn write(folder: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(folder)?;
+    clap_mangen::generate_to(crate::Cli::command(), folder)?;
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("hanare") && name.ends_with(".1") {
+            let page = fs::read_to_string(&path)?;
+            fs::write(&path, unfilled(&page))?;
+        }
+    }
+    Ok(())
+}
+
+/// What stands behind the options in `--help` keeps its lines.
+fn unfilled(page: &str) -> String {
+    let Some((before, extra)) = page.split_once(".SH EXTRA\n") else {
+        return page.into();
+    };
+    let (extra, after) = extra.split_at(extra.find("\n.SH ").map_or(extra.len(), |end| end + 1));
+    format!("{before}.SH NOTES\n.nf\n{extra}.fi\n{after}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unfilled;
+
+    #[test]
+    fn examples_keep_their_lines() {
+        let page = ".SH NAME\na\n.SH EXTRA\nExamples:\n x\n.SH VERSION\n1\n";
+        let expected = ".SH NAME\na\n.SH NOTES\n.nf\nExamples:\n x\n.fi\n.SH VERSION\n1\n";
+        assert_eq!(unfilled(page), expected);
+        assert_eq!(unfilled("a"), "a");
+    }
+}
