@@ -2,6 +2,9 @@
 #
 #   make            build everything for the sandbox VM's default kernel
 #   make all-kernels  build the module for 6.1, 6.12 and 7.2
+#   make demo       see it work, in the sandbox VM
+#   make bench      figures, in the sandbox VM
+#   make install    for the running kernel; PREFIX, DESTDIR; make uninstall
 #   make check      host tests only (seconds): unit, property, loom, tidy
 
 KERNEL ?= 6.1
@@ -21,6 +24,7 @@ bin:
 	@mkdir -p $(B)/bin
 	cargo build --quiet --release -p hanare
 	cd tools/proxy && cargo build --quiet --release
+	@$(MAKE) --no-print-directory -C bench/guest
 	@install -m 755 target/release/hanare $(PROXY) $(B)/bin/
 
 .PHONY: lwk
@@ -34,3 +38,45 @@ module:
 	@$(MAKE) --no-print-directory -C module KERNEL=$(KERNEL)
 all-kernels:
 	@$(MAKE) --no-print-directory -C module all-kernels
+
+.PHONY: demo
+demo: build
+	@tools/demo
+
+# Figures in the sandbox VM (about four minutes), and the sizes of the parts.
+.PHONY: bench sizes
+bench: build
+	tools/vm --timeout 900 -- hanare bench </dev/null
+	@cargo xtask sizes
+sizes: build
+	@cargo xtask sizes
+
+.PHONY: tidy
+tidy:
+	@cargo xtask tidy
+
+.PHONY: man
+man: bin
+	@$(B)/bin/hanare man $(B)/man
+
+# `make` as yourself, then `sudo make install`. The module is built for the running kernel, whose
+# headers have to be there; MODULE= leaves it out.
+PREFIX ?= /usr/local
+DESTDIR ?=
+MODULE ?= module
+bindir := $(DESTDIR)$(PREFIX)/bin
+libdir := $(DESTDIR)$(PREFIX)/lib/hanare
+mandir := $(DESTDIR)$(PREFIX)/share/man/man1
+
+.PHONY: install uninstall
+install:
+	@test -x $(B)/bin/hanare -a -f $(B)/lwk/hanare-lwk || { echo "install: run 'make' first" >&2; exit 1; }
+	install -D -m 755 $(B)/bin/hanare $(bindir)/hanare
+	install -D -m 755 -t $(libdir) $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest
+	install -D -m 644 $(B)/lwk/hanare-lwk $(libdir)/hanare-lwk
+	$(B)/bin/hanare man $(mandir)
+	$(if $(MODULE),$(MAKE) --no-print-directory -C module install DESTDIR=$(DESTDIR))
+uninstall:
+	rm -f $(bindir)/hanare $(mandir)/hanare.1 $(mandir)/hanare-*.1
+	rm -rf $(libdir)
+	$(if $(MODULE),$(MAKE) --no-print-directory -C module uninstall DESTDIR=$(DESTDIR))
