@@ -1,7 +1,10 @@
 //! Tasks of this repository that are easier in Rust than in make: `cargo xtask TASK`.
 
 mod abi;
+mod sizes;
+mod sources;
 mod syscalls;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -13,11 +16,17 @@ fn main() -> ExitCode {
         ["abi", "--check"] => abi::run(true),
         ["syscalls"] => syscalls::run(false),
         ["syscalls", "--check"] => syscalls::run(true),
+        ["sizes"] => sizes::run(false),
+        ["sizes", "--json"] => sizes::run(true),
+        ["tidy"] => tidy::run(false),
+        ["tidy", "--update"] => tidy::run(true),
         _ => {
             eprintln!(
                 "usage: cargo xtask abi [--check]         write (or check) module/hanare_abi.h"
             );
             eprintln!("       cargo xtask syscalls [--check]    write (or check) docs/syscalls.md");
+            eprintln!("       cargo xtask tidy [--update]       check habits (or let the list of long files be)");
+            eprintln!("       cargo xtask sizes [--json]        lines and bytes of each part");
             ExitCode::from(2)
         }
     }

@@ -1,0 +1,56 @@
+//! The files of this repository.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A text file.
+pub struct Source {
+    /// Relative to the root.
+    pub path: String,
+    /// What is in it.
+    pub text: String,
+}
+
+impl Source {
+    /// Its lines.
+    pub fn lines(&self) -> usize {
+        self.text.lines().count()
+    }
+
+    /// Whether its name ends so.
+    pub fn is(&self, extensions: &[&str]) -> bool {
+        let extension = self.path.rsplit_once('.').map_or("", |(_, extension)| extension);
+        extensions.contains(&extension)
+    }
+}
+
+/// Everything that git knows of, or would add. Binary files are left out.
+pub fn all() -> Result<Vec<Source>, String> {
+    let output = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .map_err(|error| format!("git: {error}"))?;
+    if !output.status.success() {
+        return Err(format!(
+            "git ls-files: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        ));
+    }
+    let names = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut names: Vec<&str> = names.split('\0').filter(|name| !name.is_empty()).collect();
+    names.sort_unstable();
+    names.dedup();
+    // A file may be deleted but not yet committed.
+    let read = |path: &str| {
+        let text = fs::read_to_string(root().join(path)).ok()?;
+        Some(Source { path: path.into(), text })
+    };
+    Ok(names.into_iter().filter_map(read).collect())
+}
