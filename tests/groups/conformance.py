@@ -1,0 +1,362 @@
+"""The same unmodified programs on Linux and on the LWK, compared."""
+
+import os
+import re
+import shlex
+import socket
+import sys
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+BUSYBOX = '/usr/bin/busybox'
+PYTHON = '/usr/bin/python3'
+
+TEXT = b''.join(b'%d line %s of the text, with words: alpha beta %s\n'
+                % (n, b'xyz'[n % 3:n % 3 + 1], b'gamma' if n % 5 else b'delta')
+                for n in range(200))
+SECOND = TEXT.replace(b'line z', b'line Z').replace(b'delta', b'epsilon')
+
+
+def material(folder):
+    """Files that many of the programs work on."""
+    def put(name, data):
+        with open(os.path.join(folder, name), 'wb') as file:
+            file.write(data)
+    put('text', TEXT)
+    put('other', SECOND)
+    put('numbers', b'\n'.join(b'%d' % (n * 7919 % 1000) for n in range(300)) + b'\n')
+    put('binary', bytes(n * n % 251 for n in range(5000)))
+    put('table', b'a:1:x\nb:2:y\nc:3:z\n')
+    os.makedirs(folder + '/sub/deep')
+    put('sub/one', b'one\n')
+    put('sub/deep/two', b'two\n')
+    os.symlink('one', folder + '/sub/link')
+    for path, names, files in os.walk(folder):
+        for name in names + files:
+            os.utime(os.path.join(path, name), (1e9, 1e9), follow_symlinks=False)
+            if not os.path.islink(os.path.join(path, name)):
+                os.chmod(os.path.join(path, name), 0o755 if name in names else 0o644)
+
+
+# Command line; what it reads; its status on Linux if that is not 0; `fork`: starts a process.
+APPLETS = r'''
+arch
+ash -c 'i=0; while [ $i -lt 50 ]; do i=$((i+1)); done; echo $i; cd sub; pwd > where; exit 3' ;; status 3
+ash -c 'cat text | wc -l; echo $(pwd)' ;; fork
+awk -F: '{ s += $2; print $3, s }' table
+base64 binary
+basename /a/b/c.txt .txt
+bc -l ;; stdin 2^100; 355/113; s(1)
+cal 2 2024
+cat text other
+chgrp 7 text
+chmod 600 text other
+chown 5:6 text
+clear
+cmp text other ;; status 1
+cp -a sub copied
+cut -d: -f1,3 table
+date -u -d @1000000000
+dc -e '2 64^p'
+dd if=binary of=out bs=7 count=100 conv=notrunc
+df -P /proc
+diff text other ;; status 1
+dirname /a/b/c.txt
+dos2unix text
+du -a sub
+echo -e a\tb\n
+egrep 'delta|line z' text
+env -i A=1 B=2
+expand -t 4 text
+expr 6 '*' 7
+factor 1234567890123 97 360
+false ;; status 1
+fgrep -c delta text
+find . -name 't*' -type f
+fold -w 20 text
+getopt -o ab: -- -a -b x y
+grep -n -B1 epsilon other
+groups
+gunzip -c text.gz ;; status 1
+gzip -c text
+head -c 1000 binary
+hexdump -C binary
+hostname
+id
+ipcalc -bnm 10.1.2.3/20
+link text linked
+ln -s text symbolic
+ls -la sub
+md5sum text other binary
+mkdir -p a/b/c
+mkfifo pipe
+mv text moved
+nl text
+nproc
+od -A x -t x1 binary
+paste text other
+pidof no-such-process ;; status 1
+printf '%s-%05d-%x\n' word 42 255
+pwd
+readlink sub/link
+realpath sub/../text
+rev text
+rm -r sub
+rmdir sub ;; status 1
+sed -n -e 's/line \(.\)/\1\1/p' -e '5q' text
+seq 1 3 100
+sha1sum text binary
+sha256sum text binary
+sha512sum text binary
+shred -n 1 -u other
+shuf -i 1-1
+sleep 0.1
+sort -n numbers
+split -l 50 text piece-
+stat -c '%n %s %f %u %g %h' text sub
+strings binary
+sync
+tac text
+tail -n 5 text
+tar cf archive.tar sub
+tee copy ;; stdin something
+test -d sub
+touch -d @5 new text
+tr a-z A-Z ;; stdin mixed Case
+true
+truncate -s 12345 text
+tty ;; status 1
+uname -a
+unexpand -a text
+uniq -c numbers
+unlink text
+usleep 1000
+uuencode text name
+wc text other binary
+which sh
+whoami
+xargs -n 100000 echo ;; stdin one two three ;; fork
+xxd binary
+xz -dc text ;; status 1
+'''
+# Programs that need a new process or thread: the next issue.
+FORK = 'fork and threads are the next issue'
+
+
+def applets():
+    for line in APPLETS.strip().splitlines():
+        text, *notes = line.split(' ;; ')
+        argv = shlex.split(text)
+        stdin, expected, xfail = b'', 0, None
+        for note in notes:
+            if note.startswith('stdin '):
+                stdin = note[6:].replace('; ', '\n').encode() + b'\n'
+            elif note.startswith('status '):
+                expected = None if note == 'status any' else int(note.split()[1])
+            elif note == 'fork':
+                xfail = FORK
+        name = 'busybox-' + argv[0] + ('-fork' if xfail else '')
+        same(name, [BUSYBOX, *argv], stdin=stdin, status=expected, prepare=material, xfail=xfail)
+
+
+def arithmetic_of_numbers(data):
+    """Numbers away: for output whose form counts and not its values."""
+    return re.sub(rb'[0-9]+(\.[0-9]+)?', b'N', data)
+
+
+def programs():
+    same('true', ['/bin/true'])
+    same('false', ['/bin/false'], status=1)
+    same('ls-usr-share-doc', ['ls', '-lR', '/usr/share/doc'], timeout=180)
+    same('find', ['find', '/usr/lib/python3', '/usr/lib/python3.11', '-name', '*.py'],
+         timeout=180)
+    same('cat', ['cat', 'text', '-', 'binary'], stdin=b'from standard input\n', prepare=material)
+    same('cat-missing', ['cat', '/nonexistent', 'text'], prepare=material, status=1)
+    same('sort', ['sort', '--parallel=1', 'million'], prepare=million, timeout=240)
+    same('sort-numeric-unique', ['sort', '-n', '-u', 'numbers'], prepare=material)
+    same('awk', ['gawk', '{ n[$3]++; s += $1 } END { for (k in n) print k, n[k]; print s }', 'text'],
+         prepare=material)
+    same('mawk', ['mawk', '{ print length($0), $1 * 2 }', 'text'], prepare=material,
+         skip=None if os.path.exists('/usr/bin/mawk') else 'no mawk')
+    same('sed', ['sed', '-E', r's/([a-z]+) ([a-z]+)/\2 \1/g; 3,5d', 'text'], prepare=material)
+    same('sed-in-place', ['sed', '-i.bak', 's/line/LINE/', 'text'], prepare=material)
+    same('grep-r', ['grep', '-rn', 'MIT', '/usr/share/doc/python3.11', '/usr/share/perl5/Debconf'],
+         timeout=180, status=None)
+    same('gzip', ['gzip', '-nk', 'text', 'binary'], prepare=material)
+    same('gzip-d', ['gzip', '-dc'], stdin=__import__('gzip').compress(TEXT * 50, mtime=0))
+    same('xz', ['xz', '-T1', '-k', 'text', 'binary'], prepare=material)
+    same('xz-d', ['xz', '-T1', '-dc'], stdin=__import__('lzma').compress(TEXT * 50))
+    same('sha256sum', ['sha256sum', 'text', 'binary'], prepare=material)
+    same('openssl-speed', ['openssl', 'speed', '-seconds', '1', 'sha256'], timeout=120,
+         normalise=lambda data: re.sub(rb' +', b' ', arithmetic_of_numbers(data)))
+    same('openssl-digest', ['openssl', 'dgst', '-sha3-256', 'text'], prepare=material)
+    same('perl', ['perl', '-e', r'''
+        use strict; my %h; while (<STDIN>) { $h{$_}++ for split }
+        print "$_ $h{$_}\n" for sort keys %h;
+        my $s = pack("NnC*", 1, 2, 3 .. 9); print unpack("H*", $s), "\n";
+        eval { die "caught\n" }; print $@; exit 3'''], stdin=TEXT, status=3)
+    same('env-and-arguments', ['/usr/bin/printenv'], env={'HANARE_TEST': 'a b=c\nd'},
+         normalise=lambda data: b'\n'.join(line for line in data.split(b'\n')
+                                           if not line.startswith(b'_=')))
+    same('script', ['./script', 'one', 'two words'], prepare=script)
+    same('script-of-script', ['./outer'], prepare=script)
+    same('rust-static', [GUEST + '/rust-static', 'an argument'], stdin=TEXT, status=7)
+    same('go-static', [GUEST + '/go-static'], status=5, xfail='Go starts threads: ' + FORK,
+         skip=None if os.path.exists(GUEST + '/go-static') else 'no Go compiler on this machine')
+    same('fork', [PYTHON, '-c', 'import os; pid = os.fork(); pid or os._exit(3);'
+                  'print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))'], xfail=FORK)
+
+
+def million(folder):
+    value, lines = 12345, []
+    for _ in range(1000000):
+        value = value * 1103515245 + 12345 & 0x7fffffff
+        lines.append(b'%d' % value)
+    with open(folder + '/million', 'wb') as file:
+        file.write(b'\n'.join(lines) + b'\n')
+
+
+def script(folder):
+    for name, text in ('script', '#!/usr/bin/perl -w\nprint join("|", $0, @ARGV), "\\n";\n'), \
+            ('outer', '#!./script first\n'):
+        with open(f'{folder}/{name}', 'w') as file:
+            file.write(text)
+        os.chmod(f'{folder}/{name}', 0o755)
+
+
+def pipes():
+    """Programs on both sides of a Linux pipe; redirections made by a shell."""
+    def shell(text):
+        return lambda launch: ['bash', '-c', text.replace('@', ' '.join(launch))]
+    same('tar-pipe', None, both=shell('@ tar c -b 20 --sort=name /usr/share/perl5/Debconf 2>/dev/null | @ tar tv'))
+    same('pipe-of-three', None, prepare=material,
+         both=shell('@ cat text other | @ sort -r | @ tail -n 7'))
+    same('broken-pipe', None, both=shell('@ yes | head -n 3; echo ${PIPESTATUS[*]}'))
+    same('append-and-duplicate', None, prepare=material,
+         both=shell('@ echo more >> text; @ cat nothing text > both 2>&1; @ cat < text | wc -l'))
+    same('closed-stdout', None, both=shell('@ echo text >&-; echo $?'))
+    same('extra-descriptor', None, prepare=material,
+         both=shell('exec 7< text; @ perl -e \'open F, "<&=7"; print scalar <F>\'; head -n 1 <&7'))
+
+
+def sockets():
+    """Clients on the LWK, servers on Linux, over the loopback device."""
+    listener = socket.create_server(('127.0.0.1', 0))
+    port = listener.getsockname()[1]
+
+    def serve():
+        while True:
+            connection, _ = listener.accept()
+            with connection, connection.makefile('rwb') as file:
+                while line := file.readline():
+                    file.write(b'you said: ' + line)
+                    file.flush()
+    threading.Thread(target=serve, daemon=True).start()
+    same('perl-socket', ['perl', '-e', r'''
+        use strict; use IO::Socket::INET; use IO::Select;
+        my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $ARGV[0]) or die "no: $!";
+        for my $n (1 .. 20) { print $s "message $n\n"; print scalar <$s>; }
+        print "ready: ", scalar(IO::Select->new($s)->can_read(0.2)) ? 1 : 0, "\n";
+        $s->shutdown(1); print "end: ", defined(<$s>) ? 0 : 1, "\n";
+        my $t = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => 1);
+        print "refused: ", $t ? 0 : "$!", "\n";''', str(port)], timeout=90)
+    same('python-socket', [PYTHON, '-c', r'''
+import select, socket, sys
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+for n in range(20):
+    s.sendall(b'number %d\n' % n)
+    print(select.select([s], [], [], 20)[0] == [s], s.recv(100))
+s.settimeout(0.2)
+try:
+    s.recv(1)
+except TimeoutError as error:
+    print(error)
+a, b = socket.socketpair()
+a.send(b'across'); print(b.recv(10))
+u = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); u.bind('socket'); u.close()
+p = select.poll(); p.register(a, select.POLLIN | select.POLLOUT); print([e for _, e in p.poll()])
+e = select.epoll(); e.register(b, select.EPOLLOUT); print([x for _, x in e.poll()])
+''', str(port)], timeout=90)
+
+
+def python():
+    cases = {
+        'hello': 'print("hello", 6 * 7)',
+        'json': 'import json; d = json.loads("[1, 2.5, {\\"a\\": null}]"); print(json.dumps(d * 300))',
+        'sqlite3': '''
+import sqlite3
+db = sqlite3.connect('db')
+db.execute('pragma journal_mode=wal')
+db.execute('create table t (a integer primary key, b text)')
+db.executemany('insert into t (b) values (?)', (('x' * (n % 50),) for n in range(3000)))
+db.commit()
+print(db.execute('select count(*), sum(length(b)) from t where a % 7 = 3').fetchall())
+db.close()''',
+        'mmap': '''
+import mmap
+with open('data', 'w+b') as f:
+    f.truncate(100000)
+    m = mmap.mmap(f.fileno(), 100000)
+    m[5000:5005] = b'hello'; m[99999] = 65
+    f.seek(5000); print(f.read(5)); f.seek(99999); f.write(b'B'); f.flush(); print(m[99999])
+    m.flush(); print(m.find(b'hello')); m.close()
+a = mmap.mmap(-1, 1 << 22); a[1 << 21] = 7; print(sum(a[:1 << 21]), a[1 << 21])''',
+        'ssl': '''
+import ssl
+c = ssl.create_default_context(); print(ssl.OPENSSL_VERSION, c.verify_mode)
+i, o = ssl.MemoryBIO(), ssl.MemoryBIO(); s = c.wrap_bio(i, o, server_hostname='x')
+try: s.do_handshake()
+except ssl.SSLWantReadError: print(len(o.read()) > 100)''',
+        'decimal': '''
+from decimal import *
+getcontext().prec = 200; print(Decimal(2).sqrt()); print(sum(1 / Decimal(n) for n in range(1, 500)))''',
+        'select': '''
+import select, os, time
+r, w = os.pipe(); print(select.select([r], [w], [], 1)[1] == [w], select.select([r], [], [], 0.1))
+os.write(w, b'x'); print(select.select([r], [], [], 5)[0] == [r])''',
+        'exception': 'def f(n): return f(n + 1)\ntry: f(0)\nexcept RecursionError as e: print(e)\n1 / 0',
+        'exit-status': 'import sys; print("out"); print("err", file=sys.stderr); sys.exit(42)',
+        'memory': 'a = [bytearray(1 << 20) for _ in range(64)]\nprint(sum(len(x) for x in a)); a[33][5] = 1; '
+                  'del a; print(len(bytes(50_000_000)))',
+        'float': 'import math, cmath; print([math.sin(x / 7) for x in range(50)], cmath.exp(1j), 1e308 * 10)',
+        'files': 'import os, glob, tempfile, shutil\nos.makedirs("a/b/c")\nfor i in range(50): '
+                 'open(f"a/b/{i}", "w").write(str(i) * i)\nshutil.copytree("a", "z")\n'
+                 'os.rename("a/b/7", "seven")\nos.remove("a/b/8")\nprint(len(glob.glob("**/*", recursive=True)), '
+                 'os.stat("seven").st_size)',
+        'signal': 'import signal, os, time\nhits = []\nsignal.signal(signal.SIGUSR1, lambda *a: hits.append(a[0]))\n'
+                  'os.kill(os.getpid(), signal.SIGUSR1)\nsignal.signal(signal.SIGALRM, lambda *a: hits.append(a[0]))\n'
+                  'signal.setitimer(signal.ITIMER_REAL, 0.1)\ntime.sleep(0.5)\nprint(hits)',
+        'terminal-questions': 'import os, sys; print(sys.stdin.isatty(), os.isatty(1), sys.stdout.encoding)',
+    }
+    statuses = {'exception': 1, 'exit-status': 42}
+    for name, text in cases.items():
+        same('python-' + name, [PYTHON, '-c', text], status=statuses.get(name, 0), timeout=120)
+    same('python-thread', [PYTHON, '-c', 'import threading; t = threading.Thread(target=print, '
+                           'args=("thread",)); t.start(); t.join()'], xfail=FORK)
+
+
+def main():
+    start(*BOOT)
+
+    def really():
+        before = sum(cpu['local_calls'] for cpu in status()['cpus'])
+        expect(run('/bin/true').status == 0, '/bin/true failed')
+        after = sum(cpu['local_calls'] for cpu in status()['cpus'])
+        expect(after > before, f'{before} local calls before, {after} after: it ran elsewhere')
+    check('runs-on-the-lwk', really)
+    applets()
+    programs()
+    pipes()
+    sockets()
+    python()
+
+    def memory():
+        free, text = debug_memory()
+        expect('0 processes' in text and 'quarantined 0 B' in text, text)
+    check('memory-free-again', memory)
+    finish()
+
+
+main()

@@ -1,0 +1,96 @@
+/* What the guest programs share. They print what they see; Linux says what is right. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define PAGE 4096L
+
+/* Prints an expression, its result, and errno by name if that is -1. */
+#define TELL(expression)                                                                    \
+	({                                                                                  \
+		errno = 0;                                                                  \
+		long tell_ = (long)(expression);                                            \
+		int errno_ = errno;                                                         \
+		if (tell_ == -1)                                                            \
+			printf("%d: %s: -1 %s\n", __LINE__, #expression,                    \
+			       strerrorname_np(errno_));                                    \
+		else                                                                        \
+			printf("%d: %s: %ld\n", __LINE__, #expression, tell_);              \
+		fflush(stdout);                                                             \
+		errno = errno_;                                                             \
+		tell_;                                                                      \
+	})
+
+/* The same for what returns an address: only whether it worked. */
+#define TELL_MAP(expression)                                                                \
+	({                                                                                  \
+		errno = 0;                                                                  \
+		void *tell_ = (void *)(expression);                                         \
+		int errno_ = errno;                                                         \
+		printf("%d: %s: %s\n", __LINE__, #expression,                               \
+		       tell_ == MAP_FAILED ? strerrorname_np(errno_) : "ok");               \
+		fflush(stdout);                                                             \
+		tell_;                                                                      \
+	})
+
+/* Does a read or write of this byte raise a signal? Prints which. */
+static sigjmp_buf touch_back;
+static volatile int touch_signal, touch_code;
+static void *volatile touch_address;
+
+static void touch_handler(int signal, siginfo_t *info, void *context)
+{
+	(void)context;
+	touch_signal = signal;
+	touch_code = info->si_code;
+	touch_address = info->si_addr;
+	siglongjmp(touch_back, 1);
+}
+
+static inline const char *touch(volatile char *address, int write)
+{
+	static char text[64];
+	struct sigaction action = { .sa_sigaction = touch_handler, .sa_flags = SA_SIGINFO };
+	struct sigaction segv, bus;
+
+	sigaction(SIGSEGV, &action, &segv);
+	sigaction(SIGBUS, &action, &bus);
+	if (sigsetjmp(touch_back, 1)) {
+		snprintf(text, sizeof(text), "%s code %d%s", sigabbrev_np(touch_signal), touch_code,
+			 touch_address == (void *)address ? "" : " wrong address");
+	} else {
+		char value = *address;
+
+		if (write)
+			*address = value;
+		snprintf(text, sizeof(text), "fine");
+	}
+	sigaction(SIGSEGV, &segv, NULL);
+	sigaction(SIGBUS, &bus, NULL);
+	return text;
+}
+
+#define TOUCH(address, write)                                                               \
+	do {                                                                                \
+		printf("%d: %s %s: %s\n", __LINE__, (write) ? "write" : "read", #address,   \
+		       touch((volatile char *)(address), write));                           \
+		fflush(stdout);                                                             \
+	} while (0)

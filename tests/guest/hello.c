@@ -1,0 +1,8 @@
+/* The smallest program of the tests. */
+#include <stdio.h>
+
+int main(void)
+{
+	puts("hello");
+	return 0;
+}

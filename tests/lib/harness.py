@@ -1,0 +1,300 @@
+"""What a group of checks needs inside the VM.
+
+A group is a Python script under tests/groups. It prints one line per check, which tests/run reads:
+
+    ok NAME               FAIL NAME: why
+    xfail NAME: reason    known not to work yet; FAIL if it works
+    skip NAME: reason     cannot be tested on this machine
+
+Everything has a deadline. A check that hangs or finds the LWK dead leaves a fresh LWK behind for
+the next one. TESTS_ONLY (a regular expression) selects checks by name.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+GUEST = os.path.join(ROOT, 'build/tests/guest')
+WORK = '/run/hanare-test'
+ONLY = re.compile(os.environ.get('TESTS_ONLY') or '')
+TIMEOUT = 60
+BOOT = ['--cpus', '2-3', '--mem', '256M']
+
+counts = {'ok': 0, 'FAIL': 0, 'xfail': 0, 'skip': 0}
+boot_arguments = BOOT
+
+
+class Failure(Exception):
+    """A check that does not hold; the text says why."""
+
+
+def verdict(kind, name, why=''):
+    counts[kind] += 1
+    why = ' | '.join(line for line in str(why).splitlines() if line.strip())
+    print(f'{kind} {name}' + (f': {why}' if why else ''), flush=True)
+
+
+def expect(condition, why):
+    if not condition:
+        raise Failure(why)
+
+
+def short(data, limit=300):
+    text = data.decode(errors='backslashreplace') if isinstance(data, bytes) else str(data)
+    return text if len(text) <= limit else f'{text[:limit]}… ({len(text)} characters)'
+
+
+class Result:
+    """What a command left: status (negative: death by that signal), stdout, stderr."""
+
+    def __init__(self, status, out, err, late=False):
+        self.status, self.out, self.err, self.late = status, out, err, late
+
+    def __str__(self):
+        late = ' (killed at its deadline)' if self.late else ''
+        return f'status {self.status}{late}, stdout {short(self.out)!r}, stderr {short(self.err)!r}'
+
+
+def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, **more):
+    """Runs a command in a process group of its own; kills all of that at the deadline."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, \
+            tempfile.TemporaryFile() as source:
+        source.write(stdin)
+        source.seek(0)
+        process = subprocess.Popen(argv, stdin=source, stdout=out, stderr=err, cwd=cwd, env=env,
+                                   start_new_session=True, **more)
+        late = False
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            late = True
+        # What a program left behind in its group goes, too.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            raise Failure(f'cannot be killed: {argv}')
+        out.seek(0)
+        err.seek(0)
+        return Result(process.returncode, out.read(), err.read(), late)
+
+
+def hanare(*argv, timeout=TIMEOUT, status=0, **more):
+    """Runs a hanare command; fails if its status is not the expected one (None: any)."""
+    result = command(['hanare', *argv], timeout=timeout, **more)
+    if result.late or status is not None and result.status != status:
+        raise Failure(f'hanare {" ".join(argv)}: {result}')
+    return result
+
+
+def run(*argv, on=None, **more):
+    """Runs a program on the LWK."""
+    return command(['hanare', 'run', *(['--on', on] if on else []), '--', *argv], **more)
+
+
+def boot(*arguments):
+    global boot_arguments
+    boot_arguments = list(arguments) or boot_arguments
+    hanare('boot', *boot_arguments)
+
+
+def status(name='default'):
+    return json.loads(hanare('status', '--json', name).out)
+
+
+def debug_memory(name='default'):
+    """Free bytes, quarantined, and processes of the LWK."""
+    text = hanare('debug', 'memory', name).out.decode()
+    return int(re.search(r'\((\d+) bytes\)', text)[1]), text.strip()
+
+
+def log_tail(lines=4):
+    result = command(['hanare', 'log'], timeout=20)
+    return ' / '.join(result.out.decode(errors='replace').splitlines()[-lines:])
+
+
+def recover():
+    """After a hang or a dead LWK: a fresh one. Says what the old one's log had at its end."""
+    tail = log_tail()
+    command(['hanare', 'shutdown', '--all', '--force'], timeout=90)
+    try:
+        boot()
+    except Failure as failure:
+        tail += f'; no new boot: {failure}'
+    return f'log: {tail}'
+
+
+def healthy():
+    """Does a program still run?"""
+    result = command(['hanare', 'run', '--', GUEST + '/static/hello'], timeout=30)
+    return not result.late and result.out == b'hello\n'
+
+
+def check(name, body, xfail=None, skip=None, lwk=True):
+    """One named check. `body` raises Failure if it does not hold."""
+    if not ONLY.search(name):
+        return
+    if skip:
+        return verdict('skip', name, skip)
+    start = time.monotonic()
+    try:
+        body()
+        why = None
+    except Failure as failure:
+        why = str(failure) or 'no reason given'
+    except Exception as error:  # a bug of the test is a failure of the test
+        trace = error.__traceback__
+        while trace.tb_next:
+            trace = trace.tb_next
+        why = (f'{type(error).__name__}: {error} '
+               f'({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})')
+    if why is not None and lwk and not healthy():
+        why += '; ' + recover()
+    if os.environ.get('TESTS_TIMES'):
+        print(f'# {time.monotonic() - start:6.1f} s {name}', flush=True)
+    if xfail:
+        if why is None:
+            return verdict('FAIL', name, f'works now, remove the mark ({xfail})')
+        return verdict('xfail', name, xfail)
+    verdict('ok' if why is None else 'FAIL', name, why or '')
+
+
+def tree(folder):
+    """Every file below a folder: kind, mode, owner, links, size and digest."""
+    found = {}
+    for path, folders, files in os.walk(folder):
+        for name in folders + files:
+            full = os.path.join(path, name)
+            stat = os.lstat(full)
+            entry = f'{stat.st_mode:o} {stat.st_uid}:{stat.st_gid} links {stat.st_nlink}'
+            if os.path.islink(full):
+                entry += ' -> ' + os.readlink(full)
+            elif os.path.isfile(full):
+                with open(full, 'rb') as data:
+                    digest = hashlib.file_digest(data, 'sha1') if hasattr(hashlib, 'file_digest') \
+                        else digest_of(data)
+                entry += f' {stat.st_size} {digest.hexdigest()}'
+            found[os.path.relpath(full, folder)] = entry
+    return found
+
+
+def digest_of(file):
+    digest = hashlib.sha1()
+    while data := file.read(1 << 20):
+        digest.update(data)
+    return digest
+
+
+def difference(linux, lwk):
+    """The first place where two texts differ, or None."""
+    if linux == lwk:
+        return None
+    if isinstance(linux, dict):
+        for key in sorted(set(linux) | set(lwk)):
+            if linux.get(key) != lwk.get(key):
+                return f'{key}: Linux {linux.get(key)}, LWK {lwk.get(key)}'
+    if isinstance(linux, bytes):
+        there, here = linux.split(b'\n'), lwk.split(b'\n')
+        for number, line in enumerate(there):
+            other = here[number] if number < len(here) else b'(end)'
+            if line != other:
+                return f'line {number + 1}: Linux {short(line)!r}, LWK {short(other)!r}'
+        return f'line {len(there) + 1}: Linux (end), LWK {short(here[len(there)])!r}'
+    return f'Linux {linux!r}, LWK {lwk!r}'
+
+
+def fresh(folder, prepare=None):
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    if prepare:
+        prepare(folder)
+
+
+def same(name, argv, stdin=b'', status=0, prepare=None, normalise=None, timeout=TIMEOUT, env=None,
+         prefix=(), base=WORK + '/same', files=True, linux_timeout=120, xfail=None, skip=None,
+         both=None):
+    """The same program on Linux and on the LWK: stdout, stderr, status and files must agree.
+
+    `status` is what Linux must give (None: anything), so that a command that fails on both sides
+    for a trivial reason is noticed. `prefix` wraps both (e.g. setpriv). `prepare(folder)` fills
+    the working directory. `normalise(bytes)` removes what may differ in stdout and stderr.
+    `both(make)` builds the command when it is not simply [hanare run --] argv.
+    """
+    def body():
+        seen = []
+        for side in 'linux', 'lwk':
+            fresh(base, prepare)
+            launch = ['hanare', 'run', '--'] if side == 'lwk' else []
+            full = both(launch) if both else [*prefix, *launch, *argv]
+            result = command(full, stdin, timeout if side == 'lwk' else linux_timeout, base,
+                             dict(os.environ, LC_ALL='C', **(env or {})))
+            if side == 'linux':
+                expect(status is None or result.status == status,
+                       f'test broken, on Linux: {result}')
+            expect(not result.late, f'no end on {side}: {result}')
+            out, err = result.out, result.err
+            if normalise:
+                out, err = normalise(out), normalise(err)
+            seen.append((result.status, out, err, tree(base) if files else {}))
+        (linux_status, *linux), (lwk_status, *lwk) = seen
+        whys = []
+        if linux_status != lwk_status:
+            whys.append(f'status: Linux {linux_status}, LWK {lwk_status}')
+        for what, one, other in zip(('stdout', 'stderr', 'files'), linux, lwk):
+            if one != other:
+                whys.append(f'{what}: {difference(one, other)}')
+        expect(not whys, '; '.join(whys))
+    check(name, body, xfail=xfail, skip=skip)
+
+
+def guests(*names):
+    """Paths of the guest programs of these names, static and dynamic, with a label for each."""
+    for name in names:
+        for kind in 'static', 'dynamic':
+            yield f'{name}-{kind}', f'{GUEST}/{kind}/{name}'
+
+
+def start(*arguments):
+    """Begins a group: own copies of what is tested (others may be building), and an LWK."""
+    os.makedirs(WORK + '/bin', exist_ok=True)
+    for name in 'hanare', 'hanare-proxy':
+        shutil.copy(f'{ROOT}/build/bin/{name}', f'{WORK}/bin/{name}')
+    shutil.copy(f'{ROOT}/build/lwk/hanare-lwk', f'{WORK}/hanare-lwk')
+    os.environ['PATH'] = f'{WORK}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+    os.environ['HANARE_IMAGE'] = f'{WORK}/hanare-lwk'
+    os.chmod(WORK, 0o755)
+    if arguments:
+        check('boot', lambda: boot(*arguments), lwk=False)
+        if not healthy():
+            command(['hanare', 'shutdown', '--all', '--force'])
+            boot()
+
+
+def finish():
+    """Ends a group: shutdown, CPUs online, nothing in Linux' log."""
+    def shutdown():
+        names = json.loads(hanare('ls', '--json').out or b'[]')
+        if names:
+            hanare('shutdown', '--all', timeout=90)
+        online = open('/sys/devices/system/cpu/online').read().strip()
+        present = open('/sys/devices/system/cpu/present').read().strip()
+        expect(online == present, f'CPUs online: {online} of {present}')
+
+    def kernel_log():
+        text = subprocess.run(['dmesg'], capture_output=True).stdout.decode(errors='replace')
+        bad = re.findall(r'.*(?:WARNING:|BUG:|Oops|general protection|blocked for more than|'
+                         r'refcount_t|Bad page|Bad rss|soft lockup|rcu_.* stall).*', text)
+        expect(not bad, f'{len(bad)} lines: ' + ' / '.join(bad[:3]))
+    check('shutdown', shutdown, lwk=False)
+    check('linux-log', kernel_log, lwk=False)
+    sys.exit(1 if counts['FAIL'] else 0)
