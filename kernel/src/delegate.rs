@@ -11,6 +11,8 @@ use hanare_hal::{percpu, shared};
 
 /// How long a CPU with nothing else to do polls for the answer, µs.
 const SPIN_US_DEFAULT: u64 = 50;
+/// An answer within this time costs neither accounting nor a look at other threads, µs.
+const SHORT_US: u64 = 5;
 /// How long the worker polls for the next call, µs.
 const WORKER_POLL_US: u32 = 50;
 
@@ -65,14 +67,23 @@ pub fn call(nr: u32, args: [u64; 6]) -> i64 {
         return errno::EINTR.as_return();
     }
     shared::cpu(percpu::index()).count_delegated_call();
+    // The second cache line of the slot only when something changed.
     let mask = thread.signals.lock().mask();
-    thread.slot.set_sigmask(mask);
-    thread.slot.set_cpu(percpu::index() as u32);
-    if thread.slot.lwk_post(nr, args) {
+    if thread.slot.sigmask() != mask {
+        thread.slot.set_sigmask(mask);
+    }
+    if thread.slot.cpu() != percpu::index() as u32 {
+        thread.slot.set_cpu(percpu::index() as u32);
+    }
+    let asleep = thread.slot.lwk_post(nr, args);
+    if asleep {
         ring_worker(&thread.process, thread.slot_index);
     }
     let answer = Answer { thread, result: Cell::new(None) };
-    cpus::wait(&answer, spin_cycles());
+    let spin = spin_cycles();
+    if asleep || !cpus::poll_for(&answer, spin.min(SHORT_US * u64::from(shared::params().tsc_khz) / 1000)) {
+        cpus::wait(&answer, spin);
+    }
     answer.result.get().unwrap_or(errno::EINTR.as_return())
 }
 

@@ -65,6 +65,9 @@ pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
     }
 }
 
+/// What a wake-up of the LWK's side may take.
+const WAKE_UP_US: u32 = 1000;
+
 /// Polls for a while, then sleeps, until there is a request.
 fn wait_for_request(process: &Process, worker: &Worker, slot: SlotRef) -> Request {
     loop {
@@ -84,15 +87,26 @@ fn poll(process: &Process, slot: SlotRef) -> Option<Request> {
     if request.is_some() || slot.poll_us() == 0 {
         return request;
     }
-    let (start, ticks) = (tsc(), process.clock.ticks(slot.poll_us()));
-    while tsc().wrapping_sub(start) < ticks {
+    // The window counts from when the LWK's thread is seen awake: one that was just
+    // rung needs its wake-up time first, else both sides would for ever sleep just
+    // before the other one is there.
+    let mut near = slot.lwk_is_awake();
+    let (mut start, ticks) = (tsc(), process.clock.ticks(slot.poll_us()));
+    let wake_up = process.clock.ticks(WAKE_UP_US);
+    loop {
+        let now = tsc();
+        if !near && slot.lwk_is_awake() {
+            (near, start) = (true, now);
+        }
+        if now.wrapping_sub(start) >= if near { ticks } else { wake_up } {
+            return None;
+        }
         spin_loop();
         let request = slot.worker_poll();
         if request.is_some() {
             return request;
         }
     }
-    None
 }
 
 fn sleep(process: &Process, worker: &Worker) {
