@@ -8,10 +8,10 @@
 use crate::process::Process;
 use crate::thread::Thread;
 use crate::{cpus, delegate};
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
+use hanare_core::futex::{MATCH_ANY, Queues};
 use hanare_core::time::{Clock, Timespec};
 use hanare_core::vma::Backing;
 use hanare_hal::{cpu, usercopy};
@@ -27,51 +27,17 @@ const WAKE_BITSET: u64 = 10;
 const CLOCK_REALTIME: u64 = 256;
 const SYS_FUTEX: u32 = 202;
 
-struct Waiter {
-    thread: Arc<Thread>,
-    bitset: u32,
-}
+/// A thread, as the queues know it.
+pub struct Sleeper(Arc<Thread>);
 
-/// Waiters by address.
-#[derive(Default)]
-pub struct Futexes(BTreeMap<u64, VecDeque<Waiter>>);
-
-impl Futexes {
-    fn wake(&mut self, addr: u64, most: u64, bitset: u32) -> u64 {
-        let Some(queue) = self.0.get_mut(&addr) else { return 0 };
-        let mut woken = 0;
-        queue.retain(|w| {
-            let hit = woken < most && w.bitset & bitset != 0;
-            if hit {
-                woken += 1;
-                w.thread.futex_woken.store(true, Ordering::Relaxed);
-            }
-            !hit
-        });
-        if queue.is_empty() {
-            self.0.remove(&addr);
-        }
-        woken
-    }
-
-    fn remove(&mut self, thread: &Thread) {
-        self.0.retain(|_, queue| {
-            queue.retain(|w| !core::ptr::eq(&*w.thread, thread));
-            !queue.is_empty()
-        });
-    }
-
-    fn requeue(&mut self, from: u64, to: u64, most: u64) -> u64 {
-        let Some(mut queue) = self.0.remove(&from) else { return 0 };
-        let n = (most as usize).min(queue.len());
-        let moved: VecDeque<Waiter> = queue.drain(..n).collect();
-        if !queue.is_empty() {
-            self.0.insert(from, queue);
-        }
-        self.0.entry(to).or_default().extend(moved);
-        n as u64
+impl PartialEq for Sleeper {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
+
+/// Waiters of a process.
+pub type Futexes = Queues<Sleeper>;
 
 struct Asleep<'a> {
     thread: &'a Thread,
@@ -108,10 +74,10 @@ pub fn futex(a: &[u64; 6]) -> Result<u64> {
     }
     let value = a[2];
     match op {
-        WAIT => wait(p, addr, value as u32, timeout(a[3], a[1], true)?, u32::MAX),
+        WAIT => wait(p, addr, value as u32, timeout(a[3], a[1], true)?, MATCH_ANY),
         WAIT_BITSET if a[5] as u32 == 0 => Err(errno::EINVAL),
         WAIT_BITSET => wait(p, addr, value as u32, timeout(a[3], a[1], false)?, a[5] as u32),
-        WAKE => Ok(wake(p, addr, value, u32::MAX)),
+        WAKE => Ok(wake(p, addr, value, MATCH_ANY)),
         WAKE_BITSET if a[5] as u32 == 0 => Err(errno::EINVAL),
         WAKE_BITSET => Ok(wake(p, addr, value, a[5] as u32)),
         REQUEUE | CMP_REQUEUE => {
@@ -119,8 +85,8 @@ pub fn futex(a: &[u64; 6]) -> Result<u64> {
             if op == CMP_REQUEUE && current != a[5] as u32 {
                 return Err(errno::EAGAIN);
             }
-            let woken = wake(p, addr, value, u32::MAX);
-            let moved = p.futexes.lock().requeue(addr, a[4], a[3]);
+            let woken = wake(p, addr, value, MATCH_ANY);
+            let moved = p.futexes.lock().requeue(addr, a[4], count(a[3])) as u64;
             Ok(woken + if op == CMP_REQUEUE { moved } else { 0 })
         }
         WAKE_OP => wake_op(p, a),
@@ -159,19 +125,30 @@ fn wait(p: &Process, addr: u64, value: u32, deadline: u64, bitset: u32) -> Resul
     }
     thread.futex_woken.store(false, Ordering::Relaxed);
     let me = p.thread(thread.slot_index).ok_or(errno::EINTR)?;
-    p.futexes.lock().0.entry(addr).or_default().push_back(Waiter { thread: me, bitset });
+    p.futexes.lock().push(addr, Sleeper(me.clone()), bitset);
     cpus::wait(&Asleep { thread, deadline }, 0);
     if thread.futex_woken.load(Ordering::Relaxed) {
         return Ok(0);
     }
-    p.futexes.lock().remove(thread);
+    p.futexes.lock().remove(&Sleeper(me));
     if cpu::rdtsc() >= deadline { Err(errno::ETIMEDOUT) } else { Err(errno::EINTR) }
 }
 
 /// Wakes up to `most` waiters; how many there were.
 pub fn wake(p: &Process, addr: u64, most: u64, bitset: u32) -> u64 {
-    let most = (most as u32 as i32).max(0) as u64;
-    p.futexes.lock().wake(addr, most, bitset)
+    let woken = p.futexes.lock().wake(addr, count(most), bitset);
+    for w in &woken {
+        w.0.futex_woken.store(true, Ordering::Relaxed);
+    }
+    if !woken.is_empty() {
+        cpus::on_ring();
+    }
+    woken.len() as u64
+}
+
+/// A count argument: an `int`, negative means none.
+fn count(value: u64) -> usize {
+    usize::try_from(value as u32 as i32).unwrap_or(0)
 }
 
 /// FUTEX_WAKE_OP, see futex(2).
@@ -200,8 +177,8 @@ fn wake_op(p: &Process, a: &[u64; 6]) -> Result<u64> {
         5 => o >= c,
         _ => return Err(errno::ENOSYS),
     };
-    let woken = wake(p, first, a[2], u32::MAX);
-    Ok(woken + if also { wake(p, second, a[3], u32::MAX) } else { 0 })
+    let woken = wake(p, first, a[2], MATCH_ANY);
+    Ok(woken + if also { wake(p, second, a[3], MATCH_ANY) } else { 0 })
 }
 
 /// A thread ends: its robust list (set_robust_list(2)) is walked, owners' words
@@ -222,7 +199,7 @@ pub fn release_robust(thread: &Thread) {
         if value & 0x3fff_ffff == tid {
             let _ = usercopy::write(word, &(value & WAITERS | OWNER_DIED).to_le_bytes());
             if value & WAITERS != 0 {
-                wake(&thread.process, word, 1, u32::MAX);
+                wake(&thread.process, word, 1, MATCH_ANY);
             }
         }
     };

@@ -14,6 +14,7 @@ pub mod addr;
 pub mod buddy;
 pub mod elf;
 pub mod errno;
+pub mod futex;
 pub mod limits;
 pub mod script;
 pub mod signal;

@@ -171,6 +171,8 @@ local_calls! {
     RestartSyscall = "restart_syscall",
     ClockGettime = "clock_gettime",
     ClockGetres = "clock_getres",
+    Nanosleep = "nanosleep",
+    ClockNanosleep = "clock_nanosleep",
     ExitGroup = "exit_group",
     Mbind = "mbind",
     SetMempolicy = "set_mempolicy",

@@ -60,6 +60,8 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Getegid => Ok(u64::from(p.identity.lock().egid)),
         LocalCall::ClockGettime => clock_gettime(a[0] as i32, a[1], p),
         LocalCall::ClockGetres => clock_getres(row, &a),
+        LocalCall::Nanosleep => nanosleep(row, 1, 0, a[0], a[1]),
+        LocalCall::ClockNanosleep => clock_nanosleep(row, &a),
         LocalCall::Gettimeofday => gettimeofday(a[0], a[1]),
         LocalCall::Time => time_call(a[0]),
         LocalCall::Getrusage => getrusage(row, &a, p),
@@ -130,6 +132,34 @@ fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
         Some(c) => put(a[1], Timespec::from_ns(c.resolution_ns()).as_bytes()),
         None => super::delegated::forward(row, *a),
     }
+}
+
+fn clock_nanosleep(row: &Row, a: &[u64; 6]) -> Result<u64> {
+    match Clock::from_id(a[0] as i32) {
+        Some(Clock::Realtime | Clock::Monotonic | Clock::Boottime | Clock::Tai) => nanosleep(row, a[0] as i32, a[1], a[2], a[3]),
+        Some(Clock::ThreadCpu) => Err(errno::EINVAL),
+        _ => super::delegated::forward(row, *a),
+    }
+}
+
+/// Sleeps on a clock; `flags`: TIMER_ABSTIME.
+fn nanosleep(row: &Row, id: i32, flags: u64, request: u64, remaining: u64) -> Result<u64> {
+    let ns = futex::read_timespec(request)?;
+    let absolute = flags & 1 != 0;
+    let now = || Clock::from_id(id).and_then(time::now).unwrap_or(0);
+    let wait_ns = if absolute { ns.saturating_sub(now()) } else { ns };
+    let start = cpu::rdtsc();
+    let result = futex::sleep_until(cpus::deadline(wait_ns));
+    if result == Err(errno::EINTR) {
+        if absolute {
+            // Made again with the same deadline if no handler runs.
+            cpus::current().signals.lock().set_interrupted(signals::Interrupted::Started(row.restart));
+        } else if remaining != 0 {
+            let slept = time::cycles_to_ns(cpu::rdtsc().wrapping_sub(start));
+            put(remaining, Timespec::from_ns(ns.saturating_sub(slept)).as_bytes())?;
+        }
+    }
+    result.map(|()| 0)
 }
 
 fn gettimeofday(to: u64, zone: u64) -> Result<u64> {

@@ -96,7 +96,7 @@ pub(super) static ROWS: &[Row] = rows! {
     32 dup/1 delegated(None);
     33 dup2/2 delegated(Dup2);
     34 pause/0 delegated(SigWait) restart NoHand;
-    35 nanosleep/2 delegated(None) restart Block;
+    35 nanosleep/2 local(Nanosleep) restart Block;
     36 getitimer/2 delegated(None);
     37 alarm/1 delegated(None);
     38 setitimer/3 delegated(None);
@@ -291,7 +291,7 @@ pub(super) static ROWS: &[Row] = rows! {
     227 clock_settime/2 delegated(None);
     228 clock_gettime/2 local(ClockGettime) + vdso;
     229 clock_getres/2 local(ClockGetres) + vdso;
-    230 clock_nanosleep/4 delegated(None) restart Block;
+    230 clock_nanosleep/4 local(ClockNanosleep) restart Block;
     231 exit_group/1 local(ExitGroup);
     232 epoll_wait/4 delegated(None) restart Interrupted;
     233 epoll_ctl/4 delegated(None);
