@@ -387,6 +387,7 @@ struct hanare_clock_page {
 /*
  * A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on,
  * [1] = index of its home CPU (one of them), the one that gets its requests.
+ * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`).
  */
 #define HANARE_REQUEST_SPACE_OPEN 2U
 /* Run the program in the start block of `space` (see `crate::start`). */
@@ -628,6 +629,26 @@ struct hanare_service {
  */
 #define HANARE_OP_REQUEUE_SIGNAL 0x80000008U
 /*
+ * Start one more worker, for slot args[0] (a thread of this process). Result =
+ * its Linux thread id, or -errno. It polls its slot like the first one.
+ */
+#define HANARE_OP_THREAD 0x80000009U
+/*
+ * End the worker of this slot (its thread has ended); never answered. The
+ * process goes on with its other workers.
+ */
+#define HANARE_OP_THREAD_EXIT 0x8000000aU
+/*
+ * fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = Linux clone flags
+ * that matter there (exit signal, CLONE_PARENT, CLONE_FILES is never set).
+ * Result in the parent = the child's process id, or -errno. The child makes the
+ * inherited descriptor its own space with `IOCTL_CHILD`, maps the control window,
+ * writes a start block with `START_FORKED` and serves slot 0 with the worker that
+ * came through the fork. What lies below the control window is mapped by
+ * `OP_REMAP`s that the LWK sends, around shared mappings that Linux has copied.
+ */
+#define HANARE_OP_FORK 0x8000000bU
+/*
  * `OP_SIGNAL_ACTION`: the default action is to do nothing, or the application
  * ignores it: SIG_IGN / SIG_DFL of Linux.
  */
@@ -698,6 +719,11 @@ struct hanare_slot {
 #define HANARE_START_NO_RANDOM 1ULL
 /* Exit of the program is reported with the LWK's counters on stderr. */
 #define HANARE_START_STATS 2ULL
+/*
+ * The space is the child of a fork: no program is loaded, strings are left out;
+ * identity fields are the child's.
+ */
+#define HANARE_START_FORKED 4ULL
 
 /* Header of the start block. */
 struct hanare_start_block {
@@ -821,6 +847,8 @@ struct hanare_start_block {
 #define HANARE_IOCTL_SIGNAL 0xc0884815U
 /* See `Usage`. */
 #define HANARE_IOCTL_USAGE 0xc0204816U
+/* See `Child`. */
+#define HANARE_IOCTL_CHILD 0xc0104817U
 
 /* `IOCTL_INFO`: who is there. Works for everyone. */
 struct hanare_info {
@@ -1076,6 +1104,20 @@ struct hanare_usage {
 	__u64 peak_bytes;
 };
 
+/*
+ * `IOCTL_CHILD`: called by the child of a fork on the descriptor it inherited
+ * (another memory map): a new descriptor (close-on-exec) that is a space of its
+ * own on the same instance, child of the inherited one.
+ */
+struct hanare_child {
+	/* In: token of `OP_FORK`. */
+	__u64 token;
+	/* Out: the new descriptor. */
+	__s32 fd;
+	/* Out: space id. */
+	__u32 space;
+};
+
 /* ---- what Rust computed ---- */
 
 _Static_assert(__builtin_offsetof(struct hanare_image_header, magic) == 0, "ImageHeader.magic");
@@ -1316,5 +1358,9 @@ _Static_assert(__builtin_offsetof(struct hanare_usage, system_ns) == 8, "Usage.s
 _Static_assert(__builtin_offsetof(struct hanare_usage, resident_bytes) == 16, "Usage.resident_bytes");
 _Static_assert(__builtin_offsetof(struct hanare_usage, peak_bytes) == 24, "Usage.peak_bytes");
 _Static_assert(sizeof(struct hanare_usage) == 32, "Usage");
+_Static_assert(__builtin_offsetof(struct hanare_child, token) == 0, "Child.token");
+_Static_assert(__builtin_offsetof(struct hanare_child, fd) == 8, "Child.fd");
+_Static_assert(__builtin_offsetof(struct hanare_child, space) == 12, "Child.space");
+_Static_assert(sizeof(struct hanare_child) == 16, "Child");
 
 #endif
