@@ -140,6 +140,8 @@ struct hanare_space {
 	struct hanare_cpu *home;
 	struct mm_struct *mm;			/* of the proxy, mmgrab'ed */
 	struct pid *pid;			/* of the proxy */
+	u64 allowed;				/* instance CPUs, by index */
+	unsigned long ended;			/* bit 0: the LWK was told */
 	struct inode *inode;			/* whose mapping holds the VMAs */
 
 	struct rw_semaphore zap_lock;		/* see docs/architecture.md */
@@ -239,7 +241,8 @@ int hanare_ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns);
 /* space.c */
 long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg);
 int hanare_attach(struct file *file, struct hanare_attach *arg);
-void hanare_space_close(struct hanare_space *space);
+void hanare_space_end(struct hanare_space *space);
+void hanare_space_flush(struct hanare_space *space);
 int hanare_space_mmap(struct hanare_space *space, struct file *file, struct vm_area_struct *vma);
 struct hanare_space *hanare_space_find(u32 id);
 void hanare_space_put(struct hanare_space *space);
@@ -253,6 +256,7 @@ int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 i
 		 enum hanare_context context);
 void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);
+int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from);
 void hanare_space_put_files(struct hanare_space *space);
 
 /* fault.c */

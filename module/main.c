@@ -505,12 +505,25 @@ static int hanare_open(struct inode *inode, struct file *file)
 	return nonseekable_open(inode, file);
 }
 
+/* Somebody closes a descriptor; others may still be open. */
+static int hanare_flush(struct file *file, fl_owner_t id)
+{
+	struct hanare_file *hf = file->private_data;
+	struct hanare_space *space = smp_load_acquire(&hf->space);
+
+	if (space)
+		hanare_space_flush(space);
+	return 0;
+}
+
 static int hanare_release(struct inode *inode, struct file *file)
 {
 	struct hanare_file *hf = file->private_data;
 
-	if (hf->space)
-		hanare_space_close(hf->space);
+	if (hf->space) {
+		hanare_space_end(hf->space);
+		hanare_space_put(hf->space);
+	}
 	if (hf->inst) {
 		/* Closed before boot succeeded: all of it goes back. */
 		mutex_lock(&hf->inst->lock);
@@ -534,6 +547,7 @@ static int hanare_mmap(struct file *file, struct vm_area_struct *vma)
 const struct file_operations hanare_fops = {
 	.owner		= THIS_MODULE,
 	.open		= hanare_open,
+	.flush		= hanare_flush,
 	.release	= hanare_release,
 	.unlocked_ioctl	= hanare_ioctl,
 	.mmap		= hanare_mmap,

@@ -151,6 +151,25 @@ out:
 	return total ?: ret;
 }
 
+/* For the child of a fork: what its parent maps, by the same ids. */
+int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from)
+{
+	struct file *file;
+	unsigned long id;
+	int err = 0;
+
+	mutex_lock(&from->table_lock);
+	xa_for_each(&from->files, id, file) {
+		err = xa_err(xa_store(&to->files, id, get_file(file), GFP_KERNEL_ACCOUNT));
+		if (err) {
+			fput(file);
+			break;
+		}
+	}
+	mutex_unlock(&from->table_lock);
+	return err;
+}
+
 void hanare_space_put_files(struct hanare_space *space)
 {
 	struct file *file;

@@ -3,6 +3,7 @@
 #include "hanare.h"
 
 #include <linux/cred.h>
+#include <linux/file.h>
 #include <linux/pid.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
@@ -227,7 +228,7 @@ static u64 allowed_cpus(struct hanare_instance *inst, struct hanare_attach *arg)
 }
 
 /* Counts the space in, unless the instance is not serving. inst->live is held. */
-static int enlist(struct hanare_instance *inst, struct hanare_space *space, u64 allowed)
+static int enlist(struct hanare_instance *inst, struct hanare_space *space)
 {
 	int err = 0;
 	u32 i;
@@ -237,8 +238,8 @@ static int enlist(struct hanare_instance *inst, struct hanare_space *space, u64 
 		err = -ENODEV;
 	} else {
 		for (i = 0; i < inst->cpu_count; i++)
-			if (allowed >> i & 1 && (!space->home ||
-						 inst->cpus[i].spaces < space->home->spaces))
+			if (space->allowed >> i & 1 &&
+			    (!space->home || inst->cpus[i].spaces < space->home->spaces))
 				space->home = &inst->cpus[i];
 		space->home->spaces++;
 		inst->spaces++;
@@ -263,7 +264,8 @@ static void delist(struct hanare_space *space)
 	spin_unlock_irq(&inst->state_lock);
 }
 
-static struct hanare_space *space_new(struct hanare_instance *inst, struct file *file)
+static struct hanare_space *space_new(struct hanare_instance *inst, struct file *file,
+				      u64 allowed)
 {
 	struct hanare_space *space = kvzalloc(sizeof(*space), GFP_KERNEL_ACCOUNT);
 	int i;
@@ -273,6 +275,7 @@ static struct hanare_space *space_new(struct hanare_instance *inst, struct file 
 	kref_init(&space->ref);
 	kref_get(&inst->ref);
 	space->inst = inst;
+	space->allowed = allowed;
 	mmgrab(current->mm);
 	space->mm = current->mm;
 	space->pid = get_pid(task_tgid(current));
@@ -290,12 +293,15 @@ static struct hanare_space *space_new(struct hanare_instance *inst, struct file 
 	return space;
 }
 
-static int space_open(struct hanare_space *space, u64 allowed, u8 *message)
+/* Makes it known to the LWK; `parent` and `token` of a fork, or NULL and 0. */
+static int space_open(struct hanare_space *space, struct hanare_space *parent, u64 token,
+		      u8 *message)
 {
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_SPACE_OPEN,
 		.space = space->id,
-		.args = { allowed, space->home - space->inst->cpus },
+		.args = { space->allowed, space->home - space->inst->cpus,
+			  parent ? parent->id : 0, token },
 	};
 	int err = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE, CLOSE_MS);
 
@@ -309,10 +315,55 @@ static int space_open(struct hanare_space *space, u64 allowed, u8 *message)
 	return err ?: min(call.status, 0);
 }
 
+/*
+ * A new space behind `file`, which has none yet. inst->live is held: the
+ * region stays while we enlist; later our count keeps it.
+ */
+static int space_enter(struct hanare_instance *inst, struct file *file, u64 allowed,
+		       struct hanare_space *parent, u64 token, u8 *message)
+{
+	struct hanare_file *hf = file->private_data;
+	struct hanare_space *space = space_new(inst, file, allowed);
+	int err;
+
+	if (!space)
+		return refuse(message, -ENOMEM, "Linux has no memory left");
+	/* Before the LWK hears of it: then it may drop what the parent has. */
+	if (parent && hanare_space_copy_files(space, parent)) {
+		err = refuse(message, -ENOMEM, "Linux has no memory left");
+		goto put;
+	}
+	err = enlist(inst, space);
+	if (err) {
+		refuse(message, err, "%s is not running: see hanare status", inst->name);
+		goto put;
+	}
+	/* Cyclic: an id is not used again while somebody may still think of it. */
+	err = xa_alloc_cyclic(&spaces, &space->id, space,
+			      XA_LIMIT(1, HANARE_SPACES_MAX - 1), &next_space_id, GFP_KERNEL);
+	if (err < 0) {
+		err = refuse(message, -EAGAIN, "there are too many programs: %u is the limit",
+			     HANARE_SPACES_MAX - 1);
+		space->id = 0;
+		delist(space);
+		goto put;
+	}
+	err = space_open(space, parent, token, message);
+	if (err) {
+		hanare_space_end(space);
+		goto put;
+	}
+	hf->role = ROLE_SPACE;
+	smp_store_release(&hf->space, space);
+	return 0;
+put:
+	hanare_space_put(space);
+	return err;
+}
+
 static int attach_to(struct hanare_instance *inst, struct file *file, struct hanare_attach *arg)
 {
 	struct hanare_file *hf = file->private_data;
-	struct hanare_space *space;
 	u64 allowed;
 	int err;
 
@@ -322,39 +373,13 @@ static int attach_to(struct hanare_instance *inst, struct file *file, struct han
 	allowed = allowed_cpus(inst, arg);
 	if (!allowed)
 		return -EINVAL;
-	space = space_new(inst, file);
-	if (!space)
-		return refuse(arg->message, -ENOMEM, "Linux has no memory left");
-	err = enlist(inst, space, allowed);
-	if (err) {
-		refuse(arg->message, err, "%s is not running: see hanare status", inst->name);
-		goto put;
-	}
-	/* Cyclic: an id is not used again while somebody may still think of it. */
-	err = xa_alloc_cyclic(&spaces, &space->id, space,
-			      XA_LIMIT(1, HANARE_SPACES_MAX - 1), &next_space_id, GFP_KERNEL);
-	if (err < 0) {
-		refuse(arg->message, -EAGAIN, "there are too many programs: %u is the limit",
-		       HANARE_SPACES_MAX - 1);
-		err = -EAGAIN;
-		space->id = 0;
-		delist(space);
-		goto put;
-	}
-	err = space_open(space, allowed, arg->message);
-	if (err) {
-		hanare_space_close(space);
+	err = space_enter(inst, file, allowed, NULL, 0, arg->message);
+	if (err)
 		return err;
-	}
 	memcpy(arg->name, inst->name, sizeof(arg->name));
-	arg->space = space->id;
+	arg->space = hf->space->id;
 	arg->cpu_count = hweight64(allowed);
-	hf->role = ROLE_SPACE;
-	smp_store_release(&hf->space, space);
 	return 0;
-put:
-	hanare_space_put(space);
-	return err;
 }
 
 static int name_terminated(const u8 *name)
@@ -377,7 +402,6 @@ int hanare_attach(struct file *file, struct hanare_attach *arg)
 		return refuse(arg->message, -ENOENT, "%s: see hanare ls, or start one with hanare boot",
 			      arg->name[0] ? "there is no such instance" :
 			      "no instance is running, or several and none is called default");
-	/* The region stays while we enlist; later our count keeps it. */
 	down_read(&inst->live);
 	err = attach_to(inst, file, arg);
 	up_read(&inst->live);
@@ -386,16 +410,75 @@ int hanare_attach(struct file *file, struct hanare_attach *arg)
 }
 
 /*
- * The last descriptor is gone, so is every mapping. When this returns, the
- * program's memory is free again (or the LWK does not answer).
+ * The child of a fork, on the descriptor of its parent that it inherited: a
+ * descriptor of its own. The caller closes the inherited one.
  */
-void hanare_space_close(struct hanare_space *space)
+static int child_of(struct hanare_space *parent, struct file *file, struct hanare_child *arg)
+{
+	struct hanare_instance *inst = parent->inst;
+	u8 message[HANARE_MESSAGE_SIZE];
+	int err;
+
+	down_read(&inst->live);
+	err = READ_ONCE(inst->dead) ?:
+	      space_enter(inst, file, parent->allowed, parent, arg->token, message);
+	up_read(&inst->live);
+	if (err)
+		return err;
+	arg->space = ((struct hanare_file *)file->private_data)->space->id;
+	return 0;
+}
+
+static long child_command(struct file *file, struct hanare_space *parent, void __user *to)
+{
+	struct hanare_child arg;
+	struct file *own;
+	int fd, err;
+
+	if (copy_from_user(&arg, to, sizeof(arg)))
+		return -EFAULT;
+	if (!current->mm || current->mm == parent->mm)
+		return -EINVAL;
+	if (test_bit(0, &parent->ended))
+		return -ESRCH;
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	/* The same inode, so that what is mapped by it is found when it is zapped. */
+	own = dentry_open(&file->f_path, O_RDWR | O_CLOEXEC, current_cred());
+	if (IS_ERR(own)) {
+		err = PTR_ERR(own);
+		goto put_fd;
+	}
+	err = child_of(parent, own, &arg);
+	if (err)
+		goto put;
+	arg.fd = fd;
+	if (copy_to_user(to, &arg, sizeof(arg))) {
+		err = -EFAULT;
+		goto put;
+	}
+	fd_install(fd, own);
+	return 0;
+put:
+	fput(own);
+put_fd:
+	put_unused_fd(fd);
+	return err;
+}
+
+/*
+ * The program is gone, and nothing of it is mapped. When this returns its
+ * memory is free again (or the LWK does not answer). Only the first call counts.
+ */
+void hanare_space_end(struct hanare_space *space)
 {
 	struct hanare_instance *inst = space->inst;
 	struct hanare_call call = { .kind = HANARE_REQUEST_SPACE_CLOSE, .space = space->id };
 	int err;
 
-	hanare_space_unwatch_all(space);
+	if (test_and_set_bit(0, &space->ended))
+		return;
 	/* Not killable: the task that does this is being killed most of the time. */
 	err = hanare_request(inst, space->home, &call, WAIT_BOUNDED,
 			     READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG ? 1000 : CLOSE_MS);
@@ -407,8 +490,21 @@ void hanare_space_close(struct hanare_space *space)
 			inst->state = HANARE_INSTANCE_HUNG;
 		spin_unlock_irq(&inst->state_lock);
 	}
+	hanare_space_unwatch_all(space);
 	delist(space);
-	hanare_space_put(space);
+}
+
+/*
+ * A descriptor closes, perhaps not the last: a child of a fork has the same
+ * until it has its own, and must not delay its parent's end. Without users the
+ * memory map is gone, or going: then what may be left of ours is removed first.
+ */
+void hanare_space_flush(struct hanare_space *space)
+{
+	if (atomic_read(&space->mm->mm_users) || test_bit(0, &space->ended))
+		return;
+	hanare_zap(space, HANARE_USER_MIN, HANARE_CONTROL_END);
+	hanare_space_end(space);
 }
 
 /* ---- dispatch ---- */
@@ -461,10 +557,12 @@ long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg)
 	for (i = 0; i < ARRAY_SIZE(space_commands); i++)
 		if (space_commands[i].cmd == cmd)
 			break;
-	if (i == ARRAY_SIZE(space_commands))
+	if (i == ARRAY_SIZE(space_commands) && cmd != HANARE_IOCTL_CHILD)
 		return -ENOTTY;
 	if (!space)
 		return -EBADF;
+	if (cmd == HANARE_IOCTL_CHILD)
+		return child_command(file, space, arg);
 	/* A descriptor that another process inherited or was sent. */
 	if (current->mm != space->mm)
 		return -EPERM;

@@ -154,7 +154,8 @@ impl Process {
             *thread.birth.lock() = Some(e.birth);
             *self.vfork.lock() = e.vfork.map(|done| (done, e.cpu));
             let mut id = self.identity.lock();
-            (id.random, id.no_random) = (e.identity.random, e.identity.no_random);
+            // Identity is the child's own, what the start block leaves out the parent's.
+            *id = Identity { pid: id.pid, uid: id.uid, euid: id.euid, gid: id.gid, egid: id.egid, control_fd: id.control_fd, ..e.identity };
         }
         self.add_thread(&thread);
         cpus::enqueue(thread);

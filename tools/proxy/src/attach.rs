@@ -1,8 +1,10 @@
 //! Becoming a space of an instance: open the device, attach, map the
 //! application's addresses and the control window.
 
-use hanare_abi::ioctl::{Attach, IOCTL_ATTACH, IOCTL_INFO, Info, MESSAGE_SIZE};
-use hanare_abi::layout::{CONTROL_END, SPACE_SHIFT, USER_MIN};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use hanare_abi::ioctl::{Attach, Child, IOCTL_ATTACH, IOCTL_CHILD, IOCTL_INFO, Info, MESSAGE_SIZE};
+use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, SPACE_SHIFT, USER_MIN};
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::errno::{EACCES, EEXIST, ENODEV, ENOENT, ENOMEM, ENXIO, EPERM};
 use linux_raw_sys::general::{
@@ -22,8 +24,8 @@ const HIGH_DESCRIPTOR: u64 = 4096;
 pub struct Space {
     /// Descriptor of the device.
     pub fd: u32,
-    /// Space id.
-    pub id: u32,
+    /// Space id; another one in the child of a fork.
+    pub id: AtomicU32,
     /// Name of the instance, zero-terminated; may be empty.
     pub instance: [u8; hanare_abi::ioctl::NAME_SIZE],
     /// The control window.
@@ -45,12 +47,7 @@ pub fn attach(options: &Options) -> Space {
         attach_failed(&request, error);
     }
     let window = map(fd, request.space);
-    Space {
-        fd,
-        id: request.space,
-        instance: request.name,
-        window,
-    }
+    Space { fd, id: AtomicU32::new(request.space), instance: request.name, window }
 }
 
 fn open_device() -> u32 {
@@ -187,7 +184,29 @@ pub fn map_again(space: &Space, start: u64, end: u64) -> sys::Result<()> {
     if start >= end || !range.contains(&start) || !range.contains(&end) {
         return Err(Errno(linux_raw_sys::errno::EINVAL));
     }
-    sys::map_device(space.fd, start, end, offset(space.id, start), true)
+    let id = space.id.load(Ordering::Relaxed);
+    sys::map_device(space.fd, start, end, offset(id, start), true)
+}
+
+/// In the child of a fork: maps the control window of its own space. What lies
+/// below comes with `OP_REMAP`.
+pub fn map_control(space: &Space) -> sys::Result<()> {
+    let id = space.id.load(Ordering::Relaxed);
+    sys::map_device(space.fd, CONTROL_BASE, CONTROL_END, offset(id, CONTROL_BASE), false)
+}
+
+/// In the child of a fork: asks for a space of its own by `token`; the descriptor
+/// becomes that. Gives its id.
+pub fn child(space: &Space, token: u64) -> sys::Result<u32> {
+    let limit = sys::get_limit(RLIMIT_NOFILE)?;
+    // For a moment there is one descriptor more than the application may have, and
+    // `move_high` may have put ours above its limit.
+    let _ = sys::set_limit(RLIMIT_NOFILE, &rlimit64 { rlim_cur: limit.rlim_max, ..limit });
+    let mut request = Child { token, fd: -1, space: 0 };
+    let result = sys::ioctl(space.fd, IOCTL_CHILD, &mut request)
+        .and_then(|()| sys::replace(request.fd as u32, space.fd));
+    let _ = sys::set_limit(RLIMIT_NOFILE, &limit);
+    result.map(|()| request.space)
 }
 
 /// Something lies in the application's range. With a large `vm.mmap_rnd_bits`

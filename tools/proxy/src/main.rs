@@ -17,6 +17,7 @@ compile_error!("build hanare-proxy with --target x86_64-unknown-none");
 
 mod attach;
 mod clock;
+mod fork;
 mod message;
 mod options;
 mod process;
@@ -35,10 +36,11 @@ use process::Process;
 use start::Inherited;
 use sys::shared::Initial;
 use sys::signal;
+use sys::thread::Block;
 use worker::Worker;
 
 /// The first thread's worker; it serves slot 0.
-static FIRST_WORKER: Worker = Worker::new(0);
+static FIRST_WORKER: Worker = Worker::new(0, Block::NONE);
 
 /// Called by `_start` with the initial stack pointer.
 #[allow(unsafe_code)]

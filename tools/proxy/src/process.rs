@@ -1,14 +1,14 @@
 //! What all workers of the process share.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use hanare_abi::ioctl::{IOCTL_USAGE, Usage};
 
 use crate::attach::Space;
 use crate::clock::Clock;
 use crate::message::{EXIT_HANARE, die, print, text};
-use crate::sys;
 use crate::sys::shared::Once;
+use crate::sys::{self, signal};
 
 /// The process.
 pub struct Process {
@@ -17,7 +17,7 @@ pub struct Process {
     /// Its time stamp counter.
     pub clock: Clock,
     /// Print a line of counters at the end.
-    pub stats: bool,
+    stats: AtomicBool,
     /// Calls made for the application.
     pub calls: AtomicU64,
     /// How often a worker slept.
@@ -30,19 +30,22 @@ impl Process {
     /// A process that has just been attached.
     pub fn new(space: Space, clock: Clock, stats: bool) -> Self {
         let zero = AtomicU64::new(0);
-        Self {
-            space,
-            clock,
-            stats,
-            calls: zero,
-            sleeps: AtomicU64::new(0),
-            dying: AtomicU32::new(0),
-        }
+        let (stats, dying) = (AtomicBool::new(stats), AtomicU32::new(0));
+        Self { space, clock, stats, calls: zero, sleeps: AtomicU64::new(0), dying }
+    }
+
+    /// After a fork, in the child: nothing has been counted, the line of counters
+    /// is the parent's, and nobody else is here to say anything.
+    pub fn begin_child(&self) {
+        self.stats.store(false, Ordering::Relaxed);
+        self.calls.store(0, Ordering::Relaxed);
+        self.sleeps.store(0, Ordering::Relaxed);
+        self.dying.store(0, Ordering::Relaxed);
     }
 
     /// At the end of the program: the line of counters, if it is wanted.
     pub fn report(&self) {
-        if !self.stats {
+        if !self.stats.load(Ordering::Relaxed) {
             return;
         }
         let mut usage = Usage {
@@ -76,10 +79,15 @@ pub fn get() -> &'static Process {
     PROCESS.get().expect("the process is attached")
 }
 
-/// The LWK does not answer any more: says so and exits.
+/// How long a worker waits for another one that says why the process ends.
+const LAST_WORDS_MS: u64 = 1000;
+
+/// The LWK does not answer any more: says so, once, and exits.
 pub fn lwk_died() -> ! {
     let process = get();
+    signal::set_mask(!0);
     if process.dying.swap(1, Ordering::Relaxed) != 0 {
+        sys::sleep_ms(LAST_WORDS_MS);
         sys::exit(EXIT_HANARE);
     }
     let name = text(&process.space.instance);

@@ -63,7 +63,8 @@ fn close_on_exec(keep: u32) {
             sys::close(fd);
         }
     };
-    let Ok(directory) = sys::open(c"/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC) else {
+    // Not of `self`: the process' first thread may have ended.
+    let Ok(directory) = sys::open(c"/proc/thread-self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC) else {
         let limit = sys::get_limit(RLIMIT_NOFILE).map_or(1024, |limit| limit.rlim_cur);
         (0..limit.min(DESCRIPTORS_MAX) as u32).for_each(close);
         return;

@@ -124,11 +124,7 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
     }
     let worker = current_worker();
     worker.interrupted.store(1, Ordering::Relaxed);
-    let mut request = Signal {
-        signal,
-        slot: worker.slot,
-        info: info.words,
-    };
+    let mut request = Signal { signal, slot: worker.slot(), info: info.words };
     match sys::ioctl(process::get().space.fd, IOCTL_SIGNAL, &mut request) {
         Ok(()) => redirect(worker.call.load(Ordering::Relaxed), frame),
         Err(Errno(EIO)) => process::lwk_died(),

@@ -1,7 +1,7 @@
 //! The start block: what the program is started with.
 
 use hanare_abi::layout::START_SIZE;
-use hanare_abi::start::{START_NO_RANDOM, START_STATS, StartBlock};
+use hanare_abi::start::{START_FORKED, START_NO_RANDOM, START_STATS, StartBlock};
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::auxvec::{AT_CLKTCK, AT_HWCAP, AT_HWCAP2, AT_SECURE};
 use linux_raw_sys::errno::E2BIG;
@@ -34,8 +34,6 @@ impl Inherited {
     pub fn look(options: &Options) -> Self {
         let sigmask = signal::set_mask(!0);
         signal::set_mask(sigmask);
-        let ignored = |&signal: &u32| signal::action(signal) == Ok(Action::Ignore);
-        let sigignore = (1..=signal::LAST).filter(ignored).map(signal::bit).sum();
         let mut stack = limit(RLIMIT_STACK);
         if let Some((soft, hard)) = options.stack {
             stack = rlimit64 {
@@ -43,18 +41,19 @@ impl Inherited {
                 rlim_max: hard,
             };
         }
-        Self {
-            sigmask,
-            sigignore,
-            stack,
-            address_space: limit(RLIMIT_AS),
-        }
+        Self { sigmask, sigignore: ignored(), stack, address_space: limit(RLIMIT_AS) }
     }
 
     /// Gives the application the stack limit that its caller had.
     pub fn restore_stack_limit(&self) {
         let _ = sys::set_limit(RLIMIT_STACK, &self.stack);
     }
+}
+
+/// The signals that are ignored.
+fn ignored() -> Mask {
+    let ignored = |&signal: &u32| signal::action(signal) == Ok(Action::Ignore);
+    (1..=signal::LAST).filter(ignored).map(signal::bit).sum()
 }
 
 fn limit(resource: u32) -> rlimit64 {
@@ -84,6 +83,40 @@ pub fn write(space: &Space, initial: &Initial, options: &Options, inherited: &In
     }
     let block = header(space, initial, options, inherited, strings.offset);
     space.window.write_start_block(&block);
+}
+
+/// Writes the start block of the child of a fork: who it is. What it has from its
+/// parent, the LWK knows.
+pub fn write_forked(space: &Space, sigmask: Mask) {
+    let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
+    let (stack, size) = (limit(RLIMIT_STACK), size_of::<StartBlock>());
+    space.window.write_start_block(&StartBlock {
+        magic: MAGIC,
+        version: VERSION,
+        strings_offset: size as u32,
+        total_size: size as u64,
+        argc: 0,
+        envc: 0,
+        pid: sys::pid(),
+        ppid: sys::parent_pid(),
+        uid,
+        euid,
+        gid,
+        egid,
+        secure: 0,
+        control_fd: space.fd,
+        sigmask,
+        sigignore: ignored(),
+        stack_soft: stack.rlim_cur,
+        stack_hard: stack.rlim_max,
+        as_soft: limit(RLIMIT_AS).rlim_cur,
+        data_soft: limit(RLIMIT_DATA).rlim_cur,
+        random: [0; 32],
+        hwcap: 0,
+        hwcap2: 0,
+        clktck: 0,
+        flags: START_FORKED,
+    });
 }
 
 /// Writes strings one behind the other.

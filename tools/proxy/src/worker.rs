@@ -9,16 +9,18 @@ use core::hint::spin_loop;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use hanare_abi::ioctl::{IOCTL_RING, IOCTL_SERVE, IOCTL_WAIT, Ring, Serve, Wait};
+use hanare_abi::layout::SLOTS_MAX;
 use hanare_abi::slot::*;
 use hanare_ikc::SlotRef;
-use linux_raw_sys::errno::{EINTR, EIO, ENOSYS};
+use linux_raw_sys::errno::{EINTR, EINVAL, EIO, ENOSYS};
 use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
 
 use crate::process::{self, Process};
 use crate::sys::arch::{delegated_call, set_current_worker, tsc};
 use crate::sys::signal::{self, Mask};
+use crate::sys::thread::{self, Block};
 use crate::sys::{self, Errno};
-use crate::{attach, program, signals};
+use crate::{attach, fork, program, signals};
 
 /// One worker. The first two fields are known to the assembly in `sys::arch`.
 #[repr(C)]
@@ -29,20 +31,28 @@ pub struct Worker {
     pub interrupted: AtomicU32,
     /// The system call being made.
     pub call: AtomicU32,
-    /// Index of its slot.
-    pub slot: u32,
+    slot: AtomicU32,
+    /// The memory of its thread.
+    pub block: Block,
 }
 
 impl Worker {
     /// A worker for slot `slot`, to be put where it stays.
-    pub const fn new(slot: u32) -> Self {
+    pub const fn new(slot: u32, block: Block) -> Self {
         let this = AtomicPtr::new(core::ptr::null_mut());
-        Self {
-            this,
-            interrupted: AtomicU32::new(0),
-            call: AtomicU32::new(0),
-            slot,
-        }
+        let (interrupted, call) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { this, interrupted, call, slot: AtomicU32::new(slot), block }
+    }
+
+    /// Index of its slot.
+    pub fn slot(&self) -> u32 {
+        self.slot.load(Ordering::Relaxed)
+    }
+
+    /// After a fork, in the child: it serves slot 0 from now on.
+    pub fn begin_child(&self) {
+        self.slot.store(0, Ordering::Relaxed);
+        self.interrupted.store(0, Ordering::Relaxed);
     }
 }
 
@@ -52,16 +62,17 @@ type Request = (u32, [u64; 6]);
 /// Serves the slot of `worker` for ever; `mask` is the thread's signal mask.
 pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
     let process = process::get();
-    let slot = process.space.window.slot(worker.slot);
     loop {
+        let slot = process.space.window.slot(worker.slot());
         let request = wait_for_request(process, worker, slot);
         let wanted = signals::applied(slot.sigmask());
         if wanted != mask {
             signal::set_mask(wanted);
             mask = wanted;
         }
-        let result = execute(process, worker, &request);
-        answer(process, worker, slot, result);
+        if let Some(result) = execute(process, worker, &request) {
+            answer(process, worker, slot, result);
+        }
     }
 }
 
@@ -111,10 +122,7 @@ fn poll(process: &Process, slot: SlotRef) -> Option<Request> {
 
 fn sleep(process: &Process, worker: &Worker) {
     process.sleeps.fetch_add(1, Ordering::Relaxed);
-    let mut wait = Wait {
-        slot: worker.slot,
-        reserved: 0,
-    };
+    let mut wait = Wait { slot: worker.slot(), reserved: 0 };
     match sys::ioctl(process.space.fd, IOCTL_WAIT, &mut wait) {
         Ok(()) | Err(Errno(EINTR)) => {}
         Err(_) => process::lwk_died(),
@@ -141,9 +149,10 @@ fn code(result: sys::Result<()>) -> i64 {
     result.map_or_else(|error| -i64::from(error.0), |()| 0)
 }
 
-fn execute(process: &Process, worker: &Worker, request: &Request) -> i64 {
+/// `None`: this is the child of a fork; the request was its parent's.
+fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64> {
     let (nr, args) = request;
-    match *nr {
+    Some(match *nr {
         0..OP_BASE => linux_call(process, worker, *nr, args),
         OP_SERVE => {
             let mut serve = Serve {
@@ -166,11 +175,38 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> i64 {
         OP_NOP => 0,
         OP_STOP_SIGNAL => code(signals::stop_by(args[0])),
         OP_REQUEUE_SIGNAL => {
-            let info = process.space.window.scratch(worker.slot);
+            let info = process.space.window.scratch(worker.slot());
             code(signals::valid(args[0]).and_then(|signal| signal::requeue(signal, info)))
         }
+        OP_THREAD => number(start_worker(process, args[0])),
+        OP_THREAD_EXIT => end_worker(process, worker),
+        OP_FORK => number(fork::fork(process, worker, args[0], args[1])?),
         _ => -i64::from(ENOSYS),
-    }
+    })
+}
+
+fn number(result: sys::Result<u32>) -> i64 {
+    result.map_or_else(|error| -i64::from(error.0), i64::from)
+}
+
+/// `OP_THREAD`: gives the thread id, which is in the slot as well.
+fn start_worker(process: &Process, slot: u64) -> sys::Result<u32> {
+    let slot = u32::try_from(slot).ok().filter(|slot| *slot < SLOTS_MAX).ok_or(Errno(EINVAL))?;
+    let tid = thread::spawn(slot)?;
+    process.space.window.slot(slot).set_tid(tid);
+    Ok(tid)
+}
+
+/// `OP_THREAD_EXIT`: the thread id 0 says that the slot is not looked at any more.
+fn end_worker(process: &Process, worker: &Worker) -> ! {
+    signal::set_mask(!0);
+    process.space.window.slot(worker.slot()).set_tid(0);
+    thread::end(worker.block)
+}
+
+/// Where the thread of a worker begins.
+pub extern "C" fn thread(worker: &'static Worker) -> ! {
+    serve(worker, !0)
 }
 
 fn linux_call(process: &Process, worker: &Worker, nr: u32, args: &[u64; 6]) -> i64 {
@@ -185,9 +221,5 @@ fn linux_call(process: &Process, worker: &Worker, nr: u32, args: &[u64; 6]) -> i
 /// Makes the calling thread the worker of `worker.slot`, once and for good.
 pub fn become_worker(worker: &'static Worker) {
     set_current_worker(worker);
-    process::get()
-        .space
-        .window
-        .slot(worker.slot)
-        .set_tid(sys::thread_id());
+    process::get().space.window.slot(worker.slot()).set_tid(sys::thread_id());
 }

@@ -5,7 +5,7 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 
 use hanare_abi::slot::RESULT_NOT_STARTED;
-use linux_raw_sys::general::{__NR_arch_prctl, __NR_rt_sigreturn};
+use linux_raw_sys::general::{__NR_arch_prctl, __NR_clone, __NR_exit, __NR_munmap, __NR_rt_sigreturn};
 
 use crate::worker::Worker;
 
@@ -55,7 +55,45 @@ global_asm!(
     rt_sigreturn = const __NR_rt_sigreturn,
 );
 
+// clone_thread(flags: rdi, stack: rsi, worker: rdx) -> rax
+//
+// The new thread has nothing on its stack but what its worker puts there.
+global_asm!(
+    "clone_thread:",
+    "mov r8, rdx",
+    "xor edx, edx",
+    "xor r10d, r10d",
+    "mov eax, {clone}",
+    "syscall",
+    "test rax, rax",
+    "jz cloned_thread",
+    "ret",
+    "cloned_thread:",
+    "xor ebp, ebp",
+    "mov rdi, fs:[{this}]",
+    "call {thread}",
+    "ud2",
+    clone = const __NR_clone,
+    this = const offset_of!(Worker, this),
+    thread = sym crate::worker::thread,
+);
+
+// unmap_and_exit(start: rdi, size: rsi): without a stack in between.
+global_asm!(
+    "unmap_and_exit:",
+    "mov eax, {munmap}",
+    "syscall",
+    "xor edi, edi",
+    "mov eax, {exit}",
+    "syscall",
+    "ud2",
+    munmap = const __NR_munmap,
+    exit = const __NR_exit,
+);
+
 unsafe extern "C" {
+    fn clone_thread(flags: u64, stack: u64, worker: *const Worker) -> i64;
+    fn unmap_and_exit(start: u64, size: u64) -> !;
     fn abortable_call(nr: u64, args: *const u64) -> i64;
     fn abortable_start();
     fn abortable_insn();
@@ -129,6 +167,29 @@ pub unsafe fn raw_call(nr: u32, args: [u64; 6]) -> i64 {
         );
     }
     result
+}
+
+/// Makes a thread that begins in [`crate::worker::thread`] with `worker`, on the
+/// stack below `stack`. Gives its thread id or -errno.
+///
+/// # Safety
+/// The stack is the new thread's alone, the worker stays as long as it, and
+/// `flags` are those of a thread that sets its thread pointer.
+pub unsafe fn new_thread(flags: u64, stack: u64, worker: &'static Worker) -> i64 {
+    let address = core::ptr::from_ref(worker);
+    worker.this.store(address.cast_mut(), Ordering::Relaxed);
+    // SAFETY: as the caller vouches; this thread's registers are kept as in any call.
+    unsafe { clone_thread(flags, stack, address) }
+}
+
+/// Unmaps the memory that this thread runs on, and ends it. All its signals must
+/// be blocked. A size of 0: nothing is unmapped.
+///
+/// # Safety
+/// Nothing but this thread uses the range.
+pub unsafe fn end_thread(start: u64, size: u64) -> ! {
+    // SAFETY: as the caller vouches.
+    unsafe { unmap_and_exit(start, size) }
 }
 
 /// Makes `worker` what [`current_worker`] gives on this thread.

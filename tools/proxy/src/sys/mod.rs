@@ -1,12 +1,13 @@
 //! Linux, and everything else that is unsafe.
 //!
 //! `arch`: instructions; `shared`: memory given to us by others; `signal`: the
-//! handler's entry; here: the system calls the proxy makes for itself.
+//! handler's entry; `thread`: threads and their memory; here: the system calls the proxy makes for itself.
 #![allow(unsafe_code)]
 
 pub mod arch;
 pub mod shared;
 pub mod signal;
+pub mod thread;
 
 use core::ffi::CStr;
 
@@ -46,7 +47,7 @@ macro_rules! arguments {
         unsafe impl Argument for hanare_abi::ioctl::$name {}
     )* };
 }
-arguments!(Info Attach Wait Ring Serve Signal Usage);
+arguments!(Info Attach Wait Ring Serve Signal Usage Child);
 
 /// An ioctl of `/dev/hanare`.
 pub fn ioctl<T: Argument>(fd: u32, number: u32, argument: &mut T) -> Result<()> {
@@ -108,6 +109,13 @@ pub fn open(path: &CStr, flags: u32) -> Result<u32> {
 /// Closes a descriptor.
 pub fn close(fd: u32) {
     let _ = plain(__NR_close, [fd.into(), 0, 0, 0, 0, 0]);
+}
+
+/// Makes `fd` what `old` is, close-on-exec, and closes `old`.
+pub fn replace(old: u32, fd: u32) -> Result<()> {
+    plain(__NR_dup3, [old.into(), fd.into(), O_CLOEXEC.into(), 0, 0, 0])?;
+    close(old);
+    Ok(())
 }
 
 /// Reads into `buffer`.
@@ -223,7 +231,7 @@ pub fn random(bytes: &mut [u8]) -> Result<()> {
     check(unsafe { raw_call(__NR_getrandom, args) }).map(drop)
 }
 
-/// Names this thread.
+/// Names this thread, and the process' first one, which `ps` shows.
 pub fn set_name(name: &CStr) {
     let args = [
         linux_raw_sys::prctl::PR_SET_NAME.into(),
@@ -235,6 +243,13 @@ pub fn set_name(name: &CStr) {
     ];
     // SAFETY: a C string; Linux reads at most 16 bytes of it.
     let _ = unsafe { raw_call(__NR_prctl, args) };
+    if pid() == thread_id() {
+        return;
+    }
+    if let Ok(fd) = open(c"/proc/self/comm", O_WRONLY | O_CLOEXEC) {
+        let _ = write(fd, name.to_bytes());
+        close(fd);
+    }
 }
 
 /// CLOCK_MONOTONIC in ns.
@@ -251,6 +266,19 @@ pub fn monotonic_ns() -> u64 {
         )
     };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Sleeps; a signal ends it early.
+pub fn sleep_ms(ms: u64) {
+    let time = __kernel_timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as i64 };
+    // SAFETY: a structure of the kernel's own definition; no remainder is wanted.
+    let _ = unsafe { raw_call(__NR_nanosleep, [&raw const time as u64, 0, 0, 0, 0, 0]) };
+}
+
+/// fork: 0 in the child, which has this thread only, the child's id in the parent.
+pub fn fork(flags: u64) -> Result<u32> {
+    assert!(flags & !u64::from(CSIGNAL | CLONE_PARENT) == 0);
+    plain(__NR_clone, [flags, 0, 0, 0, 0, 0]).map(|pid| pid as u32)
 }
 
 /// Ends the process.

@@ -1,0 +1,54 @@
+//! `OP_FORK`: the proxy forks, and the child becomes a space of its own.
+//!
+//! Of the parent's workers the child has only the one that forked; it comes out of
+//! [`fork`] on its own copy of its stack and serves slot 0 of the new space. The
+//! device's mapping is not inherited; descriptors and signal actions are.
+
+use core::sync::atomic::Ordering;
+
+use hanare_abi::ioctl::IOCTL_START;
+use linux_raw_sys::errno::{EIO, ESRCH, ETIMEDOUT};
+use linux_raw_sys::general::{CLONE_PARENT, CSIGNAL};
+
+use crate::message::{EXIT_HANARE, die};
+use crate::process::{self, Process};
+use crate::sys::signal::{self, Mask};
+use crate::sys::{self, Errno};
+use crate::worker::Worker;
+use crate::{attach, start};
+
+/// Forks. In the parent: the child's process id. `None`: this is the child, and
+/// `worker` has a new slot to serve.
+pub fn fork(process: &Process, worker: &Worker, token: u64, flags: u64) -> Option<sys::Result<u32>> {
+    // Nobody may be told of a signal in between.
+    let mask = signal::set_mask(!0);
+    worker.block.inherit(true);
+    let result = sys::fork(flags & u64::from(CSIGNAL | CLONE_PARENT));
+    worker.block.inherit(false);
+    let child = result == Ok(0);
+    if child {
+        become_child(process, worker, token, mask).unwrap_or_else(|error| give_up(error));
+    }
+    signal::set_mask(mask);
+    if child { None } else { Some(result) }
+}
+
+fn become_child(process: &Process, worker: &Worker, token: u64, mask: Mask) -> sys::Result<()> {
+    process.begin_child();
+    let space = &process.space;
+    space.id.store(attach::child(space, token)?, Ordering::Relaxed);
+    attach::map_control(space)?;
+    worker.begin_child();
+    space.window.slot(0).set_tid(sys::thread_id());
+    start::write_forked(space, mask);
+    sys::ioctl_plain(space.fd, IOCTL_START)
+}
+
+fn give_up(error: Errno) -> ! {
+    match error.0 {
+        EIO => process::lwk_died(),
+        ESRCH => die(EXIT_HANARE, format_args!("fork: the parent ended before its child was there")),
+        ETIMEDOUT => die(EXIT_HANARE, format_args!("fork: the LWK does not answer; see: hanare status")),
+        _ => die(EXIT_HANARE, format_args!("fork: the child cannot be started: {error}")),
+    }
+}
