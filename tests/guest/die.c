@@ -29,7 +29,7 @@ int main(int argc, char **argv)
 	if (!strcmp(how, "breakpoint"))
 		asm volatile("int3");
 	if (!strcmp(how, "division"))
-		return 1 / zero;
+		asm volatile("xor %%edx, %%edx; mov $1, %%eax; divl %0" : : "m"(zero) : "eax", "edx");
 	if (!strcmp(how, "overflow"))
 		return overflow((volatile char *)&zero);
 	if (!strcmp(how, "text"))

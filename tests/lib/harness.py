@@ -292,7 +292,7 @@ def finish():
 
     def kernel_log():
         text = subprocess.run(['dmesg'], capture_output=True).stdout.decode(errors='replace')
-        bad = re.findall(r'.*(?:WARNING:|BUG:|Oops|general protection|blocked for more than|'
+        bad = re.findall(r'.*(?:WARNING:|BUG:|Oops|general protection fault[:,]|blocked for more than|'
                          r'refcount_t|Bad page|Bad rss|soft lockup|rcu_.* stall).*', text)
         expect(not bad, f'{len(bad)} lines: ' + ' / '.join(bad[:3]))
     check('shutdown', shutdown, lwk=False)

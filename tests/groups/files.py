@@ -1,0 +1,261 @@
+"""Files: large and direct I/O, shared mappings against Linux, truncation, sqlite3."""
+
+import hashlib
+import mmap
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+DISK = '/run/disk'
+SHARED = GUEST + '/static/shared'
+
+
+def disk():
+    """An ext4 file system, where O_DIRECT works."""
+    subprocess.run(f'modprobe loop && modprobe ext4 && mkdir -p {DISK} && truncate -s 600M /run/image '
+                   f'&& mkfs.ext4 -q -F /run/image && mount -o loop /run/image {DISK}', shell=True,
+                   check=True, capture_output=True)
+
+
+def big(folder):
+    """64 MiB that do not repeat."""
+    block = bytes(range(256)) * 4096
+    with open(folder + '/big', 'wb') as file:
+        for n in range(64):
+            file.write(hashlib.sha512(b'%d' % n).digest() + block[64:])
+
+
+def copies():
+    base = DISK + '/same'
+    on_disk = dict(base=base, prepare=big, timeout=180)
+    same('cp-64M', ['cp', 'big', 'copy'], **on_disk)
+    same('cat-64M', None, both=lambda launch: ['bash', '-c', ' '.join(launch) + ' cat big > copy'],
+         **on_disk)
+    same('sha256sum-64M', ['sha256sum', 'big'], **on_disk)
+    rate = lambda data: re.sub(rb', .*', b'', data)
+    same('dd-bs-1', ['dd', 'if=big', 'of=out', 'bs=1', 'count=20000', 'skip=12345'],
+         normalise=rate, **on_disk)
+    same('dd-bs-1M', ['dd', 'if=big', 'of=out', 'bs=1M', 'conv=fsync'], normalise=rate, **on_disk)
+    same('dd-direct-out', ['dd', 'if=big', 'of=out', 'bs=1M', 'count=32', 'oflag=direct'],
+         normalise=rate, **on_disk)
+    same('dd-direct-in', ['dd', 'if=big', 'of=out', 'bs=1M', 'iflag=direct'], normalise=rate,
+         **on_disk)
+    same('dd-direct-both', ['dd', 'if=big', 'of=out', 'bs=4k', 'count=500', 'iflag=direct',
+                            'oflag=direct'], normalise=rate, **on_disk)
+    same('dd-direct-odd', ['dd', 'if=big', 'of=out', 'bs=1000', 'count=3', 'iflag=direct'],
+         normalise=rate, status=1, **on_disk)
+    same('dd-seek-append', ['dd', 'if=big', 'of=out', 'bs=64k', 'count=3', 'seek=5',
+                            'oflag=append', 'conv=notrunc'], normalise=rate, **on_disk)
+    same('cp-to-full-disk', ['cp', 'big', '/run/small/copy'], status=1, base=base, prepare=small,
+         timeout=180)
+    same('tail-f-of-growing', None, base=base, both=lambda launch: [
+        'bash', '-c', 'echo one > log; (sleep 1; echo two >> log) & timeout 4 '
+        f'{" ".join(launch)} tail -f log; echo $?'])
+    same('flock', None, base=base, both=lambda launch: [
+        'bash', '-c', f'flock lock sleep 1 & sleep 0.3; {" ".join(launch)} /usr/bin/python3 -c \''
+        'import fcntl; f = open("lock")\ntry: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)\n'
+        'except BlockingIOError as e: print(e)\nfcntl.flock(f, fcntl.LOCK_EX); print("mine")\''])
+
+
+def small(folder):
+    big(folder)
+    subprocess.run('mkdir -p /run/small; umount /run/small 2>/dev/null; '
+                   'mount -t tmpfs -o size=16M none /run/small', shell=True, check=True)
+
+
+class Partner:
+    """tests/guest/shared.c on the LWK (or on Linux), line by line."""
+
+    def __init__(self, path, size=32768, lwk=True):
+        self.process = subprocess.Popen([*(['hanare', 'run', '--'] if lwk else []), SHARED, path,
+                                         str(size)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.answer('mapped')
+
+    def answer(self, expected):
+        import select
+        ready = select.select([self.process.stdout], [], [], 30)[0]
+        line = os.read(self.process.stdout.fileno(), 500) if ready else b'(nothing)'
+        expect(line == expected.encode() + b'\n', f'expected {expected!r}, got {line!r}')
+
+    def tell(self, line, expected):
+        self.process.stdin.write(line.encode() + b'\n')
+        self.process.stdin.flush()
+        try:
+            self.answer(expected)
+        except Failure as failure:
+            raise Failure(f'{line!r}: {failure}')
+
+    def end(self):
+        self.tell('q', 'end')
+        expect(self.process.wait(30) == 0, f'status {self.process.returncode}')
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind:
+            self.process.kill()
+        else:
+            self.end()
+        self.process.wait(30)
+
+
+def coherence(where):
+    path = where + '/coherent'
+
+    def prepared(size=32768):
+        with open(path, 'wb') as file:
+            file.write(b'.' * size)
+        return open(path, 'r+b')
+
+    def mapped():
+        """Linux maps it, too: stores appear on both sides without any call."""
+        with prepared() as file, mmap.mmap(file.fileno(), 32768) as view, Partner(path) as lwk:
+            for n in range(20):
+                offset = n * 1500
+                lwk.tell(f'w {offset} lwk{n}', 'fine')
+                text = b'lwk%d' % n
+                expect(view[offset:offset + len(text)] == text, f'{n}: {view[offset:offset + 8]}')
+                view[offset + 20:offset + 27] = b'linux%02d' % n
+                lwk.tell(f'r {offset + 20} 7', f'linux{n:02}')
+
+    def read_and_write():
+        with prepared() as file, Partner(path) as lwk:
+            lwk.tell('w 5000 stored', 'fine')
+            expect(os.pread(file.fileno(), 6, 5000) == b'stored', 'read() did not see a store')
+            os.pwrite(file.fileno(), b'written', 9000)
+            lwk.tell('r 9000 7', 'written')
+            lwk.tell('r 0 3', '...')
+            os.pwrite(file.fileno(), b'new', 0)
+            lwk.tell('r 0 3', 'new')
+
+    def written_back():
+        """What the LWK stored reaches the file although no Linux process touched it."""
+        with prepared(), Partner(path) as lwk:
+            os.sync()
+            lwk.tell('w 100 early', 'fine')
+            lwk.tell('s', '0')
+            lwk.tell('w 200 later', 'fine')
+            os.sync()
+            lwk.tell('w 300 last', 'fine')
+        os.sync()
+        with open('/proc/sys/vm/drop_caches', 'w') as drop:
+            drop.write('3')
+        data = open(path, 'rb').read()
+        seen = data[100:105], data[200:205], data[300:304]
+        expect(seen == (b'early', b'later', b'last'), seen)
+
+    def truncation():
+        with prepared() as file, Partner(path) as lwk:
+            lwk.tell('r 20000 1', '.')
+            os.ftruncate(file.fileno(), 8192)
+            lwk.tell('r 20000 1', 'BUS code 2')
+            lwk.tell('w 20000 x', 'BUS code 2')
+            lwk.tell('r 8000 1', '.')
+            os.ftruncate(file.fileno(), 32768)
+            lwk.tell('r 20000 1', '\0')
+            lwk.tell('w 20000 grown', 'fine')
+            expect(os.pread(file.fileno(), 5, 20000) == b'grown', 'not in the file')
+            lwk.tell('t 4096', '0')
+            lwk.tell('r 5000 1', 'BUS code 2')
+
+    def two():
+        """Two programs on the LWK and one on Linux."""
+        with prepared(), Partner(path) as one, Partner(path) as other, \
+                Partner(path, lwk=False) as linux:
+            one.tell('w 4096 first', 'fine')
+            other.tell('r 4096 5', 'first')
+            linux.tell('r 4096 5', 'first')
+            other.tell('w 4100 second', 'fine')
+            linux.tell('w 4110 third', 'fine')
+            one.tell('r 4096 19', 'firssecond....third')
+            one.tell('u', 'again')
+            one.tell('r 4096 19', 'firssecond....third')
+
+    def removed():
+        with prepared(), Partner(path) as lwk:
+            os.unlink(path)
+            lwk.tell('w 0 gone', 'fine')
+            lwk.tell('r 0 4', 'gone')
+    name = os.path.basename(where) or 'root'
+    for body in mapped, read_and_write, written_back, truncation, two, removed:
+        check(f'shared-{body.__name__.replace("_", "-")}-{name}', body)
+
+
+SQL = '''pragma journal_mode=wal;
+create table t (a integer primary key, b text, c real);
+begin;
+with recursive n(i) as (select 1 union all select i + 1 from n where i < 5000)
+insert into t select i, 'row ' || i * 7919 % 1000, i / 3.0 from n;
+commit;
+create index x on t (b);
+select count(*), sum(a), round(sum(c), 3) from t;
+select b, count(*) from t group by b order by 2 desc, 1 limit 5;
+update t set b = 'changed' where a % 10 = 0;
+delete from t where a % 7 = 0;
+pragma integrity_check;
+select count(*) from t where b = 'changed';
+'''
+
+
+def sqlite():
+    same('sqlite3', ['sqlite3', 'db'], stdin=SQL.encode(), base=DISK + '/same', timeout=120)
+
+    def both():
+        """One on the LWK, one on Linux, one database in WAL mode, writing in turns."""
+        path = DISK + '/both.db'
+        kept = subprocess.Popen(['hanare', 'run', '--', 'sqlite3', path], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE)
+        import select
+
+        def ask(sql):
+            kept.stdin.write(sql.encode() + b'\n')
+            kept.stdin.flush()
+            expect(select.select([kept.stdout], [], [], 40)[0], f'no answer to {sql}')
+            return os.read(kept.stdout.fileno(), 1000).decode().strip()
+        try:
+            expect(ask('pragma journal_mode=wal;') == 'wal', 'no WAL')
+            expect(ask("create table t (a); insert into t values (1); select 'made';") == 'made', '')
+            for n in range(5):
+                linux = command(['sqlite3', path, f'insert into t values ({n}); select count(*) from t'])
+                expect(linux.out == b'%d\n' % (2 * n + 2), f'Linux {n}: {linux}')
+                lwk = ask(f'insert into t values ({n + 100}); select count(*) from t;')
+                expect(lwk == str(2 * n + 3), f'LWK {n}: {lwk}')
+            kept.stdin.close()
+            expect(kept.wait(30) == 0, f'status {kept.returncode}')
+        finally:
+            kept.kill()
+        result = command(['sqlite3', path, 'pragma integrity_check; select sum(a) from t'])
+        expect(result.out == b'ok\n521\n', result)
+    check('sqlite3-with-linux', both)
+
+
+start(*BOOT)
+disk()
+copies()
+os.makedirs('/dev/shm/memory')
+coherence(DISK)
+coherence('/dev/shm/memory')
+sqlite()
+
+
+def umount():
+    subprocess.run(['sync'])
+    result = command(['umount', DISK])
+    expect(result.status == 0, f'something still holds files there: {result}')
+    checked = command(['e2fsck', '-fn', '/run/image'], timeout=120)
+    expect(checked.status == 0, checked)
+
+
+check('no-file-is-held', umount)
+
+
+def memory():
+    free, text = debug_memory()
+    expect('0 processes' in text and 'quarantined 0 B' in text, text)
+
+
+check('memory-free-again', memory)
+finish()

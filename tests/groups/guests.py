@@ -1,0 +1,145 @@
+"""Small C programs that print what they see of Linux' semantics, static and dynamic, compared."""
+
+import os
+import re
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+NOBODY = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--groups=65534,12']
+# name, expected status on Linux, seconds
+COMPARED = [('map', 0, 60), ('remap', 0, 60), ('segv', 0, 60), ('sigs', 0, 60), ('eintr', 0, 60),
+            ('efault', 0, 60), ('execs', 33, 60), ('clock', 0, 90), ('fpu', 0, 60), ('fds', 0, 60),
+            ('who', 0, 60)]
+DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,
+          'breakpoint': -5, 'division': -8, 'overflow': -11, 'text': -11, 'blocked-segv': -11,
+          'ignored-segv': -11, 'atexit': -6, 'exit 0': 0, 'exit 1': 1, 'exit 255': 255,
+          'exit 256': 0, '_exit 77': 77, 'raise 9': -9, 'raise 1': -1, 'raise 15': -15,
+          'raise 10': -10, 'raise 34': -34, 'raise 17': 0, 'raise 13': -13, 'raise 14': -14}
+
+
+def compared():
+    for name, expected, seconds in COMPARED:
+        for label, path in guests(name):
+            same(label, [path], status=expected, timeout=seconds)
+    for label, path in guests('auxv'):
+        same(label, [path, 'one', '', 'three'])
+        same(label + '-relative', None, both=lambda launch, path=path:
+             ['sh', '-c', f'cd {os.path.dirname(path)}; {" ".join(launch)} ./auxv'])
+    path = GUEST + '/static/auxv'
+    same('arguments-many', [path, *(f'argument {n}' for n in range(20000))])
+    same('arguments-long', [path, *('x' * 131071 for n in range(8))])
+    same('environment-large', [path], env={f'LARGE_{n}': 'y' * 1000 for n in range(500)})
+
+    def too_long():
+        try:
+            result = run(path, 'x' * 131072)
+        except OSError as error:
+            return expect(error.errno == 7, error)
+        expect(result.status, f'no error: {result}')
+    check('arguments-too-long', too_long)
+
+
+def deaths():
+    for how, expected in DEATHS.items():
+        same('end-' + how.replace(' ', '-'), [GUEST + '/static/die', *how.split()], status=expected)
+    same('end-abort-dynamic', [GUEST + '/dynamic/die', 'abort'], status=-6)
+    same('end-null-dynamic', [GUEST + '/dynamic/die', 'null'], status=-11)
+
+
+def ready(how, launch):
+    process = subprocess.Popen([*launch, GUEST + '/static/die', how], stdout=subprocess.PIPE,
+                               stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    line = process.stdout.readline()
+    expect(line.endswith(b'ready\n'), f'said {line!r}')
+    return process
+
+
+def killed():
+    """Signals from Linux: to a program that sleeps and to one that computes."""
+    for how in 'pause', 'spin':
+        for number in signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGHUP, signal.SIGQUIT:
+            def body():
+                process = ready(how, ['hanare', 'run', '--'])
+                time.sleep(0.2)
+                os.kill(process.pid, number)
+                try:
+                    expect(process.wait(20) == -number, f'status {process.returncode}')
+                finally:
+                    process.kill()
+            check(f'kill-{how}-{number.name}', body)
+
+        def stopped():
+            process = ready(how, ['hanare', 'run', '--'])
+            try:
+                os.kill(process.pid, signal.SIGSTOP)
+                pid, state = os.waitpid(process.pid, os.WUNTRACED)
+                expect(os.WIFSTOPPED(state), f'state {state:x}')
+                os.kill(process.pid, signal.SIGCONT)
+                os.kill(process.pid, signal.SIGTERM)
+                expect(process.wait(20) == -15, f'status {process.returncode}')
+            finally:
+                process.kill()
+        check(f'stop-continue-{how}', stopped)
+
+        def deadline():
+            result = command(['timeout', '1', 'hanare', 'run', '--', GUEST + '/static/die', how])
+            expect(result.status == 124, result)
+        check(f'timeout-{how}', deadline)
+
+
+def identity():
+    def prepare(folder):
+        os.chmod(folder, 0o777)
+    for label, path in guests('who'):
+        same(f'nobody-{label}', [path], prefix=NOBODY, prepare=prepare)
+    same('nobody-limits', None, prepare=prepare, both=lambda launch: [
+        'sh', '-c', 'ulimit -n 100; ulimit -s 4096; ulimit -c 0; umask 077; cd /usr; exec nice -n 5 '
+        f'{" ".join(NOBODY)} {" ".join(launch)} {GUEST}/static/who short'])
+
+    def pid():
+        text = 'echo $$; exec hanare run -- /usr/bin/perl -e \'print "$$\n"\''
+        result = command(['sh', '-c', text])
+        one, other = result.out.split()
+        expect(one == other, f'shell {one}, program {other}: {result}')
+    check('pid-is-the-proxys', pid)
+
+    def by_link():
+        os.symlink('/usr/bin/busybox', WORK + '/echo')
+        result = run(WORK + '/echo', 'by link')
+        expect(result.out == b'by link\n', result)
+    check('program-by-link', by_link)
+
+
+def clocks():
+    def agrees():
+        """What the LWK's clocks show lies between two looks at Linux' clocks."""
+        names = time.CLOCK_REALTIME, time.CLOCK_MONOTONIC, time.CLOCK_BOOTTIME
+        before = [time.clock_gettime_ns(name) for name in names]
+        result = run(GUEST + '/static/clock', 'raw', timeout=90)
+        after = [time.clock_gettime_ns(name) for name in names]
+        seen = [int(word) for word in re.search(rb'raw (.*)', result.out)[1].split()[:3]]
+        for name, low, value, high in zip(('REALTIME', 'MONOTONIC', 'BOOTTIME'), before, seen, after):
+            # 1 ms of slack for clocks that NTP or the VM's own source moves apart.
+            expect(low - 1000000 <= value <= high + 1000000,
+                   f'{name}: {value - low} ns after the look before, {value - high} after the last')
+    check('clocks-agree-with-linux', agrees)
+
+    def settimeofday():
+        """Linux' wall clock is set back while the LWK runs."""
+        subprocess.run(['date', '-s', '@1500000000'], check=True, capture_output=True)
+        result = run('/usr/bin/date', '+%Y')
+        expect(result.out == b'2017\n', result)
+    check('clock-set-by-linux', settimeofday)
+
+
+start(*BOOT)
+compared()
+deaths()
+killed()
+identity()
+clocks()
+finish()
