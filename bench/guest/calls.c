@@ -42,23 +42,23 @@ static int ascending(const void *a, const void *b)
 }
 
 /* A delegated call after `idle_ns` of other work: the best median of 15. */
-static double after(const struct wish *wish, uint64_t idle_ns)
+static double after(const struct wish *wish, double idle_ns)
 {
 	uint64_t times[15];
 	struct best best;
 
 	for (best_begin(&best, wish); best_more(&best);) {
 		for (int i = 0; i < 15; i++) {
-			uint64_t start = now_ns();
+			uint64_t start = ticks();
 
-			while (now_ns() - start < idle_ns)
+			while (ticks_ns(ticks() - start) < idle_ns)
 				;
-			start = now_ns();
+			start = ticks();
 			delegated(NULL);
-			times[i] = now_ns() - start;
+			times[i] = ticks() - start;
 		}
 		qsort(times, 15, sizeof(*times), ascending);
-		best_add(&best, (double)times[7]);
+		best_add(&best, ticks_ns(times[7]));
 	}
 	return best.best;
 }

@@ -39,20 +39,20 @@ static char *map(size_t bytes)
 }
 
 /* ns for `count` reads; `fresh`: each into memory that nobody touched before. */
-static uint64_t batch(int fd, size_t bytes, int count, int fresh, char *buffer)
+static double batch(int fd, size_t bytes, int count, int fresh, char *buffer)
 {
 	uint64_t time = 0;
 
 	for (int i = 0; i < count; i++) {
 		char *to = fresh ? map(bytes) : buffer;
-		uint64_t start = now_ns();
+		uint64_t start = ticks();
 
 		read_whole(fd, to, bytes);
-		time += now_ns() - start;
+		time += ticks() - start;
 		if (fresh)
 			munmap(to, bytes);
 	}
-	return time;
+	return ticks_ns(time);
 }
 
 static void throughput(const struct wish *wish, int fd, const struct size *size, int fresh)
@@ -62,7 +62,7 @@ static void throughput(const struct wish *wish, int fd, const struct size *size,
 
 	memset(buffer, 1, size->bytes);
 	for (best_begin(&best, wish); best_more(&best);)
-		best_add(&best, (double)batch(fd, size->bytes, size->count, fresh, buffer));
+		best_add(&best, batch(fd, size->bytes, size->count, fresh, buffer));
 	munmap(buffer, size->bytes);
 	snprintf(id, sizeof(id), "read.%s%s", size->name, fresh ? "-first" : "");
 	report(id, (double)size->bytes * size->count / MIB / (best.best / 1e9));

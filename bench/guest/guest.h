@@ -25,6 +25,13 @@ void group_first(const struct wish *wish);
 /* CLOCK_MONOTONIC, which is the same clock on both kernels. */
 uint64_t now_ns(void);
 
+/*
+ * For what is as short as a reading of the clock (Linux' may be a system call): the time stamp
+ * counter, and ticks of it as ns.
+ */
+uint64_t ticks(void);
+double ticks_ns(uint64_t ticks);
+
 /* One sample: "ID VALUE" on stdout, for tools/cli/src/bench/guest.rs. */
 void report(const char *id, double value);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <x86intrin.h>
 
 static const struct group {
 	const char *name;
@@ -27,6 +28,26 @@ uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t ticks(void)
+{
+	return __rdtsc();
+}
+
+double ticks_ns(uint64_t ticks)
+{
+	static double ns_per_tick;
+
+	if (!ns_per_tick) {
+		uint64_t tsc = __rdtsc(), start = now_ns(), end;
+
+		do
+			end = now_ns();
+		while (end - start < 20000000);
+		ns_per_tick = (double)(end - start) / (double)(__rdtsc() - tsc);
+	}
+	return (double)ticks * ns_per_tick;
 }
 
 void report(const char *id, double value)
