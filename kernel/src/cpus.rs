@@ -37,6 +37,9 @@ pub struct Cpu {
     /// Processes whose home this CPU is.
     pub processes: BTreeMap<u32, Arc<Process>>,
     idle: Context,
+    /// Threads of the queue that have not looked since the last event that may
+    /// have made them ready: the CPU halts only when all have.
+    unchecked: usize,
     running_since: u64,
     /// TSC value the timer is armed for, or [`NEVER`].
     timer: u64,
@@ -63,6 +66,7 @@ pub fn init() {
                 dead: Vec::new(),
                 processes: BTreeMap::new(),
                 idle: Context::default(),
+                unchecked: 0,
                 running_since: 0,
                 timer: NEVER,
             })
@@ -273,6 +277,7 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
     set_polling();
     let mut announced = false;
     let mut slept = 0;
+    recheck(); // what this thread did before may have made others ready
     loop {
         inbound::drain();
         if what.ready() {
@@ -291,8 +296,9 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
         let before = cpu::rdtsc();
         me.deadline.store(what.deadline(), Ordering::Relaxed);
         me.waiting.store(true, Ordering::Relaxed);
-        if !others {
+        if !others && !take_unchecked() {
             sleep(&|| what.ready());
+            recheck();
         }
         yield_now();
         me.waiting.store(false, Ordering::Relaxed);
@@ -340,6 +346,19 @@ fn account(f: impl FnOnce(&Cpu, u64)) {
 pub fn account_current() {
     let me = current();
     account(|c, now| me.add_cycles(now - c.running_since, 0));
+}
+
+/// Every thread of the queue is to look once more before the CPU halts.
+pub fn recheck() {
+    let mut c = this();
+    c.unchecked = c.queue.len();
+}
+
+fn take_unchecked() -> bool {
+    let mut c = this();
+    let some = c.unchecked > 0;
+    c.unchecked = c.unchecked.saturating_sub(1);
+    some
 }
 
 fn others_runnable() -> bool {

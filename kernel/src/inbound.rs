@@ -19,6 +19,7 @@ pub fn drain() {
             continue;
         }
         serve(index);
+        cpus::recheck();
         shared::cpu(percpu::index()).beat();
     }
 }

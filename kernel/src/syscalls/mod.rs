@@ -23,6 +23,7 @@ pub fn entry(regs: &mut Regs) {
         regs.rax = errno::ENOSYS.as_return() as u64;
         return;
     };
+    crate::debug!("{} {:x?}", row.name, arguments(regs));
     let result = match row.service {
         Service::Local(call) => {
             shared::cpu(percpu::index()).count_local_call();
@@ -34,6 +35,7 @@ pub fn entry(regs: &mut Regs) {
         Service::Delegated(hook) => delegated::serve(row, hook, arguments(regs)),
         Service::Refused(error, why) => refused(row, error, why),
     };
+    crate::debug!("{} = {:x?}", row.name, result);
     regs.rax = match result {
         Ok(value) => value,
         Err(e) => e.as_return() as u64,
