@@ -155,7 +155,7 @@ def coherence(where):
             lwk.tell('w 20000 x', 'BUS code 2')
             lwk.tell('r 8000 1', '.')
             os.ftruncate(file.fileno(), 32768)
-            lwk.tell('r 20000 1', '\0')
+            lwk.tell('r 20000 1', '')
             lwk.tell('w 20000 grown', 'fine')
             expect(os.pread(file.fileno(), 5, 20000) == b'grown', 'not in the file')
             lwk.tell('t 4096', '0')

@@ -1,0 +1,436 @@
+"""Bad input and faults: each has its message and status, and leaves Linux and the LWK as they were."""
+
+import os
+import signal
+import struct
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+DIE = GUEST + '/static/die'
+SMALL = ['--cpus', '2', '--mem', '32M']
+
+
+def machine():
+    """What a refused boot must not change."""
+    with open('/sys/devices/system/cpu/online') as file:
+        online = file.read().strip()
+    return online, hanare('ls').out
+
+
+def refused(name, argv, *words, status=1, prepare=None, booted=False, text=None):
+    """A hanare command is refused with this status and words; nothing changes by it."""
+    def body():
+        if prepare:
+            prepare()
+        before = machine()
+        result = command(['hanare', *argv], timeout=60)
+        expect(result.status == status, f'status {status} expected: {result}')
+        said = (result.err + result.out).decode(errors='replace')
+        for word in words:
+            expect(re.search(word, said), f'no /{word}/ in: {said}')
+        expect('panicked at' not in said and 'RUST_BACKTRACE' not in said, said)
+        expect(machine() == before, f'before {before}, after {machine()}')
+    check(name, body, lwk=booted)
+
+
+def file(name, data, mode=0o755):
+    path = f'{WORK}/{name}'
+    with open(path, 'wb') as out:
+        out.write(data)
+    os.chmod(path, mode)
+    return path
+
+
+def content(path, size=-1):
+    with open(path, 'rb') as source:
+        return source.read(size)
+
+
+def boots():
+    """Boots that must not succeed; none is running."""
+    refused('boot-unknown-cpu', ['boot', '--cpus', '9', '--mem', '32M'], r'no CPU 9\b', '0-3')
+    refused('boot-cpu-0', ['boot', '--cpus', '0', '--mem', '32M'], 'CPU 0 is the boot CPU', 'choose')
+    refused('boot-all-cpus', ['boot', '--cpus', '0-3', '--mem', '32M'], 'CPU 0 is the boot CPU')
+    refused('boot-unknown-after-good-cpu', ['boot', '--cpus', '2,3,77', '--mem', '32M'], 'no CPU 77')
+    refused('boot-offline-cpu', ['boot', '--cpus', '3', '--mem', '32M'], 'CPU 3', prepare=lambda:
+            offline(3, True))
+    check('boot-offline-cpu-undo', lambda: offline(3, False), lwk=False)
+    refused('boot-no-cpus', ['boot', '--cpus', '', '--mem', '32M'], 'cpus', status=2)
+    refused('boot-wrong-list', ['boot', '--cpus', '2-x', '--mem', '32M'], '2,4-6', status=2)
+    refused('boot-too-much-memory', ['boot', '--cpus', '2', '--mem', '100G'], 'ask for less')
+    refused('boot-a-little-too-much', ['boot', '--cpus', '2', '--mem', '2900M'], 'ask for less')
+    refused('boot-wrong-size', ['boot', '--cpus', '2', '--mem', '33K'], '512M', status=2)
+    refused('boot-odd-size', ['boot', '--cpus', '2', '--mem', '33M'], 'pieces of 2M', status=2)
+    refused('boot-unknown-node', ['boot', '--cpus', '2', '--mem', '32M@7'], 'node 7')
+    refused('boot-wrong-name', ['boot', 'no/name', *SMALL], 'no/name', 'letters')
+    refused('boot-long-name', ['boot', 'n' * 100, *SMALL], '31')
+    image = content(WORK + '/hanare-lwk')
+    refused('image-missing', ['boot', *SMALL, '--image', '/no/such/image'], '/no/such/image',
+            'No such file')
+    refused('image-rubbish', ['boot', *SMALL, '--image', file('rubbish', os.urandom(99999))],
+            'rubbish', 'not an ELF')
+    refused('image-empty', ['boot', *SMALL, '--image', file('nothing', b'')], 'nothing', '0 bytes')
+    refused('image-foreign', ['boot', *SMALL, '--image', '/bin/ls'], 'not an LWK image')
+    refused('image-static-program', ['boot', *SMALL, '--image', GUEST + '/static/hello'], 'LWK image')
+    refused('image-cut-short', ['boot', *SMALL, '--image', file('cut', image[:len(image) // 3])],
+            'damaged|cut short')
+    refused('image-headers-only', ['boot', *SMALL, '--image', file('head', image[:64])],
+            'damaged|cut short|not an')
+    refused('image-folder', ['boot', *SMALL, '--image', '/tmp'], '/tmp', 'directory')
+    refused('image-32-bit', ['boot', *SMALL, '--image', file('e32', image[:4] + b'\1' + image[5:])],
+            'not an LWK image|64-bit')
+
+    def other_version():
+        """The magic and version that the image carries are found, and the version changed."""
+        header = content(ROOT + '/module/hanare_abi.h').decode()
+        number = int(re.search(r'HANARE_IMAGE_MAGIC\s+(0x[0-9a-fA-F]+|\d+)', header)[1], 0)
+        version = int(re.search(r'HANARE_VERSION\s+(0x[0-9a-fA-F]+|\d+)', header)[1], 0)
+        at = [at for magic in (struct.pack('<Q', number), struct.pack('<I', number & 0xffffffff))
+              for at in range(0, len(image), 4) if image.startswith(magic, at)]
+        expect(at, 'the image has no magic')
+        changed = bytearray(image)
+        for place in at:
+            for offset in range(place + 4, place + 32, 4):
+                if struct.unpack_from('<I', changed, offset)[0] == version:
+                    struct.pack_into('<I', changed, offset, version + 7)
+                    break
+        expect(bytes(changed) != image, 'no version behind the magic')
+        result = command(['hanare', 'boot', *SMALL, '--image', file('other', bytes(changed))])
+        if result.status == 0:
+            hanare('shutdown')
+        text = result.err.decode()
+        expect(result.status == 1 and str(version) in text and str(version + 7) in text, result)
+    check('image-of-other-version', other_version, lwk=False)
+
+    def bits():
+        """One changed byte anywhere: refused, not answering in time, or a boot; Linux stays up."""
+        step = len(image) // 12
+        for place in range(100, len(image), step):
+            changed = bytearray(image)
+            changed[place] ^= 0xff
+            result = command(['hanare', 'boot', *SMALL, '--timeout', '3', '--image',
+                              file('bits', bytes(changed))], timeout=60)
+            expect(not result.late and result.status in (0, 1), f'{place}: {result}')
+            if result.status == 0:
+                hanare('shutdown', '--force', timeout=60)
+        expect(machine()[0] == '0-3', machine())
+    check('image-with-changed-bytes', bits, lwk=False)
+
+    def silent():
+        """An image whose entry does nothing but halt: the time runs out, all comes back."""
+        changed = bytearray(image)
+        shoff, = struct.unpack_from('<Q', image, 32)
+        phoff, phnum = struct.unpack_from('<Q', image, 32)[0], struct.unpack_from('<H', image, 56)[0]
+        entry, = struct.unpack_from('<Q', image, 24)
+        for n in range(phnum):
+            kind, flags, offset, vaddr, paddr, filesz = struct.unpack_from('<IIQQQQ', image, phoff + n * 56)
+            if kind == 1 and vaddr <= entry < vaddr + filesz:
+                at = offset + entry - vaddr
+                changed[at:at + 4] = b'\xfa\xf4\xeb\xfd'  # cli; hlt; jmp back
+                break
+        else:
+            raise Failure('no segment holds the entry')
+        start_time = time.monotonic()
+        result = command(['hanare', 'boot', *SMALL, '--timeout', '2', '--image',
+                          file('silent', bytes(changed))], timeout=60)
+        took = time.monotonic() - start_time
+        expect(result.status == 1, result)
+        expect(re.search(rb'(?i)CPU 2 .*(answer|start|time)', result.err), result)
+        expect(took < 20, f'took {took:.0f} s')
+        expect(machine()[0] == '0-3', machine())
+    check('cpu-that-does-not-answer', silent, lwk=False)
+    for argv in (['run', '/bin/true'], ):
+        refused('run-without-instance', argv, 'hanare boot', status=125)
+    refused('shutdown-without-instance', ['shutdown'], 'hanare boot')
+    refused('log-without-instance', ['log'], 'hanare boot')
+    refused('status-without-instance', ['status'], 'hanare boot')
+
+
+def offline(cpu, away):
+    with open(f'/sys/devices/system/cpu/cpu{cpu}/online', 'w') as control:
+        control.write('0' if away else '1')
+
+
+def running():
+    """With an instance on CPUs 2-3."""
+    refused('boot-name-in-use', ['boot', 'default', '--cpus', '1', '--mem', '32M'], 'default',
+            'another name|shut it down', booted=True)
+    refused('boot-cpu-taken', ['boot', 'other', '--cpus', '2', '--mem', '32M'], 'CPU 2', 'default',
+            booted=True)
+    refused('run-on-unknown', ['run', '--on', 'none', '/bin/true'], 'hanare ls', status=125,
+            booted=True)
+    refused('run-on-foreign-cpu', ['run', '--cpus', '1', '/bin/true'], 'CPU 1', status=125,
+            booted=True)
+    for name, path, status, *words in (
+            ('missing', '/no/such/program', 127, 'No such file'),
+            ('not-in-path', 'no-such-program', 127, 'not found'),
+            ('folder', '/tmp', 126, 'directory'),
+            ('not-executable', file('plain', b'text', 0o644), 126, 'Permission denied', r'chmod \+x'),
+            ('other-machine', file('arm', content('/bin/ls')[:18] + b'\xb7' + content('/bin/ls')[19:]),
+             126, 'Exec format error', 'x86-64'),
+            ('32-bit', file('i386', content('/bin/ls')[:4] + b'\1' + content('/bin/ls')[5:]), 126,
+             'Exec format error'),
+            ('no-format', file('noformat', b'echo hello\n'), 126, 'Exec format error'),
+            ('empty', file('empty', b''), 126, 'Exec format error'),
+            ('truncated-header', file('short', content('/bin/ls', 40)), 126, 'cut short'),
+            ('truncated-program-headers', file('short2', content('/bin/ls', 100)), 126,
+             'cut short|Exec format'),
+            ('missing-interpreter', file('script', b'#!/no/such/interpreter\n'), '126|127',
+             'No such file|interpreter'),
+            ('script-of-itself', file('itself', f'#!{WORK}/itself\n'.encode()), 126,
+             'Too many|script|ELOOP|Exec format')):
+        if isinstance(status, str):
+            status = 127
+        refused('run-' + name, ['run', path], *words, status=status, booted=True)
+
+    def truncated():
+        """The first pages only. Linux starts it and it gets SIGBUS, or refuses it."""
+        path = file('truncated', content('/bin/busybox', 300000))
+        result = run(path, 'true')
+        expect(result.status in (-7, -11, 126) and b'free memory' not in result.err, result)
+    check('run-truncated-elf', truncated)
+
+    def headers():
+        """Every field of an ELF header and program header, set to extremes: an end within time."""
+        good = content(GUEST + '/static/hello')
+        for offset in (*range(16, 64, 2), *range(64, 64 + 56 * 2, 4)):
+            for value in b'\xff\xff', b'\0\0':
+                bad = bytearray(good)
+                bad[offset:offset + 2] = value
+                result = run(file('bad-elf', bytes(bad)), timeout=20)
+                expect(not result.late, f'no end with {value.hex()} at {offset}')
+        expect(healthy(), 'nothing runs any more')
+    check('run-elf-with-bad-headers', headers)
+
+    for how, status in ('null', -11), ('illegal', -4), ('overflow', -11), ('null-call', -11):
+        def body():
+            before, _ = debug_memory()
+            result = run(DIE, how)
+            expect(result.status == status, result)
+            after, text = debug_memory()
+            expect(after == before, f'free memory {before} before, {text} after')
+        check('program-' + how, body)
+
+    def exhausts():
+        before, _ = debug_memory()
+        result = run(DIE, 'memory', timeout=120)
+        expect(result.status in (-9, 9), result)
+        after, text = debug_memory()
+        expect(after == before, f'free memory {before} before, {text} after')
+        expect(b'out of memory' in hanare('log').out or result.status == 9, 'the log does not say so')
+        expect(healthy(), 'nothing runs any more')
+    check('program-exhausts-memory', exhausts)
+
+    def rmmod():
+        result = command(['rmmod', 'hanare'])
+        expect(result.status and b'in use' in result.err, result)
+    check('rmmod-in-use', rmmod)
+
+    def rmmod_while_running():
+        process = begun('pause')
+        try:
+            result = command(['rmmod', 'hanare'])
+            expect(result.status and b'in use' in result.err, result)
+        finally:
+            process.kill()
+            process.wait()
+    check('rmmod-while-a-program-runs', rmmod_while_running)
+
+    def shutdown_refused():
+        process = begun('pause')
+        try:
+            result = command(['hanare', 'shutdown'])
+            expect(result.status == 1 and b'--force' in result.err, result)
+            expect(process.poll() is None, 'the program ended')
+        finally:
+            process.kill()
+            process.wait()
+    check('shutdown-while-a-program-runs', shutdown_refused)
+
+
+def begun(how, **more):
+    process = subprocess.Popen(['hanare', 'run', '--', DIE, how], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+    line = process.stdout.readline()
+    expect(line.endswith(b'ready\n'), f'said {line!r}')
+    return process
+
+
+def gone(before, seconds=20):
+    """The LWK has as much free memory as before, and no process."""
+    end = time.monotonic() + seconds
+    while True:
+        after, text = debug_memory()
+        if after == before and '0 processes' in text:
+            return
+        expect(time.monotonic() < end, f'free memory {before} before, {text} after')
+        time.sleep(0.5)
+
+
+def kills():
+    """kill -9 at bad moments. The instance has memory for a 1 GiB write."""
+    def writer(target):
+        def body():
+            before, _ = debug_memory()
+            with open(target, 'wb') as out:
+                # stdout is the target: "ready" comes on stderr, before the big write.
+                process = subprocess.Popen(['hanare', 'run', '--', DIE, 'write'], stdout=out,
+                                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                expect(process.stderr.readline() == b'ready\n', 'not ready')
+                time.sleep(0.15)
+                running = process.poll() is None
+                process.send_signal(signal.SIGKILL)
+                expect(process.wait(30) == -9 or not running, f'status {process.returncode}')
+            size = os.path.getsize(target) if os.path.isfile(target) else 0
+            if os.path.isfile(target):
+                os.unlink(target)
+            expect(running, f'had ended before the kill, {size} bytes written')
+            gone(before)
+            expect(healthy(), 'nothing runs any more')
+        return body
+    check('kill-proxy-in-1G-write', writer('/dev/shm/big'))
+
+    def in_pipe():
+        before, _ = debug_memory()
+        process = subprocess.Popen(['hanare', 'run', '--', DIE, 'write'], stdout=subprocess.PIPE,
+                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        expect(process.stderr.readline() == b'ready\n', 'not ready')
+        taken = sum(len(os.read(process.stdout.fileno(), 65536)) for _ in range(50))
+        process.send_signal(signal.SIGKILL)
+        process.stdout.close()
+        expect(process.wait(30) == -9, f'status {process.returncode} after {taken}')
+        gone(before)
+    check('kill-proxy-in-write-to-a-pipe', in_pipe)
+
+    def whole():
+        """The same write, not killed, is whole."""
+        with open('/dev/shm/big', 'wb') as out:
+            result = subprocess.run(['hanare', 'run', '--', DIE, 'write'], stdout=out, timeout=200,
+                                    stderr=subprocess.PIPE)
+        size = os.path.getsize('/dev/shm/big')
+        os.unlink('/dev/shm/big')
+        expect(result.returncode == 0 and size == (1 << 30) + len('write: '), (result, size))
+    check('write-1G', whole)
+
+    for how in 'pause', 'spin':
+        def body():
+            before, _ = debug_memory()
+            process = begun(how)
+            process.send_signal(signal.SIGKILL)
+            expect(process.wait(30) == -9, f'status {process.returncode}')
+            gone(before)
+        check('kill-proxy-' + how, body)
+
+    def many():
+        """Programs killed at arbitrary points of their life."""
+        before, _ = debug_memory()
+        for n in range(25):
+            process = subprocess.Popen(['hanare', 'run', '--', '/usr/bin/perl', '-e', 'print 1 for 1..9999'],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(0.012 * n)
+            process.kill()
+            process.wait(30)
+        gone(before)
+    check('kill-proxy-at-any-time', many)
+
+    def starting():
+        """kill -9 of hanare boot, at several moments: the next boot works, nothing is kept."""
+        for delay in 0.01, 0.05, 0.1, 0.2, 0.4:
+            process = subprocess.Popen(['hanare', 'boot', 'killed', '--cpus', '1', '--mem', '64M'],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(delay)
+            process.kill()
+            process.wait(30)
+            time.sleep(0.5)
+            names = hanare('ls').out
+            if b'killed' in names:
+                hanare('shutdown', 'killed', '--force', timeout=60)
+        hanare('boot', 'killed', '--cpus', '1', '--mem', '64M')
+        hanare('shutdown', 'killed')
+    check('kill-hanare-boot', starting)
+
+    def stopping():
+        hanare('boot', 'killed', '--cpus', '1', '--mem', '64M')
+        process = subprocess.Popen(['hanare', 'shutdown', 'killed'])
+        time.sleep(0.02)
+        process.kill()
+        process.wait(30)
+        time.sleep(2)
+        if b'killed' in hanare('ls').out:
+            hanare('shutdown', 'killed', '--force', timeout=60)
+        hanare('boot', 'killed', '--cpus', '1', '--mem', '64M')
+        hanare('shutdown', 'killed')
+    check('kill-hanare-shutdown', stopping)
+
+    def forced():
+        process = begun('spin')
+        hanare('shutdown', '--force', timeout=60)
+        expect(process.wait(30) != 0, 'the program ended with status 0')
+        boot()
+    check('shutdown-force', forced)
+
+
+def panics():
+    def panic():
+        process = begun('pause')
+        hanare('debug', 'panic')
+        try:
+            status_of = process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise Failure('the program outlives its kernel')
+        said = process.stderr.read().decode(errors='replace')
+        expect(status_of == 125 and 'hanare log' in said, f'status {status_of}, said {said!r}')
+        refusal = run('/bin/true')
+        expect(refusal.status == 125 and b'hanare ' in refusal.err, refusal)
+        text = hanare('log').out.decode()
+        expect('panic' in text and 'debug panic' in text, text[-300:])
+        expect(b'panicked' in hanare('ls').out, hanare('ls').out)
+        hanare('shutdown', timeout=60)
+        boot()
+        expect(healthy(), 'no program runs after the next boot')
+    check('panic-log-shutdown-boot', panic)
+
+    def second_cpu():
+        hanare('debug', 'panic', '--cpu', '1')
+        time.sleep(1)
+        expect(b'panicked' in hanare('ls').out, hanare('ls').out)
+        expect('debug panic' in hanare('log').out.decode(), 'not in the log')
+        hanare('shutdown', timeout=60)
+        boot()
+    check('panic-on-the-second-cpu', second_cpu)
+
+    def in_a_write():
+        process = subprocess.Popen(['hanare', 'run', '--', '/usr/bin/cat', '/dev/zero'],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        time.sleep(1)
+        hanare('debug', 'panic', '--cpu', '0')
+        try:
+            expect(process.wait(30) in (125, -9), f'status {process.returncode}')
+        finally:
+            process.kill()
+        hanare('shutdown', timeout=60)
+        boot()
+    check('panic-while-a-program-writes', in_a_write)
+
+    def hang():
+        hanare('debug', 'hang', '--cpu', '1')
+        result = hanare('status', '--ping', status=None)
+        expect(b'hung' in result.out, result)
+        hanare('shutdown', timeout=60)
+        expect(machine()[0] == '0-3', machine())
+        boot()
+        expect(healthy(), 'no program runs after the next boot')
+    check('hang-shutdown-boot', hang)
+
+
+start()
+boots()
+check('boot', lambda: boot('--cpus', '2-3', '--mem', '1300M'), lwk=False)
+running()
+kills()
+panics()
+finish()

@@ -1,0 +1,55 @@
+"""Is this kernel supported? Boot, a few programs of every kind, a panic, shutdown."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+
+def kernel():
+    wanted = os.environ.get('HANARE_KERNEL', '')
+    expect(os.uname().release.startswith(wanted + '.') and wanted, f'{os.uname().release}, not {wanted}')
+
+
+start(*BOOT)
+check('kernel', kernel)
+same('busybox-static', ['/usr/bin/busybox', 'uname', '-a'])
+same('dynamic', ['ls', '-l', '/'], normalise=lambda data: re.sub(rb'\d+ \w+ +\d+ +[\d:]+ ', b'', data))
+same('shared-files', ['sqlite3', 'db'], stdin=b'pragma journal_mode=wal; create table t (a);'
+     b'insert into t values (5); select * from t;')
+same('python', ['/usr/bin/python3', '-c', 'import json, mmap; print(json.dumps([1, 2]))'])
+same('guest-map', [GUEST + '/static/map'])
+same('guest-sigs', [GUEST + '/static/sigs'])
+same('guest-eintr', [GUEST + '/static/eintr'])
+same('guest-segv', [GUEST + '/static/segv'])
+same('guest-fpu', [GUEST + '/static/fpu'])
+same('death', [GUEST + '/static/die', 'null'], status=-11)
+same('pipe', None, both=lambda launch: ['bash', '-c', f'{" ".join(launch)} seq 1 1000 | '
+                                        f'{" ".join(launch)} tail -n 3'])
+
+
+def truncation():
+    path = WORK + '/truncated'
+    with open(path, 'wb') as file:
+        file.truncate(32768)
+    result = run(GUEST + '/static/shared', path, stdin=b'w 20000 x\nt 4096\nr 20000 1\nq\n')
+    expect(result.out == b'mapped\nfine\n0\nBUS code 2\nend\n', result)
+
+
+def panic():
+    hanare('debug', 'panic')
+    expect('debug panic' in hanare('log').out.decode(), 'not in the log')
+    hanare('shutdown', timeout=60)
+    boot()
+
+
+def memory():
+    free, text = debug_memory()
+    expect('0 processes' in text and 'quarantined 0 B' in text, text)
+
+
+check('truncation', truncation)
+check('memory-free-again', memory)
+check('panic', panic)
+finish()
