@@ -5,6 +5,7 @@ use crate::process::{Identity, Process};
 use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
 use crate::{cpus, delegate, services, signals};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -193,11 +194,12 @@ pub struct Embryo {
     pub cpu: usize,
 }
 
-static EMBRYOS: Mutex<BTreeMap<(u32, u64), Embryo>> = Mutex::new(BTreeMap::new());
+// Boxed: they are large, and a tree moves its values through the kernel stack.
+static EMBRYOS: Mutex<BTreeMap<(u32, u64), Box<Embryo>>> = Mutex::new(BTreeMap::new());
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 
 /// The child that the proxy of a new space stands for.
-pub fn claim(parent: u32, token: u64) -> Option<Embryo> {
+pub fn claim(parent: u32, token: u64) -> Option<Box<Embryo>> {
     let e = EMBRYOS.lock().remove(&(parent, token))?;
     cpus::wake(e.cpu);
     Some(e)
@@ -252,7 +254,7 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
         release::zap(p, low, high);
     }
     let vfork = (r.flags & flag::VFORK != 0).then(|| Arc::new(AtomicBool::new(false)));
-    let embryo = Embryo {
+    let embryo = Box::new(Embryo {
         mm: forked.mm,
         signals: ProcessSignals { actions: p.signals.lock().actions.clone(), ..ProcessSignals::default() },
         thread_signals: me.signals.lock().inherit(true),
@@ -260,7 +262,7 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
         birth: birth(r, regs),
         vfork: vfork.clone(),
         cpu: percpu::index(),
-    };
+    });
     EMBRYOS.lock().insert(key, embryo);
     let pid = loop {
         match delegate::call(OP_FORK, [key.1, r.exit_signal | r.flags & flag::PARENT, 0, 0, 0, 0]) {

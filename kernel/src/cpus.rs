@@ -130,6 +130,7 @@ fn switch_to(next: Option<Arc<Thread>>) {
     if let Some(p) = &previous {
         p.add_cycles(now - c.running_since, 0);
         p.save_user_state();
+        p.check_stack();
     }
     c.running_since = now;
     let to: *const Context = match &next {

@@ -4,6 +4,7 @@ use crate::mm::AddressSpace;
 use crate::thread::Thread;
 use crate::futex::Futexes;
 use crate::{clone, cpus, delegate, frames, inbound, mm, signals};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -61,7 +62,7 @@ pub struct Process {
     /// Waiters on futexes in private memory.
     pub futexes: Mutex<Futexes>,
     /// A forked child until its first thread starts.
-    embryo: Mutex<Option<clone::Embryo>>,
+    embryo: Mutex<Option<Box<clone::Embryo>>>,
     vfork: Mutex<Option<(Arc<AtomicBool>, usize)>>,
     close_request: AtomicU32,
     start_mask: AtomicU64,

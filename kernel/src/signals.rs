@@ -7,6 +7,7 @@ use crate::mm::fault::Signal as Fault;
 use crate::process::Process;
 use crate::thread::Thread;
 use crate::{cpus, delegate, panic};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hanare_abi::slot::{OP_EXIT_SIGNAL, OP_SIGNAL_ACTION, OP_STOP_SIGNAL};
@@ -22,7 +23,7 @@ use zerocopy::{FromBytes, IntoBytes};
 #[derive(Default)]
 pub struct ProcessSignals {
     /// Handlers and the like.
-    pub actions: Actions,
+    pub actions: Box<Actions>,
     /// Sent to the process.
     pub pending: Pending,
 }
@@ -30,7 +31,7 @@ pub struct ProcessSignals {
 impl ProcessSignals {
     /// Signals that the parent had ignored stay ignored.
     pub fn inherit_ignored(&mut self, ignored: u64) {
-        self.actions = Actions::with_ignored(SigSet(ignored));
+        *self.actions = Actions::with_ignored(SigSet(ignored));
     }
 }
 

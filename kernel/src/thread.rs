@@ -15,8 +15,9 @@ use hanare_hal::{cpu, memory};
 use hanare_ikc::SlotRef;
 use spin::Mutex;
 
-/// Kernel stack: 32 KiB.
-const STACK_ORDER: u32 = 3;
+/// Kernel stack: 64 KiB. Its lowest word is a canary.
+const STACK_ORDER: u32 = 4;
+const CANARY: u64 = 0x6861_6e61_7265_2121;
 const STACK_BYTES: u64 = 4096 << STACK_ORDER;
 
 /// User registers that are not in the trap frame.
@@ -101,6 +102,7 @@ impl Thread {
     /// A thread that begins in `start(thread as usize)`.
     pub fn new(process: Arc<Process>, slot_index: u32, slot: SlotRef<'static>, start: extern "C" fn(usize) -> !) -> Option<Arc<Thread>> {
         let stack = frames::alloc(STACK_ORDER)?;
+        memory::write(stack, &CANARY.to_le_bytes());
         let top = memory::direct(stack) + STACK_BYTES;
         let sigmask = process.start_mask();
         Some(Arc::new_cyclic(|weak| Thread {
@@ -144,6 +146,13 @@ impl Thread {
     /// Whether it has to leave whatever it waits for.
     pub fn must_end(&self) -> bool {
         self.process.is_killed() || self.dying.load(Ordering::Relaxed)
+    }
+
+    /// Panics if the kernel stack has overflowed.
+    pub fn check_stack(&self) {
+        let mut word = [0; 8];
+        memory::read(self.stack, &mut word);
+        assert!(u64::from_le_bytes(word) == CANARY, "kernel stack overflow in space {}", self.process.space);
     }
 
     /// Top of the kernel stack.
