@@ -5,11 +5,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use hanare_sdk::{BootTimes, Device};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::samples::{Samples, Side};
 use crate::{find, instances, machine};
@@ -33,6 +36,8 @@ pub struct Lab {
     given: Option<String>,
     /// Boot options of our own one, while it is there.
     own: Option<String>,
+    /// Ctrl-C was pressed.
+    interrupted: Arc<AtomicBool>,
 }
 
 /// How long the steps of a boot took.
@@ -57,6 +62,10 @@ impl Lab {
         if let Some(name) = &given {
             device.instance(name, false)?;
         }
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+        }
         let file = PathBuf::from(format!("/dev/shm/hanare-bench-{}", std::process::id()));
         Ok(Self {
             rounds,
@@ -65,7 +74,16 @@ impl Lab {
             file,
             given,
             own: None,
+            interrupted,
         })
+    }
+
+    /// Ctrl-C ends the measured program by itself; we give the CPUs back, then stop.
+    pub fn check_interrupted(&self) -> Result<()> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        Ok(())
     }
 
     /// The instance that was there before.
@@ -191,6 +209,7 @@ impl Lab {
                     args.join(" "),
                     self.rounds
                 ));
+                self.check_interrupted()?;
                 for (id, value) in self.guest(side, &[], args)?.samples()? {
                     samples.add(side, &id, value);
                 }

@@ -78,6 +78,7 @@ impl Bench {
                 Ok(samples) => report.add(group, &samples, &|id| self.wants(group, id)),
                 Err(error) => report.fail(group, &format!("{error:#}")),
             }
+            lab.check_interrupted()?;
         }
         lab.close()?;
         report.print(self.json)?;

@@ -110,8 +110,11 @@ impl Report {
                 "FIGURE", "UNIT", "LWK", "(MIN", "MAX)", "LINUX", "RATIO", "TARGET", "", "WHAT",
             ];
             let columns = header.len() - usize::from(is_narrow());
-            let rows: Vec<Vec<String>> =
-                self.figures.iter().map(|figure| row(figure)[..columns].to_vec()).collect();
+            let rows: Vec<Vec<String>> = self
+                .figures
+                .iter()
+                .map(|figure| row(figure)[..columns].to_vec())
+                .collect();
             table::print(&header[..columns], &rows);
         }
         for missing in &self.not_measured {

@@ -46,6 +46,7 @@ fn measure(lab: &mut Lab, _: &Group) -> Result<Samples> {
     let mut add = |id: &str, ms: f64| samples.add(Side::Lwk, id, ms);
     for round in 1..=lab.rounds {
         lab.progress(&format!("boot: round {round} of {}", lab.rounds));
+        lab.check_interrupted()?;
         lab.shutdown()?;
         let phases = lab.boot("")?;
         add("boot.memory", phases.memory.as_secs_f64() * 1e3);

@@ -22,12 +22,8 @@ pub const NOISE: Group = Group {
             "interrupts while a program computes for 10 s (--quick: 1 s)",
         )
         .target(Target::Value(0.0)),
-        Figure::lower(
-            "noise.exceptions",
-            "count",
-            "exceptions in the same time",
-        )
-        .target(Target::Value(0.0)),
+        Figure::lower("noise.exceptions", "count", "exceptions in the same time")
+            .target(Target::Value(0.0)),
     ],
     measure,
 };

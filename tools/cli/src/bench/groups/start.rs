@@ -28,6 +28,7 @@ fn measure(lab: &mut Lab, _: &Group) -> Result<Samples> {
     lab.need_instance("")?;
     let mut samples = Samples::default();
     for _ in 0..lab.rounds {
+        lab.check_interrupted()?;
         for side in [Side::Linux, Side::Lwk] {
             let mut best = f64::INFINITY;
             for _ in 0..TRIES {
