@@ -169,7 +169,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
     let mut regs = b.regs;
-    regs.orig_rax = u64::MAX;
+    regs.orig_rax = crate::entry::NO_CALL;
     drop(b.fpu);
     cpus::before_user();
     signals::deliver(&mut regs);

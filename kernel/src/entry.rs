@@ -10,8 +10,13 @@ pub static HANDLERS: Handlers = Handlers { syscall, user_exception, kernel_fault
 
 fn syscall(regs: &mut Regs) -> bool {
     syscalls::entry(regs);
-    leave(regs)
+    // Registers that came from elsewhere (sigreturn, exec) are all to be restored;
+    // the fast return loses two of them.
+    leave(regs) && regs.orig_rax != NO_CALL
 }
+
+/// `orig_rax` of registers that do not belong to a system call.
+pub const NO_CALL: u64 = u64::MAX;
 
 /// Everything that has to happen before user mode; true if the fast return is right.
 fn leave(regs: &mut Regs) -> bool {

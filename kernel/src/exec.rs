@@ -290,7 +290,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     let stack = build(&auxv).map_err(memory)?;
     usercopy::write(stack.sp, &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
     thread.reset_user_state();
-    *regs = Regs { rip: entry, rsp: stack.sp, rflags: 0x202, cs: u64::from(gdt::USER_CS), ss: u64::from(gdt::USER_DS), orig_rax: u64::MAX, ..Regs::default() };
+    *regs = Regs { rip: entry, rsp: stack.sp, rflags: 0x202, cs: u64::from(gdt::USER_CS), ss: u64::from(gdt::USER_DS), orig_rax: crate::entry::NO_CALL, ..Regs::default() };
     let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
     let mut name = name[..name.len().min(255)].to_vec();
     name.push(0);

@@ -327,7 +327,7 @@ fn restore_frame(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
     let settable = 0x24_0dd5; // as Linux' FIX_EFLAGS, with ID
     *regs = Regs {
         r15: c.r15, r14: c.r14, r13: c.r13, r12: c.r12, rbp: c.rbp, rbx: c.rbx, r11: c.r11, r10: c.r10,
-        r9: c.r9, r8: c.r8, rax: c.rax, rcx: c.rcx, rdx: c.rdx, rsi: c.rsi, rdi: c.rdi, orig_rax: u64::MAX,
+        r9: c.r9, r8: c.r8, rax: c.rax, rcx: c.rcx, rdx: c.rdx, rsi: c.rsi, rdi: c.rdi, orig_rax: crate::entry::NO_CALL,
         rip: c.rip, cs: u64::from(gdt::USER_CS), rflags: regs.rflags & !settable | c.rflags & settable | 0x200,
         rsp: c.rsp, ss: u64::from(gdt::USER_DS),
     };
