@@ -5,7 +5,7 @@
 //! answered by a thread of ours. The test plays the LWK: it writes requests into
 //! the slot, which is the same memory as the proxy's.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -26,6 +26,8 @@ use hanare_abi::{MAGIC, VERSION};
 
 /// The space that the proxy is given.
 const SPACE: u64 = 1;
+/// The space that the first child of a fork is given; the next one has one more.
+pub const CHILD_SPACE: u64 = 2;
 /// How long anything may take.
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -34,11 +36,20 @@ const DEADLINE: Duration = Duration::from_secs(20);
 struct State {
     started: bool,
     dead: bool,
-    waiting: Option<u64>,
-    rung: bool,
+    /// Workers that sleep: thread id, notification.
+    waiting: HashMap<u32, u64>,
+    /// How often somebody was rung, and how much of that each worker has seen. Here
+    /// a ring wakes everybody, which the protocol allows.
+    rung: u64,
+    seen: HashMap<u32, u64>,
     rings: u32,
     served: Vec<u32>,
-    signals: VecDeque<u32>,
+    /// Number and slot.
+    signals: VecDeque<(u32, u32)>,
+    /// Tokens of forks, in order; the n-th child is space CHILD_SPACE + n.
+    children: Vec<u64>,
+    /// What IOCTL_CHILD answers, if it is to fail.
+    no_children: Option<i32>,
     attached_to: Vec<u8>,
 }
 
@@ -54,7 +65,11 @@ pub struct Lwk {
     /// The process.
     pub child: Child,
     device: Arc<Device>,
+    /// The slot that calls go to, and the control windows of its space and others.
+    space: u64,
+    slot: u32,
     control: *mut u8,
+    controls: HashMap<u64, *mut u8>,
     memory: File,
     polled: u32,
 }
@@ -66,8 +81,8 @@ fn check(result: i64) -> io::Result<i64> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-fn map(memory: &File, address: u64, size: usize) -> *mut u8 {
-    let (protection, offset) = (libc::PROT_READ | libc::PROT_WRITE, (SPACE << SPACE_SHIFT | address) as i64);
+fn map(memory: &File, space: u64, address: u64, size: usize) -> *mut u8 {
+    let (protection, offset) = (libc::PROT_READ | libc::PROT_WRITE, (space << SPACE_SHIFT | address) as i64);
     // SAFETY: a new mapping where the kernel likes it.
     let at = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, libc::MAP_SHARED, memory.as_raw_fd(), offset) };
     assert!(at != libc::MAP_FAILED, "{}", io::Error::last_os_error());
@@ -92,7 +107,7 @@ impl Lwk {
     /// Starts `command`, which may fail before `IOCTL_START`.
     pub fn start_only(mut command: Command) -> Self {
         let memory = memory_file();
-        let (control, copy) = (map(&memory, CONTROL_BASE, CONTROL_MAPPED), memory.try_clone().unwrap());
+        let (control, copy) = (map(&memory, SPACE, CONTROL_BASE, CONTROL_MAPPED), memory.try_clone().unwrap());
         let (told, tell) = pipe();
         let (acknowledged, acknowledge) = pipe();
         // spawn() returns when the child has called exec, which waits for us.
@@ -117,18 +132,39 @@ impl Lwk {
         let device = Arc::new(Device { listener, memory, state: Mutex::default(), changed: Condvar::new() });
         let server = device.clone();
         thread::spawn(move || server.serve());
-        Self { child, device, control, memory: copy, polled: 0 }
+        let controls = HashMap::from([(SPACE, control)]);
+        Self { child, device, space: SPACE, slot: 0, control, controls, memory: copy, polled: 0 }
     }
 
-    /// The word at `offset` of slot 0.
+    /// From now on everything goes to `slot` of the process first started.
+    pub fn slot(&mut self, slot: u32) -> &mut Self {
+        self.slot_of(SPACE, slot)
+    }
+
+    /// From now on everything goes to `slot` of `space`.
+    pub fn slot_of(&mut self, space: u64, slot: u32) -> &mut Self {
+        let control = self.controls.entry(space).or_insert_with(|| map(&self.memory, space, CONTROL_BASE, CONTROL_MAPPED));
+        (self.control, self.space, self.slot) = (*control, space, slot);
+        self
+    }
+
+    /// The word at `offset` of the slot.
     fn word(&self, offset: usize) -> &AtomicU32 {
+        let at = self.slot as usize * size_of::<Slot>() + offset;
         // SAFETY: mapped for good, aligned, shared as atomics.
-        unsafe { &*self.control.add(offset).cast() }
+        unsafe { &*self.control.add(at).cast() }
     }
 
     fn long(&self, offset: usize) -> &AtomicU64 {
+        let at = self.slot as usize * size_of::<Slot>() + offset;
         // SAFETY: as above.
-        unsafe { &*self.control.add(offset).cast() }
+        unsafe { &*self.control.add(at).cast() }
+    }
+
+    /// Makes the slot as for a new thread.
+    pub fn reset(&self) {
+        self.word(offset_of!(Slot, worker_wait)).store(0, Ordering::Relaxed);
+        self.word(offset_of!(Slot, state)).store(SLOT_IDLE, Ordering::Release);
     }
 
     /// Thread id that the worker wrote.
@@ -193,12 +229,19 @@ impl Lwk {
     pub fn poke(&self, address: u64, bytes: &[u8]) {
         let (page, offset) = (address & !4095, (address & 4095) as usize);
         let size = (offset + bytes.len()).next_multiple_of(4096);
-        let at = map(&self.memory, page, size);
+        let at = map(&self.memory, self.space, page, size);
         // SAFETY: just mapped, that large.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(offset), bytes.len());
             libc::munmap(at.cast(), size);
         }
+    }
+
+    /// Bytes of the first scratch page of the slot's space.
+    pub fn peek<const N: usize>(&self, address: u64) -> [u8; N] {
+        assert!(address >= SCRATCH_BASE && address + N as u64 <= SCRATCH_BASE + 4096);
+        // SAFETY: mapped for good; bytes.
+        unsafe { std::ptr::read_volatile(self.control.add((address - CONTROL_BASE) as usize).cast()) }
     }
 
     /// The start block's header and its strings.
@@ -211,8 +254,8 @@ impl Lwk {
             let strings = self.control.add(at + block.strings_offset as usize);
             (block, std::slice::from_raw_parts(strings, length).to_vec())
         };
-        let strings = strings.strip_suffix(b"\0").unwrap().split(|&byte| byte == 0);
-        (block, strings.map(<[u8]>::to_vec).collect())
+        let Some(strings) = strings.strip_suffix(b"\0") else { return (block, Vec::new()) };
+        (block, strings.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect())
     }
 
     /// Sends a signal to the proxy.
@@ -223,6 +266,11 @@ impl Lwk {
 
     /// Waits for the next signal that the proxy tells of.
     pub fn next_signal(&self) -> u32 {
+        self.next_signal_and_slot().0
+    }
+
+    /// The same, and the slot whose worker took it.
+    pub fn next_signal_and_slot(&self) -> (u32, u32) {
         self.device.wait_until(|state| !state.signals.is_empty());
         self.device.state.lock().unwrap().signals.pop_front().unwrap()
     }
@@ -249,7 +297,17 @@ impl Lwk {
 
     /// Waits until the worker sleeps.
     pub fn wait_until_asleep(&self) {
-        self.device.wait_until(|state| state.waiting.is_some());
+        self.device.wait_until(|state| state.waiting.contains_key(&self.tid()));
+    }
+
+    /// Tokens with which children of forks came.
+    pub fn children(&self) -> Vec<u64> {
+        self.device.state.lock().unwrap().children.clone()
+    }
+
+    /// From now on no child is taken, for this reason.
+    pub fn refuse_children(&self, errno: i32) {
+        self.device.state.lock().unwrap().no_children = Some(errno);
     }
 
     /// The LWK dies: whoever waits gets EIO.
@@ -406,23 +464,30 @@ impl Device {
         }
     }
 
-    fn respond(&self, id: u64, result: i64, flags: u32) {
+    /// Whether the caller was still waiting for it.
+    fn respond(&self, id: u64, result: i64, flags: u32) -> bool {
         let (value, error) = if result < 0 { (0, result as i32) } else { (result, 0) };
         let response = Response { id, value, error, flags };
         // SAFETY: a response; one that comes too late (a signal) is refused.
-        unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_SEND, &response) };
+        unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_SEND, &response) == 0 }
     }
 
     fn open(&self, notification: &Notification) {
         let path = read_string(notification.pid, notification.args[1]);
         if path.as_bytes() != b"/dev/hanare" {
-            return self.respond(notification.id, 0, CONTINUE);
+            self.respond(notification.id, 0, CONTINUE);
+            return;
         }
+        self.add_descriptor(notification.id, ADDFD_SEND);
+    }
+
+    /// Gives the caller a descriptor of the memory.
+    fn add_descriptor(&self, id: u64, flags: u32) -> i32 {
         let source = self.memory.as_raw_fd() as u32;
         let target_flags = libc::O_CLOEXEC as u32;
-        let add = AddDescriptor { id: notification.id, flags: ADDFD_SEND, source, target: 0, target_flags };
+        let add = AddDescriptor { id, flags, source, target: 0, target_flags };
         // SAFETY: as the kernel wants it.
-        unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_ADDFD, &add) };
+        unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_ADDFD, &add) }
     }
 
     fn ioctl(&self, notification: &Notification) {
@@ -448,8 +513,9 @@ impl Device {
                 0
             }
             IOCTL_WAIT => {
-                if !state.dead && !std::mem::take(&mut state.rung) {
-                    state.waiting = Some(id);
+                let rung = state.rung;
+                if state.seen.insert(pid, rung).unwrap_or(0) == rung && !state.dead {
+                    state.waiting.insert(pid, id);
                     self.changed.notify_all();
                     return;
                 }
@@ -467,9 +533,20 @@ impl Device {
                 let result = dead(0);
                 let signal: Signal = copy_in(pid, address);
                 assert_eq!(signal.info[0] as u32, signal.signal, "si_signo");
-                state.signals.push_back(signal.signal);
+                state.signals.push_back((signal.signal, signal.slot));
                 result
             }
+            IOCTL_CHILD => match state.no_children {
+                Some(errno) => -i64::from(errno),
+                None => {
+                    let mut child: hanare_abi::ioctl::Child = copy_in(pid, address);
+                    child.space = (CHILD_SPACE + state.children.len() as u64) as u32;
+                    child.fd = self.add_descriptor(id, 0);
+                    state.children.push(child.token);
+                    copy_out(pid, address, &child);
+                    0
+                }
+            },
             IOCTL_USAGE => {
                 let usage = Usage { user_ns: 5_000_000, system_ns: 0, resident_bytes: 0, peak_bytes: 1 << 20 };
                 copy_out(pid, address, &usage);
@@ -485,9 +562,13 @@ impl Device {
     fn ring(&self) {
         let mut state = self.state.lock().unwrap();
         let result = if state.dead { -i64::from(libc::EIO) } else { 0 };
-        match state.waiting.take() {
-            Some(id) => self.respond(id, result, 0),
-            None => state.rung = true,
+        state.rung += 1;
+        for (tid, id) in std::mem::take(&mut state.waiting) {
+            // A signal may have ended that sleep: then the next one ends at once.
+            if self.respond(id, result, 0) {
+                let rung = state.rung;
+                state.seen.insert(tid, rung);
+            }
         }
     }
 }
