@@ -180,6 +180,8 @@ pub extern "C" fn first_step(argument: usize) -> ! {
 pub struct Embryo {
     /// Its memory.
     pub mm: AddressSpace,
+    /// The program it runs.
+    pub exe: Vec<u8>,
     /// Inherited dispositions.
     pub signals: ProcessSignals,
     /// Inherited mask.
@@ -256,6 +258,7 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
     let vfork = (r.flags & flag::VFORK != 0).then(|| Arc::new(AtomicBool::new(false)));
     let embryo = Box::new(Embryo {
         mm: forked.mm,
+        exe: p.exe.lock().clone(),
         signals: ProcessSignals { actions: p.signals.lock().actions.clone(), ..ProcessSignals::default() },
         thread_signals: me.signals.lock().inherit(true),
         identity: *p.identity.lock(),

@@ -28,6 +28,7 @@ use hanare_hal::{context, gdt, usercopy};
 /// Linux call numbers used on the LWK's own account.
 mod linux {
     pub const CLOSE: u32 = 3;
+    pub const READLINK: u32 = 89;
     pub const PREAD64: u32 = 17;
     pub const OPENAT: u32 = 257;
     pub const FACCESSAT2: u32 = 439;
@@ -53,6 +54,11 @@ struct Program {
 
 /// Why a program does not start; the kind is for the proxy's message.
 struct Failed(Errno, u64);
+
+/// `Failed` kind of an error behind the point of no return, where the file's
+/// content does not hold what its headers say. A new process says so; execve(2)
+/// ends by SIGSEGV, as on Linux.
+const BROKEN: u64 = START_FAILED_FORMAT;
 
 /// `REQUEST_SPACE_START`: a first thread that begins with exec.
 pub fn start(p: &Arc<Process>) -> Result<()> {
@@ -91,7 +97,13 @@ fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
 
 /// execve of the running thread: on success `regs` are the new program's.
 pub fn execve(path: &[u8], argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> Result<()> {
-    run(path, argv, envp, regs).map_err(|Failed(e, _)| e)
+    let before = cpus::current().process.mm.lock().brk_start;
+    run(path, argv, envp, regs).map_err(|Failed(e, _)| {
+        if cpus::current().process.mm.lock().brk_start != before {
+            signals::die(hanare_core::signal::SIGSEGV); // the old program is gone
+        }
+        e
+    })
 }
 
 fn run(path: &[u8], mut argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> core::result::Result<(), Failed> {
@@ -146,6 +158,8 @@ fn open_program(path: &[u8], argv: &mut Strings) -> core::result::Result<Program
 }
 
 fn open(path: &[u8]) -> Result<Opened> {
+    let own = own_program(path);
+    let path = own.as_deref().unwrap_or(path);
     if path.len() >= PATH_MAX {
         return Err(errno::ENAMETOOLONG);
     }
@@ -164,7 +178,7 @@ fn open(path: &[u8]) -> Result<Opened> {
         id: answer.status,
         inode: answer.args[1],
         device: answer.args[4],
-        name: String::from_utf8_lossy(path).into_owned(),
+        name: absolute_path(fd).unwrap_or_else(|_| String::from_utf8_lossy(path).into_owned()),
     });
     let mut opened = Opened { file, fd, head: Vec::new() };
     let bits = answer.args[3];
@@ -175,6 +189,27 @@ fn open(path: &[u8]) -> Result<Opened> {
     delegate::linux(linux::FACCESSAT2, [fd, empty, 1, AT_EACCESS | AT_EMPTY_PATH, 0, 0])?;
     opened.head = read_at(fd, 0, 4096)?;
     Ok(opened)
+}
+
+/// The running program, if `path` is `/proc/self/exe` or the like. The links of
+/// procfs lead to the proxy, which is not what a program asks for.
+pub fn own_program(path: &[u8]) -> Option<Vec<u8>> {
+    let rest = path.strip_prefix(b"/proc/")?.strip_suffix(b"/exe")?;
+    let p = &cpus::current().process;
+    let own = rest == b"self" || rest == b"thread-self" || rest == alloc::format!("{}", p.identity.lock().pid).as_bytes();
+    let exe = p.exe.lock().clone();
+    (own && !exe.is_empty()).then_some(exe)
+}
+
+/// Where an open file lies, as Linux sees it.
+fn absolute_path(fd: u64) -> Result<String> {
+    let thread = cpus::current();
+    let link = alloc::format!("/proc/self/fd/{fd}\0");
+    let scratch = thread.process.write_scratch(thread.slot_index, link.as_bytes())?;
+    let n = delegate::linux(linux::READLINK, [scratch, scratch + 64, 4000, 0, 0, 0])?;
+    let mut path = vec![0; n.min(4000) as usize];
+    thread.process.read_control(scratch + 64, &mut path);
+    String::from_utf8(path).map_err(|_| errno::EINVAL)
 }
 
 /// Up to one page of a file.
@@ -270,19 +305,19 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     signals::on_exec();
     {
         let mut mm = p.mm.lock();
-        mm.mmap_base = place.mmap_base;
+        (mm.mmap_base, mm.brk_start, mm.brk) = (place.mmap_base, 0, 0);
         map_stack(&mut mm, &place, program.plan.exec_stack).map_err(memory)?;
         map_segments(&mut mm, program, bias).map_err(memory)?;
         let end = page_up(bias + program.plan.data_end());
         mm.brk_start = end + place.brk_gap;
         mm.brk = mm.brk_start;
     }
-    clear_tails(program, bias).map_err(memory)?;
+    clear_tails(program, bias).map_err(|_| Failed(errno::ENOEXEC, BROKEN))?;
     let mut entry = bias + program.plan.entry;
     let mut base = 0;
     if let Some(i) = interpreter {
         base = map_interpreter(p, i).map_err(memory)?;
-        clear_tails(i, base).map_err(memory)?;
+        clear_tails(i, base).map_err(|_| Failed(errno::ENOEXEC, START_FAILED_INTERPRETER))?;
         entry = base + i.plan.entry;
     }
     let vdso = vdso::map(&mut p.mm.lock());
@@ -290,6 +325,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     let stack = build(&auxv).map_err(memory)?;
     usercopy::write(stack.sp, &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
     thread.reset_user_state();
+    *p.exe.lock() = program.file.name.as_bytes().to_vec();
     *regs = Regs { rip: entry, rsp: stack.sp, rflags: 0x202, cs: u64::from(gdt::USER_CS), ss: u64::from(gdt::USER_DS), orig_rax: crate::entry::NO_CALL, ..Regs::default() };
     let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
     let mut name = name[..name.len().min(255)].to_vec();

@@ -72,6 +72,9 @@ pub fn futex(a: &[u64; 6]) -> Result<u64> {
     if a[1] & 128 == 0 && is_linux(p, addr) {
         return delegate::linux(SYS_FUTEX, *a);
     }
+    if a[1] & 128 == 0 {
+        usercopy::read_u32(addr).map_err(|_| errno::EFAULT)?; // a shared word has to be there
+    }
     let value = a[2];
     match op {
         WAIT => wait(p, addr, value as u32, timeout(a[3], a[1], true)?, MATCH_ANY),

@@ -49,6 +49,8 @@ pub struct Process {
     pub signals: Mutex<signals::ProcessSignals>,
     /// See [`Identity`].
     pub identity: Mutex<Identity>,
+    /// Absolute path of the running program (`/proc/self/exe`).
+    pub exe: Mutex<Vec<u8>>,
     /// Incremented by each invalidation of Linux (see `docs/architecture.md`).
     pub invalidations: AtomicU64,
     /// Pages being read in for a fault of the proxy.
@@ -99,6 +101,7 @@ impl Process {
             mm: Mutex::new(mm),
             signals: Mutex::new(signals::ProcessSignals::default()),
             identity: Mutex::new(Identity::default()),
+            exe: Mutex::new(Vec::new()),
             invalidations: AtomicU64::new(0),
             fills: Mutex::new(Vec::new()),
             control: Mutex::new(BTreeMap::new()),
@@ -150,6 +153,7 @@ impl Process {
         let start = if embryo.is_some() { clone::first_step_of_child } else { start };
         let thread = Thread::new(self.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
         if let Some(e) = embryo {
+            *self.exe.lock() = e.exe;
             *self.signals.lock() = e.signals;
             *thread.signals.lock() = e.thread_signals;
             *thread.birth.lock() = Some(e.birth);

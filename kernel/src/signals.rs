@@ -125,6 +125,27 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
     cpus::on_ring();
 }
 
+/// kill, tkill, tgkill to oneself, where the signal would come right back: queued
+/// here. False: it is Linux' business (another target, blocked so that Linux keeps
+/// it pending, or a default that Linux applies).
+pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
+    let thread = cpus::current();
+    if signal == 0 || signal > 64 || !own || SigSet::UNBLOCKABLE.contains(signal as u32) {
+        return false;
+    }
+    let signal = signal as u32;
+    let id = *thread.process.identity.lock();
+    let action = thread.process.signals.lock().actions.get(signal);
+    let mut s = thread.signals.lock();
+    if s.mask.contains(signal) || signal::mirror(signal, &action) != hanare_abi::slot::MIRROR_FORWARD {
+        return false;
+    }
+    let mut info = SigInfo::user(signal, id.pid, id.uid);
+    info.code = code;
+    cpus::request_attention();
+    s.pending.queue(signal, info).is_ok()
+}
+
 /// A page fault that could not be served.
 pub fn raise_fault(fault: Fault, addr: u64, regs: &mut Regs, v: u8) {
     let (signal, code) = match fault {
@@ -305,7 +326,16 @@ fn context_of(r: &Regs, trapno: u64, cr2: u64, mask: SigSet, fpstate: u64) -> Si
         r8: r.r8, r9: r.r9, r10: r.r10, r11: r.r11, r12: r.r12, r13: r.r13, r14: r.r14, r15: r.r15,
         rdi: r.rdi, rsi: r.rsi, rbp: r.rbp, rbx: r.rbx, rdx: r.rdx, rax: r.rax, rcx: r.rcx, rsp: r.rsp,
         rip: r.rip, rflags: r.rflags, cs: gdt::USER_CS, gs: 0, fs: 0, ss: gdt::USER_DS,
-        err: if trapno != 0 { r.orig_rax } else { 0 }, trapno, oldmask: mask.0, cr2, fpstate, reserved: [0; 8],
+        err: error_code(r, trapno, cr2), trapno, oldmask: mask.0, cr2, fpstate, reserved: [0; 8],
+    }
+}
+
+/// As Linux, which does not tell which of its own addresses are mapped.
+fn error_code(r: &Regs, trapno: u64, cr2: u64) -> u64 {
+    match trapno {
+        0 => 0,
+        14 if cr2 >= 1 << 47 => r.orig_rax | 1,
+        _ => r.orig_rax,
     }
 }
 
@@ -334,9 +364,9 @@ fn restore_frame(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
     if regs.rip >= 1 << 47 {
         return Err(usercopy::Fault); // iretq would fault in the kernel
     }
-    cpus::request_attention(); // signals that the handler blocked
+    // What the handler blocked may wait here, or on Linux.
+    set_mask(cpus::current(), frame.context.sigmask.blockable());
     let mut s = cpus::current().signals.lock();
-    s.mask = frame.context.sigmask.blockable();
     if frame.context.stack.size != 0 {
         let flags = frame.context.stack.flags & (signal::SS_AUTODISARM | signal::SS_DISABLE);
         s.alt = AltStack { flags, ..frame.context.stack };

@@ -64,6 +64,7 @@ static void everyone(void)
 	struct hanare_serve serve = {};
 	struct hanare_signal signal = { .signal = 1 };
 	struct hanare_usage usage = {};
+	struct hanare_child child = {};
 	int fd = new_fd();
 
 	CHECK(fd, INFO, &info, 0);
@@ -88,6 +89,7 @@ static void everyone(void)
 	CHECK(fd, SIGNAL, &signal, EBADF);
 	CHECK(fd, USAGE, &usage, EBADF);
 	CHECK(fd, START, NULL, EBADF);
+	CHECK(fd, CHILD, &child, EBADF);
 	check(__LINE__, fd, 0x1234, NULL, ENOTTY, NULL);
 	checks++;
 	if (mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED || errno != EBADF) {

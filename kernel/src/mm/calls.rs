@@ -11,7 +11,7 @@ use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::{FILE_REGULAR, SERVICE_FILE_GET};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
-use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
+use hanare_core::vma::{Backing, Prot, Search, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL, pte};
 use hanare_hal::usercopy;
 
@@ -168,9 +168,28 @@ pub fn unmap_range(p: &Process, start: u64, end: u64) -> Result<()> {
             return Ok(());
         }
         mm.unmap_pages(start, end, &mut removed)?;
+        if !removed.needs_linux() && !removed.vmas.iter().any(is_shared) {
+            return Ok(());
+        }
+        // Until Linux has forgotten the pages nobody may map anything here: a call
+        // of another thread would see the old ones.
+        for v in &removed.vmas {
+            let flags = VmaFlags::FIXED_KERNEL;
+            let backing = Backing::Special(SpecialKind::Other(0));
+            mm.vmas.insert(Vma { start: v.start, end: v.end, prot: Prot::empty(), max_prot: Prot::empty(), flags, backing })?;
+        }
     }
+    let ranges: Vec<(u64, u64)> = removed.vmas.iter().map(|v| (v.start, v.end)).collect();
     finish_removed(p, removed);
+    let mut mm = p.mm.lock();
+    for (start, end) in ranges {
+        drop(mm.vmas.remove(start, end));
+    }
     Ok(())
+}
+
+fn is_shared(v: &Vma<FileRef>) -> bool {
+    matches!(v.backing, Backing::SharedLinux { .. })
 }
 
 /// The part of an unmapping that may wait for Linux.

@@ -87,7 +87,7 @@ impl AddressSpace {
         let (min, max) = (self.vmas.min(), self.vmas.max());
         drop(self.vmas.remove(min, max));
         let _ = self.unmap_pages(min, max, &mut removed);
-        removed.free_unseen();
+        removed.set_aside();
         self.table.free(&mut frames::Tables);
     }
 }

@@ -10,26 +10,39 @@ use hanare_core::vma::Vma;
 use hanare_hal::cpu;
 use hanare_hal::paging::{LARGE, SMALL, pte};
 
-/// A frame or a block of 512 that lost its mapping.
+/// Frames that lost their mapping: a run of single pages, or one block of 512.
 #[derive(Clone, Copy)]
 struct Block {
     frame: u64,
+    pages: u32,
     large: bool,
 }
 
 impl Block {
-    fn pages(self) -> u32 {
-        if self.large { 512 } else { 1 }
+    fn of(frame: u64, large: bool) -> Block {
+        Block { frame, pages: if large { 512 } else { 1 }, large }
     }
     fn free(self) {
-        frames::free(self.frame, if self.large { 9 } else { 0 });
+        if self.large {
+            frames::free(self.frame, 9);
+        } else {
+            frames::free_run(self.frame, self.pages);
+        }
+    }
+    /// Takes `next` in if it follows; runs stay small, since one page that Linux
+    /// holds holds all of its run.
+    fn join(&mut self, next: Block) -> bool {
+        const RUN: u32 = 64;
+        let follows = next.frame == self.frame + u64::from(self.pages) * SMALL;
+        let joins = follows && !self.large && !next.large && self.pages < RUN;
+        self.pages += u32::from(joins);
+        joins
     }
 }
 
 /// What an unmapping left behind, to be finished without the lock.
 #[derive(Default)]
 pub struct Removed {
-    unseen: Vec<Block>,
     seen: Vec<Block>,
     range: Option<(u64, u64)>,
     /// The mappings that went.
@@ -45,15 +58,20 @@ impl AddressSpace {
         self.table.update(start, end, &mut |leaf| {
             pages += leaf.size / SMALL;
             if leaf.entry & pte::FOREIGN == 0 {
-                let block = Block { frame: leaf.frame(), large: leaf.size == LARGE };
+                let block = Block::of(leaf.frame(), leaf.size == LARGE);
                 if leaf.entry & pte::SEEN != 0 {
                     let (low, high) = removed.range.unwrap_or((leaf.addr, leaf.addr));
                     removed.range = Some((low.min(leaf.addr), high.max(leaf.addr + leaf.size)));
                 }
                 match frames::drop_mapping(block.frame) {
                     None => {} // another process has it too
-                    Some(true) => removed.seen.push(block),
-                    Some(false) => removed.unseen.push(block),
+                    Some(true) => {
+                        if !removed.seen.last_mut().is_some_and(|b| b.join(block)) {
+                            removed.seen.push(block);
+                        }
+                    }
+                    // Nothing of this process runs in user mode before the flush.
+                    Some(false) => block.free(),
                 }
             }
             0
@@ -89,22 +107,21 @@ impl AddressSpace {
 }
 
 impl Removed {
+    /// Whether Linux has to be asked before the range can be used again.
+    pub fn needs_linux(&self) -> bool {
+        self.range.is_some() || !self.seen.is_empty()
+    }
+
     /// For memory that Linux never mapped in this space: last pages that it saw
     /// elsewhere wait in quarantine.
-    pub fn free_unseen(self) {
-        for b in self.unseen {
-            b.free();
-        }
+    pub fn set_aside(self) {
         for b in self.seen {
-            frames::quarantine(b.frame, b.pages());
+            frames::quarantine(b.frame, b.pages);
         }
     }
 
     /// Zaps what Linux has seen, then frees. Without the lock; may wait.
     pub fn finish(self, p: &Process) {
-        for b in self.unseen {
-            b.free();
-        }
         let mut range = self.range.map(|(low, high)| [low, high]);
         let mut batches = self.seen.chunks(EXTENTS_MAX);
         loop {
@@ -135,12 +152,12 @@ pub fn page(p: &Process, frame: u64) {
     match frames::drop_mapping(frame) {
         None => {}
         Some(false) => frames::free(frame, 0),
-        Some(true) => settle(&[Block { frame, large: false }], ask(p, SERVICE_HELD, &[], &[frame])),
+        Some(true) => settle(&[Block::of(frame, false)], ask(p, SERVICE_HELD, &[], &[frame])),
     }
 }
 
 fn extents(batch: &[Block]) -> Vec<u64> {
-    batch.iter().map(|b| b.frame | u64::from(b.pages() - 1)).collect()
+    batch.iter().map(|b| b.frame | u64::from(b.pages - 1)).collect()
 }
 
 /// Frees what Linux does not hold; the rest (or all, without an answer) waits.
@@ -153,7 +170,7 @@ fn settle(batch: &[Block], answer: Result<services::Answer>) {
             if b.large {
                 frames::split(b.frame, 9);
             }
-            frames::quarantine(b.frame, b.pages());
+            frames::quarantine(b.frame, b.pages);
         }
     }
 }
@@ -186,9 +203,6 @@ pub fn all(p: &Process) {
     drop(mm);
     table.free(&mut frames::Tables);
     // No mapping is left to zap: only ask which frames Linux still holds.
-    for b in core::mem::take(&mut removed.unseen) {
-        b.free();
-    }
     for batch in removed.seen.chunks(EXTENTS_MAX) {
         settle(batch, services::by_thread(SERVICE_HELD, p.space, &[], &extents(batch)));
     }

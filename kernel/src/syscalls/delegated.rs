@@ -1,8 +1,8 @@
 //! Delegated calls, and the hooks of those that have consequences here.
 
 use crate::mm::calls;
-use crate::signals::Interrupted;
-use crate::{cpus, delegate};
+use crate::signals::{self, Interrupted};
+use crate::{cpus, delegate, exec};
 use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal::SigSet;
@@ -10,6 +10,18 @@ use hanare_core::syscalls::{Hook, Restart, Row};
 use hanare_hal::usercopy;
 
 mod number {
+    pub const OPEN: u16 = 2;
+    pub const STAT: u16 = 4;
+    pub const LSTAT: u16 = 6;
+    pub const ACCESS: u16 = 21;
+    pub const READLINK: u16 = 89;
+    pub const OPENAT: u16 = 257;
+    pub const NEWFSTATAT: u16 = 262;
+    pub const READLINKAT: u16 = 267;
+    pub const STATX: u16 = 332;
+    pub const KILL: u16 = 62;
+    pub const TKILL: u16 = 200;
+    pub const TGKILL: u16 = 234;
     pub const GETUID: u32 = 102;
     pub const GETGID: u32 = 104;
     pub const GETEUID: u32 = 107;
@@ -23,6 +35,9 @@ mod number {
 
 /// A row that says `delegated`.
 pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
+    if to_self(row, &args) {
+        return Ok(0);
+    }
     match hook {
         Hook::Close => not_control(args[0])?,
         Hook::Dup2 => {
@@ -34,6 +49,11 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::TempMask => temporary_mask(row, &args)?,
         _ => {}
     }
+    let args = match own_program(row, &args) {
+        OwnProgram::No => args,
+        OwnProgram::Path(args) => args,
+        OwnProgram::Answer(result) => return result,
+    };
     let result = forward(row, args)?;
     match hook {
         Hook::Credentials => refresh_identity(),
@@ -56,6 +76,53 @@ pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
         return Err(errno::EINTR);
     }
     Errno::from_return(result).map_or(Ok(result as u64), Err)
+}
+
+/// A signal that the caller sends itself and that is queued here.
+fn to_self(row: &Row, a: &[u64; 6]) -> bool {
+    const SI_USER: i32 = 0;
+    const SI_TKILL: i32 = -6;
+    let thread = cpus::current();
+    let tid = |v: u64| v as u32 == thread.slot.tid();
+    let pid = |v: u64| v as u32 == thread.process.identity.lock().pid;
+    match row.number {
+        number::KILL => signals::send_to_self(a[1], SI_USER, pid(a[0]) && thread.process.thread_count() == 1),
+        number::TKILL => signals::send_to_self(a[1], SI_TKILL, tid(a[0])),
+        number::TGKILL => signals::send_to_self(a[2], SI_TKILL, pid(a[0]) && tid(a[1])),
+        _ => false,
+    }
+}
+
+/// What a call that names `/proc/self/exe` becomes.
+enum OwnProgram {
+    No,
+    /// The same call with the program's own path.
+    Path([u64; 6]),
+    /// readlink.
+    Answer(Result<u64>),
+}
+
+fn own_program(row: &Row, a: &[u64; 6]) -> OwnProgram {
+    let at = match row.number {
+        number::OPEN | number::STAT | number::LSTAT | number::ACCESS | number::READLINK => 0,
+        number::OPENAT | number::NEWFSTATAT | number::READLINKAT | number::STATX => 1,
+        _ => return OwnProgram::No,
+    };
+    let mut buffer = [0; 40];
+    let Ok(Some(path)) = usercopy::read_string(a[at], &mut buffer) else { return OwnProgram::No };
+    let Some(exe) = exec::own_program(path) else { return OwnProgram::No };
+    if matches!(row.number, number::READLINK | number::READLINKAT) {
+        let n = exe.len().min(a[at + 2] as usize);
+        return OwnProgram::Answer(usercopy::write(a[at + 1], &exe[..n]).map(|()| n as u64).map_err(|_| errno::EFAULT));
+    }
+    let thread = cpus::current();
+    let mut args = *a;
+    let terminated = [&exe[..], &[0]].concat();
+    match thread.process.write_scratch(thread.slot_index, &terminated) {
+        Ok(scratch) => args[at] = scratch,
+        Err(e) => return OwnProgram::Answer(Err(e)),
+    }
+    OwnProgram::Path(args)
 }
 
 fn not_control(fd: u64) -> Result<()> {

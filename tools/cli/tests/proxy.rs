@@ -13,10 +13,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use fake::{Lwk, eventually};
+use fake::{CHILD_SPACE, Lwk, eventually};
 use hanare_abi::layout::*;
 use hanare_abi::slot::*;
-use hanare_abi::start::START_STATS;
+use hanare_abi::start::{START_FORKED, START_STATS};
 use hanare_abi::{MAGIC, VERSION};
 
 const EINTR: i64 = -(libc::EINTR as i64);
@@ -27,11 +27,8 @@ const DATA: u64 = 0x40_0000;
 fn proxy() -> PathBuf {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let built = "tools/proxy/target/x86_64-unknown-none/release/hanare-proxy";
-    let candidates = [
-        std::env::var_os("HANARE_PROXY").map(PathBuf::from),
-        Some(repository.join(built)),
-        Some(repository.join("build/bin/hanare-proxy")),
-    ];
+    let candidates = [std::env::var_os("HANARE_PROXY").map(PathBuf::from), Some(repository.join(built)),
+        Some(repository.join("build/bin/hanare-proxy"))];
     let found = candidates.into_iter().flatten().find(|path| path.is_file());
     found.expect("hanare-proxy is not built; see the top of this file")
 }
@@ -39,14 +36,8 @@ fn proxy() -> PathBuf {
 /// `hanare run OPTIONS -- PROGRAM ARGUMENTS`, its output kept.
 fn run(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hanare"));
-    command
-        .arg("run")
-        .args(arguments)
-        .env("HANARE_PROXY", proxy());
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.arg("run").args(arguments).env("HANARE_PROXY", proxy());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -57,35 +48,21 @@ fn start(arguments: &[&str]) -> Lwk {
 /// Waits for the end; gives exit status or minus the signal, and stderr.
 fn end(mut lwk: Lwk) -> (i32, String) {
     let mut text = String::new();
-    lwk.child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut text)
-        .unwrap();
+    lwk.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     let status = lwk.child.wait().unwrap();
-    (
-        status.code().unwrap_or_else(|| -status.signal().unwrap()),
-        text,
-    )
+    (status.code().unwrap_or_else(|| -status.signal().unwrap()), text)
 }
 
 #[test]
 fn the_start_block_is_complete() {
     let mut command = run(&["--on", "blue", "--stats", "true", "-x", "ä b", ""]);
-    command
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin")
-        .env("HANARE_PROXY", proxy());
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HANARE_PROXY", proxy());
     // SAFETY: only system calls.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGHUP, libc::SIG_IGN);
             libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-            let unlimited = libc::rlimit {
-                rlim_cur: libc::RLIM_INFINITY,
-                rlim_max: libc::RLIM_INFINITY,
-            };
+            let unlimited = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
             libc::setrlimit(libc::RLIMIT_STACK, &unlimited);
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -97,29 +74,20 @@ fn the_start_block_is_complete() {
     let lwk = Lwk::start(command);
     let (block, strings) = lwk.start_block();
     assert_eq!((block.magic, block.version), (MAGIC, VERSION));
-    assert_eq!(
-        (block.pid, block.ppid),
-        (lwk.child.id(), std::process::id())
-    );
+    assert_eq!((block.pid, block.ppid), (lwk.child.id(), std::process::id()));
     assert_eq!(lwk.tid(), lwk.child.id());
     assert_eq!(block.argc, 4);
     let path = String::from_utf8(strings[0].clone()).unwrap();
     assert!(path == "/usr/bin/true" || path == "/bin/true", "{path}");
     let text = |range: std::ops::Range<usize>| {
-        strings[range]
-            .iter()
-            .map(|bytes| std::str::from_utf8(bytes).unwrap())
-            .collect::<Vec<_>>()
+        strings[range].iter().map(|bytes| std::str::from_utf8(bytes).unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(text(1..5), ["true", "-x", "ä b", ""]);
     assert_eq!(block.envc, 2);
     assert_eq!(strings.len(), 7);
     assert_eq!(block.sigmask, 1 << (libc::SIGUSR1 - 1));
     let known = (1 << 31) - 1;
-    assert_eq!(
-        block.sigignore & known,
-        1 << (libc::SIGHUP - 1) | 1 << (libc::SIGPIPE - 1)
-    );
+    assert_eq!(block.sigignore & known, 1 << (libc::SIGHUP - 1) | 1 << (libc::SIGPIPE - 1));
     assert_eq!((block.stack_soft, block.stack_hard), (u64::MAX, u64::MAX));
     assert_ne!(block.random, [0; 32]);
     assert_ne!(block.hwcap, 0);
@@ -127,11 +95,7 @@ fn the_start_block_is_complete() {
     assert_eq!(block.flags & START_STATS, START_STATS);
     assert!(lwk.attached_to().starts_with(b"blue\0"));
     // The caller's stack limit is back.
-    assert!(
-        lwk.proc("limits")
-            .lines()
-            .any(|line| line.starts_with("Max stack size            unlimited"))
-    );
+    assert!(lwk.proc("limits").lines().any(|line| line.starts_with("Max stack size            unlimited")));
 }
 
 #[test]
@@ -155,14 +119,9 @@ fn nothing_lies_among_the_applications_addresses() {
     assert_eq!(lwk.proc("comm"), "sh\n");
     assert_eq!(lwk.proc("cmdline").trim_end_matches('\0'), "sh\0-c\0true");
     let (block, _) = lwk.start_block();
-    assert_eq!(
-        block.sigignore & 1 << (libc::SIGPIPE - 1),
-        0,
-        "hanare run must not change SIGPIPE"
-    );
+    assert_eq!(block.sigignore & 1 << (libc::SIGPIPE - 1), 0, "hanare run must not change SIGPIPE");
     assert!(block.control_fd >= 1000, "{}", block.control_fd);
-    let link =
-        std::fs::read_link(format!("/proc/{}/fd/{}", lwk.child.id(), block.control_fd)).unwrap();
+    let link = std::fs::read_link(format!("/proc/{}/fd/{}", lwk.child.id(), block.control_fd)).unwrap();
     assert!(link.to_string_lossy().contains("hanare"), "{link:?}");
 }
 
@@ -172,13 +131,7 @@ fn a_limited_address_space_does_not_matter() {
     // SAFETY: only a system call.
     unsafe {
         command.pre_exec(|| {
-            libc::setrlimit(
-                libc::RLIMIT_AS,
-                &libc::rlimit {
-                    rlim_cur: 1 << 30,
-                    rlim_max: libc::RLIM_INFINITY,
-                },
-            );
+            libc::setrlimit(libc::RLIMIT_AS, &libc::rlimit { rlim_cur: 1 << 30, rlim_max: libc::RLIM_INFINITY });
             Ok(())
         });
     }
@@ -194,19 +147,11 @@ fn calls_are_made_with_the_applications_addresses() {
     lwk.poke(DATA, b"hello from over there\n");
     assert_eq!(lwk.call(libc::SYS_write, &[1, DATA, 22]), 22);
     let mut text = [0; 22];
-    lwk.child
-        .stdout
-        .as_mut()
-        .unwrap()
-        .read_exact(&mut text)
-        .unwrap();
+    lwk.child.stdout.as_mut().unwrap().read_exact(&mut text).unwrap();
     assert_eq!(&text, b"hello from over there\n");
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
     assert_eq!(lwk.call(libc::SYS_close, &[999]), -i64::from(libc::EBADF));
-    assert_eq!(
-        lwk.call(libc::SYS_write, &[1, 0x10, 22]),
-        -i64::from(libc::EFAULT)
-    );
+    assert_eq!(lwk.call(libc::SYS_write, &[1, 0x10, 22]), -i64::from(libc::EFAULT));
     assert_eq!(lwk.op(OP_NOP, &[]), 0);
     assert_eq!(lwk.op(OP_SERVE, &[17]), 0);
     assert_eq!(lwk.served(), [17]);
@@ -234,49 +179,25 @@ fn a_range_can_be_mapped_again() {
     let mut lwk = start(&["true"]);
     lwk.poke(DATA, b"device");
     let anonymous = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u64;
-    assert_eq!(
-        lwk.call(libc::SYS_mmap, &[DATA, 4096, 3, anonymous, u64::MAX, 0]),
-        DATA as i64
-    );
+    assert_eq!(lwk.call(libc::SYS_mmap, &[DATA, 4096, 3, anonymous, u64::MAX, 0]), DATA as i64);
     assert_eq!(lwk.op(OP_REMAP, &[DATA, DATA + 4096]), 0);
     assert_eq!(lwk.call(libc::SYS_write, &[1, DATA, 6]), 6);
     let mut text = [0; 6];
-    lwk.child
-        .stdout
-        .as_mut()
-        .unwrap()
-        .read_exact(&mut text)
-        .unwrap();
+    lwk.child.stdout.as_mut().unwrap().read_exact(&mut text).unwrap();
     assert_eq!(&text, b"device");
-    for (start, end) in [
-        (DATA + 4096, DATA),
-        (0, 4096),
-        (USER_MAX - 4096, USER_MAX + 4096),
-    ] {
+    for (start, end) in [(DATA + 4096, DATA), (0, 4096), (USER_MAX - 4096, USER_MAX + 4096)] {
         assert_eq!(lwk.op(OP_REMAP, &[start, end]), -i64::from(libc::EINVAL));
     }
 }
 
 #[test]
 fn ends_by_signal() {
-    for signal in [
-        libc::SIGTERM,
-        libc::SIGKILL,
-        libc::SIGSEGV,
-        libc::SIGPIPE,
-        libc::SIGRTMIN() + 3,
-    ] {
+    for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGPIPE, libc::SIGRTMIN() + 3] {
         let mut command = run(&["true"]);
         // SAFETY: only system calls. No core files.
         unsafe {
             command.pre_exec(|| {
-                libc::setrlimit(
-                    libc::RLIMIT_CORE,
-                    &libc::rlimit {
-                        rlim_cur: 0,
-                        rlim_max: 0,
-                    },
-                );
+                libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 });
                 Ok(())
             });
         }
@@ -298,46 +219,11 @@ fn programs_that_cannot_be_started() {
     // Name, content; errno and kind from the LWK; exit status and message.
     type Case<'a> = (&'a str, &'a [u8], i32, u64, i32, &'a str);
     let cases: [Case; 5] = [
-        (
-            "gone",
-            b"x",
-            libc::ENOENT,
-            START_FAILED_FILE,
-            127,
-            "gone: No such file or directory",
-        ),
-        (
-            "arm",
-            &foreign,
-            libc::ENOEXEC,
-            START_FAILED_FORMAT,
-            126,
-            "arm: Exec format error: not an x86-64 program",
-        ),
-        (
-            "cut",
-            b"\x7fELF",
-            libc::ENOEXEC,
-            START_FAILED_FORMAT,
-            126,
-            "cut: Exec format error: the file is cut short",
-        ),
-        (
-            "text",
-            b"echo",
-            libc::ENOEXEC,
-            START_FAILED_FORMAT,
-            126,
-            "text: Exec format error: neither an ELF",
-        ),
-        (
-            "big",
-            b"x",
-            libc::ENOMEM,
-            START_FAILED_MEMORY,
-            126,
-            "big: Cannot allocate memory: the LWK has too little",
-        ),
+        ("gone", b"x", libc::ENOENT, START_FAILED_FILE, 127, "gone: No such file or directory"),
+        ("arm", &foreign, libc::ENOEXEC, START_FAILED_FORMAT, 126, "arm: Exec format error: not an x86-64 program"),
+        ("cut", b"\x7fELF", libc::ENOEXEC, START_FAILED_FORMAT, 126, "cut: Exec format error: the file is cut short"),
+        ("text", b"echo", libc::ENOEXEC, START_FAILED_FORMAT, 126, "text: Exec format error: neither an ELF"),
+        ("big", b"x", libc::ENOMEM, START_FAILED_MEMORY, 126, "big: Cannot allocate memory: the LWK has too little"),
     ];
     for (name, content, errno, kind, status, message) in cases {
         use std::os::unix::fs::PermissionsExt;
@@ -348,10 +234,7 @@ fn programs_that_cannot_be_started() {
         lwk.post(OP_START_FAILED, &[errno as u64, kind]);
         let (code, text) = end(lwk);
         assert_eq!(code, status, "{text}");
-        assert!(
-            text.starts_with("hanare: /") && text.contains(message) && text.lines().count() == 1,
-            "{text}"
-        );
+        assert!(text.starts_with("hanare: /") && text.contains(message) && text.lines().count() == 1, "{text}");
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -366,10 +249,7 @@ fn a_signal_interrupts_a_blocked_call() {
     assert_eq!(lwk.answer(), EINTR);
 
     // With SA_RESTART Linux would make the call again: it is not started instead.
-    assert_eq!(
-        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, 1]),
-        0
-    );
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, 1]), 0);
     lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
     thread::sleep(Duration::from_millis(30));
     lwk.kill(libc::SIGUSR1);
@@ -385,10 +265,7 @@ fn a_signal_in_between_costs_one_call_at_most() {
     lwk.kill(libc::SIGINT);
     assert_eq!(lwk.next_signal(), libc::SIGINT as u32);
     let first = lwk.call(libc::SYS_getpid, &[]);
-    assert!(
-        first == RESULT_NOT_STARTED || first == i64::from(lwk.child.id()),
-        "{first}"
-    );
+    assert!(first == RESULT_NOT_STARTED || first == i64::from(lwk.child.id()), "{first}");
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
 }
 
@@ -424,18 +301,9 @@ fn masks_and_dispositions_are_linux_own() {
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), RESULT_NOT_STARTED);
     assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
 
-    assert_eq!(
-        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_IGNORE, 0]),
-        0
-    );
-    assert_eq!(
-        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGKILL as u64, MIRROR_IGNORE, 0]),
-        -i64::from(libc::EINVAL)
-    );
-    assert_eq!(
-        lwk.op(OP_SIGNAL_ACTION, &[65, MIRROR_IGNORE, 0]),
-        -i64::from(libc::EINVAL)
-    );
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_IGNORE, 0]), 0);
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGKILL as u64, MIRROR_IGNORE, 0]), -i64::from(libc::EINVAL));
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[65, MIRROR_IGNORE, 0]), -i64::from(libc::EINVAL));
     assert_eq!(status_mask(&lwk, "SigIgn") & usr1, usr1);
     lwk.kill(libc::SIGUSR1);
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
@@ -443,10 +311,7 @@ fn masks_and_dispositions_are_linux_own() {
 
 fn status_mask(lwk: &Lwk, name: &str) -> u64 {
     let status = lwk.proc("status");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix(name))
-        .unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     u64::from_str_radix(line.trim_start_matches(':').trim(), 16).unwrap()
 }
 
@@ -474,10 +339,7 @@ fn stops_and_goes_on() {
         lwk.kill(libc::SIGCONT);
         assert_eq!(lwk.answer(), 0);
     }
-    assert_eq!(
-        lwk.op(OP_STOP_SIGNAL, &[libc::SIGTERM as u64]),
-        -i64::from(libc::EINVAL)
-    );
+    assert_eq!(lwk.op(OP_STOP_SIGNAL, &[libc::SIGTERM as u64]), -i64::from(libc::EINVAL));
 }
 
 #[test]
@@ -504,21 +366,297 @@ fn execve_closes_and_resets() {
     lwk.poke(DATA, b"/dev/null\0");
     let open = |lwk: &mut Lwk, flags| lwk.call(libc::SYS_open, &[DATA, flags]) as u64;
     let (kept, closed) = (open(&mut lwk, 0), open(&mut lwk, cloexec));
-    assert_eq!(
-        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGCHLD as u64, MIRROR_FORWARD, 1]),
-        0
-    );
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGCHLD as u64, MIRROR_FORWARD, 1]), 0);
     lwk.poke(SCRATCH_BASE, b"/some/where/program\0");
     assert_eq!(lwk.op(OP_EXECED, &[SCRATCH_BASE]), 0);
     assert_eq!(lwk.proc("comm"), "program\n");
     assert_eq!(lwk.call(libc::SYS_close, &[kept]), 0);
-    assert_eq!(
-        lwk.call(libc::SYS_close, &[closed]),
-        -i64::from(libc::EBADF)
-    );
+    assert_eq!(lwk.call(libc::SYS_close, &[closed]), -i64::from(libc::EBADF));
     assert_eq!(status_mask(&lwk, "SigCgt") & (1 << (libc::SIGCHLD - 1)), 0);
     assert_ne!(status_mask(&lwk, "SigCgt") & (1 << (libc::SIGTERM - 1)), 0);
     assert_eq!(lwk.op(OP_NOP, &[]), 0);
+}
+
+/// Starts a worker for `slot` and gives its thread id.
+fn thread(lwk: &mut Lwk, slot: u32) -> u32 {
+    lwk.slot(slot).reset();
+    let tid = lwk.slot(0).op(OP_THREAD, &[slot.into()]);
+    assert!(tid > 0, "{tid}");
+    assert_eq!(lwk.slot(slot).tid(), tid as u32);
+    tid as u32
+}
+
+/// Ends the worker of `slot`, the thread `tid`.
+fn end_thread(lwk: &mut Lwk, slot: u32, tid: u32) {
+    lwk.slot(slot).post(OP_THREAD_EXIT, &[]);
+    eventually("the slot is left", || lwk.tid() == 0);
+    eventually("the thread is gone", || !tasks(lwk.child.id()).contains(&tid));
+}
+
+fn tasks(pid: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn mappings(pid: u32) -> Vec<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().lines().map(String::from).collect()
+}
+
+#[test]
+fn each_thread_has_a_worker() {
+    let mut lwk = start(&["true"]);
+    let pid = lwk.child.id();
+    for slot in [SLOTS_MAX, u32::MAX] {
+        assert_eq!(lwk.op(OP_THREAD, &[slot.into()]), -i64::from(libc::EINVAL));
+    }
+    let before = mappings(pid);
+    let (one, forty) = (thread(&mut lwk, 1), thread(&mut lwk, 40));
+    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{one}/status")).unwrap();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t")).unwrap();
+    // All but SIGKILL and SIGSTOP.
+    assert_eq!(blocked, "fffffffffffbfeff");
+    for (slot, tid) in [(1, one), (40, forty), (0, pid)] {
+        assert_eq!(lwk.slot(slot).call(libc::SYS_gettid, &[]), tid.into());
+        assert_eq!(lwk.call(libc::SYS_getpid, &[]), pid.into());
+        lwk.wait_until_asleep();
+        assert_eq!(lwk.call(libc::SYS_gettid, &[]), tid.into());
+    }
+    for line in mappings(pid) {
+        let start = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+        assert!(start >= PROXY_BASE || start == USER_MIN, "{line}");
+    }
+    end_thread(&mut lwk, 1, one);
+    end_thread(&mut lwk, 40, forty);
+    assert_eq!(tasks(pid), [pid]);
+    assert_eq!(mappings(pid), before);
+    for _ in 0..200 {
+        let tid = thread(&mut lwk, 1);
+        assert_eq!(lwk.slot(1).call(libc::SYS_gettid, &[]), tid.into());
+        end_thread(&mut lwk, 1, tid);
+    }
+    assert_eq!(mappings(pid), before);
+    lwk.slot(0).post(libc::SYS_exit_group as u32, &[3]);
+    assert_eq!(end(lwk), (3, String::new()));
+}
+
+#[test]
+fn a_signal_interrupts_the_call_of_its_thread() {
+    let mut lwk = start(&["true"]);
+    let (pid, tid) = (lwk.child.id(), thread(&mut lwk, 1));
+    let tell = |signal: i32| {
+        // SAFETY: tgkill touches no memory.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, signal) }, 0);
+    };
+    // Blocked until its first call says otherwise.
+    tell(libc::SIGUSR1);
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(lwk.signals(), 0);
+    lwk.slot(1).post(libc::SYS_read as u32, &[0, DATA, 1]);
+    assert_eq!(lwk.next_signal_and_slot(), (libc::SIGUSR1 as u32, 1));
+    assert_eq!(lwk.answer(), RESULT_NOT_STARTED);
+    for round in 0..1000u64 {
+        lwk.slot(0).post(libc::SYS_getppid as u32, &[]);
+        lwk.slot(1).post(libc::SYS_read as u32, &[0, DATA, 1]);
+        for _ in 0..(round * 7919) % 400 {
+            std::hint::spin_loop();
+        }
+        tell(libc::SIGUSR2);
+        let result = lwk.answer();
+        assert!(result == EINTR || result == RESULT_NOT_STARTED, "{result}");
+        assert_eq!(lwk.next_signal_and_slot(), (libc::SIGUSR2 as u32, 1));
+        assert_eq!(lwk.slot(0).answer(), std::process::id().into());
+    }
+}
+
+#[test]
+fn any_worker_ends_the_process() {
+    let mut lwk = start(&["true"]);
+    thread(&mut lwk, 1);
+    thread(&mut lwk, 2);
+    lwk.slot(0).post(libc::SYS_read as u32, &[0, DATA, 1]);
+    lwk.slot(2).post(libc::SYS_exit_group as u32, &[9]);
+    assert_eq!(end(lwk), (9, String::new()));
+
+    let mut lwk = start(&["true"]);
+    thread(&mut lwk, 1);
+    lwk.slot(1).post(OP_EXIT_SIGNAL, &[libc::SIGTERM as u64]);
+    assert_eq!(end(lwk), (-libc::SIGTERM, String::new()));
+}
+
+#[test]
+fn the_first_worker_may_end_first() {
+    let mut lwk = start(&["true"]);
+    let (pid, tid) = (lwk.child.id(), thread(&mut lwk, 1));
+    lwk.slot(0).post(OP_THREAD_EXIT, &[]);
+    eventually("ended", || lwk.tid() == 0 && lwk.process_state() == 'Z');
+    lwk.slot(1).poke(DATA, b"/dev/null\0");
+    let closed = lwk.call(libc::SYS_open, &[DATA, libc::O_CLOEXEC as u64]) as u64;
+    lwk.poke(SCRATCH_BASE, b"/some/where/program\0");
+    assert_eq!(lwk.op(OP_EXECED, &[SCRATCH_BASE]), 0);
+    assert_eq!(lwk.call(libc::SYS_close, &[closed]), -i64::from(libc::EBADF));
+    assert_eq!(lwk.proc("comm"), "program\n");
+    assert_eq!(lwk.proc(&format!("task/{tid}/comm")), "program\n");
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), pid.into());
+    lwk.post(libc::SYS_exit_group as u32, &[4]);
+    assert_eq!(end(lwk), (4, String::new()));
+}
+
+/// The device's mapping is not inherited; the stand-in's is made so.
+fn forget_at_fork(lwk: &mut Lwk) {
+    for (start, end) in [(USER_MIN, CONTROL_BASE), (CONTROL_BASE, CONTROL_END)] {
+        let mapped = lwk.call(libc::SYS_madvise, &[start, end - start, libc::MADV_DONTFORK as u64]);
+        assert!(mapped == 0 || mapped == -i64::from(libc::ENOMEM), "{mapped}");
+    }
+}
+
+/// Forks from the slot chosen and gives the child's process id; the child, which is
+/// `space` then, has been started.
+fn fork(lwk: &mut Lwk, token: u64, space: u64) -> u32 {
+    forget_at_fork(lwk);
+    let pid = lwk.op(OP_FORK, &[token, libc::SIGCHLD as u64]);
+    assert!(pid > 0, "{pid}");
+    eventually("the child came", || lwk.children().last() == Some(&token));
+    lwk.slot_of(space, 0);
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), pid);
+    assert_eq!(lwk.tid(), pid as u32);
+    pid as u32
+}
+
+/// Waits for a child of the process of the slot chosen; gives its status.
+fn wait_for(lwk: &mut Lwk, pid: u32) -> i32 {
+    assert_eq!(lwk.call(libc::SYS_wait4, &[pid.into(), SCRATCH_BASE, 0, 0]), pid.into());
+    i32::from_ne_bytes(lwk.peek(SCRATCH_BASE))
+}
+
+#[test]
+fn a_fork_is_a_space_of_its_own() {
+    let mut lwk = start(&["--stats", "true"]);
+    lwk.poke(DATA, b"parent");
+    let parent = lwk.child.id();
+    let (parents, _) = lwk.start_block();
+    let pid = fork(&mut lwk, 77, CHILD_SPACE);
+    assert_eq!(lwk.children(), [77]);
+    let (block, strings) = lwk.start_block();
+    assert_eq!((block.magic, block.version, block.flags), (MAGIC, VERSION, START_FORKED));
+    assert_eq!((block.pid, block.ppid), (pid, parent));
+    assert_eq!((block.argc, block.envc, strings.len()), (0, 0, 0));
+    assert_eq!((block.sigmask, block.sigignore), (0, parents.sigignore));
+    assert_eq!(block.control_fd, parents.control_fd);
+    let link = std::fs::read_link(format!("/proc/{pid}/fd/{}", block.control_fd)).unwrap();
+    assert!(link.to_string_lossy().contains("hanare"), "{link:?}");
+    let descriptors = |pid| std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    assert_eq!(descriptors(pid), descriptors(parent));
+
+    // Only the control window is mapped, until the LWK says what else.
+    let window = format!("{CONTROL_BASE:x}-{CONTROL_END:x} rw-s");
+    let below = |line: &&String| u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap() < PROXY_BASE;
+    let mapped = mappings(pid);
+    let mapped: Vec<_> = mapped.iter().filter(below).collect();
+    assert!(mapped.len() == 1 && mapped[0].starts_with(&window), "{mapped:?}");
+    assert_eq!(lwk.call(libc::SYS_write, &[1, DATA, 6]), -i64::from(libc::EFAULT));
+    assert_eq!(lwk.op(OP_REMAP, &[USER_MIN, USER_MAX]), 0);
+    lwk.poke(DATA, b"child!");
+    let mut text = [0; 6];
+    for (space, expected) in [(CHILD_SPACE, b"child!"), (1, b"parent")] {
+        assert_eq!(lwk.slot_of(space, 0).call(libc::SYS_write, &[1, DATA, 6]), 6);
+        lwk.child.stdout.as_mut().unwrap().read_exact(&mut text).unwrap();
+        assert_eq!(&text, expected);
+    }
+    // Signals find it.
+    lwk.slot_of(CHILD_SPACE, 0).post(libc::SYS_read as u32, &[0, DATA, 1]);
+    thread::sleep(Duration::from_millis(30));
+    // SAFETY: kill touches no memory.
+    unsafe { libc::kill(pid as i32, libc::SIGTERM) };
+    assert_eq!(lwk.next_signal_and_slot(), (libc::SIGTERM as u32, 0));
+    assert_eq!(lwk.answer(), EINTR);
+    lwk.post(libc::SYS_exit_group as u32, &[7]);
+    assert_eq!(wait_for(lwk.slot(0), pid), 7 << 8);
+    lwk.slot(0).post(libc::SYS_exit_group as u32, &[0]);
+    let (code, text) = end(lwk);
+    assert_eq!((code, text.lines().count()), (0, 1), "{text}");
+}
+
+#[test]
+fn a_fork_has_one_thread_whichever_forked() {
+    let mut lwk = start(&["true"]);
+    let pid = lwk.child.id();
+    let alone = mappings(pid).len();
+    for slot in 1..4 {
+        thread(&mut lwk, slot);
+    }
+    let usr1 = 1u64 << (libc::SIGUSR1 - 1);
+    lwk.slot(2).set_sigmask(usr1);
+    lwk.call(libc::SYS_getpid, &[]);
+    let mut pids = vec![];
+    // Each the child of the one before; more generations than would fit on one stack.
+    for generation in 0..100 {
+        let space = CHILD_SPACE + generation;
+        let child = fork(&mut lwk, generation, space);
+        assert_eq!(tasks(child), [child]);
+        // Its stack, guard and window; the parent's other stacks are not there.
+        assert!(mappings(child).len() <= alone + 2, "{:#?}", mappings(child));
+        if generation == 0 {
+            assert_eq!(lwk.start_block().0.sigmask, usr1);
+        }
+        pids.push(child);
+    }
+    // A child can have threads, too.
+    let space = CHILD_SPACE + 99;
+    let tid = lwk.op(OP_THREAD, &[5]);
+    assert_eq!(lwk.slot_of(space, 5).call(libc::SYS_gettid, &[]), tid);
+    lwk.slot_of(space, 0).post(OP_THREAD_EXIT, &[]);
+    eventually("left", || lwk.tid() == 0);
+    assert_eq!(lwk.slot_of(space, 5).call(libc::SYS_getpid, &[]), pids[99].into());
+    for generation in (0..100).rev() {
+        let slot = if generation == 99 { 5 } else { 0 };
+        lwk.slot_of(CHILD_SPACE + generation, slot).post(libc::SYS_exit_group as u32, &[1]);
+        if generation > 0 {
+            lwk.slot_of(CHILD_SPACE + generation - 1, 0);
+        } else {
+            lwk.slot(3);
+        }
+        assert_eq!(wait_for(&mut lwk, pids[generation as usize]), 1 << 8);
+    }
+}
+
+#[test]
+fn a_fork_that_fails_is_told() {
+    let cases = [
+        (libc::ESRCH, "hanare: fork: the parent ended before its child was there\n"),
+        (libc::EIO, "hanare: the LWK 'fake' stopped working; see: hanare log fake\n"),
+        (libc::ENOMEM, "hanare: fork: the child cannot be started: Cannot allocate memory\n"),
+    ];
+    for (errno, message) in cases {
+        let mut lwk = start(&["true"]);
+        lwk.refuse_children(errno);
+        forget_at_fork(&mut lwk);
+        let pid = lwk.op(OP_FORK, &[1, libc::SIGCHLD as u64]);
+        assert_eq!(wait_for(&mut lwk, pid as u32), 125 << 8);
+        lwk.post(libc::SYS_exit_group as u32, &[0]);
+        assert_eq!(end(lwk), (0, message.into()));
+    }
+    // Linux refuses.
+    let mut lwk = start(&["true"]);
+    let limit = [0u64; 2];
+    lwk.poke(DATA, &limit.map(u64::to_ne_bytes).concat());
+    let nproc = u64::from(libc::RLIMIT_NPROC);
+    assert_eq!(lwk.call(libc::SYS_prlimit64, &[0, nproc, DATA, 0]), 0);
+    // SAFETY: a question.
+    if unsafe { libc::geteuid() } != 0 {
+        assert_eq!(lwk.op(OP_FORK, &[1, libc::SIGCHLD as u64]), -i64::from(libc::EAGAIN));
+    }
+    assert_eq!(lwk.op(OP_NOP, &[]), 0);
+}
+
+#[test]
+fn a_fork_finds_a_descriptor() {
+    // The application has used up all it may have.
+    let mut lwk = start(&["true"]);
+    lwk.poke(DATA, &[3u64, 4096].map(u64::to_ne_bytes).concat());
+    assert_eq!(lwk.call(libc::SYS_prlimit64, &[0, libc::RLIMIT_NOFILE.into(), DATA, 0]), 0);
+    let pid = fork(&mut lwk, 1, CHILD_SPACE);
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    assert!(limits.lines().any(|line| line.starts_with("Max open files            3 ")), "{limits}");
 }
 
 #[test]
@@ -529,24 +667,13 @@ fn the_death_of_the_lwk_is_told() {
     let expected = "hanare: the LWK 'fake' stopped working; see: hanare log fake\n";
     assert_eq!(end(lwk), (125, expected.into()));
 
-    // The module says it by SIGBUS, too, to a worker that is blocked in a call; here
-    // the proxy sends it to itself.
+    // Once, however many workers there are.
     let mut lwk = start(&["true"]);
-    let mut info = [0u8; 128];
-    info[0] = libc::SIGBUS as u8;
-    info[8] = 2;
-    info[16..24].copy_from_slice(&CONTROL_BASE.to_ne_bytes());
-    lwk.poke(DATA, &info);
-    lwk.set_sigmask(!0);
-    assert_eq!(
-        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGBUS as u64, MIRROR_IGNORE, 0]),
-        0
-    );
-    let pid = lwk.child.id().into();
-    lwk.post(
-        libc::SYS_rt_tgsigqueueinfo as u32,
-        &[pid, pid, libc::SIGBUS as u64, DATA],
-    );
+    for slot in 1..20 {
+        thread(&mut lwk, slot);
+        lwk.wait_until_asleep();
+    }
+    lwk.die();
     assert_eq!(end(lwk), (125, expected.into()));
 
     // Also when a call blocks, at the first signal.
@@ -565,10 +692,7 @@ fn stats_are_one_line() {
     lwk.post(libc::SYS_exit_group as u32, &[0]);
     let (code, text) = end(lwk);
     assert_eq!(code, 0);
-    assert!(
-        text.starts_with("hanare: user 5 ms, system 0 ms, peak memory 1024 KiB, 2 delegated calls"),
-        "{text}"
-    );
+    assert!(text.starts_with("hanare: user 5 ms, system 0 ms, peak memory 1024 KiB, 2 delegated calls"), "{text}");
     assert_eq!(text.lines().count(), 1);
 }
 
@@ -580,10 +704,7 @@ fn too_many_arguments() {
     // SAFETY: only a system call. Linux allows a quarter of the stack limit.
     unsafe {
         command.pre_exec(|| {
-            let limit = libc::rlimit {
-                rlim_cur: 64 << 20,
-                rlim_max: libc::RLIM_INFINITY,
-            };
+            let limit = libc::rlimit { rlim_cur: 64 << 20, rlim_max: libc::RLIM_INFINITY };
             libc::setrlimit(libc::RLIMIT_STACK, &limit);
             Ok(())
         });

@@ -12,7 +12,7 @@ use linux_raw_sys::general::{
     rlimit64,
 };
 
-use crate::message::{EXIT_CANNOT_RUN, die, text};
+use crate::message::{EXIT_HANARE, die, text};
 use crate::options::Options;
 use crate::sys::shared::Window;
 use crate::sys::{self, Errno};
@@ -53,14 +53,14 @@ pub fn attach(options: &Options) -> Space {
 fn open_device() -> u32 {
     sys::open(c"/dev/hanare", O_RDWR | O_CLOEXEC).unwrap_or_else(|error| match error.0 {
         ENOENT | ENXIO | ENODEV => die(
-            EXIT_CANNOT_RUN,
+            EXIT_HANARE,
             format_args!("no /dev/hanare: load the module and boot an LWK: hanare boot --cpus LIST --mem SIZE"),
         ),
         EACCES | EPERM => die(
-            EXIT_CANNOT_RUN,
+            EXIT_HANARE,
             format_args!("/dev/hanare: {error}: your user may not use it; ask for access to the device (chmod, group)"),
         ),
-        _ => die(EXIT_CANNOT_RUN, format_args!("/dev/hanare: {error}")),
+        _ => die(EXIT_HANARE, format_args!("/dev/hanare: {error}")),
     })
 }
 
@@ -96,13 +96,13 @@ fn check_version(fd: u32) {
     };
     if let Err(error) = sys::ioctl(fd, IOCTL_INFO, &mut info) {
         die(
-            EXIT_CANNOT_RUN,
+            EXIT_HANARE,
             format_args!("/dev/hanare: {error}: this is not Hanare's module"),
         );
     }
     if info.magic != MAGIC || info.version != VERSION {
         die(
-            EXIT_CANNOT_RUN,
+            EXIT_HANARE,
             format_args!(
                 "the module has interface version {}, hanare-proxy has {VERSION}: install both from the same release",
                 info.version
@@ -113,21 +113,21 @@ fn check_version(fd: u32) {
 
 fn attach_failed(request: &Attach, error: Errno) -> ! {
     if request.message[0] != 0 {
-        die(EXIT_CANNOT_RUN, format_args!("{}", text(&request.message)));
+        die(EXIT_HANARE, format_args!("{}", text(&request.message)));
     }
     match error.0 {
         ENOENT => die(
-            EXIT_CANNOT_RUN,
+            EXIT_HANARE,
             format_args!(
                 "no such instance is booted; see: hanare ls; boot one: hanare boot --cpus LIST --mem SIZE"
             ),
         ),
         ENODEV => die(
-            EXIT_CANNOT_RUN,
+            EXIT_HANARE,
             format_args!("the instance is not running; see: hanare ls, hanare log"),
         ),
         _ => die(
-            EXIT_CANNOT_RUN,
+            EXIT_HANARE,
             format_args!("cannot attach to the instance: {error}"),
         ),
     }
@@ -153,7 +153,7 @@ fn map(fd: u32, id: u32) -> Window {
             ""
         };
         die(
-            EXIT_CANNOT_RUN,
+            EXIT_HANARE,
             format_args!("cannot map the application's addresses: {error}{hint}"),
         );
     }
@@ -231,7 +231,7 @@ fn make_room() {
         let vdso = line.ends_with(b"[vdso]") || line.windows(5).any(|part| part == b"[vvar");
         if !vdso || sys::unmap_vdso(start, end).is_err() {
             die(
-                EXIT_CANNOT_RUN,
+                EXIT_HANARE,
                 format_args!(
                     "{start:#x}-{end:#x} of the application's addresses is in use on Linux; start programs with: hanare run"
                 ),

@@ -24,7 +24,8 @@ use report::Report;
 #[derive(Args)]
 #[command(after_help = "\
 Without an instance, one is booted on the upper half of the CPUs and shut down at the end; only then
-are the figures of booting and of doorbells measured, too. 'ratio' is the LWK's median over Linux'.
+are the figures of booting and of doorbells measured, too. 'ratio' is the LWK's median over Linux',
+'best' the same of the best rounds: what a busy host hides.
 
 Examples:
   hanare bench                       everything, about four minutes

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use super::figure::{Figure, Group, Target};
+use super::figure::{Better, Figure, Group, Target};
 use super::lab::Lab;
 use super::samples::{Pair, Samples, Summary};
 use crate::{machine, table};
@@ -35,7 +35,10 @@ struct Measured {
     native_min: Option<f64>,
     native_median: Option<f64>,
     native_max: Option<f64>,
+    /// Of the medians.
     ratio: Option<f64>,
+    /// Of the best rounds: what a busy host hides.
+    best_ratio: Option<f64>,
     target: Option<String>,
     met: Option<bool>,
 }
@@ -107,7 +110,8 @@ impl Report {
         }
         if !self.figures.is_empty() {
             let header = [
-                "FIGURE", "UNIT", "LWK", "(MIN", "MAX)", "LINUX", "RATIO", "TARGET", "", "WHAT",
+                "FIGURE", "UNIT", "LWK", "(MIN", "MAX)", "LINUX", "RATIO", "BEST", "TARGET", "",
+                "WHAT",
             ];
             let columns = header.len() - usize::from(is_narrow());
             let rows: Vec<Vec<String>> = self
@@ -130,10 +134,13 @@ fn measured(group: &Group, figure: &Figure, pair: &Pair) -> Option<Measured> {
     let ratio = native
         .filter(|native| native.median != 0.0)
         .map(|native| lwk.median / native.median);
-    let bound = match figure.better {
-        super::figure::Better::Lower => "<=",
-        super::figure::Better::Higher => ">=",
+    let (bound, best): (_, fn(&Summary) -> f64) = match figure.better {
+        Better::Lower => ("<=", |summary| summary.min),
+        Better::Higher => (">=", |summary| summary.max),
     };
+    let best_ratio = native
+        .filter(|native| best(native) != 0.0)
+        .map(|native| best(&lwk) / best(&native));
     Some(Measured {
         id: figure.id,
         group: group.name,
@@ -146,6 +153,7 @@ fn measured(group: &Group, figure: &Figure, pair: &Pair) -> Option<Measured> {
         native_median: native.map(|native| native.median),
         native_max: native.map(|native| native.max),
         ratio,
+        best_ratio,
         target: match figure.target {
             Target::None => None,
             Target::Ratio(value) => Some(format!("{bound} {value}x")),
@@ -164,9 +172,8 @@ fn row(figure: &Measured) -> Vec<String> {
         number(figure.lwk.min),
         number(figure.lwk.max),
         figure.native_median.map_or_else(dash, number),
-        figure
-            .ratio
-            .map_or_else(dash, |ratio| format!("{}x", number(ratio))),
+        figure.ratio.map_or_else(dash, times),
+        figure.best_ratio.map_or_else(dash, times),
         figure.target.clone().unwrap_or_else(dash),
         figure
             .met
@@ -174,6 +181,10 @@ fn row(figure: &Measured) -> Vec<String> {
             .into(),
         figure.what.into(),
     ]
+}
+
+fn times(ratio: f64) -> String {
+    format!("{}x", number(ratio))
 }
 
 /// Whether there is no room for a sentence in each row (`--list` has them).

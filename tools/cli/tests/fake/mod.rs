@@ -5,7 +5,7 @@
 //! answered by a thread of ours. The test plays the LWK: it writes requests into
 //! the slot, which is the same memory as the proxy's.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -26,6 +26,8 @@ use hanare_abi::{MAGIC, VERSION};
 
 /// The space that the proxy is given.
 const SPACE: u64 = 1;
+/// The space that the first child of a fork is given; the next one has one more.
+pub const CHILD_SPACE: u64 = 2;
 /// How long anything may take.
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -34,11 +36,20 @@ const DEADLINE: Duration = Duration::from_secs(20);
 struct State {
     started: bool,
     dead: bool,
-    waiting: Option<u64>,
-    rung: bool,
+    /// Workers that sleep: thread id, notification.
+    waiting: HashMap<u32, u64>,
+    /// How often somebody was rung, and how much of that each worker has seen. Here
+    /// a ring wakes everybody, which the protocol allows.
+    rung: u64,
+    seen: HashMap<u32, u64>,
     rings: u32,
     served: Vec<u32>,
-    signals: VecDeque<u32>,
+    /// Number and slot.
+    signals: VecDeque<(u32, u32)>,
+    /// Tokens of forks, in order; the n-th child is space CHILD_SPACE + n.
+    children: Vec<u64>,
+    /// What IOCTL_CHILD answers, if it is to fail.
+    no_children: Option<i32>,
     attached_to: Vec<u8>,
 }
 
@@ -54,7 +65,11 @@ pub struct Lwk {
     /// The process.
     pub child: Child,
     device: Arc<Device>,
+    /// The slot that calls go to, and the control windows of its space and others.
+    space: u64,
+    slot: u32,
     control: *mut u8,
+    controls: HashMap<u64, *mut u8>,
     memory: File,
     polled: u32,
 }
@@ -63,37 +78,20 @@ pub struct Lwk {
 const CONTROL_MAPPED: usize = (SCRATCH_BASE - CONTROL_BASE) as usize + 4096;
 
 fn check(result: i64) -> io::Result<i64> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-fn map(memory: &File, address: u64, size: usize) -> *mut u8 {
-    let (protection, offset) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        (SPACE << SPACE_SHIFT | address) as i64,
-    );
+fn map(memory: &File, space: u64, address: u64, size: usize) -> *mut u8 {
+    let (protection, offset) = (libc::PROT_READ | libc::PROT_WRITE, (space << SPACE_SHIFT | address) as i64);
     // SAFETY: a new mapping where the kernel likes it.
-    let at = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            size,
-            protection,
-            libc::MAP_SHARED,
-            memory.as_raw_fd(),
-            offset,
-        )
-    };
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, libc::MAP_SHARED, memory.as_raw_fd(), offset) };
     assert!(at != libc::MAP_FAILED, "{}", io::Error::last_os_error());
     at.cast()
 }
 
 fn memory_file() -> File {
     // SAFETY: a new descriptor that only we have.
-    let memory =
-        unsafe { File::from_raw_fd(libc::memfd_create(c"hanare".as_ptr(), libc::MFD_CLOEXEC)) };
+    let memory = unsafe { File::from_raw_fd(libc::memfd_create(c"hanare".as_ptr(), libc::MFD_CLOEXEC)) };
     memory.set_len(1 << 62).unwrap();
     memory
 }
@@ -109,10 +107,7 @@ impl Lwk {
     /// Starts `command`, which may fail before `IOCTL_START`.
     pub fn start_only(mut command: Command) -> Self {
         let memory = memory_file();
-        let (control, copy) = (
-            map(&memory, CONTROL_BASE, CONTROL_MAPPED),
-            memory.try_clone().unwrap(),
-        );
+        let (control, copy) = (map(&memory, SPACE, CONTROL_BASE, CONTROL_MAPPED), memory.try_clone().unwrap());
         let (told, tell) = pipe();
         let (acknowledged, acknowledge) = pipe();
         // spawn() returns when the child has called exec, which waits for us.
@@ -134,32 +129,42 @@ impl Lwk {
         }
         let child = command.spawn().unwrap();
         let listener = getter.join().unwrap();
-        let device = Arc::new(Device {
-            listener,
-            memory,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        });
+        let device = Arc::new(Device { listener, memory, state: Mutex::default(), changed: Condvar::new() });
         let server = device.clone();
         thread::spawn(move || server.serve());
-        Self {
-            child,
-            device,
-            control,
-            memory: copy,
-            polled: 0,
-        }
+        let controls = HashMap::from([(SPACE, control)]);
+        Self { child, device, space: SPACE, slot: 0, control, controls, memory: copy, polled: 0 }
     }
 
-    /// The word at `offset` of slot 0.
+    /// From now on everything goes to `slot` of the process first started.
+    pub fn slot(&mut self, slot: u32) -> &mut Self {
+        self.slot_of(SPACE, slot)
+    }
+
+    /// From now on everything goes to `slot` of `space`.
+    pub fn slot_of(&mut self, space: u64, slot: u32) -> &mut Self {
+        let control = self.controls.entry(space).or_insert_with(|| map(&self.memory, space, CONTROL_BASE, CONTROL_MAPPED));
+        (self.control, self.space, self.slot) = (*control, space, slot);
+        self
+    }
+
+    /// The word at `offset` of the slot.
     fn word(&self, offset: usize) -> &AtomicU32 {
+        let at = self.slot as usize * size_of::<Slot>() + offset;
         // SAFETY: mapped for good, aligned, shared as atomics.
-        unsafe { &*self.control.add(offset).cast() }
+        unsafe { &*self.control.add(at).cast() }
     }
 
     fn long(&self, offset: usize) -> &AtomicU64 {
+        let at = self.slot as usize * size_of::<Slot>() + offset;
         // SAFETY: as above.
-        unsafe { &*self.control.add(offset).cast() }
+        unsafe { &*self.control.add(at).cast() }
+    }
+
+    /// Makes the slot as for a new thread.
+    pub fn reset(&self) {
+        self.word(offset_of!(Slot, worker_wait)).store(0, Ordering::Relaxed);
+        self.word(offset_of!(Slot, state)).store(SLOT_IDLE, Ordering::Release);
     }
 
     /// Thread id that the worker wrote.
@@ -169,38 +174,29 @@ impl Lwk {
 
     /// Sets how long the worker polls.
     pub fn set_poll_us(&self, us: u32) {
-        self.word(offset_of!(Slot, poll_us))
-            .store(us, Ordering::Relaxed);
+        self.word(offset_of!(Slot, poll_us)).store(us, Ordering::Relaxed);
     }
 
     /// Sets the mask for the next calls.
     pub fn set_sigmask(&self, mask: u64) {
-        self.long(offset_of!(Slot, sigmask))
-            .store(mask, Ordering::Relaxed);
+        self.long(offset_of!(Slot, sigmask)).store(mask, Ordering::Relaxed);
     }
 
     /// Says that this side sleeps, so that the worker rings.
     pub fn set_asleep(&self, asleep: bool) {
         let value = if asleep { WAIT_ASLEEP } else { WAIT_AWAKE };
-        self.word(offset_of!(Slot, lwk_wait))
-            .store(value, Ordering::Relaxed);
+        self.word(offset_of!(Slot, lwk_wait)).store(value, Ordering::Relaxed);
     }
 
     /// Posts a request.
     pub fn post(&self, nr: u32, args: &[u64]) {
         self.word(offset_of!(Slot, nr)).store(nr, Ordering::Relaxed);
         for (index, &arg) in args.iter().enumerate() {
-            self.long(offset_of!(Slot, args) + 8 * index)
-                .store(arg, Ordering::Relaxed);
+            self.long(offset_of!(Slot, args) + 8 * index).store(arg, Ordering::Relaxed);
         }
-        self.word(offset_of!(Slot, state))
-            .store(SLOT_REQUESTED, Ordering::Release);
+        self.word(offset_of!(Slot, state)).store(SLOT_REQUESTED, Ordering::Release);
         fence(Ordering::SeqCst);
-        if self
-            .word(offset_of!(Slot, worker_wait))
-            .load(Ordering::Relaxed)
-            == WAIT_ASLEEP
-        {
+        if self.word(offset_of!(Slot, worker_wait)).load(Ordering::Relaxed) == WAIT_ASLEEP {
             self.device.ring();
         }
     }
@@ -213,8 +209,7 @@ impl Lwk {
             self.polled += 1;
             thread::yield_now();
         }
-        self.word(offset_of!(Slot, state))
-            .store(SLOT_IDLE, Ordering::Relaxed);
+        self.word(offset_of!(Slot, state)).store(SLOT_IDLE, Ordering::Relaxed);
         self.long(offset_of!(Slot, result)).load(Ordering::Relaxed) as i64
     }
 
@@ -234,12 +229,19 @@ impl Lwk {
     pub fn poke(&self, address: u64, bytes: &[u8]) {
         let (page, offset) = (address & !4095, (address & 4095) as usize);
         let size = (offset + bytes.len()).next_multiple_of(4096);
-        let at = map(&self.memory, page, size);
+        let at = map(&self.memory, self.space, page, size);
         // SAFETY: just mapped, that large.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(offset), bytes.len());
             libc::munmap(at.cast(), size);
         }
+    }
+
+    /// Bytes of the first scratch page of the slot's space.
+    pub fn peek<const N: usize>(&self, address: u64) -> [u8; N] {
+        assert!(address >= SCRATCH_BASE && address + N as u64 <= SCRATCH_BASE + 4096);
+        // SAFETY: mapped for good; bytes.
+        unsafe { std::ptr::read_volatile(self.control.add((address - CONTROL_BASE) as usize).cast()) }
     }
 
     /// The start block's header and its strings.
@@ -252,11 +254,8 @@ impl Lwk {
             let strings = self.control.add(at + block.strings_offset as usize);
             (block, std::slice::from_raw_parts(strings, length).to_vec())
         };
-        let strings = strings
-            .strip_suffix(b"\0")
-            .unwrap()
-            .split(|&byte| byte == 0);
-        (block, strings.map(<[u8]>::to_vec).collect())
+        let Some(strings) = strings.strip_suffix(b"\0") else { return (block, Vec::new()) };
+        (block, strings.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect())
     }
 
     /// Sends a signal to the proxy.
@@ -267,14 +266,13 @@ impl Lwk {
 
     /// Waits for the next signal that the proxy tells of.
     pub fn next_signal(&self) -> u32 {
+        self.next_signal_and_slot().0
+    }
+
+    /// The same, and the slot whose worker took it.
+    pub fn next_signal_and_slot(&self) -> (u32, u32) {
         self.device.wait_until(|state| !state.signals.is_empty());
-        self.device
-            .state
-            .lock()
-            .unwrap()
-            .signals
-            .pop_front()
-            .unwrap()
+        self.device.state.lock().unwrap().signals.pop_front().unwrap()
     }
 
     /// Signals told so far, not asked for yet.
@@ -299,7 +297,17 @@ impl Lwk {
 
     /// Waits until the worker sleeps.
     pub fn wait_until_asleep(&self) {
-        self.device.wait_until(|state| state.waiting.is_some());
+        self.device.wait_until(|state| state.waiting.contains_key(&self.tid()));
+    }
+
+    /// Tokens with which children of forks came.
+    pub fn children(&self) -> Vec<u64> {
+        self.device.state.lock().unwrap().children.clone()
+    }
+
+    /// From now on no child is taken, for this reason.
+    pub fn refuse_children(&self, errno: i32) {
+        self.device.state.lock().unwrap().no_children = Some(errno);
     }
 
     /// The LWK dies: whoever waits gets EIO.
@@ -360,28 +368,15 @@ fn read_words<const N: usize>(fd: RawFd) -> [u32; N] {
 fn take_descriptor(pid: u32, fd: u32) -> OwnedFd {
     // SAFETY: pidfds and a new descriptor that only we have.
     unsafe {
-        let process = OwnedFd::from_raw_fd(
-            check(libc::syscall(libc::SYS_pidfd_open, pid, 0)).unwrap() as RawFd,
-        );
-        let fd = check(libc::syscall(
-            libc::SYS_pidfd_getfd,
-            process.as_raw_fd(),
-            fd,
-            0,
-        ))
-        .unwrap();
+        let process = OwnedFd::from_raw_fd(check(libc::syscall(libc::SYS_pidfd_open, pid, 0)).unwrap() as RawFd);
+        let fd = check(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0)).unwrap();
         OwnedFd::from_raw_fd(fd as RawFd)
     }
 }
 
 /// In the child: openat and ioctls of type `H` are answered by the listener.
 fn install_filter() -> io::Result<RawFd> {
-    let statement = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
+    let statement = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let filter = [
@@ -395,20 +390,12 @@ fn install_filter() -> io::Result<RawFd> {
         statement(libc::BPF_RET, libc::SECCOMP_RET_USER_NOTIF, 0, 0),
         statement(libc::BPF_RET, libc::SECCOMP_RET_ALLOW, 0, 0),
     ];
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_ptr().cast_mut(),
-    };
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
     // SAFETY: a filter as the kernel wants it.
     unsafe {
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())?;
         let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
-        Ok(check(libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            flags,
-            &program,
-        ))? as RawFd)
+        Ok(check(libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program))? as RawFd)
     }
 }
 
@@ -451,24 +438,15 @@ struct AddDescriptor {
 impl Device {
     fn wait_until(&self, condition: impl Fn(&State) -> bool) {
         let state = self.state.lock().unwrap();
-        let (_state, timeout) = self
-            .changed
-            .wait_timeout_while(state, DEADLINE, |state| !condition(state))
-            .unwrap();
-        assert!(
-            !timeout.timed_out(),
-            "the proxy did not do what was expected"
-        );
+        let (_state, timeout) =
+            self.changed.wait_timeout_while(state, DEADLINE, |state| !condition(state)).unwrap();
+        assert!(!timeout.timed_out(), "the proxy did not do what was expected");
     }
 
     /// Answers until the proxy is gone.
     fn serve(&self) {
         loop {
-            let mut poll = libc::pollfd {
-                fd: self.listener.as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            };
+            let mut poll = libc::pollfd { fd: self.listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             // SAFETY: one entry.
             unsafe { libc::poll(&mut poll, 1, -1) };
             if poll.revents & libc::POLLHUP != 0 {
@@ -476,8 +454,7 @@ impl Device {
             }
             let mut notification = Notification::default();
             // SAFETY: the kernel fills in a zeroed notification.
-            if unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_RECV, &mut notification) } != 0
-            {
+            if unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_RECV, &mut notification) } != 0 {
                 continue;
             }
             match i64::from(notification.nr) {
@@ -487,61 +464,39 @@ impl Device {
         }
     }
 
-    fn respond(&self, id: u64, result: i64, flags: u32) {
-        let (value, error) = if result < 0 {
-            (0, result as i32)
-        } else {
-            (result, 0)
-        };
-        let response = Response {
-            id,
-            value,
-            error,
-            flags,
-        };
+    /// Whether the caller was still waiting for it.
+    fn respond(&self, id: u64, result: i64, flags: u32) -> bool {
+        let (value, error) = if result < 0 { (0, result as i32) } else { (result, 0) };
+        let response = Response { id, value, error, flags };
         // SAFETY: a response; one that comes too late (a signal) is refused.
-        unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_SEND, &response) };
+        unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_SEND, &response) == 0 }
     }
 
     fn open(&self, notification: &Notification) {
         let path = read_string(notification.pid, notification.args[1]);
         if path.as_bytes() != b"/dev/hanare" {
-            return self.respond(notification.id, 0, CONTINUE);
+            self.respond(notification.id, 0, CONTINUE);
+            return;
         }
+        self.add_descriptor(notification.id, ADDFD_SEND);
+    }
+
+    /// Gives the caller a descriptor of the memory.
+    fn add_descriptor(&self, id: u64, flags: u32) -> i32 {
         let source = self.memory.as_raw_fd() as u32;
         let target_flags = libc::O_CLOEXEC as u32;
-        let add = AddDescriptor {
-            id: notification.id,
-            flags: ADDFD_SEND,
-            source,
-            target: 0,
-            target_flags,
-        };
+        let add = AddDescriptor { id, flags, source, target: 0, target_flags };
         // SAFETY: as the kernel wants it.
-        unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_ADDFD, &add) };
+        unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_ADDFD, &add) }
     }
 
     fn ioctl(&self, notification: &Notification) {
         let (id, pid, address) = (notification.id, notification.pid, notification.args[2]);
         let mut state = self.state.lock().unwrap();
-        let dead = |result: i64| {
-            if state.dead {
-                -i64::from(libc::EIO)
-            } else {
-                result
-            }
-        };
+        let dead = |result: i64| if state.dead { -i64::from(libc::EIO) } else { result };
         let result = match notification.args[1] as u32 {
             IOCTL_INFO => {
-                copy_out(
-                    pid,
-                    address,
-                    &Info {
-                        magic: MAGIC,
-                        version: VERSION,
-                        instances: 1,
-                    },
-                );
+                copy_out(pid, address, &Info { magic: MAGIC, version: VERSION, instances: 1 });
                 0
             }
             IOCTL_ATTACH => {
@@ -558,8 +513,9 @@ impl Device {
                 0
             }
             IOCTL_WAIT => {
-                if !state.dead && !std::mem::take(&mut state.rung) {
-                    state.waiting = Some(id);
+                let rung = state.rung;
+                if state.seen.insert(pid, rung).unwrap_or(0) == rung && !state.dead {
+                    state.waiting.insert(pid, id);
                     self.changed.notify_all();
                     return;
                 }
@@ -577,16 +533,22 @@ impl Device {
                 let result = dead(0);
                 let signal: Signal = copy_in(pid, address);
                 assert_eq!(signal.info[0] as u32, signal.signal, "si_signo");
-                state.signals.push_back(signal.signal);
+                state.signals.push_back((signal.signal, signal.slot));
                 result
             }
+            IOCTL_CHILD => match state.no_children {
+                Some(errno) => -i64::from(errno),
+                None => {
+                    let mut child: hanare_abi::ioctl::Child = copy_in(pid, address);
+                    child.space = (CHILD_SPACE + state.children.len() as u64) as u32;
+                    child.fd = self.add_descriptor(id, 0);
+                    state.children.push(child.token);
+                    copy_out(pid, address, &child);
+                    0
+                }
+            },
             IOCTL_USAGE => {
-                let usage = Usage {
-                    user_ns: 5_000_000,
-                    system_ns: 0,
-                    resident_bytes: 0,
-                    peak_bytes: 1 << 20,
-                };
+                let usage = Usage { user_ns: 5_000_000, system_ns: 0, resident_bytes: 0, peak_bytes: 1 << 20 };
                 copy_out(pid, address, &usage);
                 0
             }
@@ -600,54 +562,37 @@ impl Device {
     fn ring(&self) {
         let mut state = self.state.lock().unwrap();
         let result = if state.dead { -i64::from(libc::EIO) } else { 0 };
-        match state.waiting.take() {
-            Some(id) => self.respond(id, result, 0),
-            None => state.rung = true,
+        state.rung += 1;
+        for (tid, id) in std::mem::take(&mut state.waiting) {
+            // A signal may have ended that sleep: then the next one ends at once.
+            if self.respond(id, result, 0) {
+                let rung = state.rung;
+                state.seen.insert(tid, rung);
+            }
         }
     }
 }
 
 fn read_string(pid: u32, address: u64) -> CString {
-    let bytes: Vec<u8> = (address..)
-        .map(|at| copy_in::<u8>(pid, at))
-        .take_while(|&byte| byte != 0)
-        .collect();
+    let bytes: Vec<u8> = (address..).map(|at| copy_in::<u8>(pid, at)).take_while(|&byte| byte != 0).collect();
     CString::new(bytes).unwrap()
 }
 
 fn copy_in<T: Copy>(pid: u32, address: u64) -> T {
     let mut value = std::mem::MaybeUninit::<T>::zeroed();
-    transfer(
-        libc::SYS_process_vm_readv,
-        pid,
-        address,
-        value.as_mut_ptr().cast(),
-        size_of::<T>(),
-    );
+    transfer(libc::SYS_process_vm_readv, pid, address, value.as_mut_ptr().cast(), size_of::<T>());
     // SAFETY: used for integers and structures of integers.
     unsafe { value.assume_init() }
 }
 
 fn copy_out<T: Copy>(pid: u32, address: u64, value: &T) {
     let at = std::ptr::from_ref(value).cast_mut().cast();
-    transfer(
-        libc::SYS_process_vm_writev,
-        pid,
-        address,
-        at,
-        size_of::<T>(),
-    );
+    transfer(libc::SYS_process_vm_writev, pid, address, at, size_of::<T>());
 }
 
 fn transfer(call: i64, pid: u32, address: u64, at: *mut u8, size: usize) {
-    let local = libc::iovec {
-        iov_base: at.cast(),
-        iov_len: size,
-    };
-    let remote = libc::iovec {
-        iov_base: address as *mut _,
-        iov_len: size,
-    };
+    let local = libc::iovec { iov_base: at.cast(), iov_len: size };
+    let remote = libc::iovec { iov_base: address as *mut _, iov_len: size };
     // SAFETY: `at` is valid for `size` bytes. A proxy that was just killed gives an error.
     unsafe { libc::syscall(call, pid as usize, &local, 1usize, &remote, 1usize, 0usize) };
 }
