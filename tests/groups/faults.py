@@ -14,10 +14,10 @@ SMALL = ['--cpus', '2', '--mem', '32M']
 
 
 def machine():
-    """What a refused boot must not change."""
+    """What a refused command must not change: CPUs of Linux, instances and their states."""
     with open('/sys/devices/system/cpu/online') as file:
         online = file.read().strip()
-    return online, hanare('ls').out
+    return online, [line.split()[:3] for line in hanare('ls').out.decode().splitlines()[1:]]
 
 
 def refused(name, argv, *words, status=1, prepare=None, booted=False, text=None):
@@ -27,6 +27,8 @@ def refused(name, argv, *words, status=1, prepare=None, booted=False, text=None)
             prepare()
         before = machine()
         result = command(['hanare', *argv], timeout=60)
+        if argv[0] == 'boot' and result.status == 0:
+            hanare('shutdown', timeout=60)
         expect(result.status == status, f'status {status} expected: {result}')
         said = (result.err + result.out).decode(errors='replace')
         for word in words:
@@ -75,7 +77,7 @@ def boots():
     refused('image-empty', ['boot', *SMALL, '--image', file('nothing', b'')], 'nothing', '0 bytes')
     refused('image-foreign', ['boot', *SMALL, '--image', '/bin/ls'], 'not an LWK image')
     refused('image-static-program', ['boot', *SMALL, '--image', GUEST + '/static/hello'], 'LWK image')
-    refused('image-cut-short', ['boot', *SMALL, '--image', file('cut', image[:len(image) // 3])],
+    refused('image-cut-short', ['boot', *SMALL, '--image', file('cut', image[:50000])],
             'damaged|cut short')
     refused('image-headers-only', ['boot', *SMALL, '--image', file('head', image[:64])],
             'damaged|cut short|not an')
@@ -86,21 +88,21 @@ def boots():
     def other_version():
         """The magic and version that the image carries are found, and the version changed."""
         header = content(ROOT + '/module/hanare_abi.h').decode()
-        number = int(re.search(r'HANARE_IMAGE_MAGIC\s+(0x[0-9a-fA-F]+|\d+)', header)[1], 0)
-        version = int(re.search(r'HANARE_VERSION\s+(0x[0-9a-fA-F]+|\d+)', header)[1], 0)
-        at = [at for magic in (struct.pack('<Q', number), struct.pack('<I', number & 0xffffffff))
-              for at in range(0, len(image), 4) if image.startswith(magic, at)]
+        magic = int(re.search(r'HANARE_MAGIC (0x[0-9a-f]+)', header)[1], 16)
+        version = int(re.search(r'HANARE_VERSION (\d+)', header)[1])
+        magic = struct.pack('<Q', magic)
+        at = [at for at in range(0, len(image), 4) if image.startswith(magic, at)]
         expect(at, 'the image has no magic')
         changed = bytearray(image)
         for place in at:
-            for offset in range(place + 4, place + 32, 4):
+            for offset in range(place + 8, place + 32, 4):
                 if struct.unpack_from('<I', changed, offset)[0] == version:
                     struct.pack_into('<I', changed, offset, version + 7)
                     break
         expect(bytes(changed) != image, 'no version behind the magic')
         result = command(['hanare', 'boot', *SMALL, '--image', file('other', bytes(changed))])
         if result.status == 0:
-            hanare('shutdown')
+            hanare('shutdown', timeout=60)
         text = result.err.decode()
         expect(result.status == 1 and str(version) in text and str(version + 7) in text, result)
     check('image-of-other-version', other_version, lwk=False)
@@ -116,7 +118,7 @@ def boots():
             expect(not result.late and result.status in (0, 1), f'{place}: {result}')
             if result.status == 0:
                 hanare('shutdown', '--force', timeout=60)
-        expect(machine()[0] == '0-3', machine())
+        expect(machine() == ('0-3', []), machine())
     check('image-with-changed-bytes', bits, lwk=False)
 
     def silent():
@@ -171,19 +173,15 @@ def running():
             ('not-executable', file('plain', b'text', 0o644), 126, 'Permission denied', r'chmod \+x'),
             ('other-machine', file('arm', content('/bin/ls')[:18] + b'\xb7' + content('/bin/ls')[19:]),
              126, 'Exec format error', 'x86-64'),
-            ('32-bit', file('i386', content('/bin/ls')[:4] + b'\1' + content('/bin/ls')[5:]), 126,
-             'Exec format error'),
             ('no-format', file('noformat', b'echo hello\n'), 126, 'Exec format error'),
             ('empty', file('empty', b''), 126, 'Exec format error'),
             ('truncated-header', file('short', content('/bin/ls', 40)), 126, 'cut short'),
             ('truncated-program-headers', file('short2', content('/bin/ls', 100)), 126,
              'cut short|Exec format'),
-            ('missing-interpreter', file('script', b'#!/no/such/interpreter\n'), '126|127',
+            ('missing-interpreter', file('script', b'#!/no/such/interpreter\n'), 127,
              'No such file|interpreter'),
             ('script-of-itself', file('itself', f'#!{WORK}/itself\n'.encode()), 126,
              'Too many|script|ELOOP|Exec format')):
-        if isinstance(status, str):
-            status = 127
         refused('run-' + name, ['run', path], *words, status=status, booted=True)
 
     def truncated():

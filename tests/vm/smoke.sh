@@ -1,7 +1,7 @@
 #!/bin/bash
 # Does tools/vm keep its promises? Six boots, about 20 s under TCG.
 #   tests/vm/smoke.sh [KERNEL]
-# Prints one line per failed check and a count; exit status 1 if any failed.
+# Prints a line per check and a count; exit status 1 if any failed.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 kernel=${1:-6.1}
@@ -15,7 +15,9 @@ check() {
     checks=$((checks + 1))
     if [ "$2" != "$3" ]; then
         failed=$((failed + 1))
-        printf 'FAIL %s: got %q, expected %q\n' "$1" "$2" "$3"
+        printf 'FAIL %s: got %q, expected %q\n' "${1// /-}" "$2" "$3"
+    else
+        echo "ok ${1// /-}"
     fi
 }
 

@@ -1,0 +1,55 @@
+"""The module by its ioctls alone, well-formed and not."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+TOOL = GUEST + '/module-boot'
+
+
+def tool(*arguments, status=0):
+    result = command([TOOL, *arguments], timeout=60)
+    expect(result.status == status and not result.late, f'{arguments}: {result}')
+    return result
+
+
+def by_hand():
+    tool('up', 'hand', '2,3', '64', WORK + '/hanare-lwk')
+    said = tool('status', 'hand').out
+    expect(b'chunks' in said and b'cpu 2' in said and b'cpu 3' in said, said)
+    expect(b'Hanare LWK' in tool('log', 'hand').out, 'no log')
+    tool('down', 'hand')
+    tool('status', 'hand', status=1)
+
+
+def given_back_on_close():
+    """A process that made an instance and took CPUs, and died before booting, leaves nothing."""
+    result = command([TOOL, 'up', 'half', '2,3', '64', '/bin/ls'])
+    expect(result.status == 1, result)
+    with open('/sys/devices/system/cpu/online') as file:
+        expect(file.read().strip() == '0-3', 'CPUs are missing')
+    expect(b'half' not in hanare('ls').out, 'the instance is still there')
+
+
+def nonsense(seed):
+    def body():
+        result = command([GUEST + '/module-fuzz', '20000', str(seed)], timeout=240)
+        expect(result.status == 0, result)
+        with open('/sys/devices/system/cpu/online') as file:
+            online = file.read().strip()
+        expect(online == wanted, f'CPUs online: {online}, not {wanted}')
+        expect(b'fuzz' not in hanare('ls').out, 'an instance was left behind')
+    return body
+
+
+start()
+check('by-hand', by_hand, lwk=False)
+check('given-back-on-close', given_back_on_close, lwk=False)
+wanted = '0-3'
+check('nonsense', nonsense(1), lwk=False)
+boot('--cpus', '2-3', '--mem', '64M')
+wanted = '0-1'
+check('nonsense-beside-an-lwk', nonsense(2))
+finish()

@@ -1,0 +1,54 @@
+#!/bin/bash
+# Tests that need no VM: unit and property tests, loom, generated files, habits.
+# Prints a verdict line for each test, as the groups in the VM do.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+failed=0
+export CARGO_TERM_COLOR=never
+
+# cargo_test LABEL ARGUMENT...: each test of cargo's output becomes a line.
+cargo_test() {
+    local label=$1 log status
+    shift
+    log=build/tests/host-$label.log
+    timeout 900 cargo test --no-fail-fast "$@" > "$log" 2>&1
+    status=$?
+    awk -v label="$label" '
+        /^     Running |^   Doc-tests / {
+            binary = $0
+            sub(/^.*\(.*\//, "", binary); sub(/-[0-9a-f]*\)$/, "", binary); sub(/^.* /, "", binary)
+        }
+        /^test .* \.\.\. (ok|FAILED|ignored)/ {
+            name = $0
+            sub(/^test /, "", name); sub(/ \.\.\. .*$/, "", name)
+            gsub(/::/, ".", name); gsub(/[^A-Za-z0-9_.\/-]+/, "-", name)
+            if ($NF == "FAILED") print "FAIL " label "/" binary "/" name ": see build/tests/host-" label ".log"
+            else if (/ignored/) print "skip " label "/" binary "/" name ": ignored"
+            else print "ok " label "/" binary "/" name
+        }' "$log"
+    if [ $status != 0 ]; then
+        failed=1
+        grep -q '^test .*FAILED' "$log" ||
+            echo "FAIL $label/build: status $status, $(grep -m1 -E '^error' "$log" || tail -n 1 "$log")"
+    fi
+}
+
+# step NAME COMMAND...: one verdict.
+step() {
+    local name=$1 said
+    shift
+    if said=$(timeout 300 "$@" 2>&1); then
+        echo "ok $name"
+    else
+        failed=1
+        echo "FAIL $name: $(tail -n 3 <<< "$said" | tr '\n' '|')"
+    fi
+}
+
+mkdir -p build/tests
+cargo_test unit --workspace
+RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom cargo_test loom -p hanare-ikc --release
+step abi-header cargo xtask abi --check
+step syscalls-page cargo xtask syscalls --check
+step tidy cargo xtask tidy
+exit $failed
