@@ -5,7 +5,8 @@
 #   make demo       see it work, in the sandbox VM
 #   make bench      figures, in the sandbox VM
 #   make install    for the running kernel; PREFIX, DESTDIR; make uninstall
-#   make check      host tests only (seconds): unit, property, loom, tidy
+#   make check      host tests only (a minute or two): unit, property, loom, generated files, tidy
+#   make test       everything; GROUP=faults for one group of tests/run, TESTS=-v for more words
 
 KERNEL ?= 6.1
 B := build
@@ -50,6 +51,14 @@ bench: build
 	@cargo xtask sizes
 sizes: build
 	@cargo xtask sizes
+
+# One line of counts at the end. tests/run --list shows the groups.
+.PHONY: check test
+check: setup
+	@tests/run $(TESTS) host
+GROUP ?= $(shell tests/run --list)
+test: setup bin lwk all-kernels
+	@tests/run $(TESTS) $(GROUP)
 
 .PHONY: tidy
 tidy:
