@@ -153,8 +153,12 @@ pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result
     }
 }
 
-/// Drops a file reference; nobody waits.
+/// Drops a file reference; nobody waits. A space that ends needs none of this:
+/// the module drops all its files.
 pub fn put_file(space: u32, id: u64) {
+    if crate::inbound::find(space).is_none_or(|p| p.is_killed()) {
+        return;
+    }
     match Entry::new(SERVICE_FILE_PUT, space, &[id], &[]) {
         Some(entry) => {
             let index = entry.index;
