@@ -182,6 +182,8 @@ pub struct Embryo {
     pub mm: AddressSpace,
     /// The program it runs.
     pub exe: Vec<u8>,
+    /// Inherited CPU mask.
+    pub affinity: Vec<u8>,
     /// Inherited dispositions.
     pub signals: ProcessSignals,
     /// Inherited mask.
@@ -259,6 +261,7 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
     let embryo = Box::new(Embryo {
         mm: forked.mm,
         exe: p.exe.lock().clone(),
+        affinity: p.affinity.lock().clone(),
         signals: ProcessSignals { actions: p.signals.lock().actions.clone(), ..ProcessSignals::default() },
         thread_signals: me.signals.lock().inherit(true),
         identity: *p.identity.lock(),

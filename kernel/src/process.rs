@@ -49,6 +49,9 @@ pub struct Process {
     pub signals: Mutex<signals::ProcessSignals>,
     /// See [`Identity`].
     pub identity: Mutex<Identity>,
+    /// CPUs (Linux numbers, bit n of byte n / 8) set by sched_setaffinity; empty: all
+    /// of the instance. Kept and shown; threads run on the home CPU all the same.
+    pub affinity: Mutex<Vec<u8>>,
     /// Absolute path of the running program (`/proc/self/exe`).
     pub exe: Mutex<Vec<u8>>,
     /// Incremented by each invalidation of Linux (see `docs/architecture.md`).
@@ -101,6 +104,7 @@ impl Process {
             mm: Mutex::new(mm),
             signals: Mutex::new(signals::ProcessSignals::default()),
             identity: Mutex::new(Identity::default()),
+            affinity: Mutex::new(Vec::new()),
             exe: Mutex::new(Vec::new()),
             invalidations: AtomicU64::new(0),
             fills: Mutex::new(Vec::new()),
@@ -154,6 +158,7 @@ impl Process {
         let thread = Thread::new(self.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
         if let Some(e) = embryo {
             *self.exe.lock() = e.exe;
+            *self.affinity.lock() = e.affinity;
             *self.signals.lock() = e.signals;
             *thread.signals.lock() = e.thread_signals;
             *thread.birth.lock() = Some(e.birth);

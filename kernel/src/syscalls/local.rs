@@ -212,40 +212,47 @@ fn times(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
     Ok(result)
 }
 
-/// The CPUs of this instance, by their Linux numbers.
+/// The CPUs of this instance by their Linux numbers, bit n of byte n / 8.
+fn instance_cpus() -> Vec<u8> {
+    let mut mask = vec![0u8; 8];
+    for i in 0..shared::params().cpu_count as usize {
+        let n = shared::cpu(i).linux_cpu() as usize;
+        mask.resize(mask.len().max((n / 64 + 1) * 8), 0);
+        mask[n / 8] |= 1 << (n % 8);
+    }
+    mask
+}
+
 fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
     let id = a[0] as u32;
     if id != 0 && id != p.identity.lock().pid {
         return super::delegated::forward(row, *a);
     }
-    let mut mask = vec![0u8; 128];
-    let mut highest = 0;
-    for i in 0..shared::params().cpu_count as usize {
-        let n = shared::cpu(i).linux_cpu() as usize;
-        mask[n / 8 % 128] |= 1 << (n % 8);
-        highest = highest.max(n);
-    }
-    let size = (highest / 64 + 1) * 8;
-    if (a[1] as usize) < size || a[1] % 8 != 0 {
+    let set = p.affinity.lock().clone();
+    let mask = if set.is_empty() { instance_cpus() } else { set };
+    if (a[1] as usize) < mask.len() || a[1] % 8 != 0 {
         return Err(errno::EINVAL);
     }
-    put(a[2], &mask[..size])?;
-    Ok(size as u64)
+    put(a[2], &mask)?;
+    Ok(mask.len() as u64)
 }
 
-/// Accepted if it leaves a CPU of this instance; threads do not move yet.
+/// Accepted if it leaves a CPU of this instance.
 fn sched_setaffinity(a: &[u64; 6], p: &Process) -> Result<u64> {
     let id = a[0] as u32;
     if id != 0 && id != p.identity.lock().pid {
         return Err(errno::ESRCH);
     }
-    let mut mask = vec![0u8; (a[1] as usize).min(128)];
-    usercopy::read(a[2], &mut mask).map_err(|_| errno::EFAULT)?;
-    let ours = (0..shared::params().cpu_count as usize).any(|i| {
-        let n = shared::cpu(i).linux_cpu() as usize;
-        mask.get(n / 8).is_some_and(|b| b & 1 << (n % 8) != 0)
-    });
-    if ours { Ok(0) } else { Err(errno::EINVAL) }
+    let mut mask = instance_cpus();
+    let mut wanted = vec![0u8; (a[1] as usize).min(mask.len())];
+    usercopy::read(a[2], &mut wanted).map_err(|_| errno::EFAULT)?;
+    wanted.resize(mask.len(), 0);
+    mask.iter_mut().zip(&wanted).for_each(|(m, w)| *m &= w);
+    if mask.iter().all(|&m| m == 0) {
+        return Err(errno::EINVAL);
+    }
+    *p.affinity.lock() = mask;
+    Ok(0)
 }
 
 fn getcpu(cpu_to: u64, node_to: u64) -> Result<u64> {
