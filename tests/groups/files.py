@@ -54,7 +54,7 @@ def copies():
         'bash', '-c', 'echo one > log; (sleep 1; echo two >> log) & timeout 4 '
         f'{" ".join(launch)} tail -f log; echo $?'])
     same('flock', None, base=base, both=lambda launch: [
-        'bash', '-c', f'flock lock sleep 1 & sleep 0.3; {" ".join(launch)} /usr/bin/python3 -c \''
+        'bash', '-c', f'flock lock sleep 6 & sleep 0.3; {" ".join(launch)} /usr/bin/python3 -c \''
         'import fcntl; f = open("lock")\ntry: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)\n'
         'except BlockingIOError as e: print(e)\nfcntl.flock(f, fcntl.LOCK_EX); print("mine")\''])
 

@@ -81,10 +81,10 @@ check 'death by signal' $? 143
 check 'order' "$(head -n 6 "$work/both" | tr '\n' ,)" 'out 1,err 1,out 2,err 2,out 3,err 3,'
 check 'large output' "$(wc -c < "$work/both")" 10000036
 
-"${vm[@]}" --timeout 5 -- sh -c 'echo started; sleep 1000' > "$work/out" 2> "$work/err"
+"${vm[@]}" --timeout 20 -- sh -c 'echo started; sleep 1000' > "$work/out" 2> "$work/err"
 check 'deadline' $? 124
 check 'output before the deadline' "$(cat "$work/out")" started
-check 'message of the deadline' "$(grep -c 'deadline of 5 s' "$work/err")" 1
+check 'message of the deadline' "$(grep -c 'deadline of 20 s' "$work/err")" 1
 
 # A signal for tools/vm reaches the command.
 "${vm[@]}" -- sh -c 'trap "echo interrupted; exit 7" INT; echo up; while :; do sleep 0.1; done' \

@@ -1,0 +1,137 @@
+"""The hanare command: what users meet besides running programs."""
+
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+NOBODY = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--clear-groups']
+
+
+def helps():
+    text = hanare('--help').out.decode()
+    names = re.findall(r'^  (\w+)  ', text, re.M)
+    expect({'boot', 'run', 'ls', 'log', 'status', 'doctor', 'shutdown'} <= set(names), names)
+    for name in names:
+        said = hanare(name, '--help').out.decode()
+        expect('Usage: hanare ' + name in said, f'{name}: {said[:200]}')
+    expect(command(['hanare']).status == 2, 'hanare alone is no error')
+    expect(command(['hanare', 'nonsense']).status == 2, 'hanare nonsense is no error')
+
+
+def doctor_without_module():
+    expect(command(['rmmod', 'hanare']).status == 0, 'rmmod')
+    result = hanare('doctor', status=None)
+    expect(b'not loaded' in result.out, result)
+    result = command([*NOBODY, 'hanare', 'boot', '--cpus', '2', '--mem', '32M'])
+    expect(result.status == 1 and b'root' in result.err, result)
+    # hanare boot loads it.
+    boot()
+    expect(b'ok    the module is loaded' in hanare('doctor').out, 'doctor does not see the module')
+
+
+def module_refused():
+    """hanare.ko of another kernel: the message names what to do."""
+    hanare('shutdown')
+    expect(command(['rmmod', 'hanare']).status == 0, 'rmmod')
+    other = f'{ROOT}/build/module/6.12/hanare.ko'
+    environment = dict(os.environ, HANARE_KO=other if os.path.exists(other) else '/bin/ls')
+    result = command(['hanare', 'boot', *BOOT], env=environment)
+    expect(result.status == 1 and b'module' in result.err and b'next' in result.err, result)
+    boot()
+
+
+def ordinary_user():
+    result = command([*NOBODY, 'hanare', 'shutdown'])
+    expect(result.status == 1 and b'root' in result.err.lower() + result.err, result)
+    expect(command([*NOBODY, 'hanare', 'debug', 'panic']).status == 1, 'a user made it panic')
+    result = command([*NOBODY, 'hanare', 'run', '/usr/bin/id', '-u'])
+    expect(result.out == b'65534\n', result)
+
+
+def follow():
+    process = subprocess.Popen(['hanare', 'log', '-f'], stdout=subprocess.PIPE)
+    os.set_blocking(process.stdout.fileno(), False)
+    seen = b''
+    try:
+        for step in range(100):
+            if step == 10:
+                hanare('debug', 'memory')
+            time.sleep(0.1)
+            seen += process.stdout.read() or b''
+            if b'processes' in seen:
+                break
+        expect(b'Hanare LWK' in seen and b'processes' in seen, seen)
+        expect(process.poll() is None, 'it ended by itself')
+        hanare('shutdown')
+        expect(process.wait(20) == 0, f'status {process.returncode} after the shutdown')
+    finally:
+        process.kill()
+        process.wait()
+        if b'default' not in hanare('ls').out:
+            boot()
+
+
+def figures():
+    result = command(['hanare', 'run', '--stats', '--', '/bin/echo', 'text'])
+    expect(result.out == b'text\n' and result.status == 0 and len(result.err.splitlines()) > 1, result)
+    expect(status()['state'] == 'running', status())
+    listed = json.loads(hanare('ls', '--json').out)
+    expect([entry['name'] for entry in listed] == ['default'], listed)
+    result = hanare('status', '--ping')
+    expect(b'ping' in result.out, result)
+
+
+def on_one_cpu():
+    """--cpus: the program runs there and nowhere else."""
+    def calls():
+        return {cpu['linux_cpu']: cpu['local_calls'] + cpu['delegated_calls'] for cpu in status()['cpus']}
+    for cpu, other in (2, 3), (3, 2):
+        before = calls()
+        result = command(['hanare', 'run', '--cpus', str(cpu), '--', 'ls', '/'])
+        expect(result.status == 0, result)
+        after = calls()
+        expect(after[cpu] > before[cpu] and after[other] == before[other], f'{cpu}: {before} {after}')
+
+
+def many_at_once():
+    processes = [subprocess.Popen(['hanare', 'run', '--', 'perl', '-e', f'print $_ for 1 .. {n * 10}'],
+                                  stdout=subprocess.PIPE) for n in range(24)]
+    for n, process in enumerate(processes):
+        out, _ = process.communicate(timeout=120)
+        expected = ''.join(map(str, range(1, n * 10 + 1))).encode()
+        expect(process.returncode == 0 and out == expected, f'{n}: {process.returncode} {short(out)!r}')
+
+
+def install():
+    """make install into a folder; the copy there works."""
+    root = WORK + '/installed'
+    result = command(['make', '--no-print-directory', 'install', f'DESTDIR={root}', 'MODULE='],
+                     cwd=ROOT, timeout=120)
+    expect(result.status == 0, result)
+    environment = {'PATH': f'{root}/usr/local/bin:/usr/bin:/bin'}
+    result = command(['hanare', 'run', '/bin/echo', 'installed'], env=environment)
+    expect(result.out == b'installed\n', result)
+
+
+def nothing_left():
+    free, text = debug_memory()
+    expect('0 processes' in text and 'quarantined 0 B' in text, text)
+
+
+start(*BOOT)
+check('help', helps)
+check('ordinary-user', ordinary_user)
+check('log-follow', follow)
+check('figures', figures)
+check('on-one-cpu', on_one_cpu)
+check('many-at-once', many_at_once)
+check('install', install)
+check('nothing-left', nothing_left)
+check('module-of-another-kernel', module_refused)
+hanare('shutdown')
+check('doctor-without-module', doctor_without_module, lwk=False)
+finish()
