@@ -90,6 +90,11 @@ pub fn clone(r: &Request, regs: &Regs) -> Result<u64> {
     if r.flags & (flag::NAMESPACES | flag::PIDFD) != 0 {
         return Err(errno::EINVAL);
     }
+    // Threads and processes cost kernel memory: they leave the kernel its share.
+    let (free, total) = crate::frames::usage();
+    if free < total / 16 {
+        return Err(if r.flags & flag::THREAD != 0 { errno::EAGAIN } else { errno::ENOMEM });
+    }
     if r.flags & flag::SETTLS != 0 && r.tls >= 1 << 47 {
         return Err(errno::EPERM);
     }
@@ -173,7 +178,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     drop(b.fpu);
     cpus::before_user();
     signals::deliver(&mut regs);
-    context::enter_user(&regs)
+    context::enter_user(&mut regs)
 }
 
 /// A child between fork and its proxy's coming up.

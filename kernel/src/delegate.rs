@@ -87,13 +87,6 @@ pub fn call(nr: u32, args: [u64; 6]) -> i64 {
     answer.result.get().unwrap_or(errno::EINTR.as_return())
 }
 
-/// Posts the last call of a worker whose thread ends; nobody waits.
-pub fn post_last(thread: &Thread, nr: u32) {
-    if thread.slot.is_idle() && thread.slot.lwk_post(nr, [0; 6]) {
-        ring_worker(&thread.process, thread.slot_index);
-    }
-}
-
 /// [`call`] with the result as Linux programs see it.
 pub fn linux(nr: u32, args: [u64; 6]) -> Result<u64, Errno> {
     let r = call(nr, args);

@@ -18,7 +18,7 @@ use hanare_abi::slot::{OP_EXECED, OP_START_FAILED, START_FAILED_FILE, START_FAIL
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::elf::{ElfHeader, ElfPlan, interpreter_path};
 use hanare_core::errno::{self, Errno, Result};
-use hanare_core::limits::{MAX_INTERPRETERS, PATH_MAX};
+use hanare_core::limits::{ARG_MAX_TOTAL, MAX_INTERPRETERS, PATH_MAX};
 use hanare_core::script::Script;
 use hanare_core::stack::{StackImage, at};
 use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
@@ -77,15 +77,27 @@ extern "C" fn first_step(argument: usize) -> ! {
     }
     cpus::before_user();
     signals::deliver(&mut regs);
-    context::enter_user(&regs)
+    context::enter_user(&mut regs)
 }
 
 type Strings = Vec<Vec<u8>>;
+
+/// Bounds arguments and environment before the kernel copies them: as much as a
+/// stack could take, and no more than memory allows.
+pub fn check_strings(bytes: u64, count: u64) -> Result<()> {
+    /// A vector and a heap block for each string, and the copies on the way.
+    const EACH: u64 = 160;
+    if bytes.saturating_add(count.saturating_mul(8)) > ARG_MAX_TOTAL {
+        return Err(errno::E2BIG);
+    }
+    if (bytes * 4 + count * EACH) * 2 > crate::frames::usage().0 { Err(errno::ENOMEM) } else { Ok(()) }
+}
 
 fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
     let block = p.start_block()?;
     let mut bytes = vec![0; (block.total_size - u64::from(block.strings_offset)) as usize];
     p.read_control(START_BASE + u64::from(block.strings_offset), &mut bytes);
+    check_strings(bytes.len() as u64, u64::from(block.argc) + u64::from(block.envc))?;
     let mut strings = bytes.split(|&b| b == 0).map(<[u8]>::to_vec);
     let path = strings.next().ok_or(errno::EINVAL)?;
     let mut take = |n: u32| -> Result<Strings> {
@@ -97,6 +109,9 @@ fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
 
 /// execve of the running thread: on success `regs` are the new program's.
 pub fn execve(path: &[u8], argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> Result<()> {
+    if cpus::current().process.thread_count() > 1 {
+        return Err(errno::EAGAIN); // the other threads would have to be ended: not served yet
+    }
     let before = cpus::current().process.mm.lock().brk_start;
     run(path, argv, envp, regs).map_err(|Failed(e, _)| {
         if cpus::current().process.mm.lock().brk_start != before {

@@ -151,6 +151,18 @@ impl TableSource for Tables {
     }
 }
 
+/// Page table pages for what an application maps: they leave the kernel its share.
+pub struct UserTables;
+
+impl TableSource for UserTables {
+    fn alloc_table(&mut self) -> Option<u64> {
+        alloc_user_zeroed()
+    }
+    fn free_table(&mut self, paddr: u64) {
+        free(paddr, 0);
+    }
+}
+
 /// Frames that were unmapped here while Linux still held a reference (I/O in
 /// flight): (address, pages). They are asked for again by [`reclaim`].
 static QUARANTINE: Mutex<Vec<(u64, u32)>> = Mutex::new(Vec::new());

@@ -101,7 +101,7 @@ impl Birth {
 impl Thread {
     /// A thread that begins in `start(thread as usize)`.
     pub fn new(process: Arc<Process>, slot_index: u32, slot: SlotRef<'static>, start: extern "C" fn(usize) -> !) -> Option<Arc<Thread>> {
-        let stack = frames::alloc(STACK_ORDER)?;
+        let stack = frames::alloc_user(STACK_ORDER)?;
         memory::write(stack, &CANARY.to_le_bytes());
         let top = memory::direct(stack) + STACK_BYTES;
         let sigmask = process.start_mask();

@@ -52,7 +52,8 @@ pub unsafe fn switch(from: *mut Context, to: *const Context) {
 
 /// Leaves to user mode with these registers. The kernel stack is abandoned; the
 /// next trap starts at its top again.
-pub fn enter_user(regs: &Regs) -> ! {
+pub fn enter_user(regs: &mut Regs) -> ! {
+    crate::traps::sanitize(regs);
     assert!(regs.cs == u64::from(crate::gdt::USER_CS) && regs.ss == u64::from(crate::gdt::USER_DS));
     // SAFETY: `regs` describes a user-mode context (checked); the code pops it
     // and does an iretq.

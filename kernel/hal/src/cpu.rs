@@ -197,10 +197,14 @@ pub fn fs_base() -> u64 {
     rdmsr(msr::FS_BASE)
 }
 
-/// Sets the user FS base; `base` must be canonical (checked by the caller:
-/// below the end of user addresses).
+fn is_canonical(address: u64) -> bool {
+    (address as i64) << 16 >> 16 == address as i64
+}
+
+/// Sets the user FS base. It must be canonical, as everything is that a program
+/// could have put there itself (wrfsbase).
 pub fn set_fs_base(base: u64) {
-    assert!(base < 1 << 47);
+    assert!(is_canonical(base));
     // SAFETY: FS is a user register to this kernel.
     unsafe { wrmsr(msr::FS_BASE, base) };
 }
@@ -212,12 +216,11 @@ pub fn user_gs_base() -> u64 {
 
 /// Sets it; as [`set_fs_base`].
 pub fn set_user_gs_base(base: u64) {
-    assert!(base < 1 << 47);
+    assert!(is_canonical(base));
     // SAFETY: swapped in only on return to user mode.
     unsafe { wrmsr(msr::KERNEL_GS_BASE, base) };
 }
 
-/// 256 `rdrand`-free bits are not needed: address layout uses the start block.
 /// CPU index for `rdtscp`/`rdpid` in user mode, as Linux encodes it.
 pub fn set_tsc_aux(node: u32, cpu: u32, f: &Features) {
     if f.rdtscp {

@@ -219,13 +219,16 @@ hal_trap_paranoid:
     xchg rdi, [rsp]
     SAVE_REST
     movzx r12d, dil
+    mov ebx, 1
+    test byte ptr [rsp + 136], 3    // from user mode: GS is the user's, whatever it says
+    jnz 3f
     xor ebx, ebx
     mov ecx, 0xc0000101
     rdmsr
     test edx, edx
     js 1f
-    swapgs
     mov ebx, 1
+3:  swapgs
 1:  xor ebp, ebp
     mov esi, r12d
     mov rdi, rsp
@@ -324,16 +327,32 @@ pub fn init_cpu() {
     }
 }
 
+/// An instruction pointer that iretq would refuse, in the kernel, becomes 0: the
+/// program takes the fault itself, in user mode.
+pub(crate) fn sanitize(regs: &mut Regs) {
+    if regs.rip >= 1 << 47 {
+        regs.rip = 0;
+    }
+}
+
 /// Highest address sysret may return to, see CVE-2012-0217.
 const SYSRET_RIP_MAX: u64 = hanare_abi::layout::USER_MAX;
 
 extern "C" fn rust_syscall(regs: &mut Regs) -> bool {
     let fast = (handlers().syscall)(regs);
+    sanitize(regs);
     // TF or RF set, or an address that sysret mishandles: use iretq.
     fast && regs.rip < SYSRET_RIP_MAX && regs.rflags & 0x1_0100 == 0 && regs.cs == u64::from(gdt::USER_CS)
 }
 
 extern "C" fn rust_trap(regs: &mut Regs, vec: u8) {
+    trap(regs, vec);
+    if regs.is_user() {
+        sanitize(regs);
+    }
+}
+
+fn trap(regs: &mut Regs, vec: u8) {
     crate::usercopy::close_window();
     let shared = crate::shared::cpu(crate::percpu::index());
     if vec >= 32 {

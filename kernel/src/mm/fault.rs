@@ -148,7 +148,7 @@ impl AddressSpace {
 
     fn map_fixed(&mut self, vma: &Vma<FileRef>, addr: u64, frame: u64) -> Plan {
         let entry = frame | pte_bits(vma.prot) | hanare_hal::paging::pte::FOREIGN;
-        match self.table.map_small(addr & !(SMALL - 1), entry, &mut frames::Tables) {
+        match self.table.map_small(addr & !(SMALL - 1), entry, &mut frames::UserTables) {
             Ok(()) => Plan::Done,
             Err(_) => Plan::Fail(Signal::NoMemory),
         }
@@ -177,7 +177,7 @@ impl AddressSpace {
         }
         let new = frames::alloc_user(0).ok_or(())?;
         memory::copy(new, leaf.frame(), SMALL as usize);
-        if self.table.map_small(page, new | pte_bits(vma.prot), &mut frames::Tables).is_err() {
+        if self.table.map_small(page, new | pte_bits(vma.prot), &mut frames::UserTables).is_err() {
             frames::free(new, 0);
             return Err(());
         }
@@ -204,7 +204,7 @@ impl AddressSpace {
         if fits && self.table.is_large_free(large) {
             if let Some(frame) = frames::alloc_user(9) {
                 memory::zero(frame, LARGE as usize);
-                match self.table.map_large(large, frame | pte_bits(vma.prot), &mut frames::Tables) {
+                match self.table.map_large(large, frame | pte_bits(vma.prot), &mut frames::UserTables) {
                     Ok(true) => {
                         self.add_resident(512);
                         return Ok(());
@@ -224,7 +224,7 @@ impl AddressSpace {
             let Some(frame) = frames::alloc_user_zeroed() else {
                 return if i == 0 { Err(()) } else { Ok(()) };
             };
-            if self.table.map_small(a, frame | pte_bits(vma.prot), &mut frames::Tables).is_err() {
+            if self.table.map_small(a, frame | pte_bits(vma.prot), &mut frames::UserTables).is_err() {
                 frames::free(frame, 0);
                 return if i == 0 { Err(()) } else { Ok(()) };
             }
@@ -309,7 +309,7 @@ pub fn finish(p: &Process, mut fill: Fill, read: hanare_core::errno::Result<u64>
             let mapped = match prot {
                 Some(prot) if valid > 0 && mm.table.find(at).is_none() => {
                     memory::zero(frame + valid, (SMALL - valid) as usize);
-                    mm.table.map_small(at, frame | pte_bits(prot), &mut frames::Tables).is_ok()
+                    mm.table.map_small(at, frame | pte_bits(prot), &mut frames::UserTables).is_ok()
                 }
                 _ => false,
             };

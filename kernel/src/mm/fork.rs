@@ -51,7 +51,7 @@ impl AddressSpace {
             if failed || leaf.entry & pte::FOREIGN != 0 {
                 return leaf.entry;
             }
-            if child.table.map_small(leaf.addr, leaf.frame() | read_only, &mut frames::Tables).is_err() {
+            if child.table.map_small(leaf.addr, leaf.frame() | read_only, &mut frames::UserTables).is_err() {
                 failed = true;
                 return leaf.entry;
             }

@@ -90,7 +90,7 @@ pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64) -> core::result::
             let known = mm.table.find(at);
             if known.is_none_or(|l| write && l.entry & pte::WRITE == 0) {
                 let entry = frame + i * SMALL | pte_bits(rights) | pte::FOREIGN;
-                mm.table.map_small(at, entry, &mut frames::Tables).map_err(|_| Signal::NoMemory)?;
+                mm.table.map_small(at, entry, &mut frames::UserTables).map_err(|_| Signal::NoMemory)?;
                 if known.is_none() {
                     mm.add_resident(1);
                 }

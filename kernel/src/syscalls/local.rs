@@ -342,13 +342,17 @@ fn string(addr: u64, buffer: &mut [u8], too_long: errno::Errno) -> Result<Vec<u8
 /// A zero-terminated array of strings; a null array is an empty one.
 fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
     let mut all = Vec::new();
+    let mut bytes = 0;
     let mut buffer = vec![0; MAX_ARG_STRLEN];
     while addr != 0 {
         let pointer = usercopy::read_u64(addr).map_err(|_| errno::EFAULT)?;
         if pointer == 0 {
             break;
         }
-        all.push(string(pointer, &mut buffer, errno::E2BIG)?);
+        let string = string(pointer, &mut buffer, errno::E2BIG)?;
+        bytes += string.len() as u64 + 1;
+        all.push(string);
+        exec::check_strings(bytes, all.len() as u64)?;
         addr += 8;
     }
     Ok(all)
