@@ -112,8 +112,10 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
         return;
     }
     let info = SigInfo::from_words(info);
-    // Linux chose the thread. One that has ended meanwhile leaves it to the others.
-    match p.thread(slot) {
+    // Sent to the process (SI_USER, SI_QUEUE, SI_KERNEL) or to this thread: they are
+    // pending apart, as on Linux. A thread that has ended leaves it to the others.
+    let to_process = matches!(info.code, 0 | -1 | 0x80);
+    match p.thread(slot).filter(|_| !to_process) {
         Some(thread) => {
             let _ = thread.signals.lock().pending.queue(signal, info);
         }
@@ -214,7 +216,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
     let thread = cpus::current();
     let p = &thread.process;
     let mut fast = true;
-    let mut any = false;
+    let (mut any, mut handled) = (false, false);
     loop {
         if thread.must_end() {
             p.exit_thread(thread);
@@ -238,9 +240,14 @@ pub fn deliver(regs: &mut Regs) -> bool {
                 p.signals.lock().actions.on_handled(queued.signal);
                 finish_interrupted(thread, regs, Some(&action), true);
                 handle(thread, &queued, &action, regs, 0, 0);
-                return false;
+                // The next one, if its handler may run too, gets a frame on top of
+                // this one and runs first, as on Linux.
+                handled = true;
             }
         }
+    }
+    if handled {
+        return false;
     }
     let changed = finish_interrupted(thread, regs, None, any);
     let mut s = thread.signals.lock();
