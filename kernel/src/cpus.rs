@@ -267,7 +267,9 @@ pub fn poll_for(what: &dyn Wait, cycles: u64) -> bool {
             if cpu::rdtsc().wrapping_sub(start) > cycles {
                 break false;
             }
-            cpu::pause();
+            if looks % LOOKS_PER_PAUSE == 0 {
+                cpu::pause();
+            }
         }
     };
     while !inbound.prepare_halt() {
@@ -281,7 +283,7 @@ pub fn poll_for(what: &dyn Wait, cycles: u64) -> bool {
 pub fn wait(what: &dyn Wait, spin_cycles: u64) {
     let me = current();
     let start = cpu::rdtsc();
-    let mut spin = Spin { from: start, near: false, cycles: spin_cycles };
+    let mut spin = Spin { from: start, near: false, cycles: spin_cycles, looks: 0 };
     account(|c, now| me.add_cycles(now - c.running_since, 0));
     set_polling();
     let mut announced = false;
@@ -294,7 +296,6 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
         }
         let others = others_runnable();
         if !others && spin.goes_on(what) {
-            cpu::pause();
             continue;
         }
         if !announced {
@@ -328,13 +329,22 @@ struct Spin {
     from: u64,
     near: bool,
     cycles: u64,
+    looks: u32,
 }
+
+/// Looks between two pauses. A pause is kind to the other hardware thread of a
+/// core, and costs much more than a look where an emulator runs us.
+const LOOKS_PER_PAUSE: u32 = 32;
 
 /// What a wake-up on the other side may take, ms.
 const WAKE_UP_MS: u64 = 1;
 
 impl Spin {
     fn goes_on(&mut self, what: &dyn Wait) -> bool {
+        self.looks += 1;
+        if self.looks % LOOKS_PER_PAUSE == 0 {
+            cpu::pause();
+        }
         let now = cpu::rdtsc();
         if !self.near && what.near() {
             (self.near, self.from) = (true, now);

@@ -7,12 +7,14 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SLOT;
 use hanare_core::errno::{self, Errno};
-use hanare_hal::{percpu, shared};
+use hanare_hal::{cpu, percpu, shared};
 
 /// How long a CPU with nothing else to do polls for the answer, µs.
 const SPIN_US_DEFAULT: u64 = 50;
 /// An answer within this time costs neither accounting nor a look at other threads, µs.
 const SHORT_US: u64 = 5;
+/// Calls up to this long are polled for, if the last one was no longer, µs.
+const LONG_US: u64 = 150;
 /// How long the worker polls for the next call, µs.
 const WORKER_POLL_US: u32 = 50;
 
@@ -30,8 +32,20 @@ pub fn worker_poll_us() -> u32 {
     WORKER_POLL_US.min(SPIN_US.load(Ordering::Relaxed) as u32)
 }
 
+fn cycles(us: u64) -> u64 {
+    us * u64::from(shared::params().tsc_khz) / 1000
+}
+
 fn spin_cycles() -> u64 {
-    SPIN_US.load(Ordering::Relaxed) * u64::from(shared::params().tsc_khz) / 1000
+    cycles(SPIN_US.load(Ordering::Relaxed))
+}
+
+/// How long to poll for this answer: a thread whose last call took no longer than
+/// [`LONG_US`] waits that long with the CPU kept, since a wake-up would cost about
+/// as much; one that waits for something slower goes to sleep soon.
+fn patience(thread: &Thread, base: u64) -> u64 {
+    let long = cycles(LONG_US);
+    if base != 0 && thread.last_call.load(Ordering::Relaxed) < long { base.max(long) } else { base }
 }
 
 struct Answer<'a> {
@@ -80,9 +94,13 @@ pub fn call(nr: u32, args: [u64; 6]) -> i64 {
         ring_worker(&thread.process, thread.slot_index);
     }
     let answer = Answer { thread, result: Cell::new(None) };
-    let spin = spin_cycles();
-    if asleep || !cpus::poll_for(&answer, spin.min(SHORT_US * u64::from(shared::params().tsc_khz) / 1000)) {
-        cpus::wait(&answer, spin);
+    let base = spin_cycles();
+    if !asleep && cpus::poll_for(&answer, base.min(cycles(SHORT_US))) {
+        thread.last_call.store(0, Ordering::Relaxed);
+    } else {
+        let start = cpu::rdtsc();
+        cpus::wait(&answer, patience(thread, base));
+        thread.last_call.store(cpu::rdtsc().wrapping_sub(start), Ordering::Relaxed);
     }
     answer.result.get().unwrap_or(errno::EINTR.as_return())
 }

@@ -40,6 +40,8 @@ pub struct Thread {
     pub waiting: AtomicBool,
     /// TSC value at which it wants to look again, while it waits.
     pub deadline: AtomicU64,
+    /// TSC cycles the last delegated call took if it was not short, else 0.
+    pub last_call: AtomicU64,
     /// Woken by a futex call, see `futex`.
     pub futex_woken: AtomicBool,
     /// It has to end (exec of another thread).
@@ -111,6 +113,7 @@ impl Thread {
             slot,
             waiting: AtomicBool::new(false),
             deadline: AtomicU64::new(crate::cpus::NEVER),
+            last_call: AtomicU64::new(0),
             futex_woken: AtomicBool::new(false),
             dying: AtomicBool::new(false),
             birth: Mutex::new(None),
