@@ -125,7 +125,10 @@ def log_tail(lines=4):
 
 def recover():
     """After a hang or a dead LWK: a fresh one. Says what the old one's log had at its end."""
-    tail = log_tail()
+    states = command(['hanare', 'ls'], timeout=20).out.decode(errors='replace').splitlines()[1:]
+    said = kernel_log_since(log_start)
+    tail = (f'{log_tail()}; {states}; Linux: '
+            + ' / '.join(re.findall(r'hanare: .*', said)[-2:]))
     command(['hanare', 'shutdown', '--all', '--force'], timeout=90)
     try:
         boot()
