@@ -29,10 +29,10 @@ impl Block {
             frames::free_run(self.frame, self.pages);
         }
     }
-    /// Takes `next` in if it follows; runs stay small, since one page that Linux
+    /// Takes `next` in if it follows; runs stay bounded, since one page that Linux
     /// holds holds all of its run.
     fn join(&mut self, next: Block) -> bool {
-        const RUN: u32 = 64;
+        const RUN: u32 = 512;
         let follows = next.frame == self.frame + u64::from(self.pages) * SMALL;
         let joins = follows && !self.large && !next.large && self.pages < RUN;
         self.pages += u32::from(joins);
