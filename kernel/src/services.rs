@@ -107,6 +107,7 @@ pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Err
         if let Some(e) = Entry::new(kind, space, args, extents) {
             break e;
         }
+        crate::inbound::drain();
         cpus::yield_now(); // other threads of this CPU hold them
         if cpus::current().process.is_killed() {
             return Err(errno::EINTR);
@@ -119,11 +120,8 @@ pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Err
         }
         match r {
             hanare_abi::slot::RESULT_NOT_STARTED => {}
-            _ if cpus::current().process.is_killed() => {
-                // The module may still be at it; the entry is collected later.
-                make_async(entry);
-                return Err(errno::EINTR);
-            }
+            // Its worker is gone, and with it whoever could have run the entry: it is free.
+            _ if cpus::current().process.is_killed() => return Err(errno::EINTR),
             r => return Err(Errno::from_return(r).unwrap_or(errno::EIO)),
         }
     }
