@@ -42,7 +42,10 @@ fn user_exception(regs: &mut Regs, v: u8) {
 
 fn kernel_fault(addr: u64, write: bool) -> bool {
     shared::cpu(percpu::index()).count_page_fault();
-    cpus::try_current().is_some() && mm::fault::user(addr, mm::fault::USER | if write { mm::fault::WRITE } else { 0 }).is_ok()
+    let Some(thread) = cpus::try_current() else { return false };
+    let error = mm::fault::USER | if write { mm::fault::WRITE } else { 0 };
+    // For a killed process nothing is brought in, and the copy must not be tried again for ever.
+    mm::fault::user(addr, error).is_ok() && !thread.process.is_killed()
 }
 
 fn interrupt(regs: &mut Regs, v: u8, from_user: bool) {
