@@ -4,7 +4,7 @@ use crate::mm::{AddressSpace, FileHandle, FileRef, release};
 use crate::process::{Identity, Process};
 use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
-use crate::{cpus, delegate, services, signals};
+use crate::{cpus, delegate, hold, services, signals};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -148,6 +148,7 @@ fn thread(r: &Request, regs: &Regs) -> Result<u64> {
             return Err(e);
         }
     }
+    hold::at("thread-has-worker");
     let tid = slot.tid();
     let new = Thread::new(p.clone(), slot_index, slot, first_step).ok_or_else(|| {
         p.give_slot(slot_index);
@@ -167,6 +168,7 @@ fn thread(r: &Request, regs: &Regs) -> Result<u64> {
 pub extern "C" fn first_step(argument: usize) -> ! {
     cpus::reap();
     let thread = Thread::from_argument(argument);
+    hold::at("thread-begins");
     let b = thread.birth.lock().take().expect("a cloned thread");
     b.load();
     if b.set_tid != 0 {
@@ -259,6 +261,7 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
     let p = &me.process;
     let key = (p.space, NEXT_TOKEN.fetch_add(1, Ordering::Relaxed));
     let forked = p.mm.lock().fork()?;
+    hold::at("fork-copied");
     if let Some((low, high)) = forked.zap {
         release::zap(p, low, high);
     }
@@ -275,12 +278,14 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
         cpu: percpu::index(),
     });
     EMBRYOS.lock().insert(key, embryo);
+    hold::at("fork-embryo");
     let pid = loop {
         match delegate::call(OP_FORK, [key.1, r.exit_signal | r.flags & flag::PARENT, 0, 0, 0, 0]) {
             RESULT_NOT_STARTED => {}
             pid => break pid,
         }
     };
+    hold::at("fork-answered");
     if pid >= 0 {
         cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(CLAIM_NS) }, 0);
     }
@@ -294,6 +299,7 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
     }
+    hold::at("fork-done");
     if let Some(done) = &vfork {
         cpus::wait(&Released { thread: me, done }, 0);
     }
@@ -349,6 +355,8 @@ pub fn settle(p: &Process) {
 /// The first step of a forked process.
 pub extern "C" fn first_step_of_child(argument: usize) -> ! {
     cpus::reap();
+    hold::at("child-begins");
     settle(&Thread::from_argument(argument).process);
+    hold::at("child-settled");
     first_step(argument)
 }

@@ -7,7 +7,7 @@
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
 use crate::process::{Identity, Process};
 use crate::thread::Thread;
-use crate::{cpus, delegate, services, signals, vdso};
+use crate::{cpus, delegate, hold, services, signals, vdso};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -316,8 +316,10 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     let build = |auxv: &[(u64, u64)]| StackImage::build(top, &argv, &envp, auxv, path, random, id.stack_soft);
     build(&[]).map_err(memory)?;
 
+    hold::at("exec-opened");
     clear(p);
     signals::on_exec();
+    hold::at("exec-cleared");
     {
         let mut mm = p.mm.lock();
         (mm.mmap_base, mm.brk_start, mm.brk) = (place.mmap_base, 0, 0);
@@ -346,6 +348,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     let mut name = name[..name.len().min(255)].to_vec();
     name.push(0);
     let scratch = p.write_scratch(thread.slot_index, &name).map_err(memory)?;
+    hold::at("exec-built");
     p.release_parent();
     let _ = delegate::call(OP_EXECED, [scratch, 0, 0, 0, 0, 0]);
     Ok(())

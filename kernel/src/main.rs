@@ -17,6 +17,7 @@ mod exec;
 mod frames;
 mod futex;
 mod heap;
+mod hold;
 mod inbound;
 mod log;
 mod mm;
@@ -71,6 +72,7 @@ fn first_cpu() {
     time::init();
     vdso::init();
     delegate::init(boot_option("spin_us"));
+    hold::init(boot_option("hold_ms"));
 }
 
 /// What is done on each CPU.

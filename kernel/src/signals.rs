@@ -207,6 +207,7 @@ fn force(queued: QueuedSignal, regs: &mut Regs, v: u8, addr: u64) {
 
 /// Ends the process by a signal, on Linux' side too.
 pub fn die(signal: u32) {
+    crate::hold::at("fatal-signal");
     delegate::last_call(OP_EXIT_SIGNAL, [u64::from(signal), 0, 0, 0, 0, 0]);
 }
 
@@ -230,6 +231,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
         let Some((queued, disposition)) = next else { break };
         any = true;
         fast = false;
+        crate::hold::at("signal-taken");
         match disposition {
             Disposition::Ignore | Disposition::Continue => {}
             Disposition::Stop => {

@@ -195,6 +195,9 @@ fn is_shared(v: &Vma<FileRef>) -> bool {
 /// The part of an unmapping that may wait for Linux.
 pub fn finish_removed(p: &Process, mut removed: Removed) {
     let vmas = core::mem::take(&mut removed.vmas);
+    if removed.needs_linux() {
+        crate::hold::at("pages-taken");
+    }
     removed.finish(p);
     for v in &vmas {
         if let Backing::SharedLinux { watch, .. } = v.backing {

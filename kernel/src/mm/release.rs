@@ -188,6 +188,7 @@ pub fn page_deferred(frame: u64) {
 /// Tells Linux to forget `start..end`, frames kept (rights were taken away).
 pub fn zap(p: &Process, start: u64, end: u64) {
     if !p.is_killed() {
+        crate::hold::at("zap");
         let _ = services::by_worker(SERVICE_ZAP, &[start, end], &[]);
     }
 }

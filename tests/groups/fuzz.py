@@ -1,0 +1,95 @@
+"""Nonsense from user mode: system calls and instructions on the LWK, ioctls of the module, both
+by a user without rights. No panic, no oops, nothing leaked, nothing gained.
+
+TESTS_FUZZ_SECONDS (120) says how long in all, TESTS_FUZZ_SEED where it begins."""
+
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+SECONDS = int(os.environ.get('TESTS_FUZZ_SECONDS') or 120)
+SEED = int(os.environ.get('TESTS_FUZZ_SEED') or 1)
+USER = 65533  # nobody else's, so that all its processes may be killed
+AS_USER = ['/usr/bin/setpriv', f'--reuid={USER}', f'--regid={USER}', '--clear-groups']
+
+
+def kill_all():
+    """Every process of the user, until there is none."""
+    end = time.monotonic() + 60
+    while True:
+        left = [pid for pid in filter(str.isdigit, os.listdir('/proc'))
+                if owner(f'/proc/{pid}') == USER]
+        if not left:
+            return
+        expect(time.monotonic() < end, f'processes that cannot be killed: {left}')
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        time.sleep(0.1)
+
+
+def owner(path):
+    try:
+        return os.stat(path).st_uid
+    except OSError:
+        return None
+
+
+def folder():
+    path = WORK + '/fuzz'
+    fresh(path)
+    os.chmod(path, 0o777)
+    return path
+
+
+def system_calls(first, seconds):
+    """Some seconds of random calls; then the LWK is as it was."""
+    def body():
+        before, _ = debug_memory()
+        result = command([*AS_USER, 'hanare', 'run', '--', GUEST + '/static/fuzz', str(seconds), str(first)],
+                         timeout=seconds + 120, cwd=folder())
+        kill_all()
+        expect(result.status == 0 and b'to seed' in result.out, result)
+        print('# ' + result.out.decode().strip().replace('\n', ', '), flush=True)
+        settled(before)
+        expect(healthy(), 'nothing runs any more')
+    return body
+
+
+def settled(before):
+    end = time.monotonic() + 20
+    while True:
+        after, text = debug_memory()
+        if after == before and ' 0 processes' in text and 'quarantined 0' in text:
+            return
+        expect(time.monotonic() < end, f'free memory {before} before, {text} after')
+        time.sleep(0.5)
+
+
+def ioctls(seed):
+    """The module's ioctls by a user who may only run programs."""
+    def body():
+        before, _ = debug_memory()
+        with open('/sys/devices/system/cpu/online') as file:
+            online = file.read()
+        result = command([*AS_USER, GUEST + '/module-fuzz', '40000', str(seed)], timeout=240, cwd=folder())
+        kill_all()
+        expect(result.status == 0, result)
+        with open('/sys/devices/system/cpu/online') as file:
+            expect(file.read() == online, 'a CPU went on or off')
+        settled(before)
+        expect(healthy(), 'nothing runs any more')
+    return body
+
+
+start('--cpus', '2-3', '--mem', '1G')
+check('ioctls', ioctls(SEED))
+check('ioctls-other-seed', ioctls(SEED + 1))
+rounds = max(1, SECONDS // 30)
+for number in range(rounds):
+    check(f'system-calls-{number}', system_calls(SEED + 10000 * number, SECONDS // rounds))
+finish()

@@ -1,0 +1,149 @@
+"""Kills, stops and crashes at chosen moments: of the proxy, a worker, the Linux parent, `hanare run`
+at each system call that they make (tests/module/strike.c), and of the process while the LWK holds
+it at each point that kernel/src/hold.rs knows. Afterwards both kernels are as they were.
+
+TESTS_STRIKES (1) multiplies the number of moments; 20 is every one of them, about."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+MORE = float(os.environ.get('TESTS_STRIKES') or 1)
+STRUCK = GUEST + '/static/struck'
+KINDS = ['fork', 'exec', 'thread', 'map', 'block', 'signal', 'exit']
+ACTIONS = ['kill', 'crash', 'stop', 'parent', 'first', 'term', 'delay']
+BOOT_MEMORY = ['--cpus', '2-3', '--mem', '256M']
+
+
+def clean(before, where):
+    """The LWK has no process and its memory back; Linux has no proxy."""
+    end = time.monotonic() + 20
+    while True:
+        after, text = debug_memory()
+        left = proxies()
+        if after == before and ' 0 processes' in text and not left:
+            return
+        expect(time.monotonic() < end, f'{where}: free memory {before} before, {text} after; proxies {left}')
+        time.sleep(0.05 if time.monotonic() < end - 15 else 0.5)
+
+
+def proxies():
+    found = []
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        with contextlib.suppress(OSError):
+            with open(f'/proc/{pid}/exe', 'rb'):
+                pass
+            if os.readlink(f'/proc/{pid}/exe').endswith('/hanare-proxy'):
+                with open(f'/proc/{pid}/stat') as stat:
+                    found.append((pid, stat.read().split(')')[1].split()[0]))
+    return found
+
+
+def strike(at, action, kind):
+    result = command([GUEST + '/strike', str(at), action, '40', 'hanare', 'run', '--', STRUCK, kind],
+                     timeout=60)
+    return result, result.out.decode()
+
+
+def at_calls(kind):
+    """Counts the stops, then strikes at some of them, each action in turn."""
+    def body():
+        before, _ = debug_memory()
+        result, said = strike(0, 'kill', kind)
+        expect(result.status == 0 and re.search(r'ended with (0|700)$', said.strip()), result)
+        stops = int(re.search(r'(\d+) stops', said)[1])
+        clean(before, 'not struck')
+        moments = max(1, min(int(20 * MORE), stops))
+        for n in range(moments):
+            action = ACTIONS[n % len(ACTIONS)]
+            # Spread over all stops; the first few are those of `hanare run` and the start.
+            at = 1 + (n * stops + (hash_of(kind) % stops)) // moments % stops
+            result, said = strike(at, action, kind)
+            where = f'{action} at {at} of {stops}'
+            expect(result.status == 0 and not result.late, f'{where}: {result}')
+            clean(before, f'{where} ({said.splitlines()[0] if said else ""})')
+        expect(healthy(), 'nothing runs any more')
+    return body
+
+
+def hash_of(text):
+    return sum(ord(character) * 7 for character in text)
+
+
+def at_points(kind, struck):
+    """The LWK holds each thread for a while at its points: kills at steps of that."""
+    def body():
+        before, _ = debug_memory()
+        start = time.monotonic()
+        result = command(['hanare', 'run', '--', STRUCK, kind])
+        expect(result.status in (0, 7), result)
+        took = time.monotonic() - start
+        moments = int(12 * MORE)
+        for n in range(moments):
+            process = subprocess.Popen(['hanare', 'run', '--', STRUCK, kind], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            time.sleep(took * (n + 0.5) / moments)
+            how = n % 4
+            if how == 0:
+                process.kill()
+            elif how == 1:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            elif how == 2:
+                process.send_signal(signal.SIGSTOP)
+                time.sleep(0.1)
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+            else:
+                for pid, _ in proxies():
+                    if int(pid) != process.pid:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(int(pid), signal.SIGKILL)
+            try:
+                process.wait(40)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise Failure(f'step {n} of {moments} (how {how}): no end')
+            clean(before, f'step {n} of {moments} (how {how})')
+        expect(healthy(), 'nothing runs any more')
+        struck.update(re.findall(r'held at ([\w-]+): ended there', hanare('log').out.decode()))
+    return body
+
+
+start(*BOOT_MEMORY)
+for name in KINDS:
+    check(f'at-calls-{name}', at_calls(name))
+
+
+def held_boot():
+    hanare('shutdown', timeout=60)
+    boot(*BOOT_MEMORY, '--option', 'hold_ms=40')
+    healthy()
+
+
+check('boot-holding', held_boot)
+points = set()
+for name in KINDS:
+    check(f'at-points-{name}', at_points(name, points))
+
+
+def covered():
+    """A check that strikes nowhere would pass: most points have to have been struck."""
+    known = set()
+    for folder, _, files in os.walk(ROOT + '/kernel/src'):
+        for file in files:
+            with open(f'{folder}/{file}') as text:
+                known.update(re.findall(r'hold::at\("([\w-]+)"\)', text.read()))
+    print(f'# struck at {len(points)} of {len(known)} points, not at {sorted(known - points)}', flush=True)
+    expect(len(points) * 2 >= len(known), f'struck only at {sorted(points)}')
+
+
+check('points-were-struck', covered)
+finish()

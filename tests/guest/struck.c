@@ -1,0 +1,193 @@
+/*
+ * What is struck at every moment by the group `strikes`: short programs of one kind each.
+ *   struck fork|exec|thread|map|block|signal|exit|noop
+ */
+#include "guest.h"
+#include <poll.h>
+#include <pthread.h>
+
+static void forks(void)
+{
+	for (int n = 0; n < 3; n++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			if (n == 2 && fork() == 0)
+				_exit(4);
+			_exit(3);
+		}
+		waitpid(pid, NULL, 0);
+	}
+}
+
+static void execs(const char *self)
+{
+	for (int n = 0; n < 2; n++) {
+		pid_t pid = n ? vfork() : fork();
+
+		if (pid == 0) {
+			execl(self, self, "noop", NULL);
+			_exit(127);
+		}
+		waitpid(pid, NULL, 0);
+	}
+	execl(self, self, "noop", NULL);
+}
+
+static void *sleeper(void *argument)
+{
+	usleep((long)argument * 3000);
+	getppid();
+	return NULL;
+}
+
+static void threads(void)
+{
+	pthread_t thread[4];
+
+	for (int round = 0; round < 2; round++) {
+		for (long n = 0; n < 4; n++)
+			pthread_create(&thread[n], NULL, sleeper, (void *)n);
+		for (long n = 0; n < 4; n++)
+			pthread_join(thread[n], NULL);
+	}
+}
+
+static void maps(void)
+{
+	char name[] = "/dev/shm/struck-XXXXXX";
+	int fd = mkstemp(name);
+	char *anonymous = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	unlink(name);
+	ftruncate(fd, 64 * PAGE);
+	for (int n = 0; n < 3; n++) {
+		char *shared = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		char *private = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+
+		memset(shared, n, 64 * PAGE);
+		memset(private, n + 1, 32 * PAGE);
+		memset(anonymous, n, 64 * PAGE);
+		pwrite(fd, anonymous, 64 * PAGE, 0);
+		pread(fd, private, 16 * PAGE, 0);
+		mprotect(anonymous, 16 * PAGE, PROT_READ);
+		pread(fd, anonymous, 16 * PAGE, 0);
+		mprotect(anonymous, 16 * PAGE, PROT_READ | PROT_WRITE);
+		madvise(anonymous, 8 * PAGE, MADV_DONTNEED);
+		private = mremap(private, 64 * PAGE, 128 * PAGE, MREMAP_MAYMOVE);
+		ftruncate(fd, 32 * PAGE);
+		ftruncate(fd, 64 * PAGE);
+		munmap(shared, 64 * PAGE);
+		munmap(private, 128 * PAGE);
+	}
+}
+
+static int ends[2];
+
+static void *writer(void *argument)
+{
+	(void)argument;
+	usleep(20000);
+	write(ends[1], "x", 1);
+	return NULL;
+}
+
+static void blocks(void)
+{
+	struct pollfd wait;
+	pthread_t thread;
+	char byte;
+
+	pipe(ends);
+	wait = (struct pollfd){ .fd = ends[0], .events = POLLIN };
+	poll(&wait, 1, 10);
+	for (int n = 0; n < 2; n++) {
+		pthread_create(&thread, NULL, writer, NULL);
+		read(ends[0], &byte, 1);
+		pthread_join(thread, NULL);
+	}
+	usleep(10000);
+}
+
+static volatile int caught;
+
+static void catch(int number)
+{
+	(void)number;
+	caught++;
+}
+
+static void signals(void)
+{
+	struct itimerval timer = { { 0, 5000 }, { 0, 5000 } };
+	struct sigaction action = { .sa_handler = catch };
+	char byte;
+	pid_t pid;
+
+	sigaction(SIGALRM, &action, NULL);
+	sigaction(SIGUSR1, &action, NULL);
+	action.sa_flags = SA_RESTART | SA_SIGINFO;
+	sigaction(SIGCHLD, &action, NULL);
+	pipe(ends);
+	setitimer(ITIMER_REAL, &timer, NULL);
+	for (int n = 0; n < 3; n++)
+		read(ends[0], &byte, 1);
+	timer = (struct itimerval){ 0 };
+	setitimer(ITIMER_REAL, &timer, NULL);
+	for (int n = 0; n < 3; n++)
+		raise(SIGUSR1);
+	pid = fork();
+	if (pid == 0) {
+		for (int n = 0; n < 3; n++) {
+			kill(getppid(), SIGUSR1);
+			usleep(2000);
+		}
+		raise(SIGKILL);
+	}
+	waitpid(pid, NULL, 0);
+}
+
+static void *forever(void *argument)
+{
+	if (argument)
+		pause();
+	for (;;)
+		caught++;
+	return NULL;
+}
+
+static void ends_now(void)
+{
+	pthread_t thread;
+
+	if (fork() == 0) {
+		/* An orphan. */
+		usleep(30000);
+		_exit(0);
+	}
+	pthread_create(&thread, NULL, forever, NULL);
+	pthread_create(&thread, NULL, forever, "pause");
+	usleep(5000);
+	exit(7);
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "noop";
+
+	if (!strcmp(what, "fork"))
+		forks();
+	else if (!strcmp(what, "exec"))
+		execs(argv[0]);
+	else if (!strcmp(what, "thread"))
+		threads();
+	else if (!strcmp(what, "map"))
+		maps();
+	else if (!strcmp(what, "block"))
+		blocks();
+	else if (!strcmp(what, "signal"))
+		signals();
+	else if (!strcmp(what, "exit"))
+		ends_now();
+	return 0;
+}
