@@ -2,7 +2,7 @@
 at each system call that they make (tests/module/strike.c), and of the process while the LWK holds
 it at each point that kernel/src/hold.rs knows. Afterwards both kernels are as they were.
 
-TESTS_STRIKES (1) multiplies the number of moments; 20 is every one of them, about."""
+TESTS_STRIKES (1) multiplies the number of moments; 100 is every one of them, about."""
 
 import os
 import re
@@ -59,13 +59,15 @@ def at_calls(kind):
         expect(result.status == 0 and re.search(r'ended with (0|700)$', said.strip()), result)
         stops = int(re.search(r'(\d+) stops', said)[1])
         clean(before, 'not struck')
-        moments = max(1, min(int(20 * MORE), stops))
+        moments = max(1, min(int(10 * MORE), stops))
         for n in range(moments):
-            action = ACTIONS[n % len(ACTIONS)]
+            action = ACTIONS[(n + hash_of(kind)) % len(ACTIONS)]
             # Spread over all stops; the first few are those of `hanare run` and the start.
             at = 1 + (n * stops + (hash_of(kind) % stops)) // moments % stops
             result, said = strike(at, action, kind)
             where = f'{action} at {at} of {stops}'
+            if result.status == 3:
+                print('# ' + command(['sh', '-c', 'ps -eLo pid,ppid,tid,stat,wchan:20,comm | grep -v "\\["']).out.decode(), flush=True)
             expect(result.status == 0 and not result.late, f'{where}: {result}')
             clean(before, f'{where} ({said.splitlines()[0] if said else ""})')
         expect(healthy(), 'nothing runs any more')
@@ -84,7 +86,7 @@ def at_points(kind, struck):
         result = command(['hanare', 'run', '--', STRUCK, kind])
         expect(result.status in (0, 7), result)
         took = time.monotonic() - start
-        moments = int(12 * MORE)
+        moments = int(8 * MORE)
         for n in range(moments):
             process = subprocess.Popen(['hanare', 'run', '--', STRUCK, kind], stdin=subprocess.DEVNULL,
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)

@@ -3,7 +3,7 @@
  * and descriptors, from single processes, threads and forks, and random instructions. Each child
  * makes its calls from a seed of its own. It need not live; the kernel has to.
  *   fuzz SECONDS [SEED [CHILDREN]]    run it as a user whose processes may all be killed
- * Prints each seed before its child runs to stderr if FUZZ_VERBOSE is set, else a line at the end.
+ * Prints a line at the end; with FUZZ_VERBOSE also each seed and how its child ended, to stderr.
  */
 #include "guest.h"
 #include <poll.h>
@@ -35,6 +35,8 @@ static uint64_t below(uint64_t limit)
 }
 
 static unsigned char *buffer[BUFFERS];
+/* The children's: how many calls were made, and the last one's number. */
+static volatile long *made;
 static int highest_fd;
 
 /* What end everything, wait for nothing or disturb others than this child. */
@@ -179,15 +181,34 @@ static long call_number(void)
 		SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_setup, SYS_io_submit, SYS_userfaultfd,
 	};
 
+	long nr;
+
 	switch (below(8)) {
 	case 0:
-		return number();
+		nr = number();
+		break;
 	case 1:
 	case 2:
 	case 3:
-		return below(470);
+		nr = below(470);
+		break;
 	default:
-		return local[below(sizeof(local) / sizeof(*local))];
+		nr = local[below(sizeof(local) / sizeof(*local))];
+	}
+	/* These end nearly every caller that does not mean them. */
+	switch (nr) {
+	case SYS_rt_sigreturn:
+	case SYS_exit:
+	case SYS_exit_group:
+	case SYS_arch_prctl:
+	case SYS_alarm:
+	case SYS_setitimer:
+	case SYS_pause:
+	case SYS_execve:
+	case SYS_execveat:
+		return below(20) ? SYS_getppid : nr;
+	default:
+		return nr;
 	}
 }
 
@@ -201,6 +222,8 @@ static void calls(unsigned int count)
 			continue;
 		for (int n = 0; n < 6; n++)
 			a[n] = argument();
+		made[0]++;
+		made[1] = nr;
 		/* A child's child goes on with other numbers. */
 		long result = syscall(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 
@@ -344,13 +367,15 @@ int main(int argc, char **argv)
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1, most = argc > 3 ? atoi(argv[3]) : 1 << 30;
 	unsigned int ended = 0, killed = 0, late = 0;
 
+	made = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
 	signal(SIGCHLD, SIG_DFL);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	printf("from seed %llu\n", (unsigned long long)seed);
 	fflush(stdout);
 	for (; time(NULL) < end && most--; seed++) {
 		if (getenv("FUZZ_VERBOSE"))
-			dprintf(2, "seed %llu\n", (unsigned long long)seed);
+			dprintf(2, "seed %llu: ", (unsigned long long)seed);
 		pid_t pid = fork();
 
 		if (pid < 0) {
@@ -374,6 +399,8 @@ int main(int argc, char **argv)
 			}
 			usleep(3000);
 		}
+		if (getenv("FUZZ_VERBOSE"))
+			dprintf(2, "%x, %ld calls in all, the last %ld\n", status, made[0], made[1]);
 		late += waited > CHILD_MS;
 		killed += WIFSIGNALED(status);
 		ended++;
@@ -382,7 +409,7 @@ int main(int argc, char **argv)
 		while (waitpid(-1, &status, WNOHANG) > 0)
 			;
 	}
-	printf("to seed %llu: %u children, %u killed by a signal, %u at their deadline\n",
-	       (unsigned long long)seed - 1, ended, killed, late);
+	printf("to seed %llu: %u children, %ld calls, %u killed by a signal, %u at their deadline\n",
+	       (unsigned long long)seed - 1, ended, made[0], killed, late);
 	return 0;
 }

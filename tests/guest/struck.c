@@ -119,7 +119,7 @@ static void catch(int number)
 
 static void signals(void)
 {
-	struct itimerval timer = { { 0, 5000 }, { 0, 5000 } };
+	struct itimerval timer = { { 0, 0 }, { 0, 5000 } };
 	struct sigaction action = { .sa_handler = catch };
 	char byte;
 	pid_t pid;
@@ -129,9 +129,12 @@ static void signals(void)
 	action.sa_flags = SA_RESTART | SA_SIGINFO;
 	sigaction(SIGCHLD, &action, NULL);
 	pipe(ends);
-	setitimer(ITIMER_REAL, &timer, NULL);
-	for (int n = 0; n < 3; n++)
+	for (int n = 0; n < 3; n++) {
+		/* Should it come before the read, the next one does not. */
+		timer.it_interval.tv_sec = 1;
+		setitimer(ITIMER_REAL, &timer, NULL);
 		read(ends[0], &byte, 1);
+	}
 	timer = (struct itimerval){ 0 };
 	setitimer(ITIMER_REAL, &timer, NULL);
 	for (int n = 0; n < 3; n++)
