@@ -4,6 +4,7 @@ use crate::mm::{AddressSpace, FileHandle, FileRef, release};
 use crate::process::{Identity, Process};
 use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
+use crate::balance::{self, CpuMask};
 use crate::{cpus, delegate, hold, services, signals};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -159,8 +160,10 @@ fn thread(r: &Request, regs: &Regs) -> Result<u64> {
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &tid.to_le_bytes());
     }
+    *new.affinity.lock() = *me.affinity.lock();
     p.add_thread(&new);
-    cpus::enqueue(new);
+    let cpu = balance::place(&new);
+    cpus::enqueue(new, cpu);
     Ok(u64::from(tid))
 }
 
@@ -190,7 +193,7 @@ pub struct Embryo {
     /// The program it runs.
     pub exe: Vec<u8>,
     /// Inherited CPU mask.
-    pub affinity: Vec<u8>,
+    pub affinity: CpuMask,
     /// Inherited dispositions.
     pub signals: ProcessSignals,
     /// Inherited mask.
@@ -200,9 +203,17 @@ pub struct Embryo {
     /// Where it begins.
     pub birth: Birth,
     /// The parent waits for its exec or end (vfork).
-    pub vfork: Option<Arc<AtomicBool>>,
-    /// CPU to be woken when the child has come up.
-    pub cpu: usize,
+    pub vfork: Option<Vfork>,
+    /// Thread to be woken when the child has come up.
+    pub parent: Arc<Thread>,
+}
+
+/// A parent that waits for its child's exec or end.
+pub struct Vfork {
+    /// That has come.
+    pub done: Arc<AtomicBool>,
+    /// Who waits.
+    pub parent: Arc<Thread>,
 }
 
 // Boxed: they are large, and a tree moves its values through the kernel stack.
@@ -212,7 +223,7 @@ static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 /// The child that the proxy of a new space stands for.
 pub fn claim(parent: u32, token: u64) -> Option<Box<Embryo>> {
     let e = EMBRYOS.lock().remove(&(parent, token))?;
-    cpus::wake(e.cpu);
+    cpus::kick(&e.parent);
     Some(e)
 }
 
@@ -266,16 +277,17 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
         release::zap(p, low, high);
     }
     let vfork = (r.flags & flag::VFORK != 0).then(|| Arc::new(AtomicBool::new(false)));
+    let parent = cpus::current_arc();
     let embryo = Box::new(Embryo {
         mm: forked.mm,
         exe: p.exe.lock().clone(),
-        affinity: p.affinity.lock().clone(),
+        affinity: *me.affinity.lock(),
         signals: ProcessSignals { actions: p.signals.lock().actions.clone(), ..ProcessSignals::default() },
         thread_signals: me.signals.lock().inherit(true),
         identity: *p.identity.lock(),
         birth: birth(r, regs),
-        vfork: vfork.clone(),
-        cpu: percpu::index(),
+        vfork: vfork.clone().map(|done| Vfork { done, parent: parent.clone() }),
+        parent,
     });
     EMBRYOS.lock().insert(key, embryo);
     hold::at("fork-embryo");
@@ -316,7 +328,7 @@ pub fn adopt_files(mm: &mut AddressSpace, space: u32) {
     for v in &mut all {
         if let Backing::PrivateFile { file, .. } = &mut v.backing {
             let own = known.entry(file.id).or_insert_with(|| {
-                Arc::new(FileHandle { space, id: file.id, inode: file.inode, device: file.device, name: file.name.clone() })
+                Arc::new(FileHandle { space, home: percpu::index(), id: file.id, inode: file.inode, device: file.device, name: file.name.clone() })
             });
             *file = own.clone();
         }

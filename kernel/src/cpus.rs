@@ -1,18 +1,18 @@
 //! What each CPU runs: its queue, switching, waiting, idling.
 //!
-//! A CPU's state is touched only by that CPU with interrupts off; the lock is
-//! there for the other CPUs that will put threads on the queue, and is never
-//! held across a switch. A core with one thread takes no timer interrupt.
+//! A CPU's state is changed by that CPU with interrupts off; other CPUs put threads on
+//! its queue or take them from there (`balance`), hence the lock, which is never held
+//! across a switch. A thread that waits stays with its CPU, which asks its [`Wait`]
+//! whether it may go on. A core with one thread takes no timer interrupt.
 
 #![allow(unsafe_code)] // the switch itself
 
-use crate::process::Process;
 use crate::thread::Thread;
-use crate::{doorbell, inbound};
-use alloc::collections::{BTreeMap, VecDeque};
+use crate::{balance, doorbell, inbound, tlb};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::context::{self, Context};
 use hanare_hal::{apic, boot, cpu, gdt, paging, percpu, shared};
@@ -28,32 +28,50 @@ pub const NEVER: u64 = u64::MAX;
 
 /// One CPU.
 pub struct Cpu {
-    /// Threads that want to run or look whether they may go on.
-    queue: VecDeque<Arc<Thread>>,
+    /// Threads that want to run.
+    runnable: VecDeque<Arc<Thread>>,
+    /// Threads that wait for something.
+    waiting: Vec<Arc<Thread>>,
     /// The running one.
     current: Option<Arc<Thread>>,
     /// Ended threads whose stacks may be freed after the next switch.
     dead: Vec<Arc<Thread>>,
-    /// Processes whose home this CPU is.
-    pub processes: BTreeMap<u32, Arc<Process>>,
     idle: Context,
-    /// Threads of the queue that have not looked since the last event that may
-    /// have made them ready: the CPU halts only when all have.
-    unchecked: usize,
-    running_since: u64,
+    /// TSC value at which the running thread makes room, or [`NEVER`].
+    slice_end: u64,
     /// TSC value the timer is armed for, or [`NEVER`].
     timer: u64,
 }
 
+impl Cpu {
+    fn update_load(&self, index: usize, running: bool) {
+        balance::set_load(index, self.runnable.len() + usize::from(running));
+    }
+}
+
 static CPUS: [Once<Mutex<Cpu>>; CPUS_MAX] = [const { Once::new() }; CPUS_MAX];
 static RESCHEDULE: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
-/// Something is to be done before the next return to user mode. Requests of Linux
-/// need no flag: their IPI comes as soon as interrupts are open again.
+/// Something is to be done before the next return to user mode. Requests of Linux and
+/// of other CPUs need no flag: their IPI comes as soon as interrupts are open again.
 static ATTENTION: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(true) }; CPUS_MAX];
 /// Whether this CPU told Linux that it polls.
 static POLLING: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
 /// The running thread's address, for the fast path of a system call.
 static CURRENT: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
+/// The thread this CPU ran before the last switch, until that is complete.
+static PREVIOUS: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
+/// What other CPUs want of this one: [`KICK`], [`FLUSH`]; and [`LOOKING`].
+static POSTED: [Posted; CPUS_MAX] = [const { Posted(AtomicU32::new(0)) }; CPUS_MAX];
+
+#[repr(align(64))]
+struct Posted(AtomicU32);
+
+/// A thread came to the queue, or somebody who waits may go on.
+pub const KICK: u32 = 1;
+/// The TLB mailbox has something, see [`tlb`].
+pub const FLUSH: u32 = 2;
+/// The CPU looks at this word by itself before it halts or leaves the kernel.
+const LOOKING: u32 = 4;
 
 /// Creates every CPU's state and stack (first CPU, once).
 pub fn init() {
@@ -61,13 +79,12 @@ pub fn init() {
     for (i, slot) in CPUS.iter().enumerate().take(count) {
         slot.call_once(|| {
             Mutex::new(Cpu {
-                queue: VecDeque::new(),
+                runnable: VecDeque::new(),
+                waiting: Vec::new(),
                 current: None,
                 dead: Vec::new(),
-                processes: BTreeMap::new(),
                 idle: Context::default(),
-                unchecked: 0,
-                running_since: 0,
+                slice_end: NEVER,
                 timer: NEVER,
             })
         });
@@ -77,9 +94,13 @@ pub fn init() {
     }
 }
 
+fn cpu_state(index: usize) -> MutexGuard<'static, Cpu> {
+    CPUS[index].get().expect("cpus::init").lock()
+}
+
 /// The calling CPU.
-pub fn this() -> MutexGuard<'static, Cpu> {
-    CPUS[percpu::index()].get().expect("cpus::init").lock()
+fn this() -> MutexGuard<'static, Cpu> {
+    cpu_state(percpu::index())
 }
 
 /// The running thread; only where one runs (system calls, faults).
@@ -96,10 +117,36 @@ pub fn try_current() -> Option<&'static Thread> {
     (CURRENT[percpu::index()].load(Ordering::Relaxed) != 0).then(current)
 }
 
-/// Puts a thread on this CPU's queue.
-pub fn enqueue(thread: Arc<Thread>) {
-    request_attention();
-    this().queue.push_back(thread);
+/// The running thread, counted.
+pub fn current_arc() -> Arc<Thread> {
+    this().current.clone().expect("a running thread")
+}
+
+/// Puts a thread on a CPU's queue.
+pub fn enqueue(thread: Arc<Thread>, cpu: usize) {
+    thread.cpu.store(cpu, Ordering::Relaxed);
+    {
+        let mut c = cpu_state(cpu);
+        c.runnable.push_back(thread);
+        let running = c.current.as_ref().is_some_and(|t| t.since.load(Ordering::Relaxed) != 0);
+        c.update_load(cpu, running);
+    }
+    if cpu == percpu::index() {
+        request_attention();
+    } else {
+        post(cpu, KICK);
+    }
+}
+
+/// Takes a thread that `to` may run from the queue of CPU `from`.
+pub fn take_from(from: usize, to: usize) -> Option<Arc<Thread>> {
+    let mut c = CPUS[from].get()?.try_lock()?;
+    let fits = |t: &Arc<Thread>| !t.on_cpu.load(Ordering::Acquire) && t.affinity.try_lock().is_some_and(|m| m.contains(to));
+    let i = c.runnable.iter().position(fits)?;
+    let thread = c.runnable.remove(i)?;
+    c.update_load(from, true);
+    thread.cpu.store(to, Ordering::Relaxed);
+    Some(thread)
 }
 
 /// Asks for a look at the queue before the next return to user mode.
@@ -123,21 +170,66 @@ pub fn take_attention() -> bool {
     }
 }
 
+/// Tells CPU `index` to look; interrupts it if it would not by itself.
+pub fn post(index: usize, what: u32) {
+    let before = POSTED[index].0.fetch_or(what, Ordering::SeqCst);
+    if before & (LOOKING | what) == 0 && index != percpu::index() {
+        apic::send(shared::cpu(index).apic_id(), apic::PEER_VECTOR);
+    }
+}
+
+/// Takes what was posted to the calling CPU.
+pub fn take_posted(what: u32) -> bool {
+    let word = &POSTED[percpu::index()].0;
+    word.load(Ordering::Relaxed) & what != 0 && word.fetch_and(!what, Ordering::SeqCst) & what != 0
+}
+
+/// The calling CPU looks by itself from now on.
+fn begin_looking() {
+    POSTED[percpu::index()].0.fetch_or(LOOKING, Ordering::SeqCst);
+}
+
+/// It does not any more; false if something was posted that is to be seen to first.
+fn end_looking() -> bool {
+    POSTED[percpu::index()].0.fetch_and(!LOOKING, Ordering::SeqCst) & (KICK | FLUSH) == 0
+}
+
+/// Something happened that `thread` may be waiting for, or has to see before it goes
+/// on in user mode: its CPU looks.
+pub fn kick(thread: &Arc<Thread>) {
+    let cpu = thread.cpu.load(Ordering::Relaxed);
+    if cpu == percpu::index() {
+        request_reschedule();
+    } else {
+        post(cpu, KICK);
+    }
+}
+
 fn switch_to(next: Option<Arc<Thread>>) {
+    let index = percpu::index();
+    if let Some(n) = &next {
+        // It may have come from a CPU that has not quite left it.
+        while n.on_cpu.swap(true, Ordering::Acquire) {
+            tlb::serve();
+            cpu::pause();
+        }
+        n.cpu.store(index, Ordering::Relaxed);
+    }
     let mut c = this();
     let now = cpu::rdtsc();
     let previous = c.current.take();
     if let Some(p) = &previous {
-        p.add_cycles(now - c.running_since, 0);
+        p.end_run(now);
         p.save_user_state();
         p.check_stack();
     }
-    c.running_since = now;
+    c.slice_end = NEVER;
     let to: *const Context = match &next {
         Some(n) => {
-            n.process.activate();
+            n.process.mm.activate();
             n.restore_user_state();
-            gdt::set_kernel_stack(percpu::index(), n.stack_top());
+            n.begin_run(now);
+            gdt::set_kernel_stack(index, n.stack_top());
             n.context()
         }
         None => {
@@ -145,34 +237,89 @@ fn switch_to(next: Option<Arc<Thread>>) {
             &raw const c.idle
         }
     };
-    CURRENT[percpu::index()].store(next.as_ref().map_or(0, |n| Arc::as_ptr(n) as u64), Ordering::Relaxed);
-    shared::cpu(percpu::index()).set_current_space(next.as_ref().map_or(0, |n| n.process.space));
+    if let Some(p) = &previous
+        && next.as_ref().is_none_or(|n| !Arc::ptr_eq(&n.process, &p.process))
+    {
+        p.process.mm.left();
+    }
+    CURRENT[index].store(next.as_ref().map_or(0, |n| Arc::as_ptr(n) as u64), Ordering::Relaxed);
+    PREVIOUS[index].store(previous.as_ref().map_or(0, |p| Arc::as_ptr(p) as u64), Ordering::Relaxed);
+    shared::cpu(index).set_current_space(next.as_ref().map_or(0, |n| n.process.space));
+    c.update_load(index, next.is_some());
     c.current = next;
     let from: *mut Context = previous.as_ref().map_or(&raw mut c.idle, |p| p.context());
-    // The previous thread is on the queue or in `dead`: the address stays good.
+    // The previous thread is on a queue, among the waiting or in `dead`: the address
+    // stays good; other CPUs leave it alone while `on_cpu` is set.
     drop(previous);
     drop(c);
     // SAFETY: `from` is the running context's own place, `to` one that does not
-    // run: it was off every CPU when it was taken from this CPU's queue.
+    // run: `on_cpu` was clear, and this CPU's idle context runs only here.
     unsafe { context::switch(from, to) };
     reap();
 }
 
-/// Frees threads that ended on this CPU. Also the first thing a new thread does.
+/// What follows a switch, on the new stack: the old thread may run elsewhere, threads
+/// that ended are freed. Also the first thing a new thread does.
 pub fn reap() {
+    let p = PREVIOUS[percpu::index()].swap(0, Ordering::Relaxed);
+    if p != 0 {
+        // SAFETY: held by a queue, by `waiting` or by `dead` of this CPU, see
+        // `switch_to`; who takes it from there waits for this store.
+        unsafe { &*(p as *const Thread) }.on_cpu.store(false, Ordering::Release);
+    }
     let dead = core::mem::take(&mut this().dead);
     drop(dead);
 }
 
+/// Moves threads of this CPU whose waiting is over to the front of the queue; whether
+/// there were any.
+fn wake_ready() -> bool {
+    let waiting = core::mem::take(&mut this().waiting);
+    if waiting.is_empty() {
+        return false;
+    }
+    let (ready, waiting): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|t| t.is_ready());
+    let mut c = this();
+    c.waiting = waiting;
+    let any = !ready.is_empty();
+    for t in ready.into_iter().rev() {
+        c.runnable.push_front(t);
+    }
+    any
+}
+
+/// The next thread of this CPU's queue. Those that may not run here any more are
+/// sent where they may.
+fn pick() -> Option<Arc<Thread>> {
+    let index = percpu::index();
+    loop {
+        let next = this().runnable.pop_front()?;
+        if next.affinity.lock().contains(index) {
+            return Some(next);
+        }
+        let cpu = balance::place(&next);
+        enqueue(next, cpu);
+    }
+}
+
 /// Lets the next thread of the queue run; comes back when it is our turn again.
 pub fn yield_now() {
+    wake_ready();
+    let Some(next) = pick() else { return };
     let mut c = this();
-    let Some(next) = c.queue.pop_front() else { return };
     if let Some(me) = c.current.clone() {
-        c.queue.push_back(me);
+        c.runnable.push_back(me);
     }
     drop(c);
     switch_to(Some(next));
+}
+
+/// The running thread may not stay on this CPU: goes where it may.
+fn migrate() {
+    let me = current_arc();
+    let cpu = balance::place(&me);
+    enqueue(me, cpu);
+    switch_to(pick());
 }
 
 /// Ends the running thread's life on this CPU.
@@ -180,47 +327,72 @@ pub fn exit_current() -> ! {
     let mut c = this();
     let me = c.current.clone().expect("a running thread");
     c.dead.push(me);
-    let next = c.queue.pop_front();
     drop(c);
-    switch_to(next);
+    wake_ready();
+    switch_to(pick());
     unreachable!("a dead thread was switched to");
 }
 
 /// The loop of a CPU without threads.
 pub fn idle() -> ! {
+    set_polling();
     loop {
         shared::cpu(percpu::index()).beat();
-        inbound::drain();
-        let next = this().queue.pop_front();
-        if let Some(next) = next {
+        serve_all();
+        wake_ready();
+        if let Some(next) = pick().or_else(balance::steal) {
             switch_to(Some(next));
+            set_polling();
             continue;
         }
-        sleep(&|| false);
+        halt(&|| false);
     }
 }
 
-/// Halts until an interrupt, unless `ready` or a request is waiting already.
-fn sleep(ready: &dyn Fn() -> bool) {
+/// What Linux and other CPUs have asked for.
+fn serve_all() {
+    inbound::drain();
+    tlb::serve();
+    take_posted(KICK); // the caller looks at everything now
+}
+
+/// Takes a thread over that waits for its turn elsewhere.
+fn take_over() -> bool {
+    let Some(thread) = balance::steal() else { return false };
+    this().runnable.push_back(thread);
+    true
+}
+
+/// Halts until an interrupt, unless something is to be done already.
+fn halt(ready: &dyn Fn() -> bool) {
     arm_timer(false);
-    if !doorbell::inbound().prepare_halt() || ready() {
-        return;
+    balance::set_idle(true);
+    let quiet = end_looking() && doorbell::inbound().prepare_halt() && !ready() && {
+        let c = this();
+        c.runnable.is_empty() && !c.waiting.iter().any(|t| t.is_ready())
+    } && !take_over();
+    if quiet {
+        // Other CPUs need not interrupt this one for a table that it does not use.
+        let leave = try_current().filter(|t| t.process.mm.active().others(percpu::index()).next().is_some());
+        if let Some(t) = leave {
+            paging::use_kernel();
+            t.process.mm.left();
+        }
+        cpu::wait_for_interrupt();
+        if let Some(t) = leave {
+            t.process.mm.activate();
+        }
     }
-    cpu::wait_for_interrupt();
+    balance::set_idle(false);
+    set_polling();
 }
 
-/// Linux need not ring this CPU: it polls, until `before_user` says otherwise.
+/// Nobody need ring this CPU: it polls, until `before_user` says otherwise.
 fn set_polling() {
     request_attention();
+    begin_looking();
     POLLING[percpu::index()].store(true, Ordering::Relaxed);
     doorbell::inbound().set_polling();
-}
-
-/// Makes CPU `index` look at its queue and requests.
-pub fn wake(index: usize) {
-    if index != percpu::index() {
-        apic::send(shared::cpu(index).apic_id(), apic::PEER_VECTOR);
-    }
 }
 
 /// TSC value `ns` from now.
@@ -228,7 +400,8 @@ pub fn deadline(ns: u64) -> u64 {
     cpu::rdtsc().saturating_add(hanare_core::time::ns_to_ticks(ns, shared::params().tsc_khz))
 }
 
-/// What a thread waits for.
+/// What a thread waits for. Asked on the thread's CPU, by whichever thread runs
+/// there: [`current`] is not to be used.
 pub trait Wait {
     /// It has come, or there is no point in waiting on.
     fn ready(&self) -> bool;
@@ -260,6 +433,7 @@ pub fn poll_for(what: &dyn Wait, cycles: u64) -> bool {
         if !inbound.is_empty() {
             inbound::drain();
         }
+        tlb::serve();
         looks += 1;
         if looks == EAGER {
             start = cpu::rdtsc();
@@ -281,20 +455,24 @@ pub fn poll_for(what: &dyn Wait, cycles: u64) -> bool {
 /// Waits, for at most `spin_cycles` with the CPU kept, then with others running
 /// or the CPU halted. Requests of Linux are served meanwhile.
 pub fn wait(what: &dyn Wait, spin_cycles: u64) {
+    /// Looks at one's own answer for each look at the other threads'.
+    const LOOKS: u32 = 8;
     let me = current();
     let start = cpu::rdtsc();
     let mut spin = Spin { from: start, near: false, cycles: spin_cycles, looks: 0 };
-    account(|c, now| me.add_cycles(now - c.running_since, 0));
+    me.end_run(start);
     set_polling();
     let mut announced = false;
     let mut slept = 0;
-    recheck(); // what this thread did before may have made others ready
     loop {
-        inbound::drain();
+        serve_all();
         if what.ready() {
             break;
         }
-        let others = others_runnable();
+        if spin.looks % LOOKS == 0 {
+            wake_ready(); // what this thread did before may have made others ready
+        }
+        let others = !this().runnable.is_empty();
         if !others && spin.goes_on(what) {
             continue;
         }
@@ -304,22 +482,48 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
             continue; // look once more before we sleep
         }
         let before = cpu::rdtsc();
-        me.deadline.store(what.deadline(), Ordering::Relaxed);
-        me.waiting.store(true, Ordering::Relaxed);
-        if !others && !take_unchecked() {
-            sleep(&|| what.ready());
-            recheck();
-        }
-        yield_now();
-        me.waiting.store(false, Ordering::Relaxed);
-        me.deadline.store(NEVER, Ordering::Relaxed);
-        set_polling();
+        block(me, what);
+        me.end_run(before);
         slept += cpu::rdtsc() - before;
     }
     if announced {
         what.announce(false);
     }
-    account(|_, now| me.add_cycles(0, (now - start).saturating_sub(slept)));
+    let now = cpu::rdtsc();
+    me.system_cycles.fetch_add((now - start).saturating_sub(slept), Ordering::Relaxed);
+    me.begin_run(now);
+}
+
+/// Gives the CPU away until `what` is ready, or halts it.
+fn block(me: &Thread, what: &dyn Wait) {
+    me.deadline.store(what.deadline(), Ordering::Relaxed);
+    this().update_load(percpu::index(), false);
+    loop {
+        wake_ready();
+        if let Some(next) = pick().or_else(balance::steal) {
+            // SAFETY: unset below, before `what` goes; this CPU runs the thread.
+            unsafe { me.set_wait(Some(what)) };
+            let mut c = this();
+            let me = c.current.clone().expect("the running thread");
+            c.waiting.push(me);
+            drop(c);
+            switch_to(Some(next));
+            break;
+        }
+        if what.ready() {
+            break;
+        }
+        halt(&|| what.ready());
+        serve_all();
+        if what.ready() {
+            break;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { me.set_wait(None) };
+    me.deadline.store(NEVER, Ordering::Relaxed);
+    this().update_load(percpu::index(), true);
+    set_polling();
 }
 
 /// How long a wait polls: `cycles` from when the other side is seen awake. A side
@@ -354,52 +558,33 @@ impl Spin {
     }
 }
 
-fn account(f: impl FnOnce(&Cpu, u64)) {
-    let mut c = this();
-    let now = cpu::rdtsc();
-    f(&c, now);
-    c.running_since = now;
-}
-
-/// Brings the running thread's times up to date (getrusage, times).
-pub fn account_current() {
-    let me = current();
-    account(|c, now| me.add_cycles(now - c.running_since, 0));
-}
-
-/// Every thread of the queue is to look once more before the CPU halts.
-pub fn recheck() {
-    let mut c = this();
-    c.unchecked = c.queue.len();
-}
-
-fn take_unchecked() -> bool {
-    let mut c = this();
-    let some = c.unchecked > 0;
-    c.unchecked = c.unchecked.saturating_sub(1);
-    some
-}
-
-fn others_runnable() -> bool {
-    this().queue.iter().any(|t| !t.waiting.load(Ordering::Relaxed))
-}
-
-/// The last thing before user mode: serve Linux, share the CPU, arm the timer.
-/// The caller delivers signals after this.
+/// The last thing before user mode: serve Linux and the other CPUs, share the CPU,
+/// arm the timer. The caller delivers signals after this.
 pub fn before_user() {
-    let index = percpu::index();
     loop {
-        inbound::drain();
-        if RESCHEDULE[index].swap(false, Ordering::Relaxed) {
+        serve_all();
+        let woke = wake_ready();
+        let index = percpu::index(); // after each switch it may be another
+        if !current().affinity.lock().contains(index) {
+            migrate();
+            continue;
+        }
+        if RESCHEDULE[index].swap(false, Ordering::Relaxed) && (woke || cpu::rdtsc() >= this().slice_end) || woke {
             yield_now();
+            continue;
         }
+        let quiet = end_looking();
         if !POLLING[index].load(Ordering::Relaxed) {
-            break;
+            if quiet {
+                break;
+            }
+            continue;
         }
-        if doorbell::inbound().prepare_halt() {
+        if quiet && doorbell::inbound().prepare_halt() {
             POLLING[index].store(false, Ordering::Relaxed);
             break;
         }
+        begin_looking();
     }
     arm_timer(true);
 }
@@ -409,14 +594,17 @@ pub fn before_user() {
 /// thread computes takes no timer interrupt.
 fn arm_timer(user: bool) {
     let mut c = this();
-    let waiting = |t: &Thread| t.waiting.load(Ordering::Relaxed);
-    let mut next = c.queue.iter().chain(c.current.iter()).map(|t| t.deadline.load(Ordering::Relaxed)).min().unwrap_or(NEVER);
+    let deadlines = c.waiting.iter().chain(c.current.iter()).map(|t| t.deadline.load(Ordering::Relaxed));
+    let mut next = deadlines.min().unwrap_or(NEVER);
     let now = cpu::rdtsc();
-    if user && c.queue.iter().any(|t| !waiting(t)) {
-        let slice = u64::from(shared::params().tsc_khz) * SLICE_MS;
-        // A slice that runs already goes on.
-        let end = if c.timer > now && c.timer <= now + slice { c.timer } else { now + slice };
-        next = next.min(end);
+    if user && let Some(first) = c.runnable.front() {
+        balance::offer(first);
+        if c.slice_end == NEVER {
+            c.slice_end = now + u64::from(shared::params().tsc_khz) * SLICE_MS;
+        }
+        next = next.min(c.slice_end);
+    } else {
+        c.slice_end = NEVER;
     }
     if next == c.timer {
         return;
@@ -435,9 +623,9 @@ pub fn on_timer() {
     request_reschedule();
 }
 
-/// A ring: somebody on the queue may go on.
+/// A ring: somebody who waits may go on.
 pub fn on_ring() {
-    if !this().queue.is_empty() {
+    if !this().waiting.is_empty() {
         request_reschedule();
     }
 }

@@ -32,6 +32,7 @@ pub fn ring_raw(event: u64) {
         if cpu::rdtsc().wrapping_sub(start) > patience {
             return; // Linux is gone; nobody is left to be told
         }
+        crate::tlb::serve();
         cpu::pause();
     };
     send(word);

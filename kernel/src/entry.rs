@@ -1,6 +1,7 @@
 //! From the hardware layer into the kernel: system calls, exceptions, interrupts.
 
 use crate::{cpus, mm, panic, signals, syscalls};
+use core::sync::atomic::Ordering;
 use hanare_hal::apic;
 use hanare_hal::traps::{Handlers, Regs, vector};
 use hanare_hal::{cpu, percpu, shared};
@@ -43,6 +44,9 @@ fn user_exception(regs: &mut Regs, v: u8) {
 fn kernel_fault(addr: u64, write: bool) -> bool {
     shared::cpu(percpu::index()).count_page_fault();
     let Some(thread) = cpus::try_current() else { return false };
+    if thread.in_place.load(Ordering::Relaxed) {
+        return false;
+    }
     let error = mm::fault::USER | if write { mm::fault::WRITE } else { 0 };
     // For a killed process nothing is brought in, and the copy must not be tried again for ever.
     mm::fault::user(addr, error).is_ok() && !thread.process.is_killed()

@@ -190,6 +190,7 @@ fn open(path: &[u8]) -> Result<Opened> {
     let answer = services::by_worker(SERVICE_FILE_GET, &[fd], &[]).map_err(|e| close(if e == errno::ENODEV { errno::EACCES } else { e }))?;
     let file = Arc::new(FileHandle {
         space: thread.process.space,
+        home: thread.process.home,
         id: answer.status,
         inode: answer.args[1],
         device: answer.args[4],

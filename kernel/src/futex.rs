@@ -1,9 +1,9 @@
 //! Futexes between the threads of one process. Words in shared file mappings
 //! are Linux' business: other processes wait there too.
 //!
-//! All threads of a process run on its home CPU, and the kernel is not
-//! preempted: between the look at the word and the place in the queue nothing
-//! else runs.
+//! A word is looked at, and its waiter queued, under the lock of the queues; who
+//! changes the word and then wakes takes that lock too, so no wake-up is lost. Under
+//! the lock a page that is not there ends the access, it is brought in without it.
 
 use crate::process::Process;
 use crate::thread::Thread;
@@ -46,7 +46,7 @@ struct Asleep<'a> {
 
 impl cpus::Wait for Asleep<'_> {
     fn ready(&self) -> bool {
-        self.thread.futex_woken.load(Ordering::Relaxed) || self.thread.must_end() || self.thread.has_signal() || cpu::rdtsc() >= self.deadline
+        self.thread.futex_woken.load(Ordering::Acquire) || self.thread.must_end() || self.thread.has_signal() || cpu::rdtsc() >= self.deadline
     }
     fn announce(&self, _: bool) {}
     fn deadline(&self) -> u64 {
@@ -84,13 +84,18 @@ pub fn futex(a: &[u64; 6]) -> Result<u64> {
         WAKE_BITSET if a[5] as u32 == 0 => Err(errno::EINVAL),
         WAKE_BITSET => Ok(wake(p, addr, value, a[5] as u32)),
         REQUEUE | CMP_REQUEUE => {
-            let current = usercopy::read_u32(addr).map_err(|_| errno::EFAULT)?;
-            if op == CMP_REQUEUE && current != a[5] as u32 {
-                return Err(errno::EAGAIN);
+            if (value as i32) < 0 || (a[3] as i32) < 0 {
+                return Err(errno::EINVAL);
             }
-            let woken = wake(p, addr, value, MATCH_ANY);
-            let moved = p.futexes.lock().requeue(addr, a[4], count(a[3])) as u64;
-            Ok(woken + if op == CMP_REQUEUE { moved } else { 0 })
+            let (woken, moved) = with_queues(p, addr, |queues| {
+                if op == CMP_REQUEUE && usercopy::read_u32(addr)? != a[5] as u32 {
+                    return Ok(Err(errno::EAGAIN));
+                }
+                let woken = queues.wake(addr, count(value), MATCH_ANY);
+                Ok(Ok((woken, queues.requeue(addr, a[4], count(a[3])) as u64)))
+            })??;
+            rouse(&woken);
+            Ok(woken.len() as u64 + if op == CMP_REQUEUE { moved } else { 0 })
         }
         WAKE_OP => wake_op(p, a),
         _ => Err(errno::ENOSYS),
@@ -121,32 +126,56 @@ pub fn read_timespec(pointer: u64) -> Result<u64> {
     Timespec::read_from_bytes(&bytes).map_err(|_| errno::EINVAL)?.to_ns()
 }
 
+/// Runs `f` under the lock of the queues with user memory as it is; if `f` meets a
+/// page that is not there, the page is brought in without the lock and `f` runs again.
+fn with_queues<T>(p: &Process, addr: u64, f: impl Fn(&mut Futexes) -> core::result::Result<T, usercopy::Fault>) -> Result<T> {
+    let thread = cpus::current();
+    loop {
+        let result = {
+            let mut queues = p.futexes.lock();
+            thread.in_place.store(true, Ordering::Relaxed);
+            let result = f(&mut queues);
+            thread.in_place.store(false, Ordering::Relaxed);
+            result
+        };
+        match result {
+            Ok(value) => return Ok(value),
+            Err(usercopy::Fault) => usercopy::read_u32(addr).map_err(|_| errno::EFAULT)?,
+        };
+    }
+}
+
 fn wait(p: &Process, addr: u64, value: u32, deadline: u64, bitset: u32) -> Result<u64> {
     let thread = cpus::current();
-    if usercopy::read_u32(addr).map_err(|_| errno::EFAULT)? != value {
-        return Err(errno::EAGAIN);
-    }
+    let me = cpus::current_arc();
     thread.futex_woken.store(false, Ordering::Relaxed);
-    let me = p.thread(thread.slot_index).ok_or(errno::EINTR)?;
-    p.futexes.lock().push(addr, Sleeper(me.clone()), bitset);
+    with_queues(p, addr, |queues| {
+        let same = usercopy::read_u32(addr)? == value;
+        if same {
+            queues.push(addr, Sleeper(me.clone()), bitset);
+        }
+        Ok(if same { Ok(()) } else { Err(errno::EAGAIN) })
+    })??;
     cpus::wait(&Asleep { thread, deadline }, 0);
-    if thread.futex_woken.load(Ordering::Relaxed) {
+    // Woken, though a signal or the deadline came too: not one wake-up may be lost.
+    if !p.futexes.lock().remove(&Sleeper(me)) {
         return Ok(0);
     }
-    p.futexes.lock().remove(&Sleeper(me));
     if cpu::rdtsc() >= deadline { Err(errno::ETIMEDOUT) } else { Err(errno::EINTR) }
 }
 
 /// Wakes up to `most` waiters; how many there were.
 pub fn wake(p: &Process, addr: u64, most: u64, bitset: u32) -> u64 {
     let woken = p.futexes.lock().wake(addr, count(most), bitset);
-    for w in &woken {
-        w.0.futex_woken.store(true, Ordering::Relaxed);
-    }
-    if !woken.is_empty() {
-        cpus::on_ring();
-    }
+    rouse(&woken);
     woken.len() as u64
+}
+
+fn rouse(woken: &[Sleeper]) {
+    for w in woken {
+        w.0.futex_woken.store(true, Ordering::Release);
+        cpus::kick(&w.0);
+    }
 }
 
 /// A count argument: an `int`, negative means none.
@@ -160,16 +189,17 @@ fn wake_op(p: &Process, a: &[u64; 6]) -> Result<u64> {
     let sign_extend = |v: u32| ((v << 20) as i32 >> 20) as u32;
     let (operand, compare) = (sign_extend(code >> 12 & 0xfff), sign_extend(code & 0xfff));
     let operand = if code >> 31 != 0 { 1u32.checked_shl(operand).unwrap_or(0) } else { operand };
-    let old = usercopy::read_u32(second).map_err(|_| errno::EFAULT)?;
-    let new = match code >> 28 & 7 {
-        0 => operand,
-        1 => old.wrapping_add(operand),
-        2 => old | operand,
-        3 => old & !operand,
-        4 => old ^ operand,
-        _ => return Err(errno::ENOSYS),
+    let apply = |old: u32| {
+        Ok(match code >> 28 & 7 {
+            0 => operand,
+            1 => old.wrapping_add(operand),
+            2 => old | operand,
+            3 => old & !operand,
+            4 => old ^ operand,
+            _ => return Err(errno::ENOSYS),
+        })
     };
-    usercopy::write(second, &new.to_le_bytes()).map_err(|_| errno::EFAULT)?;
+    let old = exchange(second, apply)?;
     let (o, c) = (old as i32, compare as i32);
     let also = match code >> 24 & 15 {
         0 => o == c,
@@ -182,6 +212,18 @@ fn wake_op(p: &Process, a: &[u64; 6]) -> Result<u64> {
     };
     let woken = wake(p, first, a[2], MATCH_ANY);
     Ok(woken + if also { wake(p, second, a[3], MATCH_ANY) } else { 0 })
+}
+
+/// Replaces a word by what `f` makes of it, as one access; what was there.
+fn exchange(addr: u64, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
+    let mut old = usercopy::read_u32(addr).map_err(|_| errno::EFAULT)?;
+    loop {
+        let found = usercopy::compare_exchange_u32(addr, old, f(old)?).map_err(|_| errno::EFAULT)?;
+        if found == old {
+            return Ok(old);
+        }
+        old = found;
+    }
 }
 
 /// A thread ends: its robust list (set_robust_list(2)) is walked, owners' words
@@ -198,12 +240,10 @@ pub fn release_robust(thread: &Thread) {
     let tid = thread.slot.tid();
     let die = |entry: u64| {
         let word = (entry & !1).wrapping_add(offset);
-        let Ok(value) = usercopy::read_u32(word) else { return };
-        if value & 0x3fff_ffff == tid {
-            let _ = usercopy::write(word, &(value & WAITERS | OWNER_DIED).to_le_bytes());
-            if value & WAITERS != 0 {
-                wake(&thread.process, word, 1, MATCH_ANY);
-            }
+        let mine = |value: u32| value & 0x3fff_ffff == tid;
+        let change = |value: u32| if mine(value) { Ok(value & WAITERS | OWNER_DIED) } else { Err(errno::ESRCH) };
+        if exchange(word, change).is_ok_and(|value| value & WAITERS != 0) {
+            wake(&thread.process, word, 1, MATCH_ANY);
         }
     };
     for _ in 0..LIMIT {

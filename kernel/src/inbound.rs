@@ -2,8 +2,7 @@
 
 use crate::mm::linux;
 use crate::process::Process;
-use crate::{cpus, doorbell, exec, frames, signals};
-use alloc::sync::Arc;
+use crate::{doorbell, exec, frames, process, signals};
 use hanare_abi::boot::EVENT_REQUEST;
 use hanare_abi::request as abi;
 use hanare_core::errno;
@@ -19,7 +18,6 @@ pub fn drain() {
             continue;
         }
         serve(index);
-        cpus::recheck();
         shared::cpu(percpu::index()).beat();
     }
 }
@@ -47,7 +45,7 @@ fn serve(index: u32) {
         }
         abi::REQUEST_DEBUG => debug(&r, &call),
         abi::REQUEST_SPACE_CLOSE => return close(index, space),
-        kind => match find(space) {
+        kind => match process::find(percpu::index(), space) {
             None => Err(errno::ESRCH),
             Some(p) => match kind {
                 abi::REQUEST_SPACE_START => exec::start(&p),
@@ -71,13 +69,8 @@ fn serve(index: u32) {
     complete(index, status.map_or_else(|e| -e.0, |()| 0));
 }
 
-/// The process of a space whose home this CPU is.
-pub fn find(space: u32) -> Option<Arc<Process>> {
-    cpus::this().processes.get(&space).cloned()
-}
-
 fn close(index: u32, space: u32) {
-    let Some(p) = find(space) else {
+    let Some(p) = process::find(percpu::index(), space) else {
         return complete(index, 0);
     };
     p.close(index);
@@ -103,7 +96,7 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
         abi::DEBUG_MEMORY => {
             crate::mm::retry_quarantine();
             let (free, total) = frames::usage();
-            let processes = cpus::this().processes.len() as u64;
+            let processes = process::count(percpu::index()) as u64;
             crate::info!("memory: {} KiB free of {} KiB, {} KiB quarantined, {processes} processes here", free >> 10, total >> 10, frames::quarantined() >> 10);
             for (i, v) in [free, total, frames::quarantined(), processes].into_iter().enumerate() {
                 r.set_arg(i, v);

@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod balance;
 mod clone;
 mod cpus;
 mod delegate;
@@ -28,6 +29,7 @@ mod signals;
 mod syscalls;
 mod thread;
 mod time;
+mod tlb;
 mod vdso;
 
 use hanare_abi::boot::CPU_ONLINE;

@@ -1,9 +1,9 @@
 //! A process: what its threads share, and its life from Linux' point of view.
 
-use crate::mm::AddressSpace;
+use crate::mm::{AddressSpace, MmLock};
 use crate::thread::Thread;
 use crate::futex::Futexes;
-use crate::{clone, cpus, delegate, frames, inbound, mm, signals};
+use crate::{balance, clone, cpus, delegate, frames, inbound, mm, signals};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -13,11 +13,25 @@ use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOT_BASE, SLO
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
-use hanare_hal::{memory, shared};
+use hanare_hal::boot::CPUS_MAX;
+use hanare_hal::{memory, paging, percpu, shared};
 use hanare_ikc::SlotRef;
 use spin::Mutex;
 
 const NO_REQUEST: u32 = u32::MAX;
+
+/// Processes by the CPU that serves their requests, then by space.
+static PROCESSES: [Mutex<BTreeMap<u32, Arc<Process>>>; CPUS_MAX] = [const { Mutex::new(BTreeMap::new()) }; CPUS_MAX];
+
+/// The process of a space whose home is `cpu`.
+pub fn find(cpu: usize, space: u32) -> Option<Arc<Process>> {
+    PROCESSES[cpu].lock().get(&space).cloned()
+}
+
+/// How many processes have their home at `cpu`.
+pub fn count(cpu: usize) -> usize {
+    PROCESSES[cpu].lock().len()
+}
 
 /// Identity and limits that Linux told us.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,15 +57,14 @@ pub struct Identity {
 pub struct Process {
     /// Space id, the same in the module.
     pub space: u32,
+    /// CPU that serves its requests of Linux.
+    pub home: usize,
     /// Its memory.
-    pub mm: Mutex<AddressSpace>,
+    pub mm: MmLock,
     /// Dispositions and process-directed pending signals.
     pub signals: Mutex<signals::ProcessSignals>,
     /// See [`Identity`].
     pub identity: Mutex<Identity>,
-    /// CPUs (Linux numbers, bit n of byte n / 8) set by sched_setaffinity; empty: all
-    /// of the instance. Kept and shown; threads run on the home CPU all the same.
-    pub affinity: Mutex<Vec<u8>>,
     /// Absolute path of the running program (`/proc/self/exe`).
     pub exe: Mutex<Vec<u8>>,
     /// Incremented by each invalidation of Linux (see `docs/architecture.md`).
@@ -68,7 +81,8 @@ pub struct Process {
     pub futexes: Mutex<Futexes>,
     /// A forked child until its first thread starts.
     embryo: Mutex<Option<Box<clone::Embryo>>>,
-    vfork: Mutex<Option<(Arc<AtomicBool>, usize)>>,
+    vfork: Mutex<Option<clone::Vfork>>,
+    reaped: AtomicBool,
     close_request: AtomicU32,
     start_mask: AtomicU64,
     /// CPU cycles of threads that ended: user, system.
@@ -101,10 +115,10 @@ impl Process {
         };
         let process = Arc::new(Process {
             space,
-            mm: Mutex::new(mm),
+            home: percpu::index(),
+            mm: MmLock::new(mm),
             signals: Mutex::new(signals::ProcessSignals::default()),
             identity: Mutex::new(Identity::default()),
-            affinity: Mutex::new(Vec::new()),
             exe: Mutex::new(Vec::new()),
             invalidations: AtomicU64::new(0),
             fills: Mutex::new(Vec::new()),
@@ -116,11 +130,12 @@ impl Process {
             futexes: Mutex::new(Futexes::default()),
             vfork: Mutex::new(None),
             embryo: Mutex::new(embryo),
+            reaped: AtomicBool::new(false),
             close_request: AtomicU32::new(NO_REQUEST),
             start_mask: AtomicU64::new(0),
             ended_cycles: (AtomicU64::new(0), AtomicU64::new(0)),
         });
-        match cpus::this().processes.insert(space, process) {
+        match PROCESSES[percpu::index()].lock().insert(space, process) {
             None => Ok(()),
             Some(_) => Err(errno::EEXIST),
         }
@@ -158,31 +173,38 @@ impl Process {
         let thread = Thread::new(self.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
         if let Some(e) = embryo {
             *self.exe.lock() = e.exe;
-            *self.affinity.lock() = e.affinity;
+            *thread.affinity.lock() = e.affinity;
             *self.signals.lock() = e.signals;
             *thread.signals.lock() = e.thread_signals;
             *thread.birth.lock() = Some(e.birth);
-            *self.vfork.lock() = e.vfork.map(|done| (done, e.cpu));
+            *self.vfork.lock() = e.vfork;
             let mut id = self.identity.lock();
             // Identity is the child's own, what the start block leaves out the parent's.
             *id = Identity { pid: id.pid, uid: id.uid, euid: id.euid, gid: id.gid, egid: id.egid, control_fd: id.control_fd, ..e.identity };
         }
         self.add_thread(&thread);
-        cpus::enqueue(thread);
+        let cpu = if thread.affinity.lock().contains(self.home) { self.home } else { balance::place(&thread) };
+        cpus::enqueue(thread, cpu);
         Ok(())
     }
 
     /// The parent of a vfork may go on: the child has its own program, or is gone.
     pub fn release_parent(&self) {
-        if let Some((done, cpu)) = self.vfork.lock().take() {
-            done.store(true, Ordering::Release);
-            cpus::wake(cpu);
+        let vfork = self.vfork.lock().take();
+        if let Some(v) = vfork {
+            v.done.store(true, Ordering::Release);
+            cpus::kick(&v.parent);
         }
     }
 
     /// Enters a thread.
     pub fn add_thread(&self, thread: &Arc<Thread>) {
         self.threads.lock().push(thread.clone());
+    }
+
+    /// The threads that live.
+    pub fn threads(&self) -> Vec<Arc<Thread>> {
+        self.threads.lock().clone()
     }
 
     /// How many threads live.
@@ -304,11 +326,6 @@ impl Process {
         if ok { Ok(block) } else { Err(errno::EINVAL) }
     }
 
-    /// Uses this process's memory on the calling CPU.
-    pub fn activate(&self) {
-        self.mm.lock().table.activate();
-    }
-
     /// The proxy is gone, or never will be again.
     pub fn is_killed(&self) -> bool {
         self.killed.load(Ordering::Acquire)
@@ -319,33 +336,42 @@ impl Process {
     pub fn close(self: &Arc<Self>, request: u32) {
         self.close_request.store(request, Ordering::Release);
         self.killed.store(true, Ordering::Release);
-        cpus::request_attention();
-        if self.threads.lock().is_empty() {
+        let threads = self.threads.lock().clone();
+        if threads.is_empty() {
             self.reap();
-        } else {
-            cpus::request_reschedule();
         }
+        threads.iter().for_each(cpus::kick);
     }
 
     /// Ends the running thread: the process is gone, or only the thread ends.
     pub fn exit_thread(self: &Arc<Self>, thread: &Thread) -> ! {
-        cpus::account_current();
-        self.ended_cycles.0.fetch_add(thread.user_cycles.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.ended_cycles.1.fetch_add(thread.system_cycles.load(Ordering::Relaxed), Ordering::Relaxed);
+        let (user, system) = thread.cycles();
+        self.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
+        self.ended_cycles.1.fetch_add(system, Ordering::Relaxed);
+        // Before the others can know that we are gone: the last one frees the table.
+        paging::use_kernel();
+        self.mm.left();
         let last = {
             let mut threads = self.threads.lock();
             threads.retain(|t| !core::ptr::eq(&**t, thread));
             threads.is_empty()
         };
-        if last && self.is_killed() {
-            hanare_hal::paging::use_kernel();
-            self.reap();
+        if self.is_killed() {
+            if last {
+                self.reap();
+            }
+        } else {
+            self.give_slot(thread.slot_index); // the worker waits for the next thread
+            signals::retarget(self);
         }
         cpus::exit_current()
     }
 
     /// Frees everything; Linux has no mapping of it any more.
     fn reap(self: &Arc<Self>) {
+        if self.reaped.swap(true, Ordering::AcqRel) {
+            return; // by the last thread and by Linux' request at the same time
+        }
         self.release_parent();
         clone::forget(self.space);
         self.fills.lock().clear();
@@ -354,7 +380,7 @@ impl Process {
         for frame in control.into_values() {
             mm::release::checked(frame, 1);
         }
-        cpus::this().processes.remove(&self.space);
+        PROCESSES[self.home].lock().remove(&self.space);
         let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);
         if request != NO_REQUEST {
             inbound::complete(request, 0);
@@ -365,8 +391,9 @@ impl Process {
     pub fn times_ns(&self) -> (u64, u64) {
         let (mut user, mut system) = (self.ended_cycles.0.load(Ordering::Relaxed), self.ended_cycles.1.load(Ordering::Relaxed));
         for t in self.threads.lock().iter() {
-            user += t.user_cycles.load(Ordering::Relaxed);
-            system += t.system_cycles.load(Ordering::Relaxed);
+            let (u, s) = t.cycles();
+            user += u;
+            system += s;
         }
         let ns = |cycles: u64| (u128::from(cycles) * 1_000_000 / u128::from(shared::params().tsc_khz)) as u64;
         (ns(user), ns(system))

@@ -1,7 +1,7 @@
 //! Services of the module (abi::service): taking an entry, having it run, and
 //! reading the answer.
 
-use crate::{cpus, delegate, doorbell};
+use crate::{cpus, delegate, doorbell, tlb};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SERVICE;
@@ -147,14 +147,15 @@ pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result
             make_async(entry);
             return Err(errno::ETIMEDOUT);
         }
+        tlb::serve();
         cpu::pause();
     }
 }
 
 /// Drops a file reference; nobody waits. A space that ends needs none of this:
 /// the module drops all its files.
-pub fn put_file(space: u32, id: u64) {
-    if crate::inbound::find(space).is_none_or(|p| p.is_killed()) {
+pub fn put_file(space: u32, home: usize, id: u64) {
+    if crate::process::find(home, space).is_none_or(|p| p.is_killed()) {
         return;
     }
     match Entry::new(SERVICE_FILE_PUT, space, &[id], &[]) {

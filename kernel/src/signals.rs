@@ -115,16 +115,33 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
     // Sent to the process (SI_USER, SI_QUEUE, SI_KERNEL) or to this thread: they are
     // pending apart, as on Linux. A thread that has ended leaves it to the others.
     let to_process = matches!(info.code, 0 | -1 | 0x80);
-    match p.thread(slot).filter(|_| !to_process) {
-        Some(thread) => {
+    let thread = p.thread(slot);
+    match &thread {
+        Some(thread) if !to_process => {
             let _ = thread.signals.lock().pending.queue(signal, info);
+            cpus::kick(thread);
         }
-        None => {
+        _ => {
             let _ = p.signals.lock().pending.queue(signal, info);
+            match thread.filter(|t| !t.signals.lock().mask.contains(signal)) {
+                Some(thread) => cpus::kick(&thread),
+                None => retarget(p),
+            }
         }
     }
-    cpus::request_attention();
-    cpus::on_ring();
+}
+
+/// A thread blocks signals or has ended: what is pending for the process is another
+/// one's business now.
+pub fn retarget(p: &Process) {
+    let pending = p.signals.lock().pending.set();
+    if pending.is_empty() {
+        return;
+    }
+    let takes = |t: &&Arc<Thread>| !pending.difference(t.signals.lock().mask).is_empty();
+    if let Some(thread) = p.threads().iter().find(takes) {
+        cpus::kick(thread);
+    }
 }
 
 /// kill, tkill, tgkill to oneself, where the signal would come right back: queued
@@ -479,11 +496,15 @@ pub fn procmask(how: u64, new: u64, old: u64, size: u64) -> Result<u64> {
 /// may be waiting on Linux that are not blocked any more.
 fn set_mask(thread: &Thread, mask: SigSet) {
     cpus::request_attention();
-    let unblocked = {
+    let (unblocked, blocked) = {
         let mut s = thread.signals.lock();
+        let blocked = !mask.difference(s.mask).is_empty();
         s.mask = mask;
-        !s.applied.difference(mask).is_empty()
+        (!s.applied.difference(mask).is_empty(), blocked)
     };
+    if blocked {
+        retarget(&thread.process);
+    }
     if unblocked {
         let _ = delegate::call(hanare_abi::slot::OP_NOP, [0; 6]);
     }

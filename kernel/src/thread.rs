@@ -4,10 +4,12 @@
 #![allow(unsafe_code)] // interior state that only the owning CPU touches
 
 use crate::process::Process;
-use crate::{frames, signals};
+use crate::balance::CpuMask;
+use crate::{cpus, frames, signals};
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use hanare_hal::context::Context;
 use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::Regs;
@@ -36,12 +38,20 @@ pub struct Thread {
     pub slot_index: u32,
     /// The slot shared with its worker.
     pub slot: SlotRef<'static>,
-    /// It waits; others may run first.
-    pub waiting: AtomicBool,
+    /// CPU on whose queue it is, or that runs it.
+    pub cpu: AtomicUsize,
+    /// A CPU runs on its stack.
+    pub on_cpu: AtomicBool,
+    /// CPUs it may run on.
+    pub affinity: Mutex<CpuMask>,
+    /// TSC value since which it runs, 0 while it does not.
+    pub since: AtomicU64,
     /// TSC value at which it wants to look again, while it waits.
     pub deadline: AtomicU64,
     /// TSC cycles the last delegated call took if it was not short, else 0.
     pub last_call: AtomicU64,
+    /// Its accesses to user memory fail where a page is not there (under a lock).
+    pub in_place: AtomicBool,
     /// Woken by a futex call, see `futex`.
     pub futex_woken: AtomicBool,
     /// It has to end (exec of another thread).
@@ -52,18 +62,20 @@ pub struct Thread {
     pub robust_list: AtomicU64,
     /// Signal mask, pending signals, alternate stack.
     pub signals: Mutex<signals::ThreadSignals>,
-    /// TSC cycles spent running, and spent waiting for Linux with the CPU kept.
-    pub user_cycles: AtomicU64,
-    /// See `user_cycles`.
+    /// TSC cycles spent running (without those since `since`).
+    user_cycles: AtomicU64,
+    /// TSC cycles spent waiting for Linux with the CPU kept.
     pub system_cycles: AtomicU64,
     /// Address to clear and wake at exit (set_tid_address).
     pub clear_tid: AtomicU64,
     stack: u64,
     extended: UnsafeCell<Extended>,
+    /// What it waits for; see [`Thread::set_wait`].
+    wait: UnsafeCell<Option<NonNull<dyn cpus::Wait>>>,
 }
 
-// SAFETY: `extended` is touched only by the CPU on whose queue the thread is,
-// with interrupts off; everything else is atomic or locked.
+// SAFETY: `extended` and `wait` are touched only by the CPU on whose queue the thread
+// is, with interrupts off; everything else is atomic or locked.
 unsafe impl Sync for Thread {}
 // SAFETY: as above; nothing in it is bound to a CPU.
 unsafe impl Send for Thread {}
@@ -111,9 +123,13 @@ impl Thread {
             process,
             slot_index,
             slot,
-            waiting: AtomicBool::new(false),
+            cpu: AtomicUsize::new(0),
+            on_cpu: AtomicBool::new(false),
+            affinity: Mutex::new(CpuMask::all()),
+            since: AtomicU64::new(0),
             deadline: AtomicU64::new(crate::cpus::NEVER),
             last_call: AtomicU64::new(0),
+            in_place: AtomicBool::new(false),
             futex_woken: AtomicBool::new(false),
             dying: AtomicBool::new(false),
             birth: Mutex::new(None),
@@ -123,6 +139,7 @@ impl Thread {
             system_cycles: AtomicU64::new(0),
             clear_tid: AtomicU64::new(0),
             stack,
+            wait: UnsafeCell::new(None),
             extended: UnsafeCell::new(Extended {
                 // The queue holds the thread while it starts, so the pointer stays good.
                 context: Context::new(top, start, weak.as_ptr() as usize),
@@ -194,10 +211,41 @@ impl Thread {
         cpu::set_user_gs_base(0);
     }
 
-    /// Adds running time.
-    pub fn add_cycles(&self, user: u64, system: u64) {
-        self.user_cycles.fetch_add(user, Ordering::Relaxed);
-        self.system_cycles.fetch_add(system, Ordering::Relaxed);
+    /// It runs from now on.
+    pub fn begin_run(&self, now: u64) {
+        self.since.store(now, Ordering::Relaxed);
+    }
+
+    /// It does not run any more.
+    pub fn end_run(&self, now: u64) {
+        let since = self.since.swap(0, Ordering::Relaxed);
+        if since != 0 {
+            self.user_cycles.fetch_add(now.saturating_sub(since), Ordering::Relaxed);
+        }
+    }
+
+    /// TSC cycles so far: user, system. Those of a running thread up to now.
+    pub fn cycles(&self) -> (u64, u64) {
+        let since = self.since.load(Ordering::Relaxed);
+        let running = if since == 0 { 0 } else { cpu::rdtsc().saturating_sub(since) };
+        (self.user_cycles.load(Ordering::Relaxed) + running, self.system_cycles.load(Ordering::Relaxed))
+    }
+
+    /// Says what it waits for, until `None`.
+    ///
+    /// # Safety
+    /// Called by the CPU that runs the thread; `what` must stay good until then.
+    pub unsafe fn set_wait(&self, what: Option<&dyn cpus::Wait>) {
+        // SAFETY: only the lifetime changes; the caller vouches for it.
+        let what = what.map(|w| unsafe { core::mem::transmute::<&dyn cpus::Wait, NonNull<dyn cpus::Wait>>(w) });
+        // SAFETY: see `Sync`.
+        unsafe { *self.wait.get() = what };
+    }
+
+    /// Whether what it waits for has come. Asked by the CPU on whose queue it is.
+    pub fn is_ready(&self) -> bool {
+        // SAFETY: see `Sync`; the pointer is good while it is set.
+        unsafe { (*self.wait.get()).is_none_or(|w| w.as_ref().ready()) }
     }
 }
 

@@ -159,6 +159,24 @@ impl Leaf {
     }
 }
 
+/// The address of a table's root, to be loaded while the table lives.
+#[derive(Clone, Copy, Debug)]
+pub struct Root(u64);
+
+impl Root {
+    /// Makes the table the calling CPU's.
+    pub fn activate(self) {
+        assert!(self.0 != 0, "an empty table");
+        // SAFETY: the upper half is the kernel's.
+        unsafe { crate::cpu::set_cr3(self.0) };
+    }
+
+    /// Whether the calling CPU uses it.
+    pub fn is_active(self) -> bool {
+        crate::cpu::cr3() == self.0
+    }
+}
+
 /// A user address space's table.
 pub struct PageTable {
     root: u64,
@@ -180,17 +198,14 @@ impl PageTable {
         PageTable { root: 0 }
     }
 
-    /// Makes it the calling CPU's.
-    pub fn activate(&self) {
-        if crate::cpu::cr3() != self.root {
-            // SAFETY: the upper half is the kernel's.
-            unsafe { crate::cpu::set_cr3(self.root) };
-        }
+    /// What a CPU loads to use it; good until [`PageTable::free`].
+    pub fn root(&self) -> Root {
+        Root(self.root)
     }
 
     /// Whether the calling CPU uses it.
     pub fn is_active(&self) -> bool {
-        crate::cpu::cr3() == self.root
+        self.root().is_active()
     }
 
     /// Table of `level` that covers `addr`, if there.

@@ -366,12 +366,14 @@ fn trap(regs: &mut Regs, vec: u8) {
         (handlers().user_exception)(regs, vec);
         return;
     }
-    if matches!(vec, vector::PAGE_FAULT | vector::PROTECTION) && crate::usercopy::covers(regs.rip) {
+    if matches!(vec, vector::PAGE_FAULT | vector::PROTECTION)
+        && let Some(fixup) = crate::usercopy::fixup(regs.rip)
+    {
         let write = regs.orig_rax & 2 != 0;
         if vec == vector::PAGE_FAULT && (handlers().kernel_fault)(cpu::cr2(), write) {
             return;
         }
-        regs.rip = crate::usercopy::fixup();
+        regs.rip = fixup;
         return;
     }
     (handlers().fatal)(regs, vec)

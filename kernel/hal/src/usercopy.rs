@@ -19,6 +19,27 @@ hal_copy_user_end:
 hal_copy_user_fixup:
     mov rax, rcx
     ret
+
+    // rdi = address, esi = expected, edx = new; returns what was there, all ones: fault.
+    .global hal_exchange_user
+hal_exchange_user:
+    mov eax, esi
+hal_exchange_user_begin:
+    lock cmpxchg [rdi], edx
+hal_exchange_user_end:
+    mov eax, eax
+    ret
+hal_exchange_user_fixup:
+    mov rax, -1
+    ret
+
+    // rdi = address; returns the word, all ones: fault.
+    .global hal_load_user
+hal_load_user:
+hal_load_user_begin:
+    mov eax, [rdi]
+hal_load_user_end:
+    ret
 "#
 );
 
@@ -27,16 +48,26 @@ unsafe extern "C" {
     fn hal_copy_user_begin();
     fn hal_copy_user_end();
     fn hal_copy_user_fixup();
+    fn hal_exchange_user(addr: u64, expected: u32, new: u32) -> u64;
+    fn hal_exchange_user_begin();
+    fn hal_exchange_user_end();
+    fn hal_exchange_user_fixup();
+    fn hal_load_user(addr: u64) -> u64;
+    fn hal_load_user_begin();
+    fn hal_load_user_end();
 }
 
-/// Whether `rip` is the instruction that touches user memory.
-pub(crate) fn covers(rip: u64) -> bool {
-    (hal_copy_user_begin as *const () as u64..hal_copy_user_end as *const () as u64).contains(&rip)
-}
-
-/// Where to go on if the access failed.
-pub(crate) fn fixup() -> u64 {
-    hal_copy_user_fixup as *const () as u64
+/// Where to go on if the access of user memory by the instruction at `rip` failed;
+/// `None`: it is none of ours.
+pub(crate) fn fixup(rip: u64) -> Option<u64> {
+    type Place = unsafe extern "C" fn();
+    let places: [(Place, Place, Place); 3] = [
+        (hal_copy_user_begin, hal_copy_user_end, hal_copy_user_fixup),
+        (hal_exchange_user_begin, hal_exchange_user_end, hal_exchange_user_fixup),
+        (hal_load_user_begin, hal_load_user_end, hal_exchange_user_fixup),
+    ];
+    let at = |f: Place| f as *const () as u64;
+    places.into_iter().find(|&(begin, end, _)| (at(begin)..at(end)).contains(&rip)).map(|(_, _, fixup)| at(fixup))
 }
 
 fn open_window() {
@@ -101,11 +132,29 @@ pub fn read_u64(addr: u64) -> Result<u64, Fault> {
     Ok(u64::from_le_bytes(b))
 }
 
-/// Reads a 32-bit word.
+/// Reads a 32-bit word in one piece if it is aligned.
 pub fn read_u32(addr: u64) -> Result<u32, Fault> {
-    let mut b = [0; 4];
-    read(addr, &mut b)?;
-    Ok(u32::from_le_bytes(b))
+    if !in_range(addr, 4) {
+        return Err(Fault);
+    }
+    open_window();
+    // SAFETY: reads the user range; faults are resolved or answered with all ones.
+    let v = unsafe { hal_load_user(addr) };
+    close_window();
+    u32::try_from(v).map_err(|_| Fault)
+}
+
+/// Replaces the 32-bit word at `addr`, which must be aligned, if it is `expected`;
+/// what was there.
+pub fn compare_exchange_u32(addr: u64, expected: u32, new: u32) -> Result<u32, Fault> {
+    if !in_range(addr, 4) || addr % 4 != 0 {
+        return Err(Fault);
+    }
+    open_window();
+    // SAFETY: as in `write`.
+    let v = unsafe { hal_exchange_user(addr, expected, new) };
+    close_window();
+    u32::try_from(v).map_err(|_| Fault)
 }
 
 /// Writes zeros.

@@ -75,8 +75,7 @@ pub fn mmap(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) ->
     }
     let at = choose(p, addr, len, flags)?;
     if kind != MAP_PRIVATE {
-        let linux_flags = if kind == MAP_SHARED_VALIDATE { flags } else { flags };
-        return shared::map(p, at, len, prot, linux_flags, fd, offset);
+        return shared::map(p, at, len, prot, flags, fd, offset);
     }
     let mut vma_flags = VmaFlags::empty();
     for (bit, flag) in [(MAP_NORESERVE, VmaFlags::NORESERVE), (MAP_LOCKED, VmaFlags::LOCKED), (MAP_GROWSDOWN, VmaFlags::GROWSDOWN)] {
@@ -87,15 +86,34 @@ pub fn mmap(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) ->
         None => anonymous(at, at + len, prot, vma_flags),
         Some(file) => Vma { start: at, end: at + len, prot, max_prot: Prot::all(), flags: vma_flags, backing: Backing::PrivateFile { file, offset } },
     };
-    p.mm.lock().vmas.insert(vma)?;
+    fill_reserved(p, vma)?;
     if flags & (MAP_POPULATE | MAP_LOCKED) != 0 && !prot.is_empty() {
         populate(at, at + len, prot);
     }
     Ok(at)
 }
 
-/// Picks the address and clears it for MAP_FIXED.
-fn choose(p: &Process, addr: u64, len: u64, flags: u64) -> Result<u64> {
+/// Puts a mapping where [`choose`] has reserved; gives the range up if that fails.
+pub(super) fn fill_reserved(p: &Process, vma: Vma<FileRef>) -> Result<()> {
+    let mut mm = p.mm.lock();
+    drop(mm.vmas.remove(vma.start, vma.end));
+    mm.vmas.insert(vma)
+}
+
+/// Gives up what [`choose`] has reserved.
+pub(super) fn unreserve(p: &Process, start: u64, end: u64) {
+    drop(p.mm.lock().vmas.remove(start, end));
+}
+
+/// A range that nobody else may take: of a mapping to come, or of one that Linux has
+/// to forget first.
+fn reservation(start: u64, end: u64) -> Vma<FileRef> {
+    let backing = Backing::Special(SpecialKind::Other(0));
+    Vma { start, end, prot: Prot::empty(), max_prot: Prot::empty(), flags: VmaFlags::FIXED_KERNEL, backing }
+}
+
+/// Picks the address, clears it for MAP_FIXED, and reserves it: other threads map too.
+pub(super) fn choose(p: &Process, addr: u64, len: u64, flags: u64) -> Result<u64> {
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
         if addr % SMALL != 0 {
             return Err(errno::EINVAL);
@@ -107,30 +125,38 @@ fn choose(p: &Process, addr: u64, len: u64, flags: u64) -> Result<u64> {
         if addr < USER_MIN {
             return Err(errno::EPERM);
         }
-        if flags & MAP_FIXED_NOREPLACE != 0 {
-            return if p.mm.lock().vmas.overlaps(addr, end) { Err(errno::EEXIST) } else { Ok(addr) };
+        loop {
+            if flags & MAP_FIXED_NOREPLACE == 0 {
+                unmap_range(p, addr, end)?;
+            }
+            match p.mm.lock().vmas.insert(reservation(addr, end)) {
+                Err(errno::EEXIST) if flags & MAP_FIXED_NOREPLACE == 0 => {} // another thread was faster
+                result => return result.map(|()| addr),
+            }
         }
-        unmap_range(p, addr, end)?;
-        return Ok(addr);
     }
     let mut mm = p.mm.lock();
     let hint = page_down(addr);
     if hint >= USER_MIN && hint.checked_add(len).is_some_and(|end| end <= USER_MAX) && !mm.vmas.overlaps(hint, hint + len) {
+        mm.vmas.insert(reservation(hint, hint + len))?;
         return Ok(hint);
     }
     // Large mappings are aligned so that large pages fit.
     let align = if len >= LARGE { LARGE } else { SMALL };
     let base = mm.mmap_base;
-    mm.vmas
+    let at = mm
+        .vmas
         .find_gap(len, align, Search::TopDown(base))
         .or_else(|| mm.vmas.find_gap(len, SMALL, Search::TopDown(base)))
         .or_else(|| mm.vmas.find_gap(len, SMALL, Search::BottomUp(USER_MIN)))
-        .ok_or(errno::ENOMEM)
+        .ok_or(errno::ENOMEM)?;
+    mm.vmas.insert(reservation(at, at + len))?;
+    Ok(at)
 }
 
 fn private_file(p: &Process, fd: u64) -> Result<FileRef> {
     let answer = services::by_worker(SERVICE_FILE_GET, &[fd & 0xffff_ffff], &[])?;
-    let file = Arc::new(FileHandle { space: p.space, id: answer.status, inode: answer.args[1], device: answer.args[4], name: String::new() });
+    let file = Arc::new(FileHandle { space: p.space, home: p.home, id: answer.status, inode: answer.args[1], device: answer.args[4], name: String::new() });
     if answer.args[3] & FILE_REGULAR == 0 {
         return Err(errno::ENODEV);
     }
@@ -174,9 +200,7 @@ pub fn unmap_range(p: &Process, start: u64, end: u64) -> Result<()> {
         // Until Linux has forgotten the pages nobody may map anything here: a call
         // of another thread would see the old ones.
         for v in &removed.vmas {
-            let flags = VmaFlags::FIXED_KERNEL;
-            let backing = Backing::Special(SpecialKind::Other(0));
-            mm.vmas.insert(Vma { start: v.start, end: v.end, prot: Prot::empty(), max_prot: Prot::empty(), flags, backing })?;
+            mm.vmas.insert(reservation(v.start, v.end))?;
         }
     }
     let ranges: Vec<(u64, u64)> = removed.vmas.iter().map(|v| (v.start, v.end)).collect();
@@ -452,16 +476,19 @@ pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Res
         if new % SMALL != 0 || new < USER_MIN || new.checked_add(new_size).is_none_or(|e| e > USER_MAX) || new < old + old_size && old < new + new_size {
             return Err(errno::EINVAL);
         }
-        unmap_range(p, new, new + new_size)?;
-        new
+        choose(p, new, new_size, MAP_FIXED)?
     } else {
         choose(p, 0, new_size, 0)?
     };
-    if is_shared {
-        return move_shared(p, &vma, old, old_size, target, new_size);
+    let moved = if is_shared {
+        move_shared(p, &vma, old, old_size, target, new_size)
+    } else {
+        move_pages(p, &vma, old, old_size, target, new_size, flags & DONTUNMAP != 0).map(|()| target)
+    };
+    if moved.is_err() {
+        unreserve(p, target, target + new_size);
     }
-    move_pages(p, &vma, old, old_size, target, new_size, flags & DONTUNMAP != 0)?;
-    Ok(target)
+    moved
 }
 
 /// Linux moves its mapping; here the old range is forgotten and the new one found anew.
@@ -475,6 +502,7 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, old: u64, old_size: u64, target:
         drop(mm.vmas.remove(old, old + old_size));
         mm.unmap_pages(old, old + old_size, &mut removed)?; // foreign frames: nothing to free
         let backing = Backing::SharedLinux { watch: answer.status as u32, file, offset };
+        drop(mm.vmas.remove(target, target + new_size));
         mm.vmas.insert(Vma { start: target, end: target + new_size, backing, ..vma.clone() })?;
     }
     shared::unmap(p, old, old + old_size, old_watch);
@@ -499,11 +527,12 @@ fn move_pages(p: &Process, vma: &Vma<FileRef>, old: u64, old_size: u64, target: 
         if !keep {
             drop(mm.vmas.remove(old, old + old_size));
         }
+        drop(mm.vmas.remove(target, target + new_size));
         mm.vmas.insert(moved)?;
         for l in leaves {
             let to = target + (l.addr - old);
             let entry = l.entry & !(pte::LARGE);
-            if l.size == LARGE && to % LARGE == 0 && mm.table.map_large(to, l.entry, &mut frames::Tables) == Ok(true) {
+            if l.size == LARGE && to % LARGE == 0 && mm.map_large(to, l.entry) {
                 continue;
             }
             if l.size == LARGE {

@@ -181,7 +181,7 @@ impl AddressSpace {
             frames::free(new, 0);
             return Err(());
         }
-        hanare_hal::cpu::flush_page(page);
+        self.flush(page, page + SMALL);
         Ok(Some((leaf.frame(), leaf.entry & pte::SEEN != 0)))
     }
 
@@ -204,13 +204,11 @@ impl AddressSpace {
         if fits && self.table.is_large_free(large) {
             if let Some(frame) = frames::alloc_user(9) {
                 memory::zero(frame, LARGE as usize);
-                match self.table.map_large(large, frame | pte_bits(vma.prot), &mut frames::UserTables) {
-                    Ok(true) => {
-                        self.add_resident(512);
-                        return Ok(());
-                    }
-                    _ => frames::free(frame, 9),
+                if self.map_large(large, frame | pte_bits(vma.prot)) {
+                    self.add_resident(512);
+                    return Ok(());
                 }
+                frames::free(frame, 9);
             }
         }
         let window = addr & !(AROUND * SMALL - 1);

@@ -88,6 +88,7 @@ impl AddressSpace {
         drop(self.vmas.remove(min, max));
         let _ = self.unmap_pages(min, max, &mut removed);
         removed.set_aside();
+        core::mem::take(&mut self.stale).settle(&self.active);
         self.table.free(&mut frames::Tables);
     }
 }

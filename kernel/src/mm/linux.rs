@@ -11,7 +11,6 @@ use hanare_abi::request::{FAULT_WRITE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FI
 use hanare_abi::service::SERVICE_FILL;
 use hanare_core::errno;
 use hanare_core::vma::{Backing, Prot, Vma};
-use hanare_hal::cpu;
 use hanare_hal::paging::{SMALL, pte};
 use hanare_ikc::{RequestCall, RequestRef};
 
@@ -142,7 +141,7 @@ pub fn invalidate(p: &Process, start: u64, end: u64) {
         0
     });
     mm.resident -= removed.min(mm.resident);
-    if removed > 0 && mm.table.is_active() {
-        cpu::flush_all();
+    if removed > 0 {
+        mm.flush(start, end);
     }
 }

@@ -8,16 +8,18 @@ pub mod calls;
 pub mod fault;
 pub mod fork;
 pub mod linux;
+pub mod guard;
 pub mod release;
 pub mod shared;
 
-use crate::{frames, services};
+use crate::{frames, services, tlb};
 use alloc::string::String;
 use alloc::sync::Arc;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
-use hanare_hal::paging::{PageTable, pte};
+use hanare_hal::paging::{PageTable, SMALL, pte};
 
+pub use guard::MmLock;
 pub use release::retry_quarantine;
 
 /// A file that mappings hold, by its id in the module.
@@ -25,6 +27,8 @@ pub use release::retry_quarantine;
 pub struct FileHandle {
     /// Space that holds it.
     pub space: u32,
+    /// CPU that serves that space's requests.
+    pub home: usize,
     /// Id in the module.
     pub id: u64,
     /// Inode and device, for `/proc/self/maps`.
@@ -43,7 +47,7 @@ impl PartialEq for FileHandle {
 
 impl Drop for FileHandle {
     fn drop(&mut self) {
-        services::put_file(self.space, self.id);
+        services::put_file(self.space, self.home, self.id);
     }
 }
 
@@ -66,6 +70,10 @@ pub struct AddressSpace {
     pub resident: u64,
     /// See `resident`.
     pub peak: u64,
+    /// CPUs that have the table loaded.
+    active: Arc<tlb::CpuSet>,
+    /// What other CPUs have to forget, and what is freed then.
+    stale: release::Stale,
 }
 
 impl AddressSpace {
@@ -79,12 +87,33 @@ impl AddressSpace {
             mmap_base: USER_MAX - (64 << 30),
             resident: 0,
             peak: 0,
+            active: Arc::default(),
+            stale: release::Stale::default(),
         })
     }
 
     /// A placeholder that maps nothing and must not be used.
     pub fn nothing() -> AddressSpace {
-        AddressSpace { vmas: VmaMap::new(USER_MIN, USER_MAX), table: PageTable::empty(), brk_start: 0, brk: 0, mmap_base: 0, resident: 0, peak: 0 }
+        AddressSpace {
+            vmas: VmaMap::new(USER_MIN, USER_MAX),
+            table: PageTable::empty(),
+            brk_start: 0,
+            brk: 0,
+            mmap_base: 0,
+            resident: 0,
+            peak: 0,
+            active: Arc::default(),
+            stale: release::Stale::default(),
+        }
+    }
+
+    /// Sets a large leaf; false if something is in its way or there is no memory.
+    fn map_large(&mut self, addr: u64, entry: u64) -> bool {
+        let mapped = self.table.map_large(addr, entry, &mut release::StaleTables(&mut self.stale)) == Ok(true);
+        if self.stale.has_tables() {
+            self.flush(addr, addr + SMALL); // other CPUs may have cached the way to a table that is gone
+        }
+        mapped
     }
 
     /// Counts pages that were mapped.

@@ -2,13 +2,12 @@
 
 use super::{AddressSpace, FileRef};
 use crate::process::Process;
-use crate::{cpus, frames, services};
+use crate::{cpus, frames, services, tlb};
 use alloc::vec::Vec;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD, SERVICE_ZAP};
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::Vma;
-use hanare_hal::cpu;
-use hanare_hal::paging::{LARGE, SMALL, pte};
+use hanare_hal::paging::{LARGE, SMALL, TableSource, pte};
 
 /// Frames that lost their mapping: a run of single pages, or one block of 512.
 #[derive(Clone, Copy)]
@@ -40,6 +39,62 @@ impl Block {
     }
 }
 
+/// What waits for the lock of an address space to be given back: other CPUs drop
+/// `range` from their TLBs, then the rest is free.
+#[derive(Default)]
+pub struct Stale {
+    range: Option<(u64, u64)>,
+    blocks: Vec<Block>,
+    tables: Vec<u64>,
+}
+
+impl Stale {
+    /// Blocks kept at most; one unmapping of much more is settled in parts.
+    const MOST: usize = 1024;
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_none()
+    }
+
+    /// Whether a table was replaced.
+    pub fn has_tables(&self) -> bool {
+        !self.tables.is_empty()
+    }
+
+    fn add(&mut self, start: u64, end: u64) {
+        self.range = Some(tlb::join(self.range, (start, end)));
+    }
+
+    fn free_later(&mut self, block: Block) {
+        if !self.blocks.last_mut().is_some_and(|b| b.join(block)) {
+            self.blocks.push(block);
+        }
+    }
+
+    /// Does it.
+    pub fn settle(self, active: &tlb::CpuSet) {
+        if let Some((start, end)) = self.range {
+            tlb::shoot(active, start, end);
+        }
+        self.blocks.into_iter().for_each(Block::free);
+        self.tables.into_iter().for_each(|t| frames::free(t, 0));
+    }
+}
+
+/// Table pages for a change of an address space; what is replaced is freed when no
+/// CPU can walk it any more.
+pub struct StaleTables<'a>(pub &'a mut Stale);
+
+impl TableSource for StaleTables<'_> {
+    fn alloc_table(&mut self) -> Option<u64> {
+        frames::UserTables.alloc_table()
+    }
+    fn free_table(&mut self, paddr: u64) {
+        self.0.tables.push(paddr);
+    }
+}
+
 /// What an unmapping left behind, to be finished without the lock.
 #[derive(Default)]
 pub struct Removed {
@@ -55,7 +110,13 @@ impl AddressSpace {
     pub fn unmap_pages(&mut self, start: u64, end: u64, removed: &mut Removed) -> Result<()> {
         self.split_edges(start, end)?;
         let mut pages = 0;
+        let (stale, active) = (&mut self.stale, &self.active);
         self.table.update(start, end, &mut |leaf| {
+            if stale.blocks.len() >= Stale::MOST {
+                tlb::flush_here(start, end);
+                core::mem::take(stale).settle(active);
+            }
+            stale.add(leaf.addr, leaf.addr + leaf.size);
             pages += leaf.size / SMALL;
             if leaf.entry & pte::FOREIGN == 0 {
                 let block = Block::of(leaf.frame(), leaf.size == LARGE);
@@ -70,14 +131,15 @@ impl AddressSpace {
                             removed.seen.push(block);
                         }
                     }
-                    // Nothing of this process runs in user mode before the flush.
-                    Some(false) => block.free(),
+                    Some(false) => stale.free_later(block),
                 }
             }
             0
         });
         self.resident -= pages.min(self.resident);
-        self.flush(start, end);
+        if pages > 0 {
+            self.flush(start, end);
+        }
         Ok(())
     }
 
@@ -93,15 +155,12 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Drops stale translations of a range from this CPU.
-    pub fn flush(&self, start: u64, end: u64) {
-        if !self.table.is_active() {
-            return;
-        }
-        if end - start <= 32 * SMALL {
-            (start..end).step_by(SMALL as usize).for_each(cpu::flush_page);
-        } else {
-            cpu::flush_all();
+    /// Drops stale translations of a range: from this CPU now, from the others when
+    /// the lock is given back.
+    pub fn flush(&mut self, start: u64, end: u64) {
+        self.stale.add(start, end);
+        if self.table.is_active() {
+            tlb::flush_here(start, end);
         }
     }
 }
@@ -200,9 +259,8 @@ pub fn all(p: &Process) {
     let (min, max) = (mm.vmas.min(), mm.vmas.max());
     removed.vmas = mm.vmas.remove(min, max);
     let _ = mm.unmap_pages(min, max, &mut removed);
-    let table = core::mem::replace(&mut mm.table, hanare_hal::paging::PageTable::empty());
     drop(mm);
-    table.free(&mut frames::Tables);
+    p.mm.take_table().free(&mut frames::Tables);
     // No mapping is left to zap: only ask which frames Linux still holds.
     for batch in removed.seen.chunks(EXTENTS_MAX) {
         settle(batch, services::by_thread(SERVICE_HELD, p.space, &[], &extents(batch)));

@@ -2,7 +2,7 @@
 //! too, as a secondary MMU (see `docs/architecture.md`).
 
 use super::fault::Signal;
-use super::{FileRef, pte_bits};
+use super::{FileRef, calls, pte_bits};
 use crate::process::Process;
 use crate::{cpus, delegate, frames, services};
 use core::sync::atomic::Ordering;
@@ -19,15 +19,19 @@ const SYS_MMAP: u32 = 9;
 const MAP_FIXED: u64 = 0x10;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 
-/// Has the worker map it in Linux at `addr`, watches it, and enters it in the map.
-/// The range must be free here.
+/// Has the worker map it in Linux at `addr`, watches it, and enters it in the map,
+/// where the range is reserved; gives that up if it fails.
 pub fn map(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64, fd: u64, offset: u64) -> Result<u64> {
     let linux_flags = flags & !MAP_FIXED_NOREPLACE | MAP_FIXED;
-    delegate::linux(SYS_MMAP, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset])?;
+    if let Err(e) = delegate::linux(SYS_MMAP, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]) {
+        calls::unreserve(p, addr, addr + len);
+        return Err(e);
+    }
     let watch = match services::by_worker(SERVICE_WATCH, &[addr, addr + len], &[]) {
         Ok(a) => a.status as u32,
         Err(e) => {
             remap(addr, addr + len);
+            calls::unreserve(p, addr, addr + len);
             return Err(e);
         }
     };
@@ -39,8 +43,7 @@ pub fn map(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64, fd: u64, of
         flags: VmaFlags::SHARED,
         backing: Backing::SharedLinux { watch, file: None, offset },
     };
-    let inserted = p.mm.lock().vmas.insert(vma);
-    if let Err(e) = inserted {
+    if let Err(e) = calls::fill_reserved(p, vma) {
         unmap(p, addr, addr + len, watch);
         return Err(e);
     }

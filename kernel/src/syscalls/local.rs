@@ -6,6 +6,9 @@ use crate::process::Process;
 use crate::{cpus, delegate, exec, signals, time};
 use crate::clone::{self, Request};
 use crate::futex;
+use crate::balance::CpuMask;
+use crate::thread::Thread;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -84,7 +87,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         }
         LocalCall::SetRobustList => Err(errno::EINVAL),
         LocalCall::Futex => futex::futex(&a),
-        LocalCall::Membarrier => membarrier(a[0]),
+        LocalCall::Membarrier => membarrier(a[0], a[1], p),
         LocalCall::Prctl => super::delegated::forward(row, a),
         LocalCall::Execve => return execve(a[0], a[1], a[2], regs),
         LocalCall::Clone => {
@@ -121,7 +124,6 @@ fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
 }
 
 fn cpu_time_ns(p: &Process) -> u64 {
-    cpus::account_current();
     let (user, system) = p.times_ns();
     user + system
 }
@@ -190,7 +192,6 @@ fn getrusage(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
         0 | 1 => {}
         _ => return super::delegated::forward(row, *a),
     }
-    cpus::account_current();
     let (user, system) = p.times_ns();
     let mut usage = [0u64; 18];
     for (at, ns) in [(0, user), (2, system)] {
@@ -205,31 +206,22 @@ fn getrusage(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
 fn times(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
     let result = super::delegated::forward(row, *a)?;
     if a[0] != 0 {
-        cpus::account_current();
-        let (user, system) = p.times_ns();
+            let (user, system) = p.times_ns();
         put(a[0], [user / 10_000_000, system / 10_000_000].as_bytes())?;
     }
     Ok(result)
 }
 
-/// The CPUs of this instance by their Linux numbers, bit n of byte n / 8.
-fn instance_cpus() -> Vec<u8> {
-    let mut mask = vec![0u8; 8];
-    for i in 0..shared::params().cpu_count as usize {
-        let n = shared::cpu(i).linux_cpu() as usize;
-        mask.resize(mask.len().max((n / 64 + 1) * 8), 0);
-        mask[n / 8] |= 1 << (n % 8);
-    }
-    mask
+/// The thread of this process with the id of a sched_* call; 0: the caller.
+fn thread_of(p: &Process, id: u32) -> Option<Arc<Thread>> {
+    if id == 0 { Some(cpus::current_arc()) } else { p.threads().into_iter().find(|t| t.slot.tid() == id) }
 }
 
 fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
-    let id = a[0] as u32;
-    if id != 0 && id != p.identity.lock().pid {
+    let Some(thread) = thread_of(p, a[0] as u32) else {
         return super::delegated::forward(row, *a);
-    }
-    let set = p.affinity.lock().clone();
-    let mask = if set.is_empty() { instance_cpus() } else { set };
+    };
+    let mask = thread.affinity.lock().to_linux();
     if (a[1] as usize) < mask.len() || a[1] % 8 != 0 {
         return Err(errno::EINVAL);
     }
@@ -239,19 +231,13 @@ fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
 
 /// Accepted if it leaves a CPU of this instance.
 fn sched_setaffinity(a: &[u64; 6], p: &Process) -> Result<u64> {
-    let id = a[0] as u32;
-    if id != 0 && id != p.identity.lock().pid {
-        return Err(errno::ESRCH);
-    }
-    let mut mask = instance_cpus();
-    let mut wanted = vec![0u8; (a[1] as usize).min(mask.len())];
+    /// More than any machine has CPUs for.
+    const BYTES_MAX: usize = 1024;
+    let thread = thread_of(p, a[0] as u32).ok_or(errno::ESRCH)?;
+    let mut wanted = vec![0u8; (a[1] as usize).min(BYTES_MAX)];
     usercopy::read(a[2], &mut wanted).map_err(|_| errno::EFAULT)?;
-    wanted.resize(mask.len(), 0);
-    mask.iter_mut().zip(&wanted).for_each(|(m, w)| *m &= w);
-    if mask.iter().all(|&m| m == 0) {
-        return Err(errno::EINVAL);
-    }
-    *p.affinity.lock() = mask;
+    *thread.affinity.lock() = CpuMask::from_linux(&wanted).ok_or(errno::EINVAL)?;
+    cpus::kick(&thread); // it moves before it goes on in user mode
     Ok(0)
 }
 
@@ -295,16 +281,27 @@ fn exit_thread() -> ! {
     if word != 0 && usercopy::write(word, &[0; 4]).is_ok() {
         futex::wake(&thread.process, word, 1, u32::MAX);
     }
-    thread.process.give_slot(thread.slot_index);
     thread.process.exit_thread(thread)
 }
 
-fn membarrier(command: u64) -> Result<u64> {
+/// membarrier(2): every CPU that runs a thread of the process passes through the
+/// kernel. There are no processes that share memory on other terms.
+fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
     const QUERY: u64 = 0;
-    const ALL: u64 = 0x1 | 0x8 | 0x10;
+    /// GLOBAL, GLOBAL_EXPEDITED, PRIVATE_EXPEDITED, PRIVATE_EXPEDITED_SYNC_CORE.
+    const BARRIERS: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 5;
+    const REGISTER: u64 = 1 << 2 | 1 << 4 | 1 << 6;
+    if flags != 0 {
+        return Err(errno::EINVAL);
+    }
     match command {
-        QUERY => Ok(ALL),
-        c if c & ALL == c && c.is_power_of_two() => Ok(0),
+        QUERY => Ok(BARRIERS | REGISTER),
+        c if !c.is_power_of_two() => Err(errno::EINVAL),
+        c if c & BARRIERS != 0 => {
+            crate::tlb::shoot(p.mm.active(), 0, 0);
+            Ok(0)
+        }
+        c if c & REGISTER != 0 => Ok(0),
         _ => Err(errno::EINVAL),
     }
 }

@@ -1,0 +1,92 @@
+//! The lock of an address space. Giving it back finishes what was begun under it:
+//! other CPUs forget translations, then frames that lost their last mapping are freed.
+
+use super::AddressSpace;
+use crate::{panic, tlb};
+use alloc::sync::Arc;
+use core::ops::{Deref, DerefMut};
+use hanare_hal::paging::{PageTable, Root};
+use hanare_hal::{cpu, percpu};
+use spin::{Mutex, MutexGuard};
+
+/// An address space behind its lock.
+pub struct MmLock {
+    mm: Mutex<AddressSpace>,
+    root: Root,
+    active: Arc<tlb::CpuSet>,
+}
+
+impl MmLock {
+    /// Takes it in.
+    pub fn new(mm: AddressSpace) -> MmLock {
+        MmLock { root: mm.table.root(), active: mm.active.clone(), mm: Mutex::new(mm) }
+    }
+
+    /// Waits for the lock; serves shootdowns meanwhile, for the holder may be shooting.
+    pub fn lock(&self) -> MmGuard<'_> {
+        loop {
+            if let Some(guard) = self.mm.try_lock() {
+                return MmGuard { guard: Some(guard), active: &self.active };
+            }
+            tlb::serve();
+            if panic::panicked() {
+                panic::park();
+            }
+            cpu::pause();
+        }
+    }
+
+    /// CPUs that have its table loaded.
+    pub fn active(&self) -> &tlb::CpuSet {
+        &self.active
+    }
+
+    /// Loads its table on the calling CPU.
+    pub fn activate(&self) {
+        if !self.root.is_active() {
+            self.active.insert(percpu::index());
+            self.root.activate();
+        }
+    }
+
+    /// The calling CPU has another table now.
+    pub fn left(&self) {
+        self.active.remove(percpu::index());
+    }
+
+    /// Takes the table out, for good: no CPU uses it or ever will.
+    pub fn take_table(&self) -> PageTable {
+        core::mem::replace(&mut self.lock().table, PageTable::empty())
+    }
+}
+
+/// The right to change an address space.
+pub struct MmGuard<'a> {
+    guard: Option<MutexGuard<'a, AddressSpace>>,
+    active: &'a tlb::CpuSet,
+}
+
+impl Deref for MmGuard<'_> {
+    type Target = AddressSpace;
+    fn deref(&self) -> &AddressSpace {
+        self.guard.as_ref().expect("held until the drop")
+    }
+}
+
+impl DerefMut for MmGuard<'_> {
+    fn deref_mut(&mut self) -> &mut AddressSpace {
+        self.guard.as_mut().expect("held until the drop")
+    }
+}
+
+impl Drop for MmGuard<'_> {
+    fn drop(&mut self) {
+        let Some(mut guard) = self.guard.take() else { return };
+        if guard.stale.is_empty() {
+            return;
+        }
+        let stale = core::mem::take(&mut guard.stale);
+        drop(guard);
+        stale.settle(self.active);
+    }
+}
