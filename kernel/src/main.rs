@@ -31,6 +31,7 @@ mod thread;
 mod time;
 mod tlb;
 mod vdso;
+mod wait;
 
 use hanare_abi::boot::CPU_ONLINE;
 use hanare_hal::{apic, cpu, fpu, gdt, paging, percpu, shared, traps};
