@@ -66,7 +66,7 @@ static void rally(void)
 
 /* A page is unmapped (or loses write access) while the other CPU writes to it. */
 static char *volatile target;
-static atomic_int writing, stop, faults;
+static atomic_int writing, stop, faults, rounds;
 static __thread sigjmp_buf back;
 static void on_fault(int sig)
 {
@@ -78,6 +78,7 @@ static void *writer(void *arg)
 {
 	pin(second_cpu);
 	while (!atomic_load(&stop)) {
+		atomic_fetch_add(&rounds, 1);
 		if (sigsetjmp(back, 1) == 0) {
 			char *p = target;
 			for (int i = 0; i < 1000 && p; i++) {
@@ -126,6 +127,9 @@ static void shootdown(void)
 		until_faulted();
 		/* What was freed belongs to others now: zero, whatever the writer does. */
 		target = NULL;
+		int before = atomic_load(&rounds);
+		while (atomic_load(&rounds) < before + 2)
+			; /* the writer may have read the old target */
 		char *q = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		CHECK(q != MAP_FAILED);
 		for (int k = 0; k < 64 * PAGE; k += PAGE)
