@@ -276,11 +276,19 @@ pub fn reap() {
 /// Moves threads of this CPU whose waiting is over to the front of the queue; whether
 /// there were any.
 pub fn wake_ready() -> bool {
-    let waiting = core::mem::take(&mut this().waiting);
+    let mut waiting = core::mem::take(&mut this().waiting);
     if waiting.is_empty() {
         return false;
     }
-    let (ready, waiting): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|t| t.is_ready());
+    let mut ready = Vec::new();
+    let mut i = 0;
+    while i < waiting.len() {
+        if waiting[i].is_ready() {
+            ready.push(waiting.swap_remove(i));
+        } else {
+            i += 1;
+        }
+    }
     let mut c = this();
     c.waiting = waiting;
     let any = !ready.is_empty();
@@ -421,7 +429,7 @@ pub fn set_polling() {
 
 /// TSC value `ns` from now.
 pub fn deadline(ns: u64) -> u64 {
-    cpu::rdtsc().saturating_add(hanare_core::time::ns_to_ticks(ns, shared::params().tsc_khz))
+    cpu::rdtsc().saturating_add(crate::time::ns_to_cycles(ns))
 }
 
 /// The last thing before user mode: serve Linux and the other CPUs, share the CPU,

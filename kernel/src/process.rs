@@ -3,7 +3,7 @@
 use crate::mm::{AddressSpace, MmLock};
 use crate::thread::Thread;
 use crate::futex::Futexes;
-use crate::{balance, clone, cpus, delegate, frames, inbound, mm, signals};
+use crate::{balance, clone, cpus, delegate, frames, inbound, mm, signals, time};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -14,7 +14,7 @@ use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
 use hanare_hal::boot::CPUS_MAX;
-use hanare_hal::{memory, paging, percpu, shared};
+use hanare_hal::{memory, paging, percpu};
 use hanare_ikc::SlotRef;
 use spin::Mutex;
 
@@ -395,8 +395,7 @@ impl Process {
             user += u;
             system += s;
         }
-        let ns = |cycles: u64| (u128::from(cycles) * 1_000_000 / u128::from(shared::params().tsc_khz)) as u64;
-        (ns(user), ns(system))
+        (time::cycles_to_ns(user), time::cycles_to_ns(system))
     }
 
     /// Resident and peak bytes.

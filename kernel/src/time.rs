@@ -1,7 +1,7 @@
 //! Time: the TSC, read against the clock page that the module keeps.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use hanare_core::time::{Clock, read_clock};
+use hanare_core::time::{Clock, read_clock, ticks_to_ns};
 use hanare_hal::{cpu, shared};
 
 static BOOT_TSC: AtomicU64 = AtomicU64::new(0);
@@ -19,9 +19,23 @@ pub fn since_boot_ns() -> u64 {
     }
 }
 
-/// TSC cycles in ns.
+/// TSC cycles in ns, at the rate at which Linux' clock runs: what Linux measured of
+/// the TSC at its boot (`tsc_khz`) may be wrong.
 pub fn cycles_to_ns(cycles: u64) -> u64 {
-    (u128::from(cycles) * 1_000_000 / u128::from(shared::params().tsc_khz.max(1))) as u64
+    let page = shared::clock().read();
+    if page.mult == 0 {
+        return (u128::from(cycles) * 1_000_000 / u128::from(shared::params().tsc_khz.max(1))) as u64;
+    }
+    ticks_to_ns(cycles, page.mult, page.shift)
+}
+
+/// ns in TSC cycles, at the same rate.
+pub fn ns_to_cycles(ns: u64) -> u64 {
+    let page = shared::clock().read();
+    if page.mult == 0 || page.shift >= 64 {
+        return hanare_core::time::ns_to_ticks(ns, shared::params().tsc_khz);
+    }
+    u64::try_from((u128::from(ns) << page.shift) / u128::from(page.mult)).unwrap_or(u64::MAX)
 }
 
 /// Value of one of Linux' clocks, ns.

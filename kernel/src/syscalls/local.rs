@@ -149,16 +149,20 @@ fn nanosleep(row: &Row, id: i32, flags: u64, request: u64, remaining: u64) -> Re
     let ns = futex::read_timespec(request)?;
     let absolute = flags & 1 != 0;
     let now = || Clock::from_id(id).and_then(time::now).unwrap_or(0);
-    let wait_ns = if absolute { ns.saturating_sub(now()) } else { ns };
-    let start = cpu::rdtsc();
-    let result = futex::sleep_until(cpus::deadline(wait_ns));
+    let end = if absolute { ns } else { now().saturating_add(ns) };
+    // The TSC deadline is as good as the clock's rate; the clock itself decides.
+    let result = loop {
+        let result = futex::sleep_until(cpus::deadline(end.saturating_sub(now())));
+        if result.is_err() || now() >= end {
+            break result;
+        }
+    };
     if result == Err(errno::EINTR) {
         if absolute {
             // Made again with the same deadline if no handler runs.
             cpus::current().signals.lock().set_interrupted(signals::Interrupted::Started(row.restart));
         } else if remaining != 0 {
-            let slept = time::cycles_to_ns(cpu::rdtsc().wrapping_sub(start));
-            put(remaining, Timespec::from_ns(ns.saturating_sub(slept)).as_bytes())?;
+            put(remaining, Timespec::from_ns(end.saturating_sub(now())).as_bytes())?;
         }
     }
     result.map(|()| 0)
