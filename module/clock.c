@@ -8,6 +8,7 @@
  */
 #include "hanare.h"
 
+#include <linux/pvclock_gtod.h>
 #include <linux/timekeeping.h>
 #include <asm/msr.h>
 #include <asm/tsc.h>
@@ -59,7 +60,7 @@ static void write_page(struct hanare_instance *inst, struct sample s, u64 mult, 
 	u64 mono, raw, tsc;
 	unsigned long flags;
 
-	local_irq_save(flags);
+	raw_spin_lock_irqsave(&inst->clock_lock, flags);
 	WRITE_ONCE(page->sequence, page->sequence + 1);
 	smp_wmb();
 	/*
@@ -89,7 +90,7 @@ static void write_page(struct hanare_instance *inst, struct sample s, u64 mult, 
 	page->dst = sys_tz.tz_dsttime;
 	smp_wmb();
 	WRITE_ONCE(page->sequence, page->sequence + 1);
-	local_irq_restore(flags);
+	raw_spin_unlock_irqrestore(&inst->clock_lock, flags);
 }
 
 /* The rate Linux' clock really ran at since the last update, in our units. */
@@ -124,21 +125,51 @@ static void update(struct work_struct *work)
 	schedule_delayed_work(&inst->clock_work, HZ);
 }
 
+/*
+ * Somebody has set Linux' clock: the same line with the new offset, before his
+ * system call returns.
+ */
+static void offset_changed(struct irq_work *work)
+{
+	struct hanare_instance *inst = container_of(work, struct hanare_instance, clock_set_work);
+	struct sample s = { .tsc = READ_ONCE(inst->clock->tsc) };
+
+	write_page(inst, s, READ_ONCE(inst->clock->mult), false);
+}
+
+/* Called with the timekeeper's lock held, also at each tick. */
+static int timekeeping_changed(struct notifier_block *nb, unsigned long was_set, void *timekeeper)
+{
+	if (was_set)
+		irq_work_queue(&container_of(nb, struct hanare_instance, clock_notifier)->clock_set_work);
+	return NOTIFY_OK;
+}
+
 void hanare_clock_start(struct hanare_instance *inst)
 {
 	struct sample s = take_sample();
 
 	inst->clock_mult_nominal = div_u64((u64)NSEC_PER_MSEC << CLOCK_SHIFT, tsc_khz);
 	inst->clock_last_tsc = 0;
+	raw_spin_lock_init(&inst->clock_lock);
 	write_page(inst, s, inst->clock_mult_nominal, true);
 	inst->clock_last_tsc = s.tsc;
 	inst->clock_last_ns = s.mono;
 	INIT_DELAYED_WORK(&inst->clock_work, update);
 	schedule_delayed_work(&inst->clock_work, HZ);
+	init_irq_work(&inst->clock_set_work, offset_changed);
+	inst->clock_notifier.notifier_call = timekeeping_changed;
+	pvclock_gtod_register_notifier(&inst->clock_notifier);
 }
 
 void hanare_clock_stop(struct hanare_instance *inst)
 {
-	if (inst->clock_work.work.func)
-		cancel_delayed_work_sync(&inst->clock_work);
+	if (!inst->clock_work.work.func)
+		return;
+	if (inst->clock_notifier.notifier_call) {
+		pvclock_gtod_unregister_notifier(&inst->clock_notifier);
+		inst->clock_notifier.notifier_call = NULL;
+	}
+	irq_work_sync(&inst->clock_set_work);
+	cancel_delayed_work_sync(&inst->clock_work);
 }

@@ -8,10 +8,12 @@
 #include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/fs.h>
+#include <linux/irq_work.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
+#include <linux/notifier.h>
 #include <linux/rwsem.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
@@ -113,6 +115,10 @@ struct hanare_instance {
 	struct delayed_work clock_work;
 	u64 clock_mult_nominal;
 	u64 clock_last_tsc, clock_last_ns;
+	/* Writers of the clock page; what runs when somebody sets Linux' clock. */
+	raw_spinlock_t clock_lock;
+	struct irq_work clock_set_work;
+	struct notifier_block clock_notifier;
 };
 
 /* An answer to a page fault, kept for the second pass of the retry protocol. */
@@ -258,6 +264,7 @@ void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);
 int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from);
 void hanare_space_put_files(struct hanare_space *space);
+void hanare_space_allow_writes(struct hanare_space *space);
 
 /* fault.c */
 extern const struct vm_operations_struct hanare_vm_ops;
