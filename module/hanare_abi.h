@@ -498,9 +498,11 @@ struct hanare_request {
 #define HANARE_SERVICE_DONE 3U
 /*
  * Take a reference to the file behind descriptor args[0] of the caller, for a
- * mapping: status = file id (> 0). Answer args: [1] = inode number,
+ * mapping: status = file id (> 0). args[1] != 0: it is a program to be run, and
+ * cannot be written (`ETXTBSY`) until the reference is dropped. Answer args: [1] = inode number,
  * [2] = size in bytes, [3] = `FILE_*` bits, [4] = dev_t as `st_dev` has it.
- * -EBADF; -ENODEV if it cannot be mapped; -EACCES if not open for reading.
+ * -EBADF; -ENODEV if it cannot be mapped; -EACCES if not open for reading;
+ * -ETXTBSY for a program that is open for writing.
  */
 #define HANARE_SERVICE_FILE_GET 1U
 /* Drop the reference args[0] = file id. */
@@ -639,8 +641,10 @@ struct hanare_service {
  */
 #define HANARE_OP_THREAD_EXIT 0x8000000aU
 /*
- * fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = Linux clone flags
- * that matter there (exit signal, CLONE_PARENT, CLONE_FILES is never set).
+ * fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
+ * low seven bits, and the flags of clone3 that matter to Linux (CLONE_PARENT,
+ * namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,
+ * set_tid, set_tid_size and cgroup of `struct clone_args`.
  * Result in the parent = the child's process id, or -errno. The child makes the
  * inherited descriptor its own space with `IOCTL_CHILD`, maps the control window,
  * writes a start block with `START_FORKED` and serves slot 0 with the worker that

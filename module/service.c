@@ -56,10 +56,14 @@ static bool extents_ok(const struct job *job)
 
 /* ---- files ---- */
 
+/* A program that runs: nobody may write to it meanwhile. */
+#define RUNS XA_MARK_1
+
 static long file_get(struct job *job)
 {
 	struct kstat stat;
 	struct file *file;
+	bool denied = false;
 	u32 id;
 	int err;
 
@@ -79,10 +83,20 @@ static long file_get(struct job *job)
 			  AT_STATX_SYNC_AS_STAT);
 	if (err)
 		goto put;
+	if (job->args[1] && S_ISREG(stat.mode)) {
+		err = deny_write_access(file);
+		if (err)
+			goto put;
+		denied = true;
+	}
 	mutex_lock(&job->space->table_lock);
 	err = xa_alloc(&job->space->files, &id, file, XA_LIMIT(1, FILES_MAX), GFP_KERNEL);
+	if (!err && denied)
+		xa_set_mark(&job->space->files, id, RUNS);
 	mutex_unlock(&job->space->table_lock);
 	if (err) {
+		if (denied)
+			allow_write_access(file);
 		err = -ENFILE;
 		goto put;
 	}
@@ -105,13 +119,19 @@ put:
 
 static long file_put(struct job *job)
 {
-	struct file *file;
+	struct file *file = NULL;
+	bool denied = false;
 
 	mutex_lock(&job->space->table_lock);
-	file = job->args[0] <= FILES_MAX ? xa_erase(&job->space->files, job->args[0]) : NULL;
+	if (job->args[0] <= FILES_MAX) {
+		denied = xa_get_mark(&job->space->files, job->args[0], RUNS);
+		file = xa_erase(&job->space->files, job->args[0]);
+	}
 	mutex_unlock(&job->space->table_lock);
 	if (!file)
 		return -EBADF;
+	if (denied)
+		allow_write_access(file);
 	fput(file);
 	return 0;
 }
@@ -165,9 +185,26 @@ int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from)
 			fput(file);
 			break;
 		}
+		/* It cannot fail: the parent's is there. */
+		if (xa_get_mark(&from->files, id, RUNS) && !deny_write_access(file))
+			xa_set_mark(&to->files, id, RUNS);
 	}
 	mutex_unlock(&from->table_lock);
 	return err;
+}
+
+/* The program runs no more: its file may be written again. */
+void hanare_space_allow_writes(struct hanare_space *space)
+{
+	struct file *file;
+	unsigned long id;
+
+	mutex_lock(&space->table_lock);
+	xa_for_each_marked(&space->files, id, file, RUNS) {
+		xa_clear_mark(&space->files, id, RUNS);
+		allow_write_access(file);
+	}
+	mutex_unlock(&space->table_lock);
 }
 
 void hanare_space_put_files(struct hanare_space *space)
@@ -175,6 +212,7 @@ void hanare_space_put_files(struct hanare_space *space)
 	struct file *file;
 	unsigned long id;
 
+	hanare_space_allow_writes(space);
 	xa_for_each(&space->files, id, file)
 		fput(file);
 	xa_destroy(&space->files);

@@ -491,6 +491,7 @@ void hanare_space_end(struct hanare_space *space)
 		spin_unlock_irq(&inst->state_lock);
 	}
 	hanare_space_unwatch_all(space);
+	hanare_space_allow_writes(space);
 	delist(space);
 }
 

@@ -49,8 +49,10 @@ pub const OP_THREAD: u32 = OP_BASE + 9;
 /// End the worker of this slot (its thread has ended); never answered. The
 /// process goes on with its other workers.
 pub const OP_THREAD_EXIT: u32 = OP_BASE + 10;
-/// fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = Linux clone flags
-/// that matter there (exit signal, CLONE_PARENT, CLONE_FILES is never set).
+/// fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
+/// low seven bits, and the flags of clone3 that matter to Linux (CLONE_PARENT,
+/// namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,
+/// set_tid, set_tid_size and cgroup of `struct clone_args`.
 /// Result in the parent = the child's process id, or -errno. The child makes the
 /// inherited descriptor its own space with `IOCTL_CHILD`, maps the control window,
 /// writes a start block with `START_FORKED` and serves slot 0 with the worker that

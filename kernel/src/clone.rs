@@ -36,8 +36,17 @@ mod flag {
     pub const CHILD_CLEARTID: u64 = 0x20_0000;
     pub const CHILD_SETTID: u64 = 0x100_0000;
     pub const PIDFD: u64 = 0x1000;
-    /// Namespaces: not offered to LWK processes.
+    pub const DETACHED: u64 = 0x40_0000;
+    pub const NEWTIME: u64 = 0x80;
+    pub const NEWNS: u64 = 0x2_0000;
+    pub const NEWUSER: u64 = 0x1000_0000;
+    pub const NEWPID: u64 = 0x2000_0000;
+    pub const IO: u64 = 0x8000_0000;
+    pub const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+    pub const INTO_CGROUP: u64 = 0x2_0000_0000;
     pub const NAMESPACES: u64 = 0x7e02_0080;
+    /// What Linux does for a new process, by the proxy's own clone3.
+    pub const LINUX: u64 = NAMESPACES | PARENT | PIDFD | FS | IO | INTO_CGROUP;
 }
 
 /// How long the child's proxy may take to come up.
@@ -58,37 +67,69 @@ pub struct Request {
     pub child_tid: u64,
     /// CLONE_SETTLS.
     pub tls: u64,
+    /// CLONE_PIDFD: where the descriptor goes.
+    pub pidfd: u64,
+    /// Wanted process ids, an array in the caller's memory, or null.
+    pub set_tid: u64,
+    /// Its length.
+    pub set_tid_size: u64,
+    /// CLONE_INTO_CGROUP.
+    pub cgroup: u64,
+}
+
+/// clone(2): what was the exit signal is part of the flags, and a descriptor of the
+/// child goes where its thread id would.
+pub fn clone2(a: &[u64; 6], regs: &Regs) -> Result<u64> {
+    let flags = a[0] & 0xffff_ff00;
+    if flags & flag::PIDFD != 0 && flags & flag::PARENT_SETTID != 0 {
+        return Err(errno::EINVAL);
+    }
+    let pidfd = if flags & flag::PIDFD != 0 { a[2] } else { 0 };
+    // Of a signal that there is not, nobody hears.
+    let exit_signal = Some(a[0] & 0xff).filter(|&signal| signal <= 64).unwrap_or(0);
+    clone(&Request { flags, exit_signal, stack: a[1], parent_tid: a[2], child_tid: a[3], tls: a[4], pidfd, ..Request::default() }, regs)
 }
 
 /// clone3(2).
 pub fn clone3(args: u64, size: u64, regs: &Regs) -> Result<u64> {
     const FIRST: u64 = 64;
+    const LATEST: usize = 88;
     if size < FIRST {
         return Err(errno::EINVAL);
     }
     if size > 4096 {
         return Err(errno::E2BIG);
     }
-    let mut words = [0; 11];
-    for (i, w) in words.iter_mut().enumerate().take((size / 8) as usize) {
-        *w = usercopy::read_u64(args + i as u64 * 8).map_err(|_| errno::EFAULT)?;
+    let mut bytes = alloc::vec![0; (size as usize).max(LATEST)];
+    usercopy::read(args, &mut bytes[..size as usize]).map_err(|_| errno::EFAULT)?;
+    if bytes[LATEST..].iter().any(|&b| b != 0) {
+        return Err(errno::E2BIG);
     }
-    for i in 11..size / 8 {
-        if usercopy::read_u64(args + i * 8).map_err(|_| errno::EFAULT)? != 0 {
-            return Err(errno::E2BIG);
-        }
+    let mut words = [0u64; LATEST / 8];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
     }
-    let [flags, _pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, _set_tid, set_tid_size, _cgroup] = words;
-    if set_tid_size != 0 || exit_signal > 64 || flags & 0xff != 0 || (stack == 0) != (stack_size == 0) {
+    let [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup] = words;
+    let bad_ids = set_tid_size > 32 || (set_tid == 0) != (set_tid_size == 0);
+    let bad_group = flags & flag::INTO_CGROUP != 0 && (cgroup > i32::MAX as u64 || size < LATEST as u64);
+    // The low byte was the exit signal; of it only CLONE_NEWTIME is a flag here.
+    let unknown = flags & !(0xffff_ff00 | flag::NEWTIME | flag::CLEAR_SIGHAND | flag::INTO_CGROUP) != 0 || flags & flag::DETACHED != 0;
+    let both = flag::SIGHAND | flag::CLEAR_SIGHAND;
+    let no_signal = flags & (flag::THREAD | flag::PARENT) != 0 && exit_signal != 0;
+    if bad_ids || bad_group || unknown || no_signal || flags & both == both || exit_signal > 64 || (stack == 0) != (stack_size == 0) {
         return Err(errno::EINVAL);
     }
-    let stack = if stack == 0 { 0 } else { stack + stack_size };
-    clone(&Request { flags, exit_signal, stack, parent_tid, child_tid, tls }, regs)
+    let top = stack.checked_add(stack_size).filter(|&top| top <= USER_MAX).ok_or(errno::EINVAL)?;
+    clone(&Request { flags, exit_signal, stack: top, parent_tid, child_tid, tls, pidfd, set_tid, set_tid_size, cgroup }, regs)
 }
 
 /// A new thread or a new process.
 pub fn clone(r: &Request, regs: &Regs) -> Result<u64> {
-    if r.flags & (flag::NAMESPACES | flag::PIDFD) != 0 {
+    // As copy_process of Linux checks them.
+    let has = |bits| r.flags & bits == bits;
+    let file_system = has(flag::FS) && r.flags & (flag::NEWNS | flag::NEWUSER) != 0;
+    let threaded = has(flag::THREAD) && (!has(flag::SIGHAND) || r.flags & (flag::NEWUSER | flag::NEWPID | flag::PIDFD) != 0);
+    if file_system || threaded || has(flag::SIGHAND) && !has(flag::VM) || has(flag::PIDFD | flag::DETACHED) {
         return Err(errno::EINVAL);
     }
     // Threads and processes cost kernel memory: they leave the kernel its share.
@@ -99,16 +140,15 @@ pub fn clone(r: &Request, regs: &Regs) -> Result<u64> {
     if r.flags & flag::SETTLS != 0 && r.tls >= 1 << 47 {
         return Err(errno::EPERM);
     }
-    let needs = flag::VM | flag::SIGHAND;
     if r.flags & flag::THREAD != 0 {
-        if r.flags & needs != needs || r.flags & (flag::FS | flag::FILES) != flag::FS | flag::FILES {
+        if r.flags & (flag::FS | flag::FILES) != flag::FS | flag::FILES || r.flags & flag::NAMESPACES != 0 {
             return Err(errno::EINVAL);
         }
         return thread(r, regs);
     }
     // Processes that share memory without being threads: only vfork, whose
     // child gets a copy here.
-    if r.flags & flag::SIGHAND != 0 || r.flags & flag::VM != 0 && r.flags & flag::VFORK == 0 {
+    if has(flag::SIGHAND) || has(flag::VM) && !has(flag::VFORK) {
         return Err(errno::EINVAL);
     }
     process(r, regs)
@@ -128,6 +168,7 @@ fn birth(r: &Request, regs: &Regs) -> Birth {
     if r.flags & flag::CHILD_CLEARTID != 0 {
         b.clear_tid = r.child_tid;
     }
+    b.clear_handlers = r.flags & flag::CLEAR_SIGHAND != 0;
     b
 }
 
@@ -178,6 +219,9 @@ pub extern "C" fn first_step(argument: usize) -> ! {
         let _ = usercopy::write(b.set_tid, &thread.slot.tid().to_le_bytes());
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
+    if b.clear_handlers {
+        signals::clear_handlers();
+    }
     let mut regs = b.regs;
     regs.orig_rax = crate::entry::NO_CALL;
     drop(b.fpu);
@@ -292,7 +336,7 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
     EMBRYOS.lock().insert(key, embryo);
     hold::at("fork-embryo");
     let pid = loop {
-        match delegate::call(OP_FORK, [key.1, r.exit_signal | r.flags & flag::PARENT, 0, 0, 0, 0]) {
+        match delegate::call(OP_FORK, [key.1, r.exit_signal | r.flags & flag::LINUX, r.pidfd, r.set_tid, r.set_tid_size, r.cgroup]) {
             RESULT_NOT_STARTED => {}
             pid => break pid,
         }

@@ -187,7 +187,7 @@ fn open(path: &[u8]) -> Result<Opened> {
         let _ = delegate::linux(linux::CLOSE, [fd, 0, 0, 0, 0, 0]);
         e
     };
-    let answer = services::by_worker(SERVICE_FILE_GET, &[fd], &[]).map_err(|e| close(if e == errno::ENODEV { errno::EACCES } else { e }))?;
+    let answer = services::by_worker(SERVICE_FILE_GET, &[fd, 1], &[]).map_err(|e| close(if e == errno::ENODEV { errno::EACCES } else { e }))?;
     let file = Arc::new(FileHandle {
         space: thread.process.space,
         home: thread.process.home,

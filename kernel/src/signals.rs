@@ -459,10 +459,15 @@ fn mirror(signal: u32, before: &SigAction, now: &SigAction) {
 
 /// exec: caught signals become default, here and in the proxy.
 pub fn on_exec() {
+    cpus::current().signals.lock().on_exec();
+    clear_handlers();
+}
+
+/// Caught signals become default, here and in the proxy.
+pub fn clear_handlers() {
     let thread = cpus::current();
     let before = thread.process.signals.lock().actions.clone();
     thread.process.signals.lock().actions.on_exec();
-    thread.signals.lock().on_exec();
     for s in 1..=signal::SIGNAL_MAX {
         let now = thread.process.signals.lock().actions.get(s);
         mirror(s, &before.get(s), &now);

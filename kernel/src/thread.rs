@@ -94,6 +94,8 @@ pub struct Birth {
     pub set_tid: u64,
     /// CLONE_CHILD_CLEARTID, or 0.
     pub clear_tid: u64,
+    /// CLONE_CLEAR_SIGHAND.
+    pub clear_handlers: bool,
 }
 
 impl Birth {
@@ -101,7 +103,7 @@ impl Birth {
     pub fn of_current(regs: &Regs) -> Birth {
         let mut fpu = FpuState::new();
         fpu.save();
-        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0 }
+        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0, clear_handlers: false }
     }
 
     /// Loads what is not in the trap frame.

@@ -155,7 +155,7 @@ pub(super) fn choose(p: &Process, addr: u64, len: u64, flags: u64) -> Result<u64
 }
 
 fn private_file(p: &Process, fd: u64) -> Result<FileRef> {
-    let answer = services::by_worker(SERVICE_FILE_GET, &[fd & 0xffff_ffff], &[])?;
+    let answer = services::by_worker(SERVICE_FILE_GET, &[fd & 0xffff_ffff, 0], &[])?;
     let file = Arc::new(FileHandle { space: p.space, home: p.home, id: answer.status, inode: answer.args[1], device: answer.args[4], name: String::new() });
     if answer.args[3] & FILE_REGULAR == 0 {
         return Err(errno::ENODEV);

@@ -90,10 +90,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Membarrier => membarrier(a[0], a[1], p),
         LocalCall::Prctl => super::delegated::forward(row, a),
         LocalCall::Execve => return execve(a[0], a[1], a[2], regs),
-        LocalCall::Clone => {
-            let r = Request { flags: a[0] & !0xff, exit_signal: a[0] & 0xff, stack: a[1], parent_tid: a[2], child_tid: a[3], tls: a[4] };
-            clone::clone(&r, regs)
-        }
+        LocalCall::Clone => clone::clone2(&a, regs),
         LocalCall::Clone3 => clone::clone3(a[0], a[1], regs),
         LocalCall::Fork => clone::clone(&Request { exit_signal: 17, ..Request::default() }, regs),
         LocalCall::Vfork => clone::clone(&Request { flags: 0x4100, exit_signal: 17, ..Request::default() }, regs),
@@ -130,6 +127,8 @@ fn cpu_time_ns(p: &Process) -> u64 {
 
 fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
     match Clock::from_id(a[0] as i32) {
+        // Finer here, but programs take it for the length of Linux' tick.
+        Some(Clock::RealtimeCoarse | Clock::MonotonicCoarse) => super::delegated::forward(row, *a),
         Some(_) if a[1] == 0 => Ok(0),
         Some(c) => put(a[1], Timespec::from_ns(c.resolution_ns()).as_bytes()),
         None => super::delegated::forward(row, *a),
@@ -139,8 +138,9 @@ fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
 fn clock_nanosleep(row: &Row, a: &[u64; 6]) -> Result<u64> {
     match Clock::from_id(a[0] as i32) {
         Some(Clock::Realtime | Clock::Monotonic | Clock::Boottime | Clock::Tai) => nanosleep(row, a[0] as i32, a[1], a[2], a[3]),
-        Some(Clock::ThreadCpu) => Err(errno::EINVAL),
-        _ => super::delegated::forward(row, *a),
+        Some(Clock::ProcessCpu) | None => super::delegated::forward(row, *a),
+        // Clocks that can be read only.
+        Some(_) => Err(errno::EOPNOTSUPP),
     }
 }
 
@@ -261,6 +261,8 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
     const SET_FS: u64 = 0x1002;
     const GET_FS: u64 = 0x1003;
     const GET_GS: u64 = 0x1004;
+    const GET_CPUID: u64 = 0x1011;
+    const SET_CPUID: u64 = 0x1012;
     match code {
         SET_FS | SET_GS if value >= 1 << 47 => Err(errno::EPERM),
         SET_FS => {
@@ -273,6 +275,9 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
         }
         GET_FS => put(value, &cpu::fs_base().to_le_bytes()),
         GET_GS => put(value, &cpu::user_gs_base().to_le_bytes()),
+        // As on a CPU that cannot fault on CPUID.
+        GET_CPUID => Ok(1),
+        SET_CPUID => Err(errno::ENODEV),
         _ => Err(errno::EINVAL),
     }
 }

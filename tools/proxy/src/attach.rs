@@ -200,8 +200,11 @@ pub fn map_control(space: &Space) -> sys::Result<()> {
 pub fn child(space: &Space, token: u64) -> sys::Result<u32> {
     let limit = sys::get_limit(RLIMIT_NOFILE)?;
     // For a moment there is one descriptor more than the application may have, and
-    // `move_high` may have put ours above its limit.
-    let _ = sys::set_limit(RLIMIT_NOFILE, &rlimit64 { rlim_cur: limit.rlim_max, ..limit });
+    // ours may lie above its limit: `move_high` put it there, or the limit was
+    // lowered. Raising the hard limit takes a privilege.
+    let room = limit.rlim_max.max(u64::from(space.fd) + 2);
+    let raise = |max| sys::set_limit(RLIMIT_NOFILE, &rlimit64 { rlim_cur: max, rlim_max: max });
+    let _ = raise(room).or_else(|_| raise(limit.rlim_max));
     let mut request = Child { token, fd: -1, space: 0 };
     let result = sys::ioctl(space.fd, IOCTL_CHILD, &mut request)
         .and_then(|()| sys::replace(request.fd as u32, space.fd));

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 
 use hanare_abi::ioctl::IOCTL_START;
 use linux_raw_sys::errno::{EIO, ESRCH, ETIMEDOUT};
-use linux_raw_sys::general::{CLONE_PARENT, CSIGNAL};
+use linux_raw_sys::general::clone_args;
 
 use crate::message::{EXIT_HANARE, die};
 use crate::process::{self, Process};
@@ -17,13 +17,30 @@ use crate::sys::{self, Errno};
 use crate::worker::Worker;
 use crate::{attach, start};
 
+/// Bits of the flags that are the exit signal; the next one is CLONE_NEWTIME.
+const EXIT_SIGNAL: u64 = 0x7f;
+
 /// Forks. In the parent: the child's process id. `None`: this is the child, and
-/// `worker` has a new slot to serve.
-pub fn fork(process: &Process, worker: &Worker, token: u64, flags: u64) -> Option<sys::Result<u32>> {
+/// `worker` has a new slot to serve. `args` as of `OP_FORK`.
+pub fn fork(process: &Process, worker: &Worker, args: &[u64; 6]) -> Option<sys::Result<u32>> {
+    let [token, flags, pidfd, set_tid, set_tid_size, cgroup] = *args;
+    let wanted = clone_args {
+        flags: flags & !EXIT_SIGNAL,
+        exit_signal: flags & EXIT_SIGNAL,
+        pidfd,
+        set_tid,
+        set_tid_size,
+        cgroup,
+        child_tid: 0,
+        parent_tid: 0,
+        stack: 0,
+        stack_size: 0,
+        tls: 0,
+    };
     // Nobody may be told of a signal in between.
     let mask = signal::set_mask(!0);
     worker.block.inherit(true);
-    let result = sys::fork(flags & u64::from(CSIGNAL | CLONE_PARENT));
+    let result = sys::fork(&wanted);
     worker.block.inherit(false);
     let child = result == Ok(0);
     if child {

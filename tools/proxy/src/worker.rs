@@ -187,7 +187,7 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
         }
         OP_THREAD => number(start_worker(process, args[0])),
         OP_THREAD_EXIT => end_worker(process, worker),
-        OP_FORK => number(fork::fork(process, worker, args[0], args[1])?),
+        OP_FORK => number(fork::fork(process, worker, args)?),
         _ => -i64::from(ENOSYS),
     })
 }

@@ -1,0 +1,71 @@
+/* A program that runs cannot be written, and one that is being written cannot be run. */
+#include "guest.h"
+
+#define SAY 9
+
+static const char *copy(const char *name)
+{
+	char buffer[65536];
+	int from = open("/proc/self/exe", O_RDONLY), to = open(name, O_CREAT | O_WRONLY | O_TRUNC, 0755);
+	ssize_t n;
+
+	while ((n = read(from, buffer, sizeof(buffer))) > 0)
+		if (write(to, buffer, n) != n)
+			exit(2);
+	close(from);
+	close(to);
+	return name;
+}
+
+static pid_t run(const char *name, int pipe[2])
+{
+	char byte = 0;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		dup2(pipe[1], SAY);
+		execl(name, name, "wait", NULL);
+		printf("exec of %s: %s\n", name, strerrorname_np(errno));
+		fflush(stdout);
+		write(pipe[1], "x", 1);
+		_exit(1);
+	}
+	read(pipe[0], &byte, 1);
+	printf("%s says %c\n", name, byte);
+	fflush(stdout);
+	return pid;
+}
+
+int main(int argc, char **argv)
+{
+	int pipe_[2], fd, status;
+	pid_t pid;
+	const char *name;
+
+	if (argc > 1) {
+		write(SAY, "r", 1);
+		pause();
+	}
+	pipe(pipe_);
+	name = copy("./busytext.copy");
+	fd = open(name, O_WRONLY);
+	run(name, pipe_);
+	close(fd);
+	wait(&status);
+	fd = open("./busytext.script", O_CREAT | O_WRONLY, 0755);
+	write(fd, "#!/bin/true\n", 12);
+	TELL(execl("./busytext.script", "script", NULL));
+	close(fd);
+	pid = run(name, pipe_);
+	TELL(open(name, O_WRONLY));
+	TELL(open(name, O_RDWR));
+	TELL(truncate(name, 0));
+	TELL(access(name, W_OK));
+	kill(pid, SIGTERM);
+	wait(&status);
+	printf("status %x\n", status);
+	TELL(open(name, O_WRONLY) >= 0);
+	unlink(name);
+	unlink("./busytext.script");
+	return 0;
+}
