@@ -1,5 +1,5 @@
 //! Futexes between the threads of one process. Words in shared file mappings
-//! are Linux' business: other processes wait there too.
+//! and those with priority inheritance are Linux' business, see [`is_delegated`].
 //!
 //! A word is looked at, and its waiter queued, under the lock of the queues; who
 //! changes the word and then wakes takes that lock too, so no wake-up is lost. Under
@@ -7,7 +7,7 @@
 
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, delegate};
+use crate::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
@@ -25,7 +25,6 @@ const WAKE_OP: u64 = 5;
 const WAIT_BITSET: u64 = 9;
 const WAKE_BITSET: u64 = 10;
 const CLOCK_REALTIME: u64 = 256;
-const SYS_FUTEX: u32 = 202;
 
 /// A thread, as the queues know it.
 pub struct Sleeper(Arc<Thread>);
@@ -62,15 +61,20 @@ pub fn sleep_until(deadline: u64) -> Result<()> {
     if cpu::rdtsc() >= deadline { Ok(()) } else { Err(errno::EINTR) }
 }
 
-/// futex(2).
+/// Whether a futex call is Linux' business: words in shared file mappings, where other
+/// processes wait too, and priority inheritance (LOCK_PI, UNLOCK_PI, TRYLOCK_PI,
+/// WAIT_REQUEUE_PI, CMP_REQUEUE_PI, LOCK_PI2). The latter works on Linux as it is: the
+/// words hold the ids of the workers, which wait for each other there.
+pub fn is_delegated(a: &[u64; 6]) -> bool {
+    matches!(a[1] & 0x7f, 6 | 7 | 8 | 11 | 12 | 13) || a[1] & 128 == 0 && is_linux(&cpus::current().process, a[0])
+}
+
+/// futex(2) on private words.
 pub fn futex(a: &[u64; 6]) -> Result<u64> {
     let p = &cpus::current().process;
     let (addr, op) = (a[0], a[1] & 0x7f);
     if addr % 4 != 0 {
         return Err(errno::EINVAL);
-    }
-    if a[1] & 128 == 0 && is_linux(p, addr) {
-        return delegate::linux(SYS_FUTEX, *a);
     }
     if a[1] & 128 == 0 {
         usercopy::read_u32(addr).map_err(|_| errno::EFAULT)?; // a shared word has to be there

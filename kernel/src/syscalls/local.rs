@@ -86,6 +86,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
             Ok(0)
         }
         LocalCall::SetRobustList => Err(errno::EINVAL),
+        LocalCall::Futex if futex::is_delegated(&a) => super::delegated::forward(row, a),
         LocalCall::Futex => futex::futex(&a),
         LocalCall::Membarrier => membarrier(a[0], a[1], p),
         LocalCall::Prctl => super::delegated::forward(row, a),
