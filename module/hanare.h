@@ -166,13 +166,14 @@ struct hanare_space {
 	unsigned long rung[BITS_TO_LONGS(HANARE_SLOTS_MAX)];
 };
 
-enum hanare_role { ROLE_NONE, ROLE_BUILDER, ROLE_SPACE };
+enum hanare_role { ROLE_NONE, ROLE_BUILDER, ROLE_SPACE, ROLE_OBSERVER };
 
 struct hanare_file {
 	struct mutex lock;			/* role changes */
 	enum hanare_role role;
 	struct hanare_instance *inst;		/* builder */
 	struct hanare_space *space;
+	struct hanare_observer *observer;
 };
 
 /* Puts a sentence into the caller's structure; the value is the errno. */
@@ -185,6 +186,7 @@ extern const struct file_operations hanare_fops;
 extern struct mutex hanare_lock;		/* hanare_instances */
 extern struct list_head hanare_instances;
 struct hanare_instance *hanare_instance_get(const char *name);
+struct hanare_instance *hanare_instance_named(const u8 *name);
 void hanare_instance_put(struct hanare_instance *inst);
 bool hanare_text_ok(const u8 *text, size_t size);
 
@@ -270,7 +272,21 @@ void hanare_space_allow_writes(struct hanare_space *space);
 extern const struct vm_operations_struct hanare_vm_ops;
 void hanare_answers_drop(struct hanare_space *space);
 
-/* log.c part of main.c: the last lines into dmesg, before they are gone. */
+/* observe.c */
+struct hanare_observer;
+struct poll_table_struct;
+long hanare_do_observe(struct hanare_file *hf, void *data);
+long hanare_do_observation(struct hanare_file *hf, void *data);
+long hanare_do_trace_read(struct hanare_file *hf, void *data);
+void hanare_observer_end(struct hanare_file *hf);
+__poll_t hanare_observer_poll(struct file *file, struct poll_table_struct *table);
+void hanare_observers_exit(void);
+void hanare_observe_event(struct hanare_instance *inst, u64 session);
+/* A space is gone: those who watch it may look. */
+void hanare_observers_wake(struct hanare_space *space);
+
+/* log.c; the second: the last lines into dmesg, before they are gone. */
+long hanare_do_log(struct hanare_file *hf, void *data);
 void hanare_log_tail(struct hanare_instance *inst);
 
 /* clock.c */

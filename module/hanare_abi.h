@@ -125,6 +125,8 @@
 #define HANARE_EVENT_SERVICE 3ULL
 /* The LWK panicked; `BootParams::panicked` is set and the log ends with why. */
 #define HANARE_EVENT_PANIC 4ULL
+/* There is something for an observer: payload = its session. */
+#define HANARE_EVENT_OBSERVE 5ULL
 
 /* Found at the very start of the image's first `PT_LOAD` segment. */
 struct hanare_image_header {
@@ -423,6 +425,12 @@ struct hanare_clock_page {
  * [2] = resident bytes, [3] = peak resident bytes.
  */
 #define HANARE_REQUEST_USAGE 10U
+/*
+ * What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
+ * [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of
+ * an answer. `space` is that of the observed process, which may be gone.
+ */
+#define HANARE_REQUEST_OBSERVE 11U
 /* The access was a write. */
 #define HANARE_FAULT_WRITE 1ULL
 /* The page is mapped read-only and wants to become writable (`page_mkwrite`). */
@@ -786,6 +794,162 @@ struct hanare_start_block {
 	__u64 flags;
 };
 
+/* ---- observe ---- */
+
+/*
+ * Watching processes from outside: `hanare trace` and `hanare gdb`.
+ *
+ * An observer is a descriptor with a *session* on the LWK, which outlives the process
+ * that it began with. Its requests are `OBSERVE_*`, each answered at once; news are
+ * told by `EVENT_OBSERVE`.
+ */
+/*
+ * Trace: args: [0] = `TRACE_*` flags, [1] = most bytes kept of a string.
+ * Answer: args: [0] = physical address of a `TraceRing`, [1] = bytes of its text.
+ */
+#define HANARE_OBSERVE_TRACE 1U
+/* Ends the session: breakpoints are removed, threads go on. */
+#define HANARE_OBSERVE_CLOSE 2U
+/*
+ * Answer: args: [0] = processes that the session watches, [1] = `OBSERVED_*` |
+ * signal << 8 | thread id << 32; data: [0] = exit status as of wait(2), if it ended,
+ * [1] = address (of a breakpoint or watchpoint).
+ */
+#define HANARE_OBSERVE_STATUS 3U
+/* Debug: takes hold of the process; it is not stopped yet. EBUSY: another debugger has it. */
+#define HANARE_OBSERVE_DEBUG 4U
+/* Stops all threads; `OBSERVE_STATUS` says when it is so. */
+#define HANARE_OBSERVE_STOP 5U
+/* Thread ids from number args[0] on. Answer: data. */
+#define HANARE_OBSERVE_THREADS 6U
+/*
+ * Registers of thread args[0]: data as Linux' `user_regs_struct`; args: [0] = 1 if it
+ * is in the kernel: then they cannot be set.
+ */
+#define HANARE_OBSERVE_GET_REGISTERS 7U
+/* Sets them. */
+#define HANARE_OBSERVE_SET_REGISTERS 8U
+/* x87 and SSE registers of thread args[0]: 512 bytes of FXSAVE. */
+#define HANARE_OBSERVE_GET_FPU 9U
+/* Sets them. */
+#define HANARE_OBSERVE_SET_FPU 10U
+/*
+ * Writes args[1] (1..=512) bytes at address args[0], whatever its protection, for this
+ * process only. EFAULT: nothing is mapped there, or it is shared with others.
+ * EAGAIN: no thread is stopped where it could do it.
+ */
+#define HANARE_OBSERVE_WRITE 11U
+/* Breakpoint at address args[0]: args[1] = 1: set, 0: cleared. */
+#define HANARE_OBSERVE_BREAK 12U
+/* What thread args[0] does next: args[1] = `ACTION_*` | signal to be delivered << 8. */
+#define HANARE_OBSERVE_ACTION 13U
+/* Goes on: threads by their `OBSERVE_ACTION`, the others by `ACTION_*` args[0]. */
+#define HANARE_OBSERVE_RESUME 14U
+/* Text args[0] (`TEXT_*`) from byte args[1] on. Answer: data, args[0] = bytes (0: end). */
+#define HANARE_OBSERVE_TEXT 15U
+/*
+ * Watchpoint number args[0] (0..4) at args[1]: data: [0] = bytes (1, 2, 4, 8; 0: none),
+ * [1] = 1: writes, 3: writes and reads.
+ */
+#define HANARE_OBSERVE_WATCH 16U
+/* The highest of them. */
+#define HANARE_OBSERVE_LAST 16U
+/* Children and all threads are traced, too. */
+#define HANARE_TRACE_FOLLOW 1ULL
+/* It runs. */
+#define HANARE_OBSERVED_RUNS 0ULL
+/* A stop has begun; some threads are not there yet. */
+#define HANARE_OBSERVED_STOPPING 1ULL
+/* Stopped because it was asked. */
+#define HANARE_OBSERVED_STOPPED 2ULL
+/* Stopped before a signal is delivered. */
+#define HANARE_OBSERVED_SIGNAL 3ULL
+/* Stopped at a breakpoint of the debugger. */
+#define HANARE_OBSERVED_BREAK 4ULL
+/* Stopped after a step. */
+#define HANARE_OBSERVED_STEP 5ULL
+/* Stopped at a watchpoint. */
+#define HANARE_OBSERVED_WATCH 6ULL
+/* It has ended. */
+#define HANARE_OBSERVED_ENDED 7ULL
+/* Remains stopped. */
+#define HANARE_ACTION_STAY 0ULL
+/* Runs. */
+#define HANARE_ACTION_CONTINUE 1ULL
+/* Executes one instruction. */
+#define HANARE_ACTION_STEP 2ULL
+/* Path of the program. */
+#define HANARE_TEXT_PROGRAM 0ULL
+/* Its auxiliary vector. */
+#define HANARE_TEXT_AUXV 1ULL
+/* Where the text of a ring begins. */
+#define HANARE_TRACE_TEXT_OFFSET 4096ULL
+/* A call began; captured: what it reads. */
+#define HANARE_RECORD_ENTER 1U
+/* A call ended; captured: what it has written. */
+#define HANARE_RECORD_EXIT 2U
+/* A signal is delivered: `number`; args: the first words of its siginfo. */
+#define HANARE_RECORD_SIGNAL 3U
+/* The process ends by signal `number`. */
+#define HANARE_RECORD_KILLED 4U
+/* The process is gone. */
+#define HANARE_RECORD_GONE 5U
+/* By the LWK. */
+#define HANARE_SERVED_LOCAL 1U
+/* By Linux. */
+#define HANARE_SERVED_DELEGATED 2U
+/* By nobody. */
+#define HANARE_SERVED_REFUSED 3U
+/* By the LWK, which asked Linux for something. */
+#define HANARE_SERVED_HELPED 4U
+
+/* Head of the ring of a trace, alone on a page; the text begins on the next one. */
+struct hanare_trace_ring {
+	/* Bytes written since the beginning. Written by the LWK. */
+	__u64 head;
+	/* Records that found no room. Written by the LWK. */
+	__u64 lost;
+	/* Zero. */
+	__u64 reserved[6];
+	/* Bytes read since the beginning. Written by the module. */
+	__u64 tail;
+};
+
+/*
+ * One record, followed by its captures, each a `Capture` and its bytes, filled up
+ * to a multiple of 8.
+ */
+struct hanare_record {
+	/* Bytes with the captures. */
+	__u32 size;
+	/* `RECORD_*`. */
+	__u32 kind;
+	/* Process and thread. */
+	__u32 pid;
+	/* See `pid`. */
+	__u32 tid;
+	/* Of the call, or of a signal. */
+	__u32 number;
+	/* `SERVED_*` of a call that ended. */
+	__u32 served;
+	/* Linux' clock, ns since 1970. */
+	__u64 time_ns;
+	/* How long the call took. */
+	__u64 duration_ns;
+	/* Its result. */
+	__s64 result;
+	/* Its arguments. */
+	__u64 args[6];
+};
+
+/* Memory that an argument of a call points to. */
+struct hanare_capture {
+	/* Which argument. */
+	__u32 argument;
+	/* Bytes that follow. */
+	__u32 bytes;
+};
+
 /* ---- ioctl ---- */
 
 /*
@@ -853,6 +1017,12 @@ struct hanare_start_block {
 #define HANARE_IOCTL_USAGE 0xc0204816U
 /* See `Child`. */
 #define HANARE_IOCTL_CHILD 0xc0104817U
+/* See `Observe`. */
+#define HANARE_IOCTL_OBSERVE 0xc0d04818U
+/* See `Observation`. */
+#define HANARE_IOCTL_OBSERVATION 0xc2184819U
+/* See `TraceRead`. */
+#define HANARE_IOCTL_TRACE_READ 0xc018481aU
 
 /* `IOCTL_INFO`: who is there. Works for everyone. */
 struct hanare_info {
@@ -1123,6 +1293,50 @@ struct hanare_child {
 	__u32 space;
 };
 
+/*
+ * `IOCTL_OBSERVE`: the descriptor becomes an observer (tracer, debugger) of an LWK
+ * process. Who may: whoever may open its `/proc/PID/mem` for writing, which is
+ * Linux' rule for ptrace. EBADF: not such a descriptor; ESRCH: not an LWK process.
+ * An observer can be polled: readable when the LWK has news, hung up when the process
+ * is gone.
+ */
+struct hanare_observe {
+	/* In: descriptor of `/proc/PID/mem` of the proxy, open for reading and writing. */
+	__s32 memory;
+	/* Zero. */
+	__u32 reserved;
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/*
+ * `IOCTL_OBSERVATION`: one `OBSERVE_*` request of an observer. ESRCH: process or
+ * thread is gone; EIO: the LWK is.
+ */
+struct hanare_observation {
+	/* In: `OBSERVE_*`. */
+	__u32 op;
+	/* Out: words of the answer in `data`. */
+	__u32 count;
+	/* In and out: arguments. */
+	__u64 args[2];
+	/* In and out: what goes with it. */
+	__u64 data[64];
+};
+
+/*
+ * `IOCTL_TRACE_READ`: takes records (`crate::observe::Record`) out of the ring that
+ * `OBSERVE_TRACE` made. Never waits.
+ */
+struct hanare_trace_read {
+	/* In: buffer address. */
+	__u64 buffer;
+	/* In: bytes of the buffer. Out: bytes read. */
+	__u64 size;
+	/* Out: records that found no room so far. */
+	__u64 lost;
+};
+
 /* ---- what Rust computed ---- */
 
 _Static_assert(__builtin_offsetof(struct hanare_image_header, magic) == 0, "ImageHeader.magic");
@@ -1273,6 +1487,25 @@ _Static_assert(__builtin_offsetof(struct hanare_start_block, hwcap2) == 152, "St
 _Static_assert(__builtin_offsetof(struct hanare_start_block, clktck) == 160, "StartBlock.clktck");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, flags) == 168, "StartBlock.flags");
 _Static_assert(sizeof(struct hanare_start_block) == 176, "StartBlock");
+_Static_assert(__builtin_offsetof(struct hanare_trace_ring, head) == 0, "TraceRing.head");
+_Static_assert(__builtin_offsetof(struct hanare_trace_ring, lost) == 8, "TraceRing.lost");
+_Static_assert(__builtin_offsetof(struct hanare_trace_ring, reserved) == 16, "TraceRing.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_trace_ring, tail) == 64, "TraceRing.tail");
+_Static_assert(sizeof(struct hanare_trace_ring) == 72, "TraceRing");
+_Static_assert(__builtin_offsetof(struct hanare_record, size) == 0, "Record.size");
+_Static_assert(__builtin_offsetof(struct hanare_record, kind) == 4, "Record.kind");
+_Static_assert(__builtin_offsetof(struct hanare_record, pid) == 8, "Record.pid");
+_Static_assert(__builtin_offsetof(struct hanare_record, tid) == 12, "Record.tid");
+_Static_assert(__builtin_offsetof(struct hanare_record, number) == 16, "Record.number");
+_Static_assert(__builtin_offsetof(struct hanare_record, served) == 20, "Record.served");
+_Static_assert(__builtin_offsetof(struct hanare_record, time_ns) == 24, "Record.time_ns");
+_Static_assert(__builtin_offsetof(struct hanare_record, duration_ns) == 32, "Record.duration_ns");
+_Static_assert(__builtin_offsetof(struct hanare_record, result) == 40, "Record.result");
+_Static_assert(__builtin_offsetof(struct hanare_record, args) == 48, "Record.args");
+_Static_assert(sizeof(struct hanare_record) == 96, "Record");
+_Static_assert(__builtin_offsetof(struct hanare_capture, argument) == 0, "Capture.argument");
+_Static_assert(__builtin_offsetof(struct hanare_capture, bytes) == 4, "Capture.bytes");
+_Static_assert(sizeof(struct hanare_capture) == 8, "Capture");
 _Static_assert(__builtin_offsetof(struct hanare_info, magic) == 0, "Info.magic");
 _Static_assert(__builtin_offsetof(struct hanare_info, version) == 8, "Info.version");
 _Static_assert(__builtin_offsetof(struct hanare_info, instances) == 12, "Info.instances");
@@ -1367,5 +1600,18 @@ _Static_assert(__builtin_offsetof(struct hanare_child, token) == 0, "Child.token
 _Static_assert(__builtin_offsetof(struct hanare_child, fd) == 8, "Child.fd");
 _Static_assert(__builtin_offsetof(struct hanare_child, space) == 12, "Child.space");
 _Static_assert(sizeof(struct hanare_child) == 16, "Child");
+_Static_assert(__builtin_offsetof(struct hanare_observe, memory) == 0, "Observe.memory");
+_Static_assert(__builtin_offsetof(struct hanare_observe, reserved) == 4, "Observe.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_observe, message) == 8, "Observe.message");
+_Static_assert(sizeof(struct hanare_observe) == 208, "Observe");
+_Static_assert(__builtin_offsetof(struct hanare_observation, op) == 0, "Observation.op");
+_Static_assert(__builtin_offsetof(struct hanare_observation, count) == 4, "Observation.count");
+_Static_assert(__builtin_offsetof(struct hanare_observation, args) == 8, "Observation.args");
+_Static_assert(__builtin_offsetof(struct hanare_observation, data) == 24, "Observation.data");
+_Static_assert(sizeof(struct hanare_observation) == 536, "Observation");
+_Static_assert(__builtin_offsetof(struct hanare_trace_read, buffer) == 0, "TraceRead.buffer");
+_Static_assert(__builtin_offsetof(struct hanare_trace_read, size) == 8, "TraceRead.size");
+_Static_assert(__builtin_offsetof(struct hanare_trace_read, lost) == 16, "TraceRead.lost");
+_Static_assert(sizeof(struct hanare_trace_read) == 24, "TraceRead");
 
 #endif

@@ -236,6 +236,9 @@ static void event(struct hanare_instance *inst, u64 word)
 			wake_up(&inst->service_wait);
 		}
 		break;
+	case HANARE_EVENT_OBSERVE:
+		hanare_observe_event(inst, payload);
+		break;
 	case HANARE_EVENT_PANIC:
 		/* The flag counts, looked at below: a stray event kills nobody. */
 		break;

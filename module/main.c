@@ -212,15 +212,15 @@ static long do_boot(struct hanare_file *hf, void *data)
 	return 0;
 }
 
-static struct hanare_instance *named(u8 *name)
+struct hanare_instance *hanare_instance_named(const u8 *name)
 {
-	return name_ok(name) ? hanare_instance_get(name) : NULL;
+	return name_ok(name) ? hanare_instance_get((const char *)name) : NULL;
 }
 
 static long do_shutdown(struct hanare_file *hf, void *data)
 {
 	struct hanare_shutdown *arg = data;
-	struct hanare_instance *inst = named(arg->name);
+	struct hanare_instance *inst = hanare_instance_named(arg->name);
 	int err;
 
 	if (!inst)
@@ -311,7 +311,7 @@ static struct hanare_instance *instance_at(u32 index)
 static long do_status(struct hanare_file *hf, void *data)
 {
 	struct hanare_status *arg = data;
-	struct hanare_instance *inst = arg->name[0] ? named(arg->name) : instance_at(arg->index);
+	struct hanare_instance *inst = arg->name[0] ? hanare_instance_named(arg->name) : instance_at(arg->index);
 	u32 room = arg->cpu_count;
 	int err;
 
@@ -343,83 +343,10 @@ static long do_status(struct hanare_file *hf, void *data)
 	return err;
 }
 
-#define LOG_PIECE 65536U
-
-/* Copies at most `room` bytes from *position on; skips what was overwritten. */
-static u32 log_copy(struct hanare_instance *inst, u64 *position, char *to, u32 room)
-{
-	const char *text = (const char *)inst->log + HANARE_LOG_TEXT_OFFSET;
-	u64 head = smp_load_acquire(&inst->log->head), from = *position, lost;
-	u32 bytes, at, first;
-
-	if (from > head)
-		from = head;
-	if (head - from > HANARE_LOG_SIZE)
-		from = head - HANARE_LOG_SIZE;
-	bytes = min_t(u64, room, head - from);
-	at = from % HANARE_LOG_SIZE;
-	first = min(bytes, HANARE_LOG_SIZE - at);
-	memcpy(to, text + at, first);
-	memcpy(to + first, text, bytes - first);
-	/* What the LWK wrote over meanwhile is not what it was. */
-	smp_rmb();
-	head = READ_ONCE(inst->log->head);
-	if (head - from > HANARE_LOG_SIZE) {
-		lost = min_t(u64, head - from - HANARE_LOG_SIZE, bytes);
-		memmove(to, to + lost, bytes - lost);
-		from += lost;
-		bytes -= lost;
-	}
-	*position = from + bytes;
-	return bytes;
-}
-
-void hanare_log_tail(struct hanare_instance *inst)
-{
-	u64 head = READ_ONCE(inst->log->head);
-	u64 position = head > 1024 ? head - 1024 : 0;
-	char *text = kzalloc(1025, GFP_KERNEL), *at = text, *line;
-
-	if (!text)
-		return;
-	text[log_copy(inst, &position, text, 1024)] = 0;
-	while ((line = strsep(&at, "\n")))
-		if (*line)
-			pr_info("%s: lwk: %s\n", inst->name, line);
-	kfree(text);
-}
-
-static long do_log(struct hanare_file *hf, void *data)
-{
-	struct hanare_log *arg = data;
-	struct hanare_instance *inst = named(arg->name);
-	u32 room = min_t(u64, arg->size, LOG_PIECE);
-	char *piece;
-	int err = 0;
-
-	if (!inst)
-		return -ENOENT;
-	arg->size = 0;
-	piece = kvmalloc(LOG_PIECE, GFP_KERNEL);
-	if (!piece) {
-		hanare_instance_put(inst);
-		return -ENOMEM;
-	}
-	down_read(&inst->live);
-	if (inst->shared)
-		arg->size = log_copy(inst, &arg->position, piece, room);
-	up_read(&inst->live);
-	if (copy_to_user(u64_to_user_ptr(arg->buffer), piece, arg->size))
-		err = -EFAULT;
-	kvfree(piece);
-	hanare_instance_put(inst);
-	return err;
-}
-
 static long do_debug(struct hanare_file *hf, void *data)
 {
 	struct hanare_debug *arg = data;
-	struct hanare_instance *inst = named(arg->name);
+	struct hanare_instance *inst = hanare_instance_named(arg->name);
 	struct hanare_call call = { .kind = HANARE_REQUEST_DEBUG, .args = { arg->op } };
 	int err = -ENODEV;
 
@@ -451,8 +378,11 @@ static const struct command commands[] = {
 	{ HANARE_IOCTL_BOOT, true, true, do_boot },
 	{ HANARE_IOCTL_SHUTDOWN, true, false, do_shutdown },
 	{ HANARE_IOCTL_STATUS, false, false, do_status },
-	{ HANARE_IOCTL_LOG, false, false, do_log },
+	{ HANARE_IOCTL_LOG, false, false, hanare_do_log },
 	{ HANARE_IOCTL_DEBUG, true, false, do_debug },
+	{ HANARE_IOCTL_OBSERVE, false, true, hanare_do_observe },
+	{ HANARE_IOCTL_OBSERVATION, false, false, hanare_do_observation },
+	{ HANARE_IOCTL_TRACE_READ, false, false, hanare_do_trace_read },
 };
 
 static long run_command(struct hanare_file *hf, const struct command *c, void __user *arg)
@@ -524,6 +454,7 @@ static int hanare_release(struct inode *inode, struct file *file)
 		hanare_space_end(hf->space);
 		hanare_space_put(hf->space);
 	}
+	hanare_observer_end(hf);
 	if (hf->inst) {
 		/* Closed before boot succeeded: all of it goes back. */
 		mutex_lock(&hf->inst->lock);
@@ -551,6 +482,7 @@ const struct file_operations hanare_fops = {
 	.release	= hanare_release,
 	.unlocked_ioctl	= hanare_ioctl,
 	.mmap		= hanare_mmap,
+	.poll		= hanare_observer_poll,
 };
 
 static struct miscdevice hanare_device = {
@@ -611,6 +543,7 @@ static void __exit hanare_exit(void)
 	/* Instances and descriptors hold the module, so there are none. */
 	misc_deregister(&hanare_device);
 	unregister_reboot_notifier(&reboot_nb);
+	hanare_observers_exit();
 	hanare_spaces_exit();
 	hanare_doorbell_exit();
 	hanare_partition_exit();

@@ -492,6 +492,7 @@ void hanare_space_end(struct hanare_space *space)
 	}
 	hanare_space_unwatch_all(space);
 	hanare_space_allow_writes(space);
+	hanare_observers_wake(space);
 	delist(space);
 }
 

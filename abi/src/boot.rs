@@ -210,3 +210,5 @@ pub const EVENT_REQUEST: u64 = 2;
 pub const EVENT_SERVICE: u64 = 3;
 /// The LWK panicked; `BootParams::panicked` is set and the log ends with why.
 pub const EVENT_PANIC: u64 = 4;
+/// There is something for an observer: payload = its session.
+pub const EVENT_OBSERVE: u64 = 5;

@@ -314,6 +314,50 @@ pub struct Child {
     pub space: u32,
 }
 
+/// `IOCTL_OBSERVE`: the descriptor becomes an observer (tracer, debugger) of an LWK
+/// process. Who may: whoever may open its `/proc/PID/mem` for writing, which is
+/// Linux' rule for ptrace. EBADF: not such a descriptor; ESRCH: not an LWK process.
+/// An observer can be polled: readable when the LWK has news, hung up when the process
+/// is gone.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Observe {
+    /// In: descriptor of `/proc/PID/mem` of the proxy, open for reading and writing.
+    pub memory: i32,
+    /// Zero.
+    pub reserved: u32,
+    /// Out: why not.
+    pub message: [u8; MESSAGE_SIZE],
+}
+
+/// `IOCTL_OBSERVATION`: one `OBSERVE_*` request of an observer. ESRCH: process or
+/// thread is gone; EIO: the LWK is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Observation {
+    /// In: `OBSERVE_*`.
+    pub op: u32,
+    /// Out: words of the answer in `data`.
+    pub count: u32,
+    /// In and out: arguments.
+    pub args: [u64; 2],
+    /// In and out: what goes with it.
+    pub data: [u64; 64],
+}
+
+/// `IOCTL_TRACE_READ`: takes records ([`crate::observe::Record`]) out of the ring that
+/// `OBSERVE_TRACE` made. Never waits.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TraceRead {
+    /// In: buffer address.
+    pub buffer: u64,
+    /// In: bytes of the buffer. Out: bytes read.
+    pub size: u64,
+    /// Out: records that found no room so far.
+    pub lost: u64,
+}
+
 /// See [`Info`].
 pub const IOCTL_INFO: u32 = iowr::<Info>(0);
 /// See [`Create`].
@@ -348,3 +392,9 @@ pub const IOCTL_SIGNAL: u32 = iowr::<Signal>(21);
 pub const IOCTL_USAGE: u32 = iowr::<Usage>(22);
 /// See [`Child`].
 pub const IOCTL_CHILD: u32 = iowr::<Child>(23);
+/// See [`Observe`].
+pub const IOCTL_OBSERVE: u32 = iowr::<Observe>(24);
+/// See [`Observation`].
+pub const IOCTL_OBSERVATION: u32 = iowr::<Observation>(25);
+/// See [`TraceRead`].
+pub const IOCTL_TRACE_READ: u32 = iowr::<TraceRead>(26);

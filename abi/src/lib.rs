@@ -18,6 +18,7 @@ pub mod clock;
 pub mod ioctl;
 pub mod layout;
 pub mod log;
+pub mod observe;
 pub mod request;
 pub mod service;
 pub mod slot;

@@ -53,6 +53,11 @@ pub const REQUEST_DEBUG: u32 = 9;
 /// [2] = resident bytes, [3] = peak resident bytes.
 pub const REQUEST_USAGE: u32 = 10;
 
+/// What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
+/// [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of
+/// an answer. `space` is that of the observed process, which may be gone.
+pub const REQUEST_OBSERVE: u32 = 11;
+
 /// The access was a write.
 pub const FAULT_WRITE: u64 = 1;
 /// The page is mapped read-only and wants to become writable (`page_mkwrite`).

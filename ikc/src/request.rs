@@ -87,6 +87,12 @@ impl<'a, const MUTANT: u8> RequestRef<'a, MUTANT> {
         core::array::from_fn(|i| self.words.pages[i].load(Ordering::Relaxed))
     }
 
+    /// All words that came with the request.
+    #[must_use]
+    pub fn words(&self) -> [u64; PAGES_MAX] {
+        core::array::from_fn(|i| self.words.pages[i].load(Ordering::Relaxed))
+    }
+
     /// Answers in `args[index]`.
     ///
     /// # Panics

@@ -5,7 +5,7 @@ use crate::process::{Identity, Process};
 use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
 use crate::balance::{self, CpuMask};
-use crate::{cpus, delegate, hold, services, signals};
+use crate::{cpus, delegate, hold, observe, services, signals};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -225,8 +225,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     let mut regs = b.regs;
     regs.orig_rax = crate::entry::NO_CALL;
     drop(b.fpu);
-    cpus::before_user();
-    signals::deliver(&mut regs);
+    crate::entry::to_user(&mut regs);
     context::enter_user(&mut regs)
 }
 
@@ -234,6 +233,8 @@ pub extern "C" fn first_step(argument: usize) -> ! {
 pub struct Embryo {
     /// Its memory.
     pub mm: AddressSpace,
+    /// Tracers and debuggers.
+    pub observed: observe::Inherited,
     /// The program it runs.
     pub exe: Vec<u8>,
     /// Inherited CPU mask.
@@ -324,6 +325,7 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
     let parent = cpus::current_arc();
     let embryo = Box::new(Embryo {
         mm: forked.mm,
+        observed: observe::Inherited::of(p),
         exe: p.exe.lock().clone(),
         affinity: *me.affinity.lock(),
         signals: ProcessSignals { actions: p.signals.lock().actions.clone(), ..ProcessSignals::default() },

@@ -1,6 +1,6 @@
 //! From the hardware layer into the kernel: system calls, exceptions, interrupts.
 
-use crate::{cpus, mm, panic, signals, syscalls};
+use crate::{cpus, mm, observe, panic, signals, syscalls};
 use core::sync::atomic::Ordering;
 use hanare_hal::apic;
 use hanare_hal::traps::{Handlers, Regs, vector};
@@ -24,8 +24,21 @@ fn leave(regs: &mut Regs) -> bool {
     if !cpus::take_attention() {
         return true;
     }
-    cpus::before_user();
-    signals::deliver(regs)
+    let mut fast = true;
+    loop {
+        cpus::before_user();
+        fast &= signals::deliver(regs);
+        // Whatever was waited for there may have left something to do.
+        if !cpus::take_attention() {
+            return fast;
+        }
+    }
+}
+
+/// The same for a thread that enters user mode for the first time.
+pub fn to_user(regs: &mut Regs) {
+    cpus::request_attention();
+    leave(regs);
 }
 
 fn user_exception(regs: &mut Regs, v: u8) {
@@ -35,7 +48,7 @@ fn user_exception(regs: &mut Regs, v: u8) {
         if let Err(signal) = mm::fault::user(addr, regs.orig_rax) {
             signals::raise_fault(signal, addr, regs, v);
         }
-    } else {
+    } else if !observe::debug::exception(regs, v) {
         signals::raise_exception(regs, v);
     }
     leave(regs);

@@ -7,7 +7,7 @@
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
 use crate::process::{Identity, Process};
 use crate::thread::Thread;
-use crate::{cpus, delegate, hold, services, signals, vdso};
+use crate::{cpus, delegate, hold, observe, services, signals, vdso};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -75,8 +75,7 @@ extern "C" fn first_step(argument: usize) -> ! {
         Ok(()) => {}
         Err(Failed(e, kind)) => delegate::last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0]),
     }
-    cpus::before_user();
-    signals::deliver(&mut regs);
+    crate::entry::to_user(&mut regs);
     context::enter_user(&mut regs)
 }
 
@@ -113,7 +112,7 @@ pub fn execve(path: &[u8], argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> 
         return Err(errno::EAGAIN); // the other threads would have to be ended: not served yet
     }
     let before = cpus::current().process.mm.lock().brk_start;
-    run(path, argv, envp, regs).map_err(|Failed(e, _)| {
+    run(path, argv, envp, regs).inspect(|()| observe::debug::on_exec(cpus::current())).map_err(|Failed(e, _)| {
         if cpus::current().process.mm.lock().brk_start != before {
             signals::die(hanare_core::signal::SIGSEGV); // the old program is gone
         }
@@ -343,6 +342,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     let stack = build(&auxv).map_err(memory)?;
     usercopy::write(stack.sp, &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
     thread.reset_user_state();
+    *p.observed.auxv.lock() = stack.bytes[(stack.auxv_start - stack.sp) as usize..(stack.auxv_end - stack.sp) as usize].to_vec();
     *p.exe.lock() = program.file.name.as_bytes().to_vec();
     *regs = Regs { rip: entry, rsp: stack.sp, rflags: 0x202, cs: u64::from(gdt::USER_CS), ss: u64::from(gdt::USER_DS), orig_rax: crate::entry::NO_CALL, ..Regs::default() };
     let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);

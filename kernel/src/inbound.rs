@@ -44,6 +44,7 @@ fn serve(index: u32) {
             crate::panic::park()
         }
         abi::REQUEST_DEBUG => debug(&r, &call),
+        abi::REQUEST_OBSERVE => crate::observe::request(&r, &call),
         abi::REQUEST_SPACE_CLOSE => return close(index, space),
         kind => match process::find(percpu::index(), space) {
             None => Err(errno::ESRCH),

@@ -22,6 +22,7 @@ mod hold;
 mod inbound;
 mod log;
 mod mm;
+mod observe;
 mod panic;
 mod process;
 mod services;

@@ -3,7 +3,7 @@
 use crate::mm::{AddressSpace, MmLock};
 use crate::thread::Thread;
 use crate::futex::Futexes;
-use crate::{balance, clone, cpus, delegate, frames, inbound, mm, signals, time};
+use crate::{balance, clone, cpus, delegate, frames, inbound, mm, observe, signals, time};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -83,6 +83,8 @@ pub struct Process {
     embryo: Mutex<Option<Box<clone::Embryo>>>,
     vfork: Mutex<Option<clone::Vfork>>,
     reaped: AtomicBool,
+    /// Tracers and debuggers.
+    pub observed: observe::OfProcess,
     close_request: AtomicU32,
     start_mask: AtomicU64,
     /// CPU cycles of threads that ended: user, system.
@@ -131,6 +133,7 @@ impl Process {
             vfork: Mutex::new(None),
             embryo: Mutex::new(embryo),
             reaped: AtomicBool::new(false),
+            observed: observe::OfProcess::default(),
             close_request: AtomicU32::new(NO_REQUEST),
             start_mask: AtomicU64::new(0),
             ended_cycles: (AtomicU64::new(0), AtomicU64::new(0)),
@@ -178,6 +181,7 @@ impl Process {
             *thread.signals.lock() = e.thread_signals;
             *thread.birth.lock() = Some(e.birth);
             *self.vfork.lock() = e.vfork;
+            e.observed.give(self);
             let mut id = self.identity.lock();
             // Identity is the child's own, what the start block leaves out the parent's.
             *id = Identity { pid: id.pid, uid: id.uid, euid: id.euid, gid: id.gid, egid: id.egid, control_fd: id.control_fd, ..e.identity };
@@ -356,6 +360,7 @@ impl Process {
             threads.retain(|t| !core::ptr::eq(&**t, thread));
             threads.is_empty()
         };
+        observe::thread_gone(self);
         if self.is_killed() {
             if last {
                 self.reap();
@@ -373,6 +378,7 @@ impl Process {
             return; // by the last thread and by Linux' request at the same time
         }
         self.release_parent();
+        observe::gone(self);
         clone::forget(self.space);
         self.fills.lock().clear();
         mm::release::all(self);

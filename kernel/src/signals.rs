@@ -6,7 +6,7 @@
 use crate::mm::fault::Signal as Fault;
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, delegate, panic};
+use crate::{cpus, delegate, observe, panic};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -85,6 +85,11 @@ impl ThreadSignals {
     pub fn mask(&mut self) -> u64 {
         self.applied = self.mask;
         self.mask.0
+    }
+
+    /// Adds a signal for this thread.
+    pub fn queue(&mut self, signal: u32, info: SigInfo) -> Result<bool> {
+        self.pending.queue(signal, info)
     }
 
     /// Remembers an interrupted call until delivery.
@@ -203,6 +208,8 @@ fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
 /// A signal of the program's own doing: handled now, or the end.
 fn force(queued: QueuedSignal, regs: &mut Regs, v: u8, addr: u64) {
     let thread = cpus::current();
+    observe::trace::signal(thread, &queued);
+    let Some(queued) = observe::debug::on_signal(thread, queued, regs) else { return };
     let mask = thread.signals.lock().mask;
     let disposition = signal::decide_forced(queued.signal, &thread.process.signals.lock().actions, mask);
     match disposition {
@@ -225,6 +232,7 @@ fn force(queued: QueuedSignal, regs: &mut Regs, v: u8, addr: u64) {
 /// Ends the process by a signal, on Linux' side too.
 pub fn die(signal: u32) {
     crate::hold::at("fatal-signal");
+    observe::killed_by(cpus::current(), signal);
     delegate::last_call(OP_EXIT_SIGNAL, [u64::from(signal), 0, 0, 0, 0, 0]);
 }
 
@@ -236,6 +244,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
     let mut fast = true;
     let (mut any, mut handled) = (false, false);
     loop {
+        fast &= !observe::debug::before_user(thread, regs);
         if thread.must_end() {
             p.exit_thread(thread);
         }
@@ -245,10 +254,17 @@ pub fn deliver(regs: &mut Regs) -> bool {
             let mut shared = p.signals.lock();
             signal::dequeue_thread(&mut own.pending, &mut shared.pending, mask).map(|q| (q, signal::decide(q.signal, &shared.actions)))
         };
-        let Some((queued, disposition)) = next else { break };
+        let Some((queued, mut disposition)) = next else { break };
         any = true;
         fast = false;
         crate::hold::at("signal-taken");
+        let mut queued = queued;
+        if p.observed.is_on() {
+            observe::trace::signal(thread, &queued);
+            let Some(chosen) = observe::debug::on_signal(thread, queued, regs) else { continue };
+            queued = chosen;
+            disposition = signal::decide(queued.signal, &p.signals.lock().actions);
+        }
         match disposition {
             Disposition::Ignore | Disposition::Continue => {}
             Disposition::Stop => {

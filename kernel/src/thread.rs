@@ -5,7 +5,7 @@
 
 use crate::process::Process;
 use crate::balance::CpuMask;
-use crate::{cpus, frames, signals};
+use crate::{cpus, frames, observe, signals};
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
@@ -68,6 +68,8 @@ pub struct Thread {
     pub system_cycles: AtomicU64,
     /// Address to clear and wake at exit (set_tid_address).
     pub clear_tid: AtomicU64,
+    /// Tracers and debuggers.
+    pub observe: observe::OfThread,
     stack: u64,
     extended: UnsafeCell<Extended>,
     /// What it waits for; see [`Thread::set_wait`].
@@ -140,6 +142,7 @@ impl Thread {
             user_cycles: AtomicU64::new(0),
             system_cycles: AtomicU64::new(0),
             clear_tid: AtomicU64::new(0),
+            observe: observe::OfThread::default(),
             stack,
             wait: UnsafeCell::new(None),
             extended: UnsafeCell::new(Extended {
@@ -247,7 +250,7 @@ impl Thread {
     /// Whether what it waits for has come. Asked by the CPU on whose queue it is.
     pub fn is_ready(&self) -> bool {
         // SAFETY: see `Sync`; the pointer is good while it is set.
-        unsafe { (*self.wait.get()).is_none_or(|w| w.as_ref().ready()) }
+        unsafe { (*self.wait.get()).is_none_or(|w| w.as_ref().ready()) || observe::debug::is_awaited(self) }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::cpus::{NEVER, current, give_away, halt, others_runnable, serve_all, set_polling, update_load, wake_ready};
 use crate::thread::Thread;
-use crate::{doorbell, inbound, tlb};
+use crate::{doorbell, inbound, observe, tlb};
 use core::sync::atomic::Ordering;
 use hanare_hal::{cpu, shared};
 
@@ -77,6 +77,9 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
         if what.ready() {
             break;
         }
+        if observe::debug::is_awaited(me) {
+            observe::debug::in_kernel(me);
+        }
         if spin.looks % LOOKS == 0 {
             wake_ready(); // what this thread did before may have made others ready
         }
@@ -112,12 +115,13 @@ fn block(me: &Thread, what: &dyn Wait) {
         if give_away() {
             break;
         }
-        if what.ready() {
+        let ready = || what.ready() || observe::debug::is_awaited(me);
+        if ready() {
             break;
         }
-        halt(&|| what.ready());
+        halt(&ready);
         serve_all();
-        if what.ready() {
+        if ready() {
             break;
         }
     }

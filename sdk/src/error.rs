@@ -44,6 +44,14 @@ pub enum Error {
         /// Its errno.
         errno: Errno,
     },
+    /// A process cannot be observed.
+    #[error("{}", of_process(*pid, *errno))]
+    Process {
+        /// Which.
+        pid: u32,
+        /// Why not.
+        errno: Errno,
+    },
     /// No instance of that name.
     #[error("no instance is called '{0}' (see: hanare ls)")]
     NoInstance(String),
@@ -62,7 +70,10 @@ impl Error {
     /// The errno behind it, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Open(errno) | Self::Refused { errno, .. } | Self::Failed { errno, .. } => {
+            Self::Open(errno)
+            | Self::Refused { errno, .. }
+            | Self::Failed { errno, .. }
+            | Self::Process { errno, .. } => {
                 Some(*errno)
             }
             _ => None,
@@ -83,6 +94,20 @@ impl Error {
             Errno::NOENT => Self::NoInstance(name.into()),
             errno => Self::Failed { what, errno },
         }
+    }
+}
+
+fn of_process(pid: u32, errno: Errno) -> String {
+    match errno {
+        Errno::NOENT => format!("there is no process {pid} (next: ps, to find it)"),
+        Errno::SRCH => format!(
+            "process {pid} does not run on an LWK (next: strace or gdb, which serve programs on Linux)"
+        ),
+        Errno::ACCESS | Errno::PERM => format!(
+            "process {pid}: permission denied: it is another user's, or Linux forbids ptrace (next: sudo; see \
+             /proc/sys/kernel/yama/ptrace_scope)"
+        ),
+        errno => format!("process {pid}: {}", describe(errno)),
     }
 }
 

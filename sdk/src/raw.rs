@@ -34,6 +34,10 @@ calls! {
     debug(Debug) = IOCTL_DEBUG;
     /// Becomes a space.
     attach(Attach) = IOCTL_ATTACH;
+    /// Becomes an observer.
+    observe(Observe) = IOCTL_OBSERVE;
+    /// A request of an observer.
+    observation(Observation) = IOCTL_OBSERVATION;
     /// Resource use of a space.
     usage(Usage) = IOCTL_USAGE;
 }
@@ -64,4 +68,12 @@ pub fn log(fd: BorrowedFd, argument: &mut Log, buffer: &mut [u8]) -> Result<()> 
     argument.size = buffer.len() as u64;
     // SAFETY: as above; the module writes at most `size` bytes there.
     unsafe { ioctl(fd, Updater::<IOCTL_LOG, Log>::new(argument)) }
+}
+
+/// Takes records of a trace into `buffer`.
+pub fn trace_read(fd: BorrowedFd, argument: &mut TraceRead, buffer: &mut [u8]) -> Result<()> {
+    argument.buffer = buffer.as_mut_ptr() as u64;
+    argument.size = buffer.len() as u64;
+    // SAFETY: as above; the module writes at most `size` bytes there.
+    unsafe { ioctl(fd, Updater::<IOCTL_TRACE_READ, TraceRead>::new(argument)) }
 }

@@ -5,6 +5,7 @@
 
 use crate::errno::Errno;
 
+pub mod arguments;
 mod table;
 use table::ROWS;
 

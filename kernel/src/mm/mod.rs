@@ -9,6 +9,7 @@ pub mod fault;
 pub mod fork;
 pub mod linux;
 pub mod guard;
+pub mod patch;
 pub mod release;
 pub mod shared;
 

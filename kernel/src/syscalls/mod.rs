@@ -3,7 +3,7 @@
 mod delegated;
 mod local;
 
-use crate::cpus;
+use crate::{cpus, observe};
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::{self, Row, Service};
 use hanare_hal::traps::Regs;
@@ -19,18 +19,23 @@ pub fn entry(regs: &mut Regs) {
     // As Linux: the number is a 32-bit value.
     let number = u64::from(regs.orig_rax as u32);
     regs.orig_rax = number;
+    if cpus::current().process.observed.is_on() {
+        return observe::call(regs, number);
+    }
+    serve(regs, number);
+}
+
+/// Serves a call; `None` if the registers are another context's afterwards.
+pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
     let Some(row) = syscalls::row(number) else {
         regs.rax = errno::ENOSYS.as_return() as u64;
-        return;
+        return Some(());
     };
     crate::debug!("{} {:x?}", row.name, arguments(regs));
     let result = match row.service {
         Service::Local(call) => {
             shared::cpu(percpu::index()).count_local_call();
-            match local::serve(call, row, regs) {
-                Some(result) => result,
-                None => return, // the registers are another context's now
-            }
+            local::serve(call, row, regs)?
         }
         Service::Delegated(hook) => delegated::serve(row, hook, arguments(regs)),
         Service::Refused(error, why) => refused(row, error, why),
@@ -40,6 +45,7 @@ pub fn entry(regs: &mut Regs) {
         Ok(value) => value,
         Err(e) => e.as_return() as u64,
     };
+    Some(())
 }
 
 fn refused(row: &Row, error: errno::Errno, why: &str) -> Result<u64> {

@@ -15,6 +15,7 @@ mod instances;
 mod machine;
 mod size;
 mod table;
+mod trace;
 
 use std::ffi::{c_char, c_int};
 
@@ -52,7 +53,7 @@ extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    let failed = if matches!(cli.command, Command::Run(_)) {
+    let failed = if matches!(cli.command, Command::Run(_) | Command::Trace(_)) {
         failure::HANARE
     } else {
         failure::FAILED

@@ -59,6 +59,9 @@ fn run(initial: Initial) -> ! {
     program::set_path(options.path);
     initial.show_arguments_from(options.first_argument);
     inherited.restore_stack_limit();
+    if let Some(socket) = options.hold {
+        hold(socket);
+    }
     let process = process::set(Process::new(space, clock, options.stats));
 
     // From here to START a signal would find nobody to be told to.
@@ -77,6 +80,14 @@ fn run(initial: Initial) -> ! {
     let mask = signals::applied(inherited.sigmask);
     signal::set_mask(mask);
     worker::serve(&FIRST_WORKER, mask)
+}
+
+/// Tells the tracer or debugger at the other end that there is a process now, and
+/// waits until it has taken hold of it, or is gone.
+fn hold(socket: u32) {
+    let _ = sys::write(socket, b"!");
+    let _ = sys::read(socket, &mut [0]);
+    sys::close(socket);
 }
 
 #[panic_handler]

@@ -1,6 +1,6 @@
 //! The command line, as `hanare run` writes it:
 //!
-//! `hanare-proxy [--instance=NAME] [--cpus=LIST] [--stack=SOFT:HARD] [--stats] -- PATH ARGV0 ARG…`
+//! `hanare-proxy [--instance=NAME] [--cpus=LIST] [--stack=SOFT:HARD] [--stats] [--hold=FD] -- PATH ARGV0 ARG…`
 //!
 //! `LIST` is like `0,2-5` (Linux' numbers), the limits are bytes, decimal
 //! (`u64::MAX`: unlimited).
@@ -19,6 +19,8 @@ pub struct Options {
     pub cpus: [u64; CPU_WORDS],
     /// The caller's RLIMIT_STACK, soft and hard, if the launcher changed it.
     pub stack: Option<(u64, u64)>,
+    /// A socket: wait there for a word before the program starts (tracers, debuggers).
+    pub hold: Option<u32>,
     /// Print a line of counters at the end.
     pub stats: bool,
     /// The program to run.
@@ -33,6 +35,7 @@ pub fn parse(initial: &Initial) -> Result<Options, &'static str> {
         instance: [0; NAME_SIZE],
         cpus: [0; CPU_WORDS],
         stack: None,
+        hold: None,
         stats: false,
         path: c"",
         first_argument: 0,
@@ -57,6 +60,9 @@ pub fn parse(initial: &Initial) -> Result<Options, &'static str> {
 fn apply(options: &mut Options, argument: &[u8]) -> Result<(), &'static str> {
     if argument == b"--stats" {
         options.stats = true;
+    } else if let Some(fd) = argument.strip_prefix(b"--hold=") {
+        let fd = number(fd).and_then(|fd| fd.try_into().ok());
+        options.hold = Some(fd.ok_or("bad --hold; expected a descriptor")?);
     } else if let Some(name) = argument.strip_prefix(b"--instance=") {
         let room = options.instance[..NAME_SIZE - 1].get_mut(..name.len());
         room.ok_or("the instance name is too long (at most 31 bytes)")?

@@ -10,6 +10,7 @@ pub mod man;
 pub mod run;
 pub mod shutdown;
 pub mod status;
+pub mod trace;
 
 use clap::Subcommand;
 
@@ -32,6 +33,8 @@ pub enum Command {
     Shutdown(shutdown::Shutdown),
     /// Say whether this machine can run Hanare, and if not, why
     Doctor(doctor::Doctor),
+    /// Print the system calls of a program on an LWK
+    Trace(trace::Trace),
     /// Measure the LWK against this machine's Linux
     Bench(Bench),
     /// Write the manual pages
@@ -53,6 +56,7 @@ impl Command {
             Self::Log(log) => log.execute().map(|()| 0),
             Self::Shutdown(shutdown) => shutdown.execute().map(|()| 0),
             Self::Doctor(doctor) => Ok(doctor.execute()),
+            Self::Trace(trace) => trace.execute(),
             Self::Bench(bench) => bench.execute(),
             Self::Man(man) => man.execute().map(|()| 0),
             Self::Debug(debug) => debug.execute().map(|()| 0),

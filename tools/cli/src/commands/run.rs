@@ -49,6 +49,18 @@ const STACK_LIMIT: u64 = 8 << 20;
 impl Run {
     /// Becomes the proxy.
     pub fn execute(self) -> Result<Infallible> {
+        let (proxy, arguments) = self.proxy(None)?;
+        let arguments = arguments
+            .iter()
+            .map(|argument| c_string(argument))
+            .collect::<Result<Vec<_>>>()?;
+        nix::unistd::execv(&c_string(proxy.as_os_str())?, &arguments)
+            .with_context(|| format!("cannot start {}", proxy.display()))
+    }
+
+    /// The proxy, and how it is called. `hold`: a socket where it waits for a word before
+    /// the program starts.
+    pub fn proxy(self, hold: Option<i32>) -> Result<(PathBuf, Vec<OsString>)> {
         let program = &self.command[0];
         let path = look_up(program)?;
         let proxy = find::proxy()?;
@@ -57,15 +69,10 @@ impl Run {
         arguments.extend(self.cpus.map(|list| format!("--cpus={list}").into()));
         arguments.extend(limit_stack().map(|limits| format!("--stack={limits}").into()));
         arguments.extend(self.stats.then(|| "--stats".into()));
+        arguments.extend(hold.map(|socket| format!("--hold={socket}").into()));
         arguments.extend(["--".into(), path.into_os_string()]);
         arguments.extend(self.command);
-
-        let arguments = arguments
-            .iter()
-            .map(|argument| c_string(argument))
-            .collect::<Result<Vec<_>>>()?;
-        nix::unistd::execv(&c_string(proxy.as_os_str())?, &arguments)
-            .with_context(|| format!("cannot start {}", proxy.display()))
+        Ok((proxy, arguments))
     }
 }
 

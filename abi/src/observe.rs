@@ -1,0 +1,152 @@
+//! Watching processes from outside: `hanare trace` and `hanare gdb`.
+//!
+//! An observer is a descriptor with a *session* on the LWK, which outlives the process
+//! that it began with. Its requests are `OBSERVE_*`, each answered at once; news are
+//! told by `EVENT_OBSERVE`.
+
+/// Trace: args: [0] = `TRACE_*` flags, [1] = most bytes kept of a string.
+/// Answer: args: [0] = physical address of a [`TraceRing`], [1] = bytes of its text.
+pub const OBSERVE_TRACE: u32 = 1;
+/// Ends the session: breakpoints are removed, threads go on.
+pub const OBSERVE_CLOSE: u32 = 2;
+/// Answer: args: [0] = processes that the session watches, [1] = `OBSERVED_*` |
+/// signal << 8 | thread id << 32; data: [0] = exit status as of wait(2), if it ended,
+/// [1] = address (of a breakpoint or watchpoint).
+pub const OBSERVE_STATUS: u32 = 3;
+/// Debug: takes hold of the process; it is not stopped yet. EBUSY: another debugger has it.
+pub const OBSERVE_DEBUG: u32 = 4;
+/// Stops all threads; `OBSERVE_STATUS` says when it is so.
+pub const OBSERVE_STOP: u32 = 5;
+/// Thread ids from number args[0] on. Answer: data.
+pub const OBSERVE_THREADS: u32 = 6;
+/// Registers of thread args[0]: data as Linux' `user_regs_struct`; args: [0] = 1 if it
+/// is in the kernel: then they cannot be set.
+pub const OBSERVE_GET_REGISTERS: u32 = 7;
+/// Sets them.
+pub const OBSERVE_SET_REGISTERS: u32 = 8;
+/// x87 and SSE registers of thread args[0]: 512 bytes of FXSAVE.
+pub const OBSERVE_GET_FPU: u32 = 9;
+/// Sets them.
+pub const OBSERVE_SET_FPU: u32 = 10;
+/// Writes args[1] (1..=512) bytes at address args[0], whatever its protection, for this
+/// process only. EFAULT: nothing is mapped there, or it is shared with others.
+/// EAGAIN: no thread is stopped where it could do it.
+pub const OBSERVE_WRITE: u32 = 11;
+/// Breakpoint at address args[0]: args[1] = 1: set, 0: cleared.
+pub const OBSERVE_BREAK: u32 = 12;
+/// What thread args[0] does next: args[1] = `ACTION_*` | signal to be delivered << 8.
+pub const OBSERVE_ACTION: u32 = 13;
+/// Goes on: threads by their `OBSERVE_ACTION`, the others by `ACTION_*` args[0].
+pub const OBSERVE_RESUME: u32 = 14;
+/// Text args[0] (`TEXT_*`) from byte args[1] on. Answer: data, args[0] = bytes (0: end).
+pub const OBSERVE_TEXT: u32 = 15;
+/// Watchpoint number args[0] (0..4) at args[1]: data: [0] = bytes (1, 2, 4, 8; 0: none),
+/// [1] = 1: writes, 3: writes and reads.
+pub const OBSERVE_WATCH: u32 = 16;
+/// The highest of them.
+pub const OBSERVE_LAST: u32 = 16;
+
+/// Children and all threads are traced, too.
+pub const TRACE_FOLLOW: u64 = 1;
+
+/// It runs.
+pub const OBSERVED_RUNS: u64 = 0;
+/// A stop has begun; some threads are not there yet.
+pub const OBSERVED_STOPPING: u64 = 1;
+/// Stopped because it was asked.
+pub const OBSERVED_STOPPED: u64 = 2;
+/// Stopped before a signal is delivered.
+pub const OBSERVED_SIGNAL: u64 = 3;
+/// Stopped at a breakpoint of the debugger.
+pub const OBSERVED_BREAK: u64 = 4;
+/// Stopped after a step.
+pub const OBSERVED_STEP: u64 = 5;
+/// Stopped at a watchpoint.
+pub const OBSERVED_WATCH: u64 = 6;
+/// It has ended.
+pub const OBSERVED_ENDED: u64 = 7;
+
+/// Remains stopped.
+pub const ACTION_STAY: u64 = 0;
+/// Runs.
+pub const ACTION_CONTINUE: u64 = 1;
+/// Executes one instruction.
+pub const ACTION_STEP: u64 = 2;
+
+/// Path of the program.
+pub const TEXT_PROGRAM: u64 = 0;
+/// Its auxiliary vector.
+pub const TEXT_AUXV: u64 = 1;
+
+/// Head of the ring of a trace, alone on a page; the text begins on the next one.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TraceRing {
+    /// Bytes written since the beginning. Written by the LWK.
+    pub head: u64,
+    /// Records that found no room. Written by the LWK.
+    pub lost: u64,
+    /// Zero.
+    pub reserved: [u64; 6],
+    /// Bytes read since the beginning. Written by the module.
+    pub tail: u64,
+}
+/// Where the text of a ring begins.
+pub const TRACE_TEXT_OFFSET: u64 = 4096;
+
+/// A call began; captured: what it reads.
+pub const RECORD_ENTER: u32 = 1;
+/// A call ended; captured: what it has written.
+pub const RECORD_EXIT: u32 = 2;
+/// A signal is delivered: `number`; args: the first words of its siginfo.
+pub const RECORD_SIGNAL: u32 = 3;
+/// The process ends by signal `number`.
+pub const RECORD_KILLED: u32 = 4;
+/// The process is gone.
+pub const RECORD_GONE: u32 = 5;
+
+/// By the LWK.
+pub const SERVED_LOCAL: u32 = 1;
+/// By Linux.
+pub const SERVED_DELEGATED: u32 = 2;
+/// By nobody.
+pub const SERVED_REFUSED: u32 = 3;
+/// By the LWK, which asked Linux for something.
+pub const SERVED_HELPED: u32 = 4;
+
+/// One record, followed by its captures, each a [`Capture`] and its bytes, filled up
+/// to a multiple of 8.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    /// Bytes with the captures.
+    pub size: u32,
+    /// `RECORD_*`.
+    pub kind: u32,
+    /// Process and thread.
+    pub pid: u32,
+    /// See `pid`.
+    pub tid: u32,
+    /// Of the call, or of a signal.
+    pub number: u32,
+    /// `SERVED_*` of a call that ended.
+    pub served: u32,
+    /// Linux' clock, ns since 1970.
+    pub time_ns: u64,
+    /// How long the call took.
+    pub duration_ns: u64,
+    /// Its result.
+    pub result: i64,
+    /// Its arguments.
+    pub args: [u64; 6],
+}
+
+/// Memory that an argument of a call points to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Capture {
+    /// Which argument.
+    pub argument: u32,
+    /// Bytes that follow.
+    pub bytes: u32,
+}

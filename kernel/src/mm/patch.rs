@@ -1,0 +1,73 @@
+//! Writing into a process's memory from outside, whatever its protection: breakpoints.
+
+use super::release;
+use crate::process::Process;
+use crate::{frames, services};
+use hanare_abi::service::SERVICE_ZAP;
+use hanare_core::errno::{self, Result};
+use hanare_hal::paging::{LARGE, SMALL, pte};
+use hanare_hal::memory;
+
+/// Writes `bytes`, for this process only: a page that it shares is copied first. Waits
+/// for Linux' service thread at most, so that any context will do. EFAULT: a page is
+/// not there (read it first), or is Linux' own, where others would see the change.
+pub fn write(p: &Process, addr: u64, bytes: &[u8]) -> Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = addr.checked_add(done as u64).ok_or(errno::EFAULT)?;
+        let n = (bytes.len() - done).min((SMALL - at % SMALL) as usize);
+        write_page(p, at, &bytes[done..done + n])?;
+        done += n;
+    }
+    Ok(())
+}
+
+fn write_page(p: &Process, addr: u64, bytes: &[u8]) -> Result<()> {
+    let page = addr & !(SMALL - 1);
+    let mut given_up = None;
+    {
+        let mut mm = p.mm.lock();
+        let leaf = mm.vmas.find(addr).is_some().then(|| mm.table.find(addr)).flatten().ok_or(errno::EFAULT)?;
+        if leaf.entry & pte::FOREIGN != 0 {
+            return Err(errno::EFAULT);
+        }
+        let mut frame = leaf.frame() + (page - leaf.addr);
+        if frames::is_shared(leaf.frame()) {
+            if leaf.size == LARGE {
+                return Err(errno::EFAULT);
+            }
+            let new = frames::alloc_user(0).ok_or(errno::ENOMEM)?;
+            memory::copy(new, frame, SMALL as usize);
+            let keep = leaf.entry & !(pte::ADDRESS | pte::SEEN);
+            if mm.table.map_small(page, new | keep, &mut frames::UserTables).is_err() {
+                frames::free(new, 0);
+                return Err(errno::ENOMEM);
+            }
+            mm.flush(page, page + SMALL);
+            given_up = Some((frame, leaf.entry & pte::SEEN != 0));
+            frame = new;
+        }
+        memory::write(frame + (addr - page), bytes);
+    }
+    if let Some((old, seen)) = given_up {
+        if seen {
+            let _ = services::by_thread(SERVICE_ZAP, p.space, &[page, page + SMALL], &[]);
+        }
+        release::page_deferred(old);
+    }
+    Ok(())
+}
+
+/// Reads what is there now: fewer bytes than asked for where a page is missing.
+pub fn read(p: &Process, addr: u64, to: &mut [u8]) -> usize {
+    let mm = p.mm.lock();
+    let mut done = 0;
+    while done < to.len() {
+        let at = addr.wrapping_add(done as u64);
+        let Some(leaf) = mm.table.find(at).filter(|l| l.entry & pte::FOREIGN == 0) else { break };
+        let n = (to.len() - done).min((SMALL - at % SMALL) as usize);
+        memory::read(leaf.frame() + (at - leaf.addr), &mut to[done..done + n]);
+        done += n;
+    }
+    done
+}

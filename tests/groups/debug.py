@@ -1,0 +1,146 @@
+"""hanare trace, hanare gdb, hanare dump."""
+
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+NOBODY = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--clear-groups']
+TRACED = GUEST + '/static/traced'
+SERVED = r' <(local|local, asked Linux|delegated|refused) \d+\.\d{6}>'
+
+
+def in_order(text, *patterns):
+    """Each pattern is found behind the one before it."""
+    at = 0
+    for pattern in patterns:
+        found = re.compile(pattern, re.M).search(text, at)
+        expect(found, f'no {pattern} in {short(text[at:], 1500)}')
+        at = found.end()
+
+
+def trace(*argv, status=0):
+    result = command(['hanare', 'trace', *argv])
+    expect(not result.late and result.status == status, result)
+    return result.err.decode()
+
+
+def trace_calls():
+    text = trace(TRACED, status=7)
+    in_order(text,
+             r'^open(at\(AT_FDCWD, |\()"/no-such-folder/file", O_RDWR\|O_CREAT\|O_CLOEXEC, 0640\) = '
+             r'-1 ENOENT \(No such file or directory\) <delegated ',
+             r'^pipe2?\(\[3, 4\].*\) = 0 <delegated ',
+             r'^write\(4, "a\\"\\n\\1", 4\) = 4 <delegated ',
+             r'^read\(3, "a\\"\\n\\1", 8\) = 4 <delegated ',
+             r'^(new)?fstat(at)?\(3, .*\{st_mode=S_IFIFO\|0600, st_size=0, \.\.\.\}.*\) = 0 <delegated ',
+             r'^mmap\(NULL, 8192, PROT_READ\|PROT_WRITE, MAP_PRIVATE\|MAP_ANONYMOUS, -1, 0\) = 0x[0-9a-f]+ <local ',
+             r'^(clock_)?nanosleep\(.*\{tv_sec=0, tv_nsec=1000000\}, .*\) = 0 <local ',
+             r'^ptrace\(.*\) = -1 .* <refused ',
+             r'^rt_sigaction\(SIGUSR1, \{sa_handler=0x[0-9a-f]+, sa_mask=\[USR1\]?.*\) = 0 <',
+             r'^tgkill\(\d+, \d+, SIGUSR1\) = 0 <',
+             r'^--- SIGUSR1 \{si_signo=SIGUSR1, si_code=-6, si_pid=\d+, si_uid=0\} ---$',
+             r'^rt_sigreturn\(\) = \d+ <local ',
+             r'^exit_group\(7\) = \?$',
+             r'^\+\+\+ exited with 7 \+\+\+$')
+    for line in text.splitlines():
+        expect(re.search(SERVED + r'$|^(\+\+\+|---) |= \?$', line), line)
+
+
+def trace_follow():
+    text = trace('-f', TRACED, 'all', status=7)
+    in_order(text, r'^clone3?\(.*\) = (\d+) <local', r'^\[pid \d+\] write\(-5, "thread", 6\) = -1 EBADF',
+             r'^\[pid \d+\] write\(-6, "child", 5\) = -1 EBADF', r'^\[pid \d+\] exit_group\(3\)',
+             r'^\[pid \d+\] exit_group\(7\)')
+    expect(text.count('+++ exited with ') == 2, text[-600:])
+    alone = trace(TRACED, 'all', status=7)
+    expect('"thread"' not in alone and '"child"' not in alone and '[pid' not in alone, alone)
+
+
+def trace_ls():
+    """Of a real program: the same calls on the same files as strace on Linux sees."""
+    def opened(text):
+        return [name for name in re.findall(r'^openat\(AT_FDCWD, ("[^"]*")', text, re.M)]
+    result = command(['strace', '-e', 'openat', '/bin/ls', '/usr'])
+    expect(result.status == 0, result)
+    text = trace('-e', 'openat', '/bin/ls', '/usr')
+    expect(opened(text) == opened(result.err.decode()), difference(result.err, text.encode()))
+    expect('mmap' not in text, text)
+
+
+def trace_table():
+    path = f'{WORK}/trace.table'
+    text = trace('-c', '-o', path, TRACED, status=7)
+    expect(text == '', text)
+    table = open(path).read()
+    in_order(table, r'^% time', r' total$')
+    fields = next(line.split() for line in table.splitlines() if line.endswith(' ptrace'))
+    expect(fields[3:] == ['1', '1', '0', '0', '1', 'ptrace'], fields)
+
+
+def trace_pid():
+    program = subprocess.Popen(['hanare', 'run', 'sleep', '1000'])
+    try:
+        time.sleep(1)
+        result = command([*NOBODY, 'hanare', 'trace', '-p', str(program.pid)])
+        expect(result.status == 125 and b'permission denied' in result.err, result)
+        result = hanare('trace', '-p', '1', status=125)
+        expect(b'does not run on an LWK' in result.err and b'next' in result.err, result)
+        shell = subprocess.Popen(['hanare', 'run', 'sh', '-c', 'while sleep 0.2; do :; done'])
+        tracer = subprocess.Popen(['hanare', 'trace', '-f', '-p', str(shell.pid)], stderr=subprocess.PIPE)
+        time.sleep(2)
+        second = hanare('trace', '-p', str(shell.pid), status=125)
+        expect(b'traced by somebody else' in second.err, second)
+        # The tracer is killed in the middle: the program goes on, and can be traced again.
+        tracer.kill()
+        seen = tracer.communicate()[1].decode()
+        expect('execve("' in seen and '[pid ' in seen, short(seen))
+        expect(shell.poll() is None, 'the traced shell is gone')
+        time.sleep(0.5)
+        tracer = subprocess.Popen(['hanare', 'trace', '-p', str(shell.pid)], stderr=subprocess.PIPE)
+        time.sleep(1.5)
+        # The traced program is killed.
+        shell.kill()
+        shell.wait(20)
+        seen = tracer.communicate(timeout=20)[1].decode()
+        expect(tracer.returncode == 0 and '+++ killed by SIGKILL +++' in seen, short(seen))
+    finally:
+        program.kill()
+        program.wait()
+
+
+def trace_status():
+    expect(trace('sh', '-c', 'kill -SEGV $$', status=128 + 11).endswith('+++ killed by SIGSEGV +++\n'), 'no end')
+    result = hanare('trace', 'nonexistent-program', status=127)
+    expect(b'not found' in result.err, result)
+    result = hanare('trace', '-e', 'nonsense', 'ls', status=None)
+    expect(result.status == 125 and b'no such system call' in result.err, result)
+
+
+def trace_many():
+    """A program with many calls at once: nothing is lost silently."""
+    script = 'for (1 .. 20000) { getppid() }'
+    text = trace('perl', '-e', script)
+    lost = sum(map(int, re.findall(r'(\d+) events lost', text)))
+    seen = text.count('getppid(')
+    expect(seen == 20000 or seen + lost >= 20000, f'{seen} calls seen, {lost} events lost')
+
+
+def nothing_left():
+    free, text = debug_memory()
+    expect('0 processes' in text and 'quarantined 0 B' in text, text)
+
+
+start(*BOOT)
+check('trace-calls', trace_calls)
+check('trace-follow', trace_follow)
+check('trace-ls', trace_ls)
+check('trace-table', trace_table)
+check('trace-pid', trace_pid)
+check('trace-status', trace_status)
+check('trace-many', trace_many)
+check('nothing-left', nothing_left)
+finish()

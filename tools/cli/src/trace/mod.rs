@@ -1,0 +1,9 @@
+//! `hanare trace`: from records to lines.
+
+pub mod format;
+pub mod launch;
+mod names;
+pub mod printer;
+mod record;
+mod structures;
+mod summary;
