@@ -7,7 +7,7 @@
 
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, delegate};
+use crate::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
@@ -25,7 +25,6 @@ const WAKE_OP: u64 = 5;
 const WAIT_BITSET: u64 = 9;
 const WAKE_BITSET: u64 = 10;
 const CLOCK_REALTIME: u64 = 256;
-const SYS_FUTEX: u32 = 202;
 
 /// A thread, as the queues know it.
 pub struct Sleeper(Arc<Thread>);
@@ -62,15 +61,17 @@ pub fn sleep_until(deadline: u64) -> Result<()> {
     if cpu::rdtsc() >= deadline { Ok(()) } else { Err(errno::EINTR) }
 }
 
-/// futex(2).
+/// Whether a futex is Linux' business: a shared one in a mapping that Linux has too.
+pub fn is_for_linux(a: &[u64; 6]) -> bool {
+    a[0] % 4 == 0 && a[1] & 128 == 0 && is_linux(&cpus::current().process, a[0])
+}
+
+/// futex(2) of memory that is only ours.
 pub fn futex(a: &[u64; 6]) -> Result<u64> {
     let p = &cpus::current().process;
     let (addr, op) = (a[0], a[1] & 0x7f);
     if addr % 4 != 0 {
         return Err(errno::EINVAL);
-    }
-    if a[1] & 128 == 0 && is_linux(p, addr) {
-        return delegate::linux(SYS_FUTEX, *a);
     }
     if a[1] & 128 == 0 {
         usercopy::read_u32(addr).map_err(|_| errno::EFAULT)?; // a shared word has to be there
