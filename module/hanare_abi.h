@@ -494,7 +494,7 @@ struct hanare_request {
  * checks that the entry belongs to the worker's space;
  * - a task whose page fault needs it first (`STATUS_SERVE_FIRST`);
  * - the module's service thread (`EVENT_SERVICE`), only kinds that need no
- * process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`.
+ * process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`.
  */
 /* Entry not in use. */
 #define HANARE_SERVICE_FREE 0U
@@ -543,6 +543,11 @@ struct hanare_request {
 #define HANARE_SERVICE_WATCH 7U
 /* End watch args[0]. */
 #define HANARE_SERVICE_UNWATCH 8U
+/*
+ * Kill the proxy of the entry's space (SIGKILL): the LWK is out of memory and has
+ * chosen that one.
+ */
+#define HANARE_SERVICE_KILL 9U
 /* `FILE_*`: the file is open for writing too (shared writable mappings allowed). */
 #define HANARE_FILE_WRITABLE 1ULL
 /* `FILE_*`: a regular file (private mappings may be read into LWK memory). */

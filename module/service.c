@@ -7,6 +7,7 @@
 #include <linux/mmu_notifier.h>
 #include <linux/mount.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/stat.h>
 
@@ -464,6 +465,8 @@ static long run(struct job *job, enum hanare_context context)
 		return held(job);
 	case HANARE_SERVICE_FILE_PUT:
 		return job->space ? file_put(job) : -ENOENT;
+	case HANARE_SERVICE_KILL:
+		return job->space ? kill_pid(job->space->pid, SIGKILL, 1) : -ENOENT;
 	case HANARE_SERVICE_FILL:
 		return job->space ? fill(job) : -ENOENT;
 	/* These are about the caller's descriptors and memory map. */

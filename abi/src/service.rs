@@ -8,7 +8,7 @@
 //!   checks that the entry belongs to the worker's space;
 //! - a task whose page fault needs it first (`STATUS_SERVE_FIRST`);
 //! - the module's service thread (`EVENT_SERVICE`), only kinds that need no
-//!   process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`.
+//!   process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`.
 
 /// Entry not in use.
 pub const SERVICE_FREE: u32 = 0;
@@ -48,6 +48,9 @@ pub const SERVICE_RESOLVE: u32 = 6;
 pub const SERVICE_WATCH: u32 = 7;
 /// End watch args[0].
 pub const SERVICE_UNWATCH: u32 = 8;
+/// Kill the proxy of the entry's space (SIGKILL): the LWK is out of memory and has
+/// chosen that one.
+pub const SERVICE_KILL: u32 = 9;
 
 /// `FILE_*`: the file is open for writing too (shared writable mappings allowed).
 pub const FILE_WRITABLE: u64 = 1;

@@ -6,6 +6,7 @@ use crate::{cpus, doorbell, observe};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SLOT;
+use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno};
 use hanare_hal::{cpu, percpu, shared};
 
@@ -108,7 +109,14 @@ pub fn call(nr: u32, args: [u64; 6]) -> i64 {
 
 /// [`call`] with the result as Linux programs see it.
 pub fn linux(nr: u32, args: [u64; 6]) -> Result<u64, Errno> {
-    let r = call(nr, args);
+    // What a signal kept from being started is made again at once: these calls are
+    // parts of others, and do not wait long.
+    let r = loop {
+        match call(nr, args) {
+            RESULT_NOT_STARTED => {}
+            r => break r,
+        }
+    };
     match Errno::from_return(r) {
         Some(e) => Err(e),
         None => Ok(r as u64),

@@ -115,6 +115,11 @@ pub fn split(paddr: u64, order: u32) {
     with_zone(paddr, |z| z.split(Pfn(paddr / 4096), order));
 }
 
+/// Makes a block of single pages again, if nobody shares one. False: somebody does.
+pub fn join(paddr: u64, order: u32) -> bool {
+    with_zone(paddr, |z| z.join(Pfn(paddr / 4096), order))
+}
+
 /// Gives a block back.
 pub fn free(paddr: u64, order: u32) {
     with_zone(paddr, |z| z.free(Pfn(paddr / 4096), order));

@@ -50,7 +50,7 @@ fn serve(index: u32) {
             None => Err(errno::ESRCH),
             Some(p) => match kind {
                 abi::REQUEST_SPACE_START => exec::start(&p),
-                abi::REQUEST_FAULT => return complete(index, linux::fault(&p, &r, &call)),
+                abi::REQUEST_FAULT => return complete(index, fault(&p, &r, &call)),
                 abi::REQUEST_INVALIDATE => {
                     linux::invalidate(&p, call.args[0], call.args[1]);
                     Ok(())
@@ -68,6 +68,14 @@ fn serve(index: u32) {
         },
     };
     complete(index, status.map_or_else(|e| -e.0, |()| 0));
+}
+
+/// A proxy's page fault; without memory it is tried again once there is some.
+fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
+    match linux::fault(p, r, call) {
+        e if e == -errno::ENOMEM.0 && crate::mm::oom::relieve() => -errno::EAGAIN.0,
+        status => status,
+    }
 }
 
 fn close(index: u32, space: u32) {

@@ -46,6 +46,8 @@ pub struct Identity {
     pub stack_soft: u64,
     pub data_soft: u64,
     pub as_soft: u64,
+    /// Hard limit of the address space, once it was set.
+    pub as_hard: Option<u64>,
     pub hwcap: u64,
     pub hwcap2: u64,
     pub clktck: u64,
@@ -138,8 +140,12 @@ impl Process {
             start_mask: AtomicU64::new(0),
             ended_cycles: (AtomicU64::new(0), AtomicU64::new(0)),
         });
+        let entered = process.clone();
         match PROCESSES[percpu::index()].lock().insert(space, process) {
-            None => Ok(()),
+            None => {
+                mm::oom::enter(&entered);
+                Ok(())
+            }
             Some(_) => Err(errno::EEXIST),
         }
     }
@@ -163,6 +169,7 @@ impl Process {
             stack_soft: block.stack_soft,
             data_soft: block.data_soft,
             as_soft: block.as_soft,
+            as_hard: None,
             hwcap: block.hwcap,
             hwcap2: block.hwcap2,
             clktck: block.clktck,

@@ -152,19 +152,23 @@ pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result
     }
 }
 
+/// Run by the module's service thread some time; nobody waits. False: no entry is free.
+pub fn post(kind: u32, space: u32, args: &[u64]) -> bool {
+    let Some(entry) = Entry::new(kind, space, args, &[]) else { return false };
+    let index = entry.index;
+    make_async(entry);
+    doorbell::ring(EVENT_SERVICE, u64::from(index));
+    true
+}
+
 /// Drops a file reference; nobody waits. A space that ends needs none of this:
 /// the module drops all its files.
 pub fn put_file(space: u32, home: usize, id: u64) {
     if crate::process::find(home, space).is_none_or(|p| p.is_killed()) {
         return;
     }
-    match Entry::new(SERVICE_FILE_PUT, space, &[id], &[]) {
-        Some(entry) => {
-            let index = entry.index;
-            make_async(entry);
-            doorbell::ring(EVENT_SERVICE, u64::from(index));
-        }
+    if !post(SERVICE_FILE_PUT, space, &[id]) {
         // Left to the module, which drops all of a space's files at its end.
-        None => crate::debug!("no service entry to drop file {id}"),
+        crate::debug!("no service entry to drop file {id}");
     }
 }

@@ -24,6 +24,8 @@ same('guest-sigs', [GUEST + '/static/sigs'])
 same('guest-eintr', [GUEST + '/static/eintr'])
 same('guest-segv', [GUEST + '/static/segv'])
 same('guest-fpu', [GUEST + '/static/fpu'])
+for name in 'aio', 'uring', 'sysv', 'memfd', 'vmrw':
+    same('guest-' + name, [f'{GUEST}/static/{name}'], files=False)
 same('death', [GUEST + '/static/die', 'null'], status=-11)
 same('pipe', None, both=lambda launch: ['bash', '-c', f'{" ".join(launch)} seq 1 1000 | '
                                         f'{" ".join(launch)} tail -n 3'])

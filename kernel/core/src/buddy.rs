@@ -263,6 +263,33 @@ impl<'a> Zone<'a> {
         }
     }
 
+    /// Makes one block of 2^`order` single pages again, if each of them is allocated
+    /// and has `refs` 1; the block has the marks of all. False: nothing was changed.
+    pub fn join(&mut self, pfn: Pfn, order: u32) -> bool {
+        let pages = 1 << order;
+        if order > MAX_ORDER || pfn.0 % (1 << order) != 0 || !self.contains(pfn) {
+            return false;
+        }
+        let index = self.index(pfn);
+        let Some(frames) = self.frames.get_mut(index..index + pages) else {
+            return false;
+        };
+        let single = |f: &Frame| f.state == State::Allocated && f.order == 0 && f.refs == 1;
+        if !frames.iter().all(single) {
+            return false;
+        }
+        let marks = frames.iter().fold(0, |marks, f| marks | f.marks);
+        for frame in frames.iter_mut() {
+            *frame = Frame {
+                state: State::Tail,
+                ..Frame::RESERVED
+            };
+        }
+        self.mark_allocated(index, order);
+        self.frames[index].marks = marks;
+        true
+    }
+
     fn index(&self, pfn: Pfn) -> usize {
         assert!(self.contains(pfn), "{pfn:?} is not in the zone");
         (pfn.0 - self.base.0) as usize
@@ -383,198 +410,4 @@ impl<'a> Zone<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::vec;
-    use std::vec::Vec;
-
-    #[test]
-    fn everything_comes_back() {
-        let mut frames = vec![Frame::default(); 5000];
-        let mut zone = Zone::new(Pfn(0x1234), &mut frames);
-        assert_eq!(zone.alloc(0), None);
-        zone.release(Pfn(0x1234), 1000);
-        zone.release(Pfn(0x1234 + 1000), 4000);
-        let before = zone.free_by_order();
-        assert_eq!((zone.free_pages(), zone.total_pages()), (5000, 5000));
-        let mut pages = Vec::new();
-        while let Some(pfn) = zone.alloc(0) {
-            assert_eq!(zone.frame(pfn).refs, 1);
-            pages.push(pfn);
-        }
-        assert_eq!(pages.len(), 5000);
-        pages.sort();
-        pages.dedup();
-        assert_eq!(pages.len(), 5000);
-        for &pfn in pages
-            .iter()
-            .step_by(2)
-            .chain(pages.iter().skip(1).step_by(2))
-        {
-            zone.free(pfn, 0);
-        }
-        zone.check();
-        assert_eq!(zone.free_by_order(), before);
-    }
-
-    #[test]
-    fn large_blocks_and_split() {
-        let mut frames = vec![Frame::default(); 1 << 19];
-        let mut zone = Zone::new(Pfn(1 << 18), &mut frames);
-        zone.release(Pfn(1 << 18), 1 << 19);
-        assert_eq!(zone.free_by_order()[18], 2);
-        assert_eq!(zone.alloc(19), None);
-        let huge = zone.alloc(18).unwrap();
-        assert!(huge.is_aligned(18));
-        let large = zone.alloc(9).unwrap();
-        zone.split(large, 9);
-        for page in 0..512 {
-            assert_eq!(zone.frame(large + page).refs, 1);
-            zone.free(large + page, 0);
-        }
-        zone.check();
-        zone.free(huge, 18);
-        assert_eq!(zone.free_by_order()[18], 2);
-    }
-
-    #[test]
-    fn reserved_pages_stay_away() {
-        let mut frames = vec![Frame::default(); 1024];
-        let mut zone = Zone::new(Pfn(0), &mut frames);
-        zone.release(Pfn(1), 511);
-        zone.release(Pfn(513), 511);
-        while let Some(pfn) = zone.alloc(0) {
-            assert!(pfn != Pfn(0) && pfn != Pfn(512));
-        }
-        assert_eq!(zone.total_pages(), 1022);
-    }
-
-    #[test]
-    #[cfg(debug_assertions)]
-    #[should_panic(expected = "not such an allocated block")]
-    fn double_free() {
-        let mut frames = vec![Frame::default(); 16];
-        let mut zone = Zone::new(Pfn(0), &mut frames);
-        zone.release(Pfn(0), 16);
-        let page = zone.alloc(0).unwrap();
-        zone.free(page, 0);
-        zone.free(page, 0);
-    }
-
-    #[test]
-    #[cfg(debug_assertions)]
-    #[should_panic(expected = "not such an allocated block")]
-    fn double_free_after_coalescing() {
-        let mut frames = vec![Frame::default(); 2];
-        let mut zone = Zone::new(Pfn(0), &mut frames);
-        zone.release(Pfn(0), 2);
-        let pages = [zone.alloc(0).unwrap(), zone.alloc(0).unwrap()];
-        let upper = *pages.iter().max().unwrap();
-        zone.free(Pfn(upper.0 - 1), 0);
-        zone.free(upper, 0);
-        zone.free(upper, 0);
-    }
-
-    #[test]
-    #[cfg(debug_assertions)]
-    #[should_panic(expected = "not such an allocated block")]
-    fn wrong_order() {
-        let mut frames = vec![Frame::default(); 16];
-        let mut zone = Zone::new(Pfn(0), &mut frames);
-        zone.release(Pfn(0), 16);
-        let page = zone.alloc(2).unwrap();
-        zone.free(page, 1);
-    }
-
-    #[test]
-    #[should_panic(expected = "released twice")]
-    fn double_release() {
-        let mut frames = vec![Frame::default(); 16];
-        let mut zone = Zone::new(Pfn(0), &mut frames);
-        zone.release(Pfn(0), 16);
-        zone.release(Pfn(3), 1);
-    }
-
-    #[derive(Clone, Debug)]
-    enum Op {
-        Alloc(u32),
-        Free(usize),
-        Split(usize, u32),
-    }
-
-    fn op() -> impl Strategy<Value = Op> {
-        prop_oneof![
-            3 => (0u32..8).prop_map(Op::Alloc),
-            2 => any::<usize>().prop_map(Op::Free),
-            1 => (any::<usize>(), 0u32..4).prop_map(|(which, to)| Op::Split(which, to)),
-        ]
-    }
-
-    proptest! {
-        /// Against an array that says who owns each page.
-        #[test]
-        fn model(
-            base in 0u64..2000,
-            holes in proptest::collection::vec(0usize..600, 0..5),
-            ops in proptest::collection::vec(op(), 1..120),
-        ) {
-            let mut frames = vec![Frame::default(); 600];
-            let mut zone = Zone::new(Pfn(base), &mut frames);
-            let mut taken = vec![false; 600];
-            for (page, taken) in taken.iter_mut().enumerate() {
-                *taken = holes.contains(&page);
-                if !*taken {
-                    zone.release(Pfn(base) + page as u64, 1);
-                }
-            }
-            let whole = zone.free_by_order();
-            let mut blocks: Vec<(Pfn, u32)> = Vec::new();
-            for op in ops {
-                match op {
-                    Op::Alloc(order) => match zone.alloc(order) {
-                        Some(pfn) => {
-                            prop_assert!(pfn.is_aligned(order));
-                            let start = (pfn.0 - base) as usize;
-                            for page in &mut taken[start..start + (1 << order)] {
-                                prop_assert!(!*page);
-                                *page = true;
-                            }
-                            blocks.push((pfn, order));
-                        }
-                        None => {
-                            // no aligned free run of that size exists
-                            for start in 0..600 {
-                                let free = start + (1 << order) <= 600
-                                    && Pfn(base + start as u64).is_aligned(order)
-                                    && taken[start..start + (1 << order)].iter().all(|t| !t);
-                                prop_assert!(!free);
-                            }
-                        }
-                    },
-                    Op::Free(which) if !blocks.is_empty() => {
-                        let (pfn, order) = blocks.swap_remove(which % blocks.len());
-                        zone.free(pfn, order);
-                        let start = (pfn.0 - base) as usize;
-                        taken[start..start + (1 << order)].fill(false);
-                    }
-                    Op::Split(which, to) if !blocks.is_empty() => {
-                        let (pfn, order) = blocks.swap_remove(which % blocks.len());
-                        let to = to.min(order);
-                        zone.split_to(pfn, order, to);
-                        for part in 0..1u64 << (order - to) {
-                            blocks.push((pfn + (part << to), to));
-                        }
-                    }
-                    _ => {}
-                }
-                zone.check();
-                prop_assert_eq!(zone.free_pages(), taken.iter().filter(|t| !**t).count());
-            }
-            for (pfn, order) in blocks {
-                zone.free(pfn, order);
-            }
-            prop_assert_eq!(zone.free_by_order(), whole);
-        }
-    }
-}
+mod tests;

@@ -6,65 +6,12 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use bitflags::bitflags;
-
 use crate::addr::{PAGE_SIZE, align_down, align_up, is_page_aligned};
 use crate::errno::{EACCES, EEXIST, EFAULT, EINVAL, ENOMEM, Result};
 use crate::limits::{MAX_VMAS, STACK_GUARD_GAP};
 
-bitflags! {
-    /// Access rights; the bits are those of `PROT_*`.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub struct Prot: u32 {
-        /// `PROT_READ`.
-        const READ = 1;
-        /// `PROT_WRITE`.
-        const WRITE = 2;
-        /// `PROT_EXEC`.
-        const EXEC = 4;
-    }
-
-    /// Properties of a mapping.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub struct VmaFlags: u32 {
-        /// `MAP_SHARED`: after fork both see each other's writes.
-        const SHARED = 1 << 0;
-        /// `MAP_GROWSDOWN`: extends downwards when touched below; has a guard gap.
-        const GROWSDOWN = 1 << 1;
-        /// `MAP_NORESERVE`.
-        const NORESERVE = 1 << 2;
-        /// The initial stack.
-        const STACK = 1 << 3;
-        /// The `brk` heap.
-        const HEAP = 1 << 4;
-        /// `mlock`ed.
-        const LOCKED = 1 << 5;
-        /// `MADV_DONTFORK`.
-        const DONTFORK = 1 << 6;
-        /// `MADV_WIPEONFORK`.
-        const WIPEONFORK = 1 << 7;
-        /// `MADV_HUGEPAGE`.
-        const HUGE = 1 << 8;
-        /// `MADV_NOHUGEPAGE`.
-        const NOHUGE = 1 << 9;
-        /// The vDSO or its data.
-        const VDSO = 1 << 10;
-        /// Put there by the kernel: may not be changed by the application.
-        const FIXED_KERNEL = 1 << 11;
-        /// `MADV_DONTDUMP`.
-        const DONTDUMP = 1 << 12;
-        /// `MLOCK_ONFAULT`.
-        const LOCK_ON_FAULT = 1 << 13;
-        /// `MAP_HUGETLB`: large pages or nothing.
-        const HUGETLB = 1 << 14;
-        /// `MAP_POPULATE` wanted at creation.
-        const POPULATE = 1 << 15;
-        /// `MADV_RANDOM`.
-        const RANDOM = 1 << 16;
-        /// `MADV_SEQUENTIAL`.
-        const SEQUENTIAL = 1 << 17;
-    }
-}
+mod flags;
+pub use flags::{Prot, VmaFlags};
 
 /// What a special mapping shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,44 +1,48 @@
-//! The memory calls: mmap, munmap, mprotect, mremap, madvise, brk, mincore, mlock.
+//! The memory calls that make, change and remove mappings: mmap, munmap, mprotect, brk, msync.
 
 use super::release::{Removed, zap};
-use super::{FileHandle, FileRef, anonymous, fault, pte_bits, shared};
+use super::huge::MAP_HUGETLB;
+use super::limits::Limits;
+use super::{AddressSpace, FileHandle, FileRef, anonymous, huge, lock, pte_bits, shared};
 use crate::process::Process;
 use crate::{cpus, delegate, frames, services};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
-use hanare_abi::service::{FILE_REGULAR, SERVICE_FILE_GET};
+use hanare_abi::service::{FILE_NOEXEC, FILE_REGULAR, SERVICE_FILE_GET};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Search, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL, pte};
-use hanare_hal::usercopy;
 
 const MAP_SHARED: u64 = 1;
 const MAP_PRIVATE: u64 = 2;
 const MAP_SHARED_VALIDATE: u64 = 3;
-const MAP_FIXED: u64 = 0x10;
+pub(super) const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
+const MAP_32BIT: u64 = 0x40;
 const MAP_GROWSDOWN: u64 = 0x100;
 const MAP_LOCKED: u64 = 0x2000;
 const MAP_NORESERVE: u64 = 0x4000;
 const MAP_POPULATE: u64 = 0x8000;
-const MAP_STACK: u64 = 0x2_0000;
-const MAP_HUGETLB: u64 = 0x4_0000;
-const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+const MAP_NONBLOCK: u64 = 0x1_0000;
+pub(super) const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+/// Where `MAP_32BIT` looks: as Linux, which begins anywhere in the 32 MiB below.
+const LOW_MIN: u64 = 0x4200_0000;
+const LOW_MAX: u64 = 0x8000_0000;
+const PROT_GROWSDOWN: u64 = 0x0100_0000;
+const PROT_GROWSUP: u64 = 0x0200_0000;
 
 const SYS_MPROTECT: u32 = 10;
-const SYS_MREMAP: u32 = 25;
 const SYS_MSYNC: u32 = 26;
-const SYS_MADVISE: u32 = 28;
 
-fn prot_of(bits: u64) -> Prot {
+pub(super) fn prot_of(bits: u64) -> Prot {
     Prot::from_bits_truncate(bits as u32 & 7)
 }
 
 /// Page-aligned range of a call, within the user's addresses.
-fn range(addr: u64, len: u64, error: errno::Errno) -> Result<(u64, u64)> {
+pub(super) fn range(addr: u64, len: u64, error: errno::Errno) -> Result<(u64, u64)> {
     if addr % SMALL != 0 {
         return Err(errno::EINVAL);
     }
@@ -48,16 +52,17 @@ fn range(addr: u64, len: u64, error: errno::Errno) -> Result<(u64, u64)> {
 
 /// mmap.
 pub fn mmap(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Result<u64> {
-    if len == 0 {
+    if len == 0 || offset % SMALL != 0 {
         return Err(errno::EINVAL);
     }
-    if offset % SMALL != 0 {
-        return Err(errno::EINVAL);
-    }
+    let anonymous_map = flags & MAP_ANONYMOUS != 0;
+    let huge = if flags & MAP_HUGETLB != 0 && anonymous_map { Some(huge::page_size(flags)?) } else { None };
+    let (align, mut vma_flags) = huge.unwrap_or((SMALL, VmaFlags::empty()));
     let len = len.checked_add(SMALL - 1).ok_or(errno::ENOMEM)? & !(SMALL - 1);
     if len > USER_MAX - USER_MIN {
         return Err(errno::ENOMEM);
     }
+    let len = huge::round(len, align)?;
     offset.checked_add(len).ok_or(errno::EOVERFLOW)?;
     let kind = flags & 0xf;
     if !matches!(kind, MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE) {
@@ -65,32 +70,72 @@ pub fn mmap(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) ->
     }
     let p = &cpus::current().process;
     let prot = prot_of(prot);
-    let anonymous_map = flags & MAP_ANONYMOUS != 0;
-    let file = if anonymous_map || kind != MAP_PRIVATE { None } else { Some(private_file(p, fd)?) };
-    if flags & MAP_HUGETLB != 0 && !anonymous_map {
+    let private = kind == MAP_PRIVATE;
+    let file = if anonymous_map || !private { None } else { Some(private_file(fd, prot)?) };
+    if flags & MAP_HUGETLB != 0 && !anonymous_map || flags & MAP_GROWSDOWN != 0 && !(anonymous_map && private) {
         return Err(errno::EINVAL);
     }
-    if anonymous_map && kind == MAP_PRIVATE && !prot.is_empty() && flags & MAP_NORESERVE == 0 && len > frames::usage().1 {
+    if anonymous_map && private && !prot.is_empty() && flags & MAP_NORESERVE == 0 && len > frames::usage().1 {
         return Err(errno::ENOMEM); // Linux' heuristic overcommit refuses the obvious too
     }
-    let at = choose(p, addr, len, flags)?;
-    if kind != MAP_PRIVATE {
-        return shared::map(p, at, len, prot, flags, fd, offset);
-    }
-    let mut vma_flags = VmaFlags::empty();
-    for (bit, flag) in [(MAP_NORESERVE, VmaFlags::NORESERVE), (MAP_LOCKED, VmaFlags::LOCKED), (MAP_GROWSDOWN, VmaFlags::GROWSDOWN)] {
+    check_fixed(p, addr, len, align, flags)?;
+    vma_flags |= lock::future(p, len, flags & MAP_LOCKED != 0)?;
+    for (bit, flag) in [(MAP_NORESERVE, VmaFlags::NORESERVE), (MAP_GROWSDOWN, VmaFlags::GROWSDOWN)] {
         vma_flags.set(flag, flags & bit != 0);
     }
-    let _ = MAP_STACK;
-    let vma = match file {
-        None => anonymous(at, at + len, prot, vma_flags),
-        Some(file) => Vma { start: at, end: at + len, prot, max_prot: Prot::all(), flags: vma_flags, backing: Backing::PrivateFile { file, offset } },
+    within_limits(p, addr, len, prot, flags)?;
+    let at = choose(p, addr, len, flags)?;
+    let insert = |vma: Vma<FileRef>| fill_reserved(p, vma).map(|()| at);
+    let at = match file {
+        Some(Private::Regular { file, max_prot }) => {
+            insert(Vma { start: at, end: at + len, prot, max_prot, flags: vma_flags, backing: Backing::PrivateFile { file, offset } })?
+        }
+        None if private => insert(anonymous(at, at + len, prot, vma_flags))?,
+        // Private, but a device's: what it means is the device's business.
+        Some(Private::Device) => shared::map(p, at, len, prot, flags, fd, offset, vma_flags)?,
+        None => shared::map(p, at, len, prot, flags, fd, offset, vma_flags | VmaFlags::SHARED)?,
     };
-    fill_reserved(p, vma)?;
-    if flags & (MAP_POPULATE | MAP_LOCKED) != 0 && !prot.is_empty() {
-        populate(at, at + len, prot);
+    let end = at + len;
+    if huge.is_some() && private && flags & MAP_NORESERVE == 0 {
+        huge::reserve(p, at, end)?;
+    }
+    let locked = vma_flags & (VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT) == VmaFlags::LOCKED;
+    if flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE || locked {
+        let _ = lock::populate_mapped(p, at, end); // as Linux: as far as it goes
     }
     Ok(at)
+}
+
+/// What can be said of a wished-for address before anything is changed.
+fn check_fixed(p: &Process, addr: u64, len: u64, align: u64, flags: u64) -> Result<()> {
+    if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0 {
+        return Ok(());
+    }
+    if addr % align != 0 {
+        return Err(errno::EINVAL);
+    }
+    let end = addr.checked_add(len).filter(|&end| end <= USER_MAX).ok_or(errno::ENOMEM)?;
+    if addr < USER_MIN {
+        return Err(errno::EPERM);
+    }
+    let mm = p.mm.lock();
+    if flags & MAP_FIXED_NOREPLACE != 0 && mm.vmas.overlaps(addr, end) {
+        return Err(errno::EEXIST);
+    }
+    mm.may_cut(addr, end)
+}
+
+/// RLIMIT_AS and RLIMIT_DATA; what `MAP_FIXED` replaces does not count twice.
+fn within_limits(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64) -> Result<()> {
+    let limits = Limits::of(p);
+    let mm = p.mm.lock();
+    let replaced: u64 = if flags & MAP_FIXED == 0 {
+        0
+    } else {
+        mm.vmas.range(addr, addr + len).map(|v| v.end.min(addr + len) - v.start.max(addr)).sum()
+    };
+    let data = flags & 0xf == MAP_PRIVATE && prot.contains(Prot::WRITE);
+    if limits.allow(&mm, len - replaced, data) { Ok(()) } else { Err(errno::ENOMEM) }
 }
 
 /// Puts a mapping where [`choose`] has reserved; gives the range up if that fails.
@@ -107,7 +152,7 @@ pub(super) fn unreserve(p: &Process, start: u64, end: u64) {
 
 /// A range that nobody else may take: of a mapping to come, or of one that Linux has
 /// to forget first.
-fn reservation(start: u64, end: u64) -> Vma<FileRef> {
+pub(super) fn reservation(start: u64, end: u64) -> Vma<FileRef> {
     let backing = Backing::Special(SpecialKind::Other(0));
     Vma { start, end, prot: Prot::empty(), max_prot: Prot::empty(), flags: VmaFlags::FIXED_KERNEL, backing }
 }
@@ -115,62 +160,62 @@ fn reservation(start: u64, end: u64) -> Vma<FileRef> {
 /// Picks the address, clears it for MAP_FIXED, and reserves it: other threads map too.
 pub(super) fn choose(p: &Process, addr: u64, len: u64, flags: u64) -> Result<u64> {
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
-        if addr % SMALL != 0 {
-            return Err(errno::EINVAL);
-        }
-        let end = addr.checked_add(len).ok_or(errno::ENOMEM)?;
-        if end > USER_MAX {
-            return Err(errno::ENOMEM);
-        }
-        if addr < USER_MIN {
-            return Err(errno::EPERM);
-        }
+        let replace = flags & MAP_FIXED_NOREPLACE == 0;
         loop {
-            if flags & MAP_FIXED_NOREPLACE == 0 {
-                unmap_range(p, addr, end)?;
+            if replace {
+                unmap_range(p, addr, addr + len)?;
             }
-            match p.mm.lock().vmas.insert(reservation(addr, end)) {
-                Err(errno::EEXIST) if flags & MAP_FIXED_NOREPLACE == 0 => {} // another thread was faster
+            match p.mm.lock().vmas.insert(reservation(addr, addr + len)) {
+                Err(errno::EEXIST) if replace => {} // another thread was faster
                 result => return result.map(|()| addr),
             }
         }
     }
     let mut mm = p.mm.lock();
-    let hint = page_down(addr);
-    if hint >= USER_MIN && hint.checked_add(len).is_some_and(|end| end <= USER_MAX) && !mm.vmas.overlaps(hint, hint + len) {
-        mm.vmas.insert(reservation(hint, hint + len))?;
-        return Ok(hint);
-    }
-    // Large mappings are aligned so that large pages fit.
-    let align = if len >= LARGE { LARGE } else { SMALL };
-    let base = mm.mmap_base;
-    let at = mm
-        .vmas
-        .find_gap(len, align, Search::TopDown(base))
-        .or_else(|| mm.vmas.find_gap(len, SMALL, Search::TopDown(base)))
-        .or_else(|| mm.vmas.find_gap(len, SMALL, Search::BottomUp(USER_MIN)))
-        .ok_or(errno::ENOMEM)?;
+    let at = find(&mut mm, addr, len, flags).ok_or(errno::ENOMEM)?;
     mm.vmas.insert(reservation(at, at + len))?;
     Ok(at)
 }
 
-fn private_file(p: &Process, fd: u64) -> Result<FileRef> {
-    let answer = services::by_worker(SERVICE_FILE_GET, &[fd & 0xffff_ffff, 0], &[])?;
-    let file = Arc::new(FileHandle { space: p.space, home: p.home, id: answer.status, inode: answer.args[1], device: answer.args[4], name: String::new() });
-    if answer.args[3] & FILE_REGULAR == 0 {
-        return Err(errno::ENODEV);
+/// A free range, at the wished-for address if that is free.
+fn find(mm: &mut AddressSpace, addr: u64, len: u64, flags: u64) -> Option<u64> {
+    let hint = page_down(addr);
+    // Large mappings are aligned so that large pages fit.
+    let (align, least) = match huge::page_size(flags) {
+        Ok((size, _)) if flags & MAP_HUGETLB != 0 => (size, size),
+        _ if len >= LARGE => (LARGE, SMALL),
+        _ => (SMALL, SMALL),
+    };
+    let fits = hint >= USER_MIN && hint % least == 0 && hint.checked_add(len).is_some_and(|end| end <= USER_MAX);
+    if fits && !mm.vmas.overlaps(hint, hint + len) {
+        return Some(hint);
     }
-    Ok(file)
+    if flags & MAP_32BIT != 0 {
+        return mm.vmas.find_gap(len, SMALL, Search::BottomUp(LOW_MIN)).filter(|at| at + len <= LOW_MAX);
+    }
+    let base = mm.mmap_base;
+    mm.vmas
+        .find_gap(len, align, Search::TopDown(base))
+        .or_else(|| mm.vmas.find_gap(len, least, Search::TopDown(base)))
+        .or_else(|| mm.vmas.find_gap(len, least, Search::BottomUp(USER_MIN)))
 }
 
-fn populate(start: u64, end: u64, prot: Prot) {
-    let error = fault::USER | if prot.contains(Prot::WRITE) { fault::WRITE } else { 0 };
-    for addr in (start..end).step_by(SMALL as usize) {
-        let there = cpus::current().process.mm.lock().table.find(addr).is_some();
-        if !there && fault::user(addr, error).is_err() {
-            return;
-        }
+/// What a private mapping of a descriptor is.
+enum Private {
+    Regular { file: FileRef, max_prot: Prot },
+    Device,
+}
+
+fn private_file(fd: u64, prot: Prot) -> Result<Private> {
+    let answer = services::by_worker(SERVICE_FILE_GET, &[fd & 0xffff_ffff, 0], &[])?;
+    let p = &cpus::current().process;
+    let file = Arc::new(FileHandle { space: p.space, home: p.home, id: answer.status, inode: answer.args[1], device: answer.args[4], name: String::new() });
+    let kind = answer.args[3];
+    let max_prot = if kind & FILE_NOEXEC == 0 { Prot::all() } else { Prot::READ | Prot::WRITE };
+    if !max_prot.contains(prot) {
+        return Err(errno::EPERM);
     }
+    Ok(if kind & FILE_REGULAR == 0 { Private::Device } else { Private::Regular { file, max_prot } })
 }
 
 /// munmap.
@@ -188,6 +233,7 @@ pub fn unmap_range(p: &Process, start: u64, end: u64) -> Result<()> {
     let mut removed = Removed::default();
     {
         let mut mm = p.mm.lock();
+        mm.may_cut(start, end)?;
         mm.split_edges(start, end)?;
         removed.vmas = mm.vmas.try_remove(start, end)?;
         if removed.vmas.is_empty() {
@@ -232,21 +278,39 @@ pub fn finish_removed(p: &Process, mut removed: Removed) {
 
 /// mprotect.
 pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
-    if prot & !(7 | 0x0300_0000) != 0 {
+    let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
+    // Nothing grows up on this machine.
+    if prot & !(7 | PROT_GROWSDOWN) != 0 && grows & PROT_GROWSUP == 0 || grows == PROT_GROWSDOWN | PROT_GROWSUP {
         return Err(errno::EINVAL);
     }
-    let (start, end) = range(addr, len, errno::ENOMEM)?;
+    let (mut start, end) = range(addr, len, errno::ENOMEM)?;
     if start == end {
         return Ok(0);
     }
     let p = &cpus::current().process;
+    if grows != 0 {
+        let mm = p.mm.lock();
+        let v = mm.vmas.find_next(start).filter(|v| v.start < end).ok_or(errno::ENOMEM)?;
+        if grows == PROT_GROWSUP || !v.flags.contains(VmaFlags::GROWSDOWN) {
+            return Err(errno::EINVAL);
+        }
+        start = v.start;
+    }
     let prot = prot_of(prot);
+    if prot.contains(Prot::WRITE) {
+        let (limits, mm) = (Limits::of(p), p.mm.lock());
+        let more = mm.vmas.range(start, end).filter(|v| !v.prot.contains(Prot::WRITE) && !v.flags.contains(VmaFlags::SHARED));
+        if !limits.allow_data(&mm, more.map(|v| v.end.min(end) - v.start.max(start)).sum()) {
+            return Err(errno::ENOMEM);
+        }
+    }
     let shared_parts = shared_parts(p, start, end);
     for (s, e) in shared_parts {
         delegate::linux(SYS_MPROTECT, [s, e - s, u64::from(prot.bits()), 0, 0, 0])?;
     }
     let (result, seen) = {
         let mut mm = p.mm.lock();
+        mm.may_cut(start, end)?;
         mm.split_edges(start, end)?;
         let result = mm.vmas.protect(start, end, prot);
         // As far as the map was changed, the pages follow it.
@@ -259,8 +323,9 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
                     // Linux' rights decide: look again at the next access.
                     return if matches!(v.backing, Backing::SharedLinux { .. }) { 0 } else { leaf.entry };
                 }
-                // Write access is given by the fault, which knows whether the page is shared.
-                let gained = pte::WRITE & !leaf.entry;
+                // A page shared after a fork gets write access by the fault that copies it.
+                let shared = leaf.entry & pte::WRITE == 0 && (leaf.size == SMALL && frames::is_shared(leaf.frame()));
+                let gained = if shared { pte::WRITE } else { 0 };
                 let new = leaf.entry & (pte::ADDRESS | pte::LARGE | pte::VALID) | pte_bits(prot) & !gained;
                 if leaf.entry & pte::SEEN != 0 {
                     let lost = leaf.entry & pte::WRITE != 0 && !prot.contains(Prot::WRITE) || prot.is_empty();
@@ -283,7 +348,7 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
     result.map(|()| 0)
 }
 
-fn shared_parts(p: &Process, start: u64, end: u64) -> Vec<(u64, u64)> {
+pub(super) fn shared_parts(p: &Process, start: u64, end: u64) -> Vec<(u64, u64)> {
     let mm = p.mm.lock();
     mm.vmas
         .range(start, end)
@@ -307,115 +372,26 @@ pub fn brk(wanted: u64) -> u64 {
     if wanted - start > limit && wanted > old {
         return old;
     }
+    let limits = Limits::of(p);
+    let Ok(lock_flags) = lock::future(p, to.saturating_sub(from), false) else { return old };
     let ok = if to > from {
         to - from <= frames::usage().1 && {
             let mut mm = p.mm.lock();
-            mm.vmas.insert(anonymous(from, to, Prot::READ | Prot::WRITE, VmaFlags::HEAP)).is_ok()
+            let (ok, flags) = (limits.allow(&mm, to - from, true), VmaFlags::HEAP | lock_flags);
+            ok && mm.vmas.insert(anonymous(from, to, Prot::READ | Prot::WRITE, flags)).is_ok()
         }
     } else {
         to == from || unmap_range(p, to, from).is_ok()
     };
     if ok {
         p.mm.lock().brk = wanted;
+        if to > from && lock_flags == VmaFlags::LOCKED {
+            let _ = lock::populate_mapped(p, from, to);
+        }
         wanted
     } else {
         old
     }
-}
-
-/// madvise.
-pub fn madvise(addr: u64, len: u64, advice: u64) -> Result<u64> {
-    const DONTNEED: u64 = 4;
-    const FREE: u64 = 8;
-    const REMOVE: u64 = 9;
-    const DONTNEED_LOCKED: u64 = 24;
-    let (start, end) = range(addr, len, errno::EINVAL)?;
-    let known = matches!(advice, 0..=4 | 8..=25 | 100 | 101);
-    if !known {
-        return Err(errno::EINVAL);
-    }
-    if start == end {
-        return Ok(0);
-    }
-    let p = &cpus::current().process;
-    let covered = p.mm.lock().vmas.is_covered(start, end);
-    match advice {
-        DONTNEED | DONTNEED_LOCKED | FREE => discard(p, start, end)?,
-        REMOVE => {
-            for (s, e) in shared_parts(p, start, end) {
-                delegate::linux(SYS_MADVISE, [s, e - s, advice, 0, 0, 0])?;
-            }
-        }
-        22 | 23 => {
-            if !covered {
-                return Err(errno::ENOMEM);
-            }
-            populate(start, end, if advice == 23 { Prot::WRITE } else { Prot::READ });
-        }
-        _ => {
-            let flag = match advice {
-                10 => (VmaFlags::DONTFORK, VmaFlags::empty()),
-                11 => (VmaFlags::empty(), VmaFlags::DONTFORK),
-                14 => (VmaFlags::HUGE, VmaFlags::NOHUGE),
-                15 => (VmaFlags::NOHUGE, VmaFlags::HUGE),
-                16 => (VmaFlags::DONTDUMP, VmaFlags::empty()),
-                17 => (VmaFlags::empty(), VmaFlags::DONTDUMP),
-                18 => (VmaFlags::WIPEONFORK, VmaFlags::empty()),
-                19 => (VmaFlags::empty(), VmaFlags::WIPEONFORK),
-                _ => (VmaFlags::empty(), VmaFlags::empty()),
-            };
-            p.mm.lock().vmas.set_flags(start, end, flag.0, flag.1)?;
-        }
-    }
-    if covered { Ok(0) } else { Err(errno::ENOMEM) }
-}
-
-/// Drops the pages of a range, mappings stay.
-fn discard(p: &Process, start: u64, end: u64) -> Result<()> {
-    let mut removed = Removed::default();
-    for (s, e) in shared_parts(p, start, end) {
-        delegate::linux(SYS_MADVISE, [s, e - s, 4, 0, 0, 0])?;
-    }
-    p.mm.lock().unmap_pages(start, end, &mut removed)?;
-    removed.finish(p);
-    Ok(())
-}
-
-/// mincore.
-pub fn mincore(addr: u64, len: u64, vec: u64) -> Result<u64> {
-    let (start, end) = range(addr, len, errno::ENOMEM)?;
-    let p = &cpus::current().process;
-    if !p.mm.lock().vmas.is_covered(start, end) {
-        return Err(errno::ENOMEM);
-    }
-    for (i, a) in (start..end).step_by(SMALL as usize).enumerate() {
-        let there = u8::from(p.mm.lock().table.find(a).is_some());
-        usercopy::write(vec + i as u64, &[there]).map_err(|_| errno::EFAULT)?;
-    }
-    Ok(0)
-}
-
-/// mlock, mlock2: everything is resident once touched; bring it in.
-pub fn mlock(addr: u64, len: u64, on_fault: bool) -> Result<u64> {
-    let start = page_down(addr);
-    let (start, end) = range(start, len.checked_add(addr - start).ok_or(errno::EINVAL)?, errno::EINVAL)?;
-    let p = &cpus::current().process;
-    p.mm.lock().vmas.set_flags(start, end, VmaFlags::LOCKED, VmaFlags::empty())?;
-    if !on_fault {
-        let parts: Vec<(u64, u64, Prot)> = p.mm.lock().vmas.range(start, end).map(|v| (v.start.max(start), v.end.min(end), v.prot)).collect();
-        for (s, e, prot) in parts {
-            populate(s, e, prot);
-        }
-    }
-    Ok(0)
-}
-
-/// munlock.
-pub fn munlock(addr: u64, len: u64) -> Result<u64> {
-    let start = page_down(addr);
-    let (start, end) = range(start, len.checked_add(addr - start).ok_or(errno::EINVAL)?, errno::EINVAL)?;
-    cpus::current().process.mm.lock().vmas.set_flags(start, end, VmaFlags::empty(), VmaFlags::LOCKED)?;
-    Ok(0)
 }
 
 /// msync: only shared mappings concern Linux; the rest must be mapped.
@@ -429,133 +405,4 @@ pub fn msync(addr: u64, len: u64, flags: u64) -> Result<u64> {
         delegate::linux(SYS_MSYNC, [s, e - s, flags, 0, 0, 0])?;
     }
     if start == end || p.mm.lock().vmas.is_covered(start, end) { Ok(0) } else { Err(errno::ENOMEM) }
-}
-
-/// mremap.
-pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Result<u64> {
-    const MAYMOVE: u64 = 1;
-    const FIXED: u64 = 2;
-    const DONTUNMAP: u64 = 4;
-    if flags & !7 != 0 || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0 || old % SMALL != 0 || new_len == 0 {
-        return Err(errno::EINVAL);
-    }
-    let old_size = old_len.checked_add(SMALL - 1).ok_or(errno::EINVAL)? & !(SMALL - 1);
-    let new_size = new_len.checked_add(SMALL - 1).ok_or(errno::EINVAL)? & !(SMALL - 1);
-    if flags & DONTUNMAP != 0 && old_size != new_size || new_size > USER_MAX {
-        return Err(errno::EINVAL);
-    }
-    let p = &cpus::current().process;
-    let vma = p.mm.lock().vmas.find(old).cloned().ok_or(errno::EFAULT)?;
-    if old_size == 0 {
-        return Err(errno::EINVAL); // duplicating a shared mapping: not served
-    }
-    if old + old_size > vma.end {
-        return Err(errno::EFAULT);
-    }
-    let fixed = flags & FIXED != 0;
-    if !fixed && new_size <= old_size && flags & DONTUNMAP == 0 {
-        if new_size < old_size {
-            unmap_range(p, old + new_size, old + old_size)?;
-        }
-        return Ok(old);
-    }
-    let is_shared = matches!(vma.backing, Backing::SharedLinux { .. });
-    if !fixed && flags & DONTUNMAP == 0 && old + old_size == vma.end && !is_shared {
-        let mut mm = p.mm.lock();
-        let end = old.checked_add(new_size).ok_or(errno::ENOMEM)?;
-        if end <= USER_MAX && !mm.vmas.overlaps(vma.end, end) {
-            let grown = Vma { start: vma.end, end, backing: vma.backing.advanced(vma.end - vma.start), ..vma.clone() };
-            mm.vmas.insert(grown)?;
-            return Ok(old);
-        }
-    }
-    if flags & MAYMOVE == 0 {
-        return Err(errno::ENOMEM);
-    }
-    let target = if fixed {
-        if new % SMALL != 0 || new < USER_MIN || new.checked_add(new_size).is_none_or(|e| e > USER_MAX) || new < old + old_size && old < new + new_size {
-            return Err(errno::EINVAL);
-        }
-        choose(p, new, new_size, MAP_FIXED)?
-    } else {
-        choose(p, 0, new_size, 0)?
-    };
-    let moved = if is_shared {
-        move_shared(p, &vma, old, old_size, target, new_size)
-    } else {
-        move_pages(p, &vma, old, old_size, target, new_size, flags & DONTUNMAP != 0).map(|()| target)
-    };
-    if moved.is_err() {
-        unreserve(p, target, target + new_size);
-    }
-    moved
-}
-
-/// Linux moves its mapping; here the old range is forgotten and the new one found anew.
-fn move_shared(p: &Process, vma: &Vma<FileRef>, old: u64, old_size: u64, target: u64, new_size: u64) -> Result<u64> {
-    delegate::linux(SYS_MREMAP, [old, old_size, new_size, 3, target, 0])?;
-    let answer = services::by_worker(hanare_abi::service::SERVICE_WATCH, &[target, target + new_size], &[])?;
-    let Backing::SharedLinux { file, offset, watch: old_watch } = vma.backing.advanced(old - vma.start) else { return Err(errno::EINVAL) };
-    {
-        let mut mm = p.mm.lock();
-        let mut removed = Removed::default();
-        drop(mm.vmas.remove(old, old + old_size));
-        mm.unmap_pages(old, old + old_size, &mut removed)?; // foreign frames: nothing to free
-        let backing = Backing::SharedLinux { watch: answer.status as u32, file, offset };
-        drop(mm.vmas.remove(target, target + new_size));
-        mm.vmas.insert(Vma { start: target, end: target + new_size, backing, ..vma.clone() })?;
-    }
-    shared::unmap(p, old, old + old_size, old_watch);
-    Ok(target)
-}
-
-/// Moves private pages: Linux forgets the old place first, then the entries move.
-fn move_pages(p: &Process, vma: &Vma<FileRef>, old: u64, old_size: u64, target: u64, new_size: u64, keep: bool) -> Result<()> {
-    let size = old_size.min(new_size);
-    let seen = {
-        let mut mm = p.mm.lock();
-        mm.split_edges(old, old + old_size)?;
-        let mut leaves = Vec::new();
-        let mut seen = false;
-        mm.table.update(old, old + size, &mut |l| {
-            seen |= l.entry & pte::SEEN != 0;
-            leaves.push(l);
-            0
-        });
-        mm.flush(old, old + old_size);
-        let moved = Vma { start: target, end: target + new_size, backing: vma.backing.advanced(old - vma.start), ..vma.clone() };
-        if !keep {
-            drop(mm.vmas.remove(old, old + old_size));
-        }
-        drop(mm.vmas.remove(target, target + new_size));
-        mm.vmas.insert(moved)?;
-        for l in leaves {
-            let to = target + (l.addr - old);
-            let entry = l.entry & !(pte::LARGE);
-            if l.size == LARGE && to % LARGE == 0 && mm.map_large(to, l.entry) {
-                continue;
-            }
-            if l.size == LARGE {
-                frames::split(l.frame(), 9);
-            }
-            for i in 0..l.size / SMALL {
-                // A table page that cannot be had loses the page's content; the
-                // alternative, checked first, is to refuse: memory for tables is
-                // far below what the pages themselves took.
-                if mm.table.map_small(to + i * SMALL, entry + i * SMALL, &mut frames::Tables).is_err() {
-                    return Err(errno::ENOMEM);
-                }
-            }
-        }
-        seen
-    };
-    if seen {
-        zap(p, old, old + old_size);
-    }
-    if old_size > size && !keep {
-        let mut removed = Removed::default();
-        p.mm.lock().unmap_pages(old + size, old + old_size, &mut removed)?;
-        removed.finish(p);
-    }
-    Ok(())
 }

@@ -82,6 +82,7 @@ pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
         match plan {
             Plan::Done => return Ok(()),
             Plan::Fail(Signal::NoMemory) if super::release::make_room() => {}
+            Plan::Fail(Signal::NoMemory) if super::oom::wait_for_room(p) => {}
             Plan::Fail(s) => return Err(s),
             Plan::Copied { page, old, seen } => {
                 if seen {
@@ -102,7 +103,7 @@ pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
 fn plan(p: &Process, addr: u64, wanted: Prot) -> Plan {
     let watch_seen = p.invalidations.load(core::sync::atomic::Ordering::Acquire);
     let mut mm = p.mm.lock();
-    let Some(vma) = mm.vmas.find(addr).cloned() else { return Plan::Fail(Signal::NotMapped) };
+    let Some(vma) = mm.find_or_grow(p, addr) else { return Plan::Fail(Signal::NotMapped) };
     if !allows(vma.prot, wanted) {
         return Plan::Fail(Signal::NotAllowed);
     }
@@ -157,6 +158,9 @@ impl AddressSpace {
     /// The frame is there with fewer rights than the mapping has: the mapping
     /// gained some since, or the page is shared after a fork and is copied now.
     fn gain(&mut self, vma: &Vma<FileRef>, page: u64) -> Plan {
+        if self.join_large(vma, page) {
+            return Plan::Done;
+        }
         match self.make_writable(vma, page) {
             Ok(None) => Plan::Done,
             Ok(Some((old, seen))) => Plan::Copied { page, old, seen },
@@ -199,17 +203,8 @@ impl AddressSpace {
     /// Brings in zeroed memory around `addr`: a large page where the mapping
     /// covers one and nothing is there yet, else up to [`AROUND`] small ones.
     pub(super) fn populate_anonymous(&mut self, vma: &Vma<FileRef>, addr: u64) -> Result<(), ()> {
-        let large = addr & !(LARGE - 1);
-        let fits = large >= vma.start && large + LARGE <= vma.end && !vma.flags.intersects(VmaFlags::NOHUGE | VmaFlags::STACK);
-        if fits && self.table.is_large_free(large) {
-            if let Some(frame) = frames::alloc_user(9) {
-                memory::zero(frame, LARGE as usize);
-                if self.map_large(large, frame | pte_bits(vma.prot)) {
-                    self.add_resident(512);
-                    return Ok(());
-                }
-                frames::free(frame, 9);
-            }
+        if self.populate_large(vma, addr & !(LARGE - 1)) {
+            return Ok(());
         }
         let window = addr & !(AROUND * SMALL - 1);
         let start = window.max(vma.start);
@@ -229,6 +224,24 @@ impl AddressSpace {
             self.add_resident(1);
         }
         Ok(())
+    }
+
+    /// Brings in a zeroed large page at `large`, if the mapping covers it, nothing
+    /// is there yet, and there is one.
+    pub(super) fn populate_large(&mut self, vma: &Vma<FileRef>, large: u64) -> bool {
+        let fits = large >= vma.start && large + LARGE <= vma.end && !vma.flags.intersects(VmaFlags::NOHUGE | VmaFlags::STACK);
+        if !fits || !self.table.is_large_free(large) {
+            return false;
+        }
+        let Some(frame) = frames::alloc_user(9) else { return false };
+        memory::zero(frame, LARGE as usize);
+        let mapped = self.map_large(large, frame | pte_bits(vma.prot));
+        if mapped {
+            self.add_resident(512);
+        } else {
+            frames::free(frame, 9);
+        }
+        mapped
     }
 
     /// Frames for the missing pages around `addr` of a private file mapping.

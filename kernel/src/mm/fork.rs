@@ -26,6 +26,7 @@ impl AddressSpace {
         let mut zap: Option<(u64, u64)> = None;
         let result = vmas.iter().try_for_each(|v| {
             let mut copy = v.clone();
+            copy.flags -= VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT; // not inherited
             if let Backing::SharedLinux { watch, .. } = &mut copy.backing {
                 *watch = 0; // the child watches its own mapping
             }

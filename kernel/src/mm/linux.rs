@@ -29,7 +29,7 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
         return -errno::EFAULT.0;
     }
     let mut mm = p.mm.lock();
-    let Some(vma) = mm.vmas.find(addr).cloned() else { return -errno::EFAULT.0 };
+    let Some(vma) = mm.find_or_grow(p, addr) else { return -errno::EFAULT.0 };
     let allowed = if write { vma.prot.contains(Prot::WRITE) } else { !vma.prot.is_empty() };
     if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
         return -errno::EFAULT.0;
@@ -107,7 +107,12 @@ impl AddressSpace {
                     break;
                 }
             }
-            let Some(leaf) = self.table.find(at) else { break };
+            let Some(mut leaf) = self.table.find(at) else { break };
+            if write && at != addr && leaf.entry & (pte::WRITE | pte::FOREIGN) == 0 && !frames::is_shared(leaf.frame()) {
+                // Nobody shares it any more.
+                self.refresh(at, vma.prot);
+                leaf = self.table.find(at).unwrap_or(leaf);
+            }
             let base = leaf.addr;
             if write && leaf.entry & pte::WRITE == 0 {
                 break; // shared after a fork: copied when it is asked for itself

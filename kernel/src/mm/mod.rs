@@ -4,14 +4,23 @@
 //! while waiting for Linux. Changes are made under the lock; what Linux has seen
 //! is zapped after it is released, and only then are frames freed.
 
+pub mod advise;
+pub mod aio;
 pub mod calls;
 pub mod fault;
 pub mod fork;
+pub mod huge;
+pub mod join;
+pub mod limits;
 pub mod linux;
 pub mod guard;
 pub mod patch;
+pub mod lock;
+pub mod oom;
 pub mod release;
+pub mod remap;
 pub mod shared;
+pub mod sysv;
 
 use crate::{frames, services, tlb};
 use alloc::string::String;
@@ -75,6 +84,8 @@ pub struct AddressSpace {
     active: Arc<tlb::CpuSet>,
     /// What other CPUs have to forget, and what is freed then.
     stale: release::Stale,
+    /// Flags of new mappings (`mlockall(MCL_FUTURE)`).
+    pub lock_future: VmaFlags,
 }
 
 impl AddressSpace {
@@ -90,6 +101,7 @@ impl AddressSpace {
             peak: 0,
             active: Arc::default(),
             stale: release::Stale::default(),
+            lock_future: VmaFlags::empty(),
         })
     }
 
@@ -105,6 +117,7 @@ impl AddressSpace {
             peak: 0,
             active: Arc::default(),
             stale: release::Stale::default(),
+            lock_future: VmaFlags::empty(),
         }
     }
 

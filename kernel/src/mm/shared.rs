@@ -1,8 +1,9 @@
 //! Shared file mappings: real Linux mappings in the proxy whose frames we map
 //! too, as a secondary MMU (see `docs/architecture.md`).
 
+use super::calls::{fill_reserved, unreserve};
 use super::fault::Signal;
-use super::{FileRef, calls, pte_bits};
+use super::{FileRef, pte_bits};
 use crate::process::Process;
 use crate::{cpus, delegate, frames, services};
 use core::sync::atomic::Ordering;
@@ -19,48 +20,69 @@ const SYS_MMAP: u32 = 9;
 const MAP_FIXED: u64 = 0x10;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 
-/// Has the worker map it in Linux at `addr`, watches it, and enters it in the map,
-/// where the range is reserved; gives that up if it fails.
-pub fn map(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64, fd: u64, offset: u64) -> Result<u64> {
+/// Has the worker map it in Linux at `addr`, watches it, and enters it in the map.
+/// The range must be reserved here.
+pub fn map(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64, fd: u64, offset: u64, vma_flags: VmaFlags) -> Result<u64> {
     let linux_flags = flags & !MAP_FIXED_NOREPLACE | MAP_FIXED;
-    if let Err(e) = delegate::linux(SYS_MMAP, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]) {
-        calls::unreserve(p, addr, addr + len);
-        return Err(e);
+    let mapped = delegate::linux(SYS_MMAP, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
+    let mut addr = addr;
+    if let Err(e) = mapped {
+        unreserve(p, addr, addr + len);
+        // Not at an address of somebody's choice: is it Linux' choice that is wanted?
+        let free = e == errno::EINVAL && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0;
+        addr = if free { super::aio::map_in_hole(p, len, prot, flags, fd, offset).map_err(|_| e)? } else { return Err(e) };
     }
-    let watch = match services::by_worker(SERVICE_WATCH, &[addr, addr + len], &[]) {
-        Ok(a) => a.status as u32,
-        Err(e) => {
-            remap(addr, addr + len);
-            calls::unreserve(p, addr, addr + len);
-            return Err(e);
-        }
-    };
     let vma: Vma<FileRef> = Vma {
         start: addr,
         end: addr + len,
         prot,
         max_prot: Prot::all(), // Linux decides: mprotect is delegated too
-        flags: VmaFlags::SHARED,
-        backing: Backing::SharedLinux { watch, file: None, offset },
+        flags: vma_flags,
+        backing: Backing::SharedLinux { watch: 0, file: None, offset },
     };
-    if let Err(e) = calls::fill_reserved(p, vma) {
-        unmap(p, addr, addr + len, watch);
-        return Err(e);
-    }
+    adopt(p, vma)?;
     Ok(addr)
+}
+
+/// Enters a mapping that Linux has made in the proxy (with no watch yet) where the
+/// range is reserved; if that cannot be, mapping and reservation go again.
+pub fn adopt(p: &Process, mut vma: Vma<FileRef>) -> Result<()> {
+    let (start, end) = (vma.start, vma.end);
+    let id = match services::by_worker(SERVICE_WATCH, &[start, end], &[]) {
+        Ok(a) => a.status as u32,
+        Err(e) => {
+            remap(start, end);
+            unreserve(p, start, end);
+            return Err(e);
+        }
+    };
+    if let Backing::SharedLinux { watch, .. } = &mut vma.backing {
+        *watch = id;
+    }
+    let inserted = fill_reserved(p, vma);
+    if inserted.is_err() {
+        unmap(p, start, end, id);
+    }
+    inserted
 }
 
 /// Gives `start..end` back to the device's mapping in the proxy; ends the watch
 /// if no mapping uses it any more.
 pub fn unmap(p: &Process, start: u64, end: u64, watch: u32) {
     remap(start, end);
+    unwatch(p, watch);
+}
+
+/// Ends a watch that no mapping uses any more.
+pub fn unwatch(p: &Process, watch: u32) {
     let used = p.mm.lock().vmas.iter().any(|v| matches!(v.backing, Backing::SharedLinux { watch: w, .. } if w == watch));
     if !used && !p.is_killed() {
         let _ = services::by_worker(SERVICE_UNWATCH, &[u64::from(watch)], &[]);
     }
 }
 
-fn remap(start: u64, end: u64) {
+/// Has the device mapped again over a range.
+pub fn remap(start: u64, end: u64) {
     if !cpus::current().process.is_killed() {
         let _ = delegate::call(OP_REMAP, [start, end, 0, 0, 0, 0]);
     }

@@ -1,6 +1,6 @@
 //! Delegated calls, and the hooks of those that have consequences here.
 
-use crate::mm::calls;
+use crate::mm::{calls, limits};
 use crate::signals::{self, Interrupted};
 use crate::{cpus, delegate, exec};
 use hanare_abi::slot::RESULT_NOT_STARTED;
@@ -28,6 +28,8 @@ mod number {
     pub const GETEGID: u32 = 108;
     pub const PSELECT6: u16 = 270;
     pub const PPOLL: u16 = 271;
+    pub const IO_PGETEVENTS: u16 = 333;
+    pub const IO_URING_ENTER: u16 = 426;
     pub const SETRLIMIT: u16 = 160;
     pub const PRLIMIT64: u16 = 302;
     pub const CLOSE_RANGE: u32 = 436;
@@ -47,6 +49,11 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::CloseRange => return close_range(row, args),
         Hook::Msync => return calls::msync(args[0], args[1], args[2]),
         Hook::TempMask => temporary_mask(row, &args)?,
+        Hook::Rlimit => {
+            if let Some(result) = limits::address_space(row.number, &args) {
+                return result;
+            }
+        }
         _ => {}
     }
     let args = match own_program(row, &args) {
@@ -149,6 +156,10 @@ fn temporary_mask(row: &Row, args: &[u64; 6]) -> Result<()> {
         number::PPOLL => args[3],
         number::PSELECT6 if args[5] != 0 => usercopy::read_u64(args[5]).map_err(|_| errno::EFAULT)?,
         number::PSELECT6 => 0,
+        number::IO_PGETEVENTS if args[5] != 0 => usercopy::read_u64(args[5]).map_err(|_| errno::EFAULT)?,
+        number::IO_PGETEVENTS => 0,
+        // With IORING_ENTER_EXT_ARG the mask is in a structure.
+        number::IO_URING_ENTER if args[3] & 8 != 0 && args[4] != 0 => usercopy::read_u64(args[4]).map_err(|_| errno::EFAULT)?,
         _ => args[4],
     };
     if pointer != 0 {
@@ -183,7 +194,6 @@ fn take_limits(row: &Row, args: &[u64; 6]) {
     match resource {
         2 => id.data_soft = soft,
         3 => id.stack_soft = soft,
-        9 => id.as_soft = soft,
         _ => {}
     }
 }

@@ -1,7 +1,7 @@
 //! Calls served here.
 
 use super::arguments;
-use crate::mm::calls;
+use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
 use crate::{cpus, delegate, exec, signals, time};
 use crate::clone::{self, Request};
@@ -35,16 +35,18 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::PkeyMprotect if a[3] as i32 == -1 => calls::mprotect(a[0], a[1], a[2]),
         LocalCall::PkeyMprotect => Err(errno::EINVAL),
         LocalCall::Brk => Ok(calls::brk(a[0])),
-        LocalCall::Mremap => calls::mremap(a[0], a[1], a[2], a[3], a[4]),
-        LocalCall::Madvise => calls::madvise(a[0], a[1], a[2]),
-        LocalCall::Mincore => calls::mincore(a[0], a[1], a[2]),
-        LocalCall::Mlock => calls::mlock(a[0], a[1], false),
-        LocalCall::Mlock2 if a[2] & !1 == 0 => calls::mlock(a[0], a[1], a[2] != 0),
-        LocalCall::Mlock2 => Err(errno::EINVAL),
-        LocalCall::Munlock => calls::munlock(a[0], a[1]),
-        LocalCall::Mlockall if a[0] == 0 || a[0] & !7 != 0 || a[0] == 4 => Err(errno::EINVAL),
-        // Memory of the LWK is never paged out.
-        LocalCall::Mlockall | LocalCall::Munlockall => Ok(0),
+        LocalCall::IoSetup => aio::io_setup(a[0], a[1]),
+        LocalCall::IoDestroy => aio::io_destroy(a[0]),
+        LocalCall::Shmat => sysv::shmat(a[0], a[1], a[2]),
+        LocalCall::Shmdt => sysv::shmdt(a[0]),
+        LocalCall::Mremap => remap::mremap(a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::Madvise => advise::madvise(a[0], a[1], a[2]),
+        LocalCall::Mincore => lock::mincore(a[0], a[1], a[2]),
+        LocalCall::Mlock => lock::mlock(a[0], a[1], 0),
+        LocalCall::Mlock2 => lock::mlock(a[0], a[1], a[2]),
+        LocalCall::Munlock => lock::munlock(a[0], a[1]),
+        LocalCall::Mlockall => lock::mlockall(a[0]),
+        LocalCall::Munlockall => lock::munlockall(),
         LocalCall::Mbind | LocalCall::SetMempolicy => Ok(0),
         LocalCall::RtSigaction => signals::action(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigprocmask => signals::procmask(a[0], a[1], a[2], a[3]),

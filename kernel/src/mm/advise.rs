@@ -1,0 +1,126 @@
+//! madvise.
+
+use super::lock::populate;
+use super::release::Removed;
+use super::{FileRef, fault, huge};
+use crate::process::Process;
+use crate::{cpus, delegate};
+use hanare_core::errno::{self, Result};
+use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
+use hanare_hal::paging::SMALL;
+
+const SYS_MADVISE: u32 = 28;
+
+const RANDOM: i32 = 1;
+const SEQUENTIAL: i32 = 2;
+const DONTNEED: i32 = 4;
+const FREE: i32 = 8;
+const REMOVE: i32 = 9;
+const DONTFORK: i32 = 10;
+const DOFORK: i32 = 11;
+const HUGEPAGE: i32 = 14;
+const NOHUGEPAGE: i32 = 15;
+const DONTDUMP: i32 = 16;
+const DODUMP: i32 = 17;
+const WIPEONFORK: i32 = 18;
+const KEEPONFORK: i32 = 19;
+const COLD: i32 = 20;
+const PAGEOUT: i32 = 21;
+const POPULATE_READ: i32 = 22;
+const POPULATE_WRITE: i32 = 23;
+const DONTNEED_LOCKED: i32 = 24;
+const COLLAPSE: i32 = 25;
+const HWPOISON: i32 = 100;
+const SOFT_OFFLINE: i32 = 101;
+
+/// madvise: mapping by mapping from the lowest up; holes are an error that does
+/// not keep the rest from being done.
+pub fn madvise(addr: u64, len: u64, advice: u64) -> Result<u64> {
+    let advice = advice as i32;
+    if !matches!(advice, 0..=4 | 8..=25 | HWPOISON | SOFT_OFFLINE) || addr % SMALL != 0 {
+        return Err(errno::EINVAL);
+    }
+    let rounded = len.wrapping_add(SMALL - 1) & !(SMALL - 1);
+    let end = addr.checked_add(rounded).filter(|_| rounded != 0 || len == 0).ok_or(errno::EINVAL)?;
+    if addr == end {
+        return Ok(0);
+    }
+    let p = &cpus::current().process;
+    if advice >= HWPOISON {
+        // No memory fails on request here (as without CONFIG_MEMORY_FAILURE).
+        return Err(if p.identity.lock().euid == 0 { errno::EINVAL } else { errno::EPERM });
+    }
+    let mut holes = Ok(0);
+    let mut at = addr;
+    while at < end {
+        let Some(vma) = p.mm.lock().vmas.find_next(at).filter(|v| v.start < end).cloned() else { return Err(errno::ENOMEM) };
+        if vma.start > at {
+            holes = Err(errno::ENOMEM);
+            if matches!(advice, POPULATE_READ | POPULATE_WRITE) {
+                return holes;
+            }
+        }
+        let (start, stop) = (vma.start.max(at), vma.end.min(end));
+        one(p, &vma, start, stop, advice)?;
+        at = stop;
+    }
+    holes
+}
+
+/// One mapping, `start..end` of it.
+fn one(p: &Process, v: &Vma<FileRef>, start: u64, end: u64, advice: i32) -> Result<()> {
+    let locked = v.flags.contains(VmaFlags::LOCKED);
+    let linux = matches!(v.backing, Backing::SharedLinux { .. });
+    let special = matches!(v.backing, Backing::Special(_));
+    let none = VmaFlags::empty();
+    let (add, remove) = match advice {
+        DONTNEED | FREE if locked || special => return Err(errno::EINVAL),
+        FREE if !matches!(v.backing, Backing::Anonymous) => return Err(errno::EINVAL),
+        DONTNEED | DONTNEED_LOCKED if huge::size_of(v.flags).is_some_and(|s| start % s != 0) => return Err(errno::EINVAL),
+        DONTNEED | DONTNEED_LOCKED | FREE => return discard(p, start, end, linux),
+        REMOVE if locked || !linux && !matches!(v.backing, Backing::PrivateFile { .. }) => return Err(errno::EINVAL),
+        REMOVE if !linux => return Err(errno::EACCES),
+        REMOVE => return to_linux(start, end, advice),
+        COLD | PAGEOUT if locked || special => return Err(errno::EINVAL),
+        WIPEONFORK if linux || !matches!(v.backing, Backing::Anonymous) => return Err(errno::EINVAL),
+        COLLAPSE if !matches!(v.backing, Backing::Anonymous) => return Err(errno::EINVAL),
+        DODUMP if special => return Err(errno::EINVAL),
+        POPULATE_READ | POPULATE_WRITE => return bring_in(v, start, end, advice == POPULATE_WRITE),
+        RANDOM => (VmaFlags::RANDOM, VmaFlags::SEQUENTIAL),
+        SEQUENTIAL => (VmaFlags::SEQUENTIAL, VmaFlags::RANDOM),
+        DONTFORK => (VmaFlags::DONTFORK, none),
+        DOFORK => (none, VmaFlags::DONTFORK),
+        HUGEPAGE => (VmaFlags::HUGE, VmaFlags::NOHUGE),
+        NOHUGEPAGE => (VmaFlags::NOHUGE, VmaFlags::HUGE),
+        DONTDUMP => (VmaFlags::DONTDUMP, none),
+        DODUMP => (none, VmaFlags::DONTDUMP),
+        WIPEONFORK => (VmaFlags::WIPEONFORK, none),
+        KEEPONFORK => (none, VmaFlags::WIPEONFORK),
+        // The rest are hints about paging, which does not happen here.
+        _ => return Ok(()),
+    };
+    p.mm.lock().vmas.set_flags(start, end, add, remove)
+}
+
+fn to_linux(start: u64, end: u64, advice: i32) -> Result<()> {
+    delegate::linux(SYS_MADVISE, [start, end - start, advice as u64, 0, 0, 0]).map(|_| ())
+}
+
+fn bring_in(v: &Vma<FileRef>, start: u64, end: u64, write: bool) -> Result<()> {
+    let wanted = if write { Prot::WRITE } else { Prot::READ };
+    if !v.prot.contains(wanted) && (write || v.prot.is_empty()) || matches!(v.backing, Backing::Special(_)) {
+        return Err(errno::EINVAL);
+    }
+    populate(start, end, wanted).map_err(|s| if s == fault::Signal::NoMemory { errno::ENOMEM } else { errno::EFAULT })
+}
+
+/// Drops the pages of a range, mappings stay.
+fn discard(p: &Process, start: u64, end: u64, linux: bool) -> Result<()> {
+    if linux {
+        return to_linux(start, end, DONTNEED);
+    }
+    let mut removed = Removed::default();
+    p.mm.lock().unmap_pages(start, end, &mut removed)?;
+    removed.finish(p);
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! `MAP_HUGETLB`: large pages or nothing, out of the instance's own memory.
+//!
+//! Linux serves these from a pool that its administrator has reserved; the LWK's
+//! memory is reserved as a whole, so whatever of it is free in large blocks is the
+//! pool. Pages of 1 GiB have the sizes and alignments of such; they are made of
+//! 2 MiB ones.
+
+use super::AddressSpace;
+use super::release::Removed;
+use crate::process::Process;
+use hanare_core::addr::align_up;
+use hanare_core::errno::{self, Result};
+use hanare_core::vma::VmaFlags;
+use hanare_hal::paging::LARGE;
+
+/// `MAP_HUGETLB`.
+pub const MAP_HUGETLB: u64 = 0x4_0000;
+const MAP_HUGE_SHIFT: u64 = 26;
+const GIANT: u64 = 1 << 30;
+
+/// Page size that `flags` of `mmap` ask for, and the flags of such a mapping.
+///
+/// # Errors
+/// `EINVAL`: no such pages.
+pub fn page_size(flags: u64) -> Result<(u64, VmaFlags)> {
+    match flags >> MAP_HUGE_SHIFT & 0x3f {
+        0 | 21 => Ok((LARGE, VmaFlags::HUGETLB)),
+        30 => Ok((GIANT, VmaFlags::HUGETLB | VmaFlags::HUGETLB_1G)),
+        _ => Err(errno::EINVAL),
+    }
+}
+
+/// Length of a mapping, in whole pages of that size.
+pub fn round(len: u64, size: u64) -> Result<u64> {
+    align_up(len, size).ok_or(errno::EINVAL)
+}
+
+/// Size of the pages of a mapping, where it has only large ones.
+pub fn size_of(flags: VmaFlags) -> Option<u64> {
+    flags.contains(VmaFlags::HUGETLB).then_some(if flags.contains(VmaFlags::HUGETLB_1G) { GIANT } else { LARGE })
+}
+
+/// Brings all pages of a new mapping in, so that no later access can fail.
+///
+/// # Errors
+/// `ENOMEM`: not so many large blocks are free; the mapping is gone again.
+pub fn reserve(p: &Process, start: u64, end: u64) -> Result<()> {
+    let mut mm = p.mm.lock();
+    let Some(vma) = mm.vmas.find(start).filter(|v| v.end >= end).cloned() else { return Ok(()) };
+    for at in (start..end).step_by(LARGE as usize) {
+        if mm.populate_large(&vma, at) {
+            continue;
+        }
+        let mut removed = Removed::default();
+        removed.vmas = mm.vmas.remove(start, end);
+        let _ = mm.unmap_pages(start, end, &mut removed);
+        drop(mm);
+        removed.finish(p);
+        return Err(errno::ENOMEM);
+    }
+    Ok(())
+}
+
+impl AddressSpace {
+    /// Whether mappings may be cut at `start` and `end`.
+    ///
+    /// # Errors
+    /// `EINVAL`: inside a large page of a mapping that has only such.
+    pub fn may_cut(&self, start: u64, end: u64) -> Result<()> {
+        let cuts = |at: u64| self.vmas.find(at).is_some_and(|v| v.start < at && size_of(v.flags).is_some_and(|s| at % s != 0));
+        if cuts(start) || cuts(end) { Err(errno::EINVAL) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,48 @@
+//! Large pages again, after a fork has split them and its other side is gone.
+
+use super::{AddressSpace, FileRef, pte_bits};
+use crate::frames;
+use hanare_core::vma::{Backing, Vma, VmaFlags};
+use hanare_hal::paging::{LARGE, Leaf, SMALL, pte};
+
+impl AddressSpace {
+    /// A write to `page`, which is there and read-only: if the small pages around it
+    /// are one block of memory that nobody shares, they become one large page that
+    /// can be written. False: they are not, or do not.
+    pub(super) fn join_large(&mut self, vma: &Vma<FileRef>, page: u64) -> bool {
+        let base = page & !(LARGE - 1);
+        let end = base + LARGE;
+        let fits = base >= vma.start && end <= vma.end && matches!(vma.backing, Backing::Anonymous);
+        if !fits || vma.flags.intersects(VmaFlags::NOHUGE | VmaFlags::STACK) || vma.prot.is_empty() {
+            return false;
+        }
+        // The common refusals first: a look at three pages.
+        let Some(first) = self.table.find(base).filter(|l| l.size == SMALL && l.frame() % LARGE == 0) else { return false };
+        let follows = |l: Leaf| l.entry & pte::FOREIGN == 0 && l.frame() == first.frame() + (l.addr - base);
+        let quick = [page, end - SMALL].iter().all(|&a| self.table.find(a).is_some_and(|l| follows(l) && !frames::is_shared(l.frame())));
+        if !quick {
+            return false;
+        }
+        let (mut pages, mut seen) = (0, 0);
+        self.table.update(base, end, &mut |l| {
+            pages += u64::from(follows(l));
+            seen |= l.entry & pte::SEEN;
+            l.entry
+        });
+        if pages != LARGE / SMALL || !frames::join(first.frame(), 9) {
+            return false;
+        }
+        let entry = first.frame() | pte_bits(vma.prot) | seen;
+        self.table.update(base, end, &mut |_| 0);
+        self.flush(base, end);
+        if self.map_large(base, entry) {
+            return true;
+        }
+        // Cannot be, for the tables exist; but no page is lost if it is.
+        frames::split(first.frame(), 9);
+        for at in (base..end).step_by(SMALL as usize) {
+            let _ = self.table.map_small(at, entry + (at - base), &mut frames::UserTables);
+        }
+        true
+    }
+}

@@ -1,0 +1,170 @@
+//! What a process may map and lock: RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK.
+
+use super::{AddressSpace, FileRef};
+use crate::process::Process;
+use crate::{cpus, delegate};
+use hanare_core::errno::{self, Result};
+use hanare_core::vma::{Prot, Vma, VmaFlags};
+use hanare_hal::usercopy;
+
+const SYS_CAPGET: u32 = 125;
+const SYS_PRLIMIT64: u32 = 302;
+const RLIMIT_MEMLOCK: u64 = 8;
+const RLIMIT_AS: u32 = 9;
+const CAP_IPC_LOCK: u32 = 14;
+const CAP_SYS_RESOURCE: u32 = 24;
+
+/// Limits of the address space, bytes.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    space: u64,
+    data: u64,
+}
+
+impl Limits {
+    /// Those of a process, now.
+    pub fn of(p: &Process) -> Limits {
+        let id = p.identity.lock();
+        Limits { space: id.as_soft, data: id.data_soft }
+    }
+
+    /// The same where so many bytes of the map are only reserved.
+    pub fn with_reserved(self, bytes: u64) -> Limits {
+        Limits { space: self.space.saturating_add(bytes), ..self }
+    }
+
+    /// Whether `more` bytes may be mapped; `data`: writable and private.
+    pub fn allow(&self, mm: &AddressSpace, more: u64, data: bool) -> bool {
+        mm.vmas.total_bytes().saturating_add(more) <= self.space && (!data || self.allow_data(mm, more))
+    }
+
+    /// Whether `more` bytes may become writable and private.
+    pub fn allow_data(&self, mm: &AddressSpace, more: u64) -> bool {
+        // No sum over the map where there is no limit, as nearly always.
+        self.data == u64::MAX || mm.vmas.bytes_where(is_data).saturating_add(more) <= self.data
+    }
+}
+
+/// What counts against RLIMIT_DATA.
+pub fn is_data(v: &Vma<FileRef>) -> bool {
+    v.prot.contains(Prot::WRITE) && !v.flags.intersects(VmaFlags::SHARED | VmaFlags::STACK)
+}
+
+/// What the running process may lock.
+#[derive(Clone, Copy)]
+pub struct LockLimit {
+    bytes: u64,
+    privileged: bool,
+}
+
+impl LockLimit {
+    /// Asks Linux: the limit and the capability can change behind our back, and
+    /// few programs lock memory.
+    ///
+    /// # Errors
+    /// `EPERM`: it may lock nothing at all.
+    pub fn ask() -> Result<LockLimit> {
+        let thread = cpus::current();
+        let p = &thread.process;
+        let (bytes, _) = linux_limit(p, thread.slot_index, RLIMIT_MEMLOCK)?;
+        let privileged = capable(p, thread.slot_index, CAP_IPC_LOCK)?;
+        if bytes == 0 && !privileged { Err(errno::EPERM) } else { Ok(LockLimit { bytes, privileged }) }
+    }
+
+    /// Whether that many bytes may be locked in all. The limit counts whole pages.
+    pub fn allows(&self, bytes: u64) -> bool {
+        self.privileged || bytes <= self.bytes & !4095
+    }
+}
+
+/// A limit as Linux has it for the caller: soft, hard.
+fn linux_limit(p: &Process, slot: u32, resource: u64) -> Result<(u64, u64)> {
+    let scratch = p.write_scratch(slot, &[])?;
+    delegate::linux(SYS_PRLIMIT64, [0, resource, 0, scratch, 0, 0])?;
+    let mut words = [0; 16];
+    p.read_control(scratch, &mut words);
+    Ok(pair(words))
+}
+
+fn pair(words: [u8; 16]) -> (u64, u64) {
+    let both = u128::from_le_bytes(words);
+    (both as u64, (both >> 64) as u64)
+}
+
+/// Whether the caller has a capability (of the first 32) on Linux.
+fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
+    // cap_user_header_t at 0, cap_user_data_t[2] at 64.
+    let scratch = p.write_scratch(slot, &[0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0])?;
+    delegate::linux(SYS_CAPGET, [scratch, scratch + 64, 0, 0, 0, 0])?;
+    let mut effective = [0; 4];
+    p.read_control(scratch + 64, &mut effective);
+    Ok(u32::from_le_bytes(effective) >> capability & 1 != 0)
+}
+
+/// getrlimit, setrlimit and prlimit64 of one's own RLIMIT_AS, which is the LWK's
+/// alone: in the proxy the application's addresses are one huge mapping, and its own
+/// limit has to stay out of the way. `None`: another limit, or another's.
+pub fn address_space(number: u16, a: &[u64; 6]) -> Option<Result<u64>> {
+    let p = &cpus::current().process;
+    let (pid, resource, new, old) = match number {
+        97 => (0, a[0], None, Some(a[1])),
+        160 => (0, a[0], Some(a[1]), None),
+        302 => (a[0], a[1], Some(a[2]).filter(|&n| n != 0), Some(a[3]).filter(|&o| o != 0)),
+        _ => return None,
+    };
+    let own = pid as u32 == 0 || pid as u32 == p.identity.lock().pid;
+    (own && resource as u32 == RLIMIT_AS).then(|| exchange(p, new, old))
+}
+
+fn exchange(p: &Process, new: Option<u64>, old: Option<u64>) -> Result<u64> {
+    let slot = cpus::current().slot_index;
+    let (soft, known) = {
+        let id = p.identity.lock();
+        (id.as_soft, id.as_hard)
+    };
+    let hard = match known {
+        Some(hard) => hard,
+        None => linux_limit(p, slot, u64::from(RLIMIT_AS))?.1,
+    };
+    if let Some(from) = new {
+        let mut words = [0; 16];
+        usercopy::read(from, &mut words).map_err(|_| errno::EFAULT)?;
+        let (new_soft, new_hard) = pair(words);
+        if new_soft > new_hard {
+            return Err(errno::EINVAL);
+        }
+        if new_hard > hard && !capable(p, slot, CAP_SYS_RESOURCE)? {
+            return Err(errno::EPERM);
+        }
+        let mut id = p.identity.lock();
+        (id.as_soft, id.as_hard) = (new_soft, Some(new_hard));
+    }
+    if let Some(to) = old {
+        let words = (u128::from(hard) << 64 | u128::from(soft)).to_le_bytes();
+        usercopy::write(to, &words).map_err(|_| errno::EFAULT)?;
+    }
+    Ok(0)
+}
+
+impl AddressSpace {
+    /// The mapping at `addr`; one that grows down to it does so, as far as
+    /// RLIMIT_STACK and RLIMIT_AS allow.
+    pub fn find_or_grow(&mut self, p: &Process, addr: u64) -> Option<Vma<FileRef>> {
+        if let Some(vma) = self.vmas.find(addr) {
+            return Some(vma.clone());
+        }
+        let above = self.vmas.find_next(addr).filter(|v| v.flags.contains(VmaFlags::GROWSDOWN))?;
+        let more = above.start - (addr & !4095);
+        if !Limits::of(p).allow(self, more, is_data(above)) {
+            return None;
+        }
+        let stack = p.identity.lock().stack_soft;
+        self.vmas.grow_down(addr, stack).ok()?;
+        self.vmas.find(addr).cloned()
+    }
+
+    /// Bytes locked.
+    pub fn locked_bytes(&self) -> u64 {
+        self.vmas.bytes_where(|v| v.flags.contains(VmaFlags::LOCKED))
+    }
+}

@@ -1,0 +1,218 @@
+//! mlock and its relatives, mincore, and bringing pages in ahead of time.
+//!
+//! Memory of the LWK is never paged out: to lock a page is to bring it in, and to
+//! keep `madvise` from throwing it away.
+
+use super::limits::LockLimit;
+use super::{AddressSpace, FileRef, fault};
+use crate::process::Process;
+use crate::{cpus, delegate};
+use alloc::vec;
+use alloc::vec::Vec;
+use hanare_abi::layout::USER_MAX;
+use hanare_core::addr::{page_down, page_up};
+use hanare_core::errno::{self, Result};
+use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
+use hanare_hal::paging::{SMALL, pte};
+use hanare_hal::usercopy;
+
+const SYS_MINCORE: u32 = 27;
+
+const MCL_CURRENT: u64 = 1;
+const MCL_FUTURE: u64 = 2;
+const MCL_ONFAULT: u64 = 4;
+
+const BOTH: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);
+
+/// Brings every page of a mapped range in, for access with `prot`.
+///
+/// # Errors
+/// What an access there would meet.
+pub fn populate(start: u64, end: u64, prot: Prot) -> core::result::Result<(), fault::Signal> {
+    let p = &cpus::current().process;
+    let write = prot.contains(Prot::WRITE);
+    let error = fault::USER | if write { fault::WRITE } else { 0 };
+    let needed = if write { pte::WRITE } else { 0 };
+    let mut at = start;
+    while at < end && !p.is_killed() {
+        let leaf = p.mm.lock().table.find(at).filter(|l| l.entry & needed == needed);
+        match leaf {
+            Some(l) => at = l.addr + l.size,
+            None => fault::user(at, error)?,
+        }
+    }
+    Ok(())
+}
+
+/// As [`populate`] over whatever is mapped in a range, with each mapping's own
+/// rights, as far as it goes (`MAP_POPULATE`, `MAP_LOCKED`).
+pub fn populate_mapped(p: &Process, start: u64, end: u64) -> core::result::Result<(), fault::Signal> {
+    let parts: Vec<(u64, u64, Prot)> = p.mm.lock().vmas.range(start, end).map(|v| (v.start.max(start), v.end.min(end), v.prot)).collect();
+    for (s, e, prot) in parts {
+        if prot.is_empty() {
+            return Err(fault::Signal::NotAllowed);
+        }
+        populate(s, e, prot)?;
+    }
+    Ok(())
+}
+
+/// Page range of a call, as Linux rounds it: a sum that wraps to nothing is nothing.
+fn span(addr: u64, len: u64) -> Result<(u64, u64)> {
+    let start = page_down(addr);
+    let len = len.wrapping_add(addr - start).wrapping_add(SMALL - 1) & !(SMALL - 1);
+    let end = start.checked_add(len).ok_or(errno::EINVAL)?;
+    Ok((start, end))
+}
+
+/// Sets or clears the lock on a range, up to the first hole.
+fn apply(mm: &mut AddressSpace, start: u64, end: u64, add: VmaFlags) -> Result<()> {
+    mm.vmas.update(start, end, |v| {
+        v.flags = v.flags - BOTH | add;
+        Ok(())
+    })
+}
+
+/// mlock, mlock2.
+pub fn mlock(addr: u64, len: u64, flags: u64) -> Result<u64> {
+    if flags & !1 != 0 {
+        return Err(errno::EINVAL);
+    }
+    let limit = LockLimit::ask()?;
+    let (start, end) = span(addr, len)?;
+    let p = &cpus::current().process;
+    let on_fault = flags != 0;
+    {
+        let mut mm = p.mm.lock();
+        let there: u64 = mm.vmas.range(start, end).filter(|v| v.flags.contains(VmaFlags::LOCKED)).map(|v| v.end.min(end) - v.start.max(start)).sum();
+        if !limit.allows((end - start).saturating_add(mm.locked_bytes() - there)) {
+            return Err(errno::ENOMEM);
+        }
+        apply(&mut mm, start, end, if on_fault { BOTH } else { VmaFlags::LOCKED })?;
+    }
+    if on_fault {
+        return Ok(0);
+    }
+    match populate_mapped(p, start, end) {
+        Ok(()) => Ok(0),
+        Err(fault::Signal::NoMemory) => Err(errno::EAGAIN),
+        Err(_) => Err(errno::ENOMEM),
+    }
+}
+
+/// munlock.
+pub fn munlock(addr: u64, len: u64) -> Result<u64> {
+    let (start, end) = span(addr, len)?;
+    apply(&mut cpus::current().process.mm.lock(), start, end, VmaFlags::empty())?;
+    Ok(0)
+}
+
+/// mlockall.
+pub fn mlockall(flags: u64) -> Result<u64> {
+    if flags == 0 || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 || flags == MCL_ONFAULT {
+        return Err(errno::EINVAL);
+    }
+    let limit = LockLimit::ask()?;
+    let p = &cpus::current().process;
+    let kind = if flags & MCL_ONFAULT != 0 { BOTH } else { VmaFlags::LOCKED };
+    let mut mm = p.mm.lock();
+    let current = flags & MCL_CURRENT != 0;
+    if current && !limit.allows(mm.vmas.total_bytes()) {
+        return Err(errno::ENOMEM);
+    }
+    mm.lock_future = if flags & MCL_FUTURE != 0 { kind } else { VmaFlags::empty() };
+    if !current {
+        return Ok(0);
+    }
+    lock_all(&mut mm, kind);
+    let parts: Vec<(u64, u64)> = mm.vmas.iter().filter(|v| !v.prot.is_empty()).map(|v| (v.start, v.end)).collect();
+    drop(mm);
+    if flags & MCL_ONFAULT == 0 {
+        for (s, e) in parts {
+            let _ = populate_mapped(p, s, e); // as Linux: as far as it goes
+        }
+    }
+    Ok(0)
+}
+
+/// munlockall.
+pub fn munlockall() -> Result<u64> {
+    let mut mm = cpus::current().process.mm.lock();
+    mm.lock_future = VmaFlags::empty();
+    lock_all(&mut mm, VmaFlags::empty());
+    Ok(0)
+}
+
+fn lock_all(mm: &mut AddressSpace, add: VmaFlags) {
+    let all: Vec<(u64, u64)> = mm.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::FIXED_KERNEL)).map(|v| (v.start, v.end)).collect();
+    for (s, e) in all {
+        let _ = apply(mm, s, e, add);
+    }
+}
+
+/// Flags that a new mapping of `len` bytes gets because of `MAP_LOCKED` or
+/// `mlockall(MCL_FUTURE)`.
+pub fn future(p: &Process, len: u64, map_locked: bool) -> Result<VmaFlags> {
+    let default = p.mm.lock().lock_future;
+    if !map_locked && default.is_empty() {
+        return Ok(VmaFlags::empty());
+    }
+    let limit = match LockLimit::ask() {
+        Err(errno::EPERM) if !map_locked => return Err(errno::EAGAIN),
+        other => other?,
+    };
+    if !limit.allows(p.mm.lock().locked_bytes().saturating_add(len)) {
+        return Err(errno::EAGAIN);
+    }
+    Ok(if map_locked { VmaFlags::LOCKED } else { default })
+}
+
+/// mincore.
+pub fn mincore(addr: u64, len: u64, vec: u64) -> Result<u64> {
+    /// Pages looked at with the lock held.
+    const CHUNK: u64 = 4096;
+    if addr % SMALL != 0 {
+        return Err(errno::EINVAL);
+    }
+    let end = addr.checked_add(len).map(page_up).filter(|&e| e >= addr && e <= 1 << 47).ok_or(errno::ENOMEM)?;
+    let pages = (end - addr) / SMALL;
+    if vec.checked_add(pages).is_none_or(|e| e > 1 << 47) {
+        return Err(errno::EFAULT);
+    }
+    let p = &cpus::current().process;
+    let mut bytes = vec![0u8; pages.min(CHUNK) as usize];
+    let mut at = addr;
+    while at < end {
+        let (vma, stop) = {
+            let mut mm = p.mm.lock();
+            let vma = mm.vmas.find(at).cloned().ok_or(errno::ENOMEM)?;
+            let stop = vma.end.min(end).min(at + CHUNK * SMALL);
+            resident(&mut mm, at, stop, &mut bytes);
+            (vma, stop)
+        };
+        let n = ((stop - at) / SMALL) as usize;
+        let to = vec + (at - addr) / SMALL;
+        if is_linux(&vma) {
+            delegate::linux(SYS_MINCORE, [at, stop - at, to, 0, 0, 0])?;
+        } else {
+            usercopy::write(to, &bytes[..n]).map_err(|_| errno::EFAULT)?;
+        }
+        at = stop;
+    }
+    Ok(0)
+}
+
+fn is_linux(v: &Vma<FileRef>) -> bool {
+    matches!(v.backing, Backing::SharedLinux { .. })
+}
+
+/// One byte a page: whether it is there.
+fn resident(mm: &mut AddressSpace, start: u64, end: u64, bytes: &mut [u8]) {
+    bytes.fill(0);
+    let first = mm.table.find(start).map_or(start, |l| l.addr);
+    mm.table.update(first, end.min(USER_MAX), &mut |l| {
+        let (from, to) = (l.addr.max(start), (l.addr + l.size).min(end));
+        bytes[((from - start) / SMALL) as usize..((to - start) / SMALL) as usize].fill(1);
+        l.entry
+    });
+}

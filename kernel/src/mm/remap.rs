@@ -1,0 +1,285 @@
+//! mremap.
+
+use super::calls::{MAP_FIXED, choose, reservation, unmap_range, unreserve};
+use super::limits::{self, Limits, LockLimit};
+use super::release::{Removed, zap};
+use super::{FileRef, huge, lock, shared};
+use crate::process::Process;
+use crate::{cpus, delegate, frames, services};
+use alloc::vec::Vec;
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_abi::service::SERVICE_WATCH;
+use hanare_core::errno::{self, Result};
+use hanare_core::vma::{Backing, Vma, VmaFlags};
+use hanare_hal::paging::{LARGE, SMALL, pte};
+
+const SYS_MUNMAP: u32 = 11;
+const SYS_MREMAP: u32 = 25;
+
+const MAYMOVE: u64 = 1;
+const FIXED: u64 = 2;
+const DONTUNMAP: u64 = 4;
+
+/// What is to be done, with sizes rounded to pages.
+#[derive(Clone, Copy)]
+struct Move {
+    old: u64,
+    old_size: u64,
+    new_size: u64,
+    keep: bool,
+    /// Bytes at the new place that are reserved already.
+    reserved: u64,
+}
+
+/// mremap. Checks in the order of Linux, so that the error is the same.
+pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Result<u64> {
+    let keep = flags & DONTUNMAP != 0;
+    if flags & !7 != 0 || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0 || keep && old_len != new_len || old % SMALL != 0 {
+        return Err(errno::EINVAL);
+    }
+    let round = |len: u64| len.wrapping_add(SMALL - 1) & !(SMALL - 1);
+    let mut m = Move { old, old_size: round(old_len), new_size: round(new_len), keep, reserved: 0 };
+    if m.new_size == 0 {
+        return Err(errno::EINVAL);
+    }
+    let p = &cpus::current().process;
+    let vma = p.mm.lock().vmas.find(old).cloned().ok_or(errno::EFAULT)?;
+    if let Some(size) = huge::size_of(vma.flags) {
+        (m.old_size, m.new_size) = (huge::round(m.old_size, size)?, huge::round(m.new_size, size)?);
+        if old % size != 0 || flags & FIXED != 0 && new % size != 0 || m.new_size > m.old_size {
+            return Err(errno::EINVAL);
+        }
+    }
+    if flags & (FIXED | DONTUNMAP) != 0 {
+        return move_to(p, &mut m, flags & FIXED != 0, new);
+    }
+    if m.old_size >= m.new_size {
+        let end = old.checked_add(m.old_size).filter(|&e| e <= 1 << 47).ok_or(errno::EINVAL)?;
+        if m.old_size > m.new_size {
+            unmap_range(p, old + m.new_size, end)?;
+        }
+        return Ok(old);
+    }
+    let lock_flags = resizable(p, &vma, &m)?;
+    let at_end = old + m.old_size == vma.end;
+    if at_end && grow(p, &vma, old + m.new_size)? {
+        bring_in_locked(p, lock_flags, vma.end, old + m.new_size);
+        return Ok(old);
+    }
+    if flags & MAYMOVE == 0 {
+        return Err(errno::ENOMEM);
+    }
+    let target = choose(p, 0, m.new_size, 0)?;
+    relocate(p, &vma, &m, target, lock_flags)
+}
+
+/// With `MREMAP_FIXED` or `MREMAP_DONTUNMAP`.
+fn move_to(p: &Process, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
+    if new % SMALL != 0 || m.new_size > USER_MAX || new > USER_MAX - m.new_size {
+        return Err(errno::EINVAL);
+    }
+    if m.old.wrapping_add(m.old_size) > new && new + m.new_size > m.old {
+        return Err(errno::EINVAL);
+    }
+    if fixed {
+        if new < USER_MIN {
+            return Err(errno::EPERM);
+        }
+        choose(p, new, m.new_size, MAP_FIXED)?;
+        m.reserved = m.new_size;
+    }
+    move_from(p, m, fixed, new).inspect_err(|_| {
+        if fixed {
+            unreserve(p, new, new + m.new_size);
+        }
+    })
+}
+
+/// `move_to` with the new range reserved, if it is `fixed`.
+fn move_from(p: &Process, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
+    if m.old_size > m.new_size {
+        let end = m.old.checked_add(m.old_size).ok_or(errno::EINVAL)?;
+        unmap_range(p, m.old + m.new_size, end)?;
+        m.old_size = m.new_size;
+    }
+    let vma = p.mm.lock().vmas.find(m.old).cloned().ok_or(errno::EFAULT)?;
+    let lock_flags = resizable(p, &vma, m)?;
+    let target = if fixed { new } else { choose(p, new, m.new_size, 0)? };
+    relocate(p, &vma, m, target, lock_flags)
+}
+
+/// Whether the mapping may have that size; the lock flags its growth is made with.
+fn resizable(p: &Process, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
+    let special = matches!(vma.backing, Backing::Special(_));
+    if m.old_size == 0 && !vma.flags.contains(VmaFlags::SHARED) || m.keep && special {
+        return Err(errno::EINVAL);
+    }
+    if m.old_size > vma.end - m.old {
+        return Err(errno::EFAULT);
+    }
+    let more = m.new_size - m.old_size;
+    let limits = Limits::of(p).with_reserved(m.reserved);
+    if m.keep && !limits.allow(&p.mm.lock(), m.new_size, limits::is_data(vma)) {
+        return Err(errno::ENOMEM);
+    }
+    let locked = vma.flags & (VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT);
+    if more == 0 {
+        return Ok(VmaFlags::empty());
+    }
+    if special {
+        return Err(errno::EFAULT);
+    }
+    if locked.contains(VmaFlags::LOCKED) {
+        let limit = LockLimit::ask().map_err(|_| errno::EAGAIN)?;
+        if !limit.allows(p.mm.lock().locked_bytes().saturating_add(more)) {
+            return Err(errno::EAGAIN);
+        }
+    }
+    if !limits.allow(&p.mm.lock(), more, limits::is_data(vma)) {
+        return Err(errno::ENOMEM);
+    }
+    Ok(locked)
+}
+
+fn bring_in_locked(p: &Process, flags: VmaFlags, start: u64, end: u64) {
+    if flags == VmaFlags::LOCKED {
+        let _ = lock::populate_mapped(p, start, end);
+    }
+}
+
+/// Extends a mapping where it is; false: something is in the way.
+fn grow(p: &Process, vma: &Vma<FileRef>, end: u64) -> Result<bool> {
+    let linux = matches!(vma.backing, Backing::SharedLinux { .. });
+    {
+        let mut mm = p.mm.lock();
+        if end > USER_MAX || mm.vmas.overlaps(vma.end, end) {
+            return Ok(false);
+        }
+        if !linux {
+            let backing = vma.backing.advanced(vma.end - vma.start);
+            mm.vmas.insert(Vma { start: vma.end, end, backing, ..vma.clone() })?;
+            return Ok(true);
+        }
+        mm.vmas.insert(reservation(vma.end, end))?;
+    }
+    let result = grow_linux(p, vma, end);
+    if result.is_err() {
+        shared::remap(vma.end, end);
+        unreserve(p, vma.end, end);
+    }
+    Ok(result.is_ok())
+}
+
+/// In the proxy the device's mapping is in the way: it makes room first.
+fn grow_linux(p: &Process, vma: &Vma<FileRef>, end: u64) -> Result<()> {
+    delegate::linux(SYS_MUNMAP, [vma.end, end - vma.end, 0, 0, 0, 0])?;
+    delegate::linux(SYS_MREMAP, [vma.start, vma.end - vma.start, end - vma.start, 0, 0, 0])?;
+    let watch = services::by_worker(SERVICE_WATCH, &[vma.start, end], &[])?.status as u32;
+    let mut old = 0;
+    {
+        let mut mm = p.mm.lock();
+        drop(mm.vmas.remove(vma.end, end));
+        mm.vmas.update(vma.start, vma.end, |v| {
+            if let Backing::SharedLinux { watch: w, .. } = &mut v.backing {
+                old = core::mem::replace(w, watch);
+            }
+            Ok(())
+        })?;
+        let mut backing = vma.backing.advanced(vma.end - vma.start);
+        if let Backing::SharedLinux { watch: w, .. } = &mut backing {
+            *w = watch;
+        }
+        mm.vmas.insert(Vma { start: vma.end, end, backing, ..vma.clone() })?;
+    }
+    shared::unwatch(p, old);
+    Ok(())
+}
+
+/// Moves it to where `target` is reserved.
+fn relocate(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64, lock_flags: VmaFlags) -> Result<u64> {
+    let linux = matches!(vma.backing, Backing::SharedLinux { .. });
+    let moved = if linux { move_shared(p, vma, m, target) } else { move_pages(p, vma, m, target) };
+    moved.inspect_err(|_| unreserve(p, target, target + m.new_size))?;
+    bring_in_locked(p, lock_flags, target, target + m.new_size);
+    Ok(target)
+}
+
+/// Linux moves its mapping; here the old range is forgotten and the new one found anew.
+fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<()> {
+    let Move { old, old_size, new_size, keep, .. } = *m;
+    let end = target + new_size;
+    let flags = MAYMOVE | FIXED | if keep { DONTUNMAP } else { 0 };
+    let moved = delegate::linux(SYS_MREMAP, [old, old_size, new_size, flags, target, 0])
+        .and_then(|_| services::by_worker(SERVICE_WATCH, &[target, end], &[]));
+    let watch = match moved {
+        Ok(answer) => answer.status as u32,
+        Err(e) => {
+            shared::remap(target, end);
+            return Err(e);
+        }
+    };
+    let Backing::SharedLinux { file, offset, watch: old_watch } = vma.backing.advanced(old - vma.start) else { return Err(errno::EINVAL) };
+    let gone = old_size != 0 && !keep;
+    {
+        let mut mm = p.mm.lock();
+        if gone {
+            let mut removed = Removed::default();
+            drop(mm.vmas.remove(old, old + old_size));
+            mm.unmap_pages(old, old + old_size, &mut removed)?; // foreign frames: nothing to free
+        }
+        drop(mm.vmas.remove(target, end));
+        let backing = Backing::SharedLinux { watch, file, offset };
+        mm.vmas.insert(Vma { start: target, end, backing, ..vma.clone() })?;
+    }
+    if gone {
+        shared::unmap(p, old, old + old_size, old_watch);
+    }
+    Ok(())
+}
+
+/// Moves private pages: the entries move, then Linux forgets the old place.
+fn move_pages(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<()> {
+    let Move { old, old_size, new_size, keep, .. } = *m;
+    let mut seen = false;
+    {
+        let mut mm = p.mm.lock();
+        mm.split_edges(old, old + old_size)?;
+        let moved = Vma { start: target, end: target + new_size, backing: vma.backing.advanced(old - vma.start), ..vma.clone() };
+        drop(mm.vmas.remove(target, target + new_size)); // the reservation
+        mm.vmas.insert(moved)?;
+        let mut leaves = Vec::new();
+        mm.table.update(old, old + old_size, &mut |l| {
+            seen |= l.entry & pte::SEEN != 0;
+            leaves.push(l);
+            0
+        });
+        mm.flush(old, old + old_size);
+        if keep {
+            // The old place is as new, and not locked any more.
+            let _ = mm.vmas.set_flags(old, old + old_size, VmaFlags::empty(), VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT);
+        } else {
+            drop(mm.vmas.remove(old, old + old_size));
+        }
+        for l in leaves {
+            let to = target + (l.addr - old);
+            if l.size == LARGE && to % LARGE == 0 && mm.map_large(to, l.entry) {
+                continue;
+            }
+            if l.size == LARGE {
+                frames::split(l.frame(), 9);
+            }
+            let entry = l.entry & !(pte::LARGE);
+            for i in 0..l.size / SMALL {
+                // A table page that cannot be had loses the page's content; memory
+                // for tables is far below what the pages themselves took.
+                if mm.table.map_small(to + i * SMALL, entry + i * SMALL, &mut frames::Tables).is_err() {
+                    return Err(errno::ENOMEM);
+                }
+            }
+        }
+    }
+    if seen {
+        zap(p, old, old + old_size);
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! System V shared memory: `shmat` and `shmdt`.
+//!
+//! A segment is attached in the proxy, at the same address, by Linux' own `shmat`,
+//! so its attach count, its permissions and its removal are right without any
+//! bookkeeping; here it is a shared mapping like another.
+
+use super::calls::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose, unmap_range, unreserve};
+use super::limits::Limits;
+use super::{FileRef, huge, shared};
+use crate::process::Process;
+use crate::{cpus, delegate};
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_core::addr::page_up;
+use hanare_core::errno::{self, Result};
+use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
+use hanare_hal::paging::SMALL;
+
+const SYS_SHMAT: u32 = 30;
+const SYS_SHMCTL: u32 = 31;
+
+const IPC_STAT: u64 = 2;
+const SHM_RDONLY: u64 = 0o10000;
+const SHM_RND: u64 = 0o20000;
+const SHM_REMAP: u64 = 0o40000;
+const SHM_EXEC: u64 = 0o100000;
+/// In `shm_perm.mode`: the segment has large pages.
+const SHM_HUGETLB: u32 = 0o4000;
+
+/// Bytes of a segment, and whether it has large pages.
+fn segment(p: &Process, id: u64) -> Result<(u64, bool)> {
+    let thread = cpus::current();
+    let scratch = p.write_scratch(thread.slot_index, &[])?;
+    delegate::linux(SYS_SHMCTL, [id, IPC_STAT, scratch, 0, 0, 0])?;
+    // struct shmid64_ds: ipc64_perm (48 bytes, mode at 20), shm_segsz.
+    let mut bytes = [0; 56];
+    p.read_control(scratch, &mut bytes);
+    let mode = u32::from_le_bytes([bytes[20], bytes[21], bytes[22], bytes[23]]);
+    let size = u64::from_le_bytes([bytes[48], bytes[49], bytes[50], bytes[51], bytes[52], bytes[53], bytes[54], bytes[55]]);
+    Ok((size, mode & SHM_HUGETLB != 0))
+}
+
+/// shmat.
+pub fn shmat(id: u64, addr: u64, flags: u64) -> Result<u64> {
+    let p = &cpus::current().process;
+    if (id as i32) < 0 {
+        return Err(errno::EINVAL);
+    }
+    let mut addr = addr;
+    if addr != 0 && addr % SMALL != 0 {
+        // Rounded down to nothing is an address only where nothing may be replaced.
+        if flags & SHM_RND == 0 || addr < SMALL && flags & SHM_REMAP != 0 {
+            return Err(errno::EINVAL);
+        }
+        addr &= !(SMALL - 1);
+    } else if addr == 0 && flags & SHM_REMAP != 0 {
+        return Err(errno::EINVAL);
+    }
+    let (size, large) = segment(p, id)?;
+    let len = page_up(size);
+    let mut prot = if flags & SHM_RDONLY != 0 { Prot::READ } else { Prot::READ | Prot::WRITE };
+    prot.set(Prot::EXEC, flags & SHM_EXEC != 0);
+    if !Limits::of(p).allow(&p.mm.lock(), len, false) {
+        return Err(errno::ENOMEM);
+    }
+    let at = place(p, addr, len, large, flags & SHM_REMAP != 0)?;
+    let made = delegate::linux(SYS_SHMAT, [id, at, flags & !SHM_RND | SHM_REMAP, 0, 0, 0]);
+    if let Err(e) = made {
+        unreserve(p, at, at + len);
+        return Err(e);
+    }
+    let vma = Vma {
+        start: at,
+        end: at + len,
+        prot,
+        max_prot: Prot::all(), // Linux decides: mprotect is delegated too
+        flags: VmaFlags::SHARED | VmaFlags::SYSV,
+        backing: Backing::SharedLinux { watch: 0, file: None, offset: 0 },
+    };
+    shared::adopt(p, vma)?;
+    Ok(at)
+}
+
+/// Picks the address and reserves it.
+fn place(p: &Process, addr: u64, len: u64, large: bool, replace: bool) -> Result<u64> {
+    if addr == 0 {
+        return choose(p, 0, len, if large { huge::MAP_HUGETLB } else { 0 });
+    }
+    if addr < USER_MIN || addr.checked_add(len).is_none_or(|end| end > USER_MAX) {
+        return Err(errno::EINVAL);
+    }
+    match choose(p, addr, len, if replace { MAP_FIXED } else { MAP_FIXED_NOREPLACE }) {
+        Err(errno::EEXIST) => Err(errno::EINVAL),
+        other => other,
+    }
+}
+
+/// shmdt: whatever is left of the segment that was attached at `addr`.
+pub fn shmdt(addr: u64) -> Result<u64> {
+    if addr % SMALL != 0 {
+        return Err(errno::EINVAL);
+    }
+    let p = &cpus::current().process;
+    let mut any = false;
+    loop {
+        let part = {
+            let mm = p.mm.lock();
+            mm.vmas.range(addr, USER_MAX).find(|v| belongs(v, addr)).map(|v| (v.start, v.end))
+        };
+        let Some((start, end)) = part else { break };
+        // The device takes its place in the proxy, which detaches it there.
+        unmap_range(p, start, end)?;
+        any = true;
+    }
+    if any { Ok(0) } else { Err(errno::EINVAL) }
+}
+
+fn belongs(v: &Vma<FileRef>, addr: u64) -> bool {
+    let Backing::SharedLinux { offset, .. } = v.backing else { return false };
+    v.flags.contains(VmaFlags::SYSV) && v.start.wrapping_sub(offset) == addr
+}

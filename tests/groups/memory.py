@@ -1,0 +1,150 @@
+"""Memory and I/O as programs see it: what Linux does, the LWK does; memory shared by both."""
+
+import ctypes
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.shmat.restype = ctypes.c_void_p
+IPC_PRIVATE, IPC_RMID, IPC_STAT = 0, 0, 2
+
+
+def compared():
+    for name in 'advise', 'lock', 'mremap', 'mapflags', 'memfd', 'sysv', 'vmrw', 'aio', 'uring', 'manyio':
+        same(name, [f'{GUEST}/static/{name}'], timeout=90, files=False)
+    same('sysv-dynamic', [GUEST + '/dynamic/sysv'], timeout=90)
+
+
+def large_pages():
+    """Linux takes them out of a pool, which has to be there for the comparison."""
+    with open('/proc/sys/vm/nr_hugepages', 'r+') as pool:
+        pool.write('20')
+        pool.flush()
+        pool.seek(0)
+        there = pool.read().strip()
+    same('hugetlb', [GUEST + '/static/huge'], timeout=90, skip=None if there == '20' else f'a pool of {there} pages')
+
+
+def on_a_disk():
+    """O_DIRECT: a device reads and writes the program's memory itself, while the program goes on."""
+    folder = '/run/hanare-disk'
+    os.makedirs(folder, exist_ok=True)
+    with open('/run/hanare-disk.img', 'wb') as image:
+        image.truncate(64 << 20)
+    for line in 'modprobe loop', 'modprobe ext4', f'mkfs.ext4 -q /run/hanare-disk.img', \
+            f'mount -o loop /run/hanare-disk.img {folder}':
+        result = command(['sh', '-c', f'PATH=$PATH:/usr/sbin:/sbin; {line}'])
+        if result.status:
+            return verdict('skip', 'direct', f'{line}: {result}')
+    for name in 'aio', 'uring', 'manyio', 'mremap':
+        same(name + '-direct', [f'{GUEST}/static/{name}'], timeout=90, files=False, base=folder + '/same')
+    same('dd-direct', ['dd', 'if=/dev/zero', 'of=file', 'bs=64k', 'count=64', 'oflag=direct'],
+         base=folder + '/same', normalise=lambda data: re.sub(rb'copied.*', b'', data))
+    subprocess.run(['umount', folder])
+
+
+class Segment:
+    """A System V segment of this Linux process."""
+
+    def __enter__(self):
+        self.id = LIBC.shmget(IPC_PRIVATE, 4096, 0o1600)
+        expect(self.id >= 0, f'shmget: {ctypes.get_errno()}')
+        self.at = LIBC.shmat(self.id, None, 0)
+        self.words = (ctypes.c_int * 3).from_address(self.at)
+        return self
+
+    def __exit__(self, *unused):
+        LIBC.shmctl(self.id, IPC_RMID, None)
+        LIBC.shmdt(ctypes.c_void_p(self.at))
+
+    def attached(self):
+        buffer = ctypes.create_string_buffer(112)
+        expect(LIBC.shmctl(self.id, IPC_STAT, buffer) == 0, 'shmctl')
+        return int.from_bytes(buffer[88:96], 'little')
+
+
+def with_linux():
+    def segment():
+        with Segment() as shared:
+            shared.words[0] = 41
+            process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/sysv', 'hold', str(shared.id)])
+            until(lambda: shared.words[1] == 42, 'the program adds one')
+            count = shared.attached()
+            shared.words[2] = 5
+            expect(process.wait(20) == 5, process.returncode)
+            expect(count == 2 and shared.attached() == 1, f'attached {count} times, then {shared.attached()}')
+    check('sysv-with-linux', segment)
+
+    def killed():
+        with Segment() as shared:
+            process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/sysv', 'hold', str(shared.id)])
+            until(lambda: shared.words[1] == 1, 'the program adds one')
+            process.kill()
+            process.wait(20)
+            expect(shared.attached() == 1, f'attached {shared.attached()} times')
+    check('sysv-of-a-killed-program', killed)
+
+    for label, holder, user in ('lwk-by-linux', ['hanare', 'run', '--'], []), \
+            ('linux-by-lwk', [], ['hanare', 'run', '--']), \
+            ('lwk-by-lwk', ['hanare', 'run', '--'], ['hanare', 'run', '--']):
+        def remote():
+            process = subprocess.Popen([*holder, GUEST + '/static/vmrw', 'hold'], stdout=subprocess.PIPE)
+            try:
+                pid, address = process.stdout.readline().decode().split()
+                result = command([*user, GUEST + '/static/vmrw', 'use', pid, address])
+                expect(result.status == 0 and b'held| memory' in result.out, result)
+                out, _ = process.communicate(timeout=40)
+                expect(out == b'changed second\n', out)
+            finally:
+                process.kill()
+        check('process-vm-' + label, remote)
+
+
+def out_of_memory():
+    eat = GUEST + '/static/eat'
+
+    def fresh_lines():
+        return command(['hanare', 'log']).out.decode().count('out of memory')
+
+    def alone():
+        before = fresh_lines()
+        result = run(eat, '400')
+        expect(result.status == -9 and fresh_lines() == before + 1, f'{result}; {log_tail()}')
+    check('out-of-memory', alone)
+
+    def in_call():
+        result = run(eat, 'read', '400')
+        expect(result.status == -9, result)
+    check('out-of-memory-in-a-call', in_call)
+
+    def largest():
+        result = run(eat, 'small', '180', '120')
+        expect(result.status == 0 and result.out.endswith(b'large one: killed\n'), result)
+    check('out-of-memory-kills-the-largest', largest)
+    check('memory-free-after-it', freed)
+
+
+def until(condition, what, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        expect(time.monotonic() < end, f'not in {seconds} s: {what}')
+        time.sleep(0.01)
+
+
+def freed():
+    free, text = debug_memory()
+    expect('0 processes' in text and 'quarantined 0 B' in text, text)
+
+
+start(*BOOT)
+compared()
+large_pages()
+on_a_disk()
+with_linux()
+out_of_memory()
+check('memory-free-again', freed)
+finish()
