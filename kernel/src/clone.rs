@@ -5,7 +5,7 @@ use crate::process::{Identity, Process};
 use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
 use crate::balance::{self, CpuMask};
-use crate::{cpus, delegate, hold, services, signals};
+use crate::{cpus, delegate, hold, services, signals, slots};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
-use hanare_abi::slot::{OP_FORK, OP_REMAP, OP_THREAD, RESULT_NOT_STARTED};
+use hanare_abi::slot::{OP_FORK, OP_REMAP, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::vma::Backing;
 use hanare_hal::context;
@@ -175,34 +175,23 @@ fn birth(r: &Request, regs: &Regs) -> Birth {
 fn thread(r: &Request, regs: &Regs) -> Result<u64> {
     let me = cpus::current();
     let p = &me.process;
-    let (slot_index, spare) = p.take_slot()?;
-    let slot = p.slot(slot_index).ok_or(errno::ENOMEM)?;
-    slot.set_poll_us(delegate::worker_poll_us());
-    if !spare {
-        let made = loop {
-            match delegate::linux(OP_THREAD, [u64::from(slot_index), 0, 0, 0, 0, 0]) {
-                Err(Errno(e)) if i64::from(-e) == RESULT_NOT_STARTED => {}
-                other => break other,
-            }
-        };
-        if let Err(e) = made {
-            p.drop_slot(slot_index);
-            return Err(e);
-        }
-    }
+    let taken = slots::take(p)?;
     hold::at("thread-has-worker");
-    let tid = slot.tid();
-    let new = Thread::new(p.clone(), slot_index, slot, first_step).ok_or_else(|| {
-        p.give_slot(slot_index);
-        errno::ENOMEM
-    })?;
+    let tid = taken.slot.tid();
+    let give_up = |e| {
+        slots::return_taken(p, &taken, me);
+        e
+    };
+    let new = Thread::new(p.clone(), taken.index, taken.slot, first_step).ok_or_else(|| give_up(errno::ENOMEM))?;
     *new.signals.lock() = me.signals.lock().inherit(false);
-    *new.birth.lock() = Some(birth(r, regs));
+    *new.birth.lock() = Some(Birth { name: taken.name, ..birth(r, regs) });
+    *new.name.lock() = *me.name.lock();
+    new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &tid.to_le_bytes());
     }
     *new.affinity.lock() = *me.affinity.lock();
-    p.add_thread(&new);
+    p.add_thread(&new, me).map_err(give_up)?;
     let cpu = balance::place(&new);
     cpus::enqueue(new, cpu);
     Ok(u64::from(tid))
@@ -222,12 +211,24 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     if b.clear_handlers {
         signals::clear_handlers();
     }
+    if let Some(name) = b.name {
+        name_worker(thread, &name);
+    }
     let mut regs = b.regs;
     regs.orig_rax = crate::entry::NO_CALL;
     drop(b.fpu);
     cpus::before_user();
     signals::deliver(&mut regs);
     context::enter_user(&mut regs)
+}
+
+/// PR_SET_NAME of a worker that served another thread before.
+fn name_worker(thread: &Thread, name: &[u8; 16]) {
+    const PRCTL: u32 = 157;
+    const SET_NAME: u64 = 15;
+    if let Ok(at) = thread.process.write_scratch(thread.slot_index, name) {
+        let _ = delegate::linux(PRCTL, [SET_NAME, at, 0, 0, 0, 0]);
+    }
 }
 
 /// A child between fork and its proxy's coming up.
@@ -242,6 +243,8 @@ pub struct Embryo {
     pub signals: ProcessSignals,
     /// Inherited mask.
     pub thread_signals: ThreadSignals,
+    /// Inherited limit of CPU time, seconds.
+    pub cpu_limit: (u64, u64),
     /// Inherited limits.
     pub identity: Identity,
     /// Where it begins.
@@ -328,6 +331,7 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
         affinity: *me.affinity.lock(),
         signals: ProcessSignals { actions: p.signals.lock().actions.clone(), ..ProcessSignals::default() },
         thread_signals: me.signals.lock().inherit(true),
+        cpu_limit: p.cpu_timers.limit(),
         identity: *p.identity.lock(),
         birth: birth(r, regs),
         vfork: vfork.clone().map(|done| Vfork { done, parent: parent.clone() }),
