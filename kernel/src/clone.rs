@@ -4,13 +4,14 @@ use crate::mm::{AddressSpace, FileHandle, FileRef, release};
 use crate::process::{Identity, Process};
 use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
+use crate::vfork::Vfork;
 use crate::balance::{self, CpuMask};
 use crate::{cpus, delegate, hold, services, signals, slots};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_abi::slot::{OP_FORK, OP_REMAP, RESULT_NOT_STARTED};
@@ -250,16 +251,8 @@ pub struct Embryo {
     /// Where it begins.
     pub birth: Birth,
     /// The parent waits for its exec or end (vfork).
-    pub vfork: Option<Vfork>,
+    pub vfork: Option<Arc<Vfork>>,
     /// Thread to be woken when the child has come up.
-    pub parent: Arc<Thread>,
-}
-
-/// A parent that waits for its child's exec or end.
-pub struct Vfork {
-    /// That has come.
-    pub done: Arc<AtomicBool>,
-    /// Who waits.
     pub parent: Arc<Thread>,
 }
 
@@ -302,18 +295,6 @@ impl cpus::Wait for Claimed<'_> {
     }
 }
 
-struct Released<'a> {
-    thread: &'a Thread,
-    done: &'a AtomicBool,
-}
-
-impl cpus::Wait for Released<'_> {
-    fn ready(&self) -> bool {
-        self.thread.must_end() || self.done.load(Ordering::Acquire)
-    }
-    fn announce(&self, _: bool) {}
-}
-
 fn process(r: &Request, regs: &Regs) -> Result<u64> {
     let me = cpus::current();
     let p = &me.process;
@@ -323,8 +304,8 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
     if let Some((low, high)) = forked.zap {
         release::zap(p, low, high);
     }
-    let vfork = (r.flags & flag::VFORK != 0).then(|| Arc::new(AtomicBool::new(false)));
     let parent = cpus::current_arc();
+    let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone(), r.flags & flag::VM != 0));
     let embryo = Box::new(Embryo {
         mm: forked.mm,
         exe: p.exe.lock().clone(),
@@ -334,7 +315,7 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
         cpu_limit: p.cpu_timers.limit(),
         identity: *p.identity.lock(),
         birth: birth(r, regs),
-        vfork: vfork.clone().map(|done| Vfork { done, parent: parent.clone() }),
+        vfork: vfork.clone(),
         parent,
     });
     EMBRYOS.lock().insert(key, embryo);
@@ -360,8 +341,8 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
     }
     hold::at("fork-done");
-    if let Some(done) = &vfork {
-        cpus::wait(&Released { thread: me, done }, 0);
+    if let Some(vfork) = &vfork {
+        vfork.wait();
     }
     Ok(pid as u64)
 }

@@ -416,6 +416,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
 
     hold::at("exec-opened");
     end_others(p, thread).map_err(memory)?;
+    p.keep_for_parent();
     clear(p);
     cputime::on_exec(p);
     signals::on_exec();

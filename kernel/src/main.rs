@@ -35,6 +35,7 @@ mod thread;
 mod time;
 mod tlb;
 mod vdso;
+mod vfork;
 mod wait;
 
 use hanare_abi::boot::CPU_ONLINE;

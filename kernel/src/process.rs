@@ -3,12 +3,9 @@
 use crate::mm::{AddressSpace, MmLock};
 use crate::thread::Thread;
 use crate::futex::Futexes;
-<<<<<<< HEAD
-use crate::{balance, clone, cpus, delegate, frames, inbound, mm, signals, time};
-=======
 use crate::slots::Slots;
-use crate::{balance, clone, cpus, cputime, delegate, frames, inbound, mm, signals, slots};
->>>>>>> b9c1f8c (LWK: exec and exit of several threads, execveat; stop and continue; signals back to Linux; CPU time; core dumps)
+use crate::vfork::Vfork;
+use crate::{balance, clone, cpus, cputime, delegate, frames, inbound, mm, signals, slots, time};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -19,7 +16,7 @@ use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
 use hanare_hal::boot::CPUS_MAX;
-use hanare_hal::{memory, paging, percpu};
+use hanare_hal::{memory, paging, percpu, shared};
 use hanare_ikc::SlotRef;
 use spin::Mutex;
 
@@ -99,7 +96,7 @@ pub struct Process {
     pub futexes: Mutex<Futexes>,
     /// A forked child until its first thread starts.
     embryo: Mutex<Option<Box<clone::Embryo>>>,
-    vfork: Mutex<Option<clone::Vfork>>,
+    vfork: Mutex<Option<Arc<Vfork>>>,
     reaped: AtomicBool,
     close_request: AtomicU32,
     start_mask: AtomicU64,
@@ -208,10 +205,18 @@ impl Process {
 
     /// The parent of a vfork may go on: the child has its own program, or is gone.
     pub fn release_parent(&self) {
+        self.keep_for_parent();
         let vfork = self.vfork.lock().take();
         if let Some(v) = vfork {
-            v.done.store(true, Ordering::Release);
-            cpus::kick(&v.parent);
+            v.release();
+        }
+    }
+
+    /// The memory that it shares with the parent of a vfork is about to go.
+    pub fn keep_for_parent(&self) {
+        let vfork = self.vfork.lock().clone();
+        if let Some(v) = vfork {
+            v.keep(&mut self.mm.lock());
         }
     }
 
