@@ -175,8 +175,12 @@ impl Thread {
         unsafe { &*(argument as *const Thread) }
     }
 
-    /// Whether a signal waits that the thread does not block.
+    /// Whether a signal waits that the thread does not block, or it has to leave what it
+    /// waits for because another one makes a core dump.
     pub fn has_signal(&self) -> bool {
+        if self.process.dumping.load(Ordering::Acquire) {
+            return true;
+        }
         let own = self.signals.lock();
         own.is_deliverable() || self.process.signals.lock().pending.is_deliverable(own.mask_now())
     }
