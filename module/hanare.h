@@ -148,6 +148,8 @@ struct hanare_space {
 	struct pid *pid;			/* of the proxy */
 	u64 allowed;				/* instance CPUs, by index */
 	unsigned long ended;			/* bit 0: the LWK was told */
+	bool stopped;				/* the LWK was told; stop.c only */
+	bool dumps;				/* what is mapped from now on is for a core dump */
 	struct inode *inode;			/* whose mapping holds the VMAs */
 
 	struct rw_semaphore zap_lock;		/* see docs/architecture.md */
@@ -253,10 +255,28 @@ void hanare_space_end(struct hanare_space *space);
 void hanare_space_flush(struct hanare_space *space);
 int hanare_space_mmap(struct hanare_space *space, struct file *file, struct vm_area_struct *vma);
 struct hanare_space *hanare_space_find(u32 id);
+/* Under rcu_read_lock: the space behind *id, which becomes its id. */
+struct hanare_space *hanare_space_next(unsigned long *id);
+bool hanare_spaces_any(void);
 void hanare_space_put(struct hanare_space *space);
 void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot);
 void hanare_spaces_wake(struct hanare_instance *inst, bool tell);
 void hanare_spaces_exit(void);
+
+int hanare_space_enter(struct hanare_instance *inst, struct file *file, u64 allowed,
+		       struct hanare_space *parent, u64 token, u8 *message);
+
+/* fork.c */
+long hanare_fork_command(struct file *file, struct hanare_space *parent, void __user *to);
+void hanare_account(struct hanare_space *space, const struct hanare_call *call);
+
+/* stop.c */
+void hanare_stop_init(void);
+void hanare_stop_exit(void);
+
+/* dump.c */
+long hanare_dump(struct hanare_space *space, void *data);
+long hanare_pose(struct hanare_space *space, void *data);
 
 /* service.c */
 enum hanare_context { CONTEXT_WORKER, CONTEXT_FAULT, CONTEXT_THREAD };

@@ -396,7 +396,8 @@ struct hanare_clock_page {
 #define HANARE_REQUEST_SPACE_START 3U
 /*
  * The proxy of `space` is gone (its memory map too): end its threads, free all
- * its memory, then answer. Answered only when everything is back.
+ * its memory, then answer. Answered only when everything is back. Answer args:
+ * [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes.
  */
 #define HANARE_REQUEST_SPACE_CLOSE 4U
 /*
@@ -425,6 +426,11 @@ struct hanare_clock_page {
  * [2] = resident bytes, [3] = peak resident bytes.
  */
 #define HANARE_REQUEST_USAGE 10U
+/*
+ * Linux has stopped (args[0] = 1) or continued (0) the proxy of a space: its
+ * threads return to user mode only while it is not stopped.
+ */
+#define HANARE_REQUEST_SPACE_PAUSE 12U
 /*
  * What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
  * [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of
@@ -620,7 +626,7 @@ struct hanare_service {
 #define HANARE_OP_START_FAILED 0x80000002U
 /*
  * Mirror a signal disposition: args: [0] = signal, [1] = `MIRROR_*`,
- * [2] = 1 if SA_RESTART. See `docs/architecture.md`, signals.
+ * [2] = SA_RESTART, SA_NOCLDSTOP, SA_NOCLDWAIT as given. See `docs/architecture.md`, signals.
  */
 #define HANARE_OP_SIGNAL_ACTION 0x80000003U
 /*
@@ -640,7 +646,8 @@ struct hanare_service {
 #define HANARE_OP_STOP_SIGNAL 0x80000007U
 /*
  * Give signal args[0] (with the siginfo at scratch page) back to Linux, to be
- * pending there under the mask that was just set.
+ * pending there under the mask that was just set: args[1] = 1 for the process, 0 for
+ * the thread.
  */
 #define HANARE_OP_REQUEUE_SIGNAL 0x80000008U
 /*
@@ -665,6 +672,27 @@ struct hanare_service {
  * `OP_REMAP`s that the LWK sends, around shared mappings that Linux has copied.
  */
 #define HANARE_OP_FORK 0x8000000bU
+/*
+ * Interrupt the worker with thread id args[0] (its thread has to end): the call it
+ * is in ends as by a signal, one it has not begun answers `RESULT_NOT_STARTED`.
+ */
+#define HANARE_OP_INTERRUPT 0x8000000cU
+/*
+ * A core dump is about to be made: args: [0] = signal. Result 1: yes, and what is
+ * mapped from now on is for it; 0: the process may not have one.
+ */
+#define HANARE_OP_DUMP 0x8000000dU
+/*
+ * For the dump: args[0]..args[1] is unmapped (args[2] = 0), mapped to be dumped
+ * (1: to be read, 2: to be written, too), or, a mapping of Linux', left out (3).
+ */
+#define HANARE_OP_DUMP_RANGE 0x8000000eU
+/*
+ * Last call of a thread before a core dump: args[0] = address (control window) of a
+ * `crate::ioctl::Pose`, followed by FS base, GS base, and FPU state as `xsave`
+ * makes it (args[1] bytes). Does not return.
+ */
+#define HANARE_OP_POSE 0x8000000fU
 /*
  * `OP_SIGNAL_ACTION`: the default action is to do nothing, or the application
  * ignores it: SIG_IGN / SIG_DFL of Linux.
@@ -797,6 +825,10 @@ struct hanare_start_block {
 	__u64 clktck;
 	/* `START_*` flags. */
 	__u64 flags;
+	/* RLIMIT_CPU soft and hard, seconds. */
+	__u64 cpu_soft;
+	/* See `cpu_soft`. */
+	__u64 cpu_hard;
 };
 
 /* ---- observe ---- */
@@ -988,6 +1020,11 @@ struct hanare_capture {
 #define HANARE_INSTANCE_STOPPING 4U
 /* It did not answer a ping in time. */
 #define HANARE_INSTANCE_HUNG 5U
+/*
+ * Registers in `Pose`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
+ * rdx, rsi, rdi, rip, rflags, rsp.
+ */
+#define HANARE_POSE_REGS 18
 /* See `Info`. */
 #define HANARE_IOCTL_INFO 0xc0104800U
 /* See `Create`. */
@@ -1020,6 +1057,10 @@ struct hanare_capture {
 #define HANARE_IOCTL_SIGNAL 0xc0884815U
 /* See `Usage`. */
 #define HANARE_IOCTL_USAGE 0xc0204816U
+/* No argument: what the caller maps from now on goes into its core dump. */
+#define HANARE_IOCTL_DUMP 0x4830U
+/* See `Pose`. */
+#define HANARE_IOCTL_POSE 0xc1184831U
 /* See `Child`. */
 #define HANARE_IOCTL_CHILD 0xc0104817U
 /* See `Observe`. */
@@ -1342,6 +1383,22 @@ struct hanare_trace_read {
 	__u64 lost;
 };
 
+/*
+ * `IOCTL_POSE`: for a core dump the calling thread takes on these registers and
+ * either dies of `signal`, whose action is the default, or, with 0, stays in the
+ * call until another thread of the process does.
+ */
+struct hanare_pose {
+	/* In: signal number or 0. */
+	__u32 signal;
+	/* Zero. */
+	__u32 reserved;
+	/* In: registers. */
+	__u64 regs[HANARE_POSE_REGS];
+	/* In: siginfo_t. */
+	__u64 info[16];
+};
+
 /* ---- what Rust computed ---- */
 
 _Static_assert(__builtin_offsetof(struct hanare_image_header, magic) == 0, "ImageHeader.magic");
@@ -1491,7 +1548,9 @@ _Static_assert(__builtin_offsetof(struct hanare_start_block, hwcap) == 144, "Sta
 _Static_assert(__builtin_offsetof(struct hanare_start_block, hwcap2) == 152, "StartBlock.hwcap2");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, clktck) == 160, "StartBlock.clktck");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, flags) == 168, "StartBlock.flags");
-_Static_assert(sizeof(struct hanare_start_block) == 176, "StartBlock");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, cpu_soft) == 176, "StartBlock.cpu_soft");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, cpu_hard) == 184, "StartBlock.cpu_hard");
+_Static_assert(sizeof(struct hanare_start_block) == 192, "StartBlock");
 _Static_assert(__builtin_offsetof(struct hanare_trace_ring, head) == 0, "TraceRing.head");
 _Static_assert(__builtin_offsetof(struct hanare_trace_ring, lost) == 8, "TraceRing.lost");
 _Static_assert(__builtin_offsetof(struct hanare_trace_ring, reserved) == 16, "TraceRing.reserved");
@@ -1618,5 +1677,10 @@ _Static_assert(__builtin_offsetof(struct hanare_trace_read, buffer) == 0, "Trace
 _Static_assert(__builtin_offsetof(struct hanare_trace_read, size) == 8, "TraceRead.size");
 _Static_assert(__builtin_offsetof(struct hanare_trace_read, lost) == 16, "TraceRead.lost");
 _Static_assert(sizeof(struct hanare_trace_read) == 24, "TraceRead");
+_Static_assert(__builtin_offsetof(struct hanare_pose, signal) == 0, "Pose.signal");
+_Static_assert(__builtin_offsetof(struct hanare_pose, reserved) == 4, "Pose.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_pose, regs) == 8, "Pose.regs");
+_Static_assert(__builtin_offsetof(struct hanare_pose, info) == 152, "Pose.info");
+_Static_assert(sizeof(struct hanare_pose) == 280, "Pose");
 
 #endif

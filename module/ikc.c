@@ -160,11 +160,13 @@ int hanare_doorbell_init(void)
 		irq_domain_free_fwnode(doorbell_node);
 		return -ENOMEM;
 	}
+	hanare_stop_init();
 	return 0;
 }
 
 void hanare_doorbell_exit(void)
 {
+	hanare_stop_exit();
 	irq_domain_remove(doorbell_domain);
 	irq_domain_free_fwnode(doorbell_node);
 	ida_destroy(&doorbell_ids);

@@ -32,6 +32,16 @@ struct hanare_space *hanare_space_find(u32 id)
 	return space;
 }
 
+struct hanare_space *hanare_space_next(unsigned long *id)
+{
+	return xa_find_after(&spaces, id, ULONG_MAX, XA_PRESENT);
+}
+
+bool hanare_spaces_any(void)
+{
+	return !xa_empty(&spaces);
+}
+
 static void space_free_rcu(struct rcu_head *rcu)
 {
 	kvfree(container_of(rcu, struct hanare_space, rcu));
@@ -319,7 +329,7 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent, u
  * A new space behind `file`, which has none yet. inst->live is held: the
  * region stays while we enlist; later our count keeps it.
  */
-static int space_enter(struct hanare_instance *inst, struct file *file, u64 allowed,
+int hanare_space_enter(struct hanare_instance *inst, struct file *file, u64 allowed,
 		       struct hanare_space *parent, u64 token, u8 *message)
 {
 	struct hanare_file *hf = file->private_data;
@@ -373,7 +383,7 @@ static int attach_to(struct hanare_instance *inst, struct file *file, struct han
 	allowed = allowed_cpus(inst, arg);
 	if (!allowed)
 		return -EINVAL;
-	err = space_enter(inst, file, allowed, NULL, 0, arg->message);
+	err = hanare_space_enter(inst, file, allowed, NULL, 0, arg->message);
 	if (err)
 		return err;
 	memcpy(arg->name, inst->name, sizeof(arg->name));
@@ -410,64 +420,6 @@ int hanare_attach(struct file *file, struct hanare_attach *arg)
 }
 
 /*
- * The child of a fork, on the descriptor of its parent that it inherited: a
- * descriptor of its own. The caller closes the inherited one.
- */
-static int child_of(struct hanare_space *parent, struct file *file, struct hanare_child *arg)
-{
-	struct hanare_instance *inst = parent->inst;
-	u8 message[HANARE_MESSAGE_SIZE];
-	int err;
-
-	down_read(&inst->live);
-	err = READ_ONCE(inst->dead) ?:
-	      space_enter(inst, file, parent->allowed, parent, arg->token, message);
-	up_read(&inst->live);
-	if (err)
-		return err;
-	arg->space = ((struct hanare_file *)file->private_data)->space->id;
-	return 0;
-}
-
-static long child_command(struct file *file, struct hanare_space *parent, void __user *to)
-{
-	struct hanare_child arg;
-	struct file *own;
-	int fd, err;
-
-	if (copy_from_user(&arg, to, sizeof(arg)))
-		return -EFAULT;
-	if (!current->mm || current->mm == parent->mm)
-		return -EINVAL;
-	if (test_bit(0, &parent->ended))
-		return -ESRCH;
-	fd = get_unused_fd_flags(O_CLOEXEC);
-	if (fd < 0)
-		return fd;
-	/* The same inode, so that what is mapped by it is found when it is zapped. */
-	own = dentry_open(&file->f_path, O_RDWR | O_CLOEXEC, current_cred());
-	if (IS_ERR(own)) {
-		err = PTR_ERR(own);
-		goto put_fd;
-	}
-	err = child_of(parent, own, &arg);
-	if (err)
-		goto put;
-	arg.fd = fd;
-	if (copy_to_user(to, &arg, sizeof(arg))) {
-		err = -EFAULT;
-		goto put;
-	}
-	fd_install(fd, own);
-	return 0;
-put:
-	fput(own);
-put_fd:
-	put_unused_fd(fd);
-	return err;
-}
-
-/*
  * The program is gone, and nothing of it is mapped. When this returns its
  * memory is free again (or the LWK does not answer). Only the first call counts.
  */
@@ -489,6 +441,8 @@ void hanare_space_end(struct hanare_space *space)
 		if (inst->state == HANARE_INSTANCE_RUNNING)
 			inst->state = HANARE_INSTANCE_HUNG;
 		spin_unlock_irq(&inst->state_lock);
+	} else if (!err) {
+		hanare_account(space, &call);
 	}
 	hanare_space_unwatch_all(space);
 	hanare_space_allow_writes(space);
@@ -523,6 +477,8 @@ static const struct space_command space_commands[] = {
 	{ HANARE_IOCTL_SIGNAL, do_signal },
 	{ HANARE_IOCTL_USAGE, do_usage },
 	{ HANARE_IOCTL_START, do_start },
+	{ HANARE_IOCTL_DUMP, hanare_dump },
+	{ HANARE_IOCTL_POSE, hanare_pose },
 };
 
 static long attach_command(struct file *file, void __user *arg)
@@ -550,7 +506,10 @@ long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg)
 	struct hanare_file *hf = file->private_data;
 	struct hanare_space *space = smp_load_acquire(&hf->space);
 	/* The largest argument of these calls; the hot ones have 8 bytes. */
-	struct hanare_signal data;
+	union {
+		struct hanare_signal signal;
+		struct hanare_pose pose;
+	} data;
 	size_t size = _IOC_SIZE(cmd), i;
 	long err;
 
@@ -564,7 +523,7 @@ long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg)
 	if (!space)
 		return -EBADF;
 	if (cmd == HANARE_IOCTL_CHILD)
-		return child_command(file, space, arg);
+		return hanare_fork_command(file, space, arg);
 	/* A descriptor that another process inherited or was sent. */
 	if (current->mm != space->mm)
 		return -EPERM;
@@ -589,7 +548,8 @@ int hanare_space_mmap(struct hanare_space *space, struct file *file, struct vm_a
 		return -EINVAL;
 	if (!(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_EXEC)
 		return -EINVAL;
-	hanare_vm_flags_set(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
+	hanare_vm_flags_set(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTCOPY |
+				 (READ_ONCE(space->dumps) ? 0 : VM_DONTDUMP));
 	vma->vm_private_data = space;
 	vma->vm_ops = &hanare_vm_ops;
 	return 0;

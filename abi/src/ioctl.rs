@@ -358,6 +358,26 @@ pub struct TraceRead {
     pub lost: u64,
 }
 
+/// Registers in [`Pose`]: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
+/// rdx, rsi, rdi, rip, rflags, rsp.
+pub const POSE_REGS: usize = 18;
+
+/// `IOCTL_POSE`: for a core dump the calling thread takes on these registers and
+/// either dies of `signal`, whose action is the default, or, with 0, stays in the
+/// call until another thread of the process does.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Pose {
+    /// In: signal number or 0.
+    pub signal: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// In: registers.
+    pub regs: [u64; POSE_REGS],
+    /// In: siginfo_t.
+    pub info: [u64; 16],
+}
+
 /// See [`Info`].
 pub const IOCTL_INFO: u32 = iowr::<Info>(0);
 /// See [`Create`].
@@ -390,6 +410,10 @@ pub const IOCTL_SERVE: u32 = iowr::<Serve>(20);
 pub const IOCTL_SIGNAL: u32 = iowr::<Signal>(21);
 /// See [`Usage`].
 pub const IOCTL_USAGE: u32 = iowr::<Usage>(22);
+/// No argument: what the caller maps from now on goes into its core dump.
+pub const IOCTL_DUMP: u32 = number(0, 48, 0);
+/// See [`Pose`].
+pub const IOCTL_POSE: u32 = iowr::<Pose>(49);
 /// See [`Child`].
 pub const IOCTL_CHILD: u32 = iowr::<Child>(23);
 /// See [`Observe`].

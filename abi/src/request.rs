@@ -32,7 +32,8 @@ pub const REQUEST_SPACE_OPEN: u32 = 2;
 /// Run the program in the start block of `space` (see [`crate::start`]).
 pub const REQUEST_SPACE_START: u32 = 3;
 /// The proxy of `space` is gone (its memory map too): end its threads, free all
-/// its memory, then answer. Answered only when everything is back.
+/// its memory, then answer. Answered only when everything is back. Answer args:
+/// [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes.
 pub const REQUEST_SPACE_CLOSE: u32 = 4;
 /// A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits,
 /// [2] = most pages wanted (1..=PAGES_MAX), [3] = index of a service that was
@@ -52,6 +53,9 @@ pub const REQUEST_DEBUG: u32 = 9;
 /// Resource use of a space so far: answer args: [0] = user ns, [1] = system ns,
 /// [2] = resident bytes, [3] = peak resident bytes.
 pub const REQUEST_USAGE: u32 = 10;
+/// Linux has stopped (args[0] = 1) or continued (0) the proxy of a space: its
+/// threads return to user mode only while it is not stopped.
+pub const REQUEST_SPACE_PAUSE: u32 = 12;
 
 /// What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
 /// [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of

@@ -26,7 +26,7 @@ pub const OP_EXIT_SIGNAL: u32 = OP_BASE + 1;
 /// The proxy prints why and exits 127 (not found) or 126 (never returns).
 pub const OP_START_FAILED: u32 = OP_BASE + 2;
 /// Mirror a signal disposition: args: [0] = signal, [1] = `MIRROR_*`,
-/// [2] = 1 if SA_RESTART. See `docs/architecture.md`, signals.
+/// [2] = SA_RESTART, SA_NOCLDSTOP, SA_NOCLDWAIT as given. See `docs/architecture.md`, signals.
 pub const OP_SIGNAL_ACTION: u32 = OP_BASE + 3;
 /// execve succeeded: args: [0] = address (control window) of the new program's
 /// name, zero-terminated: close close-on-exec descriptors, reset dispositions
@@ -40,7 +40,8 @@ pub const OP_NOP: u32 = OP_BASE + 6;
 /// default disposition, raise, restore when continued. Result 0.
 pub const OP_STOP_SIGNAL: u32 = OP_BASE + 7;
 /// Give signal args[0] (with the siginfo at scratch page) back to Linux, to be
-/// pending there under the mask that was just set.
+/// pending there under the mask that was just set: args[1] = 1 for the process, 0 for
+/// the thread.
 pub const OP_REQUEUE_SIGNAL: u32 = OP_BASE + 8;
 
 /// Start one more worker, for slot args[0] (a thread of this process). Result =
@@ -59,6 +60,21 @@ pub const OP_THREAD_EXIT: u32 = OP_BASE + 10;
 /// came through the fork. What lies below the control window is mapped by
 /// `OP_REMAP`s that the LWK sends, around shared mappings that Linux has copied.
 pub const OP_FORK: u32 = OP_BASE + 11;
+
+/// Interrupt the worker with thread id args[0] (its thread has to end): the call it
+/// is in ends as by a signal, one it has not begun answers `RESULT_NOT_STARTED`.
+pub const OP_INTERRUPT: u32 = OP_BASE + 12;
+
+/// A core dump is about to be made: args: [0] = signal. Result 1: yes, and what is
+/// mapped from now on is for it; 0: the process may not have one.
+pub const OP_DUMP: u32 = OP_BASE + 13;
+/// For the dump: args[0]..args[1] is unmapped (args[2] = 0), mapped to be dumped
+/// (1: to be read, 2: to be written, too), or, a mapping of Linux', left out (3).
+pub const OP_DUMP_RANGE: u32 = OP_BASE + 14;
+/// Last call of a thread before a core dump: args[0] = address (control window) of a
+/// [`crate::ioctl::Pose`], followed by FS base, GS base, and FPU state as `xsave`
+/// makes it (args[1] bytes). Does not return.
+pub const OP_POSE: u32 = OP_BASE + 15;
 
 /// `OP_SIGNAL_ACTION`: the default action is to do nothing, or the application
 /// ignores it: SIG_IGN / SIG_DFL of Linux.

@@ -60,6 +60,10 @@ pub struct StartBlock {
     pub clktck: u64,
     /// `START_*` flags.
     pub flags: u64,
+    /// RLIMIT_CPU soft and hard, seconds.
+    pub cpu_soft: u64,
+    /// See `cpu_soft`.
+    pub cpu_hard: u64,
 }
 
 /// No address space randomisation (personality ADDR_NO_RANDOMIZE).

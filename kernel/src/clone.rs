@@ -4,16 +4,17 @@ use crate::mm::{AddressSpace, FileHandle, FileRef, release};
 use crate::process::{Identity, Process};
 use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
+use crate::vfork::Vfork;
 use crate::balance::{self, CpuMask};
-use crate::{cpus, delegate, hold, observe, services, signals};
+use crate::{cpus, delegate, hold, observe, services, signals, slots};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
-use hanare_abi::slot::{OP_FORK, OP_REMAP, OP_THREAD, RESULT_NOT_STARTED};
+use hanare_abi::slot::{OP_FORK, OP_REMAP, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::vma::Backing;
 use hanare_hal::context;
@@ -175,34 +176,23 @@ fn birth(r: &Request, regs: &Regs) -> Birth {
 fn thread(r: &Request, regs: &Regs) -> Result<u64> {
     let me = cpus::current();
     let p = &me.process;
-    let (slot_index, spare) = p.take_slot()?;
-    let slot = p.slot(slot_index).ok_or(errno::ENOMEM)?;
-    slot.set_poll_us(delegate::worker_poll_us());
-    if !spare {
-        let made = loop {
-            match delegate::linux(OP_THREAD, [u64::from(slot_index), 0, 0, 0, 0, 0]) {
-                Err(Errno(e)) if i64::from(-e) == RESULT_NOT_STARTED => {}
-                other => break other,
-            }
-        };
-        if let Err(e) = made {
-            p.drop_slot(slot_index);
-            return Err(e);
-        }
-    }
+    let taken = slots::take(p)?;
     hold::at("thread-has-worker");
-    let tid = slot.tid();
-    let new = Thread::new(p.clone(), slot_index, slot, first_step).ok_or_else(|| {
-        p.give_slot(slot_index);
-        errno::ENOMEM
-    })?;
+    let tid = taken.slot.tid();
+    let give_up = |e| {
+        slots::return_taken(p, &taken, me);
+        e
+    };
+    let new = Thread::new(p.clone(), taken.index, taken.slot, first_step).ok_or_else(|| give_up(errno::ENOMEM))?;
     *new.signals.lock() = me.signals.lock().inherit(false);
-    *new.birth.lock() = Some(birth(r, regs));
+    *new.birth.lock() = Some(Birth { name: taken.name, ..birth(r, regs) });
+    *new.name.lock() = *me.name.lock();
+    new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &tid.to_le_bytes());
     }
     *new.affinity.lock() = *me.affinity.lock();
-    p.add_thread(&new);
+    p.add_thread(&new, me).map_err(give_up)?;
     let cpu = balance::place(&new);
     cpus::enqueue(new, cpu);
     Ok(u64::from(tid))
@@ -222,11 +212,23 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     if b.clear_handlers {
         signals::clear_handlers();
     }
+    if let Some(name) = b.name {
+        name_worker(thread, &name);
+    }
     let mut regs = b.regs;
     regs.orig_rax = crate::entry::NO_CALL;
     drop(b.fpu);
     crate::entry::to_user(&mut regs);
     context::enter_user(&mut regs)
+}
+
+/// PR_SET_NAME of a worker that served another thread before.
+fn name_worker(thread: &Thread, name: &[u8; 16]) {
+    const PRCTL: u32 = 157;
+    const SET_NAME: u64 = 15;
+    if let Ok(at) = thread.process.write_scratch(thread.slot_index, name) {
+        let _ = delegate::linux(PRCTL, [SET_NAME, at, 0, 0, 0, 0]);
+    }
 }
 
 /// A child between fork and its proxy's coming up.
@@ -243,21 +245,15 @@ pub struct Embryo {
     pub signals: ProcessSignals,
     /// Inherited mask.
     pub thread_signals: ThreadSignals,
+    /// Inherited limit of CPU time, seconds.
+    pub cpu_limit: (u64, u64),
     /// Inherited limits.
     pub identity: Identity,
     /// Where it begins.
     pub birth: Birth,
     /// The parent waits for its exec or end (vfork).
-    pub vfork: Option<Vfork>,
+    pub vfork: Option<Arc<Vfork>>,
     /// Thread to be woken when the child has come up.
-    pub parent: Arc<Thread>,
-}
-
-/// A parent that waits for its child's exec or end.
-pub struct Vfork {
-    /// That has come.
-    pub done: Arc<AtomicBool>,
-    /// Who waits.
     pub parent: Arc<Thread>,
 }
 
@@ -300,18 +296,6 @@ impl cpus::Wait for Claimed<'_> {
     }
 }
 
-struct Released<'a> {
-    thread: &'a Thread,
-    done: &'a AtomicBool,
-}
-
-impl cpus::Wait for Released<'_> {
-    fn ready(&self) -> bool {
-        self.thread.must_end() || self.done.load(Ordering::Acquire)
-    }
-    fn announce(&self, _: bool) {}
-}
-
 fn process(r: &Request, regs: &Regs) -> Result<u64> {
     let me = cpus::current();
     let p = &me.process;
@@ -321,8 +305,8 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
     if let Some((low, high)) = forked.zap {
         release::zap(p, low, high);
     }
-    let vfork = (r.flags & flag::VFORK != 0).then(|| Arc::new(AtomicBool::new(false)));
     let parent = cpus::current_arc();
+    let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone(), r.flags & flag::VM != 0));
     let embryo = Box::new(Embryo {
         mm: forked.mm,
         observed: observe::Inherited::of(p),
@@ -330,9 +314,10 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
         affinity: *me.affinity.lock(),
         signals: ProcessSignals { actions: p.signals.lock().actions.clone(), ..ProcessSignals::default() },
         thread_signals: me.signals.lock().inherit(true),
+        cpu_limit: p.cpu_timers.limit(),
         identity: *p.identity.lock(),
         birth: birth(r, regs),
-        vfork: vfork.clone().map(|done| Vfork { done, parent: parent.clone() }),
+        vfork: vfork.clone(),
         parent,
     });
     EMBRYOS.lock().insert(key, embryo);
@@ -358,8 +343,8 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
     }
     hold::at("fork-done");
-    if let Some(done) = &vfork {
-        cpus::wait(&Released { thread: me, done }, 0);
+    if let Some(vfork) = &vfork {
+        vfork.wait();
     }
     Ok(pid as u64)
 }

@@ -20,6 +20,8 @@ use spin::{Mutex, MutexGuard, Once};
 
 /// Round-robin slice where several threads share a CPU.
 const SLICE_MS: u64 = 5;
+/// Timers that count CPU time are looked at no more often than this.
+const CPU_TIMER_NS: u64 = 1_000_000;
 /// Stack of a CPU that idles.
 const IDLE_STACK_BYTES: usize = 64 << 10;
 
@@ -479,6 +481,9 @@ fn arm_timer(user: bool) {
         next = next.min(c.slice_end);
     } else {
         c.slice_end = NEVER;
+    }
+    if user && let Some(ns) = c.current.as_ref().and_then(|t| t.process.cpu_timers.wanted(&t.process)) {
+        next = next.min(deadline(ns.max(CPU_TIMER_NS)));
     }
     if next == c.timer {
         return;

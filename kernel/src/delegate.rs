@@ -59,7 +59,7 @@ impl cpus::Wait for Answer<'_> {
         if self.result.get().is_none() {
             self.result.set(self.thread.slot.lwk_poll());
         }
-        self.result.get().is_some() || self.thread.process.is_killed() || self.thread.dying.load(Ordering::Relaxed)
+        self.result.get().is_some() || self.thread.process.is_killed()
     }
     fn near(&self) -> bool {
         self.thread.slot.worker_is_awake()
@@ -75,7 +75,9 @@ impl cpus::Wait for Answer<'_> {
 }
 
 /// Has the running thread's worker execute `nr` (a Linux number or `OP_*`).
-/// Returns what it returned; `-EINTR` if the process was killed meanwhile.
+/// Returns what it returned; `-EINTR` if the process was killed meanwhile. A thread
+/// that has to end (`dying`) begins no call; one in flight is awaited, since its worker
+/// serves another thread next (`OP_INTERRUPT` sees to it that it ends soon).
 pub fn call(nr: u32, args: [u64; 6]) -> i64 {
     let thread = cpus::current();
     if thread.must_end() {
@@ -123,7 +125,8 @@ pub fn linux(nr: u32, args: [u64; 6]) -> Result<u64, Errno> {
     }
 }
 
-fn ring_worker(p: &Process, slot: u32) {
+/// Rings the worker of a slot, which sleeps.
+pub fn ring_worker(p: &Process, slot: u32) {
     doorbell::ring(EVENT_SLOT, u64::from(p.space) << 24 | u64::from(slot));
 }
 
@@ -141,6 +144,9 @@ pub fn last_call(nr: u32, args: [u64; 6]) {
     let _ = call(nr, args);
     // An abortable worker may have answered "not started": say it again.
     while !thread.process.is_killed() {
+        if thread.dying.load(Ordering::Acquire) {
+            thread.process.exit_thread(thread); // another thread's execve came first
+        }
         let _ = call(nr, args);
     }
     cpus::wait(&Killed(&thread.process), 0);

@@ -6,15 +6,16 @@
 
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
 use crate::process::{Identity, Process};
-use crate::thread::Thread;
-use crate::{cpus, delegate, hold, observe, services, signals, vdso};
+use crate::thread::{Birth, Thread};
+use crate::{cpus, cputime, delegate, hold, observe, services, signals, slots, vdso};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 use hanare_abi::layout::{START_BASE, USER_MAX};
 use hanare_abi::service::{FILE_NOEXEC, FILE_REGULAR, SERVICE_FILE_GET};
-use hanare_abi::slot::{OP_EXECED, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
+use hanare_abi::slot::{OP_EXECED, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::elf::{ElfHeader, ElfPlan, interpreter_path};
 use hanare_core::errno::{self, Errno, Result};
@@ -28,12 +29,16 @@ use hanare_hal::{context, gdt, usercopy};
 /// Linux call numbers used on the LWK's own account.
 mod linux {
     pub const CLOSE: u32 = 3;
+    pub const FCNTL: u32 = 72;
+    pub const F_GETFD: u64 = 1;
     pub const READLINK: u32 = 89;
     pub const PREAD64: u32 = 17;
     pub const OPENAT: u32 = 257;
     pub const FACCESSAT2: u32 = 439;
 }
 const AT_FDCWD: u64 = -100i64 as u64;
+const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
+const O_NOFOLLOW: u64 = 0o400_000;
 const O_CLOEXEC: u64 = 0o2_000_000;
 const AT_EACCESS: u64 = 0x200;
 const AT_EMPTY_PATH: u64 = 0x1000;
@@ -50,6 +55,49 @@ struct Program {
     file: FileRef,
     head: Vec<u8>,
     plan: ElfPlan,
+}
+
+/// What execve and execveat name.
+pub struct Target {
+    dir: u64,
+    open: Vec<u8>,
+    flags: u64,
+    /// The name of the program as it is told (AT_EXECFN, interpreters of scripts).
+    name: Vec<u8>,
+    /// Its name goes away with the exec: a script's interpreter would not find it.
+    closes: bool,
+}
+
+impl Target {
+    /// Of execve.
+    pub fn path(path: Vec<u8>) -> Target {
+        Target { dir: AT_FDCWD, open: path.clone(), flags: 0, name: path, closes: false }
+    }
+
+    /// Of execveat(2).
+    pub fn at(dir: u64, path: Vec<u8>, flags: u64) -> Result<Target> {
+        let fd = dir as u32 as i32;
+        let empty = path.is_empty();
+        if empty && flags & AT_EMPTY_PATH == 0 {
+            return Err(errno::ENOENT);
+        }
+        if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+            return Err(errno::EINVAL);
+        }
+        let flags = if flags & AT_SYMLINK_NOFOLLOW != 0 { O_NOFOLLOW } else { 0 };
+        if path.first() == Some(&b'/') || fd == AT_FDCWD as i32 && !empty {
+            return Ok(Target { flags, ..Target::path(path) });
+        }
+        let closes = delegate::linux(linux::FCNTL, [dir, linux::F_GETFD, 0, 0, 0, 0])? & 1 != 0;
+        let mut name = alloc::format!("/dev/fd/{fd}").into_bytes();
+        if empty {
+            let open = alloc::format!("/proc/thread-self/fd/{fd}").into_bytes();
+            return Ok(Target { dir: AT_FDCWD, open, flags: 0, name, closes });
+        }
+        name.push(b'/');
+        name.extend_from_slice(&path);
+        Ok(Target { dir, open: path, flags, name, closes })
+    }
 }
 
 /// Why a program does not start; the kind is for the proxy's message.
@@ -70,7 +118,7 @@ extern "C" fn first_step(argument: usize) -> ! {
     let thread = Thread::from_argument(argument);
     let mut regs = Regs::default();
     match start_block_strings(&thread.process).map_err(|e| Failed(e, START_FAILED_FILE)).and_then(|(path, argv, envp)| {
-        run(&path, argv, &envp, &mut regs)
+        run(&Target::path(path), argv, &envp, &mut regs)
     }) {
         Ok(()) => {}
         Err(Failed(e, kind)) => delegate::last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0]),
@@ -107,28 +155,72 @@ fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
 }
 
 /// execve of the running thread: on success `regs` are the new program's.
-pub fn execve(path: &[u8], argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> Result<()> {
-    if cpus::current().process.thread_count() > 1 {
-        return Err(errno::EAGAIN); // the other threads would have to be ended: not served yet
-    }
+pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> Result<()> {
     let before = cpus::current().process.mm.lock().brk_start;
-    run(path, argv, envp, regs).inspect(|()| observe::debug::on_exec(cpus::current())).map_err(|Failed(e, _)| {
+    run(target, argv, envp, regs).inspect(|()| observe::debug::on_exec(cpus::current())).map_err(|Failed(e, _)| {
         if cpus::current().process.mm.lock().brk_start != before {
             signals::die(hanare_core::signal::SIGSEGV); // the old program is gone
         }
         e
-    })
+    })?;
+    take_first_slot(regs);
+    Ok(())
 }
 
-fn run(path: &[u8], mut argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> core::result::Result<(), Failed> {
-    let program = open_program(path, &mut argv)?;
+/// The process' other threads end: the program is about to be replaced. Those in a
+/// call of Linux' are interrupted there; their workers wait for new threads.
+fn end_others(p: &Process, me: &Thread) -> Result<()> {
+    struct Alone<'a>(&'a Process, &'a Thread);
+    impl cpus::Wait for Alone<'_> {
+        fn ready(&self) -> bool {
+            self.0.thread_count() == 1 || self.1.must_end()
+        }
+        fn announce(&self, _: bool) {}
+    }
+    let others = p.doom_others(me)?;
+    if !others.is_empty() {
+        p.kick_all();
+        for tid in others {
+            let _ = delegate::call(OP_INTERRUPT, [u64::from(tid), 0, 0, 0, 0, 0]);
+        }
+        cpus::wait(&Alone(p, me), 0);
+    }
+    if me.must_end() {
+        return Err(errno::EINTR);
+    }
+    p.replaced();
+    Ok(())
+}
+
+/// The thread that replaced the program is the process' first one from now on: it
+/// has the process' own id, so the worker that has it serves it.
+fn take_first_slot(regs: &Regs) {
+    let me = cpus::current();
+    let p = &me.process;
+    if me.slot_index == 0 {
+        return;
+    }
+    let Some(slot) = slots::take_first(p) else { return };
+    let Some(new) = Thread::new(p.clone(), 0, slot, crate::clone::first_step) else { return };
+    *new.signals.lock() = me.signals.lock().hand_over();
+    *new.birth.lock() = Some(Birth::of_program(regs));
+    new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
+    *new.affinity.lock() = *me.affinity.lock();
+    p.succeed(&new);
+    cpus::enqueue(new, hanare_hal::percpu::index());
+    p.exit_thread(me)
+}
+
+fn run(target: &Target, mut argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> core::result::Result<(), Failed> {
+    let path = &target.name[..];
+    let program = open_program(target, &mut argv)?;
     let interpreter = match program.plan.interpreter {
         None => None,
         Some((offset, len)) => {
             let failed = |e| Failed(e, START_FAILED_INTERPRETER);
             let name = read_file(&program, offset, len).map_err(failed)?;
             let name = interpreter_path(&name).map_err(|e| failed(e.errno()))?;
-            let opened = open(name).map_err(failed)?;
+            let opened = open(AT_FDCWD, name, 0).map_err(failed)?;
             Some(parse(opened).map_err(|e| failed(e.interpreter_errno()))?)
         }
     };
@@ -148,14 +240,19 @@ impl Drop for Opened {
     }
 }
 
-/// Opens `path`, following `#!` lines; `argv` is rewritten as Linux does.
-fn open_program(path: &[u8], argv: &mut Strings) -> core::result::Result<Program, Failed> {
-    let mut name = path.to_vec();
+/// Opens a program, following `#!` lines; `argv` is rewritten as Linux does.
+fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result<Program, Failed> {
+    let mut name = target.name.clone();
     for depth in 0..=MAX_INTERPRETERS {
         let kind = if depth == 0 { START_FAILED_FILE } else { START_FAILED_INTERPRETER };
-        let opened = open(&name).map_err(|e| Failed(e, kind))?;
+        let opened = match depth {
+            0 => open(target.dir, &target.open, target.flags),
+            _ => open(AT_FDCWD, &name, 0),
+        };
+        let opened = opened.map_err(|e| Failed(e, kind))?;
         match Script::parse(&opened.head).map_err(|e| Failed(e, START_FAILED_FORMAT))? {
             None => return parse(opened).map_err(|e| Failed(e.errno(), START_FAILED_FORMAT)),
+            Some(_) if target.closes => return Err(Failed(errno::ENOENT, kind)),
             Some(script) => {
                 let mut new = vec![script.interpreter.to_vec()];
                 new.extend(script.argument.map(<[u8]>::to_vec));
@@ -171,7 +268,7 @@ fn open_program(path: &[u8], argv: &mut Strings) -> core::result::Result<Program
     Err(Failed(errno::ELOOP, START_FAILED_INTERPRETER))
 }
 
-fn open(path: &[u8]) -> Result<Opened> {
+fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
     let own = own_program(path);
     let path = own.as_deref().unwrap_or(path);
     if path.len() >= PATH_MAX {
@@ -181,7 +278,7 @@ fn open(path: &[u8]) -> Result<Opened> {
     let mut name = path.to_vec();
     name.push(0);
     let scratch = thread.process.write_scratch(thread.slot_index, &name)?;
-    let fd = delegate::linux(linux::OPENAT, [AT_FDCWD, scratch, O_CLOEXEC, 0, 0, 0])?;
+    let fd = delegate::linux(linux::OPENAT, [dir, scratch, O_CLOEXEC | flags, 0, 0, 0])?;
     let close = |e| {
         let _ = delegate::linux(linux::CLOSE, [fd, 0, 0, 0, 0, 0]);
         e
@@ -317,7 +414,10 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     build(&[]).map_err(memory)?;
 
     hold::at("exec-opened");
+    end_others(p, thread).map_err(memory)?;
+    p.keep_for_parent();
     clear(p);
+    cputime::on_exec(p);
     signals::on_exec();
     hold::at("exec-cleared");
     {
@@ -345,6 +445,8 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     *p.observed.auxv.lock() = stack.bytes[(stack.auxv_start - stack.sp) as usize..(stack.auxv_end - stack.sp) as usize].to_vec();
     *p.exe.lock() = program.file.name.as_bytes().to_vec();
     *regs = Regs { rip: entry, rsp: stack.sp, rflags: 0x202, cs: u64::from(gdt::USER_CS), ss: u64::from(gdt::USER_DS), orig_rax: crate::entry::NO_CALL, ..Regs::default() };
+    // As Linux, which calls a program without a path of its own by its file's name.
+    let path = if path.strip_prefix(b"/dev/fd/").is_some_and(|n| n.iter().all(u8::is_ascii_digit)) { program.file.name.as_bytes() } else { path };
     let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
     let mut name = name[..name.len().min(255)].to_vec();
     name.push(0);

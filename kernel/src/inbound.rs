@@ -59,6 +59,10 @@ fn serve(index: u32) {
                     signals::from_linux(&p, call.args[0] as u32, call.args[1] as u32, &r.siginfo());
                     Ok(())
                 }
+                abi::REQUEST_SPACE_PAUSE => {
+                    p.pause(call.args[0] != 0);
+                    Ok(())
+                }
                 abi::REQUEST_USAGE => {
                     usage(&p, &r);
                     Ok(())

@@ -10,7 +10,9 @@ extern crate alloc;
 
 mod balance;
 mod clone;
+mod coredump;
 mod cpus;
+mod cputime;
 mod delegate;
 mod doorbell;
 mod entry;
@@ -24,14 +26,17 @@ mod log;
 mod mm;
 mod observe;
 mod panic;
+mod pending;
 mod process;
 mod services;
 mod signals;
+mod slots;
 mod syscalls;
 mod thread;
 mod time;
 mod tlb;
 mod vdso;
+mod vfork;
 mod wait;
 
 use hanare_abi::boot::CPU_ONLINE;

@@ -3,7 +3,9 @@
 use crate::mm::{AddressSpace, MmLock};
 use crate::thread::Thread;
 use crate::futex::Futexes;
-use crate::{balance, clone, cpus, delegate, frames, inbound, mm, observe, signals, time};
+use crate::slots::Slots;
+use crate::vfork::Vfork;
+use crate::{balance, clone, cpus, cputime, delegate, frames, inbound, mm, observe, signals, slots, time};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -14,7 +16,7 @@ use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
 use hanare_hal::boot::CPUS_MAX;
-use hanare_hal::{memory, paging, percpu};
+use hanare_hal::{memory, paging, percpu, shared};
 use hanare_ikc::SlotRef;
 use spin::Mutex;
 
@@ -76,14 +78,27 @@ pub struct Process {
     /// Frames of the control window, by page address.
     control: Mutex<BTreeMap<u64, u64>>,
     killed: AtomicBool,
+    /// Linux has stopped the proxy.
+    paused: AtomicBool,
     started: AtomicBool,
     threads: Mutex<Vec<Arc<Thread>>>,
-    slots: Mutex<Slots>,
+    /// Slots and the workers behind them.
+    pub slots: Mutex<Slots>,
+    /// A thread of it is replacing the program and ends the others.
+    replacing: AtomicBool,
+    /// A thread makes a core dump; see `coredump`.
+    pub dumping: AtomicBool,
+    /// Threads that are ready for it.
+    pub posed: AtomicU32,
+    /// Timers that count CPU time.
+    pub cpu_timers: cputime::CpuTimers,
+    /// Numbers of timer_create.
+    pub timers: Mutex<Vec<u32>>,
     /// Waiters on futexes in private memory.
     pub futexes: Mutex<Futexes>,
     /// A forked child until its first thread starts.
     embryo: Mutex<Option<Box<clone::Embryo>>>,
-    vfork: Mutex<Option<clone::Vfork>>,
+    vfork: Mutex<Option<Arc<Vfork>>>,
     reaped: AtomicBool,
     /// Tracers and debuggers.
     pub observed: observe::OfProcess,
@@ -91,14 +106,6 @@ pub struct Process {
     start_mask: AtomicU64,
     /// CPU cycles of threads that ended: user, system.
     pub ended_cycles: (AtomicU64, AtomicU64),
-}
-
-/// Slots of a process: how many exist, and those whose worker waits for a new thread.
-#[derive(Default)]
-struct Slots {
-    made: u32,
-    spare: Vec<u32>,
-    dropped: Vec<u32>,
 }
 
 impl Process {
@@ -128,10 +135,16 @@ impl Process {
             fills: Mutex::new(Vec::new()),
             control: Mutex::new(BTreeMap::new()),
             killed: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
             started: AtomicBool::new(false),
             threads: Mutex::new(Vec::new()),
-            slots: Mutex::new(Slots { made: 1, ..Slots::default() }),
+            slots: Mutex::new(Slots::first()),
+            replacing: AtomicBool::new(false),
             futexes: Mutex::new(Futexes::default()),
+            dumping: AtomicBool::new(false),
+            posed: AtomicU32::new(0),
+            cpu_timers: cputime::CpuTimers::default(),
+            timers: Mutex::new(Vec::new()),
             vfork: Mutex::new(None),
             embryo: Mutex::new(embryo),
             reaped: AtomicBool::new(false),
@@ -176,6 +189,7 @@ impl Process {
             random: block.random,
             no_random: block.flags & hanare_abi::start::START_NO_RANDOM != 0,
         };
+        self.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
         let embryo = self.embryo.lock().take();
         let slot = self.slot(0).ok_or(errno::ENOMEM)?;
         slot.set_poll_us(delegate::worker_poll_us());
@@ -187,13 +201,14 @@ impl Process {
             *self.signals.lock() = e.signals;
             *thread.signals.lock() = e.thread_signals;
             *thread.birth.lock() = Some(e.birth);
+            self.cpu_timers.set_limit(e.cpu_limit.0, e.cpu_limit.1);
             *self.vfork.lock() = e.vfork;
             e.observed.give(self);
             let mut id = self.identity.lock();
             // Identity is the child's own, what the start block leaves out the parent's.
             *id = Identity { pid: id.pid, uid: id.uid, euid: id.euid, gid: id.gid, egid: id.egid, control_fd: id.control_fd, ..e.identity };
         }
-        self.add_thread(&thread);
+        self.threads.lock().push(thread.clone());
         let cpu = if thread.affinity.lock().contains(self.home) { self.home } else { balance::place(&thread) };
         cpus::enqueue(thread, cpu);
         Ok(())
@@ -201,21 +216,72 @@ impl Process {
 
     /// The parent of a vfork may go on: the child has its own program, or is gone.
     pub fn release_parent(&self) {
+        self.keep_for_parent();
         let vfork = self.vfork.lock().take();
         if let Some(v) = vfork {
-            v.done.store(true, Ordering::Release);
-            cpus::kick(&v.parent);
+            v.release();
         }
     }
 
-    /// Enters a thread.
-    pub fn add_thread(&self, thread: &Arc<Thread>) {
-        self.threads.lock().push(thread.clone());
+    /// The memory that it shares with the parent of a vfork is about to go.
+    pub fn keep_for_parent(&self) {
+        let vfork = self.vfork.lock().clone();
+        if let Some(v) = vfork {
+            v.keep(&mut self.mm.lock());
+        }
+    }
+
+    /// Enters a thread made by `creator`, unless that has to end (`EINTR`).
+    pub fn add_thread(&self, thread: &Arc<Thread>, creator: &Thread) -> Result<()> {
+        let mut threads = self.threads.lock();
+        if creator.must_end() {
+            return Err(errno::EINTR);
+        }
+        threads.push(thread.clone());
+        Ok(())
+    }
+
+    /// Does something with each thread. The list is locked meanwhile.
+    pub fn each_thread(&self, mut f: impl FnMut(&Arc<Thread>)) {
+        self.threads.lock().iter().for_each(&mut f);
+    }
+
+    /// exit(2) of one thread. `true`: it is the last one, so the process ends.
+    pub fn leave(&self, thread: &Thread) -> bool {
+        let threads = self.threads.lock();
+        thread.left.store(true, Ordering::Relaxed);
+        threads.iter().all(|t| t.left.load(Ordering::Relaxed))
+    }
+
+    /// The first half of what execve does to the other threads of `me`: they are
+    /// to end. `EAGAIN`: another thread was first. Gives their thread ids.
+    pub fn doom_others(&self, me: &Thread) -> Result<Vec<u32>> {
+        let threads = self.threads.lock();
+        if me.must_end() || self.replacing.swap(true, Ordering::AcqRel) {
+            return Err(errno::EAGAIN);
+        }
+        let others = threads.iter().filter(|t| !core::ptr::eq(&***t, me));
+        Ok(others.map(|t| { t.dying.store(true, Ordering::Release); t.slot.tid() }).collect())
+    }
+
+    /// The others have ended: from now on it is as in any process of one thread.
+    pub fn replaced(&self) {
+        self.replacing.store(false, Ordering::Release);
+    }
+
+    /// Replaces the thread `old`, which runs and ends next, by `new`.
+    pub fn succeed(&self, new: &Arc<Thread>) {
+        self.threads.lock().push(new.clone());
     }
 
     /// The threads that live.
     pub fn threads(&self) -> Vec<Arc<Thread>> {
         self.threads.lock().clone()
+    }
+
+    /// Every thread of it looks again at what it waits for, or comes by the kernel.
+    pub fn kick_all(&self) {
+        self.threads().iter().for_each(cpus::kick);
     }
 
     /// How many threads live.
@@ -226,32 +292,6 @@ impl Process {
     /// The thread with this slot.
     pub fn thread(&self, slot: u32) -> Option<Arc<Thread>> {
         self.threads.lock().iter().find(|t| t.slot_index == slot).cloned()
-    }
-
-    /// A slot for a new thread, and whether its worker exists already.
-    pub fn take_slot(&self) -> Result<(u32, bool)> {
-        let mut s = self.slots.lock();
-        if let Some(i) = s.spare.pop() {
-            return Ok((i, true));
-        }
-        if let Some(i) = s.dropped.pop() {
-            return Ok((i, false));
-        }
-        if s.made >= hanare_abi::layout::SLOTS_MAX {
-            return Err(errno::EAGAIN);
-        }
-        s.made += 1;
-        Ok((s.made - 1, false))
-    }
-
-    /// The thread of a slot has ended; its worker waits for the next one.
-    pub fn give_slot(&self, slot: u32) {
-        self.slots.lock().spare.push(slot);
-    }
-
-    /// A slot without a worker.
-    pub fn drop_slot(&self, slot: u32) {
-        self.slots.lock().dropped.push(slot);
     }
 
     /// Signal mask of the first thread.
@@ -279,7 +319,7 @@ impl Process {
             return Some(frame);
         }
         // Slots and scratch pages exist only for threads that were made.
-        let made = u64::from(self.slots.lock().made);
+        let made = u64::from(self.slots.lock().made());
         let in_use = if page < START_BASE {
             page < SLOT_BASE + made * size_of::<Slot>() as u64
         } else {
@@ -342,6 +382,26 @@ impl Process {
         self.killed.load(Ordering::Acquire)
     }
 
+    /// `REQUEST_SPACE_PAUSE`.
+    pub fn pause(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Release);
+        self.kick_all();
+    }
+
+    /// Waits while the process is stopped.
+    pub fn wait_while_paused(&self, thread: &Thread) {
+        struct Paused<'a>(&'a Process, &'a Thread);
+        impl cpus::Wait for Paused<'_> {
+            fn ready(&self) -> bool {
+                !self.0.paused.load(Ordering::Acquire) || self.1.must_end()
+            }
+            fn announce(&self, _: bool) {}
+        }
+        if self.paused.load(Ordering::Acquire) {
+            cpus::wait(&Paused(self, thread), 0);
+        }
+    }
+
     /// `REQUEST_SPACE_CLOSE` number `request`: ends the threads; answered by the
     /// last of them, or now.
     pub fn close(self: &Arc<Self>, request: u32) {
@@ -373,8 +433,9 @@ impl Process {
                 self.reap();
             }
         } else {
-            self.give_slot(thread.slot_index); // the worker waits for the next thread
+            slots::give(self, thread); // the worker waits for the next thread
             signals::retarget(self);
+            self.kick_all(); // somebody may wait for it to be gone
         }
         cpus::exit_current()
     }
@@ -396,6 +457,11 @@ impl Process {
         PROCESSES[self.home].lock().remove(&self.space);
         let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);
         if request != NO_REQUEST {
+            let r = shared::request(request);
+            let (user, system) = self.times_ns();
+            for (i, v) in [user, system, self.memory_use().1].into_iter().enumerate() {
+                r.set_arg(i, v);
+            }
             inbound::complete(request, 0);
         }
     }

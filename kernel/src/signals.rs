@@ -6,7 +6,7 @@
 use crate::mm::fault::Signal as Fault;
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, delegate, observe, panic};
+use crate::{coredump, cpus, cputime, delegate, observe, panic, pending};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -46,10 +46,10 @@ pub enum Interrupted {
 
 /// One thread's part.
 pub struct ThreadSignals {
-    mask: SigSet,
+    pub(crate) mask: SigSet,
     /// To be restored after a call with a mask of its own.
     saved_mask: Option<SigSet>,
-    pending: Pending,
+    pub(crate) pending: Pending,
     alt: AltStack,
     /// Mask the worker has on Linux.
     applied: SigSet,
@@ -105,6 +105,12 @@ impl ThreadSignals {
         self.mask = mask.blockable();
     }
 
+    /// For the thread that takes this one's place: all there is.
+    pub fn hand_over(&mut self) -> ThreadSignals {
+        let pending = core::mem::take(&mut self.pending);
+        ThreadSignals { pending, ..ThreadSignals::new(self.mask.0) }
+    }
+
     /// exec: the alternate stack goes, the rest stays.
     pub fn on_exec(&mut self) {
         self.alt = AltStack::DISABLED;
@@ -119,7 +125,7 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
     let info = SigInfo::from_words(info);
     // Sent to the process (SI_USER, SI_QUEUE, SI_KERNEL) or to this thread: they are
     // pending apart, as on Linux. A thread that has ended leaves it to the others.
-    let to_process = matches!(info.code, 0 | -1 | 0x80);
+    let to_process = matches!(info.code, 0 | -1 | 0x80) || signal == signal::SIGCHLD;
     let thread = p.thread(slot);
     match &thread {
         Some(thread) if !to_process => {
@@ -224,7 +230,10 @@ fn force(queued: QueuedSignal, regs: &mut Regs, v: u8, addr: u64) {
             if crate::log::debug_enabled() {
                 panic::dump(regs);
             }
-            die(queued.signal);
+            match disposition {
+                Disposition::Terminate { core: true } => coredump::die(thread, &queued, regs),
+                _ => die(queued.signal),
+            }
         }
     }
 }
@@ -244,6 +253,9 @@ pub fn deliver(regs: &mut Regs) -> bool {
     let mut fast = true;
     let (mut any, mut handled) = (false, false);
     loop {
+        p.wait_while_paused(thread);
+        coredump::join(thread, regs);
+        cputime::check(thread);
         fast &= !observe::debug::before_user(thread, regs);
         if thread.must_end() {
             p.exit_thread(thread);
@@ -270,7 +282,8 @@ pub fn deliver(regs: &mut Regs) -> bool {
             Disposition::Stop => {
                 let _ = delegate::call(OP_STOP_SIGNAL, [u64::from(queued.signal), 0, 0, 0, 0, 0]);
             }
-            Disposition::Terminate { .. } => die(queued.signal),
+            Disposition::Terminate { core: true } => coredump::die(thread, &queued, regs),
+            Disposition::Terminate { core: false } => die(queued.signal),
             Disposition::Handle(action) => {
                 p.signals.lock().actions.on_handled(queued.signal);
                 finish_interrupted(thread, regs, Some(&action), true);
@@ -282,6 +295,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
         }
     }
     if handled {
+        pending::give_back_blocked(thread);
         return false;
     }
     let changed = finish_interrupted(thread, regs, None, any);
@@ -289,6 +303,8 @@ pub fn deliver(regs: &mut Regs) -> bool {
     if let Some(mask) = s.saved_mask.take() {
         s.mask = mask;
     }
+    drop(s);
+    pending::give_back_blocked(thread);
     fast && !changed
 }
 
@@ -467,9 +483,11 @@ pub fn action(signal: u64, new: u64, old: u64, size: u64) -> Result<u64> {
 
 /// Tells the proxy where its disposition has to change.
 fn mirror(signal: u32, before: &SigAction, now: &SigAction) {
-    let (a, b) = (signal::mirror(signal, before), signal::mirror(signal, now));
-    if a != b {
-        let _ = delegate::call(OP_SIGNAL_ACTION, [u64::from(signal), b, u64::from(now.restarts()), 0, 0, 0]);
+    let told = |a: &SigAction| (signal::mirror(signal, a), signal::mirror_flags(signal, a));
+    let (class, flags) = told(now);
+    if told(before) != (class, flags) {
+        let flags = flags | if now.restarts() { signal::SA_RESTART } else { 0 };
+        let _ = delegate::call(OP_SIGNAL_ACTION, [u64::from(signal), class, flags, 0, 0, 0]);
     }
 }
 
@@ -529,24 +547,6 @@ fn set_mask(thread: &Thread, mask: SigSet) {
     if unblocked {
         let _ = delegate::call(hanare_abi::slot::OP_NOP, [0; 6]);
     }
-}
-
-/// rt_sigpending: what waits here and what waits on Linux.
-pub fn pending(set: u64, size: u64) -> Result<u64> {
-    if size > 8 {
-        return Err(errno::EINVAL);
-    }
-    let thread = cpus::current();
-    let address = thread.process.write_scratch(thread.slot_index, &[0; 8])?;
-    delegate::linux(127, [address, 8, 0, 0, 0, 0])?;
-    let mut bytes = [0; 8];
-    thread.process.read_control(address, &mut bytes);
-    let s = thread.signals.lock();
-    let here = s.pending.set().union(thread.process.signals.lock().pending.set()).intersection(s.mask);
-    let all = u64::from_le_bytes(bytes) | here.0;
-    drop(s);
-    usercopy::write(set, &all.to_le_bytes()[..size as usize]).map_err(|_| errno::EFAULT)?;
-    Ok(0)
 }
 
 /// sigaltstack.

@@ -56,6 +56,12 @@ pub struct Thread {
     pub futex_woken: AtomicBool,
     /// It has to end (exec of another thread).
     pub dying: AtomicBool,
+    /// It has called exit(2).
+    pub left: AtomicBool,
+    /// Which attributes its worker has, see `slots`.
+    pub attributes: AtomicU64,
+    /// Its name if it is not its process', as PR_SET_NAME has it.
+    pub name: Mutex<Option<[u8; 16]>>,
     /// Where a new thread starts: registers, FPU state, FS and GS base.
     pub birth: Mutex<Option<Birth>>,
     /// Head of the robust futex list.
@@ -98,6 +104,8 @@ pub struct Birth {
     pub clear_tid: u64,
     /// CLONE_CLEAR_SIGHAND.
     pub clear_handlers: bool,
+    /// The name that a worker which had another thread has to be given.
+    pub name: Option<[u8; 16]>,
 }
 
 impl Birth {
@@ -105,7 +113,12 @@ impl Birth {
     pub fn of_current(regs: &Regs) -> Birth {
         let mut fpu = FpuState::new();
         fpu.save();
-        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0, clear_handlers: false }
+        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0, clear_handlers: false, name: None }
+    }
+
+    /// Of a program that begins with `regs`.
+    pub fn of_program(regs: &Regs) -> Birth {
+        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, clear_tid: 0, clear_handlers: false, name: None }
     }
 
     /// Loads what is not in the trap frame.
@@ -136,6 +149,9 @@ impl Thread {
             in_place: AtomicBool::new(false),
             futex_woken: AtomicBool::new(false),
             dying: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            attributes: AtomicU64::new(0),
+            name: Mutex::new(None),
             birth: Mutex::new(None),
             robust_list: AtomicU64::new(0),
             signals: Mutex::new(signals::ThreadSignals::new(sigmask)),
@@ -162,8 +178,12 @@ impl Thread {
         unsafe { &*(argument as *const Thread) }
     }
 
-    /// Whether a signal waits that the thread does not block.
+    /// Whether a signal waits that the thread does not block, or it has to leave what it
+    /// waits for because another one makes a core dump.
     pub fn has_signal(&self) -> bool {
+        if self.process.dumping.load(Ordering::Acquire) {
+            return true;
+        }
         let own = self.signals.lock();
         own.is_deliverable() || self.process.signals.lock().pending.is_deliverable(own.mask_now())
     }
@@ -211,6 +231,9 @@ impl Thread {
 
     /// The state a new program starts with (exec).
     pub fn reset_user_state(&self) {
+        self.clear_tid.store(0, Ordering::Relaxed);
+        self.robust_list.store(0, Ordering::Relaxed);
+        *self.name.lock() = None;
         FpuState::new().restore();
         cpu::set_fs_base(0);
         cpu::set_user_gs_base(0);

@@ -29,6 +29,10 @@ COMPARED = [
     ('busytext', 0, 60),
     ('pi', 0, 60),
 ]
+COMPARED = [('map', 0, 60), ('remap', 0, 60), ('segv', 0, 60), ('sigs', 0, 60), ('eintr', 0, 60),
+            ('efault', 0, 60), ('execs', 33, 60), ('clock', 0, 90), ('fpu', 0, 60), ('fds', 0, 60),
+            ('who', 0, 60), ('smp', 0, 200), ('clones', 0, 60), ('clockset', 0, 60),
+            ('busytext', 0, 60), ('threads-exec', 0, 60), ('sigwait', 0, 60), ('waits', 0, 60)]
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,
           'breakpoint': -5, 'division': -8, 'overflow': -11, 'text': -11, 'blocked-segv': -11,
           'ignored-segv': -11, 'atexit': -6, 'exit 0': 0, 'exit 1': 1, 'exit 255': 255,
@@ -106,6 +110,89 @@ def killed():
         check(f'timeout-{how}', deadline)
 
 
+def stopped_program():
+    """A program that computes (in one thread, in several) computes no more while it is stopped."""
+    def progress(path):
+        with open(path, 'rb') as file:
+            return file.read(8)
+
+    def body(threads):
+        path = f'{WORK}/progress-{threads}'
+        process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/progress', path, str(threads)],
+                                   stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        try:
+            expect(process.stdout.readline() == b'ready\n', 'not ready')
+            for stop in signal.SIGSTOP, signal.SIGTSTP, signal.SIGSTOP:
+                os.kill(process.pid, stop)
+                pid, state = os.waitpid(process.pid, os.WUNTRACED)
+                expect(os.WIFSTOPPED(state) and os.WSTOPSIG(state) == stop, f'state {state:x}')
+                time.sleep(0.1)
+                before = progress(path)
+                time.sleep(0.3)
+                expect(progress(path) == before, 'it goes on although it is stopped')
+                os.kill(process.pid, signal.SIGCONT)
+                pid, state = os.waitpid(process.pid, os.WCONTINUED)
+                expect(os.WIFCONTINUED(state), f'state {state:x}')
+                for _ in range(100):
+                    time.sleep(0.05)
+                    if progress(path) != before:
+                        break
+                else:
+                    raise Failure('it does not go on')
+            os.kill(process.pid, signal.SIGSTOP)
+            os.kill(process.pid, signal.SIGKILL)
+            expect(process.wait(20) == -9, f'status {process.returncode}')
+        finally:
+            process.kill()
+    for threads in 1, 3:
+        check(f'stopped-{threads}', lambda: body(threads))
+
+
+def core_dumps():
+    """Linux writes a core of the program, which gdb reads; the wait status says so."""
+    def dump(kind, how, launch):
+        folder = tempfile.mkdtemp(dir=WORK)
+        process = subprocess.Popen([*launch, f'{GUEST}/{kind}/crash', how], cwd=folder,
+                                   stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        expect(process.stdout.readline() == b'ready\n', 'not ready')
+        if how == 'quit':
+            time.sleep(0.3)
+            process.send_signal(signal.SIGQUIT)
+        pid, state = os.waitpid(process.pid, 0)
+        process.returncode = 0
+        expect(os.WCOREDUMP(state), f'no core: state {state:x}')
+        cores = [name for name in os.listdir(folder) if name.startswith('core')]
+        expect(len(cores) == 1, f'files {os.listdir(folder)}')
+        return os.WTERMSIG(state), f'{folder}/{cores[0]}'
+
+    def gdb(kind, core):
+        commands = ['bt', 'frame function innermost', 'print *thing', 'print heap', 'info threads',
+                    'thread apply all bt', 'info registers rip rsp']
+        arguments = [word for line in commands for word in ('-ex', line)]
+        result = command(['gdb', '-batch', '-nx', *arguments, f'{GUEST}/{kind}/crash', core], timeout=120)
+        return result.out.decode(errors='replace')
+
+    def body(kind, how):
+        seen = {}
+        for side, launch in ('linux', []), ('lwk', ['hanare', 'run', '--']):
+            number, core = dump(kind, how, launch)
+            text = gdb(kind, core)
+            for wanted in 'middle', 'innermost', 'main', 'number = 17', 'seventeen', 'on the heap', 'waiting':
+                expect(wanted in text, f'{side}: no {wanted!r} in gdb\'s answer: {text}')
+            seen[side] = number, re.findall(r'terminated with signal (\w+)', text), len(re.findall(r'^[* ] +\d+ ', text, re.M))
+        expect(seen['linux'] == seen['lwk'], seen)
+
+    for kind, how in ('static', 'segv'), ('dynamic', 'segv'), ('dynamic', 'abort'), ('static', 'quit'):
+        check(f'core-{kind}-{how}', lambda: body(kind, how))
+
+    def none():
+        with tempfile.TemporaryDirectory(dir=WORK) as folder:
+            result = command(['sh', '-c', f'ulimit -c 0; cd {folder}; hanare run -- {GUEST}/static/die null; '
+                              'echo $?; ls'])
+            expect(result.out.split() == [b'139'], result)
+    check('core-limit', none)
+
+
 def identity():
     def prepare(folder):
         os.chmod(folder, 0o777)
@@ -156,6 +243,8 @@ start(*BOOT)
 compared()
 deaths()
 killed()
+stopped_program()
+core_dumps()
 identity()
 clocks()
 finish()

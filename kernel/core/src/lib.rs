@@ -12,6 +12,7 @@ extern crate std;
 
 pub mod addr;
 pub mod buddy;
+pub mod cputimer;
 pub mod elf;
 pub mod errno;
 pub mod futex;

@@ -435,6 +435,17 @@ pub const fn mirror(signal: u32, action: &SigAction) -> u64 {
     }
 }
 
+/// The `SA_*` flags of `signal` that Linux has to know besides: what becomes of
+/// children that end or stop.
+#[must_use]
+pub const fn mirror_flags(signal: u32, action: &SigAction) -> u64 {
+    if signal == SIGCHLD {
+        action.flags & (SA_NOCLDSTOP | SA_NOCLDWAIT)
+    } else {
+        0
+    }
+}
+
 /// A signal with its information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedSignal {

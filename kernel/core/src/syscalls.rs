@@ -33,6 +33,13 @@ pub enum Hook {
     CloseRange,
     /// Identity may have changed: ask for the ids again when it succeeded.
     Credentials,
+    /// Changes what Linux keeps for each thread: a worker that had another thread
+    /// is not like this one any more.
+    Attributes,
+    /// `setitimer`, `getitimer`: timers that count CPU time are the LWK's.
+    CpuTimer,
+    /// `timer_create`, `timer_delete`: remembered for `execve`.
+    Timer,
     /// RLIMIT_STACK, RLIMIT_AS, RLIMIT_DATA and RLIMIT_SIGPENDING are also known to
     /// the LWK: take over what was set.
     Rlimit,
@@ -59,7 +66,10 @@ impl Hook {
             Self::Close | Self::Dup2 => "keeps the control descriptor",
             Self::CloseRange => "goes around the control descriptor",
             Self::Credentials => "the LWK asks for the ids again",
-            Self::Rlimit => "stack, address-space and data limits are taken over",
+            Self::Attributes => "",
+            Self::CpuTimer => "timers that count CPU time are local",
+            Self::Timer => "remembered for `execve`",
+            Self::Rlimit => "limits of stack, address space, data and CPU time are taken over",
             Self::Msync => "only shared file mappings reach Linux",
             Self::Personality => "randomisation is taken over for `execve`",
             Self::OtherMemory => "through the other process's proxy",

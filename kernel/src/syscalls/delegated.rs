@@ -2,7 +2,7 @@
 
 use crate::mm::{calls, limits};
 use crate::signals::{self, Interrupted};
-use crate::{cpus, delegate, exec};
+use crate::{cpus, cputime, delegate, exec, slots};
 use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal::SigSet;
@@ -31,6 +31,8 @@ mod number {
     pub const IO_PGETEVENTS: u16 = 333;
     pub const IO_URING_ENTER: u16 = 426;
     pub const SETRLIMIT: u16 = 160;
+    pub const SETITIMER: u16 = 38;
+    pub const TIMER_CREATE: u16 = 222;
     pub const PRLIMIT64: u16 = 302;
     pub const CLOSE_RANGE: u32 = 436;
 }
@@ -47,6 +49,12 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
             not_control(args[1])?;
         }
         Hook::CloseRange => return close_range(row, args),
+        Hook::CpuTimer => {
+            let set = (row.number == number::SETITIMER).then_some(args[1]);
+            if let Some(result) = cputime::itimer(args[0], set, if set.is_some() { args[2] } else { args[1] }) {
+                return result;
+            }
+        }
         Hook::Msync => return calls::msync(args[0], args[1], args[2]),
         Hook::TempMask => temporary_mask(row, &args)?,
         Hook::Rlimit => {
@@ -63,8 +71,14 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
     };
     let result = forward(row, args)?;
     match hook {
-        Hook::Credentials => refresh_identity(),
+        Hook::Credentials => {
+            slots::attributes_changed(cpus::current());
+            refresh_identity();
+        }
+        Hook::Attributes | Hook::Personality => slots::attributes_changed(cpus::current()),
         Hook::Rlimit => take_limits(row, &args),
+        Hook::Timer if row.number == number::TIMER_CREATE => cputime::timer_created(args[2]),
+        Hook::Timer => cputime::timer_deleted(args[0]),
         _ => {}
     }
     Ok(result)
@@ -190,6 +204,9 @@ fn take_limits(row: &Row, args: &[u64; 6]) {
         _ => return,
     };
     let Ok(soft) = usercopy::read_u64(pointer) else { return };
+    if resource == 0 && let Ok(hard) = usercopy::read_u64(pointer + 8) {
+        cpus::current().process.cpu_timers.set_limit(soft, hard);
+    }
     let mut id = cpus::current().process.identity.lock();
     match resource {
         2 => id.data_soft = soft,

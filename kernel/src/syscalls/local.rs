@@ -3,7 +3,7 @@
 use super::arguments;
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
-use crate::{cpus, delegate, exec, signals, time};
+use crate::{cpus, cputime, delegate, exec, signals, time};
 use crate::clone::{self, Request};
 use crate::futex;
 use crate::balance::CpuMask;
@@ -50,7 +50,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Mbind | LocalCall::SetMempolicy => Ok(0),
         LocalCall::RtSigaction => signals::action(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigprocmask => signals::procmask(a[0], a[1], a[2], a[3]),
-        LocalCall::RtSigpending => signals::pending(a[0], a[1]),
+        LocalCall::RtSigpending => crate::pending::pending(a[0], a[1]),
         LocalCall::Sigaltstack => signals::altstack(a[0], a[1], regs.rsp),
         LocalCall::RtSigsuspend => sigsuspend(row, &a),
         LocalCall::RtSigreturn => {
@@ -91,19 +91,21 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Futex if futex::is_delegated(&a) => super::delegated::forward(row, a),
         LocalCall::Futex => futex::futex(&a),
         LocalCall::Membarrier => membarrier(a[0], a[1], p),
-        LocalCall::Prctl => super::delegated::forward(row, a),
-        LocalCall::Execve => return execve(a[0], a[1], a[2], regs),
+        LocalCall::Prctl => super::prctl::prctl(row, a),
+        LocalCall::Execve => return execve(None, a[0], a[1], a[2], regs),
+        LocalCall::Execveat => return execve(Some((a[0], a[4])), a[1], a[2], a[3], regs),
         LocalCall::Clone => clone::clone2(&a, regs),
         LocalCall::Clone3 => clone::clone3(a[0], a[1], regs),
         LocalCall::Fork => clone::clone(&Request { exit_signal: 17, ..Request::default() }, regs),
         LocalCall::Vfork => clone::clone(&Request { flags: 0x4100, exit_signal: 17, ..Request::default() }, regs),
-        LocalCall::Exit if p.thread_count() > 1 => exit_thread(),
-        LocalCall::Exit | LocalCall::ExitGroup => {
+        LocalCall::Exit => exit(a[0]),
+        LocalCall::ExitGroup => {
             delegate::last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
             return None;
         }
-        // glibc asks for these and goes on without.
-        LocalCall::Rseq | LocalCall::GetRobustList | LocalCall::RestartSyscall | LocalCall::Execveat => Err(errno::ENOSYS),
+        LocalCall::GetRobustList => get_robust_list(row, &a),
+        // glibc asks for it and goes on without.
+        LocalCall::Rseq | LocalCall::RestartSyscall => Err(errno::ENOSYS),
         _ => Err(errno::ENOSYS),
     })
 }
@@ -113,19 +115,21 @@ fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
 }
 
 fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
+    if let Some(ns) = cputime::clock_of(id) {
+        return put(to, Timespec::from_ns(ns).as_bytes());
+    }
     let Some(clock) = Clock::from_id(id) else {
         return delegate::linux(228, [id as u32 as u64, to, 0, 0, 0, 0]);
     };
     let ns = match time::now(clock) {
         Some(ns) => ns,
-        None => cpu_time_ns(p),
+        None if clock == Clock::ThreadCpu => {
+            let (user, system) = cputime::thread_ns(cpus::current());
+            user + system
+        }
+        None => cputime::process_ns(p),
     };
     put(to, Timespec::from_ns(ns).as_bytes())
-}
-
-fn cpu_time_ns(p: &Process) -> u64 {
-    let (user, system) = p.times_ns();
-    user + system
 }
 
 fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
@@ -195,11 +199,12 @@ fn time_call(to: u64) -> Result<u64> {
 
 /// `struct rusage`: times and peak memory are ours, the rest is zero.
 fn getrusage(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
+    const RUSAGE_THREAD: u64 = 1;
     match a[0] as i32 {
         0 | 1 => {}
         _ => return super::delegated::forward(row, *a),
     }
-    let (user, system) = p.times_ns();
+    let (user, system) = if a[0] == RUSAGE_THREAD { cputime::thread_ns(cpus::current()) } else { p.times_ns() };
     let mut usage = [0u64; 18];
     for (at, ns) in [(0, user), (2, system)] {
         usage[at] = ns / 1_000_000_000;
@@ -285,15 +290,38 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
     }
 }
 
-/// One thread of several ends; its worker waits for the next one.
-fn exit_thread() -> ! {
+/// exit(2): one thread of several ends, its worker waits for the next one; or the
+/// process.
+fn exit(status: u64) -> ! {
     let thread = cpus::current();
+    if thread.process.leave(thread) {
+        delegate::last_call(SYS_EXIT_GROUP, [status, 0, 0, 0, 0, 0]);
+        thread.process.exit_thread(thread)
+    }
     futex::release_robust(thread);
     let word = thread.clear_tid.load(Ordering::Relaxed);
     if word != 0 && usercopy::write(word, &[0; 4]).is_ok() {
         futex::wake(&thread.process, word, 1, u32::MAX);
     }
     thread.process.exit_thread(thread)
+}
+
+/// get_robust_list(2): of a thread of this process; Linux knows no other's.
+fn get_robust_list(row: &Row, a: &[u64; 6]) -> Result<u64> {
+    let me = cpus::current();
+    let mut head = None;
+    me.process.each_thread(|t| {
+        if a[0] == 0 && core::ptr::eq(&**t, me) || a[0] != 0 && t.slot.tid() == a[0] as u32 {
+            head = Some(t.robust_list.load(Ordering::Relaxed));
+        }
+    });
+    match head {
+        Some(head) => {
+            put(a[2], &24u64.to_le_bytes())?;
+            put(a[1], &head.to_le_bytes())
+        }
+        None => super::delegated::forward(row, *a),
+    }
 }
 
 /// membarrier(2): every CPU that runs a thread of the process passes through the
@@ -327,12 +355,17 @@ fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
     super::delegated::forward(row, *a)
 }
 
-fn execve(path: u64, argv: u64, envp: u64, regs: &mut Regs) -> Option<Result<u64>> {
+/// execve, or execveat with `at`: directory and flags.
+fn execve(at: Option<(u64, u64)>, path: u64, argv: u64, envp: u64, regs: &mut Regs) -> Option<Result<u64>> {
     let result = (|| {
         let mut buffer = vec![0; PATH_MAX];
         let path = string(path, &mut buffer, errno::ENAMETOOLONG)?;
         let (argv, envp) = (strings(argv)?, strings(envp)?);
-        exec::execve(&path, argv, &envp, regs)
+        let target = match at {
+            None => exec::Target::path(path),
+            Some((dir, flags)) => exec::Target::at(dir, path, flags)?,
+        };
+        exec::execve(&target, argv, &envp, regs)
     })();
     match result {
         Ok(()) => None,

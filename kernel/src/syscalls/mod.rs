@@ -2,6 +2,7 @@
 
 mod delegated;
 mod local;
+mod prctl;
 
 use crate::{cpus, observe};
 use hanare_core::errno::{self, Result};

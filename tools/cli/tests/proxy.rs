@@ -249,7 +249,7 @@ fn a_signal_interrupts_a_blocked_call() {
     assert_eq!(lwk.answer(), EINTR);
 
     // With SA_RESTART Linux would make the call again: it is not started instead.
-    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, 1]), 0);
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]), 0);
     lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
     thread::sleep(Duration::from_millis(30));
     lwk.kill(libc::SIGUSR1);
@@ -366,7 +366,7 @@ fn execve_closes_and_resets() {
     lwk.poke(DATA, b"/dev/null\0");
     let open = |lwk: &mut Lwk, flags| lwk.call(libc::SYS_open, &[DATA, flags]) as u64;
     let (kept, closed) = (open(&mut lwk, 0), open(&mut lwk, cloexec));
-    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGCHLD as u64, MIRROR_FORWARD, 1]), 0);
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGCHLD as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]), 0);
     lwk.poke(SCRATCH_BASE, b"/some/where/program\0");
     assert_eq!(lwk.op(OP_EXECED, &[SCRATCH_BASE]), 0);
     assert_eq!(lwk.proc("comm"), "program\n");

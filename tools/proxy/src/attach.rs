@@ -188,6 +188,11 @@ pub fn map_again(space: &Space, start: u64, end: u64) -> sys::Result<()> {
     sys::map_device(space.fd, start, end, offset(id, start), true)
 }
 
+/// Maps the device where nothing is, for a core dump.
+pub fn map_for_dump(space: &Space, start: u64, end: u64, write: bool) -> sys::Result<()> {
+    sys::map_device_for_dump(space.fd, start, end, offset(space.id.load(Ordering::Relaxed), start), write)
+}
+
 /// In the child of a fork: maps the control window of its own space. What lies
 /// below comes with `OP_REMAP`.
 pub fn map_control(space: &Space) -> sys::Result<()> {

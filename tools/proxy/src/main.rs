@@ -17,6 +17,7 @@ compile_error!("build hanare-proxy with --target x86_64-unknown-none");
 
 mod attach;
 mod clock;
+mod dump;
 mod fork;
 mod message;
 mod options;

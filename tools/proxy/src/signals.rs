@@ -92,8 +92,9 @@ pub fn reset_caught() {
 }
 
 /// `OP_SIGNAL_ACTION`.
-pub fn mirror(signal: u64, disposition: u64, restart: bool) -> sys::Result<()> {
+pub fn mirror(signal: u64, disposition: u64, flags: u64) -> sys::Result<()> {
     let signal = valid(signal)?;
+    let restart = flags & u64::from(SA_RESTART) != 0;
     let action = match disposition {
         MIRROR_DEFAULT | MIRROR_IGNORE if signal == SIGBUS => Action::Forward { restart },
         MIRROR_DEFAULT => Action::Default,
@@ -101,7 +102,7 @@ pub fn mirror(signal: u64, disposition: u64, restart: bool) -> sys::Result<()> {
         MIRROR_FORWARD => Action::Forward { restart },
         _ => return Err(Errno(EINVAL)),
     };
-    signal::set_action(signal, action)
+    signal::set_action_and(signal, action, flags)
 }
 
 /// The mask a worker sets when the application wants `mask`.
@@ -119,6 +120,11 @@ pub fn valid(signal: u64) -> sys::Result<u32> {
 
 /// The handler: all signals are blocked, the stack is the worker's own.
 pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
+    if signal == SIGBUS && info.code() == INTERRUPT {
+        let worker = current_worker();
+        worker.interrupted.store(1, Ordering::Relaxed);
+        return redirect(worker.call.load(Ordering::Relaxed), frame);
+    }
     if FAULTS & bit(signal) != 0 && info.code() > 0 {
         own_fault(signal, info, frame);
     }
@@ -131,6 +137,14 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
         // Nobody there to ask (not started yet, or ending): Linux' default.
         Err(_) => end_by(signal),
     }
+}
+
+/// si_code of a SIGBUS that one worker sends another: nothing but an interruption.
+const INTERRUPT: i32 = -0x4a;
+
+/// `OP_INTERRUPT`.
+pub fn interrupt(tid: u32) -> sys::Result<()> {
+    signal::queue(tid, SIGBUS, INTERRUPT)
 }
 
 /// Case 1 and 2 above: keeps call `nr` from being started (again).

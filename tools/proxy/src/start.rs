@@ -5,7 +5,7 @@ use hanare_abi::start::{START_FORKED, START_NO_RANDOM, START_STATS, StartBlock};
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::auxvec::{AT_CLKTCK, AT_HWCAP, AT_HWCAP2, AT_SECURE};
 use linux_raw_sys::errno::E2BIG;
-use linux_raw_sys::general::{RLIMIT_AS, RLIMIT_DATA, RLIMIT_STACK, rlimit64};
+use linux_raw_sys::general::{RLIMIT_AS, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_STACK, rlimit64};
 
 use crate::attach::Space;
 use crate::message::{EXIT_CANNOT_RUN, Text, die};
@@ -116,6 +116,8 @@ pub fn write_forked(space: &Space, sigmask: Mask) {
         hwcap2: 0,
         clktck: 0,
         flags: START_FORKED,
+        cpu_soft: u64::MAX,
+        cpu_hard: u64::MAX,
     });
 }
 
@@ -166,6 +168,7 @@ fn header(
     if options.stats {
         flags |= START_STATS;
     }
+    let cpu = limit(RLIMIT_CPU);
     StartBlock {
         magic: MAGIC,
         version: VERSION,
@@ -192,5 +195,7 @@ fn header(
         hwcap2: initial.auxiliary(AT_HWCAP2),
         clktck: initial.auxiliary(AT_CLKTCK),
         flags,
+        cpu_soft: cpu.rlim_cur,
+        cpu_hard: cpu.rlim_max,
     }
 }

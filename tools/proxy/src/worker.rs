@@ -20,7 +20,7 @@ use crate::sys::arch::{delegated_call, set_current_worker, tsc};
 use crate::sys::signal::{self, Mask};
 use crate::sys::thread::{self, Block};
 use crate::sys::{self, Errno};
-use crate::{attach, fork, program, signals};
+use crate::{attach, dump, fork, program, signals};
 
 /// One worker. The first two fields are known to the assembly in `sys::arch`.
 #[repr(C)]
@@ -173,7 +173,7 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
             signals::end_by(signals::valid(args[0]).unwrap_or(linux_raw_sys::general::SIGKILL))
         }
         OP_START_FAILED => program::start_failed(args[0], args[1]),
-        OP_SIGNAL_ACTION => code(signals::mirror(args[0], args[1], args[2] != 0)),
+        OP_SIGNAL_ACTION => code(signals::mirror(args[0], args[1], args[2])),
         OP_EXECED => {
             program::execed(process, args[0]);
             0
@@ -183,10 +183,14 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
         OP_STOP_SIGNAL => code(signals::stop_by(args[0])),
         OP_REQUEUE_SIGNAL => {
             let info = process.space.window.scratch(worker.slot());
-            code(signals::valid(args[0]).and_then(|signal| signal::requeue(signal, info)))
+            code(signals::valid(args[0]).and_then(|signal| signal::requeue(signal, info, args[1] != 0)))
         }
         OP_THREAD => number(start_worker(process, args[0])),
         OP_THREAD_EXIT => end_worker(process, worker),
+        OP_DUMP => i64::from(dump::begin(process)),
+        OP_DUMP_RANGE => code(dump::range(process, args[0], args[1], args[2])),
+        OP_POSE => dump::pose(process, args[0], args[1]),
+        OP_INTERRUPT => code(signals::interrupt(args[0] as u32)),
         OP_FORK => number(fork::fork(process, worker, args)?),
         _ => -i64::from(ENOSYS),
     })

@@ -321,3 +321,10 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn linux_knows_what_becomes_of_children() {
+    let action = SigAction { flags: SA_NOCLDWAIT | SA_RESTART, ..SigAction::DEFAULT };
+    assert_eq!(mirror_flags(SIGCHLD, &action), SA_NOCLDWAIT);
+    assert_eq!(mirror_flags(SIGUSR1, &action), 0);
+}

@@ -97,9 +97,9 @@ pub(super) static ROWS: &[Row] = rows! {
     33 dup2/2 delegated(Dup2);
     34 pause/0 delegated(SigWait) restart NoHand;
     35 nanosleep/2 local(Nanosleep) restart Block;
-    36 getitimer/2 delegated(None);
+    36 getitimer/2 delegated(CpuTimer);
     37 alarm/1 delegated(None);
-    38 setitimer/3 delegated(None);
+    38 setitimer/3 delegated(CpuTimer);
     39 getpid/0 local(Getpid);
     40 sendfile/4 delegated(None) restart Sys;
     41 socket/3 delegated(None);
@@ -187,7 +187,7 @@ pub(super) static ROWS: &[Row] = rows! {
     123 setfsgid/1 delegated(Credentials);
     124 getsid/1 delegated(None);
     125 capget/2 delegated(None);
-    126 capset/2 delegated(None);
+    126 capset/2 delegated(Attributes);
     127 rt_sigpending/2 local(RtSigpending);
     128 rt_sigtimedwait/4 delegated(SigWait) restart Interrupted;
     129 rt_sigqueueinfo/3 delegated(None);
@@ -202,10 +202,10 @@ pub(super) static ROWS: &[Row] = rows! {
     138 fstatfs/2 delegated(None);
     139 sysfs/3 delegated(None);
     140 getpriority/2 delegated(None);
-    141 setpriority/3 delegated(None);
-    142 sched_setparam/2 delegated(None);
+    141 setpriority/3 delegated(Attributes);
+    142 sched_setparam/2 delegated(Attributes);
     143 sched_getparam/2 delegated(None);
-    144 sched_setscheduler/3 delegated(None);
+    144 sched_setscheduler/3 delegated(Attributes);
     145 sched_getscheduler/1 delegated(None);
     146 sched_get_priority_max/1 delegated(None);
     147 sched_get_priority_min/1 delegated(None);
@@ -283,11 +283,11 @@ pub(super) static ROWS: &[Row] = rows! {
     219 restart_syscall/0 local(RestartSyscall);
     220 semtimedop/4 delegated(None) restart Interrupted;
     221 fadvise64/4 delegated(None);
-    222 timer_create/3 delegated(None);
+    222 timer_create/3 delegated(Timer);
     223 timer_settime/4 delegated(None);
     224 timer_gettime/2 delegated(None);
     225 timer_getoverrun/1 delegated(None);
-    226 timer_delete/1 delegated(None);
+    226 timer_delete/1 delegated(Timer);
     227 clock_settime/2 delegated(None);
     228 clock_gettime/2 local(ClockGettime) + vdso;
     229 clock_getres/2 local(ClockGetres) + vdso;
@@ -311,8 +311,8 @@ pub(super) static ROWS: &[Row] = rows! {
     247 waitid/5 delegated(None) restart Sys;
     248 add_key/5 delegated(None);
     249 request_key/4 delegated(None) restart Sys;
-    250 keyctl/5 delegated(None) restart Sys;
-    251 ioprio_set/3 delegated(None);
+    250 keyctl/5 delegated(Attributes) restart Sys;
+    251 ioprio_set/3 delegated(Attributes);
     252 ioprio_get/2 delegated(None);
     253 inotify_init/0 delegated(None);
     254 inotify_add_watch/3 delegated(None);
@@ -375,7 +375,7 @@ pub(super) static ROWS: &[Row] = rows! {
     311 process_vm_writev/6 delegated(OtherMemory);
     312 kcmp/5 delegated(None);
     313 finit_module/3 delegated(None);
-    314 sched_setattr/3 delegated(None);
+    314 sched_setattr/3 delegated(Attributes);
     315 sched_getattr/4 delegated(None);
     316 renameat2/5 delegated(None);
     317 seccomp/3 refused(ENOSYS, "a filter would act on the worker, not on the program (as without CONFIG_SECCOMP)");
@@ -420,7 +420,7 @@ pub(super) static ROWS: &[Row] = rows! {
     443 quotactl_fd/4 delegated(None);
     444 landlock_create_ruleset/3 delegated(None);
     445 landlock_add_rule/4 delegated(None);
-    446 landlock_restrict_self/2 delegated(None);
+    446 landlock_restrict_self/2 delegated(Attributes);
     447 memfd_secret/1 refused(ENOSYS, "its pages cannot be shared with the proxy (as with secretmem disabled)");
     448 process_mrelease/2 delegated(None);
     449 futex_waitv/5 refused(ENOSYS, "later; libraries fall back to futex");

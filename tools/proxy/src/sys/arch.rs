@@ -4,8 +4,9 @@ use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 
+use hanare_abi::ioctl::{IOCTL_POSE, Pose};
 use hanare_abi::slot::RESULT_NOT_STARTED;
-use linux_raw_sys::general::{__NR_arch_prctl, __NR_clone, __NR_exit, __NR_munmap, __NR_rt_sigreturn};
+use linux_raw_sys::general::{__NR_arch_prctl, __NR_clone, __NR_exit, __NR_ioctl, __NR_munmap, __NR_rt_sigreturn};
 
 use crate::worker::Worker;
 
@@ -210,6 +211,27 @@ pub fn current_worker() -> &'static Worker {
     unsafe {
         asm!("mov {}, fs:[0]", out(reg) worker, options(nostack, readonly, preserves_flags));
         &*worker
+    }
+}
+
+/// Takes on the FPU state, FS and GS base behind the [`Pose`] at `at` and poses.
+/// Comes back only where that failed; the thread pointer is gone then.
+pub fn pose(fd: u32, at: u64) {
+    const ARCH_SET_GS: u64 = 0x1001;
+    const ARCH_SET_FS: u64 = 0x1002;
+    const BASES: u64 = size_of::<Pose>() as u64;
+    const FPU: u64 = 512;
+    const { assert!(BASES + 16 <= FPU) };
+    // SAFETY: the LWK wrote the page at `at`: an image that `xsave` made, two words,
+    // and what the ioctl reads. This thread computes with no FPU register, and does
+    // not use its thread pointer any more.
+    unsafe {
+        let base = |n: u64| core::ptr::read_volatile((at + BASES + 8 * n) as *const u64);
+        let (fs, gs) = (base(0), base(1));
+        asm!("fxrstor64 [{}]", in(reg) at + FPU, options(nostack, readonly));
+        raw_call(__NR_arch_prctl, [ARCH_SET_GS, gs, 0, 0, 0, 0]);
+        raw_call(__NR_arch_prctl, [ARCH_SET_FS, fs, 0, 0, 0, 0]);
+        raw_call(__NR_ioctl, [fd.into(), IOCTL_POSE.into(), at, 0, 0, 0]);
     }
 }
 

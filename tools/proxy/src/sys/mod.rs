@@ -91,6 +91,30 @@ pub fn map_device(fd: u32, start: u64, end: u64, offset: u64, replace: bool) -> 
     }
 }
 
+/// Maps `fd` where nothing is, for a core dump.
+pub fn map_device_for_dump(fd: u32, start: u64, end: u64, offset: u64, write: bool) -> Result<()> {
+    assert!(start < end && end <= hanare_abi::layout::CONTROL_END);
+    let protection = PROT_READ | if write { PROT_WRITE } else { 0 };
+    let flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    plain(__NR_mmap, [start, end - start, protection.into(), flags.into(), fd.into(), offset]).map(drop)
+}
+
+/// Unmaps a part of the application's addresses.
+pub fn unmap(start: u64, end: u64) -> Result<()> {
+    assert!(start < end && end <= hanare_abi::layout::CONTROL_END);
+    plain(__NR_munmap, [start, end - start, 0, 0, 0, 0]).map(drop)
+}
+
+/// A mapping of Linux' own is not dumped.
+pub fn leave_out_of_dump(start: u64, end: u64) -> Result<()> {
+    plain(__NR_madvise, [start, end - start, MADV_DONTDUMP.into(), 0, 0, 0]).map(drop)
+}
+
+/// Whether the process may be dumped (PR_GET_DUMPABLE).
+pub fn is_dumpable() -> bool {
+    plain(__NR_prctl, [linux_raw_sys::prctl::PR_GET_DUMPABLE.into(), 0, 0, 0, 0, 0]) == Ok(1)
+}
+
 /// Unmaps a part of the vdso, which the proxy does not use.
 pub fn unmap_vdso(start: u64, end: u64) -> Result<()> {
     assert!(end <= hanare_abi::layout::PROXY_BASE);

@@ -25,6 +25,9 @@ struct KernelAction {
     mask: Mask,
 }
 
+/// SA_NOCLDSTOP and SA_NOCLDWAIT: what Linux does with children, besides.
+pub const CHILD_FLAGS: u64 = (SA_NOCLDSTOP | SA_NOCLDWAIT) as u64;
+
 /// What Linux does with a signal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Action {
@@ -128,6 +131,11 @@ pub fn action(signal: u32) -> Result<Action> {
 
 /// Sets what Linux does with `signal`.
 pub fn set_action(signal: u32, action: Action) -> Result<()> {
+    set_action_and(signal, action, 0)
+}
+
+/// The same with some of [`CHILD_FLAGS`].
+pub fn set_action_and(signal: u32, action: Action, more: u64) -> Result<()> {
     let (handler, flags) = match action {
         Action::Default => (0, 0),
         Action::Ignore => (1, 0),
@@ -138,7 +146,7 @@ pub fn set_action(signal: u32, action: Action) -> Result<()> {
     };
     let new = KernelAction {
         handler,
-        flags: u64::from(flags | SA_RESTORER),
+        flags: u64::from(flags | SA_RESTORER) | more & CHILD_FLAGS,
         restorer: signal_return as *const () as usize,
         mask: !0,
     };
@@ -170,14 +178,34 @@ pub fn raise(signal: u32) {
     );
 }
 
-/// Makes `signal` pending on this thread with the siginfo at `info`, an address
-/// in the control window.
-pub fn requeue(signal: u32, info: u64) -> Result<()> {
+/// Sends `signal` with a negative `code` to the thread `tid` of this process.
+pub fn queue(tid: u32, signal: u32, code: i32) -> Result<()> {
+    assert!(code < 0);
+    let mut info = Info { words: [0; 16] };
+    info.words[0] = signal.into();
+    info.words[1] = u64::from(code as u32);
+    let args = [super::pid().into(), tid.into(), signal.into(), &raw const info as u64, 0, 0];
+    // SAFETY: Linux only reads the siginfo.
+    check(unsafe { raw_call(__NR_rt_tgsigqueueinfo, args) }).map(drop)
+}
+
+/// Makes `signal` pending on this thread, or on the process, with the siginfo at
+/// `info`, an address in the control window.
+pub fn requeue(signal: u32, info: u64, process: bool) -> Result<()> {
     if !(hanare_abi::layout::CONTROL_BASE..hanare_abi::layout::CONTROL_END).contains(&info) {
         return Err(Errno(linux_raw_sys::errno::EFAULT));
     }
     let (pid, tid) = (super::pid(), super::thread_id());
-    let args = [pid.into(), tid.into(), signal.into(), info, 0, 0];
+    let (nr, args) = if process {
+        (__NR_rt_sigqueueinfo, [pid.into(), signal.into(), info, 0, 0, 0])
+    } else {
+        (__NR_rt_tgsigqueueinfo, [pid.into(), tid.into(), signal.into(), info, 0, 0])
+    };
     // SAFETY: Linux only reads there.
-    check(unsafe { raw_call(__NR_rt_tgsigqueueinfo, args) }).map(drop)
+    let result = check(unsafe { raw_call(nr, args) }).map(drop);
+    if process && result == Err(Errno(linux_raw_sys::errno::EPERM)) {
+        // Linux lets only the first thread say that somebody else sent it.
+        return super::plain(__NR_kill, [pid.into(), signal.into(), 0, 0, 0, 0]).map(drop);
+    }
+    result
 }

@@ -1,0 +1,151 @@
+//! Timers that count the CPU time a process has used: `ITIMER_VIRTUAL`, `ITIMER_PROF`
+//! and the limit of CPU seconds.
+
+/// A timer on a clock that the caller reads; times in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IntervalTimer {
+    /// Reading of the clock at which it expires; 0: it does not.
+    expiry_ns: u64,
+    interval_ns: u64,
+}
+
+impl IntervalTimer {
+    /// Expires in `value_ns` from `now_ns`, then every `interval_ns`. A value of 0
+    /// disarms it.
+    #[must_use]
+    pub const fn set(now_ns: u64, value_ns: u64, interval_ns: u64) -> Self {
+        let expiry_ns = if value_ns == 0 { 0 } else { now_ns.saturating_add(value_ns) };
+        Self { expiry_ns, interval_ns }
+    }
+
+    /// Time left (at least 1 ns while it is armed) and interval: `getitimer`.
+    #[must_use]
+    pub const fn get(&self, now_ns: u64) -> (u64, u64) {
+        if self.expiry_ns == 0 {
+            return (0, self.interval_ns);
+        }
+        let left = self.expiry_ns.saturating_sub(now_ns);
+        (if left == 0 { 1 } else { left }, self.interval_ns)
+    }
+
+    /// Whether it has expired; it is armed again or disarmed then.
+    pub const fn take_expired(&mut self, now_ns: u64) -> bool {
+        if self.expiry_ns == 0 || now_ns < self.expiry_ns {
+            return false;
+        }
+        self.expiry_ns = match self.interval_ns {
+            0 => 0,
+            // What was missed is not made up for.
+            interval => now_ns.saturating_add(interval - (now_ns - self.expiry_ns) % interval),
+        };
+        true
+    }
+
+    /// How long until it expires; `None`: it does not.
+    #[must_use]
+    pub const fn left(&self, now_ns: u64) -> Option<u64> {
+        if self.expiry_ns == 0 { None } else { Some(self.expiry_ns.saturating_sub(now_ns)) }
+    }
+}
+
+/// What becomes of a process by its limit of CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuLimit {
+    /// Nothing yet.
+    Within,
+    /// SIGXCPU, once a second.
+    Warn,
+    /// SIGKILL.
+    Kill,
+}
+
+/// RLIMIT_CPU: soft and hard in seconds, as Linux has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuSeconds {
+    soft: u64,
+    hard: u64,
+    /// When the next SIGXCPU is due.
+    next: u64,
+}
+
+const NS: u64 = 1_000_000_000;
+
+impl Default for CpuSeconds {
+    fn default() -> Self {
+        Self::new(u64::MAX, u64::MAX)
+    }
+}
+
+impl CpuSeconds {
+    /// Both in seconds; `u64::MAX`: none. A soft limit of 0 counts as 1, as on Linux.
+    #[must_use]
+    pub const fn new(soft: u64, hard: u64) -> Self {
+        let soft = if soft == 0 { 1 } else { soft };
+        Self { soft, hard, next: soft }
+    }
+
+    /// Soft and hard limit.
+    #[must_use]
+    pub const fn limits(&self) -> (u64, u64) {
+        (self.soft, self.hard)
+    }
+
+    /// Looks after `used_ns`.
+    pub const fn check(&mut self, used_ns: u64) -> CpuLimit {
+        let used = used_ns / NS;
+        if self.hard != u64::MAX && used >= self.hard {
+            return CpuLimit::Kill;
+        }
+        if self.next == u64::MAX || used < self.next {
+            return CpuLimit::Within;
+        }
+        self.next = used + 1;
+        CpuLimit::Warn
+    }
+
+    /// How long until the next look, ns; `None`: there is no limit.
+    #[must_use]
+    pub const fn left(&self, used_ns: u64) -> Option<u64> {
+        let due = if self.next < self.hard { self.next } else { self.hard };
+        if due == u64::MAX { None } else { Some(due.saturating_mul(NS).saturating_sub(used_ns)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_timer_goes_on_in_step() {
+        let mut t = IntervalTimer::set(100, 10, 20);
+        assert_eq!(t.get(100), (10, 20));
+        assert!(!t.take_expired(109));
+        assert_eq!(t.get(115), (1, 20));
+        assert!(t.take_expired(115));
+        assert_eq!(t.left(115), Some(15));
+        assert!(t.take_expired(175));
+        assert_eq!(t.left(175), Some(15));
+    }
+
+    #[test]
+    fn a_single_shot_expires_once() {
+        let mut t = IntervalTimer::set(0, 5, 0);
+        assert!(t.take_expired(5));
+        assert!(!t.take_expired(500));
+        assert_eq!(t.left(500), None);
+        assert_eq!(IntervalTimer::set(7, 0, 3).left(7), None);
+    }
+
+    #[test]
+    fn the_limit_warns_each_second_and_then_kills() {
+        let mut c = CpuSeconds::new(1, 3);
+        assert_eq!(c.left(0), Some(NS));
+        assert_eq!(c.check(NS - 1), CpuLimit::Within);
+        assert_eq!(c.check(NS), CpuLimit::Warn);
+        assert_eq!(c.check(NS + 1), CpuLimit::Within);
+        assert_eq!(c.check(2 * NS), CpuLimit::Warn);
+        assert_eq!(c.check(3 * NS), CpuLimit::Kill);
+        assert_eq!(CpuSeconds::default().left(9), None);
+        assert_eq!(CpuSeconds::new(0, 9).limits(), (1, 9));
+    }
+}

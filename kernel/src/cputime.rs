@@ -1,0 +1,207 @@
+//! CPU time of threads and processes: clocks, the timers that count it, and its limit.
+//! Linux sees what the worker uses, and learns the rest when the process ends.
+
+use crate::process::Process;
+use crate::thread::Thread;
+use crate::{cpus, delegate, time};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+use hanare_core::cputimer::{CpuLimit, CpuSeconds, IntervalTimer};
+use hanare_core::errno::{self, Result};
+use hanare_core::signal::{self, SigInfo};
+use hanare_core::time::{Timespec, Timeval};
+use hanare_hal::usercopy;
+use spin::Mutex;
+use zerocopy::{FromBytes, IntoBytes};
+
+const ITIMER_REAL: u64 = 0;
+const ITIMER_VIRTUAL: u64 = 1;
+const ITIMER_PROF: u64 = 2;
+
+/// Timers of a process.
+#[derive(Default)]
+pub struct CpuTimers {
+    /// One of them is armed.
+    armed: AtomicBool,
+    all: Mutex<All>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct All {
+    virt: IntervalTimer,
+    prof: IntervalTimer,
+    limit: CpuSeconds,
+}
+
+impl All {
+    /// ns of CPU time until the next one; `user` of `used` were not in the kernel.
+    fn left(&self, user: u64, used: u64) -> Option<u64> {
+        [self.virt.left(user), self.prof.left(used), self.limit.left(used)].into_iter().flatten().min()
+    }
+}
+
+impl CpuTimers {
+    fn change(&self, f: impl FnOnce(&mut All)) {
+        let mut all = self.all.lock();
+        f(&mut all);
+        self.armed.store(all.left(0, 0).is_some(), Ordering::Release);
+        drop(all);
+        cpus::request_attention();
+    }
+
+    /// RLIMIT_CPU, seconds.
+    pub fn set_limit(&self, soft: u64, hard: u64) {
+        self.change(|all| all.limit = CpuSeconds::new(soft, hard));
+    }
+
+    /// The limit of a process, for its child.
+    pub fn limit(&self) -> (u64, u64) {
+        self.all.lock().limit.limits()
+    }
+
+    /// A timer interrupt is wanted after so many ns of CPU time; `None`: no timer is
+    /// armed.
+    pub fn wanted(&self, p: &Process) -> Option<u64> {
+        if !self.armed.load(Ordering::Acquire) {
+            return None;
+        }
+        let (user, system) = p.times_ns();
+        self.all.lock().left(user, user + system)
+    }
+}
+
+/// Before user mode: queues the signals of timers that have expired.
+pub fn check(thread: &Thread) {
+    let p = &thread.process;
+    if !p.cpu_timers.armed.load(Ordering::Acquire) {
+        return;
+    }
+    let (user, system) = p.times_ns();
+    let (virt, prof, limit) = {
+        let mut all = p.cpu_timers.all.lock();
+        let seen = (all.virt.take_expired(user), all.prof.take_expired(user + system), all.limit.check(user + system));
+        p.cpu_timers.armed.store(all.left(0, 0).is_some(), Ordering::Release);
+        seen
+    };
+    let send = |signal| {
+        let mut s = p.signals.lock();
+        if !s.actions.ignores(signal) {
+            let _ = s.pending.queue(signal, SigInfo::kernel(signal));
+        }
+    };
+    if virt {
+        send(signal::SIGVTALRM);
+    }
+    if prof {
+        send(signal::SIGPROF);
+    }
+    match limit {
+        CpuLimit::Within => {}
+        CpuLimit::Warn => send(signal::SIGXCPU),
+        CpuLimit::Kill => crate::signals::die(signal::SIGKILL),
+    }
+}
+
+/// Times that a clock has counted, ns.
+pub fn process_ns(p: &Process) -> u64 {
+    let (user, system) = p.times_ns();
+    user + system
+}
+
+/// The same of one thread: user and system.
+pub fn thread_ns(t: &Thread) -> (u64, u64) {
+    let (user, system) = t.cycles();
+    (time::cycles_to_ns(user), time::cycles_to_ns(system))
+}
+
+/// The value of a CPU clock that names a process or thread (`clock_getcpuclockid`,
+/// `pthread_getcpuclockid`), if it is one of this process.
+pub fn clock_of(id: i32) -> Option<u64> {
+    const PER_THREAD: i32 = 4;
+    const KIND: i32 = 3;
+    const DEVICE: i32 = 3;
+    if id >= 0 || id & KIND == DEVICE {
+        return None;
+    }
+    let (target, me) = (!(id >> 3) as u32, cpus::current());
+    let p = &me.process;
+    if id & PER_THREAD == 0 {
+        let own = target == 0 || target == p.identity.lock().pid;
+        let (user, system) = p.times_ns();
+        return own.then(|| if id & KIND == 1 { user } else { user + system });
+    }
+    let mut found: Option<Arc<Thread>> = None;
+    p.each_thread(|t| {
+        if target == 0 && core::ptr::eq(&**t, me) || target != 0 && t.slot.tid() == target {
+            found = Some(t.clone());
+        }
+    });
+    let (user, system) = thread_ns(&*found?);
+    Some(if id & KIND == 1 { user } else { user + system })
+}
+
+fn read_itimer(at: u64) -> Result<(u64, u64)> {
+    let one = |at| -> Result<u64> {
+        let mut bytes = [0; size_of::<Timeval>()];
+        usercopy::read(at, &mut bytes).map_err(|_| errno::EFAULT)?;
+        let t = Timespec::read_from_bytes(&bytes).map_err(|_| errno::EINVAL)?;
+        if !(0..1_000_000).contains(&t.nsec) || t.sec < 0 {
+            return Err(errno::EINVAL);
+        }
+        Ok((t.sec as u64).saturating_mul(1_000_000_000).saturating_add(t.nsec as u64 * 1000))
+    };
+    Ok((one(at + 16)?, one(at)?))
+}
+
+fn write_itimer(at: u64, (value, interval): (u64, u64)) -> Result<()> {
+    let up = |ns: u64| Timeval::from_ns(ns.saturating_add(999));
+    let both = [up(interval), up(value)];
+    usercopy::write(at, both.as_bytes()).map_err(|_| errno::EFAULT)
+}
+
+/// setitimer(2), getitimer(2) of the timers that count CPU time; `None`: the other
+/// one, which is Linux' business.
+pub fn itimer(which: u64, new: Option<u64>, old: u64) -> Option<Result<u64>> {
+    if which == ITIMER_REAL || which > ITIMER_PROF {
+        return None;
+    }
+    Some((|| {
+        let wanted = new.map(|at| if at == 0 { Ok((0, 0)) } else { read_itimer(at) }).transpose()?;
+        let p = &cpus::current().process;
+            let (user, system) = p.times_ns();
+        let now = if which == ITIMER_VIRTUAL { user } else { user + system };
+        let mut before = (0, 0);
+        p.cpu_timers.change(|all| {
+            let timer = if which == ITIMER_VIRTUAL { &mut all.virt } else { &mut all.prof };
+            before = timer.get(now);
+            if let Some((value, interval)) = wanted {
+                *timer = IntervalTimer::set(now, value, interval);
+            }
+        });
+        if old != 0 || new.is_none() {
+            write_itimer(old, before)?;
+        }
+        Ok(0)
+    })())
+}
+
+/// timer_create: the new timer's number, so that execve can delete it.
+pub fn timer_created(at: u64) {
+    if let Ok(id) = usercopy::read_u32(at) {
+        cpus::current().process.timers.lock().push(id);
+    }
+}
+
+/// timer_delete.
+pub fn timer_deleted(id: u64) {
+    cpus::current().process.timers.lock().retain(|&t| t != id as u32);
+}
+
+/// execve: timers of timer_create do not survive it.
+pub fn on_exec(p: &Process) {
+    const TIMER_DELETE: u32 = 226;
+    let timers = core::mem::take(&mut *p.timers.lock());
+    for id in timers {
+        let _ = delegate::linux(TIMER_DELETE, [u64::from(id), 0, 0, 0, 0, 0]);
+    }
+}

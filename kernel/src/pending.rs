@@ -1,0 +1,59 @@
+//! Signals that are blocked: they wait on Linux, except for what is on its way.
+
+use crate::thread::Thread;
+use crate::{cpus, delegate};
+use hanare_abi::slot::OP_REQUEUE_SIGNAL;
+use hanare_core::errno::{self, Result};
+use hanare_core::signal::SigSet;
+use hanare_hal::usercopy;
+use zerocopy::IntoBytes;
+
+/// Signals that are blocked wait on Linux, where `sigtimedwait`, `signalfd` and
+/// `sigpending` see them. One that was forwarded before its mask was known there
+/// goes back.
+pub fn give_back_blocked(thread: &Thread) {
+    let p = &thread.process;
+    loop {
+        let (own, shared, mask) = {
+            let own = thread.signals.lock();
+            (own.pending.set(), p.signals.lock().pending.set(), own.mask)
+        };
+        if own.union(shared).intersection(mask).is_empty() || thread.must_end() {
+            return;
+        }
+        // Of the process' own: those that no other thread takes either.
+        let mut all = mask;
+        if !shared.intersection(mask).is_empty() {
+            p.each_thread(|t| all = all.intersection(t.signals.lock().mask));
+        }
+        let taken = thread.signals.lock().pending.dequeue(SigSet(!mask.0)).map(|q| (q, 0));
+        let taken = taken.or_else(|| p.signals.lock().pending.dequeue(SigSet(!all.0)).map(|q| (q, 1)));
+        let Some((queued, to_process)) = taken else { return };
+        let sent = thread.process.write_scratch(thread.slot_index, queued.info.as_bytes()).and_then(|_| {
+            delegate::linux(OP_REQUEUE_SIGNAL, [u64::from(queued.signal), to_process, 0, 0, 0, 0])
+        });
+        if sent.is_err() {
+            // Linux takes no more of them: it stays here.
+            let _ = thread.signals.lock().pending.queue(queued.signal, queued.info);
+            return;
+        }
+    }
+}
+
+/// rt_sigpending: what waits here and what waits on Linux.
+pub fn pending(set: u64, size: u64) -> Result<u64> {
+    if size > 8 {
+        return Err(errno::EINVAL);
+    }
+    let thread = cpus::current();
+    let address = thread.process.write_scratch(thread.slot_index, &[0; 8])?;
+    delegate::linux(127, [address, 8, 0, 0, 0, 0])?;
+    let mut bytes = [0; 8];
+    thread.process.read_control(address, &mut bytes);
+    let s = thread.signals.lock();
+    let here = s.pending.set().union(thread.process.signals.lock().pending.set()).intersection(s.mask);
+    let all = u64::from_le_bytes(bytes) | here.0;
+    drop(s);
+    usercopy::write(set, &all.to_le_bytes()[..size as usize]).map_err(|_| errno::EFAULT)?;
+    Ok(0)
+}

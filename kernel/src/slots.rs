@@ -1,0 +1,191 @@
+//! Slots of a process and the workers behind them.
+//!
+//! The worker of a thread that ended waits for the next thread, so that making one
+//! needs no word with Linux. What Linux keeps for each thread (credentials,
+//! capabilities, namespaces, priorities …) a new thread has from its creator; so a
+//! worker is taken over only by a thread whose creator has the same *attributes*: a
+//! number that a thread gets anew whenever it changes such a thing, and passes on to
+//! the threads it makes. Slot 0 is the worker with the process' own id: it serves the
+//! first thread, and after an execve the thread that called it.
+
+use crate::process::Process;
+use crate::thread::Thread;
+use crate::{cpus, delegate};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_abi::slot::{OP_NOP, OP_THREAD, OP_THREAD_EXIT, RESULT_NOT_STARTED};
+use hanare_core::errno::{self, Errno, Result};
+use hanare_ikc::SlotRef;
+
+static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
+
+/// A worker without a thread.
+struct Spare {
+    slot: u32,
+    attributes: u64,
+    name: Option<[u8; 16]>,
+}
+
+/// Slots of a process.
+pub struct Slots {
+    made: u32,
+    spare: Vec<Spare>,
+    /// Without a worker.
+    dropped: Vec<u32>,
+    /// Their workers were told to end.
+    ending: Vec<(u32, SlotRef<'static>)>,
+    /// The first thread has ended; attributes of its worker.
+    leader: Option<u64>,
+}
+
+/// A slot with its worker, for a new thread.
+pub struct Taken {
+    /// Index.
+    pub index: u32,
+    /// The slot.
+    pub slot: SlotRef<'static>,
+    /// What the worker's thread has to be called.
+    pub name: Option<[u8; 16]>,
+}
+
+impl Slots {
+    /// Of a new process: the first thread's.
+    pub fn first() -> Slots {
+        Slots { made: 1, spare: Vec::new(), dropped: Vec::new(), ending: Vec::new(), leader: None }
+    }
+
+    /// How many there are.
+    pub fn made(&self) -> u32 {
+        self.made
+    }
+
+    /// A worker that fits.
+    fn take_spare(&mut self, attributes: u64) -> Option<Spare> {
+        let i = self.spare.iter().rposition(|s| s.attributes == attributes)?;
+        Some(self.spare.swap_remove(i))
+    }
+
+    /// A slot without a worker.
+    fn take_empty(&mut self) -> Option<u32> {
+        if let Some(at) = self.ending.iter().position(|(_, slot)| slot.tid() == 0) {
+            return Some(self.ending.swap_remove(at).0);
+        }
+        if let Some(i) = self.dropped.pop() {
+            return Some(i);
+        }
+        (self.made < hanare_abi::layout::SLOTS_MAX).then(|| {
+            self.made += 1;
+            self.made - 1
+        })
+    }
+}
+
+/// The running thread changed something that Linux keeps for each thread.
+pub fn attributes_changed(thread: &Thread) {
+    thread.attributes.store(NEXT_ATTRIBUTES.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// A slot and a worker for a thread that the running one makes.
+pub fn take(p: &Process) -> Result<Taken> {
+    let me = cpus::current();
+    let attributes = me.attributes.load(Ordering::Relaxed);
+    let spare = p.slots.lock().take_spare(attributes);
+    if let Some(s) = spare {
+        let slot = p.slot(s.slot).ok_or(errno::ENOMEM)?;
+        settle(me, slot);
+        let wanted = *me.name.lock();
+        let name = (wanted != s.name).then(|| wanted.unwrap_or_default());
+        return Ok(Taken { index: s.slot, slot, name });
+    }
+    retire(p);
+    let index = p.slots.lock().take_empty().ok_or(errno::EAGAIN)?;
+    start_worker(p, index)
+}
+
+fn start_worker(p: &Process, index: u32) -> Result<Taken> {
+    let slot = p.slot(index).ok_or(errno::ENOMEM)?;
+    slot.lwk_reset();
+    slot.set_poll_us(delegate::worker_poll_us());
+    let made = loop {
+        match delegate::linux(OP_THREAD, [u64::from(index), 0, 0, 0, 0, 0]) {
+            Err(Errno(e)) if i64::from(-e) == RESULT_NOT_STARTED => {}
+            other => break other,
+        }
+    };
+    match made {
+        Ok(_) => Ok(Taken { index, slot, name: None }),
+        Err(e) => {
+            p.slots.lock().dropped.push(index);
+            Err(e)
+        }
+    }
+}
+
+/// Sends the worker of one spare slot away: its attributes are nobody's any more.
+fn retire(p: &Process) {
+    let Some(s) = p.slots.lock().spare.pop() else { return };
+    let Some(slot) = p.slot(s.slot) else { return };
+    settle(cpus::current(), slot);
+    if slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
+        delegate::ring_worker(p, s.slot);
+    }
+    p.slots.lock().ending.push((s.slot, slot));
+}
+
+/// The thread of a slot has ended; its worker, with all signals blocked from now
+/// on, waits for the next one. The answer to the call is not awaited here.
+pub fn give(p: &Process, thread: &Thread) {
+    let (index, slot) = (thread.slot_index, thread.slot);
+    slot.set_sigmask(u64::MAX);
+    if slot.lwk_post(OP_NOP, [0; 6]) {
+        delegate::ring_worker(p, index);
+    }
+    give_back(p, index, thread.attributes.load(Ordering::Relaxed), *thread.name.lock());
+}
+
+/// A worker that got no thread after all.
+pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
+    give_back(p, taken.index, creator.attributes.load(Ordering::Relaxed), None);
+}
+
+fn give_back(p: &Process, slot: u32, attributes: u64, name: Option<[u8; 16]>) {
+    let mut s = p.slots.lock();
+    match slot {
+        0 => s.leader = Some(attributes),
+        _ => s.spare.push(Spare { slot, attributes, name }),
+    }
+}
+
+/// The first slot, for the running thread, which has replaced the program while
+/// the first thread has ended. `None`: the worker there is not like its own, so
+/// that its rights would change.
+pub fn take_first(p: &Process) -> Option<SlotRef<'static>> {
+    let me = cpus::current();
+    let free = p.slots.lock().leader.take_if(|a| *a == me.attributes.load(Ordering::Relaxed));
+    free?;
+    let slot = p.slot(0)?;
+    settle(me, slot);
+    Some(slot)
+}
+
+/// Waits for the answer to the call that [`give`] left behind.
+fn settle(thread: &Thread, slot: SlotRef<'static>) {
+    struct Settled<'a>(&'a Thread, SlotRef<'static>);
+    impl cpus::Wait for Settled<'_> {
+        fn ready(&self) -> bool {
+            self.1.is_idle() || self.1.lwk_poll().is_some() || self.0.process.is_killed()
+        }
+        fn announce(&self, asleep: bool) {
+            if asleep {
+                let _ = self.1.lwk_prepare_sleep();
+            } else {
+                self.1.lwk_awake();
+            }
+        }
+    }
+    if slot.is_idle() {
+        return;
+    }
+    slot.set_cpu(hanare_hal::percpu::index() as u32);
+    cpus::wait(&Settled(thread, slot), 1);
+}

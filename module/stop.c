@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Stop and continue. A proxy that Linux stops (SIGSTOP, job control) cannot say
+ * so, since all its threads are stopped; its program computes on. Two tracepoints
+ * of Linux tell that something may have changed; a work looks what, and tells the
+ * LWK (REQUEST_SPACE_PAUSE).
+ */
+#include "hanare.h"
+
+#include <linux/rcupdate.h>
+#include <linux/sched/signal.h>
+#include <linux/tracepoint.h>
+
+/* The stop follows its tracepoint: looks after it, in ms from one to the next. */
+static const unsigned int look_ms[] = { 1, 4, 20, 100 };
+
+static struct tracepoint *signal_deliver, *signal_generate;
+static atomic_t looks_left;
+
+static void look(struct work_struct *work);
+static DECLARE_WORK(look_work, look);
+static DECLARE_DELAYED_WORK(look_again, look);
+
+/* Under rcu_read_lock. */
+static bool is_stopped(struct hanare_space *space)
+{
+	struct task_struct *task = pid_task(space->pid, PIDTYPE_TGID);
+	struct signal_struct *sig = task ? task->signal : NULL;
+
+	return sig && ((READ_ONCE(sig->flags) & SIGNAL_STOP_STOPPED) ||
+		       READ_ONCE(sig->group_stop_count) > 0);
+}
+
+/* Tells the LWK of one change. */
+static void tell(bool stopped, struct hanare_space *space)
+{
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_SPACE_PAUSE,
+		.space = space->id,
+		.args = { stopped },
+	};
+
+	if (test_bit(0, &space->ended) || READ_ONCE(space->inst->dead))
+		return;
+	if (!hanare_request(space->inst, space->home, &call, WAIT_BOUNDED, 1000) && !call.status)
+		space->stopped = stopped;
+}
+
+static void look(struct work_struct *work)
+{
+	struct hanare_space *space;
+	unsigned long id = 0;
+	int left;
+
+	for (;;) {
+		bool stopped = false;
+
+		rcu_read_lock();
+		space = hanare_space_next(&id);
+		while (space && (stopped = is_stopped(space)) == space->stopped)
+			space = hanare_space_next(&id);
+		if (space && !kref_get_unless_zero(&space->ref)) {
+			rcu_read_unlock();
+			continue;
+		}
+		rcu_read_unlock();
+		if (!space)
+			break;
+		tell(stopped, space);
+		hanare_space_put(space);
+	}
+	left = atomic_dec_if_positive(&looks_left);
+	if (left >= 0)
+		queue_delayed_work(system_unbound_wq, &look_again,
+				   msecs_to_jiffies(look_ms[ARRAY_SIZE(look_ms) - 1 - left]) ?: 1);
+}
+
+/* Under the siglock of the task that takes the signal. */
+static void changed(void)
+{
+	if (!hanare_spaces_any())
+		return;
+	atomic_set(&looks_left, ARRAY_SIZE(look_ms));
+	queue_work(system_unbound_wq, &look_work);
+}
+
+static void on_deliver(void *unused, int sig, struct kernel_siginfo *info, struct k_sigaction *ka)
+{
+	if (sig < SIGRTMIN && sig_kernel_stop(sig))
+		changed();
+}
+
+static void on_generate(void *unused, int sig, struct kernel_siginfo *info,
+			struct task_struct *task, int group, int result)
+{
+	if (sig == SIGCONT)
+		changed();
+}
+
+static void find(struct tracepoint *tp, void *unused)
+{
+	if (!strcmp(tp->name, "signal_deliver"))
+		signal_deliver = tp;
+	else if (!strcmp(tp->name, "signal_generate"))
+		signal_generate = tp;
+}
+
+void hanare_stop_init(void)
+{
+	for_each_kernel_tracepoint(find, NULL);
+	if (!signal_deliver || !signal_generate ||
+	    tracepoint_probe_register(signal_deliver, on_deliver, NULL)) {
+		pr_warn("this Linux tells of no signals: stopped programs go on computing\n");
+		signal_deliver = NULL;
+		return;
+	}
+	if (tracepoint_probe_register(signal_generate, on_generate, NULL)) {
+		tracepoint_probe_unregister(signal_deliver, on_deliver, NULL);
+		signal_deliver = NULL;
+	}
+}
+
+void hanare_stop_exit(void)
+{
+	if (signal_deliver) {
+		tracepoint_probe_unregister(signal_deliver, on_deliver, NULL);
+		tracepoint_probe_unregister(signal_generate, on_generate, NULL);
+		tracepoint_synchronize_unregister();
+	}
+	atomic_set(&looks_left, 0);
+	cancel_work_sync(&look_work);
+	cancel_delayed_work_sync(&look_again);
+}
