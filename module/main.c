@@ -11,6 +11,7 @@
 #include <linux/ctype.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
+#include <linux/pid.h>
 #include <linux/reboot.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -436,6 +437,52 @@ static long do_debug(struct hanare_file *hf, void *data)
 	return err ?: call.status;
 }
 
+static long do_process(struct hanare_file *hf, void *data)
+{
+	struct hanare_process_status *arg = data;
+	struct hanare_instance *inst = named(arg->name);
+	struct hanare_space *space;
+	int err = -ENOENT;
+
+	if (!inst)
+		return -ENOENT;
+	down_read(&inst->live);
+	/* One that ends just now is passed over. */
+	while (inst->shared && (space = hanare_space_after(inst, arg->after))) {
+		arg->after = space->id;
+		arg->pid = pid_vnr(space->pid);
+		err = hanare_space_info(space, 0, &arg->info);
+		hanare_space_put(space);
+		if (err != -ESRCH)
+			break;
+		err = -ENOENT;
+	}
+	up_read(&inst->live);
+	hanare_instance_put(inst);
+	return err;
+}
+
+static long do_threads(struct hanare_file *hf, void *data)
+{
+	struct hanare_threads *arg = data;
+	struct hanare_instance *inst = named(arg->name);
+	struct hanare_space *space;
+	int ret = -ENOENT;
+
+	if (!inst)
+		return -ENOENT;
+	down_read(&inst->live);
+	space = inst->shared ? hanare_space_find(arg->space) : NULL;
+	if (space && space->inst == inst)
+		ret = hanare_space_threads(space, arg->skip, arg->threads);
+	if (space)
+		hanare_space_put(space);
+	up_read(&inst->live);
+	hanare_instance_put(inst);
+	arg->count = max(ret, 0);
+	return min(ret, 0);
+}
+
 struct command {
 	unsigned int cmd;
 	bool admin;
@@ -452,6 +499,8 @@ static const struct command commands[] = {
 	{ HANARE_IOCTL_SHUTDOWN, true, false, do_shutdown },
 	{ HANARE_IOCTL_STATUS, false, false, do_status },
 	{ HANARE_IOCTL_LOG, false, false, do_log },
+	{ HANARE_IOCTL_PROCESS, false, false, do_process },
+	{ HANARE_IOCTL_THREADS, false, false, do_threads },
 	{ HANARE_IOCTL_DEBUG, true, false, do_debug },
 };
 
@@ -590,15 +639,25 @@ static int __init hanare_init(void)
 	err = hanare_doorbell_init();
 	if (err)
 		goto partition;
-	err = register_reboot_notifier(&reboot_nb);
+	err = hanare_pseudo_init();
 	if (err)
 		goto doorbell;
+	err = hanare_topology_init();
+	if (err)
+		goto pseudo;
+	err = register_reboot_notifier(&reboot_nb);
+	if (err)
+		goto topology;
 	err = misc_register(&hanare_device);
 	if (err)
 		goto reboot;
 	return 0;
 reboot:
 	unregister_reboot_notifier(&reboot_nb);
+topology:
+	hanare_topology_exit();
+pseudo:
+	hanare_pseudo_exit();
 doorbell:
 	hanare_doorbell_exit();
 partition:
@@ -612,6 +671,8 @@ static void __exit hanare_exit(void)
 	misc_deregister(&hanare_device);
 	unregister_reboot_notifier(&reboot_nb);
 	hanare_spaces_exit();
+	hanare_topology_exit();
+	hanare_pseudo_exit();
 	hanare_doorbell_exit();
 	hanare_partition_exit();
 }

@@ -53,6 +53,9 @@ pub const REQUEST_DEBUG: u32 = 9;
 /// [2] = resident bytes, [3] = peak resident bytes.
 pub const REQUEST_USAGE: u32 = 10;
 
+/// Something to be shown: args: [0] = `INFO_*`; see [`crate::info`].
+pub const REQUEST_INFO: u32 = 32;
+
 /// The access was a write.
 pub const FAULT_WRITE: u64 = 1;
 /// The page is mapped read-only and wants to become writable (`page_mkwrite`).

@@ -2,7 +2,7 @@
 
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, doorbell};
+use crate::{cpus, doorbell, info};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SLOT;
@@ -81,6 +81,7 @@ pub fn call(nr: u32, args: [u64; 6]) -> i64 {
         return errno::EINTR.as_return();
     }
     shared::cpu(percpu::index()).count_delegated_call();
+    info::count(&thread.counts.delegated);
     // The second cache line of the slot only when something changed.
     let mask = thread.signals.lock().mask();
     if thread.slot.sigmask() != mask {

@@ -20,6 +20,7 @@ mod futex;
 mod heap;
 mod hold;
 mod inbound;
+mod info;
 mod log;
 mod mm;
 mod panic;

@@ -318,6 +318,11 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         self.vmas.values()
     }
 
+    /// Mappings that begin at `address` or above, by address.
+    pub fn iter_from(&self, address: u64) -> impl Iterator<Item = &Vma<F>> {
+        self.vmas.range(address..).map(|(_, vma)| vma)
+    }
+
     /// The mapping that holds `address`.
     #[must_use]
     pub fn find(&self, address: u64) -> Option<&Vma<F>> {

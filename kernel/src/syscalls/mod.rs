@@ -2,6 +2,7 @@
 
 mod delegated;
 mod local;
+mod machine;
 
 use crate::cpus;
 use hanare_core::errno::{self, Result};
