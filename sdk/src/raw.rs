@@ -36,6 +36,10 @@ calls! {
     attach(Attach) = IOCTL_ATTACH;
     /// Resource use of a space.
     usage(Usage) = IOCTL_USAGE;
+    /// The next process.
+    process(ProcessStatus) = IOCTL_PROCESS;
+    /// Threads of a process.
+    threads(Threads) = IOCTL_THREADS;
 }
 
 /// Loads `image` and starts the CPUs.
