@@ -191,6 +191,7 @@ extern struct mutex hanare_lock;		/* hanare_instances */
 extern struct list_head hanare_instances;
 struct hanare_instance *hanare_instance_get(const char *name);
 void hanare_instance_put(struct hanare_instance *inst);
+struct hanare_instance *hanare_instance_named(const u8 *name);
 bool hanare_text_ok(const u8 *text, size_t size);
 
 /* partition.c */
@@ -256,10 +257,6 @@ void hanare_space_end(struct hanare_space *space);
 void hanare_space_flush(struct hanare_space *space);
 int hanare_space_mmap(struct hanare_space *space, struct file *file, struct vm_area_struct *vma);
 struct hanare_space *hanare_space_find(u32 id);
-struct hanare_space *hanare_space_of_pid(struct pid *pid);
-struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id);
-int hanare_space_info(struct hanare_space *space, u32 tid, struct hanare_process_info *info);
-int hanare_space_threads(struct hanare_space *space, u32 skip, struct hanare_thread_info *threads);
 void hanare_space_put(struct hanare_space *space);
 void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot);
 void hanare_spaces_wake(struct hanare_instance *inst, bool tell);
@@ -279,12 +276,21 @@ void hanare_space_allow_writes(struct hanare_space *space);
 extern const struct vm_operations_struct hanare_vm_ops;
 void hanare_answers_drop(struct hanare_space *space);
 
-/* pseudo.c */
+/* info.c */
+struct hanare_space *hanare_space_of_pid(struct pid *pid);
+struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id);
+int hanare_space_info(struct hanare_space *space, u32 tid, struct hanare_process_info *info);
+int hanare_space_threads(struct hanare_space *space, u32 skip, struct hanare_thread_info *threads);
+long hanare_do_process(struct hanare_file *hf, void *data);
+long hanare_do_threads(struct hanare_file *hf, void *data);
+
+/* pseudo.c, listing.c */
 int hanare_pseudo_init(void);
 void hanare_pseudo_exit(void);
 long hanare_opened(struct hanare_space *space, void *data);
 long hanare_listed(struct hanare_space *space, void *data);
 long hanare_execed(struct hanare_space *space, void *data);
+void hanare_pseudo_inherit(struct hanare_space *space, const struct hanare_space *parent);
 
 /* show-machine.c */
 void hanare_load_update(struct hanare_instance *inst);
@@ -298,8 +304,9 @@ void hanare_topology_hide(u32 cpu);
 struct hanare_place { u32 package, die, core; const struct hanare_instance *inst; bool shown; };
 const struct hanare_place *hanare_place_of(u32 cpu);
 
-/* log.c part of main.c: the last lines into dmesg, before they are gone. */
+/* log.c: the last lines into dmesg, before they are gone. */
 void hanare_log_tail(struct hanare_instance *inst);
+long hanare_do_log(struct hanare_file *hf, void *data);
 
 /* clock.c */
 void hanare_clock_start(struct hanare_instance *inst);

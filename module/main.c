@@ -11,7 +11,6 @@
 #include <linux/ctype.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
-#include <linux/pid.h>
 #include <linux/reboot.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -213,15 +212,15 @@ static long do_boot(struct hanare_file *hf, void *data)
 	return 0;
 }
 
-static struct hanare_instance *named(u8 *name)
+struct hanare_instance *hanare_instance_named(const u8 *name)
 {
-	return name_ok(name) ? hanare_instance_get(name) : NULL;
+	return name_ok(name) ? hanare_instance_get((const char *)name) : NULL;
 }
 
 static long do_shutdown(struct hanare_file *hf, void *data)
 {
 	struct hanare_shutdown *arg = data;
-	struct hanare_instance *inst = named(arg->name);
+	struct hanare_instance *inst = hanare_instance_named(arg->name);
 	int err;
 
 	if (!inst)
@@ -312,7 +311,7 @@ static struct hanare_instance *instance_at(u32 index)
 static long do_status(struct hanare_file *hf, void *data)
 {
 	struct hanare_status *arg = data;
-	struct hanare_instance *inst = arg->name[0] ? named(arg->name) : instance_at(arg->index);
+	struct hanare_instance *inst = arg->name[0] ? hanare_instance_named(arg->name) : instance_at(arg->index);
 	u32 room = arg->cpu_count;
 	int err;
 
@@ -344,83 +343,10 @@ static long do_status(struct hanare_file *hf, void *data)
 	return err;
 }
 
-#define LOG_PIECE 65536U
-
-/* Copies at most `room` bytes from *position on; skips what was overwritten. */
-static u32 log_copy(struct hanare_instance *inst, u64 *position, char *to, u32 room)
-{
-	const char *text = (const char *)inst->log + HANARE_LOG_TEXT_OFFSET;
-	u64 head = smp_load_acquire(&inst->log->head), from = *position, lost;
-	u32 bytes, at, first;
-
-	if (from > head)
-		from = head;
-	if (head - from > HANARE_LOG_SIZE)
-		from = head - HANARE_LOG_SIZE;
-	bytes = min_t(u64, room, head - from);
-	at = from % HANARE_LOG_SIZE;
-	first = min(bytes, HANARE_LOG_SIZE - at);
-	memcpy(to, text + at, first);
-	memcpy(to + first, text, bytes - first);
-	/* What the LWK wrote over meanwhile is not what it was. */
-	smp_rmb();
-	head = READ_ONCE(inst->log->head);
-	if (head - from > HANARE_LOG_SIZE) {
-		lost = min_t(u64, head - from - HANARE_LOG_SIZE, bytes);
-		memmove(to, to + lost, bytes - lost);
-		from += lost;
-		bytes -= lost;
-	}
-	*position = from + bytes;
-	return bytes;
-}
-
-void hanare_log_tail(struct hanare_instance *inst)
-{
-	u64 head = READ_ONCE(inst->log->head);
-	u64 position = head > 1024 ? head - 1024 : 0;
-	char *text = kzalloc(1025, GFP_KERNEL), *at = text, *line;
-
-	if (!text)
-		return;
-	text[log_copy(inst, &position, text, 1024)] = 0;
-	while ((line = strsep(&at, "\n")))
-		if (*line)
-			pr_info("%s: lwk: %s\n", inst->name, line);
-	kfree(text);
-}
-
-static long do_log(struct hanare_file *hf, void *data)
-{
-	struct hanare_log *arg = data;
-	struct hanare_instance *inst = named(arg->name);
-	u32 room = min_t(u64, arg->size, LOG_PIECE);
-	char *piece;
-	int err = 0;
-
-	if (!inst)
-		return -ENOENT;
-	arg->size = 0;
-	piece = kvmalloc(LOG_PIECE, GFP_KERNEL);
-	if (!piece) {
-		hanare_instance_put(inst);
-		return -ENOMEM;
-	}
-	down_read(&inst->live);
-	if (inst->shared)
-		arg->size = log_copy(inst, &arg->position, piece, room);
-	up_read(&inst->live);
-	if (copy_to_user(u64_to_user_ptr(arg->buffer), piece, arg->size))
-		err = -EFAULT;
-	kvfree(piece);
-	hanare_instance_put(inst);
-	return err;
-}
-
 static long do_debug(struct hanare_file *hf, void *data)
 {
 	struct hanare_debug *arg = data;
-	struct hanare_instance *inst = named(arg->name);
+	struct hanare_instance *inst = hanare_instance_named(arg->name);
 	struct hanare_call call = { .kind = HANARE_REQUEST_DEBUG, .args = { arg->op } };
 	int err = -ENODEV;
 
@@ -435,52 +361,6 @@ static long do_debug(struct hanare_file *hf, void *data)
 	memcpy(arg->args, call.args, sizeof(arg->args));
 	hanare_instance_put(inst);
 	return err ?: call.status;
-}
-
-static long do_process(struct hanare_file *hf, void *data)
-{
-	struct hanare_process_status *arg = data;
-	struct hanare_instance *inst = named(arg->name);
-	struct hanare_space *space;
-	int err = -ENOENT;
-
-	if (!inst)
-		return -ENOENT;
-	down_read(&inst->live);
-	/* One that ends just now is passed over. */
-	while (inst->shared && (space = hanare_space_after(inst, arg->after))) {
-		arg->after = space->id;
-		arg->pid = pid_vnr(space->pid);
-		err = hanare_space_info(space, 0, &arg->info);
-		hanare_space_put(space);
-		if (err != -ESRCH)
-			break;
-		err = -ENOENT;
-	}
-	up_read(&inst->live);
-	hanare_instance_put(inst);
-	return err;
-}
-
-static long do_threads(struct hanare_file *hf, void *data)
-{
-	struct hanare_threads *arg = data;
-	struct hanare_instance *inst = named(arg->name);
-	struct hanare_space *space;
-	int ret = -ENOENT;
-
-	if (!inst)
-		return -ENOENT;
-	down_read(&inst->live);
-	space = inst->shared ? hanare_space_find(arg->space) : NULL;
-	if (space && space->inst == inst)
-		ret = hanare_space_threads(space, arg->skip, arg->threads);
-	if (space)
-		hanare_space_put(space);
-	up_read(&inst->live);
-	hanare_instance_put(inst);
-	arg->count = max(ret, 0);
-	return min(ret, 0);
 }
 
 struct command {
@@ -498,9 +378,9 @@ static const struct command commands[] = {
 	{ HANARE_IOCTL_BOOT, true, true, do_boot },
 	{ HANARE_IOCTL_SHUTDOWN, true, false, do_shutdown },
 	{ HANARE_IOCTL_STATUS, false, false, do_status },
-	{ HANARE_IOCTL_LOG, false, false, do_log },
-	{ HANARE_IOCTL_PROCESS, false, false, do_process },
-	{ HANARE_IOCTL_THREADS, false, false, do_threads },
+	{ HANARE_IOCTL_LOG, false, false, hanare_do_log },
+	{ HANARE_IOCTL_PROCESS, false, false, hanare_do_process },
+	{ HANARE_IOCTL_THREADS, false, false, hanare_do_threads },
 	{ HANARE_IOCTL_DEBUG, true, false, do_debug },
 };
 

@@ -20,12 +20,9 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/statfs.h>
-#include <linux/uaccess.h>
 #include <linux/uio.h>
 
-#define PATH_MAX_HERE 128
 #define TEXT_MAX (1U << 20)
-#define ENTRIES_MAX (1U << 20)
 
 /* ---- Linux' text ---- */
 
@@ -99,17 +96,17 @@ char *hanare_next_line(char **text)
 /* ---- recognising ---- */
 
 /* Canonical path in procfs or sysfs; NULL: of another file system, or too long. */
-static char *path_in(struct file *file, unsigned long magic, char *buffer)
+char *hanare_path_in(struct file *file, unsigned long magic, char *buffer)
 {
 	char *path;
 
 	if (file_inode(file)->i_sb->s_magic != magic)
 		return NULL;
-	path = dentry_path_raw(file->f_path.dentry, buffer, PATH_MAX_HERE);
+	path = dentry_path_raw(file->f_path.dentry, buffer, HANARE_PSEUDO_PATH_MAX);
 	return IS_ERR(path) ? NULL : path;
 }
 
-static char *component(char **path)
+char *hanare_component(char **path)
 {
 	char *name;
 
@@ -120,7 +117,7 @@ static char *component(char **path)
 }
 
 /* The LWK process that a number in procfs means; *tid: the number in its namespace. */
-static struct hanare_space *space_of(struct super_block *sb, u32 number, u32 *tid)
+struct hanare_space *hanare_pseudo_space(struct super_block *sb, u32 number, u32 *tid)
 {
 	struct hanare_space *space = NULL;
 	struct task_struct *task;
@@ -147,7 +144,7 @@ static bool recognise_proc(struct hanare_pseudo *what, struct super_block *sb, c
 	int n;
 
 	for (n = 0; n < ARRAY_SIZE(parts); n++) {
-		parts[n] = component(&path);
+		parts[n] = hanare_component(&path);
 		if (!parts[n])
 			break;
 	}
@@ -161,20 +158,20 @@ static bool recognise_proc(struct hanare_pseudo *what, struct super_block *sb, c
 	what->show = hanare_process_show(parts[n - 1]);
 	if (!what->show || kstrtou32(parts[n - 2 == 2 ? 2 : 0], 10, &number))
 		return false;
-	what->space = space_of(sb, number, &what->tid);
+	what->space = hanare_pseudo_space(sb, number, &what->tid);
 	return what->space;
 }
 
 static bool recognise(struct hanare_pseudo *what, struct file *file)
 {
-	char buffer[PATH_MAX_HERE], *path;
+	char buffer[HANARE_PSEUDO_PATH_MAX], *path;
 
 	if (!S_ISREG(file_inode(file)->i_mode) || !(file->f_mode & FMODE_READ))
 		return false;
-	path = path_in(file, PROC_SUPER_MAGIC, buffer);
+	path = hanare_path_in(file, PROC_SUPER_MAGIC, buffer);
 	if (path)
 		return recognise_proc(what, file_inode(file)->i_sb, path);
-	path = path_in(file, SYSFS_MAGIC, buffer);
+	path = hanare_path_in(file, SYSFS_MAGIC, buffer);
 	if (!path || strncmp(path, "/devices/system/", 16))
 		return false;
 	what->show = hanare_system_show(what->inst, path + 16, &what->node);
@@ -395,175 +392,6 @@ long hanare_opened(struct hanare_space *space, void *data)
 	return 0;
 }
 
-/* ---- names in directories ---- */
-
-/* What is left out of a directory. */
-struct hidden {
-	const char *prefix;			/* of names with a number behind it */
-	int only;				/* this number, or -1: all not in `seen` */
-	unsigned long *seen;			/* bitmap */
-	unsigned long limit;			/* its bits */
-};
-
-static bool hides(const struct hidden *h, const char *name)
-{
-	size_t length = strlen(h->prefix);
-	u32 number;
-
-	if (strncmp(name, h->prefix, length) || kstrtou32(name + length, 10, &number))
-		return false;
-	if (h->only >= 0)
-		return number == h->only;
-	return number >= h->limit || !test_bit(number, h->seen);
-}
-
-static bool hidden_threads(struct hidden *h, struct hanare_space *space)
-{
-	struct hanare_thread_info threads[HANARE_THREADS_AT_ONCE];
-	u32 skip = 0;
-	int i, n;
-
-	h->limit = PID_MAX_LIMIT;
-	h->seen = kvcalloc(BITS_TO_LONGS(h->limit), sizeof(long), GFP_KERNEL);
-	if (!h->seen)
-		return false;
-	while ((n = hanare_space_threads(space, skip, threads)) > 0) {
-		for (i = 0; i < n; i++)
-			if (threads[i].tid < h->limit)
-				set_bit(threads[i].tid, h->seen);
-		skip += n;
-	}
-	return n == 0 && skip;
-}
-
-static bool hidden_cpus(struct hidden *h, struct hanare_instance *inst)
-{
-	u32 i;
-
-	h->prefix = "cpu";
-	h->limit = nr_cpu_ids;
-	h->seen = kvcalloc(BITS_TO_LONGS(h->limit), sizeof(long), GFP_KERNEL);
-	for (i = 0; h->seen && i < inst->cpu_count; i++)
-		set_bit(inst->cpus[i].linux_cpu, h->seen);
-	return h->seen;
-}
-
-static bool hidden_nodes(struct hidden *h, struct hanare_instance *inst)
-{
-	nodemask_t nodes;
-	int node;
-
-	hanare_instance_nodes(inst, &nodes);
-	h->prefix = "node";
-	h->limit = MAX_NUMNODES;
-	h->seen = kvcalloc(BITS_TO_LONGS(h->limit), sizeof(long), GFP_KERNEL);
-	if (h->seen)
-		for_each_node_mask(node, nodes)
-			set_bit(node, h->seen);
-	return h->seen;
-}
-
-static bool hidden_proc(struct hidden *h, struct hanare_space *caller, struct super_block *sb,
-			char *path, int control_fd)
-{
-	char *pid = component(&path), *name = component(&path);
-	struct hanare_space *space;
-	u32 number, tid;
-	bool some = false;
-
-	if (!pid || !name || component(&path) || kstrtou32(pid, 10, &number))
-		return false;
-	if (strcmp(name, "fd") && strcmp(name, "fdinfo") && strcmp(name, "task"))
-		return false;
-	space = space_of(sb, number, &tid);
-	if (!space)
-		return false;
-	if (!strcmp(name, "task")) {
-		some = hidden_threads(h, space);
-	} else if (space == caller) {
-		h->only = control_fd;
-		some = true;
-	}
-	hanare_space_put(space);
-	return some;
-}
-
-static bool hidden_in(struct hidden *h, struct hanare_space *space, struct file *file,
-		      int control_fd)
-{
-	char buffer[PATH_MAX_HERE], *path;
-
-	if (!S_ISDIR(file_inode(file)->i_mode))
-		return false;
-	path = path_in(file, PROC_SUPER_MAGIC, buffer);
-	if (path)
-		return hidden_proc(h, space, file_inode(file)->i_sb, path, control_fd);
-	path = path_in(file, SYSFS_MAGIC, buffer);
-	if (!path || strncmp(path, "/devices/system/", 16))
-		return false;
-	path += 16;
-	if (!strcmp(path, "cpu"))
-		return hidden_cpus(h, space->inst);
-	if (!strcmp(path, "node"))
-		return hidden_nodes(h, space->inst);
-	return !strncmp(path, "node/node", 9) && !strchr(path + 9, '/') &&
-	       hidden_cpus(h, space->inst);
-}
-
-/* Moves the entries that stay to the front; how many bytes they are. */
-static size_t leave_out(const struct hidden *h, char *entries, size_t bytes, bool old)
-{
-	/* struct linux_dirent and linux_dirent64: both have the length at 16. */
-	size_t name = old ? 18 : 19, from = 0, to = 0;
-	u16 length;
-
-	while (bytes - from > name) {
-		memcpy(&length, entries + from + 16, sizeof(length));
-		if (length <= name || length > bytes - from)
-			break;
-		if (!memchr(entries + from + name, 0, length - name) ||
-		    !hides(h, entries + from + name)) {
-			memmove(entries + to, entries + from, length);
-			to += length;
-		}
-		from += length;
-	}
-	return to;
-}
-
-long hanare_listed(struct hanare_space *space, void *data)
-{
-	struct hanare_listed *arg = data;
-	struct hidden h = { .prefix = "", .only = -1 };
-	struct file *file;
-	unsigned long magic;
-	char *entries;
-	long err = 0;
-
-	if (arg->old > 1 || arg->reserved || arg->bytes > ENTRIES_MAX)
-		return -EINVAL;
-	file = fget(arg->fd);
-	if (!file)
-		return -EBADF;
-	magic = file_inode(file)->i_sb->s_magic;
-	if ((magic != PROC_SUPER_MAGIC && magic != SYSFS_MAGIC) ||
-	    !hidden_in(&h, space, file, arg->control_fd))
-		goto out;
-	entries = vmemdup_user(u64_to_user_ptr(arg->buffer), arg->bytes);
-	if (IS_ERR(entries)) {
-		err = PTR_ERR(entries);
-		goto out;
-	}
-	arg->bytes = leave_out(&h, entries, arg->bytes, arg->old);
-	if (copy_to_user(u64_to_user_ptr(arg->buffer), entries, arg->bytes))
-		err = -EFAULT;
-	kvfree(entries);
-out:
-	kvfree(h.seen);
-	fput(file);
-	return err;
-}
-
 /* ---- /proc/PID/exe ---- */
 
 /* As prctl(PR_SET_MM_EXE_FILE), for the program of the caller's space. */
@@ -597,6 +425,17 @@ static long set_exe(struct hanare_space *space, u64 id)
 put:
 	fput(file);
 	return err;
+}
+
+/* The child of a fork has what its parent has; NULL: there is none. */
+void hanare_pseudo_inherit(struct hanare_space *space, const struct hanare_space *parent)
+{
+	if (!parent)
+		return;
+	space->arg_start = READ_ONCE(parent->arg_start);
+	space->arg_end = READ_ONCE(parent->arg_end);
+	space->env_start = READ_ONCE(parent->env_start);
+	space->env_end = READ_ONCE(parent->env_end);
 }
 
 long hanare_execed(struct hanare_space *space, void *data)

@@ -21,7 +21,14 @@ struct hanare_pseudo {
 	int node;
 };
 
-/* pseudo.c: Linux' own text, zero-terminated, to be kvfree'd. Or ERR_PTR. */
+#define HANARE_PSEUDO_PATH_MAX 128
+
+/* pseudo.c: canonical path in the file system of this magic, or NULL; its next part. */
+char *hanare_path_in(struct file *file, unsigned long magic, char *buffer);
+char *hanare_component(char **path);
+/* The LWK process that a number in procfs means; *tid: in its own namespace. */
+struct hanare_space *hanare_pseudo_space(struct super_block *sb, u32 number, u32 *tid);
+/* Linux' own text, zero-terminated, to be kvfree'd. Or ERR_PTR. */
 char *hanare_linux_text(struct file *file);
 /* Takes the next line off; NULL at the end. The line ends at its newline or zero. */
 char *hanare_next_line(char **text);

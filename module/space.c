@@ -32,39 +32,6 @@ struct hanare_space *hanare_space_find(u32 id)
 	return space;
 }
 
-/* The space of a process, with a reference; NULL: none of ours. */
-struct hanare_space *hanare_space_of_pid(struct pid *pid)
-{
-	struct hanare_space *space, *found = NULL;
-	unsigned long id;
-
-	rcu_read_lock();
-	xa_for_each(&spaces, id, space)
-		/* After an execve of the proxy's own there may be an older one. */
-		if (space->pid == pid && !test_bit(0, &space->ended) &&
-		    kref_get_unless_zero(&space->ref)) {
-			found = space;
-			break;
-		}
-	rcu_read_unlock();
-	return found;
-}
-
-/* The space of an instance with the lowest id above `id`, with a reference. */
-struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id)
-{
-	struct hanare_space *space, *found = NULL;
-
-	spin_lock_irq(&inst->state_lock);
-	list_for_each_entry(space, &inst->space_list, link)
-		if (space->id > id && (!found || space->id < found->id))
-			found = space;
-	if (found && !kref_get_unless_zero(&found->ref))
-		found = NULL;
-	spin_unlock_irq(&inst->state_lock);
-	return found;
-}
-
 static void space_free_rcu(struct rcu_head *rcu)
 {
 	kvfree(container_of(rcu, struct hanare_space, rcu));
@@ -175,48 +142,6 @@ static long ask(struct hanare_space *space, struct hanare_call *call)
 	call->space = space->id;
 	err = hanare_request(space->inst, space->home, call, WAIT_KILLABLE, 0);
 	return err ?: min(call->status, 0);
-}
-
-#define INFO_MS 5000
-
-/* About thread `tid`, or the first one if that is not there or 0. */
-int hanare_space_info(struct hanare_space *space, u32 tid, struct hanare_process_info *info)
-{
-	u64 words[HANARE_PAGES_MAX];
-	struct hanare_call call = {
-		.kind = HANARE_REQUEST_INFO,
-		.space = space->id,
-		.args = { HANARE_INFO_PROCESS, tid },
-		.pages = words,
-	};
-	int err = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE, INFO_MS);
-
-	BUILD_BUG_ON(sizeof(*info) > sizeof(words));
-	if (err || call.status)
-		return err ?: min(call.status, 0) ?: -EIO;
-	if (call.count * sizeof(u64) < sizeof(*info))
-		return -EIO;
-	memcpy(info, words, sizeof(*info));
-	return 0;
-}
-
-/* Up to HANARE_THREADS_AT_ONCE threads behind the first `skip`. How many, or -errno. */
-int hanare_space_threads(struct hanare_space *space, u32 skip, struct hanare_thread_info *threads)
-{
-	u64 words[HANARE_PAGES_MAX];
-	struct hanare_call call = {
-		.kind = HANARE_REQUEST_INFO,
-		.space = space->id,
-		.args = { HANARE_INFO_THREADS, skip },
-		.pages = words,
-	};
-	int err = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE, INFO_MS);
-	u32 count = min_t(u32, call.count * sizeof(u64) / sizeof(*threads), HANARE_THREADS_AT_ONCE);
-
-	if (err || call.status)
-		return err ?: min(call.status, 0) ?: -EIO;
-	memcpy(threads, words, count * sizeof(*threads));
-	return count;
 }
 
 static long do_ring(struct hanare_space *space, void *data)
@@ -403,12 +328,7 @@ static int space_enter(struct hanare_instance *inst, struct file *file, u64 allo
 
 	if (!space)
 		return refuse(message, -ENOMEM, "Linux has no memory left");
-	if (parent) {
-		space->arg_start = READ_ONCE(parent->arg_start);
-		space->arg_end = READ_ONCE(parent->arg_end);
-		space->env_start = READ_ONCE(parent->env_start);
-		space->env_end = READ_ONCE(parent->env_end);
-	}
+	hanare_pseudo_inherit(space, parent);
 	/* Before the LWK hears of it: then it may drop what the parent has. */
 	if (parent && hanare_space_copy_files(space, parent)) {
 		err = refuse(message, -ENOMEM, "Linux has no memory left");

@@ -3,6 +3,8 @@
 //! Plain bookkeeping: page tables, frames and messages to Linux are the
 //! caller's, who learns from the returned pieces what to undo.
 
+mod walk;
+
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -308,19 +310,9 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         self.vmas.len()
     }
 
-    /// Bytes of the mappings for which `wanted` holds. O(n).
-    pub fn bytes_where(&self, wanted: impl Fn(&Vma<F>) -> bool) -> u64 {
-        self.iter().filter(|vma| wanted(vma)).map(Vma::len).sum()
-    }
-
     /// All mappings, by address.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Vma<F>> {
         self.vmas.values()
-    }
-
-    /// Mappings that begin at `address` or above, by address.
-    pub fn iter_from(&self, address: u64) -> impl Iterator<Item = &Vma<F>> {
-        self.vmas.range(address..).map(|(_, vma)| vma)
     }
 
     /// The mapping that holds `address`.
