@@ -122,6 +122,7 @@ static void update(struct work_struct *work)
 	write_page(inst, s, rate + bend, false);
 	inst->clock_last_tsc = s.tsc;
 	inst->clock_last_ns = s.mono;
+	hanare_load_update(inst);
 	schedule_delayed_work(&inst->clock_work, HZ);
 }
 

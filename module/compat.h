@@ -48,6 +48,32 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #define hanare_can_mmap(file) ((file)->f_op->mmap != NULL)
 #endif
 
+/* Whose ids a mount shows: 6.3 gave it a type of its own. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+#define HANARE_IDMAP struct mnt_idmap
+#else
+#define HANARE_IDMAP struct user_namespace
+#endif
+
+/* The other one is gone since 6.5. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
+#define hanare_splice_read copy_splice_read
+#else
+#define hanare_splice_read generic_file_splice_read
+#endif
+
+/* Running programs could be written to in 6.11 and 6.12. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0) && LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
+#define hanare_deny_write(file) 0
+#define hanare_allow_write(file) do { } while (0)
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+#define hanare_deny_write exe_file_deny_write_access
+#define hanare_allow_write exe_file_allow_write_access
+#else
+#define hanare_deny_write deny_write_access
+#define hanare_allow_write allow_write_access
+#endif
+
 /*
  * Frame addresses behind a mapping of a device, from `addr` on. Returns how
  * many were found, or -EFAULT if the first is not there.

@@ -119,6 +119,9 @@ struct hanare_instance {
 	raw_spinlock_t clock_lock;
 	struct irq_work clock_set_work;
 	struct notifier_block clock_notifier;
+
+	unsigned long load[3];			/* averages, as Linux' avenrun */
+	u64 load_idle_ns, load_ns;		/* at the last look */
 };
 
 /* An answer to a page fault, kept for the second pass of the retry protocol. */
@@ -158,6 +161,8 @@ struct hanare_space {
 	spinlock_t answer_lock;
 	struct list_head answers;		/* newest first */
 	u32 answer_count;
+
+	u64 arg_start, arg_end, env_start, env_end;	/* as the program itself has them */
 
 	struct mutex table_lock;		/* files */
 	struct xarray files;
@@ -305,9 +310,38 @@ void hanare_observe_event(struct hanare_instance *inst, u64 session);
 /* A space is gone: those who watch it may look. */
 void hanare_observers_wake(struct hanare_space *space);
 
-/* log.c; the second: the last lines into dmesg, before they are gone. */
-long hanare_do_log(struct hanare_file *hf, void *data);
+
+/* info.c */
+struct hanare_space *hanare_space_of_pid(struct pid *pid);
+struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id);
+int hanare_space_info(struct hanare_space *space, u32 tid, struct hanare_process_info *info);
+int hanare_space_threads(struct hanare_space *space, u32 skip, struct hanare_thread_info *threads);
+long hanare_do_process(struct hanare_file *hf, void *data);
+long hanare_do_threads(struct hanare_file *hf, void *data);
+
+/* pseudo.c, listing.c */
+int hanare_pseudo_init(void);
+void hanare_pseudo_exit(void);
+long hanare_opened(struct hanare_space *space, void *data);
+long hanare_listed(struct hanare_space *space, void *data);
+long hanare_execed(struct hanare_space *space, void *data);
+void hanare_pseudo_inherit(struct hanare_space *space, const struct hanare_space *parent);
+
+/* show-machine.c */
+void hanare_load_update(struct hanare_instance *inst);
+
+/* topology.c */
+int hanare_topology_init(void);
+void hanare_topology_exit(void);
+void hanare_topology_keep(u32 cpu);
+void hanare_topology_show(struct hanare_instance *inst, u32 cpu);
+void hanare_topology_hide(u32 cpu);
+struct hanare_place { u32 package, die, core; const struct hanare_instance *inst; bool shown; };
+const struct hanare_place *hanare_place_of(u32 cpu);
+
+/* log.c: the last lines into dmesg, before they are gone. */
 void hanare_log_tail(struct hanare_instance *inst);
+long hanare_do_log(struct hanare_file *hf, void *data);
 
 /* clock.c */
 void hanare_clock_start(struct hanare_instance *inst);

@@ -300,8 +300,15 @@ struct hanare_cpu_shared {
 	__u32 inbound[HANARE_INBOUND_ENTRIES];
 	/* `EVENT_*` words for Linux. */
 	__u64 outbound[HANARE_OUTBOUND_ENTRIES];
+	/*
+	 * TSC cycles this CPU halted without anything to run, up to the last time.
+	 * Written by the LWK.
+	 */
+	__u64 idle_cycles;
+	/* TSC value since when it has halted, or 0. Written by the LWK. */
+	__u64 idle_since;
 	/* Zero, up to 4096 bytes. */
-	__u64 reserved7[80];
+	__u64 reserved7[78];
 } __attribute__((aligned(4096)));
 
 /* ---- log ---- */
@@ -437,6 +444,8 @@ struct hanare_clock_page {
  * an answer. `space` is that of the observed process, which may be gone.
  */
 #define HANARE_REQUEST_OBSERVE 11U
+/* Something to be shown: args: [0] = `INFO_*`; see `crate::info`. */
+#define HANARE_REQUEST_INFO 32U
 /* The access was a write. */
 #define HANARE_FAULT_WRITE 1ULL
 /* The page is mapped read-only and wants to become writable (`page_mkwrite`). */
@@ -632,9 +641,17 @@ struct hanare_service {
 /*
  * execve succeeded: args: [0] = address (control window) of the new program's
  * name, zero-terminated: close close-on-exec descriptors, reset dispositions
- * that were caught, name the process.
+ * that were caught, name the process. [1] = file id of the program, or 0;
+ * [2] = address (control window) of `EXECED_WORDS` words for Linux' memory map,
+ * in the order of `struct prctl_mm_map`, or 0: what `/proc/PID/cmdline`, `environ`
+ * and `auxv` show.
  */
 #define HANARE_OP_EXECED 0x80000004U
+/*
+ * start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
+ * arg_start, arg_end, env_start, env_end, address and bytes of auxv.
+ */
+#define HANARE_EXECED_WORDS 13
 /* Map the device again over args[0]..args[1], after a shared mapping ended there. */
 #define HANARE_OP_REMAP 0x80000005U
 /* Do nothing: the cost of a delegation without Linux' part. */
@@ -987,6 +1004,161 @@ struct hanare_capture {
 	__u32 bytes;
 };
 
+/* ---- info ---- */
+
+/*
+ * What the module asks of the LWK to show it: processes, threads, mappings,
+ * memory (`REQUEST_INFO`). For `/proc` as LWK programs see it, and `hanare ps`.
+ *
+ * `args[0]` = `INFO_*`. The answer is in `pages`: as many structures of the kind
+ * as `count` words hold.
+ */
+/*
+ * One `ProcessInfo` of `space`; args: [1] = thread id that its thread part is
+ * about, or 0: the first thread. -ESRCH: no such thread.
+ */
+#define HANARE_INFO_PROCESS 1ULL
+/*
+ * `VmaInfo`s of `space` from address args[1] on; args: [2] = 1: with what is
+ * resident. Answer: args[1] = address to go on from, 0: that was the last.
+ */
+#define HANARE_INFO_VMAS 2ULL
+/* `ThreadInfo`s of `space`; args: [1] = how many to leave out. */
+#define HANARE_INFO_THREADS 3ULL
+/*
+ * Memory; args: [1] = node, or `NODE_ANY`. Answer args: [1] = total bytes,
+ * [2] = free bytes, [3] = bytes in quarantine.
+ */
+#define HANARE_INFO_MEMORY 4ULL
+/* `INFO_MEMORY`: all nodes. */
+#define HANARE_NODE_ANY 0xffffffffULL
+/* It waits. */
+#define HANARE_THREAD_WAITS 0U
+/* It runs, or could. */
+#define HANARE_THREAD_RUNS 1U
+/* May be read, written, executed. */
+#define HANARE_VMA_READ 1ULL
+/* See `VMA_READ`. */
+#define HANARE_VMA_WRITE 2ULL
+/* See `VMA_READ`. */
+#define HANARE_VMA_EXEC 4ULL
+/* Shared. */
+#define HANARE_VMA_SHARED 8ULL
+/* The first thread's stack. */
+#define HANARE_VMA_STACK 16ULL
+/* The heap of `brk`. */
+#define HANARE_VMA_HEAP 32ULL
+/* The vDSO. */
+#define HANARE_VMA_VDSO 64ULL
+/* The vDSO's data. */
+#define HANARE_VMA_VVAR 128ULL
+/* A mapping of Linux' own in the proxy. */
+#define HANARE_VMA_LINUX 256ULL
+/* Locked in memory. */
+#define HANARE_VMA_LOCKED 512ULL
+/* Grows downwards. */
+#define HANARE_VMA_GROWS_DOWN 1024ULL
+/* Left out of core dumps; not inherited; wiped in a child; large pages wanted, not wanted. */
+#define HANARE_VMA_DONT_DUMP 2048ULL
+/* See `VMA_DONT_DUMP`. */
+#define HANARE_VMA_DONT_FORK 4096ULL
+/* See `VMA_DONT_DUMP`. */
+#define HANARE_VMA_WIPE_ON_FORK 8192ULL
+/* See `VMA_DONT_DUMP`. */
+#define HANARE_VMA_HUGE 0x4000ULL
+/* See `VMA_DONT_DUMP`. */
+#define HANARE_VMA_NO_HUGE 0x8000ULL
+
+/* A thread. */
+struct hanare_thread_info {
+	/* Linux thread id of its worker, in the proxy's namespace. */
+	__u32 tid;
+	/* `THREAD_*`. */
+	__u32 state;
+	/* Index in the instance of the CPU it runs on or ran on last. */
+	__u32 cpu;
+	/* Zero. */
+	__u32 reserved;
+	/* Time in user mode and in the LWK, and waiting for Linux with the CPU kept, ns. */
+	__u64 user_ns;
+	/* See `user_ns`. */
+	__u64 system_ns;
+	/* Calls that Linux served. */
+	__u64 delegated_calls;
+	/* Times it gave the CPU away to wait, and times it lost it to another thread. */
+	__u64 voluntary_switches;
+	/* See `voluntary_switches`. */
+	__u64 involuntary_switches;
+};
+
+/* A process, and one of its threads. */
+struct hanare_process_info {
+	/* The thread. */
+	struct hanare_thread_info thread;
+	/* User and system time of all threads, ended ones too, ns. */
+	__u64 user_ns;
+	/* See `user_ns`. */
+	__u64 system_ns;
+	/* Calls that Linux served, all threads. */
+	__u64 delegated_calls;
+	/* Living threads. */
+	__u64 threads;
+	/* Bytes mapped now and at most. */
+	__u64 mapped;
+	/* See `mapped`. */
+	__u64 mapped_peak;
+	/* Bytes resident now and at most. */
+	__u64 resident;
+	/* See `resident`. */
+	__u64 resident_peak;
+	/* Resident bytes of files and of mappings shared with Linux. */
+	__u64 resident_file;
+	/* Bytes of private writable mappings without the stack. */
+	__u64 data;
+	/* Bytes of the stack. */
+	__u64 stack;
+	/* Bytes of executable mappings of the program and of others. */
+	__u64 code;
+	/* See `code`. */
+	__u64 library;
+	/* Bytes of page tables. */
+	__u64 tables;
+	/* Bytes locked. */
+	__u64 locked;
+	/* Signals (bit n-1 = signal n) pending for the process and the thread. */
+	__u64 shared_pending;
+	/* See `shared_pending`. */
+	__u64 pending;
+	/* Signals the thread blocks. */
+	__u64 blocked;
+	/* Signals ignored and caught. */
+	__u64 ignored;
+	/* See `ignored`. */
+	__u64 caught;
+	/* Instance CPUs it may run on, by index. */
+	__u64 allowed;
+};
+
+/* A mapping. */
+struct hanare_vma_info {
+	/* First byte. */
+	__u64 start;
+	/* End (exclusive). */
+	__u64 end;
+	/* `VMA_*`. */
+	__u64 flags;
+	/* Offset in the file. */
+	__u64 offset;
+	/* File id in the module, or 0. */
+	__u64 file;
+	/* Resident bytes: all, written or anonymous, in large pages. */
+	__u64 resident;
+	/* See `resident`. */
+	__u64 anonymous;
+	/* See `resident`. */
+	__u64 large;
+};
+
 /* ---- ioctl ---- */
 
 /*
@@ -1025,6 +1197,8 @@ struct hanare_capture {
  * rdx, rsi, rdi, rip, rflags, rsp.
  */
 #define HANARE_POSE_REGS 18
+/* Most threads one `IOCTL_THREADS` tells of. */
+#define HANARE_THREADS_AT_ONCE 8
 /* See `Info`. */
 #define HANARE_IOCTL_INFO 0xc0104800U
 /* See `Create`. */
@@ -1058,9 +1232,9 @@ struct hanare_capture {
 /* See `Usage`. */
 #define HANARE_IOCTL_USAGE 0xc0204816U
 /* No argument: what the caller maps from now on goes into its core dump. */
-#define HANARE_IOCTL_DUMP 0x4830U
+#define HANARE_IOCTL_DUMP 0x4833U
 /* See `Pose`. */
-#define HANARE_IOCTL_POSE 0xc1184831U
+#define HANARE_IOCTL_POSE 0xc1184834U
 /* See `Child`. */
 #define HANARE_IOCTL_CHILD 0xc0104817U
 /* See `Observe`. */
@@ -1069,6 +1243,16 @@ struct hanare_capture {
 #define HANARE_IOCTL_OBSERVATION 0xc2184819U
 /* See `TraceRead`. */
 #define HANARE_IOCTL_TRACE_READ 0xc018481aU
+/* See `Opened`. */
+#define HANARE_IOCTL_OPENED 0xc0104830U
+/* See `Listed`. */
+#define HANARE_IOCTL_LISTED 0xc0204831U
+/* See `Execed`. */
+#define HANARE_IOCTL_EXECED 0xc0284832U
+/* See `ProcessStatus`. */
+#define HANARE_IOCTL_PROCESS 0xc1084828U
+/* See `Threads`. */
+#define HANARE_IOCTL_THREADS 0xc1f04829U
 
 /* `IOCTL_INFO`: who is there. Works for everyone. */
 struct hanare_info {
@@ -1399,6 +1583,93 @@ struct hanare_pose {
 	__u64 info[16];
 };
 
+/*
+ * `IOCTL_OPENED`: descriptor `fd` was opened by the application. If it is a file
+ * of procfs or sysfs that shows the machine or an LWK process, the answer is 1 in
+ * `shows`; with `replace` set, `fd` is then closed, and `fd` of the answer is a
+ * descriptor that shows the LWK's machine instead.
+ */
+struct hanare_opened {
+	/* In: the descriptor. Out: the one instead. */
+	__s32 fd;
+	/* In: 1: replace it. */
+	__u32 replace;
+	/* In: 1: the new descriptor is close-on-exec. */
+	__u32 close_on_exec;
+	/* Out: 1: it is such a file. */
+	__u32 shows;
+};
+
+/*
+ * `IOCTL_LISTED`: `getdents` of descriptor `fd` gave `bytes` at `buffer`: takes
+ * out the names that an LWK program is not to see. Out: bytes left.
+ */
+struct hanare_listed {
+	/* In: the directory. */
+	__s32 fd;
+	/* In: 1: entries of `getdents`, 0: of `getdents64`. */
+	__u32 old;
+	/* In: address of the entries. */
+	__u64 buffer;
+	/* In: bytes there. Out: bytes left. */
+	__u64 bytes;
+	/* In: the descriptor of the caller's space, which is not shown. */
+	__s32 control_fd;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/*
+ * `IOCTL_EXECED`: the caller's program is now file `file` of its space:
+ * `/proc/PID/exe` says so. -EACCES: not a file that the caller may execute.
+ */
+struct hanare_execed {
+	/* In: file id of `SERVICE_FILE_GET`, or 0: leave it as it is. */
+	__u64 file;
+	/*
+	 * In: addresses of arguments and environment in the application's memory, for
+	 * `/proc/PID/cmdline` and `environ` as LWK programs see them.
+	 */
+	__u64 arg_start;
+	/* See `arg_start`. */
+	__u64 arg_end;
+	/* See `arg_start`. */
+	__u64 env_start;
+	/* See `arg_start`. */
+	__u64 env_end;
+};
+
+/*
+ * `IOCTL_PROCESS`: the process with the lowest space id above `after`.
+ * ENOENT: no more, or no such instance.
+ */
+struct hanare_process_status {
+	/* In: instance. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* In: space id to go on from, 0 at first. Out: space id of this one. */
+	__u32 after;
+	/* Out: process id, in the caller's namespace; 0: not seen from there. */
+	__u32 pid;
+	/* Out. */
+	struct hanare_process_info info;
+};
+
+/* `IOCTL_THREADS`: threads of a space. */
+struct hanare_threads {
+	/* In: instance. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* In: space id. */
+	__u32 space;
+	/* In: threads to leave out. */
+	__u32 skip;
+	/* Out: entries of `threads`; 0: no more. */
+	__u32 count;
+	/* Zero. */
+	__u32 reserved;
+	/* Out: threads. */
+	struct hanare_thread_info threads[HANARE_THREADS_AT_ONCE];
+};
+
 /* ---- what Rust computed ---- */
 
 _Static_assert(__builtin_offsetof(struct hanare_image_header, magic) == 0, "ImageHeader.magic");
@@ -1471,7 +1742,9 @@ _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound_head) == 32
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved6) == 324, "CpuShared.reserved6");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, inbound) == 384, "CpuShared.inbound");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound) == 1408, "CpuShared.outbound");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved7) == 3456, "CpuShared.reserved7");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, idle_cycles) == 3456, "CpuShared.idle_cycles");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, idle_since) == 3464, "CpuShared.idle_since");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved7) == 3472, "CpuShared.reserved7");
 _Static_assert(sizeof(struct hanare_cpu_shared) == 4096, "CpuShared");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, head) == 0, "LogRing.head");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, reserved) == 8, "LogRing.reserved");
@@ -1570,6 +1843,48 @@ _Static_assert(sizeof(struct hanare_record) == 96, "Record");
 _Static_assert(__builtin_offsetof(struct hanare_capture, argument) == 0, "Capture.argument");
 _Static_assert(__builtin_offsetof(struct hanare_capture, bytes) == 4, "Capture.bytes");
 _Static_assert(sizeof(struct hanare_capture) == 8, "Capture");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, tid) == 0, "ThreadInfo.tid");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, state) == 4, "ThreadInfo.state");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, cpu) == 8, "ThreadInfo.cpu");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, reserved) == 12, "ThreadInfo.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, user_ns) == 16, "ThreadInfo.user_ns");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, system_ns) == 24, "ThreadInfo.system_ns");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, delegated_calls) == 32, "ThreadInfo.delegated_calls");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, voluntary_switches) == 40, "ThreadInfo.voluntary_switches");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, involuntary_switches) == 48, "ThreadInfo.involuntary_switches");
+_Static_assert(sizeof(struct hanare_thread_info) == 56, "ThreadInfo");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, thread) == 0, "ProcessInfo.thread");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, user_ns) == 56, "ProcessInfo.user_ns");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, system_ns) == 64, "ProcessInfo.system_ns");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, delegated_calls) == 72, "ProcessInfo.delegated_calls");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, threads) == 80, "ProcessInfo.threads");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped) == 88, "ProcessInfo.mapped");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped_peak) == 96, "ProcessInfo.mapped_peak");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident) == 104, "ProcessInfo.resident");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_peak) == 112, "ProcessInfo.resident_peak");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_file) == 120, "ProcessInfo.resident_file");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, data) == 128, "ProcessInfo.data");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, stack) == 136, "ProcessInfo.stack");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, code) == 144, "ProcessInfo.code");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, library) == 152, "ProcessInfo.library");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, tables) == 160, "ProcessInfo.tables");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, locked) == 168, "ProcessInfo.locked");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, shared_pending) == 176, "ProcessInfo.shared_pending");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, pending) == 184, "ProcessInfo.pending");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, blocked) == 192, "ProcessInfo.blocked");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, ignored) == 200, "ProcessInfo.ignored");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, caught) == 208, "ProcessInfo.caught");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, allowed) == 216, "ProcessInfo.allowed");
+_Static_assert(sizeof(struct hanare_process_info) == 224, "ProcessInfo");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, start) == 0, "VmaInfo.start");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, end) == 8, "VmaInfo.end");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, flags) == 16, "VmaInfo.flags");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, offset) == 24, "VmaInfo.offset");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, file) == 32, "VmaInfo.file");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, resident) == 40, "VmaInfo.resident");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, anonymous) == 48, "VmaInfo.anonymous");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, large) == 56, "VmaInfo.large");
+_Static_assert(sizeof(struct hanare_vma_info) == 64, "VmaInfo");
 _Static_assert(__builtin_offsetof(struct hanare_info, magic) == 0, "Info.magic");
 _Static_assert(__builtin_offsetof(struct hanare_info, version) == 8, "Info.version");
 _Static_assert(__builtin_offsetof(struct hanare_info, instances) == 12, "Info.instances");
@@ -1682,5 +1997,35 @@ _Static_assert(__builtin_offsetof(struct hanare_pose, reserved) == 4, "Pose.rese
 _Static_assert(__builtin_offsetof(struct hanare_pose, regs) == 8, "Pose.regs");
 _Static_assert(__builtin_offsetof(struct hanare_pose, info) == 152, "Pose.info");
 _Static_assert(sizeof(struct hanare_pose) == 280, "Pose");
+_Static_assert(__builtin_offsetof(struct hanare_opened, fd) == 0, "Opened.fd");
+_Static_assert(__builtin_offsetof(struct hanare_opened, replace) == 4, "Opened.replace");
+_Static_assert(__builtin_offsetof(struct hanare_opened, close_on_exec) == 8, "Opened.close_on_exec");
+_Static_assert(__builtin_offsetof(struct hanare_opened, shows) == 12, "Opened.shows");
+_Static_assert(sizeof(struct hanare_opened) == 16, "Opened");
+_Static_assert(__builtin_offsetof(struct hanare_listed, fd) == 0, "Listed.fd");
+_Static_assert(__builtin_offsetof(struct hanare_listed, old) == 4, "Listed.old");
+_Static_assert(__builtin_offsetof(struct hanare_listed, buffer) == 8, "Listed.buffer");
+_Static_assert(__builtin_offsetof(struct hanare_listed, bytes) == 16, "Listed.bytes");
+_Static_assert(__builtin_offsetof(struct hanare_listed, control_fd) == 24, "Listed.control_fd");
+_Static_assert(__builtin_offsetof(struct hanare_listed, reserved) == 28, "Listed.reserved");
+_Static_assert(sizeof(struct hanare_listed) == 32, "Listed");
+_Static_assert(__builtin_offsetof(struct hanare_execed, file) == 0, "Execed.file");
+_Static_assert(__builtin_offsetof(struct hanare_execed, arg_start) == 8, "Execed.arg_start");
+_Static_assert(__builtin_offsetof(struct hanare_execed, arg_end) == 16, "Execed.arg_end");
+_Static_assert(__builtin_offsetof(struct hanare_execed, env_start) == 24, "Execed.env_start");
+_Static_assert(__builtin_offsetof(struct hanare_execed, env_end) == 32, "Execed.env_end");
+_Static_assert(sizeof(struct hanare_execed) == 40, "Execed");
+_Static_assert(__builtin_offsetof(struct hanare_process_status, name) == 0, "ProcessStatus.name");
+_Static_assert(__builtin_offsetof(struct hanare_process_status, after) == 32, "ProcessStatus.after");
+_Static_assert(__builtin_offsetof(struct hanare_process_status, pid) == 36, "ProcessStatus.pid");
+_Static_assert(__builtin_offsetof(struct hanare_process_status, info) == 40, "ProcessStatus.info");
+_Static_assert(sizeof(struct hanare_process_status) == 264, "ProcessStatus");
+_Static_assert(__builtin_offsetof(struct hanare_threads, name) == 0, "Threads.name");
+_Static_assert(__builtin_offsetof(struct hanare_threads, space) == 32, "Threads.space");
+_Static_assert(__builtin_offsetof(struct hanare_threads, skip) == 36, "Threads.skip");
+_Static_assert(__builtin_offsetof(struct hanare_threads, count) == 40, "Threads.count");
+_Static_assert(__builtin_offsetof(struct hanare_threads, reserved) == 44, "Threads.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_threads, threads) == 48, "Threads.threads");
+_Static_assert(sizeof(struct hanare_threads) == 496, "Threads");
 
 #endif

@@ -379,6 +379,8 @@ static const struct command commands[] = {
 	{ HANARE_IOCTL_SHUTDOWN, true, false, do_shutdown },
 	{ HANARE_IOCTL_STATUS, false, false, do_status },
 	{ HANARE_IOCTL_LOG, false, false, hanare_do_log },
+	{ HANARE_IOCTL_PROCESS, false, false, hanare_do_process },
+	{ HANARE_IOCTL_THREADS, false, false, hanare_do_threads },
 	{ HANARE_IOCTL_DEBUG, true, false, do_debug },
 	{ HANARE_IOCTL_OBSERVE, false, true, hanare_do_observe },
 	{ HANARE_IOCTL_OBSERVATION, false, false, hanare_do_observation },
@@ -522,15 +524,25 @@ static int __init hanare_init(void)
 	err = hanare_doorbell_init();
 	if (err)
 		goto partition;
-	err = register_reboot_notifier(&reboot_nb);
+	err = hanare_pseudo_init();
 	if (err)
 		goto doorbell;
+	err = hanare_topology_init();
+	if (err)
+		goto pseudo;
+	err = register_reboot_notifier(&reboot_nb);
+	if (err)
+		goto topology;
 	err = misc_register(&hanare_device);
 	if (err)
 		goto reboot;
 	return 0;
 reboot:
 	unregister_reboot_notifier(&reboot_nb);
+topology:
+	hanare_topology_exit();
+pseudo:
+	hanare_pseudo_exit();
 doorbell:
 	hanare_doorbell_exit();
 partition:
@@ -545,6 +557,8 @@ static void __exit hanare_exit(void)
 	unregister_reboot_notifier(&reboot_nb);
 	hanare_observers_exit();
 	hanare_spaces_exit();
+	hanare_topology_exit();
+	hanare_pseudo_exit();
 	hanare_doorbell_exit();
 	hanare_partition_exit();
 }

@@ -381,6 +381,7 @@ int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg)
 	err = cpu_check(inst, arg->cpu, arg->message);
 	if (err || arg->check)
 		goto out;
+	hanare_topology_keep(arg->cpu);
 	err = remove_cpu(arg->cpu);
 	if (err) {
 		refuse(arg->message, err,
@@ -405,6 +406,7 @@ int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg)
 		cpu->node = 0;
 	spin_lock_init(&cpu->inbound_lock);
 	inst->cpu_count++;
+	hanare_topology_show(inst, arg->cpu);
 out:
 	mutex_unlock(&hanare_lock);
 	return err;
@@ -422,6 +424,7 @@ int hanare_release_cpus(struct hanare_instance *inst, char *message)
 		int err;
 
 		cpumask_clear_cpu(cpu, &owned_cpus);
+		hanare_topology_hide(cpu);
 		err = add_cpu(cpu);
 		if (!err)
 			continue;

@@ -338,6 +338,7 @@ int hanare_space_enter(struct hanare_instance *inst, struct file *file, u64 allo
 
 	if (!space)
 		return refuse(message, -ENOMEM, "Linux has no memory left");
+	hanare_pseudo_inherit(space, parent);
 	/* Before the LWK hears of it: then it may drop what the parent has. */
 	if (parent && hanare_space_copy_files(space, parent)) {
 		err = refuse(message, -ENOMEM, "Linux has no memory left");
@@ -479,6 +480,9 @@ static const struct space_command space_commands[] = {
 	{ HANARE_IOCTL_START, do_start },
 	{ HANARE_IOCTL_DUMP, hanare_dump },
 	{ HANARE_IOCTL_POSE, hanare_pose },
+	{ HANARE_IOCTL_OPENED, hanare_opened },
+	{ HANARE_IOCTL_LISTED, hanare_listed },
+	{ HANARE_IOCTL_EXECED, hanare_execed },
 };
 
 static long attach_command(struct file *file, void __user *arg)
@@ -531,7 +535,8 @@ long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg)
 	if (copy_from_user(&data, arg, size))
 		return -EFAULT;
 	err = space_commands[i].call(space, &data);
-	if (cmd == HANARE_IOCTL_USAGE && !err && copy_to_user(arg, &data, size))
+	if ((cmd == HANARE_IOCTL_USAGE || cmd == HANARE_IOCTL_OPENED ||
+	     cmd == HANARE_IOCTL_LISTED) && !err && copy_to_user(arg, &data, size))
 		err = -EFAULT;
 	return err;
 }

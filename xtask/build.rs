@@ -44,7 +44,7 @@ fn main() {
     println!("cargo::rerun-if-changed=../abi/src");
     let mut out = String::from("const FILES: &[File] = &[\n");
     let files = [
-        "lib", "layout", "boot", "log", "clock", "request", "service", "slot", "start", "observe",
+        "lib", "layout", "boot", "log", "clock", "request", "service", "slot", "start", "observe", "info",
         "ioctl",
     ];
     let present = fs::read_dir(src).expect("abi/src").count();

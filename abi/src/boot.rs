@@ -196,8 +196,13 @@ pub struct CpuShared {
     pub inbound: [u32; INBOUND_ENTRIES],
     /// `EVENT_*` words for Linux.
     pub outbound: [u64; OUTBOUND_ENTRIES],
+    /// TSC cycles this CPU halted without anything to run, up to the last time.
+    /// Written by the LWK.
+    pub idle_cycles: u64,
+    /// TSC value since when it has halted, or 0. Written by the LWK.
+    pub idle_since: u64,
     /// Zero, up to 4096 bytes.
-    pub reserved7: [u64; 80],
+    pub reserved7: [u64; 78],
 }
 
 /// Bit where the kind of an outbound event starts; the payload is below.

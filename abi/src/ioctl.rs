@@ -8,6 +8,8 @@
 //! `message` gets a sentence there when the call fails: what was wrong and what
 //! to do.
 
+use crate::info::{ProcessInfo, ThreadInfo};
+
 /// Type byte of the ioctl numbers.
 pub const IOCTL_TYPE: u32 = b'H' as u32;
 
@@ -378,6 +380,96 @@ pub struct Pose {
     pub info: [u64; 16],
 }
 
+/// `IOCTL_OPENED`: descriptor `fd` was opened by the application. If it is a file
+/// of procfs or sysfs that shows the machine or an LWK process, the answer is 1 in
+/// `shows`; with `replace` set, `fd` is then closed, and `fd` of the answer is a
+/// descriptor that shows the LWK's machine instead.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Opened {
+    /// In: the descriptor. Out: the one instead.
+    pub fd: i32,
+    /// In: 1: replace it.
+    pub replace: u32,
+    /// In: 1: the new descriptor is close-on-exec.
+    pub close_on_exec: u32,
+    /// Out: 1: it is such a file.
+    pub shows: u32,
+}
+
+/// `IOCTL_LISTED`: `getdents` of descriptor `fd` gave `bytes` at `buffer`: takes
+/// out the names that an LWK program is not to see. Out: bytes left.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Listed {
+    /// In: the directory.
+    pub fd: i32,
+    /// In: 1: entries of `getdents`, 0: of `getdents64`.
+    pub old: u32,
+    /// In: address of the entries.
+    pub buffer: u64,
+    /// In: bytes there. Out: bytes left.
+    pub bytes: u64,
+    /// In: the descriptor of the caller's space, which is not shown.
+    pub control_fd: i32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// `IOCTL_EXECED`: the caller's program is now file `file` of its space:
+/// `/proc/PID/exe` says so. -EACCES: not a file that the caller may execute.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Execed {
+    /// In: file id of `SERVICE_FILE_GET`, or 0: leave it as it is.
+    pub file: u64,
+    /// In: addresses of arguments and environment in the application's memory, for
+    /// `/proc/PID/cmdline` and `environ` as LWK programs see them.
+    pub arg_start: u64,
+    /// See `arg_start`.
+    pub arg_end: u64,
+    /// See `arg_start`.
+    pub env_start: u64,
+    /// See `arg_start`.
+    pub env_end: u64,
+}
+
+/// `IOCTL_PROCESS`: the process with the lowest space id above `after`.
+/// ENOENT: no more, or no such instance.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessStatus {
+    /// In: instance.
+    pub name: [u8; NAME_SIZE],
+    /// In: space id to go on from, 0 at first. Out: space id of this one.
+    pub after: u32,
+    /// Out: process id, in the caller's namespace; 0: not seen from there.
+    pub pid: u32,
+    /// Out.
+    pub info: ProcessInfo,
+}
+
+/// `IOCTL_THREADS`: threads of a space.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Threads {
+    /// In: instance.
+    pub name: [u8; NAME_SIZE],
+    /// In: space id.
+    pub space: u32,
+    /// In: threads to leave out.
+    pub skip: u32,
+    /// Out: entries of `threads`; 0: no more.
+    pub count: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Out: threads.
+    pub threads: [ThreadInfo; THREADS_AT_ONCE],
+}
+
+/// Most threads one `IOCTL_THREADS` tells of.
+pub const THREADS_AT_ONCE: usize = 8;
+
 /// See [`Info`].
 pub const IOCTL_INFO: u32 = iowr::<Info>(0);
 /// See [`Create`].
@@ -411,9 +503,9 @@ pub const IOCTL_SIGNAL: u32 = iowr::<Signal>(21);
 /// See [`Usage`].
 pub const IOCTL_USAGE: u32 = iowr::<Usage>(22);
 /// No argument: what the caller maps from now on goes into its core dump.
-pub const IOCTL_DUMP: u32 = number(0, 48, 0);
+pub const IOCTL_DUMP: u32 = number(0, 51, 0);
 /// See [`Pose`].
-pub const IOCTL_POSE: u32 = iowr::<Pose>(49);
+pub const IOCTL_POSE: u32 = iowr::<Pose>(52);
 /// See [`Child`].
 pub const IOCTL_CHILD: u32 = iowr::<Child>(23);
 /// See [`Observe`].
@@ -422,3 +514,13 @@ pub const IOCTL_OBSERVE: u32 = iowr::<Observe>(24);
 pub const IOCTL_OBSERVATION: u32 = iowr::<Observation>(25);
 /// See [`TraceRead`].
 pub const IOCTL_TRACE_READ: u32 = iowr::<TraceRead>(26);
+/// See [`Opened`].
+pub const IOCTL_OPENED: u32 = iowr::<Opened>(48);
+/// See [`Listed`].
+pub const IOCTL_LISTED: u32 = iowr::<Listed>(49);
+/// See [`Execed`].
+pub const IOCTL_EXECED: u32 = iowr::<Execed>(50);
+/// See [`ProcessStatus`].
+pub const IOCTL_PROCESS: u32 = iowr::<ProcessStatus>(40);
+/// See [`Threads`].
+pub const IOCTL_THREADS: u32 = iowr::<Threads>(41);

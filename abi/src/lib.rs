@@ -15,6 +15,7 @@
 
 pub mod boot;
 pub mod clock;
+pub mod info;
 pub mod ioctl;
 pub mod layout;
 pub mod log;

@@ -62,6 +62,9 @@ pub const REQUEST_SPACE_PAUSE: u32 = 12;
 /// an answer. `space` is that of the observed process, which may be gone.
 pub const REQUEST_OBSERVE: u32 = 11;
 
+/// Something to be shown: args: [0] = `INFO_*`; see [`crate::info`].
+pub const REQUEST_INFO: u32 = 32;
+
 /// The access was a write.
 pub const FAULT_WRITE: u64 = 1;
 /// The page is mapped read-only and wants to become writable (`page_mkwrite`).

@@ -30,8 +30,14 @@ pub const OP_START_FAILED: u32 = OP_BASE + 2;
 pub const OP_SIGNAL_ACTION: u32 = OP_BASE + 3;
 /// execve succeeded: args: [0] = address (control window) of the new program's
 /// name, zero-terminated: close close-on-exec descriptors, reset dispositions
-/// that were caught, name the process.
+/// that were caught, name the process. [1] = file id of the program, or 0;
+/// [2] = address (control window) of [`EXECED_WORDS`] words for Linux' memory map,
+/// in the order of `struct prctl_mm_map`, or 0: what `/proc/PID/cmdline`, `environ`
+/// and `auxv` show.
 pub const OP_EXECED: u32 = OP_BASE + 4;
+/// start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
+/// arg_start, arg_end, env_start, env_end, address and bytes of auxv.
+pub const EXECED_WORDS: usize = 13;
 /// Map the device again over args[0]..args[1], after a shared mapping ended there.
 pub const OP_REMAP: u32 = OP_BASE + 5;
 /// Do nothing: the cost of a delegation without Linux' part.

@@ -43,13 +43,15 @@ pub struct CpuWords {
     reserved6: [AtomicU32; 15],
     inbound: [AtomicU32; INBOUND_ENTRIES],
     outbound: [AtomicU64; OUTBOUND_ENTRIES],
-    reserved7: [AtomicU64; 80],
+    idle_cycles: AtomicU64,
+    idle_since: AtomicU64,
+    reserved7: [AtomicU64; 78],
 }
 
 same_layout!(CpuWords, CpuShared:
     apic_id, linux_cpu, node, state, doorbell, ipi_vector, mode, current_space, heartbeat,
     interrupts, exceptions, page_faults, local_calls, delegated_calls, inbound_tail,
-    inbound_head, outbound_tail, outbound_head, inbound, outbound);
+    inbound_head, outbound_tail, outbound_head, inbound, outbound, idle_cycles, idle_since);
 
 /// Requests for this CPU: the module posts, the LWK takes.
 #[derive(Clone, Copy, Debug)]
@@ -264,6 +266,19 @@ impl<'a> CpuRef<'a> {
     /// Counts a call delegated.
     pub fn count_delegated_call(&self) {
         bump(&self.words.delegated_calls);
+    }
+
+    /// It halts from now on (TSC).
+    pub fn begin_idle(&self, now: u64) {
+        self.words.idle_since.store(now.max(1), Ordering::Relaxed);
+    }
+
+    /// It has something to do.
+    pub fn end_idle(&self, now: u64) {
+        let words = self.words;
+        let halted = now.saturating_sub(words.idle_since.load(Ordering::Relaxed));
+        words.idle_since.store(0, Ordering::Relaxed);
+        words.idle_cycles.store(words.idle_cycles.load(Ordering::Relaxed) + halted, Ordering::Relaxed);
     }
 
     /// Counters: interrupts, exceptions, page faults, local calls, delegated calls.

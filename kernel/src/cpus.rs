@@ -8,7 +8,7 @@
 #![allow(unsafe_code)] // the switch itself
 
 use crate::thread::Thread;
-use crate::{balance, doorbell, inbound, tlb};
+use crate::{balance, doorbell, inbound, info, tlb};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -412,7 +412,9 @@ pub fn halt(ready: &dyn Fn() -> bool) {
             paging::use_kernel();
             t.process.mm.left();
         }
+        shared::cpu(percpu::index()).begin_idle(cpu::rdtsc());
         cpu::wait_for_interrupt();
+        shared::cpu(percpu::index()).end_idle(cpu::rdtsc());
         if let Some(t) = leave {
             t.process.mm.activate();
         }
@@ -446,6 +448,7 @@ pub fn before_user() {
             continue;
         }
         if RESCHEDULE[index].swap(false, Ordering::Relaxed) && (woke || cpu::rdtsc() >= this().slice_end) || woke {
+            info::count(&current().counts.involuntary);
             yield_now();
             continue;
         }

@@ -2,7 +2,7 @@
 
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, doorbell, observe};
+use crate::{cpus, doorbell, info, observe};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SLOT;
@@ -85,6 +85,7 @@ pub fn call(nr: u32, args: [u64; 6]) -> i64 {
     }
     shared::cpu(percpu::index()).count_delegated_call();
     observe::asks(thread, nr);
+    info::count(&thread.counts.delegated);
     // The second cache line of the slot only when something changed.
     let mask = thread.signals.lock().mask();
     if thread.slot.sigmask() != mask {

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::layout::{START_BASE, USER_MAX};
 use hanare_abi::service::{FILE_NOEXEC, FILE_REGULAR, SERVICE_FILE_GET};
-use hanare_abi::slot::{OP_EXECED, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
+use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::elf::{ElfHeader, ElfPlan, interpreter_path};
 use hanare_core::errno::{self, Errno, Result};
@@ -448,13 +448,30 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     // As Linux, which calls a program without a path of its own by its file's name.
     let path = if path.strip_prefix(b"/dev/fd/").is_some_and(|n| n.iter().all(u8::is_ascii_digit)) { program.file.name.as_bytes() } else { path };
     let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-    let mut name = name[..name.len().min(255)].to_vec();
-    name.push(0);
-    let scratch = p.write_scratch(thread.slot_index, &name).map_err(memory)?;
+    let mut told = name[..name.len().min(255)].to_vec();
+    told.resize(WORDS_AT, 0);
+    told.extend(words_for_linux(program, bias, p.mm.lock().brk_start, &stack).iter().flat_map(|w| w.to_le_bytes()));
+    let scratch = p.write_scratch(thread.slot_index, &told).map_err(memory)?;
     hold::at("exec-built");
     p.release_parent();
-    let _ = delegate::call(OP_EXECED, [scratch, 0, 0, 0, 0, 0]);
+    let _ = delegate::call(OP_EXECED, [scratch, program.file.id, scratch + WORDS_AT as u64, 0, 0, 0]);
     Ok(())
+}
+
+/// Where the words lie in the scratch page, behind the name.
+const WORDS_AT: usize = 512;
+
+/// What `/proc/PID/cmdline` and its like are made from.
+fn words_for_linux(program: &Program, bias: u64, brk: u64, stack: &StackImage) -> [u64; EXECED_WORDS] {
+    let span = |exec: bool| {
+        let segments = || program.plan.segments.iter().filter(|s| s.prot.contains(Prot::EXEC) == exec);
+        let start = segments().map(|s| bias + s.map_start()).min();
+        let end = segments().map(|s| bias + s.map_end()).max();
+        start.zip(end).unwrap_or((bias + program.plan.entry, bias + program.plan.entry + 1))
+    };
+    let (code, data) = (span(true), span(false));
+    let (auxv, auxv_bytes) = (stack.auxv_start, stack.auxv_end - stack.auxv_start);
+    [code.0, code.1, data.0, data.1, brk, brk, stack.sp, stack.arg_start, stack.arg_end, stack.env_start, stack.env_end, auxv, auxv_bytes]
 }
 
 /// Unmaps the old program.

@@ -144,6 +144,19 @@ pub fn usage() -> (u64, u64) {
     })
 }
 
+/// Free, total bytes of a NUMA node.
+pub fn usage_of(node: u32) -> (u64, u64) {
+    zones().filter(|n| n.id == node).fold((0, 0), |(f, t), n| {
+        let z = n.zone.lock();
+        (f + z.free_pages() as u64 * 4096, t + z.total_pages() as u64 * 4096)
+    })
+}
+
+/// NUMA node of a frame of ours.
+pub fn node_of(paddr: u64) -> u32 {
+    zones().find(|n| paddr >= n.base && paddr < n.base + n.size).map_or(0, |n| n.id)
+}
+
 /// Page table pages from the zones.
 pub struct Tables;
 

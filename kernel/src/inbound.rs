@@ -2,7 +2,7 @@
 
 use crate::mm::linux;
 use crate::process::Process;
-use crate::{doorbell, exec, frames, process, signals};
+use crate::{doorbell, exec, frames, info, process, signals};
 use hanare_abi::boot::EVENT_REQUEST;
 use hanare_abi::request as abi;
 use hanare_core::errno;
@@ -43,6 +43,10 @@ fn serve(index: u32) {
             complete(index, 0);
             crate::panic::park()
         }
+        abi::REQUEST_INFO if space == 0 => {
+            info::memory(&r, call.args[1]);
+            Ok(())
+        }
         abi::REQUEST_DEBUG => debug(&r, &call),
         abi::REQUEST_OBSERVE => crate::observe::request(&r, &call),
         abi::REQUEST_SPACE_CLOSE => return close(index, space),
@@ -63,6 +67,7 @@ fn serve(index: u32) {
                     p.pause(call.args[0] != 0);
                     Ok(())
                 }
+                abi::REQUEST_INFO => info::of_process(&p, &r, &call),
                 abi::REQUEST_USAGE => {
                     usage(&p, &r);
                     Ok(())

@@ -22,6 +22,7 @@ mod futex;
 mod heap;
 mod hold;
 mod inbound;
+mod info;
 mod log;
 mod mm;
 mod observe;

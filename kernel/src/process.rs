@@ -30,6 +30,14 @@ pub fn find(cpu: usize, space: u32) -> Option<Arc<Process>> {
     PROCESSES[cpu].lock().get(&space).cloned()
 }
 
+/// The thread with Linux thread id `tid` of whatever process.
+pub fn find_thread(tid: u32) -> Option<Arc<Thread>> {
+    PROCESSES.iter().find_map(|of_cpu| {
+        let processes: Vec<_> = of_cpu.lock().values().cloned().collect();
+        processes.iter().find_map(|p| p.threads().into_iter().find(|t| t.slot.tid() == tid))
+    })
+}
+
 /// How many processes have their home at `cpu`.
 pub fn count(cpu: usize) -> usize {
     PROCESSES[cpu].lock().len()
@@ -106,6 +114,8 @@ pub struct Process {
     start_mask: AtomicU64,
     /// CPU cycles of threads that ended: user, system.
     pub ended_cycles: (AtomicU64, AtomicU64),
+    /// Delegated calls of threads that ended.
+    pub ended_calls: AtomicU64,
 }
 
 impl Process {
@@ -152,6 +162,7 @@ impl Process {
             close_request: AtomicU32::new(NO_REQUEST),
             start_mask: AtomicU64::new(0),
             ended_cycles: (AtomicU64::new(0), AtomicU64::new(0)),
+            ended_calls: AtomicU64::new(0),
         });
         let entered = process.clone();
         match PROCESSES[percpu::index()].lock().insert(space, process) {
@@ -419,6 +430,7 @@ impl Process {
         let (user, system) = thread.cycles();
         self.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
         self.ended_cycles.1.fetch_add(system, Ordering::Relaxed);
+        self.ended_calls.fetch_add(thread.counts.delegated.load(Ordering::Relaxed), Ordering::Relaxed);
         // Before the others can know that we are gone: the last one frees the table.
         paging::use_kernel();
         self.mm.left();

@@ -68,6 +68,11 @@ impl ThreadSignals {
         self.pending.is_deliverable(self.mask)
     }
 
+    /// Signals that wait for this thread alone.
+    pub fn pending_set(&self) -> SigSet {
+        self.pending.set()
+    }
+
     /// The mask in force.
     pub fn mask_now(&self) -> SigSet {
         self.mask

@@ -5,7 +5,7 @@
 
 use crate::process::Process;
 use crate::balance::CpuMask;
-use crate::{cpus, frames, observe, signals};
+use crate::{cpus, frames, info, observe, signals};
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
@@ -72,6 +72,8 @@ pub struct Thread {
     user_cycles: AtomicU64,
     /// TSC cycles spent waiting for Linux with the CPU kept.
     pub system_cycles: AtomicU64,
+    /// See [`info::Counts`].
+    pub counts: info::Counts,
     /// Address to clear and wake at exit (set_tid_address).
     pub clear_tid: AtomicU64,
     /// Tracers and debuggers.
@@ -157,6 +159,7 @@ impl Thread {
             signals: Mutex::new(signals::ThreadSignals::new(sigmask)),
             user_cycles: AtomicU64::new(0),
             system_cycles: AtomicU64::new(0),
+            counts: info::Counts::default(),
             clear_tid: AtomicU64::new(0),
             observe: observe::OfThread::default(),
             stack,

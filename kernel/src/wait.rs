@@ -4,7 +4,7 @@
 
 use crate::cpus::{NEVER, current, give_away, halt, others_runnable, serve_all, set_polling, update_load, wake_ready};
 use crate::thread::Thread;
-use crate::{doorbell, inbound, observe, tlb};
+use crate::{doorbell, inbound, info, observe, tlb};
 use core::sync::atomic::Ordering;
 use hanare_hal::{cpu, shared};
 
@@ -69,6 +69,7 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
     let start = cpu::rdtsc();
     let mut spin = Spin { from: start, near: false, cycles: spin_cycles, looks: 0 };
     me.end_run(start);
+    me.counts.waits.store(true, Ordering::Relaxed);
     set_polling();
     let mut announced = false;
     let mut slept = 0;
@@ -98,6 +99,10 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
     }
     if announced {
         what.announce(false);
+    }
+    me.counts.waits.store(false, Ordering::Relaxed);
+    if slept != 0 {
+        info::count(&me.counts.voluntary);
     }
     let now = cpu::rdtsc();
     me.system_cycles.fetch_add((now - start).saturating_sub(slept), Ordering::Relaxed);

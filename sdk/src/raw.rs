@@ -40,6 +40,10 @@ calls! {
     observation(Observation) = IOCTL_OBSERVATION;
     /// Resource use of a space.
     usage(Usage) = IOCTL_USAGE;
+    /// The next process.
+    process(ProcessStatus) = IOCTL_PROCESS;
+    /// Threads of a process.
+    threads(Threads) = IOCTL_THREADS;
 }
 
 /// Loads `image` and starts the CPUs.

@@ -47,6 +47,8 @@ pub enum Hook {
     Msync,
     /// `personality`: ADDR_NO_RANDOMIZE and READ_IMPLIES_EXEC matter to `execve`.
     Personality,
+    /// `sysinfo`: memory is the LWK's.
+    Sysinfo,
     /// Reads or writes the memory of another process: its proxy has it.
     OtherMemory,
     /// Waits for signals on Linux: those pending in the LWK go back there first
@@ -72,6 +74,7 @@ impl Hook {
             Self::Rlimit => "limits of stack, address space, data and CPU time are taken over",
             Self::Msync => "only shared file mappings reach Linux",
             Self::Personality => "randomisation is taken over for `execve`",
+            Self::Sysinfo => "memory is the LWK's",
             Self::OtherMemory => "through the other process's proxy",
             Self::SigWait => "signals pending in the LWK count",
             Self::TempMask => "the mask for the wait is set by Linux",

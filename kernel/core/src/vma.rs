@@ -3,6 +3,8 @@
 //! Plain bookkeeping: page tables, frames and messages to Linux are the
 //! caller's, who learns from the returned pieces what to undo.
 
+mod walk;
+
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -253,11 +255,6 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     #[must_use]
     pub fn count(&self) -> usize {
         self.vmas.len()
-    }
-
-    /// Bytes of the mappings for which `wanted` holds. O(n).
-    pub fn bytes_where(&self, wanted: impl Fn(&Vma<F>) -> bool) -> u64 {
-        self.iter().filter(|vma| wanted(vma)).map(Vma::len).sum()
     }
 
     /// All mappings, by address.

@@ -333,6 +333,19 @@ impl PageTable {
         (addr & !(size - 1)) + size
     }
 
+    /// Pages that the table itself takes, without those of the kernel's half.
+    pub fn pages(&self) -> u64 {
+        let below = |table: u64, entries: usize| (0..entries).map(move |i| get(table, i)).filter(|e| e & (pte::PRESENT | pte::LARGE) == pte::PRESENT);
+        let mut pages = 1;
+        for e4 in below(self.root, 256) {
+            pages += 1;
+            for e3 in below(e4 & pte::ADDRESS, 512) {
+                pages += 1 + below(e3 & pte::ADDRESS, 512).count() as u64;
+            }
+        }
+        pages
+    }
+
     /// Gives every table page back. Leaves must have been removed before.
     pub fn free(self, source: &mut dyn TableSource) {
         for i4 in 0..256 {

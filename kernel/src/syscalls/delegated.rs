@@ -79,6 +79,7 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Rlimit => take_limits(row, &args),
         Hook::Timer if row.number == number::TIMER_CREATE => cputime::timer_created(args[2]),
         Hook::Timer => cputime::timer_deleted(args[0]),
+        Hook::Sysinfo => return super::machine::sysinfo(args[0]),
         _ => {}
     }
     Ok(result)

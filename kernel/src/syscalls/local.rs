@@ -1,9 +1,9 @@
 //! Calls served here.
 
-use super::arguments;
+use super::{arguments, machine};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
-use crate::{cpus, cputime, delegate, exec, signals, time};
+use crate::{cpus, cputime, delegate, exec, process, signals, time};
 use crate::clone::{self, Request};
 use crate::futex;
 use crate::balance::CpuMask;
@@ -47,6 +47,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Munlock => lock::munlock(a[0], a[1]),
         LocalCall::Mlockall => lock::mlockall(a[0]),
         LocalCall::Munlockall => lock::munlockall(),
+        LocalCall::GetMempolicy => machine::get_mempolicy(a[0], a[1], a[2], a[3], a[4]),
         LocalCall::Mbind | LocalCall::SetMempolicy => Ok(0),
         LocalCall::RtSigaction => signals::action(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigprocmask => signals::procmask(a[0], a[1], a[2], a[3]),
@@ -224,9 +225,22 @@ fn times(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
     Ok(result)
 }
 
-/// The thread of this process with the id of a sched_* call; 0: the caller.
+/// The LWK's thread with the id of a sched_* call; 0: the caller.
 fn thread_of(p: &Process, id: u32) -> Option<Arc<Thread>> {
-    if id == 0 { Some(cpus::current_arc()) } else { p.threads().into_iter().find(|t| t.slot.tid() == id) }
+    if id == 0 {
+        return Some(cpus::current_arc());
+    }
+    p.threads().into_iter().find(|t| t.slot.tid() == id).or_else(|| process::find_thread(id))
+}
+
+/// As Linux' check_same_owner: one's own, or root's business.
+fn may_schedule(p: &Process, other: &Process) -> bool {
+    if core::ptr::eq(p, other) {
+        return true;
+    }
+    let euid = p.identity.lock().euid;
+    let other = *other.identity.lock();
+    euid == 0 || euid == other.euid || euid == other.uid
 }
 
 fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
@@ -246,6 +260,9 @@ fn sched_setaffinity(a: &[u64; 6], p: &Process) -> Result<u64> {
     /// More than any machine has CPUs for.
     const BYTES_MAX: usize = 1024;
     let thread = thread_of(p, a[0] as u32).ok_or(errno::ESRCH)?;
+    if !may_schedule(p, &thread.process) {
+        return Err(errno::EPERM);
+    }
     let mut wanted = vec![0u8; (a[1] as usize).min(BYTES_MAX)];
     usercopy::read(a[2], &mut wanted).map_err(|_| errno::EFAULT)?;
     *thread.affinity.lock() = CpuMask::from_linux(&wanted).ok_or(errno::EINVAL)?;

@@ -2,6 +2,7 @@
 
 mod delegated;
 mod local;
+mod machine;
 mod prctl;
 
 use crate::{cpus, observe};

@@ -23,6 +23,7 @@ mod message;
 mod options;
 mod process;
 mod program;
+mod pseudo;
 mod signals;
 mod start;
 mod sys;

@@ -20,7 +20,7 @@ use crate::sys::arch::{delegated_call, set_current_worker, tsc};
 use crate::sys::signal::{self, Mask};
 use crate::sys::thread::{self, Block};
 use crate::sys::{self, Errno};
-use crate::{attach, dump, fork, program, signals};
+use crate::{attach, dump, fork, program, pseudo, signals};
 
 /// One worker. The first two fields are known to the assembly in `sys::arch`.
 #[repr(C)]
@@ -176,6 +176,7 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
         OP_SIGNAL_ACTION => code(signals::mirror(args[0], args[1], args[2])),
         OP_EXECED => {
             program::execed(process, args[0]);
+            pseudo::execed(process, args[1], args[2]);
             0
         }
         OP_REMAP => code(attach::map_again(&process.space, args[0], args[1])),
@@ -226,7 +227,7 @@ fn linux_call(process: &Process, worker: &Worker, nr: u32, args: &[u64; 6]) -> i
         process.report();
     }
     worker.call.store(nr, Ordering::Relaxed);
-    delegated_call(nr.into(), args)
+    pseudo::after(process, nr, args, delegated_call(nr.into(), args))
 }
 
 /// Makes the calling thread the worker of `worker.slot`, once and for good.

@@ -160,7 +160,7 @@ pub(super) static ROWS: &[Row] = rows! {
     96 gettimeofday/2 local(Gettimeofday) + vdso;
     97 getrlimit/2 delegated(Rlimit);
     98 getrusage/2 local(Getrusage);
-    99 sysinfo/1 delegated(None);
+    99 sysinfo/1 delegated(Sysinfo);
     100 times/1 local(Times);
     101 ptrace/4 refused(EPERM, "the registers of an LWK thread are not those of its worker");
     102 getuid/0 local(Getuid);

@@ -7,9 +7,11 @@ pub mod doctor;
 pub mod log;
 pub mod ls;
 pub mod man;
+pub mod ps;
 pub mod run;
 pub mod shutdown;
 pub mod status;
+pub mod top;
 pub mod trace;
 
 use clap::Subcommand;
@@ -27,6 +29,10 @@ pub enum Command {
     Ls(ls::Ls),
     /// Show the state of an instance in detail
     Status(status::Status),
+    /// List the processes that run on an instance
+    Ps(ps::Ps),
+    /// Watch what the processes of an instance do
+    Top(top::Top),
     /// Show the kernel log of an instance
     Log(log::Log),
     /// Stop an instance and give its CPUs and memory back to Linux
@@ -53,6 +59,8 @@ impl Command {
             Self::Run(run) => run.execute().map(|never| match never {}),
             Self::Ls(ls) => ls.execute().map(|()| 0),
             Self::Status(status) => status.execute().map(|()| 0),
+            Self::Ps(ps) => ps.execute().map(|()| 0),
+            Self::Top(top) => top.execute().map(|()| 0),
             Self::Log(log) => log.execute().map(|()| 0),
             Self::Shutdown(shutdown) => shutdown.execute().map(|()| 0),
             Self::Doctor(doctor) => Ok(doctor.execute()),

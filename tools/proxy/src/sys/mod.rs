@@ -47,7 +47,7 @@ macro_rules! arguments {
         unsafe impl Argument for hanare_abi::ioctl::$name {}
     )* };
 }
-arguments!(Info Attach Wait Ring Serve Signal Usage Child);
+arguments!(Info Attach Wait Ring Serve Signal Usage Child Opened Listed Execed);
 
 /// An ioctl of `/dev/hanare`.
 pub fn ioctl<T: Argument>(fd: u32, number: u32, argument: &mut T) -> Result<()> {
@@ -274,6 +274,63 @@ pub fn set_name(name: &CStr) {
         let _ = write(fd, name.to_bytes());
         close(fd);
     }
+}
+
+/// Linux' `struct prctl_mm_map`.
+#[repr(C)]
+pub struct MemoryMap {
+    addresses: [u64; 11],
+    auxv: u64,
+    auxv_size: u32,
+    exe_fd: u32,
+}
+
+impl MemoryMap {
+    /// From the words of `OP_EXECED`; the program's file stays as it is.
+    pub fn new(words: &[u64; hanare_abi::slot::EXECED_WORDS]) -> Self {
+        let addresses = core::array::from_fn(|i| words[i]);
+        Self { addresses, auxv: words[11], auxv_size: words[12] as u32, exe_fd: u32::MAX }
+    }
+}
+
+/// A copy of `start..end` of the application's memory in memory of the proxy's own.
+pub fn copy_of(start: u64, end: u64) -> Result<u64> {
+    use hanare_abi::layout::{USER_MAX, USER_MIN};
+    if start < USER_MIN || start >= end || end > USER_MAX {
+        return Err(Errno(linux_raw_sys::errno::EINVAL));
+    }
+    let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    let bytes = end - start;
+    // SAFETY: a new mapping where nothing is.
+    let copy = check(unsafe { raw_call(__NR_mmap, [0, bytes, protection.into(), flags.into(), u64::MAX, 0]) })?;
+    let iovec = |base: u64| [base, bytes];
+    let (to, from) = (iovec(copy), iovec(start));
+    // A call, because the application may have unmapped it meanwhile: no fault here.
+    let args = [pid().into(), to.as_ptr() as u64, 1, from.as_ptr() as u64, 1, 0];
+    // SAFETY: the mapping just made is written, as far as it goes.
+    match check(unsafe { raw_call(__NR_process_vm_readv, args) }) {
+        Ok(_) => Ok(copy),
+        Err(error) => {
+            forget_copy(copy, bytes);
+            Err(error)
+        }
+    }
+}
+
+/// Gives a copy of [`copy_of`] back; none (0) is none.
+pub fn forget_copy(copy: u64, bytes: u64) {
+    if copy >= hanare_abi::layout::PROXY_BASE {
+        let _ = plain(__NR_munmap, [copy, bytes, 0, 0, 0, 0]);
+    }
+}
+
+/// Tells Linux where program, heap, stack, arguments and environment are.
+pub fn set_memory_map(map: &MemoryMap) -> Result<()> {
+    use linux_raw_sys::prctl::{PR_SET_MM, PR_SET_MM_MAP};
+    let args = [PR_SET_MM.into(), PR_SET_MM_MAP.into(), map as *const MemoryMap as u64, size_of::<MemoryMap>() as u64, 0, 0];
+    // SAFETY: Linux reads the structure, and the words that it names of the
+    // application's memory; it only remembers the other addresses.
+    check(unsafe { raw_call(__NR_prctl, args) }).map(drop)
 }
 
 /// CLOCK_MONOTONIC in ns.

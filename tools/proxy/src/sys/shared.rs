@@ -130,6 +130,18 @@ impl Window {
         unsafe { core::ptr::write(START_BASE as *mut StartBlock, *block) }
     }
 
+    /// The words at `address` of the window; 0 for what lies outside.
+    pub fn read_words<const N: usize>(self, address: u64) -> [u64; N] {
+        core::array::from_fn(|i| {
+            let at = address.saturating_add(8 * i as u64);
+            if !(CONTROL_BASE..CONTROL_END - 7).contains(&at) || at % 8 != 0 {
+                return 0;
+            }
+            // SAFETY: inside the window, aligned; a word may have any value.
+            unsafe { core::ptr::read_volatile(at as *const u64) }
+        })
+    }
+
     /// Copies the string at `address` of the window into `buffer`, cut to fit.
     pub fn read_string(self, address: u64, buffer: &mut [u8]) -> usize {
         for (offset, byte) in buffer.iter_mut().enumerate() {

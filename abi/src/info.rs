@@ -1,0 +1,154 @@
+//! What the module asks of the LWK to show it: processes, threads, mappings,
+//! memory (`REQUEST_INFO`). For `/proc` as LWK programs see it, and `hanare ps`.
+//!
+//! `args[0]` = `INFO_*`. The answer is in `pages`: as many structures of the kind
+//! as `count` words hold.
+
+/// One [`ProcessInfo`] of `space`; args: [1] = thread id that its thread part is
+/// about, or 0: the first thread. -ESRCH: no such thread.
+pub const INFO_PROCESS: u64 = 1;
+/// [`VmaInfo`]s of `space` from address args[1] on; args: [2] = 1: with what is
+/// resident. Answer: args[1] = address to go on from, 0: that was the last.
+pub const INFO_VMAS: u64 = 2;
+/// [`ThreadInfo`]s of `space`; args: [1] = how many to leave out.
+pub const INFO_THREADS: u64 = 3;
+/// Memory; args: [1] = node, or `NODE_ANY`. Answer args: [1] = total bytes,
+/// [2] = free bytes, [3] = bytes in quarantine.
+pub const INFO_MEMORY: u64 = 4;
+
+/// `INFO_MEMORY`: all nodes.
+pub const NODE_ANY: u64 = 0xffff_ffff;
+
+/// A thread.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadInfo {
+    /// Linux thread id of its worker, in the proxy's namespace.
+    pub tid: u32,
+    /// `THREAD_*`.
+    pub state: u32,
+    /// Index in the instance of the CPU it runs on or ran on last.
+    pub cpu: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Time in user mode and in the LWK, and waiting for Linux with the CPU kept, ns.
+    pub user_ns: u64,
+    /// See `user_ns`.
+    pub system_ns: u64,
+    /// Calls that Linux served.
+    pub delegated_calls: u64,
+    /// Times it gave the CPU away to wait, and times it lost it to another thread.
+    pub voluntary_switches: u64,
+    /// See `voluntary_switches`.
+    pub involuntary_switches: u64,
+}
+
+/// It waits.
+pub const THREAD_WAITS: u32 = 0;
+/// It runs, or could.
+pub const THREAD_RUNS: u32 = 1;
+
+/// A process, and one of its threads.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessInfo {
+    /// The thread.
+    pub thread: ThreadInfo,
+    /// User and system time of all threads, ended ones too, ns.
+    pub user_ns: u64,
+    /// See `user_ns`.
+    pub system_ns: u64,
+    /// Calls that Linux served, all threads.
+    pub delegated_calls: u64,
+    /// Living threads.
+    pub threads: u64,
+    /// Bytes mapped now and at most.
+    pub mapped: u64,
+    /// See `mapped`.
+    pub mapped_peak: u64,
+    /// Bytes resident now and at most.
+    pub resident: u64,
+    /// See `resident`.
+    pub resident_peak: u64,
+    /// Resident bytes of files and of mappings shared with Linux.
+    pub resident_file: u64,
+    /// Bytes of private writable mappings without the stack.
+    pub data: u64,
+    /// Bytes of the stack.
+    pub stack: u64,
+    /// Bytes of executable mappings of the program and of others.
+    pub code: u64,
+    /// See `code`.
+    pub library: u64,
+    /// Bytes of page tables.
+    pub tables: u64,
+    /// Bytes locked.
+    pub locked: u64,
+    /// Signals (bit n-1 = signal n) pending for the process and the thread.
+    pub shared_pending: u64,
+    /// See `shared_pending`.
+    pub pending: u64,
+    /// Signals the thread blocks.
+    pub blocked: u64,
+    /// Signals ignored and caught.
+    pub ignored: u64,
+    /// See `ignored`.
+    pub caught: u64,
+    /// Instance CPUs it may run on, by index.
+    pub allowed: u64,
+}
+
+/// A mapping.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VmaInfo {
+    /// First byte.
+    pub start: u64,
+    /// End (exclusive).
+    pub end: u64,
+    /// `VMA_*`.
+    pub flags: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// File id in the module, or 0.
+    pub file: u64,
+    /// Resident bytes: all, written or anonymous, in large pages.
+    pub resident: u64,
+    /// See `resident`.
+    pub anonymous: u64,
+    /// See `resident`.
+    pub large: u64,
+}
+
+/// May be read, written, executed.
+pub const VMA_READ: u64 = 1;
+/// See `VMA_READ`.
+pub const VMA_WRITE: u64 = 2;
+/// See `VMA_READ`.
+pub const VMA_EXEC: u64 = 4;
+/// Shared.
+pub const VMA_SHARED: u64 = 8;
+/// The first thread's stack.
+pub const VMA_STACK: u64 = 16;
+/// The heap of `brk`.
+pub const VMA_HEAP: u64 = 32;
+/// The vDSO.
+pub const VMA_VDSO: u64 = 64;
+/// The vDSO's data.
+pub const VMA_VVAR: u64 = 128;
+/// A mapping of Linux' own in the proxy.
+pub const VMA_LINUX: u64 = 256;
+/// Locked in memory.
+pub const VMA_LOCKED: u64 = 512;
+/// Grows downwards.
+pub const VMA_GROWS_DOWN: u64 = 1024;
+/// Left out of core dumps; not inherited; wiped in a child; large pages wanted, not wanted.
+pub const VMA_DONT_DUMP: u64 = 2048;
+/// See `VMA_DONT_DUMP`.
+pub const VMA_DONT_FORK: u64 = 4096;
+/// See `VMA_DONT_DUMP`.
+pub const VMA_WIPE_ON_FORK: u64 = 8192;
+/// See `VMA_DONT_DUMP`.
+pub const VMA_HUGE: u64 = 16384;
+/// See `VMA_DONT_DUMP`.
+pub const VMA_NO_HUGE: u64 = 32768;

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Files of procfs and sysfs that an LWK program opens: which of them show the
+ * LWK's machine, the files that do, and names left out of directories. A file is
+ * recognised by where it lies in procfs or sysfs, not by the path it was opened by.
+ * docs/pseudo-files.md has the reasons.
+ */
+#include "pseudo.h"
+
+#include <linux/dcache.h>
+#include <linux/fdtable.h>
+#include <linux/file.h>
+#include <linux/fs_context.h>
+#include <linux/magic.h>
+#include <linux/module.h>
+#include <linux/mount.h>
+#include <linux/pid_namespace.h>
+#include <linux/proc_fs.h>
+#include <linux/pseudo_fs.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/statfs.h>
+#include <linux/uio.h>
+
+#define TEXT_MAX (1U << 20)
+
+/* ---- Linux' text ---- */
+
+static ssize_t read_some(struct file *file, char *to, size_t room, loff_t *position)
+{
+	struct kvec vec = { .iov_base = to, .iov_len = room };
+	struct kiocb iocb;
+	struct iov_iter iter;
+	ssize_t ret;
+
+	init_sync_kiocb(&iocb, file);
+	iocb.ki_pos = *position;
+	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, room);
+	/* Files of processes have only the operation for user memory, with this behind it. */
+	if (file->f_op->read_iter)
+		ret = file->f_op->read_iter(&iocb, &iter);
+	else if (file->f_op->read == seq_read)
+		ret = seq_read_iter(&iocb, &iter);
+	else
+		ret = -EINVAL;
+	*position = iocb.ki_pos;
+	return ret;
+}
+
+char *hanare_linux_text(struct file *file)
+{
+	size_t size = 16384, used = 0;
+	loff_t position = 0;
+	char *text = kvmalloc(size, GFP_KERNEL), *larger;
+	ssize_t ret;
+
+	for (;;) {
+		if (!text)
+			return ERR_PTR(-ENOMEM);
+		ret = read_some(file, text + used, size - 1 - used, &position);
+		if (ret <= 0)
+			break;
+		used += ret;
+		if (used + 1 < size)
+			continue;
+		if (size >= TEXT_MAX)
+			break;
+		larger = kvmalloc(size * 2, GFP_KERNEL);
+		if (larger)
+			memcpy(larger, text, used);
+		kvfree(text);
+		text = larger;
+		size *= 2;
+	}
+	if (ret < 0) {
+		kvfree(text);
+		return ERR_PTR(ret);
+	}
+	text[used] = 0;
+	return text;
+}
+
+char *hanare_next_line(char **text)
+{
+	char *line = *text, *end;
+
+	if (!line || !*line)
+		return NULL;
+	end = strchr(line, '\n');
+	if (end)
+		*end++ = 0;
+	*text = end;
+	return line;
+}
+
+/* ---- recognising ---- */
+
+/* Canonical path in procfs or sysfs; NULL: of another file system, or too long. */
+char *hanare_path_in(struct file *file, unsigned long magic, char *buffer)
+{
+	char *path;
+
+	if (file_inode(file)->i_sb->s_magic != magic)
+		return NULL;
+	path = dentry_path_raw(file->f_path.dentry, buffer, HANARE_PSEUDO_PATH_MAX);
+	return IS_ERR(path) ? NULL : path;
+}
+
+char *hanare_component(char **path)
+{
+	char *name;
+
+	do {
+		name = strsep(path, "/");
+	} while (name && !*name);
+	return name;
+}
+
+/* The LWK process that a number in procfs means; *tid: the number in its namespace. */
+struct hanare_space *hanare_pseudo_space(struct super_block *sb, u32 number, u32 *tid)
+{
+	struct hanare_space *space = NULL;
+	struct task_struct *task;
+	struct pid *pid, *tgid = NULL;
+
+	rcu_read_lock();
+	pid = find_pid_ns(number, proc_pid_ns(sb));
+	task = pid ? pid_task(pid, PIDTYPE_PID) : NULL;
+	if (task)
+		tgid = get_pid(task_tgid(task));
+	if (tgid)
+		*tid = pid_nr_ns(pid, ns_of_pid(tgid));
+	rcu_read_unlock();
+	if (tgid)
+		space = hanare_space_of_pid(tgid);
+	put_pid(tgid);
+	return space;
+}
+
+static bool recognise_proc(struct hanare_pseudo *what, struct super_block *sb, char *path)
+{
+	char *parts[5] = {};
+	u32 number;
+	int n;
+
+	for (n = 0; n < ARRAY_SIZE(parts); n++) {
+		parts[n] = hanare_component(&path);
+		if (!parts[n])
+			break;
+	}
+	if (n == 1) {
+		what->show = hanare_machine_show(parts[0]);
+		return what->show;
+	}
+	what->whole = n == 2;
+	if (n != 2 && (n != 4 || strcmp(parts[1], "task")))
+		return false;
+	what->show = hanare_process_show(parts[n - 1]);
+	if (!what->show || kstrtou32(parts[n - 2 == 2 ? 2 : 0], 10, &number))
+		return false;
+	what->space = hanare_pseudo_space(sb, number, &what->tid);
+	return what->space;
+}
+
+static bool recognise(struct hanare_pseudo *what, struct file *file)
+{
+	char buffer[HANARE_PSEUDO_PATH_MAX], *path;
+
+	if (!S_ISREG(file_inode(file)->i_mode) || !(file->f_mode & FMODE_READ))
+		return false;
+	path = hanare_path_in(file, PROC_SUPER_MAGIC, buffer);
+	if (path)
+		return recognise_proc(what, file_inode(file)->i_sb, path);
+	path = hanare_path_in(file, SYSFS_MAGIC, buffer);
+	if (!path || strncmp(path, "/devices/system/", 16))
+		return false;
+	what->show = hanare_system_show(what->inst, path + 16, &what->node);
+	return what->show;
+}
+
+/* ---- our files ---- */
+
+static void pseudo_free(struct hanare_pseudo *what)
+{
+	if (!what)
+		return;
+	if (what->linux_file)
+		fput(what->linux_file);
+	if (what->space)
+		hanare_space_put(what->space);
+	if (what->inst)
+		hanare_instance_put(what->inst);
+	kfree(what);
+}
+
+static int show(struct seq_file *m, void *unused)
+{
+	struct hanare_pseudo *what = m->private;
+	int err = -EIO;
+
+	down_read(&what->inst->live);
+	if (what->inst->shared)
+		err = what->show(m, what);
+	up_read(&what->inst->live);
+	return err;
+}
+
+static int pseudo_open(struct inode *inode, struct file *file)
+{
+	return single_open(file, show, inode->i_private);
+}
+
+static int pseudo_release(struct inode *inode, struct file *file)
+{
+	/* Without: it could not be opened. */
+	return file->private_data ? single_release(inode, file) : 0;
+}
+
+static const struct file_operations pseudo_fops = {
+	.owner		= THIS_MODULE,
+	.open		= pseudo_open,
+	.read		= seq_read,
+	.read_iter	= seq_read_iter,
+	.splice_read	= hanare_splice_read,
+	.llseek		= seq_lseek,
+	.release	= pseudo_release,
+};
+
+/* Whoever asks sees Linux' file: its number, device, owner, times. */
+static int pseudo_getattr(HANARE_IDMAP *idmap, const struct path *path, struct kstat *stat,
+			  u32 mask, unsigned int flags)
+{
+	struct hanare_pseudo *what = d_inode(path->dentry)->i_private;
+
+	return vfs_getattr(&what->linux_file->f_path, stat, mask, flags);
+}
+
+static const struct inode_operations pseudo_iops = { .getattr = pseudo_getattr };
+
+static int pseudo_statfs(struct dentry *dentry, struct kstatfs *buf)
+{
+	struct hanare_pseudo *what = d_inode(dentry)->i_private;
+
+	return what ? vfs_statfs(&what->linux_file->f_path, buf) : simple_statfs(dentry, buf);
+}
+
+static void pseudo_evict(struct inode *inode)
+{
+	truncate_inode_pages_final(&inode->i_data);
+	clear_inode(inode);
+	pseudo_free(inode->i_private);
+}
+
+static const struct super_operations pseudo_sops = {
+	.statfs		= pseudo_statfs,
+	.evict_inode	= pseudo_evict,
+};
+
+static char *pseudo_name(struct dentry *dentry, char *buffer, int size)
+{
+	struct hanare_pseudo *what = d_inode(dentry)->i_private;
+
+	return d_path(&what->linux_file->f_path, buffer, size);
+}
+
+static const struct dentry_operations pseudo_dops = { .d_dname = pseudo_name };
+
+static int pseudo_context(struct fs_context *fc)
+{
+	struct pseudo_fs_context *ctx = init_pseudo(fc, HANARE_MAGIC & 0xffffffff);
+
+	if (!ctx)
+		return -ENOMEM;
+	ctx->ops = &pseudo_sops;
+	ctx->dops = &pseudo_dops;
+	return 0;
+}
+
+static struct file_system_type pseudo_type = {
+	.owner			= THIS_MODULE,
+	.name			= "hanare",
+	.init_fs_context	= pseudo_context,
+	.kill_sb		= kill_anon_super,
+};
+
+static struct vfsmount *pseudo_mount;
+
+int hanare_pseudo_init(void)
+{
+	pseudo_mount = kern_mount(&pseudo_type);
+	return PTR_ERR_OR_ZERO(pseudo_mount);
+}
+
+void hanare_pseudo_exit(void)
+{
+	kern_unmount(pseudo_mount);
+}
+
+/* Takes `what` over, also when it fails. */
+static struct file *pseudo_file(struct hanare_pseudo *what)
+{
+	struct inode *from = file_inode(what->linux_file);
+	struct inode *inode = new_inode(pseudo_mount->mnt_sb);
+	struct file *file;
+	int err;
+
+	if (!inode) {
+		pseudo_free(what);
+		return ERR_PTR(-ENOMEM);
+	}
+	inode->i_ino = from->i_ino;
+	inode->i_mode = from->i_mode;
+	inode->i_uid = from->i_uid;
+	inode->i_gid = from->i_gid;
+	inode->i_op = &pseudo_iops;
+	inode->i_fop = &pseudo_fops;
+	inode->i_private = what;
+	file = alloc_file_pseudo(inode, pseudo_mount, "file",
+				 (what->linux_file->f_flags & O_NONBLOCK) | O_RDONLY, &pseudo_fops);
+	if (IS_ERR(file)) {
+		iput(inode);
+		return file;
+	}
+	/* Given back when the file is closed. */
+	__module_get(THIS_MODULE);
+	file->f_mode |= FMODE_LSEEK | FMODE_PREAD;
+	err = pseudo_open(inode, file);
+	if (err) {
+		fput(file);
+		return ERR_PTR(err);
+	}
+	return file;
+}
+
+static long replace(struct hanare_pseudo *what, struct hanare_opened *arg)
+{
+	struct file *file = pseudo_file(what);
+	int fd;
+
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	/* The program knows neither number yet; freed first, so that one is there. */
+	close_fd(arg->fd);
+	fd = get_unused_fd_flags(arg->close_on_exec ? O_CLOEXEC : 0);
+	if (fd < 0) {
+		fput(file);
+		return fd;
+	}
+	fd_install(fd, file);
+	arg->fd = fd;
+	return 0;
+}
+
+long hanare_opened(struct hanare_space *space, void *data)
+{
+	struct hanare_opened *arg = data;
+	struct hanare_pseudo *what;
+	unsigned long magic;
+	struct file *file;
+
+	arg->shows = 0;
+	file = fget(arg->fd);
+	if (!file)
+		return 0;
+	magic = file_inode(file)->i_sb->s_magic;
+	if (magic != PROC_SUPER_MAGIC && magic != SYSFS_MAGIC) {
+		fput(file);
+		return 0;
+	}
+	what = kzalloc(sizeof(*what), GFP_KERNEL_ACCOUNT);
+	if (!what) {
+		fput(file);
+		return -ENOMEM;
+	}
+	what->linux_file = file;
+	what->inst = space->inst;
+	kref_get(&what->inst->ref);
+	if (!recognise(what, file)) {
+		pseudo_free(what);
+		return 0;
+	}
+	/* Of a process on another instance: that one is asked. */
+	if (what->space && what->space->inst != what->inst) {
+		hanare_instance_put(what->inst);
+		what->inst = what->space->inst;
+		kref_get(&what->inst->ref);
+	}
+	arg->shows = 1;
+	if (arg->replace)
+		return replace(what, arg);
+	pseudo_free(what);
+	return 0;
+}
+
+/* ---- /proc/PID/exe ---- */
+
+/* As prctl(PR_SET_MM_EXE_FILE), for the program of the caller's space. */
+static long set_exe(struct hanare_space *space, u64 id)
+{
+	struct mm_struct *mm = current->mm;
+	struct file *file, *old;
+	long err = -EACCES;
+
+	mutex_lock(&space->table_lock);
+	file = id <= U32_MAX ? xa_load(&space->files, id) : NULL;
+	if (file)
+		get_file(file);
+	mutex_unlock(&space->table_lock);
+	if (!file)
+		return -EBADF;
+	if (!S_ISREG(file_inode(file)->i_mode) || file->f_path.mnt->mnt_flags & MNT_NOEXEC ||
+	    file_permission(file, MAY_EXEC))
+		goto put;
+	err = hanare_deny_write(file);
+	if (err)
+		goto put;
+	mmap_write_lock(mm);
+	old = unrcu_pointer(xchg(&mm->exe_file, RCU_INITIALIZER(file)));
+	if (old)
+		hanare_allow_write(old);
+	mmap_write_unlock(mm);
+	if (old)
+		fput(old);
+	return 0;
+put:
+	fput(file);
+	return err;
+}
+
+/* The child of a fork has what its parent has; NULL: there is none. */
+void hanare_pseudo_inherit(struct hanare_space *space, const struct hanare_space *parent)
+{
+	if (!parent)
+		return;
+	space->arg_start = READ_ONCE(parent->arg_start);
+	space->arg_end = READ_ONCE(parent->arg_end);
+	space->env_start = READ_ONCE(parent->env_start);
+	space->env_end = READ_ONCE(parent->env_end);
+}
+
+long hanare_execed(struct hanare_space *space, void *data)
+{
+	struct hanare_execed *arg = data;
+
+	if (arg->arg_start > arg->arg_end || arg->env_start > arg->env_end ||
+	    arg->arg_end > HANARE_USER_MAX || arg->env_end > HANARE_USER_MAX)
+		return -EINVAL;
+	WRITE_ONCE(space->arg_start, arg->arg_start);
+	WRITE_ONCE(space->arg_end, arg->arg_end);
+	WRITE_ONCE(space->env_start, arg->env_start);
+	WRITE_ONCE(space->env_end, arg->env_end);
+	return arg->file ? set_exe(space, arg->file) : 0;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Files of procfs and sysfs as LWK programs see them; see docs/pseudo-files.md. */
+#ifndef HANARE_PSEUDO_H
+#define HANARE_PSEUDO_H
+
+#include "hanare.h"
+
+#include <linux/seq_file.h>
+
+struct hanare_pseudo;
+typedef int (*hanare_show)(struct seq_file *m, struct hanare_pseudo *what);
+
+/* What an opened file shows, instead of what Linux' file shows. */
+struct hanare_pseudo {
+	struct file *linux_file;
+	hanare_show show;
+	struct hanare_instance *inst;
+	struct hanare_space *space;		/* the process, or NULL: the machine */
+	u32 tid;				/* its thread, in its namespace */
+	bool whole;				/* of /proc/PID, not of task/TID */
+	int node;
+};
+
+#define HANARE_PSEUDO_PATH_MAX 128
+
+/* pseudo.c: canonical path in the file system of this magic, or NULL; its next part. */
+char *hanare_path_in(struct file *file, unsigned long magic, char *buffer);
+char *hanare_component(char **path);
+/* The LWK process that a number in procfs means; *tid: in its own namespace. */
+struct hanare_space *hanare_pseudo_space(struct super_block *sb, u32 number, u32 *tid);
+/* Linux' own text, zero-terminated, to be kvfree'd. Or ERR_PTR. */
+char *hanare_linux_text(struct file *file);
+/* Takes the next line off; NULL at the end. The line ends at its newline or zero. */
+char *hanare_next_line(char **text);
+
+/* show-process.c, show-machine.c: what shows a file of this name; NULL: none. */
+hanare_show hanare_process_show(const char *name);
+hanare_show hanare_machine_show(const char *name);
+/* For a path below /devices/system; *node is set where it is about one. */
+hanare_show hanare_system_show(const struct hanare_instance *inst, const char *path, int *node);
+void hanare_instance_cpus(const struct hanare_instance *inst, u64 which, struct cpumask *mask);
+void hanare_instance_nodes(const struct hanare_instance *inst, nodemask_t *nodes);
+u64 hanare_idle_ns(const struct hanare_cpu *cpu);
+
+#endif

@@ -1,0 +1,154 @@
+//! Processes and threads that run on an instance.
+
+use std::path::Path;
+
+use hanare_abi::info::{self, ThreadInfo};
+use hanare_abi::ioctl;
+use rustix::io::Errno;
+
+use crate::{Device, Error, Result, raw, text};
+
+/// A thread.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Thread {
+    /// Thread id on Linux (that of its worker).
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// It runs, or could.
+    pub running: bool,
+    /// Linux' number of the CPU it runs on or ran on last.
+    pub cpu: Option<u32>,
+    /// Time in user mode and in the LWK, ns.
+    pub user_ns: u64,
+    /// Time waiting for Linux with the CPU kept, ns.
+    pub system_ns: u64,
+    /// Calls that Linux served.
+    pub delegated_calls: u64,
+    /// Times it gave the CPU away to wait.
+    pub voluntary_switches: u64,
+    /// Times it lost the CPU to another thread.
+    pub involuntary_switches: u64,
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Process {
+    /// Process id; `None`: of another pid namespace.
+    pub pid: Option<u32>,
+    /// Space id: its number in the LWK.
+    pub space: u32,
+    /// Its name, and its arguments as far as Linux shows them.
+    pub name: String,
+    /// See `name`.
+    pub command: String,
+    /// All threads, ended ones too: time in user mode and in the LWK, ns.
+    pub user_ns: u64,
+    /// The same, waiting for Linux with the CPU kept.
+    pub system_ns: u64,
+    /// Calls that Linux served.
+    pub delegated_calls: u64,
+    /// Bytes mapped, resident, resident at most.
+    pub mapped_bytes: u64,
+    /// See `mapped_bytes`.
+    pub resident_bytes: u64,
+    /// See `mapped_bytes`.
+    pub peak_bytes: u64,
+    /// Its threads.
+    pub threads: Vec<Thread>,
+}
+
+impl Process {
+    /// Whether one of its threads runs, or could.
+    #[must_use]
+    pub fn running(&self) -> bool {
+        self.threads.iter().any(|thread| thread.running)
+    }
+}
+
+impl Device {
+    /// The processes of an instance, oldest first. One that ends meanwhile is left out.
+    pub fn processes(&self, name: &str) -> Result<Vec<Process>> {
+        let instance = self.instance(name, false)?;
+        let cpu = |index: u32| instance.cpus.get(index as usize).map(|cpu| cpu.linux_cpu);
+        let mut all = Vec::new();
+        let mut after = 0;
+        loop {
+            let mut status = ioctl::ProcessStatus {
+                name: text::name(name)?,
+                after,
+                pid: 0,
+                info: info::ProcessInfo::default(),
+            };
+            match raw::process(self.fd(), &mut status) {
+                Ok(()) => {}
+                Err(Errno::NOENT) => return Ok(all),
+                Err(errno) => return Err(Error::of_instance("list the processes", errno, name)),
+            }
+            after = status.after;
+            let threads = self.threads(name, &status, &cpu)?;
+            all.push(process(&status, threads));
+        }
+    }
+
+    fn threads(&self, name: &str, process: &ioctl::ProcessStatus, cpu: &dyn Fn(u32) -> Option<u32>) -> Result<Vec<Thread>> {
+        let mut all = Vec::new();
+        loop {
+            let mut some = ioctl::Threads {
+                name: text::name(name)?,
+                space: process.after,
+                skip: all.len() as u32,
+                count: 0,
+                reserved: 0,
+                threads: [ThreadInfo::default(); ioctl::THREADS_AT_ONCE],
+            };
+            match raw::threads(self.fd(), &mut some) {
+                Ok(()) if some.count > 0 => {}
+                Ok(()) | Err(Errno::NOENT | Errno::SRCH) => return Ok(all),
+                Err(errno) => return Err(Error::of_instance("list the threads", errno, name)),
+            }
+            let count = (some.count as usize).min(some.threads.len());
+            all.extend(some.threads[..count].iter().map(|info| thread(process.pid, info, cpu(info.cpu))));
+        }
+    }
+}
+
+/// One line of text of a file, zeros as blanks; empty if there is none.
+fn line(path: impl AsRef<Path>) -> String {
+    let bytes = std::fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes).replace(|c: char| c.is_control(), " ");
+    text.trim_end().into()
+}
+
+fn thread(pid: u32, info: &ThreadInfo, cpu: Option<u32>) -> Thread {
+    Thread {
+        tid: info.tid,
+        name: line(format!("/proc/{pid}/task/{}/comm", info.tid)),
+        running: info.state == info::THREAD_RUNS,
+        cpu,
+        user_ns: info.user_ns,
+        system_ns: info.system_ns,
+        delegated_calls: info.delegated_calls,
+        voluntary_switches: info.voluntary_switches,
+        involuntary_switches: info.involuntary_switches,
+    }
+}
+
+fn process(status: &ioctl::ProcessStatus, threads: Vec<Thread>) -> Process {
+    let (pid, info) = (status.pid, &status.info);
+    Process {
+        pid: (pid != 0).then_some(pid),
+        space: status.after,
+        name: line(format!("/proc/{pid}/comm")),
+        command: line(format!("/proc/{pid}/cmdline")),
+        user_ns: info.user_ns,
+        system_ns: info.system_ns,
+        delegated_calls: info.delegated_calls,
+        mapped_bytes: info.mapped,
+        resident_bytes: info.resident,
+        peak_bytes: info.resident_peak,
+        threads,
+    }
+}
