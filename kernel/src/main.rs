@@ -30,6 +30,7 @@ mod syscalls;
 mod thread;
 mod time;
 mod tlb;
+mod usage;
 mod vdso;
 mod wait;
 

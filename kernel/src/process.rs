@@ -3,7 +3,7 @@
 use crate::mm::{AddressSpace, MmLock};
 use crate::thread::Thread;
 use crate::futex::Futexes;
-use crate::{balance, clone, cpus, delegate, frames, inbound, mm, signals, time};
+use crate::{balance, clone, cpus, delegate, frames, inbound, mm, signals, time, usage};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -57,6 +57,10 @@ pub struct Identity {
 pub struct Process {
     /// Space id, the same in the module.
     pub space: u32,
+    /// Space of the process that forked it, 0: `hanare run` of Linux started it.
+    pub parent: u32,
+    /// What its ended children used.
+    pub children: Mutex<usage::Children>,
     /// CPU that serves its requests of Linux.
     pub home: usize,
     /// Its memory.
@@ -115,6 +119,8 @@ impl Process {
         };
         let process = Arc::new(Process {
             space,
+            parent: args[2] as u32,
+            children: Mutex::new(usage::Children::default()),
             home: percpu::index(),
             mm: MmLock::new(mm),
             signals: Mutex::new(signals::ProcessSignals::default()),
@@ -373,6 +379,7 @@ impl Process {
             return; // by the last thread and by Linux' request at the same time
         }
         self.release_parent();
+        usage::ended(self);
         clone::forget(self.space);
         self.fills.lock().clear();
         mm::release::all(self);

@@ -2,7 +2,7 @@
 
 use crate::mm::calls;
 use crate::signals::{self, Interrupted};
-use crate::{cpus, delegate, exec};
+use crate::{cpus, delegate, exec, usage};
 use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal::SigSet;
@@ -58,6 +58,7 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
     match hook {
         Hook::Credentials => refresh_identity(),
         Hook::Rlimit => take_limits(row, &args),
+        Hook::Wait => usage::waited(&cpus::current().process, row, &args, result)?,
         _ => {}
     }
     Ok(result)
