@@ -36,6 +36,7 @@ mod syscalls;
 mod thread;
 mod time;
 mod tlb;
+mod usage;
 mod vdso;
 mod vfork;
 mod wait;

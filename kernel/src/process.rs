@@ -5,7 +5,7 @@ use crate::thread::Thread;
 use crate::futex::Futexes;
 use crate::slots::Slots;
 use crate::vfork::Vfork;
-use crate::{balance, clone, cpus, cputime, delegate, frames, inbound, mm, observe, signals, slots, time};
+use crate::{balance, clone, cpus, cputime, delegate, frames, inbound, mm, observe, signals, slots, time, usage};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -69,6 +69,10 @@ pub struct Identity {
 pub struct Process {
     /// Space id, the same in the module.
     pub space: u32,
+    /// Space of the process that forked it, 0: `hanare run` of Linux started it.
+    pub parent: u32,
+    /// What its ended children used.
+    pub children: Mutex<usage::Children>,
     /// CPU that serves its requests of Linux.
     pub home: usize,
     /// Its memory.
@@ -136,6 +140,8 @@ impl Process {
         };
         let process = Arc::new(Process {
             space,
+            parent: args[2] as u32,
+            children: Mutex::new(usage::Children::default()),
             home: percpu::index(),
             mm: MmLock::new(mm),
             signals: Mutex::new(signals::ProcessSignals::default()),
@@ -459,6 +465,7 @@ impl Process {
         }
         self.release_parent();
         observe::gone(self);
+        usage::ended(self);
         clone::forget(self.space);
         self.fills.lock().clear();
         mm::release::all(self);

@@ -57,6 +57,8 @@ pub enum Hook {
     /// Has a signal mask of its own for the time it waits, which is Linux' business;
     /// the LWK delivers what was forwarded meanwhile although the thread's mask blocks it.
     TempMask,
+    /// `wait4`, `waitid`: the time and memory of an ended child are the LWK's.
+    Wait,
 }
 
 impl Hook {
@@ -78,6 +80,7 @@ impl Hook {
             Self::OtherMemory => "through the other process's proxy",
             Self::SigWait => "signals pending in the LWK count",
             Self::TempMask => "the mask for the wait is set by Linux",
+            Self::Wait => "times and memory of an ended child are those on the LWK",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::mm::{calls, limits};
 use crate::signals::{self, Interrupted};
-use crate::{cpus, cputime, delegate, exec, slots};
+use crate::{cpus, cputime, delegate, exec, slots, usage};
 use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal::SigSet;
@@ -80,6 +80,7 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Timer if row.number == number::TIMER_CREATE => cputime::timer_created(args[2]),
         Hook::Timer => cputime::timer_deleted(args[0]),
         Hook::Sysinfo => return super::machine::sysinfo(args[0]),
+        Hook::Wait => usage::waited(&cpus::current().process, row, &args, result)?,
         _ => {}
     }
     Ok(result)

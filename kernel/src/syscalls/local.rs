@@ -8,6 +8,7 @@ use crate::clone::{self, Request};
 use crate::futex;
 use crate::balance::CpuMask;
 use crate::thread::Thread;
+use crate::usage::Usage;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -70,7 +71,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::ClockNanosleep => clock_nanosleep(row, &a),
         LocalCall::Gettimeofday => gettimeofday(a[0], a[1]),
         LocalCall::Time => time_call(a[0]),
-        LocalCall::Getrusage => getrusage(row, &a, p),
+        LocalCall::Getrusage => getrusage(&a, p),
         LocalCall::Times => times(row, &a, p),
         LocalCall::SchedYield => {
             cpus::yield_now();
@@ -199,28 +200,33 @@ fn time_call(to: u64) -> Result<u64> {
 }
 
 /// `struct rusage`: times and peak memory are ours, the rest is zero.
-fn getrusage(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
-    const RUSAGE_THREAD: u64 = 1;
-    match a[0] as i32 {
-        0 | 1 => {}
-        _ => return super::delegated::forward(row, *a),
-    }
-    let (user, system) = if a[0] == RUSAGE_THREAD { cputime::thread_ns(cpus::current()) } else { p.times_ns() };
-    let mut usage = [0u64; 18];
-    for (at, ns) in [(0, user), (2, system)] {
-        usage[at] = ns / 1_000_000_000;
-        usage[at + 1] = ns % 1_000_000_000 / 1000;
-    }
-    usage[4] = p.memory_use().1 / 1024;
-    put(a[1], usage.as_bytes())
+fn getrusage(a: &[u64; 6], p: &Process) -> Result<u64> {
+    const CHILDREN: i32 = -1;
+    const SELF: i32 = 0;
+    const THREAD: i32 = 1;
+    let used = match a[0] as i32 {
+        SELF => Usage::of(p),
+        THREAD => {
+            let (user_ns, system_ns) = cputime::thread_ns(cpus::current());
+            Usage { user_ns, system_ns, ..Usage::of(p) }
+        }
+        CHILDREN => p.children.lock().waited,
+        _ => return Err(errno::EINVAL),
+    };
+    let mut all = [0u64; 18];
+    all[..5].copy_from_slice(&used.words());
+    put(a[1], all.as_bytes())
 }
 
-/// `struct tms` in ticks of 10 ms; children's times are Linux'.
+/// `struct tms` in ticks of 10 ms.
 fn times(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
+    const TICK_NS: u64 = 10_000_000;
     let result = super::delegated::forward(row, *a)?;
     if a[0] != 0 {
-            let (user, system) = p.times_ns();
-        put(a[0], [user / 10_000_000, system / 10_000_000].as_bytes())?;
+        let (user, system) = p.times_ns();
+        let children = p.children.lock().waited;
+        let all = [user, system, children.user_ns, children.system_ns].map(|ns| ns / TICK_NS);
+        put(a[0], all.as_bytes())?;
     }
     Ok(result)
 }

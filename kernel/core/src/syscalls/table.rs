@@ -122,7 +122,7 @@ pub(super) static ROWS: &[Row] = rows! {
     58 vfork/0 local(Vfork);
     59 execve/3 local(Execve);
     60 exit/1 local(Exit);
-    61 wait4/4 delegated(None) restart Sys;
+    61 wait4/4 delegated(Wait) restart Sys;
     62 kill/2 delegated(None);
     63 uname/1 delegated(None);
     64 semget/3 delegated(None);
@@ -308,7 +308,7 @@ pub(super) static ROWS: &[Row] = rows! {
     244 mq_notify/2 delegated(None);
     245 mq_getsetattr/3 delegated(None);
     246 kexec_load/4 delegated(None);
-    247 waitid/5 delegated(None) restart Sys;
+    247 waitid/5 delegated(Wait) restart Sys;
     248 add_key/5 delegated(None);
     249 request_key/4 delegated(None) restart Sys;
     250 keyctl/5 delegated(Attributes) restart Sys;
