@@ -388,6 +388,7 @@ impl Process {
             mm::release::checked(frame, 1);
         }
         PROCESSES[self.home].lock().remove(&self.space);
+        crate::heap::trim();
         let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);
         if request != NO_REQUEST {
             inbound::complete(request, 0);
