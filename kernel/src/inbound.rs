@@ -113,6 +113,7 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
         }
         abi::DEBUG_MEMORY => {
             crate::mm::retry_quarantine();
+            crate::heap::trim();
             let (free, total) = frames::usage();
             let processes = process::count(percpu::index()) as u64;
             crate::info!("memory: {} KiB free of {} KiB, {} KiB quarantined, {processes} processes here", free >> 10, total >> 10, frames::quarantined() >> 10);

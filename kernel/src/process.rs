@@ -474,6 +474,7 @@ impl Process {
             mm::release::checked(frame, 1);
         }
         PROCESSES[self.home].lock().remove(&self.space);
+        crate::heap::trim();
         let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);
         if request != NO_REQUEST {
             let r = shared::request(request);

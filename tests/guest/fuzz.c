@@ -388,8 +388,13 @@ int main(int argc, char **argv)
 		}
 		int status = 0;
 		long begun = now_ms(), waited = 0;
+		pid_t one;
 
-		while (waitpid(pid, &status, WNOHANG) != pid) {
+		/* Also its threads: one that had itself traced (PTRACE_TRACEME) waits for us. */
+		while ((one = waitpid(-1, &status, WNOHANG | __WALL)) != pid ||
+		       !(WIFEXITED(status) || WIFSIGNALED(status))) {
+			if (one > 0)
+				continue;
 			waited = now_ms() - begun;
 			if (waited > CHILD_MS)
 				kill(pid, SIGKILL);
@@ -406,7 +411,7 @@ int main(int argc, char **argv)
 		ended++;
 		/* Its own children, wherever they are. */
 		kill(-pid, SIGKILL);
-		while (waitpid(-1, &status, WNOHANG) > 0)
+		while (waitpid(-1, NULL, WNOHANG | __WALL) > 0)
 			;
 	}
 	printf("to seed %llu: %u children, %ld calls, %u killed by a signal, %u at their deadline\n",

@@ -61,6 +61,11 @@ static void wait_ms(long ms)
 		;
 }
 
+static long ms_between(const struct timespec *from, const struct timespec *to)
+{
+	return (to->tv_sec - from->tv_sec) * 1000 + (to->tv_nsec - from->tv_nsec) / 1000000;
+}
+
 static pid_t stopped;
 
 static void strike(pid_t tid, pid_t first, const char *action, unsigned long at)
@@ -105,8 +110,8 @@ int main(int argc, char **argv)
 	unsigned long at = argc > 4 ? strtoul(argv[1], NULL, 0) : 0, stops = 0;
 	long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
 		       PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL;
-	int go[2], status, first_status = -1, struck = 0;
-	struct timespec continued = { 0 }, now;
+	int go[2], status, first_status = -1, struck = 0, has_stopped = 0;
+	struct timespec struck_at = { 0 }, now;
 	pid_t first;
 
 	if (argc < 5 || pipe(go))
@@ -141,11 +146,11 @@ int main(int argc, char **argv)
 		if (tid < 0)
 			break;
 		if (stopped) {
+			/* From when it has stopped: a SIGSTOP injected after the SIGCONT would last. */
 			clock_gettime(CLOCK_MONOTONIC, &now);
-			if (!continued.tv_sec)
-				continued = now;
-			if ((now.tv_sec - continued.tv_sec) * 1000 +
-				    (now.tv_nsec - continued.tv_nsec) / 1000000 > 200) {
+			if (!struck_at.tv_sec)
+				struck_at = now;
+			if (ms_between(&struck_at, &now) > (has_stopped ? 200 : 10000)) {
 				kill(stopped, SIGCONT);
 				stopped = 0;
 			}
@@ -174,8 +179,13 @@ int main(int argc, char **argv)
 				go_on = PTRACE_CONT;
 			}
 		} else if (event == PTRACE_EVENT_STOP) {
-			if (stop_signal(WSTOPSIG(status)))
+			if (stop_signal(WSTOPSIG(status))) {
 				go_on = PTRACE_LISTEN;
+				if (stopped && !has_stopped) {
+					has_stopped = 1;
+					clock_gettime(CLOCK_MONOTONIC, &struck_at);
+				}
+			}
 		} else if (!event) {
 			deliver = WSTOPSIG(status);
 		}

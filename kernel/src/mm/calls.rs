@@ -350,11 +350,16 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
 
 pub(super) fn shared_parts(p: &Process, start: u64, end: u64) -> Vec<(u64, u64)> {
     let mm = p.mm.lock();
-    mm.vmas
-        .range(start, end)
-        .filter(|v| matches!(v.backing, Backing::SharedLinux { .. }))
-        .map(|v| (v.start.max(start), v.end.min(end)))
-        .collect()
+    let mut parts: Vec<(u64, u64)> = Vec::new();
+    for v in mm.vmas.range(start, end).filter(|v| matches!(v.backing, Backing::SharedLinux { .. })) {
+        let (s, e) = (v.start.max(start), v.end.min(end));
+        // Neighbours as one: a mapping may be in thousands of pieces, each a call.
+        match parts.last_mut() {
+            Some(last) if last.1 == s => last.1 = e,
+            _ => parts.push((s, e)),
+        }
+    }
+    parts
 }
 
 /// brk: the new end, or the old one if that cannot be.
