@@ -28,12 +28,11 @@ COMPARED = [
     ('clockset', 0, 60),
     ('busytext', 0, 60),
     ('pi', 0, 60),
+    ('threads-exec', 0, 60),
+    ('sigwait', 0, 60),
+    ('waits', 0, 60),
+    ('children', 0, 60),
 ]
-COMPARED = [('map', 0, 60), ('remap', 0, 60), ('segv', 0, 60), ('sigs', 0, 60), ('eintr', 0, 60),
-            ('efault', 0, 60), ('execs', 33, 60), ('clock', 0, 90), ('fpu', 0, 60), ('fds', 0, 60),
-            ('who', 0, 60), ('smp', 0, 200), ('clones', 0, 60), ('clockset', 0, 60),
-            ('busytext', 0, 60), ('threads-exec', 0, 60), ('sigwait', 0, 60), ('waits', 0, 60)]
-            ('busytext', 0, 60), ('children', 0, 60)]
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,
           'breakpoint': -5, 'division': -8, 'overflow': -11, 'text': -11, 'blocked-segv': -11,
           'ignored-segv': -11, 'atexit': -6, 'exit 0': 0, 'exit 1': 1, 'exit 255': 255,
