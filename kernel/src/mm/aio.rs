@@ -4,7 +4,7 @@
 //! among its own things; the ring is moved to an address of the program's, and
 //! Linux takes the new address for the context's name, as after any `mremap`.
 //!
-//! A ring of `io_uring` may, from Linux 6.5 on, only be mapped where Linux likes:
+//! A ring of `io_uring` may (Linux 6.5, and Debian's 6.1) only be mapped where Linux likes:
 //! it is left no other place than the one we like.
 
 use super::calls::{choose, unmap_range, unreserve};
