@@ -18,8 +18,7 @@ static struct tracepoint *signal_deliver, *signal_generate;
 static atomic_t looks_left;
 
 static void look(struct work_struct *work);
-static DECLARE_WORK(look_work, look);
-static DECLARE_DELAYED_WORK(look_again, look);
+static DECLARE_DELAYED_WORK(look_work, look);
 
 /* Under rcu_read_lock. */
 static bool is_stopped(struct hanare_space *space)
@@ -71,7 +70,7 @@ static void look(struct work_struct *work)
 	}
 	left = atomic_dec_if_positive(&looks_left);
 	if (left >= 0)
-		queue_delayed_work(system_unbound_wq, &look_again,
+		queue_delayed_work(system_unbound_wq, &look_work,
 				   msecs_to_jiffies(look_ms[ARRAY_SIZE(look_ms) - 1 - left]) ?: 1);
 }
 
@@ -81,7 +80,7 @@ static void changed(void)
 	if (!hanare_spaces_any())
 		return;
 	atomic_set(&looks_left, ARRAY_SIZE(look_ms));
-	queue_work(system_unbound_wq, &look_work);
+	mod_delayed_work(system_unbound_wq, &look_work, 0);
 }
 
 static void on_deliver(void *unused, int sig, struct kernel_siginfo *info, struct k_sigaction *ka)
@@ -128,6 +127,5 @@ void hanare_stop_exit(void)
 		tracepoint_synchronize_unregister();
 	}
 	atomic_set(&looks_left, 0);
-	cancel_work_sync(&look_work);
-	cancel_delayed_work_sync(&look_again);
+	cancel_delayed_work_sync(&look_work);
 }

@@ -16,7 +16,7 @@ use spin::Mutex;
 
 /// No more pages than this are handed over: a child that does more before its exec
 /// than posix_spawn does keeps the rest to itself.
-const PAGES_MAX: usize = 256;
+const PAGES_MAX: usize = 2048;
 
 /// A parent that waits for its child's exec or end.
 pub struct Vfork {
@@ -89,10 +89,14 @@ fn written_pages(mm: &mut AddressSpace) -> Vec<(u64, Vec<u8>)> {
         }
         mm.table.update(v.start, v.end, &mut |leaf| {
             let own = leaf.entry & pte::WRITE != 0 && leaf.entry & pte::FOREIGN == 0;
-            if own && leaf.size == 4096 && pages.len() < PAGES_MAX {
+            for offset in (0..leaf.size).step_by(4096).filter(|_| own) {
                 let mut bytes = vec![0; 4096];
-                memory::read(leaf.frame(), &mut bytes);
-                pages.push((leaf.addr, bytes));
+                memory::read(leaf.frame() + offset, &mut bytes);
+                // Most of a large page that was not there before is untouched.
+                let fresh = leaf.size == 4096 || bytes.iter().any(|&b| b != 0);
+                if fresh && pages.len() < PAGES_MAX {
+                    pages.push((leaf.addr + offset, bytes));
+                }
             }
             leaf.entry
         });

@@ -10,7 +10,7 @@ struct thing {
 
 static struct thing global = { 17, "seventeen", 0.25 };
 static int *volatile nowhere;
-static char *heap;
+static char *volatile heap;
 
 static void *waiting(void *unused)
 {

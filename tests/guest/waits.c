@@ -16,7 +16,7 @@ static int child(int (*body)(void))
 }
 
 static int seven(void) { return 7; }
-static int stopping(void) { raise(SIGSTOP); return 3; }
+static int stopping(void) { raise(SIGSTOP); usleep(500000); return 3; }
 static int dying(void) { kill(getpid(), SIGKILL); return 0; }
 static int resting(void) { sleep(100); return 0; }
 
