@@ -26,6 +26,7 @@ COMPARED = [
     ('smp', 0, 200),
     ('clones', 0, 60),
     ('clockset', 0, 60),
+    ('cputimers', 0, 90),
     ('busytext', 0, 60),
     ('pi', 0, 60),
     ('threads-exec', 0, 60),

@@ -1,0 +1,86 @@
+/* Timers and limits of CPU time. */
+#include "guest.h"
+
+static volatile sig_atomic_t came[65];
+
+static void count(int signal)
+{
+	came[signal]++;
+}
+
+static void burn(int signal, int times)
+{
+	struct timespec now, end;
+	volatile long n = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += 60;
+	do {
+		for (int i = 0; i < 1000; i++)
+			n++;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while (came[signal] < times && now.tv_sec < end.tv_sec);
+}
+
+static void timer(int which, int signal)
+{
+	struct itimerval once = { .it_value = { 0, 100000 } }, again = { { 0, 50000 }, { 0, 50000 } };
+	struct itimerval late = { .it_value = { 50, 0 } }, old;
+
+	TELL(setitimer(which, &late, NULL));
+	TELL(getitimer(which, &old));
+	printf("left %d, interval %ld\n", old.it_value.tv_sec > 0 && old.it_value.tv_sec <= 50,
+	       old.it_interval.tv_usec);
+	TELL(setitimer(which, &once, NULL));
+	burn(signal, 1);
+	printf("came %d\n", came[signal] == 1);
+	TELL(getitimer(which, &old));
+	printf("off %d\n", !old.it_value.tv_sec && !old.it_value.tv_usec);
+	TELL(setitimer(which, &again, NULL));
+	burn(signal, 4);
+	printf("came %d\n", came[signal] >= 4);
+	memset(&again, 0, sizeof(again));
+	TELL(setitimer(which, &again, &old));
+	printf("interval %ld\n", old.it_interval.tv_usec);
+	again.it_value.tv_usec = 1000000;
+	TELL(setitimer(which, &again, NULL));
+	TELL(setitimer(which, (void *)8, NULL));
+	TELL(setitimer(which, NULL, (void *)8));
+	TELL(getitimer(which, (void *)8));
+	if (fork() == 0) {
+		getitimer(which, &old);
+		printf("child: %d\n", !old.it_value.tv_sec && !old.it_value.tv_usec);
+		exit(0);
+	}
+	wait(NULL);
+}
+
+static void limit(int soft, int hard)
+{
+	struct rlimit limit = { soft, hard };
+	int status;
+
+	if (fork() == 0) {
+		signal(SIGXCPU, count);
+		setrlimit(RLIMIT_CPU, &limit);
+		burn(SIGXCPU, 1);
+		printf("limit %d\n", came[SIGXCPU] >= 1);
+		fflush(stdout);
+		burn(SIGXCPU, 1000);
+		_exit(0);
+	}
+	wait(&status);
+	printf("ended by %d\n", WTERMSIG(status));
+}
+
+int main(void)
+{
+	setvbuf(stdout, NULL, _IONBF, 0);
+	signal(SIGVTALRM, count);
+	signal(SIGPROF, count);
+	timer(ITIMER_VIRTUAL, SIGVTALRM);
+	timer(ITIMER_PROF, SIGPROF);
+	TELL(setitimer(3, NULL, NULL));
+	limit(1, 2);
+	return 0;
+}
