@@ -154,7 +154,6 @@ static void death_of_the_parent(void)
 }
 
 static volatile int shared_by_vfork;
-static int untouched[100000];
 
 static void vforked(void)
 {
@@ -164,11 +163,10 @@ static void vforked(void)
 	pid = vfork();
 	if (pid == 0) {
 		shared_by_vfork = 5;
-		untouched[50000] = 6;
 		*(volatile int *)&local = 2;
 		_exit(4);
 	}
-	printf("vfork: %d %d %d\n", shared_by_vfork, untouched[50000], *(volatile int *)&local);
+	printf("vfork: %d %d\n", shared_by_vfork, *(volatile int *)&local);
 	waitpid(pid, &status, 0);
 	printf("status %d\n", WEXITSTATUS(status));
 	pid = vfork();
