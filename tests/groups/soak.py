@@ -178,7 +178,7 @@ def soak():
     # Servers and daemons that left their sessions.
     for pid in map(int, filter(str.isdigit, os.listdir('/proc'))):
         with contextlib.suppress(OSError):
-            if os.readlink(f'/proc/{pid}/exe').endswith('/hanare-proxy'):
+            if is_proxy(pid):
                 os.kill(pid, signal.SIGKILL)
     expect(not wrong, f'{len(wrong)}: ' + '; '.join(wrong[:3]))
     left = time.monotonic() + 30

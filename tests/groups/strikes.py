@@ -37,9 +37,7 @@ def proxies():
     found = []
     for pid in filter(str.isdigit, os.listdir('/proc')):
         with contextlib.suppress(OSError):
-            with open(f'/proc/{pid}/exe', 'rb'):
-                pass
-            if os.readlink(f'/proc/{pid}/exe').endswith('/hanare-proxy'):
+            if is_proxy(pid):
                 with open(f'/proc/{pid}/stat') as stat:
                     found.append((pid, stat.read().split(')')[1].split()[0]))
     return found

@@ -137,6 +137,16 @@ def recover():
     return f'log: {tail}'
 
 
+def is_proxy(pid):
+    """Whether a process is an LWK program's. Its /proc/PID/exe is the program, so by its descriptor."""
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(f'/proc/{pid}/fd'):
+            with contextlib.suppress(OSError):
+                if os.readlink(f'/proc/{pid}/fd/{fd}') == '/dev/hanare':
+                    return True
+    return False
+
+
 def healthy():
     """Does a program still run?"""
     result = command(['hanare', 'run', '--', GUEST + '/static/hello'], timeout=30)
