@@ -138,6 +138,72 @@ def trace_many():
     expect(seen == 20000 or seen + lost >= 20000, f'{seen} calls seen, {lost} events lost')
 
 
+DEBUGGED = GUEST + '/dynamic/debugged'
+
+
+def gdb(target, *commands, timeout=TIMEOUT):
+    arguments = [f'-ex={text}' for text in ('set debuginfod enabled off', f'target remote | hanare gdb {target}', *commands)]
+    result = command(['gdb', '-nx', '-batch', *arguments], timeout=timeout)
+    expect(not result.late, result)
+    return result.out.decode(errors='replace') + result.err.decode(errors='replace')
+
+
+def gdb_threads():
+    """From the first instruction of a program to its end."""
+    text = gdb(f'-- {DEBUGGED}', 'break work', 'continue', 'bt', 'info threads', 'print number', 'next', 'next',
+               'print twice == number * 2', 'print word[0]', 'print/x $rip != 0', 'print fraction', 'delete', 'continue', 'continue')
+    in_order(text, r'^Breakpoint 1, work \(number=\d', r'^#0 .*work \(', r'^\* +\d+ +Thread ', r'^\$1 = \d', r'^\$2 = 1$',
+             r"^\$3 = \d+ '", r'^\$4 = 0x1$', r'^\$5 = 1\.5$', r'received signal SIGUSR1', r'exited with code 05')
+    expect('counter 6 fraction 2.5' in text, text)
+
+
+def gdb_watch():
+    text = gdb(f'-- {DEBUGGED}', 'break main', 'continue', 'set can-use-hw-watchpoints 0', 'break work', 'continue', 'delete',
+               'watch twice', 'continue', 'continue', timeout=120)
+    in_order(text, r'^Breakpoint 2, work', r'^Old value = ', r'^New value = ')
+
+
+def gdb_attach():
+    """A process that waits in a system call; another user; gdb killed in the middle; the process killed."""
+    program = subprocess.Popen(['hanare', 'run', DEBUGGED, 'wait'], stdout=subprocess.PIPE)
+    try:
+        expect(program.stdout.readline() == b'waiting\n', 'it does not start')
+        result = command([*NOBODY, 'hanare', 'gdb', str(program.pid)])
+        expect(result.status == 125 and b'permission denied' in result.err, result)
+        text = gdb(program.pid, 'bt', 'print words[1]', 'print counter', 'detach')
+        in_order(text, r'^#\d+ .* main ', r'^\$1 = 0x[0-9a-f]+ .*"two"', r'^\$2 = 0$')
+        debugger = subprocess.Popen(['gdb', '-nx', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', 'break work',
+                                     '-ex', 'continue'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        seen = b''
+        while b'Continuing' not in seen:
+            piece = debugger.stdout.read1(4096)
+            expect(piece, seen)
+            seen += piece
+        second = command(['hanare', 'gdb', str(program.pid)])
+        expect(second.status == 125 and b'debugged by somebody else' in second.err, second)
+        debugger.kill()
+        debugger.wait()
+        time.sleep(1)
+        # Nothing is left of the breakpoint.
+        program.send_signal(signal.SIGUSR1)
+        expect(program.stdout.read() == b'counter 6 fraction 3.5\n' and program.wait(30) == 5, program.returncode)
+    finally:
+        program.kill()
+        program.wait()
+
+
+def gdb_killed():
+    program = subprocess.Popen(['hanare', 'run', DEBUGGED, 'wait'], stdout=subprocess.PIPE)
+    program.stdout.readline()
+    debugger = subprocess.Popen(['gdb', '-nx', '-batch', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', 'continue'],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    time.sleep(4)
+    program.kill()
+    program.wait(20)
+    text = debugger.communicate(timeout=60)[0].decode()
+    expect('terminated with signal SIGKILL' in text, text)
+
+
 def nothing_left():
     free, text = debug_memory()
     expect('0 processes' in text and 'quarantined 0 B' in text, text)
@@ -151,5 +217,9 @@ check('trace-table', trace_table)
 check('trace-pid', trace_pid)
 check('trace-status', trace_status)
 check('trace-many', trace_many)
+check('gdb-threads', gdb_threads)
+check('gdb-watch', gdb_watch)
+check('gdb-attach', gdb_attach)
+check('gdb-killed', gdb_killed)
 check('nothing-left', nothing_left)
 finish()

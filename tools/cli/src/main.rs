@@ -11,6 +11,7 @@ mod commands;
 mod cpu_list;
 mod failure;
 mod find;
+mod gdb;
 mod instances;
 mod machine;
 mod size;
@@ -53,7 +54,7 @@ extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    let failed = if matches!(cli.command, Command::Run(_) | Command::Trace(_)) {
+    let failed = if matches!(cli.command, Command::Run(_) | Command::Trace(_) | Command::Gdb(_)) {
         failure::HANARE
     } else {
         failure::FAILED

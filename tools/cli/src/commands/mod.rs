@@ -4,6 +4,7 @@
 pub mod boot;
 pub mod debug;
 pub mod doctor;
+pub mod gdb;
 pub mod log;
 pub mod ls;
 pub mod man;
@@ -41,6 +42,8 @@ pub enum Command {
     Doctor(doctor::Doctor),
     /// Print the system calls of a program on an LWK
     Trace(trace::Trace),
+    /// Debug a program on an LWK with gdb
+    Gdb(gdb::Gdb),
     /// Measure the LWK against this machine's Linux
     Bench(Bench),
     /// Write the manual pages
@@ -65,6 +68,7 @@ impl Command {
             Self::Shutdown(shutdown) => shutdown.execute().map(|()| 0),
             Self::Doctor(doctor) => Ok(doctor.execute()),
             Self::Trace(trace) => trace.execute(),
+            Self::Gdb(gdb) => gdb.execute(),
             Self::Bench(bench) => bench.execute(),
             Self::Man(man) => man.execute().map(|()| 0),
             Self::Debug(debug) => debug.execute().map(|()| 0),

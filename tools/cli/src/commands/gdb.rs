@@ -1,0 +1,200 @@
+//! `hanare gdb`.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, stderr, stdin};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use hanare_sdk::Observer;
+
+use super::run::Run;
+use crate::gdb::process::Process;
+use crate::gdb::session::{self, End, Wire};
+use crate::gdb::target::Gdb as Target;
+use crate::trace::launch;
+
+/// Debug a program on an LWK with gdb: breakpoints, threads, memory, registers, single steps.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  hanare gdb 4711                                      on a terminal: starts gdb on process 4711
+  hanare gdb -- ./program ARGUMENT...                  the same for a new program, before its first instruction
+  gdb -ex 'target remote | hanare gdb 4711'            from within gdb
+  hanare gdb --listen :2345 -- ./program               then elsewhere: gdb -ex 'target remote :2345'
+
+A program that reads from the terminal is best started with --listen, gdb in another terminal.
+When gdb detaches or ends, the program goes on. A thread that waits in a system call shows the
+registers of the call; they can be changed when it has come out. Who may debug a process is who may
+ptrace it on Linux. Exit status: with a program its own once it has ended, 128 + n if signal n killed
+it; 125 if Hanare failed.")]
+pub struct Gdb {
+    /// The process to debug
+    #[arg(value_name = "PID", conflicts_with = "command", required_unless_present = "command")]
+    pid: Option<u32>,
+    /// Wait for gdb at a TCP port ([HOST]:PORT; without HOST only on this machine) or a Unix socket (a path)
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Instance to run on [default: the only one, or the one called 'default']
+    #[arg(long, value_name = "NAME")]
+    on: Option<String>,
+    /// The program and its arguments, behind --
+    #[arg(last = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// How gdb is reached.
+enum Way {
+    Standard,
+    Terminal,
+    Listen(String),
+}
+
+impl Gdb {
+    /// Serves gdb until it or the process ends; the result is the exit status.
+    pub fn execute(self) -> Result<i32> {
+        let way = match &self.listen {
+            Some(address) => Way::Listen(address.clone()),
+            None if stdin().is_terminal() => Way::Terminal,
+            None => Way::Standard,
+        };
+        // Ctrl-C on the terminal is gdb's and the program's business.
+        signal_hook::flag::register(2, std::sync::Arc::default())?;
+        let (mut child, pid, process) = match self.pid {
+            Some(pid) => (None, pid, Process::attach(Observer::open(pid)?, pid)?),
+            None => match self.start(&way)? {
+                Ok((child, process)) => {
+                    let pid = child.id();
+                    (Some(child), pid, process)
+                }
+                Err(status) => return Ok(status),
+            },
+        };
+        if let Err(error) = process.stopped() {
+            drop(process);
+            child.iter_mut().for_each(|child| drop(child.kill()));
+            return Err(error);
+        }
+        let mut gdb = Target::new(process, pid);
+        let end = serve(&mut gdb, &way)?;
+        if end == End::Killed {
+            let pid = rustix::process::Pid::from_raw(pid as i32).context("process 0")?;
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        drop(gdb);
+        match &mut child {
+            Some(child) => Ok(launch::exit_status(child.wait()?)),
+            None => Ok(0),
+        }
+    }
+
+    fn start(&self, way: &Way) -> Result<std::result::Result<(Child, Process), i32>> {
+        let run = Run { on: self.on.clone(), cpus: None, stats: false, command: self.command.clone() };
+        let held = launch::start(run, |command| redirect(command, way))?;
+        let held = match held {
+            Ok(held) => held,
+            Err(status) => return Ok(Err(status)),
+        };
+        let pid = held.child.id();
+        match held.observer().and_then(|observer| Process::attach(observer, pid)) {
+            Ok(process) => Ok(Ok((held.go()?, process))),
+            Err(error) => {
+                held.kill();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// What of ours the program may use.
+fn redirect(command: &mut Command, way: &Way) {
+    match way {
+        // Standard input and output are gdb's; what the program prints goes where gdb's messages go.
+        Way::Standard => {
+            command.stdin(Stdio::null());
+            if let Ok(copy) = rustix::io::dup(stderr()) {
+                command.stdout(copy);
+            }
+        }
+        // A process group of its own: Ctrl-C is gdb's.
+        Way::Terminal => {
+            command.stdin(Stdio::null()).process_group(0);
+        }
+        Way::Listen(_) => {}
+    }
+}
+
+fn serve(gdb: &mut Target, way: &Way) -> Result<End> {
+    match way {
+        Way::Standard => session::serve(gdb, Wire::Standard),
+        Way::Terminal => with_gdb(gdb),
+        Way::Listen(address) => {
+            let wire = listen(address)?;
+            session::serve(gdb, wire)
+        }
+    }
+}
+
+fn listen(address: &str) -> Result<Wire> {
+    let cannot = || format!("cannot listen at {address}");
+    match address.rsplit_once(':') {
+        Some((host, port)) if !address.contains('/') => {
+            let port: u16 = port.parse().with_context(cannot)?;
+            let host = if host.is_empty() { "localhost" } else { host };
+            let listener = TcpListener::bind((host, port)).with_context(cannot)?;
+            eprintln!("hanare gdb: next: gdb -ex 'target remote {host}:{}'", listener.local_addr()?.port());
+            let (stream, _) = listener.accept()?;
+            stream.set_nodelay(true)?;
+            Ok(Wire::Tcp(stream))
+        }
+        _ => {
+            let listener = UnixListener::bind(address).with_context(cannot)?;
+            eprintln!("hanare gdb: next: gdb -ex 'target remote {address}'");
+            let accepted = listener.accept();
+            let _ = std::fs::remove_file(address);
+            Ok(Wire::Unix(accepted?.0))
+        }
+    }
+}
+
+/// A folder that goes with its content.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Starts gdb on this terminal, connected to us.
+fn with_gdb(gdb: &mut Target) -> Result<End> {
+    use std::os::unix::fs::DirBuilderExt;
+    let folder = Folder(std::env::temp_dir().join(format!("hanare-gdb-{}", std::process::id())));
+    std::fs::DirBuilder::new().mode(0o700).create(&folder.0).with_context(|| format!("cannot create {}", folder.0.display()))?;
+    let socket = folder.0.join("socket");
+    let listener = UnixListener::bind(&socket)?;
+    let mut debugger = Command::new("gdb")
+        .args(["-q", "-ex"])
+        .arg(format!("target remote {}", socket.display()))
+        .spawn()
+        .context("cannot start gdb (next: apt install gdb, or --listen for one elsewhere)")?;
+    listener.set_nonblocking(true)?;
+    let stream = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return Err(error.into()),
+            Err(_) if debugger.try_wait()?.is_some() => bail!("gdb has ended without connecting"),
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
+        }
+    };
+    stream.set_nonblocking(false)?;
+    let end = session::serve(gdb, Wire::Unix(stream));
+    if end.is_ok() {
+        let _ = debugger.wait(); // its user may still be reading
+    }
+    end
+}
