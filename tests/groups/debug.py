@@ -150,17 +150,17 @@ def gdb(target, *commands, timeout=TIMEOUT):
 
 def gdb_threads():
     """From the first instruction of a program to its end."""
-    text = gdb(f'-- {DEBUGGED}', 'break work', 'continue', 'bt', 'info threads', 'print number', 'next', 'next',
-               'print twice == number * 2', 'print word[0]', 'print/x $rip != 0', 'print fraction', 'delete', 'continue', 'continue')
-    in_order(text, r'^Breakpoint 1, work \(number=\d', r'^#0 .*work \(', r'^\* +\d+ +Thread ', r'^\$1 = \d', r'^\$2 = 1$',
+    text = gdb(f'-- {DEBUGGED}', 'break work', 'continue', 'bt', 'info threads', 'print number', 'delete', 'set scheduler-locking step', 'next', 'next',
+               'print twice == number * 2', 'print word[0]', 'print/x $rip != 0', 'print fraction', 'continue', 'continue')
+    in_order(text, r'Breakpoint 1, work \(number=', r'^#0 .*work \(', r'^\* +\d+ +Thread ', r'^\$1 = \d', r'^\$2 = 1$',
              r"^\$3 = \d+ '", r'^\$4 = 0x1$', r'^\$5 = 1\.5$', r'received signal SIGUSR1', r'exited with code 05')
     expect('counter 6 fraction 2.5' in text, text)
 
 
 def gdb_watch():
     text = gdb(f'-- {DEBUGGED}', 'break main', 'continue', 'set can-use-hw-watchpoints 0', 'break work', 'continue', 'delete',
-               'watch twice', 'continue', 'continue', timeout=120)
-    in_order(text, r'^Breakpoint 2, work', r'^Old value = ', r'^New value = ')
+               'watch counter', 'continue', timeout=120)
+    in_order(text, r'Breakpoint 2, work', r'^Old value = 0$', r'^New value = [1-9]')
 
 
 def gdb_attach():
@@ -197,10 +197,17 @@ def gdb_killed():
     program.stdout.readline()
     debugger = subprocess.Popen(['gdb', '-nx', '-batch', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', 'continue'],
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    time.sleep(4)
+    seen = b''
+    while b'Continuing' not in seen and b'Remote' not in seen:
+        piece = debugger.stdout.read1(4096)
+        expect(piece, seen)
+        seen += piece
+        if b'from target:' in seen:
+            time.sleep(2)  # from here on it only goes on
+            break
     program.kill()
     program.wait(20)
-    text = debugger.communicate(timeout=60)[0].decode()
+    text = seen.decode() + debugger.communicate(timeout=60)[0].decode()
     expect('terminated with signal SIGKILL' in text, text)
 
 

@@ -32,9 +32,13 @@ pub struct OfProcess {
     debugger: Mutex<Option<Arc<debug::Debugger>>>,
     /// Auxiliary vector of the program, for debuggers.
     pub auxv: Mutex<Vec<u8>>,
-    /// As of wait(2), once the process has begun to end.
+    /// As of wait(2), with [`SAID`], once the process has begun to end.
     exit_status: AtomicU32,
 }
+
+/// In `exit_status`: the process itself said so. One that ends without a word was
+/// killed from outside.
+const SAID: u32 = 1 << 31;
 
 const TRACED: u32 = 1;
 const DEBUGGED: u32 = 2;
@@ -176,7 +180,7 @@ pub fn call(regs: &mut Regs, number: u64) {
     let args = syscalls::arguments(regs);
     thread.observe.asked.store(0, Ordering::Relaxed);
     if number == EXIT_GROUP || number == EXIT && thread.process.thread_count() == 1 {
-        thread.process.observed.exit_status.store((args[0] as u32 & 0xff) << 8, Ordering::Relaxed);
+        thread.process.observed.exit_status.store((args[0] as u32 & 0xff) << 8 | SAID, Ordering::Relaxed);
     }
     let entered = trace::enter(thread, number, args);
     let returned = syscalls::serve(regs, number).is_some();
@@ -198,7 +202,7 @@ pub fn asks(thread: &Thread, nr: u32) {
 pub fn killed_by(thread: &Thread, signal: u32) {
     let o = &thread.process.observed;
     if o.is_on() {
-        o.exit_status.store(signal, Ordering::Relaxed);
+        o.exit_status.store(signal | SAID, Ordering::Relaxed);
         trace::killed(thread, signal);
     }
 }
@@ -220,7 +224,8 @@ pub fn gone(p: &Process) {
         }
         let debugger = o.debugger.lock().take();
         if let Some(d) = debugger {
-            d.ended(o.exit_status.load(Ordering::Relaxed));
+            let status = o.exit_status.load(Ordering::Relaxed);
+            d.ended(if status & SAID != 0 { status & !SAID } else { hanare_core::signal::SIGKILL });
         }
         o.flags.store(0, Ordering::Relaxed);
     }

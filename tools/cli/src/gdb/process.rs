@@ -157,13 +157,19 @@ impl Process {
         }
     }
 
-    /// Goes on, by actions for threads and one for the others.
+    /// Goes on, by actions for threads and one for the others. A process that has ended
+    /// meanwhile (killed from outside) does not: its status says so.
     pub fn resume(&self, actions: &BTreeMap<u64, u64>, others: u64) -> Result<()> {
-        for (tid, action) in actions {
-            self.observer.ask(OBSERVE_ACTION, [*tid, *action], &[])?;
+        let ask_all = || -> Result<(), Error> {
+            for (tid, action) in actions {
+                self.observer.ask(OBSERVE_ACTION, [*tid, *action], &[])?;
+            }
+            self.observer.ask(OBSERVE_RESUME, [others, 0], &[]).map(|_| ())
+        };
+        match ask_all() {
+            Err(_) if self.observer.status().is_ok_and(|s| s.why == OBSERVED_ENDED) => Ok(()),
+            result => result.context("cannot go on"),
         }
-        self.observer.ask(OBSERVE_RESUME, [others, 0], &[]).context("cannot go on")?;
-        Ok(())
     }
 
     /// Asks all threads to stop.
