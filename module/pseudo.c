@@ -316,7 +316,7 @@ static struct file *pseudo_file(struct hanare_pseudo *what)
 	inode->i_fop = &pseudo_fops;
 	inode->i_private = what;
 	file = alloc_file_pseudo(inode, pseudo_mount, "file",
-				 (what->linux_file->f_flags & O_NONBLOCK) | O_RDONLY, &pseudo_fops);
+				 (what->linux_file->f_flags & (O_NONBLOCK | O_LARGEFILE)) | O_RDONLY, &pseudo_fops);
 	if (IS_ERR(file)) {
 		iput(inode);
 		return file;

@@ -84,10 +84,14 @@ def trace_table():
 def traced(pid, *options):
     """A tracer of a running process that has something to say already, and where it says it."""
     path = f'{WORK}/trace.{pid}.{time.monotonic_ns()}'
-    tracer = subprocess.Popen(['hanare', 'trace', *options, '-o', path, '-p', str(pid)])
+    start_tracer = lambda: subprocess.Popen(['hanare', 'trace', *options, '-o', path, '-p', str(pid)],
+                                            stderr=subprocess.DEVNULL)
+    tracer = start_tracer()
     for _ in range(300):
         if os.path.exists(path) and os.path.getsize(path):
             return tracer, path
+        if tracer.poll() is not None:
+            tracer = start_tracer()  # the process had not come to the LWK, or an old tracer not gone
         time.sleep(0.1)
     tracer.kill()
     raise Failure('the tracer says nothing')
@@ -95,6 +99,7 @@ def traced(pid, *options):
 
 def trace_pid():
     program = subprocess.Popen(['hanare', 'run', 'sleep', '1000'])
+    shell = None
     try:
         time.sleep(1)
         result = command([*NOBODY, 'hanare', 'trace', '-p', str(program.pid)])
@@ -117,8 +122,10 @@ def trace_pid():
         seen = open(path).read()
         expect('+++ killed by SIGKILL +++' in seen, short(seen[-500:]))
     finally:
-        program.kill()
-        program.wait()
+        for process in program, shell:
+            if process:
+                process.kill()
+                process.wait()
 
 
 def trace_status():
@@ -212,8 +219,12 @@ def gdb_killed():
 
 
 def nothing_left():
-    free, text = debug_memory()
-    expect('0 processes' in text and 'quarantined 0 B' in text, text)
+    for _ in range(50):
+        free, text = debug_memory()
+        if ' 0 processes' in text:
+            break
+        time.sleep(0.2)  # the last one was killed just now
+    expect(' 0 processes' in text and 'quarantined 0 B' in text, text)
 
 
 start(*BOOT)
