@@ -320,6 +320,7 @@ long hanare_do_process(struct hanare_file *hf, void *data);
 long hanare_do_threads(struct hanare_file *hf, void *data);
 
 /* pseudo.c, listing.c */
+bool hanare_shows_procfs(struct file *file);
 int hanare_pseudo_init(void);
 void hanare_pseudo_exit(void);
 long hanare_opened(struct hanare_space *space, void *data);

@@ -226,6 +226,14 @@ static const struct file_operations pseudo_fops = {
 	.release	= pseudo_release,
 };
 
+/* Whether a file is one of procfs, or ours in its place. */
+bool hanare_shows_procfs(struct file *file)
+{
+	if (file->f_op == &pseudo_fops)
+		file = ((struct hanare_pseudo *)file_inode(file)->i_private)->linux_file;
+	return file_inode(file)->i_sb->s_magic == PROC_SUPER_MAGIC;
+}
+
 /* Whoever asks sees Linux' file: its number, device, owner, times. */
 static int pseudo_getattr(HANARE_IDMAP *idmap, const struct path *path, struct kstat *stat,
 			  u32 mask, unsigned int flags)

@@ -73,6 +73,10 @@ static long file_get(struct job *job)
 	file = fget(job->args[0]);
 	if (!file)
 		return -EBADF;
+	err = -EIO;
+	/* What mmap(2) says of files of procfs; to execve(2) they are like others. */
+	if (!job->args[1] && hanare_shows_procfs(file))
+		goto put;
 	err = -ENODEV;
 	/* Our own device would keep its space, and so itself, alive for ever. */
 	if (!hanare_can_mmap(file) || file->f_op == &hanare_fops)
