@@ -284,8 +284,8 @@ static int pseudo_context(struct fs_context *fc)
 	return 0;
 }
 
+/* No owner: its one mount would keep the module for ever; open files hold it. */
 static struct file_system_type pseudo_type = {
-	.owner			= THIS_MODULE,
 	.name			= "hanare",
 	.init_fs_context	= pseudo_context,
 	.kill_sb		= kill_anon_super,

@@ -16,6 +16,21 @@
 #define TICK_NS (NSEC_PER_SEC / 100)		/* USER_HZ */
 #define REQUEST_MS 5000
 
+/* Blocked signals wait on Linux, which hands them over when they are let through. */
+static void add_pending(struct hanare_pseudo *what, struct hanare_process_info *info)
+{
+	struct pid *pid = what->tid ? find_get_pid(what->tid) : get_pid(what->space->pid);
+	struct task_struct *task = get_pid_task(pid, PIDTYPE_PID);
+
+	put_pid(pid);
+	if (!task)
+		return;
+	info->pending |= task->pending.signal.sig[0];
+	/* Its signal_struct goes with the last reference of the task. */
+	info->shared_pending |= task->signal->shared_pending.signal.sig[0];
+	put_task_struct(task);
+}
+
 /* The process' thread that the file is about. */
 static int get_info(struct hanare_pseudo *what, struct hanare_process_info *info)
 {
@@ -24,6 +39,8 @@ static int get_info(struct hanare_pseudo *what, struct hanare_process_info *info
 	/* The first thread may have ended before the others. */
 	if (err == -ESRCH && what->whole)
 		err = hanare_space_info(what->space, 0, info);
+	if (!err)
+		add_pending(what, info);
 	return err;
 }
 
