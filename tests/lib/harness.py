@@ -119,8 +119,10 @@ def debug_memory(name='default'):
 
 
 def log_tail(lines=4):
-    result = command(['hanare', 'log'], timeout=20)
-    return ' / '.join(result.out.decode(errors='replace').splitlines()[-lines:])
+    """The log's last lines; from a panic on all of them."""
+    said = command(['hanare', 'log'], timeout=20).out.decode(errors='replace').splitlines()
+    panics = [number for number, line in enumerate(said) if 'LWK panic' in line]
+    return ' / '.join(said[panics[0] if panics else -lines:])
 
 
 def recover():
