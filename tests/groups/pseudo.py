@@ -1,6 +1,7 @@
 """Pseudo files: /proc and /sys/devices/system as programs on the LWK see them, and Linux' tools outside."""
 
 import os
+import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
@@ -36,6 +37,17 @@ def tools():
         expect(said('getconf', '_NPROCESSORS_ONLN') == '2\n', 'getconf')
         expect(said('ls', '/sys/devices/system/cpu').split()[:2] == ['cpu2', 'cpu3'], 'ls')
     check('tools-cpus', machine)
+
+    def groups():
+        expect(said('cat', '/sys/fs/cgroup/cpuset.cpus.effective') == '2-3\n', 'cpuset.cpus.effective')
+        with open('/sys/fs/cgroup/cpuset.cpus.effective') as file:
+            expect(file.read() == '0-1\n', "Linux' own CPUs")
+    check('tools-control-groups', groups)
+
+    def topology():
+        text = said('lstopo-no-graphics', '--no-io', '--of', 'console')
+        expect(re.findall(r'PU L#\d \(P#(\d)\)', text) == ['2', '3'], text)
+    check('tools-lstopo', topology, skip=None if shutil.which('lstopo-no-graphics') else 'hwloc is not installed')
 
     def memory():
         total, used, free = map(int, said('free', '-b').splitlines()[1].split()[1:4])
