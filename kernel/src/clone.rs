@@ -209,6 +209,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
         let _ = usercopy::write(b.set_tid, &thread.slot.tid().to_le_bytes());
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
+    thread.rseq.set(b.rseq);
     if b.clear_handlers {
         signals::clear_handlers();
     }
@@ -316,7 +317,7 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
         thread_signals: me.signals.lock().inherit(true),
         cpu_limit: p.cpu_timers.limit(),
         identity: *p.identity.lock(),
-        birth: birth(r, regs),
+        birth: Birth { rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0), ..birth(r, regs) },
         vfork: vfork.clone(),
         parent,
     });

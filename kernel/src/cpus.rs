@@ -233,6 +233,7 @@ fn switch_to(next: Option<Arc<Thread>>) {
             n.process.mm.activate();
             n.restore_user_state();
             n.begin_run(now);
+            n.rseq.switched();
             gdt::set_kernel_stack(index, n.stack_top());
             n.context()
         }

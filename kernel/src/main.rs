@@ -29,6 +29,7 @@ mod observe;
 mod panic;
 mod pending;
 mod process;
+mod rseq;
 mod services;
 mod signals;
 mod slots;

@@ -6,7 +6,7 @@
 use crate::mm::fault::Signal as Fault;
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{coredump, cpus, cputime, delegate, observe, panic, pending};
+use crate::{coredump, cpus, cputime, delegate, observe, panic, pending, rseq};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -339,7 +339,7 @@ fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut
         let mask = s.saved_mask.take().unwrap_or(s.mask);
         (s.alt, mask)
     };
-    if build_frame(queued, action, regs, &alt, mask, trapno, cr2).is_err() {
+    if rseq::before_handler(thread, regs).is_err() || build_frame(queued, action, regs, &alt, mask, trapno, cr2).is_err() {
         // As Linux: a frame that cannot be written ends the process by SIGSEGV.
         return die(signal::SIGSEGV);
     }

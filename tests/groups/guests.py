@@ -32,6 +32,7 @@ COMPARED = [
     ('threads-exec', 0, 60),
     ('sigwait', 0, 60),
     ('waits', 0, 60),
+    ('rseq', 0, 60),
     ('children', 0, 60),
 ]
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,

@@ -3,7 +3,7 @@
 use super::{arguments, machine};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
-use crate::{cpus, cputime, delegate, exec, process, signals, time};
+use crate::{cpus, cputime, delegate, exec, process, rseq, signals, time};
 use crate::clone::{self, Request};
 use crate::futex;
 use crate::balance::CpuMask;
@@ -106,8 +106,8 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
             return None;
         }
         LocalCall::GetRobustList => get_robust_list(row, &a),
-        // glibc asks for it and goes on without.
-        LocalCall::Rseq | LocalCall::RestartSyscall => Err(errno::ENOSYS),
+        LocalCall::Rseq => rseq::register(a[0], a[1], a[2], a[3]),
+        LocalCall::RestartSyscall => Err(errno::ENOSYS),
         _ => Err(errno::ENOSYS),
     })
 }
