@@ -370,13 +370,19 @@ pub fn adopt_files(mm: &mut AddressSpace, space: u32) {
     }
 }
 
-/// The child's first words with its proxy: the device below the control window,
-/// around shared mappings that Linux has copied, which are watched from now on.
+/// The mappings that are Linux' own.
+pub fn shared_with_linux(mm: &AddressSpace) -> impl Iterator<Item = (u64, u64)> {
+    mm.vmas.iter().filter(|v| matches!(v.backing, Backing::SharedLinux { .. })).map(|v| (v.start, v.end))
+}
+
+/// The child's first words with its proxy, which has mapped the device over everything
+/// if nothing is shared with Linux; else it does so around shared mappings that Linux
+/// has copied, which are watched from now on.
 pub fn settle(p: &Process) {
-    let shared: Vec<(u64, u64)> = {
-        let mm = p.mm.lock();
-        mm.vmas.iter().filter(|v| matches!(v.backing, Backing::SharedLinux { .. })).map(|v| (v.start, v.end)).collect()
-    };
+    let shared: Vec<(u64, u64)> = shared_with_linux(&p.mm.lock()).collect();
+    if shared.is_empty() {
+        return;
+    }
     let mut at = USER_MIN;
     for &(start, end) in shared.iter().chain(core::iter::once(&(USER_MAX, USER_MAX))) {
         if start > at {

@@ -124,8 +124,9 @@ pub struct Process {
 
 impl Process {
     /// `REQUEST_SPACE_OPEN`.
-    /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork.
-    pub fn open(space: u32, args: &[u64; 4]) -> Result<()> {
+    /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork. Gives
+    /// whether the proxy may map all of its addresses at once.
+    pub fn open(space: u32, args: &[u64; 4]) -> Result<bool> {
         let embryo = match args[2] as u32 {
             0 => None,
             parent => Some(clone::claim(parent, args[3]).ok_or(errno::ESRCH)?),
@@ -138,6 +139,7 @@ impl Process {
                 (mm, Some(e))
             }
         };
+        let whole = clone::shared_with_linux(&mm).next().is_none();
         let process = Arc::new(Process {
             space,
             parent: args[2] as u32,
@@ -174,7 +176,7 @@ impl Process {
         match PROCESSES[percpu::index()].lock().insert(space, process) {
             None => {
                 mm::oom::enter(&entered);
-                Ok(())
+                Ok(whole)
             }
             Some(_) => Err(errno::EEXIST),
         }
@@ -468,11 +470,8 @@ impl Process {
         usage::ended(self);
         clone::forget(self.space);
         self.fills.lock().clear();
-        mm::release::all(self);
         let control = core::mem::take(&mut *self.control.lock());
-        for frame in control.into_values() {
-            mm::release::checked(frame, 1);
-        }
+        mm::release::all(self, control.into_values());
         PROCESSES[self.home].lock().remove(&self.space);
         crate::heap::trim();
         let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);
