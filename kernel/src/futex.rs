@@ -7,10 +7,10 @@
 
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::cpus;
+use crate::{cpus, delegate};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use hanare_core::errno::{self, Result};
+use hanare_core::errno::{self, Errno, Result};
 use hanare_core::futex::{MATCH_ANY, Queues};
 use hanare_core::time::{Clock, Timespec};
 use hanare_core::vma::Backing;
@@ -230,37 +230,62 @@ fn exchange(addr: u64, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
     }
 }
 
-/// A thread ends: its robust list (set_robust_list(2)) is walked, owners' words
-/// get FUTEX_OWNER_DIED and a waiter is woken.
+/// A thread ends or replaces its program: its robust list (set_robust_list(2)) is walked,
+/// owners' words get FUTEX_OWNER_DIED and a waiter is woken. Where the whole process
+/// ends, Linux does the same with the workers' lists, which are these.
 pub fn release_robust(thread: &Thread) {
     const OWNER_DIED: u32 = 0x4000_0000;
     const WAITERS: u32 = 0x8000_0000;
+    const OWNER: u32 = 0x3fff_ffff;
     const LIMIT: usize = 2048;
-    let head = thread.robust_list.load(Ordering::Relaxed);
+    /// In the pointer to an entry: the futex is one with priority inheritance, whose
+    /// waiters Linux wakes when the worker ends.
+    const PI: u64 = 1;
+    let head = thread.robust_list.swap(0, Ordering::Relaxed);
     if head == 0 {
         return;
     }
     let (Ok(mut entry), Ok(offset), Ok(pending)) = (usercopy::read_u64(head), usercopy::read_u64(head + 8), usercopy::read_u64(head + 16)) else { return };
     let tid = thread.slot.tid();
-    let die = |entry: u64| {
-        let word = (entry & !1).wrapping_add(offset);
-        let mine = |value: u32| value & 0x3fff_ffff == tid;
-        let change = |value: u32| if mine(value) { Ok(value & WAITERS | OWNER_DIED) } else { Err(errno::ESRCH) };
-        if exchange(word, change).is_ok_and(|value| value & WAITERS != 0) {
-            wake(&thread.process, word, 1, MATCH_ANY);
+    let die = |entry: u64, is_pending: bool| {
+        let word = (entry & !PI).wrapping_add(offset);
+        if word % 4 != 0 {
+            return false;
         }
+        let pi = entry & PI != 0;
+        let change = |value: u32| if value & OWNER == tid { Ok(value & WAITERS | OWNER_DIED) } else { Err(Errno(value as i32)) };
+        match exchange(word, change) {
+            Ok(value) if !pi && value & WAITERS != 0 => wake_anywhere(thread, word),
+            // It ended between giving the word back and waking the next one.
+            Err(Errno(0)) if is_pending && !pi => wake_anywhere(thread, word),
+            Err(errno::EFAULT) => return usercopy::read_u32(word).is_ok(),
+            _ => {}
+        }
+        true
     };
     for _ in 0..LIMIT {
-        if entry & !1 == head {
+        if entry & !PI == head {
             break;
         }
-        let Ok(next) = usercopy::read_u64(entry & !1) else { return };
-        if entry != pending {
-            die(entry);
+        let next = usercopy::read_u64(entry & !PI);
+        if entry & !PI != pending & !PI && !die(entry, false) {
+            return;
         }
+        let Ok(next) = next else { return };
         entry = next;
     }
-    if pending != 0 {
-        die(pending);
+    if pending & !PI != 0 {
+        die(pending, true);
+    }
+}
+
+/// Wakes one waiter of a word of a thread that ends; in memory that processes share
+/// they wait on Linux.
+fn wake_anywhere(thread: &Thread, word: u64) {
+    const FUTEX: u32 = 202;
+    if is_linux(&thread.process, word) {
+        delegate::last_word(FUTEX, [word, WAKE, 1, 0, 0, 0]);
+    } else {
+        wake(&thread.process, word, 1, MATCH_ANY);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::mm::{AddressSpace, MmLock};
 use crate::thread::Thread;
-use crate::futex::Futexes;
+use crate::futex::{self, Futexes};
 use crate::slots::Slots;
 use crate::vfork::Vfork;
 use crate::{balance, clone, cpus, cputime, delegate, frames, inbound, mm, observe, signals, slots, time, usage};
@@ -270,6 +270,16 @@ impl Process {
         threads.iter().all(|t| t.left.load(Ordering::Relaxed))
     }
 
+    /// Whether `tid` was a thread of this process and is none any more, though its worker
+    /// may still be there on Linux.
+    pub fn had_thread(&self, tid: u32) -> bool {
+        let lives = |t: &Arc<Thread>| t.slot.tid() == tid && !t.left.load(Ordering::Relaxed);
+        if tid == self.identity.lock().pid || self.threads.lock().iter().any(lives) {
+            return false;
+        }
+        self.threads.lock().iter().any(|t| t.slot.tid() == tid) || self.slots.lock().is_gone(tid)
+    }
+
     /// The first half of what execve does to the other threads of `me`: they are
     /// to end. `EAGAIN`: another thread was first. Gives their thread ids.
     pub fn doom_others(&self, me: &Thread) -> Result<Vec<u32>> {
@@ -437,6 +447,9 @@ impl Process {
         self.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
         self.ended_cycles.1.fetch_add(system, Ordering::Relaxed);
         self.ended_calls.fetch_add(thread.counts.delegated.load(Ordering::Relaxed), Ordering::Relaxed);
+        if !self.is_killed() {
+            futex::release_robust(thread);
+        }
         // Before the others can know that we are gone: the last one frees the table.
         paging::use_kernel();
         self.mm.left();
@@ -451,7 +464,7 @@ impl Process {
                 self.reap();
             }
         } else {
-            slots::give(self, thread); // the worker waits for the next thread
+            slots::give(self, thread); // a worker waits for the next thread
             signals::retarget(self);
             self.kick_all(); // somebody may wait for it to be gone
         }
