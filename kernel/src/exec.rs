@@ -457,6 +457,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     hold::at("exec-built");
     p.release_parent();
     let _ = delegate::call(OP_EXECED, [scratch, program.file.id, scratch + WORDS_AT as u64, 0, 0, 0]);
+    signals::execed();
     Ok(())
 }
 

@@ -6,12 +6,14 @@
 //! the lock a page that is not there ends the access, it is brought in without it.
 
 use crate::process::Process;
+use crate::signals::Interrupted;
 use crate::thread::Thread;
 use crate::{cpus, delegate};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::futex::{MATCH_ANY, Queues};
+use hanare_core::syscalls::Restart;
 use hanare_core::time::{Clock, Timespec};
 use hanare_core::vma::Backing;
 use hanare_hal::{cpu, usercopy};
@@ -165,7 +167,13 @@ fn wait(p: &Process, addr: u64, value: u32, deadline: u64, bitset: u32) -> Resul
     if !p.futexes.lock().remove(&Sleeper(me)) {
         return Ok(0);
     }
-    if cpu::rdtsc() >= deadline { Err(errno::ETIMEDOUT) } else { Err(errno::EINTR) }
+    if cpu::rdtsc() >= deadline {
+        return Err(errno::ETIMEDOUT);
+    }
+    // As Linux: after a handler with SA_RESTART only if there is no timeout.
+    let restart = if deadline == cpus::NEVER { Restart::Sys } else { Restart::Block };
+    thread.signals.lock().set_interrupted(Interrupted::Local(restart));
+    Err(errno::EINTR)
 }
 
 /// Wakes up to `most` waiters; how many there were.

@@ -79,6 +79,8 @@ pub struct Process {
     pub mm: MmLock,
     /// Dispositions and process-directed pending signals.
     pub signals: Mutex<signals::ProcessSignals>,
+    /// Linux has to be told of dispositions (`Mirrored::owed`).
+    pub owes: AtomicBool,
     /// See [`Identity`].
     pub identity: Mutex<Identity>,
     /// Absolute path of the running program (`/proc/self/exe`).
@@ -145,6 +147,7 @@ impl Process {
             home: percpu::index(),
             mm: MmLock::new(mm),
             signals: Mutex::new(signals::ProcessSignals::default()),
+            owes: AtomicBool::new(false),
             identity: Mutex::new(Identity::default()),
             exe: Mutex::new(Vec::new()),
             invalidations: AtomicU64::new(0),
@@ -215,6 +218,7 @@ impl Process {
         if let Some(e) = embryo {
             *self.exe.lock() = e.exe;
             *thread.affinity.lock() = e.affinity;
+            self.owes.store(!e.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
             *self.signals.lock() = e.signals;
             *thread.signals.lock() = e.thread_signals;
             *thread.birth.lock() = Some(e.birth);
