@@ -127,6 +127,11 @@ impl ThreadSignals {
         self.interrupted = Some(what);
     }
 
+    /// The call has a result after all.
+    pub fn clear_interrupted(&mut self) {
+        self.interrupted = None;
+    }
+
     /// A call with a mask of its own begins.
     pub fn begin_temporary(&mut self, mask: SigSet) {
         cpus::request_attention();

@@ -89,6 +89,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::SetRobustList => set_robust_list(a[0], a[1]),
         LocalCall::Futex if futex::is_delegated(&a) => super::delegated::forward(row, a),
         LocalCall::Futex => futex::futex(&a),
+        LocalCall::FutexWaitv => crate::waitv::futex_waitv(row, &a),
         LocalCall::Membarrier => membarrier(a[0], a[1], p),
         LocalCall::Prctl => super::prctl::prctl(row, a),
         LocalCall::Execve => return execve(None, a[0], a[1], a[2], regs),
