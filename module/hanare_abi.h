@@ -680,6 +680,12 @@ struct hanare_service {
  */
 #define HANARE_OP_THREAD_EXIT 0x8000000aU
 /*
+ * End the worker of this slot (its thread has ended), and have a new one, which is like
+ * it but for its thread id, serve the slot. The new one answers: 0; `tid` is its own then.
+ * If there can be none: -errno, `tid` is 0, and the slot is not looked at any more.
+ */
+#define HANARE_OP_THREAD_RENEW 0x80000010U
+/*
  * fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
  * low seven bits, and the flags of clone3 that matter to Linux (CLONE_PARENT,
  * namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,
@@ -765,8 +771,14 @@ struct hanare_slot {
 	__u32 tid;
 	/* Zero. */
 	__u32 reserved0;
+	/*
+	 * Head of the application thread's list of robust futexes (set_robust_list(2)), or
+	 * 0; the worker has Linux know it before the next call, so that Linux walks the
+	 * list when the worker ends with its process. Written by the LWK.
+	 */
+	__u64 robust_list;
 	/* Zero, up to 128 bytes. */
-	__u64 reserved[3];
+	__u64 reserved[2];
 } __attribute__((aligned(128)));
 
 /* ---- start ---- */
@@ -1803,7 +1815,8 @@ _Static_assert(__builtin_offsetof(struct hanare_slot, poll_us) == 76, "Slot.poll
 _Static_assert(__builtin_offsetof(struct hanare_slot, sigmask) == 80, "Slot.sigmask");
 _Static_assert(__builtin_offsetof(struct hanare_slot, tid) == 88, "Slot.tid");
 _Static_assert(__builtin_offsetof(struct hanare_slot, reserved0) == 92, "Slot.reserved0");
-_Static_assert(__builtin_offsetof(struct hanare_slot, reserved) == 96, "Slot.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_slot, robust_list) == 96, "Slot.robust_list");
+_Static_assert(__builtin_offsetof(struct hanare_slot, reserved) == 104, "Slot.reserved");
 _Static_assert(sizeof(struct hanare_slot) == 128, "Slot");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, magic) == 0, "StartBlock.magic");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, version) == 8, "StartBlock.version");

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
-use hanare_abi::slot::{OP_FORK, OP_REMAP, RESULT_NOT_STARTED};
+use hanare_abi::slot::{OP_FORK, OP_NOP, OP_REMAP, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::vma::Backing;
 use hanare_hal::context;
@@ -216,6 +216,10 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     if let Some(name) = b.name {
         name_worker(thread, &name);
     }
+    let keeps_back = thread.signals.lock().keeps_back();
+    if keeps_back {
+        let _ = delegate::call(OP_NOP, [0; 6]);
+    }
     let mut regs = b.regs;
     regs.orig_rax = crate::entry::NO_CALL;
     drop(b.fpu);
@@ -313,7 +317,7 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
         observed: observe::Inherited::of(p),
         exe: p.exe.lock().clone(),
         affinity: *me.affinity.lock(),
-        signals: ProcessSignals { actions: p.signals.lock().actions.clone(), ..ProcessSignals::default() },
+        signals: p.signals.lock().inherit(),
         thread_signals: me.signals.lock().inherit(true),
         cpu_limit: p.cpu_timers.limit(),
         identity: *p.identity.lock(),

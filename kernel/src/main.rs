@@ -41,6 +41,7 @@ mod usage;
 mod vdso;
 mod vfork;
 mod wait;
+mod waitv;
 
 use hanare_abi::boot::CPU_ONLINE;
 use hanare_hal::{apic, cpu, fpu, gdt, paging, percpu, shared, traps};

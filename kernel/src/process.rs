@@ -2,7 +2,7 @@
 
 use crate::mm::{AddressSpace, MmLock};
 use crate::thread::Thread;
-use crate::futex::Futexes;
+use crate::futex::{self, Futexes};
 use crate::slots::Slots;
 use crate::vfork::Vfork;
 use crate::{balance, clone, cpus, cputime, delegate, frames, inbound, mm, observe, signals, slots, time, usage};
@@ -79,6 +79,8 @@ pub struct Process {
     pub mm: MmLock,
     /// Dispositions and process-directed pending signals.
     pub signals: Mutex<signals::ProcessSignals>,
+    /// Linux has to be told of dispositions (`Mirrored::owed`).
+    pub owes: AtomicBool,
     /// See [`Identity`].
     pub identity: Mutex<Identity>,
     /// Absolute path of the running program (`/proc/self/exe`).
@@ -147,6 +149,7 @@ impl Process {
             home: percpu::index(),
             mm: MmLock::new(mm),
             signals: Mutex::new(signals::ProcessSignals::default()),
+            owes: AtomicBool::new(false),
             identity: Mutex::new(Identity::default()),
             exe: Mutex::new(Vec::new()),
             invalidations: AtomicU64::new(0),
@@ -217,6 +220,7 @@ impl Process {
         if let Some(e) = embryo {
             *self.exe.lock() = e.exe;
             *thread.affinity.lock() = e.affinity;
+            self.owes.store(!e.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
             *self.signals.lock() = e.signals;
             *thread.signals.lock() = e.thread_signals;
             *thread.birth.lock() = Some(e.birth);
@@ -270,6 +274,16 @@ impl Process {
         let threads = self.threads.lock();
         thread.left.store(true, Ordering::Relaxed);
         threads.iter().all(|t| t.left.load(Ordering::Relaxed))
+    }
+
+    /// Whether `tid` was a thread of this process and is none any more, though its worker
+    /// may still be there on Linux.
+    pub fn had_thread(&self, tid: u32) -> bool {
+        let lives = |t: &Arc<Thread>| t.slot.tid() == tid && !t.left.load(Ordering::Relaxed);
+        if tid == self.identity.lock().pid || self.threads.lock().iter().any(lives) {
+            return false;
+        }
+        self.threads.lock().iter().any(|t| t.slot.tid() == tid) || self.slots.lock().is_gone(tid)
     }
 
     /// The first half of what execve does to the other threads of `me`: they are
@@ -439,6 +453,9 @@ impl Process {
         self.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
         self.ended_cycles.1.fetch_add(system, Ordering::Relaxed);
         self.ended_calls.fetch_add(thread.counts.delegated.load(Ordering::Relaxed), Ordering::Relaxed);
+        if !self.is_killed() {
+            futex::release_robust(thread);
+        }
         // Before the others can know that we are gone: the last one frees the table.
         paging::use_kernel();
         self.mm.left();
@@ -453,7 +470,7 @@ impl Process {
                 self.reap();
             }
         } else {
-            slots::give(self, thread); // the worker waits for the next thread
+            slots::give(self, thread); // a worker waits for the next thread
             signals::retarget(self);
             self.kick_all(); // somebody may wait for it to be gone
         }

@@ -13,9 +13,10 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
+use hanare_abi::slot::OP_NOP;
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::{MAX_ARG_STRLEN, PATH_MAX};
-use hanare_core::signal::SigSet;
+use hanare_core::signal::{SIGTERM, SigSet};
 use hanare_core::syscalls::{LocalCall, Row};
 use hanare_core::time::{Clock, Timespec, Timeval};
 use hanare_hal::traps::Regs;
@@ -85,13 +86,10 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
             thread.clear_tid.store(a[0], Ordering::Relaxed);
             Ok(u64::from(thread.slot.tid()))
         }
-        LocalCall::SetRobustList if a[1] == 24 => {
-            thread.robust_list.store(a[0], Ordering::Relaxed);
-            Ok(0)
-        }
-        LocalCall::SetRobustList => Err(errno::EINVAL),
+        LocalCall::SetRobustList => set_robust_list(a[0], a[1]),
         LocalCall::Futex if futex::is_delegated(&a) => super::delegated::forward(row, a),
         LocalCall::Futex => futex::futex(&a),
+        LocalCall::FutexWaitv => crate::waitv::futex_waitv(row, &a),
         LocalCall::Membarrier => membarrier(a[0], a[1], p),
         LocalCall::Prctl => super::prctl::prctl(row, a),
         LocalCall::Execve => return execve(None, a[0], a[1], a[2], regs),
@@ -313,8 +311,7 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
     }
 }
 
-/// exit(2): one thread of several ends, its worker waits for the next one; or the
-/// process.
+/// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
     let thread = cpus::current();
     if thread.process.leave(thread) {
@@ -327,6 +324,22 @@ fn exit(status: u64) -> ! {
         futex::wake(&thread.process, word, 1, u32::MAX);
     }
     thread.process.exit_thread(thread)
+}
+
+/// set_robust_list(2). Linux knows the list too (`Slot::robust_list`), for ends that are
+/// not the LWK's doing: from the next call on.
+fn set_robust_list(head: u64, size: u64) -> Result<u64> {
+    if size != 24 {
+        return Err(errno::EINVAL);
+    }
+    let thread = cpus::current();
+    thread.robust_list.store(head, Ordering::Relaxed);
+    // A thread that blocks all signals is one that glibc has just begun: it will open
+    // its mask in a moment, which is a call.
+    if !thread.signals.lock().mask_now().contains(SIGTERM) {
+        let _ = delegate::call(OP_NOP, [0; 6]);
+    }
+    Ok(0)
 }
 
 /// get_robust_list(2): of a thread of this process; Linux knows no other's.

@@ -5,6 +5,8 @@ mod local;
 mod machine;
 mod prctl;
 
+pub use delegated::forward;
+
 use crate::{cpus, observe};
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::{self, Row, Service};
