@@ -42,6 +42,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Shmat => sysv::shmat(a[0], a[1], a[2]),
         LocalCall::Shmdt => sysv::shmdt(a[0]),
         LocalCall::Mremap => remap::mremap(a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::RemapFilePages => remap::file_pages(a[0], a[1], a[2], a[3], a[4]),
         LocalCall::Madvise => advise::madvise(a[0], a[1], a[2]),
         LocalCall::Mincore => lock::mincore(a[0], a[1], a[2]),
         LocalCall::Mlock => lock::mlock(a[0], a[1], 0),

@@ -277,7 +277,7 @@ pub(super) static ROWS: &[Row] = rows! {
     213 epoll_create/1 delegated(None);
     214 epoll_ctl_old/4 refused(ENOSYS, "not in Linux (x86-64) either");
     215 epoll_wait_old/4 refused(ENOSYS, "not in Linux (x86-64) either");
-    216 remap_file_pages/5 refused(ENOSYS, "deprecated; use mmap");
+    216 remap_file_pages/5 local(RemapFilePages);
     217 getdents64/3 delegated(None);
     218 set_tid_address/1 local(SetTidAddress);
     219 restart_syscall/0 local(RestartSyscall);
