@@ -266,6 +266,14 @@ pub struct Embryo {
 static EMBRYOS: Mutex<BTreeMap<(u32, u64), Box<Embryo>>> = Mutex::new(BTreeMap::new());
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 
+/// Memory of the list if it is empty.
+pub fn trim() {
+    let mut embryos = EMBRYOS.lock();
+    if embryos.is_empty() {
+        *embryos = BTreeMap::new();
+    }
+}
+
 /// The child that the proxy of a new space stands for.
 pub fn claim(parent: u32, token: u64) -> Option<Box<Embryo>> {
     let e = EMBRYOS.lock().remove(&(parent, token))?;

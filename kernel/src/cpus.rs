@@ -102,6 +102,23 @@ fn cpu_state(index: usize) -> MutexGuard<'static, Cpu> {
     CPUS[index].get().expect("cpus::init").lock()
 }
 
+/// Memory of lists that are empty.
+pub fn trim() {
+    for cpu in &CPUS {
+        let Some(cpu) = cpu.get() else { continue };
+        let mut c = cpu.lock();
+        if c.runnable.is_empty() {
+            c.runnable = VecDeque::new();
+        }
+        if c.waiting.is_empty() {
+            c.waiting = Vec::new();
+        }
+        if c.dead.is_empty() {
+            c.dead = Vec::new();
+        }
+    }
+}
+
 /// The calling CPU.
 fn this() -> MutexGuard<'static, Cpu> {
     cpu_state(percpu::index())

@@ -43,6 +43,16 @@ pub fn count(cpu: usize) -> usize {
     PROCESSES[cpu].lock().len()
 }
 
+/// Memory of lists that are empty.
+pub fn trim() {
+    for of_cpu in &PROCESSES {
+        let mut of_cpu = of_cpu.lock();
+        if of_cpu.is_empty() {
+            *of_cpu = BTreeMap::new();
+        }
+    }
+}
+
 /// Identity and limits that Linux told us.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Identity {
