@@ -68,6 +68,9 @@ impl cpus::Wait for Asleep<'_> {
         self.thread.futex_woken.load(Ordering::Acquire) || self.thread.must_end() || self.thread.has_signal() || cpu::rdtsc() >= self.deadline
     }
     fn announce(&self, _: bool) {}
+    fn is_told(&self) -> bool {
+        true // by `rouse`, by who sends a signal or ends the process, or by the time
+    }
     fn deadline(&self) -> u64 {
         self.deadline
     }

@@ -482,7 +482,9 @@ impl Process {
         } else {
             slots::give(self, thread); // a worker waits for the next thread
             signals::retarget(self);
-            self.kick_all(); // somebody may wait for it to be gone
+            if self.replacing.load(Ordering::Acquire) || self.dumping.load(Ordering::Acquire) {
+                self.kick_all(); // somebody waits for it to be gone
+            }
         }
         cpus::exit_current()
     }

@@ -335,6 +335,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
         }
     }
     if handled {
+        retarget(p); // the handlers block more
         pending::give_back_blocked(thread);
         return false;
     }

@@ -47,6 +47,10 @@ pub struct Thread {
     pub affinity: Mutex<CpuMask>,
     /// TSC value since which it runs, 0 while it does not.
     pub since: AtomicU64,
+    /// It was kicked, and the CPU has not looked yet.
+    pub kicked: AtomicBool,
+    /// What it waits for is told it, see [`cpus::Wait::is_told`].
+    pub is_told: AtomicBool,
     /// TSC value at which it wants to look again, while it waits.
     pub deadline: AtomicU64,
     /// TSC cycles the last delegated call took if it was not short, else 0.
@@ -151,6 +155,8 @@ impl Thread {
             on_cpu: AtomicBool::new(false),
             affinity: Mutex::new(CpuMask::all()),
             since: AtomicU64::new(0),
+            kicked: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
             deadline: AtomicU64::new(crate::cpus::NEVER),
             last_call: AtomicU64::new(0),
             in_place: AtomicBool::new(false),

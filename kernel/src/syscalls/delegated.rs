@@ -195,6 +195,7 @@ fn temporary_mask(row: &Row, args: &[u64; 6]) -> Result<()> {
     if pointer != 0 {
         let mask = usercopy::read_u64(pointer).map_err(|_| errno::EFAULT)?;
         cpus::current().signals.lock().begin_temporary(SigSet(mask));
+        signals::retarget(&cpus::current().process);
     }
     Ok(())
 }

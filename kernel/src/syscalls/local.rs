@@ -389,6 +389,7 @@ fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
     }
     let mask = usercopy::read_u64(a[0]).map_err(|_| errno::EFAULT)?;
     cpus::current().signals.lock().begin_temporary(SigSet(mask));
+    signals::retarget(&cpus::current().process);
     super::delegated::forward(row, *a)
 }
 
