@@ -33,6 +33,8 @@ COMPARED = [
     ('sigwait', 0, 60),
     ('waits', 0, 60),
     ('children', 0, 60),
+    ('seccomp', 0, 60),
+    ('timens', 0, 90),
 ]
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,
           'breakpoint': -5, 'division': -8, 'overflow': -11, 'text': -11, 'blocked-segv': -11,

@@ -18,6 +18,7 @@ pub mod errno;
 pub mod futex;
 pub mod limits;
 pub mod script;
+pub mod seccomp;
 pub mod signal;
 pub mod stack;
 pub mod syscalls;
