@@ -12,6 +12,8 @@
 
 /* A wait with mmap_lock held keeps every sibling from mapping: keep it short. */
 #define UNLOCKED_MS 60000
+/* Of a task that ends, which no signal wakes: Linux walks its robust futexes. */
+#define EXITING_MS 1000
 #define LOCKED_MS 10000
 /* Services a single fault may ask for, and zaps it may lose against. */
 #define ROUNDS_MAX 64
@@ -288,7 +290,8 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 
 		/* From here on the VMA may go away; the file keeps the space. */
 		mmap_read_unlock(vma->vm_mm);
-		ask(space, answer, addr, write, UNLOCKED_MS);
+		ask(space, answer, addr, write,
+		    current->flags & PF_EXITING ? EXITING_MS : UNLOCKED_MS);
 		if (answer->status == -EINTR || answer->status == -EAGAIN)
 			kfree(answer);
 		else

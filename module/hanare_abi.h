@@ -396,7 +396,9 @@ struct hanare_clock_page {
 /*
  * A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on,
  * [1] = index of its home CPU (one of them), the one that gets its requests.
- * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`).
+ * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). Answer args:
+ * [0] = 1 if none of its memory is shared with Linux, so that the device may be mapped
+ * over all of its addresses at once.
  */
 #define HANARE_REQUEST_SPACE_OPEN 2U
 /* Run the program in the start block of `space` (see `crate::start`). */
@@ -678,6 +680,12 @@ struct hanare_service {
  */
 #define HANARE_OP_THREAD_EXIT 0x8000000aU
 /*
+ * End the worker of this slot (its thread has ended), and have a new one, which is like
+ * it but for its thread id, serve the slot. The new one answers: 0; `tid` is its own then.
+ * If there can be none: -errno, `tid` is 0, and the slot is not looked at any more.
+ */
+#define HANARE_OP_THREAD_RENEW 0x80000010U
+/*
  * fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
  * low seven bits, and the flags of clone3 that matter to Linux (CLONE_PARENT,
  * namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,
@@ -763,8 +771,14 @@ struct hanare_slot {
 	__u32 tid;
 	/* Zero. */
 	__u32 reserved0;
+	/*
+	 * Head of the application thread's list of robust futexes (set_robust_list(2)), or
+	 * 0; the worker has Linux know it before the next call, so that Linux walks the
+	 * list when the worker ends with its process. Written by the LWK.
+	 */
+	__u64 robust_list;
 	/* Zero, up to 128 bytes. */
-	__u64 reserved[3];
+	__u64 reserved[2];
 } __attribute__((aligned(128)));
 
 /* ---- start ---- */
@@ -1236,7 +1250,7 @@ struct hanare_vma_info {
 /* See `Pose`. */
 #define HANARE_IOCTL_POSE 0xc1184834U
 /* See `Child`. */
-#define HANARE_IOCTL_CHILD 0xc0104817U
+#define HANARE_IOCTL_CHILD 0xc0184817U
 /* See `Observe`. */
 #define HANARE_IOCTL_OBSERVE 0xc0d04818U
 /* See `Observation`. */
@@ -1521,6 +1535,13 @@ struct hanare_child {
 	__s32 fd;
 	/* Out: space id. */
 	__u32 space;
+	/*
+	 * Out: 1 if the device is to be mapped over all of the application's addresses,
+	 * 0 if the LWK will say where (`OP_REMAP`).
+	 */
+	__u32 whole;
+	/* 0. */
+	__u32 reserved;
 };
 
 /*
@@ -1794,7 +1815,8 @@ _Static_assert(__builtin_offsetof(struct hanare_slot, poll_us) == 76, "Slot.poll
 _Static_assert(__builtin_offsetof(struct hanare_slot, sigmask) == 80, "Slot.sigmask");
 _Static_assert(__builtin_offsetof(struct hanare_slot, tid) == 88, "Slot.tid");
 _Static_assert(__builtin_offsetof(struct hanare_slot, reserved0) == 92, "Slot.reserved0");
-_Static_assert(__builtin_offsetof(struct hanare_slot, reserved) == 96, "Slot.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_slot, robust_list) == 96, "Slot.robust_list");
+_Static_assert(__builtin_offsetof(struct hanare_slot, reserved) == 104, "Slot.reserved");
 _Static_assert(sizeof(struct hanare_slot) == 128, "Slot");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, magic) == 0, "StartBlock.magic");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, version) == 8, "StartBlock.version");
@@ -1978,7 +2000,9 @@ _Static_assert(sizeof(struct hanare_usage) == 32, "Usage");
 _Static_assert(__builtin_offsetof(struct hanare_child, token) == 0, "Child.token");
 _Static_assert(__builtin_offsetof(struct hanare_child, fd) == 8, "Child.fd");
 _Static_assert(__builtin_offsetof(struct hanare_child, space) == 12, "Child.space");
-_Static_assert(sizeof(struct hanare_child) == 16, "Child");
+_Static_assert(__builtin_offsetof(struct hanare_child, whole) == 16, "Child.whole");
+_Static_assert(__builtin_offsetof(struct hanare_child, reserved) == 20, "Child.reserved");
+_Static_assert(sizeof(struct hanare_child) == 24, "Child");
 _Static_assert(__builtin_offsetof(struct hanare_observe, memory) == 0, "Observe.memory");
 _Static_assert(__builtin_offsetof(struct hanare_observe, reserved) == 4, "Observe.reserved");
 _Static_assert(__builtin_offsetof(struct hanare_observe, message) == 8, "Observe.message");

@@ -314,6 +314,11 @@ pub struct Child {
     pub fd: i32,
     /// Out: space id.
     pub space: u32,
+    /// Out: 1 if the device is to be mapped over all of the application's addresses,
+    /// 0 if the LWK will say where (`OP_REMAP`).
+    pub whole: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// `IOCTL_OBSERVE`: the descriptor becomes an observer (tracer, debugger) of an LWK

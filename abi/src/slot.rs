@@ -56,6 +56,10 @@ pub const OP_THREAD: u32 = OP_BASE + 9;
 /// End the worker of this slot (its thread has ended); never answered. The
 /// process goes on with its other workers.
 pub const OP_THREAD_EXIT: u32 = OP_BASE + 10;
+/// End the worker of this slot (its thread has ended), and have a new one, which is like
+/// it but for its thread id, serve the slot. The new one answers: 0; `tid` is its own then.
+/// If there can be none: -errno, `tid` is 0, and the slot is not looked at any more.
+pub const OP_THREAD_RENEW: u32 = OP_BASE + 16;
 /// fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
 /// low seven bits, and the flags of clone3 that matter to Linux (CLONE_PARENT,
 /// namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,
@@ -132,6 +136,10 @@ pub struct Slot {
     pub tid: u32,
     /// Zero.
     pub reserved0: u32,
+    /// Head of the application thread's list of robust futexes (set_robust_list(2)), or
+    /// 0; the worker has Linux know it before the next call, so that Linux walks the
+    /// list when the worker ends with its process. Written by the LWK.
+    pub robust_list: u64,
     /// Zero, up to 128 bytes.
-    pub reserved: [u64; 3],
+    pub reserved: [u64; 2],
 }

@@ -23,11 +23,14 @@ pub struct SlotWords {
     sigmask: AtomicU64,
     tid: AtomicU32,
     #[cfg(not(loom))]
-    reserved: [AtomicU32; 7],
+    reserved0: AtomicU32,
+    robust_list: AtomicU64,
+    #[cfg(not(loom))]
+    reserved: [AtomicU64; 2],
 }
 
 same_layout!(SlotWords, Slot:
-    state, nr, args, result, worker_wait, lwk_wait, cpu, poll_us, sigmask, tid);
+    state, nr, args, result, worker_wait, lwk_wait, cpu, poll_us, sigmask, tid, robust_list);
 
 #[cfg(loom)]
 #[allow(clippy::new_without_default, reason = "for the models")]
@@ -45,6 +48,7 @@ impl SlotWords {
             poll_us: AtomicU32::new(0),
             sigmask: AtomicU64::new(0),
             tid: AtomicU32::new(0),
+            robust_list: AtomicU64::new(0),
         }
     }
 }
@@ -222,6 +226,17 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.sigmask.store(mask, Ordering::Relaxed);
     }
 
+    /// The list of robust futexes that Linux has to know of during the next call.
+    #[must_use]
+    pub fn robust_list(&self) -> u64 {
+        self.words.robust_list.load(Ordering::Relaxed)
+    }
+
+    /// LWK: sets that, before [`lwk_post`](Self::lwk_post).
+    pub fn set_robust_list(&self, head: u64) {
+        self.words.robust_list.store(head, Ordering::Relaxed);
+    }
+
     /// Linux thread id of the worker.
     #[must_use]
     pub fn tid(&self) -> u32 {
@@ -268,6 +283,7 @@ mod tests {
         side.set_poll_us(50);
         side.set_sigmask(1 << 63);
         side.set_tid(7);
+        side.set_robust_list(1 << 40);
         assert_eq!(
             (side.cpu(), side.poll_us(), side.sigmask(), side.tid()),
             (3, 50, 1 << 63, 7)
@@ -277,8 +293,8 @@ mod tests {
             (3, 50, 1 << 63, 7)
         );
         assert_eq!(
-            (memory.state, memory.nr, memory.result),
-            (SLOT_IDLE, 1, -14)
+            (memory.state, memory.nr, memory.result, memory.robust_list),
+            (SLOT_IDLE, 1, -14, 1 << 40)
         );
     }
 

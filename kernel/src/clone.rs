@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
-use hanare_abi::slot::{OP_FORK, OP_REMAP, RESULT_NOT_STARTED};
+use hanare_abi::slot::{OP_FORK, OP_NOP, OP_REMAP, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::vma::Backing;
 use hanare_hal::context;
@@ -209,11 +209,16 @@ pub extern "C" fn first_step(argument: usize) -> ! {
         let _ = usercopy::write(b.set_tid, &thread.slot.tid().to_le_bytes());
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
+    thread.rseq.set(b.rseq);
     if b.clear_handlers {
         signals::clear_handlers();
     }
     if let Some(name) = b.name {
         name_worker(thread, &name);
+    }
+    let keeps_back = thread.signals.lock().keeps_back();
+    if keeps_back {
+        let _ = delegate::call(OP_NOP, [0; 6]);
     }
     let mut regs = b.regs;
     regs.orig_rax = crate::entry::NO_CALL;
@@ -262,6 +267,14 @@ pub struct Embryo {
 // Boxed: they are large, and a tree moves its values through the kernel stack.
 static EMBRYOS: Mutex<BTreeMap<(u32, u64), Box<Embryo>>> = Mutex::new(BTreeMap::new());
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
+
+/// Memory of the list if it is empty.
+pub fn trim() {
+    let mut embryos = EMBRYOS.lock();
+    if embryos.is_empty() {
+        *embryos = BTreeMap::new();
+    }
+}
 
 /// The child that the proxy of a new space stands for.
 pub fn claim(parent: u32, token: u64) -> Option<Box<Embryo>> {
@@ -317,11 +330,11 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
         exe: p.exe.lock().clone(),
         affinity: *me.affinity.lock(),
         seccomp: me.seccomp.inherited(),
-        signals: ProcessSignals { actions: p.signals.lock().actions.clone(), ..ProcessSignals::default() },
+        signals: p.signals.lock().inherit(),
         thread_signals: me.signals.lock().inherit(true),
         cpu_limit: p.cpu_timers.limit(),
         identity,
-        birth: birth(r, regs),
+        birth: Birth { rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0), ..birth(r, regs) },
         vfork: vfork.clone(),
         parent,
     });
@@ -374,13 +387,19 @@ pub fn adopt_files(mm: &mut AddressSpace, space: u32) {
     }
 }
 
-/// The child's first words with its proxy: the device below the control window,
-/// around shared mappings that Linux has copied, which are watched from now on.
+/// The mappings that are Linux' own.
+pub fn shared_with_linux(mm: &AddressSpace) -> impl Iterator<Item = (u64, u64)> {
+    mm.vmas.iter().filter(|v| matches!(v.backing, Backing::SharedLinux { .. })).map(|v| (v.start, v.end))
+}
+
+/// The child's first words with its proxy, which has mapped the device over everything
+/// if nothing is shared with Linux; else it does so around shared mappings that Linux
+/// has copied, which are watched from now on.
 pub fn settle(p: &Process) {
-    let shared: Vec<(u64, u64)> = {
-        let mm = p.mm.lock();
-        mm.vmas.iter().filter(|v| matches!(v.backing, Backing::SharedLinux { .. })).map(|v| (v.start, v.end)).collect()
-    };
+    let shared: Vec<(u64, u64)> = shared_with_linux(&p.mm.lock()).collect();
+    if shared.is_empty() {
+        return;
+    }
     let mut at = USER_MIN;
     for &(start, end) in shared.iter().chain(core::iter::once(&(USER_MAX, USER_MAX))) {
         if start > at {

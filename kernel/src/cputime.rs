@@ -3,7 +3,7 @@
 
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, delegate, time};
+use crate::{cpus, delegate, signals, time};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::cputimer::{CpuLimit, CpuSeconds, IntervalTimer};
@@ -100,6 +100,7 @@ pub fn check(thread: &Thread) {
         CpuLimit::Warn => send(signal::SIGXCPU),
         CpuLimit::Kill => crate::signals::die(signal::SIGKILL),
     }
+    signals::retarget(p); // others may take what this thread blocks
 }
 
 /// Times that a clock has counted, ns.

@@ -2,7 +2,7 @@
 
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, doorbell, info, observe};
+use crate::{cpus, doorbell, info, observe, signals};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SLOT;
@@ -83,6 +83,20 @@ pub fn call(nr: u32, args: [u64; 6]) -> i64 {
     if thread.must_end() {
         return errno::EINTR.as_return();
     }
+    if thread.process.owes.load(Ordering::Relaxed) {
+        signals::tell_owed(thread);
+    }
+    begin(thread, nr, args)
+}
+
+/// A short call that a thread makes which has to end, but for whose process there still
+/// is a proxy.
+pub fn last_word(nr: u32, args: [u64; 6]) {
+    let thread = cpus::current();
+    while !thread.process.is_killed() && begin(thread, nr, args) == RESULT_NOT_STARTED {}
+}
+
+fn begin(thread: &Thread, nr: u32, args: [u64; 6]) -> i64 {
     shared::cpu(percpu::index()).count_delegated_call();
     observe::asks(thread, nr);
     info::count(&thread.counts.delegated);
@@ -90,6 +104,10 @@ pub fn call(nr: u32, args: [u64; 6]) -> i64 {
     let mask = thread.signals.lock().mask();
     if thread.slot.sigmask() != mask {
         thread.slot.set_sigmask(mask);
+    }
+    let robust_list = thread.robust_list.load(Ordering::Relaxed);
+    if thread.slot.robust_list() != robust_list {
+        thread.slot.set_robust_list(robust_list);
     }
     if thread.slot.cpu() != percpu::index() as u32 {
         thread.slot.set_cpu(percpu::index() as u32);

@@ -7,7 +7,7 @@
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
 use crate::process::{Identity, Process};
 use crate::thread::{Birth, Thread};
-use crate::{cpus, cputime, delegate, hold, observe, services, signals, slots, vdso};
+use crate::{cpus, cputime, delegate, futex, hold, observe, services, signals, slots, vdso};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -168,7 +168,7 @@ pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs)
 }
 
 /// The process' other threads end: the program is about to be replaced. Those in a
-/// call of Linux' are interrupted there; their workers wait for new threads.
+/// call of Linux' are interrupted there; their workers end.
 fn end_others(p: &Process, me: &Thread) -> Result<()> {
     struct Alone<'a>(&'a Process, &'a Thread);
     impl cpus::Wait for Alone<'_> {
@@ -208,6 +208,7 @@ fn take_first_slot(regs: &Regs) {
     *new.affinity.lock() = *me.affinity.lock();
     new.seccomp.inherit(me.seccomp.inherited());
     p.succeed(&new);
+    me.dying.store(true, Ordering::Relaxed); // its worker need leave none behind
     cpus::enqueue(new, hanare_hal::percpu::index());
     p.exit_thread(me)
 }
@@ -417,6 +418,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     hold::at("exec-opened");
     end_others(p, thread).map_err(memory)?;
     p.keep_for_parent();
+    futex::release_robust(thread);
     clear(p);
     cputime::on_exec(p);
     signals::on_exec();
@@ -457,6 +459,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     hold::at("exec-built");
     p.release_parent();
     let _ = delegate::call(OP_EXECED, [scratch, program.file.id, scratch + WORDS_AT as u64, 0, 0, 0]);
+    signals::execed();
     Ok(())
 }
 

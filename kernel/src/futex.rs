@@ -6,17 +6,21 @@
 //! the lock a page that is not there ends the access, it is brought in without it.
 
 use crate::process::Process;
+use crate::signals::Interrupted;
 use crate::thread::Thread;
-use crate::cpus;
+use crate::{cpus, delegate};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-use hanare_core::errno::{self, Result};
+use hanare_core::errno::{self, Errno, Result};
 use hanare_core::futex::{MATCH_ANY, Queues};
+use hanare_core::syscalls::Restart;
 use hanare_core::time::{Clock, Timespec};
 use hanare_core::vma::Backing;
 use hanare_hal::{cpu, usercopy};
 use zerocopy::FromBytes;
 
+const FUTEX: u32 = 202;
 const WAIT: u64 = 0;
 const WAKE: u64 = 1;
 const REQUEUE: u64 = 3;
@@ -27,20 +31,36 @@ const WAKE_BITSET: u64 = 10;
 const CLOCK_REALTIME: u64 = 256;
 
 /// A thread, as the queues know it.
-pub struct Sleeper(Arc<Thread>);
+pub struct Sleeper {
+    thread: Arc<Thread>,
+    /// Which of several words of futex_waitv(2).
+    pub index: usize,
+    /// It waits on Linux, at this address too, and is to be woken there.
+    pub on_linux: Option<u64>,
+}
+
+impl Sleeper {
+    /// The running thread, which waits on one word of several.
+    pub fn one_of(index: usize, on_linux: Option<u64>) -> Sleeper {
+        Sleeper { thread: cpus::current_arc(), index, on_linux }
+    }
+}
 
 impl PartialEq for Sleeper {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.thread, &other.thread) && self.index == other.index
     }
 }
 
 /// Waiters of a process.
 pub type Futexes = Queues<Sleeper>;
 
-struct Asleep<'a> {
-    thread: &'a Thread,
-    deadline: u64,
+/// A thread that waits for a wake-up, a signal or a time.
+pub struct Asleep<'a> {
+    /// The running thread.
+    pub thread: &'a Thread,
+    /// TSC value.
+    pub deadline: u64,
 }
 
 impl cpus::Wait for Asleep<'_> {
@@ -48,6 +68,9 @@ impl cpus::Wait for Asleep<'_> {
         self.thread.futex_woken.load(Ordering::Acquire) || self.thread.must_end() || self.thread.has_signal() || cpu::rdtsc() >= self.deadline
     }
     fn announce(&self, _: bool) {}
+    fn is_told(&self) -> bool {
+        true // by `rouse`, by who sends a signal or ends the process, or by the time
+    }
     fn deadline(&self) -> u64 {
         self.deadline
     }
@@ -95,7 +118,7 @@ pub fn futex(a: &[u64; 6]) -> Result<u64> {
                 if op == CMP_REQUEUE && usercopy::read_u32(addr)? != a[5] as u32 {
                     return Ok(Err(errno::EAGAIN));
                 }
-                let woken = queues.wake(addr, count(value), MATCH_ANY);
+                let woken = mark(queues.wake(addr, count(value), MATCH_ANY));
                 Ok(Ok((woken, queues.requeue(addr, a[4], count(a[3])) as u64)))
             })??;
             rouse(&woken);
@@ -106,7 +129,8 @@ pub fn futex(a: &[u64; 6]) -> Result<u64> {
     }
 }
 
-fn is_linux(p: &Process, addr: u64) -> bool {
+/// Whether a word lies in memory that Linux shares among processes.
+pub fn is_linux(p: &Process, addr: u64) -> bool {
     p.mm.lock().vmas.find(addr).is_some_and(|v| matches!(v.backing, Backing::SharedLinux { .. }))
 }
 
@@ -132,7 +156,7 @@ pub fn read_timespec(pointer: u64) -> Result<u64> {
 
 /// Runs `f` under the lock of the queues with user memory as it is; if `f` meets a
 /// page that is not there, the page is brought in without the lock and `f` runs again.
-fn with_queues<T>(p: &Process, addr: u64, f: impl Fn(&mut Futexes) -> core::result::Result<T, usercopy::Fault>) -> Result<T> {
+pub fn with_queues<T>(p: &Process, addr: u64, f: impl Fn(&mut Futexes) -> core::result::Result<T, usercopy::Fault>) -> Result<T> {
     let thread = cpus::current();
     loop {
         let result = {
@@ -151,34 +175,57 @@ fn with_queues<T>(p: &Process, addr: u64, f: impl Fn(&mut Futexes) -> core::resu
 
 fn wait(p: &Process, addr: u64, value: u32, deadline: u64, bitset: u32) -> Result<u64> {
     let thread = cpus::current();
-    let me = cpus::current_arc();
     thread.futex_woken.store(false, Ordering::Relaxed);
     with_queues(p, addr, |queues| {
         let same = usercopy::read_u32(addr)? == value;
         if same {
-            queues.push(addr, Sleeper(me.clone()), bitset);
+            queues.push(addr, Sleeper::one_of(0, None), bitset);
         }
         Ok(if same { Ok(()) } else { Err(errno::EAGAIN) })
     })??;
     cpus::wait(&Asleep { thread, deadline }, 0);
-    // Woken, though a signal or the deadline came too: not one wake-up may be lost.
-    if !p.futexes.lock().remove(&Sleeper(me)) {
+    let woken = {
+        let mut queues = p.futexes.lock();
+        // Woken, though a signal or the deadline came too: not one wake-up may be lost.
+        thread.futex_woken.load(Ordering::Relaxed) || !queues.remove(addr, &Sleeper::one_of(0, None))
+    };
+    if woken {
         return Ok(0);
     }
-    if cpu::rdtsc() >= deadline { Err(errno::ETIMEDOUT) } else { Err(errno::EINTR) }
+    // As Linux: after a handler with SA_RESTART only if there is no timeout.
+    interrupted(thread, deadline, if deadline == cpus::NEVER { Restart::Sys } else { Restart::Block })
+}
+
+/// A wait ended without a wake-up: the deadline has come, or a signal.
+pub fn interrupted(thread: &Thread, deadline: u64, restart: Restart) -> Result<u64> {
+    if cpu::rdtsc() >= deadline {
+        return Err(errno::ETIMEDOUT);
+    }
+    thread.signals.lock().set_interrupted(Interrupted::Local(restart));
+    Err(errno::EINTR)
 }
 
 /// Wakes up to `most` waiters; how many there were.
 pub fn wake(p: &Process, addr: u64, most: u64, bitset: u32) -> u64 {
-    let woken = p.futexes.lock().wake(addr, count(most), bitset);
+    let woken = mark(p.futexes.lock().wake(addr, count(most), bitset));
     rouse(&woken);
     woken.len() as u64
 }
 
+/// Says so to those that were woken, with the queues locked: who looks there and is not
+/// marked is in a queue.
+fn mark(woken: Vec<Sleeper>) -> Vec<Sleeper> {
+    woken.iter().for_each(|w| w.thread.futex_woken.store(true, Ordering::Release));
+    woken
+}
+
 fn rouse(woken: &[Sleeper]) {
+    const PRIVATE: u64 = 128;
     for w in woken {
-        w.0.futex_woken.store(true, Ordering::Release);
-        cpus::kick(&w.0);
+        match w.on_linux {
+            None => cpus::kick(&w.thread),
+            Some(word) => delegate::last_word(FUTEX, [word, WAKE | PRIVATE, i32::MAX as u64, 0, 0, 0]),
+        }
     }
 }
 
@@ -230,37 +277,61 @@ fn exchange(addr: u64, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
     }
 }
 
-/// A thread ends: its robust list (set_robust_list(2)) is walked, owners' words
-/// get FUTEX_OWNER_DIED and a waiter is woken.
+/// A thread ends or replaces its program: its robust list (set_robust_list(2)) is walked,
+/// owners' words get FUTEX_OWNER_DIED and a waiter is woken. Where the whole process
+/// ends, Linux does the same with the workers' lists, which are these.
 pub fn release_robust(thread: &Thread) {
     const OWNER_DIED: u32 = 0x4000_0000;
     const WAITERS: u32 = 0x8000_0000;
+    const OWNER: u32 = 0x3fff_ffff;
     const LIMIT: usize = 2048;
-    let head = thread.robust_list.load(Ordering::Relaxed);
+    /// In the pointer to an entry: the futex is one with priority inheritance, whose
+    /// waiters Linux wakes when the worker ends.
+    const PI: u64 = 1;
+    let head = thread.robust_list.swap(0, Ordering::Relaxed);
     if head == 0 {
         return;
     }
     let (Ok(mut entry), Ok(offset), Ok(pending)) = (usercopy::read_u64(head), usercopy::read_u64(head + 8), usercopy::read_u64(head + 16)) else { return };
     let tid = thread.slot.tid();
-    let die = |entry: u64| {
-        let word = (entry & !1).wrapping_add(offset);
-        let mine = |value: u32| value & 0x3fff_ffff == tid;
-        let change = |value: u32| if mine(value) { Ok(value & WAITERS | OWNER_DIED) } else { Err(errno::ESRCH) };
-        if exchange(word, change).is_ok_and(|value| value & WAITERS != 0) {
-            wake(&thread.process, word, 1, MATCH_ANY);
+    let die = |entry: u64, is_pending: bool| {
+        let word = (entry & !PI).wrapping_add(offset);
+        if word % 4 != 0 {
+            return false;
         }
+        let pi = entry & PI != 0;
+        let change = |value: u32| if value & OWNER == tid { Ok(value & WAITERS | OWNER_DIED) } else { Err(Errno(value as i32)) };
+        match exchange(word, change) {
+            Ok(value) if !pi && value & WAITERS != 0 => wake_anywhere(thread, word),
+            // It ended between giving the word back and waking the next one.
+            Err(Errno(0)) if is_pending && !pi => wake_anywhere(thread, word),
+            Err(errno::EFAULT) => return usercopy::read_u32(word).is_ok(),
+            _ => {}
+        }
+        true
     };
     for _ in 0..LIMIT {
-        if entry & !1 == head {
+        if entry & !PI == head {
             break;
         }
-        let Ok(next) = usercopy::read_u64(entry & !1) else { return };
-        if entry != pending {
-            die(entry);
+        let next = usercopy::read_u64(entry & !PI);
+        if entry & !PI != pending & !PI && !die(entry, false) {
+            return;
         }
+        let Ok(next) = next else { return };
         entry = next;
     }
-    if pending != 0 {
-        die(pending);
+    if pending & !PI != 0 {
+        die(pending, true);
+    }
+}
+
+/// Wakes one waiter of a word of a thread that ends; in memory that processes share
+/// they wait on Linux.
+fn wake_anywhere(thread: &Thread, word: u64) {
+    if is_linux(&thread.process, word) {
+        delegate::last_word(FUTEX, [word, WAKE, 1, 0, 0, 0]);
+    } else {
+        wake(&thread.process, word, 1, MATCH_ANY);
     }
 }

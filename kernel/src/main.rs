@@ -29,6 +29,7 @@ mod observe;
 mod panic;
 mod pending;
 mod process;
+mod rseq;
 mod seccomp;
 mod services;
 mod signals;
@@ -42,6 +43,7 @@ mod usage;
 mod vdso;
 mod vfork;
 mod wait;
+mod waitv;
 
 use hanare_abi::boot::CPU_ONLINE;
 use hanare_hal::{apic, cpu, fpu, gdt, paging, percpu, shared, traps};

@@ -2,7 +2,7 @@
 
 use crate::mm::{AddressSpace, MmLock};
 use crate::thread::Thread;
-use crate::futex::Futexes;
+use crate::futex::{self, Futexes};
 use crate::slots::Slots;
 use crate::vfork::Vfork;
 use crate::{balance, clone, cpus, cputime, delegate, frames, inbound, mm, observe, signals, slots, time, usage};
@@ -43,6 +43,16 @@ pub fn count(cpu: usize) -> usize {
     PROCESSES[cpu].lock().len()
 }
 
+/// Memory of lists that are empty.
+pub fn trim() {
+    for of_cpu in &PROCESSES {
+        let mut of_cpu = of_cpu.lock();
+        if of_cpu.is_empty() {
+            *of_cpu = BTreeMap::new();
+        }
+    }
+}
+
 /// Identity and limits that Linux told us.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Identity {
@@ -80,6 +90,8 @@ pub struct Process {
     pub mm: MmLock,
     /// Dispositions and process-directed pending signals.
     pub signals: Mutex<signals::ProcessSignals>,
+    /// Linux has to be told of dispositions (`Mirrored::owed`).
+    pub owes: AtomicBool,
     /// See [`Identity`].
     pub identity: Mutex<Identity>,
     /// Absolute path of the running program (`/proc/self/exe`).
@@ -125,8 +137,9 @@ pub struct Process {
 
 impl Process {
     /// `REQUEST_SPACE_OPEN`.
-    /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork.
-    pub fn open(space: u32, args: &[u64; 4]) -> Result<()> {
+    /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork. Gives
+    /// whether the proxy may map all of its addresses at once.
+    pub fn open(space: u32, args: &[u64; 4]) -> Result<bool> {
         let embryo = match args[2] as u32 {
             0 => None,
             parent => Some(clone::claim(parent, args[3]).ok_or(errno::ESRCH)?),
@@ -139,6 +152,7 @@ impl Process {
                 (mm, Some(e))
             }
         };
+        let whole = clone::shared_with_linux(&mm).next().is_none();
         let process = Arc::new(Process {
             space,
             parent: args[2] as u32,
@@ -146,6 +160,7 @@ impl Process {
             home: percpu::index(),
             mm: MmLock::new(mm),
             signals: Mutex::new(signals::ProcessSignals::default()),
+            owes: AtomicBool::new(false),
             identity: Mutex::new(Identity::default()),
             exe: Mutex::new(Vec::new()),
             invalidations: AtomicU64::new(0),
@@ -175,7 +190,7 @@ impl Process {
         match PROCESSES[percpu::index()].lock().insert(space, process) {
             None => {
                 mm::oom::enter(&entered);
-                Ok(())
+                Ok(whole)
             }
             Some(_) => Err(errno::EEXIST),
         }
@@ -218,6 +233,7 @@ impl Process {
             *self.exe.lock() = e.exe;
             *thread.affinity.lock() = e.affinity;
             thread.seccomp.inherit(e.seccomp);
+            self.owes.store(!e.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
             *self.signals.lock() = e.signals;
             *thread.signals.lock() = e.thread_signals;
             *thread.birth.lock() = Some(e.birth);
@@ -277,6 +293,16 @@ impl Process {
         let threads = self.threads.lock();
         thread.left.store(true, Ordering::Relaxed);
         threads.iter().all(|t| t.left.load(Ordering::Relaxed))
+    }
+
+    /// Whether `tid` was a thread of this process and is none any more, though its worker
+    /// may still be there on Linux.
+    pub fn had_thread(&self, tid: u32) -> bool {
+        let lives = |t: &Arc<Thread>| t.slot.tid() == tid && !t.left.load(Ordering::Relaxed);
+        if tid == self.identity.lock().pid || self.threads.lock().iter().any(lives) {
+            return false;
+        }
+        self.threads.lock().iter().any(|t| t.slot.tid() == tid) || self.slots.lock().is_gone(tid)
     }
 
     /// The first half of what execve does to the other threads of `me`: they are
@@ -446,6 +472,9 @@ impl Process {
         self.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
         self.ended_cycles.1.fetch_add(system, Ordering::Relaxed);
         self.ended_calls.fetch_add(thread.counts.delegated.load(Ordering::Relaxed), Ordering::Relaxed);
+        if !self.is_killed() {
+            futex::release_robust(thread);
+        }
         // Before the others can know that we are gone: the last one frees the table.
         paging::use_kernel();
         self.mm.left();
@@ -460,9 +489,11 @@ impl Process {
                 self.reap();
             }
         } else {
-            slots::give(self, thread); // the worker waits for the next thread
+            slots::give(self, thread); // a worker waits for the next thread
             signals::retarget(self);
-            self.kick_all(); // somebody may wait for it to be gone
+            if self.replacing.load(Ordering::Acquire) || self.dumping.load(Ordering::Acquire) {
+                self.kick_all(); // somebody waits for it to be gone
+            }
         }
         cpus::exit_current()
     }
@@ -477,11 +508,8 @@ impl Process {
         usage::ended(self);
         clone::forget(self.space);
         self.fills.lock().clear();
-        mm::release::all(self);
         let control = core::mem::take(&mut *self.control.lock());
-        for frame in control.into_values() {
-            mm::release::checked(frame, 1);
-        }
+        mm::release::all(self, control.into_values());
         PROCESSES[self.home].lock().remove(&self.space);
         crate::heap::trim();
         let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);

@@ -6,13 +6,14 @@
 use crate::mm::fault::Signal as Fault;
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{coredump, cpus, cputime, delegate, observe, panic, pending};
+use crate::{coredump, cpus, cputime, delegate, observe, panic, pending, rseq};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hanare_abi::slot::{OP_EXIT_SIGNAL, OP_SIGNAL_ACTION, OP_STOP_SIGNAL};
+use core::sync::atomic::Ordering;
+use hanare_abi::slot::{MIRROR_FORWARD, OP_EXIT_SIGNAL, OP_SIGNAL_ACTION, OP_STOP_SIGNAL};
 use hanare_core::errno::{self, Result};
-use hanare_core::signal::{self, Actions, AltStack, Disposition, FpSwBytes, Pending, QueuedSignal, RtSigFrame, SigAction, SigContext, SigInfo, SigSet, UContext};
+use hanare_core::signal::{self, Actions, AltStack, Disposition, FpSwBytes, Mirrored, Pending, QueuedSignal, RtSigFrame, SigAction, SigContext, SigInfo, SigSet, Told, UContext};
 use hanare_core::syscalls::Restart;
 use hanare_hal::fpu::{self, FpuState};
 use hanare_hal::traps::{Regs, vector};
@@ -26,12 +27,24 @@ pub struct ProcessSignals {
     pub actions: Box<Actions>,
     /// Sent to the process.
     pub pending: Pending,
+    /// What Linux has been told of the actions.
+    pub mirrored: Box<Mirrored>,
+    /// A thread is telling Linux.
+    telling: bool,
+    /// Threads that wait for that.
+    waiting_to_tell: u32,
 }
 
 impl ProcessSignals {
     /// Signals that the parent had ignored stay ignored.
     pub fn inherit_ignored(&mut self, ignored: u64) {
         *self.actions = Actions::with_ignored(SigSet(ignored));
+        *self.mirrored = Mirrored::of(&self.actions);
+    }
+
+    /// For the child of a fork.
+    pub fn inherit(&self) -> ProcessSignals {
+        ProcessSignals { actions: self.actions.clone(), mirrored: Box::new(self.mirrored.of_child()), ..ProcessSignals::default() }
     }
 }
 
@@ -40,6 +53,8 @@ impl ProcessSignals {
 pub enum Interrupted {
     /// Linux returned EINTR; what follows depends on the call.
     Started(Restart),
+    /// The LWK itself ended the call.
+    Local(Restart),
     /// The worker saw the signal before it made the call: always made again.
     NotStarted,
 }
@@ -82,8 +97,17 @@ impl ThreadSignals {
     /// are inherited, pending signals are not.
     pub fn inherit(&self, process: bool) -> ThreadSignals {
         let mask = self.saved_mask.unwrap_or(self.mask);
-        let alt = if process { self.alt } else { AltStack::DISABLED };
-        ThreadSignals { alt, ..ThreadSignals::new(mask.0) }
+        let new = ThreadSignals::new(mask.0);
+        match process {
+            true => ThreadSignals { alt: self.alt, ..new },
+            // The worker of a thread begins with everything blocked.
+            false => ThreadSignals { applied: SigSet::ALL.blockable(), ..new },
+        }
+    }
+
+    /// Whether Linux may keep signals back that the thread does not block.
+    pub fn keeps_back(&self) -> bool {
+        !self.applied.difference(self.mask).is_empty()
     }
 
     /// The mask for the worker's next call, which will then be applied.
@@ -101,6 +125,11 @@ impl ThreadSignals {
     pub fn set_interrupted(&mut self, what: Interrupted) {
         cpus::request_attention();
         self.interrupted = Some(what);
+    }
+
+    /// The call has a result after all.
+    pub fn clear_interrupted(&mut self) {
+        self.interrupted = None;
     }
 
     /// A call with a mask of its own begins.
@@ -161,7 +190,7 @@ pub fn retarget(p: &Process) {
 }
 
 /// kill, tkill, tgkill to oneself, where the signal would come right back: queued
-/// here. False: it is Linux' business (another target, blocked so that Linux keeps
+/// here, or dropped if nothing comes of it. False: it is Linux' business (another target, blocked so that Linux keeps
 /// it pending, or a default that Linux applies).
 pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
     let thread = cpus::current();
@@ -172,8 +201,14 @@ pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
     let id = *thread.process.identity.lock();
     let action = thread.process.signals.lock().actions.get(signal);
     let mut s = thread.signals.lock();
-    if s.mask.contains(signal) || signal::mirror(signal, &action) != hanare_abi::slot::MIRROR_FORWARD {
+    if s.mask.contains(signal) {
         return false;
+    }
+    let job_control = SigSet::STOP.with(signal::SIGCONT).contains(signal);
+    match signal::mirror(signal, &action) {
+        MIRROR_FORWARD => {}
+        // Nothing would happen.
+        _ => return !job_control && !thread.process.observed.is_on(),
     }
     let mut info = SigInfo::user(signal, id.pid, id.uid);
     info.code = code;
@@ -298,7 +333,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
             Disposition::Terminate { core: false } => die(queued.signal),
             Disposition::Handle(action) => {
                 p.signals.lock().actions.on_handled(queued.signal);
-                finish_interrupted(thread, regs, Some(&action), true);
+                finish_interrupted(thread, regs, Some((queued.signal, &action)), true);
                 handle(thread, &queued, &action, regs, 0, 0);
                 // The next one, if its handler may run too, gets a frame on top of
                 // this one and runs first, as on Linux.
@@ -307,6 +342,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
         }
     }
     if handled {
+        retarget(p); // the handlers block more
         pending::give_back_blocked(thread);
         return false;
     }
@@ -321,12 +357,15 @@ pub fn deliver(regs: &mut Regs) -> bool {
 }
 
 /// Decides what becomes of an interrupted call; true if registers changed.
-fn finish_interrupted(thread: &Thread, regs: &mut Regs, handler: Option<&SigAction>, any: bool) -> bool {
+fn finish_interrupted(thread: &Thread, regs: &mut Regs, handler: Option<(u32, &SigAction)>, any: bool) -> bool {
     let Some(what) = thread.signals.lock().interrupted.take() else { return false };
     let again = match (what, handler) {
         (Interrupted::NotStarted, Some(_)) => thread.signals.lock().saved_mask.is_none(),
         (Interrupted::NotStarted, None) => true,
-        (Interrupted::Started(Restart::Sys), Some(a)) => a.restarts(),
+        // Where Linux knows of SA_RESTART, it has decided (not for sockets with a timeout).
+        (Interrupted::Started(Restart::Sys), Some((signal, a))) => a.restarts() && !thread.process.signals.lock().mirrored.restarts(signal),
+        (Interrupted::Local(Restart::Sys), Some((_, a))) => a.restarts(),
+        (Interrupted::Local(_), None) => true,
         (Interrupted::Started(Restart::Sys | Restart::NoHand | Restart::Block), None) => any,
         _ => false,
     };
@@ -346,7 +385,7 @@ fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut
         let mask = s.saved_mask.take().unwrap_or(s.mask);
         (s.alt, mask)
     };
-    if build_frame(queued, action, regs, &alt, mask, trapno, cr2).is_err() {
+    if rseq::before_handler(thread, regs).is_err() || build_frame(queued, action, regs, &alt, mask, trapno, cr2).is_err() {
         // As Linux: a frame that cannot be written ends the process by SIGSEGV.
         return die(signal::SIGSEGV);
     }
@@ -485,7 +524,7 @@ pub fn action(signal: u64, new: u64, old: u64, size: u64) -> Result<u64> {
                 s.pending.discard(SigSet::of(signal));
             }
         }
-        mirror(signal, &before, &action);
+        tell(thread, SigSet::of(signal), Mirrored::changed);
     }
     if old != 0 {
         usercopy::write(old, before.as_bytes()).map_err(|_| errno::EFAULT)?;
@@ -493,31 +532,77 @@ pub fn action(signal: u64, new: u64, old: u64, size: u64) -> Result<u64> {
     Ok(0)
 }
 
-/// Tells the proxy where its disposition has to change.
-fn mirror(signal: u32, before: &SigAction, now: &SigAction) {
-    let told = |a: &SigAction| (signal::mirror(signal, a), signal::mirror_flags(signal, a));
-    let (class, flags) = told(now);
-    if told(before) != (class, flags) {
-        let flags = flags | if now.restarts() { signal::SA_RESTART } else { 0 };
-        let _ = delegate::call(OP_SIGNAL_ACTION, [u64::from(signal), class, flags, 0, 0, 0]);
+/// A thread tells Linux of its process' dispositions.
+struct Telling<'a>(&'a Thread);
+
+impl cpus::Wait for Telling<'_> {
+    fn ready(&self) -> bool {
+        !self.0.process.signals.lock().telling || self.0.must_end()
+    }
+    fn announce(&self, _: bool) {}
+}
+
+/// Tells Linux of `signals` what `what` says that it has to know. One thread at a time,
+/// so that what is told last is what is so.
+fn tell(thread: &Thread, signals: SigSet, what: fn(&mut Mirrored, u32, &SigAction) -> Option<Told>) {
+    let p = &thread.process;
+    for signal in (1..=signal::SIGNAL_MAX).filter(|&s| signals.contains(s)) {
+        let told = loop {
+            {
+                let mut s = p.signals.lock();
+                if !s.telling {
+                    let action = s.actions.get(signal);
+                    let told = what(&mut s.mirrored, signal, &action);
+                    s.telling = told.is_some();
+                    p.owes.store(!s.mirrored.owed().is_empty(), Ordering::Relaxed);
+                    break told;
+                }
+                s.waiting_to_tell += 1;
+            }
+            cpus::wait(&Telling(thread), 0);
+            p.signals.lock().waiting_to_tell -= 1;
+            if thread.must_end() {
+                return;
+            }
+        };
+        let Some(told) = told else { continue };
+        delegate::last_word(OP_SIGNAL_ACTION, [u64::from(signal), told.class, told.flags, 0, 0, 0]);
+        let waited_for = {
+            let mut s = p.signals.lock();
+            s.telling = false;
+            s.waiting_to_tell != 0
+        };
+        if waited_for {
+            p.kick_all();
+        }
     }
 }
 
-/// exec: caught signals become default, here and in the proxy.
+/// Before Linux executes something: it learns what it has not been told yet.
+pub fn tell_owed(thread: &Thread) {
+    let owed = thread.process.signals.lock().mirrored.owed();
+    tell(thread, owed, Mirrored::take_owed);
+}
+
+/// exec: caught signals become default; the proxy does the same ([`execed`]).
 pub fn on_exec() {
-    cpus::current().signals.lock().on_exec();
-    clear_handlers();
+    let thread = cpus::current();
+    thread.signals.lock().on_exec();
+    thread.process.signals.lock().actions.on_exec();
+}
+
+/// The proxy has done its part of an exec; Linux is told of the rest.
+pub fn execed() {
+    let thread = cpus::current();
+    thread.process.signals.lock().mirrored.on_exec();
+    tell(thread, SigSet::ALL, Mirrored::changed);
 }
 
 /// Caught signals become default, here and in the proxy.
 pub fn clear_handlers() {
     let thread = cpus::current();
-    let before = thread.process.signals.lock().actions.clone();
     thread.process.signals.lock().actions.on_exec();
-    for s in 1..=signal::SIGNAL_MAX {
-        let now = thread.process.signals.lock().actions.get(s);
-        mirror(s, &before.get(s), &now);
-    }
+    tell(thread, SigSet::ALL, Mirrored::changed);
 }
 
 /// rt_sigprocmask.

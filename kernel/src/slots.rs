@@ -1,27 +1,36 @@
 //! Slots of a process and the workers behind them.
 //!
-//! The worker of a thread that ended waits for the next thread, so that making one
-//! needs no word with Linux. What Linux keeps for each thread (credentials,
+//! The worker of a thread that ended ends too, so that its thread id is gone, and leaves a
+//! new one behind (`OP_THREAD_RENEW`), which waits for the next thread: making one waits
+//! for Linux only where none is there yet. What Linux keeps for each thread (credentials,
 //! capabilities, namespaces, priorities …) a new thread has from its creator; so a
 //! worker is taken over only by a thread whose creator has the same *attributes*: a
 //! number that a thread gets anew whenever it changes such a thing, and passes on to
-//! the threads it makes. Slot 0 is the worker with the process' own id: it serves the
+//! the threads it makes; a worker has from the one before it what a thread has from its
+//! creator. Slot 0 is the worker with the process' own id: it serves the
 //! first thread, and after an execve the thread that called it.
 
 use crate::process::Process;
 use crate::thread::Thread;
 use crate::{cpus, delegate};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
-use hanare_abi::slot::{OP_NOP, OP_THREAD, OP_THREAD_EXIT, RESULT_NOT_STARTED};
+use hanare_abi::slot::{OP_NOP, OP_THREAD, OP_THREAD_EXIT, OP_THREAD_RENEW, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_ikc::SlotRef;
 
 static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
 
-/// A worker without a thread.
+/// Workers that wait for threads, at most; those of further threads leave none behind.
+const SPARES_MAX: usize = 16;
+/// Ids of ended threads that are remembered.
+const GONE_MAX: usize = 64;
+
+/// A worker without a thread; it may be on its way (see [`settle`]).
 struct Spare {
-    slot: u32,
+    index: u32,
+    slot: SlotRef<'static>,
     attributes: u64,
     name: Option<[u8; 16]>,
 }
@@ -36,6 +45,8 @@ pub struct Slots {
     ending: Vec<(u32, SlotRef<'static>)>,
     /// The first thread has ended; attributes of its worker.
     leader: Option<u64>,
+    /// Ids of threads that ended last, whose workers may not have ended yet.
+    gone: VecDeque<u32>,
 }
 
 /// A slot with its worker, for a new thread.
@@ -51,7 +62,7 @@ pub struct Taken {
 impl Slots {
     /// Of a new process: the first thread's.
     pub fn first() -> Slots {
-        Slots { made: 1, spare: Vec::new(), dropped: Vec::new(), ending: Vec::new(), leader: None }
+        Slots { made: 1, spare: Vec::new(), dropped: Vec::new(), ending: Vec::new(), leader: None, gone: VecDeque::new() }
     }
 
     /// How many there are.
@@ -59,10 +70,25 @@ impl Slots {
         self.made
     }
 
-    /// A worker that fits.
+    /// A worker that fits, if possible one that is there, else the one that comes first.
     fn take_spare(&mut self, attributes: u64) -> Option<Spare> {
-        let i = self.spare.iter().rposition(|s| s.attributes == attributes)?;
-        Some(self.spare.swap_remove(i))
+        let fits = |s: &Spare| s.attributes == attributes;
+        let there = |s: &Spare| fits(s) && (s.slot.is_idle() || s.slot.lwk_poll().is_some());
+        let i = self.spare.iter().position(there).or_else(|| self.spare.iter().position(fits))?;
+        Some(self.spare.remove(i))
+    }
+
+    /// The thread `tid` has ended.
+    fn forget(&mut self, tid: u32) {
+        if self.gone.len() == GONE_MAX {
+            self.gone.pop_front();
+        }
+        self.gone.push_back(tid);
+    }
+
+    /// Whether a thread with this id ended a short while ago.
+    pub fn is_gone(&self, tid: u32) -> bool {
+        self.gone.contains(&tid)
     }
 
     /// A slot without a worker.
@@ -89,13 +115,17 @@ pub fn attributes_changed(thread: &Thread) {
 pub fn take(p: &Process) -> Result<Taken> {
     let me = cpus::current();
     let attributes = me.attributes.load(Ordering::Relaxed);
-    let spare = p.slots.lock().take_spare(attributes);
-    if let Some(s) = spare {
-        let slot = p.slot(s.slot).ok_or(errno::ENOMEM)?;
-        settle(me, slot);
+    loop {
+        let spare = p.slots.lock().take_spare(attributes);
+        let Some(s) = spare else { break };
+        settle(me, s.slot);
+        if s.slot.tid() == 0 && !p.is_killed() {
+            p.slots.lock().dropped.push(s.index); // Linux had no thread to give
+            continue;
+        }
         let wanted = *me.name.lock();
         let name = (wanted != s.name).then(|| wanted.unwrap_or_default());
-        return Ok(Taken { index: s.slot, slot, name });
+        return Ok(Taken { index: s.index, slot: s.slot, name });
     }
     retire(p);
     let index = p.slots.lock().take_empty().ok_or(errno::EAGAIN)?;
@@ -124,36 +154,47 @@ fn start_worker(p: &Process, index: u32) -> Result<Taken> {
 /// Sends the worker of one spare slot away: its attributes are nobody's any more.
 fn retire(p: &Process) {
     let Some(s) = p.slots.lock().spare.pop() else { return };
-    let Some(slot) = p.slot(s.slot) else { return };
-    settle(cpus::current(), slot);
-    if slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
-        delegate::ring_worker(p, s.slot);
+    settle(cpus::current(), s.slot);
+    if s.slot.tid() != 0 && s.slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
+        delegate::ring_worker(p, s.index);
     }
-    p.slots.lock().ending.push((s.slot, slot));
+    p.slots.lock().ending.push((s.index, s.slot));
 }
 
-/// The thread of a slot has ended; its worker, with all signals blocked from now
-/// on, waits for the next one. The answer to the call is not awaited here.
+/// The thread of a slot has ended: its worker, with all signals blocked, ends too,
+/// leaving one behind for the next thread unless there are enough or the program is
+/// replaced. The first worker stays. The answer to the call is not awaited here.
 pub fn give(p: &Process, thread: &Thread) {
     let (index, slot) = (thread.slot_index, thread.slot);
+    let (attributes, name) = (thread.attributes.load(Ordering::Relaxed), *thread.name.lock());
     slot.set_sigmask(u64::MAX);
-    if slot.lwk_post(OP_NOP, [0; 6]) {
+    slot.set_robust_list(0); // it was walked, and its memory may go
+    let asleep = {
+        // Posted under the lock: who takes the spare worker waits for the answer.
+        let mut s = p.slots.lock();
+        if index == 0 {
+            s.leader = Some(attributes);
+            slot.lwk_post(OP_NOP, [0; 6])
+        } else {
+            s.forget(slot.tid());
+            if thread.dying.load(Ordering::Relaxed) || s.spare.len() >= SPARES_MAX {
+                s.ending.push((index, slot));
+                slot.lwk_post(OP_THREAD_EXIT, [0; 6])
+            } else {
+                s.spare.push(Spare { index, slot, attributes, name });
+                slot.lwk_post(OP_THREAD_RENEW, [0; 6])
+            }
+        }
+    };
+    if asleep {
         delegate::ring_worker(p, index);
     }
-    give_back(p, index, thread.attributes.load(Ordering::Relaxed), *thread.name.lock());
 }
 
 /// A worker that got no thread after all.
 pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
-    give_back(p, taken.index, creator.attributes.load(Ordering::Relaxed), None);
-}
-
-fn give_back(p: &Process, slot: u32, attributes: u64, name: Option<[u8; 16]>) {
-    let mut s = p.slots.lock();
-    match slot {
-        0 => s.leader = Some(attributes),
-        _ => s.spare.push(Spare { slot, attributes, name }),
-    }
+    let attributes = creator.attributes.load(Ordering::Relaxed);
+    p.slots.lock().spare.push(Spare { index: taken.index, slot: taken.slot, attributes, name: None });
 }
 
 /// The first slot, for the running thread, which has replaced the program while

@@ -64,10 +64,20 @@ impl<W: PartialEq> Queues<W> {
         count
     }
 
-    /// `who` gives up (timeout, signal), wherever a requeue has put it; whether it
-    /// was waiting.
-    pub fn remove(&mut self, who: &W) -> bool {
+    /// `who`, which began to wait on `addr`, gives up (timeout, signal), wherever a
+    /// requeue has put it; whether it was waiting.
+    pub fn remove(&mut self, addr: u64, who: &W) -> bool {
         let mut found = false;
+        // Most are where they were.
+        if let Some(queue) = self.0.get_mut(&addr)
+            && let Some(at) = queue.iter().position(|waiter| waiter.who == *who)
+        {
+            queue.remove(at);
+            if queue.is_empty() {
+                self.0.remove(&addr);
+            }
+            return true;
+        }
         self.0.retain(|_, queue| {
             let before = queue.len();
             queue.retain(|waiter| waiter.who != *who);
@@ -100,8 +110,8 @@ mod tests {
         assert_eq!(q.wake(16, 1, MATCH_ANY), vec![]);
         assert_eq!(q.requeue(8, 16, 1), 1);
         assert_eq!(q.wake(16, usize::MAX, MATCH_ANY), vec![2]);
-        assert!(q.remove(&3));
-        assert!(!q.remove(&3));
+        assert!(q.remove(8, &3));
+        assert!(!q.remove(8, &3));
         assert!(q.is_empty());
     }
 
@@ -172,7 +182,7 @@ mod tests {
                     Op::Remove(w) => {
                         let was = model.iter().any(|m| m.1 == w);
                         model.retain(|m| m.1 != w);
-                        prop_assert_eq!(q.remove(&w), was);
+                        prop_assert_eq!(q.remove(w as u64 % 4, &w), was);
                     }
                 }
                 prop_assert_eq!(q.is_empty(), model.is_empty());

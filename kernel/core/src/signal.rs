@@ -9,7 +9,9 @@ use crate::errno::{EAGAIN, EINVAL, Result};
 use crate::limits::MAX_QUEUED_SIGNALS;
 
 mod frame;
+mod mirror;
 pub use frame::*;
+pub use mirror::{Mirrored, Told};
 
 macro_rules! signals {
     ($($name:ident = $number:literal $action:ident;)*) => {

@@ -22,6 +22,7 @@ mod number {
     pub const KILL: u16 = 62;
     pub const TKILL: u16 = 200;
     pub const TGKILL: u16 = 234;
+    pub const RT_TGSIGQUEUEINFO: u16 = 297;
     pub const GETUID: u32 = 102;
     pub const GETGID: u32 = 104;
     pub const GETEUID: u32 = 107;
@@ -44,6 +45,7 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
     if to_self(row, &args) {
         return Ok(0);
     }
+    to_ended(row, &args)?;
     match hook {
         Hook::Close => not_control(args[0])?,
         Hook::Dup2 => {
@@ -119,6 +121,18 @@ fn to_self(row: &Row, a: &[u64; 6]) -> bool {
     }
 }
 
+/// `ESRCH`: a signal for a thread of this process that has ended. Linux may not know
+/// yet: the worker ends on its own time.
+fn to_ended(row: &Row, a: &[u64; 6]) -> Result<()> {
+    let p = &cpus::current().process;
+    let tid = match row.number {
+        number::KILL | number::TKILL => a[0],
+        number::TGKILL | number::RT_TGSIGQUEUEINFO if a[0] as u32 == p.identity.lock().pid => a[1],
+        _ => return Ok(()),
+    };
+    if p.had_thread(tid as u32) { Err(errno::ESRCH) } else { Ok(()) }
+}
+
 /// What a call that names `/proc/self/exe` becomes.
 enum OwnProgram {
     No,
@@ -184,6 +198,7 @@ fn temporary_mask(row: &Row, args: &[u64; 6]) -> Result<()> {
     if pointer != 0 {
         let mask = usercopy::read_u64(pointer).map_err(|_| errno::EFAULT)?;
         cpus::current().signals.lock().begin_temporary(SigSet(mask));
+        signals::retarget(&cpus::current().process);
     }
     Ok(())
 }

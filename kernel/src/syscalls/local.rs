@@ -3,7 +3,7 @@
 use super::{arguments, machine};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
-use crate::{cpus, cputime, delegate, exec, process, signals, time, timens};
+use crate::{cpus, cputime, delegate, exec, process, rseq, signals, time, timens};
 use crate::clone::{self, Request};
 use crate::{futex, seccomp};
 use crate::balance::CpuMask;
@@ -13,9 +13,10 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
+use hanare_abi::slot::OP_NOP;
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::{MAX_ARG_STRLEN, PATH_MAX};
-use hanare_core::signal::SigSet;
+use hanare_core::signal::{SIGTERM, SigSet};
 use hanare_core::syscalls::{LocalCall, Row};
 use hanare_core::time::{Clock, Timespec, Timeval};
 use hanare_hal::traps::Regs;
@@ -86,13 +87,10 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
             thread.clear_tid.store(a[0], Ordering::Relaxed);
             Ok(u64::from(thread.slot.tid()))
         }
-        LocalCall::SetRobustList if a[1] == 24 => {
-            thread.robust_list.store(a[0], Ordering::Relaxed);
-            Ok(0)
-        }
-        LocalCall::SetRobustList => Err(errno::EINVAL),
+        LocalCall::SetRobustList => set_robust_list(a[0], a[1]),
         LocalCall::Futex if futex::is_delegated(&a) => super::delegated::forward(row, a),
         LocalCall::Futex => futex::futex(&a),
+        LocalCall::FutexWaitv => crate::waitv::futex_waitv(row, &a),
         LocalCall::Membarrier => membarrier(a[0], a[1], p),
         LocalCall::Seccomp => seccomp::seccomp(a[0], a[1], a[2]),
         LocalCall::Ioperm => machine::ioperm(a[0], a[1], a[2]),
@@ -110,8 +108,8 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
             return None;
         }
         LocalCall::GetRobustList => get_robust_list(row, &a),
-        // glibc asks for it and goes on without.
-        LocalCall::Rseq | LocalCall::RestartSyscall => Err(errno::ENOSYS),
+        LocalCall::Rseq => rseq::register(a[0], a[1], a[2], a[3]),
+        LocalCall::RestartSyscall => Err(errno::ENOSYS),
         _ => Err(errno::ENOSYS),
     })
 }
@@ -318,8 +316,7 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
     }
 }
 
-/// exit(2): one thread of several ends, its worker waits for the next one; or the
-/// process.
+/// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
     end_thread(SYS_EXIT_GROUP, status)
 }
@@ -337,6 +334,22 @@ pub fn end_thread(last: u32, argument: u64) -> ! {
         futex::wake(&thread.process, word, 1, u32::MAX);
     }
     thread.process.exit_thread(thread)
+}
+
+/// set_robust_list(2). Linux knows the list too (`Slot::robust_list`), for ends that are
+/// not the LWK's doing: from the next call on.
+fn set_robust_list(head: u64, size: u64) -> Result<u64> {
+    if size != 24 {
+        return Err(errno::EINVAL);
+    }
+    let thread = cpus::current();
+    thread.robust_list.store(head, Ordering::Relaxed);
+    // A thread that blocks all signals is one that glibc has just begun: it will open
+    // its mask in a moment, which is a call.
+    if !thread.signals.lock().mask_now().contains(SIGTERM) {
+        let _ = delegate::call(OP_NOP, [0; 6]);
+    }
+    Ok(0)
 }
 
 /// get_robust_list(2): of a thread of this process; Linux knows no other's.
@@ -385,6 +398,7 @@ fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
     }
     let mask = usercopy::read_u64(a[0]).map_err(|_| errno::EFAULT)?;
     cpus::current().signals.lock().begin_temporary(SigSet(mask));
+    signals::retarget(&cpus::current().process);
     super::delegated::forward(row, *a)
 }
 

@@ -5,6 +5,7 @@ mod local;
 mod machine;
 mod prctl;
 
+pub use delegated::forward;
 pub use local::end_thread;
 
 use crate::seccomp::{self, Judged};

@@ -42,7 +42,7 @@ use sys::thread::Block;
 use worker::Worker;
 
 /// The first thread's worker; it serves slot 0.
-static FIRST_WORKER: Worker = Worker::new(0, Block::NONE);
+static FIRST_WORKER: Worker = Worker::new(0, false, Block::NONE);
 
 /// Called by `_start` with the initial stack pointer.
 #[allow(unsafe_code)]

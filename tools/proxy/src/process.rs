@@ -8,7 +8,7 @@ use crate::attach::Space;
 use crate::clock::Clock;
 use crate::message::{EXIT_HANARE, die, print, text};
 use crate::sys::shared::Once;
-use crate::sys::{self, signal};
+use crate::sys::{self, signal, thread};
 
 /// The process.
 pub struct Process {
@@ -37,6 +37,7 @@ impl Process {
     /// After a fork, in the child: nothing has been counted, the line of counters
     /// is the parent's, and nobody else is here to say anything.
     pub fn begin_child(&self) {
+        thread::begin_child();
         self.stats.store(false, Ordering::Relaxed);
         self.calls.store(0, Ordering::Relaxed);
         self.sleeps.store(0, Ordering::Relaxed);

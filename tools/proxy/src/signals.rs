@@ -35,7 +35,7 @@
 //! with a kernel's si_code and an address of the device's mapping. So it is never
 //! ignored, nor blocked by [`applied`]; the LWK knows what the application wants.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use hanare_abi::ioctl::{IOCTL_SIGNAL, Signal};
 use hanare_abi::layout::{CONTROL_END, USER_MIN};
@@ -77,9 +77,13 @@ pub fn forward_fatal(ignored: Mask) {
     }
 }
 
+/// The signals whose actions were changed since the last execve.
+static CHANGED: AtomicU64 = AtomicU64::new(0);
+
 /// After execve: what was caught has its default action again.
 pub fn reset_caught() {
-    for signal in 1..=LAST {
+    let changed = CHANGED.swap(0, Ordering::Relaxed);
+    for signal in (1..=LAST).filter(|&signal| changed & bit(signal) != 0) {
         if let Ok(Action::Forward { .. }) = signal::action(signal) {
             let action = if fatal(signal) {
                 Action::Forward { restart: false }
@@ -102,6 +106,7 @@ pub fn mirror(signal: u64, disposition: u64, flags: u64) -> sys::Result<()> {
         MIRROR_FORWARD => Action::Forward { restart },
         _ => return Err(Errno(EINVAL)),
     };
+    CHANGED.fetch_or(bit(signal), Ordering::Relaxed);
     signal::set_action_and(signal, action, flags)
 }
 

@@ -6,7 +6,7 @@
 //! a signal handler knows whose call it interrupted.
 
 use core::hint::spin_loop;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use hanare_abi::ioctl::{IOCTL_RING, IOCTL_SERVE, IOCTL_WAIT, Ring, Serve, Wait};
 use hanare_abi::layout::SLOTS_MAX;
@@ -31,17 +31,25 @@ pub struct Worker {
     pub interrupted: AtomicU32,
     /// The system call being made.
     pub call: AtomicU32,
+    /// Not 0 until its thread is gone; Linux clears it then.
+    pub alive: AtomicU32,
     slot: AtomicU32,
+    /// It takes the place of a worker that ended, and says so first (`OP_THREAD_RENEW`).
+    successor: AtomicBool,
+    /// What Linux has as this thread's list of robust futexes.
+    robust_list: AtomicU64,
     /// The memory of its thread.
     pub block: Block,
 }
 
 impl Worker {
     /// A worker for slot `slot`, to be put where it stays.
-    pub const fn new(slot: u32, block: Block) -> Self {
+    pub const fn new(slot: u32, successor: bool, block: Block) -> Self {
         let this = AtomicPtr::new(core::ptr::null_mut());
         let (interrupted, call) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { this, interrupted, call, slot: AtomicU32::new(slot), block }
+        let (slot, successor) = (AtomicU32::new(slot), AtomicBool::new(successor));
+        let alive = AtomicU32::new(1);
+        Self { this, interrupted, call, alive, slot, successor, robust_list: AtomicU64::new(0), block }
     }
 
     /// Index of its slot.
@@ -49,9 +57,20 @@ impl Worker {
         self.slot.load(Ordering::Relaxed)
     }
 
-    /// After a fork, in the child: it serves slot 0 from now on.
+    /// Has Linux know the application's list of robust futexes, which Linux walks where
+    /// this thread ends without the LWK's doing: the words hold its id.
+    fn take_robust_list(&self, head: u64) {
+        if self.robust_list.load(Ordering::Relaxed) != head {
+            sys::thread::set_robust_list(head);
+            self.robust_list.store(head, Ordering::Relaxed);
+        }
+    }
+
+    /// After a fork, in the child: it serves slot 0 from now on. Linux has no list of
+    /// robust futexes of it.
     pub fn begin_child(&self) {
         self.slot.store(0, Ordering::Relaxed);
+        self.robust_list.store(0, Ordering::Relaxed);
         self.interrupted.store(0, Ordering::Relaxed);
     }
 }
@@ -70,6 +89,7 @@ pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
             signal::set_mask(wanted);
             mask = wanted;
         }
+        worker.take_robust_list(slot.robust_list());
         if let Some(result) = execute(process, worker, &request) {
             answer(process, worker, slot, result);
         }
@@ -187,6 +207,7 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
             code(signals::valid(args[0]).and_then(|signal| signal::requeue(signal, info, args[1] != 0)))
         }
         OP_THREAD => number(start_worker(process, args[0])),
+        OP_THREAD_RENEW => renew_worker(process, worker),
         OP_THREAD_EXIT => end_worker(process, worker),
         OP_DUMP => i64::from(dump::begin(process)),
         OP_DUMP_RANGE => code(dump::range(process, args[0], args[1], args[2])),
@@ -204,7 +225,7 @@ fn number(result: sys::Result<u32>) -> i64 {
 /// `OP_THREAD`: gives the thread id, which is in the slot as well.
 fn start_worker(process: &Process, slot: u64) -> sys::Result<u32> {
     let slot = u32::try_from(slot).ok().filter(|slot| *slot < SLOTS_MAX).ok_or(Errno(EINVAL))?;
-    let tid = thread::spawn(slot)?;
+    let tid = thread::spawn(slot, false)?;
     process.space.window.slot(slot).set_tid(tid);
     Ok(tid)
 }
@@ -216,8 +237,25 @@ fn end_worker(process: &Process, worker: &Worker) -> ! {
     thread::end(worker.block)
 }
 
+/// `OP_THREAD_RENEW`: the successor answers, unless there is none.
+fn renew_worker(process: &Process, worker: &Worker) -> ! {
+    signal::set_mask(!0);
+    if let Err(error) = thread::spawn(worker.slot(), true) {
+        let slot = process.space.window.slot(worker.slot());
+        slot.set_tid(0);
+        answer(process, worker, slot, -i64::from(error.0));
+    }
+    thread::end(worker.block)
+}
+
 /// Where the thread of a worker begins.
 pub extern "C" fn thread(worker: &'static Worker) -> ! {
+    if worker.successor.load(Ordering::Relaxed) {
+        let process = process::get();
+        let slot = process.space.window.slot(worker.slot());
+        slot.set_tid(sys::thread_id());
+        answer(process, worker, slot, 0);
+    }
     serve(worker, !0)
 }
 

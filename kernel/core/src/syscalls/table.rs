@@ -423,7 +423,7 @@ pub(super) static ROWS: &[Row] = rows! {
     446 landlock_restrict_self/2 delegated(Attributes);
     447 memfd_secret/1 refused(ENOSYS, "its pages cannot be shared with the proxy (as with secretmem disabled)");
     448 process_mrelease/2 delegated(None);
-    449 futex_waitv/5 refused(ENOSYS, "later; libraries fall back to futex");
+    449 futex_waitv/5 local(FutexWaitv) restart Sys;
     450 set_mempolicy_home_node/4 refused(ENOSYS, "pages do not move between nodes (as without CONFIG_MIGRATION)");
     451 cachestat/4 delegated(None);
     452 fchmodat2/4 delegated(None);

@@ -2,7 +2,7 @@
 
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use hanare_abi::ioctl::{IOCTL_POSE, Pose};
 use hanare_abi::slot::RESULT_NOT_STARTED;
@@ -56,14 +56,14 @@ global_asm!(
     rt_sigreturn = const __NR_rt_sigreturn,
 );
 
-// clone_thread(flags: rdi, stack: rsi, worker: rdx) -> rax
+// clone_thread(flags: rdi, stack: rsi, worker: rdx, alive: rcx) -> rax
 //
 // The new thread has nothing on its stack but what its worker puts there.
 global_asm!(
     "clone_thread:",
     "mov r8, rdx",
     "xor edx, edx",
-    "xor r10d, r10d",
+    "mov r10, rcx",
     "mov eax, {clone}",
     "syscall",
     "test rax, rax",
@@ -82,8 +82,11 @@ global_asm!(
 // unmap_and_exit(start: rdi, size: rsi): without a stack in between.
 global_asm!(
     "unmap_and_exit:",
+    "test rsi, rsi",
+    "jz exit_only",
     "mov eax, {munmap}",
     "syscall",
+    "exit_only:",
     "xor edi, edi",
     "mov eax, {exit}",
     "syscall",
@@ -93,7 +96,7 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    fn clone_thread(flags: u64, stack: u64, worker: *const Worker) -> i64;
+    fn clone_thread(flags: u64, stack: u64, worker: *const Worker, alive: *const AtomicU32) -> i64;
     fn unmap_and_exit(start: u64, size: u64) -> !;
     fn abortable_call(nr: u64, args: *const u64) -> i64;
     fn abortable_start();
@@ -175,12 +178,13 @@ pub unsafe fn raw_call(nr: u32, args: [u64; 6]) -> i64 {
 ///
 /// # Safety
 /// The stack is the new thread's alone, the worker stays as long as it, and
-/// `flags` are those of a thread that sets its thread pointer.
+/// `flags` are those of a thread that sets its thread pointer and has
+/// CLONE_CHILD_CLEARTID.
 pub unsafe fn new_thread(flags: u64, stack: u64, worker: &'static Worker) -> i64 {
     let address = core::ptr::from_ref(worker);
     worker.this.store(address.cast_mut(), Ordering::Relaxed);
     // SAFETY: as the caller vouches; this thread's registers are kept as in any call.
-    unsafe { clone_thread(flags, stack, address) }
+    unsafe { clone_thread(flags, stack, address, &raw const worker.alive) }
 }
 
 /// Unmaps the memory that this thread runs on, and ends it. All its signals must

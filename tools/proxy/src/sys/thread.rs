@@ -1,7 +1,9 @@
 //! Threads of the proxy. Each but the first has one block of memory, above
-//! everything of the application: a guard page, its stack, its worker. The block
-//! goes with the thread, and a child of a fork does not inherit it, except that
-//! of the thread that forks.
+//! everything of the application: a guard page, its stack, its worker. A child of a
+//! fork does not inherit it, except that of the thread that forks. Blocks of threads
+//! that ended are used again ([`KEPT`]).
+
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use hanare_abi::PAGE_SIZE;
 use hanare_abi::layout::CONTROL_END;
@@ -18,6 +20,15 @@ const BLOCK_SIZE: u64 = 68 << 10;
 const WORKER_SIZE: u64 = 256;
 const _: () = assert!(size_of::<Worker>() as u64 <= WORKER_SIZE);
 
+/// Blocks of threads that ended, or are just ending: `Worker::alive` says so, which
+/// Linux clears when the thread is gone. 0: no block.
+static KEPT: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
+
+/// In the child of a fork: other threads' blocks are not there.
+pub fn begin_child() {
+    KEPT.iter().for_each(|kept| kept.store(0, Ordering::Relaxed));
+}
+
 /// The memory of a thread, or none for the process' first one.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
@@ -26,6 +37,36 @@ pub struct Block(u64);
 impl Block {
     /// The first thread runs on what Linux gave the process.
     pub const NONE: Self = Self(0);
+
+    /// One whose thread is gone, or a new one.
+    fn get() -> Result<Self> {
+        let take = |kept: &AtomicU64| {
+            let block = kept.swap(0, Ordering::Acquire);
+            if block == 0 || Self(block).is_free() {
+                return (block != 0).then_some(Self(block));
+            }
+            // Somebody else may have put one there meanwhile.
+            Self(block).keep_or(|| ());
+            None
+        };
+        KEPT.iter().find_map(take).map_or_else(Self::new, Ok)
+    }
+
+    /// Whether the thread of a kept block is gone.
+    fn is_free(self) -> bool {
+        let worker = self.worker() as *const Worker;
+        // SAFETY: a kept block has a worker; who took it from `KEPT` alone unmaps it.
+        unsafe { &*worker }.alive.load(Ordering::Acquire) == 0
+    }
+
+    /// Leaves the block, which may still be in use, for a later thread; `full`: there
+    /// are enough.
+    fn keep_or(self, full: impl FnOnce()) {
+        let put = |kept: &AtomicU64| kept.compare_exchange(0, self.0, Ordering::Release, Ordering::Relaxed).is_ok();
+        if self.0 != 0 && !KEPT.iter().any(put) {
+            full();
+        }
+    }
 
     fn new() -> Result<Self> {
         let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK);
@@ -63,21 +104,22 @@ impl Block {
 }
 
 /// Makes a worker for `slot` with a thread of its own, all signals blocked, and
-/// gives its thread id.
-pub fn spawn(slot: u32) -> Result<u32> {
+/// gives its thread id. `successor`: it answers the request that is in the slot.
+pub fn spawn(slot: u32, successor: bool) -> Result<u32> {
     const FLAGS: u32 = CLONE_VM
         | CLONE_FS
         | CLONE_FILES
         | CLONE_SIGHAND
         | CLONE_THREAD
         | CLONE_SYSVSEM
+        | CLONE_CHILD_CLEARTID
         | CLONE_SETTLS;
-    let block = Block::new()?;
+    let block = Block::get()?;
     let at = block.worker() as *mut Worker;
-    // SAFETY: inside the new block, aligned. The worker is not used after the end
-    // of its thread, which unmaps it.
+    // SAFETY: inside the block, which no thread uses, aligned. The worker is not used
+    // after the end of its thread, before which the block is not given up.
     let worker: &'static Worker = unsafe {
-        at.write(Worker::new(slot, block));
+        at.write(Worker::new(slot, successor, block));
         &*at
     };
     let mask = signal::set_mask(!0);
@@ -90,10 +132,17 @@ pub fn spawn(slot: u32) -> Result<u32> {
     result.map(|tid| tid as u32)
 }
 
+/// Has Linux walk the list at `head`, the application's, when this thread ends.
+pub fn set_robust_list(head: u64) {
+    const SIZE: u64 = 24;
+    let _ = plain(__NR_set_robust_list, [head, SIZE, 0, 0, 0, 0]);
+}
+
 /// Ends this thread, whose memory is `block`.
 pub fn end(block: Block) -> ! {
     signal::set_mask(!0);
-    let size = if block.0 == 0 { 0 } else { BLOCK_SIZE };
-    // SAFETY: the block is this thread's own.
+    let mut size = 0;
+    block.keep_or(|| size = BLOCK_SIZE);
+    // SAFETY: the block is this thread's own, or kept until the thread is gone.
     unsafe { end_thread(block.0, size) }
 }
