@@ -73,6 +73,7 @@ pub struct Identity {
     pub clktck: u64,
     pub random: [u8; 32],
     pub no_random: bool,
+    pub time: crate::timens::Offsets,
 }
 
 /// A process.
@@ -220,6 +221,7 @@ impl Process {
             clktck: block.clktck,
             random: block.random,
             no_random: block.flags & hanare_abi::start::START_NO_RANDOM != 0,
+            time: crate::timens::Offsets::default(),
         };
         self.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
         let embryo = self.embryo.lock().take();
@@ -230,6 +232,7 @@ impl Process {
         if let Some(e) = embryo {
             *self.exe.lock() = e.exe;
             *thread.affinity.lock() = e.affinity;
+            thread.seccomp.inherit(e.seccomp);
             self.owes.store(!e.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
             *self.signals.lock() = e.signals;
             *thread.signals.lock() = e.thread_signals;
@@ -270,8 +273,14 @@ impl Process {
         if creator.must_end() {
             return Err(errno::EINTR);
         }
+        thread.seccomp.inherit(creator.seccomp.inherited());
         threads.push(thread.clone());
         Ok(())
+    }
+
+    /// Does something with the threads. The list is locked meanwhile.
+    pub fn with_threads<R>(&self, f: impl FnOnce(&[Arc<Thread>]) -> R) -> R {
+        f(&self.threads.lock())
     }
 
     /// Does something with each thread. The list is locked meanwhile.

@@ -5,7 +5,7 @@
 
 use crate::process::Process;
 use crate::balance::CpuMask;
-use crate::{cpus, frames, info, observe, rseq, signals};
+use crate::{cpus, frames, info, observe, rseq, seccomp, signals};
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
@@ -73,6 +73,8 @@ pub struct Thread {
     pub rseq: rseq::OfThread,
     /// Head of the robust futex list.
     pub robust_list: AtomicU64,
+    /// Which calls it may make.
+    pub seccomp: seccomp::Seccomp,
     /// Signal mask, pending signals, alternate stack.
     pub signals: Mutex<signals::ThreadSignals>,
     /// TSC cycles spent running (without those since `since`).
@@ -168,6 +170,7 @@ impl Thread {
             birth: Mutex::new(None),
             rseq: rseq::OfThread::default(),
             robust_list: AtomicU64::new(0),
+            seccomp: seccomp::Seccomp::default(),
             signals: Mutex::new(signals::ThreadSignals::new(sigmask)),
             user_cycles: AtomicU64::new(0),
             system_cycles: AtomicU64::new(0),

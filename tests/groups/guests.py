@@ -34,6 +34,8 @@ COMPARED = [
     ('waits', 0, 60),
     ('rseq', 0, 60),
     ('children', 0, 60),
+    ('seccomp', 0, 60),
+    ('timens', 0, 90),
     ('tids', 0, 90),
     ('waitv', 0, 90),
     ('disposition', 0, 90),

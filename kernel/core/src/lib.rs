@@ -19,6 +19,7 @@ pub mod futex;
 pub mod limits;
 pub mod rseq;
 pub mod script;
+pub mod seccomp;
 pub mod signal;
 pub mod stack;
 pub mod syscalls;

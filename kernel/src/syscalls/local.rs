@@ -3,9 +3,9 @@
 use super::{arguments, machine};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
-use crate::{cpus, cputime, delegate, exec, process, rseq, signals, time};
+use crate::{cpus, cputime, delegate, exec, process, rseq, signals, time, timens};
 use crate::clone::{self, Request};
-use crate::futex;
+use crate::{futex, seccomp};
 use crate::balance::CpuMask;
 use crate::thread::Thread;
 use crate::usage::Usage;
@@ -92,6 +92,9 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Futex => futex::futex(&a),
         LocalCall::FutexWaitv => crate::waitv::futex_waitv(row, &a),
         LocalCall::Membarrier => membarrier(a[0], a[1], p),
+        LocalCall::Seccomp => seccomp::seccomp(a[0], a[1], a[2]),
+        LocalCall::Ioperm => machine::ioperm(a[0], a[1], a[2]),
+        LocalCall::Iopl => machine::iopl(a[0]),
         LocalCall::Prctl => super::prctl::prctl(row, a),
         LocalCall::Execve => return execve(None, a[0], a[1], a[2], regs),
         LocalCall::Execveat => return execve(Some((a[0], a[4])), a[1], a[2], a[3], regs),
@@ -122,7 +125,7 @@ fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
     let Some(clock) = Clock::from_id(id) else {
         return delegate::linux(228, [id as u32 as u64, to, 0, 0, 0, 0]);
     };
-    let ns = match time::now(clock) {
+    let ns = match timens::now(p, clock) {
         Some(ns) => ns,
         None if clock == Clock::ThreadCpu => {
             let (user, system) = cputime::thread_ns(cpus::current());
@@ -156,7 +159,8 @@ fn clock_nanosleep(row: &Row, a: &[u64; 6]) -> Result<u64> {
 fn nanosleep(row: &Row, id: i32, flags: u64, request: u64, remaining: u64) -> Result<u64> {
     let ns = futex::read_timespec(request)?;
     let absolute = flags & 1 != 0;
-    let now = || Clock::from_id(id).and_then(time::now).unwrap_or(0);
+    let p = &cpus::current().process;
+    let now = || Clock::from_id(id).and_then(|clock| timens::now(p, clock)).unwrap_or(0);
     let end = if absolute { ns } else { now().saturating_add(ns) };
     // The TSC deadline is as good as the clock's rate; the clock itself decides.
     let result = loop {
@@ -314,9 +318,14 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
 
 /// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
+    end_thread(SYS_EXIT_GROUP, status)
+}
+
+/// Ends the running thread; if it is the last one, the process by that last call.
+pub fn end_thread(last: u32, argument: u64) -> ! {
     let thread = cpus::current();
     if thread.process.leave(thread) {
-        delegate::last_call(SYS_EXIT_GROUP, [status, 0, 0, 0, 0, 0]);
+        delegate::last_call(last, [argument, 0, 0, 0, 0, 0]);
         thread.process.exit_thread(thread)
     }
     futex::release_robust(thread);
