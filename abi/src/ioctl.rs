@@ -276,7 +276,9 @@ pub struct Serve {
 }
 
 /// `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
-/// Returns when the LWK has queued it.
+/// Returns when the LWK has queued it. One of a timer (`SI_TIMER`) is blocked from then on
+/// until the worker takes its next request: Linux starts a timer anew when its signal is
+/// taken, so a short one would keep the worker in its handler for ever.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Signal {

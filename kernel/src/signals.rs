@@ -163,7 +163,12 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
     let thread = p.thread(slot);
     match &thread {
         Some(thread) if !to_process => {
-            let _ = thread.signals.lock().pending.queue(signal, info);
+            let mut s = thread.signals.lock();
+            let _ = s.pending.queue(signal, info);
+            if info.code == signal::SI_TIMER {
+                s.applied = s.applied.with(signal); // see `hanare_abi::ioctl::Signal`
+            }
+            drop(s);
             cpus::kick(thread);
         }
         _ => {

@@ -27,6 +27,7 @@ COMPARED = [
     ('clones', 0, 60),
     ('clockset', 0, 60),
     ('cputimers', 0, 90),
+    ('shorttimer', 0, 90),
     ('busytext', 0, 60),
     ('pi', 0, 60),
     ('threads-exec', 0, 60),

@@ -29,6 +29,12 @@
 //! (the LWK delivers what there is, or nothing, and makes the call again), and
 //! none is able to abort two calls.
 //!
+//! # Timers
+//!
+//! The signal of a timer stays blocked until the worker takes its next request
+//! ([`Signal`] says why). The LWK knows, and makes a request when the application's
+//! handler has returned.
+//!
 //! # SIGBUS
 //!
 //! is how the module tells a worker that is blocked in a call of the LWK's death:
@@ -137,7 +143,13 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
     worker.interrupted.store(1, Ordering::Relaxed);
     let mut request = Signal { signal, slot: worker.slot(), info: info.words };
     match sys::ioctl(process::get().space.fd, IOCTL_SIGNAL, &mut request) {
-        Ok(()) => redirect(worker.call.load(Ordering::Relaxed), frame),
+        Ok(()) => {
+            if info.code() == SI_TIMER && FAULTS & bit(signal) == 0 {
+                worker.held.store(true, Ordering::Relaxed);
+                frame.block(signal);
+            }
+            redirect(worker.call.load(Ordering::Relaxed), frame);
+        }
         Err(Errno(EIO)) => process::lwk_died(),
         // Nobody there to ask (not started yet, or ending): Linux' default.
         Err(_) => end_by(signal),

@@ -33,6 +33,8 @@ pub struct Worker {
     pub call: AtomicU32,
     /// Not 0 until its thread is gone; Linux clears it then.
     pub alive: AtomicU32,
+    /// A signal that it took is blocked, whatever the thread's mask says.
+    pub held: AtomicBool,
     slot: AtomicU32,
     /// It takes the place of a worker that ended, and says so first (`OP_THREAD_RENEW`).
     successor: AtomicBool,
@@ -49,7 +51,8 @@ impl Worker {
         let (interrupted, call) = (AtomicU32::new(0), AtomicU32::new(0));
         let (slot, successor) = (AtomicU32::new(slot), AtomicBool::new(successor));
         let alive = AtomicU32::new(1);
-        Self { this, interrupted, call, alive, slot, successor, robust_list: AtomicU64::new(0), block }
+        let held = AtomicBool::new(false);
+        Self { this, interrupted, call, alive, held, slot, successor, robust_list: AtomicU64::new(0), block }
     }
 
     /// Index of its slot.
@@ -85,7 +88,7 @@ pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
         let slot = process.space.window.slot(worker.slot());
         let request = wait_for_request(process, worker, slot);
         let wanted = signals::applied(slot.sigmask());
-        if wanted != mask {
+        if wanted != mask || worker.held.swap(false, Ordering::Relaxed) {
             signal::set_mask(wanted);
             mask = wanted;
         }
