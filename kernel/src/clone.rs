@@ -209,6 +209,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
         let _ = usercopy::write(b.set_tid, &thread.slot.tid().to_le_bytes());
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
+    *thread.policy.lock() = b.policy;
     if b.clear_handlers {
         signals::clear_handlers();
     }

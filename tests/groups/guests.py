@@ -34,6 +34,7 @@ COMPARED = [
     ('waits', 0, 60),
     ('children', 0, 60),
     ('tids', 0, 90),
+    ('policy', 0, 60),
     ('waitv', 0, 90),
     ('disposition', 0, 90),
     ('robust', 0, 120),

@@ -173,6 +173,15 @@ int main(void)
 		seen[i * 100 * PAGE] = i;
 	}
 	TELL(seen[400 * PAGE]);
+	/* A descriptor that is not open comes before other errors. */
+	TELL_MAP(mmap(NULL, 0, PROT_READ, MAP_SHARED, 77, 0));
+	TELL_MAP(mmap(NULL, PAGE, PROT_READ, 0, 77, 0));
+	TELL_MAP(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, -1, 0));
+	TELL_MAP(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_GROWSDOWN, 77, 0));
+	TELL_MAP(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, 77, 1));
+	TELL_MAP(mmap(NULL, 1UL << 60, PROT_READ, MAP_SHARED, 77, 0));
+	TELL_MAP(mmap(NULL, 0, PROT_READ, MAP_SHARED, pipes[0], 0));
+	TELL_MAP(mmap(NULL, 0, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, 77, 0));
 	/* Protection keys of a CPU without them, and calls that are not there. */
 	TELL(syscall(SYS_pkey_alloc, 1, 0) == -1);
 	TELL(syscall(SYS_pkey_mprotect, seen, PAGE, PROT_READ, -1));
