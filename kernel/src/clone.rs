@@ -210,6 +210,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
     thread.rseq.set(b.rseq);
+    *thread.policy.lock() = b.policy;
     if b.clear_handlers {
         signals::clear_handlers();
     }

@@ -115,6 +115,12 @@ pub fn thread_ns(t: &Thread) -> (u64, u64) {
     (time::cycles_to_ns(user), time::cycles_to_ns(system))
 }
 
+/// Whether a CPU clock that names a thread means the running one.
+pub fn is_own_thread(id: i32) -> bool {
+    let target = !(id >> 3) as u32;
+    id & 4 != 0 && (target == 0 || target == cpus::current().slot.tid())
+}
+
 /// The value of a CPU clock that names a process or thread (`clock_getcpuclockid`,
 /// `pthread_getcpuclockid`), if it is one of this process.
 pub fn clock_of(id: i32) -> Option<u64> {

@@ -486,6 +486,7 @@ fn clear(p: &Process) {
         let mut mm = p.mm.lock();
         let (min, max) = (mm.vmas.min(), mm.vmas.max());
         removed.vmas = mm.vmas.remove(min, max);
+        mm.policies.clear(min, max);
         let _ = mm.unmap_pages(min, max, &mut removed);
     }
     calls::finish_removed(p, removed);

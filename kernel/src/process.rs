@@ -98,6 +98,8 @@ pub struct Process {
     pub exe: Mutex<Vec<u8>>,
     /// Incremented by each invalidation of Linux (see `docs/architecture.md`).
     pub invalidations: AtomicU64,
+    /// Writes to memory shared with Linux that was not there.
+    pub shared_writes: mm::shared::Writes,
     /// Pages being read in for a fault of the proxy.
     pub fills: Mutex<Vec<mm::fault::PendingFill>>,
     /// Frames of the control window, by page address.
@@ -164,6 +166,7 @@ impl Process {
             identity: Mutex::new(Identity::default()),
             exe: Mutex::new(Vec::new()),
             invalidations: AtomicU64::new(0),
+            shared_writes: mm::shared::Writes::default(),
             fills: Mutex::new(Vec::new()),
             control: Mutex::new(BTreeMap::new()),
             killed: AtomicBool::new(false),

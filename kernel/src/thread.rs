@@ -10,6 +10,7 @@ use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use hanare_core::mempolicy::Policy;
 use hanare_core::rseq::Area;
 use hanare_hal::context::Context;
 use hanare_hal::fpu::FpuState;
@@ -67,6 +68,8 @@ pub struct Thread {
     pub attributes: AtomicU64,
     /// Its name if it is not its process', as PR_SET_NAME has it.
     pub name: Mutex<Option<[u8; 16]>>,
+    /// NUMA policy (`set_mempolicy`).
+    pub policy: Mutex<Policy>,
     /// Where a new thread starts: registers, FPU state, FS and GS base.
     pub birth: Mutex<Option<Birth>>,
     /// See rseq(2).
@@ -117,6 +120,8 @@ pub struct Birth {
     pub rseq: Option<Area>,
     /// CLONE_CLEAR_SIGHAND.
     pub clear_handlers: bool,
+    /// The caller's NUMA policy.
+    pub policy: Policy,
     /// The name that a worker which had another thread has to be given.
     pub name: Option<[u8; 16]>,
 }
@@ -126,12 +131,12 @@ impl Birth {
     pub fn of_current(regs: &Regs) -> Birth {
         let mut fpu = FpuState::new();
         fpu.save();
-        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, name: None }
+        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), name: None }
     }
 
     /// Of a program that begins with `regs`.
     pub fn of_program(regs: &Regs) -> Birth {
-        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, name: None }
+        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), name: None }
     }
 
     /// Loads what is not in the trap frame.
@@ -167,6 +172,7 @@ impl Thread {
             left: AtomicBool::new(false),
             attributes: AtomicU64::new(0),
             name: Mutex::new(None),
+            policy: Mutex::new(Policy::default()),
             birth: Mutex::new(None),
             rseq: rseq::OfThread::default(),
             robust_list: AtomicU64::new(0),

@@ -38,6 +38,7 @@ COMPARED = [
     ('seccomp', 0, 60),
     ('timens', 0, 90),
     ('tids', 0, 90),
+    ('policy', 0, 60),
     ('waitv', 0, 90),
     ('disposition', 0, 90),
     ('robust', 0, 120),

@@ -112,6 +112,7 @@ static void to_and_fro(void)
 	pid_t pid;
 
 	stop = 0;
+	signal(SIGUSR1, SIG_IGN);
 	pthread_create(&thread, NULL, raises, NULL);
 	for (int i = 0; i < 20000; i++) {
 		signal(SIGUSR1, count);

@@ -17,6 +17,7 @@ pub mod elf;
 pub mod errno;
 pub mod futex;
 pub mod limits;
+pub mod mempolicy;
 pub mod rseq;
 pub mod script;
 pub mod seccomp;

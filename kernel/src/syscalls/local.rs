@@ -1,6 +1,6 @@
 //! Calls served here.
 
-use super::{arguments, machine};
+use super::{arguments, mempolicy};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
 use crate::{cpus, cputime, delegate, exec, process, rseq, signals, time, timens};
@@ -50,8 +50,9 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Munlock => lock::munlock(a[0], a[1]),
         LocalCall::Mlockall => lock::mlockall(a[0]),
         LocalCall::Munlockall => lock::munlockall(),
-        LocalCall::GetMempolicy => machine::get_mempolicy(a[0], a[1], a[2], a[3], a[4]),
-        LocalCall::Mbind | LocalCall::SetMempolicy => Ok(0),
+        LocalCall::GetMempolicy => mempolicy::get(a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::SetMempolicy => mempolicy::set(a[0], a[1], a[2]),
+        LocalCall::Mbind => mempolicy::mbind(&a),
         LocalCall::RtSigaction => signals::action(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigprocmask => signals::procmask(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigpending => crate::pending::pending(a[0], a[1]),
@@ -149,7 +150,12 @@ fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
 fn clock_nanosleep(row: &Row, a: &[u64; 6]) -> Result<u64> {
     match Clock::from_id(a[0] as i32) {
         Some(Clock::Realtime | Clock::Monotonic | Clock::Boottime | Clock::Tai) => nanosleep(row, a[0] as i32, a[1], a[2], a[3]),
-        Some(Clock::ProcessCpu) | None => super::delegated::forward(row, *a),
+        Some(Clock::ProcessCpu) => cpu_nanosleep(row, a[1], a[2], a[3]),
+        None if cputime::clock_of(a[0] as i32).is_some() => match cputime::is_own_thread(a[0] as i32) {
+            true => Err(errno::EINVAL),
+            false => cpu_nanosleep(row, a[1], a[2], a[3]),
+        },
+        None => super::delegated::forward(row, *a),
         // Clocks that can be read only.
         Some(_) => Err(errno::EOPNOTSUPP),
     }
@@ -178,6 +184,31 @@ fn nanosleep(row: &Row, id: i32, flags: u64, request: u64, remaining: u64) -> Re
         }
     }
     result.map(|()| 0)
+}
+
+/// Sleeps until the process has used so much CPU time.
+fn cpu_nanosleep(row: &Row, flags: u64, request: u64, remaining: u64) -> Result<u64> {
+    const LOOK_NS: u64 = 1_000_000;
+    let p = &cpus::current().process;
+    let ns = futex::read_timespec(request)?;
+    let absolute = flags & 1 != 0;
+    let end = if absolute { ns } else { cputime::process_ns(p).saturating_add(ns) };
+    loop {
+        let left = end.saturating_sub(cputime::process_ns(p));
+        if left == 0 {
+            return Ok(0);
+        }
+        // It can come no sooner than with all of the others running.
+        let at_once = p.thread_count().clamp(1, shared::params().cpu_count as usize) as u64;
+        if let Err(e) = futex::sleep_until(cpus::deadline((left / at_once).max(LOOK_NS))) {
+            if absolute {
+                cpus::current().signals.lock().set_interrupted(signals::Interrupted::Started(row.restart));
+            } else if remaining != 0 {
+                put(remaining, Timespec::from_ns(left).as_bytes())?;
+            }
+            return Err(e);
+        }
+    }
 }
 
 fn gettimeofday(to: u64, zone: u64) -> Result<u64> {

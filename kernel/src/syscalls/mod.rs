@@ -3,6 +3,7 @@
 mod delegated;
 mod local;
 mod machine;
+mod mempolicy;
 mod prctl;
 
 pub use delegated::forward;
