@@ -1,6 +1,6 @@
 //! Calls served here.
 
-use super::{arguments, mempolicy};
+use super::{arguments, machine, mempolicy};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
 use crate::{cpus, cputime, delegate, exec, process, rseq, signals, time, timens};
