@@ -6,7 +6,7 @@ use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
 use crate::vfork::Vfork;
 use crate::balance::{self, CpuMask};
-use crate::{cpus, delegate, hold, observe, services, signals, slots};
+use crate::{cpus, delegate, exec, hold, observe, services, signals, slots};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -219,6 +219,9 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     let keeps_back = thread.signals.lock().keeps_back();
     if keeps_back {
         let _ = delegate::call(OP_NOP, [0; 6]);
+    }
+    if b.is_program {
+        exec::settle_rights();
     }
     let mut regs = b.regs;
     regs.orig_rax = crate::entry::NO_CALL;

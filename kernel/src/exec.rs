@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::layout::{START_BASE, USER_MAX};
 use hanare_abi::service::{FILE_NOEXEC, FILE_REGULAR, SERVICE_FILE_GET};
-use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
+use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, OP_RIGHTS, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::elf::{ElfHeader, ElfPlan, interpreter_path};
 use hanare_core::errno::{self, Errno, Result};
@@ -164,7 +164,16 @@ pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs)
         e
     })?;
     take_first_slot(regs);
+    settle_rights();
     Ok(())
+}
+
+/// What execve takes away of the running thread's rights, which its worker has. New
+/// threads get no worker from before.
+pub fn settle_rights() {
+    if delegate::call(OP_RIGHTS, [0; 6]) == 1 {
+        slots::attributes_changed(cpus::current());
+    }
 }
 
 /// The process' other threads end: the program is about to be replaced. Those in a
