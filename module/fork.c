@@ -25,6 +25,8 @@ static int child_of(struct hanare_space *parent, struct file *file, struct hanar
 	if (err)
 		return err;
 	arg->space = ((struct hanare_file *)file->private_data)->space->id;
+	arg->whole = ((struct hanare_file *)file->private_data)->space->whole;
+	arg->reserved = 0;
 	return 0;
 }
 

@@ -150,6 +150,7 @@ struct hanare_space {
 	struct mm_struct *mm;			/* of the proxy, mmgrab'ed */
 	struct pid *pid;			/* of the proxy */
 	u64 allowed;				/* instance CPUs, by index */
+	bool whole;			/* none of its memory was Linux' when it was opened */
 	unsigned long ended;			/* bit 0: the LWK was told */
 	bool stopped;				/* the LWK was told; stop.c only */
 	bool dumps;				/* what is mapped from now on is for a core dump */

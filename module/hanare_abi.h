@@ -396,7 +396,9 @@ struct hanare_clock_page {
 /*
  * A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on,
  * [1] = index of its home CPU (one of them), the one that gets its requests.
- * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`).
+ * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). Answer args:
+ * [0] = 1 if none of its memory is shared with Linux, so that the device may be mapped
+ * over all of its addresses at once.
  */
 #define HANARE_REQUEST_SPACE_OPEN 2U
 /* Run the program in the start block of `space` (see `crate::start`). */
@@ -681,6 +683,8 @@ struct hanare_service {
  * End the worker of this slot (its thread has ended), and have a new one, which is like
  * it but for its thread id, serve the slot. The new one answers: 0; `tid` is its own then.
  * If there can be none: -errno, `tid` is 0, and the slot is not looked at any more.
+ * args: [0] = 0, or a slot without a worker, which gets one in the same way: the request
+ * that is there already (`OP_NOP`) is its answer's.
  */
 #define HANARE_OP_THREAD_RENEW 0x80000010U
 /*
@@ -1253,7 +1257,7 @@ struct hanare_vma_info {
 /* See `Pose`. */
 #define HANARE_IOCTL_POSE 0xc1184834U
 /* See `Child`. */
-#define HANARE_IOCTL_CHILD 0xc0104817U
+#define HANARE_IOCTL_CHILD 0xc0184817U
 /* See `Observe`. */
 #define HANARE_IOCTL_OBSERVE 0xc0d04818U
 /* See `Observation`. */
@@ -1503,7 +1507,9 @@ struct hanare_serve {
 
 /*
  * `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
- * Returns when the LWK has queued it.
+ * Returns when the LWK has queued it. One of a timer (`SI_TIMER`) is blocked from then on
+ * until the worker takes its next request: Linux starts a timer anew when its signal is
+ * taken, so a short one would keep the worker in its handler for ever.
  */
 struct hanare_signal {
 	/* In: signal number. */
@@ -1538,6 +1544,13 @@ struct hanare_child {
 	__s32 fd;
 	/* Out: space id. */
 	__u32 space;
+	/*
+	 * Out: 1 if the device is to be mapped over all of the application's addresses,
+	 * 0 if the LWK will say where (`OP_REMAP`).
+	 */
+	__u32 whole;
+	/* 0. */
+	__u32 reserved;
 };
 
 /*
@@ -1996,7 +2009,9 @@ _Static_assert(sizeof(struct hanare_usage) == 32, "Usage");
 _Static_assert(__builtin_offsetof(struct hanare_child, token) == 0, "Child.token");
 _Static_assert(__builtin_offsetof(struct hanare_child, fd) == 8, "Child.fd");
 _Static_assert(__builtin_offsetof(struct hanare_child, space) == 12, "Child.space");
-_Static_assert(sizeof(struct hanare_child) == 16, "Child");
+_Static_assert(__builtin_offsetof(struct hanare_child, whole) == 16, "Child.whole");
+_Static_assert(__builtin_offsetof(struct hanare_child, reserved) == 20, "Child.reserved");
+_Static_assert(sizeof(struct hanare_child) == 24, "Child");
 _Static_assert(__builtin_offsetof(struct hanare_observe, memory) == 0, "Observe.memory");
 _Static_assert(__builtin_offsetof(struct hanare_observe, reserved) == 4, "Observe.reserved");
 _Static_assert(__builtin_offsetof(struct hanare_observe, message) == 8, "Observe.message");

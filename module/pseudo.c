@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Files of procfs and sysfs that an LWK program opens: which of them show the
+ * Files of procfs, sysfs and cgroups that an LWK program opens: which of them show the
  * LWK's machine, the files that do, and names left out of directories. A file is
- * recognised by where it lies in procfs or sysfs, not by the path it was opened by.
+ * recognised by where it lies in its file system, not by the path it was opened by.
  * docs/pseudo-files.md has the reasons.
  */
 #include "pseudo.h"
@@ -162,6 +162,11 @@ static bool recognise_proc(struct hanare_pseudo *what, struct super_block *sb, c
 	return what->space;
 }
 
+static bool is_cgroup(unsigned long magic)
+{
+	return magic == CGROUP2_SUPER_MAGIC || magic == CGROUP_SUPER_MAGIC;
+}
+
 static bool recognise(struct hanare_pseudo *what, struct file *file)
 {
 	char buffer[HANARE_PSEUDO_PATH_MAX], *path;
@@ -171,6 +176,11 @@ static bool recognise(struct hanare_pseudo *what, struct file *file)
 	path = hanare_path_in(file, PROC_SUPER_MAGIC, buffer);
 	if (path)
 		return recognise_proc(what, file_inode(file)->i_sb, path);
+	if (is_cgroup(file_inode(file)->i_sb->s_magic)) {
+		what->show = hanare_cgroup_show(file->f_path.dentry->d_name.name);
+		what->node = -1;
+		return what->show;
+	}
 	path = hanare_path_in(file, SYSFS_MAGIC, buffer);
 	if (!path || strncmp(path, "/devices/system/", 16))
 		return false;
@@ -371,7 +381,7 @@ long hanare_opened(struct hanare_space *space, void *data)
 	if (!file)
 		return 0;
 	magic = file_inode(file)->i_sb->s_magic;
-	if (magic != PROC_SUPER_MAGIC && magic != SYSFS_MAGIC) {
+	if (magic != PROC_SUPER_MAGIC && magic != SYSFS_MAGIC && !is_cgroup(magic)) {
 		fput(file);
 		return 0;
 	}
@@ -457,5 +467,7 @@ long hanare_execed(struct hanare_space *space, void *data)
 	WRITE_ONCE(space->arg_end, arg->arg_end);
 	WRITE_ONCE(space->env_start, arg->env_start);
 	WRITE_ONCE(space->env_end, arg->env_end);
+	/* A child with a program of its own is not moved to another group by its parent. */
+	current->flags &= ~PF_FORKNOEXEC;
 	return arg->file ? set_exe(space, arg->file) : 0;
 }

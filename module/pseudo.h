@@ -38,6 +38,8 @@ hanare_show hanare_process_show(const char *name);
 hanare_show hanare_machine_show(const char *name);
 /* For a path below /devices/system; *node is set where it is about one. */
 hanare_show hanare_system_show(const struct hanare_instance *inst, const char *path, int *node);
+/* For a file of a control group. */
+hanare_show hanare_cgroup_show(const char *name);
 void hanare_instance_cpus(const struct hanare_instance *inst, u64 which, struct cpumask *mask);
 void hanare_instance_nodes(const struct hanare_instance *inst, nodemask_t *nodes);
 u64 hanare_idle_ns(const struct hanare_cpu *cpu);

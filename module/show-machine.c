@@ -491,3 +491,16 @@ hanare_show hanare_system_show(const struct hanare_instance *inst, const char *p
 		return cpu_show(inst, path + 7);
 	return strncmp(path, "node/node", 9) ? NULL : node_show(inst, path + 9, node);
 }
+
+/*
+ * What a group's tasks may use: Linux' says it without CPUs that are offline to it.
+ * Names of version 2, then of version 1. What is configured stays Linux'.
+ */
+hanare_show hanare_cgroup_show(const char *name)
+{
+	if (!strcmp(name, "cpuset.cpus.effective") || !strcmp(name, "cpuset.effective_cpus"))
+		return show_cpu_list;
+	if (!strcmp(name, "cpuset.mems.effective") || !strcmp(name, "cpuset.effective_mems"))
+		return show_nodes;
+	return NULL;
+}

@@ -322,6 +322,7 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent, u
 	else if (call.status)
 		refuse(message, call.status, "%s cannot take another program (error %d)",
 		       space->inst->name, call.status);
+	space->whole = call.args[0] == 1;
 	return err ?: min(call.status, 0);
 }
 

@@ -276,7 +276,9 @@ pub struct Serve {
 }
 
 /// `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
-/// Returns when the LWK has queued it.
+/// Returns when the LWK has queued it. One of a timer (`SI_TIMER`) is blocked from then on
+/// until the worker takes its next request: Linux starts a timer anew when its signal is
+/// taken, so a short one would keep the worker in its handler for ever.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Signal {
@@ -314,6 +316,11 @@ pub struct Child {
     pub fd: i32,
     /// Out: space id.
     pub space: u32,
+    /// Out: 1 if the device is to be mapped over all of the application's addresses,
+    /// 0 if the LWK will say where (`OP_REMAP`).
+    pub whole: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// `IOCTL_OBSERVE`: the descriptor becomes an observer (tracer, debugger) of an LWK

@@ -27,7 +27,9 @@ pub const WAITER_GONE: u32 = 2;
 pub const REQUEST_PING: u32 = 1;
 /// A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on,
 /// [1] = index of its home CPU (one of them), the one that gets its requests.
-/// [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`).
+/// [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). Answer args:
+/// [0] = 1 if none of its memory is shared with Linux, so that the device may be mapped
+/// over all of its addresses at once.
 pub const REQUEST_SPACE_OPEN: u32 = 2;
 /// Run the program in the start block of `space` (see [`crate::start`]).
 pub const REQUEST_SPACE_START: u32 = 3;

@@ -19,6 +19,8 @@ void group_doorbell(const struct wish *wish);
 void group_files(const struct wish *wish);
 void group_memory(const struct wish *wish);
 void group_signals(const struct wish *wish);
+void group_processes(const struct wish *wish);
+void group_nothing(const struct wish *wish);
 void group_compute(const struct wish *wish);
 void group_first(const struct wish *wish);
 

@@ -18,6 +18,8 @@ static const struct group {
 	{ "files", group_files },
 	{ "memory", group_memory },
 	{ "signals", group_signals },
+	{ "processes", group_processes },
+	{ "nothing", group_nothing },
 	{ "compute", group_compute },
 	{ "first", group_first },
 };

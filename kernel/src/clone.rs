@@ -6,7 +6,7 @@ use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
 use crate::vfork::Vfork;
 use crate::balance::{self, CpuMask};
-use crate::{cpus, delegate, exec, hold, observe, services, signals, slots};
+use crate::{cpus, delegate, dispositions, exec, hold, observe, seccomp, services, slots, timens};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -209,9 +209,10 @@ pub extern "C" fn first_step(argument: usize) -> ! {
         let _ = usercopy::write(b.set_tid, &thread.slot.tid().to_le_bytes());
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
+    thread.rseq.set(b.rseq);
     *thread.policy.lock() = b.policy;
     if b.clear_handlers {
-        signals::clear_handlers();
+        dispositions::clear_handlers();
     }
     if let Some(name) = b.name {
         name_worker(thread, &name);
@@ -249,6 +250,8 @@ pub struct Embryo {
     pub exe: Vec<u8>,
     /// Inherited CPU mask.
     pub affinity: CpuMask,
+    /// Inherited filters of system calls.
+    pub seccomp: seccomp::Inherited,
     /// Inherited dispositions.
     pub signals: ProcessSignals,
     /// Inherited mask.
@@ -268,6 +271,14 @@ pub struct Embryo {
 // Boxed: they are large, and a tree moves its values through the kernel stack.
 static EMBRYOS: Mutex<BTreeMap<(u32, u64), Box<Embryo>>> = Mutex::new(BTreeMap::new());
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
+
+/// Memory of the list if it is empty.
+pub fn trim() {
+    let mut embryos = EMBRYOS.lock();
+    if embryos.is_empty() {
+        *embryos = BTreeMap::new();
+    }
+}
 
 /// The child that the proxy of a new space stands for.
 pub fn claim(parent: u32, token: u64) -> Option<Box<Embryo>> {
@@ -315,16 +326,19 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
     }
     let parent = cpus::current_arc();
     let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone(), r.flags & flag::VM != 0));
+    let mut identity = *p.identity.lock();
+    identity.time.children |= r.flags & flag::NEWTIME != 0;
     let embryo = Box::new(Embryo {
         mm: forked.mm,
         observed: observe::Inherited::of(p),
         exe: p.exe.lock().clone(),
         affinity: *me.affinity.lock(),
+        seccomp: me.seccomp.inherited(),
         signals: p.signals.lock().inherit(),
         thread_signals: me.signals.lock().inherit(true),
         cpu_limit: p.cpu_timers.limit(),
-        identity: *p.identity.lock(),
-        birth: birth(r, regs),
+        identity,
+        birth: Birth { rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0), ..birth(r, regs) },
         vfork: vfork.clone(),
         parent,
     });
@@ -377,13 +391,19 @@ pub fn adopt_files(mm: &mut AddressSpace, space: u32) {
     }
 }
 
-/// The child's first words with its proxy: the device below the control window,
-/// around shared mappings that Linux has copied, which are watched from now on.
+/// The mappings that are Linux' own.
+pub fn shared_with_linux(mm: &AddressSpace) -> impl Iterator<Item = (u64, u64)> {
+    mm.vmas.iter().filter(|v| matches!(v.backing, Backing::SharedLinux { .. })).map(|v| (v.start, v.end))
+}
+
+/// The child's first words with its proxy, which has mapped the device over everything
+/// if nothing is shared with Linux; else it does so around shared mappings that Linux
+/// has copied, which are watched from now on.
 pub fn settle(p: &Process) {
-    let shared: Vec<(u64, u64)> = {
-        let mm = p.mm.lock();
-        mm.vmas.iter().filter(|v| matches!(v.backing, Backing::SharedLinux { .. })).map(|v| (v.start, v.end)).collect()
-    };
+    let shared: Vec<(u64, u64)> = shared_with_linux(&p.mm.lock()).collect();
+    if shared.is_empty() {
+        return;
+    }
     let mut at = USER_MIN;
     for &(start, end) in shared.iter().chain(core::iter::once(&(USER_MAX, USER_MAX))) {
         if start > at {
@@ -408,6 +428,7 @@ pub extern "C" fn first_step_of_child(argument: usize) -> ! {
     cpus::reap();
     hold::at("child-begins");
     settle(&Thread::from_argument(argument).process);
+    timens::begin(Thread::from_argument(argument));
     hold::at("child-settled");
     first_step(argument)
 }

@@ -1,6 +1,6 @@
 //! From the hardware layer into the kernel: system calls, exceptions, interrupts.
 
-use crate::{cpus, mm, observe, panic, signals, syscalls};
+use crate::{cpus, mm, observe, panic, rseq, signals, syscalls};
 use core::sync::atomic::Ordering;
 use hanare_hal::apic;
 use hanare_hal::traps::{Handlers, Regs, vector};
@@ -27,6 +27,7 @@ fn leave(regs: &mut Regs) -> bool {
     let mut fast = true;
     loop {
         cpus::before_user();
+        fast &= !rseq::before_user(cpus::current(), regs);
         fast &= signals::deliver(regs);
         // Whatever was waited for there may have left something to do.
         if !cpus::take_attention() {

@@ -7,7 +7,7 @@
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
 use crate::process::{Identity, Process};
 use crate::thread::{Birth, Thread};
-use crate::{cpus, cputime, delegate, futex, hold, observe, services, signals, slots, vdso};
+use crate::{cpus, cputime, delegate, dispositions, futex, hold, observe, services, signals, slots, vdso};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -215,6 +215,7 @@ fn take_first_slot(regs: &Regs) {
     *new.birth.lock() = Some(Birth::of_program(regs));
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
     *new.affinity.lock() = *me.affinity.lock();
+    new.seccomp.inherit(me.seccomp.inherited());
     p.succeed(&new);
     me.dying.store(true, Ordering::Relaxed); // its worker need leave none behind
     cpus::enqueue(new, hanare_hal::percpu::index());
@@ -429,7 +430,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     futex::release_robust(thread);
     clear(p);
     cputime::on_exec(p);
-    signals::on_exec();
+    dispositions::on_exec();
     hold::at("exec-cleared");
     {
         let mut mm = p.mm.lock();
@@ -448,7 +449,8 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
         clear_tails(i, base).map_err(|_| Failed(errno::ENOEXEC, START_FAILED_INTERPRETER))?;
         entry = base + i.plan.entry;
     }
-    let vdso = vdso::map(&mut p.mm.lock());
+    let traps = p.identity.lock().time.differ();
+    let vdso = vdso::map(&mut p.mm.lock(), traps);
     let auxv = auxv(&id, program, bias, base, vdso);
     let stack = build(&auxv).map_err(memory)?;
     usercopy::write(stack.sp, &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
@@ -466,7 +468,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     hold::at("exec-built");
     p.release_parent();
     let _ = delegate::call(OP_EXECED, [scratch, program.file.id, scratch + WORDS_AT as u64, 0, 0, 0]);
-    signals::execed();
+    dispositions::execed();
     Ok(())
 }
 

@@ -144,7 +144,7 @@ fn timeout(pointer: u64, op: u64, relative: bool) -> Result<u64> {
         return Ok(cpus::deadline(ns));
     }
     let clock = if op & CLOCK_REALTIME != 0 { Clock::Realtime } else { Clock::Monotonic };
-    Ok(cpus::deadline(ns.saturating_sub(crate::time::now(clock).unwrap_or(0))))
+    Ok(cpus::deadline(ns.saturating_sub(crate::timens::now(&cpus::current().process, clock).unwrap_or(0))))
 }
 
 /// A `struct timespec` of the application in ns; `EINVAL` if it is none.

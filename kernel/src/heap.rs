@@ -82,8 +82,13 @@ pub fn init() {
     claim(&mut HEAP.0.lock(), FIRST_ORDER).expect("2 MiB for the kernel heap");
 }
 
-/// Takes back what the heap was given and uses nothing of.
+/// Takes back what the heap was given and uses nothing of. First, lists that were long
+/// once and are empty now give their memory back: one would hold a whole piece.
 pub fn trim() {
+    crate::process::trim();
+    crate::clone::trim();
+    crate::cpus::trim();
+    crate::mm::oom::trim();
     let mut talc = HEAP.0.lock();
     for i in 0..PIECES_MAX {
         let Some(span) = talc.oom_handler.pieces[i].as_ref().map(|p| p.span) else { continue };

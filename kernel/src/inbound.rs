@@ -38,7 +38,7 @@ fn serve(index: u32) {
     let space = call.space;
     let status = match call.kind {
         abi::REQUEST_PING => Ok(()),
-        abi::REQUEST_SPACE_OPEN => Process::open(space, &call.args),
+        abi::REQUEST_SPACE_OPEN => Process::open(space, &call.args).map(|whole| r.set_arg(0, whole.into())),
         abi::REQUEST_STOP => {
             complete(index, 0);
             crate::panic::park()

@@ -4,7 +4,7 @@ use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_abi::boot::{CPU_PARKED, EVENT_PANIC};
 use hanare_hal::traps::Regs;
-use hanare_hal::{apic, cpu, percpu, shared};
+use hanare_hal::{apic, context, cpu, percpu, shared};
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
@@ -20,7 +20,7 @@ fn on_panic(info: &PanicInfo<'_>) -> ! {
     }
     crate::log::break_lock();
     crate::info!("LWK panic: {info}");
-    backtrace();
+    backtrace(context::backtrace());
     stop();
 }
 
@@ -40,7 +40,7 @@ pub fn fatal_trap(regs: &Regs, vector: u8) -> ! {
         cpu::cr2()
     );
     dump(regs);
-    backtrace();
+    backtrace(context::callers(regs.rbp));
     stop();
 }
 
@@ -53,8 +53,8 @@ pub fn dump(r: &Regs) {
     crate::info!("r13 {:#018x} r14 {:#018x} r15 {:#018x}", r.r13, r.r14, r.r15);
 }
 
-fn backtrace() {
-    for (i, rip) in hanare_hal::context::backtrace().take(16).enumerate() {
+fn backtrace(callers: impl Iterator<Item = u64>) {
+    for (i, rip) in callers.take(16).enumerate() {
         crate::info!("  #{i} {rip:#x}");
     }
 }

@@ -43,6 +43,16 @@ pub fn count(cpu: usize) -> usize {
     PROCESSES[cpu].lock().len()
 }
 
+/// Memory of lists that are empty.
+pub fn trim() {
+    for of_cpu in &PROCESSES {
+        let mut of_cpu = of_cpu.lock();
+        if of_cpu.is_empty() {
+            *of_cpu = BTreeMap::new();
+        }
+    }
+}
+
 /// Identity and limits that Linux told us.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Identity {
@@ -63,6 +73,7 @@ pub struct Identity {
     pub clktck: u64,
     pub random: [u8; 32],
     pub no_random: bool,
+    pub time: crate::timens::Offsets,
 }
 
 /// A process.
@@ -128,8 +139,9 @@ pub struct Process {
 
 impl Process {
     /// `REQUEST_SPACE_OPEN`.
-    /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork.
-    pub fn open(space: u32, args: &[u64; 4]) -> Result<()> {
+    /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork. Gives
+    /// whether the proxy may map all of its addresses at once.
+    pub fn open(space: u32, args: &[u64; 4]) -> Result<bool> {
         let embryo = match args[2] as u32 {
             0 => None,
             parent => Some(clone::claim(parent, args[3]).ok_or(errno::ESRCH)?),
@@ -142,6 +154,7 @@ impl Process {
                 (mm, Some(e))
             }
         };
+        let whole = clone::shared_with_linux(&mm).next().is_none();
         let process = Arc::new(Process {
             space,
             parent: args[2] as u32,
@@ -180,7 +193,7 @@ impl Process {
         match PROCESSES[percpu::index()].lock().insert(space, process) {
             None => {
                 mm::oom::enter(&entered);
-                Ok(())
+                Ok(whole)
             }
             Some(_) => Err(errno::EEXIST),
         }
@@ -211,6 +224,7 @@ impl Process {
             clktck: block.clktck,
             random: block.random,
             no_random: block.flags & hanare_abi::start::START_NO_RANDOM != 0,
+            time: crate::timens::Offsets::default(),
         };
         self.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
         let embryo = self.embryo.lock().take();
@@ -221,6 +235,7 @@ impl Process {
         if let Some(e) = embryo {
             *self.exe.lock() = e.exe;
             *thread.affinity.lock() = e.affinity;
+            thread.seccomp.inherit(e.seccomp);
             self.owes.store(!e.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
             *self.signals.lock() = e.signals;
             *thread.signals.lock() = e.thread_signals;
@@ -261,8 +276,14 @@ impl Process {
         if creator.must_end() {
             return Err(errno::EINTR);
         }
+        thread.seccomp.inherit(creator.seccomp.inherited());
         threads.push(thread.clone());
         Ok(())
+    }
+
+    /// Does something with the threads. The list is locked meanwhile.
+    pub fn with_threads<R>(&self, f: impl FnOnce(&[Arc<Thread>]) -> R) -> R {
+        f(&self.threads.lock())
     }
 
     /// Does something with each thread. The list is locked meanwhile.
@@ -490,11 +511,8 @@ impl Process {
         usage::ended(self);
         clone::forget(self.space);
         self.fills.lock().clear();
-        mm::release::all(self);
         let control = core::mem::take(&mut *self.control.lock());
-        for frame in control.into_values() {
-            mm::release::checked(frame, 1);
-        }
+        mm::release::all(self, control.into_values());
         PROCESSES[self.home].lock().remove(&self.space);
         crate::heap::trim();
         let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);

@@ -5,12 +5,13 @@
 
 use crate::process::Process;
 use crate::balance::CpuMask;
-use crate::{cpus, frames, info, observe, signals};
+use crate::{cpus, frames, info, observe, rseq, seccomp, signals};
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use hanare_core::mempolicy::Policy;
+use hanare_core::rseq::Area;
 use hanare_hal::context::Context;
 use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::Regs;
@@ -71,8 +72,12 @@ pub struct Thread {
     pub policy: Mutex<Policy>,
     /// Where a new thread starts: registers, FPU state, FS and GS base.
     pub birth: Mutex<Option<Birth>>,
+    /// See rseq(2).
+    pub rseq: rseq::OfThread,
     /// Head of the robust futex list.
     pub robust_list: AtomicU64,
+    /// Which calls it may make.
+    pub seccomp: seccomp::Seccomp,
     /// Signal mask, pending signals, alternate stack.
     pub signals: Mutex<signals::ThreadSignals>,
     /// TSC cycles spent running (without those since `since`).
@@ -111,6 +116,8 @@ pub struct Birth {
     pub set_tid: u64,
     /// CLONE_CHILD_CLEARTID, or 0.
     pub clear_tid: u64,
+    /// What the child of a fork has registered with rseq(2), as its parent.
+    pub rseq: Option<Area>,
     /// CLONE_CLEAR_SIGHAND.
     pub clear_handlers: bool,
     /// The caller's NUMA policy.
@@ -126,12 +133,12 @@ impl Birth {
     pub fn of_current(regs: &Regs) -> Birth {
         let mut fpu = FpuState::new();
         fpu.save();
-        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: false, name: None }
+        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: false, name: None }
     }
 
     /// Of a program that begins with `regs`.
     pub fn of_program(regs: &Regs) -> Birth {
-        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, clear_tid: 0, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: true, name: None }
+        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: true, name: None }
     }
 
     /// Loads what is not in the trap frame.
@@ -169,7 +176,9 @@ impl Thread {
             name: Mutex::new(None),
             policy: Mutex::new(Policy::default()),
             birth: Mutex::new(None),
+            rseq: rseq::OfThread::default(),
             robust_list: AtomicU64::new(0),
+            seccomp: seccomp::Seccomp::default(),
             signals: Mutex::new(signals::ThreadSignals::new(sigmask)),
             user_cycles: AtomicU64::new(0),
             system_cycles: AtomicU64::new(0),
@@ -250,6 +259,7 @@ impl Thread {
     pub fn reset_user_state(&self) {
         self.clear_tid.store(0, Ordering::Relaxed);
         self.robust_list.store(0, Ordering::Relaxed);
+        self.rseq.set(None);
         *self.name.lock() = None;
         FpuState::new().restore();
         cpu::set_fs_base(0);

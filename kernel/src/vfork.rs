@@ -2,7 +2,7 @@
 //! the child wrote there until its exec or end is the parent's when that goes on, as if
 //! they had shared it: posix_spawn tells its errors this way.
 
-use crate::mm::AddressSpace;
+use crate::mm::{AddressSpace, patch};
 use crate::thread::Thread;
 use crate::cpus;
 use alloc::sync::Arc;
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::vma::{Backing, VmaFlags};
 use hanare_hal::paging::pte;
-use hanare_hal::{memory, usercopy};
+use hanare_hal::memory;
 use spin::Mutex;
 
 /// No more pages than this are handed over: a child that does more before its exec
@@ -70,12 +70,8 @@ impl Vfork {
             return;
         }
         let written = self.written.lock().take();
-        for (addr, bytes) in written.into_iter().flatten() {
-            // A page that another thread of the parent wrote meanwhile is left as it is.
-            let leaf = thread.process.mm.lock().table.find(addr);
-            if leaf.is_none_or(|l| l.entry & pte::WRITE == 0) {
-                let _ = usercopy::write(addr, &bytes);
-            }
+        for (page, bytes) in written.into_iter().flatten() {
+            let _ = patch::hand_over(&thread.process, page, &bytes); // the parent has no memory for it, or unmapped it
         }
     }
 }

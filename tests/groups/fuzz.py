@@ -3,6 +3,7 @@ by a user without rights. No panic, no oops, nothing leaked, nothing gained.
 
 TESTS_FUZZ_SECONDS (120) says how long in all, TESTS_FUZZ_SEED where it begins."""
 
+import concurrent.futures
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from harness import *
 
 SECONDS = int(os.environ.get('TESTS_FUZZ_SECONDS') or 120)
 SEED = int(os.environ.get('TESTS_FUZZ_SEED') or 1)
+AT_ONCE = 4  # programs: what one does while another one ends finds most
 USER = 65533  # nobody else's, so that all its processes may be killed
 AS_USER = ['/usr/bin/setpriv', f'--reuid={USER}', f'--regid={USER}', '--clear-groups']
 
@@ -39,8 +41,8 @@ def owner(path):
         return None
 
 
-def folder():
-    path = WORK + '/fuzz'
+def folder(name=''):
+    path = f'{WORK}/fuzz{name}'
     fresh(path)
     os.chmod(path, 0o777)
     return path
@@ -48,13 +50,19 @@ def folder():
 
 def system_calls(first, seconds):
     """Some seconds of random calls; then the LWK is as it was."""
+    def one(number):
+        seed = first + 1000 * number
+        return command([*AS_USER, 'hanare', 'run', '--', GUEST + '/static/fuzz', str(seconds), str(seed)],
+                       timeout=seconds + 120, cwd=folder(number))
+
     def body():
         before, _ = debug_memory()
-        result = command([*AS_USER, 'hanare', 'run', '--', GUEST + '/static/fuzz', str(seconds), str(first)],
-                         timeout=seconds + 120, cwd=folder())
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            results = list(pool.map(one, range(AT_ONCE)))
         kill_all()
-        expect(result.status == 0 and b'to seed' in result.out, result)
-        print('# ' + result.out.decode().strip().replace('\n', ', '), flush=True)
+        for result in results:
+            expect(result.status == 0 and b'to seed' in result.out, result)
+            print('# ' + result.out.decode().strip().replace('\n', ', '), flush=True)
         settled(before)
         expect(healthy(), 'nothing runs any more')
     return body

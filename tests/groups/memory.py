@@ -140,7 +140,19 @@ def freed():
     expect('0 processes' in text and 'quarantined 0 B' in text, text)
 
 
+def kernel_memory():
+    """What the LWK's heap needed for many processes it gives back."""
+    def body():
+        run(GUEST + '/static/hello')
+        before = debug_memory()[0]
+        result = run(GUEST + '/static/crowd', '250', timeout=120)
+        expect(result.out == b'started 250, ended well 250\n', result)
+        until(lambda: debug_memory()[0] == before, f'{before} bytes free again, but {debug_memory()}')
+    check('heap-after-a-crowd', body)
+
+
 start(*BOOT)
+kernel_memory()
 compared()
 large_pages()
 on_a_disk()

@@ -59,6 +59,16 @@ def tools():
         expect(text.split()[1] == '2', text)
     check('tools-python', java_and_go)
 
+    def cpusets():
+        """hwloc (MPICH, Open MPI) asks the control group, too."""
+        text = said('lstopo-no-graphics', '--only', 'pu')
+        expect([int(n) for n in re.findall(r'P#(\d+)', text)] == CPUS, text)
+        text = said('cat', '/sys/fs/cgroup/cpuset.cpus.effective', '/sys/fs/cgroup/cpuset.mems.effective')
+        expect(text == '2-3\n0\n', text)
+        with open('/sys/fs/cgroup/cpuset.cpus.effective') as file:
+            expect(file.read() == '0-1\n', "Linux' own CPUs")
+    check('tools-cpusets', cpusets)
+
 
 def outside():
     """Linux sees an ordinary process of the program's name, arguments and file."""

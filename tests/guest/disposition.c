@@ -1,5 +1,6 @@
 /* Dispositions that change while signals come and calls wait: what Linux is told of them, and when. */
 #include "guest.h"
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* siginterrupt */
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>

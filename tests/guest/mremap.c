@@ -119,6 +119,28 @@ int main(void)
 	q = TELL_MAP(mremap(p, 4 * PAGE, 8 * PAGE, MREMAP_MAYMOVE));
 	TOUCH(q, 1);
 	TOUCH(q + 7 * PAGE, 0);
+	/* Other pages of the file in a shared mapping; nowhere else. */
+	p = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	printf("%s %s\n", p, p + 2 * PAGE);
+	TELL(remap_file_pages(p, PAGE, 0, 2, 0));
+	TELL(remap_file_pages(p + 2 * PAGE, PAGE, 0, 0, 0));
+	printf("%s %s\n", p, p + 2 * PAGE);
+	strcpy(p, "TWO");
+	TELL(pread(file, text, 4, 2 * PAGE));
+	puts(text);
+	TELL(write(pipes[1], p + 2 * PAGE, 5));
+	TELL(read(pipes[0], text, 5));
+	puts(text);
+	TELL(remap_file_pages(p, PAGE, PROT_READ, 2, 0));
+	TELL(remap_file_pages(p, 5 * PAGE, 0, 2, 0));
+	TELL(remap_file_pages(p, 0, 0, 2, 0));
+	TELL(remap_file_pages(p, 2 * PAGE, 0, -1, 0));
+	q = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+	TELL(remap_file_pages(q, PAGE, 0, 2, 0));
+	q = map(4, MAP_PRIVATE);
+	TELL(remap_file_pages(q, PAGE, 0, 2, 0));
+	TELL(remap_file_pages(hole + 60 * PAGE, PAGE, 0, 2, 0));
+	TELL_MAP(mremap(p, PAGE, 4 * PAGE, MREMAP_MAYMOVE));
 	/* Arguments. */
 	p = map(4, MAP_PRIVATE);
 	TELL_MAP(mremap(p, 4 * PAGE, -PAGE, MREMAP_MAYMOVE));

@@ -119,15 +119,21 @@ static void children(void)
 	action = (struct sigaction){ .sa_handler = counting, .sa_flags = SA_NOCLDSTOP | SA_RESTART };
 	sigaction(SIGCHLD, &action, NULL);
 	count = 0;
+	int go[2];
+	if (pipe(go))
+		return;
 	if ((pid = fork()) == 0) {
 		raise(SIGSTOP);
-		_exit(4);
+		/* Not gone before it was seen to go on. */
+		_exit(read(go[0], &status, 1) == 1 ? 4 : 5);
 	}
 	waitpid(pid, &status, WUNTRACED);
 	printf("stopped %d by %d, SIGCHLD %d\n", WIFSTOPPED(status), WSTOPSIG(status), count);
 	kill(pid, SIGCONT);
 	waitpid(pid, &status, WCONTINUED);
 	printf("continued %d\n", WIFCONTINUED(status));
+	if (write(go[1], "", 1) != 1)
+		return;
 	waitpid(pid, &status, 0);
 	printf("status %x, SIGCHLD %d\n", status, count);
 	action.sa_flags = SA_RESTART;

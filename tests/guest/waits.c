@@ -154,6 +154,7 @@ static void death_of_the_parent(void)
 }
 
 static volatile int shared_by_vfork;
+static volatile int untouched[100000];
 
 static void vforked(void)
 {
@@ -164,9 +165,13 @@ static void vforked(void)
 	if (pid == 0) {
 		shared_by_vfork = 5;
 		*(volatile int *)&local = 2;
+		/* Neighbours of pages that nobody had. */
+		for (int n = 10000; n < 60000; n += 5000)
+			untouched[n] = n;
 		_exit(4);
 	}
-	printf("vfork: %d %d\n", shared_by_vfork, *(volatile int *)&local);
+	printf("vfork: %d %d %d %d %d\n", shared_by_vfork, *(volatile int *)&local, untouched[10000],
+	       untouched[50000], untouched[55000]);
 	waitpid(pid, &status, 0);
 	printf("status %d\n", WEXITSTATUS(status));
 	pid = vfork();

@@ -62,12 +62,17 @@ pub fn enter_user(regs: &mut Regs) -> ! {
     }
 }
 
-/// Return addresses of the running kernel function and its callers, by frame
-/// pointers; ends at the first frame that is not on a kernel stack.
+/// Return addresses of the running kernel function and its callers.
 pub fn backtrace() -> impl Iterator<Item = u64> {
-    let mut frame: u64;
+    let frame: u64;
     // SAFETY: reads a register.
     unsafe { core::arch::asm!("mov {}, rbp", out(reg) frame, options(nomem, nostack, preserves_flags)) };
+    callers(frame)
+}
+
+/// Return addresses from the kernel's frame at `frame` (a value of rbp) on, by frame
+/// pointers; ends at the first that is not on a kernel stack.
+pub fn callers(mut frame: u64) -> impl Iterator<Item = u64> {
     core::iter::from_fn(move || {
         let aligned = frame != 0 && frame % 8 == 0;
         let kernel = frame >= hanare_abi::layout::KERNEL_BASE && frame < u64::MAX - 16;

@@ -69,6 +69,9 @@ fn index(addr: u64, level: u32) -> usize {
 const LINK: u64 = pte::PRESENT | pte::WRITE | pte::USER | pte::ACCESSED;
 
 fn walk_create(root: u64, addr: u64, to_level: u32, source: &mut dyn TableSource) -> Result<u64, NoMemory> {
+    if root == 0 {
+        return Err(NoMemory);
+    }
     let mut table = root;
     for level in (to_level + 1..=3).rev() {
         let e = get(table, index(addr, level));
@@ -193,7 +196,7 @@ impl PageTable {
         Ok(PageTable { root })
     }
 
-    /// A table that maps nothing and owns no page; must not be activated.
+    /// A table that maps nothing, can map nothing and owns no page; must not be activated.
     pub const fn empty() -> PageTable {
         PageTable { root: 0 }
     }
@@ -210,6 +213,9 @@ impl PageTable {
 
     /// Table of `level` that covers `addr`, if there.
     fn table(&self, addr: u64, to_level: u32) -> Option<u64> {
+        if self.root == 0 {
+            return None;
+        }
         let mut table = self.root;
         for level in (to_level + 1..=3).rev() {
             let e = get(table, index(addr, level));
@@ -336,6 +342,9 @@ impl PageTable {
     /// Pages that the table itself takes, without those of the kernel's half.
     pub fn pages(&self) -> u64 {
         let below = |table: u64, entries: usize| (0..entries).map(move |i| get(table, i)).filter(|e| e & (pte::PRESENT | pte::LARGE) == pte::PRESENT);
+        if self.root == 0 {
+            return 0;
+        }
         let mut pages = 1;
         for e4 in below(self.root, 256) {
             pages += 1;

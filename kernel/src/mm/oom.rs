@@ -27,6 +27,21 @@ pub fn enter(p: &Arc<Process>) {
     all.push(Arc::downgrade(p));
 }
 
+/// Memory of processes that are gone.
+pub fn trim() {
+    {
+        let mut all = ALL.lock();
+        all.retain(|w| w.strong_count() > 0);
+        if all.is_empty() {
+            *all = Vec::new();
+        }
+    }
+    let mut last = LAST.lock();
+    if last.0.strong_count() == 0 {
+        last.0 = Weak::new();
+    }
+}
+
 /// The process with most memory, if none is ending already.
 fn victim() -> Option<Arc<Process>> {
     let all: Vec<Arc<Process>> = ALL.lock().iter().filter_map(Weak::upgrade).collect();

@@ -1,6 +1,7 @@
-//! Writing into a process's memory from outside, whatever its protection: breakpoints.
+//! Writing into a process's memory from outside, whatever its protection: breakpoints,
+//! and what the child of a vfork wrote.
 
-use super::release;
+use super::{pte_bits, release};
 use crate::process::Process;
 use crate::{frames, services};
 use hanare_abi::service::SERVICE_ZAP;
@@ -16,13 +17,34 @@ pub fn write(p: &Process, addr: u64, bytes: &[u8]) -> Result<()> {
     while done < bytes.len() {
         let at = addr.checked_add(done as u64).ok_or(errno::EFAULT)?;
         let n = (bytes.len() - done).min((SMALL - at % SMALL) as usize);
-        write_page(p, at, &bytes[done..done + n])?;
+        write_page(p, at, &bytes[done..done + n], false)?;
         done += n;
     }
     Ok(())
 }
 
-fn write_page(p: &Process, addr: u64, bytes: &[u8]) -> Result<()> {
+/// Gives a page the content that the child of a vfork left in its copy, unless the
+/// parent itself wrote there since: then it can be written to here. Its neighbours stay
+/// as they are. ENOMEM; EFAULT: nothing is mapped there any more.
+pub fn hand_over(p: &Process, page: u64, bytes: &[u8]) -> Result<()> {
+    {
+        let mut mm = p.mm.lock();
+        let prot = mm.vmas.find(page).ok_or(errno::EFAULT)?.prot;
+        if mm.table.find(page).is_none() {
+            let frame = frames::alloc_user_zeroed().ok_or(errno::ENOMEM)?;
+            memory::write(frame, &bytes[..bytes.len().min(SMALL as usize)]);
+            let entry = frame | pte_bits(prot);
+            return mm.table.map_small(page, entry, &mut frames::UserTables).map(|()| mm.add_resident(1)).map_err(|_| {
+                frames::free(frame, 0);
+                errno::ENOMEM
+            });
+        }
+    }
+    write_page(p, page, bytes, true)
+}
+
+/// `kept`: not where the process can write itself.
+fn write_page(p: &Process, addr: u64, bytes: &[u8], kept: bool) -> Result<()> {
     let page = addr & !(SMALL - 1);
     let mut given_up = None;
     {
@@ -30,6 +52,9 @@ fn write_page(p: &Process, addr: u64, bytes: &[u8]) -> Result<()> {
         let leaf = mm.vmas.find(addr).is_some().then(|| mm.table.find(addr)).flatten().ok_or(errno::EFAULT)?;
         if leaf.entry & pte::FOREIGN != 0 {
             return Err(errno::EFAULT);
+        }
+        if kept && leaf.entry & pte::WRITE != 0 {
+            return Ok(());
         }
         let mut frame = leaf.frame() + (page - leaf.addr);
         if frames::is_shared(leaf.frame()) {

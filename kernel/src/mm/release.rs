@@ -252,8 +252,9 @@ pub fn zap(p: &Process, start: u64, end: u64) {
     }
 }
 
-/// Everything of a process whose proxy is gone. Its threads have ended.
-pub fn all(p: &Process) {
+/// Everything of a process whose proxy is gone, and pages of the kernel's that the proxy
+/// had mapped. Its threads have ended.
+pub fn all(p: &Process, shown: impl Iterator<Item = u64>) {
     let mut removed = Removed::default();
     let mut mm = p.mm.lock();
     let (min, max) = (mm.vmas.min(), mm.vmas.max());
@@ -261,19 +262,11 @@ pub fn all(p: &Process) {
     let _ = mm.unmap_pages(min, max, &mut removed);
     drop(mm);
     p.mm.take_table().free(&mut frames::Tables);
-    // No mapping is left to zap: only ask which frames Linux still holds.
+    // No mapping is left to zap: only ask which frames Linux still holds, of as many as
+    // possible at once, for each question is a wake-up of Linux' thread.
+    removed.seen.extend(shown.map(|frame| Block::of(frame, false)));
     for batch in removed.seen.chunks(EXTENTS_MAX) {
         settle(batch, services::by_thread(SERVICE_HELD, p.space, &[], &extents(batch)));
-    }
-}
-
-/// Frees a run of kernel frames that Linux had mapped, once it holds none.
-pub fn checked(frame: u64, pages: u32) {
-    let answer = services::by_thread(SERVICE_HELD, 0, &[], &[frame | u64::from(pages - 1)]);
-    if answer.is_ok_and(|a| a.held == 0) {
-        frames::free_run(frame, pages);
-    } else {
-        frames::quarantine(frame, pages);
     }
 }
 

@@ -1,4 +1,4 @@
-//! mremap.
+//! mremap, remap_file_pages.
 
 use super::calls::{MAP_FIXED, choose, reservation, unmap_range, unreserve};
 use super::limits::{self, Limits, LockLimit};
@@ -9,12 +9,14 @@ use crate::{cpus, delegate, frames, services};
 use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
+use hanare_core::addr::page_down;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL, pte};
 
 const SYS_MUNMAP: u32 = 11;
 const SYS_MREMAP: u32 = 25;
+const SYS_REMAP_FILE_PAGES: u32 = 216;
 
 const MAYMOVE: u64 = 1;
 const FIXED: u64 = 2;
@@ -62,8 +64,8 @@ pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Res
     }
     let lock_flags = resizable(p, &vma, &m)?;
     let at_end = old + m.old_size == vma.end;
-    if at_end && grow(p, &vma, old + m.new_size)? {
-        bring_in_locked(p, lock_flags, vma.end, old + m.new_size);
+    if at_end && let Some(end) = old.checked_add(m.new_size) && grow(p, &vma, end)? {
+        bring_in_locked(p, lock_flags, vma.end, end);
         return Ok(old);
     }
     if flags & MAYMOVE == 0 {
@@ -282,4 +284,33 @@ fn move_pages(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<
         zap(p, old, old + old_size);
     }
     Ok(())
+}
+
+/// remap_file_pages: Linux maps the other pages of the file where its mapping is; the
+/// watch tells of the old ones.
+pub fn file_pages(addr: u64, len: u64, prot: u64, page: u64, flags: u64) -> Result<u64> {
+    let start = page_down(addr);
+    let end = start.checked_add(page_down(len)).filter(|&end| end > start && end <= USER_MAX).ok_or(errno::EINVAL)?;
+    let offset = page.checked_mul(SMALL).ok_or(errno::EINVAL)?;
+    let p = &cpus::current().process;
+    let shared = |v: &Vma<FileRef>| v.flags.contains(VmaFlags::SHARED) && matches!(v.backing, Backing::SharedLinux { .. });
+    // Anything else is the device's in the proxy, which must not be touched.
+    let mut at = start;
+    for v in p.mm.lock().vmas.range(start, end).filter(|&v| shared(v)) {
+        if v.start <= at {
+            at = v.end;
+        }
+    }
+    if at < end {
+        return Err(errno::EINVAL);
+    }
+    delegate::linux(SYS_REMAP_FILE_PAGES, [addr, len, prot, page, flags, 0])?;
+    p.mm.lock().vmas.update(start, end, |v| {
+        let distance = v.start - start;
+        if let Backing::SharedLinux { offset: o, .. } = &mut v.backing {
+            *o = offset.wrapping_add(distance);
+        }
+        Ok(())
+    })?;
+    Ok(0)
 }

@@ -1,11 +1,11 @@
 //! Calls served here.
 
-use super::{arguments, mempolicy};
+use super::{arguments, machine, mempolicy};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
-use crate::{cpus, cputime, delegate, exec, process, signals, time};
+use crate::{cpus, cputime, delegate, dispositions, exec, process, rseq, signals, time, timens};
 use crate::clone::{self, Request};
-use crate::futex;
+use crate::{futex, seccomp};
 use crate::balance::CpuMask;
 use crate::thread::Thread;
 use crate::usage::Usage;
@@ -42,6 +42,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Shmat => sysv::shmat(a[0], a[1], a[2]),
         LocalCall::Shmdt => sysv::shmdt(a[0]),
         LocalCall::Mremap => remap::mremap(a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::RemapFilePages => remap::file_pages(a[0], a[1], a[2], a[3], a[4]),
         LocalCall::Madvise => advise::madvise(a[0], a[1], a[2]),
         LocalCall::Mincore => lock::mincore(a[0], a[1], a[2]),
         LocalCall::Mlock => lock::mlock(a[0], a[1], 0),
@@ -52,7 +53,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::GetMempolicy => mempolicy::get(a[0], a[1], a[2], a[3], a[4]),
         LocalCall::SetMempolicy => mempolicy::set(a[0], a[1], a[2]),
         LocalCall::Mbind => mempolicy::mbind(&a),
-        LocalCall::RtSigaction => signals::action(a[0], a[1], a[2], a[3]),
+        LocalCall::RtSigaction => dispositions::action(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigprocmask => signals::procmask(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigpending => crate::pending::pending(a[0], a[1]),
         LocalCall::Sigaltstack => signals::altstack(a[0], a[1], regs.rsp),
@@ -92,6 +93,9 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Futex => futex::futex(&a),
         LocalCall::FutexWaitv => crate::waitv::futex_waitv(row, &a),
         LocalCall::Membarrier => membarrier(a[0], a[1], p),
+        LocalCall::Seccomp => seccomp::seccomp(a[0], a[1], a[2]),
+        LocalCall::Ioperm => machine::ioperm(a[0], a[1], a[2]),
+        LocalCall::Iopl => machine::iopl(a[0]),
         LocalCall::Prctl => super::prctl::prctl(row, a),
         LocalCall::Execve => return execve(None, a[0], a[1], a[2], regs),
         LocalCall::Execveat => return execve(Some((a[0], a[4])), a[1], a[2], a[3], regs),
@@ -105,8 +109,8 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
             return None;
         }
         LocalCall::GetRobustList => get_robust_list(row, &a),
-        // glibc asks for it and goes on without.
-        LocalCall::Rseq | LocalCall::RestartSyscall => Err(errno::ENOSYS),
+        LocalCall::Rseq => rseq::register(a[0], a[1], a[2], a[3]),
+        LocalCall::RestartSyscall => Err(errno::ENOSYS),
         _ => Err(errno::ENOSYS),
     })
 }
@@ -122,7 +126,7 @@ fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
     let Some(clock) = Clock::from_id(id) else {
         return delegate::linux(228, [id as u32 as u64, to, 0, 0, 0, 0]);
     };
-    let ns = match time::now(clock) {
+    let ns = match timens::now(p, clock) {
         Some(ns) => ns,
         None if clock == Clock::ThreadCpu => {
             let (user, system) = cputime::thread_ns(cpus::current());
@@ -161,7 +165,8 @@ fn clock_nanosleep(row: &Row, a: &[u64; 6]) -> Result<u64> {
 fn nanosleep(row: &Row, id: i32, flags: u64, request: u64, remaining: u64) -> Result<u64> {
     let ns = futex::read_timespec(request)?;
     let absolute = flags & 1 != 0;
-    let now = || Clock::from_id(id).and_then(time::now).unwrap_or(0);
+    let p = &cpus::current().process;
+    let now = || Clock::from_id(id).and_then(|clock| timens::now(p, clock)).unwrap_or(0);
     let end = if absolute { ns } else { now().saturating_add(ns) };
     // The TSC deadline is as good as the clock's rate; the clock itself decides.
     let result = loop {
@@ -344,9 +349,14 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
 
 /// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
+    end_thread(SYS_EXIT_GROUP, status)
+}
+
+/// Ends the running thread; if it is the last one, the process by that last call.
+pub fn end_thread(last: u32, argument: u64) -> ! {
     let thread = cpus::current();
     if thread.process.leave(thread) {
-        delegate::last_call(SYS_EXIT_GROUP, [status, 0, 0, 0, 0, 0]);
+        delegate::last_call(last, [argument, 0, 0, 0, 0, 0]);
         thread.process.exit_thread(thread)
     }
     futex::release_robust(thread);

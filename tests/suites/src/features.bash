@@ -200,6 +200,8 @@ sleep 0.1 & wait $!; echo "waited $?"
 (exit 7) & wait $! || echo "child gave $?"
 for n in 1 2 3; do (sleep "0.$((4 - n))"; echo "$n" >>order) & done; wait; sort order | tr '\n' ' '; echo
 sleep 100 & victim=$!
+# Before its exec the child has handlers of bash, which may lose the signal.
+until [ "$(cat /proc/$victim/comm)" = sleep ]; do :; done
 kill "$victim"; wait "$victim" 2>/dev/null; echo "killed: $?"
 sleep 100 & victim=$!
 kill -KILL "$victim"; { wait "$victim"; } 2>/dev/null; echo "killed: $?"

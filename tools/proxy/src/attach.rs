@@ -193,16 +193,17 @@ pub fn map_for_dump(space: &Space, start: u64, end: u64, write: bool) -> sys::Re
     sys::map_device_for_dump(space.fd, start, end, offset(space.id.load(Ordering::Relaxed), start), write)
 }
 
-/// In the child of a fork: maps the control window of its own space. What lies
-/// below comes with `OP_REMAP`.
-pub fn map_control(space: &Space) -> sys::Result<()> {
+/// In the child of a fork: maps its own space, the `whole` of it or only the control
+/// window; then what lies below comes with `OP_REMAP`.
+fn map_child(space: &Space, whole: bool) -> sys::Result<()> {
+    let start = if whole { USER_MIN } else { CONTROL_BASE };
     let id = space.id.load(Ordering::Relaxed);
-    sys::map_device(space.fd, CONTROL_BASE, CONTROL_END, offset(id, CONTROL_BASE), false)
+    sys::map_device(space.fd, start, CONTROL_END, offset(id, start), false)
 }
 
 /// In the child of a fork: asks for a space of its own by `token`; the descriptor
-/// becomes that. Gives its id.
-pub fn child(space: &Space, token: u64) -> sys::Result<u32> {
+/// becomes that, and is mapped.
+pub fn child(space: &Space, token: u64) -> sys::Result<()> {
     let limit = sys::get_limit(RLIMIT_NOFILE)?;
     // For a moment there is one descriptor more than the application may have, and
     // ours may lie above its limit: `move_high` put it there, or the limit was
@@ -210,11 +211,13 @@ pub fn child(space: &Space, token: u64) -> sys::Result<u32> {
     let room = limit.rlim_max.max(u64::from(space.fd) + 2);
     let raise = |max| sys::set_limit(RLIMIT_NOFILE, &rlimit64 { rlim_cur: max, rlim_max: max });
     let _ = raise(room).or_else(|_| raise(limit.rlim_max));
-    let mut request = Child { token, fd: -1, space: 0 };
+    let mut request = Child { token, fd: -1, space: 0, whole: 0, reserved: 0 };
     let result = sys::ioctl(space.fd, IOCTL_CHILD, &mut request)
         .and_then(|()| sys::replace(request.fd as u32, space.fd));
     let _ = sys::set_limit(RLIMIT_NOFILE, &limit);
-    result.map(|()| request.space)
+    result?;
+    space.id.store(request.space, Ordering::Relaxed);
+    map_child(space, request.whole != 0)
 }
 
 /// Something lies in the application's range. With a large `vm.mmap_rnd_bits`

@@ -4,7 +4,6 @@
 //! [`fork`] on its own copy of its stack and serves slot 0 of the new space. The
 //! device's mapping is not inherited; descriptors and signal actions are.
 
-use core::sync::atomic::Ordering;
 
 use hanare_abi::ioctl::IOCTL_START;
 use linux_raw_sys::errno::{EIO, ESRCH, ETIMEDOUT};
@@ -53,8 +52,7 @@ pub fn fork(process: &Process, worker: &Worker, args: &[u64; 6]) -> Option<sys::
 fn become_child(process: &Process, worker: &Worker, token: u64, mask: Mask) -> sys::Result<()> {
     process.begin_child();
     let space = &process.space;
-    space.id.store(attach::child(space, token)?, Ordering::Relaxed);
-    attach::map_control(space)?;
+    attach::child(space, token)?;
     worker.begin_child();
     space.window.slot(0).set_tid(sys::thread_id());
     start::write_forked(space, mask);

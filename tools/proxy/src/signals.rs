@@ -29,13 +29,19 @@
 //! (the LWK delivers what there is, or nothing, and makes the call again), and
 //! none is able to abort two calls.
 //!
+//! # Timers
+//!
+//! The signal of a timer stays blocked until the worker takes its next request
+//! ([`Signal`] says why). The LWK knows, and makes a request when the application's
+//! handler has returned.
+//!
 //! # SIGBUS
 //!
 //! is how the module tells a worker that is blocked in a call of the LWK's death:
 //! with a kernel's si_code and an address of the device's mapping. So it is never
 //! ignored, nor blocked by [`applied`]; the LWK knows what the application wants.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use hanare_abi::ioctl::{IOCTL_SIGNAL, Signal};
 use hanare_abi::layout::{CONTROL_END, USER_MIN};
@@ -77,9 +83,13 @@ pub fn forward_fatal(ignored: Mask) {
     }
 }
 
+/// The signals whose actions were changed since the last execve.
+static CHANGED: AtomicU64 = AtomicU64::new(0);
+
 /// After execve: what was caught has its default action again.
 pub fn reset_caught() {
-    for signal in 1..=LAST {
+    let changed = CHANGED.swap(0, Ordering::Relaxed);
+    for signal in (1..=LAST).filter(|&signal| changed & bit(signal) != 0) {
         if let Ok(Action::Forward { .. }) = signal::action(signal) {
             let action = if fatal(signal) {
                 Action::Forward { restart: false }
@@ -102,6 +112,7 @@ pub fn mirror(signal: u64, disposition: u64, flags: u64) -> sys::Result<()> {
         MIRROR_FORWARD => Action::Forward { restart },
         _ => return Err(Errno(EINVAL)),
     };
+    CHANGED.fetch_or(bit(signal), Ordering::Relaxed);
     signal::set_action_and(signal, action, flags)
 }
 
@@ -132,7 +143,13 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
     worker.interrupted.store(1, Ordering::Relaxed);
     let mut request = Signal { signal, slot: worker.slot(), info: info.words };
     match sys::ioctl(process::get().space.fd, IOCTL_SIGNAL, &mut request) {
-        Ok(()) => redirect(worker.call.load(Ordering::Relaxed), frame),
+        Ok(()) => {
+            if info.code() == SI_TIMER && FAULTS & bit(signal) == 0 {
+                worker.held.store(true, Ordering::Relaxed);
+                frame.block(signal);
+            }
+            redirect(worker.call.load(Ordering::Relaxed), frame);
+        }
         Err(Errno(EIO)) => process::lwk_died(),
         // Nobody there to ask (not started yet, or ending): Linux' default.
         Err(_) => end_by(signal),

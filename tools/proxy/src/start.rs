@@ -86,10 +86,10 @@ pub fn write(space: &Space, initial: &Initial, options: &Options, inherited: &In
 }
 
 /// Writes the start block of the child of a fork: who it is. What it has from its
-/// parent, the LWK knows.
+/// parent (limits, actions of signals), the LWK knows.
 pub fn write_forked(space: &Space, sigmask: Mask) {
     let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
-    let (stack, size) = (limit(RLIMIT_STACK), size_of::<StartBlock>());
+    let size = size_of::<StartBlock>();
     space.window.write_start_block(&StartBlock {
         magic: MAGIC,
         version: VERSION,
@@ -106,11 +106,11 @@ pub fn write_forked(space: &Space, sigmask: Mask) {
         secure: 0,
         control_fd: space.fd,
         sigmask,
-        sigignore: ignored(),
-        stack_soft: stack.rlim_cur,
-        stack_hard: stack.rlim_max,
-        as_soft: limit(RLIMIT_AS).rlim_cur,
-        data_soft: limit(RLIMIT_DATA).rlim_cur,
+        sigignore: 0,
+        stack_soft: 0,
+        stack_hard: 0,
+        as_soft: 0,
+        data_soft: 0,
         random: [0; 32],
         hwcap: 0,
         hwcap2: 0,

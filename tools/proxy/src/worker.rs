@@ -33,6 +33,8 @@ pub struct Worker {
     pub call: AtomicU32,
     /// Not 0 until its thread is gone; Linux clears it then.
     pub alive: AtomicU32,
+    /// A signal that it took is blocked, whatever the thread's mask says.
+    pub held: AtomicBool,
     slot: AtomicU32,
     /// It takes the place of a worker that ended, and says so first (`OP_THREAD_RENEW`).
     successor: AtomicBool,
@@ -49,7 +51,8 @@ impl Worker {
         let (interrupted, call) = (AtomicU32::new(0), AtomicU32::new(0));
         let (slot, successor) = (AtomicU32::new(slot), AtomicBool::new(successor));
         let alive = AtomicU32::new(1);
-        Self { this, interrupted, call, alive, slot, successor, robust_list: AtomicU64::new(0), block }
+        let held = AtomicBool::new(false);
+        Self { this, interrupted, call, alive, held, slot, successor, robust_list: AtomicU64::new(0), block }
     }
 
     /// Index of its slot.
@@ -85,7 +88,7 @@ pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
         let slot = process.space.window.slot(worker.slot());
         let request = wait_for_request(process, worker, slot);
         let wanted = signals::applied(slot.sigmask());
-        if wanted != mask {
+        if wanted != mask || worker.held.swap(false, Ordering::Relaxed) {
             signal::set_mask(wanted);
             mask = wanted;
         }
@@ -208,7 +211,7 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
             code(signals::valid(args[0]).and_then(|signal| signal::requeue(signal, info, args[1] != 0)))
         }
         OP_THREAD => number(start_worker(process, args[0])),
-        OP_THREAD_RENEW => renew_worker(process, worker),
+        OP_THREAD_RENEW => renew_worker(process, worker, args[0]),
         OP_THREAD_EXIT => end_worker(process, worker),
         OP_DUMP => i64::from(dump::begin(process)),
         OP_DUMP_RANGE => code(dump::range(process, args[0], args[1], args[2])),
@@ -238,13 +241,16 @@ fn end_worker(process: &Process, worker: &Worker) -> ! {
     thread::end(worker.block)
 }
 
-/// `OP_THREAD_RENEW`: the successor answers, unless there is none.
-fn renew_worker(process: &Process, worker: &Worker) -> ! {
+/// `OP_THREAD_RENEW`: the successors answer, where there is one.
+fn renew_worker(process: &Process, worker: &Worker, other: u64) -> ! {
     signal::set_mask(!0);
-    if let Err(error) = thread::spawn(worker.slot(), true) {
-        let slot = process.space.window.slot(worker.slot());
-        slot.set_tid(0);
-        answer(process, worker, slot, -i64::from(error.0));
+    let other = u32::try_from(other).ok().filter(|slot| (1..SLOTS_MAX).contains(slot));
+    for index in core::iter::once(worker.slot()).chain(other) {
+        if let Err(error) = thread::spawn(index, true) {
+            let slot = process.space.window.slot(index);
+            slot.set_tid(0);
+            answer(process, worker, slot, -i64::from(error.0));
+        }
     }
     thread::end(worker.block)
 }

@@ -20,7 +20,7 @@ use figure::{Group, Needs};
 use lab::Lab;
 use report::Report;
 
-/// Measure the LWK against this machine's Linux: calls, files, memory, signals, noise, boot.
+/// Measure the LWK against this machine's Linux: calls, files, memory, signals, threads, processes, noise, boot.
 #[derive(Args)]
 #[command(after_help = "\
 Without an instance, one is booted on the upper half of the CPUs and shut down at the end; only then

@@ -73,6 +73,9 @@ struct UContext {
     link: u64,
     stack: [u64; 3],
     registers: [u64; 18],
+    /// Segments, fault, pointer to the FPU's state, reserved.
+    rest: [u64; 14],
+    mask: Mask,
 }
 
 const RAX: usize = 13;
@@ -86,6 +89,10 @@ impl Frame<'_> {
     /// Accumulator: the number of a call that is to be made again.
     pub fn rax(&self) -> u64 {
         self.context.registers[RAX]
+    }
+    /// Has the interrupted code go on with `signal` blocked.
+    pub fn block(&mut self, signal: u32) {
+        self.context.mask |= bit(signal);
     }
     /// Goes on at `rip` with `rax`.
     pub fn go_to(&mut self, rip: u64, rax: u64) {

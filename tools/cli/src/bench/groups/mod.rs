@@ -5,6 +5,7 @@ mod calls;
 mod files;
 mod memory;
 mod noise;
+mod processes;
 mod signals;
 mod start;
 
@@ -20,6 +21,7 @@ pub const ALL: &[Group] = &[
     files::FILES,
     memory::MEMORY,
     signals::SIGNALS,
+    processes::PROCESSES,
     noise::NOISE,
     calls::DOORBELL,
 ];

@@ -1,0 +1,135 @@
+/* Threads and processes: making them, and handing the turn from one to the other. */
+#define _GNU_SOURCE
+#include "guest.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TURNS 500
+
+static void *nothing(void *data)
+{
+	return data;
+}
+
+static void create_join(void *data)
+{
+	pthread_t thread;
+
+	(void)data;
+	if (pthread_create(&thread, NULL, nothing, NULL))
+		fail("pthread_create");
+	pthread_join(thread, NULL);
+}
+
+static int turn;
+
+static void wait_for_turn(int mine)
+{
+	while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) != mine)
+		syscall(SYS_futex, &turn, FUTEX_WAIT_PRIVATE, !mine, NULL, NULL, 0);
+}
+
+static void pass_turn(int mine)
+{
+	__atomic_store_n(&turn, !mine, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &turn, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void *other_side(void *data)
+{
+	for (int i = 0; i < TURNS; i++) {
+		wait_for_turn(1);
+		pass_turn(1);
+	}
+	return data;
+}
+
+/* ns from one thread to the other, which has to be woken. */
+static double hand_over(const struct wish *wish)
+{
+	struct best best;
+
+	for (best_begin(&best, wish); best_more(&best);) {
+		pthread_t thread;
+		uint64_t start;
+
+		turn = 0;
+		if (pthread_create(&thread, NULL, other_side, NULL))
+			fail("pthread_create");
+		start = now_ns();
+		for (int i = 0; i < TURNS; i++) {
+			pass_turn(0);
+			wait_for_turn(0);
+		}
+		best_add(&best, (double)(now_ns() - start) / (2 * TURNS));
+		pthread_join(thread, NULL);
+	}
+	return best.best;
+}
+
+static void on_one_cpu(const struct wish *wish)
+{
+	cpu_set_t all, one;
+	int cpu = 0;
+
+	if (sched_getaffinity(0, sizeof(all), &all))
+		fail("sched_getaffinity");
+	while (!CPU_ISSET(cpu, &all))
+		cpu++;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	report("thread.switch", hand_over(wish));
+	sched_setaffinity(0, sizeof(all), &all);
+}
+
+static void reap(pid_t pid)
+{
+	int status;
+
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+		fail("a child");
+}
+
+static void fork_exit(void *data)
+{
+	pid_t pid = fork();
+
+	(void)data;
+	if (pid == 0)
+		_exit(0);
+	reap(pid);
+}
+
+static void spawn(void *data)
+{
+	char *const argv[] = { "hanare-bench-guest", "nothing", NULL };
+	pid_t pid;
+
+	(void)data;
+	if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ))
+		fail("posix_spawn");
+	reap(pid);
+}
+
+void group_processes(const struct wish *wish)
+{
+	report("thread.create", best_ns(wish, 20, create_join, NULL));
+	report("thread.wake", hand_over(wish));
+	on_one_cpu(wish);
+	report("process.fork", best_ns(wish, 5, fork_exit, NULL));
+	report("process.spawn", best_ns(wish, 3, spawn, NULL));
+}
+
+/* The program that `spawn` starts. */
+void group_nothing(const struct wish *wish)
+{
+	(void)wish;
+}

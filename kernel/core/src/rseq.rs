@@ -1,0 +1,150 @@
+//! Restartable sequences (rseq(2); Linux' `kernel/rseq.c`, as 6.1 has it): what is
+//! registered, and what becomes of a critical section whose thread was preempted,
+//! moved or signalled.
+
+use crate::errno::{self, Result};
+
+/// Bytes of a `struct rseq`, and its alignment.
+pub const SIZE: u64 = 32;
+/// Bytes of a `struct rseq_cs`.
+pub const SECTION_SIZE: usize = 32;
+/// Where the address of the running critical section lies in a `struct rseq`.
+pub const SECTION_OFFSET: u64 = 8;
+/// Where its flags lie.
+pub const FLAGS_OFFSET: u64 = 16;
+/// `cpu_id` of an area that nobody keeps up to date.
+pub const UNINITIALIZED: u32 = u32::MAX;
+
+const UNREGISTER: u64 = 1;
+
+/// A registered area of user memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// Its address.
+    pub addr: u64,
+    /// What has to stand before every abort handler.
+    pub signature: u32,
+}
+
+/// What a call of rseq(2) does to what is registered `now`: the area afterwards, or
+/// `None` after an unregistration. `limit`: end of user addresses.
+///
+/// # Errors
+/// `EINVAL`, `EPERM`, `EBUSY`, `EFAULT`, as Linux has them.
+pub fn change(now: Option<Area>, addr: u64, len: u64, flags: u64, signature: u32, limit: u64) -> Result<Option<Area>> {
+    if flags & UNREGISTER != 0 {
+        if flags != UNREGISTER || len != SIZE {
+            return Err(errno::EINVAL);
+        }
+        let area = now.filter(|a| a.addr == addr).ok_or(errno::EINVAL)?;
+        return if area.signature == signature { Ok(None) } else { Err(errno::EPERM) };
+    }
+    if flags != 0 {
+        return Err(errno::EINVAL);
+    }
+    if let Some(area) = now {
+        return Err(match area {
+            _ if area.addr != addr || len != SIZE => errno::EINVAL,
+            _ if area.signature != signature => errno::EPERM,
+            _ => errno::EBUSY,
+        });
+    }
+    if addr % SIZE != 0 || len != SIZE {
+        return Err(errno::EINVAL);
+    }
+    if addr.checked_add(SIZE).is_none_or(|end| end > limit) {
+        return Err(errno::EFAULT);
+    }
+    Ok(Some(Area { addr, signature }))
+}
+
+/// A critical section (`struct rseq_cs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    start: u64,
+    len: u64,
+    /// Where its thread goes on when it was disturbed.
+    pub abort: u64,
+}
+
+impl Section {
+    /// From user memory. `EINVAL`: Linux ends the program for such a one.
+    ///
+    /// # Errors
+    /// `EINVAL`
+    pub fn parse(bytes: &[u8; SECTION_SIZE], limit: u64) -> Result<Section> {
+        let word = |at: usize| {
+            let mut b = [0; 8];
+            b.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(b)
+        };
+        let (version_and_flags, start, len, abort) = (word(0), word(8), word(16), word(24));
+        let end = start.checked_add(len).ok_or(errno::EINVAL)?;
+        let section = Section { start, len, abort };
+        if version_and_flags != 0 || start >= limit || end >= limit || abort >= limit || abort < 4 || section.contains(abort) {
+            return Err(errno::EINVAL);
+        }
+        Ok(section)
+    }
+
+    /// Whether an instruction lies in it.
+    #[must_use]
+    pub const fn contains(&self, ip: u64) -> bool {
+        ip.wrapping_sub(self.start) < self.len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u64 = 1 << 47;
+
+    fn section(version: u32, flags: u32, start: u64, len: u64, abort: u64) -> Result<Section> {
+        let mut bytes = [0; SECTION_SIZE];
+        bytes[..4].copy_from_slice(&version.to_le_bytes());
+        bytes[4..8].copy_from_slice(&flags.to_le_bytes());
+        bytes[8..16].copy_from_slice(&start.to_le_bytes());
+        bytes[16..24].copy_from_slice(&len.to_le_bytes());
+        bytes[24..].copy_from_slice(&abort.to_le_bytes());
+        Section::parse(&bytes, LIMIT)
+    }
+
+    #[test]
+    fn a_section_holds_its_instructions_and_not_its_end() {
+        let s = section(0, 0, 0x1000, 0x10, 0x2000).unwrap();
+        assert!(s.contains(0x1000) && s.contains(0x100f));
+        assert!(!s.contains(0x1010) && !s.contains(0xfff) && !s.contains(0));
+    }
+
+    #[test]
+    fn what_linux_ends_a_program_for_is_refused() {
+        assert!(section(1, 0, 0x1000, 0x10, 0x2000).is_err());
+        assert!(section(0, 1, 0x1000, 0x10, 0x2000).is_err());
+        assert!(section(0, 0, 0x1000, 0x10, 0x1008).is_err());
+        assert!(section(0, 0, u64::MAX - 4, 0x10, 0x2000).is_err());
+        assert!(section(0, 0, LIMIT, 0x10, 0x2000).is_err());
+        assert!(section(0, 0, 0x1000, LIMIT, 0x2000).is_err());
+        assert!(section(0, 0, 0x1000, 0x10, LIMIT).is_err());
+        assert!(section(0, 0, 0x1000, 0x10, 0).is_err());
+    }
+
+    #[test]
+    fn registering_and_unregistering() {
+        let area = Area { addr: 0x2000, signature: 7 };
+        assert_eq!(change(None, 0x2000, 32, 0, 7, LIMIT), Ok(Some(area)));
+        assert_eq!(change(None, 0x2010, 32, 0, 7, LIMIT), Err(errno::EINVAL));
+        assert_eq!(change(None, 0x2000, 31, 0, 7, LIMIT), Err(errno::EINVAL));
+        assert_eq!(change(None, 0x2000, 32, 2, 7, LIMIT), Err(errno::EINVAL));
+        assert_eq!(change(None, LIMIT, 32, 0, 7, LIMIT), Err(errno::EFAULT));
+        assert_eq!(change(None, 0x2000, 32, 1, 7, LIMIT), Err(errno::EINVAL));
+        assert_eq!(change(Some(area), 0x2000, 32, 0, 7, LIMIT), Err(errno::EBUSY));
+        assert_eq!(change(Some(area), 0x2000, 32, 0, 8, LIMIT), Err(errno::EPERM));
+        assert_eq!(change(Some(area), 0x3000, 32, 0, 7, LIMIT), Err(errno::EINVAL));
+        assert_eq!(change(Some(area), 0x3000, 32, 1, 7, LIMIT), Err(errno::EINVAL));
+        assert_eq!(change(Some(area), 0x2000, 32, 1, 8, LIMIT), Err(errno::EPERM));
+        assert_eq!(change(Some(area), 0x2000, 16, 1, 7, LIMIT), Err(errno::EINVAL));
+        assert_eq!(change(Some(area), 0x2000, 32, 3, 7, LIMIT), Err(errno::EINVAL));
+        assert_eq!(change(Some(area), 0x2000, 32, 1, 7, LIMIT), Ok(None));
+    }
+}
