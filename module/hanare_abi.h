@@ -688,6 +688,11 @@ struct hanare_service {
  */
 #define HANARE_OP_THREAD_RENEW 0x80000010U
 /*
+ * A new program begins on this worker's thread (after `OP_EXECED`): what execve(2) takes
+ * away of rights goes. Result = 1 if something went.
+ */
+#define HANARE_OP_RIGHTS 0x80000011U
+/*
  * fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
  * low seven bits, and the flags of clone3 that matter to Linux (CLONE_PARENT,
  * namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,

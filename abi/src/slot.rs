@@ -62,6 +62,9 @@ pub const OP_THREAD_EXIT: u32 = OP_BASE + 10;
 /// args: [0] = 0, or a slot without a worker, which gets one in the same way: the request
 /// that is there already (`OP_NOP`) is its answer's.
 pub const OP_THREAD_RENEW: u32 = OP_BASE + 16;
+/// A new program begins on this worker's thread (after `OP_EXECED`): what execve(2) takes
+/// away of rights goes. Result = 1 if something went.
+pub const OP_RIGHTS: u32 = OP_BASE + 17;
 /// fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
 /// low seven bits, and the flags of clone3 that matter to Linux (CLONE_PARENT,
 /// namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,

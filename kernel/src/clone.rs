@@ -6,7 +6,7 @@ use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
 use crate::vfork::Vfork;
 use crate::balance::{self, CpuMask};
-use crate::{cpus, delegate, hold, observe, seccomp, services, signals, slots, timens};
+use crate::{cpus, delegate, dispositions, exec, hold, observe, seccomp, services, slots, timens};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -212,7 +212,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     thread.rseq.set(b.rseq);
     *thread.policy.lock() = b.policy;
     if b.clear_handlers {
-        signals::clear_handlers();
+        dispositions::clear_handlers();
     }
     if let Some(name) = b.name {
         name_worker(thread, &name);
@@ -220,6 +220,9 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     let keeps_back = thread.signals.lock().keeps_back();
     if keeps_back {
         let _ = delegate::call(OP_NOP, [0; 6]);
+    }
+    if b.is_program {
+        exec::settle_rights();
     }
     let mut regs = b.regs;
     regs.orig_rax = crate::entry::NO_CALL;

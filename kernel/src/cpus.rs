@@ -10,7 +10,7 @@
 #![allow(unsafe_code)] // the switch itself
 
 use crate::thread::Thread;
-use crate::{balance, doorbell, inbound, info, tlb};
+use crate::{balance, doorbell, inbound, info, kick, tlb};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,6 +27,7 @@ const CPU_TIMER_NS: u64 = 1_000_000;
 /// Stack of a CPU that idles.
 const IDLE_STACK_BYTES: usize = 64 << 10;
 
+pub use crate::kick::kick;
 pub use crate::wait::{Wait, poll_for, wait};
 
 /// A deadline that never comes.
@@ -97,17 +98,8 @@ static PREVIOUS: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX]
 /// What other CPUs want of this one: [`KICK`], [`FLUSH`]; and [`LOOKING`].
 static POSTED: [Posted; CPUS_MAX] = [const { Posted(AtomicU32::new(0)) }; CPUS_MAX];
 
-/// Threads that were kicked and are to be looked at by this CPU.
-static KICKED: [Kicked; CPUS_MAX] = [const { Kicked { any: AtomicBool::new(false), threads: Mutex::new(Vec::new()) } }; CPUS_MAX];
-
 #[repr(align(64))]
 struct Posted(AtomicU32);
-
-#[repr(align(64))]
-struct Kicked {
-    any: AtomicBool,
-    threads: Mutex<Vec<Arc<Thread>>>,
-}
 
 /// A thread came to the queue, or somebody who waits may go on.
 pub const KICK: u32 = 1;
@@ -256,25 +248,6 @@ fn end_looking() -> bool {
     POSTED[percpu::index()].0.fetch_and(!LOOKING, Ordering::SeqCst) & (KICK | FLUSH) == 0
 }
 
-/// Something happened that `thread` may be waiting for, or has to see before it goes
-/// on in user mode: its CPU looks.
-pub fn kick(thread: &Arc<Thread>) {
-    // What happened is visible before the flag, and the flag set before we look where the
-    // thread is: if it moves meanwhile, it finds by itself what happened.
-    let known = thread.kicked.swap(true, Ordering::SeqCst);
-    let cpu = thread.cpu.load(Ordering::SeqCst);
-    if !known {
-        let kicked = &KICKED[cpu];
-        kicked.threads.lock().push(thread.clone());
-        kicked.any.store(true, Ordering::SeqCst);
-    }
-    if cpu == percpu::index() {
-        request_reschedule();
-    } else {
-        post(cpu, KICK);
-    }
-}
-
 fn switch_to(next: Option<Arc<Thread>>) {
     let index = percpu::index();
     if let Some(n) = &next {
@@ -369,17 +342,10 @@ pub fn wake_ready() -> bool {
 
 /// Takes the sleeping threads that may go on: kicked ones, and those whose time has come.
 fn wake_told() -> Vec<Arc<Thread>> {
-    let index = percpu::index();
     let mut asked: Vec<Arc<Thread>> = Vec::new();
-    if KICKED[index].any.swap(false, Ordering::SeqCst) {
-        let kicked = core::mem::take(&mut *KICKED[index].threads.lock());
-        for thread in kicked {
-            thread.kicked.swap(false, Ordering::SeqCst);
-            if thread.cpu.load(Ordering::SeqCst) != index {
-                kick(&thread); // it has moved, and may wait there for this kick
-            } else if this().asleep.contains_key(&(Arc::as_ptr(&thread) as usize)) {
-                asked.push(thread);
-            }
+    for thread in kick::take() {
+        if this().asleep.contains_key(&(Arc::as_ptr(&thread) as usize)) {
+            asked.push(thread);
         }
     }
     {
@@ -501,7 +467,7 @@ pub fn halt(ready: &dyn Fn() -> bool) {
     let quiet = end_looking() && doorbell::inbound().prepare_halt() && !ready() && {
         let c = this();
         c.runnable.is_empty() && !c.waiting.iter().any(|t| t.is_ready())
-    } && !KICKED[percpu::index()].any.load(Ordering::SeqCst)
+    } && !kick::any()
         && !take_over();
     if quiet {
         // Other CPUs need not interrupt this one for a table that it does not use.
@@ -608,7 +574,7 @@ pub fn on_timer() {
 
 /// A ring: somebody who waits may go on.
 pub fn on_ring() {
-    if !this().waiting.is_empty() || KICKED[percpu::index()].any.load(Ordering::Relaxed) {
+    if !this().waiting.is_empty() || kick::any() {
         request_reschedule();
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, doorbell, info, observe, signals};
+use crate::{cpus, dispositions, doorbell, info, observe};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SLOT;
@@ -84,7 +84,7 @@ pub fn call(nr: u32, args: [u64; 6]) -> i64 {
         return errno::EINTR.as_return();
     }
     if thread.process.owes.load(Ordering::Relaxed) {
-        signals::tell_owed(thread);
+        dispositions::tell_owed(thread);
     }
     begin(thread, nr, args)
 }

@@ -7,7 +7,7 @@
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
 use crate::process::{Identity, Process};
 use crate::thread::{Birth, Thread};
-use crate::{cpus, cputime, delegate, futex, hold, observe, services, signals, slots, vdso};
+use crate::{cpus, cputime, delegate, dispositions, futex, hold, observe, services, signals, slots, vdso};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::layout::{START_BASE, USER_MAX};
 use hanare_abi::service::{FILE_NOEXEC, FILE_REGULAR, SERVICE_FILE_GET};
-use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
+use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, OP_RIGHTS, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::elf::{ElfHeader, ElfPlan, interpreter_path};
 use hanare_core::errno::{self, Errno, Result};
@@ -164,7 +164,16 @@ pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs)
         e
     })?;
     take_first_slot(regs);
+    settle_rights();
     Ok(())
+}
+
+/// What execve takes away of the running thread's rights, which its worker has. New
+/// threads get no worker from before.
+pub fn settle_rights() {
+    if delegate::call(OP_RIGHTS, [0; 6]) == 1 {
+        slots::attributes_changed(cpus::current());
+    }
 }
 
 /// The process' other threads end: the program is about to be replaced. Those in a
@@ -421,7 +430,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     futex::release_robust(thread);
     clear(p);
     cputime::on_exec(p);
-    signals::on_exec();
+    dispositions::on_exec();
     hold::at("exec-cleared");
     {
         let mut mm = p.mm.lock();
@@ -459,7 +468,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     hold::at("exec-built");
     p.release_parent();
     let _ = delegate::call(OP_EXECED, [scratch, program.file.id, scratch + WORDS_AT as u64, 0, 0, 0]);
-    signals::execed();
+    dispositions::execed();
     Ok(())
 }
 

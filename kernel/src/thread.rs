@@ -122,6 +122,8 @@ pub struct Birth {
     pub clear_handlers: bool,
     /// The caller's NUMA policy.
     pub policy: Policy,
+    /// A program that replaced another one begins (execve).
+    pub is_program: bool,
     /// The name that a worker which had another thread has to be given.
     pub name: Option<[u8; 16]>,
 }
@@ -131,12 +133,12 @@ impl Birth {
     pub fn of_current(regs: &Regs) -> Birth {
         let mut fpu = FpuState::new();
         fpu.save();
-        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), name: None }
+        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: false, name: None }
     }
 
     /// Of a program that begins with `regs`.
     pub fn of_program(regs: &Regs) -> Birth {
-        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), name: None }
+        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: true, name: None }
     }
 
     /// Loads what is not in the trap frame.

@@ -38,6 +38,7 @@ COMPARED = [
     ('seccomp', 0, 60),
     ('timens', 0, 90),
     ('tids', 0, 90),
+    ('rights', 0, 60),
     ('policy', 0, 60),
     ('waitv', 0, 90),
     ('disposition', 0, 90),
@@ -219,6 +220,22 @@ def identity():
         one, other = result.out.split()
         expect(one == other, f'shell {one}, program {other}: {result}')
     check('pid-is-the-proxys', pid)
+
+    def set_user_id():
+        path = WORK + '/set-user-id'
+        shutil.copy(GUEST + '/static/rights', path)
+        os.chown(path, 0, 0)
+        os.chmod(path, 0o6755)
+        os.chmod(WORK, 0o755)
+        nobody = b'here: users 65534 %d %d %d, groups 65534 %d %d %d, capabilities %s, kept 0\n'
+        on_linux = command([*NOBODY, path, 'show'])
+        expect(on_linux.out.startswith(b'here: users 65534 0 0 0, groups 65534 0 0 0'), on_linux)
+        mine = nobody % (*[65534] * 6, b'0 0 0')
+        direct = command([*NOBODY, 'hanare', 'run', '--', path, 'show'])
+        expect(direct.out == mine, direct)
+        by_exec = command([*NOBODY, 'hanare', 'run', '--', 'sh', '-c', f'{path} show; exec {path} show'])
+        expect(by_exec.out == mine * 2, by_exec)
+    check('set-user-id-gives-nothing', set_user_id)
 
     def by_link():
         os.symlink('/usr/bin/busybox', WORK + '/echo')

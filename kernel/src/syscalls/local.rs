@@ -3,7 +3,7 @@
 use super::{arguments, machine, mempolicy};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
-use crate::{cpus, cputime, delegate, exec, process, rseq, signals, time, timens};
+use crate::{cpus, cputime, delegate, dispositions, exec, process, rseq, signals, time, timens};
 use crate::clone::{self, Request};
 use crate::{futex, seccomp};
 use crate::balance::CpuMask;
@@ -53,7 +53,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::GetMempolicy => mempolicy::get(a[0], a[1], a[2], a[3], a[4]),
         LocalCall::SetMempolicy => mempolicy::set(a[0], a[1], a[2]),
         LocalCall::Mbind => mempolicy::mbind(&a),
-        LocalCall::RtSigaction => signals::action(a[0], a[1], a[2], a[3]),
+        LocalCall::RtSigaction => dispositions::action(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigprocmask => signals::procmask(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigpending => crate::pending::pending(a[0], a[1]),
         LocalCall::Sigaltstack => signals::altstack(a[0], a[1], regs.rsp),

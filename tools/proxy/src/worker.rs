@@ -202,6 +202,7 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
             pseudo::execed(process, args[1], args[2]);
             0
         }
+        OP_RIGHTS => i64::from(sys::rights::settle()),
         OP_REMAP => code(attach::map_again(&process.space, args[0], args[1])),
         OP_NOP => 0,
         OP_STOP_SIGNAL => code(signals::stop_by(args[0])),

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod arch;
+pub mod rights;
 pub mod shared;
 pub mod signal;
 pub mod thread;
