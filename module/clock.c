@@ -49,18 +49,34 @@ static struct sample take_sample(void)
 	return best;
 }
 
+/* Also a little before the line begins: the page may have been written since a sample. */
 static u64 line(const struct hanare_clock_page *page, u64 base, u64 tsc)
 {
+	if ((s64)(tsc - page->tsc) < 0)
+		return base - mul_u64_u64_shr(page->tsc - tsc, page->mult, CLOCK_SHIFT);
 	return base + mul_u64_u64_shr(tsc - page->tsc, page->mult, CLOCK_SHIFT);
 }
 
-static void write_page(struct hanare_instance *inst, struct sample s, u64 mult, bool first)
+/* The rate with which the line meets Linux' clock one period later, within bounds. */
+static u64 bent(const struct hanare_clock_page *page, struct sample s, u64 rate)
+{
+	s64 error = s.mono - line(page, page->monotonic_ns, s.tsc);
+	s64 bend;
+
+	error = clamp_t(s64, error, -JUMP_NS, JUMP_NS);
+	bend = div_s64((s64)rate * (error >> 4), PERIOD_NS >> 4);
+	return rate + clamp_t(s64, bend, -(s64)(rate / SLEW_MAX), (s64)(rate / SLEW_MAX));
+}
+
+/* With a `rate`: the line after the sample `s`. Without: the same line, new offsets. */
+static void write_page(struct hanare_instance *inst, struct sample s, u64 rate, bool first)
 {
 	struct hanare_clock_page *page = inst->clock;
-	u64 mono, raw, tsc;
+	u64 mono, raw, tsc, mult;
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&inst->clock_lock, flags);
+	mult = !rate ? page->mult : first ? rate : bent(page, s, rate);
 	WRITE_ONCE(page->sequence, page->sequence + 1);
 	smp_wmb();
 	/*
@@ -74,7 +90,7 @@ static void write_page(struct hanare_instance *inst, struct sample s, u64 mult, 
 	} else {
 		mono = line(page, page->monotonic_ns, tsc);
 		raw = line(page, page->raw_ns, tsc);
-		if (s.mono > line(page, page->monotonic_ns, s.tsc) + JUMP_NS)
+		if (rate && s.mono > line(page, page->monotonic_ns, s.tsc) + JUMP_NS)
 			mono = s.mono + mul_u64_u64_shr(tsc - s.tsc, mult, CLOCK_SHIFT);
 		raw = max(raw, s.raw);
 	}
@@ -111,15 +127,8 @@ static void update(struct work_struct *work)
 {
 	struct hanare_instance *inst = container_of(work, struct hanare_instance, clock_work.work);
 	struct sample s = take_sample();
-	u64 rate = measured_mult(inst, s);
-	s64 error = s.mono - line(inst->clock, inst->clock->monotonic_ns, s.tsc);
-	s64 bend;
 
-	/* Make up for the error within one period, but never steeper than 5 %. */
-	error = clamp_t(s64, error, -JUMP_NS, JUMP_NS);
-	bend = div_s64((s64)rate * (error >> 4), PERIOD_NS >> 4);
-	bend = clamp_t(s64, bend, -(s64)(rate / SLEW_MAX), (s64)(rate / SLEW_MAX));
-	write_page(inst, s, rate + bend, false);
+	write_page(inst, s, measured_mult(inst, s), false);
 	inst->clock_last_tsc = s.tsc;
 	inst->clock_last_ns = s.mono;
 	hanare_load_update(inst);
@@ -133,9 +142,9 @@ static void update(struct work_struct *work)
 static void offset_changed(struct irq_work *work)
 {
 	struct hanare_instance *inst = container_of(work, struct hanare_instance, clock_set_work);
-	struct sample s = { .tsc = READ_ONCE(inst->clock->tsc) };
+	struct sample none = {};
 
-	write_page(inst, s, READ_ONCE(inst->clock->mult), false);
+	write_page(inst, none, 0, false);
 }
 
 /* Called with the timekeeper's lock held, also at each tick. */

@@ -683,6 +683,8 @@ struct hanare_service {
  * End the worker of this slot (its thread has ended), and have a new one, which is like
  * it but for its thread id, serve the slot. The new one answers: 0; `tid` is its own then.
  * If there can be none: -errno, `tid` is 0, and the slot is not looked at any more.
+ * args: [0] = 0, or a slot without a worker, which gets one in the same way: the request
+ * that is there already (`OP_NOP`) is its answer's.
  */
 #define HANARE_OP_THREAD_RENEW 0x80000010U
 /*

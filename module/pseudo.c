@@ -467,5 +467,7 @@ long hanare_execed(struct hanare_space *space, void *data)
 	WRITE_ONCE(space->arg_end, arg->arg_end);
 	WRITE_ONCE(space->env_start, arg->env_start);
 	WRITE_ONCE(space->env_end, arg->env_end);
+	/* A child with a program of its own is not moved to another group by its parent. */
+	current->flags &= ~PF_FORKNOEXEC;
 	return arg->file ? set_exe(space, arg->file) : 0;
 }

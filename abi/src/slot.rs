@@ -59,6 +59,8 @@ pub const OP_THREAD_EXIT: u32 = OP_BASE + 10;
 /// End the worker of this slot (its thread has ended), and have a new one, which is like
 /// it but for its thread id, serve the slot. The new one answers: 0; `tid` is its own then.
 /// If there can be none: -errno, `tid` is 0, and the slot is not looked at any more.
+/// args: [0] = 0, or a slot without a worker, which gets one in the same way: the request
+/// that is there already (`OP_NOP`) is its answer's.
 pub const OP_THREAD_RENEW: u32 = OP_BASE + 16;
 /// fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
 /// low seven bits, and the flags of clone3 that matter to Linux (CLONE_PARENT,

@@ -6,7 +6,7 @@ use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
 use crate::vfork::Vfork;
 use crate::balance::{self, CpuMask};
-use crate::{cpus, delegate, hold, observe, services, signals, slots};
+use crate::{cpus, delegate, hold, observe, seccomp, services, signals, slots, timens};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -210,6 +210,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
     thread.rseq.set(b.rseq);
+    *thread.policy.lock() = b.policy;
     if b.clear_handlers {
         signals::clear_handlers();
     }
@@ -246,6 +247,8 @@ pub struct Embryo {
     pub exe: Vec<u8>,
     /// Inherited CPU mask.
     pub affinity: CpuMask,
+    /// Inherited filters of system calls.
+    pub seccomp: seccomp::Inherited,
     /// Inherited dispositions.
     pub signals: ProcessSignals,
     /// Inherited mask.
@@ -320,15 +323,18 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
     }
     let parent = cpus::current_arc();
     let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone(), r.flags & flag::VM != 0));
+    let mut identity = *p.identity.lock();
+    identity.time.children |= r.flags & flag::NEWTIME != 0;
     let embryo = Box::new(Embryo {
         mm: forked.mm,
         observed: observe::Inherited::of(p),
         exe: p.exe.lock().clone(),
         affinity: *me.affinity.lock(),
+        seccomp: me.seccomp.inherited(),
         signals: p.signals.lock().inherit(),
         thread_signals: me.signals.lock().inherit(true),
         cpu_limit: p.cpu_timers.limit(),
-        identity: *p.identity.lock(),
+        identity,
         birth: Birth { rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0), ..birth(r, regs) },
         vfork: vfork.clone(),
         parent,
@@ -419,6 +425,7 @@ pub extern "C" fn first_step_of_child(argument: usize) -> ! {
     cpus::reap();
     hold::at("child-begins");
     settle(&Thread::from_argument(argument).process);
+    timens::begin(Thread::from_argument(argument));
     hold::at("child-settled");
     first_step(argument)
 }

@@ -3,13 +3,15 @@
 //! A CPU's state is changed by that CPU with interrupts off; other CPUs put threads on
 //! its queue or take them from there (`balance`), hence the lock, which is never held
 //! across a switch. A thread that waits stays with its CPU, which asks its [`Wait`]
-//! whether it may go on. A core with one thread takes no timer interrupt.
+//! whether it may go on: at every event, or only when the thread itself was kicked or
+//! its time has come, where that is all it waits for ([`Wait::is_told`]). A core with one
+//! thread takes no timer interrupt.
 
 #![allow(unsafe_code)] // the switch itself
 
 use crate::thread::Thread;
 use crate::{balance, doorbell, inbound, info, tlb};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -34,8 +36,12 @@ pub const NEVER: u64 = u64::MAX;
 pub struct Cpu {
     /// Threads that want to run.
     runnable: VecDeque<Arc<Thread>>,
-    /// Threads that wait for something.
+    /// Threads that wait for something and are asked at every event.
     waiting: Vec<Arc<Thread>>,
+    /// Those that are told, by address.
+    asleep: BTreeMap<usize, Arc<Thread>>,
+    /// When those are to be woken at the latest: TSC value, address.
+    alarms: BTreeSet<(u64, usize)>,
     /// The running one.
     current: Option<Arc<Thread>>,
     /// Ended threads whose stacks may be freed after the next switch.
@@ -48,6 +54,30 @@ pub struct Cpu {
 }
 
 impl Cpu {
+    /// `thread` waits from now on.
+    fn begin_wait(&mut self, thread: Arc<Thread>) {
+        if !thread.is_told.load(Ordering::Relaxed) {
+            return self.waiting.push(thread);
+        }
+        let (at, deadline) = (Arc::as_ptr(&thread) as usize, thread.deadline.load(Ordering::Relaxed));
+        if deadline != NEVER {
+            self.alarms.insert((deadline, at));
+        }
+        self.asleep.insert(at, thread);
+    }
+
+    /// One of those that are told waits no more.
+    fn end_sleep(&mut self, thread: &Arc<Thread>) -> Option<Arc<Thread>> {
+        let at = Arc::as_ptr(thread) as usize;
+        self.alarms.remove(&(thread.deadline.load(Ordering::Relaxed), at));
+        self.asleep.remove(&at)
+    }
+
+    /// Those of the sleeping threads whose time has come.
+    fn due(&self, now: u64) -> impl Iterator<Item = Arc<Thread>> {
+        self.alarms.range(..=(now, usize::MAX)).filter_map(|(_, at)| self.asleep.get(at).cloned())
+    }
+
     fn update_load(&self, index: usize, running: bool) {
         balance::set_load(index, self.runnable.len() + usize::from(running));
     }
@@ -67,8 +97,17 @@ static PREVIOUS: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX]
 /// What other CPUs want of this one: [`KICK`], [`FLUSH`]; and [`LOOKING`].
 static POSTED: [Posted; CPUS_MAX] = [const { Posted(AtomicU32::new(0)) }; CPUS_MAX];
 
+/// Threads that were kicked and are to be looked at by this CPU.
+static KICKED: [Kicked; CPUS_MAX] = [const { Kicked { any: AtomicBool::new(false), threads: Mutex::new(Vec::new()) } }; CPUS_MAX];
+
 #[repr(align(64))]
 struct Posted(AtomicU32);
+
+#[repr(align(64))]
+struct Kicked {
+    any: AtomicBool,
+    threads: Mutex<Vec<Arc<Thread>>>,
+}
 
 /// A thread came to the queue, or somebody who waits may go on.
 pub const KICK: u32 = 1;
@@ -85,6 +124,8 @@ pub fn init() {
             Mutex::new(Cpu {
                 runnable: VecDeque::new(),
                 waiting: Vec::new(),
+                asleep: BTreeMap::new(),
+                alarms: BTreeSet::new(),
                 current: None,
                 dead: Vec::new(),
                 idle: Context::default(),
@@ -218,7 +259,15 @@ fn end_looking() -> bool {
 /// Something happened that `thread` may be waiting for, or has to see before it goes
 /// on in user mode: its CPU looks.
 pub fn kick(thread: &Arc<Thread>) {
-    let cpu = thread.cpu.load(Ordering::Relaxed);
+    // What happened is visible before the flag, and the flag set before we look where the
+    // thread is: if it moves meanwhile, it finds by itself what happened.
+    let known = thread.kicked.swap(true, Ordering::SeqCst);
+    let cpu = thread.cpu.load(Ordering::SeqCst);
+    if !known {
+        let kicked = &KICKED[cpu];
+        kicked.threads.lock().push(thread.clone());
+        kicked.any.store(true, Ordering::SeqCst);
+    }
     if cpu == percpu::index() {
         request_reschedule();
     } else {
@@ -296,11 +345,11 @@ pub fn reap() {
 /// Moves threads of this CPU whose waiting is over to the front of the queue; whether
 /// there were any.
 pub fn wake_ready() -> bool {
+    let mut ready = wake_told();
     let mut waiting = core::mem::take(&mut this().waiting);
-    if waiting.is_empty() {
+    if waiting.is_empty() && ready.is_empty() {
         return false;
     }
-    let mut ready = Vec::new();
     let mut i = 0;
     while i < waiting.len() {
         if waiting[i].is_ready() {
@@ -316,6 +365,36 @@ pub fn wake_ready() -> bool {
         c.runnable.push_front(t);
     }
     any
+}
+
+/// Takes the sleeping threads that may go on: kicked ones, and those whose time has come.
+fn wake_told() -> Vec<Arc<Thread>> {
+    let index = percpu::index();
+    let mut asked: Vec<Arc<Thread>> = Vec::new();
+    if KICKED[index].any.swap(false, Ordering::SeqCst) {
+        let kicked = core::mem::take(&mut *KICKED[index].threads.lock());
+        for thread in kicked {
+            thread.kicked.swap(false, Ordering::SeqCst);
+            if thread.cpu.load(Ordering::SeqCst) != index {
+                kick(&thread); // it has moved, and may wait there for this kick
+            } else if this().asleep.contains_key(&(Arc::as_ptr(&thread) as usize)) {
+                asked.push(thread);
+            }
+        }
+    }
+    {
+        let c = this();
+        if !c.alarms.is_empty() {
+            asked.extend(c.due(cpu::rdtsc()));
+        }
+    }
+    // Without the lock: they look at what others hold who put threads on our queue.
+    asked.retain(|t| t.is_ready());
+    if asked.is_empty() {
+        return asked;
+    }
+    let mut c = this();
+    asked.iter().filter_map(|t| c.end_sleep(t)).collect()
 }
 
 /// The next thread of this CPU's queue. Those that may not run here any more are
@@ -385,7 +464,7 @@ pub fn give_away() -> bool {
     let Some(next) = pick().or_else(balance::steal) else { return false };
     let mut c = this();
     let me = c.current.clone().expect("the running thread");
-    c.waiting.push(me);
+    c.begin_wait(me);
     drop(c);
     switch_to(Some(next));
     true
@@ -422,7 +501,8 @@ pub fn halt(ready: &dyn Fn() -> bool) {
     let quiet = end_looking() && doorbell::inbound().prepare_halt() && !ready() && {
         let c = this();
         c.runnable.is_empty() && !c.waiting.iter().any(|t| t.is_ready())
-    } && !take_over();
+    } && !KICKED[percpu::index()].any.load(Ordering::SeqCst)
+        && !take_over();
     if quiet {
         // Other CPUs need not interrupt this one for a table that it does not use.
         let leave = try_current().filter(|t| t.process.mm.active().others(percpu::index()).next().is_some());
@@ -493,6 +573,9 @@ fn arm_timer(user: bool) {
     let mut c = this();
     let deadlines = c.waiting.iter().chain(c.current.iter()).map(|t| t.deadline.load(Ordering::Relaxed));
     let mut next = deadlines.min().unwrap_or(NEVER);
+    if let Some((alarm, _)) = c.alarms.first() {
+        next = next.min(*alarm);
+    }
     let now = cpu::rdtsc();
     if user && let Some(first) = c.runnable.front() {
         balance::offer(first);
@@ -525,7 +608,7 @@ pub fn on_timer() {
 
 /// A ring: somebody who waits may go on.
 pub fn on_ring() {
-    if !this().waiting.is_empty() {
+    if !this().waiting.is_empty() || KICKED[percpu::index()].any.load(Ordering::Relaxed) {
         request_reschedule();
     }
 }

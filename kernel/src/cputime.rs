@@ -3,7 +3,7 @@
 
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, delegate, time};
+use crate::{cpus, delegate, signals, time};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::cputimer::{CpuLimit, CpuSeconds, IntervalTimer};
@@ -100,6 +100,7 @@ pub fn check(thread: &Thread) {
         CpuLimit::Warn => send(signal::SIGXCPU),
         CpuLimit::Kill => crate::signals::die(signal::SIGKILL),
     }
+    signals::retarget(p); // others may take what this thread blocks
 }
 
 /// Times that a clock has counted, ns.
@@ -112,6 +113,12 @@ pub fn process_ns(p: &Process) -> u64 {
 pub fn thread_ns(t: &Thread) -> (u64, u64) {
     let (user, system) = t.cycles();
     (time::cycles_to_ns(user), time::cycles_to_ns(system))
+}
+
+/// Whether a CPU clock that names a thread means the running one.
+pub fn is_own_thread(id: i32) -> bool {
+    let target = !(id >> 3) as u32;
+    id & 4 != 0 && (target == 0 || target == cpus::current().slot.tid())
 }
 
 /// The value of a CPU clock that names a process or thread (`clock_getcpuclockid`,

@@ -206,6 +206,7 @@ fn take_first_slot(regs: &Regs) {
     *new.birth.lock() = Some(Birth::of_program(regs));
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
     *new.affinity.lock() = *me.affinity.lock();
+    new.seccomp.inherit(me.seccomp.inherited());
     p.succeed(&new);
     me.dying.store(true, Ordering::Relaxed); // its worker need leave none behind
     cpus::enqueue(new, hanare_hal::percpu::index());
@@ -439,7 +440,8 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
         clear_tails(i, base).map_err(|_| Failed(errno::ENOEXEC, START_FAILED_INTERPRETER))?;
         entry = base + i.plan.entry;
     }
-    let vdso = vdso::map(&mut p.mm.lock());
+    let traps = p.identity.lock().time.differ();
+    let vdso = vdso::map(&mut p.mm.lock(), traps);
     let auxv = auxv(&id, program, bias, base, vdso);
     let stack = build(&auxv).map_err(memory)?;
     usercopy::write(stack.sp, &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
@@ -484,6 +486,7 @@ fn clear(p: &Process) {
         let mut mm = p.mm.lock();
         let (min, max) = (mm.vmas.min(), mm.vmas.max());
         removed.vmas = mm.vmas.remove(min, max);
+        mm.policies.clear(min, max);
         let _ = mm.unmap_pages(min, max, &mut removed);
     }
     calls::finish_removed(p, removed);

@@ -68,6 +68,9 @@ impl cpus::Wait for Asleep<'_> {
         self.thread.futex_woken.load(Ordering::Acquire) || self.thread.must_end() || self.thread.has_signal() || cpu::rdtsc() >= self.deadline
     }
     fn announce(&self, _: bool) {}
+    fn is_told(&self) -> bool {
+        true // by `rouse`, by who sends a signal or ends the process, or by the time
+    }
     fn deadline(&self) -> u64 {
         self.deadline
     }
@@ -141,7 +144,7 @@ fn timeout(pointer: u64, op: u64, relative: bool) -> Result<u64> {
         return Ok(cpus::deadline(ns));
     }
     let clock = if op & CLOCK_REALTIME != 0 { Clock::Realtime } else { Clock::Monotonic };
-    Ok(cpus::deadline(ns.saturating_sub(crate::time::now(clock).unwrap_or(0))))
+    Ok(cpus::deadline(ns.saturating_sub(crate::timens::now(&cpus::current().process, clock).unwrap_or(0))))
 }
 
 /// A `struct timespec` of the application in ns; `EINVAL` if it is none.

@@ -219,7 +219,7 @@ fn vma_flags(v: &Vma<FileRef>) -> u64 {
     }
     bits | match v.backing {
         Backing::Special(SpecialKind::Vdso) => VMA_VDSO,
-        Backing::Special(SpecialKind::Vvar) => VMA_VVAR,
+        Backing::Special(SpecialKind::Vvar | SpecialKind::VvarEmpty) => VMA_VVAR,
         Backing::SharedLinux { .. } => VMA_LINUX,
         _ => 0,
     }

@@ -73,6 +73,7 @@ pub struct Identity {
     pub clktck: u64,
     pub random: [u8; 32],
     pub no_random: bool,
+    pub time: crate::timens::Offsets,
 }
 
 /// A process.
@@ -97,6 +98,8 @@ pub struct Process {
     pub exe: Mutex<Vec<u8>>,
     /// Incremented by each invalidation of Linux (see `docs/architecture.md`).
     pub invalidations: AtomicU64,
+    /// Writes to memory shared with Linux that was not there.
+    pub shared_writes: mm::shared::Writes,
     /// Pages being read in for a fault of the proxy.
     pub fills: Mutex<Vec<mm::fault::PendingFill>>,
     /// Frames of the control window, by page address.
@@ -163,6 +166,7 @@ impl Process {
             identity: Mutex::new(Identity::default()),
             exe: Mutex::new(Vec::new()),
             invalidations: AtomicU64::new(0),
+            shared_writes: mm::shared::Writes::default(),
             fills: Mutex::new(Vec::new()),
             control: Mutex::new(BTreeMap::new()),
             killed: AtomicBool::new(false),
@@ -220,6 +224,7 @@ impl Process {
             clktck: block.clktck,
             random: block.random,
             no_random: block.flags & hanare_abi::start::START_NO_RANDOM != 0,
+            time: crate::timens::Offsets::default(),
         };
         self.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
         let embryo = self.embryo.lock().take();
@@ -230,6 +235,7 @@ impl Process {
         if let Some(e) = embryo {
             *self.exe.lock() = e.exe;
             *thread.affinity.lock() = e.affinity;
+            thread.seccomp.inherit(e.seccomp);
             self.owes.store(!e.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
             *self.signals.lock() = e.signals;
             *thread.signals.lock() = e.thread_signals;
@@ -270,8 +276,14 @@ impl Process {
         if creator.must_end() {
             return Err(errno::EINTR);
         }
+        thread.seccomp.inherit(creator.seccomp.inherited());
         threads.push(thread.clone());
         Ok(())
+    }
+
+    /// Does something with the threads. The list is locked meanwhile.
+    pub fn with_threads<R>(&self, f: impl FnOnce(&[Arc<Thread>]) -> R) -> R {
+        f(&self.threads.lock())
     }
 
     /// Does something with each thread. The list is locked meanwhile.
@@ -482,7 +494,9 @@ impl Process {
         } else {
             slots::give(self, thread); // a worker waits for the next thread
             signals::retarget(self);
-            self.kick_all(); // somebody may wait for it to be gone
+            if self.replacing.load(Ordering::Acquire) || self.dumping.load(Ordering::Acquire) {
+                self.kick_all(); // somebody waits for it to be gone
+            }
         }
         cpus::exit_current()
     }

@@ -256,6 +256,13 @@ fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
     (signal, SigInfo::fault(signal, code, addr))
 }
 
+/// A signal that a system call raises instead of being made: handled now, or the end.
+pub fn force_call(queued: QueuedSignal, regs: &mut Regs) {
+    cpus::request_attention();
+    force(queued, regs, 0, 0);
+    regs.orig_rax = crate::entry::NO_CALL;
+}
+
 /// A signal of the program's own doing: handled now, or the end.
 fn force(queued: QueuedSignal, regs: &mut Regs, v: u8, addr: u64) {
     let thread = cpus::current();
@@ -340,6 +347,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
         }
     }
     if handled {
+        retarget(p); // the handlers block more
         pending::give_back_blocked(thread);
         return false;
     }

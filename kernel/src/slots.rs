@@ -1,8 +1,8 @@
 //! Slots of a process and the workers behind them.
 //!
 //! The worker of a thread that ended ends too, so that its thread id is gone, and leaves a
-//! new one behind (`OP_THREAD_RENEW`), which waits for the next thread: making one waits
-//! for Linux only where none is there yet. What Linux keeps for each thread (credentials,
+//! new one behind (`OP_THREAD_RENEW`), or two where none waits yet, for the next threads:
+//! making one waits for Linux only where none is there yet. What Linux keeps for each thread (credentials,
 //! capabilities, namespaces, priorities …) a new thread has from its creator; so a
 //! worker is taken over only by a thread whose creator has the same *attributes*: a
 //! number that a thread gets anew whenever it changes such a thing, and passes on to
@@ -169,6 +169,7 @@ pub fn give(p: &Process, thread: &Thread) {
     let (attributes, name) = (thread.attributes.load(Ordering::Relaxed), *thread.name.lock());
     slot.set_sigmask(u64::MAX);
     slot.set_robust_list(0); // it was walked, and its memory may go
+    let second = if thread.dying.load(Ordering::Relaxed) { None } else { second_spare(p, index) };
     let asleep = {
         // Posted under the lock: who takes the spare worker waits for the answer.
         let mut s = p.slots.lock();
@@ -179,16 +180,39 @@ pub fn give(p: &Process, thread: &Thread) {
             s.forget(slot.tid());
             if thread.dying.load(Ordering::Relaxed) || s.spare.len() >= SPARES_MAX {
                 s.ending.push((index, slot));
+                s.dropped.extend(second.map(|(index, _)| index));
                 slot.lwk_post(OP_THREAD_EXIT, [0; 6])
             } else {
                 s.spare.push(Spare { index, slot, attributes, name });
-                slot.lwk_post(OP_THREAD_RENEW, [0; 6])
+                let other = second.map_or(0, |(index, _)| u64::from(index));
+                s.spare.extend(second.map(|(index, slot)| Spare { index, slot, attributes, name }));
+                slot.lwk_post(OP_THREAD_RENEW, [other, 0, 0, 0, 0, 0])
             }
         }
     };
     if asleep {
         delegate::ring_worker(p, index);
     }
+}
+
+/// A slot for a second waiting worker, where the one of thread `index` would be the only
+/// one: a program that makes a thread when the last one has ended need not wait for
+/// Linux then. A request is there, to which the worker's coming is the answer.
+fn second_spare(p: &Process, index: u32) -> Option<(u32, SlotRef<'static>)> {
+    let empty = {
+        let mut s = p.slots.lock();
+        if index != 0 && s.spare.is_empty() { s.take_empty() } else { None }
+    }?;
+    let Some(slot) = p.slot(empty) else {
+        p.slots.lock().dropped.push(empty);
+        return None;
+    };
+    slot.lwk_reset();
+    slot.set_poll_us(delegate::worker_poll_us());
+    slot.set_sigmask(u64::MAX);
+    slot.set_robust_list(0);
+    let _ = slot.lwk_post(OP_NOP, [0; 6]);
+    Some((empty, slot))
 }
 
 /// A worker that got no thread after all.

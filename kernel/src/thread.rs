@@ -5,11 +5,12 @@
 
 use crate::process::Process;
 use crate::balance::CpuMask;
-use crate::{cpus, frames, info, observe, rseq, signals};
+use crate::{cpus, frames, info, observe, rseq, seccomp, signals};
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use hanare_core::mempolicy::Policy;
 use hanare_core::rseq::Area;
 use hanare_hal::context::Context;
 use hanare_hal::fpu::FpuState;
@@ -47,6 +48,10 @@ pub struct Thread {
     pub affinity: Mutex<CpuMask>,
     /// TSC value since which it runs, 0 while it does not.
     pub since: AtomicU64,
+    /// It was kicked, and the CPU has not looked yet.
+    pub kicked: AtomicBool,
+    /// What it waits for is told it, see [`cpus::Wait::is_told`].
+    pub is_told: AtomicBool,
     /// TSC value at which it wants to look again, while it waits.
     pub deadline: AtomicU64,
     /// TSC cycles the last delegated call took if it was not short, else 0.
@@ -63,12 +68,16 @@ pub struct Thread {
     pub attributes: AtomicU64,
     /// Its name if it is not its process', as PR_SET_NAME has it.
     pub name: Mutex<Option<[u8; 16]>>,
+    /// NUMA policy (`set_mempolicy`).
+    pub policy: Mutex<Policy>,
     /// Where a new thread starts: registers, FPU state, FS and GS base.
     pub birth: Mutex<Option<Birth>>,
     /// See rseq(2).
     pub rseq: rseq::OfThread,
     /// Head of the robust futex list.
     pub robust_list: AtomicU64,
+    /// Which calls it may make.
+    pub seccomp: seccomp::Seccomp,
     /// Signal mask, pending signals, alternate stack.
     pub signals: Mutex<signals::ThreadSignals>,
     /// TSC cycles spent running (without those since `since`).
@@ -111,6 +120,8 @@ pub struct Birth {
     pub rseq: Option<Area>,
     /// CLONE_CLEAR_SIGHAND.
     pub clear_handlers: bool,
+    /// The caller's NUMA policy.
+    pub policy: Policy,
     /// The name that a worker which had another thread has to be given.
     pub name: Option<[u8; 16]>,
 }
@@ -120,12 +131,12 @@ impl Birth {
     pub fn of_current(regs: &Regs) -> Birth {
         let mut fpu = FpuState::new();
         fpu.save();
-        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, name: None }
+        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), name: None }
     }
 
     /// Of a program that begins with `regs`.
     pub fn of_program(regs: &Regs) -> Birth {
-        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, name: None }
+        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), name: None }
     }
 
     /// Loads what is not in the trap frame.
@@ -151,6 +162,8 @@ impl Thread {
             on_cpu: AtomicBool::new(false),
             affinity: Mutex::new(CpuMask::all()),
             since: AtomicU64::new(0),
+            kicked: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
             deadline: AtomicU64::new(crate::cpus::NEVER),
             last_call: AtomicU64::new(0),
             in_place: AtomicBool::new(false),
@@ -159,9 +172,11 @@ impl Thread {
             left: AtomicBool::new(false),
             attributes: AtomicU64::new(0),
             name: Mutex::new(None),
+            policy: Mutex::new(Policy::default()),
             birth: Mutex::new(None),
             rseq: rseq::OfThread::default(),
             robust_list: AtomicU64::new(0),
+            seccomp: seccomp::Seccomp::default(),
             signals: Mutex::new(signals::ThreadSignals::new(sigmask)),
             user_cycles: AtomicU64::new(0),
             system_cycles: AtomicU64::new(0),

@@ -19,6 +19,11 @@ pub trait Wait {
     fn near(&self) -> bool {
         true
     }
+    /// Whether who makes it ready kicks the thread ([`crate::cpus::kick`]), so that it need
+    /// be asked only then and at its deadline.
+    fn is_told(&self) -> bool {
+        false
+    }
     /// TSC value at which it is to look again, at the latest.
     fn deadline(&self) -> u64 {
         NEVER
@@ -112,9 +117,14 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
 /// Gives the CPU away until `what` is ready, or halts it.
 fn block(me: &Thread, what: &dyn Wait) {
     me.deadline.store(what.deadline(), Ordering::Relaxed);
+    me.is_told.store(what.is_told(), Ordering::Relaxed);
     update_load(false);
     loop {
         wake_ready();
+        // That may have taken a kick of ours, which nobody will see again.
+        if what.ready() || observe::debug::is_awaited(me) {
+            break;
+        }
         // SAFETY: unset below, before `what` goes; this CPU runs the thread.
         unsafe { me.set_wait(Some(what)) };
         if give_away() {

@@ -70,7 +70,7 @@ fn deadline(pointer: u64, clock: i32) -> Result<u64> {
     }
     let clock = Clock::from_id(clock).filter(|c| matches!(c, Clock::Realtime | Clock::Monotonic)).ok_or(errno::EINVAL)?;
     let ns = futex::read_timespec(pointer)?;
-    Ok(cpus::deadline(ns.saturating_sub(crate::time::now(clock).unwrap_or(0))))
+    Ok(cpus::deadline(ns.saturating_sub(crate::timens::now(&cpus::current().process, clock).unwrap_or(0))))
 }
 
 fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {

@@ -21,6 +21,7 @@ fn page() -> *const ClockPage {
 }
 
 const SYS_GETTIMEOFDAY: u64 = 96;
+const SYS_TIME: u64 = 201;
 const SYS_CLOCK_GETTIME: u64 = 228;
 const SYS_CLOCK_GETRES: u64 = 229;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -69,10 +70,11 @@ fn now(id: i32) -> Option<u64> {
             if sequence.load(Ordering::Relaxed) != before {
                 continue;
             }
-            (before, base + ns)
+            // Without a rate it is the page of a process whose clocks are its own.
+            (before, (mult != 0).then(|| base + ns))
         };
         if before & 1 == 0 {
-            return Some(value);
+            return value;
         }
         core::hint::spin_loop();
     }
@@ -97,7 +99,8 @@ pub extern "C" fn __vdso_gettimeofday(to: *mut Pair, zone: *mut [i32; 2]) -> i32
     if !zone.is_null() {
         return syscall(SYS_GETTIMEOFDAY, to as u64, zone as u64) as i32;
     }
-    if let (false, Some(ns)) = (to.is_null(), now(0)) {
+    let Some(ns) = now(0) else { return syscall(SYS_GETTIMEOFDAY, to as u64, 0) as i32 };
+    if !to.is_null() {
         // SAFETY: the caller's pointer.
         unsafe { to.write(Pair { seconds: (ns / SECOND_NS) as i64, part: (ns % SECOND_NS / 1000) as i64 }) };
     }
@@ -107,7 +110,8 @@ pub extern "C" fn __vdso_gettimeofday(to: *mut Pair, zone: *mut [i32; 2]) -> i32
 /// time(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn __vdso_time(to: *mut i64) -> i64 {
-    let seconds = (now(0).unwrap_or(0) / SECOND_NS) as i64;
+    let Some(ns) = now(0) else { return syscall(SYS_TIME, to as u64, 0) };
+    let seconds = (ns / SECOND_NS) as i64;
     if !to.is_null() {
         // SAFETY: the caller's pointer.
         unsafe { to.write(seconds) };

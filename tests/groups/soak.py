@@ -19,6 +19,8 @@ from harness import *
 SECONDS = int(os.environ.get('TESTS_SOAK_SECONDS') or 120)
 SEED = int(os.environ.get('TESTS_SOAK_SEED') or 1)
 AT_ONCE = 4
+# A job that takes longer hangs, s. The real programs, four at a time and emulated, take minutes.
+PATIENCE = 900 if os.environ.get('TESTS_SOAK_PROGRAMS') else 240
 STRUCK = GUEST + '/static/struck'
 SUITES = ROOT + '/tests/suites'
 PIPELINE = 'for n in $(seq 5); do seq 200 | sort -rn | head -3 | tr "\\n" " " & done; wait'
@@ -101,7 +103,7 @@ class Job:
         """None while it runs; then '' or what was wrong."""
         status = self.process.poll()
         if status is None:
-            if time.monotonic() < self.started + 240:
+            if time.monotonic() < self.started + PATIENCE:
                 return None
             found = session(self.process.pid)
             states = [f'{pid} {state(pid)}' for pid in found]
@@ -109,7 +111,7 @@ class Job:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self.process.wait(60)
-            return f'{self} has not ended after 240 s: {states}'
+            return f'{self} has not ended after {PATIENCE} s: {states}'
         # What it left running: orphans of a killed one.
         for pid in session(self.process.pid):
             with contextlib.suppress(ProcessLookupError):

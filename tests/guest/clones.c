@@ -96,6 +96,37 @@ static void refused(void)
 	puts(strerror(errno));
 }
 
+/* A child may be given a group of its own until it has a program of its own. */
+static void groups(void)
+{
+	int ends[2], stop[2];
+	pid_t pid;
+	char byte;
+
+	pipe2(ends, O_CLOEXEC);
+	pipe2(stop, O_CLOEXEC);
+	pid = fork();
+	if (pid == 0) {
+		dup2(stop[0], 0);
+		execl("/bin/cat", "cat", NULL);
+		_exit(9);
+	}
+	close(ends[1]);
+	close(stop[0]);
+	TELL(read(ends[0], &byte, 1)); /* the end: the program has begun */
+	TELL(setpgid(pid, 0));
+	close(stop[1]);
+	waitpid(pid, NULL, 0);
+	pid = fork();
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	TELL(setpgid(pid, 0));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 int main(void)
 {
 	const struct clone_args plain = { .exit_signal = SIGCHLD };
@@ -126,5 +157,6 @@ int main(void)
 	printf("clone: descriptor %d, ", pidfd >= 0);
 	printf("wait %d", waitpid(pid, &status, 0) == pid);
 	printf(" status %x\n", status);
+	groups();
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* Timers and limits of CPU time. */
 #include "guest.h"
+#include <pthread.h>
 
 static volatile sig_atomic_t came[65];
 
@@ -55,6 +56,53 @@ static void timer(int which, int signal)
 	wait(NULL);
 }
 
+static void *works(void *argument)
+{
+	burn(SIGUSR1, 1);
+	return argument;
+}
+
+static long long cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* Sleep that CPU time ends, which another thread uses. */
+static void sleeps(void)
+{
+	struct timespec long_enough = { 0, 200000000 }, until, left = { 0, 0 };
+	struct sigaction action = { .sa_handler = count };
+	struct itimerval soon = { .it_value = { 0, 50000 } };
+	clockid_t clock;
+	pthread_t thread;
+	long long before;
+
+	pthread_create(&thread, NULL, works, NULL);
+	before = cpu_ns();
+	TELL(clock_nanosleep(CLOCK_PROCESS_CPUTIME_ID, 0, &long_enough, NULL));
+	printf("slept %d\n", cpu_ns() - before >= 200000000);
+	clock_getcpuclockid(getpid(), &clock);
+	clock_gettime(clock, &until);
+	before = cpu_ns();
+	until.tv_sec += 1;
+	TELL(clock_nanosleep(clock, TIMER_ABSTIME, &until, NULL));
+	printf("slept %d\n", cpu_ns() - before >= 900000000);
+	came[SIGUSR1] = 1;
+	pthread_join(thread, NULL);
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &soon, NULL);
+	TELL(clock_nanosleep(CLOCK_PROCESS_CPUTIME_ID, 0, &long_enough, &left));
+	printf("left %d\n", left.tv_nsec > 100000000);
+	TELL(clock_nanosleep(CLOCK_THREAD_CPUTIME_ID, 0, &long_enough, NULL));
+	pthread_getcpuclockid(pthread_self(), &clock);
+	TELL(clock_nanosleep(clock, 0, &long_enough, NULL));
+	long_enough.tv_nsec = -1;
+	TELL(clock_nanosleep(CLOCK_PROCESS_CPUTIME_ID, 0, &long_enough, NULL));
+}
+
 static void limit(int soft, int hard)
 {
 	struct rlimit limit = { soft, hard };
@@ -81,6 +129,7 @@ int main(void)
 	timer(ITIMER_VIRTUAL, SIGVTALRM);
 	timer(ITIMER_PROF, SIGPROF);
 	TELL(setitimer(3, NULL, NULL));
+	sleeps();
 	limit(1, 2);
 	return 0;
 }

@@ -173,6 +173,42 @@ int main(void)
 		seen[i * 100 * PAGE] = i;
 	}
 	TELL(seen[400 * PAGE]);
+	/* Of shared memory there is what was touched, and no more. */
+	for (int of_file = 0; of_file < 2; of_file++) {
+		char name[] = "/tmp/sparse-XXXXXX";
+		int file = of_file ? mkstemp(name) : -1, there = 0;
+		struct stat info = { 0 };
+		unsigned char in_core[64];
+		char *sparse;
+
+		unlink(name);
+		ftruncate(file, 64 * PAGE);
+		sparse = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | (of_file ? 0 : MAP_ANONYMOUS), file, 0);
+		for (int i = 0; i < 3; i++)
+			sparse[(i * 20 + i) * PAGE] = 1;
+		memset(sparse + 50 * PAGE, 1, 4 * PAGE);
+		msync(sparse, 64 * PAGE, MS_SYNC);
+		mincore(sparse, 64 * PAGE, in_core);
+		for (int i = 0; i < 64; i++)
+			there += in_core[i] & 1;
+		fstat(file, &info);
+		printf("%d pages of 64, %ld blocks\n", there, (long)info.st_blocks);
+		memset(sparse, 2, 64 * PAGE);
+		mincore(sparse, 64 * PAGE, in_core);
+		for (int i = there = 0; i < 64; i++)
+			there += in_core[i] & 1;
+		printf("%d pages of 64\n", there);
+		munmap(sparse, 64 * PAGE);
+	}
+	/* A descriptor that is not open comes before other errors. */
+	TELL_MAP(mmap(NULL, 0, PROT_READ, MAP_SHARED, 77, 0));
+	TELL_MAP(mmap(NULL, PAGE, PROT_READ, 0, 77, 0));
+	TELL_MAP(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, -1, 0));
+	TELL_MAP(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_GROWSDOWN, 77, 0));
+	TELL_MAP(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, 77, 1));
+	TELL_MAP(mmap(NULL, 1UL << 60, PROT_READ, MAP_SHARED, 77, 0));
+	TELL_MAP(mmap(NULL, 0, PROT_READ, MAP_SHARED, pipes[0], 0));
+	TELL_MAP(mmap(NULL, 0, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, 77, 0));
 	/* Protection keys of a CPU without them, and calls that are not there. */
 	TELL(syscall(SYS_pkey_alloc, 1, 0) == -1);
 	TELL(syscall(SYS_pkey_mprotect, seen, PAGE, PROT_READ, -1));

@@ -98,6 +98,18 @@ pub const fn read_clock(page: &ClockPage, clock: Clock, tsc: u64) -> Option<u64>
     Some(clock_ns(base_ns, page.tsc, page.mult, page.shift, tsc))
 }
 
+/// Offsets of a time namespace's monotonic and boottime clocks, ns, from the text of
+/// `/proc/self/timens_offsets`.
+#[must_use]
+pub fn namespace_offsets(text: &str) -> Option<(i64, i64)> {
+    let offset = |clock: &str| {
+        let mut words = text.lines().find(|line| line.starts_with(clock))?.split_ascii_whitespace().skip(1);
+        let (seconds, ns): (i64, i64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        seconds.checked_mul(NS_PER_SEC as i64)?.checked_add(ns)
+    };
+    Some((offset("monotonic")?, offset("boottime")?))
+}
+
 /// TSC ticks that `ns` take at `tsc_khz`, rounded up, saturating.
 #[must_use]
 pub const fn ns_to_ticks(ns: u64, tsc_khz: u32) -> u64 {
@@ -179,6 +191,14 @@ impl TryFrom<Timespec> for core::time::Duration {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn offsets_of_a_namespace() {
+        let text = "monotonic          100         5\nboottime           -20         0\n";
+        assert_eq!(namespace_offsets(text), Some((100_000_000_005, -20_000_000_000)));
+        assert_eq!(namespace_offsets("monotonic 1\nboottime 0 0\n"), None);
+        assert_eq!(namespace_offsets("monotonic 9999999999999 0\nboottime 0 0\n"), None);
+    }
 
     #[test]
     fn conversion() {

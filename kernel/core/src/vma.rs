@@ -22,6 +22,9 @@ pub enum SpecialKind {
     Vdso,
     /// The clock page and other data of the vDSO.
     Vvar,
+    /// The same for a process whose clocks are not the machine's: empty, so that the
+    /// vDSO's code makes the system call.
+    VvarEmpty,
     /// Physical memory of the instance that is no application memory: address of the first byte.
     Physical(u64),
     /// Anything else, numbered by the kernel.

@@ -50,9 +50,22 @@ pub(super) fn range(addr: u64, len: u64, error: errno::Errno) -> Result<(u64, u6
     if end > USER_MAX || end < addr { Err(error) } else { Ok((addr, end)) }
 }
 
-/// mmap.
+/// mmap. Of a descriptor that is not open Linux says so before anything else.
 pub fn mmap(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Result<u64> {
-    if len == 0 || offset % SMALL != 0 {
+    const FCNTL: u32 = 72;
+    const GETFD: u64 = 1;
+    if offset % SMALL != 0 {
+        return Err(errno::EINVAL);
+    }
+    let result = map(addr, len, prot, flags, fd, offset);
+    if result.is_err() && flags & MAP_ANONYMOUS == 0 {
+        delegate::linux(FCNTL, [fd, GETFD, 0, 0, 0, 0])?;
+    }
+    result
+}
+
+fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Result<u64> {
+    if len == 0 {
         return Err(errno::EINVAL);
     }
     let anonymous_map = flags & MAP_ANONYMOUS != 0;
@@ -142,6 +155,7 @@ fn within_limits(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64) -> Re
 pub(super) fn fill_reserved(p: &Process, vma: Vma<FileRef>) -> Result<()> {
     let mut mm = p.mm.lock();
     drop(mm.vmas.remove(vma.start, vma.end));
+    mm.policies.clear(vma.start, vma.end);
     mm.vmas.insert(vma)
 }
 

@@ -139,6 +139,10 @@ impl AddressSpace {
             },
             Backing::SharedLinux { .. } => Plan::Resolve { watch_seen },
             Backing::Special(SpecialKind::Vvar) => self.map_fixed(vma, addr, region::clock_paddr()),
+            Backing::Special(SpecialKind::VvarEmpty) => match crate::vdso::empty() {
+                Some(frame) => self.map_fixed(vma, addr, frame),
+                None => Plan::Fail(Signal::Bus),
+            },
             Backing::Special(SpecialKind::Vdso) => match crate::vdso::frame((addr - vma.start) & !(SMALL - 1)) {
                 Some(frame) => self.map_fixed(vma, addr, frame),
                 None => Plan::Fail(Signal::Bus),

@@ -22,6 +22,7 @@ impl AddressSpace {
     pub fn fork(&mut self) -> Result<Forked> {
         let mut child = AddressSpace::new().ok_or(errno::ENOMEM)?;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
+        child.policies = self.policies.clone();
         let vmas: Vec<Vma<FileRef>> = self.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTFORK)).cloned().collect();
         let mut zap: Option<(u64, u64)> = None;
         let result = vmas.iter().try_for_each(|v| {

@@ -92,7 +92,7 @@ fn pair(words: [u8; 16]) -> (u64, u64) {
 }
 
 /// Whether the caller has a capability (of the first 32) on Linux.
-fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
+pub fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
     // cap_user_header_t at 0, cap_user_data_t[2] at 64.
     let scratch = p.write_scratch(slot, &[0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0])?;
     delegate::linux(SYS_CAPGET, [scratch, scratch + 64, 0, 0, 0, 0])?;

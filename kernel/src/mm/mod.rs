@@ -26,6 +26,7 @@ use crate::{frames, services, tlb};
 use alloc::string::String;
 use alloc::sync::Arc;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_core::mempolicy::Policies;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
 use hanare_hal::paging::{PageTable, SMALL, pte};
 
@@ -86,6 +87,8 @@ pub struct AddressSpace {
     stale: release::Stale,
     /// Flags of new mappings (`mlockall(MCL_FUTURE)`).
     pub lock_future: VmaFlags,
+    /// NUMA policies (`mbind`).
+    pub policies: Policies,
 }
 
 impl AddressSpace {
@@ -102,6 +105,7 @@ impl AddressSpace {
             active: Arc::default(),
             stale: release::Stale::default(),
             lock_future: VmaFlags::empty(),
+            policies: Policies::default(),
         })
     }
 
@@ -118,6 +122,7 @@ impl AddressSpace {
             active: Arc::default(),
             stale: release::Stale::default(),
             lock_future: VmaFlags::empty(),
+            policies: Policies::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use super::fault::Signal;
 use super::{FileRef, pte_bits};
 use crate::process::Process;
 use crate::{cpus, delegate, frames, services};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::service::{EXTENT_PAGES_MASK, SERVICE_RESOLVE, SERVICE_UNWATCH, SERVICE_WATCH};
 use hanare_abi::slot::OP_REMAP;
 use hanare_core::errno::{self, Result};
@@ -94,7 +94,8 @@ pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64) -> core::result::
     let pages = {
         let mm = p.mm.lock();
         let Some(vma) = mm.vmas.find(page) else { return Ok(()) };
-        ((vma.end - page) / SMALL).min(WINDOW)
+        let most = if write { p.shared_writes.window(page) } else { WINDOW };
+        ((vma.end - page) / SMALL).min(most)
     };
     let answer = match services::by_worker(SERVICE_RESOLVE, &[page, pages, u64::from(write)], &[]) {
         Ok(a) => a,
@@ -130,5 +131,28 @@ pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64) -> core::result::
             at += SMALL;
         }
     }
+    if write {
+        p.shared_writes.next.store(at, Ordering::Relaxed);
+    }
     Ok(())
+}
+
+/// Where a process last wrote to shared memory that was not there: Linux makes what is
+/// asked for (a hole of a file becomes blocks), so more than one page is asked for only
+/// of those who have written one after the other for a while.
+#[derive(Default)]
+pub struct Writes {
+    next: AtomicU64,
+    run: AtomicU64,
+}
+
+impl Writes {
+    /// Pages to ask for at `page`.
+    fn window(&self, page: u64) -> u64 {
+        const PATIENCE: u64 = 16;
+        let run = if self.next.load(Ordering::Relaxed) == page { self.run.load(Ordering::Relaxed) } else { 0 };
+        let pages = if run < PATIENCE { 1 } else { (run / 2).min(WINDOW) };
+        self.run.store(run + pages, Ordering::Relaxed);
+        pages
+    }
 }

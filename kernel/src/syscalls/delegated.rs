@@ -2,7 +2,7 @@
 
 use crate::mm::{calls, limits};
 use crate::signals::{self, Interrupted};
-use crate::{cpus, cputime, delegate, exec, slots, usage};
+use crate::{cpus, cputime, delegate, exec, slots, timens, usage};
 use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal::SigSet;
@@ -34,7 +34,9 @@ mod number {
     pub const SETRLIMIT: u16 = 160;
     pub const SETITIMER: u16 = 38;
     pub const TIMER_CREATE: u16 = 222;
+    pub const UNSHARE: u16 = 272;
     pub const PRLIMIT64: u16 = 302;
+    pub const SETNS: u16 = 308;
     pub const CLOSE_RANGE: u32 = 436;
 }
 
@@ -76,6 +78,7 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Credentials => {
             slots::attributes_changed(cpus::current());
             refresh_identity();
+            time_namespace(row, &args);
         }
         Hook::Attributes | Hook::Personality => slots::attributes_changed(cpus::current()),
         Hook::Rlimit => take_limits(row, &args),
@@ -195,6 +198,7 @@ fn temporary_mask(row: &Row, args: &[u64; 6]) -> Result<()> {
     if pointer != 0 {
         let mask = usercopy::read_u64(pointer).map_err(|_| errno::EFAULT)?;
         cpus::current().signals.lock().begin_temporary(SigSet(mask));
+        signals::retarget(&cpus::current().process);
     }
     Ok(())
 }
@@ -204,6 +208,17 @@ fn refresh_identity() {
     let ids = [number::GETUID, number::GETEUID, number::GETGID, number::GETEGID].map(ask);
     let mut id = cpus::current().process.identity.lock();
     [id.uid, id.euid, id.gid, id.egid] = ids;
+}
+
+/// unshare(CLONE_NEWTIME) is for the children to come, setns for the caller too.
+fn time_namespace(row: &Row, args: &[u64; 6]) {
+    const NEWTIME: u64 = 0x80;
+    let thread = cpus::current();
+    match row.number {
+        number::UNSHARE if args[0] & NEWTIME != 0 => thread.process.identity.lock().time.children = true,
+        number::SETNS => timens::refresh(thread),
+        _ => {}
+    }
 }
 
 /// Limits that the LWK itself enforces, after Linux has accepted them.

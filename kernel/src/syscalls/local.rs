@@ -1,11 +1,11 @@
 //! Calls served here.
 
-use super::{arguments, machine};
+use super::{arguments, machine, mempolicy};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
-use crate::{cpus, cputime, delegate, exec, process, rseq, signals, time};
+use crate::{cpus, cputime, delegate, exec, process, rseq, signals, time, timens};
 use crate::clone::{self, Request};
-use crate::futex;
+use crate::{futex, seccomp};
 use crate::balance::CpuMask;
 use crate::thread::Thread;
 use crate::usage::Usage;
@@ -50,8 +50,9 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Munlock => lock::munlock(a[0], a[1]),
         LocalCall::Mlockall => lock::mlockall(a[0]),
         LocalCall::Munlockall => lock::munlockall(),
-        LocalCall::GetMempolicy => machine::get_mempolicy(a[0], a[1], a[2], a[3], a[4]),
-        LocalCall::Mbind | LocalCall::SetMempolicy => Ok(0),
+        LocalCall::GetMempolicy => mempolicy::get(a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::SetMempolicy => mempolicy::set(a[0], a[1], a[2]),
+        LocalCall::Mbind => mempolicy::mbind(&a),
         LocalCall::RtSigaction => signals::action(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigprocmask => signals::procmask(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigpending => crate::pending::pending(a[0], a[1]),
@@ -92,6 +93,9 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Futex => futex::futex(&a),
         LocalCall::FutexWaitv => crate::waitv::futex_waitv(row, &a),
         LocalCall::Membarrier => membarrier(a[0], a[1], p),
+        LocalCall::Seccomp => seccomp::seccomp(a[0], a[1], a[2]),
+        LocalCall::Ioperm => machine::ioperm(a[0], a[1], a[2]),
+        LocalCall::Iopl => machine::iopl(a[0]),
         LocalCall::Prctl => super::prctl::prctl(row, a),
         LocalCall::Execve => return execve(None, a[0], a[1], a[2], regs),
         LocalCall::Execveat => return execve(Some((a[0], a[4])), a[1], a[2], a[3], regs),
@@ -122,7 +126,7 @@ fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
     let Some(clock) = Clock::from_id(id) else {
         return delegate::linux(228, [id as u32 as u64, to, 0, 0, 0, 0]);
     };
-    let ns = match time::now(clock) {
+    let ns = match timens::now(p, clock) {
         Some(ns) => ns,
         None if clock == Clock::ThreadCpu => {
             let (user, system) = cputime::thread_ns(cpus::current());
@@ -146,7 +150,12 @@ fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
 fn clock_nanosleep(row: &Row, a: &[u64; 6]) -> Result<u64> {
     match Clock::from_id(a[0] as i32) {
         Some(Clock::Realtime | Clock::Monotonic | Clock::Boottime | Clock::Tai) => nanosleep(row, a[0] as i32, a[1], a[2], a[3]),
-        Some(Clock::ProcessCpu) | None => super::delegated::forward(row, *a),
+        Some(Clock::ProcessCpu) => cpu_nanosleep(row, a[1], a[2], a[3]),
+        None if cputime::clock_of(a[0] as i32).is_some() => match cputime::is_own_thread(a[0] as i32) {
+            true => Err(errno::EINVAL),
+            false => cpu_nanosleep(row, a[1], a[2], a[3]),
+        },
+        None => super::delegated::forward(row, *a),
         // Clocks that can be read only.
         Some(_) => Err(errno::EOPNOTSUPP),
     }
@@ -156,7 +165,8 @@ fn clock_nanosleep(row: &Row, a: &[u64; 6]) -> Result<u64> {
 fn nanosleep(row: &Row, id: i32, flags: u64, request: u64, remaining: u64) -> Result<u64> {
     let ns = futex::read_timespec(request)?;
     let absolute = flags & 1 != 0;
-    let now = || Clock::from_id(id).and_then(time::now).unwrap_or(0);
+    let p = &cpus::current().process;
+    let now = || Clock::from_id(id).and_then(|clock| timens::now(p, clock)).unwrap_or(0);
     let end = if absolute { ns } else { now().saturating_add(ns) };
     // The TSC deadline is as good as the clock's rate; the clock itself decides.
     let result = loop {
@@ -174,6 +184,31 @@ fn nanosleep(row: &Row, id: i32, flags: u64, request: u64, remaining: u64) -> Re
         }
     }
     result.map(|()| 0)
+}
+
+/// Sleeps until the process has used so much CPU time.
+fn cpu_nanosleep(row: &Row, flags: u64, request: u64, remaining: u64) -> Result<u64> {
+    const LOOK_NS: u64 = 1_000_000;
+    let p = &cpus::current().process;
+    let ns = futex::read_timespec(request)?;
+    let absolute = flags & 1 != 0;
+    let end = if absolute { ns } else { cputime::process_ns(p).saturating_add(ns) };
+    loop {
+        let left = end.saturating_sub(cputime::process_ns(p));
+        if left == 0 {
+            return Ok(0);
+        }
+        // It can come no sooner than with all of the others running.
+        let at_once = p.thread_count().clamp(1, shared::params().cpu_count as usize) as u64;
+        if let Err(e) = futex::sleep_until(cpus::deadline((left / at_once).max(LOOK_NS))) {
+            if absolute {
+                cpus::current().signals.lock().set_interrupted(signals::Interrupted::Started(row.restart));
+            } else if remaining != 0 {
+                put(remaining, Timespec::from_ns(left).as_bytes())?;
+            }
+            return Err(e);
+        }
+    }
 }
 
 fn gettimeofday(to: u64, zone: u64) -> Result<u64> {
@@ -314,9 +349,14 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
 
 /// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
+    end_thread(SYS_EXIT_GROUP, status)
+}
+
+/// Ends the running thread; if it is the last one, the process by that last call.
+pub fn end_thread(last: u32, argument: u64) -> ! {
     let thread = cpus::current();
     if thread.process.leave(thread) {
-        delegate::last_call(SYS_EXIT_GROUP, [status, 0, 0, 0, 0, 0]);
+        delegate::last_call(last, [argument, 0, 0, 0, 0, 0]);
         thread.process.exit_thread(thread)
     }
     futex::release_robust(thread);
@@ -389,6 +429,7 @@ fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
     }
     let mask = usercopy::read_u64(a[0]).map_err(|_| errno::EFAULT)?;
     cpus::current().signals.lock().begin_temporary(SigSet(mask));
+    signals::retarget(&cpus::current().process);
     super::delegated::forward(row, *a)
 }
 

@@ -3,10 +3,13 @@
 mod delegated;
 mod local;
 mod machine;
+mod mempolicy;
 mod prctl;
 
 pub use delegated::forward;
+pub use local::end_thread;
 
+use crate::seccomp::{self, Judged};
 use crate::{cpus, observe};
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::{self, Row, Service};
@@ -31,6 +34,13 @@ pub fn entry(regs: &mut Regs) {
 
 /// Serves a call; `None` if the registers are another context's afterwards.
 pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
+    if cpus::current().seccomp.is_on() {
+        match seccomp::judge(regs) {
+            Judged::Allowed => {}
+            Judged::Answered => return Some(()),
+            Judged::Replaced => return None,
+        }
+    }
     let Some(row) = syscalls::row(number) else {
         regs.rax = errno::ENOSYS.as_return() as u64;
         return Some(());

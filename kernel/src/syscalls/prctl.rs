@@ -1,6 +1,6 @@
 //! prctl(2): Linux' business but for what would hit the proxy instead of the program.
 
-use crate::{cpus, slots};
+use crate::{cpus, seccomp, slots};
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::Row;
 use hanare_hal::usercopy;
@@ -29,9 +29,9 @@ const TSC_ENABLE: u64 = 1;
 pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
     let thread = cpus::current();
     match a[0] as u32 {
-        // A filter would apply to what the worker does for the LWK.
-        option::SET_SECCOMP | option::SET_SYSCALL_USER_DISPATCH | option::GET_AUXV => Err(errno::EINVAL),
-        option::GET_SECCOMP => Ok(0),
+        option::SET_SECCOMP => seccomp::prctl(a[1], a[2]),
+        option::GET_SECCOMP => Ok(u64::from(thread.seccomp.mode())),
+        option::SET_SYSCALL_USER_DISPATCH | option::GET_AUXV => Err(errno::EINVAL),
         option::SET_TSC if a[1] != TSC_ENABLE => Err(errno::EINVAL),
         option::SET_TSC => Ok(0),
         option::GET_TSC => usercopy::write(a[1], &(TSC_ENABLE as u32).to_le_bytes()).map(|()| 0).map_err(|_| errno::EFAULT),

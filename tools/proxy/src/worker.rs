@@ -210,7 +210,7 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
             code(signals::valid(args[0]).and_then(|signal| signal::requeue(signal, info, args[1] != 0)))
         }
         OP_THREAD => number(start_worker(process, args[0])),
-        OP_THREAD_RENEW => renew_worker(process, worker),
+        OP_THREAD_RENEW => renew_worker(process, worker, args[0]),
         OP_THREAD_EXIT => end_worker(process, worker),
         OP_DUMP => i64::from(dump::begin(process)),
         OP_DUMP_RANGE => code(dump::range(process, args[0], args[1], args[2])),
@@ -240,13 +240,16 @@ fn end_worker(process: &Process, worker: &Worker) -> ! {
     thread::end(worker.block)
 }
 
-/// `OP_THREAD_RENEW`: the successor answers, unless there is none.
-fn renew_worker(process: &Process, worker: &Worker) -> ! {
+/// `OP_THREAD_RENEW`: the successors answer, where there is one.
+fn renew_worker(process: &Process, worker: &Worker, other: u64) -> ! {
     signal::set_mask(!0);
-    if let Err(error) = thread::spawn(worker.slot(), true) {
-        let slot = process.space.window.slot(worker.slot());
-        slot.set_tid(0);
-        answer(process, worker, slot, -i64::from(error.0));
+    let other = u32::try_from(other).ok().filter(|slot| (1..SLOTS_MAX).contains(slot));
+    for index in core::iter::once(worker.slot()).chain(other) {
+        if let Err(error) = thread::spawn(index, true) {
+            let slot = process.space.window.slot(index);
+            slot.set_tid(0);
+            answer(process, worker, slot, -i64::from(error.0));
+        }
     }
     thread::end(worker.block)
 }

@@ -233,8 +233,8 @@ pub(super) static ROWS: &[Row] = rows! {
     169 reboot/4 delegated(None);
     170 sethostname/2 delegated(None);
     171 setdomainname/2 delegated(None);
-    172 iopl/1 refused(ENOSYS, "no port access (as without CONFIG_X86_IOPL_IOPERM)");
-    173 ioperm/3 refused(ENOSYS, "no port access (as without CONFIG_X86_IOPL_IOPERM)");
+    172 iopl/1 local(Iopl);
+    173 ioperm/3 local(Ioperm);
     174 create_module/2 refused(ENOSYS, "not in Linux (x86-64) either");
     175 init_module/3 delegated(None);
     176 delete_module/2 delegated(None);
@@ -378,7 +378,7 @@ pub(super) static ROWS: &[Row] = rows! {
     314 sched_setattr/3 delegated(Attributes);
     315 sched_getattr/4 delegated(None);
     316 renameat2/5 delegated(None);
-    317 seccomp/3 refused(ENOSYS, "a filter would act on the worker, not on the program (as without CONFIG_SECCOMP)");
+    317 seccomp/3 local(Seccomp);
     318 getrandom/3 delegated(None) restart Sys;
     319 memfd_create/2 delegated(None);
     320 kexec_file_load/5 delegated(None);

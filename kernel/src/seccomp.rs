@@ -1,0 +1,259 @@
+//! seccomp: which system calls a thread may make. Filters are asked here and never
+//! reach Linux: what a worker does for the LWK is not the program's doing.
+
+use crate::mm::limits;
+use crate::process::Process;
+use crate::syscalls::end_thread;
+use crate::thread::Thread;
+use crate::{coredump, cpus, delegate, signals};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU8, Ordering};
+use hanare_abi::slot::OP_EXIT_SIGNAL;
+use hanare_core::errno::{self, Result};
+use hanare_core::seccomp::{ARCH, Data, FILTER_COST, Instruction, MAX_INSTRUCTIONS, MAX_TOTAL, Program, action};
+use hanare_core::signal::{self, QueuedSignal, SigInfo};
+use hanare_hal::traps::Regs;
+use hanare_hal::usercopy;
+use spin::Mutex;
+use zerocopy::FromBytes;
+
+const NONE: u8 = 0;
+const STRICT: u8 = 1;
+const FILTER: u8 = 2;
+
+/// Operations of seccomp(2).
+mod operation {
+    pub const STRICT: u32 = 0;
+    pub const FILTER: u32 = 1;
+    pub const ACTION_AVAILABLE: u32 = 2;
+}
+
+/// Flags of the operation that sets a filter. Listeners there are none.
+mod flag {
+    pub const TSYNC: u64 = 1;
+    pub const LOG: u64 = 2;
+    pub const SPEC_ALLOW: u64 = 4;
+    pub const TSYNC_ESRCH: u64 = 16;
+}
+
+const SYS_PRCTL: u32 = 157;
+const PR_GET_NO_NEW_PRIVS: u64 = 39;
+const CAP_SYS_ADMIN: u32 = 21;
+const SYS_SECCOMP: i32 = 1;
+const ERRNO_MAX: u32 = 4095;
+
+/// Filters, the latest last.
+type Filters = Option<Arc<Vec<Arc<Program>>>>;
+
+/// One thread's part.
+#[derive(Default)]
+pub struct Seccomp {
+    mode: AtomicU8,
+    filters: Mutex<Filters>,
+}
+
+/// What a new thread or process gets of its creator's.
+#[derive(Clone)]
+pub struct Inherited(u8, Filters);
+
+impl Seccomp {
+    /// Whether calls have to be judged.
+    pub fn is_on(&self) -> bool {
+        self.mode() != NONE
+    }
+
+    /// As PR_GET_SECCOMP shows it.
+    pub fn mode(&self) -> u8 {
+        self.mode.load(Ordering::Acquire)
+    }
+
+    /// For a new thread or process.
+    pub fn inherited(&self) -> Inherited {
+        let filters = self.filters.lock();
+        Inherited(self.mode(), filters.clone())
+    }
+
+    /// Takes what a creator had.
+    pub fn inherit(&self, from: Inherited) {
+        let old = {
+            let mut filters = self.filters.lock();
+            self.mode.store(from.0, Ordering::Release);
+            core::mem::replace(&mut *filters, from.1)
+        };
+        drop(old);
+    }
+
+    fn answer(&self, data: &Data) -> u32 {
+        let filters = self.filters.lock().clone();
+        let all = filters.as_ref().map_or(&[][..], |f| f);
+        let answers = all.iter().rev().map(|f| f.run(data));
+        // Of equal ones the latest filter's; min_by_key gives the first.
+        answers.min_by_key(|a| (a & action::MASK) as i32).unwrap_or(action::ALLOW)
+    }
+}
+
+/// What becomes of a call.
+#[derive(PartialEq, Eq)]
+pub enum Judged {
+    /// It is made.
+    Allowed,
+    /// It is not; its result is in the registers.
+    Answered,
+    /// It is not, and the registers are a signal handler's, or the process ends.
+    Replaced,
+}
+
+/// Judges a call of the running thread.
+pub fn judge(regs: &mut Regs) -> Judged {
+    const READ: u64 = 0;
+    const WRITE: u64 = 1;
+    const RT_SIGRETURN: u64 = 15;
+    const EXIT: u64 = 60;
+    let thread = cpus::current();
+    match thread.seccomp.mode() {
+        STRICT if matches!(regs.orig_rax, READ | WRITE | RT_SIGRETURN | EXIT) => Judged::Allowed,
+        STRICT => end_thread(OP_EXIT_SIGNAL, u64::from(signal::SIGKILL)),
+        FILTER => filtered(thread, regs),
+        _ => Judged::Allowed,
+    }
+}
+
+fn filtered(thread: &Thread, regs: &mut Regs) -> Judged {
+    let number = regs.orig_rax as u32;
+    let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+    let answer = thread.seccomp.answer(&Data { number, arch: ARCH, instruction: regs.rip, args });
+    let value = answer & !action::MASK;
+    match answer & action::MASK {
+        action::ALLOW | action::LOG => Judged::Allowed,
+        action::ERRNO => {
+            regs.rax = u64::from(value.min(ERRNO_MAX)).wrapping_neg();
+            Judged::Answered
+        }
+        action::TRACE | action::USER_NOTIF => {
+            regs.rax = errno::ENOSYS.as_return() as u64;
+            Judged::Answered
+        }
+        action::TRAP => {
+            regs.rax = regs.orig_rax;
+            signals::force_call(sigsys(regs, value), regs);
+            Judged::Replaced
+        }
+        action::KILL_THREAD if thread.process.thread_count() > 1 => end_thread(OP_EXIT_SIGNAL, u64::from(signal::SIGSYS)),
+        _ => {
+            regs.rax = regs.orig_rax;
+            coredump::die(thread, &sigsys(regs, value), regs);
+            Judged::Replaced
+        }
+    }
+}
+
+fn sigsys(regs: &Regs, value: u32) -> QueuedSignal {
+    let mut info = SigInfo::fault(signal::SIGSYS, SYS_SECCOMP, regs.rip);
+    info.errno = value as i32;
+    info.fields[1] = regs.orig_rax & 0xffff_ffff | u64::from(ARCH) << 32;
+    QueuedSignal { signal: signal::SIGSYS, info }
+}
+
+/// seccomp(2).
+pub fn seccomp(what: u64, flags: u64, args: u64) -> Result<u64> {
+    match what as u32 {
+        operation::STRICT if flags as u32 == 0 && args == 0 => set_strict(),
+        operation::FILTER => set_filter(flags & 0xffff_ffff, args),
+        operation::ACTION_AVAILABLE if flags as u32 == 0 => {
+            let mut wanted = [0; 4];
+            usercopy::read(args, &mut wanted).map_err(|_| errno::EFAULT)?;
+            use action::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP};
+            match u32::from_le_bytes(wanted) {
+                KILL_PROCESS | KILL_THREAD | TRAP | ERRNO | TRACE | LOG | ALLOW => Ok(0),
+                _ => Err(errno::EOPNOTSUPP),
+            }
+        }
+        _ => Err(errno::EINVAL),
+    }
+}
+
+/// PR_SET_SECCOMP.
+pub fn prctl(mode: u64, filter: u64) -> Result<u64> {
+    match mode {
+        1 => set_strict(),
+        2 => set_filter(0, filter),
+        _ => Err(errno::EINVAL),
+    }
+}
+
+fn set_strict() -> Result<u64> {
+    let own = &cpus::current().seccomp;
+    if own.mode() == FILTER {
+        return Err(errno::EINVAL);
+    }
+    own.mode.store(STRICT, Ordering::Release);
+    Ok(0)
+}
+
+fn set_filter(flags: u64, from: u64) -> Result<u64> {
+    if flags & !(flag::TSYNC | flag::LOG | flag::SPEC_ALLOW | flag::TSYNC_ESRCH) != 0 {
+        return Err(errno::EINVAL);
+    }
+    let thread = cpus::current();
+    let program = Arc::new(read_program(&thread.process, thread.slot_index, from)?);
+    if thread.seccomp.mode() == STRICT {
+        return Err(errno::EINVAL);
+    }
+    // No thread is entered meanwhile, and none takes another one's filters.
+    thread.process.with_threads(|threads| attach(thread, threads, program, flags))
+}
+
+/// Filters act for whoever is run by exec too, so only who cannot gain rights by it, or
+/// has them already, may set one.
+fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
+    let mut head = [0; 16];
+    usercopy::read(from, &mut head).map_err(|_| errno::EFAULT)?;
+    let (count, at) = (usize::from(u16::from_le_bytes([head[0], head[1]])), u64::from_le_bytes(head[8..].try_into().unwrap_or_default()));
+    if count == 0 || count > MAX_INSTRUCTIONS {
+        return Err(errno::EINVAL);
+    }
+    let confined = delegate::linux(SYS_PRCTL, [PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0]) == Ok(1);
+    if !confined && !limits::capable(p, slot, CAP_SYS_ADMIN)? {
+        return Err(errno::EACCES);
+    }
+    let mut bytes = alloc::vec![0; count * size_of::<Instruction>()];
+    usercopy::read(at, &mut bytes).map_err(|_| errno::EFAULT)?;
+    let instructions = bytes.chunks_exact(size_of::<Instruction>()).map(Instruction::read_from_bytes);
+    Program::new(instructions.collect::<core::result::Result<_, _>>().map_err(|_| errno::EINVAL)?)
+}
+
+fn attach(me: &Thread, threads: &[Arc<Thread>], program: Arc<Program>, flags: u64) -> Result<u64> {
+    let before = me.seccomp.filters.lock().clone();
+    let before = before.as_ref().map_or(&[][..], |f| f);
+    let total: usize = program.len() + before.iter().map(|f| f.len() + FILTER_COST).sum::<usize>();
+    if total > MAX_TOTAL {
+        return Err(errno::ENOMEM);
+    }
+    let all = flags & flag::TSYNC != 0;
+    if all && let Some(other) = threads.iter().find(|t| !follows(t, before)) {
+        return if flags & flag::TSYNC_ESRCH != 0 { Err(errno::ESRCH) } else { Ok(u64::from(other.slot.tid())) };
+    }
+    let mut filters = before.to_vec();
+    filters.push(program);
+    let new = Inherited(FILTER, Some(Arc::new(filters)));
+    if all {
+        threads.iter().for_each(|t| t.seccomp.inherit(new.clone()));
+    } else {
+        me.seccomp.inherit(new);
+    }
+    Ok(0)
+}
+
+/// Whether a thread has no filters but those of the caller, or the first of them.
+fn follows(t: &Thread, callers: &[Arc<Program>]) -> bool {
+    match t.seccomp.mode() {
+        NONE => true,
+        FILTER => {
+            let filters = t.seccomp.filters.lock();
+            let own = filters.as_ref().map_or(&[][..], |f| f);
+            own.len() <= callers.len() && own.iter().zip(callers).all(|(a, b)| Arc::ptr_eq(a, b))
+        }
+        _ => false,
+    }
+}

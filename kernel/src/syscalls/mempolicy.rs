@@ -1,0 +1,145 @@
+//! NUMA policies: remembered and told as Linux does, for the nodes of this instance.
+
+use crate::{cpus, frames};
+use hanare_core::errno::{self, Result};
+use hanare_core::mempolicy::{Nodes, Policy, WORDS, check_mode};
+use hanare_hal::paging::{SMALL, pte};
+use hanare_hal::{shared, usercopy};
+use zerocopy::IntoBytes;
+
+fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
+    usercopy::write(addr, bytes).map(|()| 0).map_err(|_| errno::EFAULT)
+}
+
+/// Nodes with memory or CPUs of this instance.
+fn nodes() -> Nodes {
+    let cpus = (0..shared::params().cpu_count as usize).map(|i| shared::cpu(i).node());
+    let mut mask = [0; WORDS];
+    for n in shared::chunks().iter().map(|c| c.node).chain(cpus) {
+        if let Some(word) = mask.get_mut(n as usize / 64) {
+            *word |= 1 << (n % 64);
+        }
+    }
+    mask
+}
+
+/// A set of nodes of the application; bits that no node can have must be clear.
+fn read_nodes(at: u64, max_node: u64) -> Result<Nodes> {
+    const MOST_BITS: u64 = 4096 * 8;
+    let mut nodes = [0; WORDS];
+    let bits = max_node.wrapping_sub(1);
+    if bits == 0 || at == 0 {
+        return Ok(nodes);
+    }
+    if bits > MOST_BITS {
+        return Err(errno::EINVAL);
+    }
+    for i in 0..bits.div_ceil(64) {
+        let mut word = usercopy::read_u64(at.wrapping_add(i * 8)).map_err(|_| errno::EFAULT)?;
+        if bits - i * 64 < 64 {
+            word &= (1 << (bits - i * 64)) - 1;
+        }
+        match nodes.get_mut(i as usize) {
+            Some(to) => *to = word,
+            None if word != 0 => return Err(errno::EINVAL),
+            None => {}
+        }
+    }
+    Ok(nodes)
+}
+
+/// set_mempolicy(2), of the running thread.
+pub fn set(mode: u64, at: u64, max_node: u64) -> Result<u64> {
+    check_mode(mode as u32)?;
+    let policy = Policy::new(mode as u32, read_nodes(at, max_node)?, &nodes())?;
+    *cpus::current().policy.lock() = policy;
+    Ok(0)
+}
+
+/// mbind(2). What is there already stays where it is.
+pub fn mbind(a: &[u64; 6]) -> Result<u64> {
+    const STRICT: u64 = 1;
+    const MOVE: u64 = 2;
+    const MOVE_ALL: u64 = 4;
+    let [start, len, mode, at, max_node, flags] = *a;
+    let (mode, flags) = (mode as u32, flags & 0xffff_ffff);
+    check_mode(mode)?;
+    let wished = read_nodes(at, max_node)?;
+    if flags & !(STRICT | MOVE | MOVE_ALL) != 0 {
+        return Err(errno::EINVAL);
+    }
+    let p = &cpus::current().process;
+    if flags & MOVE_ALL != 0 && p.identity.lock().euid != 0 {
+        return Err(errno::EPERM);
+    }
+    let end = start.wrapping_add(len.wrapping_add(SMALL - 1) & !(SMALL - 1));
+    if start % SMALL != 0 || end < start {
+        return Err(errno::EINVAL);
+    }
+    if end == start {
+        return Ok(0);
+    }
+    let policy = Policy::new(mode, wished, &nodes())?;
+    let mut mm = p.mm.lock();
+    let mapped: u64 = mm.vmas.range(start, end).map(|v| v.end.min(end) - v.start.max(start)).sum();
+    if mapped != end - start {
+        return Err(errno::EFAULT);
+    }
+    mm.policies.set(start, end, policy);
+    Ok(0)
+}
+
+/// get_mempolicy(2).
+pub fn get(mode_to: u64, nodes_to: u64, max_node: u64, addr: u64, flags: u64) -> Result<u64> {
+    const NODE: u64 = 1;
+    const ADDR: u64 = 2;
+    const MEMS_ALLOWED: u64 = 4;
+    const MODE: u32 = 7;
+    const INTERLEAVE: u32 = 3;
+    let flags = flags & 0xffff_ffff;
+    let all = nodes();
+    let node_ids = (0..WORDS as u64 * 64).rev().find(|n| all[*n as usize / 64] & 1 << (n % 64) != 0).map_or(0, |n| n + 1);
+    if flags & !(NODE | ADDR | MEMS_ALLOWED) != 0 || nodes_to != 0 && max_node < node_ids {
+        return Err(errno::EINVAL);
+    }
+    let own = || *cpus::current().policy.lock();
+    let (mode, mask) = match flags {
+        0 | NODE if addr != 0 => return Err(errno::EINVAL),
+        0 => (own().mode, own().nodes),
+        // The node of the next page of a thread whose pages take turns.
+        NODE if own().mode & MODE == INTERLEAVE => (own().nodes[0].trailing_zeros(), own().nodes),
+        MEMS_ALLOWED => (0, all),
+        f if f & ADDR != 0 && f & MEMS_ALLOWED == 0 => {
+            let policy = at_address(addr)?;
+            (if f & NODE != 0 { node_of(addr)? } else { policy.mode }, policy.nodes)
+        }
+        _ => return Err(errno::EINVAL),
+    };
+    if mode_to != 0 {
+        put(mode_to, &mode.to_le_bytes())?;
+    }
+    if nodes_to != 0 {
+        let mut bytes = mask.as_bytes().to_vec();
+        // As many words as hold max_node - 1 bits; what is behind ours is cleared.
+        bytes.resize((max_node.wrapping_sub(1).div_ceil(64) * 8).min(1 << 16) as usize, 0);
+        put(nodes_to, &bytes)?;
+    }
+    Ok(0)
+}
+
+fn at_address(addr: u64) -> Result<Policy> {
+    let mm = cpus::current().process.mm.lock();
+    if mm.vmas.find(addr).is_none() {
+        return Err(errno::EFAULT);
+    }
+    Ok(mm.policies.get(addr))
+}
+
+/// Node of the page at `addr`, which is brought in.
+fn node_of(addr: u64) -> Result<u32> {
+    let mut byte = [0];
+    usercopy::read(addr, &mut byte).map_err(|_| errno::EFAULT)?;
+    let leaf = cpus::current().process.mm.lock().table.find(addr).ok_or(errno::EFAULT)?;
+    // A page of Linux' own: its node is not known here.
+    Ok(if leaf.entry & pte::FOREIGN != 0 { 0 } else { frames::node_of(leaf.frame()) })
+}
