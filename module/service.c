@@ -387,7 +387,8 @@ static long to_extents(struct job *job, const u64 *frames, long count)
 static long find_frames(u64 addr, long count, bool write, u64 *frames)
 {
 	struct page **pages = (struct page **)frames;	/* replaced one by one */
-	long found = get_user_pages_fast(addr, count, write ? FOLL_WRITE : 0, pages), i;
+	/* As the CPU sees it, what may be written may be read. */
+	long found = get_user_pages_fast(addr, count, write ? FOLL_WRITE : FOLL_FORCE, pages), i;
 
 	if (found == -EFAULT)
 		/* Frames without a struct page, or not for pinning: a device. */

@@ -135,19 +135,12 @@ fn cpu_state(index: usize) -> MutexGuard<'static, Cpu> {
     CPUS[index].get().expect("cpus::init").lock()
 }
 
-/// Memory of lists that are empty.
+/// Memory of a CPU's lists, if nothing runs there.
 pub fn trim() {
-    for cpu in &CPUS {
-        let Some(cpu) = cpu.get() else { continue };
+    for cpu in CPUS.iter().filter_map(Once::get) {
         let mut c = cpu.lock();
-        if c.runnable.is_empty() {
-            c.runnable = VecDeque::new();
-        }
-        if c.waiting.is_empty() {
-            c.waiting = Vec::new();
-        }
-        if c.dead.is_empty() {
-            c.dead = Vec::new();
+        if c.runnable.is_empty() && c.waiting.is_empty() && c.dead.is_empty() {
+            (c.runnable, c.waiting, c.dead) = (VecDeque::new(), Vec::new(), Vec::new());
         }
     }
 }

@@ -103,7 +103,21 @@ int main(void)
 	TOUCH(shared, 0);
 	shared = TELL_MAP(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, readonly, 0));
 	TELL(mprotect(shared, PAGE, PROT_READ | PROT_WRITE));
-	TELL_MAP(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	shared = TELL_MAP(mmap(NULL, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	/* To be written only means to be read, too; pages that are there and such that are not. */
+	shared[PAGE] = 7;
+	TELL(mprotect(shared, 8 * PAGE, PROT_WRITE));
+	TOUCH(shared, 0);
+	TOUCH(shared + PAGE, 0);
+	TELL(shared[PAGE]);
+	TOUCH(shared + PAGE, 1);
+	TOUCH(shared + 2 * PAGE, 1);
+	TELL(mprotect(shared, 3 * PAGE, PROT_NONE));
+	TOUCH(shared + PAGE, 0);
+	TELL(mprotect(shared, 8 * PAGE, PROT_WRITE));
+	TOUCH(shared + PAGE, 0);
+	TOUCH(shared + 6 * PAGE, 0);
+	TELL(munmap(shared, 8 * PAGE));
 
 	TELL(mlock(p, PAGE));
 	TELL(munlock(p, PAGE));

@@ -111,8 +111,14 @@ pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64) -> core::result::
     for e in answer.extents {
         let (frame, count) = (e & pte::ADDRESS & !EXTENT_PAGES_MASK, (e & EXTENT_PAGES_MASK) + 1);
         for i in 0..count {
-            let Some(vma) = mm.vmas.find(at).filter(|v| matches!(v.backing, Backing::SharedLinux { .. })) else { return Ok(()) };
-            let rights = if write { vma.prot } else { vma.prot - Prot::WRITE };
+            let accessible = |v: &&Vma<FileRef>| matches!(v.backing, Backing::SharedLinux { .. }) && !v.prot.is_empty();
+            let Some(vma) = mm.vmas.find(at).filter(accessible) else { return Ok(()) };
+            // What may only be written can be read; it is not to be written unseen.
+            let rights = match vma.prot - Prot::WRITE {
+                _ if write => vma.prot,
+                none if none.is_empty() => Prot::READ,
+                rights => rights,
+            };
             let known = mm.table.find(at);
             if known.is_none_or(|l| write && l.entry & pte::WRITE == 0) {
                 let entry = frame + i * SMALL | pte_bits(rights) | pte::FOREIGN;
