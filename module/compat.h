@@ -7,6 +7,14 @@
 #include <linux/mm.h>
 #include <linux/version.h>
 
+/* Whoever opens a file says so to those who watch it; since 6.5 dentry_open does. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
+#define hanare_tell_opened(file) do { } while (0)
+#else
+#include <linux/fsnotify.h>
+#define hanare_tell_opened(file) fsnotify_open(file)
+#endif
+
 /* The MIGRATE_MOVABLE argument became ACR_FLAGS_NONE. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
 #define hanare_alloc_range(start, end, gfp) \

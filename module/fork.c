@@ -32,6 +32,7 @@ static int child_of(struct hanare_space *parent, struct file *file, struct hanar
 
 long hanare_fork_command(struct file *file, struct hanare_space *parent, void __user *to)
 {
+	const struct cred *caller;
 	struct hanare_child arg;
 	struct file *own;
 	int fd, err;
@@ -45,8 +46,14 @@ long hanare_fork_command(struct file *file, struct hanare_space *parent, void __
 	fd = get_unused_fd_flags(O_CLOEXEC);
 	if (fd < 0)
 		return fd;
-	/* The same inode, so that what is mapped by it is found when it is zapped. */
-	own = dentry_open(&file->f_path, O_RDWR | O_CLOEXEC, current_cred());
+	/*
+	 * The same inode, so that what is mapped by it is found when it is zapped. With
+	 * the rights of whoever opened the parent's: it is not the program that opens
+	 * something, and what it may open (Landlock) does not matter.
+	 */
+	caller = override_creds(file->f_cred);
+	own = dentry_open(&file->f_path, O_RDWR | O_CLOEXEC, file->f_cred);
+	revert_creds(caller);
 	if (IS_ERR(own)) {
 		err = PTR_ERR(own);
 		goto put_fd;

@@ -60,6 +60,32 @@ static bool extents_ok(const struct job *job)
 /* A program that runs: nobody may write to it meanwhile. */
 #define RUNS XA_MARK_1
 
+/* The mount or the file system forbids execution. */
+static bool is_noexec(struct file *file)
+{
+	return file->f_path.mnt->mnt_flags & MNT_NOEXEC ||
+	       file_inode(file)->i_sb->s_iflags & SB_I_NOEXEC;
+}
+
+/*
+ * A program as execve(2) opens it: who watches or restricts executions (fanotify,
+ * Landlock) sees it. What cannot be executed anyway stays as it is.
+ */
+static struct file *opened_to_run(struct file *file)
+{
+	struct file *program;
+
+	if (!S_ISREG(file_inode(file)->i_mode) || is_noexec(file) ||
+	    file_permission(file, MAY_EXEC))
+		return file;
+	program = dentry_open(&file->f_path, O_RDONLY | O_LARGEFILE | __FMODE_EXEC,
+			      current_cred());
+	fput(file);
+	if (!IS_ERR(program))
+		hanare_tell_opened(program);
+	return program;
+}
+
 static long file_get(struct job *job)
 {
 	struct kstat stat;
@@ -84,6 +110,11 @@ static long file_get(struct job *job)
 	err = -EACCES;
 	if (!(file->f_mode & FMODE_READ))
 		goto put;
+	if (job->args[1]) {
+		file = opened_to_run(file);
+		if (IS_ERR(file))
+			return PTR_ERR(file);
+	}
 	err = vfs_getattr(&file->f_path, &stat, STATX_INO | STATX_SIZE | STATX_TYPE,
 			  AT_STATX_SYNC_AS_STAT);
 	if (err)
@@ -112,8 +143,7 @@ static long file_get(struct job *job)
 		job->args[3] |= HANARE_FILE_WRITABLE;
 	if (S_ISREG(stat.mode))
 		job->args[3] |= HANARE_FILE_REGULAR;
-	if (file->f_path.mnt->mnt_flags & MNT_NOEXEC ||
-	    file_inode(file)->i_sb->s_iflags & SB_I_NOEXEC)
+	if (is_noexec(file))
 		job->args[3] |= HANARE_FILE_NOEXEC;
 	job->args[4] = new_encode_dev(stat.dev);
 	return id;

@@ -430,6 +430,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     futex::release_robust(thread);
     clear(p);
     cputime::on_exec(p);
+    p.identity.lock().membarrier = 0;
     dispositions::on_exec();
     hold::at("exec-cleared");
     {

@@ -74,6 +74,8 @@ pub struct Identity {
     pub random: [u8; 32],
     pub no_random: bool,
     pub time: crate::timens::Offsets,
+    /// What was registered with membarrier(2).
+    pub membarrier: u64,
 }
 
 /// A process.
@@ -225,6 +227,7 @@ impl Process {
             random: block.random,
             no_random: block.flags & hanare_abi::start::START_NO_RANDOM != 0,
             time: crate::timens::Offsets::default(),
+            membarrier: 0,
         };
         self.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
         let embryo = self.embryo.lock().take();

@@ -37,6 +37,7 @@ COMPARED = [
     ('children', 0, 60),
     ('seccomp', 0, 60),
     ('timens', 0, 90),
+    ('confined', 0, 60),
     ('tids', 0, 90),
     ('rights', 0, 60),
     ('policy', 0, 60),

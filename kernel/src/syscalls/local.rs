@@ -226,7 +226,7 @@ fn gettimeofday(to: u64, zone: u64) -> Result<u64> {
 }
 
 fn time_call(to: u64) -> Result<u64> {
-    let seconds = time::now(Clock::Realtime).unwrap_or(0) / 1_000_000_000;
+    let seconds = time::now(Clock::RealtimeCoarse).unwrap_or(0) / 1_000_000_000;
     if to != 0 {
         put(to, &seconds.to_le_bytes())?;
     }
@@ -408,17 +408,23 @@ fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
     /// GLOBAL, GLOBAL_EXPEDITED, PRIVATE_EXPEDITED, PRIVATE_EXPEDITED_SYNC_CORE.
     const BARRIERS: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 5;
     const REGISTER: u64 = 1 << 2 | 1 << 4 | 1 << 6;
+    /// Only for who has registered, by the next higher bit.
+    const EXPEDITED: u64 = 1 << 3 | 1 << 5;
     if flags != 0 {
         return Err(errno::EINVAL);
     }
     match command {
         QUERY => Ok(BARRIERS | REGISTER),
         c if !c.is_power_of_two() => Err(errno::EINVAL),
+        c if c & EXPEDITED != 0 && p.identity.lock().membarrier & c << 1 == 0 => Err(errno::EPERM),
         c if c & BARRIERS != 0 => {
             crate::tlb::shoot(p.mm.active(), 0, 0);
             Ok(0)
         }
-        c if c & REGISTER != 0 => Ok(0),
+        c if c & REGISTER != 0 => {
+            p.identity.lock().membarrier |= c;
+            Ok(0)
+        }
         _ => Err(errno::EINVAL),
     }
 }

@@ -50,6 +50,11 @@ pub fn execed(process: &Process, name: u64) {
     if let Ok(name) = CStr::from_bytes_until_nul(&buffer) {
         sys::set_name(base_name(name));
     }
+    // What setuid has taken away: a program that its user may read is his to look into.
+    let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
+    if uid == euid && gid == egid {
+        sys::set_dumpable();
+    }
     close_on_exec(process.space.fd);
     signals::reset_caught();
 }

@@ -111,6 +111,11 @@ pub fn leave_out_of_dump(start: u64, end: u64) -> Result<()> {
     plain(__NR_madvise, [start, end - start, MADV_DONTDUMP.into(), 0, 0, 0]).map(drop)
 }
 
+/// Has the process be dumped (PR_SET_DUMPABLE), and its files in /proc its user's.
+pub fn set_dumpable() {
+    let _ = plain(__NR_prctl, [linux_raw_sys::prctl::PR_SET_DUMPABLE.into(), 1, 0, 0, 0, 0]);
+}
+
 /// Whether the process may be dumped (PR_GET_DUMPABLE).
 pub fn is_dumpable() -> bool {
     plain(__NR_prctl, [linux_raw_sys::prctl::PR_GET_DUMPABLE.into(), 0, 0, 0, 0, 0]) == Ok(1)
