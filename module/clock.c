@@ -9,6 +9,7 @@
 #include "hanare.h"
 
 #include <linux/pvclock_gtod.h>
+#include <linux/timekeeper_internal.h>
 #include <linux/timekeeping.h>
 #include <asm/msr.h>
 #include <asm/tsc.h>
@@ -150,8 +151,17 @@ static void offset_changed(struct irq_work *work)
 /* Called with the timekeeper's lock held, also at each tick. */
 static int timekeeping_changed(struct notifier_block *nb, unsigned long was_set, void *timekeeper)
 {
+	struct hanare_instance *inst = container_of(nb, struct hanare_instance, clock_notifier);
+	const struct timekeeper *tk = timekeeper;
+	u64 part = tk->tkr_mono.xtime_nsec >> tk->tkr_mono.shift;
+	u64 real = tk->xtime_sec * NSEC_PER_SEC + part;
+
+	/* Without the lock: whoever has it may be waiting for this timekeeper. */
+	WRITE_ONCE(inst->clock->realtime_coarse_ns, real);
+	WRITE_ONCE(inst->clock->monotonic_coarse_ns,
+		   real + tk->wall_to_monotonic.tv_sec * NSEC_PER_SEC + tk->wall_to_monotonic.tv_nsec);
 	if (was_set)
-		irq_work_queue(&container_of(nb, struct hanare_instance, clock_notifier)->clock_set_work);
+		irq_work_queue(&inst->clock_set_work);
 	return NOTIFY_OK;
 }
 

@@ -338,6 +338,8 @@ struct hanare_log_ring {
  * `ns = base_ns + ((rdtsc - tsc) * mult) >> shift`. The module chooses `mult` so
  * that no clock ever runs backwards between two updates.
  */
+/* How far the coarse clocks are behind at most, ns: Linux does not tick while it is idle. */
+#define HANARE_COARSE_LAG_NS 0x989680ULL
 
 /* Read-only for everyone but the module. One page, alone. */
 struct hanare_clock_page {
@@ -363,6 +365,13 @@ struct hanare_clock_page {
 	__s32 minutes_west;
 	/* See `minutes_west`. */
 	__s32 dst;
+	/*
+	 * CLOCK_REALTIME_COARSE as of Linux' last tick, ns: what files are stamped with.
+	 * This and the next are written at each tick, outside the sequence.
+	 */
+	__u64 realtime_coarse_ns;
+	/* CLOCK_MONOTONIC_COARSE, the same. */
+	__u64 monotonic_coarse_ns;
 } __attribute__((aligned(64)));
 
 /* ---- request ---- */
@@ -1790,6 +1799,8 @@ _Static_assert(__builtin_offsetof(struct hanare_clock_page, raw_ns) == 48, "Cloc
 _Static_assert(__builtin_offsetof(struct hanare_clock_page, tai_ns) == 56, "ClockPage.tai_ns");
 _Static_assert(__builtin_offsetof(struct hanare_clock_page, minutes_west) == 64, "ClockPage.minutes_west");
 _Static_assert(__builtin_offsetof(struct hanare_clock_page, dst) == 68, "ClockPage.dst");
+_Static_assert(__builtin_offsetof(struct hanare_clock_page, realtime_coarse_ns) == 72, "ClockPage.realtime_coarse_ns");
+_Static_assert(__builtin_offsetof(struct hanare_clock_page, monotonic_coarse_ns) == 80, "ClockPage.monotonic_coarse_ns");
 _Static_assert(sizeof(struct hanare_clock_page) == 128, "ClockPage");
 _Static_assert(__builtin_offsetof(struct hanare_request, state) == 0, "Request.state");
 _Static_assert(__builtin_offsetof(struct hanare_request, waiter) == 4, "Request.waiter");

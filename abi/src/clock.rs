@@ -31,4 +31,25 @@ pub struct ClockPage {
     pub minutes_west: i32,
     /// See `minutes_west`.
     pub dst: i32,
+    /// CLOCK_REALTIME_COARSE as of Linux' last tick, ns: what files are stamped with.
+    /// This and the next are written at each tick, outside the sequence.
+    pub realtime_coarse_ns: u64,
+    /// CLOCK_MONOTONIC_COARSE, the same.
+    pub monotonic_coarse_ns: u64,
+}
+
+/// How far the coarse clocks are behind at most, ns: Linux does not tick while it is idle.
+pub const COARSE_LAG_NS: u64 = 10_000_000;
+
+/// A coarse clock from its word and the fine clock's value; ns.
+#[must_use]
+pub const fn coarse_ns(tick_ns: u64, fine_ns: u64) -> u64 {
+    let least = fine_ns.saturating_sub(COARSE_LAG_NS);
+    if tick_ns > fine_ns {
+        fine_ns
+    } else if tick_ns < least {
+        least
+    } else {
+        tick_ns
+    }
 }

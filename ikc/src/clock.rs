@@ -21,11 +21,13 @@ pub struct ClockWords {
     tai_ns: AtomicU64,
     minutes_west: AtomicU32,
     dst: AtomicU32,
+    realtime_coarse_ns: AtomicU64,
+    monotonic_coarse_ns: AtomicU64,
 }
 
 same_layout!(ClockWords, ClockPage:
     sequence, shift, tsc, mult, monotonic_ns, realtime_ns, boottime_ns, raw_ns, tai_ns,
-    minutes_west, dst);
+    minutes_west, dst, realtime_coarse_ns, monotonic_coarse_ns);
 
 /// The clock page, which the module writes about once a second.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +90,8 @@ impl<'a, const MUTANT: u8> ClockReader<'a, MUTANT> {
             tai_ns: load(&words.tai_ns),
             minutes_west: words.minutes_west.load(Ordering::Relaxed) as i32,
             dst: words.dst.load(Ordering::Relaxed) as i32,
+            realtime_coarse_ns: load(&words.realtime_coarse_ns),
+            monotonic_coarse_ns: load(&words.monotonic_coarse_ns),
         };
         if MUTANT != 1 {
             fence(Ordering::Acquire);
@@ -113,6 +117,8 @@ impl ClockWords {
             tai_ns: AtomicU64::new(0),
             minutes_west: AtomicU32::new(0),
             dst: AtomicU32::new(0),
+            realtime_coarse_ns: AtomicU64::new(0),
+            monotonic_coarse_ns: AtomicU64::new(0),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Time: from TSC ticks to nanoseconds, and the structures of time calls.
 
-use hanare_abi::clock::ClockPage;
+use hanare_abi::clock::{ClockPage, coarse_ns};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::errno::{EINVAL, Errno, Result};
@@ -52,7 +52,7 @@ impl Clock {
         })
     }
 
-    /// Resolution in ns. The coarse clocks are as fine as the others here.
+    /// Resolution in ns. The coarse clocks change at Linux' ticks, which Linux is asked about.
     #[must_use]
     pub const fn resolution_ns(self) -> u64 {
         1
@@ -95,7 +95,12 @@ pub const fn read_clock(page: &ClockPage, clock: Clock, tsc: u64) -> Option<u64>
         Clock::Tai => page.tai_ns,
         Clock::ProcessCpu | Clock::ThreadCpu => return None,
     };
-    Some(clock_ns(base_ns, page.tsc, page.mult, page.shift, tsc))
+    let fine_ns = clock_ns(base_ns, page.tsc, page.mult, page.shift, tsc);
+    Some(match clock {
+        Clock::RealtimeCoarse => coarse_ns(page.realtime_coarse_ns, fine_ns),
+        Clock::MonotonicCoarse => coarse_ns(page.monotonic_coarse_ns, fine_ns),
+        _ => fine_ns,
+    })
 }
 
 /// Offsets of a time namespace's monotonic and boottime clocks, ns, from the text of
@@ -191,6 +196,14 @@ impl TryFrom<Timespec> for core::time::Duration {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn coarse_clocks_are_those_of_the_last_tick() {
+        let fine = 1_000 * NS_PER_SEC;
+        assert_eq!(coarse_ns(fine - 3_000_000, fine), fine - 3_000_000);
+        assert_eq!(coarse_ns(fine + 500, fine), fine); // never ahead
+        assert_eq!(coarse_ns(0, fine), fine - 10_000_000); // Linux is idle
+    }
 
     #[test]
     fn offsets_of_a_namespace() {

@@ -139,7 +139,7 @@ fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
 
 fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
     match Clock::from_id(a[0] as i32) {
-        // Finer here, but programs take it for the length of Linux' tick.
+        // The length of Linux' tick.
         Some(Clock::RealtimeCoarse | Clock::MonotonicCoarse) => super::delegated::forward(row, *a),
         Some(_) if a[1] == 0 => Ok(0),
         Some(c) => put(a[1], Timespec::from_ns(c.resolution_ns()).as_bytes()),
