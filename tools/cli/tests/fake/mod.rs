@@ -28,6 +28,7 @@ use hanare_abi::{MAGIC, VERSION};
 const SPACE: u64 = 1;
 /// The space that the first child of a fork is given; the next one has one more.
 pub const CHILD_SPACE: u64 = 2;
+pub const WHOLE: u64 = 1 << 63; // in the token of a fork: everything is mapped at once
 /// How long anything may take.
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -541,6 +542,7 @@ impl Device {
                 None => {
                     let mut child: hanare_abi::ioctl::Child = copy_in(pid, address);
                     child.space = (CHILD_SPACE + state.children.len() as u64) as u32;
+                    child.whole = u32::from(child.token & WHOLE != 0);
                     child.fd = self.add_descriptor(id, 0);
                     state.children.push(child.token);
                     copy_out(pid, address, &child);
