@@ -70,16 +70,17 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #define hanare_splice_read generic_file_splice_read
 #endif
 
-/* Running programs could be written to in 6.11 and 6.12. */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0) && LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
-#define hanare_deny_write(file) 0
-#define hanare_allow_write(file) do { } while (0)
-#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+/*
+ * Running programs could be written to in 6.11 and in 6.12 at first; its later stable
+ * releases forbid it again, so what counts is what this Linux does (pseudo.c).
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
 #define hanare_deny_write exe_file_deny_write_access
 #define hanare_allow_write exe_file_allow_write_access
 #else
-#define hanare_deny_write deny_write_access
-#define hanare_allow_write allow_write_access
+extern bool hanare_denies_writes;
+#define hanare_deny_write(file) (hanare_denies_writes ? deny_write_access(file) : 0)
+#define hanare_allow_write(file) allow_write_access(hanare_denies_writes ? (file) : NULL)
 #endif
 
 /*

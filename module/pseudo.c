@@ -303,8 +303,28 @@ static struct file_system_type pseudo_type = {
 
 static struct vfsmount *pseudo_mount;
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
+bool hanare_denies_writes;
+
+/* Whether the program that loads this module is protected from being written to. */
+static void look_at_exe(void)
+{
+	struct file *exe;
+
+	rcu_read_lock();
+	exe = current->mm ? rcu_dereference(current->mm->exe_file) : NULL;
+	hanare_denies_writes = exe && atomic_read(&file_inode(exe)->i_writecount) < 0;
+	rcu_read_unlock();
+}
+#else
+static void look_at_exe(void)
+{
+}
+#endif
+
 int hanare_pseudo_init(void)
 {
+	look_at_exe();
 	pseudo_mount = kern_mount(&pseudo_type);
 	return PTR_ERR_OR_ZERO(pseudo_mount);
 }

@@ -1,6 +1,7 @@
 """Is this kernel supported? Boot, a few programs of every kind, a panic, shutdown."""
 
 import os
+import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
@@ -31,6 +32,19 @@ same('pipe', None, both=lambda launch: ['bash', '-c', f'{" ".join(launch)} seq 1
                                         f'{" ".join(launch)} tail -n 3'])
 
 
+def again():
+    """A program's file is not to be written while it runs, and runs again when it does not."""
+    path = WORK + '/program'
+    shutil.copy(GUEST + '/static/hello', path)
+    for _ in range(3):
+        result = run(path)
+        expect(result.status == 0, result)
+    with open(path, 'ab') as file:
+        file.write(b'x')
+    result = command([path])
+    expect(result.status == 0, result)
+
+
 def truncation():
     path = WORK + '/truncated'
     with open(path, 'wb') as file:
@@ -51,6 +65,8 @@ def memory():
     expect('0 processes' in text and 'quarantined 0 B' in text, text)
 
 
+same('guest-busytext', [GUEST + '/static/busytext'])
+check('again', again)
 check('truncation', truncation)
 check('memory-free-again', memory)
 check('panic', panic)
