@@ -151,7 +151,7 @@ DEBUGGED = GUEST + '/dynamic/debugged'
 
 
 def gdb(target, *commands, timeout=TIMEOUT):
-    arguments = [f'-ex={text}' for text in ('set debuginfod enabled off', f'target remote | hanare gdb {target}', *commands)]
+    arguments = [f'-ex={text}' for text in ('set debuginfod enabled off', 'set remotetimeout 60', f'target remote | hanare gdb {target}', *commands)]
     result = command(['gdb', '-nx', '-batch', *arguments], timeout=timeout)
     expect(not result.late, result)
     return result.out.decode(errors='replace') + result.err.decode(errors='replace')
@@ -181,7 +181,7 @@ def gdb_attach():
         expect(result.status == 125 and b'permission denied' in result.err, result)
         text = gdb(program.pid, 'bt', 'print words[1]', 'print counter', 'detach')
         in_order(text, r'^#\d+ .* main ', r'^\$1 = 0x[0-9a-f]+ .*"two"', r'^\$2 = 0$')
-        debugger = subprocess.Popen(['gdb', '-nx', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', 'break work',
+        debugger = subprocess.Popen(['gdb', '-nx', '-ex', 'set remotetimeout 60', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', 'break work',
                                      '-ex', 'continue'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         seen = b''
         while b'Continuing' not in seen:
@@ -204,7 +204,7 @@ def gdb_attach():
 def gdb_killed():
     program = subprocess.Popen(['hanare', 'run', DEBUGGED, 'wait'], stdout=subprocess.PIPE)
     program.stdout.readline()
-    debugger = subprocess.Popen(['gdb', '-nx', '-batch', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', 'continue'],
+    debugger = subprocess.Popen(['gdb', '-nx', '-batch', '-ex', 'set remotetimeout 60', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', 'continue'],
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     seen = b''
     while b'Continuing' not in seen and b'Remote' not in seen:

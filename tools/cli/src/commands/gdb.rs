@@ -178,7 +178,8 @@ fn with_gdb(gdb: &mut Target) -> Result<End> {
     let socket = folder.0.join("socket");
     let listener = UnixListener::bind(&socket)?;
     let mut debugger = Command::new("gdb")
-        .args(["-q", "-ex"])
+        // Its own 2 s are little for a program's start on a busy machine.
+        .args(["-q", "-ex", "set remotetimeout 30", "-ex"])
         .arg(format!("target remote {}", socket.display()))
         .spawn()
         .context("cannot start gdb (next: apt install gdb, or --listen for one elsewhere)")?;
