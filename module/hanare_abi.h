@@ -813,7 +813,8 @@ struct hanare_slot {
 #define HANARE_START_STATS 2ULL
 /*
  * The space is the child of a fork: no program is loaded, strings are left out;
- * identity fields are the child's.
+ * identity fields are the child's; limits and ignored signals are 0, the LWK has them
+ * from the parent.
  */
 #define HANARE_START_FORKED 4ULL
 

@@ -31,8 +31,9 @@ pub fn hand_over(p: &Process, page: u64, bytes: &[u8]) -> Result<()> {
         let mut mm = p.mm.lock();
         let prot = mm.vmas.find(page).ok_or(errno::EFAULT)?.prot;
         if mm.table.find(page).is_none() {
-            let frame = frames::alloc_user_zeroed().ok_or(errno::ENOMEM)?;
-            memory::write(frame, &bytes[..bytes.len().min(SMALL as usize)]);
+            assert!(bytes.len() as u64 == SMALL, "the content of a page");
+            let frame = frames::alloc_user(0).ok_or(errno::ENOMEM)?;
+            memory::write(frame, bytes);
             let entry = frame | pte_bits(prot);
             return mm.table.map_small(page, entry, &mut frames::UserTables).map(|()| mm.add_resident(1)).map_err(|_| {
                 frames::free(frame, 0);

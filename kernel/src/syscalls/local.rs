@@ -1,6 +1,6 @@
 //! Calls served here.
 
-use super::{arguments, machine, mempolicy};
+use super::{arguments, machine, mempolicy, put};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
 use crate::{cpus, cputime, delegate, dispositions, exec, process, rseq, signals, time, timens};
@@ -113,10 +113,6 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::RestartSyscall => Err(errno::ENOSYS),
         _ => Err(errno::ENOSYS),
     })
-}
-
-fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
-    usercopy::write(addr, bytes).map(|()| 0).map_err(|_| errno::EFAULT)
 }
 
 fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {

@@ -1,8 +1,8 @@
 //! Calls that ask about the machine: its memory is the LWK's.
 
+use super::put;
 use crate::frames;
 use hanare_core::errno::{self, Result};
-use hanare_hal::usercopy;
 use zerocopy::IntoBytes;
 
 /// `sysinfo`, after Linux has filled in the structure at `to`: memory is the LWK's;
@@ -17,10 +17,6 @@ pub fn sysinfo(to: u64) -> Result<u64> {
     put(to + MEMORY, [total, free, 0, 0, 0, 0].as_bytes())?;
     put(to + HIGH, [0u64, 0].as_bytes())?;
     put(to + UNIT, &1u32.to_le_bytes())
-}
-
-fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
-    usercopy::write(addr, bytes).map(|()| 0).map_err(|_| errno::EFAULT)
 }
 
 /// `ioperm`: ports are nobody's here, as on a kernel in lockdown.

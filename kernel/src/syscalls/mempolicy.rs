@@ -1,15 +1,12 @@
 //! NUMA policies: remembered and told as Linux does, for the nodes of this instance.
 
+use super::put;
 use crate::{cpus, frames};
 use hanare_core::errno::{self, Result};
 use hanare_core::mempolicy::{Nodes, Policy, WORDS, check_mode};
 use hanare_hal::paging::{SMALL, pte};
 use hanare_hal::{shared, usercopy};
 use zerocopy::IntoBytes;
-
-fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
-    usercopy::write(addr, bytes).map(|()| 0).map_err(|_| errno::EFAULT)
-}
 
 /// Nodes with memory or CPUs of this instance.
 fn nodes() -> Nodes {

@@ -14,7 +14,7 @@ use crate::{cpus, observe};
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::{self, Row, Service};
 use hanare_hal::traps::Regs;
-use hanare_hal::{percpu, shared};
+use hanare_hal::{percpu, shared, usercopy};
 
 /// The six arguments of a call.
 pub fn arguments(r: &Regs) -> [u64; 6] {
@@ -60,6 +60,11 @@ pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
         Err(e) => e.as_return() as u64,
     };
     Some(())
+}
+
+/// Writes a result to user memory.
+fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
+    usercopy::write(addr, bytes).map(|()| 0).map_err(|_| errno::EFAULT)
 }
 
 fn refused(row: &Row, error: errno::Errno, why: &str) -> Result<u64> {
