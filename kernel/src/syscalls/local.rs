@@ -105,6 +105,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Vfork => clone::clone(&Request { flags: 0x4100, exit_signal: 17, ..Request::default() }, regs),
         LocalCall::Exit => exit(a[0]),
         LocalCall::ExitGroup => {
+            futex::forget_empty_robust(cpus::current());
             delegate::last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
             return None;
         }
@@ -352,6 +353,7 @@ fn exit(status: u64) -> ! {
 pub fn end_thread(last: u32, argument: u64) -> ! {
     let thread = cpus::current();
     if thread.process.leave(thread) {
+        futex::forget_empty_robust(thread);
         delegate::last_call(last, [argument, 0, 0, 0, 0, 0]);
         thread.process.exit_thread(thread)
     }
