@@ -58,23 +58,33 @@ put:
 	return err;
 }
 
-long hanare_file_put(struct hanare_job *job)
+static long drop(struct hanare_space *space, u64 id)
 {
 	struct file *file = NULL;
 	bool denied = false;
 
-	mutex_lock(&job->space->table_lock);
-	if (job->args[0] <= FILES_MAX) {
-		denied = xa_get_mark(&job->space->files, job->args[0], RUNS);
-		file = xa_erase(&job->space->files, job->args[0]);
+	mutex_lock(&space->table_lock);
+	if (id <= FILES_MAX) {
+		denied = xa_get_mark(&space->files, id, RUNS);
+		file = xa_erase(&space->files, id);
 	}
-	mutex_unlock(&job->space->table_lock);
+	mutex_unlock(&space->table_lock);
 	if (!file)
 		return -EBADF;
 	if (denied)
 		allow_write_access(file);
 	fput(file);
 	return 0;
+}
+
+long hanare_file_put(struct hanare_job *job)
+{
+	long err = 0;
+	u32 i;
+
+	for (i = 0; i < job->count; i++)
+		err = drop(job->space, job->extents[i]) ?: err;
+	return err;
 }
 
 long hanare_file_get(struct hanare_job *job)
@@ -160,8 +170,7 @@ long hanare_program_get(struct hanare_job *job)
 	if (id > 0) {
 		err = look_at(job, program);
 		if (err) {
-			job->args[0] = id;
-			hanare_file_put(job);
+			drop(job->space, id);
 			id = err;
 		}
 	}

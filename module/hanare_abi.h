@@ -551,7 +551,7 @@ struct hanare_request {
  * Also -EACCES if the caller may not execute it, -ETXTBSY if it is open for writing.
  */
 #define HANARE_SERVICE_PROGRAM_GET 10U
-/* Drop the reference args[0] = file id. */
+/* Drop references: `extents` are file ids. */
 #define HANARE_SERVICE_FILE_PUT 2U
 /*
  * Read file args[0] from byte offset args[1] into the frames of `extents`

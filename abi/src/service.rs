@@ -31,7 +31,7 @@ pub const SERVICE_FILE_GET: u32 = 1;
 /// others as of FILE_GET.
 /// Also -EACCES if the caller may not execute it, -ETXTBSY if it is open for writing.
 pub const SERVICE_PROGRAM_GET: u32 = 10;
-/// Drop the reference args[0] = file id.
+/// Drop references: `extents` are file ids.
 pub const SERVICE_FILE_PUT: u32 = 2;
 /// Read file args[0] from byte offset args[1] into the frames of `extents`
 /// (args[2] = bytes wanted): status = bytes read (a short count is the end of the

@@ -102,6 +102,10 @@ pub struct Process {
     pub invalidations: AtomicU64,
     /// Writes to memory shared with Linux that was not there.
     pub shared_writes: mm::shared::Writes,
+    /// See [`mm::files::LastMapped`].
+    pub last_mapped: mm::files::LastMapped,
+    /// File references to be dropped together, while that is wanted.
+    pub puts: Mutex<Option<Vec<u64>>>,
     /// Pages being read in for a fault of the proxy.
     pub fills: Mutex<Vec<mm::fault::PendingFill>>,
     /// Frames of the control window, by page address.
@@ -168,6 +172,8 @@ impl Process {
             exe: Mutex::new(Vec::new()),
             invalidations: AtomicU64::new(0),
             shared_writes: mm::shared::Writes::default(),
+            last_mapped: mm::files::LastMapped::default(),
+            puts: Mutex::new(None),
             fills: Mutex::new(Vec::new()),
             control: Mutex::new(BTreeMap::new()),
             killed: AtomicBool::new(false),

@@ -8,6 +8,7 @@ pub mod advise;
 pub mod aio;
 pub mod calls;
 pub mod fault;
+pub mod files;
 pub mod fork;
 pub mod huge;
 pub mod join;
