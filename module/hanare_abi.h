@@ -539,6 +539,8 @@ struct hanare_request {
  * Take a reference to the file behind descriptor args[0] of the caller, for a
  * mapping: status = file id (> 0). Answer args: [1] = inode number, [2] = size in bytes,
  * [3] = `FILE_*` bits, [4] = dev_t as `st_dev` has it.
+ * `held` is the version of its content: another one if it was changed in between; 0 if it
+ * may change without that.
  * -EBADF; -ENODEV if it cannot be mapped; -EACCES if not open for reading.
  */
 #define HANARE_SERVICE_FILE_GET 1U
@@ -614,7 +616,7 @@ struct hanare_service {
 	__s64 status;
 	/* See the kind. */
 	__u64 args[5];
-	/* ZAP, HELD: see there. */
+	/* ZAP, HELD, FILE_GET: see there. */
 	__u64 held;
 	/* LWK CPU that waits for it (index), to be rung when it is done. */
 	__u32 cpu;

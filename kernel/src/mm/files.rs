@@ -1,5 +1,6 @@
 //! The files behind private mappings: what a descriptor stands for.
 
+use super::content::Content;
 use super::{FileHandle, FileRef};
 use crate::process::Process;
 use crate::{cpus, services};
@@ -91,13 +92,18 @@ pub fn private(fd: u64, prot: Prot) -> Result<Private> {
     if !max_prot.contains(prot) {
         return Err(errno::EPERM);
     }
+    if prot.contains(Prot::EXEC) {
+        file.set_runs();
+    }
     Ok(if bits & FILE_REGULAR == 0 { Private::Device } else { Private::Regular { file, max_prot } })
 }
 
 fn ask(p: &Process, fd: u64) -> Result<(FileRef, u64)> {
     let question = p.last_mapped.begin();
     let answer = services::by_worker(SERVICE_FILE_GET, &[fd], &[])?;
-    let file = Arc::new(FileHandle { space: p.space, home: p.home, id: answer.status, inode: answer.args[1], device: answer.args[4], name: String::new() });
-    p.last_mapped.end(question, fd, answer.args[3], &file);
-    Ok((file, answer.args[3]))
+    let [_, inode, bytes, bits, device] = answer.args;
+    let content = Content::of(device, inode, answer.held, bytes);
+    let file = Arc::new(FileHandle { space: p.space, home: p.home, id: answer.status, inode, device, name: String::new(), content });
+    p.last_mapped.end(question, fd, bits, &file);
+    Ok((file, bits))
 }
