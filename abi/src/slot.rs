@@ -76,6 +76,12 @@ pub const OP_RIGHTS: u32 = OP_BASE + 17;
 /// `OP_REMAP`s that the LWK sends, around shared mappings that Linux has copied.
 pub const OP_FORK: u32 = OP_BASE + 11;
 
+/// clone of the proxy with its memory (CLONE_VM), but as a process of its own, whose first
+/// worker serves slot args[0]; it says `IOCTL_SHARE`. args: [1] = exit signal in the low
+/// byte, and the flags of clone(2) that matter to Linux, [2] = address for CLONE_PIDFD,
+/// [3] = first slot of the calling process. Result = process id, or -errno.
+pub const OP_SHARE: u32 = OP_BASE + 18;
+
 /// Interrupt the worker with thread id args[0] (its thread has to end): the call it
 /// is in ends as by a signal, one it has not begun answers `RESULT_NOT_STARTED`.
 pub const OP_INTERRUPT: u32 = OP_BASE + 12;

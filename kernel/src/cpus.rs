@@ -275,7 +275,7 @@ fn switch_to(next: Option<Arc<Thread>>) {
         }
     };
     if let Some(p) = &previous
-        && next.as_ref().is_none_or(|n| !Arc::ptr_eq(&n.process, &p.process))
+        && next.as_ref().is_none_or(|n| !Arc::ptr_eq(n.process.memory(), p.process.memory()))
     {
         p.process.mm.left();
     }

@@ -25,6 +25,7 @@ COMPARED = [
     ('who', 0, 60),
     ('smp', 0, 200),
     ('clones', 0, 60),
+    ('sharers', 0, 90),
     ('clockset', 0, 60),
     ('cputimers', 0, 90),
     ('shorttimer', 0, 90),
