@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod balance;
+mod clocktimers;
 mod clone;
 mod coredump;
 mod cpus;

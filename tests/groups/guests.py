@@ -28,6 +28,7 @@ COMPARED = [
     ('sharers', 0, 90),
     ('clockset', 0, 60),
     ('cputimers', 0, 90),
+    ('clocktimers', 0, 120),
     ('shorttimer', 0, 90),
     ('busytext', 0, 60),
     ('pi', 0, 60),
