@@ -687,7 +687,8 @@ struct hanare_service {
  */
 #define HANARE_OP_REQUEUE_SIGNAL 0x80000008U
 /*
- * Start one more worker, for slot args[0] (a thread of this process). Result =
+ * Start one more worker, for slot args[0] (a thread of this process); args[1]: CLONE_FS
+ * and CLONE_FILES where it gets a copy and does not share. Result =
  * its Linux thread id, or -errno. It polls its slot like the first one.
  */
 #define HANARE_OP_THREAD 0x80000009U

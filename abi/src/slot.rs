@@ -50,7 +50,8 @@ pub const OP_STOP_SIGNAL: u32 = OP_BASE + 7;
 /// the thread.
 pub const OP_REQUEUE_SIGNAL: u32 = OP_BASE + 8;
 
-/// Start one more worker, for slot args[0] (a thread of this process). Result =
+/// Start one more worker, for slot args[0] (a thread of this process); args[1]: CLONE_FS
+/// and CLONE_FILES where it gets a copy and does not share. Result =
 /// its Linux thread id, or -errno. It polls its slot like the first one.
 pub const OP_THREAD: u32 = OP_BASE + 9;
 /// End the worker of this slot (its thread has ended); never answered. The

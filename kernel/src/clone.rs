@@ -143,7 +143,7 @@ pub fn clone(r: &Request, regs: &Regs) -> Result<u64> {
         return Err(errno::EPERM);
     }
     if r.flags & flag::THREAD != 0 {
-        if r.flags & (flag::FS | flag::FILES) != flag::FS | flag::FILES || r.flags & flag::NAMESPACES != 0 {
+        if r.flags & flag::NAMESPACES != 0 {
             return Err(errno::EINVAL);
         }
         return thread(r, regs);
@@ -174,7 +174,8 @@ pub fn birth(r: &Request, regs: &Regs) -> Birth {
 fn thread(r: &Request, regs: &Regs) -> Result<u64> {
     let me = cpus::current();
     let p = &me.process;
-    let taken = slots::take(p)?;
+    let own = !r.flags & (flag::FS | flag::FILES);
+    let taken = slots::take(p, own)?;
     hold::at("thread-has-worker");
     let tid = taken.slot.tid();
     let give_up = |e| {
@@ -186,6 +187,9 @@ fn thread(r: &Request, regs: &Regs) -> Result<u64> {
     *new.birth.lock() = Some(Birth { name: taken.name, ..birth(r, regs) });
     *new.name.lock() = *me.name.lock();
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
+    if own != 0 {
+        slots::attributes_changed(&new); // descriptors or a working directory of its own
+    }
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &tid.to_le_bytes());
     }

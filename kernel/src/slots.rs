@@ -110,11 +110,12 @@ pub fn attributes_changed(thread: &Thread) {
     thread.attributes.store(NEXT_ATTRIBUTES.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// A slot and a worker for a thread that the running one makes.
-pub fn take(p: &Process) -> Result<Taken> {
+/// A slot and a worker for a thread that the running one makes. `own`: CLONE_FS and
+/// CLONE_FILES, where the thread does not share that with its creator.
+pub fn take(p: &Process, own: u64) -> Result<Taken> {
     let me = cpus::current();
     let attributes = me.attributes.load(Ordering::Relaxed);
-    loop {
+    while own == 0 {
         let spare = p.slots.lock().take_spare(attributes);
         let Some(s) = spare else { break };
         settle(me, s.slot);
@@ -128,15 +129,15 @@ pub fn take(p: &Process) -> Result<Taken> {
     }
     retire(p);
     let index = p.slots.lock().take_empty(p).ok_or(errno::EAGAIN)?;
-    start_worker(p, index)
+    start_worker(p, index, own)
 }
 
-fn start_worker(p: &Process, index: u32) -> Result<Taken> {
+fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
     let slot = p.slot(index).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();
     slot.set_poll_us(delegate::worker_poll_us());
     let made = loop {
-        match delegate::linux(OP_THREAD, [u64::from(index), 0, 0, 0, 0, 0]) {
+        match delegate::linux(OP_THREAD, [u64::from(index), own, 0, 0, 0, 0]) {
             Err(Errno(e)) if i64::from(-e) == RESULT_NOT_STARTED => {}
             other => break other,
         }

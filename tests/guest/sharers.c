@@ -270,6 +270,39 @@ static int survives(void *unused)
 	_exit(0);
 }
 
+static int own_files(void *unused)
+{
+	(void)unused;
+	seen = dup2(1, 71) == 71 && chdir("/proc") == 0;
+	word = 2;
+	while (go < 1)
+		sched_yield();
+	seen += 2 * (fcntl(shared_fd, F_GETFD) == -1); /* still open here */
+	go = 2;
+	syscall(SYS_exit, 0);
+	return 0;
+}
+
+/* A thread with descriptors and a working directory of its own. */
+static void separate_thread(void)
+{
+	char *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), cwd[64] = "";
+
+	shared_fd = open("/dev/null", O_RDONLY);
+	word = go = 0;
+	if (chdir("/tmp") || clone(own_files, stack + STACK, CLONE_VM | CLONE_SIGHAND | CLONE_THREAD, NULL) < 0)
+		printf("thread: %s\n", strerrorname_np(errno));
+	while (word != 2)
+		sched_yield();
+	close(shared_fd);
+	getcwd(cwd, sizeof(cwd));
+	printf("thread: fd 71 %s, cwd %s", fcntl(71, F_GETFD) == -1 ? "no" : "yes", cwd);
+	go = 1;
+	while (go != 2)
+		sched_yield();
+	printf(", done %d\n", seen);
+}
+
 /* The first process of the memory ends first. */
 static void orphan(void)
 {
@@ -327,6 +360,7 @@ int main(void)
 		if (finish(start(ends, SIGCHLD, NULL, NULL)) != 0x300)
 			printf("number %d\n", i);
 	printf("no signal: %x\n", finish(start(ends, 0, NULL, NULL)));
+	separate_thread();
 	orphan();
 	return 0;
 }

@@ -224,7 +224,7 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
             let info = process.space.window.scratch(worker.slot());
             code(signals::valid(args[0]).and_then(|signal| signal::requeue(signal, info, args[1] != 0)))
         }
-        OP_THREAD => number(start_worker(process, args[0])),
+        OP_THREAD => number(start_worker(process, args[0], args[1])),
         OP_THREAD_RENEW => renew_worker(process, worker, args[0]),
         OP_THREAD_EXIT => end_worker(process, worker),
         OP_DUMP => i64::from(dump::begin(process)),
@@ -242,9 +242,9 @@ fn number(result: sys::Result<u32>) -> i64 {
 }
 
 /// `OP_THREAD`: gives the thread id, which is in the slot as well.
-fn start_worker(process: &Process, slot: u64) -> sys::Result<u32> {
+fn start_worker(process: &Process, slot: u64, own: u64) -> sys::Result<u32> {
     let slot = u32::try_from(slot).ok().filter(|slot| *slot < SLOTS_MAX).ok_or(Errno(EINVAL))?;
-    let tid = thread::spawn(slot, Role::Thread)?;
+    let tid = thread::spawn(slot, Role::Thread, own)?;
     process.space.window.slot(slot).set_tid(tid);
     Ok(tid)
 }
@@ -274,7 +274,7 @@ fn renew_worker(process: &Process, worker: &Worker, other: u64) -> ! {
     signal::set_mask(!0);
     let other = u32::try_from(other).ok().filter(|slot| (1..SLOTS_MAX).contains(slot));
     for index in core::iter::once(worker.slot()).chain(other) {
-        if let Err(error) = thread::spawn(index, Role::Successor) {
+        if let Err(error) = thread::spawn(index, Role::Successor, 0) {
             let slot = process.space.window.slot(index);
             slot.set_tid(0);
             answer(process, worker, slot, -i64::from(error.0));

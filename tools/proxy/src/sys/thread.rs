@@ -107,10 +107,11 @@ impl Block {
 const ALWAYS: u32 = CLONE_VM | CLONE_CHILD_CLEARTID | CLONE_SETTLS;
 
 /// Makes a worker for `slot` with a thread of its own, all signals blocked, and
-/// gives its thread id.
-pub fn spawn(slot: u32, role: Role) -> Result<u32> {
+/// gives its thread id. `own`: CLONE_FS and CLONE_FILES where it does not share.
+pub fn spawn(slot: u32, role: Role, own: u64) -> Result<u32> {
     const FLAGS: u32 = ALWAYS | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
-    make(slot, role, FLAGS.into(), 0).map(|(tid, _)| tid)
+    let flags = u64::from(FLAGS) & !(own & u64::from(CLONE_FS | CLONE_FILES));
+    make(slot, role, flags, 0).map(|(tid, _)| tid)
 }
 
 /// Makes a process that shares all memory with this one, with a worker for `slot`, all
