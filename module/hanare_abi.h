@@ -405,11 +405,16 @@ struct hanare_clock_page {
 /*
  * A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on,
  * [1] = index of its home CPU (one of them), the one that gets its requests.
- * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). Answer args:
- * [0] = 1 if none of its memory is shared with Linux, so that the device may be mapped
- * over all of its addresses at once.
+ * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). The child of a
+ * fork begins to run at once: `pages` holds `CHILD_WORDS` words about it: process id,
+ * user id, effective one, group id, effective one, as the proxy would be told them.
+ * Answer args: [0] = 1 if none of its memory is shared with Linux, so that the device
+ * may be mapped over all of its addresses at once; `pages`: the frames of the first page
+ * of slots and of the first scratch page, which the proxy is going to touch; 0: ask later.
  */
 #define HANARE_REQUEST_SPACE_OPEN 2U
+/* See `REQUEST_SPACE_OPEN`. */
+#define HANARE_CHILD_WORDS 5
 /*
  * Run the program in the start block of `space` (see `crate::start`); args: [0] = 0,
  * or the first slot of a process that shares it (`IOCTL_SHARE`), which begins.
@@ -716,9 +721,9 @@ struct hanare_service {
  * namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,
  * set_tid, set_tid_size and cgroup of `struct clone_args`.
  * Result in the parent = the child's process id, or -errno. The child makes the
- * inherited descriptor its own space with `IOCTL_CHILD`, maps the control window,
- * writes a start block with `START_FORKED` and serves slot 0 with the worker that
- * came through the fork. What lies below the control window is mapped by
+ * inherited descriptor its own space with `IOCTL_CHILD`, from where on it runs on the
+ * LWK, maps the control window, and serves slot 0 with the worker that came through
+ * the fork. What lies below the control window is mapped by
  * `OP_REMAP`s that the LWK sends, around shared mappings that Linux has copied.
  */
 #define HANARE_OP_FORK 0x8000000bU
@@ -827,12 +832,6 @@ struct hanare_slot {
 #define HANARE_START_NO_RANDOM 1ULL
 /* Exit of the program is reported with the LWK's counters on stderr. */
 #define HANARE_START_STATS 2ULL
-/*
- * The space is the child of a fork: no program is loaded, strings are left out;
- * identity fields are the child's; limits and ignored signals are 0, the LWK has them
- * from the parent.
- */
-#define HANARE_START_FORKED 4ULL
 
 /* Header of the start block. */
 struct hanare_start_block {

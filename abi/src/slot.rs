@@ -71,9 +71,9 @@ pub const OP_RIGHTS: u32 = OP_BASE + 17;
 /// namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,
 /// set_tid, set_tid_size and cgroup of `struct clone_args`.
 /// Result in the parent = the child's process id, or -errno. The child makes the
-/// inherited descriptor its own space with `IOCTL_CHILD`, maps the control window,
-/// writes a start block with `START_FORKED` and serves slot 0 with the worker that
-/// came through the fork. What lies below the control window is mapped by
+/// inherited descriptor its own space with `IOCTL_CHILD`, from where on it runs on the
+/// LWK, maps the control window, and serves slot 0 with the worker that came through
+/// the fork. What lies below the control window is mapped by
 /// `OP_REMAP`s that the LWK sends, around shared mappings that Linux has copied.
 pub const OP_FORK: u32 = OP_BASE + 11;
 
