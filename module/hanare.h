@@ -299,7 +299,7 @@ long hanare_pose(struct hanare_space *space, void *data);
 
 /* service.c */
 enum hanare_context { CONTEXT_WORKER, CONTEXT_FAULT, CONTEXT_THREAD };
-int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
+int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index, int fd,
 		 enum hanare_context context);
 void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);

@@ -176,9 +176,7 @@ static long do_serve(struct hanare_space *space, void *data)
 {
 	struct hanare_serve *arg = data;
 
-	if (arg->reserved)
-		return -EINVAL;
-	return hanare_serve(space->inst, space, arg->index, CONTEXT_WORKER);
+	return hanare_serve(space->inst, space, arg->index, arg->fd, CONTEXT_WORKER);
 }
 
 static long do_signal(struct hanare_space *space, void *data)

@@ -33,11 +33,16 @@ pub const OP_SIGNAL_ACTION: u32 = OP_BASE + 3;
 /// that were caught, name the process. [1] = file id of the program, or 0;
 /// [2] = address (control window) of [`EXECED_WORDS`] words for Linux' memory map,
 /// in the order of `struct prctl_mm_map`, or 0: what `/proc/PID/cmdline`, `environ`
-/// and `auxv` show.
+/// and `auxv` show. [3] = 1: what `OP_RIGHTS` does is done, too. Result = 1 if rights went.
 pub const OP_EXECED: u32 = OP_BASE + 4;
 /// start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
 /// arg_start, arg_end, env_start, env_end, address and bytes of auxv.
 pub const EXECED_WORDS: usize = 13;
+/// Open a program: args: [0] = directory descriptor, [1] = address (control window) of
+/// its path, [2] = flags, as of openat(2), [3] = index of a `SERVICE_PROGRAM_GET` to be
+/// run with the descriptor, which is closed again. Result as of `OP_SERVE`, or openat's
+/// -errno.
+pub const OP_OPEN_PROGRAM: u32 = OP_BASE + 18;
 /// Map the device again over args[0]..args[1], after a shared mapping ended there.
 pub const OP_REMAP: u32 = OP_BASE + 5;
 /// Do nothing: the cost of a delegation without Linux' part.
@@ -63,7 +68,8 @@ pub const OP_THREAD_EXIT: u32 = OP_BASE + 10;
 /// args: [0] = 0, or a slot without a worker, which gets one in the same way: the request
 /// that is there already (`OP_NOP`) is its answer's.
 pub const OP_THREAD_RENEW: u32 = OP_BASE + 16;
-/// A new program begins on this worker's thread (after `OP_EXECED`): what execve(2) takes
+/// A new program begins on this worker's thread, which was not the one that called execve
+/// (`OP_EXECED`): what execve(2) takes
 /// away of rights goes. Result = 1 if something went.
 pub const OP_RIGHTS: u32 = OP_BASE + 17;
 /// fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the

@@ -106,6 +106,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Exit => exit(a[0]),
         LocalCall::ExitGroup => {
             share::leave(thread);
+            futex::forget_empty_robust(thread);
             delegate::last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
             return None;
         }
@@ -354,6 +355,7 @@ pub fn end_thread(last: u32, argument: u64) -> ! {
     let thread = cpus::current();
     if thread.process.leave(thread) {
         share::leave(thread);
+        futex::forget_empty_robust(thread);
         delegate::last_call(last, [argument, 0, 0, 0, 0, 0]);
         thread.process.exit_thread(thread)
     }
