@@ -290,6 +290,17 @@ pub struct Signal {
     pub info: [u64; 16],
 }
 
+/// `IOCTL_LAST`: the caller ends by this signal's default action next, which its tracer has
+/// seen: Linux does not stop it once more.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Last {
+    /// In: signal number.
+    pub signal: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
 /// `IOCTL_USAGE`: resource use of the caller's space; see `REQUEST_USAGE`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -527,6 +538,8 @@ pub const IOCTL_OPENED: u32 = iowr::<Opened>(48);
 pub const IOCTL_LISTED: u32 = iowr::<Listed>(49);
 /// See [`Execed`].
 pub const IOCTL_EXECED: u32 = iowr::<Execed>(50);
+/// See [`Last`].
+pub const IOCTL_LAST: u32 = iowr::<Last>(60);
 /// See [`ProcessStatus`].
 pub const IOCTL_PROCESS: u32 = iowr::<ProcessStatus>(40);
 /// See [`Threads`].

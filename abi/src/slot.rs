@@ -91,6 +91,12 @@ pub const OP_DUMP_RANGE: u32 = OP_BASE + 14;
 /// makes it (args[1] bytes). Does not return.
 pub const OP_POSE: u32 = OP_BASE + 15;
 
+/// Linux shall have a thread that is traced stop for its tracer: take signal args[0] (with
+/// the siginfo at scratch page), whatever the mask and the disposition say. Result 0 when
+/// the tracer has let the worker go on; what it lets through comes by `IOCTL_SIGNAL` before
+/// that.
+pub const OP_TRAP: u32 = OP_BASE + 24;
+
 /// `OP_SIGNAL_ACTION`: the default action is to do nothing, or the application
 /// ignores it: SIG_IGN / SIG_DFL of Linux.
 pub const MIRROR_DEFAULT: u64 = 0;

@@ -5,7 +5,7 @@ use crate::thread::Thread;
 use crate::futex::{self, Futexes};
 use crate::slots::Slots;
 use crate::vfork::Vfork;
-use crate::{balance, clone, cpus, cputime, delegate, frames, inbound, mm, observe, signals, slots, time, usage};
+use crate::{balance, clone, cpus, cputime, delegate, frames, inbound, mm, observe, ptrace, signals, slots, time, usage};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -36,6 +36,14 @@ pub fn find_thread(tid: u32) -> Option<Arc<Thread>> {
         let processes: Vec<_> = of_cpu.lock().values().cloned().collect();
         processes.iter().find_map(|p| p.threads().into_iter().find(|t| t.slot.tid() == tid))
     })
+}
+
+/// Does something with every thread there is.
+pub fn each_thread_of_all(mut f: impl FnMut(&Arc<Thread>)) {
+    for of_cpu in &PROCESSES {
+        let processes: Vec<_> = of_cpu.lock().values().cloned().collect();
+        processes.iter().for_each(|p| p.threads().iter().for_each(&mut f));
+    }
 }
 
 /// How many processes have their home at `cpu`.
@@ -110,6 +118,8 @@ pub struct Process {
     /// Linux has stopped the proxy.
     paused: AtomicBool,
     started: AtomicBool,
+    /// It has, or had, tracees.
+    pub traces: AtomicBool,
     threads: Mutex<Vec<Arc<Thread>>>,
     /// Slots and the workers behind them.
     pub slots: Mutex<Slots>,
@@ -174,6 +184,7 @@ impl Process {
             killed: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             started: AtomicBool::new(false),
+            traces: AtomicBool::new(false),
             threads: Mutex::new(Vec::new()),
             slots: Mutex::new(Slots::first()),
             replacing: AtomicBool::new(false),
@@ -446,16 +457,22 @@ impl Process {
         self.kick_all();
     }
 
+    /// Whether Linux has stopped it.
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
     /// Waits while the process is stopped.
     pub fn wait_while_paused(&self, thread: &Thread) {
         struct Paused<'a>(&'a Process, &'a Thread);
         impl cpus::Wait for Paused<'_> {
             fn ready(&self) -> bool {
-                !self.0.paused.load(Ordering::Acquire) || self.1.must_end()
+                !self.0.paused.load(Ordering::Acquire) || self.1.must_end() || self.1.ptrace.is_on()
             }
             fn announce(&self, _: bool) {}
         }
-        if self.paused.load(Ordering::Acquire) {
+        // Who is traced stops and goes on as its tracer hears of it.
+        if self.paused.load(Ordering::Acquire) && !thread.ptrace.is_on() {
             cpus::wait(&Paused(self, thread), 0);
         }
     }
@@ -490,6 +507,7 @@ impl Process {
             threads.is_empty()
         };
         observe::thread_gone(self);
+        ptrace::thread_gone(thread);
         if self.is_killed() {
             if last {
                 self.reap();

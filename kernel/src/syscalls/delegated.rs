@@ -2,7 +2,8 @@
 
 use crate::mm::{calls, limits};
 use crate::signals::{self, Interrupted};
-use crate::{cpus, cputime, delegate, exec, slots, timens, usage};
+use crate::{cpus, cputime, delegate, exec, ptrace, slots, timens, usage};
+use core::sync::atomic::Ordering;
 use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal::SigSet;
@@ -73,6 +74,9 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         OwnProgram::Path(args) => args,
         OwnProgram::Answer(result) => return result,
     };
+    if hook == Hook::Wait && cpus::current().process.traces.load(Ordering::Relaxed) {
+        return ptrace::wait(row, args);
+    }
     let result = forward(row, args)?;
     match hook {
         Hook::Credentials => {

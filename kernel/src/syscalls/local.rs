@@ -108,6 +108,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
             delegate::last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
             return None;
         }
+        LocalCall::Ptrace => crate::ptrace::call(&a),
         LocalCall::GetRobustList => get_robust_list(row, &a),
         LocalCall::Rseq => rseq::register(a[0], a[1], a[2], a[3]),
         LocalCall::RestartSyscall => Err(errno::ENOSYS),

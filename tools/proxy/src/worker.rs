@@ -35,6 +35,8 @@ pub struct Worker {
     pub alive: AtomicU32,
     /// A signal that it took is blocked, whatever the thread's mask says.
     pub held: AtomicBool,
+    /// The signal that it sends itself for the sake of a tracer (`OP_TRAP`), or 0.
+    pub trapping: AtomicU32,
     slot: AtomicU32,
     /// It takes the place of a worker that ended, and says so first (`OP_THREAD_RENEW`).
     successor: AtomicBool,
@@ -52,7 +54,8 @@ impl Worker {
         let (slot, successor) = (AtomicU32::new(slot), AtomicBool::new(successor));
         let alive = AtomicU32::new(1);
         let held = AtomicBool::new(false);
-        Self { this, interrupted, call, alive, held, slot, successor, robust_list: AtomicU64::new(0), block }
+        let trapping = AtomicU32::new(0);
+        Self { this, interrupted, call, alive, held, trapping, slot, successor, robust_list: AtomicU64::new(0), block }
     }
 
     /// Index of its slot.
@@ -210,6 +213,7 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
             let info = process.space.window.scratch(worker.slot());
             code(signals::valid(args[0]).and_then(|signal| signal::requeue(signal, info, args[1] != 0)))
         }
+        OP_TRAP => code(signals::trap(worker, args[0], process.space.window.scratch(worker.slot()))),
         OP_THREAD => number(start_worker(process, args[0])),
         OP_THREAD_RENEW => renew_worker(process, worker, args[0]),
         OP_THREAD_EXIT => end_worker(process, worker),
