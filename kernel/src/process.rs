@@ -246,8 +246,13 @@ impl Process {
         slot.set_poll_us(delegate::worker_poll_us());
         let start = if embryo.is_some() { clone::first_step_of_child } else { start };
         let thread = Thread::new(self.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
+        let mut awaits = None;
         if let Some(e) = embryo {
             *self.exe.lock() = e.exe;
+            if e.traced {
+                thread.ptrace.begin_held();
+                awaits = Some(e.parent.clone());
+            }
             *thread.affinity.lock() = e.affinity;
             thread.seccomp.inherit(e.seccomp);
             self.owes.store(!e.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
@@ -262,6 +267,9 @@ impl Process {
             *id = Identity { pid: id.pid, uid: id.uid, euid: id.euid, gid: id.gid, egid: id.egid, control_fd: id.control_fd, ..e.identity };
         }
         self.threads.lock().push(thread.clone());
+        if let Some(parent) = awaits {
+            cpus::kick(&parent);
+        }
         let cpu = if thread.affinity.lock().contains(self.home) { self.home } else { balance::place(&thread) };
         cpus::enqueue(thread, cpu);
         Ok(())

@@ -301,6 +301,7 @@ fn force(queued: QueuedSignal, regs: &mut Regs, v: u8, addr: u64) {
 /// Ends the process by a signal, on Linux' side too.
 pub fn die(signal: u32) {
     crate::hold::at("fatal-signal");
+    ptrace::on_exit(cpus::current(), signal);
     observe::killed_by(cpus::current(), signal);
     delegate::last_call(OP_EXIT_SIGNAL, [u64::from(signal), 0, 0, 0, 0, 0]);
 }

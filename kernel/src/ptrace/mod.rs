@@ -7,9 +7,13 @@
 //! knows of (faults, breakpoints, system calls, execve) becomes a stop when the thread has
 //! its worker take a signal (`OP_TRAP`); the tracer's answer is what comes back.
 
+mod children;
+mod memory;
 mod registers;
 mod tracer;
 
+pub use children::{before_child, on_child, on_exit, on_vfork_done};
+pub use memory::memory_file;
 pub use tracer::{call, wait};
 
 use crate::registers::{Snapshot, TRAP_FLAG};
@@ -108,6 +112,11 @@ impl OfThread {
     /// Whether a tracer waits for its registers, which it can leave where it waits.
     pub fn is_awaited(&self) -> bool {
         self.flags.load(Ordering::SeqCst) & HELD != 0 && self.snapshot.lock().is_none()
+    }
+
+    /// It does not enter user mode before it is let go.
+    pub fn begin_held(&self) {
+        self.set(HELD);
     }
 
     /// Whether it has to leave what it waits for.
@@ -386,10 +395,10 @@ pub fn enter(thread: &Thread, regs: &mut Regs) -> bool {
         return true;
     }
     cpus::request_attention();
+    regs.rax = errno::ENOSYS.as_return() as u64;
     if !thread.ptrace.has(CALLS) {
         return true;
     }
-    regs.rax = errno::ENOSYS.as_return() as u64;
     report(thread, regs, Stop::Entry);
     thread.ptrace.set(TOLD);
     regs.orig_rax as i32 >= 0 && !thread.must_end()

@@ -2,8 +2,7 @@
 //! request, or a harmless one, is made by the worker of the tracer, and is about the worker
 //! of the tracee.
 
-use super::{CALLS, GONE, HELD, SEIZED, STEP, begin, end, let_go, registers, set_tracer};
-use crate::mm::patch;
+use super::{CALLS, GONE, HELD, SEIZED, STEP, begin, children, end, let_go, memory, registers, set_tracer};
 use crate::process;
 use crate::registers::Snapshot;
 use crate::syscalls::forward;
@@ -21,11 +20,11 @@ use hanare_hal::usercopy;
 const SYS_PTRACE: u32 = 101;
 const SYS_GETPPID: u32 = 110;
 
-fn linux(args: [u64; 6]) -> Result<u64> {
+pub(super) fn linux(args: [u64; 6]) -> Result<u64> {
     delegate::linux(SYS_PTRACE, args)
 }
 
-fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
+pub(super) fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
     usercopy::write(addr, bytes).map(|()| 0).map_err(|_| errno::EFAULT)
 }
 
@@ -58,8 +57,8 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
         }
         request::GETSIGINFO | request::SETSIGINFO | request::PEEKSIGINFO | request::INTERRUPT | request::LISTEN => linux(*a),
         request::SETOPTIONS => set_options(&thread, data),
-        request::PEEKTEXT | request::PEEKDATA => peek(&thread, a),
-        request::POKETEXT | request::POKEDATA => poke(&thread, addr, data),
+        request::PEEKTEXT | request::PEEKDATA => memory::peek(&thread, a),
+        request::POKETEXT | request::POKEDATA => memory::poke(&thread, addr, data),
         request::GETEVENTMSG => {
             hold(&thread)?;
             let message = thread.ptrace.state.lock().stop.message();
@@ -123,7 +122,7 @@ fn set_options(thread: &Arc<Thread>, options: u64) -> Result<u64> {
 }
 
 /// Whether the calling thread traces it.
-fn is_mine(thread: &Thread) -> bool {
+pub(super) fn is_mine(thread: &Thread) -> bool {
     let state = thread.ptrace.state.lock();
     thread.ptrace.is_on() && state.tracer.as_ptr() == core::ptr::from_ref(cpus::current())
 }
@@ -148,7 +147,7 @@ impl cpus::Wait for Captured<'_> {
 
 /// Has the thread, whose worker is stopped, stop too. `ESRCH`: it is not stopped, or is not
 /// the caller's tracee.
-fn hold(thread: &Arc<Thread>) -> Result<()> {
+pub(super) fn hold(thread: &Arc<Thread>) -> Result<()> {
     let own = &thread.ptrace;
     if !(is_mine(thread) && own.has(HELD)) {
         ask(thread)?;
@@ -238,32 +237,6 @@ fn give_up_call(thread: &Thread, signal: u64) -> u64 {
     if set.is_ok() { SIGBUS.into() } else { 0 }
 }
 
-fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
-    let result = linux(*a);
-    if result == Err(errno::EIO) && hold(thread).is_ok() {
-        // Memory that the program itself may not read.
-        let mut word = [0; 8];
-        if patch::read(&thread.process, a[2], &mut word) == 8 {
-            return put(a[3], &word);
-        }
-    }
-    result
-}
-
-fn poke(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
-    hold(thread)?;
-    let me = cpus::current();
-    let scratch = me.process.write_scratch(me.slot_index, &[0; 8])?;
-    let tid = u64::from(thread.slot.tid());
-    // Linux brings the page in.
-    let there = linux([request::PEEKDATA, tid, addr, scratch, 0, 0]);
-    if patch::write(&thread.process, addr, &data.to_le_bytes()).is_ok() {
-        return Ok(0);
-    }
-    there?;
-    linux([request::POKEDATA, tid, addr, data, 0, 0])
-}
-
 /// wait4(2) and waitid(2) of a process that has tracees.
 pub fn wait(row: &Row, args: [u64; 6]) -> Result<u64> {
     const WAIT4: u16 = 61;
@@ -339,15 +312,17 @@ impl Seen {
             return false;
         }
         let good = own.options.load(Ordering::Relaxed) & option::TRACESYSGOOD != 0;
-        let status = {
+        let stop = {
             let mut state = own.state.lock();
             state.reported = true;
-            state.stop.status(good)
+            state.stop
         };
+        let status = stop.status(good);
         if status != self.status && self.at != 0 {
             let low = if self.shift == 0 { 0 } else { 0x7f };
             let _ = put(self.at, &(status << self.shift | low).to_le_bytes());
         }
+        children::take(&thread, stop);
         false
     }
 

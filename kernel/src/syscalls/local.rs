@@ -105,6 +105,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Vfork => clone::clone(&Request { flags: 0x4100, exit_signal: 17, ..Request::default() }, regs),
         LocalCall::Exit => exit(a[0]),
         LocalCall::ExitGroup => {
+            crate::ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
             delegate::last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
             return None;
         }
@@ -346,6 +347,7 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
 
 /// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
+    crate::ptrace::on_exit(cpus::current(), (status as u32 & 0xff) << 8);
     end_thread(SYS_EXIT_GROUP, status)
 }
 
