@@ -501,7 +501,9 @@ static long run(struct job *job, enum hanare_context context)
 	case HANARE_SERVICE_FILE_PUT:
 		return job->space ? file_put(job) : -ENOENT;
 	case HANARE_SERVICE_KILL:
-		return job->space ? kill_pid(job->space->pid, SIGKILL, 1) : -ENOENT;
+		if (job->space)
+			hanare_space_kill(job->space);
+		return job->space ? 0 : -ENOENT;
 	case HANARE_SERVICE_FILL:
 		return job->space ? fill(job) : -ENOENT;
 	/* These are about the caller's descriptors and memory map. */

@@ -434,6 +434,16 @@ pub struct Listed {
     pub reserved: u32,
 }
 
+/// `IOCTL_SHARE`: the calling process is one of several that have the space (CLONE_VM).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// In: slot of its first thread.
+    pub slot: u32,
+    /// In: 1: it is new and begins; 0: its end is to be told, nothing else.
+    pub begin: u32,
+}
+
 /// `IOCTL_EXECED`: the caller's program is now file `file` of its space:
 /// `/proc/PID/exe` says so. -EACCES: not a file that the caller may execute.
 #[repr(C)]
@@ -538,6 +548,8 @@ pub const IOCTL_OPENED: u32 = iowr::<Opened>(48);
 pub const IOCTL_LISTED: u32 = iowr::<Listed>(49);
 /// See [`Execed`].
 pub const IOCTL_EXECED: u32 = iowr::<Execed>(50);
+/// See [`Share`].
+pub const IOCTL_SHARE: u32 = iowr::<Share>(53);
 /// See [`Last`].
 pub const IOCTL_LAST: u32 = iowr::<Last>(60);
 /// See [`ProcessStatus`].

@@ -50,7 +50,8 @@ pub const OP_STOP_SIGNAL: u32 = OP_BASE + 7;
 /// the thread.
 pub const OP_REQUEUE_SIGNAL: u32 = OP_BASE + 8;
 
-/// Start one more worker, for slot args[0] (a thread of this process). Result =
+/// Start one more worker, for slot args[0] (a thread of this process); args[1]: CLONE_FS
+/// and CLONE_FILES where it gets a copy and does not share. Result =
 /// its Linux thread id, or -errno. It polls its slot like the first one.
 pub const OP_THREAD: u32 = OP_BASE + 9;
 /// End the worker of this slot (its thread has ended); never answered. The
@@ -75,6 +76,12 @@ pub const OP_RIGHTS: u32 = OP_BASE + 17;
 /// came through the fork. What lies below the control window is mapped by
 /// `OP_REMAP`s that the LWK sends, around shared mappings that Linux has copied.
 pub const OP_FORK: u32 = OP_BASE + 11;
+
+/// clone of the proxy with its memory (CLONE_VM), but as a process of its own, whose first
+/// worker serves slot args[0]; it says `IOCTL_SHARE`. args: [1] = exit signal in the low
+/// byte, and the flags of clone(2) that matter to Linux, [2] = address for CLONE_PIDFD,
+/// [3] = first slot of the calling process. Result = process id, or -errno.
+pub const OP_SHARE: u32 = OP_BASE + 18;
 
 /// Interrupt the worker with thread id args[0] (its thread has to end): the call it
 /// is in ends as by a signal, one it has not begun answers `RESULT_NOT_STARTED`.

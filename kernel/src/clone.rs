@@ -6,7 +6,7 @@ use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
 use crate::vfork::Vfork;
 use crate::balance::{self, CpuMask};
-use crate::{cpus, delegate, dispositions, exec, hold, observe, ptrace, seccomp, services, slots, timens};
+use crate::{cpus, delegate, dispositions, exec, futex, hold, observe, ptrace, seccomp, services, share, slots, timens};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -25,7 +25,7 @@ use spin::Mutex;
 
 /// Clone flags (clone(2)).
 #[allow(missing_docs)]
-mod flag {
+pub mod flag {
     pub const VM: u64 = 0x100;
     pub const FS: u64 = 0x200;
     pub const FILES: u64 = 0x400;
@@ -131,7 +131,8 @@ pub fn clone(r: &Request, regs: &mut Regs) -> Result<u64> {
     let has = |bits| r.flags & bits == bits;
     let file_system = has(flag::FS) && r.flags & (flag::NEWNS | flag::NEWUSER) != 0;
     let threaded = has(flag::THREAD) && (!has(flag::SIGHAND) || r.flags & (flag::NEWUSER | flag::NEWPID | flag::PIDFD) != 0);
-    if file_system || threaded || has(flag::SIGHAND) && !has(flag::VM) || has(flag::PIDFD | flag::DETACHED) {
+    let shares = has(flag::SIGHAND | flag::VFORK) && !has(flag::THREAD);
+    if file_system || threaded || shares || has(flag::SIGHAND) && !has(flag::VM) || has(flag::PIDFD | flag::DETACHED) {
         return Err(errno::EINVAL);
     }
     // Threads and processes cost kernel memory: they leave the kernel its share.
@@ -143,20 +144,17 @@ pub fn clone(r: &Request, regs: &mut Regs) -> Result<u64> {
         return Err(errno::EPERM);
     }
     if r.flags & flag::THREAD != 0 {
-        if r.flags & (flag::FS | flag::FILES) != flag::FS | flag::FILES || r.flags & flag::NAMESPACES != 0 {
+        if r.flags & flag::NAMESPACES != 0 {
             return Err(errno::EINVAL);
         }
         return thread(r, regs);
     }
-    // Processes that share memory without being threads: only vfork, whose
-    // child gets a copy here.
-    if has(flag::SIGHAND) || has(flag::VM) && !has(flag::VFORK) {
-        return Err(errno::EINVAL);
-    }
-    process(r, regs)
+    // The child of a vfork gets a copy, and what it writes is handed over.
+    if has(flag::VM) && !has(flag::VFORK) { share::process(r, regs) } else { process(r, regs) }
 }
 
-fn birth(r: &Request, regs: &Regs) -> Birth {
+/// Of what a clone asks for.
+pub fn birth(r: &Request, regs: &Regs) -> Birth {
     let mut b = Birth::of_current(regs);
     if r.stack != 0 {
         b.regs.rsp = r.stack;
@@ -177,7 +175,8 @@ fn birth(r: &Request, regs: &Regs) -> Birth {
 fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     let me = cpus::current();
     let p = &me.process;
-    let taken = slots::take(p)?;
+    let own = !r.flags & (flag::FS | flag::FILES);
+    let taken = slots::take(p, own)?;
     hold::at("thread-has-worker");
     let tid = taken.slot.tid();
     let give_up = |e| {
@@ -189,6 +188,9 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     *new.birth.lock() = Some(Birth { name: taken.name, ..birth(r, regs) });
     *new.name.lock() = *me.name.lock();
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
+    if own != 0 {
+        slots::attributes_changed(&new); // descriptors or a working directory of its own
+    }
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &tid.to_le_bytes());
     }
@@ -208,8 +210,8 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     hold::at("thread-begins");
     let b = thread.birth.lock().take().expect("a cloned thread");
     b.load();
-    if b.set_tid != 0 {
-        let _ = usercopy::write(b.set_tid, &thread.slot.tid().to_le_bytes());
+    for at in [b.set_tid, b.parent_tid].into_iter().filter(|&at| at != 0) {
+        let _ = usercopy::write(at, &thread.slot.tid().to_le_bytes());
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
     thread.rseq.set(b.rseq);
@@ -232,6 +234,14 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     drop(b.fpu);
     crate::entry::to_user(&mut regs);
     context::enter_user(&mut regs)
+}
+
+/// CLONE_CHILD_CLEARTID of the running thread, which ends.
+pub fn clear_tid(thread: &Thread) {
+    let word = thread.clear_tid.swap(0, Ordering::Relaxed);
+    if word != 0 && usercopy::write(word, &[0; 4]).is_ok() {
+        futex::wake(&thread.process, word, 1, u32::MAX);
+    }
 }
 
 /// PR_SET_NAME of a worker that served another thread before.

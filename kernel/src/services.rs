@@ -164,7 +164,7 @@ pub fn post(kind: u32, space: u32, args: &[u64]) -> bool {
 /// Drops a file reference; nobody waits. A space that ends needs none of this:
 /// the module drops all its files.
 pub fn put_file(space: u32, home: usize, id: u64) {
-    if crate::process::find(home, space).is_none_or(|p| p.is_killed()) {
+    if crate::space::find(home, space).is_none_or(|s| s.is_closed()) {
         return;
     }
     if !post(SERVICE_FILE_PUT, space, &[id]) {

@@ -116,6 +116,8 @@ pub struct Birth {
     pub gs_base: u64,
     /// Where the child writes its own thread id (CLONE_CHILD_SETTID), or 0.
     pub set_tid: u64,
+    /// Where else it does (CLONE_PARENT_SETTID, where the parent's memory is its own), or 0.
+    pub parent_tid: u64,
     /// CLONE_CHILD_CLEARTID, or 0.
     pub clear_tid: u64,
     /// What the child of a fork has registered with rseq(2), as its parent.
@@ -135,12 +137,12 @@ impl Birth {
     pub fn of_current(regs: &Regs) -> Birth {
         let mut fpu = FpuState::new();
         fpu.save();
-        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: false, name: None }
+        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, parent_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: false, name: None }
     }
 
     /// Of a program that begins with `regs`.
     pub fn of_program(regs: &Regs) -> Birth {
-        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: true, name: None }
+        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, parent_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: true, name: None }
     }
 
     /// Loads what is not in the trap frame.

@@ -72,7 +72,7 @@ impl Hook {
             Self::Credentials => "the LWK asks for the ids again",
             Self::Attributes => "",
             Self::CpuTimer => "timers that count CPU time are local",
-            Self::Timer => "remembered for `execve`",
+            Self::Timer => "on CPU-time clocks local; remembered for `execve`",
             Self::Rlimit => "limits of stack, address space, data and CPU time are taken over",
             Self::Msync => "only shared file mappings reach Linux",
             Self::Personality => "randomisation is taken over for `execve`",

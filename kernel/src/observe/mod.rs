@@ -9,9 +9,9 @@ pub mod debug;
 mod ring;
 pub mod trace;
 
-use crate::process::{self, Process};
+use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, doorbell, ptrace, syscalls};
+use crate::{cpus, doorbell, ptrace, space, syscalls};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -104,6 +104,11 @@ impl Inherited {
         Inherited { trace: o.trace.lock().as_ref().filter(|t| t.follows()).cloned(), breakpoints, auxv }
     }
 
+    /// From a process that shares its memory with the new one: breakpoints are there.
+    pub fn of_sharer(p: &Process) -> Inherited {
+        Inherited { breakpoints: Vec::new(), ..Inherited::of(p) }
+    }
+
     /// To the child, before its first thread runs.
     pub fn give(self, p: &Process) {
         *p.observed.auxv.lock() = self.auxv;
@@ -161,7 +166,7 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
     if SESSIONS.lock().contains_key(&session) {
         return Err(errno::EBUSY);
     }
-    let p = process::find(percpu::index(), space).ok_or(errno::ESRCH)?;
+    let p = space::find(percpu::index(), space).and_then(|s| s.first()).ok_or(errno::ESRCH)?;
     let new = if op == OBSERVE_TRACE {
         let t = trace::Trace::new(session, a, b)?;
         if p.observed.trace.lock().is_some() {

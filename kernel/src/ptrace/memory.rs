@@ -3,7 +3,7 @@
 
 use super::tracer::{hold, is_mine, linux, put};
 use crate::mm::patch;
-use crate::process;
+use crate::space;
 use crate::thread::Thread;
 use crate::{cpus, delegate};
 use alloc::sync::Arc;
@@ -97,5 +97,5 @@ fn of_file(fd: u64) -> Option<Arc<Thread>> {
     let mut path = vec![0; count.min(BYTES) as usize];
     me.process.read_control(scratch + BYTES, &mut path);
     let path = core::str::from_utf8(&path).ok()?.strip_prefix("/proc/")?.strip_suffix("/mem")?;
-    process::find_thread(path.rsplit('/').next()?.parse().ok()?)
+    space::find_thread(path.rsplit('/').next()?.parse().ok()?)
 }

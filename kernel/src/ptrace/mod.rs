@@ -18,7 +18,7 @@ pub use tracer::{call, wait};
 
 use crate::registers::{Snapshot, TRAP_FLAG};
 use crate::thread::Thread;
-use crate::{cpus, delegate, process};
+use crate::{cpus, delegate, space};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -449,7 +449,7 @@ pub fn thread_gone(thread: &Thread) {
         tell_tracer(thread);
     }
     if own.has(TRACER) {
-        process::each_thread_of_all(|t| {
+        space::each_thread(|t| {
             let mine = t.ptrace.state.lock().tracer.as_ptr() == core::ptr::from_ref(thread);
             if mine {
                 end(t);

@@ -3,7 +3,7 @@
 //! of the tracee.
 
 use super::{CALLS, GONE, HELD, SEIZED, STEP, begin, children, end, let_go, memory, registers, set_tracer};
-use crate::process;
+use crate::space;
 use crate::registers::Snapshot;
 use crate::syscalls::forward;
 use crate::thread::Thread;
@@ -35,7 +35,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
         return traceme();
     }
     // Without a thread of the LWK behind it it is a process of Linux, and all is as there.
-    let Some(thread) = process::find_thread(a[1] as u32) else { return linux(*a) };
+    let Some(thread) = space::find_thread(a[1] as u32) else { return linux(*a) };
     let (addr, data) = (a[2], a[3]);
     match what {
         request::ATTACH | request::SEIZE => attach(&thread, a),
@@ -88,7 +88,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
 fn traceme() -> Result<u64> {
     let me = cpus::current_arc();
     let parent = delegate::linux(SYS_GETPPID, [0; 6])?;
-    let parent = process::find_thread(parent as u32).ok_or(errno::EPERM)?;
+    let parent = space::find_thread(parent as u32).ok_or(errno::EPERM)?;
     linux([request::TRACEME, 0, 0, 0, 0, 0])?;
     parent.process.traces.store(true, Ordering::Relaxed);
     begin(&me, None, 0, 0);
@@ -298,7 +298,7 @@ impl Seen {
     /// Has the thread stop, and says what kind of stop it is. True: the stop is nothing to
     /// be seen; it is over.
     fn settle(&self) -> bool {
-        let Some(thread) = process::find_thread(self.pid) else { return false };
+        let Some(thread) = space::find_thread(self.pid) else { return false };
         let own = &thread.ptrace;
         if !is_mine(&thread) && ask(&thread).is_err() {
             return false; // a child that is not traced

@@ -2,7 +2,7 @@
 
 use crate::mm::{calls, limits};
 use crate::signals::{self, Interrupted};
-use crate::{cpus, cputime, delegate, exec, ptrace, slots, timens, usage};
+use crate::{cpus, clocktimers, cputime, delegate, exec, ptrace, slots, timens, usage};
 use core::sync::atomic::Ordering;
 use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
@@ -35,6 +35,7 @@ mod number {
     pub const SETRLIMIT: u16 = 160;
     pub const SETITIMER: u16 = 38;
     pub const TIMER_CREATE: u16 = 222;
+    pub const TIMER_DELETE: u16 = 226;
     pub const UNSHARE: u16 = 272;
     pub const PRLIMIT64: u16 = 302;
     pub const SETNS: u16 = 308;
@@ -57,6 +58,16 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::CpuTimer => {
             let set = (row.number == number::SETITIMER).then_some(args[1]);
             if let Some(result) = cputime::itimer(args[0], set, if set.is_some() { args[2] } else { args[1] }) {
+                return result;
+            }
+        }
+        Hook::Timer if row.number == number::TIMER_CREATE => {
+            if let Some(result) = clocktimers::create(args[0], args[1], args[2]) {
+                return result;
+            }
+        }
+        Hook::Timer => {
+            if let Some(result) = clocktimers::serve(row.number, &args) {
                 return result;
             }
         }
@@ -92,7 +103,7 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Personality => personality(args[0] as u32),
         Hook::Rlimit => take_limits(row, &args),
         Hook::Timer if row.number == number::TIMER_CREATE => cputime::timer_created(args[2]),
-        Hook::Timer => cputime::timer_deleted(args[0]),
+        Hook::Timer if row.number == number::TIMER_DELETE => cputime::timer_deleted(args[0]),
         Hook::Sysinfo => return super::machine::sysinfo(args[0]),
         Hook::Wait => usage::waited(&cpus::current().process, row, &args, result)?,
         _ => {}

@@ -3,7 +3,7 @@
 use super::{arguments, machine, mempolicy, put};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
-use crate::{cpus, cputime, delegate, dispositions, exec, process, rseq, signals, time, timens};
+use crate::{cpus, cputime, delegate, dispositions, exec, rseq, share, signals, space, time, timens};
 use crate::clone::{self, Request};
 use crate::{futex, seccomp};
 use crate::balance::CpuMask;
@@ -106,6 +106,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Exit => exit(a[0]),
         LocalCall::ExitGroup => {
             crate::ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
+            share::leave(thread);
             delegate::last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
             return None;
         }
@@ -268,7 +269,7 @@ fn thread_of(p: &Process, id: u32) -> Option<Arc<Thread>> {
     if id == 0 {
         return Some(cpus::current_arc());
     }
-    p.threads().into_iter().find(|t| t.slot.tid() == id).or_else(|| process::find_thread(id))
+    p.threads().into_iter().find(|t| t.slot.tid() == id).or_else(|| space::find_thread(id))
 }
 
 /// As Linux' check_same_owner: one's own, or root's business.
@@ -355,14 +356,12 @@ fn exit(status: u64) -> ! {
 pub fn end_thread(last: u32, argument: u64) -> ! {
     let thread = cpus::current();
     if thread.process.leave(thread) {
+        share::leave(thread);
         delegate::last_call(last, [argument, 0, 0, 0, 0, 0]);
         thread.process.exit_thread(thread)
     }
     futex::release_robust(thread);
-    let word = thread.clear_tid.load(Ordering::Relaxed);
-    if word != 0 && usercopy::write(word, &[0; 4]).is_ok() {
-        futex::wake(&thread.process, word, 1, u32::MAX);
-    }
+    clone::clear_tid(thread);
     thread.process.exit_thread(thread)
 }
 
@@ -401,7 +400,7 @@ fn get_robust_list(row: &Row, a: &[u64; 6]) -> Result<u64> {
 }
 
 /// membarrier(2): every CPU that runs a thread of the process passes through the
-/// kernel. There are no processes that share memory on other terms.
+/// kernel. What it has to do with memory of other processes is the same as on Linux.
 fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
     const QUERY: u64 = 0;
     /// GLOBAL, GLOBAL_EXPEDITED, PRIVATE_EXPEDITED, PRIVATE_EXPEDITED_SYNC_CORE.

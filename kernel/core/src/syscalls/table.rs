@@ -284,8 +284,8 @@ pub(super) static ROWS: &[Row] = rows! {
     220 semtimedop/4 delegated(None) restart Interrupted;
     221 fadvise64/4 delegated(None);
     222 timer_create/3 delegated(Timer);
-    223 timer_settime/4 delegated(None);
-    224 timer_gettime/2 delegated(None);
+    223 timer_settime/4 delegated(Timer);
+    224 timer_gettime/2 delegated(Timer);
     225 timer_getoverrun/1 delegated(None);
     226 timer_delete/1 delegated(Timer);
     227 clock_settime/2 delegated(None);
