@@ -293,6 +293,9 @@ bool hanare_space_stop_changed(struct hanare_space *space, bool (*is_stopped)(st
 void hanare_stop_init(void);
 void hanare_stop_exit(void);
 
+/* The caller ends by this signal: its tracer has seen it. */
+void hanare_last_signal(u32 signal);
+
 /* dump.c */
 long hanare_dump(struct hanare_space *space, void *data);
 long hanare_pose(struct hanare_space *space, void *data);

@@ -748,7 +748,7 @@ struct hanare_service {
  * byte, and the flags of clone(2) that matter to Linux, [2] = address for CLONE_PIDFD,
  * [3] = first slot of the calling process. Result = process id, or -errno.
  */
-#define HANARE_OP_SHARE 0x80000012U
+#define HANARE_OP_SHARE 0x80000013U
 /*
  * Interrupt the worker with thread id args[0] (its thread has to end): the call it
  * is in ends as by a signal, one it has not begun answers `RESULT_NOT_STARTED`.
@@ -770,6 +770,13 @@ struct hanare_service {
  * makes it (args[1] bytes). Does not return.
  */
 #define HANARE_OP_POSE 0x8000000fU
+/*
+ * Linux shall have a thread that is traced stop for its tracer: take signal args[0] (with
+ * the siginfo at scratch page), whatever the mask and the disposition say. Result 0 when
+ * the tracer has let the worker go on; what it lets through comes by `IOCTL_SIGNAL` before
+ * that.
+ */
+#define HANARE_OP_TRAP 0x80000018U
 /*
  * `OP_SIGNAL_ACTION`: the default action is to do nothing, or the application
  * ignores it: SIG_IGN / SIG_DFL of Linux.
@@ -1312,6 +1319,8 @@ struct hanare_vma_info {
 #define HANARE_IOCTL_EXECED 0xc0284832U
 /* See `Share`. */
 #define HANARE_IOCTL_SHARE 0xc0084835U
+/* See `Last`. */
+#define HANARE_IOCTL_LAST 0xc008483cU
 /* See `ProcessStatus`. */
 #define HANARE_IOCTL_PROCESS 0xc1084828U
 /* See `Threads`. */
@@ -1560,6 +1569,17 @@ struct hanare_signal {
 	__u32 slot;
 	/* In: siginfo_t as the handler got it. */
 	__u64 info[16];
+};
+
+/*
+ * `IOCTL_LAST`: the caller ends by this signal's default action next, which its tracer has
+ * seen: Linux does not stop it once more.
+ */
+struct hanare_last {
+	/* In: signal number. */
+	__u32 signal;
+	/* Zero. */
+	__u32 reserved;
 };
 
 /* `IOCTL_USAGE`: resource use of the caller's space; see `REQUEST_USAGE`. */
@@ -2053,6 +2073,9 @@ _Static_assert(__builtin_offsetof(struct hanare_signal, signal) == 0, "Signal.si
 _Static_assert(__builtin_offsetof(struct hanare_signal, slot) == 4, "Signal.slot");
 _Static_assert(__builtin_offsetof(struct hanare_signal, info) == 8, "Signal.info");
 _Static_assert(sizeof(struct hanare_signal) == 136, "Signal");
+_Static_assert(__builtin_offsetof(struct hanare_last, signal) == 0, "Last.signal");
+_Static_assert(__builtin_offsetof(struct hanare_last, reserved) == 4, "Last.reserved");
+_Static_assert(sizeof(struct hanare_last) == 8, "Last");
 _Static_assert(__builtin_offsetof(struct hanare_usage, user_ns) == 0, "Usage.user_ns");
 _Static_assert(__builtin_offsetof(struct hanare_usage, system_ns) == 8, "Usage.system_ns");
 _Static_assert(__builtin_offsetof(struct hanare_usage, resident_bytes) == 16, "Usage.resident_bytes");

@@ -194,6 +194,16 @@ static long do_signal(struct hanare_space *space, void *data)
 	return ask(space, &call);
 }
 
+static long do_last(struct hanare_space *space, void *data)
+{
+	struct hanare_last *arg = data;
+
+	if (!arg->signal || arg->signal > _NSIG || arg->reserved)
+		return -EINVAL;
+	hanare_last_signal(arg->signal);
+	return 0;
+}
+
 static long do_usage(struct hanare_space *space, void *data)
 {
 	struct hanare_usage *arg = data;
@@ -509,6 +519,7 @@ static const struct space_command space_commands[] = {
 	{ HANARE_IOCTL_LISTED, hanare_listed },
 	{ HANARE_IOCTL_EXECED, hanare_execed },
 	{ HANARE_IOCTL_SHARE, hanare_share },
+	{ HANARE_IOCTL_LAST, do_last },
 };
 
 static long attach_command(struct file *file, void __user *arg)

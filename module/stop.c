@@ -120,6 +120,20 @@ static void on_generate(void *unused, int sig, struct kernel_siginfo *info,
 		changed();
 }
 
+/*
+ * A tracer has let the signal through, and the LWK says that it is the end: a second
+ * stop for it would be one too many. Only who ends by its default action asks for this.
+ */
+void hanare_last_signal(u32 signal)
+{
+	if (!valid_signal(signal) || !signal || sig_kernel_only(signal))
+		return;
+	spin_lock_irq(&current->sighand->siglock);
+	if (current->sighand->action[signal - 1].sa.sa_handler == SIG_DFL)
+		current->sighand->action[signal - 1].sa.sa_flags |= SA_IMMUTABLE;
+	spin_unlock_irq(&current->sighand->siglock);
+}
+
 static void find(struct tracepoint *tp, void *unused)
 {
 	if (!strcmp(tp->name, "signal_deliver"))

@@ -87,7 +87,7 @@ pub const OP_FORK: u32 = OP_BASE + 11;
 /// worker serves slot args[0]; it says `IOCTL_SHARE`. args: [1] = exit signal in the low
 /// byte, and the flags of clone(2) that matter to Linux, [2] = address for CLONE_PIDFD,
 /// [3] = first slot of the calling process. Result = process id, or -errno.
-pub const OP_SHARE: u32 = OP_BASE + 18;
+pub const OP_SHARE: u32 = OP_BASE + 19;
 
 /// Interrupt the worker with thread id args[0] (its thread has to end): the call it
 /// is in ends as by a signal, one it has not begun answers `RESULT_NOT_STARTED`.
@@ -103,6 +103,12 @@ pub const OP_DUMP_RANGE: u32 = OP_BASE + 14;
 /// [`crate::ioctl::Pose`], followed by FS base, GS base, and FPU state as `xsave`
 /// makes it (args[1] bytes). Does not return.
 pub const OP_POSE: u32 = OP_BASE + 15;
+
+/// Linux shall have a thread that is traced stop for its tracer: take signal args[0] (with
+/// the siginfo at scratch page), whatever the mask and the disposition say. Result 0 when
+/// the tracer has let the worker go on; what it lets through comes by `IOCTL_SIGNAL` before
+/// that.
+pub const OP_TRAP: u32 = OP_BASE + 24;
 
 /// `OP_SIGNAL_ACTION`: the default action is to do nothing, or the application
 /// ignores it: SIG_IGN / SIG_DFL of Linux.

@@ -107,6 +107,9 @@ pub fn check(thread: &Thread) {
     clocktimers::check(thread);
     p.cpu_timers.rearm();
     let send = |signal| {
+        if thread.ptrace.is_on() && crate::pending::send(thread, signal, SigInfo::kernel(signal)).is_ok() {
+            return; // by way of Linux, where a tracer sees it
+        }
         let mut s = p.signals.lock();
         if !s.actions.ignores(signal) {
             let _ = s.pending.queue(signal, SigInfo::kernel(signal));

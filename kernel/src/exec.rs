@@ -7,7 +7,7 @@
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
 use crate::process::{Identity, Process};
 use crate::thread::{Birth, Thread};
-use crate::{cpus, cputime, delegate, dispositions, frames, futex, hold, observe, services, signals, slots, vdso};
+use crate::{cpus, cputime, delegate, dispositions, frames, futex, hold, observe, ptrace, services, signals, slots, vdso};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -158,6 +158,7 @@ pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs)
         e
     })?;
     take_first_slot(regs);
+    ptrace::on_exec(cpus::current(), regs);
     Ok(())
 }
 

@@ -32,6 +32,8 @@ mod observe;
 mod panic;
 mod pending;
 mod process;
+mod ptrace;
+mod registers;
 mod rseq;
 mod seccomp;
 mod services;

@@ -5,7 +5,7 @@ use crate::futex;
 use crate::slots::Slots;
 use crate::space::Space;
 use crate::vfork::Vfork;
-use crate::{balance, clone, cpus, cputime, delegate, mm, observe, share, signals, slots, time, usage};
+use crate::{balance, clone, cpus, cputime, delegate, mm, observe, ptrace, share, signals, slots, time, usage};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -66,6 +66,8 @@ pub struct Process {
     gone: AtomicBool,
     /// Linux has stopped the proxy.
     paused: AtomicBool,
+    /// It has, or had, tracees.
+    pub traces: AtomicBool,
     threads: Mutex<Vec<Arc<Thread>>>,
     /// Slots and the workers behind them.
     pub slots: Mutex<Slots>,
@@ -114,6 +116,7 @@ impl Process {
             killed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             paused: AtomicBool::new(false),
+            traces: AtomicBool::new(false),
             threads: Mutex::new(Vec::new()),
             slots: Mutex::new(Slots::first(first_slot)),
             replacing: AtomicBool::new(false),
@@ -197,6 +200,10 @@ impl Process {
         let thread = self.first_thread(clone::first_step_of_child)?;
         thread.slot.set_tid(pid); // the proxy may come to it later than the thread
         *self.exe.lock() = e.exe;
+        let awaits = e.traced.then(|| e.parent.clone());
+        if e.traced {
+            thread.ptrace.begin_held();
+        }
         *thread.affinity.lock() = e.affinity;
         thread.seccomp.inherit(e.seccomp);
         self.owes.store(!e.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
@@ -207,6 +214,9 @@ impl Process {
         *self.vfork.lock() = e.vfork;
         e.observed.give(self);
         self.run_first(thread);
+        if let Some(parent) = awaits {
+            cpus::kick(&parent);
+        }
         Ok(())
     }
 
@@ -334,16 +344,22 @@ impl Process {
         self.kick_all();
     }
 
+    /// Whether Linux has stopped it.
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
     /// Waits while the process is stopped.
     pub fn wait_while_paused(&self, thread: &Thread) {
         struct Paused<'a>(&'a Process, &'a Thread);
         impl cpus::Wait for Paused<'_> {
             fn ready(&self) -> bool {
-                !self.0.paused.load(Ordering::Acquire) || self.1.must_end()
+                !self.0.paused.load(Ordering::Acquire) || self.1.must_end() || self.1.ptrace.is_on()
             }
             fn announce(&self, _: bool) {}
         }
-        if self.paused.load(Ordering::Acquire) {
+        // Who is traced stops and goes on as its tracer hears of it.
+        if self.paused.load(Ordering::Acquire) && !thread.ptrace.is_on() {
             cpus::wait(&Paused(self, thread), 0);
         }
     }
@@ -374,6 +390,7 @@ impl Process {
             threads.is_empty()
         };
         observe::thread_gone(self);
+        ptrace::thread_gone(thread);
         if self.is_killed() {
             if last {
                 self.memory.process_ended(self);

@@ -8,16 +8,17 @@
 use crate::clone::{self, Request, flag};
 use crate::process::Process;
 use crate::thread::{Birth, Thread};
-use crate::{balance, cpus, delegate, hold, observe};
+use crate::{balance, cpus, delegate, hold, observe, ptrace};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_abi::slot::{OP_SHARE, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno, Result};
+use hanare_core::ptrace::event;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
 
 /// A new process with the memory of the running one. Its process id.
-pub fn process(r: &Request, regs: &Regs) -> Result<u64> {
+pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     if r.set_tid_size != 0 || r.flags & (flag::INTO_CGROUP | flag::NEWTIME | flag::CLEAR_SIGHAND) != 0 {
         return Err(errno::EINVAL);
     }
@@ -34,7 +35,7 @@ pub fn process(r: &Request, regs: &Regs) -> Result<u64> {
 }
 
 /// What it has from the running process, then its proxy, which has it begin.
-fn bear(r: &Request, regs: &Regs, new: &Arc<Process>) -> Result<u64> {
+fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let me = cpus::current();
     let p = &me.process;
     let slot = p.slot(new.first_slot).ok_or(errno::ENOMEM)?;
@@ -59,6 +60,7 @@ fn bear(r: &Request, regs: &Regs, new: &Arc<Process>) -> Result<u64> {
     *first.birth.lock() = Some(Birth { parent_tid, ..clone::birth(r, regs) });
     *first.affinity.lock() = *me.affinity.lock();
     first.seccomp.inherit(me.seccomp.inherited());
+    let traced = ptrace::before_child(me, Some(&first), event::CLONE);
     new.begin_with(&first);
     drop(first);
     hold::at("share-ready");
@@ -76,6 +78,7 @@ fn bear(r: &Request, regs: &Regs, new: &Arc<Process>) -> Result<u64> {
     if r.flags & flag::PARENT_SETTID != 0 && !names_itself {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
     }
+    ptrace::on_child(me, regs, traced, pid as u32);
     Ok(pid as u64)
 }
 

@@ -37,6 +37,15 @@ pub fn find_thread(tid: u32) -> Option<Arc<Thread>> {
     })
 }
 
+/// Does something with every thread there is.
+pub fn each_thread(mut f: impl FnMut(&Arc<Thread>)) {
+    for of_cpu in &SPACES {
+        let spaces: Vec<_> = of_cpu.lock().values().cloned().collect();
+        let processes = spaces.iter().flat_map(|s| s.processes());
+        processes.for_each(|p| p.threads().iter().for_each(&mut f));
+    }
+}
+
 /// How many spaces have their home at `cpu`.
 pub fn count(cpu: usize) -> usize {
     SPACES[cpu].lock().len()

@@ -5,7 +5,7 @@
 
 use crate::process::Process;
 use crate::balance::CpuMask;
-use crate::{cpus, frames, info, observe, rseq, seccomp, signals};
+use crate::{cpus, frames, info, observe, ptrace, rseq, seccomp, signals};
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
@@ -90,6 +90,8 @@ pub struct Thread {
     pub clear_tid: AtomicU64,
     /// Tracers and debuggers.
     pub observe: observe::OfThread,
+    /// See ptrace(2).
+    pub ptrace: ptrace::OfThread,
     stack: u64,
     extended: UnsafeCell<Extended>,
     /// What it waits for; see [`Thread::set_wait`].
@@ -187,6 +189,7 @@ impl Thread {
             counts: info::Counts::default(),
             clear_tid: AtomicU64::new(0),
             observe: observe::OfThread::default(),
+            ptrace: ptrace::OfThread::default(),
             stack,
             wait: UnsafeCell::new(None),
             extended: UnsafeCell::new(Extended {
@@ -209,11 +212,16 @@ impl Thread {
     /// Whether a signal waits that the thread does not block, or it has to leave what it
     /// waits for because another one makes a core dump.
     pub fn has_signal(&self) -> bool {
-        if self.process.dumping.load(Ordering::Acquire) {
+        if self.process.dumping.load(Ordering::Acquire) || self.ptrace.gives_up() {
             return true;
         }
         let own = self.signals.lock();
         own.is_deliverable() || self.process.signals.lock().pending.is_deliverable(own.mask_now())
+    }
+
+    /// Whether somebody waits for its registers, which it can leave where it waits.
+    pub fn is_awaited(&self) -> bool {
+        observe::debug::is_awaited(self) || self.ptrace.is_awaited()
     }
 
     /// Whether it has to leave whatever it waits for.
@@ -302,7 +310,7 @@ impl Thread {
     /// Whether what it waits for has come. Asked by the CPU on whose queue it is.
     pub fn is_ready(&self) -> bool {
         // SAFETY: see `Sync`; the pointer is good while it is set.
-        unsafe { (*self.wait.get()).is_none_or(|w| w.as_ref().ready()) || observe::debug::is_awaited(self) }
+        unsafe { (*self.wait.get()).is_none_or(|w| w.as_ref().ready()) || self.is_awaited() }
     }
 }
 

@@ -74,7 +74,7 @@ pub fn waited(p: &Process, row: &Row, a: &[u64; 6], result: u64) -> Result<()> {
     const WAITID: u16 = 247;
     const P_PID: u64 = 1;
     const WNOWAIT: u64 = 0x0100_0000;
-    const SI_PID: u64 = 12;
+    const SI_PID: u64 = 16;
     let fault = |_| errno::EFAULT;
     let (pid, rusage, keep) = if row.number != WAITID {
         (result as u32, a[3], false)

@@ -165,6 +165,7 @@ local_calls! {
     Gettimeofday = "gettimeofday",
     Getrusage = "getrusage",
     Times = "times",
+    Ptrace = "ptrace",
     Getuid = "getuid",
     Getgid = "getgid",
     Geteuid = "geteuid",

@@ -105,11 +105,13 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Vfork => clone::clone(&Request { flags: 0x4100, exit_signal: 17, ..Request::default() }, regs),
         LocalCall::Exit => exit(a[0]),
         LocalCall::ExitGroup => {
+            crate::ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
             share::leave(thread);
             futex::forget_empty_robust(thread);
             delegate::last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
             return None;
         }
+        LocalCall::Ptrace => crate::ptrace::call(&a),
         LocalCall::GetRobustList => get_robust_list(row, &a),
         LocalCall::Rseq => rseq::register(a[0], a[1], a[2], a[3]),
         LocalCall::RestartSyscall => Err(errno::ENOSYS),
@@ -347,6 +349,7 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
 
 /// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
+    crate::ptrace::on_exit(cpus::current(), (status as u32 & 0xff) << 8);
     end_thread(SYS_EXIT_GROUP, status)
 }
 

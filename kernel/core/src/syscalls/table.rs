@@ -162,7 +162,7 @@ pub(super) static ROWS: &[Row] = rows! {
     98 getrusage/2 local(Getrusage);
     99 sysinfo/1 delegated(Sysinfo);
     100 times/1 local(Times);
-    101 ptrace/4 refused(EPERM, "the registers of an LWK thread are not those of its worker");
+    101 ptrace/4 local(Ptrace);
     102 getuid/0 local(Getuid);
     103 syslog/3 delegated(None);
     104 getgid/0 local(Getgid);
