@@ -465,7 +465,7 @@ static u32 kill_spaces(struct hanare_instance *inst, u32 timeout_ms)
 
 	spin_lock_irqsave(&inst->state_lock, flags);
 	list_for_each_entry(space, &inst->space_list, link)
-		kill_pid(space->pid, SIGKILL, 1);
+		hanare_space_kill(space);
 	spin_unlock_irqrestore(&inst->state_lock, flags);
 	wait_event_killable_timeout(inst->space_wait, !READ_ONCE(inst->spaces),
 				    msecs_to_jiffies(timeout_ms));

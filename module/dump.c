@@ -73,6 +73,7 @@ static int take(const struct hanare_pose *arg)
 	clear_siginfo(&info);
 	memcpy(&info, arg->info, min(sizeof(info), sizeof(arg->info)));
 	info.si_signo = arg->signal;
+	hanare_last_signal(arg->signal);
 	err = send_sig_info(arg->signal, &info, current);
 	if (err)
 		return err;

@@ -154,6 +154,8 @@ struct hanare_space {
 	u64 control[2];				/* frames: first slots, first scratch page; or 0 */
 	unsigned long ended;			/* bit 0: the LWK was told */
 	bool stopped;				/* the LWK was told; stop.c only */
+	spinlock_t share_lock;			/* sharers */
+	struct list_head sharers;		/* share.c; none where it has one process */
 	bool dumps;				/* what is mapped from now on is for a core dump */
 	struct inode *inode;			/* whose mapping holds the VMAs */
 
@@ -277,9 +279,22 @@ int hanare_space_enter(struct hanare_instance *inst, struct file *file, u64 allo
 long hanare_fork_command(struct file *file, struct hanare_space *parent, void __user *to);
 void hanare_account(struct hanare_space *space, const struct hanare_call *call);
 
+/* share.c */
+long hanare_share(struct hanare_space *space, void *data);
+void hanare_space_unshare(struct hanare_space *space);
+/* To each process that has the space. Any context. */
+void hanare_space_signal(struct hanare_space *space, int (*send)(struct pid *pid));
+void hanare_space_kill(struct hanare_space *space);
+bool hanare_space_is_shared(struct hanare_space *space);
+bool hanare_space_stop_changed(struct hanare_space *space, bool (*is_stopped)(struct pid *pid),
+			       u32 *slot, bool *stopped);
+
 /* stop.c */
 void hanare_stop_init(void);
 void hanare_stop_exit(void);
+
+/* The caller ends by this signal: its tracer has seen it. */
+void hanare_last_signal(u32 signal);
 
 /* dump.c */
 long hanare_dump(struct hanare_space *space, void *data);

@@ -415,7 +415,10 @@ struct hanare_clock_page {
 #define HANARE_REQUEST_SPACE_OPEN 2U
 /* See `REQUEST_SPACE_OPEN`. */
 #define HANARE_CHILD_WORDS 5
-/* Run the program in the start block of `space` (see `crate::start`). */
+/*
+ * Run the program in the start block of `space` (see `crate::start`); args: [0] = 0,
+ * or the first slot of a process that shares it (`IOCTL_SHARE`), which begins.
+ */
 #define HANARE_REQUEST_SPACE_START 3U
 /*
  * The proxy of `space` is gone (its memory map too): end its threads, free all
@@ -450,10 +453,15 @@ struct hanare_clock_page {
  */
 #define HANARE_REQUEST_USAGE 10U
 /*
- * Linux has stopped (args[0] = 1) or continued (0) the proxy of a space: its
- * threads return to user mode only while it is not stopped.
+ * Linux has stopped (args[0] = 1) or continued (0) the process of a space whose first
+ * slot is args[1]: its threads return to user mode only while it is not stopped.
  */
 #define HANARE_REQUEST_SPACE_PAUSE 12U
+/*
+ * The process with first slot args[0] has ended on Linux; others have the space still,
+ * or had it (then `REQUEST_SPACE_CLOSE` comes too).
+ */
+#define HANARE_REQUEST_PROCESS_END 13U
 /*
  * What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
  * [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of
@@ -700,7 +708,8 @@ struct hanare_service {
  */
 #define HANARE_OP_REQUEUE_SIGNAL 0x80000008U
 /*
- * Start one more worker, for slot args[0] (a thread of this process). Result =
+ * Start one more worker, for slot args[0] (a thread of this process); args[1]: CLONE_FS
+ * and CLONE_FILES where it gets a copy and does not share. Result =
  * its Linux thread id, or -errno. It polls its slot like the first one.
  */
 #define HANARE_OP_THREAD 0x80000009U
@@ -736,6 +745,13 @@ struct hanare_service {
  */
 #define HANARE_OP_FORK 0x8000000bU
 /*
+ * clone of the proxy with its memory (CLONE_VM), but as a process of its own, whose first
+ * worker serves slot args[0]; it says `IOCTL_SHARE`. args: [1] = exit signal in the low
+ * byte, and the flags of clone(2) that matter to Linux, [2] = address for CLONE_PIDFD,
+ * [3] = first slot of the calling process. Result = process id, or -errno.
+ */
+#define HANARE_OP_SHARE 0x80000013U
+/*
  * Interrupt the worker with thread id args[0] (its thread has to end): the call it
  * is in ends as by a signal, one it has not begun answers `RESULT_NOT_STARTED`.
  */
@@ -756,6 +772,13 @@ struct hanare_service {
  * makes it (args[1] bytes). Does not return.
  */
 #define HANARE_OP_POSE 0x8000000fU
+/*
+ * Linux shall have a thread that is traced stop for its tracer: take signal args[0] (with
+ * the siginfo at scratch page), whatever the mask and the disposition say. Result 0 when
+ * the tracer has let the worker go on; what it lets through comes by `IOCTL_SIGNAL` before
+ * that.
+ */
+#define HANARE_OP_TRAP 0x80000018U
 /*
  * `OP_SIGNAL_ACTION`: the default action is to do nothing, or the application
  * ignores it: SIG_IGN / SIG_DFL of Linux.
@@ -1296,6 +1319,10 @@ struct hanare_vma_info {
 #define HANARE_IOCTL_LISTED 0xc0204831U
 /* See `Execed`. */
 #define HANARE_IOCTL_EXECED 0xc0284832U
+/* See `Share`. */
+#define HANARE_IOCTL_SHARE 0xc0084835U
+/* See `Last`. */
+#define HANARE_IOCTL_LAST 0xc008483cU
 /* See `ProcessStatus`. */
 #define HANARE_IOCTL_PROCESS 0xc1084828U
 /* See `Threads`. */
@@ -1546,6 +1573,17 @@ struct hanare_signal {
 	__u64 info[16];
 };
 
+/*
+ * `IOCTL_LAST`: the caller ends by this signal's default action next, which its tracer has
+ * seen: Linux does not stop it once more.
+ */
+struct hanare_last {
+	/* In: signal number. */
+	__u32 signal;
+	/* Zero. */
+	__u32 reserved;
+};
+
 /* `IOCTL_USAGE`: resource use of the caller's space; see `REQUEST_USAGE`. */
 struct hanare_usage {
 	/* Out: user and system time, ns. */
@@ -1673,6 +1711,14 @@ struct hanare_listed {
 	__s32 control_fd;
 	/* Zero. */
 	__u32 reserved;
+};
+
+/* `IOCTL_SHARE`: the calling process is one of several that have the space (CLONE_VM). */
+struct hanare_share {
+	/* In: slot of its first thread. */
+	__u32 slot;
+	/* In: 1: it is new and begins; 0: its end is to be told, nothing else. */
+	__u32 begin;
 };
 
 /*
@@ -2029,6 +2075,9 @@ _Static_assert(__builtin_offsetof(struct hanare_signal, signal) == 0, "Signal.si
 _Static_assert(__builtin_offsetof(struct hanare_signal, slot) == 4, "Signal.slot");
 _Static_assert(__builtin_offsetof(struct hanare_signal, info) == 8, "Signal.info");
 _Static_assert(sizeof(struct hanare_signal) == 136, "Signal");
+_Static_assert(__builtin_offsetof(struct hanare_last, signal) == 0, "Last.signal");
+_Static_assert(__builtin_offsetof(struct hanare_last, reserved) == 4, "Last.reserved");
+_Static_assert(sizeof(struct hanare_last) == 8, "Last");
 _Static_assert(__builtin_offsetof(struct hanare_usage, user_ns) == 0, "Usage.user_ns");
 _Static_assert(__builtin_offsetof(struct hanare_usage, system_ns) == 8, "Usage.system_ns");
 _Static_assert(__builtin_offsetof(struct hanare_usage, resident_bytes) == 16, "Usage.resident_bytes");
@@ -2070,6 +2119,9 @@ _Static_assert(__builtin_offsetof(struct hanare_listed, bytes) == 16, "Listed.by
 _Static_assert(__builtin_offsetof(struct hanare_listed, control_fd) == 24, "Listed.control_fd");
 _Static_assert(__builtin_offsetof(struct hanare_listed, reserved) == 28, "Listed.reserved");
 _Static_assert(sizeof(struct hanare_listed) == 32, "Listed");
+_Static_assert(__builtin_offsetof(struct hanare_share, slot) == 0, "Share.slot");
+_Static_assert(__builtin_offsetof(struct hanare_share, begin) == 4, "Share.begin");
+_Static_assert(sizeof(struct hanare_share) == 8, "Share");
 _Static_assert(__builtin_offsetof(struct hanare_execed, file) == 0, "Execed.file");
 _Static_assert(__builtin_offsetof(struct hanare_execed, arg_start) == 8, "Execed.arg_start");
 _Static_assert(__builtin_offsetof(struct hanare_execed, arg_end) == 16, "Execed.arg_end");

@@ -277,7 +277,9 @@ static long run(struct hanare_job *job, enum hanare_context context)
 	case HANARE_SERVICE_FILE_PUT:
 		return job->space ? hanare_file_put(job) : -ENOENT;
 	case HANARE_SERVICE_KILL:
-		return job->space ? kill_pid(job->space->pid, SIGKILL, 1) : -ENOENT;
+		if (job->space)
+			hanare_space_kill(job->space);
+		return job->space ? 0 : -ENOENT;
 	case HANARE_SERVICE_FILL:
 		return job->space ? hanare_fill(job) : -ENOENT;
 	/* These are about the caller's descriptors and memory map. */

@@ -89,32 +89,38 @@ void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot)
 	rcu_read_unlock();
 }
 
+static int tell_death(struct pid *pid)
+{
+	struct task_struct *task = get_pid_task(pid, PIDTYPE_TGID);
+	struct kernel_siginfo info;
+
+	clear_siginfo(&info);
+	info.si_signo = SIGBUS;
+	info.si_code = BUS_ADRERR;
+	info.si_addr = (void __user *)HANARE_CONTROL_BASE;
+	if (task) {
+		send_sig_info(SIGBUS, &info, task);
+		put_task_struct(task);
+	}
+	return 0;
+}
+
 /*
  * The instance died: nobody will ring any more. A worker that is blocked in a
  * call of Linux' own learns of it by a signal. Any context.
  */
 void hanare_spaces_wake(struct hanare_instance *inst, bool tell)
 {
-	struct kernel_siginfo info;
 	struct hanare_space *space;
 	unsigned long flags;
 	int i;
 
-	clear_siginfo(&info);
-	info.si_signo = SIGBUS;
-	info.si_code = BUS_ADRERR;
-	info.si_addr = (void __user *)HANARE_CONTROL_BASE;
 	spin_lock_irqsave(&inst->state_lock, flags);
 	list_for_each_entry(space, &inst->space_list, link) {
-		struct task_struct *task;
-
 		for (i = 0; i < HANARE_SLOT_QUEUES; i++)
 			wake_up_all(&space->slot_queues[i]);
-		task = tell ? get_pid_task(space->pid, PIDTYPE_TGID) : NULL;
-		if (task) {
-			send_sig_info(SIGBUS, &info, task);
-			put_task_struct(task);
-		}
+		if (tell)
+			hanare_space_signal(space, tell_death);
 	}
 	spin_unlock_irqrestore(&inst->state_lock, flags);
 }
@@ -186,6 +192,16 @@ static long do_signal(struct hanare_space *space, void *data)
 	if (!arg->signal || arg->signal > _NSIG || arg->slot >= HANARE_SLOTS_MAX)
 		return -EINVAL;
 	return ask(space, &call);
+}
+
+static long do_last(struct hanare_space *space, void *data)
+{
+	struct hanare_last *arg = data;
+
+	if (!arg->signal || arg->signal > _NSIG || arg->reserved)
+		return -EINVAL;
+	hanare_last_signal(arg->signal);
+	return 0;
 }
 
 static long do_usage(struct hanare_space *space, void *data)
@@ -291,6 +307,8 @@ static struct hanare_space *space_new(struct hanare_instance *inst, struct file 
 	space->inode = file_inode(file);
 	init_rwsem(&space->zap_lock);
 	init_rwsem(&space->watch_lock);
+	spin_lock_init(&space->share_lock);
+	INIT_LIST_HEAD(&space->sharers);
 	spin_lock_init(&space->answer_lock);
 	INIT_LIST_HEAD(&space->answers);
 	mutex_init(&space->table_lock);
@@ -461,6 +479,7 @@ void hanare_space_end(struct hanare_space *space)
 	} else if (!err) {
 		hanare_account(space, &call);
 	}
+	hanare_space_unshare(space);
 	hanare_space_unwatch_all(space);
 	hanare_space_allow_writes(space);
 	hanare_observers_wake(space);
@@ -499,6 +518,8 @@ static const struct space_command space_commands[] = {
 	{ HANARE_IOCTL_OPENED, hanare_opened },
 	{ HANARE_IOCTL_LISTED, hanare_listed },
 	{ HANARE_IOCTL_EXECED, hanare_execed },
+	{ HANARE_IOCTL_SHARE, hanare_share },
+	{ HANARE_IOCTL_LAST, do_last },
 };
 
 static long attach_command(struct file *file, void __user *arg)

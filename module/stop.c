@@ -20,29 +20,55 @@ static atomic_t looks_left;
 static void look(struct work_struct *work);
 static DECLARE_DELAYED_WORK(look_work, look);
 
-/* Under rcu_read_lock. */
-static bool is_stopped(struct hanare_space *space)
+static bool is_stopped(struct pid *pid)
 {
-	struct task_struct *task = pid_task(space->pid, PIDTYPE_TGID);
-	struct signal_struct *sig = task ? task->signal : NULL;
+	struct task_struct *task;
+	struct signal_struct *sig;
+	bool stopped;
 
-	return sig && ((READ_ONCE(sig->flags) & SIGNAL_STOP_STOPPED) ||
-		       READ_ONCE(sig->group_stop_count) > 0);
+	rcu_read_lock();
+	task = pid_task(pid, PIDTYPE_TGID);
+	sig = task ? task->signal : NULL;
+	stopped = sig && ((READ_ONCE(sig->flags) & SIGNAL_STOP_STOPPED) ||
+			  READ_ONCE(sig->group_stop_count) > 0);
+	rcu_read_unlock();
+	return stopped;
 }
 
-/* Tells the LWK of one change. */
-static void tell(bool stopped, struct hanare_space *space)
+/* Tells the LWK of one change of the process with first slot `slot`. */
+static bool tell_one(struct hanare_space *space, u32 slot, bool stopped)
 {
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_SPACE_PAUSE,
 		.space = space->id,
-		.args = { stopped },
+		.args = { stopped, slot },
 	};
 
 	if (test_bit(0, &space->ended) || READ_ONCE(space->inst->dead))
+		return false;
+	return !hanare_request(space->inst, space->home, &call, WAIT_BOUNDED, 1000) &&
+	       !call.status;
+}
+
+static void tell(struct hanare_space *space)
+{
+	bool stopped;
+	u32 slot;
+
+	if (hanare_space_is_shared(space)) {
+		while (hanare_space_stop_changed(space, is_stopped, &slot, &stopped))
+			tell_one(space, slot, stopped);
 		return;
-	if (!hanare_request(space->inst, space->home, &call, WAIT_BOUNDED, 1000) && !call.status)
+	}
+	stopped = is_stopped(space->pid);
+	if (stopped != space->stopped && tell_one(space, 0, stopped))
 		space->stopped = stopped;
+}
+
+/* Under rcu_read_lock: whether the LWK may have to be told something. */
+static bool may_differ(struct hanare_space *space)
+{
+	return hanare_space_is_shared(space) || is_stopped(space->pid) != space->stopped;
 }
 
 static void look(struct work_struct *work)
@@ -52,11 +78,9 @@ static void look(struct work_struct *work)
 	int left;
 
 	for (;;) {
-		bool stopped = false;
-
 		rcu_read_lock();
 		space = hanare_space_next(&id);
-		while (space && (stopped = is_stopped(space)) == space->stopped)
+		while (space && !may_differ(space))
 			space = hanare_space_next(&id);
 		if (space && !kref_get_unless_zero(&space->ref)) {
 			rcu_read_unlock();
@@ -65,7 +89,7 @@ static void look(struct work_struct *work)
 		rcu_read_unlock();
 		if (!space)
 			break;
-		tell(stopped, space);
+		tell(space);
 		hanare_space_put(space);
 	}
 	left = atomic_dec_if_positive(&looks_left);
@@ -94,6 +118,20 @@ static void on_generate(void *unused, int sig, struct kernel_siginfo *info,
 {
 	if (sig == SIGCONT)
 		changed();
+}
+
+/*
+ * A tracer has let the signal through, and the LWK says that it is the end: a second
+ * stop for it would be one too many. Only who ends by its default action asks for this.
+ */
+void hanare_last_signal(u32 signal)
+{
+	if (!valid_signal(signal) || !signal || sig_kernel_only(signal))
+		return;
+	spin_lock_irq(&current->sighand->siglock);
+	if (current->sighand->action[signal - 1].sa.sa_handler == SIG_DFL)
+		current->sighand->action[signal - 1].sa.sa_flags |= SA_IMMUTABLE;
+	spin_unlock_irq(&current->sighand->siglock);
 }
 
 static void find(struct tracepoint *tp, void *unused)

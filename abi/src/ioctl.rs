@@ -290,6 +290,17 @@ pub struct Signal {
     pub info: [u64; 16],
 }
 
+/// `IOCTL_LAST`: the caller ends by this signal's default action next, which its tracer has
+/// seen: Linux does not stop it once more.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Last {
+    /// In: signal number.
+    pub signal: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
 /// `IOCTL_USAGE`: resource use of the caller's space; see `REQUEST_USAGE`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -423,6 +434,16 @@ pub struct Listed {
     pub reserved: u32,
 }
 
+/// `IOCTL_SHARE`: the calling process is one of several that have the space (CLONE_VM).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// In: slot of its first thread.
+    pub slot: u32,
+    /// In: 1: it is new and begins; 0: its end is to be told, nothing else.
+    pub begin: u32,
+}
+
 /// `IOCTL_EXECED`: the caller's program is now file `file` of its space:
 /// `/proc/PID/exe` says so. -EACCES: not a file that the caller may execute.
 #[repr(C)]
@@ -527,6 +548,10 @@ pub const IOCTL_OPENED: u32 = iowr::<Opened>(48);
 pub const IOCTL_LISTED: u32 = iowr::<Listed>(49);
 /// See [`Execed`].
 pub const IOCTL_EXECED: u32 = iowr::<Execed>(50);
+/// See [`Share`].
+pub const IOCTL_SHARE: u32 = iowr::<Share>(53);
+/// See [`Last`].
+pub const IOCTL_LAST: u32 = iowr::<Last>(60);
 /// See [`ProcessStatus`].
 pub const IOCTL_PROCESS: u32 = iowr::<ProcessStatus>(40);
 /// See [`Threads`].

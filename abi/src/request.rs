@@ -36,7 +36,8 @@ pub const REQUEST_PING: u32 = 1;
 pub const REQUEST_SPACE_OPEN: u32 = 2;
 /// See [`REQUEST_SPACE_OPEN`].
 pub const CHILD_WORDS: usize = 5;
-/// Run the program in the start block of `space` (see [`crate::start`]).
+/// Run the program in the start block of `space` (see [`crate::start`]); args: [0] = 0,
+/// or the first slot of a process that shares it (`IOCTL_SHARE`), which begins.
 pub const REQUEST_SPACE_START: u32 = 3;
 /// The proxy of `space` is gone (its memory map too): end its threads, free all
 /// its memory, then answer. Answered only when everything is back. Answer args:
@@ -60,9 +61,12 @@ pub const REQUEST_DEBUG: u32 = 9;
 /// Resource use of a space so far: answer args: [0] = user ns, [1] = system ns,
 /// [2] = resident bytes, [3] = peak resident bytes.
 pub const REQUEST_USAGE: u32 = 10;
-/// Linux has stopped (args[0] = 1) or continued (0) the proxy of a space: its
-/// threads return to user mode only while it is not stopped.
+/// Linux has stopped (args[0] = 1) or continued (0) the process of a space whose first
+/// slot is args[1]: its threads return to user mode only while it is not stopped.
 pub const REQUEST_SPACE_PAUSE: u32 = 12;
+/// The process with first slot args[0] has ended on Linux; others have the space still,
+/// or had it (then `REQUEST_SPACE_CLOSE` comes too).
+pub const REQUEST_PROCESS_END: u32 = 13;
 
 /// What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
 /// [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of

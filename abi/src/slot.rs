@@ -55,7 +55,8 @@ pub const OP_STOP_SIGNAL: u32 = OP_BASE + 7;
 /// the thread.
 pub const OP_REQUEUE_SIGNAL: u32 = OP_BASE + 8;
 
-/// Start one more worker, for slot args[0] (a thread of this process). Result =
+/// Start one more worker, for slot args[0] (a thread of this process); args[1]: CLONE_FS
+/// and CLONE_FILES where it gets a copy and does not share. Result =
 /// its Linux thread id, or -errno. It polls its slot like the first one.
 pub const OP_THREAD: u32 = OP_BASE + 9;
 /// End the worker of this slot (its thread has ended); never answered. The
@@ -82,6 +83,12 @@ pub const OP_RIGHTS: u32 = OP_BASE + 17;
 /// `OP_REMAP`s that the LWK sends, around shared mappings that Linux has copied.
 pub const OP_FORK: u32 = OP_BASE + 11;
 
+/// clone of the proxy with its memory (CLONE_VM), but as a process of its own, whose first
+/// worker serves slot args[0]; it says `IOCTL_SHARE`. args: [1] = exit signal in the low
+/// byte, and the flags of clone(2) that matter to Linux, [2] = address for CLONE_PIDFD,
+/// [3] = first slot of the calling process. Result = process id, or -errno.
+pub const OP_SHARE: u32 = OP_BASE + 19;
+
 /// Interrupt the worker with thread id args[0] (its thread has to end): the call it
 /// is in ends as by a signal, one it has not begun answers `RESULT_NOT_STARTED`.
 pub const OP_INTERRUPT: u32 = OP_BASE + 12;
@@ -96,6 +103,12 @@ pub const OP_DUMP_RANGE: u32 = OP_BASE + 14;
 /// [`crate::ioctl::Pose`], followed by FS base, GS base, and FPU state as `xsave`
 /// makes it (args[1] bytes). Does not return.
 pub const OP_POSE: u32 = OP_BASE + 15;
+
+/// Linux shall have a thread that is traced stop for its tracer: take signal args[0] (with
+/// the siginfo at scratch page), whatever the mask and the disposition say. Result 0 when
+/// the tracer has let the worker go on; what it lets through comes by `IOCTL_SIGNAL` before
+/// that.
+pub const OP_TRAP: u32 = OP_BASE + 24;
 
 /// `OP_SIGNAL_ACTION`: the default action is to do nothing, or the application
 /// ignores it: SIG_IGN / SIG_DFL of Linux.

@@ -6,7 +6,7 @@ use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
 use crate::vfork::Vfork;
 use crate::balance::{self, CpuMask};
-use crate::{cpus, delegate, dispositions, exec, hold, observe, seccomp, services, slots, timens};
+use crate::{cpus, delegate, dispositions, exec, futex, hold, observe, ptrace, seccomp, services, share, slots, timens};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -16,6 +16,7 @@ use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_abi::slot::{OP_FORK, OP_NOP, OP_REMAP, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno, Result};
+use hanare_core::ptrace::event;
 use hanare_core::vma::Backing;
 use hanare_hal::context;
 use hanare_hal::traps::Regs;
@@ -24,7 +25,7 @@ use spin::Mutex;
 
 /// Clone flags (clone(2)).
 #[allow(missing_docs)]
-mod flag {
+pub mod flag {
     pub const VM: u64 = 0x100;
     pub const FS: u64 = 0x200;
     pub const FILES: u64 = 0x400;
@@ -80,7 +81,7 @@ pub struct Request {
 
 /// clone(2): what was the exit signal is part of the flags, and a descriptor of the
 /// child goes where its thread id would.
-pub fn clone2(a: &[u64; 6], regs: &Regs) -> Result<u64> {
+pub fn clone2(a: &[u64; 6], regs: &mut Regs) -> Result<u64> {
     let flags = a[0] & 0xffff_ff00;
     if flags & flag::PIDFD != 0 && flags & flag::PARENT_SETTID != 0 {
         return Err(errno::EINVAL);
@@ -92,7 +93,7 @@ pub fn clone2(a: &[u64; 6], regs: &Regs) -> Result<u64> {
 }
 
 /// clone3(2).
-pub fn clone3(args: u64, size: u64, regs: &Regs) -> Result<u64> {
+pub fn clone3(args: u64, size: u64, regs: &mut Regs) -> Result<u64> {
     const FIRST: u64 = 64;
     const LATEST: usize = 88;
     if size < FIRST {
@@ -125,12 +126,13 @@ pub fn clone3(args: u64, size: u64, regs: &Regs) -> Result<u64> {
 }
 
 /// A new thread or a new process.
-pub fn clone(r: &Request, regs: &Regs) -> Result<u64> {
+pub fn clone(r: &Request, regs: &mut Regs) -> Result<u64> {
     // As copy_process of Linux checks them.
     let has = |bits| r.flags & bits == bits;
     let file_system = has(flag::FS) && r.flags & (flag::NEWNS | flag::NEWUSER) != 0;
     let threaded = has(flag::THREAD) && (!has(flag::SIGHAND) || r.flags & (flag::NEWUSER | flag::NEWPID | flag::PIDFD) != 0);
-    if file_system || threaded || has(flag::SIGHAND) && !has(flag::VM) || has(flag::PIDFD | flag::DETACHED) {
+    let shares = has(flag::SIGHAND | flag::VFORK) && !has(flag::THREAD);
+    if file_system || threaded || shares || has(flag::SIGHAND) && !has(flag::VM) || has(flag::PIDFD | flag::DETACHED) {
         return Err(errno::EINVAL);
     }
     // Threads and processes cost kernel memory: they leave the kernel its share.
@@ -142,20 +144,17 @@ pub fn clone(r: &Request, regs: &Regs) -> Result<u64> {
         return Err(errno::EPERM);
     }
     if r.flags & flag::THREAD != 0 {
-        if r.flags & (flag::FS | flag::FILES) != flag::FS | flag::FILES || r.flags & flag::NAMESPACES != 0 {
+        if r.flags & flag::NAMESPACES != 0 {
             return Err(errno::EINVAL);
         }
         return thread(r, regs);
     }
-    // Processes that share memory without being threads: only vfork, whose
-    // child gets a copy here.
-    if has(flag::SIGHAND) || has(flag::VM) && !has(flag::VFORK) {
-        return Err(errno::EINVAL);
-    }
-    process(r, regs)
+    // The child of a vfork gets a copy, and what it writes is handed over.
+    if has(flag::VM) && !has(flag::VFORK) { share::process(r, regs) } else { process(r, regs) }
 }
 
-fn birth(r: &Request, regs: &Regs) -> Birth {
+/// Of what a clone asks for.
+pub fn birth(r: &Request, regs: &Regs) -> Birth {
     let mut b = Birth::of_current(regs);
     if r.stack != 0 {
         b.regs.rsp = r.stack;
@@ -173,10 +172,11 @@ fn birth(r: &Request, regs: &Regs) -> Birth {
     b
 }
 
-fn thread(r: &Request, regs: &Regs) -> Result<u64> {
+fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     let me = cpus::current();
     let p = &me.process;
-    let taken = slots::take(p)?;
+    let own = !r.flags & (flag::FS | flag::FILES);
+    let taken = slots::take(p, own)?;
     hold::at("thread-has-worker");
     let tid = taken.slot.tid();
     let give_up = |e| {
@@ -188,13 +188,18 @@ fn thread(r: &Request, regs: &Regs) -> Result<u64> {
     *new.birth.lock() = Some(Birth { name: taken.name, ..birth(r, regs) });
     *new.name.lock() = *me.name.lock();
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
+    if own != 0 {
+        slots::attributes_changed(&new); // descriptors or a working directory of its own
+    }
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &tid.to_le_bytes());
     }
     *new.affinity.lock() = *me.affinity.lock();
+    let traced = ptrace::before_child(me, Some(&new), event::CLONE);
     p.add_thread(&new, me).map_err(give_up)?;
     let cpu = balance::place(&new);
     cpus::enqueue(new, cpu);
+    ptrace::on_child(me, regs, traced, tid);
     Ok(u64::from(tid))
 }
 
@@ -205,8 +210,8 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     hold::at("thread-begins");
     let b = thread.birth.lock().take().expect("a cloned thread");
     b.load();
-    if b.set_tid != 0 {
-        let _ = usercopy::write(b.set_tid, &thread.slot.tid().to_le_bytes());
+    for at in [b.set_tid, b.parent_tid].into_iter().filter(|&at| at != 0) {
+        let _ = usercopy::write(at, &thread.slot.tid().to_le_bytes());
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
     thread.rseq.set(b.rseq);
@@ -231,6 +236,14 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     context::enter_user(&mut regs)
 }
 
+/// CLONE_CHILD_CLEARTID of the running thread, which ends.
+pub fn clear_tid(thread: &Thread) {
+    let word = thread.clear_tid.swap(0, Ordering::Relaxed);
+    if word != 0 && usercopy::write(word, &[0; 4]).is_ok() {
+        futex::wake(&thread.process, word, 1, u32::MAX);
+    }
+}
+
 /// PR_SET_NAME of a worker that served another thread before.
 fn name_worker(thread: &Thread, name: &[u8; 16]) {
     const PRCTL: u32 = 157;
@@ -244,6 +257,8 @@ fn name_worker(thread: &Thread, name: &[u8; 16]) {
 pub struct Embryo {
     /// Its memory.
     pub mm: AddressSpace,
+    /// It begins when its parent's tracer has taken hold of it.
+    pub traced: bool,
     /// Tracers and debuggers.
     pub observed: observe::Inherited,
     /// The program it runs.
@@ -315,7 +330,7 @@ impl cpus::Wait for Claimed<'_> {
     }
 }
 
-fn process(r: &Request, regs: &Regs) -> Result<u64> {
+fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let me = cpus::current();
     let p = &me.process;
     let key = (p.space, NEXT_TOKEN.fetch_add(1, Ordering::Relaxed));
@@ -328,8 +343,10 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
     let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone(), r.flags & flag::VM != 0));
     let mut identity = *p.identity.lock();
     identity.time.children |= r.flags & flag::NEWTIME != 0;
+    let traced = ptrace::before_child(me, None, child_event(r));
     let embryo = Box::new(Embryo {
         mm: forked.mm,
+        traced: traced.is_some(),
         observed: observe::Inherited::of(p),
         exe: p.exe.lock().clone(),
         affinity: *me.affinity.lock(),
@@ -365,10 +382,21 @@ fn process(r: &Request, regs: &Regs) -> Result<u64> {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
     }
     hold::at("fork-done");
+    ptrace::on_child(me, regs, traced, pid as u32);
     if let Some(vfork) = &vfork {
         vfork.wait();
+        ptrace::on_vfork_done(me, regs, pid as u32);
     }
     Ok(pid as u64)
+}
+
+/// What a tracer calls it.
+fn child_event(r: &Request) -> u32 {
+    match r.exit_signal {
+        _ if r.flags & flag::VFORK != 0 => event::VFORK,
+        17 => event::FORK,
+        _ => event::CLONE,
+    }
 }
 
 /// The files of a child are the module's copies of its parent's, by the same ids.

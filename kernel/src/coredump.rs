@@ -5,7 +5,7 @@
 use crate::mm::{AddressSpace, FileRef};
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, delegate, signals};
+use crate::{cpus, delegate, ptrace, signals};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::ioctl::{POSE_REGS, Pose};
@@ -43,6 +43,7 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
     if p.dumping.swap(true, Ordering::AcqRel) {
         return pose(thread, regs, None); // another thread crashed first
     }
+    ptrace::on_exit(thread, queued.signal | 0x80);
     let signal = u64::from(queued.signal);
     if delegate::call(OP_DUMP, [signal, 0, 0, 0, 0, 0]) == 1 && gather(p, thread) {
         for (start, end, kind) in ranges(&mut p.mm.lock()) {

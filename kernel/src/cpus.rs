@@ -275,7 +275,7 @@ fn switch_to(next: Option<Arc<Thread>>) {
         }
     };
     if let Some(p) = &previous
-        && next.as_ref().is_none_or(|n| !Arc::ptr_eq(&n.process, &p.process))
+        && next.as_ref().is_none_or(|n| !Arc::ptr_eq(n.process.memory(), p.process.memory()))
     {
         p.process.mm.left();
     }
@@ -545,7 +545,7 @@ fn arm_timer(user: bool) {
     } else {
         c.slice_end = NEVER;
     }
-    if user && let Some(ns) = c.current.as_ref().and_then(|t| t.process.cpu_timers.wanted(&t.process)) {
+    if user && let Some(ns) = c.current.as_ref().and_then(|t| t.process.cpu_timers.wanted(t)) {
         next = next.min(deadline(ns.max(CPU_TIMER_NS)));
     }
     if next == c.timer {

@@ -3,8 +3,10 @@
 
 use crate::process::Process;
 use crate::thread::Thread;
+use crate::clocktimers::{self, ClockTimer};
 use crate::{cpus, delegate, signals, time};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::cputimer::{CpuLimit, CpuSeconds, IntervalTimer};
 use hanare_core::errno::{self, Result};
@@ -24,6 +26,8 @@ pub struct CpuTimers {
     /// One of them is armed.
     armed: AtomicBool,
     all: Mutex<All>,
+    /// Those of timer_create.
+    clocks: Mutex<Vec<ClockTimer>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -42,11 +46,28 @@ impl All {
 
 impl CpuTimers {
     fn change(&self, f: impl FnOnce(&mut All)) {
-        let mut all = self.all.lock();
-        f(&mut all);
-        self.armed.store(all.left(0, 0).is_some(), Ordering::Release);
-        drop(all);
+        f(&mut self.all.lock());
+        self.rearm();
         cpus::request_attention();
+    }
+
+    fn rearm(&self) {
+        let armed = self.all.lock().left(0, 0).is_some() || clocktimers::any_armed(&self.clocks.lock());
+        self.armed.store(armed, Ordering::Release);
+    }
+
+    /// Does something with the timers of timer_create.
+    pub fn with_clock_timers<T>(&self, f: impl FnOnce(&mut Vec<ClockTimer>) -> T) -> T {
+        f(&mut self.clocks.lock())
+    }
+
+    /// A timer was set: the CPUs that run threads of `p` have to know.
+    pub fn look_again(&self, p: &Process) {
+        self.rearm();
+        cpus::request_attention();
+        if p.thread_count() > 1 {
+            p.kick_all();
+        }
     }
 
     /// RLIMIT_CPU, seconds.
@@ -59,14 +80,16 @@ impl CpuTimers {
         self.all.lock().limit.limits()
     }
 
-    /// A timer interrupt is wanted after so many ns of CPU time; `None`: no timer is
-    /// armed.
-    pub fn wanted(&self, p: &Process) -> Option<u64> {
+    /// A timer interrupt is wanted after so many ns of CPU time of `thread`, which has
+    /// these timers; `None`: none is armed.
+    pub fn wanted(&self, thread: &Thread) -> Option<u64> {
         if !self.armed.load(Ordering::Acquire) {
             return None;
         }
-        let (user, system) = p.times_ns();
-        self.all.lock().left(user, user + system)
+        let (user, system) = thread.process.times_ns();
+        let of_process = self.all.lock().left(user, user + system);
+        let of_clocks = clocktimers::left(&self.clocks.lock(), thread);
+        of_process.into_iter().chain(of_clocks).min()
     }
 }
 
@@ -79,11 +102,14 @@ pub fn check(thread: &Thread) {
     let (user, system) = p.times_ns();
     let (virt, prof, limit) = {
         let mut all = p.cpu_timers.all.lock();
-        let seen = (all.virt.take_expired(user), all.prof.take_expired(user + system), all.limit.check(user + system));
-        p.cpu_timers.armed.store(all.left(0, 0).is_some(), Ordering::Release);
-        seen
+        (all.virt.take_expired(user), all.prof.take_expired(user + system), all.limit.check(user + system))
     };
+    clocktimers::check(thread);
+    p.cpu_timers.rearm();
     let send = |signal| {
+        if thread.ptrace.is_on() && crate::pending::send(thread, signal, SigInfo::kernel(signal)).is_ok() {
+            return; // by way of Linux, where a tracer sees it
+        }
         let mut s = p.signals.lock();
         if !s.actions.ignores(signal) {
             let _ = s.pending.queue(signal, SigInfo::kernel(signal));
@@ -175,7 +201,7 @@ pub fn itimer(which: u64, new: Option<u64>, old: u64) -> Option<Result<u64>> {
     Some((|| {
         let wanted = new.map(|at| if at == 0 { Ok((0, 0)) } else { read_itimer(at) }).transpose()?;
         let p = &cpus::current().process;
-            let (user, system) = p.times_ns();
+        let (user, system) = p.times_ns();
         let now = if which == ITIMER_VIRTUAL { user } else { user + system };
         let mut before = (0, 0);
         p.cpu_timers.change(|all| {
@@ -185,6 +211,9 @@ pub fn itimer(which: u64, new: Option<u64>, old: u64) -> Option<Result<u64>> {
                 *timer = IntervalTimer::set(now, value, interval);
             }
         });
+        if wanted.is_some() {
+            p.cpu_timers.look_again(p);
+        }
         if old != 0 || new.is_none() {
             write_itimer(old, before)?;
         }
@@ -201,7 +230,9 @@ pub fn timer_created(at: u64) {
 
 /// timer_delete.
 pub fn timer_deleted(id: u64) {
-    cpus::current().process.timers.lock().retain(|&t| t != id as u32);
+    let p = &cpus::current().process;
+    p.timers.lock().retain(|&t| t != id as u32);
+    clocktimers::deleted(p, id as u32);
 }
 
 /// execve: timers of timer_create do not survive it.
@@ -210,5 +241,6 @@ pub fn on_exec(p: &Process) {
     let timers = core::mem::take(&mut *p.timers.lock());
     for id in timers {
         let _ = delegate::linux(TIMER_DELETE, [u64::from(id), 0, 0, 0, 0, 0]);
+        clocktimers::deleted(p, id);
     }
 }

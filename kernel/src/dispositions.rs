@@ -1,7 +1,9 @@
 //! Dispositions: rt_sigaction(2), and what Linux is told of it.
 
+use crate::process::Process;
 use crate::thread::Thread;
 use crate::{cpus, delegate};
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_abi::slot::OP_SIGNAL_ACTION;
 use hanare_core::errno::{self, Result};
@@ -30,11 +32,32 @@ pub fn action(signal: u64, new: u64, old: u64, size: u64) -> Result<u64> {
             }
         }
         tell(thread, SigSet::of(signal), Mirrored::changed);
+        if p.is_shared() {
+            set_in_common(p, signal, action);
+        }
     }
     if old != 0 {
         usercopy::write(old, before.as_bytes()).map_err(|_| errno::EFAULT)?;
     }
     Ok(0)
+}
+
+/// The same for processes that have their handlers in common with `p` (CLONE_SIGHAND), as
+/// their proxies have, so that nothing more is to be told.
+fn set_in_common(p: &Arc<Process>, signal: u32, action: SigAction) {
+    let common = p.handlers.load(Ordering::Relaxed);
+    let mirrored = p.signals.lock().mirrored.clone();
+    for other in p.processes() {
+        if other.handlers.load(Ordering::Relaxed) != common || Arc::ptr_eq(&other, p) {
+            continue;
+        }
+        let mut s = other.signals.lock();
+        let _ = s.actions.set(signal, action); // it was possible for the first
+        if s.actions.ignores(signal) {
+            s.pending.discard(SigSet::of(signal));
+        }
+        s.mirrored = mirrored.clone();
+    }
 }
 
 /// A thread tells Linux of its process' dispositions.

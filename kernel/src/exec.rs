@@ -8,7 +8,7 @@ use crate::mm::content::Content;
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
 use crate::process::{Identity, Process};
 use crate::thread::{Birth, Thread};
-use crate::{cpus, cputime, delegate, dispositions, frames, futex, hold, observe, services, signals, slots, vdso};
+use crate::{cpus, cputime, delegate, dispositions, frames, futex, hold, observe, ptrace, services, signals, slots, vdso};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -159,6 +159,7 @@ pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs)
         e
     })?;
     take_first_slot(regs);
+    ptrace::on_exec(cpus::current(), regs);
     Ok(())
 }
 
@@ -200,11 +201,11 @@ fn end_others(p: &Process, me: &Thread) -> Result<()> {
 fn take_first_slot(regs: &Regs) {
     let me = cpus::current();
     let p = &me.process;
-    if me.slot_index == 0 {
+    if me.slot_index == p.first_slot {
         return;
     }
     let Some(slot) = slots::take_first(p) else { return };
-    let Some(new) = Thread::new(p.clone(), 0, slot, crate::clone::first_step) else { return };
+    let Some(new) = Thread::new(p.clone(), p.first_slot, slot, crate::clone::first_step) else { return };
     *new.signals.lock() = me.signals.lock().hand_over();
     *new.birth.lock() = Some(Birth::of_program(regs));
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -216,7 +217,11 @@ fn take_first_slot(regs: &Regs) {
     p.exit_thread(me)
 }
 
+/// Replaces the memory of the running process; one that others share cannot be.
 fn run(target: &Target, mut argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> core::result::Result<(), Failed> {
+    if cpus::current().process.is_shared() {
+        return Err(Failed(errno::EAGAIN, START_FAILED_MEMORY));
+    }
     let path = &target.name[..];
     let program = open_program(target, &mut argv)?;
     let interpreter = match program.plan.interpreter {

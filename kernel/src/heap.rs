@@ -85,7 +85,7 @@ pub fn init() {
 /// Takes back what the heap was given and uses nothing of. First, lists that were long
 /// once and are empty now give their memory back: one would hold a whole piece.
 pub fn trim() {
-    crate::process::trim();
+    crate::space::trim();
     crate::clone::trim();
     crate::cpus::trim();
     crate::mm::oom::trim();

@@ -2,7 +2,9 @@
 
 use crate::mm::linux;
 use crate::process::Process;
-use crate::{doorbell, exec, frames, info, process, signals};
+use crate::space::{self, Space};
+use crate::{doorbell, exec, frames, info, share, signals};
+use alloc::sync::Arc;
 use hanare_abi::boot::EVENT_REQUEST;
 use hanare_abi::layout::{SCRATCH_BASE, SLOT_BASE};
 use hanare_abi::request as abi;
@@ -51,10 +53,15 @@ fn serve(index: u32) {
         abi::REQUEST_DEBUG => debug(&r, &call),
         abi::REQUEST_OBSERVE => crate::observe::request(&r, &call),
         abi::REQUEST_SPACE_CLOSE => return close(index, space),
-        kind => match process::find(percpu::index(), space) {
+        kind => match process_of(&call) {
             None => Err(errno::ESRCH),
             Some(p) => match kind {
+                abi::REQUEST_SPACE_START if call.args[0] != 0 => share::begin(&p),
                 abi::REQUEST_SPACE_START => exec::start(&p),
+                abi::REQUEST_PROCESS_END => {
+                    share::ended(&p);
+                    Ok(())
+                }
                 abi::REQUEST_FAULT => return complete(index, fault(&p, &r, &call)),
                 abi::REQUEST_INVALIDATE => {
                     linux::invalidate(&p, call.args[0], call.args[1]);
@@ -80,6 +87,17 @@ fn serve(index: u32) {
     complete(index, status.map_or_else(|e| -e.0, |()| 0));
 }
 
+/// The process of its space that a request means.
+fn process_of(call: &RequestCall) -> Option<Arc<Process>> {
+    let space = space::find(percpu::index(), call.space)?;
+    match call.kind {
+        abi::REQUEST_SPACE_START | abi::REQUEST_PROCESS_END => space.process(call.args[0] as u32),
+        abi::REQUEST_SPACE_PAUSE => space.process(call.args[1] as u32),
+        abi::REQUEST_SIGNAL => space.process_of(call.args[1] as u32),
+        _ => space.first(),
+    }
+}
+
 /// A proxy's page fault; without memory it is tried again once there is some.
 fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     match linux::fault(p, r, call) {
@@ -89,17 +107,17 @@ fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
 }
 
 fn open(r: &RequestRef<'_>, call: &RequestCall) -> errno::Result<()> {
-    let (p, whole) = Process::open(call.space, &call.args, &r.words())?;
+    let (p, whole) = Space::open(call.space, &call.args, &r.words())?;
     r.set_arg(0, whole.into());
     r.set_pages(&[SLOT_BASE, SCRATCH_BASE].map(|page| p.control_page(page).unwrap_or(0)));
     Ok(())
 }
 
 fn close(index: u32, space: u32) {
-    let Some(p) = process::find(percpu::index(), space) else {
-        return complete(index, 0);
-    };
-    p.close(index);
+    match space::find(percpu::index(), space) {
+        None => complete(index, 0),
+        Some(space) => space.close(index),
+    }
 }
 
 fn usage(p: &Process, r: &RequestRef<'_>) {
@@ -123,7 +141,7 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
             crate::mm::retry_quarantine();
             crate::heap::trim();
             let (free, total) = frames::usage();
-            let processes = process::count(percpu::index()) as u64;
+            let processes = space::count(percpu::index()) as u64;
             crate::info!("memory: {} KiB free of {} KiB, {} KiB quarantined, {processes} processes here", free >> 10, total >> 10, frames::quarantined() >> 10);
             for (i, v) in [free, total, frames::quarantined(), processes].into_iter().enumerate() {
                 r.set_arg(i, v);

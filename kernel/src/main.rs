@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod balance;
+mod clocktimers;
 mod clone;
 mod coredump;
 mod cpus;
@@ -31,11 +32,15 @@ mod observe;
 mod panic;
 mod pending;
 mod process;
+mod ptrace;
+mod registers;
 mod rseq;
 mod seccomp;
 mod services;
+mod share;
 mod signals;
 mod slots;
+mod space;
 mod syscalls;
 mod thread;
 mod time;

@@ -4,7 +4,7 @@ use crate::thread::Thread;
 use crate::{cpus, delegate};
 use hanare_abi::slot::OP_REQUEUE_SIGNAL;
 use hanare_core::errno::{self, Result};
-use hanare_core::signal::SigSet;
+use hanare_core::signal::{SigInfo, SigSet};
 use hanare_hal::usercopy;
 use zerocopy::IntoBytes;
 
@@ -38,6 +38,12 @@ pub fn give_back_blocked(thread: &Thread) {
             return;
         }
     }
+}
+
+/// Has Linux send the process a signal of the LWK's.
+pub fn send(thread: &Thread, signal: u32, info: SigInfo) -> Result<u64> {
+    thread.process.write_scratch(thread.slot_index, info.as_bytes())?;
+    delegate::linux(OP_REQUEUE_SIGNAL, [u64::from(signal), 1, 0, 0, 0, 0])
 }
 
 /// rt_sigpending: what waits here and what waits on Linux.

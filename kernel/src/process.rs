@@ -1,57 +1,19 @@
 //! A process: what its threads share, and its life from Linux' point of view.
 
-use crate::mm::{AddressSpace, MmLock};
 use crate::thread::Thread;
-use crate::futex::{self, Futexes};
+use crate::futex;
 use crate::slots::Slots;
+use crate::space::Space;
 use crate::vfork::Vfork;
-use crate::{balance, clone, cpus, cputime, delegate, frames, inbound, mm, observe, signals, slots, time, usage};
+use crate::{balance, clone, cpus, cputime, delegate, mm, observe, ptrace, share, signals, slots, time, usage};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOT_BASE, SLOT_SIZE, START_BASE, START_SIZE};
-use hanare_abi::slot::Slot;
-use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
-use hanare_hal::boot::CPUS_MAX;
-use hanare_hal::{memory, paging, percpu, shared};
-use hanare_ikc::SlotRef;
+use hanare_hal::paging;
 use spin::Mutex;
-
-const NO_REQUEST: u32 = u32::MAX;
-
-/// Processes by the CPU that serves their requests, then by space.
-static PROCESSES: [Mutex<BTreeMap<u32, Arc<Process>>>; CPUS_MAX] = [const { Mutex::new(BTreeMap::new()) }; CPUS_MAX];
-
-/// The process of a space whose home is `cpu`.
-pub fn find(cpu: usize, space: u32) -> Option<Arc<Process>> {
-    PROCESSES[cpu].lock().get(&space).cloned()
-}
-
-/// The thread with Linux thread id `tid` of whatever process.
-pub fn find_thread(tid: u32) -> Option<Arc<Thread>> {
-    PROCESSES.iter().find_map(|of_cpu| {
-        let processes: Vec<_> = of_cpu.lock().values().cloned().collect();
-        processes.iter().find_map(|p| p.threads().into_iter().find(|t| t.slot.tid() == tid))
-    })
-}
-
-/// How many processes have their home at `cpu`.
-pub fn count(cpu: usize) -> usize {
-    PROCESSES[cpu].lock().len()
-}
-
-/// Memory of lists that are empty.
-pub fn trim() {
-    for of_cpu in &PROCESSES {
-        let mut of_cpu = of_cpu.lock();
-        if of_cpu.is_empty() {
-            *of_cpu = BTreeMap::new();
-        }
-    }
-}
 
 /// Identity and limits that Linux told us.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,42 +40,34 @@ pub struct Identity {
     pub membarrier: u64,
 }
 
-/// A process.
+/// A process. It dereferences to its [`Space`], which it shares only with processes that
+/// share its memory.
 pub struct Process {
-    /// Space id, the same in the module.
-    pub space: u32,
-    /// Space of the process that forked it, 0: `hanare run` of Linux started it.
-    pub parent: u32,
+    memory: Arc<Space>,
+    /// Slot of its first thread, and its name in the module: another one than 0 where
+    /// another process was in the space first.
+    pub first_slot: u32,
+    /// The process that made it; of none, `hanare run` of Linux started it.
+    pub parent: Weak<Process>,
     /// What its ended children used.
     pub children: Mutex<usage::Children>,
-    /// CPU that serves its requests of Linux.
-    pub home: usize,
-    /// Its memory.
-    pub mm: MmLock,
     /// Dispositions and process-directed pending signals.
     pub signals: Mutex<signals::ProcessSignals>,
     /// Linux has to be told of dispositions (`Mirrored::owed`).
     pub owes: AtomicBool,
+    /// Processes with the same number here, and the same memory, have their handlers in
+    /// common (CLONE_SIGHAND): the first slot of one of them.
+    pub handlers: AtomicU32,
     /// See [`Identity`].
     pub identity: Mutex<Identity>,
     /// Absolute path of the running program (`/proc/self/exe`).
     pub exe: Mutex<Vec<u8>>,
-    /// Incremented by each invalidation of Linux (see `docs/architecture.md`).
-    pub invalidations: AtomicU64,
-    /// Writes to memory shared with Linux that was not there.
-    pub shared_writes: mm::shared::Writes,
-    /// See [`mm::files::LastMapped`].
-    pub last_mapped: mm::files::LastMapped,
-    /// File references to be dropped together, while that is wanted.
-    pub puts: Mutex<Option<Vec<u64>>>,
-    /// Pages being read in for a fault of the proxy.
-    pub fills: Mutex<Vec<mm::fault::PendingFill>>,
-    /// Frames of the control window, by page address.
-    control: Mutex<BTreeMap<u64, u64>>,
     killed: AtomicBool,
+    gone: AtomicBool,
     /// Linux has stopped the proxy.
     paused: AtomicBool,
-    started: AtomicBool,
+    /// It has, or had, tracees.
+    pub traces: AtomicBool,
     threads: Mutex<Vec<Arc<Thread>>>,
     /// Slots and the workers behind them.
     pub slots: Mutex<Slots>,
@@ -127,13 +81,11 @@ pub struct Process {
     pub cpu_timers: cputime::CpuTimers,
     /// Numbers of timer_create.
     pub timers: Mutex<Vec<u32>>,
-    /// Waiters on futexes in private memory.
-    pub futexes: Mutex<Futexes>,
+    /// Its first thread waits for the proxy, see `share`.
+    beginning: AtomicBool,
     vfork: Mutex<Option<Arc<Vfork>>>,
-    reaped: AtomicBool,
     /// Tracers and debuggers.
     pub observed: observe::OfProcess,
-    close_request: AtomicU32,
     start_mask: AtomicU64,
     /// CPU cycles of threads that ended: user, system.
     pub ended_cycles: (AtomicU64, AtomicU64),
@@ -141,76 +93,73 @@ pub struct Process {
     pub ended_calls: AtomicU64,
 }
 
+impl Deref for Process {
+    type Target = Space;
+    fn deref(&self) -> &Space {
+        &self.memory
+    }
+}
+
 impl Process {
-    /// `REQUEST_SPACE_OPEN`.
-    /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork, whose
-    /// child, described by `words`, begins to run. Gives whether the proxy may map all of
-    /// its addresses at once.
-    pub fn open(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<Process>, bool)> {
-        let embryo = match args[2] as u32 {
-            0 => None,
-            parent => Some(clone::claim(parent, args[3]).ok_or(errno::ESRCH)?),
-        };
-        let (mm, embryo) = match embryo {
-            None => (AddressSpace::new().ok_or(errno::ENOMEM)?, None),
-            Some(mut e) => {
-                let mut mm = core::mem::replace(&mut e.mm, AddressSpace::nothing());
-                clone::adopt_files(&mut mm, space);
-                (mm, Some(e))
-            }
-        };
-        let whole = clone::shared_with_linux(&mm).next().is_none();
+    /// A process in `memory`, without threads.
+    pub fn new(memory: Arc<Space>, first_slot: u32, parent: Weak<Process>) -> Arc<Process> {
         let process = Arc::new(Process {
-            space,
-            parent: args[2] as u32,
+            memory,
+            first_slot,
+            parent,
             children: Mutex::new(usage::Children::default()),
-            home: percpu::index(),
-            mm: MmLock::new(mm),
             signals: Mutex::new(signals::ProcessSignals::default()),
             owes: AtomicBool::new(false),
+            handlers: AtomicU32::new(first_slot),
             identity: Mutex::new(Identity::default()),
             exe: Mutex::new(Vec::new()),
-            invalidations: AtomicU64::new(0),
-            shared_writes: mm::shared::Writes::default(),
-            last_mapped: mm::files::LastMapped::default(),
-            puts: Mutex::new(None),
-            fills: Mutex::new(Vec::new()),
-            control: Mutex::new(BTreeMap::new()),
             killed: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
             paused: AtomicBool::new(false),
-            started: AtomicBool::new(false),
+            traces: AtomicBool::new(false),
             threads: Mutex::new(Vec::new()),
-            slots: Mutex::new(Slots::first()),
+            slots: Mutex::new(Slots::first(first_slot)),
             replacing: AtomicBool::new(false),
-            futexes: Mutex::new(Futexes::default()),
             dumping: AtomicBool::new(false),
             posed: AtomicU32::new(0),
             cpu_timers: cputime::CpuTimers::default(),
             timers: Mutex::new(Vec::new()),
             vfork: Mutex::new(None),
-            reaped: AtomicBool::new(false),
+            beginning: AtomicBool::new(false),
             observed: observe::OfProcess::default(),
-            close_request: AtomicU32::new(NO_REQUEST),
             start_mask: AtomicU64::new(0),
             ended_cycles: (AtomicU64::new(0), AtomicU64::new(0)),
             ended_calls: AtomicU64::new(0),
         });
-        let entered = process.clone();
-        match PROCESSES[percpu::index()].lock().insert(space, process) {
-            None => {
-                mm::oom::enter(&entered);
-                if let Some(e) = embryo {
-                    entered.start_child(e, words)?;
-                }
-                Ok((entered, whole))
-            }
-            Some(_) => Err(errno::EEXIST),
-        }
+        mm::oom::enter(&process);
+        process
+    }
+
+    /// What it shares with processes that share its memory.
+    pub fn memory(&self) -> &Arc<Space> {
+        &self.memory
+    }
+
+    /// Begins with the thread `first`, once its proxy is there.
+    pub fn begin_with(&self, first: &Arc<Thread>) {
+        self.threads.lock().push(first.clone());
+        self.beginning.store(true, Ordering::Release);
+    }
+
+    /// Whether its first thread was still waiting to begin: the caller has it begin.
+    pub fn take_beginning(&self) -> bool {
+        self.beginning.swap(false, Ordering::AcqRel)
+    }
+
+    /// Drops threads that have never run.
+    pub fn drop_threads(&self) {
+        let threads = core::mem::take(&mut *self.threads.lock());
+        drop(threads);
     }
 
     /// Creates the first thread and queues it. `start` is its first function.
     pub fn start(self: &Arc<Self>, start: extern "C" fn(usize) -> !) -> Result<()> {
-        if self.started.swap(true, Ordering::Relaxed) {
+        if self.memory.started.swap(true, Ordering::Relaxed) {
             return Err(errno::EBUSY);
         }
         let block = self.start_block()?;
@@ -244,13 +193,17 @@ impl Process {
 
     /// Has the child of a fork go on where its parent was; `words` as of
     /// `REQUEST_SPACE_OPEN`.
-    fn start_child(self: &Arc<Self>, e: Box<clone::Embryo>, words: &[u64]) -> Result<()> {
-        self.started.store(true, Ordering::Relaxed);
+    pub fn start_child(self: &Arc<Self>, e: Box<clone::Embryo>, words: &[u64]) -> Result<()> {
+        self.memory.started.store(true, Ordering::Relaxed);
         let [pid, uid, euid, gid, egid] = core::array::from_fn(|i: usize| words[i] as u32);
         *self.identity.lock() = Identity { pid, uid, euid, gid, egid, ..e.identity };
         let thread = self.first_thread(clone::first_step_of_child)?;
         thread.slot.set_tid(pid); // the proxy may come to it later than the thread
         *self.exe.lock() = e.exe;
+        let awaits = e.traced.then(|| e.parent.clone());
+        if e.traced {
+            thread.ptrace.begin_held();
+        }
         *thread.affinity.lock() = e.affinity;
         thread.seccomp.inherit(e.seccomp);
         self.owes.store(!e.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
@@ -261,6 +214,9 @@ impl Process {
         *self.vfork.lock() = e.vfork;
         e.observed.give(self);
         self.run_first(thread);
+        if let Some(parent) = awaits {
+            cpus::kick(&parent);
+        }
         Ok(())
     }
 
@@ -377,84 +333,6 @@ impl Process {
         self.start_mask.load(Ordering::Relaxed)
     }
 
-    /// The slot of a thread.
-    #[allow(unsafe_code)]
-    pub fn slot(&self, index: u32) -> Option<SlotRef<'static>> {
-        let addr = SLOT_BASE + u64::from(index) * size_of::<Slot>() as u64;
-        let frame = self.control_page(addr & !4095)?;
-        let pointer = memory::direct(frame + (addr & 4095)) as *mut Slot;
-        // SAFETY: the frame is the process's until it is reaped, after its threads.
-        Some(unsafe { SlotRef::from_raw(pointer) })
-    }
-
-    /// The frame of a page of the control window, created on first use.
-    pub fn control_page(&self, page: u64) -> Option<u64> {
-        let known = (SLOT_BASE..SLOT_BASE + SLOT_SIZE).contains(&page)
-            || (START_BASE..START_BASE + START_SIZE).contains(&page) && !self.started.load(Ordering::Relaxed)
-            || (SCRATCH_BASE..CONTROL_END).contains(&page);
-        let mut control = self.control.lock();
-        if let Some(&frame) = control.get(&page) {
-            return Some(frame);
-        }
-        // Slots and scratch pages exist only for threads that were made.
-        let made = u64::from(self.slots.lock().made());
-        let in_use = if page < START_BASE {
-            page < SLOT_BASE + made * size_of::<Slot>() as u64
-        } else {
-            page < START_BASE + START_SIZE || page < SCRATCH_BASE + made * 4096
-        };
-        if !known || !in_use {
-            return None;
-        }
-        let frame = frames::alloc_zeroed()?;
-        control.insert(page, frame);
-        Some(frame)
-    }
-
-    /// Whether an address belongs to the control window.
-    pub fn is_control(addr: u64) -> bool {
-        (CONTROL_BASE..CONTROL_END).contains(&addr)
-    }
-
-    /// Copies out of the control window; pages never touched read as zero.
-    pub fn read_control(&self, addr: u64, to: &mut [u8]) {
-        let control = self.control.lock();
-        let mut done = 0;
-        while done < to.len() {
-            let at = addr + done as u64;
-            let n = (to.len() - done).min(4096 - (at & 4095) as usize);
-            match control.get(&(at & !4095)) {
-                Some(frame) => memory::read(frame + (at & 4095), &mut to[done..done + n]),
-                None => to[done..done + n].fill(0),
-            }
-            done += n;
-        }
-    }
-
-    /// Copies into the scratch page of slot `index`; its address for the worker.
-    pub fn write_scratch(&self, index: u32, bytes: &[u8]) -> Result<u64> {
-        let addr = SCRATCH_BASE + u64::from(index) * 4096;
-        if bytes.len() > 4096 {
-            return Err(errno::ENAMETOOLONG);
-        }
-        let frame = self.control_page(addr).ok_or(errno::ENOMEM)?;
-        memory::write(frame, bytes);
-        Ok(addr)
-    }
-
-    /// The start block, checked.
-    pub fn start_block(&self) -> Result<StartBlock> {
-        let mut bytes = [0; size_of::<StartBlock>()];
-        self.read_control(START_BASE, &mut bytes);
-        let block = read_start_block(&bytes);
-        let ok = block.magic == hanare_abi::MAGIC
-            && block.version == hanare_abi::VERSION
-            && u64::from(block.strings_offset) >= bytes.len() as u64
-            && u64::from(block.strings_offset) <= block.total_size
-            && block.total_size <= START_SIZE;
-        if ok { Ok(block) } else { Err(errno::EINVAL) }
-    }
-
     /// The proxy is gone, or never will be again.
     pub fn is_killed(&self) -> bool {
         self.killed.load(Ordering::Acquire)
@@ -466,30 +344,30 @@ impl Process {
         self.kick_all();
     }
 
+    /// Whether Linux has stopped it.
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
     /// Waits while the process is stopped.
     pub fn wait_while_paused(&self, thread: &Thread) {
         struct Paused<'a>(&'a Process, &'a Thread);
         impl cpus::Wait for Paused<'_> {
             fn ready(&self) -> bool {
-                !self.0.paused.load(Ordering::Acquire) || self.1.must_end()
+                !self.0.paused.load(Ordering::Acquire) || self.1.must_end() || self.1.ptrace.is_on()
             }
             fn announce(&self, _: bool) {}
         }
-        if self.paused.load(Ordering::Acquire) {
+        // Who is traced stops and goes on as its tracer hears of it.
+        if self.paused.load(Ordering::Acquire) && !thread.ptrace.is_on() {
             cpus::wait(&Paused(self, thread), 0);
         }
     }
 
-    /// `REQUEST_SPACE_CLOSE` number `request`: ends the threads; answered by the
-    /// last of them, or now.
-    pub fn close(self: &Arc<Self>, request: u32) {
-        self.close_request.store(request, Ordering::Release);
+    /// Its proxy is gone: its threads are to end.
+    pub fn kill(&self) {
         self.killed.store(true, Ordering::Release);
-        let threads = self.threads.lock().clone();
-        if threads.is_empty() {
-            self.reap();
-        }
-        threads.iter().for_each(cpus::kick);
+        self.kick_all();
     }
 
     /// Ends the running thread: the process is gone, or only the thread ends.
@@ -498,7 +376,9 @@ impl Process {
         self.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
         self.ended_cycles.1.fetch_add(system, Ordering::Relaxed);
         self.ended_calls.fetch_add(thread.counts.delegated.load(Ordering::Relaxed), Ordering::Relaxed);
-        if !self.is_killed() {
+        if self.is_killed() {
+            share::leave(thread);
+        } else {
             futex::release_robust(thread);
         }
         // Before the others can know that we are gone: the last one frees the table.
@@ -510,9 +390,10 @@ impl Process {
             threads.is_empty()
         };
         observe::thread_gone(self);
+        ptrace::thread_gone(thread);
         if self.is_killed() {
             if last {
-                self.reap();
+                self.memory.process_ended(self);
             }
         } else {
             slots::give(self, thread); // a worker waits for the next thread
@@ -524,29 +405,14 @@ impl Process {
         cpus::exit_current()
     }
 
-    /// Frees everything; Linux has no mapping of it any more.
-    fn reap(self: &Arc<Self>) {
-        if self.reaped.swap(true, Ordering::AcqRel) {
-            return; // by the last thread and by Linux' request at the same time
+    /// What is done once when the last thread of a process is gone whose proxy is.
+    pub fn finish(self: &Arc<Self>) {
+        if self.gone.swap(true, Ordering::AcqRel) {
+            return;
         }
         self.release_parent();
         observe::gone(self);
         usage::ended(self);
-        clone::forget(self.space);
-        self.fills.lock().clear();
-        let control = core::mem::take(&mut *self.control.lock());
-        mm::release::all(self, control.into_values());
-        PROCESSES[self.home].lock().remove(&self.space);
-        crate::heap::trim();
-        let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);
-        if request != NO_REQUEST {
-            let r = shared::request(request);
-            let (user, system) = self.times_ns();
-            for (i, v) in [user, system, self.memory_use().1].into_iter().enumerate() {
-                r.set_arg(i, v);
-            }
-            inbound::complete(request, 0);
-        }
     }
 
     /// User and system time, ns.
@@ -559,16 +425,4 @@ impl Process {
         }
         (time::cycles_to_ns(user), time::cycles_to_ns(system))
     }
-
-    /// Resident and peak bytes.
-    pub fn memory_use(&self) -> (u64, u64) {
-        let mm = self.mm.lock();
-        (mm.resident * 4096, mm.peak * 4096)
-    }
-}
-
-#[allow(unsafe_code)]
-fn read_start_block(bytes: &[u8; size_of::<StartBlock>()]) -> StartBlock {
-    // SAFETY: plain integers: every bit pattern is a value; read unaligned.
-    unsafe { bytes.as_ptr().cast::<StartBlock>().read_unaligned() }
 }

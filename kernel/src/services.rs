@@ -1,7 +1,7 @@
 //! Services of the module (abi::service): taking an entry, having it run, and
 //! reading the answer.
 
-use crate::process::Process;
+use crate::space::Space;
 use crate::{cpus, delegate, doorbell, tlb};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -176,8 +176,8 @@ pub fn post(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> bool {
 /// Drops a file reference; nobody waits. A space that ends needs none of this:
 /// the module drops all its files.
 pub fn put_file(space: u32, home: usize, id: u64) {
-    let Some(p) = crate::process::find(home, space).filter(|p| !p.is_killed()) else { return };
-    if let Some(list) = p.puts.lock().as_mut()
+    let Some(of) = crate::space::find(home, space).filter(|s| !s.is_closed()) else { return };
+    if let Some(list) = of.puts.lock().as_mut()
         && list.len() < EXTENTS_MAX
     {
         return list.push(id);
@@ -193,11 +193,11 @@ fn post_puts(space: u32, ids: &[u64]) {
 }
 
 /// Has the file references that `f` drops be dropped by one service.
-pub fn put_together(p: &Process, f: impl FnOnce()) {
-    p.puts.lock().get_or_insert_default();
+pub fn put_together(of: &Space, f: impl FnOnce()) {
+    of.puts.lock().get_or_insert_default();
     f();
-    let ids = p.puts.lock().take().unwrap_or_default();
+    let ids = of.puts.lock().take().unwrap_or_default();
     if !ids.is_empty() {
-        post_puts(p.space, &ids);
+        post_puts(of.space, &ids);
     }
 }

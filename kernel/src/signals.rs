@@ -6,7 +6,7 @@
 use crate::mm::fault::Signal as Fault;
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{coredump, cpus, cputime, delegate, observe, panic, pending, rseq};
+use crate::{coredump, cpus, cputime, delegate, observe, panic, pending, ptrace, rseq};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -126,6 +126,11 @@ impl ThreadSignals {
         self.interrupted = Some(what);
     }
 
+    /// Whether a call was interrupted and nobody has said yet what becomes of it.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.is_some()
+    }
+
     /// The call has a result after all.
     pub fn clear_interrupted(&mut self) {
         self.interrupted = None;
@@ -156,10 +161,13 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
         return;
     }
     let info = SigInfo::from_words(info);
+    let thread = p.thread(slot);
+    if thread.as_ref().is_some_and(|t| t.ptrace.takes(QueuedSignal { signal, info })) {
+        return;
+    }
     // Sent to the process (SI_USER, SI_QUEUE, SI_KERNEL) or to this thread: they are
     // pending apart, as on Linux. A thread that has ended leaves it to the others.
     let to_process = matches!(info.code, 0 | -1 | 0x80) || signal == signal::SIGCHLD;
-    let thread = p.thread(slot);
     match &thread {
         Some(thread) if !to_process => {
             let mut s = thread.signals.lock();
@@ -198,7 +206,7 @@ pub fn retarget(p: &Process) {
 /// it pending, or a default that Linux applies).
 pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
     let thread = cpus::current();
-    if signal == 0 || signal > 64 || !own || SigSet::UNBLOCKABLE.contains(signal as u32) {
+    if signal == 0 || signal > 64 || !own || thread.ptrace.is_on() || SigSet::UNBLOCKABLE.contains(signal as u32) {
         return false;
     }
     let signal = signal as u32;
@@ -267,6 +275,7 @@ fn force(queued: QueuedSignal, regs: &mut Regs, v: u8, addr: u64) {
     let thread = cpus::current();
     observe::trace::signal(thread, &queued);
     let Some(queued) = observe::debug::on_signal(thread, queued, regs) else { return };
+    let Some(queued) = ptrace::on_forced(thread, queued, regs) else { return };
     let mask = thread.signals.lock().mask;
     let disposition = signal::decide_forced(queued.signal, &thread.process.signals.lock().actions, mask);
     match disposition {
@@ -292,6 +301,7 @@ fn force(queued: QueuedSignal, regs: &mut Regs, v: u8, addr: u64) {
 /// Ends the process by a signal, on Linux' side too.
 pub fn die(signal: u32) {
     crate::hold::at("fatal-signal");
+    ptrace::on_exit(cpus::current(), signal);
     observe::killed_by(cpus::current(), signal);
     delegate::last_call(OP_EXIT_SIGNAL, [u64::from(signal), 0, 0, 0, 0, 0]);
 }
@@ -308,6 +318,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
         coredump::join(thread, regs);
         cputime::check(thread);
         fast &= !observe::debug::before_user(thread, regs);
+        fast &= !ptrace::before_user(thread, regs);
         if thread.must_end() {
             p.exit_thread(thread);
         }
@@ -339,6 +350,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
                 p.signals.lock().actions.on_handled(queued.signal);
                 finish_interrupted(thread, regs, Some((queued.signal, &action)), true);
                 handle(thread, &queued, &action, regs, 0, 0);
+                ptrace::on_handler(thread);
                 // The next one, if its handler may run too, gets a frame on top of
                 // this one and runs first, as on Linux.
                 handled = true;

@@ -14,6 +14,7 @@ use crate::process::Process;
 use crate::thread::Thread;
 use crate::{cpus, delegate};
 use alloc::collections::VecDeque;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::slot::{OP_NOP, OP_THREAD, OP_THREAD_EXIT, OP_THREAD_RENEW, RESULT_NOT_STARTED};
@@ -37,7 +38,8 @@ struct Spare {
 
 /// Slots of a process.
 pub struct Slots {
-    made: u32,
+    /// All that were ever taken for it.
+    taken: Vec<u32>,
     spare: Vec<Spare>,
     /// Without a worker.
     dropped: Vec<u32>,
@@ -61,13 +63,13 @@ pub struct Taken {
 
 impl Slots {
     /// Of a new process: the first thread's.
-    pub fn first() -> Slots {
-        Slots { made: 1, spare: Vec::new(), dropped: Vec::new(), ending: Vec::new(), leader: None, gone: VecDeque::new() }
+    pub fn first(slot: u32) -> Slots {
+        Slots { taken: vec![slot], spare: Vec::new(), dropped: Vec::new(), ending: Vec::new(), leader: None, gone: VecDeque::new() }
     }
 
-    /// How many there are.
-    pub fn made(&self) -> u32 {
-        self.made
+    /// All of them, which the process does not need any more.
+    pub fn all(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.taken)
     }
 
     /// A worker that fits, if possible one that is there, else the one that comes first.
@@ -92,17 +94,14 @@ impl Slots {
     }
 
     /// A slot without a worker.
-    fn take_empty(&mut self) -> Option<u32> {
+    fn take_empty(&mut self, p: &Process) -> Option<u32> {
         if let Some(at) = self.ending.iter().position(|(_, slot)| slot.tid() == 0) {
             return Some(self.ending.swap_remove(at).0);
         }
         if let Some(i) = self.dropped.pop() {
             return Some(i);
         }
-        (self.made < hanare_abi::layout::SLOTS_MAX).then(|| {
-            self.made += 1;
-            self.made - 1
-        })
+        p.take_slot().inspect(|&slot| self.taken.push(slot))
     }
 }
 
@@ -111,11 +110,12 @@ pub fn attributes_changed(thread: &Thread) {
     thread.attributes.store(NEXT_ATTRIBUTES.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// A slot and a worker for a thread that the running one makes.
-pub fn take(p: &Process) -> Result<Taken> {
+/// A slot and a worker for a thread that the running one makes. `own`: CLONE_FS and
+/// CLONE_FILES, where the thread does not share that with its creator.
+pub fn take(p: &Process, own: u64) -> Result<Taken> {
     let me = cpus::current();
     let attributes = me.attributes.load(Ordering::Relaxed);
-    loop {
+    while own == 0 {
         let spare = p.slots.lock().take_spare(attributes);
         let Some(s) = spare else { break };
         settle(me, s.slot);
@@ -128,16 +128,16 @@ pub fn take(p: &Process) -> Result<Taken> {
         return Ok(Taken { index: s.index, slot: s.slot, name });
     }
     retire(p);
-    let index = p.slots.lock().take_empty().ok_or(errno::EAGAIN)?;
-    start_worker(p, index)
+    let index = p.slots.lock().take_empty(p).ok_or(errno::EAGAIN)?;
+    start_worker(p, index, own)
 }
 
-fn start_worker(p: &Process, index: u32) -> Result<Taken> {
+fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
     let slot = p.slot(index).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();
     slot.set_poll_us(delegate::worker_poll_us());
     let made = loop {
-        match delegate::linux(OP_THREAD, [u64::from(index), 0, 0, 0, 0, 0]) {
+        match delegate::linux(OP_THREAD, [u64::from(index), own, 0, 0, 0, 0]) {
             Err(Errno(e)) if i64::from(-e) == RESULT_NOT_STARTED => {}
             other => break other,
         }
@@ -173,7 +173,7 @@ pub fn give(p: &Process, thread: &Thread) {
     let asleep = {
         // Posted under the lock: who takes the spare worker waits for the answer.
         let mut s = p.slots.lock();
-        if index == 0 {
+        if index == p.first_slot {
             s.leader = Some(attributes);
             slot.lwk_post(OP_NOP, [0; 6])
         } else {
@@ -201,7 +201,7 @@ pub fn give(p: &Process, thread: &Thread) {
 fn second_spare(p: &Process, index: u32) -> Option<(u32, SlotRef<'static>)> {
     let empty = {
         let mut s = p.slots.lock();
-        if index != 0 && s.spare.is_empty() { s.take_empty() } else { None }
+        if index != p.first_slot && s.spare.is_empty() { s.take_empty(p) } else { None }
     }?;
     let Some(slot) = p.slot(empty) else {
         p.slots.lock().dropped.push(empty);
@@ -228,7 +228,7 @@ pub fn take_first(p: &Process) -> Option<SlotRef<'static>> {
     let me = cpus::current();
     let free = p.slots.lock().leader.take_if(|a| *a == me.attributes.load(Ordering::Relaxed));
     free?;
-    let slot = p.slot(0)?;
+    let slot = p.slot(p.first_slot)?;
     settle(me, slot);
     Some(slot)
 }

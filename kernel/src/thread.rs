@@ -5,7 +5,7 @@
 
 use crate::process::Process;
 use crate::balance::CpuMask;
-use crate::{cpus, frames, info, observe, rseq, seccomp, signals};
+use crate::{cpus, frames, info, observe, ptrace, rseq, seccomp, signals};
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
@@ -90,6 +90,8 @@ pub struct Thread {
     pub clear_tid: AtomicU64,
     /// Tracers and debuggers.
     pub observe: observe::OfThread,
+    /// See ptrace(2).
+    pub ptrace: ptrace::OfThread,
     stack: u64,
     extended: UnsafeCell<Extended>,
     /// What it waits for; see [`Thread::set_wait`].
@@ -114,6 +116,8 @@ pub struct Birth {
     pub gs_base: u64,
     /// Where the child writes its own thread id (CLONE_CHILD_SETTID), or 0.
     pub set_tid: u64,
+    /// Where else it does (CLONE_PARENT_SETTID, where the parent's memory is its own), or 0.
+    pub parent_tid: u64,
     /// CLONE_CHILD_CLEARTID, or 0.
     pub clear_tid: u64,
     /// What the child of a fork has registered with rseq(2), as its parent.
@@ -133,12 +137,12 @@ impl Birth {
     pub fn of_current(regs: &Regs) -> Birth {
         let mut fpu = FpuState::new();
         fpu.save();
-        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: false, name: None }
+        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, parent_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: false, name: None }
     }
 
     /// Of a program that begins with `regs`.
     pub fn of_program(regs: &Regs) -> Birth {
-        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: true, name: None }
+        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, parent_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: true, name: None }
     }
 
     /// Loads what is not in the trap frame.
@@ -185,6 +189,7 @@ impl Thread {
             counts: info::Counts::default(),
             clear_tid: AtomicU64::new(0),
             observe: observe::OfThread::default(),
+            ptrace: ptrace::OfThread::default(),
             stack,
             wait: UnsafeCell::new(None),
             extended: UnsafeCell::new(Extended {
@@ -207,11 +212,16 @@ impl Thread {
     /// Whether a signal waits that the thread does not block, or it has to leave what it
     /// waits for because another one makes a core dump.
     pub fn has_signal(&self) -> bool {
-        if self.process.dumping.load(Ordering::Acquire) {
+        if self.process.dumping.load(Ordering::Acquire) || self.ptrace.gives_up() {
             return true;
         }
         let own = self.signals.lock();
         own.is_deliverable() || self.process.signals.lock().pending.is_deliverable(own.mask_now())
+    }
+
+    /// Whether somebody waits for its registers, which it can leave where it waits.
+    pub fn is_awaited(&self) -> bool {
+        observe::debug::is_awaited(self) || self.ptrace.is_awaited()
     }
 
     /// Whether it has to leave whatever it waits for.
@@ -300,7 +310,7 @@ impl Thread {
     /// Whether what it waits for has come. Asked by the CPU on whose queue it is.
     pub fn is_ready(&self) -> bool {
         // SAFETY: see `Sync`; the pointer is good while it is set.
-        unsafe { (*self.wait.get()).is_none_or(|w| w.as_ref().ready()) || observe::debug::is_awaited(self) }
+        unsafe { (*self.wait.get()).is_none_or(|w| w.as_ref().ready()) || self.is_awaited() }
     }
 }
 

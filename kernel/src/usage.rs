@@ -4,12 +4,12 @@
 //! When a process ends, what it used is left with its parent, before Linux hears of
 //! the end. A successful wait of the parent takes it.
 
-use crate::process::{self, Process};
+use crate::process::Process;
 use alloc::collections::BTreeMap;
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::Row;
 use hanare_core::time::NS_PER_SEC;
-use hanare_hal::{shared, usercopy};
+use hanare_hal::usercopy;
 
 /// CPU time and memory of ended processes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,11 +58,7 @@ const ENDED_MAX: usize = 4096;
 
 /// A process ends; its memory is still there.
 pub fn ended(p: &Process) {
-    if p.parent == 0 {
-        return; // its parent is a process of Linux
-    }
-    let cpus = shared::params().cpu_count as usize;
-    let Some(parent) = (0..cpus).find_map(|cpu| process::find(cpu, p.parent)) else { return };
+    let Some(parent) = p.parent.upgrade() else { return }; // gone, or a process of Linux
     let mut used = Usage::of(p);
     used.add(p.children.lock().waited);
     let pid = p.identity.lock().pid;
@@ -78,7 +74,7 @@ pub fn waited(p: &Process, row: &Row, a: &[u64; 6], result: u64) -> Result<()> {
     const WAITID: u16 = 247;
     const P_PID: u64 = 1;
     const WNOWAIT: u64 = 0x0100_0000;
-    const SI_PID: u64 = 12;
+    const SI_PID: u64 = 16;
     let fault = |_| errno::EFAULT;
     let (pid, rusage, keep) = if row.number != WAITID {
         (result as u32, a[3], false)

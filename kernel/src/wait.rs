@@ -83,8 +83,8 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
         if what.ready() {
             break;
         }
-        if observe::debug::is_awaited(me) {
-            observe::debug::in_kernel(me);
+        if me.is_awaited() {
+            observe::in_kernel(me);
         }
         if spin.looks % LOOKS == 0 {
             wake_ready(); // what this thread did before may have made others ready
@@ -122,7 +122,7 @@ fn block(me: &Thread, what: &dyn Wait) {
     loop {
         wake_ready();
         // That may have taken a kick of ours, which nobody will see again.
-        if what.ready() || observe::debug::is_awaited(me) {
+        if what.ready() || me.is_awaited() {
             break;
         }
         // SAFETY: unset below, before `what` goes; this CPU runs the thread.
@@ -130,7 +130,7 @@ fn block(me: &Thread, what: &dyn Wait) {
         if give_away() {
             break;
         }
-        let ready = || what.ready() || observe::debug::is_awaited(me);
+        let ready = || what.ready() || me.is_awaited();
         if ready() {
             break;
         }

@@ -18,6 +18,12 @@ impl IntervalTimer {
         Self { expiry_ns, interval_ns }
     }
 
+    /// Expires when the clock reads `expiry_ns`, then every `interval_ns`; 0 disarms it.
+    #[must_use]
+    pub const fn set_at(expiry_ns: u64, interval_ns: u64) -> Self {
+        Self { expiry_ns, interval_ns }
+    }
+
     /// Time left (at least 1 ns while it is armed) and interval: `getitimer`.
     #[must_use]
     pub const fn get(&self, now_ns: u64) -> (u64, u64) {
@@ -125,6 +131,15 @@ mod tests {
         assert_eq!(t.left(115), Some(15));
         assert!(t.take_expired(175));
         assert_eq!(t.left(175), Some(15));
+    }
+
+    #[test]
+    fn an_expiry_may_be_given() {
+        let mut t = IntervalTimer::set_at(100, 10);
+        assert!(!t.take_expired(99));
+        assert!(t.take_expired(100));
+        assert_eq!(t.left(103), Some(7));
+        assert_eq!(IntervalTimer::set_at(0, 10).left(5), None);
     }
 
     #[test]

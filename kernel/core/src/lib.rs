@@ -18,6 +18,7 @@ pub mod errno;
 pub mod futex;
 pub mod limits;
 pub mod mempolicy;
+pub mod ptrace;
 pub mod rseq;
 pub mod script;
 pub mod seccomp;

@@ -2,7 +2,7 @@
 
 use super::content::Content;
 use super::{FileHandle, FileRef};
-use crate::process::Process;
+use crate::thread::Thread;
 use crate::{cpus, services};
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
@@ -26,9 +26,10 @@ pub enum Private {
     Device,
 }
 
-/// The file that a process mapped last: a library is mapped in several pieces, one call
-/// behind the other. Good until the process asks Linux for anything, which may give the
-/// descriptor another meaning.
+/// The file that a space's processes mapped last: a library is mapped in several pieces,
+/// one call behind the other. Good for the same thread, which may have descriptors of its
+/// own, until any of them asks Linux for anything, which may give the descriptor another
+/// meaning.
 #[derive(Default)]
 pub struct LastMapped {
     /// [`NOTHING`], [`NEVER`], or the number of the question whose answer still holds.
@@ -39,6 +40,7 @@ pub struct LastMapped {
 #[derive(Default)]
 struct Answer {
     question: u64,
+    slot: u32,
     fd: u64,
     bits: u64,
     file: Weak<FileHandle>,
@@ -60,10 +62,10 @@ impl LastMapped {
         }
     }
 
-    fn get(&self, fd: u64) -> Option<(FileRef, u64)> {
+    fn get(&self, slot: u32, fd: u64) -> Option<(FileRef, u64)> {
         let answer = self.answer.lock();
         let holds = self.holds.load(Ordering::Relaxed) == answer.question && answer.question > NEVER;
-        if holds && answer.fd == fd { Some((answer.file.upgrade()?, answer.bits)) } else { None }
+        if holds && (answer.slot, answer.fd) == (slot, fd) { Some((answer.file.upgrade()?, answer.bits)) } else { None }
     }
 
     /// A question is about to be asked: its number.
@@ -75,18 +77,18 @@ impl LastMapped {
         question
     }
 
-    fn end(&self, question: u64, fd: u64, bits: u64, file: &FileRef) {
-        *self.answer.lock() = Answer { question, fd, bits, file: Arc::downgrade(file) };
+    fn end(&self, question: u64, (slot, fd): (u32, u64), bits: u64, file: &FileRef) {
+        *self.answer.lock() = Answer { question, slot, fd, bits, file: Arc::downgrade(file) };
     }
 }
 
 /// What descriptor `fd` of the running process stands for, to be mapped with `prot`.
 pub fn private(fd: u64, prot: Prot) -> Result<Private> {
-    let p = &cpus::current().process;
+    let thread = cpus::current();
     let fd = fd & 0xffff_ffff;
-    let (file, bits) = match p.last_mapped.get(fd) {
+    let (file, bits) = match thread.process.last_mapped.get(thread.slot_index, fd) {
         Some(known) => known,
-        None => ask(p, fd)?,
+        None => ask(thread, fd)?,
     };
     let max_prot = if bits & FILE_NOEXEC == 0 { Prot::all() } else { Prot::READ | Prot::WRITE };
     if !max_prot.contains(prot) {
@@ -98,12 +100,13 @@ pub fn private(fd: u64, prot: Prot) -> Result<Private> {
     Ok(if bits & FILE_REGULAR == 0 { Private::Device } else { Private::Regular { file, max_prot } })
 }
 
-fn ask(p: &Process, fd: u64) -> Result<(FileRef, u64)> {
+fn ask(thread: &Thread, fd: u64) -> Result<(FileRef, u64)> {
+    let p = &thread.process;
     let question = p.last_mapped.begin();
     let answer = services::by_worker(SERVICE_FILE_GET, &[fd], &[])?;
     let [_, inode, bytes, bits, device] = answer.args;
     let content = Content::of(device, inode, answer.held, bytes);
     let file = Arc::new(FileHandle { space: p.space, home: p.home, id: answer.status, inode, device, name: String::new(), content });
-    p.last_mapped.end(question, fd, bits, &file);
+    p.last_mapped.end(question, (thread.slot_index, fd), bits, &file);
     Ok((file, bits))
 }

@@ -5,6 +5,7 @@ use super::fault::{PendingFill, file_window};
 use super::{AddressSpace, FileRef};
 use crate::frames;
 use crate::process::Process;
+use crate::space::Space;
 use crate::services::Entry;
 use core::sync::atomic::Ordering;
 use hanare_abi::request::{FAULT_WRITE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
@@ -19,7 +20,7 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     let addr = call.args[0] & !(SMALL - 1);
     let write = call.args[1] & FAULT_WRITE != 0;
     let most = (call.args[2] as usize).clamp(1, PAGES_MAX);
-    if Process::is_control(addr) {
+    if Space::is_control(addr) {
         return match p.control_page(addr) {
             Some(frame) => answer(r, addr, &[frame | PAGE_WRITABLE]),
             None => -errno::EFAULT.0,

@@ -6,6 +6,7 @@ use crate::process::Process;
 use crate::{frames, services};
 use hanare_abi::service::SERVICE_ZAP;
 use hanare_core::errno::{self, Result};
+use hanare_core::vma::{Backing, SpecialKind};
 use hanare_hal::paging::{LARGE, SMALL, pte};
 use hanare_hal::memory;
 
@@ -90,9 +91,17 @@ pub fn read(p: &Process, addr: u64, to: &mut [u8]) -> usize {
     let mut done = 0;
     while done < to.len() {
         let at = addr.wrapping_add(done as u64);
-        let Some(leaf) = mm.table.find(at).filter(|l| l.entry & pte::FOREIGN == 0) else { break };
         let n = (to.len() - done).min((SMALL - at % SMALL) as usize);
-        memory::read(leaf.frame() + (at - leaf.addr), &mut to[done..done + n]);
+        let vdso = || mm.vmas.find(at).filter(|v| v.backing == Backing::Special(SpecialKind::Vdso));
+        let place = match mm.table.find(at).filter(|l| l.entry & pte::FOREIGN == 0) {
+            Some(leaf) => leaf.frame() + (at - leaf.addr),
+            // One for all, and there whether the process has used it or not.
+            None => match vdso().and_then(|v| crate::vdso::frame(at - v.start)) {
+                Some(frame) => frame + at % SMALL,
+                None => break,
+            },
+        };
+        memory::read(place, &mut to[done..done + n]);
         done += n;
     }
     done

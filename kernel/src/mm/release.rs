@@ -2,6 +2,7 @@
 
 use super::{AddressSpace, FileRef};
 use crate::process::Process;
+use crate::space::Space;
 use crate::{cpus, frames, services, tlb};
 use alloc::vec::Vec;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD, SERVICE_ZAP};
@@ -249,15 +250,20 @@ pub fn page_deferred(frame: u64) {
 
 /// Tells Linux to forget `start..end`, frames kept (rights were taken away).
 pub fn zap(p: &Process, start: u64, end: u64) {
-    if !p.is_killed() {
-        crate::hold::at("zap");
-        let _ = services::by_worker(SERVICE_ZAP, &[start, end], &[]);
+    if p.is_closed() {
+        return;
+    }
+    crate::hold::at("zap");
+    let args = [start, end];
+    // Of a process that ends, the worker may be gone; others that share the memory go on.
+    if services::by_worker(SERVICE_ZAP, &args, &[]).is_err() && p.is_shared() {
+        let _ = services::by_thread(SERVICE_ZAP, p.space, &args, &[]);
     }
 }
 
-/// Everything of a process whose proxy is gone, and pages of the kernel's that the proxy
+/// Everything of a space whose proxy is gone, and pages of the kernel's that the proxy
 /// had mapped. Its threads have ended.
-pub fn all(p: &Process, shown: impl Iterator<Item = u64>) {
+pub fn all(p: &Space, shown: impl Iterator<Item = u64>) {
     let mut removed = Removed::default();
     let mut mm = p.mm.lock();
     let (min, max) = (mm.vmas.min(), mm.vmas.max());

@@ -4,13 +4,12 @@
 //! kernel counts as stopped where it is ([`in_kernel`]) and stops for good when it
 //! comes out. A stop is complete when every thread has left a [`Snapshot`].
 
-#![allow(unsafe_code)] // registers of a thread that waits, on its kernel stack
-
 use super::{DEBUGGED, HELD, tell};
 use crate::mm::patch;
 use crate::process::Process;
 use crate::thread::Thread;
 use crate::cpus;
+use crate::registers::Snapshot;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -18,10 +17,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_abi::observe::*;
 use hanare_core::errno::{self, Result};
+use hanare_core::ptrace::USER_REGS;
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
-use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::{Regs, vector};
-use hanare_hal::{cpu, gdt};
 use hanare_ikc::RequestRef;
 use spin::Mutex;
 
@@ -48,27 +46,6 @@ pub struct OfThread {
     action: AtomicU64,
     /// Signal that the debugger lets through.
     chosen: AtomicU64,
-}
-
-/// User registers of a thread that is stopped.
-struct Snapshot {
-    regs: Regs,
-    fs_base: u64,
-    gs_base: u64,
-    fpu: FpuState,
-    /// It waits in the kernel.
-    in_kernel: bool,
-    /// Registers were set.
-    changed: bool,
-}
-
-impl Snapshot {
-    /// Of the running thread.
-    fn take(regs: &Regs, in_kernel: bool) -> Box<Snapshot> {
-        let mut fpu = FpuState::new();
-        fpu.save();
-        Box::new(Snapshot { regs: *regs, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), fpu, in_kernel, changed: false })
-    }
 }
 
 /// A session that debugs.
@@ -249,12 +226,12 @@ impl Debugger {
         let s = own.as_mut().ok_or(errno::EBUSY)?;
         match op {
             OBSERVE_GET_REGISTERS => {
-                r.set_pages(&to_words(s));
+                r.set_pages(&s.words());
                 r.set_arg(0, u64::from(s.in_kernel));
             }
             OBSERVE_GET_FPU => r.set_pages(&words(&s.fpu.bytes()[..FXSAVE])),
             _ if s.in_kernel => return Err(errno::EBUSY),
-            OBSERVE_SET_REGISTERS => set_from_words(s, &r.words())?,
+            OBSERVE_SET_REGISTERS => s.set_words(r.words().get(..USER_REGS).and_then(|w| w.try_into().ok()).ok_or(errno::EINVAL)?)?,
             _ => {
                 let mut bytes = s.fpu.bytes().to_vec();
                 for (to, w) in bytes[..FXSAVE].chunks_exact_mut(8).zip(r.words()) {
@@ -353,33 +330,6 @@ fn words(bytes: &[u8]) -> Vec<u64> {
         .collect()
 }
 
-/// In the order of Linux' `user_regs_struct`.
-fn to_words(s: &Snapshot) -> [u64; 27] {
-    let r = &s.regs;
-    [
-        r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx, r.rsi, r.rdi, r.orig_rax,
-        r.rip, r.cs, r.rflags & !TRAP_FLAG, r.rsp, r.ss, s.fs_base, s.gs_base, 0, 0, 0, 0,
-    ]
-}
-
-fn set_from_words(s: &mut Snapshot, w: &[u64]) -> Result<()> {
-    /// What a program could set itself.
-    const SETTABLE: u64 = 0x24_0cd5;
-    const TOP: u64 = 1 << 47;
-    if w[16] >= TOP || w[21] >= TOP || w[22] >= TOP {
-        return Err(errno::EIO);
-    }
-    let old = s.regs;
-    s.regs = Regs {
-        r15: w[0], r14: w[1], r13: w[2], r12: w[3], rbp: w[4], rbx: w[5], r11: w[6], r10: w[7], r9: w[8], r8: w[9],
-        rax: w[10], rcx: w[11], rdx: w[12], rsi: w[13], rdi: w[14], orig_rax: old.orig_rax, rip: w[16], cs: old.cs,
-        rflags: old.rflags & !SETTABLE | w[18] & SETTABLE, rsp: w[19], ss: old.ss,
-    };
-    (s.fs_base, s.gs_base) = (w[21], w[22]);
-    s.changed = true;
-    Ok(())
-}
-
 fn debugger_of(thread: &Thread) -> Option<Arc<Debugger>> {
     let o = &thread.process.observed;
     if o.has(DEBUGGED) { o.debugger.lock().clone() } else { None }
@@ -398,22 +348,12 @@ pub fn in_kernel(thread: &Thread) {
         if own.is_some() {
             return;
         }
-        // SAFETY: the running thread's own kernel stack, at whose top the entry from
-        // user mode put the registers. One that never was in user mode has something
-        // else there, which is looked at below.
-        let regs = unsafe { ((thread.stack_top() as usize - size_of::<Regs>()) as *const Regs).read() };
-        let real = regs.cs == u64::from(gdt::USER_CS) && regs.ss == u64::from(gdt::USER_DS);
-        *own = Some(Snapshot::take(if real { &regs } else { &NOTHING }, true));
+        *own = Some(Snapshot::of_waiting(thread));
     }
     if let Some(d) = debugger_of(thread) {
         d.look_whether_complete(&thread.process);
     }
 }
-
-static NOTHING: Regs = Regs {
-    r15: 0, r14: 0, r13: 0, r12: 0, rbp: 0, rbx: 0, r11: 0, r10: 0, r9: 0, r8: 0, rax: 0, rcx: 0, rdx: 0, rsi: 0, rdi: 0,
-    orig_rax: 0, rip: 0, cs: 0, rflags: 0, rsp: 0, ss: 0,
-};
 
 /// On the way to user mode: the thread stops if it is to. True: it did, so that what
 /// else is to be done before user mode is looked at again, and every register counts.
@@ -460,10 +400,8 @@ fn park(thread: &Thread, regs: &mut Regs) {
     cpus::wait(&Parked(thread), 0);
     let snapshot = thread.observe.debug.snapshot.lock().take();
     if let Some(s) = snapshot.filter(|s| s.changed) {
-        *regs = Regs { orig_rax: crate::entry::NO_CALL, ..s.regs };
-        s.fpu.restore();
-        cpu::set_fs_base(s.fs_base);
-        cpu::set_user_gs_base(s.gs_base);
+        s.load(regs);
+        regs.orig_rax = crate::entry::NO_CALL;
     }
 }
 

@@ -9,9 +9,9 @@ pub mod debug;
 mod ring;
 pub mod trace;
 
-use crate::process::{self, Process};
+use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, doorbell, syscalls};
+use crate::{cpus, doorbell, ptrace, space, syscalls};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -44,6 +44,8 @@ const TRACED: u32 = 1;
 const DEBUGGED: u32 = 2;
 /// Every thread is to stop before it enters user mode.
 const HELD: u32 = 4;
+/// Linux traces a worker of it.
+const PTRACED: u32 = 8;
 
 impl OfProcess {
     /// Whether anybody watches.
@@ -61,6 +63,11 @@ impl OfProcess {
         } else {
             self.flags.fetch_and(!flag, Ordering::Release);
         }
+    }
+
+    /// A thread of it has a tracer, or none has any more.
+    pub fn set_ptraced(&self, on: bool) {
+        self.set(PTRACED, on);
     }
 
     /// Whether threads are to stop.
@@ -95,6 +102,11 @@ impl Inherited {
         }
         let breakpoints = o.debugger.lock().as_ref().map_or_else(Vec::new, |d| d.breakpoints());
         Inherited { trace: o.trace.lock().as_ref().filter(|t| t.follows()).cloned(), breakpoints, auxv }
+    }
+
+    /// From a process that shares its memory with the new one: breakpoints are there.
+    pub fn of_sharer(p: &Process) -> Inherited {
+        Inherited { breakpoints: Vec::new(), ..Inherited::of(p) }
     }
 
     /// To the child, before its first thread runs.
@@ -154,7 +166,7 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
     if SESSIONS.lock().contains_key(&session) {
         return Err(errno::EBUSY);
     }
-    let p = process::find(percpu::index(), space).ok_or(errno::ESRCH)?;
+    let p = space::find(percpu::index(), space).and_then(|s| s.first()).ok_or(errno::ESRCH)?;
     let new = if op == OBSERVE_TRACE {
         let t = trace::Trace::new(session, a, b)?;
         if p.observed.trace.lock().is_some() {
@@ -172,11 +184,25 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
     Ok(())
 }
 
+/// The registers of a thread that waits in the kernel are there to be seen.
+pub fn in_kernel(thread: &Thread) {
+    if debug::is_awaited(thread) {
+        debug::in_kernel(thread);
+    }
+    if thread.ptrace.is_awaited() {
+        ptrace::in_kernel(thread);
+    }
+}
+
 /// A system call of a process that is watched.
-pub fn call(regs: &mut Regs, number: u64) {
+pub fn call(regs: &mut Regs) {
     const EXIT: u64 = 60;
     const EXIT_GROUP: u64 = 231;
     let thread = cpus::current();
+    if !ptrace::enter(thread, regs) {
+        return ptrace::leave(thread, regs);
+    }
+    let number = u64::from(regs.orig_rax as u32);
     let args = syscalls::arguments(regs);
     thread.observe.asked.store(0, Ordering::Relaxed);
     if number == EXIT_GROUP || number == EXIT && thread.process.thread_count() == 1 {
@@ -188,6 +214,7 @@ pub fn call(regs: &mut Regs, number: u64) {
         entered.leave(thread, if returned { regs.rax as i64 } else { 0 });
     }
     debug::after_call(thread);
+    ptrace::leave(thread, regs);
 }
 
 /// The worker is asked for `nr`, if anybody wants to know.

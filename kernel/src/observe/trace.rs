@@ -140,7 +140,7 @@ fn of(thread: &Thread) -> Option<Arc<Trace>> {
         o.set(TRACED, false);
         return None;
     }
-    (t.follow || thread.slot_index == 0).then(|| t.clone())
+    (t.follow || thread.slot_index == thread.process.first_slot).then(|| t.clone())
 }
 
 /// A call whose beginning was recorded.

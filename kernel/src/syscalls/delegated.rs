@@ -2,7 +2,8 @@
 
 use crate::mm::{calls, limits};
 use crate::signals::{self, Interrupted};
-use crate::{cpus, cputime, delegate, exec, slots, timens, usage};
+use crate::{cpus, clocktimers, cputime, delegate, exec, ptrace, slots, timens, usage};
+use core::sync::atomic::Ordering;
 use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal::SigSet;
@@ -34,6 +35,7 @@ mod number {
     pub const SETRLIMIT: u16 = 160;
     pub const SETITIMER: u16 = 38;
     pub const TIMER_CREATE: u16 = 222;
+    pub const TIMER_DELETE: u16 = 226;
     pub const UNSHARE: u16 = 272;
     pub const PRLIMIT64: u16 = 302;
     pub const SETNS: u16 = 308;
@@ -59,6 +61,16 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
                 return result;
             }
         }
+        Hook::Timer if row.number == number::TIMER_CREATE => {
+            if let Some(result) = clocktimers::create(args[0], args[1], args[2]) {
+                return result;
+            }
+        }
+        Hook::Timer => {
+            if let Some(result) = clocktimers::serve(row.number, &args) {
+                return result;
+            }
+        }
         Hook::Msync => return calls::msync(args[0], args[1], args[2]),
         Hook::TempMask => temporary_mask(row, &args)?,
         Hook::Rlimit => {
@@ -73,17 +85,25 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         OwnProgram::Path(args) => args,
         OwnProgram::Answer(result) => return result,
     };
-    let result = forward(row, args)?;
+    if hook == Hook::Wait && cpus::current().process.traces.load(Ordering::Relaxed) {
+        return ptrace::wait(row, args);
+    }
+    let result = match forward(row, args) {
+        // Memory of a tracee that Linux does not get at.
+        Err(errno::EIO) => ptrace::memory_file(row.number, &args)?,
+        other => other?,
+    };
     match hook {
         Hook::Credentials => {
             slots::attributes_changed(cpus::current());
             refresh_identity();
             time_namespace(row, &args);
         }
-        Hook::Attributes | Hook::Personality => slots::attributes_changed(cpus::current()),
+        Hook::Attributes => slots::attributes_changed(cpus::current()),
+        Hook::Personality => personality(args[0] as u32),
         Hook::Rlimit => take_limits(row, &args),
         Hook::Timer if row.number == number::TIMER_CREATE => cputime::timer_created(args[2]),
-        Hook::Timer => cputime::timer_deleted(args[0]),
+        Hook::Timer if row.number == number::TIMER_DELETE => cputime::timer_deleted(args[0]),
         Hook::Sysinfo => return super::machine::sysinfo(args[0]),
         Hook::Wait => usage::waited(&cpus::current().process, row, &args, result)?,
         _ => {}
@@ -218,6 +238,17 @@ fn time_namespace(row: &Row, args: &[u64; 6]) {
         number::UNSHARE if args[0] & NEWTIME != 0 => thread.process.identity.lock().time.children = true,
         number::SETNS => timens::refresh(thread),
         _ => {}
+    }
+}
+
+/// What execve will look at.
+fn personality(wanted: u32) {
+    const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
+    const ONLY_ASKS: u32 = !0;
+    let thread = cpus::current();
+    slots::attributes_changed(thread);
+    if wanted != ONLY_ASKS {
+        thread.process.identity.lock().no_random = wanted & ADDR_NO_RANDOMIZE != 0;
     }
 }
 

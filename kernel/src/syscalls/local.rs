@@ -3,7 +3,7 @@
 use super::{arguments, machine, mempolicy, put};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
-use crate::{cpus, cputime, delegate, dispositions, exec, process, rseq, signals, time, timens};
+use crate::{cpus, cputime, delegate, dispositions, exec, rseq, share, signals, space, time, timens};
 use crate::clone::{self, Request};
 use crate::{futex, seccomp};
 use crate::balance::CpuMask;
@@ -105,10 +105,13 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Vfork => clone::clone(&Request { flags: 0x4100, exit_signal: 17, ..Request::default() }, regs),
         LocalCall::Exit => exit(a[0]),
         LocalCall::ExitGroup => {
-            futex::forget_empty_robust(cpus::current());
+            crate::ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
+            share::leave(thread);
+            futex::forget_empty_robust(thread);
             delegate::last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
             return None;
         }
+        LocalCall::Ptrace => crate::ptrace::call(&a),
         LocalCall::GetRobustList => get_robust_list(row, &a),
         LocalCall::Rseq => rseq::register(a[0], a[1], a[2], a[3]),
         LocalCall::RestartSyscall => Err(errno::ENOSYS),
@@ -267,7 +270,7 @@ fn thread_of(p: &Process, id: u32) -> Option<Arc<Thread>> {
     if id == 0 {
         return Some(cpus::current_arc());
     }
-    p.threads().into_iter().find(|t| t.slot.tid() == id).or_else(|| process::find_thread(id))
+    p.threads().into_iter().find(|t| t.slot.tid() == id).or_else(|| space::find_thread(id))
 }
 
 /// As Linux' check_same_owner: one's own, or root's business.
@@ -346,6 +349,7 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
 
 /// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
+    crate::ptrace::on_exit(cpus::current(), (status as u32 & 0xff) << 8);
     end_thread(SYS_EXIT_GROUP, status)
 }
 
@@ -353,15 +357,13 @@ fn exit(status: u64) -> ! {
 pub fn end_thread(last: u32, argument: u64) -> ! {
     let thread = cpus::current();
     if thread.process.leave(thread) {
+        share::leave(thread);
         futex::forget_empty_robust(thread);
         delegate::last_call(last, [argument, 0, 0, 0, 0, 0]);
         thread.process.exit_thread(thread)
     }
     futex::release_robust(thread);
-    let word = thread.clear_tid.load(Ordering::Relaxed);
-    if word != 0 && usercopy::write(word, &[0; 4]).is_ok() {
-        futex::wake(&thread.process, word, 1, u32::MAX);
-    }
+    clone::clear_tid(thread);
     thread.process.exit_thread(thread)
 }
 
@@ -400,7 +402,7 @@ fn get_robust_list(row: &Row, a: &[u64; 6]) -> Result<u64> {
 }
 
 /// membarrier(2): every CPU that runs a thread of the process passes through the
-/// kernel. There are no processes that share memory on other terms.
+/// kernel. What it has to do with memory of other processes is the same as on Linux.
 fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
     const QUERY: u64 = 0;
     /// GLOBAL, GLOBAL_EXPEDITED, PRIVATE_EXPEDITED, PRIVATE_EXPEDITED_SYNC_CORE.

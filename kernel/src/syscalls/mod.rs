@@ -27,7 +27,7 @@ pub fn entry(regs: &mut Regs) {
     let number = u64::from(regs.orig_rax as u32);
     regs.orig_rax = number;
     if cpus::current().process.observed.is_on() {
-        return observe::call(regs, number);
+        return observe::call(regs);
     }
     serve(regs, number);
 }

@@ -39,10 +39,10 @@ use start::Inherited;
 use sys::shared::Initial;
 use sys::signal;
 use sys::thread::Block;
-use worker::Worker;
+use worker::{Role, Worker};
 
 /// The first thread's worker; it serves slot 0.
-static FIRST_WORKER: Worker = Worker::new(0, false, Block::NONE);
+static FIRST_WORKER: Worker = Worker::new(0, Role::First, Block::NONE);
 
 /// Called by `_start` with the initial stack pointer.
 #[allow(unsafe_code)]

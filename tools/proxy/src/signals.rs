@@ -43,7 +43,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use hanare_abi::ioctl::{IOCTL_SIGNAL, Signal};
+use hanare_abi::ioctl::{IOCTL_LAST, IOCTL_SIGNAL, Last, Signal};
 use hanare_abi::layout::{CONTROL_END, USER_MIN};
 use hanare_abi::slot::{MIRROR_DEFAULT, MIRROR_FORWARD, MIRROR_IGNORE};
 use linux_raw_sys::errno::{EINTR, EINVAL, EIO};
@@ -54,6 +54,7 @@ use crate::process;
 use crate::sys::arch::{Place, abort_address, current_worker, done_address, place};
 use crate::sys::signal::{self, Action, Frame, Info, LAST, Mask, bit};
 use crate::sys::{self, Errno};
+use crate::worker::Worker;
 
 /// Signals that Linux ignores by default, or that stop or continue a process:
 /// Linux handles them unless the application catches them.
@@ -136,10 +137,10 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
         worker.interrupted.store(1, Ordering::Relaxed);
         return redirect(worker.call.load(Ordering::Relaxed), frame);
     }
-    if FAULTS & bit(signal) != 0 && info.code() > 0 {
+    let worker = current_worker();
+    if FAULTS & bit(signal) != 0 && info.code() > 0 && worker.trapping.load(Ordering::Relaxed) != signal {
         own_fault(signal, info, frame);
     }
-    let worker = current_worker();
     worker.interrupted.store(1, Ordering::Relaxed);
     let mut request = Signal { signal, slot: worker.slot(), info: info.words };
     match sys::ioctl(process::get().space.fd, IOCTL_SIGNAL, &mut request) {
@@ -196,11 +197,33 @@ fn own_fault(signal: u32, info: &Info, frame: &Frame) -> ! {
 /// Ends the process by `signal` with its default action.
 pub fn end_by(signal: u32) -> ! {
     let _ = signal::set_action(signal, Action::Default);
+    let _ = sys::ioctl(process::get().space.fd, IOCTL_LAST, &mut Last { signal, reserved: 0 });
     signal::set_mask(!0);
     signal::raise(signal);
     signal::set_mask(!bit(signal));
     // Not reached but for an init process, which Linux does not kill so.
     sys::exit(128 + signal)
+}
+
+/// `OP_TRAP`: has Linux deliver `signal` to this thread, which stops for its tracer first.
+/// As for a fault, nothing keeps the signal back.
+pub fn trap(worker: &Worker, signal: u64, info: u64) -> sys::Result<()> {
+    let signal = valid(signal)?;
+    let before = signal::action(signal)?;
+    let forwarded = matches!(before, Action::Forward { .. });
+    if !forwarded {
+        signal::set_action(signal, Action::Forward { restart: false })?;
+    }
+    worker.trapping.store(signal, Ordering::Relaxed);
+    let mask = signal::set_mask(!0);
+    let sent = signal::requeue(signal, info, false);
+    signal::set_mask(mask & !bit(signal));
+    signal::set_mask(mask);
+    worker.trapping.store(0, Ordering::Relaxed);
+    if !forwarded {
+        signal::set_action(signal, before)?;
+    }
+    sent
 }
 
 /// `OP_STOP_SIGNAL`: stops the process by `signal`; back when it is continued.

@@ -8,19 +8,34 @@
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use hanare_abi::ioctl::{IOCTL_RING, IOCTL_SERVE, IOCTL_WAIT, Ring, Serve, Wait};
+use hanare_abi::ioctl::{IOCTL_RING, IOCTL_SERVE, IOCTL_SHARE, IOCTL_WAIT, Ring, Serve, Share, Wait};
 use hanare_abi::layout::SLOTS_MAX;
 use hanare_abi::slot::*;
 use hanare_ikc::SlotRef;
 use linux_raw_sys::errno::{EINTR, EINVAL, EIO, ENOSYS};
 use linux_raw_sys::general::{__NR_exit, __NR_exit_group, __NR_openat};
 
+use crate::message::EXIT_HANARE;
 use crate::process::{self, Process};
 use crate::sys::arch::{delegated_call, set_current_worker, tsc};
 use crate::sys::signal::{self, Mask};
 use crate::sys::thread::{self, Block};
 use crate::sys::{self, Errno};
 use crate::{attach, dump, fork, program, pseudo, signals};
+
+/// How a worker begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Role {
+    /// The process' first one.
+    First,
+    /// For a thread that was made.
+    Thread,
+    /// It takes the place of a worker that ended, and says so first (`OP_THREAD_RENEW`).
+    Successor,
+    /// The first one of a process that shares its creator's memory (`OP_SHARE`).
+    Sharer,
+}
 
 /// One worker. The first two fields are known to the assembly in `sys::arch`.
 #[repr(C)]
@@ -35,9 +50,10 @@ pub struct Worker {
     pub alive: AtomicU32,
     /// A signal that it took is blocked, whatever the thread's mask says.
     pub held: AtomicBool,
+    /// The signal that it sends itself for the sake of a tracer (`OP_TRAP`), or 0.
+    pub trapping: AtomicU32,
     slot: AtomicU32,
-    /// It takes the place of a worker that ended, and says so first (`OP_THREAD_RENEW`).
-    successor: AtomicBool,
+    role: Role,
     /// What Linux has as this thread's list of robust futexes.
     robust_list: AtomicU64,
     /// The memory of its thread.
@@ -46,13 +62,14 @@ pub struct Worker {
 
 impl Worker {
     /// A worker for slot `slot`, to be put where it stays.
-    pub const fn new(slot: u32, successor: bool, block: Block) -> Self {
+    pub const fn new(slot: u32, role: Role, block: Block) -> Self {
         let this = AtomicPtr::new(core::ptr::null_mut());
         let (interrupted, call) = (AtomicU32::new(0), AtomicU32::new(0));
-        let (slot, successor) = (AtomicU32::new(slot), AtomicBool::new(successor));
+        let slot = AtomicU32::new(slot);
         let alive = AtomicU32::new(1);
         let held = AtomicBool::new(false);
-        Self { this, interrupted, call, alive, held, slot, successor, robust_list: AtomicU64::new(0), block }
+        let trapping = AtomicU32::new(0);
+        Self { this, interrupted, call, alive, held, trapping, slot, role, robust_list: AtomicU64::new(0), block }
     }
 
     /// Index of its slot.
@@ -214,13 +231,15 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
             let info = process.space.window.scratch(worker.slot());
             code(signals::valid(args[0]).and_then(|signal| signal::requeue(signal, info, args[1] != 0)))
         }
-        OP_THREAD => number(start_worker(process, args[0])),
+        OP_TRAP => code(signals::trap(worker, args[0], process.space.window.scratch(worker.slot()))),
+        OP_THREAD => number(start_worker(process, args[0], args[1])),
         OP_THREAD_RENEW => renew_worker(process, worker, args[0]),
         OP_THREAD_EXIT => end_worker(process, worker),
         OP_DUMP => i64::from(dump::begin(process)),
         OP_DUMP_RANGE => code(dump::range(process, args[0], args[1], args[2])),
         OP_POSE => dump::pose(process, args[0], args[1]),
         OP_INTERRUPT => code(signals::interrupt(args[0] as u32)),
+        OP_SHARE => number(share(process, args)),
         OP_FORK => number(fork::fork(process, worker, args)?),
         _ => -i64::from(ENOSYS),
     })
@@ -231,11 +250,24 @@ fn number(result: sys::Result<u32>) -> i64 {
 }
 
 /// `OP_THREAD`: gives the thread id, which is in the slot as well.
-fn start_worker(process: &Process, slot: u64) -> sys::Result<u32> {
+fn start_worker(process: &Process, slot: u64, own: u64) -> sys::Result<u32> {
     let slot = u32::try_from(slot).ok().filter(|slot| *slot < SLOTS_MAX).ok_or(Errno(EINVAL))?;
-    let tid = thread::spawn(slot, false)?;
+    let tid = thread::spawn(slot, Role::Thread, own)?;
     process.space.window.slot(slot).set_tid(tid);
     Ok(tid)
+}
+
+/// `OP_SHARE`: gives the process id.
+fn share(process: &Process, args: &[u64; 6]) -> sys::Result<u32> {
+    let [slot, flags, pidfd, own, ..] = *args;
+    let valid = |slot: u64| u32::try_from(slot).ok().filter(|slot| *slot < SLOTS_MAX).ok_or(Errno(EINVAL));
+    declare(process, valid(own)?, false)?;
+    thread::share(valid(slot)?, flags, pidfd)
+}
+
+/// Has the module watch for this process' end; `begin`: the LWK is to run its program.
+fn declare(process: &Process, slot: u32, begin: bool) -> sys::Result<()> {
+    sys::ioctl(process.space.fd, IOCTL_SHARE, &mut Share { slot, begin: begin.into() })
 }
 
 /// `OP_THREAD_EXIT`: the thread id 0 says that the slot is not looked at any more.
@@ -250,7 +282,7 @@ fn renew_worker(process: &Process, worker: &Worker, other: u64) -> ! {
     signal::set_mask(!0);
     let other = u32::try_from(other).ok().filter(|slot| (1..SLOTS_MAX).contains(slot));
     for index in core::iter::once(worker.slot()).chain(other) {
-        if let Err(error) = thread::spawn(index, true) {
+        if let Err(error) = thread::spawn(index, Role::Successor, 0) {
             let slot = process.space.window.slot(index);
             slot.set_tid(0);
             answer(process, worker, slot, -i64::from(error.0));
@@ -261,11 +293,20 @@ fn renew_worker(process: &Process, worker: &Worker, other: u64) -> ! {
 
 /// Where the thread of a worker begins.
 pub extern "C" fn thread(worker: &'static Worker) -> ! {
-    if worker.successor.load(Ordering::Relaxed) {
-        let process = process::get();
-        let slot = process.space.window.slot(worker.slot());
-        slot.set_tid(sys::thread_id());
-        answer(process, worker, slot, 0);
+    let process = process::get();
+    let slot = process.space.window.slot(worker.slot());
+    match worker.role {
+        Role::First | Role::Thread => {}
+        Role::Successor => {
+            slot.set_tid(sys::thread_id());
+            answer(process, worker, slot, 0);
+        }
+        Role::Sharer => {
+            slot.set_tid(sys::thread_id());
+            if declare(process, worker.slot(), true).is_err() {
+                sys::exit(EXIT_HANARE); // who made it has been killed, or the LWK died
+            }
+        }
     }
     serve(worker, !0)
 }

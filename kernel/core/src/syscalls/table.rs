@@ -162,7 +162,7 @@ pub(super) static ROWS: &[Row] = rows! {
     98 getrusage/2 local(Getrusage);
     99 sysinfo/1 delegated(Sysinfo);
     100 times/1 local(Times);
-    101 ptrace/4 refused(EPERM, "the registers of an LWK thread are not those of its worker");
+    101 ptrace/4 local(Ptrace);
     102 getuid/0 local(Getuid);
     103 syslog/3 delegated(None);
     104 getgid/0 local(Getgid);
@@ -284,8 +284,8 @@ pub(super) static ROWS: &[Row] = rows! {
     220 semtimedop/4 delegated(None) restart Interrupted;
     221 fadvise64/4 delegated(None);
     222 timer_create/3 delegated(Timer);
-    223 timer_settime/4 delegated(None);
-    224 timer_gettime/2 delegated(None);
+    223 timer_settime/4 delegated(Timer);
+    224 timer_gettime/2 delegated(Timer);
     225 timer_getoverrun/1 delegated(None);
     226 timer_delete/1 delegated(Timer);
     227 clock_settime/2 delegated(None);

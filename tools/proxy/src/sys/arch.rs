@@ -56,13 +56,14 @@ global_asm!(
     rt_sigreturn = const __NR_rt_sigreturn,
 );
 
-// clone_thread(flags: rdi, stack: rsi, worker: rdx, alive: rcx) -> rax
+// clone_thread(flags: rdi, stack: rsi, worker: rdx, alive: rcx, pidfd: r8) -> rax
 //
 // The new thread has nothing on its stack but what its worker puts there.
 global_asm!(
     "clone_thread:",
-    "mov r8, rdx",
-    "xor edx, edx",
+    "mov r9, rdx",
+    "mov rdx, r8",
+    "mov r8, r9",
     "mov r10, rcx",
     "mov eax, {clone}",
     "syscall",
@@ -96,7 +97,7 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    fn clone_thread(flags: u64, stack: u64, worker: *const Worker, alive: *const AtomicU32) -> i64;
+    fn clone_thread(flags: u64, stack: u64, worker: *const Worker, alive: *const AtomicU32, pidfd: u64) -> i64;
     fn unmap_and_exit(start: u64, size: u64) -> !;
     fn abortable_call(nr: u64, args: *const u64) -> i64;
     fn abortable_start();
@@ -179,12 +180,13 @@ pub unsafe fn raw_call(nr: u32, args: [u64; 6]) -> i64 {
 /// # Safety
 /// The stack is the new thread's alone, the worker stays as long as it, and
 /// `flags` are those of a thread that sets its thread pointer and has
-/// CLONE_CHILD_CLEARTID.
-pub unsafe fn new_thread(flags: u64, stack: u64, worker: &'static Worker) -> i64 {
+/// CLONE_CHILD_CLEARTID, or of a process that has its memory too. `pidfd` is an address of
+/// the application's, for CLONE_PIDFD.
+pub unsafe fn new_thread(flags: u64, stack: u64, worker: &'static Worker, pidfd: u64) -> i64 {
     let address = core::ptr::from_ref(worker);
     worker.this.store(address.cast_mut(), Ordering::Relaxed);
     // SAFETY: as the caller vouches; this thread's registers are kept as in any call.
-    unsafe { clone_thread(flags, stack, address, &raw const worker.alive) }
+    unsafe { clone_thread(flags, stack, address, &raw const worker.alive, pidfd) }
 }
 
 /// Unmaps the memory that this thread runs on, and ends it. All its signals must

@@ -48,7 +48,7 @@ macro_rules! arguments {
         unsafe impl Argument for hanare_abi::ioctl::$name {}
     )* };
 }
-arguments!(Info Attach Wait Ring Serve Signal Usage Child Opened Listed Execed);
+arguments!(Info Attach Wait Ring Serve Signal Usage Child Opened Listed Execed Share Last);
 
 /// An ioctl of `/dev/hanare`.
 pub fn ioctl<T: Argument>(fd: u32, number: u32, argument: &mut T) -> Result<()> {

@@ -12,7 +12,7 @@ use linux_raw_sys::general::*;
 
 use super::arch::{end_thread, new_thread};
 use super::{Errno, Result, check, plain, signal};
-use crate::worker::Worker;
+use crate::worker::{Role, Worker};
 
 /// Bytes of a block.
 const BLOCK_SIZE: u64 = 68 << 10;
@@ -103,33 +103,43 @@ impl Block {
     }
 }
 
+/// Flags of everything made here: Linux says in `Worker::alive` when it is gone.
+const ALWAYS: u32 = CLONE_VM | CLONE_CHILD_CLEARTID | CLONE_SETTLS;
+
 /// Makes a worker for `slot` with a thread of its own, all signals blocked, and
-/// gives its thread id. `successor`: it answers the request that is in the slot.
-pub fn spawn(slot: u32, successor: bool) -> Result<u32> {
-    const FLAGS: u32 = CLONE_VM
-        | CLONE_FS
-        | CLONE_FILES
-        | CLONE_SIGHAND
-        | CLONE_THREAD
-        | CLONE_SYSVSEM
-        | CLONE_CHILD_CLEARTID
-        | CLONE_SETTLS;
+/// gives its thread id. `own`: CLONE_FS and CLONE_FILES where it does not share.
+pub fn spawn(slot: u32, role: Role, own: u64) -> Result<u32> {
+    const FLAGS: u32 = ALWAYS | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+    let flags = u64::from(FLAGS) & !(own & u64::from(CLONE_FS | CLONE_FILES));
+    make(slot, role, flags, 0).map(|(tid, _)| tid)
+}
+
+/// Makes a process that shares all memory with this one, with a worker for `slot`, all
+/// signals blocked, and gives its process id. `flags` and `pidfd` as of clone(2).
+pub fn share(slot: u32, flags: u64, pidfd: u64) -> Result<u32> {
+    let (pid, block) = make(slot, Role::Sharer, u64::from(ALWAYS) | flags, pidfd)?;
+    // Nobody else could say at its end that the block is free.
+    block.keep_or(|| ());
+    Ok(pid)
+}
+
+fn make(slot: u32, role: Role, flags: u64, pidfd: u64) -> Result<(u32, Block)> {
     let block = Block::get()?;
     let at = block.worker() as *mut Worker;
     // SAFETY: inside the block, which no thread uses, aligned. The worker is not used
     // after the end of its thread, before which the block is not given up.
     let worker: &'static Worker = unsafe {
-        at.write(Worker::new(slot, successor, block));
+        at.write(Worker::new(slot, role, block));
         &*at
     };
     let mask = signal::set_mask(!0);
     // SAFETY: the rest of the block is the new thread's stack.
-    let result = check(unsafe { new_thread(FLAGS.into(), block.worker(), worker) });
+    let result = check(unsafe { new_thread(flags, block.worker(), worker, pidfd) });
     signal::set_mask(mask);
     if result.is_err() {
         block.unmap();
     }
-    result.map(|tid| tid as u32)
+    result.map(|tid| (tid as u32, block))
 }
 
 /// Has Linux walk the list at `head`, the application's, when this thread ends.

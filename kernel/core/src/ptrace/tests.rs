@@ -1,0 +1,59 @@
+use super::*;
+
+#[test]
+fn a_stop_is_told_as_linux_tells_it() {
+    assert_eq!(Stop::Entry.status(false), 5);
+    assert_eq!(Stop::Exit.status(true), 0x85);
+    assert_eq!(Stop::Event(event::EXEC, 7).status(true), 0x405);
+    assert_eq!(Stop::Event(event::EXEC, 7).message(), 7);
+    assert_eq!(stopped(0x057f), Some(Stopped { signal: 5, event: 0 }));
+    assert_eq!(stopped(0x0080_057f), Some(Stopped { signal: 5, event: 0x80 }));
+    assert_eq!(stopped(0x0b), None);
+    assert_eq!(stopped(0x0300), None);
+}
+
+#[test]
+fn privileges_are_not_to_be_had() {
+    let mut regs = [0; USER_REGS];
+    regs[index::EFLAGS] = 0x202;
+    set_word(&mut regs, index::EFLAGS, !0).unwrap();
+    // Neither IOPL nor the interrupt flag.
+    assert_eq!(regs[index::EFLAGS] & 0x3000, 0);
+    assert_eq!(regs[index::EFLAGS] & 0x202, 0x202);
+    set_word(&mut regs, index::EFLAGS, 0).unwrap();
+    assert_eq!(regs[index::EFLAGS], 0x202);
+    assert_eq!(set_word(&mut regs, index::CS, 0x10), Err(EIO));
+    assert_eq!(set_word(&mut regs, index::FS_BASE, 1 << 47), Err(EIO));
+    assert_eq!(set_word(&mut regs, index::GS_BASE, 0x1000), Ok(()));
+    assert_eq!(set_word(&mut regs, USER_REGS, 0), Err(EIO));
+    assert_eq!(user_offset(4), Err(EIO));
+    assert_eq!(user_offset(USER_BYTES), Err(EIO));
+    assert_eq!(user_offset(USER_BYTES - 8), Ok(USER_BYTES - 8));
+}
+
+#[test]
+fn states_that_the_cpu_refuses() {
+    let mut state = [0; 1024];
+    assert_eq!(check_xsave(&state, 7), Ok(()));
+    state[FXSAVE] = 8;
+    assert_eq!(check_xsave(&state, 7), Err(EINVAL));
+    state[FXSAVE] = 7;
+    state[FXSAVE + 8] = 1;
+    assert_eq!(check_xsave(&state, 7), Err(EINVAL));
+    state[FXSAVE + 8] = 0;
+    state[27] = 1;
+    assert_eq!(check_xsave(&state, 7), Err(EINVAL));
+    assert_eq!(check_fxsave(&state[..512]), Err(EINVAL));
+    assert_eq!(check_fxsave(&state[..20]), Err(EINVAL));
+}
+
+#[test]
+fn what_a_call_is() {
+    let mut regs = [0; USER_REGS];
+    (regs[index::ORIG_RAX], regs[14], regs[8], regs[index::RAX]) = (39, 1, 6, -38i64 as u64);
+    let (bytes, size) = syscall_info(Stop::Entry, true, &regs);
+    assert_eq!((bytes[0], size, bytes[24], bytes[32], bytes[72]), (1, 80, 39, 1, 6));
+    let (bytes, size) = syscall_info(Stop::Exit, true, &regs);
+    assert_eq!((bytes[0], size, bytes[32]), (2, 33, 1));
+    assert_eq!(syscall_info(Stop::Exit, false, &regs).1, 24);
+}

@@ -1,0 +1,95 @@
+//! Events of a tracee, and its children, which a tracer may get with it.
+//!
+//! Linux is not asked for events: it would tell of the workers that come and go. The tracee
+//! stops where the event is; a new thread or process does not enter user mode before its
+//! parent goes on, or whoever traces that has taken it over ([`take`]).
+
+use super::tracer::linux;
+use super::{HELD, SEIZED, begin, let_go, report, report_event};
+use crate::space;
+use crate::registers::Snapshot;
+use crate::thread::Thread;
+use crate::cpus;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use hanare_core::ptrace::{Stop, event, option, request};
+use hanare_hal::cpu;
+use hanare_hal::traps::Regs;
+
+/// A child is about to be made: the event, if a tracer wants to know. `child`: a thread,
+/// which does not begin then.
+pub fn before_child(thread: &Thread, child: Option<&Arc<Thread>>, event: u32) -> Option<u32> {
+    let wanted = match event {
+        event::VFORK => option::TRACEVFORK,
+        event::FORK => option::TRACEFORK,
+        _ => option::TRACECLONE,
+    };
+    if !thread.ptrace.wants(wanted) {
+        return None;
+    }
+    if let Some(child) = child {
+        child.ptrace.set(HELD);
+    }
+    Some(event)
+}
+
+/// How long a child's proxy may take to say that it is there, ns.
+const CHILD_NS: u64 = 10_000_000_000;
+
+/// The first thread of a child is there, or is not going to be.
+struct Begun<'a>(&'a Thread, u32, u64);
+
+impl cpus::Wait for Begun<'_> {
+    fn ready(&self) -> bool {
+        self.0.must_end() || space::find_thread(self.1).is_some() || cpu::rdtsc() > self.2
+    }
+    fn announce(&self, _: bool) {}
+    fn deadline(&self) -> u64 {
+        self.2
+    }
+}
+
+/// The child `tid` is there, or comes.
+pub fn on_child(thread: &Thread, regs: &mut Regs, event: Option<u32>, tid: u32) {
+    let Some(event) = event else { return };
+    cpus::wait(&Begun(thread, tid, cpus::deadline(CHILD_NS)), 0);
+    report_event(thread, regs, event, tid);
+    // The tracer went away, or did not want it.
+    if let Some(child) = space::find_thread(tid).filter(|c| !c.ptrace.is_on()) {
+        let_go(&child);
+    }
+}
+
+/// The child `tid` has given back its parent's memory.
+pub fn on_vfork_done(thread: &Thread, regs: &mut Regs, tid: u32) {
+    if thread.ptrace.wants(option::TRACEVFORKDONE) {
+        report_event(thread, regs, event::VFORK_DONE, tid);
+    }
+}
+
+/// The thread is about to end, with this status of wait(2).
+pub fn on_exit(thread: &Thread, status: u32) {
+    let own = &thread.ptrace;
+    if own.wants(option::TRACEEXIT) {
+        own.options.fetch_and(!option::TRACEEXIT, Ordering::Relaxed);
+        let mut regs = Snapshot::of_waiting(thread).regs;
+        report(thread, &mut regs, Stop::Event(event::EXIT, status.into()));
+    }
+}
+
+/// The tracer has heard of a stop: a child that it is told of is its own from now on, and
+/// stops.
+pub fn take(thread: &Thread, stop: Stop) {
+    let Stop::Event(event::FORK | event::VFORK | event::CLONE, tid) = stop else { return };
+    let Some(child) = space::find_thread(tid as u32).filter(|c| !c.ptrace.is_on()) else { return };
+    let options = thread.ptrace.options.load(Ordering::Relaxed);
+    let seized = thread.ptrace.has(SEIZED);
+    let how = if seized { request::SEIZE } else { request::ATTACH };
+    if linux([how, tid, 0, if seized { options & option::LINUX } else { 0 }, 0, 0]).is_err() {
+        return;
+    }
+    begin(&child, Some(&cpus::current_arc()), if seized { SEIZED } else { 0 }, options);
+    if seized {
+        let _ = linux([request::INTERRUPT, tid, 0, 0, 0, 0]);
+    }
+}

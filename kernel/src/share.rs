@@ -1,0 +1,112 @@
+//! Processes that share memory without being threads: clone with CLONE_VM and neither
+//! CLONE_THREAD nor CLONE_VFORK.
+//!
+//! Their proxies share their memory on Linux, too (`OP_SHARE`), so one space serves all of
+//! them, and one address space here. Each has slots of its own in it; the slot of its first
+//! thread is its name between the two kernels.
+
+use crate::clone::{self, Request, flag};
+use crate::process::Process;
+use crate::thread::{Birth, Thread};
+use crate::{balance, cpus, delegate, hold, observe, ptrace};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use hanare_abi::slot::{OP_SHARE, RESULT_NOT_STARTED};
+use hanare_core::errno::{self, Errno, Result};
+use hanare_core::ptrace::event;
+use hanare_hal::traps::Regs;
+use hanare_hal::usercopy;
+
+/// A new process with the memory of the running one. Its process id.
+pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
+    if r.set_tid_size != 0 || r.flags & (flag::INTO_CGROUP | flag::NEWTIME | flag::CLEAR_SIGHAND) != 0 {
+        return Err(errno::EINVAL);
+    }
+    let me = cpus::current();
+    let p = &me.process;
+    let index = p.take_slot().ok_or(errno::EAGAIN)?;
+    let new = Process::new(p.memory().clone(), index, Arc::downgrade(p));
+    p.enter(new.clone());
+    let result = bear(r, regs, &new);
+    if result.is_err() {
+        ended(&new);
+    }
+    result
+}
+
+/// What it has from the running process, then its proxy, which has it begin.
+fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
+    let me = cpus::current();
+    let p = &me.process;
+    let slot = p.slot(new.first_slot).ok_or(errno::ENOMEM)?;
+    slot.lwk_reset();
+    slot.set_poll_us(delegate::worker_poll_us());
+    *new.exe.lock() = p.exe.lock().clone();
+    *new.identity.lock() = *p.identity.lock();
+    *new.signals.lock() = p.signals.lock().inherit();
+    if r.flags & flag::SIGHAND != 0 {
+        new.handlers.store(p.handlers.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    let owes = !new.signals.lock().mirrored.owed().is_empty();
+    new.owes.store(owes, Ordering::Relaxed);
+    let (soft, hard) = p.cpu_timers.limit();
+    new.cpu_timers.set_limit(soft, hard);
+    observe::Inherited::of_sharer(p).give(new);
+    let first = Thread::new(new.clone(), new.first_slot, slot, clone::first_step).ok_or(errno::ENOMEM)?;
+    *first.signals.lock() = me.signals.lock().inherit(false);
+    // Written by the child: it may have cleared the word again when the parent goes on.
+    let names_itself = r.flags & (flag::PARENT_SETTID | flag::NEWPID) == flag::PARENT_SETTID;
+    let parent_tid = if names_itself { r.parent_tid } else { 0 };
+    *first.birth.lock() = Some(Birth { parent_tid, ..clone::birth(r, regs) });
+    *first.affinity.lock() = *me.affinity.lock();
+    first.seccomp.inherit(me.seccomp.inherited());
+    let traced = ptrace::before_child(me, Some(&first), event::CLONE);
+    new.begin_with(&first);
+    drop(first);
+    hold::at("share-ready");
+    let linux = r.flags & (flag::LINUX | flag::FILES | flag::SIGHAND) | r.exit_signal;
+    let pid = loop {
+        match delegate::call(OP_SHARE, [u64::from(new.first_slot), linux, r.pidfd, u64::from(p.first_slot), 0, 0]) {
+            RESULT_NOT_STARTED => {}
+            pid => break pid,
+        }
+    };
+    hold::at("share-answered");
+    if let Some(e) = Errno::from_return(pid) {
+        return Err(e);
+    }
+    if r.flags & flag::PARENT_SETTID != 0 && !names_itself {
+        let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
+    }
+    ptrace::on_child(me, regs, traced, pid as u32);
+    Ok(pid as u64)
+}
+
+/// `REQUEST_SPACE_START` of such a process: its proxy is there, its first thread runs.
+pub fn begin(p: &Arc<Process>) -> Result<()> {
+    let first = p.thread(p.first_slot).filter(|_| p.take_beginning()).ok_or(errno::EBUSY)?;
+    // What it itself sees, which in a namespace of its own is not what its parent sees.
+    p.identity.lock().pid = first.slot.tid();
+    let cpu = balance::place(&first);
+    cpus::enqueue(first, cpu);
+    Ok(())
+}
+
+/// `REQUEST_PROCESS_END`: its proxy is gone, or never came.
+pub fn ended(p: &Arc<Process>) {
+    p.kill();
+    if p.take_beginning() {
+        p.drop_threads(); // none has run
+    }
+    if p.thread_count() == 0 {
+        p.memory().process_ended(p);
+    }
+}
+
+/// The memory that a thread leaves behind is others' still: as Linux does where a process
+/// that shares it ends.
+pub fn leave(thread: &Thread) {
+    if thread.process.is_shared() && !thread.process.is_closed() {
+        clone::clear_tid(thread);
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Processes that share a space: clone with CLONE_VM, not as a thread. Their proxies have
+ * one memory map and one space, so the end of one of them is not the end of the space,
+ * and no descriptor need close with it: Linux is watched for it as poll() of a pidfd does.
+ */
+#include "hanare.h"
+
+#include <linux/pid.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+/* One process of a space that had more than one at some time. */
+struct hanare_sharer {
+	struct list_head link;			/* space->sharers, or none */
+	struct hanare_space *space;
+	struct pid *pid;
+	u32 slot;				/* of its first thread: its name in the LWK */
+	bool stopped;				/* the LWK was told */
+	wait_queue_entry_t woken;
+	struct work_struct work;
+};
+
+static bool is_gone(struct pid *pid)
+{
+	struct task_struct *task;
+	bool gone;
+
+	rcu_read_lock();
+	task = pid_task(pid, PIDTYPE_TGID);
+	gone = !task || (READ_ONCE(task->exit_state) && thread_group_empty(task));
+	rcu_read_unlock();
+	return gone;
+}
+
+static void sharer_free(struct hanare_sharer *s)
+{
+	put_pid(s->pid);
+	kfree(s);
+}
+
+/* Takes it from the list, unless the space's end has. */
+static bool take(struct hanare_sharer *s)
+{
+	bool mine;
+
+	spin_lock_irq(&s->space->share_lock);
+	mine = !list_empty(&s->link);
+	if (mine)
+		list_del_init(&s->link);
+	spin_unlock_irq(&s->space->share_lock);
+	return mine;
+}
+
+static void sharer_work(struct work_struct *work)
+{
+	struct hanare_sharer *s = container_of(work, struct hanare_sharer, work);
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_PROCESS_END,
+		.space = s->space->id,
+		.args = { s->slot },
+	};
+
+	if (!is_gone(s->pid) || !take(s))
+		return;
+	remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
+	hanare_request(s->space->inst, s->space->home, &call, WAIT_BOUNDED, 1000);
+	hanare_space_put(s->space);
+	/* Nobody queues it any more, and nobody but us knows it. */
+	sharer_free(s);
+}
+
+/* Under the lock of the queue, interrupts off. */
+static int sharer_woken(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
+{
+	struct hanare_sharer *s = container_of(entry, struct hanare_sharer, woken);
+
+	queue_work(system_unbound_wq, &s->work);
+	return 0;
+}
+
+static struct hanare_sharer *find(struct hanare_space *space, struct pid *pid)
+{
+	struct hanare_sharer *s;
+
+	list_for_each_entry(s, &space->sharers, link)
+		if (s->pid == pid)
+			return s;
+	return NULL;
+}
+
+/* The calling process, with first slot `slot`, is one of those that share the space. */
+static int enlist(struct hanare_space *space, u32 slot)
+{
+	struct hanare_sharer *s = kzalloc(sizeof(*s), GFP_KERNEL_ACCOUNT);
+	bool known;
+
+	if (!s)
+		return -ENOMEM;
+	s->space = space;
+	s->pid = get_pid(task_tgid(current));
+	s->slot = slot;
+	init_waitqueue_func_entry(&s->woken, sharer_woken);
+	INIT_WORK(&s->work, sharer_work);
+	spin_lock_irq(&space->share_lock);
+	known = find(space, s->pid);
+	if (!known) {
+		kref_get(&space->ref);
+		list_add_tail(&s->link, &space->sharers);
+	}
+	spin_unlock_irq(&space->share_lock);
+	if (known) {
+		sharer_free(s);
+		return 0;
+	}
+	add_wait_queue(&s->pid->wait_pidfd, &s->woken);
+	return 0;
+}
+
+long hanare_share(struct hanare_space *space, void *data)
+{
+	struct hanare_share *arg = data;
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_SPACE_START,
+		.space = space->id,
+		.args = { arg->slot },
+	};
+	int err;
+
+	if (arg->slot >= HANARE_SLOTS_MAX || arg->begin > 1)
+		return -EINVAL;
+	err = enlist(space, arg->slot);
+	if (err || !arg->begin)
+		return err;
+	err = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE, 0);
+	return err ?: min(call.status, 0);
+}
+
+/* The space ends; its processes have. */
+void hanare_space_unshare(struct hanare_space *space)
+{
+	struct hanare_sharer *s;
+
+	for (;;) {
+		spin_lock_irq(&space->share_lock);
+		s = list_first_entry_or_null(&space->sharers, struct hanare_sharer, link);
+		if (s)
+			list_del_init(&s->link);
+		spin_unlock_irq(&space->share_lock);
+		if (!s)
+			return;
+		remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
+		cancel_work_sync(&s->work);
+		hanare_space_put(space);
+		sharer_free(s);
+	}
+}
+
+/* Any context. */
+void hanare_space_signal(struct hanare_space *space, int (*send)(struct pid *pid))
+{
+	struct hanare_sharer *s;
+	unsigned long flags;
+
+	spin_lock_irqsave(&space->share_lock, flags);
+	if (list_empty(&space->sharers))
+		send(space->pid);
+	list_for_each_entry(s, &space->sharers, link)
+		send(s->pid);
+	spin_unlock_irqrestore(&space->share_lock, flags);
+}
+
+static int kill_one(struct pid *pid)
+{
+	return kill_pid(pid, SIGKILL, 1);
+}
+
+void hanare_space_kill(struct hanare_space *space)
+{
+	hanare_space_signal(space, kill_one);
+}
+
+bool hanare_space_is_shared(struct hanare_space *space)
+{
+	return !list_empty_careful(&space->sharers);
+}
+
+/* The next process whose state is not what the LWK was told; false: there is none. */
+bool hanare_space_stop_changed(struct hanare_space *space, bool (*is_stopped)(struct pid *pid),
+			       u32 *slot, bool *stopped)
+{
+	struct hanare_sharer *s;
+	bool changed = false;
+
+	spin_lock_irq(&space->share_lock);
+	list_for_each_entry(s, &space->sharers, link) {
+		*stopped = is_stopped(s->pid);
+		changed = *stopped != s->stopped;
+		if (changed) {
+			s->stopped = *stopped;
+			*slot = s->slot;
+			break;
+		}
+	}
+	spin_unlock_irq(&space->share_lock);
+	return changed;
+}

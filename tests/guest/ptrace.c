@@ -1,0 +1,391 @@
+/* Tracing a child: stops, registers, memory, system calls, steps, events. */
+#include "guest.h"
+#include <elf.h>
+#include <stddef.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+
+static volatile long word = 0x1122334455667788;
+static volatile int handled;
+
+static void handler(int signal)
+{
+	handled = signal;
+}
+
+/* What wait(2) says, in words; children have no names. */
+static int next(pid_t pid)
+{
+	int status = -1;
+	pid_t got = waitpid(pid, &status, __WALL);
+
+	if (got != pid)
+		printf("  waitpid: %s\n", got == -1 ? strerrorname_np(errno) : "another one");
+	else if (WIFSTOPPED(status))
+		printf("  stopped: %#x\n", status >> 8);
+	else if (WIFEXITED(status))
+		printf("  exited: %d\n", WEXITSTATUS(status));
+	else
+		printf("  killed: %s\n", sigabbrev_np(WTERMSIG(status)));
+	fflush(stdout);
+	return status;
+}
+
+static void go(int request, pid_t pid, long signal)
+{
+	if (ptrace(request, pid, 0, signal))
+		printf("  request %d: %s\n", request, strerrorname_np(errno));
+}
+
+static void info(pid_t pid)
+{
+	siginfo_t info;
+
+	if (ptrace(PTRACE_GETSIGINFO, pid, 0, &info))
+		printf("  no siginfo: %s\n", strerrorname_np(errno));
+	else
+		printf("  siginfo: %s code %d\n", sigabbrev_np(info.si_signo), info.si_code);
+	fflush(stdout);
+}
+
+static pid_t start(void (*run)(void))
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		ptrace(PTRACE_TRACEME, 0, 0, 0);
+		raise(SIGSTOP);
+		run();
+		_exit(0);
+	}
+	next(pid);
+	return pid;
+}
+
+static void signals_run(void)
+{
+	signal(SIGUSR1, handler);
+	raise(SIGUSR1);
+	raise(SIGUSR1);
+	if (handled != SIGUSR1)
+		_exit(1);
+	raise(SIGCHLD);		/* even those that are ignored */
+	signal(SIGUSR2, SIG_IGN);
+	raise(SIGUSR2);
+	kill(getpid(), SIGTERM);
+	_exit(2);
+}
+
+static void signals(void)
+{
+	pid_t pid;
+
+	puts("signals");
+	pid = start(signals_run);
+	info(pid);
+	go(PTRACE_CONT, pid, 0);
+	next(pid);
+	info(pid);
+	go(PTRACE_CONT, pid, 0);
+	next(pid);
+	go(PTRACE_CONT, pid, SIGUSR1);
+	next(pid);
+	go(PTRACE_CONT, pid, SIGCHLD);
+	next(pid);
+	go(PTRACE_CONT, pid, 0);
+	next(pid);
+	info(pid);
+	go(PTRACE_CONT, pid, SIGTERM);
+	next(pid);
+}
+
+static void faults_run(void)
+{
+	sigset_t set;
+
+	signal(SIGSEGV, handler);
+	asm volatile("int3");
+	asm volatile("ud2");
+	sigemptyset(&set);
+	sigaddset(&set, SIGSEGV);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	*(volatile int *)8 = 0;
+	_exit(3);
+}
+
+static void faults(void)
+{
+	struct user_regs_struct regs;
+	pid_t pid;
+
+	puts("faults");
+	pid = start(faults_run);
+	go(PTRACE_CONT, pid, 0);
+	next(pid);
+	info(pid);
+	go(PTRACE_CONT, pid, 0);
+	next(pid);
+	info(pid);
+	TELL(ptrace(PTRACE_GETREGS, pid, 0, &regs));
+	printf("  orig_rax %lld\n", (long long)regs.orig_rax);
+	regs.rip += 2;		/* ud2 */
+	TELL(ptrace(PTRACE_SETREGS, pid, 0, &regs));
+	go(PTRACE_CONT, pid, 0);
+	next(pid);
+	info(pid);
+	/* Blocked, so that its handler does not run. */
+	go(PTRACE_CONT, pid, SIGSEGV);
+	next(pid);
+}
+
+static void registers_run(void)
+{
+	double x = 1.5;
+	long a = 7, b;
+
+	asm volatile("movq %1, %%r12; movsd %2, %%xmm3; int3; movq %%r12, %0"
+		     : "=r"(b) : "r"(a), "m"(x) : "r12", "xmm3");
+	if (b == 77 && word == 0x42)
+		_exit(4);
+	_exit(5);
+}
+
+static void registers(void)
+{
+	static struct user_fpregs_struct fp;
+	static struct user_regs_struct regs, again;
+	static char xstate[8192];
+	struct iovec iov = { &again, sizeof(again) };
+	double x;
+	pid_t pid;
+
+	puts("registers");
+	pid = start(registers_run);
+	go(PTRACE_CONT, pid, 0);
+	next(pid);
+	TELL(ptrace(PTRACE_GETREGS, pid, 0, &regs));
+	printf("  r12 %lld cs %#llx ss %#llx\n", regs.r12, regs.cs, regs.ss);
+	TELL(ptrace(PTRACE_GETREGSET, pid, NT_PRSTATUS, &iov));
+	printf("  %zu %s\n", iov.iov_len, memcmp(&regs, &again, sizeof(regs)) ? "different" : "same");
+	TELL(ptrace(PTRACE_PEEKUSER, pid, offsetof(struct user, regs.r12), 0));
+	TELL(ptrace(PTRACE_POKEUSER, pid, offsetof(struct user, regs.r12), 77));
+	TELL(ptrace(PTRACE_PEEKUSER, pid, offsetof(struct user, regs.r12), 0));
+	TELL(ptrace(PTRACE_PEEKUSER, pid, 4, 0));
+	TELL(ptrace(PTRACE_PEEKUSER, pid, sizeof(struct user) + 8, 0));
+	TELL(ptrace(PTRACE_PEEKUSER, pid, sizeof(struct user) + 16, 0));
+	TELL(ptrace(PTRACE_POKEUSER, pid, offsetof(struct user, u_tsize), 1));
+	TELL(ptrace(PTRACE_PEEKUSER, pid, offsetof(struct user, u_debugreg[7]), 0));
+	TELL(ptrace(PTRACE_POKEUSER, pid, offsetof(struct user, regs.cs), 0x10));
+	TELL(ptrace(PTRACE_GETFPREGS, pid, 0, &fp));
+	memcpy(&x, (char *)fp.xmm_space + 3 * 16, sizeof(x));
+	printf("  xmm3 %g\n", x);
+	TELL(ptrace(PTRACE_SETFPREGS, pid, 0, &fp));
+	iov = (struct iovec){ xstate, sizeof(xstate) };
+	TELL(ptrace(PTRACE_GETREGSET, pid, NT_X86_XSTATE, &iov));
+	TELL(ptrace(PTRACE_SETREGSET, pid, NT_X86_XSTATE, &iov));
+	xstate[512 + 8] = 1;
+	TELL(ptrace(PTRACE_SETREGSET, pid, NT_X86_XSTATE, &iov));
+	TELL(ptrace(PTRACE_GETREGSET, pid, 0x7777, &iov));
+	printf("  word %#lx\n", ptrace(PTRACE_PEEKDATA, pid, &word, 0));
+	TELL(ptrace(PTRACE_POKEDATA, pid, &word, 0x42));
+	printf("  word %#lx\n", ptrace(PTRACE_PEEKDATA, pid, &word, 0));
+	TELL(ptrace(PTRACE_PEEKDATA, pid, 8, 0));
+	TELL(ptrace(PTRACE_POKEDATA, pid, 8, 0));
+	TELL(ptrace(PTRACE_GETREGS, pid, 0, 8));
+	go(PTRACE_CONT, pid, 0);
+	next(pid);
+	printf("  own word %#lx\n", word);
+}
+
+static void breakpoint_run(void)
+{
+	signals_run();
+}
+
+/* A breakpoint in the text: reported, taken away, stepped over. */
+static void breakpoint(void)
+{
+	struct user_regs_struct regs;
+	unsigned long address = (unsigned long)handler;
+	long text;
+	pid_t pid;
+	int i;
+
+	puts("breakpoint");
+	pid = start(breakpoint_run);
+	text = ptrace(PTRACE_PEEKTEXT, pid, address, 0);
+	TELL(ptrace(PTRACE_POKETEXT, pid, address, (text & ~0xffL) | 0xcc));
+	go(PTRACE_CONT, pid, 0);
+	next(pid);
+	go(PTRACE_CONT, pid, SIGUSR1);
+	next(pid);
+	ptrace(PTRACE_GETREGS, pid, 0, &regs);
+	printf("  %s\n", regs.rip == address + 1 ? "there" : "elsewhere");
+	TELL(ptrace(PTRACE_POKETEXT, pid, address, text));
+	regs.rip = address;
+	TELL(ptrace(PTRACE_SETREGS, pid, 0, &regs));
+	for (i = 0; i < 3; i++) {
+		unsigned long before = regs.rip;
+
+		go(PTRACE_SINGLESTEP, pid, 0);
+		next(pid);
+		info(pid);
+		ptrace(PTRACE_GETREGS, pid, 0, &regs);
+		printf("  %s, flags %#llx\n", regs.rip > before && regs.rip < before + 16 ? "stepped" : "did not step",
+		       regs.eflags & 0x100);
+	}
+	go(PTRACE_KILL, pid, 0);
+	next(pid);
+	printf("  own text %s\n", *(long *)address == text ? "untouched" : "changed");
+}
+
+static void calls_run(void)
+{
+	syscall(SYS_getppid);
+	if (syscall(SYS_getppid) != 99)
+		_exit(1);
+	syscall(SYS_close, 1000);
+	_exit(6);
+}
+
+static void calls(int good)
+{
+	struct user_regs_struct regs;
+	struct __ptrace_syscall_info what;
+	int i, status, entering = 0;
+	pid_t pid;
+
+	printf("calls %d\n", good);
+	pid = start(calls_run);
+	TELL(ptrace(PTRACE_SETOPTIONS, pid, 0, good ? PTRACE_O_TRACESYSGOOD : 0));
+	for (i = 0; i < 20; i++) {
+		go(PTRACE_SYSCALL, pid, 0);
+		status = next(pid);
+		if (!WIFSTOPPED(status))
+			break;
+		info(pid);
+		entering = !entering;
+		ptrace(PTRACE_GETREGS, pid, 0, &regs);
+		printf("  %s %lld: %lld\n", entering ? "enters" : "leaves", (long long)regs.orig_rax,
+		       (long long)(regs.orig_rax == SYS_getppid && !entering ? 0 : regs.rax));
+		memset(&what, 0, sizeof(what));
+		printf("  %ld bytes, ", ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof(what), &what));
+		printf("op %d\n", what.op);
+		if (i == 3) {
+			regs.rax = 99;
+			TELL(ptrace(PTRACE_SETREGS, pid, 0, &regs));
+		}
+		if (i == 4) {
+			/* Another call instead, and then none at all. */
+			regs.rdi = 1001;
+			TELL(ptrace(PTRACE_SETREGS, pid, 0, &regs));
+		}
+	}
+}
+
+static void exec_run(void)
+{
+	execl("/bin/true", "true", NULL);
+}
+
+static void exec(int options)
+{
+	unsigned long message = 0;
+	pid_t pid;
+	int status;
+
+	printf("exec %d\n", options);
+	pid = start(exec_run);
+	TELL(ptrace(PTRACE_SETOPTIONS, pid, 0, options));
+	go(PTRACE_CONT, pid, 0);
+	status = next(pid);
+	info(pid);
+	if (options) {
+		TELL(ptrace(PTRACE_GETEVENTMSG, pid, 0, &message));
+		printf("  %s\n", message == (unsigned long)pid ? "its pid" : "another");
+	}
+	(void)status;
+	go(PTRACE_CONT, pid, 0);
+	next(pid);
+}
+
+static void attach(void)
+{
+	int fds[2], i;
+	char byte = 'x';
+	pid_t pid;
+
+	puts("attach");
+	pipe(fds);
+	/* One that waits for Linux, one that computes. */
+	for (i = 0; i < 2; i++) {
+		pid = fork();
+		if (!pid) {
+			if (i == 0)
+				_exit(read(fds[0], &byte, 1) == 1 ? 7 : 8);
+			while (word != 0x43)
+				;
+			_exit(9);
+		}
+		usleep(100000);
+		TELL(ptrace(PTRACE_PEEKDATA, pid, &word, 0));
+		TELL(ptrace(PTRACE_ATTACH, pid, 0, 0));
+		next(pid);
+		TELL(ptrace(PTRACE_ATTACH, pid, 0, 0));
+		TELL(ptrace(PTRACE_POKEDATA, pid, &word, 0x43));
+		go(PTRACE_DETACH, pid, 0);
+		if (i == 0)
+			write(fds[1], "y", 1);
+		next(pid);
+	}
+	TELL(ptrace(PTRACE_CONT, getpid(), 0, 0));
+	TELL(ptrace(PTRACE_ATTACH, getpid(), 0, 0));
+	TELL(ptrace(PTRACE_ATTACH, 0x3fffffff, 0, 0));
+}
+
+static void seize(void)
+{
+	pid_t pid;
+
+	puts("seize");
+	pid = fork();
+	if (!pid) {
+		while (word != 0x44)
+			;
+		raise(SIGSTOP);
+		_exit(10);
+	}
+	TELL(ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACESYSGOOD));
+	TELL(ptrace(PTRACE_CONT, pid, 0, 0));
+	TELL(ptrace(PTRACE_INTERRUPT, pid, 0, 0));
+	next(pid);
+	TELL(ptrace(PTRACE_POKEDATA, pid, &word, 0x44));
+	go(PTRACE_CONT, pid, 0);
+	next(pid);
+	go(PTRACE_CONT, pid, SIGSTOP);
+	next(pid);
+	TELL(ptrace(PTRACE_LISTEN, pid, 0, 0));
+	kill(pid, SIGCONT);
+	next(pid);
+	go(PTRACE_CONT, pid, 0);
+	next(pid);
+	go(PTRACE_CONT, pid, SIGCONT);
+	next(pid);
+}
+
+int main(int argc, char **argv)
+{
+	setvbuf(stdout, NULL, _IONBF, 0);
+	alarm(50);
+	signals();
+	faults();
+	registers();
+	breakpoint();
+	calls(0);
+	calls(1);
+	exec(0);
+	exec(PTRACE_O_TRACEEXEC);
+	attach();
+	seize();
+	return 0;
+}
