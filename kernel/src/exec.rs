@@ -159,6 +159,10 @@ pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs)
         e
     })?;
     take_first_slot(regs);
+    let me = cpus::current();
+    if me.slot_index != me.process.first_slot {
+        settle_rights(); // the first one's worker has others; this one's are settled only now
+    }
     ptrace::on_exec(cpus::current(), regs);
     Ok(())
 }
@@ -468,7 +472,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     hold::at("exec-built");
     p.release_parent();
     // Where another thread becomes the first one, the rights are settled there.
-    let settles = replaces && thread.slot_index == 0;
+    let settles = replaces && thread.slot_index == p.first_slot;
     if delegate::call(OP_EXECED, [scratch, program.file.id, scratch + WORDS_AT as u64, settles.into(), 0, 0]) == 1 {
         slots::attributes_changed(thread);
     }
