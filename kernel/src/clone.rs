@@ -231,6 +231,10 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     }
     let mut regs = b.regs;
     regs.orig_rax = crate::entry::NO_CALL;
+    if b.is_program {
+        ptrace::on_exec(thread, &mut regs);
+        ptrace::leave(thread, &mut regs);
+    }
     drop(b.fpu);
     crate::entry::to_user(&mut regs);
     context::enter_user(&mut regs)

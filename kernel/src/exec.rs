@@ -211,6 +211,7 @@ fn take_first_slot(regs: &Regs) {
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
     *new.affinity.lock() = *me.affinity.lock();
     new.seccomp.inherit(me.seccomp.inherited());
+    ptrace::succeed(me, &new);
     p.succeed(&new);
     me.dying.store(true, Ordering::Relaxed); // its worker need leave none behind
     cpus::enqueue(new, hanare_hal::percpu::index());

@@ -68,6 +68,8 @@ pub struct Process {
     paused: AtomicBool,
     /// It has, or had, tracees.
     pub traces: AtomicBool,
+    /// Its first thread has ended, and was traced.
+    pub first_traced: AtomicBool,
     threads: Mutex<Vec<Arc<Thread>>>,
     /// Slots and the workers behind them.
     pub slots: Mutex<Slots>,
@@ -117,6 +119,7 @@ impl Process {
             gone: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             traces: AtomicBool::new(false),
+            first_traced: AtomicBool::new(false),
             threads: Mutex::new(Vec::new()),
             slots: Mutex::new(Slots::first(first_slot)),
             replacing: AtomicBool::new(false),

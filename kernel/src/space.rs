@@ -37,6 +37,14 @@ pub fn find_thread(tid: u32) -> Option<Arc<Thread>> {
     })
 }
 
+/// Whether `tid` is that of a worker without a thread, which has ended.
+pub fn is_worker(tid: u32) -> bool {
+    SPACES.iter().any(|of_cpu| {
+        let spaces: Vec<_> = of_cpu.lock().values().cloned().collect();
+        spaces.iter().flat_map(|s| s.processes()).any(|p| p.had_thread(tid) || p.identity.lock().pid == tid)
+    })
+}
+
 /// Does something with every thread there is.
 pub fn each_thread(mut f: impl FnMut(&Arc<Thread>)) {
     for of_cpu in &SPACES {

@@ -39,7 +39,7 @@ def trace_calls():
              r'^(new)?fstat(at)?\(3, .*\{st_mode=S_IFIFO\|0600, st_size=0, \.\.\.\}.*\) = 0 <delegated ',
              r'^mmap\(NULL, 8192, PROT_READ\|PROT_WRITE, MAP_PRIVATE\|MAP_ANONYMOUS, -1, 0\) = 0x[0-9a-f]+ <local ',
              r'^(clock_)?nanosleep\(.*\{tv_sec=0, tv_nsec=1000000\}, .*\) = 0 <local ',
-             r'^ptrace\(.*\) = -1 .* <refused ',
+             r'^userfaultfd\(.*\) = -1 .* <refused ',
              r'^rt_sigaction\(SIGUSR1, \{sa_handler=0x[0-9a-f]+, sa_mask=\[USR1\]?.*\) = 0 <',
              r'^tgkill\(\d+, \d+, SIGUSR1\) = 0 <',
              r'^--- SIGUSR1 \{si_signo=SIGUSR1, si_code=-6, si_pid=\d+, si_uid=0\} ---$',
@@ -79,8 +79,8 @@ def trace_table():
     expect(text == '', text)
     table = open(path).read()
     in_order(table, r'^% time', r' total$')
-    fields = next(line.split() for line in table.splitlines() if line.endswith(' ptrace'))
-    expect(fields[3:] == ['1', '1', '0', '0', '1', 'ptrace'], fields)
+    fields = next(line.split() for line in table.splitlines() if line.endswith(' userfaultfd'))
+    expect(fields[3:] == ['1', '1', '0', '0', '1', 'userfaultfd'], fields)
 
 
 def traced(pid, *options):

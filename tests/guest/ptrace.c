@@ -1,6 +1,7 @@
 /* Tracing a child: stops, registers, memory, system calls, steps, events. */
 #include "guest.h"
 #include <elf.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
@@ -373,10 +374,154 @@ static void seize(void)
 	next(pid);
 }
 
+static void every_signal(void)
+{
+	int i, status;
+	pid_t pid;
+
+	puts("every signal");
+	for (i = 1; i <= 64; i++) {
+		pid = fork();
+		if (!pid) {
+			ptrace(PTRACE_TRACEME, 0, 0, 0);
+			kill(getpid(), i);
+			_exit(0);
+		}
+		waitpid(pid, &status, 0);
+		if (i == SIGKILL ? WIFSIGNALED(status) : WIFSTOPPED(status) && WSTOPSIG(status) == i)
+			printf("%d ", i);
+		else
+			printf("%d is %#x ", i, status);
+		if (WIFSTOPPED(status)) {
+			go(i % 2 ? PTRACE_CONT : PTRACE_KILL, pid, 0);
+			waitpid(pid, &status, 0);
+			printf("%#x ", status);
+		}
+	}
+	puts("");
+}
+
+static void *thread(void *arg)
+{
+	return arg;
+}
+
+static void events_run(void)
+{
+	pthread_t t;
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(11);
+	waitpid(pid, &status, 0);
+	pid = vfork();
+	if (!pid)
+		_exit(12);
+	waitpid(pid, &status, 0);
+	pthread_create(&t, NULL, thread, NULL);
+	pthread_join(t, NULL);
+	_exit(13);
+}
+
+/* Which events there are, and how many children come with them and end how. */
+static void events(int seized, long options)
+{
+	int status, first_stops = 0, ends = 0;
+	unsigned long message;
+	pid_t pid, got, child = 0;
+
+	printf("events, options %#lx, %s\n", options, seized ? "seized" : "attached");
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		raise(SIGSTOP);
+		events_run();
+	}
+	waitpid(pid, &status, WUNTRACED);
+	TELL(seized ? ptrace(PTRACE_SEIZE, pid, 0, options) : ptrace(PTRACE_ATTACH, pid, 0, 0));
+	if (!seized) {
+		next(pid);
+		TELL(ptrace(PTRACE_SETOPTIONS, pid, 0, options));
+	}
+	kill(pid, SIGCONT);
+	if (!seized)
+		ptrace(PTRACE_CONT, pid, 0, 0);
+	while ((got = waitpid(-1, &status, __WALL)) > 0) {
+		long signal = 0;
+
+		if (!WIFSTOPPED(status)) {
+			ends++;
+			if (got == pid)
+				printf("  exited: %d\n", WEXITSTATUS(status));
+			continue;
+		}
+		if (got != pid) {
+			if (status >> 8 == SIGSTOP || status >> 16 == 128)
+				first_stops++;
+			else
+				printf("  a child: %#x\n", status >> 8);
+			ptrace(PTRACE_CONT, got, 0, 0);
+			continue;
+		}
+		if (status >> 16 && status >> 16 != 128) {
+			message = 0;
+			ptrace(PTRACE_GETEVENTMSG, pid, 0, &message);
+			if (status >> 16 == PTRACE_EVENT_EXIT)
+				printf("  event exit: %#lx\n", message);
+			else
+				printf("  event %d: %s\n", status >> 16,
+				       message == (unsigned long)child && child ? "the same child" : message > 1 ? "a child" : "none");
+			child = message;
+		} else if (WSTOPSIG(status) != SIGCONT && WSTOPSIG(status) != SIGCHLD &&
+			   WSTOPSIG(status) != SIGSTOP && WSTOPSIG(status) != SIGTRAP) {
+			signal = WSTOPSIG(status);
+			printf("  stopped: %#x\n", status >> 8);
+		}
+		ptrace(PTRACE_CONT, pid, 0, signal);
+	}
+	printf("  %d first stops, %d ends\n", first_stops, ends);
+}
+
+/* A tracer that ends: its tracee goes on, or not. */
+static void tracer_ends(long options)
+{
+	int fds[2], status;
+	char byte = 0;
+	pid_t pid, tracer;
+
+	printf("tracer ends, options %#lx\n", options);
+	pipe(fds);
+	pid = fork();
+	if (!pid) {
+		while (word != 0x45)
+			;
+		_exit(write(fds[1], "z", 1) == 1 ? 14 : 15);
+	}
+	tracer = fork();
+	if (!tracer) {
+		ptrace(PTRACE_SEIZE, pid, 0, options);
+		ptrace(PTRACE_INTERRUPT, pid, 0, 0);
+		waitpid(pid, &status, __WALL);
+		ptrace(PTRACE_POKEDATA, pid, &word, 0x45);
+		raise(SIGKILL);
+	}
+	waitpid(tracer, &status, 0);
+	printf("  %#x\n", status);
+	if (!(options & PTRACE_O_EXITKILL)) {
+		read(fds[0], &byte, 1);
+		printf("  it went on: %c\n", byte);
+	}
+	waitpid(pid, &status, 0);
+	printf("  %#x\n", status);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IONBF, 0);
-	alarm(50);
+	alarm(100);
 	signals();
 	faults();
 	registers();
@@ -387,5 +532,11 @@ int main(int argc, char **argv)
 	exec(PTRACE_O_TRACEEXEC);
 	attach();
 	seize();
+	every_signal();
+	events(0, PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEVFORKDONE);
+	events(1, PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXIT);
+	events(1, 0);
+	tracer_ends(0);
+	tracer_ends(PTRACE_O_EXITKILL);
 	return 0;
 }

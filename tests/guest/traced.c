@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
 	fstat(fds[0], &st);
 	mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	nanosleep(&nap, NULL);
-	ptrace(PTRACE_TRACEME, 0, 0, 0);
+	syscall(SYS_userfaultfd, 0);
 	signal(SIGUSR1, handler);
 	raise(SIGUSR1);
 	if (argc > 1) {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use hanare_core::syscalls::{Hook, Restart, Row, Service, rows};
+use hanare_core::syscalls::{Hook, LocalCall, Restart, Row, Service, rows};
 
 /// Writes the page, or with `check` compares it.
 pub fn run(check: bool) -> ExitCode {
@@ -71,9 +71,13 @@ the time that is left; *EINTR* = never again.
     page
 }
 
+/// What there is to say of ptrace(2), which is served by both.
+const PTRACE: &str = "stops and signals are Linux', registers, calls and events the LWK's; not: debug registers (`EIO`), `PTRACE_O_TRACESECCOMP` (`EINVAL`), `PTRACE_SYSEMU`; `PTRACE_TRACEME` of a child of Linux' own is `EPERM`";
+
 fn describe(row: &Row) -> (&'static str, String) {
     match row.service {
         Service::Local(_) if row.vdso => ("local", "vDSO".into()),
+        Service::Local(LocalCall::Ptrace) => ("local", PTRACE.into()),
         Service::Local(_) => ("local", String::new()),
         Service::Delegated(Hook::None) => ("delegated", String::new()),
         Service::Delegated(hook) => ("delegated", hook.describe().into()),

@@ -78,11 +78,13 @@ struct State {
     /// The signal of `OP_TRAP`, if the tracer lets it through.
     let_through: Option<QueuedSignal>,
     tracer: Weak<Thread>,
+    /// Its id before it became the first thread by execve, until that is told.
+    former: u32,
 }
 
 impl Default for State {
     fn default() -> Self {
-        State { stop: Stop::Signal, reported: false, let_through: None, tracer: Weak::new() }
+        State { stop: Stop::Signal, reported: false, let_through: None, tracer: Weak::new(), former: 0 }
     }
 }
 
@@ -198,11 +200,15 @@ pub fn in_kernel(thread: &Thread) {
     tell_tracer(thread);
 }
 
+/// `syscall` leaves address and flags in two registers; who comes from elsewhere has others.
+fn is_call(regs: &Regs) -> bool {
+    regs.rcx == regs.rip && regs.r11 == regs.rflags && regs.orig_rax as i64 >= 0
+}
+
 /// The registers as Linux shows them: -1 in place of the number where there is no call,
 /// and a call that is not over is one that was interrupted.
 fn shown(thread: &Thread, regs: &Regs, waits: bool) -> Regs {
-    // `syscall` leaves address and flags in these; who comes from elsewhere has others.
-    let is_call = regs.rcx == regs.rip && regs.r11 == regs.rflags && regs.orig_rax as i64 >= 0;
+    let is_call = is_call(regs);
     let over = !waits && !thread.signals.lock().is_interrupted();
     Regs {
         orig_rax: if is_call { regs.orig_rax } else { crate::entry::NO_CALL },
@@ -266,15 +272,19 @@ fn adopt(thread: &Thread, regs: &mut Regs) {
 }
 
 fn load(thread: &Thread, s: &Snapshot, regs: &mut Regs) {
-    let result = regs.rax;
+    let (result, from_call) = (regs.rax, is_call(regs));
     s.load(regs);
-    let mut signals = thread.signals.lock();
-    if regs.orig_rax as i64 >= 0 && RESTARTS.contains(&regs.rax) {
+    let restarts = regs.orig_rax as i64 >= 0 && RESTARTS.contains(&regs.rax);
+    match (restarts, from_call) {
         // Nothing was changed that has to do with the call: its result stays, or it
         // is made again.
-        regs.rax = result;
-    } else {
-        signals.clear_interrupted();
+        (true, true) => regs.rax = result,
+        // The registers of a call of before: it is made again.
+        (true, false) => {
+            regs.rax = regs.orig_rax;
+            regs.rip = regs.rip.wrapping_sub(2);
+        }
+        (false, _) => thread.signals.lock().clear_interrupted(),
     }
 }
 
@@ -431,13 +441,26 @@ pub fn on_handler(thread: &Thread) {
     }
 }
 
+/// The thread `old` has replaced the program, and `new` goes on for it, with the id and the
+/// worker of the first one.
+pub fn succeed(old: &Thread, new: &Arc<Thread>) {
+    if !old.process.first_traced.load(Ordering::Relaxed) {
+        return;
+    }
+    let tracer = old.ptrace.state.lock().tracer.upgrade();
+    let kept = old.ptrace.flags.load(Ordering::SeqCst) & (SEIZED | CALLS | STEP);
+    begin(new, tracer.as_ref(), kept, old.ptrace.options.load(Ordering::Relaxed));
+    new.ptrace.state.lock().former = old.slot.tid();
+}
+
 /// A new program begins.
 pub fn on_exec(thread: &Thread, regs: &mut Regs) {
     let own = &thread.ptrace;
     if own.wants(option::TRACEEXEC) {
-        report_event(thread, regs, event::EXEC, thread.slot.tid());
+        let former = core::mem::take(&mut own.state.lock().former);
+        report_event(thread, regs, event::EXEC, if former == 0 { thread.slot.tid() } else { former });
     } else if own.has(TRACED) && !own.has(SEIZED) {
-        own.set(EXECED);
+        own.set(EXECED | TOLD);
     }
 }
 
@@ -445,6 +468,9 @@ pub fn on_exec(thread: &Thread, regs: &mut Regs) {
 pub fn thread_gone(thread: &Thread) {
     let own = &thread.ptrace;
     own.set(GONE);
+    if thread.slot_index == thread.process.first_slot {
+        thread.process.first_traced.store(own.has(TRACED), Ordering::Relaxed);
+    }
     if own.has(TRACED) {
         tell_tracer(thread);
     }

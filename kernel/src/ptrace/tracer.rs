@@ -34,8 +34,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
     if what == request::TRACEME {
         return traceme();
     }
-    // Without a thread of the LWK behind it it is a process of Linux, and all is as there.
-    let Some(thread) = space::find_thread(a[1] as u32) else { return linux(*a) };
+    let Some(thread) = space::find_thread(a[1] as u32) else { return without_thread(a) };
     let (addr, data) = (a[2], a[3]);
     match what {
         request::ATTACH | request::SEIZE => attach(&thread, a),
@@ -80,6 +79,21 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
             Ok(size as u64)
         }
         _ => registers::request(&thread, what, addr, data),
+    }
+}
+
+/// Of a process of Linux all is as there. A worker that is left of a thread goes on in its
+/// own affairs, of which the tracer hears nothing.
+fn without_thread(a: &[u64; 6]) -> Result<u64> {
+    if !space::is_worker(a[1] as u32) {
+        return linux(*a);
+    }
+    match a[0] {
+        request::CONT | request::SYSCALL | request::SINGLESTEP => linux([request::CONT, a[1], 0, a[3], 0, 0]),
+        request::SETOPTIONS => linux([request::SETOPTIONS, a[1], 0, a[3] & option::LINUX, 0, 0]),
+        request::KILL | request::DETACH | request::GETSIGINFO | request::SETSIGINFO | request::INTERRUPT | request::LISTEN => linux(*a),
+        request::ATTACH | request::SEIZE => Err(errno::EPERM),
+        _ => Err(errno::ESRCH),
     }
 }
 
@@ -173,7 +187,13 @@ fn wait_for(thread: &Arc<Thread>) -> Result<()> {
     if !cpus::Wait::ready(&captured) {
         cpus::wait(&captured, 0);
     }
-    if thread.ptrace.has(GONE) || thread.must_end() { Err(errno::ESRCH) } else { Ok(()) }
+    if !thread.ptrace.has(GONE) && !thread.must_end() {
+        return Ok(());
+    }
+    // On Linux it would be killed where it stands. What is left of its worker is needed: it
+    // goes on without the tracer's doing.
+    let _ = linux([request::CONT, thread.slot.tid().into(), 0, 0, 0, 0]);
+    Err(errno::ESRCH)
 }
 
 /// Does something with the registers of a thread that is stopped.
@@ -298,16 +318,20 @@ impl Seen {
     /// Has the thread stop, and says what kind of stop it is. True: the stop is nothing to
     /// be seen; it is over.
     fn settle(&self) -> bool {
-        let Some(thread) = space::find_thread(self.pid) else { return false };
+        let thread = space::find_thread(self.pid);
+        let ours = thread.is_some() || space::is_worker(self.pid);
+        if ours && self.status == SIGBUS && self.only_interrupts() {
+            return linux([request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok();
+        }
+        let Some(thread) = thread else { return false };
         let own = &thread.ptrace;
         if !is_mine(&thread) && ask(&thread).is_err() {
             return false; // a child that is not traced
         }
-        if self.status == SIGBUS && self.only_interrupts() {
-            return linux([request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok();
-        }
         keep(&thread);
-        let _ = wait_for(&thread);
+        if wait_for(&thread).is_err() && !thread.process.is_killed() {
+            return true; // it ends, and its worker goes on
+        }
         if self.status != SIGTRAP {
             return false;
         }
