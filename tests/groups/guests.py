@@ -31,6 +31,7 @@ COMPARED = [
     ('clocktimers', 0, 120),
     ('shorttimer', 0, 90),
     ('busytext', 0, 60),
+    ('libraries', 0, 120),
     ('pi', 0, 60),
     ('threads-exec', 0, 60),
     ('sigwait', 0, 60),

@@ -120,7 +120,11 @@ fn discard(p: &Process, start: u64, end: u64, linux: bool) -> Result<()> {
         return to_linux(start, end, DONTNEED);
     }
     let mut removed = Removed::default();
-    p.mm.lock().unmap_pages(start, end, &mut removed)?;
+    {
+        let mut mm = p.mm.lock();
+        mm.unmap_pages(start, end, &mut removed)?;
+        mm.forget_known(start, end);
+    }
     removed.finish(p);
     Ok(())
 }

@@ -95,6 +95,20 @@ impl AddressSpace {
         mapped || kept
     }
 
+    /// What is mapped in `start..end` is to be read anew.
+    pub(super) fn forget_known(&mut self, start: u64, end: u64) {
+        for v in self.vmas.range(start, end) {
+            let Backing::PrivateFile { file, .. } = &v.backing else { continue };
+            let (Some(content), Some(low)) = (&file.content, v.file_offset(v.start.max(start))) else { continue };
+            let high = low + (v.end.min(end) - v.start.max(start));
+            let mut pages = content.pages.lock();
+            let behind = pages.split_off(&low);
+            let (gone, kept) = behind.into_iter().partition::<BTreeMap<_, _>, _>(|(offset, _)| *offset < high);
+            pages.extend(kept);
+            gone.into_values().for_each(super::release::page_deferred);
+        }
+    }
+
     /// Maps what is known of a private file mapping in `low..high`, if the page `addr` is
     /// among it.
     pub(super) fn map_known(&mut self, vma: &Vma<FileRef>, addr: u64, (low, high): (u64, u64)) -> bool {

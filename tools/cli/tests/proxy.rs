@@ -144,6 +144,21 @@ fn a_limited_address_space_does_not_matter() {
 }
 
 #[test]
+fn a_program_is_opened_for_its_service() {
+    let mut lwk = start(&["true"]);
+    let descriptors = |pid| std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let before = descriptors(lwk.child.id());
+    let open = [libc::AT_FDCWD as u64, SCRATCH_BASE, libc::O_CLOEXEC as u64, 17];
+    lwk.poke(SCRATCH_BASE, b"/bin/sh\0");
+    assert_eq!(lwk.op(OP_OPEN_PROGRAM, &open), 0);
+    assert_eq!(lwk.served(), [17]);
+    lwk.poke(SCRATCH_BASE, b"/bin/../nowhere\0");
+    assert_eq!(lwk.op(OP_OPEN_PROGRAM, &open), -i64::from(libc::ENOENT));
+    assert_eq!(lwk.served(), [17]);
+    assert_eq!(descriptors(lwk.child.id()), before);
+}
+
+#[test]
 fn calls_are_made_with_the_applications_addresses() {
     let mut lwk = start(&["true"]);
     lwk.poke(DATA, b"hello from over there\n");

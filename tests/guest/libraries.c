@@ -1,0 +1,87 @@
+/* Pages of executable files that several processes map, while the file changes. */
+#include "guest.h"
+
+#define PAGES 40
+#define BYTES (PAGES * 4096)
+
+static char name[64];
+
+static void fill(char letter)
+{
+	static char bytes[BYTES];
+	int fd = open(name, O_WRONLY | O_CREAT, 0755);
+
+	memset(bytes, letter, sizeof(bytes));
+	if (fd < 0 || pwrite(fd, bytes, sizeof(bytes), 0) != sizeof(bytes))
+		perror(name);
+	close(fd);
+}
+
+static char *map(int prot)
+{
+	int fd = open(name, O_RDONLY);
+	char *at = mmap(NULL, BYTES, prot, MAP_PRIVATE, fd, 0);
+
+	if (at == MAP_FAILED)
+		perror("mmap");
+	close(fd);
+	return at;
+}
+
+/* What a process of its own sees; it writes, too, which nobody else sees. */
+static void look(const char *when)
+{
+	fflush(stdout);
+	if (!fork()) {
+		char *at = map(PROT_READ | PROT_EXEC), *data = map(PROT_READ | PROT_WRITE);
+
+		printf("%s: %c %c %c\n", when, at[0], data[17 * 4096], at[BYTES - 1]);
+		data[17 * 4096] = '!';
+		mprotect(at, BYTES, PROT_READ | PROT_WRITE);
+		memset(at, '?', BYTES);
+		printf("%s, written: %c %c %c\n", when, at[0], data[17 * 4096], data[18 * 4096]);
+		fflush(stdout);
+		_exit(0);
+	}
+	wait(NULL);
+}
+
+int main(void)
+{
+	int data[2], fd;
+	char *mine, *again;
+	char letters[3];
+
+	snprintf(name, sizeof(name), "/tmp/libraries-%d", getpid());
+	fill('a');
+	sleep(4);
+	mine = map(PROT_READ | PROT_EXEC);
+	printf("mine: %c %c\n", mine[0], mine[5 * 4096]);
+	look("first");
+	look("second");
+	/* What Linux writes into a page that is shared. */
+	again = map(PROT_READ | PROT_WRITE);
+	if (pipe(data) || write(data[1], "xyz", 3) != 3 || read(data[0], again + 4096, 3) != 3)
+		perror("pipe");
+	printf("again: %.4s %c\n", again + 4096, mine[4096]);
+	if (write(data[1], mine + 2 * 4096, 3) != 3 || read(data[0], letters, 3) != 3)
+		perror("pipe");
+	printf("sent: %.3s\n", letters);
+	fill('b');
+	look("changed");
+	/* Another file of the same name, and the same one cut short. */
+	unlink(name);
+	fill('c');
+	look("another");
+	sleep(4);
+	look("another, settled");
+	fd = open(name, O_RDWR);
+	look("open for writing");
+	if (pwrite(fd, "d", 1, 17 * 4096) != 1)
+		perror("pwrite");
+	look("written to");
+	close(fd);
+	look("closed");
+	unlink(name);
+	return 0;
+}
