@@ -116,7 +116,7 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 			return;
 		}
 		/* A service's own error is in its entry; the LWK judges it. */
-		answer->status = hanare_serve(space->inst, space, index, CONTEXT_FAULT);
+		answer->status = hanare_serve(space->inst, space, index, -1, CONTEXT_FAULT);
 		if (answer->status && answer->status != -EINVAL)
 			return;
 		/* Not ready any more: another fault runs the same one. Look again soon. */
@@ -182,6 +182,26 @@ static int insert_run(struct hanare_space *space, struct vm_area_struct *vma, u6
 		count--;
 	}
 	return 0;
+}
+
+/*
+ * The pages of the control window that every proxy touches at once. What cannot be
+ * inserted is asked for when it is touched.
+ */
+void hanare_insert_control(struct hanare_space *space, struct vm_area_struct *vma)
+{
+	static const u64 addresses[] = { HANARE_SLOT_BASE, HANARE_SCRATCH_BASE };
+	size_t i;
+
+	BUILD_BUG_ON(ARRAY_SIZE(addresses) != ARRAY_SIZE(space->control));
+	for (i = 0; i < ARRAY_SIZE(addresses); i++) {
+		u64 addr = addresses[i], frame = space->control[i];
+		struct page *page = pfn_to_page(frame >> PAGE_SHIFT);
+
+		if (frame && !(frame & ~PAGE_MASK) && addr >= vma->vm_start && addr < vma->vm_end &&
+		    hanare_owns_frames(space->inst, frame, 1))
+			insert_run(space, vma, addr, &page, 1, true, ~0ULL);
+	}
 }
 
 static vm_fault_t error_fault(int status)

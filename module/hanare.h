@@ -151,6 +151,7 @@ struct hanare_space {
 	struct pid *pid;			/* of the proxy */
 	u64 allowed;				/* instance CPUs, by index */
 	bool whole;			/* none of its memory was Linux' when it was opened */
+	u64 control[2];				/* frames: first slots, first scratch page; or 0 */
 	unsigned long ended;			/* bit 0: the LWK was told */
 	bool stopped;				/* the LWK was told; stop.c only */
 	spinlock_t share_lock;			/* sharers */
@@ -301,7 +302,7 @@ long hanare_pose(struct hanare_space *space, void *data);
 
 /* service.c */
 enum hanare_context { CONTEXT_WORKER, CONTEXT_FAULT, CONTEXT_THREAD };
-int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
+int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index, int fd,
 		 enum hanare_context context);
 void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);
@@ -312,6 +313,7 @@ void hanare_space_allow_writes(struct hanare_space *space);
 /* fault.c */
 extern const struct vm_operations_struct hanare_vm_ops;
 void hanare_answers_drop(struct hanare_space *space);
+void hanare_insert_control(struct hanare_space *space, struct vm_area_struct *vma);
 
 /* observe.c */
 struct hanare_observer;

@@ -405,11 +405,16 @@ struct hanare_clock_page {
 /*
  * A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on,
  * [1] = index of its home CPU (one of them), the one that gets its requests.
- * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). Answer args:
- * [0] = 1 if none of its memory is shared with Linux, so that the device may be mapped
- * over all of its addresses at once.
+ * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). The child of a
+ * fork begins to run at once: `pages` holds `CHILD_WORDS` words about it: process id,
+ * user id, effective one, group id, effective one, as the proxy would be told them.
+ * Answer args: [0] = 1 if none of its memory is shared with Linux, so that the device
+ * may be mapped over all of its addresses at once; `pages`: the frames of the first page
+ * of slots and of the first scratch page, which the proxy is going to touch; 0: ask later.
  */
 #define HANARE_REQUEST_SPACE_OPEN 2U
+/* See `REQUEST_SPACE_OPEN`. */
+#define HANARE_CHILD_WORDS 5
 /*
  * Run the program in the start block of `space` (see `crate::start`); args: [0] = 0,
  * or the first slot of a process that shares it (`IOCTL_SHARE`), which begins.
@@ -540,13 +545,20 @@ struct hanare_request {
 #define HANARE_SERVICE_DONE 3U
 /*
  * Take a reference to the file behind descriptor args[0] of the caller, for a
- * mapping: status = file id (> 0). args[1] != 0: it is a program to be run, and
- * cannot be written (`ETXTBSY`) until the reference is dropped. Answer args: [1] = inode number,
- * [2] = size in bytes, [3] = `FILE_*` bits, [4] = dev_t as `st_dev` has it.
- * -EBADF; -ENODEV if it cannot be mapped; -EACCES if not open for reading;
- * -ETXTBSY for a program that is open for writing.
+ * mapping: status = file id (> 0). Answer args: [1] = inode number, [2] = size in bytes,
+ * [3] = `FILE_*` bits, [4] = dev_t as `st_dev` has it.
+ * -EBADF; -ENODEV if it cannot be mapped; -EACCES if not open for reading.
  */
 #define HANARE_SERVICE_FILE_GET 1U
+/*
+ * As FILE_GET, for a program to be run, which the caller has opened just now (`fd` of
+ * `crate::ioctl::Serve`): it cannot be written (`ETXTBSY`) until the reference is
+ * dropped. `extents`: one of two pages, which get the file's first bytes, up to a page,
+ * and its name. Answer args: [0] = bytes of the first | bytes of the name << 32; the
+ * others as of FILE_GET.
+ * Also -EACCES if the caller may not execute it, -ETXTBSY if it is open for writing.
+ */
+#define HANARE_SERVICE_PROGRAM_GET 10U
 /* Drop the reference args[0] = file id. */
 #define HANARE_SERVICE_FILE_PUT 2U
 /*
@@ -663,7 +675,7 @@ struct hanare_service {
  * that were caught, name the process. [1] = file id of the program, or 0;
  * [2] = address (control window) of `EXECED_WORDS` words for Linux' memory map,
  * in the order of `struct prctl_mm_map`, or 0: what `/proc/PID/cmdline`, `environ`
- * and `auxv` show.
+ * and `auxv` show. [3] = 1: what `OP_RIGHTS` does is done, too. Result = 1 if rights went.
  */
 #define HANARE_OP_EXECED 0x80000004U
 /*
@@ -671,6 +683,13 @@ struct hanare_service {
  * arg_start, arg_end, env_start, env_end, address and bytes of auxv.
  */
 #define HANARE_EXECED_WORDS 13
+/*
+ * Open a program: args: [0] = directory descriptor, [1] = address (control window) of
+ * its path, [2] = flags, as of openat(2), [3] = index of a `SERVICE_PROGRAM_GET` to be
+ * run with the descriptor, which is closed again. Result as of `OP_SERVE`, or openat's
+ * -errno.
+ */
+#define HANARE_OP_OPEN_PROGRAM 0x80000012U
 /* Map the device again over args[0]..args[1], after a shared mapping ended there. */
 #define HANARE_OP_REMAP 0x80000005U
 /* Do nothing: the cost of a delegation without Linux' part. */
@@ -706,7 +725,8 @@ struct hanare_service {
  */
 #define HANARE_OP_THREAD_RENEW 0x80000010U
 /*
- * A new program begins on this worker's thread (after `OP_EXECED`): what execve(2) takes
+ * A new program begins on this worker's thread, which was not the one that called execve
+ * (`OP_EXECED`): what execve(2) takes
  * away of rights goes. Result = 1 if something went.
  */
 #define HANARE_OP_RIGHTS 0x80000011U
@@ -716,9 +736,9 @@ struct hanare_service {
  * namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,
  * set_tid, set_tid_size and cgroup of `struct clone_args`.
  * Result in the parent = the child's process id, or -errno. The child makes the
- * inherited descriptor its own space with `IOCTL_CHILD`, maps the control window,
- * writes a start block with `START_FORKED` and serves slot 0 with the worker that
- * came through the fork. What lies below the control window is mapped by
+ * inherited descriptor its own space with `IOCTL_CHILD`, from where on it runs on the
+ * LWK, maps the control window, and serves slot 0 with the worker that came through
+ * the fork. What lies below the control window is mapped by
  * `OP_REMAP`s that the LWK sends, around shared mappings that Linux has copied.
  */
 #define HANARE_OP_FORK 0x8000000bU
@@ -728,7 +748,7 @@ struct hanare_service {
  * byte, and the flags of clone(2) that matter to Linux, [2] = address for CLONE_PIDFD,
  * [3] = first slot of the calling process. Result = process id, or -errno.
  */
-#define HANARE_OP_SHARE 0x80000012U
+#define HANARE_OP_SHARE 0x80000013U
 /*
  * Interrupt the worker with thread id args[0] (its thread has to end): the call it
  * is in ends as by a signal, one it has not begun answers `RESULT_NOT_STARTED`.
@@ -834,12 +854,6 @@ struct hanare_slot {
 #define HANARE_START_NO_RANDOM 1ULL
 /* Exit of the program is reported with the LWK's counters on stderr. */
 #define HANARE_START_STATS 2ULL
-/*
- * The space is the child of a fork: no program is loaded, strings are left out;
- * identity fields are the child's; limits and ignored signals are 0, the LWK has them
- * from the parent.
- */
-#define HANARE_START_FORKED 4ULL
 
 /* Header of the start block. */
 struct hanare_start_block {
@@ -1538,8 +1552,8 @@ struct hanare_ring {
 struct hanare_serve {
 	/* In: service index. */
 	__u32 index;
-	/* Zero. */
-	__u32 reserved;
+	/* In: descriptor for a `SERVICE_PROGRAM_GET`, else 0. */
+	__s32 fd;
 };
 
 /*
@@ -1710,7 +1724,7 @@ struct hanare_share {
  * `/proc/PID/exe` says so. -EACCES: not a file that the caller may execute.
  */
 struct hanare_execed {
-	/* In: file id of `SERVICE_FILE_GET`, or 0: leave it as it is. */
+	/* In: file id of `SERVICE_PROGRAM_GET`, or 0: leave it as it is. */
 	__u64 file;
 	/*
 	 * In: addresses of arguments and environment in the application's memory, for
@@ -2053,7 +2067,7 @@ _Static_assert(__builtin_offsetof(struct hanare_ring, cpu) == 0, "Ring.cpu");
 _Static_assert(__builtin_offsetof(struct hanare_ring, reserved) == 4, "Ring.reserved");
 _Static_assert(sizeof(struct hanare_ring) == 8, "Ring");
 _Static_assert(__builtin_offsetof(struct hanare_serve, index) == 0, "Serve.index");
-_Static_assert(__builtin_offsetof(struct hanare_serve, reserved) == 4, "Serve.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_serve, fd) == 4, "Serve.fd");
 _Static_assert(sizeof(struct hanare_serve) == 8, "Serve");
 _Static_assert(__builtin_offsetof(struct hanare_signal, signal) == 0, "Signal.signal");
 _Static_assert(__builtin_offsetof(struct hanare_signal, slot) == 4, "Signal.slot");

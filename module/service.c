@@ -1,32 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Services: what the LWK asks of Linux on its own account (abi/src/service.rs). */
-#include "hanare.h"
+#include "service.h"
 
-#include <linux/file.h>
 #include <linux/io.h>
 #include <linux/mmu_notifier.h>
-#include <linux/mount.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
-#include <linux/stat.h>
 
 #define RESOLVE_PAGES_MAX 4096
-#define FILES_MAX 65536
 #define WATCHES_MAX 65536
 /* An LWK that has not let go of Linux' pages after this long is stopped. */
 #define INVALIDATE_MS 10000
-
-/* A private copy of an entry: the LWK cannot change it under our eyes. */
-struct job {
-	struct hanare_instance *inst;
-	struct hanare_space *space;		/* NULL: gone, or none */
-	u32 kind;
-	u32 count;
-	u64 args[5];
-	u64 held;
-	u64 extents[HANARE_EXTENTS_MAX];
-};
 
 struct watch {
 	struct mmu_interval_notifier notifier;
@@ -34,17 +19,7 @@ struct watch {
 	u64 start, end;
 };
 
-static u64 extent_base(u64 extent)
-{
-	return extent & ~HANARE_EXTENT_PAGES_MASK;
-}
-
-static u64 extent_pages(u64 extent)
-{
-	return (extent & HANARE_EXTENT_PAGES_MASK) + 1;
-}
-
-static bool extents_ok(const struct job *job)
+bool hanare_extents_ok(const struct hanare_job *job)
 {
 	u32 i;
 
@@ -53,205 +28,6 @@ static bool extents_ok(const struct job *job)
 					extent_pages(job->extents[i])))
 			return false;
 	return true;
-}
-
-/* ---- files ---- */
-
-/* A program that runs: nobody may write to it meanwhile. */
-#define RUNS XA_MARK_1
-
-/* The mount or the file system forbids execution. */
-static bool is_noexec(struct file *file)
-{
-	return file->f_path.mnt->mnt_flags & MNT_NOEXEC ||
-	       file_inode(file)->i_sb->s_iflags & SB_I_NOEXEC;
-}
-
-/*
- * A program as execve(2) opens it: who watches or restricts executions (fanotify,
- * Landlock) sees it. What cannot be executed anyway stays as it is.
- */
-static struct file *opened_to_run(struct file *file)
-{
-	struct file *program;
-
-	if (!S_ISREG(file_inode(file)->i_mode) || is_noexec(file) ||
-	    file_permission(file, MAY_EXEC))
-		return file;
-	program = dentry_open(&file->f_path, O_RDONLY | O_LARGEFILE | __FMODE_EXEC,
-			      current_cred());
-	fput(file);
-	if (!IS_ERR(program))
-		hanare_tell_opened(program);
-	return program;
-}
-
-static long file_get(struct job *job)
-{
-	struct kstat stat;
-	struct file *file;
-	bool denied = false;
-	u32 id;
-	int err;
-
-	if (job->args[0] > INT_MAX)
-		return -EBADF;
-	file = fget(job->args[0]);
-	if (!file)
-		return -EBADF;
-	err = -EIO;
-	/* What mmap(2) says of files of procfs; to execve(2) they are like others. */
-	if (!job->args[1] && hanare_shows_procfs(file))
-		goto put;
-	err = -ENODEV;
-	/* Our own device would keep its space, and so itself, alive for ever. */
-	if (!hanare_can_mmap(file) || file->f_op == &hanare_fops)
-		goto put;
-	err = -EACCES;
-	if (!(file->f_mode & FMODE_READ))
-		goto put;
-	if (job->args[1]) {
-		file = opened_to_run(file);
-		if (IS_ERR(file))
-			return PTR_ERR(file);
-	}
-	err = vfs_getattr(&file->f_path, &stat, STATX_INO | STATX_SIZE | STATX_TYPE,
-			  AT_STATX_SYNC_AS_STAT);
-	if (err)
-		goto put;
-	if (job->args[1] && S_ISREG(stat.mode)) {
-		err = deny_write_access(file);
-		if (err)
-			goto put;
-		denied = true;
-	}
-	mutex_lock(&job->space->table_lock);
-	err = xa_alloc(&job->space->files, &id, file, XA_LIMIT(1, FILES_MAX), GFP_KERNEL);
-	if (!err && denied)
-		xa_set_mark(&job->space->files, id, RUNS);
-	mutex_unlock(&job->space->table_lock);
-	if (err) {
-		if (denied)
-			allow_write_access(file);
-		err = -ENFILE;
-		goto put;
-	}
-	job->args[1] = stat.ino;
-	job->args[2] = stat.size;
-	job->args[3] = 0;
-	if (file->f_mode & FMODE_WRITE)
-		job->args[3] |= HANARE_FILE_WRITABLE;
-	if (S_ISREG(stat.mode))
-		job->args[3] |= HANARE_FILE_REGULAR;
-	if (is_noexec(file))
-		job->args[3] |= HANARE_FILE_NOEXEC;
-	job->args[4] = new_encode_dev(stat.dev);
-	return id;
-put:
-	fput(file);
-	return err;
-}
-
-static long file_put(struct job *job)
-{
-	struct file *file = NULL;
-	bool denied = false;
-
-	mutex_lock(&job->space->table_lock);
-	if (job->args[0] <= FILES_MAX) {
-		denied = xa_get_mark(&job->space->files, job->args[0], RUNS);
-		file = xa_erase(&job->space->files, job->args[0]);
-	}
-	mutex_unlock(&job->space->table_lock);
-	if (!file)
-		return -EBADF;
-	if (denied)
-		allow_write_access(file);
-	fput(file);
-	return 0;
-}
-
-static long fill(struct job *job)
-{
-	loff_t position = job->args[1];
-	u64 wanted = job->args[2], total = 0;
-	struct file *file;
-	long ret = 0;
-	u32 i;
-
-	if (position < 0 || !extents_ok(job))
-		return -EINVAL;
-	mutex_lock(&job->space->table_lock);
-	file = job->args[0] <= FILES_MAX ? xa_load(&job->space->files, job->args[0]) : NULL;
-	if (file)
-		get_file(file);
-	mutex_unlock(&job->space->table_lock);
-	if (!file)
-		return -EBADF;
-	for (i = 0; i < job->count && total < wanted; i++) {
-		char *to = page_address(pfn_to_page(extent_base(job->extents[i]) >> PAGE_SHIFT));
-		u64 room = min(extent_pages(job->extents[i]) << PAGE_SHIFT, wanted - total);
-
-		while (room) {
-			ret = kernel_read(file, to, room, &position);
-			if (ret <= 0)
-				goto out;
-			to += ret;
-			room -= ret;
-			total += ret;
-		}
-	}
-out:
-	fput(file);
-	return total ?: ret;
-}
-
-/* For the child of a fork: what its parent maps, by the same ids. */
-int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from)
-{
-	struct file *file;
-	unsigned long id;
-	int err = 0;
-
-	mutex_lock(&from->table_lock);
-	xa_for_each(&from->files, id, file) {
-		err = xa_err(xa_store(&to->files, id, get_file(file), GFP_KERNEL_ACCOUNT));
-		if (err) {
-			fput(file);
-			break;
-		}
-		/* It cannot fail: the parent's is there. */
-		if (xa_get_mark(&from->files, id, RUNS) && !deny_write_access(file))
-			xa_set_mark(&to->files, id, RUNS);
-	}
-	mutex_unlock(&from->table_lock);
-	return err;
-}
-
-/* The program runs no more: its file may be written again. */
-void hanare_space_allow_writes(struct hanare_space *space)
-{
-	struct file *file;
-	unsigned long id;
-
-	mutex_lock(&space->table_lock);
-	xa_for_each_marked(&space->files, id, file, RUNS) {
-		xa_clear_mark(&space->files, id, RUNS);
-		allow_write_access(file);
-	}
-	mutex_unlock(&space->table_lock);
-}
-
-void hanare_space_put_files(struct hanare_space *space)
-{
-	struct file *file;
-	unsigned long id;
-
-	hanare_space_allow_writes(space);
-	xa_for_each(&space->files, id, file)
-		fput(file);
-	xa_destroy(&space->files);
-	xa_destroy(&space->watches);
 }
 
 /* ---- taking back from the proxy ---- */
@@ -266,11 +42,11 @@ void hanare_zap(struct hanare_space *space, u64 start, u64 end)
 			    end - start, 1);
 }
 
-static long held(struct job *job)
+static long held(struct hanare_job *job)
 {
 	u32 i;
 
-	if (!extents_ok(job))
+	if (!hanare_extents_ok(job))
 		return -EINVAL;
 	job->held = 0;
 	for (i = 0; i < job->count; i++) {
@@ -286,7 +62,7 @@ static long held(struct job *job)
 	return 0;
 }
 
-static long zap(struct job *job)
+static long zap(struct hanare_job *job)
 {
 	u64 start = job->args[0], end = job->args[1];
 
@@ -331,7 +107,7 @@ static bool watch_invalidate(struct mmu_interval_notifier *notifier,
 
 static const struct mmu_interval_notifier_ops watch_ops = { .invalidate = watch_invalidate };
 
-static long watch_add(struct job *job)
+static long watch_add(struct hanare_job *job)
 {
 	u64 start = job->args[0], end = job->args[1];
 	struct hanare_space *space = job->space;
@@ -366,7 +142,7 @@ free:
 	return err;
 }
 
-static long watch_remove(struct job *job)
+static long watch_remove(struct hanare_job *job)
 {
 	struct hanare_space *space = job->space;
 	struct watch *watch;
@@ -394,7 +170,7 @@ void hanare_space_unwatch_all(struct hanare_space *space)
 }
 
 /* The pages' frames become extents; returns how many pages fitted. */
-static long to_extents(struct job *job, const u64 *frames, long count)
+static long to_extents(struct hanare_job *job, const u64 *frames, long count)
 {
 	long i;
 
@@ -446,7 +222,7 @@ static struct watch *watch_over(struct hanare_space *space, u64 start, u64 end)
 	return NULL;
 }
 
-static long resolve(struct job *job)
+static long resolve(struct hanare_job *job)
 {
 	struct hanare_space *space = job->space;
 	u64 addr = job->args[0], count = job->args[1], *frames;
@@ -489,7 +265,7 @@ out:
 
 /* ---- running one ---- */
 
-static long run(struct job *job, enum hanare_context context)
+static long run(struct hanare_job *job, enum hanare_context context)
 {
 	bool worker = context == CONTEXT_WORKER;
 
@@ -499,16 +275,18 @@ static long run(struct job *job, enum hanare_context context)
 	case HANARE_SERVICE_HELD:
 		return held(job);
 	case HANARE_SERVICE_FILE_PUT:
-		return job->space ? file_put(job) : -ENOENT;
+		return job->space ? hanare_file_put(job) : -ENOENT;
 	case HANARE_SERVICE_KILL:
 		if (job->space)
 			hanare_space_kill(job->space);
 		return job->space ? 0 : -ENOENT;
 	case HANARE_SERVICE_FILL:
-		return job->space ? fill(job) : -ENOENT;
+		return job->space ? hanare_fill(job) : -ENOENT;
 	/* These are about the caller's descriptors and memory map. */
 	case HANARE_SERVICE_FILE_GET:
-		return worker ? file_get(job) : -EPERM;
+		return worker ? hanare_file_get(job) : -EPERM;
+	case HANARE_SERVICE_PROGRAM_GET:
+		return worker ? hanare_program_get(job) : -EPERM;
 	case HANARE_SERVICE_RESOLVE:
 		return worker ? resolve(job) : -EPERM;
 	case HANARE_SERVICE_WATCH:
@@ -524,11 +302,11 @@ static long run(struct job *job, enum hanare_context context)
  * 0 when the service was run, whatever came of it. -EPERM: another space's;
  * -EINVAL: none, or not ready.
  */
-int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
+int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index, int fd,
 		 enum hanare_context context)
 {
 	struct hanare_service *entry;
-	struct job job = { .inst = inst, .space = space };
+	struct hanare_job job = { .inst = inst, .space = space, .fd = fd };
 	u32 owner, cpu, i;
 	long status;
 

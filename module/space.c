@@ -176,9 +176,7 @@ static long do_serve(struct hanare_space *space, void *data)
 {
 	struct hanare_serve *arg = data;
 
-	if (arg->reserved)
-		return -EINVAL;
-	return hanare_serve(space->inst, space, arg->index, CONTEXT_WORKER);
+	return hanare_serve(space->inst, space, arg->index, arg->fd, CONTEXT_WORKER);
 }
 
 static long do_signal(struct hanare_space *space, void *data)
@@ -321,15 +319,28 @@ static struct hanare_space *space_new(struct hanare_instance *inst, struct file 
 	return space;
 }
 
-/* Makes it known to the LWK; `parent` and `token` of a fork, or NULL and 0. */
+/*
+ * Makes it known to the LWK; `parent` and `token` of a fork, or NULL and 0. The child of
+ * a fork runs there when this returns.
+ */
 static int space_open(struct hanare_space *space, struct hanare_space *parent, u64 token,
 		      u8 *message)
 {
+	struct user_namespace *ns = current_user_ns();
+	u64 child[HANARE_CHILD_WORDS] = {
+		task_tgid_vnr(current),
+		from_kuid_munged(ns, current_uid()), from_kuid_munged(ns, current_euid()),
+		from_kgid_munged(ns, current_gid()), from_kgid_munged(ns, current_egid()),
+	};
+	u64 pages[HANARE_PAGES_MAX];
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_SPACE_OPEN,
 		.space = space->id,
 		.args = { space->allowed, space->home - space->inst->cpus,
 			  parent ? parent->id : 0, token },
+		.data = child,
+		.data_words = ARRAY_SIZE(child),
+		.pages = pages,
 	};
 	int err = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE, CLOSE_MS);
 
@@ -341,7 +352,11 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent, u
 		refuse(message, call.status, "%s cannot take another program (error %d)",
 		       space->inst->name, call.status);
 	space->whole = call.args[0] == 1;
-	return err ?: min(call.status, 0);
+	err = err ?: min(call.status, 0);
+	if (!err)
+		memcpy(space->control, pages,
+		       min_t(size_t, call.count, ARRAY_SIZE(space->control)) * sizeof(u64));
+	return err;
 }
 
 /*
@@ -579,5 +594,6 @@ int hanare_space_mmap(struct hanare_space *space, struct file *file, struct vm_a
 				 (READ_ONCE(space->dumps) ? 0 : VM_DONTDUMP));
 	vma->vm_private_data = space;
 	vma->vm_ops = &hanare_vm_ops;
+	hanare_insert_control(space, vma);
 	return 0;
 }

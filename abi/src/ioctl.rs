@@ -271,8 +271,8 @@ pub struct Ring {
 pub struct Serve {
     /// In: service index.
     pub index: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// In: descriptor for a `SERVICE_PROGRAM_GET`, else 0.
+    pub fd: i32,
 }
 
 /// `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
@@ -449,7 +449,7 @@ pub struct Share {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Execed {
-    /// In: file id of `SERVICE_FILE_GET`, or 0: leave it as it is.
+    /// In: file id of `SERVICE_PROGRAM_GET`, or 0: leave it as it is.
     pub file: u64,
     /// In: addresses of arguments and environment in the application's memory, for
     /// `/proc/PID/cmdline` and `environ` as LWK programs see them.

@@ -20,12 +20,17 @@ pub const SERVICE_RUNNING: u32 = 2;
 pub const SERVICE_DONE: u32 = 3;
 
 /// Take a reference to the file behind descriptor args[0] of the caller, for a
-/// mapping: status = file id (> 0). args[1] != 0: it is a program to be run, and
-/// cannot be written (`ETXTBSY`) until the reference is dropped. Answer args: [1] = inode number,
-/// [2] = size in bytes, [3] = `FILE_*` bits, [4] = dev_t as `st_dev` has it.
-/// -EBADF; -ENODEV if it cannot be mapped; -EACCES if not open for reading;
-/// -ETXTBSY for a program that is open for writing.
+/// mapping: status = file id (> 0). Answer args: [1] = inode number, [2] = size in bytes,
+/// [3] = `FILE_*` bits, [4] = dev_t as `st_dev` has it.
+/// -EBADF; -ENODEV if it cannot be mapped; -EACCES if not open for reading.
 pub const SERVICE_FILE_GET: u32 = 1;
+/// As FILE_GET, for a program to be run, which the caller has opened just now (`fd` of
+/// [`crate::ioctl::Serve`]): it cannot be written (`ETXTBSY`) until the reference is
+/// dropped. `extents`: one of two pages, which get the file's first bytes, up to a page,
+/// and its name. Answer args: [0] = bytes of the first | bytes of the name << 32; the
+/// others as of FILE_GET.
+/// Also -EACCES if the caller may not execute it, -ETXTBSY if it is open for writing.
+pub const SERVICE_PROGRAM_GET: u32 = 10;
 /// Drop the reference args[0] = file id.
 pub const SERVICE_FILE_PUT: u32 = 2;
 /// Read file args[0] from byte offset args[1] into the frames of `extents`

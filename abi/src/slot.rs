@@ -33,11 +33,16 @@ pub const OP_SIGNAL_ACTION: u32 = OP_BASE + 3;
 /// that were caught, name the process. [1] = file id of the program, or 0;
 /// [2] = address (control window) of [`EXECED_WORDS`] words for Linux' memory map,
 /// in the order of `struct prctl_mm_map`, or 0: what `/proc/PID/cmdline`, `environ`
-/// and `auxv` show.
+/// and `auxv` show. [3] = 1: what `OP_RIGHTS` does is done, too. Result = 1 if rights went.
 pub const OP_EXECED: u32 = OP_BASE + 4;
 /// start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
 /// arg_start, arg_end, env_start, env_end, address and bytes of auxv.
 pub const EXECED_WORDS: usize = 13;
+/// Open a program: args: [0] = directory descriptor, [1] = address (control window) of
+/// its path, [2] = flags, as of openat(2), [3] = index of a `SERVICE_PROGRAM_GET` to be
+/// run with the descriptor, which is closed again. Result as of `OP_SERVE`, or openat's
+/// -errno.
+pub const OP_OPEN_PROGRAM: u32 = OP_BASE + 18;
 /// Map the device again over args[0]..args[1], after a shared mapping ended there.
 pub const OP_REMAP: u32 = OP_BASE + 5;
 /// Do nothing: the cost of a delegation without Linux' part.
@@ -63,7 +68,8 @@ pub const OP_THREAD_EXIT: u32 = OP_BASE + 10;
 /// args: [0] = 0, or a slot without a worker, which gets one in the same way: the request
 /// that is there already (`OP_NOP`) is its answer's.
 pub const OP_THREAD_RENEW: u32 = OP_BASE + 16;
-/// A new program begins on this worker's thread (after `OP_EXECED`): what execve(2) takes
+/// A new program begins on this worker's thread, which was not the one that called execve
+/// (`OP_EXECED`): what execve(2) takes
 /// away of rights goes. Result = 1 if something went.
 pub const OP_RIGHTS: u32 = OP_BASE + 17;
 /// fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
@@ -71,9 +77,9 @@ pub const OP_RIGHTS: u32 = OP_BASE + 17;
 /// namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,
 /// set_tid, set_tid_size and cgroup of `struct clone_args`.
 /// Result in the parent = the child's process id, or -errno. The child makes the
-/// inherited descriptor its own space with `IOCTL_CHILD`, maps the control window,
-/// writes a start block with `START_FORKED` and serves slot 0 with the worker that
-/// came through the fork. What lies below the control window is mapped by
+/// inherited descriptor its own space with `IOCTL_CHILD`, from where on it runs on the
+/// LWK, maps the control window, and serves slot 0 with the worker that came through
+/// the fork. What lies below the control window is mapped by
 /// `OP_REMAP`s that the LWK sends, around shared mappings that Linux has copied.
 pub const OP_FORK: u32 = OP_BASE + 11;
 
@@ -81,7 +87,7 @@ pub const OP_FORK: u32 = OP_BASE + 11;
 /// worker serves slot args[0]; it says `IOCTL_SHARE`. args: [1] = exit signal in the low
 /// byte, and the flags of clone(2) that matter to Linux, [2] = address for CLONE_PIDFD,
 /// [3] = first slot of the calling process. Result = process id, or -errno.
-pub const OP_SHARE: u32 = OP_BASE + 18;
+pub const OP_SHARE: u32 = OP_BASE + 19;
 
 /// Interrupt the worker with thread id args[0] (its thread has to end): the call it
 /// is in ends as by a signal, one it has not begun answers `RESULT_NOT_STARTED`.

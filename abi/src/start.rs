@@ -70,7 +70,3 @@ pub struct StartBlock {
 pub const START_NO_RANDOM: u64 = 1;
 /// Exit of the program is reported with the LWK's counters on stderr.
 pub const START_STATS: u64 = 2;
-/// The space is the child of a fork: no program is loaded, strings are left out;
-/// identity fields are the child's; limits and ignored signals are 0, the LWK has them
-/// from the parent.
-pub const START_FORKED: u64 = 4;

@@ -338,7 +338,7 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let me = cpus::current();
     let p = &me.process;
     let key = (p.space, NEXT_TOKEN.fetch_add(1, Ordering::Relaxed));
-    let forked = p.mm.lock().fork()?;
+    let forked = p.mm.lock().fork(r.flags & flag::VM != 0)?;
     hold::at("fork-copied");
     if let Some((low, high)) = forked.zap {
         release::zap(p, low, high);

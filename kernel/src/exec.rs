@@ -7,14 +7,14 @@
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
 use crate::process::{Identity, Process};
 use crate::thread::{Birth, Thread};
-use crate::{cpus, cputime, delegate, dispositions, futex, hold, observe, ptrace, services, signals, slots, vdso};
+use crate::{cpus, cputime, delegate, dispositions, frames, futex, hold, observe, ptrace, services, signals, slots, vdso};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::layout::{START_BASE, USER_MAX};
-use hanare_abi::service::{FILE_NOEXEC, FILE_REGULAR, SERVICE_FILE_GET};
+use hanare_abi::service::SERVICE_FILL;
 use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, OP_RIGHTS, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::elf::{ElfHeader, ElfPlan, interpreter_path};
@@ -24,23 +24,17 @@ use hanare_core::script::Script;
 use hanare_core::stack::{StackImage, at};
 use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
 use hanare_hal::traps::Regs;
-use hanare_hal::{context, gdt, usercopy};
+use hanare_hal::{context, gdt, memory, usercopy};
 
 /// Linux call numbers used on the LWK's own account.
 mod linux {
-    pub const CLOSE: u32 = 3;
     pub const FCNTL: u32 = 72;
     pub const F_GETFD: u64 = 1;
-    pub const READLINK: u32 = 89;
-    pub const PREAD64: u32 = 17;
-    pub const OPENAT: u32 = 257;
-    pub const FACCESSAT2: u32 = 439;
 }
 const AT_FDCWD: u64 = -100i64 as u64;
 const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
 const O_NOFOLLOW: u64 = 0o400_000;
 const O_CLOEXEC: u64 = 0o2_000_000;
-const AT_EACCESS: u64 = 0x200;
 const AT_EMPTY_PATH: u64 = 0x1000;
 
 /// Where position-independent programs go (Linux' ELF_ET_DYN_BASE).
@@ -164,7 +158,6 @@ pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs)
         e
     })?;
     take_first_slot(regs);
-    settle_rights();
     ptrace::on_exec(cpus::current(), regs);
     Ok(())
 }
@@ -244,17 +237,10 @@ fn run(target: &Target, mut argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) ->
     load(&program, interpreter.as_ref(), path, &argv, envp, regs)
 }
 
-/// An open file before it is known to be a program.
+/// A file that may be executed, before it is known to be a program.
 struct Opened {
     file: FileRef,
-    fd: u64,
     head: Vec<u8>,
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        let _ = delegate::linux(linux::CLOSE, [self.fd, 0, 0, 0, 0, 0]);
-    }
 }
 
 /// Opens a program, following `#!` lines; `argv` is rewritten as Linux does.
@@ -295,29 +281,47 @@ fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
     let mut name = path.to_vec();
     name.push(0);
     let scratch = thread.process.write_scratch(thread.slot_index, &name)?;
-    let fd = delegate::linux(linux::OPENAT, [dir, scratch, O_CLOEXEC | flags, 0, 0, 0])?;
-    let close = |e| {
-        let _ = delegate::linux(linux::CLOSE, [fd, 0, 0, 0, 0, 0]);
-        e
-    };
-    let answer = services::by_worker(SERVICE_FILE_GET, &[fd, 1], &[]).map_err(|e| close(if e == errno::ENODEV { errno::EACCES } else { e }))?;
-    let file = Arc::new(FileHandle {
+    let pages = Pages::new(1)?;
+    let answer = services::open_program([dir, scratch, O_CLOEXEC | flags], pages.extent())?;
+    let name = pages.bytes(4096, (answer.args[0] >> 32) as usize);
+    let file = FileHandle {
         space: thread.process.space,
         home: thread.process.home,
         id: answer.status,
         inode: answer.args[1],
         device: answer.args[4],
-        name: absolute_path(fd).unwrap_or_else(|_| String::from_utf8_lossy(path).into_owned()),
-    });
-    let mut opened = Opened { file, fd, head: Vec::new() };
-    let bits = answer.args[3];
-    if bits & FILE_REGULAR == 0 || bits & FILE_NOEXEC != 0 {
-        return Err(errno::EACCES);
+        name: String::from_utf8(name).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| String::from_utf8_lossy(path).into_owned()),
+    };
+    Ok(Opened { file: Arc::new(file), head: pages.bytes(0, answer.args[0] as u32 as usize) })
+}
+
+/// Pages that Linux fills for the kernel itself.
+struct Pages {
+    frame: u64,
+    order: u32,
+}
+
+impl Pages {
+    fn new(order: u32) -> Result<Pages> {
+        Ok(Pages { frame: frames::alloc_user(order).ok_or(errno::ENOMEM)?, order })
     }
-    let empty = thread.process.write_scratch(thread.slot_index, &[0])?;
-    delegate::linux(linux::FACCESSAT2, [fd, empty, 1, AT_EACCESS | AT_EMPTY_PATH, 0, 0])?;
-    opened.head = read_at(fd, 0, 4096)?;
-    Ok(opened)
+
+    fn extent(&self) -> u64 {
+        self.frame | (1 << self.order) - 1
+    }
+
+    /// Up to a page, from `offset` on.
+    fn bytes(&self, offset: u64, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count.min(4096)];
+        memory::read(self.frame + offset, &mut bytes);
+        bytes
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        frames::free(self.frame, self.order);
+    }
 }
 
 /// The running program, if `path` is `/proc/self/exe` or the like. The links of
@@ -330,25 +334,11 @@ pub fn own_program(path: &[u8]) -> Option<Vec<u8>> {
     (own && !exe.is_empty()).then_some(exe)
 }
 
-/// Where an open file lies, as Linux sees it.
-fn absolute_path(fd: u64) -> Result<String> {
-    let thread = cpus::current();
-    let link = alloc::format!("/proc/self/fd/{fd}\0");
-    let scratch = thread.process.write_scratch(thread.slot_index, link.as_bytes())?;
-    let n = delegate::linux(linux::READLINK, [scratch, scratch + 64, 4000, 0, 0, 0])?;
-    let mut path = vec![0; n.min(4000) as usize];
-    thread.process.read_control(scratch + 64, &mut path);
-    String::from_utf8(path).map_err(|_| errno::EINVAL)
-}
-
 /// Up to one page of a file.
-fn read_at(fd: u64, offset: u64, bytes: usize) -> Result<Vec<u8>> {
-    let thread = cpus::current();
-    let scratch = thread.process.write_scratch(thread.slot_index, &[])?;
-    let n = delegate::linux(linux::PREAD64, [fd, scratch, bytes.min(4096) as u64, offset, 0, 0])?;
-    let mut data = vec![0; (n as usize).min(4096)];
-    thread.process.read_control(scratch, &mut data);
-    Ok(data)
+fn read_at(file: &FileHandle, offset: u64, bytes: usize) -> Result<Vec<u8>> {
+    let page = Pages::new(0)?;
+    let answer = services::by_worker(SERVICE_FILL, &[file.id, offset, bytes.min(4096) as u64], &[page.extent()])?;
+    Ok(page.bytes(0, answer.status as usize))
 }
 
 fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::ElfError> {
@@ -360,7 +350,7 @@ fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::ElfE
     } else {
         let mut phdrs = Vec::new();
         while phdrs.len() < header.phdr_bytes() {
-            let part = read_at(opened.fd, header.phoff + phdrs.len() as u64, header.phdr_bytes() - phdrs.len()).map_err(|_| ElfError::Truncated)?;
+            let part = read_at(&opened.file, header.phoff + phdrs.len() as u64, header.phdr_bytes() - phdrs.len()).map_err(|_| ElfError::Truncated)?;
             if part.is_empty() {
                 return Err(ElfError::Truncated);
             }
@@ -368,13 +358,12 @@ fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::ElfE
         }
         ElfPlan::new(&header, &phdrs)?
     };
-    // The interpreter's path is nearly always in the first page; if not, it is
-    // read while the file is still open.
+    // The interpreter's path is nearly always in the first page.
     let mut head = opened.head.clone();
     if let Some((offset, len)) = plan.interpreter
         && offset.saturating_add(len as u64) > head.len() as u64
     {
-        head = read_at(opened.fd, offset, len).map_err(|_| ElfError::Truncated)?;
+        head = read_at(&opened.file, offset, len).map_err(|_| ElfError::Truncated)?;
     }
     Ok(Program { file: opened.file.clone(), head, plan })
 }
@@ -463,7 +452,8 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     usercopy::write(stack.sp, &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
     thread.reset_user_state();
     *p.observed.auxv.lock() = stack.bytes[(stack.auxv_start - stack.sp) as usize..(stack.auxv_end - stack.sp) as usize].to_vec();
-    *p.exe.lock() = program.file.name.as_bytes().to_vec();
+    let before = core::mem::replace(&mut *p.exe.lock(), program.file.name.as_bytes().to_vec());
+    let replaces = !before.is_empty();
     *regs = Regs { rip: entry, rsp: stack.sp, rflags: 0x202, cs: u64::from(gdt::USER_CS), ss: u64::from(gdt::USER_DS), orig_rax: crate::entry::NO_CALL, ..Regs::default() };
     // As Linux, which calls a program without a path of its own by its file's name.
     let path = if path.strip_prefix(b"/dev/fd/").is_some_and(|n| n.iter().all(u8::is_ascii_digit)) { program.file.name.as_bytes() } else { path };
@@ -474,7 +464,11 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     let scratch = p.write_scratch(thread.slot_index, &told).map_err(memory)?;
     hold::at("exec-built");
     p.release_parent();
-    let _ = delegate::call(OP_EXECED, [scratch, program.file.id, scratch + WORDS_AT as u64, 0, 0, 0]);
+    // Where another thread becomes the first one, the rights are settled there.
+    let settles = replaces && thread.slot_index == 0;
+    if delegate::call(OP_EXECED, [scratch, program.file.id, scratch + WORDS_AT as u64, settles.into(), 0, 0]) == 1 {
+        slots::attributes_changed(thread);
+    }
     dispositions::execed();
     Ok(())
 }

@@ -277,6 +277,10 @@ fn exchange(addr: u64, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
     }
 }
 
+/// In the pointer to an entry of a robust list: the futex is one with priority
+/// inheritance, whose waiters Linux wakes when the worker ends.
+const PI: u64 = 1;
+
 /// A thread ends or replaces its program: its robust list (set_robust_list(2)) is walked,
 /// owners' words get FUTEX_OWNER_DIED and a waiter is woken. Where the whole process
 /// ends, Linux does the same with the workers' lists, which are these.
@@ -285,9 +289,6 @@ pub fn release_robust(thread: &Thread) {
     const WAITERS: u32 = 0x8000_0000;
     const OWNER: u32 = 0x3fff_ffff;
     const LIMIT: usize = 2048;
-    /// In the pointer to an entry: the futex is one with priority inheritance, whose
-    /// waiters Linux wakes when the worker ends.
-    const PI: u64 = 1;
     let head = thread.robust_list.swap(0, Ordering::Relaxed);
     if head == 0 {
         return;
@@ -323,6 +324,16 @@ pub fn release_robust(thread: &Thread) {
     }
     if pending & !PI != 0 {
         die(pending, true);
+    }
+}
+
+/// The process ends by the thread's next call: if nothing is on its robust list, Linux
+/// need not look there.
+pub fn forget_empty_robust(thread: &Thread) {
+    let head = thread.robust_list.load(Ordering::Relaxed);
+    let is_empty = || Some(usercopy::read_u64(head).ok()? & !PI == head && usercopy::read_u64(head + 16).ok()? & !PI == 0);
+    if head != 0 && is_empty() == Some(true) {
+        thread.robust_list.store(0, Ordering::Relaxed);
     }
 }
 

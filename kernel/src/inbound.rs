@@ -6,6 +6,7 @@ use crate::space::{self, Space};
 use crate::{doorbell, exec, frames, info, share, signals};
 use alloc::sync::Arc;
 use hanare_abi::boot::EVENT_REQUEST;
+use hanare_abi::layout::{SCRATCH_BASE, SLOT_BASE};
 use hanare_abi::request as abi;
 use hanare_core::errno;
 use hanare_hal::{cpu, percpu, shared};
@@ -40,7 +41,7 @@ fn serve(index: u32) {
     let space = call.space;
     let status = match call.kind {
         abi::REQUEST_PING => Ok(()),
-        abi::REQUEST_SPACE_OPEN => Space::open(space, &call.args).map(|whole| r.set_arg(0, whole.into())),
+        abi::REQUEST_SPACE_OPEN => open(&r, &call),
         abi::REQUEST_STOP => {
             complete(index, 0);
             crate::panic::park()
@@ -103,6 +104,13 @@ fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
         e if e == -errno::ENOMEM.0 && crate::mm::oom::relieve() => -errno::EAGAIN.0,
         status => status,
     }
+}
+
+fn open(r: &RequestRef<'_>, call: &RequestCall) -> errno::Result<()> {
+    let (p, whole) = Space::open(call.space, &call.args, &r.words())?;
+    r.set_arg(0, whole.into());
+    r.set_pages(&[SLOT_BASE, SCRATCH_BASE].map(|page| p.control_page(page).unwrap_or(0)));
+    Ok(())
 }
 
 fn close(index: u32, space: u32) {

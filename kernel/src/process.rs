@@ -83,8 +83,6 @@ pub struct Process {
     pub cpu_timers: cputime::CpuTimers,
     /// Numbers of timer_create.
     pub timers: Mutex<Vec<u32>>,
-    /// A forked child until its first thread starts.
-    embryo: Mutex<Option<Box<clone::Embryo>>>,
     /// Its first thread waits for the proxy, see `share`.
     beginning: AtomicBool,
     vfork: Mutex<Option<Arc<Vfork>>>,
@@ -105,8 +103,8 @@ impl Deref for Process {
 }
 
 impl Process {
-    /// A process in `memory`, without threads; `embryo` of a fork.
-    pub fn new(memory: Arc<Space>, first_slot: u32, parent: Weak<Process>, embryo: Option<Box<clone::Embryo>>) -> Arc<Process> {
+    /// A process in `memory`, without threads.
+    pub fn new(memory: Arc<Space>, first_slot: u32, parent: Weak<Process>) -> Arc<Process> {
         let process = Arc::new(Process {
             memory,
             first_slot,
@@ -130,7 +128,6 @@ impl Process {
             cpu_timers: cputime::CpuTimers::default(),
             timers: Mutex::new(Vec::new()),
             vfork: Mutex::new(None),
-            embryo: Mutex::new(embryo),
             beginning: AtomicBool::new(false),
             observed: observe::OfProcess::default(),
             start_mask: AtomicU64::new(0),
@@ -192,38 +189,50 @@ impl Process {
             membarrier: 0,
         };
         self.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
-        let embryo = self.embryo.lock().take();
-        let slot = self.slot(0).ok_or(errno::ENOMEM)?;
-        slot.set_poll_us(delegate::worker_poll_us());
-        let start = if embryo.is_some() { clone::first_step_of_child } else { start };
-        let thread = Thread::new(self.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
-        let mut awaits = None;
-        if let Some(e) = embryo {
-            *self.exe.lock() = e.exe;
-            if e.traced {
-                thread.ptrace.begin_held();
-                awaits = Some(e.parent.clone());
-            }
-            *thread.affinity.lock() = e.affinity;
-            thread.seccomp.inherit(e.seccomp);
-            self.owes.store(!e.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
-            *self.signals.lock() = e.signals;
-            *thread.signals.lock() = e.thread_signals;
-            *thread.birth.lock() = Some(e.birth);
-            self.cpu_timers.set_limit(e.cpu_limit.0, e.cpu_limit.1);
-            *self.vfork.lock() = e.vfork;
-            e.observed.give(self);
-            let mut id = self.identity.lock();
-            // Identity is the child's own, what the start block leaves out the parent's.
-            *id = Identity { pid: id.pid, uid: id.uid, euid: id.euid, gid: id.gid, egid: id.egid, control_fd: id.control_fd, ..e.identity };
+        let thread = self.first_thread(start)?;
+        self.run_first(thread);
+        Ok(())
+    }
+
+    /// Has the child of a fork go on where its parent was; `words` as of
+    /// `REQUEST_SPACE_OPEN`.
+    pub fn start_child(self: &Arc<Self>, e: Box<clone::Embryo>, words: &[u64]) -> Result<()> {
+        self.memory.started.store(true, Ordering::Relaxed);
+        let [pid, uid, euid, gid, egid] = core::array::from_fn(|i: usize| words[i] as u32);
+        *self.identity.lock() = Identity { pid, uid, euid, gid, egid, ..e.identity };
+        let thread = self.first_thread(clone::first_step_of_child)?;
+        thread.slot.set_tid(pid); // the proxy may come to it later than the thread
+        *self.exe.lock() = e.exe;
+        let awaits = e.traced.then(|| e.parent.clone());
+        if e.traced {
+            thread.ptrace.begin_held();
         }
-        self.threads.lock().push(thread.clone());
+        *thread.affinity.lock() = e.affinity;
+        thread.seccomp.inherit(e.seccomp);
+        self.owes.store(!e.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
+        *self.signals.lock() = e.signals;
+        *thread.signals.lock() = e.thread_signals;
+        *thread.birth.lock() = Some(e.birth);
+        self.cpu_timers.set_limit(e.cpu_limit.0, e.cpu_limit.1);
+        *self.vfork.lock() = e.vfork;
+        e.observed.give(self);
+        self.run_first(thread);
         if let Some(parent) = awaits {
             cpus::kick(&parent);
         }
+        Ok(())
+    }
+
+    fn first_thread(self: &Arc<Self>, start: extern "C" fn(usize) -> !) -> Result<Arc<Thread>> {
+        let slot = self.slot(0).ok_or(errno::ENOMEM)?;
+        slot.set_poll_us(delegate::worker_poll_us());
+        Thread::new(self.clone(), 0, slot, start).ok_or(errno::ENOMEM)
+    }
+
+    fn run_first(&self, thread: Arc<Thread>) {
+        self.threads.lock().push(thread.clone());
         let cpu = if thread.affinity.lock().contains(self.home) { self.home } else { balance::place(&thread) };
         cpus::enqueue(thread, cpu);
-        Ok(())
     }
 
     /// The parent of a vfork may go on: the child has its own program, or is gone.

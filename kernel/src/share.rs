@@ -25,7 +25,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let me = cpus::current();
     let p = &me.process;
     let index = p.take_slot().ok_or(errno::EAGAIN)?;
-    let new = Process::new(p.memory().clone(), index, Arc::downgrade(p), None);
+    let new = Process::new(p.memory().clone(), index, Arc::downgrade(p));
     p.enter(new.clone());
     let result = bear(r, regs, &new);
     if result.is_err() {

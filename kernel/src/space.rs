@@ -103,9 +103,10 @@ pub struct Space {
 
 impl Space {
     /// `REQUEST_SPACE_OPEN`.
-    /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork. Gives
-    /// whether the proxy may map all of its addresses at once.
-    pub fn open(space: u32, args: &[u64; 4]) -> Result<bool> {
+    /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork, whose
+    /// child, described by `words`, begins to run. Gives whether the proxy may map all of
+    /// its addresses at once.
+    pub fn open(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<Space>, bool)> {
         let embryo = match args[2] as u32 {
             0 => None,
             parent => Some(clone::claim(parent, args[3]).ok_or(errno::ESRCH)?),
@@ -137,11 +138,15 @@ impl Space {
             close_request: AtomicU32::new(NO_REQUEST),
         });
         let parent = embryo.as_ref().map_or(Weak::new(), |e| Arc::downgrade(&e.parent.process));
-        new.enter(Process::new(new.clone(), 0, parent, embryo));
-        match SPACES[percpu::index()].lock().insert(space, new) {
-            None => Ok(whole),
-            Some(_) => Err(errno::EEXIST),
+        let first = Process::new(new.clone(), 0, parent);
+        new.enter(first.clone());
+        if SPACES[percpu::index()].lock().insert(space, new.clone()).is_some() {
+            return Err(errno::EEXIST);
         }
+        if let Some(e) = embryo {
+            first.start_child(e, words)?;
+        }
+        Ok((new, whole))
     }
 
     /// One more process has it.

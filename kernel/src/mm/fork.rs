@@ -6,7 +6,12 @@ use crate::frames;
 use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
-use hanare_hal::paging::{LARGE, pte};
+use hanare_hal::memory;
+use hanare_hal::paging::{LARGE, Leaf, SMALL, pte};
+
+/// Pages that Linux may write to of which a child gets a copy at once. That costs less
+/// than to have Linux forget them, and then ask for them again for its next answer.
+const COPIED_MAX: u32 = 32;
 
 /// What a fork made.
 pub struct Forked {
@@ -16,53 +21,64 @@ pub struct Forked {
     pub zap: Option<(u64, u64)>,
 }
 
+/// A fork under way.
+struct Fork {
+    child: AddressSpace,
+    zap: Option<(u64, u64)>,
+    /// How many pages may still be copied.
+    copies: u32,
+}
+
 impl AddressSpace {
-    /// A copy for a child. `ENOMEM` leaves the parent as it was, but for large
-    /// pages that were split and rights that faults give back.
-    pub fn fork(&mut self) -> Result<Forked> {
-        let mut child = AddressSpace::new().ok_or(errno::ENOMEM)?;
+    /// A copy for a child. `vfork`: the parent takes over what the child writes, so
+    /// that none of its pages may stay writable. `ENOMEM` leaves the parent as it was,
+    /// but for large pages that were split and rights that faults give back.
+    pub fn fork(&mut self, vfork: bool) -> Result<Forked> {
+        let mut fork = Fork { child: AddressSpace::new().ok_or(errno::ENOMEM)?, zap: None, copies: if vfork { 0 } else { COPIED_MAX } };
+        let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
         child.policies = self.policies.clone();
         let vmas: Vec<Vma<FileRef>> = self.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTFORK)).cloned().collect();
-        let mut zap: Option<(u64, u64)> = None;
         let result = vmas.iter().try_for_each(|v| {
             let mut copy = v.clone();
             copy.flags -= VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT; // not inherited
             if let Backing::SharedLinux { watch, .. } = &mut copy.backing {
                 *watch = 0; // the child watches its own mapping
             }
-            child.vmas.insert(copy)?;
+            fork.child.vmas.insert(copy)?;
             let shares = matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. });
-            if shares && !v.flags.contains(VmaFlags::WIPEONFORK) { self.share_pages(v, &mut child, &mut zap) } else { Ok(()) }
+            if shares && !v.flags.contains(VmaFlags::WIPEONFORK) { self.share_pages(v, &mut fork) } else { Ok(()) }
         });
         self.flush(0, 1 << 47);
         match result {
-            Ok(()) => Ok(Forked { mm: child, zap }),
+            Ok(()) => Ok(Forked { mm: fork.child, zap: fork.zap }),
             Err(e) => {
-                child.destroy();
+                fork.child.destroy();
                 Err(e)
             }
         }
     }
 
-    fn share_pages(&mut self, v: &Vma<FileRef>, child: &mut AddressSpace, zap: &mut Option<(u64, u64)>) -> Result<()> {
+    fn share_pages(&mut self, v: &Vma<FileRef>, fork: &mut Fork) -> Result<()> {
         self.split_all(v.start, v.end)?;
         let mut failed = false;
         let read_only = pte_bits(v.prot - Prot::WRITE);
         self.table.update(v.start, v.end, &mut |leaf| {
-            if failed || leaf.entry & pte::FOREIGN != 0 {
+            if failed || leaf.entry & pte::FOREIGN != 0 || fork.copy_page(&leaf, v.prot) {
                 return leaf.entry;
             }
-            if child.table.map_small(leaf.addr, leaf.frame() | read_only, &mut frames::UserTables).is_err() {
+            if fork.child.table.map_small(leaf.addr, leaf.frame() | read_only, &mut frames::UserTables).is_err() {
                 failed = true;
                 return leaf.entry;
             }
-            child.add_resident(1);
+            fork.child.add_resident(1);
             frames::share(leaf.frame());
-            if leaf.entry & pte::SEEN != 0 {
-                let (low, high) = zap.unwrap_or((leaf.addr, leaf.addr));
-                *zap = Some((low.min(leaf.addr), high.max(leaf.addr + leaf.size)));
+            if !is_written_by_linux(&leaf) {
+                // Linux, if it has the page, has it read-only, too.
+                return leaf.entry & !pte::WRITE;
             }
+            let (low, high) = fork.zap.unwrap_or((leaf.addr, leaf.addr));
+            fork.zap = Some((low.min(leaf.addr), high.max(leaf.addr + leaf.size)));
             leaf.entry & !(pte::WRITE | pte::SEEN)
         });
         if failed { Err(errno::ENOMEM) } else { Ok(()) }
@@ -92,5 +108,29 @@ impl AddressSpace {
         removed.set_aside();
         core::mem::take(&mut self.stale).settle(&self.active);
         self.table.free(&mut frames::Tables);
+    }
+}
+
+/// Whether Linux may have the page mapped for writing.
+fn is_written_by_linux(leaf: &Leaf) -> bool {
+    leaf.entry & (pte::WRITE | pte::SEEN) == pte::WRITE | pte::SEEN
+}
+
+impl Fork {
+    /// Gives the child a copy of a page that Linux may write to; the parent keeps its
+    /// own as it is. False: it is to be shared like others.
+    fn copy_page(&mut self, leaf: &Leaf, prot: Prot) -> bool {
+        if self.copies == 0 || !is_written_by_linux(leaf) {
+            return false;
+        }
+        let Some(frame) = frames::alloc_user(0) else { return false };
+        memory::copy(frame, leaf.frame(), SMALL as usize);
+        if self.child.table.map_small(leaf.addr, frame | pte_bits(prot), &mut frames::UserTables).is_err() {
+            frames::free(frame, 0);
+            return false;
+        }
+        self.child.add_resident(1);
+        self.copies -= 1;
+        true
     }
 }

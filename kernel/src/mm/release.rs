@@ -10,6 +10,9 @@ use hanare_core::errno::{self, Result};
 use hanare_core::vma::Vma;
 use hanare_hal::paging::{LARGE, SMALL, TableSource, pte};
 
+/// Bytes of ended processes that may wait in quarantine before Linux is asked.
+const WAITING_MAX: u64 = 64 * SMALL;
+
 /// Frames that lost their mapping: a run of single pages, or one block of 512.
 #[derive(Clone, Copy)]
 struct Block {
@@ -269,11 +272,17 @@ pub fn all(p: &Space, shown: impl Iterator<Item = u64>) {
     drop(mm);
     p.mm.take_table().free(&mut frames::Tables);
     // No mapping is left to zap: only ask which frames Linux still holds, of as many as
-    // possible at once, for each question is a wake-up of Linux' thread.
+    // possible at once, for each question is a wake-up of Linux' thread. The few of a
+    // small process wait for those of the next ones.
     removed.seen.extend(shown.map(|frame| Block::of(frame, false)));
+    let pages: u32 = removed.seen.iter().map(|b| b.pages).sum();
+    if u64::from(pages) * SMALL + frames::quarantined() <= WAITING_MAX {
+        return removed.set_aside();
+    }
     for batch in removed.seen.chunks(EXTENTS_MAX) {
         settle(batch, services::by_thread(SERVICE_HELD, p.space, &[], &extents(batch)));
     }
+    retry_quarantine();
 }
 
 /// Looks again at the frames in quarantine.

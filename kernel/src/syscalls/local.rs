@@ -107,6 +107,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::ExitGroup => {
             crate::ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
             share::leave(thread);
+            futex::forget_empty_robust(thread);
             delegate::last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
             return None;
         }
@@ -357,6 +358,7 @@ pub fn end_thread(last: u32, argument: u64) -> ! {
     let thread = cpus::current();
     if thread.process.leave(thread) {
         share::leave(thread);
+        futex::forget_empty_robust(thread);
         delegate::last_call(last, [argument, 0, 0, 0, 0, 0]);
         thread.process.exit_thread(thread)
     }

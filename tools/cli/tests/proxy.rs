@@ -18,7 +18,7 @@ use std::time::Duration;
 use fake::{CHILD_SPACE, Lwk, eventually};
 use hanare_abi::layout::*;
 use hanare_abi::slot::*;
-use hanare_abi::start::{START_FORKED, START_STATS};
+use hanare_abi::start::START_STATS;
 use hanare_abi::{MAGIC, VERSION};
 
 const EINTR: i64 = -(libc::EINTR as i64);

@@ -1,20 +1,20 @@
 //! `OP_FORK`: the proxy forks, and the child becomes a space of its own.
 //!
 //! Of the parent's workers the child has only the one that forked; it comes out of
-//! [`fork`] on its own copy of its stack and serves slot 0 of the new space. The
+//! [`fork`] on its own copy of its stack and serves slot 0 of the new space, whose first
+//! call may be there before it. The
 //! device's mapping is not inherited; descriptors and signal actions are.
 
 
-use hanare_abi::ioctl::IOCTL_START;
 use linux_raw_sys::errno::{EIO, ESRCH, ETIMEDOUT};
 use linux_raw_sys::general::clone_args;
 
 use crate::message::{EXIT_HANARE, die};
 use crate::process::{self, Process};
-use crate::sys::signal::{self, Mask};
+use crate::sys::signal;
 use crate::sys::{self, Errno};
 use crate::worker::Worker;
-use crate::{attach, start};
+use crate::attach;
 
 /// Bits of the flags that are the exit signal; the next one is CLONE_NEWTIME.
 const EXIT_SIGNAL: u64 = 0x7f;
@@ -43,20 +43,18 @@ pub fn fork(process: &Process, worker: &Worker, args: &[u64; 6]) -> Option<sys::
     worker.block.inherit(false);
     let child = result == Ok(0);
     if child {
-        become_child(process, worker, token, mask).unwrap_or_else(|error| give_up(error));
+        become_child(process, worker, token).unwrap_or_else(|error| give_up(error));
     }
     signal::set_mask(mask);
     if child { None } else { Some(result) }
 }
 
-fn become_child(process: &Process, worker: &Worker, token: u64, mask: Mask) -> sys::Result<()> {
+fn become_child(process: &Process, worker: &Worker, token: u64) -> sys::Result<()> {
     process.begin_child();
     let space = &process.space;
     attach::child(space, token)?;
     worker.begin_child();
-    space.window.slot(0).set_tid(sys::thread_id());
-    start::write_forked(space, mask);
-    sys::ioctl_plain(space.fd, IOCTL_START)
+    Ok(())
 }
 
 fn give_up(error: Errno) -> ! {

@@ -3,16 +3,19 @@
 
 use core::ffi::CStr;
 
+use hanare_abi::ioctl::{IOCTL_SERVE, Serve};
 use hanare_abi::slot::{START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use linux_raw_sys::errno::{EACCES, EIO, ENOENT, ENOEXEC};
 use linux_raw_sys::general::{
-    F_GETFD, FD_CLOEXEC, O_CLOEXEC, O_DIRECTORY, O_RDONLY, RLIMIT_NOFILE, linux_dirent64,
+    __NR_openat, F_GETFD, FD_CLOEXEC, O_CLOEXEC, O_DIRECTORY, O_RDONLY, RLIMIT_NOFILE, linux_dirent64,
 };
 
 use crate::message::{EXIT_CANNOT_RUN, EXIT_NOT_FOUND, Text, die, text};
 use crate::process::Process;
+use crate::sys::arch::delegated_call;
 use crate::sys::shared::Once;
 use crate::sys::{self, Errno};
+use crate::worker::code;
 use crate::{process, signals};
 
 /// Most descriptors looked at where there is no /proc.
@@ -40,6 +43,19 @@ fn base_name(path: &CStr) -> &CStr {
         .rposition(|&byte| byte == b'/')
         .map_or(0, |slash| slash + 1);
     CStr::from_bytes_with_nul(&bytes[start..]).unwrap_or(path)
+}
+
+/// `OP_OPEN_PROGRAM`: opens a file for the service that takes it as a program.
+pub fn open(process: &Process, args: &[u64; 6]) -> i64 {
+    let [directory, path, flags, index, ..] = *args;
+    let fd = delegated_call(__NR_openat.into(), &[directory, path, flags, 0, 0, 0]);
+    if fd < 0 {
+        return fd;
+    }
+    let mut serve = Serve { index: index as u32, fd: fd as i32 };
+    let result = code(sys::ioctl(process.space.fd, IOCTL_SERVE, &mut serve));
+    sys::close(fd as u32);
+    result
 }
 
 /// `OP_EXECED`: what Linux does at execve, and the LWK cannot.

@@ -1,7 +1,7 @@
 //! The start block: what the program is started with.
 
 use hanare_abi::layout::START_SIZE;
-use hanare_abi::start::{START_FORKED, START_NO_RANDOM, START_STATS, StartBlock};
+use hanare_abi::start::{START_NO_RANDOM, START_STATS, StartBlock};
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::auxvec::{AT_CLKTCK, AT_HWCAP, AT_HWCAP2, AT_SECURE};
 use linux_raw_sys::errno::E2BIG;
@@ -83,42 +83,6 @@ pub fn write(space: &Space, initial: &Initial, options: &Options, inherited: &In
     }
     let block = header(space, initial, options, inherited, strings.offset);
     space.window.write_start_block(&block);
-}
-
-/// Writes the start block of the child of a fork: who it is. What it has from its
-/// parent (limits, actions of signals), the LWK knows.
-pub fn write_forked(space: &Space, sigmask: Mask) {
-    let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
-    let size = size_of::<StartBlock>();
-    space.window.write_start_block(&StartBlock {
-        magic: MAGIC,
-        version: VERSION,
-        strings_offset: size as u32,
-        total_size: size as u64,
-        argc: 0,
-        envc: 0,
-        pid: sys::pid(),
-        ppid: sys::parent_pid(),
-        uid,
-        euid,
-        gid,
-        egid,
-        secure: 0,
-        control_fd: space.fd,
-        sigmask,
-        sigignore: 0,
-        stack_soft: 0,
-        stack_hard: 0,
-        as_soft: 0,
-        data_soft: 0,
-        random: [0; 32],
-        hwcap: 0,
-        hwcap2: 0,
-        clktck: 0,
-        flags: START_FORKED,
-        cpu_soft: u64::MAX,
-        cpu_hard: u64::MAX,
-    });
 }
 
 /// Writes strings one behind the other.

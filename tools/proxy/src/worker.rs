@@ -13,7 +13,7 @@ use hanare_abi::layout::SLOTS_MAX;
 use hanare_abi::slot::*;
 use hanare_ikc::SlotRef;
 use linux_raw_sys::errno::{EINTR, EINVAL, EIO, ENOSYS};
-use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
+use linux_raw_sys::general::{__NR_exit, __NR_exit_group, __NR_openat};
 
 use crate::message::EXIT_HANARE;
 use crate::process::{self, Process};
@@ -192,7 +192,7 @@ fn answer(process: &Process, worker: &Worker, slot: SlotRef, result: i64) {
 }
 
 /// What a system call would return.
-fn code(result: sys::Result<()>) -> i64 {
+pub fn code(result: sys::Result<()>) -> i64 {
     result.map_or_else(|error| -i64::from(error.0), |()| 0)
 }
 
@@ -204,9 +204,13 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
         OP_SERVE => {
             let mut serve = Serve {
                 index: args[0] as u32,
-                reserved: 0,
+                fd: 0,
             };
             code(sys::ioctl(process.space.fd, IOCTL_SERVE, &mut serve))
+        }
+        OP_OPEN_PROGRAM => {
+            worker.call.store(__NR_openat, Ordering::Relaxed);
+            program::open(process, args)
         }
         OP_EXIT_SIGNAL => {
             process.report();
@@ -217,7 +221,7 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
         OP_EXECED => {
             program::execed(process, args[0]);
             pseudo::execed(process, args[1], args[2]);
-            0
+            i64::from(args[3] != 0 && sys::rights::settle())
         }
         OP_RIGHTS => i64::from(sys::rights::settle()),
         OP_REMAP => code(attach::map_again(&process.space, args[0], args[1])),

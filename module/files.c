@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Files that a space maps or runs: taking, reading, giving back. */
+#include "service.h"
+
+#include <linux/file.h>
+#include <linux/io.h>
+#include <linux/mount.h>
+#include <linux/stat.h>
+
+#define FILES_MAX 65536
+
+/* A program that runs: nobody may write to it meanwhile. */
+#define RUNS XA_MARK_1
+
+/* The mount or the file system forbids execution. */
+static bool is_noexec(struct file *file)
+{
+	return file->f_path.mnt->mnt_flags & MNT_NOEXEC ||
+	       file_inode(file)->i_sb->s_iflags & SB_I_NOEXEC;
+}
+
+/* Enters a file, whose reference is taken over, with what the LWK is told of it. */
+static long file_keep(struct hanare_job *job, struct file *file, bool runs)
+{
+	struct kstat stat;
+	u32 id;
+	int err = vfs_getattr(&file->f_path, &stat, STATX_INO | STATX_SIZE | STATX_TYPE,
+			      AT_STATX_SYNC_AS_STAT);
+
+	if (!err && runs)
+		err = deny_write_access(file);
+	if (err)
+		goto put;
+	mutex_lock(&job->space->table_lock);
+	err = xa_alloc(&job->space->files, &id, file, XA_LIMIT(1, FILES_MAX), GFP_KERNEL);
+	if (!err && runs)
+		xa_set_mark(&job->space->files, id, RUNS);
+	mutex_unlock(&job->space->table_lock);
+	if (err) {
+		if (runs)
+			allow_write_access(file);
+		err = -ENFILE;
+		goto put;
+	}
+	job->args[1] = stat.ino;
+	job->args[2] = stat.size;
+	job->args[3] = 0;
+	if (file->f_mode & FMODE_WRITE)
+		job->args[3] |= HANARE_FILE_WRITABLE;
+	if (S_ISREG(stat.mode))
+		job->args[3] |= HANARE_FILE_REGULAR;
+	if (is_noexec(file))
+		job->args[3] |= HANARE_FILE_NOEXEC;
+	job->args[4] = new_encode_dev(stat.dev);
+	return id;
+put:
+	fput(file);
+	return err;
+}
+
+long hanare_file_put(struct hanare_job *job)
+{
+	struct file *file = NULL;
+	bool denied = false;
+
+	mutex_lock(&job->space->table_lock);
+	if (job->args[0] <= FILES_MAX) {
+		denied = xa_get_mark(&job->space->files, job->args[0], RUNS);
+		file = xa_erase(&job->space->files, job->args[0]);
+	}
+	mutex_unlock(&job->space->table_lock);
+	if (!file)
+		return -EBADF;
+	if (denied)
+		allow_write_access(file);
+	fput(file);
+	return 0;
+}
+
+long hanare_file_get(struct hanare_job *job)
+{
+	struct file *file;
+	int err;
+
+	if (job->args[0] > INT_MAX)
+		return -EBADF;
+	file = fget(job->args[0]);
+	if (!file)
+		return -EBADF;
+	/* What mmap(2) says of files of procfs; to execve(2) they are like others. */
+	if (hanare_shows_procfs(file))
+		err = -EIO;
+	/* Our own device would keep its space, and so itself, alive for ever. */
+	else if (!hanare_can_mmap(file) || file->f_op == &hanare_fops)
+		err = -ENODEV;
+	else if (!(file->f_mode & FMODE_READ))
+		err = -EACCES;
+	else
+		return file_keep(job, file, false);
+	fput(file);
+	return err;
+}
+
+/* Whether execve(2) of the caller takes the file. */
+static int may_run(struct file *file)
+{
+	if (!S_ISREG(file_inode(file)->i_mode) || is_noexec(file) || !hanare_can_mmap(file) ||
+	    !(file->f_mode & FMODE_READ))
+		return -EACCES;
+	return file_permission(file, MAY_EXEC);
+}
+
+/* The first bytes of a program and its name, into the two pages of the LWK's. */
+static long look_at(struct hanare_job *job, struct file *file)
+{
+	char *to = page_address(pfn_to_page(extent_base(job->extents[0]) >> PAGE_SHIFT)), *name;
+	u64 bytes = 0, length = 0;
+	loff_t position = 0;
+	ssize_t ret;
+
+	do {
+		ret = kernel_read(file, to + bytes, PAGE_SIZE - bytes, &position);
+		if (ret < 0)
+			return ret;
+		bytes += ret;
+	} while (ret && bytes < PAGE_SIZE);
+	to += PAGE_SIZE;
+	name = d_path(&file->f_path, to, PAGE_SIZE);
+	if (!IS_ERR(name)) {
+		length = strlen(name);
+		memmove(to, name, length);
+	}
+	job->args[0] = bytes | length << 32;
+	return 0;
+}
+
+/*
+ * A program as execve(2) opens it: who watches or restricts executions (fanotify,
+ * Landlock) sees it.
+ */
+long hanare_program_get(struct hanare_job *job)
+{
+	struct file *file, *program;
+	long id, err;
+
+	if (job->count != 1 || extent_pages(job->extents[0]) != 2 || !hanare_extents_ok(job))
+		return -EINVAL;
+	file = job->fd < 0 ? NULL : fget(job->fd);
+	if (!file)
+		return -EBADF;
+	err = may_run(file);
+	program = err ? ERR_PTR(err) :
+		  dentry_open(&file->f_path, O_RDONLY | O_LARGEFILE | __FMODE_EXEC,
+			      current_cred());
+	fput(file);
+	if (IS_ERR(program))
+		return PTR_ERR(program);
+	hanare_tell_opened(program);
+	id = file_keep(job, get_file(program), true);
+	if (id > 0) {
+		err = look_at(job, program);
+		if (err) {
+			job->args[0] = id;
+			hanare_file_put(job);
+			id = err;
+		}
+	}
+	fput(program);
+	return id;
+}
+
+long hanare_fill(struct hanare_job *job)
+{
+	loff_t position = job->args[1];
+	u64 wanted = job->args[2], total = 0;
+	struct file *file;
+	long ret = 0;
+	u32 i;
+
+	if (position < 0 || !hanare_extents_ok(job))
+		return -EINVAL;
+	mutex_lock(&job->space->table_lock);
+	file = job->args[0] <= FILES_MAX ? xa_load(&job->space->files, job->args[0]) : NULL;
+	if (file)
+		get_file(file);
+	mutex_unlock(&job->space->table_lock);
+	if (!file)
+		return -EBADF;
+	for (i = 0; i < job->count && total < wanted; i++) {
+		char *to = page_address(pfn_to_page(extent_base(job->extents[i]) >> PAGE_SHIFT));
+		u64 room = min(extent_pages(job->extents[i]) << PAGE_SHIFT, wanted - total);
+
+		while (room) {
+			ret = kernel_read(file, to, room, &position);
+			if (ret <= 0)
+				goto out;
+			to += ret;
+			room -= ret;
+			total += ret;
+		}
+	}
+out:
+	fput(file);
+	return total ?: ret;
+}
+
+/* For the child of a fork: what its parent maps, by the same ids. */
+int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from)
+{
+	struct file *file;
+	unsigned long id;
+	int err = 0;
+
+	mutex_lock(&from->table_lock);
+	xa_for_each(&from->files, id, file) {
+		err = xa_err(xa_store(&to->files, id, get_file(file), GFP_KERNEL_ACCOUNT));
+		if (err) {
+			fput(file);
+			break;
+		}
+		/* It cannot fail: the parent's is there. */
+		if (xa_get_mark(&from->files, id, RUNS) && !deny_write_access(file))
+			xa_set_mark(&to->files, id, RUNS);
+	}
+	mutex_unlock(&from->table_lock);
+	return err;
+}
+
+/* The program runs no more: its file may be written again. */
+void hanare_space_allow_writes(struct hanare_space *space)
+{
+	struct file *file;
+	unsigned long id;
+
+	mutex_lock(&space->table_lock);
+	xa_for_each_marked(&space->files, id, file, RUNS) {
+		xa_clear_mark(&space->files, id, RUNS);
+		allow_write_access(file);
+	}
+	mutex_unlock(&space->table_lock);
+}
+
+void hanare_space_put_files(struct hanare_space *space)
+{
+	struct file *file;
+	unsigned long id;
+
+	hanare_space_allow_writes(space);
+	xa_for_each(&space->files, id, file)
+		fput(file);
+	xa_destroy(&space->files);
+	xa_destroy(&space->watches);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Services that are being run, for the files that run them. */
+#ifndef HANARE_SERVICE_H
+#define HANARE_SERVICE_H
+
+#include "hanare.h"
+
+/* A private copy of an entry: the LWK cannot change it under our eyes. */
+struct hanare_job {
+	struct hanare_instance *inst;
+	struct hanare_space *space;		/* NULL: gone, or none */
+	u32 kind;
+	u32 count;
+	int fd;					/* of the caller, for PROGRAM_GET */
+	u64 args[5];
+	u64 held;
+	u64 extents[HANARE_EXTENTS_MAX];
+};
+
+static inline u64 extent_base(u64 extent)
+{
+	return extent & ~HANARE_EXTENT_PAGES_MASK;
+}
+
+static inline u64 extent_pages(u64 extent)
+{
+	return (extent & HANARE_EXTENT_PAGES_MASK) + 1;
+}
+
+bool hanare_extents_ok(const struct hanare_job *job);
+
+/* files.c: what becomes an entry's status. */
+long hanare_file_get(struct hanare_job *job);
+long hanare_file_put(struct hanare_job *job);
+long hanare_program_get(struct hanare_job *job);
+long hanare_fill(struct hanare_job *job);
+
+#endif
