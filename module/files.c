@@ -4,6 +4,7 @@
 
 #include <linux/file.h>
 #include <linux/io.h>
+#include <linux/magic.h>
 #include <linux/mount.h>
 #include <linux/stat.h>
 
@@ -19,12 +20,33 @@ static bool is_noexec(struct file *file)
 	       file_inode(file)->i_sb->s_iflags & SB_I_NOEXEC;
 }
 
+/* A change of a file this long ago has another time than one now, s. */
+#define SETTLED 2
+
+/*
+ * A number that changes with the file's content, or 0: it may change without that. Who
+ * writes sets the time of the last change, but for one who has it open for that already.
+ */
+static u64 version(struct file *file, const struct kstat *stat)
+{
+	struct inode *inode = d_real_inode(file->f_path.dentry);
+	struct super_block *sb = inode->i_sb;
+	bool known = sb->s_magic == TMPFS_MAGIC || sb->s_magic == V9FS_MAGIC ||
+		     sb->s_type->fs_flags & FS_REQUIRES_DEV;
+
+	if (!known || sb->s_magic == FUSE_SUPER_MAGIC || !S_ISREG(stat->mode) ||
+	    inode_is_open_for_write(inode) || inode_is_open_for_write(file_inode(file)) ||
+	    stat->ctime.tv_sec <= 0 || stat->ctime.tv_sec + SETTLED >= ktime_get_real_seconds())
+		return 0;
+	return stat->ctime.tv_sec * NSEC_PER_SEC + stat->ctime.tv_nsec;
+}
+
 /* Enters a file, whose reference is taken over, with what the LWK is told of it. */
 static long file_keep(struct hanare_job *job, struct file *file, bool runs)
 {
 	struct kstat stat;
 	u32 id;
-	int err = vfs_getattr(&file->f_path, &stat, STATX_INO | STATX_SIZE | STATX_TYPE,
+	int err = vfs_getattr(&file->f_path, &stat, STATX_INO | STATX_SIZE | STATX_TYPE | STATX_CTIME,
 			      AT_STATX_SYNC_AS_STAT);
 
 	if (!err && runs)
@@ -52,29 +74,40 @@ static long file_keep(struct hanare_job *job, struct file *file, bool runs)
 	if (is_noexec(file))
 		job->args[3] |= HANARE_FILE_NOEXEC;
 	job->args[4] = new_encode_dev(stat.dev);
+	job->held = version(file, &stat);
 	return id;
 put:
 	fput(file);
 	return err;
 }
 
-long hanare_file_put(struct hanare_job *job)
+static long drop(struct hanare_space *space, u64 id)
 {
 	struct file *file = NULL;
 	bool denied = false;
 
-	mutex_lock(&job->space->table_lock);
-	if (job->args[0] <= FILES_MAX) {
-		denied = xa_get_mark(&job->space->files, job->args[0], RUNS);
-		file = xa_erase(&job->space->files, job->args[0]);
+	mutex_lock(&space->table_lock);
+	if (id <= FILES_MAX) {
+		denied = xa_get_mark(&space->files, id, RUNS);
+		file = xa_erase(&space->files, id);
 	}
-	mutex_unlock(&job->space->table_lock);
+	mutex_unlock(&space->table_lock);
 	if (!file)
 		return -EBADF;
 	if (denied)
 		allow_write_access(file);
 	fput(file);
 	return 0;
+}
+
+long hanare_file_put(struct hanare_job *job)
+{
+	long err = 0;
+	u32 i;
+
+	for (i = 0; i < job->count; i++)
+		err = drop(job->space, job->extents[i]) ?: err;
+	return err;
 }
 
 long hanare_file_get(struct hanare_job *job)
@@ -160,8 +193,7 @@ long hanare_program_get(struct hanare_job *job)
 	if (id > 0) {
 		err = look_at(job, program);
 		if (err) {
-			job->args[0] = id;
-			hanare_file_put(job);
+			drop(job->space, id);
 			id = err;
 		}
 	}

@@ -547,6 +547,8 @@ struct hanare_request {
  * Take a reference to the file behind descriptor args[0] of the caller, for a
  * mapping: status = file id (> 0). Answer args: [1] = inode number, [2] = size in bytes,
  * [3] = `FILE_*` bits, [4] = dev_t as `st_dev` has it.
+ * `held` is the version of its content: another one if it was changed in between; 0 if it
+ * may change without that.
  * -EBADF; -ENODEV if it cannot be mapped; -EACCES if not open for reading.
  */
 #define HANARE_SERVICE_FILE_GET 1U
@@ -559,7 +561,7 @@ struct hanare_request {
  * Also -EACCES if the caller may not execute it, -ETXTBSY if it is open for writing.
  */
 #define HANARE_SERVICE_PROGRAM_GET 10U
-/* Drop the reference args[0] = file id. */
+/* Drop references: `extents` are file ids. */
 #define HANARE_SERVICE_FILE_PUT 2U
 /*
  * Read file args[0] from byte offset args[1] into the frames of `extents`
@@ -622,7 +624,7 @@ struct hanare_service {
 	__s64 status;
 	/* See the kind. */
 	__u64 args[5];
-	/* ZAP, HELD: see there. */
+	/* ZAP, HELD, FILE_GET: see there. */
 	__u64 held;
 	/* LWK CPU that waits for it (index), to be rung when it is done. */
 	__u32 cpu;

@@ -22,6 +22,8 @@ pub const SERVICE_DONE: u32 = 3;
 /// Take a reference to the file behind descriptor args[0] of the caller, for a
 /// mapping: status = file id (> 0). Answer args: [1] = inode number, [2] = size in bytes,
 /// [3] = `FILE_*` bits, [4] = dev_t as `st_dev` has it.
+/// `held` is the version of its content: another one if it was changed in between; 0 if it
+/// may change without that.
 /// -EBADF; -ENODEV if it cannot be mapped; -EACCES if not open for reading.
 pub const SERVICE_FILE_GET: u32 = 1;
 /// As FILE_GET, for a program to be run, which the caller has opened just now (`fd` of
@@ -31,7 +33,7 @@ pub const SERVICE_FILE_GET: u32 = 1;
 /// others as of FILE_GET.
 /// Also -EACCES if the caller may not execute it, -ETXTBSY if it is open for writing.
 pub const SERVICE_PROGRAM_GET: u32 = 10;
-/// Drop the reference args[0] = file id.
+/// Drop references: `extents` are file ids.
 pub const SERVICE_FILE_PUT: u32 = 2;
 /// Read file args[0] from byte offset args[1] into the frames of `extents`
 /// (args[2] = bytes wanted): status = bytes read (a short count is the end of the
@@ -86,7 +88,7 @@ pub struct Service {
     pub status: i64,
     /// See the kind.
     pub args: [u64; 5],
-    /// ZAP, HELD: see there.
+    /// ZAP, HELD, FILE_GET: see there.
     pub held: u64,
     /// LWK CPU that waits for it (index), to be rung when it is done.
     pub cpu: u32,

@@ -413,7 +413,7 @@ pub fn adopt_files(mm: &mut AddressSpace, space: u32) {
     for v in &mut all {
         if let Backing::PrivateFile { file, .. } = &mut v.backing {
             let own = known.entry(file.id).or_insert_with(|| {
-                Arc::new(FileHandle { space, home: percpu::index(), id: file.id, inode: file.inode, device: file.device, name: file.name.clone() })
+                Arc::new(FileHandle { space, home: percpu::index(), id: file.id, inode: file.inode, device: file.device, name: file.name.clone(), content: file.content.clone() })
             });
             *file = own.clone();
         }

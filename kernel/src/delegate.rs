@@ -99,6 +99,7 @@ pub fn last_word(nr: u32, args: [u64; 6]) {
 fn begin(thread: &Thread, nr: u32, args: [u64; 6]) -> i64 {
     shared::cpu(percpu::index()).count_delegated_call();
     observe::asks(thread, nr);
+    thread.process.last_mapped.asked(nr);
     info::count(&thread.counts.delegated);
     // The second cache line of the slot only when something changed.
     let mask = thread.signals.lock().mask();
@@ -125,6 +126,7 @@ fn begin(thread: &Thread, nr: u32, args: [u64; 6]) -> i64 {
         cpus::wait(&answer, patience(thread, base));
         thread.last_call.store(cpu::rdtsc().wrapping_sub(start), Ordering::Relaxed);
     }
+    thread.process.last_mapped.asked(nr);
     answer.result.get().unwrap_or(errno::EINTR.as_return())
 }
 

@@ -4,6 +4,7 @@
 //! file mappings like any other. Until [`Image::load`] nothing of the old program
 //! is touched, so an error leaves it as it was.
 
+use crate::mm::content::Content;
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
 use crate::process::{Identity, Process};
 use crate::thread::{Birth, Thread};
@@ -290,8 +291,10 @@ fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
         id: answer.status,
         inode: answer.args[1],
         device: answer.args[4],
+        content: Content::of(answer.args[4], answer.args[1], answer.held, answer.args[2]),
         name: String::from_utf8(name).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| String::from_utf8_lossy(path).into_owned()),
     };
+    file.set_runs();
     Ok(Opened { file: Arc::new(file), head: pages.bytes(0, answer.args[0] as u32 as usize) })
 }
 

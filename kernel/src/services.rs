@@ -1,6 +1,7 @@
 //! Services of the module (abi::service): taking an entry, having it run, and
 //! reading the answer.
 
+use crate::space::Space;
 use crate::{cpus, delegate, doorbell, tlb};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -164,8 +165,8 @@ pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result
 }
 
 /// Run by the module's service thread some time; nobody waits. False: no entry is free.
-pub fn post(kind: u32, space: u32, args: &[u64]) -> bool {
-    let Some(entry) = Entry::new(kind, space, args, &[]) else { return false };
+pub fn post(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> bool {
+    let Some(entry) = Entry::new(kind, space, args, extents) else { return false };
     let index = entry.index;
     make_async(entry);
     doorbell::ring(EVENT_SERVICE, u64::from(index));
@@ -175,11 +176,28 @@ pub fn post(kind: u32, space: u32, args: &[u64]) -> bool {
 /// Drops a file reference; nobody waits. A space that ends needs none of this:
 /// the module drops all its files.
 pub fn put_file(space: u32, home: usize, id: u64) {
-    if crate::space::find(home, space).is_none_or(|s| s.is_closed()) {
-        return;
+    let Some(of) = crate::space::find(home, space).filter(|s| !s.is_closed()) else { return };
+    if let Some(list) = of.puts.lock().as_mut()
+        && list.len() < EXTENTS_MAX
+    {
+        return list.push(id);
     }
-    if !post(SERVICE_FILE_PUT, space, &[id]) {
+    post_puts(space, &[id]);
+}
+
+fn post_puts(space: u32, ids: &[u64]) {
+    if !post(SERVICE_FILE_PUT, space, &[], ids) {
         // Left to the module, which drops all of a space's files at its end.
-        crate::debug!("no service entry to drop file {id}");
+        crate::debug!("no service entry to drop files {ids:?}");
+    }
+}
+
+/// Has the file references that `f` drops be dropped by one service.
+pub fn put_together(of: &Space, f: impl FnOnce()) {
+    of.puts.lock().get_or_insert_default();
+    f();
+    let ids = of.puts.lock().take().unwrap_or_default();
+    if !ids.is_empty() {
+        post_puts(of.space, &ids);
     }
 }

@@ -81,6 +81,10 @@ pub struct Space {
     pub invalidations: AtomicU64,
     /// Writes to memory shared with Linux that was not there.
     pub shared_writes: mm::shared::Writes,
+    /// See [`mm::files::LastMapped`].
+    pub last_mapped: mm::files::LastMapped,
+    /// File references to be dropped together, while that is wanted.
+    pub puts: Mutex<Option<Vec<u64>>>,
     /// Pages being read in for a fault of the proxy.
     pub fills: Mutex<Vec<mm::fault::PendingFill>>,
     /// Waiters on futexes in private memory.
@@ -126,6 +130,8 @@ impl Space {
             mm: MmLock::new(mm),
             invalidations: AtomicU64::new(0),
             shared_writes: mm::shared::Writes::default(),
+            last_mapped: mm::files::LastMapped::default(),
+            puts: Mutex::new(None),
             fills: Mutex::new(Vec::new()),
             futexes: Mutex::new(Futexes::default()),
             control: Mutex::new(BTreeMap::new()),

@@ -3,14 +3,12 @@
 use super::release::{Removed, zap};
 use super::huge::MAP_HUGETLB;
 use super::limits::Limits;
-use super::{AddressSpace, FileHandle, FileRef, anonymous, huge, lock, pte_bits, shared};
+use super::files::{self, Private};
+use super::{AddressSpace, FileRef, anonymous, huge, lock, pte_bits, shared};
 use crate::process::Process;
 use crate::{cpus, delegate, frames, services};
-use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
-use hanare_abi::service::{FILE_NOEXEC, FILE_REGULAR, SERVICE_FILE_GET};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Search, SpecialKind, Vma, VmaFlags};
@@ -84,7 +82,7 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
     let p = &cpus::current().process;
     let prot = prot_of(prot);
     let private = kind == MAP_PRIVATE;
-    let file = if anonymous_map || !private { None } else { Some(private_file(fd, prot)?) };
+    let file = if anonymous_map || !private { None } else { Some(files::private(fd, prot)?) };
     if flags & MAP_HUGETLB != 0 && !anonymous_map || flags & MAP_GROWSDOWN != 0 && !(anonymous_map && private) {
         return Err(errno::EINVAL);
     }
@@ -214,24 +212,6 @@ fn find(mm: &mut AddressSpace, addr: u64, len: u64, flags: u64) -> Option<u64> {
         .or_else(|| mm.vmas.find_gap(len, least, Search::BottomUp(USER_MIN)))
 }
 
-/// What a private mapping of a descriptor is.
-enum Private {
-    Regular { file: FileRef, max_prot: Prot },
-    Device,
-}
-
-fn private_file(fd: u64, prot: Prot) -> Result<Private> {
-    let answer = services::by_worker(SERVICE_FILE_GET, &[fd & 0xffff_ffff, 0], &[])?;
-    let p = &cpus::current().process;
-    let file = Arc::new(FileHandle { space: p.space, home: p.home, id: answer.status, inode: answer.args[1], device: answer.args[4], name: String::new() });
-    let kind = answer.args[3];
-    let max_prot = if kind & FILE_NOEXEC == 0 { Prot::all() } else { Prot::READ | Prot::WRITE };
-    if !max_prot.contains(prot) {
-        return Err(errno::EPERM);
-    }
-    Ok(if kind & FILE_REGULAR == 0 { Private::Device } else { Private::Regular { file, max_prot } })
-}
-
 /// munmap.
 pub fn munmap(addr: u64, len: u64) -> Result<u64> {
     if len == 0 {
@@ -288,6 +268,7 @@ pub fn finish_removed(p: &Process, mut removed: Removed) {
             shared::unmap(p, v.start, v.end, watch);
         }
     }
+    services::put_together(p, || drop(vmas));
 }
 
 /// mprotect.

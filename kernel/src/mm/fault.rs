@@ -121,6 +121,12 @@ fn plan(p: &Process, addr: u64, wanted: Prot) -> Plan {
     }
 }
 
+/// What is brought in with the page `addr` of a file.
+pub(super) fn file_window(vma: &Vma<FileRef>, addr: u64) -> (u64, u64) {
+    let window = addr & !(FILE_WINDOW * SMALL - 1);
+    (window.max(vma.start), (window + FILE_WINDOW * SMALL).min(vma.end))
+}
+
 /// x86 pages that can be written or executed can be read.
 fn allows(prot: Prot, wanted: Prot) -> bool {
     if wanted == Prot::READ { !prot.is_empty() } else { prot.contains(wanted) }
@@ -133,6 +139,7 @@ impl AddressSpace {
                 Ok(()) => Plan::Done,
                 Err(()) => Plan::Fail(Signal::NoMemory),
             },
+            Backing::PrivateFile { .. } if self.map_known(vma, addr, file_window(vma, addr)) => Plan::Done,
             Backing::PrivateFile { .. } => match self.plan_fill(vma, addr) {
                 Some(fill) => Plan::Fill(fill),
                 None => Plan::Fail(Signal::NoMemory),
@@ -252,8 +259,7 @@ impl AddressSpace {
     pub(super) fn plan_fill(&mut self, vma: &Vma<FileRef>, addr: u64) -> Option<Fill> {
         let Backing::PrivateFile { file, .. } = &vma.backing else { return None };
         let page = addr & !(SMALL - 1);
-        let window = addr & !(FILE_WINDOW * SMALL - 1);
-        let (low, high) = (window.max(vma.start), (window + FILE_WINDOW * SMALL).min(vma.end));
+        let (low, high) = file_window(vma, addr);
         let (mut start, mut end) = (page, page + SMALL);
         while start > low && self.table.find(start - SMALL).is_none() {
             start -= SMALL;
@@ -321,16 +327,14 @@ pub fn finish(p: &Process, mut fill: Fill, read: hanare_core::errno::Result<u64>
             let offset = fill.offset + (at - fill.start);
             let vma = mm.vmas.find(at).filter(|v| v.file_offset(at) == Some(offset) && matches!(&v.backing, Backing::PrivateFile { file, .. } if *file == fill.file));
             let prot = vma.map(|v| v.prot);
-            let mapped = match prot {
+            let taken = match prot {
                 Some(prot) if valid > 0 && mm.table.find(at).is_none() => {
                     memory::zero(frame + valid, (SMALL - valid) as usize);
-                    mm.table.map_small(at, frame | pte_bits(prot), &mut frames::UserTables).is_ok()
+                    mm.map_filled(&fill.file, offset, at, frame, prot)
                 }
                 _ => false,
             };
-            if mapped {
-                mm.add_resident(1);
-            } else {
+            if !taken {
                 frames::free(frame, 0);
             }
             served |= at == addr & !(SMALL - 1) && (valid > 0 || prot.is_none());

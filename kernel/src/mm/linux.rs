@@ -1,7 +1,7 @@
 //! What Linux asks about a process's memory: pages for the proxy, and pages it
 //! wants back.
 
-use super::fault::PendingFill;
+use super::fault::{PendingFill, file_window};
 use super::{AddressSpace, FileRef};
 use crate::frames;
 use crate::process::Process;
@@ -42,6 +42,7 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
                     return -errno::ENOMEM.0;
                 }
             }
+            Backing::PrivateFile { .. } if mm.map_known(&vma, addr, file_window(&vma, addr)) => {}
             Backing::PrivateFile { .. } => return serve_first(p, &mut mm, &vma, addr, r),
             _ => return -errno::EFAULT.0,
         }

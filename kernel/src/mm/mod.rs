@@ -7,7 +7,9 @@
 pub mod advise;
 pub mod aio;
 pub mod calls;
+pub mod content;
 pub mod fault;
+pub mod files;
 pub mod fork;
 pub mod huge;
 pub mod join;
@@ -48,6 +50,8 @@ pub struct FileHandle {
     pub device: u64,
     /// Name, if known.
     pub name: String,
+    /// What has been read of it, where that may be shared.
+    pub content: Option<Arc<content::Content>>,
 }
 
 impl PartialEq for FileHandle {

@@ -74,7 +74,7 @@ pub fn relieve() -> bool {
         free >> 10,
         total >> 20
     );
-    services::post(SERVICE_KILL, p.space, &[])
+    services::post(SERVICE_KILL, p.space, &[], &[])
 }
 
 struct Room<'a> {
