@@ -104,8 +104,8 @@ fn traceme() -> Result<u64> {
     let parent = delegate::linux(SYS_GETPPID, [0; 6])?;
     let parent = space::find_thread(parent as u32).ok_or(errno::EPERM)?;
     linux([request::TRACEME, 0, 0, 0, 0, 0])?;
-    parent.process.traces.store(true, Ordering::Relaxed);
-    begin(&me, None, 0, 0);
+    // Or another thread of it, as it turns out when that first asks.
+    begin(&me, Some(&parent), 0, 0);
     Ok(0)
 }
 
