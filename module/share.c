@@ -7,6 +7,7 @@
 #include "hanare.h"
 
 #include <linux/pid.h>
+#include <linux/pid_namespace.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
@@ -123,7 +124,7 @@ long hanare_share(struct hanare_space *space, void *data)
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_SPACE_START,
 		.space = space->id,
-		.args = { arg->slot },
+		.args = { arg->slot, task_active_pid_ns(current)->ns.inum },
 	};
 	int err;
 

@@ -5,6 +5,7 @@
 #include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/pid.h>
+#include <linux/pid_namespace.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -331,6 +332,7 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent, u
 		task_tgid_vnr(current),
 		from_kuid_munged(ns, current_uid()), from_kuid_munged(ns, current_euid()),
 		from_kgid_munged(ns, current_gid()), from_kgid_munged(ns, current_egid()),
+		task_active_pid_ns(current)->ns.inum,
 	};
 	u64 pages[HANARE_PAGES_MAX];
 	struct hanare_call call = {

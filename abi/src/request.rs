@@ -29,15 +29,17 @@ pub const REQUEST_PING: u32 = 1;
 /// [1] = index of its home CPU (one of them), the one that gets its requests.
 /// [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). The child of a
 /// fork begins to run at once: `pages` holds [`CHILD_WORDS`] words about it: process id,
-/// user id, effective one, group id, effective one, as the proxy would be told them.
+/// user id, effective one, group id, effective one, as the proxy would be told them, and
+/// the number of its process id namespace (of every process).
 /// Answer args: [0] = 1 if none of its memory is shared with Linux, so that the device
 /// may be mapped over all of its addresses at once; `pages`: the frames of the first page
 /// of slots and of the first scratch page, which the proxy is going to touch; 0: ask later.
 pub const REQUEST_SPACE_OPEN: u32 = 2;
 /// See [`REQUEST_SPACE_OPEN`].
-pub const CHILD_WORDS: usize = 5;
+pub const CHILD_WORDS: usize = 6;
 /// Run the program in the start block of `space` (see [`crate::start`]); args: [0] = 0,
-/// or the first slot of a process that shares it (`IOCTL_SHARE`), which begins.
+/// or the first slot of a process that shares it (`IOCTL_SHARE`), which begins; [1] = its
+/// process id namespace.
 pub const REQUEST_SPACE_START: u32 = 3;
 /// The proxy of `space` is gone (its memory map too): end its threads, free all
 /// its memory, then answer. Answered only when everything is back. Answer args:

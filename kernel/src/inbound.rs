@@ -56,7 +56,7 @@ fn serve(index: u32) {
         kind => match process_of(&call) {
             None => Err(errno::ESRCH),
             Some(p) => match kind {
-                abi::REQUEST_SPACE_START if call.args[0] != 0 => share::begin(&p),
+                abi::REQUEST_SPACE_START if call.args[0] != 0 => share::begin(&p, call.args[1]),
                 abi::REQUEST_SPACE_START => exec::start(&p),
                 abi::REQUEST_PROCESS_END => {
                     share::ended(&p);

@@ -85,6 +85,7 @@ pub struct Process {
     pub timers: Mutex<Vec<u32>>,
     /// Its first thread waits for the proxy, see `share`.
     beginning: AtomicBool,
+    pid_namespace: AtomicU64,
     vfork: Mutex<Option<Arc<Vfork>>>,
     /// Tracers and debuggers.
     pub observed: observe::OfProcess,
@@ -129,6 +130,7 @@ impl Process {
             timers: Mutex::new(Vec::new()),
             vfork: Mutex::new(None),
             beginning: AtomicBool::new(false),
+            pid_namespace: AtomicU64::new(0),
             observed: observe::OfProcess::default(),
             start_mask: AtomicU64::new(0),
             ended_cycles: (AtomicU64::new(0), AtomicU64::new(0)),
@@ -141,6 +143,16 @@ impl Process {
     /// What it shares with processes that share its memory.
     pub fn memory(&self) -> &Arc<Space> {
         &self.memory
+    }
+
+    /// Number of the process id namespace that its ids belong to, as the module has it.
+    pub fn pid_namespace(&self) -> u64 {
+        self.pid_namespace.load(Ordering::Relaxed)
+    }
+
+    /// Said once, before it runs.
+    pub fn set_pid_namespace(&self, number: u64) {
+        self.pid_namespace.store(number, Ordering::Relaxed);
     }
 
     /// Begins with the thread `first`, once its proxy is there.

@@ -83,8 +83,9 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
 }
 
 /// `REQUEST_SPACE_START` of such a process: its proxy is there, its first thread runs.
-pub fn begin(p: &Arc<Process>) -> Result<()> {
+pub fn begin(p: &Arc<Process>, pid_namespace: u64) -> Result<()> {
     let first = p.thread(p.first_slot).filter(|_| p.take_beginning()).ok_or(errno::EBUSY)?;
+    p.set_pid_namespace(pid_namespace);
     // What it itself sees, which in a namespace of its own is not what its parent sees.
     p.identity.lock().pid = first.slot.tid();
     let cpu = balance::place(&first);

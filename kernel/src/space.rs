@@ -29,11 +29,14 @@ pub fn find(cpu: usize, space: u32) -> Option<Arc<Space>> {
     SPACES[cpu].lock().get(&space).cloned()
 }
 
-/// The thread with Linux thread id `tid` of whatever process.
-pub fn find_thread(tid: u32) -> Option<Arc<Thread>> {
+/// The thread that `asker` knows by Linux' thread id `tid`, of whatever process in the same
+/// process id namespace.
+pub fn find_thread(asker: &Process, tid: u32) -> Option<Arc<Thread>> {
+    let namespace = asker.pid_namespace();
     SPACES.iter().find_map(|of_cpu| {
         let spaces: Vec<_> = of_cpu.lock().values().cloned().collect();
-        spaces.iter().flat_map(|s| s.processes()).find_map(|p| p.threads().into_iter().find(|t| t.slot.tid() == tid))
+        let known = |p: &Arc<Process>| p.pid_namespace() == namespace;
+        spaces.iter().flat_map(|s| s.processes()).filter(known).find_map(|p| p.threads().into_iter().find(|t| t.slot.tid() == tid))
     })
 }
 
@@ -145,6 +148,7 @@ impl Space {
         });
         let parent = embryo.as_ref().map_or(Weak::new(), |e| Arc::downgrade(&e.parent.process));
         let first = Process::new(new.clone(), 0, parent);
+        first.set_pid_namespace(words.get(5).copied().unwrap_or(0));
         new.enter(first.clone());
         if SPACES[percpu::index()].lock().insert(space, new.clone()).is_some() {
             return Err(errno::EEXIST);

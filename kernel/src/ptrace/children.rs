@@ -41,7 +41,7 @@ struct Begun<'a>(&'a Thread, u32, u64);
 
 impl cpus::Wait for Begun<'_> {
     fn ready(&self) -> bool {
-        self.0.must_end() || space::find_thread(self.1).is_some() || cpu::rdtsc() > self.2
+        self.0.must_end() || space::find_thread(&self.0.process, self.1).is_some() || cpu::rdtsc() > self.2
     }
     fn announce(&self, _: bool) {}
     fn deadline(&self) -> u64 {
@@ -55,7 +55,7 @@ pub fn on_child(thread: &Thread, regs: &mut Regs, event: Option<u32>, tid: u32) 
     cpus::wait(&Begun(thread, tid, cpus::deadline(CHILD_NS)), 0);
     report_event(thread, regs, event, tid);
     // The tracer went away, or did not want it.
-    if let Some(child) = space::find_thread(tid).filter(|c| !c.ptrace.is_on()) {
+    if let Some(child) = space::find_thread(&thread.process, tid).filter(|c| !c.ptrace.is_on()) {
         let_go(&child);
     }
 }
@@ -81,7 +81,7 @@ pub fn on_exit(thread: &Thread, status: u32) {
 /// stops.
 pub fn take(thread: &Thread, stop: Stop) {
     let Stop::Event(event::FORK | event::VFORK | event::CLONE, tid) = stop else { return };
-    let Some(child) = space::find_thread(tid as u32).filter(|c| !c.ptrace.is_on()) else { return };
+    let Some(child) = space::find_thread(&cpus::current().process, tid as u32).filter(|c| !c.ptrace.is_on()) else { return };
     let options = thread.ptrace.options.load(Ordering::Relaxed);
     let seized = thread.ptrace.has(SEIZED);
     let how = if seized { request::SEIZE } else { request::ATTACH };

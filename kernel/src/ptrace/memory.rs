@@ -97,5 +97,5 @@ fn of_file(fd: u64) -> Option<Arc<Thread>> {
     let mut path = vec![0; count.min(BYTES) as usize];
     me.process.read_control(scratch + BYTES, &mut path);
     let path = core::str::from_utf8(&path).ok()?.strip_prefix("/proc/")?.strip_suffix("/mem")?;
-    space::find_thread(path.rsplit('/').next()?.parse().ok()?)
+    space::find_thread(&cpus::current().process, path.rsplit('/').next()?.parse().ok()?)
 }

@@ -34,7 +34,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
     if what == request::TRACEME {
         return traceme();
     }
-    let Some(thread) = space::find_thread(a[1] as u32) else { return without_thread(a) };
+    let Some(thread) = space::find_thread(&cpus::current().process, a[1] as u32) else { return without_thread(a) };
     let (addr, data) = (a[2], a[3]);
     match what {
         request::ATTACH | request::SEIZE => attach(&thread, a),
@@ -102,7 +102,7 @@ fn without_thread(a: &[u64; 6]) -> Result<u64> {
 fn traceme() -> Result<u64> {
     let me = cpus::current_arc();
     let parent = delegate::linux(SYS_GETPPID, [0; 6])?;
-    let parent = space::find_thread(parent as u32).ok_or(errno::EPERM)?;
+    let parent = space::find_thread(&me.process, parent as u32).ok_or(errno::EPERM)?;
     linux([request::TRACEME, 0, 0, 0, 0, 0])?;
     // Or another thread of it, as it turns out when that first asks.
     begin(&me, Some(&parent), 0, 0);
@@ -318,7 +318,7 @@ impl Seen {
     /// Has the thread stop, and says what kind of stop it is. True: the stop is nothing to
     /// be seen; it is over.
     fn settle(&self) -> bool {
-        let thread = space::find_thread(self.pid);
+        let thread = space::find_thread(&cpus::current().process, self.pid);
         let ours = thread.is_some() || space::is_worker(self.pid);
         if ours && self.status == SIGBUS && self.only_interrupts() {
             return linux([request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok();

@@ -270,7 +270,7 @@ fn thread_of(p: &Process, id: u32) -> Option<Arc<Thread>> {
     if id == 0 {
         return Some(cpus::current_arc());
     }
-    p.threads().into_iter().find(|t| t.slot.tid() == id).or_else(|| space::find_thread(id))
+    p.threads().into_iter().find(|t| t.slot.tid() == id).or_else(|| space::find_thread(p, id))
 }
 
 /// As Linux' check_same_owner: one's own, or root's business.
