@@ -282,8 +282,8 @@ void hanare_account(struct hanare_space *space, const struct hanare_call *call);
 /* share.c */
 long hanare_share(struct hanare_space *space, void *data);
 void hanare_space_unshare(struct hanare_space *space);
-/* To each process that has the space. Any context. */
-void hanare_space_signal(struct hanare_space *space, int (*send)(struct pid *pid));
+/* Each process that has the space is killed, or told that the LWK died. Any context. */
+void hanare_space_tell_death(struct hanare_space *space);
 void hanare_space_kill(struct hanare_space *space);
 bool hanare_space_is_shared(struct hanare_space *space);
 bool hanare_space_stop_changed(struct hanare_space *space, bool (*is_stopped)(struct pid *pid),

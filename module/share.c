@@ -157,8 +157,8 @@ void hanare_space_unshare(struct hanare_space *space)
 	}
 }
 
-/* Any context. */
-void hanare_space_signal(struct hanare_space *space, int (*send)(struct pid *pid))
+/* To each process that has the space. Any context. */
+static void send_each(struct hanare_space *space, int (*send)(struct pid *pid))
 {
 	struct hanare_sharer *s;
 	unsigned long flags;
@@ -171,6 +171,27 @@ void hanare_space_signal(struct hanare_space *space, int (*send)(struct pid *pid
 	spin_unlock_irqrestore(&space->share_lock, flags);
 }
 
+static int tell_death(struct pid *pid)
+{
+	struct task_struct *task = get_pid_task(pid, PIDTYPE_TGID);
+	struct kernel_siginfo info;
+
+	clear_siginfo(&info);
+	info.si_signo = SIGBUS;
+	info.si_code = BUS_ADRERR;
+	info.si_addr = (void __user *)HANARE_CONTROL_BASE;
+	if (task) {
+		send_sig_info(SIGBUS, &info, task);
+		put_task_struct(task);
+	}
+	return 0;
+}
+
+void hanare_space_tell_death(struct hanare_space *space)
+{
+	send_each(space, tell_death);
+}
+
 static int kill_one(struct pid *pid)
 {
 	return kill_pid(pid, SIGKILL, 1);
@@ -178,7 +199,7 @@ static int kill_one(struct pid *pid)
 
 void hanare_space_kill(struct hanare_space *space)
 {
-	hanare_space_signal(space, kill_one);
+	send_each(space, kill_one);
 }
 
 bool hanare_space_is_shared(struct hanare_space *space)

@@ -90,22 +90,6 @@ void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot)
 	rcu_read_unlock();
 }
 
-static int tell_death(struct pid *pid)
-{
-	struct task_struct *task = get_pid_task(pid, PIDTYPE_TGID);
-	struct kernel_siginfo info;
-
-	clear_siginfo(&info);
-	info.si_signo = SIGBUS;
-	info.si_code = BUS_ADRERR;
-	info.si_addr = (void __user *)HANARE_CONTROL_BASE;
-	if (task) {
-		send_sig_info(SIGBUS, &info, task);
-		put_task_struct(task);
-	}
-	return 0;
-}
-
 /*
  * The instance died: nobody will ring any more. A worker that is blocked in a
  * call of Linux' own learns of it by a signal. Any context.
@@ -121,7 +105,7 @@ void hanare_spaces_wake(struct hanare_instance *inst, bool tell)
 		for (i = 0; i < HANARE_SLOT_QUEUES; i++)
 			wake_up_all(&space->slot_queues[i]);
 		if (tell)
-			hanare_space_signal(space, tell_death);
+			hanare_space_tell_death(space);
 	}
 	spin_unlock_irqrestore(&inst->state_lock, flags);
 }
