@@ -321,6 +321,9 @@ def finish():
         text = kernel_log_since(log_start)
         bad = re.findall(r'.*(?:WARNING:|BUG:|Oops|general protection fault[:,]|blocked for more than|'
                          r'refcount_t|Bad page|Bad rss|soft lockup|rcu_.* stall).*', text)
+        if bad:  # where it was
+            for line in text[text.index(bad[0]):].splitlines()[:60]:
+                print('#', line)
         expect(not bad, f'{len(bad)} lines: ' + ' / '.join(bad[:3]))
     check('shutdown', shutdown, lwk=False)
     check('linux-log', kernel_log, lwk=False)
