@@ -62,14 +62,17 @@ static void pose(struct callback_head *work)
 }
 
 /* The task that takes the signal, with what its program had as siginfo. */
-static int take(const struct hanare_pose *arg)
+static int take(struct hanare_space *space, const struct hanare_pose *arg)
 {
 	struct kernel_siginfo info;
 	sigset_t set;
 	int err;
 
-	if (arg->signal > _NSIG)
+	if (arg->signal > _NSIG || arg->others > HANARE_SLOTS_MAX)
 		return -EINVAL;
+	/* The others were told to pose, and may be on their way. */
+	wait_event_killable_timeout(space->slot_queues[0],
+				    atomic_read(&space->posed) >= arg->others, HZ);
 	clear_siginfo(&info);
 	memcpy(&info, arg->info, min(sizeof(info), sizeof(arg->info)));
 	info.si_signo = arg->signal;
@@ -85,6 +88,8 @@ static int take(const struct hanare_pose *arg)
 /* The others stay here until the first one's signal ends them all. */
 static int stay(struct hanare_space *space)
 {
+	atomic_inc(&space->posed);
+	wake_up_all(&space->slot_queues[0]);
 	return wait_event_killable(space->slot_queues[0], READ_ONCE(space->inst->dead)) ?
 	       -EINTR : -EIO;
 }
@@ -110,5 +115,5 @@ long hanare_pose(struct hanare_space *space, void *data)
 		kfree(p);
 		return err;
 	}
-	return arg->signal ? take(arg) : stay(space);
+	return arg->signal ? take(space, arg) : stay(space);
 }

@@ -1671,8 +1671,8 @@ struct hanare_trace_read {
 struct hanare_pose {
 	/* In: signal number or 0. */
 	__u32 signal;
-	/* Zero. */
-	__u32 reserved;
+	/* In: with a signal, how many other threads were told to stay, which is waited for. */
+	__u32 others;
 	/* In: registers. */
 	__u64 regs[HANARE_POSE_REGS];
 	/* In: siginfo_t. */
@@ -2105,7 +2105,7 @@ _Static_assert(__builtin_offsetof(struct hanare_trace_read, size) == 8, "TraceRe
 _Static_assert(__builtin_offsetof(struct hanare_trace_read, lost) == 16, "TraceRead.lost");
 _Static_assert(sizeof(struct hanare_trace_read) == 24, "TraceRead");
 _Static_assert(__builtin_offsetof(struct hanare_pose, signal) == 0, "Pose.signal");
-_Static_assert(__builtin_offsetof(struct hanare_pose, reserved) == 4, "Pose.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_pose, others) == 4, "Pose.others");
 _Static_assert(__builtin_offsetof(struct hanare_pose, regs) == 8, "Pose.regs");
 _Static_assert(__builtin_offsetof(struct hanare_pose, info) == 152, "Pose.info");
 _Static_assert(sizeof(struct hanare_pose) == 280, "Pose");

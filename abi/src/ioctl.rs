@@ -390,8 +390,8 @@ pub const POSE_REGS: usize = 18;
 pub struct Pose {
     /// In: signal number or 0.
     pub signal: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// In: with a signal, how many other threads were told to stay, which is waited for.
+    pub others: u32,
     /// In: registers.
     pub regs: [u64; POSE_REGS],
     /// In: siginfo_t.

@@ -98,7 +98,8 @@ fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
         r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx, r.rsi, r.rdi, r.rip, r.rflags, r.rsp,
     ];
     let mut page = Vec::with_capacity(FPU_AT + FXSAVE);
-    page.extend_from_slice(&u64::from(queued.map_or(0, |q| q.signal)).to_le_bytes());
+    let others = if queued.is_some() { p.posed.load(Ordering::Acquire) } else { 0 };
+    page.extend_from_slice([queued.map_or(0, |q| q.signal), others].as_bytes());
     page.extend_from_slice(registers.as_bytes());
     page.extend_from_slice(queued.map_or(signal::SigInfo::default(), |q| q.info).as_bytes());
     assert!(page.len() == size_of::<Pose>());
