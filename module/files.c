@@ -26,13 +26,13 @@ static bool is_noexec(struct file *file)
 /*
  * A number that changes with the file's content, or 0: it may change without that. Who
  * writes sets the time of the last change, but for one who has it open for that already.
+ * Not on tmpfs, where stores to a shared mapping leave no time.
  */
 static u64 version(struct file *file, const struct kstat *stat)
 {
 	struct inode *inode = d_real_inode(file->f_path.dentry);
 	struct super_block *sb = inode->i_sb;
-	bool known = sb->s_magic == TMPFS_MAGIC || sb->s_magic == V9FS_MAGIC ||
-		     sb->s_type->fs_flags & FS_REQUIRES_DEV;
+	bool known = sb->s_magic == V9FS_MAGIC || sb->s_type->fs_flags & FS_REQUIRES_DEV;
 
 	if (!known || sb->s_magic == FUSE_SUPER_MAGIC || !S_ISREG(stat->mode) ||
 	    inode_is_open_for_write(inode) || inode_is_open_for_write(file_inode(file)) ||

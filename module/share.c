@@ -65,6 +65,8 @@ static void sharer_work(struct work_struct *work)
 	if (!is_gone(s->pid) || !take(s))
 		return;
 	remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
+	/* A second wake-up, at the reaping, may have queued it again meanwhile. */
+	cancel_work(&s->work);
 	hanare_request(s->space->inst, s->space->home, &call, WAIT_BOUNDED, 1000);
 	hanare_space_put(s->space);
 	/* Nobody queues it any more, and nobody but us knows it. */

@@ -5,13 +5,13 @@ use crate::process::Process;
 use crate::thread::Thread;
 use crate::clocktimers::{self, ClockTimer};
 use crate::{cpus, delegate, signals, time};
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::cputimer::{CpuLimit, CpuSeconds, IntervalTimer};
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, SigInfo};
-use hanare_core::time::{Timespec, Timeval};
+use hanare_core::time::{Clock, Timespec, Timeval};
 use hanare_hal::usercopy;
 use spin::Mutex;
 use zerocopy::{FromBytes, IntoBytes};
@@ -147,30 +147,60 @@ pub fn is_own_thread(id: i32) -> bool {
     id & 4 != 0 && (target == 0 || target == cpus::current().slot.tid())
 }
 
-/// The value of a CPU clock that names a process or thread (`clock_getcpuclockid`,
-/// `pthread_getcpuclockid`), if it is one of this process.
-pub fn clock_of(id: i32) -> Option<u64> {
-    const PER_THREAD: i32 = 4;
-    const KIND: i32 = 3;
-    const DEVICE: i32 = 3;
-    if id >= 0 || id & KIND == DEVICE {
-        return None;
-    }
-    let (target, me) = (!(id >> 3) as u32, cpus::current());
-    let p = &me.process;
-    if id & PER_THREAD == 0 {
-        let own = target == 0 || target == p.identity.lock().pid;
-        let (user, system) = p.times_ns();
-        return own.then(|| if id & KIND == 1 { user } else { user + system });
-    }
-    let mut found: Option<Arc<Thread>> = None;
-    p.each_thread(|t| {
-        if target == 0 && core::ptr::eq(&**t, me) || target != 0 && t.slot.tid() == target {
-            found = Some(t.clone());
+/// A clock of CPU time of a process, or of one of its threads.
+pub struct CpuClock {
+    /// `None`: of the process.
+    thread: Option<Weak<Thread>>,
+    /// Without what the kernel did.
+    user: bool,
+}
+
+impl CpuClock {
+    /// The clock with an id as `clock_getcpuclockid` and `pthread_getcpuclockid` make it, or
+    /// of the caller; `None`: it is another kind of clock, or not one of `p`.
+    pub fn of(id: i32, p: &Process) -> Option<CpuClock> {
+        const PER_THREAD: i32 = 4;
+        const KIND: i32 = 3;
+        const USER: i32 = 1;
+        const DEVICE: i32 = 3;
+        let own = || Some(Arc::downgrade(&cpus::current_arc()));
+        match Clock::from_id(id) {
+            Some(Clock::ProcessCpu) => return Some(CpuClock { thread: None, user: false }),
+            Some(Clock::ThreadCpu) => return Some(CpuClock { thread: own(), user: false }),
+            _ if id >= 0 || id & KIND == DEVICE => return None,
+            _ => {}
         }
-    });
-    let (user, system) = thread_ns(&*found?);
-    Some(if id & KIND == 1 { user } else { user + system })
+        let (target, user) = (!(id >> 3) as u32, id & KIND == USER);
+        if id & PER_THREAD == 0 {
+            let ours = target == 0 || target == p.identity.lock().pid;
+            return ours.then_some(CpuClock { thread: None, user });
+        }
+        let thread = match target {
+            0 => own(),
+            tid => Some(Arc::downgrade(&p.threads().into_iter().find(|t| t.slot.tid() == tid)?)),
+        };
+        Some(CpuClock { thread, user })
+    }
+
+    /// ns so far; `None`: the thread is gone.
+    pub fn now(&self, p: &Process) -> Option<u64> {
+        let (user, system) = match &self.thread {
+            None => p.times_ns(),
+            Some(thread) => thread_ns(&*thread.upgrade()?),
+        };
+        Some(if self.user { user } else { user + system })
+    }
+
+    /// Whether it goes on while `thread` runs.
+    pub fn counts(&self, thread: &Thread) -> bool {
+        self.thread.as_ref().is_none_or(|t| core::ptr::eq(t.as_ptr(), thread))
+    }
+}
+
+/// The value of a CPU clock that names a process or thread, if it is one of this process.
+pub fn clock_of(id: i32) -> Option<u64> {
+    let p = &cpus::current().process;
+    if id >= 0 { None } else { CpuClock::of(id, p)?.now(p) }
 }
 
 fn read_itimer(at: u64) -> Result<(u64, u64)> {
@@ -222,10 +252,10 @@ pub fn itimer(which: u64, new: Option<u64>, old: u64) -> Option<Result<u64>> {
 }
 
 /// timer_create: the new timer's number, so that execve can delete it.
-pub fn timer_created(at: u64) {
-    if let Ok(id) = usercopy::read_u32(at) {
-        cpus::current().process.timers.lock().push(id);
-    }
+pub fn timer_created(at: u64) -> Option<u32> {
+    let id = usercopy::read_u32(at).ok()?;
+    cpus::current().process.timers.lock().push(id);
+    Some(id)
 }
 
 /// timer_delete.

@@ -217,7 +217,7 @@ impl Process {
         *self.exe.lock() = e.exe;
         let awaits = e.traced.then(|| e.parent.clone());
         if e.traced {
-            thread.ptrace.begin_held();
+            ptrace::hold_child(&e.parent, &thread);
         }
         *thread.affinity.lock() = e.affinity;
         thread.seccomp.inherit(e.seccomp);

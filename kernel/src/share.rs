@@ -29,7 +29,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     p.enter(new.clone());
     let result = bear(r, regs, &new);
     if result.is_err() {
-        ended(&new);
+        give_up(&new);
     }
     result
 }
@@ -93,13 +93,20 @@ pub fn begin(p: &Arc<Process>, pid_namespace: u64) -> Result<()> {
     Ok(())
 }
 
-/// `REQUEST_PROCESS_END`: its proxy is gone, or never came.
+/// `REQUEST_PROCESS_END`, or the end of the space: its proxy is gone, or never came.
 pub fn ended(p: &Arc<Process>) {
     p.kill();
+    give_up(p);
+}
+
+/// Nothing is left to wait for of a process that has not begun; one that has, though its
+/// creator was killed before it heard of that, goes on.
+fn give_up(p: &Arc<Process>) {
     if p.take_beginning() {
         p.drop_threads(); // none has run
     }
     if p.thread_count() == 0 {
+        p.kill();
         p.memory().process_ended(p);
     }
 }

@@ -5,7 +5,7 @@ use crate::futex::Futexes;
 use crate::mm::{self, AddressSpace, MmLock};
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{clone, frames, heap, inbound};
+use crate::{clone, frames, heap, inbound, share};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -232,7 +232,7 @@ impl Space {
     pub fn close(&self, request: u32) {
         self.close_request.store(request, Ordering::Release);
         self.closed.store(true, Ordering::Release);
-        self.processes().iter().for_each(|p| p.kill());
+        self.processes().iter().for_each(share::ended);
         self.reap_if_empty();
     }
 

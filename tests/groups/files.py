@@ -53,6 +53,7 @@ def copies():
     same('tail-f-of-growing', None, base=base, both=lambda launch: [
         'bash', '-c', 'echo one > log; (sleep 1; echo two >> log) & timeout 4 '
         f'{" ".join(launch)} tail -f log; echo $?'])
+    same('libraries-on-disk', [GUEST + '/static/libraries', '.'], status=0, timeout=120, base=base)
     same('flock', None, base=base, both=lambda launch: [
         'bash', '-c', f'flock lock sleep 6 & sleep 0.3; {" ".join(launch)} /usr/bin/python3 -c \''
         'import fcntl; f = open("lock")\ntry: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)\n'

@@ -1,4 +1,5 @@
-/* Pages of executable files that several processes map, while the file changes. */
+/* Pages of executable files that several processes map, while the file changes; the file lies in the
+   folder argv[1], or /tmp. */
 #include "guest.h"
 
 #define PAGES 40
@@ -46,13 +47,13 @@ static void look(const char *when)
 	wait(NULL);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	int data[2], fd;
-	char *mine, *again;
+	char *mine, *again, *stored;
 	char letters[3];
 
-	snprintf(name, sizeof(name), "/tmp/libraries-%d", getpid());
+	snprintf(name, sizeof(name), "%s/libraries-%d", argc > 1 ? argv[1] : "/tmp", getpid());
 	fill('a');
 	sleep(4);
 	mine = map(PROT_READ | PROT_EXEC);
@@ -82,6 +83,16 @@ int main(void)
 	look("written to");
 	close(fd);
 	look("closed");
+	/* Stores to a shared mapping, while another process has the file as it was. */
+	sleep(4);
+	mine = map(PROT_READ | PROT_EXEC);
+	printf("held: %c %c\n", mine[0], mine[BYTES - 1]);
+	fd = open(name, O_RDWR);
+	stored = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	memset(stored, 's', BYTES);
+	munmap(stored, BYTES);
+	close(fd);
+	look("stored");
 	unlink(name);
 	return 0;
 }

@@ -16,8 +16,8 @@ use hanare_core::ptrace::{Stop, event, option, request};
 use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
 
-/// A child is about to be made: the event, if a tracer wants to know. `child`: a thread,
-/// which does not begin then.
+/// A child is about to be made: the event, if a tracer wants to know. `child`: its first
+/// thread, where that is there already.
 pub fn before_child(thread: &Thread, child: Option<&Arc<Thread>>, event: u32) -> Option<u32> {
     let wanted = match event {
         event::VFORK => option::TRACEVFORK,
@@ -27,35 +27,43 @@ pub fn before_child(thread: &Thread, child: Option<&Arc<Thread>>, event: u32) ->
     if !thread.ptrace.wants(wanted) {
         return None;
     }
+    thread.ptrace.state.lock().child = None;
     if let Some(child) = child {
-        child.ptrace.set(HELD);
+        hold_child(thread, child);
     }
     Some(event)
+}
+
+/// The first thread of a child that `parent` makes does not begin before its parent goes on.
+pub fn hold_child(parent: &Thread, child: &Arc<Thread>) {
+    child.ptrace.set(HELD);
+    parent.ptrace.state.lock().child = Some(child.clone());
 }
 
 /// How long a child's proxy may take to say that it is there, ns.
 const CHILD_NS: u64 = 10_000_000_000;
 
 /// The first thread of a child is there, or is not going to be.
-struct Begun<'a>(&'a Thread, u32, u64);
+struct Begun<'a>(&'a Thread, u64);
 
 impl cpus::Wait for Begun<'_> {
     fn ready(&self) -> bool {
-        self.0.must_end() || space::find_thread(&self.0.process, self.1).is_some() || cpu::rdtsc() > self.2
+        self.0.must_end() || self.0.ptrace.state.lock().child.is_some() || cpu::rdtsc() > self.1
     }
     fn announce(&self, _: bool) {}
     fn deadline(&self) -> u64 {
-        self.2
+        self.1
     }
 }
 
 /// The child `tid` is there, or comes.
 pub fn on_child(thread: &Thread, regs: &mut Regs, event: Option<u32>, tid: u32) {
     let Some(event) = event else { return };
-    cpus::wait(&Begun(thread, tid, cpus::deadline(CHILD_NS)), 0);
+    cpus::wait(&Begun(thread, cpus::deadline(CHILD_NS)), 0);
     report_event(thread, regs, event, tid);
-    // The tracer went away, or did not want it.
-    if let Some(child) = space::find_thread(&thread.process, tid).filter(|c| !c.ptrace.is_on()) {
+    let child = thread.ptrace.state.lock().child.take();
+    // The tracer went away, or did not want it, or knows it by another id.
+    if let Some(child) = child.filter(|c| !c.ptrace.is_on()) {
         let_go(&child);
     }
 }

@@ -1,7 +1,8 @@
 //! A tracee's memory. Linux sees it through the proxy, with the rights of the program; the
 //! rest is done here: text is written in a copy of the tracee's own.
 
-use super::tracer::{hold, is_mine, linux, put};
+use super::tracer::{hold, is_mine, linux};
+use crate::syscalls::put;
 use crate::mm::patch;
 use crate::space;
 use crate::thread::Thread;

@@ -12,7 +12,7 @@ mod memory;
 mod registers;
 mod tracer;
 
-pub use children::{before_child, on_child, on_exit, on_vfork_done};
+pub use children::{before_child, hold_child, on_child, on_exit, on_vfork_done};
 pub use memory::memory_file;
 pub use tracer::{call, wait};
 
@@ -78,13 +78,15 @@ struct State {
     /// The signal of `OP_TRAP`, if the tracer lets it through.
     let_through: Option<QueuedSignal>,
     tracer: Weak<Thread>,
+    /// A child that is not to begin before the tracer has heard of it.
+    child: Option<Arc<Thread>>,
     /// Its id before it became the first thread by execve, until that is told.
     former: u32,
 }
 
 impl Default for State {
     fn default() -> Self {
-        State { stop: Stop::Signal, reported: false, let_through: None, tracer: Weak::new(), former: 0 }
+        State { stop: Stop::Signal, reported: false, let_through: None, tracer: Weak::new(), child: None, former: 0 }
     }
 }
 
@@ -116,10 +118,6 @@ impl OfThread {
         self.flags.load(Ordering::SeqCst) & HELD != 0 && self.snapshot.lock().is_none()
     }
 
-    /// It does not enter user mode before it is let go.
-    pub fn begin_held(&self) {
-        self.set(HELD);
-    }
 
     /// Whether it has to leave what it waits for.
     pub fn gives_up(&self) -> bool {

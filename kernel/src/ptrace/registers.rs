@@ -2,6 +2,7 @@
 
 use super::tracer::look;
 use crate::registers::Snapshot;
+use crate::syscalls::put;
 use crate::thread::Thread;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -14,10 +15,6 @@ use zerocopy::IntoBytes;
 const REGS_BYTES: u64 = (USER_REGS * 8) as u64;
 /// Where the state says which components it may have, for debuggers.
 const MASK_AT: usize = 464;
-
-fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
-    usercopy::write(addr, bytes).map(|()| 0).map_err(|_| errno::EFAULT)
-}
 
 fn get(addr: u64, bytes: &mut [u8]) -> Result<()> {
     usercopy::read(addr, bytes).map_err(|_| errno::EFAULT)

@@ -5,7 +5,7 @@
 use super::{CALLS, GONE, HELD, SEIZED, STEP, begin, children, end, let_go, memory, registers, set_tracer};
 use crate::space;
 use crate::registers::Snapshot;
-use crate::syscalls::forward;
+use crate::syscalls::{forward, put};
 use crate::thread::Thread;
 use crate::{cpus, delegate, usage};
 use alloc::boxed::Box;
@@ -22,10 +22,6 @@ const SYS_GETPPID: u32 = 110;
 
 pub(super) fn linux(args: [u64; 6]) -> Result<u64> {
     delegate::linux(SYS_PTRACE, args)
-}
-
-pub(super) fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
-    usercopy::write(addr, bytes).map(|()| 0).map_err(|_| errno::EFAULT)
 }
 
 /// ptrace(2).

@@ -102,7 +102,7 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Attributes => slots::attributes_changed(cpus::current()),
         Hook::Personality => personality(args[0] as u32),
         Hook::Rlimit => take_limits(row, &args),
-        Hook::Timer if row.number == number::TIMER_CREATE => cputime::timer_created(args[2]),
+        Hook::Timer if row.number == number::TIMER_CREATE => drop(cputime::timer_created(args[2])),
         Hook::Timer if row.number == number::TIMER_DELETE => cputime::timer_deleted(args[0]),
         Hook::Sysinfo => return super::machine::sysinfo(args[0]),
         Hook::Wait => usage::waited(&cpus::current().process, row, &args, result)?,

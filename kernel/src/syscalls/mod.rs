@@ -63,7 +63,7 @@ pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
 }
 
 /// Writes a result to user memory.
-fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
+pub fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
     usercopy::write(addr, bytes).map(|()| 0).map_err(|_| errno::EFAULT)
 }
 

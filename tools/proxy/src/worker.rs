@@ -251,7 +251,7 @@ fn number(result: sys::Result<u32>) -> i64 {
 
 /// `OP_THREAD`: gives the thread id, which is in the slot as well.
 fn start_worker(process: &Process, slot: u64, own: u64) -> sys::Result<u32> {
-    let slot = u32::try_from(slot).ok().filter(|slot| *slot < SLOTS_MAX).ok_or(Errno(EINVAL))?;
+    let slot = slot_number(slot)?;
     let tid = thread::spawn(slot, Role::Thread, own)?;
     process.space.window.slot(slot).set_tid(tid);
     Ok(tid)
@@ -260,9 +260,13 @@ fn start_worker(process: &Process, slot: u64, own: u64) -> sys::Result<u32> {
 /// `OP_SHARE`: gives the process id.
 fn share(process: &Process, args: &[u64; 6]) -> sys::Result<u32> {
     let [slot, flags, pidfd, own, ..] = *args;
-    let valid = |slot: u64| u32::try_from(slot).ok().filter(|slot| *slot < SLOTS_MAX).ok_or(Errno(EINVAL));
-    declare(process, valid(own)?, false)?;
-    thread::share(valid(slot)?, flags, pidfd)
+    declare(process, slot_number(own)?, false)?;
+    thread::share(slot_number(slot)?, flags, pidfd)
+}
+
+/// A slot that the LWK names.
+fn slot_number(slot: u64) -> sys::Result<u32> {
+    u32::try_from(slot).ok().filter(|slot| *slot < SLOTS_MAX).ok_or(Errno(EINVAL))
 }
 
 /// Has the module watch for this process' end; `begin`: the LWK is to run its program.
