@@ -51,8 +51,8 @@ pub mod flag {
     pub const LINUX: u64 = NAMESPACES | PARENT | PIDFD | FS | IO | INTO_CGROUP;
 }
 
-/// How long the child's proxy may take to come up.
-const CLAIM_NS: u64 = 10_000_000_000;
+/// How long a child's proxy may take to come up, ns.
+pub const COMES_NS: u64 = 10_000_000_000;
 
 /// What clone and clone3 ask for.
 #[derive(Default)]
@@ -287,8 +287,9 @@ pub struct Embryo {
     pub parent: Arc<Thread>,
 }
 
-// Boxed: they are large, and a tree moves its values through the kernel stack.
-static EMBRYOS: Mutex<BTreeMap<(u32, u64), Box<Embryo>>> = Mutex::new(BTreeMap::new());
+/// By parent's space and token; `None` while one is becoming a process. Boxed: they are
+/// large, and a tree moves its values through the kernel stack.
+static EMBRYOS: Mutex<BTreeMap<(u32, u64), Option<Box<Embryo>>>> = Mutex::new(BTreeMap::new());
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 
 /// Memory of the list if it is empty.
@@ -299,11 +300,16 @@ pub fn trim() {
     }
 }
 
-/// The child that the proxy of a new space stands for.
+/// The child that the proxy of a new space stands for. Its parent waits until it has
+/// [`come`]: a child that fork gave the id of is there for whoever asks (ptrace, kill).
 pub fn claim(parent: u32, token: u64) -> Option<Box<Embryo>> {
-    let e = EMBRYOS.lock().remove(&(parent, token))?;
-    cpus::kick(&e.parent);
-    Some(e)
+    EMBRYOS.lock().get_mut(&(parent, token))?.take()
+}
+
+/// The child is there, or is not going to be: `parent`, a thread of the space, may go on.
+pub fn come(space: u32, token: u64, parent: &Arc<Thread>) {
+    EMBRYOS.lock().remove(&(space, token));
+    cpus::kick(parent);
 }
 
 /// A process has ended: children that never came up are given up.
@@ -312,7 +318,7 @@ pub fn forget(parent: u32) {
         let key = EMBRYOS.lock().range((parent, 0)..=(parent, u64::MAX)).next().map(|(k, _)| *k);
         let Some(key) = key else { break };
         let embryo = EMBRYOS.lock().remove(&key);
-        if let Some(e) = embryo {
+        if let Some(Some(e)) = embryo {
             e.mm.destroy();
         }
     }
@@ -363,7 +369,7 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         vfork: vfork.clone(),
         parent,
     });
-    EMBRYOS.lock().insert(key, embryo);
+    EMBRYOS.lock().insert(key, Some(embryo));
     hold::at("fork-embryo");
     let pid = loop {
         match delegate::call(OP_FORK, [key.1, r.exit_signal | r.flags & flag::LINUX, r.pidfd, r.set_tid, r.set_tid_size, r.cgroup]) {
@@ -373,10 +379,10 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     };
     hold::at("fork-answered");
     if pid >= 0 {
-        cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(CLAIM_NS) }, 0);
+        cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(COMES_NS) }, 0);
     }
     let left = EMBRYOS.lock().remove(&key);
-    if let Some(e) = left {
+    if let Some(Some(e)) = left {
         e.mm.destroy(); // the proxy could not fork, or died at once
     }
     if let Some(e) = Errno::from_return(pid) {

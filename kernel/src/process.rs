@@ -215,7 +215,6 @@ impl Process {
         let thread = self.first_thread(clone::first_step_of_child)?;
         thread.slot.set_tid(pid); // the proxy may come to it later than the thread
         *self.exe.lock() = e.exe;
-        let awaits = e.traced.then(|| e.parent.clone());
         if e.traced {
             ptrace::hold_child(&e.parent, &thread);
         }
@@ -229,9 +228,6 @@ impl Process {
         *self.vfork.lock() = e.vfork;
         e.observed.give(self);
         self.run_first(thread);
-        if let Some(parent) = awaits {
-            cpus::kick(&parent);
-        }
         Ok(())
     }
 

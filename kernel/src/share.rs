@@ -14,6 +14,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::slot::{OP_SHARE, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::ptrace::event;
+use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
 
@@ -75,11 +76,30 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     if let Some(e) = Errno::from_return(pid) {
         return Err(e);
     }
+    cpus::wait(&Begun { parent: me, child: new, deadline: cpus::deadline(clone::COMES_NS) }, 0);
     if r.flags & flag::PARENT_SETTID != 0 && !names_itself {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
     }
     ptrace::on_child(me, regs, traced, pid as u32);
     Ok(pid as u64)
+}
+
+/// The child is there for whoever knows its id (ptrace, kill), or has ended.
+struct Begun<'a> {
+    parent: &'a Thread,
+    child: &'a Process,
+    deadline: u64,
+}
+
+impl cpus::Wait for Begun<'_> {
+    fn ready(&self) -> bool {
+        let there = self.child.pid_namespace() != 0 || self.child.thread_count() == 0;
+        there || self.parent.must_end() || cpu::rdtsc() > self.deadline
+    }
+    fn announce(&self, _: bool) {}
+    fn deadline(&self) -> u64 {
+        self.deadline
+    }
 }
 
 /// `REQUEST_SPACE_START` of such a process: its proxy is there, its first thread runs.
@@ -90,7 +110,14 @@ pub fn begin(p: &Arc<Process>, pid_namespace: u64) -> Result<()> {
     p.identity.lock().pid = first.slot.tid();
     let cpu = balance::place(&first);
     cpus::enqueue(first, cpu);
+    wake_parent(p);
     Ok(())
+}
+
+fn wake_parent(child: &Process) {
+    if let Some(parent) = child.parent.upgrade() {
+        parent.threads().iter().for_each(cpus::kick);
+    }
 }
 
 /// `REQUEST_PROCESS_END`, or the end of the space: its proxy is gone, or never came.
@@ -104,6 +131,7 @@ pub fn ended(p: &Arc<Process>) {
 fn give_up(p: &Arc<Process>) {
     if p.take_beginning() {
         p.drop_threads(); // none has run
+        wake_parent(p);
     }
     if p.thread_count() == 0 {
         p.kill();

@@ -6,6 +6,7 @@ use crate::mm::{self, AddressSpace, MmLock};
 use crate::process::Process;
 use crate::thread::Thread;
 use crate::{clone, frames, heap, inbound, share};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -114,10 +115,18 @@ impl Space {
     /// child, described by `words`, begins to run. Gives whether the proxy may map all of
     /// its addresses at once.
     pub fn open(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<Space>, bool)> {
-        let embryo = match args[2] as u32 {
-            0 => None,
-            parent => Some(clone::claim(parent, args[3]).ok_or(errno::ESRCH)?),
-        };
+        let parent = args[2] as u32;
+        if parent == 0 {
+            return Self::make(space, None, words);
+        }
+        let embryo = clone::claim(parent, args[3]).ok_or(errno::ESRCH)?;
+        let waits = embryo.parent.clone();
+        let made = Self::make(space, Some(embryo), words);
+        clone::come(parent, args[3], &waits);
+        made
+    }
+
+    fn make(space: u32, embryo: Option<Box<clone::Embryo>>, words: &[u64]) -> Result<(Arc<Space>, bool)> {
         let (mm, embryo) = match embryo {
             None => (AddressSpace::new().ok_or(errno::ENOMEM)?, None),
             Some(mut e) => {

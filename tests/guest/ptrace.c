@@ -374,6 +374,26 @@ static void seize(void)
 	next(pid);
 }
 
+/* A child is there for a tracer as soon as fork has told of it. */
+static void at_once(void)
+{
+	int i, status, refused = 0;
+	pid_t pid;
+
+	for (i = 0; i < 40; i++) {
+		pid = fork();
+		if (!pid)
+			pause();
+		if (ptrace(i % 2 ? PTRACE_SEIZE : PTRACE_ATTACH, pid, 0, 0))
+			refused++;
+		kill(pid, SIGKILL);
+		do
+			waitpid(pid, &status, 0);
+		while (WIFSTOPPED(status));
+	}
+	printf("at once: %d refused\n", refused);
+}
+
 static void every_signal(void)
 {
 	int i, status;
@@ -532,6 +552,7 @@ int main(int argc, char **argv)
 	exec(PTRACE_O_TRACEEXEC);
 	attach();
 	seize();
+	at_once();
 	every_signal();
 	events(0, PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEVFORKDONE);
 	events(1, PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXIT);

@@ -13,7 +13,6 @@ use crate::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_core::ptrace::{Stop, event, option, request};
-use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
 
 /// A child is about to be made: the event, if a tracer wants to know. `child`: its first
@@ -40,26 +39,9 @@ pub fn hold_child(parent: &Thread, child: &Arc<Thread>) {
     parent.ptrace.state.lock().child = Some(child.clone());
 }
 
-/// How long a child's proxy may take to say that it is there, ns.
-const CHILD_NS: u64 = 10_000_000_000;
-
-/// The first thread of a child is there, or is not going to be.
-struct Begun<'a>(&'a Thread, u64);
-
-impl cpus::Wait for Begun<'_> {
-    fn ready(&self) -> bool {
-        self.0.must_end() || self.0.ptrace.state.lock().child.is_some() || cpu::rdtsc() > self.1
-    }
-    fn announce(&self, _: bool) {}
-    fn deadline(&self) -> u64 {
-        self.1
-    }
-}
-
-/// The child `tid` is there, or comes.
+/// The child `tid` is there.
 pub fn on_child(thread: &Thread, regs: &mut Regs, event: Option<u32>, tid: u32) {
     let Some(event) = event else { return };
-    cpus::wait(&Begun(thread, cpus::deadline(CHILD_NS)), 0);
     report_event(thread, regs, event, tid);
     let child = thread.ptrace.state.lock().child.take();
     // The tracer went away, or did not want it, or knows it by another id.
