@@ -10,7 +10,7 @@
 #![allow(unsafe_code)] // the switch itself
 
 use crate::thread::Thread;
-use crate::{balance, doorbell, inbound, info, kick, tlb};
+use crate::{balance, debugregs, doorbell, inbound, info, kick, tlb};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -274,6 +274,7 @@ fn switch_to(next: Option<Arc<Thread>>) {
             &raw const c.idle
         }
     };
+    debugregs::switch(next.as_deref());
     if let Some(p) = &previous
         && next.as_ref().is_none_or(|n| !Arc::ptr_eq(n.process.memory(), p.process.memory()))
     {

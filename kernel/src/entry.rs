@@ -1,6 +1,6 @@
 //! From the hardware layer into the kernel: system calls, exceptions, interrupts.
 
-use crate::{cpus, mm, observe, panic, ptrace, rseq, signals, syscalls};
+use crate::{cpus, debugregs, mm, observe, panic, ptrace, rseq, signals, syscalls};
 use core::sync::atomic::Ordering;
 use hanare_hal::apic;
 use hanare_hal::traps::{Handlers, Regs, vector};
@@ -49,10 +49,23 @@ fn user_exception(regs: &mut Regs, v: u8) {
         if let Err(signal) = mm::fault::user(addr, regs.orig_rax) {
             signals::raise_fault(signal, addr, regs, v);
         }
-    } else if !observe::debug::exception(regs, v) && !ptrace::exception(regs, v) {
+    } else if v == vector::DEBUG {
+        debug_exception(regs);
+    } else if !observe::debug::exception(regs, v) {
         signals::raise_exception(regs, v);
     }
     leave(regs);
+}
+
+fn debug_exception(regs: &mut Regs) {
+    let (met, stepped) = debugregs::exception(regs);
+    if stepped || !met {
+        if !observe::debug::exception(regs, vector::DEBUG) && !ptrace::stepped(regs) {
+            signals::raise_exception(regs, vector::DEBUG);
+        }
+    } else {
+        signals::raise_watched(regs);
+    }
 }
 
 fn kernel_fault(addr: u64, write: bool) -> bool {

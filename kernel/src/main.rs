@@ -14,6 +14,7 @@ mod clone;
 mod coredump;
 mod cpus;
 mod cputime;
+mod debugregs;
 mod delegate;
 mod dispositions;
 mod doorbell;

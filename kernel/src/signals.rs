@@ -259,6 +259,12 @@ pub fn raise_exception(regs: &mut Regs, v: u8) {
     force(QueuedSignal { signal, info }, regs, v, 0);
 }
 
+/// The thread has met an address of its debug registers.
+pub fn raise_watched(regs: &mut Regs) {
+    let (signal, info) = fault_at(signal::SIGTRAP, signal::TRAP_HWBKPT, regs.rip);
+    force(QueuedSignal { signal, info }, regs, vector::DEBUG, 0);
+}
+
 fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
     (signal, SigInfo::fault(signal, code, addr))
 }

@@ -5,7 +5,7 @@
 
 use crate::process::Process;
 use crate::balance::CpuMask;
-use crate::{cpus, frames, info, observe, ptrace, rseq, seccomp, signals};
+use crate::{cpus, debugregs, frames, info, observe, ptrace, rseq, seccomp, signals};
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
@@ -90,6 +90,8 @@ pub struct Thread {
     pub clear_tid: AtomicU64,
     /// Tracers and debuggers.
     pub observe: observe::OfThread,
+    /// Debug registers.
+    pub debug: debugregs::OfThread,
     /// See ptrace(2).
     pub ptrace: ptrace::OfThread,
     stack: u64,
@@ -189,6 +191,7 @@ impl Thread {
             counts: info::Counts::default(),
             clear_tid: AtomicU64::new(0),
             observe: observe::OfThread::default(),
+            debug: debugregs::OfThread::default(),
             ptrace: ptrace::OfThread::default(),
             stack,
             wait: UnsafeCell::new(None),
@@ -271,6 +274,7 @@ impl Thread {
         self.robust_list.store(0, Ordering::Relaxed);
         self.rseq.set(None);
         *self.name.lock() = None;
+        self.debug.reset();
         FpuState::new().restore();
         cpu::set_fs_base(0);
         cpu::set_user_gs_base(0);

@@ -13,6 +13,7 @@ extern crate std;
 pub mod addr;
 pub mod buddy;
 pub mod cputimer;
+pub mod debugregs;
 pub mod elf;
 pub mod errno;
 pub mod futex;

@@ -14,11 +14,12 @@ pub const USER_DS: u16 = 0x2b;
 pub const USER_CS: u16 = 0x33;
 const TSS_SELECTOR: u16 = 0x40;
 
-/// Interrupt stack table entries: double fault, NMI, machine check.
+/// Interrupt stack table entries: double fault, NMI, machine check, debug exception.
 pub(crate) const IST_DOUBLE_FAULT: u8 = 1;
 pub(crate) const IST_NMI: u8 = 2;
 pub(crate) const IST_MACHINE_CHECK: u8 = 3;
-const IST_STACKS: usize = 3;
+pub(crate) const IST_DEBUG: u8 = 4;
+const IST_STACKS: usize = 4;
 const IST_SIZE: usize = 8 << 10;
 
 #[repr(C, packed(4))]

@@ -15,6 +15,7 @@ pub mod apic;
 pub mod boot;
 pub mod context;
 pub mod cpu;
+pub mod debugregs;
 pub mod fpu;
 pub mod gdt;
 pub mod memory;

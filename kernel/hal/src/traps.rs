@@ -212,6 +212,27 @@ hal_trap_common:
     add rsp, 8
     iretq
 
+    // #DB comes on a stack of its own: a watched address that `mov ss` reads is told of
+    // behind the `syscall` that follows, in the kernel with the user's stack and GS
+    // (CVE-2018-8897). From user mode it goes on as others do, on the thread's stack.
+hal_trap_debug:
+    test byte ptr [rsp + 24], 3
+    jz hal_trap_paranoid
+    cld
+    swapgs
+    push rdi
+    mov rdi, rsp                    // -> user rdi, vector, error code, rip, cs, rflags, rsp, ss
+    mov rsp, gs:[{kernel_rsp}]
+    push qword ptr [rdi + 56]
+    push qword ptr [rdi + 48]
+    push qword ptr [rdi + 40]
+    push qword ptr [rdi + 32]
+    push qword ptr [rdi + 24]
+    push qword ptr [rdi + 16]
+    push qword ptr [rdi + 8]
+    mov rdi, [rdi]
+    jmp 1b
+
     // NMI, #DF, #MC come at any moment, on stacks of their own: whether GS is
     // the kernel's is read from the register itself, and swapped back after.
 hal_trap_paranoid:
@@ -249,6 +270,8 @@ hal_trap_paranoid:
     push \n
     .if \n == 2 || \n == 8 || \n == 18
     jmp hal_trap_paranoid
+    .elseif \n == 1
+    jmp hal_trap_debug
     .else
     jmp hal_trap_common
     .endif
@@ -295,6 +318,7 @@ pub fn build_idt() {
             vector::DOUBLE_FAULT => gdt::IST_DOUBLE_FAULT,
             vector::NMI => gdt::IST_NMI,
             vector::MACHINE_CHECK => gdt::IST_MACHINE_CHECK,
+            vector::DEBUG => gdt::IST_DEBUG,
             _ => 0,
         };
         // Breakpoint and overflow may be raised by user code (`int3`, `into`).
@@ -362,6 +386,11 @@ fn trap(regs: &mut Regs, vec: u8) {
         return;
     }
     shared.count_exception();
+    if vec == vector::DEBUG && !regs.is_user() {
+        // The kernel's own touch of an address that a thread watches is none of the thread's.
+        crate::debugregs::take_status();
+        return;
+    }
     if regs.is_user() && !matches!(vec, vector::NMI | vector::DOUBLE_FAULT | vector::MACHINE_CHECK) {
         (handlers().user_exception)(regs, vec);
         return;

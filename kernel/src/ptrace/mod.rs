@@ -18,7 +18,7 @@ pub use tracer::{call, wait};
 
 use crate::registers::{Snapshot, TRAP_FLAG};
 use crate::thread::Thread;
-use crate::{cpus, delegate, space};
+use crate::{cpus, debugregs, delegate, space};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use hanare_abi::slot::OP_TRAP;
 use hanare_core::errno;
 use hanare_core::ptrace::{Stop, event, option};
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
-use hanare_hal::traps::{Regs, vector};
+use hanare_hal::traps::Regs;
 use spin::Mutex;
 use zerocopy::IntoBytes;
 
@@ -288,13 +288,19 @@ fn load(thread: &Thread, s: &Snapshot, regs: &mut Regs) {
 
 /// On the way to user mode: the thread stops if it is held. True: every register counts.
 pub fn before_user(thread: &Thread, regs: &mut Regs) -> bool {
-    let own = &thread.ptrace;
-    if own.flags.load(Ordering::Relaxed) & !TRACER == 0 {
-        return false;
+    let traced = thread.ptrace.flags.load(Ordering::Relaxed) & !TRACER != 0;
+    if traced {
+        traced_before_user(thread, regs);
     }
+    debugregs::before_user(thread);
+    traced
+}
+
+fn traced_before_user(thread: &Thread, regs: &mut Regs) {
+    let own = &thread.ptrace;
     loop {
         if thread.must_end() || thread.process.dumping.load(Ordering::Acquire) {
-            return true;
+            return;
         }
         if own.has(HELD) {
             park(thread, regs);
@@ -318,7 +324,6 @@ pub fn before_user(thread: &Thread, regs: &mut Regs) -> bool {
         regs.rflags |= TRAP_FLAG;
         own.set(TRAPS);
     }
-    true
 }
 
 /// A SIGTRAP for the tracer's sake; what it lets through waits for delivery.
@@ -387,9 +392,9 @@ pub fn on_forced(thread: &Thread, queued: QueuedSignal, regs: &mut Regs) -> Opti
 }
 
 /// A debug exception that is nobody's business any more: who stepped is gone.
-pub fn exception(regs: &mut Regs, v: u8) -> bool {
+pub fn stepped(regs: &mut Regs) -> bool {
     let thread = cpus::current();
-    if v != vector::DEBUG || !thread.ptrace.has(TRAPS) {
+    if !thread.ptrace.has(TRAPS) {
         return false;
     }
     without_trap(thread, regs);

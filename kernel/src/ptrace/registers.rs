@@ -55,8 +55,16 @@ pub fn request(thread: &Arc<Thread>, what: u64, addr: u64, data: u64) -> Result<
 fn peek_user(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
     let words = look(thread, |s| s.words())?;
     let at = user_offset(addr)?;
-    // Behind the registers nothing is known, and no debug register is set.
-    put(data, &words.get((at / 8) as usize).copied().unwrap_or(0).to_le_bytes())
+    let word = match words.get((at / 8) as usize) {
+        Some(word) => *word,
+        None if DEBUG_REGS.contains(&at) => thread.debug.get(debug_register(at)),
+        None => 0, // nothing else is known
+    };
+    put(data, &word.to_le_bytes())
+}
+
+fn debug_register(at: u64) -> usize {
+    ((at - DEBUG_REGS.start) / 8) as usize
 }
 
 fn poke_user(thread: &Arc<Thread>, addr: u64, value: u64) -> Result<u64> {
@@ -65,8 +73,10 @@ fn poke_user(thread: &Arc<Thread>, addr: u64, value: u64) -> Result<u64> {
     if at < REGS_BYTES {
         return set_word(thread, (at / 8) as usize, value);
     }
-    // Debug registers stay unused.
-    if DEBUG_REGS.contains(&at) && value == 0 { Ok(0) } else { Err(errno::EIO) }
+    if !DEBUG_REGS.contains(&at) {
+        return Err(errno::EIO);
+    }
+    thread.debug.set(debug_register(at), value).map(|()| 0)
 }
 
 fn set_word(thread: &Arc<Thread>, which: usize, value: u64) -> Result<u64> {

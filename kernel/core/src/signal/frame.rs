@@ -44,6 +44,8 @@ pub const BUS_ADRERR: i32 = 2;
 pub const TRAP_BRKPT: i32 = 1;
 /// `si_code` of SIGTRAP: single step.
 pub const TRAP_TRACE: i32 = 2;
+/// `TRAP_HWBKPT`: an address that debug registers name.
+pub const TRAP_HWBKPT: i32 = 4;
 
 /// `siginfo_t`. 128 bytes.
 #[derive(

@@ -1,0 +1,184 @@
+//! The debug registers of a thread, as a tracer sees and sets them (ptrace(2), `struct user`;
+//! SDM volume 3, 18.2). What is accepted is what Linux accepts (arch/x86/kernel/ptrace.c).
+
+use crate::errno::{self, Result};
+use hanare_abi::layout::USER_MAX;
+
+/// How many addresses there are.
+pub const ADDRESSES: usize = 4;
+/// DR6: an address was met, one bit each.
+pub const STATUS_HITS: u64 = 0xf;
+/// DR6.BS: a single step.
+pub const STATUS_STEP: u64 = 1 << 14;
+/// Bits of DR6 that read as 1.
+const STATUS_FIXED: u64 = 0xffff_0ff0;
+/// DR7: bit 10 reads as 1.
+const CONTROL_FIXED: u64 = 1 << 10;
+/// Where in `struct user` they lie; 8 bytes each.
+const STATUS: usize = 6;
+const CONTROL: usize = 7;
+
+/// What an address waits for (R/W field of DR7).
+const EXECUTE: u64 = 0;
+const PORT: u64 = 2;
+
+/// Debug registers of one thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DebugRegisters {
+    addresses: [u64; ADDRESSES],
+    /// DR6, bits that read as 1 left out.
+    status: u64,
+    control: u64,
+}
+
+/// One address' part of DR7.
+#[derive(Clone, Copy)]
+struct Field {
+    on: bool,
+    kind: u64,
+    /// Bytes.
+    len: u64,
+}
+
+impl Field {
+    fn of(control: u64, i: usize) -> Field {
+        let bits = control >> (16 + 4 * i);
+        let len = [1, 2, 8, 4][(bits >> 2 & 3) as usize];
+        Field { on: control >> (2 * i) & 3 != 0, kind: bits & 3, len }
+    }
+
+    /// `EINVAL`: nothing that an address may wait for.
+    fn check(self, address: u64) -> Result<()> {
+        let bad = self.kind == PORT || self.kind == EXECUTE && self.len != 1;
+        if bad || !address.is_multiple_of(self.len) || address >= USER_MAX || address + self.len > USER_MAX {
+            return Err(errno::EINVAL);
+        }
+        Ok(())
+    }
+}
+
+impl DebugRegisters {
+    /// Register `n` of `struct user`.
+    pub fn get(&self, n: usize) -> u64 {
+        match n {
+            0..ADDRESSES => self.addresses[n],
+            STATUS => self.status ^ STATUS_FIXED,
+            CONTROL => self.control,
+            _ => 0,
+        }
+    }
+
+    /// Sets it.
+    ///
+    /// # Errors
+    /// `EINVAL`: an address that is not the user's, or does not fit what it waits for; input
+    /// and output. `EIO`: there is no such register.
+    pub fn set(&mut self, n: usize, value: u64) -> Result<()> {
+        match n {
+            0..ADDRESSES => {
+                let field = Field::of(self.control, n);
+                let idle = Field { on: false, kind: 1, len: 1 };
+                if field.on { field } else { idle }.check(value)?;
+                self.addresses[n] = value;
+            }
+            STATUS => self.status = value ^ STATUS_FIXED,
+            CONTROL => {
+                for i in 0..ADDRESSES {
+                    let field = Field::of(value, i);
+                    if field.on {
+                        field.check(self.addresses[i])?;
+                    }
+                }
+                self.control = value;
+            }
+            _ => return Err(errno::EIO),
+        }
+        Ok(())
+    }
+
+    /// Whether the CPU has to look for an address.
+    pub fn is_on(&self) -> bool {
+        (0..ADDRESSES).any(|i| Field::of(self.control, i).on)
+    }
+
+    /// What the CPU gets: addresses and DR7, in which nothing but the addresses that are on
+    /// is on.
+    pub fn hardware(&self) -> ([u64; ADDRESSES], u64) {
+        let control = (0..ADDRESSES).filter(|&i| Field::of(self.control, i).on).fold(CONTROL_FIXED, |control, i| {
+            control | 1 << (2 * i) | self.control & 0xf << (16 + 4 * i)
+        });
+        (self.addresses, control)
+    }
+
+    /// The CPU raised a debug exception with this DR6. What of it is the thread's:
+    /// [`STATUS_HITS`] of addresses that are on, and whether it came before its instruction,
+    /// which then has to be let through (RFLAGS.RF).
+    pub fn met(&mut self, dr6: u64) -> (u64, bool) {
+        let on = (0..ADDRESSES).filter(|&i| dr6 >> i & 1 != 0 && Field::of(self.control, i).on);
+        let (hits, before) = on.fold((0, false), |(hits, before), i| (hits | 1 << i, before | (Field::of(self.control, i).kind == EXECUTE)));
+        self.status = dr6 & STATUS_STEP | hits;
+        (hits, before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITE_8_LOCAL_0: u64 = 1 | 0b1001 << 16;
+
+    #[test]
+    fn a_watchpoint_is_what_the_cpu_gets() {
+        let mut d = DebugRegisters::default();
+        assert_eq!((d.get(6), d.get(7), d.is_on()), (STATUS_FIXED, 0, false));
+        d.set(0, 0x1000).unwrap();
+        d.set(7, WRITE_8_LOCAL_0 | 1 << 13 | 1 << 8).unwrap();
+        assert!(d.is_on());
+        assert_eq!(d.hardware(), ([0x1000, 0, 0, 0], CONTROL_FIXED | WRITE_8_LOCAL_0));
+        assert_eq!(d.met(0xffff_0ff1), (1, false));
+        assert_eq!(d.get(6), STATUS_FIXED ^ 1);
+        d.set(6, 0).unwrap();
+        assert_eq!(d.get(6), 0);
+    }
+
+    #[test]
+    fn what_is_off_is_not_met() {
+        let mut d = DebugRegisters::default();
+        d.set(1, 0x2000).unwrap();
+        d.set(7, 1 << 2).unwrap(); // executes
+        assert_eq!(d.met(0xf), (2, true));
+        assert_eq!(d.met(0xd | STATUS_STEP), (0, false));
+    }
+
+    #[test]
+    fn bad_values_change_nothing() {
+        let mut d = DebugRegisters::default();
+        d.set(0, 0x1001).unwrap(); // one byte, as long as DR7 does not say more
+        let before = d;
+        assert_eq!(d.set(7, WRITE_8_LOCAL_0), Err(errno::EINVAL)); // not aligned
+        assert_eq!(d.set(7, 1 | 0b0010 << 16), Err(errno::EINVAL)); // a port
+        assert_eq!(d.set(7, 1 | 0b0100 << 16), Err(errno::EINVAL)); // two bytes of code
+        assert_eq!(d.set(0, 0xffff_8000_0000_0000), Err(errno::EINVAL));
+        assert_eq!(d.set(2, USER_MAX), Err(errno::EINVAL));
+        assert_eq!(d.set(4, 0), Err(errno::EIO));
+        assert_eq!(d, before);
+        d.set(0, 0x1000).unwrap();
+        d.set(7, WRITE_8_LOCAL_0).unwrap();
+        assert_eq!(d.set(0, 0x1004), Err(errno::EINVAL));
+    }
+
+    proptest::proptest! {
+        /// Whatever a tracer sets: no address of the kernel and no general detect reaches the CPU.
+        #[test]
+        fn the_kernel_stays_out(sets in proptest::collection::vec((0usize..9, proptest::num::u64::ANY), 0..40)) {
+            let mut d = DebugRegisters::default();
+            for (n, v) in sets {
+                let _ = d.set(n, if n < 4 { v >> (v % 3 * 17) } else { v });
+                let (addresses, control) = d.hardware();
+                proptest::prop_assert!(addresses.iter().all(|a| *a < USER_MAX));
+                proptest::prop_assert_eq!(control & (1 << 13 | 0xffff_ffff << 32), 0);
+                let _ = d.met(v);
+            }
+        }
+    }
+}

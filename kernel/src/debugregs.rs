@@ -1,0 +1,85 @@
+//! Debug registers of threads, which a tracer sets (`PTRACE_POKEUSER`): watchpoints and
+//! breakpoints of the CPU.
+
+use crate::cpus;
+use crate::thread::Thread;
+use core::sync::atomic::{AtomicBool, Ordering};
+use hanare_core::debugregs::{DebugRegisters, STATUS_STEP};
+use hanare_core::errno::Result;
+use hanare_hal::boot::CPUS_MAX;
+use hanare_hal::traps::Regs;
+use hanare_hal::{debugregs, percpu};
+use spin::Mutex;
+
+/// RFLAGS.RF: the instruction is let through though its address is watched.
+const RESUME_FLAG: u64 = 1 << 16;
+
+/// CPUs whose debug registers are on.
+static LOADED: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
+
+/// One thread's.
+#[derive(Default)]
+pub struct OfThread {
+    /// The CPU has to have them while the thread runs.
+    on: AtomicBool,
+    /// They were set since the CPU got them.
+    changed: AtomicBool,
+    registers: Mutex<DebugRegisters>,
+}
+
+impl OfThread {
+    /// Register `n` of `struct user`.
+    pub fn get(&self, n: usize) -> u64 {
+        self.registers.lock().get(n)
+    }
+
+    /// Sets it; the thread is stopped, and looks on its way to user mode. Errors as
+    /// [`DebugRegisters::set`].
+    pub fn set(&self, n: usize, value: u64) -> Result<()> {
+        let mut registers = self.registers.lock();
+        registers.set(n, value)?;
+        self.on.store(registers.is_on(), Ordering::Relaxed);
+        self.changed.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// A new program has none.
+    pub fn reset(&self) {
+        *self.registers.lock() = DebugRegisters::default();
+        if self.on.swap(false, Ordering::Relaxed) {
+            load(None);
+        }
+    }
+}
+
+/// The CPU goes on with another thread, or none.
+pub fn switch(next: Option<&Thread>) {
+    let on = next.is_some_and(|n| n.debug.on.load(Ordering::Relaxed));
+    if on || LOADED[percpu::index()].load(Ordering::Relaxed) {
+        load(next.filter(|_| on));
+    }
+}
+
+/// The running thread goes to user mode, and was stopped before that.
+pub fn before_user(thread: &Thread) {
+    if thread.debug.changed.load(Ordering::Relaxed) && thread.debug.changed.swap(false, Ordering::Acquire) {
+        switch(Some(thread));
+    }
+}
+
+fn load(thread: Option<&Thread>) {
+    let (addresses, control) = thread.map_or(DebugRegisters::default(), |t| *t.debug.registers.lock()).hardware();
+    debugregs::load(&addresses, control);
+    LOADED[percpu::index()].store(thread.is_some(), Ordering::Relaxed);
+}
+
+/// A debug exception of the running thread: whether it met an address, and whether it did a
+/// single step.
+pub fn exception(regs: &mut Regs) -> (bool, bool) {
+    let dr6 = debugregs::take_status();
+    let (hits, before) = cpus::current().debug.registers.lock().met(dr6);
+    if before {
+        regs.rflags |= RESUME_FLAG;
+    }
+    (hits != 0, dr6 & STATUS_STEP != 0)
+}
