@@ -257,30 +257,70 @@ fn name_worker(thread: &Thread, name: &[u8; 16]) {
     }
 }
 
+/// What a child has from its parent, apart from memory.
+pub struct Inherited {
+    /// Tracers and debuggers.
+    observed: observe::Inherited,
+    /// The program it runs.
+    exe: Vec<u8>,
+    affinity: CpuMask,
+    /// Filters of system calls.
+    seccomp: seccomp::Inherited,
+    /// Dispositions.
+    signals: ProcessSignals,
+    /// The mask.
+    thread_signals: ThreadSignals,
+    /// Limit of CPU time, seconds.
+    cpu_limit: (u64, u64),
+    /// Ids and limits.
+    pub identity: Identity,
+    /// Where it begins.
+    pub birth: Birth,
+}
+
+impl Inherited {
+    /// From the running thread. `shares`: the child has its memory, not a copy.
+    pub fn of_current(r: &Request, regs: &Regs, shares: bool) -> Inherited {
+        let me = cpus::current();
+        let p = &me.process;
+        let mut identity = *p.identity.lock();
+        identity.time.children |= r.flags & flag::NEWTIME != 0;
+        Inherited {
+            observed: if shares { observe::Inherited::of_sharer(p) } else { observe::Inherited::of(p) },
+            exe: p.exe.lock().clone(),
+            affinity: *me.affinity.lock(),
+            seccomp: me.seccomp.inherited(),
+            signals: p.signals.lock().inherit(),
+            thread_signals: me.signals.lock().inherit(!shares),
+            cpu_limit: p.cpu_timers.limit(),
+            identity,
+            birth: Birth { rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0), ..birth(r, regs) },
+        }
+    }
+
+    /// To the child and its first thread, which has not run.
+    pub fn give(self, p: &Process, first: &Thread) {
+        *p.exe.lock() = self.exe;
+        *p.identity.lock() = self.identity;
+        p.owes.store(!self.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
+        *p.signals.lock() = self.signals;
+        p.cpu_timers.set_limit(self.cpu_limit.0, self.cpu_limit.1);
+        *first.affinity.lock() = self.affinity;
+        first.seccomp.inherit(self.seccomp);
+        *first.signals.lock() = self.thread_signals;
+        *first.birth.lock() = Some(self.birth);
+        self.observed.give(p);
+    }
+}
+
 /// A child between fork and its proxy's coming up.
 pub struct Embryo {
     /// Its memory.
     pub mm: AddressSpace,
     /// It begins when its parent's tracer has taken hold of it.
     pub traced: bool,
-    /// Tracers and debuggers.
-    pub observed: observe::Inherited,
-    /// The program it runs.
-    pub exe: Vec<u8>,
-    /// Inherited CPU mask.
-    pub affinity: CpuMask,
-    /// Inherited filters of system calls.
-    pub seccomp: seccomp::Inherited,
-    /// Inherited dispositions.
-    pub signals: ProcessSignals,
-    /// Inherited mask.
-    pub thread_signals: ThreadSignals,
-    /// Inherited limit of CPU time, seconds.
-    pub cpu_limit: (u64, u64),
-    /// Inherited limits.
-    pub identity: Identity,
-    /// Where it begins.
-    pub birth: Birth,
+    /// What else it has from its parent.
+    pub inherited: Inherited,
     /// The parent waits for its exec or end (vfork).
     pub vfork: Option<Arc<Vfork>>,
     /// Thread to be woken when the child has come up.
@@ -351,21 +391,11 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     }
     let parent = cpus::current_arc();
     let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone(), r.flags & flag::VM != 0));
-    let mut identity = *p.identity.lock();
-    identity.time.children |= r.flags & flag::NEWTIME != 0;
     let traced = ptrace::before_child(me, None, child_event(r));
     let embryo = Box::new(Embryo {
         mm: forked.mm,
         traced: traced.is_some(),
-        observed: observe::Inherited::of(p),
-        exe: p.exe.lock().clone(),
-        affinity: *me.affinity.lock(),
-        seccomp: me.seccomp.inherited(),
-        signals: p.signals.lock().inherit(),
-        thread_signals: me.signals.lock().inherit(true),
-        cpu_limit: p.cpu_timers.limit(),
-        identity,
-        birth: Birth { rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0), ..birth(r, regs) },
+        inherited: Inherited::of_current(r, regs, false),
         vfork: vfork.clone(),
         parent,
     });

@@ -208,25 +208,17 @@ impl Process {
 
     /// Has the child of a fork go on where its parent was; `words` as of
     /// `REQUEST_SPACE_OPEN`.
-    pub fn start_child(self: &Arc<Self>, e: Box<clone::Embryo>, words: &[u64]) -> Result<()> {
+    pub fn start_child(self: &Arc<Self>, mut e: Box<clone::Embryo>, words: &[u64]) -> Result<()> {
         self.memory.started.store(true, Ordering::Relaxed);
         let [pid, uid, euid, gid, egid] = core::array::from_fn(|i: usize| words[i] as u32);
-        *self.identity.lock() = Identity { pid, uid, euid, gid, egid, ..e.identity };
         let thread = self.first_thread(clone::first_step_of_child)?;
         thread.slot.set_tid(pid); // the proxy may come to it later than the thread
-        *self.exe.lock() = e.exe;
+        e.inherited.identity = Identity { pid, uid, euid, gid, egid, ..e.inherited.identity };
+        e.inherited.give(self, &thread);
         if e.traced {
             ptrace::hold_child(&e.parent, &thread);
         }
-        *thread.affinity.lock() = e.affinity;
-        thread.seccomp.inherit(e.seccomp);
-        self.owes.store(!e.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
-        *self.signals.lock() = e.signals;
-        *thread.signals.lock() = e.thread_signals;
-        *thread.birth.lock() = Some(e.birth);
-        self.cpu_timers.set_limit(e.cpu_limit.0, e.cpu_limit.1);
         *self.vfork.lock() = e.vfork;
-        e.observed.give(self);
         self.run_first(thread);
         Ok(())
     }

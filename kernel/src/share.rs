@@ -5,10 +5,10 @@
 //! them, and one address space here. Each has slots of its own in it; the slot of its first
 //! thread is its name between the two kernels.
 
-use crate::clone::{self, Request, flag};
+use crate::clone::{self, Inherited, Request, flag};
 use crate::process::Process;
-use crate::thread::{Birth, Thread};
-use crate::{balance, cpus, delegate, hold, observe, ptrace};
+use crate::thread::Thread;
+use crate::{balance, cpus, delegate, hold, ptrace};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_abi::slot::{OP_SHARE, RESULT_NOT_STARTED};
@@ -42,25 +42,17 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let slot = p.slot(new.first_slot).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();
     slot.set_poll_us(delegate::worker_poll_us());
-    *new.exe.lock() = p.exe.lock().clone();
-    *new.identity.lock() = *p.identity.lock();
-    *new.signals.lock() = p.signals.lock().inherit();
+    let first = Thread::new(new.clone(), new.first_slot, slot, clone::first_step).ok_or(errno::ENOMEM)?;
+    let mut inherited = Inherited::of_current(r, regs, true);
+    // Written by the child: it may have cleared the word again when the parent goes on.
+    let names_itself = r.flags & (flag::PARENT_SETTID | flag::NEWPID) == flag::PARENT_SETTID;
+    if names_itself {
+        inherited.birth.parent_tid = r.parent_tid;
+    }
+    inherited.give(new, &first);
     if r.flags & flag::SIGHAND != 0 {
         new.handlers.store(p.handlers.load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    let owes = !new.signals.lock().mirrored.owed().is_empty();
-    new.owes.store(owes, Ordering::Relaxed);
-    let (soft, hard) = p.cpu_timers.limit();
-    new.cpu_timers.set_limit(soft, hard);
-    observe::Inherited::of_sharer(p).give(new);
-    let first = Thread::new(new.clone(), new.first_slot, slot, clone::first_step).ok_or(errno::ENOMEM)?;
-    *first.signals.lock() = me.signals.lock().inherit(false);
-    // Written by the child: it may have cleared the word again when the parent goes on.
-    let names_itself = r.flags & (flag::PARENT_SETTID | flag::NEWPID) == flag::PARENT_SETTID;
-    let parent_tid = if names_itself { r.parent_tid } else { 0 };
-    *first.birth.lock() = Some(Birth { parent_tid, ..clone::birth(r, regs) });
-    *first.affinity.lock() = *me.affinity.lock();
-    first.seccomp.inherit(me.seccomp.inherited());
     let traced = ptrace::before_child(me, Some(&first), event::CLONE);
     new.begin_with(&first);
     drop(first);
