@@ -36,8 +36,18 @@ impl OfThread {
     /// Sets it; the thread is stopped, and looks on its way to user mode. Errors as
     /// [`DebugRegisters::set`].
     pub fn set(&self, n: usize, value: u64) -> Result<()> {
+        self.change(|registers| registers.set(n, value))
+    }
+
+    /// A debugger's watchpoint; the thread as in [`OfThread::set`], errors as of
+    /// [`DebugRegisters::watch`].
+    pub fn watch(&self, n: usize, address: u64, bytes: u64, kind: u64) -> Result<()> {
+        self.change(|registers| registers.watch(n, address, bytes, kind))
+    }
+
+    fn change(&self, how: impl FnOnce(&mut DebugRegisters) -> Result<()>) -> Result<()> {
         let mut registers = self.registers.lock();
-        registers.set(n, value)?;
+        how(&mut registers)?;
         self.on.store(registers.is_on(), Ordering::Relaxed);
         self.changed.store(true, Ordering::Release);
         Ok(())
@@ -73,13 +83,13 @@ fn load(thread: Option<&Thread>) {
     LOADED[percpu::index()].store(thread.is_some(), Ordering::Relaxed);
 }
 
-/// A debug exception of the running thread: whether it met an address, and whether it did a
-/// single step.
-pub fn exception(regs: &mut Regs) -> (bool, bool) {
+/// A debug exception of the running thread: the addresses that it met, one bit each, and
+/// whether it did a single step.
+pub fn exception(regs: &mut Regs) -> (u64, bool) {
     let dr6 = debugregs::take_status();
     let (hits, before) = cpus::current().debug.registers.lock().met(dr6);
     if before {
         regs.rflags |= RESUME_FLAG;
     }
-    (hits != 0, dr6 & STATUS_STEP != 0)
+    (hits, dr6 & STATUS_STEP != 0)
 }

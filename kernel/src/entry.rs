@@ -59,12 +59,13 @@ fn user_exception(regs: &mut Regs, v: u8) {
 
 fn debug_exception(regs: &mut Regs) {
     let (met, stepped) = debugregs::exception(regs);
-    if stepped || !met {
-        if !observe::debug::exception(regs, vector::DEBUG) && !ptrace::stepped(regs) {
-            signals::raise_exception(regs, vector::DEBUG);
-        }
-    } else {
+    if met != 0 && observe::watch::met(regs, met) {
+        return;
+    }
+    if met != 0 && !stepped {
         signals::raise_watched(regs);
+    } else if !observe::debug::exception(regs, vector::DEBUG) && !ptrace::stepped(regs) {
+        signals::raise_exception(regs, vector::DEBUG);
     }
 }
 

@@ -260,6 +260,8 @@ impl Process {
         }
         thread.seccomp.inherit(creator.seccomp.inherited());
         threads.push(thread.clone());
+        drop(threads);
+        observe::watch::on_thread(thread);
         Ok(())
     }
 

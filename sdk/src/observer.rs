@@ -114,6 +114,7 @@ fn what(op: u32) -> &'static str {
         observe::OBSERVE_STOP => "stop the process",
         observe::OBSERVE_RESUME => "resume the process",
         observe::OBSERVE_BREAK => "set the breakpoint",
+        observe::OBSERVE_WATCH => "set the watchpoint",
         observe::OBSERVE_WRITE => "write the memory",
         _ => "ask for the process's state",
     }

@@ -167,9 +167,20 @@ def gdb_threads():
 
 
 def gdb_watch():
+    """By single steps, which GDB takes if it has to."""
     text = gdb(f'-- {DEBUGGED}', 'break main', 'continue', 'set can-use-hw-watchpoints 0', 'break work', 'continue', 'delete',
                'watch counter', 'continue', timeout=120)
     in_order(text, r'Breakpoint 2, work', r'^Old value = 0$', r'^New value = [1-9]')
+
+
+def gdb_watch_hardware():
+    """Debug registers: a thread made later has them, too; none is left when gdb has gone."""
+    text = gdb(f'-- {DEBUGGED}', 'handle SIGUSR1 nostop pass', 'break main', 'continue', 'watch counter', 'continue', 'continue', 'delete',
+               'awatch fraction', 'continue', 'watch words[0]', 'watch words[1]', 'rwatch words[2]', 'watch counter', 'continue',
+               'delete', 'continue', timeout=60)
+    in_order(text, r'hit Hardware watchpoint 2: counter', r'^Old value = 0$', r'^New value = [24]$',
+             r'hit Hardware watchpoint 2: counter', r'^New value = 6$', r'hit Hardware access \(read/write\) watchpoint 3: fraction',
+             r'exited with code 05', r'Could not insert hardware watchpoint')
 
 
 def gdb_attach():
@@ -204,16 +215,14 @@ def gdb_attach():
 def gdb_killed():
     program = subprocess.Popen(['hanare', 'run', DEBUGGED, 'wait'], stdout=subprocess.PIPE)
     program.stdout.readline()
-    debugger = subprocess.Popen(['gdb', '-nx', '-batch', '-ex', 'set remotetimeout 60', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', 'continue'],
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    debugger = subprocess.Popen(['gdb', '-nx', '-batch', '-ex', 'set remotetimeout 60', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', r'echo it goes on\n',
+                                 '-ex', 'continue'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     seen = b''
-    while b'Continuing' not in seen and b'Remote' not in seen:
+    while b'it goes on' not in seen:
         piece = debugger.stdout.read1(4096)
         expect(piece, seen)
         seen += piece
-        if b'from target:' in seen:
-            time.sleep(2)  # from here on it only goes on
-            break
+    time.sleep(2)
     program.kill()
     program.wait(20)
     text = seen.decode() + debugger.communicate(timeout=60)[0].decode()
@@ -239,6 +248,7 @@ check('trace-status', trace_status)
 check('trace-many', trace_many)
 check('gdb-threads', gdb_threads)
 check('gdb-watch', gdb_watch)
+check('gdb-watch-hardware', gdb_watch_hardware)
 check('gdb-attach', gdb_attach)
 check('gdb-killed', gdb_killed)
 check('nothing-left', nothing_left)

@@ -96,6 +96,32 @@ impl DebugRegisters {
         Ok(())
     }
 
+    /// Has register `n` wait for what happens to `bytes` bytes at `address`; none: it waits for
+    /// nothing. `kind`: 1: writes, 3: writes and reads.
+    ///
+    /// # Errors
+    /// `EINVAL`: the CPU cannot look for that.
+    pub fn watch(&mut self, n: usize, address: u64, bytes: u64, kind: u64) -> Result<()> {
+        if n >= ADDRESSES || !(bytes == 0 || matches!(kind, 1 | 3)) {
+            return Err(errno::EINVAL);
+        }
+        let code = match bytes {
+            0 | 1 => 0,
+            2 => 1,
+            8 => 2,
+            4 => 3,
+            _ => return Err(errno::EINVAL),
+        };
+        let mut new = *self;
+        new.control &= !(3 << (2 * n) | 0xf << (16 + 4 * n));
+        new.set(n, if bytes == 0 { 0 } else { address })?;
+        if bytes != 0 {
+            new.set(CONTROL, new.control | 1 << (2 * n) | (kind | code << 2) << (16 + 4 * n))?;
+        }
+        *self = new;
+        Ok(())
+    }
+
     /// Whether the CPU has to look for an address.
     pub fn is_on(&self) -> bool {
         (0..ADDRESSES).any(|i| Field::of(self.control, i).on)
@@ -165,6 +191,21 @@ mod tests {
         d.set(0, 0x1000).unwrap();
         d.set(7, WRITE_8_LOCAL_0).unwrap();
         assert_eq!(d.set(0, 0x1004), Err(errno::EINVAL));
+    }
+
+    #[test]
+    fn a_debugger_watches() {
+        let mut d = DebugRegisters::default();
+        d.watch(3, 0x1008, 8, 1).unwrap();
+        d.watch(0, 0x1001, 1, 3).unwrap();
+        assert_eq!(d.hardware(), ([0x1001, 0, 0, 0x1008], CONTROL_FIXED | 1 | 1 << 6 | 0b1001 << 28 | 0b0011 << 16));
+        let before = d;
+        for (n, address, bytes, kind) in [(4, 0, 1, 1), (1, 0x1001, 2, 1), (1, 0x1000, 3, 1), (1, 0x1000, 4, 2), (1, USER_MAX, 1, 1)] {
+            assert_eq!(d.watch(n, address, bytes, kind), Err(errno::EINVAL));
+        }
+        assert_eq!(d, before);
+        d.watch(3, 7, 0, 0).unwrap();
+        assert_eq!(d.hardware(), ([0x1001, 0, 0, 0], CONTROL_FIXED | 1 | 0b0011 << 16));
     }
 
     proptest::proptest! {

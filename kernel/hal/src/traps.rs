@@ -110,6 +110,26 @@ global_asm!(
     push r15
     .endm
 
+    // All registers but those of the frame of iretq.
+    .macro RESTORE
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rax
+    pop rcx
+    pop rdx
+    pop rsi
+    pop rdi
+    add rsp, 8
+    .endm
+
     .section .text
     .global hal_syscall_entry
     .balign 64
@@ -159,22 +179,7 @@ hal_syscall_entry:
     .global hal_return_to_user
 hal_return_to_user:
     // rsp -> Regs of user mode
-    pop r15
-    pop r14
-    pop r13
-    pop r12
-    pop rbp
-    pop rbx
-    pop r11
-    pop r10
-    pop r9
-    pop r8
-    pop rax
-    pop rcx
-    pop rdx
-    pop rsi
-    pop rdi
-    add rsp, 8
+    RESTORE
     swapgs
     iretq
 
@@ -194,22 +199,7 @@ hal_trap_common:
     add rsp, 8
     test byte ptr [rsp + 136], 3
     jnz {ret}
-2:  pop r15
-    pop r14
-    pop r13
-    pop r12
-    pop rbp
-    pop rbx
-    pop r11
-    pop r10
-    pop r9
-    pop r8
-    pop rax
-    pop rcx
-    pop rdx
-    pop rsi
-    pop rdi
-    add rsp, 8
+2:  RESTORE
     iretq
 
     // #DB comes on a stack of its own: a watched address that `mov ss` reads is told of

@@ -4,6 +4,7 @@
 //! kernel counts as stopped where it is ([`in_kernel`]) and stops for good when it
 //! comes out. A stop is complete when every thread has left a [`Snapshot`].
 
+use super::watch::Watches;
 use super::{DEBUGGED, HELD, tell};
 use crate::mm::patch;
 use crate::process::Process;
@@ -53,6 +54,7 @@ pub struct Debugger {
     session: u32,
     process: Weak<Process>,
     state: Mutex<State>,
+    pub(super) watches: Watches,
 }
 
 #[derive(Default)]
@@ -77,7 +79,7 @@ impl Debugger {
         if own.is_some() {
             return Err(errno::EBUSY);
         }
-        let d = Arc::new(Debugger { session, process: Arc::downgrade(p), state: Mutex::new(State::default()) });
+        let d = Arc::new(Debugger { session, process: Arc::downgrade(p), state: Mutex::new(State::default()), watches: Watches::default() });
         *own = Some(d.clone());
         p.observed.set(DEBUGGED, true);
         Ok(d)
@@ -122,6 +124,7 @@ impl Debugger {
                 patch::write(&*self.process()?, a, &bytes[..n])
             }
             OBSERVE_BREAK => self.set_breakpoint(a, b != 0),
+            OBSERVE_WATCH => self.watches.set(&*self.process()?, a, b, &r.words()),
             OBSERVE_ACTION => {
                 self.thread(a)?.observe.debug.action.store(b + 1, Ordering::Relaxed);
                 Ok(())
@@ -291,6 +294,7 @@ impl Debugger {
         for (addr, byte) in self.breakpoints() {
             self.restore(&p, addr, byte);
         }
+        self.watches.clear(Some(&p));
         // A thread that has met an `int3` meanwhile knows by the table that it was ours.
         for t in p.threads() {
             let d = &t.observe.debug;
@@ -330,7 +334,7 @@ fn words(bytes: &[u8]) -> Vec<u64> {
         .collect()
 }
 
-fn debugger_of(thread: &Thread) -> Option<Arc<Debugger>> {
+pub(super) fn debugger_of(thread: &Thread) -> Option<Arc<Debugger>> {
     let o = &thread.process.observed;
     if o.has(DEBUGGED) { o.debugger.lock().clone() } else { None }
 }
@@ -391,7 +395,7 @@ impl cpus::Wait for Parked<'_> {
     fn announce(&self, _: bool) {}
 }
 
-fn park(thread: &Thread, regs: &mut Regs) {
+pub(super) fn park(thread: &Thread, regs: &mut Regs) {
     regs.rflags &= !TRAP_FLAG;
     *thread.observe.debug.snapshot.lock() = Some(Snapshot::take(regs, false));
     if let Some(d) = debugger_of(thread) {
@@ -407,7 +411,7 @@ fn park(thread: &Thread, regs: &mut Regs) {
 
 /// Stops all threads for a reason of this one's. False: there is no debugger, or it
 /// stops them for another reason already.
-fn report(thread: &Thread, regs: &mut Regs, why: u64, signal: u32, address: u64) -> bool {
+pub(super) fn report(thread: &Thread, regs: &mut Regs, why: u64, signal: u32, address: u64) -> bool {
     let Some(d) = debugger_of(thread) else { return false };
     thread.observe.debug.steps.store(false, Ordering::Relaxed);
     regs.rflags &= !TRAP_FLAG;
@@ -500,6 +504,7 @@ pub fn on_signal(thread: &Thread, queued: QueuedSignal, regs: &mut Regs) -> Opti
 pub fn on_exec(thread: &Thread) {
     if let Some(d) = debugger_of(thread) {
         d.state.lock().breakpoints.clear();
+        d.watches.clear(None);
         if thread.process.observed.is_on() && d.state.lock().why == OBSERVED_RUNS {
             let _ = thread.signals.lock().queue(signal::SIGTRAP, SigInfo::kernel(signal::SIGTRAP));
             cpus::request_attention();

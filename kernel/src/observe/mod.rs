@@ -8,6 +8,7 @@ mod capture;
 pub mod debug;
 mod ring;
 pub mod trace;
+pub mod watch;
 
 use crate::process::Process;
 use crate::thread::Thread;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use gdbstub::target::ext::breakpoints::WatchKind;
 use hanare_abi::observe::*;
 use hanare_sdk::{Error, Observed, Observer};
 use rustix::io::Errno;
@@ -22,6 +23,19 @@ pub struct Process {
     pub observer: Observer,
     /// What is hidden by breakpoints.
     breakpoints: BTreeMap<u64, u8>,
+    /// Watchpoints, by number.
+    watches: [Option<Watch>; 4],
+}
+
+/// A watchpoint.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Watch {
+    /// Where.
+    pub address: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// GDB hears of it as it asked for it.
+    pub kind: WatchKind,
 }
 
 impl Process {
@@ -32,7 +46,7 @@ impl Process {
             _ => error.into(),
         })?;
         observer.ask(OBSERVE_STOP, [0; 2], &[])?;
-        Ok(Self { observer, breakpoints: BTreeMap::new() })
+        Ok(Self { observer, breakpoints: BTreeMap::new(), watches: [None; 4] })
     }
 
     /// Waits until it has stopped.
@@ -141,6 +155,30 @@ impl Process {
             self.breakpoints.remove(&address);
         }
         done
+    }
+
+    /// Sets a watchpoint. False: the CPU has no more of them, or none for that.
+    pub fn add_watch(&mut self, watch: Watch) -> bool {
+        // The CPU knows none for reads alone; GDB ignores what changed the value.
+        let kind = if watch.kind == WatchKind::Write { 1 } else { 3 };
+        let Some(number) = self.watches.iter().position(Option::is_none) else { return false };
+        let done = self.observer.ask(OBSERVE_WATCH, [number as u64, watch.address], &[watch.bytes, kind]).is_ok();
+        if done {
+            self.watches[number] = Some(watch);
+        }
+        done
+    }
+
+    /// Clears a watchpoint. False: there is no such.
+    pub fn remove_watch(&mut self, watch: Watch) -> bool {
+        let Some(number) = self.watches.iter().position(|&w| w == Some(watch)) else { return false };
+        self.watches[number] = None;
+        self.observer.ask(OBSERVE_WATCH, [number as u64, 0], &[0, 0]).is_ok()
+    }
+
+    /// The kind of the watchpoint at `address`.
+    pub fn watched(&self, address: u64) -> WatchKind {
+        self.watches.iter().flatten().find(|w| w.address == address).map_or(WatchKind::Write, |w| w.kind)
     }
 
     /// A text of the LWK's.

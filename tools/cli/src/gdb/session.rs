@@ -16,6 +16,7 @@ use hanare_sdk::Observed;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::process::Process;
 use super::signals;
 use super::target::Gdb;
 
@@ -121,7 +122,7 @@ pub fn serve(gdb: &mut Gdb, wire: Wire) -> Result<End> {
                             None => return Ok(End::Detached),
                         }
                     }
-                    match stop_reason(gdb.process.observer.status()?) {
+                    match stop_reason(&gdb.process, gdb.process.observer.status()?) {
                         Some(reason) => running.report_stop(gdb, reason).map_err(wrong)?,
                         None => Machine::Running(running),
                     }
@@ -175,14 +176,15 @@ fn wait(gdb: &Gdb, wire: &Wire) -> Result<(bool, bool)> {
 }
 
 /// What GDB is told of a process; `None`: it runs.
-fn stop_reason(status: Observed) -> Option<MultiThreadStopReason<u64>> {
+fn stop_reason(process: &Process, status: Observed) -> Option<MultiThreadStopReason<u64>> {
     let tid = NonZeroUsize::new(status.tid as usize).unwrap_or(NonZeroUsize::MIN);
     let signal = |signal| MultiThreadStopReason::SignalWithThread { tid, signal };
     match status.why {
         OBSERVED_STOPPED => Some(signal(Signal::SIGINT)),
         OBSERVED_SIGNAL => Some(signal(signals::to_gdb(status.signal))),
         OBSERVED_BREAK => Some(MultiThreadStopReason::SwBreak(tid)),
-        OBSERVED_STEP | OBSERVED_WATCH => Some(signal(Signal::SIGTRAP)),
+        OBSERVED_STEP => Some(signal(Signal::SIGTRAP)),
+        OBSERVED_WATCH => Some(MultiThreadStopReason::Watch { tid, kind: process.watched(status.address), addr: status.address }),
         OBSERVED_ENDED => Some(match status.exit_status & 0x7f {
             0 => MultiThreadStopReason::Exited((status.exit_status >> 8) as u8),
             number => MultiThreadStopReason::Terminated(signals::to_gdb(number)),

@@ -16,7 +16,7 @@ use gdbstub::target::{Target, TargetError, TargetResult};
 use hanare_abi::observe::*;
 
 use super::files::Files;
-use super::process::Process;
+use super::process::{Process, Watch};
 use super::registers::{State, X86, description};
 use super::signals;
 
@@ -167,6 +167,20 @@ impl ThreadExtraInfo for Gdb {
 impl Breakpoints for Gdb {
     fn support_sw_breakpoint(&mut self) -> Option<SwBreakpointOps<'_, Self>> {
         Some(self)
+    }
+
+    fn support_hw_watchpoint(&mut self) -> Option<HwWatchpointOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+impl HwWatchpoint for Gdb {
+    fn add_hw_watchpoint(&mut self, address: u64, bytes: u64, kind: WatchKind) -> TargetResult<bool, Self> {
+        Ok(self.process.add_watch(Watch { address, bytes, kind }))
+    }
+
+    fn remove_hw_watchpoint(&mut self, address: u64, bytes: u64, kind: WatchKind) -> TargetResult<bool, Self> {
+        Ok(self.process.remove_watch(Watch { address, bytes, kind }))
     }
 }
 
