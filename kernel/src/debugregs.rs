@@ -4,7 +4,7 @@
 use crate::cpus;
 use crate::thread::Thread;
 use core::sync::atomic::{AtomicBool, Ordering};
-use hanare_core::debugregs::{DebugRegisters, STATUS_STEP};
+use hanare_core::debugregs::{DebugRegisters, STATUS_HITS, STATUS_STEP};
 use hanare_core::errno::Result;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::traps::Regs;
@@ -83,13 +83,32 @@ fn load(thread: Option<&Thread>) {
     LOADED[percpu::index()].store(thread.is_some(), Ordering::Relaxed);
 }
 
-/// A debug exception of the running thread: the addresses that it met, one bit each, and
-/// whether it did a single step.
-pub fn exception(regs: &mut Regs) -> (u64, bool) {
+/// Why a debug exception came.
+pub enum Cause {
+    /// The running thread met these of its addresses, one bit each; and it may have done a
+    /// single step.
+    Met(u64, bool),
+    /// An address that is not watched any more: the registers are as they should be now.
+    Stale,
+    /// A single step, or `int1`.
+    Other,
+}
+
+/// A debug exception of the running thread.
+pub fn exception(regs: &mut Regs) -> Cause {
     let dr6 = debugregs::take_status();
-    let (hits, before) = cpus::current().debug.registers.lock().met(dr6);
+    let thread = cpus::current();
+    let (hits, before) = thread.debug.registers.lock().met(dr6);
     if before {
         regs.rflags |= RESUME_FLAG;
     }
-    (hits, dr6 & STATUS_STEP != 0)
+    let stepped = dr6 & STATUS_STEP != 0;
+    match (hits, stepped) {
+        (0, false) if dr6 & STATUS_HITS != 0 => {
+            switch(Some(thread));
+            Cause::Stale
+        }
+        (0, _) => Cause::Other,
+        _ => Cause::Met(hits, stepped),
+    }
 }

@@ -1,6 +1,7 @@
 //! From the hardware layer into the kernel: system calls, exceptions, interrupts.
 
-use crate::{cpus, debugregs, mm, observe, panic, ptrace, rseq, signals, syscalls};
+use crate::debugregs::{self, Cause};
+use crate::{cpus, mm, observe, panic, ptrace, rseq, signals, syscalls};
 use core::sync::atomic::Ordering;
 use hanare_hal::apic;
 use hanare_hal::traps::{Handlers, Regs, vector};
@@ -58,14 +59,15 @@ fn user_exception(regs: &mut Regs, v: u8) {
 }
 
 fn debug_exception(regs: &mut Regs) {
-    let (met, stepped) = debugregs::exception(regs);
-    if met != 0 && observe::watch::met(regs, met) {
-        return;
-    }
-    if met != 0 && !stepped {
-        signals::raise_watched(regs);
-    } else if !observe::debug::exception(regs, vector::DEBUG) && !ptrace::stepped(regs) {
-        signals::raise_exception(regs, vector::DEBUG);
+    match debugregs::exception(regs) {
+        Cause::Stale => {}
+        Cause::Met(which, _) if observe::watch::met(regs, which) => {}
+        Cause::Met(_, false) => signals::raise_watched(regs),
+        Cause::Met(_, true) | Cause::Other => {
+            if !observe::debug::exception(regs, vector::DEBUG) && !ptrace::stepped(regs) {
+                signals::raise_exception(regs, vector::DEBUG);
+            }
+        }
     }
 }
 
