@@ -6,7 +6,7 @@ use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
 use crate::vfork::Vfork;
 use crate::balance::{self, CpuMask};
-use crate::{cpus, delegate, dispositions, exec, futex, hold, observe, ptrace, seccomp, services, share, slots, timens};
+use crate::{cpus, delegate, dispositions, exec, futex, hold, observe, ptrace, seccomp, services, share, slots, timens, usertsc};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -216,6 +216,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
     thread.rseq.set(b.rseq);
     *thread.policy.lock() = b.policy;
+    usertsc::forbid(thread, b.no_tsc);
     if b.clear_handlers {
         dispositions::clear_handlers();
     }

@@ -10,7 +10,7 @@
 #![allow(unsafe_code)] // the switch itself
 
 use crate::thread::Thread;
-use crate::{balance, debugregs, doorbell, inbound, info, kick, tlb};
+use crate::{balance, debugregs, doorbell, inbound, info, kick, tlb, usertsc};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -264,6 +264,7 @@ fn switch_to(next: Option<Arc<Thread>>) {
         Some(n) => {
             n.process.mm.activate();
             n.restore_user_state();
+            usertsc::switch(n);
             n.begin_run(now);
             n.rseq.switched();
             gdt::set_kernel_stack(index, n.stack_top());

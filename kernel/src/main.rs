@@ -48,6 +48,7 @@ mod time;
 mod timens;
 mod tlb;
 mod usage;
+mod usertsc;
 mod vdso;
 mod vfork;
 mod wait;

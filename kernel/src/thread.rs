@@ -68,6 +68,8 @@ pub struct Thread {
     pub attributes: AtomicU64,
     /// Its name if it is not its process', as PR_SET_NAME has it.
     pub name: Mutex<Option<[u8; 16]>>,
+    /// It may not read the time stamp counter (`PR_SET_TSC`).
+    pub no_tsc: AtomicBool,
     /// NUMA policy (`set_mempolicy`).
     pub policy: Mutex<Policy>,
     /// Where a new thread starts: registers, FPU state, FS and GS base.
@@ -128,6 +130,8 @@ pub struct Birth {
     pub clear_handlers: bool,
     /// The caller's NUMA policy.
     pub policy: Policy,
+    /// The caller may not read the time stamp counter.
+    pub no_tsc: bool,
     /// A program that replaced another one begins (execve).
     pub is_program: bool,
     /// The name that a worker which had another thread has to be given.
@@ -139,12 +143,32 @@ impl Birth {
     pub fn of_current(regs: &Regs) -> Birth {
         let mut fpu = FpuState::new();
         fpu.save();
-        Birth { regs: Regs { rax: 0, ..*regs }, fpu, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), set_tid: 0, parent_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: false, name: None }
+        let bases = (cpu::fs_base(), cpu::user_gs_base());
+        Birth::new(Regs { rax: 0, ..*regs }, fpu, bases, false)
     }
 
-    /// Of a program that begins with `regs`.
+    /// Of a program that begins with `regs`, in place of that of the running thread.
     pub fn of_program(regs: &Regs) -> Birth {
-        Birth { regs: Regs { ..*regs }, fpu: FpuState::new(), fs_base: 0, gs_base: 0, set_tid: 0, parent_tid: 0, clear_tid: 0, rseq: None, clear_handlers: false, policy: *cpus::current().policy.lock(), is_program: true, name: None }
+        Birth::new(*regs, FpuState::new(), (0, 0), true)
+    }
+
+    fn new(regs: Regs, fpu: FpuState, (fs_base, gs_base): (u64, u64), is_program: bool) -> Birth {
+        let me = cpus::current();
+        Birth {
+            regs,
+            fpu,
+            fs_base,
+            gs_base,
+            set_tid: 0,
+            parent_tid: 0,
+            clear_tid: 0,
+            rseq: None,
+            clear_handlers: false,
+            policy: *me.policy.lock(),
+            no_tsc: me.no_tsc.load(Ordering::Relaxed),
+            is_program,
+            name: None,
+        }
     }
 
     /// Loads what is not in the trap frame.
@@ -180,6 +204,7 @@ impl Thread {
             left: AtomicBool::new(false),
             attributes: AtomicU64::new(0),
             name: Mutex::new(None),
+            no_tsc: AtomicBool::new(false),
             policy: Mutex::new(Policy::default()),
             birth: Mutex::new(None),
             rseq: rseq::OfThread::default(),

@@ -1,7 +1,8 @@
-/* Landlock, fanotify's view of executions, a user's own files in /proc, membarrier. */
+/* Landlock, fanotify's view of executions, a user's own files in /proc, membarrier, no rdtsc. */
 #include "guest.h"
 #include <linux/landlock.h>
 #include <linux/membarrier.h>
+#include <pthread.h>
 #include <sys/fanotify.h>
 #include <sys/prctl.h>
 
@@ -13,6 +14,39 @@ static int ended(pid_t pid)
 
 	waitpid(pid, &status, 0);
 	return status;
+}
+
+static void *without_counter(void *arg)
+{
+	_exit(__builtin_ia32_rdtsc() == 0);
+}
+
+/* Who may not read the counter; the child and the thread of one may not, either, the parent may. */
+static void counter(void)
+{
+	int mode = 0, i;
+
+	for (i = 0; i < 3; i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			pthread_t thread;
+
+			TELL(prctl(PR_SET_TSC, i ? PR_TSC_SIGSEGV : PR_TSC_ENABLE));
+			TELL(prctl(PR_GET_TSC, &mode));
+			TELL(mode);
+			if (i == 1 && !fork())
+				without_counter(NULL);
+			else if (i == 1)
+				_exit(ended(-1));
+			pthread_create(&thread, NULL, without_counter, NULL);
+			pthread_join(thread, NULL);
+		}
+		TELL(ended(pid));
+		TELL(__builtin_ia32_rdtsc() != 0);
+	}
+	TELL(prctl(PR_SET_TSC, 3));
+	TELL(prctl(PR_GET_TSC, 8));
 }
 
 /* Nothing may be executed, and nothing read but what is open; children there may be. */
@@ -89,6 +123,7 @@ int main(int argc, char **argv)
 		TELL(open("/proc/self/environ", O_RDONLY) >= 0);
 		return 0;
 	}
+	counter();
 	TELL(membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
 	TELL(membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE));
 	TELL(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED));

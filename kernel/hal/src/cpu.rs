@@ -117,6 +117,18 @@ pub fn init_control(f: &Features) {
     }
 }
 
+/// Whether user mode of this CPU may read the time stamp counter (CR4.TSD).
+pub fn allow_user_tsc(allowed: bool) {
+    const TSD: u64 = 1 << 2;
+    // SAFETY: changes what `rdtsc` does in user mode and nothing else.
+    unsafe {
+        let mut cr4: u64;
+        asm!("mov {}, cr4", out(reg) cr4, options(nomem, nostack, preserves_flags));
+        cr4 = if allowed { cr4 & !TSD } else { cr4 | TSD };
+        asm!("mov cr4, {}", in(reg) cr4, options(nostack, preserves_flags));
+    }
+}
+
 /// Current page table root.
 pub fn cr3() -> u64 {
     let v: u64;

@@ -1,6 +1,7 @@
 //! prctl(2): Linux' business but for what would hit the proxy instead of the program.
 
-use crate::{cpus, seccomp, slots};
+use crate::{cpus, seccomp, slots, usertsc};
+use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::Row;
 use hanare_hal::usercopy;
@@ -24,6 +25,7 @@ mod option {
     pub const GET_AUXV: u32 = 0x4155_5856;
 }
 const TSC_ENABLE: u64 = 1;
+const TSC_SIGSEGV: u64 = 2;
 
 /// Serves a call.
 pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
@@ -32,9 +34,18 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
         option::SET_SECCOMP => seccomp::prctl(a[1], a[2]),
         option::GET_SECCOMP => Ok(u64::from(thread.seccomp.mode())),
         option::SET_SYSCALL_USER_DISPATCH | option::GET_AUXV => Err(errno::EINVAL),
-        option::SET_TSC if a[1] != TSC_ENABLE => Err(errno::EINVAL),
-        option::SET_TSC => Ok(0),
-        option::GET_TSC => usercopy::write(a[1], &(TSC_ENABLE as u32).to_le_bytes()).map(|()| 0).map_err(|_| errno::EFAULT),
+        option::SET_TSC => {
+            match a[1] {
+                TSC_ENABLE => usertsc::forbid(thread, false),
+                TSC_SIGSEGV => usertsc::forbid(thread, true),
+                _ => return Err(errno::EINVAL),
+            }
+            Ok(0)
+        }
+        option::GET_TSC => {
+            let mode = if thread.no_tsc.load(Ordering::Relaxed) { TSC_SIGSEGV } else { TSC_ENABLE };
+            super::put(a[1], &(mode as u32).to_le_bytes())
+        }
         option::SET_MM => Err(errno::EPERM),
         option::SET_VMA if a[1] == 0 && a[2].is_multiple_of(4096) => Ok(0), // names of memory are not shown
         option::SET_VMA => Err(errno::EINVAL),
