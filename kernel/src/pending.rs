@@ -4,9 +4,13 @@ use crate::thread::Thread;
 use crate::{cpus, delegate};
 use hanare_abi::slot::OP_REQUEUE_SIGNAL;
 use hanare_core::errno::{self, Result};
-use hanare_core::signal::{SigInfo, SigSet};
+use hanare_core::signal::{self, SigInfo, SigSet};
 use hanare_hal::usercopy;
 use zerocopy::IntoBytes;
+
+/// What a worker never blocks, since it is how the module tells of the LWK's death: waits here
+/// if the program blocks it.
+const NEVER_BLOCKED: SigSet = SigSet::EMPTY.with(signal::SIGBUS);
 
 /// Signals that are blocked wait on Linux, where `sigtimedwait`, `signalfd` and
 /// `sigpending` see them. One that was forwarded before its mask was known there
@@ -16,7 +20,7 @@ pub fn give_back_blocked(thread: &Thread) {
     loop {
         let (own, shared, mask) = {
             let own = thread.signals.lock();
-            (own.pending.set(), p.signals.lock().pending.set(), own.mask)
+            (own.pending.set(), p.signals.lock().pending.set(), own.mask.difference(NEVER_BLOCKED))
         };
         if own.union(shared).intersection(mask).is_empty() || thread.must_end() {
             return;

@@ -403,15 +403,18 @@ fn finish_interrupted(thread: &Thread, regs: &mut Regs, handler: Option<(u32, &S
 /// Builds the frame and points the registers at the handler.
 fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut Regs, trapno: u64, cr2: u64) {
     let (alt, mask) = {
-        let mut s = thread.signals.lock();
-        let mask = s.saved_mask.take().unwrap_or(s.mask);
-        (s.alt, mask)
+        let s = thread.signals.lock();
+        (s.alt, s.saved_mask.unwrap_or(s.mask))
     };
     if rseq::before_handler(thread, regs).is_err() || build_frame(queued, action, regs, &alt, mask, trapno, cr2).is_err() {
-        // As Linux: a frame that cannot be written ends the process by SIGSEGV.
-        return die(signal::SIGSEGV);
+        return match queued.signal {
+            signal::SIGSEGV => die(signal::SIGSEGV),
+            // As Linux' force_sigsegv(): it may have a handler, on a stack of its own.
+            _ => force(QueuedSignal { signal: signal::SIGSEGV, info: SigInfo::kernel(signal::SIGSEGV) }, regs, 0, 0),
+        };
     }
     let mut s = thread.signals.lock();
+    s.saved_mask = None;
     s.mask = action.mask_in_handler(queued.signal, s.mask);
     if s.alt.flags & signal::SS_AUTODISARM != 0 {
         s.alt = AltStack::DISABLED;
