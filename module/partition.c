@@ -13,6 +13,7 @@
 #include <asm/smp.h>
 
 #define LARGE_PAGES (HANARE_LARGE_PAGE_SIZE / PAGE_SIZE)
+#define RUN_PAGES ((64UL << 20) / PAGE_SIZE)
 #define LARGE_ORDER 9
 /* What must stay to Linux when memory is taken. */
 #define KEEP_BYTES (64UL << 20)
@@ -79,6 +80,16 @@ static int chunk_add(struct hanare_chunk **list, u32 *count, unsigned long pfn,
 {
 	struct hanare_chunk *chunks;
 
+	if (*count) {
+		struct hanare_chunk *last = &(*list)[*count - 1];
+
+		/* They are found from the top down. */
+		if (last->node == node && last->pfn == pfn + pages) {
+			last->pfn = pfn;
+			last->pages += pages;
+			return 0;
+		}
+	}
 	if (*count >= HANARE_CHUNKS_MAX)
 		return -E2BIG;
 	chunks = krealloc_array(*list, *count + 1, sizeof(*chunks), GFP_KERNEL);
@@ -97,11 +108,20 @@ struct gathering {
 	int node;
 };
 
-/* Take [pfn, pfn + pages), in halves where the whole cannot be had. */
+/*
+ * Take [pfn, pfn + pages), in halves where the whole cannot be had. Not too much at
+ * once: Linux clears it without a look at whether somebody else wants the CPU.
+ */
 static int take_run(struct gathering *g, unsigned long pfn, unsigned long pages)
 {
 	unsigned long half;
 	int err;
+
+	for (; pages > RUN_PAGES; pages -= RUN_PAGES) {
+		err = take_run(g, pfn + pages - RUN_PAGES, RUN_PAGES);
+		if (err)
+			return err;
+	}
 
 	if (fatal_signal_pending(current))
 		return -EINTR;

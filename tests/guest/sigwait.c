@@ -260,8 +260,8 @@ int main(int argc, char **argv)
 	in_handler();
 	children();
 	cpu_time();
-	struct itimerspec in = { .it_value = { 0, 200000000 } };
+	struct itimerspec in = { .it_value = { 1, 0 } };
 	timer_settime(timer_made(), 0, &in, NULL);
-	execl("/bin/sleep", "sleep", "0.4", NULL); /* the timer does not survive: no SIGUSR1 */
+	execl("/bin/sleep", "sleep", "1.3", NULL); /* the timer does not survive: no SIGUSR1 */
 	return 1;
 }
