@@ -32,6 +32,51 @@ static void skip(int signal, siginfo_t *info, void *context)
 	c->uc_mcontext.gregs[REG_RAX] = 77;
 }
 
+static volatile int caught, code;
+
+static void catches(int signal, siginfo_t *info, void *context)
+{
+	caught = caught * 100 + signal;
+	code = info->si_code;
+}
+
+/* A frame that cannot be written is a SIGSEGV, which may have a handler on another stack. */
+static void unwritable_frame(void)
+{
+	struct sigaction action = { .sa_sigaction = catches, .sa_flags = SA_SIGINFO };
+	stack_t stack = { .ss_sp = (void *)page, .ss_size = PAGE };
+
+	mprotect((void *)page, PAGE, PROT_READ);
+	sigaction(SIGSEGV, &action, NULL);
+	action.sa_flags |= SA_ONSTACK;
+	sigaction(SIGUSR1, &action, NULL);
+	sigaltstack(&stack, NULL);
+	raise(SIGUSR1);
+	printf("frame: caught %d, code %d\n", caught, code);
+}
+
+/* A fault's signal that somebody sends, and that is blocked. */
+static void blocked_fault(void)
+{
+	struct sigaction action = { .sa_sigaction = catches, .sa_flags = SA_SIGINFO };
+	int signals[] = { SIGBUS, SIGSEGV, SIGFPE, SIGILL }, i;
+	sigset_t set, pending;
+
+	for (i = 0; i < 4; i++) {
+		sigaction(signals[i], &action, NULL);
+		sigemptyset(&set);
+		sigaddset(&set, signals[i]);
+		sigprocmask(SIG_BLOCK, &set, NULL);
+		caught = 0;
+		kill(getpid(), signals[i]);
+		getppid();
+		sigpending(&pending);
+		printf("blocked: caught %d, pending %d", caught, sigismember(&pending, signals[i]));
+		sigprocmask(SIG_UNBLOCK, &set, NULL);
+		printf(", then caught %d\n", caught);
+	}
+}
+
 int main(void)
 {
 	struct sigaction action = { .sa_sigaction = repair, .sa_flags = SA_SIGINFO };
@@ -74,5 +119,7 @@ int main(void)
 	asm volatile("mov $7, %%rbx; lea 1f(%%rip), %%r12; movabs $0xffffffff81000000, %%rax\n"
 		     "mov (%%rax), %%rax\n1:" : "=a"(result) : : "rbx", "r12", "memory");
 	printf("kernel address: %ld\n", result);
+	unwritable_frame();
+	blocked_fault();
 	return 0;
 }
