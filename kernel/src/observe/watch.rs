@@ -1,6 +1,6 @@
 //! Watchpoints of a debugger: debug registers, the same of all threads.
 
-use super::debug::{self, Debugger};
+use super::debug;
 use crate::cpus;
 use crate::process::Process;
 use crate::thread::Thread;
@@ -37,12 +37,19 @@ impl Watches {
 
     /// There are none any more: for the threads there are, if the program is the same.
     pub fn clear(&self, p: Option<&Process>) {
-        *self.0.lock() = Default::default();
+        let had = core::mem::take(&mut *self.0.lock());
         for t in p.iter().flat_map(|p| p.threads()) {
-            for n in 0..ADDRESSES {
-                let _ = t.debug.watch(n, 0, 0, 0);
+            // The others may be a tracer's.
+            for (n, _) in had.iter().enumerate().filter(|(_, w)| w.bytes != 0) {
+                let _ = t.debug.watch(n, 0, 0, 0); // always possible
             }
         }
+    }
+
+    /// The first of those that were met.
+    fn first_of(&self, hits: u64) -> Option<Watch> {
+        let all = self.0.lock();
+        (0..ADDRESSES).filter(|n| hits >> n & 1 != 0).map(|n| all[n]).find(|w| w.bytes != 0)
     }
 
     fn give(&self, thread: &Thread) {
@@ -63,8 +70,7 @@ pub fn on_thread(thread: &Thread) {
 /// debugger's.
 pub fn met(regs: &mut Regs, hits: u64) -> bool {
     let thread = cpus::current();
-    let watched = |d: &Debugger| d.watches.0.lock()[hits.trailing_zeros() as usize];
-    let Some(watch) = debug::debugger_of(thread).map(|d| watched(&d)).filter(|w| w.bytes != 0) else { return false };
+    let Some(watch) = debug::debugger_of(thread).and_then(|d| d.watches.first_of(hits)) else { return false };
     cpus::request_attention();
     // If the threads stop for another reason, so does this one, and tells afterwards.
     while !thread.must_end() && debug::debugger_of(thread).is_some() {
