@@ -240,6 +240,7 @@ int hanare_ikc_start(struct hanare_instance *inst);
 void hanare_ikc_stop(struct hanare_instance *inst);
 void hanare_die(struct hanare_instance *inst, u32 state, int err);
 void hanare_ring_cpu(struct hanare_cpu *cpu);
+void hanare_ring_bell(struct hanare_cpu *cpu, u32 bell);
 bool hanare_drain(struct hanare_instance *inst);
 
 enum hanare_patience { WAIT_KILLABLE, WAIT_BOUNDED };

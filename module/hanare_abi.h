@@ -115,6 +115,10 @@
 #define HANARE_INBOUND_ENTRIES 256
 /* Entries of `CpuShared::outbound`. */
 #define HANARE_OUTBOUND_ENTRIES 256
+/* Bells of a CPU: which of its threads a ring is for. Threads may share one. */
+#define HANARE_BELLS 1024U
+/* Words of `CpuShared::bells`. */
+#define HANARE_BELL_WORDS 16
 /* Bit where the kind of an outbound event starts; the payload is below. */
 #define HANARE_EVENT_SHIFT 56U
 /* Wake the worker of a slot: payload = space << 24 | slot. */
@@ -307,8 +311,22 @@ struct hanare_cpu_shared {
 	__u64 idle_cycles;
 	/* TSC value since when it has halted, or 0. Written by the LWK. */
 	__u64 idle_since;
+	/* Zero, up to 3520 bytes. */
+	__u64 reserved7[6];
+	/*
+	 * Bit `i`: a bit of `bells[i]` was set. Set by the module after that one, taken by
+	 * the LWK before those.
+	 */
+	__u64 bells_rung;
+	/* Zero, up to 3584 bytes. */
+	__u64 reserved8[7];
+	/*
+	 * Bit `b % 64` of word `b / 64`: bell `b` was rung (`IOCTL_RING`). Set by the module,
+	 * taken by the LWK.
+	 */
+	__u64 bells[HANARE_BELL_WORDS];
 	/* Zero, up to 4096 bytes. */
-	__u64 reserved7[78];
+	__u64 reserved9[48];
 } __attribute__((aligned(4096)));
 
 /* ---- log ---- */
@@ -832,8 +850,8 @@ struct hanare_slot {
 	__u64 sigmask;
 	/* Linux thread id of the worker, written by the worker before START. */
 	__u32 tid;
-	/* Zero. */
-	__u32 reserved0;
+	/* Bell of that CPU to ring, below `crate::boot::BELLS`, written by the LWK. */
+	__u32 bell;
 	/*
 	 * Head of the application thread's list of robust futexes (set_robust_list(2)), or
 	 * 0; the worker has Linux know it before the next call, so that Linux walks the
@@ -1541,12 +1559,12 @@ struct hanare_wait {
 	__u32 reserved;
 };
 
-/* `IOCTL_RING`: ring LWK CPU `cpu` (index in the instance). */
+/* `IOCTL_RING`: ring bell `bell` of LWK CPU `cpu` (index in the instance). */
 struct hanare_ring {
 	/* In: CPU index. */
 	__u32 cpu;
-	/* Zero. */
-	__u32 reserved;
+	/* In: below `crate::boot::BELLS`; a wrong one is the caller's own loss. */
+	__u32 bell;
 };
 
 /*
@@ -1849,6 +1867,10 @@ _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound) == 1408, "
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, idle_cycles) == 3456, "CpuShared.idle_cycles");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, idle_since) == 3464, "CpuShared.idle_since");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved7) == 3472, "CpuShared.reserved7");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, bells_rung) == 3520, "CpuShared.bells_rung");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved8) == 3528, "CpuShared.reserved8");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, bells) == 3584, "CpuShared.bells");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved9) == 3712, "CpuShared.reserved9");
 _Static_assert(sizeof(struct hanare_cpu_shared) == 4096, "CpuShared");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, head) == 0, "LogRing.head");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, reserved) == 8, "LogRing.reserved");
@@ -1899,7 +1921,7 @@ _Static_assert(__builtin_offsetof(struct hanare_slot, cpu) == 72, "Slot.cpu");
 _Static_assert(__builtin_offsetof(struct hanare_slot, poll_us) == 76, "Slot.poll_us");
 _Static_assert(__builtin_offsetof(struct hanare_slot, sigmask) == 80, "Slot.sigmask");
 _Static_assert(__builtin_offsetof(struct hanare_slot, tid) == 88, "Slot.tid");
-_Static_assert(__builtin_offsetof(struct hanare_slot, reserved0) == 92, "Slot.reserved0");
+_Static_assert(__builtin_offsetof(struct hanare_slot, bell) == 92, "Slot.bell");
 _Static_assert(__builtin_offsetof(struct hanare_slot, robust_list) == 96, "Slot.robust_list");
 _Static_assert(__builtin_offsetof(struct hanare_slot, reserved) == 104, "Slot.reserved");
 _Static_assert(sizeof(struct hanare_slot) == 128, "Slot");
@@ -2068,7 +2090,7 @@ _Static_assert(__builtin_offsetof(struct hanare_wait, slot) == 0, "Wait.slot");
 _Static_assert(__builtin_offsetof(struct hanare_wait, reserved) == 4, "Wait.reserved");
 _Static_assert(sizeof(struct hanare_wait) == 8, "Wait");
 _Static_assert(__builtin_offsetof(struct hanare_ring, cpu) == 0, "Ring.cpu");
-_Static_assert(__builtin_offsetof(struct hanare_ring, reserved) == 4, "Ring.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_ring, bell) == 4, "Ring.bell");
 _Static_assert(sizeof(struct hanare_ring) == 8, "Ring");
 _Static_assert(__builtin_offsetof(struct hanare_serve, index) == 0, "Serve.index");
 _Static_assert(__builtin_offsetof(struct hanare_serve, fd) == 4, "Serve.fd");

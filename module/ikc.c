@@ -41,6 +41,15 @@ void hanare_ring_cpu(struct hanare_cpu *cpu)
 	local_irq_restore(flags);
 }
 
+/* The bell, then the word that says where to look: the LWK reads the other way round. */
+void hanare_ring_bell(struct hanare_cpu *cpu, u32 bell)
+{
+	BUILD_BUG_ON(sizeof(cpu->shared->bells[0]) != sizeof(long));
+	set_bit(bell, (unsigned long *)cpu->shared->bells);
+	set_bit(bell / BITS_PER_LONG, (unsigned long *)&cpu->shared->bells_rung);
+	hanare_ring_cpu(cpu);
+}
+
 static int push(struct hanare_cpu *cpu, u32 index)
 {
 	struct hanare_cpu_shared *shared = cpu->shared;

@@ -149,11 +149,11 @@ static long do_ring(struct hanare_space *space, void *data)
 {
 	struct hanare_ring *arg = data;
 
-	if (arg->cpu >= space->inst->cpu_count || arg->reserved)
+	if (arg->cpu >= space->inst->cpu_count || arg->bell >= HANARE_BELLS)
 		return -EINVAL;
 	if (READ_ONCE(space->inst->dead))
 		return -EIO;
-	hanare_ring_cpu(&space->inst->cpus[arg->cpu]);
+	hanare_ring_bell(&space->inst->cpus[arg->cpu], arg->bell);
 	return 0;
 }
 

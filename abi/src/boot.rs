@@ -133,6 +133,10 @@ pub const CPU_POLLS: u32 = 1;
 pub const INBOUND_ENTRIES: usize = 256;
 /// Entries of [`CpuShared::outbound`].
 pub const OUTBOUND_ENTRIES: usize = 256;
+/// Bells of a CPU: which of its threads a ring is for. Threads may share one.
+pub const BELLS: u32 = 1024;
+/// Words of [`CpuShared::bells`].
+pub const BELL_WORDS: usize = BELLS as usize / 64;
 
 /// One LWK CPU's mailbox. 4096 bytes.
 #[repr(C, align(4096))]
@@ -201,8 +205,18 @@ pub struct CpuShared {
     pub idle_cycles: u64,
     /// TSC value since when it has halted, or 0. Written by the LWK.
     pub idle_since: u64,
+    /// Zero, up to 3520 bytes.
+    pub reserved7: [u64; 6],
+    /// Bit `i`: a bit of `bells[i]` was set. Set by the module after that one, taken by
+    /// the LWK before those.
+    pub bells_rung: u64,
+    /// Zero, up to 3584 bytes.
+    pub reserved8: [u64; 7],
+    /// Bit `b % 64` of word `b / 64`: bell `b` was rung (`IOCTL_RING`). Set by the module,
+    /// taken by the LWK.
+    pub bells: [u64; BELL_WORDS],
     /// Zero, up to 4096 bytes.
-    pub reserved7: [u64; 78],
+    pub reserved9: [u64; 48],
 }
 
 /// Bit where the kind of an outbound event starts; the payload is below.

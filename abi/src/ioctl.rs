@@ -254,14 +254,14 @@ pub struct Wait {
     pub reserved: u32,
 }
 
-/// `IOCTL_RING`: ring LWK CPU `cpu` (index in the instance).
+/// `IOCTL_RING`: ring bell `bell` of LWK CPU `cpu` (index in the instance).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
     /// In: CPU index.
     pub cpu: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// In: below [`crate::boot::BELLS`]; a wrong one is the caller's own loss.
+    pub bell: u32,
 }
 
 /// `IOCTL_SERVE`: run service `index` in the caller's context.

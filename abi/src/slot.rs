@@ -158,8 +158,8 @@ pub struct Slot {
     pub sigmask: u64,
     /// Linux thread id of the worker, written by the worker before START.
     pub tid: u32,
-    /// Zero.
-    pub reserved0: u32,
+    /// Bell of that CPU to ring, below [`crate::boot::BELLS`], written by the LWK.
+    pub bell: u32,
     /// Head of the application thread's list of robust futexes (set_robust_list(2)), or
     /// 0; the worker has Linux know it before the next call, so that Linux walks the
     /// list when the worker ends with its process. Written by the LWK.

@@ -30,7 +30,7 @@ pub use clock::{ClockReader, ClockWords};
 pub use log::LogWriter;
 #[cfg(not(loom))]
 pub use mailbox::CpuRef;
-pub use mailbox::{CpuWords, Inbound, Outbound};
+pub use mailbox::{Bells, CpuWords, Inbound, Outbound};
 pub use request::{RequestCall, RequestRef, RequestWords};
 pub use ring::{Full, Ring, Word};
 pub use service::{ServiceCall, ServiceRef, ServiceWords};

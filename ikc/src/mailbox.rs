@@ -1,6 +1,6 @@
 //! One LWK CPU's mailbox: requests in, events out, and its counters.
 
-use hanare_abi::boot::{CPU_NEEDS_IPI, CPU_POLLS, INBOUND_ENTRIES, OUTBOUND_ENTRIES};
+use hanare_abi::boot::{BELL_WORDS, CPU_NEEDS_IPI, CPU_POLLS, INBOUND_ENTRIES, OUTBOUND_ENTRIES};
 #[cfg(not(loom))]
 use hanare_abi::boot::{
     CpuShared, EVENT_PANIC, EVENT_REQUEST, EVENT_SERVICE, EVENT_SHIFT, EVENT_SLOT,
@@ -8,7 +8,7 @@ use hanare_abi::boot::{
 
 use crate::ring::{Full, Ring};
 use crate::same_layout;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};
 
 /// [`CpuShared`] as atomics.
 #[repr(C)]
@@ -45,13 +45,18 @@ pub struct CpuWords {
     outbound: [AtomicU64; OUTBOUND_ENTRIES],
     idle_cycles: AtomicU64,
     idle_since: AtomicU64,
-    reserved7: [AtomicU64; 78],
+    reserved7: [AtomicU64; 6],
+    bells_rung: AtomicU64,
+    reserved8: [AtomicU64; 7],
+    bells: [AtomicU64; BELL_WORDS],
+    reserved9: [AtomicU64; 48],
 }
 
 same_layout!(CpuWords, CpuShared:
     apic_id, linux_cpu, node, state, doorbell, ipi_vector, mode, current_space, heartbeat,
     interrupts, exceptions, page_faults, local_calls, delegated_calls, inbound_tail,
-    inbound_head, outbound_tail, outbound_head, inbound, outbound, idle_cycles, idle_since);
+    inbound_head, outbound_tail, outbound_head, inbound, outbound, idle_cycles, idle_since,
+    bells_rung, bells);
 
 /// Requests for this CPU: the module posts, the LWK takes.
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +155,55 @@ impl<'a> Outbound<'a> {
     }
 }
 
+/// Bells of a CPU: the module rings one and sends an IPI, the LWK looks which ones rang.
+/// Each stays rung until it was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Bells<'a, const MUTANT: u8 = REAL> {
+    rung: &'a AtomicU64,
+    words: &'a [AtomicU64],
+}
+
+impl<'a, const MUTANT: u8> Bells<'a, MUTANT> {
+    /// The bells of `words`, and the word that says which of those to look at.
+    #[must_use]
+    pub const fn new(rung: &'a AtomicU64, words: &'a [AtomicU64]) -> Self {
+        Self { rung, words }
+    }
+
+    /// LWK: whether there may be one to take.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.rung.load(Ordering::Relaxed) != 0
+    }
+
+    /// LWK: takes those that rang; what was written before they were rung is visible.
+    pub fn take(&self, mut each: impl FnMut(u32)) {
+        if !self.any() {
+            return;
+        }
+        for word in bits(self.rung.swap(0, Ordering::Acquire)) {
+            if let Some(bells) = self.words.get(word as usize) {
+                bits(bells.swap(0, Ordering::Acquire)).for_each(|bit| each(word * 64 + bit));
+            }
+        }
+    }
+
+    /// Module (its C twin is in `module/`): rings one; an IPI follows.
+    pub fn ring(&self, bell: u32) {
+        self.words[bell as usize / 64].fetch_or(1 << (bell % 64), publish::<MUTANT>());
+        self.rung.fetch_or(1 << (bell / 64), publish::<MUTANT>());
+    }
+}
+
+/// Numbers of the bits that are set.
+fn bits(mut word: u64) -> impl Iterator<Item = u32> {
+    core::iter::from_fn(move || {
+        let bit = (word != 0).then(|| word.trailing_zeros())?;
+        word &= word - 1;
+        Some(bit)
+    })
+}
+
 /// The mailbox of one LWK CPU, from that CPU.
 #[cfg(not(loom))]
 #[derive(Clone, Copy, Debug)]
@@ -196,6 +250,12 @@ impl<'a> CpuRef<'a> {
         let words = self.words;
         let ring = Ring::new(&words.outbound_head, &words.outbound_tail, &words.outbound);
         Outbound::new(ring, &words.doorbell)
+    }
+
+    /// Whom Linux rang for.
+    #[must_use]
+    pub const fn bells(&self) -> Bells<'a> {
+        Bells::new(&self.words.bells_rung, &self.words.bells)
     }
 
     /// `CPU_*`.
@@ -352,6 +412,17 @@ mod tests {
         let event = Outbound::slot_event(2, 9);
         assert_eq!(outbound.push(event), Ok(5 << 32 | 0xf2));
         assert_eq!(outbound.pop(), Some(1 << 56 | 2 << 24 | 9));
+        assert!(!cpu.bells().any());
+        for bell in [1023, 64, 0, 64] {
+            cpu.bells().ring(bell);
+        }
+        let mut rang = std::vec::Vec::new();
+        cpu.bells().take(|bell| rang.push(bell));
+        assert_eq!(
+            (rang.as_slice(), cpu.bells().any()),
+            (&[0, 64, 1023][..], false)
+        );
+        assert_eq!((memory.bells_rung, memory.bells), (0, [0; BELL_WORDS]));
         cpu.set_state(3);
         cpu.count_interrupt();
         cpu.count_delegated_call();

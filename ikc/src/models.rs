@@ -12,12 +12,12 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use crate::clock::{ClockReader, ClockWords};
-use crate::mailbox::Inbound;
+use crate::mailbox::{Bells, Inbound};
 use crate::request::{RequestCall, RequestRef, RequestWords};
 use crate::ring::Ring;
 use crate::service::{ServiceCall, ServiceRef, ServiceWords};
 use crate::slot::{SlotRef, SlotWords};
-use crate::sync::{AtomicU32, NO_FENCE, NO_RELEASE, REAL};
+use crate::sync::{AtomicU32, AtomicU64, NO_FENCE, NO_RELEASE, Ordering, REAL};
 
 /// A latched doorbell: as an IPI for a halted CPU, or `IOCTL_WAIT`.
 #[derive(Default)]
@@ -276,6 +276,69 @@ fn inbound_wakes_the_cpu() {
 #[should_panic(expected = "assertion")]
 fn inbound_without_release_shows_stale_entries() {
     inbound_model::<NO_RELEASE>("inbound without release", 1, None);
+}
+
+/// Two workers ring bells of one word; the CPU halts until both threads are awake. An
+/// answer is there when its bell is taken.
+fn bells_model<const MUTANT: u8>(name: &str, rings: &'static [u32], preemptions: Option<usize>) {
+    explore(name, preemptions, move || {
+        let zero = || AtomicU64::new(0);
+        let shared = Arc::new((
+            zero(),
+            [zero(), zero()],
+            [zero(), zero()],
+            Doorbell::default(),
+        ));
+        let workers: Vec<_> = rings
+            .iter()
+            .enumerate()
+            .map(|(i, &bell)| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let (rung, words, answers, ipi) = &*shared;
+                    answers[i].store(1, Ordering::Relaxed);
+                    Bells::<MUTANT>::new(rung, words).ring(bell);
+                    ipi.ring();
+                })
+            })
+            .collect();
+        let lwk = thread::spawn(move || {
+            let (rung, words, answers, ipi) = &*shared;
+            let bells = Bells::<MUTANT>::new(rung, words);
+            let mut awake = vec![false; rings.len()];
+            while awake.contains(&false) {
+                if !bells.any() {
+                    ipi.wait();
+                }
+                bells.take(|bell| {
+                    let mut rang_for = 0;
+                    for (i, _) in rings.iter().enumerate().filter(|(_, r)| **r == bell) {
+                        let answered = answers[i].load(Ordering::Relaxed) == 1;
+                        awake[i] |= answered;
+                        rang_for += u32::from(answered);
+                    }
+                    assert!(rang_for > 0, "rung without an answer");
+                });
+            }
+        });
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        lwk.join().unwrap();
+    });
+}
+
+#[test]
+fn bells_wake_their_threads() {
+    bells_model::<REAL>("bells, one", &[70], None);
+    bells_model::<REAL>("bells of one word", &[3, 4], Some(2));
+    bells_model::<REAL>("one bell for two", &[5, 5], Some(2));
+}
+
+#[test]
+#[should_panic(expected = "rung without an answer")]
+fn bells_without_release_come_before_the_answer() {
+    bells_model::<NO_RELEASE>("bells without release", &[70], None);
 }
 
 /// A full ring: the producer waits until there is room again.

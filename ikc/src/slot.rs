@@ -22,15 +22,14 @@ pub struct SlotWords {
     poll_us: AtomicU32,
     sigmask: AtomicU64,
     tid: AtomicU32,
-    #[cfg(not(loom))]
-    reserved0: AtomicU32,
+    bell: AtomicU32,
     robust_list: AtomicU64,
     #[cfg(not(loom))]
     reserved: [AtomicU64; 2],
 }
 
 same_layout!(SlotWords, Slot:
-    state, nr, args, result, worker_wait, lwk_wait, cpu, poll_us, sigmask, tid, robust_list);
+    state, nr, args, result, worker_wait, lwk_wait, cpu, poll_us, sigmask, tid, bell, robust_list);
 
 #[cfg(loom)]
 #[allow(clippy::new_without_default, reason = "for the models")]
@@ -48,6 +47,7 @@ impl SlotWords {
             poll_us: AtomicU32::new(0),
             sigmask: AtomicU64::new(0),
             tid: AtomicU32::new(0),
+            bell: AtomicU32::new(0),
             robust_list: AtomicU64::new(0),
         }
     }
@@ -199,6 +199,17 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.cpu.load(Ordering::Relaxed)
     }
 
+    /// Bell of that CPU.
+    #[must_use]
+    pub fn bell(&self) -> u32 {
+        self.words.bell.load(Ordering::Relaxed)
+    }
+
+    /// LWK: sets the CPU's bell to ring; before [`lwk_prepare_sleep`](Self::lwk_prepare_sleep).
+    pub fn set_bell(&self, bell: u32) {
+        self.words.bell.store(bell, Ordering::Relaxed);
+    }
+
     /// LWK: sets the CPU to ring; before [`lwk_prepare_sleep`](Self::lwk_prepare_sleep).
     pub fn set_cpu(&self, cpu: u32) {
         self.words.cpu.store(cpu, Ordering::Relaxed);
@@ -280,6 +291,7 @@ mod tests {
         assert_eq!(side.lwk_poll(), Some(-14));
         assert_eq!(side.lwk_poll(), None);
         side.set_cpu(3);
+        side.set_bell(9);
         side.set_poll_us(50);
         side.set_sigmask(1 << 63);
         side.set_tid(7);
@@ -292,6 +304,7 @@ mod tests {
             (memory.cpu, memory.poll_us, memory.sigmask, memory.tid),
             (3, 50, 1 << 63, 7)
         );
+        assert_eq!((side.bell(), memory.bell), (9, 9));
         assert_eq!(
             (memory.state, memory.nr, memory.result, memory.robust_list),
             (SLOT_IDLE, 1, -14, 1 << 40)

@@ -3,8 +3,8 @@
 //! A CPU's state is changed by that CPU with interrupts off; other CPUs put threads on
 //! its queue or take them from there (`balance`), hence the lock, which is never held
 //! across a switch. A thread that waits stays with its CPU, which asks its [`Wait`]
-//! whether it may go on: at every event, or only when the thread itself was kicked or
-//! its time has come, where that is all it waits for ([`Wait::is_told`]). A core with one
+//! whether it may go on: at every event, or only when the thread itself was kicked, its
+//! bell rang or its time has come, where that is all it waits for ([`Wait::is_told`]). A core with one
 //! thread takes no timer interrupt.
 
 #![allow(unsafe_code)] // the switch itself
@@ -18,6 +18,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::context::{self, Context};
 use hanare_hal::{apic, boot, cpu, gdt, paging, percpu, shared};
+use hanare_ikc::Bells;
 use spin::{Mutex, MutexGuard, Once};
 
 /// Round-robin slice where several threads share a CPU.
@@ -33,16 +34,23 @@ pub use crate::wait::{Wait, poll_for, wait};
 /// A deadline that never comes.
 pub const NEVER: u64 = u64::MAX;
 
+/// A thread that is told: its bell and its address.
+type Sleeper = (u32, usize);
+
+fn sleeper(thread: &Arc<Thread>) -> Sleeper {
+    (thread.bell, Arc::as_ptr(thread) as usize)
+}
+
 /// One CPU.
 pub struct Cpu {
     /// Threads that want to run.
     runnable: VecDeque<Arc<Thread>>,
     /// Threads that wait for something and are asked at every event.
     waiting: Vec<Arc<Thread>>,
-    /// Those that are told, by address.
-    asleep: BTreeMap<usize, Arc<Thread>>,
-    /// When those are to be woken at the latest: TSC value, address.
-    alarms: BTreeSet<(u64, usize)>,
+    /// Those that are told.
+    asleep: BTreeMap<Sleeper, Arc<Thread>>,
+    /// When those are to be woken at the latest: TSC value.
+    alarms: BTreeSet<(u64, Sleeper)>,
     /// The running one.
     current: Option<Arc<Thread>>,
     /// Ended threads whose stacks may be freed after the next switch.
@@ -60,7 +68,7 @@ impl Cpu {
         if !thread.is_told.load(Ordering::Relaxed) {
             return self.waiting.push(thread);
         }
-        let (at, deadline) = (Arc::as_ptr(&thread) as usize, thread.deadline.load(Ordering::Relaxed));
+        let (at, deadline) = (sleeper(&thread), thread.deadline.load(Ordering::Relaxed));
         if deadline != NEVER {
             self.alarms.insert((deadline, at));
         }
@@ -69,14 +77,19 @@ impl Cpu {
 
     /// One of those that are told waits no more.
     fn end_sleep(&mut self, thread: &Arc<Thread>) -> Option<Arc<Thread>> {
-        let at = Arc::as_ptr(thread) as usize;
+        let at = sleeper(thread);
         self.alarms.remove(&(thread.deadline.load(Ordering::Relaxed), at));
         self.asleep.remove(&at)
     }
 
     /// Those of the sleeping threads whose time has come.
     fn due(&self, now: u64) -> impl Iterator<Item = Arc<Thread>> {
-        self.alarms.range(..=(now, usize::MAX)).filter_map(|(_, at)| self.asleep.get(at).cloned())
+        self.alarms.range(..=(now, (u32::MAX, usize::MAX))).filter_map(|(_, at)| self.asleep.get(at).cloned())
+    }
+
+    /// The sleeping threads with this bell.
+    fn with_bell(&self, bell: u32) -> impl Iterator<Item = Arc<Thread>> {
+        self.asleep.range((bell, 0)..=(bell, usize::MAX)).map(|(_, thread)| thread.clone())
     }
 
     fn update_load(&self, index: usize, running: bool) {
@@ -335,14 +348,16 @@ pub fn wake_ready() -> bool {
     any
 }
 
-/// Takes the sleeping threads that may go on: kicked ones, and those whose time has come.
+/// Takes the sleeping threads that may go on: kicked ones, those whose bell rang, and
+/// those whose time has come.
 fn wake_told() -> Vec<Arc<Thread>> {
     let mut asked: Vec<Arc<Thread>> = Vec::new();
     for thread in kick::take() {
-        if this().asleep.contains_key(&(Arc::as_ptr(&thread) as usize)) {
+        if this().asleep.contains_key(&sleeper(&thread)) {
             asked.push(thread);
         }
     }
+    bells().take(|bell| asked.extend(this().with_bell(bell)));
     {
         let c = this();
         if !c.alarms.is_empty() {
@@ -463,6 +478,7 @@ pub fn halt(ready: &dyn Fn() -> bool) {
         let c = this();
         c.runnable.is_empty() && !c.waiting.iter().any(|t| t.is_ready())
     } && !kick::any()
+        && !bells().any()
         && !take_over();
     if quiet {
         // Other CPUs need not interrupt this one for a table that it does not use.
@@ -567,9 +583,14 @@ pub fn on_timer() {
     request_reschedule();
 }
 
+/// Whom Linux rang for on the calling CPU.
+fn bells() -> Bells<'static> {
+    shared::cpu(percpu::index()).bells()
+}
+
 /// A ring: somebody who waits may go on.
 pub fn on_ring() {
-    if !this().waiting.is_empty() || kick::any() {
+    if !this().waiting.is_empty() || kick::any() || bells().any() {
         request_reschedule();
     }
 }

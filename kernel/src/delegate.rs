@@ -64,8 +64,13 @@ impl cpus::Wait for Answer<'_> {
     fn near(&self) -> bool {
         self.thread.slot.worker_is_awake()
     }
+    fn is_told(&self) -> bool {
+        true // by its bell, and when its process is killed
+    }
     fn announce(&self, asleep: bool) {
         if asleep {
+            self.thread.slot.set_cpu(percpu::index() as u32);
+            self.thread.slot.set_bell(self.thread.bell);
             // Whether an answer is there already is looked at by `ready`.
             let _ = self.thread.slot.lwk_prepare_sleep();
         } else {
@@ -158,6 +163,9 @@ pub fn last_call(nr: u32, args: [u64; 6]) {
     impl cpus::Wait for Killed<'_> {
         fn ready(&self) -> bool {
             self.0.is_killed()
+        }
+        fn is_told(&self) -> bool {
+            true
         }
         fn announce(&self, _: bool) {}
     }

@@ -50,6 +50,28 @@ pub fn send(thread: &Thread, signal: u32, info: SigInfo) -> Result<u64> {
     delegate::linux(OP_REQUEUE_SIGNAL, [u64::from(signal), 1, 0, 0, 0, 0])
 }
 
+/// rt_sigtimedwait where one of its signals waits here. `None`: Linux answers.
+pub fn waited([set, info, timeout, size, ..]: &[u64; 6]) -> Option<Result<u64>> {
+    let thread = cpus::current();
+    let wanted = SigSet(!usercopy::read_u64(*set).ok()?);
+    let shared = &thread.process.signals;
+    let (own, all) = (thread.signals.lock().pending.set(), shared.lock().pending.set());
+    // Linux looks at the arguments before it looks at signals.
+    if own.union(all).difference(wanted).is_empty() || *size != 8 || *timeout != 0 && !is_time(*timeout) {
+        return None;
+    }
+    let taken = thread.signals.lock().pending.dequeue(wanted);
+    let taken = taken.or_else(|| shared.lock().pending.dequeue(wanted))?;
+    let told = if *info == 0 { Ok(()) } else { usercopy::write(*info, taken.info.as_bytes()) };
+    Some(told.map(|()| u64::from(taken.signal)).map_err(|_| errno::EFAULT))
+}
+
+/// Whether a `struct timespec` at this address is one that Linux takes.
+fn is_time(at: u64) -> bool {
+    let field = |at| usercopy::read_u64(at).ok();
+    field(at).is_some_and(|s| s as i64 >= 0) && at.checked_add(8).and_then(field).is_some_and(|ns| ns < 1_000_000_000)
+}
+
 /// rt_sigpending: what waits here and what waits on Linux.
 pub fn pending(set: u64, size: u64) -> Result<u64> {
     if size > 8 {

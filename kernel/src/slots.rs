@@ -242,6 +242,7 @@ fn settle(thread: &Thread, slot: SlotRef<'static>) {
         }
         fn announce(&self, asleep: bool) {
             if asleep {
+                self.1.set_cpu(hanare_hal::percpu::index() as u32);
                 let _ = self.1.lwk_prepare_sleep();
             } else {
                 self.1.lwk_awake();
@@ -251,6 +252,5 @@ fn settle(thread: &Thread, slot: SlotRef<'static>) {
     if slot.is_idle() {
         return;
     }
-    slot.set_cpu(hanare_hal::percpu::index() as u32);
     cpus::wait(&Settled(thread, slot), 1);
 }

@@ -9,7 +9,8 @@ use crate::{cpus, debugregs, frames, info, observe, ptrace, rseq, seccomp, signa
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use hanare_abi::boot::BELLS;
 use hanare_core::mempolicy::Policy;
 use hanare_core::rseq::Area;
 use hanare_hal::context::Context;
@@ -52,6 +53,8 @@ pub struct Thread {
     pub kicked: AtomicBool,
     /// What it waits for is told it, see [`cpus::Wait::is_told`].
     pub is_told: AtomicBool,
+    /// The bell of its CPU that Linux rings for it; others may have the same one.
+    pub bell: u32,
     /// TSC value at which it wants to look again, while it waits.
     pub deadline: AtomicU64,
     /// TSC cycles the last delegated call took if it was not short, else 0.
@@ -179,6 +182,8 @@ impl Birth {
     }
 }
 
+static NEXT_BELL: AtomicU32 = AtomicU32::new(0);
+
 impl Thread {
     /// A thread that begins in `start(thread as usize)`.
     pub fn new(process: Arc<Process>, slot_index: u32, slot: SlotRef<'static>, start: extern "C" fn(usize) -> !) -> Option<Arc<Thread>> {
@@ -196,6 +201,7 @@ impl Thread {
             since: AtomicU64::new(0),
             kicked: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
+            bell: NEXT_BELL.fetch_add(1, Ordering::Relaxed) % BELLS,
             deadline: AtomicU64::new(crate::cpus::NEVER),
             last_call: AtomicU64::new(0),
             in_place: AtomicBool::new(false),

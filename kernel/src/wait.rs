@@ -6,21 +6,21 @@ use crate::cpus::{NEVER, current, give_away, halt, others_runnable, serve_all, s
 use crate::thread::Thread;
 use crate::{doorbell, inbound, info, observe, tlb};
 use core::sync::atomic::Ordering;
-use hanare_hal::{cpu, shared};
+use hanare_hal::{cpu, percpu, shared};
 
 /// What a thread waits for. Asked on the thread's CPU, by whichever thread runs
 /// there: [`current`] is not to be used.
 pub trait Wait {
     /// It has come, or there is no point in waiting on.
     fn ready(&self) -> bool;
-    /// `true`: we are about to sleep, ring us. `false`: we are awake.
+    /// `true`: we are about to sleep, ring us on this CPU. `false`: we are awake.
     fn announce(&self, asleep: bool);
     /// Whether the other side is awake, so that its answer is near.
     fn near(&self) -> bool {
         true
     }
-    /// Whether who makes it ready kicks the thread ([`crate::cpus::kick`]), so that it need
-    /// be asked only then and at its deadline.
+    /// Whether who makes it ready kicks the thread ([`crate::cpus::kick`]) or rings its bell,
+    /// so that it need be asked only then and at its deadline.
     fn is_told(&self) -> bool {
         false
     }
@@ -76,7 +76,7 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
     me.end_run(start);
     me.counts.waits.store(true, Ordering::Relaxed);
     set_polling();
-    let mut announced = false;
+    let mut announced = None;
     let mut slept = 0;
     loop {
         serve_all();
@@ -92,9 +92,11 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
         if !others_runnable() && spin.goes_on(what) {
             continue;
         }
-        if !announced {
+        // Each time on another CPU: a tracer may have had us go on and wait elsewhere.
+        let cpu = Some(percpu::index());
+        if announced != cpu {
             what.announce(true);
-            announced = true;
+            announced = cpu;
             continue; // look once more before we sleep
         }
         let before = cpu::rdtsc();
@@ -102,7 +104,7 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
         me.end_run(before);
         slept += cpu::rdtsc() - before;
     }
-    if announced {
+    if announced.is_some() {
         what.announce(false);
     }
     me.counts.waits.store(false, Ordering::Relaxed);

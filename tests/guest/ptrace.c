@@ -444,10 +444,13 @@ static void events_run(void)
 	_exit(13);
 }
 
-/* Which events there are, and how many children come with them and end how. */
+/*
+ * Which events there are, and how many children come with them and end how.  What
+ * the children tell is counted: a child and its parent's next event race.
+ */
 static void events(int seized, long options)
 {
-	int status, first_stops = 0, ends = 0;
+	int status, first_stops = 0, exits = 0, ends = 0;
 	unsigned long message;
 	pid_t pid, got, child = 0;
 
@@ -479,6 +482,8 @@ static void events(int seized, long options)
 		if (got != pid) {
 			if (status >> 8 == SIGSTOP || status >> 16 == 128)
 				first_stops++;
+			else if (status >> 16 == PTRACE_EVENT_EXIT)
+				exits++;
 			else
 				printf("  a child: %#x\n", status >> 8);
 			ptrace(PTRACE_CONT, got, 0, 0);
@@ -500,7 +505,7 @@ static void events(int seized, long options)
 		}
 		ptrace(PTRACE_CONT, pid, 0, signal);
 	}
-	printf("  %d first stops, %d ends\n", first_stops, ends);
+	printf("  %d first stops, %d exit events, %d ends\n", first_stops, exits, ends);
 }
 
 /* A tracer that ends: its tracee goes on, or not. */

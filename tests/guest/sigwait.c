@@ -63,6 +63,41 @@ static void waits(void)
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
+/* SIGBUS, which the proxy needs for itself. */
+static void bus(void)
+{
+	sigset_t set = set_of(SIGBUS, 0), pending;
+	struct timespec soon = { 0, 50000000 }, wrong = { 0, 1000000000 };
+	siginfo_t info;
+	union sigval value = { .sival_int = 9 };
+	int pid, status;
+
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	TELL(sigtimedwait(&set, &info, &soon));
+	sigqueue(getpid(), SIGBUS, value);
+	usleep(1000);
+	TELL(sigtimedwait(&set, &info, &wrong));
+	sigpending(&pending);
+	printf("pending %d\n", sigismember(&pending, SIGBUS));
+	TELL(sigtimedwait(&set, &info, &soon));
+	printf("value %d, code %d, from myself %d\n", info.si_value.sival_int, info.si_code, info.si_pid == getpid());
+	sigpending(&pending);
+	printf("pending %d\n", sigismember(&pending, SIGBUS));
+	raise(SIGBUS);
+	TELL(sigwaitinfo(&set, NULL));
+	TELL(sigtimedwait(&set, &info, &soon));
+	fflush(stdout);
+	if ((pid = fork()) == 0) {
+		usleep(50000);
+		kill(getppid(), SIGBUS);
+		_exit(0);
+	}
+	TELL(sigwaitinfo(&set, &info));
+	printf("from my child %d\n", info.si_pid == pid);
+	waitpid(pid, &status, 0);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
 /* A signal that comes when it is not blocked, is blocked in another handler, then waited for. */
 static sigset_t both;
 
@@ -257,6 +292,7 @@ int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	waits();
+	bus();
 	in_handler();
 	children();
 	cpu_time();

@@ -2,7 +2,7 @@
 
 use crate::mm::{calls, limits};
 use crate::signals::{self, Interrupted};
-use crate::{cpus, clocktimers, cputime, delegate, exec, ptrace, slots, timens, usage};
+use crate::{cpus, clocktimers, cputime, delegate, exec, pending, ptrace, slots, timens, usage};
 use core::sync::atomic::Ordering;
 use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
@@ -23,6 +23,7 @@ mod number {
     pub const KILL: u16 = 62;
     pub const TKILL: u16 = 200;
     pub const TGKILL: u16 = 234;
+    pub const RT_SIGTIMEDWAIT: u16 = 128;
     pub const RT_TGSIGQUEUEINFO: u16 = 297;
     pub const GETUID: u32 = 102;
     pub const GETGID: u32 = 104;
@@ -72,6 +73,11 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
             }
         }
         Hook::Msync => return calls::msync(args[0], args[1], args[2]),
+        Hook::SigWait if row.number == number::RT_SIGTIMEDWAIT => {
+            if let Some(result) = pending::waited(&args) {
+                return result;
+            }
+        }
         Hook::TempMask => temporary_mask(row, &args)?,
         Hook::Rlimit => {
             if let Some(result) = limits::address_space(row.number, &args) {

@@ -183,7 +183,7 @@ fn answer(process: &Process, worker: &Worker, slot: SlotRef, result: i64) {
     if slot.worker_complete(result) {
         let mut ring = Ring {
             cpu: slot.cpu(),
-            reserved: 0,
+            bell: slot.bell(),
         };
         if sys::ioctl(process.space.fd, IOCTL_RING, &mut ring) == Err(Errno(EIO)) {
             process::lwk_died();
@@ -219,8 +219,9 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
         OP_START_FAILED => program::start_failed(args[0], args[1]),
         OP_SIGNAL_ACTION => code(signals::mirror(args[0], args[1], args[2])),
         OP_EXECED => {
-            program::execed(process, args[0]);
+            // Before files are closed, whose other ends tell that the program has begun.
             pseudo::execed(process, args[1], args[2]);
+            program::execed(process, args[0]);
             i64::from(args[3] != 0 && sys::rights::settle())
         }
         OP_RIGHTS => i64::from(sys::rights::settle()),
