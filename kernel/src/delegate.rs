@@ -101,6 +101,7 @@ pub fn last_word(nr: u32, args: [u64; 6]) {
     while !thread.process.is_killed() && begin(thread, nr, args) == RESULT_NOT_STARTED {}
 }
 
+#[inline(always)] // into `call`: every delegated call goes this way
 fn begin(thread: &Thread, nr: u32, args: [u64; 6]) -> i64 {
     shared::cpu(percpu::index()).count_delegated_call();
     observe::asks(thread, nr);

@@ -21,10 +21,13 @@ fn syscall(regs: &mut Regs) -> bool {
 pub const NO_CALL: u64 = u64::MAX;
 
 /// Everything that has to happen before user mode; true if the fast return is right.
+#[inline]
 fn leave(regs: &mut Regs) -> bool {
-    if !cpus::take_attention() {
-        return true;
-    }
+    !cpus::take_attention() || attend(regs)
+}
+
+#[inline(never)]
+fn attend(regs: &mut Regs) -> bool {
     let mut fast = true;
     loop {
         cpus::before_user();

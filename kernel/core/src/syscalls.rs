@@ -25,6 +25,15 @@ pub enum Service {
 pub enum Hook {
     /// Nothing.
     None,
+    /// Sends a signal: to the caller itself it is queued here, to a thread that has ended
+    /// it is `ESRCH`.
+    Signal,
+    /// The first argument is a path: `/proc/self/exe` is the program on the LWK.
+    Path,
+    /// The second argument is a path, as [`Path`](Self::Path).
+    PathAt,
+    /// `pread64`, `pwrite64`: of `/proc/PID/mem` of a tracee what Linux does not get at.
+    MemoryFile,
     /// `close`: the control descriptor is not the program's: `EBADF`.
     Close,
     /// `dup2`, `dup3`: neither descriptor may be the control descriptor: `EBADF`.
@@ -67,6 +76,9 @@ impl Hook {
     pub const fn describe(self) -> &'static str {
         match self {
             Self::None => "",
+            Self::Signal => "to the caller itself local",
+            Self::Path | Self::PathAt => "`/proc/self/exe` is the LWK's",
+            Self::MemoryFile => "memory of a tracee by the LWK",
             Self::Close | Self::Dup2 => "keeps the control descriptor",
             Self::CloseRange => "goes around the control descriptor",
             Self::Credentials => "the LWK asks for the ids again",

@@ -11,15 +11,8 @@ use hanare_core::syscalls::{Hook, Restart, Row};
 use hanare_hal::usercopy;
 
 mod number {
-    pub const OPEN: u16 = 2;
-    pub const STAT: u16 = 4;
-    pub const LSTAT: u16 = 6;
-    pub const ACCESS: u16 = 21;
     pub const READLINK: u16 = 89;
-    pub const OPENAT: u16 = 257;
-    pub const NEWFSTATAT: u16 = 262;
     pub const READLINKAT: u16 = 267;
-    pub const STATX: u16 = 332;
     pub const KILL: u16 = 62;
     pub const TKILL: u16 = 200;
     pub const TGKILL: u16 = 234;
@@ -44,12 +37,25 @@ mod number {
 }
 
 /// A row that says `delegated`.
+#[inline]
 pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
-    if to_self(row, &args) {
-        return Ok(0);
-    }
-    to_ended(row, &args)?;
+    if hook == Hook::None { forward(row, args) } else { hooked(row, hook, args) }
+}
+
+#[inline(never)] // the many registers and words it needs are not for the others
+fn hooked(row: &Row, hook: Hook, mut args: [u64; 6]) -> Result<u64> {
     match hook {
+        Hook::Signal => {
+            if to_self(row, &args) {
+                return Ok(0);
+            }
+            to_ended(row, &args)?;
+        }
+        Hook::Path | Hook::PathAt => match own_program(row, usize::from(hook == Hook::PathAt), &args) {
+            OwnProgram::No => {}
+            OwnProgram::Path(own) => args = own,
+            OwnProgram::Answer(result) => return result,
+        },
         Hook::Close => not_control(args[0])?,
         Hook::Dup2 => {
             not_control(args[0])?;
@@ -84,19 +90,11 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
                 return result;
             }
         }
+        Hook::Wait if cpus::current().process.traces.load(Ordering::Relaxed) => return ptrace::wait(row, args),
         _ => {}
     }
-    let args = match own_program(row, &args) {
-        OwnProgram::No => args,
-        OwnProgram::Path(args) => args,
-        OwnProgram::Answer(result) => return result,
-    };
-    if hook == Hook::Wait && cpus::current().process.traces.load(Ordering::Relaxed) {
-        return ptrace::wait(row, args);
-    }
     let result = match forward(row, args) {
-        // Memory of a tracee that Linux does not get at.
-        Err(errno::EIO) => ptrace::memory_file(row.number, &args)?,
+        Err(errno::EIO) if hook == Hook::MemoryFile => ptrace::memory_file(row.number, &args)?,
         other => other?,
     };
     match hook {
@@ -168,12 +166,8 @@ enum OwnProgram {
     Answer(Result<u64>),
 }
 
-fn own_program(row: &Row, a: &[u64; 6]) -> OwnProgram {
-    let at = match row.number {
-        number::OPEN | number::STAT | number::LSTAT | number::ACCESS | number::READLINK => 0,
-        number::OPENAT | number::NEWFSTATAT | number::READLINKAT | number::STATX => 1,
-        _ => return OwnProgram::No,
-    };
+/// `at`: which argument is the path.
+fn own_program(row: &Row, at: usize, a: &[u64; 6]) -> OwnProgram {
     let mut buffer = [0; 40];
     let Ok(Some(path)) = usercopy::read_string(a[at], &mut buffer) else { return OwnProgram::No };
     let Some(exe) = exec::own_program(path) else { return OwnProgram::No };

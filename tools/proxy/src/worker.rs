@@ -105,7 +105,8 @@ pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
         let slot = process.space.window.slot(worker.slot());
         let request = wait_for_request(process, worker, slot);
         let wanted = signals::applied(slot.sigmask());
-        if wanted != mask || worker.held.swap(false, Ordering::Relaxed) {
+        if wanted != mask || worker.held.load(Ordering::Relaxed) {
+            worker.held.store(false, Ordering::Relaxed); // only a handler in this thread sets it
             signal::set_mask(wanted);
             mask = wanted;
         }
@@ -178,8 +179,9 @@ fn sleep(process: &Process, worker: &Worker) {
 
 /// Publishes the result and rings the LWK if it sleeps.
 fn answer(process: &Process, worker: &Worker, slot: SlotRef, result: i64) {
-    // The one place where the flag is cleared; see `signals` for why here.
-    worker.interrupted.store(0, Ordering::SeqCst);
+    // The one place where the flag is cleared; see `signals` for why here. Only this thread
+    // and its handlers look at it: the release of the answer keeps it in front.
+    worker.interrupted.store(0, Ordering::Relaxed);
     if slot.worker_complete(result) {
         let mut ring = Ring {
             cpu: slot.cpu(),
