@@ -55,6 +55,8 @@ pub struct Cpu {
     current: Option<Arc<Thread>>,
     /// Ended threads whose stacks may be freed after the next switch.
     dead: Vec<Arc<Thread>>,
+    /// A thread that goes to another CPU's queue after the next switch.
+    leaving: Option<(Arc<Thread>, usize)>,
     idle: Context,
     /// TSC value at which the running thread makes room, or [`NEVER`].
     slice_end: u64,
@@ -133,6 +135,7 @@ pub fn init() {
                 alarms: BTreeSet::new(),
                 current: None,
                 dead: Vec::new(),
+                leaving: None,
                 idle: Context::default(),
                 slice_end: NEVER,
                 timer: NEVER,
@@ -310,8 +313,8 @@ fn switch_to(next: Option<Arc<Thread>>) {
     reap();
 }
 
-/// What follows a switch, on the new stack: the old thread may run elsewhere, threads
-/// that ended are freed. Also the first thing a new thread does.
+/// What follows a switch, on the new stack: the old thread may run elsewhere, and goes
+/// there if it has to; threads that ended are freed. Also the first thing a new thread does.
 pub fn reap() {
     let p = PREVIOUS[percpu::index()].swap(0, Ordering::Relaxed);
     if p != 0 {
@@ -319,8 +322,14 @@ pub fn reap() {
         // `switch_to`; who takes it from there waits for this store.
         unsafe { &*(p as *const Thread) }.on_cpu.store(false, Ordering::Release);
     }
-    let dead = core::mem::take(&mut this().dead);
+    let (dead, leaving) = {
+        let mut c = this();
+        (core::mem::take(&mut c.dead), c.leaving.take())
+    };
     drop(dead);
+    if let Some((thread, cpu)) = leaving {
+        enqueue(thread, cpu);
+    }
 }
 
 /// Moves threads of this CPU whose waiting is over to the front of the queue; whether
@@ -403,7 +412,9 @@ pub fn yield_now() {
 fn migrate() {
     let me = current_arc();
     let cpu = balance::place(&me);
-    enqueue(me, cpu);
+    // Not before it is off this CPU: where two threads change places, each CPU would wait
+    // for the other one to let its thread go.
+    this().leaving = Some((me, cpu));
     switch_to(pick());
 }
 

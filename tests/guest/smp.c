@@ -246,6 +246,29 @@ static void crowd(void)
 	puts("crowd");
 }
 
+/* Two threads that change places, at the same time. */
+static atomic_int meeting;
+static void *dancer(void *arg)
+{
+	for (int i = 0; i < 1000; i++) {
+		/* Together, and from different sides. */
+		atomic_fetch_add(&meeting, 1);
+		while (atomic_load(&meeting) < 2 * (i + 1))
+			;
+		pin((i + (long)arg) % 2 ? first_cpu : second_cpu);
+	}
+	return NULL;
+}
+static void places(void)
+{
+	pthread_t t[2];
+	for (long i = 0; i < 2; i++)
+		CHECK(!pthread_create(&t[i], NULL, dancer, (void *)i));
+	for (int i = 0; i < 2; i++)
+		CHECK(!pthread_join(t[i], NULL));
+	puts("changed places");
+}
+
 /* A signal for a thread that computes on the other CPU. */
 static atomic_int got, where;
 static void on_usr(int sig)
@@ -312,6 +335,7 @@ int main(void)
 	shootdown();
 	fork_copies();
 	crowd();
+	places();
 	signals();
 	return 0;
 }

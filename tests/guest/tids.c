@@ -148,6 +148,30 @@ static void bursts(void)
 	printf("%d failed\n", failed);
 }
 
+/* PR_GET_TID_ADDRESS: where the id is cleared at the end, which may be set anew; then who joins is woken. */
+static void *address(void *argument)
+{
+	pid_t *at = NULL;
+
+	TELL(prctl(PR_GET_TID_ADDRESS, &at, 0, 0, 0));
+	printf("its id there %d\n", at && *at == gettid());
+	printf("unset %d\n", syscall(SYS_set_tid_address, NULL) == gettid());
+	TELL(prctl(PR_GET_TID_ADDRESS, argument, 0, 0, 0));
+	printf("set %d\n", syscall(SYS_set_tid_address, at) == gettid());
+	return at;
+}
+
+static void addresses(void)
+{
+	pthread_t thread;
+	void *at = &at;
+
+	pthread_create(&thread, NULL, address, &at);
+	pthread_join(thread, NULL);
+	printf("none %d\n", at == NULL);
+	TELL(prctl(PR_GET_TID_ADDRESS, 1, 0, 0, 0));
+}
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -157,5 +181,6 @@ int main(void)
 	attributes();
 	death_signal();
 	bursts();
+	addresses();
 	return 0;
 }

@@ -19,6 +19,7 @@ mod option {
     pub const SET_TIMERSLACK: u32 = 29;
     pub const SET_MM: u32 = 35;
     pub const SET_NO_NEW_PRIVS: u32 = 38;
+    pub const GET_TID_ADDRESS: u32 = 40;
     pub const CAP_AMBIENT: u32 = 47;
     pub const SET_SYSCALL_USER_DISPATCH: u32 = 59;
     pub const SET_VMA: u32 = 0x5356_4d41;
@@ -46,6 +47,7 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
             let mode = if thread.no_tsc.load(Ordering::Relaxed) { TSC_SIGSEGV } else { TSC_ENABLE };
             super::put(a[1], &(mode as u32).to_le_bytes())
         }
+        option::GET_TID_ADDRESS => super::put(a[1], &thread.clear_tid.load(Ordering::Relaxed).to_le_bytes()),
         option::SET_MM => Err(errno::EPERM),
         option::SET_VMA if a[1] == 0 && a[2].is_multiple_of(4096) => Ok(0), // names of memory are not shown
         option::SET_VMA => Err(errno::EINVAL),
