@@ -258,6 +258,7 @@ int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		   unsigned int timeout_ms);
 int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
 int hanare_ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns);
+void hanare_ping_all(struct hanare_instance *inst, u64 *slowest);
 
 /* space.c */
 long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg);

@@ -496,7 +496,10 @@ struct hanare_clock_page {
 #define HANARE_FAULT_MKWRITE 2ULL
 /* Panic deliberately. */
 #define HANARE_DEBUG_PANIC 1ULL
-/* Stop answering on this CPU, interrupts off (tests of the module's bounds). */
+/*
+ * Stop answering on this CPU, interrupts off (tests of the module's bounds);
+ * args: [1] = for how long, ms; 0: for ever.
+ */
 #define HANARE_DEBUG_HANG 2ULL
 /*
  * Log free memory per order and node; answer args: [0] = free bytes,
@@ -1523,13 +1526,13 @@ struct hanare_debug {
 	__u32 cpu;
 	/* In: `DEBUG_*`. */
 	__u32 op;
-	/* Out: the answer's args. */
+	/* In: [0] for `DEBUG_HANG`. Out: the answer's args. */
 	__u64 args[4];
 };
 
 /*
  * `IOCTL_ATTACH`: the descriptor becomes a space of a running instance.
- * ENOENT: no such instance; ENODEV: it is not running. When the instance dies,
+ * ENOENT: no such instance; ENODEV: it is not running, or does not answer. When it dies,
  * every attached process gets SIGBUS (BUS_ADRERR, si_addr = `CONTROL_BASE`).
  */
 struct hanare_attach {

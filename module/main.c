@@ -241,15 +241,17 @@ static long do_shutdown(struct hanare_file *hf, void *data)
 	return err;
 }
 
-static void ping_all(struct hanare_instance *inst, struct hanare_status *arg)
+/* Whether every CPU answers, and in which time at most. inst->live is held. */
+void hanare_ping_all(struct hanare_instance *inst, u64 *slowest)
 {
 	u32 i;
 
+	*slowest = 0;
 	for (i = 0; i < inst->cpu_count; i++) {
 		u64 ns;
 		int err = hanare_ping(inst, &inst->cpus[i], &ns);
 
-		arg->ping_ns = max(arg->ping_ns, ns);
+		*slowest = max(*slowest, ns);
 		if (err == -EINTR || err == -EIO)
 			return;
 		spin_lock_irq(&inst->state_lock);
@@ -323,7 +325,7 @@ static long do_status(struct hanare_file *hf, void *data)
 	down_read(&inst->live);
 	if (inst->shared && arg->ping && (inst->state == HANARE_INSTANCE_RUNNING ||
 					  inst->state == HANARE_INSTANCE_HUNG))
-		ping_all(inst, arg);
+		hanare_ping_all(inst, &arg->ping_ns);
 	memcpy(arg->name, inst->name, sizeof(arg->name));
 	if (inst->shared) {
 		hanare_drain(inst);
@@ -347,7 +349,7 @@ static long do_debug(struct hanare_file *hf, void *data)
 {
 	struct hanare_debug *arg = data;
 	struct hanare_instance *inst = hanare_instance_named(arg->name);
-	struct hanare_call call = { .kind = HANARE_REQUEST_DEBUG, .args = { arg->op } };
+	struct hanare_call call = { .kind = HANARE_REQUEST_DEBUG, .args = { arg->op, arg->args[0] } };
 	int err = -ENODEV;
 
 	if (!inst)

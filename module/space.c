@@ -395,9 +395,16 @@ put:
 static int attach_to(struct hanare_instance *inst, struct file *file, struct hanare_attach *arg)
 {
 	struct hanare_file *hf = file->private_data;
-	u64 allowed;
+	u64 allowed, ns;
 	int err;
 
+	/* A machine that stood still for a while is no reason to refuse for ever. */
+	if (READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG)
+		hanare_ping_all(inst, &ns);
+	if (READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG)
+		return refuse(arg->message, -ENODEV,
+			      "%s does not answer: see hanare log %s; hanare shutdown %s --force ends it",
+			      inst->name, inst->name, inst->name);
 	if (READ_ONCE(inst->state) != HANARE_INSTANCE_RUNNING)
 		return refuse(arg->message, -ENODEV, "%s is not running: see hanare status",
 			      inst->name);

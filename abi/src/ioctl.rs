@@ -220,12 +220,12 @@ pub struct Debug {
     pub cpu: u32,
     /// In: `DEBUG_*`.
     pub op: u32,
-    /// Out: the answer's args.
+    /// In: [0] for `DEBUG_HANG`. Out: the answer's args.
     pub args: [u64; 4],
 }
 
 /// `IOCTL_ATTACH`: the descriptor becomes a space of a running instance.
-/// ENOENT: no such instance; ENODEV: it is not running. When the instance dies,
+/// ENOENT: no such instance; ENODEV: it is not running, or does not answer. When it dies,
 /// every attached process gets SIGBUS (BUS_ADRERR, si_addr = `CONTROL_BASE`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

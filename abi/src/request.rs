@@ -85,7 +85,8 @@ pub const FAULT_MKWRITE: u64 = 2;
 
 /// Panic deliberately.
 pub const DEBUG_PANIC: u64 = 1;
-/// Stop answering on this CPU, interrupts off (tests of the module's bounds).
+/// Stop answering on this CPU, interrupts off (tests of the module's bounds);
+/// args: [1] = for how long, ms; 0: for ever.
 pub const DEBUG_HANG: u64 = 2;
 /// Log free memory per order and node; answer args: [0] = free bytes,
 /// [1] = total bytes, [2] = quarantined bytes, [3] = live processes.

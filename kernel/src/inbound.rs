@@ -3,7 +3,7 @@
 use crate::mm::linux;
 use crate::process::Process;
 use crate::space::{self, Space};
-use crate::{doorbell, exec, frames, info, share, signals};
+use crate::{cpus, doorbell, exec, frames, info, share, signals};
 use alloc::sync::Arc;
 use hanare_abi::boot::EVENT_REQUEST;
 use hanare_abi::layout::{SCRATCH_BASE, SLOT_BASE};
@@ -133,9 +133,11 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
         abi::DEBUG_PANIC => panic!("asked for by hanare debug panic"),
         abi::DEBUG_HANG => {
             crate::info!("hanging, as asked for by hanare debug hang");
-            loop {
+            let end = cpus::deadline(call.args[1].saturating_mul(1_000_000));
+            while call.args[1] == 0 || cpu::rdtsc() < end {
                 cpu::pause();
             }
+            Ok(())
         }
         abi::DEBUG_MEMORY => {
             crate::mm::retry_quarantine();

@@ -75,14 +75,14 @@ impl Device {
     pub fn debug(&self, name: &str, cpu: u32, what: Debug) -> Result<MemoryReport> {
         let op = match what {
             Debug::Panic => request::DEBUG_PANIC,
-            Debug::Hang => request::DEBUG_HANG,
+            Debug::Hang { .. } => request::DEBUG_HANG,
             Debug::Memory => request::DEBUG_MEMORY,
         };
         let mut debug = ioctl::Debug {
             name: text::name(name)?,
             cpu,
             op: op as u32,
-            args: [0; 4],
+            args: [if let Debug::Hang { ms } = what { ms } else { 0 }, 0, 0, 0],
         };
         raw::debug(self.fd(), &mut debug)
             .map_err(|errno| Error::of_instance("send the debug request", errno, name))?;
@@ -139,7 +139,10 @@ pub enum Debug {
     /// Panic deliberately.
     Panic,
     /// Stop answering.
-    Hang,
+    Hang {
+        /// For how long, ms; 0: for ever.
+        ms: u64,
+    },
     /// Log and report memory.
     Memory,
 }

@@ -424,6 +424,16 @@ def panics():
         expect(healthy(), 'no program runs after the next boot')
     check('hang-shutdown-boot', hang)
 
+    def stall():
+        hanare('debug', 'hang', '--cpu', '1', '--for', '15000')  # itself waits for 5 s
+        expect(b'hung' in hanare('status', '--ping', status=None).out, 'not noticed')
+        result = run('true')
+        expect(result.status == 125 and b'does not answer' in result.err, result)
+        time.sleep(12)
+        expect(healthy(), 'it answers again, and no program runs')
+        expect(b'running' in hanare('status').out, hanare('status'))
+    check('stall-and-on', stall)
+
 
 start()
 boots()

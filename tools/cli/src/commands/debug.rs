@@ -19,7 +19,13 @@ enum What {
     /// Make the LWK panic
     Panic(Target),
     /// Make a CPU of the LWK stop answering
-    Hang(Target),
+    Hang {
+        /// For so many milliseconds [default: for ever]
+        #[arg(long = "for", value_name = "MS", default_value_t = 0, hide_default_value = true)]
+        ms: u64,
+        #[command(flatten)]
+        target: Target,
+    },
     /// Write the LWK's free memory to its log, and a summary here
     Memory(Target),
 }
@@ -38,7 +44,7 @@ impl Debug {
     pub fn execute(self) -> Result<()> {
         let (request, target) = match self.what {
             What::Panic(target) => (Request::Panic, target),
-            What::Hang(target) => (Request::Hang, target),
+            What::Hang { ms, target } => (Request::Hang { ms }, target),
             What::Memory(target) => (Request::Memory, target),
         };
         let device = Device::open()?;
