@@ -14,7 +14,7 @@ use crate::{balance, debugregs, doorbell, inbound, info, kick, tlb, usertsc};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::context::{self, Context};
 use hanare_hal::{apic, boot, cpu, gdt, paging, percpu, shared};
@@ -29,6 +29,8 @@ const CPU_TIMER_NS: u64 = 1_000_000;
 const IDLE_STACK_BYTES: usize = 64 << 10;
 
 pub use crate::kick::kick;
+pub use crate::post::{FLUSH, KICK, post, take_posted};
+use crate::post::{begin_looking, end_looking};
 pub use crate::wait::{Wait, poll_for, wait};
 
 /// A deadline that never comes.
@@ -110,19 +112,6 @@ static POLLING: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS
 static CURRENT: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
 /// The thread this CPU ran before the last switch, until that is complete.
 static PREVIOUS: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
-/// What other CPUs want of this one: [`KICK`], [`FLUSH`]; and [`LOOKING`].
-static POSTED: [Posted; CPUS_MAX] = [const { Posted(AtomicU32::new(0)) }; CPUS_MAX];
-
-#[repr(align(64))]
-struct Posted(AtomicU32);
-
-/// A thread came to the queue, or somebody who waits may go on.
-pub const KICK: u32 = 1;
-/// The TLB mailbox has something, see [`tlb`].
-pub const FLUSH: u32 = 2;
-/// The CPU looks at this word by itself before it halts or leaves the kernel.
-const LOOKING: u32 = 4;
-
 /// Creates every CPU's state and stack (first CPU, once).
 pub fn init() {
     let count = shared::params().cpu_count as usize;
@@ -231,30 +220,6 @@ pub fn take_attention() -> bool {
         flag.store(false, Ordering::Relaxed);
         true
     }
-}
-
-/// Tells CPU `index` to look; interrupts it if it would not by itself.
-pub fn post(index: usize, what: u32) {
-    let before = POSTED[index].0.fetch_or(what, Ordering::SeqCst);
-    if before & (LOOKING | what) == 0 && index != percpu::index() {
-        apic::send(shared::cpu(index).apic_id(), apic::PEER_VECTOR);
-    }
-}
-
-/// Takes what was posted to the calling CPU.
-pub fn take_posted(what: u32) -> bool {
-    let word = &POSTED[percpu::index()].0;
-    word.load(Ordering::Relaxed) & what != 0 && word.fetch_and(!what, Ordering::SeqCst) & what != 0
-}
-
-/// The calling CPU looks by itself from now on.
-fn begin_looking() {
-    POSTED[percpu::index()].0.fetch_or(LOOKING, Ordering::SeqCst);
-}
-
-/// It does not any more; false if something was posted that is to be seen to first.
-fn end_looking() -> bool {
-    POSTED[percpu::index()].0.fetch_and(!LOOKING, Ordering::SeqCst) & (KICK | FLUSH) == 0
 }
 
 fn switch_to(next: Option<Arc<Thread>>) {

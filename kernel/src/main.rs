@@ -32,6 +32,7 @@ mod mm;
 mod observe;
 mod panic;
 mod pending;
+mod post;
 mod process;
 mod ptrace;
 mod registers;
