@@ -241,7 +241,7 @@ static long do_shutdown(struct hanare_file *hf, void *data)
 	return err;
 }
 
-/* Whether every CPU answers, and in which time at most. inst->live is held. */
+/* Asks every CPU: the state says then whether all answer. inst->live is held. */
 void hanare_ping_all(struct hanare_instance *inst, u64 *slowest)
 {
 	u32 i;

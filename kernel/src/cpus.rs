@@ -4,8 +4,8 @@
 //! its queue or take them from there (`balance`), hence the lock, which is never held
 //! across a switch. A thread that waits stays with its CPU, which asks its [`Wait`]
 //! whether it may go on: at every event, or only when the thread itself was kicked, its
-//! bell rang or its time has come, where that is all it waits for ([`Wait::is_told`]). A core with one
-//! thread takes no timer interrupt.
+//! bell rang or its time has come, where that is all it waits for ([`Wait::is_told`]).
+//! A core with one thread takes no timer interrupt.
 
 #![allow(unsafe_code)] // the switch itself
 
@@ -112,6 +112,7 @@ static POLLING: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS
 static CURRENT: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
 /// The thread this CPU ran before the last switch, until that is complete.
 static PREVIOUS: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
+
 /// Creates every CPU's state and stack (first CPU, once).
 pub fn init() {
     let count = shared::params().cpu_count as usize;

@@ -53,15 +53,15 @@ pub fn send(thread: &Thread, signal: u32, info: SigInfo) -> Result<u64> {
 /// rt_sigtimedwait where one of its signals waits here. `None`: Linux answers.
 pub fn waited([set, info, timeout, size, ..]: &[u64; 6]) -> Option<Result<u64>> {
     let thread = cpus::current();
-    let wanted = SigSet(!usercopy::read_u64(*set).ok()?);
+    let others = SigSet(!usercopy::read_u64(*set).ok()?);
     let shared = &thread.process.signals;
     let (own, all) = (thread.signals.lock().pending.set(), shared.lock().pending.set());
     // Linux looks at the arguments before it looks at signals.
-    if own.union(all).difference(wanted).is_empty() || *size != 8 || *timeout != 0 && !is_time(*timeout) {
+    if own.union(all).difference(others).is_empty() || *size != 8 || *timeout != 0 && !is_time(*timeout) {
         return None;
     }
-    let taken = thread.signals.lock().pending.dequeue(wanted);
-    let taken = taken.or_else(|| shared.lock().pending.dequeue(wanted))?;
+    let taken = thread.signals.lock().pending.dequeue(others);
+    let taken = taken.or_else(|| shared.lock().pending.dequeue(others))?;
     let told = if *info == 0 { Ok(()) } else { usercopy::write(*info, taken.info.as_bytes()) };
     Some(told.map(|()| u64::from(taken.signal)).map_err(|_| errno::EFAULT))
 }
