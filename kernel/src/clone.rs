@@ -4,7 +4,7 @@ use crate::mm::{AddressSpace, FileHandle, FileRef, release};
 use crate::process::{Identity, Process};
 use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
-use crate::vfork::Vfork;
+use crate::vfork::{Common, Vfork};
 use crate::balance::{self, CpuMask};
 use crate::{cpus, delegate, dispositions, exec, futex, hold, observe, ptrace, seccomp, services, share, slots, timens, usertsc};
 use alloc::boxed::Box;
@@ -79,6 +79,13 @@ pub struct Request {
     pub cgroup: u64,
 }
 
+impl Request {
+    /// CLONE_PARENT_SETTID where the child, which has the parent's memory, can write it, or 0.
+    pub fn parent_tid_in_child(&self) -> u64 {
+        if self.flags & (flag::PARENT_SETTID | flag::NEWPID) == flag::PARENT_SETTID { self.parent_tid } else { 0 }
+    }
+}
+
 /// clone(2): what was the exit signal is part of the flags, and a descriptor of the
 /// child goes where its thread id would.
 pub fn clone2(a: &[u64; 6], regs: &mut Regs) -> Result<u64> {
@@ -140,7 +147,7 @@ pub fn clone(r: &Request, regs: &mut Regs) -> Result<u64> {
     if free < total / 16 {
         return Err(if r.flags & flag::THREAD != 0 { errno::EAGAIN } else { errno::ENOMEM });
     }
-    if r.flags & flag::SETTLS != 0 && r.tls >= 1 << 47 {
+    if r.flags & flag::SETTLS != 0 && r.tls >= (1 << 47) - 4096 {
         return Err(errno::EPERM);
     }
     if r.flags & flag::THREAD != 0 {
@@ -391,12 +398,17 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         release::zap(p, low, high);
     }
     let parent = cpus::current_arc();
-    let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone(), r.flags & flag::VM != 0));
+    let common = (r.flags & flag::VM != 0).then(|| Common::of(&forked.mm));
+    let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone(), common));
     let traced = ptrace::before_child(me, None, child_event(r));
+    let mut inherited = Inherited::of_current(r, regs, false);
+    if r.flags & flag::VM != 0 {
+        inherited.birth.parent_tid = r.parent_tid_in_child();
+    }
     let embryo = Box::new(Embryo {
         mm: forked.mm,
         traced: traced.is_some(),
-        inherited: Inherited::of_current(r, regs, false),
+        inherited,
         vfork: vfork.clone(),
         parent,
     });
@@ -425,10 +437,38 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     hold::at("fork-done");
     ptrace::on_child(me, regs, traced, pid as u32);
     if let Some(vfork) = &vfork {
+        let told = Told::read(r, pid as u32);
         vfork.wait();
+        told.write(r); // what the child left in the page may be older
         ptrace::on_vfork_done(me, regs, pid as u32);
     }
     Ok(pid as u64)
+}
+
+/// What the parent is told of its child in its own memory.
+struct Told {
+    tid: u32,
+    pidfd: [u8; 4],
+}
+
+impl Told {
+    /// As it is there.
+    fn read(r: &Request, tid: u32) -> Told {
+        let mut pidfd = [0; 4];
+        if r.flags & flag::PIDFD != 0 {
+            let _ = usercopy::read(r.pidfd, &mut pidfd); // it has just been written
+        }
+        Told { tid, pidfd }
+    }
+
+    fn write(&self, r: &Request) {
+        if r.flags & flag::PIDFD != 0 {
+            let _ = usercopy::write(r.pidfd, &self.pidfd);
+        }
+        if r.flags & flag::PARENT_SETTID != 0 {
+            let _ = usercopy::write(r.parent_tid, &self.tid.to_le_bytes());
+        }
+    }
 }
 
 /// What a tracer calls it.

@@ -45,10 +45,8 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let first = Thread::new(new.clone(), new.first_slot, slot, clone::first_step).ok_or(errno::ENOMEM)?;
     let mut inherited = Inherited::of_current(r, regs, true);
     // Written by the child: it may have cleared the word again when the parent goes on.
-    let names_itself = r.flags & (flag::PARENT_SETTID | flag::NEWPID) == flag::PARENT_SETTID;
-    if names_itself {
-        inherited.birth.parent_tid = r.parent_tid;
-    }
+    inherited.birth.parent_tid = r.parent_tid_in_child();
+    let names_itself = inherited.birth.parent_tid != 0;
     inherited.give(new, &first);
     if r.flags & flag::SIGHAND != 0 {
         new.handlers.store(p.handlers.load(Ordering::Relaxed), Ordering::Relaxed);

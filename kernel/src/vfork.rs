@@ -1,32 +1,57 @@
 //! vfork: the child runs on a copy of the parent's memory, and the parent waits. What
 //! the child wrote there until its exec or end is the parent's when that goes on, as if
-//! they had shared it: posix_spawn tells its errors this way.
+//! they had shared it: posix_spawn tells its errors this way. So is anonymous memory that
+//! it mapped (malloc does), unmapped or protected. Other threads of the parent, which
+//! run on, see nothing of it until then.
 
-use crate::mm::{AddressSpace, patch};
+use crate::mm::{AddressSpace, FileRef, calls, patch};
+use crate::process::Process;
 use crate::thread::Thread;
-use crate::cpus;
+use crate::{cpus, frames};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
-use hanare_core::vma::{Backing, VmaFlags};
+use hanare_core::vma::{Backing, Change, Vma, VmaFlags, Was};
 use hanare_hal::paging::pte;
 use hanare_hal::memory;
 use spin::Mutex;
 
-/// No more pages than this are handed over: a child that does more before its exec
-/// than posix_spawn does keeps the rest to itself.
-const PAGES_MAX: usize = 2048;
+/// No more pages than this are handed over, and never more than an eighth of what is free: a
+/// child that does more before its exec keeps the rest to itself.
+const PAGES_MAX: u64 = 16384;
+
+/// The map of the memory that both have in the beginning (CLONE_VM).
+pub struct Common {
+    mappings: Vec<Was>,
+    brk: u64,
+}
+
+impl Common {
+    /// As it is in the child's copy.
+    pub fn of(mm: &AddressSpace) -> Common {
+        Common { mappings: mm.vmas.outline(is_private), brk: mm.brk }
+    }
+}
+
+/// What the child did to it.
+struct Done {
+    /// Address and content of pages that it wrote.
+    pages: Vec<(u64, Vec<u8>)>,
+    /// In the map.
+    changes: Vec<Change<FileRef>>,
+    brk: u64,
+}
 
 /// A parent that waits for its child's exec or end.
 pub struct Vfork {
     done: AtomicBool,
-    /// They share memory (CLONE_VM).
-    shares: bool,
+    /// `None`: they share nothing.
+    common: Option<Common>,
     /// Who waits.
     parent: Arc<Thread>,
-    /// What the child wrote: address and content of pages, once it is known.
-    written: Mutex<Option<Vec<(u64, Vec<u8>)>>>,
+    /// Known when the child is about to lose that memory.
+    child: Mutex<Option<Done>>,
 }
 
 struct Released<'a> {
@@ -43,16 +68,19 @@ impl cpus::Wait for Released<'_> {
 
 impl Vfork {
     /// For a child that `parent` makes.
-    pub fn new(parent: Arc<Thread>, shares: bool) -> Arc<Vfork> {
-        Arc::new(Vfork { done: AtomicBool::new(false), shares, parent, written: Mutex::new(None) })
+    pub fn new(parent: Arc<Thread>, common: Option<Common>) -> Arc<Vfork> {
+        Arc::new(Vfork { done: AtomicBool::new(false), common, parent, child: Mutex::new(None) })
     }
 
     /// The child is about to lose the memory it had from its parent. Only the first
     /// call counts.
     pub fn keep(&self, mm: &mut AddressSpace) {
-        let mut written = self.written.lock();
-        if self.shares && written.is_none() {
-            *written = Some(written_pages(mm));
+        let mut child = self.child.lock();
+        if let Some(common) = &self.common
+            && child.is_none()
+        {
+            let changes = mm.vmas.changes(&common.mappings, is_anonymous);
+            *child = Some(Done { pages: written_pages(mm), changes, brk: mm.brk });
         }
     }
 
@@ -62,27 +90,58 @@ impl Vfork {
         cpus::kick(&self.parent);
     }
 
-    /// The parent, which runs, waits for that and takes over what the child wrote.
+    /// The parent, which runs, waits for that and takes over what the child did.
     pub fn wait(&self) {
         let thread = cpus::current();
         cpus::wait(&Released { thread, vfork: self }, 0);
         if thread.must_end() {
             return;
         }
-        let written = self.written.lock().take();
-        for (page, bytes) in written.into_iter().flatten() {
-            let _ = patch::hand_over(&thread.process, page, &bytes); // the parent has no memory for it, or unmapped it
+        let done = self.child.lock().take();
+        if let (Some(done), Some(common)) = (done, &self.common) {
+            take_over(&thread.process, done, common);
         }
     }
 }
 
+/// What the child did is done to the parent's memory: as far as it has room for it, and
+/// other threads have not put something else there.
+fn take_over(p: &Process, done: Done, common: &Common) {
+    for change in done.changes {
+        let _ = match change {
+            Change::Unmapped(start, end) => calls::unmap_range(p, start, end),
+            Change::Mapped(mapping) => p.mm.lock().vmas.insert(mapping),
+            Change::Protected(start, end, prot) => calls::mprotect(start, end - start, u64::from(prot.bits())).map(drop),
+        };
+    }
+    {
+        let mut mm = p.mm.lock();
+        if mm.brk == common.brk {
+            mm.brk = done.brk;
+        }
+    }
+    // Where nobody else runs, what the parent has written since is what the call itself
+    // wrote for it (CLONE_PIDFD, CLONE_PARENT_SETTID), which is written again.
+    let alone = p.thread_count() == 1;
+    for (page, bytes) in done.pages {
+        let _ = patch::hand_over(p, page, &bytes, alone);
+    }
+}
+
+/// What parent and child of a vfork have in common: private memory. The rest is Linux' own.
+fn is_private(v: &Vma<FileRef>) -> bool {
+    !v.flags.contains(VmaFlags::SHARED) && matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. })
+}
+
+fn is_anonymous(v: &Vma<FileRef>) -> bool {
+    is_private(v) && v.backing == Backing::Anonymous
+}
+
 /// Private pages that were written since the fork, which left none writable.
 fn written_pages(mm: &mut AddressSpace) -> Vec<(u64, Vec<u8>)> {
+    let most = PAGES_MAX.min(frames::usage().0 / 4096 / 8) as usize;
     let mut pages = Vec::new();
-    for v in mm.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::SHARED)) {
-        if !matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. }) {
-            continue;
-        }
+    for v in mm.vmas.iter().filter(|v| is_private(v)) {
         mm.table.update(v.start, v.end, &mut |leaf| {
             let own = leaf.entry & pte::WRITE != 0 && leaf.entry & pte::FOREIGN == 0;
             for offset in (0..leaf.size).step_by(4096).filter(|_| own) {
@@ -90,7 +149,7 @@ fn written_pages(mm: &mut AddressSpace) -> Vec<(u64, Vec<u8>)> {
                 memory::read(leaf.frame() + offset, &mut bytes);
                 // Most of a large page that was not there before is untouched.
                 let fresh = leaf.size == 4096 || bytes.iter().any(|&b| b != 0);
-                if fresh && pages.len() < PAGES_MAX {
+                if fresh && pages.len() < most {
                     pages.push((leaf.addr + offset, bytes));
                 }
             }

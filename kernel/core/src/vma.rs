@@ -3,6 +3,7 @@
 //! Plain bookkeeping: page tables, frames and messages to Linux are the
 //! caller's, who learns from the returned pieces what to undo.
 
+mod changes;
 mod walk;
 
 use alloc::collections::BTreeMap;
@@ -14,6 +15,7 @@ use crate::limits::{MAX_VMAS, STACK_GUARD_GAP};
 
 mod backing;
 mod flags;
+pub use changes::{Change, Was};
 pub use backing::{Backing, SpecialKind};
 pub use flags::{Prot, VmaFlags};
 

@@ -24,10 +24,10 @@ pub fn write(p: &Process, addr: u64, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Gives a page the content that the child of a vfork left in its copy, unless the
-/// parent itself wrote there since: then it can be written to here. Its neighbours stay
+/// Gives a page the content that the child of a vfork left in its copy; unless `all`, not
+/// where the parent itself wrote since: then it can be written to here. Its neighbours stay
 /// as they are. ENOMEM; EFAULT: nothing is mapped there any more.
-pub fn hand_over(p: &Process, page: u64, bytes: &[u8]) -> Result<()> {
+pub fn hand_over(p: &Process, page: u64, bytes: &[u8], all: bool) -> Result<()> {
     {
         let mut mm = p.mm.lock();
         let prot = mm.vmas.find(page).ok_or(errno::EFAULT)?.prot;
@@ -42,7 +42,7 @@ pub fn hand_over(p: &Process, page: u64, bytes: &[u8]) -> Result<()> {
             });
         }
     }
-    write_page(p, page, bytes, true)
+    write_page(p, page, bytes, !all)
 }
 
 /// `kept`: not where the process can write itself.
