@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Stop and continue. A proxy that Linux stops (SIGSTOP, job control) cannot say
- * so, since all its threads are stopped; its program computes on. Two tracepoints
- * of Linux tell that something may have changed; a work looks what, and tells the
- * LWK (REQUEST_SPACE_PAUSE).
+ * Stop and continue. A proxy that Linux stops (SIGSTOP, job control, the freezer of
+ * cgroups) cannot say so, since all its threads are stopped; its program computes on.
+ * Tracepoints of Linux tell that something may have changed; a work looks what, and
+ * tells the LWK (REQUEST_SPACE_PAUSE).
  */
 #include "hanare.h"
 
@@ -14,7 +14,6 @@
 /* The stop follows its tracepoint: looks after it, in ms from one to the next. */
 static const unsigned int look_ms[] = { 1, 4, 20, 100 };
 
-static struct tracepoint *signal_deliver, *signal_generate;
 static atomic_t looks_left;
 
 static void look(struct work_struct *work);
@@ -30,7 +29,8 @@ static bool is_stopped(struct pid *pid)
 	task = pid_task(pid, PIDTYPE_TGID);
 	sig = task ? task->signal : NULL;
 	stopped = sig && ((READ_ONCE(sig->flags) & SIGNAL_STOP_STOPPED) ||
-			  READ_ONCE(sig->group_stop_count) > 0);
+			  READ_ONCE(sig->group_stop_count) > 0 ||
+			  (READ_ONCE(task->jobctl) & JOBCTL_TRAP_FREEZE));
 	rcu_read_unlock();
 	return stopped;
 }
@@ -120,6 +120,32 @@ static void on_generate(void *unused, int sig, struct kernel_siginfo *info,
 		changed();
 }
 
+/* The tasks of the group are told right after it. */
+static void on_freeze(void *unused, struct cgroup *cgrp, const char *path)
+{
+	changed();
+}
+
+/* Into a group that is frozen, perhaps. */
+static void on_attach(void *unused, struct cgroup *cgrp, const char *path,
+		      struct task_struct *task, bool threadgroup)
+{
+	changed();
+}
+
+static struct probe {
+	const char *name;
+	void *function;
+	bool wanted;	/* not without it */
+	struct tracepoint *tp;
+} probes[] = {
+	{ "signal_deliver", on_deliver, true },
+	{ "signal_generate", on_generate, true },
+	{ "cgroup_freeze", on_freeze },
+	{ "cgroup_unfreeze", on_freeze },
+	{ "cgroup_attach_task", on_attach },
+};
+
 /*
  * A tracer has let the signal through, and the LWK says that it is the end: a second
  * stop for it would be one too many. Only who ends by its default action asks for this.
@@ -136,34 +162,27 @@ void hanare_last_signal(u32 signal)
 
 static void find(struct tracepoint *tp, void *unused)
 {
-	if (!strcmp(tp->name, "signal_deliver"))
-		signal_deliver = tp;
-	else if (!strcmp(tp->name, "signal_generate"))
-		signal_generate = tp;
+	for (int i = 0; i < ARRAY_SIZE(probes); i++)
+		if (!strcmp(tp->name, probes[i].name) &&
+		    !tracepoint_probe_register(tp, probes[i].function, NULL))
+			probes[i].tp = tp;
 }
 
 void hanare_stop_init(void)
 {
 	for_each_kernel_tracepoint(find, NULL);
-	if (!signal_deliver || !signal_generate ||
-	    tracepoint_probe_register(signal_deliver, on_deliver, NULL)) {
-		pr_warn("this Linux tells of no signals: stopped programs go on computing\n");
-		signal_deliver = NULL;
-		return;
-	}
-	if (tracepoint_probe_register(signal_generate, on_generate, NULL)) {
-		tracepoint_probe_unregister(signal_deliver, on_deliver, NULL);
-		signal_deliver = NULL;
-	}
+	for (int i = 0; i < ARRAY_SIZE(probes); i++)
+		if (probes[i].wanted && !probes[i].tp)
+			pr_warn("this Linux has no %s: stopped programs go on computing\n",
+				probes[i].name);
 }
 
 void hanare_stop_exit(void)
 {
-	if (signal_deliver) {
-		tracepoint_probe_unregister(signal_deliver, on_deliver, NULL);
-		tracepoint_probe_unregister(signal_generate, on_generate, NULL);
-		tracepoint_synchronize_unregister();
-	}
+	for (int i = 0; i < ARRAY_SIZE(probes); i++)
+		if (probes[i].tp)
+			tracepoint_probe_unregister(probes[i].tp, probes[i].function, NULL);
+	tracepoint_synchronize_unregister();
 	atomic_set(&looks_left, 0);
 	cancel_delayed_work_sync(&look_work);
 }

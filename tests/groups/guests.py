@@ -36,6 +36,7 @@ COMPARED = [
     ('threads-exec', 0, 60),
     ('sigwait', 0, 60),
     ('waits', 0, 60),
+    ('vforks', 0, 60),
     ('rseq', 0, 60),
     ('children', 0, 60),
     ('seccomp', 0, 60),
@@ -165,6 +166,40 @@ def stopped_program():
             process.kill()
     for threads in 1, 3:
         check(f'stopped-{threads}', lambda: body(threads))
+
+    def frozen():
+        """As `docker pause` does it: by its control group, and by moving it into a frozen one."""
+        group, path = '/sys/fs/cgroup/tests', f'{WORK}/progress-frozen'
+        def write(name, text):
+            with open(f'{group}/{name}', 'w') as file:
+                file.write(text)
+        def moves():
+            before = progress(path)
+            time.sleep(0.5)
+            return progress(path) != before
+        os.mkdir(group)
+        process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/progress', path, '1'],
+                                   stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        try:
+            expect(process.stdout.readline() == b'ready\n', 'not ready')
+            write('cgroup.procs', str(process.pid))
+            expect(moves(), 'it does not compute')
+            for how in 'frozen', 'moved into a frozen group':
+                write('cgroup.freeze', '1')
+                if how != 'frozen':
+                    write('cgroup.procs', str(process.pid))
+                time.sleep(0.3)
+                expect(not moves(), f'it goes on although it is {how}')
+                write('cgroup.freeze', '0')
+                time.sleep(0.3)
+                expect(moves(), 'it does not go on')
+                write('../cgroup.procs', str(process.pid))
+        finally:
+            process.kill()
+            process.wait()
+            write('cgroup.freeze', '0')
+            os.rmdir(group)
+    check('frozen', frozen)
 
 
 def core_dumps():
