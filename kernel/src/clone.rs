@@ -33,6 +33,7 @@ pub mod flag {
     pub const VFORK: u64 = 0x4000;
     pub const PARENT: u64 = 0x8000;
     pub const THREAD: u64 = 0x1_0000;
+    pub const SYSVSEM: u64 = 0x4_0000;
     pub const SETTLS: u64 = 0x8_0000;
     pub const PARENT_SETTID: u64 = 0x10_0000;
     pub const CHILD_CLEARTID: u64 = 0x20_0000;
@@ -41,6 +42,7 @@ pub mod flag {
     pub const DETACHED: u64 = 0x40_0000;
     pub const NEWTIME: u64 = 0x80;
     pub const NEWNS: u64 = 0x2_0000;
+    pub const NEWIPC: u64 = 0x800_0000;
     pub const NEWUSER: u64 = 0x1000_0000;
     pub const NEWPID: u64 = 0x2000_0000;
     pub const IO: u64 = 0x8000_0000;
@@ -124,8 +126,9 @@ pub fn clone3(args: u64, size: u64, regs: &mut Regs) -> Result<u64> {
     // The low byte was the exit signal; of it only CLONE_NEWTIME is a flag here.
     let unknown = flags & !(0xffff_ff00 | flag::NEWTIME | flag::CLEAR_SIGHAND | flag::INTO_CGROUP) != 0 || flags & flag::DETACHED != 0;
     let both = flag::SIGHAND | flag::CLEAR_SIGHAND;
+    let both_told = flags & (flag::PIDFD | flag::PARENT_SETTID) == flag::PIDFD | flag::PARENT_SETTID && pidfd == parent_tid;
     let no_signal = flags & (flag::THREAD | flag::PARENT) != 0 && exit_signal != 0;
-    if bad_ids || bad_group || unknown || no_signal || flags & both == both || exit_signal > 64 || (stack == 0) != (stack_size == 0) {
+    if bad_ids || bad_group || unknown || both_told || no_signal || flags & both == both || exit_signal > 64 || (stack == 0) != (stack_size == 0) {
         return Err(errno::EINVAL);
     }
     let top = stack.checked_add(stack_size).filter(|&top| top <= USER_MAX).ok_or(errno::EINVAL)?;
@@ -136,10 +139,11 @@ pub fn clone3(args: u64, size: u64, regs: &mut Regs) -> Result<u64> {
 pub fn clone(r: &Request, regs: &mut Regs) -> Result<u64> {
     // As copy_process of Linux checks them.
     let has = |bits| r.flags & bits == bits;
+    let semaphores = has(flag::NEWIPC | flag::SYSVSEM);
     let file_system = has(flag::FS) && r.flags & (flag::NEWNS | flag::NEWUSER) != 0;
     let threaded = has(flag::THREAD) && (!has(flag::SIGHAND) || r.flags & (flag::NEWUSER | flag::NEWPID | flag::PIDFD) != 0);
     let shares = has(flag::SIGHAND | flag::VFORK) && !has(flag::THREAD);
-    if file_system || threaded || shares || has(flag::SIGHAND) && !has(flag::VM) || has(flag::PIDFD | flag::DETACHED) {
+    if semaphores || file_system || threaded || shares || has(flag::SIGHAND) && !has(flag::VM) || has(flag::PIDFD | flag::DETACHED) {
         return Err(errno::EINVAL);
     }
     // Threads and processes cost kernel memory: they leave the kernel its share.
