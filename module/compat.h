@@ -63,6 +63,13 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #define HANARE_IDMAP struct user_namespace
 #endif
 
+/* Which of its ids a mount shows. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+#define hanare_idmap(mnt) mnt_idmap(mnt)
+#else
+#define hanare_idmap(mnt) mnt_user_ns(mnt)
+#endif
+
 /* The other one is gone since 6.5. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
 #define hanare_splice_read copy_splice_read

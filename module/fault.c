@@ -116,7 +116,7 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 			return;
 		}
 		/* A service's own error is in its entry; the LWK judges it. */
-		answer->status = hanare_serve(space->inst, space, index, -1, CONTEXT_FAULT);
+		answer->status = hanare_serve(space->inst, space, index, CONTEXT_FAULT);
 		if (answer->status && answer->status != -EINVAL)
 			return;
 		/* Not ready any more: another fault runs the same one. Look again soon. */

@@ -6,6 +6,7 @@
 #include <linux/io.h>
 #include <linux/magic.h>
 #include <linux/mount.h>
+#include <linux/namei.h>
 #include <linux/stat.h>
 
 #define FILES_MAX 65536
@@ -14,10 +15,10 @@
 #define RUNS XA_MARK_1
 
 /* The mount or the file system forbids execution. */
-static bool is_noexec(struct file *file)
+static bool is_noexec(const struct path *path)
 {
-	return file->f_path.mnt->mnt_flags & MNT_NOEXEC ||
-	       file_inode(file)->i_sb->s_iflags & SB_I_NOEXEC;
+	return path->mnt->mnt_flags & MNT_NOEXEC ||
+	       path->dentry->d_sb->s_iflags & SB_I_NOEXEC;
 }
 
 /* A change of a file this long ago has another time than one now, s. */
@@ -71,7 +72,7 @@ static long file_keep(struct hanare_job *job, struct file *file, bool runs)
 		job->args[3] |= HANARE_FILE_WRITABLE;
 	if (S_ISREG(stat.mode))
 		job->args[3] |= HANARE_FILE_REGULAR;
-	if (is_noexec(file))
+	if (is_noexec(&file->f_path))
 		job->args[3] |= HANARE_FILE_NOEXEC;
 	job->args[4] = new_encode_dev(stat.dev);
 	job->held = version(file, &stat);
@@ -135,12 +136,42 @@ long hanare_file_get(struct hanare_job *job)
 }
 
 /* Whether execve(2) of the caller takes the file. */
-static int may_run(struct file *file)
+static int may_run(const struct path *path)
 {
-	if (!S_ISREG(file_inode(file)->i_mode) || is_noexec(file) || !hanare_can_mmap(file) ||
-	    !(file->f_mode & FMODE_READ))
+	struct inode *inode = d_backing_inode(path->dentry);
+
+	if (S_ISLNK(inode->i_mode))
+		return -ELOOP;
+	if (!S_ISREG(inode->i_mode) || is_noexec(path))
 		return -EACCES;
-	return file_permission(file, MAY_EXEC);
+	return inode_permission(hanare_idmap(path->mnt), inode, MAY_READ | MAY_EXEC);
+}
+
+/*
+ * A program as execve(2) opens it: who watches or restricts executions (fanotify,
+ * Landlock) sees it.
+ */
+static struct file *open_to_run(u32 directory, u64 name, u64 flags)
+{
+	unsigned int lookup = (flags & AT_SYMLINK_NOFOLLOW ? 0 : LOOKUP_FOLLOW) |
+			      (flags & AT_EMPTY_PATH ? LOOKUP_EMPTY : 0);
+	struct file *file;
+	struct path path;
+	long err = user_path_at(directory, u64_to_user_ptr(name), lookup, &path);
+
+	if (err)
+		return ERR_PTR(err);
+	err = may_run(&path);
+	file = err ? ERR_PTR(err) :
+	       dentry_open(&path, O_RDONLY | O_LARGEFILE | __FMODE_EXEC, current_cred());
+	path_put(&path);
+	if (IS_ERR(file))
+		return file;
+	hanare_tell_opened(file);
+	if (hanare_can_mmap(file))
+		return file;
+	fput(file);
+	return ERR_PTR(-EACCES);
 }
 
 /* The first bytes of a program and its name, into the two pages of the LWK's. */
@@ -167,28 +198,19 @@ static long look_at(struct hanare_job *job, struct file *file)
 	return 0;
 }
 
-/*
- * A program as execve(2) opens it: who watches or restricts executions (fanotify,
- * Landlock) sees it.
- */
 long hanare_program_get(struct hanare_job *job)
 {
-	struct file *file, *program;
+	struct file *program;
 	long id, err;
 
 	if (job->count != 1 || extent_pages(job->extents[0]) != 2 || !hanare_extents_ok(job))
 		return -EINVAL;
-	file = job->fd < 0 ? NULL : fget(job->fd);
-	if (!file)
-		return -EBADF;
-	err = may_run(file);
-	program = err ? ERR_PTR(err) :
-		  dentry_open(&file->f_path, O_RDONLY | O_LARGEFILE | __FMODE_EXEC,
-			      current_cred());
-	fput(file);
-	if (IS_ERR(program))
-		return PTR_ERR(program);
-	hanare_tell_opened(program);
+	program = open_to_run(job->args[0], job->args[1], job->args[2]);
+	if (IS_ERR(program)) {
+		err = PTR_ERR(program);
+		/* The LWK knows no codes of restarting. */
+		return err <= -ERESTARTSYS ? -EINTR : err;
+	}
 	id = file_keep(job, get_file(program), true);
 	if (id > 0) {
 		err = look_at(job, program);

@@ -3,19 +3,17 @@
 #include "hanare.h"
 
 #include <linux/cred.h>
+#include <linux/fdtable.h>
 #include <linux/file.h>
 #include <linux/pid.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 
-/*
- * The child of a fork, on the descriptor of its parent that it inherited: a
- * descriptor of its own. The caller closes the inherited one.
- */
 static int child_of(struct hanare_space *parent, struct file *file, struct hanare_child *arg)
 {
 	struct hanare_instance *inst = parent->inst;
 	u8 message[HANARE_MESSAGE_SIZE];
+	struct hanare_space *space;
 	int err;
 
 	down_read(&inst->live);
@@ -24,18 +22,44 @@ static int child_of(struct hanare_space *parent, struct file *file, struct hanar
 	up_read(&inst->live);
 	if (err)
 		return err;
-	arg->space = ((struct hanare_file *)file->private_data)->space->id;
-	arg->whole = ((struct hanare_file *)file->private_data)->space->whole;
-	arg->reserved = 0;
+	space = ((struct hanare_file *)file->private_data)->space;
+	space->control_fd = parent->control_fd;
+	arg->space = space->id;
+	arg->whole = space->whole;
 	return 0;
 }
 
+/*
+ * Makes descriptor `fd` of the caller another file, as dup2(2) does but without limits: the
+ * program may have lowered its own below the number, and its table may be full. The old
+ * file stays until the caller returns to user mode, as ever.
+ */
+static int replace_file(u32 fd, struct file *old, struct file *new)
+{
+	struct files_struct *files = current->files;
+	struct fdtable *fdt;
+	int err = -EBADF;
+
+	spin_lock(&files->file_lock);
+	fdt = files_fdtable(files);
+	if (fd < fdt->max_fds && rcu_access_pointer(fdt->fd[fd]) == old) {
+		rcu_assign_pointer(fdt->fd[fd], new);
+		err = 0;
+	}
+	spin_unlock(&files->file_lock);
+	return err ?: filp_close(old, files);
+}
+
+/*
+ * The child of a fork, on the descriptor of its parent that it inherited, which becomes
+ * one of its own.
+ */
 long hanare_fork_command(struct file *file, struct hanare_space *parent, void __user *to)
 {
 	const struct cred *caller;
 	struct hanare_child arg;
 	struct file *own;
-	int fd, err;
+	int err;
 
 	if (copy_from_user(&arg, to, sizeof(arg)))
 		return -EFAULT;
@@ -43,9 +67,6 @@ long hanare_fork_command(struct file *file, struct hanare_space *parent, void __
 		return -EINVAL;
 	if (test_bit(0, &parent->ended))
 		return -ESRCH;
-	fd = get_unused_fd_flags(O_CLOEXEC);
-	if (fd < 0)
-		return fd;
 	/*
 	 * The same inode, so that what is mapped by it is found when it is zapped. With
 	 * the rights of whoever opened the parent's: it is not the program that opens
@@ -54,24 +75,14 @@ long hanare_fork_command(struct file *file, struct hanare_space *parent, void __
 	caller = override_creds(file->f_cred);
 	own = dentry_open(&file->f_path, O_RDWR | O_CLOEXEC, file->f_cred);
 	revert_creds(caller);
-	if (IS_ERR(own)) {
-		err = PTR_ERR(own);
-		goto put_fd;
-	}
+	if (IS_ERR(own))
+		return PTR_ERR(own);
 	err = child_of(parent, own, &arg);
-	if (err)
-		goto put;
-	arg.fd = fd;
-	if (copy_to_user(to, &arg, sizeof(arg))) {
+	if (!err && copy_to_user(to, &arg, sizeof(arg)))
 		err = -EFAULT;
-		goto put;
-	}
-	fd_install(fd, own);
-	return 0;
-put:
-	fput(own);
-put_fd:
-	put_unused_fd(fd);
+	err = err ?: replace_file(parent->control_fd, file, own);
+	if (err)
+		fput(own);
 	return err;
 }
 

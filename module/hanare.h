@@ -150,6 +150,7 @@ struct hanare_space {
 	struct mm_struct *mm;			/* of the proxy, mmgrab'ed */
 	struct pid *pid;			/* of the proxy */
 	u64 allowed;				/* instance CPUs, by index */
+	u32 control_fd;				/* the proxy's descriptor of it, not shown */
 	bool whole;			/* none of its memory was Linux' when it was opened */
 	u64 control[2];				/* frames: first slots, first scratch page; or 0 */
 	unsigned long ended;			/* bit 0: the LWK was told */
@@ -305,7 +306,7 @@ long hanare_pose(struct hanare_space *space, void *data);
 
 /* service.c */
 enum hanare_context { CONTEXT_WORKER, CONTEXT_FAULT, CONTEXT_THREAD };
-int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index, int fd,
+int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
 		 enum hanare_context context);
 void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);

@@ -576,12 +576,12 @@ struct hanare_request {
  */
 #define HANARE_SERVICE_FILE_GET 1U
 /*
- * As FILE_GET, for a program to be run, which the caller has opened just now (`fd` of
- * `crate::ioctl::Serve`): it cannot be written (`ETXTBSY`) until the reference is
- * dropped. `extents`: one of two pages, which get the file's first bytes, up to a page,
- * and its name. Answer args: [0] = bytes of the first | bytes of the name << 32; the
- * others as of FILE_GET.
- * Also -EACCES if the caller may not execute it, -ETXTBSY if it is open for writing.
+ * As FILE_GET, for a program to be run: args[0] = directory descriptor, [1] = address
+ * (control window) of its path, [2] = flags, as of execveat(2). It needs no descriptor,
+ * and the file cannot be written (`ETXTBSY`) until the reference is dropped. `extents`:
+ * one of two pages, which get the file's first bytes, up to a page, and its name. Answer
+ * args: [0] = bytes of the first | bytes of the name << 32; the others as of FILE_GET.
+ * Also execveat's errors: -ENOENT, -EACCES, -ELOOP, -ETXTBSY and others.
  */
 #define HANARE_SERVICE_PROGRAM_GET 10U
 /* Drop references: `extents` are file ids. */
@@ -708,13 +708,6 @@ struct hanare_service {
  * arg_start, arg_end, env_start, env_end, address and bytes of auxv.
  */
 #define HANARE_EXECED_WORDS 13
-/*
- * Open a program: args: [0] = directory descriptor, [1] = address (control window) of
- * its path, [2] = flags, as of openat(2), [3] = index of a `SERVICE_PROGRAM_GET` to be
- * run with the descriptor, which is closed again. Result as of `OP_SERVE`, or openat's
- * -errno.
- */
-#define HANARE_OP_OPEN_PROGRAM 0x80000012U
 /* Map the device again over args[0]..args[1], after a shared mapping ended there. */
 #define HANARE_OP_REMAP 0x80000005U
 /* Do nothing: the cost of a delegation without Linux' part. */
@@ -1311,7 +1304,7 @@ struct hanare_vma_info {
 /* See `Debug`. */
 #define HANARE_IOCTL_DEBUG 0xc0484808U
 /* See `Attach`. */
-#define HANARE_IOCTL_ATTACH 0xc2f04810U
+#define HANARE_IOCTL_ATTACH 0xc2f84810U
 /* No argument: start the program of the start block (`REQUEST_SPACE_START`). */
 #define HANARE_IOCTL_START 0x4811U
 /* See `Wait`. */
@@ -1329,7 +1322,7 @@ struct hanare_vma_info {
 /* See `Pose`. */
 #define HANARE_IOCTL_POSE 0xc1184834U
 /* See `Child`. */
-#define HANARE_IOCTL_CHILD 0xc0184817U
+#define HANARE_IOCTL_CHILD 0xc0104817U
 /* See `Observe`. */
 #define HANARE_IOCTL_OBSERVE 0xc0d04818U
 /* See `Observation`. */
@@ -1339,7 +1332,7 @@ struct hanare_vma_info {
 /* See `Opened`. */
 #define HANARE_IOCTL_OPENED 0xc0104830U
 /* See `Listed`. */
-#define HANARE_IOCTL_LISTED 0xc0204831U
+#define HANARE_IOCTL_LISTED 0xc0184831U
 /* See `Execed`. */
 #define HANARE_IOCTL_EXECED 0xc0284832U
 /* See `Share`. */
@@ -1547,6 +1540,10 @@ struct hanare_attach {
 	__u32 space;
 	/* Out: number of CPUs it may run on. */
 	__u32 cpu_count;
+	/* In: number of the descriptor, which no program is shown. */
+	__u32 fd;
+	/* Zero. */
+	__u32 reserved;
 	/* Out: why not. */
 	__u8 message[HANARE_MESSAGE_SIZE];
 };
@@ -1577,8 +1574,8 @@ struct hanare_ring {
 struct hanare_serve {
 	/* In: service index. */
 	__u32 index;
-	/* In: descriptor for a `SERVICE_PROGRAM_GET`, else 0. */
-	__s32 fd;
+	/* Zero. */
+	__u32 reserved;
 };
 
 /*
@@ -1621,14 +1618,12 @@ struct hanare_usage {
 
 /*
  * `IOCTL_CHILD`: called by the child of a fork on the descriptor it inherited
- * (another memory map): a new descriptor (close-on-exec) that is a space of its
- * own on the same instance, child of the inherited one.
+ * (another memory map): the descriptor becomes that of a space of its own on the same
+ * instance, child of the inherited one.
  */
 struct hanare_child {
 	/* In: token of `OP_FORK`. */
 	__u64 token;
-	/* Out: the new descriptor. */
-	__s32 fd;
 	/* Out: space id. */
 	__u32 space;
 	/*
@@ -1636,8 +1631,6 @@ struct hanare_child {
 	 * 0 if the LWK will say where (`OP_REMAP`).
 	 */
 	__u32 whole;
-	/* 0. */
-	__u32 reserved;
 };
 
 /*
@@ -1730,10 +1723,6 @@ struct hanare_listed {
 	__u64 buffer;
 	/* In: bytes there. Out: bytes left. */
 	__u64 bytes;
-	/* In: the descriptor of the caller's space, which is not shown. */
-	__s32 control_fd;
-	/* Zero. */
-	__u32 reserved;
 };
 
 /* `IOCTL_SHARE`: the calling process is one of several that have the space (CLONE_VM). */
@@ -1746,7 +1735,8 @@ struct hanare_share {
 
 /*
  * `IOCTL_EXECED`: the caller's program is now file `file` of its space:
- * `/proc/PID/exe` says so. -EACCES: not a file that the caller may execute.
+ * `/proc/PID/exe` says so, and descriptors that are close-on-exec are closed, but for
+ * that of the space. -EACCES: not a file that the caller may execute.
  */
 struct hanare_execed {
 	/* In: file id of `SERVICE_PROGRAM_GET`, or 0: leave it as it is. */
@@ -2087,8 +2077,10 @@ _Static_assert(__builtin_offsetof(struct hanare_attach, name) == 0, "Attach.name
 _Static_assert(__builtin_offsetof(struct hanare_attach, cpus) == 32, "Attach.cpus");
 _Static_assert(__builtin_offsetof(struct hanare_attach, space) == 544, "Attach.space");
 _Static_assert(__builtin_offsetof(struct hanare_attach, cpu_count) == 548, "Attach.cpu_count");
-_Static_assert(__builtin_offsetof(struct hanare_attach, message) == 552, "Attach.message");
-_Static_assert(sizeof(struct hanare_attach) == 752, "Attach");
+_Static_assert(__builtin_offsetof(struct hanare_attach, fd) == 552, "Attach.fd");
+_Static_assert(__builtin_offsetof(struct hanare_attach, reserved) == 556, "Attach.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_attach, message) == 560, "Attach.message");
+_Static_assert(sizeof(struct hanare_attach) == 760, "Attach");
 _Static_assert(__builtin_offsetof(struct hanare_wait, slot) == 0, "Wait.slot");
 _Static_assert(__builtin_offsetof(struct hanare_wait, reserved) == 4, "Wait.reserved");
 _Static_assert(sizeof(struct hanare_wait) == 8, "Wait");
@@ -2096,7 +2088,7 @@ _Static_assert(__builtin_offsetof(struct hanare_ring, cpu) == 0, "Ring.cpu");
 _Static_assert(__builtin_offsetof(struct hanare_ring, bell) == 4, "Ring.bell");
 _Static_assert(sizeof(struct hanare_ring) == 8, "Ring");
 _Static_assert(__builtin_offsetof(struct hanare_serve, index) == 0, "Serve.index");
-_Static_assert(__builtin_offsetof(struct hanare_serve, fd) == 4, "Serve.fd");
+_Static_assert(__builtin_offsetof(struct hanare_serve, reserved) == 4, "Serve.reserved");
 _Static_assert(sizeof(struct hanare_serve) == 8, "Serve");
 _Static_assert(__builtin_offsetof(struct hanare_signal, signal) == 0, "Signal.signal");
 _Static_assert(__builtin_offsetof(struct hanare_signal, slot) == 4, "Signal.slot");
@@ -2111,11 +2103,9 @@ _Static_assert(__builtin_offsetof(struct hanare_usage, resident_bytes) == 16, "U
 _Static_assert(__builtin_offsetof(struct hanare_usage, peak_bytes) == 24, "Usage.peak_bytes");
 _Static_assert(sizeof(struct hanare_usage) == 32, "Usage");
 _Static_assert(__builtin_offsetof(struct hanare_child, token) == 0, "Child.token");
-_Static_assert(__builtin_offsetof(struct hanare_child, fd) == 8, "Child.fd");
-_Static_assert(__builtin_offsetof(struct hanare_child, space) == 12, "Child.space");
-_Static_assert(__builtin_offsetof(struct hanare_child, whole) == 16, "Child.whole");
-_Static_assert(__builtin_offsetof(struct hanare_child, reserved) == 20, "Child.reserved");
-_Static_assert(sizeof(struct hanare_child) == 24, "Child");
+_Static_assert(__builtin_offsetof(struct hanare_child, space) == 8, "Child.space");
+_Static_assert(__builtin_offsetof(struct hanare_child, whole) == 12, "Child.whole");
+_Static_assert(sizeof(struct hanare_child) == 16, "Child");
 _Static_assert(__builtin_offsetof(struct hanare_observe, memory) == 0, "Observe.memory");
 _Static_assert(__builtin_offsetof(struct hanare_observe, reserved) == 4, "Observe.reserved");
 _Static_assert(__builtin_offsetof(struct hanare_observe, message) == 8, "Observe.message");
@@ -2143,9 +2133,7 @@ _Static_assert(__builtin_offsetof(struct hanare_listed, fd) == 0, "Listed.fd");
 _Static_assert(__builtin_offsetof(struct hanare_listed, old) == 4, "Listed.old");
 _Static_assert(__builtin_offsetof(struct hanare_listed, buffer) == 8, "Listed.buffer");
 _Static_assert(__builtin_offsetof(struct hanare_listed, bytes) == 16, "Listed.bytes");
-_Static_assert(__builtin_offsetof(struct hanare_listed, control_fd) == 24, "Listed.control_fd");
-_Static_assert(__builtin_offsetof(struct hanare_listed, reserved) == 28, "Listed.reserved");
-_Static_assert(sizeof(struct hanare_listed) == 32, "Listed");
+_Static_assert(sizeof(struct hanare_listed) == 24, "Listed");
 _Static_assert(__builtin_offsetof(struct hanare_share, slot) == 0, "Share.slot");
 _Static_assert(__builtin_offsetof(struct hanare_share, begin) == 4, "Share.begin");
 _Static_assert(sizeof(struct hanare_share) == 8, "Share");

@@ -314,7 +314,7 @@ static int service_thread(void *data)
 			!bitmap_empty(inst->service_pending, inst->service_count));
 		for_each_set_bit(i, inst->service_pending, inst->service_count) {
 			clear_bit(i, inst->service_pending);
-			hanare_serve(inst, NULL, i, -1, CONTEXT_THREAD);
+			hanare_serve(inst, NULL, i, CONTEXT_THREAD);
 		}
 	}
 	return 0;

@@ -77,33 +77,36 @@ static bool hidden_nodes(struct hidden *h, struct hanare_instance *inst)
 	return h->seen;
 }
 
-static bool hidden_proc(struct hidden *h, struct hanare_space *caller, struct super_block *sb,
-			char *path, int control_fd)
+/* Below /proc: PID/task, and fd and fdinfo of PID and PID/task/TID. */
+static bool hidden_proc(struct hidden *h, struct super_block *sb, char *path)
 {
 	char *pid = hanare_component(&path), *name = hanare_component(&path);
+	char *thread = hanare_component(&path);
+	bool some = true, task = name && !strcmp(name, "task");
 	struct hanare_space *space;
 	u32 number, tid;
-	bool some = false;
 
+	if (task && thread)
+		name = hanare_component(&path);
+	else if (thread)
+		return false;
 	if (!pid || !name || hanare_component(&path) || kstrtou32(pid, 10, &number))
 		return false;
-	if (strcmp(name, "fd") && strcmp(name, "fdinfo") && strcmp(name, "task"))
+	task = task && !thread;
+	if (!task && strcmp(name, "fd") && strcmp(name, "fdinfo"))
 		return false;
 	space = hanare_pseudo_space(sb, number, &tid);
 	if (!space)
 		return false;
-	if (!strcmp(name, "task")) {
+	if (task)
 		some = hidden_threads(h, space);
-	} else if (space == caller) {
-		h->only = control_fd;
-		some = true;
-	}
+	else
+		h->only = space->control_fd;
 	hanare_space_put(space);
 	return some;
 }
 
-static bool hidden_in(struct hidden *h, struct hanare_space *space, struct file *file,
-		      int control_fd)
+static bool hidden_in(struct hidden *h, struct hanare_space *space, struct file *file)
 {
 	char buffer[HANARE_PSEUDO_PATH_MAX], *path;
 
@@ -111,7 +114,7 @@ static bool hidden_in(struct hidden *h, struct hanare_space *space, struct file 
 		return false;
 	path = hanare_path_in(file, PROC_SUPER_MAGIC, buffer);
 	if (path)
-		return hidden_proc(h, space, file_inode(file)->i_sb, path, control_fd);
+		return hidden_proc(h, file_inode(file)->i_sb, path);
 	path = hanare_path_in(file, SYSFS_MAGIC, buffer);
 	if (!path || strncmp(path, "/devices/system/", 16))
 		return false;
@@ -154,14 +157,14 @@ long hanare_listed(struct hanare_space *space, void *data)
 	char *entries;
 	long err = 0;
 
-	if (arg->old > 1 || arg->reserved || arg->bytes > ENTRIES_MAX)
+	if (arg->old > 1 || arg->bytes > ENTRIES_MAX)
 		return -EINVAL;
 	file = fget(arg->fd);
 	if (!file)
 		return -EBADF;
 	magic = file_inode(file)->i_sb->s_magic;
 	if ((magic != PROC_SUPER_MAGIC && magic != SYSFS_MAGIC) ||
-	    !hidden_in(&h, space, file, arg->control_fd))
+	    !hidden_in(&h, space, file))
 		goto out;
 	entries = vmemdup_user(u64_to_user_ptr(arg->buffer), arg->bytes);
 	if (IS_ERR(entries)) {

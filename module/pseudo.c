@@ -476,9 +476,31 @@ void hanare_pseudo_inherit(struct hanare_space *space, const struct hanare_space
 	space->env_end = READ_ONCE(parent->env_end);
 }
 
+/* What execve(2) closes, but for `control`. Linux' own function is not for modules. */
+static void close_for_exec(u32 control)
+{
+	struct files_struct *files = current->files;
+	struct fdtable *fdt;
+	u32 fd = 0, end;
+
+	for (;; fd++) {
+		spin_lock(&files->file_lock);
+		fdt = files_fdtable(files);
+		end = fdt->max_fds;
+		fd = find_next_bit(fdt->close_on_exec, end, fd);
+		spin_unlock(&files->file_lock);
+		if (fd >= end)
+			break;
+		/* The bit of a number that is not in use means nothing. */
+		if (fd != control)
+			close_fd(fd);
+	}
+}
+
 long hanare_execed(struct hanare_space *space, void *data)
 {
 	struct hanare_execed *arg = data;
+	long err;
 
 	if (arg->arg_start > arg->arg_end || arg->env_start > arg->env_end ||
 	    arg->arg_end > HANARE_USER_MAX || arg->env_end > HANARE_USER_MAX)
@@ -489,5 +511,7 @@ long hanare_execed(struct hanare_space *space, void *data)
 	WRITE_ONCE(space->env_end, arg->env_end);
 	/* A child with a program of its own is not moved to another group by its parent. */
 	current->flags &= ~PF_FORKNOEXEC;
-	return arg->file ? set_exe(space, arg->file) : 0;
+	err = arg->file ? set_exe(space, arg->file) : 0;
+	close_for_exec(space->control_fd);
+	return err;
 }

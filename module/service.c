@@ -302,11 +302,11 @@ static long run(struct hanare_job *job, enum hanare_context context)
  * 0 when the service was run, whatever came of it. -EPERM: another space's;
  * -EINVAL: none, or not ready.
  */
-int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index, int fd,
+int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
 		 enum hanare_context context)
 {
 	struct hanare_service *entry;
-	struct hanare_job job = { .inst = inst, .space = space, .fd = fd };
+	struct hanare_job job = { .inst = inst, .space = space };
 	u32 owner, cpu, i;
 	long status;
 

@@ -11,7 +11,6 @@ struct hanare_job {
 	struct hanare_space *space;		/* NULL: gone, or none */
 	u32 kind;
 	u32 count;
-	int fd;					/* of the caller, for PROGRAM_GET */
 	u64 args[5];
 	u64 held;
 	u64 extents[HANARE_EXTENTS_MAX];

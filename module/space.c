@@ -161,7 +161,7 @@ static long do_serve(struct hanare_space *space, void *data)
 {
 	struct hanare_serve *arg = data;
 
-	return hanare_serve(space->inst, space, arg->index, arg->fd, CONTEXT_WORKER);
+	return hanare_serve(space->inst, space, arg->index, CONTEXT_WORKER);
 }
 
 static long do_signal(struct hanare_space *space, void *data)
@@ -415,6 +415,7 @@ static int attach_to(struct hanare_instance *inst, struct file *file, struct han
 	if (err)
 		return err;
 	memcpy(arg->name, inst->name, sizeof(arg->name));
+	hf->space->control_fd = arg->fd;
 	arg->space = hf->space->id;
 	arg->cpu_count = hweight64(allowed);
 	return 0;

@@ -239,6 +239,10 @@ pub struct Attach {
     pub space: u32,
     /// Out: number of CPUs it may run on.
     pub cpu_count: u32,
+    /// In: number of the descriptor, which no program is shown.
+    pub fd: u32,
+    /// Zero.
+    pub reserved: u32,
     /// Out: why not.
     pub message: [u8; MESSAGE_SIZE],
 }
@@ -271,8 +275,8 @@ pub struct Ring {
 pub struct Serve {
     /// In: service index.
     pub index: u32,
-    /// In: descriptor for a `SERVICE_PROGRAM_GET`, else 0.
-    pub fd: i32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
@@ -316,22 +320,18 @@ pub struct Usage {
 }
 
 /// `IOCTL_CHILD`: called by the child of a fork on the descriptor it inherited
-/// (another memory map): a new descriptor (close-on-exec) that is a space of its
-/// own on the same instance, child of the inherited one.
+/// (another memory map): the descriptor becomes that of a space of its own on the same
+/// instance, child of the inherited one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Child {
     /// In: token of `OP_FORK`.
     pub token: u64,
-    /// Out: the new descriptor.
-    pub fd: i32,
     /// Out: space id.
     pub space: u32,
     /// Out: 1 if the device is to be mapped over all of the application's addresses,
     /// 0 if the LWK will say where (`OP_REMAP`).
     pub whole: u32,
-    /// 0.
-    pub reserved: u32,
 }
 
 /// `IOCTL_OBSERVE`: the descriptor becomes an observer (tracer, debugger) of an LWK
@@ -428,10 +428,6 @@ pub struct Listed {
     pub buffer: u64,
     /// In: bytes there. Out: bytes left.
     pub bytes: u64,
-    /// In: the descriptor of the caller's space, which is not shown.
-    pub control_fd: i32,
-    /// Zero.
-    pub reserved: u32,
 }
 
 /// `IOCTL_SHARE`: the calling process is one of several that have the space (CLONE_VM).
@@ -445,7 +441,8 @@ pub struct Share {
 }
 
 /// `IOCTL_EXECED`: the caller's program is now file `file` of its space:
-/// `/proc/PID/exe` says so. -EACCES: not a file that the caller may execute.
+/// `/proc/PID/exe` says so, and descriptors that are close-on-exec are closed, but for
+/// that of the space. -EACCES: not a file that the caller may execute.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Execed {

@@ -26,12 +26,12 @@ pub const SERVICE_DONE: u32 = 3;
 /// may change without that.
 /// -EBADF; -ENODEV if it cannot be mapped; -EACCES if not open for reading.
 pub const SERVICE_FILE_GET: u32 = 1;
-/// As FILE_GET, for a program to be run, which the caller has opened just now (`fd` of
-/// [`crate::ioctl::Serve`]): it cannot be written (`ETXTBSY`) until the reference is
-/// dropped. `extents`: one of two pages, which get the file's first bytes, up to a page,
-/// and its name. Answer args: [0] = bytes of the first | bytes of the name << 32; the
-/// others as of FILE_GET.
-/// Also -EACCES if the caller may not execute it, -ETXTBSY if it is open for writing.
+/// As FILE_GET, for a program to be run: args[0] = directory descriptor, [1] = address
+/// (control window) of its path, [2] = flags, as of execveat(2). It needs no descriptor,
+/// and the file cannot be written (`ETXTBSY`) until the reference is dropped. `extents`:
+/// one of two pages, which get the file's first bytes, up to a page, and its name. Answer
+/// args: [0] = bytes of the first | bytes of the name << 32; the others as of FILE_GET.
+/// Also execveat's errors: -ENOENT, -EACCES, -ELOOP, -ETXTBSY and others.
 pub const SERVICE_PROGRAM_GET: u32 = 10;
 /// Drop references: `extents` are file ids.
 pub const SERVICE_FILE_PUT: u32 = 2;

@@ -38,11 +38,6 @@ pub const OP_EXECED: u32 = OP_BASE + 4;
 /// start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
 /// arg_start, arg_end, env_start, env_end, address and bytes of auxv.
 pub const EXECED_WORDS: usize = 13;
-/// Open a program: args: [0] = directory descriptor, [1] = address (control window) of
-/// its path, [2] = flags, as of openat(2), [3] = index of a `SERVICE_PROGRAM_GET` to be
-/// run with the descriptor, which is closed again. Result as of `OP_SERVE`, or openat's
-/// -errno.
-pub const OP_OPEN_PROGRAM: u32 = OP_BASE + 18;
 /// Map the device again over args[0]..args[1], after a shared mapping ended there.
 pub const OP_REMAP: u32 = OP_BASE + 5;
 /// Do nothing: the cost of a delegation without Linux' part.

@@ -431,6 +431,9 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let left = EMBRYOS.lock().remove(&key);
     if let Some(Some(e)) = left {
         e.mm.destroy(); // the proxy could not fork, or died at once
+        if let Some(vfork) = &vfork {
+            vfork.release(); // nobody else will
+        }
     }
     if let Some(e) = Errno::from_return(pid) {
         return Err(e);

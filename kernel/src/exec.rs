@@ -15,7 +15,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::layout::{START_BASE, USER_MAX};
-use hanare_abi::service::SERVICE_FILL;
+use hanare_abi::service::{SERVICE_FILL, SERVICE_PROGRAM_GET};
 use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, OP_RIGHTS, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::elf::{ElfHeader, ElfPlan, interpreter_path};
@@ -34,8 +34,6 @@ mod linux {
 }
 const AT_FDCWD: u64 = -100i64 as u64;
 const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
-const O_NOFOLLOW: u64 = 0o400_000;
-const O_CLOEXEC: u64 = 0o2_000_000;
 const AT_EMPTY_PATH: u64 = 0x1000;
 
 /// Where position-independent programs go (Linux' ELF_ET_DYN_BASE).
@@ -56,6 +54,7 @@ struct Program {
 pub struct Target {
     dir: u64,
     open: Vec<u8>,
+    /// Of execveat(2).
     flags: u64,
     /// The name of the program as it is told (AT_EXECFN, interpreters of scripts).
     name: Vec<u8>,
@@ -79,18 +78,15 @@ impl Target {
         if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
             return Err(errno::EINVAL);
         }
-        let flags = if flags & AT_SYMLINK_NOFOLLOW != 0 { O_NOFOLLOW } else { 0 };
         if path.first() == Some(&b'/') || fd == AT_FDCWD as i32 && !empty {
             return Ok(Target { flags, ..Target::path(path) });
         }
         let closes = delegate::linux(linux::FCNTL, [dir, linux::F_GETFD, 0, 0, 0, 0])? & 1 != 0;
         let mut name = alloc::format!("/dev/fd/{fd}").into_bytes();
-        if empty {
-            let open = alloc::format!("/proc/thread-self/fd/{fd}").into_bytes();
-            return Ok(Target { dir: AT_FDCWD, open, flags: 0, name, closes });
+        if !empty {
+            name.push(b'/');
+            name.extend_from_slice(&path);
         }
-        name.push(b'/');
-        name.extend_from_slice(&path);
         Ok(Target { dir, open: path, flags, name, closes })
     }
 }
@@ -277,8 +273,6 @@ fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result<Pro
 }
 
 fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
-    let own = own_program(path);
-    let path = own.as_deref().unwrap_or(path);
     if path.len() >= PATH_MAX {
         return Err(errno::ENAMETOOLONG);
     }
@@ -287,7 +281,7 @@ fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
     name.push(0);
     let scratch = thread.process.write_scratch(thread.slot_index, &name)?;
     let pages = Pages::new(1)?;
-    let answer = services::open_program([dir, scratch, O_CLOEXEC | flags], pages.extent())?;
+    let answer = services::by_worker(SERVICE_PROGRAM_GET, &[dir, scratch, flags], &[pages.extent()])?;
     let name = pages.bytes(4096, (answer.args[0] >> 32) as usize);
     let file = FileHandle {
         space: thread.process.space,
@@ -329,16 +323,6 @@ impl Drop for Pages {
     fn drop(&mut self) {
         frames::free(self.frame, self.order);
     }
-}
-
-/// The running program, if `path` is `/proc/self/exe` or the like. The links of
-/// procfs lead to the proxy, which is not what a program asks for.
-pub fn own_program(path: &[u8]) -> Option<Vec<u8>> {
-    let rest = path.strip_prefix(b"/proc/")?.strip_suffix(b"/exe")?;
-    let p = &cpus::current().process;
-    let own = rest == b"self" || rest == b"thread-self" || rest == alloc::format!("{}", p.identity.lock().pid).as_bytes();
-    let exe = p.exe.lock().clone();
-    (own && !exe.is_empty()).then_some(exe)
 }
 
 /// Up to one page of a file.

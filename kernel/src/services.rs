@@ -6,8 +6,8 @@ use crate::{cpus, delegate, doorbell, tlb};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SERVICE;
-use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILE_PUT, SERVICE_PROGRAM_GET};
-use hanare_abi::slot::{OP_OPEN_PROGRAM, OP_SERVE};
+use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILE_PUT};
+use hanare_abi::slot::OP_SERVE;
 use hanare_core::errno::{self, Errno};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu, shared};
@@ -103,16 +103,6 @@ fn collect_async(me: usize, base: u32) {
 
 /// Run by the worker of the current thread.
 pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
-    with_worker(kind, args, extents, |index| (OP_SERVE, [index, 0, 0, 0, 0, 0]))
-}
-
-/// The same with a program that the worker opens first: directory, path in the control
-/// window and flags of openat(2), whose error may be the answer.
-pub fn open_program([dir, path, flags]: [u64; 3], extent: u64) -> Result<Answer, Errno> {
-    with_worker(SERVICE_PROGRAM_GET, &[], &[extent], |index| (OP_OPEN_PROGRAM, [dir, path, flags, index, 0, 0]))
-}
-
-fn with_worker(kind: u32, args: &[u64], extents: &[u64], call: impl Fn(u64) -> (u32, [u64; 6])) -> Result<Answer, Errno> {
     let space = cpus::current().process.space;
     let entry = loop {
         if let Some(e) = Entry::new(kind, space, args, extents) {
@@ -125,8 +115,7 @@ fn with_worker(kind: u32, args: &[u64], extents: &[u64], call: impl Fn(u64) -> (
         }
     };
     loop {
-        let (op, args) = call(u64::from(entry.index));
-        let r = delegate::call(op, args);
+        let r = delegate::call(OP_SERVE, [u64::from(entry.index), 0, 0, 0, 0, 0]);
         if let Some(answer) = entry.answer() {
             return answer;
         }

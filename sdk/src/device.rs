@@ -1,6 +1,6 @@
 //! `/dev/hanare`.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use hanare_abi::ioctl::{self, CPU_WORDS, MESSAGE_SIZE};
 use hanare_abi::{MAGIC, VERSION, request};
@@ -103,6 +103,8 @@ impl Device {
             cpus: [0; CPU_WORDS],
             space: 0,
             cpu_count: 0,
+            fd: self.fd.as_raw_fd() as u32,
+            reserved: 0,
             message: [0; MESSAGE_SIZE],
         };
         for &cpu in cpus {

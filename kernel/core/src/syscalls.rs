@@ -28,10 +28,6 @@ pub enum Hook {
     /// Sends a signal: to the caller itself it is queued here, to a thread that has ended
     /// it is `ESRCH`.
     Signal,
-    /// The first argument is a path: `/proc/self/exe` is the program on the LWK.
-    Path,
-    /// The second argument is a path, as [`Path`](Self::Path).
-    PathAt,
     /// `pread64`, `pwrite64`: of `/proc/PID/mem` of a tracee what Linux does not get at.
     MemoryFile,
     /// `close`: the control descriptor is not the program's: `EBADF`.
@@ -77,7 +73,6 @@ impl Hook {
         match self {
             Self::None => "",
             Self::Signal => "to the caller itself local",
-            Self::Path | Self::PathAt => "`/proc/self/exe` is the LWK's",
             Self::MemoryFile => "memory of a tracee by the LWK",
             Self::Close | Self::Dup2 => "keeps the control descriptor",
             Self::CloseRange => "goes around the control descriptor",

@@ -2,7 +2,7 @@
 
 use crate::mm::{calls, limits};
 use crate::signals::{self, Interrupted};
-use crate::{cpus, clocktimers, cputime, delegate, exec, pending, ptrace, slots, timens, usage};
+use crate::{cpus, clocktimers, cputime, delegate, pending, ptrace, slots, timens, usage};
 use core::sync::atomic::Ordering;
 use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
@@ -11,8 +11,6 @@ use hanare_core::syscalls::{Hook, Restart, Row};
 use hanare_hal::usercopy;
 
 mod number {
-    pub const READLINK: u16 = 89;
-    pub const READLINKAT: u16 = 267;
     pub const KILL: u16 = 62;
     pub const TKILL: u16 = 200;
     pub const TGKILL: u16 = 234;
@@ -43,7 +41,7 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
 }
 
 #[inline(never)] // the many registers and words it needs are not for the others
-fn hooked(row: &Row, hook: Hook, mut args: [u64; 6]) -> Result<u64> {
+fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
     match hook {
         Hook::Signal => {
             if to_self(row, &args) {
@@ -51,11 +49,6 @@ fn hooked(row: &Row, hook: Hook, mut args: [u64; 6]) -> Result<u64> {
             }
             to_ended(row, &args)?;
         }
-        Hook::Path | Hook::PathAt => match own_program(row, usize::from(hook == Hook::PathAt), &args) {
-            OwnProgram::No => {}
-            OwnProgram::Path(own) => args = own,
-            OwnProgram::Answer(result) => return result,
-        },
         Hook::Close => not_control(args[0])?,
         Hook::Dup2 => {
             not_control(args[0])?;
@@ -155,34 +148,6 @@ fn to_ended(row: &Row, a: &[u64; 6]) -> Result<()> {
         _ => return Ok(()),
     };
     if p.had_thread(tid as u32) { Err(errno::ESRCH) } else { Ok(()) }
-}
-
-/// What a call that names `/proc/self/exe` becomes.
-enum OwnProgram {
-    No,
-    /// The same call with the program's own path.
-    Path([u64; 6]),
-    /// readlink.
-    Answer(Result<u64>),
-}
-
-/// `at`: which argument is the path.
-fn own_program(row: &Row, at: usize, a: &[u64; 6]) -> OwnProgram {
-    let mut buffer = [0; 40];
-    let Ok(Some(path)) = usercopy::read_string(a[at], &mut buffer) else { return OwnProgram::No };
-    let Some(exe) = exec::own_program(path) else { return OwnProgram::No };
-    if matches!(row.number, number::READLINK | number::READLINKAT) {
-        let n = exe.len().min(a[at + 2] as usize);
-        return OwnProgram::Answer(usercopy::write(a[at + 1], &exe[..n]).map(|()| n as u64).map_err(|_| errno::EFAULT));
-    }
-    let thread = cpus::current();
-    let mut args = *a;
-    let terminated = [&exe[..], &[0]].concat();
-    match thread.process.write_scratch(thread.slot_index, &terminated) {
-        Ok(scratch) => args[at] = scratch,
-        Err(e) => return OwnProgram::Answer(Err(e)),
-    }
-    OwnProgram::Path(args)
 }
 
 fn not_control(fd: u64) -> Result<()> {

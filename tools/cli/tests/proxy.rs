@@ -144,21 +144,6 @@ fn a_limited_address_space_does_not_matter() {
 }
 
 #[test]
-fn a_program_is_opened_for_its_service() {
-    let mut lwk = start(&["true"]);
-    let descriptors = |pid| std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
-    let before = descriptors(lwk.child.id());
-    let open = [libc::AT_FDCWD as u64, SCRATCH_BASE, libc::O_CLOEXEC as u64, 17];
-    lwk.poke(SCRATCH_BASE, b"/bin/sh\0");
-    assert_eq!(lwk.op(OP_OPEN_PROGRAM, &open), 0);
-    assert_eq!(lwk.served(), [17]);
-    lwk.poke(SCRATCH_BASE, b"/bin/../nowhere\0");
-    assert_eq!(lwk.op(OP_OPEN_PROGRAM, &open), -i64::from(libc::ENOENT));
-    assert_eq!(lwk.served(), [17]);
-    assert_eq!(descriptors(lwk.child.id()), before);
-}
-
-#[test]
 fn calls_are_made_with_the_applications_addresses() {
     let mut lwk = start(&["true"]);
     lwk.poke(DATA, b"hello from over there\n");
@@ -377,18 +362,12 @@ fn a_stop_in_a_timed_call_is_not_seen() {
 }
 
 #[test]
-fn execve_closes_and_resets() {
+fn execve_names_and_resets() {
     let mut lwk = start(&["true"]);
-    let cloexec = libc::O_CLOEXEC as u64;
-    lwk.poke(DATA, b"/dev/null\0");
-    let open = |lwk: &mut Lwk, flags| lwk.call(libc::SYS_open, &[DATA, flags]) as u64;
-    let (kept, closed) = (open(&mut lwk, 0), open(&mut lwk, cloexec));
     assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGCHLD as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]), 0);
     lwk.poke(SCRATCH_BASE, b"/some/where/program\0");
     assert_eq!(lwk.op(OP_EXECED, &[SCRATCH_BASE]), 0);
     assert_eq!(lwk.proc("comm"), "program\n");
-    assert_eq!(lwk.call(libc::SYS_close, &[kept]), 0);
-    assert_eq!(lwk.call(libc::SYS_close, &[closed]), -i64::from(libc::EBADF));
     assert_eq!(status_mask(&lwk, "SigCgt") & (1 << (libc::SIGCHLD - 1)), 0);
     assert_ne!(status_mask(&lwk, "SigCgt") & (1 << (libc::SIGTERM - 1)), 0);
     assert_eq!(lwk.op(OP_NOP, &[]), 0);
@@ -509,11 +488,8 @@ fn the_first_worker_may_end_first() {
     let (pid, tid) = (lwk.child.id(), thread(&mut lwk, 1));
     lwk.slot(0).post(OP_THREAD_EXIT, &[]);
     eventually("ended", || lwk.tid() == 0 && lwk.process_state() == 'Z');
-    lwk.slot(1).poke(DATA, b"/dev/null\0");
-    let closed = lwk.call(libc::SYS_open, &[DATA, libc::O_CLOEXEC as u64]) as u64;
     lwk.poke(SCRATCH_BASE, b"/some/where/program\0");
     assert_eq!(lwk.op(OP_EXECED, &[SCRATCH_BASE]), 0);
-    assert_eq!(lwk.call(libc::SYS_close, &[closed]), -i64::from(libc::EBADF));
     assert_eq!(lwk.proc("comm"), "program\n");
     assert_eq!(lwk.proc(&format!("task/{tid}/comm")), "program\n");
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), pid.into());

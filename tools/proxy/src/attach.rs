@@ -41,6 +41,8 @@ pub fn attach(options: &Options) -> Space {
         cpus: options.cpus,
         space: 0,
         cpu_count: 0,
+        fd,
+        reserved: 0,
         message: [0; MESSAGE_SIZE],
     };
     if let Err(error) = sys::ioctl(fd, IOCTL_ATTACH, &mut request) {
@@ -204,18 +206,8 @@ fn map_child(space: &Space, whole: bool) -> sys::Result<()> {
 /// In the child of a fork: asks for a space of its own by `token`; the descriptor
 /// becomes that, and is mapped.
 pub fn child(space: &Space, token: u64) -> sys::Result<()> {
-    let limit = sys::get_limit(RLIMIT_NOFILE)?;
-    // For a moment there is one descriptor more than the application may have, and
-    // ours may lie above its limit: `move_high` put it there, or the limit was
-    // lowered. Raising the hard limit takes a privilege.
-    let room = limit.rlim_max.max(u64::from(space.fd) + 2);
-    let raise = |max| sys::set_limit(RLIMIT_NOFILE, &rlimit64 { rlim_cur: max, rlim_max: max });
-    let _ = raise(room).or_else(|_| raise(limit.rlim_max));
-    let mut request = Child { token, fd: -1, space: 0, whole: 0, reserved: 0 };
-    let result = sys::ioctl(space.fd, IOCTL_CHILD, &mut request)
-        .and_then(|()| sys::replace(request.fd as u32, space.fd));
-    let _ = sys::set_limit(RLIMIT_NOFILE, &limit);
-    result?;
+    let mut request = Child { token, space: 0, whole: 0 };
+    sys::ioctl(space.fd, IOCTL_CHILD, &mut request)?;
     space.id.store(request.space, Ordering::Relaxed);
     map_child(space, request.whole != 0)
 }

@@ -1,25 +1,17 @@
-//! The program that the application process runs: its name, its descriptors, and
-//! why it could not be started.
+//! The program that the application process runs: its name, and why it could not be
+//! started.
 
 use core::ffi::CStr;
 
-use hanare_abi::ioctl::{IOCTL_SERVE, Serve};
 use hanare_abi::slot::{START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use linux_raw_sys::errno::{EACCES, EIO, ENOENT, ENOEXEC};
-use linux_raw_sys::general::{
-    __NR_openat, F_GETFD, FD_CLOEXEC, O_CLOEXEC, O_DIRECTORY, O_RDONLY, RLIMIT_NOFILE, linux_dirent64,
-};
+use linux_raw_sys::general::{O_CLOEXEC, O_DIRECTORY, O_RDONLY};
 
 use crate::message::{EXIT_CANNOT_RUN, EXIT_NOT_FOUND, Text, die, text};
 use crate::process::Process;
-use crate::sys::arch::delegated_call;
 use crate::sys::shared::Once;
 use crate::sys::{self, Errno};
-use crate::worker::code;
 use crate::{process, signals};
-
-/// Most descriptors looked at where there is no /proc.
-const DESCRIPTORS_MAX: u64 = 65_536;
 
 /// Longest path kept, with its zero.
 const PATH_SIZE: usize = 4096;
@@ -45,19 +37,6 @@ fn base_name(path: &CStr) -> &CStr {
     CStr::from_bytes_with_nul(&bytes[start..]).unwrap_or(path)
 }
 
-/// `OP_OPEN_PROGRAM`: opens a file for the service that takes it as a program.
-pub fn open(process: &Process, args: &[u64; 6]) -> i64 {
-    let [directory, path, flags, index, ..] = *args;
-    let fd = delegated_call(__NR_openat.into(), &[directory, path, flags, 0, 0, 0]);
-    if fd < 0 {
-        return fd;
-    }
-    let mut serve = Serve { index: index as u32, fd: fd as i32 };
-    let result = code(sys::ioctl(process.space.fd, IOCTL_SERVE, &mut serve));
-    sys::close(fd as u32);
-    result
-}
-
 /// `OP_EXECED`: what Linux does at execve, and the LWK cannot.
 pub fn execed(process: &Process, name: u64) {
     let mut buffer = [0; 256];
@@ -71,55 +50,7 @@ pub fn execed(process: &Process, name: u64) {
     if uid == euid && gid == egid {
         sys::set_dumpable();
     }
-    close_on_exec(process.space.fd);
     signals::reset_caught();
-}
-
-/// Closes every descriptor marked close-on-exec, but for `keep`.
-fn close_on_exec(keep: u32) {
-    let close = |fd: u32| {
-        if fd != keep
-            && sys::fcntl(fd, F_GETFD, 0).is_ok_and(|flags| flags & u64::from(FD_CLOEXEC) != 0)
-        {
-            sys::close(fd);
-        }
-    };
-    // Not of `self`: the process' first thread may have ended.
-    let Ok(directory) = sys::open(c"/proc/thread-self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC) else {
-        let limit = sys::get_limit(RLIMIT_NOFILE).map_or(1024, |limit| limit.rlim_cur);
-        (0..limit.min(DESCRIPTORS_MAX) as u32).for_each(close);
-        return;
-    };
-    let mut entries = [0; 4096];
-    while let Ok(count @ 1..) = sys::read_directory(directory, &mut entries) {
-        descriptors(&entries[..count])
-            .filter(|&fd| fd != directory)
-            .for_each(close);
-    }
-    sys::close(directory);
-}
-
-/// The numbers among the names of directory entries.
-fn descriptors(entries: &[u8]) -> impl Iterator<Item = u32> {
-    const LENGTH: usize = core::mem::offset_of!(linux_dirent64, d_reclen);
-    const NAME: usize = core::mem::offset_of!(linux_dirent64, d_name);
-    let mut rest = entries;
-    core::iter::from_fn(move || {
-        let length = usize::from(u16::from_ne_bytes(
-            rest.get(LENGTH..LENGTH + 2)?.try_into().ok()?,
-        ));
-        let (entry, behind) = rest.split_at_checked(length)?;
-        rest = behind;
-        Some(
-            CStr::from_bytes_until_nul(entry.get(NAME..)?)
-                .ok()?
-                .to_str()
-                .ok()?
-                .parse()
-                .ok(),
-        )
-    })
-    .flatten()
 }
 
 /// `OP_START_FAILED`: says why as a shell would, and exits.

@@ -47,8 +47,6 @@ fn listed(process: &Process, nr: u32, args: &[u64; 6], mut bytes: i64) -> i64 {
             old: u32::from(nr == __NR_getdents),
             buffer: args[1],
             bytes: bytes as u64,
-            control_fd: process.space.fd as i32,
-            reserved: 0,
         };
         match sys::ioctl(process.space.fd, IOCTL_LISTED, &mut entries) {
             Ok(()) if entries.bytes == 0 => bytes = delegated_call(nr.into(), args),
@@ -63,13 +61,13 @@ fn listed(process: &Process, nr: u32, args: &[u64; 6], mut bytes: i64) -> i64 {
 static COPY: (AtomicU64, AtomicU64) = (AtomicU64::new(0), AtomicU64::new(0));
 
 /// execve has succeeded: tells Linux what `/proc/PID/exe`, `cmdline`, `environ` and
-/// `auxv` are to show, to everybody. Linux may refuse; then they show the proxy.
+/// `auxv` are to show, to everybody. Linux may refuse; then they show the proxy. What is
+/// close-on-exec is closed.
 pub fn execed(process: &Process, file: u64, at: u64) {
     const ARG_START: usize = 7;
     let mut words: [u64; EXECED_WORDS] = process.space.window.read_words(at);
     let [arg_start, arg_end, env_start, env_end] = core::array::from_fn(|i| words[ARG_START + i]);
     let mut told = Execed { file, arg_start, arg_end, env_start, env_end };
-    let _ = sys::ioctl(process.space.fd, IOCTL_EXECED, &mut told);
     // Linux shows others only what lies in memory of its own (FOLL_ANON): a copy.
     let (start, end) = (arg_start.min(env_start), arg_end.max(env_end));
     if let Ok(copy) = sys::copy_of(start, end) {
@@ -83,4 +81,5 @@ pub fn execed(process: &Process, file: u64, at: u64) {
             sys::forget_copy(copy, end - start);
         }
     }
+    let _ = sys::ioctl(process.space.fd, IOCTL_EXECED, &mut told);
 }

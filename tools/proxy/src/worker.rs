@@ -13,7 +13,7 @@ use hanare_abi::layout::SLOTS_MAX;
 use hanare_abi::slot::*;
 use hanare_ikc::SlotRef;
 use linux_raw_sys::errno::{EINTR, EINVAL, EIO, ENOSYS};
-use linux_raw_sys::general::{__NR_exit, __NR_exit_group, __NR_openat};
+use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
 
 use crate::message::EXIT_HANARE;
 use crate::process::{self, Process};
@@ -206,13 +206,9 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
         OP_SERVE => {
             let mut serve = Serve {
                 index: args[0] as u32,
-                fd: 0,
+                reserved: 0,
             };
             code(sys::ioctl(process.space.fd, IOCTL_SERVE, &mut serve))
-        }
-        OP_OPEN_PROGRAM => {
-            worker.call.store(__NR_openat, Ordering::Relaxed);
-            program::open(process, args)
         }
         OP_EXIT_SIGNAL => {
             process.report();
@@ -221,9 +217,9 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
         OP_START_FAILED => program::start_failed(args[0], args[1]),
         OP_SIGNAL_ACTION => code(signals::mirror(args[0], args[1], args[2])),
         OP_EXECED => {
-            // Before files are closed, whose other ends tell that the program has begun.
-            pseudo::execed(process, args[1], args[2]);
             program::execed(process, args[0]);
+            // The last: it closes files, whose other ends tell that the program has begun.
+            pseudo::execed(process, args[1], args[2]);
             i64::from(args[3] != 0 && sys::rights::settle())
         }
         OP_RIGHTS => i64::from(sys::rights::settle()),

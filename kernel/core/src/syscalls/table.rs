@@ -63,11 +63,11 @@ macro_rules! vdso {
 pub(super) static ROWS: &[Row] = rows! {
     0 read/3 delegated(None) restart Sys;
     1 write/3 delegated(None) restart Sys;
-    2 open/3 delegated(Path) restart Sys;
+    2 open/3 delegated(None) restart Sys;
     3 close/1 delegated(Close);
-    4 stat/2 delegated(Path);
+    4 stat/2 delegated(None);
     5 fstat/2 delegated(None);
-    6 lstat/2 delegated(Path);
+    6 lstat/2 delegated(None);
     7 poll/3 delegated(None) restart Block;
     8 lseek/3 delegated(None);
     9 mmap/6 local(Mmap);
@@ -82,7 +82,7 @@ pub(super) static ROWS: &[Row] = rows! {
     18 pwrite64/4 delegated(MemoryFile) restart Sys;
     19 readv/3 delegated(None) restart Sys;
     20 writev/3 delegated(None) restart Sys;
-    21 access/2 delegated(Path);
+    21 access/2 delegated(None);
     22 pipe/1 delegated(None);
     23 select/5 delegated(None) restart NoHand;
     24 sched_yield/0 local(SchedYield);
@@ -150,7 +150,7 @@ pub(super) static ROWS: &[Row] = rows! {
     86 link/2 delegated(None);
     87 unlink/1 delegated(None);
     88 symlink/2 delegated(None);
-    89 readlink/3 delegated(Path);
+    89 readlink/3 delegated(None);
     90 chmod/2 delegated(None);
     91 fchmod/2 delegated(None);
     92 chown/3 delegated(None);
@@ -318,17 +318,17 @@ pub(super) static ROWS: &[Row] = rows! {
     254 inotify_add_watch/3 delegated(None);
     255 inotify_rm_watch/2 delegated(None);
     256 migrate_pages/4 refused(ENOSYS, "pages do not move between nodes (as without CONFIG_MIGRATION)");
-    257 openat/4 delegated(PathAt) restart Sys;
+    257 openat/4 delegated(None) restart Sys;
     258 mkdirat/3 delegated(None);
     259 mknodat/4 delegated(None);
     260 fchownat/5 delegated(None);
     261 futimesat/3 delegated(None);
-    262 newfstatat/4 delegated(PathAt);
+    262 newfstatat/4 delegated(None);
     263 unlinkat/3 delegated(None);
     264 renameat/4 delegated(None);
     265 linkat/5 delegated(None);
     266 symlinkat/3 delegated(None);
-    267 readlinkat/4 delegated(PathAt);
+    267 readlinkat/4 delegated(None);
     268 fchmodat/3 delegated(None);
     269 faccessat/3 delegated(None);
     270 pselect6/6 delegated(TempMask) restart NoHand;
@@ -393,7 +393,7 @@ pub(super) static ROWS: &[Row] = rows! {
     329 pkey_mprotect/4 local(PkeyMprotect);
     330 pkey_alloc/2 refused(ENOSPC, "no protection keys (as on a CPU without them)");
     331 pkey_free/1 refused(EINVAL, "no protection keys (as on a CPU without them)");
-    332 statx/5 delegated(PathAt);
+    332 statx/5 delegated(None);
     333 io_pgetevents/6 delegated(TempMask) restart Interrupted;
     334 rseq/4 local(Rseq);
     335 uretprobe/0 refused(ENOSYS, "no user probes");

@@ -405,6 +405,7 @@ const NOTIF_RECV: libc::c_ulong = 0xc050_2100;
 const NOTIF_SEND: libc::c_ulong = 0xc018_2101;
 const NOTIF_ADDFD: libc::c_ulong = 0x4018_2103;
 const CONTINUE: u32 = 1;
+const ADDFD_SETFD: u32 = 1;
 const ADDFD_SEND: u32 = 2;
 
 #[repr(C)]
@@ -479,16 +480,25 @@ impl Device {
             self.respond(notification.id, 0, CONTINUE);
             return;
         }
-        self.add_descriptor(notification.id, ADDFD_SEND);
+        self.add_descriptor(notification.id);
     }
 
-    /// Gives the caller a descriptor of the memory.
-    fn add_descriptor(&self, id: u64, flags: u32) -> i32 {
+    /// Gives the caller a descriptor of the memory, as its call's result.
+    fn add_descriptor(&self, id: u64) {
+        self.give_descriptor(id, ADDFD_SEND, 0);
+    }
+
+    /// Makes the caller's descriptor `fd` one of the memory.
+    fn replace_descriptor(&self, id: u64, fd: u32) {
+        self.give_descriptor(id, ADDFD_SETFD, fd);
+    }
+
+    fn give_descriptor(&self, id: u64, flags: u32, target: u32) {
         let source = self.memory.as_raw_fd() as u32;
         let target_flags = libc::O_CLOEXEC as u32;
-        let add = AddDescriptor { id, flags, source, target: 0, target_flags };
+        let add = AddDescriptor { id, flags, source, target, target_flags };
         // SAFETY: as the kernel wants it.
-        unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_ADDFD, &add) }
+        unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_ADDFD, &add) };
     }
 
     fn ioctl(&self, notification: &Notification) {
@@ -543,7 +553,7 @@ impl Device {
                     let mut child: hanare_abi::ioctl::Child = copy_in(pid, address);
                     child.space = (CHILD_SPACE + state.children.len() as u64) as u32;
                     child.whole = u32::from(child.token & WHOLE != 0);
-                    child.fd = self.add_descriptor(id, 0);
+                    self.replace_descriptor(id, notification.args[0] as u32);
                     state.children.push(child.token);
                     copy_out(pid, address, &child);
                     0

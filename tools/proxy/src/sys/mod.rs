@@ -141,13 +141,6 @@ pub fn close(fd: u32) {
     let _ = plain(__NR_close, [fd.into(), 0, 0, 0, 0, 0]);
 }
 
-/// Makes `fd` what `old` is, close-on-exec, and closes `old`.
-pub fn replace(old: u32, fd: u32) -> Result<()> {
-    plain(__NR_dup3, [old.into(), fd.into(), O_CLOEXEC.into(), 0, 0, 0])?;
-    close(old);
-    Ok(())
-}
-
 /// Reads into `buffer`.
 pub fn read(fd: u32, buffer: &mut [u8]) -> Result<usize> {
     let args = [
@@ -174,20 +167,6 @@ pub fn write(fd: u32, bytes: &[u8]) -> Result<usize> {
     ];
     // SAFETY: a buffer of that length.
     Ok(check(unsafe { raw_call(__NR_write, args) })? as usize)
-}
-
-/// Reads directory entries.
-pub fn read_directory(fd: u32, buffer: &mut [u8]) -> Result<usize> {
-    let args = [
-        fd.into(),
-        buffer.as_mut_ptr() as u64,
-        buffer.len() as u64,
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: a buffer of that length.
-    Ok(check(unsafe { raw_call(__NR_getdents64, args) })? as usize)
 }
 
 /// `fcntl` with a number as its argument.
