@@ -1163,8 +1163,8 @@ struct hanare_thread_info {
 	__u32 state;
 	/* Index in the instance of the CPU it runs on or ran on last. */
 	__u32 cpu;
-	/* Zero. */
-	__u32 reserved;
+	/* seccomp: mode as PR_GET_SECCOMP has it | number of filters << 2. */
+	__u32 seccomp;
 	/* Time in user mode and in the LWK, and waiting for Linux with the CPU kept, ns. */
 	__u64 user_ns;
 	/* See `user_ns`. */
@@ -1968,7 +1968,7 @@ _Static_assert(sizeof(struct hanare_capture) == 8, "Capture");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, tid) == 0, "ThreadInfo.tid");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, state) == 4, "ThreadInfo.state");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, cpu) == 8, "ThreadInfo.cpu");
-_Static_assert(__builtin_offsetof(struct hanare_thread_info, reserved) == 12, "ThreadInfo.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, seccomp) == 12, "ThreadInfo.seccomp");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, user_ns) == 16, "ThreadInfo.user_ns");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, system_ns) == 24, "ThreadInfo.system_ns");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, delegated_calls) == 32, "ThreadInfo.delegated_calls");

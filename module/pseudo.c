@@ -15,6 +15,7 @@
 #include <linux/module.h>
 #include <linux/mount.h>
 #include <linux/pid_namespace.h>
+#include <linux/poll.h>
 #include <linux/proc_fs.h>
 #include <linux/pseudo_fs.h>
 #include <linux/sched/signal.h>
@@ -226,21 +227,57 @@ static int pseudo_release(struct inode *inode, struct file *file)
 	return file->private_data ? single_release(inode, file) : 0;
 }
 
-static const struct file_operations pseudo_fops = {
-	.owner		= THIS_MODULE,
-	.open		= pseudo_open,
-	.read		= seq_read,
-	.read_iter	= seq_read_iter,
-	.splice_read	= hanare_splice_read,
-	.llseek		= seq_lseek,
-	.release	= pseudo_release,
-};
+static struct file *linux_file_of(struct file *file)
+{
+	struct hanare_pseudo *what = file_inode(file)->i_private;
+
+	return what->linux_file;
+}
+
+/* Where the end is, if anywhere, Linux' file knows. */
+static loff_t pseudo_llseek(struct file *file, loff_t offset, int whence)
+{
+	if (whence != SEEK_SET && whence != SEEK_CUR) {
+		offset = vfs_llseek(linux_file_of(file), offset, whence);
+		if (offset < 0)
+			return offset;
+		whence = SEEK_SET;
+	}
+	return seq_lseek(file, offset, whence);
+}
+
+/* As procfs says it of files that only show something. */
+static ssize_t pseudo_write(struct file *file, const char __user *from, size_t bytes,
+			    loff_t *position)
+{
+	return -EIO;
+}
+
+/* Changes are not told. */
+static __poll_t pseudo_poll(struct file *file, poll_table *table)
+{
+	return DEFAULT_POLLMASK;
+}
+
+#define PSEUDO_FOPS					\
+	.owner		= THIS_MODULE,			\
+	.open		= pseudo_open,			\
+	.read		= seq_read,			\
+	.read_iter	= seq_read_iter,		\
+	.write		= pseudo_write,			\
+	.splice_read	= hanare_splice_read,		\
+	.llseek		= pseudo_llseek,		\
+	.release	= pseudo_release
+
+static const struct file_operations pseudo_fops = { PSEUDO_FOPS };
+/* In place of one that can be polled: epoll(7) takes no others. */
+static const struct file_operations pseudo_poll_fops = { PSEUDO_FOPS, .poll = pseudo_poll };
 
 /* Whether a file is one of procfs, or ours in its place. */
 bool hanare_shows_procfs(struct file *file)
 {
-	if (file->f_op == &pseudo_fops)
-		file = ((struct hanare_pseudo *)file_inode(file)->i_private)->linux_file;
+	if (file->f_op == &pseudo_fops || file->f_op == &pseudo_poll_fops)
+		file = linux_file_of(file);
 	return file_inode(file)->i_sb->s_magic == PROC_SUPER_MAGIC;
 }
 
@@ -338,6 +375,8 @@ void hanare_pseudo_exit(void)
 static struct file *pseudo_file(struct hanare_pseudo *what)
 {
 	struct inode *from = file_inode(what->linux_file);
+	const struct file_operations *fops = file_can_poll(what->linux_file) ?
+					     &pseudo_poll_fops : &pseudo_fops;
 	struct inode *inode = new_inode(pseudo_mount->mnt_sb);
 	struct file *file;
 	int err;
@@ -351,10 +390,9 @@ static struct file *pseudo_file(struct hanare_pseudo *what)
 	inode->i_uid = from->i_uid;
 	inode->i_gid = from->i_gid;
 	inode->i_op = &pseudo_iops;
-	inode->i_fop = &pseudo_fops;
+	inode->i_fop = fops;
 	inode->i_private = what;
-	file = alloc_file_pseudo(inode, pseudo_mount, "file",
-				 (what->linux_file->f_flags & (O_NONBLOCK | O_LARGEFILE)) | O_RDONLY, &pseudo_fops);
+	file = alloc_file_pseudo(inode, pseudo_mount, "file", what->linux_file->f_flags, fops);
 	if (IS_ERR(file)) {
 		iput(inode);
 		return file;

@@ -33,6 +33,10 @@ char *hanare_linux_text(struct file *file);
 /* Takes the next line off; NULL at the end. The line ends at its newline or zero. */
 char *hanare_next_line(char **text);
 
+/* show-strings.c */
+int hanare_show_cmdline(struct seq_file *m, struct hanare_pseudo *what);
+int hanare_show_environ(struct seq_file *m, struct hanare_pseudo *what);
+
 /* show-process.c, show-machine.c: what shows a file of this name; NULL: none. */
 hanare_show hanare_process_show(const char *name);
 hanare_show hanare_machine_show(const char *name);

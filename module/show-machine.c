@@ -51,13 +51,14 @@ static bool is_idle(const struct hanare_cpu *cpu)
 	return READ_ONCE(cpu->shared->idle_since);
 }
 
+/* At least one: who reads this runs, though its CPU may be idle until it is answered. */
 static u32 busy_cpus(const struct hanare_instance *inst)
 {
 	u32 i, busy = 0;
 
 	for (i = 0; i < inst->cpu_count; i++)
 		busy += !is_idle(&inst->cpus[i]);
-	return busy;
+	return max(busy, 1U);
 }
 
 static u64 idle_sum_ns(const struct hanare_instance *inst)

@@ -123,6 +123,10 @@ static bool status_line(struct seq_file *m, struct hanare_pseudo *what, const ch
 			   (info->resident - min(info->resident_file, info->resident)) >> 10);
 	else if (!strcmp(key, "RssShmem") || !strcmp(key, "VmPin") || !strcmp(key, "VmSwap"))
 		seq_printf(m, "%s:\t%8u kB\n", key, 0);
+	else if (!strcmp(key, "Seccomp"))
+		seq_printf(m, "Seccomp:\t%u\n", info->thread.seccomp & 3);
+	else if (!strcmp(key, "Seccomp_filters"))
+		seq_printf(m, "Seccomp_filters:\t%u\n", info->thread.seccomp >> 2);
 	else if (!strcmp(key, "State") && runs(info, *skip_spaces(rest)))
 		seq_puts(m, "State:\tR (running)\n");
 	else if (!strcmp(key, "Cpus_allowed"))
@@ -179,6 +183,7 @@ static int show_status(struct seq_file *m, struct hanare_pseudo *what)
 static bool stat_field(const struct hanare_pseudo *what, const struct hanare_process_info *info,
 		       int n, u64 *value)
 {
+	const struct hanare_space *space = what->space;
 	bool whole = what->whole;
 
 	switch (n) {
@@ -212,6 +217,19 @@ static bool stat_field(const struct hanare_pseudo *what, const struct hanare_pro
 	case 39:
 		*value = cpu_of(what, info);
 		return true;
+	/* Linux has the places of a copy. */
+	case 48:
+		*value = READ_ONCE(space->arg_start);
+		return true;
+	case 49:
+		*value = READ_ONCE(space->arg_end);
+		return true;
+	case 50:
+		*value = READ_ONCE(space->env_start);
+		return true;
+	case 51:
+		*value = READ_ONCE(space->env_end);
+		return true;
 	default:
 		return false;
 	}
@@ -243,7 +261,8 @@ static int show_stat(struct seq_file *m, struct hanare_pseudo *what)
 
 		if (n == 3 && runs(&info, *field))
 			seq_puts(m, " R");
-		else if (stat_field(what, &info, n, &value))
+		/* 0 as well where it is not for the reader to know. */
+		else if (stat_field(what, &info, n, &value) && (n < 48 || strcmp(field, "0")))
 			seq_printf(m, " %llu", value);
 		else
 			seq_printf(m, " %s", field);
@@ -263,6 +282,19 @@ static int show_statm(struct seq_file *m, struct hanare_pseudo *what)
 	seq_printf(m, "%llu %llu %llu %llu 0 %llu 0\n", i.mapped >> PAGE_SHIFT,
 		   i.resident >> PAGE_SHIFT, i.resident_file >> PAGE_SHIFT, i.code >> PAGE_SHIFT,
 		   (i.data + i.stack) >> PAGE_SHIFT);
+	return 0;
+}
+
+/* Time it ran; time it waited for a CPU, which nobody counts; times it got one. */
+static int show_schedstat(struct seq_file *m, struct hanare_pseudo *what)
+{
+	struct hanare_process_info i;
+	int err = get_info(what, &i);
+
+	if (err)
+		return err;
+	seq_printf(m, "%llu 0 %llu\n", i.thread.user_ns + i.thread.system_ns,
+		   i.thread.voluntary_switches + i.thread.involuntary_switches + 1);
 	return 0;
 }
 
@@ -525,87 +557,19 @@ static int show_numa_maps(struct seq_file *m, struct hanare_pseudo *what)
 	return each_mapping(m, what, true, show_numa_map, &node);
 }
 
-/* ---- cmdline, environ ---- */
-
-/*
- * Copies from the program's memory; stops at what is not there, and, if wanted,
- * behind the first zero. How many bytes.
- */
-static u64 copy_memory(struct seq_file *m, struct task_struct *task, u64 start, u64 end,
-		       bool to_zero)
-{
-	char *page = (char *)__get_free_page(GFP_KERNEL);
-	u64 at = start;
-
-	while (page && at < end && !fatal_signal_pending(current)) {
-		int wanted = min_t(u64, end - at, PAGE_SIZE);
-		int got = access_process_vm(task, at, page, wanted, 0);
-		char *zero = got > 0 && to_zero ? memchr(page, 0, got) : NULL;
-
-		if (got <= 0)
-			break;
-		if (zero)
-			got = zero - page;
-		seq_write(m, page, got);
-		at += got;
-		if (zero || seq_has_overflowed(m))
-			break;
-	}
-	free_page((unsigned long)page);
-	return at - start;
-}
-
-static char last_byte(struct task_struct *task, u64 end)
-{
-	char byte = 0;
-
-	access_process_vm(task, end - 1, &byte, 1, 0);
-	return byte;
-}
-
-static int show_cmdline(struct seq_file *m, struct hanare_pseudo *what)
-{
-	struct hanare_space *space = what->space;
-	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_PID);
-	u64 start = READ_ONCE(space->arg_start), end = READ_ONCE(space->arg_end);
-
-	if (!task)
-		return 0;
-	/* Written over by setproctitle(3): one string, which may go on behind. */
-	if (end > start && last_byte(task, end)) {
-		if (copy_memory(m, task, start, max(end, READ_ONCE(space->env_end)), true))
-			seq_putc(m, 0);
-	} else {
-		copy_memory(m, task, start, end, false);
-	}
-	put_task_struct(task);
-	return 0;
-}
-
-static int show_environ(struct seq_file *m, struct hanare_pseudo *what)
-{
-	struct hanare_space *space = what->space;
-	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_PID);
-
-	if (!task)
-		return 0;
-	copy_memory(m, task, READ_ONCE(space->env_start), READ_ONCE(space->env_end), false);
-	put_task_struct(task);
-	return 0;
-}
-
 hanare_show hanare_process_show(const char *name)
 {
 	static const struct { const char *name; hanare_show show; } files[] = {
 		{ "stat", show_stat },
 		{ "status", show_status },
 		{ "statm", show_statm },
+		{ "schedstat", show_schedstat },
 		{ "maps", show_maps },
 		{ "smaps", show_smaps },
 		{ "smaps_rollup", show_smaps_rollup },
 		{ "numa_maps", show_numa_maps },
-		{ "cmdline", show_cmdline },
-		{ "environ", show_environ },
+		{ "cmdline", hanare_show_cmdline },
+		{ "environ", hanare_show_environ },
 	};
 	int i;
 

@@ -29,8 +29,8 @@ pub struct ThreadInfo {
     pub state: u32,
     /// Index in the instance of the CPU it runs on or ran on last.
     pub cpu: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// seccomp: mode as PR_GET_SECCOMP has it | number of filters << 2.
+    pub seccomp: u32,
     /// Time in user mode and in the LWK, and waiting for Linux with the CPU kept, ns.
     pub user_ns: u64,
     /// See `user_ns`.

@@ -73,7 +73,7 @@ fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
     let (user, system) = t.cycles();
     [
         u64::from(t.slot.tid()) | u64::from(state) << 32,
-        t.cpu.load(Ordering::Relaxed) as u64,
+        t.cpu.load(Ordering::Relaxed) as u64 | u64::from(t.seccomp.told()) << 32,
         ns(user),
         ns(system),
         get(&t.counts.delegated),

@@ -104,14 +104,16 @@ fn first_cpu() {
 fn this_cpu(cpu: usize) {
     percpu::init(cpu);
     paging::use_kernel();
-    gdt::init(cpu, frames::alloc_stack(gdt::INTERRUPT_STACK_BYTES));
+    // As Linux tells it to rdtscp, rdpid and lsl in user mode.
+    let number = shared::cpu(cpu).node() << 12 | shared::cpu(cpu).linux_cpu();
+    gdt::init(cpu, frames::alloc_stack(gdt::INTERRUPT_STACK_BYTES), number);
     percpu::init(cpu); // loading the selectors cleared the GS base
     traps::init_cpu();
     let features = cpu::Features::detect();
     cpu::init_control(&features);
     fpu::init(&features);
     apic::init();
-    cpu::set_tsc_aux(shared::cpu(cpu).node(), cpu as u32, &features);
+    cpu::set_tsc_aux(number, &features);
 }
 
 /// A zero-terminated string of the boot parameters.

@@ -68,6 +68,12 @@ impl Seccomp {
         self.mode.load(Ordering::Acquire)
     }
 
+    /// As [`ThreadInfo`](hanare_abi::info::ThreadInfo) has it.
+    pub fn told(&self) -> u32 {
+        let filters = self.filters.lock().as_ref().map_or(0, |f| f.len());
+        u32::from(self.mode()) | (filters as u32) << 2
+    }
+
     /// For a new thread or process.
     pub fn inherited(&self) -> Inherited {
         let filters = self.filters.lock();

@@ -181,12 +181,13 @@ fn post_puts(space: u32, ids: &[u64]) {
     }
 }
 
-/// Has the file references that `f` drops be dropped by one service.
+/// Has the file references that `f` drops be dropped by one service. When it returns they
+/// are gone: locks, leases and the ban to run or to write a file go with them.
 pub fn put_together(of: &Space, f: impl FnOnce()) {
     of.puts.lock().get_or_insert_default();
     f();
     let ids = of.puts.lock().take().unwrap_or_default();
-    if !ids.is_empty() {
-        post_puts(of.space, &ids);
+    if !ids.is_empty() && by_worker(SERVICE_FILE_PUT, &[], &ids).is_err() {
+        crate::debug!("files {ids:?} are dropped at the end of space {}", of.space);
     }
 }

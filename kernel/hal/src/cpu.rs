@@ -233,10 +233,10 @@ pub fn set_user_gs_base(base: u64) {
     unsafe { wrmsr(msr::KERNEL_GS_BASE, base) };
 }
 
-/// CPU index for `rdtscp`/`rdpid` in user mode, as Linux encodes it.
-pub fn set_tsc_aux(node: u32, cpu: u32, f: &Features) {
+/// What `rdtscp` and `rdpid` give in user mode.
+pub fn set_tsc_aux(number: u32, f: &Features) {
     if f.rdtscp {
         // SAFETY: only read by rdtscp and rdpid.
-        unsafe { wrmsr(msr::TSC_AUX, u64::from(node) << 12 | u64::from(cpu)) };
+        unsafe { wrmsr(msr::TSC_AUX, u64::from(number)) };
     }
 }

@@ -13,6 +13,9 @@ pub const USER_DS: u16 = 0x2b;
 /// See [`KERNEL_CS`].
 pub const USER_CS: u16 = 0x33;
 const TSS_SELECTOR: u16 = 0x40;
+/// Entry of the segment whose limit tells user mode the CPU (`lsl` of selector 0x7b).
+const CPU_NUMBER: usize = 15;
+const ENTRIES: usize = CPU_NUMBER + 1;
 
 /// Interrupt stack table entries: double fault, NMI, machine check, debug exception.
 pub(crate) const IST_DOUBLE_FAULT: u8 = 1;
@@ -35,7 +38,7 @@ struct Tss {
 
 #[repr(C, align(64))]
 struct Tables {
-    gdt: [u64; 10],
+    gdt: [u64; ENTRIES],
     tss: Tss,
 }
 
@@ -45,7 +48,7 @@ unsafe impl Sync for All {}
 static TABLES: All = All(UnsafeCell::new(
     [const {
         Tables {
-            gdt: [0; 10],
+            gdt: [0; ENTRIES],
             tss: Tss { reserved0: 0, rsp: [0; 3], reserved1: 0, ist: [0; 7], reserved2: 0, reserved3: 0, io_map: 104 },
         }
     }; crate::boot::CPUS_MAX],
@@ -55,8 +58,8 @@ static TABLES: All = All(UnsafeCell::new(
 pub const INTERRUPT_STACK_BYTES: usize = IST_STACKS * IST_SIZE;
 
 /// Loads GDT and TSS on the calling CPU; `stacks` is the start of
-/// [`INTERRUPT_STACK_BYTES`] of memory given to it for good.
-pub fn init(cpu: usize, stacks: u64) {
+/// [`INTERRUPT_STACK_BYTES`] of memory given to it for good, `number` what `lsl` tells.
+pub fn init(cpu: usize, stacks: u64, number: u32) {
     // SAFETY: element `cpu` is this CPU's; descriptors are the constants of SDM
     // 3.4.5 and 7.2.3; the segment registers are reloaded to match.
     unsafe {
@@ -65,7 +68,7 @@ pub fn init(cpu: usize, stacks: u64) {
             t.tss.ist[i] = stacks + ((i + 1) * IST_SIZE) as u64;
         }
         let base = &raw const t.tss as u64;
-        t.gdt = [
+        t.gdt[..10].copy_from_slice(&[
             0,
             0,
             0x00af_9b00_0000_ffff, // 0x10 kernel code
@@ -76,11 +79,13 @@ pub fn init(cpu: usize, stacks: u64) {
             0,
             0x0000_8900_0000_0067 | (base & 0xff_ffff) << 16 | (base >> 24 & 0xff) << 56, // 0x40 TSS
             base >> 32,
-        ];
+        ]);
+        let limit = u64::from(number);
+        t.gdt[CPU_NUMBER] = 0x0040_f500_0000_0000 | limit & 0xffff | (limit >> 16 & 0xf) << 48; // data, read-only
         let pointer = [0u16; 5];
         let mut pointer = pointer;
         let gdt = &raw const t.gdt as u64;
-        pointer[0] = 79;
+        pointer[0] = (ENTRIES * 8 - 1) as u16;
         for i in 0..4 {
             pointer[1 + i] = (gdt >> (16 * i)) as u16;
         }

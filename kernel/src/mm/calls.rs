@@ -235,6 +235,8 @@ pub fn unmap_range(p: &Process, start: u64, end: u64) -> Result<()> {
         }
         mm.unmap_pages(start, end, &mut removed)?;
         if !removed.needs_linux() && !removed.vmas.iter().any(is_shared) {
+            drop(mm);
+            drop_mappings(p, removed.vmas);
             return Ok(());
         }
         // Until Linux has forgotten the pages nobody may map anything here: a call
@@ -268,7 +270,14 @@ pub fn finish_removed(p: &Process, mut removed: Removed) {
             shared::unmap(p, v.start, v.end, watch);
         }
     }
-    services::put_together(p, || drop(vmas));
+    drop_mappings(p, vmas);
+}
+
+/// Drops what was unmapped, and with the last mapping of a file the file.
+fn drop_mappings(p: &Process, vmas: Vec<Vma<FileRef>>) {
+    if vmas.iter().any(|v| matches!(v.backing, Backing::PrivateFile { .. })) {
+        services::put_together(p, || drop(vmas));
+    }
 }
 
 /// mprotect.

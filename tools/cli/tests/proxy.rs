@@ -488,7 +488,7 @@ fn the_first_worker_may_end_first() {
     let (pid, tid) = (lwk.child.id(), thread(&mut lwk, 1));
     lwk.slot(0).post(OP_THREAD_EXIT, &[]);
     eventually("ended", || lwk.tid() == 0 && lwk.process_state() == 'Z');
-    lwk.poke(SCRATCH_BASE, b"/some/where/program\0");
+    lwk.slot(1).poke(SCRATCH_BASE, b"/some/where/program\0");
     assert_eq!(lwk.op(OP_EXECED, &[SCRATCH_BASE]), 0);
     assert_eq!(lwk.proc("comm"), "program\n");
     assert_eq!(lwk.proc(&format!("task/{tid}/comm")), "program\n");

@@ -480,22 +480,12 @@ impl Device {
             self.respond(notification.id, 0, CONTINUE);
             return;
         }
-        self.add_descriptor(notification.id);
+        self.give_descriptor(notification.id, ADDFD_SEND, 0);
     }
 
-    /// Gives the caller a descriptor of the memory, as its call's result.
-    fn add_descriptor(&self, id: u64) {
-        self.give_descriptor(id, ADDFD_SEND, 0);
-    }
-
-    /// Makes the caller's descriptor `fd` one of the memory.
-    fn replace_descriptor(&self, id: u64, fd: u32) {
-        self.give_descriptor(id, ADDFD_SETFD, fd);
-    }
-
+    /// Gives the caller a descriptor of the memory, or makes `target` one.
     fn give_descriptor(&self, id: u64, flags: u32, target: u32) {
-        let source = self.memory.as_raw_fd() as u32;
-        let target_flags = libc::O_CLOEXEC as u32;
+        let (source, target_flags) = (self.memory.as_raw_fd() as u32, libc::O_CLOEXEC as u32);
         let add = AddDescriptor { id, flags, source, target, target_flags };
         // SAFETY: as the kernel wants it.
         unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_ADDFD, &add) };
@@ -553,7 +543,7 @@ impl Device {
                     let mut child: hanare_abi::ioctl::Child = copy_in(pid, address);
                     child.space = (CHILD_SPACE + state.children.len() as u64) as u32;
                     child.whole = u32::from(child.token & WHOLE != 0);
-                    self.replace_descriptor(id, notification.args[0] as u32);
+                    self.give_descriptor(id, ADDFD_SETFD, notification.args[0] as u32);
                     state.children.push(child.token);
                     copy_out(pid, address, &child);
                     0

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What /proc/PID/cmdline and environ show of an LWK process: its memory. */
+#include "pseudo.h"
+
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+
+/*
+ * Copies from the program's memory; stops at what is not there, and, if wanted,
+ * behind the first zero. How many bytes.
+ */
+static u64 copy_memory(struct seq_file *m, struct task_struct *task, u64 start, u64 end,
+		       bool to_zero)
+{
+	char *page = (char *)__get_free_page(GFP_KERNEL);
+	u64 at = start;
+
+	while (page && at < end && !fatal_signal_pending(current)) {
+		int wanted = min_t(u64, end - at, PAGE_SIZE);
+		int got = access_process_vm(task, at, page, wanted, 0);
+		char *zero = got > 0 && to_zero ? memchr(page, 0, got) : NULL;
+
+		if (got <= 0)
+			break;
+		if (zero)
+			got = zero - page;
+		seq_write(m, page, got);
+		at += got;
+		if (zero || seq_has_overflowed(m))
+			break;
+	}
+	free_page((unsigned long)page);
+	return at - start;
+}
+
+static char last_byte(struct task_struct *task, u64 end)
+{
+	char byte = 0;
+
+	access_process_vm(task, end - 1, &byte, 1, 0);
+	return byte;
+}
+
+int hanare_show_cmdline(struct seq_file *m, struct hanare_pseudo *what)
+{
+	struct hanare_space *space = what->space;
+	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_PID);
+	u64 start = READ_ONCE(space->arg_start), end = READ_ONCE(space->arg_end);
+
+	if (!task)
+		return 0;
+	/* Written over by setproctitle(3): one string, which may go on behind. */
+	if (end > start && last_byte(task, end)) {
+		if (copy_memory(m, task, start, max(end, READ_ONCE(space->env_end)), true))
+			seq_putc(m, 0);
+	} else {
+		copy_memory(m, task, start, end, false);
+	}
+	put_task_struct(task);
+	return 0;
+}
+
+int hanare_show_environ(struct seq_file *m, struct hanare_pseudo *what)
+{
+	struct hanare_space *space = what->space;
+	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_PID);
+
+	if (!task)
+		return 0;
+	copy_memory(m, task, READ_ONCE(space->env_start), READ_ONCE(space->env_end), false);
+	put_task_struct(task);
+	return 0;
+}
