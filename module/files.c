@@ -245,7 +245,7 @@ long hanare_fill(struct hanare_job *job)
 		u64 room = min(extent_pages(job->extents[i]) << PAGE_SHIFT, wanted - total);
 
 		while (room) {
-			ret = kernel_read(file, to, room, &position);
+			ret = hanare_read_quietly(file, to, room, &position);
 			if (ret <= 0)
 				goto out;
 			to += ret;

@@ -343,6 +343,7 @@ long hanare_do_threads(struct hanare_file *hf, void *data);
 
 /* pseudo.c, listing.c */
 bool hanare_shows_procfs(struct file *file);
+ssize_t hanare_read_quietly(struct file *file, char *to, size_t room, loff_t *position);
 int hanare_pseudo_init(void);
 void hanare_pseudo_exit(void);
 long hanare_opened(struct hanare_space *space, void *data);

@@ -27,7 +27,8 @@
 
 /* ---- Linux' text ---- */
 
-static ssize_t read_some(struct file *file, char *to, size_t room, loff_t *position)
+/* A read that nobody is told of who watches the file: what a page fault does on Linux. */
+ssize_t hanare_read_quietly(struct file *file, char *to, size_t room, loff_t *position)
 {
 	struct kvec vec = { .iov_base = to, .iov_len = room };
 	struct kiocb iocb;
@@ -58,7 +59,7 @@ char *hanare_linux_text(struct file *file)
 	for (;;) {
 		if (!text)
 			return ERR_PTR(-ENOMEM);
-		ret = read_some(file, text + used, size - 1 - used, &position);
+		ret = hanare_read_quietly(file, text + used, size - 1 - used, &position);
 		if (ret <= 0)
 			break;
 		used += ret;

@@ -264,7 +264,7 @@ fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result<Pro
                 new.extend(argv.drain(..).skip(1));
                 *argv = new;
                 let next = script.interpreter.to_vec();
-                drop(opened);
+                services::put_together(&cpus::current().process, || drop(opened));
                 name = next;
             }
         }

@@ -51,6 +51,8 @@ COMPARED = [
     ('ptrace', 0, 120),
     ('watch', 0, 60),
     ('blocked', 0, 120),
+    ('fulltable', 0, 90),
+    ('own', 0, 60),
 ]
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,
           'breakpoint': -5, 'division': -8, 'overflow': -11, 'text': -11, 'blocked-segv': -11,
