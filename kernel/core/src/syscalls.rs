@@ -28,8 +28,6 @@ pub enum Hook {
     /// Sends a signal: to the caller itself it is queued here, to a thread that has ended
     /// it is `ESRCH`.
     Signal,
-    /// `pread64`, `pwrite64`: of `/proc/PID/mem` of a tracee what Linux does not get at.
-    MemoryFile,
     /// `close`: the control descriptor is not the program's: `EBADF`.
     Close,
     /// `dup2`, `dup3`: neither descriptor may be the control descriptor: `EBADF`.
@@ -73,7 +71,6 @@ impl Hook {
         match self {
             Self::None => "",
             Self::Signal => "to the caller itself local",
-            Self::MemoryFile => "memory of a tracee by the LWK",
             Self::Close | Self::Dup2 => "keeps the control descriptor",
             Self::CloseRange => "goes around the control descriptor",
             Self::Credentials => "the LWK asks for the ids again",

@@ -2,13 +2,16 @@
 
 use super::{AddressSpace, FileRef};
 use crate::process::Process;
-use crate::{cpus, delegate};
+use crate::thread::Thread;
+use crate::{cpus, delegate, frames, space};
+use alloc::sync::Arc;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Prot, Vma, VmaFlags};
 use hanare_hal::usercopy;
 
 const SYS_CAPGET: u32 = 125;
 const SYS_PRLIMIT64: u32 = 302;
+const RLIMIT_DATA: u64 = 2;
 const RLIMIT_MEMLOCK: u64 = 8;
 const RLIMIT_AS: u32 = 9;
 const CAP_IPC_LOCK: u32 = 14;
@@ -22,10 +25,15 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of a process, now.
+    /// Those of the running process, now. May ask Linux.
     pub fn of(p: &Process) -> Limits {
-        let id = p.identity.lock();
-        Limits { space: id.as_soft, data: id.data_soft }
+        let (space, data) = {
+            let id = p.identity.lock();
+            (id.as_soft, id.data_soft)
+        };
+        // As Linux does for Valgrind: a soft limit of nothing does not count.
+        let data = if data == 0 { linux_limit(cpus::current(), 0, RLIMIT_DATA).map_or(0, |l| l.1) } else { data };
+        Limits { space, data }
     }
 
     /// The same where so many bytes of the map are only reserved.
@@ -47,7 +55,17 @@ impl Limits {
 
 /// What counts against RLIMIT_DATA.
 pub fn is_data(v: &Vma<FileRef>) -> bool {
-    v.prot.contains(Prot::WRITE) && !v.flags.intersects(VmaFlags::SHARED | VmaFlags::STACK)
+    v.prot.contains(Prot::WRITE) && !v.flags.intersects(VmaFlags::SHARED | VmaFlags::GROWSDOWN)
+}
+
+/// Whether memory is promised to a mapping with such rights and flags when it is made.
+pub fn is_accounted(prot: Prot, flags: VmaFlags) -> bool {
+    prot.contains(Prot::WRITE) && !flags.intersects(VmaFlags::SHARED | VmaFlags::NORESERVE)
+}
+
+/// Linux' heuristic overcommit: `ENOMEM` for more at once than the machine has.
+pub fn enough_memory(bytes: u64) -> Result<()> {
+    if bytes > frames::usage().1 { Err(errno::ENOMEM) } else { Ok(()) }
 }
 
 /// What the running process may lock.
@@ -66,7 +84,7 @@ impl LockLimit {
     pub fn ask() -> Result<LockLimit> {
         let thread = cpus::current();
         let p = &thread.process;
-        let (bytes, _) = linux_limit(p, thread.slot_index, RLIMIT_MEMLOCK)?;
+        let (bytes, _) = linux_limit(thread, 0, RLIMIT_MEMLOCK)?;
         let privileged = capable(p, thread.slot_index, CAP_IPC_LOCK)?;
         if bytes == 0 && !privileged { Err(errno::EPERM) } else { Ok(LockLimit { bytes, privileged }) }
     }
@@ -77,10 +95,11 @@ impl LockLimit {
     }
 }
 
-/// A limit as Linux has it for the caller: soft, hard.
-fn linux_limit(p: &Process, slot: u32, resource: u64) -> Result<(u64, u64)> {
-    let scratch = p.write_scratch(slot, &[])?;
-    delegate::linux(SYS_PRLIMIT64, [0, resource, 0, scratch, 0, 0])?;
+/// A limit as Linux has it: soft, hard. `pid` 0: the caller's.
+fn linux_limit(me: &Thread, pid: u64, resource: u64) -> Result<(u64, u64)> {
+    let p = &me.process;
+    let scratch = p.write_scratch(me.slot_index, &[])?;
+    delegate::linux(SYS_PRLIMIT64, [pid, resource, 0, scratch, 0, 0])?;
     let mut words = [0; 16];
     p.read_control(scratch, &mut words);
     Ok(pair(words))
@@ -101,31 +120,40 @@ pub fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
     Ok(u32::from_le_bytes(effective) >> capability & 1 != 0)
 }
 
-/// getrlimit, setrlimit and prlimit64 of one's own RLIMIT_AS, which is the LWK's
-/// alone: in the proxy the application's addresses are one huge mapping, and its own
-/// limit has to stay out of the way. `None`: another limit, or another's.
-pub fn address_space(number: u16, a: &[u64; 6]) -> Option<Result<u64>> {
+/// The process of the instance that `prlimit64` names; `None`: one of Linux'.
+pub fn target(pid: u64) -> Option<Arc<Process>> {
     let p = &cpus::current().process;
+    let own = pid as u32 == 0 || pid as u32 == p.identity.lock().pid;
+    if own { Some(p.clone()) } else { space::find_thread(p, pid as u32).map(|t| t.process.clone()) }
+}
+
+/// getrlimit, setrlimit and prlimit64 of RLIMIT_AS, which is the LWK's alone: in the proxy
+/// the application's addresses are one huge mapping, and its own limit has to stay out of
+/// the way. `None`: another limit, or of a process of Linux'.
+pub fn address_space(number: u16, a: &[u64; 6]) -> Option<Result<u64>> {
     let (pid, resource, new, old) = match number {
         97 => (0, a[0], None, Some(a[1])),
         160 => (0, a[0], Some(a[1]), None),
         302 => (a[0], a[1], Some(a[2]).filter(|&n| n != 0), Some(a[3]).filter(|&o| o != 0)),
         _ => return None,
     };
-    let own = pid as u32 == 0 || pid as u32 == p.identity.lock().pid;
-    (own && resource as u32 == RLIMIT_AS).then(|| exchange(p, new, old))
+    if resource as u32 != RLIMIT_AS {
+        return None;
+    }
+    let p = target(pid)?;
+    Some(exchange(&p, pid, new, old))
 }
 
-fn exchange(p: &Process, new: Option<u64>, old: Option<u64>) -> Result<u64> {
-    let slot = cpus::current().slot_index;
+fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result<u64> {
+    let me = cpus::current();
     let (soft, known) = {
         let id = p.identity.lock();
         (id.as_soft, id.as_hard)
     };
-    let hard = match known {
-        Some(hard) => hard,
-        None => linux_limit(p, slot, u64::from(RLIMIT_AS))?.1,
-    };
+    // Linux knows who may ask.
+    let foreign = !core::ptr::eq(p, &*me.process);
+    let of_linux = if foreign || known.is_none() { Some(linux_limit(me, pid, u64::from(RLIMIT_AS))?.1) } else { None };
+    let hard = known.or(of_linux).unwrap_or(u64::MAX);
     if let Some(from) = new {
         let mut words = [0; 16];
         usercopy::read(from, &mut words).map_err(|_| errno::EFAULT)?;
@@ -133,7 +161,7 @@ fn exchange(p: &Process, new: Option<u64>, old: Option<u64>) -> Result<u64> {
         if new_soft > new_hard {
             return Err(errno::EINVAL);
         }
-        if new_hard > hard && !capable(p, slot, CAP_SYS_RESOURCE)? {
+        if new_hard > hard && !capable(&me.process, me.slot_index, CAP_SYS_RESOURCE)? {
             return Err(errno::EPERM);
         }
         let mut id = p.identity.lock();
@@ -155,10 +183,13 @@ impl AddressSpace {
         }
         let above = self.vmas.find_next(addr).filter(|v| v.flags.contains(VmaFlags::GROWSDOWN))?;
         let more = above.start - (addr & !4095);
-        if !Limits::of(p).allow(self, more, is_data(above)) {
+        let (space, stack) = {
+            let id = p.identity.lock();
+            (id.as_soft, id.stack_soft)
+        };
+        if self.vmas.total_bytes().saturating_add(more) > space {
             return None;
         }
-        let stack = p.identity.lock().stack_soft;
         self.vmas.grow_down(addr, stack).ok()?;
         self.vmas.find(addr).cloned()
     }

@@ -85,6 +85,16 @@ fn write_page(p: &Process, addr: u64, bytes: &[u8], kept: bool) -> Result<()> {
     Ok(())
 }
 
+/// Whether the page of `addr` is there; one of plain memory that nobody has used is made.
+pub fn touch(p: &Process, addr: u64) -> bool {
+    let mut mm = p.mm.lock();
+    if mm.table.find(addr).is_some() {
+        return true;
+    }
+    let vma = mm.vmas.find(addr).filter(|v| v.backing == Backing::Anonymous).cloned();
+    vma.is_some_and(|v| mm.populate_anonymous(&v, addr).is_ok())
+}
+
 /// Reads what is there now: fewer bytes than asked for where a page is missing.
 pub fn read(p: &Process, addr: u64, to: &mut [u8]) -> usize {
     let mm = p.mm.lock();

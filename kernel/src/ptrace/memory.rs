@@ -1,16 +1,19 @@
 //! A tracee's memory. Linux sees it through the proxy, with the rights of the program; the
 //! rest is done here: text is written in a copy of the tracee's own.
 
-use super::tracer::{hold, is_mine, linux};
+use super::tracer::{hold, linux};
 use crate::syscalls::put;
 use crate::mm::patch;
+use crate::process::Process;
 use crate::space;
 use crate::thread::Thread;
 use crate::{cpus, delegate};
 use alloc::sync::Arc;
 use alloc::vec;
+use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::request;
+use hanare_hal::paging::SMALL;
 use hanare_hal::usercopy;
 
 /// PTRACE_PEEKDATA.
@@ -41,45 +44,104 @@ pub fn poke(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
     linux([request::POKEDATA, tid, addr, data, 0, 0])
 }
 
-/// The most that one call of [`memory_file`] does: pages, since debuggers write little.
-const BYTES_MAX: u64 = 16 << 10;
-
-/// pread64(2) and pwrite64(2) that Linux could not do (`EIO`): of `/proc/PID/mem` of a
-/// tracee's process they are done here.
+/// read(2), write(2) and their relatives that Linux could not do (`EIO`): of
+/// `/proc/PID/mem` they are done here, since they may read and write, in a copy of the
+/// process' own, what it may not itself. Whose memory it may be Linux has judged at `open`.
 pub fn memory_file(number: u16, a: &[u64; 6]) -> Result<u64> {
-    const PREAD64: u16 = 17;
-    const PWRITE64: u16 = 18;
-    let [fd, buffer, count, at, ..] = *a;
-    if !matches!(number, PREAD64 | PWRITE64) || !cpus::current().process.traces.load(core::sync::atomic::Ordering::Relaxed) {
-        return Err(errno::EIO);
-    }
+    const CURRENT: u64 = 1;
+    let fd = a[0];
+    let Some(access) = Access::of(number, a)? else { return Err(errno::EIO) };
     let thread = of_file(fd).ok_or(errno::EIO)?;
-    let p = &thread.process;
-    if !p.threads().iter().any(|t| is_mine(t)) {
-        return Err(errno::EIO);
-    }
-    let mut bytes = vec![0; count.min(BYTES_MAX) as usize];
-    if number == PREAD64 {
-        let read = patch::read(p, at, &mut bytes);
-        put(buffer, &bytes[..read])?;
-        return if read == 0 { Err(errno::EIO) } else { Ok(read as u64) };
-    }
-    usercopy::read(buffer, &mut bytes).map_err(|_| errno::EFAULT)?;
-    let mut done = 0;
-    while done < bytes.len() {
-        let place = at.wrapping_add(done as u64);
-        let n = (bytes.len() - done).min(4096 - (place % 4096) as usize);
-        bring_in(fd, place);
-        if patch::write(p, place, &bytes[done..done + n]).is_err() {
+    let start = match access.at {
+        Some(at) => at,
+        None => seek(fd, 0, CURRENT)?,
+    };
+    let mut at = start;
+    for &(buffer, count) in &access.parts {
+        let moved = transfer(&thread.process, fd, at, buffer, count, access.write)?;
+        at += moved;
+        if moved < count {
             break;
         }
-        done += n;
     }
-    if done == 0 { Err(errno::EIO) } else { Ok(done as u64) }
+    if access.at.is_none() {
+        seek(fd, at - start, CURRENT)?;
+    }
+    if at == start { Err(errno::EIO) } else { Ok(at - start) }
 }
 
-/// Has Linux fetch the page that the file shows.
-fn bring_in(fd: u64, at: u64) {
+fn seek(fd: u64, offset: u64, whence: u64) -> Result<u64> {
+    const LSEEK: u32 = 8;
+    delegate::linux(LSEEK, [fd, offset, whence, 0, 0, 0])
+}
+
+/// What such a call asks for.
+struct Access {
+    write: bool,
+    /// Where in the file; `None`: at its position.
+    at: Option<u64>,
+    /// Addresses and sizes of the caller's buffers.
+    parts: Vec<(u64, u64)>,
+}
+
+impl Access {
+    /// `None`: of another call.
+    fn of(number: u16, a: &[u64; 6]) -> Result<Option<Access>> {
+        const AT_POSITION: u64 = u64::MAX;
+        let (write, vector, at) = match number {
+            0 => (false, false, None),
+            1 => (true, false, None),
+            17 => (false, false, Some(a[3])), // pread64
+            18 => (true, false, Some(a[3])),
+            19 => (false, true, None), // readv
+            20 => (true, true, None),
+            295 => (false, true, Some(a[3])), // preadv
+            296 => (true, true, Some(a[3])),
+            327 => (false, true, Some(a[3]).filter(|&at| at != AT_POSITION)), // preadv2
+            328 => (true, true, Some(a[3]).filter(|&at| at != AT_POSITION)),
+            _ => return Ok(None),
+        };
+        let parts = if vector { vectors(a[1], a[2])? } else { vec![(a[1], a[2])] };
+        Ok(Some(Access { write, at, parts }))
+    }
+}
+
+/// The elements of an array of struct iovec; Linux has found that they are not too many.
+fn vectors(at: u64, count: u64) -> Result<Vec<(u64, u64)>> {
+    let word = |i: u64| usercopy::read_u64(at + i * 8).map_err(|_| errno::EFAULT);
+    (0..count).map(|i| Ok((word(2 * i)?, word(2 * i + 1)?))).collect()
+}
+
+/// Between a process' memory and a buffer of the caller's: how many bytes.
+fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool) -> Result<u64> {
+    let mut page = vec![0; SMALL as usize];
+    let mut done = 0;
+    while done < count && !cpus::current().must_end() {
+        let place = at.wrapping_add(done);
+        let bytes = &mut page[..(count - done).min(SMALL - place % SMALL) as usize];
+        bring_in(p, fd, place);
+        if write {
+            usercopy::read(buffer + done, bytes).map_err(|_| errno::EFAULT)?;
+            if patch::write(p, place, bytes).is_err() {
+                break;
+            }
+        } else {
+            let read = patch::read(p, place, bytes);
+            if read < bytes.len() {
+                break;
+            }
+            put(buffer + done, bytes)?;
+        }
+        done += bytes.len() as u64;
+    }
+    Ok(done)
+}
+
+/// Has the page there that the file shows: made here, or fetched by Linux.
+fn bring_in(p: &Process, fd: u64, at: u64) {
+    if patch::touch(p, at) {
+        return;
+    }
     let me = cpus::current();
     if let Ok(scratch) = me.process.write_scratch(me.slot_index, &[0]) {
         const PREAD64: u32 = 17;

@@ -86,10 +86,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Wait if cpus::current().process.traces.load(Ordering::Relaxed) => return ptrace::wait(row, args),
         _ => {}
     }
-    let result = match forward(row, args) {
-        Err(errno::EIO) if hook == Hook::MemoryFile => ptrace::memory_file(row.number, &args)?,
-        other => other?,
-    };
+    let result = forward(row, args)?;
     match hook {
         Hook::Credentials => {
             slots::attributes_changed(cpus::current());
@@ -120,7 +117,16 @@ pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
         cpus::current().signals.lock().set_interrupted(what);
         return Err(errno::EINTR);
     }
-    Errno::from_return(result).map_or(Ok(result as u64), Err)
+    match Errno::from_return(result) {
+        None => Ok(result as u64),
+        Some(e) => failed(row, &args, e),
+    }
+}
+
+/// What Linux could not do and the LWK can.
+#[cold]
+fn failed(row: &Row, args: &[u64; 6], error: Errno) -> Result<u64> {
+    if error == errno::EIO { ptrace::memory_file(row.number, args) } else { Err(error) }
 }
 
 /// A signal that the caller sends itself and that is queued here.
@@ -219,22 +225,17 @@ fn personality(wanted: u32) {
 
 /// Limits that the LWK itself enforces, after Linux has accepted them.
 fn take_limits(row: &Row, args: &[u64; 6]) {
-    let (resource, pointer) = match row.number {
-        number::SETRLIMIT => (args[0], args[1]),
-        number::PRLIMIT64 => {
-            let pid = cpus::current().process.identity.lock().pid;
-            if args[0] != 0 && args[0] as u32 != pid {
-                return;
-            }
-            (args[1], args[2])
-        }
+    let (pid, resource, pointer) = match row.number {
+        number::SETRLIMIT => (0, args[0], args[1]),
+        number::PRLIMIT64 => (args[0], args[1], args[2]),
         _ => return,
     };
     let Ok(soft) = usercopy::read_u64(pointer) else { return };
+    let Some(p) = limits::target(pid) else { return };
     if resource == 0 && let Ok(hard) = usercopy::read_u64(pointer + 8) {
-        cpus::current().process.cpu_timers.set_limit(soft, hard);
+        p.cpu_timers.set_limit(soft, hard);
     }
-    let mut id = cpus::current().process.identity.lock();
+    let mut id = p.identity.lock();
     match resource {
         2 => id.data_soft = soft,
         3 => id.stack_soft = soft,

@@ -78,8 +78,8 @@ pub(super) static ROWS: &[Row] = rows! {
     14 rt_sigprocmask/4 local(RtSigprocmask);
     15 rt_sigreturn/0 local(RtSigreturn);
     16 ioctl/3 delegated(None) restart Sys;
-    17 pread64/4 delegated(MemoryFile) restart Sys;
-    18 pwrite64/4 delegated(MemoryFile) restart Sys;
+    17 pread64/4 delegated(None) restart Sys;
+    18 pwrite64/4 delegated(None) restart Sys;
     19 readv/3 delegated(None) restart Sys;
     20 writev/3 delegated(None) restart Sys;
     21 access/2 delegated(None);
