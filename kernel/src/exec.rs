@@ -20,9 +20,9 @@ use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, OP_RIGHTS, OP_INTERRUPT, OP_STAR
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::elf::{ElfHeader, ElfPlan, interpreter_path};
 use hanare_core::errno::{self, Errno, Result};
-use hanare_core::limits::{ARG_MAX_TOTAL, MAX_INTERPRETERS, PATH_MAX};
+use hanare_core::limits::{ARG_MAX_TOTAL, STACK_EXPAND, MAX_INTERPRETERS, PATH_MAX};
 use hanare_core::script::Script;
-use hanare_core::stack::{StackImage, at};
+use hanare_core::stack::{StackImage, at, check_limits};
 use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
 use hanare_hal::traps::Regs;
 use hanare_hal::{context, gdt, memory, usercopy};
@@ -38,7 +38,7 @@ const AT_EMPTY_PATH: u64 = 0x1000;
 
 /// Where position-independent programs go (Linux' ELF_ET_DYN_BASE).
 const PIE_BASE: u64 = 0x5555_5555_4000;
-/// A stack of unlimited size is reserved this large.
+/// Room is left for a stack of unlimited size as if it were this large.
 const STACK_MAX: u64 = 1 << 30;
 /// Least distance between stack top and mappings (Linux' MIN_GAP).
 const STACK_GAP: u64 = 128 << 20;
@@ -224,6 +224,8 @@ fn run(target: &Target, mut argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) ->
         return Err(Failed(errno::EAGAIN, START_FAILED_MEMORY));
     }
     let path = &target.name[..];
+    let limit = cpus::current().process.identity.lock().stack_soft;
+    check_limits(&argv, envp, path, limit).map_err(|e| Failed(e, START_FAILED_FILE))?;
     let program = open_program(target, &mut argv)?;
     let interpreter = match program.plan.interpreter {
         None => None,
@@ -367,7 +369,8 @@ fn read_file(program: &Program, offset: u64, len: usize) -> Result<Vec<u8>> {
 /// Where things go in the new address space.
 struct Layout {
     stack_top: u64,
-    stack_bottom: u64,
+    /// Bytes left out below the strings.
+    stack_shift: usize,
     mmap_base: u64,
     pie_base: u64,
     brk_gap: u64,
@@ -383,8 +386,8 @@ fn layout(id: &Identity) -> Layout {
     let size = page_up(id.stack_soft.clamp(64 << 10, STACK_MAX));
     let gap = (size + (1 << 20)).max(STACK_GAP);
     Layout {
-        stack_top: stack_top - (word(0) >> 22 & 0x3f) * 16,
-        stack_bottom: page_down(stack_top - size),
+        stack_top,
+        stack_shift: (word(0) >> 22 & 0x3f) as usize * 16,
         mmap_base: page_down(stack_top - gap) - ((word(1) & 0xfff_ffff) << 12),
         pie_base: PIE_BASE + ((word(2) & 0xfff_ffff) << 12),
         brk_gap: (word(3) & 0x1fff) << 12,
@@ -406,9 +409,8 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     let (argv, envp) = (refs(argv), refs(envp));
     let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
     let envp: Vec<&[u8]> = envp.iter().map(Vec::as_slice).collect();
-    let top = place.stack_top & !15;
-    let build = |auxv: &[(u64, u64)]| StackImage::build(top, &argv, &envp, auxv, path, random, id.stack_soft);
-    build(&[]).map_err(memory)?;
+    let build = |auxv: &[(u64, u64)]| StackImage::build(place.stack_top, &argv, &envp, auxv, path, random, id.stack_soft, place.stack_shift);
+    let least = build(&[]).map_err(memory)?.sp;
 
     hold::at("exec-opened");
     end_others(p, thread).map_err(memory)?;
@@ -422,7 +424,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     {
         let mut mm = p.mm.lock();
         (mm.mmap_base, mm.brk_start, mm.brk) = (place.mmap_base, 0, 0);
-        map_stack(&mut mm, &place, program.plan.exec_stack).map_err(memory)?;
+        map_stack(&mut mm, place.stack_top, least, id.stack_soft, program.plan.exec_stack).map_err(memory)?;
         map_segments(&mut mm, program, bias).map_err(memory)?;
         let end = page_up(bias + program.plan.data_end());
         mm.brk_start = end + place.brk_gap;
@@ -488,15 +490,19 @@ fn clear(p: &Process) {
         let (min, max) = (mm.vmas.min(), mm.vmas.max());
         removed.vmas = mm.vmas.remove(min, max);
         mm.policies.clear(min, max);
+        mm.lock_future = VmaFlags::empty();
         let _ = mm.unmap_pages(min, max, &mut removed);
     }
     calls::finish_removed(p, removed);
 }
 
-fn map_stack(mm: &mut AddressSpace, place: &Layout, exec: bool) -> Result<()> {
+/// The stack from `top` down to `least` and a little further; it grows as it is used.
+fn map_stack(mm: &mut AddressSpace, top: u64, least: u64, limit: u64, exec: bool) -> Result<()> {
     let mut prot = Prot::READ | Prot::WRITE;
     prot.set(Prot::EXEC, exec);
-    mm.vmas.insert(mm::anonymous(place.stack_bottom, page_up(place.stack_top), prot, VmaFlags::STACK | VmaFlags::GROWSDOWN))
+    let lowest = page_up(top.saturating_sub(limit));
+    let bottom = page_down((least - STACK_EXPAND).max(lowest).min(least));
+    mm.vmas.insert(mm::anonymous(bottom, top, prot, VmaFlags::STACK | VmaFlags::GROWSDOWN))
 }
 
 fn map_segments(mm: &mut AddressSpace, program: &Program, bias: u64) -> Result<()> {
@@ -541,8 +547,10 @@ fn map_interpreter(p: &Process, i: &Program) -> Result<u64> {
 
 fn auxv(id: &Identity, program: &Program, bias: u64, base: u64, vdso: Option<u64>) -> Vec<(u64, u64)> {
     let mut v = Vec::new();
+    // In the order of Linux.
     v.extend(vdso.map(|a| (at::SYSINFO_EHDR, a)));
     v.extend([
+        (at::MINSIGSTKSZ, hanare_hal::fpu::size() as u64 + 1024),
         (at::HWCAP, id.hwcap),
         (at::PAGESZ, 4096),
         (at::CLKTCK, id.clktck),
@@ -557,8 +565,10 @@ fn auxv(id: &Identity, program: &Program, bias: u64, base: u64, vdso: Option<u64
         (at::GID, u64::from(id.gid)),
         (at::EGID, u64::from(id.egid)),
         (at::SECURE, u64::from(id.secure)),
+        (at::RANDOM, 0), // StackImage knows
         (at::HWCAP2, id.hwcap2),
-        (at::MINSIGSTKSZ, hanare_hal::fpu::size() as u64 + 1024),
+        (at::EXECFN, 0),
+        (at::PLATFORM, 0),
     ]);
     v
 }

@@ -6,6 +6,10 @@ use hanare_abi::layout;
 pub const MAX_VMAS: usize = 65_530;
 /// Bytes kept free below a mapping that grows down (Linux' `stack_guard_gap`).
 pub const STACK_GUARD_GAP: u64 = 1 << 20;
+/// The initial stack grows in steps of so many bytes, as much as a fault brings in.
+pub const STACK_STEP: u64 = 64 << 10;
+/// Bytes of the initial stack below its first contents (Linux' `stack_expand`).
+pub const STACK_EXPAND: u64 = 128 << 10;
 /// Lowest address an application can map.
 pub const USER_MIN: u64 = layout::USER_MIN;
 /// End (exclusive) of the application's addresses.

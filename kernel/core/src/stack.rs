@@ -4,6 +4,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::addr::page_up;
 use crate::errno::{E2BIG, EFAULT, Result};
 use crate::limits::{ARG_MAX_TOTAL, ARG_MIN_TOTAL, MAX_ARG_STRINGS, MAX_ARG_STRLEN};
 
@@ -84,16 +85,16 @@ pub struct StackImage {
 }
 
 impl StackImage {
-    /// Builds the stack that ends at `top` (16-byte aligned). Strings come without
-    /// their zero. `auxv` is given without `AT_NULL`; `AT_RANDOM`, `AT_EXECFN` and
-    /// `AT_PLATFORM` are appended (an entry of these keys in `auxv` is dropped).
-    /// `stack_limit`: RLIMIT_STACK in bytes. Without arguments an empty one is
-    /// passed, as Linux does.
+    /// Builds the stack that ends at `top` (16-byte aligned), with `shift` bytes left out
+    /// below the strings. Strings come without their zero. `auxv`
+    /// is given without `AT_NULL`; `AT_RANDOM`, `AT_EXECFN` and `AT_PLATFORM` get their values,
+    /// in their places if they are there. `stack_limit`: RLIMIT_STACK in bytes. Without
+    /// arguments an empty one is passed, as Linux does.
     ///
     /// # Errors
     /// `E2BIG`: a string of [`MAX_ARG_STRLEN`] bytes or more with its zero, or all
     /// of them with their pointers above a quarter of the stack limit (at least
-    /// 128 KiB, at most 6 MiB). `EFAULT`: `top` is too low or not aligned.
+    /// 128 KiB, at most 6 MiB), or strings above the whole of it. `EFAULT`: `top` is too low or not aligned.
     pub fn build(
         top: u64,
         argv: &[&[u8]],
@@ -102,6 +103,7 @@ impl StackImage {
         exec_name: &[u8],
         random: [u8; 16],
         stack_limit: u64,
+        shift: usize,
     ) -> Result<Self> {
         let argv = if argv.is_empty() { &[&b""[..]] } else { argv };
         check_limits(argv, envp, exec_name, stack_limit)?;
@@ -116,7 +118,7 @@ impl StackImage {
         let env_end = execfn;
         let env_start = below(env_end, size(envp))?;
         let arg_start = below(env_start, size(argv))?;
-        let platform = below(arg_start & !15, PLATFORM.len() + 1)?;
+        let platform = below(below(arg_start, shift)? & !15, PLATFORM.len() + 1)?;
         let random_at = below(platform, 16)?;
 
         let own = [
@@ -124,11 +126,19 @@ impl StackImage {
             (at::EXECFN, execfn),
             (at::PLATFORM, platform),
         ];
-        let given = auxv
+        let in_place = |&(key, value): &(u64, u64)| {
+            let known = own.iter().find(|(other, _)| *other == key);
+            (key, known.map_or(value, |&(_, value)| value))
+        };
+        let given = auxv.iter().filter(|(key, _)| *key != at::NULL);
+        let missing = own
             .iter()
-            .copied()
-            .filter(|(key, _)| *key != at::NULL && own.iter().all(|(other, _)| key != other));
-        let auxv: Vec<(u64, u64)> = given.chain(own).chain([(at::NULL, 0)]).collect();
+            .filter(|(key, _)| auxv.iter().all(|(other, _)| key != other));
+        let auxv: Vec<(u64, u64)> = given
+            .map(in_place)
+            .chain(missing.copied())
+            .chain([(at::NULL, 0)])
+            .collect();
 
         let words = 1 + argv.len() + 1 + envp.len() + 1 + 2 * auxv.len();
         let sp = below(random_at & !15, words * 8)? & !15;
@@ -184,20 +194,32 @@ impl StackImage {
     }
 }
 
-/// The checks of Linux' `bprm_stack_limits` and `copy_strings`.
-fn check_limits(argv: &[&[u8]], envp: &[&[u8]], name: &[u8], stack_limit: u64) -> Result<()> {
+/// The checks of Linux' `bprm_stack_limits` and `copy_strings`, which come before the program
+/// is looked for.
+///
+/// # Errors
+/// `E2BIG`: see [`StackImage::build`].
+pub fn check_limits<S: AsRef<[u8]>>(
+    argv: &[S],
+    envp: &[S],
+    name: &[u8],
+    stack_limit: u64,
+) -> Result<()> {
     if argv.len() > MAX_ARG_STRINGS || envp.len() > MAX_ARG_STRINGS {
         return Err(E2BIG);
     }
     let limit = (stack_limit / 4).clamp(ARG_MIN_TOTAL, ARG_MAX_TOTAL);
-    let mut total = (argv.len() + envp.len()) as u64 * 8 + name.len() as u64 + 1;
-    for string in argv.iter().chain(envp) {
+    let mut strings = name.len() as u64 + 1;
+    for string in argv.iter().chain(envp).map(AsRef::as_ref) {
         if string.len() >= MAX_ARG_STRLEN {
             return Err(E2BIG);
         }
-        total += string.len() as u64 + 1;
+        strings += string.len() as u64 + 1;
     }
-    if total > limit { Err(E2BIG) } else { Ok(()) }
+    let pointers = (argv.len() + envp.len()) as u64 * 8;
+    // However small the limit of the stack is: the strings have to lie in it.
+    let fits = strings + pointers <= limit && page_up(strings + 8) <= stack_limit;
+    if fits { Ok(()) } else { Err(E2BIG) }
 }
 
 #[cfg(test)]
@@ -262,16 +284,18 @@ mod tests {
         let (argv, envp) = ([&b"ls"[..], b"-l", b""], [&b"PATH=/bin"[..], b"HOME=/root"]);
         let auxv = [(at::PAGESZ, 4096), (at::ENTRY, 0x40_1000)];
         let image =
-            StackImage::build(TOP, &argv, &envp, &auxv, b"/bin/ls", [7; 16], STACK_LIMIT).unwrap();
+            StackImage::build(TOP, &argv, &envp, &auxv, b"/bin/ls", [7; 16], STACK_LIMIT, 160)
+                .unwrap();
         check(&image, &argv, &envp, &auxv, b"/bin/ls");
-        let none = StackImage::build(TOP, &[], &[], &[], b"x", [7; 16], STACK_LIMIT).unwrap();
+        let none =
+            StackImage::build(TOP, &[], &[], &[], b"x", [7; 16], STACK_LIMIT, 0).unwrap();
         check(&none, &[b""], &[], &[], b"x");
     }
 
     #[test]
     fn limits() {
         let build = |argv: &[&[u8]], limit| {
-            StackImage::build(TOP, argv, &[], &[], b"x", [7; 16], limit).map(|_| ())
+            StackImage::build(TOP, argv, &[], &[], b"x", [7; 16], limit, 0).map(|_| ())
         };
         let long = vec![b'a'; MAX_ARG_STRLEN];
         assert_eq!(build(&[&long], STACK_LIMIT), Err(E2BIG));
@@ -279,13 +303,14 @@ mod tests {
         assert_eq!(build(&[&long[1..]; 16], STACK_LIMIT), Err(E2BIG));
         assert_eq!(build(&[&long[1..]; 16], 64 << 20), Ok(()));
         assert_eq!(build(&[&long[1..]; 48], u64::MAX), Err(E2BIG));
-        assert_eq!(build(&[&long[1..100_000]], 4096), Ok(()));
+        assert_eq!(build(&[&long[1..100_000]], 128 << 10), Ok(()));
+        assert_eq!(build(&[&long[1..100_000]], 64 << 10), Err(E2BIG));
         assert_eq!(
-            StackImage::build(64, &[], &[], &[], b"x", [0; 16], 0),
+            StackImage::build(64, &[], &[], &[], b"x", [0; 16], STACK_LIMIT, 0),
             Err(EFAULT)
         );
         assert_eq!(
-            StackImage::build(TOP + 1, &[], &[], &[], b"x", [0; 16], 0),
+            StackImage::build(TOP + 1, &[], &[], &[], b"x", [0; 16], STACK_LIMIT, 0),
             Err(EFAULT)
         );
     }
@@ -300,7 +325,7 @@ mod tests {
         ) {
             let argv: Vec<&[u8]> = argv.iter().map(|s| &s[..]).collect();
             let envp: Vec<&[u8]> = envp.iter().map(|s| &s[..]).collect();
-            let image = StackImage::build(TOP, &argv, &envp, &pairs, &name, [7; 16], STACK_LIMIT).unwrap();
+            let image = StackImage::build(TOP, &argv, &envp, &pairs, &name, [7; 16], STACK_LIMIT, 0).unwrap();
             check(&image, &argv, &envp, &pairs, &name);
         }
     }

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use crate::addr::{PAGE_SIZE, align_down, align_up, is_page_aligned};
 use crate::errno::{EACCES, EEXIST, EFAULT, EINVAL, ENOMEM, Result};
-use crate::limits::{MAX_VMAS, STACK_GUARD_GAP};
+use crate::limits::{MAX_VMAS, STACK_GUARD_GAP, STACK_STEP};
 
 mod backing;
 mod flags;
@@ -91,6 +91,11 @@ impl<F: Clone + PartialEq> Vma<F> {
             end: start + self.len(),
             ..self.clone()
         }
+    }
+
+    /// Whether `mprotect` may give it these rights.
+    fn may_have(&self, prot: Prot) -> bool {
+        self.max_prot.contains(prot) && !self.flags.contains(VmaFlags::FIXED_KERNEL)
     }
 
     /// Whether `next` could be one mapping with this one.
@@ -230,6 +235,27 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         at >= end
     }
 
+    /// Whether a mapping put at `start..end` would overlap nothing and keep out of the guard
+    /// gap of a stack above it.
+    #[must_use]
+    pub fn is_free(&self, start: u64, end: u64) -> bool {
+        self.find_next(start)
+            .is_none_or(|vma| end <= vma.guarded_start())
+    }
+
+    /// How far [`protect`](Self::protect) of `start..end` would get.
+    #[must_use]
+    pub fn protectable(&self, start: u64, end: u64, prot: Prot) -> u64 {
+        let mut at = start;
+        for vma in self.range(start, end) {
+            if vma.start > at || !vma.may_have(prot) {
+                break;
+            }
+            at = vma.end;
+        }
+        at.min(end)
+    }
+
     /// Adds a mapping where nothing is mapped, and merges it with compatible
     /// neighbours (same rights and properties, backing continued).
     ///
@@ -306,7 +332,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// kernel's (everything below it is changed). `EINVAL`: not page aligned.
     pub fn protect(&mut self, start: u64, end: u64, prot: Prot) -> Result<()> {
         self.update(start, end, |vma| {
-            if !vma.max_prot.contains(prot) || vma.flags.contains(VmaFlags::FIXED_KERNEL) {
+            if !vma.may_have(prot) {
                 return Err(EACCES);
             }
             vma.prot = prot;
@@ -398,8 +424,9 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         result
     }
 
-    /// Extends the stack-like mapping above `address` down to its page. `limit`:
-    /// most bytes it may have (RLIMIT_STACK). Returns its start before.
+    /// Extends the stack-like mapping above `address` down to its page, or a little further
+    /// if it is the initial stack. `limit`: most bytes it may have (RLIMIT_STACK). Returns its
+    /// start before.
     ///
     /// # Errors
     /// `EFAULT`: no such mapping above, or `address` is mapped. `ENOMEM`: beyond
@@ -409,17 +436,19 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         if !vma.flags.contains(VmaFlags::GROWSDOWN) || vma.contains(address) {
             return Err(EFAULT);
         }
-        let start = align_down(address, PAGE_SIZE);
         let old = vma.start;
-        if vma.end - start > limit || start < self.min {
+        let lowest = self.find_before(old).map_or(self.min, |prev| {
+            let harmless = prev.prot.is_empty() || prev.flags.contains(VmaFlags::GROWSDOWN);
+            let gap = if harmless { 0 } else { STACK_GUARD_GAP };
+            (prev.end + gap).max(self.min)
+        });
+        let lowest = lowest.max(vma.end.saturating_sub(limit & !(PAGE_SIZE - 1)));
+        let page = align_down(address, PAGE_SIZE);
+        if page < lowest {
             return Err(ENOMEM);
         }
-        if let Some(prev) = self.find_before(start) {
-            let harmless = prev.prot.is_empty() || prev.flags.contains(VmaFlags::GROWSDOWN);
-            if prev.end > start || (!harmless && start - prev.end < STACK_GUARD_GAP) {
-                return Err(ENOMEM);
-            }
-        }
+        let ahead = if vma.flags.contains(VmaFlags::STACK) { STACK_STEP } else { PAGE_SIZE };
+        let start = align_down(address, ahead).max(lowest);
         if let Some(mut vma) = self.vmas.remove(&old) {
             self.total_bytes += old - start;
             vma.start = start;

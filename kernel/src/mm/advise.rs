@@ -5,9 +5,10 @@ use super::release::Removed;
 use super::{FileRef, fault, huge};
 use crate::process::Process;
 use crate::{cpus, delegate};
+use hanare_core::addr::align_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
-use hanare_hal::paging::SMALL;
+use hanare_hal::paging::{LARGE, SMALL};
 
 const SYS_MADVISE: u32 = 28;
 
@@ -83,7 +84,7 @@ fn one(p: &Process, v: &Vma<FileRef>, start: u64, end: u64, advice: i32) -> Resu
         REMOVE => return to_linux(start, end, advice),
         COLD | PAGEOUT if locked || special => return Err(errno::EINVAL),
         WIPEONFORK if linux || !matches!(v.backing, Backing::Anonymous) => return Err(errno::EINVAL),
-        COLLAPSE if !matches!(v.backing, Backing::Anonymous) => return Err(errno::EINVAL),
+        COLLAPSE if !matches!(v.backing, Backing::Anonymous) || !may_be_large(v) => return Err(errno::EINVAL),
         DODUMP if special => return Err(errno::EINVAL),
         POPULATE_READ | POPULATE_WRITE => return bring_in(v, start, end, advice == POPULATE_WRITE),
         RANDOM => (VmaFlags::RANDOM, VmaFlags::SEQUENTIAL),
@@ -102,13 +103,18 @@ fn one(p: &Process, v: &Vma<FileRef>, start: u64, end: u64, advice: i32) -> Resu
     p.mm.lock().vmas.set_flags(start, end, add, remove)
 }
 
+/// Whether a large page fits into a mapping that may have some.
+fn may_be_large(v: &Vma<FileRef>) -> bool {
+    !v.flags.contains(VmaFlags::NOHUGE) && align_up(v.start, LARGE).is_some_and(|at| at + LARGE <= v.end)
+}
+
 fn to_linux(start: u64, end: u64, advice: i32) -> Result<()> {
     delegate::linux(SYS_MADVISE, [start, end - start, advice as u64, 0, 0, 0]).map(|_| ())
 }
 
 fn bring_in(v: &Vma<FileRef>, start: u64, end: u64, write: bool) -> Result<()> {
     let wanted = if write { Prot::WRITE } else { Prot::READ };
-    if !v.prot.contains(wanted) && (write || v.prot.is_empty()) || matches!(v.backing, Backing::Special(_)) {
+    if !v.prot.contains(wanted) || matches!(v.backing, Backing::Special(_)) {
         return Err(errno::EINVAL);
     }
     populate(start, end, wanted).map_err(|s| if s == fault::Signal::NoMemory { errno::ENOMEM } else { errno::EFAULT })

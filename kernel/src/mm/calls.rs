@@ -2,7 +2,7 @@
 
 use super::release::{Removed, zap};
 use super::huge::MAP_HUGETLB;
-use super::limits::Limits;
+use super::limits::{self, Limits};
 use super::files::{self, Private};
 use super::{AddressSpace, FileRef, anonymous, huge, lock, pte_bits, shared};
 use crate::process::Process;
@@ -29,6 +29,8 @@ pub(super) const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 /// Where `MAP_32BIT` looks: as Linux, which begins anywhere in the 32 MiB below.
 const LOW_MIN: u64 = 0x4200_0000;
 const LOW_MAX: u64 = 0x8000_0000;
+/// Without a meaning on this machine, and valid.
+const PROT_SEM: u64 = 8;
 const PROT_GROWSDOWN: u64 = 0x0100_0000;
 const PROT_GROWSUP: u64 = 0x0200_0000;
 
@@ -74,10 +76,12 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
         return Err(errno::ENOMEM);
     }
     let len = huge::round(len, align)?;
-    offset.checked_add(len).ok_or(errno::EOVERFLOW)?;
     let kind = flags & 0xf;
-    if !matches!(kind, MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE) {
+    if !matches!(kind, MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE) || anonymous_map && kind == MAP_SHARED_VALIDATE {
         return Err(errno::EINVAL);
+    }
+    if !anonymous_map && offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
+        return Err(errno::EOVERFLOW);
     }
     let p = &cpus::current().process;
     let prot = prot_of(prot);
@@ -86,15 +90,21 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
     if flags & MAP_HUGETLB != 0 && !anonymous_map || flags & MAP_GROWSDOWN != 0 && !(anonymous_map && private) {
         return Err(errno::EINVAL);
     }
-    if anonymous_map && private && !prot.is_empty() && flags & MAP_NORESERVE == 0 && len > frames::usage().1 {
-        return Err(errno::ENOMEM); // Linux' heuristic overcommit refuses the obvious too
-    }
     check_fixed(p, addr, len, align, flags)?;
+    if kind == MAP_SHARED_VALIDATE && flags & MAP_FIXED_NOREPLACE != 0 {
+        return Err(errno::EOPNOTSUPP); // not one of the flags that this kind promises to look at
+    }
     vma_flags |= lock::future(p, len, flags & MAP_LOCKED != 0)?;
     for (bit, flag) in [(MAP_NORESERVE, VmaFlags::NORESERVE), (MAP_GROWSDOWN, VmaFlags::GROWSDOWN)] {
         vma_flags.set(flag, flags & bit != 0);
     }
     within_limits(p, addr, len, prot, flags)?;
+    let shared = if private { VmaFlags::empty() } else { VmaFlags::SHARED };
+    limits::enough_memory(if limits::is_accounted(prot, vma_flags | shared) { len } else { 0 })?;
+    let linux = !anonymous_map && !matches!(file, Some(Private::Regular { .. }));
+    if linux && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED && p.mm.lock().vmas.overlaps(addr, addr + len) {
+        shared::try_elsewhere(len, prot, flags, fd, offset)?;
+    }
     let at = choose(p, addr, len, flags)?;
     let insert = |vma: Vma<FileRef>| fill_reserved(p, vma).map(|()| at);
     let at = match file {
@@ -103,8 +113,7 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
         }
         None if private => insert(anonymous(at, at + len, prot, vma_flags))?,
         // Private, but a device's: what it means is the device's business.
-        Some(Private::Device) => shared::map(p, at, len, prot, flags, fd, offset, vma_flags)?,
-        None => shared::map(p, at, len, prot, flags, fd, offset, vma_flags | VmaFlags::SHARED)?,
+        Some(Private::Device) | None => shared::map(p, at, len, prot, flags, fd, offset, vma_flags | shared)?,
     };
     let end = at + len;
     if huge.is_some() && private && flags & MAP_NORESERVE == 0 {
@@ -122,10 +131,10 @@ fn check_fixed(p: &Process, addr: u64, len: u64, align: u64, flags: u64) -> Resu
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0 {
         return Ok(());
     }
+    let end = addr.checked_add(len).filter(|&end| end <= USER_MAX).ok_or(errno::ENOMEM)?;
     if addr % align != 0 {
         return Err(errno::EINVAL);
     }
-    let end = addr.checked_add(len).filter(|&end| end <= USER_MAX).ok_or(errno::ENOMEM)?;
     if addr < USER_MIN {
         return Err(errno::EPERM);
     }
@@ -145,7 +154,7 @@ fn within_limits(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64) -> Re
     } else {
         mm.vmas.range(addr, addr + len).map(|v| v.end.min(addr + len) - v.start.max(addr)).sum()
     };
-    let data = flags & 0xf == MAP_PRIVATE && prot.contains(Prot::WRITE);
+    let data = flags & (0xf | MAP_GROWSDOWN) == MAP_PRIVATE && prot.contains(Prot::WRITE);
     if limits.allow(&mm, len - replaced, data) { Ok(()) } else { Err(errno::ENOMEM) }
 }
 
@@ -191,18 +200,21 @@ pub(super) fn choose(p: &Process, addr: u64, len: u64, flags: u64) -> Result<u64
 
 /// A free range, at the wished-for address if that is free.
 fn find(mm: &mut AddressSpace, addr: u64, len: u64, flags: u64) -> Option<u64> {
-    let hint = page_down(addr);
+    let low = flags & MAP_32BIT != 0;
+    // As Linux, which raises a hint to vm.mmap_min_addr.
+    let hint = if page_down(addr) == 0 { 0 } else { page_down(addr).max(USER_MIN) };
     // Large mappings are aligned so that large pages fit.
     let (align, least) = match huge::page_size(flags) {
         Ok((size, _)) if flags & MAP_HUGETLB != 0 => (size, size),
         _ if len >= LARGE => (LARGE, SMALL),
         _ => (SMALL, SMALL),
     };
-    let fits = hint >= USER_MIN && hint % least == 0 && hint.checked_add(len).is_some_and(|end| end <= USER_MAX);
-    if fits && !mm.vmas.overlaps(hint, hint + len) {
+    let end_max = if low { LOW_MAX } else { USER_MAX };
+    let fits = hint != 0 && hint % least == 0 && hint.checked_add(len).is_some_and(|end| end <= end_max);
+    if fits && mm.vmas.is_free(hint, hint + len) {
         return Some(hint);
     }
-    if flags & MAP_32BIT != 0 {
+    if low {
         return mm.vmas.find_gap(len, SMALL, Search::BottomUp(LOW_MIN)).filter(|at| at + len <= LOW_MAX);
     }
     let base = mm.mmap_base;
@@ -280,21 +292,27 @@ fn drop_mappings(p: &Process, vmas: Vec<Vma<FileRef>>) {
     }
 }
 
-/// mprotect.
+/// mprotect. Goes from the lowest mapping up and keeps what it did when it has to stop.
 pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
     let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
-    // Nothing grows up on this machine.
-    if prot & !(7 | PROT_GROWSDOWN) != 0 && grows & PROT_GROWSUP == 0 || grows == PROT_GROWSDOWN | PROT_GROWSUP {
+    if grows == PROT_GROWSDOWN | PROT_GROWSUP || addr % SMALL != 0 {
         return Err(errno::EINVAL);
     }
-    let (mut start, end) = range(addr, len, errno::ENOMEM)?;
-    if start == end {
+    if len == 0 {
         return Ok(0);
+    }
+    let (mut start, end) = range(addr, len, errno::ENOMEM)?;
+    if end == start {
+        return Err(errno::ENOMEM); // the sum wrapped
+    }
+    if prot & !(7 | PROT_SEM | grows) != 0 {
+        return Err(errno::EINVAL);
     }
     let p = &cpus::current().process;
     if grows != 0 {
         let mm = p.mm.lock();
         let v = mm.vmas.find_next(start).filter(|v| v.start < end).ok_or(errno::ENOMEM)?;
+        // Nothing grows up on this machine.
         if grows == PROT_GROWSUP || !v.flags.contains(VmaFlags::GROWSDOWN) {
             return Err(errno::EINVAL);
         }
@@ -303,15 +321,15 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
     let prot = prot_of(prot);
     if prot.contains(Prot::WRITE) {
         let (limits, mm) = (Limits::of(p), p.mm.lock());
-        let more = mm.vmas.range(start, end).filter(|v| !v.prot.contains(Prot::WRITE) && !v.flags.contains(VmaFlags::SHARED));
-        if !limits.allow_data(&mm, more.map(|v| v.end.min(end) - v.start.max(start)).sum()) {
+        let gains = |v: &&Vma<FileRef>| !v.prot.contains(Prot::WRITE) && !v.flags.contains(VmaFlags::SHARED);
+        let bytes = |v: &Vma<FileRef>| v.end.min(end) - v.start.max(start);
+        if !limits.allow_data(&mm, mm.vmas.range(start, end).filter(gains).map(bytes).sum()) {
             return Err(errno::ENOMEM);
         }
+        let promised = mm.vmas.range(start, end).filter(gains).filter(|v| limits::is_accounted(prot, v.flags));
+        limits::enough_memory(promised.map(bytes).max().unwrap_or(0))?;
     }
-    let shared_parts = shared_parts(p, start, end);
-    for (s, e) in shared_parts {
-        delegate::linux(SYS_MPROTECT, [s, e - s, u64::from(prot.bits()), 0, 0, 0])?;
-    }
+    let (end, refused) = protect_shared(p, start, end, prot);
     let (result, seen) = {
         let mut mm = p.mm.lock();
         mm.may_cut(start, end)?;
@@ -349,7 +367,29 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
     if let Some((low, high)) = seen {
         zap(p, low, high);
     }
-    result.map(|()| 0)
+    refused.and(result).map(|()| 0)
+}
+
+/// Changes what Linux has mapped, up to where the rest of the call will have to stop; how far
+/// the call gets, and why no further if it is Linux that refuses.
+fn protect_shared(p: &Process, start: u64, end: u64, prot: Prot) -> (u64, Result<()>) {
+    let protect = |s: u64, e: u64| delegate::linux(SYS_MPROTECT, [s, e - s, u64::from(prot.bits()), 0, 0, 0]);
+    let reach = p.mm.lock().vmas.protectable(start, end, prot);
+    for (s, e) in shared_parts(p, start, reach) {
+        if protect(s, e).is_ok() {
+            continue;
+        }
+        // One of its pieces; those below are changed.
+        let ends: Vec<u64> = p.mm.lock().vmas.range(s, e).map(|v| v.end.min(e)).collect();
+        let mut at = s;
+        for piece in ends {
+            if let Err(error) = protect(at, piece) {
+                return (at, Err(error));
+            }
+            at = piece;
+        }
+    }
+    (end, Ok(()))
 }
 
 pub(super) fn shared_parts(p: &Process, start: u64, end: u64) -> Vec<(u64, u64)> {
@@ -384,9 +424,11 @@ pub fn brk(wanted: u64) -> u64 {
     let limits = Limits::of(p);
     let Ok(lock_flags) = lock::future(p, to.saturating_sub(from), false) else { return old };
     let ok = if to > from {
-        to - from <= frames::usage().1 && {
+        limits::enough_memory(to - from).is_ok() && {
             let mut mm = p.mm.lock();
-            let (ok, flags) = (limits.allow(&mm, to - from, true), VmaFlags::HEAP | lock_flags);
+            // A page is kept free between the heap and what follows.
+            let ok = limits.allow(&mm, to - from, true) && mm.vmas.is_free(from, to + SMALL);
+            let flags = VmaFlags::HEAP | lock_flags;
             ok && mm.vmas.insert(anonymous(from, to, Prot::READ | Prot::WRITE, flags)).is_ok()
         }
     } else {
@@ -405,11 +447,16 @@ pub fn brk(wanted: u64) -> u64 {
 
 /// msync: only shared mappings concern Linux; the rest must be mapped.
 pub fn msync(addr: u64, len: u64, flags: u64) -> Result<u64> {
-    if flags & !7 != 0 || flags & 5 == 5 {
+    const INVALIDATE: u64 = 2;
+    if flags & !7 != 0 || flags & 5 == 5 || addr % SMALL != 0 {
         return Err(errno::EINVAL);
     }
-    let (start, end) = range(addr, len, errno::ENOMEM)?;
+    let rounded = len.wrapping_add(SMALL - 1) & !(SMALL - 1); // as Linux: may wrap to nothing
+    let (start, end) = range(addr, rounded, errno::ENOMEM)?;
     let p = &cpus::current().process;
+    if flags & INVALIDATE != 0 && p.mm.lock().vmas.range(start, end).any(|v| v.flags.contains(VmaFlags::LOCKED)) {
+        return Err(errno::EBUSY);
+    }
     for (s, e) in shared_parts(p, start, end) {
         delegate::linux(SYS_MSYNC, [s, e - s, flags, 0, 0, 0])?;
     }

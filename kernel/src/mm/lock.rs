@@ -68,7 +68,10 @@ fn span(addr: u64, len: u64) -> Result<(u64, u64)> {
 /// Sets or clears the lock on a range, up to the first hole.
 fn apply(mm: &mut AddressSpace, start: u64, end: u64, add: VmaFlags) -> Result<()> {
     mm.vmas.update(start, end, |v| {
-        v.flags = v.flags - BOTH | add;
+        // As Linux: nothing is to be locked of what the kernel maps and of MAP_HUGETLB.
+        if !matches!(v.backing, Backing::Special(_)) && !v.flags.contains(VmaFlags::HUGETLB) {
+            v.flags = v.flags - BOTH | add;
+        }
         Ok(())
     })
 }

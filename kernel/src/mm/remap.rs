@@ -140,6 +140,7 @@ fn resizable(p: &Process, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
     if !limits.allow(&p.mm.lock(), more, limits::is_data(vma)) {
         return Err(errno::ENOMEM);
     }
+    limits::enough_memory(if limits::is_accounted(vma.prot, vma.flags) { more } else { 0 })?;
     Ok(locked)
 }
 

@@ -17,13 +17,17 @@ use hanare_hal::paging::{SMALL, pte};
 const WINDOW: u64 = 64;
 
 const SYS_MMAP: u32 = 9;
+const SYS_MUNMAP: u32 = 11;
 const MAP_FIXED: u64 = 0x10;
+const MAP_LOCKED: u64 = 0x2000;
+const MAP_POPULATE: u64 = 0x8000;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 
 /// Has the worker map it in Linux at `addr`, watches it, and enters it in the map.
 /// The range must be reserved here.
 pub fn map(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64, fd: u64, offset: u64, vma_flags: VmaFlags) -> Result<u64> {
-    let linux_flags = flags & !MAP_FIXED_NOREPLACE | MAP_FIXED;
+    // What is locked is for the LWK to say: Linux would not know of munlock.
+    let linux_flags = flags & !(MAP_FIXED_NOREPLACE | MAP_LOCKED) | MAP_FIXED;
     let mapped = delegate::linux(SYS_MMAP, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
     let mut addr = addr;
     if let Err(e) = mapped {
@@ -42,6 +46,17 @@ pub fn map(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64, fd: u64, of
     };
     adopt(p, vma)?;
     Ok(addr)
+}
+
+/// Has the worker make such a mapping anywhere, and remove it: one that Linux refuses must
+/// leave what is at the place it was meant for.
+pub fn try_elsewhere(len: u64, prot: Prot, flags: u64, fd: u64, offset: u64) -> Result<()> {
+    let flags = flags & !(MAP_FIXED | MAP_LOCKED | MAP_POPULATE);
+    match delegate::linux(SYS_MMAP, [0, len, u64::from(prot.bits()), flags, fd, offset]) {
+        Ok(at) => delegate::linux(SYS_MUNMAP, [at, len, 0, 0, 0, 0]).map(|_| ()),
+        Err(errno::ENOMEM) => Ok(()), // the proxy has little room of its own
+        Err(e) => Err(e),
+    }
 }
 
 /// Enters a mapping that Linux has made in the proxy (with no watch yet) where the

@@ -113,12 +113,12 @@ fn stacks_grow_and_keep_their_distance() {
     assert_eq!(start, top - P - gap - P);
     assert_eq!(map.find_gap(P, P, Search::BottomUp(top - gap)), None);
     assert_eq!(map.grow_down(top - 10 * P + 8, 8 << 20), Ok(top - P));
-    assert_eq!(map.find(top - 10 * P).unwrap().len(), 10 * P);
+    assert_eq!(map.find(top - 10 * P).unwrap().len(), STACK_STEP);
     assert_eq!(map.grow_down(top - 3 * gap, 2 * gap), Err(ENOMEM));
     assert_eq!(map.grow_down(top - P, 8 << 20), Err(EFAULT));
     map.insert(anonymous(top - 4 * gap, top - 3 * gap)).unwrap();
     assert_eq!(map.grow_down(top - 3 * gap + P, 8 << 20), Err(ENOMEM));
-    assert_eq!(map.grow_down(top - 2 * gap, 8 << 20), Ok(top - 10 * P));
+    assert_eq!(map.grow_down(top - 2 * gap, 8 << 20), Ok(top - STACK_STEP));
     // no guard towards a mapping that nobody can touch
     map.protect(top - 4 * gap, top - 3 * gap, Prot::empty())
         .unwrap();
