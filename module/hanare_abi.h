@@ -1154,6 +1154,18 @@ struct hanare_capture {
 #define HANARE_VMA_HUGE 0x4000ULL
 /* See `VMA_DONT_DUMP`. */
 #define HANARE_VMA_NO_HUGE 0x8000ULL
+/* `MADV_SEQUENTIAL`, `MADV_RANDOM`, `MLOCK_ONFAULT`, `MAP_NORESERVE`, `MAP_HUGETLB`. */
+#define HANARE_VMA_SEQUENTIAL 0x10000ULL
+/* See `VMA_SEQUENTIAL`. */
+#define HANARE_VMA_RANDOM 0x20000ULL
+/* See `VMA_SEQUENTIAL`. */
+#define HANARE_VMA_LOCK_ON_FAULT 0x40000ULL
+/* See `VMA_SEQUENTIAL`. */
+#define HANARE_VMA_NO_RESERVE 0x80000ULL
+/* See `VMA_SEQUENTIAL`. */
+#define HANARE_VMA_HUGETLB 0x100000ULL
+/* Memory is promised to it. */
+#define HANARE_VMA_ACCOUNTED 0x200000ULL
 
 /* A thread. */
 struct hanare_thread_info {
@@ -1175,6 +1187,8 @@ struct hanare_thread_info {
 	__u64 voluntary_switches;
 	/* See `voluntary_switches`. */
 	__u64 involuntary_switches;
+	/* Page faults it had. */
+	__u64 faults;
 };
 
 /* A process, and one of its threads. */
@@ -1199,6 +1213,8 @@ struct hanare_process_info {
 	__u64 resident_peak;
 	/* Resident bytes of files and of mappings shared with Linux. */
 	__u64 resident_file;
+	/* Resident bytes of shared memory without a file. */
+	__u64 resident_shared;
 	/* Bytes of private writable mappings without the stack. */
 	__u64 data;
 	/* Bytes of the stack. */
@@ -1223,6 +1239,14 @@ struct hanare_process_info {
 	__u64 caught;
 	/* Instance CPUs it may run on, by index. */
 	__u64 allowed;
+	/* Page faults of all threads, ended ones too, and of children it has waited for. */
+	__u64 faults;
+	/* See `faults`. */
+	__u64 children_faults;
+	/* RLIMIT_AS, bytes; hard 0: as Linux says. */
+	__u64 space_soft;
+	/* See `space_soft`. */
+	__u64 space_hard;
 };
 
 /* A mapping. */
@@ -1237,12 +1261,18 @@ struct hanare_vma_info {
 	__u64 offset;
 	/* File id in the module, or 0. */
 	__u64 file;
-	/* Resident bytes: all, written or anonymous, in large pages. */
-	__u64 resident;
+	/* Resident pages of 4 KiB: all, written (if private: the process' own), in large pages. */
+	__u32 resident;
 	/* See `resident`. */
-	__u64 anonymous;
+	__u32 written;
 	/* See `resident`. */
-	__u64 large;
+	__u32 large;
+	/* Of these, pages that others have mapped, too: all, written. */
+	__u32 shared;
+	/* See `shared`. */
+	__u32 shared_written;
+	/* Resident KiB, each page divided by the number of those that have it. */
+	__u32 proportional_kib;
 };
 
 /* ---- ioctl ---- */
@@ -1340,9 +1370,9 @@ struct hanare_vma_info {
 /* See `Last`. */
 #define HANARE_IOCTL_LAST 0xc008483cU
 /* See `ProcessStatus`. */
-#define HANARE_IOCTL_PROCESS 0xc1084828U
+#define HANARE_IOCTL_PROCESS 0xc1384828U
 /* See `Threads`. */
-#define HANARE_IOCTL_THREADS 0xc1f04829U
+#define HANARE_IOCTL_THREADS 0xc2304829U
 
 /* `IOCTL_INFO`: who is there. Works for everyone. */
 struct hanare_info {
@@ -1974,38 +2004,47 @@ _Static_assert(__builtin_offsetof(struct hanare_thread_info, system_ns) == 24, "
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, delegated_calls) == 32, "ThreadInfo.delegated_calls");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, voluntary_switches) == 40, "ThreadInfo.voluntary_switches");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, involuntary_switches) == 48, "ThreadInfo.involuntary_switches");
-_Static_assert(sizeof(struct hanare_thread_info) == 56, "ThreadInfo");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, faults) == 56, "ThreadInfo.faults");
+_Static_assert(sizeof(struct hanare_thread_info) == 64, "ThreadInfo");
 _Static_assert(__builtin_offsetof(struct hanare_process_info, thread) == 0, "ProcessInfo.thread");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, user_ns) == 56, "ProcessInfo.user_ns");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, system_ns) == 64, "ProcessInfo.system_ns");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, delegated_calls) == 72, "ProcessInfo.delegated_calls");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, threads) == 80, "ProcessInfo.threads");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped) == 88, "ProcessInfo.mapped");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped_peak) == 96, "ProcessInfo.mapped_peak");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, resident) == 104, "ProcessInfo.resident");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_peak) == 112, "ProcessInfo.resident_peak");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_file) == 120, "ProcessInfo.resident_file");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, data) == 128, "ProcessInfo.data");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, stack) == 136, "ProcessInfo.stack");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, code) == 144, "ProcessInfo.code");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, library) == 152, "ProcessInfo.library");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, tables) == 160, "ProcessInfo.tables");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, locked) == 168, "ProcessInfo.locked");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, shared_pending) == 176, "ProcessInfo.shared_pending");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, pending) == 184, "ProcessInfo.pending");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, blocked) == 192, "ProcessInfo.blocked");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, ignored) == 200, "ProcessInfo.ignored");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, caught) == 208, "ProcessInfo.caught");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, allowed) == 216, "ProcessInfo.allowed");
-_Static_assert(sizeof(struct hanare_process_info) == 224, "ProcessInfo");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, user_ns) == 64, "ProcessInfo.user_ns");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, system_ns) == 72, "ProcessInfo.system_ns");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, delegated_calls) == 80, "ProcessInfo.delegated_calls");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, threads) == 88, "ProcessInfo.threads");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped) == 96, "ProcessInfo.mapped");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped_peak) == 104, "ProcessInfo.mapped_peak");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident) == 112, "ProcessInfo.resident");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_peak) == 120, "ProcessInfo.resident_peak");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_file) == 128, "ProcessInfo.resident_file");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_shared) == 136, "ProcessInfo.resident_shared");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, data) == 144, "ProcessInfo.data");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, stack) == 152, "ProcessInfo.stack");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, code) == 160, "ProcessInfo.code");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, library) == 168, "ProcessInfo.library");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, tables) == 176, "ProcessInfo.tables");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, locked) == 184, "ProcessInfo.locked");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, shared_pending) == 192, "ProcessInfo.shared_pending");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, pending) == 200, "ProcessInfo.pending");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, blocked) == 208, "ProcessInfo.blocked");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, ignored) == 216, "ProcessInfo.ignored");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, caught) == 224, "ProcessInfo.caught");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, allowed) == 232, "ProcessInfo.allowed");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, faults) == 240, "ProcessInfo.faults");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, children_faults) == 248, "ProcessInfo.children_faults");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, space_soft) == 256, "ProcessInfo.space_soft");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, space_hard) == 264, "ProcessInfo.space_hard");
+_Static_assert(sizeof(struct hanare_process_info) == 272, "ProcessInfo");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, start) == 0, "VmaInfo.start");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, end) == 8, "VmaInfo.end");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, flags) == 16, "VmaInfo.flags");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, offset) == 24, "VmaInfo.offset");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, file) == 32, "VmaInfo.file");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, resident) == 40, "VmaInfo.resident");
-_Static_assert(__builtin_offsetof(struct hanare_vma_info, anonymous) == 48, "VmaInfo.anonymous");
-_Static_assert(__builtin_offsetof(struct hanare_vma_info, large) == 56, "VmaInfo.large");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, written) == 44, "VmaInfo.written");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, large) == 48, "VmaInfo.large");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, shared) == 52, "VmaInfo.shared");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, shared_written) == 56, "VmaInfo.shared_written");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, proportional_kib) == 60, "VmaInfo.proportional_kib");
 _Static_assert(sizeof(struct hanare_vma_info) == 64, "VmaInfo");
 _Static_assert(__builtin_offsetof(struct hanare_info, magic) == 0, "Info.magic");
 _Static_assert(__builtin_offsetof(struct hanare_info, version) == 8, "Info.version");
@@ -2147,13 +2186,13 @@ _Static_assert(__builtin_offsetof(struct hanare_process_status, name) == 0, "Pro
 _Static_assert(__builtin_offsetof(struct hanare_process_status, after) == 32, "ProcessStatus.after");
 _Static_assert(__builtin_offsetof(struct hanare_process_status, pid) == 36, "ProcessStatus.pid");
 _Static_assert(__builtin_offsetof(struct hanare_process_status, info) == 40, "ProcessStatus.info");
-_Static_assert(sizeof(struct hanare_process_status) == 264, "ProcessStatus");
+_Static_assert(sizeof(struct hanare_process_status) == 312, "ProcessStatus");
 _Static_assert(__builtin_offsetof(struct hanare_threads, name) == 0, "Threads.name");
 _Static_assert(__builtin_offsetof(struct hanare_threads, space) == 32, "Threads.space");
 _Static_assert(__builtin_offsetof(struct hanare_threads, skip) == 36, "Threads.skip");
 _Static_assert(__builtin_offsetof(struct hanare_threads, count) == 40, "Threads.count");
 _Static_assert(__builtin_offsetof(struct hanare_threads, reserved) == 44, "Threads.reserved");
 _Static_assert(__builtin_offsetof(struct hanare_threads, threads) == 48, "Threads.threads");
-_Static_assert(sizeof(struct hanare_threads) == 496, "Threads");
+_Static_assert(sizeof(struct hanare_threads) == 560, "Threads");
 
 #endif

@@ -40,6 +40,11 @@ int hanare_show_environ(struct seq_file *m, struct hanare_pseudo *what);
 /* show-process.c, show-machine.c: what shows a file of this name; NULL: none. */
 hanare_show hanare_process_show(const char *name);
 hanare_show hanare_machine_show(const char *name);
+/* show-memory.c: */
+int hanare_show_maps(struct seq_file *m, struct hanare_pseudo *what);
+int hanare_show_smaps(struct seq_file *m, struct hanare_pseudo *what);
+int hanare_show_smaps_rollup(struct seq_file *m, struct hanare_pseudo *what);
+int hanare_show_numa_maps(struct seq_file *m, struct hanare_pseudo *what);
 /* For a path below /devices/system; *node is set where it is about one. */
 hanare_show hanare_system_show(const struct hanare_instance *inst, const char *path, int *node);
 /* For a file of a control group. */

@@ -14,7 +14,6 @@
 #include <linux/slab.h>
 
 #define TICK_NS (NSEC_PER_SEC / 100)		/* USER_HZ */
-#define REQUEST_MS 5000
 
 /* Blocked signals wait on Linux, which hands them over when they are let through. */
 static void add_pending(struct hanare_pseudo *what, struct hanare_process_info *info)
@@ -73,6 +72,7 @@ static const struct memory_line {
 	LINE("VmHWM", resident_peak),
 	LINE("VmRSS", resident),
 	LINE("RssFile", resident_file),
+	LINE("RssShmem", resident_shared),
 	LINE("VmData", data),
 	LINE("VmStk", stack),
 	LINE("VmExe", code),
@@ -120,8 +120,9 @@ static bool status_line(struct seq_file *m, struct hanare_pseudo *what, const ch
 		seq_printf(m, "%s:\t%llu\n", key, value);
 	else if (!strcmp(key, "RssAnon"))
 		seq_printf(m, "RssAnon:\t%8llu kB\n",
-			   (info->resident - min(info->resident_file, info->resident)) >> 10);
-	else if (!strcmp(key, "RssShmem") || !strcmp(key, "VmPin") || !strcmp(key, "VmSwap"))
+			   (info->resident - min(info->resident_file + info->resident_shared,
+						 info->resident)) >> 10);
+	else if (!strcmp(key, "VmPin") || !strcmp(key, "VmSwap"))
 		seq_printf(m, "%s:\t%8u kB\n", key, 0);
 	else if (!strcmp(key, "Seccomp"))
 		seq_printf(m, "Seccomp:\t%u\n", info->thread.seccomp & 3);
@@ -179,14 +180,19 @@ static int show_status(struct seq_file *m, struct hanare_pseudo *what)
 
 /* ---- stat ---- */
 
-/* Field `n` of proc(5), if the LWK knows it. */
+/* Field `n` of proc(5), if the LWK knows it. `shown`: Linux shows addresses to the reader. */
 static bool stat_field(const struct hanare_pseudo *what, const struct hanare_process_info *info,
-		       int n, u64 *value)
+		       int n, bool shown, u64 *value)
 {
-	const struct hanare_space *space = what->space;
 	bool whole = what->whole;
 
 	switch (n) {
+	case 10:
+		*value = whole ? info->faults : info->thread.faults;
+		return true;
+	case 11:
+		*value = info->children_faults;
+		return true;
 	case 14:
 		*value = div_u64(whole ? info->user_ns : info->thread.user_ns, TICK_NS);
 		return true;
@@ -217,19 +223,18 @@ static bool stat_field(const struct hanare_pseudo *what, const struct hanare_pro
 	case 39:
 		*value = cpu_of(what, info);
 		return true;
-	/* Linux has the places of a copy. */
 	case 48:
-		*value = READ_ONCE(space->arg_start);
-		return true;
+		*value = READ_ONCE(what->space->arg_start);
+		return shown;
 	case 49:
-		*value = READ_ONCE(space->arg_end);
-		return true;
+		*value = READ_ONCE(what->space->arg_end);
+		return shown;
 	case 50:
-		*value = READ_ONCE(space->env_start);
-		return true;
+		*value = READ_ONCE(what->space->env_start);
+		return shown;
 	case 51:
-		*value = READ_ONCE(space->env_end);
-		return true;
+		*value = READ_ONCE(what->space->env_end);
+		return shown;
 	default:
 		return false;
 	}
@@ -261,8 +266,7 @@ static int show_stat(struct seq_file *m, struct hanare_pseudo *what)
 
 		if (n == 3 && runs(&info, *field))
 			seq_puts(m, " R");
-		/* 0 as well where it is not for the reader to know. */
-		else if (stat_field(what, &info, n, &value) && (n < 48 || strcmp(field, "0")))
+		else if (stat_field(what, &info, n, strcmp(field, "0"), &value))
 			seq_printf(m, " %llu", value);
 		else
 			seq_printf(m, " %s", field);
@@ -280,7 +284,8 @@ static int show_statm(struct seq_file *m, struct hanare_pseudo *what)
 	if (err)
 		return err;
 	seq_printf(m, "%llu %llu %llu %llu 0 %llu 0\n", i.mapped >> PAGE_SHIFT,
-		   i.resident >> PAGE_SHIFT, i.resident_file >> PAGE_SHIFT, i.code >> PAGE_SHIFT,
+		   i.resident >> PAGE_SHIFT, (i.resident_file + i.resident_shared) >> PAGE_SHIFT,
+		   i.code >> PAGE_SHIFT,
 		   (i.data + i.stack) >> PAGE_SHIFT);
 	return 0;
 }
@@ -298,263 +303,44 @@ static int show_schedstat(struct seq_file *m, struct hanare_pseudo *what)
 	return 0;
 }
 
-/* ---- maps, smaps ---- */
+/* ---- limits ---- */
 
-/* A mapping with the file behind it. */
-struct mapping {
-	struct hanare_vma_info info;
-	struct file *file;
-	u64 offset;
-};
-
-/* The file and offset of a mapping that is Linux' own. */
-static void linux_mapping(struct hanare_space *space, struct mapping *map)
+static const char *limit_text(u64 limit, char *to, size_t size)
 {
-	struct vm_area_struct *vma;
-
-	if (!mmget_not_zero(space->mm))
-		return;
-	if (!mmap_read_lock_killable(space->mm)) {
-		vma = vma_lookup(space->mm, map->info.start);
-		if (vma && vma->vm_file && vma->vm_file->f_op != &hanare_fops) {
-			map->file = get_file(vma->vm_file);
-			map->offset = ((u64)vma->vm_pgoff << PAGE_SHIFT) +
-				      (map->info.start - vma->vm_start);
-		}
-		mmap_read_unlock(space->mm);
-	}
-	mmput(space->mm);
+	if (limit == RLIM_INFINITY)
+		return "unlimited";
+	scnprintf(to, size, "%llu", limit);
+	return to;
 }
 
-static void find_file(struct hanare_space *space, struct mapping *map)
+/* RLIMIT_AS is the LWK's: the proxy's own stays out of the way. */
+static int show_limits(struct seq_file *m, struct hanare_pseudo *what)
 {
-	map->file = NULL;
-	map->offset = map->info.offset;
-	if (map->info.flags & HANARE_VMA_LINUX) {
-		linux_mapping(space, map);
-		return;
-	}
-	if (!map->info.file || map->info.file > U32_MAX)
-		return;
-	mutex_lock(&space->table_lock);
-	map->file = xa_load(&space->files, map->info.file);
-	if (map->file)
-		get_file(map->file);
-	mutex_unlock(&space->table_lock);
-}
-
-typedef void (*show_mapping)(struct seq_file *m, struct mapping *map, void *data);
-
-/* Calls `each` for every mapping of the process; with what is resident if wanted. */
-static int each_mapping(struct seq_file *m, struct hanare_pseudo *what, bool resident,
-			show_mapping each, void *data)
-{
-	u64 words[HANARE_PAGES_MAX];
-	u64 from = 0;
-
-	do {
-		struct hanare_call call = {
-			.kind = HANARE_REQUEST_INFO,
-			.space = what->space->id,
-			.args = { HANARE_INFO_VMAS, from, resident },
-			.pages = words,
-		};
-		int err = hanare_request(what->space->inst, what->space->home, &call,
-					 WAIT_KILLABLE, REQUEST_MS);
-		struct mapping map;
-		u32 i;
-
-		/* A process that is gone has no mappings. */
-		if (!err && call.status == -ESRCH)
-			return 0;
-		if (err || call.status)
-			return err ?: min(call.status, 0) ?: -EIO;
-		for (i = 0; (i + 1) * sizeof(map.info) <= call.count * sizeof(u64); i++) {
-			memcpy(&map.info, (char *)words + i * sizeof(map.info), sizeof(map.info));
-			find_file(what->space, &map);
-			each(m, &map, data);
-			if (map.file)
-				fput(map.file);
-		}
-		/* It goes on behind, never back: bounded, whatever the LWK says. */
-		if (call.args[1] && call.args[1] <= from)
-			return -EIO;
-		from = call.args[1];
-	} while (from && !seq_has_overflowed(m));
-	return 0;
-}
-
-static const char *special_name(u64 flags)
-{
-	if (flags & HANARE_VMA_HEAP)
-		return "[heap]";
-	if (flags & HANARE_VMA_STACK)
-		return "[stack]";
-	if (flags & HANARE_VMA_VDSO)
-		return "[vdso]";
-	if (flags & HANARE_VMA_VVAR)
-		return "[vvar]";
-	return NULL;
-}
-
-static void show_map(struct seq_file *m, struct mapping *map, void *unused)
-{
-	u64 flags = map->info.flags;
-	struct inode *inode = map->file ? file_inode(map->file) : NULL;
-	dev_t device = inode ? inode->i_sb->s_dev : 0;
-	const char *name = map->file ? NULL : special_name(flags);
-
-	seq_setwidth(m, 25 + sizeof(void *) * 6 - 1);
-	seq_printf(m, "%08llx-%08llx %c%c%c%c %08llx %02x:%02x %lu ", map->info.start, map->info.end,
-		   flags & HANARE_VMA_READ ? 'r' : '-', flags & HANARE_VMA_WRITE ? 'w' : '-',
-		   flags & HANARE_VMA_EXEC ? 'x' : '-', flags & HANARE_VMA_SHARED ? 's' : 'p',
-		   map->file ? map->offset : 0, MAJOR(device), MINOR(device),
-		   inode ? (unsigned long)inode->i_ino : 0UL);
-	if (map->file) {
-		seq_pad(m, ' ');
-		seq_file_path(m, map->file, "\n");
-	} else if (name) {
-		seq_pad(m, ' ');
-		seq_puts(m, name);
-	}
-	seq_putc(m, '\n');
-}
-
-static int show_maps(struct seq_file *m, struct hanare_pseudo *what)
-{
-	return each_mapping(m, what, false, show_map, NULL);
-}
-
-/* What smaps and smaps_rollup say of memory. */
-struct amounts {
-	u64 start, end, resident, anonymous, shared, large, locked;
-};
-
-static void show_amounts(struct seq_file *m, const struct amounts *a)
-{
-	u64 private = a->resident - a->shared, clean = private - a->anonymous;
-
-#define KB(name, bytes) seq_printf(m, "%-16s%8llu kB\n", name ":", (u64)(bytes) >> 10)
-	KB("Rss", a->resident);
-	KB("Pss", a->resident);
-	KB("Pss_Dirty", a->anonymous);
-	KB("Shared_Clean", a->shared);
-	KB("Shared_Dirty", 0);
-	KB("Private_Clean", clean);
-	KB("Private_Dirty", a->anonymous);
-	KB("Referenced", a->resident);
-	KB("Anonymous", a->anonymous);
-	KB("LazyFree", 0);
-	KB("AnonHugePages", a->large);
-	KB("ShmemPmdMapped", 0);
-	KB("FilePmdMapped", 0);
-	KB("Shared_Hugetlb", 0);
-	KB("Private_Hugetlb", 0);
-	KB("Swap", 0);
-	KB("SwapPss", 0);
-	KB("Locked", a->locked);
-}
-
-static void add_amounts(struct amounts *a, const struct hanare_vma_info *info)
-{
-	u64 anonymous = min(info->anonymous, info->resident);
-
-	if (!a->start)
-		a->start = info->start;
-	a->end = info->end;
-	a->resident += info->resident;
-	a->anonymous += anonymous;
-	if (info->flags & HANARE_VMA_SHARED)
-		a->shared += info->resident - anonymous;
-	a->large += min(info->large, anonymous);
-	if (info->flags & HANARE_VMA_LOCKED)
-		a->locked += info->resident;
-}
-
-static void show_flags(struct seq_file *m, u64 flags)
-{
-	static const struct { u64 bit; const char *name; } names[] = {
-		{ HANARE_VMA_READ, "rd" }, { HANARE_VMA_WRITE, "wr" }, { HANARE_VMA_EXEC, "ex" },
-		{ HANARE_VMA_SHARED, "sh" }, { ~0ULL, "mr" }, { ~0ULL, "mw" }, { ~0ULL, "me" },
-		{ HANARE_VMA_SHARED, "ms" }, { HANARE_VMA_GROWS_DOWN, "gd" },
-		{ HANARE_VMA_LOCKED, "lo" }, { HANARE_VMA_DONT_FORK, "dc" },
-		{ HANARE_VMA_WIPE_ON_FORK, "wf" }, { HANARE_VMA_DONT_DUMP, "dd" },
-		{ HANARE_VMA_HUGE, "hg" }, { HANARE_VMA_NO_HUGE, "nh" },
-	};
-	int i;
-
-	seq_puts(m, "VmFlags: ");
-	for (i = 0; i < ARRAY_SIZE(names); i++)
-		if (flags & names[i].bit)
-			seq_printf(m, "%s ", names[i].name);
-	seq_putc(m, '\n');
-}
-
-static void show_smap(struct seq_file *m, struct mapping *map, void *unused)
-{
-	struct amounts a = {};
-
-	show_map(m, map, NULL);
-	add_amounts(&a, &map->info);
-	KB("Size", map->info.end - map->info.start);
-	KB("KernelPageSize", PAGE_SIZE);
-	KB("MMUPageSize", PAGE_SIZE);
-	show_amounts(m, &a);
-	seq_printf(m, "THPeligible:%16u\n", !(map->info.flags & HANARE_VMA_NO_HUGE) && !map->file);
-	show_flags(m, map->info.flags);
-}
-
-static int show_smaps(struct seq_file *m, struct hanare_pseudo *what)
-{
-	return each_mapping(m, what, true, show_smap, NULL);
-}
-
-static void sum_mapping(struct seq_file *m, struct mapping *map, void *sum)
-{
-	add_amounts(sum, &map->info);
-}
-
-static int show_smaps_rollup(struct seq_file *m, struct hanare_pseudo *what)
-{
-	struct amounts a = {};
-	int err = each_mapping(m, what, true, sum_mapping, &a);
+	static const char name[] = "Max address space";
+	struct hanare_process_info info;
+	char *text, *at, *line;
+	int err = get_info(what, &info);
 
 	if (err)
 		return err;
-	if (!a.end)
-		return -ESRCH;
-	seq_setwidth(m, 25 + sizeof(void *) * 6 - 1);
-	seq_printf(m, "%08llx-%08llx ---p 00000000 00:00 0 ", a.start, a.end);
-	seq_pad(m, ' ');
-	seq_puts(m, "[rollup]\n");
-	show_amounts(m, &a);
-	return 0;
-}
+	text = hanare_linux_text(what->linux_file);
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	for (at = text; (line = hanare_next_line(&at));) {
+		char own[24], soft[24], hard[24], *words = line + strlen(name);
 
-static void show_numa_map(struct seq_file *m, struct mapping *map, void *data)
-{
-	const char *name = special_name(map->info.flags);
-	u64 pages = map->info.resident >> PAGE_SHIFT;
-
-	seq_printf(m, "%08llx default", map->info.start);
-	if (map->file) {
-		seq_puts(m, " file=");
-		seq_file_path(m, map->file, "\n\t= ");
-	} else if (name && map->info.flags & (HANARE_VMA_HEAP | HANARE_VMA_STACK)) {
-		seq_printf(m, " %.*s", (int)strlen(name) - 2, name + 1);
+		if (strncmp(line, name, strlen(name)) ||
+		    sscanf(words, "%23s %23s", own, hard) != 2) {
+			seq_printf(m, "%s\n", line);
+			continue;
+		}
+		seq_printf(m, "%-25s %-20s %-20s %-10s\n", name,
+			   limit_text(info.space_soft, soft, sizeof(soft)),
+			   info.space_hard ? limit_text(info.space_hard, own, sizeof(own)) : hard,
+			   "bytes");
 	}
-	if (pages)
-		seq_printf(m, " anon=%llu dirty=%llu N%d=%llu kernelpagesize_kB=4",
-			   map->info.anonymous >> PAGE_SHIFT, map->info.anonymous >> PAGE_SHIFT,
-			   *(int *)data, pages);
-	seq_putc(m, '\n');
-}
-
-static int show_numa_maps(struct seq_file *m, struct hanare_pseudo *what)
-{
-	int node = what->space->home->node;
-
-	return each_mapping(m, what, true, show_numa_map, &node);
+	kvfree(text);
+	return 0;
 }
 
 hanare_show hanare_process_show(const char *name)
@@ -564,10 +350,11 @@ hanare_show hanare_process_show(const char *name)
 		{ "status", show_status },
 		{ "statm", show_statm },
 		{ "schedstat", show_schedstat },
-		{ "maps", show_maps },
-		{ "smaps", show_smaps },
-		{ "smaps_rollup", show_smaps_rollup },
-		{ "numa_maps", show_numa_maps },
+		{ "limits", show_limits },
+		{ "maps", hanare_show_maps },
+		{ "smaps", hanare_show_smaps },
+		{ "smaps_rollup", hanare_show_smaps_rollup },
+		{ "numa_maps", hanare_show_numa_maps },
 		{ "cmdline", hanare_show_cmdline },
 		{ "environ", hanare_show_environ },
 	};

@@ -41,6 +41,8 @@ pub struct ThreadInfo {
     pub voluntary_switches: u64,
     /// See `voluntary_switches`.
     pub involuntary_switches: u64,
+    /// Page faults it had.
+    pub faults: u64,
 }
 
 /// It waits.
@@ -72,6 +74,8 @@ pub struct ProcessInfo {
     pub resident_peak: u64,
     /// Resident bytes of files and of mappings shared with Linux.
     pub resident_file: u64,
+    /// Resident bytes of shared memory without a file.
+    pub resident_shared: u64,
     /// Bytes of private writable mappings without the stack.
     pub data: u64,
     /// Bytes of the stack.
@@ -96,6 +100,14 @@ pub struct ProcessInfo {
     pub caught: u64,
     /// Instance CPUs it may run on, by index.
     pub allowed: u64,
+    /// Page faults of all threads, ended ones too, and of children it has waited for.
+    pub faults: u64,
+    /// See `faults`.
+    pub children_faults: u64,
+    /// RLIMIT_AS, bytes; hard 0: as Linux says.
+    pub space_soft: u64,
+    /// See `space_soft`.
+    pub space_hard: u64,
 }
 
 /// A mapping.
@@ -112,12 +124,18 @@ pub struct VmaInfo {
     pub offset: u64,
     /// File id in the module, or 0.
     pub file: u64,
-    /// Resident bytes: all, written or anonymous, in large pages.
-    pub resident: u64,
+    /// Resident pages of 4 KiB: all, written (if private: the process' own), in large pages.
+    pub resident: u32,
     /// See `resident`.
-    pub anonymous: u64,
+    pub written: u32,
     /// See `resident`.
-    pub large: u64,
+    pub large: u32,
+    /// Of these, pages that others have mapped, too: all, written.
+    pub shared: u32,
+    /// See `shared`.
+    pub shared_written: u32,
+    /// Resident KiB, each page divided by the number of those that have it.
+    pub proportional_kib: u32,
 }
 
 /// May be read, written, executed.
@@ -152,3 +170,15 @@ pub const VMA_WIPE_ON_FORK: u64 = 8192;
 pub const VMA_HUGE: u64 = 16384;
 /// See `VMA_DONT_DUMP`.
 pub const VMA_NO_HUGE: u64 = 32768;
+/// `MADV_SEQUENTIAL`, `MADV_RANDOM`, `MLOCK_ONFAULT`, `MAP_NORESERVE`, `MAP_HUGETLB`.
+pub const VMA_SEQUENTIAL: u64 = 65536;
+/// See `VMA_SEQUENTIAL`.
+pub const VMA_RANDOM: u64 = 131_072;
+/// See `VMA_SEQUENTIAL`.
+pub const VMA_LOCK_ON_FAULT: u64 = 262_144;
+/// See `VMA_SEQUENTIAL`.
+pub const VMA_NO_RESERVE: u64 = 524_288;
+/// See `VMA_SEQUENTIAL`.
+pub const VMA_HUGETLB: u64 = 1_048_576;
+/// Memory is promised to it.
+pub const VMA_ACCOUNTED: u64 = 2_097_152;

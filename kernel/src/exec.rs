@@ -23,7 +23,7 @@ use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::{ARG_MAX_TOTAL, STACK_EXPAND, MAX_INTERPRETERS, PATH_MAX};
 use hanare_core::script::Script;
 use hanare_core::stack::{StackImage, at, check_limits};
-use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
+use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags, VmaMap};
 use hanare_hal::traps::Regs;
 use hanare_hal::{context, gdt, memory, usercopy};
 
@@ -489,6 +489,7 @@ fn clear(p: &Process) {
         let mut mm = p.mm.lock();
         let (min, max) = (mm.vmas.min(), mm.vmas.max());
         removed.vmas = mm.vmas.remove(min, max);
+        mm.vmas = VmaMap::new(min, max);
         mm.policies.clear(min, max);
         mm.lock_future = VmaFlags::empty();
         let _ = mm.unmap_pages(min, max, &mut removed);

@@ -220,6 +220,11 @@ pub fn is_shared(paddr: u64) -> bool {
     with_zone(paddr, |z| z.frame(Pfn(paddr / 4096)).refs > 1)
 }
 
+/// How many mappings a page has.
+pub fn mappings(paddr: u64) -> u64 {
+    with_zone(paddr, |z| u64::from(z.frame(Pfn(paddr / 4096)).refs)).max(1)
+}
+
 /// Drops one mapping. `None`: others are left. `Some(seen)`: it was the last; the
 /// caller frees the page, after asking Linux if `seen`.
 pub fn drop_mapping(paddr: u64) -> Option<bool> {

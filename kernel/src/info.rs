@@ -1,6 +1,7 @@
 //! What Linux is told so that it can be shown: `/proc` of LWK processes, as LWK
 //! programs see it, and `hanare ps` (`abi::info`).
 
+use crate::mm::limits::is_accounted;
 use crate::mm::{AddressSpace, FileRef};
 use crate::process::Process;
 use crate::thread::Thread;
@@ -11,7 +12,7 @@ use hanare_abi::request::PAGES_MAX;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{SIGNAL_MAX, SigAction};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
-use hanare_hal::paging::{LARGE, pte};
+use hanare_hal::paging::{LARGE, PageTable, SMALL, pte};
 use hanare_hal::shared;
 use hanare_ikc::{RequestCall, RequestRef};
 
@@ -32,6 +33,8 @@ pub struct Counts {
     pub voluntary: AtomicU64,
     /// Times another thread got the CPU although it could go on.
     pub involuntary: AtomicU64,
+    /// Page faults.
+    pub faults: AtomicU64,
 }
 
 /// One more; only the CPU that runs the thread counts.
@@ -79,6 +82,7 @@ fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
         get(&t.counts.delegated),
         get(&t.counts.voluntary),
         get(&t.counts.involuntary),
+        get(&t.counts.faults),
     ]
 }
 
@@ -107,6 +111,7 @@ struct Sizes {
     library: u64,
     locked: u64,
     file: u64,
+    shared: u64,
 }
 
 fn sizes(mm: &mut AddressSpace) -> Sizes {
@@ -132,9 +137,10 @@ fn sizes(mm: &mut AddressSpace) -> Sizes {
             s.data += v.len();
         }
         if !matches!(v.backing, Backing::Anonymous) {
+            let amount = if v.flags.contains(VmaFlags::ANONYMOUS_SHARED) { &mut s.shared } else { &mut s.file };
             table.update(v.start, v.end, &mut |leaf| {
                 if !is_anonymous(v, leaf.entry) {
-                    s.file += leaf.size;
+                    *amount += leaf.size;
                 }
                 leaf.entry
             });
@@ -163,10 +169,10 @@ fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
     words[..THREAD_WORDS].copy_from_slice(&thread_words(thread));
     let (user, system) = p.times_ns();
     let delegated = all.iter().map(|t| t.counts.delegated.load(Ordering::Relaxed)).sum::<u64>() + p.ended_calls.load(Ordering::Relaxed);
-    let (mapped, resident, peak, tables, s) = {
+    let (mapped, mapped_peak, resident, peak, tables, s) = {
         let mut mm = p.mm.lock();
         let s = sizes(&mut mm);
-        (mm.vmas.total_bytes(), mm.resident * 4096, mm.peak * 4096, mm.table.pages() * 4096, s)
+        (mm.vmas.total_bytes(), mm.vmas.peak_bytes(), mm.resident * 4096, mm.peak * 4096, mm.table.pages() * 4096, s)
     };
     let signals = {
         let shared = p.signals.lock();
@@ -174,12 +180,17 @@ fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
         let own = thread.signals.lock();
         [shared.pending.set().0, own.pending_set().0, own.mask_now().0, ignored, caught]
     };
+    let space = {
+        let id = p.identity.lock();
+        (id.as_soft, id.as_hard.unwrap_or(0))
+    };
     let rest = [
         user, system, delegated, all.len() as u64,
-        mapped, mapped, resident, peak, s.file.min(resident),
+        mapped, mapped_peak, resident, peak, s.file.min(resident), s.shared.min(resident - s.file.min(resident)),
         s.data, s.stack, s.code, s.library, tables, s.locked,
         signals[0], signals[1], signals[2], signals[3], signals[4],
-        allowed(thread),
+        allowed(thread), p.faults(), p.children.lock().waited.faults,
+        space.0, space.1,
     ];
     words[THREAD_WORDS..].copy_from_slice(&rest);
     r.set_pages(&words);
@@ -212,10 +223,18 @@ fn vma_flags(v: &Vma<FileRef>) -> u64 {
         (VmaFlags::WIPEONFORK, VMA_WIPE_ON_FORK),
         (VmaFlags::HUGE, VMA_HUGE),
         (VmaFlags::NOHUGE, VMA_NO_HUGE),
+        (VmaFlags::SEQUENTIAL, VMA_SEQUENTIAL),
+        (VmaFlags::RANDOM, VMA_RANDOM),
+        (VmaFlags::LOCK_ON_FAULT, VMA_LOCK_ON_FAULT),
+        (VmaFlags::NORESERVE, VMA_NO_RESERVE),
+        (VmaFlags::HUGETLB, VMA_HUGETLB),
     ] {
         if v.flags.contains(flag) {
             bits |= bit;
         }
+    }
+    if is_accounted(v.prot, v.flags) {
+        bits |= VMA_ACCOUNTED;
     }
     bits | match v.backing {
         Backing::Special(SpecialKind::Vdso) => VMA_VDSO,
@@ -223,6 +242,33 @@ fn vma_flags(v: &Vma<FileRef>) -> u64 {
         Backing::SharedLinux { .. } => VMA_LINUX,
         _ => 0,
     }
+}
+
+/// The last words of a `VmaInfo`.
+fn resident(v: &Vma<FileRef>, table: &mut PageTable) -> [u64; 3] {
+    let (mut all, mut written, mut large, mut shared, mut shared_written, mut proportional) = (0, 0, 0, 0, 0, 0);
+    let everybodys = v.flags.contains(VmaFlags::SHARED);
+    table.update(v.start, v.end, &mut |leaf| {
+        let own = is_anonymous(v, leaf.entry);
+        let is_written = if everybodys { leaf.entry & pte::WRITE != 0 } else { own };
+        let mappings = match v.backing {
+            _ if leaf.entry & pte::FOREIGN != 0 || leaf.size == LARGE => 1,
+            // What is kept of a file counts as one.
+            Backing::PrivateFile { .. } if !own => (frames::mappings(leaf.frame()) - 1).max(1),
+            _ => frames::mappings(leaf.frame()),
+        };
+        let is_shared = everybodys || mappings > 1;
+        let when = |yes| if yes { leaf.size } else { 0 };
+        all += leaf.size;
+        written += when(is_written);
+        large += when(leaf.size == LARGE);
+        shared += when(is_shared);
+        shared_written += when(is_shared && is_written);
+        proportional += leaf.size / mappings;
+        leaf.entry
+    });
+    let pair = |low: u64, high: u64| low | high << 32;
+    [pair(all / SMALL, written / SMALL), pair(large / SMALL, shared / SMALL), pair(shared_written / SMALL, proportional >> 10)]
 }
 
 fn vmas(p: &Process, r: &RequestRef<'_>, from: u64, with_resident: bool) {
@@ -236,21 +282,13 @@ fn vmas(p: &Process, r: &RequestRef<'_>, from: u64, with_resident: bool) {
             next = v.start;
             break;
         };
-        let (mut resident, mut own, mut large) = (0, 0, 0);
-        if with_resident {
-            table.update(v.start, v.end, &mut |leaf| {
-                resident += leaf.size;
-                own += if is_anonymous(v, leaf.entry) { leaf.size } else { 0 };
-                large += if leaf.size == LARGE { leaf.size } else { 0 };
-                leaf.entry
-            });
-        }
+        let [resident, large, shared] = if with_resident { resident(v, table) } else { [0; 3] };
         let (file, offset) = match &v.backing {
             Backing::PrivateFile { file, offset } => (file.id, *offset),
             Backing::SharedLinux { file, offset, .. } => (file.as_ref().map_or(0, |f| f.id), *offset),
             _ => (0, 0),
         };
-        to.copy_from_slice(&[v.start, v.end, vma_flags(v), offset, file, resident, own, large]);
+        to.copy_from_slice(&[v.start, v.end, vma_flags(v), offset, file, resident, large, shared]);
         used += VMA_WORDS;
     }
     drop(mm);

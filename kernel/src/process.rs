@@ -94,6 +94,8 @@ pub struct Process {
     pub ended_cycles: (AtomicU64, AtomicU64),
     /// Delegated calls of threads that ended.
     pub ended_calls: AtomicU64,
+    /// Page faults of threads that have ended.
+    pub ended_faults: AtomicU64,
 }
 
 impl Deref for Process {
@@ -135,6 +137,7 @@ impl Process {
             start_mask: AtomicU64::new(0),
             ended_cycles: (AtomicU64::new(0), AtomicU64::new(0)),
             ended_calls: AtomicU64::new(0),
+            ended_faults: AtomicU64::new(0),
         });
         mm::oom::enter(&process);
         process
@@ -381,6 +384,7 @@ impl Process {
         self.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
         self.ended_cycles.1.fetch_add(system, Ordering::Relaxed);
         self.ended_calls.fetch_add(thread.counts.delegated.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.ended_faults.fetch_add(thread.counts.faults.load(Ordering::Relaxed), Ordering::Relaxed);
         if self.is_killed() {
             share::leave(thread);
         } else {
@@ -418,6 +422,12 @@ impl Process {
         self.release_parent();
         observe::gone(self);
         usage::ended(self);
+    }
+
+    /// Page faults of all threads, ended ones too.
+    pub fn faults(&self) -> u64 {
+        let of = |t: &Arc<Thread>| t.counts.faults.load(Ordering::Relaxed);
+        self.ended_faults.load(Ordering::Relaxed) + self.threads.lock().iter().map(of).sum::<u64>()
     }
 
     /// User and system time, ns.

@@ -11,7 +11,7 @@ use hanare_core::syscalls::Row;
 use hanare_core::time::NS_PER_SEC;
 use hanare_hal::usercopy;
 
-/// CPU time and memory of ended processes.
+/// CPU time, memory and page faults of ended processes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Time in user mode.
@@ -20,13 +20,15 @@ pub struct Usage {
     pub system_ns: u64,
     /// The most memory that one of them had.
     pub peak_bytes: u64,
+    /// Page faults.
+    pub faults: u64,
 }
 
 impl Usage {
     /// Of a process and its children.
     pub fn of(p: &Process) -> Self {
         let (user_ns, system_ns) = p.times_ns();
-        Self { user_ns, system_ns, peak_bytes: p.memory_use().1 }
+        Self { user_ns, system_ns, peak_bytes: p.memory_use().1, faults: p.faults() }
     }
 
     /// One more process that ended.
@@ -34,13 +36,14 @@ impl Usage {
         self.user_ns += other.user_ns;
         self.system_ns += other.system_ns;
         self.peak_bytes = self.peak_bytes.max(other.peak_bytes);
+        self.faults += other.faults;
     }
 
-    /// The first five words of `struct rusage`.
-    pub fn words(self) -> [u64; 5] {
+    /// The first words of `struct rusage`, up to the faults.
+    pub fn words(self) -> [u64; 9] {
         let seconds = |ns| ns / NS_PER_SEC;
         let micros = |ns| ns % NS_PER_SEC / 1000;
-        [seconds(self.user_ns), micros(self.user_ns), seconds(self.system_ns), micros(self.system_ns), self.peak_bytes / 1024]
+        [seconds(self.user_ns), micros(self.user_ns), seconds(self.system_ns), micros(self.system_ns), self.peak_bytes / 1024, 0, 0, 0, self.faults]
     }
 }
 

@@ -142,6 +142,7 @@ pub struct VmaMap<F> {
     max: u64,
     vmas: BTreeMap<u64, Vma<F>>,
     total_bytes: u64,
+    peak_bytes: u64,
     hint: Option<GapHint>,
 }
 
@@ -154,6 +155,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
             max,
             vmas: BTreeMap::new(),
             total_bytes: 0,
+            peak_bytes: 0,
             hint: None,
         }
     }
@@ -174,6 +176,12 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     #[must_use]
     pub const fn total_bytes(&self) -> u64 {
         self.total_bytes
+    }
+
+    /// Most bytes that were mapped at once.
+    #[must_use]
+    pub const fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
     }
 
     /// Number of mappings.
@@ -235,27 +243,6 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         at >= end
     }
 
-    /// Whether a mapping put at `start..end` would overlap nothing and keep out of the guard
-    /// gap of a stack above it.
-    #[must_use]
-    pub fn is_free(&self, start: u64, end: u64) -> bool {
-        self.find_next(start)
-            .is_none_or(|vma| end <= vma.guarded_start())
-    }
-
-    /// How far [`protect`](Self::protect) of `start..end` would get.
-    #[must_use]
-    pub fn protectable(&self, start: u64, end: u64, prot: Prot) -> u64 {
-        let mut at = start;
-        for vma in self.range(start, end) {
-            if vma.start > at || !vma.may_have(prot) {
-                break;
-            }
-            at = vma.end;
-        }
-        at.min(end)
-    }
-
     /// Adds a mapping where nothing is mapped, and merges it with compatible
     /// neighbours (same rights and properties, backing continued).
     ///
@@ -277,10 +264,15 @@ impl<F: Clone + PartialEq> VmaMap<F> {
                 return Err(ENOMEM);
             }
         }
-        self.total_bytes += vma.len();
+        self.add_bytes(vma.len());
         self.vmas.insert(start, vma);
         self.merge(start, end);
         Ok(())
+    }
+
+    fn add_bytes(&mut self, more: u64) {
+        self.total_bytes += more;
+        self.peak_bytes = self.peak_bytes.max(self.total_bytes);
     }
 
     /// Removes whatever is mapped in `start..end` and returns the pieces, cut at
@@ -450,7 +442,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         let ahead = if vma.flags.contains(VmaFlags::STACK) { STACK_STEP } else { PAGE_SIZE };
         let start = align_down(address, ahead).max(lowest);
         if let Some(mut vma) = self.vmas.remove(&old) {
-            self.total_bytes += old - start;
+            self.add_bytes(old - start);
             vma.start = start;
             self.vmas.insert(start, vma);
             self.hint = None;

@@ -99,7 +99,11 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
         vma_flags.set(flag, flags & bit != 0);
     }
     within_limits(p, addr, len, prot, flags)?;
-    let shared = if private { VmaFlags::empty() } else { VmaFlags::SHARED };
+    let shared = match (private, anonymous_map) {
+        (true, _) => VmaFlags::empty(),
+        (_, true) => VmaFlags::SHARED | VmaFlags::ANONYMOUS_SHARED,
+        _ => VmaFlags::SHARED,
+    };
     limits::enough_memory(if limits::is_accounted(prot, vma_flags | shared) { len } else { 0 })?;
     let linux = !anonymous_map && !matches!(file, Some(Private::Regular { .. }));
     if linux && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED && p.mm.lock().vmas.overlaps(addr, addr + len) {

@@ -2,7 +2,7 @@
 
 use super::{AddressSpace, FileRef, pte_bits, shared};
 use crate::process::Process;
-use crate::{cpus, frames, services};
+use crate::{cpus, frames, info, services};
 use alloc::vec::Vec;
 use hanare_abi::service::SERVICE_FILL;
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
@@ -74,6 +74,7 @@ pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
     } else {
         Prot::READ
     };
+    info::count(&thread.counts.faults);
     loop {
         if p.is_killed() {
             return Ok(());

@@ -233,7 +233,7 @@ fn time_call(to: u64) -> Result<u64> {
     Ok(seconds)
 }
 
-/// `struct rusage`: times and peak memory are ours, the rest is zero.
+/// `struct rusage`: times, peak memory and page faults are ours, the rest is zero.
 fn getrusage(a: &[u64; 6], p: &Process) -> Result<u64> {
     const CHILDREN: i32 = -1;
     const SELF: i32 = 0;
@@ -242,13 +242,13 @@ fn getrusage(a: &[u64; 6], p: &Process) -> Result<u64> {
         SELF => Usage::of(p),
         THREAD => {
             let (user_ns, system_ns) = cputime::thread_ns(cpus::current());
-            Usage { user_ns, system_ns, ..Usage::of(p) }
+            Usage { user_ns, system_ns, faults: cpus::current().counts.faults.load(Ordering::Relaxed), ..Usage::of(p) }
         }
         CHILDREN => p.children.lock().waited,
         _ => return Err(errno::EINVAL),
     };
     let mut all = [0u64; 18];
-    all[..5].copy_from_slice(&used.words());
+    all[..9].copy_from_slice(&used.words());
     put(a[1], all.as_bytes())
 }
 

@@ -57,5 +57,7 @@ bitflags! {
         const HUGETLB_1G = 1 << 18;
         /// A System V segment (`shmat`): `shmdt` removes it.
         const SYSV = 1 << 19;
+        /// Shared memory without a file.
+        const ANONYMOUS_SHARED = 1 << 20;
     }
 }
