@@ -8,7 +8,7 @@ use crate::mm::content::Content;
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
 use crate::process::{Identity, Process};
 use crate::thread::{Birth, Thread};
-use crate::{cpus, cputime, delegate, dispositions, frames, futex, hold, observe, ptrace, services, signals, slots, vdso};
+use crate::{cpus, cputime, delegate, dispositions, frames, futex, hold, observe, ptrace, services, signals, slots, syscalls, vdso};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -39,7 +39,7 @@ const AT_EMPTY_PATH: u64 = 0x1000;
 /// Where position-independent programs go (Linux' ELF_ET_DYN_BASE).
 const PIE_BASE: u64 = 0x5555_5555_4000;
 /// Room is left for a stack of unlimited size as if it were this large.
-const STACK_MAX: u64 = 1 << 30;
+const STACK_MAX: u64 = 1 << 40;
 /// Least distance between stack top and mappings (Linux' MIN_GAP).
 const STACK_GAP: u64 = 128 << 20;
 
@@ -419,6 +419,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     clear(p);
     cputime::on_exec(p);
     p.identity.lock().membarrier = 0;
+    syscalls::forget_read_implies_exec(p);
     dispositions::on_exec();
     hold::at("exec-cleared");
     {

@@ -35,6 +35,8 @@ pub struct Identity {
     pub clktck: u64,
     pub random: [u8; 32],
     pub no_random: bool,
+    /// What may be read may be executed (`personality`).
+    pub read_implies_exec: bool,
     pub time: crate::timens::Offsets,
     /// What was registered with membarrier(2).
     pub membarrier: u64,
@@ -200,6 +202,7 @@ impl Process {
             clktck: block.clktck,
             random: block.random,
             no_random: block.flags & hanare_abi::start::START_NO_RANDOM != 0,
+            read_implies_exec: false, // execve ends it
             time: crate::timens::Offsets::default(),
             membarrier: 0,
         };

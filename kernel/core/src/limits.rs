@@ -2,7 +2,8 @@
 
 use hanare_abi::layout;
 
-/// Most mappings of one address space (Linux' default `vm.max_map_count`).
+/// Mappings of one address space that are not cut any more, and one less than the most there
+/// are (Linux' default `vm.max_map_count`).
 pub const MAX_VMAS: usize = 65_530;
 /// Bytes kept free below a mapping that grows down (Linux' `stack_guard_gap`).
 pub const STACK_GUARD_GAP: u64 = 1 << 20;

@@ -114,6 +114,20 @@ impl Policies {
         }
     }
 
+    /// `target..` gets what `start..end` has, and `more` bytes behind what its last page has.
+    pub fn copy(&mut self, start: u64, end: u64, target: u64, more: u64) {
+        let last = self.get(end - 1);
+        let inside = |&(s, e, policy): &(u64, u64, Policy)| {
+            let (s, e) = (s.max(start), e.min(end));
+            (s < e).then_some((s - start + target, e - start + target, policy))
+        };
+        let pieces: Vec<_> = self.0.iter().filter_map(inside).collect();
+        let target_end = target + (end - start);
+        self.clear(target, target_end);
+        self.0.extend(pieces);
+        self.set(target_end, target_end + more, last);
+    }
+
     /// Sets the policy of `start..end`.
     pub fn set(&mut self, start: u64, end: u64, policy: Policy) {
         self.clear(start, end);

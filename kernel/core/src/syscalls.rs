@@ -79,7 +79,7 @@ impl Hook {
             Self::Timer => "on CPU-time clocks local; remembered for `execve`",
             Self::Rlimit => "limits of stack, address space, data and CPU time are taken over",
             Self::Msync => "only shared file mappings reach Linux",
-            Self::Personality => "randomisation is taken over for `execve`",
+            Self::Personality => "randomisation and READ_IMPLIES_EXEC are taken over",
             Self::Sysinfo => "memory is the LWK's",
             Self::OtherMemory => "through the other process's proxy",
             Self::SigWait => "signals pending in the LWK count",

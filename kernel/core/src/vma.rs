@@ -257,7 +257,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
             return Err(EEXIST);
         }
         let (start, end) = (vma.start, vma.end);
-        if self.count() >= MAX_VMAS {
+        if self.count() > MAX_VMAS {
             let joins = self.find_before(start).is_some_and(|prev| prev.joins(&vma))
                 || self.vmas.get(&end).is_some_and(|next| vma.joins(next));
             if !joins {

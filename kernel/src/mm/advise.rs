@@ -100,7 +100,9 @@ fn one(p: &Process, v: &Vma<FileRef>, start: u64, end: u64, advice: i32) -> Resu
         // The rest are hints about paging, which does not happen here.
         _ => return Ok(()),
     };
-    p.mm.lock().vmas.set_flags(start, end, add, remove)
+    // Not a hole: too many mappings.
+    let full = |e| if e == errno::ENOMEM { errno::EAGAIN } else { e };
+    p.mm.lock().vmas.set_flags(start, end, add, remove).map_err(full)
 }
 
 /// Whether a large page fits into a mapping that may have some.

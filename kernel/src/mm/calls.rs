@@ -41,6 +41,12 @@ pub(super) fn prot_of(bits: u64) -> Prot {
     Prot::from_bits_truncate(bits as u32 & 7)
 }
 
+/// The rights that a mapping gets: with READ_IMPLIES_EXEC (personality(2)) more than asked for.
+fn with_implied(p: &Process, prot: Prot) -> Prot {
+    let implied = prot.contains(Prot::READ) && p.identity.lock().read_implies_exec;
+    if implied { prot | Prot::EXEC } else { prot }
+}
+
 /// Page-aligned range of a call, within the user's addresses.
 pub(super) fn range(addr: u64, len: u64, error: errno::Errno) -> Result<(u64, u64)> {
     if addr % SMALL != 0 {
@@ -87,6 +93,10 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
     let prot = prot_of(prot);
     let private = kind == MAP_PRIVATE;
     let file = if anonymous_map || !private { None } else { Some(files::private(fd, prot)?) };
+    let prot = match &file {
+        Some(Private::Regular { max_prot, .. }) => with_implied(p, prot) & (prot | *max_prot),
+        _ => with_implied(p, prot),
+    };
     if flags & MAP_HUGETLB != 0 && !anonymous_map || flags & MAP_GROWSDOWN != 0 && !(anonymous_map && private) {
         return Err(errno::EINVAL);
     }
@@ -322,7 +332,7 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
         }
         start = v.start;
     }
-    let prot = prot_of(prot);
+    let prot = with_implied(p, prot_of(prot));
     if prot.contains(Prot::WRITE) {
         let (limits, mm) = (Limits::of(p), p.mm.lock());
         let gains = |v: &&Vma<FileRef>| !v.prot.contains(Prot::WRITE) && !v.flags.contains(VmaFlags::SHARED);
@@ -433,6 +443,7 @@ pub fn brk(wanted: u64) -> u64 {
             // A page is kept free between the heap and what follows.
             let ok = limits.allow(&mm, to - from, true) && mm.vmas.is_free(from, to + SMALL);
             let flags = VmaFlags::HEAP | lock_flags;
+            mm.policies.clear(from, to);
             ok && mm.vmas.insert(anonymous(from, to, Prot::READ | Prot::WRITE, flags)).is_ok()
         }
     } else {

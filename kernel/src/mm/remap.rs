@@ -161,6 +161,8 @@ fn grow(p: &Process, vma: &Vma<FileRef>, end: u64) -> Result<bool> {
         if !linux {
             let backing = vma.backing.advanced(vma.end - vma.start);
             mm.vmas.insert(Vma { start: vma.end, end, backing, ..vma.clone() })?;
+            let policy = mm.policies.get(vma.end - 1);
+            mm.policies.set(vma.end, end, policy);
             return Ok(true);
         }
         mm.vmas.insert(reservation(vma.end, end))?;
@@ -249,6 +251,7 @@ fn move_pages(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<
         mm.split_edges(old, old + old_size)?;
         let moved = Vma { start: target, end: target + new_size, backing: vma.backing.advanced(old - vma.start), ..vma.clone() };
         drop(mm.vmas.remove(target, target + new_size)); // the reservation
+        mm.policies.copy(old, old + old_size, target, new_size - old_size);
         mm.vmas.insert(moved)?;
         let mut leaves = Vec::new();
         mm.table.update(old, old + old_size, &mut |l| {

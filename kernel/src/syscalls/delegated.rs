@@ -1,6 +1,7 @@
 //! Delegated calls, and the hooks of those that have consequences here.
 
 use crate::mm::{calls, limits};
+use crate::process::Process;
 use crate::signals::{self, Interrupted};
 use crate::{cpus, clocktimers, cputime, delegate, pending, ptrace, slots, timens, usage};
 use core::sync::atomic::Ordering;
@@ -212,14 +213,28 @@ fn time_namespace(row: &Row, args: &[u64; 6]) {
     }
 }
 
-/// What execve will look at.
+const READ_IMPLIES_EXEC: u32 = 0x40_0000;
+/// `personality` that changes nothing.
+const ONLY_ASKS: u32 = !0;
+
+/// What execve and the memory calls will look at.
 fn personality(wanted: u32) {
     const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
-    const ONLY_ASKS: u32 = !0;
     let thread = cpus::current();
     slots::attributes_changed(thread);
     if wanted != ONLY_ASKS {
-        thread.process.identity.lock().no_random = wanted & ADDR_NO_RANDOMIZE != 0;
+        let mut id = thread.process.identity.lock();
+        id.no_random = wanted & ADDR_NO_RANDOMIZE != 0;
+        id.read_implies_exec = wanted & READ_IMPLIES_EXEC != 0;
+    }
+}
+
+/// READ_IMPLIES_EXEC ends with the program, also where Linux keeps it.
+pub fn forget_read_implies_exec(p: &Process) {
+    const PERSONALITY: u32 = 135;
+    let set = core::mem::take(&mut p.identity.lock().read_implies_exec);
+    if set && let Ok(now) = delegate::linux(PERSONALITY, [ONLY_ASKS.into(), 0, 0, 0, 0, 0]) {
+        let _ = delegate::linux(PERSONALITY, [now & !u64::from(READ_IMPLIES_EXEC), 0, 0, 0, 0, 0]);
     }
 }
 

@@ -79,7 +79,8 @@ pub fn mbind(a: &[u64; 6]) -> Result<u64> {
     let policy = Policy::new(mode, wished, &nodes())?;
     let mut mm = p.mm.lock();
     let mapped: u64 = mm.vmas.range(start, end).map(|v| v.end.min(end) - v.start.max(start)).sum();
-    if mapped != end - start {
+    // The default may be given back over holes.
+    if mapped == 0 || mapped != end - start && policy != Policy::default() {
         return Err(errno::EFAULT);
     }
     mm.policies.set(start, end, policy);

@@ -6,7 +6,7 @@ mod machine;
 mod mempolicy;
 mod prctl;
 
-pub use delegated::forward;
+pub use delegated::{forget_read_implies_exec, forward};
 pub use local::end_thread;
 
 use crate::seccomp::{self, Judged};

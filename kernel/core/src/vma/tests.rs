@@ -131,15 +131,15 @@ fn stacks_grow_and_keep_their_distance() {
 fn too_many_mappings() {
     let pages = MAX_VMAS as u64 * 2 + 10;
     let mut map: VmaMap<File> = VmaMap::new(0, pages * P);
-    for index in 0..MAX_VMAS as u64 {
+    for index in 0..=MAX_VMAS as u64 {
         map.insert(anonymous(index * 2 * P, (index * 2 + 1) * P))
             .unwrap();
     }
-    let end = MAX_VMAS as u64 * 2 * P;
+    let end = (MAX_VMAS as u64 + 1) * 2 * P;
     assert_eq!(map.insert(anonymous(end, end + P)), Err(ENOMEM));
     // it fits where it merges
     map.insert(anonymous(P, 2 * P)).unwrap();
-    assert_eq!(map.count(), MAX_VMAS - 1);
+    assert_eq!(map.count(), MAX_VMAS);
     map.insert(anonymous(end, end + P)).unwrap();
     assert_eq!(map.try_remove(P, 2 * P), Err(ENOMEM));
     assert_eq!(map.protect(P, 2 * P, Prot::empty()), Err(ENOMEM));
