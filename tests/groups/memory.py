@@ -14,7 +14,7 @@ IPC_PRIVATE, IPC_RMID, IPC_STAT = 0, 0, 2
 
 
 def compared():
-    for name in 'advise', 'lock', 'mremap', 'mapflags', 'memfd', 'sysv', 'vmrw', 'aio', 'uring', 'manyio':
+    for name in 'advise', 'lock', 'mremap', 'mapflags', 'memfd', 'sysv', 'vmrw', 'aio', 'uring', 'manyio', 'refused', 'sizes':
         same(name, [f'{GUEST}/static/{name}'], timeout=90, files=False)
     same('sysv-dynamic', [GUEST + '/dynamic/sysv'], timeout=90)
 

@@ -392,7 +392,8 @@ impl<F: Clone + PartialEq> VmaMap<F> {
             return Ok(());
         }
         let cuts = |at: u64| usize::from(self.find(at).is_some_and(|vma| vma.start < at));
-        if self.count() + cuts(start) + cuts(end) > MAX_VMAS {
+        let more = cuts(start) + cuts(end);
+        if more != 0 && self.count() + more > MAX_VMAS {
             return Err(ENOMEM);
         }
         self.split_at(start);
