@@ -4,7 +4,7 @@
 use crate::process::Process;
 use crate::thread::Thread;
 use crate::clocktimers::{self, ClockTimer};
-use crate::{cpus, delegate, signals, time};
+use crate::{cpus, delegate, signals, space, time};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -148,6 +148,7 @@ pub fn is_own_thread(id: i32) -> bool {
 }
 
 /// A clock of CPU time of a process, or of one of its threads.
+#[derive(Clone)]
 pub struct CpuClock {
     /// `None`: of the process.
     thread: Option<Weak<Thread>>,
@@ -156,10 +157,11 @@ pub struct CpuClock {
 }
 
 impl CpuClock {
+    const PER_THREAD: i32 = 4;
+
     /// The clock with an id as `clock_getcpuclockid` and `pthread_getcpuclockid` make it, or
     /// of the caller; `None`: it is another kind of clock, or not one of `p`.
     pub fn of(id: i32, p: &Process) -> Option<CpuClock> {
-        const PER_THREAD: i32 = 4;
         const KIND: i32 = 3;
         const USER: i32 = 1;
         const DEVICE: i32 = 3;
@@ -171,7 +173,7 @@ impl CpuClock {
             _ => {}
         }
         let (target, user) = (!(id >> 3) as u32, id & KIND == USER);
-        if id & PER_THREAD == 0 {
+        if id & Self::PER_THREAD == 0 {
             let ours = target == 0 || target == p.identity.lock().pid;
             return ours.then_some(CpuClock { thread: None, user });
         }
@@ -197,10 +199,28 @@ impl CpuClock {
     }
 }
 
-/// The value of a CPU clock that names a process or thread, if it is one of this process.
-pub fn clock_of(id: i32) -> Option<u64> {
+/// The CPU clock with this id, of this process, of one of its threads, or of another process
+/// whose program runs here, too; and whose it is.
+pub fn find(id: i32) -> Option<(Arc<Process>, CpuClock)> {
     let p = &cpus::current().process;
-    if id >= 0 { None } else { CpuClock::of(id, p)?.now(p) }
+    if let Some(clock) = CpuClock::of(id, p) {
+        return Some((p.clone(), clock));
+    }
+    if id >= 0 || id & CpuClock::PER_THREAD != 0 {
+        return None;
+    }
+    let other = space::find_thread(p, !(id >> 3) as u32)?.process.clone();
+    let clock = CpuClock::of(id, &other)?;
+    Some((other, clock))
+}
+
+/// The value of a CPU clock that names a process or thread, if it is one of the LWK's.
+pub fn clock_of(id: i32) -> Option<u64> {
+    if id >= 0 {
+        return None;
+    }
+    let (process, clock) = find(id)?;
+    clock.now(&process)
 }
 
 fn read_itimer(at: u64) -> Result<(u64, u64)> {

@@ -13,17 +13,25 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// rt_sigaction.
 pub fn action(signal: u64, new: u64, old: u64, size: u64) -> Result<u64> {
-    if size != 8 || !signal::is_valid(signal as u32) || signal > 64 {
+    if size != 8 {
         return Err(errno::EINVAL);
     }
-    let signal = signal as u32;
-    let thread = cpus::current();
-    let p = &thread.process;
-    let before = p.signals.lock().actions.get(signal);
+    let mut wanted = None;
     if new != 0 {
         let mut bytes = [0; size_of::<SigAction>()];
         usercopy::read(new, &mut bytes).map_err(|_| errno::EFAULT)?;
         let action = SigAction::read_from_bytes(&bytes).map_err(|_| errno::EINVAL)?;
+        // What is not known is not kept: so a program finds out.
+        wanted = Some(SigAction { flags: action.flags & signal::SA_KNOWN, ..action });
+    }
+    let signal = signal as u32;
+    if !signal::is_valid(signal) {
+        return Err(errno::EINVAL);
+    }
+    let thread = cpus::current();
+    let p = &thread.process;
+    let before = p.signals.lock().actions.get(signal);
+    if let Some(action) = wanted {
         {
             let mut s = p.signals.lock();
             s.actions.set(signal, action)?;

@@ -33,6 +33,13 @@ fn attend(regs: &mut Regs) -> bool {
         cpus::before_user();
         fast &= !rseq::before_user(cpus::current(), regs);
         fast &= signals::deliver(regs);
+        if regs.rip >= 1 << 47 {
+            // A handler or a frame says so: the CPU would refuse, as on Linux.
+            regs.orig_rax = 0;
+            signals::raise_exception(regs, vector::PROTECTION);
+            regs.orig_rax = NO_CALL;
+            continue;
+        }
         // Whatever was waited for there may have left something to do.
         if !cpus::take_attention() {
             return fast;
@@ -51,7 +58,7 @@ fn user_exception(regs: &mut Regs, v: u8) {
         shared::cpu(percpu::index()).count_page_fault();
         let addr = cpu::cr2();
         if let Err(signal) = mm::fault::user(addr, regs.orig_rax) {
-            signals::raise_fault(signal, addr, regs, v);
+            signals::raise_fault(signal, addr, regs);
         }
     } else if v == vector::DEBUG {
         debug_exception(regs);

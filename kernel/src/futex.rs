@@ -6,7 +6,7 @@
 //! the lock a page that is not there ends the access, it is brought in without it.
 
 use crate::process::Process;
-use crate::signals::Interrupted;
+use crate::restart::{Interrupted, Rest};
 use crate::thread::Thread;
 use crate::{cpus, delegate};
 use alloc::sync::Arc;
@@ -16,19 +16,54 @@ use hanare_core::errno::{self, Errno, Result};
 use hanare_core::futex::{MATCH_ANY, Queues};
 use hanare_core::syscalls::Restart;
 use hanare_core::time::{Clock, Timespec};
-use hanare_core::vma::Backing;
+use hanare_core::vma::{Backing, Prot};
 use hanare_hal::{cpu, usercopy};
 use zerocopy::FromBytes;
 
 const FUTEX: u32 = 202;
-const WAIT: u64 = 0;
-const WAKE: u64 = 1;
-const REQUEUE: u64 = 3;
-const CMP_REQUEUE: u64 = 4;
-const WAKE_OP: u64 = 5;
-const WAIT_BITSET: u64 = 9;
-const WAKE_BITSET: u64 = 10;
-const CLOCK_REALTIME: u64 = 256;
+const WAIT: u32 = 0;
+const WAKE: u32 = 1;
+const REQUEUE: u32 = 3;
+const CMP_REQUEUE: u32 = 4;
+const WAKE_OP: u32 = 5;
+const WAIT_BITSET: u32 = 9;
+const WAKE_BITSET: u32 = 10;
+const PRIVATE: u32 = 128;
+const CLOCK_REALTIME: u32 = 256;
+
+/// A word of the program as the queues name it: its address, and bit 0 for a call without
+/// FUTEX_PRIVATE_FLAG. Calls with the flag and without it do not meet, as on Linux.
+#[derive(Clone, Copy)]
+pub struct Word(u64);
+
+impl Word {
+    /// The word at `addr`, a multiple of 4.
+    pub fn new(addr: u64, shared: bool) -> Word {
+        Word(addr | u64::from(shared))
+    }
+
+    /// The same of an argument, with the errors of Linux' get_futex_key.
+    fn of(p: &Process, addr: u64, op: u32) -> Result<Word> {
+        /// The last address that could be a program's on Linux.
+        const LAST: u64 = (1 << 47) - 4096 - 4;
+        if addr % 4 != 0 {
+            return Err(errno::EINVAL);
+        }
+        let shared = op & PRIVATE == 0;
+        // A shared word has to be there, and to have a page of its own.
+        let is_there = || usercopy::read_u32(addr).is_ok() && !is_constant(p, addr);
+        if addr > LAST || shared && !is_there() { Err(errno::EFAULT) } else { Ok(Word::new(addr, shared)) }
+    }
+
+    fn addr(self) -> u64 {
+        self.0 & !1
+    }
+
+    /// Its name in the queues.
+    pub fn key(self) -> u64 {
+        self.0
+    }
+}
 
 /// A thread, as the queues know it.
 pub struct Sleeper {
@@ -89,42 +124,33 @@ pub fn sleep_until(deadline: u64) -> Result<()> {
 /// WAIT_REQUEUE_PI, CMP_REQUEUE_PI, LOCK_PI2). The latter works on Linux as it is: the
 /// words hold the ids of the workers, which wait for each other there.
 pub fn is_delegated(a: &[u64; 6]) -> bool {
-    matches!(a[1] & 0x7f, 6 | 7 | 8 | 11 | 12 | 13) || a[1] & 128 == 0 && is_linux(&cpus::current().process, a[0])
+    let op = a[1] as u32;
+    matches!(command(op), 6 | 7 | 8 | 11 | 12 | 13) || op & PRIVATE == 0 && is_linux(&cpus::current().process, a[0])
 }
 
-/// futex(2) on private words.
+/// An operation without its flags.
+fn command(op: u32) -> u32 {
+    op & !(PRIVATE | CLOCK_REALTIME)
+}
+
+/// futex(2) on words of the process' own.
 pub fn futex(a: &[u64; 6]) -> Result<u64> {
     let p = &cpus::current().process;
-    let (addr, op) = (a[0], a[1] & 0x7f);
-    if addr % 4 != 0 {
-        return Err(errno::EINVAL);
-    }
-    if a[1] & 128 == 0 {
-        usercopy::read_u32(addr).map_err(|_| errno::EFAULT)?; // a shared word has to be there
-    }
-    let value = a[2];
-    match op {
-        WAIT => wait(p, addr, value as u32, timeout(a[3], a[1], true)?, MATCH_ANY),
-        WAIT_BITSET if a[5] as u32 == 0 => Err(errno::EINVAL),
-        WAIT_BITSET => wait(p, addr, value as u32, timeout(a[3], a[1], false)?, a[5] as u32),
-        WAKE => Ok(wake(p, addr, value, MATCH_ANY)),
-        WAKE_BITSET if a[5] as u32 == 0 => Err(errno::EINVAL),
-        WAKE_BITSET => Ok(wake(p, addr, value, a[5] as u32)),
-        REQUEUE | CMP_REQUEUE => {
-            if (value as i32) < 0 || (a[3] as i32) < 0 {
-                return Err(errno::EINVAL);
-            }
-            let (woken, moved) = with_queues(p, addr, |queues| {
-                if op == CMP_REQUEUE && usercopy::read_u32(addr)? != a[5] as u32 {
-                    return Ok(Err(errno::EAGAIN));
-                }
-                let woken = mark(queues.wake(addr, count(value), MATCH_ANY));
-                Ok(Ok((woken, queues.requeue(addr, a[4], count(a[3])) as u64)))
-            })??;
-            rouse(&woken);
-            Ok(woken.len() as u64 + if op == CMP_REQUEUE { moved } else { 0 })
-        }
-        WAKE_OP => wake_op(p, a),
+    let (op, value, bits) = (a[1] as u32, a[2], a[5] as u32);
+    let command = command(op);
+    let word = |addr| Word::of(p, addr, op);
+    let deadline = if matches!(command, WAIT | WAIT_BITSET) { timeout(a[3], op, command == WAIT)? } else { cpus::NEVER };
+    match command {
+        _ if op & CLOCK_REALTIME != 0 && command != WAIT_BITSET => Err(errno::ENOSYS),
+        WAIT_BITSET | WAKE_BITSET if bits == 0 => Err(errno::EINVAL),
+        WAIT => Waiting { word: word(a[0])?, value: value as u32, deadline, bitset: MATCH_ANY }.go_on(),
+        WAIT_BITSET => Waiting { word: word(a[0])?, value: value as u32, deadline, bitset: bits }.go_on(),
+        WAKE => Ok(wake(p, word(a[0])?, value, MATCH_ANY)),
+        WAKE_BITSET => Ok(wake(p, word(a[0])?, value, bits)),
+        REQUEUE | CMP_REQUEUE if (value as i32) < 0 || (a[3] as i32) < 0 => Err(errno::EINVAL),
+        REQUEUE => requeue(p, word(a[0])?, word(a[4])?, value, a[3], None),
+        CMP_REQUEUE => requeue(p, word(a[0])?, word(a[4])?, value, a[3], Some(bits)),
+        WAKE_OP => wake_op(p, word(a[0])?, word(a[4])?, a),
         _ => Err(errno::ENOSYS),
     }
 }
@@ -134,8 +160,14 @@ pub fn is_linux(p: &Process, addr: u64) -> bool {
     p.mm.lock().vmas.find(addr).is_some_and(|v| matches!(v.backing, Backing::SharedLinux { .. }))
 }
 
+/// Whether it lies in memory of no file that may not be written: Linux finds no page there
+/// that processes could have in common.
+fn is_constant(p: &Process, addr: u64) -> bool {
+    p.mm.lock().vmas.find(addr).is_some_and(|v| matches!(v.backing, Backing::Anonymous) && !v.prot.contains(Prot::WRITE))
+}
+
 /// TSC deadline of a timeout argument.
-fn timeout(pointer: u64, op: u64, relative: bool) -> Result<u64> {
+fn timeout(pointer: u64, op: u32, relative: bool) -> Result<u64> {
     if pointer == 0 {
         return Ok(cpus::NEVER);
     }
@@ -173,27 +205,49 @@ pub fn with_queues<T>(p: &Process, addr: u64, f: impl Fn(&mut Futexes) -> core::
     }
 }
 
-fn wait(p: &Process, addr: u64, value: u32, deadline: u64, bitset: u32) -> Result<u64> {
-    let thread = cpus::current();
-    thread.futex_woken.store(false, Ordering::Relaxed);
-    with_queues(p, addr, |queues| {
-        let same = usercopy::read_u32(addr)? == value;
-        if same {
-            queues.push(addr, Sleeper::one_of(0, None), bitset);
+/// A wait for a word that is to have a value.
+#[derive(Clone, Copy)]
+pub struct Waiting {
+    word: Word,
+    value: u32,
+    /// TSC value.
+    deadline: u64,
+    bitset: u32,
+}
+
+impl Waiting {
+    /// Waits, at first or for the rest of the time.
+    pub fn go_on(self) -> Result<u64> {
+        let Waiting { word, value, deadline, bitset } = self;
+        let thread = cpus::current();
+        let p = &thread.process;
+        thread.futex_woken.store(false, Ordering::Relaxed);
+        with_queues(p, word.addr(), |queues| {
+            let same = usercopy::read_u32(word.addr())? == value;
+            if same {
+                queues.push(word.key(), Sleeper::one_of(0, None), bitset);
+            }
+            Ok(if same { Ok(()) } else { Err(errno::EAGAIN) })
+        })??;
+        cpus::wait(&Asleep { thread, deadline }, 0);
+        let woken = {
+            let mut queues = p.futexes.lock();
+            // Woken, though a signal or the deadline came too: not one wake-up may be lost.
+            thread.futex_woken.load(Ordering::Relaxed) || !queues.remove(word.key(), &Sleeper::one_of(0, None))
+        };
+        if woken {
+            return Ok(0);
         }
-        Ok(if same { Ok(()) } else { Err(errno::EAGAIN) })
-    })??;
-    cpus::wait(&Asleep { thread, deadline }, 0);
-    let woken = {
-        let mut queues = p.futexes.lock();
-        // Woken, though a signal or the deadline came too: not one wake-up may be lost.
-        thread.futex_woken.load(Ordering::Relaxed) || !queues.remove(addr, &Sleeper::one_of(0, None))
-    };
-    if woken {
-        return Ok(0);
+        // As Linux: after a handler with SA_RESTART only if there is no timeout.
+        if deadline == cpus::NEVER {
+            return interrupted(thread, deadline, Restart::Sys);
+        }
+        if cpu::rdtsc() >= deadline {
+            return Err(errno::ETIMEDOUT);
+        }
+        thread.signals.lock().set_rest(Rest::Futex(self));
+        Err(errno::EINTR)
     }
-    // As Linux: after a handler with SA_RESTART only if there is no timeout.
-    interrupted(thread, deadline, if deadline == cpus::NEVER { Restart::Sys } else { Restart::Block })
 }
 
 /// A wait ended without a wake-up: the deadline has come, or a signal.
@@ -205,11 +259,26 @@ pub fn interrupted(thread: &Thread, deadline: u64, restart: Restart) -> Result<u
     Err(errno::EINTR)
 }
 
-/// Wakes up to `most` waiters; how many there were.
-pub fn wake(p: &Process, addr: u64, most: u64, bitset: u32) -> u64 {
-    let woken = mark(p.futexes.lock().wake(addr, count(most), bitset));
+/// Wakes up to `most` waiters, at least one as Linux does; how many there were.
+pub fn wake(p: &Process, word: Word, most: u64, bitset: u32) -> u64 {
+    let woken = mark(p.futexes.lock().wake(word.key(), count(most).max(1), bitset));
     rouse(&woken);
     woken.len() as u64
+}
+
+/// Wakes some waiters and has others wait on another word; how many both were.
+fn requeue(p: &Process, from: Word, to: Word, wake: u64, most: u64, expected: Option<u32>) -> Result<u64> {
+    let (woken, moved) = with_queues(p, from.addr(), |queues| {
+        if let Some(expected) = expected
+            && usercopy::read_u32(from.addr())? != expected
+        {
+            return Ok(Err(errno::EAGAIN));
+        }
+        let woken = mark(queues.wake(from.key(), count(wake), MATCH_ANY));
+        Ok(Ok((woken, queues.requeue(from.key(), to.key(), count(most)) as u64)))
+    })??;
+    rouse(&woken);
+    Ok(woken.len() as u64 + moved)
 }
 
 /// Says so to those that were woken, with the queues locked: who looks there and is not
@@ -220,11 +289,10 @@ fn mark(woken: Vec<Sleeper>) -> Vec<Sleeper> {
 }
 
 fn rouse(woken: &[Sleeper]) {
-    const PRIVATE: u64 = 128;
     for w in woken {
         match w.on_linux {
             None => cpus::kick(&w.thread),
-            Some(word) => delegate::last_word(FUTEX, [word, WAKE | PRIVATE, i32::MAX as u64, 0, 0, 0]),
+            Some(word) => delegate::last_word(FUTEX, [word, u64::from(WAKE | PRIVATE), i32::MAX as u64, 0, 0, 0]),
         }
     }
 }
@@ -235,11 +303,11 @@ fn count(value: u64) -> usize {
 }
 
 /// FUTEX_WAKE_OP, see futex(2).
-fn wake_op(p: &Process, a: &[u64; 6]) -> Result<u64> {
-    let (first, second, code) = (a[0], a[4], a[5] as u32);
+fn wake_op(p: &Process, first: Word, second: Word, a: &[u64; 6]) -> Result<u64> {
+    let code = a[5] as u32;
     let sign_extend = |v: u32| ((v << 20) as i32 >> 20) as u32;
     let (operand, compare) = (sign_extend(code >> 12 & 0xfff), sign_extend(code & 0xfff));
-    let operand = if code >> 31 != 0 { 1u32.checked_shl(operand).unwrap_or(0) } else { operand };
+    let operand = if code >> 31 != 0 { 1u32.wrapping_shl(operand) } else { operand };
     let apply = |old: u32| {
         Ok(match code >> 28 & 7 {
             0 => operand,
@@ -250,7 +318,7 @@ fn wake_op(p: &Process, a: &[u64; 6]) -> Result<u64> {
             _ => return Err(errno::ENOSYS),
         })
     };
-    let old = exchange(second, apply)?;
+    let old = exchange(second.addr(), apply)?;
     let (o, c) = (old as i32, compare as i32);
     let also = match code >> 24 & 15 {
         0 => o == c,
@@ -341,8 +409,8 @@ pub fn forget_empty_robust(thread: &Thread) {
 /// they wait on Linux.
 fn wake_anywhere(thread: &Thread, word: u64) {
     if is_linux(&thread.process, word) {
-        delegate::last_word(FUTEX, [word, WAKE, 1, 0, 0, 0]);
+        delegate::last_word(FUTEX, [word, u64::from(WAKE), 1, 0, 0, 0]);
     } else {
-        wake(&thread.process, word, 1, MATCH_ANY);
+        wake(&thread.process, Word::new(word, true), 1, MATCH_ANY);
     }
 }

@@ -60,8 +60,7 @@ pub fn waited([set, info, timeout, size, ..]: &[u64; 6]) -> Option<Result<u64>> 
     if own.union(all).difference(others).is_empty() || *size != 8 || *timeout != 0 && !is_time(*timeout) {
         return None;
     }
-    let taken = thread.signals.lock().pending.dequeue(others);
-    let taken = taken.or_else(|| shared.lock().pending.dequeue(others))?;
+    let taken = thread.signals.lock().dequeue(&mut shared.lock().pending, others)?;
     let told = if *info == 0 { Ok(()) } else { usercopy::write(*info, taken.info.as_bytes()) };
     Some(told.map(|()| u64::from(taken.signal)).map_err(|_| errno::EFAULT))
 }

@@ -409,7 +409,7 @@ impl Process {
             }
         } else {
             slots::give(self, thread); // a worker waits for the next thread
-            signals::retarget(self);
+            signals::leave(self, thread);
             if self.replacing.load(Ordering::Acquire) || self.dumping.load(Ordering::Acquire) {
                 self.kick_all(); // somebody waits for it to be gone
             }

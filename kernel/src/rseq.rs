@@ -34,6 +34,13 @@ impl OfThread {
         self.disturbed.store(area.is_some(), Ordering::Relaxed);
     }
 
+    /// The thread is to leave its critical section before it goes on in user mode.
+    pub fn disturb(&self) {
+        if self.addr.load(Ordering::Relaxed) != 0 {
+            self.disturbed.store(true, Ordering::SeqCst);
+        }
+    }
+
     /// The thread was switched to: its CPU may be another, its critical section is void.
     pub fn switched(&self) {
         if self.addr.load(Ordering::Relaxed) != 0 {

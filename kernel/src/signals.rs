@@ -6,18 +6,19 @@
 use crate::mm::fault::Signal as Fault;
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{coredump, cpus, cputime, delegate, observe, panic, pending, ptrace, rseq};
+use crate::restart::{Interrupted, Rest, finish_interrupted};
+use crate::{coredump, cpus, cputime, delegate, observe, panic, pending, ptrace, rseq, sigframe};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hanare_abi::slot::{MIRROR_FORWARD, OP_EXIT_SIGNAL, OP_STOP_SIGNAL};
+use hanare_abi::slot::{MIRROR_FORWARD, OP_EXIT_SIGNAL, OP_NOP, OP_STOP_SIGNAL};
 use hanare_core::errno::{self, Result};
-use hanare_core::signal::{self, Actions, AltStack, Disposition, FpSwBytes, Mirrored, Pending, QueuedSignal, RtSigFrame, SigAction, SigContext, SigInfo, SigSet, UContext};
+use hanare_core::signal::{self, Actions, AltStack, Disposition, Mirrored, Pending, QueuedSignal, SigAction, SigInfo, SigSet};
 use hanare_core::syscalls::Restart;
-use hanare_hal::fpu::{self, FpuState};
+use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::{Regs, vector};
-use hanare_hal::{gdt, usercopy};
-use zerocopy::{FromBytes, IntoBytes};
+use hanare_hal::usercopy;
+use zerocopy::IntoBytes;
 
 /// What a process's threads share.
 #[derive(Default)]
@@ -47,39 +48,73 @@ impl ProcessSignals {
     }
 }
 
-/// A call that a signal interrupted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Interrupted {
-    /// Linux returned EINTR; what follows depends on the call.
-    Started(Restart),
-    /// The LWK itself ended the call.
-    Local(Restart),
-    /// The worker saw the signal before it made the call: always made again.
-    NotStarted,
-}
-
 /// One thread's part.
 pub struct ThreadSignals {
     pub(crate) mask: SigSet,
     /// To be restored after a call with a mask of its own.
     saved_mask: Option<SigSet>,
     pub(crate) pending: Pending,
-    alt: AltStack,
+    /// Sent to the process, and taken for it by the thread's worker: as on Linux no other
+    /// thread's business unless this one blocks them or ends.
+    chosen: Pending,
+    pub(crate) alt: AltStack,
     /// Mask the worker has on Linux.
     applied: SigSet,
     interrupted: Option<Interrupted>,
+    /// What restart_syscall(2) goes on with.
+    rest: Option<Rest>,
+    /// The last exception that raised a signal: later frames show it, too.
+    pub(crate) trap: Trap,
+}
+
+/// An exception, as frames show it.
+#[derive(Clone, Copy, Default)]
+pub struct Trap {
+    /// Vector.
+    pub number: u64,
+    /// Error code of the CPU.
+    pub error: u64,
+    /// Address of the last page fault.
+    pub cr2: u64,
+}
+
+impl Trap {
+    /// As Linux, which does not tell which of its own addresses are mapped.
+    fn page_fault(error: u64, addr: u64) -> Trap {
+        Trap { number: u64::from(vector::PAGE_FAULT), error: if addr >= 1 << 47 { error | 1 } else { error }, cr2: addr }
+    }
 }
 
 impl ThreadSignals {
     /// With the mask of a new thread.
     pub fn new(mask: u64) -> ThreadSignals {
         let mask = SigSet(mask).blockable();
-        ThreadSignals { mask, saved_mask: None, pending: Pending::default(), alt: AltStack::DISABLED, applied: mask, interrupted: None }
+        ThreadSignals {
+            mask,
+            saved_mask: None,
+            pending: Pending::default(),
+            chosen: Pending::default(),
+            alt: AltStack::DISABLED,
+            applied: mask,
+            interrupted: None,
+            rest: None,
+            trap: Trap::default(),
+        }
     }
 
     /// Whether one of the thread's own signals could be delivered.
     pub fn is_deliverable(&self) -> bool {
-        self.pending.is_deliverable(self.mask)
+        self.pending.is_deliverable(self.mask) || self.chosen.is_deliverable(self.mask)
+    }
+
+    /// Takes the next signal of the thread or, behind them, of its process; as Linux.
+    pub(crate) fn dequeue(&mut self, shared: &mut Pending, blocked: SigSet) -> Option<QueuedSignal> {
+        self.pending.dequeue(blocked).or_else(|| signal::dequeue_thread(&mut self.chosen, shared, blocked))
+    }
+
+    /// Gives up what was sent to the process and taken for this thread, of `set`.
+    fn give_up(&mut self, set: SigSet) -> Vec<QueuedSignal> {
+        core::iter::from_fn(|| self.chosen.dequeue(SigSet(!set.0))).collect()
     }
 
     /// Signals that wait for this thread alone.
@@ -97,6 +132,7 @@ impl ThreadSignals {
     pub fn inherit(&self, process: bool) -> ThreadSignals {
         let mask = self.saved_mask.unwrap_or(self.mask);
         let new = ThreadSignals::new(mask.0);
+        let new = ThreadSignals { trap: self.trap, ..new };
         match process {
             true => ThreadSignals { alt: self.alt, ..new },
             // The worker of a thread begins with everything blocked.
@@ -109,10 +145,11 @@ impl ThreadSignals {
         !self.applied.difference(self.mask).is_empty()
     }
 
-    /// The mask for the worker's next call, which will then be applied.
+    /// The mask for the worker's next call, which will then be applied: without that of a
+    /// call with a mask of its own, which Linux applies itself.
     pub fn mask(&mut self) -> u64 {
-        self.applied = self.mask;
-        self.mask.0
+        self.applied = self.saved_mask.unwrap_or(self.mask);
+        self.applied.0
     }
 
     /// Adds a signal for this thread.
@@ -131,6 +168,22 @@ impl ThreadSignals {
         self.interrupted.is_some()
     }
 
+    /// What becomes of the interrupted call is to be decided now.
+    pub(crate) fn take_interrupted(&mut self) -> Option<Interrupted> {
+        self.interrupted.take()
+    }
+
+    /// A call ended early that goes on with `rest` unless a handler runs.
+    pub fn set_rest(&mut self, rest: Rest) {
+        self.rest = Some(rest);
+        self.set_interrupted(Interrupted::Local(Restart::Block));
+    }
+
+    /// What restart_syscall(2) is to go on with, once.
+    pub fn take_rest(&mut self) -> Option<Rest> {
+        self.rest.take()
+    }
+
     /// The call has a result after all.
     pub fn clear_interrupted(&mut self) {
         self.interrupted = None;
@@ -143,10 +196,20 @@ impl ThreadSignals {
         self.mask = mask.blockable();
     }
 
+    /// A call with a mask of its own is over: unless a signal ended it, that may be one
+    /// that only this mask lets through.
+    pub fn end_temporary(&mut self) {
+        if !matches!(self.interrupted, Some(Interrupted::Started(_)))
+            && let Some(mask) = self.saved_mask.take()
+        {
+            self.mask = mask;
+        }
+    }
+
     /// For the thread that takes this one's place: all there is.
     pub fn hand_over(&mut self) -> ThreadSignals {
-        let pending = core::mem::take(&mut self.pending);
-        ThreadSignals { pending, ..ThreadSignals::new(self.mask.0) }
+        let (pending, chosen) = (core::mem::take(&mut self.pending), core::mem::take(&mut self.chosen));
+        ThreadSignals { pending, chosen, trap: self.trap, ..ThreadSignals::new(self.mask.0) }
     }
 
     /// exec: the alternate stack goes, the rest stays.
@@ -165,26 +228,49 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
     if thread.as_ref().is_some_and(|t| t.ptrace.takes(QueuedSignal { signal, info })) {
         return;
     }
+    let thread_only = SigSet::of(signal::SIGPIPE).with(signal::SIGXFSZ);
     // Sent to the process (SI_USER, SI_QUEUE, SI_KERNEL) or to this thread: they are
     // pending apart, as on Linux. A thread that has ended leaves it to the others.
-    let to_process = matches!(info.code, 0 | -1 | 0x80) || signal == signal::SIGCHLD;
-    match &thread {
-        Some(thread) if !to_process => {
-            let mut s = thread.signals.lock();
+    let to_process = matches!(info.code, 0 | -1 | 0x80) && !thread_only.contains(signal) || signal == signal::SIGCHLD;
+    if let Some(thread) = &thread {
+        let mut s = thread.signals.lock();
+        let queued = if !to_process {
             let _ = s.pending.queue(signal, info);
             if info.code == signal::SI_TIMER {
                 s.applied = s.applied.with(signal); // see `hanare_abi::ioctl::Signal`
             }
-            drop(s);
-            cpus::kick(thread);
+            true
+        } else if !s.mask.contains(signal) {
+            let _ = s.chosen.queue(signal, info);
+            true
+        } else {
+            false
+        };
+        drop(s);
+        cpus::kick(thread); // also to give back what it blocks
+        if queued {
+            return;
         }
-        _ => {
-            let _ = p.signals.lock().pending.queue(signal, info);
-            match thread.filter(|t| !t.signals.lock().mask.contains(signal)) {
-                Some(thread) => cpus::kick(&thread),
-                None => retarget(p),
-            }
-        }
+    }
+    let _ = p.signals.lock().pending.queue(signal, info);
+    retarget(p);
+}
+
+/// A thread ends: what it was to take for the process is the others' business.
+pub fn leave(p: &Process, thread: &Thread) {
+    let left = {
+        let mut s = thread.signals.lock();
+        s.mask = SigSet::ALL; // nothing more is left to it
+        s.give_up(SigSet::ALL)
+    };
+    requeue(p, left);
+    retarget(p);
+}
+
+fn requeue(p: &Process, signals: Vec<QueuedSignal>) {
+    let mut shared = p.signals.lock();
+    for queued in signals {
+        let _ = shared.pending.queue(queued.signal, queued.info);
     }
 }
 
@@ -229,7 +315,7 @@ pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
 }
 
 /// A page fault that could not be served.
-pub fn raise_fault(fault: Fault, addr: u64, regs: &mut Regs, v: u8) {
+pub fn raise_fault(fault: Fault, addr: u64, regs: &mut Regs) {
     let (signal, code) = match fault {
         Fault::NotMapped => (signal::SIGSEGV, signal::SEGV_MAPERR),
         Fault::NotAllowed => (signal::SIGSEGV, signal::SEGV_ACCERR),
@@ -241,7 +327,19 @@ pub fn raise_fault(fault: Fault, addr: u64, regs: &mut Regs, v: u8) {
             return die(signal::SIGKILL);
         }
     };
-    force(QueuedSignal { signal, info: SigInfo::fault(signal, code, addr) }, regs, v, addr);
+    trapped(Trap::page_fault(regs.orig_rax, addr));
+    force(QueuedSignal { signal, info: SigInfo::fault(signal, code, addr) }, regs);
+}
+
+/// An exception is about to raise a signal.
+fn trapped(trap: Trap) {
+    cpus::current().signals.lock().trap = trap;
+}
+
+/// The same for one that tells no address.
+fn trapped_by(v: u8, error: u64) {
+    let cr2 = cpus::current().signals.lock().trap.cr2;
+    trapped(Trap { number: u64::from(v), error, cr2 });
 }
 
 /// Any other exception of the application.
@@ -251,18 +349,30 @@ pub fn raise_exception(regs: &mut Regs, v: u8) {
         vector::DEBUG => fault_at(signal::SIGTRAP, signal::TRAP_TRACE, regs.rip),
         vector::BREAKPOINT => (signal::SIGTRAP, SigInfo::kernel(signal::SIGTRAP)),
         vector::INVALID_OPCODE => fault_at(signal::SIGILL, 2, regs.rip),
-        vector::X87 | vector::SIMD => fault_at(signal::SIGFPE, 7, regs.rip),
+        vector::X87 | vector::SIMD => match float_code(v == vector::X87) {
+            Some(code) => fault_at(signal::SIGFPE, code, regs.rip),
+            None => return, // it is over
+        },
         vector::ALIGNMENT => fault_at(signal::SIGBUS, signal::BUS_ADRALN, 0),
         vector::STACK | vector::NOT_PRESENT => (signal::SIGBUS, SigInfo::kernel(signal::SIGBUS)),
         _ => (signal::SIGSEGV, SigInfo::kernel(signal::SIGSEGV)),
     };
-    force(QueuedSignal { signal, info }, regs, v, 0);
+    trapped_by(v, if matches!(v, vector::DEBUG | vector::BREAKPOINT) { 0 } else { regs.orig_rax });
+    force(QueuedSignal { signal, info }, regs);
+}
+
+/// Which float exception the running thread has met.
+fn float_code(x87: bool) -> Option<i32> {
+    let mut state = FpuState::new();
+    state.save();
+    signal::float_code(state.bytes(), x87)
 }
 
 /// The thread has met an address of its debug registers.
 pub fn raise_watched(regs: &mut Regs) {
     let (signal, info) = fault_at(signal::SIGTRAP, signal::TRAP_HWBKPT, regs.rip);
-    force(QueuedSignal { signal, info }, regs, vector::DEBUG, 0);
+    trapped_by(vector::DEBUG, 0);
+    force(QueuedSignal { signal, info }, regs);
 }
 
 fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
@@ -272,12 +382,17 @@ fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
 /// A signal that a system call raises instead of being made: handled now, or the end.
 pub fn force_call(queued: QueuedSignal, regs: &mut Regs) {
     cpus::request_attention();
-    force(queued, regs, 0, 0);
+    force(queued, regs);
     regs.orig_rax = crate::entry::NO_CALL;
 }
 
+/// A frame cannot be taken or made: SIGSEGV, as Linux' force_sig().
+pub fn force_segv(regs: &mut Regs) {
+    force(QueuedSignal { signal: signal::SIGSEGV, info: SigInfo::kernel(signal::SIGSEGV) }, regs);
+}
+
 /// A signal of the program's own doing: handled now, or the end.
-fn force(queued: QueuedSignal, regs: &mut Regs, v: u8, addr: u64) {
+fn force(queued: QueuedSignal, regs: &mut Regs) {
     let thread = cpus::current();
     observe::trace::signal(thread, &queued);
     let Some(queued) = observe::debug::on_signal(thread, queued, regs) else { return };
@@ -285,13 +400,14 @@ fn force(queued: QueuedSignal, regs: &mut Regs, v: u8, addr: u64) {
     let mask = thread.signals.lock().mask;
     let disposition = signal::decide_forced(queued.signal, &thread.process.signals.lock().actions, mask);
     match disposition {
-        Disposition::Handle(action) => handle(thread, &queued, &action, regs, u64::from(v), addr),
+        Disposition::Handle(action) => handle(thread, &queued, &action, regs),
         _ => {
             crate::debug!(
-                "process {}: {} at {:#x} (exception {v}, address {addr:#x})",
+                "process {}: {} at {:#x} (last address {:#x})",
                 thread.process.identity.lock().pid,
                 signal::name(queued.signal).unwrap_or("?"),
-                regs.rip
+                regs.rip,
+                thread.signals.lock().trap.cr2
             );
             if crate::log::debug_enabled() {
                 panic::dump(regs);
@@ -332,7 +448,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
             let mut own = thread.signals.lock();
             let mask = own.mask;
             let mut shared = p.signals.lock();
-            signal::dequeue_thread(&mut own.pending, &mut shared.pending, mask).map(|q| (q, signal::decide(q.signal, &shared.actions)))
+            own.dequeue(&mut shared.pending, mask).map(|q| (q, signal::decide(q.signal, &shared.actions)))
         };
         let Some((queued, mut disposition)) = next else { break };
         any = true;
@@ -355,7 +471,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
             Disposition::Handle(action) => {
                 p.signals.lock().actions.on_handled(queued.signal);
                 finish_interrupted(thread, regs, Some((queued.signal, &action)), true);
-                handle(thread, &queued, &action, regs, 0, 0);
+                handle(thread, &queued, &action, regs);
                 ptrace::on_handler(thread);
                 // The next one, if its handler may run too, gets a frame on top of
                 // this one and runs first, as on Linux.
@@ -364,8 +480,14 @@ pub fn deliver(regs: &mut Regs) -> bool {
         }
     }
     if handled {
+        pass_on_blocked(thread);
         retarget(p); // the handlers block more
         pending::give_back_blocked(thread);
+        // Linux keeps back what the mask blocked that the call had in place of its own.
+        let keeps_back = thread.signals.lock().keeps_back();
+        if keeps_back {
+            let _ = delegate::call(OP_NOP, [0; 6]);
+        }
         return false;
     }
     let changed = finish_interrupted(thread, regs, None, any);
@@ -374,43 +496,35 @@ pub fn deliver(regs: &mut Regs) -> bool {
         s.mask = mask;
     }
     drop(s);
+    pass_on_blocked(thread);
     pending::give_back_blocked(thread);
     fast && !changed
 }
 
-/// Decides what becomes of an interrupted call; true if registers changed.
-fn finish_interrupted(thread: &Thread, regs: &mut Regs, handler: Option<(u32, &SigAction)>, any: bool) -> bool {
-    let Some(what) = thread.signals.lock().interrupted.take() else { return false };
-    let again = match (what, handler) {
-        (Interrupted::NotStarted, Some(_)) => thread.signals.lock().saved_mask.is_none(),
-        (Interrupted::NotStarted, None) => true,
-        // Where Linux knows of SA_RESTART, it has decided (not for sockets with a timeout).
-        (Interrupted::Started(Restart::Sys), Some((signal, a))) => a.restarts() && !thread.process.signals.lock().mirrored.restarts(signal),
-        (Interrupted::Local(Restart::Sys), Some((_, a))) => a.restarts(),
-        (Interrupted::Local(_), None) => true,
-        (Interrupted::Started(Restart::Sys | Restart::NoHand | Restart::Block), None) => any,
-        _ => false,
+/// What the thread was to take for the process, and blocks now, is the others' business.
+fn pass_on_blocked(thread: &Thread) {
+    let blocked = {
+        let mut s = thread.signals.lock();
+        let mask = s.mask;
+        s.give_up(mask)
     };
-    if again {
-        regs.rax = regs.orig_rax;
-        regs.rip -= 2; // the length of `syscall`
-    } else {
-        regs.rax = errno::EINTR.as_return() as u64;
+    if !blocked.is_empty() {
+        requeue(&thread.process, blocked);
+        retarget(&thread.process);
     }
-    true
 }
 
+
 /// Builds the frame and points the registers at the handler.
-fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut Regs, trapno: u64, cr2: u64) {
-    let (alt, mask) = {
+fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut Regs) {
+    let (alt, mask, trap) = {
         let s = thread.signals.lock();
-        (s.alt, s.saved_mask.unwrap_or(s.mask))
+        (s.alt, s.saved_mask.unwrap_or(s.mask), s.trap)
     };
-    if rseq::before_handler(thread, regs).is_err() || build_frame(queued, action, regs, &alt, mask, trapno, cr2).is_err() {
+    if rseq::before_handler(thread, regs).is_err() || sigframe::build(queued, action, regs, &alt, mask, trap).is_err() {
         return match queued.signal {
             signal::SIGSEGV => die(signal::SIGSEGV),
-            // As Linux' force_sigsegv(): it may have a handler, on a stack of its own.
-            _ => force(QueuedSignal { signal: signal::SIGSEGV, info: SigInfo::kernel(signal::SIGSEGV) }, regs, 0, 0),
+            _ => force_segv(regs), // it may have a handler, on a stack of its own
         };
     }
     let mut s = thread.signals.lock();
@@ -419,114 +533,6 @@ fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut
     if s.alt.flags & signal::SS_AUTODISARM != 0 {
         s.alt = AltStack::DISABLED;
     }
-}
-
-fn build_frame(queued: &QueuedSignal, action: &SigAction, regs: &mut Regs, alt: &AltStack, mask: SigSet, trapno: u64, cr2: u64) -> core::result::Result<(), usercopy::Fault> {
-    let mut state = FpuState::new();
-    state.save();
-    let size = fpu::size();
-    let place = signal::place_frame(regs.rsp, action.flags & signal::SA_ONSTACK != 0, alt, size as u64).ok_or(usercopy::Fault)?;
-    let mut image: Vec<u8> = state.bytes().to_vec();
-    let sw = if fpu::mask() != 0 { FpSwBytes::new(fpu::mask(), size as u32) } else { FpSwBytes::default() };
-    image[signal::SW_BYTES_OFFSET..signal::SW_BYTES_OFFSET + size_of::<FpSwBytes>()].copy_from_slice(sw.as_bytes());
-    image.extend_from_slice(&signal::FP_XSTATE_MAGIC2.to_le_bytes());
-    let frame = RtSigFrame {
-        restorer: action.restorer,
-        context: UContext {
-            flags: signal::UC_FP_XSTATE | signal::UC_SIGCONTEXT_SS | signal::UC_STRICT_RESTORE_SS,
-            link: 0,
-            stack: AltStack { flags: alt.flags_at(regs.rsp), ..*alt },
-            mcontext: context_of(regs, trapno, cr2, mask, place.fpstate),
-            sigmask: mask,
-        },
-        info: queued.info,
-    };
-    usercopy::write(place.fpstate, &image)?;
-    usercopy::write(place.frame, frame.as_bytes())?;
-    FpuState::new().restore();
-    let base = place.frame;
-    regs.rsp = base;
-    regs.rip = action.handler;
-    regs.rdi = u64::from(queued.signal);
-    regs.rsi = base + core::mem::offset_of!(RtSigFrame, info) as u64;
-    regs.rdx = base + core::mem::offset_of!(RtSigFrame, context) as u64;
-    regs.rax = 0;
-    regs.rflags &= !0x1_0500; // DF, TF, RF
-    Ok(())
-}
-
-fn context_of(r: &Regs, trapno: u64, cr2: u64, mask: SigSet, fpstate: u64) -> SigContext {
-    SigContext {
-        r8: r.r8, r9: r.r9, r10: r.r10, r11: r.r11, r12: r.r12, r13: r.r13, r14: r.r14, r15: r.r15,
-        rdi: r.rdi, rsi: r.rsi, rbp: r.rbp, rbx: r.rbx, rdx: r.rdx, rax: r.rax, rcx: r.rcx, rsp: r.rsp,
-        rip: r.rip, rflags: r.rflags, cs: gdt::USER_CS, gs: 0, fs: 0, ss: gdt::USER_DS,
-        err: error_code(r, trapno, cr2), trapno, oldmask: mask.0, cr2, fpstate, reserved: [0; 8],
-    }
-}
-
-/// As Linux, which does not tell which of its own addresses are mapped.
-fn error_code(r: &Regs, trapno: u64, cr2: u64) -> u64 {
-    match trapno {
-        0 => 0,
-        14 if cr2 >= 1 << 47 => r.orig_rax | 1,
-        _ => r.orig_rax,
-    }
-}
-
-/// rt_sigreturn: takes the frame back. A bad frame ends the process by SIGSEGV.
-pub fn sigreturn(regs: &mut Regs) {
-    if restore_frame(regs).is_err() {
-        die(signal::SIGSEGV);
-    }
-}
-
-fn restore_frame(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
-    let mut bytes = [0; size_of::<RtSigFrame>()];
-    usercopy::read(regs.rsp.wrapping_sub(8), &mut bytes)?;
-    let frame = RtSigFrame::read_from_bytes(&bytes).map_err(|_| usercopy::Fault)?;
-    let c = &frame.context.mcontext;
-    if c.fpstate != 0 {
-        restore_fpu(c.fpstate)?;
-    }
-    let settable = 0x24_0dd5; // as Linux' FIX_EFLAGS, with ID
-    *regs = Regs {
-        r15: c.r15, r14: c.r14, r13: c.r13, r12: c.r12, rbp: c.rbp, rbx: c.rbx, r11: c.r11, r10: c.r10,
-        r9: c.r9, r8: c.r8, rax: c.rax, rcx: c.rcx, rdx: c.rdx, rsi: c.rsi, rdi: c.rdi, orig_rax: crate::entry::NO_CALL,
-        rip: c.rip, cs: u64::from(gdt::USER_CS), rflags: regs.rflags & !settable | c.rflags & settable | 0x200,
-        rsp: c.rsp, ss: u64::from(gdt::USER_DS),
-    };
-    if regs.rip >= 1 << 47 {
-        return Err(usercopy::Fault); // iretq would fault in the kernel
-    }
-    // What the handler blocked may wait here, or on Linux.
-    set_mask(cpus::current(), frame.context.sigmask.blockable());
-    let mut s = cpus::current().signals.lock();
-    if frame.context.stack.size != 0 {
-        let flags = frame.context.stack.flags & (signal::SS_AUTODISARM | signal::SS_DISABLE);
-        s.alt = AltStack { flags, ..frame.context.stack };
-    }
-    Ok(())
-}
-
-fn restore_fpu(at: u64) -> core::result::Result<(), usercopy::Fault> {
-    let size = fpu::size();
-    let mut image = alloc::vec![0; size];
-    usercopy::read(at, &mut image[..signal::FXSAVE_SIZE])?;
-    let sw = FpSwBytes::read_from_bytes(&image[signal::SW_BYTES_OFFSET..signal::SW_BYTES_OFFSET + size_of::<FpSwBytes>()]).map_err(|_| usercopy::Fault)?;
-    let mut magic2 = [0; 4];
-    let extended = fpu::mask() != 0
-        && sw.xstate_size as usize <= size
-        && usercopy::read(at + u64::from(sw.xstate_size), &mut magic2).is_ok()
-        && sw.is_extended(size as u32, u32::from_le_bytes(magic2));
-    let mut state = FpuState::new();
-    if extended {
-        usercopy::read(at, &mut image[..sw.xstate_size as usize])?;
-    } else if image.len() > signal::FXSAVE_SIZE {
-        image[512] = 3; // x87 and SSE are in the legacy area, the rest initial
-    }
-    state.set_bytes(&image);
-    state.restore();
-    Ok(())
 }
 
 /// rt_sigprocmask.
@@ -554,7 +560,7 @@ pub fn procmask(how: u64, new: u64, old: u64, size: u64) -> Result<u64> {
 
 /// Sets the mask; the worker learns of it with the next call, at once if signals
 /// may be waiting on Linux that are not blocked any more.
-fn set_mask(thread: &Thread, mask: SigSet) {
+pub fn set_mask(thread: &Thread, mask: SigSet) {
     cpus::request_attention();
     let (unblocked, blocked) = {
         let mut s = thread.signals.lock();
@@ -566,34 +572,6 @@ fn set_mask(thread: &Thread, mask: SigSet) {
         retarget(&thread.process);
     }
     if unblocked {
-        let _ = delegate::call(hanare_abi::slot::OP_NOP, [0; 6]);
+        let _ = delegate::call(OP_NOP, [0; 6]);
     }
-}
-
-/// sigaltstack.
-pub fn altstack(new: u64, old: u64, sp: u64) -> Result<u64> {
-    let thread = cpus::current();
-    let before = thread.signals.lock().alt;
-    if new != 0 {
-        let mut bytes = [0; size_of::<AltStack>()];
-        usercopy::read(new, &mut bytes).map_err(|_| errno::EFAULT)?;
-        let wanted = AltStack::read_from_bytes(&bytes).map_err(|_| errno::EINVAL)?;
-        if before.holds(sp) {
-            return Err(errno::EPERM);
-        }
-        let mode = wanted.flags & !signal::SS_AUTODISARM;
-        if mode != 0 && mode != signal::SS_DISABLE && mode != signal::SS_ONSTACK {
-            return Err(errno::EINVAL);
-        }
-        if mode != signal::SS_DISABLE && wanted.size < hanare_core::limits::MIN_SIGNAL_STACK {
-            return Err(errno::ENOMEM);
-        }
-        let set = if mode == signal::SS_DISABLE { AltStack::DISABLED } else { AltStack { flags: wanted.flags & signal::SS_AUTODISARM, ..wanted } };
-        thread.signals.lock().alt = set;
-    }
-    if old != 0 {
-        let shown = AltStack { flags: before.flags_at(sp), ..before };
-        usercopy::write(old, shown.as_bytes()).map_err(|_| errno::EFAULT)?;
-    }
-    Ok(0)
 }

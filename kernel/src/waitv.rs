@@ -4,7 +4,7 @@
 //! shares among processes on Linux. Of a mixture Linux has all: to it the words of the
 //! program are private ones, and who wakes them here wakes them there, too.
 
-use crate::futex::{self, Asleep, Sleeper};
+use crate::futex::{self, Asleep, Sleeper, Word};
 use crate::process::Process;
 use crate::{cpus, syscalls};
 use alloc::vec::Vec;
@@ -28,6 +28,12 @@ struct Waiter {
     addr: u64,
     flags: u32,
     reserved: u32,
+}
+
+impl Waiter {
+    fn key(&self) -> u64 {
+        Word::new(self.addr, self.flags & PRIVATE == 0).key()
+    }
 }
 
 /// futex_waitv(2): the index of a word that was woken.
@@ -91,7 +97,7 @@ fn queue(p: &Process, index: usize, w: &Waiter, mixed: bool) -> Result<()> {
     futex::with_queues(p, w.addr, |queues| {
         let same = usercopy::read_u32(w.addr)? == w.value as u32;
         if same {
-            queues.push(w.addr, Sleeper::one_of(index, mixed.then_some(w.addr)), MATCH_ANY);
+            queues.push(w.key(), Sleeper::one_of(index, mixed.then_some(w.addr)), MATCH_ANY);
         }
         Ok(if same { Ok(()) } else { Err(errno::EAGAIN) })
     })?
@@ -102,7 +108,7 @@ fn give_up<'a>(p: &Process, words: impl Iterator<Item = (usize, &'a Waiter)>) ->
     let mut queues = p.futexes.lock();
     let mut woken = None;
     for (i, w) in words {
-        if !queues.remove(w.addr, &Sleeper::one_of(i, None)) {
+        if !queues.remove(w.key(), &Sleeper::one_of(i, None)) {
             woken = Some(i as u64);
         }
     }

@@ -98,6 +98,19 @@ pub const SA_RESETHAND: u64 = 0x8000_0000;
 /// `sa_flags`: `restorer` is valid; x86-64 requires it.
 pub const SA_RESTORER: u64 = 0x0400_0000;
 
+/// `sa_flags`: the tag bits of `si_addr` are wanted (there are none).
+pub const SA_EXPOSE_TAGBITS: u64 = 0x800;
+/// All of `sa_flags` that mean something, Linux' `UAPI_SA_FLAGS`.
+pub const SA_KNOWN: u64 = SA_NOCLDSTOP
+    | SA_NOCLDWAIT
+    | SA_SIGINFO
+    | SA_ONSTACK
+    | SA_RESTART
+    | SA_NODEFER
+    | SA_RESETHAND
+    | SA_RESTORER
+    | SA_EXPOSE_TAGBITS;
+
 /// A set of signals: bit n-1 = signal n.
 #[derive(
     Clone, Copy, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,

@@ -453,9 +453,15 @@ fn breakpoint(thread: &Thread, regs: &mut Regs) -> bool {
     let addr = regs.rip.wrapping_sub(1);
     let ours = debugger_of(thread).is_some_and(|d| d.state.lock().breakpoints.contains_key(&addr));
     if !ours {
-        // One that was cleared while this thread met it is no program's own.
-        let mut now = [0];
-        let gone = patch::read(&thread.process, addr, &mut now) == 1 && now[0] != INT3;
+        // One that was cleared while this thread met it is no program's own; `int $3` is.
+        const INT_3: [u8; 2] = [0xcd, 3];
+        let byte = |at| {
+            let mut byte = [0];
+            (patch::read(&thread.process, at, &mut byte) == 1).then_some(byte[0])
+        };
+        let now = byte(addr);
+        let two_bytes = now == Some(INT_3[1]) && byte(addr.wrapping_sub(1)) == Some(INT_3[0]);
+        let gone = now.is_some_and(|now| now != INT3) && !two_bytes;
         if gone {
             regs.rip = addr;
         }

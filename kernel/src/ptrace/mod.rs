@@ -25,6 +25,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hanare_abi::slot::OP_TRAP;
 use hanare_core::errno;
 use hanare_core::ptrace::{Stop, event, option};
+use hanare_core::syscalls::{self, Restart};
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_hal::traps::Regs;
 use spin::Mutex;
@@ -210,8 +211,19 @@ fn shown(thread: &Thread, regs: &Regs, waits: bool) -> Regs {
     let over = !waits && !thread.signals.lock().is_interrupted();
     Regs {
         orig_rax: if is_call { regs.orig_rax } else { crate::entry::NO_CALL },
-        rax: if is_call && !over { ERESTARTSYS } else { regs.rax },
+        rax: if is_call && !over { restart_code(regs) } else { regs.rax },
         ..*regs
+    }
+}
+
+/// What the call would return on Linux if a signal ended it now.
+fn restart_code(regs: &Regs) -> u64 {
+    const ERESTARTNOHAND: u64 = -514i64 as u64;
+    const ERESTART_RESTARTBLOCK: u64 = -516i64 as u64;
+    match syscalls::row(regs.orig_rax).map(|row| row.restart) {
+        Some(Restart::NoHand) => ERESTARTNOHAND,
+        Some(Restart::Block) => ERESTART_RESTARTBLOCK,
+        _ => ERESTARTSYS,
     }
 }
 

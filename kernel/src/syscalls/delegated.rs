@@ -2,7 +2,8 @@
 
 use crate::mm::{calls, limits};
 use crate::process::Process;
-use crate::signals::{self, Interrupted};
+use crate::restart::Interrupted;
+use crate::signals;
 use crate::{cpus, clocktimers, cputime, delegate, pending, ptrace, slots, timens, usage};
 use core::sync::atomic::Ordering;
 use hanare_abi::slot::RESULT_NOT_STARTED;
@@ -78,7 +79,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
                 return result;
             }
         }
-        Hook::TempMask => temporary_mask(row, &args)?,
+        Hook::TempMask => return with_mask(row, args),
         Hook::Rlimit => {
             if let Some(result) = limits::address_space(row.number, &args) {
                 return result;
@@ -175,24 +176,25 @@ fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
     if control < last { part(control + 1, last) } else { Ok(0) }
 }
 
-/// The mask argument of ppoll and its like becomes the thread's until delivery.
-fn temporary_mask(row: &Row, args: &[u64; 6]) -> Result<()> {
+/// ppoll and its like: the mask argument becomes the thread's until delivery. Linux applies
+/// it itself, and only in the call: what is ready comes before a signal that was blocked.
+fn with_mask(row: &Row, args: [u64; 6]) -> Result<u64> {
+    let behind = |pointer| if pointer == 0 { 0 } else { usercopy::read_u64(pointer).unwrap_or(0) };
     let pointer = match row.number {
         number::PPOLL => args[3],
-        number::PSELECT6 if args[5] != 0 => usercopy::read_u64(args[5]).map_err(|_| errno::EFAULT)?,
-        number::PSELECT6 => 0,
-        number::IO_PGETEVENTS if args[5] != 0 => usercopy::read_u64(args[5]).map_err(|_| errno::EFAULT)?,
-        number::IO_PGETEVENTS => 0,
+        number::PSELECT6 | number::IO_PGETEVENTS => behind(args[5]),
         // With IORING_ENTER_EXT_ARG the mask is in a structure.
-        number::IO_URING_ENTER if args[3] & 8 != 0 && args[4] != 0 => usercopy::read_u64(args[4]).map_err(|_| errno::EFAULT)?,
+        number::IO_URING_ENTER if args[3] & 8 != 0 => behind(args[4]),
         _ => args[4],
     };
-    if pointer != 0 {
-        let mask = usercopy::read_u64(pointer).map_err(|_| errno::EFAULT)?;
+    // One that cannot be read is Linux' to complain about.
+    if pointer != 0 && let Ok(mask) = usercopy::read_u64(pointer) {
         cpus::current().signals.lock().begin_temporary(SigSet(mask));
         signals::retarget(&cpus::current().process);
     }
-    Ok(())
+    let result = forward(row, args);
+    cpus::current().signals.lock().end_temporary();
+    result
 }
 
 fn refresh_identity() {

@@ -3,7 +3,7 @@
 use super::{arguments, machine, mempolicy, put};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::Process;
-use crate::{cpus, cputime, delegate, dispositions, exec, rseq, share, signals, space, time, timens};
+use crate::{cpus, cputime, delegate, dispositions, exec, restart, rseq, share, sigframe, signals, sleep, space, time, timens};
 use crate::clone::{self, Request};
 use crate::{futex, seccomp};
 use crate::balance::CpuMask;
@@ -56,10 +56,10 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::RtSigaction => dispositions::action(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigprocmask => signals::procmask(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigpending => crate::pending::pending(a[0], a[1]),
-        LocalCall::Sigaltstack => signals::altstack(a[0], a[1], regs.rsp),
+        LocalCall::Sigaltstack => sigframe::altstack(a[0], a[1], regs.rsp),
         LocalCall::RtSigsuspend => sigsuspend(row, &a),
         LocalCall::RtSigreturn => {
-            signals::sigreturn(regs);
+            sigframe::sigreturn(regs);
             return None;
         }
         LocalCall::Getpid => Ok(u64::from(p.identity.lock().pid)),
@@ -70,8 +70,8 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Getegid => Ok(u64::from(p.identity.lock().egid)),
         LocalCall::ClockGettime => clock_gettime(a[0] as i32, a[1], p),
         LocalCall::ClockGetres => clock_getres(row, &a),
-        LocalCall::Nanosleep => nanosleep(row, 1, 0, a[0], a[1]),
-        LocalCall::ClockNanosleep => clock_nanosleep(row, &a),
+        LocalCall::Nanosleep => sleep::nanosleep(a[0], a[1]),
+        LocalCall::ClockNanosleep => sleep::clock_nanosleep(row, &a),
         LocalCall::Gettimeofday => gettimeofday(a[0], a[1]),
         LocalCall::Time => time_call(a[0]),
         LocalCall::Getrusage => getrusage(&a, p),
@@ -114,7 +114,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Ptrace => crate::ptrace::call(&a),
         LocalCall::GetRobustList => get_robust_list(row, &a),
         LocalCall::Rseq => rseq::register(a[0], a[1], a[2], a[3]),
-        LocalCall::RestartSyscall => Err(errno::ENOSYS),
+        LocalCall::RestartSyscall => restart::restart_syscall(),
         _ => Err(errno::ENOSYS),
     })
 }
@@ -144,70 +144,6 @@ fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
         Some(_) if a[1] == 0 => Ok(0),
         Some(c) => put(a[1], Timespec::from_ns(c.resolution_ns()).as_bytes()),
         None => super::delegated::forward(row, *a),
-    }
-}
-
-fn clock_nanosleep(row: &Row, a: &[u64; 6]) -> Result<u64> {
-    match Clock::from_id(a[0] as i32) {
-        Some(Clock::Realtime | Clock::Monotonic | Clock::Boottime | Clock::Tai) => nanosleep(row, a[0] as i32, a[1], a[2], a[3]),
-        Some(Clock::ProcessCpu) => cpu_nanosleep(row, a[1], a[2], a[3]),
-        None if cputime::clock_of(a[0] as i32).is_some() => match cputime::is_own_thread(a[0] as i32) {
-            true => Err(errno::EINVAL),
-            false => cpu_nanosleep(row, a[1], a[2], a[3]),
-        },
-        None => super::delegated::forward(row, *a),
-        // Clocks that can be read only.
-        Some(_) => Err(errno::EOPNOTSUPP),
-    }
-}
-
-/// Sleeps on a clock; `flags`: TIMER_ABSTIME.
-fn nanosleep(row: &Row, id: i32, flags: u64, request: u64, remaining: u64) -> Result<u64> {
-    let ns = futex::read_timespec(request)?;
-    let absolute = flags & 1 != 0;
-    let p = &cpus::current().process;
-    let now = || Clock::from_id(id).and_then(|clock| timens::now(p, clock)).unwrap_or(0);
-    let end = if absolute { ns } else { now().saturating_add(ns) };
-    // The TSC deadline is as good as the clock's rate; the clock itself decides.
-    let result = loop {
-        let result = futex::sleep_until(cpus::deadline(end.saturating_sub(now())));
-        if result.is_err() || now() >= end {
-            break result;
-        }
-    };
-    if result == Err(errno::EINTR) {
-        if absolute {
-            // Made again with the same deadline if no handler runs.
-            cpus::current().signals.lock().set_interrupted(signals::Interrupted::Started(row.restart));
-        } else if remaining != 0 {
-            put(remaining, Timespec::from_ns(end.saturating_sub(now())).as_bytes())?;
-        }
-    }
-    result.map(|()| 0)
-}
-
-/// Sleeps until the process has used so much CPU time.
-fn cpu_nanosleep(row: &Row, flags: u64, request: u64, remaining: u64) -> Result<u64> {
-    const LOOK_NS: u64 = 1_000_000;
-    let p = &cpus::current().process;
-    let ns = futex::read_timespec(request)?;
-    let absolute = flags & 1 != 0;
-    let end = if absolute { ns } else { cputime::process_ns(p).saturating_add(ns) };
-    loop {
-        let left = end.saturating_sub(cputime::process_ns(p));
-        if left == 0 {
-            return Ok(0);
-        }
-        // It can come no sooner than with all of the others running.
-        let at_once = p.thread_count().clamp(1, shared::params().cpu_count as usize) as u64;
-        if let Err(e) = futex::sleep_until(cpus::deadline((left / at_once).max(LOOK_NS))) {
-            if absolute {
-                cpus::current().signals.lock().set_interrupted(signals::Interrupted::Started(row.restart));
-            } else if remaining != 0 {
-                put(remaining, Timespec::from_ns(left).as_bytes())?;
-            }
-            return Err(e);
-        }
     }
 }
 
@@ -405,12 +341,17 @@ fn get_robust_list(row: &Row, a: &[u64; 6]) -> Result<u64> {
 /// kernel. What it has to do with memory of other processes is the same as on Linux.
 fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
     const QUERY: u64 = 0;
-    /// GLOBAL, GLOBAL_EXPEDITED, PRIVATE_EXPEDITED, PRIVATE_EXPEDITED_SYNC_CORE.
-    const BARRIERS: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 5;
-    const REGISTER: u64 = 1 << 2 | 1 << 4 | 1 << 6;
+    /// GLOBAL, GLOBAL_EXPEDITED, PRIVATE_EXPEDITED, PRIVATE_EXPEDITED_SYNC_CORE, and RSEQ.
+    const BARRIERS: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 5 | RSEQ;
+    const REGISTER: u64 = 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8;
     /// Only for who has registered, by the next higher bit.
-    const EXPEDITED: u64 = 1 << 3 | 1 << 5;
-    if flags != 0 {
+    const EXPEDITED: u64 = 1 << 3 | 1 << 5 | RSEQ;
+    /// Restartable sequences begin anew, besides.
+    const RSEQ: u64 = 1 << 7;
+    /// Only on one CPU; all will do.
+    const FLAG_CPU: u64 = 1;
+    let (command, flags) = (u64::from(command as u32), u64::from(flags as u32));
+    if flags != 0 && (command, flags) != (RSEQ, FLAG_CPU) {
         return Err(errno::EINVAL);
     }
     match command {
@@ -418,6 +359,10 @@ fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
         c if !c.is_power_of_two() => Err(errno::EINVAL),
         c if c & EXPEDITED != 0 && p.identity.lock().membarrier & c << 1 == 0 => Err(errno::EPERM),
         c if c & BARRIERS != 0 => {
+            if c == RSEQ {
+                p.each_thread(|t| t.rseq.disturb());
+                p.kick_all(); // each looks before it goes on
+            }
             crate::tlb::shoot(p.mm.active(), 0, 0);
             Ok(0)
         }
@@ -436,7 +381,9 @@ fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
     let mask = usercopy::read_u64(a[0]).map_err(|_| errno::EFAULT)?;
     cpus::current().signals.lock().begin_temporary(SigSet(mask));
     signals::retarget(&cpus::current().process);
-    super::delegated::forward(row, *a)
+    let result = super::delegated::forward(row, *a);
+    cpus::current().signals.lock().end_temporary();
+    result
 }
 
 /// execve, or execveat with `at`: directory and flags.

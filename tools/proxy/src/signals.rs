@@ -54,7 +54,6 @@ use crate::process;
 use crate::sys::arch::{Place, abort_address, current_worker, done_address, place};
 use crate::sys::signal::{self, Action, Frame, Info, LAST, Mask, bit};
 use crate::sys::{self, Errno};
-use crate::worker::Worker;
 
 /// Signals that Linux ignores by default, or that stop or continue a process:
 /// Linux handles them unless the application catches them.
@@ -138,7 +137,7 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
         return redirect(worker.call.load(Ordering::Relaxed), frame);
     }
     let worker = current_worker();
-    if FAULTS & bit(signal) != 0 && info.code() > 0 && worker.trapping.load(Ordering::Relaxed) != signal {
+    if FAULTS & bit(signal) != 0 && frame.raised(info) {
         own_fault(signal, info, frame);
     }
     worker.interrupted.store(1, Ordering::Relaxed);
@@ -207,19 +206,17 @@ pub fn end_by(signal: u32) -> ! {
 
 /// `OP_TRAP`: has Linux deliver `signal` to this thread, which stops for its tracer first.
 /// As for a fault, nothing keeps the signal back.
-pub fn trap(worker: &Worker, signal: u64, info: u64) -> sys::Result<()> {
+pub fn trap(signal: u64, info: u64) -> sys::Result<()> {
     let signal = valid(signal)?;
     let before = signal::action(signal)?;
     let forwarded = matches!(before, Action::Forward { .. });
     if !forwarded {
         signal::set_action(signal, Action::Forward { restart: false })?;
     }
-    worker.trapping.store(signal, Ordering::Relaxed);
     let mask = signal::set_mask(!0);
     let sent = signal::requeue(signal, info, false);
     signal::set_mask(mask & !bit(signal));
     signal::set_mask(mask);
-    worker.trapping.store(0, Ordering::Relaxed);
     if !forwarded {
         signal::set_action(signal, before)?;
     }

@@ -50,8 +50,6 @@ pub struct Worker {
     pub alive: AtomicU32,
     /// A signal that it took is blocked, whatever the thread's mask says.
     pub held: AtomicBool,
-    /// The signal that it sends itself for the sake of a tracer (`OP_TRAP`), or 0.
-    pub trapping: AtomicU32,
     slot: AtomicU32,
     role: Role,
     /// What Linux has as this thread's list of robust futexes.
@@ -68,8 +66,7 @@ impl Worker {
         let slot = AtomicU32::new(slot);
         let alive = AtomicU32::new(1);
         let held = AtomicBool::new(false);
-        let trapping = AtomicU32::new(0);
-        Self { this, interrupted, call, alive, held, trapping, slot, role, robust_list: AtomicU64::new(0), block }
+        Self { this, interrupted, call, alive, held, slot, role, robust_list: AtomicU64::new(0), block }
     }
 
     /// Index of its slot.
@@ -230,7 +227,7 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
             let info = process.space.window.scratch(worker.slot());
             code(signals::valid(args[0]).and_then(|signal| signal::requeue(signal, info, args[1] != 0)))
         }
-        OP_TRAP => code(signals::trap(worker, args[0], process.space.window.scratch(worker.slot()))),
+        OP_TRAP => code(signals::trap(args[0], process.space.window.scratch(worker.slot()))),
         OP_THREAD => number(start_worker(process, args[0], args[1])),
         OP_THREAD_RENEW => renew_worker(process, worker, args[0]),
         OP_THREAD_EXIT => end_worker(process, worker),

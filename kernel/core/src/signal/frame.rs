@@ -151,11 +151,14 @@ impl AltStack {
     /// What `sigaltstack` answers in `ss_flags` to a thread whose stack pointer is `sp`.
     #[must_use]
     pub const fn flags_at(&self, sp: u64) -> i32 {
-        if self.size == 0 {
+        let place = if self.size == 0 {
             SS_DISABLE
+        } else if self.holds(sp) {
+            SS_ONSTACK
         } else {
-            (self.flags & SS_AUTODISARM) | if self.holds(sp) { SS_ONSTACK } else { 0 }
-        }
+            0
+        };
+        (self.flags & SS_AUTODISARM) | place
     }
 }
 
@@ -308,6 +311,18 @@ impl FpSwBytes {
             && self.xstate_size <= self.extended_size
             && magic2 == FP_XSTATE_MAGIC2
     }
+}
+
+/// The `si_code` of the float exception that an FPU state shows, of the x87 unit or of SSE;
+/// `None`: none is pending. As Linux' `fpu__exception_code`.
+#[must_use]
+pub fn float_code(state: &[u8], x87: bool) -> Option<i32> {
+    let word = |at: usize| state.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
+    let (control, status, mxcsr) = (word(0), word(2), word(24));
+    let met = if x87 { status & !control } else { mxcsr & !(mxcsr >> 7) };
+    [(0x01, FPE_FLTINV), (0x04, FPE_FLTDIV), (0x08, FPE_FLTOVF), (0x12, FPE_FLTUND), (0x20, FPE_FLTRES)]
+        .into_iter()
+        .find_map(|(bits, code)| (met & bits != 0).then_some(code))
 }
 
 /// Where a frame goes.

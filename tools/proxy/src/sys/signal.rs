@@ -73,8 +73,13 @@ struct UContext {
     link: u64,
     stack: [u64; 3],
     registers: [u64; 18],
-    /// Segments, fault, pointer to the FPU's state, reserved.
-    rest: [u64; 14],
+    segments: u64,
+    error: u64,
+    trap: u64,
+    old_mask: u64,
+    cr2: u64,
+    /// Pointer to the FPU's state, reserved.
+    rest: [u64; 9],
     mask: Mask,
 }
 
@@ -89,6 +94,19 @@ impl Frame<'_> {
     /// Accumulator: the number of a call that is to be made again.
     pub fn rax(&self) -> u64 {
         self.context.registers[RAX]
+    }
+    /// Whether an instruction at this very place raised the signal, which may as well have
+    /// been sent: a program sends itself the siginfo of its own faults again.
+    pub fn raised(&self, info: &Info) -> bool {
+        const PROTECTION: u64 = 13;
+        const PAGE_FAULT: u64 = 14;
+        const BY_KERNEL: i32 = SI_KERNEL as i32;
+        let (trap, address) = (self.context.trap, info.address());
+        match info.code() {
+            BY_KERNEL => trap == PROTECTION, // tells no address
+            1.. => address == self.rip() || trap == PAGE_FAULT && address == self.context.cr2,
+            _ => false,
+        }
     }
     /// Has the interrupted code go on with `signal` blocked.
     pub fn block(&mut self, signal: u32) {
