@@ -123,10 +123,24 @@ pub fn check(thread: &Thread) {
     }
     match limit {
         CpuLimit::Within => {}
-        CpuLimit::Warn => send(signal::SIGXCPU),
+        CpuLimit::Warn => {
+            send(signal::SIGXCPU);
+            tell_limit(thread);
+        }
         CpuLimit::Kill => crate::signals::die(signal::SIGKILL),
     }
     signals::retarget(p); // others may take what this thread blocks
+}
+
+/// The soft limit has moved on: getrlimit(2) is Linux' business.
+fn tell_limit(thread: &Thread) {
+    const PRLIMIT64: u32 = 302;
+    const RLIMIT_CPU: u64 = 0;
+    let p = &thread.process;
+    let (soft, hard) = p.cpu_timers.limit();
+    if let Ok(at) = p.write_scratch(thread.slot_index, [soft, hard].as_bytes()) {
+        let _ = delegate::linux(PRLIMIT64, [0, RLIMIT_CPU, at, 0, 0, 0]);
+    }
 }
 
 /// Times that a clock has counted, ns.

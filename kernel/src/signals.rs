@@ -127,6 +127,12 @@ impl ThreadSignals {
         self.mask
     }
 
+    /// PTRACE_SETSIGMASK; Linux learns of it when the thread goes on.
+    pub fn replace_mask(&mut self, mask: SigSet) {
+        self.saved_mask = None;
+        self.mask = mask.blockable();
+    }
+
     /// For a new thread or process: mask and, for a process, the alternate stack
     /// are inherited, pending signals are not.
     pub fn inherit(&self, process: bool) -> ThreadSignals {
@@ -155,6 +161,19 @@ impl ThreadSignals {
     /// Adds a signal for this thread.
     pub fn queue(&mut self, signal: u32, info: SigInfo) -> Result<bool> {
         self.pending.queue(signal, info)
+    }
+
+    /// A signal that the thread's worker has taken. False: it was sent to the process, and
+    /// the thread blocks it by now.
+    fn take(&mut self, signal: u32, info: SigInfo, to_process: bool) -> bool {
+        if to_process && self.mask.contains(signal) {
+            return false;
+        }
+        let _ = if to_process { &mut self.chosen } else { &mut self.pending }.queue(signal, info);
+        if !to_process && info.code == signal::SI_TIMER {
+            self.applied = self.applied.with(signal); // see `hanare_abi::ioctl::Signal`
+        }
+        true
     }
 
     /// Remembers an interrupted call until delivery.
@@ -228,32 +247,18 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
     if thread.as_ref().is_some_and(|t| t.ptrace.takes(QueuedSignal { signal, info })) {
         return;
     }
-    let thread_only = SigSet::of(signal::SIGPIPE).with(signal::SIGXFSZ);
     // Sent to the process (SI_USER, SI_QUEUE, SI_KERNEL) or to this thread: they are
     // pending apart, as on Linux. A thread that has ended leaves it to the others.
-    let to_process = matches!(info.code, 0 | -1 | 0x80) && !thread_only.contains(signal) || signal == signal::SIGCHLD;
-    if let Some(thread) = &thread {
-        let mut s = thread.signals.lock();
-        let queued = if !to_process {
-            let _ = s.pending.queue(signal, info);
-            if info.code == signal::SI_TIMER {
-                s.applied = s.applied.with(signal); // see `hanare_abi::ioctl::Signal`
-            }
-            true
-        } else if !s.mask.contains(signal) {
-            let _ = s.chosen.queue(signal, info);
-            true
-        } else {
-            false
-        };
-        drop(s);
-        cpus::kick(thread); // also to give back what it blocks
-        if queued {
-            return;
-        }
+    let for_thread = SigSet::of(signal::SIGPIPE).with(signal::SIGXFSZ).contains(signal);
+    let to_process = matches!(info.code, 0 | -1 | 0x80) && !for_thread || signal == signal::SIGCHLD;
+    let taken = thread.as_ref().is_some_and(|t| t.signals.lock().take(signal, info, to_process));
+    if !taken {
+        let _ = p.signals.lock().pending.queue(signal, info);
+        retarget(p);
     }
-    let _ = p.signals.lock().pending.queue(signal, info);
-    retarget(p);
+    if let Some(thread) = thread {
+        cpus::kick(&thread); // also to give back what it blocks
+    }
 }
 
 /// A thread ends: what it was to take for the process is the others' business.
@@ -480,14 +485,8 @@ pub fn deliver(regs: &mut Regs) -> bool {
         }
     }
     if handled {
-        pass_on_blocked(thread);
         retarget(p); // the handlers block more
-        pending::give_back_blocked(thread);
-        // Linux keeps back what the mask blocked that the call had in place of its own.
-        let keeps_back = thread.signals.lock().keeps_back();
-        if keeps_back {
-            let _ = delegate::call(OP_NOP, [0; 6]);
-        }
+        settle(thread);
         return false;
     }
     let changed = finish_interrupted(thread, regs, None, any);
@@ -496,9 +495,20 @@ pub fn deliver(regs: &mut Regs) -> bool {
         s.mask = mask;
     }
     drop(s);
+    settle(thread);
+    fast && !changed
+}
+
+/// The mask is that which user mode will have: what it blocks goes elsewhere, and Linux
+/// sends what it does not block and the worker does.
+fn settle(thread: &Thread) {
     pass_on_blocked(thread);
     pending::give_back_blocked(thread);
-    fast && !changed
+    let keeps_back = thread.signals.lock().keeps_back();
+    if keeps_back {
+        cpus::request_attention();
+        let _ = delegate::call(OP_NOP, [0; 6]);
+    }
 }
 
 /// What the thread was to take for the process, and blocks now, is the others' business.

@@ -53,6 +53,8 @@ COMPARED = [
     ('blocked', 0, 120),
     ('fulltable', 0, 90),
     ('own', 0, 60),
+    ('takers', 0, 120),
+    ('futexops', 0, 90),
 ]
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,
           'breakpoint': -5, 'division': -8, 'overflow': -11, 'text': -11, 'blocked-segv': -11,

@@ -65,13 +65,12 @@ pub enum CpuLimit {
     Kill,
 }
 
-/// RLIMIT_CPU: soft and hard in seconds, as Linux has it.
+/// RLIMIT_CPU: soft and hard in seconds, as Linux has it: the soft limit moves on by a
+/// second with each SIGXCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuSeconds {
     soft: u64,
     hard: u64,
-    /// When the next SIGXCPU is due.
-    next: u64,
 }
 
 const NS: u64 = 1_000_000_000;
@@ -87,7 +86,7 @@ impl CpuSeconds {
     #[must_use]
     pub const fn new(soft: u64, hard: u64) -> Self {
         let soft = if soft == 0 { 1 } else { soft };
-        Self { soft, hard, next: soft }
+        Self { soft, hard }
     }
 
     /// Soft and hard limit.
@@ -102,17 +101,17 @@ impl CpuSeconds {
         if self.hard != u64::MAX && used >= self.hard {
             return CpuLimit::Kill;
         }
-        if self.next == u64::MAX || used < self.next {
+        if self.soft == u64::MAX || used < self.soft {
             return CpuLimit::Within;
         }
-        self.next = used + 1;
+        self.soft = used + 1;
         CpuLimit::Warn
     }
 
     /// How long until the next look, ns; `None`: there is no limit.
     #[must_use]
     pub const fn left(&self, used_ns: u64) -> Option<u64> {
-        let due = if self.next < self.hard { self.next } else { self.hard };
+        let due = if self.soft < self.hard { self.soft } else { self.hard };
         if due == u64::MAX { None } else { Some(due.saturating_mul(NS).saturating_sub(used_ns)) }
     }
 }
@@ -158,6 +157,7 @@ mod tests {
         assert_eq!(c.check(NS - 1), CpuLimit::Within);
         assert_eq!(c.check(NS), CpuLimit::Warn);
         assert_eq!(c.check(NS + 1), CpuLimit::Within);
+        assert_eq!(c.limits(), (2, 3));
         assert_eq!(c.check(2 * NS), CpuLimit::Warn);
         assert_eq!(c.check(3 * NS), CpuLimit::Kill);
         assert_eq!(CpuSeconds::default().left(9), None);

@@ -36,7 +36,9 @@ pub mod request {
     pub const LISTEN: u64 = 0x4208;
     pub const PEEKSIGINFO: u64 = 0x4209;
     pub const GETSIGMASK: u64 = 0x420a;
+    pub const SETSIGMASK: u64 = 0x420b;
     pub const GET_SYSCALL_INFO: u64 = 0x420e;
+    pub const GET_RSEQ_CONFIGURATION: u64 = 0x420f;
 }
 
 /// `PTRACE_O_*`.

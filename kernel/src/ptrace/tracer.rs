@@ -13,9 +13,11 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::{Stop, option, request, stopped, syscall_info};
-use hanare_core::signal::{SIGBUS, SIGTRAP};
+use hanare_core::rseq;
+use hanare_core::signal::{SIGBUS, SIGTRAP, SigSet};
 use hanare_core::syscalls::Row;
 use hanare_hal::usercopy;
+use zerocopy::IntoBytes;
 
 const SYS_PTRACE: u32 = 101;
 const SYS_GETPPID: u32 = 110;
@@ -66,6 +68,23 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
             }
             let mask = thread.signals.lock().mask_now();
             put(data, &mask.0.to_le_bytes())
+        }
+        request::SETSIGMASK => {
+            hold(&thread)?;
+            if addr != 8 {
+                return Err(errno::EINVAL);
+            }
+            let mask = usercopy::read_u64(data).map_err(|_| errno::EFAULT)?;
+            thread.signals.lock().replace_mask(SigSet(mask));
+            Ok(0)
+        }
+        request::GET_RSEQ_CONFIGURATION => {
+            hold(&thread)?;
+            let area = thread.rseq.area();
+            let words = [area.map_or(0, |a| a.addr), area.map_or(0, |a| rseq::SIZE | u64::from(a.signature) << 32), 0];
+            let bytes = words.as_bytes();
+            put(data, &bytes[..bytes.len().min(addr as usize)])?;
+            Ok(bytes.len() as u64)
         }
         request::GET_SYSCALL_INFO => {
             let words = look(&thread, |s| s.words())?;

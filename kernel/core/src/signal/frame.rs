@@ -342,12 +342,14 @@ pub const RED_ZONE: u64 = 128;
 /// the alternate stack would overflow, or there is no room: SIGSEGV.
 #[must_use]
 pub fn place_frame(sp: u64, on_alt: bool, alt: &AltStack, fpu_bytes: u64) -> Option<FramePlace> {
-    let mut at = sp.checked_sub(RED_ZONE)?;
     let mut inside = alt.holds(sp);
-    if on_alt && !inside && alt.flags_at(at) & SS_ONSTACK == 0 && alt.size != 0 {
-        at = alt.sp.checked_add(alt.size)?;
+    let enters = on_alt && !inside && alt.flags_at(sp.wrapping_sub(RED_ZONE)) & SS_ONSTACK == 0;
+    let at = if enters && alt.size != 0 {
         inside = true;
-    }
+        alt.sp.checked_add(alt.size)?
+    } else {
+        sp.checked_sub(RED_ZONE)?
+    };
     let fpu_bytes = fpu_bytes + FP_XSTATE_MAGIC2_SIZE as u64;
     let fpstate = align_down(at.checked_sub(fpu_bytes)?, 64);
     let frame = fpstate.checked_sub(size_of::<RtSigFrame>() as u64)?;

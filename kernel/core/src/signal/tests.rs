@@ -239,6 +239,19 @@ fn extended_state() {
 }
 
 #[test]
+fn float_codes() {
+    let mut state = [0u8; 64];
+    assert_eq!(float_code(&state, true), None);
+    (state[0], state[2]) = (0x7f, 0x04);
+    assert_eq!(float_code(&state, true), None); // masked
+    state[0] = 0x7b;
+    assert_eq!(float_code(&state, true), Some(FPE_FLTDIV));
+    state[24..26].copy_from_slice(&(0x1f80u16 & !(0x10 << 7) | 0x30).to_le_bytes());
+    assert_eq!(float_code(&state, false), Some(FPE_FLTUND));
+    assert_eq!(float_code(&[], false), None);
+}
+
+#[test]
 fn frames() {
     let alt = AltStack {
         sp: 0x10_0000,
@@ -263,6 +276,7 @@ fn frames() {
     let place = place_frame(0x7fff_0000, true, &AltStack::DISABLED, 832).unwrap();
     assert!(place.frame > 0x7ffe_0000);
     assert_eq!(place_frame(100, false, &alt, 832), None);
+    assert!(place_frame(100, true, &alt, 832).is_some());
     assert_eq!(AltStack::DISABLED.flags_at(5), SS_DISABLE);
     assert_eq!(alt.flags_at(alt.sp + 5), SS_ONSTACK);
     assert_eq!(alt.flags_at(alt.sp), 0);
