@@ -58,6 +58,8 @@ pub fn finish_interrupted(thread: &Thread, regs: &mut Regs, handler: Option<(u32
         regs.rip -= 2; // the length of `syscall`
     } else {
         regs.rax = errno::EINTR.as_return() as u64;
+        let rest = thread.signals.lock().take_rest(); // it is over
+        drop(rest);
     }
     true
 }

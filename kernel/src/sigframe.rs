@@ -75,7 +75,6 @@ fn restore(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
     let settable = 0x5_0dd5; // Linux' FIX_EFLAGS
     // What the handler blocked may wait here, or on Linux.
     signals::set_mask(cpus::current(), frame.context.sigmask.blockable());
-    let _ = cpus::current().signals.lock().take_rest();
     *regs = Regs {
         r15: c.r15, r14: c.r14, r13: c.r13, r12: c.r12, rbp: c.rbp, rbx: c.rbx, r11: c.r11, r10: c.r10,
         r9: c.r9, r8: c.r8, rax: c.rax, rcx: c.rcx, rdx: c.rdx, rsi: c.rsi, rdi: c.rdi, orig_rax: crate::entry::NO_CALL,
@@ -140,7 +139,7 @@ fn set_alternate(wanted: AltStack, sp: u64) -> Result<()> {
     s.alt = match mode {
         signal::SS_DISABLE => AltStack { flags: wanted.flags, ..AltStack::DISABLED },
         0 | signal::SS_ONSTACK if wanted.size < hanare_core::limits::MIN_SIGNAL_STACK => return Err(errno::ENOMEM),
-        0 | signal::SS_ONSTACK => wanted,
+        0 | signal::SS_ONSTACK => AltStack { reserved: 0, ..wanted },
         _ => return Err(errno::EINVAL),
     };
     Ok(())

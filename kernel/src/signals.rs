@@ -51,8 +51,8 @@ impl ProcessSignals {
 /// One thread's part.
 pub struct ThreadSignals {
     pub(crate) mask: SigSet,
-    /// To be restored after a call with a mask of its own.
-    saved_mask: Option<SigSet>,
+    /// The same, but for a call with a mask of its own: that which comes back after it.
+    lasting: SigSet,
     pub(crate) pending: Pending,
     /// Sent to the process, and taken for it by the thread's worker: as on Linux no other
     /// thread's business unless this one blocks them or ends.
@@ -91,7 +91,7 @@ impl ThreadSignals {
         let mask = SigSet(mask).blockable();
         ThreadSignals {
             mask,
-            saved_mask: None,
+            lasting: mask,
             pending: Pending::default(),
             chosen: Pending::default(),
             alt: AltStack::DISABLED,
@@ -129,16 +129,18 @@ impl ThreadSignals {
 
     /// PTRACE_SETSIGMASK; Linux learns of it when the thread goes on.
     pub fn replace_mask(&mut self, mask: SigSet) {
-        self.saved_mask = None;
-        self.mask = mask.blockable();
+        self.set(mask.blockable());
+    }
+
+    fn set(&mut self, mask: SigSet) {
+        self.mask = mask;
+        self.lasting = mask;
     }
 
     /// For a new thread or process: mask and, for a process, the alternate stack
     /// are inherited, pending signals are not.
     pub fn inherit(&self, process: bool) -> ThreadSignals {
-        let mask = self.saved_mask.unwrap_or(self.mask);
-        let new = ThreadSignals::new(mask.0);
-        let new = ThreadSignals { trap: self.trap, ..new };
+        let new = ThreadSignals { trap: self.trap, ..ThreadSignals::new(self.lasting.0) };
         match process {
             true => ThreadSignals { alt: self.alt, ..new },
             // The worker of a thread begins with everything blocked.
@@ -154,8 +156,8 @@ impl ThreadSignals {
     /// The mask for the worker's next call, which will then be applied: without that of a
     /// call with a mask of its own, which Linux applies itself.
     pub fn mask(&mut self) -> u64 {
-        self.applied = self.saved_mask.unwrap_or(self.mask);
-        self.applied.0
+        self.applied = self.lasting;
+        self.lasting.0
     }
 
     /// Adds a signal for this thread.
@@ -211,17 +213,14 @@ impl ThreadSignals {
     /// A call with a mask of its own begins.
     pub fn begin_temporary(&mut self, mask: SigSet) {
         cpus::request_attention();
-        self.saved_mask = Some(self.mask);
         self.mask = mask.blockable();
     }
 
     /// A call with a mask of its own is over: unless a signal ended it, that may be one
     /// that only this mask lets through.
     pub fn end_temporary(&mut self) {
-        if !matches!(self.interrupted, Some(Interrupted::Started(_)))
-            && let Some(mask) = self.saved_mask.take()
-        {
-            self.mask = mask;
+        if !matches!(self.interrupted, Some(Interrupted::Started(_))) {
+            self.mask = self.lasting;
         }
     }
 
@@ -265,7 +264,7 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
 pub fn leave(p: &Process, thread: &Thread) {
     let left = {
         let mut s = thread.signals.lock();
-        s.mask = SigSet::ALL; // nothing more is left to it
+        s.set(SigSet::ALL); // nothing more is left to it
         s.give_up(SigSet::ALL)
     };
     requeue(p, left);
@@ -490,11 +489,10 @@ pub fn deliver(regs: &mut Regs) -> bool {
         return false;
     }
     let changed = finish_interrupted(thread, regs, None, any);
-    let mut s = thread.signals.lock();
-    if let Some(mask) = s.saved_mask.take() {
-        s.mask = mask;
+    {
+        let mut s = thread.signals.lock();
+        s.mask = s.lasting;
     }
-    drop(s);
     settle(thread);
     fast && !changed
 }
@@ -524,12 +522,11 @@ fn pass_on_blocked(thread: &Thread) {
     }
 }
 
-
 /// Builds the frame and points the registers at the handler.
 fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut Regs) {
     let (alt, mask, trap) = {
         let s = thread.signals.lock();
-        (s.alt, s.saved_mask.unwrap_or(s.mask), s.trap)
+        (s.alt, s.lasting, s.trap)
     };
     if rseq::before_handler(thread, regs).is_err() || sigframe::build(queued, action, regs, &alt, mask, trap).is_err() {
         return match queued.signal {
@@ -538,8 +535,8 @@ fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut
         };
     }
     let mut s = thread.signals.lock();
-    s.saved_mask = None;
-    s.mask = action.mask_in_handler(queued.signal, s.mask);
+    let mask = action.mask_in_handler(queued.signal, s.mask);
+    s.set(mask);
     if s.alt.flags & signal::SS_AUTODISARM != 0 {
         s.alt = AltStack::DISABLED;
     }
@@ -575,7 +572,7 @@ pub fn set_mask(thread: &Thread, mask: SigSet) {
     let (unblocked, blocked) = {
         let mut s = thread.signals.lock();
         let blocked = !mask.difference(s.mask).is_empty();
-        s.mask = mask;
+        s.set(mask);
         (!s.applied.difference(mask).is_empty(), blocked)
     };
     if blocked {

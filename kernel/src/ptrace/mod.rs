@@ -440,7 +440,7 @@ pub fn leave(thread: &Thread, regs: &mut Regs) {
     if own.clear(TOLD) && own.has(CALLS) {
         let interrupted = thread.signals.lock().is_interrupted();
         if interrupted {
-            regs.rax = ERESTARTSYS;
+            regs.rax = restart_code(regs);
         }
         report(thread, regs, Stop::Exit);
     }
