@@ -38,6 +38,13 @@ static void fixed_places(int file, const char *name)
 	fixed(PROT_READ, MAP_SHARED_VALIDATE | 0x10000000, file, 0);
 	fixed(PROT_READ, MAP_SHARED_VALIDATE | MAP_ANONYMOUS, -1, 0);
 	fixed(PROT_READ, MAP_SHARED, file, 0);
+	/* Over addresses that are only kept. */
+	char *kept = anonymous(3, PROT_NONE);
+	TELL_MAP(mmap(kept + PAGE, PAGE, RW, MAP_SHARED | MAP_FIXED, readonly, 0));
+	TOUCH(kept + PAGE, 0);
+	TELL(mprotect(kept, 3 * PAGE, RW));
+	TELL_MAP(mmap(kept + PAGE, PAGE, RW, MAP_SHARED | MAP_FIXED, file, 0));
+	TOUCH(kept + PAGE, 1);
 	fixed(RW, MAP_PRIVATE, 999, 0);
 	fixed(RW, MAP_PRIVATE, writeonly, 0);
 	fixed(RW, MAP_PRIVATE, file, 0x7ffffffffffff000);

@@ -116,8 +116,12 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
     };
     limits::enough_memory(if limits::is_accounted(prot, vma_flags | shared) { len } else { 0 })?;
     let linux = !anonymous_map && !matches!(file, Some(Private::Regular { .. }));
+    let mut unused = None;
     if linux && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED && p.mm.lock().vmas.overlaps(addr, addr + len) {
-        shared::try_elsewhere(len, prot, flags, fd, offset)?;
+        unused = unused_reservation(p, addr, addr + len);
+        if unused.is_none() {
+            shared::try_elsewhere(len, prot, flags, fd, offset)?;
+        }
     }
     let at = choose(p, addr, len, flags)?;
     let insert = |vma: Vma<FileRef>| fill_reserved(p, vma).map(|()| at);
@@ -127,7 +131,12 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
         }
         None if private => insert(anonymous(at, at + len, prot, vma_flags))?,
         // Private, but a device's: what it means is the device's business.
-        Some(Private::Device) | None => shared::map(p, at, len, prot, flags, fd, offset, vma_flags | shared)?,
+        Some(Private::Device) | None => shared::map(p, at, len, prot, flags, fd, offset, vma_flags | shared).inspect_err(|_| {
+            // What Linux refuses leaves what was there.
+            if let Some(vma) = unused {
+                let _ = p.mm.lock().vmas.insert(vma);
+            }
+        })?,
     };
     let end = at + len;
     if huge.is_some() && private && flags & MAP_NORESERVE == 0 {
@@ -138,6 +147,20 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
         let _ = lock::populate_mapped(p, at, end); // as Linux: as far as it goes
     }
     Ok(at)
+}
+
+/// What is at `start..end`, if it is one mapping that the program only keeps the addresses with:
+/// it can be put back at no cost.
+fn unused_reservation(p: &Process, start: u64, end: u64) -> Option<Vma<FileRef>> {
+    let mut mm = p.mm.lock();
+    let plain = |v: &&Vma<FileRef>| v.end >= end && v.prot.is_empty() && v.backing == Backing::Anonymous;
+    let vma = mm.vmas.find(start).filter(plain)?.slice(start, end)?;
+    let mut used = false;
+    mm.table.update(start, end, &mut |leaf| {
+        used = true;
+        leaf.entry
+    });
+    (!used).then_some(vma)
 }
 
 /// What can be said of a wished-for address before anything is changed.

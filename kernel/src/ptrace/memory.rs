@@ -46,12 +46,12 @@ pub fn poke(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
 
 /// read(2), write(2) and their relatives that Linux could not do (`EIO`): of
 /// `/proc/PID/mem` they are done here, since they may read and write, in a copy of the
-/// process' own, what it may not itself. Whose memory it may be Linux has judged at `open`.
+/// process' own, what it may not itself.
 pub fn memory_file(number: u16, a: &[u64; 6]) -> Result<u64> {
     const CURRENT: u64 = 1;
     let fd = a[0];
     let Some(access) = Access::of(number, a)? else { return Err(errno::EIO) };
-    let thread = of_file(fd).ok_or(errno::EIO)?;
+    let thread = of_file(fd).filter(|t| may_reach(t)).ok_or(errno::EIO)?;
     let start = match access.at {
         Some(at) => at,
         None => seek(fd, 0, CURRENT)?,
@@ -68,6 +68,23 @@ pub fn memory_file(number: u16, a: &[u64; 6]) -> Result<u64> {
         seek(fd, at - start, CURRENT)?;
     }
     if at == start { Err(errno::EIO) } else { Ok(at - start) }
+}
+
+/// Whether Linux lets the caller at a thread's memory. The file's name, by which the thread was
+/// found, proves nothing: what is mounted at /proc may be anybody's.
+fn may_reach(thread: &Thread) -> bool {
+    const PROCESS_VM_READV: u32 = 310;
+    let me = cpus::current();
+    if core::ptr::eq(&*thread.process, &*me.process) {
+        return true;
+    }
+    // Two struct iovec: a byte to behind them, from address 0.
+    let iovecs = |scratch: u64| [scratch + 32, 1, 0, 1].map(u64::to_le_bytes).concat();
+    let asked = me.process.write_scratch(me.slot_index, &[0; 40]).and_then(|scratch| {
+        me.process.write_scratch(me.slot_index, &iovecs(scratch))?;
+        delegate::linux(PROCESS_VM_READV, [u64::from(thread.slot.tid()), scratch, 1, scratch + 16, 1, 0])
+    });
+    matches!(asked, Ok(_) | Err(errno::EFAULT))
 }
 
 fn seek(fd: u64, offset: u64, whence: u64) -> Result<u64> {
