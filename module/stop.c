@@ -149,13 +149,15 @@ static struct probe {
 /*
  * A tracer has let the signal through, and the LWK says that it is the end: a second
  * stop for it would be one too many. Only who ends by its default action asks for this.
+ * It ends the first process of a pid namespace, too, as a fault of its own does on Linux.
  */
 void hanare_last_signal(u32 signal)
 {
-	if (!valid_signal(signal) || !signal || sig_kernel_only(signal))
+	if (!valid_signal(signal) || !signal)
 		return;
 	spin_lock_irq(&current->sighand->siglock);
-	if (current->sighand->action[signal - 1].sa.sa_handler == SIG_DFL)
+	current->signal->flags &= ~SIGNAL_UNKILLABLE;
+	if (!sig_kernel_only(signal) && current->sighand->action[signal - 1].sa.sa_handler == SIG_DFL)
 		current->sighand->action[signal - 1].sa.sa_flags |= SA_IMMUTABLE;
 	spin_unlock_irq(&current->sighand->siglock);
 }

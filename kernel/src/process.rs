@@ -42,6 +42,12 @@ pub struct Identity {
     pub membarrier: u64,
 }
 
+/// What Linux tells of a user or group that has no id in the user namespace.
+pub const NOT_MAPPED: u32 = 65534;
+
+/// The id that the first process of a pid namespace has there.
+pub const INIT: u32 = 1;
+
 /// A process. It dereferences to its [`Space`], which it shares only with processes that
 /// share its memory.
 pub struct Process {
@@ -185,6 +191,7 @@ impl Process {
         let block = self.start_block()?;
         self.start_mask.store(block.sigmask, Ordering::Relaxed);
         self.signals.lock().inherit_ignored(block.sigignore);
+        self.signals.lock().actions.is_init = block.pid == INIT;
         *self.identity.lock() = Identity {
             pid: block.pid,
             uid: block.uid,
@@ -221,6 +228,7 @@ impl Process {
         thread.slot.set_tid(pid); // the proxy may come to it later than the thread
         e.inherited.identity = Identity { pid, uid, euid, gid, egid, ..e.inherited.identity };
         e.inherited.give(self, &thread);
+        self.signals.lock().actions.is_init = pid == INIT;
         if e.traced {
             ptrace::hold_child(&e.parent, &thread);
         }

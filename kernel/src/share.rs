@@ -6,7 +6,7 @@
 //! thread is its name between the two kernels.
 
 use crate::clone::{self, Inherited, Request, flag};
-use crate::process::Process;
+use crate::process::{INIT, Process};
 use crate::thread::Thread;
 use crate::{balance, cpus, delegate, hold, ptrace};
 use alloc::sync::Arc;
@@ -98,6 +98,7 @@ pub fn begin(p: &Arc<Process>, pid_namespace: u64) -> Result<()> {
     p.set_pid_namespace(pid_namespace);
     // What it itself sees, which in a namespace of its own is not what its parent sees.
     p.identity.lock().pid = first.slot.tid();
+    p.signals.lock().actions.is_init = first.slot.tid() == INIT;
     let cpu = balance::place(&first);
     cpus::enqueue(first, cpu);
     wake_parent(p);

@@ -287,6 +287,9 @@ impl SigAction {
 #[derive(Clone, Debug)]
 pub struct Actions {
     table: [SigAction; SIGNAL_MAX as usize],
+    /// Of the first process of a pid namespace: no signal has a default action, but
+    /// for a fault of its own (Linux' `SIGNAL_UNKILLABLE`).
+    pub is_init: bool,
 }
 
 impl Default for Actions {
@@ -301,6 +304,7 @@ impl Actions {
     pub const fn new() -> Self {
         Self {
             table: [SigAction::DEFAULT; SIGNAL_MAX as usize],
+            is_init: false,
         }
     }
 
@@ -374,10 +378,13 @@ impl Actions {
         }
     }
 
-    /// Whether nothing would happen if `signal` were delivered.
+    /// Whether `signal` need not be kept: nothing would happen if it were delivered, and
+    /// nobody waits for it. An init process may block it and wait (sigwait(3)).
     #[must_use]
     pub fn ignores(&self, signal: u32) -> bool {
-        decide(signal, self) == Disposition::Ignore
+        let action = self.get(signal);
+        let by_default = action.handler == SIG_DFL && default_action(signal) == DefaultAction::Ignore;
+        action.handler == SIG_IGN || by_default
     }
 }
 
@@ -406,7 +413,7 @@ pub fn decide(signal: u32, actions: &Actions) -> Disposition {
     if action.is_caught() {
         return Disposition::Handle(action);
     }
-    if action.handler == SIG_IGN {
+    if action.handler == SIG_IGN || actions.is_init {
         return Disposition::Ignore;
     }
     match default_action(signal) {

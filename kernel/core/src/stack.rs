@@ -216,7 +216,7 @@ pub fn check_limits<S: AsRef<[u8]>>(
         }
         strings += string.len() as u64 + 1;
     }
-    let pointers = (argv.len() + envp.len()) as u64 * 8;
+    let pointers = (argv.len().max(1) + envp.len()) as u64 * 8;
     // However small the limit of the stack is: the strings have to lie in it.
     let fits = strings + pointers <= limit && page_up(strings + 8) <= stack_limit;
     if fits { Ok(()) } else { Err(E2BIG) }

@@ -200,7 +200,7 @@ pub fn end_by(signal: u32) -> ! {
     signal::set_mask(!0);
     signal::raise(signal);
     signal::set_mask(!bit(signal));
-    // Not reached but for an init process, which Linux does not kill so.
+    // Not reached.
     sys::exit(128 + signal)
 }
 

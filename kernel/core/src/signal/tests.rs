@@ -45,6 +45,14 @@ fn dispositions() {
     assert_eq!(decide(SIGTSTP, &actions), Disposition::Stop);
     assert_eq!(decide(SIGCONT, &actions), Disposition::Continue);
     assert_eq!(decide(40, &actions), Disposition::Terminate { core: false });
+    actions.is_init = true;
+    assert_eq!(decide(SIGSEGV, &actions), Disposition::Ignore);
+    assert_eq!(
+        decide_forced(SIGSEGV, &actions, SigSet::EMPTY),
+        Disposition::Terminate { core: true }
+    );
+    assert!(!actions.ignores(SIGSEGV) && actions.ignores(SIGINT) && actions.ignores(SIGCHLD));
+    actions.is_init = false;
     for bad in [0, 65, SIGKILL, SIGSTOP] {
         assert_eq!(actions.set(bad, caught(0)), Err(EINVAL));
     }
