@@ -300,6 +300,10 @@ void hanare_stop_exit(void);
 /* The caller ends by this signal: its tracer has seen it. */
 void hanare_last_signal(u32 signal);
 
+/* rights.c */
+long hanare_rights(struct hanare_space *space, void *data);
+long hanare_succeed(struct hanare_space *space, void *data);
+
 /* dump.c */
 long hanare_dump(struct hanare_space *space, void *data);
 long hanare_pose(struct hanare_space *space, void *data);

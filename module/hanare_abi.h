@@ -700,7 +700,7 @@ struct hanare_service {
  * that were caught, name the process. [1] = file id of the program, or 0;
  * [2] = address (control window) of `EXECED_WORDS` words for Linux' memory map,
  * in the order of `struct prctl_mm_map`, or 0: what `/proc/PID/cmdline`, `environ`
- * and `auxv` show. [3] = 1: what `OP_RIGHTS` does is done, too. Result = 1 if rights went.
+ * and `auxv` show.
  */
 #define HANARE_OP_EXECED 0x80000004U
 /*
@@ -743,11 +743,23 @@ struct hanare_service {
  */
 #define HANARE_OP_THREAD_RENEW 0x80000010U
 /*
- * A new program begins on this worker's thread, which was not the one that called execve
- * (`OP_EXECED`): what execve(2) takes
- * away of rights goes. Result = 1 if something went.
+ * A new program begins on this worker's thread: its rights become what execve(2) makes of
+ * them. args: [0] = address (control window) for `RANDOM_BYTES` random bytes, or 0.
+ * Result = `RIGHTS_*`, or -errno.
  */
 #define HANARE_OP_RIGHTS 0x80000011U
+/* For the addresses of a program and its AT_RANDOM. */
+#define HANARE_RANDOM_BYTES 32
+/* `OP_RIGHTS`: they are others than before. */
+#define HANARE_RIGHTS_CHANGED (1LL)
+/* `OP_RIGHTS`: the program has more than who started it (AT_SECURE). */
+#define HANARE_RIGHTS_SECURE (2LL)
+/*
+ * The program goes on in the first worker, which makes this call: it becomes to Linux what
+ * the one with thread id args[0] is, which execve(2) was called in and which waits. Result
+ * 0, or -errno.
+ */
+#define HANARE_OP_SUCCEED 0x80000019U
 /*
  * fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
  * low seven bits, and the flags of clone3 that matter to Linux (CLONE_PARENT,
@@ -1365,6 +1377,10 @@ struct hanare_vma_info {
 #define HANARE_IOCTL_LISTED 0xc0184831U
 /* See `Execed`. */
 #define HANARE_IOCTL_EXECED 0xc0284832U
+/* See `Rights`. */
+#define HANARE_IOCTL_RIGHTS 0xc0084836U
+/* See `Succeed`. */
+#define HANARE_IOCTL_SUCCEED 0xc0084837U
 /* See `Share`. */
 #define HANARE_IOCTL_SHARE 0xc0084835U
 /* See `Last`. */
@@ -1785,6 +1801,29 @@ struct hanare_execed {
 };
 
 /*
+ * `IOCTL_RIGHTS`: a new program begins on the calling thread: ids, capabilities and the
+ * like become what execve(2) makes of them.
+ */
+struct hanare_rights {
+	/* Out: 1: they are others than before. */
+	__u32 changed;
+	/* Out: 1: the program has more rights than who started it (AT_SECURE). */
+	__u32 secure;
+};
+
+/*
+ * `IOCTL_SUCCEED`: the calling first thread of a process takes over what Linux keeps for
+ * another one, which called execve(2) and waits for a request: credentials, namespaces,
+ * descriptors, directories and the like.
+ */
+struct hanare_succeed {
+	/* In: thread id, as the caller sees it. */
+	__u32 tid;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/*
  * `IOCTL_PROCESS`: the process with the lowest space id above `after`.
  * ENOENT: no more, or no such instance.
  */
@@ -2182,6 +2221,12 @@ _Static_assert(__builtin_offsetof(struct hanare_execed, arg_end) == 16, "Execed.
 _Static_assert(__builtin_offsetof(struct hanare_execed, env_start) == 24, "Execed.env_start");
 _Static_assert(__builtin_offsetof(struct hanare_execed, env_end) == 32, "Execed.env_end");
 _Static_assert(sizeof(struct hanare_execed) == 40, "Execed");
+_Static_assert(__builtin_offsetof(struct hanare_rights, changed) == 0, "Rights.changed");
+_Static_assert(__builtin_offsetof(struct hanare_rights, secure) == 4, "Rights.secure");
+_Static_assert(sizeof(struct hanare_rights) == 8, "Rights");
+_Static_assert(__builtin_offsetof(struct hanare_succeed, tid) == 0, "Succeed.tid");
+_Static_assert(__builtin_offsetof(struct hanare_succeed, reserved) == 4, "Succeed.reserved");
+_Static_assert(sizeof(struct hanare_succeed) == 8, "Succeed");
 _Static_assert(__builtin_offsetof(struct hanare_process_status, name) == 0, "ProcessStatus.name");
 _Static_assert(__builtin_offsetof(struct hanare_process_status, after) == 32, "ProcessStatus.after");
 _Static_assert(__builtin_offsetof(struct hanare_process_status, pid) == 36, "ProcessStatus.pid");

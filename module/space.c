@@ -512,6 +512,8 @@ static const struct space_command space_commands[] = {
 	{ HANARE_IOCTL_OPENED, hanare_opened },
 	{ HANARE_IOCTL_LISTED, hanare_listed },
 	{ HANARE_IOCTL_EXECED, hanare_execed },
+	{ HANARE_IOCTL_RIGHTS, hanare_rights },
+	{ HANARE_IOCTL_SUCCEED, hanare_succeed },
 	{ HANARE_IOCTL_SHARE, hanare_share },
 	{ HANARE_IOCTL_LAST, do_last },
 };
@@ -567,7 +569,7 @@ long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg)
 		return -EFAULT;
 	err = space_commands[i].call(space, &data);
 	if ((cmd == HANARE_IOCTL_USAGE || cmd == HANARE_IOCTL_OPENED ||
-	     cmd == HANARE_IOCTL_LISTED) && !err && copy_to_user(arg, &data, size))
+	     cmd == HANARE_IOCTL_LISTED || cmd == HANARE_IOCTL_RIGHTS) && !err && copy_to_user(arg, &data, size))
 		err = -EFAULT;
 	return err;
 }

@@ -459,6 +459,29 @@ pub struct Execed {
     pub env_end: u64,
 }
 
+/// `IOCTL_RIGHTS`: a new program begins on the calling thread: ids, capabilities and the
+/// like become what execve(2) makes of them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Rights {
+    /// Out: 1: they are others than before.
+    pub changed: u32,
+    /// Out: 1: the program has more rights than who started it (AT_SECURE).
+    pub secure: u32,
+}
+
+/// `IOCTL_SUCCEED`: the calling first thread of a process takes over what Linux keeps for
+/// another one, which called execve(2) and waits for a request: credentials, namespaces,
+/// descriptors, directories and the like.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Succeed {
+    /// In: thread id, as the caller sees it.
+    pub tid: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
 /// `IOCTL_PROCESS`: the process with the lowest space id above `after`.
 /// ENOENT: no more, or no such instance.
 #[repr(C)]
@@ -545,6 +568,10 @@ pub const IOCTL_OPENED: u32 = iowr::<Opened>(48);
 pub const IOCTL_LISTED: u32 = iowr::<Listed>(49);
 /// See [`Execed`].
 pub const IOCTL_EXECED: u32 = iowr::<Execed>(50);
+/// See [`Rights`].
+pub const IOCTL_RIGHTS: u32 = iowr::<Rights>(54);
+/// See [`Succeed`].
+pub const IOCTL_SUCCEED: u32 = iowr::<Succeed>(55);
 /// See [`Share`].
 pub const IOCTL_SHARE: u32 = iowr::<Share>(53);
 /// See [`Last`].

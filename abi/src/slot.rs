@@ -33,7 +33,7 @@ pub const OP_SIGNAL_ACTION: u32 = OP_BASE + 3;
 /// that were caught, name the process. [1] = file id of the program, or 0;
 /// [2] = address (control window) of [`EXECED_WORDS`] words for Linux' memory map,
 /// in the order of `struct prctl_mm_map`, or 0: what `/proc/PID/cmdline`, `environ`
-/// and `auxv` show. [3] = 1: what `OP_RIGHTS` does is done, too. Result = 1 if rights went.
+/// and `auxv` show.
 pub const OP_EXECED: u32 = OP_BASE + 4;
 /// start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
 /// arg_start, arg_end, env_start, env_end, address and bytes of auxv.
@@ -63,10 +63,20 @@ pub const OP_THREAD_EXIT: u32 = OP_BASE + 10;
 /// args: [0] = 0, or a slot without a worker, which gets one in the same way: the request
 /// that is there already (`OP_NOP`) is its answer's.
 pub const OP_THREAD_RENEW: u32 = OP_BASE + 16;
-/// A new program begins on this worker's thread, which was not the one that called execve
-/// (`OP_EXECED`): what execve(2) takes
-/// away of rights goes. Result = 1 if something went.
+/// A new program begins on this worker's thread: its rights become what execve(2) makes of
+/// them. args: [0] = address (control window) for [`RANDOM_BYTES`] random bytes, or 0.
+/// Result = `RIGHTS_*`, or -errno.
 pub const OP_RIGHTS: u32 = OP_BASE + 17;
+/// For the addresses of a program and its AT_RANDOM.
+pub const RANDOM_BYTES: usize = 32;
+/// `OP_RIGHTS`: they are others than before.
+pub const RIGHTS_CHANGED: i64 = 1;
+/// `OP_RIGHTS`: the program has more than who started it (AT_SECURE).
+pub const RIGHTS_SECURE: i64 = 2;
+/// The program goes on in the first worker, which makes this call: it becomes to Linux what
+/// the one with thread id args[0] is, which execve(2) was called in and which waits. Result
+/// 0, or -errno.
+pub const OP_SUCCEED: u32 = OP_BASE + 25;
 /// fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
 /// low seven bits, and the flags of clone3 that matter to Linux (CLONE_PARENT,
 /// namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,

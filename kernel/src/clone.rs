@@ -7,7 +7,7 @@ use crate::thread::{Birth, Thread};
 use crate::vfork::{Common, Vfork};
 use crate::balance::{self, CpuMask};
 use crate::futex::{self, Word};
-use crate::{cpus, delegate, dispositions, exec, hold, observe, ptrace, seccomp, services, share, slots, timens, usertsc};
+use crate::{cpus, delegate, dispositions, hold, observe, ptrace, seccomp, services, share, slots, timens, usertsc};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -240,9 +240,6 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     if keeps_back {
         let _ = delegate::call(OP_NOP, [0; 6]);
     }
-    if b.is_program {
-        exec::settle_rights();
-    }
     let mut regs = b.regs;
     regs.orig_rax = crate::entry::NO_CALL;
     if b.is_program {
@@ -278,6 +275,8 @@ pub struct Inherited {
     /// The program it runs.
     exe: Vec<u8>,
     affinity: CpuMask,
+    /// What the thread is called.
+    name: Option<[u8; 16]>,
     /// Filters of system calls.
     seccomp: seccomp::Inherited,
     /// Dispositions.
@@ -303,6 +302,7 @@ impl Inherited {
             observed: if shares { observe::Inherited::of_sharer(p) } else { observe::Inherited::of(p) },
             exe: p.exe.lock().clone(),
             affinity: *me.affinity.lock(),
+            name: *me.name.lock(),
             seccomp: me.seccomp.inherited(),
             signals: p.signals.lock().inherit(),
             thread_signals: me.signals.lock().inherit(!shares),
@@ -320,6 +320,7 @@ impl Inherited {
         *p.signals.lock() = self.signals;
         p.cpu_timers.set_limit(self.cpu_limit.0, self.cpu_limit.1);
         *first.affinity.lock() = self.affinity;
+        *first.name.lock() = self.name;
         first.seccomp.inherit(self.seccomp);
         *first.signals.lock() = self.thread_signals;
         *first.birth.lock() = Some(self.birth);
@@ -423,6 +424,8 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let pid = loop {
         match delegate::call(OP_FORK, [key.1, r.exit_signal | r.flags & flag::LINUX, r.pidfd, r.set_tid, r.set_tid_size, r.cgroup]) {
             RESULT_NOT_STARTED => {}
+            // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
+            pid if pid == errno::EAGAIN.as_return() && slots::dismiss(p) => {}
             pid => break pid,
         }
     };

@@ -8,7 +8,7 @@ use crate::mm::content::Content;
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
 use crate::process::{Identity, Process};
 use crate::thread::{Birth, Thread};
-use crate::{cpus, cputime, delegate, dispositions, frames, futex, hold, observe, ptrace, services, signals, slots, syscalls, vdso};
+use crate::{cpus, cputime, delegate, dispositions, frames, futex, hold, observe, ptrace, rights, services, share, signals, slots, syscalls, vdso};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -16,11 +16,11 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::layout::{START_BASE, USER_MAX};
 use hanare_abi::service::{SERVICE_FILL, SERVICE_PROGRAM_GET};
-use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, OP_RIGHTS, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
+use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::elf::{ElfHeader, ElfPlan, interpreter_path};
 use hanare_core::errno::{self, Errno, Result};
-use hanare_core::limits::{ARG_MAX_TOTAL, STACK_EXPAND, MAX_INTERPRETERS, PATH_MAX};
+use hanare_core::limits::{ARG_MAX_TOTAL, COMM_SIZE, STACK_EXPAND, MAX_INTERPRETERS, PATH_MAX};
 use hanare_core::script::Script;
 use hanare_core::stack::{StackImage, at, check_limits};
 use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags, VmaMap};
@@ -34,7 +34,8 @@ mod linux {
 }
 const AT_FDCWD: u64 = -100i64 as u64;
 const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
-const AT_EMPTY_PATH: u64 = 0x1000;
+/// The directory itself, if the path is empty (execveat(2)).
+pub const AT_EMPTY_PATH: u64 = 0x1000;
 
 /// Where position-independent programs go (Linux' ELF_ET_DYN_BASE).
 const PIE_BASE: u64 = 0x5555_5555_4000;
@@ -155,20 +156,8 @@ pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs)
         e
     })?;
     take_first_slot(regs);
-    let me = cpus::current();
-    if me.slot_index != me.process.first_slot {
-        settle_rights(); // the first one's worker has others; this one's are settled only now
-    }
     ptrace::on_exec(cpus::current(), regs);
     Ok(())
-}
-
-/// What execve takes away of the running thread's rights, which its worker has. New
-/// threads get no worker from before.
-pub fn settle_rights() {
-    if delegate::call(OP_RIGHTS, [0; 6]) == 1 {
-        slots::attributes_changed(cpus::current());
-    }
 }
 
 /// The process' other threads end: the program is about to be replaced. Those in a
@@ -204,10 +193,11 @@ fn take_first_slot(regs: &Regs) {
     if me.slot_index == p.first_slot {
         return;
     }
-    let Some(slot) = slots::take_first(p) else { return };
+    let Some(slot) = slots::take_first(p) else { return }; // it is being killed
     let Some(new) = Thread::new(p.clone(), p.first_slot, slot, crate::clone::first_step) else { return };
     *new.signals.lock() = me.signals.lock().hand_over();
-    *new.birth.lock() = Some(Birth::of_program(regs));
+    *new.birth.lock() = Some(Birth { name: *me.name.lock(), ..Birth::of_program(regs) });
+    *new.name.lock() = *me.name.lock();
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
     *new.affinity.lock() = *me.affinity.lock();
     new.seccomp.inherit(me.seccomp.inherited());
@@ -224,9 +214,13 @@ fn run(target: &Target, mut argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) ->
         return Err(Failed(errno::EAGAIN, START_FAILED_MEMORY));
     }
     let path = &target.name[..];
-    let limit = cpus::current().process.identity.lock().stack_soft;
-    check_limits(&argv, envp, path, limit).map_err(|e| Failed(e, START_FAILED_FILE))?;
+    let check = |argv: &Strings| {
+        let limit = cpus::current().process.identity.lock().stack_soft;
+        check_limits(argv, envp, path, limit).map_err(|e| Failed(e, START_FAILED_MEMORY))
+    };
+    check(&argv)?;
     let program = open_program(target, &mut argv)?;
+    check(&argv)?; // a script's interpreter gets more of them
     let interpreter = match program.plan.interpreter {
         None => None,
         Some((offset, len)) => {
@@ -398,39 +392,34 @@ fn layout(id: &Identity) -> Layout {
 fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[Vec<u8>], envp: &[Vec<u8>], regs: &mut Regs) -> core::result::Result<(), Failed> {
     let thread = cpus::current();
     let p = &thread.process;
-    let id = *p.identity.lock();
-    let place = layout(&id);
     let memory = |e| Failed(e, START_FAILED_MEMORY);
-    let bias = program.plan.bias_above(place.pie_base).ok_or(Failed(errno::ENOMEM, START_FAILED_MEMORY))?;
-    // Everything that can fail for the caller's sake is tried before the old program goes.
-    let mut random = [0; 16];
-    random.copy_from_slice(&id.random[..16]);
-    let refs = |v: &[Vec<u8>]| -> Vec<Vec<u8>> { v.to_vec() };
-    let (argv, envp) = (refs(argv), refs(envp));
     let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
     let envp: Vec<&[u8]> = envp.iter().map(Vec::as_slice).collect();
-    let build = |auxv: &[(u64, u64)]| StackImage::build(place.stack_top, &argv, &envp, auxv, path, random, id.stack_soft, place.stack_shift);
-    let least = build(&[]).map_err(memory)?.sp;
+    let replaces = !p.exe.lock().is_empty();
 
     hold::at("exec-opened");
     end_others(p, thread).map_err(memory)?;
+    // What `hanare run` starts has what its proxy was given.
+    let id = if replaces { rights::renew(thread).map_err(memory)? } else { *p.identity.lock() };
+    let place = layout(&id);
+    share::leave(thread);
     p.keep_for_parent();
     futex::release_robust(thread);
     clear(p);
     cputime::on_exec(p);
-    p.identity.lock().membarrier = 0;
     syscalls::forget_read_implies_exec(p);
     dispositions::on_exec();
     hold::at("exec-cleared");
-    {
+    let bias = {
         let mut mm = p.mm.lock();
         (mm.mmap_base, mm.brk_start, mm.brk) = (place.mmap_base, 0, 0);
-        map_stack(&mut mm, place.stack_top, least, id.stack_soft, program.plan.exec_stack).map_err(memory)?;
+        let bias = program.plan.bias_above(place.pie_base).ok_or(memory(errno::ENOMEM))?;
         map_segments(&mut mm, program, bias).map_err(memory)?;
         let end = page_up(bias + program.plan.data_end());
         mm.brk_start = end + place.brk_gap;
         mm.brk = mm.brk_start;
-    }
+        bias
+    };
     clear_tails(program, bias).map_err(|_| Failed(errno::ENOEXEC, BROKEN))?;
     let mut entry = bias + program.plan.entry;
     let mut base = 0;
@@ -442,27 +431,29 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     let traps = p.identity.lock().time.differ();
     let vdso = vdso::map(&mut p.mm.lock(), traps);
     let auxv = auxv(&id, program, bias, base, vdso);
-    let stack = build(&auxv).map_err(memory)?;
+    let mut random = [0; 16];
+    random.copy_from_slice(&id.random[..16]);
+    let stack = StackImage::build(place.stack_top, &argv, &envp, &auxv, path, random, id.stack_soft, place.stack_shift).map_err(memory)?;
+    map_stack(&mut p.mm.lock(), place.stack_top, stack.sp, id.stack_soft, program.plan.exec_stack).map_err(memory)?;
     usercopy::write(stack.sp, &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
     thread.reset_user_state();
     *p.observed.auxv.lock() = stack.bytes[(stack.auxv_start - stack.sp) as usize..(stack.auxv_end - stack.sp) as usize].to_vec();
-    let before = core::mem::replace(&mut *p.exe.lock(), program.file.name.as_bytes().to_vec());
-    let replaces = !before.is_empty();
+    *p.exe.lock() = program.file.name.as_bytes().to_vec();
     *regs = Regs { rip: entry, rsp: stack.sp, rflags: 0x202, cs: u64::from(gdt::USER_CS), ss: u64::from(gdt::USER_DS), orig_rax: crate::entry::NO_CALL, ..Regs::default() };
     // As Linux, which calls a program without a path of its own by its file's name.
     let path = if path.strip_prefix(b"/dev/fd/").is_some_and(|n| n.iter().all(u8::is_ascii_digit)) { program.file.name.as_bytes() } else { path };
     let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+    let mut comm = [0; COMM_SIZE];
+    let length = name.len().min(COMM_SIZE - 1);
+    comm[..length].copy_from_slice(&name[..length]);
+    *thread.name.lock() = Some(comm);
     let mut told = name[..name.len().min(255)].to_vec();
     told.resize(WORDS_AT, 0);
     told.extend(words_for_linux(program, bias, p.mm.lock().brk_start, &stack).iter().flat_map(|w| w.to_le_bytes()));
     let scratch = p.write_scratch(thread.slot_index, &told).map_err(memory)?;
     hold::at("exec-built");
     p.release_parent();
-    // Where another thread becomes the first one, the rights are settled there.
-    let settles = replaces && thread.slot_index == p.first_slot;
-    if delegate::call(OP_EXECED, [scratch, program.file.id, scratch + WORDS_AT as u64, settles.into(), 0, 0]) == 1 {
-        slots::attributes_changed(thread);
-    }
+    let _ = delegate::call(OP_EXECED, [scratch, program.file.id, scratch + WORDS_AT as u64, 0, 0, 0]);
     dispositions::execed();
     Ok(())
 }

@@ -37,6 +37,7 @@ mod process;
 mod ptrace;
 mod registers;
 mod restart;
+mod rights;
 mod rseq;
 mod seccomp;
 mod services;

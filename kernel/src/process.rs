@@ -258,6 +258,11 @@ impl Process {
         }
     }
 
+    /// Whether it has memory in common with another process, the parent of a vfork included.
+    pub fn shares_memory(&self) -> bool {
+        self.is_shared() || self.vfork.lock().as_ref().is_some_and(|v| v.shares())
+    }
+
     /// The memory that it shares with the parent of a vfork is about to go.
     pub fn keep_for_parent(&self) {
         let vfork = self.vfork.lock().clone();

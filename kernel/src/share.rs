@@ -131,9 +131,9 @@ fn give_up(p: &Arc<Process>) {
 }
 
 /// The memory that a thread leaves behind is others' still: as Linux does where a process
-/// that shares it ends.
+/// that shares it ends, or replaces its program.
 pub fn leave(thread: &Thread) {
-    if thread.process.is_shared() && !thread.process.is_closed() {
+    if thread.process.shares_memory() && !thread.process.is_closed() {
         clone::clear_tid(thread);
     }
 }

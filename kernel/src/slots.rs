@@ -17,8 +17,9 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
-use hanare_abi::slot::{OP_NOP, OP_THREAD, OP_THREAD_EXIT, OP_THREAD_RENEW, RESULT_NOT_STARTED};
+use hanare_abi::slot::{OP_NOP, OP_SUCCEED, OP_THREAD, OP_THREAD_EXIT, OP_THREAD_RENEW, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno, Result};
+use hanare_hal::cpu;
 use hanare_ikc::SlotRef;
 
 static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
@@ -45,8 +46,8 @@ pub struct Slots {
     dropped: Vec<u32>,
     /// Their workers were told to end.
     ending: Vec<(u32, SlotRef<'static>)>,
-    /// The first thread has ended; attributes of its worker.
-    leader: Option<u64>,
+    /// The first thread has ended: its worker is free.
+    leader_free: bool,
     /// Ids of threads that ended last, whose workers may not have ended yet.
     gone: VecDeque<u32>,
 }
@@ -64,7 +65,7 @@ pub struct Taken {
 impl Slots {
     /// Of a new process: the first thread's.
     pub fn first(slot: u32) -> Slots {
-        Slots { taken: vec![slot], spare: Vec::new(), dropped: Vec::new(), ending: Vec::new(), leader: None, gone: VecDeque::new() }
+        Slots { taken: vec![slot], spare: Vec::new(), dropped: Vec::new(), ending: Vec::new(), leader_free: false, gone: VecDeque::new() }
     }
 
     /// All of them, which the process does not need any more.
@@ -127,7 +128,7 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
         let name = (wanted != s.name).then(|| wanted.unwrap_or_default());
         return Ok(Taken { index: s.index, slot: s.slot, name });
     }
-    retire(p);
+    let _ = retire(p);
     let index = p.slots.lock().take_empty(p).ok_or(errno::EAGAIN)?;
     start_worker(p, index, own)
 }
@@ -151,14 +152,40 @@ fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
     }
 }
 
-/// Sends the worker of one spare slot away: its attributes are nobody's any more.
-fn retire(p: &Process) {
-    let Some(s) = p.slots.lock().spare.pop() else { return };
+/// Sends the worker of one spare slot away: its attributes are nobody's any more. Gives
+/// its thread id.
+fn retire(p: &Process) -> Option<u32> {
+    let s = p.slots.lock().spare.pop()?;
     settle(cpus::current(), s.slot);
-    if s.slot.tid() != 0 && s.slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
+    let tid = s.slot.tid();
+    if tid != 0 && s.slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
         delegate::ring_worker(p, s.index);
     }
     p.slots.lock().ending.push((s.index, s.slot));
+    Some(tid)
+}
+
+/// To Linux, workers without a thread are threads of the process all the same: where
+/// their number matters they are sent away, and they and those of threads that ended a
+/// short while ago are waited for. Whether there were any.
+pub fn dismiss(p: &Process) -> bool {
+    const TGKILL: u32 = 234;
+    const SCHED_YIELD: u32 = 24;
+    const PATIENCE_NS: u64 = 1_000_000_000;
+    let me = cpus::current();
+    let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(p)).collect();
+    let any = !leaving.is_empty();
+    leaving.extend(p.slots.lock().gone.iter());
+    let pid = u64::from(p.identity.lock().pid);
+    let deadline = cpus::deadline(PATIENCE_NS);
+    // An id may have been given to a thread that lives.
+    leaving.retain(|&tid| tid != 0 && p.threads().iter().all(|t| t.slot.tid() != tid));
+    for tid in leaving {
+        while delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]).is_ok() && cpu::rdtsc() < deadline && !me.must_end() {
+            let _ = delegate::linux(SCHED_YIELD, [0; 6]); // the one that ends may need our worker's CPU
+        }
+    }
+    any
 }
 
 /// The thread of a slot has ended: its worker, with all signals blocked, ends too,
@@ -174,7 +201,7 @@ pub fn give(p: &Process, thread: &Thread) {
         // Posted under the lock: who takes the spare worker waits for the answer.
         let mut s = p.slots.lock();
         if index == p.first_slot {
-            s.leader = Some(attributes);
+            s.leader_free = true;
             slot.lwk_post(OP_NOP, [0; 6])
         } else {
             s.forget(slot.tid());
@@ -221,16 +248,20 @@ pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
     p.slots.lock().spare.push(Spare { index: taken.index, slot: taken.slot, attributes, name: None });
 }
 
-/// The first slot, for the running thread, which has replaced the program while
-/// the first thread has ended. `None`: the worker there is not like its own, so
-/// that its rights would change.
+/// The first slot, for the running thread, which has replaced the program while the
+/// first thread has ended. The worker there becomes to Linux what its own one is.
 pub fn take_first(p: &Process) -> Option<SlotRef<'static>> {
     let me = cpus::current();
-    let free = p.slots.lock().leader.take_if(|a| *a == me.attributes.load(Ordering::Relaxed));
-    free?;
+    while !core::mem::take(&mut p.slots.lock().leader_free) && !p.is_killed() {
+        cpus::yield_now(); // its thread is about to give it away
+    }
     let slot = p.slot(p.first_slot)?;
     settle(me, slot);
-    Some(slot)
+    if slot.lwk_post(OP_SUCCEED, [me.slot.tid().into(), 0, 0, 0, 0, 0]) {
+        delegate::ring_worker(p, p.first_slot);
+    }
+    settle(me, slot);
+    (!p.is_killed()).then_some(slot)
 }
 
 /// Waits for the answer to the call that [`give`] left behind.

@@ -69,7 +69,7 @@ pub struct Thread {
     pub left: AtomicBool,
     /// Which attributes its worker has, see `slots`.
     pub attributes: AtomicU64,
-    /// Its name if it is not its process', as PR_SET_NAME has it.
+    /// Its name: of its program, or as PR_SET_NAME has it.
     pub name: Mutex<Option<[u8; 16]>>,
     /// It may not read the time stamp counter (`PR_SET_TSC`).
     pub no_tsc: AtomicBool,
@@ -304,7 +304,6 @@ impl Thread {
         self.clear_tid.store(0, Ordering::Relaxed);
         self.robust_list.store(0, Ordering::Relaxed);
         self.rseq.set(None);
-        *self.name.lock() = None;
         self.debug.reset();
         FpuState::new().restore();
         cpu::set_fs_base(0);

@@ -72,6 +72,11 @@ impl Vfork {
         Arc::new(Vfork { done: AtomicBool::new(false), common, parent, child: Mutex::new(None) })
     }
 
+    /// Whether parent and child share memory.
+    pub fn shares(&self) -> bool {
+        self.shares
+    }
+
     /// The child is about to lose the memory it had from its parent. Only the first
     /// call counts.
     pub fn keep(&self, mm: &mut AddressSpace) {

@@ -44,6 +44,8 @@ COMPARED = [
     ('confined', 0, 60),
     ('tids', 0, 90),
     ('rights', 0, 60),
+    ('execed', 0, 120),
+    ('namespaced', 0, 60),
     ('policy', 0, 60),
     ('waitv', 0, 90),
     ('disposition', 0, 90),

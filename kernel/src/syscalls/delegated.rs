@@ -85,6 +85,13 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
                 return result;
             }
         }
+        // Only a process of one thread may do some of this.
+        Hook::Credentials if matches!(row.number, number::UNSHARE | number::SETNS) => {
+            let p = &cpus::current().process;
+            if p.thread_count() == 1 {
+                slots::dismiss(p);
+            }
+        }
         Hook::Wait if cpus::current().process.traces.load(Ordering::Relaxed) => return ptrace::wait(row, args),
         _ => {}
     }
@@ -197,7 +204,8 @@ fn with_mask(row: &Row, args: [u64; 6]) -> Result<u64> {
     result
 }
 
-fn refresh_identity() {
+/// Asks Linux for the ids that are told without it.
+pub fn refresh_identity() {
     let ask = |nr| delegate::linux(nr, [0; 6]).unwrap_or(0) as u32;
     let ids = [number::GETUID, number::GETEUID, number::GETGID, number::GETEGID].map(ask);
     let mut id = cpus::current().process.identity.lock();

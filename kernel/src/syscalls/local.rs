@@ -2,7 +2,7 @@
 
 use super::{arguments, machine, mempolicy, put};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
-use crate::process::Process;
+use crate::process::{Identity, NOT_MAPPED, Process};
 use crate::{cpus, cputime, delegate, dispositions, exec, restart, rseq, share, sigframe, signals, sleep, space, time, timens};
 use crate::clone::{self, Request};
 use crate::{futex, seccomp};
@@ -64,10 +64,10 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         }
         LocalCall::Getpid => Ok(u64::from(p.identity.lock().pid)),
         LocalCall::Gettid => Ok(u64::from(thread.slot.tid())),
-        LocalCall::Getuid => Ok(u64::from(p.identity.lock().uid)),
-        LocalCall::Geteuid => Ok(u64::from(p.identity.lock().euid)),
-        LocalCall::Getgid => Ok(u64::from(p.identity.lock().gid)),
-        LocalCall::Getegid => Ok(u64::from(p.identity.lock().egid)),
+        LocalCall::Getuid => own_id(row, p, |id| &mut id.uid),
+        LocalCall::Geteuid => own_id(row, p, |id| &mut id.euid),
+        LocalCall::Getgid => own_id(row, p, |id| &mut id.gid),
+        LocalCall::Getegid => own_id(row, p, |id| &mut id.egid),
         LocalCall::ClockGettime => clock_gettime(a[0] as i32, a[1], p),
         LocalCall::ClockGetres => clock_getres(row, &a),
         LocalCall::Nanosleep => sleep::nanosleep(a[0], a[1]),
@@ -117,6 +117,18 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::RestartSyscall => restart::restart_syscall(),
         _ => Err(errno::ENOSYS),
     })
+}
+
+/// One of the ids that Linux has told. One that is not mapped in the user namespace may
+/// become so whenever somebody writes the map, so Linux is asked again.
+fn own_id(row: &Row, p: &Process, which: fn(&mut Identity) -> &mut u32) -> Result<u64> {
+    let known = *which(&mut p.identity.lock());
+    if known != NOT_MAPPED {
+        return Ok(known.into());
+    }
+    let now = super::delegated::forward(row, [0; 6])?;
+    *which(&mut p.identity.lock()) = now as u32;
+    Ok(now)
 }
 
 fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
@@ -391,6 +403,9 @@ fn execve(at: Option<(u64, u64)>, path: u64, argv: u64, envp: u64, regs: &mut Re
     let result = (|| {
         let mut buffer = vec![0; PATH_MAX];
         let path = string(path, &mut buffer, errno::ENAMETOOLONG)?;
+        if path.is_empty() && at.is_none_or(|(_, flags)| flags & exec::AT_EMPTY_PATH == 0) {
+            return Err(errno::ENOENT);
+        }
         let (argv, envp) = (strings(argv)?, strings(envp)?);
         let target = match at {
             None => exec::Target::path(path),

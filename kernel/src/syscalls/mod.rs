@@ -1,6 +1,6 @@
 //! The system call entry: the table's row decides who serves a call.
 
-mod delegated;
+pub mod delegated;
 mod local;
 mod machine;
 mod mempolicy;

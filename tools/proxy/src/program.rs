@@ -3,14 +3,17 @@
 
 use core::ffi::CStr;
 
-use hanare_abi::slot::{START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
+use hanare_abi::ioctl::{IOCTL_RIGHTS, IOCTL_SUCCEED, Rights, Succeed};
+use hanare_abi::slot::{RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use linux_raw_sys::errno::{EACCES, EIO, ENOENT, ENOEXEC};
-use linux_raw_sys::general::{O_CLOEXEC, O_DIRECTORY, O_RDONLY};
+use linux_raw_sys::general::{__NR_getrandom, GRND_INSECURE, O_CLOEXEC, O_DIRECTORY, O_RDONLY};
 
 use crate::message::{EXIT_CANNOT_RUN, EXIT_NOT_FOUND, Text, die, text};
 use crate::process::Process;
+use crate::sys::arch::delegated_call;
 use crate::sys::shared::Once;
 use crate::sys::{self, Errno};
+use crate::worker::code;
 use crate::{process, signals};
 
 /// Longest path kept, with its zero.
@@ -45,12 +48,35 @@ pub fn execed(process: &Process, name: u64) {
     if let Ok(name) = CStr::from_bytes_until_nul(&buffer) {
         sys::set_name(base_name(name));
     }
-    // What setuid has taken away: a program that its user may read is his to look into.
-    let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
-    if uid == euid && gid == egid {
-        sys::set_dumpable();
-    }
     signals::reset_caught();
+}
+
+/// `OP_RIGHTS`: `random` is where random bytes go, or 0.
+pub fn rights(process: &Process, random: u64) -> i64 {
+    if random != 0 {
+        delegated_call(__NR_getrandom.into(), &[random, RANDOM_BYTES as u64, GRND_INSECURE.into(), 0, 0, 0]);
+    }
+    // A program that its user may read is his to look into, unless it gains something:
+    // Linux looks at that when the rights change.
+    let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
+    sys::set_dumpable(uid == euid && gid == egid);
+    let mut rights = Rights { changed: 0, secure: 0 };
+    match sys::ioctl(process.space.fd, IOCTL_RIGHTS, &mut rights) {
+        Ok(()) => {
+            let flag = |is, flag| if is != 0 { flag } else { 0 };
+            flag(rights.changed, RIGHTS_CHANGED) | flag(rights.secure, RIGHTS_SECURE)
+        }
+        Err(error) => -i64::from(error.0),
+    }
+}
+
+/// `OP_SUCCEED`. Whether the process may be dumped has been settled.
+pub fn succeed(process: &Process, tid: u32) -> i64 {
+    let dumpable = sys::is_dumpable();
+    sys::schedule_as(tid);
+    let result = code(sys::ioctl(process.space.fd, IOCTL_SUCCEED, &mut Succeed { tid, reserved: 0 }));
+    sys::set_dumpable(dumpable);
+    result
 }
 
 /// `OP_START_FAILED`: says why as a shell would, and exits.

@@ -217,9 +217,10 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
             program::execed(process, args[0]);
             // The last: it closes files, whose other ends tell that the program has begun.
             pseudo::execed(process, args[1], args[2]);
-            i64::from(args[3] != 0 && sys::rights::settle())
+            0
         }
-        OP_RIGHTS => i64::from(sys::rights::settle()),
+        OP_SUCCEED => program::succeed(process, args[0] as u32),
+        OP_RIGHTS => program::rights(process, args[0]),
         OP_REMAP => code(attach::map_again(&process.space, args[0], args[1])),
         OP_NOP => 0,
         OP_STOP_SIGNAL => code(signals::stop_by(args[0])),

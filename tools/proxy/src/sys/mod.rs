@@ -5,7 +5,6 @@
 #![allow(unsafe_code)]
 
 pub mod arch;
-pub mod rights;
 pub mod shared;
 pub mod signal;
 pub mod thread;
@@ -48,7 +47,7 @@ macro_rules! arguments {
         unsafe impl Argument for hanare_abi::ioctl::$name {}
     )* };
 }
-arguments!(Info Attach Wait Ring Serve Signal Usage Child Opened Listed Execed Share Last);
+arguments!(Info Attach Wait Ring Serve Signal Usage Child Opened Listed Execed Rights Succeed Share Last);
 
 /// An ioctl of `/dev/hanare`.
 pub fn ioctl<T: Argument>(fd: u32, number: u32, argument: &mut T) -> Result<()> {
@@ -111,14 +110,32 @@ pub fn leave_out_of_dump(start: u64, end: u64) -> Result<()> {
     plain(__NR_madvise, [start, end - start, MADV_DONTDUMP.into(), 0, 0, 0]).map(drop)
 }
 
-/// Has the process be dumped (PR_SET_DUMPABLE), and its files in /proc its user's.
-pub fn set_dumpable() {
-    let _ = plain(__NR_prctl, [linux_raw_sys::prctl::PR_SET_DUMPABLE.into(), 1, 0, 0, 0, 0]);
+/// Whether the process may be dumped, and its files in /proc are its user's
+/// (PR_SET_DUMPABLE).
+pub fn set_dumpable(may: bool) {
+    let _ = plain(__NR_prctl, [linux_raw_sys::prctl::PR_SET_DUMPABLE.into(), may.into(), 0, 0, 0, 0]);
 }
 
 /// Whether the process may be dumped (PR_GET_DUMPABLE).
 pub fn is_dumpable() -> bool {
     plain(__NR_prctl, [linux_raw_sys::prctl::PR_GET_DUMPABLE.into(), 0, 0, 0, 0, 0]) == Ok(1)
+}
+
+/// Has the calling thread be scheduled as the thread `tid` is, if it may.
+pub fn schedule_as(tid: u32) {
+    let mut attributes = [0u8; 64];
+    let at = attributes.as_mut_ptr() as u64;
+    // SAFETY: it writes as many bytes as it is told.
+    let known = check(unsafe { raw_call(__NR_sched_getattr, [tid.into(), at, attributes.len() as u64, 0, 0, 0]) });
+    if known.is_ok() {
+        // SAFETY: it reads what was written there, which begins with its size.
+        let _ = check(unsafe { raw_call(__NR_sched_setattr, [0, at, 0, 0, 0, 0]) });
+    }
+    const WHO_PROCESS: u64 = 1; // a thread, in fact
+    let of_io = |tid: u32| plain(__NR_ioprio_get, [WHO_PROCESS, tid.into(), 0, 0, 0, 0]);
+    if let Ok(priority) = of_io(tid) && of_io(0) != Ok(priority) {
+        let _ = plain(__NR_ioprio_set, [WHO_PROCESS, 0, priority, 0, 0, 0]);
+    }
 }
 
 /// Unmaps a part of the vdso, which the proxy does not use.
