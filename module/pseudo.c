@@ -205,11 +205,24 @@ static void pseudo_free(struct hanare_pseudo *what)
 	kfree(what);
 }
 
+/* Not of a process that is gone, with its parent's knowledge. */
+static bool is_there(const struct hanare_pseudo *what)
+{
+	bool is_there;
+
+	rcu_read_lock();
+	is_there = !what->space || pid_task(what->space->pid, PIDTYPE_TGID);
+	rcu_read_unlock();
+	return is_there;
+}
+
 static int show(struct seq_file *m, void *unused)
 {
 	struct hanare_pseudo *what = m->private;
 	int err = -EIO;
 
+	if (!is_there(what))
+		return -ESRCH;
 	down_read(&what->inst->live);
 	if (what->inst->shared)
 		err = what->show(m, what);

@@ -143,6 +143,18 @@ static bool status_line(struct seq_file *m, struct hanare_pseudo *what, const ch
 	return true;
 }
 
+/* Of one that has ended and waits for its parent, only Linux knows anything. */
+static int show_ended(struct seq_file *m, struct hanare_pseudo *what)
+{
+	char *text = hanare_linux_text(what->linux_file);
+
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	seq_puts(m, text);
+	kvfree(text);
+	return 0;
+}
+
 static int show_status(struct seq_file *m, struct hanare_pseudo *what)
 {
 	struct hanare_process_info info;
@@ -152,7 +164,7 @@ static int show_status(struct seq_file *m, struct hanare_pseudo *what)
 	int err = get_info(what, &info);
 
 	if (err)
-		return err;
+		return err == -ESRCH ? show_ended(m, what) : err;
 	if (!zalloc_cpumask_var(&cpus, GFP_KERNEL))
 		return -ENOMEM;
 	hanare_instance_cpus(what->inst, info.allowed, cpus);
@@ -247,7 +259,7 @@ static int show_stat(struct seq_file *m, struct hanare_pseudo *what)
 	int err = get_info(what, &info), n;
 
 	if (err)
-		return err;
+		return err == -ESRCH ? show_ended(m, what) : err;
 	text = hanare_linux_text(what->linux_file);
 	if (IS_ERR(text))
 		return PTR_ERR(text);

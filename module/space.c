@@ -434,7 +434,7 @@ int hanare_attach(struct file *file, struct hanare_attach *arg)
 
 	if (hf->role != ROLE_NONE)
 		return refuse(arg->message, -EBUSY, "this descriptor has a role already: open another");
-	if (!current->mm)
+	if (!current->mm || arg->fd > INT_MAX || arg->reserved)
 		return -EINVAL;
 	inst = name_terminated(arg->name) ? hanare_instance_get((char *)arg->name) : NULL;
 	if (!inst)

@@ -74,7 +74,7 @@ impl Vfork {
 
     /// Whether parent and child share memory.
     pub fn shares(&self) -> bool {
-        self.shares
+        self.common.is_some()
     }
 
     /// The child is about to lose the memory it had from its parent. Only the first
