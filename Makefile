@@ -54,7 +54,7 @@ sizes: build
 
 # One line of counts at the end. tests/run --list shows the groups.
 .PHONY: check test
-check: setup
+check: setup bin
 	@tests/run $(TESTS) host
 GROUP ?= $(shell tests/run --list)
 test: setup bin lwk all-kernels

@@ -206,6 +206,7 @@ kill "$victim"; wait "$victim" 2>/dev/null; echo "killed: $?"
 sleep 100 & victim=$!
 kill -KILL "$victim"; { wait "$victim"; } 2>/dev/null; echo "killed: $?"
 sleep 100 & victim=$!
+until [ "$(cat /proc/$victim/comm)" = sleep ]; do :; done
 kill -STOP "$victim"; kill -CONT "$victim"; kill -INT "$victim"; kill -TERM "$victim"
 { wait "$victim"; } 2>/dev/null; echo "stopped and ended: $?"
 kill -0 "$victim" 2>/dev/null || echo "gone"
