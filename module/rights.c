@@ -102,21 +102,20 @@ long hanare_rights(struct hanare_space *space, void *data)
 
 /*
  * Linux' execve(2) has the thread that calls it take the place of the first one. Here the
- * first one, whose id the program keeps, takes over what the other one has, which ends
- * next with what was the first one's. The other one waits for a request meanwhile.
+ * first one, whose id the program keeps, becomes what the other one is. Not where that has
+ * namespaces, descriptors or directories of its own: nobody but a task itself may give them
+ * away, since it uses them without a reference.
  */
-static void take_over(struct task_struct *other)
+static long take_over(struct task_struct *other)
 {
-	task_lock(current);
-	spin_lock_nested(&other->alloc_lock, SINGLE_DEPTH_NESTING);
-	/* None: it has been killed. */
-	if (other->nsproxy && other->fs && other->files) {
-		swap(current->nsproxy, other->nsproxy);
-		swap(current->fs, other->fs);
-		swap(current->files, other->files);
-	}
-	spin_unlock(&other->alloc_lock);
-	task_unlock(current);
+	bool same;
+
+	task_lock(other);
+	same = other->nsproxy == current->nsproxy && other->fs == current->fs &&
+	       other->files == current->files;
+	task_unlock(other);
+	if (!same)
+		return -EAGAIN;
 	commit_creds((struct cred *)get_task_cred(other));
 	if (task_no_new_privs(other))
 		task_set_no_new_privs(current);
@@ -125,6 +124,7 @@ static void take_over(struct task_struct *other)
 	current->pdeath_signal = other->pdeath_signal;
 	current->timer_slack_ns = other->timer_slack_ns;
 	current->personality = other->personality;
+	return 0;
 }
 
 long hanare_succeed(struct hanare_space *space, void *data)
@@ -141,10 +141,8 @@ long hanare_succeed(struct hanare_space *space, void *data)
 	other = get_pid_task(pid, PIDTYPE_PID);
 	if (!other)
 		goto put;
-	if (other != current && same_thread_group(other, current)) {
-		take_over(other);
-		err = 0;
-	}
+	if (other != current && same_thread_group(other, current))
+		err = take_over(other);
 	put_task_struct(other);
 put:
 	put_pid(pid);

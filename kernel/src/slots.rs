@@ -16,6 +16,7 @@ use crate::{cpus, delegate};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::slot::{OP_NOP, OP_SUCCEED, OP_THREAD, OP_THREAD_EXIT, OP_THREAD_RENEW, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno, Result};
@@ -249,7 +250,8 @@ pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
 }
 
 /// The first slot, for the running thread, which has replaced the program while the
-/// first thread has ended. The worker there becomes to Linux what its own one is.
+/// first thread has ended. The worker there becomes to Linux what its own one is. `None`: it
+/// cannot, so that rights, namespaces or descriptors would change; or the process is killed.
 pub fn take_first(p: &Process) -> Option<SlotRef<'static>> {
     let me = cpus::current();
     while !core::mem::take(&mut p.slots.lock().leader_free) && !p.is_killed() {
@@ -260,16 +262,22 @@ pub fn take_first(p: &Process) -> Option<SlotRef<'static>> {
     if slot.lwk_post(OP_SUCCEED, [me.slot.tid().into(), 0, 0, 0, 0, 0]) {
         delegate::ring_worker(p, p.first_slot);
     }
-    settle(me, slot);
-    (!p.is_killed()).then_some(slot)
+    if settle(me, slot) == Some(0) && !p.is_killed() {
+        return Some(slot);
+    }
+    p.slots.lock().leader_free = true;
+    None
 }
 
-/// Waits for the answer to the call that [`give`] left behind.
-fn settle(thread: &Thread, slot: SlotRef<'static>) {
-    struct Settled<'a>(&'a Thread, SlotRef<'static>);
+/// Waits for the answer to the call that [`give`] left behind, if there is one.
+fn settle(thread: &Thread, slot: SlotRef<'static>) -> Option<i64> {
+    struct Settled<'a>(&'a Thread, SlotRef<'static>, Cell<Option<i64>>);
     impl cpus::Wait for Settled<'_> {
         fn ready(&self) -> bool {
-            self.1.is_idle() || self.1.lwk_poll().is_some() || self.0.process.is_killed()
+            if self.2.get().is_none() {
+                self.2.set(self.1.lwk_poll());
+            }
+            self.2.get().is_some() || self.1.is_idle() || self.0.process.is_killed()
         }
         fn announce(&self, asleep: bool) {
             if asleep {
@@ -281,7 +289,9 @@ fn settle(thread: &Thread, slot: SlotRef<'static>) {
         }
     }
     if slot.is_idle() {
-        return;
+        return None;
     }
-    cpus::wait(&Settled(thread, slot), 1);
+    let settled = Settled(thread, slot, Cell::new(None));
+    cpus::wait(&settled, 1);
+    settled.2.get()
 }
