@@ -43,25 +43,6 @@ static void again(void)
 	_exit(9);
 }
 
-/* Runs in a child, and says how that ended. */
-static void child(const char *what, void (*body)(void))
-{
-	int status = -1;
-	pid_t pid;
-
-	printf("%s\n", what);
-	fflush(stdout);
-	pid = fork();
-	if (!pid) {
-		alarm(20);
-		body();
-		_exit(0);
-	}
-	waitpid(pid, &status, 0);
-	printf("  status %#x\n", status);
-	fflush(stdout);
-}
-
 static void keep(unsigned permitted, unsigned effective, unsigned inheritable)
 {
 	struct __user_cap_data_struct s[2];
@@ -290,21 +271,21 @@ int main(int argc, char **argv)
 			show_thread();
 		return 0;
 	}
-	child("nothing", nothing);
-	child("group", group);
-	child("user", user);
-	child("real user", real_user);
-	child("less effective", less_effective);
-	child("less permitted", less_permitted);
-	child("none", none);
-	child("bound", bound);
-	child("bound but inheritable", bound_but_inheritable);
-	child("no root", no_root);
-	child("no fixup", no_fixup);
-	child("ambient", ambient);
-	child("no new privileges", no_new);
-	child("no new privileges, less", no_new_less);
-	child("shared directory", shared_directory);
+	child_of("nothing", 0, nothing);
+	child_of("group", 0, group);
+	child_of("user", 0, user);
+	child_of("real user", 0, real_user);
+	child_of("less effective", 0, less_effective);
+	child_of("less permitted", 0, less_permitted);
+	child_of("none", 0, none);
+	child_of("bound", 0, bound);
+	child_of("bound but inheritable", 0, bound_but_inheritable);
+	child_of("no root", 0, no_root);
+	child_of("no fixup", 0, no_fixup);
+	child_of("ambient", 0, ambient);
+	child_of("no new privileges", 0, no_new);
+	child_of("no new privileges, less", 0, no_new_less);
+	child_of("shared directory", 0, shared_directory);
 	compare("two children", 0);
 	compare("not randomised", 1);
 	signal(SIGCHLD, hears);
@@ -316,7 +297,7 @@ int main(int argc, char **argv)
 	cleared("runs", runs);
 	cleared("ends", ends);
 	for (how = 0; how <= 3; how++)
-		child("thread", by_thread);
-	child("errors", errors);
+		child_of("thread", 0, by_thread);
+	child_of("errors", 0, errors);
 	return 0;
 }

@@ -94,3 +94,22 @@ static inline const char *touch(volatile char *address, int write)
 		       touch((volatile char *)(address), write));                           \
 		fflush(stdout);                                                             \
 	} while (0)
+
+/* Runs in a child made with these flags of clone(2), for 20 s at most, and says how that ended. */
+static inline void child_of(const char *what, int flags, void (*body)(void))
+{
+	int status = -1;
+	pid_t pid;
+
+	printf("%s\n", what);
+	fflush(stdout);
+	pid = syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
+	if (!pid) {
+		alarm(20);
+		body();
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	printf("  status %#x\n", status);
+	fflush(stdout);
+}

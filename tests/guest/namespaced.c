@@ -6,25 +6,6 @@
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 
-/* Runs in a child with namespaces of its own, and says how that ended. */
-static void child(const char *what, int flags, void (*body)(void))
-{
-	int status = -1;
-	pid_t pid;
-
-	printf("%s\n", what);
-	fflush(stdout);
-	pid = syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
-	if (!pid) {
-		alarm(20);
-		body();
-		_exit(0);
-	}
-	waitpid(pid, &status, 0);
-	printf("  status %#x\n", status);
-	fflush(stdout);
-}
-
 /* ---- init ---- */
 
 static void from_child(int signal)
@@ -276,17 +257,17 @@ int main(int argc, char **argv)
 		printf("told: %lu %lu\n", getauxval(AT_UID), getauxval(AT_GID));
 		return 0;
 	}
-	child("signals", CLONE_NEWPID, signalled);
-	child("handler", CLONE_NEWPID, with_handler);
-	child("waits", CLONE_NEWPID, waits);
-	child("fault", CLONE_NEWPID, faults);
-	child("trap", CLONE_NEWPID, traps);
+	child_of("signals", CLONE_NEWPID, signalled);
+	child_of("handler", CLONE_NEWPID, with_handler);
+	child_of("waits", CLONE_NEWPID, waits);
+	child_of("fault", CLONE_NEWPID, faults);
+	child_of("trap", CLONE_NEWPID, traps);
 	from_outside(SIGTERM);
 	from_outside(SIGKILL);
-	child("maps itself", 0, maps_itself);
-	child("is mapped", 0, is_mapped);
-	child("single", 0, single);
-	child("limited", 0, limited);
+	child_of("maps itself", 0, maps_itself);
+	child_of("is mapped", 0, is_mapped);
+	child_of("single", 0, single);
+	child_of("limited", 0, limited);
 	names();
 	return 0;
 }
