@@ -3,7 +3,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/eventfd.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
 #include <poll.h>
 
 static int pipes[2], go;
@@ -42,6 +43,37 @@ static void *computing(void *unused)
 	return NULL;
 }
 
+/* Waits in Linux with every signal blocked, by the mask that is for the call alone. */
+static sigset_t all;
+
+static void *in_ppoll(void *unused)
+{
+	struct pollfd p = { pipes[0], POLLIN };
+	sigfillset(&all);
+	ppoll(&p, 1, NULL, &all);
+	return NULL;
+}
+
+static void *in_pselect(void *unused)
+{
+	fd_set set;
+	FD_ZERO(&set);
+	FD_SET(pipes[0], &set);
+	sigfillset(&all);
+	pselect(pipes[0] + 1, &set, NULL, NULL, NULL, &all);
+	return NULL;
+}
+
+static void *in_epoll(void *unused)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int fd = epoll_create1(0);
+	epoll_ctl(fd, EPOLL_CTL_ADD, pipes[0], &event);
+	sigfillset(&all);
+	epoll_pwait(fd, &event, 1, -1, &all);
+	return NULL;
+}
+
 static char **arguments;
 
 static void *executing(void *unused)
@@ -61,11 +93,12 @@ static int tasks(void)
 
 static void start(void)
 {
-	static void *(*const all[])(void *) = { in_read, in_poll, in_sleep, in_futex, computing };
+	static void *(*const each[])(void *) = { in_read, in_poll, in_ppoll, in_pselect, in_epoll, in_sleep,
+						  in_futex, computing };
 	pthread_t thread;
 
-	for (int i = 0; i < 5; i++)
-		pthread_create(&thread, NULL, all[i], NULL);
+	for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++)
+		pthread_create(&thread, NULL, each[i], NULL);
 	usleep(50000);
 }
 

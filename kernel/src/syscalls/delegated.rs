@@ -8,7 +8,7 @@ use crate::{cpus, clocktimers, cputime, delegate, pending, ptrace, slots, timens
 use core::sync::atomic::Ordering;
 use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
-use hanare_core::signal::SigSet;
+use hanare_core::signal::{SIGBUS, SigSet};
 use hanare_core::syscalls::{Hook, Restart, Row};
 use hanare_hal::usercopy;
 
@@ -185,23 +185,50 @@ fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
 
 /// ppoll and its like: the mask argument becomes the thread's until delivery. Linux applies
 /// it itself, and only in the call: what is ready comes before a signal that was blocked.
-fn with_mask(row: &Row, args: [u64; 6]) -> Result<u64> {
-    let behind = |pointer| if pointer == 0 { 0 } else { usercopy::read_u64(pointer).unwrap_or(0) };
-    let pointer = match row.number {
-        number::PPOLL => args[3],
-        number::PSELECT6 | number::IO_PGETEVENTS => behind(args[5]),
-        // With IORING_ENTER_EXT_ARG the mask is in a structure.
-        number::IO_URING_ENTER if args[3] & 8 != 0 => behind(args[4]),
-        _ => args[4],
+fn with_mask(row: &Row, mut args: [u64; 6]) -> Result<u64> {
+    // The argument, and how long the structure is that begins with a pointer to the mask.
+    let (place, size) = match row.number {
+        number::PPOLL => (3, 0),
+        number::PSELECT6 | number::IO_PGETEVENTS => (5, 16),
+        number::IO_URING_ENTER if args[3] & 8 != 0 => (4, 24), // IORING_ENTER_EXT_ARG
+        _ => (4, 0),
+    };
+    let pointer = match args[place] {
+        behind if size != 0 && behind != 0 => usercopy::read_u64(behind).unwrap_or(0),
+        pointer => pointer,
     };
     // One that cannot be read is Linux' to complain about.
     if pointer != 0 && let Ok(mask) = usercopy::read_u64(pointer) {
         cpus::current().signals.lock().begin_temporary(SigSet(mask));
         signals::retarget(&cpus::current().process);
+        if let Ok(other) = interruptible(SigSet(mask), args[place], size) {
+            args[place] = other;
+        }
     }
     let result = forward(row, args);
     cpus::current().signals.lock().end_temporary();
     result
+}
+
+/// A worker is interrupted by SIGBUS: where its mask for a call lies without that one, or
+/// the copy of the `size` bytes at `argument` that points there.
+fn interruptible(mask: SigSet, argument: u64, size: usize) -> Result<u64> {
+    let thread = cpus::current();
+    if !mask.contains(SIGBUS) {
+        return Ok(argument);
+    }
+    let p = &thread.process;
+    let mask = mask.without(SIGBUS).0.to_ne_bytes();
+    let scratch = p.write_scratch(thread.slot_index, &mask)?;
+    if size == 0 {
+        return Ok(scratch);
+    }
+    let mut copy = [0; 32];
+    copy[..8].copy_from_slice(&mask);
+    usercopy::read(argument, &mut copy[8..8 + size]).map_err(|_| errno::EFAULT)?;
+    copy[8..16].copy_from_slice(&scratch.to_ne_bytes());
+    p.write_scratch(thread.slot_index, &copy)?;
+    Ok(scratch + 8)
 }
 
 /// Asks Linux for the ids that are told without it.
