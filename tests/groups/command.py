@@ -85,6 +85,13 @@ def figures():
     expect(b'ping' in result.out, result)
 
 
+def figures_nobody_reads():
+    """--stats of which nobody reads the line: the program ends all the same."""
+    result = command('hanare run --stats sh -c "sleep 1" 2>&1 | true; hanare run true', shell=True, timeout=60)
+    expect(result.status == 0, result)
+    expect(b' 0 processes' in hanare('debug', 'memory').out, 'the program goes on')
+
+
 def on_one_cpu():
     """--cpus: the program runs there and nowhere else."""
     def calls():
@@ -127,6 +134,7 @@ check('help', helps)
 check('ordinary-user', ordinary_user)
 check('log-follow', follow)
 check('figures', figures)
+check('figures-nobody-reads', figures_nobody_reads)
 check('on-one-cpu', on_one_cpu)
 check('many-at-once', many_at_once)
 check('install', install)

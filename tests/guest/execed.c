@@ -240,6 +240,42 @@ static void by_thread(void)
 	pthread_join(thread, NULL);
 }
 
+/* ---- execve while signals come ---- */
+
+#define IN_RAIN 40
+static void heard_it(int signal)
+{
+}
+
+/* Every program has random bytes, whatever comes while it is started. */
+static void again_in_rain(int left)
+{
+	const uint64_t *random = (void *)getauxval(AT_RANDOM);
+	char number[12];
+
+	if (!random[0] || !random[1])
+		printf("no random bytes\n");
+	signal(SIGWINCH, heard_it);
+	snprintf(number, sizeof(number), "%d", left - 1);
+	if (left)
+		execl(self, self, "rain", number, NULL);
+}
+
+static void rain(void)
+{
+	int pid = fork(), status;
+
+	if (!pid) {
+		again_in_rain(IN_RAIN);
+		_exit(99);
+	}
+	while (!waitpid(pid, &status, WNOHANG)) {
+		kill(pid, SIGWINCH);
+		usleep(500);
+	}
+	printf("in the rain: %x\n", status);
+}
+
 /* ---- the order of errors ---- */
 
 static void errors(void)
@@ -269,6 +305,8 @@ int main(int argc, char **argv)
 			send_places();
 		else if (!strcmp(argv[1], "thread"))
 			show_thread();
+		else if (!strcmp(argv[1], "rain"))
+			again_in_rain(atoi(argv[2]));
 		return 0;
 	}
 	child_of("nothing", 0, nothing);
@@ -298,6 +336,7 @@ int main(int argc, char **argv)
 	cleared("ends", ends);
 	for (how = 0; how <= 3; how++)
 		child_of("thread", 0, by_thread);
+	rain();
 	child_of("errors", 0, errors);
 	return 0;
 }

@@ -44,9 +44,10 @@ impl Process {
         self.dying.store(0, Ordering::Relaxed);
     }
 
-    /// At the end of the program: the line of counters, if it is wanted.
+    /// At the end of the program: the line of counters, if it is wanted. Once: a signal may
+    /// have the last call made again, also the one that this line brings (SIGPIPE).
     pub fn report(&self) {
-        if !self.stats.load(Ordering::Relaxed) {
+        if !self.stats.swap(false, Ordering::Relaxed) {
             return;
         }
         let mut usage = Usage {

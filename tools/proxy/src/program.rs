@@ -5,16 +5,15 @@ use core::ffi::CStr;
 
 use hanare_abi::ioctl::{IOCTL_RIGHTS, IOCTL_SUCCEED, Rights, Succeed};
 use hanare_abi::slot::{RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
-use linux_raw_sys::errno::{EACCES, EIO, ENOENT, ENOEXEC};
-use linux_raw_sys::general::{__NR_getrandom, GRND_INSECURE, O_CLOEXEC, O_DIRECTORY, O_RDONLY};
+use linux_raw_sys::errno::{EACCES, ENOENT, ENOEXEC};
+use linux_raw_sys::general::{O_CLOEXEC, O_DIRECTORY, O_RDONLY};
 
 use crate::message::{EXIT_CANNOT_RUN, EXIT_NOT_FOUND, Text, die, text};
 use crate::process::Process;
-use crate::sys::arch::delegated_call;
 use crate::sys::shared::Once;
 use crate::sys::{self, Errno};
 use crate::worker::code;
-use crate::{process, signals};
+use crate::signals;
 
 /// Longest path kept, with its zero.
 const PATH_SIZE: usize = 4096;
@@ -54,7 +53,12 @@ pub fn execed(process: &Process, name: u64) {
 /// `OP_RIGHTS`: `random` is where random bytes go, or 0.
 pub fn rights(process: &Process, random: u64) -> i64 {
     if random != 0 {
-        delegated_call(__NR_getrandom.into(), &[random, RANDOM_BYTES as u64, GRND_INSECURE.into(), 0, 0, 0]);
+        // Not as a delegated call, which a signal keeps from being made.
+        let mut bytes = [0; RANDOM_BYTES];
+        if let Err(error) = sys::random(&mut bytes) {
+            return -i64::from(error.0);
+        }
+        process.space.window.write_scratch(random, &bytes);
     }
     // A program that its user may read is his to look into, unless it gains something:
     // Linux looks at that when the rights change.
@@ -100,7 +104,7 @@ pub fn start_failed(errno: u64, kind: u64) -> ! {
         START_FAILED_MEMORY => die(
             status,
             format_args!(
-                "{name}: {error}: the LWK has too little free memory for it (see: hanare status)"
+                "{name}: {error}: the LWK has too little free memory for it (see: hanare top --once)"
             ),
         ),
         START_FAILED_FORMAT => die(
@@ -112,7 +116,6 @@ pub fn start_failed(errno: u64, kind: u64) -> ! {
                 status,
                 format_args!("{name}: {error}{}", format_cause(path)),
             ),
-            EIO => process::lwk_died(),
             EACCES => die(
                 status,
                 format_args!("{name}: {error}{}", access_cause(path)),

@@ -5,11 +5,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use hanare_abi::ioctl::{Execed, IOCTL_EXECED, IOCTL_LISTED, IOCTL_OPENED, Listed, Opened};
 use hanare_abi::slot::EXECED_WORDS;
+use linux_raw_sys::errno::EMFILE;
 use linux_raw_sys::general::*;
 
 use crate::process::Process;
 use crate::sys::arch::delegated_call;
-use crate::sys::{self, MemoryMap};
+use crate::sys::{self, Errno, MemoryMap};
 
 /// What call `nr`, which returned `result`, is to return.
 pub fn after(process: &Process, nr: u32, args: &[u64; 6], result: i64) -> i64 {
@@ -34,6 +35,8 @@ fn opened(process: &Process, fd: i64) -> i64 {
     question.replace = 1;
     match sys::ioctl(process.space.fd, IOCTL_OPENED, &mut question) {
         Ok(()) => i64::from(question.fd),
+        // Closed already, and the limit is lower by now.
+        Err(Errno(EMFILE)) => -i64::from(EMFILE),
         Err(_) => fd,
     }
 }

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use hanare_abi::ioctl::{IOCTL_POSE, Pose};
 use hanare_abi::slot::RESULT_NOT_STARTED;
-use linux_raw_sys::general::{__NR_arch_prctl, __NR_clone, __NR_exit, __NR_ioctl, __NR_munmap, __NR_rt_sigreturn};
+use linux_raw_sys::general::{__NR_arch_prctl, __NR_clone, __NR_exit, __NR_ioctl, __NR_munmap, __NR_rt_sigreturn, __NR_set_tid_address};
 
 use crate::worker::Worker;
 
@@ -80,11 +80,17 @@ global_asm!(
     thread = sym crate::worker::thread,
 );
 
-// unmap_and_exit(start: rdi, size: rsi): without a stack in between.
+// unmap_and_exit(start: rdi, size: rsi): without a stack in between. Linux forgets the word
+// that it clears at the end: it would be in what another thread has mapped there by then.
 global_asm!(
     "unmap_and_exit:",
     "test rsi, rsi",
     "jz exit_only",
+    "mov r8, rdi",
+    "xor edi, edi",
+    "mov eax, {set_tid_address}",
+    "syscall",
+    "mov rdi, r8",
     "mov eax, {munmap}",
     "syscall",
     "exit_only:",
@@ -92,6 +98,7 @@ global_asm!(
     "mov eax, {exit}",
     "syscall",
     "ud2",
+    set_tid_address = const __NR_set_tid_address,
     munmap = const __NR_munmap,
     exit = const __NR_exit,
 );
@@ -111,8 +118,8 @@ unsafe extern "C" {
 /// Makes a system call for the application, unless a signal came first.
 pub fn delegated_call(nr: u64, args: &[u64; 6]) -> i64 {
     // SAFETY: the routine reads six words and makes the call. What the call does
-    // is the application's business: the LWK gives only addresses below
-    // CONTROL_END, where nothing of the proxy lies.
+    // is the application's business. Its wild pointers may reach memory of ours, too
+    // (docs/compatibility.md): it harms itself, neither kernel trusts a proxy.
     unsafe { abortable_call(nr, args.as_ptr()) }
 }
 

@@ -116,6 +116,15 @@ impl Window {
         SCRATCH_BASE + u64::from(index) * hanare_abi::PAGE_SIZE
     }
 
+    /// Copies `bytes` to `address` of a scratch page; what lies outside is not written.
+    pub fn write_scratch(self, address: u64, bytes: &[u8]) {
+        let pages = SCRATCH_BASE..=self.scratch(hanare_abi::layout::SLOTS_MAX) - bytes.len() as u64;
+        if pages.contains(&address) {
+            // SAFETY: inside the scratch pages, which nothing here borrows.
+            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) }
+        }
+    }
+
     /// Copies `bytes` to `offset` of the start block.
     pub fn write_start(self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= START_SIZE as usize);
