@@ -84,7 +84,8 @@ impl AddressSpace {
         if failed { Err(errno::ENOMEM) } else { Ok(()) }
     }
 
-    fn split_all(&mut self, start: u64, end: u64) -> Result<()> {
+    /// Splits all large pages of a range.
+    pub(super) fn split_all(&mut self, start: u64, end: u64) -> Result<()> {
         let mut large = Vec::new();
         self.table.update(start, end, &mut |leaf| {
             if leaf.size == LARGE {
