@@ -235,6 +235,11 @@ pub(super) fn reservation(start: u64, end: u64) -> Vma<FileRef> {
     Vma { start, end, prot: Prot::empty(), max_prot: Prot::empty(), flags: VmaFlags::FIXED_KERNEL, backing }
 }
 
+/// Whether it is a thread's for the time of a call.
+pub(super) fn is_reservation(v: &Vma<FileRef>) -> bool {
+    matches!(v.backing, Backing::Special(SpecialKind::Other(_)))
+}
+
 /// Picks the address, clears it for MAP_FIXED, and reserves it: other threads map too.
 pub(super) fn choose(p: &Process, addr: u64, len: u64, flags: u64) -> Result<u64> {
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
