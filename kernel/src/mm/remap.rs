@@ -116,7 +116,8 @@ fn resizable(p: &Process, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
     if m.old_size == 0 && !vma.flags.contains(VmaFlags::SHARED) || m.keep && special {
         return Err(errno::EINVAL);
     }
-    if m.old_size > vma.end - m.old {
+    // As Linux, where another policy makes another mapping.
+    if m.old_size > vma.end - m.old || !p.mm.lock().policies.is_one(m.old, m.old + m.old_size) {
         return Err(errno::EFAULT);
     }
     let more = m.new_size - m.old_size;
@@ -230,6 +231,7 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result
         if gone {
             let mut removed = Removed::default();
             drop(mm.vmas.remove(old, old + old_size));
+            mm.policies.clear(old, old + old_size);
             mm.unmap_pages(old, old + old_size, &mut removed)?; // foreign frames: nothing to free
         }
         drop(mm.vmas.remove(target, end));
@@ -251,7 +253,8 @@ fn move_pages(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<
         mm.split_edges(old, old + old_size)?;
         let moved = Vma { start: target, end: target + new_size, backing: vma.backing.advanced(old - vma.start), ..vma.clone() };
         drop(mm.vmas.remove(target, target + new_size)); // the reservation
-        mm.policies.copy(old, old + old_size, target, new_size - old_size);
+        let policy = mm.policies.get(old);
+        mm.policies.set(target, target + new_size, policy);
         mm.vmas.insert(moved)?;
         let mut leaves = Vec::new();
         mm.table.update(old, old + old_size, &mut |l| {
@@ -265,6 +268,7 @@ fn move_pages(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<
             let _ = mm.vmas.set_flags(old, old + old_size, VmaFlags::empty(), VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT);
         } else {
             drop(mm.vmas.remove(old, old + old_size));
+            mm.policies.clear(old, old + old_size);
         }
         for l in leaves {
             let to = target + (l.addr - old);
