@@ -30,6 +30,7 @@ static void mappings(void)
 	long had = cut(p, 0, 40000);
 
 	pipe(start);
+	eat(380); /* which all of them have in common: so the end comes soon */
 	for (int pid; (pid = fork()) >= 0; children++) {
 		if (pid == 0) {
 			close(start[1]);
