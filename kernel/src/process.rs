@@ -405,6 +405,7 @@ impl Process {
             share::leave(thread);
         } else {
             futex::release_robust(thread);
+            signals::leave(self, thread);
         }
         // Before the others can know that we are gone: the last one frees the table.
         paging::use_kernel();
@@ -422,7 +423,6 @@ impl Process {
             }
         } else {
             slots::give(self, thread); // a worker waits for the next thread
-            signals::leave(self, thread);
             if self.replacing.load(Ordering::Acquire) || self.dumping.load(Ordering::Acquire) {
                 self.kick_all(); // somebody waits for it to be gone
             }

@@ -51,6 +51,7 @@ struct State {
     children: Vec<u64>,
     /// What IOCTL_CHILD answers, if it is to fail.
     no_children: Option<i32>,
+    refuses_signals: bool,
     attached_to: Vec<u8>,
 }
 
@@ -306,6 +307,11 @@ impl Lwk {
         self.device.state.lock().unwrap().children.clone()
     }
 
+    /// From now on signals are somebody else's, or are taken again.
+    pub fn refuse_signals(&self, refuses: bool) {
+        self.device.state.lock().unwrap().refuses_signals = refuses;
+    }
+
     /// From now on no child is taken, for this reason.
     pub fn refuse_children(&self, errno: i32) {
         self.device.state.lock().unwrap().no_children = Some(errno);
@@ -531,7 +537,7 @@ impl Device {
                 0
             }
             IOCTL_SIGNAL => {
-                let result = dead(0);
+                let result = dead(if state.refuses_signals { -i64::from(libc::EAGAIN) } else { 0 });
                 let signal: Signal = copy_in(pid, address);
                 assert_eq!(signal.info[0] as u32, signal.signal, "si_signo");
                 state.signals.push_back((signal.signal, signal.slot));
