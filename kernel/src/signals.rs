@@ -406,6 +406,10 @@ pub fn force_segv(regs: &mut Regs) {
 /// A signal of the program's own doing: handled now, or the end.
 fn force(queued: QueuedSignal, regs: &mut Regs) {
     let thread = cpus::current();
+    if thread.must_end() {
+        // What was read or written may be missing for that very reason.
+        thread.process.exit_thread(thread);
+    }
     observe::trace::signal(thread, &queued);
     let Some(queued) = observe::debug::on_signal(thread, queued, regs) else { return };
     let Some(queued) = ptrace::on_forced(thread, queued, regs) else { return };
