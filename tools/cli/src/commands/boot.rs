@@ -196,7 +196,7 @@ fn load_module() -> Result<()> {
             modprobe
         }
     };
-    let next = "next: hanare doctor; make module; make install";
+    let next = "next: hanare doctor; make native; sudo make install";
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| {
         format!(
