@@ -4,7 +4,8 @@
 #   make all-kernels  build the module for 6.1, 6.12 and 7.2
 #   make demo       see it work, in the sandbox VM
 #   make bench      figures, in the sandbox VM
-#   make install    for the running kernel; PREFIX, DESTDIR; make uninstall
+#   make native     build everything for the running kernel, whose headers have to be there
+#   make install    what make native built, as root; PREFIX, DESTDIR; make uninstall
 #   make check      host tests only (a minute or two): unit, property, loom, generated files, tidy
 #   make test       everything; GROUP=faults for one group of tests/run, TESTS=-v for more words
 
@@ -40,6 +41,13 @@ module:
 all-kernels:
 	@$(MAKE) --no-print-directory -C module all-kernels
 
+# Rust, a C compiler and the headers of the running kernel are all it needs: not Debian, no VM.
+.PHONY: native
+native:
+	@tools/setup --rust
+	@$(MAKE) --no-print-directory -C module native
+	@$(MAKE) --no-print-directory bin lwk
+
 .PHONY: demo
 demo: build
 	@tools/demo
@@ -68,8 +76,7 @@ tidy:
 man: bin
 	@$(B)/bin/hanare man $(B)/man
 
-# `make` as yourself, then `sudo make install`. The module is built for the running kernel, whose
-# headers have to be there; MODULE= leaves it out.
+# `make native` as yourself, then `sudo make install`, which builds nothing. MODULE= leaves the module out.
 PREFIX ?= /usr/local
 DESTDIR ?=
 MODULE ?= module
@@ -79,7 +86,7 @@ mandir := $(DESTDIR)$(PREFIX)/share/man/man1
 
 .PHONY: install uninstall
 install:
-	@test -x $(B)/bin/hanare -a -f $(B)/lwk/hanare-lwk || { echo "install: run 'make' first" >&2; exit 1; }
+	@test -x $(B)/bin/hanare -a -f $(B)/lwk/hanare-lwk || { echo "install: run 'make native' first" >&2; exit 1; }
 	install -D -m 755 $(B)/bin/hanare $(bindir)/hanare
 	install -D -m 755 -t $(libdir) $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest
 	install -D -m 644 $(B)/lwk/hanare-lwk $(libdir)/hanare-lwk

@@ -10,8 +10,6 @@ use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno};
 use hanare_hal::{cpu, percpu, shared};
 
-/// How long a CPU with nothing else to do polls for the answer, µs.
-const SPIN_US_DEFAULT: u64 = 50;
 /// An answer within this time costs neither accounting nor a look at other threads, µs.
 const SHORT_US: u64 = 5;
 /// Calls up to this long are polled for, if the last one was no longer, µs.
@@ -19,13 +17,12 @@ const LONG_US: u64 = 150;
 /// How long the worker polls for the next call, µs.
 const WORKER_POLL_US: u32 = 50;
 
-static SPIN_US: AtomicU64 = AtomicU64::new(SPIN_US_DEFAULT);
+/// How long a CPU with nothing else to do polls for the answer, µs.
+static SPIN_US: AtomicU64 = AtomicU64::new(0);
 
 /// Takes the boot option `spin_us`.
-pub fn init(option: Option<&str>) {
-    if let Some(us) = option.and_then(|o| o.parse().ok()) {
-        SPIN_US.store(us, Ordering::Relaxed);
-    }
+pub fn init(spin_us: u32) {
+    SPIN_US.store(spin_us.into(), Ordering::Relaxed);
 }
 
 /// Policy of a new slot.

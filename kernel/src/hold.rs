@@ -12,10 +12,8 @@ use hanare_hal::cpu;
 static HOLD_MS: AtomicU64 = AtomicU64::new(0);
 
 /// Takes the boot option `hold_ms`.
-pub fn init(option: Option<&str>) {
-    if let Some(ms) = option.and_then(|o| o.parse().ok()) {
-        HOLD_MS.store(ms, Ordering::Relaxed);
-    }
+pub fn init(hold_ms: u32) {
+    HOLD_MS.store(hold_ms.into(), Ordering::Relaxed);
 }
 
 /// The running thread is held here if the option says so. Its name is logged if

@@ -19,9 +19,9 @@ pub fn init() {
     *WRITER.lock() = Some(shared::log());
 }
 
-/// `debug` shows debug lines too.
-pub fn set_level(level: Option<&str>) {
-    DEBUG.store(level == Some("debug"), Ordering::Relaxed);
+/// Whether debug lines are shown, too.
+pub fn set_debug(debug: bool) {
+    DEBUG.store(debug, Ordering::Relaxed);
 }
 
 /// Whether debug lines are wanted.

@@ -60,6 +60,7 @@ mod wait;
 mod waitv;
 
 use hanare_abi::boot::CPU_ONLINE;
+use hanare_core::options::Options;
 use hanare_hal::{apic, cpu, fpu, gdt, paging, percpu, shared, traps};
 
 hanare_hal::entry!(start);
@@ -85,7 +86,11 @@ fn first_cpu() {
         panic!("{why}");
     }
     let p = shared::params();
-    log::set_level(boot_option("log"));
+    let options = match Options::parse(text(&p.cmdline)) {
+        Ok(options) => options,
+        Err(refused) => panic!("{refused}"),
+    };
+    log::set_debug(options.log_debug);
     info!("Hanare LWK {} (ABI {}), instance {}", env!("CARGO_PKG_VERSION"), p.version, text(&p.name));
     traps::build_idt();
     traps::install(&entry::HANDLERS);
@@ -100,8 +105,8 @@ fn first_cpu() {
     apic::calibrate_timer(u64::from(p.tsc_khz) * 2); // 2 ms
     time::init();
     vdso::init();
-    delegate::init(boot_option("spin_us"));
-    hold::init(boot_option("hold_ms"));
+    delegate::init(options.spin_us);
+    hold::init(options.hold_ms);
 }
 
 /// What is done on each CPU.
@@ -124,9 +129,4 @@ fn this_cpu(cpu: usize) {
 fn text(bytes: &[u8]) -> &str {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
     core::str::from_utf8(&bytes[..end]).unwrap_or("?")
-}
-
-/// Value of `key=value` on the boot command line.
-fn boot_option(key: &str) -> Option<&'static str> {
-    text(&shared::params().cmdline).split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }

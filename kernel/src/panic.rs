@@ -2,7 +2,7 @@
 
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
-use hanare_abi::boot::{CPU_PARKED, EVENT_PANIC};
+use hanare_abi::boot::{CPU_ONLINE, CPU_PARKED, EVENT_PANIC};
 use hanare_hal::traps::Regs;
 use hanare_hal::{apic, context, cpu, percpu, shared};
 
@@ -61,6 +61,10 @@ fn backtrace(callers: impl Iterator<Item = u64>) {
 
 fn stop() -> ! {
     shared::set_panicked();
+    // So early, there is nobody else yet, and the module looks at the mark.
+    if !apic::is_ready() {
+        park();
+    }
     let me = percpu::index();
     for i in (0..shared::params().cpu_count as usize).filter(|&i| i != me) {
         apic::send_nmi(shared::cpu(i).apic_id());
@@ -71,7 +75,14 @@ fn stop() -> ! {
 
 /// Stops this CPU for good.
 pub fn park() -> ! {
-    shared::cpu(percpu::index()).set_state(CPU_PARKED);
-    apic::disable();
+    let me = shared::cpu(percpu::index());
+    // One that has not come online yet keeps its state: "parked" is beyond "online", and the module
+    // would go on and start the next CPU.
+    if me.state() == CPU_ONLINE {
+        me.set_state(CPU_PARKED);
+    }
+    if apic::is_ready() {
+        apic::disable();
+    }
     cpu::park()
 }

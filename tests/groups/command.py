@@ -1,6 +1,7 @@
 """The hanare command: what users meet besides running programs."""
 
 import os
+import resource
 import signal
 import sys
 import time
@@ -113,6 +114,53 @@ def many_at_once():
         expect(process.returncode == 0 and out == expected, f'{n}: {process.returncode} {short(out)!r}')
 
 
+def boot_options():
+    """A wrong one is refused by name, with those that there are, before anything is taken."""
+    taken = lambda: ([entry['name'] for entry in json.loads(hanare('ls', '--json').out)], open('/sys/devices/system/cpu/online').read())
+    before = taken()
+    for wrong in 'spin=0', 'spin_us=abc', 'spin_us', 'hold_ms=-1', 'log=all':
+        result = hanare('boot', 'other', '--cpus', '1', '--mem', '32M', '--option', 'log=debug', '--option', wrong, status=1)
+        expect(f"'{wrong}' is no boot option".encode() in result.err and b'spin_us=N' in result.err, result)
+    expect(taken() == before, 'something was taken')
+    said = hanare('boot', '--help').out
+    expect(all(key in said for key in (b'spin_us=', b'log=', b'hold_ms=')), said)
+    # The module takes ten minutes at most.
+    for verb in ['boot', '--cpus', '1', '--mem', '32M'], ['shutdown']:
+        result = hanare(*verb, '--timeout', '601', status=2)
+        expect(b'600' in result.err, result)
+
+
+def many_arguments():
+    """With a stack without limit, as many arguments as Linux takes, and the same limit in the program."""
+    def unlimited():
+        resource.setrlimit(resource.RLIMIT_STACK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    script = 'print scalar(@ARGV), " ", length(join "", @ARGV), " ", `sh -c "ulimit -s"`'
+    result = command(['hanare', 'run', '--', 'perl', '-e', script, *['x' * 100000] * 42], preexec_fn=unlimited)
+    expect(result.status == 0 and result.out == b'42 4200000 unlimited\n', result)
+
+
+def doctor_names_waiters():
+    """An LWK that does not answer: doctor says so, and names the programs and what they wait for."""
+    program = subprocess.Popen(['hanare', 'run', 'perl', '-e', '$| = 1; print "here"; sleep 1000'], stdout=subprocess.PIPE)
+    try:
+        expect(program.stdout.read(4) == b'here', 'it does not start')
+        expect(re.search(rb"ok    instance 'default': running, programs: [1-9]", hanare('doctor').out), hanare('doctor'))
+        asker = subprocess.Popen(['hanare', 'debug', 'hang', '--cpu', '1', '--for', '9000'])
+        time.sleep(1)
+        result = hanare('doctor', status=1)
+        asker.wait(60)
+        expect(b"fail  instance 'default': hung" in result.out, result)
+        expect(re.search(rb'warn  process %d \(.*\): thread %d [SDR] ' % (program.pid, program.pid), result.out), result)
+        for _ in range(100):
+            if hanare('doctor', status=None).status == 0:
+                break
+            time.sleep(0.2)
+        expect(hanare('doctor').status == 0, 'it does not recover')
+    finally:
+        program.kill()
+        program.wait()
+
+
 def install():
     """make install into a folder; the copy there works."""
     root = WORK + '/installed'
@@ -137,6 +185,9 @@ check('figures', figures)
 check('figures-nobody-reads', figures_nobody_reads)
 check('on-one-cpu', on_one_cpu)
 check('many-at-once', many_at_once)
+check('boot-options', boot_options)
+check('many-arguments', many_arguments)
+check('doctor-names-waiters', doctor_names_waiters)
 check('install', install)
 check('nothing-left', nothing_left)
 check('module-of-another-kernel', module_refused)

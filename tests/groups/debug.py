@@ -1,4 +1,4 @@
-"""hanare trace, hanare gdb, hanare dump."""
+"""hanare trace, hanare gdb."""
 
 import os
 import signal
@@ -81,6 +81,10 @@ def trace_table():
     in_order(table, r'^% time', r' total$')
     fields = next(line.split() for line in table.splitlines() if line.endswith(' userfaultfd'))
     expect(fields[3:] == ['1', '1', '0', '0', '1', 'userfaultfd'], fields)
+    # With -e only those calls are counted.
+    trace('-c', '-e', 'userfaultfd,pipe2,pipe', '-o', path, TRACED, status=7)
+    names = {line.split()[-1] for line in open(path).read().splitlines()[2:]} - {'-' * 16}
+    expect('userfaultfd' in names and 'total' in names and names <= {'userfaultfd', 'pipe', 'pipe2', 'total'}, names)
 
 
 def traced(pid, *options):
@@ -229,6 +233,39 @@ def gdb_killed():
     expect('terminated with signal SIGKILL' in text, text)
 
 
+def gdb_listen():
+    """Ctrl-C ends hanare gdb, waiting for gdb or serving it; the process goes on."""
+    path = WORK + '/gdb.socket'
+    for address in path, ':0':
+        program = subprocess.Popen(['hanare', 'run', DEBUGGED, 'wait'], stdout=subprocess.PIPE)
+        server = debugger = None
+        try:
+            expect(program.stdout.readline() == b'waiting\n', 'it does not start')
+            server = subprocess.Popen(['hanare', 'gdb', '--listen', address, str(program.pid)], stderr=subprocess.PIPE)
+            said = server.stderr.readline().decode()
+            expect('target remote' in said, said)
+            if address == ':0':
+                where = re.search(r'target remote (\S*):(\d+)', said)
+                debugger = subprocess.Popen(['gdb', '-nx', '-batch', '-ex', 'set remotetimeout 60', '-ex', f'target remote localhost:{where[2]}',
+                                             '-ex', 'break work', '-ex', 'continue'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                seen = b''
+                while b'Breakpoint 1 at' not in seen:
+                    piece = debugger.stdout.read1(4096)
+                    expect(piece, seen)
+                    seen += piece
+                time.sleep(1)
+            server.send_signal(signal.SIGINT)
+            expect(server.wait(20) == 0, server.returncode)
+            expect(not os.path.exists(path), 'the socket is still there')
+            program.send_signal(signal.SIGUSR1)
+            expect(program.stdout.read() == b'counter 6 fraction 3.5\n' and program.wait(30) == 5, program.returncode)
+        finally:
+            for process in server, debugger, program:
+                if process:
+                    process.kill()
+                    process.wait()
+
+
 def nothing_left():
     for _ in range(50):
         free, text = debug_memory()
@@ -251,5 +288,6 @@ check('gdb-watch', gdb_watch)
 check('gdb-watch-hardware', gdb_watch_hardware)
 check('gdb-attach', gdb_attach)
 check('gdb-killed', gdb_killed)
+check('gdb-listen', gdb_listen)
 check('nothing-left', nothing_left)
 finish()

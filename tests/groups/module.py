@@ -24,6 +24,16 @@ def by_hand():
     tool('status', 'hand', status=1)
 
 
+def options_refused_by_the_lwk():
+    """What the command would not have let through: a panic before the LWK has page tables of its own."""
+    before = len(kernel_log_since(0))
+    said = tool('up', 'option', '2,3', '64', WORK + '/hanare-lwk', 'spin=0', status=1).err
+    expect(b'the LWK panicked' in said, said)
+    expect("'spin=0' is no boot option" in kernel_log_since(before), kernel_log_since(before))
+    with open('/sys/devices/system/cpu/online') as file:
+        expect(file.read().strip() == '0-3', 'CPUs are missing')
+
+
 def given_back_on_close():
     """A process that made an instance and took CPUs, and died before booting, leaves nothing."""
     result = command([TOOL, 'up', 'half', '2,3', '64', '/bin/ls'])
@@ -46,6 +56,7 @@ def nonsense(seed):
 
 start()
 check('by-hand', by_hand, lwk=False)
+check('options-refused-by-the-lwk', options_refused_by_the_lwk, lwk=False)
 check('given-back-on-close', given_back_on_close, lwk=False)
 wanted = '0-3'
 check('nonsense', nonsense(1), lwk=False)

@@ -19,6 +19,7 @@ pub mod errno;
 pub mod futex;
 pub mod limits;
 pub mod mempolicy;
+pub mod options;
 pub mod ptrace;
 pub mod rseq;
 pub mod script;

@@ -28,6 +28,7 @@ pub const PEER_VECTOR: u8 = 0xf9;
 const SPURIOUS_VECTOR: u32 = 0xff;
 
 static X2: AtomicBool = AtomicBool::new(false);
+static READY: AtomicBool = AtomicBool::new(false);
 /// APIC timer ticks per 2^20 TSC cycles (divide by 1).
 static TIMER_RATIO: AtomicU64 = AtomicU64::new(0);
 
@@ -56,8 +57,14 @@ pub fn mmio_paddr() -> Option<u64> {
     (base & 1 << 10 == 0).then_some(base & 0xf_ffff_f000)
 }
 
+/// Whether some CPU has come to [`init`]: before, the registers may not be mapped.
+pub fn is_ready() -> bool {
+    READY.load(Ordering::Relaxed)
+}
+
 /// Enables the local APIC with every local source masked.
 pub fn init() {
+    READY.store(true, Ordering::Relaxed);
     X2.store(cpu::rdmsr(msr::APIC_BASE) & 1 << 10 != 0, Ordering::Relaxed);
     for lvt in [LVT_TIMER, LVT_LINT0, LVT_LINT1, LVT_ERROR, LVT_PERF, LVT_THERMAL] {
         write(lvt, 1 << 16);

@@ -1,6 +1,6 @@
 //! Memory of a process: the VMA map and the page table, kept in step.
 //!
-//! Rule (DESIGN.md section 7): the lock of an [`AddressSpace`] is never held
+//! Rule: the lock of an [`AddressSpace`] is never held
 //! while waiting for Linux. Changes are made under the lock; what Linux has seen
 //! is zapped after it is released, and only then are frames freed.
 

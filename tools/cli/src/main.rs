@@ -1,7 +1,7 @@
 //! The `hanare` command.
 //!
 //! One file per command in `commands/`, `hanare bench` in `bench/`; `cpu_list` and `size` read what users
-//! write; `machine` asks Linux about this machine; `find` knows where our own
+//! write; `machine` asks Linux about this machine, `stuck` about programs whose LWK is silent; `find` knows where our own
 //! files are.
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), no_main)]
@@ -15,6 +15,7 @@ mod gdb;
 mod instances;
 mod machine;
 mod size;
+mod stuck;
 mod table;
 mod trace;
 

@@ -1,8 +1,7 @@
 //! What the arguments of each call are: which are numbers, and which point to how
 //! much memory that the call reads or writes.
 //!
-//! One row a call. `hanare trace` prints by it; serialised delegation packs by it
-//! (DESIGN.md, decision 9). A call without a row has plain words.
+//! One row a call. `hanare trace` prints by it. A call without a row has plain words.
 
 /// Who touches the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

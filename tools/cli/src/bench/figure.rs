@@ -24,7 +24,7 @@ impl Better {
     }
 }
 
-/// What is to be reached (`FIGURES.md`).
+/// What is to be reached: set before it was built, from published figures of comparable systems.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// Nothing is promised.

@@ -19,6 +19,8 @@ use crate::{find, instances, machine};
 
 /// Name of the instance that is booted for the purpose.
 pub const OWN: &str = "bench";
+/// Most CPUs of an instance (`HANARE_CPUS_MAX` of the module).
+const CPUS_MAX: usize = 64;
 /// Its memory.
 const OWN_BYTES: u64 = 256 << 20;
 /// No single run takes longer unless it hangs.
@@ -105,10 +107,10 @@ impl Lab {
         self.boot(options).map(|_| ())
     }
 
-    /// CPUs for our own instance: the upper half.
+    /// CPUs for our own instance: the upper half, if it may have so many.
     pub fn own_cpus() -> Result<Vec<u32>> {
         let online = machine::online_cpus();
-        let count = online.numbers().len() / 2;
+        let count = (online.numbers().len() / 2).min(CPUS_MAX);
         let cpus: Vec<u32> = online
             .numbers()
             .iter()

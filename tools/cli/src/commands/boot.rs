@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use hanare_abi::LARGE_PAGE_SIZE;
+use hanare_core::options;
 use hanare_sdk::{Builder, Device, Error};
 
 use crate::cpu_list::CpuList;
@@ -39,11 +40,11 @@ pub struct Boot {
     /// LWK image [default: $HANARE_IMAGE, or the installed one]
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// Option for the LWK, e.g. spin_us=50 (repeatable)
-    #[arg(long = "option", value_name = "KEY=VALUE")]
+    // Its help is the list of options.
+    #[arg(long = "option", value_name = "KEY=VALUE", help = format!("Option for the LWK (repeatable): {}", options::HELP))]
     options: Vec<String>,
     /// Seconds each CPU may take to start
-    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=600))]
     timeout: u32,
 }
 
@@ -53,6 +54,9 @@ const STEP_BYTES: u64 = 64 << 20;
 impl Boot {
     /// Boots.
     pub fn execute(self) -> Result<()> {
+        let options = self.options.join(" ");
+        // The LWK would refuse them, too, but only after CPUs and memory were taken.
+        options::Options::parse(&options).map_err(|refused| anyhow!("--option {refused}"))?;
         let path = self.image.clone().map_or_else(find::image, Ok)?;
         let image =
             fs::read(&path).with_context(|| format!("cannot read the image {}", path.display()))?;
@@ -72,7 +76,7 @@ impl Boot {
         }
         let taken = start.elapsed() - reserved;
         progress.show("starting the LWK");
-        let times = builder.boot(&image, &self.options.join(" "), self.timeout * 1000);
+        let times = builder.boot(&image, &options, self.timeout * 1000);
         let times = times.map_err(|error| explain(error, &path))?;
         progress.clear();
         let s = |ns: u64| ns as f64 / 1e9;
@@ -192,7 +196,7 @@ fn load_module() -> Result<()> {
             modprobe
         }
     };
-    let next = "next: hanare doctor; make module; make install";
+    let next = "next: hanare doctor; make native; sudo make install";
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| {
         format!(

@@ -1,16 +1,17 @@
-//! `hanare doctor`: can this machine run it, and if not, why.
+//! `hanare doctor`: can this machine run it, and if not, why; are its instances well, and who waits for what if not.
 
 use std::io::IsTerminal;
 
 use clap::Args;
-use hanare_sdk::{Device, Error};
+use hanare_sdk::{Device, Error, Instance, State};
 
 use crate::cpu_list::CpuList;
 use crate::size::Bytes;
-use crate::{find, machine};
+use crate::{find, machine, stuck};
 
-/// Say whether this machine can run Hanare, and if not, why. The exit status is 1 if something is
-/// in the way.
+/// Say whether this machine can run Hanare, and if not, why; and whether its instances are well: of one
+/// that is not, the processes and what they wait for in Linux. The exit status is 1 if something is in
+/// the way.
 #[derive(Args)]
 pub struct Doctor {}
 
@@ -75,7 +76,7 @@ impl Doctor {
             memory,
             rights,
         ];
-        let findings: Vec<Finding> = checks.iter().map(|check| check()).collect();
+        let findings: Vec<Finding> = checks.iter().map(|check| check()).chain(instances()).collect();
         findings.iter().for_each(print);
         i32::from(
             findings
@@ -204,7 +205,7 @@ fn module() -> Finding {
             )),
             None => bad(
                 format!("no hanare.ko for Linux {}", machine::kernel_release()),
-                "apt install linux-headers-$(uname -r); make; sudo make install",
+                "apt install linux-headers-$(uname -r); make native; sudo make install",
             ),
         },
         Err(error) => bad(error.to_string(), "rmmod hanare; modprobe hanare"),
@@ -214,7 +215,7 @@ fn module() -> Finding {
 fn found(result: anyhow::Result<std::path::PathBuf>, what: &str) -> Finding {
     match result {
         Ok(path) => good(format!("{what} {}", path.display())),
-        Err(error) => bad(error.to_string(), "make; sudo make install"),
+        Err(error) => bad(error.to_string(), "make native; sudo make install"),
     }
 }
 
@@ -273,6 +274,31 @@ fn judge_memory(available: u64) -> Finding {
         return warning(format!("{shown} of memory available"), next);
     }
     good(format!("{shown} of memory available"))
+}
+
+/// One finding for each instance; of all programs, if one of the instances is not well.
+fn instances() -> Vec<Finding> {
+    let Ok(device) = Device::open() else {
+        return Vec::new();
+    };
+    let names = device.instances().unwrap_or_default().into_iter().map(|instance| instance.name);
+    // One that does not answer the ping is hung from then on. One that has gone meanwhile is left out.
+    let looks = names.filter_map(|name| device.instance(&name, true).ok());
+    let mut findings: Vec<Finding> = looks.map(|instance| judge_instance(&instance)).collect();
+    if findings.iter().any(|finding| matches!(finding.verdict, Verdict::Bad)) {
+        let next = "one in state D ends when what it waits for does: dmesg says why, if Linux knows";
+        findings.extend(stuck::programs().into_iter().map(|text| warning(text, next)));
+    }
+    findings
+}
+
+fn judge_instance(instance: &Instance) -> Finding {
+    let Instance { name, state, programs, .. } = instance;
+    let text = format!("instance '{name}': {state}, programs: {programs}");
+    match state {
+        State::Created | State::Booting | State::Running => good(text),
+        _ => bad(text, format!("hanare log {name}; hanare shutdown {name} --force")),
+    }
 }
 
 fn rights() -> Finding {

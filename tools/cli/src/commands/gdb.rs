@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal, stderr, stdin};
 use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -11,6 +12,8 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use hanare_sdk::Observer;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 use super::run::Run;
 use crate::gdb::process::Process;
@@ -28,7 +31,8 @@ Examples:
   hanare gdb --listen :2345 -- ./program               then elsewhere: gdb -ex 'target remote :2345'
 
 A program that reads from the terminal is best started with --listen, gdb in another terminal.
-When gdb detaches or ends, the program goes on. A thread that waits in a system call shows the
+When gdb detaches or ends, the program goes on; with --listen it does, too, when Ctrl-C ends hanare gdb:
+at any time for a PID, before gdb has come for a program of its own, which Ctrl-C is meant for from then on. A thread that waits in a system call shows the
 registers of the call; they can be changed when it has come out. Who may debug a process is who may
 ptrace it on Linux. Exit status: with a program its own once it has ended, 128 + n if signal n killed
 it; 125 if Hanare failed.")]
@@ -62,8 +66,7 @@ impl Gdb {
             None if stdin().is_terminal() => Way::Terminal,
             None => Way::Standard,
         };
-        // Ctrl-C on the terminal is gdb's and the program's business.
-        signal_hook::flag::register(2, std::sync::Arc::default())?;
+        let interrupts = interrupts()?;
         let (mut child, pid, process) = match self.pid {
             Some(pid) => (None, pid, Process::attach(Observer::open(pid)?, pid)?),
             None => match self.start(&way)? {
@@ -80,7 +83,7 @@ impl Gdb {
             return Err(error);
         }
         let mut gdb = Target::new(process, pid);
-        let end = serve(&mut gdb, &way)?;
+        let end = serve(&mut gdb, &way, &interrupts, child.is_some())?;
         if end == End::Killed {
             let pid = rustix::process::Pid::from_raw(pid as i32).context("process 0")?;
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
@@ -128,18 +131,28 @@ fn redirect(command: &mut Command, way: &Way) {
     }
 }
 
-fn serve(gdb: &mut Target, way: &Way) -> Result<End> {
+/// A socket that can be read from once Ctrl-C was pressed. Whoever does not look at it ignores Ctrl-C.
+fn interrupts() -> Result<UnixStream> {
+    let (read, write) = UnixStream::pair().context("cannot make a socket")?;
+    signal_hook::low_level::pipe::register(2, write)?;
+    Ok(read)
+}
+
+/// `started`: the program is ours, and Ctrl-C on the terminal reaches it, too.
+fn serve(gdb: &mut Target, way: &Way, interrupts: &UnixStream, started: bool) -> Result<End> {
     match way {
-        Way::Standard => session::serve(gdb, Wire::Standard),
+        // Ctrl-C on the terminal is gdb's and the program's business.
+        Way::Standard => session::serve(gdb, Wire::Standard, None),
         Way::Terminal => with_gdb(gdb),
-        Way::Listen(address) => {
-            let wire = listen(address)?;
-            session::serve(gdb, wire)
-        }
+        Way::Listen(address) => match listen(address, interrupts)? {
+            Some(wire) => session::serve(gdb, wire, (!started).then_some(interrupts)),
+            None => Ok(End::Detached),
+        },
     }
 }
 
-fn listen(address: &str) -> Result<Wire> {
+/// Waits for gdb there; `None`: Ctrl-C came first.
+fn listen(address: &str, interrupts: &UnixStream) -> Result<Option<Wire>> {
     let cannot = || format!("cannot listen at {address}");
     match address.rsplit_once(':') {
         Some((host, port)) if !address.contains('/') => {
@@ -147,16 +160,31 @@ fn listen(address: &str) -> Result<Wire> {
             let host = if host.is_empty() { "localhost" } else { host };
             let listener = TcpListener::bind((host, port)).with_context(cannot)?;
             eprintln!("hanare gdb: next: gdb -ex 'target remote {host}:{}'", listener.local_addr()?.port());
+            if !somebody_comes(&listener, interrupts)? {
+                return Ok(None);
+            }
             let (stream, _) = listener.accept()?;
             stream.set_nodelay(true)?;
-            Ok(Wire::Tcp(stream))
+            Ok(Some(Wire::Tcp(stream)))
         }
         _ => {
             let listener = UnixListener::bind(address).with_context(cannot)?;
             eprintln!("hanare gdb: next: gdb -ex 'target remote {address}'");
-            let accepted = listener.accept();
+            let accepted = somebody_comes(&listener, interrupts).and_then(|comes| comes.then(|| listener.accept()).transpose().map_err(Into::into));
             let _ = std::fs::remove_file(address);
-            Ok(Wire::Unix(accepted?.0))
+            Ok(accepted?.map(|(stream, _)| Wire::Unix(stream)))
+        }
+    }
+}
+
+/// Waits for a connection. False: Ctrl-C came first.
+fn somebody_comes(listener: &impl AsFd, interrupts: &UnixStream) -> Result<bool> {
+    let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(interrupts, PollFlags::IN)];
+    loop {
+        match poll(&mut fds, None) {
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+            Ok(_) => return Ok(fds[1].revents().is_empty()),
         }
     }
 }
@@ -193,7 +221,7 @@ fn with_gdb(gdb: &mut Target) -> Result<End> {
         }
     };
     stream.set_nonblocking(false)?;
-    let end = session::serve(gdb, Wire::Unix(stream));
+    let end = session::serve(gdb, Wire::Unix(stream), None);
     if end.is_ok() {
         let _ = debugger.wait(); // its user may still be reading
     }

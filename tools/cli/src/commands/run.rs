@@ -42,9 +42,8 @@ pub struct Run {
 }
 
 /// Soft RLIMIT_STACK above which Linux lays out memory unsuitably for the proxy.
+/// It is set to that while the proxy starts. Arguments may take a quarter of it, 6 MiB at most.
 const STACK_LIMIT_MAX: u64 = 64 << 20;
-/// What it is set to then, while the proxy starts.
-const STACK_LIMIT: u64 = 8 << 20;
 
 impl Run {
     /// Becomes the proxy.
@@ -88,7 +87,7 @@ fn limit_stack() -> Option<String> {
         return None;
     }
     let new = Rlimit {
-        current: Some(STACK_LIMIT),
+        current: Some(STACK_LIMIT_MAX),
         maximum: old.maximum,
     };
     setrlimit(Resource::Stack, new).ok()?;

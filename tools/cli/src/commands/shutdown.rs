@@ -23,7 +23,7 @@ pub struct Shutdown {
     #[arg(long, conflicts_with = "name")]
     all: bool,
     /// Seconds each CPU may take to stop by itself before it is stopped
-    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
     timeout: u32,
 }
 

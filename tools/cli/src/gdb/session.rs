@@ -94,8 +94,8 @@ pub enum End {
 
 type Machine<'a> = GdbStubStateMachine<'a, Gdb, Buffered>;
 
-/// Serves GDB until one of them ends.
-pub fn serve(gdb: &mut Gdb, wire: Wire) -> Result<End> {
+/// Serves GDB until one of them ends, or until `interrupts`, if given, can be read from.
+pub fn serve(gdb: &mut Gdb, wire: Wire, interrupts: Option<&UnixStream>) -> Result<End> {
     let wrong = |error: gdbstub::stub::GdbStubError<anyhow::Error, std::io::Error>| anyhow!("{error}");
     let stub = GdbStub::new(Buffered { wire, out: Vec::new() });
     let mut machine = stub.run_state_machine(gdb).map_err(wrong)?;
@@ -104,7 +104,7 @@ pub fn serve(gdb: &mut Gdb, wire: Wire) -> Result<End> {
         machine = match machine {
             Machine::Idle(mut idle) => match input.next() {
                 Some(byte) => idle.incoming_data(gdb, byte).map_err(wrong)?,
-                None => match fill(&mut idle.borrow_conn().wire)? {
+                None => match fill(&mut idle.borrow_conn().wire, interrupts)? {
                     Some(bytes) => {
                         input = bytes.into_iter();
                         Machine::Idle(idle)
@@ -115,9 +115,9 @@ pub fn serve(gdb: &mut Gdb, wire: Wire) -> Result<End> {
             Machine::Running(mut running) => match input.next() {
                 Some(byte) => running.incoming_data(gdb, byte).map_err(wrong)?,
                 None => {
-                    let (word, _) = wait(gdb, &running.borrow_conn().wire)?;
+                    let (word, _) = wait(gdb, &running.borrow_conn().wire, interrupts)?;
                     if word {
-                        match fill(&mut running.borrow_conn().wire)? {
+                        match fill(&mut running.borrow_conn().wire, interrupts)? {
                             Some(bytes) => input = bytes.into_iter(),
                             None => return Ok(End::Detached),
                         }
@@ -143,10 +143,18 @@ pub fn serve(gdb: &mut Gdb, wire: Wire) -> Result<End> {
     }
 }
 
-/// What GDB says; `None`: it is gone.
-fn fill(wire: &mut Wire) -> Result<Option<Vec<u8>>> {
+/// What GDB says; `None`: it is gone, or is not to be waited for any more.
+fn fill(wire: &mut Wire, interrupts: Option<&UnixStream>) -> Result<Option<Vec<u8>>> {
     let mut buffer = vec![0; 4096];
     loop {
+        let mut fds = vec![PollFd::new(&*wire, PollFlags::IN)];
+        fds.extend(interrupts.map(|interrupts| PollFd::new(interrupts, PollFlags::IN)));
+        match poll(&mut fds, None) {
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno.into()),
+            Ok(_) if fds.get(1).is_some_and(any) => return Ok(None),
+            Ok(_) => {}
+        }
         return match wire.read(&mut buffer) {
             Ok(0) => Ok(None),
             Ok(count) => {
@@ -159,20 +167,25 @@ fn fill(wire: &mut Wire) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Waits for a word of GDB's (true first) or news of the process (true second).
-fn wait(gdb: &Gdb, wire: &Wire) -> Result<(bool, bool)> {
-    let mut fds = [PollFd::new(wire, PollFlags::IN), PollFd::new(&gdb.process.observer, PollFlags::IN)];
+fn any(fd: &PollFd) -> bool {
+    !fd.revents().is_empty()
+}
+
+/// Waits for something to [`fill`] from (true first) or news of the process (true second).
+fn wait(gdb: &Gdb, wire: &Wire, interrupts: Option<&UnixStream>) -> Result<(bool, bool)> {
+    let mut fds = vec![PollFd::new(&gdb.process.observer, PollFlags::IN), PollFd::new(wire, PollFlags::IN)];
+    fds.extend(interrupts.map(|interrupts| PollFd::new(interrupts, PollFlags::IN)));
     match poll(&mut fds, Some(&LOOK)) {
         Ok(_) => {}
         Err(Errno::INTR) => return Ok((false, false)),
         Err(errno) => return Err(errno.into()),
     }
-    let any = |fd: &PollFd| !fd.revents().is_empty();
+    let word = fds[1..].iter().any(any);
     // A process that is going away hangs up before its end is told: no hurry then.
-    if !any(&fds[0]) && fds[1].revents().contains(PollFlags::HUP) {
+    if !word && fds[0].revents().contains(PollFlags::HUP) {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    Ok((any(&fds[0]), any(&fds[1])))
+    Ok((word, any(&fds[0])))
 }
 
 /// What GDB is told of a process; `None`: it runs.

@@ -78,7 +78,7 @@ impl Printer {
     /// Nothing has come for a while: what has begun is shown.
     pub fn idle(&mut self) -> io::Result<()> {
         if !self.style.summary {
-            let waiting: Vec<u32> = self.begun.iter().filter(|(_, begun)| !begun.shown).map(|(tid, _)| *tid).collect();
+            let waiting: Vec<u32> = self.begun.iter().filter(|(_, begun)| !begun.shown && self.wanted(begun.entry.head.number)).map(|(tid, _)| *tid).collect();
             for tid in waiting {
                 let Some(begun) = self.begun.get_mut(&tid) else { continue };
                 begun.shown = true;
@@ -100,7 +100,11 @@ impl Printer {
     }
 
     fn wanted(&self, number: u32) -> bool {
-        !self.style.summary && (self.style.only.is_empty() || self.style.only.contains(syscalls::name(u64::from(number))))
+        self.style.only.is_empty() || self.style.only.contains(syscalls::name(u64::from(number)))
+    }
+
+    fn shown(&self, number: u32) -> bool {
+        !self.style.summary && self.wanted(number)
     }
 
     fn line(&mut self, tid: u32, time_ns: u64, text: &str) -> io::Result<()> {
@@ -148,7 +152,7 @@ impl Printer {
                 if name == "exit_group" || head.pid == head.tid {
                     self.status.insert(head.pid, format!("exited with {}", head.args[0] & 0xff));
                 }
-                if self.wanted(head.number) {
+                if self.shown(head.number) {
                     let text = format::call(&entry, None, self.style.string_max);
                     self.line(head.tid, head.time_ns, &format!("{text} = ?"))?;
                 }
@@ -163,8 +167,10 @@ impl Printer {
     fn exit(&mut self, entry: &Entry) -> io::Result<()> {
         let head = &entry.head;
         let Some(begun) = self.begun.remove(&head.tid) else { return Ok(()) };
-        self.summary.add(head);
-        if !self.wanted(head.number) {
+        if self.wanted(head.number) {
+            self.summary.add(head);
+        }
+        if !self.shown(head.number) {
             return Ok(());
         }
         let text = match begun.shown {
@@ -188,7 +194,7 @@ impl Printer {
         let ended: Vec<u32> = self.begun.iter().filter(|(_, begun)| begun.entry.head.pid == pid).map(|(tid, _)| *tid).collect();
         for tid in ended {
             let Some(begun) = self.begun.remove(&tid) else { continue };
-            if !begun.shown && self.wanted(begun.entry.head.number) {
+            if !begun.shown && self.shown(begun.entry.head.number) {
                 let text = format::call(&begun.entry, None, self.style.string_max);
                 self.line(tid, begun.entry.head.time_ns, &format!("{text} = ?"))?;
             }
