@@ -155,6 +155,8 @@ struct hanare_space {
 	u64 control[2];				/* frames: first slots, first scratch page; or 0 */
 	unsigned long ended;			/* bit 0: the LWK was told */
 	bool stopped;				/* the LWK was told; stop.c only */
+	wait_queue_entry_t gone;		/* share.c: on pid's queue until the end */
+	struct delayed_work gone_work;
 	spinlock_t share_lock;			/* sharers */
 	struct list_head sharers;		/* share.c; none where it has one process */
 	bool dumps;				/* what is mapped from now on is for a core dump */
@@ -284,6 +286,9 @@ long hanare_fork_command(struct file *file, struct hanare_space *parent, void __
 void hanare_account(struct hanare_space *space, const struct hanare_call *call);
 
 /* share.c */
+/* The space ends with its process, whoever else has its descriptor. */
+void hanare_space_watch_process(struct hanare_space *space);
+void hanare_space_unwatch_process(struct hanare_space *space);
 long hanare_share(struct hanare_space *space, void *data);
 void hanare_space_unshare(struct hanare_space *space);
 /* Each process that has the space is killed, or told that the LWK died. Any context. */

@@ -379,6 +379,7 @@ int hanare_space_enter(struct hanare_instance *inst, struct file *file, u64 allo
 		delist(space);
 		goto put;
 	}
+	hanare_space_watch_process(space);
 	err = space_open(space, parent, token, message);
 	if (err) {
 		hanare_space_end(space);
@@ -473,6 +474,7 @@ void hanare_space_end(struct hanare_space *space)
 	} else if (!err) {
 		hanare_account(space, &call);
 	}
+	hanare_space_unwatch_process(space);
 	hanare_space_unshare(space);
 	hanare_space_unwatch_all(space);
 	hanare_space_allow_writes(space);
@@ -482,8 +484,9 @@ void hanare_space_end(struct hanare_space *space)
 
 /*
  * A descriptor closes, perhaps not the last: a child of a fork has the same
- * until it has its own, and must not delay its parent's end. Without users the
- * memory map is gone, or going: then what may be left of ours is removed first.
+ * until it has its own, and must not delay its parent's end. Or none closes, and
+ * the process is gone (share.c). Without users the memory map is gone, or going:
+ * then what may be left of ours is removed first.
  */
 void hanare_space_flush(struct hanare_space *space)
 {
