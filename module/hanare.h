@@ -321,7 +321,6 @@ void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);
 int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from);
 void hanare_space_put_files(struct hanare_space *space);
-void hanare_space_allow_writes(struct hanare_space *space);
 
 /* fault.c */
 extern const struct vm_operations_struct hanare_vm_ops;
