@@ -259,6 +259,12 @@ struct hanare_call {
 int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		   struct hanare_call *call, enum hanare_patience patience,
 		   unsigned int timeout_ms);
+/*
+ * For who has a reference of the space, which keeps the instance but not what is there while
+ * it is booted. Takes inst->live.
+ */
+int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
+			 enum hanare_patience patience, unsigned int timeout_ms);
 int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
 int hanare_ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns);
 void hanare_ping_all(struct hanare_instance *inst, u64 *slowest);

@@ -111,7 +111,6 @@ static void sharer_work(struct work_struct *work)
 	struct hanare_sharer *s = container_of(work, struct hanare_sharer, work);
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_PROCESS_END,
-		.space = s->space->id,
 		.args = { s->slot },
 	};
 
@@ -120,7 +119,7 @@ static void sharer_work(struct work_struct *work)
 	remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
 	/* A second wake-up, at the reaping, may have queued it again meanwhile. */
 	cancel_work(&s->work);
-	hanare_request(s->space->inst, s->space->home, &call, WAIT_BOUNDED, 1000);
+	hanare_request_about(s->space, &call, WAIT_BOUNDED, 1000);
 	hanare_space_put(s->space);
 	/* Nobody queues it any more, and nobody but us knows it. */
 	sharer_free(s);

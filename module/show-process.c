@@ -173,9 +173,16 @@ static int show_status(struct seq_file *m, struct hanare_pseudo *what)
 		return err == -ESRCH ? show_ended(m, what) : err;
 	if (!zalloc_cpumask_var(&cpus, GFP_KERNEL))
 		return -ENOMEM;
-	hanare_instance_cpus(what->inst, info.allowed, cpus);
-	hanare_instance_nodes(what->inst, &nodes);
-	text = hanare_linux_text(what->linux_file);
+	/* Once it is not booted, its memory goes, and the list of that. */
+	down_read(&what->inst->live);
+	if (what->inst->shared) {
+		hanare_instance_cpus(what->inst, info.allowed, cpus);
+		hanare_instance_nodes(what->inst, &nodes);
+	} else {
+		err = -EIO;
+	}
+	up_read(&what->inst->live);
+	text = err ? ERR_PTR(err) : hanare_linux_text(what->linux_file);
 	if (IS_ERR(text)) {
 		free_cpumask_var(cpus);
 		return PTR_ERR(text);
