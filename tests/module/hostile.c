@@ -4,6 +4,7 @@
  * its instance down. Needs a running instance:
  *   hostile NAME kept      a child keeps the descriptor of a process that is gone
  *   hostile NAME shared    another process keeps its memory map; runs until it is killed
+ *   hostile NAME stuck     asks for the status, to memory that waits for ever
  *   hostile NAME copied    children have its mapping; they fault until they are killed
  *   hostile NAME moved     a mapping elsewhere, written to from Linux
  *   hostile NAME memory    a file that shows its memory outlives a real execve
@@ -17,6 +18,7 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/userfaultfd.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -143,6 +145,31 @@ static void shared(void)
 	printf("ready\n");
 	fflush(stdout);
 	pause();
+}
+
+/* ---- stuck ---- */
+
+static void stuck(void)
+{
+	struct hanare_status status = { .cpu_count = 1 };
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register range = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffd_msg message;
+	void *at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fault = syscall(SYS_userfaultfd, O_CLOEXEC), fd = device();
+
+	range.range.start = status.cpus = (unsigned long)at;
+	range.range.len = PAGE;
+	need(!ioctl(fault, UFFDIO_API, &api) && !ioctl(fault, UFFDIO_REGISTER, &range), "userfaultfd");
+	strncpy((char *)status.name, name, sizeof(status.name) - 1);
+	/* The map that is watched is this process'; a child's is not. */
+	if (!fork()) {
+		need(read(fault, &message, sizeof(message)) == sizeof(message), "no fault");
+		printf("ready\n");
+		fflush(stdout);
+		pause();
+	}
+	ioctl(fd, HANARE_IOCTL_STATUS, &status);
 }
 
 /* ---- copied, moved ---- */
@@ -397,7 +424,7 @@ static void map_over_and_over(void)
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } modes[] = {
-		{ "kept", kept }, { "shared", shared }, { "copied", copied }, { "moved", moved },
+		{ "kept", kept }, { "shared", shared }, { "stuck", stuck }, { "copied", copied }, { "moved", moved },
 		{ "memory", memory }, { "rights", rights },
 		{ "cycle", cycle }, { "secret", secret }, { "map", map_over_and_over },
 	};
