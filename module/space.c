@@ -58,7 +58,6 @@ static void space_release(struct kref *ref)
 	hanare_answers_drop(space);
 	/* Of one that was never opened; else its end has done it. */
 	hanare_space_put_files(space);
-	xa_destroy(&space->watches);
 	iput(space->inode);
 	mmdrop(space->mm);
 	hanare_instance_put(space->inst);
