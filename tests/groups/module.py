@@ -54,6 +54,55 @@ def nonsense(seed):
     return body
 
 
+HOSTILE = GUEST + '/module-hostile'
+
+
+def hostile(how):
+    """One that says how it went."""
+    def body():
+        result = command([HOSTILE, 'default', how], timeout=30)
+        expect(result.out == b'ended\n', result)
+    return body
+
+
+def hostile_at_shutdown(how):
+    """One that goes on until it is killed: not at the cost of who shuts down."""
+    def body():
+        process = subprocess.Popen([HOSTILE, 'default', how], stdout=subprocess.PIPE,
+                                   start_new_session=True)
+        try:
+            said = process.stdout.readline()
+            expect(said == b'ready\n', said)
+            hanare('shutdown', '--force', timeout=60)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(20)
+        boot()
+    return body
+
+
+def users():
+    """Open files of the module's, and what else keeps it."""
+    with open('/sys/module/hanare/refcnt') as file:
+        return int(file.read())
+
+
+def cycle():
+    before = users()
+    hostile('cycle')()
+    for _ in range(50):
+        after = users()
+        if after == before:
+            return
+        time.sleep(0.1)
+    raise Failure(f'{before} users of the module before, {after} after')
+
+
+def forks():
+    result = command([GUEST + '/module-fork', 'default'], timeout=120)
+    expect(result.status == 0, result)
+
+
 start()
 check('by-hand', by_hand, lwk=False)
 check('options-refused-by-the-lwk', options_refused_by_the_lwk, lwk=False)
@@ -63,4 +112,13 @@ check('nonsense', nonsense(1), lwk=False)
 boot('--cpus', '2-3', '--mem', '64M')
 wanted = '0-1'
 check('nonsense-beside-an-lwk', nonsense(2))
+check('fork', forks)
+check('hostile-kept', hostile('kept'))
+check('hostile-memory', hostile('memory'))
+check('hostile-moved', hostile('moved'))
+check('hostile-rights', hostile('rights'))
+check('hostile-cycle', cycle)
+check('hostile-stuck', hostile_at_shutdown('stuck'))
+check('hostile-shared', hostile_at_shutdown('shared'))
+check('hostile-copied', hostile_at_shutdown('copied'))
 finish()
