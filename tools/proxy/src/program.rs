@@ -63,6 +63,7 @@ pub fn rights(process: &Process, random: u64) -> i64 {
     // A program that its user may read is his to look into, unless it gains something:
     // Linux looks at that when the rights change.
     let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
+    let before = sys::is_dumpable();
     sys::set_dumpable(uid == euid && gid == egid);
     let mut rights = Rights { changed: 0, secure: 0 };
     match sys::ioctl(process.space.fd, IOCTL_RIGHTS, &mut rights) {
@@ -70,7 +71,10 @@ pub fn rights(process: &Process, random: u64) -> i64 {
             let flag = |is, flag| if is != 0 { flag } else { 0 };
             flag(rights.changed, RIGHTS_CHANGED) | flag(rights.secure, RIGHTS_SECURE)
         }
-        Err(error) => -i64::from(error.0),
+        Err(error) => {
+            sys::set_dumpable(before); // the old program goes on
+            -i64::from(error.0)
+        }
     }
 }
 
