@@ -460,7 +460,7 @@ struct hanare_clock_page {
 #define HANARE_REQUEST_INVALIDATE 6U
 /*
  * A signal reached the proxy: args: [0] = number, [1] = slot whose worker took
- * it; `pages` holds the 128-byte siginfo in its first 16 words.
+ * it; `pages` holds the 128-byte siginfo in its first 16 words. `EAGAIN`: see `IOCTL_SIGNAL`.
  */
 #define HANARE_REQUEST_SIGNAL 7U
 /* Park this CPU. Posted to every CPU of the instance, CPU 0 last. */
@@ -1628,7 +1628,10 @@ struct hanare_serve {
  * `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
  * Returns when the LWK has queued it. One of a timer (`SI_TIMER`) is blocked from then on
  * until the worker takes its next request: Linux starts a timer anew when its signal is
- * taken, so a short one would keep the worker in its handler for ever.
+ * taken, so a short one would keep the worker in its handler for ever. `EAGAIN`: it was sent
+ * to the process, and the thread blocks it, of which Linux has not been told yet, or has
+ * ended. The worker blocks it likewise, and sends it to the process once more, so that Linux
+ * finds who else takes it.
  */
 struct hanare_signal {
 	/* In: signal number. */

@@ -54,7 +54,7 @@ pub const REQUEST_FAULT: u32 = 5;
 /// start, [1] = end address. Unmap there, flush, then answer.
 pub const REQUEST_INVALIDATE: u32 = 6;
 /// A signal reached the proxy: args: [0] = number, [1] = slot whose worker took
-/// it; `pages` holds the 128-byte siginfo in its first 16 words.
+/// it; `pages` holds the 128-byte siginfo in its first 16 words. `EAGAIN`: see `IOCTL_SIGNAL`.
 pub const REQUEST_SIGNAL: u32 = 7;
 /// Park this CPU. Posted to every CPU of the instance, CPU 0 last.
 pub const REQUEST_STOP: u32 = 8;

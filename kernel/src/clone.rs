@@ -298,13 +298,14 @@ impl Inherited {
         let p = &me.process;
         let mut identity = *p.identity.lock();
         identity.time.children |= r.flags & flag::NEWTIME != 0;
+        let signals = p.signals.lock().inherit(); // not locked together with the thread's
         Inherited {
             observed: if shares { observe::Inherited::of_sharer(p) } else { observe::Inherited::of(p) },
             exe: p.exe.lock().clone(),
             affinity: *me.affinity.lock(),
             name: *me.name.lock(),
             seccomp: me.seccomp.inherited(),
-            signals: p.signals.lock().inherit(),
+            signals,
             thread_signals: me.signals.lock().inherit(!shares),
             cpu_limit: p.cpu_timers.limit(),
             identity,

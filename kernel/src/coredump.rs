@@ -40,8 +40,10 @@ const FXSAVE: usize = 512;
 /// The process ends by a signal whose default action is a core dump.
 pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
     let p = &thread.process;
-    if p.dumping.swap(true, Ordering::AcqRel) {
-        return pose(thread, regs, None); // another thread crashed first
+    match p.begin_dump(thread) {
+        None => p.exit_thread(thread),
+        Some(false) => return pose(thread, regs, None),
+        Some(true) => {}
     }
     ptrace::on_exit(thread, queued.signal | 0x80);
     let signal = u64::from(queued.signal);

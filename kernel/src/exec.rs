@@ -193,8 +193,12 @@ fn take_first_slot(regs: &Regs) {
     if me.slot_index == p.first_slot {
         return;
     }
-    let Some(slot) = slots::take_first(p) else { return }; // it is being killed
+    // All there is to it first: what is taken cannot be given back.
+    let Some(slot) = p.slot(p.first_slot) else { return };
     let Some(new) = Thread::new(p.clone(), p.first_slot, slot, crate::clone::first_step) else { return };
+    if !slots::take_first(p, slot) {
+        return;
+    }
     *new.signals.lock() = me.signals.lock().hand_over();
     *new.birth.lock() = Some(Birth { name: *me.name.lock(), ..Birth::of_program(regs) });
     *new.name.lock() = *me.name.lock();
@@ -398,9 +402,10 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     let replaces = !p.exe.lock().is_empty();
 
     hold::at("exec-opened");
-    end_others(p, thread).map_err(memory)?;
     // What `hanare run` starts has what its proxy was given.
-    let id = if replaces { rights::renew(thread).map_err(memory)? } else { *p.identity.lock() };
+    let rights = if replaces { Some(rights::renew(thread).map_err(memory)?) } else { None };
+    end_others(p, thread).map_err(memory)?;
+    let id = rights.map_or_else(|| *p.identity.lock(), |rights| rights.take(thread));
     let place = layout(&id);
     share::leave(thread);
     p.keep_for_parent();

@@ -67,10 +67,7 @@ fn serve(index: u32) {
                     linux::invalidate(&p, call.args[0], call.args[1]);
                     Ok(())
                 }
-                abi::REQUEST_SIGNAL => {
-                    signals::from_linux(&p, call.args[0] as u32, call.args[1] as u32, &r.siginfo());
-                    Ok(())
-                }
+                abi::REQUEST_SIGNAL => signals::from_linux(&p, call.args[0] as u32, call.args[1] as u32, &r.siginfo()),
                 abi::REQUEST_SPACE_PAUSE => {
                     p.pause(call.args[0] != 0);
                     Ok(())

@@ -174,11 +174,15 @@ fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
         let s = sizes(&mut mm);
         (mm.vmas.total_bytes(), mm.vmas.peak_bytes(), mm.resident * 4096, mm.peak * 4096, mm.table.pages() * 4096, s)
     };
-    let signals = {
-        let shared = p.signals.lock();
-        let (ignored, caught) = dispositions(|n| shared.actions.get(n));
-        let own = thread.signals.lock();
-        [shared.pending.set().0, own.pending_set().0, own.mask_now().0, ignored, caught]
+    let (shared, ignored, caught) = {
+        let s = p.signals.lock();
+        let (ignored, caught) = dispositions(|n| s.actions.get(n));
+        (s.pending.set().0, ignored, caught)
+    };
+    // Not with the process' locked: a thread locks its own first.
+    let (pending, blocked) = {
+        let s = thread.signals.lock();
+        (s.pending_set().0, s.mask_now().0)
     };
     let space = {
         let id = p.identity.lock();
@@ -188,7 +192,7 @@ fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
         user, system, delegated, all.len() as u64,
         mapped, mapped_peak, resident, peak, s.file.min(resident), s.shared.min(resident - s.file.min(resident)),
         s.data, s.stack, s.code, s.library, tables, s.locked,
-        signals[0], signals[1], signals[2], signals[3], signals[4],
+        shared, pending, blocked, ignored, caught,
         allowed(thread), p.faults(), p.children.lock().waited.faults,
         space.0, space.1,
     ];

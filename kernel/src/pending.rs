@@ -10,35 +10,31 @@ use zerocopy::IntoBytes;
 
 /// What a worker never blocks, since it is how the module tells of the LWK's death: waits here
 /// if the program blocks it.
-const NEVER_BLOCKED: SigSet = SigSet::EMPTY.with(signal::SIGBUS);
+pub const NEVER_BLOCKED: SigSet = SigSet::EMPTY.with(signal::SIGBUS);
 
 /// Signals that are blocked wait on Linux, where `sigtimedwait`, `signalfd` and
 /// `sigpending` see them. One that was forwarded before its mask was known there
-/// goes back.
+/// goes back: of those for the process Linux knows who else takes them, and interrupts
+/// the call that it is in.
 pub fn give_back_blocked(thread: &Thread) {
     let p = &thread.process;
-    loop {
-        let (own, shared, mask) = {
-            let own = thread.signals.lock();
-            (own.pending.set(), p.signals.lock().pending.set(), own.mask.difference(NEVER_BLOCKED))
+    while !thread.must_end() {
+        let taken = {
+            let mut own = thread.signals.lock();
+            let stays = SigSet(!own.mask.difference(NEVER_BLOCKED).0);
+            let for_thread = own.pending.dequeue(stays).map(|q| (q, false));
+            for_thread.or_else(|| p.signals.lock().pending.dequeue(stays).map(|q| (q, true)))
         };
-        if own.union(shared).intersection(mask).is_empty() || thread.must_end() {
-            return;
-        }
-        // Of the process' own: those that no other thread takes either.
-        let mut all = mask;
-        if !shared.intersection(mask).is_empty() {
-            p.each_thread(|t| all = all.intersection(t.signals.lock().mask));
-        }
-        let taken = thread.signals.lock().pending.dequeue(SigSet(!mask.0)).map(|q| (q, 0));
-        let taken = taken.or_else(|| p.signals.lock().pending.dequeue(SigSet(!all.0)).map(|q| (q, 1)));
         let Some((queued, to_process)) = taken else { return };
-        let sent = thread.process.write_scratch(thread.slot_index, queued.info.as_bytes()).and_then(|_| {
-            delegate::linux(OP_REQUEUE_SIGNAL, [u64::from(queued.signal), to_process, 0, 0, 0, 0])
+        let sent = p.write_scratch(thread.slot_index, queued.info.as_bytes()).and_then(|_| {
+            delegate::linux(OP_REQUEUE_SIGNAL, [u64::from(queued.signal), to_process.into(), 0, 0, 0, 0])
         });
         if sent.is_err() {
             // Linux takes no more of them: it stays here.
-            let _ = thread.signals.lock().pending.queue(queued.signal, queued.info);
+            let _ = match to_process {
+                true => p.signals.lock().pending.queue(queued.signal, queued.info),
+                false => thread.signals.lock().pending.queue(queued.signal, queued.info),
+            };
             return;
         }
     }

@@ -224,6 +224,8 @@ impl Process {
     pub fn start_child(self: &Arc<Self>, mut e: Box<clone::Embryo>, words: &[u64]) -> Result<()> {
         self.memory.started.store(true, Ordering::Relaxed);
         let [pid, uid, euid, gid, egid] = core::array::from_fn(|i: usize| words[i] as u32);
+        // Whoever lets go of the process lets the parent go on, also if nothing comes of it.
+        *self.vfork.lock() = e.vfork.take();
         let thread = self.first_thread(clone::first_step_of_child)?;
         thread.slot.set_tid(pid); // the proxy may come to it later than the thread
         e.inherited.identity = Identity { pid, uid, euid, gid, egid, ..e.inherited.identity };
@@ -232,7 +234,6 @@ impl Process {
         if e.traced {
             ptrace::hold_child(&e.parent, &thread);
         }
-        *self.vfork.lock() = e.vfork;
         self.run_first(thread);
         Ok(())
     }
@@ -312,14 +313,22 @@ impl Process {
     }
 
     /// The first half of what execve does to the other threads of `me`: they are
-    /// to end. `EAGAIN`: another thread was first. Gives their thread ids.
+    /// to end. `EAGAIN`: another thread was first, with that or with a core dump. Gives their
+    /// thread ids.
     pub fn doom_others(&self, me: &Thread) -> Result<Vec<u32>> {
         let threads = self.threads.lock();
-        if me.must_end() || self.replacing.swap(true, Ordering::AcqRel) {
+        if me.must_end() || self.dumping.load(Ordering::Acquire) || self.replacing.swap(true, Ordering::AcqRel) {
             return Err(errno::EAGAIN);
         }
         let others = threads.iter().filter(|t| !core::ptr::eq(&***t, me));
         Ok(others.map(|t| { t.dying.store(true, Ordering::Release); t.slot.tid() }).collect())
+    }
+
+    /// The thread `me` has crashed: a core dump begins. False: another one crashed first.
+    /// `None`: another one's execve came first, which `me` ends by and nothing else.
+    pub fn begin_dump(&self, me: &Thread) -> Option<bool> {
+        let _threads = self.threads.lock(); // as in `doom_others`
+        (!me.must_end()).then(|| !self.dumping.swap(true, Ordering::AcqRel))
     }
 
     /// The others have ended: from now on it is as in any process of one thread.
@@ -405,6 +414,7 @@ impl Process {
             share::leave(thread);
         } else {
             futex::release_robust(thread);
+            signals::leave(self, thread);
         }
         // Before the others can know that we are gone: the last one frees the table.
         paging::use_kernel();
@@ -422,7 +432,6 @@ impl Process {
             }
         } else {
             slots::give(self, thread); // a worker waits for the next thread
-            signals::leave(self, thread);
             if self.replacing.load(Ordering::Acquire) || self.dumping.load(Ordering::Acquire) {
                 self.kick_all(); // somebody waits for it to be gone
             }

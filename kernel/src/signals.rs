@@ -169,6 +169,7 @@ impl ThreadSignals {
     /// the thread blocks it by now.
     fn take(&mut self, signal: u32, info: SigInfo, to_process: bool) -> bool {
         if to_process && self.mask.contains(signal) {
+            self.applied = self.applied.with(signal); // as the worker does
             return false;
         }
         let _ = if to_process { &mut self.chosen } else { &mut self.pending }.queue(signal, info);
@@ -236,21 +237,24 @@ impl ThreadSignals {
     }
 }
 
-/// `REQUEST_SIGNAL`.
-pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
+/// `REQUEST_SIGNAL`. `EAGAIN`: Linux is to find another thread that takes it.
+pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) -> Result<()> {
     if !signal::is_valid(signal) || p.signals.lock().actions.ignores(signal) {
-        return;
+        return Ok(());
     }
     let info = SigInfo::from_words(info);
     let thread = p.thread(slot);
     if thread.as_ref().is_some_and(|t| t.ptrace.takes(QueuedSignal { signal, info })) {
-        return;
+        return Ok(());
     }
     // Sent to the process (SI_USER, SI_QUEUE, SI_KERNEL) or to this thread: they are
     // pending apart, as on Linux. A thread that has ended leaves it to the others.
     let for_thread = SigSet::of(signal::SIGPIPE).with(signal::SIGXFSZ).contains(signal);
     let to_process = matches!(info.code, 0 | -1 | 0x80) && !for_thread || signal == signal::SIGCHLD;
     let taken = thread.as_ref().is_some_and(|t| t.signals.lock().take(signal, info, to_process));
+    if !taken && !pending::NEVER_BLOCKED.contains(signal) {
+        return Err(errno::EAGAIN); // the others may be in calls of Linux', which only Linux interrupts
+    }
     if !taken {
         let _ = p.signals.lock().pending.queue(signal, info);
         retarget(p);
@@ -258,9 +262,12 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) {
     if let Some(thread) = thread {
         cpus::kick(&thread); // also to give back what it blocks
     }
+    Ok(())
 }
 
-/// A thread ends: what it was to take for the process is the others' business.
+/// A thread ends, and has its worker still: what it was to take for the process is the others'
+/// business. They may be in calls of Linux', so that it goes there; where another one's execve
+/// ends it, that one takes it.
 pub fn leave(p: &Process, thread: &Thread) {
     let left = {
         let mut s = thread.signals.lock();
@@ -268,6 +275,7 @@ pub fn leave(p: &Process, thread: &Thread) {
         s.give_up(SigSet::ALL)
     };
     requeue(p, left);
+    pending::give_back_blocked(thread);
     retarget(p);
 }
 
@@ -398,6 +406,10 @@ pub fn force_segv(regs: &mut Regs) {
 /// A signal of the program's own doing: handled now, or the end.
 fn force(queued: QueuedSignal, regs: &mut Regs) {
     let thread = cpus::current();
+    if thread.must_end() {
+        // What was read or written may be missing for that very reason.
+        thread.process.exit_thread(thread);
+    }
     observe::trace::signal(thread, &queued);
     let Some(queued) = observe::debug::on_signal(thread, queued, regs) else { return };
     let Some(queued) = ptrace::on_forced(thread, queued, regs) else { return };

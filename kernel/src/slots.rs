@@ -250,23 +250,22 @@ pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
 }
 
 /// The first slot, for the running thread, which has replaced the program while the
-/// first thread has ended. The worker there becomes to Linux what its own one is. `None`: it
+/// first thread has ended. The worker there becomes to Linux what its own one is. False: it
 /// cannot, so that rights, namespaces or descriptors would change; or the process is killed.
-pub fn take_first(p: &Process) -> Option<SlotRef<'static>> {
+pub fn take_first(p: &Process, slot: SlotRef<'static>) -> bool {
     let me = cpus::current();
     while !core::mem::take(&mut p.slots.lock().leader_free) && !p.is_killed() {
         cpus::yield_now(); // its thread is about to give it away
     }
-    let slot = p.slot(p.first_slot)?;
     settle(me, slot);
     if slot.lwk_post(OP_SUCCEED, [me.slot.tid().into(), 0, 0, 0, 0, 0]) {
         delegate::ring_worker(p, p.first_slot);
     }
     if settle(me, slot) == Some(0) && !p.is_killed() {
-        return Some(slot);
+        return true;
     }
     p.slots.lock().leader_free = true;
-    None
+    false
 }
 
 /// Waits for the answer to the call that [`give`] left behind, if there is one.

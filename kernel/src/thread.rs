@@ -83,7 +83,7 @@ pub struct Thread {
     pub robust_list: AtomicU64,
     /// Which calls it may make.
     pub seccomp: seccomp::Seccomp,
-    /// Signal mask, pending signals, alternate stack.
+    /// Signal mask, pending signals, alternate stack. Locked before those of its process.
     pub signals: Mutex<signals::ThreadSignals>,
     /// TSC cycles spent running (without those since `since`).
     user_cycles: AtomicU64,

@@ -56,6 +56,7 @@ COMPARED = [
     ('fulltable', 0, 90),
     ('own', 0, 60),
     ('takers', 0, 120),
+    ('passed', 0, 60),
     ('futexops', 0, 90),
 ]
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,
@@ -133,6 +134,24 @@ def killed():
             result = command(['timeout', '1', 'hanare', 'run', '--', GUEST + '/static/die', how])
             expect(result.status == 124, result)
         check(f'timeout-{how}', deadline)
+
+
+def passed():
+    """A signal from Linux that the first thread blocks is for one in a call of Linux'."""
+    for how in 'read', 'wait':
+        def body():
+            answers = []
+            for launch in [], ['hanare', 'run', '--']:
+                process = subprocess.Popen([*launch, GUEST + '/static/passed', how], stdout=subprocess.PIPE)
+                try:
+                    expect(process.stdout.readline() == b'ready\n', 'not ready')
+                    time.sleep(0.3)
+                    process.send_signal(signal.SIGINT)
+                    answers.append((process.communicate(timeout=20)[0], process.returncode))
+                finally:
+                    process.kill()
+            expect(answers[0] == answers[1], answers)
+        check(f'passed-from-linux-{how}', body)
 
 
 def stopped_program():
@@ -319,6 +338,7 @@ start(*BOOT)
 compared()
 deaths()
 killed()
+passed()
 stopped_program()
 core_dumps()
 identity()

@@ -330,6 +330,31 @@ fn a_signal_can_be_given_back() {
 }
 
 #[test]
+fn a_refused_signal_is_blocked_and_waits() {
+    let mut lwk = start(&["true"]);
+    let usr1 = 1 << (libc::SIGUSR1 - 1);
+    lwk.refuse_signals(true);
+    lwk.kill(libc::SIGUSR1);
+    assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
+    eventually("pending", || status_mask(&lwk, "ShdPnd") == usr1);
+    assert_eq!(lwk.signals(), 0);
+    // With the next request it is taken again, if the thread does not block it.
+    lwk.refuse_signals(false);
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), RESULT_NOT_STARTED);
+    assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
+    // A call in progress is not interrupted, but made again.
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]), 0);
+    lwk.refuse_signals(true);
+    lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
+    thread::sleep(Duration::from_millis(30));
+    lwk.kill(libc::SIGUSR1);
+    assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
+    lwk.kill(libc::SIGTERM);
+    assert_eq!(lwk.next_signal(), libc::SIGTERM as u32);
+    assert_eq!(lwk.answer(), EINTR);
+}
+
+#[test]
 fn stops_and_goes_on() {
     // In a group of its own: Linux does not stop an orphaned one.
     let mut command = run(&["true"]);

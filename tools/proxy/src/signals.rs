@@ -35,6 +35,13 @@
 //! ([`Signal`] says why). The LWK knows, and makes a request when the application's
 //! handler has returned.
 //!
+//! # Signals that the thread blocks
+//!
+//! Linux hears of a mask with the next call only, so it may have this worker take a signal
+//! for the process that its thread blocks by now, while the one that is to have it waits in a
+//! call of Linux'. The LWK refuses it (`EAGAIN`): it is blocked here as well, as for a timer,
+//! and sent once more. Where all block it, it so comes to wait on Linux.
+//!
 //! # SIGBUS
 //!
 //! is how the module tells a worker that is blocked in a call of the LWK's death:
@@ -46,7 +53,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::ioctl::{IOCTL_LAST, IOCTL_SIGNAL, Last, Signal};
 use hanare_abi::layout::{CONTROL_END, USER_MIN};
 use hanare_abi::slot::{MIRROR_DEFAULT, MIRROR_FORWARD, MIRROR_IGNORE};
-use linux_raw_sys::errno::{EINTR, EINVAL, EIO};
+use linux_raw_sys::errno::{EAGAIN, EINTR, EINVAL, EIO};
 use linux_raw_sys::general::*;
 
 use crate::message::print;
@@ -140,15 +147,20 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
     if FAULTS & bit(signal) != 0 && frame.raised(info) {
         own_fault(signal, info, frame);
     }
-    worker.interrupted.store(1, Ordering::Relaxed);
     let mut request = Signal { signal, slot: worker.slot(), info: info.words };
     match sys::ioctl(process::get().space.fd, IOCTL_SIGNAL, &mut request) {
         Ok(()) => {
+            worker.interrupted.store(1, Ordering::Relaxed);
             if info.code() == SI_TIMER && FAULTS & bit(signal) == 0 {
                 worker.held.store(true, Ordering::Relaxed);
                 frame.block(signal);
             }
             redirect(worker.call.load(Ordering::Relaxed), frame);
+        }
+        Err(Errno(EAGAIN)) => {
+            worker.held.store(true, Ordering::Relaxed);
+            frame.block(signal);
+            signal::give_back(signal, info);
         }
         Err(Errno(EIO)) => process::lwk_died(),
         // Nobody there to ask (not started yet, or ending): Linux' default.

@@ -6,7 +6,6 @@
 //! the slot, which is the same memory as the proxy's.
 
 use std::collections::{HashMap, VecDeque};
-use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::{offset_of, size_of};
@@ -23,6 +22,9 @@ use hanare_abi::layout::{CONTROL_BASE, SCRATCH_BASE, SPACE_SHIFT, START_BASE};
 use hanare_abi::slot::*;
 use hanare_abi::start::StartBlock;
 use hanare_abi::{MAGIC, VERSION};
+
+mod memory;
+use memory::{copy_in, copy_out, read_string};
 
 /// The space that the proxy is given.
 const SPACE: u64 = 1;
@@ -51,6 +53,7 @@ struct State {
     children: Vec<u64>,
     /// What IOCTL_CHILD answers, if it is to fail.
     no_children: Option<i32>,
+    refuses_signals: bool,
     attached_to: Vec<u8>,
 }
 
@@ -306,6 +309,11 @@ impl Lwk {
         self.device.state.lock().unwrap().children.clone()
     }
 
+    /// From now on signals are somebody else's, or are taken again.
+    pub fn refuse_signals(&self, refuses: bool) {
+        self.device.state.lock().unwrap().refuses_signals = refuses;
+    }
+
     /// From now on no child is taken, for this reason.
     pub fn refuse_children(&self, errno: i32) {
         self.device.state.lock().unwrap().no_children = Some(errno);
@@ -531,7 +539,7 @@ impl Device {
                 0
             }
             IOCTL_SIGNAL => {
-                let result = dead(0);
+                let result = dead(if state.refuses_signals { -i64::from(libc::EAGAIN) } else { 0 });
                 let signal: Signal = copy_in(pid, address);
                 assert_eq!(signal.info[0] as u32, signal.signal, "si_signo");
                 state.signals.push_back((signal.signal, signal.slot));
@@ -573,28 +581,4 @@ impl Device {
             }
         }
     }
-}
-
-fn read_string(pid: u32, address: u64) -> CString {
-    let bytes: Vec<u8> = (address..).map(|at| copy_in::<u8>(pid, at)).take_while(|&byte| byte != 0).collect();
-    CString::new(bytes).unwrap()
-}
-
-fn copy_in<T: Copy>(pid: u32, address: u64) -> T {
-    let mut value = std::mem::MaybeUninit::<T>::zeroed();
-    transfer(libc::SYS_process_vm_readv, pid, address, value.as_mut_ptr().cast(), size_of::<T>());
-    // SAFETY: used for integers and structures of integers.
-    unsafe { value.assume_init() }
-}
-
-fn copy_out<T: Copy>(pid: u32, address: u64, value: &T) {
-    let at = std::ptr::from_ref(value).cast_mut().cast();
-    transfer(libc::SYS_process_vm_writev, pid, address, at, size_of::<T>());
-}
-
-fn transfer(call: i64, pid: u32, address: u64, at: *mut u8, size: usize) {
-    let local = libc::iovec { iov_base: at.cast(), iov_len: size };
-    let remote = libc::iovec { iov_base: address as *mut _, iov_len: size };
-    // SAFETY: `at` is valid for `size` bytes. A proxy that was just killed gives an error.
-    unsafe { libc::syscall(call, pid as usize, &local, 1usize, &remote, 1usize, 0usize) };
 }

@@ -220,6 +220,22 @@ pub fn requeue(signal: u32, info: u64, process: bool) -> Result<()> {
     if !(hanare_abi::layout::CONTROL_BASE..hanare_abi::layout::CONTROL_END).contains(&info) {
         return Err(Errno(linux_raw_sys::errno::EFAULT));
     }
+    // SAFETY: lies in the control window.
+    unsafe { queue_info(signal, info, process) }
+}
+
+/// Has a signal for the process, which this thread has taken and blocks now, be pending there again.
+pub fn give_back(signal: u32, info: &Info) {
+    // SAFETY: `info` is good.
+    if unsafe { queue_info(signal, info as *const Info as u64, true) }.is_err() {
+        // Too many are pending already: without what it tells Linux always takes it.
+        let _ = super::plain(__NR_kill, [super::pid().into(), signal.into(), 0, 0, 0, 0]);
+    }
+}
+
+/// # Safety
+/// A siginfo lies at `info`, or nothing that Linux could read.
+unsafe fn queue_info(signal: u32, info: u64, process: bool) -> Result<()> {
     let (pid, tid) = (super::pid(), super::thread_id());
     let (nr, args) = if process {
         (__NR_rt_sigqueueinfo, [pid.into(), signal.into(), info, 0, 0, 0])
