@@ -172,6 +172,7 @@ fn end_others(p: &Process, me: &Thread) -> Result<()> {
     }
     let others = p.doom_others(me)?;
     if !others.is_empty() {
+        hold::at("exec-dooms");
         p.kick_all();
         for tid in others {
             let _ = delegate::call(OP_INTERRUPT, [u64::from(tid), 0, 0, 0, 0, 0]);

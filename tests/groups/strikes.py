@@ -129,6 +129,15 @@ def held_boot():
 
 
 check('boot-holding', held_boot)
+def doomed():
+    """Threads that crash when another one's execve ends them: one of the two happens."""
+    before, _ = debug_memory()
+    result = command(['hanare', 'run', '--', STRUCK, 'doomed'], timeout=60)
+    expect(result.status == 0, result)
+    clean(before, 'doomed')
+
+
+check('doomed', doomed)
 points = set()
 for name in KINDS:
     check(f'at-points-{name}', at_points(name, points))

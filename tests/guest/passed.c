@@ -4,7 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 
-static int fds[2], passes;
+static int fds[2], go[2], passes;
 static volatile int begun, taken, taker;
 static sigset_t interrupt;
 static pid_t parent;
@@ -52,12 +52,12 @@ static void *polls(void *unused)
 
 static void *waits(void *unused)
 {
-	int signal = 0;
+	struct timespec long_time = { 10, 0 };
 
 	pthread_sigmask(SIG_BLOCK, &interrupt, NULL);
 	begun = 1;
-	TELL(sigwait(&interrupt, &signal));
-	printf("signal %d, taken %d\n", signal, taken);
+	TELL(sigtimedwait(&interrupt, NULL, &long_time));
+	printf("taken %d\n", taken);
 	return unused;
 }
 
@@ -70,74 +70,83 @@ static void *computes(void *unused)
 	return unused;
 }
 
-static void send_later(void)
+/* A child that sends the signal when it is told that all is ready. Its end ends a read, too. */
+static void make_sender(void)
 {
-	if (fork())
-		return;
-	usleep(150000);
-	kill(parent, SIGINT);
-	usleep(150000);
-	kill(parent, SIGTERM); /* does nothing but end calls that SIGINT should have ended */
-	_exit(0);
+	char c;
+
+	parent = getpid();
+	if (pipe(fds) || pipe(go))
+		exit(1);
+	if (fork() == 0) {
+		if (read(go[0], &c, 1) == 1) {
+			usleep(200000);
+			kill(parent, SIGINT);
+			usleep(200000);
+		}
+		_exit(0);
+	}
+	close(fds[1]);
 }
 
-static void nothing(int signal)
+static void end_sender(void)
 {
-	(void)signal;
+	while (wait(NULL) < 0)
+		;
+	close(fds[0]);
+	close(go[0]);
+	close(go[1]);
 }
 
 /* The first thread blocks the signal, of which Linux does not hear, and sleeps (`others`: and one computes). */
 static void passed(void *(*body)(void *), int others, int sends)
 {
 	pthread_t thread, other;
-	struct sigaction action = { .sa_handler = nothing };
 
-	parent = getpid();
-	sigaction(SIGTERM, &action, NULL);
 	install(0);
 	begun = taken = taker = 0;
 	passes = others;
 	if (sends)
-		send_later();
+		make_sender();
 	if (others)
 		pthread_create(&other, NULL, computes, NULL);
 	pthread_create(&thread, NULL, body, NULL);
 	while (!begun)
 		usleep(1000);
 	usleep(50000);
-	if (!sends) {
+	if (!sends)
 		printf("ready\n");
-		fflush(stdout);
-	}
+	else if (write(go[1], "x", 1) != 1)
+		exit(1);
 	pthread_sigmask(SIG_BLOCK, &interrupt, NULL);
 	pthread_join(thread, NULL);
 	passes = 0;
 	if (others)
 		pthread_join(other, NULL);
 	pthread_sigmask(SIG_UNBLOCK, &interrupt, NULL);
-	while (sends && wait(NULL) < 0)
-		;
+	if (sends)
+		end_sender();
 }
 
 /* Nobody takes it: it waits. */
 static void kept(void)
 {
-	struct timespec wait_for = { 0, 250000000 };
+	struct timespec wait_for = { 0, 300000000 };
 	sigset_t pending;
 
 	printf("kept\n");
-	parent = getpid();
 	install(0);
 	taken = 0;
-	send_later();
+	make_sender();
+	if (write(go[1], "x", 1) != 1)
+		exit(1);
 	pthread_sigmask(SIG_BLOCK, &interrupt, NULL);
 	TELL(nanosleep(&wait_for, NULL));
 	sigpending(&pending);
 	printf("pending %d, taken %d\n", sigismember(&pending, SIGINT), taken);
 	pthread_sigmask(SIG_UNBLOCK, &interrupt, NULL);
 	printf("taken %d\n", taken);
-	while (wait(NULL) < 0)
-		;
+	end_sender();
 }
 
 static pid_t tids[3];
@@ -180,7 +189,7 @@ static void looks(void)
 			close(fd);
 		}
 		clock_gettime(CLOCK_MONOTONIC, &now);
-	} while (now.tv_sec - begin.tv_sec < 2);
+	} while (now.tv_sec - begin.tv_sec < 3);
 	_exit(0);
 }
 
@@ -212,15 +221,12 @@ static void looked_at(void)
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IONBF, 0);
-	if (pipe(fds))
-		return 1;
 	sigemptyset(&interrupt);
 	sigaddset(&interrupt, SIGINT);
-	if (argc > 1) {
-		if (!strcmp(argv[1], "looked-at"))
-			looked_at();
-		else
-			passed(strcmp(argv[1], "read") ? waits : reads, 1, 0);
+	if (argc > 1) { /* the signal is Linux' to send */
+		if (pipe(fds))
+			return 1;
+		passed(strcmp(argv[1], "read") ? waits : reads, 1, 0);
 		return 0;
 	}
 	for (int others = 0; others < 2; others++) {

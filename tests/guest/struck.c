@@ -1,6 +1,6 @@
 /*
  * What is struck at every moment by the group `strikes`: short programs of one kind each.
- *   struck fork|exec|thread|map|block|signal|exit|noop
+ *   struck fork|exec|thread|map|block|signal|exit|doomed|noop
  */
 #include "guest.h"
 #include <poll.h>
@@ -174,6 +174,41 @@ static void ends_now(void)
 	exit(7);
 }
 
+static volatile int executes;
+
+static void *crashes(void *after_ms)
+{
+	struct timespec begin, now;
+
+	while (!executes)
+		;
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < (long)after_ms);
+	*(volatile int *)NULL = 1;
+	return NULL;
+}
+
+/* A thread crashes while another one's execve ends it. */
+static void doomed(const char *self)
+{
+	struct rlimit no_core = {};
+	pthread_t thread;
+
+	setrlimit(RLIMIT_CORE, &no_core);
+	for (long n = 0; n < 8; n++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			pthread_create(&thread, NULL, crashes, (void *)(n * 12));
+			executes = 1;
+			execl(self, self, "noop", NULL);
+		}
+		waitpid(pid, NULL, 0);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "noop";
@@ -192,5 +227,7 @@ int main(int argc, char **argv)
 		signals();
 	else if (!strcmp(what, "exit"))
 		ends_now();
+	else if (!strcmp(what, "doomed"))
+		doomed(argv[0]);
 	return 0;
 }
