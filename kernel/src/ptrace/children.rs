@@ -5,7 +5,7 @@
 //! parent goes on, or whoever traces that has taken it over ([`take`]).
 
 use super::tracer::linux;
-use super::{GONE, HELD, SEIZED, begin, let_go, report, report_event};
+use super::{HELD, SEIZED, begin, let_go, report, report_event};
 use crate::space;
 use crate::registers::Snapshot;
 use crate::thread::Thread;
@@ -37,7 +37,7 @@ pub fn before_child(thread: &Thread, child: Option<&Arc<Thread>>, event: u32) ->
 pub fn hold_child(parent: &Thread, child: &Arc<Thread>) {
     child.ptrace.set(HELD);
     parent.ptrace.state.lock().child = Some(child.clone());
-    if parent.ptrace.has(GONE) {
+    if parent.ptrace.has(super::GONE) {
         let_go_child(parent);
     }
 }
