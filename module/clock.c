@@ -146,6 +146,15 @@ static void offset_changed(struct irq_work *work)
 	struct sample none = {};
 
 	write_page(inst, none, 0, false);
+	schedule_work(&inst->clock_tell_work);
+}
+
+/* Who waits on the LWK for a time of a clock that was set may go on. */
+static void tell_set(struct work_struct *work)
+{
+	struct hanare_instance *inst = container_of(work, struct hanare_instance, clock_tell_work);
+
+	hanare_post(inst, &inst->cpus[0], HANARE_REQUEST_CLOCK_SET);
 }
 
 /* Called with the timekeeper's lock held, also at each tick. */
@@ -177,6 +186,7 @@ void hanare_clock_start(struct hanare_instance *inst)
 	inst->clock_last_ns = s.mono;
 	INIT_DELAYED_WORK(&inst->clock_work, update);
 	schedule_delayed_work(&inst->clock_work, HZ);
+	INIT_WORK(&inst->clock_tell_work, tell_set);
 	init_irq_work(&inst->clock_set_work, offset_changed);
 	inst->clock_notifier.notifier_call = timekeeping_changed;
 	pvclock_gtod_register_notifier(&inst->clock_notifier);
@@ -191,5 +201,6 @@ void hanare_clock_stop(struct hanare_instance *inst)
 		inst->clock_notifier.notifier_call = NULL;
 	}
 	irq_work_sync(&inst->clock_set_work);
+	cancel_work_sync(&inst->clock_tell_work);
 	cancel_delayed_work_sync(&inst->clock_work);
 }

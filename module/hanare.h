@@ -118,6 +118,7 @@ struct hanare_instance {
 	/* Writers of the clock page; what runs when somebody sets Linux' clock. */
 	raw_spinlock_t clock_lock;
 	struct irq_work clock_set_work;
+	struct work_struct clock_tell_work;
 	struct notifier_block clock_notifier;
 
 	unsigned long load[3];			/* averages, as Linux' avenrun */

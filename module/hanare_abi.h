@@ -482,6 +482,8 @@ struct hanare_clock_page {
  * or had it (then `REQUEST_SPACE_CLOSE` comes too).
  */
 #define HANARE_REQUEST_PROCESS_END 13U
+/* Somebody has set Linux' clock: who waits for a time of it looks at it. Not awaited. */
+#define HANARE_REQUEST_CLOCK_SET 14U
 /*
  * What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
  * [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of

@@ -69,6 +69,8 @@ pub const REQUEST_SPACE_PAUSE: u32 = 12;
 /// The process with first slot args[0] has ended on Linux; others have the space still,
 /// or had it (then `REQUEST_SPACE_CLOSE` comes too).
 pub const REQUEST_PROCESS_END: u32 = 13;
+/// Somebody has set Linux' clock: who waits for a time of it looks at it. Not awaited.
+pub const REQUEST_CLOCK_SET: u32 = 14;
 
 /// What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
 /// [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of

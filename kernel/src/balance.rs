@@ -28,6 +28,13 @@ impl CpuMask {
         CpuMask([u64::MAX; CPUS_MAX / 64])
     }
 
+    /// Of the first CPUs, as bits of a word; it may name some that there are not.
+    pub const fn of_word(bits: u64) -> CpuMask {
+        let mut mask = CpuMask([0; CPUS_MAX / 64]);
+        mask.0[0] = bits;
+        mask
+    }
+
     /// Whether a CPU is in it.
     pub fn contains(&self, cpu: usize) -> bool {
         self.0[cpu / 64] & 1 << (cpu % 64) != 0

@@ -6,7 +6,7 @@ use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
 use crate::vfork::{Common, Vfork};
 use crate::balance::{self, CpuMask};
-use crate::futex::{self, Word};
+use crate::futex;
 use crate::{cpus, delegate, dispositions, hold, observe, ptrace, seccomp, services, share, slots, timens, usertsc};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, LinkedList};
@@ -18,7 +18,6 @@ use hanare_abi::service::SERVICE_WATCH;
 use hanare_abi::slot::{OP_FORK, OP_NOP, OP_REMAP, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::ptrace::event;
-use hanare_core::futex::MATCH_ANY;
 use hanare_core::vma::Backing;
 use hanare_hal::context;
 use hanare_hal::traps::Regs;
@@ -253,7 +252,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
 pub fn clear_tid(thread: &Thread) {
     let word = thread.clear_tid.swap(0, Ordering::Relaxed);
     if word != 0 && usercopy::write(word, &[0; 4]).is_ok() {
-        futex::wake(&thread.process, Word::new(word, true), 1, MATCH_ANY);
+        futex::wake_anywhere(thread, word);
     }
 }
 

@@ -52,7 +52,9 @@ impl CpuTimers {
     }
 
     fn rearm(&self) {
-        let armed = self.all.lock().left(0, 0).is_some() || clocktimers::any_armed(&self.clocks.lock());
+        // Under the locks: what is set meanwhile is not overlooked.
+        let (all, clocks) = (self.all.lock(), self.clocks.lock());
+        let armed = all.left(0, 0).is_some() || clocktimers::any_armed(&clocks);
         self.armed.store(armed, Ordering::Release);
     }
 
@@ -65,7 +67,7 @@ impl CpuTimers {
     pub fn look_again(&self, p: &Process) {
         self.rearm();
         cpus::request_attention();
-        if p.thread_count() > 1 {
+        if p.thread_count() > 1 || !core::ptr::eq(p, &*cpus::current().process) {
             p.kick_all();
         }
     }

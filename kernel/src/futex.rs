@@ -8,6 +8,7 @@
 use crate::process::Process;
 use crate::restart::{Interrupted, Rest};
 use crate::thread::Thread;
+use crate::until::Until;
 use crate::{cpus, delegate};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -91,32 +92,49 @@ impl PartialEq for Sleeper {
 pub type Futexes = Queues<Sleeper>;
 
 /// A thread that waits for a wake-up, a signal or a time.
-pub struct Asleep<'a> {
-    /// The running thread.
-    pub thread: &'a Thread,
-    /// TSC value.
-    pub deadline: u64,
+struct Asleep<'a> {
+    thread: &'a Thread,
+    until: Until,
+    /// When it looks at the clock: TSC value.
+    deadline: u64,
+}
+
+impl Asleep<'_> {
+    fn is_told_something(&self) -> bool {
+        self.thread.futex_woken.load(Ordering::Acquire) || self.thread.must_end() || self.thread.has_signal()
+    }
 }
 
 impl cpus::Wait for Asleep<'_> {
     fn ready(&self) -> bool {
-        self.thread.futex_woken.load(Ordering::Acquire) || self.thread.must_end() || self.thread.has_signal() || cpu::rdtsc() >= self.deadline
+        self.is_told_something() || cpu::rdtsc() >= self.deadline || self.until.was_set_to()
     }
     fn announce(&self, _: bool) {}
     fn is_told(&self) -> bool {
-        true // by `rouse`, by who sends a signal or ends the process, or by the time
+        true // by `rouse`, by who sends a signal, ends the process or sets the clock, or by the time
     }
     fn deadline(&self) -> u64 {
         self.deadline
     }
 }
 
-/// Sleeps until `deadline` (TSC); `EINTR` with a signal.
-pub fn sleep_until(deadline: u64) -> Result<()> {
+/// The running thread waits until then, for a wake-up (`futex_woken`) or a signal.
+pub fn wait_until(thread: &Thread, until: Until) {
+    loop {
+        let asleep = Asleep { thread, until, deadline: until.deadline() };
+        cpus::wait(&asleep, 0);
+        if asleep.is_told_something() || until.has_come() {
+            return;
+        }
+    }
+}
+
+/// Sleeps until then; `EINTR` with a signal.
+pub fn sleep_until(until: Until) -> Result<()> {
     let thread = cpus::current();
     thread.futex_woken.store(false, Ordering::Relaxed);
-    cpus::wait(&Asleep { thread, deadline }, 0);
-    if cpu::rdtsc() >= deadline { Ok(()) } else { Err(errno::EINTR) }
+    wait_until(thread, until);
+    if until.has_come() { Ok(()) } else { Err(errno::EINTR) }
 }
 
 /// Whether a futex call is Linux' business: words in shared file mappings, where other
@@ -139,12 +157,12 @@ pub fn futex(a: &[u64; 6]) -> Result<u64> {
     let (op, value, bits) = (a[1] as u32, a[2], a[5] as u32);
     let command = command(op);
     let word = |addr| Word::of(p, addr, op);
-    let deadline = if matches!(command, WAIT | WAIT_BITSET) { timeout(a[3], op, command == WAIT)? } else { cpus::NEVER };
+    let until = if matches!(command, WAIT | WAIT_BITSET) { timeout(a[3], op, command == WAIT)? } else { Until::NEVER };
     match command {
         _ if op & CLOCK_REALTIME != 0 && command != WAIT_BITSET => Err(errno::ENOSYS),
         WAIT_BITSET | WAKE_BITSET if bits == 0 => Err(errno::EINVAL),
-        WAIT => Waiting { word: word(a[0])?, value: value as u32, deadline, bitset: MATCH_ANY }.go_on(),
-        WAIT_BITSET => Waiting { word: word(a[0])?, value: value as u32, deadline, bitset: bits }.go_on(),
+        WAIT => Waiting { word: word(a[0])?, value: value as u32, until, bitset: MATCH_ANY }.go_on(),
+        WAIT_BITSET => Waiting { word: word(a[0])?, value: value as u32, until, bitset: bits }.go_on(),
         WAKE => Ok(wake(p, word(a[0])?, value, MATCH_ANY)),
         WAKE_BITSET => Ok(wake(p, word(a[0])?, value, bits)),
         REQUEUE | CMP_REQUEUE if (value as i32) < 0 || (a[3] as i32) < 0 => Err(errno::EINVAL),
@@ -166,17 +184,17 @@ fn is_constant(p: &Process, addr: u64) -> bool {
     p.mm.lock().vmas.find(addr).is_some_and(|v| matches!(v.backing, Backing::Anonymous) && !v.prot.contains(Prot::WRITE))
 }
 
-/// TSC deadline of a timeout argument.
-fn timeout(pointer: u64, op: u32, relative: bool) -> Result<u64> {
+/// Of a timeout argument.
+fn timeout(pointer: u64, op: u32, relative: bool) -> Result<Until> {
     if pointer == 0 {
-        return Ok(cpus::NEVER);
+        return Ok(Until::NEVER);
     }
     let ns = read_timespec(pointer)?;
     if relative {
-        return Ok(cpus::deadline(ns));
+        return Ok(Until::after(ns));
     }
     let clock = if op & CLOCK_REALTIME != 0 { Clock::Realtime } else { Clock::Monotonic };
-    Ok(cpus::deadline(ns.saturating_sub(crate::timens::now(&cpus::current().process, clock).unwrap_or(0))))
+    Ok(Until::at(&cpus::current().process, clock, ns))
 }
 
 /// A `struct timespec` of the application in ns; `EINVAL` if it is none.
@@ -210,15 +228,14 @@ pub fn with_queues<T>(p: &Process, addr: u64, f: impl Fn(&mut Futexes) -> core::
 pub struct Waiting {
     word: Word,
     value: u32,
-    /// TSC value.
-    deadline: u64,
+    until: Until,
     bitset: u32,
 }
 
 impl Waiting {
     /// Waits, at first or for the rest of the time.
     pub fn go_on(self) -> Result<u64> {
-        let Waiting { word, value, deadline, bitset } = self;
+        let Waiting { word, value, until, bitset } = self;
         let thread = cpus::current();
         let p = &thread.process;
         thread.futex_woken.store(false, Ordering::Relaxed);
@@ -229,7 +246,7 @@ impl Waiting {
             }
             Ok(if same { Ok(()) } else { Err(errno::EAGAIN) })
         })??;
-        cpus::wait(&Asleep { thread, deadline }, 0);
+        wait_until(thread, until);
         let woken = {
             let mut queues = p.futexes.lock();
             // Woken, though a signal or the deadline came too: not one wake-up may be lost.
@@ -239,10 +256,10 @@ impl Waiting {
             return Ok(0);
         }
         // As Linux: after a handler with SA_RESTART only if there is no timeout.
-        if deadline == cpus::NEVER {
-            return interrupted(thread, deadline, Restart::Sys);
+        if until.is_never() {
+            return interrupted(thread, until, Restart::Sys);
         }
-        if cpu::rdtsc() >= deadline {
+        if until.has_come() {
             return Err(errno::ETIMEDOUT);
         }
         thread.signals.lock().set_rest(Rest::Futex(self));
@@ -250,9 +267,9 @@ impl Waiting {
     }
 }
 
-/// A wait ended without a wake-up: the deadline has come, or a signal.
-pub fn interrupted(thread: &Thread, deadline: u64, restart: Restart) -> Result<u64> {
-    if cpu::rdtsc() >= deadline {
+/// A wait ended without a wake-up: the time has come, or a signal.
+pub fn interrupted(thread: &Thread, until: Until, restart: Restart) -> Result<u64> {
+    if until.has_come() {
         return Err(errno::ETIMEDOUT);
     }
     thread.signals.lock().set_interrupted(Interrupted::Local(restart));
@@ -407,7 +424,7 @@ pub fn forget_empty_robust(thread: &Thread) {
 
 /// Wakes one waiter of a word of a thread that ends; in memory that processes share
 /// they wait on Linux.
-fn wake_anywhere(thread: &Thread, word: u64) {
+pub fn wake_anywhere(thread: &Thread, word: u64) {
     if is_linux(&thread.process, word) {
         delegate::last_word(FUTEX, [word, u64::from(WAKE), 1, 0, 0, 0]);
     } else {

@@ -3,7 +3,7 @@
 use crate::mm::linux;
 use crate::process::Process;
 use crate::space::{self, Space};
-use crate::{cpus, doorbell, exec, frames, info, share, signals};
+use crate::{cpus, doorbell, exec, frames, info, share, signals, until};
 use alloc::sync::Arc;
 use hanare_abi::boot::EVENT_REQUEST;
 use hanare_abi::layout::{SCRATCH_BASE, SLOT_BASE};
@@ -48,6 +48,10 @@ fn serve(index: u32) {
         }
         abi::REQUEST_INFO if space == 0 => {
             info::memory(&r, call.args[1]);
+            Ok(())
+        }
+        abi::REQUEST_CLOCK_SET => {
+            until::on_set();
             Ok(())
         }
         abi::REQUEST_DEBUG => debug(&r, &call),

@@ -5,6 +5,7 @@ use crate::mm::limits::is_accounted;
 use crate::mm::{AddressSpace, FileRef};
 use crate::process::Process;
 use crate::thread::Thread;
+use crate::time::cycles_to_ns;
 use crate::frames;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_abi::info::*;
@@ -66,10 +67,6 @@ pub fn memory(r: &RequestRef<'_>, node: u64) {
     }
 }
 
-fn ns(cycles: u64) -> u64 {
-    (u128::from(cycles) * 1_000_000 / u128::from(shared::params().tsc_khz)) as u64
-}
-
 fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
     let state = if t.counts.waits.load(Ordering::Relaxed) { THREAD_WAITS } else { THREAD_RUNS };
     let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
@@ -77,8 +74,8 @@ fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
     [
         u64::from(t.slot.tid()) | u64::from(state) << 32,
         t.cpu.load(Ordering::Relaxed) as u64 | u64::from(t.seccomp.told()) << 32,
-        ns(user),
-        ns(system),
+        cycles_to_ns(user),
+        cycles_to_ns(system),
         get(&t.counts.delegated),
         get(&t.counts.voluntary),
         get(&t.counts.involuntary),

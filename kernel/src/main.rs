@@ -52,6 +52,7 @@ mod thread;
 mod time;
 mod timens;
 mod tlb;
+mod until;
 mod usage;
 mod usertsc;
 mod vdso;

@@ -79,6 +79,8 @@ pub struct Process {
     /// Its first thread has ended, and was traced.
     pub first_traced: AtomicBool,
     threads: Mutex<Vec<Arc<Thread>>>,
+    /// Threads that are none of these any more and still use their slots.
+    leaving: AtomicU32,
     /// Slots and the workers behind them.
     pub slots: Mutex<Slots>,
     /// A thread of it is replacing the program and ends the others.
@@ -132,6 +134,7 @@ impl Process {
             traces: AtomicBool::new(false),
             first_traced: AtomicBool::new(false),
             threads: Mutex::new(Vec::new()),
+            leaving: AtomicU32::new(0),
             slots: Mutex::new(Slots::first(first_slot)),
             replacing: AtomicBool::new(false),
             dumping: AtomicBool::new(false),
@@ -241,7 +244,9 @@ impl Process {
     fn first_thread(self: &Arc<Self>, start: extern "C" fn(usize) -> !) -> Result<Arc<Thread>> {
         let slot = self.slot(0).ok_or(errno::ENOMEM)?;
         slot.set_poll_us(delegate::worker_poll_us());
-        Thread::new(self.clone(), 0, slot, start).ok_or(errno::ENOMEM)
+        let thread = Thread::new(self.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
+        *thread.affinity.lock() = self.allowed;
+        Ok(thread)
     }
 
     fn run_first(&self, thread: Arc<Thread>) {
@@ -309,7 +314,7 @@ impl Process {
         if tid == self.identity.lock().pid || self.threads.lock().iter().any(lives) {
             return false;
         }
-        self.threads.lock().iter().any(|t| t.slot.tid() == tid) || self.slots.lock().is_gone(tid)
+        self.threads.lock().iter().any(|t| t.slot.tid() == tid) || slots::is_leaving(self, tid)
     }
 
     /// The first half of what execve does to the other threads of `me`: they are
@@ -354,6 +359,12 @@ impl Process {
     /// How many threads live.
     pub fn thread_count(&self) -> usize {
         self.threads.lock().len()
+    }
+
+    /// Whether no thread lives, and none that ended uses its slot any more.
+    pub fn is_deserted(&self) -> bool {
+        let threads = self.threads.lock(); // a thread is counted when it goes from there
+        threads.is_empty() && self.leaving.load(Ordering::SeqCst) == 0
     }
 
     /// The thread with this slot.
@@ -419,22 +430,22 @@ impl Process {
         // Before the others can know that we are gone: the last one frees the table.
         paging::use_kernel();
         self.mm.left();
-        let last = {
+        {
             let mut threads = self.threads.lock();
             threads.retain(|t| !core::ptr::eq(&**t, thread));
-            threads.is_empty()
-        };
+            self.leaving.fetch_add(1, Ordering::SeqCst);
+        }
         observe::thread_gone(self);
         ptrace::thread_gone(thread);
-        if self.is_killed() {
-            if last {
-                self.memory.process_ended(self);
-            }
-        } else {
+        if !self.is_killed() {
             slots::give(self, thread); // a worker waits for the next thread
             if self.replacing.load(Ordering::Acquire) || self.dumping.load(Ordering::Acquire) {
                 self.kick_all(); // somebody waits for it to be gone
             }
+        }
+        self.leaving.fetch_sub(1, Ordering::SeqCst);
+        if self.is_killed() && self.is_deserted() {
+            self.memory.process_ended(self);
         }
         cpus::exit_current()
     }

@@ -5,7 +5,7 @@ use crate::mm::limits;
 use crate::process::Process;
 use crate::syscalls::end_thread;
 use crate::thread::Thread;
-use crate::{coredump, cpus, delegate, signals};
+use crate::{coredump, cpus, delegate, frames, signals};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -16,7 +16,7 @@ use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
 use spin::Mutex;
-use zerocopy::FromBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 const NONE: u8 = 0;
 const STRICT: u8 = 1;
@@ -202,6 +202,11 @@ fn set_filter(flags: u64, from: u64) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let thread = cpus::current();
+    // Filters cost kernel memory, as threads and processes do: they leave the kernel its share.
+    let (free, total) = frames::usage();
+    if free < total / 16 {
+        return Err(errno::ENOMEM);
+    }
     let program = Arc::new(read_program(&thread.process, thread.slot_index, from)?);
     if thread.seccomp.mode() == STRICT {
         return Err(errno::EINVAL);
@@ -223,10 +228,11 @@ fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
     if !confined && !limits::capable(p, slot, CAP_SYS_ADMIN)? {
         return Err(errno::EACCES);
     }
-    let mut bytes = alloc::vec![0; count * size_of::<Instruction>()];
-    usercopy::read(at, &mut bytes).map_err(|_| errno::EFAULT)?;
-    let instructions = bytes.chunks_exact(size_of::<Instruction>()).map(Instruction::read_from_bytes);
-    Program::new(instructions.collect::<core::result::Result<_, _>>().map_err(|_| errno::EINVAL)?)
+    let mut instructions = Vec::new();
+    instructions.try_reserve_exact(count).map_err(|_| errno::ENOMEM)?;
+    instructions.resize(count, Instruction::new_zeroed());
+    usercopy::read(at, instructions.as_mut_bytes()).map_err(|_| errno::EFAULT)?;
+    Program::new(instructions)
 }
 
 fn attach(me: &Thread, threads: &[Arc<Thread>], program: Arc<Program>, flags: u64) -> Result<u64> {
@@ -240,8 +246,9 @@ fn attach(me: &Thread, threads: &[Arc<Thread>], program: Arc<Program>, flags: u6
     if all && let Some(other) = threads.iter().find(|t| !follows(t, before)) {
         return if flags & flag::TSYNC_ESRCH != 0 { Err(errno::ESRCH) } else { Ok(u64::from(other.slot.tid())) };
     }
-    let mut filters = before.to_vec();
-    filters.push(program);
+    let mut filters = Vec::new();
+    filters.try_reserve_exact(before.len() + 1).map_err(|_| errno::ENOMEM)?;
+    filters.extend(before.iter().cloned().chain([program]));
     let new = Inherited(FILTER, Some(Arc::new(filters)));
     if all {
         threads.iter().for_each(|t| t.seccomp.inherit(new.clone()));

@@ -124,7 +124,7 @@ fn give_up(p: &Arc<Process>) {
         p.drop_threads(); // none has run
         wake_parent(p);
     }
-    if p.thread_count() == 0 {
+    if p.is_deserted() {
         p.kill();
         p.memory().process_ended(p);
     }

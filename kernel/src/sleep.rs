@@ -4,6 +4,7 @@ use crate::cputime::{self, CpuClock};
 use crate::process::Process;
 use crate::restart::{Interrupted, Rest};
 use crate::syscalls::{self, put};
+use crate::until::Until;
 use crate::{cpus, futex, timens};
 use alloc::sync::Arc;
 use hanare_core::errno::{self, Result};
@@ -79,13 +80,13 @@ impl Sleep {
         }
     }
 
-    /// ns until it makes sense to look at the clock again; the clock itself decides.
-    fn pause(&self, left: u64) -> u64 {
+    /// Until it makes sense to look at the clock again; the clock itself decides.
+    fn pause(&self, left: u64) -> Until {
         const LOOK_NS: u64 = 1_000_000;
         match &self.kind {
-            Kind::Clock(_) => left,
+            Kind::Clock(clock) => Until::at(&cpus::current().process, *clock, self.end),
             // It can come no sooner than with all of the threads running.
-            Kind::Cpu(process, _) => (left / process.thread_count().clamp(1, shared::params().cpu_count as usize) as u64).max(LOOK_NS),
+            Kind::Cpu(process, _) => Until::after((left / process.thread_count().clamp(1, shared::params().cpu_count as usize) as u64).max(LOOK_NS)),
         }
     }
 
@@ -96,7 +97,7 @@ impl Sleep {
             if left == 0 {
                 return Ok(0);
             }
-            if futex::sleep_until(cpus::deadline(self.pause(left))).is_err() {
+            if futex::sleep_until(self.pause(left)).is_err() {
                 // The last look, so that what is left is never nothing.
                 return match self.end.saturating_sub(self.now()?) {
                     0 => Ok(0),

@@ -29,6 +29,7 @@ static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
 const SPARES_MAX: usize = 16;
 /// Ids of ended threads that are remembered.
 const GONE_MAX: usize = 64;
+const TGKILL: u32 = 234;
 
 /// A worker without a thread; it may be on its way (see [`settle`]).
 struct Spare {
@@ -90,11 +91,6 @@ impl Slots {
         self.gone.push_back(tid);
     }
 
-    /// Whether a thread with this id ended a short while ago.
-    pub fn is_gone(&self, tid: u32) -> bool {
-        self.gone.contains(&tid)
-    }
-
     /// A slot without a worker.
     fn take_empty(&mut self, p: &Process) -> Option<u32> {
         if let Some(at) = self.ending.iter().position(|(_, slot)| slot.tid() == 0) {
@@ -134,6 +130,20 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
     start_worker(p, index, own)
 }
 
+/// Whether the id is that of a thread that has ended and whose worker has not yet. After that
+/// Linux may give it to anybody.
+pub fn is_leaving(p: &Process, tid: u32) -> bool {
+    if !p.slots.lock().gone.contains(&tid) {
+        return false;
+    }
+    let pid = u64::from(p.identity.lock().pid);
+    let is_there = delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH);
+    if !is_there {
+        p.slots.lock().gone.retain(|&t| t != tid);
+    }
+    is_there
+}
+
 fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
     let slot = p.slot(index).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();
@@ -170,7 +180,6 @@ fn retire(p: &Process) -> Option<u32> {
 /// their number matters they are sent away, and they and those of threads that ended a
 /// short while ago are waited for. Whether there were any.
 pub fn dismiss(p: &Process) -> bool {
-    const TGKILL: u32 = 234;
     const SCHED_YIELD: u32 = 24;
     const PATIENCE_NS: u64 = 1_000_000_000;
     let me = cpus::current();

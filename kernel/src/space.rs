@@ -1,6 +1,7 @@
 //! A space: memory that the LWK and a proxy have in common, with the control window in it.
 //! Of most, one process has it; processes made with CLONE_VM and not as threads share one.
 
+use crate::balance::CpuMask;
 use crate::futex::Futexes;
 use crate::mm::{self, AddressSpace, MmLock};
 use crate::process::Process;
@@ -79,6 +80,8 @@ pub struct Space {
     pub space: u32,
     /// CPU that serves its requests of Linux.
     pub home: usize,
+    /// CPUs on which a program that Linux starts in it begins to run (`hanare run --cpus`).
+    pub allowed: CpuMask,
     /// The memory.
     pub mm: MmLock,
     /// Incremented by each invalidation of Linux (see `docs/architecture.md`).
@@ -117,16 +120,16 @@ impl Space {
     pub fn open(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<Space>, bool)> {
         let parent = args[2] as u32;
         if parent == 0 {
-            return Self::make(space, None, words);
+            return Self::make(space, args[0], None, words);
         }
         let embryo = clone::claim(parent, args[3]).ok_or(errno::ESRCH)?;
         let waits = embryo.parent.clone();
-        let made = Self::make(space, Some(embryo), words);
+        let made = Self::make(space, args[0], Some(embryo), words);
         clone::come(parent, args[3], &waits);
         made
     }
 
-    fn make(space: u32, embryo: Option<Box<clone::Embryo>>, words: &[u64]) -> Result<(Arc<Space>, bool)> {
+    fn make(space: u32, cpus: u64, embryo: Option<Box<clone::Embryo>>, words: &[u64]) -> Result<(Arc<Space>, bool)> {
         let (mm, embryo) = match embryo {
             None => (AddressSpace::new().ok_or(errno::ENOMEM)?, None),
             Some(mut e) => {
@@ -139,6 +142,7 @@ impl Space {
         let new = Arc::new(Space {
             space,
             home: percpu::index(),
+            allowed: CpuMask::of_word(cpus),
             mm: MmLock::new(mm),
             invalidations: AtomicU64::new(0),
             shared_writes: mm::shared::Writes::default(),
@@ -211,7 +215,7 @@ impl Space {
         self.slots_made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < SLOTS_MAX).then_some(n + 1)).ok()
     }
 
-    /// The last thread of `process` is gone, whose proxy is gone or going.
+    /// The last thread of `process` is gone (`is_deserted`), whose proxy is gone or going.
     pub fn process_ended(&self, process: &Arc<Process>) {
         if self.is_closed() {
             return self.reap_if_empty();
@@ -248,7 +252,7 @@ impl Space {
     /// Frees everything where no thread is left.
     fn reap_if_empty(&self) {
         let processes = self.processes();
-        if processes.iter().any(|p| p.thread_count() != 0) || self.reaped.swap(true, Ordering::AcqRel) {
+        if !processes.iter().all(|p| p.is_deserted()) || self.reaped.swap(true, Ordering::AcqRel) {
             return; // a thread is left, or it is done by another one, or by Linux' request
         }
         processes.iter().for_each(Process::finish);

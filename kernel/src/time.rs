@@ -1,7 +1,7 @@
 //! Time: the TSC, read against the clock page that the module keeps.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use hanare_core::time::{Clock, read_clock, ticks_to_ns};
+use hanare_core::time::{Clock, read_clock};
 use hanare_hal::{cpu, shared};
 
 static BOOT_TSC: AtomicU64 = AtomicU64::new(0);
@@ -19,17 +19,13 @@ pub fn since_boot_ns() -> u64 {
     }
 }
 
-/// TSC cycles in ns, at the rate at which Linux' clock runs: what Linux measured of
-/// the TSC at its boot (`tsc_khz`) may be wrong.
+/// TSC cycles that were counted, in ns. Always at the same rate, so that no sum of them goes
+/// back or jumps: that of the clock page is bent each second, to meet Linux' clock.
 pub fn cycles_to_ns(cycles: u64) -> u64 {
-    let page = shared::clock().read();
-    if page.mult == 0 {
-        return (u128::from(cycles) * 1_000_000 / u128::from(shared::params().tsc_khz.max(1))) as u64;
-    }
-    ticks_to_ns(cycles, page.mult, page.shift)
+    (u128::from(cycles) * 1_000_000 / u128::from(shared::params().tsc_khz.max(1))) as u64
 }
 
-/// ns in TSC cycles, at the same rate.
+/// ns from now in TSC cycles, at the rate at which the clocks run now.
 pub fn ns_to_cycles(ns: u64) -> u64 {
     let page = shared::clock().read();
     if page.mult == 0 || page.shift >= 64 {

@@ -32,12 +32,20 @@ impl Offsets {
 
 /// Value of a clock as the process has it, ns.
 pub fn now(p: &Process, clock: Clock) -> Option<u64> {
-    let offset_ns = match clock {
+    time::now(clock).map(|ns| ns.saturating_add_signed(offset_ns(p, clock)))
+}
+
+/// What the machine's clock shows when the process' one shows `ns`.
+pub fn of_machine(p: &Process, clock: Clock, ns: u64) -> u64 {
+    ns.saturating_add_signed(offset_ns(p, clock).saturating_neg())
+}
+
+fn offset_ns(p: &Process, clock: Clock) -> i64 {
+    match clock {
         Clock::Monotonic | Clock::MonotonicRaw | Clock::MonotonicCoarse => p.identity.lock().time.monotonic_ns,
         Clock::Boottime => p.identity.lock().time.boottime_ns,
         _ => 0,
-    };
-    time::now(clock).map(|ns| ns.saturating_add_signed(offset_ns))
+    }
 }
 
 /// The first words of a child.

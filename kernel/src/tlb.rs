@@ -29,6 +29,12 @@ impl CpuSet {
     pub const fn new() -> CpuSet {
         CpuSet([const { AtomicU64::new(0) }; CPUS_MAX / 64])
     }
+    /// Every CPU of the instance.
+    pub fn all() -> CpuSet {
+        let all = CpuSet::new();
+        (0..crate::balance::count()).for_each(|cpu| all.insert(cpu));
+        all
+    }
     /// Adds a CPU.
     pub fn insert(&self, cpu: usize) {
         self.0[cpu / 64].fetch_or(1 << (cpu % 64), Ordering::SeqCst);

@@ -4,8 +4,9 @@
 //! shares among processes on Linux. Of a mixture Linux has all: to it the words of the
 //! program are private ones, and who wakes them here wakes them there, too.
 
-use crate::futex::{self, Asleep, Sleeper, Word};
+use crate::futex::{self, Sleeper, Word};
 use crate::process::Process;
+use crate::until::Until;
 use crate::{cpus, syscalls};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -42,7 +43,7 @@ pub fn futex_waitv(row: &Row, a: &[u64; 6]) -> Result<u64> {
     if flags != 0 || count == 0 || u64::from(count) > MOST || a[0] == 0 {
         return Err(errno::EINVAL);
     }
-    let deadline = deadline(a[3], a[4] as i32)?;
+    let until = timeout(a[3], a[4] as i32)?;
     let words = words(a[0], count as usize)?;
     let p = &cpus::current().process;
     let on_linux: Vec<bool> = words.iter().map(|w| w.flags & PRIVATE == 0 && futex::is_linux(p, w.addr)).collect();
@@ -62,21 +63,21 @@ pub fn futex_waitv(row: &Row, a: &[u64; 6]) -> Result<u64> {
     if mixed {
         return wait_on_linux(row, a, &words, &on_linux);
     }
-    cpus::wait(&Asleep { thread, deadline }, 0);
+    futex::wait_until(thread, until);
     match give_up(p, local()) {
         Some(index) => Ok(index),
-        None => futex::interrupted(thread, deadline, Restart::Sys),
+        None => futex::interrupted(thread, until, Restart::Sys),
     }
 }
 
-/// TSC value of the timeout, a time of one of two clocks.
-fn deadline(pointer: u64, clock: i32) -> Result<u64> {
+/// The timeout, a time of one of two clocks.
+fn timeout(pointer: u64, clock: i32) -> Result<Until> {
     if pointer == 0 {
-        return Ok(cpus::NEVER);
+        return Ok(Until::NEVER);
     }
     let clock = Clock::from_id(clock).filter(|c| matches!(c, Clock::Realtime | Clock::Monotonic)).ok_or(errno::EINVAL)?;
     let ns = futex::read_timespec(pointer)?;
-    Ok(cpus::deadline(ns.saturating_sub(crate::timens::now(&cpus::current().process, clock).unwrap_or(0))))
+    Ok(Until::at(&cpus::current().process, clock, ns))
 }
 
 fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {

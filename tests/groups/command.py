@@ -94,7 +94,7 @@ def figures_nobody_reads():
 
 
 def on_one_cpu():
-    """--cpus: the program runs there and nowhere else."""
+    """--cpus: the program, its threads and children run there, unless it chooses others."""
     def calls():
         return {cpu['linux_cpu']: cpu['local_calls'] + cpu['delegated_calls'] for cpu in status()['cpus']}
     for cpu, other in (2, 3), (3, 2):
@@ -103,6 +103,10 @@ def on_one_cpu():
         expect(result.status == 0, result)
         after = calls()
         expect(after[cpu] > before[cpu] and after[other] == before[other], f'{cpu}: {before} {after}')
+        result = command(['hanare', 'run', '--cpus', str(cpu), '--', GUEST + '/static/bound'])
+        expect(result.out == b'ran on %#x, may run on %#x\n' % (1 << cpu, 1 << cpu), result)
+    result = command(['hanare', 'run', '--cpus', '2', '--', 'taskset', '-c', '3', GUEST + '/static/bound'])
+    expect(result.out == b'ran on 0x8, may run on 0x8\n', result)
 
 
 def many_at_once():

@@ -112,6 +112,13 @@ def trace_pid():
         expect(result.status == 125 and b'permission denied' in result.err, result)
         result = hanare('trace', '-p', '1', status=125)
         expect(b'does not run on an LWK' in result.err and b'next' in result.err, result)
+        for _ in range(2):  # the second tracer comes while the program sleeps in the same call
+            tracer = subprocess.Popen(['hanare', 'trace', '-p', str(program.pid)], stderr=subprocess.PIPE)
+            time.sleep(1.5)
+            refused = tracer.poll()
+            tracer.kill()
+            expect(refused is None, tracer.communicate())
+            tracer.wait()
         shell = subprocess.Popen(['hanare', 'run', 'sh', '-c', 'while sleep 0.2; do :; done'])
         tracer, path = traced(shell.pid, '-f')
         second = hanare('trace', '-p', str(shell.pid), status=125)

@@ -27,6 +27,8 @@ COMPARED = [
     ('clones', 0, 60),
     ('sharers', 0, 90),
     ('clockset', 0, 60),
+    ('clockwaits', 0, 120),
+    ('cpuclock', 0, 60),
     ('cputimers', 0, 90),
     ('clocktimers', 0, 120),
     ('shorttimer', 0, 90),
@@ -51,6 +53,7 @@ COMPARED = [
     ('disposition', 0, 90),
     ('robust', 0, 120),
     ('ptrace', 0, 120),
+    ('heldchild', 0, 120),
     ('watch', 0, 60),
     ('blocked', 0, 120),
     ('fulltable', 0, 90),
@@ -345,6 +348,14 @@ def clocks():
     check('clock-set-by-linux', settimeofday)
 
 
+def little_memory():
+    """There is no place for so many filters on this LWK; Linux has it."""
+    def filters():
+        result = run(GUEST + '/static/filters', timeout=120)
+        expect(result.status == 0 and result.out == b'some refused 1, other errors 0\n', result)
+    check('filters', filters)
+
+
 start(*BOOT)
 compared()
 deaths()
@@ -353,6 +364,7 @@ passed()
 stopped_program()
 core_dumps()
 identity()
+little_memory()
 clocks()
 held()
 finish()

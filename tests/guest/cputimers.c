@@ -121,6 +121,44 @@ static void limit(int soft, int hard)
 	printf("ended by %d\n", WTERMSIG(status));
 }
 
+static void *computes(void *argument)
+{
+	for (;;)
+		;
+	return argument;
+}
+
+/* A limit that a thread sets which waits, for one that computes; and of another process. */
+static void limit_of_others(void)
+{
+	struct rlimit limit = { 1, 20 };
+	pthread_t thread;
+	pid_t child;
+	int status;
+
+	if (fork() == 0) {
+		alarm(20);
+		signal(SIGXCPU, count);
+		pthread_create(&thread, NULL, computes, NULL);
+		usleep(300000);
+		setrlimit(RLIMIT_CPU, &limit);
+		while (!came[SIGXCPU])
+			pause();
+		_exit(7);
+	}
+	wait(&status);
+	printf("ended with %#x\n", status);
+	child = fork();
+	if (child == 0) {
+		alarm(20);
+		computes(NULL);
+	}
+	usleep(300000);
+	TELL(prlimit(child, RLIMIT_CPU, &limit, NULL));
+	wait(&status);
+	printf("ended by %d\n", WTERMSIG(status));
+}
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IONBF, 0);
@@ -131,5 +169,6 @@ int main(void)
 	TELL(setitimer(3, NULL, NULL));
 	sleeps();
 	limit(1, 2);
+	limit_of_others();
 	return 0;
 }

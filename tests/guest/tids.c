@@ -172,6 +172,59 @@ static void addresses(void)
 	TELL(prctl(PR_GET_TID_ADDRESS, 1, 0, 0, 0));
 }
 
+/* Who joins waits at the word that is cleared at the end, wherever it lies. */
+static void *ends_later(void *argument)
+{
+	usleep(300000);
+	return argument;
+}
+
+static void shared_stack(void)
+{
+	enum { STACK = 1 << 18 };
+	int fd = memfd_create("stack", 0);
+	pthread_attr_t attributes;
+	pthread_t thread;
+	void *stack;
+
+	ftruncate(fd, STACK);
+	stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	pthread_attr_init(&attributes);
+	pthread_attr_setstack(&attributes, stack, STACK);
+	TELL(pthread_create(&thread, &attributes, ends_later, NULL));
+	TELL(pthread_join(thread, NULL));
+}
+
+/* A child has the id that a thread had before. */
+static void given_again(void)
+{
+	struct {
+		uint64_t flags, pidfd, child, parent, signal, stack, size, tls, set_tid, count;
+	} request = { .signal = SIGCHLD, .set_tid = (uintptr_t)&last, .count = 1 };
+	pthread_t thread;
+	int status = 0;
+	long child = -1;
+
+	pthread_create(&thread, NULL, tell, NULL);
+	pthread_join(thread, NULL);
+	/* Linux' own thread may be there a little longer. */
+	for (int i = 0; i < 500 && child < 0; i++) {
+		child = syscall(SYS_clone3, &request, sizeof(request));
+		if (!child) {
+			pause();
+			_exit(0);
+		}
+		if (child < 0)
+			usleep(10000);
+	}
+	printf("the child has the id %d\n", child == last);
+	TELL(kill(child, 0));
+	TELL(syscall(SYS_tkill, child, 0));
+	TELL(kill(child, SIGUSR1));
+	waitpid(child, &status, 0);
+	printf("it is ended by %d\n", WTERMSIG(status));
+}
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -182,5 +235,7 @@ int main(void)
 	death_signal();
 	bursts();
 	addresses();
+	shared_stack();
+	given_again();
 	return 0;
 }

@@ -170,7 +170,8 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
     let p = space::find(percpu::index(), space).and_then(|s| s.first()).ok_or(errno::ESRCH)?;
     let new = if op == OBSERVE_TRACE {
         let t = trace::Trace::new(session, a, b)?;
-        if p.observed.trace.lock().is_some() {
+        // One whose tracer is gone stays until the next call.
+        if p.observed.trace.lock().as_ref().is_some_and(|t| !t.is_closed()) {
             return Err(errno::EBUSY);
         }
         t.watch(&p);

@@ -76,6 +76,11 @@ impl Trace {
         self.closed.store(true, Ordering::Release);
     }
 
+    /// Whether the tracer is gone.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     /// A process that it watched is gone.
     pub fn gone(&self, p: &Process) {
         let pid = p.identity.lock().pid;
@@ -135,7 +140,7 @@ fn of(thread: &Thread) -> Option<Arc<Trace>> {
     }
     let mut own = o.trace.lock();
     let t = own.as_ref()?;
-    if t.closed.load(Ordering::Acquire) {
+    if t.is_closed() {
         *own = None;
         o.set(TRACED, false);
         return None;

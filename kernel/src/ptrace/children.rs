@@ -37,17 +37,25 @@ pub fn before_child(thread: &Thread, child: Option<&Arc<Thread>>, event: u32) ->
 pub fn hold_child(parent: &Thread, child: &Arc<Thread>) {
     child.ptrace.set(HELD);
     parent.ptrace.state.lock().child = Some(child.clone());
+    if parent.ptrace.has(super::GONE) {
+        let_go_child(parent);
+    }
+}
+
+/// The child of `parent` may begin, unless it is for its own tracer to say so: the parent's
+/// tracer went away, or did not want it, or knows it by another id; or the parent is gone.
+pub fn let_go_child(parent: &Thread) {
+    let child = parent.ptrace.state.lock().child.take();
+    if let Some(child) = child.filter(|c| !c.ptrace.is_on()) {
+        let_go(&child);
+    }
 }
 
 /// The child `tid` is there.
 pub fn on_child(thread: &Thread, regs: &mut Regs, event: Option<u32>, tid: u32) {
     let Some(event) = event else { return };
     report_event(thread, regs, event, tid);
-    let child = thread.ptrace.state.lock().child.take();
-    // The tracer went away, or did not want it, or knows it by another id.
-    if let Some(child) = child.filter(|c| !c.ptrace.is_on()) {
-        let_go(&child);
-    }
+    let_go_child(thread);
 }
 
 /// The child `tid` has given back its parent's memory.

@@ -483,6 +483,7 @@ pub fn on_exec(thread: &Thread, regs: &mut Regs) {
 pub fn thread_gone(thread: &Thread) {
     let own = &thread.ptrace;
     own.set(GONE);
+    children::let_go_child(thread); // one that it was killed over
     if thread.slot_index == thread.process.first_slot {
         thread.process.first_traced.store(own.has(TRACED), Ordering::Relaxed);
     }

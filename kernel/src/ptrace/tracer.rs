@@ -198,6 +198,7 @@ fn keep(thread: &Arc<Thread>) {
 }
 
 fn wait_for(thread: &Arc<Thread>) -> Result<()> {
+    let tid = thread.slot.tid(); // not later: with its process the slot goes
     let captured = Captured(thread, cpus::current());
     if !cpus::Wait::ready(&captured) {
         cpus::wait(&captured, 0);
@@ -207,7 +208,7 @@ fn wait_for(thread: &Arc<Thread>) -> Result<()> {
     }
     // On Linux it would be killed where it stands. What is left of its worker is needed: it
     // goes on without the tracer's doing.
-    let _ = linux([request::CONT, thread.slot.tid().into(), 0, 0, 0, 0]);
+    let _ = linux([request::CONT, tid.into(), 0, 0, 0, 0]);
     Err(errno::ESRCH)
 }
 

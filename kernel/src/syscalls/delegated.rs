@@ -286,6 +286,7 @@ fn take_limits(row: &Row, args: &[u64; 6]) {
     let Some(p) = limits::target(pid) else { return };
     if resource == 0 && let Ok(hard) = usercopy::read_u64(pointer + 8) {
         p.cpu_timers.set_limit(soft, hard);
+        p.cpu_timers.look_again(&p);
     }
     let mut id = p.identity.lock();
     match resource {

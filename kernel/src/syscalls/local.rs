@@ -8,6 +8,7 @@ use crate::clone::{self, Request};
 use crate::{futex, seccomp};
 use crate::balance::CpuMask;
 use crate::thread::Thread;
+use crate::tlb::{self, CpuSet};
 use crate::usage::Usage;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -349,8 +350,8 @@ fn get_robust_list(row: &Row, a: &[u64; 6]) -> Result<u64> {
     }
 }
 
-/// membarrier(2): every CPU that runs a thread of the process passes through the
-/// kernel. What it has to do with memory of other processes is the same as on Linux.
+/// membarrier(2): every CPU that runs a thread of the process, or any process at all,
+/// passes through the kernel.
 fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
     const QUERY: u64 = 0;
     /// GLOBAL, GLOBAL_EXPEDITED, PRIVATE_EXPEDITED, PRIVATE_EXPEDITED_SYNC_CORE, and RSEQ.
@@ -358,6 +359,8 @@ fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
     const REGISTER: u64 = 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8;
     /// Only for who has registered, by the next higher bit.
     const EXPEDITED: u64 = 1 << 3 | 1 << 5 | RSEQ;
+    /// Of these, GLOBAL and GLOBAL_EXPEDITED are for memory that processes share.
+    const OF_ALL: u64 = 1 | 1 << 1;
     /// Restartable sequences begin anew, besides.
     const RSEQ: u64 = 1 << 7;
     /// Only on one CPU; all will do.
@@ -375,7 +378,11 @@ fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
                 p.each_thread(|t| t.rseq.disturb());
                 p.kick_all(); // each looks before it goes on
             }
-            crate::tlb::shoot(p.mm.active(), 0, 0);
+            if c & OF_ALL != 0 {
+                tlb::shoot(&CpuSet::all(), 0, 0);
+            } else {
+                tlb::shoot(p.mm.active(), 0, 0);
+            }
             Ok(0)
         }
         c if c & REGISTER != 0 => {

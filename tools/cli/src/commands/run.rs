@@ -30,7 +30,8 @@ pub struct Run {
     /// Instance to run on [default: the only one, or the one called 'default']
     #[arg(long, value_name = "NAME")]
     pub on: Option<String>,
-    /// CPUs of the instance to run on, by Linux' numbers, e.g. 2,4-6 [default: all of them]
+    /// CPUs of the instance to begin on, as with taskset: by Linux' numbers, e.g. 2,4-6
+    /// [default: all of them]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuList>,
     /// Print time, memory and calls on stderr when the program ends

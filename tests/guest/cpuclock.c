@@ -1,0 +1,43 @@
+/* Clocks of CPU time do not go back, however much there is of it. */
+#include "guest.h"
+
+static long long now(unsigned int which)
+{
+	struct rusage usage;
+	struct timespec t;
+
+	if (which < 2) {
+		clock_gettime(which ? CLOCK_THREAD_CPUTIME_ID : CLOCK_PROCESS_CPUTIME_ID, &t);
+		return t.tv_sec * 1000000000LL + t.tv_nsec;
+	}
+	getrusage(which == 2 ? RUSAGE_SELF : RUSAGE_THREAD, &usage);
+	return usage.ru_utime.tv_sec * 1000000LL + usage.ru_utime.tv_usec;
+}
+
+int main(void)
+{
+	static const char *const names[] = { "process", "thread", "getrusage", "getrusage of a thread" };
+	long long last[4] = { 0 }, start, wall;
+	int back[4] = { 0 };
+	struct timespec t;
+
+	while (now(0) < 4000000000)
+		;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	start = t.tv_sec;
+	do {
+		for (int i = 0; i < 400; i++) {
+			int which = i / 100; /* one after the other, so that little lies in between */
+			long long value = now(which);
+
+			back[which] += value < last[which];
+			last[which] = value;
+		}
+		clock_gettime(CLOCK_MONOTONIC, &t);
+		wall = t.tv_sec - start;
+	} while (wall < 8);
+	for (int which = 0; which < 4; which++)
+		printf("%s: went back %d times\n", names[which], back[which]);
+	return 0;
+}
