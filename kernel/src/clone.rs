@@ -1,6 +1,6 @@
 //! clone, clone3, fork, vfork: new threads and new processes.
 
-use crate::mm::{AddressSpace, FileHandle, FileRef, release};
+use crate::mm::{AddressSpace, FileHandle, FileRef};
 use crate::process::{Identity, Process};
 use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
@@ -401,9 +401,7 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let key = (p.space, NEXT_TOKEN.fetch_add(1, Ordering::Relaxed));
     let forked = p.mm.lock().fork(r.flags & flag::VM != 0)?;
     hold::at("fork-copied");
-    if let Some((low, high)) = forked.zap {
-        release::zap(p, low, high);
-    }
+    forked.zap(p);
     let parent = cpus::current_arc();
     let common = (r.flags & flag::VM != 0).then(|| Common::of(&forked.mm));
     let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone(), common));

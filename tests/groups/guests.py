@@ -57,6 +57,7 @@ COMPARED = [
     ('own', 0, 60),
     ('takers', 0, 120),
     ('futexops', 0, 90),
+    ('raced', 0, 90),
 ]
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,
           'breakpoint': -5, 'division': -8, 'overflow': -11, 'text': -11, 'blocked-segv': -11,
@@ -292,6 +293,16 @@ def identity():
     check('program-by-link', by_link)
 
 
+def held():
+    """Where the LWK asks Linux in the middle of something, it holds the thread: others go on."""
+    def held_boot():
+        hanare('shutdown', timeout=60)
+        boot(*BOOT, '--option', 'hold_ms=150')
+    check('boot-holding', held_boot, lwk=False)
+    for label, path in guests('raced'):
+        same(label + '-held', [path], timeout=90)
+
+
 def clocks():
     def agrees():
         """What the LWK's clocks show lies between two looks at Linux' clocks."""
@@ -323,4 +334,5 @@ stopped_program()
 core_dumps()
 identity()
 clocks()
+held()
 finish()

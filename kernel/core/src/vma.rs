@@ -4,13 +4,14 @@
 //! caller's, who learns from the returned pieces what to undo.
 
 mod changes;
+mod place;
 mod walk;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::addr::{PAGE_SIZE, align_down, align_up, is_page_aligned};
-use crate::errno::{EACCES, EEXIST, EFAULT, EINVAL, ENOMEM, Result};
+use crate::errno::{EACCES, EFAULT, EINVAL, ENOMEM, Result};
 use crate::limits::{MAX_VMAS, STACK_GUARD_GAP, STACK_STEP};
 
 mod backing;
@@ -250,24 +251,15 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// `EINVAL`: not page aligned, empty, or outside the map. `EEXIST`: the range
     /// is not free. `ENOMEM`: too many mappings.
     pub fn insert(&mut self, vma: Vma<F>) -> Result<()> {
-        if !self.is_range(vma.start, vma.end) || vma.is_empty() {
-            return Err(EINVAL);
-        }
-        if self.overlaps(vma.start, vma.end) {
-            return Err(EEXIST);
-        }
-        let (start, end) = (vma.start, vma.end);
+        self.check_free(&vma)?;
         if self.count() > MAX_VMAS {
-            let joins = self.find_before(start).is_some_and(|prev| prev.joins(&vma))
-                || self.vmas.get(&end).is_some_and(|next| vma.joins(next));
+            let joins = self.find_before(vma.start).is_some_and(|prev| prev.joins(&vma))
+                || self.vmas.get(&vma.end).is_some_and(|next| vma.joins(next));
             if !joins {
                 return Err(ENOMEM);
             }
         }
-        self.add_bytes(vma.len());
-        self.vmas.insert(start, vma);
-        self.merge(start, end);
-        Ok(())
+        self.insert_anyway(vma)
     }
 
     fn add_bytes(&mut self, more: u64) {

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
+use hanare_core::limits::MAX_VMAS;
 use hanare_core::vma::{Backing, Prot, Search, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL, pte};
 
@@ -124,7 +125,7 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
         }
     }
     let at = choose(p, addr, len, flags)?;
-    let insert = |vma: Vma<FileRef>| fill_reserved(p, vma).map(|()| at);
+    let insert = |vma: Vma<FileRef>| fill_reserved(p, &vma).map(|()| at);
     let at = match file {
         Some(Private::Regular { file, max_prot }) => {
             insert(Vma { start: at, end: at + len, prot, max_prot, flags: vma_flags, backing: Backing::PrivateFile { file, offset } })?
@@ -195,30 +196,57 @@ fn within_limits(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64) -> Re
     if limits.allow(&mm, len - replaced, data) { Ok(()) } else { Err(errno::ENOMEM) }
 }
 
-/// Puts a mapping where [`choose`] has reserved; gives the range up if that fails.
-pub(super) fn fill_reserved(p: &Process, vma: Vma<FileRef>) -> Result<()> {
+/// Puts a mapping of our own where [`choose`] has reserved. Where another thread has unmapped
+/// or mapped since, that stays: as if it had come right after this call.
+fn fill_reserved(p: &Process, vma: &Vma<FileRef>) -> Result<()> {
     let mut mm = p.mm.lock();
-    drop(mm.vmas.remove(vma.start, vma.end));
-    mm.policies.clear(vma.start, vma.end);
-    mm.vmas.insert(vma)
+    for own in take_reserved(&mut mm, vma.start, vma.end) {
+        mm.policies.clear(own.start, own.end);
+        vma.slice(own.start, own.end).map_or(Ok(()), |part| mm.vmas.insert_anyway(part))?;
+    }
+    Ok(())
 }
 
-/// Gives up what [`choose`] has reserved.
+/// The same for what has a place in Linux, too, or pages already: all of it or nothing.
+/// `ENOMEM`: the reservation is not whole any more.
+pub(super) fn fill_whole(mm: &mut AddressSpace, vma: Vma<FileRef>) -> Result<()> {
+    if !mm.vmas.holds(&reservation(vma.start, vma.end)) {
+        return Err(errno::ENOMEM);
+    }
+    drop(mm.vmas.remove(vma.start, vma.end));
+    mm.policies.clear(vma.start, vma.end);
+    mm.vmas.insert_anyway(vma)
+}
+
+/// Gives up what this thread has reserved, and nothing that another has put there since.
 pub(super) fn unreserve(p: &Process, start: u64, end: u64) {
-    drop(p.mm.lock().vmas.remove(start, end));
+    drop(take_reserved(&mut p.mm.lock(), start, end));
+}
+
+fn take_reserved(mm: &mut AddressSpace, start: u64, end: u64) -> Vec<Vma<FileRef>> {
+    let own = reservation(start, end).backing;
+    mm.vmas.remove_where(start, end, |v| v.backing == own)
 }
 
 /// A range that nobody else may take: of a mapping to come, or of one that Linux has
-/// to forget first.
+/// to forget first. It is this thread's: others may unmap it and reserve anew.
 pub(super) fn reservation(start: u64, end: u64) -> Vma<FileRef> {
-    let backing = Backing::Special(SpecialKind::Other(0));
+    let backing = Backing::Special(SpecialKind::Other(cpus::current().slot_index));
     Vma { start, end, prot: Prot::empty(), max_prot: Prot::empty(), flags: VmaFlags::FIXED_KERNEL, backing }
+}
+
+/// Whether it is a thread's for the time of a call.
+pub(super) fn is_reservation(v: &Vma<FileRef>) -> bool {
+    matches!(v.backing, Backing::Special(SpecialKind::Other(_)))
 }
 
 /// Picks the address, clears it for MAP_FIXED, and reserves it: other threads map too.
 pub(super) fn choose(p: &Process, addr: u64, len: u64, flags: u64) -> Result<u64> {
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
         let replace = flags & MAP_FIXED_NOREPLACE == 0;
+        if p.mm.lock().vmas.count() > MAX_VMAS {
+            return Err(errno::ENOMEM); // as Linux: before anything is unmapped
+        }
         loop {
             if replace {
                 unmap_range(p, addr, addr + len)?;
@@ -291,15 +319,11 @@ pub fn unmap_range(p: &Process, start: u64, end: u64) -> Result<()> {
         // Until Linux has forgotten the pages nobody may map anything here: a call
         // of another thread would see the old ones.
         for v in &removed.vmas {
-            mm.vmas.insert(reservation(v.start, v.end))?;
+            mm.vmas.insert_anyway(reservation(v.start, v.end))?; // it is free: cannot fail
         }
     }
-    let ranges: Vec<(u64, u64)> = removed.vmas.iter().map(|v| (v.start, v.end)).collect();
     finish_removed(p, removed);
-    let mut mm = p.mm.lock();
-    for (start, end) in ranges {
-        drop(mm.vmas.remove(start, end));
-    }
+    unreserve(p, start, end);
     Ok(())
 }
 

@@ -52,15 +52,34 @@ pub struct PendingFill {
     pub fill: Fill,
 }
 
+/// A page that Linux was asked to forget, and [`AddressSpace::given`] before that: if it is
+/// the same afterwards, Linux does not have the page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Forgotten {
+    page: u64,
+    given: u64,
+}
+
+/// What was done to a page that is to be written.
+pub(super) enum Gained {
+    /// It can be.
+    Done,
+    /// It can be, and is a copy now; the old frame is the caller's to give up.
+    Copied(u64),
+    /// Nothing: it has to be copied, and Linux has to forget it first.
+    Seen,
+}
+
 /// What is to be done about a fault, decided under the lock.
 enum Plan {
     Done,
     Fail(Signal),
     Fill(Fill),
     Resolve { watch_seen: u64 },
-    /// A copy took the place of a shared page: `old` is given up, after a zap if
-    /// Linux had seen it there.
-    Copied { page: u64, old: u64, seen: bool },
+    /// A copy took the place of a shared page, which is given up.
+    Copied { old: u64 },
+    /// A page is to be copied that Linux may have: it forgets the page first.
+    Forget(Forgotten),
 }
 
 /// A fault of the running thread, in user mode or in a user copy. May wait.
@@ -75,22 +94,24 @@ pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
         Prot::READ
     };
     info::count(&thread.counts.faults);
+    let mut forgotten = None;
     loop {
         if p.is_killed() {
             return Ok(());
         }
-        let plan = plan(p, addr, wanted);
+        let plan = plan(p, addr, wanted, forgotten);
         match plan {
             Plan::Done => return Ok(()),
             Plan::Fail(Signal::NoMemory) if super::release::make_room() => {}
             Plan::Fail(Signal::NoMemory) if super::oom::wait_for_room(p) => {}
             Plan::Fail(s) => return Err(s),
-            Plan::Copied { page, old, seen } => {
-                if seen {
-                    super::release::zap(p, page, page + SMALL);
-                }
+            Plan::Copied { old } => {
                 super::release::page(p, old);
                 return Ok(());
+            }
+            Plan::Forget(f) => {
+                super::release::zap(p, f.page, f.page + SMALL);
+                forgotten = Some(f);
             }
             Plan::Resolve { watch_seen } => shared::resolve(p, addr, wanted.contains(Prot::WRITE), watch_seen)?,
             Plan::Fill(fill) => {
@@ -101,7 +122,7 @@ pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
     }
 }
 
-fn plan(p: &Process, addr: u64, wanted: Prot) -> Plan {
+fn plan(p: &Process, addr: u64, wanted: Prot, forgotten: Option<Forgotten>) -> Plan {
     let watch_seen = p.invalidations.load(core::sync::atomic::Ordering::Acquire);
     let mut mm = p.mm.lock();
     let Some(vma) = mm.find_or_grow(p, addr) else { return Plan::Fail(Signal::NotMapped) };
@@ -117,7 +138,7 @@ fn plan(p: &Process, addr: u64, wanted: Prot) -> Plan {
             Plan::Done
         }
         Some(_) if matches!(vma.backing, Backing::SharedLinux { .. }) => Plan::Resolve { watch_seen },
-        Some(_) => mm.gain(&vma, addr & !(SMALL - 1)),
+        Some(_) => mm.gain(&vma, addr & !(SMALL - 1), forgotten),
         None => mm.plan_missing(&vma, addr, watch_seen),
     }
 }
@@ -169,27 +190,32 @@ impl AddressSpace {
 
     /// The frame is there with fewer rights than the mapping has: the mapping
     /// gained some since, or the page is shared after a fork and is copied now.
-    fn gain(&mut self, vma: &Vma<FileRef>, page: u64) -> Plan {
+    fn gain(&mut self, vma: &Vma<FileRef>, page: u64, forgotten: Option<Forgotten>) -> Plan {
         if self.join_large(vma, page) {
             return Plan::Done;
         }
-        match self.make_writable(vma, page) {
-            Ok(None) => Plan::Done,
-            Ok(Some((old, seen))) => Plan::Copied { page, old, seen },
+        let now = Forgotten { page, given: self.given };
+        match self.make_writable(vma, page, forgotten == Some(now)) {
+            Ok(Gained::Done) => Plan::Done,
+            Ok(Gained::Copied(old)) => Plan::Copied { old },
+            Ok(Gained::Seen) => Plan::Forget(now),
             Err(()) => Plan::Fail(Signal::NoMemory),
         }
     }
 
-    /// Gives a present page the rights of its mapping; if it is shared it is
-    /// replaced by a copy, and the old frame is the caller's to give up (with
-    /// whether Linux had seen it in this space).
-    pub(super) fn make_writable(&mut self, vma: &Vma<FileRef>, page: u64) -> Result<Option<(u64, bool)>, ()> {
+    /// Gives a present page the rights of its mapping; if it is shared it is replaced by a
+    /// copy, once Linux has `forgotten` it if it had seen it in this space: what it still
+    /// wrote there would not be in the copy, and it would go on reading the old frame.
+    pub(super) fn make_writable(&mut self, vma: &Vma<FileRef>, page: u64, forgotten: bool) -> Result<Gained, ()> {
         use hanare_hal::paging::pte;
-        let Some(leaf) = self.table.find(page) else { return Ok(None) };
+        let Some(leaf) = self.table.find(page) else { return Ok(Gained::Done) };
         let foreign = leaf.entry & pte::FOREIGN != 0;
         if foreign || leaf.size == LARGE || !vma.prot.contains(Prot::WRITE) || !frames::is_shared(leaf.frame()) {
             self.refresh(page, vma.prot);
-            return Ok(None);
+            return Ok(Gained::Done);
+        }
+        if leaf.entry & pte::SEEN != 0 && !forgotten {
+            return Ok(Gained::Seen);
         }
         let new = frames::alloc_user(0).ok_or(())?;
         memory::copy(new, leaf.frame(), SMALL as usize);
@@ -198,7 +224,7 @@ impl AddressSpace {
             return Err(());
         }
         self.flush(page, page + SMALL);
-        Ok(Some((leaf.frame(), leaf.entry & pte::SEEN != 0)))
+        Ok(Gained::Copied(leaf.frame()))
     }
 
     /// Sets the rights of an existing small or large leaf from the mapping's.

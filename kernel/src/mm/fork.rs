@@ -1,8 +1,10 @@
 //! fork of an address space: private pages are shared until somebody writes.
 
-use super::release::Removed;
+use super::calls::is_reservation;
+use super::release::{self, Removed};
 use super::{AddressSpace, FileRef, pte_bits};
 use crate::frames;
+use crate::process::Process;
 use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
@@ -18,7 +20,25 @@ pub struct Forked {
     /// The child's memory.
     pub mm: AddressSpace,
     /// What Linux has to forget of the parent's pages: they are read-only now.
-    pub zap: Option<(u64, u64)>,
+    zap: Option<(u64, u64)>,
+    /// The parent's [`AddressSpace::given`].
+    given: u64,
+}
+
+impl Forked {
+    /// Has Linux forget what it may still write to. Without the lock; may wait.
+    pub fn zap(&self, p: &Process) {
+        let Some((start, end)) = self.zap else { return };
+        release::zap(p, start, end);
+        let mut mm = p.mm.lock();
+        if mm.given != self.given {
+            return; // it may have some again: each is zapped before its copy is made
+        }
+        mm.table.update(start, end, &mut |leaf| {
+            let forgotten = leaf.size == SMALL && leaf.entry & (pte::WRITE | pte::FOREIGN) == 0 && frames::is_shared(leaf.frame());
+            leaf.entry & if forgotten { !pte::SEEN } else { u64::MAX }
+        });
+    }
 }
 
 /// A fork under way.
@@ -34,11 +54,12 @@ impl AddressSpace {
     /// that none of its pages may stay writable. `ENOMEM` leaves the parent as it was,
     /// but for large pages that were split and rights that faults give back.
     pub fn fork(&mut self, vfork: bool) -> Result<Forked> {
+        self.given += 1;
         let mut fork = Fork { child: AddressSpace::new().ok_or(errno::ENOMEM)?, zap: None, copies: if vfork { 0 } else { COPIED_MAX } };
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
         child.policies = self.policies.clone();
-        let vmas: Vec<Vma<FileRef>> = self.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTFORK)).cloned().collect();
+        let vmas: Vec<Vma<FileRef>> = self.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTFORK) && !is_reservation(v)).cloned().collect();
         let result = vmas.iter().try_for_each(|v| {
             let mut copy = v.clone();
             copy.flags -= VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT; // not inherited
@@ -51,7 +72,7 @@ impl AddressSpace {
         });
         self.flush(0, 1 << 47);
         match result {
-            Ok(()) => Ok(Forked { mm: fork.child, zap: fork.zap }),
+            Ok(()) => Ok(Forked { mm: fork.child, zap: fork.zap, given: self.given }),
             Err(e) => {
                 fork.child.destroy();
                 Err(e)
@@ -73,18 +94,18 @@ impl AddressSpace {
             }
             fork.child.add_resident(1);
             frames::share(leaf.frame());
-            if !is_written_by_linux(&leaf) {
-                // Linux, if it has the page, has it read-only, too.
-                return leaf.entry & !pte::WRITE;
+            // Other pages Linux has read-only, too, if at all.
+            if is_written_by_linux(&leaf) {
+                let (low, high) = fork.zap.unwrap_or((leaf.addr, leaf.addr));
+                fork.zap = Some((low.min(leaf.addr), high.max(leaf.addr + leaf.size)));
             }
-            let (low, high) = fork.zap.unwrap_or((leaf.addr, leaf.addr));
-            fork.zap = Some((low.min(leaf.addr), high.max(leaf.addr + leaf.size)));
-            leaf.entry & !(pte::WRITE | pte::SEEN)
+            leaf.entry & !pte::WRITE
         });
         if failed { Err(errno::ENOMEM) } else { Ok(()) }
     }
 
-    fn split_all(&mut self, start: u64, end: u64) -> Result<()> {
+    /// Splits all large pages of a range.
+    pub(super) fn split_all(&mut self, start: u64, end: u64) -> Result<()> {
         let mut large = Vec::new();
         self.table.update(start, end, &mut |leaf| {
             if leaf.size == LARGE {

@@ -1,7 +1,7 @@
 //! What Linux asks about a process's memory: pages for the proxy, and pages it
 //! wants back.
 
-use super::fault::{PendingFill, file_window};
+use super::fault::{Gained, PendingFill, file_window};
 use super::{AddressSpace, FileRef};
 use crate::frames;
 use crate::process::Process;
@@ -50,8 +50,9 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     let mut given_up = None;
     if write && mm.table.find(addr).is_some_and(|l| l.entry & pte::WRITE == 0) {
         // The module has removed what it had mapped there before it asked.
-        match mm.make_writable(&vma, addr) {
-            Ok(old) => given_up = old,
+        match mm.make_writable(&vma, addr, true) {
+            Ok(Gained::Copied(old)) => given_up = Some(old),
+            Ok(_) => {}
             Err(()) => return -errno::ENOMEM.0,
         }
     }
@@ -59,7 +60,7 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     let n = mm.collect(&vma, addr, write, &mut pages[..most]);
     drop(mm);
     let status = answer(r, addr, &pages[..n]);
-    if let Some((old, _)) = given_up {
+    if let Some(old) = given_up {
         super::release::page_deferred(old);
     }
     status
@@ -119,6 +120,7 @@ impl AddressSpace {
             if write && leaf.entry & pte::WRITE == 0 {
                 break; // shared after a fork: copied when it is asked for itself
             }
+            self.given += u64::from(leaf.entry & pte::WRITE == 0);
             if leaf.entry & pte::SEEN == 0 {
                 frames::mark_seen(leaf.frame());
                 self.table.update(base, base + leaf.size, &mut |l| l.entry | pte::SEEN);

@@ -89,6 +89,9 @@ pub struct AddressSpace {
     active: Arc<tlb::CpuSet>,
     /// What other CPUs have to forget, and what is freed then.
     stale: release::Stale,
+    /// Counts what may make Linux have a page again that it was asked to forget so that it can
+    /// be copied: pages given to it read-only, and forks, which make pages read-only.
+    given: u64,
     /// Flags of new mappings (`mlockall(MCL_FUTURE)`).
     pub lock_future: VmaFlags,
     /// NUMA policies (`mbind`).
@@ -108,6 +111,7 @@ impl AddressSpace {
             peak: 0,
             active: Arc::default(),
             stale: release::Stale::default(),
+            given: 0,
             lock_future: VmaFlags::empty(),
             policies: Policies::default(),
         })
@@ -125,6 +129,7 @@ impl AddressSpace {
             peak: 0,
             active: Arc::default(),
             stale: release::Stale::default(),
+            given: 0,
             lock_future: VmaFlags::empty(),
             policies: Policies::default(),
         }

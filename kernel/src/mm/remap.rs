@@ -1,11 +1,11 @@
 //! mremap, remap_file_pages.
 
-use super::calls::{MAP_FIXED, choose, reservation, unmap_range, unreserve};
+use super::calls::{MAP_FIXED, choose, fill_whole, reservation, unmap_range, unreserve};
 use super::limits::{self, Limits, LockLimit};
 use super::release::{Removed, zap};
-use super::{FileRef, huge, lock, shared};
+use super::{AddressSpace, FileRef, huge, lock, shared};
 use crate::process::Process;
-use crate::{cpus, delegate, frames, services};
+use crate::{cpus, delegate, frames, hold, services};
 use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
@@ -64,7 +64,7 @@ pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Res
     }
     let lock_flags = resizable(p, &vma, &m)?;
     let at_end = old + m.old_size == vma.end;
-    if at_end && let Some(end) = old.checked_add(m.new_size) && grow(p, &vma, end)? {
+    if at_end && let Some(end) = old.checked_add(m.new_size) && grow(p, &vma, old, end)? {
         bring_in_locked(p, lock_flags, vma.end, end);
         return Ok(old);
     }
@@ -112,6 +112,7 @@ fn move_from(p: &Process, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
 
 /// Whether the mapping may have that size; the lock flags its growth is made with.
 fn resizable(p: &Process, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
+    hold::at("mremap-looked-up");
     let special = matches!(vma.backing, Backing::Special(_));
     if m.old_size == 0 && !vma.flags.contains(VmaFlags::SHARED) || m.keep && special {
         return Err(errno::EINVAL);
@@ -150,14 +151,22 @@ fn bring_in_locked(p: &Process, flags: VmaFlags, start: u64, end: u64) {
     }
 }
 
-/// Extends a mapping where it is; false: something is in the way.
-fn grow(p: &Process, vma: &Vma<FileRef>, end: u64) -> Result<bool> {
+/// Whether `start..end` is as it was in `vma`, when that was looked up: the call may have
+/// waited since, and another thread have mapped something else there. `EFAULT`.
+fn unchanged(mm: &AddressSpace, vma: &Vma<FileRef>, start: u64, end: u64) -> Result<()> {
+    let was = vma.slice(start, end).filter(|was| was.end == end);
+    was.filter(|was| mm.vmas.holds(was)).map(|_| ()).ok_or(errno::EFAULT)
+}
+
+/// Extends a mapping of `old` where it is; false: something is in the way.
+fn grow(p: &Process, vma: &Vma<FileRef>, old: u64, end: u64) -> Result<bool> {
     let linux = matches!(vma.backing, Backing::SharedLinux { .. });
     {
         let mut mm = p.mm.lock();
         if end > USER_MAX || mm.vmas.overlaps(vma.end, end) {
             return Ok(false);
         }
+        unchanged(&mm, vma, old, vma.end)?;
         if !linux {
             let backing = vma.backing.advanced(vma.end - vma.start);
             mm.vmas.insert(Vma { start: vma.end, end, backing, ..vma.clone() })?;
@@ -180,10 +189,10 @@ fn grow_linux(p: &Process, vma: &Vma<FileRef>, end: u64) -> Result<()> {
     delegate::linux(SYS_MUNMAP, [vma.end, end - vma.end, 0, 0, 0, 0])?;
     delegate::linux(SYS_MREMAP, [vma.start, vma.end - vma.start, end - vma.start, 0, 0, 0])?;
     let watch = services::by_worker(SERVICE_WATCH, &[vma.start, end], &[])?.status as u32;
-    let mut old = 0;
-    {
+    let mut old = watch;
+    let mut enter = || {
         let mut mm = p.mm.lock();
-        drop(mm.vmas.remove(vma.end, end));
+        unchanged(&mm, vma, vma.start, vma.end)?;
         mm.vmas.update(vma.start, vma.end, |v| {
             if let Backing::SharedLinux { watch: w, .. } = &mut v.backing {
                 old = core::mem::replace(w, watch);
@@ -194,10 +203,11 @@ fn grow_linux(p: &Process, vma: &Vma<FileRef>, end: u64) -> Result<()> {
         if let Backing::SharedLinux { watch: w, .. } = &mut backing {
             *w = watch;
         }
-        mm.vmas.insert(Vma { start: vma.end, end, backing, ..vma.clone() })?;
-    }
+        fill_whole(&mut mm, Vma { start: vma.end, end, backing, ..vma.clone() })
+    };
+    let entered = enter();
     shared::unwatch(p, old);
-    Ok(())
+    entered
 }
 
 /// Moves it to where `target` is reserved.
@@ -213,6 +223,8 @@ fn relocate(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64, lock_flags: 
 fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<()> {
     let Move { old, old_size, new_size, keep, .. } = *m;
     let end = target + new_size;
+    let source_end = old + old_size.max(SMALL);
+    unchanged(&p.mm.lock(), vma, old, source_end)?;
     let flags = MAYMOVE | FIXED | if keep { DONTUNMAP } else { 0 };
     let moved = delegate::linux(SYS_MREMAP, [old, old_size, new_size, flags, target, 0])
         .and_then(|_| services::by_worker(SERVICE_WATCH, &[target, end], &[]));
@@ -225,17 +237,24 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result
     };
     let Backing::SharedLinux { file, offset, watch: old_watch } = vma.backing.advanced(old - vma.start) else { return Err(errno::EINVAL) };
     let gone = old_size != 0 && !keep;
-    {
+    let enter = || -> Result<()> {
         let mut mm = p.mm.lock();
+        unchanged(&mm, vma, old, source_end)?;
+        let backing = Backing::SharedLinux { watch, file, offset };
+        fill_whole(&mut mm, Vma { start: target, end, backing, ..vma.clone() })?;
         if gone {
             let mut removed = Removed::default();
             drop(mm.vmas.remove(old, old + old_size));
             mm.unmap_pages(old, old + old_size, &mut removed)?; // foreign frames: nothing to free
         }
-        drop(mm.vmas.remove(target, end));
-        let backing = Backing::SharedLinux { watch, file, offset };
-        mm.vmas.insert(Vma { start: target, end, backing, ..vma.clone() })?;
-    }
+        Ok(())
+    };
+    enter().inspect_err(|_| {
+        shared::unmap(p, target, end, watch);
+        if gone {
+            shared::remap(old, old + old_size); // Linux has nothing there any more
+        }
+    })?;
     if gone {
         shared::unmap(p, old, old + old_size, old_watch);
     }
@@ -245,49 +264,69 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result
 /// Moves private pages: the entries move, then Linux forgets the old place.
 fn move_pages(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<()> {
     let Move { old, old_size, new_size, keep, .. } = *m;
-    let mut seen = false;
-    {
+    let old_end = old + old_size;
+    let seen = {
         let mut mm = p.mm.lock();
-        mm.split_edges(old, old + old_size)?;
-        let moved = Vma { start: target, end: target + new_size, backing: vma.backing.advanced(old - vma.start), ..vma.clone() };
-        drop(mm.vmas.remove(target, target + new_size)); // the reservation
-        mm.policies.copy(old, old + old_size, target, new_size - old_size);
-        mm.vmas.insert(moved)?;
-        let mut leaves = Vec::new();
-        mm.table.update(old, old + old_size, &mut |l| {
-            seen |= l.entry & pte::SEEN != 0;
-            leaves.push(l);
-            0
-        });
-        mm.flush(old, old + old_size);
+        unchanged(&mm, vma, old, old_end)?;
+        fill_whole(&mut mm, Vma { start: target, end: target + new_size, backing: vma.backing.advanced(old - vma.start), ..vma.clone() })?;
+        let seen = match mm.place_leaves(old, old_end, target) {
+            Ok(seen) => seen,
+            Err(e) => {
+                drop(mm.vmas.remove(target, target + new_size));
+                return Err(e);
+            }
+        };
+        mm.policies.copy(old, old_end, target, new_size - old_size);
+        mm.displace_leaves(old, old_end);
         if keep {
             // The old place is as new, and not locked any more.
-            let _ = mm.vmas.set_flags(old, old + old_size, VmaFlags::empty(), VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT);
+            let _ = mm.vmas.set_flags(old, old_end, VmaFlags::empty(), VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT);
         } else {
-            drop(mm.vmas.remove(old, old + old_size));
-        }
-        for l in leaves {
-            let to = target + (l.addr - old);
-            if l.size == LARGE && to % LARGE == 0 && mm.map_large(to, l.entry) {
-                continue;
-            }
-            if l.size == LARGE {
-                frames::split(l.frame(), 9);
-            }
-            let entry = l.entry & !(pte::LARGE);
-            for i in 0..l.size / SMALL {
-                // A table page that cannot be had loses the page's content; memory
-                // for tables is far below what the pages themselves took.
-                if mm.table.map_small(to + i * SMALL, entry + i * SMALL, &mut frames::Tables).is_err() {
-                    return Err(errno::ENOMEM);
-                }
+            drop(mm.vmas.remove(old, old_end));
+            if seen {
+                // Until Linux has forgotten the pages here nobody may map anything: a call of
+                // another thread would write to what has moved.
+                mm.vmas.insert_anyway(reservation(old, old_end))?; // it is free: cannot fail
             }
         }
-    }
+        seen
+    };
     if seen {
-        zap(p, old, old + old_size);
+        zap(p, old, old_end);
+        unreserve(p, old, old_end);
     }
     Ok(())
+}
+
+impl AddressSpace {
+    /// Maps the pages of `start..end` at `target`, too, where nothing is; whether Linux has seen
+    /// one. `ENOMEM`, for tables: then none is.
+    fn place_leaves(&mut self, start: u64, end: u64, target: u64) -> Result<bool> {
+        self.split_edges(start, end)?;
+        if target.wrapping_sub(start) % LARGE != 0 {
+            self.split_all(start, end)?;
+        }
+        let mut leaves = Vec::new();
+        self.table.update(start, end, &mut |l| {
+            leaves.push(l);
+            l.entry
+        });
+        let placed = leaves.iter().all(|l| {
+            let to = target + (l.addr - start);
+            if l.size == LARGE { self.map_large(to, l.entry) } else { self.table.map_small(to, l.entry, &mut frames::Tables).is_ok() }
+        });
+        if !placed {
+            self.displace_leaves(target, target + (end - start));
+            return Err(errno::ENOMEM);
+        }
+        Ok(leaves.iter().any(|l| l.entry & pte::SEEN != 0))
+    }
+
+    /// Undoes one of the two mappings of such pages.
+    fn displace_leaves(&mut self, start: u64, end: u64) {
+        self.table.update(start, end, &mut |_| 0);
+        self.flush(start, end);
+    }
 }
 
 /// remap_file_pages: Linux maps the other pages of the file where its mapping is; the

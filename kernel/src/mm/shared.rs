@@ -1,7 +1,7 @@
 //! Shared file mappings: real Linux mappings in the proxy whose frames we map
 //! too, as a secondary MMU (see `docs/architecture.md`).
 
-use super::calls::{fill_reserved, unreserve};
+use super::calls::{fill_whole, unreserve};
 use super::fault::Signal;
 use super::{FileRef, pte_bits};
 use crate::process::Process;
@@ -74,9 +74,10 @@ pub fn adopt(p: &Process, mut vma: Vma<FileRef>) -> Result<()> {
     if let Backing::SharedLinux { watch, .. } = &mut vma.backing {
         *watch = id;
     }
-    let inserted = fill_reserved(p, vma);
+    let inserted = fill_whole(&mut p.mm.lock(), vma);
     if inserted.is_err() {
         unmap(p, start, end, id);
+        unreserve(p, start, end);
     }
     inserted
 }

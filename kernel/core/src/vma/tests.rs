@@ -1,4 +1,5 @@
 use super::*;
+use crate::errno::EEXIST;
 use proptest::prelude::*;
 use std::vec;
 
@@ -429,4 +430,42 @@ proptest! {
         }
         prop_assert!(map.iter().eq(goal.iter()));
     }
+}
+
+#[test]
+fn what_takes_a_place_is_not_refused() {
+    let pages = MAX_VMAS as u64 + 2;
+    let mut map: VmaMap<File> = VmaMap::new(0, 3 * pages * P);
+    for index in 0..=MAX_VMAS as u64 {
+        map.insert(file(3 * index * P, (3 * index + 2) * P, 0)).unwrap();
+    }
+    // The upper half of one: what takes its place is one more.
+    let mut other = anonymous(P, 2 * P);
+    other.prot = Prot::WRITE;
+    assert_eq!(map.try_remove(P, 2 * P).unwrap().len(), 1);
+    assert_eq!(map.insert(other.clone()), Err(ENOMEM));
+    map.insert_anyway(other.clone()).unwrap();
+    assert_eq!(map.insert_anyway(other), Err(EEXIST));
+    assert_eq!(map.insert_anyway(anonymous(P, P)), Err(EINVAL));
+    assert_eq!(map.count(), MAX_VMAS + 2);
+    map.check();
+}
+
+#[test]
+fn what_is_still_there() {
+    let mut map = map();
+    map.insert(file(MIN, MIN + 4 * P, 0)).unwrap();
+    map.insert(anonymous(MIN + 6 * P, MIN + 8 * P)).unwrap();
+    assert!(map.holds(&file(MIN, MIN + 4 * P, 0)));
+    assert!(map.holds(&file(MIN + P, MIN + 2 * P, P)));
+    assert!(!map.holds(&file(MIN + P, MIN + 2 * P, 0)));
+    assert!(!map.holds(&file(MIN + 2 * P, MIN + 5 * P, 2 * P)));
+    assert!(!map.holds(&anonymous(MIN, MIN + P)) && !map.holds(&anonymous(MIN + 5 * P, MIN + 7 * P)));
+    map.protect(MIN + 3 * P, MIN + 4 * P, Prot::empty()).unwrap();
+    assert!(map.holds(&file(MIN, MIN + 3 * P, 0)) && !map.holds(&file(MIN, MIN + 4 * P, 0)));
+    let gone = map.remove_where(MIN + P, MAX, |v| v.backing != Backing::Anonymous && !v.prot.is_empty());
+    assert_eq!(gone, [file(MIN + P, MIN + 3 * P, P)]);
+    assert!(map.holds(&file(MIN, MIN + P, 0)) && map.holds(&anonymous(MIN + 6 * P, MIN + 8 * P)));
+    assert_eq!(map.count(), 3);
+    map.check();
 }

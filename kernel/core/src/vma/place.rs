@@ -1,0 +1,42 @@
+//! What takes the place of mappings that were there, and what is to be there still.
+
+use super::{Vma, VmaMap};
+use crate::errno::{EEXIST, EINVAL, Result};
+use alloc::vec::Vec;
+
+impl<F: Clone + PartialEq> VmaMap<F> {
+    /// As [`insert`](Self::insert), however many mappings there are: for what takes the place
+    /// of others, which cannot be refused when those are gone.
+    ///
+    /// # Errors
+    /// `EINVAL`, `EEXIST`: as `insert`.
+    pub fn insert_anyway(&mut self, vma: Vma<F>) -> Result<()> {
+        self.check_free(&vma)?;
+        let (start, end) = (vma.start, vma.end);
+        self.add_bytes(vma.len());
+        self.vmas.insert(start, vma);
+        self.merge(start, end);
+        Ok(())
+    }
+
+    /// Whether a mapping could be there.
+    pub(super) fn check_free(&self, vma: &Vma<F>) -> Result<()> {
+        match vma {
+            v if !self.is_range(v.start, v.end) || v.is_empty() => Err(EINVAL),
+            v if self.overlaps(v.start, v.end) => Err(EEXIST),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether this very mapping is there, be it as part of a larger one.
+    #[must_use]
+    pub fn holds(&self, vma: &Vma<F>) -> bool {
+        self.find(vma.start).and_then(|now| now.slice(vma.start, vma.end)).as_ref() == Some(vma)
+    }
+
+    /// Removes what is mapped in `start..end` with `wanted`, and nothing else.
+    pub fn remove_where(&mut self, start: u64, end: u64, wanted: impl Fn(&Vma<F>) -> bool) -> Vec<Vma<F>> {
+        let parts: Vec<_> = self.range(start, end).filter(|v| wanted(v)).map(|v| (v.start.max(start), v.end.min(end))).collect();
+        parts.into_iter().flat_map(|(start, end)| self.remove(start, end)).collect()
+    }
+}

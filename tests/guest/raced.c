@@ -1,0 +1,231 @@
+/*
+ * Threads that change memory at once. Linux does each change as a whole; the LWK asks Linux in
+ * between, where it holds a thread if it was booted with `hold_ms`.
+ */
+#include "guest.h"
+#include <pthread.h>
+
+static int pipes[2];
+
+static char *map(long pages)
+{
+	return mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+/* Linux writes to memory: it has the pages, and may write to them. */
+static void receive(char *at, const char *text)
+{
+	write(pipes[1], text, strlen(text) + 1);
+	if (read(pipes[0], at, strlen(text) + 1) != (long)strlen(text) + 1)
+		printf("read: %s\n", strerrorname_np(errno));
+}
+
+static volatile int started;
+
+/* Starts a thread, and lets it get to where it is held. */
+static pthread_t start(void *(*body)(void *), void *argument)
+{
+	pthread_t thread;
+
+	started = 0;
+	pthread_create(&thread, NULL, body, argument);
+	while (!started)
+		usleep(1000);
+	usleep(50000);
+	return thread;
+}
+
+static void *from, *to;
+static long moved;
+
+static void *mover(void *flags)
+{
+	started = 1;
+	moved = syscall(SYS_mremap, from, 4 * PAGE, 4 * PAGE, flags, to);
+	return NULL;
+}
+
+/* What is freed by mremap is somebody else's; what is read there does not go into what moved. */
+static void freed(void)
+{
+	char *block = map(4), *place = map(4), *again;
+	pthread_t thread;
+
+	for (int i = 0; i < 4; i++)
+		receive(block + i * PAGE, "block");
+	from = block;
+	to = place;
+	thread = start(mover, (void *)(MREMAP_MAYMOVE | MREMAP_FIXED));
+	do {
+		again = mmap(block, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	} while (again == MAP_FAILED && errno == EEXIST);
+	receive(block + PAGE, "other");
+	pthread_join(thread, NULL);
+	printf("freed: moved %d, there %s, here %s\n", moved == (long)place, place + PAGE, block + PAGE);
+}
+
+/* A mapping is replaced by a file's while mremap is at it: one comes after the other. */
+static void replaced(void)
+{
+	int file = open("raced-file", O_RDWR | O_CREAT | O_TRUNC, 0644);
+	char *block = map(4), *behind = map(4), text[8] = "", *new;
+	pthread_t thread;
+
+	ftruncate(file, 4 * PAGE);
+	strcpy(block, "block");
+	from = block;
+	to = behind;
+	thread = start(mover, (void *)(MREMAP_MAYMOVE | MREMAP_FIXED));
+	new = mmap(block, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+	printf("replaced: %d\n", new == block);
+	new[0] = 'n';
+	pthread_join(thread, NULL);
+	printf("signals: %s, ", touch(block, 1));
+	block[1] = 'w';
+	pread(file, text, 2, 0);
+	printf("file %s\n", text);
+	/* It is the file's, and nothing else is: gone with the file's pages. */
+	ftruncate(file, 0);
+	printf("signals: %s, ", touch(block, 1));
+	printf("%s\n", moved == (long)behind && strcmp(behind, "block") ? "moved the file's" : "fine");
+}
+
+static char *shared;
+
+static void *writer(void *unused)
+{
+	started = 1;
+	shared[0] = 'A';
+	return unused;
+}
+
+/* A page that is copied when it is written: Linux reads the copy as soon as threads write there. */
+static void copied(void)
+{
+	char text[3] = "";
+	pthread_t thread;
+	int go[2];
+	pid_t pid;
+
+	shared = map(1);
+	strcpy(shared, "ab");
+	pipe(go);
+	pid = fork();
+	if (!pid) {
+		close(go[1]);
+		_exit(read(go[0], text, 1) == 0 && !strcmp(shared, "ab") ? 3 : 4);
+	}
+	/* Linux has the page, to read. */
+	write(pipes[1], shared, 2);
+	read(pipes[0], text, 2);
+	thread = start(writer, NULL);
+	shared[1] = 'B';
+	write(pipes[1], shared, 2);
+	read(pipes[0], text, 2);
+	printf("copied: %s\n", text);
+	pthread_join(thread, NULL);
+	close(go[0]);
+	close(go[1]);
+	int status;
+	waitpid(pid, &status, 0);
+	printf("child: %x\n", status);
+}
+
+static void *forker(void *pages)
+{
+	char *last = (char *)pages + 99 * PAGE;
+	int status = 0;
+	pid_t pid;
+
+	started = 1;
+	pid = fork();
+	if (!pid)
+		_exit(strcmp(last + 100, "before") ? 4 : 3);
+	waitpid(pid, &status, 0);
+	return (void *)(long)status;
+}
+
+/* While another thread forks: what is read into a page that was just written is there. */
+static void forked(void)
+{
+	char *pages = map(100), *last = pages + 99 * PAGE;
+	void *status;
+	pthread_t thread;
+
+	for (int i = 0; i < 100; i++)
+		receive(pages + i * PAGE, "seen");
+	strcpy(last + 100, "before");
+	thread = start(forker, pages);
+	last[0] = 'S';
+	receive(last + 100, "behind");
+	printf("forked: %s %s\n", last, last + 100);
+	pthread_join(thread, &status);
+	printf("forked: %s %s, child %lx\n", last, last + 100, (long)status);
+}
+
+static void *unmapper(void *block)
+{
+	started = 1;
+	munmap(block, 4 * PAGE);
+	return NULL;
+}
+
+/* A child has what is mapped, not what another thread is about to unmap. */
+static void inherited(void)
+{
+	char *block = map(4);
+	pthread_t thread;
+	int status;
+	pid_t pid;
+
+	receive(block, "seen");
+	thread = start(unmapper, block);
+	pid = fork();
+	if (!pid)
+		_exit(mmap(block, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == block ? 3 : 4);
+	waitpid(pid, &status, 0);
+	pthread_join(thread, NULL);
+	printf("inherited: %x\n", status);
+}
+
+/* At the most mappings there may be: what takes nothing more is not refused, or not half done. */
+static void full(void)
+{
+	char *pages = map(32), *many;
+	long count = 0;
+
+	mprotect(pages + 16 * PAGE, 16 * PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
+	receive(pages + 15 * PAGE, "left");
+	receive(pages + 16 * PAGE, "right");
+	many = mmap(NULL, 140000 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	while (!mprotect(many + 2 * count * PAGE + PAGE, PAGE, PROT_READ))
+		count++;
+	/* Each takes two; now single ones as long as they go, unlike their neighbours. */
+	while (mmap(NULL, PAGE, count++ % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
+		;
+	printf("full: %s\n", strerrorname_np(errno));
+	TELL_MAP(mmap(pages + 4 * PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+	TOUCH(pages + 4 * PAGE, 1);
+	TELL(munmap(pages + 15 * PAGE, 2 * PAGE));
+	TOUCH(pages + 14 * PAGE, 1);
+	TOUCH(pages + 15 * PAGE, 0);
+	TOUCH(pages + 16 * PAGE, 0);
+	TOUCH(pages + 17 * PAGE, 1);
+	munmap(many, 140000 * PAGE);
+	TELL_MAP(mmap(pages + 15 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
+	receive(pages + 15 * PAGE, "new");
+	printf("full: %s %d\n", pages + 15 * PAGE, pages[16 * PAGE]);
+}
+
+int main(void)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	pipe(pipes);
+	full();
+	freed();
+	copied();
+	forked();
+	inherited();
+	replaced();
+	return 0;
+}
