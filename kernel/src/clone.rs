@@ -1,6 +1,6 @@
 //! clone, clone3, fork, vfork: new threads and new processes.
 
-use crate::mm::{AddressSpace, FileHandle, FileRef};
+use crate::mm::{AddressSpace, FileHandle, FileRef, limits};
 use crate::process::{Identity, Process};
 use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
@@ -9,7 +9,7 @@ use crate::balance::{self, CpuMask};
 use crate::futex::{self, Word};
 use crate::{cpus, delegate, dispositions, hold, observe, ptrace, seccomp, services, share, slots, timens, usertsc};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, LinkedList};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -148,9 +148,7 @@ pub fn clone(r: &Request, regs: &mut Regs) -> Result<u64> {
     if semaphores || file_system || threaded || shares || has(flag::SIGHAND) && !has(flag::VM) || has(flag::PIDFD | flag::DETACHED) {
         return Err(errno::EINVAL);
     }
-    // Threads and processes cost kernel memory: they leave the kernel its share.
-    let (free, total) = crate::frames::usage();
-    if free < total / 16 {
+    if !limits::room_for_tasks() {
         return Err(if r.flags & flag::THREAD != 0 { errno::EAGAIN } else { errno::ENOMEM });
     }
     if r.flags & flag::SETTLS != 0 && r.tls >= (1 << 47) - 4096 {
@@ -493,7 +491,7 @@ fn child_event(r: &Request) -> u32 {
 /// The files of a child are the module's copies of its parent's, by the same ids.
 pub fn adopt_files(mm: &mut AddressSpace, space: u32) {
     let mut known: BTreeMap<u64, FileRef> = BTreeMap::new();
-    let mut all: Vec<_> = {
+    let mut all: LinkedList<_> = {
         let (min, max) = (mm.vmas.min(), mm.vmas.max());
         mm.vmas.remove(min, max)
     };

@@ -46,7 +46,8 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
     ptrace::on_exit(thread, queued.signal | 0x80);
     let signal = u64::from(queued.signal);
     if delegate::call(OP_DUMP, [signal, 0, 0, 0, 0, 0]) == 1 && gather(p, thread) {
-        for (start, end, kind) in ranges(&mut p.mm.lock()) {
+        let ranges = ranges(&mut p.mm.lock()); // which is given back before Linux is asked
+        for (start, end, kind) in ranges {
             let _ = delegate::call(OP_DUMP_RANGE, [start, end, kind, 0, 0, 0]);
         }
         pose(thread, regs, Some(queued));

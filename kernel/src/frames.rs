@@ -66,7 +66,7 @@ fn claim_frames(paddr: u64, count: usize) -> &'static mut [Frame] {
 
 /// Part of each zone that applications cannot have, so that the kernel can go on
 /// (page tables, heap) when they have taken all the rest.
-const KERNEL_SHARE: usize = 64;
+pub const KERNEL_SHARE: usize = 64;
 
 /// A block of `4096 << order` bytes near the calling CPU, or anywhere.
 pub fn alloc(order: u32) -> Option<u64> {

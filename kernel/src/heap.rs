@@ -8,7 +8,8 @@ use core::alloc::{GlobalAlloc, Layout};
 use hanare_hal::memory;
 use talc::{OomHandler, Span, Talc, Talck};
 
-/// Each time the heap is full it gets this much more (order of pages).
+/// Each time the heap is full it gets this much more (order of pages); less where memory is in
+/// pieces, as applications leave it.
 const GROW_ORDER: u32 = 8; // 1 MiB
 /// Its first memory.
 const FIRST_ORDER: u32 = 9;
@@ -20,6 +21,7 @@ const PIECES_MAX: usize = 256;
 /// What the heap was given: the frame and what talc made of it.
 struct Piece {
     frame: u64,
+    order: u32,
     span: Span,
 }
 
@@ -28,21 +30,28 @@ struct Grow {
 }
 
 impl OomHandler for Grow {
-    fn handle_oom(talc: &mut Talc<Self>, _layout: Layout) -> Result<(), ()> {
-        let (frame, span) = claim(talc, GROW_ORDER)?;
+    fn handle_oom(talc: &mut Talc<Self>, layout: Layout) -> Result<(), ()> {
+        // A page beside the block is more than talc and the alignment need.
+        let least = order_of(layout.size() + layout.align() + 4096);
+        let (order, frame, span) = (least..=GROW_ORDER).rev().find_map(|order| claim(talc, order)).ok_or(())?;
         if let Some(place) = talc.oom_handler.pieces.iter_mut().find(|p| p.is_none()) {
-            *place = Some(Piece { frame, span });
+            *place = Some(Piece { frame, order, span });
         }
         Ok(())
     }
 }
 
-fn claim(talc: &mut Talc<Grow>, order: u32) -> Result<(u64, Span), ()> {
-    let frame = crate::frames::alloc(order).ok_or(())?;
+fn order_of(bytes: usize) -> u32 {
+    bytes.div_ceil(4096).next_power_of_two().trailing_zeros()
+}
+
+/// Gives the heap a block: order, frame, what talc made of it.
+fn claim(talc: &mut Talc<Grow>, order: u32) -> Option<(u32, u64, Span)> {
+    let frame = crate::frames::alloc(order)?;
     let base = memory::direct(frame) as *mut u8;
     // SAFETY: the block is ours until `trim` has taken it out of the heap again.
-    let span = unsafe { talc.claim(Span::from_base_size(base, 4096 << order)) }?;
-    Ok((frame, span))
+    let span = unsafe { talc.claim(Span::from_base_size(base, 4096 << order)) }.ok()?;
+    Some((order, frame, span))
 }
 
 struct Heap(Talck<spin::Mutex<()>, Grow>);
@@ -50,7 +59,7 @@ struct Heap(Talck<spin::Mutex<()>, Grow>);
 /// Order of a block that comes from the frame allocator.
 fn large(layout: Layout) -> Option<u32> {
     let own = layout.size() >= LARGE_BYTES && layout.align() <= 4096;
-    own.then(|| layout.size().div_ceil(4096).next_power_of_two().trailing_zeros())
+    own.then(|| order_of(layout.size()))
 }
 
 // SAFETY: both allocators hand out memory that nobody else has, of at least the
@@ -101,7 +110,7 @@ pub fn trim() {
         // in between.
         unsafe { talc.truncate(span, Span::empty()) };
         if let Some(piece) = talc.oom_handler.pieces[i].take() {
-            crate::frames::free(piece.frame, GROW_ORDER);
+            crate::frames::free(piece.frame, piece.order);
         }
     }
 }

@@ -4,7 +4,8 @@
 //! it mapped (malloc does), unmapped or protected. Other threads of the parent, which
 //! run on, see nothing of it until then.
 
-use crate::mm::{AddressSpace, FileRef, calls, patch};
+use crate::mm::patch::{self, is_private};
+use crate::mm::{AddressSpace, FileRef, calls};
 use crate::process::Process;
 use crate::thread::Thread;
 use crate::{cpus, frames};
@@ -12,7 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
-use hanare_core::vma::{Backing, Change, Vma, VmaFlags, Was};
+use hanare_core::vma::{Backing, Change, Vma, Was};
 use hanare_hal::paging::pte;
 use hanare_hal::memory;
 use spin::Mutex;
@@ -112,30 +113,35 @@ impl Vfork {
 /// What the child did is done to the parent's memory: as far as it has room for it, and
 /// other threads have not put something else there.
 fn take_over(p: &Process, done: Done, common: &Common) {
+    // Of the child's pages these are the parent's, too. At other addresses another thread may
+    // have a mapping of its own by now: both sides look for room from the same map.
+    let mut shared: Vec<(u64, u64)> = common.mappings.iter().map(|w| (w.start, w.end)).collect();
     for change in done.changes {
-        let _ = match change {
-            Change::Unmapped(start, end) => calls::unmap_range(p, start, end),
-            Change::Mapped(mapping) => p.mm.lock().vmas.insert(mapping),
-            Change::Protected(start, end, prot) => calls::mprotect(start, end - start, u64::from(prot.bits())).map(drop),
-        };
+        match change {
+            Change::Unmapped(start, end) => drop(calls::unmap_range(p, start, end)),
+            Change::Mapped(mapping) => {
+                let range = (mapping.start, mapping.end);
+                if p.mm.lock().vmas.insert(mapping).is_ok() {
+                    shared.push(range);
+                }
+            }
+            Change::Protected(start, end, prot) => drop(calls::mprotect(start, end - start, u64::from(prot.bits()))),
+        }
     }
+    shared.sort_unstable();
+    let is_shared = |at| shared.get(shared.partition_point(|r| r.1 <= at)).is_some_and(|r| r.0 <= at);
     {
         let mut mm = p.mm.lock();
-        if mm.brk == common.brk {
+        if mm.brk == common.brk && (done.brk <= common.brk || is_shared(done.brk - 1)) {
             mm.brk = done.brk;
         }
     }
     // Where nobody else runs, what the parent has written since is what the call itself
     // wrote for it (CLONE_PIDFD, CLONE_PARENT_SETTID), which is written again.
     let alone = p.thread_count() == 1;
-    for (page, bytes) in done.pages {
+    for (page, bytes) in done.pages.into_iter().filter(|(page, _)| is_shared(*page)) {
         let _ = patch::hand_over(p, page, &bytes, alone);
     }
-}
-
-/// What parent and child of a vfork have in common: private memory. The rest is Linux' own.
-fn is_private(v: &Vma<FileRef>) -> bool {
-    !v.flags.contains(VmaFlags::SHARED) && matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. })
 }
 
 fn is_anonymous(v: &Vma<FileRef>) -> bool {
@@ -147,14 +153,19 @@ fn written_pages(mm: &mut AddressSpace) -> Vec<(u64, Vec<u8>)> {
     let most = PAGES_MAX.min(frames::usage().0 / 4096 / 8) as usize;
     let mut pages = Vec::new();
     for v in mm.vmas.iter().filter(|v| is_private(v)) {
+        if pages.len() >= most {
+            break;
+        }
         mm.table.update(v.start, v.end, &mut |leaf| {
             let own = leaf.entry & pte::WRITE != 0 && leaf.entry & pte::FOREIGN == 0;
             for offset in (0..leaf.size).step_by(4096).filter(|_| own) {
+                if pages.len() >= most {
+                    break;
+                }
                 let mut bytes = vec![0; 4096];
                 memory::read(leaf.frame() + offset, &mut bytes);
                 // Most of a large page that was not there before is untouched.
-                let fresh = leaf.size == 4096 || bytes.iter().any(|&b| b != 0);
-                if fresh && pages.len() < most {
+                if leaf.size == 4096 || bytes.iter().any(|&b| b != 0) {
                     pages.push((leaf.addr + offset, bytes));
                 }
             }

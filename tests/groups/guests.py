@@ -46,7 +46,7 @@ COMPARED = [
     ('rights', 0, 60),
     ('execed', 0, 120),
     ('namespaced', 0, 60),
-    ('policy', 0, 60),
+    ('policy', 0, 120),
     ('waitv', 0, 90),
     ('disposition', 0, 90),
     ('robust', 0, 120),

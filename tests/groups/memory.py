@@ -125,6 +125,13 @@ def out_of_memory():
         result = run(eat, 'small', '180', '120')
         expect(result.status == 0 and result.out.endswith(b'large one: killed\n'), result)
     check('out-of-memory-kills-the-largest', largest)
+
+    def mappings():
+        result = run(eat, 'mappings', timeout=120)
+        # Some of it may have to go, as ever: the LWK goes on.
+        expect(result.out.endswith(b'all ended\n') or result.status == -9, result)
+        expect(run(GUEST + '/static/hello').status == 0, log_tail())
+    check('mappings-of-many-processes', mappings)
     check('memory-free-after-it', freed)
 
 

@@ -1,5 +1,6 @@
 /* Eats memory: "eat MIB [hold]" touches so much, says so and ends, or waits to be killed. "small"
-   starts another program that eats all there is and goes on itself. */
+   starts another program that eats all there is and goes on itself. "mappings" has as many processes
+   as there may be make as many mappings as there may be. */
 #include "guest.h"
 
 static void eat(long mib)
@@ -14,11 +15,48 @@ static void eat(long mib)
 	}
 }
 
+/* Cuts a mapping in more and more pieces; how many there are. */
+static long cut(char *p, long from, long to)
+{
+	while (from < to && !munmap(p + (2 * from + 1) * PAGE, PAGE))
+		from++;
+	return from;
+}
+
+static void mappings(void)
+{
+	char *p = mmap(NULL, 131072L * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0), byte;
+	int start[2], children = 0;
+	long had = cut(p, 0, 40000);
+
+	pipe(start);
+	eat(380); /* which all of them have in common: so the end comes soon */
+	for (int pid; (pid = fork()) >= 0; children++) {
+		if (pid == 0) {
+			close(start[1]);
+			read(start[0], &byte, 1);
+			cut(p, had, 65000);
+			sleep(1); /* the others want more at the same time */
+			_exit(0);
+		}
+	}
+	printf("%d children with %ld mappings: %s\n", children, had, strerrorname_np(errno));
+	close(start[1]);
+	while (wait(NULL) > 0)
+		;
+	munmap(p, 131072L * PAGE);
+	puts("all ended");
+}
+
 int main(int argc, char **argv)
 {
 	int status, talk[2];
 	char byte;
 
+	if (argc > 1 && !strcmp(argv[1], "mappings")) {
+		mappings();
+		return 0;
+	}
 	if (argc > 1 && !strcmp(argv[1], "small")) {
 		/* The large one stands still; the small one asks for the last page. */
 		pipe(talk);

@@ -38,6 +38,45 @@ static void *in_thread(void *argument)
 	return argument;
 }
 
+/* As many pieces as there may be. */
+static void many(void)
+{
+	const unsigned long length = 140000 * PAGE;
+	char *p = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	long result = 0;
+
+	for (unsigned long at = 0; at < length / 2 && result == 0; at += PAGE)
+		result = bind_to(p + at, PAGE, BIND, nodes, 1024, 0);
+	printf("one page after the other: %ld\n", result);
+	TELL(bind_to(p, length, DEFAULT, NULL, 0, 0));
+	for (unsigned long at = 0; at < length && result == 0; at += 2 * PAGE)
+		result = bind_to(p + at, PAGE, BIND, nodes, 1024, 0);
+	printf("every second page: %ld %s\n", result, strerrorname_np(errno));
+	TELL(munmap(p, length));
+	/* Nothing is left of it. */
+	p = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	TELL(bind_to(p + PAGE, PAGE, BIND, nodes, 1024, 0));
+	TELL(bind_to(p, length, DEFAULT, NULL, 0, 0));
+	TELL(bind_to(p, length, BIND, nodes, 1024, 0));
+}
+
+/* A piece with a policy of its own is a mapping of its own. */
+static void moved(void)
+{
+	char *p = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *q;
+
+	TELL(bind_to(p + 8 * PAGE, 8 * PAGE, BIND, nodes, 1024, 0));
+	TELL(mremap(p, 9 * PAGE, 2 * LENGTH, MREMAP_MAYMOVE) == MAP_FAILED);
+	TELL(mremap(p + 15 * PAGE, 2 * PAGE, 2 * LENGTH, MREMAP_MAYMOVE) == MAP_FAILED);
+	q = mremap(p + 8 * PAGE, 8 * PAGE, LENGTH, MREMAP_MAYMOVE);
+	TELL(q == MAP_FAILED);
+	show("where it was", p + 8 * PAGE, ADDR);
+	show("where it is", q, ADDR);
+	show("to its end", q + LENGTH - 1, ADDR);
+	TELL(mmap(p, LENGTH, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != p);
+	show("another", p + 8 * PAGE, ADDR);
+}
+
 int main(void)
 {
 	char *p = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -113,5 +152,7 @@ int main(void)
 	munmap(p + PAGE, PAGE);
 	TELL(bind_to(p, 3 * PAGE, BIND, nodes, 1024, 0));
 	TELL(set(DEFAULT, NULL, 0));
+	moved();
+	many();
 	return 0;
 }

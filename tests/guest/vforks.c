@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "guest.h"
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -81,6 +82,57 @@ static int knows_itself(void *unused)
 	_exit(box.told == getpid() ? 8 : 9);
 }
 
+/* A thread of the parent maps memory while the child does: both may be given the same addresses
+ * as long as the child has a copy. */
+#define ROOM (64 * 4096)
+
+static int to_thread[2], to_child[2], program;
+static char *own[4];
+
+static int collides(void *unused)
+{
+	char byte = 0;
+
+	for (int i = 0; i < 4; i++) {
+		char *p = i == 3 ? mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE, program, 0) :
+			mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		memset(p, 'c', i == 3 ? 4096 : ROOM);
+	}
+	_exit(write(to_thread[1], &byte, 1) == 1 && read(to_child[0], &byte, 1) == 1 ? 10 : 9);
+}
+
+static void *maps_its_own(void *unused)
+{
+	char byte;
+
+	if (read(to_thread[0], &byte, 1) != 1)
+		return NULL;
+	for (int i = 0; i < 4; i++)
+		own[i] = mmap(NULL, ROOM, i == 1 ? PROT_READ : PROT_READ | PROT_WRITE,
+			      MAP_ANONYMOUS | (i == 2 ? MAP_SHARED : MAP_PRIVATE), -1, 0);
+	byte = own[1][0] + own[1][4096];
+	return write(to_child[1], &byte, 1) == 1 ? own : NULL;
+}
+
+static void beside_a_thread(void)
+{
+	pthread_t thread;
+
+	program = open("/proc/self/exe", O_RDONLY);
+	if (pipe(to_thread) || pipe(to_child) || pthread_create(&thread, NULL, maps_its_own, NULL))
+		return;
+	printf("collides: %d\n", child(collides, 0, NULL));
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 4; i++) {
+		long foreign = 0;
+
+		for (long at = 0; at < ROOM; at++)
+			foreign += own[i][at] != 0;
+		printf("bytes of the child in the thread's mapping %d: %ld\n", i, foreign);
+	}
+}
+
 int main(void)
 {
 	long sum = 0;
@@ -119,5 +171,6 @@ int main(void)
 	box.told = 0;
 	printf("knows itself: %d\n", child(knows_itself, CLONE_PARENT_SETTID, &box.told));
 	printf("its parent: %d\n", box.told > 0);
+	beside_a_thread();
 	return 0;
 }

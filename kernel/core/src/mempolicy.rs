@@ -1,7 +1,7 @@
 //! NUMA memory policies (set_mempolicy(2), mbind(2)): checked and remembered as Linux
 //! does. They are wishes: pages come from the node of the CPU that touches them first.
 
-use alloc::vec::Vec;
+use alloc::collections::BTreeMap;
 
 use crate::errno::{EINVAL, Result};
 
@@ -88,52 +88,83 @@ impl Policy {
     }
 }
 
-/// Policies of pieces of an address space; the rest has the default one.
+/// Policies of pieces of an address space, by where they begin, with where they end; the rest has
+/// the default one. Neighbours differ. A tree, for a program may make tens of thousands: no call
+/// goes through all of them, and they need no contiguous memory.
 #[derive(Clone, Debug, Default)]
-pub struct Policies(Vec<(u64, u64, Policy)>);
+pub struct Policies(BTreeMap<u64, (u64, Policy)>);
 
 impl Policies {
     /// The policy at `addr`.
     #[must_use]
     pub fn get(&self, addr: u64) -> Policy {
-        self.0.iter().find(|(start, end, _)| (*start..*end).contains(&addr)).map_or_else(Policy::default, |p| p.2)
+        self.0.range(..=addr).next_back().filter(|(_, piece)| addr < piece.0).map_or_else(Policy::default, |(_, piece)| piece.1)
     }
 
-    /// `start..end` has the default policy again: it is another mapping.
+    /// Number of pieces.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// No fewer than there would be with another policy for `start..end`.
+    #[must_use]
+    pub fn count_with(&self, start: u64, end: u64) -> usize {
+        let replaced = self.0.range(start..end).count();
+        let cut = self.0.range(..end).next_back().is_some_and(|(_, piece)| piece.0 > end);
+        self.count() - replaced + usize::from(cut) + 1
+    }
+
+    /// Whether all of `start..end` has one policy.
+    #[must_use]
+    pub fn is_one(&self, start: u64, end: u64) -> bool {
+        let ends_inside = self.0.range(..start).next_back().is_some_and(|(_, piece)| piece.0 > start && piece.0 < end);
+        let first = self.0.range(start..end).next();
+        !ends_inside && first.is_none_or(|(&s, piece)| s == start && piece.0 >= end)
+    }
+
+    /// `start..end` has the default policy again: it is another mapping, or none.
     pub fn clear(&mut self, start: u64, end: u64) {
-        if self.0.iter().all(|p| p.1 <= start || p.0 >= end) {
+        if start >= end {
             return;
         }
-        let old = core::mem::take(&mut self.0);
-        for (s, e, policy) in old {
-            for (s, e) in [(s, e.min(start)), (s.max(end), e)] {
-                if s < e {
-                    self.0.push((s, e, policy));
-                }
-            }
+        self.cut(start);
+        self.cut(end);
+        while let Some((&inside, _)) = self.0.range(start..end).next() {
+            self.0.remove(&inside);
         }
     }
 
-    /// `target..` gets what `start..end` has, and `more` bytes behind what its last page has.
-    pub fn copy(&mut self, start: u64, end: u64, target: u64, more: u64) {
-        let last = self.get(end - 1);
-        let inside = |&(s, e, policy): &(u64, u64, Policy)| {
-            let (s, e) = (s.max(start), e.min(end));
-            (s < e).then_some((s - start + target, e - start + target, policy))
-        };
-        let pieces: Vec<_> = self.0.iter().filter_map(inside).collect();
-        let target_end = target + (end - start);
-        self.clear(target, target_end);
-        self.0.extend(pieces);
-        self.set(target_end, target_end + more, last);
+    /// Makes two of the piece that has `at` inside.
+    fn cut(&mut self, at: u64) {
+        if let Some((_, piece)) = self.0.range_mut(..at).next_back()
+            && piece.0 > at
+        {
+            let upper = *piece;
+            piece.0 = at;
+            self.0.insert(at, upper);
+        }
     }
 
     /// Sets the policy of `start..end`.
     pub fn set(&mut self, start: u64, end: u64, policy: Policy) {
         self.clear(start, end);
-        if policy != Policy::default() && start < end {
-            self.0.push((start, end, policy));
+        if policy == Policy::default() || start >= end {
+            return;
         }
+        let (mut first, mut last) = (start, end);
+        if let Some((&below, &(_, other))) = self.0.range(..start).next_back().filter(|(_, piece)| piece.0 == start)
+            && other == policy
+        {
+            first = below;
+        }
+        if let Some(&(above, other)) = self.0.get(&end)
+            && other == policy
+        {
+            self.0.remove(&end);
+            last = above;
+        }
+        self.0.insert(first, (last, policy));
     }
 }
 
@@ -168,16 +199,50 @@ mod tests {
         assert_eq!(new(MODES, 1), Err(EINVAL));
     }
 
+    fn bind(n: u64) -> Policy {
+        Policy { mode: BIND, nodes: nodes(n) }
+    }
+
     #[test]
     fn pieces() {
-        let bind = |n| Policy { mode: BIND, nodes: nodes(n) };
         let mut all = Policies::default();
         all.set(10, 50, bind(1));
         all.set(20, 30, bind(2));
         assert_eq!([5, 10, 19, 20, 29, 30, 49, 50].map(|a| all.get(a).nodes[0]), [0, 1, 1, 2, 2, 1, 1, 0]);
+        assert!(all.is_one(20, 30) && all.is_one(12, 15) && all.is_one(50, 90) && all.is_one(20, 20));
+        assert!(!all.is_one(19, 21) && !all.is_one(29, 31) && !all.is_one(5, 11) && !all.is_one(49, 51) && !all.is_one(5, 90));
         all.clear(15, 25);
         assert_eq!([10, 15, 24, 25, 30].map(|a| all.get(a).nodes[0]), [1, 0, 0, 2, 1]);
         all.set(0, 100, Policy::default());
-        assert!(all.0.is_empty());
+        assert_eq!(all.count(), 0);
+    }
+
+    #[test]
+    fn neighbours_are_one() {
+        let mut all = Policies::default();
+        for page in [0, 2, 1, 4, 3] {
+            all.set(page, page + 1, bind(1));
+        }
+        assert_eq!((all.count(), all.is_one(0, 5)), (1, true));
+        all.set(2, 3, bind(2));
+        assert_eq!(all.count(), 3);
+        all.set(2, 3, bind(1));
+        assert_eq!(all.count(), 1);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn as_an_array_of_pages(calls in proptest::collection::vec((0u64..24, 0u64..8, 0u64..3), 1..40)) {
+            let (mut all, mut pages) = (Policies::default(), [0; 32]);
+            for (start, len, n) in calls {
+                let most = all.count_with(start, start + len);
+                all.set(start, start + len, if n == 0 { Policy::default() } else { bind(n) });
+                pages[start as usize..(start + len) as usize].fill(n);
+                assert!(all.count() <= most);
+                assert_eq!(core::array::from_fn(|a| all.get(a as u64).nodes[0]), pages);
+                let borders = pages.windows(2).filter(|w| w[1] != 0 && w[0] != w[1]).count() + usize::from(pages[0] != 0);
+                assert_eq!(all.count(), borders);
+            }
+        }
     }
 }

@@ -7,8 +7,7 @@ mod changes;
 mod place;
 mod walk;
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use alloc::collections::{BTreeMap, LinkedList};
 
 use crate::addr::{PAGE_SIZE, align_down, align_up, is_page_aligned};
 use crate::errno::{EACCES, EFAULT, EINVAL, ENOMEM, Result};
@@ -270,17 +269,17 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// Removes whatever is mapped in `start..end` and returns the pieces, cut at
     /// the edges. The number of mappings may exceed the limit by one; system calls
     /// use [`try_remove`](Self::try_remove).
-    pub fn remove(&mut self, start: u64, end: u64) -> Vec<Vma<F>> {
+    pub fn remove(&mut self, start: u64, end: u64) -> LinkedList<Vma<F>> {
+        // A list: tens of thousands must need no contiguous memory.
+        let mut removed = LinkedList::new();
         if start >= end {
-            return Vec::new();
+            return removed;
         }
         self.split_at(start);
         self.split_at(end);
-        let starts: Vec<u64> = self.vmas.range(start..end).map(|(&key, _)| key).collect();
-        let removed: Vec<_> = starts
-            .iter()
-            .filter_map(|key| self.vmas.remove(key))
-            .collect();
+        while let Some((&key, _)) = self.vmas.range(start..end).next() {
+            removed.extend(self.vmas.remove(&key));
+        }
         self.total_bytes -= removed.iter().map(Vma::len).sum::<u64>();
         if !removed.is_empty() && self.hint.is_some_and(|hint| end > hint.floor) {
             self.hint = None;
@@ -293,7 +292,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// # Errors
     /// `EINVAL`: not page aligned, empty, or outside. `ENOMEM`: a mapping would be
     /// cut in two and there are too many already; nothing was changed.
-    pub fn try_remove(&mut self, start: u64, end: u64) -> Result<Vec<Vma<F>>> {
+    pub fn try_remove(&mut self, start: u64, end: u64) -> Result<LinkedList<Vma<F>>> {
         if start >= end || !is_page_aligned(start) || !is_page_aligned(end) || end > self.max {
             return Err(EINVAL);
         }

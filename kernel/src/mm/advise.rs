@@ -102,7 +102,8 @@ fn one(p: &Process, v: &Vma<FileRef>, start: u64, end: u64, advice: i32) -> Resu
     };
     // Not a hole: too many mappings.
     let full = |e| if e == errno::ENOMEM { errno::EAGAIN } else { e };
-    p.mm.lock().vmas.set_flags(start, end, add, remove).map_err(full)
+    let mut mm = p.mm.lock();
+    mm.may_part(start, end).and_then(|()| mm.vmas.set_flags(start, end, add, remove)).map_err(full)
 }
 
 /// Whether a large page fits into a mapping that may have some.

@@ -7,6 +7,7 @@ use super::files::{self, Private};
 use super::{AddressSpace, FileRef, anonymous, huge, lock, pte_bits, shared};
 use crate::process::Process;
 use crate::{cpus, delegate, frames, services};
+use alloc::collections::LinkedList;
 use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::{page_down, page_up};
@@ -306,7 +307,11 @@ pub fn unmap_range(p: &Process, start: u64, end: u64) -> Result<()> {
         let mut mm = p.mm.lock();
         mm.may_cut(start, end)?;
         mm.split_edges(start, end)?;
+        if mm.vmas.find(start).is_some_and(|v| v.start < start && end < v.end) {
+            mm.may_part(start, end)?; // two are left of it
+        }
         removed.vmas = mm.vmas.try_remove(start, end)?;
+        mm.policies.clear(start, end);
         if removed.vmas.is_empty() {
             return Ok(());
         }
@@ -347,7 +352,7 @@ pub fn finish_removed(p: &Process, mut removed: Removed) {
 }
 
 /// Drops what was unmapped, and with the last mapping of a file the file.
-fn drop_mappings(p: &Process, vmas: Vec<Vma<FileRef>>) {
+fn drop_mappings(p: &Process, vmas: LinkedList<Vma<FileRef>>) {
     if vmas.iter().any(|v| matches!(v.backing, Backing::PrivateFile { .. })) {
         services::put_together(p, || drop(vmas));
     }
@@ -394,11 +399,12 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
     let (result, seen) = {
         let mut mm = p.mm.lock();
         mm.may_cut(start, end)?;
+        mm.may_part(start, end)?;
         mm.split_edges(start, end)?;
         let result = mm.vmas.protect(start, end, prot);
         // As far as the map was changed, the pages follow it.
         let mut seen: Option<(u64, u64)> = None;
-        let vmas: Vec<Vma<FileRef>> = mm.vmas.range(start, end).cloned().collect();
+        let vmas: LinkedList<Vma<FileRef>> = mm.vmas.range(start, end).cloned().collect();
         for v in vmas.iter().filter(|v| v.prot == prot) {
             let (s, e) = (v.start.max(start), v.end.min(end));
             mm.table.update(s, e, &mut |leaf| {

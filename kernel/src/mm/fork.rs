@@ -2,9 +2,10 @@
 
 use super::calls::is_reservation;
 use super::release::{self, Removed};
-use super::{AddressSpace, FileRef, pte_bits};
+use super::{AddressSpace, FileRef, limits, pte_bits};
 use crate::frames;
 use crate::process::Process;
+use alloc::collections::LinkedList;
 use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
@@ -54,12 +55,15 @@ impl AddressSpace {
     /// that none of its pages may stay writable. `ENOMEM` leaves the parent as it was,
     /// but for large pages that were split and rights that faults give back.
     pub fn fork(&mut self, vfork: bool) -> Result<Forked> {
+        if !limits::room_for_mappings(self.map_bytes()) {
+            return Err(errno::ENOMEM);
+        }
         self.given += 1;
         let mut fork = Fork { child: AddressSpace::new().ok_or(errno::ENOMEM)?, zap: None, copies: if vfork { 0 } else { COPIED_MAX } };
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
         child.policies = self.policies.clone();
-        let vmas: Vec<Vma<FileRef>> = self.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTFORK) && !is_reservation(v)).cloned().collect();
+        let vmas: LinkedList<Vma<FileRef>> = self.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTFORK) && !is_reservation(v)).cloned().collect();
         let result = vmas.iter().try_for_each(|v| {
             let mut copy = v.clone();
             copy.flags -= VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT; // not inherited

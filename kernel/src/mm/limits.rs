@@ -6,6 +6,7 @@ use crate::thread::Thread;
 use crate::{cpus, delegate, frames, space};
 use alloc::sync::Arc;
 use hanare_core::errno::{self, Result};
+use hanare_core::mempolicy::Policy;
 use hanare_core::vma::{Prot, Vma, VmaFlags};
 use hanare_hal::usercopy;
 
@@ -41,9 +42,9 @@ impl Limits {
         Limits { space: self.space.saturating_add(bytes), ..self }
     }
 
-    /// Whether `more` bytes may be mapped; `data`: writable and private.
+    /// Whether `more` bytes may be mapped, and the kernel has room for it; `data`: writable and private.
     pub fn allow(&self, mm: &AddressSpace, more: u64, data: bool) -> bool {
-        mm.vmas.total_bytes().saturating_add(more) <= self.space && (!data || self.allow_data(mm, more))
+        mm.vmas.total_bytes().saturating_add(more) <= self.space && (!data || self.allow_data(mm, more)) && room_for_mappings(0)
     }
 
     /// Whether `more` bytes may become writable and private.
@@ -61,6 +62,29 @@ pub fn is_data(v: &Vma<FileRef>) -> bool {
 /// Whether memory is promised to a mapping with such rights and flags when it is made.
 pub fn is_accounted(prot: Prot, flags: VmaFlags) -> bool {
     prot.contains(Prot::WRITE) && !flags.intersects(VmaFlags::SHARED | VmaFlags::NORESERVE)
+}
+
+/// What of the memory, one part of so many, must be free for a new thread or process.
+const FREE_FOR_TASKS: u64 = 16;
+
+/// The same for a new mapping: half of what applications' pages leave to the kernel. So it is
+/// the kernel's own need that leads to a refusal, not a program that uses all the memory it can.
+const FREE_FOR_MAPPINGS: u64 = 2 * frames::KERNEL_SHARE as u64;
+
+/// Whether the kernel has memory for another thread or process.
+pub fn room_for_tasks() -> bool {
+    is_free(0, FREE_FOR_TASKS)
+}
+
+/// Whether the kernel has `bytes` for more mappings. They cost its memory, not the process'.
+pub fn room_for_mappings(bytes: u64) -> bool {
+    is_free(bytes, FREE_FOR_MAPPINGS)
+}
+
+/// Whether `bytes` are free beside one of `parts` parts of the memory.
+fn is_free(bytes: u64, parts: u64) -> bool {
+    let (free, total) = frames::usage();
+    free >= bytes + total / parts
 }
 
 /// Linux' heuristic overcommit: `ENOMEM` for more at once than the machine has.
@@ -175,6 +199,22 @@ fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result
 }
 
 impl AddressSpace {
+    /// What the kernel needs to remember what is mapped, about.
+    pub fn map_bytes(&self) -> u64 {
+        const ENTRY: usize = 2 * size_of::<Vma<FileRef>>(); // nodes of trees are half full at worst
+        const PIECE: usize = 2 * size_of::<(u64, u64, Policy)>();
+        (self.vmas.count() * ENTRY + self.policies.count() * PIECE) as u64
+    }
+
+    /// Whether mappings may be cut so that `start..end` has its own.
+    ///
+    /// # Errors
+    /// `ENOMEM`: the kernel has no memory for more.
+    pub fn may_part(&self, start: u64, end: u64) -> Result<()> {
+        let cuts = |at: u64| self.vmas.find(at).is_some_and(|v| v.start < at);
+        if (cuts(start) || cuts(end)) && !room_for_mappings(0) { Err(errno::ENOMEM) } else { Ok(()) }
+    }
+
     /// The mapping at `addr`; one that grows down to it does so, as far as
     /// RLIMIT_STACK and RLIMIT_AS allow.
     pub fn find_or_grow(&mut self, p: &Process, addr: u64) -> Option<Vma<FileRef>> {

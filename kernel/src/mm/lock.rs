@@ -7,8 +7,8 @@ use super::limits::LockLimit;
 use super::{AddressSpace, FileRef, fault};
 use crate::process::Process;
 use crate::{cpus, delegate};
+use alloc::collections::LinkedList;
 use alloc::vec;
-use alloc::vec::Vec;
 use hanare_abi::layout::USER_MAX;
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
@@ -47,7 +47,7 @@ pub fn populate(start: u64, end: u64, prot: Prot) -> core::result::Result<(), fa
 /// As [`populate`] over whatever is mapped in a range, with each mapping's own
 /// rights, as far as it goes (`MAP_POPULATE`, `MAP_LOCKED`).
 pub fn populate_mapped(p: &Process, start: u64, end: u64) -> core::result::Result<(), fault::Signal> {
-    let parts: Vec<(u64, u64, Prot)> = p.mm.lock().vmas.range(start, end).map(|v| (v.start.max(start), v.end.min(end), v.prot)).collect();
+    let parts: LinkedList<(u64, u64, Prot)> = p.mm.lock().vmas.range(start, end).map(|v| (v.start.max(start), v.end.min(end), v.prot)).collect();
     for (s, e, prot) in parts {
         if prot.is_empty() {
             return Err(fault::Signal::NotAllowed);
@@ -67,6 +67,7 @@ fn span(addr: u64, len: u64) -> Result<(u64, u64)> {
 
 /// Sets or clears the lock on a range, up to the first hole.
 fn apply(mm: &mut AddressSpace, start: u64, end: u64, add: VmaFlags) -> Result<()> {
+    mm.may_part(start, end)?;
     mm.vmas.update(start, end, |v| {
         // As Linux: nothing is to be locked of what the kernel maps and of MAP_HUGETLB.
         if !matches!(v.backing, Backing::Special(_)) && !v.flags.contains(VmaFlags::HUGETLB) {
@@ -128,7 +129,7 @@ pub fn mlockall(flags: u64) -> Result<u64> {
         return Ok(0);
     }
     lock_all(&mut mm, kind);
-    let parts: Vec<(u64, u64)> = mm.vmas.iter().filter(|v| !v.prot.is_empty()).map(|v| (v.start, v.end)).collect();
+    let parts: LinkedList<(u64, u64)> = mm.vmas.iter().filter(|v| !v.prot.is_empty()).map(|v| (v.start, v.end)).collect();
     drop(mm);
     if flags & MCL_ONFAULT == 0 {
         for (s, e) in parts {
@@ -147,7 +148,7 @@ pub fn munlockall() -> Result<u64> {
 }
 
 fn lock_all(mm: &mut AddressSpace, add: VmaFlags) {
-    let all: Vec<(u64, u64)> = mm.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::FIXED_KERNEL)).map(|v| (v.start, v.end)).collect();
+    let all: LinkedList<(u64, u64)> = mm.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::FIXED_KERNEL)).map(|v| (v.start, v.end)).collect();
     for (s, e) in all {
         let _ = apply(mm, s, e, add);
     }

@@ -42,27 +42,37 @@ pub fn trim() {
     }
 }
 
-/// The process with most memory, if none is ending already.
-fn victim() -> Option<Arc<Process>> {
-    let all: Vec<Arc<Process>> = ALL.lock().iter().filter_map(Weak::upgrade).collect();
-    if all.iter().any(|p| p.is_killed()) {
-        return None;
-    }
-    all.into_iter().max_by_key(|p| p.memory_use().0)
+/// Whether the last victim is still given time to end.
+fn waits_for(last: &(Weak<Process>, u64)) -> bool {
+    last.0.strong_count() > 0 && cpu::rdtsc() < last.1
+}
+
+/// What would be free without a process: as Linux counts, not its pages alone.
+fn weight(p: &Process) -> u64 {
+    let mm = p.mm.lock();
+    (mm.resident + mm.table.pages()) * 4096 + mm.map_bytes()
 }
 
 /// Has Linux kill the process with most memory, unless the last one is still on its
 /// way out. False: there is none, so nothing will get better. Waits for nobody.
 pub fn relieve() -> bool {
-    let p = {
+    if waits_for(&LAST.lock()) {
+        return true;
+    }
+    // No lock is held: that of a process' memory may be another CPU's, which waits for a
+    // shootdown by a third one that comes here.
+    let all: Vec<Arc<Process>> = ALL.lock().iter().filter_map(Weak::upgrade).collect();
+    if all.iter().any(|p| p.is_killed()) {
+        return true;
+    }
+    let Some(p) = all.into_iter().max_by_key(|p| weight(p)) else { return false };
+    {
         let mut last = LAST.lock();
-        if last.0.strong_count() > 0 && cpu::rdtsc() < last.1 {
-            return true;
+        if waits_for(&last) {
+            return true; // another CPU was faster
         }
-        let Some(p) = victim() else { return ALL.lock().iter().filter_map(Weak::upgrade).any(|p| p.is_killed()) };
         *last = (Arc::downgrade(&p), cpus::deadline(PATIENCE_NS));
-        p
-    };
+    }
     let (free, total) = frames::usage();
     let exe = p.exe.lock().clone();
     let name = exe.rsplit(|&b| b == b'/').next().unwrap_or(&[]);

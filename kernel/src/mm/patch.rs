@@ -1,12 +1,12 @@
 //! Writing into a process's memory from outside, whatever its protection: breakpoints,
 //! and what the child of a vfork wrote.
 
-use super::{pte_bits, release};
+use super::{AddressSpace, FileRef, pte_bits, release};
 use crate::process::Process;
 use crate::{frames, services};
 use hanare_abi::service::SERVICE_ZAP;
 use hanare_core::errno::{self, Result};
-use hanare_core::vma::{Backing, SpecialKind};
+use hanare_core::vma::{Backing, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL, pte};
 use hanare_hal::memory;
 
@@ -18,47 +18,69 @@ pub fn write(p: &Process, addr: u64, bytes: &[u8]) -> Result<()> {
     while done < bytes.len() {
         let at = addr.checked_add(done as u64).ok_or(errno::EFAULT)?;
         let n = (bytes.len() - done).min((SMALL - at % SMALL) as usize);
-        write_page(p, at, &bytes[done..done + n], false)?;
+        let replaced = p.mm.lock().write_page(at, &bytes[done..done + n])?;
+        give_up(p, replaced);
         done += n;
     }
     Ok(())
 }
 
-/// Gives a page the content that the child of a vfork left in its copy; unless `all`, not
-/// where the parent itself wrote since: then it can be written to here. Its neighbours stay
-/// as they are. ENOMEM; EFAULT: nothing is mapped there any more.
-pub fn hand_over(p: &Process, page: u64, bytes: &[u8], all: bool) -> Result<()> {
-    {
-        let mut mm = p.mm.lock();
-        let prot = mm.vmas.find(page).ok_or(errno::EFAULT)?.prot;
-        if mm.table.find(page).is_none() {
-            assert!(bytes.len() as u64 == SMALL, "the content of a page");
-            let frame = frames::alloc_user(0).ok_or(errno::ENOMEM)?;
-            memory::write(frame, bytes);
-            let entry = frame | pte_bits(prot);
-            return mm.table.map_small(page, entry, &mut frames::UserTables).map(|()| mm.add_resident(1)).map_err(|_| {
-                frames::free(frame, 0);
-                errno::ENOMEM
-            });
-        }
-    }
-    write_page(p, page, bytes, !all)
+/// What parent and child of a vfork have in common: private memory. The rest is Linux' own.
+pub fn is_private(v: &Vma<FileRef>) -> bool {
+    !v.flags.contains(VmaFlags::SHARED) && matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. })
 }
 
-/// `kept`: not where the process can write itself.
-fn write_page(p: &Process, addr: u64, bytes: &[u8], kept: bool) -> Result<()> {
-    let page = addr & !(SMALL - 1);
-    let mut given_up = None;
-    {
+/// Gives a page the content that the child of a vfork left in its copy; unless `all`, not
+/// where the parent itself wrote since: then it can be written to here. Its neighbours stay
+/// as they are. ENOMEM; EFAULT: no private memory is mapped there any more.
+pub fn hand_over(p: &Process, page: u64, bytes: &[u8], all: bool) -> Result<()> {
+    let replaced = {
         let mut mm = p.mm.lock();
-        let leaf = mm.vmas.find(addr).is_some().then(|| mm.table.find(addr)).flatten().ok_or(errno::EFAULT)?;
+        let prot = mm.vmas.find(page).filter(|v| is_private(v)).ok_or(errno::EFAULT)?.prot;
+        match mm.table.find(page) {
+            None => {
+                assert!(bytes.len() as u64 == SMALL, "the content of a page");
+                let frame = frames::alloc_user(0).ok_or(errno::ENOMEM)?;
+                memory::write(frame, bytes);
+                let entry = frame | pte_bits(prot);
+                return mm.table.map_small(page, entry, &mut frames::UserTables).map(|()| mm.add_resident(1)).map_err(|_| {
+                    frames::free(frame, 0);
+                    errno::ENOMEM
+                });
+            }
+            Some(leaf) if !all && leaf.entry & pte::WRITE != 0 => return Ok(()),
+            Some(_) => mm.write_page(page, bytes)?,
+        }
+    };
+    give_up(p, replaced);
+    Ok(())
+}
+
+/// A frame that a copy has replaced.
+struct Replaced {
+    page: u64,
+    frame: u64,
+    seen: bool,
+}
+
+fn give_up(p: &Process, replaced: Option<Replaced>) {
+    let Some(old) = replaced else { return };
+    if old.seen {
+        let _ = services::by_thread(SERVICE_ZAP, p.space, &[old.page, old.page + SMALL], &[]);
+    }
+    release::page_deferred(old.frame);
+}
+
+impl AddressSpace {
+    /// Writes within a page; what [`give_up`] is to be called with, without the lock.
+    fn write_page(&mut self, addr: u64, bytes: &[u8]) -> Result<Option<Replaced>> {
+        let page = addr & !(SMALL - 1);
+        let leaf = self.vmas.find(addr).is_some().then(|| self.table.find(addr)).flatten().ok_or(errno::EFAULT)?;
         if leaf.entry & pte::FOREIGN != 0 {
             return Err(errno::EFAULT);
         }
-        if kept && leaf.entry & pte::WRITE != 0 {
-            return Ok(());
-        }
         let mut frame = leaf.frame() + (page - leaf.addr);
+        let mut replaced = None;
         if frames::is_shared(leaf.frame()) {
             if leaf.size == LARGE {
                 return Err(errno::EFAULT);
@@ -66,23 +88,17 @@ fn write_page(p: &Process, addr: u64, bytes: &[u8], kept: bool) -> Result<()> {
             let new = frames::alloc_user(0).ok_or(errno::ENOMEM)?;
             memory::copy(new, frame, SMALL as usize);
             let keep = leaf.entry & !(pte::ADDRESS | pte::SEEN);
-            if mm.table.map_small(page, new | keep, &mut frames::UserTables).is_err() {
+            if self.table.map_small(page, new | keep, &mut frames::UserTables).is_err() {
                 frames::free(new, 0);
                 return Err(errno::ENOMEM);
             }
-            mm.flush(page, page + SMALL);
-            given_up = Some((frame, leaf.entry & pte::SEEN != 0));
+            self.flush(page, page + SMALL);
+            replaced = Some(Replaced { page, frame, seen: leaf.entry & pte::SEEN != 0 });
             frame = new;
         }
         memory::write(frame + (addr - page), bytes);
+        Ok(replaced)
     }
-    if let Some((old, seen)) = given_up {
-        if seen {
-            let _ = services::by_thread(SERVICE_ZAP, p.space, &[page, page + SMALL], &[]);
-        }
-        release::page_deferred(old);
-    }
-    Ok(())
 }
 
 /// Whether the page of `addr` is there; one of plain memory that nobody has used is made.

@@ -4,6 +4,7 @@ use super::{AddressSpace, FileRef};
 use crate::process::Process;
 use crate::space::Space;
 use crate::{cpus, frames, services, tlb};
+use alloc::collections::LinkedList;
 use alloc::vec::Vec;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD, SERVICE_ZAP};
 use hanare_core::errno::{self, Result};
@@ -105,7 +106,7 @@ pub struct Removed {
     seen: Vec<Block>,
     range: Option<(u64, u64)>,
     /// The mappings that went.
-    pub vmas: Vec<Vma<FileRef>>,
+    pub vmas: LinkedList<Vma<FileRef>>,
 }
 
 impl AddressSpace {

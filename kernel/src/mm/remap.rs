@@ -117,7 +117,8 @@ fn resizable(p: &Process, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
     if m.old_size == 0 && !vma.flags.contains(VmaFlags::SHARED) || m.keep && special {
         return Err(errno::EINVAL);
     }
-    if m.old_size > vma.end - m.old {
+    // As Linux, where another policy makes another mapping.
+    if m.old_size > vma.end - m.old || !p.mm.lock().policies.is_one(m.old, m.old + m.old_size) {
         return Err(errno::EFAULT);
     }
     let more = m.new_size - m.old_size;
@@ -245,6 +246,7 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result
         if gone {
             let mut removed = Removed::default();
             drop(mm.vmas.remove(old, old + old_size));
+            mm.policies.clear(old, old + old_size);
             mm.unmap_pages(old, old + old_size, &mut removed)?; // foreign frames: nothing to free
         }
         Ok(())
@@ -276,13 +278,15 @@ fn move_pages(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<
                 return Err(e);
             }
         };
-        mm.policies.copy(old, old_end, target, new_size - old_size);
+        let policy = mm.policies.get(old);
+        mm.policies.set(target, target + new_size, policy);
         mm.displace_leaves(old, old_end);
         if keep {
             // The old place is as new, and not locked any more.
             let _ = mm.vmas.set_flags(old, old_end, VmaFlags::empty(), VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT);
         } else {
             drop(mm.vmas.remove(old, old_end));
+            mm.policies.clear(old, old_end);
             if seen {
                 // Until Linux has forgotten the pages here nobody may map anything: a call of
                 // another thread would write to what has moved.

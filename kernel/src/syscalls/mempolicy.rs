@@ -1,8 +1,10 @@
 //! NUMA policies: remembered and told as Linux does, for the nodes of this instance.
 
 use super::put;
+use crate::mm::limits;
 use crate::{cpus, frames};
 use hanare_core::errno::{self, Result};
+use hanare_core::limits::MAX_VMAS;
 use hanare_core::mempolicy::{Nodes, Policy, WORDS, check_mode};
 use hanare_hal::paging::{SMALL, pte};
 use hanare_hal::{shared, usercopy};
@@ -82,6 +84,10 @@ pub fn mbind(a: &[u64; 6]) -> Result<u64> {
     // The default may be given back over holes.
     if mapped == 0 || mapped != end - start && policy != Policy::default() {
         return Err(errno::EFAULT);
+    }
+    // On Linux a piece with a policy of its own is a mapping of its own.
+    if mm.policies.count_with(start, end) + mm.vmas.count() > MAX_VMAS || !limits::room_for_mappings(0) {
+        return Err(errno::ENOMEM);
     }
     mm.policies.set(start, end, policy);
     Ok(0)
