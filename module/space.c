@@ -58,7 +58,6 @@ static void space_release(struct kref *ref)
 	hanare_answers_drop(space);
 	/* Of one that was never opened; else its end has done it. */
 	hanare_space_put_files(space);
-	xa_destroy(&space->watches);
 	iput(space->inode);
 	mmdrop(space->mm);
 	hanare_instance_put(space->inst);
@@ -487,10 +486,9 @@ void hanare_space_end(struct hanare_space *space)
 }
 
 /*
- * A descriptor closes, perhaps not the last: a child of a fork has the same
- * until it has its own, and must not delay its parent's end. Or none closes, and
- * the process is gone (share.c). Without users the memory map is gone, or going:
- * then what may be left of ours is removed first.
+ * A descriptor closes, perhaps not the last (a child of a fork has the same until it has
+ * its own, and must not delay its parent's end), or the process is gone (share.c). Without
+ * users the memory map is gone, or going: what may be left of ours is removed first.
  */
 void hanare_space_flush(struct hanare_space *space)
 {

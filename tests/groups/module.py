@@ -1,10 +1,6 @@
 """The module by its ioctls alone, well-formed and not."""
 
-import array
-import ctypes
 import os
-import random
-import socket
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
@@ -49,7 +45,6 @@ def nonsense(seed):
 
 
 HOSTILE = GUEST + '/module-hostile'
-SYS_PIDFD_GETFD = 438
 
 
 def hostile(how):
@@ -82,33 +77,9 @@ def users():
         return int(file.read())
 
 
-def descriptor_of(pid):
-    """A copy of the proxy's own, as the proxy could send it."""
-    number = next(int(fd) for fd in os.listdir(f'/proc/{pid}/fd')
-                  if os.readlink(f'/proc/{pid}/fd/{fd}') == '/dev/hanare')
-    handle = os.pidfd_open(pid)
-    copy = ctypes.CDLL(None).syscall(SYS_PIDFD_GETFD, handle, number, 0)
-    os.close(handle)
-    expect(copy >= 0, 'no descriptor')
-    return copy
-
-
 def cycle():
-    """A socket that the space keeps has the space's own descriptor in a message."""
     before = users()
-    for _ in range(30):
-        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        process = subprocess.Popen(['hanare', 'run', '--', HOSTILE, '-', 'map'], stdin=its,
-                                   stdout=subprocess.PIPE)
-        expect(process.stdout.readline() == b'ready\n', 'not ready')
-        copy = descriptor_of(process.pid)
-        ours.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [copy]))])
-        os.close(copy)
-        ours.close()
-        its.close()
-        time.sleep(random.uniform(0, 0.01))
-        process.kill()
-        process.wait(20)
+    hostile('cycle')()
     for _ in range(50):
         after = users()
         if after == before:
@@ -134,7 +105,9 @@ check('fork', forks)
 check('hostile-kept', hostile('kept'))
 check('hostile-memory', hostile('memory'))
 check('hostile-moved', hostile('moved'))
+check('hostile-rights', hostile('rights'))
 check('hostile-cycle', cycle)
+check('hostile-stuck', hostile_at_shutdown('stuck'))
 check('hostile-shared', hostile_at_shutdown('shared'))
 check('hostile-copied', hostile_at_shutdown('copied'))
 finish()

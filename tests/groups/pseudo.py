@@ -107,6 +107,23 @@ def outside():
     check('linux-keeps-its-own', linux_stays)
 
 
+def pending():
+    """Of a process in another pid namespace, where its number is not the reader's."""
+    text = ('import os, signal; signal.pthread_sigmask(signal.SIG_BLOCK, {10}); '
+            'os.kill(os.getpid(), 10); print(flush=True); signal.pause()')
+    process = subprocess.Popen(['unshare', '--pid', '--fork', '--kill-child', 'hanare', 'run', '--',
+                                '/usr/bin/python3', '-c', text], stdout=subprocess.PIPE)
+    try:
+        process.stdout.readline()
+        with open(f'/proc/{process.pid}/task/{process.pid}/children') as file:
+            child = file.read().split()[0]
+        shown = run('grep', 'ShdPnd', f'/proc/{child}/status')
+        expect(shown.out == b'ShdPnd:\t0000000000000200\n', shown)
+    finally:
+        process.kill()
+        process.wait(20)
+
+
 def hostile():
     """Opens, reads and ends of many at once; descriptors that another thread closes."""
     text = '''
@@ -147,5 +164,6 @@ start(*BOOT)
 compared()
 tools()
 outside()
+check('pending-in-another-namespace', pending)
 hostile()
 finish()

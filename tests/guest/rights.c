@@ -2,6 +2,9 @@
 #include "guest.h"
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/keyctl.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sys/fsuid.h>
 #include <sys/prctl.h>
@@ -32,6 +35,8 @@ static void begun(void)
 	pthread_t thread;
 
 	show("after");
+	TELL(syscall(SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_THREAD_KEYRING, 0));
+	TELL(syscall(SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_PROCESS_KEYRING, 0));
 	pthread_create(&thread, NULL, again, NULL);
 	pthread_join(thread, NULL);
 	TELL(seteuid(0));
@@ -91,6 +96,21 @@ static void change(int how)
 		prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SYS_CHROOT, 0, 0);
 		break;
 	}
+	case 8: {
+		struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+		struct __user_cap_data_struct none[2] = { 0 };
+		struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+		struct sock_fprog filter = { 1, &allow };
+
+		TELL(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter));
+		TELL(syscall(SYS_capset, &header, none));
+		break;
+	}
+	case 9:
+		syscall(SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_THREAD_KEYRING, 1);
+		syscall(SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_PROCESS_KEYRING, 1);
+		TELL(syscall(SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_PROCESS_KEYRING, 0) > 0);
+		break;
 	}
 	show("before");
 	execl(self, self, "begun", NULL);
@@ -110,7 +130,7 @@ int main(int argc, char **argv)
 			begun();
 		return 0;
 	}
-	for (int how = 0; how < 8; how++) {
+	for (int how = 0; how < 10; how++) {
 		pid_t pid = fork();
 
 		if (pid == 0)

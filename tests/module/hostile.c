@@ -4,14 +4,21 @@
  * its instance down. Needs a running instance:
  *   hostile NAME kept      a child keeps the descriptor of a process that is gone
  *   hostile NAME shared    another process keeps its memory map; runs until it is killed
+ *   hostile NAME stuck     asks for the status, to memory that waits for ever
  *   hostile NAME copied    children have its mapping; they fault until they are killed
  *   hostile NAME moved     a mapping elsewhere, written to from Linux
  *   hostile NAME memory    a file that shows its memory outlives a real execve
- *   hostile - map          on the LWK: maps descriptor 0 over and over
+ *   hostile NAME rights    root without capabilities asks for them under a filter of Linux'
+ *   hostile NAME cycle     the space keeps a socket that has its descriptor in a message
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <linux/userfaultfd.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -20,6 +27,11 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "../../module/hanare_abi.h"
@@ -133,6 +145,31 @@ static void shared(void)
 	printf("ready\n");
 	fflush(stdout);
 	pause();
+}
+
+/* ---- stuck ---- */
+
+static void stuck(void)
+{
+	struct hanare_status status = { .cpu_count = 1 };
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register range = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffd_msg message;
+	void *at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fault = syscall(SYS_userfaultfd, O_CLOEXEC), fd = device();
+
+	range.range.start = status.cpus = (unsigned long)at;
+	range.range.len = PAGE;
+	need(!ioctl(fault, UFFDIO_API, &api) && !ioctl(fault, UFFDIO_REGISTER, &range), "userfaultfd");
+	strncpy((char *)status.name, name, sizeof(status.name) - 1);
+	/* The map that is watched is this process'; a child's is not. */
+	if (!fork()) {
+		need(read(fault, &message, sizeof(message)) == sizeof(message), "no fault");
+		printf("ready\n");
+		fflush(stdout);
+		pause();
+	}
+	ioctl(fd, HANARE_IOCTL_STATUS, &status);
 }
 
 /* ---- copied, moved ---- */
@@ -259,9 +296,119 @@ static void secret(void)
 		pause();
 }
 
-/* ---- map ---- */
+/* ---- rights ---- */
 
-/* By turns by two descriptors: the last one is known. */
+/* Drops all capabilities; whether this call gives any back. */
+static int regains(int fd)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct sets[2] = {};
+	struct hanare_rights rights = {};
+
+	need(!syscall(SYS_capset, &header, sets), "capset");
+	need(!ioctl(fd, HANARE_IOCTL_RIGHTS, &rights), "rights");
+	need(!syscall(SYS_capget, &header, sets), "capget");
+	return sets[0].permitted != 0;
+}
+
+static void rights(void)
+{
+	struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	struct sock_fprog filter = { 1, &allow };
+	unsigned int space;
+	int fd = attach(&space);
+
+	need(regains(fd), "root has no rights from what stands for execve");
+	need(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), "filter");
+	need(!regains(fd), "a filter cannot keep root from its capabilities");
+	printf("ended\n");
+}
+
+/* ---- cycle ---- */
+
+static void send_descriptor(int to, pid_t pid, int number)
+{
+	char space[CMSG_SPACE(sizeof(int))] = "", byte = 0;
+	struct iovec part = { &byte, 1 };
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+	int handle = syscall(SYS_pidfd_open, pid, 0);
+	int copy = syscall(SYS_pidfd_getfd, handle, number, 0);
+
+	need(copy >= 0, "pidfd_getfd");
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(header), &copy, sizeof(copy));
+	need(sendmsg(to, &message, 0) == 1, "sendmsg");
+	close(copy);
+	close(handle);
+}
+
+/* Stops all threads of a proxy; it goes on by system calls. */
+static void trace(pid_t pid)
+{
+	char path[64];
+	struct dirent *entry;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	tasks = opendir(path);
+	need(tasks != NULL, path);
+	while ((entry = readdir(tasks))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		need(!ptrace(PTRACE_SEIZE, atoi(entry->d_name), 0, PTRACE_O_TRACESYSGOOD), "seize");
+		need(!ptrace(PTRACE_INTERRUPT, atoi(entry->d_name), 0, 0), "interrupt");
+	}
+	closedir(tasks);
+}
+
+/* The program maps a socket; the proxy has taken it for the LWK, and dies before it says so. */
+static void cycle(void)
+{
+	int pair[2], said[2], begun = 0;
+	char byte;
+	pid_t pid;
+
+	need(!socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) && !pipe(said), "socketpair");
+	pid = fork();
+	if (!pid) {
+		dup2(pair[1], 0);
+		dup2(said[1], 1);
+		close(pair[0]);
+		close(pair[1]);
+		execlp("hanare", "hanare", "run", "--on", name, "--", self, "-", "map", NULL);
+		need(0, "hanare");
+	}
+	close(pair[1]);
+	need(read(said[0], &byte, 1) == 1, "the program does not begin");
+	trace(pid);
+	for (;;) {
+		struct user_regs_struct regs;
+		int status;
+		pid_t tid = waitpid(-1, &status, __WALL);
+
+		need(tid > 0, "waitpid");
+		if (WIFSIGNALED(status))
+			break;
+		if (WIFSTOPPED(status) && WSTOPSIG(status) == (SIGTRAP | 0x80) &&
+		    !ptrace(PTRACE_GETREGS, tid, 0, &regs) && regs.orig_rax == SYS_ioctl &&
+		    (unsigned int)regs.rsi == HANARE_IOCTL_SERVE) {
+			if (begun && (long)regs.rax == 0)
+				kill(pid, SIGKILL);
+			else if (!begun++)
+				send_descriptor(pair[0], pid, regs.rdi);
+		}
+		ptrace(PTRACE_SYSCALL, tid, 0, 0);
+	}
+	close(pair[0]);
+	printf("ended\n");
+}
+
+/* On the LWK. By turns by two descriptors: the last one is known. */
 static void map_over_and_over(void)
 {
 	int other = dup(0);
@@ -277,8 +424,9 @@ static void map_over_and_over(void)
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } modes[] = {
-		{ "kept", kept }, { "shared", shared }, { "copied", copied }, { "moved", moved },
-		{ "memory", memory }, { "secret", secret }, { "map", map_over_and_over },
+		{ "kept", kept }, { "shared", shared }, { "stuck", stuck }, { "copied", copied }, { "moved", moved },
+		{ "memory", memory }, { "rights", rights },
+		{ "cycle", cycle }, { "secret", secret }, { "map", map_over_and_over },
 	};
 	size_t i;
 
