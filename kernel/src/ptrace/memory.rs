@@ -123,8 +123,12 @@ impl Access {
     }
 }
 
-/// The elements of an array of struct iovec; Linux has found that they are not too many.
+/// The elements of an array of struct iovec.
 fn vectors(at: u64, count: u64) -> Result<Vec<(u64, u64)>> {
+    const MOST: u64 = 1024; // IOV_MAX
+    if count > MOST {
+        return Err(errno::EINVAL);
+    }
     let word = |i: u64| usercopy::read_u64(at + i * 8).map_err(|_| errno::EFAULT);
     (0..count).map(|i| Ok((word(2 * i)?, word(2 * i + 1)?))).collect()
 }

@@ -64,6 +64,9 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
             }
         }
         Hook::Timer if row.number == number::TIMER_CREATE => {
+            if !limits::room_for_mappings(0) {
+                return Err(errno::EAGAIN);
+            }
             if let Some(result) = clocktimers::create(args[0], args[1], args[2]) {
                 return result;
             }

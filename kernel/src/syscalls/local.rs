@@ -3,7 +3,7 @@
 use super::{arguments, machine, mempolicy, put};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::{Identity, NOT_MAPPED, Process};
-use crate::{cpus, cputime, delegate, dispositions, exec, restart, rseq, share, sigframe, signals, sleep, space, time, timens};
+use crate::{cpus, cputime, delegate, dispositions, exec, heap, restart, rseq, share, sigframe, signals, sleep, space, time, timens};
 use crate::clone::{self, Request};
 use crate::{futex, seccomp};
 use crate::balance::CpuMask;
@@ -421,7 +421,7 @@ fn execve(at: Option<(u64, u64)>, path: u64, argv: u64, envp: u64, regs: &mut Re
 
 fn string(addr: u64, buffer: &mut [u8], too_long: errno::Errno) -> Result<Vec<u8>> {
     match usercopy::read_string(addr, buffer) {
-        Ok(Some(s)) => Ok(s.to_vec()),
+        Ok(Some(s)) => heap::copied(s),
         Ok(None) => Err(too_long),
         Err(_) => Err(errno::EFAULT),
     }
@@ -431,7 +431,7 @@ fn string(addr: u64, buffer: &mut [u8], too_long: errno::Errno) -> Result<Vec<u8
 fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
     let mut all = Vec::new();
     let mut bytes = 0;
-    let mut buffer = vec![0; MAX_ARG_STRLEN];
+    let mut buffer = heap::zeroed(MAX_ARG_STRLEN)?;
     while addr != 0 {
         let pointer = usercopy::read_u64(addr).map_err(|_| errno::EFAULT)?;
         if pointer == 0 {
@@ -439,8 +439,9 @@ fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
         }
         let string = string(pointer, &mut buffer, errno::E2BIG)?;
         bytes += string.len() as u64 + 1;
+        exec::check_strings(bytes, all.len() as u64 + 1)?;
+        all.try_reserve(1).map_err(|_| errno::ENOMEM)?;
         all.push(string);
-        exec::check_strings(bytes, all.len() as u64)?;
         addr += 8;
     }
     Ok(all)
