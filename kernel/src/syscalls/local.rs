@@ -3,7 +3,7 @@
 use super::{arguments, machine, mempolicy, put};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::{Identity, NOT_MAPPED, Process};
-use crate::{cpus, cputime, delegate, dispositions, exec, heap, restart, rseq, share, sigframe, signals, sleep, space, time, timens};
+use crate::{cpus, cputime, delegate, dispositions, exec, heap, restart, rights, rseq, share, sigframe, signals, sleep, space, time, timens};
 use crate::clone::{self, Request};
 use crate::{futex, seccomp};
 use crate::balance::CpuMask;
@@ -13,6 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
+use hanare_abi::service::MAY_SCHEDULE;
 use hanare_abi::slot::OP_NOP;
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::{MAX_ARG_STRLEN, PATH_MAX};
@@ -221,16 +222,6 @@ fn thread_of(p: &Process, id: u32) -> Option<Arc<Thread>> {
     p.threads().into_iter().find(|t| t.slot.tid() == id).or_else(|| space::find_thread(p, id))
 }
 
-/// As Linux' check_same_owner: one's own, or root's business.
-fn may_schedule(p: &Process, other: &Process) -> bool {
-    if core::ptr::eq(p, other) {
-        return true;
-    }
-    let euid = p.identity.lock().euid;
-    let other = *other.identity.lock();
-    euid == 0 || euid == other.euid || euid == other.uid
-}
-
 fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
     let Some(thread) = thread_of(p, a[0] as u32) else {
         return super::delegated::forward(row, *a);
@@ -248,8 +239,8 @@ fn sched_setaffinity(a: &[u64; 6], p: &Process) -> Result<u64> {
     /// More than any machine has CPUs for.
     const BYTES_MAX: usize = 1024;
     let thread = thread_of(p, a[0] as u32).ok_or(errno::ESRCH)?;
-    if !may_schedule(p, &thread.process) {
-        return Err(errno::EPERM);
+    if !core::ptr::eq(p, &*thread.process) {
+        rights::may(MAY_SCHEDULE, thread.slot.tid(), &thread.process)?;
     }
     let mut wanted = vec![0u8; (a[1] as usize).min(BYTES_MAX)];
     usercopy::read(a[2], &mut wanted).map_err(|_| errno::EFAULT)?;
