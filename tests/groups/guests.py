@@ -302,7 +302,7 @@ def held():
     check('boot-holding', held_boot, lwk=False)
     for name in 'raced', 'hollow':
         for label, path in guests(name):
-            same(label + '-held', [path], timeout=90)
+            same(label + '-held', [path, 'held'], timeout=90)
 
 
 def clocks():

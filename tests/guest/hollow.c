@@ -126,11 +126,13 @@ static void moved(void)
 	printf("moved %ld times, still %c\n", i, at[0]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	refused();
 	segment();
 	forked();
-	moved();
+	/* Not where each call is held. */
+	if (argc == 1)
+		moved();
 	return 0;
 }
