@@ -336,6 +336,7 @@ void hanare_insert_control(struct hanare_space *space, struct vm_area_struct *vm
 
 /* observe.c */
 struct hanare_observer;
+const void *hanare_memory_behind(struct file *file);
 struct poll_table_struct;
 long hanare_do_observe(struct hanare_file *hf, void *data);
 long hanare_do_observation(struct hanare_file *hf, void *data);

@@ -621,6 +621,26 @@ struct hanare_request {
  * chosen that one.
  */
 #define HANARE_SERVICE_KILL 9U
+/*
+ * Whether the worker may do something to a thread of another process, where the LWK does
+ * it: args: [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's
+ * own answer to the call in question proves nothing: who runs a program may have replaced
+ * the proxy. status = 0, -EPERM, or -ESRCH: it is not there.
+ */
+#define HANARE_SERVICE_MAY 11U
+/* `MAY_*`: the worker traces it. */
+#define HANARE_MAY_TRACE 1ULL
+/*
+ * `MAY_*`: reach its memory by descriptor args [3], for writing if args [4], which has to be
+ * of its `/proc/PID/mem`.
+ */
+#define HANARE_MAY_REACH 2ULL
+/* `MAY_*`: change its limits. */
+#define HANARE_MAY_LIMIT 3ULL
+/* `MAY_*`: say where it runs. */
+#define HANARE_MAY_SCHEDULE 4ULL
+/* `MAY_*`: about the worker itself, whatever args [0] and [1] are: it is traced. */
+#define HANARE_MAY_BE_TRACED 5ULL
 /* `FILE_*`: the file is open for writing too (shared writable mappings allowed). */
 #define HANARE_FILE_WRITABLE 1ULL
 /* `FILE_*`: a regular file (private mappings may be read into LWK memory). */

@@ -92,6 +92,15 @@ static struct hanare_space *space_of(const struct mm_struct *mm)
 	return space;
 }
 
+/* The memory map that a /proc/PID/mem holds, to be compared only. -EBADF: another file. */
+const void *hanare_memory_behind(struct file *file)
+{
+	if (file_inode(file)->i_sb->s_magic != PROC_SUPER_MAGIC ||
+	    strcmp(file->f_path.dentry->d_name.name, "mem"))
+		return ERR_PTR(-EBADF);
+	return READ_ONCE(file->private_data);
+}
+
 /*
  * A descriptor of /proc/PID/mem that was opened for writing proves that Linux
  * would let its opener trace the process; it holds the very memory map.
@@ -104,14 +113,10 @@ static struct hanare_space *space_behind(int fd)
 
 	if (!file)
 		return ERR_PTR(-EBADF);
-	if (file_inode(file)->i_sb->s_magic != PROC_SUPER_MAGIC ||
-	    strcmp(file->f_path.dentry->d_name.name, "mem") ||
-	    !(file->f_mode & FMODE_READ) || !(file->f_mode & FMODE_WRITE)) {
-		fput(file);
-		return ERR_PTR(-EBADF);
-	}
-	mm = READ_ONCE(file->private_data);
-	if (mm)
+	mm = hanare_memory_behind(file);
+	if (IS_ERR(mm) || !(file->f_mode & FMODE_READ) || !(file->f_mode & FMODE_WRITE))
+		space = ERR_PTR(-EBADF);
+	else if (mm)
 		space = space_of(mm);
 	fput(file);
 	return space ?: ERR_PTR(-ESRCH);

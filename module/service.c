@@ -282,7 +282,7 @@ static long run(struct hanare_job *job, enum hanare_context context)
 		return job->space ? 0 : -ENOENT;
 	case HANARE_SERVICE_FILL:
 		return job->space ? hanare_fill(job) : -ENOENT;
-	/* These are about the caller's descriptors and memory map. */
+	/* These are about the caller: its descriptors, memory map and rights. */
 	case HANARE_SERVICE_FILE_GET:
 		return worker ? hanare_file_get(job) : -EPERM;
 	case HANARE_SERVICE_PROGRAM_GET:
@@ -293,6 +293,8 @@ static long run(struct hanare_job *job, enum hanare_context context)
 		return worker ? watch_add(job) : -EPERM;
 	case HANARE_SERVICE_UNWATCH:
 		return worker ? watch_remove(job) : -EPERM;
+	case HANARE_SERVICE_MAY:
+		return worker ? hanare_may(job) : -EPERM;
 	default:
 		return -EINVAL;
 	}

@@ -33,5 +33,7 @@ long hanare_file_get(struct hanare_job *job);
 long hanare_file_put(struct hanare_job *job);
 long hanare_program_get(struct hanare_job *job);
 long hanare_fill(struct hanare_job *job);
+/* permission.c: the same. */
+long hanare_may(struct hanare_job *job);
 
 #endif

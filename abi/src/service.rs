@@ -58,6 +58,23 @@ pub const SERVICE_UNWATCH: u32 = 8;
 /// Kill the proxy of the entry's space (SIGKILL): the LWK is out of memory and has
 /// chosen that one.
 pub const SERVICE_KILL: u32 = 9;
+/// Whether the worker may do something to a thread of another process, where the LWK does
+/// it: args: [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's
+/// own answer to the call in question proves nothing: who runs a program may have replaced
+/// the proxy. status = 0, -EPERM, or -ESRCH: it is not there.
+pub const SERVICE_MAY: u32 = 11;
+
+/// `MAY_*`: the worker traces it.
+pub const MAY_TRACE: u64 = 1;
+/// `MAY_*`: reach its memory by descriptor args [3], for writing if args [4], which has to be
+/// of its `/proc/PID/mem`.
+pub const MAY_REACH: u64 = 2;
+/// `MAY_*`: change its limits.
+pub const MAY_LIMIT: u64 = 3;
+/// `MAY_*`: say where it runs.
+pub const MAY_SCHEDULE: u64 = 4;
+/// `MAY_*`: about the worker itself, whatever args [0] and [1] are: it is traced.
+pub const MAY_BE_TRACED: u64 = 5;
 
 /// `FILE_*`: the file is open for writing too (shared writable mappings allowed).
 pub const FILE_WRITABLE: u64 = 1;

@@ -38,8 +38,11 @@ pub fn create(clock: u64, event: u64, id: u64) -> Option<Result<u64>> {
 fn enter(p: &Process, clock: CpuClock, event: u64, at: u64) -> Result<u64> {
     delegate::linux(TIMER_CREATE, [CLOCK_MONOTONIC, event, at, 0, 0, 0])?;
     let id = cputime::timer_created(at).ok_or(errno::EFAULT)?;
-    p.cpu_timers.with_clock_timers(|timers| timers.push(ClockTimer { id, clock, timer: IntervalTimer::default() }));
-    Ok(0)
+    p.cpu_timers.with_clock_timers(|timers| {
+        timers.try_reserve(1).map_err(|_| errno::EAGAIN)?;
+        timers.push(ClockTimer { id, clock, timer: IntervalTimer::default() });
+        Ok(0)
+    })
 }
 
 /// timer_settime, timer_gettime; `None`: it is Linux' business.

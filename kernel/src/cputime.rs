@@ -290,7 +290,9 @@ pub fn itimer(which: u64, new: Option<u64>, old: u64) -> Option<Result<u64>> {
 /// timer_create: the new timer's number, so that execve can delete it.
 pub fn timer_created(at: u64) -> Option<u32> {
     let id = usercopy::read_u32(at).ok()?;
-    cpus::current().process.timers.lock().push(id);
+    let mut timers = cpus::current().process.timers.lock();
+    timers.try_reserve(1).ok()?;
+    timers.push(id);
     Some(id)
 }
 

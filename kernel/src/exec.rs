@@ -8,7 +8,7 @@ use crate::mm::content::Content;
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
 use crate::process::{Identity, Process};
 use crate::thread::{Birth, Thread};
-use crate::{cpus, cputime, delegate, dispositions, frames, futex, hold, observe, ptrace, rights, services, share, signals, slots, syscalls, vdso};
+use crate::{cpus, cputime, delegate, dispositions, frames, futex, heap, hold, observe, ptrace, rights, services, share, signals, slots, syscalls, vdso};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -134,14 +134,19 @@ pub fn check_strings(bytes: u64, count: u64) -> Result<()> {
 
 fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
     let block = p.start_block()?;
-    let mut bytes = vec![0; (block.total_size - u64::from(block.strings_offset)) as usize];
+    let size = block.total_size - u64::from(block.strings_offset);
+    check_strings(size, u64::from(block.argc) + u64::from(block.envc))?;
+    let mut bytes = heap::zeroed(size as usize)?;
     p.read_control(START_BASE + u64::from(block.strings_offset), &mut bytes);
-    check_strings(bytes.len() as u64, u64::from(block.argc) + u64::from(block.envc))?;
-    let mut strings = bytes.split(|&b| b == 0).map(<[u8]>::to_vec);
-    let path = strings.next().ok_or(errno::EINVAL)?;
+    let mut strings = bytes.split(|&b| b == 0);
+    let mut next = || strings.next().ok_or(errno::EINVAL).and_then(heap::copied);
+    let path = next()?;
     let mut take = |n: u32| -> Result<Strings> {
-        let v: Strings = strings.by_ref().take(n as usize).collect();
-        if v.len() == n as usize { Ok(v) } else { Err(errno::EINVAL) }
+        let mut all = heap::with_room(n as usize)?;
+        for _ in 0..n {
+            all.push(next()?);
+        }
+        Ok(all)
     };
     Ok((path, take(block.argc)?, take(block.envc)?))
 }
@@ -262,8 +267,8 @@ fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result<Pro
                 let mut new = vec![script.interpreter.to_vec()];
                 new.extend(script.argument.map(<[u8]>::to_vec));
                 new.push(name.clone());
-                new.extend(argv.drain(..).skip(1));
-                *argv = new;
+                argv.try_reserve(new.len()).map_err(|_| Failed(errno::ENOMEM, START_FAILED_MEMORY))?;
+                argv.splice(..argv.len().min(1), new);
                 let next = script.interpreter.to_vec();
                 services::put_together(&cpus::current().process, || drop(opened));
                 name = next;
@@ -393,13 +398,18 @@ fn layout(id: &Identity) -> Layout {
     }
 }
 
+fn slices(strings: &[Vec<u8>]) -> Result<Vec<&[u8]>> {
+    let mut all = heap::with_room(strings.len())?;
+    all.extend(strings.iter().map(Vec::as_slice));
+    Ok(all)
+}
+
 /// The point of no return: replaces the memory and sets the registers.
 fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[Vec<u8>], envp: &[Vec<u8>], regs: &mut Regs) -> core::result::Result<(), Failed> {
     let thread = cpus::current();
     let p = &thread.process;
     let memory = |e| Failed(e, START_FAILED_MEMORY);
-    let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
-    let envp: Vec<&[u8]> = envp.iter().map(Vec::as_slice).collect();
+    let (argv, envp) = (slices(argv).map_err(memory)?, slices(envp).map_err(memory)?);
     let replaces = !p.exe.lock().is_empty();
 
     hold::at("exec-opened");

@@ -4,7 +4,9 @@
 
 #![allow(unsafe_code)] // claims memory for the allocator
 
+use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
+use hanare_core::errno;
 use hanare_hal::memory;
 use talc::{OomHandler, Span, Talc, Talck};
 
@@ -85,6 +87,30 @@ unsafe impl GlobalAlloc for Heap {
 
 #[global_allocator]
 static HEAP: Heap = Heap(Talc::new(Grow { pieces: [const { None }; PIECES_MAX] }).lock());
+
+/// An empty vector with room for as many as a program says.
+///
+/// # Errors
+/// `ENOMEM`, where a plain one would be the end of the instance.
+pub fn with_room<T>(count: usize) -> errno::Result<Vec<T>> {
+    let mut v = Vec::new();
+    v.try_reserve_exact(count).map_err(|_| errno::ENOMEM)?;
+    Ok(v)
+}
+
+/// As many zeroes as a program says. Errors: see [`with_room`].
+pub fn zeroed(bytes: usize) -> errno::Result<Vec<u8>> {
+    let mut v = with_room(bytes)?;
+    v.resize(bytes, 0);
+    Ok(v)
+}
+
+/// A copy of what a program gives. Errors: see [`with_room`].
+pub fn copied(bytes: &[u8]) -> errno::Result<Vec<u8>> {
+    let mut v = with_room(bytes.len())?;
+    v.extend_from_slice(bytes);
+    Ok(v)
+}
 
 /// Gives the heap its first memory, which it keeps.
 pub fn init() {

@@ -1,9 +1,11 @@
-//! What execve does to the rights of the thread that calls it, which its worker has.
+//! The rights of a thread, which its worker has: what execve does to them, and what they allow
+//! it to do to others.
 
-use crate::process::{Identity, NOT_MAPPED};
+use crate::process::{Identity, NOT_MAPPED, Process};
 use crate::syscalls::delegated;
 use crate::thread::Thread;
-use crate::{delegate, slots};
+use crate::{delegate, ptrace, services, slots};
+use hanare_abi::service::SERVICE_MAY;
 use hanare_abi::slot::{OP_RIGHTS, RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE};
 use hanare_core::errno::Result;
 
@@ -34,6 +36,9 @@ impl Rights {
         if has(RIGHTS_CHANGED) {
             slots::attributes_changed(thread);
         }
+        if has(RIGHTS_CHANGED) || has(RIGHTS_SECURE) {
+            ptrace::on_rights(thread);
+        }
         let known = *p.identity.lock();
         if has(RIGHTS_CHANGED) || [known.uid, known.euid, known.gid, known.egid].contains(&NOT_MAPPED) {
             delegated::refresh_identity();
@@ -42,4 +47,10 @@ impl Rights {
         (id.random, id.secure, id.membarrier) = (self.random, has(RIGHTS_SECURE), 0);
         *id
     }
+}
+
+/// Whether Linux lets the running thread do `what` (`MAY_*`) to the thread `tid` of another
+/// process. The module says so: its worker's answers may be anybody's.
+pub fn may(what: u64, tid: u32, of: &Process) -> Result<()> {
+    services::by_worker(SERVICE_MAY, &[tid.into(), of.space.into(), what], &[]).map(drop)
 }

@@ -4,6 +4,7 @@
 //! here is what the application catches or dies of.
 
 use crate::mm::fault::Signal as Fault;
+use crate::mm::limits;
 use crate::process::Process;
 use crate::thread::Thread;
 use crate::restart::{Interrupted, Rest, finish_interrupted};
@@ -165,14 +166,14 @@ impl ThreadSignals {
         self.pending.queue(signal, info)
     }
 
-    /// A signal that the thread's worker has taken. False: it was sent to the process, and
+    /// A signal that the thread's worker has taken; `room`: see [`add`]. False: it was sent to the process, and
     /// the thread blocks it by now.
-    fn take(&mut self, signal: u32, info: SigInfo, to_process: bool) -> bool {
+    fn take(&mut self, signal: u32, info: SigInfo, to_process: bool, room: bool) -> bool {
         if to_process && self.mask.contains(signal) {
             self.applied = self.applied.with(signal); // as the worker does
             return false;
         }
-        let _ = if to_process { &mut self.chosen } else { &mut self.pending }.queue(signal, info);
+        add(if to_process { &mut self.chosen } else { &mut self.pending }, signal, info, room);
         if !to_process && info.code == signal::SI_TIMER {
             self.applied = self.applied.with(signal); // see `hanare_abi::ioctl::Signal`
         }
@@ -249,20 +250,27 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
     }
     // Sent to the process (SI_USER, SI_QUEUE, SI_KERNEL) or to this thread: they are
     // pending apart, as on Linux. A thread that has ended leaves it to the others.
+    let room = limits::room_for_mappings(0);
     let for_thread = SigSet::of(signal::SIGPIPE).with(signal::SIGXFSZ).contains(signal);
     let to_process = matches!(info.code, 0 | -1 | 0x80) && !for_thread || signal == signal::SIGCHLD;
-    let taken = thread.as_ref().is_some_and(|t| t.signals.lock().take(signal, info, to_process));
+    let taken = thread.as_ref().is_some_and(|t| t.signals.lock().take(signal, info, to_process, room));
     if !taken && !pending::NEVER_BLOCKED.contains(signal) {
         return Err(errno::EAGAIN); // the others may be in calls of Linux', which only Linux interrupts
     }
     if !taken {
-        let _ = p.signals.lock().pending.queue(signal, info);
+        add(&mut p.signals.lock().pending, signal, info, room);
         retarget(p);
     }
     if let Some(thread) = thread {
         cpus::kick(&thread); // also to give back what it blocks
     }
     Ok(())
+}
+
+/// Queues what somebody has sent; where the kernel has no `room`, without what came with it, as
+/// Linux does behind RLIMIT_SIGPENDING.
+fn add(to: &mut Pending, signal: u32, info: SigInfo, room: bool) {
+    let _ = if room { to.queue(signal, info) } else { to.mark(signal) };
 }
 
 /// A thread ends, and has its worker still: what it was to take for the process is the others'

@@ -284,20 +284,23 @@ impl Space {
     #[allow(unsafe_code)]
     pub fn slot(&self, index: u32) -> Option<SlotRef<'static>> {
         let addr = SLOT_BASE + u64::from(index) * size_of::<Slot>() as u64;
-        let frame = self.control_page(addr & !4095)?;
+        let frame = self.control_page(addr & !4095).ok()?;
         let pointer = memory::direct(frame + (addr & 4095)) as *mut Slot;
         // SAFETY: the frame is the space's until it is reaped, after its threads.
         Some(unsafe { SlotRef::from_raw(pointer) })
     }
 
     /// The frame of a page of the control window, created on first use.
-    pub fn control_page(&self, page: u64) -> Option<u64> {
+    ///
+    /// # Errors
+    /// `EFAULT`: there is none. `ENOMEM`.
+    pub fn control_page(&self, page: u64) -> Result<u64> {
         let known = (SLOT_BASE..SLOT_BASE + SLOT_SIZE).contains(&page)
             || (START_BASE..START_BASE + START_SIZE).contains(&page) && !self.started.load(Ordering::Relaxed)
             || (SCRATCH_BASE..CONTROL_END).contains(&page);
         let mut control = self.control.lock();
         if let Some(&frame) = control.get(&page) {
-            return Some(frame);
+            return Ok(frame);
         }
         // Slots and scratch pages exist only for slots that were given out.
         let made = u64::from(self.slots_made.load(Ordering::Relaxed));
@@ -307,11 +310,13 @@ impl Space {
             page < START_BASE + START_SIZE || page < SCRATCH_BASE + made * 4096
         };
         if !known || !in_use {
-            return None;
+            return Err(errno::EFAULT);
         }
-        let frame = frames::alloc_zeroed()?;
+        // Of the start block the proxy has as much as it likes.
+        let of_proxy = (START_BASE..START_BASE + START_SIZE).contains(&page);
+        let frame = if of_proxy { frames::alloc_user_zeroed() } else { frames::alloc_zeroed() }.ok_or(errno::ENOMEM)?;
         control.insert(page, frame);
-        Some(frame)
+        Ok(frame)
     }
 
     /// Whether an address belongs to the control window.
@@ -340,7 +345,7 @@ impl Space {
         if bytes.len() > 4096 {
             return Err(errno::ENAMETOOLONG);
         }
-        let frame = self.control_page(addr).ok_or(errno::ENOMEM)?;
+        let frame = self.control_page(addr)?;
         memory::write(frame, bytes);
         Ok(addr)
     }

@@ -62,6 +62,7 @@ COMPARED = [
     ('passed', 0, 60),
     ('futexops', 0, 90),
     ('raced', 0, 90),
+    ('hollow', 0, 60),
 ]
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,
           'breakpoint': -5, 'division': -8, 'overflow': -11, 'text': -11, 'blocked-segv': -11,
@@ -321,8 +322,9 @@ def held():
         hanare('shutdown', timeout=60)
         boot(*BOOT, '--option', 'hold_ms=150')
     check('boot-holding', held_boot, lwk=False)
-    for label, path in guests('raced'):
-        same(label + '-held', [path], timeout=90)
+    for name in 'raced', 'hollow':
+        for label, path in guests(name):
+            same(label + '-held', [path, 'held'], timeout=90)
 
 
 def clocks():

@@ -98,6 +98,30 @@ def cycle():
     raise Failure(f'{before} users of the module before, {after} after')
 
 
+FORGE = GUEST + '/module-forge'
+
+
+def stolen():
+    """What a proxy says that Linux allows its program is not believed."""
+    process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/die', 'pause'],
+                               stdout=subprocess.PIPE)
+    try:
+        expect(process.stdout.readline().endswith(b'ready\n'), 'not ready')
+        result = command([FORGE, 'default', 'steal', str(process.pid)], timeout=40)
+        expect(result.out == b'nothing\n', result)
+        expect(process.poll() is None, 'its end')
+    finally:
+        process.kill()
+        process.wait(20)
+
+
+def filled():
+    """Start blocks take no memory that the kernel needs."""
+    result = command([FORGE, 'default', 'fill'], timeout=40)
+    expect(result.out == b'filled\n', result)
+    expect(run('/bin/true').status == 0, 'no program runs any more')
+
+
 def forks():
     result = command([GUEST + '/module-fork', 'default'], timeout=120)
     expect(result.status == 0, result)
@@ -118,6 +142,8 @@ check('hostile-memory', hostile('memory'))
 check('hostile-moved', hostile('moved'))
 check('hostile-rights', hostile('rights'))
 check('hostile-cycle', cycle)
+check('forged-steal', stolen)
+check('forged-fill', filled)
 check('hostile-stuck', hostile_at_shutdown('stuck'))
 check('hostile-shared', hostile_at_shutdown('shared'))
 check('hostile-copied', hostile_at_shutdown('copied'))

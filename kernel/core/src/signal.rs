@@ -513,22 +513,14 @@ impl Pending {
     /// signals and the other way round.
     ///
     /// # Errors
-    /// `EINVAL`: no such signal. `EAGAIN`: the queue is full and the signal was
-    /// sent with data that would be lost (a real-time signal not from `kill`);
+    /// `EINVAL`: no such signal. `EAGAIN`: the queue is full, or there is no memory, and
+    /// the signal was sent with data that would be lost (a real-time signal not from `kill`);
     /// others become pending without their information.
     pub fn queue(&mut self, signal: u32, info: SigInfo) -> Result<bool> {
-        if !is_valid(signal) {
-            return Err(EINVAL);
-        }
-        if SigSet::STOP.contains(signal) {
-            self.discard(SigSet::of(SIGCONT));
-        } else if signal == SIGCONT {
-            self.discard(SigSet::STOP);
-        }
-        if signal < SIGRTMIN && self.set.contains(signal) {
+        if !self.admits(signal)? {
             return Ok(false);
         }
-        if self.queue.len() >= self.limit {
+        if self.queue.len() >= self.limit || self.queue.try_reserve(1).is_err() {
             if signal >= SIGRTMIN && info.code != SI_USER {
                 return Err(EAGAIN);
             }
@@ -539,6 +531,29 @@ impl Pending {
         Ok(true)
     }
 
+    /// As [`queue`](Self::queue), without information, so that it takes no memory.
+    ///
+    /// # Errors
+    /// `EINVAL`: no such signal.
+    pub fn mark(&mut self, signal: u32) -> Result<bool> {
+        let new = self.admits(signal)?;
+        self.set = self.set.with(signal);
+        Ok(new)
+    }
+
+    /// Whether a signal becomes pending, after what it does to others.
+    fn admits(&mut self, signal: u32) -> Result<bool> {
+        if !is_valid(signal) {
+            return Err(EINVAL);
+        }
+        if SigSet::STOP.contains(signal) {
+            self.discard(SigSet::of(SIGCONT));
+        } else if signal == SIGCONT {
+            self.discard(SigSet::STOP);
+        }
+        Ok(signal >= SIGRTMIN || !self.set.contains(signal))
+    }
+
     /// Takes the signal that Linux would deliver next, none of `blocked`:
     /// synchronous ones first, then by number, equal ones in order.
     pub fn dequeue(&mut self, blocked: SigSet) -> Option<QueuedSignal> {
@@ -547,10 +562,7 @@ impl Pending {
         let queued = match position.and_then(|position| self.queue.remove(position)) {
             Some(queued) => queued,
             // it became pending when the queue was full
-            None => QueuedSignal {
-                signal,
-                info: SigInfo::user(signal, 0, 0),
-            },
+            None => QueuedSignal { signal, info: SigInfo::user(signal, 0, 0) },
         };
         if !self.queue.iter().any(|other| other.signal == signal) {
             self.set = self.set.without(signal);
@@ -579,11 +591,7 @@ impl Pending {
 }
 
 /// Takes the next signal of a thread: its own ones before the process's.
-pub fn dequeue_thread(
-    own: &mut Pending,
-    shared: &mut Pending,
-    blocked: SigSet,
-) -> Option<QueuedSignal> {
+pub fn dequeue_thread(own: &mut Pending, shared: &mut Pending, blocked: SigSet) -> Option<QueuedSignal> {
     own.dequeue(blocked).or_else(|| shared.dequeue(blocked))
 }
 

@@ -1,11 +1,10 @@
 //! The initial stack of a program: strings, auxiliary vector, environment and
 //! argument pointers, laid out as Linux' `fs/exec.c` and `create_elf_tables`.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::addr::page_up;
-use crate::errno::{E2BIG, EFAULT, Result};
+use crate::errno::{E2BIG, EFAULT, ENOMEM, Result};
 use crate::limits::{ARG_MAX_TOTAL, ARG_MIN_TOTAL, MAX_ARG_STRINGS, MAX_ARG_STRLEN};
 
 /// `AT_*` keys of the auxiliary vector (`uapi/linux/auxvec.h`).
@@ -95,6 +94,7 @@ impl StackImage {
     /// `E2BIG`: a string of [`MAX_ARG_STRLEN`] bytes or more with its zero, or all
     /// of them with their pointers above a quarter of the stack limit (at least
     /// 128 KiB, at most 6 MiB), or strings above the whole of it. `EFAULT`: `top` is too low or not aligned.
+    /// `ENOMEM`: there is no memory for all of it in one piece.
     pub fn build(
         top: u64,
         argv: &[&[u8]],
@@ -146,9 +146,12 @@ impl StackImage {
             return Err(EFAULT);
         }
 
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact((top - sp) as usize).map_err(|_| ENOMEM)?;
+        bytes.resize((top - sp) as usize, 0);
         let mut image = Self {
             sp,
-            bytes: vec![0; (top - sp) as usize],
+            bytes,
             arg_start,
             arg_end: env_start,
             env_start,
@@ -225,6 +228,7 @@ pub fn check_limits<S: AsRef<[u8]>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use crate::limits::STACK_LIMIT;
     use proptest::prelude::*;
 

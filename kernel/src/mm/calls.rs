@@ -8,7 +8,6 @@ use super::{AddressSpace, FileRef, anonymous, huge, lock, pte_bits, shared};
 use crate::process::Process;
 use crate::{cpus, delegate, frames, services};
 use alloc::collections::LinkedList;
-use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
@@ -224,7 +223,7 @@ pub(super) fn unreserve(p: &Process, start: u64, end: u64) {
     drop(take_reserved(&mut p.mm.lock(), start, end));
 }
 
-fn take_reserved(mm: &mut AddressSpace, start: u64, end: u64) -> Vec<Vma<FileRef>> {
+fn take_reserved(mm: &mut AddressSpace, start: u64, end: u64) -> LinkedList<Vma<FileRef>> {
     let own = reservation(start, end).backing;
     mm.vmas.remove_where(start, end, |v| v.backing == own)
 }
@@ -447,7 +446,7 @@ fn protect_shared(p: &Process, start: u64, end: u64, prot: Prot) -> (u64, Result
             continue;
         }
         // One of its pieces; those below are changed.
-        let ends: Vec<u64> = p.mm.lock().vmas.range(s, e).map(|v| v.end.min(e)).collect();
+        let ends: LinkedList<u64> = p.mm.lock().vmas.range(s, e).map(|v| v.end.min(e)).collect();
         let mut at = s;
         for piece in ends {
             if let Err(error) = protect(at, piece) {
@@ -459,15 +458,15 @@ fn protect_shared(p: &Process, start: u64, end: u64, prot: Prot) -> (u64, Result
     (end, Ok(()))
 }
 
-pub(super) fn shared_parts(p: &Process, start: u64, end: u64) -> Vec<(u64, u64)> {
+pub(super) fn shared_parts(p: &Process, start: u64, end: u64) -> LinkedList<(u64, u64)> {
     let mm = p.mm.lock();
-    let mut parts: Vec<(u64, u64)> = Vec::new();
+    let mut parts: LinkedList<(u64, u64)> = LinkedList::new();
     for v in mm.vmas.range(start, end).filter(|v| matches!(v.backing, Backing::SharedLinux { .. })) {
         let (s, e) = (v.start.max(start), v.end.min(end));
         // Neighbours as one: a mapping may be in thousands of pieces, each a call.
-        match parts.last_mut() {
+        match parts.back_mut() {
             Some(last) if last.1 == s => last.1 = e,
-            _ => parts.push((s, e)),
+            _ => parts.push_back((s, e)),
         }
     }
     parts

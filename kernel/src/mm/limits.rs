@@ -3,8 +3,9 @@
 use super::{AddressSpace, FileRef};
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, delegate, frames, space};
+use crate::{cpus, delegate, frames, rights, space};
 use alloc::sync::Arc;
+use hanare_abi::service::MAY_LIMIT;
 use hanare_core::errno::{self, Result};
 use hanare_core::mempolicy::Policy;
 use hanare_core::vma::{Prot, Vma, VmaFlags};
@@ -174,8 +175,10 @@ fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result
         let id = p.identity.lock();
         (id.as_soft, id.as_hard)
     };
-    // Linux knows who may ask.
     let foreign = !core::ptr::eq(p, &*me.process);
+    if foreign {
+        rights::may(MAY_LIMIT, pid as u32, p)?;
+    }
     let of_linux = if foreign || known.is_none() { Some(linux_limit(me, pid, u64::from(RLIMIT_AS))?.1) } else { None };
     let hard = known.or(of_linux).unwrap_or(u64::MAX);
     if let Some(from) = new {

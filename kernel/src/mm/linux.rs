@@ -22,8 +22,8 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     let most = (call.args[2] as usize).clamp(1, PAGES_MAX);
     if Space::is_control(addr) {
         return match p.control_page(addr) {
-            Some(frame) => answer(r, addr, &[frame | PAGE_WRITABLE]),
-            None => -errno::EFAULT.0,
+            Ok(frame) => answer(r, addr, &[frame | PAGE_WRITABLE]),
+            Err(e) => -e.0,
         };
     }
     if call.args[3] != 0 && !finish_fill(p, (call.args[3] - 1) as u32, addr) {

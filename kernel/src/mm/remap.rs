@@ -311,19 +311,24 @@ impl AddressSpace {
             self.split_all(start, end)?;
         }
         let mut leaves = Vec::new();
-        self.table.update(start, end, &mut |l| {
-            leaves.push(l);
-            l.entry
-        });
-        let placed = leaves.iter().all(|l| {
-            let to = target + (l.addr - start);
-            if l.size == LARGE { self.map_large(to, l.entry) } else { self.table.map_small(to, l.entry, &mut frames::Tables).is_ok() }
-        });
-        if !placed {
-            self.displace_leaves(target, target + (end - start));
-            return Err(errno::ENOMEM);
+        let mut seen = false;
+        for part in (start..end).step_by(LARGE as usize) {
+            leaves.clear();
+            self.table.update(part, end.min(part + LARGE), &mut |l| {
+                leaves.push(l);
+                l.entry
+            });
+            let placed = leaves.iter().all(|l| {
+                let to = target + (l.addr - start);
+                if l.size == LARGE { self.map_large(to, l.entry) } else { self.table.map_small(to, l.entry, &mut frames::UserTables).is_ok() }
+            });
+            if !placed {
+                self.displace_leaves(target, target + (end - start));
+                return Err(errno::ENOMEM);
+            }
+            seen |= leaves.iter().any(|l| l.entry & pte::SEEN != 0);
         }
-        Ok(leaves.iter().any(|l| l.entry & pte::SEEN != 0))
+        Ok(seen)
     }
 
     /// Undoes one of the two mappings of such pages.

@@ -31,6 +31,7 @@ pub fn map(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64, fd: u64, of
     let mapped = delegate::linux(SYS_MMAP, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
     let mut addr = addr;
     if let Err(e) = mapped {
+        remap(addr, addr + len); // Linux unmaps what is there before it asks the file
         unreserve(p, addr, addr + len);
         // Not at an address of somebody's choice: is it Linux' choice that is wanted?
         let free = e == errno::EINVAL && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0;

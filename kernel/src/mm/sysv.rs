@@ -65,6 +65,7 @@ pub fn shmat(id: u64, addr: u64, flags: u64) -> Result<u64> {
     let at = place(p, addr, len, large, flags & SHM_REMAP != 0)?;
     let made = delegate::linux(SYS_SHMAT, [id, at, flags & !SHM_RND | SHM_REMAP, 0, 0, 0]);
     if let Err(e) = made {
+        shared::remap(at, at + len); // it may be unmapped already
         unreserve(p, at, at + len);
         return Err(e);
     }

@@ -4,8 +4,8 @@
 //! stops where the event is; a new thread or process does not enter user mode before its
 //! parent goes on, or whoever traces that has taken it over ([`take`]).
 
-use super::tracer::linux;
-use super::{HELD, SEIZED, begin, let_go, report, report_event};
+use super::tracer::{linux, trace};
+use super::{HELD, SEIZED, let_go, report, report_event};
 use crate::space;
 use crate::registers::Snapshot;
 use crate::thread::Thread;
@@ -86,8 +86,7 @@ pub fn take(thread: &Thread, stop: Stop) {
     if linux([how, tid, 0, if seized { options & option::LINUX } else { 0 }, 0, 0]).is_err() {
         return;
     }
-    begin(&child, Some(&cpus::current_arc()), if seized { SEIZED } else { 0 }, options);
-    if seized {
+    if trace(&child, if seized { SEIZED } else { 0 }, options).is_ok() && seized {
         let _ = linux([request::INTERRUPT, tid, 0, 0, 0, 0]);
     }
 }

@@ -7,10 +7,11 @@ use crate::mm::patch;
 use crate::process::Process;
 use crate::space;
 use crate::thread::Thread;
-use crate::{cpus, delegate};
+use crate::{cpus, delegate, services};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use hanare_abi::service::{MAY_REACH, SERVICE_MAY};
 use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::request;
 use hanare_hal::paging::SMALL;
@@ -51,7 +52,7 @@ pub fn memory_file(number: u16, a: &[u64; 6]) -> Result<u64> {
     const CURRENT: u64 = 1;
     let fd = a[0];
     let Some(access) = Access::of(number, a)? else { return Err(errno::EIO) };
-    let thread = of_file(fd).filter(|t| may_reach(t)).ok_or(errno::EIO)?;
+    let thread = of_file(fd).filter(|t| may_reach(t, fd, access.write)).ok_or(errno::EIO)?;
     let start = match access.at {
         Some(at) => at,
         None => seek(fd, 0, CURRENT)?,
@@ -70,9 +71,10 @@ pub fn memory_file(number: u16, a: &[u64; 6]) -> Result<u64> {
     if at == start { Err(errno::EIO) } else { Ok(at - start) }
 }
 
-/// Whether Linux lets the caller at a thread's memory. The file's name, by which the thread was
-/// found, proves nothing: what is mounted at /proc may be anybody's.
-fn may_reach(thread: &Thread) -> bool {
+/// Whether Linux lets the caller at a thread's memory by that descriptor. The file's name, by
+/// which the thread was found, proves nothing: what is mounted at /proc may be anybody's. Nor
+/// does what its worker is told: the module looks whether it is that file.
+fn may_reach(thread: &Thread, fd: u64, write: bool) -> bool {
     const PROCESS_VM_READV: u32 = 310;
     let me = cpus::current();
     if core::ptr::eq(&*thread.process, &*me.process) {
@@ -84,7 +86,8 @@ fn may_reach(thread: &Thread) -> bool {
         me.process.write_scratch(me.slot_index, &iovecs(scratch))?;
         delegate::linux(PROCESS_VM_READV, [u64::from(thread.slot.tid()), scratch, 1, scratch + 16, 1, 0])
     });
-    matches!(asked, Ok(_) | Err(errno::EFAULT))
+    let about = [u64::from(thread.slot.tid()), u64::from(thread.process.space), MAY_REACH, fd, write.into()];
+    matches!(asked, Ok(_) | Err(errno::EFAULT)) && services::by_worker(SERVICE_MAY, &about, &[]).is_ok()
 }
 
 fn seek(fd: u64, offset: u64, whence: u64) -> Result<u64> {
@@ -123,8 +126,12 @@ impl Access {
     }
 }
 
-/// The elements of an array of struct iovec; Linux has found that they are not too many.
+/// The elements of an array of struct iovec.
 fn vectors(at: u64, count: u64) -> Result<Vec<(u64, u64)>> {
+    const MOST: u64 = 1024; // IOV_MAX
+    if count > MOST {
+        return Err(errno::EINVAL);
+    }
     let word = |i: u64| usercopy::read_u64(at + i * 8).map_err(|_| errno::EFAULT);
     (0..count).map(|i| Ok((word(2 * i)?, word(2 * i + 1)?))).collect()
 }

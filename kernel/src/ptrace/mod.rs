@@ -18,10 +18,11 @@ pub use tracer::{call, wait};
 
 use crate::registers::{Snapshot, TRAP_FLAG};
 use crate::thread::Thread;
-use crate::{cpus, debugregs, delegate, space};
+use crate::{cpus, debugregs, delegate, services, space};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use hanare_abi::service::{MAY_BE_TRACED, SERVICE_MAY};
 use hanare_abi::slot::OP_TRAP;
 use hanare_core::errno;
 use hanare_core::ptrace::{Stop, event, option};
@@ -466,6 +467,14 @@ pub fn succeed(old: &Thread, new: &Arc<Thread>) {
     let kept = old.ptrace.flags.load(Ordering::SeqCst) & (SEIZED | CALLS | STEP);
     begin(new, tracer.as_ref(), kept, old.ptrace.options.load(Ordering::Relaxed));
     new.ptrace.state.lock().former = old.slot.tid();
+}
+
+/// The thread gets rights from a program that it is about to run: who traced it, and does so no
+/// more on Linux, is not to have them.
+pub fn on_rights(thread: &Thread) {
+    if thread.ptrace.is_on() && services::by_worker(SERVICE_MAY, &[0, 0, MAY_BE_TRACED], &[]).is_err() {
+        end(&cpus::current_arc());
+    }
 }
 
 /// A new program begins.

@@ -1,16 +1,17 @@
 //! ptrace(2), the tracer's side. Whether it may is Linux' decision in every case: the
 //! request, or a harmless one, is made by the worker of the tracer, and is about the worker
-//! of the tracee.
+//! of the tracee. Before a thread is its tracer's here the module says that it is on Linux.
 
 use super::{CALLS, GONE, HELD, SEIZED, STEP, begin, children, end, let_go, memory, registers, set_tracer};
 use crate::space;
 use crate::registers::Snapshot;
 use crate::syscalls::{forward, put};
 use crate::thread::Thread;
-use crate::{cpus, delegate, usage};
+use crate::{cpus, delegate, rights, usage};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use hanare_abi::service::MAY_TRACE;
 use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::{Stop, option, request, stopped, syscall_info};
 use hanare_core::rseq;
@@ -131,13 +132,19 @@ fn attach(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
         return Err(errno::EIO);
     }
     linux([a[0], a[1], a[2], if seizes { options & option::LINUX } else { a[3] }, 0, 0])?;
-    let me = cpus::current_arc();
-    begin(thread, Some(&me), if seizes { SEIZED } else { 0 }, options);
+    trace(thread, if seizes { SEIZED } else { 0 }, options)?;
     if thread.process.is_paused() {
         thread.ptrace.set(HELD); // Linux keeps it stopped
     }
     cpus::kick(thread);
     Ok(0)
+}
+
+/// The calling thread traces it from now on, if it does so on Linux.
+pub(super) fn trace(thread: &Arc<Thread>, flags: u32, options: u64) -> Result<()> {
+    rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
+    begin(thread, Some(&cpus::current_arc()), flags, options);
+    Ok(())
 }
 
 fn set_options(thread: &Arc<Thread>, options: u64) -> Result<u64> {
@@ -180,21 +187,22 @@ pub(super) fn hold(thread: &Arc<Thread>) -> Result<()> {
     let own = &thread.ptrace;
     if !(is_mine(thread) && own.has(HELD)) {
         ask(thread)?;
-        keep(thread);
+        keep(thread)?;
     }
     wait_for(thread)
 }
 
 /// It goes on no more from now on.
-fn keep(thread: &Arc<Thread>) {
-    let me = cpus::current_arc();
+fn keep(thread: &Arc<Thread>) -> Result<()> {
     if !thread.ptrace.is_on() {
-        begin(thread, Some(&me), 0, 0);
+        trace(thread, 0, 0)?;
     } else if !is_mine(thread) {
-        set_tracer(thread, &me);
+        rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
+        set_tracer(thread, &cpus::current_arc());
     }
     thread.ptrace.set(HELD);
     cpus::kick(thread);
+    Ok(())
 }
 
 fn wait_for(thread: &Arc<Thread>) -> Result<()> {
@@ -341,10 +349,9 @@ impl Seen {
         }
         let Some(thread) = thread else { return false };
         let own = &thread.ptrace;
-        if !is_mine(&thread) && ask(&thread).is_err() {
+        if !is_mine(&thread) && ask(&thread).is_err() || keep(&thread).is_err() {
             return false; // a child that is not traced
         }
-        keep(&thread);
         if wait_for(&thread).is_err() && !thread.process.is_killed() {
             return true; // it ends, and its worker goes on
         }

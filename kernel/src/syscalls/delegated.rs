@@ -4,8 +4,9 @@ use crate::mm::{calls, limits};
 use crate::process::Process;
 use crate::restart::Interrupted;
 use crate::signals;
-use crate::{cpus, clocktimers, cputime, delegate, pending, ptrace, slots, timens, usage};
+use crate::{cpus, clocktimers, cputime, delegate, pending, ptrace, rights, slots, timens, usage};
 use core::sync::atomic::Ordering;
+use hanare_abi::service::MAY_LIMIT;
 use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal::{SIGBUS, SigSet};
@@ -64,6 +65,9 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
             }
         }
         Hook::Timer if row.number == number::TIMER_CREATE => {
+            if !limits::room_for_mappings(0) {
+                return Err(errno::EAGAIN);
+            }
             if let Some(result) = clocktimers::create(args[0], args[1], args[2]) {
                 return result;
             }
@@ -284,6 +288,10 @@ fn take_limits(row: &Row, args: &[u64; 6]) {
     };
     let Ok(soft) = usercopy::read_u64(pointer) else { return };
     let Some(p) = limits::target(pid) else { return };
+    let own = core::ptr::eq(&*p, &*cpus::current().process);
+    if !own && rights::may(MAY_LIMIT, pid as u32, &p).is_err() {
+        return;
+    }
     if resource == 0 && let Ok(hard) = usercopy::read_u64(pointer + 8) {
         p.cpu_timers.set_limit(soft, hard);
         p.cpu_timers.look_again(&p);

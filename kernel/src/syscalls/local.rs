@@ -3,7 +3,7 @@
 use super::{arguments, machine, mempolicy, put};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
 use crate::process::{Identity, NOT_MAPPED, Process};
-use crate::{cpus, cputime, delegate, dispositions, exec, restart, rseq, share, sigframe, signals, sleep, space, time, timens};
+use crate::{cpus, cputime, delegate, dispositions, exec, heap, restart, rights, rseq, share, sigframe, signals, sleep, space, time, timens};
 use crate::clone::{self, Request};
 use crate::{futex, seccomp};
 use crate::balance::CpuMask;
@@ -14,6 +14,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
+use hanare_abi::service::MAY_SCHEDULE;
 use hanare_abi::slot::OP_NOP;
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::{MAX_ARG_STRLEN, PATH_MAX};
@@ -222,16 +223,6 @@ fn thread_of(p: &Process, id: u32) -> Option<Arc<Thread>> {
     p.threads().into_iter().find(|t| t.slot.tid() == id).or_else(|| space::find_thread(p, id))
 }
 
-/// As Linux' check_same_owner: one's own, or root's business.
-fn may_schedule(p: &Process, other: &Process) -> bool {
-    if core::ptr::eq(p, other) {
-        return true;
-    }
-    let euid = p.identity.lock().euid;
-    let other = *other.identity.lock();
-    euid == 0 || euid == other.euid || euid == other.uid
-}
-
 fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
     let Some(thread) = thread_of(p, a[0] as u32) else {
         return super::delegated::forward(row, *a);
@@ -249,8 +240,8 @@ fn sched_setaffinity(a: &[u64; 6], p: &Process) -> Result<u64> {
     /// More than any machine has CPUs for.
     const BYTES_MAX: usize = 1024;
     let thread = thread_of(p, a[0] as u32).ok_or(errno::ESRCH)?;
-    if !may_schedule(p, &thread.process) {
-        return Err(errno::EPERM);
+    if !core::ptr::eq(p, &*thread.process) {
+        rights::may(MAY_SCHEDULE, thread.slot.tid(), &thread.process)?;
     }
     let mut wanted = vec![0u8; (a[1] as usize).min(BYTES_MAX)];
     usercopy::read(a[2], &mut wanted).map_err(|_| errno::EFAULT)?;
@@ -428,7 +419,7 @@ fn execve(at: Option<(u64, u64)>, path: u64, argv: u64, envp: u64, regs: &mut Re
 
 fn string(addr: u64, buffer: &mut [u8], too_long: errno::Errno) -> Result<Vec<u8>> {
     match usercopy::read_string(addr, buffer) {
-        Ok(Some(s)) => Ok(s.to_vec()),
+        Ok(Some(s)) => heap::copied(s),
         Ok(None) => Err(too_long),
         Err(_) => Err(errno::EFAULT),
     }
@@ -438,7 +429,7 @@ fn string(addr: u64, buffer: &mut [u8], too_long: errno::Errno) -> Result<Vec<u8
 fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
     let mut all = Vec::new();
     let mut bytes = 0;
-    let mut buffer = vec![0; MAX_ARG_STRLEN];
+    let mut buffer = heap::zeroed(MAX_ARG_STRLEN)?;
     while addr != 0 {
         let pointer = usercopy::read_u64(addr).map_err(|_| errno::EFAULT)?;
         if pointer == 0 {
@@ -446,8 +437,9 @@ fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
         }
         let string = string(pointer, &mut buffer, errno::E2BIG)?;
         bytes += string.len() as u64 + 1;
+        exec::check_strings(bytes, all.len() as u64 + 1)?;
+        all.try_reserve(1).map_err(|_| errno::ENOMEM)?;
         all.push(string);
-        exec::check_strings(bytes, all.len() as u64)?;
         addr += 8;
     }
     Ok(all)

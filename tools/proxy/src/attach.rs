@@ -196,11 +196,12 @@ pub fn map_for_dump(space: &Space, start: u64, end: u64, write: bool) -> sys::Re
 }
 
 /// In the child of a fork: maps its own space, the `whole` of it or only the control
-/// window; then what lies below comes with `OP_REMAP`.
+/// window; then what lies below comes with `OP_REMAP`. What another thread has mapped since
+/// the parent's memory was copied is not the child's: it goes.
 fn map_child(space: &Space, whole: bool) -> sys::Result<()> {
     let start = if whole { USER_MIN } else { CONTROL_BASE };
     let id = space.id.load(Ordering::Relaxed);
-    sys::map_device(space.fd, start, CONTROL_END, offset(id, start), false)
+    sys::map_device(space.fd, start, CONTROL_END, offset(id, start), whole)
 }
 
 /// In the child of a fork: asks for a space of its own by `token`; the descriptor

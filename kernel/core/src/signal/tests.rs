@@ -30,6 +30,22 @@ fn sets() {
 }
 
 #[test]
+fn without_information() {
+    let mut pending = Pending::default();
+    assert_eq!(pending.mark(0), Err(EINVAL));
+    assert_eq!(pending.mark(40), Ok(true));
+    assert_eq!(pending.mark(40), Ok(true));
+    assert_eq!(pending.mark(SIGTERM), Ok(true));
+    assert_eq!(pending.queue(SIGTERM, SigInfo::user(SIGTERM, 1, 2)), Ok(false));
+    assert_eq!(pending.mark(SIGSTOP), Ok(true));
+    assert_eq!(pending.mark(SIGCONT), Ok(true));
+    assert_eq!(pending.set(), SigSet::of(40).with(SIGTERM).with(SIGCONT));
+    let taken: Vec<_> = core::iter::from_fn(|| pending.dequeue(SigSet::EMPTY)).collect();
+    assert_eq!(taken.iter().map(|q| q.signal).collect::<Vec<_>>(), [SIGTERM, SIGCONT, 40]);
+    assert!(taken.iter().all(|q| q.info == SigInfo::user(q.signal, 0, 0)));
+}
+
+#[test]
 fn dispositions() {
     let mut actions = Actions::with_ignored(SigSet::of(SIGINT).with(SIGKILL));
     assert_eq!(decide(SIGINT, &actions), Disposition::Ignore);

@@ -464,7 +464,7 @@ fn what_is_still_there() {
     map.protect(MIN + 3 * P, MIN + 4 * P, Prot::empty()).unwrap();
     assert!(map.holds(&file(MIN, MIN + 3 * P, 0)) && !map.holds(&file(MIN, MIN + 4 * P, 0)));
     let gone = map.remove_where(MIN + P, MAX, |v| v.backing != Backing::Anonymous && !v.prot.is_empty());
-    assert_eq!(gone, [file(MIN + P, MIN + 3 * P, P)]);
+    assert_eq!(gone, [file(MIN + P, MIN + 3 * P, P)].into());
     assert!(map.holds(&file(MIN, MIN + P, 0)) && map.holds(&anonymous(MIN + 6 * P, MIN + 8 * P)));
     assert_eq!(map.count(), 3);
     map.check();
