@@ -288,6 +288,12 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	vm_fault_t ret = VM_FAULT_SIGBUS;
 	int round;
 
+	/*
+	 * A child has the mapping, too, after madvise(MADV_DOFORK). It is not the space's
+	 * process and does not keep it.
+	 */
+	if (vma->vm_mm != space->mm)
+		return VM_FAULT_SIGBUS;
 	/* mremap can move a mapping, not its meaning. */
 	if (((u64)vmf->pgoff << PAGE_SHIFT) != ((u64)space->id << HANARE_SPACE_SHIFT | addr))
 		return VM_FAULT_SIGBUS;
@@ -331,11 +337,14 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 /*
  * A write to a page that was inserted read-only. Linux does not let this
  * function drop mmap_lock, so it takes the page away instead: the write faults
- * again, as one to a missing page, and asks the LWK from there.
+ * again, as one to a missing page, and asks the LWK from there. What counts is what
+ * the page means, not where it is: a mapping that was moved must not fault for ever.
  */
 static vm_fault_t space_mkwrite(struct vm_fault *vmf)
 {
-	zap_page(vmf->vma->vm_private_data, vmf->address & PAGE_MASK);
+	struct hanare_space *space = vmf->vma->vm_private_data;
+
+	unmap_mapping_range(space->inode->i_mapping, (u64)vmf->pgoff << PAGE_SHIFT, PAGE_SIZE, 1);
 	return VM_FAULT_NOPAGE;
 }
 

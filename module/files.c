@@ -280,28 +280,21 @@ int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from)
 	return err;
 }
 
-/* The program runs no more: its file may be written again. */
-void hanare_space_allow_writes(struct hanare_space *space)
-{
-	struct file *file;
-	unsigned long id;
-
-	mutex_lock(&space->table_lock);
-	xa_for_each_marked(&space->files, id, file, RUNS) {
-		xa_clear_mark(&space->files, id, RUNS);
-		allow_write_access(file);
-	}
-	mutex_unlock(&space->table_lock);
-}
-
+/*
+ * The program runs no more: its files go, and may be written again. Not only with the space's
+ * last reference: a file may hold what holds the space (a socket, in a message, its descriptor).
+ */
 void hanare_space_put_files(struct hanare_space *space)
 {
 	struct file *file;
 	unsigned long id;
 
-	hanare_space_allow_writes(space);
-	xa_for_each(&space->files, id, file)
+	mutex_lock(&space->table_lock);
+	xa_for_each(&space->files, id, file) {
+		if (xa_get_mark(&space->files, id, RUNS))
+			allow_write_access(file);
+		xa_erase(&space->files, id);
 		fput(file);
-	xa_destroy(&space->files);
-	xa_destroy(&space->watches);
+	}
+	mutex_unlock(&space->table_lock);
 }

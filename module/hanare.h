@@ -155,6 +155,8 @@ struct hanare_space {
 	u64 control[2];				/* frames: first slots, first scratch page; or 0 */
 	unsigned long ended;			/* bit 0: the LWK was told */
 	bool stopped;				/* the LWK was told; stop.c only */
+	wait_queue_entry_t gone;		/* share.c: on pid's queue until the end */
+	struct delayed_work gone_work;
 	spinlock_t share_lock;			/* sharers */
 	struct list_head sharers;		/* share.c; none where it has one process */
 	bool dumps;				/* what is mapped from now on is for a core dump */
@@ -257,6 +259,12 @@ struct hanare_call {
 int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		   struct hanare_call *call, enum hanare_patience patience,
 		   unsigned int timeout_ms);
+/*
+ * For who has a reference of the space, which keeps the instance but not what is there while
+ * it is booted. Takes inst->live.
+ */
+int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
+			 enum hanare_patience patience, unsigned int timeout_ms);
 int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
 int hanare_ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns);
 void hanare_ping_all(struct hanare_instance *inst, u64 *slowest);
@@ -284,6 +292,9 @@ long hanare_fork_command(struct file *file, struct hanare_space *parent, void __
 void hanare_account(struct hanare_space *space, const struct hanare_call *call);
 
 /* share.c */
+/* The space ends with its process, whoever else has its descriptor. */
+void hanare_space_watch_process(struct hanare_space *space);
+void hanare_space_unwatch_process(struct hanare_space *space);
 long hanare_share(struct hanare_space *space, void *data);
 void hanare_space_unshare(struct hanare_space *space);
 /* Each process that has the space is killed, or told that the LWK died. Any context. */
@@ -316,7 +327,6 @@ void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);
 int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from);
 void hanare_space_put_files(struct hanare_space *space);
-void hanare_space_allow_writes(struct hanare_space *space);
 
 /* fault.c */
 extern const struct vm_operations_struct hanare_vm_ops;

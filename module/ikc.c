@@ -557,6 +557,20 @@ int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 	return 0;
 }
 
+int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
+			 enum hanare_patience patience, unsigned int timeout_ms)
+{
+	struct hanare_instance *inst = space->inst;
+	int err = -EIO;
+
+	call->space = space->id;
+	down_read(&inst->live);
+	if (inst->shared && !READ_ONCE(inst->dead))
+		err = hanare_request(inst, space->home, call, patience, timeout_ms);
+	up_read(&inst->live);
+	return err;
+}
+
 /* Post without waiting for an answer. */
 int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind)
 {

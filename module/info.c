@@ -51,11 +51,10 @@ int hanare_space_info(struct hanare_space *space, u32 tid, struct hanare_process
 	u64 words[HANARE_PAGES_MAX];
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_INFO,
-		.space = space->id,
 		.args = { HANARE_INFO_PROCESS, tid },
 		.pages = words,
 	};
-	int err = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE, INFO_MS);
+	int err = hanare_request_about(space, &call, WAIT_KILLABLE, INFO_MS);
 
 	BUILD_BUG_ON(sizeof(*info) > sizeof(words));
 	if (err || call.status)
@@ -72,11 +71,10 @@ int hanare_space_threads(struct hanare_space *space, u32 skip, struct hanare_thr
 	u64 words[HANARE_PAGES_MAX];
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_INFO,
-		.space = space->id,
 		.args = { HANARE_INFO_THREADS, skip },
 		.pages = words,
 	};
-	int err = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE, INFO_MS);
+	int err = hanare_request_about(space, &call, WAIT_KILLABLE, INFO_MS);
 	u32 count = min_t(u32, call.count * sizeof(u64) / sizeof(*threads), HANARE_THREADS_AT_ONCE);
 
 	if (err || call.status)
@@ -94,9 +92,8 @@ long hanare_do_process(struct hanare_file *hf, void *data)
 
 	if (!inst)
 		return -ENOENT;
-	down_read(&inst->live);
 	/* One that ends just now is passed over. */
-	while (inst->shared && (space = hanare_space_after(inst, arg->after))) {
+	while ((space = hanare_space_after(inst, arg->after))) {
 		arg->after = space->id;
 		arg->pid = pid_vnr(space->pid);
 		err = hanare_space_info(space, 0, &arg->info);
@@ -105,7 +102,6 @@ long hanare_do_process(struct hanare_file *hf, void *data)
 			break;
 		err = -ENOENT;
 	}
-	up_read(&inst->live);
 	hanare_instance_put(inst);
 	return err;
 }
@@ -119,13 +115,11 @@ long hanare_do_threads(struct hanare_file *hf, void *data)
 
 	if (!inst)
 		return -ENOENT;
-	down_read(&inst->live);
-	space = inst->shared ? hanare_space_find(arg->space) : NULL;
+	space = hanare_space_find(arg->space);
 	if (space && space->inst == inst)
 		ret = hanare_space_threads(space, arg->skip, arg->threads);
 	if (space)
 		hanare_space_put(space);
-	up_read(&inst->live);
 	hanare_instance_put(inst);
 	arg->count = max(ret, 0);
 	return min(ret, 0);

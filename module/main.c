@@ -265,34 +265,23 @@ void hanare_ping_all(struct hanare_instance *inst, u64 *slowest)
 	}
 }
 
-static int copy_cpus(struct hanare_instance *inst, struct hanare_status *arg, u32 room)
+/* inst->live is held. */
+static void cpu_status(const struct hanare_cpu *cpu, struct hanare_cpu_status *status)
 {
-	u32 i;
+	const struct hanare_cpu_shared *shared = cpu->shared;
 
-	for (i = 0; arg->cpus && i < min(room, inst->cpu_count); i++) {
-		struct hanare_cpu *cpu = &inst->cpus[i];
-		struct hanare_cpu_shared *shared = cpu->shared;
-		struct hanare_cpu_status status = {
-			.linux_cpu = cpu->linux_cpu,
-			.node = cpu->node,
-		};
-
-		if (shared) {
-			status.state = READ_ONCE(shared->state);
-			status.space = READ_ONCE(shared->current_space);
-			status.heartbeat = READ_ONCE(shared->heartbeat);
-			status.interrupts = READ_ONCE(shared->interrupts);
-			status.exceptions = READ_ONCE(shared->exceptions);
-			status.page_faults = READ_ONCE(shared->page_faults);
-			status.local_calls = READ_ONCE(shared->local_calls);
-			status.delegated_calls = READ_ONCE(shared->delegated_calls);
-		}
-		/* May fault on LWK memory, so no lock is held that the LWK's end takes. */
-		if (copy_to_user(u64_to_user_ptr(arg->cpus) + i * sizeof(status), &status,
-				 sizeof(status)))
-			return -EFAULT;
-	}
-	return 0;
+	status->linux_cpu = cpu->linux_cpu;
+	status->node = cpu->node;
+	if (!shared)
+		return;
+	status->state = READ_ONCE(shared->state);
+	status->space = READ_ONCE(shared->current_space);
+	status->heartbeat = READ_ONCE(shared->heartbeat);
+	status->interrupts = READ_ONCE(shared->interrupts);
+	status->exceptions = READ_ONCE(shared->exceptions);
+	status->page_faults = READ_ONCE(shared->page_faults);
+	status->local_calls = READ_ONCE(shared->local_calls);
+	status->delegated_calls = READ_ONCE(shared->delegated_calls);
 }
 
 static struct hanare_instance *instance_at(u32 index)
@@ -314,11 +303,17 @@ static long do_status(struct hanare_file *hf, void *data)
 {
 	struct hanare_status *arg = data;
 	struct hanare_instance *inst = arg->name[0] ? hanare_instance_named(arg->name) : instance_at(arg->index);
-	u32 room = arg->cpu_count;
-	int err;
+	u32 room = arg->cpus ? min_t(u32, arg->cpu_count, HANARE_CPUS_MAX) : 0, count, i;
+	struct hanare_cpu_status *cpus;
+	int err = 0;
 
 	if (!inst)
 		return -ENOENT;
+	cpus = kcalloc(HANARE_CPUS_MAX, sizeof(*cpus), GFP_KERNEL);
+	if (!cpus) {
+		hanare_instance_put(inst);
+		return -ENOMEM;
+	}
 	arg->ping_ns = 0;
 	arg->uptime_ns = 0;
 	arg->log_head = 0;
@@ -339,8 +334,14 @@ static long do_status(struct hanare_file *hf, void *data)
 	arg->memory_bytes = inst->memory_bytes;
 	arg->chunks = inst->chunk_count;
 	memcpy(arg->node_bytes, inst->node_bytes, sizeof(arg->node_bytes));
-	err = copy_cpus(inst, arg, room);
+	count = min(room, inst->cpu_count);
+	for (i = 0; i < count; i++)
+		cpu_status(&inst->cpus[i], &cpus[i]);
 	up_read(&inst->live);
+	/* May wait for whoever has that memory, so no lock is held that the LWK's end takes. */
+	if (copy_to_user(u64_to_user_ptr(arg->cpus), cpus, count * sizeof(*cpus)))
+		err = -EFAULT;
+	kfree(cpus);
 	hanare_instance_put(inst);
 	return err;
 }

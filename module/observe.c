@@ -119,17 +119,11 @@ static struct hanare_space *space_behind(int fd)
 
 static long ask(struct hanare_observer *observer, struct hanare_call *call)
 {
-	struct hanare_space *space = observer->space;
-	struct hanare_instance *inst = space->inst;
-	int err = -EIO;
+	int err;
 
 	call->kind = HANARE_REQUEST_OBSERVE;
-	call->space = space->id;
 	call->args[1] = observer->session;
-	down_read(&inst->live);
-	if (inst->shared && !READ_ONCE(inst->dead))
-		err = hanare_request(inst, space->home, call, WAIT_KILLABLE, ANSWER_MS);
-	up_read(&inst->live);
+	err = hanare_request_about(observer->space, call, WAIT_KILLABLE, ANSWER_MS);
 	return err ?: min(call->status, 0);
 }
 
@@ -172,20 +166,16 @@ long hanare_do_observe(struct hanare_file *hf, void *data)
 void hanare_observer_end(struct hanare_file *hf)
 {
 	struct hanare_observer *observer = hf->observer;
-	struct hanare_call call = { .args = { HANARE_OBSERVE_CLOSE } };
-	struct hanare_instance *inst;
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_OBSERVE,
+		.args = { HANARE_OBSERVE_CLOSE },
+	};
 
 	if (!observer)
 		return;
-	inst = observer->space->inst;
-	call.kind = HANARE_REQUEST_OBSERVE;
-	call.space = observer->space->id;
 	call.args[1] = observer->session;
 	/* Not killable: the task that does this may be killed. */
-	down_read(&inst->live);
-	if (inst->shared && !READ_ONCE(inst->dead))
-		hanare_request(inst, observer->space->home, &call, WAIT_BOUNDED, ANSWER_MS);
-	up_read(&inst->live);
+	hanare_request_about(observer->space, &call, WAIT_BOUNDED, ANSWER_MS);
 	xa_erase(&observers, observer->session);
 	/* The doorbell's handler may have just looked it up, and its space. */
 	synchronize_rcu();

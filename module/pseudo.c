@@ -223,6 +223,12 @@ static int show(struct seq_file *m, void *unused)
 
 	if (!is_there(what))
 		return -ESRCH;
+	/*
+	 * Of a process: takes inst->live where it asks, not while it waits for that process'
+	 * memory map or memory, which may be a file of somebody who does not answer.
+	 */
+	if (what->space)
+		return what->show(m, what);
 	down_read(&what->inst->live);
 	if (what->inst->shared)
 		err = what->show(m, what);

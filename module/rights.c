@@ -11,11 +11,13 @@
 #include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/fs_struct.h>
+#include <linux/key.h>
 #include <linux/nsproxy.h>
 #include <linux/personality.h>
 #include <linux/pid.h>
 #include <linux/ptrace.h>
 #include <linux/sched/signal.h>
+#include <linux/seccomp.h>
 #include <linux/securebits.h>
 
 /* Another process has the same working directory and mask of modes, and may change them. */
@@ -54,12 +56,27 @@ static bool is_same(const struct cred *a, const struct cred *b)
 	       a->securebits == b->securebits;
 }
 
+/* The keyrings of the thread and of the process end with the program. Whether there was one. */
+static bool drop_keyrings(struct cred *new)
+{
+	bool any = false;
+
+#ifdef CONFIG_KEYS
+	any = new->thread_keyring || new->process_keyring;
+	key_put(new->thread_keyring);
+	key_put(new->process_keyring);
+	new->thread_keyring = NULL;
+	new->process_keyring = NULL;
+#endif
+	return any;
+}
+
 long hanare_rights(struct hanare_space *space, void *data)
 {
 	struct hanare_rights *arg = data;
 	const struct cred *old = current_cred();
 	struct cred *new = prepare_creds();
-	bool root_counts = !issecure(SECURE_NOROOT), effective, other_ids;
+	bool root_counts = !issecure(SECURE_NOROOT), effective, other_ids, had_keyrings;
 	kuid_t root;
 
 	if (!new)
@@ -79,6 +96,12 @@ long hanare_rights(struct hanare_space *space, void *data)
 		}
 		new->cap_permitted = cap_intersect(new->cap_permitted, old->cap_permitted);
 	}
+	/*
+	 * A filter of Linux' may forbid execve(2) to the proxy, which then gains nothing here.
+	 * Filters of the program's own are with the LWK.
+	 */
+	if (seccomp_mode(&current->seccomp) != SECCOMP_MODE_DISABLED)
+		new->cap_permitted = cap_intersect(new->cap_permitted, old->cap_permitted);
 	new->suid = new->fsuid = new->euid;
 	new->sgid = new->fsgid = new->egid;
 	if (other_ids)
@@ -90,6 +113,7 @@ long hanare_rights(struct hanare_space *space, void *data)
 		      (!uid_eq(new->uid, root) &&
 		       (effective || !cap_issubset(new->cap_permitted, new->cap_ambient)));
 	arg->changed = !is_same(new, old);
+	had_keyrings = drop_keyrings(new);
 	if (arg->secure)
 		current->pdeath_signal = 0;
 	/* As for any program of 64 bits. */
@@ -97,7 +121,7 @@ long hanare_rights(struct hanare_space *space, void *data)
 	/* The end of a program that its parent did not start tells it as usual. */
 	current->group_leader->exit_signal = SIGCHLD;
 	/* Who gains something by this is not to be looked into, see commit_creds(). */
-	return arg->changed ? commit_creds(new) : (abort_creds(new), 0);
+	return arg->changed || had_keyrings ? commit_creds(new) : (abort_creds(new), 0);
 }
 
 /*

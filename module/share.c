@@ -3,6 +3,7 @@
  * Processes that share a space: clone with CLONE_VM, not as a thread. Their proxies have
  * one memory map and one space, so the end of one of them is not the end of the space,
  * and no descriptor need close with it: Linux is watched for it as poll() of a pidfd does.
+ * So is the process of every space, whose descriptor another may have, and keep.
  */
 #include "hanare.h"
 
@@ -10,6 +11,9 @@
 #include <linux/pid_namespace.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+
+/* A memory map outlives its process as long as somebody uses it: looks for its end this often. */
+#define USED_RECHECK HZ
 
 /* One process of a space that had more than one at some time. */
 struct hanare_sharer {
@@ -33,6 +37,55 @@ static bool is_gone(struct pid *pid)
 	rcu_read_unlock();
 	return gone;
 }
+
+/* ---- the process of a space ---- */
+
+static void process_work(struct work_struct *work)
+{
+	struct hanare_space *space = container_of(to_delayed_work(work), struct hanare_space,
+						  gone_work);
+
+	if (is_gone(space->pid)) {
+		hanare_space_flush(space);
+		/* Our reference goes along. */
+		if (!test_bit(0, &space->ended) &&
+		    queue_delayed_work(system_unbound_wq, &space->gone_work, USED_RECHECK))
+			return;
+	}
+	hanare_space_put(space);
+}
+
+/* Under the lock of the queue, interrupts off. */
+static int process_woken(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
+{
+	struct hanare_space *space = container_of(entry, struct hanare_space, gone);
+
+	kref_get(&space->ref);
+	/* Not the last one: that it is watched is another. */
+	if (!queue_delayed_work(system_unbound_wq, &space->gone_work, 0))
+		hanare_space_put(space);
+	return 0;
+}
+
+/* By the process itself. */
+void hanare_space_watch_process(struct hanare_space *space)
+{
+	kref_get(&space->ref);
+	INIT_DELAYED_WORK(&space->gone_work, process_work);
+	init_waitqueue_func_entry(&space->gone, process_woken);
+	add_wait_queue(&space->pid->wait_pidfd, &space->gone);
+}
+
+/* The space ends, perhaps by that very work. The caller has a reference. */
+void hanare_space_unwatch_process(struct hanare_space *space)
+{
+	remove_wait_queue(&space->pid->wait_pidfd, &space->gone);
+	if (cancel_delayed_work(&space->gone_work))
+		hanare_space_put(space);
+	hanare_space_put(space);
+}
+
+/* ---- processes that share one ---- */
 
 static void sharer_free(struct hanare_sharer *s)
 {
@@ -58,7 +111,6 @@ static void sharer_work(struct work_struct *work)
 	struct hanare_sharer *s = container_of(work, struct hanare_sharer, work);
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_PROCESS_END,
-		.space = s->space->id,
 		.args = { s->slot },
 	};
 
@@ -67,7 +119,7 @@ static void sharer_work(struct work_struct *work)
 	remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
 	/* A second wake-up, at the reaping, may have queued it again meanwhile. */
 	cancel_work(&s->work);
-	hanare_request(s->space->inst, s->space->home, &call, WAIT_BOUNDED, 1000);
+	hanare_request_about(s->space, &call, WAIT_BOUNDED, 1000);
 	hanare_space_put(s->space);
 	/* Nobody queues it any more, and nobody but us knows it. */
 	sharer_free(s);
@@ -199,9 +251,23 @@ static int kill_one(struct pid *pid)
 	return kill_pid(pid, SIGKILL, 1);
 }
 
+/* Who uses the memory map of a process that is gone, and need not have said so. */
+static void kill_users(struct hanare_space *space)
+{
+	struct task_struct *process, *thread;
+
+	rcu_read_lock();
+	for_each_process_thread(process, thread)
+		if (READ_ONCE(thread->mm) == space->mm && !(thread->flags & PF_KTHREAD))
+			send_sig(SIGKILL, thread, 1);
+	rcu_read_unlock();
+}
+
 void hanare_space_kill(struct hanare_space *space)
 {
 	send_each(space, kill_one);
+	if (is_gone(space->pid))
+		kill_users(space);
 }
 
 bool hanare_space_is_shared(struct hanare_space *space)

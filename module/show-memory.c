@@ -63,12 +63,10 @@ static int each_mapping(struct seq_file *m, struct hanare_pseudo *what, bool res
 	do {
 		struct hanare_call call = {
 			.kind = HANARE_REQUEST_INFO,
-			.space = what->space->id,
 			.args = { HANARE_INFO_VMAS, from, resident },
 			.pages = words,
 		};
-		int err = hanare_request(what->space->inst, what->space->home, &call,
-					 WAIT_KILLABLE, REQUEST_MS);
+		int err = hanare_request_about(what->space, &call, WAIT_KILLABLE, REQUEST_MS);
 		struct mapping map;
 		u32 i;
 

@@ -8,6 +8,7 @@
 #include <linux/cpumask.h>
 #include <linux/file.h>
 #include <linux/nodemask.h>
+#include <linux/pid.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
@@ -18,10 +19,15 @@
 /* Blocked signals wait on Linux, which hands them over when they are let through. */
 static void add_pending(struct hanare_pseudo *what, struct hanare_process_info *info)
 {
-	struct pid *pid = what->tid ? find_get_pid(what->tid) : get_pid(what->space->pid);
-	struct task_struct *task = get_pid_task(pid, PIDTYPE_PID);
+	struct pid *pid = what->space->pid;
+	struct task_struct *task;
 
-	put_pid(pid);
+	rcu_read_lock();
+	/* The number is that of its own namespace, whoever reads. */
+	if (what->tid)
+		pid = find_pid_ns(what->tid, ns_of_pid(pid));
+	task = pid ? get_pid_task(pid, PIDTYPE_PID) : NULL;
+	rcu_read_unlock();
 	if (!task)
 		return;
 	info->pending |= task->pending.signal.sig[0];
@@ -167,9 +173,16 @@ static int show_status(struct seq_file *m, struct hanare_pseudo *what)
 		return err == -ESRCH ? show_ended(m, what) : err;
 	if (!zalloc_cpumask_var(&cpus, GFP_KERNEL))
 		return -ENOMEM;
-	hanare_instance_cpus(what->inst, info.allowed, cpus);
-	hanare_instance_nodes(what->inst, &nodes);
-	text = hanare_linux_text(what->linux_file);
+	/* Once it is not booted, its memory goes, and the list of that. */
+	down_read(&what->inst->live);
+	if (what->inst->shared) {
+		hanare_instance_cpus(what->inst, info.allowed, cpus);
+		hanare_instance_nodes(what->inst, &nodes);
+	} else {
+		err = -EIO;
+	}
+	up_read(&what->inst->live);
+	text = err ? ERR_PTR(err) : hanare_linux_text(what->linux_file);
 	if (IS_ERR(text)) {
 		free_cpumask_var(cpus);
 		return PTR_ERR(text);

@@ -7,18 +7,35 @@
 #include <linux/sched/task.h>
 
 /*
+ * Of the space's own memory map: after an execve of the proxy's own the task has another,
+ * perhaps that of a program that the reader has no right to look into.
+ */
+static int read_memory(struct hanare_space *space, struct task_struct *task, u64 at, void *to,
+		       int bytes)
+{
+	int got = access_process_vm(task, at, to, bytes, 0);
+	bool own;
+
+	/* Looked at afterwards: a map that a task has left does not come back. */
+	task_lock(task);
+	own = task->mm == space->mm;
+	task_unlock(task);
+	return own ? got : 0;
+}
+
+/*
  * Copies from the program's memory; stops at what is not there, and, if wanted,
  * behind the first zero. How many bytes.
  */
-static u64 copy_memory(struct seq_file *m, struct task_struct *task, u64 start, u64 end,
-		       bool to_zero)
+static u64 copy_memory(struct seq_file *m, struct hanare_space *space, struct task_struct *task,
+		       u64 start, u64 end, bool to_zero)
 {
 	char *page = (char *)__get_free_page(GFP_KERNEL);
 	u64 at = start;
 
 	while (page && at < end && !fatal_signal_pending(current)) {
 		int wanted = min_t(u64, end - at, PAGE_SIZE);
-		int got = access_process_vm(task, at, page, wanted, 0);
+		int got = read_memory(space, task, at, page, wanted);
 		char *zero = got > 0 && to_zero ? memchr(page, 0, got) : NULL;
 
 		if (got <= 0)
@@ -34,12 +51,11 @@ static u64 copy_memory(struct seq_file *m, struct task_struct *task, u64 start, 
 	return at - start;
 }
 
-static char last_byte(struct task_struct *task, u64 end)
+static char last_byte(struct hanare_space *space, struct task_struct *task, u64 end)
 {
-	char byte = 0;
+	char byte;
 
-	access_process_vm(task, end - 1, &byte, 1, 0);
-	return byte;
+	return read_memory(space, task, end - 1, &byte, 1) == 1 ? byte : 0;
 }
 
 int hanare_show_cmdline(struct seq_file *m, struct hanare_pseudo *what)
@@ -51,11 +67,12 @@ int hanare_show_cmdline(struct seq_file *m, struct hanare_pseudo *what)
 	if (!task)
 		return 0;
 	/* Written over by setproctitle(3): one string, which may go on behind. */
-	if (end > start && last_byte(task, end)) {
-		if (copy_memory(m, task, start, max(end, READ_ONCE(space->env_end)), true))
+	if (end > start && last_byte(space, task, end)) {
+		if (copy_memory(m, space, task, start, max(end, READ_ONCE(space->env_end)),
+				true))
 			seq_putc(m, 0);
 	} else {
-		copy_memory(m, task, start, end, false);
+		copy_memory(m, space, task, start, end, false);
 	}
 	put_task_struct(task);
 	return 0;
@@ -68,7 +85,7 @@ int hanare_show_environ(struct seq_file *m, struct hanare_pseudo *what)
 
 	if (!task)
 		return 0;
-	copy_memory(m, task, READ_ONCE(space->env_start), READ_ONCE(space->env_end), false);
+	copy_memory(m, space, task, READ_ONCE(space->env_start), READ_ONCE(space->env_end), false);
 	put_task_struct(task);
 	return 0;
 }

@@ -45,7 +45,10 @@ bool hanare_spaces_any(void)
 
 static void space_free_rcu(struct rcu_head *rcu)
 {
-	kvfree(container_of(rcu, struct hanare_space, rcu));
+	struct hanare_space *space = container_of(rcu, struct hanare_space, rcu);
+
+	put_pid(space->pid);
+	kvfree(space);
 }
 
 static void space_release(struct kref *ref)
@@ -53,12 +56,13 @@ static void space_release(struct kref *ref)
 	struct hanare_space *space = container_of(ref, struct hanare_space, ref);
 
 	hanare_answers_drop(space);
+	/* Of one that was never opened; else its end has done it. */
 	hanare_space_put_files(space);
+	xa_destroy(&space->watches);
 	iput(space->inode);
-	put_pid(space->pid);
 	mmdrop(space->mm);
 	hanare_instance_put(space->inst);
-	/* The doorbell's handler may have just looked it up. */
+	/* The doorbell's handler may have just looked it up; stop.c its process, too. */
 	call_rcu(&space->rcu, space_free_rcu);
 }
 
@@ -379,6 +383,7 @@ int hanare_space_enter(struct hanare_instance *inst, struct file *file, u64 allo
 		delist(space);
 		goto put;
 	}
+	hanare_space_watch_process(space);
 	err = space_open(space, parent, token, message);
 	if (err) {
 		hanare_space_end(space);
@@ -473,17 +478,19 @@ void hanare_space_end(struct hanare_space *space)
 	} else if (!err) {
 		hanare_account(space, &call);
 	}
+	hanare_space_unwatch_process(space);
 	hanare_space_unshare(space);
 	hanare_space_unwatch_all(space);
-	hanare_space_allow_writes(space);
+	hanare_space_put_files(space);
 	hanare_observers_wake(space);
 	delist(space);
 }
 
 /*
  * A descriptor closes, perhaps not the last: a child of a fork has the same
- * until it has its own, and must not delay its parent's end. Without users the
- * memory map is gone, or going: then what may be left of ours is removed first.
+ * until it has its own, and must not delay its parent's end. Or none closes, and
+ * the process is gone (share.c). Without users the memory map is gone, or going:
+ * then what may be left of ours is removed first.
  */
 void hanare_space_flush(struct hanare_space *space)
 {

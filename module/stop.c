@@ -40,14 +40,12 @@ static bool tell_one(struct hanare_space *space, u32 slot, bool stopped)
 {
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_SPACE_PAUSE,
-		.space = space->id,
 		.args = { stopped, slot },
 	};
 
-	if (test_bit(0, &space->ended) || READ_ONCE(space->inst->dead))
+	if (test_bit(0, &space->ended))
 		return false;
-	return !hanare_request(space->inst, space->home, &call, WAIT_BOUNDED, 1000) &&
-	       !call.status;
+	return !hanare_request_about(space, &call, WAIT_BOUNDED, 1000) && !call.status;
 }
 
 static void tell(struct hanare_space *space)

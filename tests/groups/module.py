@@ -1,6 +1,10 @@
 """The module by its ioctls alone, well-formed and not."""
 
+import array
+import ctypes
 import os
+import random
+import socket
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
@@ -44,6 +48,80 @@ def nonsense(seed):
     return body
 
 
+HOSTILE = GUEST + '/module-hostile'
+SYS_PIDFD_GETFD = 438
+
+
+def hostile(how):
+    """One that says how it went."""
+    def body():
+        result = command([HOSTILE, 'default', how], timeout=30)
+        expect(result.out == b'ended\n', result)
+    return body
+
+
+def hostile_at_shutdown(how):
+    """One that goes on until it is killed: not at the cost of who shuts down."""
+    def body():
+        process = subprocess.Popen([HOSTILE, 'default', how], stdout=subprocess.PIPE,
+                                   start_new_session=True)
+        try:
+            said = process.stdout.readline()
+            expect(said == b'ready\n', said)
+            hanare('shutdown', '--force', timeout=60)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(20)
+        boot()
+    return body
+
+
+def users():
+    """Open files of the module's, and what else keeps it."""
+    with open('/sys/module/hanare/refcnt') as file:
+        return int(file.read())
+
+
+def descriptor_of(pid):
+    """A copy of the proxy's own, as the proxy could send it."""
+    number = next(int(fd) for fd in os.listdir(f'/proc/{pid}/fd')
+                  if os.readlink(f'/proc/{pid}/fd/{fd}') == '/dev/hanare')
+    handle = os.pidfd_open(pid)
+    copy = ctypes.CDLL(None).syscall(SYS_PIDFD_GETFD, handle, number, 0)
+    os.close(handle)
+    expect(copy >= 0, 'no descriptor')
+    return copy
+
+
+def cycle():
+    """A socket that the space keeps has the space's own descriptor in a message."""
+    before = users()
+    for _ in range(30):
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        process = subprocess.Popen(['hanare', 'run', '--', HOSTILE, '-', 'map'], stdin=its,
+                                   stdout=subprocess.PIPE)
+        expect(process.stdout.readline() == b'ready\n', 'not ready')
+        copy = descriptor_of(process.pid)
+        ours.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [copy]))])
+        os.close(copy)
+        ours.close()
+        its.close()
+        time.sleep(random.uniform(0, 0.01))
+        process.kill()
+        process.wait(20)
+    for _ in range(50):
+        after = users()
+        if after == before:
+            return
+        time.sleep(0.1)
+    raise Failure(f'{before} users of the module before, {after} after')
+
+
+def forks():
+    result = command([GUEST + '/module-fork', 'default'], timeout=120)
+    expect(result.status == 0, result)
+
+
 start()
 check('by-hand', by_hand, lwk=False)
 check('given-back-on-close', given_back_on_close, lwk=False)
@@ -52,4 +130,11 @@ check('nonsense', nonsense(1), lwk=False)
 boot('--cpus', '2-3', '--mem', '64M')
 wanted = '0-1'
 check('nonsense-beside-an-lwk', nonsense(2))
+check('fork', forks)
+check('hostile-kept', hostile('kept'))
+check('hostile-memory', hostile('memory'))
+check('hostile-moved', hostile('moved'))
+check('hostile-cycle', cycle)
+check('hostile-shared', hostile_at_shutdown('shared'))
+check('hostile-copied', hostile_at_shutdown('copied'))
 finish()

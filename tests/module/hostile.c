@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A proxy that its program has taken over: what it may do to Linux, to others, and to who shuts
+ * its instance down. Needs a running instance:
+ *   hostile NAME kept      a child keeps the descriptor of a process that is gone
+ *   hostile NAME shared    another process keeps its memory map; runs until it is killed
+ *   hostile NAME copied    children have its mapping; they fault until they are killed
+ *   hostile NAME moved     a mapping elsewhere, written to from Linux
+ *   hostile NAME memory    a file that shows its memory outlives a real execve
+ *   hostile - map          on the LWK: maps descriptor 0 over and over
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "../../module/hanare_abi.h"
+
+#define PAGE 4096
+#define CHILDREN 4
+
+static const char *name, *self;
+/* At the same address whenever this program runs: it is static. */
+static char text[64] __attribute__((aligned(PAGE)));
+
+static void need(int holds, const char *what)
+{
+	if (holds)
+		return;
+	printf("%s: %s\n", what, strerror(errno));
+	fflush(stdout);
+	kill(0, SIGKILL);
+}
+
+static int device(void)
+{
+	int fd = open("/dev/hanare", O_RDWR | O_CLOEXEC);
+
+	need(fd >= 0, "/dev/hanare");
+	return fd;
+}
+
+static int attach(unsigned int *space)
+{
+	struct hanare_attach attach = {};
+	int fd = device();
+
+	strncpy((char *)attach.name, name, sizeof(attach.name) - 1);
+	attach.fd = fd;
+	need(!ioctl(fd, HANARE_IOCTL_ATTACH, &attach), "attach");
+	*space = attach.space;
+	return fd;
+}
+
+static char *map(int fd, unsigned int space)
+{
+	char *at = mmap((void *)HANARE_SCRATCH_BASE, PAGE, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
+			(off_t)space << HANARE_SPACE_SHIFT | HANARE_SCRATCH_BASE);
+
+	need(at != MAP_FAILED, "mmap");
+	return at;
+}
+
+static int spaces(void)
+{
+	struct hanare_status status = {};
+	int fd = device();
+
+	strncpy((char *)status.name, name, sizeof(status.name) - 1);
+	need(!ioctl(fd, HANARE_IOCTL_STATUS, &status), "status");
+	close(fd);
+	return status.spaces;
+}
+
+static int wait_for_spaces(int wanted)
+{
+	int i;
+
+	for (i = 0; i < 500 && spaces() != wanted; i++)
+		usleep(10000);
+	return spaces() == wanted;
+}
+
+/* ---- kept, shared ---- */
+
+static void kept(void)
+{
+	unsigned int space;
+	pid_t pid = fork();
+
+	if (!pid) {
+		int fd = attach(&space);
+
+		if (!fork())
+			pause();
+		close(fd);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	need(wait_for_spaces(0), "the space does not end with its process");
+	printf("ended\n");
+}
+
+static int use(void *unused)
+{
+	for (;;)
+		pause();
+	return 0;
+}
+
+static void shared(void)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+	unsigned int space;
+	pid_t pid = fork();
+
+	if (!pid) {
+		attach(&space);
+		need(clone(use, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL) > 0, "clone");
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	need(spaces() == 1, "a space of a memory map in use has ended");
+	printf("ready\n");
+	fflush(stdout);
+	pause();
+}
+
+/* ---- copied, moved ---- */
+
+static sigjmp_buf back;
+
+static void faulted(int number)
+{
+	siglongjmp(back, number);
+}
+
+/* Whether it can be read; not from what is mapped already. */
+static int readable(char *at)
+{
+	madvise(at, PAGE, MADV_DONTNEED);
+	if (sigsetjmp(back, 1))
+		return 0;
+	*(volatile char *)at;
+	return 1;
+}
+
+static void copied(void)
+{
+	int told[2], i, byte = 0;
+	unsigned int space;
+	char *at;
+	pid_t pid;
+
+	need(!pipe(told), "pipe");
+	signal(SIGBUS, faulted);
+	pid = fork();
+	if (!pid) {
+		int fd = attach(&space);
+
+		at = map(fd, space);
+		need(readable(at), "own memory is not there");
+		need(!madvise(at, PAGE, MADV_DOFORK), "madvise");
+		for (i = 0; i < CHILDREN; i++) {
+			if (fork())
+				continue;
+			close(fd);
+			need(!readable(at), "a child reads the space");
+			write(told[1], "r", 1);
+			for (;;)
+				readable(at);
+		}
+		pause();
+	}
+	for (i = 0; i < CHILDREN; i++)
+		read(told[0], &byte, 1);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	need(wait_for_spaces(0), "the space does not end");
+	printf("ready\n");
+	fflush(stdout);
+	pause();
+}
+
+/* A page that is there for reading only, elsewhere: a write has Linux ask for it. */
+static void moved(void)
+{
+	unsigned int space;
+	int fd = attach(&space), zero = open("/dev/zero", O_RDONLY);
+	char *at = map(fd, space), *to = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	signal(SIGBUS, faulted);
+	need(readable(at), "own memory is not there");
+	need(!mprotect(at, PAGE, PROT_READ) && !mprotect(at, PAGE, PROT_READ | PROT_WRITE), "mprotect");
+	need(mremap(at, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to, "mremap");
+	alarm(5);
+	need(read(zero, to, 1) == -1 && errno == EFAULT, "what was moved is not gone");
+	printf("ended\n");
+}
+
+/* ---- memory ---- */
+
+static int shown(int fd)
+{
+	char buffer[sizeof(text)] = "";
+
+	return pread(fd, buffer, sizeof(buffer) - 1, 0) > 0 ? buffer[0] : 0;
+}
+
+static void memory(void)
+{
+	struct hanare_execed execed = {
+		.env_start = (unsigned long)text, .env_end = (unsigned long)text + sizeof(text),
+	};
+	struct hanare_opened opened = { .replace = 1 };
+	unsigned int space;
+	int ready[2], fd, byte;
+	pid_t pid = fork();
+
+	if (pid) {
+		waitpid(pid, NULL, 0);
+		return;
+	}
+	fd = attach(&space);
+	need(!ioctl(fd, HANARE_IOCTL_EXECED, &execed), "execed");
+	opened.fd = open("/proc/self/environ", O_RDONLY);
+	need(!ioctl(fd, HANARE_IOCTL_OPENED, &opened) && opened.shows == 1, "opened");
+	need(!pipe(ready), "pipe");
+	text[0] = 'm';
+	need(shown(opened.fd) == 'm', "own memory is not shown");
+	pid = getpid();
+	if (fork()) {
+		dup2(ready[1], 1);
+		execl(self, self, "-", "secret", NULL);
+		need(0, "execl");
+	}
+	close(ready[1]);
+	need(read(ready[0], &byte, 1) == 1, "the program with the secret does not run");
+	need(shown(opened.fd) != 's', "another program's memory is shown");
+	printf("ended\n");
+	fflush(stdout);
+	kill(pid, SIGKILL);
+}
+
+static void secret(void)
+{
+	text[0] = 's';
+	write(1, "r", 1);
+	for (;;)
+		pause();
+}
+
+/* ---- map ---- */
+
+/* By turns by two descriptors: the last one is known. */
+static void map_over_and_over(void)
+{
+	int other = dup(0);
+
+	printf("ready\n");
+	fflush(stdout);
+	for (;;) {
+		mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, 0, 0);
+		mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, other, 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct { const char *name; void (*run)(void); } modes[] = {
+		{ "kept", kept }, { "shared", shared }, { "copied", copied }, { "moved", moved },
+		{ "memory", memory }, { "secret", secret }, { "map", map_over_and_over },
+	};
+	size_t i;
+
+	self = argv[0];
+	if (argc == 3) {
+		name = argv[1];
+		for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+			if (!strcmp(argv[2], modes[i].name))
+				return modes[i].run(), 0;
+	}
+	fprintf(stderr, "usage: see the head of hostile.c\n");
+	return 2;
+}
