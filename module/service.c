@@ -99,8 +99,9 @@ static bool watch_invalidate(struct mmu_interval_notifier *notifier,
 		 * the LWK may still write to them. That must not happen.
 		 */
 		pr_err("%s: the LWK does not give back pages of a file: stopped\n", inst->name);
-		hanare_die(inst, HANARE_INSTANCE_HUNG, -EIO);
+		/* First: from its death on nobody waits for it to give anything back. */
 		hanare_halt_cpus(inst);
+		hanare_die(inst, HANARE_INSTANCE_HUNG, -EIO);
 	}
 	return true;
 }

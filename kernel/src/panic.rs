@@ -2,7 +2,7 @@
 
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
-use hanare_abi::boot::{CPU_PARKED, EVENT_PANIC};
+use hanare_abi::boot::{CPU_ONLINE, CPU_PARKED, EVENT_PANIC};
 use hanare_hal::traps::Regs;
 use hanare_hal::{apic, context, cpu, percpu, shared};
 
@@ -59,12 +59,21 @@ fn backtrace(callers: impl Iterator<Item = u64>) {
     }
 }
 
+/// How long the other CPUs are waited for, ms.
+const PATIENCE_MS: u64 = 1000;
+
 fn stop() -> ! {
-    shared::set_panicked();
     let me = percpu::index();
-    for i in (0..shared::params().cpu_count as usize).filter(|&i| i != me) {
+    let others = || (0..shared::params().cpu_count as usize).filter(|&i| i != me);
+    for i in others() {
         apic::send_nmi(shared::cpu(i).apic_id());
     }
+    // From the flag on Linux waits for nobody who may still write to pages of its own.
+    let start = cpu::rdtsc();
+    while others().any(|i| shared::cpu(i).state() == CPU_ONLINE) && cpu::rdtsc().wrapping_sub(start) < u64::from(shared::params().tsc_khz) * PATIENCE_MS {
+        cpu::pause();
+    }
+    shared::set_panicked();
     crate::doorbell::ring_raw(EVENT_PANIC << hanare_abi::boot::EVENT_SHIFT);
     park()
 }
