@@ -2,7 +2,7 @@
 //! reading the answer.
 
 use crate::space::Space;
-use crate::{cpus, delegate, doorbell, tlb};
+use crate::{cpus, delegate, doorbell, inbound, tlb};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SERVICE;
@@ -134,8 +134,8 @@ fn make_async(entry: Entry) {
     core::mem::forget(entry);
 }
 
-/// Run by the module's service thread while this CPU spins. For kinds that need
-/// no process.
+/// Run by the module's service thread while this CPU spins. For kinds that need no process.
+/// No lock is held.
 pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
     let entry = Entry::new(kind, space, args, extents).ok_or(errno::EAGAIN)?;
     doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
@@ -148,6 +148,7 @@ pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result
             make_async(entry);
             return Err(errno::ETIMEDOUT);
         }
+        inbound::take_back();
         tlb::serve();
         cpu::pause();
     }
