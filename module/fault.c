@@ -108,22 +108,22 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 		answer->status = call.status;
 		answer->start = call.args[0];
 		answer->count = call.count;
-		if (call.status != HANARE_STATUS_SERVE_FIRST)
+		if (call.status != HANARE_STATUS_SERVE_FIRST) {
+			/* It faults again: not at once, for what is short. */
+			if (call.status == -EAGAIN)
+				usleep_range(500, 1000);
 			return;
+		}
 		index = call.args[3];
 		if (index >= space->inst->service_count) {
 			answer->status = -EIO;
 			return;
 		}
 		/* A service's own error is in its entry; the LWK judges it. */
-		answer->status = hanare_serve(space->inst, space, index, CONTEXT_FAULT);
-		if (answer->status && answer->status != -EINVAL)
-			return;
-		/* Not ready any more: another fault runs the same one. Look again soon. */
-		served = answer->status ? 0 : index + 1;
-		if (answer->status)
-			usleep_range(50, 200);
-		if (fatal_signal_pending(current)) {
+		served = hanare_serve(space->inst, space, index, CONTEXT_FAULT) ? 0 : index + 1;
+		/* Not ready any more: another fault runs the same one, and what it brings is ours. */
+		if ((!served && hanare_serve_wait(space->inst, index, timeout_ms)) ||
+		    fatal_signal_pending(current)) {
 			answer->status = -EINTR;
 			return;
 		}

@@ -255,6 +255,9 @@ long hanare_fill(struct hanare_job *job)
 	}
 out:
 	fput(file);
+	/* Behind an error the file goes on: who takes the rest of a page for zeros is wrong. */
+	if (ret < 0)
+		total &= PAGE_MASK;
 	return total ?: ret;
 }
 

@@ -110,6 +110,7 @@ struct hanare_instance {
 	u64 doorbell;
 	struct task_struct *service_thread;
 	wait_queue_head_t service_wait;
+	wait_queue_head_t served_wait;		/* a service was run */
 	unsigned long *service_pending;
 
 	struct delayed_work clock_work;
@@ -324,6 +325,7 @@ long hanare_pose(struct hanare_space *space, void *data);
 enum hanare_context { CONTEXT_WORKER, CONTEXT_FAULT, CONTEXT_THREAD };
 int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
 		 enum hanare_context context);
+int hanare_serve_wait(struct hanare_instance *inst, u32 index, unsigned int timeout_ms);
 void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);
 int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from);

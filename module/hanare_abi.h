@@ -556,18 +556,27 @@ struct hanare_request {
  * - the worker of the thread that needs it: slot call `crate::slot::OP_SERVE`
  * with the index; the worker hands it to the module (`IOCTL_SERVE`), which
  * checks that the entry belongs to the worker's space;
- * - a task whose page fault needs it first (`STATUS_SERVE_FIRST`);
+ * - a task whose page fault needs it first (`STATUS_SERVE_FIRST`), of the entry's space, too;
  * - the module's service thread (`EVENT_SERVICE`), only kinds that need no
  * process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`.
+ *
+ * `state` and `space` are one word to the module, which claims an entry by one exchange:
+ * so nobody runs an entry that has become another one since he heard of it. From there
+ * until it is done the entry, and the frames it names, are Linux'; before, the LWK may
+ * withdraw it.
  */
 /* Entry not in use. */
 #define HANARE_SERVICE_FREE 0U
-/* Filled in by the LWK, ready to be run. */
+/* Filled in by the LWK, to be run by a worker. */
 #define HANARE_SERVICE_READY 1U
 /* Being run (module). */
 #define HANARE_SERVICE_RUNNING 2U
 /* Done, `status` valid (module). */
 #define HANARE_SERVICE_DONE 3U
+/* As `SERVICE_READY`, for a page fault. */
+#define HANARE_SERVICE_READY_FAULT 4U
+/* As `SERVICE_READY`, for the service thread. */
+#define HANARE_SERVICE_READY_THREAD 5U
 /*
  * Take a reference to the file behind descriptor args[0] of the caller, for a
  * mapping: status = file id (> 0). Answer args: [1] = inode number, [2] = size in bytes,
@@ -657,12 +666,12 @@ struct hanare_request {
 
 /* One service. 704 bytes. */
 struct hanare_service {
-	/* `SERVICE_FREE/READY/RUNNING/DONE`. */
+	/* `SERVICE_FREE/READY.../RUNNING/DONE`. */
 	__u32 state;
-	/* Kind. */
-	__u32 kind;
 	/* Space it belongs to, or 0 for none. */
 	__u32 space;
+	/* Kind. */
+	__u32 kind;
 	/* Extents used. */
 	__u32 count;
 	/* Result. */
@@ -1987,8 +1996,8 @@ _Static_assert(__builtin_offsetof(struct hanare_request, reserved) == 56, "Reque
 _Static_assert(__builtin_offsetof(struct hanare_request, pages) == 128, "Request.pages");
 _Static_assert(sizeof(struct hanare_request) == 640, "Request");
 _Static_assert(__builtin_offsetof(struct hanare_service, state) == 0, "Service.state");
-_Static_assert(__builtin_offsetof(struct hanare_service, kind) == 4, "Service.kind");
-_Static_assert(__builtin_offsetof(struct hanare_service, space) == 8, "Service.space");
+_Static_assert(__builtin_offsetof(struct hanare_service, space) == 4, "Service.space");
+_Static_assert(__builtin_offsetof(struct hanare_service, kind) == 8, "Service.kind");
 _Static_assert(__builtin_offsetof(struct hanare_service, count) == 12, "Service.count");
 _Static_assert(__builtin_offsetof(struct hanare_service, status) == 16, "Service.status");
 _Static_assert(__builtin_offsetof(struct hanare_service, args) == 24, "Service.args");

@@ -203,6 +203,7 @@ void hanare_die(struct hanare_instance *inst, u32 state, int err)
 	for (i = 0; inst->waits && i < HANARE_REQUESTS; i++)
 		wake_up_all(&inst->waits[i].wq);
 	wake_up_all(&inst->pool_wait);
+	wake_up_all(&inst->served_wait);
 	/* Not when it is shut down: its programs are killed or gone. */
 	hanare_spaces_wake(inst, state != HANARE_INSTANCE_STOPPING);
 }

@@ -92,6 +92,7 @@ static struct hanare_instance *instance_new(const char *name)
 	init_waitqueue_head(&inst->space_wait);
 	init_waitqueue_head(&inst->pool_wait);
 	init_waitqueue_head(&inst->service_wait);
+	init_waitqueue_head(&inst->served_wait);
 	inst->state = HANARE_INSTANCE_CREATED;
 	return inst;
 }

@@ -99,8 +99,9 @@ static bool watch_invalidate(struct mmu_interval_notifier *notifier,
 		 * the LWK may still write to them. That must not happen.
 		 */
 		pr_err("%s: the LWK does not give back pages of a file: stopped\n", inst->name);
-		hanare_die(inst, HANARE_INSTANCE_HUNG, -EIO);
+		/* First: from its death on nobody waits for it to give anything back. */
 		hanare_halt_cpus(inst);
+		hanare_die(inst, HANARE_INSTANCE_HUNG, -EIO);
 	}
 	return true;
 }
@@ -301,8 +302,37 @@ static long run(struct hanare_job *job, enum hanare_context context)
 }
 
 /*
- * 0 when the service was run, whatever came of it. -EPERM: another space's;
- * -EINVAL: none, or not ready.
+ * Two executors never run one entry, nor one what is meant for another: the LWK may have taken
+ * it back by now and have filled it in anew, for other memory.
+ */
+static bool claim(struct hanare_service *entry, u32 owner, enum hanare_context context)
+{
+	static const u32 ready[] = {
+		[CONTEXT_WORKER] = HANARE_SERVICE_READY,
+		[CONTEXT_FAULT] = HANARE_SERVICE_READY_FAULT,
+		[CONTEXT_THREAD] = HANARE_SERVICE_READY_THREAD,
+	};
+	u64 space = (u64)owner << 32, wanted = space | ready[context];
+
+	BUILD_BUG_ON(offsetof(struct hanare_service, state) ||
+		     offsetof(struct hanare_service, space) != sizeof(u32));
+	return cmpxchg((u64 *)entry, wanted, space | HANARE_SERVICE_RUNNING) == wanted;
+}
+
+/* Until nobody runs the entry, or for so long. 0: ask the LWK what came of it. */
+int hanare_serve_wait(struct hanare_instance *inst, u32 index, unsigned int timeout_ms)
+{
+	struct hanare_service *entry = &inst->services[index];
+	long ret = wait_event_killable_timeout(inst->served_wait,
+		READ_ONCE(entry->state) != HANARE_SERVICE_RUNNING || READ_ONCE(inst->dead),
+		msecs_to_jiffies(timeout_ms));
+
+	return min(ret, 0L);
+}
+
+/*
+ * 0 when the service was run, whatever came of it. -EINVAL: none, another space's, or not
+ * ready for this context.
  */
 int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
 		 enum hanare_context context)
@@ -315,16 +345,11 @@ int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 i
 	if (index >= inst->service_count)
 		return -EINVAL;
 	entry = &inst->services[index];
-	owner = READ_ONCE(entry->space);
-	if (space && owner != space->id)
-		return -EPERM;
-	/* Two executors never run one entry. */
-	if (cmpxchg(&entry->state, HANARE_SERVICE_READY, HANARE_SERVICE_RUNNING) !=
-	    HANARE_SERVICE_READY)
+	owner = space ? space->id : READ_ONCE(entry->space);
+	if (!claim(entry, owner, context))
 		return -EINVAL;
 	job.kind = READ_ONCE(entry->kind);
 	job.count = READ_ONCE(entry->count);
-	cpu = READ_ONCE(entry->cpu);
 	memcpy(job.args, entry->args, sizeof(job.args));
 	status = -EINVAL;
 	if (job.count > HANARE_EXTENTS_MAX) {
@@ -352,7 +377,13 @@ done:
 	entry->status = status;
 	smp_store_release(&entry->state, HANARE_SERVICE_DONE);
 	smp_mb();
-	if (READ_ONCE(entry->ring) && cpu < inst->cpu_count && !READ_ONCE(inst->dead))
-		hanare_ring_cpu(&inst->cpus[cpu]);
+	/* It may be another entry by now: a ring too many harms nobody. */
+	if (READ_ONCE(entry->ring)) {
+		cpu = READ_ONCE(entry->cpu);
+		if (cpu < inst->cpu_count && !READ_ONCE(inst->dead))
+			hanare_ring_cpu(&inst->cpus[cpu]);
+	}
+	if (waitqueue_active(&inst->served_wait))
+		wake_up_all(&inst->served_wait);
 	return 0;
 }

@@ -6,18 +6,27 @@
 //! - the worker of the thread that needs it: slot call [`crate::slot::OP_SERVE`]
 //!   with the index; the worker hands it to the module (`IOCTL_SERVE`), which
 //!   checks that the entry belongs to the worker's space;
-//! - a task whose page fault needs it first (`STATUS_SERVE_FIRST`);
+//! - a task whose page fault needs it first (`STATUS_SERVE_FIRST`), of the entry's space, too;
 //! - the module's service thread (`EVENT_SERVICE`), only kinds that need no
 //!   process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`.
+//!
+//! `state` and `space` are one word to the module, which claims an entry by one exchange:
+//! so nobody runs an entry that has become another one since he heard of it. From there
+//! until it is done the entry, and the frames it names, are Linux'; before, the LWK may
+//! withdraw it.
 
 /// Entry not in use.
 pub const SERVICE_FREE: u32 = 0;
-/// Filled in by the LWK, ready to be run.
+/// Filled in by the LWK, to be run by a worker.
 pub const SERVICE_READY: u32 = 1;
 /// Being run (module).
 pub const SERVICE_RUNNING: u32 = 2;
 /// Done, `status` valid (module).
 pub const SERVICE_DONE: u32 = 3;
+/// As `SERVICE_READY`, for a page fault.
+pub const SERVICE_READY_FAULT: u32 = 4;
+/// As `SERVICE_READY`, for the service thread.
+pub const SERVICE_READY_THREAD: u32 = 5;
 
 /// Take a reference to the file behind descriptor args[0] of the caller, for a
 /// mapping: status = file id (> 0). Answer args: [1] = inode number, [2] = size in bytes,
@@ -93,12 +102,12 @@ pub const EXTENT_PAGES_MASK: u64 = 0xfff;
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Service {
-    /// `SERVICE_FREE/READY/RUNNING/DONE`.
+    /// `SERVICE_FREE/READY.../RUNNING/DONE`.
     pub state: u32,
-    /// Kind.
-    pub kind: u32,
     /// Space it belongs to, or 0 for none.
     pub space: u32,
+    /// Kind.
+    pub kind: u32,
     /// Extents used.
     pub count: u32,
     /// Result.

@@ -17,7 +17,8 @@ use crate::request::{RequestCall, RequestRef, RequestWords};
 use crate::ring::Ring;
 use crate::service::{ServiceCall, ServiceRef, ServiceWords};
 use crate::slot::{SlotRef, SlotWords};
-use crate::sync::{AtomicU32, AtomicU64, NO_FENCE, NO_RELEASE, Ordering, REAL};
+use crate::sync::{AtomicU32, AtomicU64, NO_EXCHANGE, NO_FENCE, NO_RELEASE, Ordering, REAL};
+use hanare_abi::service::SERVICE_READY;
 
 /// A latched doorbell: as an IPI for a halted CPU, or `IOCTL_WAIT`.
 #[derive(Default)]
@@ -133,7 +134,7 @@ fn wake_ups<const MUTANT: u8>(which: &str) {
         "service" => no_lost_wake_up(
             "LWK waits for a service",
             ServiceWords::new,
-            |words| ServiceRef::<MUTANT>::new(words).prepare_sleep(),
+            |words| ServiceRef::<MUTANT>::new(words).prepare_sleep(0),
             |words| ServiceRef::<MUTANT>::new(words).module_complete(0),
         ),
         _ => unreachable!(),
@@ -447,26 +448,27 @@ fn service_model<const MUTANT: u8>(name: &str) {
                     space: 1,
                     args: [7; 5],
                     extents: &[1],
-                    cpu: 0,
+                    ready: SERVICE_READY,
                 });
                 ready.ring();
                 let status = loop {
                     if let Some(status) = service.poll() {
                         break status;
                     }
-                    if service.prepare_sleep() {
+                    if service.prepare_sleep(0) {
                         done.wait();
                         service.awake();
                     }
                 };
                 assert_eq!(status, 4096);
-                service.release();
+                assert!(service.withdraw());
             })
         };
         let module = thread::spawn(move || {
             let (words, ready, done) = &*shared;
             let service = ServiceRef::<MUTANT>::new(words);
             ready.wait();
+            assert!(service.module_begin(SERVICE_READY));
             assert_eq!(service.args(), [7; 5]);
             if service.module_complete(4096) {
                 done.ring();
@@ -480,6 +482,59 @@ fn service_model<const MUTANT: u8>(name: &str) {
 #[test]
 fn service_wakes_the_lwk() {
     service_model::<REAL>("service");
+}
+
+/// The LWK gives a service up while the module may begin it: the frames are the LWK's again
+/// only when the module does not, or no longer, write to them.
+fn withdrawal_model<const MUTANT: u8>(name: &str) {
+    explore(name, None, || {
+        let given_up = AtomicU32::new(0);
+        let shared = Arc::new((ServiceWords::new(), given_up, Doorbell::default()));
+        ServiceRef::<MUTANT>::new(&shared.0).prepare(&ServiceCall {
+            kind: 3,
+            space: 1,
+            args: [7; 5],
+            extents: &[1],
+            ready: SERVICE_READY,
+        });
+        let lwk = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (words, given_up, done) = &*shared;
+                let service = ServiceRef::<MUTANT>::new(words);
+                while !service.withdraw() {
+                    if service.prepare_sleep(0) {
+                        done.wait();
+                    }
+                }
+                assert!(service.is_free());
+                given_up.store(1, Ordering::Relaxed);
+            })
+        };
+        let module = thread::spawn(move || {
+            let (words, given_up, done) = &*shared;
+            let service = ServiceRef::<MUTANT>::new(words);
+            if service.module_begin(SERVICE_READY) {
+                assert_eq!(given_up.load(Ordering::Relaxed), 0);
+                if service.module_complete(4096) {
+                    done.ring();
+                }
+            }
+        });
+        lwk.join().unwrap();
+        module.join().unwrap();
+    });
+}
+
+#[test]
+fn service_is_withdrawn_or_run() {
+    withdrawal_model::<REAL>("withdrawal");
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn withdrawal_without_exchange_gives_frames_up_in_use() {
+    withdrawal_model::<NO_EXCHANGE>("withdrawal without exchange");
 }
 
 /// A reader never sees half an update.

@@ -2,10 +2,10 @@
 
 #[cfg(not(loom))]
 use hanare_abi::service::Service;
-use hanare_abi::service::{EXTENTS_MAX, SERVICE_DONE, SERVICE_FREE, SERVICE_READY};
+use hanare_abi::service::{EXTENTS_MAX, SERVICE_DONE, SERVICE_FREE, SERVICE_RUNNING};
 
 use crate::same_layout;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish, takes};
 
 /// [`Service`] as atomics.
 #[repr(C)]
@@ -13,8 +13,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};
 #[derive(Debug)]
 pub struct ServiceWords {
     state: AtomicU32,
-    kind: AtomicU32,
     space: AtomicU32,
+    kind: AtomicU32,
     count: AtomicU32,
     status: AtomicU64,
     args: [AtomicU64; 5],
@@ -26,7 +26,7 @@ pub struct ServiceWords {
     extents: [AtomicU64; EXTENTS_MAX],
 }
 
-same_layout!(ServiceWords, Service: state, kind, space, count, status, args, held, cpu, ring, extents);
+same_layout!(ServiceWords, Service: state, space, kind, count, status, args, held, cpu, ring, extents);
 
 /// What is asked of the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub struct ServiceCall<'a> {
     pub args: [u64; 5],
     /// Frames: address | pages - 1; at most [`EXTENTS_MAX`], the rest is left out.
     pub extents: &'a [u64],
-    /// LWK CPU that waits (index in the instance).
-    pub cpu: u32,
+    /// `SERVICE_READY*`: who is to run it.
+    pub ready: u32,
 }
 
 /// A service entry in the shared region. Each entry belongs to one LWK CPU, which
@@ -98,9 +98,8 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
             call.extents.len().min(EXTENTS_MAX) as u32,
             Ordering::Relaxed,
         );
-        words.cpu.store(call.cpu, Ordering::Relaxed);
         words.ring.store(0, Ordering::Relaxed);
-        words.state.store(SERVICE_READY, publish::<MUTANT>());
+        words.state.store(call.ready, publish::<MUTANT>());
     }
 
     /// The status, when the service is done: see the kind.
@@ -110,10 +109,11 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
             .then(|| self.words.status.load(Ordering::Relaxed) as i64)
     }
 
-    /// Asks to be rung and looks once more. `true`: may sleep, will be rung.
-    /// `false`: it is done.
+    /// Asks for CPU `cpu` (index in the instance) to be rung and looks once more. `true`: may
+    /// sleep, will be rung. `false`: it is done.
     #[must_use]
-    pub fn prepare_sleep(&self) -> bool {
+    pub fn prepare_sleep(&self, cpu: u32) -> bool {
+        self.words.cpu.store(cpu, Ordering::Relaxed);
         self.words.ring.store(1, Ordering::Relaxed);
         full_fence::<MUTANT>();
         if self.words.state.load(Ordering::Relaxed) == SERVICE_DONE {
@@ -149,9 +149,25 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
         count.min(to.len())
     }
 
-    /// Gives the entry back, after it is done (or was never run).
-    pub fn release(&self) {
-        self.words.state.store(SERVICE_FREE, Ordering::Release);
+    /// Gives the entry back, after it is done or before it is run. `false`: it is being run, and
+    /// its frames are Linux' until it is done.
+    #[must_use]
+    pub fn withdraw(&self) -> bool {
+        let state = &self.words.state;
+        match state.load(Ordering::Acquire) {
+            SERVICE_RUNNING => false,
+            SERVICE_DONE | SERVICE_FREE => {
+                state.store(SERVICE_FREE, Ordering::Release);
+                true
+            }
+            ready => takes::<MUTANT>(state, ready, SERVICE_FREE),
+        }
+    }
+
+    /// Module (its C twin is in `module/`): claims an entry that is ready for it.
+    #[must_use]
+    pub fn module_begin(&self, ready: u32) -> bool {
+        takes::<MUTANT>(&self.words.state, ready, SERVICE_RUNNING)
     }
 
     /// Module (its C twin is in `module/`): finishes. Answers whether to ring the CPU.
@@ -171,8 +187,8 @@ impl ServiceWords {
     pub fn new() -> Self {
         Self {
             state: AtomicU32::new(SERVICE_FREE),
-            kind: AtomicU32::new(0),
             space: AtomicU32::new(0),
+            kind: AtomicU32::new(0),
             count: AtomicU32::new(0),
             status: AtomicU64::new(0),
             args: core::array::from_fn(|_| AtomicU64::new(0)),
@@ -188,6 +204,7 @@ impl ServiceWords {
 mod tests {
     use super::*;
     use std::boxed::Box;
+    use hanare_abi::service::{SERVICE_READY, SERVICE_READY_FAULT};
     use std::mem::MaybeUninit;
 
     #[test]
@@ -204,18 +221,30 @@ mod tests {
             space: 1,
             args: [1, 2, 3, 4, 5],
             extents: &extents,
-            cpu: 1,
+            ready: SERVICE_READY_FAULT,
         });
         assert_eq!(service.poll(), None);
-        assert!(service.prepare_sleep());
+        assert!(service.prepare_sleep(1));
+        assert!(!service.module_begin(SERVICE_READY)); // not for a worker
+        assert!(service.module_begin(SERVICE_READY_FAULT));
+        assert!(!service.withdraw());
+        assert!(!service.module_begin(SERVICE_READY_FAULT));
         assert!(service.module_complete(4096));
-        assert!(!service.prepare_sleep());
+        assert!(!service.prepare_sleep(1));
         assert_eq!(service.poll(), Some(4096));
         let mut copy = [0; 3];
         assert_eq!((service.extents(&mut copy), copy), (3, [0x20_01ff; 3]));
         assert_eq!((service.args(), service.held()), ([1, 2, 3, 4, 5], 0));
-        service.release();
-        assert!(service.is_free());
+        assert!(service.withdraw() && service.is_free());
+        service.prepare(&ServiceCall {
+            kind: 3,
+            space: 1,
+            args: [0; 5],
+            extents: &[],
+            ready: SERVICE_READY,
+        });
+        assert!(service.withdraw() && service.withdraw() && service.is_free());
+        assert!(!service.module_begin(SERVICE_READY));
         memory.count = u32::MAX;
         // SAFETY: as above.
         let service = unsafe { ServiceRef::from_raw(&raw mut *memory) };

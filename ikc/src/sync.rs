@@ -13,6 +13,9 @@ pub const NO_FENCE: u8 = 1;
 /// Mutant for the models: data is published without release.
 #[cfg(all(test, loom))]
 pub const NO_RELEASE: u8 = 2;
+/// Mutant for the models: who takes something does not look whether another one has.
+#[cfg(all(test, loom))]
+pub const NO_EXCHANGE: u8 = 3;
 
 /// Full fence between "I stored" and "I look at the other side" (`mfence`).
 pub fn full_fence<const MUTANT: u8>() {
@@ -28,4 +31,13 @@ pub const fn publish<const MUTANT: u8>() -> Ordering {
     } else {
         Ordering::Release
     }
+}
+
+/// Takes a state that two sides want, by one exchange. `false`: the other side was first.
+pub fn takes<const MUTANT: u8>(state: &AtomicU32, from: u32, to: u32) -> bool {
+    if MUTANT == 3 {
+        state.store(to, Ordering::Release);
+        return true;
+    }
+    state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
 }

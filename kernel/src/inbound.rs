@@ -5,23 +5,73 @@ use crate::process::Process;
 use crate::space::{self, Space};
 use crate::{cpus, doorbell, exec, frames, info, share, signals, until};
 use alloc::sync::Arc;
-use hanare_abi::boot::EVENT_REQUEST;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use hanare_abi::boot::{EVENT_REQUEST, INBOUND_ENTRIES};
 use hanare_abi::layout::{SCRATCH_BASE, SLOT_BASE};
 use hanare_abi::request as abi;
 use hanare_core::errno;
+use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu, shared};
 use hanare_ikc::{RequestCall, RequestRef};
 
+/// Bit i: request i has been taken from the ring and is still to be served. There are no more
+/// than the ring has room for.
+static DEFERRED: [[AtomicU64; INBOUND_ENTRIES / 64]; CPUS_MAX] = [const { [const { AtomicU64::new(0) }; INBOUND_ENTRIES / 64] }; CPUS_MAX];
+/// Whether there may be any.
+static ANY_DEFERRED: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
+
 /// Serves everything Linux has posted to this CPU.
 pub fn drain() {
-    let inbound = doorbell::inbound();
-    while let Some(index) = inbound.pop() {
-        if index >= shared::params().request_count {
-            crate::info!("request {index} does not exist; ignored");
-            continue;
+    loop {
+        while let Some(index) = next() {
+            serve(index);
+            shared::cpu(percpu::index()).beat();
         }
-        serve(index);
-        shared::cpu(percpu::index()).beat();
+        if !ANY_DEFERRED[percpu::index()].load(Ordering::Relaxed) {
+            break;
+        }
+        serve_deferred();
+    }
+}
+
+/// Serves what Linux takes back of its own pages, and defers the rest: for who waits for the
+/// service thread without leaving the CPU. That thread may wait for memory, or for who waits
+/// for memory, and Linux may wait for these pages to get some.
+pub fn take_back() {
+    let me = percpu::index();
+    while let Some(index) = next() {
+        if shared::request(index).read().is_some_and(|call| call.kind == abi::REQUEST_INVALIDATE) {
+            serve(index);
+        } else {
+            DEFERRED[me][index as usize / 64].fetch_or(1 << (index % 64), Ordering::Relaxed);
+            ANY_DEFERRED[me].store(true, Ordering::Relaxed);
+            cpus::request_attention();
+        }
+    }
+}
+
+/// Serving may defer more.
+#[cold]
+fn serve_deferred() {
+    let me = percpu::index();
+    ANY_DEFERRED[me].store(false, Ordering::Relaxed);
+    for (i, word) in DEFERRED[me].iter().enumerate() {
+        let mut word = word.swap(0, Ordering::Relaxed);
+        while word != 0 {
+            serve(i as u32 * 64 + word.trailing_zeros());
+            word &= word - 1;
+        }
+    }
+}
+
+/// The next request of the ring.
+fn next() -> Option<u32> {
+    loop {
+        let index = doorbell::inbound().pop()?;
+        if index < shared::params().request_count.min(INBOUND_ENTRIES as u32) {
+            return Some(index);
+        }
+        crate::info!("request {index} does not exist; ignored");
     }
 }
 

@@ -59,16 +59,26 @@ fn backtrace(callers: impl Iterator<Item = u64>) {
     }
 }
 
+/// How long the other CPUs are waited for, ms.
+const PATIENCE_MS: u64 = 1000;
+
 fn stop() -> ! {
-    shared::set_panicked();
     // So early, there is nobody else yet, and the module looks at the mark.
     if !apic::is_ready() {
+        shared::set_panicked();
         park();
     }
     let me = percpu::index();
-    for i in (0..shared::params().cpu_count as usize).filter(|&i| i != me) {
+    let others = || (0..shared::params().cpu_count as usize).filter(|&i| i != me);
+    for i in others() {
         apic::send_nmi(shared::cpu(i).apic_id());
     }
+    // From the flag on Linux waits for nobody who may still write to pages of its own.
+    let start = cpu::rdtsc();
+    while others().any(|i| shared::cpu(i).state() == CPU_ONLINE) && cpu::rdtsc().wrapping_sub(start) < u64::from(shared::params().tsc_khz) * PATIENCE_MS {
+        cpu::pause();
+    }
+    shared::set_panicked();
     crate::doorbell::ring_raw(EVENT_PANIC << hanare_abi::boot::EVENT_SHIFT);
     park()
 }

@@ -1,13 +1,14 @@
 //! Services of the module (abi::service): taking an entry, having it run, and
 //! reading the answer.
 
+use crate::mm::linux;
 use crate::space::Space;
-use crate::{cpus, delegate, doorbell, tlb};
+use crate::{cpus, delegate, doorbell, inbound, tlb};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SERVICE;
-use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILE_PUT};
-use hanare_abi::slot::OP_SERVE;
+use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILE_PUT, SERVICE_READY, SERVICE_READY_FAULT, SERVICE_READY_THREAD};
+use hanare_abi::slot::{OP_SERVE, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu, shared};
@@ -15,13 +16,29 @@ use hanare_ikc::ServiceCall;
 
 /// How long the service thread of the module may take, ms.
 const PATIENCE_MS: u64 = 10_000;
+/// Entries of a CPU that only the service thread gets: what is asked of it, others must not
+/// hold up whose files are slow.
+const RESERVED: u32 = 8;
+/// How often a thread looks for a free entry, ns.
+const LOOK_NS: u64 = 1_000_000;
 
 /// Bit i: entry i of this CPU's share is in use.
 static USED: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
 /// Bit i: entry i was posted without a waiter; free once it is done.
 static ASYNC: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
 
-/// An entry in use, freed when dropped.
+/// Who is to run a service.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A worker of the space.
+    Worker,
+    /// A task whose fault in the space needs it.
+    Fault,
+    /// The service thread of the module.
+    Thread,
+}
+
+/// An entry in use, freed when dropped; not while it is run.
 pub struct Entry {
     index: u32,
 }
@@ -44,26 +61,40 @@ fn per_cpu() -> u32 {
 
 impl Entry {
     /// A free entry of this CPU, filled in. `None`: all are in use.
-    pub fn new(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Option<Entry> {
+    pub fn new(by: By, kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Option<Entry> {
         assert!(extents.len() <= EXTENTS_MAX);
         let me = percpu::index();
         let base = me as u32 * per_cpu();
         collect_async(me, base);
-        let used = USED[me].load(Ordering::Relaxed);
-        let i = used.trailing_ones();
+        let (ready, reserved) = match by {
+            By::Worker => (SERVICE_READY, RESERVED),
+            By::Fault => (SERVICE_READY_FAULT, RESERVED),
+            By::Thread => (SERVICE_READY_THREAD, 0),
+        };
+        let i = (USED[me].load(Ordering::Relaxed) | (1 << reserved) - 1).trailing_ones();
         if i >= per_cpu() {
             return None;
         }
         USED[me].fetch_or(1 << i, Ordering::Relaxed);
         let mut all = [0; 5];
         all[..args.len()].copy_from_slice(args);
-        shared::service(base + i).prepare(&ServiceCall { kind, space, args: all, extents, cpu: me as u32 });
+        shared::service(base + i).prepare(&ServiceCall { kind, space, args: all, extents, ready });
         Some(Entry { index: base + i })
     }
 
     /// Its index, for `STATUS_SERVE_FIRST`.
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Whether it was run.
+    pub fn is_done(&self) -> bool {
+        shared::service(self.index).poll().is_some()
+    }
+
+    /// Takes it back unless it is being run: until it is done it and its frames are Linux'.
+    pub fn withdraw(&self) -> bool {
+        shared::service(self.index).withdraw()
     }
 
     /// The answer, if it is done.
@@ -83,7 +114,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        shared::service(self.index).release();
+        assert!(self.withdraw(), "service {} is given up while Linux runs it", self.index);
         let i = self.index % per_cpu();
         USED[(self.index / per_cpu()) as usize].fetch_and(!(1 << i), Ordering::Relaxed);
     }
@@ -105,25 +136,63 @@ fn collect_async(me: usize, base: u32) {
 pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
     let space = cpus::current().process.space;
     let entry = loop {
-        if let Some(e) = Entry::new(kind, space, args, extents) {
+        if let Some(e) = Entry::new(By::Worker, kind, space, args, extents) {
             break e;
         }
-        crate::inbound::drain();
-        cpus::yield_now(); // other threads of this CPU hold them
-        if cpus::current().process.is_killed() {
+        if cpus::current().must_end() {
             return Err(errno::EINTR);
         }
+        linux::sweep();
+        cpus::wait(&Look { until: cpus::deadline(LOOK_NS) }, 0);
     };
-    loop {
-        let r = delegate::call(OP_SERVE, [u64::from(entry.index), 0, 0, 0, 0, 0]);
-        if let Some(answer) = entry.answer() {
-            return answer;
+    let r = loop {
+        match delegate::call(OP_SERVE, [u64::from(entry.index), 0, 0, 0, 0, 0]) {
+            RESULT_NOT_STARTED => {}
+            r => break r,
         }
-        match r {
-            hanare_abi::slot::RESULT_NOT_STARTED => {}
-            // Its worker is gone, and with it whoever could have run the entry: it is free.
-            _ if cpus::current().process.is_killed() => return Err(errno::EINTR),
-            r => return Err(Errno::from_return(r).unwrap_or(errno::EIO)),
+    };
+    if let Some(answer) = entry.answer() {
+        return answer;
+    }
+    if entry.withdraw() {
+        return Err(Errno::from_return(r).unwrap_or(errno::EIO));
+    }
+    // A broken proxy: another of its threads runs it.
+    cpus::wait(&Done { entry: &entry }, 0);
+    entry.answer().expect("done")
+}
+
+/// Looks again after a while.
+struct Look {
+    until: u64,
+}
+
+impl cpus::Wait for Look {
+    fn ready(&self) -> bool {
+        cpu::rdtsc() >= self.until
+    }
+    fn announce(&self, _: bool) {}
+    fn deadline(&self) -> u64 {
+        self.until
+    }
+}
+
+/// Waits for who runs an entry. That ends: it is inside the module, and can be killed.
+struct Done<'a> {
+    entry: &'a Entry,
+}
+
+impl cpus::Wait for Done<'_> {
+    fn ready(&self) -> bool {
+        self.entry.is_done()
+    }
+    fn announce(&self, asleep: bool) {
+        let r = shared::service(self.entry.index);
+        if asleep {
+            // Whether it is done already is looked at by `ready`.
+            let _ = r.prepare_sleep(percpu::index() as u32);
+        } else {
+            r.awake();
         }
     }
 }
@@ -134,10 +203,10 @@ fn make_async(entry: Entry) {
     core::mem::forget(entry);
 }
 
-/// Run by the module's service thread while this CPU spins. For kinds that need
-/// no process.
+/// Run by the module's service thread while this CPU spins. For kinds that need no process.
+/// No lock is held.
 pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
-    let entry = Entry::new(kind, space, args, extents).ok_or(errno::EAGAIN)?;
+    let entry = Entry::new(By::Thread, kind, space, args, extents).ok_or(errno::EAGAIN)?;
     doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
     let start = cpu::rdtsc();
     loop {
@@ -148,6 +217,7 @@ pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result
             make_async(entry);
             return Err(errno::ETIMEDOUT);
         }
+        inbound::take_back();
         tlb::serve();
         cpu::pause();
     }
@@ -155,7 +225,7 @@ pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result
 
 /// Run by the module's service thread some time; nobody waits. False: no entry is free.
 pub fn post(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> bool {
-    let Some(entry) = Entry::new(kind, space, args, extents) else { return false };
+    let Some(entry) = Entry::new(By::Thread, kind, space, args, extents) else { return false };
     let index = entry.index;
     make_async(entry);
     doorbell::ring(EVENT_SERVICE, u64::from(index));

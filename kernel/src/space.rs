@@ -31,6 +31,11 @@ pub fn find(cpu: usize, space: u32) -> Option<Arc<Space>> {
     SPACES[cpu].lock().get(&space).cloned()
 }
 
+/// The spaces whose home is `cpu`.
+pub fn at(cpu: usize) -> Vec<Arc<Space>> {
+    SPACES[cpu].lock().values().cloned().collect()
+}
+
 /// The thread that `asker` knows by Linux' thread id `tid`, of whatever process in the same
 /// process id namespace.
 pub fn find_thread(asker: &Process, tid: u32) -> Option<Arc<Thread>> {
@@ -257,6 +262,7 @@ impl Space {
         }
         processes.iter().for_each(Process::finish);
         clone::forget(self.space);
+        // None is run: whoever runs one has the proxy's memory map, and Linux has ended that.
         self.fills.lock().clear();
         let control = core::mem::take(&mut *self.control.lock());
         mm::release::all(self, control.into_values());

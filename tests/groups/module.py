@@ -1,6 +1,7 @@
 """The module by its ioctls alone, well-formed and not."""
 
 import os
+import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
@@ -127,6 +128,81 @@ def forks():
     expect(result.status == 0, result)
 
 
+class SlowFile:
+    """A program on the LWK, a thread of which waits for a page of a file that does not come yet."""
+
+    def __enter__(self):
+        subprocess.run(['modprobe', 'fuse'], check=True)
+        self.folder = tempfile.mkdtemp(dir=WORK)
+        self.server = subprocess.Popen([sys.executable, ROOT + '/tests/lib/slowfile.py', self.folder],
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        expect(self.server.stdout.readline() == b'mounted\n', 'no FUSE')
+        file = os.open(self.folder + '/file', os.O_RDONLY)
+        self.program = subprocess.Popen(
+            ['sh', '-c', f'exec hanare run -- {HOSTILE} - slow 3<{self.folder}/file'],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        os.close(file)
+        self.address = int(self.said(b'ready').split()[1], 16)
+        self.held()
+        return self
+
+    def __exit__(self, *_):
+        self.program.kill()
+        self.server.kill()
+        self.program.wait(20)
+        self.server.wait(20)
+        subprocess.run(['umount', '-l', self.folder])
+
+    def said(self, wanted):
+        line = self.program.stdout.readline()
+        expect(line.startswith(wanted), f'{line!r}, not {wanted!r}')
+        return line
+
+    def tell(self, process):
+        process.stdin.write(b'go\n')
+        process.stdin.flush()
+
+    def held(self):
+        expect(self.server.stdout.readline() == b'read\n', 'the file is not read')
+
+
+def forged_answer():
+    """The proxy says that a service has failed which it still runs: its frames stay the service's."""
+    slot, done, result = 0x7d0000000000 + 128, (0, b'\2\0\0\0'), (56, struct.pack('<q', -22))
+    with SlowFile() as slow:
+        with open(f'/proc/{slow.program.pid}/mem', 'r+b', buffering=0) as memory:
+            for at, data in result, done:
+                memory.seek(slot + at)
+                memory.write(data)
+        for number in signal.SIGSTOP, signal.SIGCONT:  # has the LWK look
+            slow.program.send_signal(number)
+            time.sleep(0.2)
+        slow.tell(slow.program)
+        slow.said(b'taken')
+        slow.tell(slow.server)
+        slow.held()
+        slow.tell(slow.program)
+        slow.said(b'0 pages written to, the file begins with F')
+
+
+def killed_readers():
+    """Others read pages of a program's file that do not come, and are killed: nothing stays taken."""
+    with SlowFile() as slow:
+        readers = []
+        for number in range(1, 81):
+            code = (f'import os; os.pread(os.open("/proc/{slow.program.pid}/mem", os.O_RDONLY), 1, '
+                    f'{slow.address + number * (512 << 10)})')
+            readers.append(subprocess.Popen([sys.executable, '-S', '-c', code]))
+        time.sleep(8)
+        expect(all(reader.poll() is None for reader in readers), 'the file is not slow')
+        for reader in readers:
+            reader.kill()
+        for reader in readers:
+            reader.wait(20)
+        expect(healthy(), 'no program runs')
+        slow.tell(slow.server)
+
+
 start()
 check('by-hand', by_hand, lwk=False)
 check('options-refused-by-the-lwk', options_refused_by_the_lwk, lwk=False)
@@ -145,6 +221,8 @@ check('hostile-cycle', cycle)
 check('forged-steal', stolen)
 check('forged-fill', filled)
 check('hostile-stuck', hostile_at_shutdown('stuck'))
+check('hostile-forged', forged_answer)
+check('hostile-readers', killed_readers)
 check('hostile-shared', hostile_at_shutdown('shared'))
 check('hostile-copied', hostile_at_shutdown('copied'))
 finish()

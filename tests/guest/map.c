@@ -1,6 +1,37 @@
 /* mmap, munmap, mprotect, madvise, msync, mincore, mlock: results and errno values. */
 #include "guest.h"
 
+static int through_linux(char *at)
+{
+	int ends[2];
+	char byte = 0;
+
+	pipe(ends);
+	write(ends[1], at, 1);
+	read(ends[0], &byte, 1);
+	close(ends[0]);
+	close(ends[1]);
+	return byte;
+}
+
+/* What Linux has mapped of the vDSO goes with it. */
+static void replaced_vdso(void)
+{
+	char *start = NULL, *end = NULL, line[256];
+	FILE *maps = fopen("/proc/self/maps", "r");
+
+	while (fgets(line, sizeof(line), maps))
+		if (strstr(line, "[vdso]"))
+			sscanf(line, "%p-%p", (void **)&start, (void **)&end);
+	fclose(maps);
+	TELL(*(volatile char *)start);
+	TELL(through_linux(start));
+	TELL(munmap(start, end - start));
+	TELL_MAP(mmap(start, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+	*start = 'n';
+	TELL(through_linux(start));
+}
+
 int main(void)
 {
 	int file = open("map-file", O_RDWR | O_CREAT | O_TRUNC, 0644);
@@ -148,5 +179,6 @@ int main(void)
 	memcpy(p, "\xb8\x2a\0\0\0\xc3", 6);
 	TELL(mprotect(p, PAGE, PROT_READ | PROT_EXEC));
 	TELL(((int (*)(void))p)());
+	replaced_vdso();
 	return 0;
 }

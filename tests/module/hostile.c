@@ -10,6 +10,8 @@
  *   hostile NAME memory    a file that shows its memory outlives a real execve
  *   hostile NAME rights    root without capabilities asks for them under a filter of Linux'
  *   hostile NAME cycle     the space keeps a socket that has its descriptor in a message
+ *   hostile - map          on the LWK: maps descriptor 0 over and over
+ *   hostile - slow         on the LWK: a thread waits for a page of descriptor 3; what is new is zero
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -33,6 +35,7 @@
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "../../module/hanare_abi.h"
 
@@ -421,12 +424,55 @@ static void map_over_and_over(void)
 	}
 }
 
+/* ---- slow ---- */
+
+static volatile char *slow_file;
+static volatile int slow_byte;
+
+static int touch(void *unused)
+{
+	slow_byte = *slow_file;
+	for (;;)
+		syscall(SYS_nanosleep, &(struct timespec){ .tv_sec = 1000 }, NULL);
+	return 0;
+}
+
+/* The first line is read when memory is to be taken, the second when it is to be looked at. */
+static void slow(void)
+{
+	enum { NEW = 24 << 20, FILE_SIZE = 64 << 20 };
+	static char stack[65536] __attribute__((aligned(16)));
+	size_t i, wrong = 0;
+	char line[8], *new;
+
+	slow_file = mmap(NULL, FILE_SIZE, PROT_READ, MAP_PRIVATE, 3, 0);
+	new = mmap(NULL, NEW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	need(slow_file != MAP_FAILED && new != MAP_FAILED, "mmap");
+	madvise(new, NEW, MADV_NOHUGEPAGE);
+	need(clone(touch, stack + sizeof(stack), CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND |
+		   CLONE_THREAD | CLONE_SYSVSEM, NULL) > 0, "clone");
+	printf("ready %lx\n", (unsigned long)slow_file);
+	fflush(stdout);
+	read(0, line, sizeof(line));
+	for (i = 0; i < NEW; i += PAGE)
+		new[i] = 0;
+	printf("taken\n");
+	fflush(stdout);
+	read(0, line, sizeof(line));
+	for (i = 0; i < NEW; i += PAGE)
+		wrong += new[i] != 0;
+	for (i = 0; i < 500 && !slow_byte; i++)
+		usleep(10000);
+	printf("%zu pages written to, the file begins with %c\n", wrong, slow_byte ?: '-');
+}
+
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } modes[] = {
 		{ "kept", kept }, { "shared", shared }, { "stuck", stuck }, { "copied", copied }, { "moved", moved },
 		{ "memory", memory }, { "rights", rights },
 		{ "cycle", cycle }, { "secret", secret }, { "map", map_over_and_over },
+		{ "slow", slow },
 	};
 	size_t i;
 

@@ -2,8 +2,10 @@
 
 use super::{AddressSpace, FileRef, pte_bits, shared};
 use crate::process::Process;
+use crate::space::Space;
 use crate::{cpus, frames, info, services};
 use alloc::vec::Vec;
+use core::ops::Range;
 use hanare_abi::service::SERVICE_FILL;
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL};
@@ -50,6 +52,19 @@ pub struct PendingFill {
     pub entry: services::Entry,
     /// The pages.
     pub fill: Fill,
+    /// TSC value when the task was told of it.
+    pub since: u64,
+}
+
+impl PendingFill {
+    /// How long a task may take to begin what it was told of, ns.
+    const PATIENCE_NS: u64 = 1_000_000_000;
+
+    /// Whether it was run, or is not run any more: then it is withdrawn.
+    pub fn is_over(&self) -> bool {
+        let is_late = || hanare_hal::cpu::rdtsc().wrapping_sub(self.since) > crate::time::ns_to_cycles(Self::PATIENCE_NS);
+        self.entry.is_done() || is_late() && self.entry.withdraw()
+    }
 }
 
 /// A page that Linux was asked to forget, and [`AddressSpace::given`] before that: if it is
@@ -316,7 +331,7 @@ impl AddressSpace {
 impl Fill {
     /// Arguments of `SERVICE_FILL`.
     pub fn args(&self) -> [u64; 3] {
-        [self.file.id, self.offset, self.pages() * SMALL]
+        [self.file.id, self.offset, self.bytes()]
     }
 
     /// Extents of `SERVICE_FILL`.
@@ -324,8 +339,19 @@ impl Fill {
         self.runs.iter().map(|&(frame, pages)| frame | u64::from(pages - 1)).collect()
     }
 
-    fn pages(&self) -> u64 {
-        self.runs.iter().map(|&(_, n)| u64::from(n)).sum()
+    fn bytes(&self) -> u64 {
+        self.runs.iter().map(|&(_, n)| u64::from(n) * SMALL).sum()
+    }
+
+    /// The addresses it brings pages to.
+    pub fn addresses(&self) -> Range<u64> {
+        self.start..self.start + self.bytes()
+    }
+
+    /// Whether it brings what a mapping has at `addr`.
+    pub fn brings(&self, vma: &Vma<FileRef>, addr: u64) -> bool {
+        let is_file = matches!(&vma.backing, Backing::PrivateFile { file, .. } if *file == self.file);
+        is_file && self.addresses().contains(&addr) && vma.file_offset(addr) == Some(self.offset + ((addr & !(SMALL - 1)) - self.start))
     }
 
     fn free(&mut self) {
@@ -342,7 +368,7 @@ impl Drop for Fill {
 }
 
 /// Installs what was read. `addr` is the address that has to be there now.
-pub fn finish(p: &Process, mut fill: Fill, read: hanare_core::errno::Result<u64>, addr: u64) -> Result<(), Signal> {
+pub fn finish(p: &Space, mut fill: Fill, read: hanare_core::errno::Result<u64>, addr: u64) -> Result<(), Signal> {
     let Ok(bytes) = read else { return Err(Signal::Bus) };
     let mut mm = p.mm.lock();
     let mut at = fill.start;

@@ -1,18 +1,19 @@
 //! What Linux asks about a process's memory: pages for the proxy, and pages it
 //! wants back.
 
-use super::fault::{Gained, PendingFill, file_window};
+use super::fault::{Gained, PendingFill, file_window, finish};
 use super::{AddressSpace, FileRef};
 use crate::frames;
 use crate::process::Process;
-use crate::space::Space;
-use crate::services::Entry;
+use crate::space::{self, Space};
+use crate::services::{By, Entry};
 use core::sync::atomic::Ordering;
 use hanare_abi::request::{FAULT_WRITE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
 use hanare_abi::service::SERVICE_FILL;
 use hanare_core::errno;
 use hanare_core::vma::{Backing, Prot, Vma};
 use hanare_hal::paging::{SMALL, pte};
+use hanare_hal::{cpu, percpu};
 use hanare_ikc::{RequestCall, RequestRef};
 
 /// `REQUEST_FAULT`: the status to answer with.
@@ -26,7 +27,8 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
             Err(e) => -e.0,
         };
     }
-    if call.args[3] != 0 && !finish_fill(p, (call.args[3] - 1) as u32, addr) {
+    let run = (call.args[3] as u32).checked_sub(1);
+    if !finish_fills(p, run, addr) {
         return -errno::EFAULT.0;
     }
     let mut mm = p.mm.lock();
@@ -43,7 +45,14 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
                 }
             }
             Backing::PrivateFile { .. } if mm.map_known(&vma, addr, file_window(&vma, addr)) => {}
-            Backing::PrivateFile { .. } => return serve_first(p, &mut mm, &vma, addr, r),
+            Backing::PrivateFile { .. } => {
+                let status = serve_first(p, &mut mm, &vma, addr, r);
+                drop(mm);
+                if status == -errno::EAGAIN.0 {
+                    sweep();
+                }
+                return status;
+            }
             _ => return -errno::EFAULT.0,
         }
     }
@@ -73,27 +82,46 @@ fn answer(r: &RequestRef<'_>, addr: u64, pages: &[u64]) -> i32 {
 }
 
 fn serve_first(p: &Process, mm: &mut AddressSpace, vma: &Vma<FileRef>, addr: u64, r: &RequestRef<'_>) -> i32 {
+    let mut fills = p.fills.lock();
+    // One that another task runs, or was to run, is waited for.
+    if let Some(f) = fills.iter().find(|f| f.fill.brings(vma, addr)) {
+        r.set_arg(3, u64::from(f.entry.index()));
+        return STATUS_SERVE_FIRST;
+    }
     let Some(fill) = mm.plan_fill(vma, addr) else { return -errno::ENOMEM.0 };
-    let Some(entry) = Entry::new(SERVICE_FILL, p.space, &fill.args(), &fill.extents()) else {
+    let Some(entry) = Entry::new(By::Fault, SERVICE_FILL, p.space, &fill.args(), &fill.extents()) else {
         return -errno::EAGAIN.0;
     };
     r.set_arg(3, u64::from(entry.index()));
-    p.fills.lock().push(PendingFill { entry, fill });
+    fills.push(PendingFill { entry, fill, since: cpu::rdtsc() });
     STATUS_SERVE_FIRST
 }
 
-/// The task says that service `index` was run: installs the pages.
-fn finish_fill(p: &Process, index: u32, addr: u64) -> bool {
-    let pending = {
-        let mut fills = p.fills.lock();
-        let Some(i) = fills.iter().position(|f| f.entry.index() == index) else { return true };
-        if fills[i].entry.answer().is_none() {
-            return true; // not run after all: the fault is looked at anew
-        }
-        fills.swap_remove(i)
-    };
-    let read = pending.entry.answer().expect("done").map(|a| a.status);
-    super::fault::finish(p, pending.fill, read, addr).is_ok()
+/// Installs what was read for faults, also of other tasks: they may have been killed. `run`: the
+/// service that this task says was run for `addr`. False: it brought no page there.
+fn finish_fills(p: &Space, run: Option<u32>, addr: u64) -> bool {
+    let mut ok = true;
+    while let Some(f) = take_over(p) {
+        let Some(answer) = f.entry.answer() else { continue }; // withdrawn
+        let ours = run == Some(f.entry.index()) && f.fill.addresses().contains(&addr);
+        let at = if ours { addr } else { f.fill.addresses().start };
+        ok &= finish(p, f.fill, answer.map(|a| a.status), at).is_ok() || !ours;
+    }
+    ok
+}
+
+/// A fill that was run, or whose task is gone.
+fn take_over(p: &Space) -> Option<PendingFill> {
+    let mut fills = p.fills.lock();
+    let i = fills.iter().position(PendingFill::is_over)?;
+    Some(fills.swap_remove(i))
+}
+
+/// Frees service entries of the calling CPU that nobody comes for.
+pub fn sweep() {
+    for p in space::at(percpu::index()) {
+        finish_fills(&p, None, 0);
+    }
 }
 
 impl AddressSpace {

@@ -123,12 +123,11 @@ impl AddressSpace {
             }
             stale.add(leaf.addr, leaf.addr + leaf.size);
             pages += leaf.size / SMALL;
+            if leaf.entry & pte::SEEN != 0 {
+                removed.range = Some(tlb::join(removed.range, (leaf.addr, leaf.addr + leaf.size)));
+            }
             if leaf.entry & pte::FOREIGN == 0 {
                 let block = Block::of(leaf.frame(), leaf.size == LARGE);
-                if leaf.entry & pte::SEEN != 0 {
-                    let (low, high) = removed.range.unwrap_or((leaf.addr, leaf.addr));
-                    removed.range = Some((low.min(leaf.addr), high.max(leaf.addr + leaf.size)));
-                }
                 match frames::drop_mapping(block.frame) {
                     None => {} // another process has it too
                     Some(true) => {
