@@ -166,14 +166,14 @@ impl ThreadSignals {
         self.pending.queue(signal, info)
     }
 
-    /// A signal that the thread's worker has taken; `room`: see [`add`]. False: it was sent to the process, and
-    /// the thread blocks it by now.
+    /// A signal that the thread's worker has taken; `room`: see [`pending::add`]. False: it was
+    /// sent to the process, and the thread blocks it by now.
     fn take(&mut self, signal: u32, info: SigInfo, to_process: bool, room: bool) -> bool {
         if to_process && self.mask.contains(signal) {
             self.applied = self.applied.with(signal); // as the worker does
             return false;
         }
-        add(if to_process { &mut self.chosen } else { &mut self.pending }, signal, info, room);
+        pending::add(if to_process { &mut self.chosen } else { &mut self.pending }, signal, info, room);
         if !to_process && info.code == signal::SI_TIMER {
             self.applied = self.applied.with(signal); // see `hanare_abi::ioctl::Signal`
         }
@@ -258,19 +258,13 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
         return Err(errno::EAGAIN); // the others may be in calls of Linux', which only Linux interrupts
     }
     if !taken {
-        add(&mut p.signals.lock().pending, signal, info, room);
+        pending::add(&mut p.signals.lock().pending, signal, info, room);
         retarget(p);
     }
     if let Some(thread) = thread {
         cpus::kick(&thread); // also to give back what it blocks
     }
     Ok(())
-}
-
-/// Queues what somebody has sent; where the kernel has no `room`, without what came with it, as
-/// Linux does behind RLIMIT_SIGPENDING.
-fn add(to: &mut Pending, signal: u32, info: SigInfo, room: bool) {
-    let _ = if room { to.queue(signal, info) } else { to.mark(signal) };
 }
 
 /// A thread ends, and has its worker still: what it was to take for the process is the others'
