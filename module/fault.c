@@ -331,7 +331,8 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 			break;
 	}
 	kfree(answer);
-	return ret;
+	/* Zaps came in between each time: it faults again. */
+	return round < ROUNDS_MAX ? ret : VM_FAULT_NOPAGE;
 }
 
 /*

@@ -5,7 +5,7 @@ use crate::process::Process;
 use crate::space::{self, Space};
 use crate::{cpus, doorbell, exec, frames, info, share, signals, until};
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 use hanare_abi::boot::{EVENT_REQUEST, INBOUND_ENTRIES};
 use hanare_abi::layout::{SCRATCH_BASE, SLOT_BASE};
 use hanare_abi::request as abi;
@@ -14,23 +14,41 @@ use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu, shared};
 use hanare_ikc::{RequestCall, RequestRef};
 
-/// Bit i: request i has been taken from the ring and is still to be served. There are no more
-/// than the ring has room for.
-static DEFERRED: [[AtomicU64; INBOUND_ENTRIES / 64]; CPUS_MAX] = [const { [const { AtomicU64::new(0) }; INBOUND_ENTRIES / 64] }; CPUS_MAX];
-/// Whether there may be any.
-static ANY_DEFERRED: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
+/// Requests that have been taken from the ring and are still to be served, oldest first: a ring
+/// of which only its CPU knows. There are no more than the ring of the requests has room for.
+struct Deferred {
+    requests: [AtomicU32; INBOUND_ENTRIES],
+    first: AtomicU32,
+    end: AtomicU32,
+}
+
+impl Deferred {
+    fn push(&self, request: u32) {
+        let end = self.end.load(Ordering::Relaxed);
+        self.requests[end as usize % INBOUND_ENTRIES].store(request, Ordering::Relaxed);
+        self.end.store(end.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    fn pop(&self) -> Option<u32> {
+        let first = self.first.load(Ordering::Relaxed);
+        if first == self.end.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.first.store(first.wrapping_add(1), Ordering::Relaxed);
+        Some(self.requests[first as usize % INBOUND_ENTRIES].load(Ordering::Relaxed))
+    }
+}
+
+static DEFERRED: [Deferred; CPUS_MAX] = [const {
+    Deferred { requests: [const { AtomicU32::new(0) }; INBOUND_ENTRIES], first: AtomicU32::new(0), end: AtomicU32::new(0) }
+}; CPUS_MAX];
 
 /// Serves everything Linux has posted to this CPU.
 pub fn drain() {
-    loop {
-        while let Some(index) = next() {
-            serve(index);
-            shared::cpu(percpu::index()).beat();
-        }
-        if !ANY_DEFERRED[percpu::index()].load(Ordering::Relaxed) {
-            break;
-        }
-        serve_deferred();
+    // Serving may defer more, which are older than what is in the ring by then.
+    while let Some(index) = DEFERRED[percpu::index()].pop().or_else(next) {
+        serve(index);
+        shared::cpu(percpu::index()).beat();
     }
 }
 
@@ -38,28 +56,12 @@ pub fn drain() {
 /// service thread without leaving the CPU. That thread may wait for memory, or for who waits
 /// for memory, and Linux may wait for these pages to get some.
 pub fn take_back() {
-    let me = percpu::index();
     while let Some(index) = next() {
         if shared::request(index).read().is_some_and(|call| call.kind == abi::REQUEST_INVALIDATE) {
             serve(index);
         } else {
-            DEFERRED[me][index as usize / 64].fetch_or(1 << (index % 64), Ordering::Relaxed);
-            ANY_DEFERRED[me].store(true, Ordering::Relaxed);
+            DEFERRED[percpu::index()].push(index);
             cpus::request_attention();
-        }
-    }
-}
-
-/// Serving may defer more.
-#[cold]
-fn serve_deferred() {
-    let me = percpu::index();
-    ANY_DEFERRED[me].store(false, Ordering::Relaxed);
-    for (i, word) in DEFERRED[me].iter().enumerate() {
-        let mut word = word.swap(0, Ordering::Relaxed);
-        while word != 0 {
-            serve(i as u32 * 64 + word.trailing_zeros());
-            word &= word - 1;
         }
     }
 }

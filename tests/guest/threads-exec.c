@@ -64,6 +64,13 @@ static void *in_pselect(void *unused)
 	return NULL;
 }
 
+static void *in_sigsuspend(void *unused)
+{
+	sigfillset(&all);
+	sigsuspend(&all);
+	return NULL;
+}
+
 static void *in_epoll(void *unused)
 {
 	struct epoll_event event = { .events = EPOLLIN };
@@ -93,8 +100,8 @@ static int tasks(void)
 
 static void start(void)
 {
-	static void *(*const each[])(void *) = { in_read, in_poll, in_ppoll, in_pselect, in_epoll, in_sleep,
-						  in_futex, computing };
+	static void *(*const each[])(void *) = { in_read, in_poll, in_ppoll, in_pselect, in_epoll,
+						  in_sigsuspend, in_sleep, in_futex, computing };
 	pthread_t thread;
 
 	for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++)

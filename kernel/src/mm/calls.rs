@@ -322,8 +322,13 @@ pub fn unmap_range(p: &Process, start: u64, end: u64) -> Result<()> {
         }
         // Until Linux has forgotten the pages nobody may map anything here: a call
         // of another thread would see the old ones.
-        for v in &removed.vmas {
-            mm.vmas.insert_anyway(reservation(v.start, v.end))?; // it is free: cannot fail
+        let mut vmas = removed.vmas.iter().peekable();
+        while let Some(v) = vmas.next() {
+            let mut end = v.end;
+            while let Some(beside) = vmas.next_if(|next| next.start == end) {
+                end = beside.end;
+            }
+            mm.vmas.insert_anyway(reservation(v.start, end))?; // it is free: cannot fail
         }
     }
     finish_removed(p, removed);
@@ -403,8 +408,12 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
         let result = mm.vmas.protect(start, end, prot);
         // As far as the map was changed, the pages follow it.
         let mut seen: Option<(u64, u64)> = None;
-        let vmas: LinkedList<Vma<FileRef>> = mm.vmas.range(start, end).cloned().collect();
-        for v in vmas.iter().filter(|v| v.prot == prot) {
+        let mut at = start;
+        while let Some(v) = mm.vmas.find_next(at).filter(|v| v.start < end).cloned() {
+            at = v.end;
+            if v.prot != prot {
+                continue;
+            }
             let (s, e) = (v.start.max(start), v.end.min(end));
             mm.table.update(s, e, &mut |leaf| {
                 if leaf.entry & pte::FOREIGN != 0 {

@@ -67,14 +67,6 @@ impl PendingFill {
     }
 }
 
-/// A page that Linux was asked to forget, and [`AddressSpace::given`] before that: if it is
-/// the same afterwards, Linux does not have the page.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Forgotten {
-    page: u64,
-    given: u64,
-}
-
 /// What was done to a page that is to be written.
 pub(super) enum Gained {
     /// It can be.
@@ -94,7 +86,7 @@ enum Plan {
     /// A copy took the place of a shared page, which is given up.
     Copied { old: u64 },
     /// A page is to be copied that Linux may have: it forgets the page first.
-    Forget(Forgotten),
+    Forget,
 }
 
 /// A fault of the running thread, in user mode or in a user copy. May wait.
@@ -109,7 +101,7 @@ pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
         Prot::READ
     };
     info::count(&thread.counts.faults);
-    let mut forgotten = None;
+    let mut forgotten = false;
     loop {
         if p.is_killed() {
             return Ok(());
@@ -124,9 +116,11 @@ pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
                 super::release::page(p, old);
                 return Ok(());
             }
-            Plan::Forget(f) => {
-                super::release::zap(p, f.page, f.page + SMALL);
-                forgotten = Some(f);
+            Plan::Forget => {
+                let page = addr & !(SMALL - 1);
+                super::release::zap(p, page, page + SMALL);
+                forgotten = true;
+                continue;
             }
             Plan::Resolve { watch_seen } => shared::resolve(p, addr, wanted.contains(Prot::WRITE), watch_seen)?,
             Plan::Fill(fill) => {
@@ -134,12 +128,17 @@ pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
                 finish(p, fill, answer.map(|a| a.status), addr)?;
             }
         }
+        forgotten = false;
     }
 }
 
-fn plan(p: &Process, addr: u64, wanted: Prot, forgotten: Option<Forgotten>) -> Plan {
+/// `forgotten`: Linux was asked to forget the page.
+fn plan(p: &Process, addr: u64, wanted: Prot, forgotten: bool) -> Plan {
     let watch_seen = p.invalidations.load(core::sync::atomic::Ordering::Acquire);
     let mut mm = p.mm.lock();
+    if forgotten {
+        mm.given_again(addr & !(SMALL - 1));
+    }
     let Some(vma) = mm.find_or_grow(p, addr) else { return Plan::Fail(Signal::NotMapped) };
     if !allows(vma.prot, wanted) {
         return Plan::Fail(Signal::NotAllowed);
@@ -205,16 +204,30 @@ impl AddressSpace {
 
     /// The frame is there with fewer rights than the mapping has: the mapping
     /// gained some since, or the page is shared after a fork and is copied now.
-    fn gain(&mut self, vma: &Vma<FileRef>, page: u64, forgotten: Option<Forgotten>) -> Plan {
+    fn gain(&mut self, vma: &Vma<FileRef>, page: u64, forgotten: bool) -> Plan {
         if self.join_large(vma, page) {
             return Plan::Done;
         }
-        let now = Forgotten { page, given: self.given };
-        match self.make_writable(vma, page, forgotten == Some(now)) {
+        match self.make_writable(vma, page, forgotten) {
             Ok(Gained::Done) => Plan::Done,
             Ok(Gained::Copied(old)) => Plan::Copied { old },
-            Ok(Gained::Seen) => Plan::Forget(now),
+            Ok(Gained::Seen) => {
+                self.forgetting.push(page);
+                Plan::Forget
+            }
             Err(()) => Plan::Fail(Signal::NoMemory),
+        }
+    }
+
+    /// Whether Linux is being asked to forget a page of a range.
+    pub(super) fn forgets(&self, start: u64, end: u64) -> bool {
+        self.forgetting.iter().any(|page| (start..end).contains(page))
+    }
+
+    /// A thread's `page` has been forgotten: Linux may have it again.
+    fn given_again(&mut self, page: u64) {
+        if let Some(at) = self.forgetting.iter().position(|&p| p == page) {
+            self.forgetting.swap_remove(at);
         }
     }
 

@@ -55,7 +55,8 @@ impl AddressSpace {
     /// that none of its pages may stay writable. `ENOMEM` leaves the parent as it was,
     /// but for large pages that were split and rights that faults give back.
     pub fn fork(&mut self, vfork: bool) -> Result<Forked> {
-        if !limits::room_for_mappings(self.map_bytes()) {
+        // The child's, and for now a list of them.
+        if !limits::room_for_mappings(2 * self.map_bytes()) {
             return Err(errno::ENOMEM);
         }
         self.given += 1;

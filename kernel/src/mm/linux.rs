@@ -37,6 +37,9 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
         return -errno::EFAULT.0;
     }
+    if mm.forgets(addr, addr + SMALL) {
+        return -errno::EAGAIN.0; // it faults again
+    }
     if mm.table.find(addr).is_none() {
         match vma.backing {
             Backing::Anonymous => {
@@ -148,7 +151,10 @@ impl AddressSpace {
             if write && leaf.entry & pte::WRITE == 0 {
                 break; // shared after a fork: copied when it is asked for itself
             }
-            self.given += u64::from(leaf.entry & pte::WRITE == 0);
+            if self.forgets(base.max(at), base + leaf.size) {
+                break;
+            }
+            self.given += u64::from(leaf.entry & pte::WRITE == 0 && vma.prot.contains(Prot::WRITE));
             if leaf.entry & pte::SEEN == 0 {
                 frames::mark_seen(leaf.frame());
                 self.table.update(base, base + leaf.size, &mut |l| l.entry | pte::SEEN);

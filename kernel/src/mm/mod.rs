@@ -27,6 +27,7 @@ pub mod sysv;
 use crate::{frames, services, tlb};
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::mempolicy::Policies;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
@@ -89,9 +90,12 @@ pub struct AddressSpace {
     active: Arc<tlb::CpuSet>,
     /// What other CPUs have to forget, and what is freed then.
     stale: release::Stale,
-    /// Counts what may make Linux have a page again that it was asked to forget so that it can
-    /// be copied: pages given to it read-only, and forks, which make pages read-only.
+    /// Counts what may make Linux have a page again that it was asked to forget for a fork:
+    /// pages that may be written given to it read-only, and other forks.
     given: u64,
+    /// Pages that Linux is asked to forget so that they can be copied, one for a thread at
+    /// most: meanwhile it is not given them.
+    forgetting: Vec<u64>,
     /// Flags of new mappings (`mlockall(MCL_FUTURE)`).
     pub lock_future: VmaFlags,
     /// NUMA policies (`mbind`).
@@ -112,6 +116,7 @@ impl AddressSpace {
             active: Arc::default(),
             stale: release::Stale::default(),
             given: 0,
+            forgetting: Vec::new(),
             lock_future: VmaFlags::empty(),
             policies: Policies::default(),
         })
@@ -130,6 +135,7 @@ impl AddressSpace {
             active: Arc::default(),
             stale: release::Stale::default(),
             given: 0,
+            forgetting: Vec::new(),
             lock_future: VmaFlags::empty(),
             policies: Policies::default(),
         }

@@ -215,8 +215,8 @@ fn with_mask(row: &Row, mut args: [u64; 6]) -> Result<u64> {
 }
 
 /// A worker is interrupted by SIGBUS: where its mask for a call lies without that one, or
-/// the copy of the `size` bytes at `argument` that points there.
-fn interruptible(mask: SigSet, argument: u64, size: usize) -> Result<u64> {
+/// the copy of the `size` bytes at `argument` that points there. `Err`: it stays as it is.
+pub fn interruptible(mask: SigSet, argument: u64, size: usize) -> Result<u64> {
     let thread = cpus::current();
     if !mask.contains(SIGBUS) {
         return Ok(argument);

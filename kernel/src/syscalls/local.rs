@@ -391,7 +391,11 @@ fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
     let mask = usercopy::read_u64(a[0]).map_err(|_| errno::EFAULT)?;
     cpus::current().signals.lock().begin_temporary(SigSet(mask));
     signals::retarget(&cpus::current().process);
-    let result = super::delegated::forward(row, *a);
+    let mut args = *a;
+    if let Ok(pointer) = super::delegated::interruptible(SigSet(mask), args[0], 0) {
+        args[0] = pointer;
+    }
+    let result = super::delegated::forward(row, args);
     cpus::current().signals.lock().end_temporary();
     result
 }
