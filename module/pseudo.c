@@ -307,7 +307,8 @@ static int pseudo_getattr(HANARE_IDMAP *idmap, const struct path *path, struct k
 {
 	struct hanare_pseudo *what = d_inode(path->dentry)->i_private;
 
-	return vfs_getattr(&what->linux_file->f_path, stat, mask, flags);
+	/* 6.12 has flags of its own there that this function must not be given. */
+	return vfs_getattr(&what->linux_file->f_path, stat, mask, flags & AT_STATX_SYNC_TYPE);
 }
 
 static const struct inode_operations pseudo_iops = { .getattr = pseudo_getattr };
