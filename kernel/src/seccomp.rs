@@ -5,7 +5,7 @@ use crate::mm::limits;
 use crate::process::Process;
 use crate::syscalls::end_thread;
 use crate::thread::Thread;
-use crate::{coredump, cpus, delegate, frames, signals};
+use crate::{coredump, cpus, delegate, signals};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -203,8 +203,7 @@ fn set_filter(flags: u64, from: u64) -> Result<u64> {
     }
     let thread = cpus::current();
     // Filters cost kernel memory, as threads and processes do: they leave the kernel its share.
-    let (free, total) = frames::usage();
-    if free < total / 16 {
+    if !limits::room_for_tasks() {
         return Err(errno::ENOMEM);
     }
     let program = Arc::new(read_program(&thread.process, thread.slot_index, from)?);

@@ -223,16 +223,22 @@ def gdb_attach():
         program.wait()
 
 
+def read_until(process, text):
+    """What a process prints, up to `text`."""
+    seen = b''
+    while text not in seen:
+        piece = process.stdout.read1(4096)
+        expect(piece, seen)
+        seen += piece
+    return seen
+
+
 def gdb_killed():
     program = subprocess.Popen(['hanare', 'run', DEBUGGED, 'wait'], stdout=subprocess.PIPE)
     program.stdout.readline()
     debugger = subprocess.Popen(['gdb', '-nx', '-batch', '-ex', 'set remotetimeout 60', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', r'echo it goes on\n',
                                  '-ex', 'continue'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    seen = b''
-    while b'it goes on' not in seen:
-        piece = debugger.stdout.read1(4096)
-        expect(piece, seen)
-        seen += piece
+    seen = read_until(debugger, b'it goes on')
     time.sleep(2)
     program.kill()
     program.wait(20)
@@ -255,11 +261,7 @@ def gdb_listen():
                 where = re.search(r'target remote (\S*):(\d+)', said)
                 debugger = subprocess.Popen(['gdb', '-nx', '-batch', '-ex', 'set remotetimeout 60', '-ex', f'target remote localhost:{where[2]}',
                                              '-ex', 'break work', '-ex', 'continue'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-                seen = b''
-                while b'Breakpoint 1 at' not in seen:
-                    piece = debugger.stdout.read1(4096)
-                    expect(piece, seen)
-                    seen += piece
+                read_until(debugger, b'Breakpoint 1 at')
                 time.sleep(1)
             server.send_signal(signal.SIGINT)
             expect(server.wait(20) == 0, server.returncode)

@@ -104,6 +104,9 @@ pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
     let mut forgotten = false;
     loop {
         if p.is_killed() {
+            if forgotten {
+                p.mm.lock().given_again(addr & !(SMALL - 1)); // others may have the memory, too
+            }
             return Ok(());
         }
         let plan = plan(p, addr, wanted, forgotten);
