@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use fake::{CHILD_SPACE, Lwk, eventually};
+use fake::{CHILD_SPACE, Lwk, blocked_in, eventually};
 use hanare_abi::layout::*;
 use hanare_abi::slot::*;
 use hanare_abi::start::START_STATS;
@@ -245,7 +245,7 @@ fn programs_that_cannot_be_started() {
 fn a_signal_interrupts_a_blocked_call() {
     let mut lwk = start(&["true"]);
     lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
-    thread::sleep(Duration::from_millis(30));
+    blocked_in(lwk.tid(), libc::SYS_read);
     lwk.kill(libc::SIGTERM);
     assert_eq!(lwk.next_signal(), libc::SIGTERM as u32);
     assert_eq!(lwk.answer(), EINTR);
@@ -253,7 +253,7 @@ fn a_signal_interrupts_a_blocked_call() {
     // With SA_RESTART Linux would make the call again: it is not started instead.
     assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]), 0);
     lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
-    thread::sleep(Duration::from_millis(30));
+    blocked_in(lwk.tid(), libc::SYS_read);
     lwk.kill(libc::SIGUSR1);
     assert_eq!(lwk.answer(), RESULT_NOT_STARTED);
     assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
@@ -346,9 +346,10 @@ fn a_refused_signal_is_blocked_and_waits() {
     assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]), 0);
     lwk.refuse_signals(true);
     lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
-    thread::sleep(Duration::from_millis(30));
+    blocked_in(lwk.tid(), libc::SYS_read);
     lwk.kill(libc::SIGUSR1);
     assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
+    blocked_in(lwk.tid(), libc::SYS_read);
     lwk.kill(libc::SIGTERM);
     assert_eq!(lwk.next_signal(), libc::SIGTERM as u32);
     assert_eq!(lwk.answer(), EINTR);
@@ -377,7 +378,7 @@ fn a_stop_in_a_timed_call_is_not_seen() {
     second[0] = 60;
     lwk.poke(DATA, &second);
     lwk.post(libc::SYS_nanosleep as u32, &[DATA, 0]);
-    thread::sleep(Duration::from_millis(30));
+    blocked_in(lwk.tid(), libc::SYS_nanosleep);
     lwk.kill(libc::SIGSTOP);
     eventually("stopped", || lwk.process_state() == 'T');
     lwk.kill(libc::SIGCONT);
@@ -542,7 +543,7 @@ fn the_death_of_the_lwk_is_told() {
     // Also when a call blocks, at the first signal.
     let lwk = start(&["true"]);
     lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
-    thread::sleep(Duration::from_millis(30));
+    blocked_in(lwk.tid(), libc::SYS_read);
     lwk.die();
     lwk.kill(libc::SIGINT);
     assert_eq!(end(lwk), (125, expected.into()));

@@ -344,6 +344,12 @@ impl Drop for Lwk {
     }
 }
 
+/// Waits until thread `tid` is blocked in call `nr` (proc(5), `/proc/PID/syscall`).
+pub fn blocked_in(tid: u32, nr: i64) {
+    let read = || std::fs::read_to_string(format!("/proc/{tid}/syscall")).unwrap();
+    eventually("blocked in the call", || read().starts_with(&format!("{nr} ")));
+}
+
 /// Waits until `condition` holds.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;

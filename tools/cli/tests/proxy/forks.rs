@@ -60,7 +60,7 @@ fn a_fork_is_a_space_of_its_own() {
     }
     // Signals find it.
     lwk.slot_of(CHILD_SPACE, 0).post(libc::SYS_read as u32, &[0, DATA, 1]);
-    thread::sleep(Duration::from_millis(30));
+    blocked_in(pid, libc::SYS_read);
     // SAFETY: kill touches no memory.
     unsafe { libc::kill(pid as i32, libc::SIGTERM) };
     assert_eq!(lwk.next_signal_and_slot(), (libc::SIGTERM as u32, 0));
