@@ -8,6 +8,8 @@ volatile int counter;
 volatile double fraction = 1.5;
 static const char *const words[] = { "one", "two", "three" };
 static pthread_barrier_t barrier;
+/* One at a time: no update of counter is lost, and a debugger sees each value. */
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((noinline)) int work(int number, const char *word)
 {
@@ -17,10 +19,20 @@ __attribute__((noinline)) int work(int number, const char *word)
 	return twice + word[0];
 }
 
+static long in_turn(long number)
+{
+	long result;
+
+	pthread_mutex_lock(&turn);
+	result = work(number, words[number]);
+	pthread_mutex_unlock(&turn);
+	return result;
+}
+
 static void *thread(void *arg)
 {
 	pthread_barrier_wait(&barrier);
-	return (void *)(long)work((long)arg, words[(long)arg]);
+	return (void *)in_turn((long)arg);
 }
 
 static void handler(int signal)
@@ -43,7 +55,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < 2; i++)
 		pthread_create(&threads[i], NULL, thread, (void *)(i + 1));
 	pthread_barrier_wait(&barrier);
-	work(0, words[0]);
+	in_turn(0);
 	for (i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
 	raise(SIGUSR1);
