@@ -1,6 +1,7 @@
 //! Physical memory: one buddy zone per chunk, grouped by NUMA node, and the
 //! quarantine of frames that Linux still holds.
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::MemoryChunk;
 use hanare_core::addr::Pfn;
 use hanare_core::buddy::{Frame, Zone};
@@ -19,6 +20,20 @@ struct Node {
     base: u64,
     size: u64,
     zone: Mutex<Zone<'static>>,
+    /// Pages of the zone, and how many of them were free when its lock was last let go: who
+    /// only wants to know does not wait.
+    pages: u64,
+    free_pages: AtomicU64,
+}
+
+impl Node {
+    /// Does something with the zone.
+    fn with<R>(&self, f: impl FnOnce(&mut Zone<'static>) -> R) -> R {
+        let mut zone = self.zone.lock();
+        let result = f(&mut zone);
+        self.free_pages.store(zone.free_pages() as u64, Ordering::Relaxed);
+        result
+    }
 }
 
 static ZONES: [Once<Node>; ZONES_MAX] = [const { Once::new() }; ZONES_MAX];
@@ -54,7 +69,8 @@ fn zone(c: &MemoryChunk, taken: &core::ops::Range<u64>) -> Node {
     let mut zone = Zone::new(Pfn(c.base / 4096), frames);
     let start = first + table_bytes;
     zone.release(Pfn(start / 4096), ((c.base + c.size - start) / 4096) as usize);
-    Node { id: c.node, base: c.base, size: c.size, zone: Mutex::new(zone) }
+    let (pages, free_pages) = (zone.total_pages() as u64, AtomicU64::new(zone.free_pages() as u64));
+    Node { id: c.node, base: c.base, size: c.size, zone: Mutex::new(zone), pages, free_pages }
 }
 
 #[allow(unsafe_code)]
@@ -82,8 +98,7 @@ fn alloc_keeping(order: u32, keep: impl Fn(&Zone<'static>) -> usize) -> Option<u
     let near = shared::cpu(percpu::index()).node();
     let take = |local: bool| {
         zones().filter(|n| (n.id == near) == local).find_map(|n| {
-            let mut z = n.zone.lock();
-            if z.free_pages() < (1 << order) + keep(&z) { None } else { z.alloc(order) }
+            n.with(|z| if z.free_pages() < (1 << order) + keep(z) { None } else { z.alloc(order) })
         })
     };
     take(true).or_else(|| take(false)).map(|p| p.0 * 4096)
@@ -126,8 +141,7 @@ pub fn free(paddr: u64, order: u32) {
 }
 
 fn with_zone<R>(paddr: u64, f: impl FnOnce(&mut Zone<'static>) -> R) -> R {
-    let node = zones().find(|n| paddr >= n.base && paddr < n.base + n.size).expect("a frame of ours");
-    f(&mut node.zone.lock())
+    zones().find(|n| paddr >= n.base && paddr < n.base + n.size).expect("a frame of ours").with(f)
 }
 
 /// Memory for a stack of `bytes`; never freed. Address of its first byte.
@@ -138,18 +152,16 @@ pub fn alloc_stack(bytes: usize) -> u64 {
 
 /// Free, total bytes.
 pub fn usage() -> (u64, u64) {
-    zones().fold((0, 0), |(f, t), n| {
-        let z = n.zone.lock();
-        (f + z.free_pages() as u64 * 4096, t + z.total_pages() as u64 * 4096)
-    })
+    usage_where(|_| true)
 }
 
 /// Free, total bytes of a NUMA node.
 pub fn usage_of(node: u32) -> (u64, u64) {
-    zones().filter(|n| n.id == node).fold((0, 0), |(f, t), n| {
-        let z = n.zone.lock();
-        (f + z.free_pages() as u64 * 4096, t + z.total_pages() as u64 * 4096)
-    })
+    usage_where(|n| n.id == node)
+}
+
+fn usage_where(counts: impl Fn(&Node) -> bool) -> (u64, u64) {
+    zones().filter(|n| counts(n)).fold((0, 0), |(free, all), n| (free + n.free_pages.load(Ordering::Relaxed) * 4096, all + n.pages * 4096))
 }
 
 /// NUMA node of a frame of ours.
