@@ -1409,7 +1409,7 @@ struct hanare_vma_info {
 /* See `Execed`. */
 #define HANARE_IOCTL_EXECED 0xc0284832U
 /* See `Rights`. */
-#define HANARE_IOCTL_RIGHTS 0xc0084836U
+#define HANARE_IOCTL_RIGHTS 0xc0104836U
 /* See `Succeed`. */
 #define HANARE_IOCTL_SUCCEED 0xc0084837U
 /* See `Share`. */
@@ -1843,6 +1843,13 @@ struct hanare_rights {
 	__u32 changed;
 	/* Out: 1: the program has more rights than who started it (AT_SECURE). */
 	__u32 secure;
+	/*
+	 * Out: 1: it has more than the program before it: Linux has made the process one that
+	 * nobody may look into.
+	 */
+	__u32 gained;
+	/* 0. */
+	__u32 reserved;
 };
 
 /*
@@ -2257,7 +2264,9 @@ _Static_assert(__builtin_offsetof(struct hanare_execed, env_end) == 32, "Execed.
 _Static_assert(sizeof(struct hanare_execed) == 40, "Execed");
 _Static_assert(__builtin_offsetof(struct hanare_rights, changed) == 0, "Rights.changed");
 _Static_assert(__builtin_offsetof(struct hanare_rights, secure) == 4, "Rights.secure");
-_Static_assert(sizeof(struct hanare_rights) == 8, "Rights");
+_Static_assert(__builtin_offsetof(struct hanare_rights, gained) == 8, "Rights.gained");
+_Static_assert(__builtin_offsetof(struct hanare_rights, reserved) == 12, "Rights.reserved");
+_Static_assert(sizeof(struct hanare_rights) == 16, "Rights");
 _Static_assert(__builtin_offsetof(struct hanare_succeed, tid) == 0, "Succeed.tid");
 _Static_assert(__builtin_offsetof(struct hanare_succeed, reserved) == 4, "Succeed.reserved");
 _Static_assert(sizeof(struct hanare_succeed) == 8, "Succeed");

@@ -56,6 +56,14 @@ static bool is_same(const struct cred *a, const struct cred *b)
 	       a->securebits == b->securebits;
 }
 
+/* When commit_creds() has nobody look into the process any more. */
+static bool gains(const struct cred *new, const struct cred *old)
+{
+	return !uid_eq(new->euid, old->euid) || !gid_eq(new->egid, old->egid) ||
+	       !uid_eq(new->fsuid, old->fsuid) || !gid_eq(new->fsgid, old->fsgid) ||
+	       !cap_issubset(new->cap_permitted, old->cap_permitted);
+}
+
 /* The keyrings of the thread and of the process end with the program. Whether there was one. */
 static bool drop_keyrings(struct cred *new)
 {
@@ -113,6 +121,7 @@ long hanare_rights(struct hanare_space *space, void *data)
 		      (!uid_eq(new->uid, root) &&
 		       (effective || !cap_issubset(new->cap_permitted, new->cap_ambient)));
 	arg->changed = !is_same(new, old);
+	arg->gained = gains(new, old);
 	had_keyrings = drop_keyrings(new);
 	if (arg->secure)
 		current->pdeath_signal = 0;
@@ -120,7 +129,6 @@ long hanare_rights(struct hanare_space *space, void *data)
 	current->personality &= ~READ_IMPLIES_EXEC;
 	/* The end of a program that its parent did not start tells it as usual. */
 	current->group_leader->exit_signal = SIGCHLD;
-	/* Who gains something by this is not to be looked into, see commit_creds(). */
 	return arg->changed || had_keyrings ? commit_creds(new) : (abort_creds(new), 0);
 }
 

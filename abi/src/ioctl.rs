@@ -471,6 +471,11 @@ pub struct Rights {
     pub changed: u32,
     /// Out: 1: the program has more rights than who started it (AT_SECURE).
     pub secure: u32,
+    /// Out: 1: it has more than the program before it: Linux has made the process one that
+    /// nobody may look into.
+    pub gained: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// `IOCTL_SUCCEED`: the calling first thread of a process takes over what Linux keeps for

@@ -233,6 +233,14 @@ def read_until(process, text):
     return seen
 
 
+def gdb_does_not_come():
+    """A program that was started for a debugger which cannot come ends."""
+    result = command(['hanare', 'gdb', '--listen', '/nowhere/socket', '--', '/bin/sleep', '600'], timeout=30)
+    expect(result.status == 125 and b'cannot listen at /nowhere/socket' in result.err, result)
+    left = command(['pgrep', '-x', 'sleep'])
+    expect(left.status == 1, left)
+
+
 def gdb_killed():
     program = subprocess.Popen(['hanare', 'run', DEBUGGED, 'wait'], stdout=subprocess.PIPE)
     program.stdout.readline()
@@ -296,6 +304,7 @@ check('gdb-threads', gdb_threads)
 check('gdb-watch', gdb_watch)
 check('gdb-watch-hardware', gdb_watch_hardware)
 check('gdb-attach', gdb_attach)
+check('gdb-does-not-come', gdb_does_not_come)
 check('gdb-killed', gdb_killed)
 check('gdb-listen', gdb_listen)
 check('nothing-left', nothing_left)

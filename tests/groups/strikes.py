@@ -138,6 +138,31 @@ def doomed():
 
 
 check('doomed', doomed)
+
+
+def hidden():
+    """Until execve has replaced the memory, the old program's secrets stay its own."""
+    before, _ = debug_memory()
+    nobody = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--clear-groups']
+    program = subprocess.Popen([*nobody, 'hanare', 'run', '--', STRUCK, 'hidden'])
+    folder = f'/proc/{program.pid}'
+    was_hidden = seen = False
+    while program.poll() is None:
+        try:
+            seen = was_hidden and os.stat(folder + '/mem').st_uid == 65534
+            with open(folder + '/comm') as file:
+                name = file.read().strip()
+            was_hidden |= name == 'struck' and os.stat(folder + '/mem').st_uid == 0
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if seen:
+            expect(name == 'sleep', f'{name} may be looked into')
+            break
+    expect(program.wait(30) == 0 and seen, (program.returncode, was_hidden))
+    clean(before, 'hidden')
+
+
+check('hidden', hidden)
 points = set()
 for name in KINDS:
     check(f'at-points-{name}', at_points(name, points))

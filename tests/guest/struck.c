@@ -1,10 +1,11 @@
 /*
  * What is struck at every moment by the group `strikes`: short programs of one kind each.
- *   struck fork|exec|thread|map|block|signal|exit|doomed|noop
+ *   struck fork|exec|thread|map|block|signal|exit|doomed|hidden|noop
  */
 #include "guest.h"
 #include <poll.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 
 static void forks(void)
 {
@@ -209,6 +210,22 @@ static void doomed(const char *self)
 	}
 }
 
+static void *waits(void *arg)
+{
+	pause();
+	return arg;
+}
+
+/* Nobody may look into the old program, anybody of the same user into the new one. */
+static void hidden(void)
+{
+	pthread_t thread;
+
+	prctl(PR_SET_DUMPABLE, 0);
+	pthread_create(&thread, NULL, waits, NULL);
+	execl("/bin/sleep", "sleep", "0.5", NULL);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "noop";
@@ -229,5 +246,7 @@ int main(int argc, char **argv)
 		ends_now();
 	else if (!strcmp(what, "doomed"))
 		doomed(argv[0]);
+	else if (!strcmp(what, "hidden"))
+		hidden();
 	return 0;
 }

@@ -330,6 +330,25 @@ fn a_signal_can_be_given_back() {
 }
 
 #[test]
+fn any_worker_gives_a_signal_back_as_it_came() {
+    let mut lwk = start(&["true"]);
+    let usr1: u64 = 1 << (libc::SIGUSR1 - 1);
+    lwk.set_sigmask(usr1);
+    thread(&mut lwk, 1);
+    let mut info = [0u8; 128]; // SI_USER, of process 4321
+    info[0] = libc::SIGUSR1 as u8;
+    info[16..20].copy_from_slice(&4321u32.to_ne_bytes());
+    lwk.poke(SCRATCH_BASE + 4096, &info);
+    lwk.slot(1).set_sigmask(usr1);
+    assert_eq!(lwk.op(OP_REQUEUE_SIGNAL, &[libc::SIGUSR1 as u64, 1]), 0);
+    lwk.slot(0).poke(SCRATCH_BASE, &usr1.to_ne_bytes());
+    let taken = lwk.call(libc::SYS_rt_sigtimedwait, &[SCRATCH_BASE, SCRATCH_BASE + 128, 0, 8]);
+    assert_eq!(taken, libc::SIGUSR1.into());
+    let info: [u8; 128] = lwk.peek(SCRATCH_BASE + 128);
+    assert_eq!((&info[8..12], &info[16..20]), (&[0; 4][..], &4321u32.to_ne_bytes()[..]));
+}
+
+#[test]
 fn a_refused_signal_is_blocked_and_waits() {
     let mut lwk = start(&["true"]);
     let usr1 = 1 << (libc::SIGUSR1 - 1);

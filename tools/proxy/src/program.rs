@@ -2,6 +2,7 @@
 //! started.
 
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use hanare_abi::ioctl::{IOCTL_RIGHTS, IOCTL_SUCCEED, Rights, Succeed};
 use hanare_abi::slot::{RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
@@ -39,6 +40,9 @@ fn base_name(path: &CStr) -> &CStr {
     CStr::from_bytes_with_nul(&bytes[start..]).unwrap_or(path)
 }
 
+/// Whether the program that begins has more rights than the one before it.
+static GAINED: AtomicBool = AtomicBool::new(false);
+
 /// `OP_EXECED`: what Linux does at execve, and the LWK cannot.
 pub fn execed(process: &Process, name: u64) {
     let mut buffer = [0; 256];
@@ -48,6 +52,10 @@ pub fn execed(process: &Process, name: u64) {
         sys::set_name(base_name(name));
     }
     signals::reset_caught();
+    // A program that its user may read is his to look into, unless it gains something. Not
+    // before the old one, which may not have been, has left the memory.
+    let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
+    sys::set_dumpable(uid == euid && gid == egid && !GAINED.load(Ordering::Relaxed));
 }
 
 /// `OP_RIGHTS`: `random` is where random bytes go, or 0.
@@ -60,31 +68,21 @@ pub fn rights(process: &Process, random: u64) -> i64 {
         }
         process.space.window.write_scratch(random, &bytes);
     }
-    // A program that its user may read is his to look into, unless it gains something:
-    // Linux looks at that when the rights change.
-    let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
-    let before = sys::is_dumpable();
-    sys::set_dumpable(uid == euid && gid == egid);
-    let mut rights = Rights { changed: 0, secure: 0 };
+    let mut rights = Rights { changed: 0, secure: 0, gained: 0, reserved: 0 };
     match sys::ioctl(process.space.fd, IOCTL_RIGHTS, &mut rights) {
         Ok(()) => {
+            GAINED.store(rights.gained != 0, Ordering::Relaxed);
             let flag = |is, flag| if is != 0 { flag } else { 0 };
             flag(rights.changed, RIGHTS_CHANGED) | flag(rights.secure, RIGHTS_SECURE)
         }
-        Err(error) => {
-            sys::set_dumpable(before); // the old program goes on
-            -i64::from(error.0)
-        }
+        Err(error) => -i64::from(error.0),
     }
 }
 
-/// `OP_SUCCEED`. Whether the process may be dumped has been settled.
+/// `OP_SUCCEED`.
 pub fn succeed(process: &Process, tid: u32) -> i64 {
-    let dumpable = sys::is_dumpable();
     sys::schedule_as(tid);
-    let result = code(sys::ioctl(process.space.fd, IOCTL_SUCCEED, &mut Succeed { tid, reserved: 0 }));
-    sys::set_dumpable(dumpable);
-    result
+    code(sys::ioctl(process.space.fd, IOCTL_SUCCEED, &mut Succeed { tid, reserved: 0 }))
 }
 
 /// `OP_START_FAILED`: says why as a shell would, and exits.

@@ -297,6 +297,7 @@ fn judge_instance(instance: &Instance) -> Finding {
     let text = format!("instance '{name}': {state}, programs: {programs}");
     match state {
         State::Created | State::Booting | State::Running => good(text),
+        State::Stopping => warning(text, format!("somebody shuts it down; if it lasts: hanare log {name}")),
         _ => bad(text, format!("hanare log {name}; hanare shutdown {name} --force")),
     }
 }

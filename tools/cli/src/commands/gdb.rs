@@ -31,9 +31,9 @@ Examples:
   hanare gdb --listen :2345 -- ./program               then elsewhere: gdb -ex 'target remote :2345'
 
 A program that reads from the terminal is best started with --listen, gdb in another terminal.
-When gdb detaches or ends, the program goes on; with --listen it does, too, when Ctrl-C ends hanare gdb:
-at any time for a PID, before gdb has come for a program of its own, which Ctrl-C is meant for from then on. A thread that waits in a system call shows the
-registers of the call; they can be changed when it has come out. Who may debug a process is who may
+When gdb detaches or ends, the program goes on; with --listen and a PID it does, too, when Ctrl-C ends hanare gdb.
+A program that hanare gdb has started with --listen gets Ctrl-C of its terminal itself. A thread that waits in a
+system call shows the registers of the call; they can be changed when it has come out. Who may debug a process is who may
 ptrace it on Linux. Exit status: with a program its own once it has ended, 128 + n if signal n killed
 it; 125 if Hanare failed.")]
 pub struct Gdb {
@@ -77,13 +77,27 @@ impl Gdb {
                 Err(status) => return Ok(status),
             },
         };
-        if let Err(error) = process.stopped() {
-            drop(process);
-            child.iter_mut().for_each(|child| drop(child.kill()));
-            return Err(error);
-        }
+        let connected = process.stopped().and_then(|_| connect(&way, &interrupts));
         let mut gdb = Target::new(process, pid);
-        let end = serve(&mut gdb, &way, &interrupts, child.is_some())?;
+        let end = match connected {
+            // Ctrl-C on the terminal reaches a program of ours, too, and is gdb's where it is there.
+            Ok(Some((wire, debugger))) => {
+                let looks = matches!(way, Way::Listen(_)) && child.is_none();
+                let end = session::serve(&mut gdb, wire, looks.then_some(&interrupts))?;
+                debugger.map(|mut debugger| debugger.wait()); // its user may still be reading
+                end
+            }
+            Ok(None) => End::Detached,
+            Err(error) => {
+                drop(gdb);
+                if let Some(mut child) = child {
+                    // Started to be debugged, which nobody does.
+                    let _ = child.kill();
+                    let _ = child.wait();
+                }
+                return Err(error);
+            }
+        };
         if end == End::Killed {
             let pid = rustix::process::Pid::from_raw(pid as i32).context("process 0")?;
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
@@ -138,16 +152,12 @@ fn interrupts() -> Result<UnixStream> {
     Ok(read)
 }
 
-/// `started`: the program is ours, and Ctrl-C on the terminal reaches it, too.
-fn serve(gdb: &mut Target, way: &Way, interrupts: &UnixStream, started: bool) -> Result<End> {
+/// The way to gdb, and gdb if it is ours; `None`: Ctrl-C came first.
+fn connect(way: &Way, interrupts: &UnixStream) -> Result<Option<(Wire, Option<Child>)>> {
     match way {
-        // Ctrl-C on the terminal is gdb's and the program's business.
-        Way::Standard => session::serve(gdb, Wire::Standard, None),
-        Way::Terminal => with_gdb(gdb),
-        Way::Listen(address) => match listen(address, interrupts)? {
-            Some(wire) => session::serve(gdb, wire, (!started).then_some(interrupts)),
-            None => Ok(End::Detached),
-        },
+        Way::Standard => Ok(Some((Wire::Standard, None))),
+        Way::Terminal => start_gdb().map(|(wire, debugger)| Some((wire, Some(debugger)))),
+        Way::Listen(address) => Ok(listen(address, interrupts)?.map(|wire| (wire, None))),
     }
 }
 
@@ -199,7 +209,7 @@ impl Drop for Folder {
 }
 
 /// Starts gdb on this terminal, connected to us.
-fn with_gdb(gdb: &mut Target) -> Result<End> {
+fn start_gdb() -> Result<(Wire, Child)> {
     use std::os::unix::fs::DirBuilderExt;
     let folder = Folder(std::env::temp_dir().join(format!("hanare-gdb-{}", std::process::id())));
     std::fs::DirBuilder::new().mode(0o700).create(&folder.0).with_context(|| format!("cannot create {}", folder.0.display()))?;
@@ -221,9 +231,5 @@ fn with_gdb(gdb: &mut Target) -> Result<End> {
         }
     };
     stream.set_nonblocking(false)?;
-    let end = session::serve(gdb, Wire::Unix(stream), None);
-    if end.is_ok() {
-        let _ = debugger.wait(); // its user may still be reading
-    }
-    end
+    Ok((Wire::Unix(stream), debugger))
 }

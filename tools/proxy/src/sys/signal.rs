@@ -238,15 +238,12 @@ pub fn give_back(signal: u32, info: &Info) {
 unsafe fn queue_info(signal: u32, info: u64, process: bool) -> Result<()> {
     let (pid, tid) = (super::pid(), super::thread_id());
     let (nr, args) = if process {
-        (__NR_rt_sigqueueinfo, [pid.into(), signal.into(), info, 0, 0, 0])
+        // Linux finds the process by any of its threads, and believes a thread about itself
+        // only that somebody else sent the signal.
+        (__NR_rt_sigqueueinfo, [tid.into(), signal.into(), info, 0, 0, 0])
     } else {
         (__NR_rt_tgsigqueueinfo, [pid.into(), tid.into(), signal.into(), info, 0, 0])
     };
     // SAFETY: Linux only reads there.
-    let result = check(unsafe { raw_call(nr, args) }).map(drop);
-    if process && result == Err(Errno(linux_raw_sys::errno::EPERM)) {
-        // Linux lets only the first thread say that somebody else sent it.
-        return super::plain(__NR_kill, [pid.into(), signal.into(), 0, 0, 0, 0]).map(drop);
-    }
-    result
+    check(unsafe { raw_call(nr, args) }).map(drop)
 }
