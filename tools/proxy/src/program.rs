@@ -79,10 +79,13 @@ pub fn rights(process: &Process, random: u64) -> i64 {
     }
 }
 
-/// `OP_SUCCEED`.
+/// `OP_SUCCEED`. Whether the process may be dumped has been settled by `OP_EXECED`.
 pub fn succeed(process: &Process, tid: u32) -> i64 {
+    let dumpable = sys::is_dumpable();
     sys::schedule_as(tid);
-    code(sys::ioctl(process.space.fd, IOCTL_SUCCEED, &mut Succeed { tid, reserved: 0 }))
+    let result = code(sys::ioctl(process.space.fd, IOCTL_SUCCEED, &mut Succeed { tid, reserved: 0 }));
+    sys::set_dumpable(dumpable);
+    result
 }
 
 /// `OP_START_FAILED`: says why as a shell would, and exits.
