@@ -122,7 +122,7 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 		/* A service's own error is in its entry; the LWK judges it. */
 		served = hanare_serve(space->inst, space, index, CONTEXT_FAULT) ? 0 : index + 1;
 		/* Not ready any more: another fault runs the same one, and what it brings is ours. */
-		if ((!served && hanare_serve_wait(space->inst, index, timeout_ms)) ||
+		if ((!served && hanare_serve_wait(space, index, timeout_ms)) ||
 		    fatal_signal_pending(current)) {
 			answer->status = -EINTR;
 			return;

@@ -325,7 +325,7 @@ long hanare_pose(struct hanare_space *space, void *data);
 enum hanare_context { CONTEXT_WORKER, CONTEXT_FAULT, CONTEXT_THREAD };
 int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
 		 enum hanare_context context);
-int hanare_serve_wait(struct hanare_instance *inst, u32 index, unsigned int timeout_ms);
+int hanare_serve_wait(struct hanare_space *space, u32 index, unsigned int timeout_ms);
 void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);
 int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from);
