@@ -327,7 +327,8 @@ static bool claim(struct hanare_service *entry, u32 owner, enum hanare_context c
 
 /*
  * Until nobody runs the entry for this space, or for so long: it may have become another
- * space's, whose service is none of ours. 0: ask the LWK what came of it.
+ * space's, whose service is none of ours. 0: ask the LWK what came of it; -EBUSY: it is
+ * still run; -EINTR: killed.
  */
 int hanare_serve_wait(struct hanare_space *space, u32 index, unsigned int timeout_ms)
 {
@@ -338,7 +339,7 @@ int hanare_serve_wait(struct hanare_space *space, u32 index, unsigned int timeou
 		READ_ONCE(*entry) != running || READ_ONCE(inst->dead),
 		msecs_to_jiffies(timeout_ms));
 
-	return min(ret, 0L);
+	return ret < 0 ? -EINTR : ret ? 0 : -EBUSY;
 }
 
 /*
