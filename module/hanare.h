@@ -294,6 +294,8 @@ long hanare_fork_command(struct file *file, struct hanare_space *parent, void __
 void hanare_account(struct hanare_space *space, const struct hanare_call *call);
 
 /* share.c */
+int hanare_share_init(void);
+void hanare_share_exit(void);
 /* The space ends with its process, whoever else has its descriptor. */
 void hanare_space_watch_process(struct hanare_space *space);
 void hanare_space_unwatch_process(struct hanare_space *space);

@@ -3,7 +3,6 @@
 #include "hanare.h"
 
 #include <linux/cred.h>
-#include <linux/file.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
 #include <linux/rcupdate.h>
@@ -54,15 +53,16 @@ static void space_free_rcu(struct rcu_head *rcu)
 static void space_release(struct kref *ref)
 {
 	struct hanare_space *space = container_of(ref, struct hanare_space, ref);
+	struct hanare_instance *inst = space->inst;
 
 	hanare_answers_drop(space);
 	/* Of one that was never opened; else its end has done it. */
 	hanare_space_put_files(space);
 	iput(space->inode);
 	mmdrop(space->mm);
-	hanare_instance_put(space->inst);
 	/* The doorbell's handler may have just looked it up; stop.c its process, too. */
 	call_rcu(&space->rcu, space_free_rcu);
+	hanare_instance_put(inst);	/* last: now the module may go (hanare_spaces_exit) */
 }
 
 void hanare_space_put(struct hanare_space *space)
