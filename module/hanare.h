@@ -301,8 +301,9 @@ void hanare_space_watch_process(struct hanare_space *space);
 void hanare_space_unwatch_process(struct hanare_space *space);
 long hanare_share(struct hanare_space *space, void *data);
 void hanare_space_unshare(struct hanare_space *space);
-/* Each process that has the space is killed, or told that the LWK died. Any context. */
+/* Each process that has the space is told that the LWK died. Any context. */
 void hanare_space_tell_death(struct hanare_space *space);
+/* Each is killed. May look at all tasks: with no lock held. */
 void hanare_space_kill(struct hanare_space *space);
 bool hanare_space_is_shared(struct hanare_space *space);
 bool hanare_space_stop_changed(struct hanare_space *space, bool (*is_stopped)(struct pid *pid),
