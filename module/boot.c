@@ -461,12 +461,14 @@ static void give_up(struct hanare_instance *inst)
 static u32 kill_spaces(struct hanare_instance *inst, u32 timeout_ms)
 {
 	struct hanare_space *space;
-	unsigned long flags;
+	u32 id = 0;
 
-	spin_lock_irqsave(&inst->state_lock, flags);
-	list_for_each_entry(space, &inst->space_list, link)
+	/* One by one: not all tasks of Linux are looked at with a lock held. */
+	while ((space = hanare_space_after(inst, id))) {
+		id = space->id;
 		hanare_space_kill(space);
-	spin_unlock_irqrestore(&inst->state_lock, flags);
+		hanare_space_put(space);
+	}
 	wait_event_killable_timeout(inst->space_wait, !READ_ONCE(inst->spaces),
 				    msecs_to_jiffies(timeout_ms));
 	return READ_ONCE(inst->spaces);

@@ -15,6 +15,8 @@
 /* Of a task that ends, which no signal wakes: Linux walks its robust futexes. */
 #define EXITING_MS 1000
 #define LOCKED_MS 10000
+/* For what another fault runs, where the lock can be given up instead. */
+#define BUSY_LOCKED_MS 100
 /* Services a single fault may ask for, and zaps it may lose against. */
 #define ROUNDS_MAX 64
 
@@ -80,8 +82,9 @@ void hanare_answers_drop(struct hanare_space *space)
 
 /* ---- asking ---- */
 
+/* The answer's status is -EBUSY if another fault has been running its service for `busy_ms`. */
 static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 addr, bool write,
-		unsigned int timeout_ms)
+		unsigned int timeout_ms, unsigned int busy_ms)
 {
 	u64 served = 0;
 	int round;
@@ -122,11 +125,11 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 		/* A service's own error is in its entry; the LWK judges it. */
 		served = hanare_serve(space->inst, space, index, CONTEXT_FAULT) ? 0 : index + 1;
 		/* Not ready any more: another fault runs the same one, and what it brings is ours. */
-		if ((!served && hanare_serve_wait(space->inst, index, timeout_ms)) ||
-		    fatal_signal_pending(current)) {
+		answer->status = served ? 0 : hanare_serve_wait(space, index, busy_ms);
+		if (fatal_signal_pending(current))
 			answer->status = -EINTR;
+		if (answer->status)
 			return;
-		}
 	}
 	answer->status = -EIO;
 }
@@ -278,12 +281,35 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 	return 0;
 }
 
+/* Without mmap_lock; the answer is for the next pass. */
+static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer *answer, u64 addr,
+			       bool write)
+{
+	struct hanare_space *space = vma->vm_private_data;
+	struct file *file = get_file(vma->vm_file);
+	bool exiting = current->flags & PF_EXITING;
+	unsigned int timeout_ms = exiting ? EXITING_MS : UNLOCKED_MS;
+
+	/* From here on the VMA may go away; the file keeps the space. */
+	mmap_read_unlock(vma->vm_mm);
+	ask(space, answer, addr, write, timeout_ms, timeout_ms);
+	/* Who is not to end, and can be killed, waits on for a file that is slow. */
+	if (answer->status == -EINTR || answer->status == -EAGAIN ||
+	    (answer->status == -EBUSY && !exiting))
+		kfree(answer);
+	else
+		answer_store(space, answer);
+	fput(file);
+	return VM_FAULT_RETRY;
+}
+
 static vm_fault_t space_fault(struct vm_fault *vmf)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	struct hanare_space *space = vma->vm_private_data;
 	u64 addr = vmf->address & PAGE_MASK;
 	bool write = vmf->flags & FAULT_FLAG_WRITE;
+	bool may_unlock = vmf->flags & FAULT_FLAG_ALLOW_RETRY;
 	struct hanare_answer *answer;
 	vm_fault_t ret = VM_FAULT_SIGBUS;
 	int round;
@@ -311,22 +337,12 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	if (!answer)
 		return VM_FAULT_SIGBUS;
 
-	if (fault_flag_allow_retry_first(vmf->flags)) {
-		struct file *file = get_file(vma->vm_file);
-
-		/* From here on the VMA may go away; the file keeps the space. */
-		mmap_read_unlock(vma->vm_mm);
-		ask(space, answer, addr, write,
-		    current->flags & PF_EXITING ? EXITING_MS : UNLOCKED_MS);
-		if (answer->status == -EINTR || answer->status == -EAGAIN)
-			kfree(answer);
-		else
-			answer_store(space, answer);
-		fput(file);
-		return VM_FAULT_RETRY;
-	}
+	if (fault_flag_allow_retry_first(vmf->flags))
+		return ask_unlocked(vma, answer, addr, write);
 	for (round = 0; round < ROUNDS_MAX; round++) {
-		ask(space, answer, addr, write, LOCKED_MS);
+		ask(space, answer, addr, write, LOCKED_MS, may_unlock ? BUSY_LOCKED_MS : LOCKED_MS);
+		if (answer->status == -EBUSY && may_unlock)
+			return ask_unlocked(vma, answer, addr, write);
 		if (!insert_answer(space, vma, answer, write, &ret))
 			break;
 	}

@@ -294,13 +294,16 @@ long hanare_fork_command(struct file *file, struct hanare_space *parent, void __
 void hanare_account(struct hanare_space *space, const struct hanare_call *call);
 
 /* share.c */
+int hanare_share_init(void);
+void hanare_share_exit(void);
 /* The space ends with its process, whoever else has its descriptor. */
 void hanare_space_watch_process(struct hanare_space *space);
 void hanare_space_unwatch_process(struct hanare_space *space);
 long hanare_share(struct hanare_space *space, void *data);
 void hanare_space_unshare(struct hanare_space *space);
-/* Each process that has the space is killed, or told that the LWK died. Any context. */
+/* Each process that has the space is told that the LWK died. Any context. */
 void hanare_space_tell_death(struct hanare_space *space);
+/* Each is killed. May look at all tasks: with no lock held. */
 void hanare_space_kill(struct hanare_space *space);
 bool hanare_space_is_shared(struct hanare_space *space);
 bool hanare_space_stop_changed(struct hanare_space *space, bool (*is_stopped)(struct pid *pid),
@@ -325,7 +328,7 @@ long hanare_pose(struct hanare_space *space, void *data);
 enum hanare_context { CONTEXT_WORKER, CONTEXT_FAULT, CONTEXT_THREAD };
 int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
 		 enum hanare_context context);
-int hanare_serve_wait(struct hanare_instance *inst, u32 index, unsigned int timeout_ms);
+int hanare_serve_wait(struct hanare_space *space, u32 index, unsigned int timeout_ms);
 void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);
 int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from);

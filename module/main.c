@@ -534,15 +534,20 @@ static int __init hanare_init(void)
 	err = hanare_topology_init();
 	if (err)
 		goto pseudo;
-	err = register_reboot_notifier(&reboot_nb);
+	err = hanare_share_init();
 	if (err)
 		goto topology;
+	err = register_reboot_notifier(&reboot_nb);
+	if (err)
+		goto share;
 	err = misc_register(&hanare_device);
 	if (err)
 		goto reboot;
 	return 0;
 reboot:
 	unregister_reboot_notifier(&reboot_nb);
+share:
+	hanare_share_exit();
 topology:
 	hanare_topology_exit();
 pseudo:
@@ -560,6 +565,8 @@ static void __exit hanare_exit(void)
 	misc_deregister(&hanare_device);
 	unregister_reboot_notifier(&reboot_nb);
 	hanare_observers_exit();
+	hanare_share_exit();
+	/* After whatever ends spaces. */
 	hanare_spaces_exit();
 	hanare_topology_exit();
 	hanare_pseudo_exit();

@@ -301,6 +301,14 @@ static long run(struct hanare_job *job, enum hanare_context context)
 	}
 }
 
+/* The first word of an entry, of which its state and its space are the halves. */
+static u64 entry_word(u32 owner, u32 state)
+{
+	BUILD_BUG_ON(offsetof(struct hanare_service, state) ||
+		     offsetof(struct hanare_service, space) != sizeof(u32));
+	return (u64)owner << 32 | state;
+}
+
 /*
  * Two executors never run one entry, nor one what is meant for another: the LWK may have taken
  * it back by now and have filled it in anew, for other memory.
@@ -312,22 +320,26 @@ static bool claim(struct hanare_service *entry, u32 owner, enum hanare_context c
 		[CONTEXT_FAULT] = HANARE_SERVICE_READY_FAULT,
 		[CONTEXT_THREAD] = HANARE_SERVICE_READY_THREAD,
 	};
-	u64 space = (u64)owner << 32, wanted = space | ready[context];
+	u64 wanted = entry_word(owner, ready[context]);
 
-	BUILD_BUG_ON(offsetof(struct hanare_service, state) ||
-		     offsetof(struct hanare_service, space) != sizeof(u32));
-	return cmpxchg((u64 *)entry, wanted, space | HANARE_SERVICE_RUNNING) == wanted;
+	return cmpxchg((u64 *)entry, wanted, entry_word(owner, HANARE_SERVICE_RUNNING)) == wanted;
 }
 
-/* Until nobody runs the entry, or for so long. 0: ask the LWK what came of it. */
-int hanare_serve_wait(struct hanare_instance *inst, u32 index, unsigned int timeout_ms)
+/*
+ * Until nobody runs the entry for this space, or for so long: it may have become another
+ * space's, whose service is none of ours. 0: ask the LWK what came of it; -EBUSY: it is
+ * still run; -EINTR: killed.
+ */
+int hanare_serve_wait(struct hanare_space *space, u32 index, unsigned int timeout_ms)
 {
-	struct hanare_service *entry = &inst->services[index];
+	struct hanare_instance *inst = space->inst;
+	const u64 *entry = (const u64 *)&inst->services[index];
+	u64 running = entry_word(space->id, HANARE_SERVICE_RUNNING);
 	long ret = wait_event_killable_timeout(inst->served_wait,
-		READ_ONCE(entry->state) != HANARE_SERVICE_RUNNING || READ_ONCE(inst->dead),
+		READ_ONCE(*entry) != running || READ_ONCE(inst->dead),
 		msecs_to_jiffies(timeout_ms));
 
-	return min(ret, 0L);
+	return ret < 0 ? -EINTR : ret ? 0 : -EBUSY;
 }
 
 /*

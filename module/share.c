@@ -15,6 +15,12 @@
 /* A memory map outlives its process as long as somebody uses it: looks for its end this often. */
 #define USED_RECHECK HZ
 
+/*
+ * Runs the works below. Whoever drops the last reference there holds no file, so the module
+ * may go: not before they have returned (hanare_share_exit).
+ */
+static struct workqueue_struct *end_queue;
+
 /* One process of a space that had more than one at some time. */
 struct hanare_sharer {
 	struct list_head link;			/* space->sharers, or none */
@@ -49,7 +55,7 @@ static void process_work(struct work_struct *work)
 		hanare_space_flush(space);
 		/* Our reference goes along. */
 		if (!test_bit(0, &space->ended) &&
-		    queue_delayed_work(system_unbound_wq, &space->gone_work, USED_RECHECK))
+		    queue_delayed_work(end_queue, &space->gone_work, USED_RECHECK))
 			return;
 	}
 	hanare_space_put(space);
@@ -62,7 +68,7 @@ static int process_woken(struct wait_queue_entry *entry, unsigned int mode, int 
 
 	kref_get(&space->ref);
 	/* Not the last one: that it is watched is another. */
-	if (!queue_delayed_work(system_unbound_wq, &space->gone_work, 0))
+	if (!queue_delayed_work(end_queue, &space->gone_work, 0))
 		hanare_space_put(space);
 	return 0;
 }
@@ -130,7 +136,7 @@ static int sharer_woken(struct wait_queue_entry *entry, unsigned int mode, int f
 {
 	struct hanare_sharer *s = container_of(entry, struct hanare_sharer, woken);
 
-	queue_work(system_unbound_wq, &s->work);
+	queue_work(end_queue, &s->work);
 	return 0;
 }
 
@@ -294,4 +300,15 @@ bool hanare_space_stop_changed(struct hanare_space *space, bool (*is_stopped)(st
 	}
 	spin_unlock_irq(&space->share_lock);
 	return changed;
+}
+
+int hanare_share_init(void)
+{
+	end_queue = alloc_workqueue("hanare", WQ_UNBOUND, 0);
+	return end_queue ? 0 : -ENOMEM;
+}
+
+void hanare_share_exit(void)
+{
+	destroy_workqueue(end_queue);
 }

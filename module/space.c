@@ -3,7 +3,6 @@
 #include "hanare.h"
 
 #include <linux/cred.h>
-#include <linux/file.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
 #include <linux/rcupdate.h>
@@ -54,15 +53,16 @@ static void space_free_rcu(struct rcu_head *rcu)
 static void space_release(struct kref *ref)
 {
 	struct hanare_space *space = container_of(ref, struct hanare_space, ref);
+	struct hanare_instance *inst = space->inst;
 
 	hanare_answers_drop(space);
 	/* Of one that was never opened; else its end has done it. */
 	hanare_space_put_files(space);
 	iput(space->inode);
 	mmdrop(space->mm);
-	hanare_instance_put(space->inst);
 	/* The doorbell's handler may have just looked it up; stop.c its process, too. */
 	call_rcu(&space->rcu, space_free_rcu);
+	hanare_instance_put(inst);	/* last: now the module may go (hanare_spaces_exit) */
 }
 
 void hanare_space_put(struct hanare_space *space)
@@ -367,21 +367,23 @@ int hanare_space_enter(struct hanare_instance *inst, struct file *file, u64 allo
 		err = refuse(message, -ENOMEM, "Linux has no memory left");
 		goto put;
 	}
-	err = enlist(inst, space);
-	if (err) {
-		refuse(message, err, "%s is not running: see hanare status", inst->name);
-		goto put;
-	}
 	/* Cyclic: an id is not used again while somebody may still think of it. */
-	err = xa_alloc_cyclic(&spaces, &space->id, space,
+	err = xa_alloc_cyclic(&spaces, &space->id, NULL,
 			      XA_LIMIT(1, HANARE_SPACES_MAX - 1), &next_space_id, GFP_KERNEL);
 	if (err < 0) {
 		err = refuse(message, -EAGAIN, "there are too many programs: %u is the limit",
 			     HANARE_SPACES_MAX - 1);
-		space->id = 0;
-		delist(space);
 		goto put;
 	}
+	/* With its id, by which the list is gone through; only then is it found by it. */
+	err = enlist(inst, space);
+	if (err) {
+		xa_release(&spaces, space->id);
+		refuse(message, err, "%s is not running: see hanare status", inst->name);
+		goto put;
+	}
+	/* It has its place already: this cannot fail. */
+	xa_store(&spaces, space->id, space, GFP_KERNEL);
 	hanare_space_watch_process(space);
 	err = space_open(space, parent, token, message);
 	if (err) {
@@ -425,11 +427,6 @@ static int attach_to(struct hanare_instance *inst, struct file *file, struct han
 	return 0;
 }
 
-static int name_terminated(const u8 *name)
-{
-	return strnlen((const char *)name, HANARE_NAME_SIZE) < HANARE_NAME_SIZE;
-}
-
 int hanare_attach(struct file *file, struct hanare_attach *arg)
 {
 	struct hanare_file *hf = file->private_data;
@@ -440,7 +437,7 @@ int hanare_attach(struct file *file, struct hanare_attach *arg)
 		return refuse(arg->message, -EBUSY, "this descriptor has a role already: open another");
 	if (!current->mm || arg->fd > INT_MAX || arg->reserved)
 		return -EINVAL;
-	inst = name_terminated(arg->name) ? hanare_instance_get((char *)arg->name) : NULL;
+	inst = hanare_instance_named(arg->name);
 	if (!inst)
 		return refuse(arg->message, -ENOENT, "%s: see hanare ls, or start one with hanare boot",
 			      arg->name[0] ? "there is no such instance" :

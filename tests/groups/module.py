@@ -209,6 +209,24 @@ def killed_readers():
         expect(result.out == b'hello\n', f'no program runs there: {result}')
 
 
+def two_readers():
+    """Of two who need the same page, one reads it; the other, which cannot give up the memory map's lock
+    (/proc/PID/mem), does not wait for ever."""
+    with SlowFile() as slow:
+        code = (f'import os; os.pread(os.open("/proc/{slow.program.pid}/mem", os.O_RDONLY), 1, '
+                f'{slow.address + (8 << 20)})')
+        readers = [subprocess.Popen([sys.executable, '-S', '-c', code], stderr=subprocess.PIPE)
+                   for _ in range(2)]
+        while all(reader.poll() is None for reader in readers):
+            time.sleep(0.1)
+        first, second = sorted(readers, key=lambda reader: reader.poll() is not None)
+        error = second.stderr.read()
+        expect(b'OSError: [Errno 5]' in error, error)
+        expect(first.poll() is None, 'the file is not slow')
+        slow.tell(slow.server)
+        expect(first.wait(20) == 0, first.stderr.read())
+
+
 start()
 check('by-hand', by_hand, lwk=False)
 check('options-refused-by-the-lwk', options_refused_by_the_lwk, lwk=False)
@@ -229,6 +247,7 @@ check('forged-fill', filled)
 check('hostile-stuck', hostile_at_shutdown('stuck'))
 check('hostile-forged', forged_answer)
 check('hostile-readers', killed_readers)
+check('hostile-two-readers', two_readers)
 check('hostile-shared', hostile_at_shutdown('shared'))
 check('hostile-copied', hostile_at_shutdown('copied'))
 finish()
