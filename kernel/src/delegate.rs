@@ -83,11 +83,12 @@ impl cpus::Wait for Answer<'_> {
 /// memory of its process the same on both sides is done all the same: the process goes on.
 pub fn call(nr: u32, args: [u64; 6]) -> i64 {
     let thread = cpus::current();
+    if thread.process.owes.load(Ordering::Relaxed) && !thread.must_end() {
+        dispositions::tell_owed(thread);
+    }
+    // After that, which may have taken the only interruption that there is.
     if thread.must_end() && (thread.process.is_killed() || !matches!(nr, OP_SERVE | OP_REMAP)) {
         return errno::EINTR.as_return();
-    }
-    if thread.process.owes.load(Ordering::Relaxed) {
-        dispositions::tell_owed(thread);
     }
     begin(thread, nr, args)
 }
