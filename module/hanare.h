@@ -178,6 +178,7 @@ struct hanare_space {
 	struct xarray files;
 	struct rw_semaphore watch_lock;		/* taken before mmap_lock */
 	struct xarray watches;
+	u32 next_watch;
 
 	wait_queue_head_t slot_queues[HANARE_SLOT_QUEUES];
 	unsigned long rung[BITS_TO_LONGS(HANARE_SLOTS_MAX)];

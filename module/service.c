@@ -130,9 +130,11 @@ static long watch_add(struct hanare_job *job)
 					   &watch_ops);
 	if (err)
 		goto free;
-	err = xa_alloc(&space->watches, &id, watch, XA_LIMIT(1, WATCHES_MAX), GFP_KERNEL);
+	/* Cyclic: what ends a watch that has ended already must not end another one. */
+	err = xa_alloc_cyclic(&space->watches, &id, watch, XA_LIMIT(1, WATCHES_MAX),
+			      &space->next_watch, GFP_KERNEL);
 	up_write(&space->watch_lock);
-	if (!err)
+	if (err >= 0)
 		return id;
 	mmu_interval_notifier_remove(&watch->notifier);
 	kfree(watch);

@@ -6,7 +6,7 @@ use crate::{cpus, dispositions, doorbell, info, observe};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SLOT;
-use hanare_abi::slot::RESULT_NOT_STARTED;
+use hanare_abi::slot::{OP_REMAP, OP_SERVE, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno};
 use hanare_hal::{cpu, percpu, shared};
 
@@ -79,14 +79,16 @@ impl cpus::Wait for Answer<'_> {
 /// Has the running thread's worker execute `nr` (a Linux number or `OP_*`).
 /// Returns what it returned; `-EINTR` if the process was killed meanwhile. A thread
 /// that has to end (`dying`) begins no call; one in flight is awaited, since its worker
-/// serves another thread next (`OP_INTERRUPT` sees to it that it ends soon).
+/// serves another thread next (`OP_INTERRUPT` sees to it that it ends soon). What keeps the
+/// memory of its process the same on both sides is done all the same: the process goes on.
 pub fn call(nr: u32, args: [u64; 6]) -> i64 {
     let thread = cpus::current();
-    if thread.must_end() {
-        return errno::EINTR.as_return();
-    }
-    if thread.process.owes.load(Ordering::Relaxed) {
+    if thread.process.owes.load(Ordering::Relaxed) && !thread.must_end() {
         dispositions::tell_owed(thread);
+    }
+    // After that, which may have taken the only interruption that there is.
+    if thread.must_end() && (thread.process.is_killed() || !matches!(nr, OP_SERVE | OP_REMAP)) {
+        return errno::EINTR.as_return();
     }
     begin(thread, nr, args)
 }

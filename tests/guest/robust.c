@@ -72,7 +72,9 @@ static void owner(const char *how)
 		_exit(0);
 	if (!strcmp(how, "other faults"))
 		*(volatile int *)8 = 1;
-	if (!strcmp(how, "other execs"))
+	if (!strcmp(how, "other execs, page away"))
+		madvise(shared, sizeof(*shared), MADV_DONTNEED);
+	if (!strncmp(how, "other execs", 11))
 		replace();
 	for (;;)
 		pause();
@@ -110,7 +112,7 @@ static void check(const char *how, int protocol)
 	if (!result || result == EOWNERDEAD)
 		pthread_mutex_unlock(&shared->mutex);
 	shared->go_on = 1;
-	if (!strcmp(how, "exec") || !strcmp(how, "other execs"))
+	if (!strcmp(how, "exec") || !strncmp(how, "other execs", 11))
 		kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
 	printf("status %#x\n", status & ~0x80);
@@ -121,7 +123,7 @@ static void check(const char *how, int protocol)
 int main(int argc, char **argv)
 {
 	static const char *const ways[] = { "exit", "thread", "killed", "fault", "exec", "other exits", "computes",
-					    "killed computes", "killed other", "other faults", "other execs" };
+					    "killed computes", "killed other", "other faults", "other execs", "other execs, page away" };
 	struct rlimit none = { 0, 0 };
 
 	if (argc > 1)

@@ -211,6 +211,44 @@ static void at_once(void)
 	pause();
 }
 
+#define PIECES 500
+static char *const fixed = (char *)0x200000000;
+
+static void *unmapping(void *unused)
+{
+	*(volatile int *)&go = 1;
+	munmap(fixed, 2 * PIECES * PAGE);
+	return unused;
+}
+
+/* A thread unmaps many pieces of a file while the program is replaced. */
+static void half_unmapped(void)
+{
+	char *again[] = { arguments[0], "second", "reads", NULL };
+	int file = open("pieces", O_RDWR | O_CREAT | O_TRUNC, 0644);
+	pthread_t thread;
+
+	ftruncate(file, PIECES * PAGE);
+	for (int i = 0; i < PIECES; i++)
+		mmap(fixed + 2 * i * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, i * PAGE);
+	pthread_create(&thread, NULL, unmapping, NULL);
+	while (!*(volatile int *)&go)
+		;
+	usleep(1000);
+	execv(arguments[0], again);
+}
+
+/* What is read where the pieces were is there, and not in the file. */
+static void read_there(void)
+{
+	int program = open("/proc/self/exe", O_RDONLY), missing = 0;
+
+	mmap(fixed, 2 * PIECES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	for (int i = 0; i < PIECES; i++)
+		missing += pread(program, fixed + 2 * i * PAGE, 4, 0) != 4 || memcmp(fixed + 2 * i * PAGE, "\177ELF", 4);
+	printf("%s\n", missing ? "what was read is elsewhere" : "what was read is there");
+}
+
 static void *id(void *slot)
 {
 	*(int *)slot = gettid();
@@ -343,12 +381,15 @@ int main(int argc, char **argv)
 	if (argc > 1) {
 		prctl(PR_GET_NAME, name);
 		printf("again, by the first thread %d, named %s\n", tasks(), strchr(name, '-') ? "as the program" : name);
+		if (argc > 2)
+			read_there();
 		return 33;
 	}
 	pipe(pipes);
 	as_child("execve by the first thread", from_first);
 	as_child("execve by another thread", from_other);
 	as_child("several at once", at_once);
+	as_child("while memory is unmapped", half_unmapped);
 	as_child("execve that fails", failing);
 	as_child("exit of the first thread", first_leaves);
 	as_child("exit of the first thread, then execve", first_left);

@@ -121,8 +121,10 @@ pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
             }
             Plan::Forget => {
                 let page = addr & !(SMALL - 1);
-                super::release::zap(p, page, page + SMALL);
-                forgotten = true;
+                forgotten = super::release::zap(p, page, page + SMALL);
+                if !forgotten {
+                    p.mm.lock().given_again(page); // it is asked for again
+                }
                 continue;
             }
             Plan::Resolve { watch_seen } => shared::resolve(p, addr, wanted.contains(Prot::WRITE), watch_seen)?,

@@ -29,12 +29,13 @@ const BOTH: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);
 /// # Errors
 /// What an access there would meet.
 pub fn populate(start: u64, end: u64, prot: Prot) -> core::result::Result<(), fault::Signal> {
-    let p = &cpus::current().process;
+    let thread = cpus::current();
+    let p = &thread.process;
     let write = prot.contains(Prot::WRITE);
     let error = fault::USER | if write { fault::WRITE } else { 0 };
     let needed = if write { pte::WRITE } else { 0 };
     let mut at = start;
-    while at < end && !p.is_killed() {
+    while at < end && !thread.must_end() {
         let leaf = p.mm.lock().table.find(at).filter(|l| l.entry & needed == needed);
         match leaf {
             Some(l) => at = l.addr + l.size,

@@ -116,7 +116,10 @@ pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64) -> core::result::
     };
     let answer = match services::by_worker(SERVICE_RESOLVE, &[page, pages, u64::from(write)], &[]) {
         Ok(a) => a,
-        Err(errno::EAGAIN | errno::EINTR) => return Ok(()),
+        Err(errno::EAGAIN) => return Ok(()),
+        // No entry was free for a thread that has to end: it would ask for ever.
+        Err(errno::EINTR) if cpus::current().must_end() => return Err(Signal::Bus),
+        Err(errno::EINTR) => return Ok(()),
         Err(errno::ENOMEM) => return Err(Signal::NoMemory),
         Err(_) => return Err(Signal::Bus),
     };
