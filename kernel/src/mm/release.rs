@@ -248,17 +248,18 @@ pub fn page_deferred(frame: u64) {
     }
 }
 
-/// Tells Linux to forget `start..end`, frames kept (rights were taken away).
-pub fn zap(p: &Process, start: u64, end: u64) {
+/// Tells Linux to forget `start..end`, frames kept (rights were taken away). Whether it was
+/// done, or there is no Linux side any more that could have the pages.
+pub fn zap(p: &Process, start: u64, end: u64) -> bool {
     if p.is_closed() {
-        return;
+        return true;
     }
     crate::hold::at("zap");
     let args = [start, end];
     // Of a process that ends, the worker may be gone; others that share the memory go on.
-    if services::by_worker(SERVICE_ZAP, &args, &[]).is_err() && p.is_shared() {
-        let _ = services::by_thread(SERVICE_ZAP, p.space, &args, &[]);
-    }
+    // Of a thread that ends, the process goes on.
+    services::by_worker(SERVICE_ZAP, &args, &[]).is_ok()
+        || (!p.is_killed() || p.is_shared()) && services::by_thread(SERVICE_ZAP, p.space, &args, &[]).is_ok()
 }
 
 /// Everything of a space whose proxy is gone, and pages of the kernel's that the proxy
