@@ -163,6 +163,113 @@ static void forked(void)
 	printf("forked: %s %s, child %lx\n", last, last + 100, (long)status);
 }
 
+static volatile int forking;
+
+static void *holder(void *ends)
+{
+	pid_t pid;
+
+	started = 1;
+	pid = fork();
+	if (!pid)
+		_exit(read(*(int *)ends, &pid, 1)); /* the pages are shared until then */
+	forking = 0;
+	return (void *)(long)pid;
+}
+
+/* Linux reads a page all the while that another thread forks: what is written to it then is read. */
+static void reread(void)
+{
+	char *pages = map(100), *middle = pages + 50 * PAGE, text[6] = "";
+	void *pid;
+	pthread_t thread;
+	int go[2];
+
+	pipe(go);
+	fcntl(go[1], F_SETFD, FD_CLOEXEC);
+	for (int i = 0; i < 100; i++)
+		if (i != 50)
+			receive(pages + i * PAGE, "seen");
+	strcpy(middle, "first");
+	mprotect(middle, PAGE, PROT_READ);
+	forking = 1;
+	thread = start(holder, go);
+	while (forking) {
+		write(pipes[1], middle, 6);
+		read(pipes[0], text, 6);
+		usleep(5000);
+	}
+	pthread_join(thread, &pid);
+	mprotect(middle, PAGE, PROT_READ | PROT_WRITE);
+	strcpy(middle, "later");
+	write(pipes[1], middle, 6);
+	read(pipes[0], text, 6);
+	printf("reread: %s\n", text);
+	write(go[1], text, 1);
+	waitpid((long)pid, NULL, 0);
+	munmap(pages, 100 * PAGE);
+	close(go[0]);
+	close(go[1]);
+}
+
+static char *forgotten;
+
+static void *copier(void *unused)
+{
+	started = 1;
+	forgotten[0] = 'c';
+	return unused;
+}
+
+/* Linux reads into a large page of which another thread has it forget a small one. */
+static void joined(void)
+{
+	const long large = 2 << 20;
+	char *block = map(2 * large / PAGE), text[2], *at = (char *)(((uintptr_t)block + large) & -large);
+	pthread_t thread;
+	pid_t pid;
+
+	memset(at, 'j', large);
+	receive(at + 100 * PAGE, "seen");
+	pid = fork();
+	if (!pid) {
+		pause();
+		_exit(0);
+	}
+	forgotten = at + 200 * PAGE;
+	write(pipes[1], forgotten, 2);
+	read(pipes[0], text, 2);
+	thread = start(copier, NULL);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	usleep(20000);
+	at[300 * PAGE] = 'w';
+	receive(at + 190 * PAGE, "joined");
+	pthread_join(thread, NULL);
+	printf("joined: %s %.2s %.2s\n", at + 190 * PAGE, forgotten, at + 300 * PAGE);
+	munmap(block, 2 * large);
+}
+
+/* Shared memory moves while another thread locks it: it is at one of the two places. */
+static void shifted(void)
+{
+	char *block = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), *at;
+	pthread_t thread;
+
+	strcpy(block + PAGE, "block");
+	from = block;
+	to = map(4);
+	thread = start(mover, (void *)(MREMAP_MAYMOVE | MREMAP_FIXED));
+	syscall(SYS_mlock2, block, 2 * PAGE, 1 /* MLOCK_ONFAULT */);
+	pthread_join(thread, NULL);
+	at = moved == (long)to ? to : block;
+	printf("shifted: %s, ", touch(at, 1));
+	printf("%s, %s\n", touch(at + PAGE, 1), at + PAGE);
+	receive(at, "still");
+	printf("shifted: %s\n", at);
+	munmap(at, 4 * PAGE);
+}
+
 static void *unmapper(void *block)
 {
 	started = 1;
@@ -225,6 +332,9 @@ int main(void)
 	freed();
 	copied();
 	forked();
+	reread();
+	joined();
+	shifted();
 	inherited();
 	replaced();
 	return 0;

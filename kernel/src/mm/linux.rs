@@ -71,7 +71,8 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     let mut pages = [0; PAGES_MAX];
     let n = mm.collect(&vma, addr, write, &mut pages[..most]);
     drop(mm);
-    let status = answer(r, addr, &pages[..n]);
+    // None: a page beside it in a large one is being forgotten. It faults again.
+    let status = if n == 0 { -errno::EAGAIN.0 } else { answer(r, addr, &pages[..n]) };
     if let Some(old) = given_up {
         super::release::page_deferred(old);
     }
@@ -154,7 +155,7 @@ impl AddressSpace {
             if self.forgets(base.max(at), base + leaf.size) {
                 break;
             }
-            self.given += u64::from(leaf.entry & pte::WRITE == 0 && vma.prot.contains(Prot::WRITE));
+            self.given += u64::from(leaf.entry & pte::WRITE == 0);
             if leaf.entry & pte::SEEN == 0 {
                 frames::mark_seen(leaf.frame());
                 self.table.update(base, base + leaf.size, &mut |l| l.entry | pte::SEEN);
