@@ -275,6 +275,7 @@ pub fn leave(p: &Process, thread: &Thread) {
     let left = {
         let mut s = thread.signals.lock();
         s.set(SigSet::ALL); // nothing more is left to it
+        s.pending.clear(); // as on Linux; the first thread's worker may serve the next program
         s.give_up(SigSet::ALL)
     };
     requeue(p, left);
