@@ -154,7 +154,9 @@ static void tell_set(struct work_struct *work)
 {
 	struct hanare_instance *inst = container_of(work, struct hanare_instance, clock_tell_work);
 
-	hanare_post(inst, &inst->cpus[0], HANARE_REQUEST_CLOCK_SET);
+	/* Every request may be taken for a while; who waits must hear of it all the same. */
+	if (hanare_post(inst, &inst->cpus[0], HANARE_REQUEST_CLOCK_SET) == -ETIMEDOUT)
+		schedule_work(work);
 }
 
 /* Called with the timekeeper's lock held, also at each tick. */

@@ -18,6 +18,7 @@ use zerocopy::IntoBytes;
 
 const TIMER_CREATE: u32 = 222;
 const TIMER_SETTIME: u32 = 223;
+const TIMER_DELETE: u32 = 226;
 const CLOCK_MONOTONIC: u64 = 1;
 const TIMER_ABSTIME: u64 = 1;
 
@@ -28,21 +29,37 @@ pub struct ClockTimer {
     timer: IntervalTimer,
 }
 
-/// timer_create; `None`: the clock is Linux' business.
-pub fn create(clock: u64, event: u64, id: u64) -> Option<Result<u64>> {
-    let p = &cpus::current().process;
-    let clock = CpuClock::of(clock as i32, p)?;
-    Some(enter(p, clock, event, id))
+/// timer_create, on whatever clock. Linux tells the number here, so that its timer goes again
+/// if the program cannot have it.
+pub fn create(clock: u64, event: u64, at: u64) -> Result<u64> {
+    let thread = cpus::current();
+    let p = &thread.process;
+    let ours = CpuClock::of(clock as i32, p);
+    let scratch = p.write_scratch(thread.slot_index, &[0; 4]).map_err(|_| errno::EAGAIN)?;
+    let linux_clock = if ours.is_some() { CLOCK_MONOTONIC } else { clock };
+    delegate::linux(TIMER_CREATE, [linux_clock, event, scratch, 0, 0, 0])?;
+    let mut bytes = [0; 4];
+    p.read_control(scratch, &mut bytes);
+    let id = u32::from_le_bytes(bytes);
+    enter(p, id, ours).and_then(|()| put(at, &bytes)).inspect_err(|_| {
+        cputime::timer_deleted(id.into());
+        delete(id);
+    })
 }
 
-fn enter(p: &Process, clock: CpuClock, event: u64, at: u64) -> Result<u64> {
-    delegate::linux(TIMER_CREATE, [CLOCK_MONOTONIC, event, at, 0, 0, 0])?;
-    let id = cputime::timer_created(at).ok_or(errno::EFAULT)?;
+fn enter(p: &Process, id: u32, clock: Option<CpuClock>) -> Result<()> {
+    cputime::timer_created(id)?;
+    let Some(clock) = clock else { return Ok(()) };
     p.cpu_timers.with_clock_timers(|timers| {
         timers.try_reserve(1).map_err(|_| errno::EAGAIN)?;
         timers.push(ClockTimer { id, clock, timer: IntervalTimer::default() });
-        Ok(0)
+        Ok(())
     })
+}
+
+/// Deletes Linux' timer.
+pub fn delete(id: u32) {
+    let _ = delegate::linux(TIMER_DELETE, [u64::from(id), 0, 0, 0, 0, 0]);
 }
 
 /// timer_settime, timer_gettime; `None`: it is Linux' business.

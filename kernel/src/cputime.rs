@@ -288,12 +288,11 @@ pub fn itimer(which: u64, new: Option<u64>, old: u64) -> Option<Result<u64>> {
 }
 
 /// timer_create: the new timer's number, so that execve can delete it.
-pub fn timer_created(at: u64) -> Option<u32> {
-    let id = usercopy::read_u32(at).ok()?;
+pub fn timer_created(id: u32) -> Result<()> {
     let mut timers = cpus::current().process.timers.lock();
-    timers.try_reserve(1).ok()?;
+    timers.try_reserve(1).map_err(|_| errno::EAGAIN)?;
     timers.push(id);
-    Some(id)
+    Ok(())
 }
 
 /// timer_delete.
@@ -305,10 +304,9 @@ pub fn timer_deleted(id: u64) {
 
 /// execve: timers of timer_create do not survive it.
 pub fn on_exec(p: &Process) {
-    const TIMER_DELETE: u32 = 226;
     let timers = core::mem::take(&mut *p.timers.lock());
     for id in timers {
-        let _ = delegate::linux(TIMER_DELETE, [u64::from(id), 0, 0, 0, 0, 0]);
+        clocktimers::delete(id);
         clocktimers::deleted(p, id);
     }
 }

@@ -4,19 +4,13 @@ use crate::thread::Thread;
 use crate::{cpus, delegate};
 use hanare_abi::slot::OP_REQUEUE_SIGNAL;
 use hanare_core::errno::{self, Result};
-use hanare_core::signal::{self, Pending, SigInfo, SigSet};
+use hanare_core::signal::{self, SigInfo, SigSet};
 use hanare_hal::usercopy;
 use zerocopy::IntoBytes;
 
 /// What a worker never blocks, since it is how the module tells of the LWK's death: waits here
 /// if the program blocks it.
 pub const NEVER_BLOCKED: SigSet = SigSet::EMPTY.with(signal::SIGBUS);
-
-/// Queues what somebody has sent; where the kernel has no `room`, without what came with it, as
-/// Linux does behind RLIMIT_SIGPENDING.
-pub fn add(to: &mut Pending, signal: u32, info: SigInfo, room: bool) {
-    let _ = if room { to.queue(signal, info) } else { to.mark(signal) };
-}
 
 /// Signals that are blocked wait on Linux, where `sigtimedwait`, `signalfd` and
 /// `sigpending` see them. One that was forwarded before its mask was known there
@@ -37,10 +31,10 @@ pub fn give_back_blocked(thread: &Thread) {
         });
         if sent.is_err() {
             // Linux takes no more of them: it stays here.
-            let _ = match to_process {
-                true => p.signals.lock().pending.queue(queued.signal, queued.info),
-                false => thread.signals.lock().pending.queue(queued.signal, queued.info),
-            };
+            match to_process {
+                true => p.signals.lock().pending.add(queued.signal, queued.info, true),
+                false => thread.signals.lock().pending.add(queued.signal, queued.info, true),
+            }
             return;
         }
     }

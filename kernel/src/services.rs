@@ -206,16 +206,23 @@ fn make_async(entry: Entry) {
 /// Run by the module's service thread while this CPU spins. For kinds that need no process.
 /// No lock is held.
 pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
-    let entry = Entry::new(By::Thread, kind, space, args, extents).ok_or(errno::EAGAIN)?;
+    let until = cpu::rdtsc() + u64::from(shared::params().tsc_khz) * PATIENCE_MS;
+    // The service thread frees the entries of what was posted.
+    let new = || Entry::new(By::Thread, kind, space, args, extents);
+    let entry = spin_for(until, new).ok_or(errno::EAGAIN)?;
     doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
-    let start = cpu::rdtsc();
+    spin_for(until, || entry.answer()).unwrap_or_else(|| {
+        make_async(entry);
+        Err(errno::ETIMEDOUT)
+    })
+}
+
+/// What the service thread makes come, with this CPU kept. `None`: it is too late.
+fn spin_for<T>(until: u64, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
-        if let Some(answer) = entry.answer() {
-            return answer;
-        }
-        if cpu::rdtsc().wrapping_sub(start) > u64::from(shared::params().tsc_khz) * PATIENCE_MS {
-            make_async(entry);
-            return Err(errno::ETIMEDOUT);
+        let found = look();
+        if found.is_some() || cpu::rdtsc() > until {
+            return found;
         }
         inbound::take_back();
         tlb::serve();

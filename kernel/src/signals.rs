@@ -166,14 +166,15 @@ impl ThreadSignals {
         self.pending.queue(signal, info)
     }
 
-    /// A signal that the thread's worker has taken; `room`: see [`pending::add`]. False: it was
+    /// A signal that the thread's worker has taken; `room`: see [`Pending::add`]. False: it was
     /// sent to the process, and the thread blocks it by now.
     fn take(&mut self, signal: u32, info: SigInfo, to_process: bool, room: bool) -> bool {
         if to_process && self.mask.contains(signal) {
             self.applied = self.applied.with(signal); // as the worker does
             return false;
         }
-        pending::add(if to_process { &mut self.chosen } else { &mut self.pending }, signal, info, room);
+        let pending = if to_process { &mut self.chosen } else { &mut self.pending };
+        pending.add(signal, info, room);
         if !to_process && info.code == signal::SI_TIMER {
             self.applied = self.applied.with(signal); // see `hanare_abi::ioctl::Signal`
         }
@@ -258,7 +259,7 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
         return Err(errno::EAGAIN); // the others may be in calls of Linux', which only Linux interrupts
     }
     if !taken {
-        pending::add(&mut p.signals.lock().pending, signal, info, room);
+        p.signals.lock().pending.add(signal, info, room);
         retarget(p);
     }
     if let Some(thread) = thread {
@@ -274,6 +275,7 @@ pub fn leave(p: &Process, thread: &Thread) {
     let left = {
         let mut s = thread.signals.lock();
         s.set(SigSet::ALL); // nothing more is left to it
+        s.pending.clear(); // as on Linux; the first thread's worker may serve the next program
         s.give_up(SigSet::ALL)
     };
     requeue(p, left);
@@ -284,7 +286,7 @@ pub fn leave(p: &Process, thread: &Thread) {
 fn requeue(p: &Process, signals: Vec<QueuedSignal>) {
     let mut shared = p.signals.lock();
     for queued in signals {
-        let _ = shared.pending.queue(queued.signal, queued.info);
+        shared.pending.add(queued.signal, queued.info, true);
     }
 }
 

@@ -138,6 +138,46 @@ static void other(void)
 	syscall(SYS_timer_delete, id);
 }
 
+static int *writable;
+
+static void *protects(void *argument)
+{
+	while (!stop) {
+		mprotect(writable, 4096, PROT_NONE);
+		mprotect(writable, 4096, PROT_READ | PROT_WRITE);
+	}
+	return argument;
+}
+
+/* A timer whose number cannot be told is none: there are few, and they would be used up. */
+static void untold(clockid_t clock)
+{
+	struct sigevent none = { .sigev_notify = SIGEV_NONE };
+	struct rlimit before, few;
+	int file = memfd_create("id", 0), leaked = 0, none_left = 0, *id;
+	pthread_t thread;
+
+	ftruncate(file, 4096);
+	writable = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	id = mmap(NULL, 4096, PROT_READ, MAP_SHARED, file, 0);
+	getrlimit(RLIMIT_SIGPENDING, &before);
+	few = before;
+	few.rlim_cur = 20;
+	setrlimit(RLIMIT_SIGPENDING, &few);
+	stop = 0;
+	pthread_create(&thread, NULL, protects, NULL);
+	for (int i = 0; i < 10000 && !none_left; i++) {
+		if (syscall(SYS_timer_create, clock, &none, writable) == 0)
+			leaked += syscall(SYS_timer_delete, *id) != 0;
+		else
+			none_left = errno == EAGAIN;
+	}
+	stop = 1;
+	pthread_join(thread, NULL);
+	setrlimit(RLIMIT_SIGPENDING, &before);
+	printf("untold: none left %d, not there %d\n", none_left, leaked);
+}
+
 int main(void)
 {
 	struct sigaction action = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
@@ -161,6 +201,8 @@ int main(void)
 		printf("thread: %ld\n", (long)result);
 	}
 	other();
+	untold(CLOCK_PROCESS_CPUTIME_ID);
+	untold(CLOCK_MONOTONIC);
 	id = create(CLOCK_PROCESS_CPUTIME_ID, &none);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
 	wrong.it_value = now;

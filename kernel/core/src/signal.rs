@@ -531,14 +531,13 @@ impl Pending {
         Ok(true)
     }
 
-    /// As [`queue`](Self::queue), without information, so that it takes no memory.
-    ///
-    /// # Errors
-    /// `EINVAL`: no such signal.
-    pub fn mark(&mut self, signal: u32) -> Result<bool> {
-        let new = self.admits(signal)?;
-        self.set = self.set.with(signal);
-        Ok(new)
+    /// As [`queue`](Self::queue), where nobody can be told any more that it is lost: without
+    /// what came with it where the kernel has no `room`, or the queue, as Linux does behind
+    /// RLIMIT_SIGPENDING.
+    pub fn add(&mut self, signal: u32, info: SigInfo, room: bool) {
+        if (!room || self.queue(signal, info).is_err()) && self.admits(signal).is_ok() {
+            self.set = self.set.with(signal);
+        }
     }
 
     /// Whether a signal becomes pending, after what it does to others.

@@ -171,8 +171,8 @@ impl Debugger {
                 return false;
             }
             (s.why, s.complete, s.tid, s.signal, s.address) = (why, false, tid, signal, address);
+            p.observed.set(HELD, true); // locked: who resumes or closes does so before or after
         }
-        p.observed.set(HELD, true);
         kick(p);
         true
     }
@@ -199,13 +199,12 @@ impl Debugger {
 
     fn resume(&self, default: u64) -> Result<()> {
         let p = self.process()?;
-        {
-            let mut s = self.state.lock();
-            if !s.complete {
-                return Err(errno::EBUSY);
-            }
-            (s.why, s.complete, s.tid, s.signal, s.address) = (OBSERVED_RUNS, false, 0, 0, 0);
+        // Held until all may run: the first of them that meets something stops all again.
+        let mut s = self.state.lock();
+        if !s.complete {
+            return Err(errno::EBUSY);
         }
+        (s.why, s.complete, s.tid, s.signal, s.address) = (OBSERVED_RUNS, false, 0, 0, 0);
         for t in p.threads() {
             let d = &t.observe.debug;
             let action = d.action.swap(0, Ordering::Relaxed).checked_sub(1).unwrap_or(default);
@@ -213,12 +212,9 @@ impl Debugger {
             d.stays.store(action & 0xff == ACTION_STAY, Ordering::Relaxed);
             d.steps.store(action & 0xff == ACTION_STEP, Ordering::Relaxed);
             d.stepped.store(false, Ordering::Relaxed);
-            let mut snapshot = d.snapshot.lock();
-            if action & 0xff != ACTION_STAY && snapshot.as_ref().is_some_and(|s| s.in_kernel) {
-                *snapshot = None;
-            }
         }
-        p.observed.set(HELD, false);
+        let_run(&p);
+        drop(s);
         kick(&p);
         Ok(())
     }
@@ -300,12 +296,8 @@ impl Debugger {
             let d = &t.observe.debug;
             d.stays.store(false, Ordering::Relaxed);
             d.steps.store(false, Ordering::Relaxed);
-            let mut snapshot = d.snapshot.lock();
-            if snapshot.as_ref().is_some_and(|s| s.in_kernel) {
-                *snapshot = None;
-            }
         }
-        p.observed.set(HELD, false);
+        let_run(&p);
         *p.observed.debugger.lock() = None;
         p.observed.set(DEBUGGED, false);
         kick(&p);
@@ -315,6 +307,19 @@ impl Debugger {
     pub fn ended(&self, status: u32) {
         self.state.lock().ended = Some(status);
         tell(self.session);
+    }
+}
+
+/// Threads may run, but for those that stay. Those that wait in the kernel do not count as
+/// stopped any more: not before they may run, or they would count again.
+fn let_run(p: &Process) {
+    p.observed.set(HELD, false);
+    for t in p.threads() {
+        let d = &t.observe.debug;
+        let mut snapshot = d.snapshot.lock();
+        if !d.stays.load(Ordering::Relaxed) && snapshot.as_ref().is_some_and(|s| s.in_kernel) {
+            *snapshot = None;
+        }
     }
 }
 
@@ -349,8 +354,8 @@ pub fn is_awaited(thread: &Thread) -> bool {
 pub fn in_kernel(thread: &Thread) {
     {
         let mut own = thread.observe.debug.snapshot.lock();
-        if own.is_some() {
-            return;
+        if own.is_some() || !thread.process.observed.holds() {
+            return; // looked at under the lock, see [`let_run`]
         }
         *own = Some(Snapshot::of_waiting(thread));
     }
@@ -401,8 +406,15 @@ pub(super) fn park(thread: &Thread, regs: &mut Regs) {
     if let Some(d) = debugger_of(thread) {
         d.look_whether_complete(&thread.process);
     }
-    cpus::wait(&Parked(thread), 0);
-    let snapshot = thread.observe.debug.snapshot.lock().take();
+    let parked = Parked(thread);
+    let snapshot = loop {
+        cpus::wait(&parked, 0);
+        let mut own = thread.observe.debug.snapshot.lock();
+        // Held again before it was gone from here, it has counted as stopped again.
+        if cpus::Wait::ready(&parked) {
+            break own.take();
+        }
+    };
     if let Some(s) = snapshot.filter(|s| s.changed) {
         s.load(regs);
         regs.orig_rax = crate::entry::NO_CALL;

@@ -68,9 +68,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
             if !limits::room_for_mappings(0) {
                 return Err(errno::EAGAIN);
             }
-            if let Some(result) = clocktimers::create(args[0], args[1], args[2]) {
-                return result;
-            }
+            return clocktimers::create(args[0], args[1], args[2]);
         }
         Hook::Timer => {
             if let Some(result) = clocktimers::serve(row.number, &args) {
@@ -109,7 +107,6 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Attributes => slots::attributes_changed(cpus::current()),
         Hook::Personality => personality(args[0] as u32),
         Hook::Rlimit => take_limits(row, &args),
-        Hook::Timer if row.number == number::TIMER_CREATE => drop(cputime::timer_created(args[2])),
         Hook::Timer if row.number == number::TIMER_DELETE => cputime::timer_deleted(args[0]),
         Hook::Sysinfo => return super::machine::sysinfo(args[0]),
         Hook::Wait => usage::waited(&cpus::current().process, row, &args, result)?,

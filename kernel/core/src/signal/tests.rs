@@ -32,13 +32,10 @@ fn sets() {
 #[test]
 fn without_information() {
     let mut pending = Pending::default();
-    assert_eq!(pending.mark(0), Err(EINVAL));
-    assert_eq!(pending.mark(40), Ok(true));
-    assert_eq!(pending.mark(40), Ok(true));
-    assert_eq!(pending.mark(SIGTERM), Ok(true));
+    for signal in [0, 40, 40, SIGTERM, SIGSTOP, SIGCONT] {
+        pending.add(signal, SigInfo::user(signal, 1, 2), false);
+    }
     assert_eq!(pending.queue(SIGTERM, SigInfo::user(SIGTERM, 1, 2)), Ok(false));
-    assert_eq!(pending.mark(SIGSTOP), Ok(true));
-    assert_eq!(pending.mark(SIGCONT), Ok(true));
     assert_eq!(pending.set(), SigSet::of(40).with(SIGTERM).with(SIGCONT));
     let taken: Vec<_> = core::iter::from_fn(|| pending.dequeue(SigSet::EMPTY)).collect();
     assert_eq!(taken.iter().map(|q| q.signal).collect::<Vec<_>>(), [SIGTERM, SIGCONT, 40]);
@@ -202,6 +199,7 @@ fn full_queue() {
     assert_eq!(pending.queue(40, info), Ok(true));
     assert_eq!(pending.queue(40, info), Ok(true));
     assert_eq!(pending.queue(40, info), Err(EAGAIN));
+    pending.add(41, info, true); // its sender has been told that it is queued
     assert_eq!(pending.queue(SIGINT, SigInfo::user(SIGINT, 7, 8)), Ok(true));
     assert_eq!(pending.queue(0, info), Err(EINVAL));
     let first = pending.dequeue(SigSet::EMPTY).unwrap();
@@ -211,7 +209,14 @@ fn full_queue() {
     );
     assert_eq!(pending.dequeue(SigSet::EMPTY).unwrap().info, info);
     assert_eq!(pending.dequeue(SigSet::EMPTY).unwrap().info, info);
+    let added = pending.dequeue(SigSet::EMPTY).unwrap();
+    assert_eq!(
+        (added.signal, added.info),
+        (41, SigInfo::user(41, 0, 0))
+    );
     assert_eq!(pending.dequeue(SigSet::EMPTY), None);
+    pending.add(40, info, true);
+    assert_eq!(pending.dequeue(SigSet::EMPTY).unwrap().info, info);
 }
 
 #[test]
