@@ -1,0 +1,162 @@
+//! Signals of the proxy.
+
+use super::*;
+
+#[test]
+fn a_signal_interrupts_a_blocked_call() {
+    let mut lwk = start(&["true"]);
+    lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
+    blocked_in(lwk.tid(), libc::SYS_read);
+    lwk.kill(libc::SIGTERM);
+    assert_eq!(lwk.next_signal(), libc::SIGTERM as u32);
+    assert_eq!(lwk.answer(), EINTR);
+
+    // With SA_RESTART Linux would make the call again: it is not started instead.
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]), 0);
+    lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
+    blocked_in(lwk.tid(), libc::SYS_read);
+    lwk.kill(libc::SIGUSR1);
+    assert_eq!(lwk.answer(), RESULT_NOT_STARTED);
+    assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
+}
+
+#[test]
+fn a_signal_in_between_costs_one_call_at_most() {
+    let mut lwk = start(&["true"]);
+    lwk.wait_until_asleep();
+    lwk.kill(libc::SIGINT);
+    assert_eq!(lwk.next_signal(), libc::SIGINT as u32);
+    let first = lwk.call(libc::SYS_getpid, &[]);
+    assert!(first == RESULT_NOT_STARTED || first == i64::from(lwk.child.id()), "{first}");
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
+}
+
+#[test]
+fn no_signal_is_slept_over() {
+    // A request that blocks and a signal at the same time, over and over: the call
+    // must end, whichever of the two is first.
+    let mut lwk = start(&["true"]);
+    for round in 0..3000u64 {
+        lwk.set_poll_us([0, 20, 200][(round % 3) as usize]);
+        lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
+        for _ in 0..(round * 7919) % 400 {
+            std::hint::spin_loop();
+        }
+        lwk.kill(libc::SIGUSR2);
+        let result = lwk.answer();
+        assert!(result == EINTR || result == RESULT_NOT_STARTED, "{result}");
+        assert_eq!(lwk.next_signal(), libc::SIGUSR2 as u32);
+    }
+    assert_eq!(lwk.signals(), 0);
+}
+
+#[test]
+fn masks_and_dispositions_are_linux_own() {
+    let mut lwk = start(&["true"]);
+    let usr1 = 1 << (libc::SIGUSR1 - 1);
+    lwk.set_sigmask(usr1);
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
+    lwk.kill(libc::SIGUSR1);
+    eventually("pending", || status_mask(&lwk, "ShdPnd") == usr1);
+    assert_eq!(lwk.signals(), 0);
+    lwk.set_sigmask(0);
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), RESULT_NOT_STARTED);
+    assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
+
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_IGNORE, 0]), 0);
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGKILL as u64, MIRROR_IGNORE, 0]), -i64::from(libc::EINVAL));
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[65, MIRROR_IGNORE, 0]), -i64::from(libc::EINVAL));
+    assert_eq!(status_mask(&lwk, "SigIgn") & usr1, usr1);
+    lwk.kill(libc::SIGUSR1);
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
+}
+
+#[test]
+fn a_signal_can_be_given_back() {
+    let mut lwk = start(&["true"]);
+    let mut info = [0u8; 128];
+    info[0] = libc::SIGUSR1 as u8;
+    info[8..12].copy_from_slice(&(-1i32).to_ne_bytes());
+    lwk.poke(SCRATCH_BASE, &info);
+    lwk.set_sigmask(1 << (libc::SIGUSR1 - 1));
+    assert_eq!(lwk.op(OP_REQUEUE_SIGNAL, &[libc::SIGUSR1 as u64]), 0);
+    assert_eq!(status_mask(&lwk, "SigPnd"), 1 << (libc::SIGUSR1 - 1));
+}
+
+#[test]
+fn any_worker_gives_a_signal_back_as_it_came() {
+    let mut lwk = start(&["true"]);
+    let usr1: u64 = 1 << (libc::SIGUSR1 - 1);
+    lwk.set_sigmask(usr1);
+    thread(&mut lwk, 1);
+    let mut info = [0u8; 128]; // SI_USER, of process 4321
+    info[0] = libc::SIGUSR1 as u8;
+    info[16..20].copy_from_slice(&4321u32.to_ne_bytes());
+    lwk.poke(SCRATCH_BASE + 4096, &info);
+    lwk.slot(1).set_sigmask(usr1);
+    assert_eq!(lwk.op(OP_REQUEUE_SIGNAL, &[libc::SIGUSR1 as u64, 1]), 0);
+    lwk.slot(0).poke(SCRATCH_BASE, &usr1.to_ne_bytes());
+    let taken = lwk.call(libc::SYS_rt_sigtimedwait, &[SCRATCH_BASE, SCRATCH_BASE + 128, 0, 8]);
+    assert_eq!(taken, libc::SIGUSR1.into());
+    let info: [u8; 128] = lwk.peek(SCRATCH_BASE + 128);
+    assert_eq!((&info[8..12], &info[16..20]), (&[0; 4][..], &4321u32.to_ne_bytes()[..]));
+}
+
+#[test]
+fn a_refused_signal_is_blocked_and_waits() {
+    let mut lwk = start(&["true"]);
+    let usr1 = 1 << (libc::SIGUSR1 - 1);
+    lwk.refuse_signals(true);
+    lwk.kill(libc::SIGUSR1);
+    assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
+    eventually("pending", || status_mask(&lwk, "ShdPnd") == usr1);
+    assert_eq!(lwk.signals(), 0);
+    // With the next request it is taken again, if the thread does not block it.
+    lwk.refuse_signals(false);
+    assert_eq!(lwk.call(libc::SYS_getpid, &[]), RESULT_NOT_STARTED);
+    assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
+    // A call in progress is not interrupted, but made again.
+    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]), 0);
+    lwk.refuse_signals(true);
+    lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
+    blocked_in(lwk.tid(), libc::SYS_read);
+    lwk.kill(libc::SIGUSR1);
+    assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
+    blocked_in(lwk.tid(), libc::SYS_read);
+    lwk.kill(libc::SIGTERM);
+    assert_eq!(lwk.next_signal(), libc::SIGTERM as u32);
+    assert_eq!(lwk.answer(), EINTR);
+}
+
+#[test]
+fn stops_and_goes_on() {
+    // In a group of its own: Linux does not stop an orphaned one.
+    let mut command = run(&["true"]);
+    command.process_group(0);
+    let mut lwk = Lwk::start(command);
+    for signal in [libc::SIGSTOP, libc::SIGTTOU] {
+        lwk.post(OP_STOP_SIGNAL, &[signal as u64]);
+        eventually("stopped", || lwk.process_state() == 'T');
+        lwk.kill(libc::SIGCONT);
+        assert_eq!(lwk.answer(), 0);
+    }
+    assert_eq!(lwk.op(OP_STOP_SIGNAL, &[libc::SIGTERM as u64]), -i64::from(libc::EINVAL));
+}
+
+#[test]
+fn a_stop_in_a_timed_call_is_not_seen() {
+    // Linux goes on with restart_syscall; a signal then ends the call.
+    let mut lwk = start(&["true"]);
+    let mut second = [0u8; 16];
+    second[0] = 60;
+    lwk.poke(DATA, &second);
+    lwk.post(libc::SYS_nanosleep as u32, &[DATA, 0]);
+    blocked_in(lwk.tid(), libc::SYS_nanosleep);
+    lwk.kill(libc::SIGSTOP);
+    eventually("stopped", || lwk.process_state() == 'T');
+    lwk.kill(libc::SIGCONT);
+    eventually("running", || lwk.process_state() == 'S');
+    lwk.kill(libc::SIGINT);
+    assert_eq!(lwk.answer(), EINTR);
+}
