@@ -324,6 +324,49 @@ static void full(void)
 	printf("full: %s %d\n", pages + 15 * PAGE, pages[16 * PAGE]);
 }
 
+#define REST 512
+
+static pthread_barrier_t barrier;
+static char *whole;
+
+static void *unmaps_rest(void *unused)
+{
+	for (int i = 0; i < 100; i++) {
+		pthread_barrier_wait(&barrier);
+		munmap(whole + PAGE, REST * PAGE);
+		pthread_barrier_wait(&barrier);
+	}
+	return unused;
+}
+
+/* Threads unmap the parts of a shared mapping, one maps another file: that one's pages go with the file's. */
+static void watched(void)
+{
+	int file = open("raced-file", O_RDWR | O_CREAT | O_TRUNC, 0644);
+	int other = open("raced-other", O_RDWR | O_CREAT | O_TRUNC, 0644), old = 0;
+	pthread_t thread;
+	char *new;
+
+	ftruncate(file, (1 + REST) * PAGE);
+	pthread_barrier_init(&barrier, NULL, 2);
+	pthread_create(&thread, NULL, unmaps_rest, NULL);
+	for (int i = 0; i < 100; i++) {
+		whole = mmap(NULL, (1 + REST) * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+		ftruncate(other, PAGE);
+		pthread_barrier_wait(&barrier);
+		munmap(whole, PAGE);
+		new = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, other, 0);
+		pthread_barrier_wait(&barrier);
+		new[0] = 'n';
+		ftruncate(other, 0);
+		ftruncate(other, PAGE);
+		old += new[0] != 0;
+		munmap(new, PAGE);
+	}
+	pthread_join(thread, NULL);
+	printf("watched: %s\n", old ? "pages that the file has no more" : "fine");
+}
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -337,5 +380,6 @@ int main(void)
 	shifted();
 	inherited();
 	replaced();
+	watched();
 	return 0;
 }
