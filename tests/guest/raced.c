@@ -163,6 +163,55 @@ static void forked(void)
 	printf("forked: %s %s, child %lx\n", last, last + 100, (long)status);
 }
 
+static volatile int forking;
+
+static void *holder(void *ends)
+{
+	pid_t pid;
+
+	started = 1;
+	pid = fork();
+	if (!pid)
+		_exit(read(*(int *)ends, &pid, 1)); /* the pages are shared until then */
+	forking = 0;
+	return (void *)(long)pid;
+}
+
+/* Linux reads a page all the while that another thread forks: what is written to it then is read. */
+static void reread(void)
+{
+	char *pages = map(100), *middle = pages + 50 * PAGE, text[6] = "";
+	void *pid;
+	pthread_t thread;
+	int go[2];
+
+	pipe(go);
+	fcntl(go[1], F_SETFD, FD_CLOEXEC);
+	for (int i = 0; i < 100; i++)
+		if (i != 50)
+			receive(pages + i * PAGE, "seen");
+	strcpy(middle, "first");
+	mprotect(middle, PAGE, PROT_READ);
+	forking = 1;
+	thread = start(holder, go);
+	while (forking) {
+		write(pipes[1], middle, 6);
+		read(pipes[0], text, 6);
+		usleep(5000);
+	}
+	pthread_join(thread, &pid);
+	mprotect(middle, PAGE, PROT_READ | PROT_WRITE);
+	strcpy(middle, "later");
+	write(pipes[1], middle, 6);
+	read(pipes[0], text, 6);
+	printf("reread: %s\n", text);
+	write(go[1], text, 1);
+	waitpid((long)pid, NULL, 0);
+	munmap(pages, 100 * PAGE);
+	close(go[0]);
+	close(go[1]);
+}
+
 static void *unmapper(void *block)
 {
 	started = 1;
@@ -225,6 +274,7 @@ int main(void)
 	freed();
 	copied();
 	forked();
+	reread();
 	inherited();
 	replaced();
 	return 0;

@@ -3,7 +3,7 @@
 use super::calls::is_reservation;
 use super::release::{self, Removed};
 use super::{AddressSpace, FileRef, limits, pte_bits};
-use crate::frames;
+use crate::{frames, hold, tlb};
 use crate::process::Process;
 use alloc::collections::LinkedList;
 use alloc::vec::Vec;
@@ -30,7 +30,10 @@ impl Forked {
     /// Has Linux forget what it may still write to. Without the lock; may wait.
     pub fn zap(&self, p: &Process) {
         let Some((start, end)) = self.zap else { return };
-        release::zap(p, start, end);
+        if !release::zap(p, start, end) {
+            return;
+        }
+        hold::at("fork-zapped");
         let mut mm = p.mm.lock();
         if mm.given != self.given {
             return; // it may have some again: each is zapped before its copy is made
@@ -101,8 +104,7 @@ impl AddressSpace {
             frames::share(leaf.frame());
             // Other pages Linux has read-only, too, if at all.
             if is_written_by_linux(&leaf) {
-                let (low, high) = fork.zap.unwrap_or((leaf.addr, leaf.addr));
-                fork.zap = Some((low.min(leaf.addr), high.max(leaf.addr + leaf.size)));
+                fork.zap = Some(tlb::join(fork.zap, (leaf.addr, leaf.addr + leaf.size)));
             }
             leaf.entry & !pte::WRITE
         });

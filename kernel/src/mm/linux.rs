@@ -154,7 +154,7 @@ impl AddressSpace {
             if self.forgets(base.max(at), base + leaf.size) {
                 break;
             }
-            self.given += u64::from(leaf.entry & pte::WRITE == 0 && vma.prot.contains(Prot::WRITE));
+            self.given += u64::from(leaf.entry & pte::WRITE == 0);
             if leaf.entry & pte::SEEN == 0 {
                 frames::mark_seen(leaf.frame());
                 self.table.update(base, base + leaf.size, &mut |l| l.entry | pte::SEEN);

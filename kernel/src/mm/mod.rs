@@ -91,7 +91,7 @@ pub struct AddressSpace {
     /// What other CPUs have to forget, and what is freed then.
     stale: release::Stale,
     /// Counts what may make Linux have a page again that it was asked to forget for a fork:
-    /// pages that may be written given to it read-only, and other forks.
+    /// pages given to it read-only, and other forks.
     given: u64,
     /// Pages that Linux is asked to forget so that they can be copied, one for a thread at
     /// most: meanwhile it is not given them.
