@@ -357,6 +357,11 @@ def little_memory():
         expect(result.status == 0 and result.out == b'some refused 1, other errors 0\n', result)
     check('filters', filters)
 
+    def fork():
+        result = run(GUEST + '/static/scarce', timeout=120)
+        expect(result.status == 0 and result.out == b'refused: ENOMEM\nparent after, child before\n', result)
+    check('fork-without-memory', fork)
+
 
 start(*BOOT)
 compared()

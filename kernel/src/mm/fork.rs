@@ -31,13 +31,14 @@ impl Forked {
     pub fn zap(&self, p: &Process) {
         let Some((start, end)) = self.zap else { return };
         if !release::zap(p, start, end) {
-            return;
+            return; // the next fork does it
         }
         hold::at("fork-zapped");
         let mut mm = p.mm.lock();
         if mm.given != self.given {
             return; // it may have some again: each is zapped before its copy is made
         }
+        mm.unforgotten = None;
         mm.table.update(start, end, &mut |leaf| {
             let forgotten = leaf.size == SMALL && leaf.entry & (pte::WRITE | pte::FOREIGN) == 0 && frames::is_shared(leaf.frame());
             leaf.entry & if forgotten { !pte::SEEN } else { u64::MAX }
@@ -48,6 +49,7 @@ impl Forked {
 /// A fork under way.
 struct Fork {
     child: AddressSpace,
+    /// What Linux has to forget, of earlier forks, too.
     zap: Option<(u64, u64)>,
     /// How many pages may still be copied.
     copies: u32,
@@ -63,7 +65,7 @@ impl AddressSpace {
             return Err(errno::ENOMEM);
         }
         self.given += 1;
-        let mut fork = Fork { child: AddressSpace::new().ok_or(errno::ENOMEM)?, zap: None, copies: if vfork { 0 } else { COPIED_MAX } };
+        let mut fork = Fork { child: AddressSpace::new().ok_or(errno::ENOMEM)?, zap: self.unforgotten, copies: if vfork { 0 } else { COPIED_MAX } };
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
         child.policies = self.policies.clone();
@@ -79,6 +81,7 @@ impl AddressSpace {
             if shares && !v.flags.contains(VmaFlags::WIPEONFORK) { self.share_pages(v, &mut fork) } else { Ok(()) }
         });
         self.flush(0, 1 << 47);
+        self.unforgotten = fork.zap;
         match result {
             Ok(()) => Ok(Forked { mm: fork.child, zap: fork.zap, given: self.given }),
             Err(e) => {

@@ -93,6 +93,9 @@ pub struct AddressSpace {
     /// Counts what may make Linux have a page again that it was asked to forget for a fork:
     /// pages given to it read-only, and other forks.
     given: u64,
+    /// Where forks have made pages read-only that Linux may still write to: it has not been
+    /// seen to forget them. The next fork has it forget them, too.
+    unforgotten: Option<(u64, u64)>,
     /// Pages that Linux is asked to forget so that they can be copied, one for a thread at
     /// most: meanwhile it is not given them.
     forgetting: Vec<u64>,
@@ -116,6 +119,7 @@ impl AddressSpace {
             active: Arc::default(),
             stale: release::Stale::default(),
             given: 0,
+            unforgotten: None,
             forgetting: Vec::new(),
             lock_future: VmaFlags::empty(),
             policies: Policies::default(),
@@ -135,6 +139,7 @@ impl AddressSpace {
             active: Arc::default(),
             stale: release::Stale::default(),
             given: 0,
+            unforgotten: None,
             forgetting: Vec::new(),
             lock_future: VmaFlags::empty(),
             policies: Policies::default(),
