@@ -212,6 +212,27 @@ static void reread(void)
 	close(go[1]);
 }
 
+/* Shared memory moves while another thread locks it: it is at one of the two places. */
+static void shifted(void)
+{
+	char *block = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), *at;
+	pthread_t thread;
+
+	strcpy(block + PAGE, "block");
+	from = block;
+	to = map(4);
+	thread = start(mover, (void *)(MREMAP_MAYMOVE | MREMAP_FIXED));
+	usleep(170000); /* it is held before Linux has moved it, and then after */
+	syscall(SYS_mlock2, block, 2 * PAGE, 1 /* MLOCK_ONFAULT */);
+	pthread_join(thread, NULL);
+	at = moved == (long)to ? to : block;
+	printf("shifted: %s, ", touch(at, 1));
+	printf("%s, %s\n", touch(at + PAGE, 1), at + PAGE);
+	receive(at, "still");
+	printf("shifted: %s\n", at);
+	munmap(at, 4 * PAGE);
+}
+
 static void *unmapper(void *block)
 {
 	started = 1;
@@ -275,6 +296,7 @@ int main(void)
 	copied();
 	forked();
 	reread();
+	shifted();
 	inherited();
 	replaced();
 	return 0;

@@ -6,6 +6,7 @@ use super::release::{Removed, zap};
 use super::{AddressSpace, FileRef, huge, lock, shared};
 use crate::process::Process;
 use crate::{cpus, delegate, frames, hold, services};
+use alloc::collections::LinkedList;
 use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
@@ -226,18 +227,18 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result
     let end = target + new_size;
     let source_end = old + old_size.max(SMALL);
     unchanged(&p.mm.lock(), vma, old, source_end)?;
-    let flags = MAYMOVE | FIXED | if keep { DONTUNMAP } else { 0 };
-    let moved = delegate::linux(SYS_MREMAP, [old, old_size, new_size, flags, target, 0])
-        .and_then(|_| services::by_worker(SERVICE_WATCH, &[target, end], &[]));
-    let watch = match moved {
-        Ok(answer) => answer.status as u32,
-        Err(e) => {
-            shared::remap(target, end);
-            return Err(e);
-        }
-    };
     let Backing::SharedLinux { file, offset, watch: old_watch } = vma.backing.advanced(old - vma.start) else { return Err(errno::EINVAL) };
     let gone = old_size != 0 && !keep;
+    let flags = MAYMOVE | FIXED | if keep { DONTUNMAP } else { 0 };
+    delegate::linux(SYS_MREMAP, [old, old_size, new_size, flags, target, 0]).inspect_err(|_| shared::remap(target, end))?;
+    let undo = || {
+        if gone {
+            move_back(p, m, target, old_watch);
+        }
+        shared::remap(target, end);
+    };
+    let watch = services::by_worker(SERVICE_WATCH, &[target, end], &[]).inspect_err(|_| undo())?.status as u32;
+    hold::at("mremap-moved");
     let enter = || -> Result<()> {
         let mut mm = p.mm.lock();
         unchanged(&mm, vma, old, source_end)?;
@@ -252,15 +253,33 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result
         Ok(())
     };
     enter().inspect_err(|_| {
-        shared::unmap(p, target, end, watch);
-        if gone {
-            shared::remap(old, old + old_size); // Linux has nothing there any more
-        }
+        undo();
+        shared::unwatch(p, watch);
     })?;
     if gone {
         shared::unmap(p, old, old + old_size, old_watch);
     }
     Ok(())
+}
+
+/// Has Linux move back what is still mapped here by the same `watch`. Where nothing of Linux'
+/// is mapped any more, it has nothing either: there the device is again.
+fn move_back(p: &Process, m: &Move, target: u64, watch: u32) {
+    let (old, end) = (m.old, m.old + m.old_size);
+    let kept: LinkedList<(u64, u64, u32)> = p.mm.lock().vmas.range(old, end).filter_map(|v| match v.backing {
+        Backing::SharedLinux { watch, .. } => Some((v.start.max(old), v.end.min(end), watch)),
+        _ => None,
+    }).collect();
+    let mut at = old;
+    for (from, to, by) in kept.into_iter().chain([(end, end, 0)]) {
+        if at < from {
+            shared::remap(at, from);
+        }
+        if by == watch && from < to {
+            let _ = delegate::linux(SYS_MREMAP, [target + (from - old), to - from, to - from, MAYMOVE | FIXED, from, 0]);
+        }
+        at = to;
+    }
 }
 
 /// Moves private pages: the entries move, then Linux forgets the old place.
