@@ -212,6 +212,44 @@ static void reread(void)
 	close(go[1]);
 }
 
+static char *forgotten;
+
+static void *copier(void *unused)
+{
+	started = 1;
+	forgotten[0] = 'c';
+	return unused;
+}
+
+/* Linux reads into a large page of which another thread has it forget a small one. */
+static void joined(void)
+{
+	const long large = 2 << 20;
+	char *block = map(2 * large / PAGE), text[2], *at = (char *)(((uintptr_t)block + large) & -large);
+	pthread_t thread;
+	pid_t pid;
+
+	memset(at, 'j', large);
+	receive(at + 100 * PAGE, "seen");
+	pid = fork();
+	if (!pid) {
+		pause();
+		_exit(0);
+	}
+	forgotten = at + 200 * PAGE;
+	write(pipes[1], forgotten, 2);
+	read(pipes[0], text, 2);
+	thread = start(copier, NULL);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	usleep(20000);
+	at[300 * PAGE] = 'w';
+	receive(at + 190 * PAGE, "joined");
+	pthread_join(thread, NULL);
+	printf("joined: %.6s %.2s %.2s\n", at + 190 * PAGE, forgotten, at + 300 * PAGE);
+	munmap(block, 2 * large);
+}
+
 /* Shared memory moves while another thread locks it: it is at one of the two places. */
 static void shifted(void)
 {
@@ -296,6 +334,7 @@ int main(void)
 	copied();
 	forked();
 	reread();
+	joined();
 	shifted();
 	inherited();
 	replaced();

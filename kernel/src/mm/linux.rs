@@ -71,7 +71,8 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     let mut pages = [0; PAGES_MAX];
     let n = mm.collect(&vma, addr, write, &mut pages[..most]);
     drop(mm);
-    let status = answer(r, addr, &pages[..n]);
+    // None: a page beside it in a large one is being forgotten. It faults again.
+    let status = if n == 0 { -errno::EAGAIN.0 } else { answer(r, addr, &pages[..n]) };
     if let Some(old) = given_up {
         super::release::page_deferred(old);
     }
