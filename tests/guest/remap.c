@@ -1,6 +1,18 @@
 /* mremap and brk. */
 #include "guest.h"
 
+/* A policy of what lies behind the heap, where the heap may not grow. */
+static void policy(char *at)
+{
+	unsigned long nodes = 1;
+	int mode = -1;
+
+	TELL(syscall(SYS_mbind, at, PAGE, 2 /* MPOL_BIND */, &nodes, 64, 0));
+	TELL(brk(at + PAGE));
+	TELL(syscall(SYS_get_mempolicy, &mode, NULL, 0, at, 2 /* MPOL_F_ADDR */));
+	TELL(mode);
+}
+
 int main(void)
 {
 	char *p = mmap(NULL, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *q, *r;
@@ -71,6 +83,7 @@ int main(void)
 	TELL(top != MAP_FAILED);
 	TELL(brk(start + 100 * PAGE));
 	TELL((char *)sbrk(0) - start);
+	policy(top);
 	TELL(brk(start));
 	return 0;
 }

@@ -502,10 +502,13 @@ pub fn brk(wanted: u64) -> u64 {
         limits::enough_memory(to - from).is_ok() && {
             let mut mm = p.mm.lock();
             // A page is kept free between the heap and what follows.
-            let ok = limits.allow(&mm, to - from, true) && mm.vmas.is_free(from, to + SMALL);
+            let fits = limits.allow(&mm, to - from, true) && mm.vmas.is_free(from, to + SMALL);
             let flags = VmaFlags::HEAP | lock_flags;
-            mm.policies.clear(from, to);
-            ok && mm.vmas.insert(anonymous(from, to, Prot::READ | Prot::WRITE, flags)).is_ok()
+            let ok = fits && mm.vmas.insert(anonymous(from, to, Prot::READ | Prot::WRITE, flags)).is_ok();
+            if ok {
+                mm.policies.clear(from, to);
+            }
+            ok
         }
     } else {
         to == from || unmap_range(p, to, from).is_ok()
