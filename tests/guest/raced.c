@@ -246,7 +246,7 @@ static void joined(void)
 	at[300 * PAGE] = 'w';
 	receive(at + 190 * PAGE, "joined");
 	pthread_join(thread, NULL);
-	printf("joined: %s %.2s %.2s\n", at + 190 * PAGE, forgotten, at + 300 * PAGE);
+	printf("joined: %.6s %.2s %.2s\n", at + 190 * PAGE, forgotten, at + 300 * PAGE);
 	munmap(block, 2 * large);
 }
 
@@ -260,6 +260,7 @@ static void shifted(void)
 	from = block;
 	to = map(4);
 	thread = start(mover, (void *)(MREMAP_MAYMOVE | MREMAP_FIXED));
+	usleep(170000); /* it is held before Linux has moved it, and then after */
 	syscall(SYS_mlock2, block, 2 * PAGE, 1 /* MLOCK_ONFAULT */);
 	pthread_join(thread, NULL);
 	at = moved == (long)to ? to : block;

@@ -5,9 +5,9 @@
 #include "guest.h"
 #include <sys/sysinfo.h>
 
-#define PAGES 3000L
+#define PAGES 6000L
 #define APART (2L << 20) /* each has a page table of its own, in a child, too */
-#define STEP (4L << 20)
+#define STEP (1L << 20)
 
 static int zero;
 
@@ -39,12 +39,13 @@ static void receive(void)
 	}
 }
 
-static long free_memory(void)
+/* Bytes that are free beyond those that it takes to fork at all. */
+static long spare(void)
 {
 	struct sysinfo info;
 
 	sysinfo(&info);
-	return info.freeram * info.mem_unit;
+	return ((long)info.freeram - (long)info.totalram / 16) * info.mem_unit;
 }
 
 int main(void)
@@ -56,25 +57,20 @@ int main(void)
 	zero = open("/dev/zero", O_RDONLY);
 	for (long i = 0; i < PAGES; i++)
 		map(page(i), PAGE);
-	/* Less and less memory, until a child has no room for its page tables. */
-	for (;;) {
-		if (free_memory() < 12 * STEP) {
-			receive();
-			pid = fork();
-			if (!pid)
-				_exit(0);
-			if (pid < 0)
-				break;
-			waitpid(pid, NULL, 0);
-		}
+	receive();
+	/* Until a child has no room for its page tables. */
+	for (; spare() > 4 * STEP; top += STEP) {
 		map(top, STEP);
-		for (char *end = top + STEP; top < end; top += PAGE)
-			*top = 1;
+		for (long at = 0; at < STEP; at += PAGE)
+			top[at] = 1;
 	}
-	printf("refused: %s\n", strerrorname_np(errno));
+	pid = fork();
+	if (!pid)
+		_exit(0);
+	printf("refused: %s\n", pid < 0 ? strerrorname_np(errno) : "no");
 	fflush(stdout);
 	munmap(eaten, top - eaten);
-	/* What that one did not get to, and what it copied at once, is not what this is about. */
+	/* Not of interest: what that one did not get to, and what it copied at once. */
 	for (long i = 0; i < PAGES; i++)
 		if (i < 64 || i > PAGES / 4)
 			munmap(page(i), PAGE);

@@ -9,6 +9,10 @@
 
 static void forks(void)
 {
+	char *pages = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int zero = open("/dev/zero", O_RDONLY);
+
+	read(zero, pages, 64 * PAGE); /* more than a child gets copies of */
 	for (int n = 0; n < 3; n++) {
 		pid_t pid = fork();
 
@@ -76,10 +80,11 @@ static void maps(void)
 		mprotect(anonymous, 16 * PAGE, PROT_READ | PROT_WRITE);
 		madvise(anonymous, 8 * PAGE, MADV_DONTNEED);
 		private = mremap(private, 64 * PAGE, 128 * PAGE, MREMAP_MAYMOVE);
+		shared = mremap(shared, 64 * PAGE, 64 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, private + 64 * PAGE);
 		ftruncate(fd, 32 * PAGE);
 		ftruncate(fd, 64 * PAGE);
 		munmap(shared, 64 * PAGE);
-		munmap(private, 128 * PAGE);
+		munmap(private, 64 * PAGE);
 	}
 }
 
