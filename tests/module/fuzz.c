@@ -51,11 +51,12 @@ static void late(int signal)
 int main(int argc, char **argv)
 {
 	unsigned int rounds = argc > 1 ? atoi(argv[1]) : 20000, n, i, good = 0;
-	unsigned char *buffer = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE,
+	unsigned char *buffer = mmap(NULL, (1 << 16) + 4096, PROT_READ | PROT_WRITE,
 				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	unsigned char *readonly = mmap(NULL, 1 << 16, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int fd = open("/dev/hanare", O_RDWR | O_CLOEXEC);
 
+	mprotect(buffer + (1 << 16), 4096, PROT_NONE);
 	sigaction(SIGALRM, &(struct sigaction){ .sa_handler = late }, NULL);
 	srand(argc > 2 ? atoi(argv[2]) : 1);
 	if (fd < 0)
@@ -83,7 +84,7 @@ int main(int argc, char **argv)
 				buffer[i] = rand();
 			break;
 		case 3:
-			/* Ends at an unmapped page. */
+			/* Ends at a page that cannot be read. */
 			argument = buffer + (1 << 16) - rand() % 64;
 			break;
 		default:
