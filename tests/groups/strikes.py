@@ -158,7 +158,9 @@ def hidden():
         if seen:
             expect(name == 'sleep', f'{name} may be looked into')
             break
-    expect(program.wait(30) == 0 and seen, (program.returncode, was_hidden))
+    program.kill()
+    program.wait(30)
+    expect(seen, (program.returncode, was_hidden))
     clean(before, 'hidden')
 
 

@@ -228,7 +228,7 @@ static void hidden(void)
 
 	prctl(PR_SET_DUMPABLE, 0);
 	pthread_create(&thread, NULL, waits, NULL);
-	execl("/bin/sleep", "sleep", "0.5", NULL);
+	execl("/bin/sleep", "sleep", "10", NULL);
 }
 
 int main(int argc, char **argv)

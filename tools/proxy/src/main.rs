@@ -29,6 +29,8 @@ mod start;
 mod sys;
 mod worker;
 
+use core::sync::atomic::Ordering;
+
 use hanare_abi::ioctl::IOCTL_START;
 use linux_raw_sys::errno::EIO;
 
@@ -69,6 +71,8 @@ fn run(initial: Initial) -> ! {
     // From here to START a signal would find nobody to be told to.
     signal::set_mask(!0);
     worker::become_worker(&FIRST_WORKER);
+    // What Linux has settled when it started us is true of the program.
+    FIRST_WORKER.gained.store(!sys::is_dumpable(), Ordering::Relaxed);
     signals::forward_fatal(inherited.sigignore);
     if let Err(error) = sys::ioctl_plain(process.space.fd, IOCTL_START) {
         if error.0 == EIO {

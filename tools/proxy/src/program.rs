@@ -2,7 +2,7 @@
 //! started.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 
 use hanare_abi::ioctl::{IOCTL_RIGHTS, IOCTL_SUCCEED, Rights, Succeed};
 use hanare_abi::slot::{RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
@@ -13,7 +13,7 @@ use crate::message::{EXIT_CANNOT_RUN, EXIT_NOT_FOUND, Text, die, text};
 use crate::process::Process;
 use crate::sys::shared::Once;
 use crate::sys::{self, Errno};
-use crate::worker::code;
+use crate::worker::{Worker, code};
 use crate::signals;
 
 /// Longest path kept, with its zero.
@@ -40,9 +40,6 @@ fn base_name(path: &CStr) -> &CStr {
     CStr::from_bytes_with_nul(&bytes[start..]).unwrap_or(path)
 }
 
-/// Whether the program that begins has more rights than the one before it.
-static GAINED: AtomicBool = AtomicBool::new(false);
-
 /// `OP_EXECED`: what Linux does at execve, and the LWK cannot.
 pub fn execed(process: &Process, name: u64) {
     let mut buffer = [0; 256];
@@ -52,14 +49,18 @@ pub fn execed(process: &Process, name: u64) {
         sys::set_name(base_name(name));
     }
     signals::reset_caught();
-    // A program that its user may read is his to look into, unless it gains something. Not
-    // before the old one, which may not have been, has left the memory.
+}
+
+/// The last of `OP_EXECED`: a program that its user may read is his to look into, unless it
+/// gains something. Not before the old one, which may not have been, has left the memory, and
+/// its files are closed.
+pub fn show(worker: &Worker) {
     let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
-    sys::set_dumpable(uid == euid && gid == egid && !GAINED.load(Ordering::Relaxed));
+    sys::set_dumpable(uid == euid && gid == egid && !worker.gained.load(Ordering::Relaxed));
 }
 
 /// `OP_RIGHTS`: `random` is where random bytes go, or 0.
-pub fn rights(process: &Process, random: u64) -> i64 {
+pub fn rights(process: &Process, worker: &Worker, random: u64) -> i64 {
     if random != 0 {
         // Not as a delegated call, which a signal keeps from being made.
         let mut bytes = [0; RANDOM_BYTES];
@@ -68,14 +69,20 @@ pub fn rights(process: &Process, random: u64) -> i64 {
         }
         process.space.window.write_scratch(random, &bytes);
     }
+    // With less rights it must not be open to more who look into the old program: see `show`.
+    let before = sys::is_dumpable();
+    sys::set_dumpable(false);
     let mut rights = Rights { changed: 0, secure: 0, gained: 0, reserved: 0 };
     match sys::ioctl(process.space.fd, IOCTL_RIGHTS, &mut rights) {
         Ok(()) => {
-            GAINED.store(rights.gained != 0, Ordering::Relaxed);
+            worker.gained.store(rights.gained != 0, Ordering::Relaxed);
             let flag = |is, flag| if is != 0 { flag } else { 0 };
             flag(rights.changed, RIGHTS_CHANGED) | flag(rights.secure, RIGHTS_SECURE)
         }
-        Err(error) => -i64::from(error.0),
+        Err(error) => {
+            sys::set_dumpable(before); // the old program goes on
+            -i64::from(error.0)
+        }
     }
 }
 

@@ -50,6 +50,8 @@ pub struct Worker {
     pub alive: AtomicU32,
     /// A signal that it took is blocked, whatever the thread's mask says.
     pub held: AtomicBool,
+    /// The program that begins on it has more rights than the one before.
+    pub gained: AtomicBool,
     slot: AtomicU32,
     role: Role,
     /// What Linux has as this thread's list of robust futexes.
@@ -65,8 +67,8 @@ impl Worker {
         let (interrupted, call) = (AtomicU32::new(0), AtomicU32::new(0));
         let slot = AtomicU32::new(slot);
         let alive = AtomicU32::new(1);
-        let held = AtomicBool::new(false);
-        Self { this, interrupted, call, alive, held, slot, role, robust_list: AtomicU64::new(0), block }
+        let (held, gained) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { this, interrupted, call, alive, held, gained, slot, role, robust_list: AtomicU64::new(0), block }
     }
 
     /// Index of its slot.
@@ -215,12 +217,13 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
         OP_SIGNAL_ACTION => code(signals::mirror(args[0], args[1], args[2])),
         OP_EXECED => {
             program::execed(process, args[0]);
-            // The last: it closes files, whose other ends tell that the program has begun.
+            // Late: it closes files, whose other ends tell that the program has begun.
             pseudo::execed(process, args[1], args[2]);
+            program::show(worker);
             0
         }
         OP_SUCCEED => program::succeed(process, args[0] as u32),
-        OP_RIGHTS => program::rights(process, args[0]),
+        OP_RIGHTS => program::rights(process, worker, args[0]),
         OP_REMAP => code(attach::map_again(&process.space, args[0], args[1])),
         OP_NOP => 0,
         OP_STOP_SIGNAL => code(signals::stop_by(args[0])),

@@ -89,12 +89,10 @@ impl Gdb {
             }
             Ok(None) => End::Detached,
             Err(error) => {
+                // Started to be debugged, which nobody does. Without us it goes on.
+                child.iter_mut().for_each(|child| drop(child.kill()));
                 drop(gdb);
-                if let Some(mut child) = child {
-                    // Started to be debugged, which nobody does.
-                    let _ = child.kill();
-                    let _ = child.wait();
-                }
+                child.iter_mut().for_each(|child| drop(child.wait()));
                 return Err(error);
             }
         };
