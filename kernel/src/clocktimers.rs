@@ -42,8 +42,10 @@ pub fn create(clock: u64, event: u64, at: u64) -> Result<u64> {
     p.read_control(scratch, &mut bytes);
     let id = u32::from_le_bytes(bytes);
     enter(p, id, ours).and_then(|()| put(at, &bytes)).inspect_err(|_| {
-        cputime::timer_deleted(id.into());
-        delete(id);
+        // A thread that has to end cannot: then execve does.
+        if delete(id) {
+            cputime::timer_deleted(id.into());
+        }
     })
 }
 
@@ -57,9 +59,9 @@ fn enter(p: &Process, id: u32, clock: Option<CpuClock>) -> Result<()> {
     })
 }
 
-/// Deletes Linux' timer.
-pub fn delete(id: u32) {
-    let _ = delegate::linux(TIMER_DELETE, [u64::from(id), 0, 0, 0, 0, 0]);
+/// Deletes Linux' timer. False: it is there still.
+pub fn delete(id: u32) -> bool {
+    delegate::linux(TIMER_DELETE, [u64::from(id), 0, 0, 0, 0, 0]).is_ok()
 }
 
 /// timer_settime, timer_gettime; `None`: it is Linux' business.

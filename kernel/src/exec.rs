@@ -498,6 +498,7 @@ fn clear(p: &Process) {
         let (min, max) = (mm.vmas.min(), mm.vmas.max());
         removed.vmas = mm.vmas.remove(min, max);
         mm.vmas = VmaMap::new(min, max);
+        mm.unforgotten = None;
         mm.policies.clear(min, max);
         mm.lock_future = VmaFlags::empty();
         let _ = mm.unmap_pages(min, max, &mut removed);

@@ -7,7 +7,7 @@ use crate::{cpus, delegate, doorbell, inbound, tlb};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SERVICE;
-use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILE_PUT, SERVICE_READY, SERVICE_READY_FAULT, SERVICE_READY_THREAD};
+use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILE_GET, SERVICE_FILE_PUT, SERVICE_FILL, SERVICE_MAY, SERVICE_PROGRAM_GET, SERVICE_READY, SERVICE_READY_FAULT, SERVICE_READY_THREAD};
 use hanare_abi::slot::{OP_SERVE, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno};
 use hanare_hal::boot::CPUS_MAX;
@@ -132,9 +132,13 @@ fn collect_async(me: usize, base: u32) {
     }
 }
 
-/// Run by the worker of the current thread.
+/// Run by the worker of the current thread. One that has to end keeps the memory the same on both
+/// sides, but does not begin what may wait for a file: who replaces the program waits for it.
 pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
     let space = cpus::current().process.space;
+    if matches!(kind, SERVICE_FILL | SERVICE_PROGRAM_GET | SERVICE_FILE_GET | SERVICE_MAY) && cpus::current().must_end() {
+        return Err(errno::EINTR);
+    }
     let entry = loop {
         if let Some(e) = Entry::new(By::Worker, kind, space, args, extents) {
             break e;

@@ -95,7 +95,7 @@ pub struct AddressSpace {
     given: u64,
     /// Where forks have made pages read-only that Linux may still write to: it has not been
     /// seen to forget them. The next fork has it forget them, too.
-    unforgotten: Option<(u64, u64)>,
+    pub unforgotten: Option<(u64, u64)>,
     /// Pages that Linux is asked to forget so that they can be copied, one for a thread at
     /// most: meanwhile it is not given them.
     forgetting: Vec<u64>,

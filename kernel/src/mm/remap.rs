@@ -266,17 +266,20 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result
 /// is mapped any more, it has nothing either: there the device is again.
 fn move_back(p: &Process, m: &Move, target: u64, watch: u32) {
     let (old, end) = (m.old, m.old + m.old_size);
-    let kept: LinkedList<(u64, u64, u32)> = p.mm.lock().vmas.range(old, end).filter_map(|v| match v.backing {
-        Backing::SharedLinux { watch, .. } => Some((v.start.max(old), v.end.min(end), watch)),
-        _ => None,
-    }).collect();
+    let mapped = || -> LinkedList<(u64, u64, u32)> {
+        p.mm.lock().vmas.range(old, end).filter_map(|v| match v.backing {
+            Backing::SharedLinux { watch, .. } => Some((v.start.max(old), v.end.min(end), watch)),
+            _ => None,
+        }).collect()
+    };
+    for (from, to, _) in mapped().into_iter().filter(|&(.., by)| by == watch) {
+        let _ = delegate::linux(SYS_MREMAP, [target + (from - old), to - from, to - from, MAYMOVE | FIXED, from, 0]);
+    }
+    // Looked at again: what another thread has unmapped meanwhile must not be there again.
     let mut at = old;
-    for (from, to, by) in kept.into_iter().chain([(end, end, 0)]) {
+    for (from, to, _) in mapped().into_iter().chain([(end, end, 0)]) {
         if at < from {
             shared::remap(at, from);
-        }
-        if by == watch && from < to {
-            let _ = delegate::linux(SYS_MREMAP, [target + (from - old), to - from, to - from, MAYMOVE | FIXED, from, 0]);
         }
         at = to;
     }

@@ -179,22 +179,22 @@ impl Debugger {
 
     /// Tells the debugger when the last thread has stopped.
     fn look_whether_complete(&self, p: &Process) {
-        let threads = p.threads();
-        let all = !threads.is_empty() && threads.iter().all(|t| t.observe.debug.snapshot.lock().is_some());
-        let news = {
+        {
+            // Locked all the time: what is seen is about this stop.
             let mut s = self.state.lock();
-            let news = all && !s.complete && s.why != OBSERVED_RUNS;
-            if news {
-                s.complete = true;
-                if s.tid == 0 {
-                    s.tid = threads[0].slot.tid();
-                }
+            if s.complete || s.why == OBSERVED_RUNS {
+                return;
             }
-            news
-        };
-        if news {
-            tell(self.session);
+            let threads = p.threads();
+            if threads.is_empty() || threads.iter().any(|t| t.observe.debug.snapshot.lock().is_none()) {
+                return;
+            }
+            s.complete = true;
+            if s.tid == 0 {
+                s.tid = threads[0].slot.tid();
+            }
         }
+        tell(self.session);
     }
 
     fn resume(&self, default: u64) -> Result<()> {
