@@ -1163,8 +1163,10 @@ struct hanare_capture {
 #define HANARE_NODE_ANY 0xffffffffULL
 /* It waits. */
 #define HANARE_THREAD_WAITS 0U
-/* It runs, or could. */
+/* It runs, or could; its worker sleeps. */
 #define HANARE_THREAD_RUNS 1U
+/* It waits for its worker, which makes a call for it. */
+#define HANARE_THREAD_CALLS 2U
 /* May be read, written, executed. */
 #define HANARE_VMA_READ 1ULL
 /* See `VMA_READ`. */

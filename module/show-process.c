@@ -50,12 +50,20 @@ static int get_info(struct hanare_pseudo *what, struct hanare_process_info *info
 }
 
 /*
- * Whether it runs is for the LWK to say. While it waits, its worker does something
- * for it or sleeps: then, and for stopped, traced and dead ones, Linux' word stands.
+ * Whether it runs is for the LWK to say. While it waits, and for stopped, traced and dead ones,
+ * Linux' word stands, which was asked after `info`. A worker that sleeps does so in its thread's
+ * call only if that is the same before and after; else it may sleep because it has answered.
  */
-static bool runs(const struct hanare_process_info *info, char linux_state)
+static bool runs(struct hanare_pseudo *what, const struct hanare_process_info *info,
+		 char linux_state)
 {
-	return info->thread.state == HANARE_THREAD_RUNS && !strchr("TtZX", linux_state);
+	struct hanare_process_info now;
+
+	if (linux_state != 'S' || info->thread.state != HANARE_THREAD_CALLS)
+		return info->thread.state == HANARE_THREAD_RUNS && !strchr("TtZX", linux_state);
+	return !get_info(what, &now) &&
+	       (now.thread.state != HANARE_THREAD_CALLS ||
+		now.thread.delegated_calls != info->thread.delegated_calls);
 }
 
 static u32 cpu_of(const struct hanare_pseudo *what, const struct hanare_process_info *info)
@@ -134,7 +142,7 @@ static bool status_line(struct seq_file *m, struct hanare_pseudo *what, const ch
 		seq_printf(m, "Seccomp:\t%u\n", info->thread.seccomp & 3);
 	else if (!strcmp(key, "Seccomp_filters"))
 		seq_printf(m, "Seccomp_filters:\t%u\n", info->thread.seccomp >> 2);
-	else if (!strcmp(key, "State") && runs(info, *skip_spaces(rest)))
+	else if (!strcmp(key, "State") && runs(what, info, *skip_spaces(rest)))
 		seq_puts(m, "State:\tR (running)\n");
 	else if (!strcmp(key, "Cpus_allowed"))
 		seq_printf(m, "Cpus_allowed:\t%*pb\n", cpumask_pr_args(cpus));
@@ -289,7 +297,7 @@ static int show_stat(struct seq_file *m, struct hanare_pseudo *what)
 	for (n = 3; (field = strsep(&at, " ")); n++) {
 		u64 value;
 
-		if (n == 3 && runs(&info, *field))
+		if (n == 3 && runs(what, &info, *field))
 			seq_puts(m, " R");
 		else if (stat_field(what, &info, n, strcmp(field, "0"), &value))
 			seq_printf(m, " %llu", value);

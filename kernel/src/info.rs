@@ -67,8 +67,21 @@ pub fn memory(r: &RequestRef<'_>, node: u64) {
     }
 }
 
+/// `THREAD_*`.
+fn state(t: &Thread) -> u32 {
+    if !t.counts.waits.load(Ordering::Relaxed) {
+        return THREAD_RUNS;
+    }
+    match (t.slot.is_idle(), t.slot.worker_is_awake()) {
+        (true, _) => THREAD_WAITS,
+        (false, true) => THREAD_CALLS,
+        // It has not seen the thread's call yet, or has answered it: that is as good as running.
+        (false, false) => THREAD_RUNS,
+    }
+}
+
 fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
-    let state = if t.counts.waits.load(Ordering::Relaxed) { THREAD_WAITS } else { THREAD_RUNS };
+    let state = state(t);
     let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
     let (user, system) = t.cycles();
     [

@@ -63,6 +63,7 @@ COMPARED = [
     ('futexops', 0, 90),
     ('raced', 0, 90),
     ('hollow', 0, 60),
+    ('states', 0, 90),
 ]
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,
           'breakpoint': -5, 'division': -8, 'overflow': -11, 'text': -11, 'blocked-segv': -11,

@@ -1,0 +1,75 @@
+/*
+ * What a process does, as another one reads it in /proc: one that computes, calls the kernel for what
+ * comes at once, or touches its memory does not sleep, and who waits until it does may send it signals.
+ */
+#include "guest.h"
+
+#define LOOKS 2000
+
+static char state_of(pid_t pid)
+{
+	char name[40], text[200] = "";
+	int fd;
+
+	snprintf(name, sizeof(name), "/proc/%d/stat", pid);
+	fd = open(name, O_RDONLY);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+		return '?';
+	close(fd);
+	return strrchr(text, ')')[2];
+}
+
+static void calls(void)
+{
+	int fd = open("/dev/null", O_WRONLY);
+
+	for (;;)
+		write(fd, "", 1);
+}
+
+static void touches(void)
+{
+	for (;;) {
+		char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		page[0] = 1;
+		getppid();
+		munmap(page, PAGE);
+	}
+}
+
+static void sleeps(void)
+{
+	for (;;)
+		pause();
+}
+
+/* Of so many looks a few come between two of the kernel's own. */
+static void look(const char *what, void (*does)(void))
+{
+	pid_t pid = fork();
+	int asleep = 0;
+
+	if (!pid)
+		does();
+	usleep(300000);
+	for (int i = 0; i < LOOKS; i++)
+		asleep += state_of(pid) == 'S';
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	if (asleep < LOOKS / 50)
+		printf("%s: does not sleep\n", what);
+	else if (asleep == LOOKS)
+		printf("%s: sleeps\n", what);
+	else
+		printf("%s: asleep %d times of %d\n", what, asleep, LOOKS);
+	fflush(stdout);
+}
+
+int main(void)
+{
+	look("calls", calls);
+	look("touches", touches);
+	look("sleeps", sleeps);
+	return 0;
+}
