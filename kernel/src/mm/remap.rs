@@ -263,7 +263,8 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result
 }
 
 /// Has Linux move back what is still mapped here by the same `watch`. Where nothing of Linux'
-/// is mapped any more, it has nothing either: there the device is again.
+/// is mapped any more, it has nothing either: there the device is again. Linux, which has just
+/// given up these addresses, has room for them; if not, the memory is lost (`SIGBUS`).
 fn move_back(p: &Process, m: &Move, target: u64, watch: u32) {
     let (old, end) = (m.old, m.old + m.old_size);
     let mapped = || -> LinkedList<(u64, u64, u32)> {
