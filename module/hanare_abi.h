@@ -1165,8 +1165,6 @@ struct hanare_capture {
 #define HANARE_THREAD_WAITS 0U
 /* It runs, or could; its worker sleeps. */
 #define HANARE_THREAD_RUNS 1U
-/* It waits for its worker, which makes a call for it. */
-#define HANARE_THREAD_CALLS 2U
 /* May be read, written, executed. */
 #define HANARE_VMA_READ 1ULL
 /* See `VMA_READ`. */

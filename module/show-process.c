@@ -51,18 +51,18 @@ static int get_info(struct hanare_pseudo *what, struct hanare_process_info *info
 
 /*
  * Whether it runs is for the LWK to say. While it waits, and for stopped, traced and dead ones,
- * Linux' word stands, which was asked after `info`. A worker that sleeps does so in its thread's
- * call only if that is the same before and after; else it may sleep because it has answered.
+ * Linux' word stands, which was asked after `info`. A worker that sleeps does so because its
+ * thread waits only if that is so before and after; else it may have answered a call.
  */
 static bool runs(struct hanare_pseudo *what, const struct hanare_process_info *info,
 		 char linux_state)
 {
 	struct hanare_process_info now;
 
-	if (linux_state != 'S' || info->thread.state != HANARE_THREAD_CALLS)
+	if (linux_state != 'S' || info->thread.state == HANARE_THREAD_RUNS)
 		return info->thread.state == HANARE_THREAD_RUNS && !strchr("TtZX", linux_state);
 	return !get_info(what, &now) &&
-	       (now.thread.state != HANARE_THREAD_CALLS ||
+	       (now.thread.state == HANARE_THREAD_RUNS ||
 		now.thread.delegated_calls != info->thread.delegated_calls);
 }
 

@@ -49,8 +49,6 @@ pub struct ThreadInfo {
 pub const THREAD_WAITS: u32 = 0;
 /// It runs, or could; its worker sleeps.
 pub const THREAD_RUNS: u32 = 1;
-/// It waits for its worker, which makes a call for it.
-pub const THREAD_CALLS: u32 = 2;
 
 /// A process, and one of its threads.
 #[repr(C)]

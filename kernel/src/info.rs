@@ -67,21 +67,14 @@ pub fn memory(r: &RequestRef<'_>, node: u64) {
     }
 }
 
-/// `THREAD_*`.
-fn state(t: &Thread) -> u32 {
-    if !t.counts.waits.load(Ordering::Relaxed) {
-        return THREAD_RUNS;
-    }
-    match (t.slot.is_idle(), t.slot.worker_is_awake()) {
-        (true, _) => THREAD_WAITS,
-        (false, true) => THREAD_CALLS,
-        // It has not seen the thread's call yet, or has answered it: that is as good as running.
-        (false, false) => THREAD_RUNS,
-    }
+/// Whether it waits. Not for a worker that sleeps, which has not seen the thread's call yet or has
+/// answered it: that is as good as running.
+fn waits(t: &Thread) -> bool {
+    t.counts.waits.load(Ordering::Relaxed) && (t.slot.is_idle() || t.slot.worker_is_awake())
 }
 
 fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
-    let state = state(t);
+    let state = if waits(t) { THREAD_WAITS } else { THREAD_RUNS };
     let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
     let (user, system) = t.cycles();
     [
