@@ -55,7 +55,7 @@ demo: build
 # Figures in the sandbox VM (about four minutes), and the sizes of the parts.
 .PHONY: bench sizes
 bench: build
-	tools/vm --timeout 900 -- hanare bench </dev/null
+	tools/vm --timeout 900 --append=init_on_alloc=1 -- hanare bench </dev/null
 	@cargo xtask sizes
 sizes: build
 	@cargo xtask sizes
@@ -76,23 +76,56 @@ tidy:
 man: bin
 	@$(B)/bin/hanare man $(B)/man
 
-# `make native` as yourself, then `sudo make install`, which builds nothing. MODULE= leaves the module out.
+# `make native` as yourself, then `sudo make install`, which builds nothing, and installs nothing unless it can install
+# everything. MODULE= leaves the module out.
 PREFIX ?= /usr/local
 DESTDIR ?=
 MODULE ?= module
+share := $(DESTDIR)$(PREFIX)/share
 bindir := $(DESTDIR)$(PREFIX)/bin
 libdir := $(DESTDIR)$(PREFIX)/lib/hanare
-mandir := $(DESTDIR)$(PREFIX)/share/man/man1
+mandir := $(share)/man/man1
+docdir := $(share)/doc/hanare
+bashdir := $(share)/bash-completion/completions
+zshdir := $(share)/zsh/site-functions
+fishdir := $(share)/fish/vendor_completions.d
+udevdir := $(DESTDIR)$(PREFIX)/lib/udev/rules.d
+usersdir := $(DESTDIR)$(PREFIX)/lib/sysusers.d
+installed := $(B)/bin/hanare $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest $(B)/lwk/hanare-lwk
 
-.PHONY: install uninstall
-install:
-	@test -x $(B)/bin/hanare -a -f $(B)/lwk/hanare-lwk || { echo "install: run 'make native' first" >&2; exit 1; }
+# Whose members may run programs. In a DESTDIR the group is made by whoever installs the package (sysusers.d).
+add_group = $(if $(DESTDIR),,@getent group hanare >/dev/null || PATH=$$PATH:/usr/sbin:/sbin groupadd --system hanare)
+
+.PHONY: install installable uninstall
+installable:
+	@for file in $(installed); do \
+		test -f $$file || { echo "install: there is no $$file: run 'make native' first" >&2; exit 1; }; done
+	@$(B)/bin/hanare --version >/dev/null || { \
+		echo "install: $(B)/bin/hanare does not run on this machine: run 'make native' here" >&2; exit 1; }
+	@for folder in $(bindir) $(libdir) $(mandir) $(docdir) $(bashdir) $(zshdir) $(fishdir) $(udevdir) $(usersdir); do \
+		while ! test -e $$folder; do folder=$$(dirname $$folder); done; \
+		test -d $$folder -a -w $$folder || { \
+			echo "install: cannot write to $$folder: sudo make install, or another PREFIX" >&2; exit 1; }; done
+	$(if $(MODULE),@$(MAKE) --no-print-directory -C module installable DESTDIR=$(DESTDIR))
+install: installable
 	install -D -m 755 $(B)/bin/hanare $(bindir)/hanare
 	install -D -m 755 -t $(libdir) $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest
 	install -D -m 644 $(B)/lwk/hanare-lwk $(libdir)/hanare-lwk
+	install -D -m 644 -t $(docdir) README.md $(wildcard docs/*.md)
+	install -d $(bashdir) $(zshdir) $(fishdir)
+	$(B)/bin/hanare completion bash > $(bashdir)/hanare
+	$(B)/bin/hanare completion zsh > $(zshdir)/_hanare
+	$(B)/bin/hanare completion fish > $(fishdir)/hanare.fish
 	$(B)/bin/hanare man $(mandir)
+	install -D -m 644 module/60-hanare.rules $(udevdir)/60-hanare.rules
+	install -D -m 644 module/hanare.sysusers $(usersdir)/hanare.conf
+	$(add_group)
 	$(if $(MODULE),$(MAKE) --no-print-directory -C module install DESTDIR=$(DESTDIR))
 uninstall:
 	rm -f $(bindir)/hanare $(mandir)/hanare.1 $(mandir)/hanare-*.1
-	rm -rf $(libdir)
+	rm -f $(bashdir)/hanare $(zshdir)/_hanare $(fishdir)/hanare.fish
+	rm -f $(udevdir)/60-hanare.rules $(usersdir)/hanare.conf
+	rm -rf $(libdir) $(docdir)
+	@for folder in $(mandir) $(bashdir) $(zshdir) $(fishdir) $(udevdir) $(usersdir); do for empty in $$folder $$(dirname $$folder); do \
+		test ! -d $$empty || rmdir --ignore-fail-on-non-empty $$empty; done; done
 	$(if $(MODULE),$(MAKE) --no-print-directory -C module uninstall DESTDIR=$(DESTDIR))

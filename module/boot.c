@@ -179,7 +179,8 @@ static int start_cpu(struct hanare_instance *inst, const struct hanare_image *im
 /* ---- the shared region ---- */
 
 struct layout {
-	u64 chunks, cpus, requests, services, log, clock, end;
+	u64 chunks, cpus, requests, services, log, clock, bells, end;
+	u32 bell_count;
 };
 
 static struct layout shared_layout(struct hanare_instance *inst, u32 service_count)
@@ -193,7 +194,9 @@ static struct layout shared_layout(struct hanare_instance *inst, u32 service_cou
 	l.services = round_up(l.requests + HANARE_REQUESTS * sizeof(struct hanare_request), 64);
 	l.log = round_up(l.services + service_count * sizeof(struct hanare_service), PAGE_SIZE);
 	l.clock = round_up(l.log + HANARE_LOG_TEXT_OFFSET + HANARE_LOG_SIZE, PAGE_SIZE);
-	l.end = round_up(l.clock + PAGE_SIZE, HANARE_LARGE_PAGE_SIZE);
+	l.bells = l.clock + PAGE_SIZE;
+	l.bell_count = min_t(u64, inst->memory_bytes / HANARE_BELL_BYTES, HANARE_BELLS_MAX);
+	l.end = round_up(l.bells + l.bell_count * sizeof(u64), HANARE_LARGE_PAGE_SIZE);
 	return l;
 }
 
@@ -244,7 +247,13 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	params->log_offset = l.log;
 	params->log_size = HANARE_LOG_SIZE;
 	params->clock_offset = l.clock;
+	params->bell_count = l.bell_count;
+	params->bells_offset = l.bells;
 	params->tsc_khz = tsc_khz;
+	params->leaks = hanare_cpu_leaks();
+	params->linux_cpu_ids = nr_cpu_ids;
+	params->linux_node_ids = nr_node_ids;
+	params->linux_cpumask_size = cpumask_size();
 	memcpy(params->name, inst->name, sizeof(params->name));
 	memcpy(params->cmdline, arg->cmdline, sizeof(params->cmdline));
 	scnprintf(params->banner, sizeof(params->banner), "%s %s %s", utsname()->sysname,
@@ -275,6 +284,8 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	inst->service_count = service_count;
 	inst->log = (void *)params + l.log;
 	inst->clock = (void *)params + l.clock;
+	inst->bells = (void *)params + l.bells;
+	inst->bell_count = l.bell_count;
 	inst->shared = params;
 	up_write(&inst->live);
 	return 0;
@@ -292,6 +303,7 @@ static void shared_drop(struct hanare_instance *inst)
 	inst->services = NULL;
 	inst->log = NULL;
 	inst->clock = NULL;
+	inst->bells = NULL;
 }
 
 /* ---- stopping ---- */
@@ -398,7 +410,9 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 		refuse(arg->message, err, "the image cannot be read at %#llx", arg->image);
 		goto free_image;
 	}
-	err = hanare_image_check(&image, arg->message);
+	err = hanare_image_verify(&image, arg->message);
+	if (!err)
+		err = hanare_image_check(&image, arg->message);
 	if (!err)
 		err = shared_make(inst, &image, arg, arg->message);
 	if (err)
@@ -432,7 +446,8 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 	inst->boot_ns = now;
 	spin_unlock_irq(&inst->state_lock);
 	kvfree(image.data);
-	pr_info("%s: running on %u CPUs with %llu MiB\n", inst->name, inst->cpu_count,
+	pr_info("%s: running on %u CPU%s with %llu MiB\n", inst->name, inst->cpu_count,
+		inst->cpu_count == 1 ? "" : "s",
 		inst->memory_bytes >> 20);
 	return 0;
 stop:
@@ -497,7 +512,9 @@ int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg)
 	spin_unlock_irq(&inst->state_lock);
 	if (left && !arg->force)
 		return refuse(arg->message, -EBUSY,
-			"%u programs run on %s: end them, or use --force", left, inst->name);
+			"%u %s on %s: end %s, or use --force", left,
+			left == 1 ? "program runs" : "programs run", inst->name,
+			left == 1 ? "it" : "them");
 	if (left) {
 		/* A dead or mute LWK answers nobody: do not let its proxies wait. */
 		if (was != HANARE_INSTANCE_RUNNING)
@@ -513,8 +530,8 @@ int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg)
 		inst->state = HANARE_INSTANCE_HUNG;
 		spin_unlock_irq(&inst->state_lock);
 		return refuse(arg->message, -EBUSY,
-			"%u programs on %s do not end although killed: see hanare doctor, then try again",
-			left, inst->name);
+			"%u %s on %s not ended although killed: see hanare doctor, then try again",
+			left, left == 1 ? "program has" : "programs have", inst->name);
 	}
 	ask = was == HANARE_INSTANCE_RUNNING || was == HANARE_INSTANCE_HUNG;
 	hanare_stop_cpus(inst, ask, was == HANARE_INSTANCE_HUNG ? min(timeout_ms, 1000U) :

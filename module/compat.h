@@ -3,6 +3,7 @@
 #ifndef HANARE_COMPAT_H
 #define HANARE_COMPAT_H
 
+#include <linux/module_signature.h>
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/version.h>
@@ -42,6 +43,14 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #define hanare_vm_flags_set vm_flags_set
 #endif
 
+/* Shared mappings of files are in a core dump of this memory; flags have functions since 6.18. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
+#define hanare_dump_shared(mm) mm_flags_set(MMF_DUMP_MAPPED_SHARED, mm)
+#else
+#include <linux/sched/coredump.h>
+#define hanare_dump_shared(mm) set_bit(MMF_DUMP_MAPPED_SHARED, &(mm)->flags)
+#endif
+
 /* Gone in 7.x, where every interrupt can be moved from process context. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)
 #define hanare_irq_move_anywhere(irq) irq_set_status_flags(irq, IRQ_MOVE_PCNTXT)
@@ -54,6 +63,15 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #define hanare_can_mmap(file) can_mmap_file(file)
 #else
 #define hanare_can_mmap(file) ((file)->f_op->mmap != NULL)
+#endif
+
+/* A task has one of them since 6.2. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+#define hanare_is_counted(task) (READ_ONCE((task)->perf_event_ctxp) != NULL)
+#else
+#define hanare_is_counted(task)						\
+	(READ_ONCE((task)->perf_event_ctxp[perf_hw_context]) ||		\
+	 READ_ONCE((task)->perf_event_ctxp[perf_sw_context]))
 #endif
 
 /* Whose ids a mount shows: 6.3 gave it a type of its own. */
@@ -132,5 +150,11 @@ static inline long hanare_follow_frames(struct mm_struct *mm, unsigned long addr
 	mmap_read_unlock(mm);
 	return i ?: -EFAULT;
 }
+
+/* Linux renamed them after 6.12. */
+#ifndef MODULE_SIGNATURE_MARKER
+#define MODULE_SIGNATURE_MARKER MODULE_SIG_STRING
+#define MODULE_SIGNATURE_TYPE_PKCS7 PKEY_ID_PKCS7
+#endif
 
 #endif

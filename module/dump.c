@@ -97,6 +97,8 @@ static int stay(struct hanare_space *space)
 long hanare_dump(struct hanare_space *space, void *data)
 {
 	WRITE_ONCE(space->dumps, true);
+	/* The program's memory is a shared mapping of a device: such are dumped (core(5)). */
+	hanare_dump_shared(current->mm);
 	return 0;
 }
 

@@ -286,11 +286,11 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 			       bool write)
 {
 	struct hanare_space *space = vma->vm_private_data;
-	struct file *file = get_file(vma->vm_file);
 	bool exiting = current->flags & PF_EXITING;
 	unsigned int timeout_ms = exiting ? EXITING_MS : UNLOCKED_MS;
 
-	/* From here on the VMA may go away; the file keeps the space. */
+	/* From here on the VMA may go away. */
+	kref_get(&space->ref);
 	mmap_read_unlock(vma->vm_mm);
 	ask(space, answer, addr, write, timeout_ms, timeout_ms);
 	/* Who is not to end, and can be killed, waits on for a file that is slow. */
@@ -299,7 +299,7 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 		kfree(answer);
 	else
 		answer_store(space, answer);
-	fput(file);
+	hanare_space_put(space);
 	return VM_FAULT_RETRY;
 }
 
@@ -365,7 +365,30 @@ static vm_fault_t space_mkwrite(struct vm_fault *vmf)
 	return VM_FAULT_NOPAGE;
 }
 
+/* A part of a mapping that was split, or a copy: madvise(MADV_DOFORK), mremap(2). */
+static void space_vma_open(struct vm_area_struct *vma)
+{
+	struct hanare_space *space = vma->vm_private_data;
+
+	kref_get(&space->ref);
+}
+
+static void space_vma_close(struct vm_area_struct *vma)
+{
+	struct hanare_space *space = vma->vm_private_data;
+
+	/*
+	 * The process ends. Where another has its descriptor table no descriptor closes by
+	 * that: what happens then happens now.
+	 */
+	if (READ_ONCE(space->shares_table) && vma->vm_mm == space->mm)
+		hanare_space_flush(space);
+	hanare_space_put(space);
+}
+
 const struct vm_operations_struct hanare_vm_ops = {
+	.open		= space_vma_open,
+	.close		= space_vma_close,
 	.fault		= space_fault,
 	.page_mkwrite	= space_mkwrite,
 };

@@ -2,14 +2,22 @@
 /* Files that a space maps or runs: taking, reading, giving back. */
 #include "service.h"
 
+#include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/io.h>
 #include <linux/magic.h>
+#include <linux/moduleparam.h>
 #include <linux/mount.h>
 #include <linux/namei.h>
 #include <linux/stat.h>
+#include <linux/user_namespace.h>
 
 #define FILES_MAX 65536
+
+static bool run_unreadable = true;
+module_param(run_unreadable, bool, 0644);
+MODULE_PARM_DESC(run_unreadable,
+	"Users may run programs that they may not read, though a proxy of their own sees their memory");
 
 /* A program that runs: nobody may write to it meanwhile. */
 #define RUNS XA_MARK_1
@@ -70,7 +78,8 @@ static long file_keep(struct hanare_job *job, struct file *file, bool runs)
 	job->args[3] = 0;
 	if (file->f_mode & FMODE_WRITE)
 		job->args[3] |= HANARE_FILE_WRITABLE;
-	if (S_ISREG(stat.mode))
+	/* Pages of hugetlbfs are Linux' pool's, also of a private mapping. */
+	if (S_ISREG(stat.mode) && file_inode(file)->i_sb->s_magic != HUGETLBFS_MAGIC)
 		job->args[3] |= HANARE_FILE_REGULAR;
 	if (is_noexec(&file->f_path))
 		job->args[3] |= HANARE_FILE_NOEXEC;
@@ -144,7 +153,20 @@ static int may_run(const struct path *path)
 		return -ELOOP;
 	if (!S_ISREG(inode->i_mode) || is_noexec(path))
 		return -EACCES;
-	return inode_permission(hanare_idmap(path->mnt), inode, MAY_READ | MAY_EXEC);
+	return inode_permission(hanare_idmap(path->mnt), inode, MAY_EXEC);
+}
+
+/*
+ * A program that its user may run and not read. As on Linux its process is not to be looked
+ * into, which the superuser of a user namespace of his own could do all the same: Linux moves
+ * such a process to another namespace, we refuse.
+ */
+static int look_at_rights(struct file *file, u64 *bits)
+{
+	if (!file_permission(file, MAY_READ))
+		return 0;
+	*bits |= HANARE_FILE_UNREADABLE;
+	return READ_ONCE(run_unreadable) && current_user_ns() == &init_user_ns ? 0 : -EACCES;
 }
 
 /*
@@ -174,11 +196,24 @@ static struct file *open_to_run(u32 directory, u64 name, u64 flags)
 	return ERR_PTR(-EACCES);
 }
 
+/* A file's name into a page of the LWK's. How long it is. */
+static long write_name(struct file *file, char *page)
+{
+	const char *name = d_path(&file->f_path, page, PAGE_SIZE);
+	size_t length;
+
+	if (IS_ERR(name))
+		return PTR_ERR(name);
+	length = strlen(name);
+	memmove(page, name, length);
+	return length;
+}
+
 /* The first bytes of a program and its name, into the two pages of the LWK's. */
 static long look_at(struct hanare_job *job, struct file *file)
 {
-	char *to = page_address(pfn_to_page(extent_base(job->extents[0]) >> PAGE_SHIFT)), *name;
-	u64 bytes = 0, length = 0;
+	char *to = page_address(pfn_to_page(extent_base(job->extents[0]) >> PAGE_SHIFT));
+	u64 bytes = 0;
 	loff_t position = 0;
 	ssize_t ret;
 
@@ -188,13 +223,7 @@ static long look_at(struct hanare_job *job, struct file *file)
 			return ret;
 		bytes += ret;
 	} while (ret && bytes < PAGE_SIZE);
-	to += PAGE_SIZE;
-	name = d_path(&file->f_path, to, PAGE_SIZE);
-	if (!IS_ERR(name)) {
-		length = strlen(name);
-		memmove(to, name, length);
-	}
-	job->args[0] = bytes | length << 32;
+	job->args[0] = bytes | (u64)max(write_name(file, to + PAGE_SIZE), 0L) << 32;
 	return 0;
 }
 
@@ -213,7 +242,7 @@ long hanare_program_get(struct hanare_job *job)
 	}
 	id = file_keep(job, get_file(program), true);
 	if (id > 0) {
-		err = look_at(job, program);
+		err = look_at_rights(program, &job->args[3]) ?: look_at(job, program);
 		if (err) {
 			drop(job->space, id);
 			id = err;
@@ -221,6 +250,68 @@ long hanare_program_get(struct hanare_job *job)
 	}
 	fput(program);
 	return id;
+}
+
+static struct file *file_of(struct hanare_space *space, u64 id)
+{
+	struct file *file;
+
+	mutex_lock(&space->table_lock);
+	file = id <= FILES_MAX ? xa_load(&space->files, id) : NULL;
+	if (file)
+		get_file(file);
+	mutex_unlock(&space->table_lock);
+	return file;
+}
+
+/* As mincore(2): whether the page would be there without reading, now. */
+static bool is_cached(struct address_space *mapping, pgoff_t index)
+{
+	struct folio *folio;
+	bool cached;
+
+	rcu_read_lock();
+	folio = xa_load(&mapping->i_pages, index);
+	cached = folio && !xa_is_value(folio) && folio_test_uptodate(folio);
+	rcu_read_unlock();
+	return cached;
+}
+
+long hanare_file_cached(struct hanare_job *job)
+{
+	struct file *file = file_of(job->space, job->args[0]);
+	u64 first = job->args[1] >> PAGE_SHIFT, i;
+	struct inode *inode;
+	bool may_know;
+
+	if (!file)
+		return -EBADF;
+	job->count = min_t(u64, DIV_ROUND_UP(job->args[2], 64), HANARE_EXTENTS_MAX);
+	inode = file_inode(file);
+	/* Of others' files it would tell what others do. */
+	may_know = inode_owner_or_capable(hanare_idmap(file->f_path.mnt), inode) || !file_permission(file, MAY_WRITE);
+	memset(job->extents, may_know ? 0 : 0xff, job->count * sizeof(u64));
+	inode = d_real_inode(file->f_path.dentry);
+	for (i = 0; may_know && i < job->count * 64; i++)
+		if (is_cached(inode->i_mapping, first + i))
+			job->extents[i / 64] |= 1ULL << (i % 64);
+	fput(file);
+	return 0;
+}
+
+long hanare_file_name(struct hanare_job *job)
+{
+	struct file *file;
+	long ret;
+
+	if (job->count != 1 || !hanare_extents_ok(job))
+		return -EINVAL;
+	file = file_of(job->space, job->args[0]);
+	if (!file)
+		return -EBADF;
+	ret = write_name(file, page_address(pfn_to_page(extent_base(job->extents[0]) >> PAGE_SHIFT)));
+	fput(file);
+	return ret;
 }
 
 long hanare_fill(struct hanare_job *job)
@@ -233,11 +324,7 @@ long hanare_fill(struct hanare_job *job)
 
 	if (position < 0 || !hanare_extents_ok(job))
 		return -EINVAL;
-	mutex_lock(&job->space->table_lock);
-	file = job->args[0] <= FILES_MAX ? xa_load(&job->space->files, job->args[0]) : NULL;
-	if (file)
-		get_file(file);
-	mutex_unlock(&job->space->table_lock);
+	file = file_of(job->space, job->args[0]);
 	if (!file)
 		return -EBADF;
 	for (i = 0; i < job->count && total < wanted; i++) {
@@ -281,6 +368,28 @@ int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from)
 	}
 	mutex_unlock(&from->table_lock);
 	return err;
+}
+
+/* The new program of a process that leaves the space `from`. 0: there is none. */
+int hanare_space_move_file(struct hanare_space *to, struct hanare_space *from, u64 id)
+{
+	struct file *file = NULL;
+	int err = 0;
+
+	if (!id)
+		return 0;
+	mutex_lock(&from->table_lock);
+	if (id <= FILES_MAX)
+		file = xa_load(&from->files, id);
+	if (file)
+		err = xa_err(xa_store(&to->files, id, file, GFP_KERNEL_ACCOUNT));
+	if (file && !err) {
+		if (xa_get_mark(&from->files, id, RUNS))
+			xa_set_mark(&to->files, id, RUNS);
+		xa_erase(&from->files, id);
+	}
+	mutex_unlock(&from->table_lock);
+	return file ? err : -EBADF;
 }
 
 /*

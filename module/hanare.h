@@ -30,6 +30,7 @@
 #define HANARE_IMAGE_MAX (64UL << 20)
 /* No more than the inbound ring's entries, so a ring can never overflow. */
 #define HANARE_REQUESTS 256
+#define HANARE_POOL_USERS 64
 #define HANARE_SERVICES_PER_CPU 64
 #define HANARE_LOG_SIZE (256U << 10)
 /* How Linux rings an LWK CPU; the LWK takes any vector from 0x40 to 0xfe. */
@@ -60,6 +61,7 @@ struct hanare_request_wait {
 	wait_queue_head_t wq;
 	bool busy;				/* under pool_lock */
 	bool abandoned;				/* under pool_lock */
+	u8 user;				/* of pool_of; or HANARE_POOL_USERS: Linux itself */
 };
 
 struct hanare_instance {
@@ -94,6 +96,8 @@ struct hanare_instance {
 	u32 service_count;
 	struct hanare_log_ring *log;
 	struct hanare_clock_page *clock;
+	u64 *bells;
+	u32 bell_count;
 	struct list_head boot_tables;		/* pages of the boot page tables */
 	phys_addr_t boot_cr3;
 	u64 boot_ns;
@@ -101,6 +105,7 @@ struct hanare_instance {
 	struct hanare_request_wait *waits;
 	spinlock_t pool_lock;
 	u32 pool_hint;
+	u16 pool_busy, pool_of[HANARE_POOL_USERS];	/* entries in use, by hash of the user */
 	wait_queue_head_t pool_wait;
 
 	unsigned int irq;
@@ -122,6 +127,7 @@ struct hanare_instance {
 	struct work_struct clock_tell_work;
 	struct notifier_block clock_notifier;
 
+	atomic_t bad_pages;			/* that the LWK has told of */
 	unsigned long load[3];			/* averages, as Linux' avenrun */
 	u64 load_idle_ns, load_ns;		/* at the last look */
 };
@@ -151,15 +157,19 @@ struct hanare_space {
 	struct hanare_cpu *home;
 	struct mm_struct *mm;			/* of the proxy, mmgrab'ed */
 	struct pid *pid;			/* of the proxy */
+	struct file *proxy;			/* its executable, for program.c; or NULL */
 	u64 allowed;				/* instance CPUs, by index */
 	u32 control_fd;				/* the proxy's descriptor of it, not shown */
+	bool shares_table;			/* another space's process has its descriptor table */
+	struct file *door;			/* then: another's file at control_fd; compared only */
 	bool whole;			/* none of its memory was Linux' when it was opened */
 	u64 control[2];				/* frames: first slots, first scratch page; or 0 */
 	unsigned long ended;			/* bit 0: the LWK was told */
+	bool leaves, left;			/* its process, by an execve; under share_lock */
 	bool stopped;				/* the LWK was told; stop.c only */
 	wait_queue_entry_t gone;		/* share.c: on pid's queue until the end */
 	struct delayed_work gone_work;
-	spinlock_t share_lock;			/* sharers */
+	spinlock_t share_lock;			/* sharers, leaves, left */
 	struct list_head sharers;		/* share.c; none where it has one process */
 	bool dumps;				/* what is mapped from now on is for a core dump */
 	atomic_t posed;				/* tasks that stay for it */
@@ -205,6 +215,8 @@ extern struct mutex hanare_lock;		/* hanare_instances */
 extern struct list_head hanare_instances;
 struct hanare_instance *hanare_instance_get(const char *name);
 struct hanare_instance *hanare_instance_named(const u8 *name);
+int hanare_refuse_unknown(char *message, const u8 *name);
+u64 hanare_idle_ns(const struct hanare_cpu *cpu);
 void hanare_instance_put(struct hanare_instance *inst);
 bool hanare_text_ok(const u8 *text, size_t size);
 
@@ -215,6 +227,7 @@ int hanare_add_memory(struct hanare_instance *inst, struct hanare_add_memory *ar
 int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg);
 int hanare_release_cpus(struct hanare_instance *inst, char *message);
 void hanare_release_memory(struct hanare_instance *inst);
+void hanare_bad_memory(struct hanare_instance *inst, u64 pfn);
 bool hanare_owns_frames(struct hanare_instance *inst, u64 phys, u64 pages);
 
 /* boot.c */
@@ -234,6 +247,7 @@ struct hanare_image {
 	u64 entry;
 	struct hanare_image_header header;
 };
+int hanare_image_verify(struct hanare_image *image, char *message);
 int hanare_image_check(struct hanare_image *image, char *message);
 void hanare_image_place(const struct hanare_image *image, void *to);
 int hanare_boot_tables_make(struct hanare_instance *inst);
@@ -246,8 +260,14 @@ int hanare_ikc_start(struct hanare_instance *inst);
 void hanare_ikc_stop(struct hanare_instance *inst);
 void hanare_die(struct hanare_instance *inst, u32 state, int err);
 void hanare_ring_cpu(struct hanare_cpu *cpu);
-void hanare_ring_bell(struct hanare_cpu *cpu, u32 bell);
+void hanare_ring_bell(struct hanare_space *space, u32 bell);
 bool hanare_drain(struct hanare_instance *inst);
+int hanare_push(struct hanare_cpu *cpu, u32 index);
+
+/* request.c */
+void hanare_request_event(struct hanare_instance *inst, u64 index);
+/* Whose share of an instance the caller uses. */
+kuid_t hanare_user_of_caller(void);
 
 enum hanare_patience { WAIT_KILLABLE, WAIT_BOUNDED };
 struct hanare_call {
@@ -272,12 +292,14 @@ int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
 int hanare_ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns);
 void hanare_ping_all(struct hanare_instance *inst, u64 *slowest);
 
+/* attach.c */
+int hanare_attach(struct file *file, struct hanare_attach *arg);
+
 /* space.c */
 long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg);
-int hanare_attach(struct file *file, struct hanare_attach *arg);
 void hanare_space_end(struct hanare_space *space);
 void hanare_space_flush(struct hanare_space *space);
-int hanare_space_mmap(struct hanare_space *space, struct file *file, struct vm_area_struct *vma);
+int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma);
 struct hanare_space *hanare_space_find(u32 id);
 /* Under rcu_read_lock: the space behind *id, which becomes its id. */
 struct hanare_space *hanare_space_next(unsigned long *id);
@@ -287,12 +309,31 @@ void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot);
 void hanare_spaces_wake(struct hanare_instance *inst, bool tell);
 void hanare_spaces_exit(void);
 
-int hanare_space_enter(struct hanare_instance *inst, struct file *file, u64 allowed,
-		       struct hanare_space *parent, u64 token, u8 *message);
+struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct inode *inode,
+					u64 allowed, struct hanare_space *parent,
+					const struct hanare_child *child, u8 *message);
+void hanare_file_set_space(struct file *file, struct hanare_space *space);
 
 /* fork.c */
-long hanare_fork_command(struct file *file, struct hanare_space *parent, void __user *to);
+long hanare_fork_command(struct file *file, struct hanare_space *of, void __user *to);
 void hanare_account(struct hanare_space *space, const struct hanare_call *call);
+
+/* program.c */
+void hanare_program_init(void);
+void hanare_program_exit(void);
+struct file *hanare_running_file(void);
+/* The space whose memory the caller has, with a reference; NULL: it has none. */
+struct hanare_space *hanare_space_of_caller(void);
+long hanare_execed(struct hanare_space *space, void *data);
+long hanare_copy(struct hanare_space *space, void *data);
+
+/* sleep.c */
+int hanare_sleep_init(void);
+void hanare_sleep_exit(void);
+
+/* stderr.c */
+int hanare_stderr_init(void);
+void hanare_stderr_exit(void);
 
 /* share.c */
 int hanare_share_init(void);
@@ -302,11 +343,19 @@ void hanare_space_watch_process(struct hanare_space *space);
 void hanare_space_unwatch_process(struct hanare_space *space);
 long hanare_share(struct hanare_space *space, void *data);
 void hanare_space_unshare(struct hanare_space *space);
+/* A process is on its way to a space of its own, and needs this one until it has that. */
+bool hanare_space_is_left(struct hanare_space *space);
+/* The calling process may do so from now on. */
+void hanare_space_prepare_leave(struct hanare_space *space);
+/* The calling process has left the space for one of its own. */
+void hanare_space_leave(struct hanare_space *space);
 /* Each process that has the space is told that the LWK died. Any context. */
 void hanare_space_tell_death(struct hanare_space *space);
 /* Each is killed. May look at all tasks: with no lock held. */
 void hanare_space_kill(struct hanare_space *space);
 bool hanare_space_is_shared(struct hanare_space *space);
+/* The id of its process, or of one that has it still, as the caller sees it. */
+u32 hanare_space_pid_vnr(struct hanare_space *space);
 bool hanare_space_stop_changed(struct hanare_space *space, bool (*is_stopped)(struct pid *pid),
 			       u32 *slot, bool *stopped);
 
@@ -321,6 +370,9 @@ void hanare_last_signal(u32 signal);
 long hanare_rights(struct hanare_space *space, void *data);
 long hanare_succeed(struct hanare_space *space, void *data);
 
+/* signal.c */
+long hanare_send(struct hanare_space *space, void *data);
+
 /* dump.c */
 long hanare_dump(struct hanare_space *space, void *data);
 long hanare_pose(struct hanare_space *space, void *data);
@@ -333,6 +385,7 @@ int hanare_serve_wait(struct hanare_space *space, u32 index, unsigned int timeou
 void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);
 int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from);
+int hanare_space_move_file(struct hanare_space *to, struct hanare_space *from, u64 id);
 void hanare_space_put_files(struct hanare_space *space);
 
 /* fault.c */
@@ -355,6 +408,10 @@ void hanare_observe_event(struct hanare_instance *inst, u64 session);
 void hanare_observers_wake(struct hanare_space *space);
 
 
+/* status.c */
+long hanare_do_status(struct hanare_file *hf, void *data);
+long hanare_do_debug(struct hanare_file *hf, void *data);
+
 /* info.c */
 struct hanare_space *hanare_space_of_pid(struct pid *pid);
 struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id);
@@ -363,6 +420,9 @@ int hanare_space_threads(struct hanare_space *space, u32 skip, struct hanare_thr
 long hanare_do_process(struct hanare_file *hf, void *data);
 long hanare_do_threads(struct hanare_file *hf, void *data);
 
+/* show-system.c */
+u32 hanare_cpu_leaks(void);
+
 /* pseudo.c, listing.c */
 bool hanare_shows_procfs(struct file *file);
 ssize_t hanare_read_quietly(struct file *file, char *to, size_t room, loff_t *position);
@@ -370,19 +430,29 @@ int hanare_pseudo_init(void);
 void hanare_pseudo_exit(void);
 long hanare_opened(struct hanare_space *space, void *data);
 long hanare_listed(struct hanare_space *space, void *data);
-long hanare_execed(struct hanare_space *space, void *data);
 void hanare_pseudo_inherit(struct hanare_space *space, const struct hanare_space *parent);
 
 /* show-machine.c */
 void hanare_load_update(struct hanare_instance *inst);
 
-/* topology.c */
+/* topology.c, cache.c: what Linux forgets of a CPU that goes offline. */
 int hanare_topology_init(void);
 void hanare_topology_exit(void);
 void hanare_topology_keep(u32 cpu);
 void hanare_topology_show(struct hanare_instance *inst, u32 cpu);
 void hanare_topology_hide(u32 cpu);
-struct hanare_place { u32 package, die, core; const struct hanare_instance *inst; bool shown; };
+struct hanare_place {
+	u32 package, die, core;
+	int cluster;				/* CPUs that share a level 2 cache; -1: not known */
+	u64 ppin;				/* serial number of the package, or 0 */
+	const struct hanare_instance *inst;
+	bool shown;
+};
+int hanare_cache_init(void);
+void hanare_cache_exit(void);
+void hanare_cache_keep(u32 cpu);
+void hanare_cache_show(const struct hanare_instance *inst, u32 cpu);
+void hanare_cache_hide(u32 cpu);
 const struct hanare_place *hanare_place_of(u32 cpu);
 
 /* log.c: the last lines into dmesg, before they are gone. */

@@ -45,6 +45,9 @@
  * 0x0000_7d00_4000_0000  CONTROL_END   proxy and LWK kernel only
  * 0x0000_7e00_0000_0000  PROXY_BASE    the proxy's own image, heap, mmap area
  * 0xffff_8000_0000_0000  DIRECT_BASE   LWK: its physical memory, at +paddr
+ * 0xffff_c000_0000_0000  STACKS_BASE   LWK: its memory as kernel stacks: each 32 KiB
+ * at +2 * paddr, behind 32 KiB of nothing
+ * 0xffff_fe80_0000_0000  CPU_STACKS_BASE  LWK: stacks of its CPUs, and nothing between
  * 0xffff_ffff_8000_0000  KERNEL_BASE   LWK: its image
  * ```
  *
@@ -84,6 +87,10 @@
 #define HANARE_SPACES_MAX 0x10000U
 /* LWK: start of the direct map of its memory. */
 #define HANARE_DIRECT_BASE 0xffff800000000000ULL
+/* LWK: start of the map of its memory in which each block has a guard of unmapped addresses below. */
+#define HANARE_STACKS_BASE 0xffffc00000000000ULL
+/* LWK: start of the stacks of its CPUs. */
+#define HANARE_CPU_STACKS_BASE 0xfffffe8000000000ULL
 /* LWK: where its image is linked. */
 #define HANARE_KERNEL_BASE 0xffffffff80000000ULL
 
@@ -97,6 +104,42 @@
  * that it names. Proxies never see this region (only the clock page is mapped
  * to applications, read-only).
  */
+/* Leaks of the CPU, as Linux names them (its `X86_BUG_*`; Documentation/admin-guide/hw-vuln). */
+#define HANARE_LEAK_MELTDOWN 1U
+/* Bounds checks passed speculatively. */
+#define HANARE_LEAK_SPECTRE_V1 2U
+/* Branch predictors trained by others. */
+#define HANARE_LEAK_SPECTRE_V2 4U
+/* `swapgs` passed over speculatively (CVE-2019-1125). */
+#define HANARE_LEAK_SWAPGS 8U
+/* Buffers of the CPU that `verw` clears: MDS, TAA, MMIO stale data, RFDS, TSA. */
+#define HANARE_LEAK_MDS 16U
+/* See `LEAK_MDS`. */
+#define HANARE_LEAK_TAA 32U
+/* See `LEAK_MDS`. */
+#define HANARE_LEAK_MMIO 64U
+/* See `LEAK_MDS`. */
+#define HANARE_LEAK_RFDS 128U
+/* See `LEAK_MDS`. */
+#define HANARE_LEAK_TSA 256U
+/* User mode has page tables of its own. */
+#define HANARE_MEASURE_ISOLATION 1U
+/* `verw` before user mode. */
+#define HANARE_MEASURE_CLEAR_BUFFERS 2U
+/* Barriers behind `swapgs`. */
+#define HANARE_MEASURE_FENCE_SWAPGS 4U
+/* The CPU says that `verw` clears its buffers. */
+#define HANARE_MEASURE_HAS_MICROCODE 8U
+/* Enhanced IBRS: the kernel's branches are not predicted by what user mode did. */
+#define HANARE_MEASURE_IBRS 16U
+/* Like `MEASURE_IBRS`, automatic (AMD). */
+#define HANARE_MEASURE_AUTO_IBRS 32U
+/* Predictions are forgotten where the CPU goes over to another address space. */
+#define HANARE_MEASURE_IBPB 64U
+/* Predictions are not shared with the sibling thread. */
+#define HANARE_MEASURE_STIBP 128U
+/* The predictor of returns is filled at each switch of threads. */
+#define HANARE_MEASURE_FILL_RSB 256U
 /* The CPU has not been started. */
 #define HANARE_CPU_OFF 0U
 /* The module sent the SIPI. */
@@ -115,8 +158,28 @@
 #define HANARE_INBOUND_ENTRIES 256
 /* Entries of `CpuShared::outbound`. */
 #define HANARE_OUTBOUND_ENTRIES 256
-/* Bells of a CPU: which of its threads a ring is for. Threads may share one. */
-#define HANARE_BELLS 1024U
+/*
+ * An instance has a bell for each so many bytes of its memory: half of what a thread has as its
+ * kernel stack. Each slot has a bell of its own.
+ */
+#define HANARE_BELL_BYTES 0x4000ULL
+/* Most bells of an instance. */
+#define HANARE_BELLS_MAX 0x40000U
+/* A bell's word, from this bit on: the space whose workers may ring it; 0: none may. */
+#define HANARE_BELL_SPACE_SHIFT 32U
+/* A bell's word, from this bit on, below the space: the CPU that it rings (index in the instance). */
+#define HANARE_BELL_CPU_SHIFT 16U
+/*
+ * A bell's word, lowest bits: how often it may still be rung. The LWK counts up when the
+ * thread goes to sleep, up to this; the module counts down. Two may still come at a time: the
+ * late one for a call that is over, and the one for the call that the thread is in.
+ */
+#define HANARE_BELL_RINGS_MAX 2ULL
+/*
+ * Bits of a CPU's mailbox that say which of its threads to look at: bit `b % BELL_BITS` for
+ * bell `b`. Threads may share one.
+ */
+#define HANARE_BELL_BITS 1024U
 /* Words of `CpuShared::bells`. */
 #define HANARE_BELL_WORDS 16
 /* Bit where the kind of an outbound event starts; the payload is below. */
@@ -131,6 +194,8 @@
 #define HANARE_EVENT_PANIC 4ULL
 /* There is something for an observer: payload = its session. */
 #define HANARE_EVENT_OBSERVE 5ULL
+/* Memory was found bad: payload = page frame number, the instance's or Linux'. */
+#define HANARE_EVENT_BAD_MEMORY 6ULL
 
 /* Found at the very start of the image's first `PT_LOAD` segment. */
 struct hanare_image_header {
@@ -225,12 +290,24 @@ struct hanare_boot_params {
 	__u32 log_size;
 	/* `crate::clock::ClockPage`, page aligned, alone on its page. */
 	__u32 clock_offset;
+	/* Number of bells at `bells_offset`. */
+	__u32 bell_count;
+	/* Array of 64-bit words, one per bell: see `BELL_SPACE_SHIFT`. */
+	__u32 bells_offset;
 	/* Calibrated TSC frequency in kHz, as Linux has it. */
 	__u32 tsc_khz;
-	/* `crate::layout` limits and feature bits the module wants used; see `BOOT_*`. */
-	__u32 flags;
+	/* Leaks that Linux found this machine's CPUs to have, `LEAK_*`; written by the module. */
+	__u32 leaks;
 	/* Set to 1 by the LWK when it panicked; see `panic_text` in the log. */
 	__u32 panicked;
+	/* Linux' `nr_cpu_ids` and `nr_node_ids`: numbers of its CPUs and nodes are below. */
+	__u32 linux_cpu_ids;
+	/* See `linux_cpu_ids`. */
+	__u32 linux_node_ids;
+	/* Bytes of Linux' `cpumask_t`, a multiple of 8: what `sched_getaffinity` gives. */
+	__u32 linux_cpumask_size;
+	/* Measures of the LWK against these leaks, `MEASURE_*`; written by the LWK before its first CPU is online. */
+	__u32 measures;
 	/* Zero-terminated instance name. */
 	__u8 name[32];
 	/* Zero-terminated boot options, e.g. `spin_us=50 log=debug`. */
@@ -321,8 +398,8 @@ struct hanare_cpu_shared {
 	/* Zero, up to 3584 bytes. */
 	__u64 reserved8[7];
 	/*
-	 * Bit `b % 64` of word `b / 64`: bell `b` was rung (`IOCTL_RING`). Set by the module,
-	 * taken by the LWK.
+	 * Bit `b % 64` of word `b / 64`: a bell `n` with `n % BELL_BITS == b` was rung
+	 * (`IOCTL_RING`). Set by the module, taken by the LWK.
 	 */
 	__u64 bells[HANARE_BELL_WORDS];
 	/* Zero, up to 4096 bytes. */
@@ -426,14 +503,24 @@ struct hanare_clock_page {
  * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). The child of a
  * fork begins to run at once: `pages` holds `CHILD_WORDS` words about it: process id,
  * user id, effective one, group id, effective one, as the proxy would be told them, and
- * the number of its process id namespace (of every process).
+ * the number of its process id namespace (of every process). After `OP_EXEC` the token is that
+ * of a program: 1 if it has more rights than who started it (AT_SECURE), and 32 random bytes
+ * follow. Last, of every space: the number of its user (`USER_WORD`), and a random number from
+ * which its own tokens are counted, so that nobody who only has its descriptor guesses them.
  * Answer args: [0] = 1 if none of its memory is shared with Linux, so that the device
  * may be mapped over all of its addresses at once; `pages`: the frames of the first page
  * of slots and of the first scratch page, which the proxy is going to touch; 0: ask later.
  */
 #define HANARE_REQUEST_SPACE_OPEN 2U
+/* In a set of CPUs by index: all that there are, because nobody has chosen any. */
+#define HANARE_ALLOWED_ALL 0xffffffffffffffffULL
 /* See `REQUEST_SPACE_OPEN`. */
-#define HANARE_CHILD_WORDS 6
+#define HANARE_CHILD_WORDS 13
+/*
+ * Word of `CHILD_WORDS`: whose share of the instance the space uses. A user id of Linux' first
+ * user namespace; in another one, of who made that, unless that was the superuser.
+ */
+#define HANARE_USER_WORD 11
 /*
  * Run the program in the start block of `space` (see `crate::start`); args: [0] = 0,
  * or the first slot of a process that shares it (`IOCTL_SHARE`), which begins; [1] = its
@@ -508,6 +595,14 @@ struct hanare_clock_page {
  * [1] = total bytes, [2] = quarantined bytes, [3] = live processes.
  */
 #define HANARE_DEBUG_MEMORY 3ULL
+/* Use up the stack of who serves this: the idle CPU, or the thread that runs there. */
+#define HANARE_DEBUG_OVERFLOW 4ULL
+/*
+ * Have allocations of the LWK fail: args: [1] = the first one, counted from 1 from now on (0: none,
+ * only count; `u64::MAX`: end that), [2] = after how many each further one does (0: none does).
+ * Answer args: [0] = allocations counted before.
+ */
+#define HANARE_DEBUG_FAIL_ALLOC 5ULL
 /*
  * `status` > 0: run the service whose index is in `args[3]` in the caller's
  * context, then post the fault again with `args[3]` = index + 1.
@@ -589,7 +684,8 @@ struct hanare_request {
 /*
  * As FILE_GET, for a program to be run: args[0] = directory descriptor, [1] = address
  * (control window) of its path, [2] = flags, as of execveat(2). It needs no descriptor,
- * and the file cannot be written (`ETXTBSY`) until the reference is dropped. `extents`:
+ * and the file cannot be written (`ETXTBSY`) until the reference is dropped. It need not be
+ * readable to its user (`FILE_UNREADABLE`). `extents`:
  * one of two pages, which get the file's first bytes, up to a page, and its name. Answer
  * args: [0] = bytes of the first | bytes of the name << 32; the others as of FILE_GET.
  * Also execveat's errors: -ENOENT, -EACCES, -ELOOP, -ETXTBSY and others.
@@ -627,7 +723,7 @@ struct hanare_request {
 #define HANARE_SERVICE_UNWATCH 8U
 /*
  * Kill the proxy of the entry's space (SIGKILL): the LWK is out of memory and has
- * chosen that one.
+ * chosen that one; args: [0] = bytes in use of [1]. Its standard error output is told.
  */
 #define HANARE_SERVICE_KILL 9U
 /*
@@ -637,6 +733,11 @@ struct hanare_request {
  * the proxy. status = 0, -EPERM, or -ESRCH: it is not there.
  */
 #define HANARE_SERVICE_MAY 11U
+/*
+ * The name of file args[0], without a zero byte, into `extents`, one of one page: status =
+ * its length.
+ */
+#define HANARE_SERVICE_FILE_NAME 12U
 /* `MAY_*`: the worker traces it. */
 #define HANARE_MAY_TRACE 1ULL
 /*
@@ -652,10 +753,18 @@ struct hanare_request {
 #define HANARE_MAY_BE_TRACED 5ULL
 /* `FILE_*`: the file is open for writing too (shared writable mappings allowed). */
 #define HANARE_FILE_WRITABLE 1ULL
-/* `FILE_*`: a regular file (private mappings may be read into LWK memory). */
+/* `FILE_*`: a regular file, not of hugetlbfs (private mappings may be read into LWK memory). */
 #define HANARE_FILE_REGULAR 2ULL
 /* `FILE_*`: the file system forbids execution (noexec). */
 #define HANARE_FILE_NOEXEC 4ULL
+/* `FILE_*`: a program that its user may run and not read. */
+#define HANARE_FILE_UNREADABLE 8ULL
+/*
+ * Which pages of file args[0] Linux has in its page cache, from byte offset args[1] on, args[2]
+ * of them: answer `extents`, bit i % 64 of word i / 64 for page i. All of them, where the
+ * worker may not know (mincore(2)).
+ */
+#define HANARE_SERVICE_CACHED 13U
 /* Most extents in one service. */
 #define HANARE_EXTENTS_MAX 64
 /*
@@ -731,7 +840,7 @@ struct hanare_service {
  * that were caught, name the process. [1] = file id of the program, or 0;
  * [2] = address (control window) of `EXECED_WORDS` words for Linux' memory map,
  * in the order of `struct prctl_mm_map`, or 0: what `/proc/PID/cmdline`, `environ`
- * and `auxv` show.
+ * and `auxv` show. [3] = 1: nobody but the superuser is to look into the program.
  */
 #define HANARE_OP_EXECED 0x80000004U
 /*
@@ -794,7 +903,7 @@ struct hanare_service {
 /*
  * fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
  * low seven bits, and the flags of clone3 that matter to Linux (CLONE_PARENT,
- * namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,
+ * namespaces, CLONE_PIDFD, CLONE_FILES ..., never CLONE_VM), [2..6] = pidfd,
  * set_tid, set_tid_size and cgroup of `struct clone_args`.
  * Result in the parent = the child's process id, or -errno. The child makes the
  * inherited descriptor its own space with `IOCTL_CHILD`, from where on it runs on the
@@ -807,9 +916,29 @@ struct hanare_service {
  * clone of the proxy with its memory (CLONE_VM), but as a process of its own, whose first
  * worker serves slot args[0]; it says `IOCTL_SHARE`. args: [1] = exit signal in the low
  * byte, and the flags of clone(2) that matter to Linux, [2] = address for CLONE_PIDFD,
- * [3] = first slot of the calling process. Result = process id, or -errno.
+ * [3] = first slot of the calling process, [4] = address of the wanted process ids
+ * (`set_tid` of clone3(2)) or 0, [5] = their number, and from bit 32 on the descriptor for
+ * CLONE_INTO_CGROUP. Result = process id, or -errno.
  */
 #define HANARE_OP_SHARE 0x80000013U
+/*
+ * execve that Linux makes: the proxy makes the execveat(2) itself, of directory args[1], path at
+ * args[2], flags args[3] and the arguments at args[5], or the path alone if that is 0. The module has Linux load the proxy again in place of the program
+ * (`module/program.c`); the new image takes token args[0] to `IOCTL_CHILD`, with the file ids
+ * args[4]: the program, and in the upper half its ELF interpreter, or 0. Result = -errno; no answer if it
+ * succeeds.
+ */
+#define HANARE_OP_EXEC 0x8000001aU
+/*
+ * Has Linux judge this worker's calls by a filter (seccomp(2)) that comes in parts, from the
+ * first on: args: [0] = address (control window) of the part, [1] = its bytes, [2] = those of
+ * the filter before it, [3] = those of the whole filter, [4] = `SECCOMP_FILTER_FLAG_*`,
+ * [5] = 1: with no_new_privs, which is set first. Result = of the last part that of seccomp(2),
+ * of others 0, or -errno; then the next filter begins anew.
+ */
+#define HANARE_OP_FILTER 0x8000001bU
+/* Bytes of a part of a filter, at most. */
+#define HANARE_FILTER_PART 4096
 /*
  * Interrupt the worker with thread id args[0] (its thread has to end): the call it
  * is in ends as by a signal, one it has not begun answers `RESULT_NOT_STARTED`.
@@ -875,8 +1004,8 @@ struct hanare_slot {
 	__u32 worker_wait;
 	/* `WAIT_*`: the LWK thread, written by the LWK. */
 	__u32 lwk_wait;
-	/* LWK CPU (index in the instance) to ring for this thread, written by the LWK. */
-	__u32 cpu;
+	/* Bell to ring for this thread, always the same one. Written by the LWK. */
+	__u32 bell;
 	/*
 	 * How long the worker polls before it sleeps, in microseconds; 0: not at
 	 * all. Written by the LWK.
@@ -889,8 +1018,8 @@ struct hanare_slot {
 	__u64 sigmask;
 	/* Linux thread id of the worker, written by the worker before START. */
 	__u32 tid;
-	/* Bell of that CPU to ring, below `crate::boot::BELLS`, written by the LWK. */
-	__u32 bell;
+	/* Zero. */
+	__u32 reserved0;
 	/*
 	 * Head of the application thread's list of robust futexes (set_robust_list(2)), or
 	 * 0; the worker has Linux know it before the next call, so that Linux walks the
@@ -975,6 +1104,769 @@ struct hanare_start_block {
 	__u64 cpu_soft;
 	/* See `cpu_soft`. */
 	__u64 cpu_hard;
+};
+
+/* ---- info ---- */
+
+/*
+ * What the module asks of the LWK to show it: processes, threads, mappings,
+ * memory (`REQUEST_INFO`). For `/proc` as LWK programs see it, and `hanare ps`.
+ *
+ * `args[0]` = `INFO_*`. The answer is in `pages`: as many structures of the kind
+ * as `count` words hold.
+ */
+/*
+ * One `ProcessInfo` of `space`; args: [1] = thread id that its thread part is
+ * about, or 0: the first thread. -ESRCH: no such thread.
+ */
+#define HANARE_INFO_PROCESS 1ULL
+/*
+ * `VmaInfo`s of `space` from address args[1] on; args: [2] = 1: with what is
+ * resident. Answer: args[1] = address to go on from, 0: that was the last.
+ */
+#define HANARE_INFO_VMAS 2ULL
+/* `ThreadInfo`s of `space`; args: [1] = how many to leave out. */
+#define HANARE_INFO_THREADS 3ULL
+/*
+ * Memory; args: [1] = node, or `NODE_ANY`. Answer args: [1] = total bytes,
+ * [2] = free bytes, [3] = bytes in quarantine.
+ */
+#define HANARE_INFO_MEMORY 4ULL
+/* `INFO_MEMORY`: all nodes. */
+#define HANARE_NODE_ANY 0xffffffffULL
+/* It waits. */
+#define HANARE_THREAD_WAITS 0U
+/* It runs, or could; its worker sleeps. */
+#define HANARE_THREAD_RUNS 1U
+/* May be read, written, executed. */
+#define HANARE_VMA_READ 1ULL
+/* See `VMA_READ`. */
+#define HANARE_VMA_WRITE 2ULL
+/* See `VMA_READ`. */
+#define HANARE_VMA_EXEC 4ULL
+/* Shared. */
+#define HANARE_VMA_SHARED 8ULL
+/* The first thread's stack. */
+#define HANARE_VMA_STACK 16ULL
+/* The heap of `brk`. */
+#define HANARE_VMA_HEAP 32ULL
+/* The vDSO. */
+#define HANARE_VMA_VDSO 64ULL
+/* The vDSO's data. */
+#define HANARE_VMA_VVAR 128ULL
+/* A mapping of Linux' own in the proxy. */
+#define HANARE_VMA_LINUX 256ULL
+/* Locked in memory. */
+#define HANARE_VMA_LOCKED 512ULL
+/* Grows downwards. */
+#define HANARE_VMA_GROWS_DOWN 1024ULL
+/* Left out of core dumps; not inherited; wiped in a child; large pages wanted, not wanted. */
+#define HANARE_VMA_DONT_DUMP 2048ULL
+/* See `VMA_DONT_DUMP`. */
+#define HANARE_VMA_DONT_FORK 4096ULL
+/* See `VMA_DONT_DUMP`. */
+#define HANARE_VMA_WIPE_ON_FORK 8192ULL
+/* See `VMA_DONT_DUMP`. */
+#define HANARE_VMA_HUGE 0x4000ULL
+/* See `VMA_DONT_DUMP`. */
+#define HANARE_VMA_NO_HUGE 0x8000ULL
+/* `MADV_SEQUENTIAL`, `MADV_RANDOM`, `MLOCK_ONFAULT`, `MAP_NORESERVE`, `MAP_HUGETLB`. */
+#define HANARE_VMA_SEQUENTIAL 0x10000ULL
+/* See `VMA_SEQUENTIAL`. */
+#define HANARE_VMA_RANDOM 0x20000ULL
+/* See `VMA_SEQUENTIAL`. */
+#define HANARE_VMA_LOCK_ON_FAULT 0x40000ULL
+/* See `VMA_SEQUENTIAL`. */
+#define HANARE_VMA_NO_RESERVE 0x80000ULL
+/* See `VMA_SEQUENTIAL`. */
+#define HANARE_VMA_HUGETLB 0x100000ULL
+/* Memory is promised to it. */
+#define HANARE_VMA_ACCOUNTED 0x200000ULL
+
+/* A thread. */
+struct hanare_thread_info {
+	/* Linux thread id of its worker, in the proxy's namespace. */
+	__u32 tid;
+	/* `THREAD_*`. */
+	__u32 state;
+	/* Index in the instance of the CPU it runs on or ran on last. */
+	__u32 cpu;
+	/* seccomp: mode as PR_GET_SECCOMP has it | number of filters << 2. */
+	__u32 seccomp;
+	/* Time in user mode and in the LWK, and waiting for Linux with the CPU kept, ns. */
+	__u64 user_ns;
+	/* See `user_ns`. */
+	__u64 system_ns;
+	/* Calls that Linux served. */
+	__u64 delegated_calls;
+	/* Times it gave the CPU away to wait, and times it lost it to another thread. */
+	__u64 voluntary_switches;
+	/* See `voluntary_switches`. */
+	__u64 involuntary_switches;
+	/* Page faults it had. */
+	__u64 faults;
+};
+
+/* A process, and one of its threads. */
+struct hanare_process_info {
+	/* The thread. */
+	struct hanare_thread_info thread;
+	/* User and system time of all threads, ended ones too, ns. */
+	__u64 user_ns;
+	/* See `user_ns`. */
+	__u64 system_ns;
+	/* Calls that Linux served, all threads. */
+	__u64 delegated_calls;
+	/* Living threads. */
+	__u64 threads;
+	/* Bytes mapped now and at most. */
+	__u64 mapped;
+	/* See `mapped`. */
+	__u64 mapped_peak;
+	/* Bytes resident now and at most. */
+	__u64 resident;
+	/* See `resident`. */
+	__u64 resident_peak;
+	/* Resident bytes of files and of mappings shared with Linux. */
+	__u64 resident_file;
+	/* Resident bytes of shared memory without a file. */
+	__u64 resident_shared;
+	/* Bytes of private writable mappings without the stack. */
+	__u64 data;
+	/* Bytes of the stack. */
+	__u64 stack;
+	/* Bytes of executable mappings of the program and of others. */
+	__u64 code;
+	/* See `code`. */
+	__u64 library;
+	/* Bytes of page tables. */
+	__u64 tables;
+	/* Bytes locked. */
+	__u64 locked;
+	/* Signals (bit n-1 = signal n) pending for the process and the thread. */
+	__u64 shared_pending;
+	/* See `shared_pending`. */
+	__u64 pending;
+	/* Signals the thread blocks. */
+	__u64 blocked;
+	/* Signals ignored and caught. */
+	__u64 ignored;
+	/* See `ignored`. */
+	__u64 caught;
+	/* Instance CPUs it may run on, by index, or `ALLOWED_ALL`. */
+	__u64 allowed;
+	/* Page faults of all threads, ended ones too, and of children it has waited for. */
+	__u64 faults;
+	/* See `faults`. */
+	__u64 children_faults;
+	/* RLIMIT_AS, bytes; hard 0: as Linux says. */
+	__u64 space_soft;
+	/* See `space_soft`. */
+	__u64 space_hard;
+};
+
+/* A mapping. */
+struct hanare_vma_info {
+	/* First byte. */
+	__u64 start;
+	/* End (exclusive). */
+	__u64 end;
+	/* `VMA_*`. */
+	__u64 flags;
+	/* Offset in the file. */
+	__u64 offset;
+	/* File id in the module, or 0. */
+	__u64 file;
+	/* Resident pages of 4 KiB: all, written (if private: the process' own), in large pages. */
+	__u32 resident;
+	/* See `resident`. */
+	__u32 written;
+	/* See `resident`. */
+	__u32 large;
+	/* Of these, pages that others have mapped, too: all, written. */
+	__u32 shared;
+	/* See `shared`. */
+	__u32 shared_written;
+	/* Resident KiB, each page divided by the number of those that have it. */
+	__u32 proportional_kib;
+};
+
+/* ---- ioctl ---- */
+
+/*
+ * The ioctls of `/dev/hanare`.
+ *
+ * An open descriptor has one role, given by its first call: *manager* (boot, status; no role
+ * needed), *builder* (`IOCTL_CREATE`: an instance under construction, released again if the
+ * descriptor is closed before `IOCTL_BOOT` succeeds), or *space* (`IOCTL_ATTACH`: a proxy process).
+ * Calls that change the partition need CAP_SYS_ADMIN. Every structure with a `message` gets a
+ * sentence there when the call fails: what was wrong and what to do.
+ */
+/* Type byte of the ioctl numbers. */
+#define HANARE_IOCTL_TYPE 72U
+/* Bytes of an instance name with its zero: letters, digits, `-`, `_`, `.`. */
+#define HANARE_NAME_SIZE 32
+/* Memory that stays with Linux when some is reserved. */
+#define HANARE_MEMORY_KEPT_BYTES 0x4000000ULL
+/* Bytes of a message with its zero. */
+#define HANARE_MESSAGE_SIZE 200
+/* Words of a CPU bitmap (bit n = Linux CPU n). */
+#define HANARE_CPU_WORDS 64
+/* Under construction. */
+#define HANARE_INSTANCE_CREATED 0U
+/* Starting. */
+#define HANARE_INSTANCE_BOOTING 1U
+/* Serving. */
+#define HANARE_INSTANCE_RUNNING 2U
+/* The LWK panicked; log readable, shutdown possible. */
+#define HANARE_INSTANCE_PANICKED 3U
+/* Going down. */
+#define HANARE_INSTANCE_STOPPING 4U
+/* It did not answer a ping in time. */
+#define HANARE_INSTANCE_HUNG 5U
+/*
+ * Registers in `Pose`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
+ * rdx, rsi, rdi, rip, rflags, rsp.
+ */
+#define HANARE_POSE_REGS 18
+/* `Opened::shows`: it is such a file. */
+#define HANARE_OPENED_OURS 1U
+/* `Opened::shows`: a device that is none to an LWK program. */
+#define HANARE_OPENED_NOTHING 2U
+/* Most threads one `IOCTL_THREADS` tells of. */
+#define HANARE_THREADS_AT_ONCE 8
+/* See `Info`. */
+#define HANARE_IOCTL_INFO 0xc0104800U
+/* See `Create`. */
+#define HANARE_IOCTL_CREATE 0xc0e84801U
+/* See `AddMemory`. */
+#define HANARE_IOCTL_ADD_MEMORY 0xc0d84802U
+/* See `AddCpu`. */
+#define HANARE_IOCTL_ADD_CPU 0xc0d04803U
+/* See `Boot`. */
+#define HANARE_IOCTL_BOOT 0xc1f84804U
+/* See `Shutdown`. */
+#define HANARE_IOCTL_SHUTDOWN 0xc0f04805U
+/* See `Status`. */
+#define HANARE_IOCTL_STATUS 0xc0a04806U
+/* See `Log`. */
+#define HANARE_IOCTL_LOG 0xc0384807U
+/* See `Debug`. */
+#define HANARE_IOCTL_DEBUG 0xc0484808U
+/* See `Attach`. */
+#define HANARE_IOCTL_ATTACH 0xc2f84810U
+/* No argument: start the program of the start block (`REQUEST_SPACE_START`). */
+#define HANARE_IOCTL_START 0x4811U
+/* See `Wait`. */
+#define HANARE_IOCTL_WAIT 0xc0084812U
+/* See `Ring`. */
+#define HANARE_IOCTL_RING 0xc0084813U
+/* See `Serve`. */
+#define HANARE_IOCTL_SERVE 0xc0084814U
+/* See `Signal`. */
+#define HANARE_IOCTL_SIGNAL 0xc0884815U
+/* See `Usage`. */
+#define HANARE_IOCTL_USAGE 0xc0204816U
+/* No argument: what the caller maps from now on goes into its core dump. */
+#define HANARE_IOCTL_DUMP 0x4833U
+/* See `Pose`. */
+#define HANARE_IOCTL_POSE 0xc1184834U
+/* See `Child`. */
+#define HANARE_IOCTL_CHILD 0xc0304817U
+/* See `Observe`. */
+#define HANARE_IOCTL_OBSERVE 0xc0d04818U
+/* See `Observation`. */
+#define HANARE_IOCTL_OBSERVATION 0xc2184819U
+/* See `TraceRead`. */
+#define HANARE_IOCTL_TRACE_READ 0xc018481aU
+/* See `Opened`. */
+#define HANARE_IOCTL_OPENED 0xc0104830U
+/* See `Listed`. */
+#define HANARE_IOCTL_LISTED 0xc0184831U
+/* See `Execed`. */
+#define HANARE_IOCTL_EXECED 0xc0284832U
+/* See `Rights`. */
+#define HANARE_IOCTL_RIGHTS 0xc0104836U
+/* See `Succeed`. */
+#define HANARE_IOCTL_SUCCEED 0xc0084837U
+/* See `Share`. */
+#define HANARE_IOCTL_SHARE 0xc0084835U
+/* See `Last`. */
+#define HANARE_IOCTL_LAST 0xc008483cU
+/* See `Send`. */
+#define HANARE_IOCTL_SEND 0xc088483dU
+/* See `Copy`. */
+#define HANARE_IOCTL_COPY 0xc018483eU
+/* See `ProcessStatus`. */
+#define HANARE_IOCTL_PROCESS 0xc1384828U
+/* See `Threads`. */
+#define HANARE_IOCTL_THREADS 0xc2304829U
+
+/* `IOCTL_INFO`: who is there. Works for everyone. */
+struct hanare_info {
+	/* Out: `crate::MAGIC`. */
+	__u64 magic;
+	/* Out: `crate::VERSION` of the module. */
+	__u32 version;
+	/* Out: number of instances. */
+	__u32 instances;
+};
+
+/*
+ * `IOCTL_CREATE`: begin an instance; the descriptor becomes its builder.
+ * EEXIST: name in use. EINVAL: bad name.
+ */
+struct hanare_create {
+	/* In: name. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/*
+ * `IOCTL_ADD_MEMORY`: reserve memory for the instance under construction. May be
+ * called many times (the command does so piece by piece, to show progress).
+ * ENOMEM: nothing of this call was kept. EINVAL: no such node.
+ */
+struct hanare_add_memory {
+	/* In: bytes, multiple of 2 MiB. */
+	__u64 bytes;
+	/* In: NUMA node, or -1: the nodes of its CPUs, any if none is given yet. */
+	__s32 node;
+	/* Zero. */
+	__u32 reserved;
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/*
+ * `IOCTL_ADD_CPU`: take a CPU from Linux (offline it). EINVAL: unknown, boot
+ * CPU, or last of Linux; EBUSY: owned by another instance or offline.
+ * With `check` set it only checks, so that nothing is taken before all is known good.
+ */
+struct hanare_add_cpu {
+	/* In: Linux' CPU number. */
+	__u32 cpu;
+	/* In: 1: only check. */
+	__u32 check;
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/*
+ * `IOCTL_BOOT`: load the image and start every CPU. The instance then lives on
+ * without the descriptor. ENOEXEC: not an LWK image, or of another version.
+ * ETIMEDOUT: a CPU did not answer (named); the instance stays under construction.
+ */
+struct hanare_boot {
+	/* In: the ELF image in the caller's memory. */
+	__u64 image;
+	/* In: its bytes. */
+	__u64 image_size;
+	/* In: time each CPU may take, ms (0: 20 000). */
+	__u32 timeout_ms;
+	/* Zero. */
+	__u32 reserved;
+	/*
+	 * Out: ns spent loading the image, in the first CPU's start until it is
+	 * online, in the others'.
+	 */
+	__u64 load_ns;
+	/* See `load_ns`. */
+	__u64 first_cpu_ns;
+	/* See `load_ns`. */
+	__u64 other_cpus_ns;
+	/* In: boot options. */
+	__u8 cmdline[256];
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/*
+ * `IOCTL_SHUTDOWN`: stop an instance; CPUs and memory go back to Linux.
+ * EBUSY: programs are running on it (their number is named) and `force` is not set.
+ */
+struct hanare_shutdown {
+	/* In: name. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* In: 1: kill the programs running there. */
+	__u32 force;
+	/* In: time each CPU may take to park before INIT alone stops it, ms (0: 5000). */
+	__u32 timeout_ms;
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/* Per-CPU part of `Status`. */
+struct hanare_cpu_status {
+	/* Linux' number of the CPU. */
+	__u32 linux_cpu;
+	/* `CPU_*` of `crate::boot`. */
+	__u32 state;
+	/* Space running, or 0. */
+	__u32 space;
+	/* NUMA node. */
+	__u32 node;
+	/* See `crate::boot::CpuShared`. */
+	__u64 heartbeat;
+	/* Interrupts taken. */
+	__u64 interrupts;
+	/* Exceptions taken. */
+	__u64 exceptions;
+	/* Page faults. */
+	__u64 page_faults;
+	/* Calls served locally. */
+	__u64 local_calls;
+	/* Calls delegated. */
+	__u64 delegated_calls;
+	/* Time without a thread to run since boot, ns. */
+	__u64 idle_ns;
+};
+
+/*
+ * `IOCTL_STATUS`: one instance, by index (0..) or by name.
+ * ENOENT: no such instance (end of the list).
+ */
+struct hanare_status {
+	/* In: name, or empty to use `index`. Out: name. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* In: see `name`. */
+	__u32 index;
+	/* Out: `INSTANCE_*`. */
+	__u32 state;
+	/* Out: live spaces. */
+	__u32 spaces;
+	/* In: entries `cpus` has room for. Out: CPUs of the instance. */
+	__u32 cpu_count;
+	/* Out: bytes of memory reserved, and how many chunks. */
+	__u64 memory_bytes;
+	/* See `memory_bytes`. */
+	__u32 chunks;
+	/* In: 1: ping every CPU first (up to 1 s each). */
+	__u32 ping;
+	/* Out: ns since boot; slowest ping answer in ns (0: not asked). */
+	__u64 uptime_ns;
+	/* See `uptime_ns`. */
+	__u64 ping_ns;
+	/* Out: bytes written to the log so far. */
+	__u64 log_head;
+	/* In: address of an array of `CpuStatus`, or 0. */
+	__u64 cpus;
+	/* Out: bytes per NUMA node (first 8 nodes). */
+	__u64 node_bytes[8];
+};
+
+/* `IOCTL_LOG`: read the kernel log. */
+struct hanare_log {
+	/* In: name. */
+	__u8 name[HANARE_NAME_SIZE];
+	/*
+	 * In: position (bytes since boot). Out: position after what was read; text
+	 * that was overwritten is skipped.
+	 */
+	__u64 position;
+	/* In: buffer address. */
+	__u64 buffer;
+	/* In: bytes of the buffer. Out: bytes read. */
+	__u64 size;
+};
+
+/* `IOCTL_DEBUG`: a `DEBUG_*` request to instance CPU `cpu`. Needs CAP_SYS_ADMIN. */
+struct hanare_debug {
+	/* In: name. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* In: CPU index in the instance. */
+	__u32 cpu;
+	/* In: `DEBUG_*`. */
+	__u32 op;
+	/* In: args from [1] on of the request. Out: the answer's args. */
+	__u64 args[4];
+};
+
+/*
+ * `IOCTL_ATTACH`: the descriptor becomes a space of a running instance.
+ * ENOENT: no such instance; ENODEV: it is not running, or does not answer. When it dies,
+ * every attached process gets SIGBUS (BUS_ADRERR, si_addr = `CONTROL_BASE`).
+ */
+struct hanare_attach {
+	/* In: name; empty: the only instance, or the one called `default`. Out: its name. */
+	__u8 name[HANARE_NAME_SIZE];
+	/*
+	 * In: Linux CPU numbers it may run on (must belong to the instance);
+	 * all zero: the whole instance.
+	 */
+	__u64 cpus[HANARE_CPU_WORDS];
+	/* Out: space id; the device's file offset is `space << 47 | address`. */
+	__u32 space;
+	/* Out: number of CPUs it may run on. */
+	__u32 cpu_count;
+	/* In: number of the descriptor, which no program is shown. */
+	__u32 fd;
+	/* In: zero. Out: 1 if Linux counts events of the caller (`perf stat`). */
+	__u32 counted;
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/*
+ * `IOCTL_WAIT`: the worker of `slot` sleeps until the LWK rings it.
+ * EINTR: a signal; EIO: the LWK died or goes down.
+ */
+struct hanare_wait {
+	/* In: slot index. */
+	__u32 slot;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/*
+ * `IOCTL_RING`: ring a bell. Nothing happens if it is not one of the space's, or has been rung
+ * as often as its thread went to sleep.
+ */
+struct hanare_ring {
+	/* In: index in the instance. */
+	__u32 bell;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/*
+ * `IOCTL_SERVE`: run service `index` in the caller's context.
+ * EPERM: it is not of this space; EINVAL: not ready.
+ */
+struct hanare_serve {
+	/* In: service index. */
+	__u32 index;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/*
+ * `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
+ * Returns when the LWK has queued it. One of a timer (`SI_TIMER`) is blocked from then on
+ * until the worker takes its next request: Linux starts a timer anew when its signal is
+ * taken, so a short one would keep the worker in its handler for ever. `EAGAIN`: it was sent
+ * to the process, and the thread blocks it, of which Linux has not been told yet, or has
+ * ended. The worker blocks it likewise, and sends it to the process once more, so that Linux
+ * finds who else takes it.
+ */
+struct hanare_signal {
+	/* In: signal number. */
+	__u32 signal;
+	/* In: slot. */
+	__u32 slot;
+	/* In: siginfo_t as the handler got it. */
+	__u64 info[16];
+};
+
+/*
+ * `IOCTL_LAST`: the caller ends by this signal's default action next, which its tracer has
+ * seen: Linux does not stop it once more.
+ */
+struct hanare_last {
+	/* In: signal number. */
+	__u32 signal;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/* `IOCTL_USAGE`: resource use of the caller's space; see `REQUEST_USAGE`. */
+struct hanare_usage {
+	/* Out: user and system time, ns. */
+	__u64 user_ns;
+	/* See `user_ns`. */
+	__u64 system_ns;
+	/* Out: resident bytes, peak. */
+	__u64 resident_bytes;
+	/* See `resident_bytes`. */
+	__u64 peak_bytes;
+};
+
+/*
+ * `IOCTL_CHILD`: by the child of a fork, or the proxy that `OP_EXEC` has loaded again: the
+ * inherited descriptor becomes that of a space of its own, child of `parent`. Where the
+ * descriptor table is the parent's (CLONE_FILES), the descriptor stays as it is: it serves
+ * whoever has the table, each for the space that is its memory.
+ * EPERM: the descriptor does not serve `parent`. ESRCH: that has ended, or knows no such token.
+ */
+struct hanare_child {
+	/* In: token of `OP_FORK` or `OP_EXEC`. */
+	__u64 token;
+	/* In: 1: of `OP_EXEC`; 0: of `OP_FORK`. */
+	__u32 program;
+	/* In: 1: the program has more rights than who started it (AT_SECURE). */
+	__u32 secure;
+	/* In: file ids that move from the parent to the new space; 0: none. */
+	__u64 files[2];
+	/* In: id of the parent's space. */
+	__u32 parent;
+	/* In: 1: the caller has its parent's descriptor table; `OP_FORK` only. */
+	__u32 shares_table;
+	/* Out: space id. */
+	__u32 space;
+	/*
+	 * Out: 1 if the device is to be mapped over all of the application's addresses,
+	 * 0 if the LWK will say where (`OP_REMAP`).
+	 */
+	__u32 whole;
+};
+
+/*
+ * `IOCTL_POSE`: for a core dump the calling thread takes on these registers and
+ * either dies of `signal`, whose action is the default, or, with 0, stays in the
+ * call until another thread of the process does.
+ */
+struct hanare_pose {
+	/* In: signal number or 0. */
+	__u32 signal;
+	/* In: with a signal, how many other threads were told to stay, which is waited for. */
+	__u32 others;
+	/* In: registers. */
+	__u64 regs[HANARE_POSE_REGS];
+	/* In: siginfo_t. */
+	__u64 info[16];
+};
+
+/*
+ * `IOCTL_SEND`: sends a signal to a thread of the calling process, or to the process. A filter
+ * of system calls could not tell a worker's own process from others of its user.
+ * ESRCH: no such thread of it. EAGAIN: too many are pending.
+ */
+struct hanare_send {
+	/* In: signal number. */
+	__u32 signal;
+	/* In: thread id, or 0: the process. It is pending there for whoever does not block it. */
+	__u32 tid;
+	/* In: siginfo_t. */
+	__u64 info[16];
+};
+
+/* `IOCTL_COPY`: copies memory of the calling process, whether or not it may be touched. EFAULT. */
+struct hanare_copy {
+	/* In: addresses. */
+	__u64 from;
+	/* Where it goes. */
+	__u64 to;
+	/* In: how much. */
+	__u64 bytes;
+};
+
+/*
+ * `IOCTL_OPENED`: descriptor `fd` was opened by the application. If it is a file
+ * of procfs or sysfs that shows the machine or an LWK process, the answer is 1 in
+ * `shows`; with `replace` set, `fd` is then closed, and `fd` of the answer is a
+ * descriptor that shows the LWK's machine instead; or `ENOENT`: that has no such file.
+ */
+struct hanare_opened {
+	/* In: the descriptor. Out: the one instead. */
+	__s32 fd;
+	/* In: 1: replace it. */
+	__u32 replace;
+	/* In: 1: the new descriptor is close-on-exec. */
+	__u32 close_on_exec;
+	/* Out: 0, or `OPENED_*`. */
+	__u32 shows;
+};
+
+/*
+ * `IOCTL_LISTED`: `getdents` of descriptor `fd` gave `bytes` at `buffer`: takes
+ * out the names that an LWK program is not to see. Out: bytes left.
+ */
+struct hanare_listed {
+	/* In: the directory. */
+	__s32 fd;
+	/* In: 1: entries of `getdents`, 0: of `getdents64`. */
+	__u32 old;
+	/* In: address of the entries. */
+	__u64 buffer;
+	/* In: bytes there. Out: bytes left. */
+	__u64 bytes;
+};
+
+/* `IOCTL_SHARE`: the calling process is one of several that have the space (CLONE_VM). */
+struct hanare_share {
+	/* In: slot of its first thread. */
+	__u32 slot;
+	/* In: 1: it is new and begins; 0: its end is to be told, nothing else. */
+	__u32 begin;
+};
+
+/*
+ * `IOCTL_EXECED`: the caller's program is now file `file` of its space:
+ * `/proc/PID/exe` says so, and descriptors that are close-on-exec are closed, but for
+ * that of the space. -EACCES: not a file that the caller may execute.
+ */
+struct hanare_execed {
+	/* In: file id of `SERVICE_PROGRAM_GET`, or 0: leave it as it is. */
+	__u64 file;
+	/*
+	 * In: addresses of arguments and environment in the application's memory, for
+	 * `/proc/PID/cmdline` and `environ` as LWK programs see them.
+	 */
+	__u64 arg_start;
+	/* See `arg_start`. */
+	__u64 arg_end;
+	/* See `arg_start`. */
+	__u64 env_start;
+	/* See `arg_start`. */
+	__u64 env_end;
+};
+
+/* `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them. */
+struct hanare_rights {
+	/* Out: 1: they are others than before. */
+	__u32 changed;
+	/* Out: 1: the program has more rights than who started it (AT_SECURE). */
+	__u32 secure;
+	/*
+	 * Out: 1: it has more than the program before it: Linux has made the process one that
+	 * nobody may look into.
+	 */
+	__u32 gained;
+	/* 0. */
+	__u32 reserved;
+};
+
+/*
+ * `IOCTL_SUCCEED`: the calling first thread of a process takes over what Linux keeps for
+ * another one, which called execve(2) and waits for a request: credentials and the like.
+ */
+struct hanare_succeed {
+	/* In: thread id, as the caller sees it. */
+	__u32 tid;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/*
+ * `IOCTL_PROCESS`: the process with the lowest space id above `after`.
+ * ENOENT: no more, or no such instance.
+ */
+struct hanare_process_status {
+	/* In: instance. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* In: space id to go on from, 0 at first. Out: space id of this one. */
+	__u32 after;
+	/* Out: process id, in the caller's namespace; 0: not seen from there. */
+	__u32 pid;
+	/* Out. */
+	struct hanare_process_info info;
+};
+
+/* `IOCTL_THREADS`: threads of a space. */
+struct hanare_threads {
+	/* In: instance. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* In: space id. */
+	__u32 space;
+	/* In: threads to leave out. */
+	__u32 skip;
+	/* Out: entries of `threads`; 0: no more. */
+	__u32 count;
+	/* Zero. */
+	__u32 reserved;
+	/* Out: threads. */
+	struct hanare_thread_info threads[HANARE_THREADS_AT_ONCE];
 };
 
 /* ---- observe ---- */
@@ -1133,586 +2025,6 @@ struct hanare_capture {
 	__u32 bytes;
 };
 
-/* ---- info ---- */
-
-/*
- * What the module asks of the LWK to show it: processes, threads, mappings,
- * memory (`REQUEST_INFO`). For `/proc` as LWK programs see it, and `hanare ps`.
- *
- * `args[0]` = `INFO_*`. The answer is in `pages`: as many structures of the kind
- * as `count` words hold.
- */
-/*
- * One `ProcessInfo` of `space`; args: [1] = thread id that its thread part is
- * about, or 0: the first thread. -ESRCH: no such thread.
- */
-#define HANARE_INFO_PROCESS 1ULL
-/*
- * `VmaInfo`s of `space` from address args[1] on; args: [2] = 1: with what is
- * resident. Answer: args[1] = address to go on from, 0: that was the last.
- */
-#define HANARE_INFO_VMAS 2ULL
-/* `ThreadInfo`s of `space`; args: [1] = how many to leave out. */
-#define HANARE_INFO_THREADS 3ULL
-/*
- * Memory; args: [1] = node, or `NODE_ANY`. Answer args: [1] = total bytes,
- * [2] = free bytes, [3] = bytes in quarantine.
- */
-#define HANARE_INFO_MEMORY 4ULL
-/* `INFO_MEMORY`: all nodes. */
-#define HANARE_NODE_ANY 0xffffffffULL
-/* It waits. */
-#define HANARE_THREAD_WAITS 0U
-/* It runs, or could; its worker sleeps. */
-#define HANARE_THREAD_RUNS 1U
-/* May be read, written, executed. */
-#define HANARE_VMA_READ 1ULL
-/* See `VMA_READ`. */
-#define HANARE_VMA_WRITE 2ULL
-/* See `VMA_READ`. */
-#define HANARE_VMA_EXEC 4ULL
-/* Shared. */
-#define HANARE_VMA_SHARED 8ULL
-/* The first thread's stack. */
-#define HANARE_VMA_STACK 16ULL
-/* The heap of `brk`. */
-#define HANARE_VMA_HEAP 32ULL
-/* The vDSO. */
-#define HANARE_VMA_VDSO 64ULL
-/* The vDSO's data. */
-#define HANARE_VMA_VVAR 128ULL
-/* A mapping of Linux' own in the proxy. */
-#define HANARE_VMA_LINUX 256ULL
-/* Locked in memory. */
-#define HANARE_VMA_LOCKED 512ULL
-/* Grows downwards. */
-#define HANARE_VMA_GROWS_DOWN 1024ULL
-/* Left out of core dumps; not inherited; wiped in a child; large pages wanted, not wanted. */
-#define HANARE_VMA_DONT_DUMP 2048ULL
-/* See `VMA_DONT_DUMP`. */
-#define HANARE_VMA_DONT_FORK 4096ULL
-/* See `VMA_DONT_DUMP`. */
-#define HANARE_VMA_WIPE_ON_FORK 8192ULL
-/* See `VMA_DONT_DUMP`. */
-#define HANARE_VMA_HUGE 0x4000ULL
-/* See `VMA_DONT_DUMP`. */
-#define HANARE_VMA_NO_HUGE 0x8000ULL
-/* `MADV_SEQUENTIAL`, `MADV_RANDOM`, `MLOCK_ONFAULT`, `MAP_NORESERVE`, `MAP_HUGETLB`. */
-#define HANARE_VMA_SEQUENTIAL 0x10000ULL
-/* See `VMA_SEQUENTIAL`. */
-#define HANARE_VMA_RANDOM 0x20000ULL
-/* See `VMA_SEQUENTIAL`. */
-#define HANARE_VMA_LOCK_ON_FAULT 0x40000ULL
-/* See `VMA_SEQUENTIAL`. */
-#define HANARE_VMA_NO_RESERVE 0x80000ULL
-/* See `VMA_SEQUENTIAL`. */
-#define HANARE_VMA_HUGETLB 0x100000ULL
-/* Memory is promised to it. */
-#define HANARE_VMA_ACCOUNTED 0x200000ULL
-
-/* A thread. */
-struct hanare_thread_info {
-	/* Linux thread id of its worker, in the proxy's namespace. */
-	__u32 tid;
-	/* `THREAD_*`. */
-	__u32 state;
-	/* Index in the instance of the CPU it runs on or ran on last. */
-	__u32 cpu;
-	/* seccomp: mode as PR_GET_SECCOMP has it | number of filters << 2. */
-	__u32 seccomp;
-	/* Time in user mode and in the LWK, and waiting for Linux with the CPU kept, ns. */
-	__u64 user_ns;
-	/* See `user_ns`. */
-	__u64 system_ns;
-	/* Calls that Linux served. */
-	__u64 delegated_calls;
-	/* Times it gave the CPU away to wait, and times it lost it to another thread. */
-	__u64 voluntary_switches;
-	/* See `voluntary_switches`. */
-	__u64 involuntary_switches;
-	/* Page faults it had. */
-	__u64 faults;
-};
-
-/* A process, and one of its threads. */
-struct hanare_process_info {
-	/* The thread. */
-	struct hanare_thread_info thread;
-	/* User and system time of all threads, ended ones too, ns. */
-	__u64 user_ns;
-	/* See `user_ns`. */
-	__u64 system_ns;
-	/* Calls that Linux served, all threads. */
-	__u64 delegated_calls;
-	/* Living threads. */
-	__u64 threads;
-	/* Bytes mapped now and at most. */
-	__u64 mapped;
-	/* See `mapped`. */
-	__u64 mapped_peak;
-	/* Bytes resident now and at most. */
-	__u64 resident;
-	/* See `resident`. */
-	__u64 resident_peak;
-	/* Resident bytes of files and of mappings shared with Linux. */
-	__u64 resident_file;
-	/* Resident bytes of shared memory without a file. */
-	__u64 resident_shared;
-	/* Bytes of private writable mappings without the stack. */
-	__u64 data;
-	/* Bytes of the stack. */
-	__u64 stack;
-	/* Bytes of executable mappings of the program and of others. */
-	__u64 code;
-	/* See `code`. */
-	__u64 library;
-	/* Bytes of page tables. */
-	__u64 tables;
-	/* Bytes locked. */
-	__u64 locked;
-	/* Signals (bit n-1 = signal n) pending for the process and the thread. */
-	__u64 shared_pending;
-	/* See `shared_pending`. */
-	__u64 pending;
-	/* Signals the thread blocks. */
-	__u64 blocked;
-	/* Signals ignored and caught. */
-	__u64 ignored;
-	/* See `ignored`. */
-	__u64 caught;
-	/* Instance CPUs it may run on, by index. */
-	__u64 allowed;
-	/* Page faults of all threads, ended ones too, and of children it has waited for. */
-	__u64 faults;
-	/* See `faults`. */
-	__u64 children_faults;
-	/* RLIMIT_AS, bytes; hard 0: as Linux says. */
-	__u64 space_soft;
-	/* See `space_soft`. */
-	__u64 space_hard;
-};
-
-/* A mapping. */
-struct hanare_vma_info {
-	/* First byte. */
-	__u64 start;
-	/* End (exclusive). */
-	__u64 end;
-	/* `VMA_*`. */
-	__u64 flags;
-	/* Offset in the file. */
-	__u64 offset;
-	/* File id in the module, or 0. */
-	__u64 file;
-	/* Resident pages of 4 KiB: all, written (if private: the process' own), in large pages. */
-	__u32 resident;
-	/* See `resident`. */
-	__u32 written;
-	/* See `resident`. */
-	__u32 large;
-	/* Of these, pages that others have mapped, too: all, written. */
-	__u32 shared;
-	/* See `shared`. */
-	__u32 shared_written;
-	/* Resident KiB, each page divided by the number of those that have it. */
-	__u32 proportional_kib;
-};
-
-/* ---- ioctl ---- */
-
-/*
- * The ioctls of `/dev/hanare`.
- *
- * An open descriptor has one role, given by its first call: *manager* (boot,
- * status; no role needed), *builder* (`IOCTL_CREATE`: an instance under
- * construction, released again if the descriptor is closed before
- * `IOCTL_BOOT` succeeds), or *space* (`IOCTL_ATTACH`: a proxy process).
- * Calls that change the partition need CAP_SYS_ADMIN. Every structure with a
- * `message` gets a sentence there when the call fails: what was wrong and what
- * to do.
- */
-/* Type byte of the ioctl numbers. */
-#define HANARE_IOCTL_TYPE 72U
-/* Bytes of an instance name with its zero: letters, digits, `-`, `_`, `.`. */
-#define HANARE_NAME_SIZE 32
-/* Bytes of a message with its zero. */
-#define HANARE_MESSAGE_SIZE 200
-/* Words of a CPU bitmap (bit n = Linux CPU n). */
-#define HANARE_CPU_WORDS 64
-/* Under construction. */
-#define HANARE_INSTANCE_CREATED 0U
-/* Starting. */
-#define HANARE_INSTANCE_BOOTING 1U
-/* Serving. */
-#define HANARE_INSTANCE_RUNNING 2U
-/* The LWK panicked; log readable, shutdown possible. */
-#define HANARE_INSTANCE_PANICKED 3U
-/* Going down. */
-#define HANARE_INSTANCE_STOPPING 4U
-/* It did not answer a ping in time. */
-#define HANARE_INSTANCE_HUNG 5U
-/*
- * Registers in `Pose`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
- * rdx, rsi, rdi, rip, rflags, rsp.
- */
-#define HANARE_POSE_REGS 18
-/* Most threads one `IOCTL_THREADS` tells of. */
-#define HANARE_THREADS_AT_ONCE 8
-/* See `Info`. */
-#define HANARE_IOCTL_INFO 0xc0104800U
-/* See `Create`. */
-#define HANARE_IOCTL_CREATE 0xc0e84801U
-/* See `AddMemory`. */
-#define HANARE_IOCTL_ADD_MEMORY 0xc0d84802U
-/* See `AddCpu`. */
-#define HANARE_IOCTL_ADD_CPU 0xc0d04803U
-/* See `Boot`. */
-#define HANARE_IOCTL_BOOT 0xc1f84804U
-/* See `Shutdown`. */
-#define HANARE_IOCTL_SHUTDOWN 0xc0f04805U
-/* See `Status`. */
-#define HANARE_IOCTL_STATUS 0xc0a04806U
-/* See `Log`. */
-#define HANARE_IOCTL_LOG 0xc0384807U
-/* See `Debug`. */
-#define HANARE_IOCTL_DEBUG 0xc0484808U
-/* See `Attach`. */
-#define HANARE_IOCTL_ATTACH 0xc2f84810U
-/* No argument: start the program of the start block (`REQUEST_SPACE_START`). */
-#define HANARE_IOCTL_START 0x4811U
-/* See `Wait`. */
-#define HANARE_IOCTL_WAIT 0xc0084812U
-/* See `Ring`. */
-#define HANARE_IOCTL_RING 0xc0084813U
-/* See `Serve`. */
-#define HANARE_IOCTL_SERVE 0xc0084814U
-/* See `Signal`. */
-#define HANARE_IOCTL_SIGNAL 0xc0884815U
-/* See `Usage`. */
-#define HANARE_IOCTL_USAGE 0xc0204816U
-/* No argument: what the caller maps from now on goes into its core dump. */
-#define HANARE_IOCTL_DUMP 0x4833U
-/* See `Pose`. */
-#define HANARE_IOCTL_POSE 0xc1184834U
-/* See `Child`. */
-#define HANARE_IOCTL_CHILD 0xc0104817U
-/* See `Observe`. */
-#define HANARE_IOCTL_OBSERVE 0xc0d04818U
-/* See `Observation`. */
-#define HANARE_IOCTL_OBSERVATION 0xc2184819U
-/* See `TraceRead`. */
-#define HANARE_IOCTL_TRACE_READ 0xc018481aU
-/* See `Opened`. */
-#define HANARE_IOCTL_OPENED 0xc0104830U
-/* See `Listed`. */
-#define HANARE_IOCTL_LISTED 0xc0184831U
-/* See `Execed`. */
-#define HANARE_IOCTL_EXECED 0xc0284832U
-/* See `Rights`. */
-#define HANARE_IOCTL_RIGHTS 0xc0104836U
-/* See `Succeed`. */
-#define HANARE_IOCTL_SUCCEED 0xc0084837U
-/* See `Share`. */
-#define HANARE_IOCTL_SHARE 0xc0084835U
-/* See `Last`. */
-#define HANARE_IOCTL_LAST 0xc008483cU
-/* See `ProcessStatus`. */
-#define HANARE_IOCTL_PROCESS 0xc1384828U
-/* See `Threads`. */
-#define HANARE_IOCTL_THREADS 0xc2304829U
-
-/* `IOCTL_INFO`: who is there. Works for everyone. */
-struct hanare_info {
-	/* Out: `crate::MAGIC`. */
-	__u64 magic;
-	/* Out: `crate::VERSION` of the module. */
-	__u32 version;
-	/* Out: number of instances. */
-	__u32 instances;
-};
-
-/*
- * `IOCTL_CREATE`: begin an instance; the descriptor becomes its builder.
- * EEXIST: name in use. EINVAL: bad name.
- */
-struct hanare_create {
-	/* In: name. */
-	__u8 name[HANARE_NAME_SIZE];
-	/* Out: why not. */
-	__u8 message[HANARE_MESSAGE_SIZE];
-};
-
-/*
- * `IOCTL_ADD_MEMORY`: reserve memory for the instance under construction. May be
- * called many times (the command does so piece by piece, to show progress).
- * ENOMEM: nothing of this call was kept. EINVAL: no such node.
- */
-struct hanare_add_memory {
-	/* In: bytes, multiple of 2 MiB. */
-	__u64 bytes;
-	/* In: NUMA node, or -1: the nodes of its CPUs, any if none is given yet. */
-	__s32 node;
-	/* Zero. */
-	__u32 reserved;
-	/* Out: why not. */
-	__u8 message[HANARE_MESSAGE_SIZE];
-};
-
-/*
- * `IOCTL_ADD_CPU`: take a CPU from Linux (offline it). EINVAL: unknown, boot
- * CPU, or last of Linux; EBUSY: owned by another instance or offline.
- * With `check` set it only checks, so that nothing is taken before all is known good.
- */
-struct hanare_add_cpu {
-	/* In: Linux' CPU number. */
-	__u32 cpu;
-	/* In: 1: only check. */
-	__u32 check;
-	/* Out: why not. */
-	__u8 message[HANARE_MESSAGE_SIZE];
-};
-
-/*
- * `IOCTL_BOOT`: load the image and start every CPU. The instance then lives on
- * without the descriptor. ENOEXEC: not an LWK image, or of another version.
- * ETIMEDOUT: a CPU did not answer (named); the instance stays under construction.
- */
-struct hanare_boot {
-	/* In: the ELF image in the caller's memory. */
-	__u64 image;
-	/* In: its bytes. */
-	__u64 image_size;
-	/* In: time each CPU may take, ms (0: 20 000). */
-	__u32 timeout_ms;
-	/* Zero. */
-	__u32 reserved;
-	/*
-	 * Out: ns spent loading the image, in the first CPU's start until it is
-	 * online, in the others'.
-	 */
-	__u64 load_ns;
-	/* See `load_ns`. */
-	__u64 first_cpu_ns;
-	/* See `load_ns`. */
-	__u64 other_cpus_ns;
-	/* In: boot options. */
-	__u8 cmdline[256];
-	/* Out: why not. */
-	__u8 message[HANARE_MESSAGE_SIZE];
-};
-
-/*
- * `IOCTL_SHUTDOWN`: stop an instance; CPUs and memory go back to Linux.
- * EBUSY: programs are running on it (their number is named) and `force` is not set.
- */
-struct hanare_shutdown {
-	/* In: name. */
-	__u8 name[HANARE_NAME_SIZE];
-	/* In: 1: kill the programs running there. */
-	__u32 force;
-	/* In: time each CPU may take to park before INIT alone stops it, ms (0: 5000). */
-	__u32 timeout_ms;
-	/* Out: why not. */
-	__u8 message[HANARE_MESSAGE_SIZE];
-};
-
-/* Per-CPU part of `Status`. */
-struct hanare_cpu_status {
-	/* Linux' number of the CPU. */
-	__u32 linux_cpu;
-	/* `CPU_*` of `crate::boot`. */
-	__u32 state;
-	/* Space running, or 0. */
-	__u32 space;
-	/* NUMA node. */
-	__u32 node;
-	/* See `crate::boot::CpuShared`. */
-	__u64 heartbeat;
-	/* Interrupts taken. */
-	__u64 interrupts;
-	/* Exceptions taken. */
-	__u64 exceptions;
-	/* Page faults. */
-	__u64 page_faults;
-	/* Calls served locally. */
-	__u64 local_calls;
-	/* Calls delegated. */
-	__u64 delegated_calls;
-};
-
-/*
- * `IOCTL_STATUS`: one instance, by index (0..) or by name.
- * ENOENT: no such instance (end of the list).
- */
-struct hanare_status {
-	/* In: name, or empty to use `index`. Out: name. */
-	__u8 name[HANARE_NAME_SIZE];
-	/* In: see `name`. */
-	__u32 index;
-	/* Out: `INSTANCE_*`. */
-	__u32 state;
-	/* Out: live spaces. */
-	__u32 spaces;
-	/* In: entries `cpus` has room for. Out: CPUs of the instance. */
-	__u32 cpu_count;
-	/* Out: bytes of memory reserved, and how many chunks. */
-	__u64 memory_bytes;
-	/* See `memory_bytes`. */
-	__u32 chunks;
-	/* In: 1: ping every CPU first (up to 1 s each). */
-	__u32 ping;
-	/* Out: ns since boot; slowest ping answer in ns (0: not asked). */
-	__u64 uptime_ns;
-	/* See `uptime_ns`. */
-	__u64 ping_ns;
-	/* Out: bytes written to the log so far. */
-	__u64 log_head;
-	/* In: address of an array of `CpuStatus`, or 0. */
-	__u64 cpus;
-	/* Out: bytes per NUMA node (first 8 nodes). */
-	__u64 node_bytes[8];
-};
-
-/* `IOCTL_LOG`: read the kernel log. */
-struct hanare_log {
-	/* In: name. */
-	__u8 name[HANARE_NAME_SIZE];
-	/*
-	 * In: position (bytes since boot). Out: position after what was read; text
-	 * that was overwritten is skipped.
-	 */
-	__u64 position;
-	/* In: buffer address. */
-	__u64 buffer;
-	/* In: bytes of the buffer. Out: bytes read. */
-	__u64 size;
-};
-
-/* `IOCTL_DEBUG`: a `DEBUG_*` request to instance CPU `cpu`. Needs CAP_SYS_ADMIN. */
-struct hanare_debug {
-	/* In: name. */
-	__u8 name[HANARE_NAME_SIZE];
-	/* In: CPU index in the instance. */
-	__u32 cpu;
-	/* In: `DEBUG_*`. */
-	__u32 op;
-	/* In: [0] for `DEBUG_HANG`. Out: the answer's args. */
-	__u64 args[4];
-};
-
-/*
- * `IOCTL_ATTACH`: the descriptor becomes a space of a running instance.
- * ENOENT: no such instance; ENODEV: it is not running, or does not answer. When it dies,
- * every attached process gets SIGBUS (BUS_ADRERR, si_addr = `CONTROL_BASE`).
- */
-struct hanare_attach {
-	/* In: name; empty: the only instance, or the one called `default`. Out: its name. */
-	__u8 name[HANARE_NAME_SIZE];
-	/*
-	 * In: Linux CPU numbers it may run on (must belong to the instance);
-	 * all zero: the whole instance.
-	 */
-	__u64 cpus[HANARE_CPU_WORDS];
-	/* Out: space id; the device's file offset is `space << 47 | address`. */
-	__u32 space;
-	/* Out: number of CPUs it may run on. */
-	__u32 cpu_count;
-	/* In: number of the descriptor, which no program is shown. */
-	__u32 fd;
-	/* Zero. */
-	__u32 reserved;
-	/* Out: why not. */
-	__u8 message[HANARE_MESSAGE_SIZE];
-};
-
-/*
- * `IOCTL_WAIT`: the worker of `slot` sleeps until the LWK rings it.
- * EINTR: a signal; EIO: the LWK died or goes down.
- */
-struct hanare_wait {
-	/* In: slot index. */
-	__u32 slot;
-	/* Zero. */
-	__u32 reserved;
-};
-
-/* `IOCTL_RING`: ring bell `bell` of LWK CPU `cpu` (index in the instance). */
-struct hanare_ring {
-	/* In: CPU index. */
-	__u32 cpu;
-	/* In: below `crate::boot::BELLS`; a wrong one is the caller's own loss. */
-	__u32 bell;
-};
-
-/*
- * `IOCTL_SERVE`: run service `index` in the caller's context.
- * EPERM: it is not of this space; EINVAL: not ready.
- */
-struct hanare_serve {
-	/* In: service index. */
-	__u32 index;
-	/* Zero. */
-	__u32 reserved;
-};
-
-/*
- * `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
- * Returns when the LWK has queued it. One of a timer (`SI_TIMER`) is blocked from then on
- * until the worker takes its next request: Linux starts a timer anew when its signal is
- * taken, so a short one would keep the worker in its handler for ever. `EAGAIN`: it was sent
- * to the process, and the thread blocks it, of which Linux has not been told yet, or has
- * ended. The worker blocks it likewise, and sends it to the process once more, so that Linux
- * finds who else takes it.
- */
-struct hanare_signal {
-	/* In: signal number. */
-	__u32 signal;
-	/* In: slot. */
-	__u32 slot;
-	/* In: siginfo_t as the handler got it. */
-	__u64 info[16];
-};
-
-/*
- * `IOCTL_LAST`: the caller ends by this signal's default action next, which its tracer has
- * seen: Linux does not stop it once more.
- */
-struct hanare_last {
-	/* In: signal number. */
-	__u32 signal;
-	/* Zero. */
-	__u32 reserved;
-};
-
-/* `IOCTL_USAGE`: resource use of the caller's space; see `REQUEST_USAGE`. */
-struct hanare_usage {
-	/* Out: user and system time, ns. */
-	__u64 user_ns;
-	/* See `user_ns`. */
-	__u64 system_ns;
-	/* Out: resident bytes, peak. */
-	__u64 resident_bytes;
-	/* See `resident_bytes`. */
-	__u64 peak_bytes;
-};
-
-/*
- * `IOCTL_CHILD`: called by the child of a fork on the descriptor it inherited
- * (another memory map): the descriptor becomes that of a space of its own on the same
- * instance, child of the inherited one.
- */
-struct hanare_child {
-	/* In: token of `OP_FORK`. */
-	__u64 token;
-	/* Out: space id. */
-	__u32 space;
-	/*
-	 * Out: 1 if the device is to be mapped over all of the application's addresses,
-	 * 0 if the LWK will say where (`OP_REMAP`).
-	 */
-	__u32 whole;
-};
-
 /*
  * `IOCTL_OBSERVE`: the descriptor becomes an observer (tracer, debugger) of an LWK
  * process. Who may: whoever may open its `/proc/PID/mem` for writing, which is
@@ -1745,7 +2057,7 @@ struct hanare_observation {
 };
 
 /*
- * `IOCTL_TRACE_READ`: takes records (`crate::observe::Record`) out of the ring that
+ * `IOCTL_TRACE_READ`: takes records (`Record`) out of the ring that
  * `OBSERVE_TRACE` made. Never waits.
  */
 struct hanare_trace_read {
@@ -1755,144 +2067,6 @@ struct hanare_trace_read {
 	__u64 size;
 	/* Out: records that found no room so far. */
 	__u64 lost;
-};
-
-/*
- * `IOCTL_POSE`: for a core dump the calling thread takes on these registers and
- * either dies of `signal`, whose action is the default, or, with 0, stays in the
- * call until another thread of the process does.
- */
-struct hanare_pose {
-	/* In: signal number or 0. */
-	__u32 signal;
-	/* In: with a signal, how many other threads were told to stay, which is waited for. */
-	__u32 others;
-	/* In: registers. */
-	__u64 regs[HANARE_POSE_REGS];
-	/* In: siginfo_t. */
-	__u64 info[16];
-};
-
-/*
- * `IOCTL_OPENED`: descriptor `fd` was opened by the application. If it is a file
- * of procfs or sysfs that shows the machine or an LWK process, the answer is 1 in
- * `shows`; with `replace` set, `fd` is then closed, and `fd` of the answer is a
- * descriptor that shows the LWK's machine instead.
- */
-struct hanare_opened {
-	/* In: the descriptor. Out: the one instead. */
-	__s32 fd;
-	/* In: 1: replace it. */
-	__u32 replace;
-	/* In: 1: the new descriptor is close-on-exec. */
-	__u32 close_on_exec;
-	/* Out: 1: it is such a file. */
-	__u32 shows;
-};
-
-/*
- * `IOCTL_LISTED`: `getdents` of descriptor `fd` gave `bytes` at `buffer`: takes
- * out the names that an LWK program is not to see. Out: bytes left.
- */
-struct hanare_listed {
-	/* In: the directory. */
-	__s32 fd;
-	/* In: 1: entries of `getdents`, 0: of `getdents64`. */
-	__u32 old;
-	/* In: address of the entries. */
-	__u64 buffer;
-	/* In: bytes there. Out: bytes left. */
-	__u64 bytes;
-};
-
-/* `IOCTL_SHARE`: the calling process is one of several that have the space (CLONE_VM). */
-struct hanare_share {
-	/* In: slot of its first thread. */
-	__u32 slot;
-	/* In: 1: it is new and begins; 0: its end is to be told, nothing else. */
-	__u32 begin;
-};
-
-/*
- * `IOCTL_EXECED`: the caller's program is now file `file` of its space:
- * `/proc/PID/exe` says so, and descriptors that are close-on-exec are closed, but for
- * that of the space. -EACCES: not a file that the caller may execute.
- */
-struct hanare_execed {
-	/* In: file id of `SERVICE_PROGRAM_GET`, or 0: leave it as it is. */
-	__u64 file;
-	/*
-	 * In: addresses of arguments and environment in the application's memory, for
-	 * `/proc/PID/cmdline` and `environ` as LWK programs see them.
-	 */
-	__u64 arg_start;
-	/* See `arg_start`. */
-	__u64 arg_end;
-	/* See `arg_start`. */
-	__u64 env_start;
-	/* See `arg_start`. */
-	__u64 env_end;
-};
-
-/*
- * `IOCTL_RIGHTS`: a new program begins on the calling thread: ids, capabilities and the
- * like become what execve(2) makes of them.
- */
-struct hanare_rights {
-	/* Out: 1: they are others than before. */
-	__u32 changed;
-	/* Out: 1: the program has more rights than who started it (AT_SECURE). */
-	__u32 secure;
-	/*
-	 * Out: 1: it has more than the program before it: Linux has made the process one that
-	 * nobody may look into.
-	 */
-	__u32 gained;
-	/* 0. */
-	__u32 reserved;
-};
-
-/*
- * `IOCTL_SUCCEED`: the calling first thread of a process takes over what Linux keeps for
- * another one, which called execve(2) and waits for a request: credentials, namespaces,
- * descriptors, directories and the like.
- */
-struct hanare_succeed {
-	/* In: thread id, as the caller sees it. */
-	__u32 tid;
-	/* Zero. */
-	__u32 reserved;
-};
-
-/*
- * `IOCTL_PROCESS`: the process with the lowest space id above `after`.
- * ENOENT: no more, or no such instance.
- */
-struct hanare_process_status {
-	/* In: instance. */
-	__u8 name[HANARE_NAME_SIZE];
-	/* In: space id to go on from, 0 at first. Out: space id of this one. */
-	__u32 after;
-	/* Out: process id, in the caller's namespace; 0: not seen from there. */
-	__u32 pid;
-	/* Out. */
-	struct hanare_process_info info;
-};
-
-/* `IOCTL_THREADS`: threads of a space. */
-struct hanare_threads {
-	/* In: instance. */
-	__u8 name[HANARE_NAME_SIZE];
-	/* In: space id. */
-	__u32 space;
-	/* In: threads to leave out. */
-	__u32 skip;
-	/* Out: entries of `threads`; 0: no more. */
-	__u32 count;
-	/* Zero. */
-	__u32 reserved;
-	/* Out: threads. */
-	struct hanare_thread_info threads[HANARE_THREADS_AT_ONCE];
 };
 
 /* ---- what Rust computed ---- */
@@ -1933,13 +2107,19 @@ _Static_assert(__builtin_offsetof(struct hanare_boot_params, services_offset) ==
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, log_offset) == 80, "BootParams.log_offset");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, log_size) == 84, "BootParams.log_size");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, clock_offset) == 88, "BootParams.clock_offset");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, tsc_khz) == 92, "BootParams.tsc_khz");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, flags) == 96, "BootParams.flags");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, panicked) == 100, "BootParams.panicked");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 104, "BootParams.name");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 136, "BootParams.cmdline");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 392, "BootParams.banner");
-_Static_assert(sizeof(struct hanare_boot_params) == 520, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, bell_count) == 92, "BootParams.bell_count");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, bells_offset) == 96, "BootParams.bells_offset");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, tsc_khz) == 100, "BootParams.tsc_khz");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, leaks) == 104, "BootParams.leaks");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, panicked) == 108, "BootParams.panicked");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_cpu_ids) == 112, "BootParams.linux_cpu_ids");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_node_ids) == 116, "BootParams.linux_node_ids");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_cpumask_size) == 120, "BootParams.linux_cpumask_size");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, measures) == 124, "BootParams.measures");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 128, "BootParams.name");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 160, "BootParams.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 416, "BootParams.banner");
+_Static_assert(sizeof(struct hanare_boot_params) == 544, "BootParams");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, apic_id) == 0, "CpuShared.apic_id");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, linux_cpu) == 4, "CpuShared.linux_cpu");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, node) == 8, "CpuShared.node");
@@ -2020,11 +2200,11 @@ _Static_assert(__builtin_offsetof(struct hanare_slot, args) == 8, "Slot.args");
 _Static_assert(__builtin_offsetof(struct hanare_slot, result) == 56, "Slot.result");
 _Static_assert(__builtin_offsetof(struct hanare_slot, worker_wait) == 64, "Slot.worker_wait");
 _Static_assert(__builtin_offsetof(struct hanare_slot, lwk_wait) == 68, "Slot.lwk_wait");
-_Static_assert(__builtin_offsetof(struct hanare_slot, cpu) == 72, "Slot.cpu");
+_Static_assert(__builtin_offsetof(struct hanare_slot, bell) == 72, "Slot.bell");
 _Static_assert(__builtin_offsetof(struct hanare_slot, poll_us) == 76, "Slot.poll_us");
 _Static_assert(__builtin_offsetof(struct hanare_slot, sigmask) == 80, "Slot.sigmask");
 _Static_assert(__builtin_offsetof(struct hanare_slot, tid) == 88, "Slot.tid");
-_Static_assert(__builtin_offsetof(struct hanare_slot, bell) == 92, "Slot.bell");
+_Static_assert(__builtin_offsetof(struct hanare_slot, reserved0) == 92, "Slot.reserved0");
 _Static_assert(__builtin_offsetof(struct hanare_slot, robust_list) == 96, "Slot.robust_list");
 _Static_assert(__builtin_offsetof(struct hanare_slot, reserved) == 104, "Slot.reserved");
 _Static_assert(sizeof(struct hanare_slot) == 128, "Slot");
@@ -2056,25 +2236,6 @@ _Static_assert(__builtin_offsetof(struct hanare_start_block, flags) == 168, "Sta
 _Static_assert(__builtin_offsetof(struct hanare_start_block, cpu_soft) == 176, "StartBlock.cpu_soft");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, cpu_hard) == 184, "StartBlock.cpu_hard");
 _Static_assert(sizeof(struct hanare_start_block) == 192, "StartBlock");
-_Static_assert(__builtin_offsetof(struct hanare_trace_ring, head) == 0, "TraceRing.head");
-_Static_assert(__builtin_offsetof(struct hanare_trace_ring, lost) == 8, "TraceRing.lost");
-_Static_assert(__builtin_offsetof(struct hanare_trace_ring, reserved) == 16, "TraceRing.reserved");
-_Static_assert(__builtin_offsetof(struct hanare_trace_ring, tail) == 64, "TraceRing.tail");
-_Static_assert(sizeof(struct hanare_trace_ring) == 72, "TraceRing");
-_Static_assert(__builtin_offsetof(struct hanare_record, size) == 0, "Record.size");
-_Static_assert(__builtin_offsetof(struct hanare_record, kind) == 4, "Record.kind");
-_Static_assert(__builtin_offsetof(struct hanare_record, pid) == 8, "Record.pid");
-_Static_assert(__builtin_offsetof(struct hanare_record, tid) == 12, "Record.tid");
-_Static_assert(__builtin_offsetof(struct hanare_record, number) == 16, "Record.number");
-_Static_assert(__builtin_offsetof(struct hanare_record, served) == 20, "Record.served");
-_Static_assert(__builtin_offsetof(struct hanare_record, time_ns) == 24, "Record.time_ns");
-_Static_assert(__builtin_offsetof(struct hanare_record, duration_ns) == 32, "Record.duration_ns");
-_Static_assert(__builtin_offsetof(struct hanare_record, result) == 40, "Record.result");
-_Static_assert(__builtin_offsetof(struct hanare_record, args) == 48, "Record.args");
-_Static_assert(sizeof(struct hanare_record) == 96, "Record");
-_Static_assert(__builtin_offsetof(struct hanare_capture, argument) == 0, "Capture.argument");
-_Static_assert(__builtin_offsetof(struct hanare_capture, bytes) == 4, "Capture.bytes");
-_Static_assert(sizeof(struct hanare_capture) == 8, "Capture");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, tid) == 0, "ThreadInfo.tid");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, state) == 4, "ThreadInfo.state");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, cpu) == 8, "ThreadInfo.cpu");
@@ -2167,7 +2328,8 @@ _Static_assert(__builtin_offsetof(struct hanare_cpu_status, exceptions) == 32, "
 _Static_assert(__builtin_offsetof(struct hanare_cpu_status, page_faults) == 40, "CpuStatus.page_faults");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_status, local_calls) == 48, "CpuStatus.local_calls");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_status, delegated_calls) == 56, "CpuStatus.delegated_calls");
-_Static_assert(sizeof(struct hanare_cpu_status) == 64, "CpuStatus");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_status, idle_ns) == 64, "CpuStatus.idle_ns");
+_Static_assert(sizeof(struct hanare_cpu_status) == 72, "CpuStatus");
 _Static_assert(__builtin_offsetof(struct hanare_status, name) == 0, "Status.name");
 _Static_assert(__builtin_offsetof(struct hanare_status, index) == 32, "Status.index");
 _Static_assert(__builtin_offsetof(struct hanare_status, state) == 36, "Status.state");
@@ -2197,14 +2359,14 @@ _Static_assert(__builtin_offsetof(struct hanare_attach, cpus) == 32, "Attach.cpu
 _Static_assert(__builtin_offsetof(struct hanare_attach, space) == 544, "Attach.space");
 _Static_assert(__builtin_offsetof(struct hanare_attach, cpu_count) == 548, "Attach.cpu_count");
 _Static_assert(__builtin_offsetof(struct hanare_attach, fd) == 552, "Attach.fd");
-_Static_assert(__builtin_offsetof(struct hanare_attach, reserved) == 556, "Attach.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_attach, counted) == 556, "Attach.counted");
 _Static_assert(__builtin_offsetof(struct hanare_attach, message) == 560, "Attach.message");
 _Static_assert(sizeof(struct hanare_attach) == 760, "Attach");
 _Static_assert(__builtin_offsetof(struct hanare_wait, slot) == 0, "Wait.slot");
 _Static_assert(__builtin_offsetof(struct hanare_wait, reserved) == 4, "Wait.reserved");
 _Static_assert(sizeof(struct hanare_wait) == 8, "Wait");
-_Static_assert(__builtin_offsetof(struct hanare_ring, cpu) == 0, "Ring.cpu");
-_Static_assert(__builtin_offsetof(struct hanare_ring, bell) == 4, "Ring.bell");
+_Static_assert(__builtin_offsetof(struct hanare_ring, bell) == 0, "Ring.bell");
+_Static_assert(__builtin_offsetof(struct hanare_ring, reserved) == 4, "Ring.reserved");
 _Static_assert(sizeof(struct hanare_ring) == 8, "Ring");
 _Static_assert(__builtin_offsetof(struct hanare_serve, index) == 0, "Serve.index");
 _Static_assert(__builtin_offsetof(struct hanare_serve, reserved) == 4, "Serve.reserved");
@@ -2222,27 +2384,27 @@ _Static_assert(__builtin_offsetof(struct hanare_usage, resident_bytes) == 16, "U
 _Static_assert(__builtin_offsetof(struct hanare_usage, peak_bytes) == 24, "Usage.peak_bytes");
 _Static_assert(sizeof(struct hanare_usage) == 32, "Usage");
 _Static_assert(__builtin_offsetof(struct hanare_child, token) == 0, "Child.token");
-_Static_assert(__builtin_offsetof(struct hanare_child, space) == 8, "Child.space");
-_Static_assert(__builtin_offsetof(struct hanare_child, whole) == 12, "Child.whole");
-_Static_assert(sizeof(struct hanare_child) == 16, "Child");
-_Static_assert(__builtin_offsetof(struct hanare_observe, memory) == 0, "Observe.memory");
-_Static_assert(__builtin_offsetof(struct hanare_observe, reserved) == 4, "Observe.reserved");
-_Static_assert(__builtin_offsetof(struct hanare_observe, message) == 8, "Observe.message");
-_Static_assert(sizeof(struct hanare_observe) == 208, "Observe");
-_Static_assert(__builtin_offsetof(struct hanare_observation, op) == 0, "Observation.op");
-_Static_assert(__builtin_offsetof(struct hanare_observation, count) == 4, "Observation.count");
-_Static_assert(__builtin_offsetof(struct hanare_observation, args) == 8, "Observation.args");
-_Static_assert(__builtin_offsetof(struct hanare_observation, data) == 24, "Observation.data");
-_Static_assert(sizeof(struct hanare_observation) == 536, "Observation");
-_Static_assert(__builtin_offsetof(struct hanare_trace_read, buffer) == 0, "TraceRead.buffer");
-_Static_assert(__builtin_offsetof(struct hanare_trace_read, size) == 8, "TraceRead.size");
-_Static_assert(__builtin_offsetof(struct hanare_trace_read, lost) == 16, "TraceRead.lost");
-_Static_assert(sizeof(struct hanare_trace_read) == 24, "TraceRead");
+_Static_assert(__builtin_offsetof(struct hanare_child, program) == 8, "Child.program");
+_Static_assert(__builtin_offsetof(struct hanare_child, secure) == 12, "Child.secure");
+_Static_assert(__builtin_offsetof(struct hanare_child, files) == 16, "Child.files");
+_Static_assert(__builtin_offsetof(struct hanare_child, parent) == 32, "Child.parent");
+_Static_assert(__builtin_offsetof(struct hanare_child, shares_table) == 36, "Child.shares_table");
+_Static_assert(__builtin_offsetof(struct hanare_child, space) == 40, "Child.space");
+_Static_assert(__builtin_offsetof(struct hanare_child, whole) == 44, "Child.whole");
+_Static_assert(sizeof(struct hanare_child) == 48, "Child");
 _Static_assert(__builtin_offsetof(struct hanare_pose, signal) == 0, "Pose.signal");
 _Static_assert(__builtin_offsetof(struct hanare_pose, others) == 4, "Pose.others");
 _Static_assert(__builtin_offsetof(struct hanare_pose, regs) == 8, "Pose.regs");
 _Static_assert(__builtin_offsetof(struct hanare_pose, info) == 152, "Pose.info");
 _Static_assert(sizeof(struct hanare_pose) == 280, "Pose");
+_Static_assert(__builtin_offsetof(struct hanare_send, signal) == 0, "Send.signal");
+_Static_assert(__builtin_offsetof(struct hanare_send, tid) == 4, "Send.tid");
+_Static_assert(__builtin_offsetof(struct hanare_send, info) == 8, "Send.info");
+_Static_assert(sizeof(struct hanare_send) == 136, "Send");
+_Static_assert(__builtin_offsetof(struct hanare_copy, from) == 0, "Copy.from");
+_Static_assert(__builtin_offsetof(struct hanare_copy, to) == 8, "Copy.to");
+_Static_assert(__builtin_offsetof(struct hanare_copy, bytes) == 16, "Copy.bytes");
+_Static_assert(sizeof(struct hanare_copy) == 24, "Copy");
 _Static_assert(__builtin_offsetof(struct hanare_opened, fd) == 0, "Opened.fd");
 _Static_assert(__builtin_offsetof(struct hanare_opened, replace) == 4, "Opened.replace");
 _Static_assert(__builtin_offsetof(struct hanare_opened, close_on_exec) == 8, "Opened.close_on_exec");
@@ -2282,5 +2444,37 @@ _Static_assert(__builtin_offsetof(struct hanare_threads, count) == 40, "Threads.
 _Static_assert(__builtin_offsetof(struct hanare_threads, reserved) == 44, "Threads.reserved");
 _Static_assert(__builtin_offsetof(struct hanare_threads, threads) == 48, "Threads.threads");
 _Static_assert(sizeof(struct hanare_threads) == 560, "Threads");
+_Static_assert(__builtin_offsetof(struct hanare_trace_ring, head) == 0, "TraceRing.head");
+_Static_assert(__builtin_offsetof(struct hanare_trace_ring, lost) == 8, "TraceRing.lost");
+_Static_assert(__builtin_offsetof(struct hanare_trace_ring, reserved) == 16, "TraceRing.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_trace_ring, tail) == 64, "TraceRing.tail");
+_Static_assert(sizeof(struct hanare_trace_ring) == 72, "TraceRing");
+_Static_assert(__builtin_offsetof(struct hanare_record, size) == 0, "Record.size");
+_Static_assert(__builtin_offsetof(struct hanare_record, kind) == 4, "Record.kind");
+_Static_assert(__builtin_offsetof(struct hanare_record, pid) == 8, "Record.pid");
+_Static_assert(__builtin_offsetof(struct hanare_record, tid) == 12, "Record.tid");
+_Static_assert(__builtin_offsetof(struct hanare_record, number) == 16, "Record.number");
+_Static_assert(__builtin_offsetof(struct hanare_record, served) == 20, "Record.served");
+_Static_assert(__builtin_offsetof(struct hanare_record, time_ns) == 24, "Record.time_ns");
+_Static_assert(__builtin_offsetof(struct hanare_record, duration_ns) == 32, "Record.duration_ns");
+_Static_assert(__builtin_offsetof(struct hanare_record, result) == 40, "Record.result");
+_Static_assert(__builtin_offsetof(struct hanare_record, args) == 48, "Record.args");
+_Static_assert(sizeof(struct hanare_record) == 96, "Record");
+_Static_assert(__builtin_offsetof(struct hanare_capture, argument) == 0, "Capture.argument");
+_Static_assert(__builtin_offsetof(struct hanare_capture, bytes) == 4, "Capture.bytes");
+_Static_assert(sizeof(struct hanare_capture) == 8, "Capture");
+_Static_assert(__builtin_offsetof(struct hanare_observe, memory) == 0, "Observe.memory");
+_Static_assert(__builtin_offsetof(struct hanare_observe, reserved) == 4, "Observe.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_observe, message) == 8, "Observe.message");
+_Static_assert(sizeof(struct hanare_observe) == 208, "Observe");
+_Static_assert(__builtin_offsetof(struct hanare_observation, op) == 0, "Observation.op");
+_Static_assert(__builtin_offsetof(struct hanare_observation, count) == 4, "Observation.count");
+_Static_assert(__builtin_offsetof(struct hanare_observation, args) == 8, "Observation.args");
+_Static_assert(__builtin_offsetof(struct hanare_observation, data) == 24, "Observation.data");
+_Static_assert(sizeof(struct hanare_observation) == 536, "Observation");
+_Static_assert(__builtin_offsetof(struct hanare_trace_read, buffer) == 0, "TraceRead.buffer");
+_Static_assert(__builtin_offsetof(struct hanare_trace_read, size) == 8, "TraceRead.size");
+_Static_assert(__builtin_offsetof(struct hanare_trace_read, lost) == 16, "TraceRead.lost");
+_Static_assert(sizeof(struct hanare_trace_read) == 24, "TraceRead");
 
 #endif

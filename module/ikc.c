@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Messages between the kernels: doorbells both ways, the rings, the request
- * pool and waiting for answers. docs/architecture.md has the protocols.
+ * Messages between the kernels: doorbells both ways, and the rings. docs/architecture.md has the
+ * protocols; request.c has the pool of requests.
  *
  * Whatever the LWK writes is read once, checked, then used.
  */
@@ -17,8 +17,6 @@
 #include <asm/hw_irq.h>
 #include <asm/irqdomain.h>
 #include <asm/smp.h>
-
-#define SPIN_NS 50000
 
 /* ---- doorbell from Linux to the LWK ---- */
 
@@ -41,16 +39,44 @@ void hanare_ring_cpu(struct hanare_cpu *cpu)
 	local_irq_restore(flags);
 }
 
-/* The bell, then the word that says where to look: the LWK reads the other way round. */
-void hanare_ring_bell(struct hanare_cpu *cpu, u32 bell)
+/*
+ * Takes one of the rings that the LWK has asked for at this bell, of a thread of this space. The
+ * CPU to ring, or -1: nobody waits for it. See ikc/src/bell.rs.
+ */
+static int take_ring(struct hanare_space *space, u64 *bell)
 {
+	u64 word = READ_ONCE(*bell);
+
+	do {
+		if (word >> HANARE_BELL_SPACE_SHIFT != space->id ||
+		    !(word & ((1U << HANARE_BELL_CPU_SHIFT) - 1)))
+			return -1;
+	} while (!try_cmpxchg(bell, &word, word - 1));
+	return (u16)(word >> HANARE_BELL_CPU_SHIFT);
+}
+
+/*
+ * For a worker, who says which bell, and may lie. The CPU's bit, then the word that says where to
+ * look: the LWK reads the other way round.
+ */
+void hanare_ring_bell(struct hanare_space *space, u32 bell)
+{
+	struct hanare_instance *inst = space->inst;
+	int index = take_ring(space, &inst->bells[bell]);
+	u32 bit = bell % HANARE_BELL_BITS;
+	struct hanare_cpu *cpu;
+
 	BUILD_BUG_ON(sizeof(cpu->shared->bells[0]) != sizeof(long));
-	set_bit(bell, (unsigned long *)cpu->shared->bells);
-	set_bit(bell / BITS_PER_LONG, (unsigned long *)&cpu->shared->bells_rung);
+	if (index < 0 || index >= inst->cpu_count)
+		return;
+	cpu = &inst->cpus[index];
+	set_bit(bit, (unsigned long *)cpu->shared->bells);
+	set_bit(bit / BITS_PER_LONG, (unsigned long *)&cpu->shared->bells_rung);
 	hanare_ring_cpu(cpu);
 }
 
-static int push(struct hanare_cpu *cpu, u32 index)
+/* Posts a request to a CPU. */
+int hanare_push(struct hanare_cpu *cpu, u32 index)
 {
 	struct hanare_cpu_shared *shared = cpu->shared;
 	unsigned long flags;
@@ -208,29 +234,6 @@ void hanare_die(struct hanare_instance *inst, u32 state, int err)
 	hanare_spaces_wake(inst, state != HANARE_INSTANCE_STOPPING);
 }
 
-static void request_event(struct hanare_instance *inst, u64 index)
-{
-	struct hanare_request_wait *wait;
-	bool freed = false;
-
-	if (index >= HANARE_REQUESTS)
-		return;
-	wait = &inst->waits[index];
-	/* Whoever finds an abandoned request done, this or the abandoner, frees it. */
-	spin_lock(&inst->pool_lock);
-	if (wait->abandoned &&
-	    smp_load_acquire(&inst->requests[index].state) == HANARE_REQUEST_DONE) {
-		wait->abandoned = false;
-		wait->busy = false;
-		freed = true;
-	}
-	spin_unlock(&inst->pool_lock);
-	if (freed)
-		wake_up(&inst->pool_wait);
-	else
-		wake_up_all(&wait->wq);
-}
-
 static void event(struct hanare_instance *inst, u64 word)
 {
 	u64 payload = word & ((1ULL << HANARE_EVENT_SHIFT) - 1);
@@ -240,7 +243,7 @@ static void event(struct hanare_instance *inst, u64 word)
 		hanare_space_ring_slot(inst, payload >> 24, payload & 0xffffff);
 		break;
 	case HANARE_EVENT_REQUEST:
-		request_event(inst, payload);
+		hanare_request_event(inst, payload);
 		break;
 	case HANARE_EVENT_SERVICE:
 		if (payload < inst->service_count) {
@@ -250,6 +253,9 @@ static void event(struct hanare_instance *inst, u64 word)
 		break;
 	case HANARE_EVENT_OBSERVE:
 		hanare_observe_event(inst, payload);
+		break;
+	case HANARE_EVENT_BAD_MEMORY:
+		hanare_bad_memory(inst, payload);
 		break;
 	case HANARE_EVENT_PANIC:
 		/* The flag counts, looked at below: a stray event kills nobody. */
@@ -336,6 +342,8 @@ int hanare_ikc_start(struct hanare_instance *inst)
 		return -ENOMEM;
 	for (i = 0; i < HANARE_REQUESTS; i++)
 		init_waitqueue_head(&inst->waits[i].wq);
+	inst->pool_busy = 0;
+	memset(inst->pool_of, 0, sizeof(inst->pool_of));
 
 	thread = kthread_run(service_thread, inst, "hanare:%s", inst->name);
 	if (IS_ERR(thread))
@@ -382,215 +390,4 @@ void hanare_ikc_stop(struct hanare_instance *inst)
 	inst->service_pending = NULL;
 	kfree(inst->waits);
 	inst->waits = NULL;
-}
-
-/* ---- requests ---- */
-
-static int pool_try_get(struct hanare_instance *inst)
-{
-	int found = -1;
-	u32 i;
-
-	spin_lock_irq(&inst->pool_lock);
-	for (i = 0; i < HANARE_REQUESTS; i++) {
-		u32 at = (inst->pool_hint + i) % HANARE_REQUESTS;
-
-		if (inst->waits[at].busy)
-			continue;
-		inst->waits[at].busy = true;
-		inst->waits[at].abandoned = false;
-		inst->pool_hint = at + 1;
-		found = at;
-		break;
-	}
-	spin_unlock_irq(&inst->pool_lock);
-	return found;
-}
-
-static bool pool_have(struct hanare_instance *inst, int *index)
-{
-	if (*index < 0)
-		*index = pool_try_get(inst);
-	return *index >= 0;
-}
-
-static void pool_put(struct hanare_instance *inst, int index)
-{
-	WRITE_ONCE(inst->requests[index].state, HANARE_REQUEST_FREE);
-	spin_lock_irq(&inst->pool_lock);
-	inst->waits[index].busy = false;
-	spin_unlock_irq(&inst->pool_lock);
-	wake_up(&inst->pool_wait);
-}
-
-/* The waiter goes away before the answer: the doorbell handler frees the entry. */
-static void abandon(struct hanare_instance *inst, int index)
-{
-	struct hanare_request *r = &inst->requests[index];
-	bool done;
-
-	spin_lock_irq(&inst->pool_lock);
-	inst->waits[index].abandoned = true;
-	WRITE_ONCE(r->waiter, HANARE_WAITER_GONE);
-	smp_mb();
-	done = smp_load_acquire(&r->state) == HANARE_REQUEST_DONE;
-	if (done) {
-		inst->waits[index].abandoned = false;
-		inst->waits[index].busy = false;
-	}
-	spin_unlock_irq(&inst->pool_lock);
-	if (done)
-		wake_up(&inst->pool_wait);
-}
-
-static bool done(struct hanare_request *r)
-{
-	return smp_load_acquire(&r->state) == HANARE_REQUEST_DONE;
-}
-
-static bool spin_for(struct hanare_request *r)
-{
-	u64 end = ktime_get_ns() + SPIN_NS;
-
-	do {
-		if (done(r))
-			return true;
-		cpu_relax();
-	} while (!need_resched() && ktime_get_ns() < end);
-	return done(r);
-}
-
-/* Sleep until `condition`, the instance's death, a kill or the deadline. */
-#define sleep_until(inst, wq, condition, patience, deadline) ({			\
-	int __err = 0;								\
-	for (;;) {								\
-		long __left = (deadline) ? (long)((deadline) - jiffies) : MAX_SCHEDULE_TIMEOUT; \
-		long __nap = clamp(__left, 1L, (long)HANARE_RECHECK);		\
-		long __woke;							\
-		if ((patience) == WAIT_KILLABLE)				\
-			__woke = wait_event_killable_timeout(wq,			\
-				(condition) || READ_ONCE((inst)->dead), __nap);	\
-		else								\
-			__woke = wait_event_timeout(wq,				\
-				(condition) || READ_ONCE((inst)->dead), __nap);	\
-		if (condition)							\
-			break;							\
-		__err = READ_ONCE((inst)->dead);				\
-		if (!__err && __woke < 0)					\
-			__err = -EINTR;						\
-		if (!__err && __left <= 0)					\
-			__err = -ETIMEDOUT;					\
-		if (__err)							\
-			break;							\
-		/* A doorbell may have been lost: look for ourselves. */	\
-		hanare_drain(inst);						\
-	}									\
-	__err; })
-
-static int request_begin(struct hanare_instance *inst, struct hanare_cpu *cpu,
-			 const struct hanare_call *call, enum hanare_patience patience,
-			 unsigned long deadline)
-{
-	struct hanare_request *r;
-	int index, err;
-	u32 i;
-
-	err = READ_ONCE(inst->dead);
-	if (err)
-		return err;
-	index = pool_try_get(inst);
-	if (index < 0) {
-		err = sleep_until(inst, inst->pool_wait, pool_have(inst, &index), patience,
-				  deadline);
-		if (err)
-			return err;
-	}
-	r = &inst->requests[index];
-	r->waiter = HANARE_WAITER_SPINS;
-	r->kind = call->kind;
-	r->space = call->space;
-	r->status = 0;
-	r->count = 0;
-	memcpy(r->args, call->args, sizeof(r->args));
-	for (i = 0; i < min_t(u32, call->data_words, HANARE_PAGES_MAX); i++)
-		r->pages[i] = call->data[i];
-	smp_store_release(&r->state, HANARE_REQUEST_POSTED);
-	err = push(cpu, index);
-	if (err) {
-		pool_put(inst, index);
-		return err;
-	}
-	return index;
-}
-
-/*
- * Ask the LWK and wait. 0: it answered, call->status is its verdict. -EIO: it
- * is dead; -EINTR: killed; -ETIMEDOUT (timeout_ms 0: no limit).
- */
-int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
-		   struct hanare_call *call, enum hanare_patience patience,
-		   unsigned int timeout_ms)
-{
-	unsigned long deadline = timeout_ms ? (jiffies + msecs_to_jiffies(timeout_ms)) ?: 1 : 0;
-	int index = request_begin(inst, cpu, call, patience, deadline);
-	struct hanare_request *r;
-	int err, i;
-
-	if (index < 0)
-		return index;
-	r = &inst->requests[index];
-	if (!spin_for(r)) {
-		WRITE_ONCE(r->waiter, HANARE_WAITER_SLEEPS);
-		smp_mb();
-		err = sleep_until(inst, inst->waits[index].wq, done(r), patience, deadline);
-		if (err) {
-			abandon(inst, index);
-			return err;
-		}
-	}
-	call->status = READ_ONCE(r->status);
-	call->count = min_t(u32, READ_ONCE(r->count), HANARE_PAGES_MAX);
-	for (i = 0; i < 4; i++)
-		call->args[i] = READ_ONCE(r->args[i]);
-	for (i = 0; call->pages && i < call->count; i++)
-		call->pages[i] = READ_ONCE(r->pages[i]);
-	pool_put(inst, index);
-	return 0;
-}
-
-int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
-			 enum hanare_patience patience, unsigned int timeout_ms)
-{
-	struct hanare_instance *inst = space->inst;
-	int err = -EIO;
-
-	call->space = space->id;
-	down_read(&inst->live);
-	if (inst->shared && !READ_ONCE(inst->dead))
-		err = hanare_request(inst, space->home, call, patience, timeout_ms);
-	up_read(&inst->live);
-	return err;
-}
-
-/* Post without waiting for an answer. */
-int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind)
-{
-	struct hanare_call call = { .kind = kind };
-	int index = request_begin(inst, cpu, &call, WAIT_BOUNDED,
-				  (jiffies + msecs_to_jiffies(1000)) ?: 1);
-
-	if (index < 0)
-		return index;
-	abandon(inst, index);
-	return 0;
-}
-
-int hanare_ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns)
-{
-	struct hanare_call call = { .kind = HANARE_REQUEST_PING };
-	u64 start = ktime_get_ns();
-	int err = hanare_request(inst, cpu, &call, WAIT_KILLABLE, 1000);
-
-	*ns = ktime_get_ns() - start;
-	return err ?: call.status;
 }

@@ -2,7 +2,14 @@
 /* Asking the LWK about its processes: for /proc, and for hanare ps. */
 #include "hanare.h"
 
+#include <linux/cred.h>
+#include <linux/dcache.h>
+#include <linux/magic.h>
+#include <linux/namei.h>
+#include <linux/path.h>
 #include <linux/pid.h>
+#include <linux/pid_namespace.h>
+#include <linux/proc_fs.h>
 
 /* The space of a process, with a reference; NULL: none of ours. */
 struct hanare_space *hanare_space_of_pid(struct pid *pid)
@@ -13,8 +20,8 @@ struct hanare_space *hanare_space_of_pid(struct pid *pid)
 	mutex_lock(&hanare_lock);
 	list_for_each_entry(inst, &hanare_instances, link) {
 		spin_lock_irq(&inst->state_lock);
-		/* After an execve of the proxy's own there may be an older one. */
-		list_for_each_entry(space, &inst->space_list, link)
+		/* After an execve of the proxy's own there may be older ones. */
+		list_for_each_entry_reverse(space, &inst->space_list, link)
 			if (space->pid == pid && !test_bit(0, &space->ended) &&
 			    kref_get_unless_zero(&space->ref)) {
 				found = space;
@@ -83,6 +90,56 @@ int hanare_space_threads(struct hanare_space *space, u32 skip, struct hanare_thr
 	return count;
 }
 
+/* Whether a path is what procfs itself has at PID/stat, in the caller's namespace of processes. */
+static bool is_of_procfs(const struct path *path, u32 pid)
+{
+	struct super_block *sb = path->dentry->d_sb;
+	char name[24], buffer[32], *found;
+
+	if (sb->s_magic != PROC_SUPER_MAGIC || proc_pid_ns(sb) != task_active_pid_ns(current))
+		return false;
+	snprintf(name, sizeof(name), "/%u/stat", pid);
+	found = dentry_path_raw(path->dentry, buffer, sizeof(buffer));
+	return !IS_ERR(found) && !strcmp(found, name);
+}
+
+/* Without procfs: one's own, and what one may trace anyway. */
+static bool is_own(struct hanare_space *space)
+{
+	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_TGID);
+	const struct cred *cred;
+	bool own;
+
+	if (!task)
+		return false;
+	cred = get_task_cred(task);
+	own = uid_eq(current_euid(), cred->uid) || ns_capable(cred->user_ns, CAP_SYS_PTRACE);
+	put_cred(cred);
+	put_task_struct(task);
+	return own;
+}
+
+/*
+ * Whether the caller may see the space's process: as procfs answers (hidepid, pid
+ * namespace). Who has a mount namespace of his own may have anything else at /proc.
+ */
+static bool is_seen(struct hanare_space *space)
+{
+	u32 pid = hanare_space_pid_vnr(space);
+	char name[32];
+	struct path path;
+	bool seen;
+
+	if (!pid)
+		return false;
+	snprintf(name, sizeof(name), "/proc/%u/stat", pid);
+	if (kern_path(name, 0, &path))
+		return is_own(space);
+	seen = is_of_procfs(&path, pid);
+	path_put(&path);
+	return seen || is_own(space);
+}
+
 long hanare_do_process(struct hanare_file *hf, void *data)
 {
 	struct hanare_process_status *arg = data;
@@ -95,8 +152,8 @@ long hanare_do_process(struct hanare_file *hf, void *data)
 	/* One that ends just now is passed over. */
 	while ((space = hanare_space_after(inst, arg->after))) {
 		arg->after = space->id;
-		arg->pid = pid_vnr(space->pid);
-		err = hanare_space_info(space, 0, &arg->info);
+		arg->pid = hanare_space_pid_vnr(space);
+		err = is_seen(space) ? hanare_space_info(space, 0, &arg->info) : -ESRCH;
 		hanare_space_put(space);
 		if (err != -ESRCH)
 			break;
@@ -116,7 +173,7 @@ long hanare_do_threads(struct hanare_file *hf, void *data)
 	if (!inst)
 		return -ENOENT;
 	space = hanare_space_find(arg->space);
-	if (space && space->inst == inst)
+	if (space && space->inst == inst && is_seen(space))
 		ret = hanare_space_threads(space, arg->skip, arg->threads);
 	if (space)
 		hanare_space_put(space);

@@ -4,7 +4,6 @@
 
 #include <linux/file.h>
 #include <linux/magic.h>
-#include <linux/nodemask.h>
 #include <linux/slab.h>
 #include <linux/threads.h>
 #include <linux/uaccess.h>
@@ -13,6 +12,8 @@
 
 /* What is left out of a directory. */
 struct hidden {
+	char folder[HANARE_PSEUDO_PATH_MAX];	/* below /devices/system; empty: of procfs */
+	struct hanare_instance *inst;		/* for which instance */
 	const char *prefix;			/* of names with a number behind it */
 	int only;				/* this number, or -1: all not in `seen` */
 	unsigned long *seen;			/* bitmap */
@@ -22,8 +23,12 @@ struct hidden {
 static bool hides(const struct hidden *h, const char *name)
 {
 	size_t length = strlen(h->prefix);
+	char path[HANARE_PSEUDO_PATH_MAX];
 	u32 number;
 
+	if (*h->folder)
+		return snprintf(path, sizeof(path), "%s/%s", h->folder, name) < sizeof(path) &&
+		       hanare_system_hides(h->inst, path);
 	if (strncmp(name, h->prefix, length) || kstrtou32(name + length, 10, &number))
 		return false;
 	if (h->only >= 0)
@@ -48,33 +53,6 @@ static bool hidden_threads(struct hidden *h, struct hanare_space *space)
 		skip += n;
 	}
 	return n == 0 && skip;
-}
-
-static bool hidden_cpus(struct hidden *h, struct hanare_instance *inst)
-{
-	u32 i;
-
-	h->prefix = "cpu";
-	h->limit = nr_cpu_ids;
-	h->seen = kvcalloc(BITS_TO_LONGS(h->limit), sizeof(long), GFP_KERNEL);
-	for (i = 0; h->seen && i < inst->cpu_count; i++)
-		set_bit(inst->cpus[i].linux_cpu, h->seen);
-	return h->seen;
-}
-
-static bool hidden_nodes(struct hidden *h, struct hanare_instance *inst)
-{
-	nodemask_t nodes;
-	int node;
-
-	hanare_instance_nodes(inst, &nodes);
-	h->prefix = "node";
-	h->limit = MAX_NUMNODES;
-	h->seen = kvcalloc(BITS_TO_LONGS(h->limit), sizeof(long), GFP_KERNEL);
-	if (h->seen)
-		for_each_node_mask(node, nodes)
-			set_bit(node, h->seen);
-	return h->seen;
 }
 
 /* Below /proc: PID/task, and fd and fdinfo of PID and PID/task/TID. */
@@ -106,7 +84,7 @@ static bool hidden_proc(struct hidden *h, struct super_block *sb, char *path)
 	return some;
 }
 
-static bool hidden_in(struct hidden *h, struct hanare_space *space, struct file *file)
+static bool hidden_in(struct hidden *h, struct file *file)
 {
 	char buffer[HANARE_PSEUDO_PATH_MAX], *path;
 
@@ -118,13 +96,8 @@ static bool hidden_in(struct hidden *h, struct hanare_space *space, struct file 
 	path = hanare_path_in(file, SYSFS_MAGIC, buffer);
 	if (!path || strncmp(path, "/devices/system/", 16))
 		return false;
-	path += 16;
-	if (!strcmp(path, "cpu"))
-		return hidden_cpus(h, space->inst);
-	if (!strcmp(path, "node"))
-		return hidden_nodes(h, space->inst);
-	return !strncmp(path, "node/node", 9) && !strchr(path + 9, '/') &&
-	       hidden_cpus(h, space->inst);
+	strscpy(h->folder, path + 16, sizeof(h->folder));
+	return *h->folder;
 }
 
 /* Moves the entries that stay to the front; how many bytes they are. */
@@ -151,7 +124,7 @@ static size_t leave_out(const struct hidden *h, char *entries, size_t bytes, boo
 long hanare_listed(struct hanare_space *space, void *data)
 {
 	struct hanare_listed *arg = data;
-	struct hidden h = { .prefix = "", .only = -1 };
+	struct hidden h = { .inst = space->inst, .prefix = "", .only = -1 };
 	struct file *file;
 	unsigned long magic;
 	char *entries;
@@ -164,14 +137,17 @@ long hanare_listed(struct hanare_space *space, void *data)
 		return -EBADF;
 	magic = file_inode(file)->i_sb->s_magic;
 	if ((magic != PROC_SUPER_MAGIC && magic != SYSFS_MAGIC) ||
-	    !hidden_in(&h, space, file))
+	    !hidden_in(&h, file))
 		goto out;
 	entries = vmemdup_user(u64_to_user_ptr(arg->buffer), arg->bytes);
 	if (IS_ERR(entries)) {
 		err = PTR_ERR(entries);
 		goto out;
 	}
+	/* Once it is not booted, its memory goes, and the list of that. */
+	down_read(&h.inst->live);
 	arg->bytes = leave_out(&h, entries, arg->bytes, arg->old);
+	up_read(&h.inst->live);
 	if (copy_to_user(u64_to_user_ptr(arg->buffer), entries, arg->bytes))
 		err = -EFAULT;
 	kvfree(entries);

@@ -61,6 +61,11 @@ long hanare_do_log(struct hanare_file *hf, void *data)
 
 	if (!inst)
 		return -ENOENT;
+	/* Addresses and other users' programs stand in it: as dmesg where dmesg_restrict is set. */
+	if (!capable(CAP_SYSLOG) && !capable(CAP_SYS_ADMIN)) {
+		hanare_instance_put(inst);
+		return -EPERM;
+	}
 	arg->size = 0;
 	piece = kvmalloc(LOG_PIECE, GFP_KERNEL);
 	if (!piece) {

@@ -113,7 +113,7 @@ static bool name_ok(const u8 *name)
 	size_t i;
 
 	for (i = 0; i < HANARE_NAME_SIZE && name[i]; i++)
-		if (!isascii(name[i]) || (!isalnum(name[i]) && !strchr("-_.", name[i])))
+		if (!isascii(name[i]) || (!isalnum(name[i]) && (!i || !strchr("-_.", name[i]))))
 			return false;
 	return i < HANARE_NAME_SIZE;
 }
@@ -140,7 +140,8 @@ static long do_create(struct hanare_file *hf, void *data)
 		return refuse(arg->message, -EBUSY, "this descriptor has a role already: open another");
 	if (!name_ok(arg->name) || !arg->name[0])
 		return refuse(arg->message, -EINVAL,
-			"a name has 1 to %d letters, digits, '-', '_' or '.'", HANARE_NAME_SIZE - 1);
+			"a name has 1 to %d letters, digits, '-', '_' or '.', first a letter or digit",
+			HANARE_NAME_SIZE - 1);
 	inst = instance_new(arg->name);
 	if (!inst)
 		return refuse(arg->message, -ENOMEM, "Linux has no memory left");
@@ -218,6 +219,20 @@ struct hanare_instance *hanare_instance_named(const u8 *name)
 	return name_ok(name) ? hanare_instance_get((const char *)name) : NULL;
 }
 
+/* Says which instance is not there; of no name, whether there are none or several. */
+int hanare_refuse_unknown(char *message, const u8 *name)
+{
+	if (!name_ok(name))
+		return refuse(message, -ENOENT, "there is no such instance: see hanare ls");
+	if (name[0])
+		return refuse(message, -ENOENT, "no instance is called '%s': see hanare ls", name);
+	if (READ_ONCE(instance_count))
+		return refuse(message, -ENOENT,
+			      "several instances are booted and none is called default: name one of them (see hanare ls)");
+	return refuse(message, -ENOENT,
+		      "no instance is booted: hanare boot --cpus LIST --mem SIZE boots one");
+}
+
 static long do_shutdown(struct hanare_file *hf, void *data)
 {
 	struct hanare_shutdown *arg = data;
@@ -225,7 +240,7 @@ static long do_shutdown(struct hanare_file *hf, void *data)
 	int err;
 
 	if (!inst)
-		return refuse(arg->message, -ENOENT, "there is no such instance: see hanare ls");
+		return hanare_refuse_unknown(arg->message, arg->name);
 	if (mutex_lock_killable(&inst->lock)) {
 		hanare_instance_put(inst);
 		return refuse(arg->message, -EINTR, "interrupted");
@@ -266,107 +281,6 @@ void hanare_ping_all(struct hanare_instance *inst, u64 *slowest)
 	}
 }
 
-/* inst->live is held. */
-static void cpu_status(const struct hanare_cpu *cpu, struct hanare_cpu_status *status)
-{
-	const struct hanare_cpu_shared *shared = cpu->shared;
-
-	status->linux_cpu = cpu->linux_cpu;
-	status->node = cpu->node;
-	if (!shared)
-		return;
-	status->state = READ_ONCE(shared->state);
-	status->space = READ_ONCE(shared->current_space);
-	status->heartbeat = READ_ONCE(shared->heartbeat);
-	status->interrupts = READ_ONCE(shared->interrupts);
-	status->exceptions = READ_ONCE(shared->exceptions);
-	status->page_faults = READ_ONCE(shared->page_faults);
-	status->local_calls = READ_ONCE(shared->local_calls);
-	status->delegated_calls = READ_ONCE(shared->delegated_calls);
-}
-
-static struct hanare_instance *instance_at(u32 index)
-{
-	struct hanare_instance *inst, *found = NULL;
-
-	mutex_lock(&hanare_lock);
-	list_for_each_entry(inst, &hanare_instances, link)
-		if (!index--) {
-			found = inst;
-			kref_get(&inst->ref);
-			break;
-		}
-	mutex_unlock(&hanare_lock);
-	return found;
-}
-
-static long do_status(struct hanare_file *hf, void *data)
-{
-	struct hanare_status *arg = data;
-	struct hanare_instance *inst = arg->name[0] ? hanare_instance_named(arg->name) : instance_at(arg->index);
-	u32 room = arg->cpus ? min_t(u32, arg->cpu_count, HANARE_CPUS_MAX) : 0, count, i;
-	struct hanare_cpu_status *cpus;
-	int err = 0;
-
-	if (!inst)
-		return -ENOENT;
-	cpus = kcalloc(HANARE_CPUS_MAX, sizeof(*cpus), GFP_KERNEL);
-	if (!cpus) {
-		hanare_instance_put(inst);
-		return -ENOMEM;
-	}
-	arg->ping_ns = 0;
-	arg->uptime_ns = 0;
-	arg->log_head = 0;
-	down_read(&inst->live);
-	if (inst->shared && arg->ping && (inst->state == HANARE_INSTANCE_RUNNING ||
-					  inst->state == HANARE_INSTANCE_HUNG))
-		hanare_ping_all(inst, &arg->ping_ns);
-	memcpy(arg->name, inst->name, sizeof(arg->name));
-	if (inst->shared) {
-		hanare_drain(inst);
-		arg->log_head = READ_ONCE(inst->log->head);
-	}
-	if (inst->boot_ns)
-		arg->uptime_ns = ktime_get_ns() - inst->boot_ns;
-	arg->state = READ_ONCE(inst->state);
-	arg->spaces = READ_ONCE(inst->spaces);
-	arg->cpu_count = inst->cpu_count;
-	arg->memory_bytes = inst->memory_bytes;
-	arg->chunks = inst->chunk_count;
-	memcpy(arg->node_bytes, inst->node_bytes, sizeof(arg->node_bytes));
-	count = min(room, inst->cpu_count);
-	for (i = 0; i < count; i++)
-		cpu_status(&inst->cpus[i], &cpus[i]);
-	up_read(&inst->live);
-	/* May wait for whoever has that memory, so no lock is held that the LWK's end takes. */
-	if (copy_to_user(u64_to_user_ptr(arg->cpus), cpus, count * sizeof(*cpus)))
-		err = -EFAULT;
-	kfree(cpus);
-	hanare_instance_put(inst);
-	return err;
-}
-
-static long do_debug(struct hanare_file *hf, void *data)
-{
-	struct hanare_debug *arg = data;
-	struct hanare_instance *inst = hanare_instance_named(arg->name);
-	struct hanare_call call = { .kind = HANARE_REQUEST_DEBUG, .args = { arg->op, arg->args[0] } };
-	int err = -ENODEV;
-
-	if (!inst)
-		return -ENOENT;
-	down_read(&inst->live);
-	if (arg->cpu >= inst->cpu_count)
-		err = -EINVAL;
-	else if (inst->shared && inst->state == HANARE_INSTANCE_RUNNING)
-		err = hanare_request(inst, &inst->cpus[arg->cpu], &call, WAIT_KILLABLE, 5000);
-	up_read(&inst->live);
-	memcpy(arg->args, call.args, sizeof(arg->args));
-	hanare_instance_put(inst);
-	return err ?: call.status;
-}
-
 struct command {
 	unsigned int cmd;
 	bool admin;
@@ -381,11 +295,11 @@ static const struct command commands[] = {
 	{ HANARE_IOCTL_ADD_CPU, true, true, do_add_cpu },
 	{ HANARE_IOCTL_BOOT, true, true, do_boot },
 	{ HANARE_IOCTL_SHUTDOWN, true, false, do_shutdown },
-	{ HANARE_IOCTL_STATUS, false, false, do_status },
+	{ HANARE_IOCTL_STATUS, false, false, hanare_do_status },
 	{ HANARE_IOCTL_LOG, false, false, hanare_do_log },
 	{ HANARE_IOCTL_PROCESS, false, false, hanare_do_process },
 	{ HANARE_IOCTL_THREADS, false, false, hanare_do_threads },
-	{ HANARE_IOCTL_DEBUG, true, false, do_debug },
+	{ HANARE_IOCTL_DEBUG, true, false, hanare_do_debug },
 	{ HANARE_IOCTL_OBSERVE, false, true, hanare_do_observe },
 	{ HANARE_IOCTL_OBSERVATION, false, false, hanare_do_observation },
 	{ HANARE_IOCTL_TRACE_READ, false, false, hanare_do_trace_read },
@@ -477,8 +391,19 @@ static int hanare_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct hanare_file *hf = file->private_data;
 	struct hanare_space *space = smp_load_acquire(&hf->space);
+	int err;
 
-	return space ? hanare_space_mmap(space, file, vma) : -EBADF;
+	if (!space)
+		return -EBADF;
+	if (current->mm == space->mm)
+		return hanare_space_mmap(space, vma);
+	/* A process in another's descriptor table has no mapping yet by which it is known. */
+	space = hanare_space_find(vma->vm_pgoff >> (HANARE_SPACE_SHIFT - PAGE_SHIFT));
+	if (!space)
+		return -EPERM;
+	err = space->door == file ? hanare_space_mmap(space, vma) : -EPERM;
+	hanare_space_put(space);
+	return err;
 }
 
 const struct file_operations hanare_fops = {
@@ -494,7 +419,8 @@ const struct file_operations hanare_fops = {
 static struct miscdevice hanare_device = {
 	.minor	= MISC_DYNAMIC_MINOR,
 	.name	= "hanare",
-	.mode	= 0666,
+	/* The group is the administrator's to say, by udev. */
+	.mode	= 0660,
 	.fops	= &hanare_fops,
 };
 
@@ -537,15 +463,26 @@ static int __init hanare_init(void)
 	err = hanare_share_init();
 	if (err)
 		goto topology;
-	err = register_reboot_notifier(&reboot_nb);
+	err = hanare_stderr_init();
 	if (err)
 		goto share;
+	err = hanare_sleep_init();
+	if (err)
+		goto stderr;
+	err = register_reboot_notifier(&reboot_nb);
+	if (err)
+		goto sleep;
 	err = misc_register(&hanare_device);
 	if (err)
 		goto reboot;
+	hanare_program_init();
 	return 0;
 reboot:
 	unregister_reboot_notifier(&reboot_nb);
+sleep:
+	hanare_sleep_exit();
+stderr:
+	hanare_stderr_exit();
 share:
 	hanare_share_exit();
 topology:
@@ -562,9 +499,12 @@ partition:
 static void __exit hanare_exit(void)
 {
 	/* Instances and descriptors hold the module, so there are none. */
+	hanare_program_exit();
 	misc_deregister(&hanare_device);
 	unregister_reboot_notifier(&reboot_nb);
+	hanare_sleep_exit();
 	hanare_observers_exit();
+	hanare_stderr_exit();
 	hanare_share_exit();
 	/* After whatever ends spaces. */
 	hanare_spaces_exit();

@@ -8,6 +8,7 @@
 
 #include <linux/cpu.h>
 #include <linux/memory_hotplug.h>
+#include <linux/mm.h>
 #include <linux/mmzone.h>
 #include <linux/sched/signal.h>
 #include <asm/smp.h>
@@ -15,28 +16,33 @@
 #define LARGE_PAGES (HANARE_LARGE_PAGE_SIZE / PAGE_SIZE)
 #define RUN_PAGES ((64UL << 20) / PAGE_SIZE)
 #define LARGE_ORDER 9
-/* What must stay to Linux when memory is taken. */
-#define KEEP_BYTES (64UL << 20)
+/* As many as an LWK remembers (kernel/src/badmemory.rs). */
+#define BAD_PAGES_MAX 256
 
 /* CPUs that no one may put online but us. Written under hanare_lock. */
 static struct cpumask owned_cpus;
-static int guard_state;
+/*
+ * Before Linux makes the CPU's directories in sysfs, which are there already (topology.c, cache.c).
+ * The states for anybody come after that; this one is another architecture's.
+ */
+#define GUARD_STATE CPUHP_PERF_SUPERH
 
 static int guard_prepare(unsigned int cpu)
 {
-	return cpumask_test_cpu(cpu, &owned_cpus) ? -EBUSY : 0;
+	if (!cpumask_test_cpu(cpu, &owned_cpus))
+		return 0;
+	pr_notice("CPU %u is an LWK's (hanare ls), not put online: hanare shutdown gives it back\n", cpu);
+	return -EBUSY;
 }
 
 int hanare_partition_init(void)
 {
-	guard_state = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN, "hanare:guard",
-						guard_prepare, NULL);
-	return guard_state < 0 ? guard_state : 0;
+	return cpuhp_setup_state_nocalls(GUARD_STATE, "hanare:guard", guard_prepare, NULL);
 }
 
 void hanare_partition_exit(void)
 {
-	cpuhp_remove_state_nocalls(guard_state);
+	cpuhp_remove_state_nocalls(GUARD_STATE);
 }
 
 /* ---- memory ---- */
@@ -269,7 +275,7 @@ int hanare_add_memory(struct hanare_instance *inst, struct hanare_add_memory *ar
 		return refuse(arg->message, -EINVAL,
 			"there is no NUMA node %d with memory: see /sys/devices/system/node", arg->node);
 	spare = (u64)max(si_mem_available(), 0L) << PAGE_SHIFT;
-	spare = spare > KEEP_BYTES ? spare - KEEP_BYTES : 0;
+	spare = spare > HANARE_MEMORY_KEPT_BYTES ? spare - HANARE_MEMORY_KEPT_BYTES : 0;
 	if (arg->bytes > spare)
 		return refuse(arg->message, -ENOMEM,
 			"%llu MiB wanted, but Linux can spare %llu MiB: ask for less, or end some programs",
@@ -402,6 +408,7 @@ int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg)
 	if (err || arg->check)
 		goto out;
 	hanare_topology_keep(arg->cpu);
+	hanare_cache_keep(arg->cpu);
 	err = remove_cpu(arg->cpu);
 	if (err) {
 		refuse(arg->message, err,
@@ -427,9 +434,23 @@ int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg)
 	spin_lock_init(&cpu->inbound_lock);
 	inst->cpu_count++;
 	hanare_topology_show(inst, arg->cpu);
+	hanare_cache_show(inst, arg->cpu);
 out:
 	mutex_unlock(&hanare_lock);
 	return err;
+}
+
+/*
+ * Linux marks the frame. It takes one of its own away from who has it; one of
+ * the instance's it keeps when the instance gives its memory back.
+ */
+void hanare_bad_memory(struct hanare_instance *inst, u64 pfn)
+{
+	if (!pfn_valid(pfn) || atomic_inc_return(&inst->bad_pages) > BAD_PAGES_MAX) {
+		pr_warn_ratelimited("%s: bad memory at frame %#llx: not marked\n", inst->name, pfn);
+		return;
+	}
+	memory_failure_queue(pfn, 0);
 }
 
 /* The CPUs must be stopped (or never started). Counts those Linux does not take. */
@@ -444,6 +465,7 @@ int hanare_release_cpus(struct hanare_instance *inst, char *message)
 		int err;
 
 		cpumask_clear_cpu(cpu, &owned_cpus);
+		hanare_cache_hide(cpu);
 		hanare_topology_hide(cpu);
 		err = add_cpu(cpu);
 		if (!err)

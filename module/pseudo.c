@@ -12,6 +12,7 @@
 #include <linux/file.h>
 #include <linux/fs_context.h>
 #include <linux/magic.h>
+#include <linux/major.h>
 #include <linux/module.h>
 #include <linux/mount.h>
 #include <linux/pid_namespace.h>
@@ -169,11 +170,32 @@ static bool is_cgroup(unsigned long magic)
 	return magic == CGROUP2_SUPER_MAGIC || magic == CGROUP_SUPER_MAGIC;
 }
 
+/* Below /sys/devices/system; sets what->hidden, also of a directory. */
+static bool recognise_system(struct hanare_pseudo *what, const char *path, bool is_file)
+{
+	/* Once it is not booted, its memory goes, and the list of that. */
+	down_read(&what->inst->live);
+	what->hidden = hanare_system_hides(what->inst, path);
+	up_read(&what->inst->live);
+	if (is_file && !what->hidden)
+		what->show = hanare_system_show(what->inst, path, &what->node);
+	return what->show || what->hidden;
+}
+
 static bool recognise(struct hanare_pseudo *what, struct file *file)
 {
+	bool is_file = S_ISREG(file_inode(file)->i_mode) && file->f_mode & FMODE_READ;
 	char buffer[HANARE_PSEUDO_PATH_MAX], *path;
 
-	if (!S_ISREG(file_inode(file)->i_mode) || !(file->f_mode & FMODE_READ))
+	path = hanare_path_in(file, SYSFS_MAGIC, buffer);
+	if (path && !strncmp(path, "/devices/system/", 16))
+		return recognise_system(what, path + 16, is_file);
+	if (path) {
+		is_file &= !strncmp(path, "/devices/pci", 12);
+		what->show = is_file ? hanare_device_show(file->f_path.dentry, &what->node) : NULL;
+		return what->show;
+	}
+	if (!is_file)
 		return false;
 	path = hanare_path_in(file, PROC_SUPER_MAGIC, buffer);
 	if (path)
@@ -183,11 +205,7 @@ static bool recognise(struct hanare_pseudo *what, struct file *file)
 		what->node = -1;
 		return what->show;
 	}
-	path = hanare_path_in(file, SYSFS_MAGIC, buffer);
-	if (!path || strncmp(path, "/devices/system/", 16))
-		return false;
-	what->show = hanare_system_show(what->inst, path + 16, &what->node);
-	return what->show;
+	return false;
 }
 
 /* ---- our files ---- */
@@ -448,17 +466,34 @@ static long replace(struct hanare_pseudo *what, struct hanare_opened *arg)
 	return 0;
 }
 
+/*
+ * /dev/userfaultfd: faults of the program are the LWK's, and its memory is none that a
+ * userfaultfd(2) may register. It is known by its name; another number it has on each machine.
+ */
+static bool is_userfaultfd(struct file *file)
+{
+	return S_ISCHR(file_inode(file)->i_mode) && imajor(file_inode(file)) == MISC_MAJOR &&
+	       !strcmp(file->f_path.dentry->d_name.name, "userfaultfd");
+}
+
 long hanare_opened(struct hanare_space *space, void *data)
 {
 	struct hanare_opened *arg = data;
 	struct hanare_pseudo *what;
 	unsigned long magic;
 	struct file *file;
+	long err = 0;
 
 	arg->shows = 0;
-	file = fget(arg->fd);
+	/* Also of O_PATH: what is not there cannot be named, either. */
+	file = fget_raw(arg->fd);
 	if (!file)
 		return 0;
+	if (is_userfaultfd(file)) {
+		arg->shows = HANARE_OPENED_NOTHING;
+		fput(file);
+		return 0;
+	}
 	magic = file_inode(file)->i_sb->s_magic;
 	if (magic != PROC_SUPER_MAGIC && magic != SYSFS_MAGIC && !is_cgroup(magic)) {
 		fput(file);
@@ -482,45 +517,14 @@ long hanare_opened(struct hanare_space *space, void *data)
 		what->inst = what->space->inst;
 		kref_get(&what->inst->ref);
 	}
-	arg->shows = 1;
-	if (arg->replace)
+	arg->shows = HANARE_OPENED_OURS;
+	if (arg->replace && !what->hidden)
 		return replace(what, arg);
+	if (arg->replace) {
+		close_fd(arg->fd);
+		err = -ENOENT;
+	}
 	pseudo_free(what);
-	return 0;
-}
-
-/* ---- /proc/PID/exe ---- */
-
-/* As prctl(PR_SET_MM_EXE_FILE), for the program of the caller's space. */
-static long set_exe(struct hanare_space *space, u64 id)
-{
-	struct mm_struct *mm = current->mm;
-	struct file *file, *old;
-	long err = -EACCES;
-
-	mutex_lock(&space->table_lock);
-	file = id <= U32_MAX ? xa_load(&space->files, id) : NULL;
-	if (file)
-		get_file(file);
-	mutex_unlock(&space->table_lock);
-	if (!file)
-		return -EBADF;
-	if (!S_ISREG(file_inode(file)->i_mode) || file->f_path.mnt->mnt_flags & MNT_NOEXEC ||
-	    file_permission(file, MAY_EXEC))
-		goto put;
-	err = hanare_deny_write(file);
-	if (err)
-		goto put;
-	mmap_write_lock(mm);
-	old = unrcu_pointer(xchg(&mm->exe_file, RCU_INITIALIZER(file)));
-	if (old)
-		hanare_allow_write(old);
-	mmap_write_unlock(mm);
-	if (old)
-		fput(old);
-	return 0;
-put:
-	fput(file);
 	return err;
 }
 
@@ -533,44 +537,4 @@ void hanare_pseudo_inherit(struct hanare_space *space, const struct hanare_space
 	space->arg_end = READ_ONCE(parent->arg_end);
 	space->env_start = READ_ONCE(parent->env_start);
 	space->env_end = READ_ONCE(parent->env_end);
-}
-
-/* What execve(2) closes, but for `control`. Linux' own function is not for modules. */
-static void close_for_exec(u32 control)
-{
-	struct files_struct *files = current->files;
-	struct fdtable *fdt;
-	u32 fd = 0, end;
-
-	for (;; fd++) {
-		spin_lock(&files->file_lock);
-		fdt = files_fdtable(files);
-		end = fdt->max_fds;
-		fd = find_next_bit(fdt->close_on_exec, end, fd);
-		spin_unlock(&files->file_lock);
-		if (fd >= end)
-			break;
-		/* The bit of a number that is not in use means nothing. */
-		if (fd != control)
-			close_fd(fd);
-	}
-}
-
-long hanare_execed(struct hanare_space *space, void *data)
-{
-	struct hanare_execed *arg = data;
-	long err;
-
-	if (arg->arg_start > arg->arg_end || arg->env_start > arg->env_end ||
-	    arg->arg_end > HANARE_USER_MAX || arg->env_end > HANARE_USER_MAX)
-		return -EINVAL;
-	WRITE_ONCE(space->arg_start, arg->arg_start);
-	WRITE_ONCE(space->arg_end, arg->arg_end);
-	WRITE_ONCE(space->env_start, arg->env_start);
-	WRITE_ONCE(space->env_end, arg->env_end);
-	/* A child with a program of its own is not moved to another group by its parent. */
-	current->flags &= ~PF_FORKNOEXEC;
-	err = arg->file ? set_exe(space, arg->file) : 0;
-	close_for_exec(space->control_fd);
-	return err;
 }

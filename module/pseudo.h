@@ -19,6 +19,7 @@ struct hanare_pseudo {
 	u32 tid;				/* its thread, in its namespace */
 	bool whole;				/* of /proc/PID, not of task/TID */
 	int node;
+	bool hidden;				/* not there for an LWK program */
 };
 
 #define HANARE_PSEUDO_PATH_MAX 128
@@ -40,17 +41,21 @@ int hanare_show_environ(struct seq_file *m, struct hanare_pseudo *what);
 /* show-process.c, show-machine.c: what shows a file of this name; NULL: none. */
 hanare_show hanare_process_show(const char *name);
 hanare_show hanare_machine_show(const char *name);
+int hanare_show_meminfo(struct seq_file *m, struct hanare_pseudo *what);
 /* show-memory.c: */
 int hanare_show_maps(struct seq_file *m, struct hanare_pseudo *what);
 int hanare_show_smaps(struct seq_file *m, struct hanare_pseudo *what);
 int hanare_show_smaps_rollup(struct seq_file *m, struct hanare_pseudo *what);
 int hanare_show_numa_maps(struct seq_file *m, struct hanare_pseudo *what);
-/* For a path below /devices/system; *node is set where it is about one. */
+/* show-system.c, for a path below /devices/system that is not hidden; *node is set where it is about one. */
 hanare_show hanare_system_show(const struct hanare_instance *inst, const char *path, int *node);
+/* For a file below /devices/pci... */
+hanare_show hanare_device_show(struct dentry *dentry, int *node);
+/* Whether an LWK program is not to see that path below /devices/system. */
+bool hanare_system_hides(const struct hanare_instance *inst, const char *path);
 /* For a file of a control group. */
 hanare_show hanare_cgroup_show(const char *name);
 void hanare_instance_cpus(const struct hanare_instance *inst, u64 which, struct cpumask *mask);
-void hanare_instance_nodes(const struct hanare_instance *inst, nodemask_t *nodes);
-u64 hanare_idle_ns(const struct hanare_cpu *cpu);
+void hanare_memory_nodes(const struct hanare_instance *inst, nodemask_t *nodes);
 
 #endif

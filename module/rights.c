@@ -105,8 +105,8 @@ long hanare_rights(struct hanare_space *space, void *data)
 		new->cap_permitted = cap_intersect(new->cap_permitted, old->cap_permitted);
 	}
 	/*
-	 * A filter of Linux' may forbid execve(2) to the proxy, which then gains nothing here.
-	 * Filters of the program's own are with the LWK.
+	 * A filter of Linux' or of the program's own may forbid execve(2), and who has had the
+	 * proxy make this call in spite of it gains nothing here.
 	 */
 	if (seccomp_mode(&current->seccomp) != SECCOMP_MODE_DISABLED)
 		new->cap_permitted = cap_intersect(new->cap_permitted, old->cap_permitted);
@@ -132,6 +132,16 @@ long hanare_rights(struct hanare_space *space, void *data)
 	return arg->changed || had_keyrings ? commit_creds(new) : (abort_creds(new), 0);
 }
 
+/* Only to be compared: two threads with the same one are filtered alike. */
+static void *filters_of(struct task_struct *task)
+{
+#ifdef CONFIG_SECCOMP_FILTER
+	return READ_ONCE(task->seccomp.filter);
+#else
+	return NULL;
+#endif
+}
+
 /*
  * Linux' execve(2) has the thread that calls it take the place of the first one. Here the
  * first one, whose id the program keeps, becomes what the other one is. Not where that has
@@ -142,6 +152,9 @@ static long take_over(struct task_struct *other)
 {
 	bool same;
 
+	/* Nor are filters of system calls given away. */
+	if (filters_of(other) != filters_of(current))
+		return -EAGAIN;
 	task_lock(other);
 	same = other->nsproxy == current->nsproxy && other->fs == current->fs &&
 	       other->files == current->files;

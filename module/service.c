@@ -280,9 +280,13 @@ static long run(struct hanare_job *job, enum hanare_context context)
 	case HANARE_SERVICE_FILE_PUT:
 		return job->space ? hanare_file_put(job) : -ENOENT;
 	case HANARE_SERVICE_KILL:
-		if (job->space)
-			hanare_space_kill(job->space);
-		return job->space ? 0 : -ENOENT;
+		if (!job->space)
+			return -ENOENT;
+		hanare_say_killed(job->space, job->args[0], job->args[1]);
+		hanare_space_kill(job->space);
+		return 0;
+	case HANARE_SERVICE_FILE_NAME:
+		return worker ? hanare_file_name(job) : -EPERM;
 	case HANARE_SERVICE_FILL:
 		return job->space ? hanare_fill(job) : -ENOENT;
 	/* These are about the caller: its descriptors, memory map and rights. */
@@ -290,6 +294,8 @@ static long run(struct hanare_job *job, enum hanare_context context)
 		return worker ? hanare_file_get(job) : -EPERM;
 	case HANARE_SERVICE_PROGRAM_GET:
 		return worker ? hanare_program_get(job) : -EPERM;
+	case HANARE_SERVICE_CACHED:
+		return worker ? hanare_file_cached(job) : -EPERM;
 	case HANARE_SERVICE_RESOLVE:
 		return worker ? resolve(job) : -EPERM;
 	case HANARE_SERVICE_WATCH:
@@ -383,7 +389,7 @@ int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 i
 		hanare_space_put(job.space);
 done:
 	memcpy(entry->args, job.args, sizeof(job.args));
-	if (job.kind == HANARE_SERVICE_RESOLVE)
+	if (job.kind == HANARE_SERVICE_RESOLVE || job.kind == HANARE_SERVICE_CACHED)
 		for (i = 0; i < job.count; i++)
 			entry->extents[i] = job.extents[i];
 	entry->count = job.count;

@@ -32,7 +32,11 @@ bool hanare_extents_ok(const struct hanare_job *job);
 long hanare_file_get(struct hanare_job *job);
 long hanare_file_put(struct hanare_job *job);
 long hanare_program_get(struct hanare_job *job);
+long hanare_file_name(struct hanare_job *job);
 long hanare_fill(struct hanare_job *job);
+long hanare_file_cached(struct hanare_job *job);
+/* stderr.c */
+void hanare_say_killed(struct hanare_space *space, u64 used, u64 total);
 /* permission.c: the same. */
 long hanare_may(struct hanare_job *job);
 

@@ -28,6 +28,7 @@ struct hanare_sharer {
 	struct pid *pid;
 	u32 slot;				/* of its first thread: its name in the LWK */
 	bool stopped;				/* the LWK was told */
+	bool leaves;				/* see hanare_space_prepare_leave; under share_lock */
 	wait_queue_entry_t woken;
 	struct work_struct work;
 };
@@ -46,12 +47,18 @@ static bool is_gone(struct pid *pid)
 
 /* ---- the process of a space ---- */
 
+/* It is gone, or has a space of its own. */
+static bool is_out(struct hanare_space *space)
+{
+	return READ_ONCE(space->left) || is_gone(space->pid);
+}
+
 static void process_work(struct work_struct *work)
 {
 	struct hanare_space *space = container_of(to_delayed_work(work), struct hanare_space,
 						  gone_work);
 
-	if (is_gone(space->pid)) {
+	if (is_out(space)) {
 		hanare_space_flush(space);
 		/* Our reference goes along. */
 		if (!test_bit(0, &space->ended) &&
@@ -197,6 +204,15 @@ long hanare_share(struct hanare_space *space, void *data)
 	return err ?: min(call.status, 0);
 }
 
+/* One that is on no list any more. The caller has a reference of the space. */
+static void forget(struct hanare_sharer *s)
+{
+	remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
+	cancel_work_sync(&s->work);
+	hanare_space_put(s->space);
+	sharer_free(s);
+}
+
 /* The space ends; its processes have. */
 void hanare_space_unshare(struct hanare_space *space)
 {
@@ -210,11 +226,72 @@ void hanare_space_unshare(struct hanare_space *space)
 		spin_unlock_irq(&space->share_lock);
 		if (!s)
 			return;
-		remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
-		cancel_work_sync(&s->work);
-		hanare_space_put(space);
-		sharer_free(s);
+		forget(s);
 	}
+}
+
+/* One whose execve fails after this stays one that may leave: it has the memory all the while. */
+void hanare_space_prepare_leave(struct hanare_space *space)
+{
+	struct hanare_sharer *s;
+
+	spin_lock_irq(&space->share_lock);
+	s = find(space, task_tgid(current));
+	if (s)
+		s->leaves = true;
+	else if (space->pid == task_tgid(current))
+		space->leaves = true;
+	spin_unlock_irq(&space->share_lock);
+}
+
+bool hanare_space_is_left(struct hanare_space *space)
+{
+	struct hanare_sharer *s;
+	bool left;
+
+	spin_lock_irq(&space->share_lock);
+	left = space->leaves && !is_out(space);
+	list_for_each_entry(s, &space->sharers, link)
+		left |= s->leaves;
+	spin_unlock_irq(&space->share_lock);
+	return left;
+}
+
+void hanare_space_leave(struct hanare_space *space)
+{
+	bool first = space->pid == task_tgid(current);
+	struct hanare_sharer *s;
+
+	spin_lock_irq(&space->share_lock);
+	s = find(space, task_tgid(current));
+	if (s)
+		list_del_init(&s->link);
+	if (first)
+		WRITE_ONCE(space->left, true);
+	spin_unlock_irq(&space->share_lock);
+	if (s)
+		forget(s);
+	/* Its end will not be that of the memory, which others may have: that is looked for. */
+	if (first) {
+		kref_get(&space->ref);
+		if (!queue_delayed_work(end_queue, &space->gone_work, USED_RECHECK))
+			hanare_space_put(space);
+	}
+}
+
+u32 hanare_space_pid_vnr(struct hanare_space *space)
+{
+	struct pid *pid = space->pid;
+	struct hanare_sharer *s;
+	u32 number;
+
+	spin_lock_irq(&space->share_lock);
+	s = list_first_entry_or_null(&space->sharers, struct hanare_sharer, link);
+	if (s && is_out(space))
+		pid = s->pid;
+	number = pid_vnr(pid);
+	spin_unlock_irq(&space->share_lock);
+	return number;
 }
 
 /* To each process that has the space. Any context. */
@@ -224,7 +301,7 @@ static void send_each(struct hanare_space *space, int (*send)(struct pid *pid))
 	unsigned long flags;
 
 	spin_lock_irqsave(&space->share_lock, flags);
-	if (list_empty(&space->sharers))
+	if (list_empty(&space->sharers) && !space->left)
 		send(space->pid);
 	list_for_each_entry(s, &space->sharers, link)
 		send(s->pid);
@@ -257,7 +334,7 @@ static int kill_one(struct pid *pid)
 	return kill_pid(pid, SIGKILL, 1);
 }
 
-/* Who uses the memory map of a process that is gone, and need not have said so. */
+/* Who uses the memory map, and need not have said so: while one does, the space stays. */
 static void kill_users(struct hanare_space *space)
 {
 	struct task_struct *process, *thread;
@@ -272,8 +349,7 @@ static void kill_users(struct hanare_space *space)
 void hanare_space_kill(struct hanare_space *space)
 {
 	send_each(space, kill_one);
-	if (is_gone(space->pid))
-		kill_users(space);
+	kill_users(space);
 }
 
 bool hanare_space_is_shared(struct hanare_space *space)

@@ -1,38 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What /proc and /sys/devices/system show of the LWK's machine. */
+/* What /proc shows of the LWK's machine, and the memory of its nodes. */
 #include "pseudo.h"
 
 #include <linux/clocksource.h>
-#include <linux/cpumask.h>
 #include <linux/ctype.h>
-#include <linux/nodemask.h>
 #include <linux/sched/loadavg.h>
-#include <linux/topology.h>
 #include <asm/tsc.h>
 
 #define TICK_NS (NSEC_PER_SEC / 100)		/* USER_HZ */
 #define REQUEST_MS 5000
-
-void hanare_instance_cpus(const struct hanare_instance *inst, u64 which, struct cpumask *mask)
-{
-	u32 i;
-
-	cpumask_clear(mask);
-	for (i = 0; i < inst->cpu_count; i++)
-		if (which >> i & 1)
-			cpumask_set_cpu(inst->cpus[i].linux_cpu, mask);
-}
-
-void hanare_instance_nodes(const struct hanare_instance *inst, nodemask_t *nodes)
-{
-	u32 i;
-
-	nodes_clear(*nodes);
-	for (i = 0; i < inst->cpu_count; i++)
-		node_set(inst->cpus[i].node, *nodes);
-	for (i = 0; i < inst->chunk_count; i++)
-		node_set(inst->chunks[i].node, *nodes);
-}
 
 /* How long the CPU has had nothing to do since boot. */
 u64 hanare_idle_ns(const struct hanare_cpu *cpu)
@@ -319,7 +295,7 @@ static bool memory_value(const char *key, size_t length, const struct memory *me
 }
 
 /* Linux' lines with our values: there is no page cache here, and no swap. */
-static int show_meminfo(struct seq_file *m, struct hanare_pseudo *what)
+int hanare_show_meminfo(struct seq_file *m, struct hanare_pseudo *what)
 {
 	char *text, *at, *line;
 	struct memory memory;
@@ -341,8 +317,12 @@ static int show_meminfo(struct seq_file *m, struct hanare_pseudo *what)
 				key++;
 			key = skip_spaces(key);
 		}
-		/* A size of something, not an amount. */
-		if (!colon || !strncmp(key, "Hugepagesize", 12) || !strncmp(key, "VmallocTotal", 12)) {
+		/*
+		 * A size of something, not an amount; and Linux' pool of huge pages, from which
+		 * those of a memfd or of hugetlbfs come.
+		 */
+		if (!colon || !strncmp(key, "Hugepagesize", 12) || !strncmp(key, "VmallocTotal", 12) ||
+		    !strncmp(key, "HugePages_", 10) || !strncmp(key, "Hugetlb", 7)) {
 			seq_printf(m, "%s\n", line);
 			continue;
 		}
@@ -362,7 +342,7 @@ hanare_show hanare_machine_show(const char *name)
 {
 	static const struct { const char *name; hanare_show show; } files[] = {
 		{ "cpuinfo", show_cpuinfo },
-		{ "meminfo", show_meminfo },
+		{ "meminfo", hanare_show_meminfo },
 		{ "stat", show_stat },
 		{ "loadavg", show_loadavg },
 		{ "uptime", show_uptime },
@@ -372,136 +352,5 @@ hanare_show hanare_machine_show(const char *name)
 	for (i = 0; i < ARRAY_SIZE(files); i++)
 		if (!strcmp(files[i].name, name))
 			return files[i].show;
-	return NULL;
-}
-
-/* ---- /sys/devices/system ---- */
-
-/* A mask of the instance's CPUs, on one node or all. */
-static int show_cpus(struct seq_file *m, struct hanare_pseudo *what, bool list)
-{
-	struct hanare_instance *inst = what->inst;
-	u64 which = 0;
-	cpumask_var_t mask;
-	u32 i;
-
-	if (!zalloc_cpumask_var(&mask, GFP_KERNEL))
-		return -ENOMEM;
-	for (i = 0; i < inst->cpu_count; i++)
-		if (what->node < 0 || inst->cpus[i].node == what->node)
-			which |= 1ULL << i;
-	hanare_instance_cpus(inst, which, mask);
-	if (list)
-		seq_printf(m, "%*pbl\n", cpumask_pr_args(mask));
-	else
-		seq_printf(m, "%*pb\n", cpumask_pr_args(mask));
-	free_cpumask_var(mask);
-	return 0;
-}
-
-static int show_cpu_list(struct seq_file *m, struct hanare_pseudo *what)
-{
-	return show_cpus(m, what, true);
-}
-
-static int show_cpu_map(struct seq_file *m, struct hanare_pseudo *what)
-{
-	return show_cpus(m, what, false);
-}
-
-static int show_nothing(struct seq_file *m, struct hanare_pseudo *what)
-{
-	seq_putc(m, '\n');
-	return 0;
-}
-
-static int show_one(struct seq_file *m, struct hanare_pseudo *what)
-{
-	seq_puts(m, "1\n");
-	return 0;
-}
-
-static int show_nodes(struct seq_file *m, struct hanare_pseudo *what)
-{
-	nodemask_t nodes;
-
-	hanare_instance_nodes(what->inst, &nodes);
-	seq_printf(m, "%*pbl\n", nodemask_pr_args(&nodes));
-	return 0;
-}
-
-static int show_distance(struct seq_file *m, struct hanare_pseudo *what)
-{
-	nodemask_t nodes;
-	const char *blank = "";
-	int node;
-
-	hanare_instance_nodes(what->inst, &nodes);
-	for_each_node_mask(node, nodes) {
-		seq_printf(m, "%s%d", blank, node_distance(what->node, node));
-		blank = " ";
-	}
-	seq_putc(m, '\n');
-	return 0;
-}
-
-static hanare_show node_show(const struct hanare_instance *inst, const char *name, int *node)
-{
-	char *end;
-	unsigned long number = simple_strtoul(name, &end, 10);
-	nodemask_t nodes;
-
-	hanare_instance_nodes(inst, &nodes);
-	if (end == name || *end++ != '/' || number >= MAX_NUMNODES || !node_isset(number, nodes))
-		return NULL;
-	*node = number;
-	if (!strcmp(end, "cpulist"))
-		return show_cpu_list;
-	if (!strcmp(end, "cpumap"))
-		return show_cpu_map;
-	if (!strcmp(end, "meminfo"))
-		return show_meminfo;
-	return strcmp(end, "distance") ? NULL : show_distance;
-}
-
-static hanare_show cpu_show(const struct hanare_instance *inst, const char *name)
-{
-	u32 number, i;
-	char *end;
-
-	number = simple_strtoul(name, &end, 10);
-	for (i = 0; i < inst->cpu_count; i++)
-		if (inst->cpus[i].linux_cpu == number && end != name && !strcmp(end, "/online"))
-			return show_one;
-	return NULL;
-}
-
-hanare_show hanare_system_show(const struct hanare_instance *inst, const char *path, int *node)
-{
-	*node = -1;
-	if (!strcmp(path, "cpu/online") || !strcmp(path, "cpu/present") ||
-	    !strcmp(path, "cpu/possible"))
-		return show_cpu_list;
-	if (!strcmp(path, "cpu/offline"))
-		return show_nothing;
-	if (!strcmp(path, "node/online") || !strcmp(path, "node/possible") ||
-	    !strcmp(path, "node/has_cpu") || !strcmp(path, "node/has_memory") ||
-	    !strcmp(path, "node/has_normal_memory"))
-		return show_nodes;
-	if (!strncmp(path, "cpu/cpu", 7))
-		return cpu_show(inst, path + 7);
-	return strncmp(path, "node/node", 9) ? NULL : node_show(inst, path + 9, node);
-}
-
-/*
- * What a group's tasks may use: Linux' says it without CPUs that are offline to it.
- * Names of version 2, then of version 1. What is configured stays Linux'.
- */
-hanare_show hanare_cgroup_show(const char *name)
-{
-	if (!strcmp(name, "cpuset.cpus.effective") || !strcmp(name, "cpuset.effective_cpus"))
-		return show_cpu_list;
-	if (!strcmp(name, "cpuset.mems.effective") || !strcmp(name, "cpuset.effective_mems"))
-		return show_nodes;
 	return NULL;
 }

@@ -184,8 +184,12 @@ static int show_status(struct seq_file *m, struct hanare_pseudo *what)
 	/* Once it is not booted, its memory goes, and the list of that. */
 	down_read(&what->inst->live);
 	if (what->inst->shared) {
-		hanare_instance_cpus(what->inst, info.allowed, cpus);
-		hanare_instance_nodes(what->inst, &nodes);
+		/* As on Linux, a thread without an affinity may use CPUs that come later, too. */
+		if (info.allowed == HANARE_ALLOWED_ALL)
+			cpumask_copy(cpus, cpu_possible_mask);
+		else
+			hanare_instance_cpus(what->inst, info.allowed, cpus);
+		hanare_memory_nodes(what->inst, &nodes);
 	} else {
 		err = -EIO;
 	}

@@ -3,8 +3,10 @@
 #include "hanare.h"
 
 #include <linux/cred.h>
+#include <linux/file.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
+#include <linux/random.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -59,6 +61,8 @@ static void space_release(struct kref *ref)
 	/* Of one that was never opened; else its end has done it. */
 	hanare_space_put_files(space);
 	iput(space->inode);
+	if (space->proxy)
+		fput(space->proxy);
 	mmdrop(space->mm);
 	/* The doorbell's handler may have just looked it up; stop.c its process, too. */
 	call_rcu(&space->rcu, space_free_rcu);
@@ -152,11 +156,11 @@ static long do_ring(struct hanare_space *space, void *data)
 {
 	struct hanare_ring *arg = data;
 
-	if (arg->cpu >= space->inst->cpu_count || arg->bell >= HANARE_BELLS)
+	if (arg->bell >= space->inst->bell_count || arg->reserved)
 		return -EINVAL;
 	if (READ_ONCE(space->inst->dead))
 		return -EIO;
-	hanare_ring_bell(&space->inst->cpus[arg->cpu], arg->bell);
+	hanare_ring_bell(space, arg->bell);
 	return 0;
 }
 
@@ -214,30 +218,7 @@ static long do_start(struct hanare_space *space, void *data)
 	return ask(space, &call);
 }
 
-/* ---- attach and close ---- */
-
-/* Instance CPUs the caller may use, as a mask of indices; 0: message is set. */
-static u64 allowed_cpus(struct hanare_instance *inst, struct hanare_attach *arg)
-{
-	u64 allowed = 0;
-	bool any = false;
-	u32 i, cpu;
-
-	for (cpu = 0; cpu < HANARE_CPU_WORDS * 64; cpu++) {
-		if (!(arg->cpus[cpu / 64] >> cpu % 64 & 1))
-			continue;
-		any = true;
-		for (i = 0; i < inst->cpu_count && inst->cpus[i].linux_cpu != cpu; i++)
-			;
-		if (i == inst->cpu_count) {
-			refuse(arg->message, -EINVAL, "CPU %u does not belong to %s: see hanare ls",
-			       cpu, inst->name);
-			return 0;
-		}
-		allowed |= 1ULL << i;
-	}
-	return any ? allowed : GENMASK_ULL(inst->cpu_count - 1, 0);
-}
+/* ---- opening and closing ---- */
 
 /* Counts the space in, unless the instance is not serving. inst->live is held. */
 static int enlist(struct hanare_instance *inst, struct hanare_space *space)
@@ -276,7 +257,7 @@ static void delist(struct hanare_space *space)
 	spin_unlock_irq(&inst->state_lock);
 }
 
-static struct hanare_space *space_new(struct hanare_instance *inst, struct file *file,
+static struct hanare_space *space_new(struct hanare_instance *inst, struct inode *inode,
 				      u64 allowed)
 {
 	struct hanare_space *space = kvzalloc(sizeof(*space), GFP_KERNEL_ACCOUNT);
@@ -291,8 +272,8 @@ static struct hanare_space *space_new(struct hanare_instance *inst, struct file 
 	mmgrab(current->mm);
 	space->mm = current->mm;
 	space->pid = get_pid(task_tgid(current));
-	ihold(file_inode(file));
-	space->inode = file_inode(file);
+	ihold(inode);
+	space->inode = inode;
 	init_rwsem(&space->zap_lock);
 	init_rwsem(&space->watch_lock);
 	spin_lock_init(&space->share_lock);
@@ -308,11 +289,11 @@ static struct hanare_space *space_new(struct hanare_instance *inst, struct file 
 }
 
 /*
- * Makes it known to the LWK; `parent` and `token` of a fork, or NULL and 0. The child of
- * a fork runs there when this returns.
+ * Makes it known to the LWK; `parent` and `child` of a fork or of a program that leaves the
+ * parent's memory, or NULL. Child or program run there when this returns.
  */
-static int space_open(struct hanare_space *space, struct hanare_space *parent, u64 token,
-		      u8 *message)
+static int space_open(struct hanare_space *space, struct hanare_space *parent,
+		      const struct hanare_child *from, u8 *message)
 {
 	struct user_namespace *ns = current_user_ns();
 	u64 child[HANARE_CHILD_WORDS] = {
@@ -320,23 +301,37 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent, u
 		from_kuid_munged(ns, current_uid()), from_kuid_munged(ns, current_euid()),
 		from_kgid_munged(ns, current_gid()), from_kgid_munged(ns, current_egid()),
 		task_active_pid_ns(current)->ns.inum,
+		from ? from->secure : 0,
 	};
 	u64 pages[HANARE_PAGES_MAX];
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_SPACE_OPEN,
 		.space = space->id,
 		.args = { space->allowed, space->home - space->inst->cpus,
-			  parent ? parent->id : 0, token },
+			  parent ? parent->id : 0, from ? from->token : 0 },
 		.data = child,
 		.data_words = ARRAY_SIZE(child),
 		.pages = pages,
 	};
-	int err = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE, CLOSE_MS);
+	int err;
 
+	if (from && from->program)
+		get_random_bytes(&child[7], 4 * sizeof(u64));
+	child[HANARE_USER_WORD] = __kuid_val(hanare_user_of_caller());
+	get_random_bytes(&child[HANARE_CHILD_WORDS - 1], sizeof(u64));
+	/* Killed or not: the LWK ends a process whose program it has, and uses its slot again. */
+	err = hanare_request(space->inst, space->home, &call,
+			     from && from->program ? WAIT_BOUNDED : WAIT_KILLABLE, CLOSE_MS);
 	if (err == -EIO)
 		refuse(message, err, "%s died: see hanare log", space->inst->name);
 	else if (err)
 		refuse(message, err, "%s does not answer: see hanare status", space->inst->name);
+	else if (call.status == -EAGAIN)
+		refuse(message, call.status, "you have as many programs on %s as one user may have",
+		       space->inst->name);
+	else if (call.status == -ENOMEM)
+		refuse(message, call.status, "%s has no memory for another program of yours",
+		       space->inst->name);
 	else if (call.status)
 		refuse(message, call.status, "%s cannot take another program (error %d)",
 		       space->inst->name, call.status);
@@ -349,21 +344,23 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent, u
 }
 
 /*
- * A new space behind `file`, which has none yet. inst->live is held: the
+ * A new space, with a reference for the caller, or an error. inst->live is held: the
  * region stays while we enlist; later our count keeps it.
  */
-int hanare_space_enter(struct hanare_instance *inst, struct file *file, u64 allowed,
-		       struct hanare_space *parent, u64 token, u8 *message)
+struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct inode *inode,
+					u64 allowed, struct hanare_space *parent,
+					const struct hanare_child *child, u8 *message)
 {
-	struct hanare_file *hf = file->private_data;
-	struct hanare_space *space = space_new(inst, file, allowed);
+	struct hanare_space *space = space_new(inst, inode, allowed);
 	int err;
 
 	if (!space)
-		return refuse(message, -ENOMEM, "Linux has no memory left");
+		return ERR_PTR(refuse(message, -ENOMEM, "Linux has no memory left"));
 	hanare_pseudo_inherit(space, parent);
+	space->proxy = parent ? (parent->proxy ? get_file(parent->proxy) : NULL) :
+				hanare_running_file();
 	/* Before the LWK hears of it: then it may drop what the parent has. */
-	if (parent && hanare_space_copy_files(space, parent)) {
+	if (parent && !child->program && hanare_space_copy_files(space, parent)) {
 		err = refuse(message, -ENOMEM, "Linux has no memory left");
 		goto put;
 	}
@@ -385,68 +382,24 @@ int hanare_space_enter(struct hanare_instance *inst, struct file *file, u64 allo
 	/* It has its place already: this cannot fail. */
 	xa_store(&spaces, space->id, space, GFP_KERNEL);
 	hanare_space_watch_process(space);
-	err = space_open(space, parent, token, message);
+	err = space_open(space, parent, child, message);
 	if (err) {
 		hanare_space_end(space);
 		goto put;
 	}
-	hf->role = ROLE_SPACE;
-	smp_store_release(&hf->space, space);
-	return 0;
+	return space;
 put:
 	hanare_space_put(space);
-	return err;
+	return ERR_PTR(err);
 }
 
-static int attach_to(struct hanare_instance *inst, struct file *file, struct hanare_attach *arg)
+/* The file, which has none yet, takes over the reference. */
+void hanare_file_set_space(struct file *file, struct hanare_space *space)
 {
 	struct hanare_file *hf = file->private_data;
-	u64 allowed, ns;
-	int err;
 
-	/* A machine that stood still for a while is no reason to refuse for ever. */
-	if (READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG)
-		hanare_ping_all(inst, &ns);
-	if (READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG)
-		return refuse(arg->message, -ENODEV,
-			      "%s does not answer: see hanare log %s; hanare shutdown %s --force ends it",
-			      inst->name, inst->name, inst->name);
-	if (READ_ONCE(inst->state) != HANARE_INSTANCE_RUNNING)
-		return refuse(arg->message, -ENODEV, "%s is not running: see hanare status",
-			      inst->name);
-	allowed = allowed_cpus(inst, arg);
-	if (!allowed)
-		return -EINVAL;
-	err = hanare_space_enter(inst, file, allowed, NULL, 0, arg->message);
-	if (err)
-		return err;
-	memcpy(arg->name, inst->name, sizeof(arg->name));
-	hf->space->control_fd = arg->fd;
-	arg->space = hf->space->id;
-	arg->cpu_count = hweight64(allowed);
-	return 0;
-}
-
-int hanare_attach(struct file *file, struct hanare_attach *arg)
-{
-	struct hanare_file *hf = file->private_data;
-	struct hanare_instance *inst;
-	int err;
-
-	if (hf->role != ROLE_NONE)
-		return refuse(arg->message, -EBUSY, "this descriptor has a role already: open another");
-	if (!current->mm || arg->fd > INT_MAX || arg->reserved)
-		return -EINVAL;
-	inst = hanare_instance_named(arg->name);
-	if (!inst)
-		return refuse(arg->message, -ENOENT, "%s: see hanare ls, or start one with hanare boot",
-			      arg->name[0] ? "there is no such instance" :
-			      "no instance is running, or several and none is called default");
-	down_read(&inst->live);
-	err = attach_to(inst, file, arg);
-	up_read(&inst->live);
-	hanare_instance_put(inst);
-	return err;
+	hf->role = ROLE_SPACE;
+	smp_store_release(&hf->space, space);
 }
 
 /*
@@ -489,10 +442,32 @@ void hanare_space_end(struct hanare_space *space)
  */
 void hanare_space_flush(struct hanare_space *space)
 {
-	if (atomic_read(&space->mm->mm_users) || test_bit(0, &space->ended))
+	if (atomic_read(&space->mm->mm_users) || test_bit(0, &space->ended) ||
+	    hanare_space_is_left(space))
 		return;
 	hanare_zap(space, HANARE_USER_MIN, HANARE_CONTROL_END);
 	hanare_space_end(space);
+}
+
+/*
+ * The space that a descriptor of `space` serves for the caller, with a reference: `space`
+ * itself, or that of a process which has the descriptor in the same table (CLONE_FILES).
+ * NULL: the caller is a process that inherited the descriptor or was sent it.
+ */
+static struct hanare_space *served(struct hanare_space *space, struct file *file)
+{
+	struct hanare_space *own;
+
+	if (current->mm == space->mm) {
+		kref_get(&space->ref);
+		return space;
+	}
+	own = hanare_space_of_caller();
+	if (own && own->door != file) {
+		hanare_space_put(own);
+		own = NULL;
+	}
+	return own;
 }
 
 /* ---- dispatch ---- */
@@ -518,6 +493,8 @@ static const struct space_command space_commands[] = {
 	{ HANARE_IOCTL_SUCCEED, hanare_succeed },
 	{ HANARE_IOCTL_SHARE, hanare_share },
 	{ HANARE_IOCTL_LAST, do_last },
+	{ HANARE_IOCTL_SEND, hanare_send },
+	{ HANARE_IOCTL_COPY, hanare_copy },
 };
 
 static long attach_command(struct file *file, void __user *arg)
@@ -548,6 +525,7 @@ long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg)
 	union {
 		struct hanare_signal signal;
 		struct hanare_pose pose;
+		struct hanare_send send;
 	} data;
 	size_t size = _IOC_SIZE(cmd), i;
 	long err;
@@ -563,20 +541,19 @@ long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg)
 		return -EBADF;
 	if (cmd == HANARE_IOCTL_CHILD)
 		return hanare_fork_command(file, space, arg);
-	/* A descriptor that another process inherited or was sent. */
-	if (current->mm != space->mm)
-		return -EPERM;
 	BUILD_BUG_ON(sizeof(data) < sizeof(struct hanare_usage));
-	if (copy_from_user(&data, arg, size))
-		return -EFAULT;
-	err = space_commands[i].call(space, &data);
+	space = served(space, file);
+	if (!space)
+		return -EPERM;
+	err = copy_from_user(&data, arg, size) ? -EFAULT : space_commands[i].call(space, &data);
+	hanare_space_put(space);
 	if ((cmd == HANARE_IOCTL_USAGE || cmd == HANARE_IOCTL_OPENED ||
 	     cmd == HANARE_IOCTL_LISTED || cmd == HANARE_IOCTL_RIGHTS) && !err && copy_to_user(arg, &data, size))
 		err = -EFAULT;
 	return err;
 }
 
-int hanare_space_mmap(struct hanare_space *space, struct file *file, struct vm_area_struct *vma)
+int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma)
 {
 	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
 
@@ -590,6 +567,7 @@ int hanare_space_mmap(struct hanare_space *space, struct file *file, struct vm_a
 		return -EINVAL;
 	hanare_vm_flags_set(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTCOPY |
 				 (READ_ONCE(space->dumps) ? 0 : VM_DONTDUMP));
+	kref_get(&space->ref);		/* hanare_vm_ops.close puts it */
 	vma->vm_private_data = space;
 	vma->vm_ops = &hanare_vm_ops;
 	hanare_insert_control(space, vma);

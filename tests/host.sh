@@ -11,7 +11,7 @@ cargo_test() {
     local label=$1 log status
     shift
     log=build/tests/host-$label.log
-    timeout 900 cargo test --no-fail-fast "$@" > "$log" 2>&1
+    timeout 1800 cargo test --no-fail-fast "$@" > "$log" 2>&1
     status=$?
     awk -v label="$label" '
         /^     Running |^   Doc-tests / {
@@ -37,7 +37,7 @@ cargo_test() {
 step() {
     local name=$1 said
     shift
-    if said=$(timeout 300 "$@" 2>&1); then
+    if said=$(timeout 900 "$@" 2>&1); then
         echo "ok $name"
     else
         failed=1
@@ -48,6 +48,7 @@ step() {
 mkdir -p build/tests
 cargo_test unit --workspace
 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom cargo_test loom -p hanare-ikc --release
+step trend-of-memory python3 -B tests/lib/test_trend.py
 step abi-header cargo xtask abi --check
 step syscalls-page cargo xtask syscalls --check
 step tidy cargo xtask tidy

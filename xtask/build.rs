@@ -44,8 +44,8 @@ fn main() {
     println!("cargo::rerun-if-changed=../abi/src");
     let mut out = String::from("const FILES: &[File] = &[\n");
     let files = [
-        "lib", "layout", "boot", "log", "clock", "request", "service", "slot", "start", "observe", "info",
-        "ioctl",
+        "lib", "layout", "boot", "log", "clock", "request", "service", "slot", "start", "info", "ioctl",
+        "observe",
     ];
     let present = fs::read_dir(src).expect("abi/src").count();
     assert_eq!(

@@ -98,12 +98,24 @@ pub struct BootParams {
     pub log_size: u32,
     /// [`crate::clock::ClockPage`], page aligned, alone on its page.
     pub clock_offset: u32,
+    /// Number of bells at `bells_offset`.
+    pub bell_count: u32,
+    /// Array of 64-bit words, one per bell: see [`BELL_SPACE_SHIFT`].
+    pub bells_offset: u32,
     /// Calibrated TSC frequency in kHz, as Linux has it.
     pub tsc_khz: u32,
-    /// [`crate::layout`] limits and feature bits the module wants used; see `BOOT_*`.
-    pub flags: u32,
+    /// Leaks that Linux found this machine's CPUs to have, `LEAK_*`; written by the module.
+    pub leaks: u32,
     /// Set to 1 by the LWK when it panicked; see `panic_text` in the log.
     pub panicked: u32,
+    /// Linux' `nr_cpu_ids` and `nr_node_ids`: numbers of its CPUs and nodes are below.
+    pub linux_cpu_ids: u32,
+    /// See `linux_cpu_ids`.
+    pub linux_node_ids: u32,
+    /// Bytes of Linux' `cpumask_t`, a multiple of 8: what `sched_getaffinity` gives.
+    pub linux_cpumask_size: u32,
+    /// Measures of the LWK against these leaks, `MEASURE_*`; written by the LWK before its first CPU is online.
+    pub measures: u32,
     /// Zero-terminated instance name.
     pub name: [u8; 32],
     /// Zero-terminated boot options, e.g. `spin_us=50 log=debug`.
@@ -112,6 +124,44 @@ pub struct BootParams {
     /// this is the first line of Linux' boot banner, for the log only.
     pub banner: [u8; 128],
 }
+
+/// Leaks of the CPU, as Linux names them (its `X86_BUG_*`; Documentation/admin-guide/hw-vuln).
+pub const LEAK_MELTDOWN: u32 = 1 << 0;
+/// Bounds checks passed speculatively.
+pub const LEAK_SPECTRE_V1: u32 = 1 << 1;
+/// Branch predictors trained by others.
+pub const LEAK_SPECTRE_V2: u32 = 1 << 2;
+/// `swapgs` passed over speculatively (CVE-2019-1125).
+pub const LEAK_SWAPGS: u32 = 1 << 3;
+/// Buffers of the CPU that `verw` clears: MDS, TAA, MMIO stale data, RFDS, TSA.
+pub const LEAK_MDS: u32 = 1 << 4;
+/// See [`LEAK_MDS`].
+pub const LEAK_TAA: u32 = 1 << 5;
+/// See [`LEAK_MDS`].
+pub const LEAK_MMIO: u32 = 1 << 6;
+/// See [`LEAK_MDS`].
+pub const LEAK_RFDS: u32 = 1 << 7;
+/// See [`LEAK_MDS`].
+pub const LEAK_TSA: u32 = 1 << 8;
+
+/// User mode has page tables of its own.
+pub const MEASURE_ISOLATION: u32 = 1 << 0;
+/// `verw` before user mode.
+pub const MEASURE_CLEAR_BUFFERS: u32 = 1 << 1;
+/// Barriers behind `swapgs`.
+pub const MEASURE_FENCE_SWAPGS: u32 = 1 << 2;
+/// The CPU says that `verw` clears its buffers.
+pub const MEASURE_HAS_MICROCODE: u32 = 1 << 3;
+/// Enhanced IBRS: the kernel's branches are not predicted by what user mode did.
+pub const MEASURE_IBRS: u32 = 1 << 4;
+/// Like [`MEASURE_IBRS`], automatic (AMD).
+pub const MEASURE_AUTO_IBRS: u32 = 1 << 5;
+/// Predictions are forgotten where the CPU goes over to another address space.
+pub const MEASURE_IBPB: u32 = 1 << 6;
+/// Predictions are not shared with the sibling thread.
+pub const MEASURE_STIBP: u32 = 1 << 7;
+/// The predictor of returns is filled at each switch of threads.
+pub const MEASURE_FILL_RSB: u32 = 1 << 8;
 
 /// The CPU has not been started.
 pub const CPU_OFF: u32 = 0;
@@ -133,10 +183,24 @@ pub const CPU_POLLS: u32 = 1;
 pub const INBOUND_ENTRIES: usize = 256;
 /// Entries of [`CpuShared::outbound`].
 pub const OUTBOUND_ENTRIES: usize = 256;
-/// Bells of a CPU: which of its threads a ring is for. Threads may share one.
-pub const BELLS: u32 = 1024;
+/// An instance has a bell for each so many bytes of its memory: half of what a thread has as its
+/// kernel stack. Each slot has a bell of its own.
+pub const BELL_BYTES: u64 = 16 << 10;
+/// Most bells of an instance.
+pub const BELLS_MAX: u32 = 262_144;
+/// A bell's word, from this bit on: the space whose workers may ring it; 0: none may.
+pub const BELL_SPACE_SHIFT: u32 = 32;
+/// A bell's word, from this bit on, below the space: the CPU that it rings (index in the instance).
+pub const BELL_CPU_SHIFT: u32 = 16;
+/// A bell's word, lowest bits: how often it may still be rung. The LWK counts up when the
+/// thread goes to sleep, up to this; the module counts down. Two may still come at a time: the
+/// late one for a call that is over, and the one for the call that the thread is in.
+pub const BELL_RINGS_MAX: u64 = 2;
+/// Bits of a CPU's mailbox that say which of its threads to look at: bit `b % BELL_BITS` for
+/// bell `b`. Threads may share one.
+pub const BELL_BITS: u32 = 1024;
 /// Words of [`CpuShared::bells`].
-pub const BELL_WORDS: usize = BELLS as usize / 64;
+pub const BELL_WORDS: usize = BELL_BITS as usize / 64;
 
 /// One LWK CPU's mailbox. 4096 bytes.
 #[repr(C, align(4096))]
@@ -212,8 +276,8 @@ pub struct CpuShared {
     pub bells_rung: u64,
     /// Zero, up to 3584 bytes.
     pub reserved8: [u64; 7],
-    /// Bit `b % 64` of word `b / 64`: bell `b` was rung (`IOCTL_RING`). Set by the module,
-    /// taken by the LWK.
+    /// Bit `b % 64` of word `b / 64`: a bell `n` with `n % BELL_BITS == b` was rung
+    /// (`IOCTL_RING`). Set by the module, taken by the LWK.
     pub bells: [u64; BELL_WORDS],
     /// Zero, up to 4096 bytes.
     pub reserved9: [u64; 48],
@@ -231,3 +295,5 @@ pub const EVENT_SERVICE: u64 = 3;
 pub const EVENT_PANIC: u64 = 4;
 /// There is something for an observer: payload = its session.
 pub const EVENT_OBSERVE: u64 = 5;
+/// Memory was found bad: payload = page frame number, the instance's or Linux'.
+pub const EVENT_BAD_MEMORY: u64 = 6;

@@ -98,7 +98,7 @@ pub struct ProcessInfo {
     pub ignored: u64,
     /// See `ignored`.
     pub caught: u64,
-    /// Instance CPUs it may run on, by index.
+    /// Instance CPUs it may run on, by index, or [`ALLOWED_ALL`].
     pub allowed: u64,
     /// Page faults of all threads, ended ones too, and of children it has waited for.
     pub faults: u64,

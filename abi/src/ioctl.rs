@@ -1,14 +1,13 @@
 //! The ioctls of `/dev/hanare`.
 //!
-//! An open descriptor has one role, given by its first call: *manager* (boot,
-//! status; no role needed), *builder* (`IOCTL_CREATE`: an instance under
-//! construction, released again if the descriptor is closed before
-//! `IOCTL_BOOT` succeeds), or *space* (`IOCTL_ATTACH`: a proxy process).
-//! Calls that change the partition need CAP_SYS_ADMIN. Every structure with a
-//! `message` gets a sentence there when the call fails: what was wrong and what
-//! to do.
+//! An open descriptor has one role, given by its first call: *manager* (boot, status; no role
+//! needed), *builder* (`IOCTL_CREATE`: an instance under construction, released again if the
+//! descriptor is closed before `IOCTL_BOOT` succeeds), or *space* (`IOCTL_ATTACH`: a proxy process).
+//! Calls that change the partition need CAP_SYS_ADMIN. Every structure with a `message` gets a
+//! sentence there when the call fails: what was wrong and what to do.
 
 use crate::info::{ProcessInfo, ThreadInfo};
+use crate::observe::{Observation, Observe, TraceRead};
 
 /// Type byte of the ioctl numbers.
 pub const IOCTL_TYPE: u32 = b'H' as u32;
@@ -23,6 +22,8 @@ const fn iowr<T>(nr: u32) -> u32 {
 
 /// Bytes of an instance name with its zero: letters, digits, `-`, `_`, `.`.
 pub const NAME_SIZE: usize = 32;
+/// Memory that stays with Linux when some is reserved.
+pub const MEMORY_KEPT_BYTES: u64 = 64 << 20;
 /// Bytes of a message with its zero.
 pub const MESSAGE_SIZE: usize = 200;
 /// Words of a CPU bitmap (bit n = Linux CPU n).
@@ -160,6 +161,8 @@ pub struct CpuStatus {
     pub local_calls: u64,
     /// Calls delegated.
     pub delegated_calls: u64,
+    /// Time without a thread to run since boot, ns.
+    pub idle_ns: u64,
 }
 
 /// `IOCTL_STATUS`: one instance, by index (0..) or by name.
@@ -220,7 +223,7 @@ pub struct Debug {
     pub cpu: u32,
     /// In: `DEBUG_*`.
     pub op: u32,
-    /// In: [0] for `DEBUG_HANG`. Out: the answer's args.
+    /// In: args from [1] on of the request. Out: the answer's args.
     pub args: [u64; 4],
 }
 
@@ -241,8 +244,8 @@ pub struct Attach {
     pub cpu_count: u32,
     /// In: number of the descriptor, which no program is shown.
     pub fd: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// In: zero. Out: 1 if Linux counts events of the caller (`perf stat`).
+    pub counted: u32,
     /// Out: why not.
     pub message: [u8; MESSAGE_SIZE],
 }
@@ -258,14 +261,15 @@ pub struct Wait {
     pub reserved: u32,
 }
 
-/// `IOCTL_RING`: ring bell `bell` of LWK CPU `cpu` (index in the instance).
+/// `IOCTL_RING`: ring a bell. Nothing happens if it is not one of the space's, or has been rung
+/// as often as its thread went to sleep.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
-    /// In: CPU index.
-    pub cpu: u32,
-    /// In: below [`crate::boot::BELLS`]; a wrong one is the caller's own loss.
+    /// In: index in the instance.
     pub bell: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// `IOCTL_SERVE`: run service `index` in the caller's context.
@@ -322,63 +326,31 @@ pub struct Usage {
     pub peak_bytes: u64,
 }
 
-/// `IOCTL_CHILD`: called by the child of a fork on the descriptor it inherited
-/// (another memory map): the descriptor becomes that of a space of its own on the same
-/// instance, child of the inherited one.
+/// `IOCTL_CHILD`: by the child of a fork, or the proxy that `OP_EXEC` has loaded again: the
+/// inherited descriptor becomes that of a space of its own, child of `parent`. Where the
+/// descriptor table is the parent's (CLONE_FILES), the descriptor stays as it is: it serves
+/// whoever has the table, each for the space that is its memory.
+/// EPERM: the descriptor does not serve `parent`. ESRCH: that has ended, or knows no such token.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Child {
-    /// In: token of `OP_FORK`.
+    /// In: token of `OP_FORK` or `OP_EXEC`.
     pub token: u64,
+    /// In: 1: of `OP_EXEC`; 0: of `OP_FORK`.
+    pub program: u32,
+    /// In: 1: the program has more rights than who started it (AT_SECURE).
+    pub secure: u32,
+    /// In: file ids that move from the parent to the new space; 0: none.
+    pub files: [u64; 2],
+    /// In: id of the parent's space.
+    pub parent: u32,
+    /// In: 1: the caller has its parent's descriptor table; `OP_FORK` only.
+    pub shares_table: u32,
     /// Out: space id.
     pub space: u32,
     /// Out: 1 if the device is to be mapped over all of the application's addresses,
     /// 0 if the LWK will say where (`OP_REMAP`).
     pub whole: u32,
-}
-
-/// `IOCTL_OBSERVE`: the descriptor becomes an observer (tracer, debugger) of an LWK
-/// process. Who may: whoever may open its `/proc/PID/mem` for writing, which is
-/// Linux' rule for ptrace. EBADF: not such a descriptor; ESRCH: not an LWK process.
-/// An observer can be polled: readable when the LWK has news, hung up when the process
-/// is gone.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Observe {
-    /// In: descriptor of `/proc/PID/mem` of the proxy, open for reading and writing.
-    pub memory: i32,
-    /// Zero.
-    pub reserved: u32,
-    /// Out: why not.
-    pub message: [u8; MESSAGE_SIZE],
-}
-
-/// `IOCTL_OBSERVATION`: one `OBSERVE_*` request of an observer. ESRCH: process or
-/// thread is gone; EIO: the LWK is.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Observation {
-    /// In: `OBSERVE_*`.
-    pub op: u32,
-    /// Out: words of the answer in `data`.
-    pub count: u32,
-    /// In and out: arguments.
-    pub args: [u64; 2],
-    /// In and out: what goes with it.
-    pub data: [u64; 64],
-}
-
-/// `IOCTL_TRACE_READ`: takes records ([`crate::observe::Record`]) out of the ring that
-/// `OBSERVE_TRACE` made. Never waits.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct TraceRead {
-    /// In: buffer address.
-    pub buffer: u64,
-    /// In: bytes of the buffer. Out: bytes read.
-    pub size: u64,
-    /// Out: records that found no room so far.
-    pub lost: u64,
 }
 
 /// Registers in [`Pose`]: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
@@ -401,10 +373,36 @@ pub struct Pose {
     pub info: [u64; 16],
 }
 
+/// `IOCTL_SEND`: sends a signal to a thread of the calling process, or to the process. A filter
+/// of system calls could not tell a worker's own process from others of its user.
+/// ESRCH: no such thread of it. EAGAIN: too many are pending.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Send {
+    /// In: signal number.
+    pub signal: u32,
+    /// In: thread id, or 0: the process. It is pending there for whoever does not block it.
+    pub tid: u32,
+    /// In: siginfo_t.
+    pub info: [u64; 16],
+}
+
+/// `IOCTL_COPY`: copies memory of the calling process, whether or not it may be touched. EFAULT.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Copy {
+    /// In: addresses.
+    pub from: u64,
+    /// Where it goes.
+    pub to: u64,
+    /// In: how much.
+    pub bytes: u64,
+}
+
 /// `IOCTL_OPENED`: descriptor `fd` was opened by the application. If it is a file
 /// of procfs or sysfs that shows the machine or an LWK process, the answer is 1 in
 /// `shows`; with `replace` set, `fd` is then closed, and `fd` of the answer is a
-/// descriptor that shows the LWK's machine instead.
+/// descriptor that shows the LWK's machine instead; or `ENOENT`: that has no such file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Opened {
@@ -414,9 +412,14 @@ pub struct Opened {
     pub replace: u32,
     /// In: 1: the new descriptor is close-on-exec.
     pub close_on_exec: u32,
-    /// Out: 1: it is such a file.
+    /// Out: 0, or `OPENED_*`.
     pub shows: u32,
 }
+
+/// `Opened::shows`: it is such a file.
+pub const OPENED_OURS: u32 = 1;
+/// `Opened::shows`: a device that is none to an LWK program.
+pub const OPENED_NOTHING: u32 = 2;
 
 /// `IOCTL_LISTED`: `getdents` of descriptor `fd` gave `bytes` at `buffer`: takes
 /// out the names that an LWK program is not to see. Out: bytes left.
@@ -462,8 +465,7 @@ pub struct Execed {
     pub env_end: u64,
 }
 
-/// `IOCTL_RIGHTS`: a new program begins on the calling thread: ids, capabilities and the
-/// like become what execve(2) makes of them.
+/// `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Rights {
@@ -479,8 +481,7 @@ pub struct Rights {
 }
 
 /// `IOCTL_SUCCEED`: the calling first thread of a process takes over what Linux keeps for
-/// another one, which called execve(2) and waits for a request: credentials, namespaces,
-/// descriptors, directories and the like.
+/// another one, which called execve(2) and waits for a request: credentials and the like.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Succeed {
@@ -584,6 +585,10 @@ pub const IOCTL_SUCCEED: u32 = iowr::<Succeed>(55);
 pub const IOCTL_SHARE: u32 = iowr::<Share>(53);
 /// See [`Last`].
 pub const IOCTL_LAST: u32 = iowr::<Last>(60);
+/// See [`Send`].
+pub const IOCTL_SEND: u32 = iowr::<Send>(61);
+/// See [`Copy`].
+pub const IOCTL_COPY: u32 = iowr::<Copy>(62);
 /// See [`ProcessStatus`].
 pub const IOCTL_PROCESS: u32 = iowr::<ProcessStatus>(40);
 /// See [`Threads`].

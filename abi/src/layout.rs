@@ -7,6 +7,9 @@
 //! 0x0000_7d00_4000_0000  CONTROL_END   proxy and LWK kernel only
 //! 0x0000_7e00_0000_0000  PROXY_BASE    the proxy's own image, heap, mmap area
 //! 0xffff_8000_0000_0000  DIRECT_BASE   LWK: its physical memory, at +paddr
+//! 0xffff_c000_0000_0000  STACKS_BASE   LWK: its memory as kernel stacks: each 32 KiB
+//!                                      at +2 * paddr, behind 32 KiB of nothing
+//! 0xffff_fe80_0000_0000  CPU_STACKS_BASE  LWK: stacks of its CPUs, and nothing between
 //! 0xffff_ffff_8000_0000  KERNEL_BASE   LWK: its image
 //! ```
 //!
@@ -45,5 +48,9 @@ pub const SPACES_MAX: u32 = 65_536;
 
 /// LWK: start of the direct map of its memory.
 pub const DIRECT_BASE: u64 = 0xffff_8000_0000_0000;
+/// LWK: start of the map of its memory in which each block has a guard of unmapped addresses below.
+pub const STACKS_BASE: u64 = 0xffff_c000_0000_0000;
+/// LWK: start of the stacks of its CPUs.
+pub const CPU_STACKS_BASE: u64 = 0xffff_fe80_0000_0000;
 /// LWK: where its image is linked.
 pub const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;

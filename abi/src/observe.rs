@@ -4,6 +4,8 @@
 //! that it began with. Its requests are `OBSERVE_*`, each answered at once; news are
 //! told by `EVENT_OBSERVE`.
 
+use crate::ioctl::MESSAGE_SIZE;
+
 /// Trace: args: [0] = `TRACE_*` flags, [1] = most bytes kept of a string.
 /// Answer: args: [0] = physical address of a [`TraceRing`], [1] = bytes of its text.
 pub const OBSERVE_TRACE: u32 = 1;
@@ -149,4 +151,48 @@ pub struct Capture {
     pub argument: u32,
     /// Bytes that follow.
     pub bytes: u32,
+}
+
+/// `IOCTL_OBSERVE`: the descriptor becomes an observer (tracer, debugger) of an LWK
+/// process. Who may: whoever may open its `/proc/PID/mem` for writing, which is
+/// Linux' rule for ptrace. EBADF: not such a descriptor; ESRCH: not an LWK process.
+/// An observer can be polled: readable when the LWK has news, hung up when the process
+/// is gone.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Observe {
+    /// In: descriptor of `/proc/PID/mem` of the proxy, open for reading and writing.
+    pub memory: i32,
+    /// Zero.
+    pub reserved: u32,
+    /// Out: why not.
+    pub message: [u8; MESSAGE_SIZE],
+}
+
+/// `IOCTL_OBSERVATION`: one `OBSERVE_*` request of an observer. ESRCH: process or
+/// thread is gone; EIO: the LWK is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Observation {
+    /// In: `OBSERVE_*`.
+    pub op: u32,
+    /// Out: words of the answer in `data`.
+    pub count: u32,
+    /// In and out: arguments.
+    pub args: [u64; 2],
+    /// In and out: what goes with it.
+    pub data: [u64; 64],
+}
+
+/// `IOCTL_TRACE_READ`: takes records ([`Record`]) out of the ring that
+/// `OBSERVE_TRACE` made. Never waits.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TraceRead {
+    /// In: buffer address.
+    pub buffer: u64,
+    /// In: bytes of the buffer. Out: bytes read.
+    pub size: u64,
+    /// Out: records that found no room so far.
+    pub lost: u64,
 }

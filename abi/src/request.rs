@@ -30,13 +30,21 @@ pub const REQUEST_PING: u32 = 1;
 /// [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). The child of a
 /// fork begins to run at once: `pages` holds [`CHILD_WORDS`] words about it: process id,
 /// user id, effective one, group id, effective one, as the proxy would be told them, and
-/// the number of its process id namespace (of every process).
+/// the number of its process id namespace (of every process). After `OP_EXEC` the token is that
+/// of a program: 1 if it has more rights than who started it (AT_SECURE), and 32 random bytes
+/// follow. Last, of every space: the number of its user ([`USER_WORD`]), and a random number from
+/// which its own tokens are counted, so that nobody who only has its descriptor guesses them.
 /// Answer args: [0] = 1 if none of its memory is shared with Linux, so that the device
 /// may be mapped over all of its addresses at once; `pages`: the frames of the first page
 /// of slots and of the first scratch page, which the proxy is going to touch; 0: ask later.
 pub const REQUEST_SPACE_OPEN: u32 = 2;
+/// In a set of CPUs by index: all that there are, because nobody has chosen any.
+pub const ALLOWED_ALL: u64 = u64::MAX;
 /// See [`REQUEST_SPACE_OPEN`].
-pub const CHILD_WORDS: usize = 6;
+pub const CHILD_WORDS: usize = 13;
+/// Word of [`CHILD_WORDS`]: whose share of the instance the space uses. A user id of Linux' first
+/// user namespace; in another one, of who made that, unless that was the superuser.
+pub const USER_WORD: usize = CHILD_WORDS - 2;
 /// Run the program in the start block of `space` (see [`crate::start`]); args: [0] = 0,
 /// or the first slot of a process that shares it (`IOCTL_SHARE`), which begins; [1] = its
 /// process id namespace.
@@ -93,6 +101,13 @@ pub const DEBUG_HANG: u64 = 2;
 /// Log free memory per order and node; answer args: [0] = free bytes,
 /// [1] = total bytes, [2] = quarantined bytes, [3] = live processes.
 pub const DEBUG_MEMORY: u64 = 3;
+/// Use up the stack of who serves this: the idle CPU, or the thread that runs there.
+pub const DEBUG_OVERFLOW: u64 = 4;
+
+/// Have allocations of the LWK fail: args: [1] = the first one, counted from 1 from now on (0: none,
+/// only count; `u64::MAX`: end that), [2] = after how many each further one does (0: none does).
+/// Answer args: [0] = allocations counted before.
+pub const DEBUG_FAIL_ALLOC: u64 = 5;
 
 /// `status` > 0: run the service whose index is in `args[3]` in the caller's
 /// context, then post the fault again with `args[3]` = index + 1.

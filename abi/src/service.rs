@@ -37,7 +37,8 @@ pub const SERVICE_READY_THREAD: u32 = 5;
 pub const SERVICE_FILE_GET: u32 = 1;
 /// As FILE_GET, for a program to be run: args[0] = directory descriptor, [1] = address
 /// (control window) of its path, [2] = flags, as of execveat(2). It needs no descriptor,
-/// and the file cannot be written (`ETXTBSY`) until the reference is dropped. `extents`:
+/// and the file cannot be written (`ETXTBSY`) until the reference is dropped. It need not be
+/// readable to its user (`FILE_UNREADABLE`). `extents`:
 /// one of two pages, which get the file's first bytes, up to a page, and its name. Answer
 /// args: [0] = bytes of the first | bytes of the name << 32; the others as of FILE_GET.
 /// Also execveat's errors: -ENOENT, -EACCES, -ELOOP, -ETXTBSY and others.
@@ -65,13 +66,17 @@ pub const SERVICE_WATCH: u32 = 7;
 /// End watch args[0].
 pub const SERVICE_UNWATCH: u32 = 8;
 /// Kill the proxy of the entry's space (SIGKILL): the LWK is out of memory and has
-/// chosen that one.
+/// chosen that one; args: [0] = bytes in use of [1]. Its standard error output is told.
 pub const SERVICE_KILL: u32 = 9;
 /// Whether the worker may do something to a thread of another process, where the LWK does
 /// it: args: [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's
 /// own answer to the call in question proves nothing: who runs a program may have replaced
 /// the proxy. status = 0, -EPERM, or -ESRCH: it is not there.
 pub const SERVICE_MAY: u32 = 11;
+
+/// The name of file args[0], without a zero byte, into `extents`, one of one page: status =
+/// its length.
+pub const SERVICE_FILE_NAME: u32 = 12;
 
 /// `MAY_*`: the worker traces it.
 pub const MAY_TRACE: u64 = 1;
@@ -87,10 +92,18 @@ pub const MAY_BE_TRACED: u64 = 5;
 
 /// `FILE_*`: the file is open for writing too (shared writable mappings allowed).
 pub const FILE_WRITABLE: u64 = 1;
-/// `FILE_*`: a regular file (private mappings may be read into LWK memory).
+/// `FILE_*`: a regular file, not of hugetlbfs (private mappings may be read into LWK memory).
 pub const FILE_REGULAR: u64 = 2;
 /// `FILE_*`: the file system forbids execution (noexec).
 pub const FILE_NOEXEC: u64 = 4;
+
+/// `FILE_*`: a program that its user may run and not read.
+pub const FILE_UNREADABLE: u64 = 8;
+
+/// Which pages of file args[0] Linux has in its page cache, from byte offset args[1] on, args[2]
+/// of them: answer `extents`, bit i % 64 of word i / 64 for page i. All of them, where the
+/// worker may not know (mincore(2)).
+pub const SERVICE_CACHED: u32 = 13;
 
 /// Most extents in one service.
 pub const EXTENTS_MAX: usize = 64;

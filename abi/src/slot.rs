@@ -33,7 +33,7 @@ pub const OP_SIGNAL_ACTION: u32 = OP_BASE + 3;
 /// that were caught, name the process. [1] = file id of the program, or 0;
 /// [2] = address (control window) of [`EXECED_WORDS`] words for Linux' memory map,
 /// in the order of `struct prctl_mm_map`, or 0: what `/proc/PID/cmdline`, `environ`
-/// and `auxv` show.
+/// and `auxv` show. [3] = 1: nobody but the superuser is to look into the program.
 pub const OP_EXECED: u32 = OP_BASE + 4;
 /// start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
 /// arg_start, arg_end, env_start, env_end, address and bytes of auxv.
@@ -79,7 +79,7 @@ pub const RIGHTS_SECURE: i64 = 2;
 pub const OP_SUCCEED: u32 = OP_BASE + 25;
 /// fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
 /// low seven bits, and the flags of clone3 that matter to Linux (CLONE_PARENT,
-/// namespaces, CLONE_PIDFD ..., never CLONE_VM or CLONE_FILES), [2..6] = pidfd,
+/// namespaces, CLONE_PIDFD, CLONE_FILES ..., never CLONE_VM), [2..6] = pidfd,
 /// set_tid, set_tid_size and cgroup of `struct clone_args`.
 /// Result in the parent = the child's process id, or -errno. The child makes the
 /// inherited descriptor its own space with `IOCTL_CHILD`, from where on it runs on the
@@ -91,8 +91,26 @@ pub const OP_FORK: u32 = OP_BASE + 11;
 /// clone of the proxy with its memory (CLONE_VM), but as a process of its own, whose first
 /// worker serves slot args[0]; it says `IOCTL_SHARE`. args: [1] = exit signal in the low
 /// byte, and the flags of clone(2) that matter to Linux, [2] = address for CLONE_PIDFD,
-/// [3] = first slot of the calling process. Result = process id, or -errno.
+/// [3] = first slot of the calling process, [4] = address of the wanted process ids
+/// (`set_tid` of clone3(2)) or 0, [5] = their number, and from bit 32 on the descriptor for
+/// CLONE_INTO_CGROUP. Result = process id, or -errno.
 pub const OP_SHARE: u32 = OP_BASE + 19;
+
+/// execve that Linux makes: the proxy makes the execveat(2) itself, of directory args[1], path at
+/// args[2], flags args[3] and the arguments at args[5], or the path alone if that is 0. The module has Linux load the proxy again in place of the program
+/// (`module/program.c`); the new image takes token args[0] to `IOCTL_CHILD`, with the file ids
+/// args[4]: the program, and in the upper half its ELF interpreter, or 0. Result = -errno; no answer if it
+/// succeeds.
+pub const OP_EXEC: u32 = OP_BASE + 26;
+
+/// Has Linux judge this worker's calls by a filter (seccomp(2)) that comes in parts, from the
+/// first on: args: [0] = address (control window) of the part, [1] = its bytes, [2] = those of
+/// the filter before it, [3] = those of the whole filter, [4] = `SECCOMP_FILTER_FLAG_*`,
+/// [5] = 1: with no_new_privs, which is set first. Result = of the last part that of seccomp(2),
+/// of others 0, or -errno; then the next filter begins anew.
+pub const OP_FILTER: u32 = OP_BASE + 27;
+/// Bytes of a part of a filter, at most.
+pub const FILTER_PART: usize = 4096;
 
 /// Interrupt the worker with thread id args[0] (its thread has to end): the call it
 /// is in ends as by a signal, one it has not begun answers `RESULT_NOT_STARTED`.
@@ -153,8 +171,8 @@ pub struct Slot {
     pub worker_wait: u32,
     /// `WAIT_*`: the LWK thread, written by the LWK.
     pub lwk_wait: u32,
-    /// LWK CPU (index in the instance) to ring for this thread, written by the LWK.
-    pub cpu: u32,
+    /// Bell to ring for this thread, always the same one. Written by the LWK.
+    pub bell: u32,
     /// How long the worker polls before it sleeps, in microseconds; 0: not at
     /// all. Written by the LWK.
     pub poll_us: u32,
@@ -163,8 +181,8 @@ pub struct Slot {
     pub sigmask: u64,
     /// Linux thread id of the worker, written by the worker before START.
     pub tid: u32,
-    /// Bell of that CPU to ring, below [`crate::boot::BELLS`], written by the LWK.
-    pub bell: u32,
+    /// Zero.
+    pub reserved0: u32,
     /// Head of the application thread's list of robust futexes (set_robust_list(2)), or
     /// 0; the worker has Linux know it before the next call, so that Linux walks the
     /// list when the worker ends with its process. Written by the LWK.

@@ -16,6 +16,7 @@
 #[cfg(all(test, not(loom)))]
 extern crate std;
 
+mod bell;
 mod clock;
 mod log;
 mod mailbox;
@@ -25,6 +26,7 @@ mod service;
 mod slot;
 mod sync;
 
+pub use bell::{BellRef, BellWord};
 pub use clock::{ClockReader, ClockWords};
 #[cfg(not(loom))]
 pub use log::LogWriter;

@@ -155,8 +155,8 @@ impl<'a> Outbound<'a> {
     }
 }
 
-/// Bells of a CPU: the module rings one and sends an IPI, the LWK looks which ones rang.
-/// Each stays rung until it was taken.
+/// Bits of a CPU for the bells of its threads: the module sets one and sends an IPI, the LWK looks
+/// which ones are set. Each stays set until it was taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Bells<'a, const MUTANT: u8 = REAL> {
     rung: &'a AtomicU64,
@@ -188,7 +188,7 @@ impl<'a, const MUTANT: u8> Bells<'a, MUTANT> {
         }
     }
 
-    /// Module (its C twin is in `module/`): rings one; an IPI follows.
+    /// Module (its C twin is in `module/`): sets the bit of one; an IPI follows.
     pub fn ring(&self, bell: u32) {
         self.words[bell as usize / 64].fetch_or(1 << (bell % 64), publish::<MUTANT>());
         self.rung.fetch_or(1 << (bell / 64), publish::<MUTANT>());
@@ -338,7 +338,10 @@ impl<'a> CpuRef<'a> {
         let words = self.words;
         let halted = now.saturating_sub(words.idle_since.load(Ordering::Relaxed));
         words.idle_since.store(0, Ordering::Relaxed);
-        words.idle_cycles.store(words.idle_cycles.load(Ordering::Relaxed) + halted, Ordering::Relaxed);
+        words.idle_cycles.store(
+            words.idle_cycles.load(Ordering::Relaxed) + halted,
+            Ordering::Relaxed,
+        );
     }
 
     /// Counters: interrupts, exceptions, page faults, local calls, delegated calls.

@@ -11,14 +11,20 @@ use std::sync::atomic::{AtomicUsize, Ordering as StdOrdering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
+use crate::bell::{BellRef, BellWord};
 use crate::clock::{ClockReader, ClockWords};
-use crate::mailbox::{Bells, Inbound};
+use crate::mailbox::Inbound;
 use crate::request::{RequestCall, RequestRef, RequestWords};
 use crate::ring::Ring;
 use crate::service::{ServiceCall, ServiceRef, ServiceWords};
 use crate::slot::{SlotRef, SlotWords};
 use crate::sync::{AtomicU32, AtomicU64, NO_EXCHANGE, NO_FENCE, NO_RELEASE, Ordering, REAL};
 use hanare_abi::service::SERVICE_READY;
+
+mod bells;
+
+/// Whose slots and bells the models have.
+const SPACE: u32 = 7;
 
 /// A latched doorbell: as an IPI for a halted CPU, or `IOCTL_WAIT`.
 #[derive(Default)]
@@ -119,6 +125,18 @@ fn wake_ups<const MUTANT: u8>(which: &str) {
             |words| SlotRef::<MUTANT>::new(words).lwk_prepare_sleep(),
             |words| SlotRef::<MUTANT>::new(words).worker_complete(1),
         ),
+        "bell" => no_lost_wake_up(
+            "LWK thread sleeps until its bell rings",
+            || (SlotWords::new(), BellWord::new()),
+            |(words, bell)| {
+                BellRef::<MUTANT>::new(bell).arm(SPACE, 0);
+                SlotRef::<MUTANT>::new(words).lwk_prepare_sleep()
+            },
+            |(words, bell)| {
+                SlotRef::<MUTANT>::new(words).worker_complete(1)
+                    && BellRef::<MUTANT>::new(bell).ring(SPACE).is_some()
+            },
+        ),
         "inbound" => no_lost_wake_up(
             "CPU halts",
             Mailbox::new,
@@ -160,16 +178,17 @@ macro_rules! wake_up_tests {
     };
 }
 
-wake_up_tests!(worker, lwk, inbound, request, service);
+wake_up_tests!(worker, lwk, bell, inbound, request, service);
 
 /// `calls` delegated calls, both sides sleeping whenever they may.
 fn slot_model<const MUTANT: u8>(name: &str, calls: u32, preemptions: Option<usize>) {
     explore(name, preemptions, move || {
-        let shared = Arc::new((SlotWords::new(), Doorbell::default(), Doorbell::default()));
+        let doorbells = (Doorbell::default(), Doorbell::default());
+        let shared = Arc::new((SlotWords::new(), BellWord::new(), doorbells.0, doorbells.1));
         let worker = {
             let shared = shared.clone();
             thread::spawn(move || {
-                let (words, worker_bell, lwk_bell) = &*shared;
+                let (words, bell, worker_bell, lwk_bell) = &*shared;
                 let slot = SlotRef::<MUTANT>::new(words);
                 for call in 1..=calls {
                     let (nr, args) = loop {
@@ -183,14 +202,17 @@ fn slot_model<const MUTANT: u8>(name: &str, calls: u32, preemptions: Option<usiz
                     };
                     assert_eq!(nr, call);
                     assert_eq!(args, [call as u64; 6]);
-                    if slot.worker_complete(-(call as i64)) {
+                    // Perhaps when the LWK sleeps in the next call already.
+                    if slot.worker_complete(-(call as i64))
+                        && BellRef::<MUTANT>::new(bell).ring(SPACE).is_some()
+                    {
                         lwk_bell.ring();
                     }
                 }
             })
         };
         let lwk = thread::spawn(move || {
-            let (words, worker_bell, lwk_bell) = &*shared;
+            let (words, bell, worker_bell, lwk_bell) = &*shared;
             let slot = SlotRef::<MUTANT>::new(words);
             for call in 1..=calls {
                 if slot.lwk_post(call, [call as u64; 6]) {
@@ -200,6 +222,7 @@ fn slot_model<const MUTANT: u8>(name: &str, calls: u32, preemptions: Option<usiz
                     if let Some(result) = slot.lwk_poll() {
                         break result;
                     }
+                    BellRef::<MUTANT>::new(bell).arm(SPACE, 0);
                     if slot.lwk_prepare_sleep() {
                         lwk_bell.wait();
                         slot.lwk_awake();
@@ -277,69 +300,6 @@ fn inbound_wakes_the_cpu() {
 #[should_panic(expected = "assertion")]
 fn inbound_without_release_shows_stale_entries() {
     inbound_model::<NO_RELEASE>("inbound without release", 1, None);
-}
-
-/// Two workers ring bells of one word; the CPU halts until both threads are awake. An
-/// answer is there when its bell is taken.
-fn bells_model<const MUTANT: u8>(name: &str, rings: &'static [u32], preemptions: Option<usize>) {
-    explore(name, preemptions, move || {
-        let zero = || AtomicU64::new(0);
-        let shared = Arc::new((
-            zero(),
-            [zero(), zero()],
-            [zero(), zero()],
-            Doorbell::default(),
-        ));
-        let workers: Vec<_> = rings
-            .iter()
-            .enumerate()
-            .map(|(i, &bell)| {
-                let shared = shared.clone();
-                thread::spawn(move || {
-                    let (rung, words, answers, ipi) = &*shared;
-                    answers[i].store(1, Ordering::Relaxed);
-                    Bells::<MUTANT>::new(rung, words).ring(bell);
-                    ipi.ring();
-                })
-            })
-            .collect();
-        let lwk = thread::spawn(move || {
-            let (rung, words, answers, ipi) = &*shared;
-            let bells = Bells::<MUTANT>::new(rung, words);
-            let mut awake = vec![false; rings.len()];
-            while awake.contains(&false) {
-                if !bells.any() {
-                    ipi.wait();
-                }
-                bells.take(|bell| {
-                    let mut rang_for = 0;
-                    for (i, _) in rings.iter().enumerate().filter(|(_, r)| **r == bell) {
-                        let answered = answers[i].load(Ordering::Relaxed) == 1;
-                        awake[i] |= answered;
-                        rang_for += u32::from(answered);
-                    }
-                    assert!(rang_for > 0, "rung without an answer");
-                });
-            }
-        });
-        for worker in workers {
-            worker.join().unwrap();
-        }
-        lwk.join().unwrap();
-    });
-}
-
-#[test]
-fn bells_wake_their_threads() {
-    bells_model::<REAL>("bells, one", &[70], None);
-    bells_model::<REAL>("bells of one word", &[3, 4], Some(2));
-    bells_model::<REAL>("one bell for two", &[5, 5], Some(2));
-}
-
-#[test]
-#[should_panic(expected = "rung without an answer")]
-fn bells_without_release_come_before_the_answer() {
-    bells_model::<NO_RELEASE>("bells without release", &[70], None);
 }
 
 /// A full ring: the producer waits until there is room again.

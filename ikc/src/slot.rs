@@ -18,18 +18,18 @@ pub struct SlotWords {
     result: AtomicU64,
     worker_wait: AtomicU32,
     lwk_wait: AtomicU32,
-    cpu: AtomicU32,
+    bell: AtomicU32,
     poll_us: AtomicU32,
     sigmask: AtomicU64,
     tid: AtomicU32,
-    bell: AtomicU32,
+    reserved0: AtomicU32,
     robust_list: AtomicU64,
     #[cfg(not(loom))]
     reserved: [AtomicU64; 2],
 }
 
 same_layout!(SlotWords, Slot:
-    state, nr, args, result, worker_wait, lwk_wait, cpu, poll_us, sigmask, tid, bell, robust_list);
+    state, nr, args, result, worker_wait, lwk_wait, bell, poll_us, sigmask, tid, robust_list);
 
 #[cfg(loom)]
 #[allow(clippy::new_without_default, reason = "for the models")]
@@ -43,11 +43,11 @@ impl SlotWords {
             result: AtomicU64::new(0),
             worker_wait: AtomicU32::new(WAIT_AWAKE),
             lwk_wait: AtomicU32::new(WAIT_AWAKE),
-            cpu: AtomicU32::new(0),
+            bell: AtomicU32::new(0),
             poll_us: AtomicU32::new(0),
             sigmask: AtomicU64::new(0),
             tid: AtomicU32::new(0),
-            bell: AtomicU32::new(0),
+            reserved0: AtomicU32::new(0),
             robust_list: AtomicU64::new(0),
         }
     }
@@ -109,7 +109,8 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
     }
 
     /// LWK: says that this thread is about to sleep and looks once more. `true`:
-    /// it may sleep, and will be rung. `false`: the result is there.
+    /// it may sleep, and will be rung: its bell is one ring richer already. `false`: the
+    /// result is there.
     #[must_use]
     pub fn lwk_prepare_sleep(&self) -> bool {
         self.words.lwk_wait.store(WAIT_ASLEEP, Ordering::Relaxed);
@@ -193,26 +194,15 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.lwk_wait.load(Ordering::Relaxed) == WAIT_ASLEEP
     }
 
-    /// LWK CPU (index in the instance) to ring for this thread.
-    #[must_use]
-    pub fn cpu(&self) -> u32 {
-        self.words.cpu.load(Ordering::Relaxed)
-    }
-
-    /// Bell of that CPU.
+    /// Bell to ring for this thread.
     #[must_use]
     pub fn bell(&self) -> u32 {
         self.words.bell.load(Ordering::Relaxed)
     }
 
-    /// LWK: sets the CPU's bell to ring; before [`lwk_prepare_sleep`](Self::lwk_prepare_sleep).
+    /// LWK: sets the bell to ring; before [`lwk_prepare_sleep`](Self::lwk_prepare_sleep).
     pub fn set_bell(&self, bell: u32) {
         self.words.bell.store(bell, Ordering::Relaxed);
-    }
-
-    /// LWK: sets the CPU to ring; before [`lwk_prepare_sleep`](Self::lwk_prepare_sleep).
-    pub fn set_cpu(&self, cpu: u32) {
-        self.words.cpu.store(cpu, Ordering::Relaxed);
     }
 
     /// How long the worker polls before it sleeps, microseconds.
@@ -290,21 +280,19 @@ mod tests {
         assert!(!side.lwk_prepare_sleep());
         assert_eq!(side.lwk_poll(), Some(-14));
         assert_eq!(side.lwk_poll(), None);
-        side.set_cpu(3);
         side.set_bell(9);
         side.set_poll_us(50);
         side.set_sigmask(1 << 63);
         side.set_tid(7);
         side.set_robust_list(1 << 40);
         assert_eq!(
-            (side.cpu(), side.poll_us(), side.sigmask(), side.tid()),
-            (3, 50, 1 << 63, 7)
+            (side.bell(), side.poll_us(), side.sigmask(), side.tid()),
+            (9, 50, 1 << 63, 7)
         );
         assert_eq!(
-            (memory.cpu, memory.poll_us, memory.sigmask, memory.tid),
-            (3, 50, 1 << 63, 7)
+            (memory.bell, memory.poll_us, memory.sigmask, memory.tid),
+            (9, 50, 1 << 63, 7)
         );
-        assert_eq!((side.bell(), memory.bell), (9, 9));
         assert_eq!(
             (memory.state, memory.nr, memory.result, memory.robust_list),
             (SLOT_IDLE, 1, -14, 1 << 40)

@@ -16,6 +16,9 @@ pub const NO_RELEASE: u8 = 2;
 /// Mutant for the models: who takes something does not look whether another one has.
 #[cfg(all(test, loom))]
 pub const NO_EXCHANGE: u8 = 3;
+/// Mutant for the models: what is to be counted is only marked.
+#[cfg(all(test, loom))]
+pub const NO_COUNT: u8 = 4;
 
 /// Full fence between "I stored" and "I look at the other side" (`mfence`).
 pub fn full_fence<const MUTANT: u8>() {
@@ -33,11 +36,22 @@ pub const fn publish<const MUTANT: u8>() -> Ordering {
     }
 }
 
+/// One more of what may be taken, up to `most`.
+pub const fn counts<const MUTANT: u8>(number: u64, most: u64) -> u64 {
+    if MUTANT == 4 || number >= most {
+        if MUTANT == 4 { 1 } else { most }
+    } else {
+        number + 1
+    }
+}
+
 /// Takes a state that two sides want, by one exchange. `false`: the other side was first.
 pub fn takes<const MUTANT: u8>(state: &AtomicU32, from: u32, to: u32) -> bool {
     if MUTANT == 3 {
         state.store(to, Ordering::Release);
         return true;
     }
-    state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    state
+        .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+        .is_ok()
 }

@@ -35,6 +35,11 @@ impl CpuMask {
         mask
     }
 
+    /// The first CPUs, as bits of a word, as they were given.
+    pub const fn first_word(&self) -> u64 {
+        self.0[0]
+    }
+
     /// Whether a CPU is in it.
     pub fn contains(&self, cpu: usize) -> bool {
         self.0[cpu / 64] & 1 << (cpu % 64) != 0
@@ -52,13 +57,14 @@ impl CpuMask {
         (mask != CpuMask([0; CPUS_MAX / 64])).then_some(mask)
     }
 
-    /// In Linux' numbers, a multiple of 8 bytes.
+    /// In Linux' numbers, as large as Linux' own.
     pub fn to_linux(self) -> Vec<u8> {
-        let mut bytes = vec![0u8; 8];
+        let mut bytes = vec![0u8; shared::params().linux_cpumask_size as usize];
         for cpu in (0..count()).filter(|&c| self.contains(c)) {
             let n = shared::cpu(cpu).linux_cpu() as usize;
-            bytes.resize(bytes.len().max((n / 64 + 1) * 8), 0);
-            bytes[n / 8] |= 1 << (n % 8);
+            if let Some(byte) = bytes.get_mut(n / 8) {
+                *byte |= 1 << (n % 8);
+            }
         }
         bytes
     }

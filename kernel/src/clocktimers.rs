@@ -9,7 +9,7 @@ use crate::cputime::CpuClock;
 use crate::process::Process;
 use crate::syscalls::put;
 use crate::thread::Thread;
-use crate::{cpus, cputime, delegate, futex};
+use crate::{cpus, cputime, delegate, futex, heap};
 use alloc::vec::Vec;
 use hanare_core::cputimer::IntervalTimer;
 use hanare_core::errno::{self, Result};
@@ -53,7 +53,7 @@ fn enter(p: &Process, id: u32, clock: Option<CpuClock>) -> Result<()> {
     cputime::timer_created(id)?;
     let Some(clock) = clock else { return Ok(()) };
     p.cpu_timers.with_clock_timers(|timers| {
-        timers.try_reserve(1).map_err(|_| errno::EAGAIN)?;
+        heap::more_room(timers, 1).map_err(|_| errno::EAGAIN)?;
         timers.push(ClockTimer { id, clock, timer: IntervalTimer::default() });
         Ok(())
     })

@@ -1,27 +1,28 @@
 //! clone, clone3, fork, vfork: new threads and new processes.
 
 use crate::mm::{AddressSpace, FileHandle, FileRef, limits};
-use crate::process::{Identity, Process};
+use crate::process::{Identity, Ids, Process};
 use crate::signals::{ProcessSignals, ThreadSignals};
 use crate::thread::{Birth, Thread};
-use crate::vfork::{Common, Vfork};
+use crate::vfork::Vfork;
 use crate::balance::{self, CpuMask};
 use crate::futex;
-use crate::{cpus, delegate, dispositions, hold, observe, ptrace, seccomp, services, share, slots, timens, usertsc};
+use crate::{cpus, delegate, dispositions, heap, hold, observe, ptrace, seccomp, services, share, slots, timens, usertsc};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, LinkedList};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_abi::slot::{OP_FORK, OP_NOP, OP_REMAP, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::ptrace::event;
+use hanare_core::signal::{Actions, Mirrored};
 use hanare_core::vma::Backing;
 use hanare_hal::context;
 use hanare_hal::traps::Regs;
-use hanare_hal::{cpu, percpu, usercopy};
+use hanare_hal::{cpu, fpu, percpu, usercopy};
 use spin::Mutex;
 
 /// Clone flags (clone(2)).
@@ -112,7 +113,7 @@ pub fn clone3(args: u64, size: u64, regs: &mut Regs) -> Result<u64> {
     if size > 4096 {
         return Err(errno::E2BIG);
     }
-    let mut bytes = alloc::vec![0; (size as usize).max(LATEST)];
+    let mut bytes = heap::zeroed((size as usize).max(LATEST))?;
     usercopy::read(args, &mut bytes[..size as usize]).map_err(|_| errno::EFAULT)?;
     if bytes[LATEST..].iter().any(|&b| b != 0) {
         return Err(errno::E2BIG);
@@ -159,8 +160,10 @@ pub fn clone(r: &Request, regs: &mut Regs) -> Result<u64> {
         }
         return thread(r, regs);
     }
-    // The child of a vfork gets a copy, and what it writes is handed over.
-    if has(flag::VM) && !has(flag::VFORK) { share::process(r, regs) } else { process(r, regs) }
+    if has(flag::FILES) {
+        cpus::current().process.shares_table.store(true, Ordering::Relaxed);
+    }
+    if has(flag::VM) { share::process(r, regs) } else { process(r, regs) }
 }
 
 /// Of what a clone asks for.
@@ -194,13 +197,15 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
         e
     };
     let new = Thread::new(p.clone(), taken.index, taken.slot, first_step).ok_or_else(|| give_up(errno::ENOMEM))?;
-    *new.signals.lock() = me.signals.lock().inherit(false);
+    *new.signals.lock() = me.signals.lock().inherit(false, true);
     *new.birth.lock() = Some(Birth { name: taken.name, ..birth(r, regs) });
     *new.name.lock() = *me.name.lock();
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
+    *new.ids.lock() = *me.ids.lock();
     if own != 0 {
         slots::attributes_changed(&new); // descriptors or a working directory of its own
     }
+    new.is_apart.store(own != 0 || me.is_apart.load(Ordering::Relaxed), Ordering::Relaxed);
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &tid.to_le_bytes());
     }
@@ -282,8 +287,11 @@ pub struct Inherited {
     thread_signals: ThreadSignals,
     /// Limit of CPU time, seconds.
     cpu_limit: (u64, u64),
-    /// Ids and limits.
+    /// Id and limits.
     pub identity: Identity,
+    shares_table: bool,
+    /// Users and groups.
+    pub ids: Ids,
     /// Where it begins.
     pub birth: Birth,
 }
@@ -303,9 +311,11 @@ impl Inherited {
             name: *me.name.lock(),
             seccomp: me.seccomp.inherited(),
             signals,
-            thread_signals: me.signals.lock().inherit(!shares),
+            thread_signals: me.signals.lock().inherit(r.flags & (flag::VM | flag::VFORK) != flag::VM, shares),
             cpu_limit: p.cpu_timers.limit(),
             identity,
+            shares_table: r.flags & flag::FILES != 0,
+            ids: *me.ids.lock(),
             birth: Birth { rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0), ..birth(r, regs) },
         }
     }
@@ -314,10 +324,12 @@ impl Inherited {
     pub fn give(self, p: &Process, first: &Thread) {
         *p.exe.lock() = self.exe;
         *p.identity.lock() = self.identity;
+        p.shares_table.store(self.shares_table, Ordering::Relaxed);
         p.owes.store(!self.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
         *p.signals.lock() = self.signals;
         p.cpu_timers.set_limit(self.cpu_limit.0, self.cpu_limit.1);
         *first.affinity.lock() = self.affinity;
+        *first.ids.lock() = self.ids;
         *first.name.lock() = self.name;
         first.seccomp.inherit(self.seccomp);
         *first.signals.lock() = self.thread_signals;
@@ -343,7 +355,6 @@ pub struct Embryo {
 /// By parent's space and token; `None` while one is becoming a process. Boxed: they are
 /// large, and a tree moves its values through the kernel stack.
 static EMBRYOS: Mutex<BTreeMap<(u32, u64), Option<Box<Embryo>>>> = Mutex::new(BTreeMap::new());
-static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 
 /// Memory of the list if it is empty.
 pub fn trim() {
@@ -371,9 +382,7 @@ pub fn forget(parent: u32) {
         let key = EMBRYOS.lock().range((parent, 0)..=(parent, u64::MAX)).next().map(|(k, _)| *k);
         let Some(key) = key else { break };
         let embryo = EMBRYOS.lock().remove(&key);
-        if let Some(Some(e)) = embryo {
-            e.mm.destroy();
-        }
+        drop(embryo);
     }
 }
 
@@ -385,7 +394,8 @@ struct Claimed<'a> {
 
 impl cpus::Wait for Claimed<'_> {
     fn ready(&self) -> bool {
-        self.thread.must_end() || !EMBRYOS.lock().contains_key(&self.key) || cpu::rdtsc() > self.deadline
+        // Of a thread that another one's execve ends, too, the child is there on Linux.
+        self.thread.process.is_killed() || !EMBRYOS.lock().contains_key(&self.key) || cpu::rdtsc() > self.deadline
     }
     fn announce(&self, _: bool) {}
     fn deadline(&self) -> u64 {
@@ -393,21 +403,27 @@ impl cpus::Wait for Claimed<'_> {
     }
 }
 
+/// Whether there is memory for a child until its proxy comes up.
+fn room_for_embryo() -> Result<()> {
+    heap::room_for_entry::<(u32, u64), Option<Box<Embryo>>>()?;
+    heap::room(size_of::<Embryo>() + size_of::<Actions>() + size_of::<Mirrored>() + fpu::size() + size_of::<Vfork>() + SMALL_PARTS)
+}
+
+/// Strings and lists of a process or a thread that begins, about.
+pub const SMALL_PARTS: usize = 1024;
+
 fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let me = cpus::current();
     let p = &me.process;
-    let key = (p.space, NEXT_TOKEN.fetch_add(1, Ordering::Relaxed));
-    let forked = p.mm.lock().fork(r.flags & flag::VM != 0)?;
+    let key = (p.space, p.next_token());
+    room_for_embryo()?;
+    let forked = p.mm.lock().fork()?;
     hold::at("fork-copied");
     forked.zap(p);
     let parent = cpus::current_arc();
-    let common = (r.flags & flag::VM != 0).then(|| Common::of(&forked.mm));
-    let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone(), common));
+    let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone()));
     let traced = ptrace::before_child(me, None, child_event(r));
-    let mut inherited = Inherited::of_current(r, regs, false);
-    if r.flags & flag::VM != 0 {
-        inherited.birth.parent_tid = r.parent_tid_in_child();
-    }
+    let inherited = Inherited::of_current(r, regs, false);
     let embryo = Box::new(Embryo {
         mm: forked.mm,
         traced: traced.is_some(),
@@ -418,7 +434,7 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     EMBRYOS.lock().insert(key, Some(embryo));
     hold::at("fork-embryo");
     let pid = loop {
-        match delegate::call(OP_FORK, [key.1, r.exit_signal | r.flags & flag::LINUX, r.pidfd, r.set_tid, r.set_tid_size, r.cgroup]) {
+        match delegate::call(OP_FORK, [key.1, r.exit_signal | r.flags & (flag::LINUX | flag::FILES), r.pidfd, r.set_tid, r.set_tid_size, r.cgroup]) {
             RESULT_NOT_STARTED => {}
             // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
             pid if pid == errno::EAGAIN.as_return() && slots::dismiss(p) => {}
@@ -431,7 +447,7 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     }
     let left = EMBRYOS.lock().remove(&key);
     if let Some(Some(e)) = left {
-        e.mm.destroy(); // the proxy could not fork, or died at once
+        drop(e); // the proxy could not fork, or died at once
         if let Some(vfork) = &vfork {
             vfork.release(); // nobody else will
         }
@@ -445,42 +461,14 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     hold::at("fork-done");
     ptrace::on_child(me, regs, traced, pid as u32);
     if let Some(vfork) = &vfork {
-        let told = Told::read(r, pid as u32);
-        vfork.wait();
-        told.write(r); // what the child left in the page may be older
+        vfork.wait(None);
         ptrace::on_vfork_done(me, regs, pid as u32);
     }
     Ok(pid as u64)
 }
 
-/// What the parent is told of its child in its own memory.
-struct Told {
-    tid: u32,
-    pidfd: [u8; 4],
-}
-
-impl Told {
-    /// As it is there.
-    fn read(r: &Request, tid: u32) -> Told {
-        let mut pidfd = [0; 4];
-        if r.flags & flag::PIDFD != 0 {
-            let _ = usercopy::read(r.pidfd, &mut pidfd); // it has just been written
-        }
-        Told { tid, pidfd }
-    }
-
-    fn write(&self, r: &Request) {
-        if r.flags & flag::PIDFD != 0 {
-            let _ = usercopy::write(r.pidfd, &self.pidfd);
-        }
-        if r.flags & flag::PARENT_SETTID != 0 {
-            let _ = usercopy::write(r.parent_tid, &self.tid.to_le_bytes());
-        }
-    }
-}
-
 /// What a tracer calls it.
-fn child_event(r: &Request) -> u32 {
+pub fn child_event(r: &Request) -> u32 {
     match r.exit_signal {
         _ if r.flags & flag::VFORK != 0 => event::VFORK,
         17 => event::FORK,
@@ -489,23 +477,32 @@ fn child_event(r: &Request) -> u32 {
 }
 
 /// The files of a child are the module's copies of its parent's, by the same ids.
-pub fn adopt_files(mm: &mut AddressSpace, space: u32) {
+pub fn adopt_files(mm: &mut AddressSpace, space: u32) -> Result<()> {
     let mut known: BTreeMap<u64, FileRef> = BTreeMap::new();
-    let mut all: LinkedList<_> = {
-        let (min, max) = (mm.vmas.min(), mm.vmas.max());
-        mm.vmas.remove(min, max)
-    };
-    for v in &mut all {
-        if let Backing::PrivateFile { file, .. } = &mut v.backing {
-            let own = known.entry(file.id).or_insert_with(|| {
-                Arc::new(FileHandle { space, home: percpu::index(), id: file.id, inode: file.inode, device: file.device, name: file.name.clone(), content: file.content.clone() })
-            });
-            *file = own.clone();
+    let mut at = 0;
+    while let Some((start, end)) = mm.vmas.find_next(at).map(|v| (v.start, v.end)) {
+        let file = mm.vmas.find(start).and_then(|v| if let Backing::PrivateFile { file, .. } = &v.backing { Some(file.clone()) } else { None });
+        if let Some(file) = file {
+            if !known.contains_key(&file.id) {
+                heap::room_for_entry::<u64, FileRef>()?;
+                heap::room(size_of::<FileHandle>() + file.name.len() + SMALL_PARTS)?;
+                known.insert(file.id, Arc::new(FileHandle {
+                    space, home: percpu::index(), id: file.id, inode: file.inode, device: file.device, name: file.name.clone(), content: file.content.clone(),
+                }));
+            }
+            // The whole of a mapping: nothing is cut.
+            mm.vmas.update(start, end, |v| {
+                if let Backing::PrivateFile { file: to, .. } = &mut v.backing
+                    && let Some(own) = known.get(&file.id)
+                {
+                    *to = own.clone();
+                }
+                Ok(())
+            })?;
         }
+        at = end;
     }
-    for v in all {
-        let _ = mm.vmas.insert(v); // it was there before: cannot fail
-    }
+    Ok(())
 }
 
 /// The mappings that are Linux' own.

@@ -76,16 +76,10 @@ fn gather(p: &Process, me: &Thread) -> bool {
             self.2
         }
     }
-    let mut others = Vec::new();
-    p.each_thread(|t| {
-        if !core::ptr::eq(&**t, me) {
-            others.push(t.slot.tid());
-        }
-    });
-    if !others.is_empty() {
+    if p.thread_count() > 1 {
         p.kick_all();
-        for tid in others {
-            let _ = delegate::call(OP_INTERRUPT, [u64::from(tid), 0, 0, 0, 0, 0]);
+        for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
+            let _ = delegate::call(OP_INTERRUPT, [u64::from(other.slot.tid()), 0, 0, 0, 0, 0]);
         }
         cpus::wait(&Posed(p, me, cpus::deadline(PATIENCE_NS)), 0);
     }

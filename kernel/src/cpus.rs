@@ -10,11 +10,12 @@
 #![allow(unsafe_code)] // the switch itself
 
 use crate::thread::Thread;
-use crate::{balance, debugregs, doorbell, inbound, info, kick, tlb, usertsc};
+use crate::{balance, debugregs, doorbell, inbound, info, kick, machinecheck, stacks, tlb, usertsc};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use hanare_abi::boot::BELL_BITS;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::context::{self, Context};
 use hanare_hal::{apic, boot, cpu, gdt, paging, percpu, shared};
@@ -25,8 +26,6 @@ use spin::{Mutex, MutexGuard, Once};
 const SLICE_MS: u64 = 5;
 /// Timers that count CPU time are looked at no more often than this.
 const CPU_TIMER_NS: u64 = 1_000_000;
-/// Stack of a CPU that idles.
-const IDLE_STACK_BYTES: usize = 64 << 10;
 
 pub use crate::kick::kick;
 pub use crate::post::{FLUSH, KICK, post, take_posted};
@@ -36,11 +35,11 @@ pub use crate::wait::{Wait, poll_for, wait};
 /// A deadline that never comes.
 pub const NEVER: u64 = u64::MAX;
 
-/// A thread that is told: its bell and its address.
+/// A thread that is told: the bit of its bell and its address.
 type Sleeper = (u32, usize);
 
 fn sleeper(thread: &Arc<Thread>) -> Sleeper {
-    (thread.bell, Arc::as_ptr(thread) as usize)
+    (thread.bell % BELL_BITS, Arc::as_ptr(thread) as usize)
 }
 
 /// One CPU.
@@ -91,7 +90,7 @@ impl Cpu {
         self.alarms.range(..=(now, (u32::MAX, usize::MAX))).filter_map(|(_, at)| self.asleep.get(at).cloned())
     }
 
-    /// The sleeping threads with this bell.
+    /// The sleeping threads with a bell of this bit.
     fn with_bell(&self, bell: u32) -> impl Iterator<Item = Arc<Thread>> {
         self.asleep.range((bell, 0)..=(bell, usize::MAX)).map(|(_, thread)| thread.clone())
     }
@@ -132,7 +131,7 @@ pub fn init() {
             })
         });
         if i > 0 {
-            boot::set_stack(i, crate::frames::alloc_stack(IDLE_STACK_BYTES) + IDLE_STACK_BYTES as u64);
+            boot::set_stack(i, stacks::of_cpu(i).idle);
         }
     }
 }
@@ -239,7 +238,6 @@ fn switch_to(next: Option<Arc<Thread>>) {
     if let Some(p) = &previous {
         p.end_run(now);
         p.save_user_state();
-        p.check_stack();
     }
     c.slice_end = NEVER;
     let to: *const Context = match &next {
@@ -524,13 +522,14 @@ pub fn before_user() {
 /// mode, for the end of the slice if another thread could run. A CPU whose only
 /// thread computes takes no timer interrupt.
 fn arm_timer(user: bool) {
+    let now = cpu::rdtsc();
+    machinecheck::look_if_due(now);
     let mut c = this();
     let deadlines = c.waiting.iter().chain(c.current.iter()).map(|t| t.deadline.load(Ordering::Relaxed));
     let mut next = deadlines.min().unwrap_or(NEVER);
     if let Some((alarm, _)) = c.alarms.first() {
         next = next.min(*alarm);
     }
-    let now = cpu::rdtsc();
     if user && let Some(first) = c.runnable.front() {
         balance::offer(first);
         if c.slice_end == NEVER {

@@ -4,7 +4,7 @@
 use crate::process::Process;
 use crate::thread::Thread;
 use crate::clocktimers::{self, ClockTimer};
-use crate::{cpus, delegate, signals, space, time};
+use crate::{cpus, delegate, heap, signals, space, time};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -82,6 +82,13 @@ impl CpuTimers {
         self.all.lock().limit.limits()
     }
 
+    /// Takes over the interval timers and the limit of a process that goes on as this one.
+    pub fn take_over(&self, old: &CpuTimers) {
+        let all = *old.all.lock();
+        *self.all.lock() = all;
+        self.rearm();
+    }
+
     /// A timer interrupt is wanted after so many ns of CPU time of `thread`, which has
     /// these timers; `None`: none is armed.
     pub fn wanted(&self, thread: &Thread) -> Option<u64> {
@@ -114,7 +121,7 @@ pub fn check(thread: &Thread) {
         }
         let mut s = p.signals.lock();
         if !s.actions.ignores(signal) {
-            let _ = s.pending.queue(signal, SigInfo::kernel(signal));
+            heap::fallible(|| s.pending.add(signal, SigInfo::kernel(signal), true));
         }
     };
     if virt {
@@ -195,7 +202,7 @@ impl CpuClock {
         }
         let thread = match target {
             0 => own(),
-            tid => Some(Arc::downgrade(&p.threads().into_iter().find(|t| t.slot.tid() == tid)?)),
+            tid => Some(Arc::downgrade(&p.threads().find(|t| t.slot.tid() == tid)?)),
         };
         Some(CpuClock { thread, user })
     }
@@ -290,7 +297,7 @@ pub fn itimer(which: u64, new: Option<u64>, old: u64) -> Option<Result<u64>> {
 /// timer_create: the new timer's number, so that execve can delete it.
 pub fn timer_created(id: u32) -> Result<()> {
     let mut timers = cpus::current().process.timers.lock();
-    timers.try_reserve(1).map_err(|_| errno::EAGAIN)?;
+    heap::more_room(&mut timers, 1).map_err(|_| errno::EAGAIN)?;
     timers.push(id);
     Ok(())
 }

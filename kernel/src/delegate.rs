@@ -2,7 +2,7 @@
 
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, dispositions, doorbell, info, observe};
+use crate::{bells, cpus, dispositions, doorbell, info, observe};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SLOT;
@@ -66,8 +66,7 @@ impl cpus::Wait for Answer<'_> {
     }
     fn announce(&self, asleep: bool) {
         if asleep {
-            self.thread.slot.set_cpu(percpu::index() as u32);
-            self.thread.slot.set_bell(self.thread.bell);
+            bells::expect_ring(self.thread.process.space, &self.thread.slot, self.thread.bell);
             // Whether an answer is there already is looked at by `ready`.
             let _ = self.thread.slot.lwk_prepare_sleep();
         } else {
@@ -114,9 +113,6 @@ fn begin(thread: &Thread, nr: u32, args: [u64; 6]) -> i64 {
     let robust_list = thread.robust_list.load(Ordering::Relaxed);
     if thread.slot.robust_list() != robust_list {
         thread.slot.set_robust_list(robust_list);
-    }
-    if thread.slot.cpu() != percpu::index() as u32 {
-        thread.slot.set_cpu(percpu::index() as u32);
     }
     let asleep = thread.slot.lwk_post(nr, args);
     if asleep {

@@ -1,14 +1,14 @@
 //! From the hardware layer into the kernel: system calls, exceptions, interrupts.
 
 use crate::debugregs::{self, Cause};
-use crate::{cpus, mm, observe, panic, ptrace, rseq, signals, syscalls};
+use crate::{cpus, machinecheck, mm, observe, panic, ptrace, rseq, signals, syscalls};
 use core::sync::atomic::Ordering;
 use hanare_hal::apic;
-use hanare_hal::traps::{Handlers, Regs, vector};
+use hanare_hal::traps::{self, Handlers, Regs, vector};
 use hanare_hal::{cpu, percpu, shared};
 
 /// Installed at boot.
-pub static HANDLERS: Handlers = Handlers { syscall, user_exception, kernel_fault, interrupt, fatal: panic::fatal_trap };
+pub static HANDLERS: Handlers = Handlers { syscall, user_exception, kernel_fault, interrupt, machine_check: machinecheck::in_kernel, fatal: panic::fatal_trap };
 
 fn syscall(regs: &mut Regs) -> bool {
     syscalls::entry(regs);
@@ -57,11 +57,13 @@ fn user_exception(regs: &mut Regs, v: u8) {
     if v == vector::PAGE_FAULT {
         shared::cpu(percpu::index()).count_page_fault();
         let addr = cpu::cr2();
-        if let Err(signal) = mm::fault::user(addr, regs.orig_rax) {
+        if let Err(signal) = mm::fault::in_user_mode(addr, regs.orig_rax) {
             signals::raise_fault(signal, addr, regs);
         }
     } else if v == vector::DEBUG {
         debug_exception(regs);
+    } else if v == vector::MACHINE_CHECK {
+        machinecheck::in_program(regs);
     } else if !observe::debug::exception(regs, v) {
         signals::raise_exception(regs, v);
     }
@@ -102,6 +104,10 @@ fn interrupt(regs: &mut Regs, v: u8, from_user: bool) {
         cpus::on_ring();
     }
     if from_user {
+        let nmis = traps::take_nmis();
+        if nmis != 0 {
+            crate::info!("{nmis} NMIs came that nobody asked for (a watchdog, a button, failing hardware); going on");
+        }
         cpus::request_attention();
         leave(regs);
     }

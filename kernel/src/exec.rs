@@ -5,17 +5,20 @@
 //! is touched, so an error leaves it as it was.
 
 use crate::mm::content::Content;
-use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, release::Removed};
-use crate::process::{Identity, Process};
+use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls};
+use crate::pages::Pages;
+use crate::process::{Identity, Ids, Process};
 use crate::thread::{Birth, Thread};
-use crate::{cpus, cputime, delegate, dispositions, frames, futex, heap, hold, observe, ptrace, rights, services, share, signals, slots, syscalls, vdso};
+use crate::space::Space;
+use crate::target::{AT_FDCWD, Target, write_path};
+use crate::{cpus, cputime, delegate, depart, dispositions, futex, heap, hold, observe, ptrace, rights, services, share, signals, slots, syscalls, vdso};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::layout::{START_BASE, USER_MAX};
-use hanare_abi::service::{SERVICE_FILL, SERVICE_PROGRAM_GET};
+use hanare_abi::service::{FILE_UNREADABLE, SERVICE_FILL, SERVICE_PROGRAM_GET};
 use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::elf::{ElfHeader, ElfPlan, interpreter_path};
@@ -23,19 +26,15 @@ use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::{ARG_MAX_TOTAL, COMM_SIZE, STACK_EXPAND, MAX_INTERPRETERS, PATH_MAX};
 use hanare_core::script::Script;
 use hanare_core::stack::{StackImage, at, check_limits};
-use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags, VmaMap};
+use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
 use hanare_hal::traps::Regs;
-use hanare_hal::{context, gdt, memory, usercopy};
+use hanare_hal::{context, gdt, usercopy};
 
-/// Linux call numbers used on the LWK's own account.
+/// Call numbers.
 mod linux {
-    pub const FCNTL: u32 = 72;
-    pub const F_GETFD: u64 = 1;
+    pub const EXECVE: u64 = 59;
+    pub const EXECVEAT: u64 = 322;
 }
-const AT_FDCWD: u64 = -100i64 as u64;
-const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
-/// The directory itself, if the path is empty (execveat(2)).
-pub const AT_EMPTY_PATH: u64 = 0x1000;
 
 /// Where position-independent programs go (Linux' ELF_ET_DYN_BASE).
 const PIE_BASE: u64 = 0x5555_5555_4000;
@@ -45,60 +44,37 @@ const STACK_MAX: u64 = 1 << 40;
 const STACK_GAP: u64 = 128 << 20;
 
 /// An open program file.
-struct Program {
+pub struct Program {
     file: FileRef,
     head: Vec<u8>,
+    /// The program's user may not read its file.
+    hidden: bool,
     plan: ElfPlan,
 }
 
-/// What execve and execveat name.
-pub struct Target {
-    dir: u64,
-    open: Vec<u8>,
-    /// Of execveat(2).
-    flags: u64,
-    /// The name of the program as it is told (AT_EXECFN, interpreters of scripts).
-    name: Vec<u8>,
-    /// Its name goes away with the exec: a script's interpreter would not find it.
-    closes: bool,
-}
-
-impl Target {
-    /// Of execve.
-    pub fn path(path: Vec<u8>) -> Target {
-        Target { dir: AT_FDCWD, open: path.clone(), flags: 0, name: path, closes: false }
+impl Program {
+    /// The id by which the module knows the program's file.
+    pub fn file_id(&self) -> u64 {
+        self.file.id
     }
 
-    /// Of execveat(2).
-    pub fn at(dir: u64, path: Vec<u8>, flags: u64) -> Result<Target> {
-        let fd = dir as u32 as i32;
-        let empty = path.is_empty();
-        if empty && flags & AT_EMPTY_PATH == 0 {
-            return Err(errno::ENOENT);
+    /// The module moves the file to the space `to`.
+    pub fn move_to(&mut self, to: &Space) {
+        if let Some(file) = Arc::get_mut(&mut self.file) {
+            (file.space, file.home) = (to.space, to.home);
         }
-        if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
-            return Err(errno::EINVAL);
-        }
-        if path.first() == Some(&b'/') || fd == AT_FDCWD as i32 && !empty {
-            return Ok(Target { flags, ..Target::path(path) });
-        }
-        let closes = delegate::linux(linux::FCNTL, [dir, linux::F_GETFD, 0, 0, 0, 0])? & 1 != 0;
-        let mut name = alloc::format!("/dev/fd/{fd}").into_bytes();
-        if !empty {
-            name.push(b'/');
-            name.extend_from_slice(&path);
-        }
-        Ok(Target { dir, open: path, flags, name, closes })
     }
 }
 
 /// Why a program does not start; the kind is for the proxy's message.
-struct Failed(Errno, u64);
+pub struct Failed(pub Errno, pub u64);
 
 /// `Failed` kind of an error behind the point of no return, where the file's
 /// content does not hold what its headers say. A new process says so; execve(2)
 /// ends by SIGSEGV, as on Linux.
 const BROKEN: u64 = START_FAILED_FORMAT;
+/// `Failed` kind of memory, or a descriptor table, that others share: it is left, not replaced.
+const SHARED: u64 = u64::MAX;
 
 /// `REQUEST_SPACE_START`: a first thread that begins with exec.
 pub fn start(p: &Arc<Process>) -> Result<()> {
@@ -119,7 +95,16 @@ extern "C" fn first_step(argument: usize) -> ! {
     context::enter_user(&mut regs)
 }
 
-type Strings = Vec<Vec<u8>>;
+pub type Strings = Vec<Vec<u8>>;
+
+/// A copy of strings. `ENOMEM`.
+pub fn copied(strings: &[Vec<u8>]) -> Result<Strings> {
+    let mut all = heap::with_room(strings.len())?;
+    for string in strings {
+        all.push(heap::copied(string)?);
+    }
+    Ok(all)
+}
 
 /// Bounds arguments and environment before the kernel copies them: as much as a
 /// stack could take, and no more than memory allows.
@@ -154,7 +139,9 @@ fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
 /// execve of the running thread: on success `regs` are the new program's.
 pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> Result<()> {
     let before = cpus::current().process.mm.lock().brk_start;
-    run(target, argv, envp, regs).inspect(|()| observe::debug::on_exec(cpus::current())).map_err(|Failed(e, _)| {
+    // Of what it could not run it leaves nothing open when it says so.
+    let result = services::put_together(|| run(target, argv, envp, regs));
+    result.inspect(|()| observe::debug::on_exec(cpus::current())).map_err(|Failed(e, _)| {
         if cpus::current().process.mm.lock().brk_start != before {
             signals::die(hanare_core::signal::SIGSEGV); // the old program is gone
         }
@@ -175,12 +162,12 @@ fn end_others(p: &Process, me: &Thread) -> Result<()> {
         }
         fn announce(&self, _: bool) {}
     }
-    let others = p.doom_others(me)?;
-    if !others.is_empty() {
+    p.doom_others(me)?;
+    if p.thread_count() > 1 {
         hold::at("exec-dooms");
         p.kick_all();
-        for tid in others {
-            let _ = delegate::call(OP_INTERRUPT, [u64::from(tid), 0, 0, 0, 0, 0]);
+        for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
+            let _ = delegate::call(OP_INTERRUPT, [u64::from(other.slot.tid()), 0, 0, 0, 0, 0]);
         }
         cpus::wait(&Alone(p, me), 0);
     }
@@ -209,6 +196,7 @@ fn take_first_slot(regs: &Regs) {
     *new.birth.lock() = Some(Birth { name: *me.name.lock(), ..Birth::of_program(regs) });
     *new.name.lock() = *me.name.lock();
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
+    *new.ids.lock() = *me.ids.lock();
     *new.affinity.lock() = *me.affinity.lock();
     new.seccomp.inherit(me.seccomp.inherited());
     ptrace::succeed(me, &new);
@@ -218,11 +206,9 @@ fn take_first_slot(regs: &Regs) {
     p.exit_thread(me)
 }
 
-/// Replaces the memory of the running process; one that others share cannot be.
+/// Replaces the program of the running process, in its memory, or in new memory where others
+/// share that.
 fn run(target: &Target, mut argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> core::result::Result<(), Failed> {
-    if cpus::current().process.is_shared() {
-        return Err(Failed(errno::EAGAIN, START_FAILED_MEMORY));
-    }
     let path = &target.name[..];
     let check = |argv: &Strings| {
         let limit = cpus::current().process.identity.lock().stack_soft;
@@ -241,13 +227,32 @@ fn run(target: &Target, mut argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) ->
             Some(parse(opened).map_err(|e| failed(e.interpreter_errno()))?)
         }
     };
-    load(&program, interpreter.as_ref(), path, &argv, envp, regs)
+    if !depart::is_needed(cpus::current()) {
+        match load(&program, interpreter.as_ref(), path, &argv, envp, regs) {
+            Err(Failed(_, SHARED)) => {} // another thread has made a process that shares them, meanwhile
+            result => return result,
+        }
+    }
+    if is_hidden(&program, interpreter.as_ref()) && cpus::current().process.observed.is_on() {
+        return Err(Failed(errno::EACCES, START_FAILED_FILE)); // see `rights::hide`
+    }
+    Err(depart::exec(target, program, interpreter, argv, envp, arguments_of(regs)))
+}
+
+/// Where the arguments of the execve or execveat lie that is under way; 0: it is neither.
+fn arguments_of(regs: &Regs) -> u64 {
+    match regs.orig_rax {
+        linux::EXECVE => regs.rsi,
+        linux::EXECVEAT => regs.rdx,
+        _ => 0,
+    }
 }
 
 /// A file that may be executed, before it is known to be a program.
 struct Opened {
     file: FileRef,
     head: Vec<u8>,
+    hidden: bool,
 }
 
 /// Opens a program, following `#!` lines; `argv` is rewritten as Linux does.
@@ -267,10 +272,10 @@ fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result<Pro
                 let mut new = vec![script.interpreter.to_vec()];
                 new.extend(script.argument.map(<[u8]>::to_vec));
                 new.push(name.clone());
-                argv.try_reserve(new.len()).map_err(|_| Failed(errno::ENOMEM, START_FAILED_MEMORY))?;
+                heap::more_room(argv, new.len()).map_err(|e| Failed(e, START_FAILED_MEMORY))?;
                 argv.splice(..argv.len().min(1), new);
                 let next = script.interpreter.to_vec();
-                services::put_together(&cpus::current().process, || drop(opened));
+                services::put_together(|| drop(opened));
                 name = next;
             }
         }
@@ -283,9 +288,7 @@ fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
         return Err(errno::ENAMETOOLONG);
     }
     let thread = cpus::current();
-    let mut name = path.to_vec();
-    name.push(0);
-    let scratch = thread.process.write_scratch(thread.slot_index, &name)?;
+    let scratch = write_path(thread, path)?;
     let pages = Pages::new(1)?;
     let answer = services::by_worker(SERVICE_PROGRAM_GET, &[dir, scratch, flags], &[pages.extent()])?;
     let name = pages.bytes(4096, (answer.args[0] >> 32) as usize);
@@ -299,36 +302,7 @@ fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
         name: String::from_utf8(name).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| String::from_utf8_lossy(path).into_owned()),
     };
     file.set_runs();
-    Ok(Opened { file: Arc::new(file), head: pages.bytes(0, answer.args[0] as u32 as usize) })
-}
-
-/// Pages that Linux fills for the kernel itself.
-struct Pages {
-    frame: u64,
-    order: u32,
-}
-
-impl Pages {
-    fn new(order: u32) -> Result<Pages> {
-        Ok(Pages { frame: frames::alloc_user(order).ok_or(errno::ENOMEM)?, order })
-    }
-
-    fn extent(&self) -> u64 {
-        self.frame | (1 << self.order) - 1
-    }
-
-    /// Up to a page, from `offset` on.
-    fn bytes(&self, offset: u64, count: usize) -> Vec<u8> {
-        let mut bytes = vec![0; count.min(4096)];
-        memory::read(self.frame + offset, &mut bytes);
-        bytes
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        frames::free(self.frame, self.order);
-    }
+    Ok(Opened { file: Arc::new(file), head: pages.bytes(0, answer.args[0] as u32 as usize), hidden: answer.args[3] & FILE_UNREADABLE != 0 })
 }
 
 /// Up to one page of a file.
@@ -362,7 +336,7 @@ fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::ElfE
     {
         head = read_at(&opened.file, offset, len).map_err(|_| ElfError::Truncated)?;
     }
-    Ok(Program { file: opened.file.clone(), head, plan })
+    Ok(Program { file: opened.file.clone(), head, hidden: opened.hidden, plan })
 }
 
 fn read_file(program: &Program, offset: u64, len: usize) -> Result<Vec<u8>> {
@@ -398,10 +372,16 @@ fn layout(id: &Identity) -> Layout {
     }
 }
 
-fn slices(strings: &[Vec<u8>]) -> Result<Vec<&[u8]>> {
+/// References to all of them. `ENOMEM`.
+pub fn slices(strings: &[Vec<u8>]) -> Result<Vec<&[u8]>> {
     let mut all = heap::with_room(strings.len())?;
     all.extend(strings.iter().map(Vec::as_slice));
     Ok(all)
+}
+
+/// Whether the user may not read all of the program.
+fn is_hidden(program: &Program, interpreter: Option<&Program>) -> bool {
+    program.hidden || interpreter.is_some_and(|i| i.hidden)
 }
 
 /// The point of no return: replaces the memory and sets the registers.
@@ -413,19 +393,34 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     let replaces = !p.exe.lock().is_empty();
 
     hold::at("exec-opened");
+    let dumpable = if is_hidden(program, interpreter) { Some(rights::hide(p).map_err(|e| Failed(e, START_FAILED_FILE))?) } else { None };
     // What `hanare run` starts has what its proxy was given.
-    let rights = if replaces { Some(rights::renew(thread).map_err(memory)?) } else { None };
+    let rights = if replaces {
+        Some(rights::renew(thread).inspect_err(|_| rights::show_again(dumpable)).map_err(memory)?)
+    } else {
+        None
+    };
     end_others(p, thread).map_err(memory)?;
-    let id = rights.map_or_else(|| *p.identity.lock(), |rights| rights.take(thread));
-    let place = layout(&id);
+    if depart::is_needed(thread) {
+        return Err(Failed(errno::EAGAIN, SHARED));
+    }
+    rights.map(|rights| rights.take(thread));
     share::leave(thread);
-    p.keep_for_parent();
     futex::release_robust(thread);
-    clear(p);
+    calls::unmap_all(p);
     cputime::on_exec(p);
     syscalls::forget_read_implies_exec(p);
     dispositions::on_exec();
     hold::at("exec-cleared");
+    build(thread, program, interpreter, path, &argv, &envp, regs)
+}
+
+/// Builds the program in the empty memory of the running thread, and sets its registers.
+pub fn build(thread: &Thread, program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[&[u8]], envp: &[&[u8]], regs: &mut Regs) -> core::result::Result<(), Failed> {
+    let p = &thread.process;
+    let memory = |e| Failed(e, START_FAILED_MEMORY);
+    let id = *p.identity.lock();
+    let place = layout(&id);
     let bias = {
         let mut mm = p.mm.lock();
         (mm.mmap_base, mm.brk_start, mm.brk) = (place.mmap_base, 0, 0);
@@ -446,10 +441,10 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     }
     let traps = p.identity.lock().time.differ();
     let vdso = vdso::map(&mut p.mm.lock(), traps);
-    let auxv = auxv(&id, program, bias, base, vdso);
+    let auxv = auxv(&id, *thread.ids.lock(), program, bias, base, vdso);
     let mut random = [0; 16];
     random.copy_from_slice(&id.random[..16]);
-    let stack = StackImage::build(place.stack_top, &argv, &envp, &auxv, path, random, id.stack_soft, place.stack_shift).map_err(memory)?;
+    let stack = StackImage::build(place.stack_top, argv, envp, &auxv, path, random, id.stack_soft, place.stack_shift).map_err(memory)?;
     map_stack(&mut p.mm.lock(), place.stack_top, stack.sp, id.stack_soft, program.plan.exec_stack).map_err(memory)?;
     usercopy::write(stack.sp, &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
     thread.reset_user_state();
@@ -469,7 +464,7 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     let scratch = p.write_scratch(thread.slot_index, &told).map_err(memory)?;
     hold::at("exec-built");
     p.release_parent();
-    let _ = delegate::call(OP_EXECED, [scratch, program.file.id, scratch + WORDS_AT as u64, 0, 0, 0]);
+    let _ = delegate::call(OP_EXECED, [scratch, program.file.id, scratch + WORDS_AT as u64, is_hidden(program, interpreter).into(), 0, 0]);
     dispositions::execed();
     Ok(())
 }
@@ -488,22 +483,6 @@ fn words_for_linux(program: &Program, bias: u64, brk: u64, stack: &StackImage) -
     let (code, data) = (span(true), span(false));
     let (auxv, auxv_bytes) = (stack.auxv_start, stack.auxv_end - stack.auxv_start);
     [code.0, code.1, data.0, data.1, brk, brk, stack.sp, stack.arg_start, stack.arg_end, stack.env_start, stack.env_end, auxv, auxv_bytes]
-}
-
-/// Unmaps the old program.
-fn clear(p: &Process) {
-    let mut removed = Removed::default();
-    {
-        let mut mm = p.mm.lock();
-        let (min, max) = (mm.vmas.min(), mm.vmas.max());
-        removed.vmas = mm.vmas.remove(min, max);
-        mm.vmas = VmaMap::new(min, max);
-        mm.unforgotten = None;
-        mm.policies.clear(min, max);
-        mm.lock_future = VmaFlags::empty();
-        let _ = mm.unmap_pages(min, max, &mut removed);
-    }
-    calls::finish_removed(p, removed);
 }
 
 /// The stack from `top` down to `least` and a little further; it grows as it is used.
@@ -555,7 +534,7 @@ fn map_interpreter(p: &Process, i: &Program) -> Result<u64> {
     Ok(bias)
 }
 
-fn auxv(id: &Identity, program: &Program, bias: u64, base: u64, vdso: Option<u64>) -> Vec<(u64, u64)> {
+fn auxv(id: &Identity, ids: Ids, program: &Program, bias: u64, base: u64, vdso: Option<u64>) -> Vec<(u64, u64)> {
     let mut v = Vec::new();
     // In the order of Linux.
     v.extend(vdso.map(|a| (at::SYSINFO_EHDR, a)));
@@ -570,10 +549,10 @@ fn auxv(id: &Identity, program: &Program, bias: u64, base: u64, vdso: Option<u64
         (at::BASE, base),
         (at::FLAGS, 0),
         (at::ENTRY, bias + program.plan.entry),
-        (at::UID, u64::from(id.uid)),
-        (at::EUID, u64::from(id.euid)),
-        (at::GID, u64::from(id.gid)),
-        (at::EGID, u64::from(id.egid)),
+        (at::UID, u64::from(ids.uid)),
+        (at::EUID, u64::from(ids.euid)),
+        (at::GID, u64::from(ids.gid)),
+        (at::EGID, u64::from(ids.egid)),
         (at::SECURE, u64::from(id.secure)),
         (at::RANDOM, 0), // StackImage knows
         (at::HWCAP2, id.hwcap2),

@@ -1,16 +1,16 @@
 //! Physical memory: one buddy zone per chunk, grouped by NUMA node, and the
 //! quarantine of frames that Linux still holds.
 
+use crate::badmemory;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::MemoryChunk;
 use hanare_core::addr::Pfn;
 use hanare_core::buddy::{Frame, Zone};
 use hanare_hal::paging::TableSource;
 use hanare_hal::{memory, percpu, shared};
+use crate::chain::{Chain, Run};
+use crate::failing;
 use spin::{Mutex, Once};
-
-extern crate alloc;
-use alloc::vec::Vec;
 
 /// Chunks an instance may have; more are left unused with a line in the log.
 const ZONES_MAX: usize = 128;
@@ -95,13 +95,22 @@ pub fn alloc_user(order: u32) -> Option<u64> {
 }
 
 fn alloc_keeping(order: u32, keep: impl Fn(&Zone<'static>) -> usize) -> Option<u64> {
+    if failing::is_to_fail() {
+        return None;
+    }
     let near = shared::cpu(percpu::index()).node();
     let take = |local: bool| {
         zones().filter(|n| (n.id == near) == local).find_map(|n| {
             n.with(|z| if z.free_pages() < (1 << order) + keep(z) { None } else { z.alloc(order) })
         })
     };
-    take(true).or_else(|| take(false)).map(|p| p.0 * 4096)
+    loop {
+        let paddr = take(true).or_else(|| take(false))?.0 * 4096;
+        if !badmemory::contains(paddr, order) {
+            return Some(paddr);
+        }
+        badmemory::free_others(paddr, order);
+    }
 }
 
 /// As [`alloc_user`], as single pages that are freed one by one.
@@ -132,22 +141,19 @@ pub fn split(paddr: u64, order: u32) {
 
 /// Makes a block of single pages again, if nobody shares one. False: somebody does.
 pub fn join(paddr: u64, order: u32) -> bool {
-    with_zone(paddr, |z| z.join(Pfn(paddr / 4096), order))
+    !badmemory::contains(paddr, order) && with_zone(paddr, |z| z.join(Pfn(paddr / 4096), order))
 }
 
-/// Gives a block back.
+/// Gives a block back, but for bad memory in it.
 pub fn free(paddr: u64, order: u32) {
+    if badmemory::contains(paddr, order) {
+        return badmemory::free_others(paddr, order);
+    }
     with_zone(paddr, |z| z.free(Pfn(paddr / 4096), order));
 }
 
 fn with_zone<R>(paddr: u64, f: impl FnOnce(&mut Zone<'static>) -> R) -> R {
     zones().find(|n| paddr >= n.base && paddr < n.base + n.size).expect("a frame of ours").with(f)
-}
-
-/// Memory for a stack of `bytes`; never freed. Address of its first byte.
-pub fn alloc_stack(bytes: usize) -> u64 {
-    let order = bytes.div_ceil(4096).next_power_of_two().trailing_zeros();
-    memory::direct(alloc(order).expect("memory for a stack"))
 }
 
 /// Free, total bytes.
@@ -194,22 +200,33 @@ impl TableSource for UserTables {
 }
 
 /// Frames that were unmapped here while Linux still held a reference (I/O in
-/// flight): (address, pages). They are asked for again by [`reclaim`].
-static QUARANTINE: Mutex<Vec<(u64, u32)>> = Mutex::new(Vec::new());
+/// flight). They are asked for again by `mm::release::retry_quarantine`.
+static QUARANTINE: Mutex<Chain> = Mutex::new(Chain::new());
 
-/// Puts a run of single pages into quarantine.
+/// Puts a run of single pages into quarantine. It stays a run of its own: a page that Linux holds
+/// holds all of its run.
 pub fn quarantine(paddr: u64, pages: u32) {
-    QUARANTINE.lock().push((paddr, pages));
+    QUARANTINE.lock().push_apart(Run { frame: paddr, pages, large: false });
 }
 
 /// Bytes in quarantine.
 pub fn quarantined() -> u64 {
-    QUARANTINE.lock().iter().map(|&(_, n)| u64::from(n) * 4096).sum()
+    QUARANTINE.lock().pages() * 4096
 }
 
 /// Takes everything out of quarantine, to be looked at again.
-pub fn take_quarantine() -> Vec<(u64, u32)> {
+pub fn take_quarantine() -> Chain {
     core::mem::take(&mut *QUARANTINE.lock())
+}
+
+/// The number that the owner of a block keeps with its first page, see `chain`.
+pub fn note(paddr: u64) -> u64 {
+    with_zone(paddr, |z| z.frame(Pfn(paddr / 4096)).note())
+}
+
+/// Sets [`note`].
+pub fn set_note(paddr: u64, note: u64) {
+    with_zone(paddr, |z| z.frame_mut(Pfn(paddr / 4096)).set_note(note));
 }
 
 /// Frees a run of single pages.

@@ -368,7 +368,8 @@ const PI: u64 = 1;
 
 /// A thread ends or replaces its program: its robust list (set_robust_list(2)) is walked,
 /// owners' words get FUTEX_OWNER_DIED and a waiter is woken. Where the whole process
-/// ends, Linux does the same with the workers' lists, which are these.
+/// ends, Linux does the same with the workers' lists, which are these; who waits here, in
+/// another process with the same memory, is woken here.
 pub fn release_robust(thread: &Thread) {
     const OWNER_DIED: u32 = 0x4000_0000;
     const WAITERS: u32 = 0x8000_0000;
@@ -391,6 +392,8 @@ pub fn release_robust(thread: &Thread) {
             Ok(value) if !pi && value & WAITERS != 0 => wake_anywhere(thread, word),
             // It ended between giving the word back and waking the next one.
             Err(Errno(0)) if is_pending && !pi => wake_anywhere(thread, word),
+            // Linux has given it back.
+            Err(Errno(value)) if !pi && value as u32 & (OWNER | OWNER_DIED | WAITERS) == OWNER_DIED | WAITERS => wake_anywhere(thread, word),
             Err(errno::EFAULT) => return usercopy::read_u32(word).is_ok(),
             _ => {}
         }

@@ -3,7 +3,7 @@
 use crate::mm::linux;
 use crate::process::Process;
 use crate::space::{self, Space};
-use crate::{cpus, doorbell, exec, frames, info, share, signals, until};
+use crate::{cpus, doorbell, exec, failing, frames, info, machinecheck, share, signals, until};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 use hanare_abi::boot::{EVENT_REQUEST, INBOUND_ENTRIES};
@@ -92,7 +92,10 @@ fn serve(index: u32) {
     };
     let space = call.space;
     let status = match call.kind {
-        abi::REQUEST_PING => Ok(()),
+        abi::REQUEST_PING => {
+            machinecheck::look();
+            Ok(())
+        }
         abi::REQUEST_SPACE_OPEN => open(&r, &call),
         abi::REQUEST_STOP => {
             complete(index, 0);
@@ -154,7 +157,7 @@ fn process_of(call: &RequestCall) -> Option<Arc<Process>> {
 /// A proxy's page fault; without memory it is tried again once there is some.
 fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     match linux::fault(p, r, call) {
-        e if e == -errno::ENOMEM.0 && crate::mm::oom::relieve() => -errno::EAGAIN.0,
+        e if e == -errno::ENOMEM.0 && crate::mm::oom::relieve(p) => -errno::EAGAIN.0,
         status => status,
     }
 }
@@ -181,9 +184,23 @@ fn usage(p: &Process, r: &RequestRef<'_>) {
     }
 }
 
+/// Calls itself until the stack is full.
+#[inline(never)]
+fn overflow(depth: u64) -> u64 {
+    let filler = core::hint::black_box([depth; 32]);
+    if core::hint::black_box(depth) == u64::MAX {
+        return depth;
+    }
+    overflow(depth + size_of_val(&filler) as u64) + core::hint::black_box(filler)[31]
+}
+
 fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<()> {
     match call.args[0] {
         abi::DEBUG_PANIC => panic!("asked for by hanare debug panic"),
+        abi::DEBUG_OVERFLOW => {
+            crate::info!("{} bytes deep", overflow(0));
+            Ok(())
+        }
         abi::DEBUG_HANG => {
             crate::info!("hanging, as asked for by hanare debug hang");
             let end = cpus::deadline(call.args[1].saturating_mul(1_000_000));
@@ -201,6 +218,10 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
             for (i, v) in [free, total, frames::quarantined(), processes].into_iter().enumerate() {
                 r.set_arg(i, v);
             }
+            Ok(())
+        }
+        abi::DEBUG_FAIL_ALLOC => {
+            r.set_arg(0, failing::set(call.args[1], call.args[2]));
             Ok(())
         }
         _ => Err(errno::EINVAL),

@@ -14,7 +14,6 @@ use hanare_core::errno::{self, Result};
 use hanare_core::signal::{SIGNAL_MAX, SigAction};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, PageTable, SMALL, pte};
-use hanare_hal::shared;
 use hanare_ikc::{RequestCall, RequestRef};
 
 /// Words of the structures of the answer.
@@ -92,17 +91,19 @@ fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
 fn threads(p: &Process, r: &RequestRef<'_>, skip: usize) {
     let mut words = [0; PAGES_MAX];
     let mut used = 0;
-    for (t, to) in p.threads().iter().skip(skip).zip(words.chunks_exact_mut(THREAD_WORDS)) {
-        to.copy_from_slice(&thread_words(t));
-        used += THREAD_WORDS;
-    }
+    p.with_threads(|all| {
+        for (t, to) in all.iter().skip(skip).zip(words.chunks_exact_mut(THREAD_WORDS)) {
+            to.copy_from_slice(&thread_words(t));
+            used += THREAD_WORDS;
+        }
+    });
     r.set_pages(&words[..used]);
 }
 
-/// CPUs of the instance, by index, that a thread may run on.
+/// CPUs of the instance, by index, that a thread may run on, or `ALLOWED_ALL`.
 fn allowed(t: &Thread) -> u64 {
     let mask = *t.affinity.lock();
-    (0..shared::params().cpu_count as usize).filter(|&i| mask.contains(i)).fold(0, |bits, i| bits | 1 << i)
+    mask.first_word()
 }
 
 /// Sizes of a process's memory by kind, bytes.
@@ -162,16 +163,15 @@ fn is_anonymous(v: &Vma<FileRef>, entry: u64) -> bool {
 }
 
 fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
-    let all = p.threads();
     let thread = match tid {
-        0 => all.iter().min_by_key(|t| t.slot_index),
-        _ => all.iter().find(|t| t.slot.tid() == tid),
+        0 => p.threads().min_by_key(|t| t.slot_index),
+        _ => p.threads().find(|t| t.slot.tid() == tid),
     };
-    let thread = thread.ok_or(errno::ESRCH)?;
+    let thread = &*thread.ok_or(errno::ESRCH)?;
     let mut words = [0; PROCESS_WORDS];
     words[..THREAD_WORDS].copy_from_slice(&thread_words(thread));
     let (user, system) = p.times_ns();
-    let delegated = all.iter().map(|t| t.counts.delegated.load(Ordering::Relaxed)).sum::<u64>() + p.ended_calls.load(Ordering::Relaxed);
+    let delegated = p.threads().map(|t| t.counts.delegated.load(Ordering::Relaxed)).sum::<u64>() + p.ended_calls.load(Ordering::Relaxed);
     let (mapped, mapped_peak, resident, peak, tables, s) = {
         let mut mm = p.mm.lock();
         let s = sizes(&mut mm);
@@ -192,11 +192,11 @@ fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
         (id.as_soft, id.as_hard.unwrap_or(0))
     };
     let rest = [
-        user, system, delegated, all.len() as u64,
+        user, system, delegated, p.thread_count() as u64,
         mapped, mapped_peak, resident, peak, s.file.min(resident), s.shared.min(resident - s.file.min(resident)),
         s.data, s.stack, s.code, s.library, tables, s.locked,
         shared, pending, blocked, ignored, caught,
-        allowed(thread), p.faults(), p.children.lock().waited.faults,
+        allowed(thread), p.faults(), p.usage.lock().waited().faults,
         space.0, space.1,
     ];
     words[THREAD_WORDS..].copy_from_slice(&rest);

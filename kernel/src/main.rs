@@ -8,7 +8,11 @@
 
 extern crate alloc;
 
+mod accounts;
+mod badmemory;
 mod balance;
+mod bells;
+mod chain;
 mod clocktimers;
 mod clone;
 mod coredump;
@@ -16,10 +20,12 @@ mod cpus;
 mod cputime;
 mod debugregs;
 mod delegate;
+mod depart;
 mod dispositions;
 mod doorbell;
 mod entry;
 mod exec;
+mod failing;
 mod frames;
 mod futex;
 mod heap;
@@ -28,8 +34,10 @@ mod inbound;
 mod info;
 mod kick;
 mod log;
+mod machinecheck;
 mod mm;
 mod observe;
+mod pages;
 mod panic;
 mod pending;
 mod post;
@@ -47,11 +55,14 @@ mod signals;
 mod sleep;
 mod slots;
 mod space;
+mod stacks;
 mod syscalls;
+mod target;
 mod thread;
 mod time;
 mod timens;
 mod tlb;
+mod unhandled;
 mod until;
 mod usage;
 mod usertsc;
@@ -60,9 +71,11 @@ mod vfork;
 mod wait;
 mod waitv;
 
-use hanare_abi::boot::CPU_ONLINE;
+use hanare_abi::boot::{CPU_ONLINE, MEASURE_ISOLATION};
+use hanare_core::mitigations::{self, Policy, Processor};
 use hanare_core::options::Options;
-use hanare_hal::{apic, cpu, fpu, gdt, paging, percpu, shared, traps};
+use hanare_hal::cpu::LeakWords;
+use hanare_hal::{apic, cpu, fpu, gdt, hardened, isolation, paging, percpu, shared, speculation, traps};
 
 hanare_hal::entry!(start);
 
@@ -100,7 +113,11 @@ fn first_cpu() {
     heap::init();
     let features = cpu::Features::detect();
     info!("cpu features: {features:?}");
+    machinecheck::init();
+    mitigate(options.mitigations);
     paging::build_kernel(&mut frames::Tables, features.nx).expect("memory for the kernel's page tables");
+    stacks::init();
+    isolation::build(&mut frames::Tables).expect("memory for user mode's page tables");
     cpus::init();
     this_cpu(0);
     apic::calibrate_timer(u64::from(p.tsc_khz) * 2); // 2 ms
@@ -108,6 +125,23 @@ fn first_cpu() {
     vdso::init();
     delegate::init(options.spin_us);
     hold::init(options.hold_ms);
+    accounts::init(options.user_limits);
+    depart::init(options.exec_seen);
+}
+
+/// Decides what is done about the CPU's leaks, and prepares it. Before the first page table.
+fn mitigate(policy: Policy) {
+    let leaks = shared::params().leaks;
+    let LeakWords { leaf7_edx, leaf8000_0008_ebx, leaf8000_0021_eax, arch_capabilities } = LeakWords::read();
+    let cpu = Processor { leaf7_edx, leaf8000_0008_ebx, leaf8000_0021_eax, arch_capabilities };
+    let measures = mitigations::choose(policy, leaks, &cpu);
+    info!("leaks of the CPU: {leaks:#x}, measures: {measures:#x}");
+    if measures & MEASURE_ISOLATION != 0 {
+        isolation::turn_on();
+    }
+    hardened::apply(measures);
+    speculation::choose(measures);
+    shared::set_measures(measures);
 }
 
 /// What is done on each CPU.
@@ -116,11 +150,13 @@ fn this_cpu(cpu: usize) {
     paging::use_kernel();
     // As Linux tells it to rdtscp, rdpid and lsl in user mode.
     let number = shared::cpu(cpu).node() << 12 | shared::cpu(cpu).linux_cpu();
-    gdt::init(cpu, frames::alloc_stack(gdt::INTERRUPT_STACK_BYTES), number);
+    gdt::init(cpu, stacks::of_cpu(cpu).interrupts, number);
     percpu::init(cpu); // loading the selectors cleared the GS base
+    isolation::add_cpu(cpu, stacks::of_cpu(cpu).interrupts, &mut frames::Tables).expect("memory for user mode's page tables");
     traps::init_cpu();
     let features = cpu::Features::detect();
     cpu::init_control(&features);
+    speculation::init_cpu();
     fpu::init(&features);
     apic::init();
     cpu::set_tsc_aux(number, &features);

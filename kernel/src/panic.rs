@@ -39,9 +39,22 @@ pub fn fatal_trap(regs: &Regs, vector: u8) -> ! {
         regs.rip,
         cpu::cr2()
     );
+    if vector == hanare_hal::traps::vector::DOUBLE_FAULT {
+        tell_overflow(cpu::cr2());
+    }
     dump(regs);
     backtrace(context::callers(regs.rbp));
     stop();
+}
+
+/// A double fault comes where a fault finds no room on the stack: says whose stack that was.
+fn tell_overflow(addr: u64) {
+    let thread = crate::cpus::try_current().filter(|t| t.has_overflown(addr));
+    if let Some(t) = thread {
+        crate::info!("LWK panic: the kernel stack of thread {} in space {} has overflown", t.slot.tid(), t.process.space);
+    } else if let Some((name, cpu)) = crate::stacks::overflown_of_cpu(addr) {
+        crate::info!("LWK panic: the {name} stack of cpu{cpu} has overflown");
+    }
 }
 
 /// Prints registers, four to a line.

@@ -1,7 +1,7 @@
 //! Signals that are blocked: they wait on Linux, except for what is on its way.
 
 use crate::thread::Thread;
-use crate::{cpus, delegate};
+use crate::{cpus, delegate, heap};
 use hanare_abi::slot::OP_REQUEUE_SIGNAL;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, SigInfo, SigSet};
@@ -23,6 +23,9 @@ pub fn give_back_blocked(thread: &Thread) {
             let mut own = thread.signals.lock();
             let stays = SigSet(!own.mask.difference(NEVER_BLOCKED).0);
             let for_thread = own.pending.dequeue(stays).map(|q| (q, false));
+            if let Some((q, _)) = for_thread && q.info.code == signal::SI_QUEUE {
+                own.directed.sent(q.signal);
+            }
             for_thread.or_else(|| p.signals.lock().pending.dequeue(stays).map(|q| (q, true)))
         };
         let Some((queued, to_process)) = taken else { return };
@@ -30,10 +33,13 @@ pub fn give_back_blocked(thread: &Thread) {
             delegate::linux(OP_REQUEUE_SIGNAL, [u64::from(queued.signal), to_process.into(), 0, 0, 0, 0])
         });
         if sent.is_err() {
+            if !to_process {
+                thread.signals.lock().directed.take(queued.signal);
+            }
             // Linux takes no more of them: it stays here.
             match to_process {
-                true => p.signals.lock().pending.add(queued.signal, queued.info, true),
-                false => thread.signals.lock().pending.add(queued.signal, queued.info, true),
+                true => heap::fallible(|| p.signals.lock().pending.add(queued.signal, queued.info, true)),
+                false => heap::fallible(|| thread.signals.lock().pending.add(queued.signal, queued.info, true)),
             }
             return;
         }

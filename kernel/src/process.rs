@@ -1,17 +1,19 @@
 //! A process: what its threads share, and its life from Linux' point of view.
 
+use crate::accounts::{Charge, Place};
 use crate::thread::Thread;
 use crate::futex;
 use crate::slots::Slots;
 use crate::space::Space;
 use crate::vfork::Vfork;
-use crate::{balance, clone, cpus, cputime, delegate, mm, observe, ptrace, share, signals, slots, time, usage};
+use crate::{balance, clone, cpus, cputime, delegate, depart, heap, observe, ptrace, share, signals, slots, time, usage};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_core::errno::{self, Result};
+use hanare_core::signal::{Actions, Mirrored};
 use hanare_hal::paging;
 use spin::Mutex;
 
@@ -19,10 +21,6 @@ use spin::Mutex;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Identity {
     pub pid: u32,
-    pub uid: u32,
-    pub euid: u32,
-    pub gid: u32,
-    pub egid: u32,
     pub secure: bool,
     pub control_fd: u32,
     pub stack_soft: u64,
@@ -42,6 +40,15 @@ pub struct Identity {
     pub membarrier: u64,
 }
 
+/// Users and groups of a thread, as Linux told them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ids {
+    pub uid: u32,
+    pub euid: u32,
+    pub gid: u32,
+    pub egid: u32,
+}
+
 /// What Linux tells of a user or group that has no id in the user namespace.
 pub const NOT_MAPPED: u32 = 65534;
 
@@ -57,12 +64,18 @@ pub struct Process {
     pub first_slot: u32,
     /// The process that made it; of none, `hanare run` of Linux started it.
     pub parent: Weak<Process>,
-    /// What its ended children used.
-    pub children: Mutex<usage::Children>,
+    /// Accounts: of its ended children, and of its parent, to which its own use goes.
+    pub usage: Mutex<usage::Accounts>,
     /// Dispositions and process-directed pending signals.
     pub signals: Mutex<signals::ProcessSignals>,
     /// Linux has to be told of dispositions (`Mirrored::owed`).
     pub owes: AtomicBool,
+    /// A thread is setting a filter of system calls.
+    pub filtering: AtomicBool,
+    /// Some thread has changed its attributes (`slots`).
+    pub attributes_vary: AtomicBool,
+    /// Another process has, or had, its descriptor table (CLONE_FILES), which execve leaves.
+    pub shares_table: AtomicBool,
     /// Processes with the same number here, and the same memory, have their handlers in
     /// common (CLONE_SIGHAND): the first slot of one of them.
     pub handlers: AtomicU32,
@@ -71,6 +84,7 @@ pub struct Process {
     /// Absolute path of the running program (`/proc/self/exe`).
     pub exe: Mutex<Vec<u8>>,
     killed: AtomicBool,
+    ending: AtomicBool,
     gone: AtomicBool,
     /// Linux has stopped the proxy.
     paused: AtomicBool,
@@ -97,6 +111,8 @@ pub struct Process {
     beginning: AtomicBool,
     pid_namespace: AtomicU64,
     vfork: Mutex<Option<Arc<Vfork>>>,
+    /// The first thread of the process as which it goes on; see [`Process::continue_as`].
+    successor: Mutex<Option<Weak<Thread>>>,
     /// Tracers and debuggers.
     pub observed: observe::OfProcess,
     start_mask: AtomicU64,
@@ -106,6 +122,19 @@ pub struct Process {
     pub ended_calls: AtomicU64,
     /// Page faults of threads that have ended.
     pub ended_faults: AtomicU64,
+    _place: Place,
+    _charge: Charge,
+}
+
+/// What is in a list, the newest one first. One that goes from there meanwhile moves only those
+/// that have been seen, which may be seen again.
+pub fn newest_first<T>(all: &Mutex<Vec<Arc<T>>>) -> impl Iterator<Item = Arc<T>> + '_ {
+    let mut left = usize::MAX;
+    core::iter::from_fn(move || {
+        let all = all.lock();
+        left = left.min(all.len()).checked_sub(1)?;
+        all.get(left).cloned()
+    })
 }
 
 impl Deref for Process {
@@ -117,18 +146,26 @@ impl Deref for Process {
 
 impl Process {
     /// A process in `memory`, without threads.
-    pub fn new(memory: Arc<Space>, first_slot: u32, parent: Weak<Process>) -> Arc<Process> {
+    pub fn new(memory: Arc<Space>, first_slot: u32, parent: Weak<Process>) -> Result<Arc<Process>> {
+        let bytes = size_of::<Process>() + size_of::<Actions>() + size_of::<Mirrored>() + size_of::<usage::Children>() + clone::SMALL_PARTS;
+        heap::room(bytes)?;
+        let (_place, _charge) = (memory.account.process()?, memory.account.charge(bytes as u64)?);
+        let usage = Mutex::new(usage::Accounts::of_child(&parent));
         let process = Arc::new(Process {
             memory,
             first_slot,
             parent,
-            children: Mutex::new(usage::Children::default()),
+            usage,
             signals: Mutex::new(signals::ProcessSignals::default()),
             owes: AtomicBool::new(false),
+            filtering: AtomicBool::new(false),
+            shares_table: AtomicBool::new(false),
+            attributes_vary: AtomicBool::new(false),
             handlers: AtomicU32::new(first_slot),
             identity: Mutex::new(Identity::default()),
             exe: Mutex::new(Vec::new()),
             killed: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             traces: AtomicBool::new(false),
@@ -142,6 +179,7 @@ impl Process {
             cpu_timers: cputime::CpuTimers::default(),
             timers: Mutex::new(Vec::new()),
             vfork: Mutex::new(None),
+            successor: Mutex::new(None),
             beginning: AtomicBool::new(false),
             pid_namespace: AtomicU64::new(0),
             observed: observe::OfProcess::default(),
@@ -149,9 +187,10 @@ impl Process {
             ended_cycles: (AtomicU64::new(0), AtomicU64::new(0)),
             ended_calls: AtomicU64::new(0),
             ended_faults: AtomicU64::new(0),
+            _place,
+            _charge,
         });
-        mm::oom::enter(&process);
-        process
+        Ok(process)
     }
 
     /// What it shares with processes that share its memory.
@@ -197,10 +236,6 @@ impl Process {
         self.signals.lock().actions.is_init = block.pid == INIT;
         *self.identity.lock() = Identity {
             pid: block.pid,
-            uid: block.uid,
-            euid: block.euid,
-            gid: block.gid,
-            egid: block.egid,
             secure: block.secure != 0,
             control_fd: block.control_fd,
             stack_soft: block.stack_soft,
@@ -218,6 +253,7 @@ impl Process {
         };
         self.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
         let thread = self.first_thread(start)?;
+        *thread.ids.lock() = Ids { uid: block.uid, euid: block.euid, gid: block.gid, egid: block.egid };
         self.run_first(thread);
         Ok(())
     }
@@ -231,12 +267,36 @@ impl Process {
         *self.vfork.lock() = e.vfork.take();
         let thread = self.first_thread(clone::first_step_of_child)?;
         thread.slot.set_tid(pid); // the proxy may come to it later than the thread
-        e.inherited.identity = Identity { pid, uid, euid, gid, egid, ..e.inherited.identity };
+        e.inherited.identity.pid = pid;
+        e.inherited.ids = Ids { uid, euid, gid, egid };
         e.inherited.give(self, &thread);
         self.signals.lock().actions.is_init = pid == INIT;
         if e.traced {
             ptrace::hold_child(&e.parent, &thread);
         }
+        self.run_first(thread);
+        Ok(())
+    }
+
+    /// Has a program that left other memory begin, with what it had there; `words` as of
+    /// `REQUEST_SPACE_OPEN`.
+    pub fn start_program(self: &Arc<Self>, old: &Thread, words: &[u64]) -> Result<()> {
+        self.memory.started.store(true, Ordering::Relaxed);
+        let word = |i: usize| words.get(i).copied().unwrap_or(0);
+        let [pid, uid, euid, gid, egid] = core::array::from_fn(|i| word(i) as u32);
+        let mut random = [0; 32];
+        for (i, bytes) in random.chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&word(7 + i).to_le_bytes());
+        }
+        let thread = self.first_thread(depart::first_step)?;
+        thread.slot.set_tid(pid); // the proxy may come to it later than the thread
+        let before = *old.process.identity.lock();
+        let secure = word(6) != 0;
+        *self.identity.lock() = Identity { pid, secure, random, membarrier: 0, read_implies_exec: false, ..before };
+        old.process.continue_as(self, &thread);
+        self.signals.lock().actions.is_init = pid == INIT;
+        thread.take_over(old);
+        *thread.ids.lock() = Ids { uid, euid, gid, egid };
         self.run_first(thread);
         Ok(())
     }
@@ -257,24 +317,51 @@ impl Process {
 
     /// The parent of a vfork may go on: the child has its own program, or is gone.
     pub fn release_parent(&self) {
-        self.keep_for_parent();
         let vfork = self.vfork.lock().take();
         if let Some(v) = vfork {
             v.release();
         }
     }
 
-    /// Whether it has memory in common with another process, the parent of a vfork included.
-    pub fn shares_memory(&self) -> bool {
-        self.is_shared() || self.vfork.lock().as_ref().is_some_and(|v| v.shares())
+    /// Sets the parent that waits for the process (vfork), if there is one.
+    pub fn set_vfork(&self, vfork: Option<Arc<Vfork>>) {
+        *self.vfork.lock() = vfork;
     }
 
-    /// The memory that it shares with the parent of a vfork is about to go.
-    pub fn keep_for_parent(&self) {
-        let vfork = self.vfork.lock().clone();
-        if let Some(v) = vfork {
-            v.keep(&mut self.mm.lock());
-        }
+    /// Whether its parent waits for it.
+    pub fn is_vforked(&self) -> bool {
+        self.vfork.lock().is_some()
+    }
+
+    /// The process goes on as `new` in a space of its own after execve (`depart`): what Linux
+    /// and others know of it is `new`'s from now on, and its threads here end.
+    pub fn continue_as(&self, new: &Process, first: &Arc<Thread>) {
+        *self.successor.lock() = Some(Arc::downgrade(first));
+        let (user, system) = self.cycles();
+        new.ended_cycles.0.store(user, Ordering::Relaxed);
+        new.ended_cycles.1.store(system, Ordering::Relaxed);
+        new.ended_faults.store(self.faults(), Ordering::Relaxed);
+        new.cpu_timers.take_over(&self.cpu_timers);
+        *new.usage.lock() = self.usage.lock().clone();
+        *new.exe.lock() = self.exe.lock().clone();
+        new.signals.lock().take_over(&mut self.signals.lock());
+        observe::continue_as(self, new);
+    }
+
+    /// The process is about to end, and touches its memory no more.
+    pub fn set_ending(&self) {
+        self.ending.store(true, Ordering::Release);
+    }
+
+    /// Whether another process has its memory that is not about to end.
+    pub fn shares_with_living(&self) -> bool {
+        let other = |p: &Arc<Process>| !core::ptr::eq(&**p, self) && !p.ending.load(Ordering::Acquire);
+        self.is_shared() && self.processes().any(|p| other(&p))
+    }
+
+    /// Whether it goes on as another one here.
+    fn has_successor(&self) -> bool {
+        self.successor.lock().is_some()
     }
 
     /// Enters a thread made by `creator`, unless that has to end (`EINTR`).
@@ -283,6 +370,7 @@ impl Process {
         if creator.must_end() {
             return Err(errno::EINTR);
         }
+        heap::more_room(&mut threads, 1).map_err(|_| errno::EAGAIN)?;
         thread.seccomp.inherit(creator.seccomp.inherited());
         threads.push(thread.clone());
         drop(threads);
@@ -318,15 +406,14 @@ impl Process {
     }
 
     /// The first half of what execve does to the other threads of `me`: they are
-    /// to end. `EAGAIN`: another thread was first, with that or with a core dump. Gives their
-    /// thread ids.
-    pub fn doom_others(&self, me: &Thread) -> Result<Vec<u32>> {
+    /// to end. `EAGAIN`: another thread was first, with that or with a core dump.
+    pub fn doom_others(&self, me: &Thread) -> Result<()> {
         let threads = self.threads.lock();
         if me.must_end() || self.dumping.load(Ordering::Acquire) || self.replacing.swap(true, Ordering::AcqRel) {
             return Err(errno::EAGAIN);
         }
-        let others = threads.iter().filter(|t| !core::ptr::eq(&***t, me));
-        Ok(others.map(|t| { t.dying.store(true, Ordering::Release); t.slot.tid() }).collect())
+        threads.iter().filter(|t| !core::ptr::eq(&***t, me)).for_each(|t| t.dying.store(true, Ordering::Release));
+        Ok(())
     }
 
     /// The thread `me` has crashed: a core dump begins. False: another one crashed first.
@@ -346,14 +433,15 @@ impl Process {
         self.threads.lock().push(new.clone());
     }
 
-    /// The threads that live.
-    pub fn threads(&self) -> Vec<Arc<Thread>> {
-        self.threads.lock().clone()
+    /// The threads that live, the newest one first, without one that begins meanwhile. Nothing is
+    /// locked between two of them.
+    pub fn threads(&self) -> impl Iterator<Item = Arc<Thread>> + '_ {
+        newest_first(&self.threads)
     }
 
     /// Every thread of it looks again at what it waits for, or comes by the kernel.
     pub fn kick_all(&self) {
-        self.threads().iter().for_each(cpus::kick);
+        self.threads().for_each(|t| cpus::kick(&t));
     }
 
     /// How many threads live.
@@ -446,6 +534,10 @@ impl Process {
         self.leaving.fetch_sub(1, Ordering::SeqCst);
         if self.is_killed() && self.is_deserted() {
             self.memory.process_ended(self);
+            let successor = self.successor.lock().as_ref().and_then(Weak::upgrade);
+            if let Some(waits) = successor {
+                cpus::kick(&waits);
+            }
         }
         cpus::exit_current()
     }
@@ -456,8 +548,10 @@ impl Process {
             return;
         }
         self.release_parent();
-        observe::gone(self);
-        usage::ended(self);
+        if !self.has_successor() {
+            observe::gone(self);
+            usage::ended(self);
+        }
     }
 
     /// Page faults of all threads, ended ones too.
@@ -468,12 +562,18 @@ impl Process {
 
     /// User and system time, ns.
     pub fn times_ns(&self) -> (u64, u64) {
+        let (user, system) = self.cycles();
+        (time::cycles_to_ns(user), time::cycles_to_ns(system))
+    }
+
+    /// User and system time, TSC cycles.
+    fn cycles(&self) -> (u64, u64) {
         let (mut user, mut system) = (self.ended_cycles.0.load(Ordering::Relaxed), self.ended_cycles.1.load(Ordering::Relaxed));
         for t in self.threads.lock().iter() {
             let (u, s) = t.cycles();
             user += u;
             system += s;
         }
-        (time::cycles_to_ns(user), time::cycles_to_ns(system))
+        (user, system)
     }
 }

@@ -7,7 +7,7 @@ use crate::thread::Thread;
 use crate::{delegate, ptrace, services, slots};
 use hanare_abi::service::SERVICE_MAY;
 use hanare_abi::slot::{OP_RIGHTS, RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE};
-use hanare_core::errno::Result;
+use hanare_core::errno::{self, Result};
 
 /// What a program that takes another one's place has from Linux: rights of its own, which its
 /// worker has already, and other random bytes.
@@ -39,13 +39,40 @@ impl Rights {
         if has(RIGHTS_CHANGED) || has(RIGHTS_SECURE) {
             ptrace::on_rights(thread);
         }
-        let known = *p.identity.lock();
+        let known = *thread.ids.lock();
         if has(RIGHTS_CHANGED) || [known.uid, known.euid, known.gid, known.egid].contains(&NOT_MAPPED) {
-            delegated::refresh_identity();
+            delegated::refresh_ids();
         }
         let mut id = p.identity.lock();
         (id.random, id.secure, id.membarrier) = (self.random, has(RIGHTS_SECURE), 0);
         *id
+    }
+}
+
+/// prctl(2).
+mod prctl {
+    pub const NUMBER: u32 = 157;
+    pub const GET_DUMPABLE: u64 = 3;
+    pub const SET_DUMPABLE: u64 = 4;
+}
+
+/// Nobody but the superuser may look into the process from now on, which is about to run a
+/// program that its user may not read. Who does so already has it refused. Gives what
+/// PR_GET_DUMPABLE said before.
+pub fn hide(p: &Process) -> Result<u64> {
+    let dumpable = delegate::linux(prctl::NUMBER, [prctl::GET_DUMPABLE, 0, 0, 0, 0, 0])?;
+    delegate::linux(prctl::NUMBER, [prctl::SET_DUMPABLE, 0, 0, 0, 0, 0])?;
+    if p.observed.is_on() {
+        show_again(Some(dumpable));
+        return Err(errno::EACCES);
+    }
+    Ok(dumpable)
+}
+
+/// The old program goes on.
+pub fn show_again(dumpable: Option<u64>) {
+    if let Some(before) = dumpable {
+        let _ = delegate::linux(prctl::NUMBER, [prctl::SET_DUMPABLE, before, 0, 0, 0, 0]);
     }
 }
 

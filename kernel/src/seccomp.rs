@@ -1,17 +1,23 @@
-//! seccomp: which system calls a thread may make. Filters are asked here and never
-//! reach Linux: what a worker does for the LWK is not the program's doing.
+//! seccomp: which system calls a thread may make. Filters are asked here; Linux has them, too,
+//! behind what a worker does for the LWK (`hanare_core::seccomp::worker`), so that no worker
+//! makes a call that its program may not make, whatever the program has had Linux write there.
+//!
+//! Linux has a filter before it counts here. All workers of a process have it, those without
+//! a thread included, where all its threads have; else those without a thread are sent away.
 
+use crate::accounts::Charge;
 use crate::mm::limits;
 use crate::process::Process;
 use crate::syscalls::end_thread;
 use crate::thread::Thread;
-use crate::{coredump, cpus, delegate, signals};
+use crate::{coredump, cpus, delegate, heap, signals, slots};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU8, Ordering};
-use hanare_abi::slot::OP_EXIT_SIGNAL;
+use hanare_abi::slot::{FILTER_PART, OP_EXIT_SIGNAL, OP_FILTER};
 use hanare_core::errno::{self, Result};
-use hanare_core::seccomp::{ARCH, Data, FILTER_COST, Instruction, MAX_INSTRUCTIONS, MAX_TOTAL, Program, action};
+use hanare_core::seccomp::{ARCH, Data, FILTER_COST, Instruction, MAX_INSTRUCTIONS, MAX_TOTAL, Program, action, worker};
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
@@ -42,9 +48,25 @@ const PR_GET_NO_NEW_PRIVS: u64 = 39;
 const CAP_SYS_ADMIN: u32 = 21;
 const SYS_SECCOMP: i32 = 1;
 const ERRNO_MAX: u32 = 4095;
+/// Bytes that a filter takes beside its instructions, about: it itself, and its place in lists.
+const FILTER_OBJECTS: usize = 256;
 
 /// Filters, the latest last.
-type Filters = Option<Arc<Vec<Arc<Program>>>>;
+type Filters = Option<Arc<Vec<Arc<Filter>>>>;
+
+/// A program of a filter, which its user is charged for as long as any thread has it.
+struct Filter {
+    program: Program,
+    _charge: Charge,
+}
+
+impl Deref for Filter {
+    type Target = Program;
+    fn deref(&self) -> &Program {
+        &self.program
+    }
+}
+
 
 /// One thread's part.
 #[derive(Default)]
@@ -189,11 +211,15 @@ pub fn prctl(mode: u64, filter: u64) -> Result<u64> {
 }
 
 fn set_strict() -> Result<u64> {
-    let own = &cpus::current().seccomp;
-    if own.mode() == FILTER {
+    let thread = cpus::current();
+    if thread.seccomp.mode() == FILTER {
         return Err(errno::EINVAL);
     }
-    own.mode.store(STRICT, Ordering::Release);
+    if thread.seccomp.mode() == NONE {
+        let _turn = Turn::take(&thread.process)?;
+        tell_linux(thread, &worker::STRICT, 0, true)?;
+    }
+    thread.seccomp.mode.store(STRICT, Ordering::Release);
     Ok(0)
 }
 
@@ -202,16 +228,99 @@ fn set_filter(flags: u64, from: u64) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let thread = cpus::current();
+    let p = &thread.process;
     // Filters cost kernel memory, as threads and processes do: they leave the kernel its share.
     if !limits::room_for_tasks() {
         return Err(errno::ENOMEM);
     }
-    let program = Arc::new(read_program(&thread.process, thread.slot_index, from)?);
+    let program = read_program(p, thread.slot_index, from)?;
+    let bytes = program.len() * size_of::<Instruction>() + FILTER_OBJECTS;
+    let filter = heap::arc(Filter { program, _charge: p.account.charge(bytes as u64)? })?;
     if thread.seccomp.mode() == STRICT {
         return Err(errno::EINVAL);
     }
+    let _turn = Turn::take(p)?;
+    if let Some(refused) = p.with_threads(|threads| refusal(thread, threads, &filter, flags)) {
+        return refused;
+    }
+    tell_linux(thread, filter.instructions(), flags, false)?;
     // No thread is entered meanwhile, and none takes another one's filters.
-    thread.process.with_threads(|threads| attach(thread, threads, program, flags))
+    p.with_threads(|threads| attach(thread, threads, filter, flags))
+}
+
+/// One thread of a process sets a filter at a time: here and on Linux they come in the same order.
+struct Turn<'a>(&'a Process);
+
+impl Turn<'_> {
+    fn take(p: &Process) -> Result<Turn<'_>> {
+        let thread = cpus::current();
+        // The one whose turn it is waits for Linux, which may wait for this CPU: no spinning.
+        while p.filtering.swap(true, Ordering::Acquire) {
+            cpus::wait(&Waiting(thread), 0);
+            if thread.must_end() {
+                return Err(errno::EINTR);
+            }
+        }
+        Ok(Turn(p))
+    }
+}
+
+struct Waiting<'a>(&'a Thread);
+
+impl cpus::Wait for Waiting<'_> {
+    fn ready(&self) -> bool {
+        !self.0.process.filtering.load(Ordering::Relaxed) || self.0.must_end()
+    }
+    fn announce(&self, _: bool) {}
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.filtering.store(false, Ordering::Release);
+        if self.0.thread_count() > 1 {
+            self.0.kick_all();
+        }
+    }
+}
+
+/// Has Linux judge what the workers do by a filter, those that serve the running thread and,
+/// with TSYNC or where it is the only one, all of the process. `confine`: with no_new_privs.
+fn tell_linux(thread: &Thread, program: &[Instruction], flags: u64, confine: bool) -> Result<()> {
+    let p = &thread.process;
+    let control_fd = p.identity.lock().control_fd;
+    let filter = worker::for_worker(program, control_fd)?;
+    let flags = flags & !flag::TSYNC_ESRCH;
+    let all = flags & flag::TSYNC != 0;
+    if all || p.thread_count() == 1 {
+        if send(thread, &filter, flags | flag::TSYNC, confine)? == 0 {
+            return Ok(());
+        }
+        // A worker without a thread has filters of its own, which its thread had.
+        slots::dismiss(p);
+        if send(thread, &filter, flags | flag::TSYNC, confine)? == 0 {
+            return Ok(());
+        }
+        if all {
+            return Err(errno::ESRCH);
+        }
+    }
+    send(thread, &filter, flags, confine)?;
+    thread.is_apart.store(true, Ordering::Relaxed);
+    slots::rights_changed(thread);
+    Ok(())
+}
+
+/// Sends a filter to Linux, part by part; gives what seccomp(2) does.
+fn send(thread: &Thread, filter: &[Instruction], flags: u64, confine: bool) -> Result<u64> {
+    let bytes = filter.as_bytes();
+    let mut result = Ok(0);
+    for (i, part) in bytes.chunks(FILTER_PART).enumerate() {
+        let at = thread.process.write_scratch(thread.slot_index, part)?;
+        let (before, all) = ((i * FILTER_PART) as u64, bytes.len() as u64);
+        result = delegate::linux(OP_FILTER, [at, part.len() as u64, before, all, flags, confine.into()]);
+        result?;
+    }
+    result
 }
 
 /// Filters act for whoever is run by exec too, so only who cannot gain rights by it, or
@@ -227,29 +336,32 @@ fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
     if !confined && !limits::capable(p, slot, CAP_SYS_ADMIN)? {
         return Err(errno::EACCES);
     }
-    let mut instructions = Vec::new();
-    instructions.try_reserve_exact(count).map_err(|_| errno::ENOMEM)?;
+    let mut instructions = heap::with_room(count)?;
     instructions.resize(count, Instruction::new_zeroed());
     usercopy::read(at, instructions.as_mut_bytes()).map_err(|_| errno::EFAULT)?;
     Program::new(instructions)
 }
 
-fn attach(me: &Thread, threads: &[Arc<Thread>], program: Arc<Program>, flags: u64) -> Result<u64> {
+/// Why there can be no more filters, if so.
+fn refusal(me: &Thread, threads: &[Arc<Thread>], program: &Program, flags: u64) -> Option<Result<u64>> {
     let before = me.seccomp.filters.lock().clone();
     let before = before.as_ref().map_or(&[][..], |f| f);
     let total: usize = program.len() + before.iter().map(|f| f.len() + FILTER_COST).sum::<usize>();
     if total > MAX_TOTAL {
-        return Err(errno::ENOMEM);
+        return Some(Err(errno::ENOMEM));
     }
     let all = flags & flag::TSYNC != 0;
-    if all && let Some(other) = threads.iter().find(|t| !follows(t, before)) {
-        return if flags & flag::TSYNC_ESRCH != 0 { Err(errno::ESRCH) } else { Ok(u64::from(other.slot.tid())) };
-    }
-    let mut filters = Vec::new();
-    filters.try_reserve_exact(before.len() + 1).map_err(|_| errno::ENOMEM)?;
-    filters.extend(before.iter().cloned().chain([program]));
-    let new = Inherited(FILTER, Some(Arc::new(filters)));
-    if all {
+    let other = threads.iter().find(|t| all && !follows(t, before))?;
+    Some(if flags & flag::TSYNC_ESRCH != 0 { Err(errno::ESRCH) } else { Ok(u64::from(other.slot.tid())) })
+}
+
+fn attach(me: &Thread, threads: &[Arc<Thread>], filter: Arc<Filter>, flags: u64) -> Result<u64> {
+    let before = me.seccomp.filters.lock().clone();
+    let before = before.as_ref().map_or(&[][..], |f| f);
+    let mut filters = heap::with_room(before.len() + 1)?;
+    filters.extend(before.iter().cloned().chain([filter]));
+    let new = Inherited(FILTER, Some(heap::arc(filters)?));
+    if flags & flag::TSYNC != 0 {
         threads.iter().for_each(|t| t.seccomp.inherit(new.clone()));
     } else {
         me.seccomp.inherit(new);
@@ -258,7 +370,7 @@ fn attach(me: &Thread, threads: &[Arc<Thread>], program: Arc<Program>, flags: u6
 }
 
 /// Whether a thread has no filters but those of the caller, or the first of them.
-fn follows(t: &Thread, callers: &[Arc<Program>]) -> bool {
+fn follows(t: &Thread, callers: &[Arc<Filter>]) -> bool {
     match t.seccomp.mode() {
         NONE => true,
         FILTER => {

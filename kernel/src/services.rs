@@ -3,13 +3,16 @@
 
 use crate::mm::linux;
 use crate::space::Space;
+use crate::thread::Thread;
 use crate::{cpus, delegate, doorbell, inbound, tlb};
-use alloc::vec::Vec;
+use crate::heap;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SERVICE;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILE_GET, SERVICE_FILE_PUT, SERVICE_FILL, SERVICE_MAY, SERVICE_PROGRAM_GET, SERVICE_READY, SERVICE_READY_FAULT, SERVICE_READY_THREAD};
 use hanare_abi::slot::{OP_SERVE, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno};
+use hanare_core::fair::{self, Use};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu, shared};
 use hanare_ikc::ServiceCall;
@@ -19,13 +22,19 @@ const PATIENCE_MS: u64 = 10_000;
 /// Entries of a CPU that only the service thread gets: what is asked of it, others must not
 /// hold up whose files are slow.
 const RESERVED: u32 = 8;
-/// How often a thread looks for a free entry, ns.
+/// How often a thread looks for a free entry, ns: at first, and after a while.
 const LOOK_NS: u64 = 1_000_000;
+/// See [`LOOK_NS`]. Many may wait for what one user holds, on a CPU that others have, too.
+const LOOK_MOST_NS: u64 = 32_000_000;
 
 /// Bit i: entry i of this CPU's share is in use.
 static USED: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
+/// Whose the entries in use are: user << 32 | space, or [`NOBODY`].
+static OWNERS: [[AtomicU64; 64]; CPUS_MAX] = [const { [const { AtomicU64::new(0) }; 64] }; CPUS_MAX];
 /// Bit i: entry i was posted without a waiter; free once it is done.
 static ASYNC: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
+
+const NOBODY: u64 = u64::MAX;
 
 /// Who is to run a service.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,7 +61,31 @@ pub struct Answer {
     /// Bit i: extent i is still held by Linux.
     pub held: u64,
     /// The extents, as answered.
-    pub extents: Vec<u64>,
+    pub extents: Extents,
+}
+
+/// Numbers that an entry has room for.
+pub struct Extents {
+    all: [u64; EXTENTS_MAX],
+    count: usize,
+}
+
+impl Extents {
+    /// Of some numbers, as many as there is room for.
+    pub fn of(numbers: impl Iterator<Item = u64>) -> Extents {
+        let (mut all, mut count) = ([0; EXTENTS_MAX], 0);
+        for (place, number) in all.iter_mut().zip(numbers) {
+            (*place, count) = (number, count + 1);
+        }
+        Extents { all, count }
+    }
+}
+
+impl Deref for Extents {
+    type Target = [u64];
+    fn deref(&self) -> &[u64] {
+        &self.all[..self.count]
+    }
 }
 
 fn per_cpu() -> u32 {
@@ -60,8 +93,21 @@ fn per_cpu() -> u32 {
 }
 
 impl Entry {
+    /// A free entry of this CPU for a worker or a fault of a space, filled in. `None`: the space or
+    /// its user has its share, or all are in use.
+    pub fn of(p: &Space, by: By, kind: u32, args: &[u64], extents: &[u64]) -> Option<Entry> {
+        let me = percpu::index();
+        collect_async(me, me as u32 * per_cpu());
+        if !may_take(me, p) {
+            return None;
+        }
+        let entry = Self::new(by, kind, p.space, args, extents)?;
+        OWNERS[me][(entry.index % per_cpu()) as usize].store(owner(p.user, p.space), Ordering::Relaxed);
+        Some(entry)
+    }
+
     /// A free entry of this CPU, filled in. `None`: all are in use.
-    pub fn new(by: By, kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Option<Entry> {
+    fn new(by: By, kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Option<Entry> {
         assert!(extents.len() <= EXTENTS_MAX);
         let me = percpu::index();
         let base = me as u32 * per_cpu();
@@ -76,6 +122,7 @@ impl Entry {
             return None;
         }
         USED[me].fetch_or(1 << i, Ordering::Relaxed);
+        OWNERS[me][i as usize].store(NOBODY, Ordering::Relaxed);
         let mut all = [0; 5];
         all[..args.len()].copy_from_slice(args);
         shared::service(base + i).prepare(&ServiceCall { kind, space, args: all, extents, ready });
@@ -104,9 +151,9 @@ impl Entry {
         Some(match Errno::from_return(status) {
             Some(e) => Err(e),
             None => {
-                let mut extents = [0; EXTENTS_MAX];
-                let n = r.extents(&mut extents);
-                Ok(Answer { status: status as u64, args: r.args(), held: r.held(), extents: extents[..n].to_vec() })
+                let mut all = [0; EXTENTS_MAX];
+                let count = r.extents(&mut all);
+                Ok(Answer { status: status as u64, args: r.args(), held: r.held(), extents: Extents { all, count } })
             }
         })
     }
@@ -118,6 +165,30 @@ impl Drop for Entry {
         let i = self.index % per_cpu();
         USED[(self.index / per_cpu()) as usize].fetch_and(!(1 << i), Ordering::Relaxed);
     }
+}
+
+fn owner(user: u32, space: u32) -> u64 {
+    u64::from(user) << 32 | u64::from(space)
+}
+
+/// Entries of a CPU that are not the service thread's.
+fn common() -> u64 {
+    u64::MAX >> (64 - per_cpu()) & !((1 << RESERVED) - 1)
+}
+
+/// Whether a space may have one more entry of the calling CPU. Whoever runs them may be stopped,
+/// or wait for a file that does not come: other users' programs do not wait for him.
+fn may_take(me: usize, p: &Space) -> bool {
+    let all = common();
+    let mut used = USED[me].load(Ordering::Relaxed) & all;
+    let mut now = Use { free: all.count_ones() - used.count_ones(), of_user: 0, of_space: 0 };
+    while used != 0 {
+        let has = OWNERS[me][used.trailing_zeros() as usize].load(Ordering::Relaxed);
+        used &= used - 1;
+        now.of_user += u32::from((has >> 32) as u32 == p.user);
+        now.of_space += u32::from(has == owner(p.user, p.space));
+    }
+    fair::may_take(now)
 }
 
 fn collect_async(me: usize, base: u32) {
@@ -135,19 +206,32 @@ fn collect_async(me: usize, base: u32) {
 /// Run by the worker of the current thread. One that has to end keeps the memory the same on both
 /// sides, but does not begin what may wait for a file: who replaces the program waits for it.
 pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
-    let space = cpus::current().process.space;
-    if matches!(kind, SERVICE_FILL | SERVICE_PROGRAM_GET | SERVICE_FILE_GET | SERVICE_MAY) && cpus::current().must_end() {
+    by_worker_unless(false, kind, args, extents)
+}
+
+/// Like [`by_worker`], but for a thread that can come again: if a signal comes while it waits for
+/// its turn, it is not begun (`EINTR`).
+pub fn by_worker_unless_signalled(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
+    by_worker_unless(true, kind, args, extents)
+}
+
+fn by_worker_unless(signalled: bool, kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
+    let me = cpus::current();
+    if matches!(kind, SERVICE_FILL | SERVICE_PROGRAM_GET | SERVICE_FILE_GET | SERVICE_MAY) && me.must_end() {
         return Err(errno::EINTR);
     }
+    let mut pause_ns = LOOK_NS;
     let entry = loop {
-        if let Some(e) = Entry::new(By::Worker, kind, space, args, extents) {
+        if let Some(e) = Entry::of(&me.process, By::Worker, kind, args, extents) {
             break e;
         }
-        if cpus::current().must_end() {
+        let look = Look { thread: me, signalled, until: cpus::deadline(pause_ns) };
+        if look.gives_up() {
             return Err(errno::EINTR);
         }
         linux::sweep();
-        cpus::wait(&Look { until: cpus::deadline(LOOK_NS) }, 0);
+        cpus::wait(&look, 0);
+        pause_ns = (pause_ns * 2).min(LOOK_MOST_NS);
     };
     let r = loop {
         match delegate::call(OP_SERVE, [u64::from(entry.index), 0, 0, 0, 0, 0]) {
@@ -167,15 +251,26 @@ pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Err
 }
 
 /// Looks again after a while.
-struct Look {
+struct Look<'a> {
+    thread: &'a Thread,
+    signalled: bool,
     until: u64,
 }
 
-impl cpus::Wait for Look {
+impl Look<'_> {
+    fn gives_up(&self) -> bool {
+        self.thread.must_end() || self.signalled && self.thread.has_signal()
+    }
+}
+
+impl cpus::Wait for Look<'_> {
     fn ready(&self) -> bool {
-        cpu::rdtsc() >= self.until
+        cpu::rdtsc() >= self.until || self.gives_up()
     }
     fn announce(&self, _: bool) {}
+    fn is_told(&self) -> bool {
+        true // when it has to end, or a signal comes
+    }
     fn deadline(&self) -> u64 {
         self.until
     }
@@ -246,8 +341,11 @@ pub fn post(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> bool {
 /// Drops a file reference; nobody waits. A space that ends needs none of this:
 /// the module drops all its files.
 pub fn put_file(space: u32, home: usize, id: u64) {
-    let Some(of) = crate::space::find(home, space).filter(|s| !s.is_closed()) else { return };
-    if let Some(list) = of.puts.lock().as_mut()
+    if crate::space::find(home, space).is_none_or(|s| s.is_closed()) {
+        return;
+    }
+    if let Some(thread) = cpus::try_current().filter(|t| t.process.space == space)
+        && let Some(list) = thread.puts.lock().as_mut()
         && list.len() < EXTENTS_MAX
     {
         return list.push(id);
@@ -262,13 +360,17 @@ fn post_puts(space: u32, ids: &[u64]) {
     }
 }
 
-/// Has the file references that `f` drops be dropped by one service. When it returns they
-/// are gone: locks, leases and the ban to run or to write a file go with them.
-pub fn put_together(of: &Space, f: impl FnOnce()) {
-    of.puts.lock().get_or_insert_default();
-    f();
-    let ids = of.puts.lock().take().unwrap_or_default();
+/// Has the file references that the running thread drops in `f` be dropped by one service. When
+/// this returns they are gone: locks, leases and the ban to run or to write a file go with them.
+pub fn put_together<T>(f: impl FnOnce() -> T) -> T {
+    let thread = cpus::current();
+    // Without room for a list each goes by itself.
+    let list = heap::with_room(EXTENTS_MAX).ok();
+    let outer = core::mem::replace(&mut *thread.puts.lock(), list);
+    let result = f();
+    let ids = core::mem::replace(&mut *thread.puts.lock(), outer).unwrap_or_default();
     if !ids.is_empty() && by_worker(SERVICE_FILE_PUT, &[], &ids).is_err() {
-        crate::debug!("files {ids:?} are dropped at the end of space {}", of.space);
+        post_puts(thread.process.space, &ids); // the thread has to end, and others may have its space
     }
+    result
 }

@@ -1,38 +1,49 @@
-//! Processes that share memory without being threads: clone with CLONE_VM and neither
-//! CLONE_THREAD nor CLONE_VFORK.
+//! Processes that share memory without being threads: clone with CLONE_VM and without
+//! CLONE_THREAD, so the child of a vfork, too.
 //!
 //! Their proxies share their memory on Linux, too (`OP_SHARE`), so one space serves all of
 //! them, and one address space here. Each has slots of its own in it; the slot of its first
 //! thread is its name between the two kernels.
 
 use crate::clone::{self, Inherited, Request, flag};
+use crate::vfork::Vfork;
 use crate::process::{INIT, Process};
 use crate::thread::Thread;
-use crate::{balance, cpus, delegate, hold, ptrace};
+use crate::{balance, cpus, delegate, futex, hold, ptrace, slots};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_abi::slot::{OP_SHARE, RESULT_NOT_STARTED};
 use hanare_core::errno::{self, Errno, Result};
-use hanare_core::ptrace::event;
 use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
 
 /// A new process with the memory of the running one. Its process id.
 pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
-    if r.set_tid_size != 0 || r.flags & (flag::INTO_CGROUP | flag::NEWTIME | flag::CLEAR_SIGHAND) != 0 {
-        return Err(errno::EINVAL);
-    }
     let me = cpus::current();
     let p = &me.process;
     let index = p.take_slot().ok_or(errno::EAGAIN)?;
-    let new = Process::new(p.memory().clone(), index, Arc::downgrade(p));
-    p.enter(new.clone());
-    let result = bear(r, regs, &new);
-    if result.is_err() {
-        give_up(&new);
+    let new = Process::new(p.memory().clone(), index, Arc::downgrade(p)).inspect_err(|_| p.return_slot(index))?;
+    // An execve of another thread either ends this one first, or sees that there is a sharer.
+    let entered = p.with_threads(|_| {
+        let may = !me.must_end();
+        if may {
+            p.enter(new.clone());
+        }
+        may
+    });
+    if !entered {
+        p.return_slot(index);
+        return Err(errno::EINTR);
     }
-    result
+    let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(cpus::current_arc()));
+    new.set_vfork(vfork.clone());
+    let pid = bear(r, regs, &new).inspect_err(|_| give_up(&new))?;
+    if let Some(vfork) = vfork {
+        vfork.wait(Some(&new));
+        ptrace::on_vfork_done(me, regs, pid as u32);
+    }
+    Ok(pid)
 }
 
 /// What it has from the running process, then its proxy, which has it begin.
@@ -51,14 +62,17 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     if r.flags & flag::SIGHAND != 0 {
         new.handlers.store(p.handlers.load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    let traced = ptrace::before_child(me, Some(&first), event::CLONE);
+    let traced = ptrace::before_child(me, Some(&first), clone::child_event(r));
     new.begin_with(&first);
     drop(first);
     hold::at("share-ready");
     let linux = r.flags & (flag::LINUX | flag::FILES | flag::SIGHAND) | r.exit_signal;
     let pid = loop {
-        match delegate::call(OP_SHARE, [u64::from(new.first_slot), linux, r.pidfd, u64::from(p.first_slot), 0, 0]) {
+        let more = r.set_tid_size | r.cgroup << 32;
+        match delegate::call(OP_SHARE, [u64::from(new.first_slot), linux, r.pidfd, u64::from(p.first_slot), r.set_tid, more]) {
             RESULT_NOT_STARTED => {}
+            // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
+            pid if pid == errno::EAGAIN.as_return() && slots::dismiss(p) => {}
             pid => break pid,
         }
     };
@@ -66,7 +80,10 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     if let Some(e) = Errno::from_return(pid) {
         return Err(e);
     }
-    cpus::wait(&Begun { parent: me, child: new, deadline: cpus::deadline(clone::COMES_NS) }, 0);
+    // Who waits for more than that need not be woken for it.
+    if r.flags & flag::VFORK == 0 || traced.is_some() {
+        cpus::wait(&Begun { parent: me, child: new, deadline: cpus::deadline(clone::COMES_NS) }, 0);
+    }
     if r.flags & flag::PARENT_SETTID != 0 && !names_itself {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
     }
@@ -99,15 +116,18 @@ pub fn begin(p: &Arc<Process>, pid_namespace: u64) -> Result<()> {
     // What it itself sees, which in a namespace of its own is not what its parent sees.
     p.identity.lock().pid = first.slot.tid();
     p.signals.lock().actions.is_init = first.slot.tid() == INIT;
+    let wakes = !p.is_vforked() || first.ptrace.is_held();
     let cpu = balance::place(&first);
     cpus::enqueue(first, cpu);
-    wake_parent(p);
+    if wakes {
+        wake_parent(p);
+    }
     Ok(())
 }
 
 fn wake_parent(child: &Process) {
     if let Some(parent) = child.parent.upgrade() {
-        parent.threads().iter().for_each(cpus::kick);
+        parent.threads().for_each(|t| cpus::kick(&t));
     }
 }
 
@@ -115,6 +135,13 @@ fn wake_parent(child: &Process) {
 pub fn ended(p: &Arc<Process>) {
     p.kill();
     give_up(p);
+}
+
+/// The proxy of a process has not come in its time.
+pub fn give_up_late(p: &Arc<Process>) {
+    if p.pid_namespace() == 0 {
+        give_up(p);
+    }
 }
 
 /// Nothing is left to wait for of a process that has not begun; one that has, though its
@@ -133,7 +160,8 @@ fn give_up(p: &Arc<Process>) {
 /// The memory that a thread leaves behind is others' still: as Linux does where a process
 /// that shares it ends, or replaces its program.
 pub fn leave(thread: &Thread) {
-    if thread.process.shares_memory() && !thread.process.is_closed() {
+    if thread.process.is_shared() && !thread.process.is_closed() {
+        futex::release_robust(thread);
         clone::clear_tid(thread);
     }
 }

@@ -4,15 +4,17 @@
 //! here is what the application catches or dies of.
 
 use crate::mm::fault::Signal as Fault;
-use crate::mm::limits;
+use crate::mm::{limits, oom};
 use crate::process::Process;
 use crate::thread::Thread;
 use crate::restart::{Interrupted, Rest, finish_interrupted};
-use crate::{coredump, cpus, cputime, delegate, observe, panic, pending, ptrace, rseq, sigframe};
+use crate::sigframe::Trap;
+use crate::{coredump, cpus, cputime, delegate, heap, observe, panic, pending, ptrace, rseq, sigframe, unhandled};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hanare_abi::slot::{MIRROR_FORWARD, OP_EXIT_SIGNAL, OP_NOP, OP_STOP_SIGNAL};
+use hanare_core::directed::Directed;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, Actions, AltStack, Disposition, Mirrored, Pending, QueuedSignal, SigAction, SigInfo, SigSet};
 use hanare_core::syscalls::Restart;
@@ -58,6 +60,8 @@ pub struct ThreadSignals {
     /// Sent to the process, and taken for it by the thread's worker: as on Linux no other
     /// thread's business unless this one blocks them or ends.
     chosen: Pending,
+    /// Sent to it and not come, where what comes does not tell.
+    pub(crate) directed: Directed,
     pub(crate) alt: AltStack,
     /// Mask the worker has on Linux.
     applied: SigSet,
@@ -66,24 +70,6 @@ pub struct ThreadSignals {
     rest: Option<Rest>,
     /// The last exception that raised a signal: later frames show it, too.
     pub(crate) trap: Trap,
-}
-
-/// An exception, as frames show it.
-#[derive(Clone, Copy, Default)]
-pub struct Trap {
-    /// Vector.
-    pub number: u64,
-    /// Error code of the CPU.
-    pub error: u64,
-    /// Address of the last page fault.
-    pub cr2: u64,
-}
-
-impl Trap {
-    /// As Linux, which does not tell which of its own addresses are mapped.
-    fn page_fault(error: u64, addr: u64) -> Trap {
-        Trap { number: u64::from(vector::PAGE_FAULT), error: if addr >= 1 << 47 { error | 1 } else { error }, cr2: addr }
-    }
 }
 
 impl ThreadSignals {
@@ -95,6 +81,7 @@ impl ThreadSignals {
             lasting: mask,
             pending: Pending::default(),
             chosen: Pending::default(),
+            directed: Directed::default(),
             alt: AltStack::DISABLED,
             applied: mask,
             interrupted: None,
@@ -138,15 +125,13 @@ impl ThreadSignals {
         self.lasting = mask;
     }
 
-    /// For a new thread or process: mask and, for a process, the alternate stack
-    /// are inherited, pending signals are not.
-    pub fn inherit(&self, process: bool) -> ThreadSignals {
-        let new = ThreadSignals { trap: self.trap, ..ThreadSignals::new(self.lasting.0) };
-        match process {
-            true => ThreadSignals { alt: self.alt, ..new },
-            // The worker of a thread begins with everything blocked.
-            false => ThreadSignals { applied: SigSet::ALL.blockable(), ..new },
-        }
+    /// For a new thread or process: the mask and, with `alt`, the alternate stack are
+    /// inherited, pending signals are not. `blocked`: its worker begins with everything blocked.
+    pub fn inherit(&self, alt: bool, blocked: bool) -> ThreadSignals {
+        let new = ThreadSignals::new(self.lasting.0);
+        let applied = if blocked { SigSet::ALL.blockable() } else { new.applied };
+        let alt = if alt { self.alt } else { new.alt };
+        ThreadSignals { trap: self.trap, alt, applied, ..new }
     }
 
     /// Whether Linux may keep signals back that the thread does not block.
@@ -163,7 +148,7 @@ impl ThreadSignals {
 
     /// Adds a signal for this thread.
     pub fn queue(&mut self, signal: u32, info: SigInfo) -> Result<bool> {
-        self.pending.queue(signal, info)
+        heap::fallible(|| self.pending.queue(signal, info))
     }
 
     /// A signal that the thread's worker has taken; `room`: see [`Pending::add`]. False: it was
@@ -174,7 +159,7 @@ impl ThreadSignals {
             return false;
         }
         let pending = if to_process { &mut self.chosen } else { &mut self.pending };
-        pending.add(signal, info, room);
+        heap::fallible(|| pending.add(signal, info, room));
         if !to_process && info.code == signal::SI_TIMER {
             self.applied = self.applied.with(signal); // see `hanare_abi::ioctl::Signal`
         }
@@ -241,11 +226,12 @@ impl ThreadSignals {
 
 /// `REQUEST_SIGNAL`. `EAGAIN`: Linux is to find another thread that takes it.
 pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) -> Result<()> {
+    let info = SigInfo::from_words(info);
+    let thread = p.thread(slot);
+    let directed = info.code == signal::SI_QUEUE && thread.as_ref().is_some_and(|t| t.signals.lock().directed.take(signal));
     if !signal::is_valid(signal) || p.signals.lock().actions.ignores(signal) {
         return Ok(());
     }
-    let info = SigInfo::from_words(info);
-    let thread = p.thread(slot);
     if thread.as_ref().is_some_and(|t| t.ptrace.takes(QueuedSignal { signal, info })) {
         return Ok(());
     }
@@ -253,13 +239,13 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
     // pending apart, as on Linux. A thread that has ended leaves it to the others.
     let room = limits::room_for_mappings(0);
     let for_thread = SigSet::of(signal::SIGPIPE).with(signal::SIGXFSZ).contains(signal);
-    let to_process = matches!(info.code, 0 | -1 | 0x80) && !for_thread || signal == signal::SIGCHLD;
+    let to_process = matches!(info.code, 0 | signal::SI_QUEUE | 0x80) && !for_thread && !directed || signal == signal::SIGCHLD;
     let taken = thread.as_ref().is_some_and(|t| t.signals.lock().take(signal, info, to_process, room));
     if !taken && !pending::NEVER_BLOCKED.contains(signal) {
         return Err(errno::EAGAIN); // the others may be in calls of Linux', which only Linux interrupts
     }
     if !taken {
-        p.signals.lock().pending.add(signal, info, room);
+        heap::fallible(|| p.signals.lock().pending.add(signal, info, room));
         retarget(p);
     }
     if let Some(thread) = thread {
@@ -286,20 +272,20 @@ pub fn leave(p: &Process, thread: &Thread) {
 fn requeue(p: &Process, signals: Vec<QueuedSignal>) {
     let mut shared = p.signals.lock();
     for queued in signals {
-        shared.pending.add(queued.signal, queued.info, true);
+        heap::fallible(|| shared.pending.add(queued.signal, queued.info, true));
     }
 }
 
-/// A thread blocks signals or has ended: what is pending for the process is another
-/// one's business now.
+/// A thread blocks signals or has ended: what is pending for the process is another's business.
 pub fn retarget(p: &Process) {
     let pending = p.signals.lock().pending.set();
     if pending.is_empty() {
         return;
     }
-    let takes = |t: &&Arc<Thread>| !pending.difference(t.signals.lock().mask).is_empty();
-    if let Some(thread) = p.threads().iter().find(takes) {
-        cpus::kick(thread);
+    let takes = |t: &Arc<Thread>| !pending.difference(t.signals.lock().mask).is_empty();
+    // The one that is longest there, as Linux prefers the first.
+    if let Some(thread) = p.threads().filter(takes).last() {
+        cpus::kick(&thread);
     }
 }
 
@@ -312,7 +298,7 @@ pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
         return false;
     }
     let signal = signal as u32;
-    let id = *thread.process.identity.lock();
+    let (pid, uid) = (thread.process.identity.lock().pid, thread.ids.lock().uid);
     let action = thread.process.signals.lock().actions.get(signal);
     let mut s = thread.signals.lock();
     if s.mask.contains(signal) {
@@ -324,10 +310,10 @@ pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
         // Nothing would happen.
         _ => return !job_control && !thread.process.observed.is_on(),
     }
-    let mut info = SigInfo::user(signal, id.pid, id.uid);
+    let mut info = SigInfo::user(signal, pid, uid);
     info.code = code;
     cpus::request_attention();
-    s.pending.queue(signal, info).is_ok()
+    heap::fallible(|| s.pending.queue(signal, info)).is_ok()
 }
 
 /// A page fault that could not be served.
@@ -336,15 +322,22 @@ pub fn raise_fault(fault: Fault, addr: u64, regs: &mut Regs) {
         Fault::NotMapped => (signal::SIGSEGV, signal::SEGV_MAPERR),
         Fault::NotAllowed => (signal::SIGSEGV, signal::SEGV_ACCERR),
         Fault::Bus => (signal::SIGBUS, signal::BUS_ADRERR),
+        Fault::BadMemory => {
+            trapped(Trap::page_fault(regs.orig_rax, addr));
+            return raise_bad_memory(addr, regs);
+        }
         Fault::NoMemory => {
-            let pid = cpus::current().process.identity.lock().pid;
-            let (free, total) = crate::frames::usage();
-            crate::info!("out of memory: process {pid} killed ({} KiB of {} KiB free)", free >> 10, total >> 10);
+            oom::kill_current();
             return die(signal::SIGKILL);
         }
     };
     trapped(Trap::page_fault(regs.orig_rax, addr));
-    force(QueuedSignal { signal, info: SigInfo::fault(signal, code, addr) }, regs);
+    force(QueuedSignal { signal, info: SigInfo::fault(signal, code, addr) }, regs, Cause::Exception);
+}
+
+/// The program used memory at `addr` that is bad.
+pub fn raise_bad_memory(addr: u64, regs: &mut Regs) {
+    force(QueuedSignal { signal: signal::SIGBUS, info: SigInfo::bad_memory(addr) }, regs, Cause::Exception);
 }
 
 /// An exception is about to raise a signal.
@@ -374,7 +367,7 @@ pub fn raise_exception(regs: &mut Regs, v: u8) {
         _ => (signal::SIGSEGV, SigInfo::kernel(signal::SIGSEGV)),
     };
     trapped_by(v, if matches!(v, vector::DEBUG | vector::BREAKPOINT) { 0 } else { regs.orig_rax });
-    force(QueuedSignal { signal, info }, regs);
+    force(QueuedSignal { signal, info }, regs, Cause::Exception);
 }
 
 /// Which float exception the running thread has met.
@@ -388,7 +381,7 @@ fn float_code(x87: bool) -> Option<i32> {
 pub fn raise_watched(regs: &mut Regs) {
     let (signal, info) = fault_at(signal::SIGTRAP, signal::TRAP_HWBKPT, regs.rip);
     trapped_by(vector::DEBUG, 0);
-    force(QueuedSignal { signal, info }, regs);
+    force(QueuedSignal { signal, info }, regs, Cause::Exception);
 }
 
 fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
@@ -398,23 +391,33 @@ fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
 /// A signal that a system call raises instead of being made: handled now, or the end.
 pub fn force_call(queued: QueuedSignal, regs: &mut Regs) {
     cpus::request_attention();
-    force(queued, regs);
+    force(queued, regs, Cause::Kernel);
     regs.orig_rax = crate::entry::NO_CALL;
 }
 
 /// A frame cannot be taken or made: SIGSEGV, as Linux' force_sig().
 pub fn force_segv(regs: &mut Regs) {
-    force(QueuedSignal { signal: signal::SIGSEGV, info: SigInfo::kernel(signal::SIGSEGV) }, regs);
+    force(QueuedSignal { signal: signal::SIGSEGV, info: SigInfo::kernel(signal::SIGSEGV) }, regs, Cause::Kernel);
+}
+
+/// The source of a signal that the program itself caused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// An exception of the processor, which the log tells of.
+    Exception,
+    /// A system call, or a frame that cannot be made.
+    Kernel,
 }
 
 /// A signal of the program's own doing: handled now, or the end.
-fn force(queued: QueuedSignal, regs: &mut Regs) {
+fn force(queued: QueuedSignal, regs: &mut Regs, cause: Cause) {
     let thread = cpus::current();
     if thread.must_end() {
         // What was read or written may be missing for that very reason.
         thread.process.exit_thread(thread);
     }
     observe::trace::signal(thread, &queued);
+    let raised = queued.signal;
     let Some(queued) = observe::debug::on_signal(thread, queued, regs) else { return };
     let Some(queued) = ptrace::on_forced(thread, queued, regs) else { return };
     let mask = thread.signals.lock().mask;
@@ -422,13 +425,10 @@ fn force(queued: QueuedSignal, regs: &mut Regs) {
     match disposition {
         Disposition::Handle(action) => handle(thread, &queued, &action, regs),
         _ => {
-            crate::debug!(
-                "process {}: {} at {:#x} (last address {:#x})",
-                thread.process.identity.lock().pid,
-                signal::name(queued.signal).unwrap_or("?"),
-                regs.rip,
-                thread.signals.lock().trap.cr2
-            );
+            if cause == Cause::Exception && queued.signal == raised && !thread.ptrace.is_on() {
+                let trap = thread.signals.lock().trap;
+                unhandled::log(thread, raised, trap, regs);
+            }
             if crate::log::debug_enabled() {
                 panic::dump(regs);
             }

@@ -9,11 +9,17 @@
 //! the threads it makes; a worker has from the one before it what a thread has from its
 //! creator. Slot 0 is the worker with the process' own id: it serves the
 //! first thread, and after an execve the thread that called it.
+//!
+//! Attributes are also rights, and a program that can have Linux write to a slot can have the
+//! worker behind it do something. So no worker without a thread keeps attributes that no living
+//! thread has (`shed`): when a thread changes its own, or ends, such workers are sent away and
+//! waited for, and the first worker, whose id is the process', becomes like one that lives.
 
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, delegate};
+use crate::{bells, cpus, delegate};
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -30,6 +36,7 @@ const SPARES_MAX: usize = 16;
 /// Ids of ended threads that are remembered.
 const GONE_MAX: usize = 64;
 const TGKILL: u32 = 234;
+const SCHED_YIELD: u32 = 24;
 
 /// A worker without a thread; it may be on its way (see [`settle`]).
 struct Spare {
@@ -48,8 +55,10 @@ pub struct Slots {
     dropped: Vec<u32>,
     /// Their workers were told to end.
     ending: Vec<(u32, SlotRef<'static>)>,
-    /// The first thread has ended: its worker is free.
-    leader_free: bool,
+    /// The first thread has ended, and its worker, with these attributes, is free.
+    leader: Option<u64>,
+    /// The first thread has ended, and so has its worker.
+    leader_gone: bool,
     /// Ids of threads that ended last, whose workers may not have ended yet.
     gone: VecDeque<u32>,
 }
@@ -67,7 +76,7 @@ pub struct Taken {
 impl Slots {
     /// Of a new process: the first thread's.
     pub fn first(slot: u32) -> Slots {
-        Slots { taken: vec![slot], spare: Vec::new(), dropped: Vec::new(), ending: Vec::new(), leader_free: false, gone: VecDeque::new() }
+        Slots { taken: vec![slot], spare: Vec::new(), dropped: Vec::new(), ending: Vec::new(), leader: None, leader_gone: false, gone: VecDeque::new() }
     }
 
     /// All of them, which the process does not need any more.
@@ -105,7 +114,80 @@ impl Slots {
 
 /// The running thread changed something that Linux keeps for each thread.
 pub fn attributes_changed(thread: &Thread) {
+    thread.process.attributes_vary.store(true, Ordering::Relaxed);
     thread.attributes.store(NEXT_ATTRIBUTES.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// The running thread changed its rights. When this returns no worker without a thread has
+/// rights that no thread of the process has.
+pub fn rights_changed(thread: &Thread) {
+    attributes_changed(thread);
+    shed(&thread.process, thread);
+}
+
+/// The running thread is about to end, others stay, and have or have not its rights.
+pub fn rights_end(thread: &Thread) {
+    if thread.process.attributes_vary.load(Ordering::Relaxed) {
+        shed(&thread.process, thread);
+    }
+}
+
+fn has(threads: &[Arc<Thread>], attributes: u64) -> bool {
+    threads.iter().any(|t| t.attributes.load(Ordering::Relaxed) == attributes)
+}
+
+/// Sends away workers without a thread whose attributes no living thread has, and waits for
+/// their end; the first worker takes over those of a thread that lives.
+fn shed(p: &Process, me: &Thread) {
+    let alive: Vec<_> = p.threads().filter(|t| !t.left.load(Ordering::Acquire)).collect();
+    let unheld = |attributes: u64| !has(&alive, attributes);
+    let (spares, leader) = {
+        let mut s = p.slots.lock();
+        let (kept, spares) = core::mem::take(&mut s.spare).into_iter().partition(|s| !unheld(s.attributes));
+        s.spare = kept;
+        (spares, s.leader.take_if(|attributes| unheld(*attributes)))
+    };
+    let spares: Vec<Spare> = spares;
+    let leaving = spares.into_iter().map(|s| send_away(p, s)).collect();
+    // The thread that ends is the first one: its worker is not free yet, and does it itself.
+    let is_leader = me.slot_index == p.first_slot && me.left.load(Ordering::Relaxed) && unheld(me.attributes.load(Ordering::Relaxed));
+    if is_leader {
+        let like = alive.iter().find(|t| delegate::linux(OP_SUCCEED, [t.slot.tid().into(), 0, 0, 0, 0, 0]).is_ok());
+        if let Some(like) = like {
+            me.attributes.store(like.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    } else if leader.is_some() {
+        follow(p, me, &alive);
+    }
+    await_end(p, me, leaving, None);
+}
+
+/// The first worker, which nobody else has now, becomes like a thread that lives, or ends.
+fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
+    let Some(slot) = p.slot(p.first_slot) else { return };
+    settle(me, p.first_slot, slot);
+    for like in alive {
+        if slot.lwk_post(OP_SUCCEED, [like.slot.tid().into(), 0, 0, 0, 0, 0]) {
+            delegate::ring_worker(p, p.first_slot);
+        }
+        if settle(me, p.first_slot, slot) == Some(0) {
+            p.slots.lock().leader = Some(like.attributes.load(Ordering::Relaxed));
+            return;
+        }
+    }
+    if slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
+        delegate::ring_worker(p, p.first_slot);
+    }
+    p.slots.lock().leader_gone = true;
+    // Not by its id: of a zombie Linux says that it is there.
+    while slot.tid() != 0 && !me.must_end() {
+        let _ = delegate::linux(SCHED_YIELD, [0; 6]);
+    }
+}
+
+/// Whether the first thread has ended, and its worker too: execve of another one is Linux'.
+pub fn is_leader_gone(p: &Process) -> bool {
+    p.slots.lock().leader_gone
 }
 
 /// A slot and a worker for a thread that the running one makes. `own`: CLONE_FS and
@@ -116,7 +198,7 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
     while own == 0 {
         let spare = p.slots.lock().take_spare(attributes);
         let Some(s) = spare else { break };
-        settle(me, s.slot);
+        settle(me, s.index, s.slot);
         if s.slot.tid() == 0 && !p.is_killed() {
             p.slots.lock().dropped.push(s.index); // Linux had no thread to give
             continue;
@@ -167,35 +249,42 @@ fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
 /// its thread id.
 fn retire(p: &Process) -> Option<u32> {
     let s = p.slots.lock().spare.pop()?;
-    settle(cpus::current(), s.slot);
+    Some(send_away(p, s))
+}
+
+/// Sends a spare worker away, whose thread id it gives.
+fn send_away(p: &Process, s: Spare) -> u32 {
+    settle(cpus::current(), s.index, s.slot);
     let tid = s.slot.tid();
     if tid != 0 && s.slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
         delegate::ring_worker(p, s.index);
     }
     p.slots.lock().ending.push((s.index, s.slot));
-    Some(tid)
+    tid
 }
 
 /// To Linux, workers without a thread are threads of the process all the same: where
 /// their number matters they are sent away, and they and those of threads that ended a
 /// short while ago are waited for. Whether there were any.
 pub fn dismiss(p: &Process) -> bool {
-    const SCHED_YIELD: u32 = 24;
     const PATIENCE_NS: u64 = 1_000_000_000;
-    let me = cpus::current();
     let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(p)).collect();
     let any = !leaving.is_empty();
     leaving.extend(p.slots.lock().gone.iter());
+    await_end(p, cpus::current(), leaving, Some(cpus::deadline(PATIENCE_NS)));
+    any
+}
+
+/// Waits until Linux has no task of the process with these ids, at most until a deadline.
+fn await_end(p: &Process, me: &Thread, mut leaving: Vec<u32>, deadline: Option<u64>) {
     let pid = u64::from(p.identity.lock().pid);
-    let deadline = cpus::deadline(PATIENCE_NS);
     // An id may have been given to a thread that lives.
-    leaving.retain(|&tid| tid != 0 && p.threads().iter().all(|t| t.slot.tid() != tid));
+    leaving.retain(|&tid| tid != 0 && p.threads().all(|t| t.slot.tid() != tid));
     for tid in leaving {
-        while delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]).is_ok() && cpu::rdtsc() < deadline && !me.must_end() {
+        while delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]).is_ok() && deadline.is_none_or(|d| cpu::rdtsc() < d) && !me.must_end() {
             let _ = delegate::linux(SCHED_YIELD, [0; 6]); // the one that ends may need our worker's CPU
         }
     }
-    any
 }
 
 /// The thread of a slot has ended: its worker, with all signals blocked, ends too,
@@ -206,16 +295,22 @@ pub fn give(p: &Process, thread: &Thread) {
     let (attributes, name) = (thread.attributes.load(Ordering::Relaxed), *thread.name.lock());
     slot.set_sigmask(u64::MAX);
     slot.set_robust_list(0); // it was walked, and its memory may go
-    let second = if thread.dying.load(Ordering::Relaxed) { None } else { second_spare(p, index) };
+    let dying = thread.dying.load(Ordering::Relaxed);
+    // A worker for the next thread, which has its creator's attributes.
+    let useful = !p.attributes_vary.load(Ordering::Relaxed) || p.threads().any(|t| t.attributes.load(Ordering::Relaxed) == attributes);
+    let second = if dying || !useful { None } else { second_spare(p, index) };
     let asleep = {
         // Posted under the lock: who takes the spare worker waits for the answer.
         let mut s = p.slots.lock();
-        if index == p.first_slot {
-            s.leader_free = true;
+        if index == p.first_slot && !dying && !useful {
+            s.leader_gone = true;
+            slot.lwk_post(OP_THREAD_EXIT, [0; 6])
+        } else if index == p.first_slot {
+            s.leader = Some(attributes);
             slot.lwk_post(OP_NOP, [0; 6])
         } else {
             s.forget(slot.tid());
-            if thread.dying.load(Ordering::Relaxed) || s.spare.len() >= SPARES_MAX {
+            if dying || !useful || s.spare.len() >= SPARES_MAX {
                 s.ending.push((index, slot));
                 s.dropped.extend(second.map(|(index, _)| index));
                 slot.lwk_post(OP_THREAD_EXIT, [0; 6])
@@ -263,23 +358,31 @@ pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
 /// cannot, so that rights, namespaces or descriptors would change; or the process is killed.
 pub fn take_first(p: &Process, slot: SlotRef<'static>) -> bool {
     let me = cpus::current();
-    while !core::mem::take(&mut p.slots.lock().leader_free) && !p.is_killed() {
+    let attributes = loop {
+        let mut s = p.slots.lock();
+        if s.leader_gone || p.is_killed() {
+            return false;
+        }
+        if let Some(attributes) = s.leader.take() {
+            break attributes;
+        }
+        drop(s);
         cpus::yield_now(); // its thread is about to give it away
-    }
-    settle(me, slot);
+    };
+    settle(me, p.first_slot, slot);
     if slot.lwk_post(OP_SUCCEED, [me.slot.tid().into(), 0, 0, 0, 0, 0]) {
         delegate::ring_worker(p, p.first_slot);
     }
-    if settle(me, slot) == Some(0) && !p.is_killed() {
+    if settle(me, p.first_slot, slot) == Some(0) && !p.is_killed() {
         return true;
     }
-    p.slots.lock().leader_free = true;
+    p.slots.lock().leader = Some(attributes);
     false
 }
 
 /// Waits for the answer to the call that [`give`] left behind, if there is one.
-fn settle(thread: &Thread, slot: SlotRef<'static>) -> Option<i64> {
-    struct Settled<'a>(&'a Thread, SlotRef<'static>, Cell<Option<i64>>);
+fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<i64> {
+    struct Settled<'a>(&'a Thread, SlotRef<'static>, Cell<Option<i64>>, u32);
     impl cpus::Wait for Settled<'_> {
         fn ready(&self) -> bool {
             if self.2.get().is_none() {
@@ -289,7 +392,7 @@ fn settle(thread: &Thread, slot: SlotRef<'static>) -> Option<i64> {
         }
         fn announce(&self, asleep: bool) {
             if asleep {
-                self.1.set_cpu(hanare_hal::percpu::index() as u32);
+                bells::expect_ring(self.0.process.space, &self.1, self.3);
                 let _ = self.1.lwk_prepare_sleep();
             } else {
                 self.1.lwk_awake();
@@ -299,7 +402,8 @@ fn settle(thread: &Thread, slot: SlotRef<'static>) -> Option<i64> {
     if slot.is_idle() {
         return None;
     }
-    let settled = Settled(thread, slot, Cell::new(None));
+    let bell = thread.process.bell(index).expect("of a slot that was used");
+    let settled = Settled(thread, slot, Cell::new(None), bell);
     cpus::wait(&settled, 1);
     settled.2.get()
 }

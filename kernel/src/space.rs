@@ -1,18 +1,21 @@
 //! A space: memory that the LWK and a proxy have in common, with the control window in it.
 //! Of most, one process has it; processes made with CLONE_VM and not as threads share one.
 
+use crate::accounts::{Account, Charge};
 use crate::balance::CpuMask;
+use crate::bells::Bell;
 use crate::futex::Futexes;
 use crate::mm::{self, AddressSpace, MmLock};
-use crate::process::Process;
+use crate::process::{Process, newest_first};
 use crate::thread::Thread;
-use crate::{clone, frames, heap, inbound, share};
+use crate::{clone, depart, frames, heap, inbound, share};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOTS_MAX, SLOT_BASE, SLOT_SIZE, START_BASE, START_SIZE};
+use hanare_abi::request::{CHILD_WORDS, USER_WORD};
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
@@ -22,6 +25,10 @@ use hanare_ikc::SlotRef;
 use spin::Mutex;
 
 const NO_REQUEST: u32 = u32::MAX;
+/// Where the words of `REQUEST_SPACE_OPEN` say from which number tokens are counted.
+const TOKENS_WORD: usize = CHILD_WORDS - 1;
+/// Kernel memory that a page of the control window takes.
+const CONTROL_COST: u64 = 4096 + 64;
 
 /// Spaces by the CPU that serves their requests, then by id.
 static SPACES: [Mutex<BTreeMap<u32, Arc<Space>>>; CPUS_MAX] = [const { Mutex::new(BTreeMap::new()) }; CPUS_MAX];
@@ -31,37 +38,39 @@ pub fn find(cpu: usize, space: u32) -> Option<Arc<Space>> {
     SPACES[cpu].lock().get(&space).cloned()
 }
 
-/// The spaces whose home is `cpu`.
-pub fn at(cpu: usize) -> Vec<Arc<Space>> {
-    SPACES[cpu].lock().values().cloned().collect()
+/// The spaces whose home is `cpu`, by id. Nothing is locked between two of them.
+pub fn at(cpu: usize) -> impl Iterator<Item = Arc<Space>> {
+    let mut last = 0; // no space has this id
+    core::iter::from_fn(move || {
+        let next = SPACES[cpu].lock().range(last + 1..).next().map(|(_, space)| space.clone())?;
+        last = next.space;
+        Some(next)
+    })
+}
+
+/// Every space.
+pub fn all() -> impl Iterator<Item = Arc<Space>> {
+    (0..CPUS_MAX).flat_map(at)
 }
 
 /// The thread that `asker` knows by Linux' thread id `tid`, of whatever process in the same
 /// process id namespace.
 pub fn find_thread(asker: &Process, tid: u32) -> Option<Arc<Thread>> {
     let namespace = asker.pid_namespace();
-    SPACES.iter().find_map(|of_cpu| {
-        let spaces: Vec<_> = of_cpu.lock().values().cloned().collect();
-        let known = |p: &Arc<Process>| p.pid_namespace() == namespace;
-        spaces.iter().flat_map(|s| s.processes()).filter(known).find_map(|p| p.threads().into_iter().find(|t| t.slot.tid() == tid))
+    all().find_map(|space| {
+        let mut known = space.processes().filter(|p| p.pid_namespace() == namespace);
+        known.find_map(|p| p.threads().find(|t| t.slot.tid() == tid))
     })
 }
 
 /// Whether `tid` is that of a worker without a thread, which has ended.
 pub fn is_worker(tid: u32) -> bool {
-    SPACES.iter().any(|of_cpu| {
-        let spaces: Vec<_> = of_cpu.lock().values().cloned().collect();
-        spaces.iter().flat_map(|s| s.processes()).any(|p| p.had_thread(tid) || p.identity.lock().pid == tid)
-    })
+    all().any(|space| space.processes().any(|p| p.had_thread(tid) || p.identity.lock().pid == tid))
 }
 
 /// Does something with every thread there is.
 pub fn each_thread(mut f: impl FnMut(&Arc<Thread>)) {
-    for of_cpu in &SPACES {
-        let spaces: Vec<_> = of_cpu.lock().values().cloned().collect();
-        let processes = spaces.iter().flat_map(|s| s.processes());
-        processes.for_each(|p| p.threads().iter().for_each(&mut f));
-    }
+    all().for_each(|space| space.processes().for_each(|p| p.threads().for_each(|t| f(&t))));
 }
 
 /// How many spaces have their home at `cpu`.
@@ -83,20 +92,25 @@ pub fn trim() {
 pub struct Space {
     /// Its id, the same in the module.
     pub space: u32,
+    /// Whose share of the instance it uses, as the module counts users.
+    pub user: u32,
     /// CPU that serves its requests of Linux.
     pub home: usize,
     /// CPUs on which a program that Linux starts in it begins to run (`hanare run --cpus`).
     pub allowed: CpuMask,
+    /// The next token of [`next_token`](Self::next_token).
+    tokens: AtomicU64,
     /// The memory.
     pub mm: MmLock,
+    /// What it and its processes have.
+    pub account: Arc<Account>,
+    _charge: Charge,
     /// Incremented by each invalidation of Linux (see `docs/architecture.md`).
     pub invalidations: AtomicU64,
     /// Writes to memory shared with Linux that was not there.
     pub shared_writes: mm::shared::Writes,
     /// See [`mm::files::LastMapped`].
     pub last_mapped: mm::files::LastMapped,
-    /// File references to be dropped together, while that is wanted.
-    pub puts: Mutex<Option<Vec<u64>>>,
     /// Pages being read in for a fault of the proxy.
     pub fills: Mutex<Vec<mm::fault::PendingFill>>,
     /// Waiters on futexes in private memory.
@@ -105,6 +119,8 @@ pub struct Space {
     control: Mutex<BTreeMap<u64, u64>>,
     /// Slots that were ever given out: the lowest ones.
     slots_made: AtomicU32,
+    /// Their bells, where they were used.
+    bells: Mutex<BTreeMap<u32, Bell>>,
     /// Of those, the ones that are free again, their process being gone.
     slots_free: Mutex<Vec<u32>>,
     /// The start block has been read.
@@ -127,54 +143,91 @@ impl Space {
         if parent == 0 {
             return Self::make(space, args[0], None, words);
         }
+        if let Some(plan) = depart::claim(parent, args[3]) {
+            return Self::for_program(space, args[0], plan, words);
+        }
         let embryo = clone::claim(parent, args[3]).ok_or(errno::ESRCH)?;
-        let waits = embryo.parent.clone();
+        let (waits, vfork) = (embryo.parent.clone(), embryo.vfork.clone());
         let made = Self::make(space, args[0], Some(embryo), words);
+        if let Some(vfork) = vfork.filter(|_| made.is_err()) {
+            vfork.release(); // no child is there that would
+        }
         clone::come(parent, args[3], &waits);
         made
     }
 
     fn make(space: u32, cpus: u64, embryo: Option<Box<clone::Embryo>>, words: &[u64]) -> Result<(Arc<Space>, bool)> {
+        let account = Self::account_of(words)?;
         let (mm, embryo) = match embryo {
-            None => (AddressSpace::new().ok_or(errno::ENOMEM)?, None),
+            None => (AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?, None),
             Some(mut e) => {
-                let mut mm = core::mem::replace(&mut e.mm, AddressSpace::nothing());
-                clone::adopt_files(&mut mm, space);
-                (mm, Some(e))
+                clone::adopt_files(&mut e.mm, space)?;
+                e.mm.charge_to(account.clone());
+                (core::mem::replace(&mut e.mm, AddressSpace::nothing()), Some(e))
             }
         };
         let whole = clone::shared_with_linux(&mm).next().is_none();
-        let new = Arc::new(Space {
+        let new = Self::new(space, cpus, mm, account, words)?;
+        let parent = embryo.as_ref().map_or(Weak::new(), |e| Arc::downgrade(&e.parent.process));
+        let first = new.enter_first(parent, words)?;
+        if let Some(e) = embryo {
+            first.start_child(e, words)?;
+        }
+        Ok((new, whole))
+    }
+
+    /// The space of a process that leaves other memory by execve.
+    fn for_program(space: u32, cpus: u64, plan: Box<depart::Plan>, words: &[u64]) -> Result<(Arc<Space>, bool)> {
+        let account = Self::account_of(words)?;
+        let mm = AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?;
+        let new = Self::new(space, cpus, mm, account, words)?;
+        let first = new.enter_first(plan.process().parent.clone(), words)?;
+        plan.begin(&new, &first, words)?;
+        Ok((new, true))
+    }
+
+    fn account_of(words: &[u64]) -> Result<Arc<Account>> {
+        Account::of(words.get(USER_WORD).copied().ok_or(errno::EINVAL)? as u32)
+    }
+
+    fn new(space: u32, cpus: u64, mm: AddressSpace, account: Arc<Account>, words: &[u64]) -> Result<Arc<Space>> {
+        let _charge = account.charge(size_of::<Space>() as u64)?;
+        heap::arc(Space {
             space,
+            user: words.get(USER_WORD).map_or(0, |user| *user as u32),
             home: percpu::index(),
             allowed: CpuMask::of_word(cpus),
+            tokens: AtomicU64::new(words.get(TOKENS_WORD).copied().unwrap_or(0)),
             mm: MmLock::new(mm),
+            account,
+            _charge,
             invalidations: AtomicU64::new(0),
             shared_writes: mm::shared::Writes::default(),
             last_mapped: mm::files::LastMapped::default(),
-            puts: Mutex::new(None),
             fills: Mutex::new(Vec::new()),
             futexes: Mutex::new(Futexes::default()),
             control: Mutex::new(BTreeMap::new()),
             slots_made: AtomicU32::new(1),
+            bells: Mutex::new(BTreeMap::new()),
             slots_free: Mutex::new(Vec::new()),
             started: AtomicBool::new(false),
             processes: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
             reaped: AtomicBool::new(false),
             close_request: AtomicU32::new(NO_REQUEST),
-        });
-        let parent = embryo.as_ref().map_or(Weak::new(), |e| Arc::downgrade(&e.parent.process));
-        let first = Process::new(new.clone(), 0, parent);
+        })
+    }
+
+    /// The first process, of a space that is found by its id from now on.
+    fn enter_first(self: &Arc<Self>, parent: Weak<Process>, words: &[u64]) -> Result<Arc<Process>> {
+        heap::room_for_entry::<u32, Arc<Space>>()?;
+        let first = Process::new(self.clone(), 0, parent)?;
         first.set_pid_namespace(words.get(5).copied().unwrap_or(0));
-        new.enter(first.clone());
-        if SPACES[percpu::index()].lock().insert(space, new.clone()).is_some() {
+        self.enter(first.clone());
+        if SPACES[percpu::index()].lock().insert(self.space, self.clone()).is_some() {
             return Err(errno::EEXIST);
         }
-        if let Some(e) = embryo {
-            first.start_child(e, words)?;
-        }
-        Ok((new, whole))
+        Ok(first)
     }
 
     /// One more process has it.
@@ -182,9 +235,10 @@ impl Space {
         self.processes.lock().push(process);
     }
 
-    /// The processes that have it.
-    pub fn processes(&self) -> Vec<Arc<Process>> {
-        self.processes.lock().clone()
+    /// The processes that have it, the newest one first, see [`newest_first`]. Nothing is locked
+    /// between two of them.
+    pub fn processes(&self) -> impl Iterator<Item = Arc<Process>> + '_ {
+        newest_first(&self.processes)
     }
 
     /// The process that had it first, or the next one of those that are left.
@@ -212,12 +266,23 @@ impl Space {
         self.processes.lock().len() > 1
     }
 
+    /// A number by which a child or a program of the space's is asked for (`IOCTL_CHILD`), and
+    /// which other processes do not guess.
+    pub fn next_token(&self) -> u64 {
+        self.tokens.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// A slot that nobody has.
     pub fn take_slot(&self) -> Option<u32> {
         if let Some(slot) = self.slots_free.lock().pop() {
             return Some(slot);
         }
         self.slots_made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < SLOTS_MAX).then_some(n + 1)).ok()
+    }
+
+    /// A slot of [`take_slot`](Self::take_slot) that nobody has used.
+    pub fn return_slot(&self, slot: u32) {
+        self.slots_free.lock().push(slot);
     }
 
     /// The last thread of `process` is gone (`is_deserted`), whose proxy is gone or going.
@@ -250,30 +315,32 @@ impl Space {
     pub fn close(&self, request: u32) {
         self.close_request.store(request, Ordering::Release);
         self.closed.store(true, Ordering::Release);
-        self.processes().iter().for_each(share::ended);
+        self.processes().for_each(|p| share::ended(&p));
         self.reap_if_empty();
     }
 
     /// Frees everything where no thread is left.
     fn reap_if_empty(&self) {
-        let processes = self.processes();
-        if !processes.iter().all(|p| p.is_deserted()) || self.reaped.swap(true, Ordering::AcqRel) {
+        if !self.processes().all(|p| p.is_deserted()) || self.reaped.swap(true, Ordering::AcqRel) {
             return; // a thread is left, or it is done by another one, or by Linux' request
         }
-        processes.iter().for_each(Process::finish);
+        self.processes().for_each(|p| p.finish());
         clone::forget(self.space);
         // None is run: whoever runs one has the proxy's memory map, and Linux has ended that.
         self.fills.lock().clear();
         let control = core::mem::take(&mut *self.control.lock());
+        let control_pages = control.len() as u64;
         mm::release::all(self, control.into_values());
+        self.account.remove_kernel(control_pages * CONTROL_COST);
         SPACES[self.home].lock().remove(&self.space);
-        self.processes.lock().clear();
+        let times = self.processes().next().map_or((0, 0), |p| p.times_ns());
+        let processes = core::mem::take(&mut *self.processes.lock());
+        drop(processes);
         heap::trim();
         let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);
         if request != NO_REQUEST {
             let r = shared::request(request);
-            let (user, system) = processes.last().map_or((0, 0), |p| p.times_ns());
-            for (i, v) in [user, system, self.memory_use().1].into_iter().enumerate() {
+            for (i, v) in [times.0, times.1, self.memory_use().1].into_iter().enumerate() {
                 r.set_arg(i, v);
             }
             inbound::complete(request, 0);
@@ -286,9 +353,23 @@ impl Space {
         (mm.resident * 4096, mm.peak * 4096)
     }
 
+    /// The bell of a slot.
+    pub fn bell(&self, slot: u32) -> Option<u32> {
+        let mut bells = self.bells.lock();
+        if let Some(bell) = bells.get(&slot) {
+            return Some(bell.number());
+        }
+        heap::room_for_entry::<u32, Bell>().ok()?;
+        let bell = Bell::new()?;
+        let number = bell.number();
+        bells.insert(slot, bell);
+        Some(number)
+    }
+
     /// The slot of a thread.
     #[allow(unsafe_code)]
     pub fn slot(&self, index: u32) -> Option<SlotRef<'static>> {
+        self.bell(index)?;
         let addr = SLOT_BASE + u64::from(index) * size_of::<Slot>() as u64;
         let frame = self.control_page(addr & !4095).ok()?;
         let pointer = memory::direct(frame + (addr & 4095)) as *mut Slot;
@@ -320,7 +401,10 @@ impl Space {
         }
         // Of the start block the proxy has as much as it likes.
         let of_proxy = (START_BASE..START_BASE + START_SIZE).contains(&page);
-        let frame = if of_proxy { frames::alloc_user_zeroed() } else { frames::alloc_zeroed() }.ok_or(errno::ENOMEM)?;
+        heap::room_for_entry::<u64, u64>()?;
+        self.account.add_kernel(CONTROL_COST)?;
+        let frame = if of_proxy { frames::alloc_user_zeroed() } else { frames::alloc_zeroed() };
+        let frame = frame.ok_or(errno::ENOMEM).inspect_err(|_| self.account.remove_kernel(CONTROL_COST))?;
         control.insert(page, frame);
         Ok(frame)
     }

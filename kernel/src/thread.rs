@@ -3,27 +3,24 @@
 
 #![allow(unsafe_code)] // interior state that only the owning CPU touches
 
-use crate::process::Process;
+use crate::process::{Ids, Process};
+use crate::accounts::Charge;
 use crate::balance::CpuMask;
-use crate::{cpus, debugregs, frames, info, observe, ptrace, rseq, seccomp, signals};
+use crate::stacks::{self, Stack};
+use crate::{cpus, debugregs, heap, info, observe, ptrace, rseq, seccomp, signals};
+use alloc::vec::Vec;
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use hanare_abi::boot::BELLS;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use hanare_core::mempolicy::Policy;
 use hanare_core::rseq::Area;
 use hanare_hal::context::Context;
 use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::Regs;
-use hanare_hal::{cpu, memory};
+use hanare_hal::{cpu, fpu};
 use hanare_ikc::SlotRef;
 use spin::Mutex;
-
-/// Kernel stack: 64 KiB. Its lowest word is a canary.
-const STACK_ORDER: u32 = 4;
-const CANARY: u64 = 0x6861_6e61_7265_2121;
-const STACK_BYTES: u64 = 4096 << STACK_ORDER;
 
 /// User registers that are not in the trap frame.
 struct Extended {
@@ -53,7 +50,7 @@ pub struct Thread {
     pub kicked: AtomicBool,
     /// What it waits for is told it, see [`cpus::Wait::is_told`].
     pub is_told: AtomicBool,
-    /// The bell of its CPU that Linux rings for it; others may have the same one.
+    /// Bell of its slot.
     pub bell: u32,
     /// TSC value at which it wants to look again, while it waits.
     pub deadline: AtomicU64,
@@ -67,8 +64,15 @@ pub struct Thread {
     pub dying: AtomicBool,
     /// It has called exit(2).
     pub left: AtomicBool,
+    /// File references that it drops, while they are to go together (`services::put_together`).
+    pub puts: Mutex<Option<Vec<u64>>>,
+    /// The worker of the thread has descriptors, directories or filters of its own, which no
+    /// other worker can take over: its execve is Linux'.
+    pub is_apart: AtomicBool,
     /// Which attributes its worker has, see `slots`.
     pub attributes: AtomicU64,
+    /// On whose behalf it calls; its worker has the same.
+    pub ids: Mutex<Ids>,
     /// Its name: of its program, or as PR_SET_NAME has it.
     pub name: Mutex<Option<[u8; 16]>>,
     /// It may not read the time stamp counter (`PR_SET_TSC`).
@@ -99,7 +103,8 @@ pub struct Thread {
     pub debug: debugregs::OfThread,
     /// See ptrace(2).
     pub ptrace: ptrace::OfThread,
-    stack: u64,
+    stack: Stack,
+    _charge: Charge,
     extended: UnsafeCell<Extended>,
     /// What it waits for; see [`Thread::set_wait`].
     wait: UnsafeCell<Option<NonNull<dyn cpus::Wait>>>,
@@ -182,14 +187,15 @@ impl Birth {
     }
 }
 
-static NEXT_BELL: AtomicU32 = AtomicU32::new(0);
-
 impl Thread {
     /// A thread that begins in `start(thread as usize)`.
     pub fn new(process: Arc<Process>, slot_index: u32, slot: SlotRef<'static>, start: extern "C" fn(usize) -> !) -> Option<Arc<Thread>> {
-        let stack = frames::alloc_user(STACK_ORDER)?;
-        memory::write(stack, &CANARY.to_le_bytes());
-        let top = memory::direct(stack) + STACK_BYTES;
+        let bytes = size_of::<Thread>() + fpu::size() + crate::clone::SMALL_PARTS;
+        heap::room(bytes).ok()?;
+        let _charge = process.account.charge(bytes as u64 + stacks::BYTES).ok()?;
+        let bell = process.bell(slot_index)?;
+        let stack = Stack::new()?;
+        let top = stack.top();
         let sigmask = process.start_mask();
         Some(Arc::new_cyclic(|weak| Thread {
             process,
@@ -201,14 +207,17 @@ impl Thread {
             since: AtomicU64::new(0),
             kicked: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
-            bell: NEXT_BELL.fetch_add(1, Ordering::Relaxed) % BELLS,
+            bell,
             deadline: AtomicU64::new(crate::cpus::NEVER),
             last_call: AtomicU64::new(0),
             in_place: AtomicBool::new(false),
             futex_woken: AtomicBool::new(false),
             dying: AtomicBool::new(false),
             left: AtomicBool::new(false),
+            puts: Mutex::new(None),
+            is_apart: AtomicBool::new(false),
             attributes: AtomicU64::new(0),
+            ids: Mutex::new(Ids::default()),
             name: Mutex::new(None),
             no_tsc: AtomicBool::new(false),
             policy: Mutex::new(Policy::default()),
@@ -225,6 +234,7 @@ impl Thread {
             debug: debugregs::OfThread::default(),
             ptrace: ptrace::OfThread::default(),
             stack,
+            _charge,
             wait: UnsafeCell::new(None),
             extended: UnsafeCell::new(Extended {
                 // The queue holds the thread while it starts, so the pointer stays good.
@@ -263,16 +273,14 @@ impl Thread {
         self.process.is_killed() || self.dying.load(Ordering::Relaxed)
     }
 
-    /// Panics if the kernel stack has overflowed.
-    pub fn check_stack(&self) {
-        let mut word = [0; 8];
-        memory::read(self.stack, &mut word);
-        assert!(u64::from_le_bytes(word) == CANARY, "kernel stack overflow in space {}", self.process.space);
-    }
-
     /// Top of the kernel stack.
     pub fn stack_top(&self) -> u64 {
-        memory::direct(self.stack) + STACK_BYTES
+        self.stack.top()
+    }
+
+    /// Whether `addr` lies below the end of the kernel stack.
+    pub fn has_overflown(&self, addr: u64) -> bool {
+        self.stack.guards(addr)
     }
 
     /// Its place for the kernel context.
@@ -297,6 +305,17 @@ impl Thread {
         e.fpu.restore();
         cpu::set_fs_base(e.fs_base);
         cpu::set_user_gs_base(e.gs_base);
+    }
+
+    /// Takes over what execve leaves as it was from `old`, in whose place the thread goes on.
+    pub fn take_over(self: &Arc<Self>, old: &Thread) {
+        *self.signals.lock() = old.signals.lock().hand_over();
+        *self.affinity.lock() = *old.affinity.lock();
+        *self.name.lock() = *old.name.lock();
+        *self.policy.lock() = *old.policy.lock();
+        self.no_tsc.store(old.no_tsc.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.seccomp.inherit(old.seccomp.inherited());
+        ptrace::continue_as(old, self);
     }
 
     /// The state a new program starts with (exec).
@@ -345,11 +364,5 @@ impl Thread {
     pub fn is_ready(&self) -> bool {
         // SAFETY: see `Sync`; the pointer is good while it is set.
         unsafe { (*self.wait.get()).is_none_or(|w| w.as_ref().ready()) || self.is_awaited() }
-    }
-}
-
-impl Drop for Thread {
-    fn drop(&mut self) {
-        frames::free(self.stack, STACK_ORDER);
     }
 }

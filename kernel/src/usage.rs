@@ -4,12 +4,15 @@
 //! When a process ends, what it used is left with its parent, before Linux hears of
 //! the end. A successful wait of the parent takes it.
 
+use crate::heap;
 use crate::process::Process;
 use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::Row;
 use hanare_core::time::NS_PER_SEC;
 use hanare_hal::usercopy;
+use spin::Mutex;
 
 /// CPU time, memory and page faults of ended processes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,16 +59,41 @@ pub struct Children {
     ended: BTreeMap<u32, Usage>,
 }
 
+/// Accounts of a process. One that goes on in memory of its own after execve (`depart`) keeps
+/// them, so children from before leave there what they used.
+#[derive(Clone, Default)]
+pub struct Accounts {
+    own: Arc<Mutex<Children>>,
+    parents: Weak<Mutex<Children>>,
+}
+
+impl Accounts {
+    /// The accounts of a new child of `parent`.
+    pub fn of_child(parent: &Weak<Process>) -> Self {
+        let parents = parent.upgrade().map_or(Weak::new(), |p| Arc::downgrade(&p.usage.lock().own));
+        Self { own: Arc::default(), parents }
+    }
+
+    /// The use of those children that were waited for.
+    pub fn waited(&self) -> Usage {
+        self.own.lock().waited
+    }
+}
+
 /// Children that nobody waits for are forgotten, lowest ids first, beyond this.
 const ENDED_MAX: usize = 4096;
 
 /// A process ends; its memory is still there.
 pub fn ended(p: &Process) {
-    let Some(parent) = p.parent.upgrade() else { return }; // gone, or a process of Linux
+    let accounts = p.usage.lock().clone();
+    let Some(parents) = accounts.parents.upgrade() else { return }; // gone, or a process of Linux
     let mut used = Usage::of(p);
-    used.add(p.children.lock().waited);
+    used.add(accounts.waited());
     let pid = p.identity.lock().pid;
-    let mut children = parent.children.lock();
+    let mut children = parents.lock();
+    if heap::room_for_entry::<u32, Usage>().is_err() {
+        return; // forgotten, as if there were too many
+    }
     children.ended.insert(pid, used);
     if children.ended.len() > ENDED_MAX {
         children.ended.pop_first();
@@ -87,8 +115,9 @@ pub fn waited(p: &Process, row: &Row, a: &[u64; 6], result: u64) -> Result<()> {
     } else {
         (if a[0] == P_PID { a[1] as u32 } else { 0 }, a[4], a[3] & WNOWAIT != 0)
     };
+    let own = p.usage.lock().own.clone();
     let used = {
-        let mut children = p.children.lock();
+        let mut children = own.lock();
         let Some(used) = children.ended.get(&pid).copied() else {
             return Ok(()); // stopped, continued, or none
         };

@@ -7,7 +7,7 @@
 use crate::futex::{self, Sleeper, Word};
 use crate::process::Process;
 use crate::until::Until;
-use crate::{cpus, syscalls};
+use crate::{cpus, heap, syscalls};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
@@ -81,7 +81,7 @@ fn timeout(pointer: u64, clock: i32) -> Result<Until> {
 }
 
 fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
-    let mut bytes = alloc::vec![0; count * size_of::<Waiter>()];
+    let mut bytes = heap::zeroed(count * size_of::<Waiter>())?;
     usercopy::read(addr, &mut bytes).map_err(|_| errno::EFAULT)?;
     let words = <[Waiter]>::ref_from_bytes(&bytes).map_or_else(|_| Vec::new(), <[Waiter]>::to_vec);
     if words.len() != count || words.iter().any(|w| w.flags & !PRIVATE != SIZE_32 || w.reserved != 0) {

@@ -77,12 +77,19 @@ impl Device {
             Debug::Panic => request::DEBUG_PANIC,
             Debug::Hang { .. } => request::DEBUG_HANG,
             Debug::Memory => request::DEBUG_MEMORY,
+            Debug::FailAlloc { .. } => request::DEBUG_FAIL_ALLOC,
+            Debug::Overflow => request::DEBUG_OVERFLOW,
+        };
+        let args = match what {
+            Debug::Hang { ms } => [ms, 0, 0, 0],
+            Debug::FailAlloc { first, step } => [first, step, 0, 0],
+            Debug::Panic | Debug::Memory | Debug::Overflow => [0; 4],
         };
         let mut debug = ioctl::Debug {
             name: text::name(name)?,
             cpu,
             op: op as u32,
-            args: [if let Debug::Hang { ms } = what { ms } else { 0 }, 0, 0, 0],
+            args,
         };
         raw::debug(self.fd(), &mut debug)
             .map_err(|errno| Error::of_instance("send the debug request", errno, name))?;
@@ -104,7 +111,7 @@ impl Device {
             space: 0,
             cpu_count: 0,
             fd: self.fd.as_raw_fd() as u32,
-            reserved: 0,
+            counted: 0,
             message: [0; MESSAGE_SIZE],
         };
         for &cpu in cpus {
@@ -147,6 +154,15 @@ pub enum Debug {
     },
     /// Log and report memory.
     Memory,
+    /// Have allocations of the LWK fail; the answer's first number is how many were counted before.
+    FailAlloc {
+        /// Which is the first one that fails, counted from 1; 0: none, they are counted only; `u64::MAX`: neither.
+        first: u64,
+        /// After how many each further one fails; 0: none does.
+        step: u64,
+    },
+    /// Use up the kernel stack of who answers.
+    Overflow,
 }
 
 /// The answer to [`Debug::Memory`].

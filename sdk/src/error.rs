@@ -9,7 +9,7 @@ pub enum Error {
     #[error("no /dev/hanare: the module is not loaded (next: modprobe hanare, or: hanare doctor)")]
     NotLoaded,
     /// The device may not be opened.
-    #[error("/dev/hanare: permission denied: run as root, or get access to the device")]
+    #[error("/dev/hanare: permission denied: your user is not in the device's group (next: sudo usermod -aG hanare USER, and log in again)")]
     Permission,
     /// Opening the device failed in another way.
     #[error("/dev/hanare: {}", describe(*.0))]
@@ -56,7 +56,7 @@ pub enum Error {
     #[error("no instance is called '{0}' (see: hanare ls)")]
     NoInstance(String),
     /// A name that cannot be one.
-    #[error("'{0}' cannot be an instance name: use 1 to 31 letters, digits, '-', '_' or '.'")]
+    #[error("'{0}' cannot be an instance name: use 1 to 31 letters, digits, '-', '_' or '.', first a letter or digit")]
     Name(String),
     /// Boot options that do not fit.
     #[error("the boot options take {0} bytes; at most 255 are possible")]

@@ -28,4 +28,4 @@ pub use log::LogReader;
 pub use observer::{Observed, Observer};
 pub use processes::{Process, Thread};
 pub use status::{Cpu, CpuState, Instance, State};
-pub use text::NAME_LENGTH_MAX;
+pub use text::{NAME_LENGTH_MAX, check_name};

@@ -3,6 +3,7 @@
 
 use std::os::fd::BorrowedFd;
 
+use hanare_abi::observe::{Observation, Observe, TraceRead};
 use hanare_abi::ioctl::*;
 use rustix::io::Result;
 use rustix::ioctl::{Updater, ioctl};

@@ -131,6 +131,8 @@ pub struct Cpu {
     pub local_calls: u64,
     /// System calls delegated to Linux.
     pub delegated_calls: u64,
+    /// Time without a thread to run since boot, ns.
+    pub idle_ns: u64,
 }
 
 impl Cpu {
@@ -146,6 +148,7 @@ impl Cpu {
             page_faults: cpu.page_faults,
             local_calls: cpu.local_calls,
             delegated_calls: cpu.delegated_calls,
+            idle_ns: cpu.idle_ns,
         }
     }
 }
@@ -257,6 +260,7 @@ const EMPTY_CPU: ioctl::CpuStatus = ioctl::CpuStatus {
     page_faults: 0,
     local_calls: 0,
     delegated_calls: 0,
+    idle_ns: 0,
 };
 
 fn question(which: Which, ping: bool) -> ioctl::Status {

@@ -7,12 +7,20 @@ use crate::{Error, Result};
 /// Longest instance name in bytes.
 pub const NAME_LENGTH_MAX: usize = NAME_SIZE - 1;
 
-/// An instance name as the ABI has it, checked.
-pub(crate) fn name(text: &str) -> Result<[u8; NAME_SIZE]> {
+/// Whether an instance can have this name; the error says what is allowed.
+pub fn check_name(text: &str) -> Result<()> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if text.is_empty() || text.len() > NAME_LENGTH_MAX || !text.bytes().all(allowed) {
+    // One that begins otherwise looks like an option, or is a folder's.
+    let begins_well = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if !begins_well || text.len() > NAME_LENGTH_MAX || !text.bytes().all(allowed) {
         return Err(Error::Name(text.into()));
     }
+    Ok(())
+}
+
+/// An instance name as the ABI has it, checked.
+pub(crate) fn name(text: &str) -> Result<[u8; NAME_SIZE]> {
+    check_name(text)?;
     Ok(field(text.as_bytes()))
 }
 
@@ -41,10 +49,10 @@ mod tests {
 
     #[test]
     fn names() {
-        for good in ["default", "a", "node-1_x.y", &"n".repeat(31)] {
+        for good in ["default", "a", "3", "node-1_x.y", &"n".repeat(31)] {
             assert_eq!(from_bytes(&name(good).unwrap()), good);
         }
-        for bad in ["", "a b", "ä", "a/b", &"n".repeat(32)] {
+        for bad in ["", "a b", "ä", "a/b", "-a", ".", "_x", &"n".repeat(32)] {
             assert!(matches!(name(bad), Err(Error::Name(_))), "{bad}");
         }
     }

@@ -26,9 +26,9 @@ def refused(name, argv, *words, status=1, prepare=None, booted=False, text=None)
         if prepare:
             prepare()
         before = machine()
-        result = command(['hanare', *argv], timeout=60)
+        result = command(['hanare', *argv])
         if argv[0] == 'boot' and result.status == 0:
-            hanare('shutdown', timeout=60)
+            hanare('shutdown')
         expect(result.status == status, f'status {status} expected: {result}')
         said = (result.err + result.out).decode(errors='replace')
         for word in words:
@@ -67,8 +67,8 @@ def boots():
     refused('boot-wrong-size', ['boot', '--cpus', '2', '--mem', '33K'], '512M', status=2)
     refused('boot-odd-size', ['boot', '--cpus', '2', '--mem', '33M'], 'pieces of 2M', status=2)
     refused('boot-unknown-node', ['boot', '--cpus', '2', '--mem', '32M@7'], 'node 7')
-    refused('boot-wrong-name', ['boot', 'no/name', *SMALL], 'no/name', 'letters')
-    refused('boot-long-name', ['boot', 'n' * 100, *SMALL], '31')
+    refused('boot-wrong-name', ['boot', 'no/name', *SMALL], 'no/name', 'letters', status=2)
+    refused('boot-long-name', ['boot', 'n' * 100, *SMALL], '31', status=2)
     image = content(WORK + '/hanare-lwk')
     refused('image-missing', ['boot', *SMALL, '--image', '/no/such/image'], '/no/such/image',
             'No such file')
@@ -102,7 +102,7 @@ def boots():
         expect(bytes(changed) != image, 'no version behind the magic')
         result = command(['hanare', 'boot', *SMALL, '--image', file('other', bytes(changed))])
         if result.status == 0:
-            hanare('shutdown', timeout=60)
+            hanare('shutdown')
         text = result.err.decode()
         expect(result.status == 1 and str(version) in text and str(version + 7) in text, result)
     check('image-of-other-version', other_version, lwk=False)
@@ -114,10 +114,10 @@ def boots():
             changed = bytearray(image)
             changed[place] ^= 0xff
             result = command(['hanare', 'boot', *SMALL, '--timeout', '3', '--image',
-                              file('bits', bytes(changed))], timeout=60)
+                              file('bits', bytes(changed))])
             expect(not result.late and result.status in (0, 1), f'{place}: {result}')
             if result.status == 0:
-                hanare('shutdown', '--force', timeout=60)
+                hanare('shutdown', '--force')
         expect(machine() == ('0-3', []), machine())
     check('image-with-changed-bytes', bits, lwk=False)
 
@@ -137,11 +137,11 @@ def boots():
             raise Failure('no segment holds the entry')
         start_time = time.monotonic()
         result = command(['hanare', 'boot', *SMALL, '--timeout', '2', '--image',
-                          file('silent', bytes(changed))], timeout=60)
+                          file('silent', bytes(changed))])
         took = time.monotonic() - start_time
         expect(result.status == 1, result)
         expect(re.search(rb'(?i)CPU 2 .*(answer|start|time)', result.err), result)
-        expect(took < 20, f'took {took:.0f} s')
+        expect(took < 120, f'took {took:.0f} s')  # not the 10 minutes that a boot may take
         expect(machine()[0] == '0-3', machine())
     check('cpu-that-does-not-answer', silent, lwk=False)
     for argv in (['run', '/bin/true'], ):
@@ -198,7 +198,7 @@ def running():
             for value in b'\xff\xff', b'\0\0':
                 bad = bytearray(good)
                 bad[offset:offset + 2] = value
-                result = run(file('bad-elf', bytes(bad)), timeout=20)
+                result = run(file('bad-elf', bytes(bad)))
                 expect(not result.late, f'no end with {value.hex()} at {offset}')
         expect(healthy(), 'nothing runs any more')
     check('run-elf-with-bad-headers', headers)
@@ -208,16 +208,14 @@ def running():
             before, _ = debug_memory()
             result = run(DIE, how)
             expect(result.status == status, result)
-            after, text = debug_memory()
-            expect(after == before, f'free memory {before} before, {text} after')
+            gone(before)
         check('program-' + how, body)
 
     def exhausts():
         before, _ = debug_memory()
-        result = run(DIE, 'memory', timeout=120)
+        result = run(DIE, 'memory')
         expect(result.status in (-9, 9), result)
-        after, text = debug_memory()
-        expect(after == before, f'free memory {before} before, {text} after')
+        gone(before)
         expect(b'out of memory' in hanare('log').out or result.status == 9, 'the log does not say so')
         expect(healthy(), 'nothing runs any more')
     check('program-exhausts-memory', exhausts)
@@ -257,39 +255,38 @@ def begun(how, **more):
     return process
 
 
-def gone(before, seconds=20):
-    """The LWK has as much free memory as before, and no process."""
-    end = time.monotonic() + seconds
-    while True:
-        after, text = debug_memory()
-        if after == before and '0 processes' in text:
-            return
-        expect(time.monotonic() < end, f'free memory {before} before, {text} after')
-        time.sleep(0.5)
+gone = lwk_memory_is
+
+
+def down(name):
+    """Shuts an instance down, if it is still there; it may be going just now."""
+    until(lambda: name not in hanare('ls').out.decode()
+          or hanare('shutdown', name, '--force', status=None).status == 0, f'{name} is gone')
 
 
 def kills():
     """kill -9 at bad moments. The instance has memory for a 1 GiB write."""
-    def writer(target):
-        def body():
-            before, _ = debug_memory()
+    def in_write():
+        before, _ = debug_memory()
+        target = '/dev/shm/big'
+        for _ in range(10):  # the write may be over before it is noticed that it has begun
             with open(target, 'wb') as out:
                 # stdout is the target: "ready" comes on stderr, before the big write.
                 process = subprocess.Popen(['hanare', 'run', '--', DIE, 'write'], stdout=out,
                                            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
                 expect(process.stderr.readline() == b'ready\n', 'not ready')
-                time.sleep(0.15)
-                running = process.poll() is None
+                while os.path.getsize(target) < 1 << 20 and process.poll() is None:
+                    pass
                 process.send_signal(signal.SIGKILL)
-                expect(process.wait(30) == -9 or not running, f'status {process.returncode}')
-            size = os.path.getsize(target) if os.path.isfile(target) else 0
-            if os.path.isfile(target):
-                os.unlink(target)
-            expect(running, f'had ended before the kill, {size} bytes written')
-            gone(before)
-            expect(healthy(), 'nothing runs any more')
-        return body
-    check('kill-proxy-in-1G-write', writer('/dev/shm/big'))
+                status_of = process.wait(TIMEOUT)
+            size = os.path.getsize(target)
+            os.unlink(target)
+            if size < 1 << 30:
+                break
+        expect(status_of == -9 and size < 1 << 30, f'status {status_of}, {size} bytes written')
+        gone(before)
+        expect(healthy(), 'nothing runs any more')
+    check('kill-proxy-in-1G-write', in_write)
 
     def in_pipe():
         before, _ = debug_memory()
@@ -299,15 +296,15 @@ def kills():
         taken = sum(len(os.read(process.stdout.fileno(), 65536)) for _ in range(50))
         process.send_signal(signal.SIGKILL)
         process.stdout.close()
-        expect(process.wait(30) == -9, f'status {process.returncode} after {taken}')
+        expect(process.wait(TIMEOUT) == -9, f'status {process.returncode} after {taken}')
         gone(before)
     check('kill-proxy-in-write-to-a-pipe', in_pipe)
 
     def whole():
         """The same write, not killed, is whole."""
         with open('/dev/shm/big', 'wb') as out:
-            result = subprocess.run(['hanare', 'run', '--', DIE, 'write'], stdout=out, timeout=200,
-                                    stderr=subprocess.PIPE)
+            result = subprocess.run(['hanare', 'run', '--', DIE, 'write'], stdout=out,
+                                    stderr=subprocess.PIPE, timeout=TIMEOUT)
         size = os.path.getsize('/dev/shm/big')
         os.unlink('/dev/shm/big')
         expect(result.returncode == 0 and size == (1 << 30) + len('write: '), (result, size))
@@ -318,7 +315,7 @@ def kills():
             before, _ = debug_memory()
             process = begun(how)
             process.send_signal(signal.SIGKILL)
-            expect(process.wait(30) == -9, f'status {process.returncode}')
+            expect(process.wait(TIMEOUT) == -9, f'status {process.returncode}')
             gone(before)
         check('kill-proxy-' + how, body)
 
@@ -330,7 +327,7 @@ def kills():
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(0.012 * n)
             process.kill()
-            process.wait(30)
+            process.wait(TIMEOUT)
         gone(before)
     check('kill-proxy-at-any-time', many)
 
@@ -341,11 +338,8 @@ def kills():
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(delay)
             process.kill()
-            process.wait(30)
-            time.sleep(0.5)
-            names = hanare('ls').out
-            if b'killed' in names:
-                hanare('shutdown', 'killed', '--force', timeout=60)
+            process.wait(TIMEOUT)
+            down('killed')
         hanare('boot', 'killed', '--cpus', '1', '--mem', '64M')
         hanare('shutdown', 'killed')
     check('kill-hanare-boot', starting)
@@ -355,18 +349,16 @@ def kills():
         process = subprocess.Popen(['hanare', 'shutdown', 'killed'])
         time.sleep(0.02)
         process.kill()
-        process.wait(30)
-        time.sleep(2)
-        if b'killed' in hanare('ls').out:
-            hanare('shutdown', 'killed', '--force', timeout=60)
+        process.wait(TIMEOUT)
+        down('killed')
         hanare('boot', 'killed', '--cpus', '1', '--mem', '64M')
         hanare('shutdown', 'killed')
     check('kill-hanare-shutdown', stopping)
 
     def forced():
         process = begun('spin')
-        hanare('shutdown', '--force', timeout=60)
-        expect(process.wait(30) != 0, 'the program ended with status 0')
+        hanare('shutdown', '--force')
+        expect(process.wait(TIMEOUT) != 0, 'the program ended with status 0')
         boot()
     check('shutdown-force', forced)
 
@@ -376,7 +368,7 @@ def panics():
         process = begun('pause')
         hanare('debug', 'panic')
         try:
-            status_of = process.wait(30)
+            status_of = process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             raise Failure('the program outlives its kernel')
@@ -387,30 +379,54 @@ def panics():
         text = hanare('log').out.decode()
         expect('panic' in text and 'debug panic' in text, text[-300:])
         expect(b'panicked' in hanare('ls').out, hanare('ls').out)
-        hanare('shutdown', timeout=60)
+        hanare('shutdown')
         boot()
         expect(healthy(), 'no program runs after the next boot')
     check('panic-log-shutdown-boot', panic)
 
     def second_cpu():
         hanare('debug', 'panic', '--cpu', '1')
-        time.sleep(1)
-        expect(b'panicked' in hanare('ls').out, hanare('ls').out)
+        until(lambda: b'panicked' in hanare('ls').out, lambda: hanare('ls').out)
         expect('debug panic' in hanare('log').out.decode(), 'not in the log')
-        hanare('shutdown', timeout=60)
+        hanare('shutdown')
         boot()
     check('panic-on-the-second-cpu', second_cpu)
+
+    def overflow(cpu, named, spinners=0):
+        """Whoever uses up a kernel stack meets its guard, and the panic's message says whose it was."""
+        def body():
+            spinning = [begun('spin') for _ in range(spinners)]
+            try:
+                hanare('debug', 'overflow', '--cpu', str(cpu))
+                until(lambda: b'panicked' in hanare('ls').out, lambda: hanare('ls').out)
+                text = hanare('log').out.decode()
+                expect(re.search(named, text), text[-1500:])
+                expect('exception 8 ' in text and '  #3 0x' in text, text[-1500:])
+            finally:
+                for process in spinning:
+                    process.kill()
+                    process.wait()
+            hanare('shutdown', '--force')
+            boot()
+            expect(healthy(), 'no program runs after the next boot')
+        return body
+    check('overflow-of-the-first-idle-stack', overflow(0, 'the idle stack of cpu0 has overflown'))
+    check('overflow-of-another-idle-stack', overflow(1, 'the idle stack of cpu1 has overflown'))
+    check('overflow-of-a-threads-stack', overflow(1, r'the kernel stack of thread \d+ in space \d+ has overflown', 2))
 
     def in_a_write():
         process = subprocess.Popen(['hanare', 'run', '--', '/usr/bin/cat', '/dev/zero'],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        time.sleep(1)
+        def written():
+            with open(f'/proc/{process.pid}/io') as file:
+                return int(re.search(r'wchar: (\d+)', file.read())[1])
+        until(lambda: written() > 1 << 20, 'it writes')
         hanare('debug', 'panic', '--cpu', '0')
         try:
-            expect(process.wait(30) in (125, -9), f'status {process.returncode}')
+            expect(process.wait(TIMEOUT) in (125, -9), f'status {process.returncode}')
         finally:
             process.kill()
-        hanare('shutdown', timeout=60)
+        hanare('shutdown')
         boot()
     check('panic-while-a-program-writes', in_a_write)
 
@@ -418,18 +434,19 @@ def panics():
         hanare('debug', 'hang', '--cpu', '1')
         result = hanare('status', '--ping', status=None)
         expect(b'hung' in result.out, result)
-        hanare('shutdown', timeout=60)
+        hanare('shutdown')
         expect(machine()[0] == '0-3', machine())
         boot()
         expect(healthy(), 'no program runs after the next boot')
     check('hang-shutdown-boot', hang)
 
     def stall():
-        hanare('debug', 'hang', '--cpu', '1', '--for', '15000')  # itself waits for 5 s
+        hanare('debug', 'hang', '--cpu', '1', '--for', '45000')  # itself waits for 5 s
         expect(b'hung' in hanare('status', '--ping', status=None).out, 'not noticed')
         result = run('true')
         expect(result.status == 125 and b'does not answer' in result.err, result)
-        time.sleep(12)
+        until(lambda: b'running' in hanare('status', '--ping', status=None).out
+              and b'hung' not in hanare('status', '--ping', status=None).out, 'it answers again')
         expect(healthy(), 'it answers again, and no program runs')
         expect(b'running' in hanare('status').out, hanare('status'))
     check('stall-and-on', stall)

@@ -1,5 +1,6 @@
 """The module by its ioctls alone, well-formed and not."""
 
+import errno
 import os
 import struct
 import sys
@@ -11,7 +12,7 @@ TOOL = GUEST + '/module-boot'
 
 
 def tool(*arguments, status=0):
-    result = command([TOOL, *arguments], timeout=60)
+    result = command([TOOL, *arguments])
     expect(result.status == status and not result.late, f'{arguments}: {result}')
     return result
 
@@ -46,7 +47,7 @@ def given_back_on_close():
 
 def nonsense(seed):
     def body():
-        result = command([GUEST + '/module-fuzz', '20000', str(seed)], timeout=240)
+        result = command([GUEST + '/module-fuzz', '20000', str(seed)])
         expect(result.status == 0, result)
         with open('/sys/devices/system/cpu/online') as file:
             online = file.read().strip()
@@ -61,7 +62,7 @@ HOSTILE = GUEST + '/module-hostile'
 def hostile(how):
     """One that says how it went."""
     def body():
-        result = command([HOSTILE, 'default', how], timeout=30)
+        result = command([HOSTILE, 'default', how])
         expect(result.out == b'ended\n', result)
     return body
 
@@ -74,10 +75,10 @@ def hostile_at_shutdown(how):
         try:
             said = process.stdout.readline()
             expect(said == b'ready\n', said)
-            hanare('shutdown', '--force', timeout=60)
+            hanare('shutdown', '--force')
         finally:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(20)
+            process.wait(TIMEOUT)
         boot()
     return body
 
@@ -91,12 +92,7 @@ def users():
 def cycle():
     before = users()
     hostile('cycle')()
-    for _ in range(50):
-        after = users()
-        if after == before:
-            return
-        time.sleep(0.1)
-    raise Failure(f'{before} users of the module before, {after} after')
+    until(lambda: users() == before, lambda: f'{before} users of the module before, {users()} after')
 
 
 FORGE = GUEST + '/module-forge'
@@ -108,23 +104,23 @@ def stolen():
                                stdout=subprocess.PIPE)
     try:
         expect(process.stdout.readline().endswith(b'ready\n'), 'not ready')
-        result = command([FORGE, 'default', 'steal', str(process.pid)], timeout=40)
+        result = command([FORGE, 'default', 'steal', str(process.pid)])
         expect(result.out == b'nothing\n', result)
         expect(process.poll() is None, 'its end')
     finally:
         process.kill()
-        process.wait(20)
+        process.wait(TIMEOUT)
 
 
 def filled():
     """Start blocks take no memory that the kernel needs."""
-    result = command([FORGE, 'default', 'fill'], timeout=40)
+    result = command([FORGE, 'default', 'fill'])
     expect(result.out == b'filled\n', result)
     expect(run('/bin/true').status == 0, 'no program runs any more')
 
 
 def forks():
-    result = command([GUEST + '/module-fork', 'default'], timeout=120)
+    result = command([GUEST + '/module-fork', 'default'])
     expect(result.status == 0, result)
 
 
@@ -136,7 +132,7 @@ class SlowFile:
 
     def __enter__(self):
         signal.signal(signal.SIGALRM, self.late)
-        signal.alarm(120)  # 80 pythons start at once, on machines without hardware virtualisation
+        signal.alarm(3 * TIMEOUT)  # 80 pythons start at once, on machines without hardware virtualisation
         subprocess.run(['modprobe', 'fuse'], check=True)
         self.folder = tempfile.mkdtemp(dir=WORK)
         self.server = subprocess.Popen([sys.executable, ROOT + '/tests/lib/slowfile.py', self.folder],
@@ -155,8 +151,8 @@ class SlowFile:
         signal.alarm(0)
         self.program.kill()
         self.server.kill()
-        self.program.wait(20)
-        self.server.wait(20)
+        self.program.wait(TIMEOUT)
+        self.server.wait(TIMEOUT)
         subprocess.run(['umount', '-l', self.folder])
 
     def said(self, wanted):
@@ -196,16 +192,18 @@ def killed_readers():
     with SlowFile() as slow:
         readers = []
         for number in range(1, 81):
-            code = (f'import os; os.pread(os.open("/proc/{slow.program.pid}/mem", os.O_RDONLY), 1, '
-                    f'{slow.address + number * (512 << 10)})')
-            readers.append(subprocess.Popen([sys.executable, '-S', '-c', code]))
-        time.sleep(8)
+            code = (f'import os; file = os.open("/proc/{slow.program.pid}/mem", os.O_RDONLY); os.write(1, b"x"); '
+                    f'os.pread(file, 1, {slow.address + number * (512 << 10)})')
+            readers.append(subprocess.Popen([sys.executable, '-S', '-c', code], stdout=subprocess.PIPE))
+        for reader in readers:
+            expect(reader.stdout.read(1) == b'x', 'it does not begin to read')
+        time.sleep(2)  # from there to the page it is not far
         expect(all(reader.poll() is None for reader in readers), 'the file is not slow')
         for reader in readers:
             reader.kill()
         for reader in readers:
-            reader.wait(20)
-        result = command(['hanare', 'run', '--cpus', '2', '--', GUEST + '/static/hello'], timeout=10)
+            reader.wait(TIMEOUT)
+        result = command(['hanare', 'run', '--cpus', '2', '--', GUEST + '/static/hello'])
         expect(result.out == b'hello\n', f'no program runs there: {result}')
 
 
@@ -224,7 +222,23 @@ def two_readers():
         expect(b'OSError: [Errno 5]' in error, error)
         expect(first.poll() is None, 'the file is not slow')
         slow.tell(slow.server)
-        expect(first.wait(20) == 0, first.stderr.read())
+        expect(first.wait(TIMEOUT) == 0, first.stderr.read())
+
+
+def refused_by_linux(path, text, says):
+    """Linux refuses, with a sentence in its log and no complaint."""
+    def body():
+        before = len(kernel_log_since(0))
+        try:
+            with open(path, 'w') as control:
+                control.write(text)
+            raise Failure(f'{text!r} to {path} is taken')
+        except OSError as error:
+            expect(error.errno == errno.EBUSY, error)
+        said = kernel_log_since(before)
+        expect(says in said and 'Call Trace' not in said, said)
+        expect(healthy(), 'nothing runs any more')
+    return body
 
 
 start()
@@ -237,6 +251,9 @@ boot('--cpus', '2-3', '--mem', '64M')
 wanted = '0-1'
 check('nonsense-beside-an-lwk', nonsense(2))
 check('fork', forks)
+check('its-cpus-stay-offline', refused_by_linux('/sys/devices/system/cpu/cpu2/online', '1', 'hanare shutdown gives it back'))
+for how in 'freeze', 'mem', 'disk':
+    check(f'no-suspend-to-{how}', refused_by_linux('/sys/power/state', how, 'hanare shutdown ends it'))
 check('hostile-kept', hostile('kept'))
 check('hostile-memory', hostile('memory'))
 check('hostile-moved', hostile('moved'))

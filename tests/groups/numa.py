@@ -22,11 +22,59 @@ def from_node(node):
         expect(450 < taken < 600 and other < 100, f'node {node} gave {taken} MiB, the other {other}')
         expect(healthy(), 'no program runs')
         hanare('shutdown')
-        expect(abs(free_of(node) - before[node]) < 60, f'{before[node]} MiB before, {free_of(node)} after')
+        until(lambda: abs(free_of(node) - before[node]) < 60, lambda: f'{before[node]} MiB before, {free_of(node)} after')
     return body
 
 
+def shown():
+    """numactl on the LWK: CPUs and MiB by node."""
+    result = run('numactl', '--hardware')
+    expect(result.status == 0, result)
+    text = result.out.decode()
+    cpus = {int(node): numbers.split() for node, numbers in re.findall(r'node (\d+) cpus:(.*)', text)}
+    return {node: (cpus[node], int(re.search(rf'node {node} size: (\d+)', text)[1])) for node in cpus}
+
+
+def said(*argv):
+    result = run(*argv)
+    expect(result.status == 0, result)
+    return result.out.decode()
+
+
+def numbered():
+    """Nodes and CPUs as on a Linux with the other CPUs offline."""
+    text = said('numactl', '--show')
+    expect('physcpubind: 1 4 \n' in text and 'cpubind: 0 1 \n' in text and 'membind: 0 1 \n' in text, text)
+    nodes = shown()
+    expect([nodes[node][0] for node in (0, 1)] == [['1'], ['4']], nodes)
+    expect(all(200 < nodes[node][1] <= 256 for node in nodes), nodes)
+    for node, cpu in ('0', '1'), ('1', '4'):
+        text = said('numactl', '-N', node, 'grep', 'Cpus_allowed_list', '/proc/self/status')
+        expect(text == f'Cpus_allowed_list:\t{cpu}\n', text)
+        text = said('numactl', '-m', node, 'numactl', '--show')
+        expect(f'membind: {node} \n' in text, text)
+    text = said('sh', '-c', 'cd /sys/devices/system/node; cat possible online has_cpu has_memory; echo node*/cpu[0-9]*')
+    expect(text == '0-1\n0-1\n0-1\n0-1\n' + ' '.join(f'node{cpu // 3}/cpu{cpu}' for cpu in range(6)) + '\n', text)
+
+
+def far_memory():
+    """A node with a CPU and no memory; then one with neither."""
+    hanare('boot', '--cpus', '4', '--mem', '256M@0')
+    text = said('sh', '-c', 'cd /sys/devices/system/node; cat possible online has_cpu has_memory; grep Mems_allowed_list /proc/self/status')
+    expect(text == '0-1\n0-1\n1\n0\nMems_allowed_list:\t0\n', text)
+    result = run('numactl', '-m', '1', 'true')
+    expect(result.status == 1, result)
+    hanare('shutdown')
+    hanare('boot', '--cpus', '4', '--mem', '256M@1')
+    text = said('sh', '-c', 'cd /sys/devices/system/node; cat possible online; ls -d node*; cat node0/cpulist 2>&1; true')
+    expect(text.startswith('0-1\n1\nnode1\n') and 'No such file' in text, text)
+    nodes = shown()
+    expect(list(nodes) == [1] and nodes[1][0] == ['4'], nodes)
+    hanare('shutdown')
+
+
 def of_both():
+    linux = numbers_with_offline(2)
     hanare('boot', '--cpus', '1,4', '--mem', '256M@0,256M@1')
     nodes = [cpu['node'] for cpu in status()['cpus']]
     expect(nodes == [0, 1], f'CPUs are of nodes {nodes}')
@@ -38,6 +86,8 @@ def of_both():
     # More than one node has.
     result = command(['hanare', 'run', '/usr/bin/python3', '-c', 'print(len(b"x" * (300 << 20)))'])
     expect(result.out == b'314572800\n', result)
+    same_numbers(linux)
+    numbered()
     hanare('shutdown')
 
 
@@ -50,5 +100,6 @@ start()
 check('memory-of-node-0', from_node(0), lwk=False)
 check('memory-of-node-1', from_node(1), lwk=False)
 check('memory-of-both', of_both, lwk=False)
+check('node-without-memory', far_memory, lwk=False)
 check('too-much-for-one-node', too_much, lwk=False)
 finish()

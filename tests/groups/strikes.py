@@ -16,21 +16,21 @@ from harness import *
 
 MORE = float(os.environ.get('TESTS_STRIKES') or 1)
 STRUCK = GUEST + '/static/struck'
-KINDS = ['fork', 'exec', 'thread', 'map', 'block', 'signal', 'exit']
+KINDS = ['fork', 'exec', 'table', 'thread', 'map', 'block', 'signal', 'exit']
 ACTIONS = ['kill', 'crash', 'stop', 'parent', 'first', 'term', 'delay']
 BOOT_MEMORY = ['--cpus', '2-3', '--mem', '256M']
 
 
 def clean(before, where):
     """The LWK has no process and its memory back; Linux has no proxy."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + TIMEOUT
     while True:
         after, text = debug_memory()
         left = proxies()
         if after == before and ' 0 processes' in text and not left:
             return
         expect(time.monotonic() < end, f'{where}: free memory {before} before, {text} after; proxies {left}')
-        time.sleep(0.05 if time.monotonic() < end - 15 else 0.5)
+        time.sleep(0.05)
 
 
 def proxies():
@@ -44,8 +44,7 @@ def proxies():
 
 
 def strike(at, action, kind):
-    result = command([GUEST + '/strike', str(at), action, '40', 'hanare', 'run', '--', STRUCK, kind],
-                     timeout=60)
+    result = command([GUEST + '/strike', str(at), action, '40', 'hanare', 'run', '--', STRUCK, kind])
     return result, result.out.decode()
 
 
@@ -106,7 +105,7 @@ def at_points(kind, struck, shift=0.5):
                         with contextlib.suppress(ProcessLookupError):
                             os.kill(int(pid), signal.SIGKILL)
             try:
-                process.wait(40)
+                process.wait(TIMEOUT)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -122,9 +121,37 @@ for name in KINDS:
     check(f'at-calls-{name}', at_calls(name))
 
 
+def beside():
+    """A clone with CLONE_FILES beside another thread's execve."""
+    before, _ = debug_memory()
+    result = command(['hanare', 'run', '--', STRUCK, 'beside'])
+    expect(result.status == 0, result)
+    clean(before, 'beside')
+
+
+check('beside', beside)
+
+
+def left():
+    """A process has one space, also where others were killed while they left its last one."""
+    before, _ = debug_memory()
+    program = subprocess.Popen(['hanare', 'run', '--', STRUCK, 'left'], stdout=subprocess.PIPE)
+    said = program.stdout.readline()
+    expect(said == b'waiting\n', said)
+    try:
+        until(lambda: status()['programs'] == 2, lambda: f'{status()["programs"]} spaces of two processes')
+    finally:
+        program.kill()
+        program.wait(TIMEOUT)
+    clean(before, 'left')
+
+
+check('left', left)
+
+
 def held_boot():
-    hanare('shutdown', timeout=60)
-    boot(*BOOT_MEMORY, '--option', 'hold_ms=40')
+    hanare('shutdown')
+    boot(*BOOT_MEMORY, '--option', 'hold_ms=40', '--option', 'exec=local')
     healthy()
 
 
@@ -132,7 +159,7 @@ check('boot-holding', held_boot)
 def doomed():
     """Threads that crash when another one's execve ends them: one of the two happens."""
     before, _ = debug_memory()
-    result = command(['hanare', 'run', '--', STRUCK, 'doomed'], timeout=60)
+    result = command(['hanare', 'run', '--', STRUCK, 'doomed'])
     expect(result.status == 0, result)
     clean(before, 'doomed')
 
@@ -143,8 +170,7 @@ check('doomed', doomed)
 def hidden():
     """Until execve has replaced the memory, the old program's secrets stay its own."""
     before, _ = debug_memory()
-    nobody = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--clear-groups']
-    program = subprocess.Popen([*nobody, 'hanare', 'run', '--', STRUCK, 'hidden'])
+    program = subprocess.Popen([*NOBODY, 'hanare', 'run', '--', STRUCK, 'hidden'])
     folder = f'/proc/{program.pid}'
     was_hidden = seen = False
     while program.poll() is None:
@@ -159,7 +185,7 @@ def hidden():
             expect(name == 'sleep', f'{name} may be looked into')
             break
     program.kill()
-    program.wait(30)
+    program.wait(TIMEOUT)
     expect(seen, (program.returncode, was_hidden))
     clean(before, 'hidden')
 
@@ -177,7 +203,7 @@ def covered():
         for file in files:
             with open(f'{folder}/{file}') as text:
                 known.update(re.findall(r'hold::at\("([\w-]+)"\)', text.read()))
-    for shift in (0.25, 0.75, 0.1):  # at other moments, if those were not good ones
+    for shift in (0.25, 0.75, 0.1, 0.9, 0.4, 0.6):  # at other moments, if those were not good ones
         if len(points) * 2 < len(known):
             for name in KINDS:
                 at_points(name, points, shift)()

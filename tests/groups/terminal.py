@@ -32,7 +32,7 @@ class Terminal:
     def resize(self, rows, columns):
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
 
-    def expect(self, pattern, seconds=40):
+    def expect(self, pattern, seconds=TIMEOUT):
         """Reads until the pattern comes; returns its match and forgets all up to its end."""
         end = time.monotonic() + seconds
         pattern = re.compile(pattern.encode())
@@ -145,14 +145,12 @@ def background_reader(t):
     """A background program that reads the terminal is stopped by SIGTTIN."""
     t.send(f'{t.prefix}{CAT} &\n')
     t.expect(r'ready\$ ')
-    for _ in range(40):
+    def stopped():
         t.send('jobs\n')
         state = t.expect(r'\[1\]\+?\s+(Stopped|Running)')
         t.expect(r'ready\$ ')
-        if state == 'Stopped':
-            break
-        time.sleep(0.5)
-    yield state
+        return state == 'Stopped'
+    until(stopped, 'it is stopped')
     t.send('fg\n')
     t.expect(r'cat')
     time.sleep(0.3)
@@ -251,15 +249,6 @@ start(*BOOT)
 for talk in (ctrl_c, ctrl_backslash, ctrl_z, background_reader, end_of_file, line_editing, window,
              raw_mode, is_terminal, hang_up):
     dialogue(talk.__name__.replace('_', '-'), talk)
-
-
-def nothing_left():
-    for _ in range(20):
-        free, text = debug_memory()
-        if '0 processes' in text:
-            return
-        time.sleep(0.5)
-    raise Failure(text)
 
 
 check('nothing-left', nothing_left)

@@ -36,6 +36,34 @@ static pid_t run(const char *name, int pipe[2])
 	return pid;
 }
 
+/* A program that execve refuses, for its interpreter or its header, may be written at once. */
+static void refused(void)
+{
+	const char *name = copy("./busytext.refused");
+	int fd = open(name, O_RDWR), busy = 0;
+	char head[4096], *interpreter;
+
+	if (read(fd, head, sizeof(head)) != sizeof(head))
+		exit(2);
+	interpreter = memmem(head, sizeof(head), "/lib64/ld", 9);
+	if (interpreter)
+		interpreter[1] = 'x';
+	else
+		head[54] = 0; /* e_phentsize */
+	if (pwrite(fd, head, sizeof(head), 0) != sizeof(head))
+		exit(2);
+	close(fd);
+	TELL(execl(name, name, NULL));
+	for (int i = 0; i < 100; i++) {
+		execl(name, name, NULL);
+		fd = open(name, O_WRONLY);
+		busy += fd < 0;
+		close(fd);
+	}
+	printf("refused: %d times busy\n", busy);
+	unlink(name);
+}
+
 int main(int argc, char **argv)
 {
 	int pipe_[2], fd, status;
@@ -67,5 +95,6 @@ int main(int argc, char **argv)
 	TELL(open(name, O_WRONLY) >= 0);
 	unlink(name);
 	unlink("./busytext.script");
+	refused();
 	return 0;
 }

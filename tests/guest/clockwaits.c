@@ -73,7 +73,7 @@ static void end(pthread_t *threads, const char *what)
 		pthread_join(threads[kind], NULL);
 		printf("%s: %s gives %ld\n", what, names[kind], result[kind]);
 	}
-	printf("in time %d\n", monotonic() - start < 10000000000);
+	printf("in time %d\n", monotonic() - start < 60000000000);
 }
 
 /* Of many short waits none ends before its time. */
@@ -96,12 +96,22 @@ int main(void)
 	pthread_t threads[KINDS];
 
 	setvbuf(stdout, NULL, _IONBF, 0);
-	alarm(60);
+	alarm(600);
 	begin(threads, 500);
 	step(1000);
 	end(threads, "set to later");
-	begin(threads, 2);
-	step(-1000);
+	for (;;) {
+		long long start = monotonic();
+
+		begin(threads, 2);
+		step(-1000);
+		if (monotonic() - start < 1900000000)
+			break;
+		/* A slow machine: the time had come before the clock was set. Once more. */
+		step(1000);
+		for (int kind = 0; kind < KINDS; kind++)
+			pthread_join(threads[kind], NULL);
+	}
 	sleep(3);
 	for (int kind = 0; kind < KINDS; kind++)
 		printf("set to earlier: %s ended %d\n", names[kind], over[kind]);

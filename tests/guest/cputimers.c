@@ -137,7 +137,7 @@ static void limit_of_others(void)
 	int status;
 
 	if (fork() == 0) {
-		alarm(20);
+		alarm(200);
 		signal(SIGXCPU, count);
 		pthread_create(&thread, NULL, computes, NULL);
 		usleep(300000);
@@ -150,7 +150,7 @@ static void limit_of_others(void)
 	printf("ended with %#x\n", status);
 	child = fork();
 	if (child == 0) {
-		alarm(20);
+		alarm(200);
 		computes(NULL);
 	}
 	usleep(300000);

@@ -12,8 +12,11 @@ static struct thing global = { 17, "seventeen", 0.25 };
 static int *volatile nowhere;
 static char *volatile heap;
 
+static volatile int begun;
+
 static void *waiting(void *unused)
 {
+	begun = 1;
 	sleep(1000);
 	return NULL;
 }
@@ -22,6 +25,9 @@ __attribute__((noinline)) static int innermost(struct thing *thing, const char *
 {
 	heap = malloc(100000);
 	strcpy(heap, "on the heap");
+	/* Whoever reads this finds it in this function. */
+	printf("ready\n");
+	fflush(stdout);
 	if (!strcmp(how, "abort"))
 		abort();
 	if (!strcmp(how, "quit"))
@@ -43,8 +49,7 @@ int main(int argc, char **argv)
 
 	setrlimit(RLIMIT_CORE, &limit);
 	pthread_create(&thread, NULL, waiting, NULL);
-	usleep(100000);
-	printf("ready\n");
-	fflush(stdout);
+	while (!begun)
+		usleep(1000);
 	return middle(argc > 1 ? argv[1] : "segv");
 }

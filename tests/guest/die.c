@@ -51,6 +51,12 @@ int main(int argc, char **argv)
 		signal(SIGSEGV, SIG_IGN);
 		*(volatile int *)NULL = 1;
 	}
+	if (!strcmp(how, "spin")) {
+		printf("ready\n");
+		fflush(stdout);
+		for (;;)
+			zero = 0;
+	}
 	if (!strcmp(how, "atexit"))
 		atexit((void (*)(void))abort);
 	if (!strcmp(how, "memory")) {

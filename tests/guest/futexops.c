@@ -117,8 +117,11 @@ static void handler(int signal)
 }
 
 /* Stopped for longer than it is to sleep, and continued. */
+/* Stopped for longer than it sleeps, it does not sleep once more. A busy machine may be late: three tries. */
 static void stopped(const char *name, int caught, int (*waits)(void))
 {
+	int tries = 0;
+again:;
 	struct timespec before, now;
 	int status, fds[2];
 	char byte;
@@ -141,6 +144,10 @@ static void stopped(const char *name, int caught, int (*waits)(void))
 	waitpid(pid, &status, 0);
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	long ms = (now.tv_sec - before.tv_sec) * 1000 + (now.tv_nsec - before.tv_nsec) / 1000000;
+	close(fds[0]);
+	close(fds[1]);
+	if (ms >= 4500 && ++tries < 3)
+		goto again;
 	printf("%s: %s", name, strerrorname_np(WEXITSTATUS(status)) ?: "ok");
 	printf(ms < 4500 ? "\n" : ", but after %ld ms\n", ms);
 }
@@ -174,7 +181,7 @@ static void clocks(void)
 	clockid_t clock;
 
 	if (!pid) {
-		alarm(30);
+		alarm(300);
 		for (;;)
 			__asm__ volatile("pause");
 	}

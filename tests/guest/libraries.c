@@ -18,6 +18,20 @@ static void fill(char letter)
 	close(fd);
 }
 
+/* The LWK keeps pages of a file that has not changed for two seconds (module/files.c): waits for that. */
+static void settle(void)
+{
+	struct stat stat;
+	struct timespec now;
+
+	do {
+		usleep(50000);
+		if (lstat(name, &stat))
+			perror(name);
+		clock_gettime(CLOCK_REALTIME, &now);
+	} while (now.tv_sec <= stat.st_ctime + 2);
+}
+
 static char *map(int prot)
 {
 	int fd = open(name, O_RDONLY);
@@ -55,7 +69,7 @@ int main(int argc, char **argv)
 
 	snprintf(name, sizeof(name), "%s/libraries-%d", argc > 1 ? argv[1] : "/tmp", getpid());
 	fill('a');
-	sleep(4);
+	settle();
 	mine = map(PROT_READ | PROT_EXEC);
 	printf("mine: %c %c\n", mine[0], mine[5 * 4096]);
 	look("first");
@@ -74,7 +88,7 @@ int main(int argc, char **argv)
 	unlink(name);
 	fill('c');
 	look("another");
-	sleep(4);
+	settle();
 	look("another, settled");
 	fd = open(name, O_RDWR);
 	look("open for writing");
@@ -84,7 +98,7 @@ int main(int argc, char **argv)
 	close(fd);
 	look("closed");
 	/* Stores to a shared mapping, while another process has the file as it was. */
-	sleep(4);
+	settle();
 	mine = map(PROT_READ | PROT_EXEC);
 	printf("held: %c %c\n", mine[0], mine[BYTES - 1]);
 	fd = open(name, O_RDWR);

@@ -31,10 +31,15 @@ static void *dies(void *arg)
 	return arg; /* with the lock */
 }
 
+static volatile int held, release;
+
 static void *holds(void *arg)
 {
 	CHECK(!pthread_mutex_lock(&inherit));
-	usleep(300000);
+	held = 1;
+	while (!release)
+		usleep(1000);
+	usleep(100000); /* the other one waits for it by then */
 	CHECK(!pthread_mutex_unlock(&inherit));
 	return arg;
 }
@@ -61,13 +66,15 @@ int main(void)
 
 	struct timespec end;
 	CHECK(!pthread_create(&t[0], NULL, holds, NULL));
-	usleep(50000);
+	while (!held)
+		usleep(1000);
 	CHECK(pthread_mutex_trylock(&inherit) == EBUSY);
 	clock_gettime(CLOCK_REALTIME, &end);
 	end.tv_nsec += 50000000;
 	if (end.tv_nsec >= 1000000000)
 		end.tv_sec++, end.tv_nsec -= 1000000000;
 	CHECK(pthread_mutex_timedlock(&inherit, &end) == ETIMEDOUT);
+	release = 1;
 	CHECK(!pthread_mutex_lock(&inherit));
 	CHECK(!pthread_mutex_unlock(&inherit));
 	CHECK(!pthread_join(t[0], NULL));

@@ -1,4 +1,4 @@
-/* NUMA policies: what is accepted, and that it is given back. */
+/* NUMA policies: what is accepted, and that it is given back. Moving pages between nodes. */
 #include "guest.h"
 #include <pthread.h>
 
@@ -29,6 +29,32 @@ static void show(const char *what, void *at, int flags)
 	errno = 0;
 	result = syscall(SYS_get_mempolicy, &mode, got, 1024, at, flags);
 	printf("%s: %ld %s, mode %#x, nodes %#lx %#lx\n", what, result, strerrorname_np(errno), mode, got[0], got[15]);
+}
+
+/* One node has nothing to move to. */
+static void migrate(void)
+{
+	unsigned long here[16] = { 1 }, none[16] = { 0 }, far[16] = { 0, 1 };
+	pid_t pid;
+
+	TELL(syscall(SYS_migrate_pages, 0, 1024, here, here));
+	TELL(syscall(SYS_migrate_pages, getpid(), 1024, none, here));
+	TELL(syscall(SYS_migrate_pages, 0, 1024, NULL, here));
+	TELL(syscall(SYS_migrate_pages, 0, 1024, here, none));
+	TELL(syscall(SYS_migrate_pages, 0, 1024, here, far));
+	TELL(syscall(SYS_migrate_pages, 0, 1024, far, here));
+	TELL(syscall(SYS_migrate_pages, 0, 1024, 8, here));
+	TELL(syscall(SYS_migrate_pages, 0, 1024, here, 8));
+	TELL(syscall(SYS_migrate_pages, 0, 1 << 20, here, here));
+	TELL(syscall(SYS_migrate_pages, 0x7ffffff0, 1024, here, here));
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		setresuid(65534, 65534, 65534);
+		TELL(syscall(SYS_migrate_pages, getppid(), 1024, here, here));
+		_exit(0);
+	}
+	wait(NULL);
 }
 
 static void *in_thread(void *argument)
@@ -154,5 +180,6 @@ int main(void)
 	TELL(set(DEFAULT, NULL, 0));
 	moved();
 	many();
+	migrate();
 	return 0;
 }

@@ -546,7 +546,7 @@ static void tracer_ends(long options)
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IONBF, 0);
-	alarm(100);
+	alarm(600);
 	signals();
 	faults();
 	registers();

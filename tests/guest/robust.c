@@ -62,7 +62,7 @@ static void owner(const char *how)
 	}
 	if (!strcmp(how, "thread")) {
 		pthread_join(thread(takes, NULL), NULL);
-		for (int i = 0; i < 3000 && !shared->go_on; i++)
+		for (int i = 0; i < 20000 && !shared->go_on; i++)
 			usleep(10000);
 		_exit(0);
 	}
@@ -103,7 +103,7 @@ static void check(const char *how, int protocol)
 		_exit(0);
 	}
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += 20;
+	until.tv_sec += 120;
 	result = pthread_mutex_timedlock(&shared->mutex, &until);
 	printf("%s%s: %s\n", how, protocol == PTHREAD_PRIO_INHERIT ? ", with inheritance" : "",
 	       result ? strerrorname_np(result) : "taken");

@@ -1,5 +1,6 @@
 /* seccomp: modes, filters and what they answer, inheritance, synchronised threads. */
 #include "guest.h"
+#include <dirent.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -36,7 +37,7 @@ static void child(const char *name, void (*act)(void))
 	pid = fork();
 	if (!pid) {
 		signal(SIGALRM, SIG_DFL);
-		alarm(60);
+		alarm(600);
 		act();
 		fflush(stdout);
 		_exit(0);
@@ -185,6 +186,22 @@ static void *killed(void *unused)
 	return unused;
 }
 
+/* Ends a thread, and waits until it is on no list of threads: TSYNC looks at those. */
+static void join(pthread_t t)
+{
+	int tasks;
+
+	pthread_join(t, NULL);
+	do {
+		DIR *folder = opendir("/proc/self/task");
+		struct dirent *entry;
+
+		for (tasks = 0; folder && (entry = readdir(folder));)
+			tasks += entry->d_name[0] != '.';
+		closedir(folder);
+	} while (tasks > 1);
+}
+
 static void threads(void)
 {
 	struct sock_fprog *p = PROGRAM(LOAD(nr), ON(SYS_getppid, SECCOMP_RET_ERRNO | 3), ALWAYS(SECCOMP_RET_ALLOW));
@@ -198,21 +215,21 @@ static void threads(void)
 	TELL(filter(SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_TSYNC_ESRCH, p));
 	TELL(prctl(PR_GET_SECCOMP));
 	pthread_barrier_wait(&barrier);
-	pthread_join(t, NULL);
+	join(t);
 	pthread_create(&t, NULL, calls, NULL);
 	pthread_barrier_wait(&barrier);
 	TELL(filter(0, PROGRAM(ALWAYS(SECCOMP_RET_ALLOW)))); /* of this thread only */
 	TELL(filter(SECCOMP_FILTER_FLAG_TSYNC, p));
 	pthread_barrier_wait(&barrier);
-	pthread_join(t, NULL);
+	join(t);
 	pthread_create(&t, NULL, calls, NULL); /* inherits */
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier);
-	pthread_join(t, NULL);
+	join(t);
 	/* Of two threads one is killed. */
 	TELL(filter(0, PROGRAM(LOAD(nr), ON(SYS_getpgrp, SECCOMP_RET_KILL_THREAD), ALWAYS(SECCOMP_RET_ALLOW))));
 	pthread_create(&t, NULL, killed, NULL);
-	pthread_join(t, NULL);
+	join(t);
 	puts("one left");
 	fflush(stdout);
 	getpgrp();

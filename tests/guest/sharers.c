@@ -175,6 +175,19 @@ static void signalled(void)
 	printf("signalled: status %x\n", finish(pid));
 }
 
+/* The LWK hears of it a moment later. */
+static int counts_no_more(void)
+{
+	for (int i = 0; i < 300; i++) {
+		int count = seen;
+
+		usleep(100000);
+		if (seen == count)
+			return 1;
+	}
+	return 0;
+}
+
 static void stopped(void)
 {
 	int status = 0, count;
@@ -187,7 +200,7 @@ static void stopped(void)
 	kill(pid, SIGSTOP);
 	waitpid(pid, &status, WUNTRACED);
 	printf("stopped: %x", status);
-	usleep(300000); /* the LWK hears of it a moment later */
+	counts_no_more();
 	count = seen;
 	usleep(100000);
 	printf(", counts %s", seen == count ? "no more" : "on");
@@ -197,8 +210,7 @@ static void stopped(void)
 	printf(", continued %d", seen != count);
 	kill(pid, SIGKILL);
 	printf(", killed %x\n", finish(pid));
-	count = seen;
-	usleep(300000);
+	counts_no_more();
 	count = seen;
 	usleep(100000);
 	printf("counts %s\n", seen == count ? "no more" : "on");

@@ -4,7 +4,7 @@
  */
 #include "guest.h"
 
-#define LOOKS 2000
+#define LOOKS 500
 
 static char state_of(pid_t pid)
 {
@@ -47,12 +47,23 @@ static void sleeps(void)
 /* Of so many looks a few come between two of the kernel's own. */
 static void look(const char *what, void (*does)(void))
 {
-	pid_t pid = fork();
-	int asleep = 0;
+	pid_t pid;
+	int asleep = 0, begun[2];
+	char byte;
 
-	if (!pid)
+	pipe(begun);
+	pid = fork();
+	if (!pid) {
+		write(begun[1], "x", 1);
 		does();
+	}
+	read(begun[0], &byte, 1);
+	close(begun[0]);
+	close(begun[1]);
 	usleep(300000);
+	/* On a busy machine it may not have come to that yet. */
+	for (int i = 0; i < 3000 && does == sleeps && state_of(pid) != 'S'; i++)
+		usleep(10000);
 	for (int i = 0; i < LOOKS; i++)
 		asleep += state_of(pid) == 'S';
 	kill(pid, SIGKILL);

@@ -1,10 +1,11 @@
 /*
  * What is struck at every moment by the group `strikes`: short programs of one kind each.
- *   struck fork|exec|thread|map|block|signal|exit|doomed|hidden|noop
+ *   struck fork|exec|table|thread|map|block|signal|exit|doomed|hidden|beside|left|noop
  */
 #include "guest.h"
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
 
 static void forks(void)
@@ -33,6 +34,29 @@ static void execs(const char *self)
 		if (pid == 0) {
 			execl(self, self, "noop", NULL);
 			_exit(127);
+		}
+		waitpid(pid, NULL, 0);
+	}
+	execl(self, self, "noop", NULL);
+}
+
+static pid_t with_table(void)
+{
+	return syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
+}
+
+static void tables(const char *self)
+{
+	for (int n = 0; n < 3; n++) {
+		pid_t pid = with_table();
+
+		if (pid == 0) {
+			close(open("/dev/null", O_RDONLY));
+			if (n == 1 && (with_table() == 0 || fork() == 0))
+				_exit(4);
+			if (n == 2)
+				execl(self, self, "noop", NULL);
+			_exit(3);
 		}
 		waitpid(pid, NULL, 0);
 	}
@@ -215,6 +239,86 @@ static void doomed(const char *self)
 	}
 }
 
+#define CLOSED_BY_EXEC 9
+
+/* A child with the table of its parent, where another thread's execve may come first. */
+static void *makes_child(void *after_us)
+{
+	usleep((long)after_us);
+	if (with_table() == 0) {
+		usleep(200000);
+		_exit(fcntl(CLOSED_BY_EXEC, F_GETFD) == -1);
+	}
+	pause();
+	return NULL;
+}
+
+/* What execve closes it closes for its own process. */
+static int beside(const char *self)
+{
+	pthread_t thread;
+	int status, bad = 0;
+
+	dup3(1, CLOSED_BY_EXEC, O_CLOEXEC);
+	for (long n = 0; n < 60; n++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			pthread_create(&thread, NULL, makes_child, (void *)(n * 700));
+			execl(self, self, "reap", NULL);
+		}
+		if (waitpid(pid, &status, 0) != pid || status)
+			printf("%ld: %x\n", n, status), bad++;
+	}
+	return bad;
+}
+
+/* What `beside` executes: 2 where a child has lost a descriptor, 4 one that was lost itself,
+ * 1 where this program has the descriptor. */
+static int reap(void)
+{
+	int status, bad = fcntl(CLOSED_BY_EXEC, F_GETFD) != -1;
+
+	while (wait(&status) > 0)
+		bad |= status == 0x100 ? 2 : status ? 4 : 0;
+	return bad;
+}
+
+static int executing(void *self)
+{
+	execl(self, self, "noop", NULL);
+	return 127;
+}
+
+/* Others are killed on their way out of the memory; then this process leaves it, too. What it
+ * leaves ends, though another process keeps the descriptor of it. */
+static void left(char *self)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+	struct timespec begin, end;
+	pid_t me = getpid(), pid = with_table();
+	long took_us = 0;
+
+	if (pid == 0) {
+		while (getppid() == me)
+			usleep(50000);
+		_exit(0);
+	}
+	for (int n = 60; n > 0; n--) {
+		clock_gettime(CLOCK_MONOTONIC, &begin);
+		pid = clone(executing, stack + sizeof(stack), CLONE_VM | SIGCHLD, self);
+		if (n < 60) {
+			usleep(took_us * n / 60);
+			kill(pid, SIGKILL);
+		}
+		waitpid(pid, NULL, 0);
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		if (n == 60)
+			took_us = (end.tv_sec - begin.tv_sec) * 1000000 + (end.tv_nsec - begin.tv_nsec) / 1000;
+	}
+	execl(self, self, "waiting", NULL);
+}
+
 static void *waits(void *arg)
 {
 	pause();
@@ -239,6 +343,8 @@ int main(int argc, char **argv)
 		forks();
 	else if (!strcmp(what, "exec"))
 		execs(argv[0]);
+	else if (!strcmp(what, "table"))
+		tables(argv[0]);
 	else if (!strcmp(what, "thread"))
 		threads();
 	else if (!strcmp(what, "map"))
@@ -253,5 +359,13 @@ int main(int argc, char **argv)
 		doomed(argv[0]);
 	else if (!strcmp(what, "hidden"))
 		hidden();
+	else if (!strcmp(what, "beside"))
+		return beside(argv[0]);
+	else if (!strcmp(what, "reap"))
+		return reap();
+	else if (!strcmp(what, "left"))
+		left(argv[0]);
+	else if (!strcmp(what, "waiting"))
+		return puts("waiting") < 0 || fflush(stdout) || pause();
 	return 0;
 }

@@ -39,7 +39,9 @@ static void gone(void)
 
 	pthread_create(&thread, NULL, tell, NULL);
 	pthread_join(thread, NULL);
-	usleep(20000); /* Linux' own thread may be there a little longer */
+	/* Linux' own thread may be there a little longer. */
+	for (int i = 0; i < 5000 && !syscall(SYS_tgkill, getpid(), last, 0); i++)
+		usleep(1000);
 	TELL(syscall(SYS_tgkill, getpid(), last, 0));
 	TELL(syscall(SYS_tgkill, getpid(), last, SIGUSR1));
 	TELL(syscall(SYS_tkill, last, 0));
@@ -112,7 +114,7 @@ static void *forks(void *argument)
 		signal(SIGUSR2, parent_died);
 		prctl(PR_SET_PDEATHSIG, SIGUSR2);
 		write(fds[1], "", 1);
-		for (int i = 0; i < 500 && !bereaved; i++)
+		for (int i = 0; i < 6000 && !bereaved; i++)
 			usleep(10000);
 		_exit(bereaved ? 1 : 2);
 	}
@@ -208,7 +210,7 @@ static void given_again(void)
 	pthread_create(&thread, NULL, tell, NULL);
 	pthread_join(thread, NULL);
 	/* Linux' own thread may be there a little longer. */
-	for (int i = 0; i < 500 && child < 0; i++) {
+	for (int i = 0; i < 6000 && child < 0; i++) {
 		child = syscall(SYS_clone3, &request, sizeof(request));
 		if (!child) {
 			pause();

@@ -1,5 +1,4 @@
-/* What the child of a vfork does to memory is done to its parent's: as if they shared it, as
- * they do on Linux. */
+/* What the child of a vfork does to memory is done to its parent's: they share it. */
 #define _GNU_SOURCE
 #include "guest.h"
 #include <errno.h>
@@ -82,8 +81,7 @@ static int knows_itself(void *unused)
 	_exit(box.told == getpid() ? 8 : 9);
 }
 
-/* A thread of the parent maps memory while the child does: both may be given the same addresses
- * as long as the child has a copy. */
+/* A thread of the parent maps memory while the child does: neither gets what is the other's. */
 #define ROOM (64 * 4096)
 
 static int to_thread[2], to_child[2], program;

@@ -16,7 +16,8 @@ static int child(int (*body)(void))
 }
 
 static int seven(void) { return 7; }
-static int stopping(void) { raise(SIGSTOP); usleep(500000); return 3; }
+static int told[2]; /* a pipe: it has been seen that it goes on */
+static int stopping(void) { char c; raise(SIGSTOP); return read(told[0], &c, 1) == 1 ? 3 : 4; }
 static int dying(void) { kill(getpid(), SIGKILL); return 0; }
 static int resting(void) { sleep(100); return 0; }
 
@@ -48,10 +49,12 @@ static void waitids(void)
 	TELL(syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0));
 	close(fd);
 	TELL(syscall(SYS_pidfd_open, -1, 0));
+	pipe(told);
 	pid = child(stopping);
 	tell("stopped", waitid(P_PID, pid, &info, WSTOPPED), &info, pid);
 	kill(pid, SIGCONT);
 	tell("continued", waitid(P_PID, pid, &info, WCONTINUED), &info, pid);
+	write(told[1], "x", 1);
 	tell("left", waitid(P_PGID, getpgrp(), &info, WEXITED), &info, pid);
 	pid = child(dying);
 	tell("killed", waitid(P_PID, pid, &info, WEXITED), &info, pid);

@@ -26,8 +26,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 GUEST = os.path.join(ROOT, 'build/tests/guest')
 WORK = '/run/hanare-test'
 ONLY = re.compile(os.environ.get('TESTS_ONLY') or '')
-TIMEOUT = 60
+# For whatever ends by itself on a machine that is not very busy, in seconds; it only ends what hangs.
+TIMEOUT = 240
 BOOT = ['--cpus', '2-3', '--mem', '256M']
+# Who has no rights but to run programs on an LWK.
+NOBODY = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--groups=hanare']
 
 counts = {'ok': 0, 'FAIL': 0, 'xfail': 0, 'skip': 0}
 boot_arguments = BOOT
@@ -60,8 +63,9 @@ class Result:
         self.status, self.out, self.err, self.late = status, out, err, late
 
     def __str__(self):
-        late = ' (killed at its deadline)' if self.late else ''
-        return f'status {self.status}{late}, stdout {short(self.out)!r}, stderr {short(self.err)!r}'
+        if self.late: # the end says where it stood
+            return f'killed at its deadline, stdout ends in {short(self.out[-300:])!r}, stderr {short(self.err)!r}'
+        return f'status {self.status}, stdout {short(self.out)!r}, stderr {short(self.err)!r}'
 
 
 def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, **more):
@@ -81,7 +85,7 @@ def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, **more):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         try:
-            process.wait(20)
+            process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             raise Failure(f'cannot be killed: {argv}')
         out.seek(0)
@@ -120,18 +124,18 @@ def debug_memory(name='default'):
 
 def log_tail(lines=4):
     """The log's last lines; from a panic on all of them."""
-    said = command(['hanare', 'log'], timeout=20).out.decode(errors='replace').splitlines()
+    said = command(['hanare', 'log']).out.decode(errors='replace').splitlines()
     panics = [number for number, line in enumerate(said) if 'LWK panic' in line]
     return ' / '.join(said[panics[0] if panics else -lines:])
 
 
 def recover():
     """After a hang or a dead LWK: a fresh one. Says what the old one's log had at its end."""
-    states = command(['hanare', 'ls'], timeout=20).out.decode(errors='replace').splitlines()[1:]
+    states = command(['hanare', 'ls']).out.decode(errors='replace').splitlines()[1:]
     said = kernel_log_since(log_start)
     tail = (f'{log_tail()}; {states}; Linux: '
             + ' / '.join(re.findall(r'hanare: .*', said)[-2:]))
-    command(['hanare', 'shutdown', '--all', '--force'], timeout=90)
+    command(['hanare', 'shutdown', '--all', '--force'])
     try:
         boot()
     except Failure as failure:
@@ -149,9 +153,36 @@ def is_proxy(pid):
     return False
 
 
+def until(condition, what, seconds=TIMEOUT):
+    """Waits for a state; `what` may be a function that says what is there instead."""
+    end = time.monotonic() + seconds
+    while not condition():
+        expect(time.monotonic() < end, f'not in {seconds} s: {what() if callable(what) else what}')
+        time.sleep(0.05)
+
+
+def running(pid, launch):
+    """How many threads of a process do not sleep, as a program that is launched in this way sees it."""
+    said = command([*launch, '/bin/sh', '-c', f'cat /proc/{pid}/task/*/stat']).out.decode()
+    return sum(line.rpartition(')')[2].split()[0] != 'S' for line in said.splitlines())
+
+
+def lwk_memory_is(before, seconds=TIMEOUT):
+    """Waits until the LWK has no process, nothing in quarantine, and as much free memory as `before`."""
+    def there():
+        after, text = debug_memory()
+        return (before is None or after == before) and ' 0 processes' in text and 'quarantined 0 B' in text
+    until(there, lambda: f'free memory {before} before, {debug_memory()[1]} after', seconds)
+
+
+def nothing_left():
+    """No process, and no memory that Linux still holds."""
+    lwk_memory_is(None)
+
+
 def healthy():
     """Does a program still run?"""
-    result = command(['hanare', 'run', '--', GUEST + '/static/hello'], timeout=30)
+    result = command(['hanare', 'run', '--', GUEST + '/static/hello'])
     return not result.late and result.out == b'hello\n'
 
 
@@ -236,7 +267,7 @@ def fresh(folder, prepare=None):
 
 
 def same(name, argv, stdin=b'', status=0, prepare=None, normalise=None, timeout=TIMEOUT, env=None,
-         prefix=(), base=WORK + '/same', files=True, linux_timeout=120, xfail=None, skip=None,
+         prefix=(), base=WORK + '/same', files=True, xfail=None, skip=None,
          both=None):
     """The same program on Linux and on the LWK: stdout, stderr, status and files must agree.
 
@@ -251,7 +282,7 @@ def same(name, argv, stdin=b'', status=0, prepare=None, normalise=None, timeout=
             fresh(base, prepare)
             launch = ['hanare', 'run', '--'] if side == 'lwk' else []
             full = both(launch) if both else [*prefix, *launch, *argv]
-            result = command(full, stdin, timeout if side == 'lwk' else linux_timeout, base,
+            result = command(full, stdin, timeout, base,
                              dict(os.environ, LC_ALL='C', **(env or {})))
             if side == 'linux':
                 expect(status is None or result.status == status,
@@ -279,6 +310,34 @@ def guests(*names):
             yield f'{name}-{kind}', f'{GUEST}/{kind}/{name}'
 
 
+@contextlib.contextmanager
+def offline(cpu):
+    """A CPU of Linux is offline."""
+    def write(text):
+        with open(f'/sys/devices/system/cpu/cpu{cpu}/online', 'w') as file:
+            file.write(text)
+    write('0')
+    try:
+        yield
+    finally:
+        write('1')
+
+
+def numbers_with_offline(cpu):
+    """What `cpunumbers` says on Linux with an offline CPU, and no instance: while there is one, Linux
+    shows topology and caches of the instance's CPUs, too."""
+    with offline(cpu):
+        return command([f'{GUEST}/dynamic/cpunumbers']).out
+
+
+def same_numbers(linux):
+    """And on the LWK."""
+    expect(linux.count(b'\n') > 100, f'test broken, on Linux: {linux}')
+    for label, path in guests('cpunumbers'):
+        result = run(path)
+        expect(result.status == 0 and result.out == linux, f'{label}: {difference(linux, result.out)}')
+
+
 log_start = 0
 
 
@@ -292,6 +351,12 @@ def start(*arguments):
     """Begins a group: own copies of what is tested (others may be building), and an LWK."""
     global log_start
     log_start = len(kernel_log_since(0))
+    # CPUs that are threads of a busy machine may stand still for half a minute: what is stuck for good is seen later.
+    for path, seconds in ('/proc/sys/kernel/watchdog_thresh', 60), \
+            ('/sys/module/rcupdate/parameters/rcu_cpu_stall_timeout', 180), \
+            ('/proc/sys/kernel/hung_task_timeout_secs', 360):
+        with contextlib.suppress(OSError), open(path, 'w') as control:
+            control.write(str(seconds))
     os.environ.pop('RUST_BACKTRACE', None)
     os.makedirs(WORK + '/bin', exist_ok=True)
     for name in 'hanare', 'hanare-proxy':
@@ -312,7 +377,7 @@ def finish():
     def shutdown():
         names = json.loads(hanare('ls', '--json').out or b'[]')
         if names:
-            hanare('shutdown', '--all', timeout=90)
+            hanare('shutdown', '--all')
         online = open('/sys/devices/system/cpu/online').read().strip()
         present = open('/sys/devices/system/cpu/present').read().strip()
         expect(online == present, f'CPUs online: {online} of {present}')

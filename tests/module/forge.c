@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,24 +19,17 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "../../module/hanare_abi.h"
+#include "need.h"
 
 #define NOBODY 65534
 
 static const char *name, *self;
-
-static void need(int holds, const char *what)
-{
-	if (holds)
-		return;
-	printf("%s: %s\n", what, strerror(errno));
-	fflush(stdout);
-	exit(1);
-}
 
 /* ---- steal ---- */
 
@@ -92,10 +86,12 @@ static int steal(const char *pid)
 {
 	const long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK |
 			     PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL;
+	struct stat device;
 	pid_t child = fork();
 	int status;
 
 	if (!child) {
+		need(!stat("/dev/hanare", &device) && !setgroups(1, &device.st_gid), "group");
 		need(!setresgid(NOBODY, NOBODY, NOBODY) && !setresuid(NOBODY, NOBODY, NOBODY), "nobody");
 		need(!ptrace(PTRACE_TRACEME, 0, 0, 0), "TRACEME");
 		raise(SIGSTOP);

@@ -91,9 +91,10 @@ static void in_the_child(int fd, unsigned int space)
 	struct hanare_serve serve = {};
 	struct hanare_signal signal = { .signal = SIGTERM };
 	struct hanare_usage usage = {};
-	struct hanare_attach attach = {};
-	struct hanare_child child = { .token = 1ULL << 63 };
-	int lowest = dup(0), before = spaces();
+	struct hanare_attach again = {};
+	struct hanare_child child = { .token = 1ULL << 63, .parent = space };
+	unsigned int foreign;
+	int lowest = dup(0), before = spaces(), other = attach(&foreign);
 
 	close(lowest);
 	EXPECT(call(fd, HANARE_IOCTL_WAIT, &wait), EPERM);
@@ -102,11 +103,22 @@ static void in_the_child(int fd, unsigned int space)
 	EXPECT(call(fd, HANARE_IOCTL_SIGNAL, &signal), EPERM);
 	EXPECT(call(fd, HANARE_IOCTL_USAGE, &usage), EPERM);
 	EXPECT(call(fd, HANARE_IOCTL_START, NULL), EPERM);
-	EXPECT(call(fd, HANARE_IOCTL_ATTACH, &attach), EBUSY);
+	EXPECT(call(fd, HANARE_IOCTL_ATTACH, &again), EBUSY);
 	EXPECT(map(fd, space), EPERM);
 	EXPECT(call(fd, HANARE_IOCTL_CHILD, NULL), EFAULT);
 	EXPECT(call(fd, HANARE_IOCTL_CHILD, (void *)8), EFAULT);
 	EXPECT(call(fd, HANARE_IOCTL_CHILD, &child), ESRCH);
+	child.shares_table = 1;
+	EXPECT(call(fd, HANARE_IOCTL_CHILD, &child), ESRCH);
+	child.program = 1;
+	EXPECT(call(fd, HANARE_IOCTL_CHILD, &child), EINVAL);
+	/* A space of which this is no descriptor, and one that there is not. */
+	child = (struct hanare_child){ .parent = foreign };
+	EXPECT(call(fd, HANARE_IOCTL_CHILD, &child), EPERM);
+	EXPECT(map(fd, foreign), EPERM);
+	child.parent = 0xffffff;
+	EXPECT(call(fd, HANARE_IOCTL_CHILD, &child), ESRCH);
+	close(other);
 	EXPECT(dup(0), lowest);
 	EXPECT(spaces(), before);
 }
@@ -127,6 +139,7 @@ static void inherited(void)
 	int fd = attach(&space);
 	pid_t pid;
 
+	child.parent = space;
 	EXPECT(call(fd, HANARE_IOCTL_CHILD, &child), EINVAL);
 	EXPECT(map(fd, space), 0);
 	fflush(stdout);
@@ -167,6 +180,7 @@ static void orphan(int round)
 		int fd = attach(&space), i, wrong = 0;
 
 		map(fd, space);
+		child.parent = space;
 		if (fork())
 			pause.tv_nsec = 0, write(told[1], "p", 1), sleep(100);
 		for (i = 0; i < 200; i++)

@@ -103,6 +103,7 @@ int main(int argc, char **argv)
 		else
 			alarm(20);
 		good += ioctl(fd, call, argument) >= 0;
+		alarm(0); /* no alarm of this call comes in the next one's name */
 		if (rand() % 64 == 0) {
 			void *map = mmap(NULL, interesting(), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
 					 interesting() & -4096);

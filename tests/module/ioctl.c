@@ -8,6 +8,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -292,6 +293,7 @@ static void root(void)
 
 int main(void)
 {
+	struct stat device;
 	int status = 0;
 
 	everyone();
@@ -300,7 +302,8 @@ int main(void)
 		fflush(stdout);
 		if (!fork()) {
 			fails = 0;
-			if (setgid(65534) || setuid(65534))
+			if (stat("/dev/hanare", &device) || setgroups(1, &device.st_gid) ||
+			    setgid(65534) || setuid(65534))
 				exit(1);
 			unprivileged();
 			exit(fails != 0);

@@ -200,7 +200,7 @@ class Lwk:
                                   timeout=20)
         except subprocess.TimeoutExpired:
             return None
-        match = re.search(r'\((\d+) bytes\).* (\d+) processes', done.stdout)
+        match = re.search(r'\((\d+) bytes\).* (\d+) process', done.stdout)
         return match and (int(match[1]), int(match[2]), done.stdout.strip())
 
     def look(self):

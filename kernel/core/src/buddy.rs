@@ -51,6 +51,22 @@ impl Frame {
         marks: 0,
     };
 
+    /// A number that the owner of an allocated block keeps with its first page, where a free
+    /// block has its place in a list: owners make lists of their own with it, which need no memory.
+    #[must_use]
+    pub const fn note(&self) -> u64 {
+        (self.next as u64) << 32 | self.prev as u64
+    }
+
+    /// Sets [`note`](Self::note).
+    ///
+    /// # Panics
+    /// If no allocated block begins there.
+    pub fn set_note(&mut self, note: u64) {
+        assert!(self.state == State::Allocated, "a note of a frame that nobody owns");
+        (self.next, self.prev) = ((note >> 32) as u32, note as u32);
+    }
+
     /// Whether the frame was never given to the allocator.
     #[must_use]
     pub const fn is_reserved(&self) -> bool {

@@ -10,24 +10,32 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod account;
 pub mod addr;
 pub mod buddy;
 pub mod cputimer;
 pub mod debugregs;
+pub mod directed;
 pub mod elf;
 pub mod errno;
+pub mod fair;
 pub mod futex;
 pub mod limits;
+pub mod machinecheck;
 pub mod mempolicy;
+pub mod mitigations;
 pub mod options;
 pub mod ptrace;
+pub mod ratelimit;
 pub mod rseq;
 pub mod script;
 pub mod seccomp;
 pub mod signal;
 pub mod stack;
 pub mod syscalls;
+pub mod sysfs;
 pub mod time;
+pub mod userlimits;
 pub mod vma;
 
 pub use errno::{Errno, Result};

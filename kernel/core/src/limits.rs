@@ -15,6 +15,8 @@ pub const STACK_EXPAND: u64 = 128 << 10;
 pub const USER_MIN: u64 = layout::USER_MIN;
 /// End (exclusive) of the application's addresses.
 pub const USER_MAX: u64 = layout::USER_MAX;
+/// End (exclusive) of the addresses that Linux' checks of ranges let a program have (`TASK_SIZE_MAX`).
+pub const TASK_SIZE: u64 = (1 << 47) - 4096;
 /// Largest buddy order: 2^18 pages, 1 GiB.
 pub const MAX_ORDER: u32 = 18;
 /// Number of buddy orders.

@@ -1,5 +1,7 @@
 //! Boot options: what `hanare boot --option` takes and the LWK understands, listed once.
 
+use crate::userlimits::UserLimits;
+use crate::mitigations::Policy;
 use core::fmt;
 
 /// The options, with their defaults.
@@ -11,18 +13,28 @@ pub struct Options {
     pub spin_us: u32,
     /// How long threads are held at the moments that tests name, ms.
     pub hold_ms: u32,
+    /// What each user may have.
+    pub user_limits: UserLimits,
+    /// Every program is executed by Linux, too, so that its guards see it.
+    pub exec_seen: bool,
+    /// What is done about leaks of the CPU.
+    pub mitigations: Policy,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { log_debug: false, spin_us: 50, hold_ms: 0 }
+        Self { log_debug: false, spin_us: 50, hold_ms: 0, exec_seen: true, user_limits: UserLimits::default(), mitigations: Policy::default() }
     }
 }
 
 /// What each is for.
 pub const HELP: &str = "\
 spin_us=N (poll N µs for Linux' answer before sleeping, 0: never; default 50), \
+exec=local (execve without Linux' LSM, audit and tracepoints, which is faster; default exec=seen), \
 log=debug (more in hanare log; default log=info), \
+user_limits=LIST (as --user-limits), \
+mitigations=off (nothing against leaks of the CPU; default mitigations=auto: what the CPU needs), \
+pti=on|off (separate page tables for user mode; default pti=auto: if the CPU needs them), \
 hold_ms=N (for tests of Hanare: hold threads at certain moments)";
 
 /// Largest number an option takes: a minute of µs.
@@ -61,8 +73,31 @@ impl Options {
                     _ => return None,
                 }
             }
+            "exec" => {
+                self.exec_seen = match value {
+                    "seen" => true,
+                    "local" => false,
+                    _ => return None,
+                }
+            }
             "spin_us" => self.spin_us = number()?,
+            "mitigations" => {
+                self.mitigations.off = match value {
+                    "off" => true,
+                    "auto" => false,
+                    _ => return None,
+                }
+            }
+            "pti" => {
+                self.mitigations.isolation = match value {
+                    "on" => Some(true),
+                    "off" => Some(false),
+                    "auto" => None,
+                    _ => return None,
+                }
+            }
             "hold_ms" => self.hold_ms = number()?,
+            "user_limits" => self.user_limits = UserLimits::parse(value)?,
             _ => return None,
         }
         Some(())
@@ -77,17 +112,32 @@ mod tests {
     #[test]
     fn taken() {
         assert_eq!(Options::parse(""), Ok(Options::default()));
-        let wanted = Options { log_debug: true, spin_us: 0, hold_ms: 40 };
-        assert_eq!(Options::parse(" log=debug spin_us=9  hold_ms=40 spin_us=0"), Ok(wanted));
+        let wanted = Options { log_debug: true, spin_us: 0, hold_ms: 40, exec_seen: false, ..Options::default() };
+        let limited = Options { user_limits: UserLimits { processes: 7, ..UserLimits::default() }, ..Options::default() };
+        assert_eq!(Options::parse("user_limits=processes=7"), Ok(limited));
+        assert_eq!(Options::parse(" log=debug spin_us=9  hold_ms=40 exec=local spin_us=0"), Ok(wanted));
+    }
+
+    #[test]
+    fn mitigations_as_linux_spells_them() {
+        let of = |text| Options::parse(text).unwrap().mitigations;
+        assert_eq!(of(""), Policy { off: false, isolation: None });
+        assert_eq!(of("mitigations=off"), Policy { off: true, isolation: None });
+        assert_eq!(of("mitigations=off mitigations=auto pti=on"), Policy { off: false, isolation: Some(true) });
+        assert_eq!(of("pti=on pti=off").isolation, Some(false));
+        assert_eq!(of("pti=on pti=auto").isolation, None);
     }
 
     #[test]
     fn refused_by_name() {
-        for wrong in ["spin=0", "spin_us=abc", "spin_us", "spin_us=", "spin_us=-1", "hold_ms=60000001", "log=all", "SPIN_US=0"] {
+        for wrong in [
+            "spin=0", "spin_us=abc", "spin_us", "spin_us=", "spin_us=-1", "hold_ms=60000001", "log=all", "exec=no", "SPIN_US=0",
+            "mitigations=on", "pti=1",
+        ] {
             assert_eq!(Options::parse(&std::format!("log=info {wrong}")), Err(Refused(wrong)));
         }
         let said = Options::parse("spin=0").unwrap_err().to_string();
-        for key in ["'spin=0'", "spin_us=N", "log=debug", "hold_ms=N"] {
+        for key in ["'spin=0'", "spin_us=N", "exec=local", "log=debug", "hold_ms=N"] {
             assert!(said.contains(key), "{said}");
         }
     }

@@ -6,6 +6,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::errno::{EINVAL, Result};
 
+pub mod worker;
+
 /// Instructions of one filter at most (`BPF_MAXINSNS`).
 pub const MAX_INSTRUCTIONS: usize = 4096;
 /// Instructions of all filters of a thread at most, each counted as if it had
@@ -136,6 +138,12 @@ impl Program {
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Its instructions.
+    #[must_use]
+    pub fn instructions(&self) -> &[Instruction] {
+        &self.0
     }
 
     /// Never so.

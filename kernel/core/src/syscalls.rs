@@ -34,11 +34,14 @@ pub enum Hook {
     Dup2,
     /// `close_range`: goes around the control descriptor, in two calls where it lies inside.
     CloseRange,
-    /// Identity may have changed: ask for the ids again when it succeeded.
+    /// Identity may have changed: ask for the ids again when it succeeded; [`Hook::Rights`] as well.
     Credentials,
     /// Changes what Linux keeps for each thread: a worker that had another thread
     /// is not like this one any more.
     Attributes,
+    /// Changes the rights of the calling thread: no worker that had another thread keeps what
+    /// it had, unless a living thread has that, too.
+    Rights,
     /// `setitimer`, `getitimer`: timers that count CPU time are the LWK's.
     CpuTimer,
     /// `timer_create`, `timer_delete`: remembered for `execve`.
@@ -60,8 +63,13 @@ pub enum Hook {
     /// Has a signal mask of its own for the time it waits, which is Linux' business;
     /// the LWK delivers what was forwarded meanwhile although the thread's mask blocks it.
     TempMask,
+    /// `perf_event_open`: threads of the LWK are not counted: `ENOENT`.
+    Perf,
     /// `wait4`, `waitid`: the time and memory of an ended child are the LWK's.
     Wait,
+    /// Looks at a file by its path: Linux shows directories in sysfs that the LWK's
+    /// machine has not.
+    Path,
 }
 
 impl Hook {
@@ -75,6 +83,7 @@ impl Hook {
             Self::CloseRange => "goes around the control descriptor",
             Self::Credentials => "the LWK asks for the ids again",
             Self::Attributes => "",
+            Self::Rights => "idle workers have no more rights than threads",
             Self::CpuTimer => "timers that count CPU time are local",
             Self::Timer => "on CPU-time clocks local; remembered for `execve`",
             Self::Rlimit => "limits of stack, address space, data and CPU time are taken over",
@@ -84,7 +93,9 @@ impl Hook {
             Self::OtherMemory => "through the other process's proxy",
             Self::SigWait => "signals pending in the LWK count",
             Self::TempMask => "the mask for the wait is set by Linux",
+            Self::Perf => "threads of the LWK are not counted: `ENOENT`",
             Self::Wait => "times and memory of an ended child are those on the LWK",
+            Self::Path => "directories of CPUs and nodes in sysfs are the LWK's",
         }
     }
 }
@@ -197,6 +208,7 @@ local_calls! {
     ClockNanosleep = "clock_nanosleep",
     ExitGroup = "exit_group",
     Mbind = "mbind",
+    MigratePages = "migrate_pages",
     SetMempolicy = "set_mempolicy",
     GetMempolicy = "get_mempolicy",
     SetRobustList = "set_robust_list",

@@ -3,7 +3,6 @@
 //! Plain bookkeeping: page tables, frames and messages to Linux are the
 //! caller's, who learns from the returned pieces what to undo.
 
-mod changes;
 mod place;
 mod walk;
 
@@ -15,7 +14,6 @@ use crate::limits::{MAX_VMAS, STACK_GUARD_GAP, STACK_STEP};
 
 mod backing;
 mod flags;
-pub use changes::{Change, Was};
 pub use backing::{Backing, SpecialKind};
 pub use flags::{Prot, VmaFlags};
 
@@ -285,6 +283,11 @@ impl<F: Clone + PartialEq> VmaMap<F> {
             self.hint = None;
         }
         removed
+    }
+
+    /// Takes all mappings out, for which no memory is needed.
+    pub fn take(&mut self) -> Self {
+        core::mem::replace(self, Self::new(self.min, self.max))
     }
 
     /// As [`remove`](Self::remove), with the checks of `munmap`.

@@ -117,10 +117,15 @@ global_asm!(
     .global lwk_entry
 lwk_entry:
     lea rax, [rip + {stacks}]
-    mov rsp, [rax + rsi * 8]
-    test rsp, rsp
-    jnz 2f
-    lea rsp, [rip + {first_stack} + {first_stack_size}]
+    mov rax, [rax + rsi * 8]
+    test rax, rax
+    jz 1f
+    // The boot page table does not have the stacks; the kernel's, which the first CPU made, has.
+    mov rdx, [rip + {root}]
+    mov cr3, rdx
+    mov rsp, rax
+    jmp 2f
+1:  lea rsp, [rip + {first_stack} + {first_stack_size}]
 2:  xor ebp, ebp
     call {entry}
     ud2
@@ -129,19 +134,30 @@ lwk_entry:
     version = const hanare_abi::VERSION,
     header_size = const size_of::<ImageHeader>(),
     stacks = sym STACKS,
+    root = sym crate::paging::KERNEL_ROOT,
     first_stack = sym FIRST_STACK,
     first_stack_size = const FIRST_STACK_SIZE,
     entry = sym rust_entry,
 );
 
-const FIRST_STACK_SIZE: usize = 64 << 10;
+const FIRST_STACK_SIZE: usize = 68 << 10;
 
-/// The first CPU's stack until (and while) it idles.
+/// The first CPU's stack until (and while) it idles. The kernel's page table leaves its lowest page out.
 #[repr(C, align(4096))]
 struct Stack(core::cell::UnsafeCell<[u8; FIRST_STACK_SIZE]>);
 // SAFETY: used as raw stack memory by exactly one CPU.
 unsafe impl Sync for Stack {}
 static FIRST_STACK: Stack = Stack(core::cell::UnsafeCell::new([0; FIRST_STACK_SIZE]));
+
+/// Address of the page below the first CPU's stack that is not mapped.
+pub(crate) fn first_guard() -> u64 {
+    FIRST_STACK.0.get() as u64
+}
+
+/// Whether `addr` lies there.
+pub fn is_first_guard(addr: u64) -> bool {
+    addr & !4095 == first_guard()
+}
 
 /// Stack tops by CPU index; 0 for the first CPU: `FIRST_STACK`.
 static STACKS: [core::sync::atomic::AtomicU64; CPUS_MAX] = [const { core::sync::atomic::AtomicU64::new(0) }; CPUS_MAX];

@@ -46,6 +46,7 @@ extern "C" fn switch_stacks(from: *mut u64, to: u64) {
 /// `from` must be the running context's own place, `to` a context that is not
 /// running anywhere, both valid until switched away from. Interrupts are off.
 pub unsafe fn switch(from: *mut Context, to: *const Context) {
+    crate::speculation::fill_return_stack();
     // SAFETY: by the contract above.
     unsafe { switch_stacks(&raw mut (*from).rsp, (*to).rsp) };
 }
@@ -75,12 +76,12 @@ pub fn backtrace() -> impl Iterator<Item = u64> {
 pub fn callers(mut frame: u64) -> impl Iterator<Item = u64> {
     core::iter::from_fn(move || {
         let aligned = frame != 0 && frame % 8 == 0;
-        let kernel = frame >= hanare_abi::layout::KERNEL_BASE && frame < u64::MAX - 16;
-        let ours = frame >= hanare_abi::layout::DIRECT_BASE && crate::memory::is_ours(frame - hanare_abi::layout::DIRECT_BASE, 16);
-        if !aligned || !(kernel || ours) {
+        // On a stack, or in the image, where the first CPU's lies; two words that may span two pages.
+        let mapped = aligned && crate::paging::is_stack(frame) && crate::paging::is_stack(frame.wrapping_add(8));
+        if !mapped {
             return None;
         }
-        // SAFETY: within our memory or the image, both mapped.
+        // SAFETY: both words are mapped.
         let (next, rip) = unsafe { ((frame as *const u64).read(), ((frame + 8) as *const u64).read()) };
         frame = next;
         (rip != 0).then_some(rip)

@@ -8,7 +8,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 pub mod msr {
     #![allow(missing_docs)]
     pub const APIC_BASE: u32 = 0x1b;
+    pub const ARCH_CAPABILITIES: u32 = 0x10a;
     pub const PAT: u32 = 0x277;
+    pub const MCG_CAP: u32 = 0x179;
+    pub const MCG_STATUS: u32 = 0x17a;
+    pub const MC0_CTL: u32 = 0x400;
     pub const X2APIC: u32 = 0x800;
     pub const EFER: u32 = 0xc000_0080;
     pub const STAR: u32 = 0xc000_0081;
@@ -87,6 +91,34 @@ impl Features {
             xsaveopt: xsave && __cpuid_count(0xd, 1).eax & 1 != 0,
             tsc_deadline: l1.ecx & 1 << 24 != 0,
             mwait: l1.ecx & 1 << 3 != 0,
+        }
+    }
+}
+
+/// What the CPU says of its leaks and of the means against them.
+#[derive(Clone, Copy, Debug)]
+pub struct LeakWords {
+    /// CPUID 7.0, edx.
+    pub leaf7_edx: u32,
+    /// CPUID 8000_0008, ebx.
+    pub leaf8000_0008_ebx: u32,
+    /// CPUID 8000_0021, eax.
+    pub leaf8000_0021_eax: u32,
+    /// IA32_ARCH_CAPABILITIES; 0 where there is none.
+    pub arch_capabilities: u64,
+}
+
+impl LeakWords {
+    /// Asks the calling CPU.
+    pub fn read() -> LeakWords {
+        const HAS_ARCH_CAPABILITIES: u32 = 1 << 29;
+        let leaf7_edx = if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).edx } else { 0 };
+        let highest = __cpuid(0x8000_0000).eax;
+        LeakWords {
+            leaf7_edx,
+            leaf8000_0008_ebx: if highest >= 0x8000_0008 { __cpuid(0x8000_0008).ebx } else { 0 },
+            leaf8000_0021_eax: if highest >= 0x8000_0021 { __cpuid(0x8000_0021).eax } else { 0 },
+            arch_capabilities: if leaf7_edx & HAS_ARCH_CAPABILITIES != 0 { rdmsr(msr::ARCH_CAPABILITIES) } else { 0 },
         }
     }
 }

@@ -23,7 +23,13 @@ pub(crate) const IST_NMI: u8 = 2;
 pub(crate) const IST_MACHINE_CHECK: u8 = 3;
 pub(crate) const IST_DEBUG: u8 = 4;
 const IST_STACKS: usize = 4;
-const IST_SIZE: usize = 8 << 10;
+const IST_NAMES: [&str; IST_STACKS] = ["double fault", "NMI", "machine check", "debug exception"];
+pub(crate) const IST_SIZE: usize = 8 << 10;
+/// Addresses of each such stack: the lower half is not mapped.
+const IST_STRIDE: usize = 2 * IST_SIZE;
+/// Bytes from the end of each such stack down to the address of its CPU's block (`percpu`);
+/// there the stack begins, aligned as the processor wants it.
+pub(crate) const BLOCK_POINTER: usize = 16;
 
 #[repr(C, packed(4))]
 struct Tss {
@@ -42,6 +48,8 @@ struct Tables {
     tss: Tss,
 }
 
+/// On pages of their own: user mode's page tables may have them.
+#[repr(C, align(4096))]
 struct All(UnsafeCell<[Tables; crate::boot::CPUS_MAX]>);
 // SAFETY: each CPU writes only its own element, before loading it.
 unsafe impl Sync for All {}
@@ -54,18 +62,36 @@ static TABLES: All = All(UnsafeCell::new(
     }; crate::boot::CPUS_MAX],
 ));
 
-/// Bytes of interrupt stack memory each CPU needs.
-pub const INTERRUPT_STACK_BYTES: usize = IST_STACKS * IST_SIZE;
+/// Addresses that the interrupt stacks of a CPU take.
+pub const INTERRUPT_STACK_ADDRESSES: u64 = (IST_STACKS * IST_STRIDE) as u64;
+
+/// Which of those addresses, from `stacks` on, are to be mapped.
+pub fn interrupt_stacks(stacks: u64) -> impl Iterator<Item = core::ops::Range<u64>> {
+    (0..IST_STACKS).map(move |i| {
+        let end = stacks + ((i + 1) * IST_STRIDE) as u64;
+        end - IST_SIZE as u64..end
+    })
+}
+
+/// Whose guard the address at an offset from the first is in.
+pub fn guarded_by(offset: u64) -> Option<&'static str> {
+    let in_guard = offset % (IST_STRIDE as u64) < (IST_STRIDE - IST_SIZE) as u64;
+    IST_NAMES.get(offset as usize / IST_STRIDE).filter(|_| in_guard).copied()
+}
 
 /// Loads GDT and TSS on the calling CPU; `stacks` is the start of
-/// [`INTERRUPT_STACK_BYTES`] of memory given to it for good, `number` what `lsl` tells.
+/// [`INTERRUPT_STACK_ADDRESSES`], of which [`interrupt_stacks`] are mapped and the CPU's alone;
+/// `number` is what `lsl` tells.
 pub fn init(cpu: usize, stacks: u64, number: u32) {
-    // SAFETY: element `cpu` is this CPU's; descriptors are the constants of SDM
+    assert!(stacks.is_multiple_of(IST_SIZE as u64));
+    // SAFETY: the stacks are this CPU's alone; element `cpu` is, too; descriptors are the constants of SDM
     // 3.4.5 and 7.2.3; the segment registers are reloaded to match.
     unsafe {
         let t = &mut *TABLES.0.get().cast::<Tables>().add(cpu);
-        for i in 0..IST_STACKS {
-            t.tss.ist[i] = stacks + ((i + 1) * IST_SIZE) as u64;
+        for (i, stack) in interrupt_stacks(stacks).enumerate() {
+            let top = stack.end - BLOCK_POINTER as u64;
+            (top as *mut u64).write(crate::percpu::block());
+            t.tss.ist[i] = top;
         }
         let base = &raw const t.tss as u64;
         t.gdt[..10].copy_from_slice(&[
@@ -101,9 +127,23 @@ pub fn init(cpu: usize, stacks: u64, number: u32) {
     }
 }
 
-/// Sets the stack for entries from user mode (system calls and traps).
+/// Address and bytes of a CPU's tables.
+pub(crate) fn place(cpu: usize) -> (u64, u64) {
+    (
+        TABLES.0.get().cast::<Tables>().wrapping_add(cpu) as u64,
+        size_of::<Tables>() as u64,
+    )
+}
+
+/// Sets the stack for entries from user mode (system calls and traps). Traps come to it by the CPU's small stack
+/// where user mode's page tables do not have it.
 pub fn set_kernel_stack(cpu: usize, top: u64) {
     crate::percpu::set_kernel_rsp(top);
+    let top = if crate::isolation::is_on() {
+        crate::percpu::entry_top()
+    } else {
+        top
+    };
     // SAFETY: this CPU's own TSS; the processor reads it only on a trap from user mode.
     unsafe { (*TABLES.0.get().cast::<Tables>().add(cpu)).tss.rsp[0] = top };
 }

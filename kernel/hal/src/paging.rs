@@ -2,11 +2,13 @@
 //! address space with 4 KiB and 2 MiB leaves.
 //!
 //! A user leaf exists if its `VALID` software bit is set; `PRESENT` is clear for
-//! PROT_NONE, so that the frame is kept. `SEEN` marks pages that Linux was told
+//! PROT_NONE, so that the frame is kept (inverted, see [`inverted`]). `SEEN` marks pages that Linux was told
 //! of; `FOREIGN` marks frames that are Linux' (shared file mappings).
 
 use crate::memory::direct;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_abi::layout::{CPU_STACKS_BASE, DIRECT_BASE, KERNEL_BASE, STACKS_BASE};
 
 /// Page table entry bits (SDM volume 3, 4.5) and our software bits.
 #[allow(missing_docs)]
@@ -44,22 +46,35 @@ pub trait TableSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoMemory;
 
-static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
+/// Also read by the assembly of `boot`.
+pub(crate) static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
+/// `NO_EXECUTE` where the CPU has it.
+static NO_EXECUTE: AtomicU64 = AtomicU64::new(0);
 
 fn entry(table: u64, index: usize) -> *mut u64 {
     debug_assert!(index < 512);
     (direct(table) as *mut u64).wrapping_add(index)
 }
 
+/// As an entry is kept in memory, and back: one that is not present has its address inverted.
+///
+/// L1TF (CVE-2018-3620): a load through an entry that is not present goes on speculatively with its address, and
+/// gets what the L1 cache has of it. So that address is to be none of memory's: as on Linux
+/// (Documentation/admin-guide/hw-vuln/l1tf.rst, "PTE inversion") it is inverted, which holds as long as memory
+/// ends below half of what the CPU can address.
+fn inverted(entry: u64) -> u64 {
+    if entry & (pte::VALID | pte::PRESENT) == pte::VALID { entry ^ pte::ADDRESS } else { entry }
+}
+
 fn get(table: u64, index: usize) -> u64 {
     // SAFETY: `table` is a table page of ours (only such are ever linked), in the
     // direct map; the processor may set A/D bits, hence volatile.
-    unsafe { entry(table, index).read_volatile() }
+    inverted(unsafe { entry(table, index).read_volatile() })
 }
 
 fn set(table: u64, index: usize, value: u64) {
     // SAFETY: as in `get`.
-    unsafe { entry(table, index).write_volatile(value) };
+    unsafe { entry(table, index).write_volatile(inverted(value)) };
 }
 
 fn index(addr: u64, level: u32) -> usize {
@@ -87,35 +102,39 @@ fn walk_create(root: u64, addr: u64, to_level: u32, source: &mut dyn TableSource
     Ok(table)
 }
 
-/// Builds the kernel's half and switches to it: direct map (not executable),
-/// image text read-only, read-only data, data not executable, the APIC page.
+/// Entries of a root that the kernel's half uses: direct map, APIC, image.
+const KERNEL_LINKS: [usize; 3] = [256, 508, 511];
+
+/// Bits of what the kernel's half maps. What is global stays in the TLB while user mode runs.
+fn shared() -> u64 {
+    pte::PRESENT | if crate::isolation::is_on() { 0 } else { pte::GLOBAL }
+}
+
+/// Builds the kernel's half: direct map (not executable; image text and read-only data
+/// not writable), image text read-only, read-only data, data not executable, the APIC page.
 ///
 /// `text_end`, `rodata_end`, `image_end` are offsets from the image's start.
 pub fn build_kernel(source: &mut dyn TableSource, nx: bool) -> Result<(), NoMemory> {
-    use hanare_abi::layout::{DIRECT_BASE, KERNEL_BASE};
     unsafe extern "C" {
         static text_end: u8;
         static rodata_end: u8;
         static image_end: u8;
     }
     let no_execute = if nx { pte::NO_EXECUTE } else { 0 };
+    NO_EXECUTE.store(no_execute, Ordering::Relaxed);
     let root = source.alloc_table().ok_or(NoMemory)?;
     // Upper-half tables exist in every address space: create all 256 links now,
     // lazily below them, so that a later kernel mapping shows up everywhere.
-    for i in [256, 508, 511] {
+    for i in KERNEL_LINKS {
         let t = source.alloc_table().ok_or(NoMemory)?;
         set(root, i, t | LINK & !pte::USER);
     }
-    for c in crate::shared::chunks() {
-        let mut p = c.base;
-        while p < c.base + c.size {
-            let t = walk_create(root, DIRECT_BASE + p, 1, source)?;
-            set(t, index(DIRECT_BASE + p, 1), p | pte::PRESENT | pte::WRITE | pte::LARGE | pte::GLOBAL | no_execute);
-            p += LARGE;
-        }
-    }
     let image = crate::shared::params().image_base;
     let (text, rodata, end) = (&raw const text_end as u64, &raw const rodata_end as u64, &raw const image_end as u64);
+    let data = shared() | no_execute;
+    for c in crate::shared::chunks() {
+        map_direct(root, c.base..c.base + c.size, image..image + (rodata - KERNEL_BASE), data, source)?;
+    }
     let mut v = KERNEL_BASE;
     while v < end {
         let t = walk_create(root, v, 0, source)?;
@@ -126,22 +145,110 @@ pub fn build_kernel(source: &mut dyn TableSource, nx: bool) -> Result<(), NoMemo
         } else {
             pte::WRITE | no_execute
         };
-        set(t, index(v, 0), image + (v - KERNEL_BASE) | pte::PRESENT | pte::GLOBAL | flags);
+        if v != crate::boot::first_guard() {
+            set(t, index(v, 0), image + (v - KERNEL_BASE) | shared() | flags);
+        }
         v += SMALL;
     }
     if let Some(apic) = crate::apic::mmio_paddr() {
         let t = walk_create(root, crate::apic::MMIO_VADDR, 0, source)?;
-        let flags = pte::PRESENT | pte::WRITE | pte::NO_CACHE | pte::WRITE_THROUGH | pte::GLOBAL | no_execute;
+        let flags = data | pte::WRITE | pte::NO_CACHE | pte::WRITE_THROUGH;
         set(t, index(crate::apic::MMIO_VADDR, 0), apic | flags);
     }
     KERNEL_ROOT.store(root, Ordering::Release);
     Ok(())
 }
 
+/// Memory in the direct map, with `flags`; what is `constant` (text and read-only data) is not writable there either.
+fn map_direct(
+    root: u64,
+    memory: Range<u64>,
+    constant: Range<u64>,
+    flags: u64,
+    source: &mut dyn TableSource,
+) -> Result<(), NoMemory> {
+    for large in memory.step_by(LARGE as usize) {
+        let at = DIRECT_BASE + large;
+        if large >= constant.end || large + LARGE <= constant.start {
+            let t = walk_create(root, at, 1, source)?;
+            set(t, index(at, 1), large | pte::WRITE | pte::LARGE | flags);
+            continue;
+        }
+        let t = walk_create(root, at, 0, source)?;
+        for i in 0..512 {
+            let page = large + i as u64 * SMALL;
+            let write = if constant.contains(&page) { 0 } else { pte::WRITE };
+            set(t, i, page | write | flags);
+        }
+    }
+    Ok(())
+}
+
 /// Loads the kernel's own page table on the calling CPU (no user half).
 pub fn use_kernel() {
+    let root = KERNEL_ROOT.load(Ordering::Acquire);
+    crate::percpu::set_tables(root, 0);
     // SAFETY: built by `build_kernel`, maps the kernel as the boot table did.
-    unsafe { crate::cpu::set_cr3(KERNEL_ROOT.load(Ordering::Acquire)) };
+    unsafe { crate::cpu::set_cr3(root) };
+}
+
+/// A root with empty tables for the kernel's half, for [`map_in_half`].
+pub(crate) fn new_half(source: &mut dyn TableSource) -> Result<u64, NoMemory> {
+    let root = source.alloc_table().ok_or(NoMemory)?;
+    for i in KERNEL_LINKS.into_iter().chain([index(CPU_STACKS_BASE, 3)]) {
+        set(root, i, source.alloc_table().ok_or(NoMemory)? | LINK & !pte::USER);
+    }
+    Ok(root)
+}
+
+/// Sets a small leaf of such a half. Address spaces that there are already see it, too.
+pub(crate) fn map_in_half(
+    root: u64,
+    addr: u64,
+    entry: u64,
+    source: &mut dyn TableSource,
+) -> Result<(), NoMemory> {
+    assert!(
+        get(root, index(addr, 3)) & pte::PRESENT != 0,
+        "{addr:#x} is in no part of the kernel's half"
+    );
+    let t = walk_create(root, addr, 0, source)?;
+    set(t, index(addr, 0), entry);
+    Ok(())
+}
+
+/// The entry of a small page of the kernel's half.
+pub(crate) fn kernel_entry(addr: u64) -> Option<u64> {
+    let mut table = KERNEL_ROOT.load(Ordering::Acquire);
+    for level in (0..=3).rev() {
+        let e = get(table, index(addr, level));
+        if e & pte::PRESENT == 0 {
+            return None;
+        }
+        if level == 1 && e & pte::LARGE != 0 {
+            return Some((e & !pte::LARGE) + (addr & (LARGE - 1) & !(SMALL - 1)));
+        }
+        if level == 0 {
+            return Some(e);
+        }
+        table = e & pte::ADDRESS;
+    }
+    None
+}
+
+/// Maps a page of the kernel's data at `addr`, for good (first CPU, before there is any other table).
+pub fn map_kernel(addr: u64, frame: u64, source: &mut dyn TableSource) -> Result<(), NoMemory> {
+    assert!(addr >= STACKS_BASE && addr.is_multiple_of(SMALL));
+    let t = walk_create(KERNEL_ROOT.load(Ordering::Acquire), addr, 0, source)?;
+    assert!(get(t, index(addr, 0)) == 0, "mapped twice: {addr:#x}");
+    set(t, index(addr, 0), frame | pte::WRITE | shared() | NO_EXECUTE.load(Ordering::Relaxed));
+    Ok(())
+}
+
+/// Whether a page of a stack, or of the image, is mapped at `addr`.
+pub(crate) fn is_stack(addr: u64) -> bool {
+    let kernel = PageTable { root: KERNEL_ROOT.load(Ordering::Acquire), user_root: 0, id: 0, pages: 0 };
+    addr >= STACKS_BASE && kernel.table(addr, 0).is_some_and(|t| get(t, index(addr, 0)) & pte::PRESENT != 0)
 }
 
 /// One leaf.
@@ -164,46 +271,114 @@ impl Leaf {
 
 /// The address of a table's root, to be loaded while the table lives.
 #[derive(Clone, Copy, Debug)]
-pub struct Root(u64);
+pub struct Root {
+    kernel: u64,
+    user: u64,
+    /// Of this address space and of no other one ever.
+    id: u64,
+}
 
 impl Root {
     /// Makes the table the calling CPU's.
     pub fn activate(self) {
-        assert!(self.0 != 0, "an empty table");
+        assert!(self.kernel != 0, "an empty table");
+        crate::percpu::set_tables(self.kernel, self.user);
+        // By address space and not by user: what users there are differs between user namespaces.
+        if crate::percpu::replace_space(self.id) != self.id {
+            crate::speculation::forget_predictions();
+        }
         // SAFETY: the upper half is the kernel's.
-        unsafe { crate::cpu::set_cr3(self.0) };
+        unsafe { crate::cpu::set_cr3(self.kernel) };
     }
 
     /// Whether the calling CPU uses it.
     pub fn is_active(self) -> bool {
-        crate::cpu::cr3() == self.0
+        crate::cpu::cr3() == self.kernel
     }
 }
 
 /// A user address space's table.
 pub struct PageTable {
     root: u64,
+    /// The root that user mode has (`isolation`), with the same tables below; 0: `root`.
+    user_root: u64,
+    id: u64,
+    /// Pages of it.
+    pages: u64,
 }
+
+/// A source whose pages are counted.
+struct Counted<'a> {
+    source: &'a mut dyn TableSource,
+    pages: &'a mut u64,
+}
+
+impl TableSource for Counted<'_> {
+    fn alloc_table(&mut self) -> Option<u64> {
+        self.source.alloc_table().inspect(|_| *self.pages += 1)
+    }
+    fn free_table(&mut self, paddr: u64) {
+        *self.pages -= 1;
+        self.source.free_table(paddr);
+    }
+}
+
+/// Address spaces made so far.
+static SPACES: AtomicU64 = AtomicU64::new(0);
 
 impl PageTable {
     /// An empty user half under the kernel's.
     pub fn new(source: &mut dyn TableSource) -> Result<PageTable, NoMemory> {
         let root = source.alloc_table().ok_or(NoMemory)?;
-        let kernel = KERNEL_ROOT.load(Ordering::Acquire);
-        for i in 256..512 {
-            set(root, i, get(kernel, i));
+        let user_root = match crate::isolation::is_on() {
+            true => match source.alloc_table() {
+                Some(user_root) => user_root,
+                None => {
+                    source.free_table(root);
+                    return Err(NoMemory);
+                }
+            },
+            false => 0,
+        };
+        for (root, half) in [
+            (root, KERNEL_ROOT.load(Ordering::Acquire)),
+            (user_root, crate::isolation::half()),
+        ] {
+            if root != 0 {
+                (256..512).for_each(|i| set(root, i, get(half, i)));
+            }
         }
-        Ok(PageTable { root })
+        Ok(PageTable { root, user_root, id: SPACES.fetch_add(1, Ordering::Relaxed) + 1, pages: 1 + u64::from(user_root != 0) })
+    }
+
+    /// Tables for `addr` down to `level`, also for user mode.
+    fn create(
+        &mut self,
+        addr: u64,
+        level: u32,
+        source: &mut dyn TableSource,
+    ) -> Result<u64, NoMemory> {
+        let table = walk_create(self.root, addr, level, &mut Counted { source, pages: &mut self.pages })?;
+        let top = index(addr, 3);
+        if self.user_root != 0 && get(self.user_root, top) == 0 {
+            set(self.user_root, top, get(self.root, top));
+        }
+        Ok(table)
     }
 
     /// A table that maps nothing, can map nothing and owns no page; must not be activated.
     pub const fn empty() -> PageTable {
-        PageTable { root: 0 }
+        PageTable { root: 0, user_root: 0, id: 0, pages: 0 }
+    }
+
+    /// Whether it is one, and not the empty one.
+    pub fn exists(&self) -> bool {
+        self.root != 0
     }
 
     /// What a CPU loads to use it; good until [`PageTable::free`].
     pub fn root(&self) -> Root {
-        Root(self.root)
+        Root { kernel: self.root, user: self.user_root, id: self.id }
     }
 
     /// Whether the calling CPU uses it.
@@ -244,7 +419,7 @@ impl PageTable {
     /// Sets a small leaf. `entry` is frame | bits; `VALID` is added.
     pub fn map_small(&mut self, addr: u64, entry: u64, source: &mut dyn TableSource) -> Result<(), NoMemory> {
         assert!(addr < 1 << 47 && addr % SMALL == 0);
-        let t = walk_create(self.root, addr, 0, source)?;
+        let t = self.create(addr, 0, source)?;
         set(t, index(addr, 0), entry | pte::VALID);
         Ok(())
     }
@@ -252,7 +427,8 @@ impl PageTable {
     /// Sets a large leaf. Fails with `Ok(false)` if small leaves are in its way.
     pub fn map_large(&mut self, addr: u64, entry: u64, source: &mut dyn TableSource) -> Result<bool, NoMemory> {
         assert!(addr < 1 << 47 && addr % LARGE == 0);
-        let pd = walk_create(self.root, addr, 1, source)?;
+        let pd = self.create(addr, 1, source)?;
+        let mut source = Counted { source, pages: &mut self.pages };
         let old = get(pd, index(addr, 1));
         if old & pte::PRESENT != 0 && old & pte::LARGE == 0 {
             let table = old & pte::ADDRESS;
@@ -284,7 +460,7 @@ impl PageTable {
         if e & pte::LARGE == 0 {
             return Ok(());
         }
-        let table = source.alloc_table().ok_or(NoMemory)?;
+        let table = Counted { source, pages: &mut self.pages }.alloc_table().ok_or(NoMemory)?;
         for i in 0..512 {
             set(table, i, (e & !pte::LARGE) + i as u64 * SMALL);
         }
@@ -340,19 +516,8 @@ impl PageTable {
     }
 
     /// Pages that the table itself takes, without those of the kernel's half.
-    pub fn pages(&self) -> u64 {
-        let below = |table: u64, entries: usize| (0..entries).map(move |i| get(table, i)).filter(|e| e & (pte::PRESENT | pte::LARGE) == pte::PRESENT);
-        if self.root == 0 {
-            return 0;
-        }
-        let mut pages = 1;
-        for e4 in below(self.root, 256) {
-            pages += 1;
-            for e3 in below(e4 & pte::ADDRESS, 512) {
-                pages += 1 + below(e3 & pte::ADDRESS, 512).count() as u64;
-            }
-        }
-        pages
+    pub const fn pages(&self) -> u64 {
+        self.pages
     }
 
     /// Gives every table page back. Leaves must have been removed before.
@@ -378,5 +543,8 @@ impl PageTable {
             source.free_table(e4 & pte::ADDRESS);
         }
         source.free_table(self.root);
+        if self.user_root != 0 {
+            source.free_table(self.user_root);
+        }
     }
 }

@@ -8,18 +8,55 @@ use core::cell::UnsafeCell;
 pub(crate) const KERNEL_RSP: usize = 0;
 pub(crate) const USER_RSP: usize = 8;
 pub(crate) const INDEX: usize = 16;
+pub(crate) const KERNEL_CR3: usize = 24;
+pub(crate) const USER_CR3: usize = 32;
+pub(crate) const ENTRY_TOP: usize = 40;
+pub(crate) const VERW_SELECTOR: usize = 48;
+const SPACE: usize = 56;
 
-#[repr(C, align(64))]
+#[repr(C, align(512))]
 struct Block {
     kernel_rsp: u64,
     user_rsp: u64,
     index: u64,
+    /// Page tables of the running thread, for the kernel and (`isolation`) for user mode.
+    kernel_cr3: u64,
+    user_cr3: u64,
+    /// End of `entry_stack`, and what `verw` looks at.
+    entry_top: u64,
+    verw_selector: u64,
+    /// The address space that this CPU had last.
+    space: u64,
+    /// The stack of traps from user mode before they have the kernel's page table. A frame of seven words and two.
+    entry_stack: [u64; 56],
 }
+const _: () = assert!(size_of::<Block>() == 512);
+const _: () = assert!(core::mem::offset_of!(Block, kernel_cr3) == KERNEL_CR3);
+const _: () = assert!(core::mem::offset_of!(Block, user_cr3) == USER_CR3);
+const _: () = assert!(core::mem::offset_of!(Block, entry_top) == ENTRY_TOP);
+const _: () = assert!(core::mem::offset_of!(Block, verw_selector) == VERW_SELECTOR);
+const _: () = assert!(core::mem::offset_of!(Block, space) == SPACE);
 
+/// On pages of their own: user mode's page tables may have them.
+#[repr(C, align(4096))]
 struct Blocks(UnsafeCell<[Block; crate::boot::CPUS_MAX]>);
 // SAFETY: each CPU touches only its own element.
 unsafe impl Sync for Blocks {}
-static BLOCKS: Blocks = Blocks(UnsafeCell::new([const { Block { kernel_rsp: 0, user_rsp: 0, index: 0 } }; crate::boot::CPUS_MAX]));
+static BLOCKS: Blocks = Blocks(UnsafeCell::new(
+    [const {
+        Block {
+            kernel_rsp: 0,
+            user_rsp: 0,
+            index: 0,
+            kernel_cr3: 0,
+            user_cr3: 0,
+            entry_top: 0,
+            verw_selector: 0,
+            space: 0,
+            entry_stack: [0; 56],
+        }
+    }; crate::boot::CPUS_MAX],
+));
 
 /// Points GS of the calling CPU at its block.
 pub fn init(cpu: usize) {
@@ -28,9 +65,46 @@ pub fn init(cpu: usize) {
     unsafe {
         let block = BLOCKS.0.get().cast::<Block>().add(cpu);
         (*block).index = cpu as u64;
+        (*block).entry_top = block.add(1) as u64;
+        (*block).verw_selector = u64::from(crate::gdt::KERNEL_DS);
         crate::cpu::wrmsr(crate::cpu::msr::GS_BASE, block as u64);
         crate::cpu::wrmsr(crate::cpu::msr::KERNEL_GS_BASE, 0);
     }
+}
+
+/// Address and bytes of a CPU's block.
+pub(crate) fn place(cpu: usize) -> (u64, u64) {
+    (
+        BLOCKS.0.get().cast::<Block>().wrapping_add(cpu) as u64,
+        size_of::<Block>() as u64,
+    )
+}
+
+/// Says which page tables entries and exits of the calling CPU are to load.
+pub(crate) fn set_tables(kernel: u64, user: u64) {
+    // SAFETY: GS points at this CPU's block; the fields are written only here.
+    unsafe {
+        asm!("mov gs:[{}], {}", const KERNEL_CR3, in(reg) kernel, options(nostack, preserves_flags));
+        asm!("mov gs:[{}], {}", const USER_CR3, in(reg) user, options(nostack, preserves_flags));
+    }
+}
+
+/// Notes the address space that the calling CPU has from now on; which it had before.
+pub(crate) fn replace_space(id: u64) -> u64 {
+    let before;
+    // SAFETY: as in `set_tables`.
+    unsafe { asm!("xchg gs:[{}], {}", const SPACE, inout(reg) id => before, options(nostack, preserves_flags)) };
+    before
+}
+
+/// End of the calling CPU's small stack.
+pub(crate) fn entry_top() -> u64 {
+    block() + size_of::<Block>() as u64
+}
+
+/// Address of the calling CPU's block.
+pub(crate) fn block() -> u64 {
+    crate::cpu::rdmsr(crate::cpu::msr::GS_BASE)
 }
 
 /// Index of the calling CPU in the instance.

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use hanare_abi::boot::{BootParams, CpuShared, MemoryChunk};
 use hanare_abi::request::Request;
 use hanare_abi::service::Service;
-use hanare_ikc::{ClockReader, CpuRef, LogWriter, RequestRef, ServiceRef};
+use hanare_ikc::{BellRef, BellWord, ClockReader, CpuRef, LogWriter, RequestRef, ServiceRef};
 
 static PARAMS: AtomicPtr<BootParams> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -17,7 +17,13 @@ pub unsafe fn init(params: *const BootParams) {
     PARAMS.store(params.cast_mut(), Ordering::Release);
 }
 
-/// The boot parameter block. Constant after boot, but for `panicked`.
+/// Tells the module what is done about the CPU's leaks, `MEASURE_*`.
+pub fn set_measures(measures: u32) {
+    // SAFETY: as `params`; the field is written here only, and read by the module.
+    unsafe { (&raw mut (*PARAMS.load(Ordering::Acquire)).measures).write_volatile(measures) };
+}
+
+/// The boot parameter block. Constant after boot, but for `panicked` and `measures`.
 pub fn params() -> &'static BootParams {
     // SAFETY: `init` ran first on CPU 0, before any other CPU was started; the
     // module does not change the block after that.
@@ -47,6 +53,7 @@ pub fn check() -> Result<(), &'static str> {
         && fits(p.services_offset, p.service_count as usize * size_of::<Service>())
         && fits(p.log_offset, hanare_abi::log::LOG_TEXT_OFFSET as usize + p.log_size as usize)
         && fits(p.clock_offset, 4096)
+        && fits(p.bells_offset, p.bell_count as usize * size_of::<BellWord>())
         && p.log_size.is_power_of_two()
         && (1..=crate::boot::CPUS_MAX).contains(&(p.cpu_count as usize));
     if ok { Ok(()) } else { Err("the boot parameters name something outside the shared region") }
@@ -70,6 +77,12 @@ pub fn request(index: u32) -> RequestRef<'static> {
 pub fn service(index: u32) -> ServiceRef<'static> {
     // SAFETY: as in `request`.
     unsafe { ServiceRef::from_raw(at(params().services_offset, index, params().service_count)) }
+}
+
+/// Bell `index`.
+pub fn bell(index: u32) -> BellRef<'static> {
+    // SAFETY: as in `request`.
+    unsafe { BellRef::from_raw(at(params().bells_offset, index, params().bell_count)) }
 }
 
 /// The log ring; one writer at a time.

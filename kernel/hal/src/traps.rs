@@ -4,6 +4,7 @@ use crate::percpu::{KERNEL_RSP, USER_RSP};
 use crate::{cpu, gdt};
 use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, Ordering};
 use spin::Once;
 
 /// User registers at entry, in Linux' `pt_regs` order.
@@ -76,8 +77,21 @@ pub struct Handlers {
     pub kernel_fault: fn(addr: u64, write: bool) -> bool,
     /// An interrupt; `from_user`: before going back to user mode.
     pub interrupt: fn(&mut Regs, u8, from_user: bool),
+    /// A machine check that came in the kernel, at any instruction: on a stack of its own, and
+    /// whoever was interrupted may hold any lock.
+    pub machine_check: fn(&Regs),
     /// An exception of the kernel that nothing can resolve. Must not return.
     pub fatal: fn(&Regs, u8) -> !,
+}
+
+/// NMIs that nobody has told of yet.
+static NMIS: AtomicU32 = AtomicU32::new(0);
+
+/// How many NMIs came since the last look, on any CPU. Nothing here asks for one: a watchdog, a
+/// button, or hardware that reports an error. As on Linux the machine goes on, and the log says so.
+/// In the handler nothing can be said: it may have interrupted who holds a lock.
+pub fn take_nmis() -> u32 {
+    if NMIS.load(Ordering::Relaxed) == 0 { 0 } else { NMIS.swap(0, Ordering::Relaxed) }
 }
 
 static HANDLERS: Once<&'static Handlers> = Once::new();
@@ -110,7 +124,7 @@ global_asm!(
     push r15
     .endm
 
-    // All registers but those of the frame of iretq.
+    // All registers but rdi and those of the frame of iretq.
     .macro RESTORE
     pop r15
     pop r14
@@ -126,16 +140,18 @@ global_asm!(
     pop rcx
     pop rdx
     pop rsi
-    pop rdi
-    add rsp, 8
     .endm
 
-    .section .text
+    // A section of its own: user mode's page tables have it. At labels that end in `_site`, and at
+    // hal_syscall_entry and hal_trap_common, a jump may be written over the first five bytes:
+    // `hardened` says when, and what is done there instead.
+    .section .hanare.entry, "ax"
     .global hal_syscall_entry
     .balign 64
 hal_syscall_entry:
     swapgs
     mov gs:[{user_rsp}], rsp
+hal_syscall_stack:
     mov rsp, gs:[{kernel_rsp}]
     push {user_ds}
     push qword ptr gs:[{user_rsp}]
@@ -172,6 +188,7 @@ hal_syscall_entry:
     pop rcx                         // rip
     add rsp, 8                      // cs
     pop r11                         // rflags
+hal_sysret_site:
     pop rsp
     swapgs
     sysretq
@@ -180,6 +197,9 @@ hal_syscall_entry:
 hal_return_to_user:
     // rsp -> Regs of user mode
     RESTORE
+hal_iret_site:
+    pop rdi
+    add rsp, 8
     swapgs
     iretq
 
@@ -189,7 +209,9 @@ hal_trap_common:
     test byte ptr [rsp + 24], 3
     jz 1f
     swapgs
-1:  xchg rdi, [rsp]                 // rdi = vector; its slot = user rdi
+1:
+hal_trap_save:
+    xchg rdi, [rsp]                 // rdi = vector; its slot = user rdi
     SAVE_REST
     xor ebp, ebp
     movzx esi, dil
@@ -200,18 +222,23 @@ hal_trap_common:
     test byte ptr [rsp + 136], 3
     jnz {ret}
 2:  RESTORE
+    pop rdi
+    add rsp, 8
     iretq
 
     // #DB comes on a stack of its own: a watched address that `mov ss` reads is told of
     // behind the `syscall` that follows, in the kernel with the user's stack and GS
-    // (CVE-2018-8897). From user mode it goes on as others do, on the thread's stack.
+    // (CVE-2018-8897). From user mode it goes on as others do, on the thread's stack; so does
+    // #MC, whose handler changes the program's memory and may wait.
 hal_trap_debug:
     test byte ptr [rsp + 24], 3
     jz hal_trap_paranoid
     cld
+hal_debug_site:
     swapgs
     push rdi
     mov rdi, rsp                    // -> user rdi, vector, error code, rip, cs, rflags, rsp, ss
+hal_trap_stack:
     mov rsp, gs:[{kernel_rsp}]
     push qword ptr [rdi + 56]
     push qword ptr [rdi + 48]
@@ -223,32 +250,38 @@ hal_trap_debug:
     mov rdi, [rdi]
     jmp 1b
 
-    // NMI, #DF, #MC come at any moment, on stacks of their own: whether GS is
-    // the kernel's is read from the register itself, and swapped back after.
+    // NMI, #DF, #MC come at any moment, on stacks of their own, and so between an entry
+    // and its `swapgs`. Whose GS it is cannot be told from its value: user mode may set it to
+    // any (FSGSBASE). So GS is taken from the top of the stack (`gdt::init`), and given
+    // its old value after: right wherever it came, and for one within another.
 hal_trap_paranoid:
     cld
     xchg rdi, [rsp]
     SAVE_REST
-    movzx r12d, dil
-    mov ebx, 1
-    test byte ptr [rsp + 136], 3    // from user mode: GS is the user's, whatever it says
-    jnz 3f
-    xor ebx, ebx
-    mov ecx, 0xc0000101
+    movzx esi, dil
+    mov ecx, {gs_base}
     rdmsr
-    test edx, edx
-    js 1f
-    mov ebx, 1
-3:  swapgs
-1:  xor ebp, ebp
-    mov esi, r12d
+    mov r12d, eax
+    mov r13d, edx
+    mov rax, rsp
+    or rax, {stack_bytes} - 1
+    mov rax, [rax - {block_back}]
+    mov rdx, rax
+    shr rdx, 32
+    wrmsr
+hal_paranoid_enter_site:
+    xor ebp, ebp
     mov rdi, rsp
+hal_paranoid_entered:
     sub rsp, 8
     call {trap}
     add rsp, 8
-    test ebx, ebx
-    jz 2b
-    swapgs
+hal_paranoid_leave_site:
+    mov ecx, {gs_base}
+hal_paranoid_left:
+    mov eax, r12d
+    mov edx, r13d
+    wrmsr
     jmp 2b
 
     .macro VECTOR n
@@ -258,9 +291,9 @@ hal_trap_paranoid:
     push 0
     .endif
     push \n
-    .if \n == 2 || \n == 8 || \n == 18
+    .if \n == 2 || \n == 8
     jmp hal_trap_paranoid
-    .elseif \n == 1
+    .elseif \n == 1 || \n == 18
     jmp hal_trap_debug
     .else
     jmp hal_trap_common
@@ -278,6 +311,10 @@ hal_vectors:
     .endr
     .noaltmacro
 "#,
+    gs_base = const cpu::msr::GS_BASE,
+    stack_bytes = const gdt::IST_SIZE,
+    // From the last byte of the stack to the pointer.
+    block_back = const gdt::BLOCK_POINTER - 1,
     user_rsp = const USER_RSP,
     kernel_rsp = const KERNEL_RSP,
     user_ds = const gdt::USER_DS as u64,
@@ -294,10 +331,17 @@ unsafe extern "C" {
     pub(crate) fn return_to_user();
 }
 
+/// On a page of its own: user mode's page tables may have it.
+#[repr(C, align(4096))]
 struct Idt(UnsafeCell<[[u64; 2]; 256]>);
 // SAFETY: written by the first CPU before it is loaded anywhere.
 unsafe impl Sync for Idt {}
 static IDT: Idt = Idt(UnsafeCell::new([[0; 2]; 256]));
+
+/// Where the IDT begins and ends.
+pub(crate) fn idt() -> (u64, u64) {
+    (IDT.0.get() as u64, IDT.0.get() as u64 + 4096)
+}
 
 /// Fills the IDT (first CPU, once).
 pub fn build_idt() {
@@ -376,12 +420,20 @@ fn trap(regs: &mut Regs, vec: u8) {
         return;
     }
     shared.count_exception();
+    if vec == vector::NMI {
+        NMIS.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
     if vec == vector::DEBUG && !regs.is_user() {
         // The kernel's own touch of an address that a thread watches is none of the thread's.
         crate::debugregs::take_status();
         return;
     }
-    if regs.is_user() && !matches!(vec, vector::NMI | vector::DOUBLE_FAULT | vector::MACHINE_CHECK) {
+    if vec == vector::MACHINE_CHECK && !regs.is_user() {
+        (handlers().machine_check)(regs);
+        return;
+    }
+    if regs.is_user() && vec != vector::DOUBLE_FAULT {
         (handlers().user_exception)(regs, vec);
         return;
     }

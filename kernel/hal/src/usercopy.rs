@@ -94,6 +94,12 @@ fn in_range(addr: u64, bytes: usize) -> bool {
     addr >= USER_MIN && addr.checked_add(bytes as u64).is_some_and(|end| end <= USER_MAX)
 }
 
+/// An address that [`in_range`] has accepted, and no other one where that was only predicted (Spectre variant 1; as
+/// `mask_user_address` of Linux): all ones has no memory. The end may lie beyond the range by what one copies.
+fn checked(addr: u64) -> u64 {
+    crate::speculation::below(addr, USER_MAX)
+}
+
 /// Reads user memory into `to`.
 pub fn read(addr: u64, to: &mut [u8]) -> Result<(), Fault> {
     if to.is_empty() {
@@ -105,7 +111,7 @@ pub fn read(addr: u64, to: &mut [u8]) -> Result<(), Fault> {
     open_window();
     // SAFETY: `to` is ours; the source is in the user range, and faults on it are
     // resolved or end the copy.
-    let left = unsafe { hal_copy_user(to.as_mut_ptr() as u64, addr, to.len()) };
+    let left = unsafe { hal_copy_user(to.as_mut_ptr() as u64, checked(addr), to.len()) };
     close_window();
     if left == 0 { Ok(()) } else { Err(Fault) }
 }
@@ -120,7 +126,7 @@ pub fn write(addr: u64, from: &[u8]) -> Result<(), Fault> {
     }
     open_window();
     // SAFETY: as in `read`, the other way round; kernel pages cannot be reached.
-    let left = unsafe { hal_copy_user(addr, from.as_ptr() as u64, from.len()) };
+    let left = unsafe { hal_copy_user(checked(addr), from.as_ptr() as u64, from.len()) };
     close_window();
     if left == 0 { Ok(()) } else { Err(Fault) }
 }
@@ -139,7 +145,7 @@ pub fn read_u32(addr: u64) -> Result<u32, Fault> {
     }
     open_window();
     // SAFETY: reads the user range; faults are resolved or answered with all ones.
-    let v = unsafe { hal_load_user(addr) };
+    let v = unsafe { hal_load_user(checked(addr)) };
     close_window();
     u32::try_from(v).map_err(|_| Fault)
 }
@@ -152,7 +158,7 @@ pub fn compare_exchange_u32(addr: u64, expected: u32, new: u32) -> Result<u32, F
     }
     open_window();
     // SAFETY: as in `write`.
-    let v = unsafe { hal_exchange_user(addr, expected, new) };
+    let v = unsafe { hal_exchange_user(checked(addr), expected, new) };
     close_window();
     u32::try_from(v).map_err(|_| Fault)
 }

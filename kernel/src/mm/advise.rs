@@ -1,5 +1,6 @@
 //! madvise.
 
+use super::calls::whole_pages;
 use super::lock::populate;
 use super::release::Removed;
 use super::{FileRef, fault, huge};
@@ -41,7 +42,7 @@ pub fn madvise(addr: u64, len: u64, advice: u64) -> Result<u64> {
     if !matches!(advice, 0..=4 | 8..=25 | HWPOISON | SOFT_OFFLINE) || addr % SMALL != 0 {
         return Err(errno::EINVAL);
     }
-    let rounded = len.wrapping_add(SMALL - 1) & !(SMALL - 1);
+    let rounded = whole_pages(len);
     let end = addr.checked_add(rounded).filter(|_| rounded != 0 || len == 0).ok_or(errno::EINVAL)?;
     if addr == end {
         return Ok(0);
@@ -49,7 +50,7 @@ pub fn madvise(addr: u64, len: u64, advice: u64) -> Result<u64> {
     let p = &cpus::current().process;
     if advice >= HWPOISON {
         // No memory fails on request here (as without CONFIG_MEMORY_FAILURE).
-        return Err(if p.identity.lock().euid == 0 { errno::EINVAL } else { errno::EPERM });
+        return Err(if cpus::current().ids.lock().euid == 0 { errno::EINVAL } else { errno::EPERM });
     }
     let mut holes = Ok(0);
     let mut at = addr;

@@ -6,12 +6,12 @@ use super::limits::{self, Limits};
 use super::files::{self, Private};
 use super::{AddressSpace, FileRef, anonymous, huge, lock, pte_bits, shared};
 use crate::process::Process;
-use crate::{cpus, delegate, frames, services};
+use crate::{cpus, delegate, frames, heap, services};
 use alloc::collections::LinkedList;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
-use hanare_core::limits::MAX_VMAS;
+use hanare_core::limits::{MAX_VMAS, TASK_SIZE};
 use hanare_core::vma::{Backing, Prot, Search, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL, pte};
 
@@ -26,6 +26,7 @@ const MAP_LOCKED: u64 = 0x2000;
 const MAP_NORESERVE: u64 = 0x4000;
 const MAP_POPULATE: u64 = 0x8000;
 const MAP_NONBLOCK: u64 = 0x1_0000;
+const MAP_STACK: u64 = 0x2_0000;
 pub(super) const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 /// Where `MAP_32BIT` looks: as Linux, which begins anywhere in the 32 MiB below.
 const LOW_MIN: u64 = 0x4200_0000;
@@ -48,13 +49,9 @@ fn with_implied(p: &Process, prot: Prot) -> Prot {
     if implied { prot | Prot::EXEC } else { prot }
 }
 
-/// Page-aligned range of a call, within the user's addresses.
-pub(super) fn range(addr: u64, len: u64, error: errno::Errno) -> Result<(u64, u64)> {
-    if addr % SMALL != 0 {
-        return Err(errno::EINVAL);
-    }
-    let end = addr.checked_add(len).map(page_up).ok_or(error)?;
-    if end > USER_MAX || end < addr { Err(error) } else { Ok((addr, end)) }
+/// Bytes of whole pages, as Linux rounds them (PAGE_ALIGN): close below 2^64 they are none.
+pub(super) const fn whole_pages(len: u64) -> u64 {
+    len.wrapping_add(SMALL - 1) & !(SMALL - 1)
 }
 
 /// mmap. Of a descriptor that is not open Linux says so before anything else.
@@ -76,14 +73,22 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
         return Err(errno::EINVAL);
     }
     let anonymous_map = flags & MAP_ANONYMOUS != 0;
-    let huge = if flags & MAP_HUGETLB != 0 && anonymous_map { Some(huge::page_size(flags)?) } else { None };
+    let kind = flags & 0xf;
+    let private = kind == MAP_PRIVATE;
+    let prot = prot_of(prot);
+    // An error is returned below: Linux looks at the length first.
+    let file = (private && !anonymous_map).then(|| files::private(fd, prot));
+    let huge = match flags & MAP_HUGETLB != 0 {
+        true if anonymous_map => Some(huge::page_size(flags)?),
+        _ if anonymous_map || matches!(file, Some(Err(_) | Ok(Private::Regular { .. }))) => None,
+        _ => huge::page_size_of_file(fd),
+    };
     let (align, mut vma_flags) = huge.unwrap_or((SMALL, VmaFlags::empty()));
     let len = len.checked_add(SMALL - 1).ok_or(errno::ENOMEM)? & !(SMALL - 1);
     if len > USER_MAX - USER_MIN {
         return Err(errno::ENOMEM);
     }
     let len = huge::round(len, align)?;
-    let kind = flags & 0xf;
     if !matches!(kind, MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE) || anonymous_map && kind == MAP_SHARED_VALIDATE {
         return Err(errno::EINVAL);
     }
@@ -91,14 +96,12 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
         return Err(errno::EOVERFLOW);
     }
     let p = &cpus::current().process;
-    let prot = prot_of(prot);
-    let private = kind == MAP_PRIVATE;
-    let file = if anonymous_map || !private { None } else { Some(files::private(fd, prot)?) };
+    let file = file.transpose()?;
     let prot = match &file {
         Some(Private::Regular { max_prot, .. }) => with_implied(p, prot) & (prot | *max_prot),
         _ => with_implied(p, prot),
     };
-    if flags & MAP_HUGETLB != 0 && !anonymous_map || flags & MAP_GROWSDOWN != 0 && !(anonymous_map && private) {
+    if flags & MAP_HUGETLB != 0 && huge.is_none() || flags & MAP_GROWSDOWN != 0 && !(anonymous_map && private) {
         return Err(errno::EINVAL);
     }
     check_fixed(p, addr, len, align, flags)?;
@@ -109,14 +112,17 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
     for (bit, flag) in [(MAP_NORESERVE, VmaFlags::NORESERVE), (MAP_GROWSDOWN, VmaFlags::GROWSDOWN)] {
         vma_flags.set(flag, flags & bit != 0);
     }
+    // As Linux since 6.7: there may be thousands of stacks, each used a little, at its end.
+    vma_flags.set(VmaFlags::NOHUGE, flags & MAP_STACK != 0 && huge.is_none());
     within_limits(p, addr, len, prot, flags)?;
     let shared = match (private, anonymous_map) {
         (true, _) => VmaFlags::empty(),
         (_, true) => VmaFlags::SHARED | VmaFlags::ANONYMOUS_SHARED,
         _ => VmaFlags::SHARED,
     };
-    limits::enough_memory(if limits::is_accounted(prot, vma_flags | shared) { len } else { 0 })?;
     let linux = !anonymous_map && !matches!(file, Some(Private::Regular { .. }));
+    let from_pool = linux && huge.is_some();
+    limits::enough_memory(if !from_pool && limits::is_accounted(prot, vma_flags | shared) { len } else { 0 })?;
     let mut unused = None;
     if linux && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED && p.mm.lock().vmas.overlaps(addr, addr + len) {
         unused = unused_reservation(p, addr, addr + len);
@@ -124,14 +130,14 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
             shared::try_elsewhere(len, prot, flags, fd, offset)?;
         }
     }
-    let at = choose(p, addr, len, flags)?;
+    let at = choose(p, addr, len, if huge.is_some() { huge::with_size(flags, align) } else { flags })?;
     let insert = |vma: Vma<FileRef>| fill_reserved(p, &vma).map(|()| at);
     let at = match file {
         Some(Private::Regular { file, max_prot }) => {
             insert(Vma { start: at, end: at + len, prot, max_prot, flags: vma_flags, backing: Backing::PrivateFile { file, offset } })?
         }
         None if private => insert(anonymous(at, at + len, prot, vma_flags))?,
-        // Private, but a device's: what it means is the device's business.
+        // A private mapping of a device means what the device says; one of huge pages takes them from Linux' pool.
         Some(Private::Device) | None => shared::map(p, at, len, prot, flags, fd, offset, vma_flags | shared).inspect_err(|_| {
             // What Linux refuses leaves what was there.
             if let Some(vma) = unused {
@@ -140,7 +146,7 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
         })?,
     };
     let end = at + len;
-    if huge.is_some() && private && flags & MAP_NORESERVE == 0 {
+    if huge.is_some() && private && !from_pool && flags & MAP_NORESERVE == 0 {
         huge::reserve(p, at, end)?;
     }
     let locked = vma_flags & (VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT) == VmaFlags::LOCKED;
@@ -271,7 +277,7 @@ fn find(mm: &mut AddressSpace, addr: u64, len: u64, flags: u64) -> Option<u64> {
     // Large mappings are aligned so that large pages fit.
     let (align, least) = match huge::page_size(flags) {
         Ok((size, _)) if flags & MAP_HUGETLB != 0 => (size, size),
-        _ if len >= LARGE => (LARGE, SMALL),
+        _ if len >= LARGE && flags & MAP_STACK == 0 => (LARGE, SMALL),
         _ => (SMALL, SMALL),
     };
     let end_max = if low { LOW_MAX } else { USER_MAX };
@@ -294,20 +300,45 @@ pub fn munmap(addr: u64, len: u64) -> Result<u64> {
     if len == 0 {
         return Err(errno::EINVAL);
     }
-    let (start, end) = range(addr, len, errno::EINVAL)?;
-    unmap_range(&cpus::current().process, start, end)?;
+    let end = addr.checked_add(len).filter(|&end| end <= TASK_SIZE && addr % SMALL == 0).ok_or(errno::EINVAL)?;
+    // Behind USER_MAX nothing is mapped.
+    let (start, end) = (addr.min(USER_MAX), page_up(end).min(USER_MAX));
+    if start < end {
+        unmap_range(&cpus::current().process, start, end)?;
+    }
     Ok(0)
 }
 
+/// Mappings that are removed at once: with so many a list of them takes little memory.
+const PIECE_MAPPINGS: usize = 64;
+
 /// Removes mappings and pages of a range, on both sides.
 pub fn unmap_range(p: &Process, start: u64, end: u64) -> Result<()> {
-    let mut removed = Removed::default();
     {
         let mut mm = p.mm.lock();
         mm.may_cut(start, end)?;
         mm.split_edges(start, end)?;
         if mm.vmas.find(start).is_some_and(|v| v.start < start && end < v.end) {
             mm.may_part(start, end)?; // two are left of it
+        }
+    }
+    let mut at = start;
+    while at < end {
+        let behind = p.mm.lock().vmas.range(at, end).nth(PIECE_MAPPINGS).map(|v| v.start);
+        let stop = behind.unwrap_or(end);
+        unmap_piece(p, at, stop)?;
+        at = stop;
+    }
+    Ok(())
+}
+
+fn unmap_piece(p: &Process, start: u64, end: u64) -> Result<()> {
+    let mut removed = Removed::default();
+    {
+        let mut mm = p.mm.lock();
+        let count = mm.vmas.range(start, end).count();
+        if count > 1 {
+            heap::room(count * 2 * size_of::<Vma<FileRef>>())?;
         }
         removed.vmas = mm.vmas.try_remove(start, end)?;
         mm.policies.clear(start, end);
@@ -317,7 +348,7 @@ pub fn unmap_range(p: &Process, start: u64, end: u64) -> Result<()> {
         mm.unmap_pages(start, end, &mut removed)?;
         if !removed.needs_linux() && !removed.vmas.iter().any(is_shared) {
             drop(mm);
-            drop_mappings(p, removed.vmas);
+            drop_mappings(removed.vmas);
             return Ok(());
         }
         // Until Linux has forgotten the pages nobody may map anything here: a call
@@ -343,22 +374,38 @@ fn is_shared(v: &Vma<FileRef>) -> bool {
 /// The part of an unmapping that may wait for Linux.
 pub fn finish_removed(p: &Process, mut removed: Removed) {
     let vmas = core::mem::take(&mut removed.vmas);
-    if removed.needs_linux() {
-        crate::hold::at("pages-taken");
-    }
     removed.finish(p);
-    for v in &vmas {
-        if let Backing::SharedLinux { watch, .. } = v.backing {
-            shared::unmap(p, v.start, v.end, watch);
-        }
+    vmas.iter().for_each(|v| unmap_shared(p, v));
+    drop_mappings(vmas);
+}
+
+fn unmap_shared(p: &Process, v: &Vma<FileRef>) {
+    if let Backing::SharedLinux { watch, .. } = v.backing {
+        shared::unmap(p, v.start, v.end, watch);
     }
-    drop_mappings(p, vmas);
+}
+
+/// Removes all mappings and pages: execve. No memory is needed for it.
+pub fn unmap_all(p: &Process) {
+    let mut removed = Removed::default();
+    let vmas = {
+        let mut mm = p.mm.lock();
+        let vmas = mm.vmas.take();
+        mm.unforgotten = None;
+        mm.policies.clear(vmas.min(), vmas.max());
+        mm.lock_future = VmaFlags::empty();
+        let _ = mm.unmap_pages(vmas.min(), vmas.max(), &mut removed); // nothing is cut, so it cannot fail
+        vmas
+    };
+    removed.finish(p);
+    vmas.iter().for_each(|v| unmap_shared(p, v));
+    services::put_together(|| drop(vmas));
 }
 
 /// Drops what was unmapped, and with the last mapping of a file the file.
-fn drop_mappings(p: &Process, vmas: LinkedList<Vma<FileRef>>) {
+fn drop_mappings(vmas: LinkedList<Vma<FileRef>>) {
     if vmas.iter().any(|v| matches!(v.backing, Backing::PrivateFile { .. })) {
-        services::put_together(p, || drop(vmas));
+        services::put_together(|| drop(vmas));
     }
 }
 
@@ -371,10 +418,8 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
     if len == 0 {
         return Ok(0);
     }
-    let (mut start, end) = range(addr, len, errno::ENOMEM)?;
-    if end == start {
-        return Err(errno::ENOMEM); // the sum wrapped
-    }
+    let wanted = addr.checked_add(whole_pages(len)).filter(|&end| end > addr).ok_or(errno::ENOMEM)?;
+    let (mut start, end) = (addr.min(USER_MAX), wanted.min(USER_MAX)); // what is behind is a hole
     if prot & !(7 | PROT_SEM | grows) != 0 {
         return Err(errno::EINVAL);
     }
@@ -442,7 +487,8 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
     if let Some((low, high)) = seen {
         zap(p, low, high);
     }
-    refused.and(result).map(|()| 0)
+    refused.and(result)?;
+    if wanted > USER_MAX { Err(errno::ENOMEM) } else { Ok(0) }
 }
 
 /// Changes what Linux has mapped, up to where the rest of the call will have to stop; how far
@@ -530,8 +576,11 @@ pub fn msync(addr: u64, len: u64, flags: u64) -> Result<u64> {
     if flags & !7 != 0 || flags & 5 == 5 || addr % SMALL != 0 {
         return Err(errno::EINVAL);
     }
-    let rounded = len.wrapping_add(SMALL - 1) & !(SMALL - 1); // as Linux: may wrap to nothing
-    let (start, end) = range(addr, rounded, errno::ENOMEM)?;
+    let wanted = addr.checked_add(whole_pages(len)).ok_or(errno::ENOMEM)?;
+    if wanted == addr {
+        return Ok(0);
+    }
+    let (start, end) = (addr.min(USER_MAX), wanted.min(USER_MAX)); // what is behind is a hole
     let p = &cpus::current().process;
     if flags & INVALIDATE != 0 && p.mm.lock().vmas.range(start, end).any(|v| v.flags.contains(VmaFlags::LOCKED)) {
         return Err(errno::EBUSY);
@@ -539,5 +588,5 @@ pub fn msync(addr: u64, len: u64, flags: u64) -> Result<u64> {
     for (s, e) in shared_parts(p, start, end) {
         delegate::linux(SYS_MSYNC, [s, e - s, flags, 0, 0, 0])?;
     }
-    if start == end || p.mm.lock().vmas.is_covered(start, end) { Ok(0) } else { Err(errno::ENOMEM) }
+    if wanted <= USER_MAX && p.mm.lock().vmas.is_covered(start, end) { Ok(0) } else { Err(errno::ENOMEM) }
 }

@@ -3,7 +3,7 @@
 //! process holds the file, which so cannot become another one under the same number.
 
 use super::{AddressSpace, FileHandle, FileRef, pte_bits};
-use crate::frames;
+use crate::{frames, heap};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -37,12 +37,14 @@ impl Content {
         }
         let key = (device, inode, version, bytes);
         let mut all = CONTENTS.lock();
-        let known = all.get(&key).and_then(Weak::upgrade);
-        Some(known.unwrap_or_else(|| {
-            let new = Arc::new(Content { key, runs: AtomicBool::new(false), pages: Mutex::new(BTreeMap::new()) });
-            all.insert(key, Arc::downgrade(&new));
-            new
-        }))
+        if let Some(known) = all.get(&key).and_then(Weak::upgrade) {
+            return Some(known);
+        }
+        heap::room_for_entry::<Key, Weak<Content>>().ok()?;
+        heap::room_for_arc::<Content>().ok()?; // made and dropped it would want the lock
+        let new = Arc::new(Content { key, runs: AtomicBool::new(false), pages: Mutex::new(BTreeMap::new()) });
+        all.insert(key, Arc::downgrade(&new));
+        Some(new)
     }
 
     /// The frame of a page that is to be mapped at `prot` is to be kept, if that is worth
@@ -51,7 +53,8 @@ impl Content {
         // What will be written to is copied then: for others, if there are any.
         let wanted = self.runs.load(Ordering::Relaxed) && (!prot.contains(Prot::WRITE) || Arc::strong_count(self) > 1);
         let mut pages = self.pages.lock();
-        let keeps = wanted && pages.len() < PAGES_MAX && !pages.contains_key(&offset);
+        let fits = || heap::room_for_entry::<u64, u64>().is_ok();
+        let keeps = wanted && pages.len() < PAGES_MAX && !pages.contains_key(&offset) && fits();
         if keeps {
             frames::share(frame);
             pages.insert(offset, frame);
@@ -102,10 +105,10 @@ impl AddressSpace {
             let (Some(content), Some(low)) = (&file.content, v.file_offset(v.start.max(start))) else { continue };
             let high = low + (v.end.min(end) - v.start.max(start));
             let mut pages = content.pages.lock();
-            let behind = pages.split_off(&low);
-            let (gone, kept) = behind.into_iter().partition::<BTreeMap<_, _>, _>(|(offset, _)| *offset < high);
-            pages.extend(kept);
-            gone.into_values().for_each(super::release::page_deferred);
+            while let Some((&offset, &frame)) = pages.range(low..high).next() {
+                pages.remove(&offset);
+                super::release::page_deferred(frame);
+            }
         }
     }
 

@@ -3,10 +3,12 @@
 use super::{AddressSpace, FileRef, pte_bits, shared};
 use crate::process::Process;
 use crate::space::Space;
-use crate::{cpus, frames, info, services};
+use crate::services::Extents;
+use crate::{cpus, frames, heap, info, services};
 use alloc::vec::Vec;
 use core::ops::Range;
-use hanare_abi::service::SERVICE_FILL;
+use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILL};
+use hanare_core::errno;
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL};
 use hanare_hal::{memory, shared as region};
@@ -20,6 +22,9 @@ pub const FETCH: u64 = 16;
 
 /// Pages of an anonymous mapping brought in around a small fault.
 const AROUND: u64 = 16;
+/// Like [`AROUND`], where the program wants no large pages (stacks of threads): ten thousand of
+/// these use a page or two each.
+const AROUND_SPARSE: u64 = 4;
 /// Pages of a file read at once (128 KiB).
 const FILE_WINDOW: u64 = 32;
 
@@ -34,6 +39,8 @@ pub enum Signal {
     Bus,
     /// Out of memory: the process is killed.
     NoMemory,
+    /// SIGBUS, BUS_MCEERR_AR: the memory was bad, what was in it is lost.
+    BadMemory,
 }
 
 /// Pages of a private file mapping on their way in.
@@ -89,8 +96,18 @@ enum Plan {
     Forget,
 }
 
-/// A fault of the running thread, in user mode or in a user copy. May wait.
+/// A fault of the running thread in a user copy, or before one. May wait.
 pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
+    serve(addr, error, false)
+}
+
+/// A fault of the running thread in user mode. May wait; not when a signal has come: it faults
+/// again after that.
+pub fn in_user_mode(addr: u64, error: u64) -> Result<(), Signal> {
+    serve(addr, error, true)
+}
+
+fn serve(addr: u64, error: u64, may_come_again: bool) -> Result<(), Signal> {
     let thread = cpus::current();
     let p = &thread.process;
     let wanted = if error & FETCH != 0 {
@@ -127,13 +144,20 @@ pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
                 }
                 continue;
             }
-            Plan::Resolve { watch_seen } => shared::resolve(p, addr, wanted.contains(Prot::WRITE), watch_seen)?,
+            Plan::Resolve { watch_seen } => shared::resolve(p, addr, wanted.contains(Prot::WRITE), watch_seen, may_come_again)?,
             Plan::Fill(fill) => {
-                let answer = services::by_worker(SERVICE_FILL, &fill.args(), &fill.extents());
+                let ask = if may_come_again { services::by_worker_unless_signalled } else { services::by_worker };
+                let answer = ask(SERVICE_FILL, &fill.args(), &fill.extents());
+                if may_come_again && matches!(answer, Err(errno::EINTR)) && thread.has_signal() {
+                    return Ok(());
+                }
                 finish(p, fill, answer.map(|a| a.status), addr)?;
             }
         }
         forgotten = false;
+        if may_come_again && thread.has_signal() {
+            return Ok(());
+        }
     }
 }
 
@@ -149,6 +173,7 @@ fn plan(p: &Process, addr: u64, wanted: Prot, forgotten: bool) -> Plan {
         return Plan::Fail(Signal::NotAllowed);
     }
     match mm.table.find(addr) {
+        Some(leaf) if super::bad::is_lost(&leaf) => Plan::Fail(Signal::BadMemory),
         Some(leaf) if leaf.entry & pte_bits(wanted) & hanare_hal::paging::pte::WRITE == pte_bits(wanted) & hanare_hal::paging::pte::WRITE
             && leaf.entry & hanare_hal::paging::pte::PRESENT != 0 =>
         {
@@ -157,6 +182,7 @@ fn plan(p: &Process, addr: u64, wanted: Prot, forgotten: bool) -> Plan {
             Plan::Done
         }
         Some(_) if matches!(vma.backing, Backing::SharedLinux { .. }) => Plan::Resolve { watch_seen },
+        _ if mm.is_full() => Plan::Fail(Signal::NoMemory),
         Some(_) => mm.gain(&vma, addr & !(SMALL - 1), forgotten),
         None => mm.plan_missing(&vma, addr, watch_seen),
     }
@@ -263,7 +289,7 @@ impl AddressSpace {
     /// Sets the rights of an existing small or large leaf from the mapping's.
     pub(super) fn refresh(&mut self, addr: u64, prot: Prot) {
         use hanare_hal::paging::pte;
-        let Some(leaf) = self.table.find(addr) else { return };
+        let Some(leaf) = self.table.find(addr).filter(|l| !super::bad::is_lost(l)) else { return };
         self.table.update(leaf.addr, leaf.addr + leaf.size, &mut |l| {
             let keep = l.entry & (pte::ADDRESS | pte::LARGE | pte::SEEN | pte::FOREIGN | pte::VALID);
             keep | pte_bits(prot)
@@ -272,28 +298,33 @@ impl AddressSpace {
     }
 
     /// Brings in zeroed memory around `addr`: a large page where the mapping
-    /// covers one and nothing is there yet, else up to [`AROUND`] small ones.
+    /// covers one and nothing is there yet, else up to [`AROUND`] or [`AROUND_SPARSE`] small ones.
     pub(super) fn populate_anonymous(&mut self, vma: &Vma<FileRef>, addr: u64) -> Result<(), ()> {
         if self.populate_large(vma, addr & !(LARGE - 1)) {
             return Ok(());
         }
-        let window = addr & !(AROUND * SMALL - 1);
+        let around = SMALL * if vma.flags.contains(VmaFlags::NOHUGE) { AROUND_SPARSE } else { AROUND };
+        let window = addr & !(around - 1);
         let start = window.max(vma.start);
-        let end = (window + AROUND * SMALL).min(vma.end);
+        let end = (window + around).min(vma.end);
         let page = addr & !(SMALL - 1);
         // The page asked for first: the others only as long as memory lasts.
-        let mut missing: Vec<u64> = (start..end).step_by(SMALL as usize).filter(|&a| a != page && self.table.find(a).is_none()).collect();
-        missing.insert(0, page);
-        for (i, a) in missing.into_iter().enumerate() {
-            let Some(frame) = frames::alloc_user_zeroed() else {
-                return if i == 0 { Err(()) } else { Ok(()) };
-            };
-            if self.table.map_small(a, frame | pte_bits(vma.prot), &mut frames::UserTables).is_err() {
-                frames::free(frame, 0);
-                return if i == 0 { Err(()) } else { Ok(()) };
+        self.populate_small(vma, page)?;
+        for at in (start..end).step_by(SMALL as usize) {
+            if self.table.find(at).is_none() && self.populate_small(vma, at).is_err() {
+                break;
             }
-            self.add_resident(1);
         }
+        Ok(())
+    }
+
+    fn populate_small(&mut self, vma: &Vma<FileRef>, page: u64) -> Result<(), ()> {
+        let frame = frames::alloc_user_zeroed().ok_or(())?;
+        if self.table.map_small(page, frame | pte_bits(vma.prot), &mut frames::UserTables).is_err() {
+            frames::free(frame, 0);
+            return Err(());
+        }
+        self.add_resident(1);
         Ok(())
     }
 
@@ -327,7 +358,7 @@ impl AddressSpace {
         while end < high && self.table.find(end).is_none() {
             end += SMALL;
         }
-        let mut fill = Fill { start, offset: vma.file_offset(start)?, file: file.clone(), runs: Vec::new() };
+        let mut fill = Fill { start, offset: vma.file_offset(start)?, file: file.clone(), runs: heap::with_room(EXTENTS_MAX).ok()? };
         let mut left = ((end - start) / SMALL) as u32;
         while left > 0 {
             let order = 31 - left.leading_zeros();
@@ -338,7 +369,7 @@ impl AddressSpace {
             };
             fill.runs.push(run);
             left -= run.1;
-            if fill.runs.len() == hanare_abi::service::EXTENTS_MAX {
+            if fill.runs.len() == EXTENTS_MAX {
                 break;
             }
         }
@@ -353,8 +384,8 @@ impl Fill {
     }
 
     /// Extents of `SERVICE_FILL`.
-    pub fn extents(&self) -> Vec<u64> {
-        self.runs.iter().map(|&(frame, pages)| frame | u64::from(pages - 1)).collect()
+    pub fn extents(&self) -> Extents {
+        Extents::of(self.runs.iter().map(|&(frame, pages)| frame | u64::from(pages - 1)))
     }
 
     fn bytes(&self) -> u64 {

@@ -3,7 +3,7 @@
 use super::content::Content;
 use super::{FileHandle, FileRef};
 use crate::thread::Thread;
-use crate::{cpus, services};
+use crate::{cpus, heap, services};
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub enum Private {
         /// The rights.
         max_prot: Prot,
     },
-    /// Of something that is mapped by Linux.
+    /// Of something that is mapped by Linux: a device, a file of huge pages.
     Device,
 }
 
@@ -106,6 +106,7 @@ fn ask(thread: &Thread, fd: u64) -> Result<(FileRef, u64)> {
     let answer = services::by_worker(SERVICE_FILE_GET, &[fd], &[])?;
     let [_, inode, bytes, bits, device] = answer.args;
     let content = Content::of(device, inode, answer.held, bytes);
+    heap::room_for_arc::<FileHandle>().inspect_err(|_| services::put_file(p.space, p.home, answer.status))?;
     let file = Arc::new(FileHandle { space: p.space, home: p.home, id: answer.status, inode, device, name: String::new(), content });
     p.last_mapped.end(question, (thread.slot_index, fd), bits, &file);
     Ok((file, bits))

@@ -1,20 +1,23 @@
 //! fork of an address space: private pages are shared until somebody writes.
 
+use super::bad::is_lost;
 use super::calls::is_reservation;
 use super::release::{self, Removed};
 use super::{AddressSpace, FileRef, limits, pte_bits};
 use crate::{frames, hold, tlb};
 use crate::process::Process;
 use alloc::collections::LinkedList;
-use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::memory;
-use hanare_hal::paging::{LARGE, Leaf, SMALL, pte};
+use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL, pte};
 
 /// Pages that Linux may write to of which a child gets a copy at once. That costs less
 /// than to have Linux forget them, and then ask for them again for its next answer.
 const COPIED_MAX: u32 = 32;
+
+/// Large pages that are split for each look at the table.
+const AT_ONCE: usize = 64;
 
 /// What a fork made.
 pub struct Forked {
@@ -56,16 +59,18 @@ struct Fork {
 }
 
 impl AddressSpace {
-    /// A copy for a child. `vfork`: the parent takes over what the child writes, so
-    /// that none of its pages may stay writable. `ENOMEM` leaves the parent as it was,
-    /// but for large pages that were split and rights that faults give back.
-    pub fn fork(&mut self, vfork: bool) -> Result<Forked> {
+    /// A copy for a child. `ENOMEM` leaves the parent as it was, but for large pages that
+    /// were split and rights that faults give back.
+    pub fn fork(&mut self) -> Result<Forked> {
         // The child's, and for now a list of them.
         if !limits::room_for_mappings(2 * self.map_bytes()) {
             return Err(errno::ENOMEM);
         }
+        let account = self.account.clone().ok_or(errno::ENOMEM)?;
+        account.may_have_process()?;
+        account.may_have(2 * self.map_bytes() + self.table.pages() * SMALL)?;
         self.given += 1;
-        let mut fork = Fork { child: AddressSpace::new().ok_or(errno::ENOMEM)?, zap: self.unforgotten, copies: if vfork { 0 } else { COPIED_MAX } };
+        let mut fork = Fork { child: AddressSpace::new(account).ok_or(errno::ENOMEM)?, zap: self.unforgotten, copies: COPIED_MAX };
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
         child.policies = self.policies.clone();
@@ -83,11 +88,11 @@ impl AddressSpace {
         self.flush(0, 1 << 47);
         self.unforgotten = fork.zap;
         match result {
-            Ok(()) => Ok(Forked { mm: fork.child, zap: fork.zap, given: self.given }),
-            Err(e) => {
-                fork.child.destroy();
-                Err(e)
+            Ok(()) => {
+                fork.child.settle_account();
+                Ok(Forked { mm: fork.child, zap: fork.zap, given: self.given })
             }
+            Err(e) => Err(e),
         }
     }
 
@@ -96,6 +101,10 @@ impl AddressSpace {
         let mut failed = false;
         let read_only = pte_bits(v.prot - Prot::WRITE);
         self.table.update(v.start, v.end, &mut |leaf| {
+            if is_lost(&leaf) {
+                failed |= fork.child.table.map_small(leaf.addr, leaf.entry, &mut frames::UserTables).is_err();
+                return leaf.entry;
+            }
             if failed || leaf.entry & pte::FOREIGN != 0 || fork.copy_page(&leaf, v.prot) {
                 return leaf.entry;
             }
@@ -114,31 +123,53 @@ impl AddressSpace {
         if failed { Err(errno::ENOMEM) } else { Ok(()) }
     }
 
-    /// Splits all large pages of a range.
+    /// Splits all large pages of a range. None begins at 0.
     pub(super) fn split_all(&mut self, start: u64, end: u64) -> Result<()> {
-        let mut large = Vec::new();
-        self.table.update(start, end, &mut |leaf| {
-            if leaf.size == LARGE {
-                large.push(leaf);
+        let mut at = start;
+        loop {
+            let mut some = [0; AT_ONCE];
+            let mut places = some.iter_mut();
+            self.table.update(at, end, &mut |leaf| {
+                if leaf.size == LARGE
+                    && let Some(place) = places.next()
+                {
+                    *place = leaf.addr;
+                }
+                leaf.entry
+            });
+            let is_full = places.next().is_none();
+            for at in some.into_iter().filter(|&at| at != 0) {
+                let Some(leaf) = self.table.find(at) else { continue };
+                self.table.split(leaf.addr, &mut frames::Tables).map_err(|_| errno::ENOMEM)?;
+                frames::split(leaf.frame(), 9);
             }
-            leaf.entry
-        });
-        for leaf in large {
-            self.table.split(leaf.addr, &mut frames::Tables).map_err(|_| errno::ENOMEM)?;
-            frames::split(leaf.frame(), 9);
+            if !is_full {
+                return Ok(());
+            }
+            at = some[AT_ONCE - 1] + LARGE;
         }
-        Ok(())
     }
 
-    /// Gives up a copy that no process ever used.
-    pub fn destroy(mut self) {
+}
+
+/// One that no process ever used: of the others the table has been taken.
+impl Drop for AddressSpace {
+    fn drop(&mut self) {
+        if self.table.exists() {
+            self.clear();
+        }
+    }
+}
+
+impl AddressSpace {
+    fn clear(&mut self) {
         let mut removed = Removed::default();
-        let (min, max) = (self.vmas.min(), self.vmas.max());
-        drop(self.vmas.remove(min, max));
-        let _ = self.unmap_pages(min, max, &mut removed);
+        drop(self.vmas.take());
+        let _ = self.unmap_pages(self.vmas.min(), self.vmas.max(), &mut removed); // nothing is cut: it cannot fail
         removed.set_aside();
         core::mem::take(&mut self.stale).settle(&self.active);
-        self.table.free(&mut frames::Tables);
+        core::mem::replace(&mut self.table, PageTable::empty()).free(&mut frames::Tables);
+        self.settle_account();
     }
 }
 

@@ -8,6 +8,7 @@
 use super::AddressSpace;
 use super::release::Removed;
 use crate::process::Process;
+use crate::{cpus, delegate};
 use hanare_core::addr::align_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::VmaFlags;
@@ -28,6 +29,28 @@ pub fn page_size(flags: u64) -> Result<(u64, VmaFlags)> {
         30 => Ok((GIANT, VmaFlags::HUGETLB | VmaFlags::HUGETLB_1G)),
         _ => Err(errno::EINVAL),
     }
+}
+
+/// `flags` of `mmap` that ask for pages of that size.
+pub fn with_size(flags: u64, size: u64) -> u64 {
+    flags & !(0x3f << MAP_HUGE_SHIFT) | MAP_HUGETLB | u64::from(size.trailing_zeros()) << MAP_HUGE_SHIFT
+}
+
+/// As [`page_size`], where a descriptor stands for a file of such pages (`MFD_HUGETLB`, or of
+/// hugetlbfs): whatever length is asked for, Linux maps whole ones, which must fit here.
+pub fn page_size_of_file(fd: u64) -> Option<(u64, VmaFlags)> {
+    const FSTATFS: u32 = 138;
+    const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
+    let me = cpus::current();
+    let to = me.process.write_scratch(me.slot_index, &[]).ok()?;
+    delegate::linux(FSTATFS, [fd, to, 0, 0, 0, 0]).ok()?;
+    let word = |at: u64| {
+        let mut bytes = [0; 8];
+        me.process.read_control(to + at, &mut bytes);
+        u64::from_le_bytes(bytes)
+    };
+    // f_type, f_bsize
+    if word(0) == HUGETLBFS_MAGIC { page_size(with_size(0, word(8))).ok() } else { None }
 }
 
 /// Length of a mapping, in whole pages of that size.

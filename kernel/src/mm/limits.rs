@@ -3,7 +3,7 @@
 use super::{AddressSpace, FileRef};
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{cpus, delegate, frames, rights, space};
+use crate::{cpus, delegate, frames, heap, rights, space};
 use alloc::sync::Arc;
 use hanare_abi::service::MAY_LIMIT;
 use hanare_core::errno::{self, Result};
@@ -45,7 +45,7 @@ impl Limits {
 
     /// Whether `more` bytes may be mapped, and the kernel has room for it; `data`: writable and private.
     pub fn allow(&self, mm: &AddressSpace, more: u64, data: bool) -> bool {
-        mm.vmas.total_bytes().saturating_add(more) <= self.space && (!data || self.allow_data(mm, more)) && room_for_mappings(0)
+        mm.vmas.total_bytes().saturating_add(more) <= self.space && (!data || self.allow_data(mm, more)) && room_for_mappings(0) && mm.may_have_mappings()
     }
 
     /// Whether `more` bytes may become writable and private.
@@ -84,6 +84,9 @@ pub fn room_for_mappings(bytes: u64) -> bool {
 
 /// Whether `bytes` are free beside one of `parts` parts of the memory.
 fn is_free(bytes: u64, parts: u64) -> bool {
+    if heap::is_short() {
+        return false;
+    }
     let (free, total) = frames::usage();
     free >= bytes + total / parts
 }
@@ -215,7 +218,7 @@ impl AddressSpace {
     /// `ENOMEM`: the kernel has no memory for more.
     pub fn may_part(&self, start: u64, end: u64) -> Result<()> {
         let cuts = |at: u64| self.vmas.find(at).is_some_and(|v| v.start < at);
-        if (cuts(start) || cuts(end)) && !room_for_mappings(0) { Err(errno::ENOMEM) } else { Ok(()) }
+        if (cuts(start) || cuts(end)) && !(room_for_mappings(0) && self.may_have_mappings()) { Err(errno::ENOMEM) } else { Ok(()) }
     }
 
     /// The mapping at `addr`; one that grows down to it does so, as far as

@@ -1,6 +1,7 @@
 //! What Linux asks about a process's memory: pages for the proxy, and pages it
 //! wants back.
 
+use super::bad::is_lost;
 use super::fault::{Gained, PendingFill, file_window, finish};
 use super::{AddressSpace, FileRef};
 use crate::frames;
@@ -24,6 +25,8 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     if Space::is_control(addr) {
         return match p.control_page(addr) {
             Ok(frame) => answer(r, addr, &[frame | PAGE_WRITABLE]),
+            // Nobody's end helps who is at his limit.
+            Err(_) if p.account.may_have(2 * SMALL).is_err() => -errno::EFAULT.0,
             Err(e) => -e.0,
         };
     }
@@ -41,6 +44,9 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
         return -errno::EAGAIN.0; // it faults again
     }
     if mm.table.find(addr).is_none() {
+        if mm.is_full() {
+            return -errno::ENOMEM.0;
+        }
         match vma.backing {
             Backing::Anonymous => {
                 if mm.populate_anonymous(&vma, addr).is_err() {
@@ -58,6 +64,9 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
             }
             _ => return -errno::EFAULT.0,
         }
+    }
+    if mm.table.find(addr).is_some_and(|l| is_lost(&l)) {
+        return -errno::EFAULT.0;
     }
     let mut given_up = None;
     if write && mm.table.find(addr).is_some_and(|l| l.entry & pte::WRITE == 0) {
@@ -93,7 +102,7 @@ fn serve_first(p: &Process, mm: &mut AddressSpace, vma: &Vma<FileRef>, addr: u64
         return STATUS_SERVE_FIRST;
     }
     let Some(fill) = mm.plan_fill(vma, addr) else { return -errno::ENOMEM.0 };
-    let Some(entry) = Entry::new(By::Fault, SERVICE_FILL, p.space, &fill.args(), &fill.extents()) else {
+    let Some(entry) = Entry::of(p, By::Fault, SERVICE_FILL, &fill.args(), &fill.extents()) else {
         return -errno::EAGAIN.0;
     };
     r.set_arg(3, u64::from(entry.index()));
@@ -149,6 +158,9 @@ impl AddressSpace {
                 leaf = self.table.find(at).unwrap_or(leaf);
             }
             let base = leaf.addr;
+            if is_lost(&leaf) {
+                break;
+            }
             if write && leaf.entry & pte::WRITE == 0 {
                 break; // shared after a fork: copied when it is asked for itself
             }
@@ -185,6 +197,7 @@ pub fn invalidate(p: &Process, start: u64, end: u64) {
         0
     });
     mm.resident -= removed.min(mm.resident);
+    mm.foreign -= removed.min(mm.foreign);
     if removed > 0 {
         mm.flush(start, end);
     }

@@ -3,15 +3,16 @@
 //! Memory of the LWK is never paged out: to lock a page is to bring it in, and to
 //! keep `madvise` from throwing it away.
 
+use super::calls::whole_pages;
 use super::limits::LockLimit;
 use super::{AddressSpace, FileRef, fault};
 use crate::process::Process;
-use crate::{cpus, delegate};
-use alloc::collections::LinkedList;
-use alloc::vec;
+use crate::{cpus, delegate, heap, services};
 use hanare_abi::layout::USER_MAX;
+use hanare_abi::service::{EXTENTS_MAX, SERVICE_CACHED};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
+use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::{SMALL, pte};
 use hanare_hal::usercopy;
@@ -48,12 +49,18 @@ pub fn populate(start: u64, end: u64, prot: Prot) -> core::result::Result<(), fa
 /// As [`populate`] over whatever is mapped in a range, with each mapping's own
 /// rights, as far as it goes (`MAP_POPULATE`, `MAP_LOCKED`).
 pub fn populate_mapped(p: &Process, start: u64, end: u64) -> core::result::Result<(), fault::Signal> {
-    let parts: LinkedList<(u64, u64, Prot)> = p.mm.lock().vmas.range(start, end).map(|v| (v.start.max(start), v.end.min(end), v.prot)).collect();
-    for (s, e, prot) in parts {
-        if prot.is_empty() {
-            return Err(fault::Signal::NotAllowed);
+    let mut at = start;
+    // The last mapping may go on behind the range.
+    while at < end {
+        let next = p.mm.lock().vmas.find_next(at).filter(|v| v.start < end).map(|v| (v.start.max(at), v.end.min(end), v.prot));
+        match next {
+            None => break,
+            Some((.., prot)) if prot.is_empty() => return Err(fault::Signal::NotAllowed),
+            Some((from, to, prot)) => {
+                populate(from, to, prot)?;
+                at = to;
+            }
         }
-        populate(s, e, prot)?;
     }
     Ok(())
 }
@@ -61,7 +68,7 @@ pub fn populate_mapped(p: &Process, start: u64, end: u64) -> core::result::Resul
 /// Page range of a call, as Linux rounds it: a sum that wraps to nothing is nothing.
 fn span(addr: u64, len: u64) -> Result<(u64, u64)> {
     let start = page_down(addr);
-    let len = len.wrapping_add(addr - start).wrapping_add(SMALL - 1) & !(SMALL - 1);
+    let len = whole_pages(len.wrapping_add(addr - start));
     let end = start.checked_add(len).ok_or(errno::EINVAL)?;
     Ok((start, end))
 }
@@ -130,12 +137,14 @@ pub fn mlockall(flags: u64) -> Result<u64> {
         return Ok(0);
     }
     lock_all(&mut mm, kind);
-    let parts: LinkedList<(u64, u64)> = mm.vmas.iter().filter(|v| !v.prot.is_empty()).map(|v| (v.start, v.end)).collect();
     drop(mm);
-    if flags & MCL_ONFAULT == 0 {
-        for (s, e) in parts {
-            let _ = populate_mapped(p, s, e); // as Linux: as far as it goes
-        }
+    let mut at = 0;
+    while flags & MCL_ONFAULT == 0 {
+        // A lock taken in the condition would be held in the loop.
+        let next = p.mm.lock().vmas.find_next(at).map(|v| (v.start.max(at), v.end));
+        let Some((start, end)) = next else { break };
+        let _ = populate_mapped(p, start, end); // as Linux: as far as it goes
+        at = end;
     }
     Ok(0)
 }
@@ -149,9 +158,12 @@ pub fn munlockall() -> Result<u64> {
 }
 
 fn lock_all(mm: &mut AddressSpace, add: VmaFlags) {
-    let all: LinkedList<(u64, u64)> = mm.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::FIXED_KERNEL)).map(|v| (v.start, v.end)).collect();
-    for (s, e) in all {
-        let _ = apply(mm, s, e, add);
+    let mut at = 0;
+    while let Some((start, end, flags)) = mm.vmas.find_next(at).map(|v| (v.start.max(at), v.end, v.flags)) {
+        if !flags.contains(VmaFlags::FIXED_KERNEL) {
+            let _ = apply(mm, start, end, add);
+        }
+        at = end;
     }
 }
 
@@ -174,18 +186,18 @@ pub fn future(p: &Process, len: u64, map_locked: bool) -> Result<VmaFlags> {
 
 /// mincore.
 pub fn mincore(addr: u64, len: u64, vec: u64) -> Result<u64> {
-    /// Pages looked at with the lock held.
-    const CHUNK: u64 = 4096;
+    /// Pages looked at with the lock held, or asked for at once.
+    const CHUNK: u64 = EXTENTS_MAX as u64 * 64;
     if addr % SMALL != 0 {
         return Err(errno::EINVAL);
     }
-    let end = addr.checked_add(len).map(page_up).filter(|&e| e >= addr && e <= 1 << 47).ok_or(errno::ENOMEM)?;
+    let end = addr.checked_add(len).filter(|&e| e <= TASK_SIZE).map(page_up).ok_or(errno::ENOMEM)?;
     let pages = (end - addr) / SMALL;
-    if vec.checked_add(pages).is_none_or(|e| e > 1 << 47) {
+    if vec.checked_add(pages).is_none_or(|e| e > TASK_SIZE) {
         return Err(errno::EFAULT);
     }
     let p = &cpus::current().process;
-    let mut bytes = vec![0u8; pages.min(CHUNK) as usize];
+    let mut bytes = heap::zeroed(pages.min(CHUNK) as usize).map_err(|_| errno::EAGAIN)?;
     let mut at = addr;
     while at < end {
         let (vma, stop) = {
@@ -200,11 +212,25 @@ pub fn mincore(addr: u64, len: u64, vec: u64) -> Result<u64> {
         if is_linux(&vma) {
             delegate::linux(SYS_MINCORE, [at, stop - at, to, 0, 0, 0])?;
         } else {
+            add_cached(&vma, at, &mut bytes[..n])?;
             usercopy::write(to, &bytes[..n]).map_err(|_| errno::EFAULT)?;
         }
         at = stop;
     }
     Ok(0)
+}
+
+/// Adds to the answer of mincore(2) the pages of a private file mapping that Linux has in its page cache.
+fn add_cached(vma: &Vma<FileRef>, at: u64, bytes: &mut [u8]) -> Result<()> {
+    let (Backing::PrivateFile { file, .. }, Some(offset)) = (&vma.backing, vma.file_offset(at)) else { return Ok(()) };
+    if bytes.iter().all(|&b| b != 0) {
+        return Ok(());
+    }
+    let answer = services::by_worker(SERVICE_CACHED, &[file.id, offset, bytes.len() as u64], &[])?;
+    for (byte, i) in bytes.iter_mut().zip(0..) {
+        *byte |= answer.extents.get(i / 64).map_or(0, |word| (word >> (i % 64)) as u8 & 1);
+    }
+    Ok(())
 }
 
 fn is_linux(v: &Vma<FileRef>) -> bool {

@@ -6,6 +6,7 @@
 
 pub mod advise;
 pub mod aio;
+pub mod bad;
 pub mod calls;
 pub mod content;
 pub mod fault;
@@ -24,7 +25,8 @@ pub mod remap;
 pub mod shared;
 pub mod sysv;
 
-use crate::{frames, services, tlb};
+use crate::accounts::{Account, Sizes};
+use crate::{frames, heap, services, tlb};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -103,11 +105,17 @@ pub struct AddressSpace {
     pub lock_future: VmaFlags,
     /// NUMA policies (`mbind`).
     pub policies: Policies,
+    /// Of the resident pages those that are Linux'.
+    foreign: u64,
+    /// To whom it is charged, and how much of it is.
+    account: Option<Arc<Account>>,
+    charged: Sizes,
 }
 
 impl AddressSpace {
     /// Nothing mapped. `None`: no memory.
-    pub fn new() -> Option<AddressSpace> {
+    pub fn new(account: Arc<Account>) -> Option<AddressSpace> {
+        heap::room_for_arc::<tlb::CpuSet>().ok()?;
         Some(AddressSpace {
             vmas: VmaMap::new(USER_MIN, USER_MAX),
             table: PageTable::new(&mut frames::Tables).ok()?,
@@ -123,6 +131,9 @@ impl AddressSpace {
             forgetting: Vec::new(),
             lock_future: VmaFlags::empty(),
             policies: Policies::default(),
+            foreign: 0,
+            account: Some(account),
+            charged: Sizes::default(),
         })
     }
 
@@ -143,6 +154,9 @@ impl AddressSpace {
             forgetting: Vec::new(),
             lock_future: VmaFlags::empty(),
             policies: Policies::default(),
+            foreign: 0,
+            account: None,
+            charged: Sizes::default(),
         }
     }
 
@@ -153,6 +167,38 @@ impl AddressSpace {
             self.flush(addr, addr + SMALL); // other CPUs may have cached the way to a table that is gone
         }
         mapped
+    }
+
+    /// Charges what it has now. At the end of each change: when its lock is given back.
+    pub fn settle_account(&mut self) {
+        let memory = self.resident.saturating_sub(self.foreign) * SMALL;
+        let now = Sizes { memory, kernel: self.table.pages() * SMALL + self.map_bytes() };
+        if now != self.charged
+            && let Some(account) = &self.account
+        {
+            account.move_space(self.charged, now);
+            self.charged = now;
+        }
+    }
+
+    /// It is charged to another account from now on.
+    pub fn charge_to(&mut self, account: Arc<Account>) {
+        self.settle_account();
+        if let Some(before) = self.account.replace(account) {
+            before.move_space(self.charged, Sizes::default());
+        }
+        self.charged = Sizes::default();
+        self.settle_account();
+    }
+
+    /// Whether its user may have no more pages.
+    pub fn is_full(&self) -> bool {
+        self.account.as_ref().is_some_and(|account| account.is_full())
+    }
+
+    /// Whether its user may have more mappings.
+    pub fn may_have_mappings(&self) -> bool {
+        self.account.as_ref().is_none_or(|account| account.may_have(SMALL).is_ok())
     }
 
     /// Counts pages that were mapped.

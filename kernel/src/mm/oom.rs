@@ -1,10 +1,14 @@
-//! Out of memory: the process that has most of it is killed, and who asked waits
-//! until it is gone.
+//! Out of memory: of the user who has most the process that has most is killed, with all that
+//! share its memory, and who asked waits until it is gone. Where a user has come to his own
+//! limit it is a process of his.
+//!
+//! Everything counts that is charged (`accounts`), not pages alone. Nothing here needs memory.
 
+use crate::accounts::{self, User};
 use crate::process::Process;
+use crate::space::{self, Space};
 use crate::{cpus, frames, services};
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use hanare_abi::service::SERVICE_KILL;
 use hanare_hal::cpu;
 use spin::Mutex;
@@ -14,28 +18,11 @@ const PATIENCE_NS: u64 = 5_000_000_000;
 /// How often a waiter looks, ns.
 const LOOK_NS: u64 = 5_000_000;
 
-/// Every process of the instance.
-static ALL: Mutex<Vec<Weak<Process>>> = Mutex::new(Vec::new());
-
 /// The last victim, and the TSC value until which it is waited for.
-static LAST: Mutex<(Weak<Process>, u64)> = Mutex::new((Weak::new(), 0));
+static LAST: Mutex<(Weak<Space>, u64)> = Mutex::new((Weak::new(), 0));
 
-/// Enters a new process.
-pub fn enter(p: &Arc<Process>) {
-    let mut all = ALL.lock();
-    all.retain(|w| w.strong_count() > 0);
-    all.push(Arc::downgrade(p));
-}
-
-/// Memory of processes that are gone.
+/// Memory of a victim that is gone.
 pub fn trim() {
-    {
-        let mut all = ALL.lock();
-        all.retain(|w| w.strong_count() > 0);
-        if all.is_empty() {
-            *all = Vec::new();
-        }
-    }
     let mut last = LAST.lock();
     if last.0.strong_count() == 0 {
         last.0 = Weak::new();
@@ -43,48 +30,69 @@ pub fn trim() {
 }
 
 /// Whether the last victim is still given time to end.
-fn waits_for(last: &(Weak<Process>, u64)) -> bool {
+fn waits_for(last: &(Weak<Space>, u64)) -> bool {
     last.0.strong_count() > 0 && cpu::rdtsc() < last.1
 }
 
-/// What would be free without a process: as Linux counts, not its pages alone.
-fn weight(p: &Process) -> u64 {
-    let mm = p.mm.lock();
-    (mm.resident + mm.table.pages()) * 4096 + mm.map_bytes()
+/// The space that has most of those of a user, or that one of his which is on its way out already.
+fn most_of(user: &Arc<User>) -> Option<Arc<Space>> {
+    let mut best: Option<Arc<Space>> = None;
+    for space in space::all().filter(|s| Arc::ptr_eq(s.account.user(), user)) {
+        if space.is_closed() || space.first().is_some_and(|p| p.is_killed()) {
+            return Some(space);
+        }
+        if best.as_ref().is_none_or(|best| best.account.bytes() < space.account.bytes()) {
+            best = Some(space);
+        }
+    }
+    best
 }
 
-/// Has Linux kill the process with most memory, unless the last one is still on its
+/// Has Linux kill the processes whose end helps `p` most, unless the last ones are still on their
 /// way out. False: there is none, so nothing will get better. Waits for nobody.
-pub fn relieve() -> bool {
+pub fn relieve(p: &Process) -> bool {
     if waits_for(&LAST.lock()) {
         return true;
     }
-    // No lock is held: that of a process' memory may be another CPU's, which waits for a
-    // shootdown by a third one that comes here.
-    let all: Vec<Arc<Process>> = ALL.lock().iter().filter_map(Weak::upgrade).collect();
-    if all.iter().any(|p| p.is_killed()) {
-        return true;
-    }
-    let Some(p) = all.into_iter().max_by_key(|p| weight(p)) else { return false };
+    let user = if p.account.is_full() { Some(p.account.user().clone()) } else { accounts::richest() };
+    let Some(victim) = user.as_ref().and_then(most_of) else { return false };
     {
         let mut last = LAST.lock();
         if waits_for(&last) {
             return true; // another CPU was faster
         }
-        *last = (Arc::downgrade(&p), cpus::deadline(PATIENCE_NS));
+        *last = (Arc::downgrade(&victim), cpus::deadline(PATIENCE_NS));
     }
+    let Some(first) = victim.first().filter(|p| !p.is_killed()) else { return true };
+    log(&first);
+    services::post(SERVICE_KILL, victim.space, &in_use(&first), &[])
+}
+
+/// Bytes in use, and all there are: for the user of `p` where he is at his limit, or for all.
+fn in_use(p: &Process) -> [u64; 2] {
     let (free, total) = frames::usage();
-    let exe = p.exe.lock().clone();
+    p.account.user().excess().unwrap_or([total - free, total])
+}
+
+fn log(p: &Process) {
+    let (free, total) = frames::usage();
+    let exe = p.exe.lock();
     let name = exe.rsplit(|&b| b == b'/').next().unwrap_or(&[]);
     crate::info!(
-        "out of memory: process {} ({}) killed: it has {} MiB; {} KiB of {} MiB are free",
+        "out of memory: process {} ({}) of user {} killed: it has {} MiB; {} KiB of {} MiB are free",
         p.identity.lock().pid,
         core::str::from_utf8(name).unwrap_or("?"),
-        p.memory_use().0 >> 20,
+        p.account.user().uid(),
+        p.account.bytes() >> 20,
         free >> 10,
         total >> 20
     );
-    services::post(SERVICE_KILL, p.space, &[], &[])
+}
+
+/// No other process' end would help the running one: it is killed.
+pub fn kill_current() {
+    log(&cpus::current().process);
+    let _ = services::by_worker(SERVICE_KILL, &in_use(&cpus::current().process), &[]);
 }
 
 struct Room<'a> {
@@ -95,7 +103,7 @@ struct Room<'a> {
 
 impl Room<'_> {
     fn is_there(&self) -> bool {
-        self.process.is_killed() || frames::usage().0 > self.free
+        self.process.is_killed() || frames::usage().0 > self.free && !self.process.account.is_full()
     }
 }
 
@@ -112,9 +120,9 @@ impl cpus::Wait for Room<'_> {
 /// For a thread that needs memory: kills and waits. False: it did not help.
 pub fn wait_for_room(p: &Process) -> bool {
     // As good as nothing is free: anything more is room.
-    let free = frames::usage().0 + (256 << 10);
+    let free = if p.account.is_full() { 0 } else { frames::usage().0 + (256 << 10) };
     let end = cpus::deadline(4 * PATIENCE_NS);
-    while relieve() && cpu::rdtsc() < end {
+    while relieve(p) && cpu::rdtsc() < end {
         let room = Room { process: p, free, until: cpus::deadline(PATIENCE_NS / 10) };
         cpus::wait(&room, 0);
         if room.is_there() {

@@ -1,12 +1,11 @@
-//! Writing into a process's memory from outside, whatever its protection: breakpoints,
-//! and what the child of a vfork wrote.
+//! Writing into a process's memory from outside, whatever its protection: breakpoints.
 
-use super::{AddressSpace, FileRef, pte_bits, release};
+use super::{AddressSpace, release};
 use crate::process::Process;
 use crate::{frames, services};
 use hanare_abi::service::SERVICE_ZAP;
 use hanare_core::errno::{self, Result};
-use hanare_core::vma::{Backing, SpecialKind, Vma, VmaFlags};
+use hanare_core::vma::{Backing, SpecialKind};
 use hanare_hal::paging::{LARGE, SMALL, pte};
 use hanare_hal::memory;
 
@@ -22,37 +21,6 @@ pub fn write(p: &Process, addr: u64, bytes: &[u8]) -> Result<()> {
         give_up(p, replaced);
         done += n;
     }
-    Ok(())
-}
-
-/// What parent and child of a vfork have in common: private memory. The rest is Linux' own.
-pub fn is_private(v: &Vma<FileRef>) -> bool {
-    !v.flags.contains(VmaFlags::SHARED) && matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. })
-}
-
-/// Gives a page the content that the child of a vfork left in its copy; unless `all`, not
-/// where the parent itself wrote since: then it can be written to here. Its neighbours stay
-/// as they are. ENOMEM; EFAULT: no private memory is mapped there any more.
-pub fn hand_over(p: &Process, page: u64, bytes: &[u8], all: bool) -> Result<()> {
-    let replaced = {
-        let mut mm = p.mm.lock();
-        let prot = mm.vmas.find(page).filter(|v| is_private(v)).ok_or(errno::EFAULT)?.prot;
-        match mm.table.find(page) {
-            None => {
-                assert!(bytes.len() as u64 == SMALL, "the content of a page");
-                let frame = frames::alloc_user(0).ok_or(errno::ENOMEM)?;
-                memory::write(frame, bytes);
-                let entry = frame | pte_bits(prot);
-                return mm.table.map_small(page, entry, &mut frames::UserTables).map(|()| mm.add_resident(1)).map_err(|_| {
-                    frames::free(frame, 0);
-                    errno::ENOMEM
-                });
-            }
-            Some(leaf) if !all && leaf.entry & pte::WRITE != 0 => return Ok(()),
-            Some(_) => mm.write_page(page, bytes)?,
-        }
-    };
-    give_up(p, replaced);
     Ok(())
 }
 

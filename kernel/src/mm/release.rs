@@ -4,8 +4,8 @@ use super::{AddressSpace, FileRef};
 use crate::process::Process;
 use crate::space::Space;
 use crate::{cpus, frames, services, tlb};
+use crate::chain::{Chain, Run};
 use alloc::collections::LinkedList;
-use alloc::vec::Vec;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD, SERVICE_ZAP};
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::Vma;
@@ -14,49 +14,16 @@ use hanare_hal::paging::{LARGE, SMALL, TableSource, pte};
 /// Bytes of ended processes that may wait in quarantine before Linux is asked.
 const WAITING_MAX: u64 = 64 * SMALL;
 
-/// Frames that lost their mapping: a run of single pages, or one block of 512.
-#[derive(Clone, Copy)]
-struct Block {
-    frame: u64,
-    pages: u32,
-    large: bool,
-}
-
-impl Block {
-    fn of(frame: u64, large: bool) -> Block {
-        Block { frame, pages: if large { 512 } else { 1 }, large }
-    }
-    fn free(self) {
-        if self.large {
-            frames::free(self.frame, 9);
-        } else {
-            frames::free_run(self.frame, self.pages);
-        }
-    }
-    /// Takes `next` in if it follows; runs stay bounded, since one page that Linux
-    /// holds holds all of its run.
-    fn join(&mut self, next: Block) -> bool {
-        const RUN: u32 = 512;
-        let follows = next.frame == self.frame + u64::from(self.pages) * SMALL;
-        let joins = follows && !self.large && !next.large && self.pages < RUN;
-        self.pages += u32::from(joins);
-        joins
-    }
-}
-
 /// What waits for the lock of an address space to be given back: other CPUs drop
 /// `range` from their TLBs, then the rest is free.
 #[derive(Default)]
 pub struct Stale {
     range: Option<(u64, u64)>,
-    blocks: Vec<Block>,
-    tables: Vec<u64>,
+    blocks: Chain,
+    tables: Chain,
 }
 
 impl Stale {
-    /// Blocks kept at most; one unmapping of much more is settled in parts.
-    const MOST: usize = 1024;
-
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.range.is_none()
@@ -71,19 +38,13 @@ impl Stale {
         self.range = Some(tlb::join(self.range, (start, end)));
     }
 
-    fn free_later(&mut self, block: Block) {
-        if !self.blocks.last_mut().is_some_and(|b| b.join(block)) {
-            self.blocks.push(block);
-        }
-    }
-
     /// Does it.
     pub fn settle(self, active: &tlb::CpuSet) {
         if let Some((start, end)) = self.range {
             tlb::shoot(active, start, end);
         }
-        self.blocks.into_iter().for_each(Block::free);
-        self.tables.into_iter().for_each(|t| frames::free(t, 0));
+        self.blocks.free();
+        self.tables.free();
     }
 }
 
@@ -96,14 +57,14 @@ impl TableSource for StaleTables<'_> {
         frames::UserTables.alloc_table()
     }
     fn free_table(&mut self, paddr: u64) {
-        self.0.tables.push(paddr);
+        self.0.tables.push(Run::of(paddr, false));
     }
 }
 
 /// What an unmapping left behind, to be finished without the lock.
 #[derive(Default)]
 pub struct Removed {
-    seen: Vec<Block>,
+    seen: Chain,
     range: Option<(u64, u64)>,
     /// The mappings that went.
     pub vmas: LinkedList<Vma<FileRef>>,
@@ -114,33 +75,28 @@ impl AddressSpace {
     /// `ENOMEM`: no memory to split a large page; nothing was changed.
     pub fn unmap_pages(&mut self, start: u64, end: u64, removed: &mut Removed) -> Result<()> {
         self.split_edges(start, end)?;
-        let mut pages = 0;
-        let (stale, active) = (&mut self.stale, &self.active);
+        let (mut pages, mut foreign) = (0, 0);
+        let stale = &mut self.stale;
         self.table.update(start, end, &mut |leaf| {
-            if stale.blocks.len() >= Stale::MOST {
-                tlb::flush_here(start, end);
-                core::mem::take(stale).settle(active);
-            }
             stale.add(leaf.addr, leaf.addr + leaf.size);
             pages += leaf.size / SMALL;
             if leaf.entry & pte::SEEN != 0 {
                 removed.range = Some(tlb::join(removed.range, (leaf.addr, leaf.addr + leaf.size)));
             }
-            if leaf.entry & pte::FOREIGN == 0 {
-                let block = Block::of(leaf.frame(), leaf.size == LARGE);
-                match frames::drop_mapping(block.frame) {
+            if leaf.entry & pte::FOREIGN != 0 {
+                foreign += leaf.size / SMALL;
+            } else {
+                let run = Run::of(leaf.frame(), leaf.size == LARGE);
+                match frames::drop_mapping(run.frame) {
                     None => {} // another process has it too
-                    Some(true) => {
-                        if !removed.seen.last_mut().is_some_and(|b| b.join(block)) {
-                            removed.seen.push(block);
-                        }
-                    }
-                    Some(false) => stale.free_later(block),
+                    Some(true) => removed.seen.push(run),
+                    Some(false) => stale.blocks.push(run),
                 }
             }
             0
         });
         self.resident -= pages.min(self.resident);
+        self.foreign -= u64::min(foreign, self.foreign);
         if pages > 0 {
             self.flush(start, end);
         }
@@ -177,29 +133,75 @@ impl Removed {
 
     /// For memory that Linux never mapped in this space: last pages that it saw
     /// elsewhere wait in quarantine.
-    pub fn set_aside(self) {
-        for b in self.seen {
-            frames::quarantine(b.frame, b.pages);
+    pub fn set_aside(mut self) {
+        while let Some(run) = self.seen.pop() {
+            quarantine(run);
         }
     }
 
     /// Zaps what Linux has seen, then frees. Without the lock; may wait.
-    pub fn finish(self, p: &Process) {
+    pub fn finish(mut self, p: &Process) {
+        if self.needs_linux() {
+            crate::hold::at("pages-taken");
+        }
         let mut range = self.range.map(|(low, high)| [low, high]);
-        let mut batches = self.seen.chunks(EXTENTS_MAX);
         loop {
-            let batch = batches.next().unwrap_or(&[]);
-            if batch.is_empty() && range.is_none() {
+            let batch = Batch::take(&mut self.seen);
+            if batch.runs().is_empty() && range.is_none() {
                 break;
             }
-            let extents = extents(batch);
             let (kind, args) = match range.take() {
                 Some(r) => (SERVICE_ZAP, r),
                 None => (SERVICE_HELD, [0, 0]),
             };
-            settle(batch, ask(p, kind, &args, &extents));
+            batch.settle(ask(p, kind, &args, batch.extents()));
         }
     }
+}
+
+/// As many runs as Linux is asked about at once.
+struct Batch {
+    count: usize,
+    runs: [Run; EXTENTS_MAX],
+    extents: [u64; EXTENTS_MAX],
+}
+
+impl Batch {
+    fn take(from: &mut Chain) -> Batch {
+        let mut batch = Batch { count: 0, runs: [Run::of(0, false); EXTENTS_MAX], extents: [0; EXTENTS_MAX] };
+        batch.count = from.pop_into(&mut batch.runs);
+        for (extent, run) in batch.extents.iter_mut().zip(&batch.runs) {
+            *extent = run.extent();
+        }
+        batch
+    }
+
+    fn runs(&self) -> &[Run] {
+        &self.runs[..self.count]
+    }
+
+    fn extents(&self) -> &[u64] {
+        &self.extents[..self.count]
+    }
+
+    /// Frees what Linux does not hold; the rest (or all, without an answer) waits.
+    fn settle(&self, answer: Result<services::Answer>) {
+        let held = answer.map_or(u64::MAX, |a| a.held);
+        for (i, run) in self.runs().iter().enumerate() {
+            if held & 1 << i == 0 {
+                run.free();
+            } else {
+                quarantine(*run);
+            }
+        }
+    }
+}
+
+fn quarantine(run: Run) {
+    if run.large {
+        frames::split(run.frame, 9);
+    }
+    frames::quarantine(run.frame, run.pages);
 }
 
 /// Has the current thread's worker run a zap or a look, or the service thread
@@ -215,26 +217,10 @@ pub fn page(p: &Process, frame: u64) {
     match frames::drop_mapping(frame) {
         None => {}
         Some(false) => frames::free(frame, 0),
-        Some(true) => settle(&[Block::of(frame, false)], ask(p, SERVICE_HELD, &[], &[frame])),
-    }
-}
-
-fn extents(batch: &[Block]) -> Vec<u64> {
-    batch.iter().map(|b| b.frame | u64::from(b.pages - 1)).collect()
-}
-
-/// Frees what Linux does not hold; the rest (or all, without an answer) waits.
-fn settle(batch: &[Block], answer: Result<services::Answer>) {
-    let held = answer.map_or(u64::MAX, |a| a.held);
-    for (i, b) in batch.iter().enumerate() {
-        if held & 1 << i == 0 {
-            b.free();
-        } else {
-            if b.large {
-                frames::split(b.frame, 9);
-            }
-            frames::quarantine(b.frame, b.pages);
-        }
+        Some(true) => match ask(p, SERVICE_HELD, &[], &[frame]) {
+            Ok(answer) if answer.held & 1 == 0 => frames::free(frame, 0),
+            _ => frames::quarantine(frame, 1),
+        },
     }
 }
 
@@ -267,38 +253,32 @@ pub fn zap(p: &Process, start: u64, end: u64) -> bool {
 pub fn all(p: &Space, shown: impl Iterator<Item = u64>) {
     let mut removed = Removed::default();
     let mut mm = p.mm.lock();
-    let (min, max) = (mm.vmas.min(), mm.vmas.max());
-    removed.vmas = mm.vmas.remove(min, max);
-    let _ = mm.unmap_pages(min, max, &mut removed);
+    let vmas = mm.vmas.take();
+    let _ = mm.unmap_pages(vmas.min(), vmas.max(), &mut removed); // nothing is cut, so nothing is needed
     drop(mm);
+    drop(vmas);
     p.mm.take_table().free(&mut frames::Tables);
     // No mapping is left to zap: only ask which frames Linux still holds, of as many as
     // possible at once, for each question is a wake-up of Linux' thread. The few of a
     // small process wait for those of the next ones.
-    removed.seen.extend(shown.map(|frame| Block::of(frame, false)));
-    let pages: u32 = removed.seen.iter().map(|b| b.pages).sum();
-    if u64::from(pages) * SMALL + frames::quarantined() <= WAITING_MAX {
+    shown.for_each(|frame| removed.seen.push(Run::of(frame, false)));
+    if removed.seen.pages() * SMALL + frames::quarantined() <= WAITING_MAX {
         return removed.set_aside();
     }
-    for batch in removed.seen.chunks(EXTENTS_MAX) {
-        settle(batch, services::by_thread(SERVICE_HELD, p.space, &[], &extents(batch)));
-    }
+    ask_thread(p.space, removed.seen);
     retry_quarantine();
 }
 
 /// Looks again at the frames in quarantine.
 pub fn retry_quarantine() {
-    let waiting = frames::take_quarantine();
-    for batch in waiting.chunks(EXTENTS_MAX) {
-        let extents: Vec<u64> = batch.iter().map(|&(f, n)| f | u64::from(n - 1)).collect();
-        let held = services::by_thread(SERVICE_HELD, 0, &[], &extents).map_or(u64::MAX, |a| a.held);
-        for (i, &(frame, pages)) in batch.iter().enumerate() {
-            if held & 1 << i == 0 {
-                frames::free_run(frame, pages);
-            } else {
-                frames::quarantine(frame, pages);
-            }
-        }
+    ask_thread(0, frames::take_quarantine());
+}
+
+/// Frees what Linux does not hold, which its thread says.
+fn ask_thread(space: u32, mut given_up: Chain) {
+    while !given_up.is_empty() {
+        let batch = Batch::take(&mut given_up);
+        batch.settle(services::by_thread(SERVICE_HELD, space, &[], batch.extents()));
     }
 }
 

@@ -1,6 +1,6 @@
 //! mremap, remap_file_pages.
 
-use super::calls::{MAP_FIXED, choose, fill_whole, reservation, unmap_range, unreserve};
+use super::calls::{MAP_FIXED, choose, fill_whole, reservation, unmap_range, unreserve, whole_pages};
 use super::limits::{self, Limits, LockLimit};
 use super::release::{Removed, zap};
 use super::{AddressSpace, FileRef, huge, lock, shared};
@@ -12,6 +12,7 @@ use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::addr::page_down;
 use hanare_core::errno::{self, Result};
+use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL, pte};
 
@@ -40,8 +41,7 @@ pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Res
     if flags & !7 != 0 || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0 || keep && old_len != new_len || old % SMALL != 0 {
         return Err(errno::EINVAL);
     }
-    let round = |len: u64| len.wrapping_add(SMALL - 1) & !(SMALL - 1);
-    let mut m = Move { old, old_size: round(old_len), new_size: round(new_len), keep, reserved: 0 };
+    let mut m = Move { old, old_size: whole_pages(old_len), new_size: whole_pages(new_len), keep, reserved: 0 };
     if m.new_size == 0 {
         return Err(errno::EINVAL);
     }
@@ -57,9 +57,13 @@ pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Res
         return move_to(p, &mut m, flags & FIXED != 0, new);
     }
     if m.old_size >= m.new_size {
-        let end = old.checked_add(m.old_size).filter(|&e| e <= 1 << 47).ok_or(errno::EINVAL)?;
+        let end = old.checked_add(m.old_size).filter(|&e| e <= TASK_SIZE);
         if m.old_size > m.new_size {
-            unmap_range(p, old + m.new_size, end)?;
+            unmap_range(p, old + m.new_size, end.ok_or(errno::EINVAL)?.min(USER_MAX))?;
+        } else if end.is_none() {
+            // Nothing is to be done: of a size beyond all addresses Linux 6.1 says so, and
+            // later ones `EINVAL`.
+            return delegate::linux(SYS_MREMAP, [old, old_len, new_len, flags, new, 0]);
         }
         return Ok(old);
     }

@@ -105,8 +105,9 @@ pub fn remap(start: u64, end: u64) {
     }
 }
 
-/// Maps the frames around `addr`, unless Linux changed something since `seen`.
-pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64) -> core::result::Result<(), Signal> {
+/// Maps the frames around `addr`, unless Linux changed something since `seen`. `may_come_again`:
+/// a signal need not wait.
+pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64, may_come_again: bool) -> core::result::Result<(), Signal> {
     let page = addr & !(SMALL - 1);
     let pages = {
         let mm = p.mm.lock();
@@ -114,7 +115,8 @@ pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64) -> core::result::
         let most = if write { p.shared_writes.window(page) } else { WINDOW };
         ((vma.end - page) / SMALL).min(most)
     };
-    let answer = match services::by_worker(SERVICE_RESOLVE, &[page, pages, u64::from(write)], &[]) {
+    let ask = if may_come_again { services::by_worker_unless_signalled } else { services::by_worker };
+    let answer = match ask(SERVICE_RESOLVE, &[page, pages, u64::from(write)], &[]) {
         Ok(a) => a,
         Err(errno::EAGAIN) => return Ok(()),
         // No entry was free for a thread that has to end: it would ask for ever.
@@ -128,7 +130,7 @@ pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64) -> core::result::
         return Ok(()); // look again
     }
     let mut at = page;
-    for e in answer.extents {
+    for &e in answer.extents.iter() {
         let (frame, count) = (e & pte::ADDRESS & !EXTENT_PAGES_MASK, (e & EXTENT_PAGES_MASK) + 1);
         for i in 0..count {
             let accessible = |v: &&Vma<FileRef>| matches!(v.backing, Backing::SharedLinux { .. }) && !v.prot.is_empty();
@@ -145,6 +147,7 @@ pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64) -> core::result::
                 mm.table.map_small(at, entry, &mut frames::UserTables).map_err(|_| Signal::NoMemory)?;
                 if known.is_none() {
                     mm.add_resident(1);
+                    mm.foreign += 1;
                 }
                 hanare_hal::cpu::flush_page(at);
             }

@@ -17,6 +17,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_abi::observe::*;
+use hanare_abi::request::PAGES_MAX;
 use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::USER_REGS;
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
@@ -95,7 +96,7 @@ impl Debugger {
     }
 
     fn thread(&self, tid: u64) -> Result<Arc<Thread>> {
-        self.process()?.threads().into_iter().find(|t| u64::from(t.slot.tid()) == tid).ok_or(errno::ESRCH)
+        self.process()?.threads().find(|t| u64::from(t.slot.tid()) == tid).ok_or(errno::ESRCH)
     }
 
     /// One request of the debugger.
@@ -112,8 +113,13 @@ impl Debugger {
                 Ok(())
             }
             OBSERVE_THREADS => {
-                let tids: Vec<u64> = self.process()?.threads().iter().skip(a as usize).map(|t| u64::from(t.slot.tid())).collect();
-                r.set_pages(&tids);
+                let (mut tids, mut count) = ([0; PAGES_MAX], 0);
+                self.process()?.with_threads(|all| {
+                    for (t, to) in all.iter().skip(a as usize).zip(&mut tids) {
+                        (*to, count) = (u64::from(t.slot.tid()), count + 1);
+                    }
+                });
+                r.set_pages(&tids[..count]);
                 Ok(())
             }
             OBSERVE_GET_REGISTERS | OBSERVE_SET_REGISTERS | OBSERVE_GET_FPU | OBSERVE_SET_FPU => self.registers(op, a, r),
@@ -185,13 +191,13 @@ impl Debugger {
             if s.complete || s.why == OBSERVED_RUNS {
                 return;
             }
-            let threads = p.threads();
-            if threads.is_empty() || threads.iter().any(|t| t.observe.debug.snapshot.lock().is_none()) {
+            let Some(first) = p.threads().last() else { return };
+            if p.threads().any(|t| t.observe.debug.snapshot.lock().is_none()) {
                 return;
             }
             s.complete = true;
             if s.tid == 0 {
-                s.tid = threads[0].slot.tid();
+                s.tid = first.slot.tid();
             }
         }
         tell(self.session);
@@ -325,7 +331,7 @@ fn let_run(p: &Process) {
 
 /// The CPUs of all threads look what these may do.
 fn kick(p: &Process) {
-    p.threads().iter().for_each(cpus::kick);
+    p.threads().for_each(|t| cpus::kick(&t));
 }
 
 fn words(bytes: &[u8]) -> Vec<u64> {

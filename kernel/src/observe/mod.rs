@@ -71,6 +71,11 @@ impl OfProcess {
         self.set(PTRACED, on);
     }
 
+    /// Whether `hanare gdb` debugs it.
+    pub fn is_debugged(&self) -> bool {
+        self.has(DEBUGGED)
+    }
+
     /// Whether threads are to stop.
     pub fn holds(&self) -> bool {
         self.has(HELD)
@@ -241,6 +246,15 @@ pub fn killed_by(thread: &Thread, signal: u32) {
 pub fn thread_gone(p: &Process) {
     if p.observed.is_on() {
         debug::thread_gone(p);
+    }
+}
+
+/// The process `old` goes on as `new`.
+pub fn continue_as(old: &Process, new: &Process) {
+    let trace = old.observed.trace.lock().take();
+    if trace.is_some() {
+        *new.observed.trace.lock() = trace;
+        new.observed.set(TRACED, true);
     }
 }
 

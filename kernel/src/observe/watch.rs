@@ -32,7 +32,7 @@ impl Watches {
         DebugRegisters::default().watch(n, address, bytes, kind)?;
         // First here: a thread that is made meanwhile has it from here, or is among the others.
         self.0.lock()[n] = Watch { address, bytes, kind };
-        p.threads().iter().try_for_each(|t| t.debug.watch(n, address, bytes, kind))
+        p.threads().try_for_each(|t| t.debug.watch(n, address, bytes, kind))
     }
 
     /// There are none any more: for the threads there are, if the program is the same.

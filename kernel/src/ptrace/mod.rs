@@ -110,6 +110,11 @@ impl OfThread {
         self.has(TRACED) && self.options.load(Ordering::Relaxed) & wanted != 0
     }
 
+    /// Whether it may not go on in user mode.
+    pub fn is_held(&self) -> bool {
+        self.has(HELD)
+    }
+
     /// Whether it is traced.
     pub fn is_on(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & TRACED != 0
@@ -161,7 +166,7 @@ fn end(thread: &Arc<Thread>) {
     own.state.lock().tracer = Weak::new();
     let p = &thread.process;
     p.observed.set_ptraced(false);
-    if p.threads().iter().any(|t| t.ptrace.is_on()) {
+    if p.threads().any(|t| t.ptrace.is_on()) {
         p.observed.set_ptraced(true);
     }
     let_go(thread);
@@ -323,8 +328,9 @@ fn traced_before_user(thread: &Thread, regs: &mut Regs) {
             adopt(thread, regs);
         }
         if own.clear(EXECED) {
-            let id = *thread.process.identity.lock();
-            signal_stop(thread, regs, SigInfo::user(signal::SIGTRAP, id.pid, id.uid));
+            let pid = thread.process.identity.lock().pid;
+            let uid = thread.ids.lock().uid;
+            signal_stop(thread, regs, SigInfo::user(signal::SIGTRAP, pid, uid));
             continue;
         }
         if own.clear(STEPPED) && own.has(STEP) {
@@ -356,6 +362,11 @@ fn stop(thread: &Thread, regs: &mut Regs, queued: QueuedSignal, stop: Stop) -> O
         seen = shown(thread, regs, false);
     }
     *own.snapshot.lock() = Some(Snapshot::take(&seen, false));
+    // The worker has stopped for another signal meanwhile, of which the tracer knows: it waits
+    // for the registers, and the stop that begins here comes only after that one.
+    if own.has(HELD) {
+        tell_tracer(thread);
+    }
     {
         let mut state = own.state.lock();
         (state.stop, state.reported, state.let_through) = (stop, false, None);
@@ -383,9 +394,9 @@ fn stop(thread: &Thread, regs: &mut Regs, queued: QueuedSignal, stop: Stop) -> O
 
 /// Stops at something that is not a signal.
 fn report(thread: &Thread, regs: &mut Regs, what: Stop) {
-    let id = *thread.process.identity.lock();
+    let uid = thread.ids.lock().uid;
     let good = thread.ptrace.wants(option::TRACESYSGOOD);
-    let mut info = SigInfo::user(signal::SIGTRAP, thread.slot.tid(), id.uid);
+    let mut info = SigInfo::user(signal::SIGTRAP, thread.slot.tid(), uid);
     info.code = what.code(good);
     // The SIGTRAP is none that the program could get.
     let _ = stop(thread, regs, QueuedSignal { signal: signal::SIGTRAP, info }, what);
@@ -467,6 +478,19 @@ pub fn succeed(old: &Thread, new: &Arc<Thread>) {
     let kept = old.ptrace.flags.load(Ordering::SeqCst) & (SEIZED | CALLS | STEP);
     begin(new, tracer.as_ref(), kept, old.ptrace.options.load(Ordering::Relaxed));
     new.ptrace.state.lock().former = old.slot.tid();
+}
+
+/// The thread `old` has replaced the program, and `new` goes on for it in another space, with
+/// its worker.
+pub fn continue_as(old: &Thread, new: &Arc<Thread>) {
+    let flags = old.ptrace.flags.load(Ordering::SeqCst);
+    if flags & TRACED == 0 {
+        return;
+    }
+    let tracer = old.ptrace.state.lock().tracer.upgrade();
+    begin(new, tracer.as_ref(), flags & (SEIZED | CALLS | STEP), old.ptrace.options.load(Ordering::Relaxed));
+    new.ptrace.state.lock().former = old.slot.tid();
+    old.ptrace.clear(TRACED); // its end is not that of a tracee
 }
 
 /// The thread gets rights from a program that it is about to run: who traced it, and does so no

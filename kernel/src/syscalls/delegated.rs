@@ -1,16 +1,17 @@
 //! Delegated calls, and the hooks of those that have consequences here.
 
 use crate::mm::{calls, limits};
-use crate::process::Process;
+use crate::process::{Ids, Process};
 use crate::restart::Interrupted;
 use crate::signals;
-use crate::{cpus, clocktimers, cputime, delegate, pending, ptrace, rights, slots, timens, usage};
+use crate::{cpus, clocktimers, cputime, delegate, pending, ptrace, rights, slots, timens, unhandled, usage};
 use core::sync::atomic::Ordering;
 use hanare_abi::service::MAY_LIMIT;
 use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
-use hanare_core::signal::{SIGBUS, SigSet};
+use hanare_core::signal::{SI_QUEUE, SIGBUS, SigSet};
 use hanare_core::syscalls::{Hook, Restart, Row};
+use hanare_core::sysfs::{LOOKED_AT, may_be_hidden};
 use hanare_hal::usercopy;
 
 mod number {
@@ -35,6 +36,11 @@ mod number {
     pub const PRLIMIT64: u16 = 302;
     pub const SETNS: u16 = 308;
     pub const CLOSE_RANGE: u32 = 436;
+    pub const STAT: u16 = 4;
+    pub const LSTAT: u16 = 6;
+    pub const ACCESS: u16 = 21;
+    pub const CLOSE: u32 = 3;
+    pub const OPENAT: u32 = 257;
 }
 
 /// A row that says `delegated`.
@@ -51,6 +57,9 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
                 return Ok(0);
             }
             to_ended(row, &args)?;
+            if row.number == number::RT_TGSIGQUEUEINFO {
+                return queue_to_thread(row, args);
+            }
         }
         Hook::Close => not_control(args[0])?,
         Hook::Dup2 => {
@@ -81,6 +90,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
                 return result;
             }
         }
+        Hook::Perf => not_counted(&args)?,
         Hook::TempMask => return with_mask(row, args),
         Hook::Rlimit => {
             if let Some(result) = limits::address_space(row.number, &args) {
@@ -89,10 +99,11 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         }
         // Only a process of one thread may do some of this.
         Hook::Credentials if matches!(row.number, number::UNSHARE | number::SETNS) => {
-            let p = &cpus::current().process;
-            if p.thread_count() == 1 {
-                slots::dismiss(p);
+            let me = cpus::current();
+            if me.process.thread_count() == 1 {
+                slots::dismiss(&me.process);
             }
+            me.is_apart.store(true, Ordering::Relaxed); // of which execve has to know
         }
         Hook::Wait if cpus::current().process.traces.load(Ordering::Relaxed) => return ptrace::wait(row, args),
         _ => {}
@@ -100,19 +111,39 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
     let result = forward(row, args)?;
     match hook {
         Hook::Credentials => {
-            slots::attributes_changed(cpus::current());
-            refresh_identity();
+            slots::rights_changed(cpus::current());
+            refresh_ids();
             time_namespace(row, &args);
         }
         Hook::Attributes => slots::attributes_changed(cpus::current()),
+        Hook::Rights => slots::rights_changed(cpus::current()),
         Hook::Personality => personality(args[0] as u32),
         Hook::Rlimit => take_limits(row, &args),
         Hook::Timer if row.number == number::TIMER_DELETE => cputime::timer_deleted(args[0]),
         Hook::Sysinfo => return super::machine::sysinfo(args[0]),
         Hook::Wait => usage::waited(&cpus::current().process, row, &args, result)?,
+        Hook::Path => not_hidden(row, &args)?,
         _ => {}
     }
     Ok(result)
+}
+
+/// Linux has found a file by its path: `ENOENT` if the LWK's machine has it not, which the
+/// module says to who opens it.
+fn not_hidden(row: &Row, args: &[u64; 6]) -> Result<()> {
+    const AT_FDCWD: u64 = -100i64 as u64;
+    const O_CLOEXEC: u64 = 0o2_000_000;
+    const O_PATH: u64 = 0o10_000_000;
+    let of_cwd = matches!(row.number, number::STAT | number::LSTAT | number::ACCESS);
+    let (dir, path) = if of_cwd { (AT_FDCWD, args[0]) } else { (args[0], args[1]) };
+    if !usercopy::read_string(path, &mut [0; LOOKED_AT]).is_ok_and(|text| text.is_some_and(may_be_hidden)) {
+        return Ok(());
+    }
+    match delegate::linux(number::OPENAT, [dir, path, O_PATH | O_CLOEXEC, 0, 0, 0]) {
+        Ok(fd) => delegate::linux(number::CLOSE, [fd, 0, 0, 0, 0, 0]).map(drop),
+        Err(errno::ENOENT) => Err(errno::ENOENT),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Has Linux execute the call; an interruption is noted for delivery.
@@ -166,6 +197,22 @@ fn to_ended(row: &Row, a: &[u64; 6]) -> Result<()> {
     if p.had_thread(tid as u32) { Err(errno::ESRCH) } else { Ok(()) }
 }
 
+/// Refuses perf_event_open(2) on a thread of the LWK: Linux would count its worker, not the program.
+/// `ENOENT` is what Linux says of events that it does not have: perf names them and goes on
+/// with others.
+fn not_counted(args: &[u64; 6]) -> Result<()> {
+    const PID_CGROUP: u64 = 4;
+    const EVERY_TASK: u32 = !0;
+    let tid = args[1] as u32;
+    if args[4] & PID_CGROUP != 0 || tid == EVERY_TASK || limits::target(tid.into()).is_none() {
+        return Ok(());
+    }
+    if unhandled::may_say() {
+        crate::info!("{}: perf_event_open: programs on the LWK are not counted, see docs/compatibility.md", unhandled::name_of(cpus::current()));
+    }
+    Err(errno::ENOENT)
+}
+
 fn not_control(fd: u64) -> Result<()> {
     let control = cpus::current().process.identity.lock().control_fd;
     if fd as u32 == control { Err(errno::EBADF) } else { Ok(()) }
@@ -182,6 +229,18 @@ fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
         part(first, control - 1)?;
     }
     if control < last { part(control + 1, last) } else { Ok(0) }
+}
+
+/// rt_tgsigqueueinfo: to a thread of this process, which is told that the signal is its own.
+fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
+    let (tid, signal) = (args[1] as u32, args[2] as u32);
+    let code = args[3].checked_add(8).and_then(|at| usercopy::read_u64(at).ok());
+    let target = cpus::current().process.threads().find(|t| t.slot.tid() == tid && code.is_some_and(|code| code as i32 == SI_QUEUE));
+    let Some(target) = target else { return forward(row, args) };
+    target.signals.lock().directed.sent(signal);
+    forward(row, args).inspect_err(|_| {
+        target.signals.lock().directed.take(signal);
+    })
 }
 
 /// ppoll and its like: the mask argument becomes the thread's until delivery. Linux applies
@@ -232,21 +291,22 @@ pub fn interruptible(mask: SigSet, argument: u64, size: usize) -> Result<u64> {
     Ok(scratch + 8)
 }
 
-/// Asks Linux for the ids that are told without it.
-pub fn refresh_identity() {
+/// Asks Linux for the running thread's users and groups, which are told without it.
+pub fn refresh_ids() {
     let ask = |nr| delegate::linux(nr, [0; 6]).unwrap_or(0) as u32;
     let ids = [number::GETUID, number::GETEUID, number::GETGID, number::GETEGID].map(ask);
-    let mut id = cpus::current().process.identity.lock();
-    [id.uid, id.euid, id.gid, id.egid] = ids;
+    let [uid, euid, gid, egid] = ids;
+    *cpus::current().ids.lock() = Ids { uid, euid, gid, egid };
 }
 
-/// unshare(CLONE_NEWTIME) is for the children to come, setns for the caller too.
+/// unshare(CLONE_NEWTIME) is for the children to come and, in newer Linux, the next program;
+/// setns at once.
 fn time_namespace(row: &Row, args: &[u64; 6]) {
     const NEWTIME: u64 = 0x80;
     let thread = cpus::current();
     match row.number {
         number::UNSHARE if args[0] & NEWTIME != 0 => thread.process.identity.lock().time.children = true,
-        number::SETNS => timens::refresh(thread),
+        number::SETNS => _ = timens::refresh(thread),
         _ => {}
     }
 }

@@ -1,9 +1,10 @@
 //! Calls served here.
 
 use super::{arguments, machine, mempolicy, put};
+use crate::target::{self, Target};
 use crate::mm::{advise, aio, calls, lock, remap, sysv};
-use crate::process::{Identity, NOT_MAPPED, Process};
-use crate::{cpus, cputime, delegate, dispositions, exec, heap, restart, rights, rseq, share, sigframe, signals, sleep, space, time, timens};
+use crate::process::{Ids, NOT_MAPPED, Process};
+use crate::{cpus, cputime, delegate, dispositions, exec, heap, restart, rights, rseq, share, sigframe, signals, sleep, slots, space, time, timens};
 use crate::clone::{self, Request};
 use crate::{futex, seccomp};
 use crate::balance::CpuMask;
@@ -11,7 +12,6 @@ use crate::thread::Thread;
 use crate::tlb::{self, CpuSet};
 use crate::usage::Usage;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::service::MAY_SCHEDULE;
@@ -55,6 +55,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::GetMempolicy => mempolicy::get(a[0], a[1], a[2], a[3], a[4]),
         LocalCall::SetMempolicy => mempolicy::set(a[0], a[1], a[2]),
         LocalCall::Mbind => mempolicy::mbind(&a),
+        LocalCall::MigratePages => mempolicy::migrate_pages(&a),
         LocalCall::RtSigaction => dispositions::action(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigprocmask => signals::procmask(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigpending => crate::pending::pending(a[0], a[1]),
@@ -66,10 +67,10 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         }
         LocalCall::Getpid => Ok(u64::from(p.identity.lock().pid)),
         LocalCall::Gettid => Ok(u64::from(thread.slot.tid())),
-        LocalCall::Getuid => own_id(row, p, |id| &mut id.uid),
-        LocalCall::Geteuid => own_id(row, p, |id| &mut id.euid),
-        LocalCall::Getgid => own_id(row, p, |id| &mut id.gid),
-        LocalCall::Getegid => own_id(row, p, |id| &mut id.egid),
+        LocalCall::Getuid => own_id(row, |ids| &mut ids.uid),
+        LocalCall::Geteuid => own_id(row, |ids| &mut ids.euid),
+        LocalCall::Getgid => own_id(row, |ids| &mut ids.gid),
+        LocalCall::Getegid => own_id(row, |ids| &mut ids.egid),
         LocalCall::ClockGettime => clock_gettime(a[0] as i32, a[1], p),
         LocalCall::ClockGetres => clock_getres(row, &a),
         LocalCall::Nanosleep => sleep::nanosleep(a[0], a[1]),
@@ -121,15 +122,16 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
     })
 }
 
-/// One of the ids that Linux has told. One that is not mapped in the user namespace may
+/// One of the running thread's ids that Linux has told. One that is not mapped in the user namespace may
 /// become so whenever somebody writes the map, so Linux is asked again.
-fn own_id(row: &Row, p: &Process, which: fn(&mut Identity) -> &mut u32) -> Result<u64> {
-    let known = *which(&mut p.identity.lock());
+fn own_id(row: &Row, which: fn(&mut Ids) -> &mut u32) -> Result<u64> {
+    let ids = &cpus::current().ids;
+    let known = *which(&mut ids.lock());
     if known != NOT_MAPPED {
         return Ok(known.into());
     }
     let now = super::delegated::forward(row, [0; 6])?;
-    *which(&mut p.identity.lock()) = now as u32;
+    *which(&mut ids.lock()) = now as u32;
     Ok(now)
 }
 
@@ -194,7 +196,7 @@ fn getrusage(a: &[u64; 6], p: &Process) -> Result<u64> {
             let (user_ns, system_ns) = cputime::thread_ns(cpus::current());
             Usage { user_ns, system_ns, faults: cpus::current().counts.faults.load(Ordering::Relaxed), ..Usage::of(p) }
         }
-        CHILDREN => p.children.lock().waited,
+        CHILDREN => p.usage.lock().waited(),
         _ => return Err(errno::EINVAL),
     };
     let mut all = [0u64; 18];
@@ -208,7 +210,7 @@ fn times(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
     let result = super::delegated::forward(row, *a)?;
     if a[0] != 0 {
         let (user, system) = p.times_ns();
-        let children = p.children.lock().waited;
+        let children = p.usage.lock().waited();
         let all = [user, system, children.user_ns, children.system_ns].map(|ns| ns / TICK_NS);
         put(a[0], all.as_bytes())?;
     }
@@ -220,17 +222,19 @@ fn thread_of(p: &Process, id: u32) -> Option<Arc<Thread>> {
     if id == 0 {
         return Some(cpus::current_arc());
     }
-    p.threads().into_iter().find(|t| t.slot.tid() == id).or_else(|| space::find_thread(p, id))
+    p.threads().find(|t| t.slot.tid() == id).or_else(|| space::find_thread(p, id))
 }
 
 fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
     let Some(thread) = thread_of(p, a[0] as u32) else {
         return super::delegated::forward(row, *a);
     };
-    let mask = thread.affinity.lock().to_linux();
-    if (a[1] as usize) < mask.len() || a[1] % 8 != 0 {
+    let len = a[1] as u32;
+    if len.wrapping_mul(8) < shared::params().linux_cpu_ids || len % 8 != 0 {
         return Err(errno::EINVAL);
     }
+    let mut mask = thread.affinity.lock().to_linux();
+    mask.truncate(len as usize);
     put(a[2], &mask)?;
     Ok(mask.len() as u64)
 }
@@ -243,7 +247,7 @@ fn sched_setaffinity(a: &[u64; 6], p: &Process) -> Result<u64> {
     if !core::ptr::eq(p, &*thread.process) {
         rights::may(MAY_SCHEDULE, thread.slot.tid(), &thread.process)?;
     }
-    let mut wanted = vec![0u8; (a[1] as usize).min(BYTES_MAX)];
+    let mut wanted = heap::zeroed((a[1] as usize).min(BYTES_MAX))?;
     usercopy::read(a[2], &mut wanted).map_err(|_| errno::EFAULT)?;
     *thread.affinity.lock() = CpuMask::from_linux(&wanted).ok_or(errno::EINVAL)?;
     cpus::kick(&thread); // it moves before it goes on in user mode
@@ -299,9 +303,14 @@ pub fn end_thread(last: u32, argument: u64) -> ! {
     if thread.process.leave(thread) {
         share::leave(thread);
         futex::forget_empty_robust(thread);
+        if thread.robust_list.load(Ordering::Relaxed) == 0 {
+            thread.process.set_ending();
+            thread.process.release_parent(); // whose memory it does not touch any more
+        }
         delegate::last_call(last, [argument, 0, 0, 0, 0, 0]);
         thread.process.exit_thread(thread)
     }
+    slots::rights_end(thread);
     futex::release_robust(thread);
     clone::clear_tid(thread);
     thread.process.exit_thread(thread)
@@ -403,15 +412,15 @@ fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
 /// execve, or execveat with `at`: directory and flags.
 fn execve(at: Option<(u64, u64)>, path: u64, argv: u64, envp: u64, regs: &mut Regs) -> Option<Result<u64>> {
     let result = (|| {
-        let mut buffer = vec![0; PATH_MAX];
+        let mut buffer = heap::zeroed(PATH_MAX)?;
         let path = string(path, &mut buffer, errno::ENAMETOOLONG)?;
-        if path.is_empty() && at.is_none_or(|(_, flags)| flags & exec::AT_EMPTY_PATH == 0) {
+        if path.is_empty() && at.is_none_or(|(_, flags)| flags & target::AT_EMPTY_PATH == 0) {
             return Err(errno::ENOENT);
         }
         let (argv, envp) = (strings(argv)?, strings(envp)?);
         let target = match at {
-            None => exec::Target::path(path),
-            Some((dir, flags)) => exec::Target::at(dir, path, flags)?,
+            None => Target::path(path),
+            Some((dir, flags)) => Target::at(dir, path, flags)?,
         };
         exec::execve(&target, argv, &envp, regs)
     })();
@@ -442,7 +451,7 @@ fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
         let string = string(pointer, &mut buffer, errno::E2BIG)?;
         bytes += string.len() as u64 + 1;
         exec::check_strings(bytes, all.len() as u64 + 1)?;
-        all.try_reserve(1).map_err(|_| errno::ENOMEM)?;
+        heap::more_room(&mut all, 1)?;
         all.push(string);
         addr += 8;
     }

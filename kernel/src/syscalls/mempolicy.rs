@@ -2,7 +2,8 @@
 
 use super::put;
 use crate::mm::limits;
-use crate::{cpus, frames};
+use crate::{cpus, delegate, frames};
+use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::MAX_VMAS;
 use hanare_core::mempolicy::{Nodes, Policy, WORDS, check_mode};
@@ -10,11 +11,10 @@ use hanare_hal::paging::{SMALL, pte};
 use hanare_hal::{shared, usercopy};
 use zerocopy::IntoBytes;
 
-/// Nodes with memory or CPUs of this instance.
+/// Nodes with memory of this instance.
 fn nodes() -> Nodes {
-    let cpus = (0..shared::params().cpu_count as usize).map(|i| shared::cpu(i).node());
     let mut mask = [0; WORDS];
-    for n in shared::chunks().iter().map(|c| c.node).chain(cpus) {
+    for n in shared::chunks().iter().map(|c| c.node) {
         if let Some(word) = mask.get_mut(n as usize / 64) {
             *word |= 1 << (n % 64);
         }
@@ -68,7 +68,7 @@ pub fn mbind(a: &[u64; 6]) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let p = &cpus::current().process;
-    if flags & MOVE_ALL != 0 && p.identity.lock().euid != 0 {
+    if flags & MOVE_ALL != 0 && cpus::current().ids.lock().euid != 0 {
         return Err(errno::EPERM);
     }
     let end = start.wrapping_add(len.wrapping_add(SMALL - 1) & !(SMALL - 1));
@@ -93,6 +93,28 @@ pub fn mbind(a: &[u64; 6]) -> Result<u64> {
     Ok(0)
 }
 
+/// migrate_pages(2): how many pages could not be moved. Linux says whether the caller may, and
+/// moves what it shares with the process; ours stay where they are.
+pub fn migrate_pages(a: &[u64; 6]) -> Result<u64> {
+    const SYS_MIGRATE_PAGES: u32 = 256;
+    let [pid, max_node, from, to, ..] = *a;
+    let of_linux = delegate::linux(SYS_MIGRATE_PAGES, *a)?;
+    let (from, to) = (read_nodes(from, max_node)?, read_nodes(to, max_node)?);
+    let leaves = |node: u32| {
+        let has = |nodes: &Nodes| nodes.get(node as usize / 64).is_some_and(|word| word & 1 << (node % 64) != 0);
+        has(&from) && !has(&to)
+    };
+    let Some(p) = limits::target(pid) else { return Ok(of_linux) };
+    let mut pages = 0;
+    p.mm.lock().table.update(USER_MIN, USER_MAX, &mut |leaf| {
+        if leaf.entry & pte::FOREIGN == 0 && leaves(frames::node_of(leaf.frame())) {
+            pages += leaf.size / SMALL;
+        }
+        leaf.entry
+    });
+    Ok(of_linux + pages)
+}
+
 /// get_mempolicy(2).
 pub fn get(mode_to: u64, nodes_to: u64, max_node: u64, addr: u64, flags: u64) -> Result<u64> {
     const NODE: u64 = 1;
@@ -101,8 +123,7 @@ pub fn get(mode_to: u64, nodes_to: u64, max_node: u64, addr: u64, flags: u64) ->
     const MODE: u32 = 7;
     const INTERLEAVE: u32 = 3;
     let flags = flags & 0xffff_ffff;
-    let all = nodes();
-    let node_ids = (0..WORDS as u64 * 64).rev().find(|n| all[*n as usize / 64] & 1 << (n % 64) != 0).map_or(0, |n| n + 1);
+    let node_ids = u64::from(shared::params().linux_node_ids);
     if flags & !(NODE | ADDR | MEMS_ALLOWED) != 0 || nodes_to != 0 && max_node < node_ids {
         return Err(errno::EINVAL);
     }
@@ -112,7 +133,7 @@ pub fn get(mode_to: u64, nodes_to: u64, max_node: u64, addr: u64, flags: u64) ->
         0 => (own().mode, own().nodes),
         // The node of the next page of a thread whose pages take turns.
         NODE if own().mode & MODE == INTERLEAVE => (own().nodes[0].trailing_zeros(), own().nodes),
-        MEMS_ALLOWED => (0, all),
+        MEMS_ALLOWED => (0, nodes()),
         f if f & ADDR != 0 && f & MEMS_ALLOWED == 0 => {
             let policy = at_address(addr)?;
             (if f & NODE != 0 { node_of(addr)? } else { policy.mode }, policy.nodes)
@@ -123,9 +144,13 @@ pub fn get(mode_to: u64, nodes_to: u64, max_node: u64, addr: u64, flags: u64) ->
         put(mode_to, &mode.to_le_bytes())?;
     }
     if nodes_to != 0 {
-        let mut bytes = mask.as_bytes().to_vec();
         // As many words as hold max_node - 1 bits; what is behind ours is cleared.
-        bytes.resize((max_node.wrapping_sub(1).div_ceil(64) * 8).min(1 << 16) as usize, 0);
+        let len = max_node.wrapping_sub(1).div_ceil(64) * 8;
+        if len > SMALL {
+            return Err(errno::EINVAL);
+        }
+        let mut bytes = mask.as_bytes().to_vec();
+        bytes.resize(len as usize, 0);
         put(nodes_to, &bytes)?;
     }
     Ok(0)

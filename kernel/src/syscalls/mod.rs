@@ -14,7 +14,7 @@ use crate::{cpus, observe};
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::{self, Row, Service};
 use hanare_hal::traps::Regs;
-use hanare_hal::{percpu, shared, usercopy};
+use hanare_hal::{percpu, shared, speculation, usercopy};
 
 /// The six arguments of a call.
 pub fn arguments(r: &Regs) -> [u64; 6] {
@@ -41,7 +41,7 @@ pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
             Judged::Replaced => return None,
         }
     }
-    let Some(row) = syscalls::row(number) else {
+    let Some(row) = syscalls::row(speculation::below(number, syscalls::NUMBERS as u64)) else {
         regs.rax = errno::ENOSYS.as_return() as u64;
         return Some(());
     };

@@ -65,7 +65,9 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
         other => {
             let result = super::delegated::forward(row, a)?;
             use option::{CAP_AMBIENT, CAPBSET_DROP, SET_KEEPCAPS, SET_NO_NEW_PRIVS, SET_SECUREBITS, SET_TIMERSLACK};
-            if matches!(other, CAP_AMBIENT | CAPBSET_DROP | SET_KEEPCAPS | SET_NO_NEW_PRIVS | SET_SECUREBITS | SET_TIMERSLACK) {
+            if matches!(other, CAP_AMBIENT | CAPBSET_DROP | SET_KEEPCAPS | SET_NO_NEW_PRIVS | SET_SECUREBITS) {
+                slots::rights_changed(thread);
+            } else if other == SET_TIMERSLACK {
                 slots::attributes_changed(thread);
             }
             Ok(result)

@@ -1,5 +1,5 @@
 # PostgreSQL: initdb, the server, pgbench with four clients for ten seconds.
-chown postgres . && exec setpriv --reuid=postgres --regid=postgres --clear-groups sh -c '
+chown postgres . && exec setpriv --reuid=postgres --regid=postgres --groups=hanare sh -c '
 PATH=$PATH:/usr/lib/postgresql/15/bin; export PGHOST=$PWD PGDATA=$PWD/data HOME=$PWD
 initdb -U postgres -A trust --no-sync >initdb.out 2>&1 || { tail -20 initdb.out; exit 1; }
 pg_ctl -w -t 60 -o "-k $PWD -c listen_addresses= -c fsync=off" -l log start >start.out 2>&1 ||

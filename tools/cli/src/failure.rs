@@ -2,9 +2,13 @@
 
 use std::fmt;
 
+use crate::output;
+
 /// A command failed.
 pub const FAILED: i32 = 1;
-/// `hanare run`: Hanare itself failed.
+/// The command line was wrong.
+pub const USAGE: i32 = 2;
+/// `hanare run`, `trace` and `gdb`: Hanare itself failed, a wrong command line included.
 pub const HANARE: i32 = 125;
 /// `hanare run`: the program exists but cannot be run.
 pub const CANNOT_RUN: i32 = 126;
@@ -28,9 +32,14 @@ impl fmt::Display for WithStatus {
 
 impl std::error::Error for WithStatus {}
 
+/// A wrong command line that is noticed late.
+pub fn wrong_usage(message: String) -> anyhow::Error {
+    WithStatus { status: USAGE, message }.into()
+}
+
 /// Prints the error as one line; gives the exit status, `otherwise` if it has none.
 pub fn report(error: &anyhow::Error, otherwise: i32) -> i32 {
-    eprintln!("hanare: {}", format!("{error:#}").replace('\n', " "));
+    output::complain(format_args!("hanare: {}\n", format!("{error:#}").replace('\n', " ")));
     error
         .downcast_ref::<WithStatus>()
         .map_or(otherwise, |error| error.status)

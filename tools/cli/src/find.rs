@@ -29,6 +29,14 @@ fn find(variable: &str, name: &str, beside: &[&str], next: &str) -> Result<PathB
     }
 }
 
+/// One of our documents, installed or in the checkout; its usual place if it is not there.
+pub fn document(name: &str) -> PathBuf {
+    let folder = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned)).unwrap_or_default();
+    let candidates = ["../share/doc/hanare", "../../docs"].map(|path| folder.join(path).join(name));
+    let found = candidates.iter().find_map(|path| path.canonicalize().ok());
+    found.unwrap_or_else(|| Path::new("docs").join(name))
+}
+
 /// The LWK image.
 pub fn image() -> Result<PathBuf> {
     let next = "build it: make native; or name it: --image FILE, HANARE_IMAGE=FILE";

@@ -34,6 +34,13 @@ pub fn can_go_offline(cpu: u32) -> bool {
     cpu != 0 && Path::new(CPUS).join(format!("cpu{cpu}/online")).exists()
 }
 
+/// Package, die and core of `cpu`; siblings have the same. Also of an instance's CPUs: the module keeps it there.
+pub fn core_of(cpu: u32) -> Option<(u32, u32, u32)> {
+    let folder = Path::new(CPUS).join(format!("cpu{cpu}/topology"));
+    let number = |name: &str| read(folder.join(name))?.parse::<u32>().ok();
+    Some((number("physical_package_id")?, number("die_id").unwrap_or(0), number("core_id")?))
+}
+
 /// NUMA node of `cpu`.
 pub fn node_of(cpu: u32) -> Option<u32> {
     let entries = fs::read_dir(Path::new(CPUS).join(format!("cpu{cpu}"))).ok()?;
@@ -41,6 +48,13 @@ pub fn node_of(cpu: u32) -> Option<u32> {
     names
         .filter_map(|name| name.to_str()?.strip_prefix("node")?.parse().ok())
         .next()
+}
+
+/// Bytes of memory that a NUMA node has.
+pub fn node_memory(node: u32) -> Option<u64> {
+    let text = read(format!("/sys/devices/system/node/node{node}/meminfo"))?;
+    let line = text.lines().find_map(|line| line.split_once("MemTotal:"))?.1;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 /// Bytes of a line of /proc/meminfo.
@@ -67,6 +81,20 @@ pub fn cpu_flag(flag: &str) -> bool {
 pub fn lockdown() -> Option<String> {
     let text = read("/sys/kernel/security/lockdown")?;
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
+/// Whether a file ends as one that the kernel's `sign-file` has signed.
+pub fn is_signed(path: &Path) -> bool {
+    const MARK: &[u8] = b"~Module signature appended~\n";
+    fs::read(path).is_ok_and(|bytes| bytes.ends_with(MARK))
+}
+
+/// Whether the module, or Linux of modules, wants signatures.
+pub fn wants_signatures() -> bool {
+    let is_set = |parameter: &str| read(Path::new("/sys/module").join(parameter)).as_deref() == Some("Y");
+    is_set("hanare/parameters/require_signature")
+        || is_set("module/parameters/sig_enforce")
+        || lockdown().is_some_and(|mode| mode != "none")
 }
 
 /// Whether the firmware booted with Secure Boot on.

@@ -9,17 +9,21 @@
 mod bench;
 mod commands;
 mod cpu_list;
+mod device;
 mod failure;
 mod find;
 mod gdb;
 mod instances;
 mod machine;
+mod output;
 mod size;
 mod stuck;
 mod table;
+mod top;
 mod trace;
 
 use std::ffi::{c_char, c_int};
+use std::io::IsTerminal;
 
 use clap::Parser;
 
@@ -28,7 +32,7 @@ use commands::Command;
 /// Run unmodified Linux programs on a lightweight kernel beside Linux.
 #[derive(Parser)]
 #[command(name = "hanare", version, max_term_width = 100, after_help = EXAMPLES)]
-#[command(disable_help_subcommand = true, propagate_version = true)]
+#[command(propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -42,7 +46,7 @@ Examples:
   hanare ls                             what is running
   hanare shutdown                       give CPUs and memory back
 
-Exit status: 0 success; 1 failure; 2 wrong usage. 'hanare run' exits as the program does, or with
+Exit status: 0 success; 1 failure; 2 wrong usage. 'hanare run' exits as the program does, or with \
 125 if Hanare failed, 126 if the program cannot be run, 127 if there is no such program.";
 
 /// The C entry point instead of Rust's: the latter would set SIGPIPE to be
@@ -55,6 +59,10 @@ extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
+    // A program gets what the caller has closed as closed.
+    if !matches!(cli.command, Command::Run(_)) {
+        output::occupy_standard_descriptors();
+    }
     let failed = if matches!(cli.command, Command::Run(_) | Command::Trace(_) | Command::Gdb(_)) {
         failure::HANARE
     } else {
@@ -66,17 +74,28 @@ extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
     }
 }
 
-/// Shows help or says what is wrong with the command line.
+/// Shows help, or says what is wrong with the command line.
 fn usage(error: &clap::Error) -> c_int {
-    let _ = error.print();
-    let run = std::env::args_os()
-        .nth(1)
-        .is_some_and(|command| command == "run");
-    match (error.use_stderr(), run) {
-        (false, _) => 0,
-        (true, false) => 2,
-        (true, true) => failure::HANARE,
+    if error.use_stderr() {
+        let command = std::env::args_os().nth(1);
+        let program = command.is_some_and(|command| ["run", "trace", "gdb"].iter().any(|&name| command == name));
+        output::complain(format_args!("{}", complaint(&error.render().to_string())));
+        return if program { failure::HANARE } else { failure::USAGE };
     }
+    let text = error.render();
+    let text = if is_colourful() { text.ansi().to_string() } else { text.to_string() };
+    output::write(&text).map_or_else(|error| failure::report(&error, failure::FAILED), |()| 0)
+}
+
+/// The message of clap, with the prefix of all other errors.
+fn complaint(text: &str) -> String {
+    text.strip_prefix("error: ").map_or_else(|| text.to_owned(), |text| format!("hanare: {text}"))
+}
+
+/// Whether help may have bold letters.
+fn is_colourful() -> bool {
+    let unset = |name: &str| std::env::var_os(name).is_none_or(|value| value.is_empty());
+    std::io::stdout().is_terminal() && unset("NO_COLOR") && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
 #[cfg(test)]
@@ -94,6 +113,28 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_reported_as_other_errors_are() {
+        let error = Cli::try_parse_from(["hanare", "nonsense"]).err().unwrap().render().to_string();
+        assert!(complaint(&error).starts_with("hanare: unrecognized subcommand"), "{error}");
+    }
+
+    /// The longest line of examples; paragraphs are one line each, which clap wraps.
+    #[test]
+    fn help_is_wrapped_once() {
+        const EXAMPLE_MAX: usize = 80;
+        let all = Cli::command();
+        for command in std::iter::once(&all).chain(all.get_subcommands()) {
+            let name = command.get_name();
+            let Some(text) = command.get_after_help().map(ToString::to_string) else { continue };
+            for (line, next) in text.lines().zip(text.lines().skip(1).chain([""])) {
+                let example = line.starts_with(' ') || line.ends_with(':');
+                assert!(!example || line.len() <= EXAMPLE_MAX, "{name}: {line}");
+                assert!(example || line.is_empty() || next.is_empty(), "{name}: a line within a paragraph ends at: {line}");
+            }
+        }
     }
 
     #[test]

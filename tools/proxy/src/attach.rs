@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use hanare_abi::ioctl::{Attach, Child, IOCTL_ATTACH, IOCTL_CHILD, IOCTL_INFO, Info, MESSAGE_SIZE};
+use hanare_abi::ioctl::{Attach, Child, IOCTL_ATTACH, IOCTL_CHILD, IOCTL_INFO, Info, MESSAGE_SIZE, NAME_SIZE};
 use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, SPACE_SHIFT, USER_MIN};
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::errno::{EACCES, EEXIST, ENODEV, ENOENT, ENOMEM, ENXIO, EPERM};
@@ -12,7 +12,7 @@ use linux_raw_sys::general::{
     rlimit64,
 };
 
-use crate::message::{EXIT_HANARE, die, text};
+use crate::message::{EXIT_HANARE, die, print, text};
 use crate::options::Options;
 use crate::sys::shared::Window;
 use crate::sys::{self, Errno};
@@ -42,11 +42,16 @@ pub fn attach(options: &Options) -> Space {
         space: 0,
         cpu_count: 0,
         fd,
-        reserved: 0,
+        counted: 0,
         message: [0; MESSAGE_SIZE],
     };
     if let Err(error) = sys::ioctl(fd, IOCTL_ATTACH, &mut request) {
         attach_failed(&request, error);
+    }
+    if request.counted != 0 {
+        print(format_args!(
+            "perf sees what Linux does for the program, not the program, which runs on the LWK; see: hanare run --stats, hanare trace -c"
+        ));
     }
     let window = map(fd, request.space);
     Space { fd, id: AtomicU32::new(request.space), instance: request.name, window }
@@ -60,7 +65,7 @@ fn open_device() -> u32 {
         ),
         EACCES | EPERM => die(
             EXIT_HANARE,
-            format_args!("/dev/hanare: {error}: your user may not use it; ask for access to the device (chmod, group)"),
+            format_args!("/dev/hanare: {error}: your user is not in the device's group (next: sudo usermod -aG hanare USER, and log in again)"),
         ),
         _ => die(EXIT_HANARE, format_args!("/dev/hanare: {error}")),
     })
@@ -204,10 +209,20 @@ fn map_child(space: &Space, whole: bool) -> sys::Result<()> {
     sys::map_device(space.fd, start, CONTROL_END, offset(id, start), whole)
 }
 
-/// In the child of a fork: asks for a space of its own by `token`; the descriptor
-/// becomes that, and is mapped.
-pub fn child(space: &Space, token: u64) -> sys::Result<()> {
-    let mut request = Child { token, space: 0, whole: 0 };
+/// In a proxy that was loaded again in place of that of space `parent`: the space of its
+/// program, as the inherited descriptor `fd`.
+pub fn program(fd: u32, parent: u32, instance: [u8; NAME_SIZE], token: u64, files: [u64; 2], secure: bool) -> sys::Result<Space> {
+    let mut request = Child { token, program: 1, secure: secure.into(), files, parent, shares_table: 0, space: 0, whole: 0 };
+    sys::ioctl(fd, IOCTL_CHILD, &mut request)?;
+    let window = map(fd, request.space);
+    Ok(Space { fd, id: AtomicU32::new(request.space), instance, window })
+}
+
+/// In the child of a fork: asks for a space of its own by `token`, and maps it. The
+/// descriptor becomes that, unless the child has the table of its parent.
+pub fn child(space: &Space, token: u64, shares_table: bool) -> sys::Result<()> {
+    let parent = space.id.load(Ordering::Relaxed);
+    let mut request = Child { token, program: 0, secure: 0, files: [0; 2], parent, shares_table: shares_table.into(), space: 0, whole: 0 };
     sys::ioctl(space.fd, IOCTL_CHILD, &mut request)?;
     space.id.store(request.space, Ordering::Relaxed);
     map_child(space, request.whole != 0)

@@ -3,7 +3,7 @@
 use hanare_abi::ioctl::IOCTL_DUMP;
 use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, USER_MAX, USER_MIN};
 use linux_raw_sys::errno::EINVAL;
-use linux_raw_sys::general::{O_CLOEXEC, O_RDONLY, O_RDWR, RLIMIT_CORE};
+use linux_raw_sys::general::{O_CLOEXEC, O_RDONLY, RLIMIT_CORE};
 
 use crate::process::Process;
 use crate::sys::{self, Errno, signal};
@@ -12,37 +12,24 @@ use crate::{attach, signals};
 /// `OP_DUMP`: whether Linux would write one; from then on it is being prepared.
 pub fn begin(process: &Process) -> bool {
     let wanted = sys::is_dumpable() && (has_room() || is_piped());
-    wanted && sys::ioctl_plain(process.space.fd, IOCTL_DUMP).is_ok() && filter()
+    wanted && sys::ioctl_plain(process.space.fd, IOCTL_DUMP).is_ok()
 }
 
 fn has_room() -> bool {
     sys::get_limit(RLIMIT_CORE).is_ok_and(|limit| limit.rlim_cur >= hanare_abi::PAGE_SIZE)
 }
 
-/// A program takes the dumps, whatever the limit (but 1).
+/// A program takes the dumps, whatever the limit (but 1). Not of a program with a filter, which
+/// need not let its worker look.
 fn is_piped() -> bool {
+    if sys::is_filtered() {
+        return false;
+    }
     let mut pattern = [0; 1];
     let Ok(fd) = sys::open(c"/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC) else { return false };
     let read = sys::read(fd, &mut pattern);
     sys::close(fd);
     read == Ok(1) && pattern == *b"|"
-}
-
-/// The program's memory is a shared mapping of a device, so those are dumped.
-fn filter() -> bool {
-    const MAPPED_SHARED: u64 = 8;
-    let Ok(fd) = sys::open(c"/proc/self/coredump_filter", O_RDWR | O_CLOEXEC) else { return false };
-    let mut text = [0; 16];
-    let count = sys::read(fd, &mut text).unwrap_or(0);
-    let digits = core::str::from_utf8(&text[..count]).unwrap_or("").trim();
-    let filter = u64::from_str_radix(digits, 16).unwrap_or(0x33) | MAPPED_SHARED;
-    let mut hex = *b"0x00000000";
-    for (i, digit) in hex[2..].iter_mut().rev().enumerate() {
-        *digit = b"0123456789abcdef"[(filter >> (4 * i) & 15) as usize];
-    }
-    let written = sys::write(fd, &hex).is_ok();
-    sys::close(fd);
-    written
 }
 
 /// `OP_DUMP_RANGE`.

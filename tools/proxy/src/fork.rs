@@ -3,11 +3,11 @@
 //! Of the parent's workers the child has only the one that forked; it comes out of
 //! [`fork`] on its own copy of its stack and serves slot 0 of the new space, whose first
 //! call may be there before it. The
-//! device's mapping is not inherited; descriptors and signal actions are.
-
+//! device's mapping is not inherited; descriptors (a copy of their table, or with CLONE_FILES
+//! the table itself) and signal actions are.
 
 use linux_raw_sys::errno::{EIO, ESRCH, ETIMEDOUT};
-use linux_raw_sys::general::clone_args;
+use linux_raw_sys::general::{CLONE_FILES, clone_args};
 
 use crate::message::{EXIT_HANARE, die};
 use crate::process::{self, Process};
@@ -43,16 +43,17 @@ pub fn fork(process: &Process, worker: &Worker, args: &[u64; 6]) -> Option<sys::
     worker.block.inherit(false);
     let child = result == Ok(0);
     if child {
-        become_child(process, worker, token).unwrap_or_else(|error| give_up(error));
+        let shares_table = flags & u64::from(CLONE_FILES) != 0;
+        become_child(process, worker, token, shares_table).unwrap_or_else(|error| give_up(error));
     }
     signal::set_mask(mask);
     if child { None } else { Some(result) }
 }
 
-fn become_child(process: &Process, worker: &Worker, token: u64) -> sys::Result<()> {
+fn become_child(process: &Process, worker: &Worker, token: u64, shares_table: bool) -> sys::Result<()> {
     process.begin_child();
     let space = &process.space;
-    attach::child(space, token)?;
+    attach::child(space, token, shares_table)?;
     worker.begin_child();
     Ok(())
 }

@@ -18,6 +18,7 @@ compile_error!("build hanare-proxy with --target x86_64-unknown-none");
 mod attach;
 mod clock;
 mod dump;
+mod exec;
 mod fork;
 mod message;
 mod options;
@@ -44,7 +45,7 @@ use sys::thread::Block;
 use worker::{Role, Worker};
 
 /// The first thread's worker; it serves slot 0.
-static FIRST_WORKER: Worker = Worker::new(0, Role::First, Block::NONE);
+pub static FIRST_WORKER: Worker = Worker::new(0, Role::First, Block::NONE);
 
 /// Called by `_start` with the initial stack pointer.
 #[allow(unsafe_code)]
@@ -55,6 +56,9 @@ extern "C" fn entry(stack: *const u64) -> ! {
 
 fn run(initial: Initial) -> ! {
     let clock = Clock::start();
+    if let Some(resumption) = exec::resumption(&initial) {
+        exec::resume(&resumption, &initial, clock);
+    }
     let options = options::parse(&initial)
         .unwrap_or_else(|problem| die(EXIT_HANARE, format_args!("hanare-proxy: {problem}")));
     let inherited = Inherited::look(&options);

@@ -34,6 +34,21 @@ impl Process {
         Self { space, clock, stats, calls: zero, sleeps: AtomicU64::new(0), dying }
     }
 
+    /// One that goes on after an execve, with calls and sleeps so far.
+    pub fn having_counted(self, [calls, sleeps]: [u64; 2]) -> Self {
+        Self { calls: AtomicU64::new(calls), sleeps: AtomicU64::new(sleeps), ..self }
+    }
+
+    /// Calls made for the application, and sleeps of its workers.
+    pub fn counted(&self) -> [u64; 2] {
+        [self.calls.load(Ordering::Relaxed), self.sleeps.load(Ordering::Relaxed)]
+    }
+
+    /// Whether [`Process::report`] says something.
+    pub fn is_reporting(&self) -> bool {
+        self.stats.load(Ordering::Relaxed)
+    }
+
     /// After a fork, in the child: nothing has been counted, the line of counters
     /// is the parent's, and nobody else is here to say anything.
     pub fn begin_child(&self) {

@@ -53,10 +53,10 @@ pub fn execed(process: &Process, name: u64) {
 
 /// The last of `OP_EXECED`: a program that its user may read is his to look into, unless it
 /// gains something. Not before the old one, which may not have been, has left the memory, and
-/// its files are closed.
-pub fn show(worker: &Worker) {
+/// its files are closed. `hidden`: he may not read it.
+pub fn show(worker: &Worker, hidden: bool) {
     let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
-    sys::set_dumpable(uid == euid && gid == egid && !worker.gained.load(Ordering::Relaxed));
+    sys::set_dumpable(uid == euid && gid == egid && !hidden && !worker.gained.load(Ordering::Relaxed));
 }
 
 /// `OP_RIGHTS`: `random` is where random bytes go, or 0.

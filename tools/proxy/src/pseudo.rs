@@ -3,9 +3,11 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use hanare_abi::ioctl::{Execed, IOCTL_EXECED, IOCTL_LISTED, IOCTL_OPENED, Listed, Opened};
+use hanare_abi::ioctl::{
+    Execed, IOCTL_EXECED, IOCTL_LISTED, IOCTL_OPENED, Listed, OPENED_NOTHING, OPENED_OURS, Opened,
+};
 use hanare_abi::slot::EXECED_WORDS;
-use linux_raw_sys::errno::EMFILE;
+use linux_raw_sys::errno::{EMFILE, ENODEV, ENOENT};
 use linux_raw_sys::general::*;
 
 use crate::process::Process;
@@ -27,16 +29,22 @@ pub fn after(process: &Process, nr: u32, args: &[u64; 6], result: i64) -> i64 {
 /// be had, Linux' file is better than none.
 fn opened(process: &Process, fd: i64) -> i64 {
     let mut question = Opened { fd: fd as i32, replace: 0, close_on_exec: 0, shows: 0 };
-    if sys::ioctl(process.space.fd, IOCTL_OPENED, &mut question).is_err() || question.shows == 0 {
-        return fd;
+    let asked = sys::ioctl(process.space.fd, IOCTL_OPENED, &mut question);
+    match question.shows {
+        OPENED_OURS if asked.is_ok() => {}
+        OPENED_NOTHING => {
+            sys::close(fd as u32);
+            return -i64::from(ENODEV);
+        }
+        _ => return fd,
     }
     let flags = sys::fcntl(fd as u32, F_GETFD, 0).unwrap_or(0);
     question.close_on_exec = u32::from(flags & u64::from(FD_CLOEXEC) != 0);
     question.replace = 1;
     match sys::ioctl(process.space.fd, IOCTL_OPENED, &mut question) {
         Ok(()) => i64::from(question.fd),
-        // Closed already, and the limit is lower by now.
-        Err(Errno(EMFILE)) => -i64::from(EMFILE),
+        // Closed already: the limit is lower by now, or the LWK's machine has no such file.
+        Err(Errno(e @ (EMFILE | ENOENT))) => -i64::from(e),
         Err(_) => fd,
     }
 }
@@ -73,7 +81,7 @@ pub fn execed(process: &Process, file: u64, at: u64) {
     let mut told = Execed { file, arg_start, arg_end, env_start, env_end };
     // Linux shows others only what lies in memory of its own (FOLL_ANON): a copy.
     let (start, end) = (arg_start.min(env_start), arg_end.max(env_end));
-    if let Ok(copy) = sys::copy_of(start, end) {
+    if let Ok(copy) = sys::copy_of(process.space.fd, start, end) {
         for word in &mut words[ARG_START..ARG_START + 4] {
             *word = *word - start + copy;
         }

@@ -51,7 +51,7 @@ impl Inherited {
 }
 
 /// The signals that are ignored.
-fn ignored() -> Mask {
+pub fn ignored() -> Mask {
     let ignored = |&signal: &u32| signal::action(signal) == Ok(Action::Ignore);
     (1..=signal::LAST).filter(ignored).map(signal::bit).sum()
 }

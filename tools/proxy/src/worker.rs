@@ -18,10 +18,11 @@ use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
 use crate::message::EXIT_HANARE;
 use crate::process::{self, Process};
 use crate::sys::arch::{delegated_call, set_current_worker, tsc};
+use crate::sys::filter::Filter;
 use crate::sys::signal::{self, Mask};
 use crate::sys::thread::{self, Block};
 use crate::sys::{self, Errno};
-use crate::{attach, dump, fork, program, pseudo, signals};
+use crate::{attach, dump, exec, fork, program, pseudo, signals};
 
 /// How a worker begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub struct Worker {
     role: Role,
     /// What Linux has as this thread's list of robust futexes.
     robust_list: AtomicU64,
+    /// A filter of system calls on its way.
+    filter: Filter,
     /// The memory of its thread.
     pub block: Block,
 }
@@ -68,7 +71,7 @@ impl Worker {
         let slot = AtomicU32::new(slot);
         let alive = AtomicU32::new(1);
         let (held, gained) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { this, interrupted, call, alive, held, gained, slot, role, robust_list: AtomicU64::new(0), block }
+        Self { this, interrupted, call, alive, held, gained, slot, role, robust_list: AtomicU64::new(0), filter: Filter::new(), block }
     }
 
     /// Index of its slot.
@@ -183,8 +186,8 @@ fn answer(process: &Process, worker: &Worker, slot: SlotRef, result: i64) {
     worker.interrupted.store(0, Ordering::Relaxed);
     if slot.worker_complete(result) {
         let mut ring = Ring {
-            cpu: slot.cpu(),
             bell: slot.bell(),
+            reserved: 0,
         };
         if sys::ioctl(process.space.fd, IOCTL_RING, &mut ring) == Err(Errno(EIO)) {
             process::lwk_died();
@@ -219,7 +222,7 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
             program::execed(process, args[0]);
             // Late: it closes files, whose other ends tell that the program has begun.
             pseudo::execed(process, args[1], args[2]);
-            program::show(worker);
+            program::show(worker, args[3] != 0);
             0
         }
         OP_SUCCEED => program::succeed(process, args[0] as u32),
@@ -235,11 +238,13 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
         OP_THREAD => number(start_worker(process, args[0], args[1])),
         OP_THREAD_RENEW => renew_worker(process, worker, args[0]),
         OP_THREAD_EXIT => end_worker(process, worker),
+        OP_FILTER => worker.filter.take(args).map_or_else(|error| -i64::from(error.0), |result| result as i64),
         OP_DUMP => i64::from(dump::begin(process)),
         OP_DUMP_RANGE => code(dump::range(process, args[0], args[1], args[2])),
         OP_POSE => dump::pose(process, args[0], args[1]),
         OP_INTERRUPT => code(signals::interrupt(args[0] as u32)),
         OP_SHARE => number(share(process, args)),
+        OP_EXEC => exec::exec(process, args),
         OP_FORK => number(fork::fork(process, worker, args)?),
         _ => -i64::from(ENOSYS),
     })
@@ -259,9 +264,10 @@ fn start_worker(process: &Process, slot: u64, own: u64) -> sys::Result<u32> {
 
 /// `OP_SHARE`: gives the process id.
 fn share(process: &Process, args: &[u64; 6]) -> sys::Result<u32> {
-    let [slot, flags, pidfd, own, ..] = *args;
+    let [slot, flags, pidfd, own, ids, more] = *args;
+    let wanted = thread::Wanted { ids: (ids, more & 0xffff_ffff), cgroup: more >> 32 };
     declare(process, slot_number(own)?, false)?;
-    thread::share(slot_number(slot)?, flags, pidfd)
+    thread::share(slot_number(slot)?, flags, pidfd, wanted)
 }
 
 /// A slot that the LWK names.

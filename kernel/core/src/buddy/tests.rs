@@ -214,3 +214,20 @@ fn single_pages_join_again() {
     assert_eq!(zone.free_pages(), 64);
     assert!(!zone.join(block, 4), "free pages");
 }
+
+#[test]
+fn a_note_stays_with_an_allocated_block() {
+    let mut frames = vec![Frame::default(); 64];
+    let mut zone = Zone::new(Pfn(64), &mut frames);
+    zone.release(Pfn(64), 64);
+    let (one, two) = (zone.alloc(0).unwrap(), zone.alloc(3).unwrap());
+    for (pfn, note) in [(one, 0x1234_5678_9abc_d001), (two, u64::MAX - 1)] {
+        zone.frame_mut(pfn).set_note(note);
+        assert_eq!(zone.frame(pfn).note(), note);
+        assert_eq!(zone.frame(pfn).refs, 1);
+    }
+    zone.free(two, 3);
+    zone.free(one, 0);
+    zone.check();
+    assert_eq!(zone.free_pages(), 64);
+}

@@ -40,6 +40,8 @@ pub const SEGV_ACCERR: i32 = 2;
 pub const BUS_ADRALN: i32 = 1;
 /// `si_code` of SIGBUS: no memory behind the address (behind the end of a file).
 pub const BUS_ADRERR: i32 = 2;
+/// `si_code` of SIGBUS: the memory is bad, and the program used it.
+pub const BUS_MCEERR_AR: i32 = 4;
 /// `si_code` of SIGTRAP: breakpoint.
 pub const TRAP_BRKPT: i32 = 1;
 /// `si_code` of SIGTRAP: single step.
@@ -93,6 +95,15 @@ impl SigInfo {
     pub fn fault(signal: u32, code: i32, address: u64) -> Self {
         let mut info = Self::with_code(signal, code);
         info.fields[0] = address;
+        info
+    }
+
+    /// SIGBUS for bad memory: the page around `address` is lost.
+    #[must_use]
+    pub fn bad_memory(address: u64) -> Self {
+        const PAGE_BITS: u64 = 12;
+        let mut info = Self::fault(super::SIGBUS, BUS_MCEERR_AR, address);
+        info.fields[1] = PAGE_BITS; // si_addr_lsb
         info
     }
 

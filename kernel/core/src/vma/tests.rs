@@ -375,64 +375,6 @@ proptest! {
 }
 
 #[test]
-fn changes_are_told() {
-    let mut map = map();
-    map.insert(anonymous(MIN, MIN + 8 * P)).unwrap();
-    map.insert(file(MIN + 20 * P, MIN + 24 * P, 0)).unwrap();
-    let before = map.outline(|_| true);
-    assert_eq!(map.changes(&before, |_| true), []);
-    map.remove(MIN + 2 * P, MIN + 4 * P);
-    map.protect(MIN + 6 * P, MIN + 7 * P, Prot::empty()).unwrap();
-    map.insert(anonymous(MIN + 8 * P, MIN + 10 * P)).unwrap(); // merged with what was there
-    map.insert(file(MIN + 30 * P, MIN + 31 * P, 0)).unwrap();
-    let new = anonymous(MIN + 8 * P, MIN + 10 * P);
-    assert_eq!(map.find(MIN + 8 * P).map(|v| v.start), Some(MIN + 7 * P));
-    let expected = |with_file: bool| {
-        let mut all = vec![
-            Change::Protected(MIN + 6 * P, MIN + 7 * P, Prot::empty()),
-            Change::Mapped(new.clone()),
-        ];
-        all.extend(with_file.then(|| Change::Mapped(file(MIN + 30 * P, MIN + 31 * P, 0))));
-        all.push(Change::Unmapped(MIN + 2 * P, MIN + 4 * P));
-        all
-    };
-    assert_eq!(map.changes(&before, |_| true), expected(true));
-    assert_eq!(map.changes(&before, |v| v.backing == Backing::Anonymous), expected(false));
-    map.remove(MIN, MAX);
-    assert_eq!(map.changes(&before, |_| true), [
-        Change::Unmapped(MIN, MIN + 8 * P),
-        Change::Unmapped(MIN + 20 * P, MIN + 24 * P),
-    ]);
-}
-
-/// Pages of a map by their rights: 0 nothing, 1 none, 2 read, 3 read and write.
-fn of_rights(rights: &[u8]) -> VmaMap<File> {
-    let mut map = map();
-    for (page, right) in rights.iter().enumerate().filter(|(_, r)| **r != 0) {
-        let mut v = anonymous(address(page), address(page + 1));
-        v.prot = [Prot::empty(), Prot::READ, Prot::READ | Prot::WRITE][usize::from(*right) - 1];
-        map.insert(v).unwrap();
-    }
-    map
-}
-
-proptest! {
-    /// What has changed, done again to what was there before, gives what is there.
-    #[test]
-    fn changes_done_again(before in proptest::collection::vec(0u8..4, 24), after in proptest::collection::vec(0u8..4, 24)) {
-        let (mut map, goal) = (of_rights(&before), of_rights(&after));
-        for change in goal.changes(&map.outline(|_| true), |_| true) {
-            match change {
-                Change::Unmapped(start, end) => prop_assert!(!map.remove(start, end).is_empty()),
-                Change::Mapped(v) => map.insert(v).unwrap(),
-                Change::Protected(start, end, prot) => map.protect(start, end, prot).unwrap(),
-            }
-        }
-        prop_assert!(map.iter().eq(goal.iter()));
-    }
-}
-
-#[test]
 fn what_takes_a_place_is_not_refused() {
     let pages = MAX_VMAS as u64 + 2;
     let mut map: VmaMap<File> = VmaMap::new(0, 3 * pages * P);

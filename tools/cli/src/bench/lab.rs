@@ -15,6 +15,7 @@ use hanare_sdk::{BootTimes, Device};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::samples::{Samples, Side};
+use crate::output;
 use crate::{find, instances, machine};
 
 /// Name of the instance that is booted for the purpose.
@@ -223,7 +224,8 @@ impl Lab {
     /// One line on a terminal, written over by the next.
     pub fn progress(&self, text: &str) {
         if std::io::stderr().is_terminal() {
-            eprint!("\r\x1b[K{text}");
+            let width = output::columns(std::io::stderr()).unwrap_or(80);
+            output::complain(format_args!("\r\x1b[K{}", output::cut(text, width - 1)));
         }
     }
 

@@ -12,10 +12,10 @@ mod lab;
 mod report;
 mod samples;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 
-use crate::table;
+use crate::{failure, instances, table};
 use figure::{Group, Needs};
 use lab::Lab;
 use report::Report;
@@ -23,9 +23,9 @@ use report::Report;
 /// Measure the LWK against this machine's Linux: calls, files, memory, signals, threads, processes, noise, boot.
 #[derive(Args)]
 #[command(after_help = "\
-Without an instance, one is booted on the upper half of the CPUs and shut down at the end; only then
-are the figures of booting and of doorbells measured, too. 'ratio' is the LWK's median over Linux',
-'best' the same of the best rounds: what a busy host hides.
+Without an instance, one is booted on the upper half of the CPUs and shut down at the end; only then are the \
+figures of booting and of doorbells measured, too. 'ratio' is the LWK's median over Linux', 'best' the same of \
+the best rounds: what a busy host hides.
 
 Examples:
   hanare bench                       everything, about four minutes
@@ -43,7 +43,7 @@ pub struct Bench {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Instance to measure [default: the only one, or one booted for the purpose]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = instances::name)]
     on: Option<String>,
     /// Small batches and short computations
     #[arg(long)]
@@ -61,11 +61,10 @@ impl Bench {
             .filter(|group| self.wants_group(group))
             .collect();
         if groups.is_empty() {
-            bail!("no figure or group is called so (see: hanare bench --list)");
+            return Err(failure::wrong_usage("no figure or group is called so (see: hanare bench --list)".into()));
         }
         if self.list {
-            list(&groups);
-            return Ok(0);
+            return list(&groups).map(|()| 0);
         }
         let mut lab = Lab::new(self.on.as_deref(), self.rounds, self.quick)?;
         let mut report = Report::new(&lab);
@@ -100,7 +99,7 @@ impl Bench {
     }
 }
 
-fn list(groups: &[&Group]) {
+fn list(groups: &[&Group]) -> Result<()> {
     let rows = groups.iter().flat_map(|group| {
         group.figures.iter().map(|figure| {
             let cells = [
@@ -116,7 +115,7 @@ fn list(groups: &[&Group]) {
     table::print(
         &["FIGURE", "GROUP", "UNIT", "BETTER", "WHAT"],
         &rows.collect::<Vec<_>>(),
-    );
+    )
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::figure::{Better, Figure, Group, Target};
 use super::lab::Lab;
 use super::samples::{Pair, Samples, Summary};
+use crate::output::{self, outln};
 use crate::{machine, table};
 
 /// What was measured, where.
@@ -105,8 +106,7 @@ impl Report {
     /// Prints it.
     pub fn print(&self, json: bool) -> Result<()> {
         if json {
-            println!("{}", serde_json::to_string_pretty(self)?);
-            return Ok(());
+            return outln!("{}", serde_json::to_string_pretty(self)?);
         }
         if !self.figures.is_empty() {
             let header = [
@@ -119,10 +119,10 @@ impl Report {
                 .iter()
                 .map(|figure| row(figure)[..columns].to_vec())
                 .collect();
-            table::print(&header[..columns], &rows);
+            table::print(&header[..columns], &rows)?;
         }
         for missing in &self.not_measured {
-            println!("{}: not measured: {}", missing.group, missing.why);
+            outln!("{}: not measured: {}", missing.group, missing.why)?;
         }
         Ok(())
     }
@@ -189,9 +189,8 @@ fn times(ratio: f64) -> String {
 
 /// Whether there is no room for a sentence in each row (`--list` has them).
 fn is_narrow() -> bool {
-    const ROOM: u16 = 150;
-    rustix::termios::tcgetwinsize(std::io::stdout())
-        .is_ok_and(|size| (1..ROOM).contains(&size.ws_col))
+    const ROOM: usize = 150;
+    output::columns(std::io::stdout()).is_some_and(|columns| columns < ROOM)
 }
 
 /// Three digits, not more.

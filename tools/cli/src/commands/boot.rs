@@ -1,35 +1,37 @@
 //! `hanare boot`: takes CPUs and memory, starts an LWK.
 
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
-use clap::Args;
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueHint};
 use hanare_abi::LARGE_PAGE_SIZE;
-use hanare_core::options;
+use hanare_abi::ioctl::MEMORY_KEPT_BYTES;
+use hanare_core::{options, userlimits};
 use hanare_sdk::{Builder, Device, Error};
 
 use crate::cpu_list::CpuList;
+use crate::output::{self, outln};
 use crate::size::{Bytes, Memory, Piece};
-use crate::{find, machine};
+use crate::{device, find, instances, machine};
 
 /// Take CPUs and memory from Linux and boot an LWK on them. All or nothing: if
 /// anything fails, or Ctrl-C is pressed, Linux has everything back.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  hanare boot --cpus 2-3 --mem 512M             one instance, called 'default'
-  hanare boot blue --cpus 4,6 --mem 2G@1        another one, with memory of NUMA node 1
-  hanare boot --cpus 8-15 --mem 8G@0,8G@1       memory of two nodes
+  hanare boot --cpus 2-3 --mem 512M          an instance called 'default'
+  hanare boot blue --cpus 4,6 --mem 2G@1     another, memory of NUMA node 1
+  hanare boot --cpus 8-15 --mem 8G@0,8G@1    memory of two nodes
 
-CPU 0 stays with Linux, as does at least one CPU. Memory is reserved in pieces of 2M and should
-be taken soon after Linux has booted, while it is not fragmented.")]
+CPU 0 stays with Linux. Memory is reserved in pieces of 2M and should be taken soon after Linux has booted, \
+while it is not fragmented.")]
 pub struct Boot {
     /// Name of the instance
-    #[arg(default_value = "default")]
+    #[arg(default_value = "default", value_parser = instances::name)]
     name: String,
     /// CPUs to take, by Linux' numbers, e.g. 2,4-6
     #[arg(long, value_name = "LIST")]
@@ -38,11 +40,14 @@ pub struct Boot {
     #[arg(long, value_name = "SIZE[@NODE],...")]
     mem: Memory,
     /// LWK image [default: $HANARE_IMAGE, or the installed one]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     image: Option<PathBuf>,
     // Its help is the list of options.
-    #[arg(long = "option", value_name = "KEY=VALUE", help = format!("Option for the LWK (repeatable): {}", options::HELP))]
+    #[arg(long = "option", value_name = "KEY=VALUE", value_parser = option, help = format!("Option for the LWK (repeatable): {}", options::HELP))]
     options: Vec<String>,
+    // Its help is how they are written.
+    #[arg(long, value_name = "LIMIT,...", value_parser = user_limits, help = format!("What each user but root may have of the instance: {}", userlimits::HELP))]
+    user_limits: Option<String>,
     /// Seconds each CPU may take to start
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=600))]
     timeout: u32,
@@ -54,16 +59,19 @@ const STEP_BYTES: u64 = 64 << 20;
 impl Boot {
     /// Boots.
     pub fn execute(self) -> Result<()> {
-        let options = self.options.join(" ");
-        // The LWK would refuse them, too, but only after CPUs and memory were taken.
-        options::Options::parse(&options).map_err(|refused| anyhow!("--option {refused}"))?;
+        let limits = self.user_limits.map(|limits| format!("user_limits={limits}"));
+        let options: Vec<String> = self.options.into_iter().chain(limits).collect();
+        let options = options.join(" ");
         let path = self.image.clone().map_or_else(find::image, Ok)?;
         let image =
             fs::read(&path).with_context(|| format!("cannot read the image {}", path.display()))?;
-        let mut builder = device()?.create(&self.name)?;
+        let opened = device()?;
+        device::give_to_group();
+        let mut builder = opened.create(&self.name)?;
         for &cpu in self.cpus.numbers() {
             builder.check_cpu(cpu)?;
         }
+        can_be_spared(&self.mem, machine::meminfo("MemAvailable"), machine::node_memory)?;
 
         let mut progress = Progress::new();
         let start = Instant::now();
@@ -80,12 +88,11 @@ impl Boot {
         let times = times.map_err(|error| explain(error, &path))?;
         progress.clear();
         let s = |ns: u64| ns as f64 / 1e9;
-        let cpus = if self.cpus.numbers().len() == 1 {
-            "CPU"
-        } else {
-            "CPUs"
+        let cpus = match self.cpus.numbers() {
+            [_] => "CPU",
+            _ => "CPUs",
         };
-        println!(
+        outln!(
             "booted '{}' on {cpus} {} with {}: memory {:.2} s, CPUs {:.2} s, load {:.3} s, start {:.3} s + {:.3} s",
             self.name,
             self.cpus,
@@ -95,9 +102,39 @@ impl Boot {
             s(times.load_ns),
             s(times.first_cpu_ns),
             s(times.other_cpus_ns),
-        );
-        Ok(())
+        )
     }
+}
+
+/// An option that the LWK knows. It would refuse others itself, but only after CPUs and memory were taken.
+fn option(text: &str) -> Result<String, String> {
+    options::Options::parse(text).map_err(|refused| refused.to_string())?;
+    Ok(text.into())
+}
+
+/// Limits that the LWK understands.
+fn user_limits(text: &str) -> Result<String, String> {
+    let known = userlimits::UserLimits::parse(text).is_some();
+    known.then(|| text.into()).ok_or_else(|| format!("limits are {}", userlimits::HELP))
+}
+
+/// Compares what is wanted with what there is, before anything is taken: moving memory takes long. `available`: on all
+/// nodes, now; `node_memory`: all that a node has.
+fn can_be_spared(wanted: &Memory, available: Option<u64>, node_memory: impl Fn(u32) -> Option<u64>) -> Result<()> {
+    let spare = available.map(|bytes| bytes.saturating_sub(MEMORY_KEPT_BYTES));
+    let bytes = wanted.bytes();
+    if let Some(spare) = spare.filter(|&spare| bytes > spare) {
+        let spare = Bytes(spare >> 20 << 20);
+        bail!("{} wanted, but Linux can spare {spare}: ask for less, or end some programs", Bytes(bytes));
+    }
+    for node in wanted.0.iter().filter_map(|piece| piece.node) {
+        let there = wanted.0.iter().filter(|piece| piece.node == Some(node)).map(|piece| piece.bytes).sum();
+        if let Some(all) = node_memory(node).filter(|&all| there > all) {
+            let all = Bytes(all >> 20 << 20);
+            bail!("{} of NUMA node {node} wanted, which has {all}: ask for less there", Bytes(there));
+        }
+    }
+    Ok(())
 }
 
 /// A refused image is named.
@@ -227,26 +264,44 @@ impl Progress {
         }
     }
 
+    /// Columns that one line has. The last stays free: some terminals wrap there.
+    fn width() -> usize {
+        output::columns(std::io::stderr()).unwrap_or(80) - 1
+    }
+
     fn show(&mut self, text: &str) {
         if self.terminal {
-            eprint!("\r\x1b[K{text}");
-            let _ = std::io::stderr().flush();
+            output::complain(format_args!("\r\x1b[K{}", output::cut(text, Self::width())));
             self.shown = true;
         }
     }
 
     fn bar(&mut self, what: &str, done: u64, all: u64) {
-        const WIDTH: u64 = 30;
-        let full = (done * WIDTH / all) as usize;
-        let bar = "#".repeat(full) + &"-".repeat(WIDTH as usize - full);
-        self.show(&format!("{what} [{bar}] {} of {}", Bytes(done), Bytes(all)));
+        self.show(&bar(what, done, all, Self::width()));
     }
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
-            eprint!("\r\x1b[K");
+            output::complain(format_args!("\r\x1b[K"));
         }
     }
+}
+
+/// The longest of some lines that fits; the bar is as wide as there is room.
+fn bar(what: &str, done: u64, all: u64, width: usize) -> String {
+    const WIDTH_MAX: usize = 30;
+    const WIDTH_MIN: usize = 5;
+    let amount = format!("{} of {}", Bytes(done), Bytes(all));
+    // The amount grows while it is shown; the bar should not.
+    let amount_max = 2 * Bytes(all).to_string().len().max("1023.9 MiB".len()) + " of ".len();
+    let room = width.saturating_sub(what.len() + amount_max + " [] ".len()).min(WIDTH_MAX);
+    let percent = u128::from(done) * 100 / u128::from(all.max(1));
+    if room >= WIDTH_MIN {
+        let full = (u128::from(done) * room as u128 / u128::from(all.max(1))) as usize;
+        return format!("{what} [{}{}] {amount}", "#".repeat(full), "-".repeat(room - full));
+    }
+    let shorter = [format!("{what}: {amount}"), amount, format!("{percent} %")];
+    shorter.into_iter().find(|line| line.len() <= width).unwrap_or_default()
 }
 
 impl Drop for Progress {
@@ -258,6 +313,30 @@ impl Drop for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_fits_every_terminal_with_whole_numbers() {
+        let all = 100 << 30;
+        for width in 0..120 {
+            for done in [0, 3 << 29, all - 1, all] {
+                let line = bar("reserving memory", done, all, width);
+                assert!(line.len() <= width, "{width}: {line}");
+                assert!(line.is_empty() || line.contains(" of 100 GiB") || line.ends_with(" %"), "{width}: {line}");
+            }
+        }
+        assert_eq!(bar("reserving memory", all / 2, all, 19), "50 GiB of 100 GiB");
+        assert!(bar("reserving memory", all / 2, all, 79).contains("[###"));
+    }
+
+    #[test]
+    fn too_much_memory_is_refused_with_both_numbers() {
+        let said = |mem: &str| can_be_spared(&mem.parse().unwrap(), Some(4 << 30), |_| Some(2 << 30)).map_err(|error| error.to_string());
+        assert!(said("3G").is_ok() && said("1G@0,2G@1").is_ok());
+        let error = said("100G").unwrap_err();
+        assert!(error.contains("100 GiB wanted") && error.contains("spare 3.9 GiB"), "{error}");
+        let error = said("1G@0,1500M@0").unwrap_err();
+        assert!(error.contains("node 0") && error.contains("has 2 GiB"), "{error}");
+    }
 
     #[test]
     fn memory_is_spread_over_the_nodes() {

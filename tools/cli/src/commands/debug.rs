@@ -4,8 +4,9 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use hanare_sdk::{Debug as Request, Device};
 
-use crate::instances;
+use crate::output::outln;
 use crate::size::Bytes;
+use crate::{instances, output};
 
 /// For tests of Hanare itself.
 #[derive(Args)]
@@ -28,11 +29,25 @@ enum What {
     },
     /// Write the LWK's free memory to its log, and a summary here
     Memory(Target),
+    /// Make an allocation of the LWK fail; says how many there were since the last time
+    FailAlloc {
+        /// Which one, counted from now on; 0: none, only count [default: no longer]
+        #[arg(long, value_name = "N")]
+        first: Option<u64>,
+        /// Each further one after so many [default: none]
+        #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+        step: u64,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Make the LWK use up the kernel stack that answers, of a program if one runs there
+    Overflow(Target),
 }
 
 #[derive(Args)]
 struct Target {
     /// Instance [default: the only one, or the one called 'default']
+    #[arg(value_parser = instances::name)]
     name: Option<String>,
     /// Index of the CPU in the instance
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -46,23 +61,28 @@ impl Debug {
             What::Panic(target) => (Request::Panic, target),
             What::Hang { ms, target } => (Request::Hang { ms }, target),
             What::Memory(target) => (Request::Memory, target),
+            What::FailAlloc { first, step, target } => (Request::FailAlloc { first: first.unwrap_or(u64::MAX), step }, target),
+            What::Overflow(target) => (Request::Overflow, target),
         };
         let device = Device::open()?;
         let name = instances::resolve(&device, target.name.as_deref())?;
         let report = match device.debug(&name, target.cpu, request) {
             // Nobody is left to answer, as was asked for.
-            Err(error) if request != Request::Memory && died(&error) => return Ok(()),
+            Err(error) if matches!(request, Request::Panic | Request::Overflow | Request::Hang { .. }) && died(&error) => return Ok(()),
             other => other?,
         };
         if request == Request::Memory {
-            println!(
-                "free {} of {} ({} bytes), quarantined {}, {} processes",
+            outln!(
+                "free {} of {} ({} bytes), quarantined {}, {}",
                 Bytes(report.free_bytes),
                 Bytes(report.total_bytes),
                 report.free_bytes,
                 Bytes(report.quarantined_bytes),
-                report.processes
-            );
+                output::count(report.processes, "process", "processes"),
+            )?;
+        }
+        if matches!(request, Request::FailAlloc { .. }) {
+            outln!("{}", output::count(report.free_bytes, "allocation", "allocations"))?;
         }
         Ok(())
     }

@@ -2,12 +2,15 @@
 
 use std::io::IsTerminal;
 
+use anyhow::Result;
 use clap::Args;
 use hanare_sdk::{Device, Error, Instance, State};
 
+use super::ls;
 use crate::cpu_list::CpuList;
+use crate::output::{self, outln};
 use crate::size::Bytes;
-use crate::{find, machine, stuck};
+use crate::{device, failure, find, machine, stuck};
 
 /// Say whether this machine can run Hanare, and if not, why; and whether its instances are well: of one
 /// that is not, the processes and what they wait for in Linux. The exit status is 1 if something is in
@@ -61,8 +64,8 @@ fn bad(text: impl Into<String>, next: impl Into<String>) -> Finding {
 
 impl Doctor {
     /// Prints all findings; the exit status says whether one is bad.
-    pub fn execute(self) -> i32 {
-        let checks: [fn() -> Finding; 12] = [
+    pub fn execute(self) -> Result<i32> {
+        let checks: [fn() -> Finding; 13] = [
             processor,
             kernel,
             tsc,
@@ -73,32 +76,31 @@ impl Doctor {
             proxy,
             hotplug,
             cpus,
+            siblings,
             memory,
             rights,
         ];
         let findings: Vec<Finding> = checks.iter().map(|check| check()).chain(instances()).collect();
-        findings.iter().for_each(print);
-        i32::from(
-            findings
-                .iter()
-                .any(|finding| matches!(finding.verdict, Verdict::Bad)),
-        )
+        findings.iter().try_for_each(print)?;
+        let bad = findings.iter().any(|finding| matches!(finding.verdict, Verdict::Bad));
+        Ok(if bad { failure::FAILED } else { 0 })
     }
 }
 
-fn print(finding: &Finding) {
+fn print(finding: &Finding) -> Result<()> {
     let (word, colour) = match finding.verdict {
         Verdict::Good => ("ok  ", 32),
         Verdict::Warning => ("warn", 33),
         Verdict::Bad => ("fail", 31),
     };
     if std::io::stdout().is_terminal() {
-        println!("\x1b[{colour}m{word}\x1b[0m  {}", finding.text);
+        outln!("\x1b[{colour}m{word}\x1b[0m  {}", finding.text)?;
     } else {
-        println!("{word}  {}", finding.text);
+        outln!("{word}  {}", finding.text)?;
     }
-    if let Some(next) = &finding.next {
-        println!("      next: {next}");
+    match &finding.next {
+        Some(next) => outln!("      next: {next}"),
+        None => Ok(()),
     }
 }
 
@@ -193,10 +195,13 @@ fn lockdown() -> Finding {
 
 fn module() -> Finding {
     match Device::open() {
-        Ok(_) => good("the module is loaded and fits this command"),
+        Ok(_) => good(format!(
+            "the module is loaded and fits this command; who may run programs: root, group {}",
+            device::group()
+        )),
         Err(Error::Permission) => warning(
-            "the module is loaded; you may not use /dev/hanare",
-            "sudo, or access to the device",
+            format!("the module is loaded; /dev/hanare is for root and group {}", device::group()),
+            format!("sudo usermod -aG {} $USER, and log in again", device::group()),
         ),
         Err(Error::NotLoaded) => match machine::module_file() {
             Some(path) => good(format!(
@@ -220,7 +225,12 @@ fn found(result: anyhow::Result<std::path::PathBuf>, what: &str) -> Finding {
 }
 
 fn image() -> Finding {
-    found(find::image(), "LWK image")
+    let path = find::image();
+    let unsigned = path.as_ref().is_ok_and(|path| !machine::is_signed(path));
+    if unsigned && machine::wants_signatures() {
+        return bad("the LWK image has no signature, and this machine wants one", "sign hanare-lwk as hanare.ko (see docs/guide.md)");
+    }
+    found(path, "LWK image")
 }
 
 fn proxy() -> Finding {
@@ -238,26 +248,69 @@ fn hotplug() -> Finding {
 }
 
 fn cpus() -> Finding {
-    judge_cpus(&machine::online_cpus(), machine::can_go_offline)
+    let instances = Device::open().and_then(|device| device.instances()).unwrap_or_default();
+    let taken = instances.iter().flat_map(|instance| ls::cpus(instance).numbers().to_vec()).collect();
+    judge_cpus(&machine::online_cpus(), &taken, machine::can_go_offline)
 }
 
-fn judge_cpus(online: &CpuList, can_go_offline: impl Fn(u32) -> bool) -> Finding {
+/// `taken`: CPUs of the instances.
+fn judge_cpus(online: &CpuList, taken: &CpuList, can_go_offline: impl Fn(u32) -> bool) -> Finding {
     let takable: CpuList = online
         .numbers()
         .iter()
         .copied()
         .filter(|&cpu| can_go_offline(cpu))
         .collect();
-    let count = online.numbers().len();
-    if takable.numbers().is_empty() {
-        return bad(
-            format!("{count} online CPU: none can be taken (CPU 0 stays with Linux)"),
-            "a machine with 2 CPUs or more; or: hanare shutdown, if an instance has them",
-        );
+    let on_linux = output::count(online.numbers().len() as u64, "CPU online", "CPUs online");
+    let of_instances = match taken.numbers() {
+        [] => String::new(),
+        [cpu] => format!("; instances have CPU {cpu}"),
+        _ => format!("; instances have CPUs {taken}"),
+    };
+    match (takable.numbers(), taken.numbers()) {
+        ([], []) => bad(
+            format!("{on_linux}: none can be taken (CPU 0 stays with Linux)"),
+            "a machine with 2 CPUs or more",
+        ),
+        ([], _) => good(format!("{on_linux}, which stays with Linux{of_instances}")),
+        _ => good(format!("{on_linux}; can be taken: {takable} (CPU 0 stays with Linux){of_instances}")),
     }
-    good(format!(
-        "{count} online CPUs; can be taken: {takable} (CPU 0 stays with Linux)"
-    ))
+}
+
+fn siblings() -> Finding {
+    let instances = Device::open().and_then(|device| device.instances()).unwrap_or_default();
+    let instances: Vec<CpuList> = instances.iter().map(ls::cpus).collect();
+    judge_siblings(&machine::online_cpus(), &instances, machine::core_of)
+}
+
+/// Hardware threads of one core share its caches, buffers and predictors: what one kernel does about leaks does not
+/// hold against the other's programs on the sibling. `online`: Linux' CPUs; `instances`: those of each.
+fn judge_siblings<Core: PartialEq>(
+    online: &CpuList,
+    instances: &[CpuList],
+    core_of: impl Fn(u32) -> Option<Core>,
+) -> Finding {
+    let cores_of = |list: &CpuList| list.numbers().iter().filter_map(|&cpu| core_of(cpu)).collect::<Vec<_>>();
+    let linux = cores_of(online);
+    let cores: Vec<_> = instances.iter().map(cores_of).collect();
+    let is_elsewhere = |me: usize, core: &Core| {
+        linux.contains(core) || cores.iter().enumerate().any(|(other, cores)| other != me && cores.contains(core))
+    };
+    let shared: CpuList = instances
+        .iter()
+        .enumerate()
+        .flat_map(|(me, list)| list.numbers().iter().map(move |&cpu| (me, cpu)))
+        .filter(|&(me, cpu)| core_of(cpu).is_some_and(|core| is_elsewhere(me, &core)))
+        .map(|(_, cpu)| cpu)
+        .collect();
+    match shared.numbers() {
+        [] => good("no core is shared between kernels"),
+        _ => warning(
+            format!("CPUs of instances whose core has a sibling thread with another kernel: {shared}"),
+            "give an instance whole cores (/sys/devices/system/cpu/cpuN/topology), or turn SMT off: siblings see \
+             into each other on CPUs that leak",
+        ),
+    }
 }
 
 fn memory() -> Finding {
@@ -331,12 +384,37 @@ mod tests {
 
     #[test]
     fn the_boot_cpu_is_not_takable() {
-        let finding = judge_cpus(&"0-3".parse().unwrap(), |cpu| cpu != 0);
+        let finding = judge_cpus(&"0-3".parse().unwrap(), &CpuList::default(), |cpu| cpu != 0);
         assert!(finding.text.contains("can be taken: 1-3"));
-        assert!(matches!(
-            judge_cpus(&"0".parse().unwrap(), |cpu| cpu != 0).verdict,
-            Verdict::Bad
-        ));
+        let finding = judge_cpus(&"0".parse().unwrap(), &CpuList::default(), |cpu| cpu != 0);
+        assert!(matches!(finding.verdict, Verdict::Bad));
+    }
+
+    #[test]
+    fn cpus_that_instances_have_are_no_failure() {
+        let finding = judge_cpus(&"0".parse().unwrap(), &"1-3".parse().unwrap(), |cpu| cpu != 0);
+        assert!(matches!(finding.verdict, Verdict::Good));
+        assert!(finding.text.starts_with("1 CPU online,") && finding.text.contains("CPUs 1-3"), "{}", finding.text);
+    }
+
+    #[test]
+    fn siblings_with_another_kernel_warn() {
+        let list = |text: &str| text.parse::<CpuList>().unwrap();
+        // CPUs 0 and 4 are one core, 1 and 5 the next, and so on.
+        let judge = |online, instances: &[&str]| {
+            let instances: Vec<CpuList> = instances.iter().map(|text| list(text)).collect();
+            judge_siblings(&list(online), &instances, |cpu| Some(cpu % 4))
+        };
+        assert!(matches!(judge("0-7", &[]).verdict, Verdict::Good));
+        assert!(matches!(judge("0-1,4-5", &["2-3,6-7"]).verdict, Verdict::Good));
+        let with_linux = judge("0-5", &["6-7"]);
+        assert!(matches!(with_linux.verdict, Verdict::Warning));
+        assert!(with_linux.text.ends_with(": 6-7"), "{}", with_linux.text);
+        let with_each_other = judge("0,4", &["1,2,6", "3,5,7"]);
+        assert!(with_each_other.text.ends_with(": 1,5"), "{}", with_each_other.text);
+        // Nothing is known of the cores: nothing is said.
+        let unknown = judge_siblings(&list("0-5"), &[list("6-7")], |_| None::<u32>);
+        assert!(matches!(unknown.verdict, Verdict::Good));
     }
 
     #[test]

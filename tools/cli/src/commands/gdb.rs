@@ -20,22 +20,23 @@ use crate::gdb::process::Process;
 use crate::gdb::session::{self, End, Wire};
 use crate::gdb::target::Gdb as Target;
 use crate::trace::launch;
+use crate::{instances, output};
 
 /// Debug a program on an LWK with gdb: breakpoints, threads, memory, registers, single steps.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  hanare gdb 4711                                      on a terminal: starts gdb on process 4711
-  hanare gdb -- ./program ARGUMENT...                  the same for a new program, before its first instruction
-  gdb -ex 'target remote | hanare gdb 4711'            from within gdb
-  hanare gdb --listen :2345 -- ./program               then elsewhere: gdb -ex 'target remote :2345'
+  hanare gdb 4711                            on a terminal: gdb on process 4711
+  hanare gdb -- ./program ARGUMENT...        gdb on a new program
+  gdb -ex 'target remote | hanare gdb 4711'  from within gdb
+  hanare gdb --listen :2345 -- ./program     then gdb -ex 'target remote :2345'
 
-A program that reads from the terminal is best started with --listen, gdb in another terminal.
-When gdb detaches or ends, the program goes on; with --listen and a PID it does, too, when Ctrl-C ends hanare gdb.
-A program that hanare gdb has started with --listen gets Ctrl-C of its terminal itself. A thread that waits in a
-system call shows the registers of the call; they can be changed when it has come out. Who may debug a process is who may
-ptrace it on Linux. Exit status: with a program its own once it has ended, 128 + n if signal n killed
-it; 125 if Hanare failed.")]
+A program that reads from the terminal is best started with --listen, gdb in another terminal. When gdb \
+detaches or ends, the program goes on; with --listen and a PID it does, too, when Ctrl-C ends hanare gdb. A \
+program that hanare gdb has started with --listen gets Ctrl-C of its terminal itself. A thread that waits in a \
+system call shows the registers of the call; they can be changed when it has come out. Who may debug a process \
+is who may ptrace it on Linux. Exit status: with a program its own once it has ended, 128 + n if signal n \
+killed it; 125 if Hanare failed.")]
 pub struct Gdb {
     /// The process to debug
     #[arg(value_name = "PID", conflicts_with = "command", required_unless_present = "command")]
@@ -44,7 +45,7 @@ pub struct Gdb {
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// Instance to run on [default: the only one, or the one called 'default']
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = instances::name)]
     on: Option<String>,
     /// The program and its arguments, behind --
     #[arg(last = true, value_name = "PROGRAM")]
@@ -167,7 +168,7 @@ fn listen(address: &str, interrupts: &UnixStream) -> Result<Option<Wire>> {
             let port: u16 = port.parse().with_context(cannot)?;
             let host = if host.is_empty() { "localhost" } else { host };
             let listener = TcpListener::bind((host, port)).with_context(cannot)?;
-            eprintln!("hanare gdb: next: gdb -ex 'target remote {host}:{}'", listener.local_addr()?.port());
+            output::complain(format_args!("hanare: next: gdb -ex 'target remote {host}:{}'\n", listener.local_addr()?.port()));
             if !somebody_comes(&listener, interrupts)? {
                 return Ok(None);
             }
@@ -177,7 +178,7 @@ fn listen(address: &str, interrupts: &UnixStream) -> Result<Option<Wire>> {
         }
         _ => {
             let listener = UnixListener::bind(address).with_context(cannot)?;
-            eprintln!("hanare gdb: next: gdb -ex 'target remote {address}'");
+            output::complain(format_args!("hanare: next: gdb -ex 'target remote {address}'\n"));
             let accepted = somebody_comes(&listener, interrupts).and_then(|comes| comes.then(|| listener.accept()).transpose().map_err(Into::into));
             let _ = std::fs::remove_file(address);
             Ok(accepted?.map(|(stream, _)| Wire::Unix(stream)))

@@ -1,18 +1,18 @@
 //! `hanare log`.
 
-use std::io::Write;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 use hanare_sdk::{Device, Error};
 
-use crate::instances;
+use crate::{instances, output};
 
 /// Show the kernel log of an instance; also after it panicked.
 #[derive(Args)]
 pub struct Log {
     /// Instance [default: the only one, or the one called 'default']
+    #[arg(value_parser = instances::name)]
     name: Option<String>,
     /// Go on with what is written from now on, until the instance is shut down
     #[arg(short, long)]
@@ -35,9 +35,7 @@ impl Log {
                 other => other?,
             };
             first = false;
-            let mut out = std::io::stdout().lock();
-            out.write_all(&text)?;
-            out.flush()?;
+            output::write_bytes(&text)?;
             match (text.is_empty(), self.follow) {
                 (true, false) => return Ok(()),
                 (true, true) => std::thread::sleep(INTERVAL),

@@ -5,13 +5,14 @@ use clap::Args;
 use hanare_sdk::{Device, Instance};
 
 use crate::cpu_list::CpuList;
+use crate::output::outln;
 use crate::size::Bytes;
 use crate::table;
 
 /// List the LWK instances.
 #[derive(Args)]
 pub struct Ls {
-    /// Machine-readable, as 'hanare status --json' for each
+    /// Machine-readable, as 'hanare status --json'
     #[arg(long)]
     json: bool,
 }
@@ -21,15 +22,13 @@ impl Ls {
     pub fn execute(self) -> Result<()> {
         let instances = Device::open()?.instances()?;
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&instances)?);
-            return Ok(());
+            return outln!("{}", serde_json::to_string_pretty(&instances)?);
         }
         let rows: Vec<Vec<String>> = instances.iter().map(row).collect();
         table::print(
             &["NAME", "STATE", "CPUS", "MEMORY", "PROGRAMS", "UPTIME"],
             &rows,
-        );
-        Ok(())
+        )
     }
 }
 

@@ -22,7 +22,7 @@ impl Man {
 
 fn write(folder: &Path) -> std::io::Result<()> {
     fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(crate::Cli::command(), folder)?;
+    clap_mangen::generate_to(crate::Cli::command().disable_help_subcommand(true), folder)?;
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -34,13 +34,26 @@ fn write(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What stands behind the options in `--help` keeps its lines.
+/// Fills the paragraphs behind the options in `--help`; examples keep their lines.
 fn unfilled(page: &str) -> String {
     let Some((before, extra)) = page.split_once(".SH EXTRA\n") else {
         return page.into();
     };
     let (extra, after) = extra.split_at(extra.find("\n.SH ").map_or(extra.len(), |end| end + 1));
-    format!("{before}.SH NOTES\n.nf\n{extra}.fi\n{after}")
+    let mut notes = String::new();
+    let mut kept = false;
+    for line in extra.lines() {
+        // An example is indented, and so is what stands right above it.
+        let keep = line.starts_with(' ') || line.ends_with(':');
+        if keep != kept && !line.is_empty() {
+            notes += if keep { ".nf\n" } else { ".fi\n" };
+            kept = keep;
+        }
+        notes += line;
+        notes.push('\n');
+    }
+    notes += if kept { ".fi\n" } else { "" };
+    format!("{before}.SH NOTES\n{notes}{after}")
 }
 
 #[cfg(test)]
@@ -49,8 +62,8 @@ mod tests {
 
     #[test]
     fn examples_keep_their_lines() {
-        let page = ".SH NAME\na\n.SH EXTRA\nExamples:\n x\n.SH VERSION\n1\n";
-        let expected = ".SH NAME\na\n.SH NOTES\n.nf\nExamples:\n x\n.fi\n.SH VERSION\n1\n";
+        let page = ".SH NAME\na\n.SH EXTRA\nExamples:\n x\n\nText.\n.SH VERSION\n1\n";
+        let expected = ".SH NAME\na\n.SH NOTES\n.nf\nExamples:\n x\n\n.fi\nText.\n.SH VERSION\n1\n";
         assert_eq!(unfilled(page), expected);
         assert_eq!(unfilled("a"), "a");
     }

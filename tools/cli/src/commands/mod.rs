@@ -2,6 +2,7 @@
 //! has `execute`, a line in [`Command`], a line in [`Command::execute`].
 
 pub mod boot;
+pub mod completion;
 pub mod debug;
 pub mod doctor;
 pub mod gdb;
@@ -28,11 +29,11 @@ pub enum Command {
     Run(run::Run),
     /// List the LWK instances
     Ls(ls::Ls),
-    /// Show the state of an instance in detail
+    /// Show the state of instances in detail
     Status(status::Status),
-    /// List the processes that run on an instance
+    /// List the processes that run on LWKs
     Ps(ps::Ps),
-    /// Watch what the processes of an instance do
+    /// Watch what the processes on LWKs do
     Top(top::Top),
     /// Show the kernel log of an instance
     Log(log::Log),
@@ -46,6 +47,8 @@ pub enum Command {
     Gdb(gdb::Gdb),
     /// Measure the LWK against this machine's Linux
     Bench(Bench),
+    /// Print the completion of commands and options for a shell
+    Completion(completion::Completion),
     /// Write the manual pages
     #[command(hide = true)]
     Man(man::Man),
@@ -66,10 +69,11 @@ impl Command {
             Self::Top(top) => top.execute().map(|()| 0),
             Self::Log(log) => log.execute().map(|()| 0),
             Self::Shutdown(shutdown) => shutdown.execute().map(|()| 0),
-            Self::Doctor(doctor) => Ok(doctor.execute()),
+            Self::Doctor(doctor) => doctor.execute(),
             Self::Trace(trace) => trace.execute(),
             Self::Gdb(gdb) => gdb.execute(),
             Self::Bench(bench) => bench.execute(),
+            Self::Completion(completion) => completion.execute().map(|()| 0),
             Self::Man(man) => man.execute().map(|()| 0),
             Self::Debug(debug) => debug.execute().map(|()| 0),
         }

@@ -2,16 +2,19 @@
 
 use anyhow::Result;
 use clap::Args;
-use hanare_sdk::{Device, Process, Thread};
+use hanare_sdk::{Device, Error, Instance, Process, Thread};
+use serde::Serialize;
 
 use crate::instances;
+use crate::output::outln;
 use crate::size::Bytes;
 use crate::table;
 
-/// List the processes that run on an instance.
+/// List the processes that run on LWKs.
 #[derive(Args)]
 pub struct Ps {
-    /// Instance [default: the only one, or the one called 'default']
+    /// Instance [default: all]
+    #[arg(value_parser = instances::name)]
     name: Option<String>,
     /// A line for each thread
     #[arg(short = 'T', long)]
@@ -21,24 +24,52 @@ pub struct Ps {
     json: bool,
 }
 
+/// A process and where it runs.
+#[derive(Serialize)]
+pub struct Placed {
+    /// Instance.
+    pub instance: String,
+    /// The process.
+    #[serde(flatten)]
+    pub process: Process,
+}
+
+/// The processes of all these instances. One that is shut down meanwhile has none.
+pub fn processes(device: &Device, instances: &[Instance]) -> Result<Vec<Placed>> {
+    let mut all = Vec::new();
+    for Instance { name, .. } in instances {
+        match device.processes(name) {
+            Err(Error::NoInstance(_)) if instances.len() > 1 => {}
+            found => all.extend(found?.into_iter().map(|process| Placed { instance: name.clone(), process })),
+        }
+    }
+    Ok(all)
+}
+
+/// Where no program runs, and how to start one.
+pub fn nothing(instances: &[Instance]) -> String {
+    let names: Vec<String> = instances.iter().map(|instance| format!("'{}'", instance.name)).collect();
+    format!("no program runs on {} (start one: hanare run PROGRAM)", names.join(" or "))
+}
+
 impl Ps {
     /// Prints the table.
     pub fn execute(self) -> Result<()> {
         let device = Device::open()?;
-        let name = instances::resolve(&device, self.name.as_deref())?;
-        let processes = device.processes(&name)?;
+        let instances = instances::select(&device, self.name.as_deref())?;
+        let processes = processes(&device, &instances)?;
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&processes)?);
+            outln!("{}", serde_json::to_string_pretty(&processes)?)
         } else if processes.is_empty() {
-            println!("no program runs on '{name}' (start one: hanare run PROGRAM)");
+            outln!("{}", nothing(&instances))
         } else if self.threads {
             let rows: Vec<_> = processes.iter().flat_map(thread_rows).collect();
-            table::print(&["PID", "TID", "CPU", "S", "USER", "SYSTEM", "DELEGATED", "NAME"], &rows);
+            table::print(&["PID", "TID", "CPU", "S", "USER", "SYSTEM", "DELEGATED", "INSTANCE", "NAME"], &rows)
         } else {
             let rows: Vec<_> = processes.iter().map(row).collect();
-            table::print(&["PID", "THREADS", "CPU", "S", "USER", "SYSTEM", "MEMORY", "DELEGATED", "COMMAND"], &rows);
+            let header = ["PID", "THREADS", "CPU", "S", "USER", "SYSTEM", "MEMORY", "DELEGATED", "INSTANCE", "COMMAND"];
+            table::print(&header, &rows)
         }
-        Ok(())
     }
 }
 
@@ -72,7 +103,7 @@ pub fn command(process: &Process) -> String {
     if process.command.is_empty() { format!("[{}]", process.name) } else { process.command.clone() }
 }
 
-fn row(process: &Process) -> Vec<String> {
+fn row(Placed { instance, process }: &Placed) -> Vec<String> {
     vec![
         number(process.pid),
         process.threads.len().to_string(),
@@ -82,11 +113,12 @@ fn row(process: &Process) -> Vec<String> {
         time(process.system_ns),
         Bytes(process.resident_bytes).to_string(),
         process.delegated_calls.to_string(),
+        instance.clone(),
         command(process),
     ]
 }
 
-fn thread_rows(process: &Process) -> Vec<Vec<String>> {
+fn thread_rows(Placed { instance, process }: &Placed) -> Vec<Vec<String>> {
     let row = |thread: &Thread| {
         vec![
             number(process.pid),
@@ -96,6 +128,7 @@ fn thread_rows(process: &Process) -> Vec<Vec<String>> {
             time(thread.user_ns),
             time(thread.system_ns),
             thread.delegated_calls.to_string(),
+            instance.clone(),
             thread.name.clone(),
         ]
     };

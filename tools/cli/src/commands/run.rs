@@ -8,12 +8,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, ValueHint};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cpu_list::CpuList;
 use crate::failure::{CANNOT_RUN, NOT_FOUND, WithStatus};
-use crate::find;
+use crate::{find, instances};
 
 /// Run a program on an LWK as if it were run directly: standard input and output,
 /// environment, working directory, signals and exit status are its own.
@@ -24,11 +24,11 @@ Examples:
   hanare run --on blue --cpus 3 ./solver --steps 100
   hanare run --stats python3 -c 'print(sum(range(10**6)))' | tee log
 
-Exit status: the program's; 125 if Hanare failed, 126 if the program cannot be run, 127 if there is
-no such program.")]
+Exit status: the program's; 125 if Hanare failed, 126 if the program cannot be run, 127 if there is no such \
+program.")]
 pub struct Run {
     /// Instance to run on [default: the only one, or the one called 'default']
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = instances::name)]
     pub on: Option<String>,
     /// CPUs of the instance to begin on, as with taskset: by Linux' numbers, e.g. 2,4-6
     /// [default: all of them]
@@ -38,7 +38,7 @@ pub struct Run {
     #[arg(long)]
     pub stats: bool,
     /// The program, looked up in PATH as a shell does, and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 }
 

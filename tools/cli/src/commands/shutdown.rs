@@ -15,6 +15,7 @@ Examples:
   hanare shutdown --all")]
 pub struct Shutdown {
     /// Instance [default: the only one, or the one called 'default']
+    #[arg(value_parser = instances::name)]
     name: Option<String>,
     /// Kill the programs that run there
     #[arg(long)]

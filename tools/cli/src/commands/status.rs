@@ -2,21 +2,24 @@
 
 use anyhow::Result;
 use clap::Args;
-use hanare_sdk::{Cpu, Device, Instance};
+use hanare_sdk::{Cpu, Device, Error, Instance};
 
 use crate::commands::ls;
+use crate::output::{self, outln};
 use crate::size::Bytes;
 use crate::{instances, table};
 
-/// Show the state of an instance in detail.
+/// Show the state of instances in detail.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   hanare status
   hanare status blue --ping
-  hanare status --json | jq '.cpus[].interrupts'")]
+  hanare status --json blue | jq '.cpus[].interrupts'
+  hanare status --json | jq '.[].name'     without a name it is a list")]
 pub struct Status {
-    /// Instance [default: the only one, or the one called 'default']
+    /// Instance [default: all]
+    #[arg(value_parser = instances::name)]
     name: Option<String>,
     /// Machine-readable
     #[arg(long)]
@@ -30,35 +33,41 @@ impl Status {
     /// Prints it.
     pub fn execute(self) -> Result<()> {
         let device = Device::open()?;
-        let name = instances::resolve(&device, self.name.as_deref())?;
-        let instance = device.instance(&name, self.ping)?;
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(&instance)?);
-        } else {
-            print(&instance);
+        let found = instances::select(&device, self.name.as_deref())?;
+        let mut looks = Vec::new();
+        for Instance { name, .. } in found {
+            match device.instance(&name, self.ping) {
+                // It was shut down meanwhile, and nobody asked for it by name.
+                Err(Error::NoInstance(_)) if self.name.is_none() => {}
+                other => looks.push(other?),
+            }
         }
-        Ok(())
+        match &looks[..] {
+            [only] if self.json && self.name.is_some() => outln!("{}", serde_json::to_string_pretty(only)?),
+            all if self.json => outln!("{}", serde_json::to_string_pretty(all)?),
+            all => all.iter().enumerate().try_for_each(|(index, instance)| {
+                if index > 0 {
+                    outln!()?;
+                }
+                print(instance)
+            }),
+        }
     }
 }
 
-fn print(instance: &Instance) {
-    println!("name      {}", instance.name);
-    println!("state     {}{}", instance.state, hint(instance));
-    println!("uptime    {}", table::duration(instance.uptime_ns));
-    println!("cpus      {}", ls::cpus(instance));
-    let plural = if instance.memory_chunks == 1 { "" } else { "s" };
-    let pieces = format!("{} piece{plural}", instance.memory_chunks);
-    println!(
-        "memory    {} in {pieces}{}",
-        Bytes(instance.memory_bytes),
-        nodes(instance)
-    );
-    println!("programs  {}", instance.programs);
-    println!("log       {} written", Bytes(instance.log_bytes));
+fn print(instance: &Instance) -> Result<()> {
+    let pieces = output::count(instance.memory_chunks.into(), "piece", "pieces");
+    outln!("name      {}", instance.name)?;
+    outln!("state     {}{}", instance.state, hint(instance))?;
+    outln!("uptime    {}", table::duration(instance.uptime_ns))?;
+    outln!("cpus      {}", ls::cpus(instance))?;
+    outln!("memory    {} in {pieces}{}", Bytes(instance.memory_bytes), nodes(instance))?;
+    outln!("programs  {}", instance.programs)?;
+    outln!("log       {} written", Bytes(instance.log_bytes))?;
     if let Some(ns) = instance.ping_ns {
-        println!("ping      {} µs", ns.div_ceil(1000));
+        outln!("ping      {} µs", ns.div_ceil(1000))?;
     }
-    println!();
+    outln!()?;
     let header = [
         "CPU",
         "NODE",
@@ -70,7 +79,7 @@ fn print(instance: &Instance) {
         "LOCAL",
         "DELEGATED",
     ];
-    table::print(&header, &instance.cpus.iter().map(row).collect::<Vec<_>>());
+    table::print(&header, &instance.cpus.iter().map(row).collect::<Vec<_>>())
 }
 
 /// What to do in a bad state.

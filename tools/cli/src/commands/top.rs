@@ -1,32 +1,45 @@
 //! `hanare top`.
 
-use std::collections::HashMap;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, stdout};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
-use hanare_sdk::{Device, Process};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
-use ratatui::layout::{Constraint, Layout};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::style::Stylize;
-use ratatui::text::Line;
-use ratatui::widgets::{Row, Table};
+use ratatui::text::{Line, Text};
 use ratatui::{DefaultTerminal, Frame};
-use serde::Serialize;
 
-use super::ps;
-use crate::size::Bytes;
-use crate::{instances, table};
+use crate::output::{self, outln};
+use crate::top::look::{Look, Watch};
+use crate::top::screen::{self, Key, Style, View};
+use crate::{failure, instances};
 
-/// Watch what the processes of an instance do.
+/// Watch what the processes on LWKs do. The key h explains the others.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  hanare top
+  hanare top blue --delay 0.5 --sort memory
+  hanare top --once | head
+
+On a narrow terminal columns are left out. --once without a terminal prints all of them.")]
 pub struct Top {
-    /// Instance [default: the only one, or the one called 'default']
+    /// Instance [default: all]
+    #[arg(value_parser = instances::name)]
     name: Option<String>,
     /// Seconds between two looks
     #[arg(short, long, default_value_t = 2.0, value_parser = seconds)]
     delay: f64,
+    /// What comes first
+    #[arg(short, long, value_name = "KEY", value_enum, default_value_t = Key::Cpu)]
+    sort: Key,
+    /// A line for each thread
+    #[arg(short = 'H', long)]
+    threads: bool,
+    /// A line for each CPU, too
+    #[arg(short = '1', long)]
+    cpus: bool,
     /// Print one look as text and end
     #[arg(short, long)]
     once: bool,
@@ -42,155 +55,46 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What was seen, with what changed since the last look.
-#[derive(Serialize)]
-struct Look {
-    instance: String,
-    cpus: String,
-    memory_bytes: u64,
-    processes: Vec<Busy>,
-}
-
-/// A process and how much it did, per second.
-#[derive(Serialize)]
-struct Busy {
-    /// Of one CPU, percent: user mode and the LWK; waiting for Linux with the CPU kept.
-    user_percent: f64,
-    system_percent: f64,
-    delegated_per_second: f64,
-    process: Process,
-}
-
-type Counters = HashMap<u32, (u64, u64, u64)>;
-
-/// Looks at an instance again and again.
-struct Watch {
-    device: Device,
-    name: String,
-    last: Counters,
-    since: Instant,
-}
-
-impl Watch {
-    fn begin(name: Option<&str>) -> Result<Self> {
-        let device = Device::open()?;
-        let name = instances::resolve(&device, name)?;
-        let mut watch = Self { device, name, last: Counters::new(), since: Instant::now() };
-        watch.look()?;
-        Ok(watch)
-    }
-
-    fn look(&mut self) -> Result<Look> {
-        let instance = self.device.instance(&self.name, false)?;
-        let processes = self.device.processes(&self.name)?;
-        let seconds = self.since.elapsed().as_secs_f64().max(0.001);
-        self.since = Instant::now();
-        let now = |p: &Process| (p.user_ns, p.system_ns, p.delegated_calls);
-        let counters = processes.iter().map(|p| (p.space, now(p))).collect();
-        let last = std::mem::replace(&mut self.last, counters);
-        let mut processes: Vec<Busy> = processes.into_iter().map(|p| busy(p, &last, seconds)).collect();
-        processes.sort_by(|a, b| (b.user_percent + b.system_percent).total_cmp(&(a.user_percent + a.system_percent)));
-        Ok(Look {
-            cpus: super::ls::cpus(&instance).to_string(),
-            memory_bytes: instance.memory_bytes,
-            instance: instance.name,
-            processes,
-        })
-    }
-}
-
-fn busy(process: Process, last: &Counters, seconds: f64) -> Busy {
-    // A process that was not there before has done it all since.
-    let (user, system, calls) = last.get(&process.space).copied().unwrap_or_default();
-    let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
-    Busy {
-        user_percent: rate(process.user_ns, user) / 1e7,
-        system_percent: rate(process.system_ns, system) / 1e7,
-        delegated_per_second: rate(process.delegated_calls, calls),
-        process,
-    }
-}
-
-const HEADER: [&str; 9] = ["PID", "THREADS", "CPU", "S", "%USER", "%SYSTEM", "DELEGATED/s", "MEMORY", "COMMAND"];
-
-fn cells(busy: &Busy) -> Vec<String> {
-    let p = &busy.process;
-    vec![
-        ps::number(p.pid),
-        p.threads.len().to_string(),
-        ps::cpus(p),
-        ps::state(p.running()).into(),
-        format!("{:.1}", busy.user_percent),
-        format!("{:.1}", busy.system_percent),
-        format!("{:.0}", busy.delegated_per_second),
-        Bytes(p.resident_bytes).to_string(),
-        ps::command(p),
-    ]
-}
-
-impl Look {
-    fn title(&self) -> String {
-        let used: u64 = self.processes.iter().map(|b| b.process.resident_bytes).sum();
-        let percent: f64 = self.processes.iter().map(|b| b.user_percent + b.system_percent).sum();
-        format!(
-            "{}: CPUs {}, {percent:.0} % of one busy; {} of {} used by {} programs",
-            self.instance,
-            self.cpus,
-            Bytes(used),
-            Bytes(self.memory_bytes),
-            self.processes.len(),
-        )
-    }
-}
-
 impl Top {
     /// Shows it until it is told to end.
     pub fn execute(self) -> Result<()> {
-        let mut watch = Watch::begin(self.name.as_deref())?;
+        if !self.once && !self.json && !stdout().is_terminal() {
+            return Err(failure::wrong_usage(
+                "this is not a terminal (for text: hanare top --once; for programs: hanare top --json)".into(),
+            ));
+        }
+        let mut watch = Watch::begin(self.name)?;
         let delay = Duration::from_secs_f64(self.delay);
+        let view = View { key: self.sort, reverse: false, threads: self.threads, cpus: self.cpus, help: false, scroll: 0 };
         if self.once || self.json {
             std::thread::sleep(delay);
             let look = watch.look()?;
-            return print(&look, self.json);
+            return match self.json {
+                true => outln!("{}", serde_json::to_string_pretty(&look)?),
+                false => output::write(&screen::text(&look, &view, output::columns(stdout()).unwrap_or(usize::MAX))),
+            };
         }
-        if !std::io::stdout().is_terminal() {
-            bail!("this is not a terminal (for text: hanare top --once; for programs: hanare top --json)");
-        }
-        let mut terminal = ratatui::init();
-        let result = show(&mut terminal, &mut watch, delay);
-        ratatui::restore();
+        let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
+        let result = show(&mut terminal, &mut watch, delay, view);
+        let _ = ratatui::try_restore();
         result
     }
 }
 
-fn print(look: &Look, json: bool) -> Result<()> {
-    if json {
-        println!("{}", serde_json::to_string_pretty(look)?);
-        return Ok(());
-    }
-    println!("{}", look.title());
-    if look.processes.is_empty() {
-        println!("no program runs on '{}' (start one: hanare run PROGRAM)", look.instance);
-    } else {
-        table::print(&HEADER, &look.processes.iter().map(cells).collect::<Vec<_>>());
-    }
-    Ok(())
-}
-
-fn show(terminal: &mut DefaultTerminal, watch: &mut Watch, delay: Duration) -> Result<()> {
+fn show(terminal: &mut DefaultTerminal, watch: &mut Watch, delay: Duration, mut view: View) -> Result<()> {
     let mut look = watch.look()?;
     let mut next = Instant::now() + delay;
     loop {
-        terminal.draw(|frame| draw(frame, &look))?;
-        if event::poll(next.saturating_duration_since(Instant::now()))? {
-            if let Event::Key(key) = event::read()? {
-                let control = key.modifiers.contains(KeyModifiers::CONTROL);
-                match key.code {
-                    KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
-                    KeyCode::Char('c') if control => return Ok(()),
-                    KeyCode::Char(' ') => next = Instant::now(),
-                    _ => {}
-                }
+        view.scroll = view.scroll.min(screen::rows(&look, &view));
+        terminal.draw(|frame| draw(frame, &look, &view)).context("cannot write to the terminal")?;
+        if event::poll(next.saturating_duration_since(Instant::now()))?
+            && let Event::Key(key) = event::read()?
+            && key.kind != KeyEventKind::Release
+        {
+            match pressed(&mut view, key) {
+                Wish::End => return Ok(()),
+                Wish::Look => next = Instant::now(),
+                Wish::Go => {}
             }
         }
         if Instant::now() >= next {
@@ -200,16 +104,71 @@ fn show(terminal: &mut DefaultTerminal, watch: &mut Watch, delay: Duration) -> R
     }
 }
 
-fn draw(frame: &mut Frame, look: &Look) {
-    let [title, body, help] =
-        Layout::vertical([Constraint::Length(2), Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
-    frame.render_widget(Line::from(look.title()).bold(), title);
-    frame.render_widget(Line::from("q: end   space: look now").dim(), help);
-    if look.processes.is_empty() {
-        frame.render_widget(Line::from("no program runs here (start one: hanare run PROGRAM)"), body);
-        return;
+/// A key's effect besides another view.
+#[derive(Debug, PartialEq, Eq)]
+enum Wish {
+    End,
+    Look,
+    Go,
+}
+
+fn pressed(view: &mut View, key: KeyEvent) -> Wish {
+    let sorted = |view: &mut View, key| {
+        view.key = key;
+        view.scroll = 0;
+    };
+    match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Wish::End,
+        // Out of the help first.
+        KeyCode::Esc if view.help => view.help = false,
+        KeyCode::Char('q') | KeyCode::Esc => return Wish::End,
+        KeyCode::Char(' ') => return Wish::Look,
+        KeyCode::Char('h' | '?') => view.help = !view.help,
+        KeyCode::Char('P' | 'p') => sorted(view, Key::Cpu),
+        KeyCode::Char('M' | 'm') => sorted(view, Key::Memory),
+        KeyCode::Char('T' | 't') => sorted(view, Key::Time),
+        KeyCode::Char('N' | 'n') => sorted(view, Key::Pid),
+        KeyCode::Char('D' | 'd') => sorted(view, Key::Delegated),
+        KeyCode::Char('R' | 'r') => view.reverse = !view.reverse,
+        KeyCode::Char('H') => view.threads = !view.threads,
+        KeyCode::Char('1') => view.cpus = !view.cpus,
+        KeyCode::Up => view.scroll = view.scroll.saturating_sub(1),
+        KeyCode::Down => view.scroll += 1,
+        KeyCode::PageUp => view.scroll = view.scroll.saturating_sub(10),
+        KeyCode::PageDown => view.scroll += 10,
+        KeyCode::Home => view.scroll = 0,
+        KeyCode::End => view.scroll = usize::MAX,
+        _ => {}
     }
-    let widths = [8, 8, 10, 2, 7, 8, 12, 10].map(Constraint::Length).into_iter().chain([Constraint::Min(10)]);
-    let rows = look.processes.iter().map(|busy| Row::new(cells(busy)));
-    frame.render_widget(Table::new(rows, widths).header(Row::new(HEADER).bold()), body);
+    Wish::Go
+}
+
+fn draw(frame: &mut Frame, look: &Look, view: &View) {
+    let area = frame.area();
+    let lines = screen::screen(look, view, area.width.into(), area.height.into());
+    let styled = lines.into_iter().map(|(style, line)| match style {
+        Style::Title => Line::from(line).bold(),
+        Style::Heading => Line::from(line).reversed(),
+        Style::Plain => Line::from(line),
+        Style::Hint => Line::from(line).dim(),
+    });
+    frame.render_widget(Text::from_iter(styled), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_change_the_view() {
+        let mut view = View { key: Key::Cpu, reverse: false, threads: false, cpus: false, help: false, scroll: 3 };
+        let mut press = |code| (pressed(&mut view, KeyEvent::new(code, KeyModifiers::NONE)), view.clone());
+        let (wish, seen) = press(KeyCode::Char('M'));
+        assert!(wish == Wish::Go && seen.key == Key::Memory && seen.scroll == 0);
+        assert!(press(KeyCode::Char('H')).1.threads && !press(KeyCode::Char('H')).1.threads);
+        assert!(press(KeyCode::Char('h')).1.help);
+        assert_eq!(press(KeyCode::Esc).0, Wish::Go);
+        assert_eq!(press(KeyCode::Char(' ')).0, Wish::Look);
+        assert_eq!(press(KeyCode::Char('q')).0, Wish::End);
+    }
 }

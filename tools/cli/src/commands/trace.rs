@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueHint};
 use hanare_sdk::{Error, Observer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::run::Run;
+use crate::{find, instances};
 use crate::trace::launch;
 use crate::trace::printer::{Printer, Style};
 
@@ -29,11 +30,12 @@ Examples:
   hanare trace -c python3 script.py
   hanare trace -p 4711 -e openat,read
 
-<local ...>: served by the LWK; <local, asked Linux ...>: by the LWK, which needed Linux, for instance
-to hold a file; <delegated ...>: by Linux; <refused ...>: see docs/syscalls.md.
+<local ...>: served by the LWK; <local, asked Linux ...>: by the LWK, which needed Linux, for instance to hold \
+a file; <delegated ...>: by Linux; <refused ...>: see syscalls.md of the documents (make install puts them \
+into share/doc/hanare).
 
-Who may trace a process is who may ptrace it on Linux. Exit status: the program's, 128 + n if signal n
-killed it; 125 if Hanare failed.")]
+Who may trace a process is who may ptrace it on Linux. Exit status: the program's, 128 + n if signal n killed \
+it; 125 if Hanare failed.")]
 pub struct Trace {
     /// Trace a process that runs already; Ctrl-C lets it go
     #[arg(short, value_name = "PID", conflicts_with = "command")]
@@ -57,10 +59,10 @@ pub struct Trace {
     #[arg(short, value_name = "CALLS", value_delimiter = ',')]
     expression: Vec<String>,
     /// Instance to run on [default: the only one, or the one called 'default']
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = instances::name)]
     on: Option<String>,
     /// The program and its arguments
-    #[arg(trailing_var_arg = true, value_name = "PROGRAM", required_unless_present = "pid")]
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM", required_unless_present = "pid", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<std::ffi::OsString>,
 }
 
@@ -89,7 +91,8 @@ impl Trace {
         for name in &self.expression {
             let name = name.trim_start_matches("trace=");
             if !hanare_core::syscalls::rows().iter().any(|row| row.name == name) {
-                bail!("-e {name}: there is no such system call (see docs/syscalls.md)");
+                let table = find::document("syscalls.md");
+                bail!("-e {name}: there is no such system call (see {})", table.display());
             }
             only.insert(name.into());
         }
@@ -140,12 +143,15 @@ impl Trace {
         }
         signal_hook::flag::register(15, stop.clone())?;
         let mut child = Some(held.go()?);
-        follow(&observer, printer, &mut child, stop)?;
+        let followed = follow(&observer, printer, &mut child, stop);
+        // Where the trace cannot be written the program goes on, and its caller waits for it.
+        drop(observer);
         let mut child = child.context("the program")?;
         if stop.load(Ordering::Relaxed) {
             child.kill()?;
         }
-        Ok(launch::exit_status(child.wait()?))
+        let status = child.wait()?;
+        followed.map(|()| launch::exit_status(status))
     }
 }
 
@@ -166,28 +172,32 @@ fn follow(observer: &Observer, mut printer: Printer, child: &mut Option<Child>, 
         loop {
             let (bytes, lost) = match observer.read_trace(&mut buffer) {
                 Err(Error::Failed { errno: Errno::IO, .. }) => {
-                    printer.finish()?;
+                    printer.finish().map_err(cannot_write)?;
                     bail!("the LWK stopped working (see: hanare log)");
                 }
                 other => other?,
             };
-            printer.feed(&buffer[..bytes])?;
-            printer.lost(lost)?;
+            printer.feed(&buffer[..bytes]).map_err(cannot_write)?;
+            printer.lost(lost).map_err(cannot_write)?;
             if bytes == 0 {
                 break;
             }
             any = true;
         }
         if ended {
-            printer.finish()?;
+            printer.finish().map_err(cannot_write)?;
             return Ok(());
         }
         if any || news {
             std::thread::sleep(GATHER);
         } else {
-            printer.idle()?;
+            printer.idle().map_err(cannot_write)?;
         }
     }
+}
+
+fn cannot_write(error: std::io::Error) -> anyhow::Error {
+    anyhow::Error::from(error).context("cannot write the trace")
 }
 
 fn ended(observer: &Observer, child: &mut Option<Child>) -> Result<bool> {

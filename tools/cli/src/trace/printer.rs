@@ -9,6 +9,7 @@ use hanare_core::syscalls;
 use super::record::{self, Entry};
 use super::summary::Summary;
 use super::{format, names};
+use crate::output;
 
 /// How to print.
 pub struct Style {
@@ -69,7 +70,7 @@ impl Printer {
     /// Says how many records were lost, if more than before.
     pub fn lost(&mut self, lost: u64) -> io::Result<()> {
         if lost > self.lost {
-            writeln!(self.out, "hanare trace: {} events lost (the tracer was too slow)", lost - self.lost)?;
+            writeln!(self.out, "hanare: {} lost (the tracer was too slow)", output::count(lost - self.lost, "event", "events"))?;
             self.lost = lost;
         }
         Ok(())

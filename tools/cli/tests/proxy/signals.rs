@@ -99,8 +99,8 @@ fn any_worker_gives_a_signal_back_as_it_came() {
     lwk.slot(0).poke(SCRATCH_BASE, &usr1.to_ne_bytes());
     let taken = lwk.call(libc::SYS_rt_sigtimedwait, &[SCRATCH_BASE, SCRATCH_BASE + 128, 0, 8]);
     assert_eq!(taken, libc::SIGUSR1.into());
-    let info: [u8; 128] = lwk.peek(SCRATCH_BASE + 128);
-    assert_eq!((&info[8..12], &info[16..20]), (&[0; 4][..], &4321u32.to_ne_bytes()[..]));
+    let [sent] = lwk.sent()[..] else { panic!("{:?}", lwk.sent()) };
+    assert_eq!((sent.signal, sent.tid, sent.info[1], sent.info[2]), (libc::SIGUSR1 as u32, 0, 0, 4321));
 }
 
 #[test]

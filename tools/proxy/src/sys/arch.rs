@@ -4,10 +4,12 @@ use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use hanare_abi::PAGE_SIZE;
 use hanare_abi::ioctl::{IOCTL_POSE, Pose};
 use hanare_abi::slot::RESULT_NOT_STARTED;
-use linux_raw_sys::general::{__NR_arch_prctl, __NR_clone, __NR_exit, __NR_ioctl, __NR_munmap, __NR_rt_sigreturn, __NR_set_tid_address};
+use linux_raw_sys::general::{__NR_arch_prctl, __NR_clone, __NR_clone3, __NR_exit, __NR_ioctl, __NR_munmap, __NR_rt_sigreturn, __NR_set_tid_address, CLONE_NEWTIME, clone_args};
 
+use super::thread::Wanted;
 use crate::worker::Worker;
 
 // The kernel starts the program here: argc, argv, envp, auxv lie at rsp.
@@ -70,12 +72,19 @@ global_asm!(
     "test rax, rax",
     "jz cloned_thread",
     "ret",
+    "clone3_thread:",
+    "mov eax, {clone3}",
+    "syscall",
+    "test rax, rax",
+    "jz cloned_thread",
+    "ret",
     "cloned_thread:",
     "xor ebp, ebp",
     "mov rdi, fs:[{this}]",
     "call {thread}",
     "ud2",
     clone = const __NR_clone,
+    clone3 = const __NR_clone3,
     this = const offset_of!(Worker, this),
     thread = sym crate::worker::thread,
 );
@@ -105,6 +114,7 @@ global_asm!(
 
 unsafe extern "C" {
     fn clone_thread(flags: u64, stack: u64, worker: *const Worker, alive: *const AtomicU32, pidfd: u64) -> i64;
+    fn clone3_thread(args: *const clone_args, size: u64) -> i64;
     fn unmap_and_exit(start: u64, size: u64) -> !;
     fn abortable_call(nr: u64, args: *const u64) -> i64;
     fn abortable_start();
@@ -189,9 +199,30 @@ pub unsafe fn raw_call(nr: u32, args: [u64; 6]) -> i64 {
 /// `flags` are those of a thread that sets its thread pointer and has
 /// CLONE_CHILD_CLEARTID, or of a process that has its memory too. `pidfd` is an address of
 /// the application's, for CLONE_PIDFD.
-pub unsafe fn new_thread(flags: u64, stack: u64, worker: &'static Worker, pidfd: u64) -> i64 {
+pub unsafe fn new_thread(flags: u64, stack: u64, worker: &'static Worker, pidfd: u64, wanted: Wanted) -> i64 {
+    const EXIT_SIGNAL: u64 = 0x7f;
+    const EVERYWHERE: u64 = 0xffff_ffff;
     let address = core::ptr::from_ref(worker);
     worker.this.store(address.cast_mut(), Ordering::Relaxed);
+    // Where it will do the older call is made, which filters of system calls know.
+    let newer = flags & (!EVERYWHERE | u64::from(CLONE_NEWTIME)) != 0;
+    if newer || wanted.ids.1 != 0 {
+        let args = clone_args {
+            flags: flags & !EXIT_SIGNAL,
+            pidfd,
+            child_tid: &raw const worker.alive as u64,
+            parent_tid: 0,
+            exit_signal: flags & EXIT_SIGNAL,
+            stack: stack - PAGE_SIZE,
+            stack_size: PAGE_SIZE,
+            tls: address as u64,
+            set_tid: wanted.ids.0,
+            set_tid_size: wanted.ids.1,
+            cgroup: wanted.cgroup,
+        };
+        // SAFETY: as the caller vouches; this thread's registers are kept as in any call.
+        return unsafe { clone3_thread(&raw const args, size_of::<clone_args>() as u64) };
+    }
     // SAFETY: as the caller vouches; this thread's registers are kept as in any call.
     unsafe { clone_thread(flags, stack, address, &raw const worker.alive, pidfd) }
 }

@@ -1,16 +1,18 @@
 //! Linux, and everything else that is unsafe.
 //!
-//! `arch`: instructions; `shared`: memory given to us by others; `signal`: the
+//! `arch`: instructions; `filter`: filters of system calls; `shared`: memory given to us by others; `signal`: the
 //! handler's entry; `thread`: threads and their memory; here: the system calls the proxy makes for itself.
 #![allow(unsafe_code)]
 
 pub mod arch;
+pub mod filter;
 pub mod shared;
 pub mod signal;
 pub mod thread;
 
 use core::ffi::CStr;
 
+use hanare_abi::ioctl::IOCTL_COPY;
 use linux_raw_sys::general::*;
 
 use arch::raw_call;
@@ -47,7 +49,7 @@ macro_rules! arguments {
         unsafe impl Argument for hanare_abi::ioctl::$name {}
     )* };
 }
-arguments!(Info Attach Wait Ring Serve Signal Usage Child Opened Listed Execed Rights Succeed Share Last);
+arguments!(Info Attach Wait Ring Serve Signal Usage Child Opened Listed Execed Rights Succeed Share Last Send Copy);
 
 /// An ioctl of `/dev/hanare`.
 pub fn ioctl<T: Argument>(fd: u32, number: u32, argument: &mut T) -> Result<()> {
@@ -121,6 +123,11 @@ pub fn is_dumpable() -> bool {
     plain(__NR_prctl, [linux_raw_sys::prctl::PR_GET_DUMPABLE.into(), 0, 0, 0, 0, 0]) == Ok(1)
 }
 
+/// Whether filters of system calls judge what this thread asks of Linux (PR_GET_SECCOMP).
+pub fn is_filtered() -> bool {
+    plain(__NR_prctl, [linux_raw_sys::prctl::PR_GET_SECCOMP.into(), 0, 0, 0, 0, 0]) != Ok(0)
+}
+
 /// Has the calling thread be scheduled as the thread `tid` is, if it may.
 pub fn schedule_as(tid: u32) {
     let mut attributes = [0u8; 64];
@@ -188,7 +195,7 @@ pub fn write(fd: u32, bytes: &[u8]) -> Result<usize> {
 
 /// `fcntl` with a number as its argument.
 pub fn fcntl(fd: u32, command: u32, value: u64) -> Result<u64> {
-    assert!([F_GETFD, F_DUPFD_CLOEXEC].contains(&command));
+    assert!([F_GETFD, F_SETFD, F_DUPFD_CLOEXEC].contains(&command));
     plain(__NR_fcntl, [fd.into(), command.into(), value, 0, 0, 0])
 }
 
@@ -295,8 +302,8 @@ impl MemoryMap {
     }
 }
 
-/// A copy of `start..end` of the application's memory in memory of the proxy's own.
-pub fn copy_of(start: u64, end: u64) -> Result<u64> {
+/// A copy of `start..end` of the application's memory in memory of the proxy's own; `fd` is the device.
+pub fn copy_of(fd: u32, start: u64, end: u64) -> Result<u64> {
     use hanare_abi::layout::{USER_MAX, USER_MIN};
     if start < USER_MIN || start >= end || end > USER_MAX {
         return Err(Errno(linux_raw_sys::errno::EINVAL));
@@ -305,13 +312,9 @@ pub fn copy_of(start: u64, end: u64) -> Result<u64> {
     let bytes = end - start;
     // SAFETY: a new mapping where nothing is.
     let copy = check(unsafe { raw_call(__NR_mmap, [0, bytes, protection.into(), flags.into(), u64::MAX, 0]) })?;
-    let iovec = |base: u64| [base, bytes];
-    let (to, from) = (iovec(copy), iovec(start));
-    // A call, because the application may have unmapped it meanwhile: no fault here.
-    let args = [pid().into(), to.as_ptr() as u64, 1, from.as_ptr() as u64, 1, 0];
-    // SAFETY: the mapping just made is written, as far as it goes.
-    match check(unsafe { raw_call(__NR_process_vm_readv, args) }) {
-        Ok(_) => Ok(copy),
+    // By the module, because the application may have unmapped it meanwhile: no fault here.
+    match ioctl(fd, IOCTL_COPY, &mut hanare_abi::ioctl::Copy { from: start, to: copy, bytes }) {
+        Ok(()) => Ok(copy),
         Err(error) => {
             forget_copy(copy, bytes);
             Err(error)
@@ -361,18 +364,38 @@ pub fn sleep_ms(ms: u64) {
 /// fork: 0 in the child, which has this thread only, the child's id in the parent.
 ///
 /// # Panics
-/// If the child would share memory or descriptors with this process.
+/// If the child would share memory with this process.
 pub fn fork(args: &clone_args) -> Result<u32> {
-    let simple = args.flags & !u64::from(CLONE_PARENT) == 0 && args.set_tid_size == 0;
-    if simple {
-        // Allowed also where a filter of system calls does not know clone3.
-        return plain(__NR_clone, [args.flags | args.exit_signal, 0, 0, 0, 0, 0]).map(|pid| pid as u32);
+    const OLDER: u64 = 0xffff_ff00;
+    assert!(args.flags & u64::from(CLONE_VM | CLONE_THREAD | CLONE_SETTLS) == 0 && args.stack == 0);
+    if args.flags & !OLDER == 0 && args.set_tid_size == 0 {
+        // Allowed also where a filter of system calls does not know clone3. Linux checks the
+        // address, which is the application's.
+        return plain(__NR_clone, [args.flags | args.exit_signal, 0, args.pidfd, 0, 0, 0]).map(|pid| pid as u32);
     }
-    assert!(args.flags & u64::from(CLONE_VM | CLONE_FILES | CLONE_THREAD | CLONE_SETTLS) == 0 && args.stack == 0);
     // SAFETY: a copy of this process goes on with the same stack. The kernel checks
     // the addresses in `args`, which are the application's.
     let result = unsafe { raw_call(__NR_clone3, [core::ptr::from_ref(args) as u64, size_of::<clone_args>() as u64, 0, 0, 0, 0]) };
     check(result).map(|pid| pid as u32)
+}
+
+/// execve(2) or execveat(2) of the path at `path`, an address in the control window, with the arguments at `argv`, or the
+/// path alone if that is 0. Comes back with an error only.
+pub fn exec(dir: u64, path: u64, argv: u64, environment: [&CStr; 2], flags: u64) -> Errno {
+    let alone = [path, 0];
+    let argv = if argv == 0 { alone.as_ptr() as u64 } else { argv };
+    let strings = [environment[0].as_ptr() as u64, environment[1].as_ptr() as u64, 0];
+    let envp = strings.as_ptr() as u64;
+    // The call that the program most likely made, for filters of system calls.
+    let (nr, args) = match (dir as i32, flags) {
+        (AT_FDCWD, 0) => (__NR_execve, [path, argv, envp, 0, 0, 0]),
+        _ => (__NR_execveat, [dir, path, argv, envp, flags, 0]),
+    };
+    // SAFETY: Linux only reads, and checks `path` and `argv`; the lists here end with a null, and so do the strings.
+    match check(unsafe { raw_call(nr, args) }) {
+        Err(error) => error,
+        Ok(_) => Errno(linux_raw_sys::errno::EIO), // cannot be
+    }
 }
 
 /// Ends the process.

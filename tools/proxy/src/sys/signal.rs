@@ -1,9 +1,10 @@
 //! Signal actions and masks, and the entry of the handler.
 
+use hanare_abi::ioctl::{IOCTL_SEND, Send};
 use linux_raw_sys::general::*;
 
 use super::arch::{raw_call, signal_return};
-use super::{Errno, Result, check};
+use super::{Result, check};
 
 /// The kernel's sigset_t: bit n-1 is signal n.
 pub type Mask = u64;
@@ -50,6 +51,14 @@ pub struct Info {
 }
 
 impl Info {
+    /// That of a signal which the process sends itself.
+    fn new(signal: u32, code: i32) -> Self {
+        let sender = u64::from(super::pid()) | u64::from(super::user_ids().0) << 32;
+        let mut words = [0; 16];
+        words[..3].copy_from_slice(&[signal.into(), u64::from(code as u32), sender]);
+        Self { words }
+    }
+
     /// si_code: > 0 if the kernel sent it on its own account.
     pub fn code(&self) -> i32 {
         self.words[1] as u32 as i32
@@ -194,56 +203,40 @@ pub fn set_mask(mask: Mask) -> Mask {
     old
 }
 
-/// Sends `signal` to this thread.
-pub fn raise(signal: u32) {
-    let (pid, tid) = (super::pid(), super::thread_id());
-    let _ = super::plain(
-        __NR_tgkill,
-        [pid.into(), tid.into(), signal.into(), 0, 0, 0],
-    );
+/// Takes the signals of `set` that are pending and blocked.
+pub fn discard_pending(set: Mask) {
+    let now = timespec { tv_sec: 0, tv_nsec: 0 };
+    let args = [&raw const set as u64, 0, &raw const now as u64, 8, 0, 0];
+    // SAFETY: a mask of 8 bytes and a time, which Linux only reads.
+    while check(unsafe { raw_call(__NR_rt_sigtimedwait, args) }).is_ok() {}
 }
 
-/// Sends `signal` with a negative `code` to the thread `tid` of this process.
+/// Sends `signal` to this thread.
+pub fn raise(signal: u32) {
+    let _ = send(signal, super::thread_id(), &Info::new(signal, SI_TKILL));
+}
+
+/// Sends `signal` with `code` to the thread `tid` of this process.
 pub fn queue(tid: u32, signal: u32, code: i32) -> Result<()> {
-    assert!(code < 0);
-    let mut info = Info { words: [0; 16] };
-    info.words[0] = signal.into();
-    info.words[1] = u64::from(code as u32);
-    let args = [super::pid().into(), tid.into(), signal.into(), &raw const info as u64, 0, 0];
-    // SAFETY: Linux only reads the siginfo.
-    check(unsafe { raw_call(__NR_rt_tgsigqueueinfo, args) }).map(drop)
+    send(signal, tid, &Info::new(signal, code))
 }
 
 /// Makes `signal` pending on this thread, or on the process, with the siginfo at
 /// `info`, an address in the control window.
 pub fn requeue(signal: u32, info: u64, process: bool) -> Result<()> {
-    if !(hanare_abi::layout::CONTROL_BASE..hanare_abi::layout::CONTROL_END).contains(&info) {
-        return Err(Errno(linux_raw_sys::errno::EFAULT));
-    }
-    // SAFETY: lies in the control window.
-    unsafe { queue_info(signal, info, process) }
+    let info = Info { words: crate::process::get().space.window.read_words(info) };
+    send(signal, if process { 0 } else { super::thread_id() }, &info)
 }
 
 /// Has a signal for the process, which this thread has taken and blocks now, be pending there again.
 pub fn give_back(signal: u32, info: &Info) {
-    // SAFETY: `info` is good.
-    if unsafe { queue_info(signal, info as *const Info as u64, true) }.is_err() {
+    if send(signal, 0, info).is_err() {
         // Too many are pending already: without what it tells Linux always takes it.
-        let _ = super::plain(__NR_kill, [super::pid().into(), signal.into(), 0, 0, 0, 0]);
+        let _ = send(signal, 0, &Info::new(signal, SI_USER as i32));
     }
 }
 
-/// # Safety
-/// A siginfo lies at `info`, or nothing that Linux could read.
-unsafe fn queue_info(signal: u32, info: u64, process: bool) -> Result<()> {
-    let (pid, tid) = (super::pid(), super::thread_id());
-    let (nr, args) = if process {
-        // Linux finds the process by any of its threads, and believes a thread about itself
-        // only that somebody else sent the signal.
-        (__NR_rt_sigqueueinfo, [tid.into(), signal.into(), info, 0, 0, 0])
-    } else {
-        (__NR_rt_tgsigqueueinfo, [pid.into(), tid.into(), signal.into(), info, 0, 0])
-    };
-    // SAFETY: Linux only reads there.
-    check(unsafe { raw_call(nr, args) }).map(drop)
+/// To the thread `tid` of this process, or with 0 to the process.
+fn send(signal: u32, tid: u32, info: &Info) -> Result<()> {
+    super::ioctl(crate::process::get().space.fd, IOCTL_SEND, &mut Send { signal, tid, info: info.words })
 }

@@ -111,19 +111,28 @@ const ALWAYS: u32 = CLONE_VM | CLONE_CHILD_CLEARTID | CLONE_SETTLS;
 pub fn spawn(slot: u32, role: Role, own: u64) -> Result<u32> {
     const FLAGS: u32 = ALWAYS | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
     let flags = u64::from(FLAGS) & !(own & u64::from(CLONE_FS | CLONE_FILES));
-    make(slot, role, flags, 0).map(|(tid, _)| tid)
+    make(slot, role, flags, 0, Wanted::default()).map(|(tid, _)| tid)
+}
+
+/// The arguments of clone3(2) that clone(2) does not have.
+#[derive(Clone, Copy, Default)]
+pub struct Wanted {
+    /// Address of the process ids that the new one is to have, and their number.
+    pub ids: (u64, u64),
+    /// CLONE_INTO_CGROUP.
+    pub cgroup: u64,
 }
 
 /// Makes a process that shares all memory with this one, with a worker for `slot`, all
 /// signals blocked, and gives its process id. `flags` and `pidfd` as of clone(2).
-pub fn share(slot: u32, flags: u64, pidfd: u64) -> Result<u32> {
-    let (pid, block) = make(slot, Role::Sharer, u64::from(ALWAYS) | flags, pidfd)?;
+pub fn share(slot: u32, flags: u64, pidfd: u64, wanted: Wanted) -> Result<u32> {
+    let (pid, block) = make(slot, Role::Sharer, u64::from(ALWAYS) | flags, pidfd, wanted)?;
     // Nobody else could say at its end that the block is free.
     block.keep_or(|| ());
     Ok(pid)
 }
 
-fn make(slot: u32, role: Role, flags: u64, pidfd: u64) -> Result<(u32, Block)> {
+fn make(slot: u32, role: Role, flags: u64, pidfd: u64, wanted: Wanted) -> Result<(u32, Block)> {
     let block = Block::get()?;
     let at = block.worker() as *mut Worker;
     // SAFETY: inside the block, which no thread uses, aligned. The worker is not used
@@ -134,7 +143,7 @@ fn make(slot: u32, role: Role, flags: u64, pidfd: u64) -> Result<(u32, Block)> {
     };
     let mask = signal::set_mask(!0);
     // SAFETY: the rest of the block is the new thread's stack.
-    let result = check(unsafe { new_thread(flags, block.worker(), worker, pidfd) });
+    let result = check(unsafe { new_thread(flags, block.worker(), worker, pidfd, wanted) });
     signal::set_mask(mask);
     if result.is_err() {
         block.unmap();

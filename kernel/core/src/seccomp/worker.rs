@@ -1,0 +1,356 @@
+//! The filter that a worker has on Linux for a filter of its program.
+//!
+//! The LWK judges a program's calls itself. A program can have Linux write to what its proxy
+//! consists of, though, and so have a worker make a call that no filter has judged: therefore
+//! Linux has the filter too. In front of it stands what a worker does on the LWK's account and
+//! what does nobody any good who may already use the CPU: it asks the module, maps and unmaps
+//! memory that cannot be executed, makes threads and processes like itself, has signals
+//! blocked and handled, asks who it is, and ends.
+
+use alloc::vec::Vec;
+
+use super::{ARCH, Instruction, MAX_INSTRUCTIONS, action, code};
+use crate::errno::{ENOMEM, Result};
+
+/// Numbers of x86-64's calls, here and in the comments by the name of their man page.
+mod nr {
+    pub const CLOSE: u32 = 3;
+    pub const MMAP: u32 = 9;
+    pub const MPROTECT: u32 = 10;
+    pub const MUNMAP: u32 = 11;
+    pub const RT_SIGACTION: u32 = 13;
+    pub const RT_SIGPROCMASK: u32 = 14;
+    pub const RT_SIGRETURN: u32 = 15;
+    pub const IOCTL: u32 = 16;
+    pub const SCHED_YIELD: u32 = 24;
+    pub const MREMAP: u32 = 25;
+    pub const MSYNC: u32 = 26;
+    pub const MINCORE: u32 = 27;
+    pub const MADVISE: u32 = 28;
+    pub const SHMCTL: u32 = 31;
+    pub const NANOSLEEP: u32 = 35;
+    pub const GETPID: u32 = 39;
+    pub const CLONE: u32 = 56;
+    pub const EXIT: u32 = 60;
+    pub const FCNTL: u32 = 72;
+    pub const GETUID: u32 = 102;
+    pub const GETGID: u32 = 104;
+    pub const GETEUID: u32 = 107;
+    pub const GETEGID: u32 = 108;
+    pub const GETPPID: u32 = 110;
+    pub const CAPGET: u32 = 125;
+    pub const RT_SIGPENDING: u32 = 127;
+    pub const RT_SIGTIMEDWAIT: u32 = 128;
+    pub const PERSONALITY: u32 = 135;
+    pub const FSTATFS: u32 = 138;
+    pub const PRCTL: u32 = 157;
+    pub const ARCH_PRCTL: u32 = 158;
+    pub const GETTID: u32 = 186;
+    pub const FUTEX: u32 = 202;
+    pub const IO_DESTROY: u32 = 207;
+    pub const SET_TID_ADDRESS: u32 = 218;
+    pub const RESTART_SYSCALL: u32 = 219;
+    pub const TIMER_SETTIME: u32 = 223;
+    pub const TIMER_DELETE: u32 = 226;
+    pub const CLOCK_GETTIME: u32 = 228;
+    pub const EXIT_GROUP: u32 = 231;
+    pub const TGKILL: u32 = 234;
+    pub const IOPRIO_SET: u32 = 251;
+    pub const IOPRIO_GET: u32 = 252;
+    pub const OPENAT: u32 = 257;
+    pub const SET_ROBUST_LIST: u32 = 273;
+    pub const PRLIMIT64: u32 = 302;
+    pub const SCHED_SETATTR: u32 = 314;
+    pub const SCHED_GETATTR: u32 = 315;
+    pub const SECCOMP: u32 = 317;
+    pub const GETRANDOM: u32 = 318;
+    pub const CLOSE_RANGE: u32 = 436;
+    /// One more than any number that there is, with room for those to come.
+    pub const END: u32 = 512;
+}
+
+/// Calls that may have any arguments.
+const FREE: [u32; 37] = [
+    nr::FUTEX, nr::SCHED_YIELD, nr::CLOCK_GETTIME, nr::NANOSLEEP, nr::RESTART_SYSCALL,
+    nr::GETPID, nr::GETPPID, nr::GETTID, nr::GETUID, nr::GETGID, nr::GETEUID, nr::GETEGID, nr::CAPGET,
+    nr::RT_SIGACTION, nr::RT_SIGPROCMASK, nr::RT_SIGRETURN, nr::RT_SIGPENDING, nr::RT_SIGTIMEDWAIT,
+    nr::MUNMAP, nr::MREMAP, nr::MSYNC, nr::MINCORE, nr::MADVISE,
+    nr::EXIT, nr::EXIT_GROUP, nr::ARCH_PRCTL, nr::SET_TID_ADDRESS, nr::SET_ROBUST_LIST,
+    nr::CLOSE, nr::CLOSE_RANGE, nr::FSTATFS, nr::GETRANDOM, nr::IO_DESTROY,
+    nr::TIMER_SETTIME, nr::TIMER_DELETE, nr::SCHED_GETATTR, nr::IOPRIO_GET,
+];
+
+const PROT_EXEC: u32 = 4;
+const MAP_ANONYMOUS: u32 = 0x20;
+/// CLONE_PARENT and new namespaces.
+const CLONE_ELSEWHERE: u32 = 0x7e02_8000;
+const F_GETFD: u32 = 1;
+const F_SETFD: u32 = 2;
+const IPC_STAT: u32 = 2;
+const O_PATH_CLOEXEC: u32 = 0o12_000_000;
+const PR_GET_DUMPABLE: u32 = 3;
+const PR_SET_DUMPABLE: u32 = 4;
+const PR_SET_NAME: u32 = 15;
+const PR_GET_SECCOMP: u32 = 21;
+const PR_SET_MM: u32 = 35;
+const PR_SET_NO_NEW_PRIVS: u32 = 38;
+const PR_GET_NO_NEW_PRIVS: u32 = 39;
+const PERSONALITY_ASKED: u32 = u32::MAX;
+const RLIMIT_CPU: u32 = 0;
+const RLIMIT_STACK: u32 = 3;
+const RLIMIT_AS: u32 = 9;
+const SET_MODE_FILTER: u32 = 1;
+const NEW_LISTENER: u32 = 8;
+const TYPE_MASK: u32 = 0xff00;
+const MODULE: u32 = hanare_abi::ioctl::IOCTL_TYPE << 8;
+
+/// What is asked of a call's arguments, which are counted from 0; of numbers and flags, which
+/// Linux takes from their lower halves.
+#[derive(Clone, Copy)]
+enum Ask {
+    Is(u32, u32),
+    /// The descriptor of the device.
+    IsControl(u32),
+    /// Of all 64 bits.
+    IsNull(u32),
+    /// The bits of the mask are those.
+    Has(u32, u32, u32),
+    /// No bit of the mask is set.
+    HasNone(u32, u32),
+}
+use Ask::{Has, HasNone, Is, IsControl, IsNull};
+
+/// Calls that may have such arguments as answer all questions of a line.
+const BOUND: [(u32, &[Ask]); 25] = [
+    (nr::IOCTL, &[IsControl(0), Has(1, TYPE_MASK, MODULE)]),
+    // Memory of nobody, and the module's.
+    (nr::MMAP, &[HasNone(2, PROT_EXEC), Has(3, MAP_ANONYMOUS, MAP_ANONYMOUS)]),
+    (nr::MMAP, &[HasNone(2, PROT_EXEC), IsControl(4)]),
+    (nr::MPROTECT, &[HasNone(2, PROT_EXEC)]),
+    // Threads and processes in the same namespaces.
+    (nr::CLONE, &[HasNone(0, CLONE_ELSEWHERE)]),
+    (nr::FCNTL, &[Is(1, F_GETFD)]),
+    (nr::FCNTL, &[Is(1, F_SETFD)]),
+    (nr::SHMCTL, &[Is(1, IPC_STAT)]),
+    // Whether there is such a thread, or a file of that name.
+    (nr::TGKILL, &[Is(2, 0)]),
+    (nr::OPENAT, &[Is(2, O_PATH_CLOEXEC)]),
+    (nr::PRCTL, &[Is(0, PR_GET_DUMPABLE)]),
+    (nr::PRCTL, &[Is(0, PR_SET_DUMPABLE)]),
+    (nr::PRCTL, &[Is(0, PR_SET_NAME)]),
+    (nr::PRCTL, &[Is(0, PR_GET_SECCOMP)]),
+    (nr::PRCTL, &[Is(0, PR_SET_MM)]),
+    (nr::PRCTL, &[Is(0, PR_SET_NO_NEW_PRIVS)]),
+    (nr::PRCTL, &[Is(0, PR_GET_NO_NEW_PRIVS)]),
+    (nr::PERSONALITY, &[Is(0, PERSONALITY_ASKED)]),
+    // Limits are asked; three of one's own are set.
+    (nr::PRLIMIT64, &[IsNull(2)]),
+    (nr::PRLIMIT64, &[Is(0, 0), Is(1, RLIMIT_CPU)]),
+    (nr::PRLIMIT64, &[Is(0, 0), Is(1, RLIMIT_STACK)]),
+    (nr::PRLIMIT64, &[Is(0, 0), Is(1, RLIMIT_AS)]),
+    // More filters.
+    (nr::SECCOMP, &[Is(0, SET_MODE_FILTER), HasNone(1, NEW_LISTENER)]),
+    // Of the calling thread, as far as its user may.
+    (nr::SCHED_SETATTR, &[Is(0, 0)]),
+    (nr::IOPRIO_SET, &[Is(1, 0)]),
+];
+
+const NUMBER_AT: u32 = 0;
+const ARCH_AT: u32 = 4;
+const POINTER_AT: [u32; 2] = [8, 12];
+/// Where the lower half of an argument lies in `struct seccomp_data`.
+const fn argument_at(index: u32) -> u32 {
+    16 + 8 * index
+}
+
+const fn op(code: u16, k: u32) -> Instruction {
+    Instruction { code, jump_true: 0, jump_false: 0, k }
+}
+
+const fn load(at: u32) -> Instruction {
+    op(code::LD | code::ABS, at)
+}
+
+const fn jump(what: u16, k: u32, jump_true: u8, jump_false: u8) -> Instruction {
+    Instruction { code: code::JMP | what, jump_true, jump_false, k }
+}
+
+const fn end(answer: u32) -> Instruction {
+    op(code::RET, answer)
+}
+
+/// What strict mode is as a filter (seccomp(2)); Linux' own would forbid what the worker does
+/// for the LWK.
+pub const STRICT: [Instruction; 7] = [
+    load(NUMBER_AT),
+    jump(code::JEQ, 0, 3, 0), // read
+    jump(code::JEQ, 1, 2, 0), // write
+    jump(code::JEQ, nr::RT_SIGRETURN, 1, 0),
+    jump(code::JEQ, nr::EXIT, 0, 1),
+    end(action::ALLOW),
+    end(action::KILL_THREAD),
+];
+
+/// A question: what jumps over `rest` more instructions of its line, and `rest` of them.
+fn ask(question: Ask, control_fd: u32) -> ([Instruction; 4], usize) {
+    const NOTHING: Instruction = op(code::JMP | code::JA, 0);
+    let is = |argument, value| [load(argument_at(argument)), jump(code::JEQ, value, 0, 1), NOTHING, NOTHING];
+    match question {
+        Is(argument, value) => (is(argument, value), 2),
+        IsControl(argument) => (is(argument, control_fd), 2),
+        IsNull(argument) => {
+            let [low, test, ..] = is(argument, 0);
+            ([low, test, load(argument_at(argument) + 4), test], 4)
+        }
+        Has(argument, mask, value) => {
+            ([load(argument_at(argument)), op(code::ALU | code::AND, mask), jump(code::JEQ, value, 0, 1), NOTHING], 3)
+        }
+        HasNone(argument, mask) => ([load(argument_at(argument)), jump(code::JSET, mask, 1, 0), NOTHING, NOTHING], 2),
+    }
+}
+
+/// One line of [`BOUND`].
+fn push_line(all: &mut Vec<Instruction>, number: u32, questions: &[Ask], control_fd: u32) {
+    let start = all.len();
+    all.extend([load(NUMBER_AT), jump(code::JEQ, number, 0, 1)]);
+    for question in questions {
+        let (instructions, count) = ask(*question, control_fd);
+        all.extend_from_slice(&instructions[..count]);
+    }
+    all.push(end(action::ALLOW));
+    // A wrong answer leads behind the line.
+    let length = all.len() - start;
+    for (at, i) in all[start..].iter_mut().enumerate() {
+        let over = (length - 1 - at) as u8;
+        if i.code & code::CLASS == code::JMP {
+            (i.jump_true, i.jump_false) = (over * i.jump_true, over * i.jump_false);
+        }
+    }
+}
+
+/// What stands in front of a program's filter: fewer instructions than [`OWN_MAX`].
+fn push_own_calls(all: &mut Vec<Instruction>, control_fd: u32) {
+    all.push(load(NUMBER_AT));
+    for (at, number) in FREE.iter().enumerate() {
+        all.push(jump(code::JEQ, *number, (FREE.len() - at) as u8, 0));
+    }
+    all.extend([op(code::JMP | code::JA, 1), end(action::ALLOW)]);
+    for (number, questions) in BOUND {
+        push_line(all, number, questions, control_fd);
+    }
+}
+
+const OWN_MAX: usize = 256;
+
+/// The filter that a worker has for `program`, where the device has descriptor `control_fd`.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn for_worker(program: &[Instruction], control_fd: u32) -> Result<Vec<Instruction>> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(OWN_MAX + program.len().max(BY_NUMBER_MAX)).map_err(|_| ENOMEM)?;
+    // Calls of another architecture are the program's filter's; it begins with empty registers.
+    all.extend([load(ARCH_AT), jump(code::JEQ, ARCH, 1, 0), op(code::JMP | code::JA, 0)]);
+    push_own_calls(&mut all, control_fd);
+    all[2].k = all.len() as u32 - 3;
+    all.extend([op(code::LD | code::IMM, 0), op(code::MISC, 0)]);
+    if program.iter().any(reads_pointer) || all.len() + program.len() > MAX_INSTRUCTIONS {
+        push_by_number(&mut all, program)?;
+    } else {
+        all.extend_from_slice(program);
+    }
+    Ok(all)
+}
+
+const fn reads_pointer(i: &Instruction) -> bool {
+    i.code == code::LD | code::ABS && (i.k == POINTER_AT[0] || i.k == POINTER_AT[1])
+}
+
+/// In place of a filter that asks where a call is made, which is elsewhere in the worker, or that
+/// is so long that nothing fits in front of it: the calls that it may allow, whatever their
+/// arguments. At most [`BY_NUMBER_MAX`] instructions.
+fn push_by_number(all: &mut Vec<Instruction>, program: &[Instruction]) -> Result<()> {
+    let mut known = Vec::new();
+    known.try_reserve_exact(program.len() + 1).map_err(|_| ENOMEM)?;
+    known.resize(program.len() + 1, Known { round: 0, a: None });
+    let mut may = |number| may_allow(program, number, &mut known);
+    all.extend([load(ARCH_AT), jump(code::JEQ, ARCH, 1, 0), end(action::KILL_PROCESS), load(NUMBER_AT)]);
+    let (mut allowed, mut number) = (may(0), 0);
+    while number < nr::END {
+        let before = allowed;
+        while number < nr::END && allowed == before {
+            number += 1;
+            allowed = may(number);
+        }
+        all.extend([jump(code::JGE, number, 1, 0), end(if before { action::ALLOW } else { DENIED })]);
+    }
+    all.push(end(DENIED));
+    Ok(())
+}
+
+const BY_NUMBER_MAX: usize = 5 + 2 * nr::END as usize;
+
+/// `EPERM`.
+const DENIED: u32 = action::ERRNO | 1;
+
+/// What is known of the accumulator on the way to an instruction. Nothing ever is of the index
+/// register and of cells, which hardly any filter uses: so it is quick (a filter of 4,096
+/// instructions is gone through 512 times).
+#[derive(Clone, Copy)]
+struct Known {
+    /// For which number, plus 1; the instruction has not been come to for others.
+    round: u32,
+    /// `None`: it depends on what is not known.
+    a: Option<u32>,
+}
+
+/// Whether a filter allows call `number` with some arguments, made somewhere. `known` has room
+/// for what is known at each instruction and behind the last one.
+fn may_allow(program: &[Instruction], number: u32, known: &mut [Known]) -> bool {
+    let round = number + 1;
+    known[0] = Known { round, a: Some(0) };
+    // Jumps go forwards only: what leads to an instruction has been seen before it.
+    for (at, i) in program.iter().enumerate() {
+        if known[at].round != round {
+            continue;
+        }
+        let mut a = known[at].a;
+        let operand = if i.code & code::X == 0 { Some(i.k) } else { None };
+        let (mut next, mut other) = (Some(at + 1), None);
+        match i.code & code::CLASS {
+            code::LD => {
+                a = match i.code & 0xe0 {
+                    code::ABS if i.k == NUMBER_AT => Some(number),
+                    code::ABS if i.k == ARCH_AT => Some(ARCH),
+                    code::ABS | code::MEM => None,
+                    code::LEN => Some(super::DATA_BYTES),
+                    _ => Some(i.k),
+                }
+            }
+            code::LDX | code::ST | code::STX => {}
+            code::ALU => a = a.zip(operand).and_then(|(a, b)| super::calculate(i.code, a, b)),
+            code::JMP if i.code & 0xf0 == code::JA => next = Some(at + 1 + i.k as usize),
+            code::JMP => match a.zip(operand) {
+                Some((a, b)) => next = Some(at + 1 + super::skipped(*i, a, b)),
+                None => (next, other) = (Some(at + 1 + i.jump_true as usize), Some(at + 1 + i.jump_false as usize)),
+            },
+            code::RET => {
+                let answer = if i.code & code::A == 0 { Some(i.k) } else { a };
+                if answer.is_none_or(|answer| matches!(answer & action::MASK, action::ALLOW | action::LOG)) {
+                    return true;
+                }
+                continue;
+            }
+            _ if i.code & code::TXA == 0 => {}
+            _ => a = None,
+        }
+        for to in [next, other].into_iter().flatten() {
+            let both = if known[to].round == round && known[to].a != a { None } else { a };
+            known[to] = Known { round, a: both };
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests;

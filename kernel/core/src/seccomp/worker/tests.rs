@@ -1,0 +1,171 @@
+use super::*;
+use crate::seccomp::{Data, Program};
+use alloc::vec;
+
+const CONTROL: u32 = 4095;
+const NOWHERE: u64 = 0x1234;
+
+fn with(program: &[Instruction]) -> Program {
+    Program::new(for_worker(program, CONTROL).unwrap()).unwrap()
+}
+
+fn ask(program: &Program, number: u32, args: &[u64]) -> u32 {
+    let mut all = [0; 6];
+    all[..args.len()].copy_from_slice(args);
+    program.run(&Data { number, arch: ARCH, instruction: NOWHERE, args: all })
+}
+
+/// Whether a worker may make the call where its program may make none.
+fn own(number: u32, args: &[u64]) -> bool {
+    ask(&with(&[end(action::KILL_PROCESS)]), number, args) == action::ALLOW
+}
+
+#[test]
+fn what_a_worker_does_for_the_lwk_passes_every_filter() {
+    for number in FREE {
+        assert!(own(number, &[u64::MAX; 6]), "{number}");
+    }
+    let ioctl = u64::from(hanare_abi::ioctl::IOCTL_WAIT);
+    let passes: [(u32, &[u64]); 22] = [
+        (nr::IOCTL, &[4095, ioctl]),
+        (nr::MMAP, &[0, 4096, 3, 0x22, u64::MAX]),
+        (nr::MMAP, &[0x1_0000, 4096, 3, 0x4011, 4095]),
+        (nr::MPROTECT, &[0, 4096, 3]),
+        (nr::CLONE, &[0x3d_0f00]),
+        (nr::CLONE, &[17]),
+        (nr::FCNTL, &[3, 1]),
+        (nr::FCNTL, &[3, 2, 1]),
+        (nr::SHMCTL, &[1, 2]),
+        (nr::TGKILL, &[1, 2, 0]),
+        (nr::OPENAT, &[0, 1, 0o12_000_000]),
+        (nr::PRCTL, &[3]),
+        (nr::PRCTL, &[4, 1]),
+        (nr::PRCTL, &[15, 1]),
+        (nr::PRCTL, &[39]),
+        (nr::PERSONALITY, &[0xffff_ffff]),
+        (nr::PRLIMIT64, &[77, 7, 0, 1]),
+        (nr::PRLIMIT64, &[0, 0, 1]),
+        (nr::PRLIMIT64, &[0, 9, 1]),
+        (nr::SECCOMP, &[1, 1]),
+        (nr::SCHED_SETATTR, &[0, 1]),
+        (nr::IOPRIO_SET, &[1, 0]),
+    ];
+    for (number, args) in passes {
+        assert!(own(number, args), "{number} {args:x?}");
+    }
+}
+
+#[test]
+fn nothing_else_does() {
+    let ioctl = u64::from(hanare_abi::ioctl::IOCTL_WAIT);
+    let stays: [(u32, &[u64]); 19] = [
+        (nr::IOCTL, &[3, ioctl]),
+        (nr::IOCTL, &[4095, 0x5412]), // TIOCSTI
+        (nr::MMAP, &[0, 4096, 7, 0x22, u64::MAX]),
+        (nr::MMAP, &[0, 4096, 1, 2, 3]),
+        (nr::MMAP, &[0, 4096, 5, 1, 4095]),
+        (nr::MPROTECT, &[0, 4096, 4]),
+        (nr::CLONE, &[0x1000_0000 | 17]),
+        (nr::CLONE, &[0x8000]),
+        (nr::FCNTL, &[3, 0]),
+        (nr::TGKILL, &[1, 2, 9]),
+        (nr::OPENAT, &[0, 1, 0]),
+        (nr::OPENAT, &[0, 1, 0o12_000_001]),
+        (nr::PRCTL, &[22, 2]),
+        (nr::PERSONALITY, &[0]),
+        (nr::PRLIMIT64, &[0, 7, 1]),
+        (nr::PRLIMIT64, &[5, 9, 1]),
+        (nr::PRLIMIT64, &[5, 9, 1 << 32]),
+        (nr::SECCOMP, &[1, 8]),
+        (nr::SCHED_SETATTR, &[7, 1]),
+    ];
+    for (number, args) in stays {
+        assert!(!own(number, args), "{number} {args:x?}");
+    }
+    let named: Vec<u32> = FREE.into_iter().chain(BOUND.map(|(number, _)| number)).collect();
+    for number in (0..2 * nr::END).filter(|n| !named.contains(n)) {
+        assert!(!own(number, &[0; 6]), "{number}");
+        assert!(!own(number | 1 << 30, &[0; 6]), "{number} of x32");
+    }
+    let other = Data { number: nr::GETPID, arch: 0x4000_0003, instruction: 0, args: [0; 6] };
+    assert_eq!(with(&[end(action::KILL_PROCESS)]).run(&other), action::KILL_PROCESS);
+}
+
+#[test]
+fn a_programs_call_gets_its_filters_answer() {
+    let by_argument = [load(NUMBER_AT), jump(code::JEQ, 257, 0, 3), load(argument_at(2)), jump(code::JEQ, 5, 0, 1), end(action::ALLOW), end(action::ERRNO | 7)];
+    let registers = [jump(code::JEQ, 0, 0, 1), end(action::ERRNO | 1), end(action::ERRNO | 2)];
+    let index = [op(code::MISC | code::TXA, 0), jump(code::JEQ, 0, 0, 1), end(action::ERRNO | 3), end(action::ERRNO | 4)];
+    for filter in [&by_argument[..], &registers, &index] {
+        let (alone, worker) = (Program::new(filter.to_vec()).unwrap(), with(filter));
+        for number in [0, 2, 59, 257, 500] {
+            for third in [0, 5, 6] {
+                let args = [1, 2, third];
+                assert_eq!(ask(&worker, number, &args), ask(&alone, number, &args), "{number} {third}");
+            }
+        }
+    }
+}
+
+#[test]
+fn strict_mode_knows_four_calls() {
+    let strict = Program::new(STRICT.to_vec()).unwrap();
+    let allowed: Vec<u32> = (0..nr::END).filter(|n| ask(&strict, *n, &[]) == action::ALLOW).collect();
+    assert_eq!(allowed, [0, 1, nr::RT_SIGRETURN, nr::EXIT]);
+    assert_eq!(ask(&strict, 2, &[]), action::KILL_THREAD);
+}
+
+#[test]
+fn where_a_call_is_made_is_left_open() {
+    // write from one place, read and write from anywhere, dup with some argument.
+    let filter = [
+        load(NUMBER_AT),
+        jump(code::JEQ, 0, 7, 0),
+        jump(code::JEQ, 32, 4, 0),
+        jump(code::JEQ, 1, 1, 0),
+        end(action::KILL_PROCESS),
+        load(POINTER_AT[0]),
+        jump(code::JEQ, 0xbeef, 0, 3),
+        load(argument_at(0)),
+        jump(code::JEQ, 7, 0, 1),
+        end(action::ALLOW),
+        end(action::ERRNO | 5),
+    ];
+    assert_eq!(ask(&Program::new(filter.to_vec()).unwrap(), 1, &[7]), action::ERRNO | 5);
+    let worker = with(&filter);
+    for (number, answer) in [(0, action::ALLOW), (1, action::ALLOW), (32, action::ALLOW), (2, DENIED), (59, DENIED), (600, DENIED)] {
+        assert_eq!(ask(&worker, number, &[]), answer, "{number}");
+    }
+}
+
+#[test]
+fn of_a_filter_that_leaves_no_room_the_numbers_count() {
+    let room = MAX_INSTRUCTIONS - for_worker(&[], CONTROL).unwrap().len();
+    let filter = [load(argument_at(0)), jump(code::JEQ, 5, 0, 3), load(NUMBER_AT), jump(code::JEQ, 2, 0, 1), end(action::ALLOW)];
+    for (length, other_argument) in [(room, action::KILL_PROCESS), (room + 1, action::ALLOW)] {
+        let mut long = filter.to_vec();
+        long.resize(length, end(action::KILL_PROCESS));
+        let worker = with(&long);
+        assert_eq!(ask(&worker, 2, &[5]), action::ALLOW);
+        assert_eq!(ask(&worker, 2, &[6]), other_argument);
+        assert_ne!(ask(&worker, 59, &[5]), action::ALLOW);
+    }
+    assert!(with(&vec![end(action::ALLOW); MAX_INSTRUCTIONS]).len() <= MAX_INSTRUCTIONS);
+    assert!(MAX_INSTRUCTIONS - room < OWN_MAX, "{}", MAX_INSTRUCTIONS - room);
+}
+
+#[test]
+fn what_is_not_known_is_allowed() {
+    // By way of the index register, a cell, and a sum: each allows call 2 alone.
+    let compare = [jump(code::JEQ, 2, 0, 1), end(action::ALLOW), end(action::KILL_PROCESS)];
+    let first = [load(POINTER_AT[0]), load(NUMBER_AT)];
+    let by_index = [op(code::MISC, 0), op(code::LD | code::IMM, 9), op(code::MISC | code::TXA, 0)];
+    let by_cell = [op(code::ST, 3), op(code::LD | code::IMM, 9), op(code::LD | code::MEM, 3)];
+    let by_sum = [op(code::ALU | code::ADD, 1), op(code::ALU | code::SUB, 1)];
+    for (way, others) in [(&by_index[..], action::ALLOW), (&by_cell, action::ALLOW), (&by_sum, DENIED)] {
+        let filter: Vec<Instruction> = first.iter().chain(way).chain(&compare).copied().collect();
+        let worker = with(&filter);
+        assert_eq!(ask(&worker, 2, &[]), action::ALLOW);
+        assert_eq!(ask(&worker, 59, &[]), others);
+    }
+}

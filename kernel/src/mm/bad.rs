@@ -1,0 +1,51 @@
+//! Bad memory in an address space: the page is taken out, and who touches it again gets SIGBUS.
+
+use crate::frames;
+use crate::process::Process;
+use hanare_hal::paging::{Leaf, SMALL, pte};
+
+/// In place of a page whose memory is bad: there, of no frame of ours, and never present.
+pub const LOST: u64 = pte::VALID | pte::FOREIGN;
+
+/// Whether the memory of the page was bad.
+pub fn is_lost(leaf: &Leaf) -> bool {
+    leaf.entry == LOST
+}
+
+/// Takes the bad `frame` out of the memory of the running process; the address where it was, or 0.
+/// Others that have it, too, lose it when they use it. Of Linux' own frames Linux takes care: they
+/// are asked for anew. Without memory to split a large page it stays, and tells again when it is used.
+pub fn forget(p: &Process, frame: u64) -> u64 {
+    let mut mm = p.mm.lock();
+    let (min, max) = (mm.vmas.min(), mm.vmas.max());
+    let mut found: Option<Leaf> = None;
+    mm.table.update(min, max, &mut |leaf| {
+        if !is_lost(&leaf) && (leaf.frame()..leaf.frame() + leaf.size).contains(&frame) {
+            found = Some(leaf);
+        }
+        leaf.entry
+    });
+    let Some(leaf) = found else { return 0 };
+    let addr = leaf.addr + (frame - leaf.frame());
+    let ours = leaf.entry & pte::FOREIGN == 0;
+    let end = addr + SMALL;
+    if mm.split_edges(addr, end).is_err() {
+        return addr;
+    }
+    mm.table.update(addr, end, &mut |_| if ours { LOST } else { 0 });
+    if ours {
+        mm.forget_known(addr, end);
+    } else {
+        mm.resident -= 1.min(mm.resident);
+    }
+    mm.flush(addr, end);
+    drop(mm);
+    if leaf.entry & pte::SEEN != 0 {
+        super::release::zap(p, addr, end);
+    }
+    // The frame is not freed, whoever has it last (`frames::free`).
+    if ours {
+        let _ = frames::drop_mapping(frame);
+    }
+    addr
+}

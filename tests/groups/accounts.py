@@ -1,0 +1,256 @@
+"""What a user may take of an instance, who pays for it where memory is short, and that the way back needs none.
+
+TESTS_FAILS (1) multiplies the number of allocations that fail; 20 is every one of them."""
+
+import fcntl
+import os
+import re
+import select
+import struct
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+HOARD = GUEST + '/module-hoard'
+UID = 65534
+STRUCK = GUEST + '/static/struck'
+KINDS = ['fork', 'exec', 'table', 'thread', 'map', 'signal', 'exit']
+MORE = float(os.environ.get('TESTS_FAILS') or 1)
+# Of the allocations of a program's work as large a part fails, and so many of a program's start.
+SHARE, START = 1, 25
+
+
+class Hoarder:
+    """A user with start blocks and empty spaces, as many as he gets; ends with the block."""
+
+    def __init__(self, uid, blocks, spaces, on='default'):
+        self.process = subprocess.Popen([HOARD, on, str(uid), str(blocks), str(spaces)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, start_new_session=True)
+        self.said = self.process.stdout.readline().decode()
+        found = re.match(r'(\d+) pages, (\d+) spaces, refused: (\d+) (.*)', self.said)
+        expect(found, f'the hoarder said {self.said!r}')
+        self.pages, self.spaces, self.error = int(found[1]), int(found[2]), int(found[3])
+        print(f'# {self.said.strip()}', flush=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(TIMEOUT)
+
+
+def end_of_a_hoarder():
+    """Where the kernel's own memory is used up, processes end all the same."""
+    before, _ = debug_memory()
+    with Hoarder(0, 3, 400) as hoarder:
+        expect(hoarder.error, f'there is memory left: {hoarder.said}')
+    lwk_memory_is(before)
+    expect(healthy(), 'nothing runs any more')
+
+
+def as_user(uid, *argv, **more):
+    return command(['/usr/bin/setpriv', f'--reuid={uid}', f'--regid={uid}', '--groups=hanare', 'hanare', 'run', '--', *argv], **more)
+
+
+def spaces_of_one():
+    """Who opens as many spaces as he gets does not use up what others need."""
+    before, _ = debug_memory()
+    with Hoarder(UID, 0, 2392) as hoarder:
+        expect(hoarder.error and hoarder.spaces < 7176, hoarder.said)
+        expect(as_user(1000, '/bin/true').status == 0, 'another user is refused')
+        expect(as_user(UID, '/bin/true').status != 0, 'he gets more all the same')
+        expect('as many programs' in hoarder.said or 'of yours' in hoarder.said, hoarder.said)
+    lwk_memory_is(before)
+
+
+def start_blocks_of_one():
+    """Start blocks are kernel memory."""
+    before, _ = debug_memory()
+    with Hoarder(UID, 8, 0) as hoarder:
+        expect(hoarder.error and hoarder.pages < 9000, hoarder.said)
+        expect(as_user(1000, '/bin/true').status == 0, 'another user is refused')
+    lwk_memory_is(before)
+
+
+def hoarder_dies():
+    """Memory is short: not the program of the user who has little is killed."""
+    before, _ = debug_memory()
+    with Hoarder(UID, 3, 0) as hoarder:
+        expect(hoarder.pages == 3 * 4096, hoarder.said)
+        result = as_user(1000, GUEST + '/static/eat', '20')
+        expect(result.status == 0, f'{result}; {log_tail()}')
+        expect('out of memory' in log_tail(20), log_tail())
+        with open(f'/proc/{hoarder.process.pid}/task/{hoarder.process.pid}/children') as children:
+            left = [pid for pid in children.read().split() if is_proxy(pid)]
+        expect(len(left) < 3, 'all of them are alive')
+    lwk_memory_is(before)
+
+
+def limited():
+    """Limits of memory and processes are those of a user, not of a process, and not root's."""
+    before, _ = debug_memory()
+    result = as_user(1000, GUEST + '/static/eat', '40')
+    expect(result.status == -9 or result.status == 137, result)
+    expect(as_user(1000, GUEST + '/static/eat', '4').status == 0, 'beneath the limit')
+    expect(run(GUEST + '/static/eat', '40').status == 0, 'root is limited')
+    forks = 'i=0; while [ $i -lt 9 ]; do sleep 3 & i=$((i+1)); done; wait'
+    result = as_user(1000, '/bin/sh', '-c', forks)
+    expect(result.status != 0 and b'ork' in result.err, result)
+    expect(run('/bin/sh', '-c', forks).status == 0, 'root is limited')
+    lwk_memory_is(before)
+
+
+def nonsense(limits):
+    def body():
+        result = command(['hanare', 'boot', 'other', '--cpus', '1', '--mem', '64M', '--user-limits', limits])
+        expect(result.status == 2 and b'kernel-memory=' in result.err, result)
+    return body
+
+
+def again(*arguments):
+    def body():
+        hanare('shutdown')
+        boot('--cpus', '2-3', *arguments)
+    return body
+
+
+class Asked:
+    """What tests ask of the LWK (IOCTL_DEBUG), without a process for each question."""
+
+    IOCTL, MEMORY, FAIL = 0xc0484808, 3, 5
+
+    def ask(self, what, *args):
+        with open('/dev/hanare', 'r+b', buffering=0) as device:
+            data = bytearray(struct.pack('<32sII4Q', b'default', 0, what, *args, *[0] * (4 - len(args))))
+            fcntl.ioctl(device, self.IOCTL, data)
+            return struct.unpack('<40x4Q', data)
+
+    def fail(self, first, step=0):
+        """Has allocations of the LWK fail from now on; how many it has made since the last time."""
+        return self.ask(self.FAIL, first, step)[0]
+
+    def count(self):
+        return self.fail(2**64 - 1)
+
+    def memory_is(self, before, where):
+        """Free memory, nothing in quarantine, and as many processes as before."""
+        end = time.monotonic() + TIMEOUT
+        while self.ask(self.MEMORY) != before:
+            expect(time.monotonic() < end, f'{where}: {before} before, {self.ask(self.MEMORY)} after; {log_tail()}')
+            time.sleep(0.01)
+
+
+lwk = Asked()
+
+
+class Worker:
+    """A program on the LWK that does a bit of everything in a child when it is told (tests/guest/failing.c)."""
+
+    def __init__(self):
+        self.begin()
+
+    def begin(self):
+        self.process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/failing'], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        expect(self.work() == '0', 'it does not work')
+        self.work()
+        self.before = lwk.ask(lwk.MEMORY)
+
+    def work(self):
+        """How the child has ended; nothing: the program itself has."""
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(b'\n')
+            self.process.stdin.flush()
+            came, _, _ = select.select([self.process.stdout], [], [], TIMEOUT)
+            expect(came, 'the program does not answer')
+            return self.process.stdout.readline().decode().strip()
+        return ''
+
+    def end(self):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait(TIMEOUT)
+
+
+def failing():
+    """Each allocation of the kernel's heap and of frames fails once while a program does a bit of everything: it does
+    without, or ends; the LWK goes on and has its memory back."""
+    nothing = lwk.ask(lwk.MEMORY)
+    worker, ends = Worker(), {}
+    lwk.fail(0)
+    worker.work()
+    count = lwk.count()
+    share = min(1, SHARE * MORE)
+    moments = max(1, round(count * share))
+    for i in range(moments):
+        n = 1 + i * count // moments
+        lwk.fail(n)
+        said = worker.work()
+        lwk.count()
+        ends[said] = ends.get(said, 0) + 1
+        if said:
+            if lwk.ask(lwk.MEMORY) != worker.before:
+                worker.work()  # what it could not keep for the next time
+            lwk.memory_is(worker.before, f'{n} of {count}')
+        else:
+            worker.end()
+            lwk.memory_is(nothing, f'{n} of {count}')
+            worker.begin()
+    worker.end()
+    lwk.memory_is(nothing, 'end')
+    print(f'# {moments} of {count} allocations failed; ends {ends}', flush=True)
+    expect(healthy(), 'nothing runs any more')
+
+
+def failing_start():
+    """As `failing`, while a program starts and ends."""
+    argv = [GUEST + '/static/failing', 'noop']
+    before = lwk.ask(lwk.MEMORY)
+    lwk.fail(0)
+    run(*argv)
+    count = lwk.count()
+    moments, ends = max(1, min(count, round(START * MORE))), {}
+    for i in range(moments):
+        n = 1 + (i * count + count // 2) // moments
+        lwk.fail(n)
+        result = run(*argv, timeout=60)
+        lwk.count()
+        expect(not result.late, f'{n} of {count}: {result}')
+        ends[result.status] = ends.get(result.status, 0) + 1
+        lwk.memory_is(before, f'{n} of {count}')
+    print(f'# {moments} of {count} allocations failed; ends {ends}', flush=True)
+    expect(healthy(), 'nothing runs any more')
+
+
+def failing_often():
+    """Each k-th allocation fails, for all threads, while several programs run."""
+    before = lwk.ask(lwk.MEMORY)
+    for step in 2, 3, 5, 17, 61, 211:
+        lwk.fail(1 + step, step)
+        programs = [subprocess.Popen(['hanare', 'run', '--', STRUCK, kind], stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for kind in KINDS]
+        for program in programs:
+            program.wait(TIMEOUT)
+        lwk.count()
+        lwk.memory_is(before, f'each {step}.')
+    expect(healthy(), 'nothing runs any more')
+
+
+start('--cpus', '2-3', '--mem', '128M')
+for number, limits in enumerate(['spaces=4', 'memory=101%', 'processes=-1', '']):
+    check(f'nonsense-{number}', nonsense(limits))
+check('spaces-of-one-user', spaces_of_one)
+check('start-blocks-of-one-user', start_blocks_of_one)
+check('boot-limited', again('--mem', '128M', '--user-limits', 'processes=6,memory=24M'))
+check('limits-of-a-user', limited)
+check('boot-without-limits', again('--mem', '64M', '--user-limits', 'none'))
+check('hoarder-dies', hoarder_dies)
+check('end-of-a-hoarder', end_of_a_hoarder)
+check('failing', failing)
+check('failing-start', failing_start)
+check('failing-often', failing_often)
+finish()

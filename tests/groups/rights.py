@@ -1,0 +1,190 @@
+"""Who may do what: programs that may only be executed, identities of threads."""
+
+import contextlib
+import grp
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+# Not setpriv itself: it has root's capabilities until it executes something.
+NOBODY = [*NOBODY, '/bin/sh', '-c', 'exec "$@"', 'sh']
+PLACE = '/run/hanare-rights'
+
+
+def install(name, mode):
+    path = f'{PLACE}/{name}-{mode:o}'
+    shutil.copy(f'{GUEST}/static/{name}', path)
+    os.chmod(path, mode)
+    return path
+
+
+def by_group():
+    """Root and the members of the device's group run programs, nobody else; also once the module is loaded anew."""
+    outside = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--clear-groups']
+    user = ['hanare', 'run', '--', '/usr/bin/id', '-u']
+
+    def body():
+        device = os.stat('/dev/hanare')
+        expect((device.st_mode & 0o7777, device.st_gid) == (0o660, grp.getgrnam('hanare').gr_gid), f'{device}')
+        result = command([*NOBODY, *user])
+        expect((result.status, result.out) == (0, b'65534\n'), result)
+        result = command([*outside, *user])
+        expect(result.status == 125 and b'usermod -aG hanare' in result.err, result)
+        result = command([*outside, 'hanare', 'ls'])
+        expect(result.status == 1 and b'usermod -aG hanare' in result.err, result)
+        expect(b'is for root and group hanare' in command([*outside, 'hanare', 'doctor']).out, 'doctor')
+
+    def loaded_anew():
+        hanare('shutdown')
+        expect(command(['rmmod', 'hanare']).status == 0, 'rmmod')
+        boot()
+        body()
+
+    def another_group():
+        os.chown('/dev/hanare', 0, 12)
+        try:
+            expect(b'usermod -aG man' in command([*outside, 'hanare', 'doctor']).out, 'doctor')
+            hanare('shutdown')
+            boot()
+            expect(os.stat('/dev/hanare').st_gid == 12, 'boot took the group away')
+        finally:
+            os.chown('/dev/hanare', 0, grp.getgrnam('hanare').gr_gid)
+    check('device-by-group', body)
+    check('device-by-group-when-loaded-anew', loaded_anew)
+    check('device-by-another-group', another_group)
+
+
+def unreadable():
+    """Programs of root's that others may execute and not read."""
+    path, readable = install('hidden', 0o711), install('hidden', 0o755)
+    for name, program in ('unreadable', path), ('readable', readable):
+        same(name, None, both=lambda launch, program=program: [*NOBODY, *launch, program])
+        same(name + '-by-a-shell', None, both=lambda launch, program=program: [*NOBODY, *launch, '/bin/sh', '-c', program])
+    same('unreadable-by-root', [path])
+    denied = install('hidden', 0o744)
+    same('neither-executable', None, files=False, normalise=lambda data: b'', status=126,
+         both=lambda launch: [*NOBODY, *launch, '/bin/sh', '-c', denied])
+
+    def looked_into():
+        for how in 'trace', 'gdb':
+            result = command([*NOBODY, 'hanare', how, path], timeout=60)
+            expect(result.status and b'execed' not in result.out, result)
+    check('unreadable-is-not-traced', looked_into)
+
+    def shut():
+        with open('/sys/module/hanare/parameters/run_unreadable', 'w') as parameter:
+            parameter.write('0')
+        result = command([*NOBODY, 'hanare', 'run', '--', path])
+        with open('/sys/module/hanare/parameters/run_unreadable', 'w') as parameter:
+            parameter.write('1')
+        expect(result.status == 126 and b'Permission denied' in result.err, result)
+    check('unreadable-can-be-forbidden', shut)
+
+
+def identities():
+    """A raw call changes the calling thread's identity alone."""
+    for label, path in guests('identity'):
+        same(label, [path], timeout=120, files=False)
+
+
+GIVEN_UP = ['setuid', 'setgid', 'setreuid', 'setregid', 'setresuid', 'setresgid', 'setfsuid', 'setfsgid', 'setgroups',
+            'capset', 'bounding-set', 'no-new-privs', 'securebits', 'landlock', 'own-directory']
+RIGHTS = re.compile(r'^(Uid|Gid|Groups|CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp):[ \t]*(.*?)[ \t]*$', re.M)
+
+
+def tasks(pid):
+    """The rights of each task of a process that is not a zombie."""
+    for task in os.listdir(f'/proc/{pid}/task'):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            with open(f'/proc/{pid}/task/{task}/status') as file:
+                text = file.read()
+            if not re.search(r'^State:\s*[ZX]', text, re.M):
+                yield tuple(RIGHTS.findall(text))
+
+
+def given_up(launch, how, when):
+    """What a program that gave rights up, and so has them no more, is served by."""
+    process = subprocess.Popen([*launch, GUEST + '/dynamic/sheds', how, when], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        told = process.stdout.readline()
+        expect(told == b'given up: 0\n', f'{how}: {told}')
+        if when != 'first': # the first thread may be on its way out, with what it had
+            until(lambda: len(set(tasks(process.pid))) == 1, 'tasks with the same rights', 20)
+        return list(tasks(process.pid)), process.communicate(timeout=TIMEOUT)[0], process.returncode
+    finally:
+        process.kill()
+        process.wait()
+
+
+def idle_workers():
+    """No worker without a thread keeps rights that no thread has."""
+    for when in 'first', 'last', 'then-exec':
+        for how in GIVEN_UP:
+            def body(how=how, when=when):
+                (of_linux, *_), *ended = given_up([], how, when)
+                served_by, *same_end = given_up(['hanare', 'run', '--'], how, when)
+                expect(served_by and set(served_by) == {of_linux}, f'{served_by}, on Linux {of_linux}')
+                expect(len(served_by) <= (1 if when == 'first' else 2), f'{len(served_by)} tasks')
+                expect(same_end == ended, f'{same_end}, on Linux {ended}')
+            if when == 'first' or how in ('setresuid', 'capset', 'own-directory'):
+                check(f'given-up-{how}-{when}', body)
+
+
+def listings():
+    """`hanare ps` shows a user the processes that /proc shows him."""
+    def seen(argv, pid):
+        said = command([*argv, 'hanare', 'ps']).out.decode()
+        return any(line.split()[:1] == [str(pid)] for line in said.splitlines())
+
+    def body():
+        open('/mnt/stat', 'w').close()
+        process = subprocess.Popen(['hanare', 'run', '--', '/bin/sleep', '1000'])
+        try:
+            until(lambda: seen([], process.pid), 'root sees it')
+            for hidepid, shown in (0, True), (1, False), (2, False):
+                subprocess.run(['mount', '-o', f'remount,hidepid={hidepid}', '/proc'], check=True)
+                expect(seen(NOBODY, process.pid) == shown, f'hidepid={hidepid}: nobody sees {not shown}')
+                expect(seen([], process.pid), f'hidepid={hidepid}: root does not see it')
+                # Who has namespaces of his own has what he likes at /proc.
+                folder = f'/proc/{process.pid}'
+                forged = f'mount -t tmpfs none /proc && mkdir {folder} /proc/self && touch {folder}/stat /proc/self/stat'
+                for at_proc in 'mount -t tmpfs none /proc', forged, f'mount --bind /proc/self/stat /mnt/stat && {forged} && mount --move /mnt/stat {folder}/stat':
+                    private = [*NOBODY, 'unshare', '--user', '--map-root-user', '--mount', 'sh', '-c', f'{{ {at_proc}; }} >&2; exec "$@"', 'sh']
+                    expect(not seen(private, process.pid), f'hidepid={hidepid}, {at_proc}: nobody sees it')
+            expect(not seen(['unshare', '--pid', '--fork', '--mount-proc'], process.pid), 'seen from another pid namespace')
+        finally:
+            subprocess.run(['mount', '-o', 'remount,hidepid=0', '/proc'], check=True)
+            process.kill()
+            process.wait()
+    check('listings-as-proc', body)
+
+
+def log():
+    """The log, in which addresses and other users' programs stand, is for CAP_SYSLOG and CAP_SYS_ADMIN."""
+    def user(*caps):
+        more = [f'{kind}=+{cap}' for cap in caps for kind in ('--inh-caps', '--ambient-caps')]
+        return command(['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--groups=hanare', *more, 'hanare', 'log'])
+
+    def body():
+        refused = user()
+        expect(refused.status == 1 and not refused.out and b'not permitted' in refused.err, refused)
+        expect(b'Hanare LWK' in user('syslog').out, 'CAP_SYSLOG does not suffice')
+        expect(b'Hanare LWK' in user('sys_admin').out, 'CAP_SYS_ADMIN does not suffice')
+    check('log-needs-syslog', body)
+
+
+start('--cpus', '2-3', '--mem', '256M')
+os.makedirs(PLACE, exist_ok=True)
+os.chmod(PLACE, 0o755)
+unreadable()
+identities()
+idle_workers()
+listings()
+by_group()
+log()
+finish()

@@ -1,0 +1,100 @@
+"""Users of one instance who mean each other no good: nobody waits for a stranger."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+STRANGER = GUEST + '/module-stranger'
+# Not setpriv itself: it has root's capabilities until it executes something.
+BAD, GOOD = (['/usr/bin/setpriv', f'--reuid={uid}', f'--regid={uid}', '--groups=hanare', '/bin/sh', '-c', 'exec "$@"', 'sh']
+             for uid in (65534, 65533))
+FILE = '/run/hanare-strangers'
+# What other people's programs may take when nobody is in their way, on a busy machine, in seconds.
+SOON = 60
+
+
+def interrupts():
+    return sum(cpu['interrupts'] for cpu in status()['cpus'])
+
+
+def bad(how, *arguments):
+    return [*BAD, STRANGER, 'default', how, *arguments]
+
+
+class Bad:
+    """A program of the bad user's that goes on until it is killed, and says when it is there."""
+
+    def __init__(self, says, how, *arguments):
+        self.process = subprocess.Popen(bad(how, *arguments), stdout=subprocess.PIPE, start_new_session=True)
+        self.says = says
+
+    def __enter__(self):
+        said = self.process.stdout.readline().decode()
+        expect(said == self.says + '\n', said)
+
+    def __exit__(self, *_):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(TIMEOUT)
+
+
+def rings(how, times, most):
+    """A proxy interrupts no CPU for which no thread of its own has asked."""
+    def body():
+        before = interrupts()
+        result = command(bad(how, str(times)))
+        after = interrupts()
+        expect(result.out == b'rung\n', result)
+        expect(after - before < most, f'{after - before} interrupts by {times} rings')
+    return body
+
+
+def good_program(limit, *options):
+    start = time.monotonic()
+    result = command([*GOOD, 'hanare', 'run', *options, '--', '/bin/true'], timeout=limit)
+    expect(result.status == 0, result)
+    return time.monotonic() - start
+
+
+def held_services():
+    """Threads of a stopped process wait for pages; other users' programs run meanwhile."""
+    with Bad('held', 'hold', FILE):
+        good_program(SOON)
+
+
+def signals_in_a_crowd():
+    """Who waits for its turn with the other threads of its process takes signals."""
+    result = command(bad('crowd', FILE))
+    expect(result.out == b'ended by 15\n', result)
+
+
+def requests_of_one_user():
+    """A CPU does not answer one user; other users' requests for other CPUs are served meanwhile."""
+    hang_s = SOON + 30
+    good_program(SOON, '--cpus', '3')
+    with Bad('asking', 'ask', '300'):
+        hang = subprocess.Popen(['hanare', 'debug', 'hang', '--for', str(hang_s * 1000), '--cpu', '0'])
+        try:
+            time.sleep(5)
+            good_program(SOON, '--cpus', '3')
+        finally:
+            hang.kill()
+            hang.wait()
+
+
+start('--cpus', '2', '--mem', '256M')
+with open(FILE, 'wb') as file:
+    file.truncate(80 << 20)
+os.chmod(FILE, 0o644)
+check('rings-of-a-forged-proxy', rings('ring', 20000, 100))
+check('rings-of-a-proxy-for-its-own-thread', rings('own-ring', 2000, 100))
+check('services-held-by-a-stopped-proxy', held_services)
+check('signals-in-a-crowd', signals_in_a_crowd)
+hanare('shutdown', '--force')
+boot('--cpus', '2-3', '--mem', '256M')
+check('requests-of-one-user', requests_of_one_user)
+finish()

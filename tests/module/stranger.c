@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a user may try against the other users of an instance. Needs a running one:
+ *   stranger NAME ring N       a forged proxy rings other CPUs and bells, N times
+ *   stranger NAME own-ring N   a proxy in which a thread sleeps rings that thread's bell, N times
+ *   stranger NAME hold FILE    threads wait for pages of a file, and their workers are stopped
+ *   stranger NAME crowd FILE   likewise; then the first thread wants one, and SIGTERM comes
+ *   stranger NAME ask N        N threads of a forged proxy ask the LWK over and over
+ *   stranger - readers FILE    on the LWK: threads that read a page each when they are told
+ *   stranger - sleep           on the LWK: sleeps in a call of Linux'
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "../../module/hanare_abi.h"
+#include "need.h"
+
+#define READERS 64
+/* Beyond what is read with one page. */
+#define APART (1 << 20)
+
+static const char *name, *self;
+
+static void say(const char *what)
+{
+	printf("%s\n", what);
+	fflush(stdout);
+}
+
+static int attach(void)
+{
+	struct hanare_attach attach = {};
+	int fd = open("/dev/hanare", O_RDWR | O_CLOEXEC);
+
+	need(fd >= 0, "/dev/hanare");
+	strncpy((char *)attach.name, name, sizeof(attach.name) - 1);
+	attach.fd = fd;
+	need(!ioctl(fd, HANARE_IOCTL_ATTACH, &attach), "attach");
+	return fd;
+}
+
+/* ---- bells ---- */
+
+static void ring(int times)
+{
+	int fd = attach(), i;
+
+	for (i = 0; i < times; i++) {
+		uint32_t words[2] = { i % 64, 0 };
+
+		ioctl(fd, HANARE_IOCTL_RING, words);
+	}
+	say("rung");
+}
+
+/* Starts a program on the LWK; what it says comes from the descriptor. */
+static pid_t start(int *from, const char *what, const char *argument)
+{
+	int said[2], silence[2];
+	pid_t pid;
+
+	need(!pipe(said) && !pipe(silence), "pipe");
+	pid = fork();
+	if (!pid) {
+		dup2(silence[0], 0);
+		dup2(said[1], 1);
+		execlp("hanare", "hanare", "run", "--on", name, "--", self, "-", what, argument, NULL);
+		need(0, "hanare");
+	}
+	close(said[1]);
+	*from = said[0];
+	return pid;
+}
+
+/* The program's word when it is ready: an address. */
+static unsigned long ready(int from)
+{
+	char line[64] = "";
+	unsigned long at = 0;
+	size_t have = 0;
+
+	while (have < sizeof(line) - 1 && !strchr(line, '\n') &&
+	       read(from, line + have, 1) == 1)
+		have++;
+	need(sscanf(line, "ready %lx", &at) == 1, "the program does not begin");
+	return at;
+}
+
+static void stop_task(pid_t tid)
+{
+	int status;
+
+	need(!ptrace(PTRACE_SEIZE, tid, 0, 0), "seize");
+	need(!ptrace(PTRACE_INTERRUPT, tid, 0, 0), "interrupt");
+	need(waitpid(tid, &status, __WALL) == tid && WIFSTOPPED(status), "stop");
+}
+
+/* Stops the tasks of a proxy, all or all but the first one. */
+static void stop_tasks(pid_t pid, int all)
+{
+	char path[64];
+	struct dirent *entry;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	tasks = opendir(path);
+	need(tasks != NULL, path);
+	while ((entry = readdir(tasks)))
+		if (entry->d_name[0] != '.' && (all || atoi(entry->d_name) != pid))
+			stop_task(atoi(entry->d_name));
+	closedir(tasks);
+}
+
+static int device_of(pid_t pid)
+{
+	char path[64], to[64];
+	struct dirent *entry;
+	int fd = -1;
+	DIR *files;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	files = opendir(path);
+	need(files != NULL, path);
+	while (fd < 0 && (entry = readdir(files))) {
+		ssize_t size = readlinkat(dirfd(files), entry->d_name, to, sizeof(to) - 1);
+
+		if (size > 0 && !strncmp(to, "/dev/hanare", size))
+			fd = atoi(entry->d_name);
+	}
+	closedir(files);
+	need(fd >= 0, "no device");
+	return fd;
+}
+
+static void own_ring(int times)
+{
+	struct user_regs_struct regs, call;
+	int from, status, i;
+	pid_t pid = start(&from, "sleep", NULL);
+
+	ready(from);
+	sleep(2); /* until it sleeps on both sides */
+	stop_task(pid);
+	need(!ptrace(PTRACE_GETREGS, pid, 0, &regs), "registers");
+	call = regs;
+	call.rip -= 2; /* the instruction `syscall`, by which it sleeps */
+	call.orig_rax = -1;
+	call.rdi = device_of(pid);
+	call.rsi = HANARE_IOCTL_RING;
+	call.rdx = regs.rsp - 1024;
+	for (i = 0; i < times; i++) {
+		call.rax = SYS_ioctl;
+		need(!ptrace(PTRACE_POKEDATA, pid, call.rdx, i % 8L), "bell");
+		need(!ptrace(PTRACE_SETREGS, pid, 0, &call), "set");
+		need(!ptrace(PTRACE_SINGLESTEP, pid, 0, 0), "step");
+		need(waitpid(pid, &status, __WALL) == pid && WIFSTOPPED(status), "stepped");
+	}
+	say("rung");
+	kill(pid, SIGKILL);
+}
+
+static void sleep_for_ever(void)
+{
+	char byte;
+
+	printf("ready 1\n");
+	fflush(stdout);
+	read(0, &byte, 1);
+}
+
+/* ---- services ---- */
+
+/* Set from Linux. */
+static volatile long told_readers, told_first;
+static char *file;
+
+static void wait_for(volatile long *told)
+{
+	struct timespec while_ms = { .tv_nsec = 50000000 };
+
+	/* A futex: the LWK serves it without Linux. */
+	while (!*told)
+		syscall(SYS_futex, told, FUTEX_WAIT_PRIVATE, 0, &while_ms, NULL, 0);
+}
+
+static void *reader(void *number)
+{
+	wait_for(&told_readers);
+	*(volatile char *)(file + (long)number * APART);
+	for (;;)
+		syscall(SYS_futex, &told_readers, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+	return NULL;
+}
+
+static void readers(const char *path)
+{
+	int fd = open(path, O_RDONLY);
+	pthread_t thread;
+	long i;
+
+	file = mmap(NULL, (READERS + 1L) * APART, PROT_READ, MAP_PRIVATE, fd, 0);
+	need(file != MAP_FAILED, path);
+	for (i = 0; i < READERS; i++)
+		need(!pthread_create(&thread, NULL, reader, (void *)i), "thread");
+	printf("ready 1\n");
+	fflush(stdout);
+	wait_for(&told_first);
+	*(volatile char *)(file + i * APART);
+	for (;;)
+		syscall(SYS_futex, &told_readers, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* The program is this one, static, so the word has the same address. */
+static void tell(pid_t stopped, volatile long *what)
+{
+	char path[64];
+	long one = 1;
+	int memory;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", stopped);
+	memory = open(path, O_RDWR);
+	need(memory >= 0 && pwrite(memory, &one, sizeof(one), (long)what) == sizeof(one), path);
+	close(memory);
+}
+
+static pid_t hold(const char *path, int all)
+{
+	int from;
+	pid_t pid = start(&from, "readers", path);
+
+	ready(from);
+	stop_tasks(pid, all);
+	tell(pid, &told_readers);
+	sleep(3);
+	return pid;
+}
+
+static void crowd(const char *path)
+{
+	pid_t pid = hold(path, 0), ended;
+	int status;
+
+	tell(pid, &told_first);
+	sleep(2);
+	kill(pid, SIGTERM);
+	alarm(60);
+	/* Stopped threads are to be waited for, too. */
+	while ((ended = waitpid(-1, &status, __WALL)) != pid || WIFSTOPPED(status))
+		need(ended > 0, "wait");
+	printf("ended by %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+}
+
+/* ---- requests ---- */
+
+static int asked_fd;
+
+static void *asker(void *unused)
+{
+	struct hanare_usage usage;
+
+	for (;;)
+		ioctl(asked_fd, HANARE_IOCTL_USAGE, &usage);
+	return unused;
+}
+
+static void ask(int count)
+{
+	pthread_attr_t small;
+	pthread_t thread;
+
+	asked_fd = attach();
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, 64 << 10);
+	while (count--)
+		need(!pthread_create(&thread, &small, asker, NULL), "thread");
+	say("asking");
+	for (;;)
+		pause();
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 2 ? argv[2] : "", *how = argc > 3 ? argv[3] : "";
+
+	self = argv[0];
+	name = argv[1];
+	if (!strcmp(what, "ring"))
+		return ring(atoi(how)), 0;
+	if (!strcmp(what, "own-ring"))
+		return own_ring(atoi(how)), 0;
+	if (!strcmp(what, "sleep"))
+		return sleep_for_ever(), 0;
+	if (!strcmp(what, "readers"))
+		return readers(how), 0;
+	if (!strcmp(what, "hold"))
+		return hold(how, 1), say("held"), pause();
+	if (!strcmp(what, "crowd"))
+		return crowd(how), 0;
+	if (!strcmp(what, "ask"))
+		return ask(atoi(how)), 0;
+	fprintf(stderr, "usage: see the head of stranger.c\n");
+	return 2;
+}

@@ -1,0 +1,59 @@
+//! `hanare completion`: what shells need to complete command lines.
+
+use anyhow::Result;
+use clap::{Args, CommandFactory, ValueEnum};
+use clap_complete::Shell;
+
+use crate::output;
+
+/// Print the completion of commands and options for a shell (make install does for all three).
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  . <(hanare completion bash)       in this shell
+  hanare completion fish > ~/.config/fish/completions/hanare.fish")]
+pub struct Completion {
+    /// Shell
+    shell: Kind,
+}
+
+/// Shells that are served.
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+impl Completion {
+    /// Prints it.
+    pub fn execute(self) -> Result<()> {
+        output::write_bytes(&script(self.shell))
+    }
+}
+
+fn script(kind: Kind) -> Vec<u8> {
+    let shell = match kind {
+        Kind::Bash => Shell::Bash,
+        Kind::Zsh => Shell::Zsh,
+        Kind::Fish => Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut crate::Cli::command(), "hanare", &mut script);
+    script
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shell_is_told_the_commands_and_options() {
+        for kind in Kind::value_variants() {
+            let text = String::from_utf8(script(*kind)).unwrap();
+            for word in ["shutdown", "completion", "doctor", "force"] {
+                assert!(text.contains(word), "{word}");
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! `OP_EXEC`: the proxy calls execve itself, and Linux loads it once more in place of the
+//! program (`module/program.c`). The new image finds in its environment what it goes on with.
+
+use core::fmt::{self, Write};
+use core::sync::atomic::Ordering;
+
+use hanare_abi::ioctl::NAME_SIZE;
+use linux_raw_sys::errno::{EIO, ESRCH, ETIMEDOUT};
+use linux_raw_sys::general::{F_SETFD, RLIMIT_STACK, rlimit64};
+
+use crate::clock::Clock;
+use crate::message::{EXIT_HANARE, die, text};
+use crate::process::{self, Process};
+use crate::sys::shared::Initial;
+use crate::sys::signal;
+use crate::sys::{self, Errno};
+use crate::worker;
+use crate::{FIRST_WORKER, attach, signals, start};
+
+/// By its first variable an image knows that it goes on for another one:
+/// `HANARE_RESUME=TOKEN:FD:SPACE:PROGRAM:INTERPRETER:SOFT:HARD:STATS:CALLS:SLEEPS`, all decimal: the limits of
+/// RLIMIT_STACK, whether figures are told at the end, and what they are so far. The second one is the name of the instance.
+/// The arguments are the program's, for those who watch (audit).
+const OPTION: &[u8] = b"HANARE_RESUME=";
+const INSTANCE: &[u8] = b"HANARE_INSTANCE=";
+/// Ten numbers of at most twenty digits fit.
+const OPTION_MAX: usize = 224;
+/// Above this Linux may lay the proxy's own memory out among the application's addresses.
+const STACK_MAX: u64 = 64 << 20;
+
+
+/// What the old image hands to the new one.
+pub struct Resumption {
+    token: u64,
+    /// The descriptor that served the space that is left, and the id of that.
+    fd: u32,
+    left: u32,
+    /// File ids of the program and its ELF interpreter.
+    files: [u64; 2],
+    /// RLIMIT_STACK of the program.
+    stack: rlimit64,
+    /// Whether figures are told at the end, and those of calls and sleeps.
+    stats: bool,
+    counted: [u64; 2],
+    instance: [u8; NAME_SIZE],
+}
+
+/// A string of limited length, ended by a zero.
+struct Argument {
+    bytes: [u8; OPTION_MAX],
+    length: usize,
+}
+
+impl Write for Argument {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.len() - 1;
+        let to = self.bytes[..room].get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
+        to.copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        Ok(())
+    }
+}
+
+/// `OP_EXEC`. Comes back with an error only.
+pub fn exec(process: &Process, args: &[u64; 6]) -> i64 {
+    let [token, dir, path, flags, files, argv] = *args;
+    let (program, interpreter) = (files as u32, files >> 32);
+    let (fd, left) = (process.space.fd, process.space.id.load(Ordering::Relaxed));
+    let Ok(stack) = sys::get_limit(RLIMIT_STACK) else { return -i64::from(EIO) };
+    let mut option = Argument { bytes: [0; OPTION_MAX], length: 0 };
+    let prefix = core::str::from_utf8(OPTION).unwrap_or_default();
+    let (soft, hard) = (stack.rlim_cur, stack.rlim_max);
+    let (stats, [calls, sleeps]) = (u8::from(process.is_reporting()), process.counted());
+    let _ = write!(option, "{prefix}{token}:{fd}:{left}:{program}:{interpreter}:{soft}:{hard}:{stats}:{calls}:{sleeps}");
+    let mut instance = Argument { bytes: [0; OPTION_MAX], length: 0 };
+    let _ = write!(instance, "{}{}", core::str::from_utf8(INSTANCE).unwrap_or_default(), text(&process.space.instance));
+    // A signal would find nobody to be told to; the new image opens the mask again.
+    let mask = signal::set_mask(!0);
+    if soft > STACK_MAX {
+        let _ = sys::set_limit(RLIMIT_STACK, &rlimit64 { rlim_cur: STACK_MAX.min(hard), rlim_max: hard });
+    }
+    let _ = sys::fcntl(fd, F_SETFD, 0);
+    let error = sys::exec(dir, path, argv, [&option, &instance].map(|one| text(&one.bytes).0), flags);
+    // The descriptor stays as it is: another process with the same table may be about to exec.
+    let _ = sys::set_limit(RLIMIT_STACK, &stack);
+    signal::set_mask(mask);
+    -i64::from(error.0)
+}
+
+/// The arguments of this image, if it was loaded by [`exec`].
+pub fn resumption(initial: &Initial) -> Option<Resumption> {
+    if initial.envc != 2 {
+        return None;
+    }
+    let numbers = initial.environment(0).to_bytes().strip_prefix(OPTION)?;
+    let mut numbers = core::str::from_utf8(numbers).ok()?.split(':').map(|number| number.parse().ok());
+    let mut next = || numbers.next().flatten();
+    let (token, fd, left) = (next()?, u32::try_from(next()?).ok()?, u32::try_from(next()?).ok()?);
+    let files = [next()?, next()?];
+    let stack = rlimit64 { rlim_cur: next()?, rlim_max: next()? };
+    let (stats, counted) = (next()? != 0, [next()?, next()?]);
+    let mut instance = [0; NAME_SIZE];
+    let name = initial.environment(1).to_bytes().strip_prefix(INSTANCE)?;
+    instance[..NAME_SIZE - 1].get_mut(..name.len())?.copy_from_slice(name);
+    Some(Resumption { token, fd, left, files, stack, stats, counted, instance })
+}
+
+/// Takes the program's new space, and serves it. All signals are blocked.
+pub fn resume(from: &Resumption, initial: &Initial, clock: Clock) -> ! {
+    // Linux tells a tracer of execve by it, who hears of that from the LWK.
+    signal::discard_pending(signal::bit(linux_raw_sys::general::SIGTRAP));
+    if from.stack.rlim_cur > STACK_MAX {
+        let _ = sys::set_limit(RLIMIT_STACK, &from.stack);
+    }
+    let secure = initial.auxiliary(linux_raw_sys::auxvec::AT_SECURE) != 0;
+    let space = attach::program(from.fd, from.left, from.instance, from.token, from.files, secure);
+    let space = space.unwrap_or_else(|error| give_up(error, &from.instance));
+    process::set(Process::new(space, clock, from.stats).having_counted(from.counted));
+    worker::become_worker(&FIRST_WORKER);
+    // What Linux has settled is true of the program.
+    FIRST_WORKER.gained.store(!sys::is_dumpable(), Ordering::Relaxed);
+    signals::forward_fatal(start::ignored());
+    worker::serve(&FIRST_WORKER, !0)
+}
+
+fn give_up(error: Errno, instance: &[u8]) -> ! {
+    let name = text(instance);
+    match error.0 {
+        EIO => die(EXIT_HANARE, format_args!("the LWK '{name}' stopped working; see: hanare log {name}")),
+        ESRCH => die(EXIT_HANARE, format_args!("exec: the process ended before its program began")),
+        ETIMEDOUT => die(EXIT_HANARE, format_args!("exec: the LWK does not answer; see: hanare status")),
+        _ => die(EXIT_HANARE, format_args!("exec: the program cannot be started: {error}")),
+    }
+}
+
