@@ -140,6 +140,8 @@
 #define HANARE_MEASURE_STIBP 128U
 /* The predictor of returns is filled at each switch of threads. */
 #define HANARE_MEASURE_FILL_RSB 256U
+/* Like `MEASURE_IBRS`, where the CPU has only the first form: turned on at each entry, off at each exit. */
+#define HANARE_MEASURE_ENTRY_IBRS 512U
 /* The CPU has not been started. */
 #define HANARE_CPU_OFF 0U
 /* The module sent the SIPI. */

@@ -243,11 +243,13 @@ static void show_bounds(struct seq_file *m, u32 on)
 		seq_puts(m, "Vulnerable: __user pointer sanitization and usercopy barriers only; no swapgs barriers");
 }
 
-/* There are no retpolines: without a better IBRS it stays open, whatever is done besides. */
+/* There are no retpolines: without IBRS it stays open, whatever is done besides. */
 static void show_predictors(struct seq_file *m, u32 on)
 {
 	if (on & (HANARE_MEASURE_IBRS | HANARE_MEASURE_AUTO_IBRS))
 		seq_puts(m, "Mitigation: Enhanced / Automatic IBRS");
+	else if (on & HANARE_MEASURE_ENTRY_IBRS)
+		seq_puts(m, "Mitigation: IBRS");
 	else
 		seq_puts(m, "Vulnerable");
 	if (on & HANARE_MEASURE_IBPB)
@@ -258,6 +260,17 @@ static void show_predictors(struct seq_file *m, u32 on)
 		seq_puts(m, "; RSB filling");
 	if (boot_cpu_has_bug(X86_BUG_BHI))
 		seq_puts(m, "; BHI: Vulnerable");
+}
+
+/* Intel's is closed by IBRS in either form, AMD's by none (retbleed_select_mitigation, arch/x86/kernel/cpu/bugs.c). */
+static void show_returns(struct seq_file *m, u32 on)
+{
+	if (boot_cpu_data.x86_vendor != X86_VENDOR_INTEL)
+		seq_puts(m, "Vulnerable");
+	else if (on & HANARE_MEASURE_IBRS)
+		seq_puts(m, "Mitigation: Enhanced IBRS");
+	else
+		seq_puts(m, on & HANARE_MEASURE_ENTRY_IBRS ? "Mitigation: IBRS" : "Vulnerable");
 }
 
 static void show_open(struct seq_file *m, u32 on)
@@ -284,7 +297,7 @@ VULNERABILITY(l1tf, X86_BUG_L1TF, show_inversion)
 VULNERABILITY(mds, X86_BUG_MDS, show_buffers)
 VULNERABILITY(tsx_async_abort, X86_BUG_TAA, show_buffers)
 VULNERABILITY(mmio_stale_data, X86_BUG_MMIO_STALE_DATA, show_buffers)
-VULNERABILITY(retbleed, X86_BUG_RETBLEED, show_open)
+VULNERABILITY(retbleed, X86_BUG_RETBLEED, show_returns)
 VULNERABILITY(spec_rstack_overflow, X86_BUG_SRSO, show_open)
 VULNERABILITY(reg_file_data_sampling, X86_BUG_RFDS, show_buffers)
 VULNERABILITY(indirect_target_selection, X86_BUG_ITS, show_open)

@@ -162,6 +162,8 @@ pub const MEASURE_IBPB: u32 = 1 << 6;
 pub const MEASURE_STIBP: u32 = 1 << 7;
 /// The predictor of returns is filled at each switch of threads.
 pub const MEASURE_FILL_RSB: u32 = 1 << 8;
+/// Like [`MEASURE_IBRS`], where the CPU has only the first form: turned on at each entry, off at each exit.
+pub const MEASURE_ENTRY_IBRS: u32 = 1 << 9;
 
 /// The CPU has not been started.
 pub const CPU_OFF: u32 = 0;

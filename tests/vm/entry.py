@@ -8,9 +8,11 @@ of the Rust behind it. There the vector is delivered as the processor does it (S
 when the handler has returned all registers have to be as before. The program has a GS base that looks
 like the kernel's. No #DB comes in #DB, no NMI in NMI, no #MC in #MC.
 
-    tests/vm/entry.py [BOOT OPTION...]      on the host, TCG; prints a verdict for each way in and out and each vector
+    tests/vm/entry.py [--leaky]     on the host, TCG; prints a verdict for each way in and out and each vector
+                                    --leaky: with a CPU against whose leaks all is done that is done
 """
 
+import argparse
 import os
 import shutil
 import struct
@@ -21,7 +23,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, f'{ROOT}/tests/lib')
-from gdbstub import Stub, NAMES, SECONDS  # noqa: E402
+from gdbstub import LEAKY_WITH_IBRS, NAMES, SECONDS, Stub  # noqa: E402
 
 IMAGE = f'{ROOT}/build/lwk/hanare-lwk'
 PROGRAM = f'{ROOT}/build/tests/guest/static/kernelgs'
@@ -32,6 +34,7 @@ RUST_INSTRUCTIONS = 100
 IST_OF_VECTOR = {1: 4, 2: 2, 18: 3}
 IST = 16 * 8 + 36
 KERNEL_CS, KERNEL_DS = 0x10, 0x18
+WRMSR, SPEC_CTRL, IBRS = b'\x0f\x30', 0x48, 1
 IPI_VECTOR = 0xe0
 
 
@@ -153,6 +156,38 @@ def ways(stub, image, vector):
     yield 'rust', beyond(stub, image, vector)
 
 
+def predicted(stub, image):
+    """Steps from here as long as it is the assembly of entries and exits: what is written to SPEC_CTRL."""
+    found, now = [], stub.registers()
+    while now['rip'] in image.code:
+        if stub.read(now['rip'], 2) == WRMSR and now['rcx'] == SPEC_CTRL:
+            found.append(now['rax'] & IBRS)
+        stub.step()
+        now = stub.registers()
+    return found
+
+
+def predictions(stub, image, leaky):
+    """User mode's predictions are not the kernel's: IBRS is on before any Rust, and off before user mode."""
+    expected = ([IBRS], [0]) if leaky else ([], [])
+    for name, start in (('syscall', image.syscall), ('page-fault', image.vectors + 16 * 14),
+                        ('nmi', None), ('interrupt', image.vectors + 16 * IPI_VECTOR)):
+        if start is None:
+            raised(stub, image, VECTORS[name])  # in user mode, where the page fault has ended
+        else:
+            stub.go_to(start)
+        entry = predicted(stub, image)
+        at = stub.registers()['rsp']
+        returns = struct.unpack('<Q', stub.read(at, 8))[0]
+        while stub.go_to(returns)['rsp'] != at + 8:
+            stub.step()
+        found = entry, predicted(stub, image)
+        # Interrupts come where a CPU idles: in the kernel, where nothing is to be done.
+        wanted = ([], []) if stub.registers()['cs'] == KERNEL_CS else expected
+        assert wanted == expected or name == 'interrupt', f'{name}: not back in user mode'
+        assert found == wanted, f'{name}: {found}, not {wanted}'
+
+
 def verdict(name, body):
     try:
         body()
@@ -166,9 +201,12 @@ def verdict(name, body):
 def main():
     folder = tempfile.mkdtemp(prefix='hanare-entry.')
     path = f'{folder}/gdb'
-    options = ' '.join(f'--option {option}' for option in sys.argv[1:])
-    inside = f'hanare boot --cpus 2 --mem 128M {options} >/dev/null && exec hanare run -- {PROGRAM}'
-    vm = subprocess.Popen([f'{ROOT}/tools/vm', '--timeout', str(4 * SECONDS), '--qemu=-gdb', f'--qemu=unix:{path},server,nowait',
+    options = argparse.ArgumentParser()
+    options.add_argument('--leaky', action='store_true')
+    leaky = options.parse_args().leaky
+    processor = ['--qemu=-cpu', f'--qemu={LEAKY_WITH_IBRS}'] if leaky else []
+    inside = f'hanare boot --cpus 2 --mem 128M >/dev/null && exec hanare run -- {PROGRAM}'
+    vm = subprocess.Popen([f'{ROOT}/tools/vm', '--timeout', str(4 * SECONDS), *processor, '--qemu=-gdb', f'--qemu=unix:{path},server,nowait',
                            '--', 'sh', '-c', inside], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=sys.stderr, env=dict(os.environ, HANARE_ACCEL='tcg'))
     good = True
@@ -183,6 +221,7 @@ def main():
                     print(f'# {name} {way}: {" + ".join(map(str, counts))} instructions', flush=True)
                     assert min(counts) > 4, f'{way}: only {counts} instructions'
             good = verdict(f'{name}-at-each-instruction', body) and good
+        good = verdict('predictions', lambda: predictions(stub, image, leaky)) and good
         if good:
             stub.send('vCont;c')
             end = time.monotonic() + 3

@@ -14,13 +14,11 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, f'{ROOT}/tests/lib')
-from gdbstub import ADDRESS, GLOBAL, PRESENT, SECONDS, Stub, USER  # noqa: E402
+from gdbstub import ADDRESS, GLOBAL, LEAKY, LEAKY_WITH_IBRS, PRESENT, SECONDS, Stub, USER  # noqa: E402
 
 IMAGE = f'{ROOT}/build/lwk/hanare-lwk'
 PROGRAM = f'{ROOT}/build/tests/guest/static/noaccess'
-FILES = 'l1tf', 'mds', 'meltdown', 'spectre_v1', 'spectre_v2'  # of vulnerabilities
-# As Linux knows a Skylake: it has them all.
-LEAKY = 'max,-monitor,-erms,-fsrm,vendor=GenuineIntel,family=6,model=94,stepping=3'
+FILES = 'l1tf', 'mds', 'meltdown', 'retbleed', 'spectre_v1', 'spectre_v2'  # of vulnerabilities
 SMALL, LARGE = 4096, 2 << 20
 SMALL_PAGES = 16  # of the program
 STACK_PAGES = 4 * 2  # kernel/hal/src/gdt.rs: interrupt stacks of a CPU
@@ -159,7 +157,11 @@ MACHINES = {
         'text-has-no-writable-alias': text_has_no_writable_alias,
         'vulnerabilities': tells(meltdown='Mitigation: PTI', l1tf='Mitigation: PTE Inversion',
                                  mds='Vulnerable: Clear CPU buffers attempted, no microcode; SMT',
-                                 spectre_v1='Mitigation: usercopy/swapgs barriers', spectre_v2='Vulnerable; RSB filling'),
+                                 spectre_v1='Mitigation: usercopy/swapgs barriers', spectre_v2='Vulnerable; RSB filling', retbleed='Vulnerable'),
+    }),
+    'leaky-with-ibrs-': (LEAKY_WITH_IBRS, [], {
+        'vulnerabilities': tells(spectre_v2='Mitigation: IBRS; IBPB: always-on; STIBP: always-on; RSB filling',
+                                 retbleed='Mitigation: IBRS'),
     }),
     'leaky-off-': (LEAKY, ['mitigations=off'], {
         'one-table': one_table,

@@ -38,11 +38,13 @@ impl Processor {
         // IBRS_ALL; and the CPU has SPEC_CTRL.
         let enhanced = has(intel, 26, has(self.arch_capabilities, 1, MEASURE_IBRS));
         let automatic = has(u64::from(self.leaf8000_0021_eax), 8, MEASURE_AUTO_IBRS);
+        // There are no retpolines, for which Linux leaves this one where it can.
+        let at_entry = if enhanced | automatic != 0 { 0 } else { has(intel, 26, MEASURE_ENTRY_IBRS) | has(amd, 14, MEASURE_ENTRY_IBRS) };
         let barrier = has(intel, 26, MEASURE_IBPB) | has(amd, 12, MEASURE_IBPB);
         // Enhanced IBRS holds siblings apart as well, the automatic one does so only in the kernel
         // (`spectre_v2_in_eibrs_mode` and its use in bugs.c).
         let apart = if enhanced != 0 { 0 } else { has(intel, 27, MEASURE_STIBP) | has(amd, 15, MEASURE_STIBP) };
-        enhanced | automatic | barrier | apart | MEASURE_FILL_RSB
+        enhanced | automatic | at_entry | barrier | apart | MEASURE_FILL_RSB
     }
 
     /// Whether `verw` clears what leaks. Of several leaks each needs its own word for it.
@@ -104,11 +106,13 @@ mod tests {
         let of = |cpu: Processor| choose(AUTO, LEAK_SPECTRE_V2, &cpu) & !MEASURE_FILL_RSB;
         let none = Processor::default();
         let skylake = Processor { leaf7_edx: 3 << 26, ..none };
-        assert_eq!(of(skylake), MEASURE_IBPB | MEASURE_STIBP);
+        assert_eq!(of(skylake), MEASURE_ENTRY_IBRS | MEASURE_IBPB | MEASURE_STIBP);
         assert_eq!(of(Processor { arch_capabilities: 1 << 1, ..skylake }), MEASURE_IBPB | MEASURE_IBRS);
         assert_eq!(of(Processor { arch_capabilities: 1 << 1, ..none }), 0, "no SPEC_CTRL");
         let zen2 = Processor { leaf8000_0008_ebx: 1 << 12 | 1 << 14 | 1 << 15, ..none };
-        assert_eq!(of(zen2), MEASURE_IBPB | MEASURE_STIBP);
+        assert_eq!(of(zen2), MEASURE_ENTRY_IBRS | MEASURE_IBPB | MEASURE_STIBP);
+        let zen1 = Processor { leaf8000_0008_ebx: 1 << 12, ..none };
+        assert_eq!(of(zen1), MEASURE_IBPB);
         let zen4 = Processor { leaf8000_0021_eax: 1 << 8, ..zen2 };
         assert_eq!(of(zen4), MEASURE_IBPB | MEASURE_STIBP | MEASURE_AUTO_IBRS);
     }

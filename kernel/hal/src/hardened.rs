@@ -10,12 +10,17 @@
 //! Buffers (MDS and its like; Documentation/arch/x86/mds.rst): `verw` with a selector in memory is the last
 //! that is done before user mode.
 //!
+//! Branch predictors (Spectre variant 2; "Speculative Execution Side Channel Mitigations" of Intel, 2.4.1; AMD,
+//! "Indirect Branch Control Extension"): where the CPU has only the first form of IBRS, it has to be turned on after
+//! each change from user mode, before an indirect branch or a return, and is turned off before user mode, which it
+//! would slow down. Between the entry and there, all branches here are direct.
+//!
 //! `swapgs` (CVE-2019-1125; Documentation/admin-guide/hw-vuln/spectre.rst): a barrier on both sides of the
 //! branch that decides about it, lest the kernel goes on speculatively with the other GS. A write to CR3 is one.
 
-use crate::percpu::{ENTRY_TOP, KERNEL_CR3, USER_CR3, USER_RSP, VERW_SELECTOR};
+use crate::percpu::{ENTRY_TOP, KERNEL_CR3, KERNEL_PREDICTION, USER_CR3, USER_PREDICTION, USER_RSP, VERW_SELECTOR};
 use core::arch::global_asm;
-use hanare_abi::boot::{MEASURE_CLEAR_BUFFERS, MEASURE_FENCE_SWAPGS, MEASURE_ISOLATION};
+use hanare_abi::boot::{MEASURE_CLEAR_BUFFERS, MEASURE_ENTRY_IBRS, MEASURE_FENCE_SWAPGS, MEASURE_ISOLATION};
 
 global_asm!(
     r#"
@@ -40,8 +45,20 @@ global_asm!(
     PATCH hal_iret_site, hal_iret_hardened, {exits}, 1
     PATCH hal_trap_common, hal_trap_hardened, {traps}, 1
     PATCH hal_debug_site, hal_debug_hardened, {traps}, 1
-    PATCH hal_paranoid_enter_site, hal_paranoid_enter, {isolation}, 1
-    PATCH hal_paranoid_leave_site, hal_paranoid_leave, {isolation}, 1
+    PATCH hal_paranoid_enter_site, hal_paranoid_enter, {paranoid}, 1
+    PATCH hal_paranoid_leave_site, hal_paranoid_leave, {paranoid}, 1
+    PATCH hal_syscall_call_site, hal_syscall_ibrs, {ibrs}, 1
+    PATCH hal_sysret_pops_site, hal_sysret_ibrs, {ibrs}, 1
+    PATCH hal_trap_call_site, hal_trap_ibrs, {ibrs}, 1
+    PATCH hal_return_site, hal_return_ibrs, {ibrs}, 1
+
+    // Takes rax, rcx and rdx.
+    .macro PREDICT value
+    mov ecx, {spec_ctrl}
+    mov eax, gs:[\value]
+    xor edx, edx
+    wrmsr
+    .endm
 
     .section .hanare.entry, "ax"
 hal_syscall_isolated:
@@ -112,17 +129,57 @@ hal_trap_isolated:                  // from user mode, the kernel's GS
     mov rdi, rsp
     jmp hal_trap_stack
 
-hal_paranoid_enter:                 // from anywhere, with either table
+hal_syscall_ibrs:                   // rsp -> Regs
+    PREDICT {kernel_prediction}
+    xor ebp, ebp
+    mov rdi, rsp
+    jmp hal_syscall_call
+
+hal_sysret_ibrs:
+    PREDICT {user_prediction}
+    pop r15
+    pop r14
+    pop r13
+    jmp hal_sysret_pops
+
+hal_trap_ibrs:                      // rsp -> Regs; in the kernel it is on
+    xor ebp, ebp
+    movzx esi, dil
+    test byte ptr [rsp + 136], 3
+    jz hal_trap_call
+    PREDICT {kernel_prediction}
+    jmp hal_trap_call
+
+hal_return_ibrs:
+    PREDICT {user_prediction}
+    pop r15
+    pop r14
+    pop r13
+    jmp hal_return_pops
+
+hal_paranoid_enter:                 // from anywhere, with either table, and whatever is predicted
+    ONLY_WITH {isolation}, hal_site_10, 1f
     mov r14, cr3
     mov rax, gs:[{kernel_cr3}]
     mov cr3, rax
-    xor ebp, ebp
+1:  ONLY_WITH {ibrs}, hal_site_11, 1f
+    mov ecx, {spec_ctrl}
+    rdmsr
+    mov r15d, eax
+    PREDICT {kernel_prediction}
+1:  xor ebp, ebp
     mov rdi, rsp
     jmp hal_paranoid_entered
 
 hal_paranoid_leave:
+    ONLY_WITH {ibrs}, hal_site_12, 1f
+    mov ecx, {spec_ctrl}
+    mov eax, r15d
+    xor edx, edx
+    wrmsr
+1:  ONLY_WITH {isolation}, hal_site_13, 1f
     mov cr3, r14
-    mov ecx, {gs_base}
+1:  mov ecx, {gs_base}
     jmp hal_paranoid_left
 "#,
     isolation = const MEASURE_ISOLATION,
@@ -130,6 +187,11 @@ hal_paranoid_leave:
     swapgs = const MEASURE_FENCE_SWAPGS,
     exits = const MEASURE_ISOLATION | MEASURE_CLEAR_BUFFERS,
     traps = const MEASURE_ISOLATION | MEASURE_FENCE_SWAPGS,
+    ibrs = const MEASURE_ENTRY_IBRS,
+    paranoid = const MEASURE_ISOLATION | MEASURE_ENTRY_IBRS,
+    kernel_prediction = const KERNEL_PREDICTION,
+    user_prediction = const USER_PREDICTION,
+    spec_ctrl = const crate::speculation::msr::SPEC_CTRL,
     user_rsp = const USER_RSP,
     kernel_cr3 = const KERNEL_CR3,
     user_cr3 = const USER_CR3,

@@ -12,7 +12,9 @@ pub(crate) const KERNEL_CR3: usize = 24;
 pub(crate) const USER_CR3: usize = 32;
 pub(crate) const ENTRY_TOP: usize = 40;
 pub(crate) const VERW_SELECTOR: usize = 48;
-const SPACE: usize = 56;
+pub(crate) const KERNEL_PREDICTION: usize = 56;
+pub(crate) const USER_PREDICTION: usize = 60;
+const SPACE: usize = 64;
 
 #[repr(C, align(512))]
 struct Block {
@@ -25,16 +27,21 @@ struct Block {
     /// End of `entry_stack`, and what `verw` looks at.
     entry_top: u64,
     verw_selector: u64,
+    /// What entries and exits write to SPEC_CTRL, where they do ([`crate::speculation`]).
+    kernel_prediction: u32,
+    user_prediction: u32,
     /// The address space that this CPU had last.
     space: u64,
     /// The stack of traps from user mode before they have the kernel's page table. A frame of seven words and two.
-    entry_stack: [u64; 56],
+    entry_stack: [u64; 55],
 }
 const _: () = assert!(size_of::<Block>() == 512);
 const _: () = assert!(core::mem::offset_of!(Block, kernel_cr3) == KERNEL_CR3);
 const _: () = assert!(core::mem::offset_of!(Block, user_cr3) == USER_CR3);
 const _: () = assert!(core::mem::offset_of!(Block, entry_top) == ENTRY_TOP);
 const _: () = assert!(core::mem::offset_of!(Block, verw_selector) == VERW_SELECTOR);
+const _: () = assert!(core::mem::offset_of!(Block, kernel_prediction) == KERNEL_PREDICTION);
+const _: () = assert!(core::mem::offset_of!(Block, user_prediction) == USER_PREDICTION);
 const _: () = assert!(core::mem::offset_of!(Block, space) == SPACE);
 
 /// On pages of their own: user mode's page tables may have them.
@@ -52,8 +59,10 @@ static BLOCKS: Blocks = Blocks(UnsafeCell::new(
             user_cr3: 0,
             entry_top: 0,
             verw_selector: 0,
+            kernel_prediction: 0,
+            user_prediction: 0,
             space: 0,
-            entry_stack: [0; 56],
+            entry_stack: [0; 55],
         }
     }; crate::boot::CPUS_MAX],
 ));
@@ -78,6 +87,15 @@ pub(crate) fn place(cpu: usize) -> (u64, u64) {
         BLOCKS.0.get().cast::<Block>().wrapping_add(cpu) as u64,
         size_of::<Block>() as u64,
     )
+}
+
+/// Says what entries and exits of the calling CPU write to SPEC_CTRL.
+pub(crate) fn set_predictions(kernel: u32, user: u32) {
+    // SAFETY: GS points at this CPU's block; the fields are written only here.
+    unsafe {
+        asm!("mov gs:[{}], {:e}", const KERNEL_PREDICTION, in(reg) kernel, options(nostack, preserves_flags));
+        asm!("mov gs:[{}], {:e}", const USER_PREDICTION, in(reg) user, options(nostack, preserves_flags));
+    }
 }
 
 /// Says which page tables entries and exits of the calling CPU are to load.

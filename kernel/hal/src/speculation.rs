@@ -5,9 +5,9 @@
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering};
-use hanare_abi::boot::{MEASURE_AUTO_IBRS, MEASURE_FILL_RSB, MEASURE_IBPB, MEASURE_IBRS, MEASURE_STIBP};
+use hanare_abi::boot::{MEASURE_AUTO_IBRS, MEASURE_ENTRY_IBRS, MEASURE_FILL_RSB, MEASURE_IBPB, MEASURE_IBRS, MEASURE_STIBP};
 
-mod msr {
+pub(crate) mod msr {
     pub const SPEC_CTRL: u32 = 0x48;
     pub const PRED_CMD: u32 = 0x49;
 }
@@ -30,11 +30,14 @@ fn is_on(measure: u32) -> bool {
     MEASURES.load(Ordering::Relaxed) & measure != 0
 }
 
-/// Predictions of less privileged code are not used by the kernel (IBRS, once for all where the CPU has the enhanced
-/// one), nor those of the sibling thread (STIBP). On each CPU; Linux sets its own when it gets the CPU back.
+/// Predictions of less privileged code are not used by the kernel (IBRS: once for all where the CPU has the enhanced
+/// one, else from each entry to each exit, [`crate::hardened`]), nor those of the sibling thread (STIBP). On each
+/// CPU; Linux sets its own when it gets the CPU back.
 pub fn init_cpu() {
-    let bits = [(MEASURE_IBRS, IBRS), (MEASURE_STIBP, STIBP)];
-    let value = bits.into_iter().filter(|&(measure, _)| is_on(measure)).fold(0, |all, (_, bit)| all | bit);
+    let of = |measure, bit| if is_on(measure) { bit } else { 0 };
+    let always = of(MEASURE_IBRS, IBRS) | of(MEASURE_STIBP, STIBP);
+    let value = always | of(MEASURE_ENTRY_IBRS, IBRS);
+    crate::percpu::set_predictions(value as u32, always as u32);
     // SAFETY: the measures are chosen only where CPUID names these bits (`hanare_core::mitigations`); they change
     // what is predicted and nothing else.
     unsafe {

@@ -129,6 +129,10 @@ global_asm!(
     pop r15
     pop r14
     pop r13
+    RESTORE_REST
+    .endm
+
+    .macro RESTORE_REST
     pop r12
     pop rbp
     pop rbx
@@ -161,17 +165,21 @@ hal_syscall_stack:
     push rax
     push rdi
     SAVE_REST
+hal_syscall_call_site:
     xor ebp, ebp
     mov rdi, rsp
+hal_syscall_call:
     sub rsp, 8                      // 21 words are on the stack: align it
     call {syscall}
     add rsp, 8
     test al, al
     jz {ret}
     // Fast return: only if rip and rflags are what sysret can restore safely.
+hal_sysret_pops_site:
     pop r15
     pop r14
     pop r13
+hal_sysret_pops:
     pop r12
     pop rbp
     pop rbx
@@ -196,7 +204,12 @@ hal_sysret_site:
     .global hal_return_to_user
 hal_return_to_user:
     // rsp -> Regs of user mode
-    RESTORE
+hal_return_site:
+    pop r15
+    pop r14
+    pop r13
+hal_return_pops:
+    RESTORE_REST
 hal_iret_site:
     pop rdi
     add rsp, 8
@@ -213,8 +226,10 @@ hal_trap_common:
 hal_trap_save:
     xchg rdi, [rsp]                 // rdi = vector; its slot = user rdi
     SAVE_REST
+hal_trap_call_site:
     xor ebp, ebp
     movzx esi, dil
+hal_trap_call:
     mov rdi, rsp
     sub rsp, 8
     call {trap}
