@@ -10,7 +10,7 @@
 #![allow(unsafe_code)] // the switch itself
 
 use crate::thread::Thread;
-use crate::{balance, debugregs, doorbell, inbound, info, kick, machinecheck, stacks, tlb, usertsc};
+use crate::{balance, debugregs, doorbell, inbound, info, kick, machinecheck, stacks, tlb, turns, usertsc};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -434,6 +434,10 @@ pub fn update_load(running: bool) {
 /// What Linux and other CPUs have asked for.
 pub fn serve_all() {
     inbound::drain();
+    serve_others();
+}
+
+fn serve_others() {
     tlb::serve();
     take_posted(KICK); // the caller looks at everything now
 }
@@ -490,7 +494,8 @@ pub fn deadline(ns: u64) -> u64 {
 /// arm the timer. The caller delivers signals after this.
 pub fn before_user() {
     loop {
-        serve_all();
+        turns::serve();
+        serve_others();
         let woke = wake_ready();
         let index = percpu::index(); // after each switch it may be another
         if !current().affinity.lock().contains(index) {
@@ -503,14 +508,22 @@ pub fn before_user() {
             continue;
         }
         let quiet = end_looking();
+        let rests = turns::rests();
+        if rests {
+            // Nobody rings for requests before the timer does.
+            doorbell::inbound().set_polling();
+        }
         if !POLLING[index].load(Ordering::Relaxed) {
             if quiet {
                 break;
             }
             continue;
         }
-        if quiet && doorbell::inbound().prepare_halt() {
+        if quiet && (rests || doorbell::inbound().prepare_halt()) {
             POLLING[index].store(false, Ordering::Relaxed);
+            if !rests {
+                turns::end_rest();
+            }
             break;
         }
         begin_looking();
@@ -539,6 +552,9 @@ fn arm_timer(user: bool) {
     } else {
         c.slice_end = NEVER;
     }
+    if user {
+        next = next.min(turns::rest_end());
+    }
     if user && let Some(ns) = c.current.as_ref().and_then(|t| t.process.cpu_timers.wanted(t)) {
         next = next.min(deadline(ns.max(CPU_TIMER_NS)));
     }
@@ -556,6 +572,9 @@ fn arm_timer(user: bool) {
 /// A deadline has come or the slice is over.
 pub fn on_timer() {
     this().timer = NEVER;
+    if turns::end_rest() {
+        set_polling(); // for requests that nobody has rung for
+    }
     request_reschedule();
 }
 

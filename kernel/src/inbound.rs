@@ -29,6 +29,10 @@ impl Deferred {
         self.end.store(end.wrapping_add(1), Ordering::Relaxed);
     }
 
+    fn has_some(&self) -> bool {
+        self.first.load(Ordering::Relaxed) != self.end.load(Ordering::Relaxed)
+    }
+
     fn pop(&self) -> Option<u32> {
         let first = self.first.load(Ordering::Relaxed);
         if first == self.end.load(Ordering::Relaxed) {
@@ -43,13 +47,28 @@ static DEFERRED: [Deferred; CPUS_MAX] = [const {
     Deferred { requests: [const { AtomicU32::new(0) }; INBOUND_ENTRIES], first: AtomicU32::new(0), end: AtomicU32::new(0) }
 }; CPUS_MAX];
 
-/// Serves everything Linux has posted to this CPU.
+/// Serves what Linux has posted to this CPU: what was deferred, and some of the rest, lest who calls this never goes
+/// on while more and more comes.
 pub fn drain() {
-    // Serving may defer more, which are older than what is in the ring by then.
-    while let Some(index) = DEFERRED[percpu::index()].pop().or_else(next) {
-        serve(index);
-        shared::cpu(percpu::index()).beat();
+    const BATCH: u32 = 16;
+    let mut served = 0;
+    while (served < BATCH || DEFERRED[percpu::index()].has_some()) && serve_one() {
+        served += 1;
     }
+}
+
+/// Serves the oldest of what Linux has posted to this CPU. False: there is nothing.
+pub fn serve_one() -> bool {
+    // Serving may defer more, which are older than what is in the ring by then.
+    let Some(index) = DEFERRED[percpu::index()].pop().or_else(next) else { return false };
+    serve(index);
+    shared::cpu(percpu::index()).beat();
+    true
+}
+
+/// Whether there is something to serve.
+pub fn is_asked() -> bool {
+    DEFERRED[percpu::index()].has_some() || !doorbell::inbound().is_empty()
 }
 
 /// Serves what Linux takes back of its own pages, and defers the rest: for who waits for the

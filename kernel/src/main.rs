@@ -62,6 +62,7 @@ mod thread;
 mod time;
 mod timens;
 mod tlb;
+mod turns;
 mod unhandled;
 mod until;
 mod usage;

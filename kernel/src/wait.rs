@@ -59,8 +59,8 @@ pub fn poll_for(what: &dyn Wait, cycles: u64) -> bool {
             }
         }
     };
-    while !inbound.prepare_halt() {
-        inbound::drain();
+    if !inbound.prepare_halt() {
+        set_polling(); // they are served before user mode, or in the wait
     }
     came
 }

@@ -6,8 +6,10 @@
  *   stranger NAME hold FILE    threads wait for pages of a file, and their workers are stopped
  *   stranger NAME crowd FILE   likewise; then the first thread wants one, and SIGTERM comes
  *   stranger NAME ask N        N threads of a forged proxy ask the LWK over and over
+ *   stranger NAME keep N       as root: N threads ask over and over for what takes a CPU of the LWK 1 ms
  *   stranger - readers FILE    on the LWK: threads that read a page each when they are told
  *   stranger - sleep           on the LWK: sleeps in a call of Linux'
+ *   stranger - count MS        on the LWK: computes for so long, and says how far it came
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -26,6 +28,7 @@
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "../../module/hanare_abi.h"
 #include "need.h"
@@ -278,7 +281,18 @@ static void *asker(void *unused)
 	return unused;
 }
 
-static void ask(int count)
+static void *keeper(void *unused)
+{
+	for (;;) {
+		struct hanare_debug hang = { .op = HANARE_DEBUG_HANG, .args = { 1 } };
+
+		strncpy((char *)hang.name, name, sizeof(hang.name) - 1);
+		need(!ioctl(asked_fd, HANARE_IOCTL_DEBUG, &hang), "debug");
+	}
+	return unused;
+}
+
+static void ask(int count, void *(*what)(void *))
 {
 	pthread_attr_t small;
 	pthread_t thread;
@@ -287,10 +301,28 @@ static void ask(int count)
 	pthread_attr_init(&small);
 	pthread_attr_setstacksize(&small, 64 << 10);
 	while (count--)
-		need(!pthread_create(&thread, &small, asker, NULL), "thread");
+		need(!pthread_create(&thread, &small, what, NULL), "thread");
 	say("asking");
 	for (;;)
 		pause();
+}
+
+/* ---- computing ---- */
+
+static void count(int ms)
+{
+	struct timespec now;
+	volatile unsigned long steps = 0;
+	long end;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	end = now.tv_sec * 1000 + now.tv_nsec / 1000000 + ms;
+	do {
+		for (int i = 0; i < 1000; i++)
+			steps++;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while (now.tv_sec * 1000 + now.tv_nsec / 1000000 < end);
+	printf("%lu\n", steps);
 }
 
 int main(int argc, char **argv)
@@ -307,12 +339,16 @@ int main(int argc, char **argv)
 		return sleep_for_ever(), 0;
 	if (!strcmp(what, "readers"))
 		return readers(how), 0;
+	if (!strcmp(what, "count"))
+		return count(atoi(how)), 0;
 	if (!strcmp(what, "hold"))
 		return hold(how, 1), say("held"), pause();
 	if (!strcmp(what, "crowd"))
 		return crowd(how), 0;
 	if (!strcmp(what, "ask"))
-		return ask(atoi(how)), 0;
+		return ask(atoi(how), asker), 0;
+	if (!strcmp(what, "keep"))
+		return ask(atoi(how), keeper), 0;
 	fprintf(stderr, "usage: see the head of stranger.c\n");
 	return 2;
 }

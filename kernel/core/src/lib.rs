@@ -35,6 +35,7 @@ pub mod stack;
 pub mod syscalls;
 pub mod sysfs;
 pub mod time;
+pub mod turns;
 pub mod userlimits;
 pub mod vma;
 
