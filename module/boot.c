@@ -14,6 +14,11 @@
 #define DEFAULT_BOOT_MS 20000
 #define DEFAULT_STOP_MS 5000
 #define MAX_TIMEOUT_MS 600000
+/*
+ * A CPU that has answered is working: the first one lays out all the memory. In
+ * an emulator that can take 20 s: pages whose code was translated are slow to write.
+ */
+#define ONLINE_FACTOR 6
 /* Marks the end of Linux' own real-mode code below 1 MiB (realmode/rm/header.S). */
 #define REALMODE_SIGNATURE 0x65a22c82
 #define REALMODE_PAGES 16
@@ -161,8 +166,11 @@ static int start_cpu(struct hanare_instance *inst, const struct hanare_image *im
 	cpus_read_unlock();
 	mutex_unlock(&trampoline_lock);
 	kfree(saved);
-	if (!err)
-		err = wait_cpu_state(inst, cpu, HANARE_CPU_ONLINE, deadline);
+	if (!err) {
+		timeout_ms *= ONLINE_FACTOR;
+		err = wait_cpu_state(inst, cpu, HANARE_CPU_ONLINE,
+				     ktime_add_ms(ktime_get(), timeout_ms));
+	}
 	if (err == -EINTR)
 		refuse(message, err, "interrupted while CPU %u started", cpu->linux_cpu);
 	else if (err == -EIO)

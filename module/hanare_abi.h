@@ -1465,7 +1465,7 @@ struct hanare_boot {
 	__u64 image;
 	/* In: its bytes. */
 	__u64 image_size;
-	/* In: time each CPU may take, ms (0: 20 000). */
+	/* In: time each CPU may take to answer, ms (0: 20 000); six times that to come online. */
 	__u32 timeout_ms;
 	/* Zero. */
 	__u32 reserved;

@@ -92,7 +92,7 @@ pub struct Boot {
     pub image: u64,
     /// In: its bytes.
     pub image_size: u64,
-    /// In: time each CPU may take, ms (0: 20 000).
+    /// In: time each CPU may take to answer, ms (0: 20 000); six times that to come online.
     pub timeout_ms: u32,
     /// Zero.
     pub reserved: u32,

@@ -48,7 +48,7 @@ pub struct Boot {
     // Its help is how they are written.
     #[arg(long, value_name = "LIMIT,...", value_parser = user_limits, help = format!("What each user but root may have of the instance: {}", userlimits::HELP))]
     user_limits: Option<String>,
-    /// Seconds each CPU may take to start
+    /// Seconds each CPU may take to answer; six times that to come online
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=600))]
     timeout: u32,
 }
