@@ -132,6 +132,7 @@ static void passed(void *(*body)(void *), int others, int sends)
 static void kept(void)
 {
 	struct timespec wait_for = { 0, 300000000 };
+	siginfo_t sender;
 	sigset_t pending;
 
 	printf("kept\n");
@@ -142,6 +143,7 @@ static void kept(void)
 		exit(1);
 	pthread_sigmask(SIG_BLOCK, &interrupt, NULL);
 	TELL(nanosleep(&wait_for, NULL));
+	waitid(P_ALL, 0, &sender, WEXITED | WNOWAIT); /* by now it has sent it, however slow */
 	sigpending(&pending);
 	printf("pending %d, taken %d\n", sigismember(&pending, SIGINT), taken);
 	pthread_sigmask(SIG_UNBLOCK, &interrupt, NULL);
