@@ -9,17 +9,22 @@ use alloc::vec::Vec;
 
 /// The last signal of which only one is pending at a time; of later ones each counts.
 const LAST_STANDARD: u32 = 31;
+/// The last signal.
+const LAST: u32 = 64;
 
 /// Signals on their way to a thread, each with its count.
 #[derive(Default)]
 pub struct Directed(Vec<(u32, u32)>);
 
 impl Directed {
-    /// One is about to be sent.
+    /// One is about to be sent. What is no signal Linux refuses, or says that it has sent it.
     pub fn sent(&mut self, signal: u32) {
+        if !(1..=LAST).contains(&signal) {
+            return;
+        }
         match self.0.iter_mut().find(|(s, _)| *s == signal) {
             Some(_) if signal <= LAST_STANDARD => {}
-            Some((_, count)) => *count += 1,
+            Some((_, count)) => *count = count.saturating_add(1),
             None => self.0.push((signal, 1)),
         }
     }
@@ -48,5 +53,12 @@ mod tests {
         let taken: Vec<bool> = [10, 10, 40, 40, 40, 41, 41].map(|signal| on_its_way.take(signal)).into();
         assert_eq!(taken, [true, false, true, true, false, true, false]);
         assert!(on_its_way.0.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_signal_takes_no_memory() {
+        let mut on_its_way = Directed::default();
+        (0..100_000).chain([u32::MAX]).for_each(|signal| on_its_way.sent(signal));
+        assert_eq!(on_its_way.0.len(), 64);
     }
 }
