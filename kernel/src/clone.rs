@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
-use hanare_abi::slot::{OP_FORK, OP_NOP, OP_REMAP, RESULT_NOT_STARTED};
+use hanare_abi::slot::{OP_FORK, OP_NOP, OP_REMAP};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::ptrace::event;
 use hanare_core::signal::{Actions, Mirrored};
@@ -434,8 +434,7 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     EMBRYOS.lock().insert(key, Some(embryo));
     hold::at("fork-embryo");
     let pid = loop {
-        match delegate::call(OP_FORK, [key.1, r.exit_signal | r.flags & (flag::LINUX | flag::FILES), r.pidfd, r.set_tid, r.set_tid_size, r.cgroup]) {
-            RESULT_NOT_STARTED => {}
+        match delegate::certainly(OP_FORK, [key.1, r.exit_signal | r.flags & (flag::LINUX | flag::FILES), r.pidfd, r.set_tid, r.set_tid_size, r.cgroup]) {
             // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
             pid if pid == errno::EAGAIN.as_return() && slots::dismiss(p) => {}
             pid => break pid,

@@ -92,11 +92,27 @@ pub fn call(nr: u32, args: [u64; 6]) -> i64 {
     begin(thread, nr, args)
 }
 
+/// [`call`] that a signal does not keep from being made. A proxy may say for ever that it has not
+/// begun: meanwhile the CPU is the others', too.
+pub fn certainly(nr: u32, args: [u64; 6]) -> i64 {
+    until_begun(|| call(nr, args))
+}
+
+fn until_begun(mut ask: impl FnMut() -> i64) -> i64 {
+    loop {
+        match ask() {
+            RESULT_NOT_STARTED => cpus::yield_now(),
+            result => return result,
+        }
+    }
+}
+
 /// A short call that a thread makes which has to end, but for whose process there still
 /// is a proxy.
 pub fn last_word(nr: u32, args: [u64; 6]) {
     let thread = cpus::current();
-    while !thread.process.is_killed() && begin(thread, nr, args) == RESULT_NOT_STARTED {}
+    let is_killed = || thread.process.is_killed();
+    until_begun(|| if is_killed() { errno::EINTR.as_return() } else { begin(thread, nr, args) });
 }
 
 #[inline(always)] // into `call`: every delegated call goes this way
@@ -135,12 +151,7 @@ fn begin(thread: &Thread, nr: u32, args: [u64; 6]) -> i64 {
 pub fn linux(nr: u32, args: [u64; 6]) -> Result<u64, Errno> {
     // What a signal kept from being started is made again at once: these calls are
     // parts of others, and do not wait long.
-    let r = loop {
-        match call(nr, args) {
-            RESULT_NOT_STARTED => {}
-            r => break r,
-        }
-    };
+    let r = certainly(nr, args);
     match Errno::from_return(r) {
         Some(e) => Err(e),
         None => Ok(r as u64),
@@ -172,6 +183,7 @@ pub fn last_call(nr: u32, args: [u64; 6]) {
         if thread.dying.load(Ordering::Acquire) {
             thread.process.exit_thread(thread); // another thread's execve came first
         }
+        cpus::yield_now(); // or it says so for ever
         let _ = call(nr, args);
     }
     cpus::wait(&Killed(&thread.process), 0);

@@ -22,7 +22,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
-use hanare_abi::slot::{OP_EXEC, RESULT_NOT_STARTED, START_FAILED_FILE, START_FAILED_MEMORY};
+use hanare_abi::slot::{OP_EXEC, START_FAILED_FILE, START_FAILED_MEMORY};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal::{self, SigSet};
 use hanare_hal::context;
@@ -96,12 +96,7 @@ pub fn exec(target: &Target, program: Program, interpreter: Option<Program>, arg
     };
     PLANS.lock().insert(key, Box::new(plan));
     hold::at("exec-departs");
-    let result = loop {
-        match delegate::call(OP_EXEC, [key.1, target.dir, scratch, target.flags, files, told]) {
-            RESULT_NOT_STARTED => {}
-            result => break result,
-        }
-    };
+    let result = delegate::certainly(OP_EXEC, [key.1, target.dir, scratch, target.flags, files, told]);
     // Where it has been taken, this thread ends before it enters user mode again.
     drop(PLANS.lock().remove(&key));
     Failed(Errno::from_return(result).unwrap_or(errno::EIO), START_FAILED_FILE)

@@ -10,7 +10,7 @@ use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SERVICE;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILE_GET, SERVICE_FILE_PUT, SERVICE_FILL, SERVICE_MAY, SERVICE_PROGRAM_GET, SERVICE_READY, SERVICE_READY_FAULT, SERVICE_READY_THREAD};
-use hanare_abi::slot::{OP_SERVE, RESULT_NOT_STARTED};
+use hanare_abi::slot::OP_SERVE;
 use hanare_core::errno::{self, Errno};
 use hanare_core::fair::{self, Use};
 use hanare_hal::boot::CPUS_MAX;
@@ -233,12 +233,7 @@ fn by_worker_unless(signalled: bool, kind: u32, args: &[u64], extents: &[u64]) -
         cpus::wait(&look, 0);
         pause_ns = (pause_ns * 2).min(LOOK_MOST_NS);
     };
-    let r = loop {
-        match delegate::call(OP_SERVE, [u64::from(entry.index), 0, 0, 0, 0, 0]) {
-            RESULT_NOT_STARTED => {}
-            r => break r,
-        }
-    };
+    let r = delegate::certainly(OP_SERVE, [u64::from(entry.index), 0, 0, 0, 0, 0]);
     if let Some(answer) = entry.answer() {
         return answer;
     }

@@ -12,7 +12,7 @@ use crate::thread::Thread;
 use crate::{balance, cpus, delegate, futex, hold, ptrace, slots};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use hanare_abi::slot::{OP_SHARE, RESULT_NOT_STARTED};
+use hanare_abi::slot::OP_SHARE;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
@@ -69,8 +69,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let linux = r.flags & (flag::LINUX | flag::FILES | flag::SIGHAND) | r.exit_signal;
     let pid = loop {
         let more = r.set_tid_size | r.cgroup << 32;
-        match delegate::call(OP_SHARE, [u64::from(new.first_slot), linux, r.pidfd, u64::from(p.first_slot), r.set_tid, more]) {
-            RESULT_NOT_STARTED => {}
+        match delegate::certainly(OP_SHARE, [u64::from(new.first_slot), linux, r.pidfd, u64::from(p.first_slot), r.set_tid, more]) {
             // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
             pid if pid == errno::EAGAIN.as_return() && slots::dismiss(p) => {}
             pid => break pid,

@@ -17,15 +17,15 @@
 
 use crate::process::Process;
 use crate::thread::Thread;
-use crate::{bells, cpus, delegate};
+use crate::{bells, cpus, delegate, hold};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
-use hanare_abi::slot::{OP_NOP, OP_SUCCEED, OP_THREAD, OP_THREAD_EXIT, OP_THREAD_RENEW, RESULT_NOT_STARTED};
-use hanare_core::errno::{self, Errno, Result};
+use hanare_abi::slot::{OP_NOP, OP_SUCCEED, OP_THREAD, OP_THREAD_EXIT, OP_THREAD_RENEW};
+use hanare_core::errno::{self, Result};
 use hanare_hal::cpu;
 use hanare_ikc::SlotRef;
 
@@ -182,6 +182,7 @@ fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
     // Not by its id: of a zombie Linux says that it is there.
     while slot.tid() != 0 && !me.must_end() {
         let _ = delegate::linux(SCHED_YIELD, [0; 6]);
+        cpus::yield_now();
     }
 }
 
@@ -230,13 +231,7 @@ fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
     let slot = p.slot(index).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();
     slot.set_poll_us(delegate::worker_poll_us());
-    let made = loop {
-        match delegate::linux(OP_THREAD, [u64::from(index), own, 0, 0, 0, 0]) {
-            Err(Errno(e)) if i64::from(-e) == RESULT_NOT_STARTED => {}
-            other => break other,
-        }
-    };
-    match made {
+    match delegate::linux(OP_THREAD, [u64::from(index), own, 0, 0, 0, 0]) {
         Ok(_) => Ok(Taken { index, slot, name: None }),
         Err(e) => {
             p.slots.lock().dropped.push(index);
@@ -283,6 +278,7 @@ fn await_end(p: &Process, me: &Thread, mut leaving: Vec<u32>, deadline: Option<u
     for tid in leaving {
         while delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]).is_ok() && deadline.is_none_or(|d| cpu::rdtsc() < d) && !me.must_end() {
             let _ = delegate::linux(SCHED_YIELD, [0; 6]); // the one that ends may need our worker's CPU
+            cpus::yield_now();
         }
     }
 }
@@ -297,11 +293,14 @@ pub fn give(p: &Process, thread: &Thread) {
     slot.set_robust_list(0); // it was walked, and its memory may go
     let dying = thread.dying.load(Ordering::Relaxed);
     // A worker for the next thread, which has its creator's attributes.
-    let useful = !p.attributes_vary.load(Ordering::Relaxed) || p.threads().any(|t| t.attributes.load(Ordering::Relaxed) == attributes);
-    let second = if dying || !useful { None } else { second_spare(p, index) };
+    let is_useful = || !p.attributes_vary.load(Ordering::Relaxed) || p.threads().any(|t| t.attributes.load(Ordering::Relaxed) == attributes);
+    let second = if dying || !is_useful() { None } else { second_spare(p, index) };
+    hold::at("slot-given");
     let asleep = {
         // Posted under the lock: who takes the spare worker waits for the answer.
         let mut s = p.slots.lock();
+        // Under it, too: a thread that has changed its rights looks for such workers afterwards.
+        let useful = is_useful();
         if index == p.first_slot && !dying && !useful {
             s.leader_gone = true;
             slot.lwk_post(OP_THREAD_EXIT, [0; 6])

@@ -434,7 +434,7 @@ pub(super) static ROWS: &[Row] = rows! {
     457 statmount/4 delegated(None);
     458 listmount/4 delegated(None);
     459 lsm_get_self_attr/4 delegated(None);
-    460 lsm_set_self_attr/4 delegated(None);
+    460 lsm_set_self_attr/4 delegated(Rights);
     461 lsm_list_modules/3 delegated(None);
     462 mseal/3 refused(ENOSYS, "later");
     463 setxattrat/6 delegated(None);
