@@ -181,7 +181,10 @@ const fn end(answer: u32) -> Instruction {
 
 /// What strict mode is as a filter (seccomp(2)); Linux' own would forbid what the worker does
 /// for the LWK.
-pub const STRICT: [Instruction; 7] = [
+pub const STRICT: [Instruction; 10] = [
+    load(ARCH_AT),
+    jump(code::JEQ, ARCH, 1, 0),
+    end(action::KILL_THREAD), // the numbers are others there
     load(NUMBER_AT),
     jump(code::JEQ, 0, 3, 0), // read
     jump(code::JEQ, 1, 2, 0), // write
