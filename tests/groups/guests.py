@@ -18,7 +18,7 @@ COMPARED = {
     # and memory
     'threads': [
         'map', 'remap', 'efault', 'fpu', 'fds', 'smp', 'busytext', 'libraries', 'pi', 'rseq', 'blocked',
-        'fulltable', 'own', 'takers', 'raced', 'hollow', 'tids',
+        'fulltable', 'own', 'takers', 'raced', 'hollow', 'tids', 'vdsopages',
     ],
     # signals, times, futexes
     'waits': [

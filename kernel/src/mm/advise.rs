@@ -8,7 +8,7 @@ use crate::process::Process;
 use crate::{cpus, delegate};
 use hanare_core::addr::align_up;
 use hanare_core::errno::{self, Result};
-use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
+use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL};
 
 const SYS_MADVISE: u32 = 28;
@@ -74,9 +74,11 @@ fn one(p: &Process, v: &Vma<FileRef>, start: u64, end: u64, advice: i32) -> Resu
     let locked = v.flags.contains(VmaFlags::LOCKED);
     let linux = matches!(v.backing, Backing::SharedLinux { .. });
     let special = matches!(v.backing, Backing::Special(_));
+    let is_vvar = special && !matches!(v.backing, Backing::Special(SpecialKind::Vdso));
     let none = VmaFlags::empty();
     let (add, remove) = match advice {
-        DONTNEED | FREE if locked || special => return Err(errno::EINVAL),
+        DONTNEED | DONTNEED_LOCKED if is_vvar => return Err(errno::EINVAL),
+        DONTNEED | FREE if locked => return Err(errno::EINVAL),
         FREE if !matches!(v.backing, Backing::Anonymous) => return Err(errno::EINVAL),
         DONTNEED | DONTNEED_LOCKED if huge::size_of(v.flags).is_some_and(|s| start % s != 0) => return Err(errno::EINVAL),
         DONTNEED | DONTNEED_LOCKED | FREE => return discard(p, start, end, linux),

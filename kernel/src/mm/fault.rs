@@ -228,7 +228,12 @@ impl AddressSpace {
     fn map_fixed(&mut self, vma: &Vma<FileRef>, addr: u64, frame: u64) -> Plan {
         let entry = frame | pte_bits(vma.prot) | hanare_hal::paging::pte::FOREIGN;
         match self.table.map_small(addr & !(SMALL - 1), entry, &mut frames::UserTables) {
-            Ok(()) => Plan::Done,
+            Ok(()) => {
+                // Counted as it is when it goes, and charged to nobody.
+                self.add_resident(1);
+                self.foreign += 1;
+                Plan::Done
+            }
             Err(_) => Plan::Fail(Signal::NoMemory),
         }
     }
