@@ -4,7 +4,7 @@ use super::bad::is_lost;
 use super::calls::is_reservation;
 use super::release::{self, Removed};
 use super::{AddressSpace, FileRef, limits, pte_bits};
-use crate::{frames, hold, tlb};
+use crate::{frames, heap, hold, tlb};
 use crate::process::Process;
 use alloc::collections::LinkedList;
 use hanare_core::errno::{self, Result};
@@ -74,8 +74,18 @@ impl AddressSpace {
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
         child.policies = self.policies.clone();
-        let vmas: LinkedList<Vma<FileRef>> = self.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTFORK) && !is_reservation(v)).cloned().collect();
-        let result = vmas.iter().try_for_each(|v| {
+        let mut vmas = LinkedList::new();
+        for v in self.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTFORK) && !is_reservation(v)) {
+            // Bytes that are free may lie in pieces that the heap cannot use.
+            if heap::is_short() {
+                return Err(errno::ENOMEM);
+            }
+            vmas.push_back(v.clone());
+        }
+        let result = vmas.iter().try_for_each(|v: &Vma<FileRef>| {
+            if heap::is_short() {
+                return Err(errno::ENOMEM);
+            }
             let mut copy = v.clone();
             copy.flags -= VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT; // not inherited
             if let Backing::SharedLinux { watch, .. } = &mut copy.backing {

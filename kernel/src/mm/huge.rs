@@ -68,9 +68,11 @@ pub fn size_of(flags: VmaFlags) -> Option<u64> {
 /// # Errors
 /// `ENOMEM`: not so many large blocks are free; the mapping is gone again.
 pub fn reserve(p: &Process, start: u64, end: u64) -> Result<()> {
-    let mut mm = p.mm.lock();
-    let Some(vma) = mm.vmas.find(start).filter(|v| v.end >= end).cloned() else { return Ok(()) };
     for at in (start..end).step_by(LARGE as usize) {
+        cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
+        let mut mm = p.mm.lock();
+        // Another thread may have unmapped it, or made it something else.
+        let Some(vma) = mm.vmas.find(at).filter(|v| size_of(v.flags).is_some()).cloned() else { return Ok(()) };
         if mm.populate_large(&vma, at) {
             continue;
         }

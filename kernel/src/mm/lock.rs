@@ -37,6 +37,7 @@ pub fn populate(start: u64, end: u64, prot: Prot) -> core::result::Result<(), fa
     let needed = if write { pte::WRITE } else { 0 };
     let mut at = start;
     while at < end && !thread.must_end() {
+        cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
         let leaf = p.mm.lock().table.find(at).filter(|l| l.entry & needed == needed);
         match leaf {
             Some(l) => at = l.addr + l.size,
