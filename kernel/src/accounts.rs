@@ -13,6 +13,7 @@ use crate::{frames, heap};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_abi::boot::BELL_BYTES;
 use hanare_core::account::Sum;
 use hanare_core::errno::{self, Result};
 use hanare_core::userlimits::UserLimits;
@@ -57,6 +58,8 @@ pub struct User {
     uid: u32,
     limits: Limits,
     processes: AtomicU64,
+    /// Bells of his programs' slots.
+    bells: AtomicU64,
     kernel: AtomicU64,
     memory: AtomicU64,
 }
@@ -74,7 +77,7 @@ impl User {
         heap::room_for_entry::<u32, Weak<User>>()?;
         let limits = if uid == ROOT { Limits::NONE } else { LIMITS.get().copied().unwrap_or(Limits::NONE) };
         heap::room_for_arc::<User>()?; // made and dropped he would want the lock
-        let new = Arc::new(User { uid, limits, processes: AtomicU64::new(0), kernel: AtomicU64::new(0), memory: AtomicU64::new(0) });
+        let new = Arc::new(User { uid, limits, processes: AtomicU64::new(0), bells: AtomicU64::new(0), kernel: AtomicU64::new(0), memory: AtomicU64::new(0) });
         users.insert(uid, Arc::downgrade(&new));
         Ok(new)
     }
@@ -210,6 +213,17 @@ impl Account {
         Ok(Place(self.clone()))
     }
 
+    /// One more bell, until the place is dropped. A user may have as large a part of the bells as of
+    /// the memory for the kernel.
+    ///
+    /// # Errors
+    /// `EAGAIN`: the user has as many as he may.
+    pub fn bell(self: &Arc<Self>) -> Result<BellPlace> {
+        let place = BellPlace(self.clone());
+        let others = self.user.bells.fetch_add(1, Ordering::Relaxed);
+        if others < self.user.limits.kernel / BELL_BYTES { Ok(place) } else { Err(errno::EAGAIN) }
+    }
+
     /// Whether the user may have one more process.
     ///
     /// # Errors
@@ -254,5 +268,14 @@ pub struct Place(Arc<Account>);
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.user.processes.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One bell of a user.
+pub struct BellPlace(Arc<Account>);
+
+impl Drop for BellPlace {
+    fn drop(&mut self) {
+        self.0.user.bells.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -3,7 +3,10 @@
 //!
 //! Those that are free are a list, each with the number of the next one in its word.
 
+use crate::accounts::{Account, BellPlace};
+use alloc::sync::Arc;
 use core::mem::take;
+use hanare_core::errno::{self, Result};
 use hanare_hal::{percpu, shared};
 use hanare_ikc::SlotRef;
 use spin::Mutex;
@@ -20,26 +23,36 @@ struct Free {
 static FREE: Mutex<Free> = Mutex::new(Free { first: 0, unused: 0 });
 
 /// A slot's bell.
-pub struct Bell(u32);
+pub struct Bell {
+    number: u32,
+    _place: BellPlace,
+}
 
 impl Bell {
-    /// `None`: there are as many slots as there are bells.
-    pub fn new() -> Option<Bell> {
+    /// One for a space with this account.
+    ///
+    /// # Errors
+    /// `EAGAIN`: there are as many slots as there are bells, or its user has as many as he may.
+    pub fn new(account: &Arc<Account>) -> Result<Bell> {
+        let place = account.bell()?;
         let mut free = FREE.lock();
-        if let Some(number) = take(&mut free.first).checked_sub(1) {
-            free.first = shared::bell(number).note();
-            return Some(Bell(number));
-        }
-        let number = free.unused;
-        (number < shared::params().bell_count).then(|| {
-            free.unused += 1;
-            Bell(number)
-        })
+        let number = match take(&mut free.first).checked_sub(1) {
+            Some(number) => {
+                free.first = shared::bell(number).note();
+                number
+            }
+            None if free.unused < shared::params().bell_count => {
+                free.unused += 1;
+                free.unused - 1
+            }
+            None => return Err(errno::EAGAIN),
+        };
+        Ok(Bell { number, _place: place })
     }
 
     /// Its number in the instance.
     pub fn number(&self) -> u32 {
-        self.0
+        self.number
     }
 }
 
@@ -53,7 +66,7 @@ pub fn expect_ring(space: u32, slot: &SlotRef<'_>, bell: u32) {
 impl Drop for Bell {
     fn drop(&mut self) {
         let mut free = FREE.lock();
-        shared::bell(self.0).disarm(free.first);
-        free.first = self.0 + 1;
+        shared::bell(self.number).disarm(free.first);
+        free.first = self.number + 1;
     }
 }

@@ -119,6 +119,8 @@ pub struct Space {
     control: Mutex<BTreeMap<u64, u64>>,
     /// Slots that were ever given out: the lowest ones.
     slots_made: AtomicU32,
+    /// TSC value until which whoever needs memory waits for its end; 0: nobody has.
+    patience: AtomicU64,
     /// Their bells, where they were used.
     bells: Mutex<BTreeMap<u32, Bell>>,
     /// Of those, the ones that are free again, their process being gone.
@@ -208,6 +210,7 @@ impl Space {
             futexes: Mutex::new(Futexes::default()),
             control: Mutex::new(BTreeMap::new()),
             slots_made: AtomicU32::new(1),
+            patience: AtomicU64::new(0),
             bells: Mutex::new(BTreeMap::new()),
             slots_free: Mutex::new(Vec::new()),
             started: AtomicBool::new(false),
@@ -347,6 +350,18 @@ impl Space {
         }
     }
 
+    /// TSC value until which whoever needs memory waits for the end of this space, which is on its
+    /// way out: who asks first says how long.
+    pub fn patience(&self, first: impl FnOnce() -> u64) -> u64 {
+        match self.patience.load(Ordering::Relaxed) {
+            0 => {
+                let until = first().max(1);
+                self.patience.compare_exchange(0, until, Ordering::Relaxed, Ordering::Relaxed).map_or_else(|known| known, |_| until)
+            }
+            until => until,
+        }
+    }
+
     /// Resident and peak bytes.
     pub fn memory_use(&self) -> (u64, u64) {
         let mm = self.mm.lock();
@@ -360,7 +375,7 @@ impl Space {
             return Some(bell.number());
         }
         heap::room_for_entry::<u32, Bell>().ok()?;
-        let bell = Bell::new()?;
+        let bell = Bell::new(&self.account).ok()?;
         let number = bell.number();
         bells.insert(slot, bell);
         Some(number)

@@ -29,11 +29,11 @@ impl CpuSet {
     pub const fn new() -> CpuSet {
         CpuSet([const { AtomicU64::new(0) }; CPUS_MAX / 64])
     }
-    /// Every CPU of the instance.
-    pub fn all() -> CpuSet {
-        let all = CpuSet::new();
-        (0..crate::balance::count()).for_each(|cpu| all.insert(cpu));
-        all
+    /// Adds the members of another set.
+    pub fn add(&self, more: &CpuSet) {
+        for (word, more) in self.0.iter().zip(&more.0) {
+            word.fetch_or(more.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
     }
     /// Adds a CPU.
     pub fn insert(&self, cpu: usize) {

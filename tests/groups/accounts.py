@@ -26,8 +26,8 @@ SHARE, START = 1, 25
 class Hoarder:
     """A user with start blocks and empty spaces, as many as he gets; ends with the block."""
 
-    def __init__(self, uid, blocks, spaces, on='default'):
-        self.process = subprocess.Popen([HOARD, on, str(uid), str(blocks), str(spaces)], stdin=subprocess.PIPE,
+    def __init__(self, uid, blocks, spaces, *decoy):
+        self.process = subprocess.Popen([HOARD, 'default', str(uid), str(blocks), str(spaces), *decoy], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, start_new_session=True)
         self.said = self.process.stdout.readline().decode()
         found = re.match(r'(\d+) pages, (\d+) spaces, refused: (\d+) (.*)', self.said)
@@ -76,17 +76,31 @@ def start_blocks_of_one():
     lwk_memory_is(before)
 
 
-def hoarder_dies():
+def hoarder_dies(*decoy):
     """Memory is short: not the program of the user who has little is killed."""
     before, _ = debug_memory()
-    with Hoarder(UID, 3, 0) as hoarder:
+    with Hoarder(UID, 3, 0, *decoy) as hoarder:
         expect(hoarder.pages == 3 * 4096, hoarder.said)
         result = as_user(1000, GUEST + '/static/eat', '20')
         expect(result.status == 0, f'{result}; {log_tail()}')
         expect('out of memory' in log_tail(20), log_tail())
         with open(f'/proc/{hoarder.process.pid}/task/{hoarder.process.pid}/children') as children:
             left = [pid for pid in children.read().split() if is_proxy(pid)]
-        expect(len(left) < 3, 'all of them are alive')
+        expect(len(left) < 3, f'all of them are alive: {left}')
+    lwk_memory_is(before)
+
+
+def pages_in_pipes():
+    """One page that Linux holds does not hold the 511 others of its large page."""
+    before, _ = debug_memory()
+    with subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/piped', '16'], stdout=subprocess.PIPE) as process:
+        try:
+            said = process.stdout.readline()
+            expect(said == b'16 pages\n', said)
+            taken = before - debug_memory()[0]
+            expect(taken < 8 << 20, f'{taken >> 10} KiB are away')
+        finally:
+            process.kill()
     lwk_memory_is(before)
 
 
@@ -249,6 +263,8 @@ check('boot-limited', again('--mem', '128M', '--user-limits', 'processes=6,memor
 check('limits-of-a-user', limited)
 check('boot-without-limits', again('--mem', '64M', '--user-limits', 'none'))
 check('hoarder-dies', hoarder_dies)
+check('hoarder-with-a-decoy-dies', lambda: hoarder_dies('decoy'))
+check('pages-in-pipes', pages_in_pipes)
 check('end-of-a-hoarder', end_of_a_hoarder)
 check('failing', failing)
 check('failing-start', failing_start)

@@ -108,6 +108,29 @@ def computing_beside_requests():
     expect(beside_requests > beside_others / 4, f'{beside_requests} steps, {beside_others} beside programs of Linux')
 
 
+def barriers_of_others():
+    """A CPU of other people's programs is not interrupted by a barrier for all processes."""
+    with Bad('', '2', argv=lambda _: [*GOOD, 'sh', '-c', f'echo; exec hanare run --cpus 2 -- {STRANGER} - count 600000']):
+        until(lambda: b'stranger' in hanare('ps').out, 'it computes')
+        time.sleep(2)
+        before = status()['cpus'][0]['interrupts']
+        result = command([*BAD, 'hanare', 'run', '--cpus', '3', '--', STRANGER, '-', 'barriers', '5000'])
+        after = status()['cpus'][0]['interrupts']
+        expect(result.out == b'done\n', result)
+        expect(after - before < 1000, f'{after - before} interrupts by 5000 barriers')
+
+
+def slots_of_one_user():
+    """What threads leave behind when they end does not use up what other users' threads need."""
+    with subprocess.Popen([*BAD, 'hanare', 'run', '--', STRANGER, '-', 'rounds', '40', '60'], stdout=subprocess.PIPE,
+                          start_new_session=True) as bad:
+        try:
+            print(f'# {int(bad.stdout.readline())} threads of 2400', flush=True)
+            good_program(SOON)
+        finally:
+            os.killpg(bad.pid, signal.SIGKILL)
+
+
 start('--cpus', '2', '--mem', '256M')
 with open(FILE, 'wb') as file:
     file.truncate(80 << 20)
@@ -120,4 +143,8 @@ check('computing-beside-requests', computing_beside_requests)
 hanare('shutdown', '--force')
 boot('--cpus', '2-3', '--mem', '256M')
 check('requests-of-one-user', requests_of_one_user)
+check('barriers-of-others', barriers_of_others)
+hanare('shutdown')
+boot('--cpus', '2-3', '--mem', '32M')
+check('slots-of-one-user', slots_of_one_user)
 finish()

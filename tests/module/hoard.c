@@ -2,11 +2,11 @@
 /*
  * A user who takes all that an instance gives him, with proxies of his own. Needs a running
  * instance:
- *   hoard NAME UID BLOCKS SPACES
+ *   hoard NAME UID BLOCKS SPACES [decoy]
  * BLOCKS processes fill their start blocks, each with another process in its memory of which the LWK
  * hears nothing; then HOARDERS processes open spaces, SPACES each at
  * most. Says how much that was, and what the first refusal said. When its standard input ends, so
- * do they, all at once.
+ * do they, all at once. With a decoy: one more space, which Linux says is on its way out for ever.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -99,6 +99,24 @@ static void open_spaces(struct report *report, int most)
 			break;
 }
 
+/* Its first process ends, one in its memory stays. */
+static void lay_decoy(void)
+{
+	struct hanare_share end = {};
+	struct report report = {};
+	pid_t pid = fork();
+	int fd, status;
+
+	if (!pid) {
+		need(attach(&fd, &report), "decoy");
+		need(!ioctl(fd, HANARE_IOCTL_SHARE, &end), "share");
+		need(clone(stay, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL) > 0, "clone");
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	need(!status, "the decoy");
+}
+
 /* All of them at once, each in a process of its own; the sum of their counts. */
 static int in_processes(int processes, int spaces, int zero, struct report *last)
 {
@@ -135,7 +153,7 @@ int main(int argc, char **argv)
 	uid_t uid;
 	char byte;
 
-	if (argc != 5) {
+	if (argc < 5) {
 		fprintf(stderr, "usage: see the head of hoard.c\n");
 		return 2;
 	}
@@ -146,6 +164,8 @@ int main(int argc, char **argv)
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);
 	need(!uid || (!stat("/dev/hanare", &device) && !setgroups(1, &device.st_gid) && !setresgid(uid, uid, uid) && !setresuid(uid, uid, uid)), "uid");
+	if (argc > 5)
+		lay_decoy();
 	pages = in_processes(atoi(argv[3]), START_BLOCK, zero, &last);
 	spaces = in_processes(HOARDERS, atoi(argv[4]), zero, &last);
 	printf("%d pages, %d spaces, refused: %d %s\n", pages, spaces, last.error, last.message);

@@ -9,6 +9,9 @@
  *   stranger NAME keep N       as root: N threads ask over and over for what takes a CPU of the LWK 1 ms
  *   stranger - readers FILE    on the LWK: threads that read a page each when they are told
  *   stranger - sleep           on the LWK: sleeps in a call of Linux'
+ *   stranger - barriers N      on the LWK: N barriers for all processes
+ *   stranger - rounds N M      on the LWK: N processes, each a child of the one before, with M threads
+ *                              that have ended; says how many threads it got
  *   stranger - count MS        on the LWK: computes for so long, and says how far it came
  */
 #define _GNU_SOURCE
@@ -325,6 +328,63 @@ static void count(int ms)
 	printf("%lu\n", steps);
 }
 
+/* ---- of all processes ---- */
+
+static void barriers(int times)
+{
+	while (times--)
+		need(!syscall(SYS_membarrier, 1 /* GLOBAL */, 0, 0), "membarrier");
+	say("done");
+}
+
+/* ---- threads that were ---- */
+
+static void *passing(void *all)
+{
+	pthread_barrier_wait(all);
+	return NULL;
+}
+
+/* Returns how many there were. */
+static int threads(int count)
+{
+	pthread_barrier_t all;
+	pthread_attr_t small;
+	pthread_t thread[1024];
+	int made = 0, i;
+
+	need(count < 1024, "threads");
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, 64 << 10);
+	/* All at once: one that has ended would leave its place to the next. */
+	pthread_barrier_init(&all, NULL, count + 1);
+	while (made < count && !pthread_create(&thread[made], &small, passing, &all))
+		made++;
+	if (made < count)
+		return made; /* the rest of them wait for ever */
+	pthread_barrier_wait(&all);
+	for (i = 0; i < made; i++)
+		pthread_join(thread[i], NULL);
+	return made;
+}
+
+static void rounds(int count, int each)
+{
+	int sum = 0, made = each;
+
+	while (count-- && made == each) {
+		made = threads(each);
+		sum += made;
+		if (made == each && fork())
+			for (;;)
+				pause();
+	}
+	printf("%d\n", sum);
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[2] : "", *how = argc > 3 ? argv[3] : "";
@@ -341,6 +401,10 @@ int main(int argc, char **argv)
 		return readers(how), 0;
 	if (!strcmp(what, "count"))
 		return count(atoi(how)), 0;
+	if (!strcmp(what, "barriers"))
+		return barriers(atoi(how)), 0;
+	if (!strcmp(what, "rounds") && argc > 4)
+		return rounds(atoi(how), atoi(argv[4])), 0;
 	if (!strcmp(what, "hold"))
 		return hold(how, 1), say("held"), pause();
 	if (!strcmp(what, "crowd"))

@@ -35,11 +35,15 @@ fn waits_for(last: &(Weak<Space>, u64)) -> bool {
 }
 
 /// The space that has most of those of a user, or that one of his which is on its way out already.
+/// One that does not get there is passed over: Linux may hold it as long as its user likes.
 fn most_of(user: &Arc<User>) -> Option<Arc<Space>> {
     let mut best: Option<Arc<Space>> = None;
     for space in space::all().filter(|s| Arc::ptr_eq(s.account.user(), user)) {
         if space.is_closed() || space.first().is_some_and(|p| p.is_killed()) {
-            return Some(space);
+            if cpu::rdtsc() < space.patience(|| cpus::deadline(PATIENCE_NS)) {
+                return Some(space);
+            }
+            continue;
         }
         if best.as_ref().is_none_or(|best| best.account.bytes() < space.account.bytes()) {
             best = Some(space);

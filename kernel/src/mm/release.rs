@@ -6,6 +6,7 @@ use crate::space::Space;
 use crate::{cpus, frames, services, tlb};
 use crate::chain::{Chain, Run};
 use alloc::collections::LinkedList;
+use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD, SERVICE_ZAP};
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::Vma;
@@ -154,7 +155,7 @@ impl Removed {
                 Some(r) => (SERVICE_ZAP, r),
                 None => (SERVICE_HELD, [0, 0]),
             };
-            batch.settle(ask(p, kind, &args, batch.extents()));
+            batch.settle(ask(p, kind, &args, batch.extents()), &mut self.seen);
         }
     }
 }
@@ -184,16 +185,30 @@ impl Batch {
         &self.extents[..self.count]
     }
 
-    /// Frees what Linux does not hold; the rest (or all, without an answer) waits.
-    fn settle(&self, answer: Result<services::Answer>) {
-        let held = answer.map_or(u64::MAX, |a| a.held);
+    /// Frees what Linux does not hold; the rest (or all, without an answer) waits. Of a run Linux may
+    /// hold one page: its parts are to be asked about.
+    fn settle(&self, answer: Result<services::Answer>, parts: &mut Chain) {
+        let (is_answered, held) = answer.map_or((false, u64::MAX), |a| (true, a.held));
         for (i, run) in self.runs().iter().enumerate() {
             if held & 1 << i == 0 {
                 run.free();
+            } else if is_answered && run.pages > 1 {
+                apart(*run, parts);
             } else {
                 quarantine(*run);
             }
         }
+    }
+}
+
+/// A run in eight parts, or as many as it has pages.
+fn apart(run: Run, parts: &mut Chain) {
+    if run.large {
+        frames::split(run.frame, 9);
+    }
+    let pages = run.pages.div_ceil(8);
+    for first in (0..run.pages).step_by(pages as usize) {
+        parts.push_apart(Run { frame: run.frame + u64::from(first) * SMALL, pages: pages.min(run.pages - first), large: false });
     }
 }
 
@@ -262,23 +277,28 @@ pub fn all(p: &Space, shown: impl Iterator<Item = u64>) {
     // possible at once, for each question is a wake-up of Linux' thread. The few of a
     // small process wait for those of the next ones.
     shown.for_each(|frame| removed.seen.push(Run::of(frame, false)));
-    if removed.seen.pages() * SMALL + frames::quarantined() <= WAITING_MAX {
+    let new = frames::quarantined().saturating_sub(STILL_HELD.load(Ordering::Relaxed));
+    if removed.seen.pages() * SMALL + new <= WAITING_MAX {
         return removed.set_aside();
     }
     ask_thread(p.space, removed.seen);
     retry_quarantine();
 }
 
+/// Bytes that Linux held when it was last asked about all that is in quarantine.
+static STILL_HELD: AtomicU64 = AtomicU64::new(0);
+
 /// Looks again at the frames in quarantine.
 pub fn retry_quarantine() {
     ask_thread(0, frames::take_quarantine());
+    STILL_HELD.store(frames::quarantined(), Ordering::Relaxed);
 }
 
 /// Frees what Linux does not hold, which its thread says.
 fn ask_thread(space: u32, mut given_up: Chain) {
     while !given_up.is_empty() {
         let batch = Batch::take(&mut given_up);
-        batch.settle(services::by_thread(SERVICE_HELD, space, &[], batch.extents()));
+        batch.settle(services::by_thread(SERVICE_HELD, space, &[], batch.extents()), &mut given_up);
     }
 }
 

@@ -350,8 +350,8 @@ fn get_robust_list(row: &Row, a: &[u64; 6]) -> Result<u64> {
     }
 }
 
-/// membarrier(2): every CPU that runs a thread of the process, or any process at all,
-/// passes through the kernel.
+/// membarrier(2): every CPU that runs a thread of the process, or of another one that may
+/// have to do with it, passes through the kernel.
 fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
     const QUERY: u64 = 0;
     /// GLOBAL, GLOBAL_EXPEDITED, PRIVATE_EXPEDITED, PRIVATE_EXPEDITED_SYNC_CORE, and RSEQ.
@@ -379,7 +379,7 @@ fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
                 p.kick_all(); // each looks before it goes on
             }
             if c & OF_ALL != 0 {
-                tlb::shoot(&CpuSet::all(), 0, 0);
+                tlb::shoot(&concerned(p), 0, 0);
             } else {
                 tlb::shoot(p.mm.active(), 0, 0);
             }
@@ -391,6 +391,20 @@ fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
         }
         _ => Err(errno::EINVAL),
     }
+}
+
+/// The CPUs whose memory a barrier for all processes orders: those in use by the user's own, and by
+/// those that have registered for it. A stranger is not interrupted, at any rate that others like.
+fn concerned(p: &Process) -> CpuSet {
+    const REGISTER_GLOBAL_EXPEDITED: u64 = 1 << 2;
+    let cpus = CpuSet::new();
+    for space in space::all() {
+        let own = Arc::ptr_eq(space.account.user(), p.account.user());
+        if own || space.processes().any(|p| p.identity.lock().membarrier & REGISTER_GLOBAL_EXPEDITED != 0) {
+            cpus.add(space.mm.active());
+        }
+    }
+    cpus
 }
 
 fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {

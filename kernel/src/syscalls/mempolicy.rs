@@ -2,8 +2,10 @@
 
 use super::put;
 use crate::mm::limits;
-use crate::{cpus, delegate, frames};
+use crate::{cpus, delegate, frames, rights};
+use alloc::sync::Arc;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_abi::service::MAY_SCHEDULE;
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::MAX_VMAS;
 use hanare_core::mempolicy::{Nodes, Policy, WORDS, check_mode};
@@ -105,6 +107,10 @@ pub fn migrate_pages(a: &[u64; 6]) -> Result<u64> {
         has(&from) && !has(&to)
     };
     let Some(p) = limits::target(pid) else { return Ok(of_linux) };
+    // That was the worker's word.
+    if !Arc::ptr_eq(&p, &cpus::current().process) {
+        rights::may(MAY_SCHEDULE, pid as u32, &p)?;
+    }
     let mut pages = 0;
     p.mm.lock().table.update(USER_MIN, USER_MAX, &mut |leaf| {
         if leaf.entry & pte::FOREIGN == 0 && leaves(frames::node_of(leaf.frame())) {
