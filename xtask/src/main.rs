@@ -1,6 +1,7 @@
 //! Tasks of this repository that are easier in Rust than in make: `cargo xtask TASK`.
 
 mod abi;
+mod layers;
 mod sizes;
 mod sources;
 mod syscalls;
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
         ["syscalls", "--check"] => syscalls::run(true),
         ["sizes"] => sizes::run(false),
         ["sizes", "--json"] => sizes::run(true),
+        ["layers", arguments @ ..] => layers::run(arguments),
         ["tidy"] => tidy::run(false),
         ["tidy", "--update"] => tidy::run(true),
         _ => {
@@ -25,7 +27,11 @@ fn main() -> ExitCode {
                 "usage: cargo xtask abi [--check]         write (or check) module/hanare_abi.h"
             );
             eprintln!("       cargo xtask syscalls [--check]    write (or check) docs/syscalls.md");
-            eprintln!("       cargo xtask tidy [--update]       check habits (or let the list of long files be)");
+            eprintln!("       cargo xtask layers [PART]         show the layers as a picture");
+            eprintln!("       cargo xtask layers --arrows FILE  which lines lead from this file to others, and back");
+            eprintln!("       cargo xtask layers --json         all of that for tools");
+            eprintln!("       cargo xtask tidy [--update]       check habits and layers (or shorten the lists of what");
+            eprintln!("                                         is left: long files, exceptions from the layers)");
             eprintln!("       cargo xtask sizes [--json]        lines and bytes of each part");
             ExitCode::from(2)
         }

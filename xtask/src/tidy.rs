@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::ExitCode;
 
+use crate::layers;
 use crate::sources::{self, Source};
 
 /// Lines that a file of ours should not exceed.
@@ -18,7 +19,7 @@ const GENERATED: &[&str] = &["module/hanare_abi.h", "docs/syscalls.md"];
 /// What we write ourselves.
 const OURS: &[&str] = &["rs", "c", "h", "S", "py", "sh", "md"];
 
-/// Checks; with `update`, writes the list of long files first.
+/// Checks; with `update`, brings the lists of what is left up to date first.
 pub fn run(update: bool) -> ExitCode {
     match check(update) {
         Ok(complaints) if complaints.is_empty() => ExitCode::SUCCESS,
@@ -52,6 +53,7 @@ fn check(update: bool) -> Result<Vec<String>, String> {
         complaints.extend(links(source));
     }
     complaints.extend(licences(&ours));
+    complaints.extend(layers::check(&sources, update)?);
     Ok(complaints)
 }
 
