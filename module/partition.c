@@ -16,7 +16,7 @@
 #define LARGE_PAGES (HANARE_LARGE_PAGE_SIZE / PAGE_SIZE)
 #define RUN_PAGES ((64UL << 20) / PAGE_SIZE)
 #define LARGE_ORDER 9
-/* As many as an LWK remembers (kernel/src/badmemory.rs). */
+/* As many as an LWK remembers (kernel/src/base/badmemory.rs). */
 #define BAD_PAGES_MAX 256
 
 /* CPUs that no one may put online but us. Written under hanare_lock. */

@@ -1,7 +1,10 @@
 //! From the hardware layer into the kernel: system calls, exceptions, interrupts.
 
-use crate::debugregs::{self, Cause};
-use crate::{cpus, machinecheck, mm, observe, panic, ptrace, rseq, signals, syscalls};
+use crate::{calls, machinecheck, mm};
+use crate::gate::{observe, ptrace, rseq};
+use crate::gate::debugregs::{self, Cause};
+use crate::sched::{cpus, panic};
+use crate::signal::signals;
 use core::sync::atomic::Ordering;
 use hanare_hal::apic;
 use hanare_hal::traps::{self, Handlers, Regs, vector};
@@ -11,7 +14,7 @@ use hanare_hal::{cpu, percpu, shared};
 pub static HANDLERS: Handlers = Handlers { syscall, user_exception, kernel_fault, interrupt, machine_check: machinecheck::in_kernel, fatal: panic::fatal_trap };
 
 fn syscall(regs: &mut Regs) -> bool {
-    syscalls::entry(regs);
+    calls::entry(regs);
     // Registers that came from elsewhere (sigreturn, exec) are all to be restored;
     // the fast return loses two of them.
     leave(regs) && regs.orig_rax != NO_CALL

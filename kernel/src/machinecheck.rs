@@ -3,7 +3,10 @@
 //! A machine check is broadcast to all CPUs of the machine by most Intel CPUs: Linux handles its
 //! own, and does not wait for CPUs that are offline to it; here most say that nothing concerns us.
 
-use crate::{badmemory, cpus, mm, signals, time, unhandled};
+use crate::mm;
+use crate::base::{badmemory, time};
+use crate::sched::cpus;
+use crate::signal::{signals, unhandled};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hanare_core::machinecheck::{Action, BANKS_MAX, Bank, Fatal, Meaning, Rules, decide, meaning};
 use hanare_hal::boot::CPUS_MAX;

@@ -1,76 +1,29 @@
 //! The LWK: a kernel that runs unmodified Linux programs on CPUs and memory
 //! taken from a running Linux, and delegates what it does not serve itself.
 //!
-//! Start at [`start`]; a system call enters at [`syscalls::entry`]; what Linux
-//! asks of us arrives at [`inbound::drain`].
+//! Start at [`start`]; a system call enters at [`calls::entry`]; what Linux
+//! asks of us arrives at [`link::inbound::drain`].
 #![no_std]
 #![no_main]
 
 extern crate alloc;
 
-mod accounts;
-mod badmemory;
-mod balance;
-mod bells;
-mod chain;
-mod clocktimers;
-mod clone;
-mod coredump;
-mod cpus;
-mod cputime;
-mod debugregs;
-mod delegate;
-mod depart;
-mod dispositions;
-mod doorbell;
+mod base;
+mod calls;
 mod entry;
-mod exec;
-mod failing;
-mod frames;
-mod futex;
-mod heap;
-mod hold;
-mod inbound;
-mod info;
-mod kick;
-mod log;
+mod gate;
+mod link;
 mod machinecheck;
 mod mm;
-mod observe;
-mod pages;
-mod panic;
-mod pending;
-mod post;
 mod process;
-mod ptrace;
-mod registers;
-mod restart;
-mod rights;
-mod rseq;
-mod seccomp;
-mod services;
-mod share;
-mod sigframe;
-mod signals;
-mod sleep;
-mod slots;
-mod space;
-mod stacks;
-mod syscalls;
-mod target;
-mod thread;
-mod time;
-mod timens;
-mod tlb;
-mod turns;
-mod unhandled;
-mod until;
-mod usage;
-mod usertsc;
-mod vdso;
-mod vfork;
-mod wait;
-mod waitv;
+mod sched;
+mod signal;
+
+use base::{accounts, frames, heap, log, stacks, time};
+use link::delegate;
+use mm::vdso;
+use process::depart;
+use sched::{cpus, hold};
 
 use hanare_abi::boot::{CPU_ONLINE, MEASURE_ISOLATION};
 use hanare_core::mitigations::{self, Policy, Processor};

@@ -1,6 +1,6 @@
 """Kills, stops and crashes at chosen moments: of the proxy, a worker, the Linux parent, `hanare run`
 at each system call that they make (tests/module/strike.c), and of the process while the LWK holds
-it at each point that kernel/src/hold.rs knows. Afterwards both kernels are as they were.
+it at each point that kernel/src/sched/hold.rs knows. Afterwards both kernels are as they were.
 
 TESTS_STRIKES (1) multiplies the number of moments; 100 is every one of them, about."""
 

@@ -9,8 +9,9 @@
 
 use super::calls::{choose, unmap_range, unreserve};
 use super::shared;
+use crate::link::delegate;
 use crate::process::Process;
-use crate::{cpus, delegate};
+use crate::sched::cpus;
 use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};

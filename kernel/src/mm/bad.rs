@@ -1,6 +1,6 @@
 //! Bad memory in an address space: the page is taken out, and who touches it again gets SIGBUS.
 
-use crate::frames;
+use crate::base::frames;
 use crate::process::Process;
 use hanare_hal::paging::{Leaf, SMALL, pte};
 

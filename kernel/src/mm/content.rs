@@ -3,7 +3,7 @@
 //! process holds the file, which so cannot become another one under the same number.
 
 use super::{AddressSpace, FileHandle, FileRef, pte_bits};
-use crate::{frames, heap};
+use crate::base::{frames, heap};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};

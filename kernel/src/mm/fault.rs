@@ -1,10 +1,11 @@
 //! Page faults: finding out what belongs at an address, and putting it there.
 
 use super::{AddressSpace, FileRef, pte_bits, shared};
-use crate::process::Process;
-use crate::space::Space;
-use crate::services::Extents;
-use crate::{cpus, frames, heap, info, services};
+use crate::base::{frames, heap};
+use crate::link::services::{self, Extents};
+use crate::mm::space::Space;
+use crate::process::{Process, info};
+use crate::sched::cpus;
 use alloc::vec::Vec;
 use core::ops::Range;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILL};
@@ -69,7 +70,7 @@ impl PendingFill {
 
     /// Whether it was run, or is not run any more: then it is withdrawn.
     pub fn is_over(&self) -> bool {
-        let is_late = || hanare_hal::cpu::rdtsc().wrapping_sub(self.since) > crate::time::ns_to_cycles(Self::PATIENCE_NS);
+        let is_late = || hanare_hal::cpu::rdtsc().wrapping_sub(self.since) > crate::base::time::ns_to_cycles(Self::PATIENCE_NS);
         self.entry.is_done() || is_late() && self.entry.withdraw()
     }
 }
@@ -213,11 +214,11 @@ impl AddressSpace {
             },
             Backing::SharedLinux { .. } => Plan::Resolve { watch_seen },
             Backing::Special(SpecialKind::Vvar) => self.map_fixed(vma, addr, region::clock_paddr()),
-            Backing::Special(SpecialKind::VvarEmpty) => match crate::vdso::empty() {
+            Backing::Special(SpecialKind::VvarEmpty) => match crate::mm::vdso::empty() {
                 Some(frame) => self.map_fixed(vma, addr, frame),
                 None => Plan::Fail(Signal::Bus),
             },
-            Backing::Special(SpecialKind::Vdso) => match crate::vdso::frame((addr - vma.start) & !(SMALL - 1)) {
+            Backing::Special(SpecialKind::Vdso) => match crate::mm::vdso::frame((addr - vma.start) & !(SMALL - 1)) {
                 Some(frame) => self.map_fixed(vma, addr, frame),
                 None => Plan::Fail(Signal::Bus),
             },

@@ -2,8 +2,10 @@
 
 use super::content::Content;
 use super::{FileHandle, FileRef};
-use crate::thread::Thread;
-use crate::{cpus, heap, services};
+use crate::base::heap;
+use crate::link::services;
+use crate::process::thread::Thread;
+use crate::sched::cpus;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};

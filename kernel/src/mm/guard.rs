@@ -2,7 +2,7 @@
 //! other CPUs forget translations, then frames that lost their last mapping are freed.
 
 use super::AddressSpace;
-use crate::{panic, tlb};
+use crate::sched::{panic, tlb};
 use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
 use hanare_hal::paging::{PageTable, Root};

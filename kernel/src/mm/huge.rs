@@ -7,8 +7,9 @@
 
 use super::AddressSpace;
 use super::release::Removed;
+use crate::link::delegate;
 use crate::process::Process;
-use crate::{cpus, delegate};
+use crate::sched::cpus;
 use hanare_core::addr::align_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::VmaFlags;

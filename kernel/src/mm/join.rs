@@ -1,7 +1,7 @@
 //! Large pages again, after a fork has split them and its other side is gone.
 
 use super::{AddressSpace, FileRef, pte_bits};
-use crate::frames;
+use crate::base::frames;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, Leaf, SMALL, pte};
 

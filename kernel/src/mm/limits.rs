@@ -1,9 +1,12 @@
 //! What a process may map and lock: RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK.
 
 use super::{AddressSpace, FileRef};
-use crate::process::Process;
-use crate::thread::Thread;
-use crate::{cpus, delegate, frames, heap, rights, space};
+use crate::base::{frames, heap};
+use crate::link::delegate;
+use crate::mm::space;
+use crate::process::{Process, rights};
+use crate::process::thread::Thread;
+use crate::sched::cpus;
 use alloc::sync::Arc;
 use hanare_abi::service::MAY_LIMIT;
 use hanare_core::errno::{self, Result};

@@ -4,10 +4,10 @@
 use super::bad::is_lost;
 use super::fault::{Gained, PendingFill, file_window, finish};
 use super::{AddressSpace, FileRef};
-use crate::frames;
+use crate::base::frames;
+use crate::link::services::{By, Entry};
+use crate::mm::space::{self, Space};
 use crate::process::Process;
-use crate::space::{self, Space};
-use crate::services::{By, Entry};
 use core::sync::atomic::Ordering;
 use hanare_abi::request::{FAULT_WRITE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
 use hanare_abi::service::SERVICE_FILL;

@@ -6,8 +6,10 @@
 use super::calls::whole_pages;
 use super::limits::LockLimit;
 use super::{AddressSpace, FileRef, fault};
+use crate::base::heap;
+use crate::link::{delegate, services};
 use crate::process::Process;
-use crate::{cpus, delegate, heap, services};
+use crate::sched::cpus;
 use hanare_abi::layout::USER_MAX;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_CACHED};
 use hanare_core::addr::{page_down, page_up};

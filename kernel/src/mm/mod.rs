@@ -4,6 +4,8 @@
 //! while waiting for Linux. Changes are made under the lock; what Linux has seen
 //! is zapped after it is released, and only then are frames freed.
 
+pub mod space;
+pub mod vdso;
 pub mod advise;
 pub mod aio;
 pub mod bad;
@@ -25,8 +27,10 @@ pub mod remap;
 pub mod shared;
 pub mod sysv;
 
-use crate::accounts::{Account, Sizes};
-use crate::{frames, heap, services, tlb};
+use crate::base::{frames, heap};
+use crate::base::accounts::{Account, Sizes};
+use crate::link::services;
+use crate::sched::tlb;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -4,10 +4,12 @@
 //!
 //! Everything counts that is charged (`accounts`), not pages alone. Nothing here needs memory.
 
-use crate::accounts::{self, User};
+use crate::base::frames;
+use crate::base::accounts::{self, User};
+use crate::link::services;
+use crate::mm::space::{self, Space};
 use crate::process::Process;
-use crate::space::{self, Space};
-use crate::{cpus, frames, services};
+use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
 use hanare_abi::service::SERVICE_KILL;
 use hanare_hal::cpu;

@@ -1,8 +1,9 @@
 //! Writing into a process's memory from outside, whatever its protection: breakpoints.
 
 use super::{AddressSpace, release};
+use crate::base::frames;
+use crate::link::services;
 use crate::process::Process;
-use crate::{frames, services};
 use hanare_abi::service::SERVICE_ZAP;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, SpecialKind};
@@ -90,7 +91,7 @@ pub fn read(p: &Process, addr: u64, to: &mut [u8]) -> usize {
         let place = match mm.table.find(at).filter(|l| l.entry & pte::FOREIGN == 0) {
             Some(leaf) => leaf.frame() + (at - leaf.addr),
             // One for all, and there whether the process has used it or not.
-            None => match vdso().and_then(|v| crate::vdso::frame(at - v.start)) {
+            None => match vdso().and_then(|v| crate::mm::vdso::frame(at - v.start)) {
                 Some(frame) => frame + at % SMALL,
                 None => break,
             },

@@ -1,10 +1,12 @@
 //! Taking pages away: unmap, zap what Linux has seen, then free or quarantine.
 
 use super::{AddressSpace, FileRef};
+use crate::base::frames;
+use crate::base::chain::{Chain, Run};
+use crate::link::services;
+use crate::mm::space::Space;
 use crate::process::Process;
-use crate::space::Space;
-use crate::{cpus, frames, services, tlb};
-use crate::chain::{Chain, Run};
+use crate::sched::{cpus, tlb};
 use alloc::collections::LinkedList;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD, SERVICE_ZAP};
@@ -143,7 +145,7 @@ impl Removed {
     /// Zaps what Linux has seen, then frees. Without the lock; may wait.
     pub fn finish(mut self, p: &Process) {
         if self.needs_linux() {
-            crate::hold::at("pages-taken");
+            crate::sched::hold::at("pages-taken");
         }
         let mut range = self.range.map(|(low, high)| [low, high]);
         loop {
@@ -255,7 +257,7 @@ pub fn zap(p: &Process, start: u64, end: u64) -> bool {
     if p.is_closed() {
         return true;
     }
-    crate::hold::at("zap");
+    crate::sched::hold::at("zap");
     let args = [start, end];
     // Of a process that ends, the worker may be gone; others that share the memory go on.
     // Of a thread that ends, the process goes on.

@@ -4,8 +4,10 @@ use super::calls::{MAP_FIXED, choose, fill_whole, reservation, unmap_range, unre
 use super::limits::{self, Limits, LockLimit};
 use super::release::{Removed, zap};
 use super::{AddressSpace, FileRef, huge, lock, shared};
+use crate::base::frames;
+use crate::link::{delegate, services};
 use crate::process::Process;
-use crate::{cpus, delegate, frames, hold, services};
+use crate::sched::{cpus, hold};
 use alloc::collections::LinkedList;
 use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};

@@ -4,8 +4,10 @@
 use super::calls::{fill_whole, unreserve};
 use super::fault::Signal;
 use super::{FileRef, pte_bits};
+use crate::base::frames;
+use crate::link::{delegate, services};
 use crate::process::Process;
-use crate::{cpus, delegate, frames, services};
+use crate::sched::cpus;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::service::{EXTENT_PAGES_MASK, SERVICE_RESOLVE, SERVICE_UNWATCH, SERVICE_WATCH};
 use hanare_abi::slot::OP_REMAP;

@@ -7,8 +7,9 @@
 use super::calls::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose, unmap_range, unreserve};
 use super::limits::Limits;
 use super::{FileRef, huge, shared};
+use crate::link::delegate;
 use crate::process::Process;
-use crate::{cpus, delegate};
+use crate::sched::cpus;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};

@@ -1,0 +1,281 @@
+//! Accounts: what each user has of the instance, and how much he may have.
+//!
+//! A user is who the module says he is: the real user of a proxy when it opens its space, as Linux
+//! charges processes; in a user namespace its owner. All that a space makes the kernel keep is
+//! charged to the [`Account`] of the space, in two sums: *memory* are pages of programs, *kernel
+//! memory* is everything else (start blocks, slots, kernel stacks, page tables, mappings, filters,
+//! the objects themselves). The [`User`] is charged in advance and in larger pieces, so that CPUs
+//! which serve different spaces of one user rarely write to the same line.
+//!
+//! Root is charged and not limited. Limits are `hanare boot --user-limits`.
+
+use crate::base::{frames, heap};
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_abi::boot::BELL_BYTES;
+use hanare_core::account::Sum;
+use hanare_core::errno::{self, Result};
+use hanare_core::userlimits::UserLimits;
+use spin::{Mutex, Once};
+
+/// Who is limited by nothing.
+const ROOT: u32 = 0;
+/// Those of users that have spaces, by user id.
+static USERS: Mutex<BTreeMap<u32, Weak<User>>> = Mutex::new(BTreeMap::new());
+
+/// As booted, in bytes.
+static LIMITS: Once<Limits> = Once::new();
+
+#[derive(Clone, Copy)]
+struct Limits {
+    processes: u64,
+    kernel: u64,
+    memory: u64,
+}
+
+impl Limits {
+    const NONE: Limits = Limits { processes: u64::MAX, kernel: u64::MAX, memory: u64::MAX };
+}
+
+/// Takes the boot option, once memory is there.
+pub fn init(limits: UserLimits) {
+    let total = frames::usage().1;
+    let all = Limits { processes: limits.processes, kernel: limits.kernel_memory.bytes_of(total), memory: limits.memory.bytes_of(total) };
+    LIMITS.call_once(|| all);
+}
+
+/// Memory of the list if it is empty.
+pub fn trim() {
+    let mut users = USERS.lock();
+    if users.is_empty() {
+        *users = BTreeMap::new();
+    }
+}
+
+/// A user.
+pub struct User {
+    uid: u32,
+    limits: Limits,
+    processes: AtomicU64,
+    /// Bells of his programs' slots.
+    bells: AtomicU64,
+    kernel: AtomicU64,
+    memory: AtomicU64,
+}
+
+impl User {
+    /// The user with an id.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn of(uid: u32) -> Result<Arc<User>> {
+        let mut users = USERS.lock();
+        if let Some(known) = users.get(&uid).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        heap::room_for_entry::<u32, Weak<User>>()?;
+        let limits = if uid == ROOT { Limits::NONE } else { LIMITS.get().copied().unwrap_or(Limits::NONE) };
+        heap::room_for_arc::<User>()?; // made and dropped he would want the lock
+        let new = Arc::new(User { uid, limits, processes: AtomicU64::new(0), bells: AtomicU64::new(0), kernel: AtomicU64::new(0), memory: AtomicU64::new(0) });
+        users.insert(uid, Arc::downgrade(&new));
+        Ok(new)
+    }
+
+    /// His id.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// All that he has, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.kernel.load(Ordering::Relaxed) + self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Whether his programs may have no more pages before one of them has ended: what he has, and
+    /// what he may have. Kernel memory, which he is charged in advance, and is refused before it
+    /// comes to this, may be a little more: page tables and mappings are counted afterwards.
+    pub fn excess(&self) -> Option<[u64; 2]> {
+        let memory = [self.memory.load(Ordering::Relaxed), self.limits.memory];
+        let kernel = [self.kernel.load(Ordering::Relaxed), self.limits.kernel.saturating_add(self.limits.kernel / 8)];
+        [memory, kernel].into_iter().find(|[has, may_have]| has > may_have)
+    }
+}
+
+/// The user who has most. No lock is held when a user is looked at: he may be the last one's to
+/// hold him.
+pub fn richest() -> Option<Arc<User>> {
+    let mut best: Option<Arc<User>> = None;
+    let mut from = 0;
+    loop {
+        let next = USERS.lock().range(from..).next().map(|(&uid, weak)| (uid, weak.upgrade()));
+        let Some((uid, user)) = next else { return best };
+        if user.as_ref().is_some_and(|user| best.as_ref().is_none_or(|best| best.bytes() < user.bytes())) {
+            best = user;
+        }
+        let Some(behind) = uid.checked_add(1) else { return best };
+        from = behind;
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let mut users = USERS.lock();
+        // Another one may have his id by now.
+        if users.get(&self.uid).is_some_and(|weak| core::ptr::eq(weak.as_ptr(), self)) {
+            users.remove(&self.uid);
+        }
+    }
+}
+
+/// What a space has, and a fork that is to become one.
+pub struct Account {
+    user: Arc<User>,
+    kernel: Sum,
+    memory: Sum,
+}
+
+impl Account {
+    /// Of a new space of a user.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn of(uid: u32) -> Result<Arc<Account>> {
+        heap::arc(Account { user: User::of(uid)?, kernel: Sum::default(), memory: Sum::default() })
+    }
+
+    /// Whose it is.
+    pub fn user(&self) -> &Arc<User> {
+        &self.user
+    }
+
+    /// All that is charged to it, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.kernel.used() + self.memory.used()
+    }
+
+    /// Whether its user may have no more pages before one of his programs has ended.
+    pub fn is_full(&self) -> bool {
+        self.user.excess().is_some()
+    }
+
+    /// Whether `more` bytes of kernel memory are his, if he wants them.
+    ///
+    /// # Errors
+    /// `ENOMEM`: they are beyond his limit.
+    pub fn may_have(&self, more: u64) -> Result<()> {
+        let has = self.user.kernel.load(Ordering::Relaxed);
+        if has.saturating_add(more) > self.user.limits.kernel { Err(errno::ENOMEM) } else { Ok(()) }
+    }
+
+    /// Charges kernel memory until the charge is dropped.
+    ///
+    /// # Errors
+    /// `ENOMEM`: it is beyond the user's limit.
+    pub fn charge(self: &Arc<Self>, bytes: u64) -> Result<Charge> {
+        self.add_kernel(bytes)?;
+        Ok(Charge { account: self.clone(), bytes })
+    }
+
+    /// As [`charge`](Self::charge), until [`remove_kernel`](Self::remove_kernel).
+    pub fn add_kernel(&self, bytes: u64) -> Result<()> {
+        self.may_have(bytes)?;
+        self.move_kernel(0, bytes);
+        Ok(())
+    }
+
+    /// Gives kernel memory back.
+    pub fn remove_kernel(&self, bytes: u64) {
+        self.move_kernel(bytes, 0);
+    }
+
+    fn move_kernel(&self, before: u64, now: u64) {
+        self.kernel.change(before, now, &self.user.kernel);
+    }
+
+    /// An address space has changed what it has: pages, and kernel memory for them.
+    pub fn move_space(&self, before: Sizes, now: Sizes) {
+        if before.kernel != now.kernel {
+            self.move_kernel(before.kernel, now.kernel);
+        }
+        if before.memory != now.memory {
+            self.memory.change(before.memory, now.memory, &self.user.memory);
+        }
+    }
+
+    /// One more process, until the place is dropped.
+    ///
+    /// # Errors
+    /// `EAGAIN`: the user has as many as he may.
+    pub fn process(self: &Arc<Self>) -> Result<Place> {
+        self.may_have_process()?;
+        self.user.processes.fetch_add(1, Ordering::Relaxed);
+        Ok(Place(self.clone()))
+    }
+
+    /// One more bell, until the place is dropped. A user may have as large a part of the bells as of
+    /// the memory for the kernel.
+    ///
+    /// # Errors
+    /// `EAGAIN`: the user has as many as he may.
+    pub fn bell(self: &Arc<Self>) -> Result<BellPlace> {
+        let place = BellPlace(self.clone());
+        let others = self.user.bells.fetch_add(1, Ordering::Relaxed);
+        if others < self.user.limits.kernel / BELL_BYTES { Ok(place) } else { Err(errno::EAGAIN) }
+    }
+
+    /// Whether the user may have one more process.
+    ///
+    /// # Errors
+    /// `EAGAIN`.
+    pub fn may_have_process(&self) -> Result<()> {
+        let is_there = self.user.processes.load(Ordering::Relaxed) < self.user.limits.processes;
+        if is_there { Ok(()) } else { Err(errno::EAGAIN) }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.user.kernel.fetch_sub(self.kernel.charged(), Ordering::Relaxed);
+        self.user.memory.fetch_sub(self.memory.charged(), Ordering::Relaxed);
+    }
+}
+
+/// What an address space has, bytes.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Pages.
+    pub memory: u64,
+    /// Page tables and mappings.
+    pub kernel: u64,
+}
+
+/// Kernel memory that an object takes while it lives.
+pub struct Charge {
+    account: Arc<Account>,
+    bytes: u64,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.remove_kernel(self.bytes);
+    }
+}
+
+/// One process of a user.
+pub struct Place(Arc<Account>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.user.processes.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One bell of a user.
+pub struct BellPlace(Arc<Account>);
+
+impl Drop for BellPlace {
+    fn drop(&mut self) {
+        self.0.user.bells.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,132 @@
+//! Lists of frames that their owner has given up and that are not free yet. A list is threaded
+//! through the metadata of the frames themselves, so it needs no memory, however long: what is
+//! on the way back must not have to ask for some.
+
+use crate::base::frames;
+use hanare_hal::paging::SMALL;
+
+/// Pages of the longest run: one page that Linux holds holds all of its run.
+const RUN_PAGES: u32 = 512;
+
+/// Single pages one behind the other, or one block of 512.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Address of the first page.
+    pub frame: u64,
+    /// Pages.
+    pub pages: u32,
+    /// It is one block.
+    pub large: bool,
+}
+
+impl Run {
+    /// One page, or one block of 512.
+    pub fn of(frame: u64, large: bool) -> Run {
+        Run { frame, pages: if large { RUN_PAGES } else { 1 }, large }
+    }
+
+    /// As a service of the module is told of it.
+    pub fn extent(self) -> u64 {
+        self.frame | u64::from(self.pages - 1)
+    }
+
+    /// Gives it back.
+    pub fn free(self) {
+        if self.large {
+            frames::free(self.frame, 9);
+        } else {
+            frames::free_run(self.frame, self.pages);
+        }
+    }
+
+    /// Takes `next` in if it follows.
+    fn join(&mut self, next: Run) -> bool {
+        let follows = next.frame == self.frame + u64::from(self.pages) * SMALL;
+        let joins = follows && !self.large && !next.large && self.pages + next.pages <= RUN_PAGES;
+        self.pages += if joins { next.pages } else { 0 };
+        joins
+    }
+
+    const PAGES_MASK: u64 = 1023;
+    const LARGE: u64 = 1024;
+
+    /// In the note of the run before it. A frame's address has 12 bits to spare.
+    fn note(self) -> u64 {
+        self.frame | u64::from(self.pages) & Self::PAGES_MASK | if self.large { Self::LARGE } else { 0 }
+    }
+
+    fn of_note(note: u64) -> Run {
+        Run { frame: note & !(SMALL - 1), pages: (note & Self::PAGES_MASK) as u32, large: note & Self::LARGE != 0 }
+    }
+}
+
+/// The note of the last run.
+const END: u64 = 0;
+
+/// A list of runs, the last one that came first.
+#[derive(Default)]
+pub struct Chain {
+    first: Option<Run>,
+    pages: u64,
+}
+
+impl Chain {
+    /// The empty list.
+    pub const fn new() -> Chain {
+        Chain { first: None, pages: 0 }
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// Pages in it.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Adds a run, which nobody but the list has from now on.
+    pub fn push(&mut self, run: Run) {
+        if self.first.as_mut().is_some_and(|first| first.join(run)) {
+            self.pages += u64::from(run.pages);
+        } else {
+            self.push_apart(run);
+        }
+    }
+
+    /// Adds a run that stays apart from others.
+    pub fn push_apart(&mut self, run: Run) {
+        self.pages += u64::from(run.pages);
+        frames::set_note(run.frame, self.first.map_or(END, Run::note));
+        self.first = Some(run);
+    }
+
+    /// Takes a run out.
+    pub fn pop(&mut self) -> Option<Run> {
+        let run = self.first?;
+        let next = frames::note(run.frame);
+        self.first = (next != END).then(|| Run::of_note(next));
+        self.pages -= u64::from(run.pages);
+        Some(run)
+    }
+
+    /// Takes as many runs out as find room; how many.
+    pub fn pop_into(&mut self, to: &mut [Run]) -> usize {
+        let mut n = 0;
+        while let Some(place) = to.get_mut(n)
+            && let Some(run) = self.pop()
+        {
+            *place = run;
+            n += 1;
+        }
+        n
+    }
+
+    /// Frees all of it.
+    pub fn free(mut self) {
+        while let Some(run) = self.pop() {
+            run.free();
+        }
+    }
+}

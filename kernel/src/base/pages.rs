@@ -1,0 +1,38 @@
+//! Pages that Linux fills for the kernel itself.
+
+use crate::base::frames;
+use alloc::vec;
+use alloc::vec::Vec;
+use hanare_core::errno::{self, Result};
+use hanare_hal::memory;
+
+/// 2^n pages.
+pub struct Pages {
+    frame: u64,
+    order: u32,
+}
+
+impl Pages {
+    /// As many as that.
+    pub fn new(order: u32) -> Result<Pages> {
+        Ok(Pages { frame: frames::alloc_user(order).ok_or(errno::ENOMEM)?, order })
+    }
+
+    /// For a service.
+    pub fn extent(&self) -> u64 {
+        self.frame | (1 << self.order) - 1
+    }
+
+    /// Up to a page, from `offset` on.
+    pub fn bytes(&self, offset: u64, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count.min(4096)];
+        memory::read(self.frame + offset, &mut bytes);
+        bytes
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        frames::free(self.frame, self.order);
+    }
+}

@@ -1,0 +1,151 @@
+//! timer_create(2) on clocks that count the CPU time of this process or its threads: on
+//! Linux those of the workers count something else.
+//!
+//! Linux has a timer of that number, too, on another clock. It is set only when the one
+//! here has expired, to expire at once: so who gets the signal, what it carries, and what
+//! becomes of one that is blocked is Linux' doing.
+
+use crate::base::heap;
+use crate::calls::put;
+use crate::link::delegate;
+use crate::process::{Process, futex};
+use crate::process::cputime::{self, CpuClock};
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use alloc::vec::Vec;
+use hanare_core::cputimer::IntervalTimer;
+use hanare_core::errno::{self, Result};
+use hanare_core::time::Timespec;
+use zerocopy::IntoBytes;
+
+const TIMER_CREATE: u32 = 222;
+const TIMER_SETTIME: u32 = 223;
+const TIMER_DELETE: u32 = 226;
+const CLOCK_MONOTONIC: u64 = 1;
+const TIMER_ABSTIME: u64 = 1;
+
+/// A timer.
+pub struct ClockTimer {
+    id: u32,
+    clock: CpuClock,
+    timer: IntervalTimer,
+}
+
+/// timer_create, on whatever clock. Linux tells the number here, so that its timer goes again
+/// if the program cannot have it.
+pub fn create(clock: u64, event: u64, at: u64) -> Result<u64> {
+    let thread = cpus::current();
+    let p = &thread.process;
+    let ours = CpuClock::of(clock as i32, p);
+    let scratch = p.write_scratch(thread.slot_index, &[0; 4]).map_err(|_| errno::EAGAIN)?;
+    let linux_clock = if ours.is_some() { CLOCK_MONOTONIC } else { clock };
+    delegate::linux(TIMER_CREATE, [linux_clock, event, scratch, 0, 0, 0])?;
+    let mut bytes = [0; 4];
+    p.read_control(scratch, &mut bytes);
+    let id = u32::from_le_bytes(bytes);
+    enter(p, id, ours).and_then(|()| put(at, &bytes)).inspect_err(|_| {
+        // A thread that has to end cannot: then execve does.
+        if delete(id) {
+            cputime::timer_deleted(id.into());
+        }
+    })
+}
+
+fn enter(p: &Process, id: u32, clock: Option<CpuClock>) -> Result<()> {
+    cputime::timer_created(id)?;
+    let Some(clock) = clock else { return Ok(()) };
+    p.cpu_timers.with_clock_timers(|timers| {
+        heap::more_room(timers, 1).map_err(|_| errno::EAGAIN)?;
+        timers.push(ClockTimer { id, clock, timer: IntervalTimer::default() });
+        Ok(())
+    })
+}
+
+/// Deletes Linux' timer. False: it is there still.
+pub fn delete(id: u32) -> bool {
+    delegate::linux(TIMER_DELETE, [u64::from(id), 0, 0, 0, 0, 0]).is_ok()
+}
+
+/// timer_settime, timer_gettime; `None`: it is Linux' business.
+pub fn serve(number: u16, a: &[u64; 6]) -> Option<Result<u64>> {
+    const SETTIME: u16 = 223;
+    const GETTIME: u16 = 224;
+    let p = &cpus::current().process;
+    if !p.cpu_timers.with_clock_timers(|timers| timers.iter().any(|t| t.id == a[0] as u32)) {
+        return None;
+    }
+    match number {
+        SETTIME => Some(set(p, a)),
+        GETTIME => Some(get(p, a[0] as u32).and_then(|now| write(a[1], now))),
+        _ => None,
+    }
+}
+
+fn with<T>(p: &Process, id: u32, f: impl FnOnce(&mut ClockTimer) -> Result<T>) -> Result<T> {
+    p.cpu_timers.with_clock_timers(|timers| timers.iter_mut().find(|t| t.id == id).map_or(Err(errno::EINVAL), f))
+}
+
+/// Left and interval, ns.
+fn get(p: &Process, id: u32) -> Result<(u64, u64)> {
+    with(p, id, |t| Ok(t.clock.now(p).map_or((0, 0), |now| t.timer.get(now))))
+}
+
+fn write(at: u64, (left, interval): (u64, u64)) -> Result<u64> {
+    put(at, [Timespec::from_ns(interval), Timespec::from_ns(left)].as_bytes())
+}
+
+fn set(p: &Process, a: &[u64; 6]) -> Result<u64> {
+    if a[2] == 0 {
+        return Err(errno::EINVAL);
+    }
+    let (interval, value) = (futex::read_timespec(a[2])?, futex::read_timespec(a[2] + 16)?);
+    let before = with(p, a[0] as u32, |t| {
+        let now = t.clock.now(p).ok_or(errno::ESRCH)?;
+        let before = t.timer.get(now);
+        t.timer = match a[1] & TIMER_ABSTIME {
+            0 => IntervalTimer::set(now, value, interval),
+            _ => IntervalTimer::set_at(value, interval),
+        };
+        Ok(before)
+    })?;
+    p.cpu_timers.look_again(p);
+    if a[3] != 0 {
+        write(a[3], before)?;
+    }
+    Ok(0)
+}
+
+/// timer_delete, after Linux has deleted its own.
+pub fn deleted(p: &Process, id: u32) {
+    p.cpu_timers.with_clock_timers(|timers| timers.retain(|t| t.id != id));
+}
+
+/// ns until the next one expires while `thread` runs.
+pub fn left(timers: &[ClockTimer], thread: &Thread) -> Option<u64> {
+    let p = &thread.process;
+    let counting = timers.iter().filter(|t| t.clock.counts(thread));
+    counting.filter_map(|t| t.timer.left(t.clock.now(p)?)).min()
+}
+
+/// Whether one of them is armed.
+pub fn any_armed(timers: &[ClockTimer]) -> bool {
+    timers.iter().any(|t| t.timer.left(0).is_some())
+}
+
+/// Before user mode: those that have expired have their signals sent.
+pub fn check(thread: &Thread) {
+    let p = &thread.process;
+    let expired: Vec<u32> = p.cpu_timers.with_clock_timers(|timers| {
+        let expired = timers.iter_mut().filter_map(|t| {
+            let now = t.clock.now(p).unwrap_or(0);
+            t.timer.take_expired(now).then_some(t.id)
+        });
+        expired.collect()
+    });
+    for id in expired {
+        let at_once = [Timespec::from_ns(0), Timespec::from_ns(1)];
+        if let Ok(at) = p.write_scratch(thread.slot_index, at_once.as_bytes()) {
+            let _ = delegate::linux(TIMER_SETTIME, [u64::from(id), 0, at, 0, 0, 0]);
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Delegated calls, and the hooks of those that have consequences here.
+
+use crate::calls::clocktimers;
+use crate::gate::ptrace;
+use crate::link::{delegate, slots};
+use crate::mm::{calls, limits};
+use crate::process::{Ids, Process, cputime, rights, timens, usage};
+use crate::sched::cpus;
+use crate::signal::{pending, signals, unhandled};
+use crate::signal::restart::Interrupted;
+use core::sync::atomic::Ordering;
+use hanare_abi::service::MAY_LIMIT;
+use hanare_abi::slot::RESULT_NOT_STARTED;
+use hanare_core::errno::{self, Errno, Result};
+use hanare_core::signal::{SI_QUEUE, SIGBUS, SigSet};
+use hanare_core::syscalls::{Hook, Restart, Row};
+use hanare_core::sysfs::{LOOKED_AT, may_be_hidden};
+use hanare_hal::usercopy;
+
+mod number {
+    pub const KILL: u16 = 62;
+    pub const TKILL: u16 = 200;
+    pub const TGKILL: u16 = 234;
+    pub const RT_SIGTIMEDWAIT: u16 = 128;
+    pub const RT_TGSIGQUEUEINFO: u16 = 297;
+    pub const GETUID: u32 = 102;
+    pub const GETGID: u32 = 104;
+    pub const GETEUID: u32 = 107;
+    pub const GETEGID: u32 = 108;
+    pub const PSELECT6: u16 = 270;
+    pub const PPOLL: u16 = 271;
+    pub const IO_PGETEVENTS: u16 = 333;
+    pub const IO_URING_ENTER: u16 = 426;
+    pub const SETRLIMIT: u16 = 160;
+    pub const SETITIMER: u16 = 38;
+    pub const TIMER_CREATE: u16 = 222;
+    pub const TIMER_DELETE: u16 = 226;
+    pub const UNSHARE: u16 = 272;
+    pub const PRLIMIT64: u16 = 302;
+    pub const SETNS: u16 = 308;
+    pub const CLOSE_RANGE: u32 = 436;
+    pub const STAT: u16 = 4;
+    pub const LSTAT: u16 = 6;
+    pub const ACCESS: u16 = 21;
+    pub const CLOSE: u32 = 3;
+    pub const OPENAT: u32 = 257;
+}
+
+/// A row that says `delegated`.
+#[inline]
+pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
+    if hook == Hook::None { forward(row, args) } else { hooked(row, hook, args) }
+}
+
+#[inline(never)] // the many registers and words it needs are not for the others
+fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
+    match hook {
+        Hook::Signal => {
+            if to_self(row, &args) {
+                return Ok(0);
+            }
+            to_ended(row, &args)?;
+            if row.number == number::RT_TGSIGQUEUEINFO {
+                return queue_to_thread(row, args);
+            }
+        }
+        Hook::Close => not_control(args[0])?,
+        Hook::Dup2 => {
+            not_control(args[0])?;
+            not_control(args[1])?;
+        }
+        Hook::CloseRange => return close_range(row, args),
+        Hook::CpuTimer => {
+            let set = (row.number == number::SETITIMER).then_some(args[1]);
+            if let Some(result) = cputime::itimer(args[0], set, if set.is_some() { args[2] } else { args[1] }) {
+                return result;
+            }
+        }
+        Hook::Timer if row.number == number::TIMER_CREATE => {
+            if !limits::room_for_mappings(0) {
+                return Err(errno::EAGAIN);
+            }
+            return clocktimers::create(args[0], args[1], args[2]);
+        }
+        Hook::Timer => {
+            if let Some(result) = clocktimers::serve(row.number, &args) {
+                return result;
+            }
+        }
+        Hook::Msync => return calls::msync(args[0], args[1], args[2]),
+        Hook::SigWait if row.number == number::RT_SIGTIMEDWAIT => {
+            if let Some(result) = pending::waited(&args) {
+                return result;
+            }
+        }
+        Hook::Perf => not_counted(&args)?,
+        Hook::TempMask => return with_mask(row, args),
+        Hook::Rlimit => {
+            if let Some(result) = limits::address_space(row.number, &args) {
+                return result;
+            }
+        }
+        // Only a process of one thread may do some of this.
+        Hook::Credentials if matches!(row.number, number::UNSHARE | number::SETNS) => {
+            let me = cpus::current();
+            if me.process.thread_count() == 1 {
+                slots::dismiss(&me.process);
+            }
+            me.is_apart.store(true, Ordering::Relaxed); // of which execve has to know
+        }
+        Hook::Wait if cpus::current().process.traces.load(Ordering::Relaxed) => return ptrace::wait(row, args),
+        _ => {}
+    }
+    let result = forward(row, args)?;
+    match hook {
+        Hook::Credentials => {
+            slots::rights_changed(cpus::current());
+            refresh_ids();
+            time_namespace(row, &args);
+        }
+        Hook::Attributes => slots::attributes_changed(cpus::current()),
+        Hook::Rights => slots::rights_changed(cpus::current()),
+        Hook::Personality => personality(args[0] as u32),
+        Hook::Rlimit => take_limits(row, &args),
+        Hook::Timer if row.number == number::TIMER_DELETE => cputime::timer_deleted(args[0]),
+        Hook::Sysinfo => return super::machine::sysinfo(args[0]),
+        Hook::Wait => usage::waited(&cpus::current().process, row, &args, result)?,
+        Hook::Path => not_hidden(row, &args)?,
+        _ => {}
+    }
+    Ok(result)
+}
+
+/// Linux has found a file by its path: `ENOENT` if the LWK's machine has it not, which the
+/// module says to who opens it.
+fn not_hidden(row: &Row, args: &[u64; 6]) -> Result<()> {
+    const AT_FDCWD: u64 = -100i64 as u64;
+    const O_CLOEXEC: u64 = 0o2_000_000;
+    const O_PATH: u64 = 0o10_000_000;
+    let of_cwd = matches!(row.number, number::STAT | number::LSTAT | number::ACCESS);
+    let (dir, path) = if of_cwd { (AT_FDCWD, args[0]) } else { (args[0], args[1]) };
+    if !usercopy::read_string(path, &mut [0; LOOKED_AT]).is_ok_and(|text| text.is_some_and(may_be_hidden)) {
+        return Ok(());
+    }
+    match delegate::linux(number::OPENAT, [dir, path, O_PATH | O_CLOEXEC, 0, 0, 0]) {
+        Ok(fd) => delegate::linux(number::CLOSE, [fd, 0, 0, 0, 0, 0]).map(drop),
+        Err(errno::ENOENT) => Err(errno::ENOENT),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Has Linux execute the call; an interruption is noted for delivery.
+pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
+    let result = delegate::call(u32::from(row.number), args);
+    let interrupted = match result {
+        RESULT_NOT_STARTED => Some(Interrupted::NotStarted),
+        r if r == errno::EINTR.as_return() && row.restart != Restart::Never => Some(Interrupted::Started(row.restart)),
+        _ => None,
+    };
+    if let Some(what) = interrupted {
+        cpus::current().signals.lock().set_interrupted(what);
+        return Err(errno::EINTR);
+    }
+    match Errno::from_return(result) {
+        None => Ok(result as u64),
+        Some(e) => failed(row, &args, e),
+    }
+}
+
+/// What Linux could not do and the LWK can.
+#[cold]
+fn failed(row: &Row, args: &[u64; 6], error: Errno) -> Result<u64> {
+    if error == errno::EIO { ptrace::memory_file(row.number, args) } else { Err(error) }
+}
+
+/// A signal that the caller sends itself and that is queued here.
+fn to_self(row: &Row, a: &[u64; 6]) -> bool {
+    const SI_USER: i32 = 0;
+    const SI_TKILL: i32 = -6;
+    let thread = cpus::current();
+    let tid = |v: u64| v as u32 == thread.slot.tid();
+    let pid = |v: u64| v as u32 == thread.process.identity.lock().pid;
+    match row.number {
+        number::KILL => signals::send_to_self(a[1], SI_USER, pid(a[0]) && thread.process.thread_count() == 1),
+        number::TKILL => signals::send_to_self(a[1], SI_TKILL, tid(a[0])),
+        number::TGKILL => signals::send_to_self(a[2], SI_TKILL, pid(a[0]) && tid(a[1])),
+        _ => false,
+    }
+}
+
+/// `ESRCH`: a signal for a thread of this process that has ended. Linux may not know
+/// yet: the worker ends on its own time.
+fn to_ended(row: &Row, a: &[u64; 6]) -> Result<()> {
+    let p = &cpus::current().process;
+    let tid = match row.number {
+        number::KILL | number::TKILL => a[0],
+        number::TGKILL | number::RT_TGSIGQUEUEINFO if a[0] as u32 == p.identity.lock().pid => a[1],
+        _ => return Ok(()),
+    };
+    if p.had_thread(tid as u32) { Err(errno::ESRCH) } else { Ok(()) }
+}
+
+/// Refuses perf_event_open(2) on a thread of the LWK: Linux would count its worker, not the program.
+/// `ENOENT` is what Linux says of events that it does not have: perf names them and goes on
+/// with others.
+fn not_counted(args: &[u64; 6]) -> Result<()> {
+    const PID_CGROUP: u64 = 4;
+    const EVERY_TASK: u32 = !0;
+    let tid = args[1] as u32;
+    if args[4] & PID_CGROUP != 0 || tid == EVERY_TASK || limits::target(tid.into()).is_none() {
+        return Ok(());
+    }
+    if unhandled::may_say() {
+        crate::info!("{}: perf_event_open: programs on the LWK are not counted, see docs/compatibility.md", unhandled::name_of(cpus::current()));
+    }
+    Err(errno::ENOENT)
+}
+
+fn not_control(fd: u64) -> Result<()> {
+    let control = cpus::current().process.identity.lock().control_fd;
+    if fd as u32 == control { Err(errno::EBADF) } else { Ok(()) }
+}
+
+fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
+    let control = u64::from(cpus::current().process.identity.lock().control_fd);
+    let (first, last) = (args[0] & 0xffff_ffff, args[1] & 0xffff_ffff);
+    if !(first..=last).contains(&control) {
+        return forward(row, args);
+    }
+    let part = |a: u64, b: u64| delegate::linux(number::CLOSE_RANGE, [a, b, args[2], 0, 0, 0]);
+    if control > first {
+        part(first, control - 1)?;
+    }
+    if control < last { part(control + 1, last) } else { Ok(0) }
+}
+
+/// rt_tgsigqueueinfo: to a thread of this process, which is told that the signal is its own.
+fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
+    let (tid, signal) = (args[1] as u32, args[2] as u32);
+    let code = args[3].checked_add(8).and_then(|at| usercopy::read_u64(at).ok());
+    let target = cpus::current().process.threads().find(|t| t.slot.tid() == tid && code.is_some_and(|code| code as i32 == SI_QUEUE));
+    let Some(target) = target else { return forward(row, args) };
+    target.signals.lock().directed.sent(signal);
+    forward(row, args).inspect_err(|_| {
+        target.signals.lock().directed.take(signal);
+    })
+}
+
+/// ppoll and its like: the mask argument becomes the thread's until delivery. Linux applies
+/// it itself, and only in the call: what is ready comes before a signal that was blocked.
+fn with_mask(row: &Row, mut args: [u64; 6]) -> Result<u64> {
+    // The argument, and how long the structure is that begins with a pointer to the mask.
+    let (place, size) = match row.number {
+        number::PPOLL => (3, 0),
+        number::PSELECT6 | number::IO_PGETEVENTS => (5, 16),
+        number::IO_URING_ENTER if args[3] & 8 != 0 => (4, 24), // IORING_ENTER_EXT_ARG
+        _ => (4, 0),
+    };
+    let pointer = match args[place] {
+        behind if size != 0 && behind != 0 => usercopy::read_u64(behind).unwrap_or(0),
+        pointer => pointer,
+    };
+    // One that cannot be read is Linux' to complain about.
+    if pointer != 0 && let Ok(mask) = usercopy::read_u64(pointer) {
+        cpus::current().signals.lock().begin_temporary(SigSet(mask));
+        signals::retarget(&cpus::current().process);
+        if let Ok(other) = interruptible(SigSet(mask), args[place], size) {
+            args[place] = other;
+        }
+    }
+    let result = forward(row, args);
+    cpus::current().signals.lock().end_temporary();
+    result
+}
+
+/// A worker is interrupted by SIGBUS: where its mask for a call lies without that one, or
+/// the copy of the `size` bytes at `argument` that points there. `Err`: it stays as it is.
+pub fn interruptible(mask: SigSet, argument: u64, size: usize) -> Result<u64> {
+    let thread = cpus::current();
+    if !mask.contains(SIGBUS) {
+        return Ok(argument);
+    }
+    let p = &thread.process;
+    let mask = mask.without(SIGBUS).0.to_ne_bytes();
+    let scratch = p.write_scratch(thread.slot_index, &mask)?;
+    if size == 0 {
+        return Ok(scratch);
+    }
+    let mut copy = [0; 32];
+    copy[..8].copy_from_slice(&mask);
+    usercopy::read(argument, &mut copy[8..8 + size]).map_err(|_| errno::EFAULT)?;
+    copy[8..16].copy_from_slice(&scratch.to_ne_bytes());
+    p.write_scratch(thread.slot_index, &copy)?;
+    Ok(scratch + 8)
+}
+
+/// Asks Linux for the running thread's users and groups, which are told without it.
+pub fn refresh_ids() {
+    let ask = |nr| delegate::linux(nr, [0; 6]).unwrap_or(0) as u32;
+    let ids = [number::GETUID, number::GETEUID, number::GETGID, number::GETEGID].map(ask);
+    let [uid, euid, gid, egid] = ids;
+    *cpus::current().ids.lock() = Ids { uid, euid, gid, egid };
+}
+
+/// unshare(CLONE_NEWTIME) is for the children to come and, in newer Linux, the next program;
+/// setns at once.
+fn time_namespace(row: &Row, args: &[u64; 6]) {
+    const NEWTIME: u64 = 0x80;
+    let thread = cpus::current();
+    match row.number {
+        number::UNSHARE if args[0] & NEWTIME != 0 => thread.process.identity.lock().time.children = true,
+        number::SETNS => _ = timens::refresh(thread),
+        _ => {}
+    }
+}
+
+const READ_IMPLIES_EXEC: u32 = 0x40_0000;
+/// `personality` that changes nothing.
+const ONLY_ASKS: u32 = !0;
+
+/// What execve and the memory calls will look at.
+fn personality(wanted: u32) {
+    const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
+    let thread = cpus::current();
+    slots::attributes_changed(thread);
+    if wanted != ONLY_ASKS {
+        let mut id = thread.process.identity.lock();
+        id.no_random = wanted & ADDR_NO_RANDOMIZE != 0;
+        id.read_implies_exec = wanted & READ_IMPLIES_EXEC != 0;
+    }
+}
+
+/// READ_IMPLIES_EXEC ends with the program, also where Linux keeps it.
+pub fn forget_read_implies_exec(p: &Process) {
+    const PERSONALITY: u32 = 135;
+    let set = core::mem::take(&mut p.identity.lock().read_implies_exec);
+    if set && let Ok(now) = delegate::linux(PERSONALITY, [ONLY_ASKS.into(), 0, 0, 0, 0, 0]) {
+        let _ = delegate::linux(PERSONALITY, [now & !u64::from(READ_IMPLIES_EXEC), 0, 0, 0, 0, 0]);
+    }
+}
+
+/// Limits that the LWK itself enforces, after Linux has accepted them.
+fn take_limits(row: &Row, args: &[u64; 6]) {
+    let (pid, resource, pointer) = match row.number {
+        number::SETRLIMIT => (0, args[0], args[1]),
+        number::PRLIMIT64 => (args[0], args[1], args[2]),
+        _ => return,
+    };
+    let Ok(soft) = usercopy::read_u64(pointer) else { return };
+    let Some(p) = limits::target(pid) else { return };
+    let own = core::ptr::eq(&*p, &*cpus::current().process);
+    if !own && rights::may(MAY_LIMIT, pid as u32, &p).is_err() {
+        return;
+    }
+    if resource == 0 && let Ok(hard) = usercopy::read_u64(pointer + 8) {
+        p.cpu_timers.set_limit(soft, hard);
+        p.cpu_timers.look_again(&p);
+    }
+    let mut id = p.identity.lock();
+    match resource {
+        2 => id.data_soft = soft,
+        3 => id.stack_soft = soft,
+        _ => {}
+    }
+}

@@ -1,0 +1,477 @@
+//! Calls served here.
+
+use super::{arguments, machine, mempolicy, put};
+use crate::base::{heap, time};
+use crate::calls::{seccomp, sleep};
+use crate::gate::rseq;
+use crate::link::{delegate, slots};
+use crate::mm::{advise, aio, calls, lock, remap, space, sysv};
+use crate::process::{Ids, NOT_MAPPED, Process, cputime, exec, futex, rights, share, timens};
+use crate::process::clone::{self, Request};
+use crate::process::target::{self, Target};
+use crate::process::thread::Thread;
+use crate::process::usage::Usage;
+use crate::sched::cpus;
+use crate::sched::balance::CpuMask;
+use crate::sched::tlb::{self, CpuSet};
+use crate::signal::{dispositions, restart, sigframe, signals};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+use hanare_abi::service::MAY_SCHEDULE;
+use hanare_abi::slot::OP_NOP;
+use hanare_core::errno::{self, Result};
+use hanare_core::limits::{MAX_ARG_STRLEN, PATH_MAX};
+use hanare_core::signal::{SIGTERM, SigSet};
+use hanare_core::syscalls::{LocalCall, Row};
+use hanare_core::time::{Clock, Timespec, Timeval};
+use hanare_hal::traps::Regs;
+use hanare_hal::{cpu, percpu, shared, usercopy};
+use zerocopy::IntoBytes;
+
+const SYS_EXIT_GROUP: u32 = 231;
+
+/// Serves a call; `None` if `regs` were replaced (exec, sigreturn, exit).
+pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>> {
+    let a = arguments(regs);
+    let thread = cpus::current();
+    let p = &thread.process;
+    Some(match call {
+        LocalCall::Mmap => calls::mmap(a[0], a[1], a[2], a[3], a[4], a[5]),
+        LocalCall::Munmap => calls::munmap(a[0], a[1]),
+        LocalCall::Mprotect => calls::mprotect(a[0], a[1], a[2]),
+        LocalCall::PkeyMprotect if a[3] as i32 == -1 => calls::mprotect(a[0], a[1], a[2]),
+        LocalCall::PkeyMprotect => Err(errno::EINVAL),
+        LocalCall::Brk => Ok(calls::brk(a[0])),
+        LocalCall::IoSetup => aio::io_setup(a[0], a[1]),
+        LocalCall::IoDestroy => aio::io_destroy(a[0]),
+        LocalCall::Shmat => sysv::shmat(a[0], a[1], a[2]),
+        LocalCall::Shmdt => sysv::shmdt(a[0]),
+        LocalCall::Mremap => remap::mremap(a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::RemapFilePages => remap::file_pages(a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::Madvise => advise::madvise(a[0], a[1], a[2]),
+        LocalCall::Mincore => lock::mincore(a[0], a[1], a[2]),
+        LocalCall::Mlock => lock::mlock(a[0], a[1], 0),
+        LocalCall::Mlock2 => lock::mlock(a[0], a[1], a[2]),
+        LocalCall::Munlock => lock::munlock(a[0], a[1]),
+        LocalCall::Mlockall => lock::mlockall(a[0]),
+        LocalCall::Munlockall => lock::munlockall(),
+        LocalCall::GetMempolicy => mempolicy::get(a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::SetMempolicy => mempolicy::set(a[0], a[1], a[2]),
+        LocalCall::Mbind => mempolicy::mbind(&a),
+        LocalCall::MigratePages => mempolicy::migrate_pages(&a),
+        LocalCall::RtSigaction => dispositions::action(a[0], a[1], a[2], a[3]),
+        LocalCall::RtSigprocmask => signals::procmask(a[0], a[1], a[2], a[3]),
+        LocalCall::RtSigpending => crate::signal::pending::pending(a[0], a[1]),
+        LocalCall::Sigaltstack => sigframe::altstack(a[0], a[1], regs.rsp),
+        LocalCall::RtSigsuspend => sigsuspend(row, &a),
+        LocalCall::RtSigreturn => {
+            sigframe::sigreturn(regs);
+            return None;
+        }
+        LocalCall::Getpid => Ok(u64::from(p.identity.lock().pid)),
+        LocalCall::Gettid => Ok(u64::from(thread.slot.tid())),
+        LocalCall::Getuid => own_id(row, |ids| &mut ids.uid),
+        LocalCall::Geteuid => own_id(row, |ids| &mut ids.euid),
+        LocalCall::Getgid => own_id(row, |ids| &mut ids.gid),
+        LocalCall::Getegid => own_id(row, |ids| &mut ids.egid),
+        LocalCall::ClockGettime => clock_gettime(a[0] as i32, a[1], p),
+        LocalCall::ClockGetres => clock_getres(row, &a),
+        LocalCall::Nanosleep => sleep::nanosleep(a[0], a[1]),
+        LocalCall::ClockNanosleep => sleep::clock_nanosleep(row, &a),
+        LocalCall::Gettimeofday => gettimeofday(a[0], a[1]),
+        LocalCall::Time => time_call(a[0]),
+        LocalCall::Getrusage => getrusage(&a, p),
+        LocalCall::Times => times(row, &a, p),
+        LocalCall::SchedYield => {
+            cpus::yield_now();
+            Ok(0)
+        }
+        LocalCall::SchedGetaffinity => sched_getaffinity(row, &a, p),
+        LocalCall::SchedSetaffinity => sched_setaffinity(&a, p),
+        LocalCall::Getcpu => getcpu(a[0], a[1]),
+        LocalCall::ArchPrctl => arch_prctl(a[0], a[1]),
+        LocalCall::SetTidAddress => {
+            thread.clear_tid.store(a[0], Ordering::Relaxed);
+            Ok(u64::from(thread.slot.tid()))
+        }
+        LocalCall::SetRobustList => set_robust_list(a[0], a[1]),
+        LocalCall::Futex if futex::is_delegated(&a) => super::delegated::forward(row, a),
+        LocalCall::Futex => futex::futex(&a),
+        LocalCall::FutexWaitv => crate::calls::waitv::futex_waitv(row, &a),
+        LocalCall::Membarrier => membarrier(a[0], a[1], p),
+        LocalCall::Seccomp => seccomp::seccomp(a[0], a[1], a[2]),
+        LocalCall::Ioperm => machine::ioperm(a[0], a[1], a[2]),
+        LocalCall::Iopl => machine::iopl(a[0]),
+        LocalCall::Prctl => super::prctl::prctl(row, a),
+        LocalCall::Execve => return execve(None, a[0], a[1], a[2], regs),
+        LocalCall::Execveat => return execve(Some((a[0], a[4])), a[1], a[2], a[3], regs),
+        LocalCall::Clone => clone::clone2(&a, regs),
+        LocalCall::Clone3 => clone::clone3(a[0], a[1], regs),
+        LocalCall::Fork => clone::clone(&Request { exit_signal: 17, ..Request::default() }, regs),
+        LocalCall::Vfork => clone::clone(&Request { flags: 0x4100, exit_signal: 17, ..Request::default() }, regs),
+        LocalCall::Exit => exit(a[0]),
+        LocalCall::ExitGroup => {
+            crate::gate::ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
+            share::leave(thread);
+            futex::forget_empty_robust(thread);
+            delegate::last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
+            return None;
+        }
+        LocalCall::Ptrace => crate::gate::ptrace::call(&a),
+        LocalCall::GetRobustList => get_robust_list(row, &a),
+        LocalCall::Rseq => rseq::register(a[0], a[1], a[2], a[3]),
+        LocalCall::RestartSyscall => restart::restart_syscall(),
+        _ => Err(errno::ENOSYS),
+    })
+}
+
+/// One of the running thread's ids that Linux has told. One that is not mapped in the user namespace may
+/// become so whenever somebody writes the map, so Linux is asked again.
+fn own_id(row: &Row, which: fn(&mut Ids) -> &mut u32) -> Result<u64> {
+    let ids = &cpus::current().ids;
+    let known = *which(&mut ids.lock());
+    if known != NOT_MAPPED {
+        return Ok(known.into());
+    }
+    let now = super::delegated::forward(row, [0; 6])?;
+    *which(&mut ids.lock()) = now as u32;
+    Ok(now)
+}
+
+fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
+    if let Some(ns) = cputime::clock_of(id) {
+        return put(to, Timespec::from_ns(ns).as_bytes());
+    }
+    let Some(clock) = Clock::from_id(id) else {
+        return delegate::linux(228, [id as u32 as u64, to, 0, 0, 0, 0]);
+    };
+    let ns = match timens::now(p, clock) {
+        Some(ns) => ns,
+        None if clock == Clock::ThreadCpu => {
+            let (user, system) = cputime::thread_ns(cpus::current());
+            user + system
+        }
+        None => cputime::process_ns(p),
+    };
+    put(to, Timespec::from_ns(ns).as_bytes())
+}
+
+fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
+    match Clock::from_id(a[0] as i32) {
+        // The length of Linux' tick.
+        Some(Clock::RealtimeCoarse | Clock::MonotonicCoarse) => super::delegated::forward(row, *a),
+        Some(_) if a[1] == 0 => Ok(0),
+        Some(c) => put(a[1], Timespec::from_ns(c.resolution_ns()).as_bytes()),
+        None => super::delegated::forward(row, *a),
+    }
+}
+
+fn gettimeofday(to: u64, zone: u64) -> Result<u64> {
+    if to != 0 {
+        put(to, Timeval::from_ns(time::now(Clock::Realtime).unwrap_or(0)).as_bytes())?;
+    }
+    if zone != 0 {
+        let page = shared::clock().read();
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&page.minutes_west.to_le_bytes());
+        bytes[4..].copy_from_slice(&page.dst.to_le_bytes());
+        put(zone, &bytes)?;
+    }
+    Ok(0)
+}
+
+fn time_call(to: u64) -> Result<u64> {
+    let seconds = time::now(Clock::RealtimeCoarse).unwrap_or(0) / 1_000_000_000;
+    if to != 0 {
+        put(to, &seconds.to_le_bytes())?;
+    }
+    Ok(seconds)
+}
+
+/// `struct rusage`: times, peak memory and page faults are ours, the rest is zero.
+fn getrusage(a: &[u64; 6], p: &Process) -> Result<u64> {
+    const CHILDREN: i32 = -1;
+    const SELF: i32 = 0;
+    const THREAD: i32 = 1;
+    let used = match a[0] as i32 {
+        SELF => Usage::of(p),
+        THREAD => {
+            let (user_ns, system_ns) = cputime::thread_ns(cpus::current());
+            Usage { user_ns, system_ns, faults: cpus::current().counts.faults.load(Ordering::Relaxed), ..Usage::of(p) }
+        }
+        CHILDREN => p.usage.lock().waited(),
+        _ => return Err(errno::EINVAL),
+    };
+    let mut all = [0u64; 18];
+    all[..9].copy_from_slice(&used.words());
+    put(a[1], all.as_bytes())
+}
+
+/// `struct tms` in ticks of 10 ms.
+fn times(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
+    const TICK_NS: u64 = 10_000_000;
+    let result = super::delegated::forward(row, *a)?;
+    if a[0] != 0 {
+        let (user, system) = p.times_ns();
+        let children = p.usage.lock().waited();
+        let all = [user, system, children.user_ns, children.system_ns].map(|ns| ns / TICK_NS);
+        put(a[0], all.as_bytes())?;
+    }
+    Ok(result)
+}
+
+/// The LWK's thread with the id of a sched_* call; 0: the caller.
+fn thread_of(p: &Process, id: u32) -> Option<Arc<Thread>> {
+    if id == 0 {
+        return Some(cpus::current_arc());
+    }
+    p.threads().find(|t| t.slot.tid() == id).or_else(|| space::find_thread(p, id))
+}
+
+fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
+    let Some(thread) = thread_of(p, a[0] as u32) else {
+        return super::delegated::forward(row, *a);
+    };
+    let len = a[1] as u32;
+    if len.wrapping_mul(8) < shared::params().linux_cpu_ids || len % 8 != 0 {
+        return Err(errno::EINVAL);
+    }
+    let mut mask = thread.affinity.lock().to_linux();
+    mask.truncate(len as usize);
+    put(a[2], &mask)?;
+    Ok(mask.len() as u64)
+}
+
+/// Accepted if it leaves a CPU of this instance.
+fn sched_setaffinity(a: &[u64; 6], p: &Process) -> Result<u64> {
+    /// More than any machine has CPUs for.
+    const BYTES_MAX: usize = 1024;
+    let thread = thread_of(p, a[0] as u32).ok_or(errno::ESRCH)?;
+    if !core::ptr::eq(p, &*thread.process) {
+        rights::may(MAY_SCHEDULE, thread.slot.tid(), &thread.process)?;
+    }
+    let mut wanted = heap::zeroed((a[1] as usize).min(BYTES_MAX))?;
+    usercopy::read(a[2], &mut wanted).map_err(|_| errno::EFAULT)?;
+    *thread.affinity.lock() = CpuMask::from_linux(&wanted).ok_or(errno::EINVAL)?;
+    cpus::kick(&thread); // it moves before it goes on in user mode
+    Ok(0)
+}
+
+fn getcpu(cpu_to: u64, node_to: u64) -> Result<u64> {
+    let me = shared::cpu(percpu::index());
+    if cpu_to != 0 {
+        put(cpu_to, &me.linux_cpu().to_le_bytes())?;
+    }
+    if node_to != 0 {
+        put(node_to, &me.node().to_le_bytes())?;
+    }
+    Ok(0)
+}
+
+fn arch_prctl(code: u64, value: u64) -> Result<u64> {
+    const SET_GS: u64 = 0x1001;
+    const SET_FS: u64 = 0x1002;
+    const GET_FS: u64 = 0x1003;
+    const GET_GS: u64 = 0x1004;
+    const GET_CPUID: u64 = 0x1011;
+    const SET_CPUID: u64 = 0x1012;
+    match code {
+        SET_FS | SET_GS if value >= 1 << 47 => Err(errno::EPERM),
+        SET_FS => {
+            cpu::set_fs_base(value);
+            Ok(0)
+        }
+        SET_GS => {
+            cpu::set_user_gs_base(value);
+            Ok(0)
+        }
+        GET_FS => put(value, &cpu::fs_base().to_le_bytes()),
+        GET_GS => put(value, &cpu::user_gs_base().to_le_bytes()),
+        // As on a CPU that cannot fault on CPUID.
+        GET_CPUID => Ok(1),
+        SET_CPUID => Err(errno::ENODEV),
+        _ => Err(errno::EINVAL),
+    }
+}
+
+/// exit(2): one thread of several ends, or the process.
+fn exit(status: u64) -> ! {
+    crate::gate::ptrace::on_exit(cpus::current(), (status as u32 & 0xff) << 8);
+    end_thread(SYS_EXIT_GROUP, status)
+}
+
+/// Ends the running thread; if it is the last one, the process by that last call.
+pub fn end_thread(last: u32, argument: u64) -> ! {
+    let thread = cpus::current();
+    if thread.process.leave(thread) {
+        share::leave(thread);
+        futex::forget_empty_robust(thread);
+        if thread.robust_list.load(Ordering::Relaxed) == 0 {
+            thread.process.set_ending();
+            thread.process.release_parent(); // whose memory it does not touch any more
+        }
+        delegate::last_call(last, [argument, 0, 0, 0, 0, 0]);
+        thread.process.exit_thread(thread)
+    }
+    slots::rights_end(thread);
+    futex::release_robust(thread);
+    clone::clear_tid(thread);
+    thread.process.exit_thread(thread)
+}
+
+/// set_robust_list(2). Linux knows the list too (`Slot::robust_list`), for ends that are
+/// not the LWK's doing: from the next call on.
+fn set_robust_list(head: u64, size: u64) -> Result<u64> {
+    if size != 24 {
+        return Err(errno::EINVAL);
+    }
+    let thread = cpus::current();
+    thread.robust_list.store(head, Ordering::Relaxed);
+    // A thread that blocks all signals is one that glibc has just begun: it will open
+    // its mask in a moment, which is a call.
+    if !thread.signals.lock().mask_now().contains(SIGTERM) {
+        let _ = delegate::call(OP_NOP, [0; 6]);
+    }
+    Ok(0)
+}
+
+/// get_robust_list(2): of a thread of this process; Linux knows no other's.
+fn get_robust_list(row: &Row, a: &[u64; 6]) -> Result<u64> {
+    let me = cpus::current();
+    let mut head = None;
+    me.process.each_thread(|t| {
+        if a[0] == 0 && core::ptr::eq(&**t, me) || a[0] != 0 && t.slot.tid() == a[0] as u32 {
+            head = Some(t.robust_list.load(Ordering::Relaxed));
+        }
+    });
+    match head {
+        Some(head) => {
+            put(a[2], &24u64.to_le_bytes())?;
+            put(a[1], &head.to_le_bytes())
+        }
+        None => super::delegated::forward(row, *a),
+    }
+}
+
+/// membarrier(2): every CPU that runs a thread of the process, or of another one that may
+/// have to do with it, passes through the kernel.
+fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
+    const QUERY: u64 = 0;
+    /// GLOBAL, GLOBAL_EXPEDITED, PRIVATE_EXPEDITED, PRIVATE_EXPEDITED_SYNC_CORE, and RSEQ.
+    const BARRIERS: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 5 | RSEQ;
+    const REGISTER: u64 = 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8;
+    /// Only for who has registered, by the next higher bit.
+    const EXPEDITED: u64 = 1 << 3 | 1 << 5 | RSEQ;
+    /// Of these, GLOBAL and GLOBAL_EXPEDITED are for memory that processes share.
+    const OF_ALL: u64 = 1 | 1 << 1;
+    /// Restartable sequences begin anew, besides.
+    const RSEQ: u64 = 1 << 7;
+    /// Only on one CPU; all will do.
+    const FLAG_CPU: u64 = 1;
+    let (command, flags) = (u64::from(command as u32), u64::from(flags as u32));
+    if flags != 0 && (command, flags) != (RSEQ, FLAG_CPU) {
+        return Err(errno::EINVAL);
+    }
+    match command {
+        QUERY => Ok(BARRIERS | REGISTER),
+        c if !c.is_power_of_two() => Err(errno::EINVAL),
+        c if c & EXPEDITED != 0 && p.identity.lock().membarrier & c << 1 == 0 => Err(errno::EPERM),
+        c if c & BARRIERS != 0 => {
+            if c == RSEQ {
+                p.each_thread(|t| t.rseq.disturb());
+                p.kick_all(); // each looks before it goes on
+            }
+            if c & OF_ALL != 0 {
+                tlb::shoot(&concerned(p), 0, 0);
+            } else {
+                tlb::shoot(p.mm.active(), 0, 0);
+            }
+            Ok(0)
+        }
+        c if c & REGISTER != 0 => {
+            p.identity.lock().membarrier |= c;
+            Ok(0)
+        }
+        _ => Err(errno::EINVAL),
+    }
+}
+
+/// The CPUs whose memory a barrier for all processes orders: those in use by the user's own, and by
+/// those that have registered for it. A stranger is not interrupted, at any rate that others like.
+fn concerned(p: &Process) -> CpuSet {
+    const REGISTER_GLOBAL_EXPEDITED: u64 = 1 << 2;
+    let cpus = CpuSet::new();
+    for space in space::all() {
+        let own = Arc::ptr_eq(space.account.user(), p.account.user());
+        if own || space.processes().any(|p| p.identity.lock().membarrier & REGISTER_GLOBAL_EXPEDITED != 0) {
+            cpus.add(space.mm.active());
+        }
+    }
+    cpus
+}
+
+fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
+    if a[1] != 8 {
+        return Err(errno::EINVAL);
+    }
+    let mask = usercopy::read_u64(a[0]).map_err(|_| errno::EFAULT)?;
+    cpus::current().signals.lock().begin_temporary(SigSet(mask));
+    signals::retarget(&cpus::current().process);
+    let mut args = *a;
+    if let Ok(pointer) = super::delegated::interruptible(SigSet(mask), args[0], 0) {
+        args[0] = pointer;
+    }
+    let result = super::delegated::forward(row, args);
+    cpus::current().signals.lock().end_temporary();
+    result
+}
+
+/// execve, or execveat with `at`: directory and flags.
+fn execve(at: Option<(u64, u64)>, path: u64, argv: u64, envp: u64, regs: &mut Regs) -> Option<Result<u64>> {
+    let result = (|| {
+        let mut buffer = heap::zeroed(PATH_MAX)?;
+        let path = string(path, &mut buffer, errno::ENAMETOOLONG)?;
+        if path.is_empty() && at.is_none_or(|(_, flags)| flags & target::AT_EMPTY_PATH == 0) {
+            return Err(errno::ENOENT);
+        }
+        let (argv, envp) = (strings(argv)?, strings(envp)?);
+        let target = match at {
+            None => Target::path(path),
+            Some((dir, flags)) => Target::at(dir, path, flags)?,
+        };
+        exec::execve(&target, argv, &envp, regs)
+    })();
+    match result {
+        Ok(()) => None,
+        Err(e) => Some(Err(e)),
+    }
+}
+
+fn string(addr: u64, buffer: &mut [u8], too_long: errno::Errno) -> Result<Vec<u8>> {
+    match usercopy::read_string(addr, buffer) {
+        Ok(Some(s)) => heap::copied(s),
+        Ok(None) => Err(too_long),
+        Err(_) => Err(errno::EFAULT),
+    }
+}
+
+/// A zero-terminated array of strings; a null array is an empty one.
+fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
+    let mut all = Vec::new();
+    let mut bytes = 0;
+    let mut buffer = heap::zeroed(MAX_ARG_STRLEN)?;
+    while addr != 0 {
+        let pointer = usercopy::read_u64(addr).map_err(|_| errno::EFAULT)?;
+        if pointer == 0 {
+            break;
+        }
+        let string = string(pointer, &mut buffer, errno::E2BIG)?;
+        bytes += string.len() as u64 + 1;
+        exec::check_strings(bytes, all.len() as u64 + 1)?;
+        heap::more_room(&mut all, 1)?;
+        all.push(string);
+        addr += 8;
+    }
+    Ok(all)
+}

@@ -1,0 +1,387 @@
+//! seccomp: which system calls a thread may make. Filters are asked here; Linux has them, too,
+//! behind what a worker does for the LWK (`hanare_core::seccomp::worker`), so that no worker
+//! makes a call that its program may not make, whatever the program has had Linux write there.
+//!
+//! Linux has a filter before it counts here. All workers of a process have it, those without
+//! a thread included, where all its threads have; else those without a thread are sent away.
+
+use crate::base::heap;
+use crate::base::accounts::Charge;
+use crate::calls::end_thread;
+use crate::gate::coredump;
+use crate::link::{delegate, slots};
+use crate::mm::limits;
+use crate::process::Process;
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use crate::signal::signals;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicU8, Ordering};
+use hanare_abi::slot::{FILTER_PART, OP_EXIT_SIGNAL, OP_FILTER};
+use hanare_core::errno::{self, Result};
+use hanare_core::seccomp::{ARCH, Data, FILTER_COST, Instruction, MAX_INSTRUCTIONS, MAX_TOTAL, Program, action, worker};
+use hanare_core::signal::{self, QueuedSignal, SigInfo};
+use hanare_hal::traps::Regs;
+use hanare_hal::usercopy;
+use spin::Mutex;
+use zerocopy::{FromZeros, IntoBytes};
+
+const NONE: u8 = 0;
+const STRICT: u8 = 1;
+const FILTER: u8 = 2;
+
+/// Operations of seccomp(2).
+mod operation {
+    pub const STRICT: u32 = 0;
+    pub const FILTER: u32 = 1;
+    pub const ACTION_AVAILABLE: u32 = 2;
+}
+
+/// Flags of the operation that sets a filter. Listeners there are none.
+mod flag {
+    pub const TSYNC: u64 = 1;
+    pub const LOG: u64 = 2;
+    pub const SPEC_ALLOW: u64 = 4;
+    pub const TSYNC_ESRCH: u64 = 16;
+}
+
+const SYS_PRCTL: u32 = 157;
+const PR_GET_NO_NEW_PRIVS: u64 = 39;
+const CAP_SYS_ADMIN: u32 = 21;
+const SYS_SECCOMP: i32 = 1;
+const ERRNO_MAX: u32 = 4095;
+/// Bytes that a filter takes beside its instructions, about: it itself, and its place in lists.
+const FILTER_OBJECTS: usize = 256;
+
+/// Filters, the latest last.
+type Filters = Option<Arc<Vec<Arc<Filter>>>>;
+
+/// A program of a filter, which its user is charged for as long as any thread has it.
+struct Filter {
+    program: Program,
+    _charge: Charge,
+}
+
+impl Deref for Filter {
+    type Target = Program;
+    fn deref(&self) -> &Program {
+        &self.program
+    }
+}
+
+
+/// One thread's part.
+#[derive(Default)]
+pub struct Seccomp {
+    mode: AtomicU8,
+    filters: Mutex<Filters>,
+}
+
+/// What a new thread or process gets of its creator's.
+#[derive(Clone)]
+pub struct Inherited(u8, Filters);
+
+impl Seccomp {
+    /// Whether calls have to be judged.
+    pub fn is_on(&self) -> bool {
+        self.mode() != NONE
+    }
+
+    /// As PR_GET_SECCOMP shows it.
+    pub fn mode(&self) -> u8 {
+        self.mode.load(Ordering::Acquire)
+    }
+
+    /// As [`ThreadInfo`](hanare_abi::info::ThreadInfo) has it.
+    pub fn told(&self) -> u32 {
+        let filters = self.filters.lock().as_ref().map_or(0, |f| f.len());
+        u32::from(self.mode()) | (filters as u32) << 2
+    }
+
+    /// For a new thread or process.
+    pub fn inherited(&self) -> Inherited {
+        let filters = self.filters.lock();
+        Inherited(self.mode(), filters.clone())
+    }
+
+    /// Takes what a creator had.
+    pub fn inherit(&self, from: Inherited) {
+        let old = {
+            let mut filters = self.filters.lock();
+            self.mode.store(from.0, Ordering::Release);
+            core::mem::replace(&mut *filters, from.1)
+        };
+        drop(old);
+    }
+
+    fn answer(&self, data: &Data) -> u32 {
+        let filters = self.filters.lock().clone();
+        let all = filters.as_ref().map_or(&[][..], |f| f);
+        let answers = all.iter().rev().map(|f| f.run(data));
+        // Of equal ones the latest filter's; min_by_key gives the first.
+        answers.min_by_key(|a| (a & action::MASK) as i32).unwrap_or(action::ALLOW)
+    }
+}
+
+/// What becomes of a call.
+#[derive(PartialEq, Eq)]
+pub enum Judged {
+    /// It is made.
+    Allowed,
+    /// It is not; its result is in the registers.
+    Answered,
+    /// It is not, and the registers are a signal handler's, or the process ends.
+    Replaced,
+}
+
+/// Judges a call of the running thread.
+pub fn judge(regs: &mut Regs) -> Judged {
+    const READ: u64 = 0;
+    const WRITE: u64 = 1;
+    const RT_SIGRETURN: u64 = 15;
+    const EXIT: u64 = 60;
+    let thread = cpus::current();
+    match thread.seccomp.mode() {
+        STRICT if matches!(regs.orig_rax, READ | WRITE | RT_SIGRETURN | EXIT) => Judged::Allowed,
+        STRICT => end_thread(OP_EXIT_SIGNAL, u64::from(signal::SIGKILL)),
+        FILTER => filtered(thread, regs),
+        _ => Judged::Allowed,
+    }
+}
+
+fn filtered(thread: &Thread, regs: &mut Regs) -> Judged {
+    let number = regs.orig_rax as u32;
+    let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+    let answer = thread.seccomp.answer(&Data { number, arch: ARCH, instruction: regs.rip, args });
+    let value = answer & !action::MASK;
+    match answer & action::MASK {
+        action::ALLOW | action::LOG => Judged::Allowed,
+        action::ERRNO => {
+            regs.rax = u64::from(value.min(ERRNO_MAX)).wrapping_neg();
+            Judged::Answered
+        }
+        action::TRACE | action::USER_NOTIF => {
+            regs.rax = errno::ENOSYS.as_return() as u64;
+            Judged::Answered
+        }
+        action::TRAP => {
+            regs.rax = regs.orig_rax;
+            signals::force_call(sigsys(regs, value), regs);
+            Judged::Replaced
+        }
+        action::KILL_THREAD if thread.process.thread_count() > 1 => end_thread(OP_EXIT_SIGNAL, u64::from(signal::SIGSYS)),
+        _ => {
+            regs.rax = regs.orig_rax;
+            coredump::die(thread, &sigsys(regs, value), regs);
+            Judged::Replaced
+        }
+    }
+}
+
+fn sigsys(regs: &Regs, value: u32) -> QueuedSignal {
+    let mut info = SigInfo::fault(signal::SIGSYS, SYS_SECCOMP, regs.rip);
+    info.errno = value as i32;
+    info.fields[1] = regs.orig_rax & 0xffff_ffff | u64::from(ARCH) << 32;
+    QueuedSignal { signal: signal::SIGSYS, info }
+}
+
+/// seccomp(2).
+pub fn seccomp(what: u64, flags: u64, args: u64) -> Result<u64> {
+    match what as u32 {
+        operation::STRICT if flags as u32 == 0 && args == 0 => set_strict(),
+        operation::FILTER => set_filter(flags & 0xffff_ffff, args),
+        operation::ACTION_AVAILABLE if flags as u32 == 0 => {
+            let mut wanted = [0; 4];
+            usercopy::read(args, &mut wanted).map_err(|_| errno::EFAULT)?;
+            use action::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP};
+            match u32::from_le_bytes(wanted) {
+                KILL_PROCESS | KILL_THREAD | TRAP | ERRNO | TRACE | LOG | ALLOW => Ok(0),
+                _ => Err(errno::EOPNOTSUPP),
+            }
+        }
+        _ => Err(errno::EINVAL),
+    }
+}
+
+/// PR_SET_SECCOMP.
+pub fn prctl(mode: u64, filter: u64) -> Result<u64> {
+    match mode {
+        1 => set_strict(),
+        2 => set_filter(0, filter),
+        _ => Err(errno::EINVAL),
+    }
+}
+
+fn set_strict() -> Result<u64> {
+    let thread = cpus::current();
+    if thread.seccomp.mode() == FILTER {
+        return Err(errno::EINVAL);
+    }
+    if thread.seccomp.mode() == NONE {
+        let _turn = Turn::take(&thread.process)?;
+        tell_linux(thread, &worker::STRICT, 0, true)?;
+    }
+    thread.seccomp.mode.store(STRICT, Ordering::Release);
+    Ok(0)
+}
+
+fn set_filter(flags: u64, from: u64) -> Result<u64> {
+    if flags & !(flag::TSYNC | flag::LOG | flag::SPEC_ALLOW | flag::TSYNC_ESRCH) != 0 {
+        return Err(errno::EINVAL);
+    }
+    let thread = cpus::current();
+    let p = &thread.process;
+    // Filters cost kernel memory, as threads and processes do: they leave the kernel its share.
+    if !limits::room_for_tasks() {
+        return Err(errno::ENOMEM);
+    }
+    let program = read_program(p, thread.slot_index, from)?;
+    let bytes = program.len() * size_of::<Instruction>() + FILTER_OBJECTS;
+    let filter = heap::arc(Filter { program, _charge: p.account.charge(bytes as u64)? })?;
+    if thread.seccomp.mode() == STRICT {
+        return Err(errno::EINVAL);
+    }
+    let _turn = Turn::take(p)?;
+    if let Some(refused) = p.with_threads(|threads| refusal(thread, threads, &filter, flags)) {
+        return refused;
+    }
+    tell_linux(thread, filter.instructions(), flags, false)?;
+    // No thread is entered meanwhile, and none takes another one's filters.
+    p.with_threads(|threads| attach(thread, threads, filter, flags))
+}
+
+/// One thread of a process sets a filter at a time: here and on Linux they come in the same order.
+struct Turn<'a>(&'a Process);
+
+impl Turn<'_> {
+    fn take(p: &Process) -> Result<Turn<'_>> {
+        let thread = cpus::current();
+        // The one whose turn it is waits for Linux, which may wait for this CPU: no spinning.
+        while p.filtering.swap(true, Ordering::Acquire) {
+            cpus::wait(&Waiting(thread), 0);
+            if thread.must_end() {
+                return Err(errno::EINTR);
+            }
+        }
+        Ok(Turn(p))
+    }
+}
+
+struct Waiting<'a>(&'a Thread);
+
+impl cpus::Wait for Waiting<'_> {
+    fn ready(&self) -> bool {
+        !self.0.process.filtering.load(Ordering::Relaxed) || self.0.must_end()
+    }
+    fn announce(&self, _: bool) {}
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.filtering.store(false, Ordering::Release);
+        if self.0.thread_count() > 1 {
+            self.0.kick_all();
+        }
+    }
+}
+
+/// Has Linux judge what the workers do by a filter, those that serve the running thread and,
+/// with TSYNC or where it is the only one, all of the process. `confine`: with no_new_privs.
+fn tell_linux(thread: &Thread, program: &[Instruction], flags: u64, confine: bool) -> Result<()> {
+    let p = &thread.process;
+    let control_fd = p.identity.lock().control_fd;
+    let filter = worker::for_worker(program, control_fd)?;
+    let flags = flags & !flag::TSYNC_ESRCH;
+    let all = flags & flag::TSYNC != 0;
+    if all || p.thread_count() == 1 {
+        if send(thread, &filter, flags | flag::TSYNC, confine)? == 0 {
+            return Ok(());
+        }
+        // A worker without a thread has filters of its own, which its thread had.
+        slots::dismiss(p);
+        if send(thread, &filter, flags | flag::TSYNC, confine)? == 0 {
+            return Ok(());
+        }
+        if all {
+            return Err(errno::ESRCH);
+        }
+    }
+    send(thread, &filter, flags, confine)?;
+    thread.is_apart.store(true, Ordering::Relaxed);
+    slots::rights_changed(thread);
+    Ok(())
+}
+
+/// Sends a filter to Linux, part by part; gives what seccomp(2) does.
+fn send(thread: &Thread, filter: &[Instruction], flags: u64, confine: bool) -> Result<u64> {
+    let bytes = filter.as_bytes();
+    let mut result = Ok(0);
+    for (i, part) in bytes.chunks(FILTER_PART).enumerate() {
+        let at = thread.process.write_scratch(thread.slot_index, part)?;
+        let (before, all) = ((i * FILTER_PART) as u64, bytes.len() as u64);
+        result = delegate::linux(OP_FILTER, [at, part.len() as u64, before, all, flags, confine.into()]);
+        result?;
+    }
+    result
+}
+
+/// Filters act for whoever is run by exec too, so only who cannot gain rights by it, or
+/// has them already, may set one.
+fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
+    let mut head = [0; 16];
+    usercopy::read(from, &mut head).map_err(|_| errno::EFAULT)?;
+    let (count, at) = (usize::from(u16::from_le_bytes([head[0], head[1]])), u64::from_le_bytes(head[8..].try_into().unwrap_or_default()));
+    if count == 0 || count > MAX_INSTRUCTIONS {
+        return Err(errno::EINVAL);
+    }
+    let confined = delegate::linux(SYS_PRCTL, [PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0]) == Ok(1);
+    if !confined && !limits::capable(p, slot, CAP_SYS_ADMIN)? {
+        return Err(errno::EACCES);
+    }
+    let mut instructions = heap::with_room(count)?;
+    instructions.resize(count, Instruction::new_zeroed());
+    usercopy::read(at, instructions.as_mut_bytes()).map_err(|_| errno::EFAULT)?;
+    Program::new(instructions)
+}
+
+/// Why there can be no more filters, if so.
+fn refusal(me: &Thread, threads: &[Arc<Thread>], program: &Program, flags: u64) -> Option<Result<u64>> {
+    let before = me.seccomp.filters.lock().clone();
+    let before = before.as_ref().map_or(&[][..], |f| f);
+    let total: usize = program.len() + before.iter().map(|f| f.len() + FILTER_COST).sum::<usize>();
+    if total > MAX_TOTAL {
+        return Some(Err(errno::ENOMEM));
+    }
+    let all = flags & flag::TSYNC != 0;
+    let other = threads.iter().find(|t| all && !follows(t, before))?;
+    Some(if flags & flag::TSYNC_ESRCH != 0 { Err(errno::ESRCH) } else { Ok(u64::from(other.slot.tid())) })
+}
+
+fn attach(me: &Thread, threads: &[Arc<Thread>], filter: Arc<Filter>, flags: u64) -> Result<u64> {
+    let before = me.seccomp.filters.lock().clone();
+    let before = before.as_ref().map_or(&[][..], |f| f);
+    let mut filters = heap::with_room(before.len() + 1)?;
+    filters.extend(before.iter().cloned().chain([filter]));
+    let new = Inherited(FILTER, Some(heap::arc(filters)?));
+    if flags & flag::TSYNC != 0 {
+        threads.iter().for_each(|t| t.seccomp.inherit(new.clone()));
+    } else {
+        me.seccomp.inherit(new);
+    }
+    Ok(0)
+}
+
+/// Whether a thread has no filters but those of the caller, or the first of them.
+fn follows(t: &Thread, callers: &[Arc<Filter>]) -> bool {
+    match t.seccomp.mode() {
+        NONE => true,
+        FILTER => {
+            let filters = t.seccomp.filters.lock();
+            let own = filters.as_ref().map_or(&[][..], |f| f);
+            own.len() <= callers.len() && own.iter().zip(callers).all(|(a, b)| Arc::ptr_eq(a, b))
+        }
+        _ => false,
+    }
+}

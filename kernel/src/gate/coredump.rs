@@ -1,0 +1,168 @@
+//! Core dumps, which Linux writes: the proxy is made to look like the program, with
+//! the program's memory mapped piece by piece, and each worker with its thread's
+//! registers (`module/dump.c`); then the signal is Linux' to deal with.
+
+use crate::gate::ptrace;
+use crate::link::delegate;
+use crate::mm::{AddressSpace, FileRef};
+use crate::process::Process;
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use crate::signal::signals;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+use hanare_abi::ioctl::{POSE_REGS, Pose};
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_abi::slot::{OP_DUMP, OP_DUMP_RANGE, OP_INTERRUPT, OP_POSE};
+use hanare_core::signal::{self, QueuedSignal};
+use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
+use hanare_hal::fpu::FpuState;
+use hanare_hal::paging::{PageTable, pte};
+use hanare_hal::traps::Regs;
+use hanare_hal::cpu;
+use zerocopy::IntoBytes;
+
+/// Kinds of `OP_DUMP_RANGE`.
+const NOTHING: u64 = 0;
+const READ: u64 = 1;
+const WRITE: u64 = 2;
+const LINUX: u64 = 3;
+
+/// Pages of anonymous memory that were never touched are dumped where they lie between
+/// others and are no more than this.
+const GAP_PAGES: u64 = 16;
+/// Linux' own limit of mappings (vm.max_map_count) less some.
+const RANGES_MAX: usize = 60_000;
+/// How long the other threads may take to come by, ns.
+const PATIENCE_NS: u64 = 5_000_000_000;
+
+/// Where FPU state lies behind a [`Pose`], see `OP_POSE`.
+const FPU_AT: usize = 512;
+const FXSAVE: usize = 512;
+
+/// The process ends by a signal whose default action is a core dump.
+pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
+    let p = &thread.process;
+    match p.begin_dump(thread) {
+        None => p.exit_thread(thread),
+        Some(false) => return pose(thread, regs, None),
+        Some(true) => {}
+    }
+    ptrace::on_exit(thread, queued.signal | 0x80);
+    let signal = u64::from(queued.signal);
+    if delegate::call(OP_DUMP, [signal, 0, 0, 0, 0, 0]) == 1 && gather(p, thread) {
+        let ranges = ranges(&mut p.mm.lock()); // which is given back before Linux is asked
+        for (start, end, kind) in ranges {
+            let _ = delegate::call(OP_DUMP_RANGE, [start, end, kind, 0, 0, 0]);
+        }
+        pose(thread, regs, Some(queued));
+    }
+    signals::die(queued.signal);
+}
+
+/// Before user mode, while another thread makes a dump.
+pub fn join(thread: &Thread, regs: &Regs) {
+    if thread.process.dumping.load(Ordering::Acquire) {
+        pose(thread, regs, None);
+    }
+}
+
+/// Has the other threads come by and pose.
+fn gather(p: &Process, me: &Thread) -> bool {
+    struct Posed<'a>(&'a Process, &'a Thread, u64);
+    impl cpus::Wait for Posed<'_> {
+        fn ready(&self) -> bool {
+            self.0.posed.load(Ordering::Acquire) as usize + 1 >= self.0.thread_count() || self.1.must_end() || cpu::rdtsc() > self.2
+        }
+        fn announce(&self, _: bool) {}
+        fn deadline(&self) -> u64 {
+            self.2
+        }
+    }
+    if p.thread_count() > 1 {
+        p.kick_all();
+        for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
+            let _ = delegate::call(OP_INTERRUPT, [u64::from(other.slot.tid()), 0, 0, 0, 0, 0]);
+        }
+        cpus::wait(&Posed(p, me, cpus::deadline(PATIENCE_NS)), 0);
+    }
+    !me.must_end()
+}
+
+/// The running thread's worker takes on its registers. Does not come back, unless
+/// Linux made no dump of it.
+fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
+    let p = &thread.process;
+    let r = regs;
+    let registers: [u64; POSE_REGS] = [
+        r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx, r.rsi, r.rdi, r.rip, r.rflags, r.rsp,
+    ];
+    let mut page = Vec::with_capacity(FPU_AT + FXSAVE);
+    let others = if queued.is_some() { p.posed.load(Ordering::Acquire) } else { 0 };
+    page.extend_from_slice([queued.map_or(0, |q| q.signal), others].as_bytes());
+    page.extend_from_slice(registers.as_bytes());
+    page.extend_from_slice(queued.map_or(signal::SigInfo::default(), |q| q.info).as_bytes());
+    assert!(page.len() == size_of::<Pose>());
+    page.extend_from_slice([cpu::fs_base(), cpu::user_gs_base()].as_bytes());
+    page.resize(FPU_AT, 0);
+    let mut fpu = FpuState::new();
+    fpu.save();
+    page.extend_from_slice(&fpu.bytes()[..FXSAVE]);
+    let Ok(at) = p.write_scratch(thread.slot_index, &page) else { return };
+    if queued.is_none() {
+        p.posed.fetch_add(1, Ordering::AcqRel);
+        p.kick_all();
+    }
+    delegate::last_call(OP_POSE, [at, u64::from(queued.map_or(0, |q| q.signal)), 0, 0, 0, 0]);
+}
+
+/// What the proxy has to map: start, end, kind.
+fn ranges(mm: &mut AddressSpace) -> Vec<(u64, u64, u64)> {
+    let mut all = Vec::new();
+    let mut at = USER_MIN;
+    let linux = mm.vmas.iter().filter(|v| matches!(v.backing, Backing::SharedLinux { .. }));
+    for v in linux {
+        if v.start > at {
+            all.push((at, v.start, NOTHING));
+        }
+        all.push((v.start, v.end, LINUX));
+        at = v.end;
+    }
+    if at < USER_MAX {
+        all.push((at, USER_MAX, NOTHING));
+    }
+    for v in mm.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTDUMP)) {
+        let gap = match v.backing {
+            Backing::SharedLinux { .. } => continue,
+            Backing::Anonymous => GAP_PAGES * 4096,
+            // A debugger has the code from the file.
+            Backing::PrivateFile { .. } if v.prot.contains(Prot::EXEC) => continue,
+            _ => 0,
+        };
+        add_runs(&mut mm.table, v, gap, &mut all);
+        if all.len() > RANGES_MAX {
+            break;
+        }
+    }
+    all
+}
+
+/// The runs of pages of `v` that are there.
+fn add_runs(table: &mut PageTable, v: &Vma<FileRef>, gap: u64, all: &mut Vec<(u64, u64, u64)>) {
+    let kind = if v.prot.contains(Prot::WRITE) { WRITE } else { READ };
+    let mut run: Option<(u64, u64)> = None;
+    table.update(v.start, v.end, &mut |leaf| {
+        let (start, end) = (leaf.addr.max(v.start), (leaf.addr + leaf.size).min(v.end));
+        run = match run {
+            _ if leaf.entry & pte::FOREIGN != 0 => run,
+            Some((a, b)) if start <= b + gap => Some((a, end)),
+            Some((a, b)) => {
+                all.push((a, b, kind));
+                Some((start, end))
+            }
+            None => Some((start, end)),
+        };
+        leaf.entry
+    });
+    all.extend(run.map(|(a, b)| (a, b, kind)));
+}

@@ -1,0 +1,114 @@
+//! Debug registers of threads, which a tracer sets (`PTRACE_POKEUSER`): watchpoints and
+//! breakpoints of the CPU.
+
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use core::sync::atomic::{AtomicBool, Ordering};
+use hanare_core::debugregs::{DebugRegisters, STATUS_HITS, STATUS_STEP};
+use hanare_core::errno::Result;
+use hanare_hal::boot::CPUS_MAX;
+use hanare_hal::traps::Regs;
+use hanare_hal::{debugregs, percpu};
+use spin::Mutex;
+
+/// RFLAGS.RF: the instruction is let through though its address is watched.
+const RESUME_FLAG: u64 = 1 << 16;
+
+/// CPUs whose debug registers are on.
+static LOADED: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
+
+/// One thread's.
+#[derive(Default)]
+pub struct OfThread {
+    /// The CPU has to have them while the thread runs.
+    on: AtomicBool,
+    /// They were set since the CPU got them.
+    changed: AtomicBool,
+    registers: Mutex<DebugRegisters>,
+}
+
+impl OfThread {
+    /// Register `n` of `struct user`.
+    pub fn get(&self, n: usize) -> u64 {
+        self.registers.lock().get(n)
+    }
+
+    /// Sets it; the thread is stopped, and looks on its way to user mode. Errors as
+    /// [`DebugRegisters::set`].
+    pub fn set(&self, n: usize, value: u64) -> Result<()> {
+        self.change(|registers| registers.set(n, value))
+    }
+
+    /// A debugger's watchpoint; the thread as in [`OfThread::set`], errors as of
+    /// [`DebugRegisters::watch`].
+    pub fn watch(&self, n: usize, address: u64, bytes: u64, kind: u64) -> Result<()> {
+        self.change(|registers| registers.watch(n, address, bytes, kind))
+    }
+
+    fn change(&self, how: impl FnOnce(&mut DebugRegisters) -> Result<()>) -> Result<()> {
+        let mut registers = self.registers.lock();
+        how(&mut registers)?;
+        self.on.store(registers.is_on(), Ordering::Relaxed);
+        self.changed.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// A new program has none.
+    pub fn reset(&self) {
+        *self.registers.lock() = DebugRegisters::default();
+        if self.on.swap(false, Ordering::Relaxed) {
+            load(None);
+        }
+    }
+}
+
+/// The CPU goes on with another thread, or none.
+pub fn switch(next: Option<&Thread>) {
+    let on = next.is_some_and(|n| n.debug.on.load(Ordering::Relaxed));
+    if on || LOADED[percpu::index()].load(Ordering::Relaxed) {
+        load(next.filter(|_| on));
+    }
+}
+
+/// The running thread goes to user mode, and was stopped before that.
+pub fn before_user(thread: &Thread) {
+    if thread.debug.changed.load(Ordering::Relaxed) && thread.debug.changed.swap(false, Ordering::Acquire) {
+        switch(Some(thread));
+    }
+}
+
+fn load(thread: Option<&Thread>) {
+    let (addresses, control) = thread.map_or(DebugRegisters::default(), |t| *t.debug.registers.lock()).hardware();
+    debugregs::load(&addresses, control);
+    LOADED[percpu::index()].store(thread.is_some(), Ordering::Relaxed);
+}
+
+/// Why a debug exception came.
+pub enum Cause {
+    /// The running thread met these of its addresses, one bit each; and it may have done a
+    /// single step.
+    Met(u64, bool),
+    /// An address that is not watched any more: the registers are as they should be now.
+    Stale,
+    /// A single step, or `int1`.
+    Other,
+}
+
+/// A debug exception of the running thread.
+pub fn exception(regs: &mut Regs) -> Cause {
+    let dr6 = debugregs::take_status();
+    let thread = cpus::current();
+    let (hits, before) = thread.debug.registers.lock().met(dr6);
+    if before {
+        regs.rflags |= RESUME_FLAG;
+    }
+    let stepped = dr6 & STATUS_STEP != 0;
+    match (hits, stepped) {
+        (0, false) if dr6 & STATUS_HITS != 0 => {
+            switch(Some(thread));
+            Cause::Stale
+        }
+        (0, _) => Cause::Other,
+        _ => Cause::Met(hits, stepped),
+    }
+}

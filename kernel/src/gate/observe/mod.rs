@@ -1,0 +1,279 @@
+//! Watching processes from outside: traces ([`trace`]) and debuggers ([`debug`]).
+//!
+//! A process that nobody watches pays one look at a flag per system call. A session
+//! belongs to a descriptor on Linux; the module has checked that its owner may trace
+//! the process, and speaks for it (`abi/src/observe.rs`).
+
+mod capture;
+pub mod debug;
+mod ring;
+pub mod trace;
+pub mod watch;
+
+use crate::calls;
+use crate::gate::ptrace;
+use crate::mm::space;
+use crate::process::Process;
+use crate::process::thread::Thread;
+use crate::sched::{cpus, doorbell};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+use hanare_abi::boot::EVENT_OBSERVE;
+use hanare_abi::observe::*;
+use hanare_core::errno::{self, Result};
+use hanare_hal::percpu;
+use hanare_hal::traps::Regs;
+use hanare_ikc::{RequestCall, RequestRef};
+use spin::Mutex;
+
+/// What is known of a process's observers.
+#[derive(Default)]
+pub struct OfProcess {
+    flags: AtomicU32,
+    trace: Mutex<Option<Arc<trace::Trace>>>,
+    debugger: Mutex<Option<Arc<debug::Debugger>>>,
+    /// Auxiliary vector of the program, for debuggers.
+    pub auxv: Mutex<Vec<u8>>,
+    /// As of wait(2), with [`SAID`], once the process has begun to end.
+    exit_status: AtomicU32,
+}
+
+/// In `exit_status`: the process itself said so. One that ends without a word was
+/// killed from outside.
+const SAID: u32 = 1 << 31;
+
+const TRACED: u32 = 1;
+const DEBUGGED: u32 = 2;
+/// Every thread is to stop before it enters user mode.
+const HELD: u32 = 4;
+/// Linux traces a worker of it.
+const PTRACED: u32 = 8;
+
+impl OfProcess {
+    /// Whether anybody watches.
+    pub fn is_on(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) != 0
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.flags.load(Ordering::Relaxed) & flag != 0
+    }
+
+    fn set(&self, flag: u32, on: bool) {
+        if on {
+            self.flags.fetch_or(flag, Ordering::Release);
+        } else {
+            self.flags.fetch_and(!flag, Ordering::Release);
+        }
+    }
+
+    /// A thread of it has a tracer, or none has any more.
+    pub fn set_ptraced(&self, on: bool) {
+        self.set(PTRACED, on);
+    }
+
+    /// Whether `hanare gdb` debugs it.
+    pub fn is_debugged(&self) -> bool {
+        self.has(DEBUGGED)
+    }
+
+    /// Whether threads are to stop.
+    pub fn holds(&self) -> bool {
+        self.has(HELD)
+    }
+}
+
+/// What is known of a thread.
+#[derive(Default)]
+pub struct OfThread {
+    /// What its call asked of Linux: 0 nothing, 1 something, 2 the call itself.
+    asked: AtomicU32,
+    debug: debug::OfThread,
+}
+
+/// What a child of fork takes over.
+#[derive(Default)]
+pub struct Inherited {
+    trace: Option<Arc<trace::Trace>>,
+    breakpoints: Vec<(u64, u8)>,
+    auxv: Vec<u8>,
+}
+
+impl Inherited {
+    /// From the parent.
+    pub fn of(p: &Process) -> Inherited {
+        let o = &p.observed;
+        let auxv = o.auxv.lock().clone();
+        if !o.is_on() {
+            return Inherited { auxv, ..Inherited::default() };
+        }
+        let breakpoints = o.debugger.lock().as_ref().map_or_else(Vec::new, |d| d.breakpoints());
+        Inherited { trace: o.trace.lock().as_ref().filter(|t| t.follows()).cloned(), breakpoints, auxv }
+    }
+
+    /// From a process that shares its memory with the new one: breakpoints are there.
+    pub fn of_sharer(p: &Process) -> Inherited {
+        Inherited { breakpoints: Vec::new(), ..Inherited::of(p) }
+    }
+
+    /// To the child, before its first thread runs.
+    pub fn give(self, p: &Process) {
+        *p.observed.auxv.lock() = self.auxv;
+        for (addr, byte) in self.breakpoints {
+            let _ = crate::mm::patch::write(p, addr, &[byte]);
+        }
+        if let Some(t) = self.trace {
+            t.watch(p);
+        }
+    }
+}
+
+enum Session {
+    Trace(Arc<trace::Trace>),
+    Debug(Arc<debug::Debugger>),
+}
+
+static SESSIONS: Mutex<BTreeMap<u32, Session>> = Mutex::new(BTreeMap::new());
+
+/// Tells the owner of a session that there is something to be asked for.
+fn tell(session: u32) {
+    doorbell::ring(EVENT_OBSERVE, u64::from(session));
+}
+
+/// `REQUEST_OBSERVE`.
+pub fn request(r: &RequestRef<'_>, call: &RequestCall) -> Result<()> {
+    let [op, session, a, b] = call.args;
+    let (op, session) = (op as u32, session as u32);
+    match op {
+        OBSERVE_CLOSE => {
+            let session = SESSIONS.lock().remove(&session);
+            match session {
+                Some(Session::Trace(t)) => t.close(),
+                Some(Session::Debug(d)) => d.close(),
+                None => {}
+            }
+            return Ok(());
+        }
+        OBSERVE_TRACE | OBSERVE_DEBUG => return open(op, session, call.space, r, a, b),
+        _ => {}
+    }
+    let debugger = match SESSIONS.lock().get(&session) {
+        None => return Err(errno::EINVAL),
+        Some(Session::Trace(t)) if op == OBSERVE_STATUS => {
+            r.set_arg(0, t.watched());
+            return Ok(());
+        }
+        Some(Session::Trace(_)) => return Err(errno::EINVAL),
+        Some(Session::Debug(d)) => d.clone(),
+    };
+    debugger.request(op, a, b, r)
+}
+
+fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -> Result<()> {
+    if SESSIONS.lock().contains_key(&session) {
+        return Err(errno::EBUSY);
+    }
+    let p = space::find(percpu::index(), space).and_then(|s| s.first()).ok_or(errno::ESRCH)?;
+    let new = if op == OBSERVE_TRACE {
+        let t = trace::Trace::new(session, a, b)?;
+        // One whose tracer is gone stays until the next call.
+        if p.observed.trace.lock().as_ref().is_some_and(|t| !t.is_closed()) {
+            return Err(errno::EBUSY);
+        }
+        t.watch(&p);
+        let (frame, bytes) = t.place();
+        r.set_arg(0, frame);
+        r.set_arg(1, bytes);
+        Session::Trace(t)
+    } else {
+        Session::Debug(debug::Debugger::new(session, &p)?)
+    };
+    SESSIONS.lock().insert(session, new);
+    Ok(())
+}
+
+/// The registers of a thread that waits in the kernel are there to be seen.
+pub fn in_kernel(thread: &Thread) {
+    if debug::is_awaited(thread) {
+        debug::in_kernel(thread);
+    }
+    if thread.ptrace.is_awaited() {
+        ptrace::in_kernel(thread);
+    }
+}
+
+/// A system call of a process that is watched.
+#[inline(never)] // its records need a large frame, which no other call is to set up
+pub fn call(regs: &mut Regs) {
+    const EXIT: u64 = 60;
+    const EXIT_GROUP: u64 = 231;
+    let thread = cpus::current();
+    if !ptrace::enter(thread, regs) {
+        return ptrace::leave(thread, regs);
+    }
+    let number = u64::from(regs.orig_rax as u32);
+    let args = calls::arguments(regs);
+    thread.observe.asked.store(0, Ordering::Relaxed);
+    if number == EXIT_GROUP || number == EXIT && thread.process.thread_count() == 1 {
+        thread.process.observed.exit_status.store((args[0] as u32 & 0xff) << 8 | SAID, Ordering::Relaxed);
+    }
+    let entered = trace::enter(thread, number, args);
+    let returned = calls::serve(regs, number).is_some();
+    if let Some(entered) = entered {
+        entered.leave(thread, if returned { regs.rax as i64 } else { 0 });
+    }
+    debug::after_call(thread);
+    ptrace::leave(thread, regs);
+}
+
+/// The worker is asked for `nr`, if anybody wants to know.
+pub fn asks(thread: &Thread, nr: u32) {
+    if thread.process.observed.is_on() {
+        let what = if nr < hanare_abi::slot::OP_BASE { 2 } else { 1 };
+        thread.observe.asked.fetch_max(what, Ordering::Relaxed);
+    }
+}
+
+/// The process ends by a signal.
+pub fn killed_by(thread: &Thread, signal: u32) {
+    let o = &thread.process.observed;
+    if o.is_on() {
+        o.exit_status.store(signal | SAID, Ordering::Relaxed);
+        trace::killed(thread, signal);
+    }
+}
+
+/// A thread is gone; of the process itself, if it was the last.
+pub fn thread_gone(p: &Process) {
+    if p.observed.is_on() {
+        debug::thread_gone(p);
+    }
+}
+
+/// The process `old` goes on as `new`.
+pub fn continue_as(old: &Process, new: &Process) {
+    let trace = old.observed.trace.lock().take();
+    if trace.is_some() {
+        *new.observed.trace.lock() = trace;
+        new.observed.set(TRACED, true);
+    }
+}
+
+/// The process is gone.
+pub fn gone(p: &Process) {
+    let o = &p.observed;
+    if o.is_on() {
+        let trace = o.trace.lock().take();
+        if let Some(t) = trace {
+            t.gone(p);
+        }
+        let debugger = o.debugger.lock().take();
+        if let Some(d) = debugger {
+            let status = o.exit_status.load(Ordering::Relaxed);
+            d.ended(if status & SAID != 0 { status & !SAID } else { hanare_core::signal::SIGKILL });
+        }
+        o.flags.store(0, Ordering::Relaxed);
+    }
+}

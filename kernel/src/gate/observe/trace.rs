@@ -1,0 +1,206 @@
+//! A trace: records of system calls and signals into a ring.
+
+use super::capture::{Captures, capture};
+use super::ring::Ring;
+use super::{TRACED, tell};
+use crate::base::time;
+use crate::process::Process;
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use hanare_abi::observe::*;
+use hanare_core::errno::{self, Result};
+use hanare_core::signal::QueuedSignal;
+use hanare_core::syscalls::arguments::Direction;
+use hanare_core::syscalls::{self, Service};
+use hanare_core::time::Clock;
+use hanare_hal::cpu;
+use spin::Mutex;
+use zerocopy::IntoBytes;
+
+/// Most bytes kept of data.
+const DATA_MAX: u64 = 4096;
+/// How long a thread waits for a tracer that does not keep up, before records are lost.
+const PATIENCE_NS: u64 = 50_000_000;
+
+/// A session that traces.
+pub struct Trace {
+    session: u32,
+    follow: bool,
+    data_max: usize,
+    ring: Mutex<Ring>,
+    watched: AtomicU64,
+    closed: AtomicBool,
+}
+
+impl Trace {
+    /// With the flags and sizes of `OBSERVE_TRACE`.
+    pub fn new(session: u32, flags: u64, data_max: u64) -> Result<Arc<Trace>> {
+        if flags & !TRACE_FOLLOW != 0 || data_max > DATA_MAX {
+            return Err(errno::EINVAL);
+        }
+        Ok(Arc::new(Trace {
+            session,
+            follow: flags & TRACE_FOLLOW != 0,
+            data_max: data_max as usize,
+            ring: Mutex::new(Ring::new().ok_or(errno::ENOMEM)?),
+            watched: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// See `OBSERVE_TRACE`.
+    pub fn place(&self) -> (u64, u64) {
+        self.ring.lock().place()
+    }
+
+    /// Processes that it watches.
+    pub fn watched(&self) -> u64 {
+        self.watched.load(Ordering::Relaxed)
+    }
+
+    /// Whether children are traced, too.
+    pub fn follows(&self) -> bool {
+        self.follow && !self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Begins with a process.
+    pub fn watch(self: &Arc<Self>, p: &Process) {
+        *p.observed.trace.lock() = Some(self.clone());
+        p.observed.set(TRACED, true);
+        self.watched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The tracer is gone: processes let go of the trace at their next call.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Whether the tracer is gone.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// A process that it watched is gone.
+    pub fn gone(&self, p: &Process) {
+        let pid = p.identity.lock().pid;
+        self.record(&Record { kind: RECORD_GONE, pid, tid: pid, ..record() }, &Captures::default());
+        self.watched.fetch_sub(1, Ordering::Relaxed);
+        tell(self.session);
+    }
+
+    fn record(&self, r: &Record, captures: &Captures) {
+        let size = (size_of::<Record>() + captures.bytes.len()) as u32;
+        let head = head(&Record { size, ..*r });
+        let hurry = self.ring.lock().push(&[head.as_bytes(), &captures.bytes]);
+        if hurry {
+            tell(self.session);
+        }
+    }
+
+    /// Gives a tracer that is behind some time. Without any lock.
+    fn give_time(&self, thread: &Thread) {
+        struct Room<'a>(&'a Trace, &'a Thread, u64);
+        impl cpus::Wait for Room<'_> {
+            fn ready(&self) -> bool {
+                !self.0.ring.lock().is_tight() || self.0.closed.load(Ordering::Relaxed) || self.1.must_end() || cpu::rdtsc() > self.2
+            }
+            fn announce(&self, _: bool) {}
+            fn deadline(&self) -> u64 {
+                // Nobody rings when there is room again: look every now and then.
+                cpus::deadline(1_000_000).min(self.2)
+            }
+        }
+        if self.ring.lock().is_tight() {
+            cpus::wait(&Room(self, thread, cpus::deadline(PATIENCE_NS)), 0);
+        }
+    }
+}
+
+fn record() -> Record {
+    Record { size: 0, kind: 0, pid: 0, tid: 0, number: 0, served: 0, time_ns: time::now(Clock::Realtime).unwrap_or(0), duration_ns: 0, result: 0, args: [0; 6] }
+}
+
+fn of_thread(thread: &Thread) -> Record {
+    Record { pid: thread.process.identity.lock().pid, tid: thread.slot.tid(), ..record() }
+}
+
+/// The fields as the words that they are: `Record` has no padding.
+fn head(r: &Record) -> [u64; size_of::<Record>() / 8] {
+    let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let [a, b, c, d, e, f] = r.args;
+    [two(r.size, r.kind), two(r.pid, r.tid), two(r.number, r.served), r.time_ns, r.duration_ns, r.result as u64, a, b, c, d, e, f]
+}
+
+/// The trace that wants to know of this thread.
+fn of(thread: &Thread) -> Option<Arc<Trace>> {
+    let o = &thread.process.observed;
+    if !o.has(TRACED) {
+        return None;
+    }
+    let mut own = o.trace.lock();
+    let t = own.as_ref()?;
+    if t.is_closed() {
+        *own = None;
+        o.set(TRACED, false);
+        return None;
+    }
+    (t.follow || thread.slot_index == thread.process.first_slot).then(|| t.clone())
+}
+
+/// A call whose beginning was recorded.
+pub struct Entered {
+    trace: Arc<Trace>,
+    number: u64,
+    args: [u64; 6],
+    began: u64,
+}
+
+/// A call begins.
+pub fn enter(thread: &Thread, number: u64, args: [u64; 6]) -> Option<Entered> {
+    let trace = of(thread)?;
+    let captures = capture(number, &args, 0, Direction::In, trace.data_max);
+    trace.give_time(thread);
+    trace.record(&Record { kind: RECORD_ENTER, number: number as u32, args, ..of_thread(thread) }, &captures);
+    thread.observe.asked.store(0, Ordering::Relaxed);
+    Some(Entered { trace, number, args, began: cpu::rdtsc() })
+}
+
+impl Entered {
+    /// It is over.
+    pub fn leave(self, thread: &Thread, result: i64) {
+        if thread.must_end() {
+            return; // it never comes back to the program
+        }
+        let duration_ns = time::cycles_to_ns(cpu::rdtsc().wrapping_sub(self.began));
+        let served = match (syscalls::row(self.number).map(|row| row.service), thread.observe.asked.load(Ordering::Relaxed)) {
+            (None | Some(Service::Refused(..)), _) => SERVED_REFUSED,
+            (_, 0) => SERVED_LOCAL,
+            (Some(Service::Delegated(_)), _) | (_, 2) => SERVED_DELEGATED,
+            _ => SERVED_HELPED,
+        };
+        let captures = capture(self.number, &self.args, result, Direction::Out, self.trace.data_max);
+        let number = self.number as u32;
+        self.trace.record(&Record { kind: RECORD_EXIT, number, served, duration_ns, result, args: self.args, ..of_thread(thread) }, &captures);
+    }
+}
+
+/// A signal is about to be delivered.
+pub fn signal(thread: &Thread, queued: &QueuedSignal) {
+    if let Some(t) = of(thread) {
+        let mut args = [0; 6];
+        let info = queued.info.as_bytes();
+        for (word, bytes) in args.iter_mut().zip(info.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().unwrap_or([0; 8]));
+        }
+        t.record(&Record { kind: RECORD_SIGNAL, number: queued.signal, args, ..of_thread(thread) }, &Captures::default());
+    }
+}
+
+/// The process ends by a signal.
+pub fn killed(thread: &Thread, signal: u32) {
+    if let Some(t) = of(thread) {
+        t.record(&Record { kind: RECORD_KILLED, number: signal, ..of_thread(thread) }, &Captures::default());
+    }
+}

@@ -1,0 +1,188 @@
+//! A tracee's memory. Linux sees it through the proxy, with the rights of the program; the
+//! rest is done here: text is written in a copy of the tracee's own.
+
+use super::tracer::{hold, linux};
+use crate::calls::put;
+use crate::link::{delegate, services};
+use crate::mm::{patch, space};
+use crate::process::Process;
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use hanare_abi::service::{MAY_REACH, SERVICE_MAY};
+use hanare_core::errno::{self, Result};
+use hanare_core::ptrace::request;
+use hanare_hal::paging::SMALL;
+use hanare_hal::usercopy;
+
+/// PTRACE_PEEKDATA.
+pub fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
+    let result = linux(*a);
+    if result == Err(errno::EIO) && hold(thread).is_ok() {
+        // Memory that the program itself may not read.
+        let mut word = [0; 8];
+        if patch::read(&thread.process, a[2], &mut word) == 8 {
+            return put(a[3], &word);
+        }
+    }
+    result
+}
+
+/// PTRACE_POKEDATA.
+pub fn poke(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
+    hold(thread)?;
+    let me = cpus::current();
+    let scratch = me.process.write_scratch(me.slot_index, &[0; 8])?;
+    let tid = u64::from(thread.slot.tid());
+    // Linux brings the page in.
+    let there = linux([request::PEEKDATA, tid, addr, scratch, 0, 0]);
+    if patch::write(&thread.process, addr, &data.to_le_bytes()).is_ok() {
+        return Ok(0);
+    }
+    there?;
+    linux([request::POKEDATA, tid, addr, data, 0, 0])
+}
+
+/// read(2), write(2) and their relatives that Linux could not do (`EIO`): of
+/// `/proc/PID/mem` they are done here, since they may read and write, in a copy of the
+/// process' own, what it may not itself.
+pub fn memory_file(number: u16, a: &[u64; 6]) -> Result<u64> {
+    const CURRENT: u64 = 1;
+    let fd = a[0];
+    let Some(access) = Access::of(number, a)? else { return Err(errno::EIO) };
+    let thread = of_file(fd).filter(|t| may_reach(t, fd, access.write)).ok_or(errno::EIO)?;
+    let start = match access.at {
+        Some(at) => at,
+        None => seek(fd, 0, CURRENT)?,
+    };
+    let mut at = start;
+    for &(buffer, count) in &access.parts {
+        let moved = transfer(&thread.process, fd, at, buffer, count, access.write)?;
+        at += moved;
+        if moved < count {
+            break;
+        }
+    }
+    if access.at.is_none() {
+        seek(fd, at - start, CURRENT)?;
+    }
+    if at == start { Err(errno::EIO) } else { Ok(at - start) }
+}
+
+/// Whether Linux lets the caller at a thread's memory by that descriptor. The file's name, by
+/// which the thread was found, proves nothing: what is mounted at /proc may be anybody's. Nor
+/// does what its worker is told: the module looks whether it is that file.
+fn may_reach(thread: &Thread, fd: u64, write: bool) -> bool {
+    const PROCESS_VM_READV: u32 = 310;
+    let me = cpus::current();
+    if core::ptr::eq(&*thread.process, &*me.process) {
+        return true;
+    }
+    // Two struct iovec: a byte to behind them, from address 0.
+    let iovecs = |scratch: u64| [scratch + 32, 1, 0, 1].map(u64::to_le_bytes).concat();
+    let asked = me.process.write_scratch(me.slot_index, &[0; 40]).and_then(|scratch| {
+        me.process.write_scratch(me.slot_index, &iovecs(scratch))?;
+        delegate::linux(PROCESS_VM_READV, [u64::from(thread.slot.tid()), scratch, 1, scratch + 16, 1, 0])
+    });
+    let about = [u64::from(thread.slot.tid()), u64::from(thread.process.space), MAY_REACH, fd, write.into()];
+    matches!(asked, Ok(_) | Err(errno::EFAULT)) && services::by_worker(SERVICE_MAY, &about, &[]).is_ok()
+}
+
+fn seek(fd: u64, offset: u64, whence: u64) -> Result<u64> {
+    const LSEEK: u32 = 8;
+    delegate::linux(LSEEK, [fd, offset, whence, 0, 0, 0])
+}
+
+/// What such a call asks for.
+struct Access {
+    write: bool,
+    /// Where in the file; `None`: at its position.
+    at: Option<u64>,
+    /// Addresses and sizes of the caller's buffers.
+    parts: Vec<(u64, u64)>,
+}
+
+impl Access {
+    /// `None`: of another call.
+    fn of(number: u16, a: &[u64; 6]) -> Result<Option<Access>> {
+        const AT_POSITION: u64 = u64::MAX;
+        let (write, vector, at) = match number {
+            0 => (false, false, None),
+            1 => (true, false, None),
+            17 => (false, false, Some(a[3])), // pread64
+            18 => (true, false, Some(a[3])),
+            19 => (false, true, None), // readv
+            20 => (true, true, None),
+            295 => (false, true, Some(a[3])), // preadv
+            296 => (true, true, Some(a[3])),
+            327 => (false, true, Some(a[3]).filter(|&at| at != AT_POSITION)), // preadv2
+            328 => (true, true, Some(a[3]).filter(|&at| at != AT_POSITION)),
+            _ => return Ok(None),
+        };
+        let parts = if vector { vectors(a[1], a[2])? } else { vec![(a[1], a[2])] };
+        Ok(Some(Access { write, at, parts }))
+    }
+}
+
+/// The elements of an array of struct iovec.
+fn vectors(at: u64, count: u64) -> Result<Vec<(u64, u64)>> {
+    const MOST: u64 = 1024; // IOV_MAX
+    if count > MOST {
+        return Err(errno::EINVAL);
+    }
+    let word = |i: u64| usercopy::read_u64(at + i * 8).map_err(|_| errno::EFAULT);
+    (0..count).map(|i| Ok((word(2 * i)?, word(2 * i + 1)?))).collect()
+}
+
+/// Between a process' memory and a buffer of the caller's: how many bytes.
+fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool) -> Result<u64> {
+    let mut page = vec![0; SMALL as usize];
+    let mut done = 0;
+    while done < count && !cpus::current().must_end() {
+        let place = at.wrapping_add(done);
+        let bytes = &mut page[..(count - done).min(SMALL - place % SMALL) as usize];
+        bring_in(p, fd, place);
+        if write {
+            usercopy::read(buffer + done, bytes).map_err(|_| errno::EFAULT)?;
+            if patch::write(p, place, bytes).is_err() {
+                break;
+            }
+        } else {
+            let read = patch::read(p, place, bytes);
+            if read < bytes.len() {
+                break;
+            }
+            put(buffer + done, bytes)?;
+        }
+        done += bytes.len() as u64;
+    }
+    Ok(done)
+}
+
+/// Has the page there that the file shows: made here, or fetched by Linux.
+fn bring_in(p: &Process, fd: u64, at: u64) {
+    if patch::touch(p, at) {
+        return;
+    }
+    let me = cpus::current();
+    if let Ok(scratch) = me.process.write_scratch(me.slot_index, &[0]) {
+        const PREAD64: u32 = 17;
+        let _ = delegate::linux(PREAD64, [fd, scratch, 1, at, 0, 0]);
+    }
+}
+
+/// The thread whose memory a descriptor shows.
+fn of_file(fd: u64) -> Option<Arc<Thread>> {
+    const READLINK: u32 = 89;
+    const BYTES: u64 = 64;
+    let me = cpus::current();
+    let link = alloc::format!("/proc/thread-self/fd/{}\0", fd as u32);
+    let scratch = me.process.write_scratch(me.slot_index, link.as_bytes()).ok()?;
+    let count = delegate::linux(READLINK, [scratch, scratch + BYTES, BYTES, 0, 0, 0]).ok()?;
+    let mut path = vec![0; count.min(BYTES) as usize];
+    me.process.read_control(scratch + BYTES, &mut path);
+    let path = core::str::from_utf8(&path).ok()?.strip_prefix("/proc/")?.strip_suffix("/mem")?;
+    space::find_thread(&cpus::current().process, path.rsplit('/').next()?.parse().ok()?)
+}

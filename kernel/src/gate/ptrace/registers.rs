@@ -1,0 +1,184 @@
+//! What a tracer reads and sets of a stopped thread's registers.
+
+use super::tracer::look;
+use crate::calls::put;
+use crate::gate::registers::Snapshot;
+use crate::process::thread::Thread;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use hanare_core::errno::{self, Result};
+use hanare_core::ptrace::{DEBUG_REGS, FXSAVE, USER_REGS, check_fxsave, check_xsave, index, regset, request, user_offset};
+use hanare_hal::{fpu, usercopy};
+use zerocopy::IntoBytes;
+
+const REGS_BYTES: u64 = (USER_REGS * 8) as u64;
+/// Where the state says which components it may have, for debuggers.
+const MASK_AT: usize = 464;
+
+fn get(addr: u64, bytes: &mut [u8]) -> Result<()> {
+    usercopy::read(addr, bytes).map_err(|_| errno::EFAULT)
+}
+
+/// Requests about registers; others are none that there are (`EIO`).
+pub fn request(thread: &Arc<Thread>, what: u64, addr: u64, data: u64) -> Result<u64> {
+    match what {
+        request::PEEKUSER => peek_user(thread, addr, data),
+        request::POKEUSER => poke_user(thread, addr, data),
+        request::GETREGS => {
+            let words = look(thread, |s| s.words())?;
+            put(data, words.as_bytes())
+        }
+        request::SETREGS => {
+            let mut words = look(thread, |s| s.words())?;
+            get(data, words.as_mut_bytes())?;
+            look(thread, |s| s.set_words(&words))??;
+            Ok(0)
+        }
+        request::GETFPREGS => {
+            let bytes = look(thread, |s| s.fpu.bytes()[..FXSAVE].to_vec())?;
+            put(data, &bytes)
+        }
+        request::SETFPREGS => {
+            look(thread, |_| ())?;
+            let mut bytes = [0; FXSAVE];
+            get(data, &mut bytes)?;
+            set_legacy(thread, &bytes)
+        }
+        request::GETREGSET => get_set(thread, addr, data),
+        request::SETREGSET => set_set(thread, addr, data),
+        request::ARCH_PRCTL => bases(thread, data, addr),
+        _ => look(thread, |_| Err(errno::EIO))?,
+    }
+}
+
+fn peek_user(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
+    let words = look(thread, |s| s.words())?;
+    let at = user_offset(addr)?;
+    let word = match words.get((at / 8) as usize) {
+        Some(word) => *word,
+        None if DEBUG_REGS.contains(&at) => thread.debug.get(debug_register(at)),
+        None => 0, // nothing else is known
+    };
+    put(data, &word.to_le_bytes())
+}
+
+fn debug_register(at: u64) -> usize {
+    ((at - DEBUG_REGS.start) / 8) as usize
+}
+
+fn poke_user(thread: &Arc<Thread>, addr: u64, value: u64) -> Result<u64> {
+    look(thread, |_| ())?;
+    let at = user_offset(addr)?;
+    if at < REGS_BYTES {
+        return set_word(thread, (at / 8) as usize, value);
+    }
+    if !DEBUG_REGS.contains(&at) {
+        return Err(errno::EIO);
+    }
+    thread.debug.set(debug_register(at), value).map(|()| 0)
+}
+
+fn set_word(thread: &Arc<Thread>, which: usize, value: u64) -> Result<u64> {
+    look(thread, |s| {
+        let mut words = s.words();
+        words[which] = value;
+        s.set_words(&words)
+    })??;
+    Ok(0)
+}
+
+/// PTRACE_ARCH_PRCTL.
+fn bases(thread: &Arc<Thread>, code: u64, value: u64) -> Result<u64> {
+    const SET_GS: u64 = 0x1001;
+    const SET_FS: u64 = 0x1002;
+    const GET_FS: u64 = 0x1003;
+    const GET_GS: u64 = 0x1004;
+    let words = look(thread, |s| s.words())?;
+    match code {
+        GET_FS => put(value, &words[index::FS_BASE].to_le_bytes()),
+        GET_GS => put(value, &words[index::GS_BASE].to_le_bytes()),
+        SET_FS => set_word(thread, index::FS_BASE, value).map_err(|_| errno::EPERM),
+        SET_GS => set_word(thread, index::GS_BASE, value).map_err(|_| errno::EPERM),
+        _ => Err(errno::EINVAL),
+    }
+}
+
+fn set_legacy(thread: &Arc<Thread>, bytes: &[u8]) -> Result<u64> {
+    check_fxsave(bytes)?;
+    look(thread, |s| {
+        let mut all = s.fpu.bytes().to_vec();
+        all[..FXSAVE].copy_from_slice(bytes);
+        if all.len() > FXSAVE {
+            all[FXSAVE] |= 3; // x87 and SSE state is there
+        }
+        set_fpu(s, &all);
+    })?;
+    Ok(0)
+}
+
+fn set_fpu(s: &mut Snapshot, bytes: &[u8]) {
+    s.fpu.set_bytes(bytes);
+    s.changed = true;
+}
+
+/// `struct iovec` in the tracer's memory.
+fn iovec(at: u64) -> Result<(u64, u64)> {
+    let mut words = [0u64; 2];
+    get(at, words.as_mut_bytes())?;
+    Ok((words[0], words[1]))
+}
+
+/// The set's content and the size of its elements.
+fn content(thread: &Arc<Thread>, set: u64) -> Result<(Vec<u8>, u64)> {
+    match set {
+        regset::PRSTATUS => look(thread, |s| (s.words().as_bytes().to_vec(), 8)),
+        regset::PRFPREG => look(thread, |s| (s.fpu.bytes()[..FXSAVE].to_vec(), 4)),
+        regset::X86_XSTATE if fpu::mask() != 0 => look(thread, |s| {
+            let mut bytes = s.fpu.bytes().to_vec();
+            bytes[MASK_AT..FXSAVE].fill(0);
+            bytes[MASK_AT..MASK_AT + 8].copy_from_slice(&fpu::mask().to_le_bytes());
+            (bytes, 8)
+        }),
+        _ => look(thread, |_| Err(errno::EINVAL))?,
+    }
+}
+
+fn get_set(thread: &Arc<Thread>, set: u64, at: u64) -> Result<u64> {
+    look(thread, |_| ())?;
+    let (to, size) = iovec(at)?;
+    let (bytes, element) = content(thread, set)?;
+    if size % element != 0 {
+        return Err(errno::EINVAL);
+    }
+    let part = &bytes[..bytes.len().min(usize::try_from(size).unwrap_or(usize::MAX))];
+    put(to, part)?;
+    put(at + 8, &(part.len() as u64).to_le_bytes())
+}
+
+fn set_set(thread: &Arc<Thread>, set: u64, at: u64) -> Result<u64> {
+    look(thread, |_| ())?;
+    let (from, size) = iovec(at)?;
+    let (mut now, element) = content(thread, set)?;
+    if size % element != 0 {
+        return Err(errno::EINVAL);
+    }
+    let mut bytes = vec![0; now.len().min(usize::try_from(size).unwrap_or(usize::MAX))];
+    get(from, &mut bytes)?;
+    match set {
+        regset::PRSTATUS => {
+            now[..bytes.len()].copy_from_slice(&bytes);
+            let mut words = [0u64; USER_REGS];
+            words.as_mut_bytes().copy_from_slice(&now);
+            look(thread, |s| s.set_words(&words))??;
+        }
+        // As Linux: these are set as a whole.
+        _ if bytes.len() != now.len() => return Err(if set == regset::PRFPREG { errno::EINVAL } else { errno::EFAULT }),
+        regset::PRFPREG => return set_legacy(thread, &bytes),
+        _ => {
+            check_xsave(&bytes, fpu::mask())?;
+            look(thread, |s| set_fpu(s, &bytes))?;
+        }
+    }
+    put(at + 8, &(bytes.len() as u64).to_le_bytes())
+}

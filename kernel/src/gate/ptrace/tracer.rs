@@ -1,0 +1,390 @@
+//! ptrace(2), the tracer's side. Whether it may is Linux' decision in every case: the
+//! request, or a harmless one, is made by the worker of the tracer, and is about the worker
+//! of the tracee. Before a thread is its tracer's here the module says that it is on Linux.
+
+use super::{CALLS, GONE, HELD, SEIZED, STEP, begin, children, end, let_go, memory, registers, set_tracer};
+use crate::calls::{forward, put};
+use crate::gate::registers::Snapshot;
+use crate::link::delegate;
+use crate::mm::space;
+use crate::process::{rights, usage};
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use hanare_abi::service::MAY_TRACE;
+use hanare_core::errno::{self, Result};
+use hanare_core::ptrace::{Stop, option, request, stopped, syscall_info};
+use hanare_core::rseq;
+use hanare_core::signal::{SIGBUS, SIGTRAP, SigSet};
+use hanare_core::syscalls::Row;
+use hanare_hal::usercopy;
+use zerocopy::IntoBytes;
+
+const SYS_PTRACE: u32 = 101;
+const SYS_GETPPID: u32 = 110;
+
+pub(super) fn linux(args: [u64; 6]) -> Result<u64> {
+    delegate::linux(SYS_PTRACE, args)
+}
+
+/// ptrace(2).
+pub fn call(a: &[u64; 6]) -> Result<u64> {
+    let what = a[0];
+    if what == request::TRACEME {
+        return traceme();
+    }
+    let Some(thread) = space::find_thread(&cpus::current().process, a[1] as u32) else { return without_thread(a) };
+    let (addr, data) = (a[2], a[3]);
+    match what {
+        request::ATTACH | request::SEIZE => attach(&thread, a),
+        request::CONT | request::SYSCALL | request::SINGLESTEP => resume(&thread, what, a),
+        request::KILL => {
+            let result = linux(*a);
+            if is_mine(&thread) {
+                let_go(&thread);
+            }
+            result
+        }
+        request::DETACH => {
+            let mine = is_mine(&thread);
+            let result = linux(*a)?;
+            if mine || !thread.ptrace.is_on() {
+                end(&thread);
+            }
+            Ok(result)
+        }
+        request::GETSIGINFO | request::SETSIGINFO | request::PEEKSIGINFO | request::INTERRUPT | request::LISTEN => linux(*a),
+        request::SETOPTIONS => set_options(&thread, data),
+        request::PEEKTEXT | request::PEEKDATA => memory::peek(&thread, a),
+        request::POKETEXT | request::POKEDATA => memory::poke(&thread, addr, data),
+        request::GETEVENTMSG => {
+            hold(&thread)?;
+            let message = thread.ptrace.state.lock().stop.message();
+            put(data, &message.to_le_bytes())
+        }
+        request::GETSIGMASK => {
+            hold(&thread)?;
+            if addr != 8 {
+                return Err(errno::EINVAL);
+            }
+            let mask = thread.signals.lock().mask_now();
+            put(data, &mask.0.to_le_bytes())
+        }
+        request::SETSIGMASK => {
+            hold(&thread)?;
+            if addr != 8 {
+                return Err(errno::EINVAL);
+            }
+            let mask = usercopy::read_u64(data).map_err(|_| errno::EFAULT)?;
+            thread.signals.lock().replace_mask(SigSet(mask));
+            Ok(0)
+        }
+        request::GET_RSEQ_CONFIGURATION => {
+            hold(&thread)?;
+            let area = thread.rseq.area();
+            let words = [area.map_or(0, |a| a.addr), area.map_or(0, |a| rseq::SIZE | u64::from(a.signature) << 32), 0];
+            let bytes = words.as_bytes();
+            put(data, &bytes[..bytes.len().min(addr as usize)])?;
+            Ok(bytes.len() as u64)
+        }
+        request::GET_SYSCALL_INFO => {
+            let words = look(&thread, |s| s.words())?;
+            let stop = thread.ptrace.state.lock().stop;
+            let (bytes, size) = syscall_info(stop, thread.ptrace.wants(option::TRACESYSGOOD), &words);
+            put(data, &bytes[..size.min(addr as usize)])?;
+            Ok(size as u64)
+        }
+        _ => registers::request(&thread, what, addr, data),
+    }
+}
+
+/// Of a process of Linux all is as there. A worker that is left of a thread goes on in its
+/// own affairs, of which the tracer hears nothing.
+fn without_thread(a: &[u64; 6]) -> Result<u64> {
+    if !space::is_worker(a[1] as u32) {
+        return linux(*a);
+    }
+    match a[0] {
+        request::CONT | request::SYSCALL | request::SINGLESTEP => linux([request::CONT, a[1], 0, a[3], 0, 0]),
+        request::SETOPTIONS => linux([request::SETOPTIONS, a[1], 0, a[3] & option::LINUX, 0, 0]),
+        request::KILL | request::DETACH | request::GETSIGINFO | request::SETSIGINFO | request::INTERRUPT | request::LISTEN => linux(*a),
+        request::ATTACH | request::SEIZE => Err(errno::EPERM),
+        _ => Err(errno::ESRCH),
+    }
+}
+
+/// PTRACE_TRACEME. The parent has to be a program of the LWK, too: another one would get
+/// the worker's registers.
+fn traceme() -> Result<u64> {
+    let me = cpus::current_arc();
+    let parent = delegate::linux(SYS_GETPPID, [0; 6])?;
+    let parent = space::find_thread(&me.process, parent as u32).ok_or(errno::EPERM)?;
+    linux([request::TRACEME, 0, 0, 0, 0, 0])?;
+    // Or another thread of it, as it turns out when that first asks.
+    begin(&me, Some(&parent), 0, 0);
+    Ok(0)
+}
+
+fn attach(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
+    let seizes = a[0] == request::SEIZE;
+    let options = if seizes { a[3] } else { 0 };
+    if options & !option::SERVED != 0 {
+        return Err(errno::EIO);
+    }
+    linux([a[0], a[1], a[2], if seizes { options & option::LINUX } else { a[3] }, 0, 0])?;
+    trace(thread, if seizes { SEIZED } else { 0 }, options)?;
+    if thread.process.is_paused() {
+        thread.ptrace.set(HELD); // Linux keeps it stopped
+    }
+    cpus::kick(thread);
+    Ok(0)
+}
+
+/// The calling thread traces it from now on, if it does so on Linux.
+pub(super) fn trace(thread: &Arc<Thread>, flags: u32, options: u64) -> Result<()> {
+    rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
+    begin(thread, Some(&cpus::current_arc()), flags, options);
+    Ok(())
+}
+
+fn set_options(thread: &Arc<Thread>, options: u64) -> Result<u64> {
+    if options & !option::SERVED != 0 {
+        return Err(errno::EINVAL);
+    }
+    hold(thread)?;
+    linux([request::SETOPTIONS, u64::from(thread.slot.tid()), 0, options & option::LINUX, 0, 0])?;
+    thread.ptrace.options.store(options, Ordering::Relaxed);
+    Ok(0)
+}
+
+/// Whether the calling thread traces it.
+pub(super) fn is_mine(thread: &Thread) -> bool {
+    let state = thread.ptrace.state.lock();
+    thread.ptrace.is_on() && state.tracer.as_ptr() == core::ptr::from_ref(cpus::current())
+}
+
+/// Asks Linux whether the caller traces it and it is stopped.
+fn ask(thread: &Thread) -> Result<()> {
+    let me = cpus::current();
+    let scratch = me.process.write_scratch(me.slot_index, &[0; 8])?;
+    linux([request::PEEKUSER, u64::from(thread.slot.tid()), 0, scratch, 0, 0]).map(drop)
+}
+
+/// The thread leaves its registers, or has ended, or whoever waits has to end.
+struct Captured<'a>(&'a Thread, &'a Thread);
+
+impl cpus::Wait for Captured<'_> {
+    fn ready(&self) -> bool {
+        let own = &self.0.ptrace;
+        own.has(GONE) || self.0.must_end() || self.1.must_end() || own.snapshot.lock().is_some()
+    }
+    fn announce(&self, _: bool) {}
+}
+
+/// Has the thread, whose worker is stopped, stop too. `ESRCH`: it is not stopped, or is not
+/// the caller's tracee.
+pub(super) fn hold(thread: &Arc<Thread>) -> Result<()> {
+    let own = &thread.ptrace;
+    if !(is_mine(thread) && own.has(HELD)) {
+        ask(thread)?;
+        keep(thread)?;
+    }
+    wait_for(thread)
+}
+
+/// It goes on no more from now on.
+fn keep(thread: &Arc<Thread>) -> Result<()> {
+    if !thread.ptrace.is_on() {
+        trace(thread, 0, 0)?;
+    } else if !is_mine(thread) {
+        rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
+        set_tracer(thread, &cpus::current_arc());
+    }
+    thread.ptrace.set(HELD);
+    cpus::kick(thread);
+    Ok(())
+}
+
+fn wait_for(thread: &Arc<Thread>) -> Result<()> {
+    let tid = thread.slot.tid(); // not later: with its process the slot goes
+    let captured = Captured(thread, cpus::current());
+    if !cpus::Wait::ready(&captured) {
+        cpus::wait(&captured, 0);
+    }
+    if !thread.ptrace.has(GONE) && !thread.must_end() {
+        return Ok(());
+    }
+    // On Linux it would be killed where it stands. What is left of its worker is needed: it
+    // goes on without the tracer's doing.
+    let _ = linux([request::CONT, tid.into(), 0, 0, 0, 0]);
+    Err(errno::ESRCH)
+}
+
+/// Does something with the registers of a thread that is stopped.
+pub(super) fn look<R>(thread: &Arc<Thread>, f: impl FnOnce(&mut Box<Snapshot>) -> R) -> Result<R> {
+    hold(thread)?;
+    let mut snapshot = thread.ptrace.snapshot.lock();
+    snapshot.as_mut().map(f).ok_or(errno::ESRCH)
+}
+
+/// PTRACE_CONT and its like: for Linux they are all the same.
+fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
+    if !is_mine(thread) {
+        hold(thread)?;
+    }
+    let own = &thread.ptrace;
+    let mode = match what {
+        request::SYSCALL => CALLS,
+        request::SINGLESTEP => STEP,
+        _ => 0,
+    };
+    let before = own.flags.load(Ordering::SeqCst) & (CALLS | STEP);
+    let stop = {
+        let mut state = own.state.lock();
+        let before = (state.stop, state.reported);
+        if state.reported {
+            (state.stop, state.reported) = (Stop::Signal, false);
+        }
+        before
+    };
+    own.clear(CALLS | STEP);
+    own.set(mode);
+    let signal = give_up_call(thread, a[3]);
+    let result = linux([request::CONT, a[1], 0, signal, 0, 0]);
+    if result.is_err() {
+        own.clear(CALLS | STEP);
+        own.set(before);
+        let mut state = own.state.lock();
+        (state.stop, state.reported) = stop;
+        return result;
+    }
+    let_go(thread);
+    Ok(0)
+}
+
+/// si_code of the SIGBUS that only interrupts (`OP_INTERRUPT`).
+const INTERRUPT: i32 = -0x4a;
+
+/// Registers were set of a thread that waits for Linux in a call: its worker has to leave
+/// the call, by a signal that nobody sees, where the tracer gives it none.
+fn give_up_call(thread: &Thread, signal: u64) -> u64 {
+    let changed = thread.ptrace.snapshot.lock().as_ref().is_some_and(|s| s.in_kernel && s.changed);
+    if signal != 0 || !changed {
+        return signal;
+    }
+    let mut info = [0u64; 16];
+    (info[0], info[1]) = (SIGBUS.into(), u64::from(INTERRUPT as u32));
+    let me = cpus::current();
+    let set = me.process.write_scratch(me.slot_index, zerocopy::IntoBytes::as_bytes(&info)).and_then(|at| {
+        linux([request::SETSIGINFO, u64::from(thread.slot.tid()), 0, at, 0, 0])
+    });
+    if set.is_ok() { SIGBUS.into() } else { 0 }
+}
+
+/// wait4(2) and waitid(2) of a process that has tracees.
+pub fn wait(row: &Row, args: [u64; 6]) -> Result<u64> {
+    const WAIT4: u16 = 61;
+    let me = cpus::current();
+    loop {
+        let mut made = args;
+        let mut scratch = 0;
+        if row.number == WAIT4 && args[1] == 0 {
+            scratch = me.process.write_scratch(me.slot_index, &[0; 8])?;
+            made[1] = scratch;
+        }
+        let result = forward(row, made)?;
+        usage::waited(&me.process, row, &args, result)?;
+        let seen = if row.number == WAIT4 { Seen::by_wait4(result, made[1], scratch) } else { Seen::by_waitid(args[2]) };
+        match seen {
+            Some(seen) if seen.settle() => {}
+            _ => return Ok(result),
+        }
+    }
+}
+
+/// A child that is stopped, as wait(2) tells it.
+struct Seen {
+    pid: u32,
+    /// Signal, and above it an event of Linux'.
+    status: u32,
+    /// Where the program has it from; 0: nowhere.
+    at: u64,
+    /// How far the status is shifted there.
+    shift: u32,
+}
+
+impl Seen {
+    fn by_wait4(pid: u64, at: u64, scratch: u64) -> Option<Seen> {
+        let me = cpus::current();
+        let status = if scratch != 0 {
+            let mut bytes = [0; 4];
+            me.process.read_control(scratch, &mut bytes);
+            u32::from_le_bytes(bytes)
+        } else {
+            usercopy::read_u32(at).ok()?
+        };
+        let told = stopped(status)?;
+        (pid != 0).then_some(Seen { pid: pid as u32, status: told.signal | told.event << 8, at: if scratch != 0 { 0 } else { at }, shift: 8 })
+    }
+
+    fn by_waitid(info: u64) -> Option<Seen> {
+        const CODE: u64 = 8;
+        const PID: u64 = 16;
+        const STATUS: u64 = 24;
+        const CLD_TRAPPED: u32 = 4;
+        const CLD_STOPPED: u32 = 5;
+        let word = |at| usercopy::read_u32(info + at).ok();
+        let code = if info == 0 { return None } else { word(CODE)? };
+        let pid = word(PID)?;
+        (pid != 0 && matches!(code, CLD_TRAPPED | CLD_STOPPED)).then_some(Seen { pid, status: word(STATUS)?, at: info + STATUS, shift: 0 })
+    }
+
+    /// Has the thread stop, and says what kind of stop it is. True: the stop is nothing to
+    /// be seen; it is over.
+    fn settle(&self) -> bool {
+        let thread = space::find_thread(&cpus::current().process, self.pid);
+        let ours = thread.is_some() || space::is_worker(self.pid);
+        if ours && self.status == SIGBUS && self.only_interrupts() {
+            return linux([request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok();
+        }
+        let Some(thread) = thread else { return false };
+        let own = &thread.ptrace;
+        if !is_mine(&thread) && ask(&thread).is_err() || keep(&thread).is_err() {
+            return false; // a child that is not traced
+        }
+        if wait_for(&thread).is_err() && !thread.process.is_killed() {
+            return true; // it ends, and its worker goes on
+        }
+        if self.status != SIGTRAP {
+            return false;
+        }
+        let good = own.options.load(Ordering::Relaxed) & option::TRACESYSGOOD != 0;
+        let stop = {
+            let mut state = own.state.lock();
+            state.reported = true;
+            state.stop
+        };
+        let status = stop.status(good);
+        if status != self.status && self.at != 0 {
+            let low = if self.shift == 0 { 0 } else { 0x7f };
+            let _ = put(self.at, &(status << self.shift | low).to_le_bytes());
+        }
+        children::take(&thread, stop);
+        false
+    }
+
+    /// The LWK has the worker leave its call (`OP_INTERRUPT`).
+    fn only_interrupts(&self) -> bool {
+        let me = cpus::current();
+        let mut bytes = [0; 12];
+        let asked = me.process.write_scratch(me.slot_index, &[0; 128]).and_then(|at| {
+            linux([request::GETSIGINFO, self.pid.into(), 0, at, 0, 0])?;
+            me.process.read_control(at, &mut bytes);
+            Ok(())
+        });
+        asked.is_ok() && bytes[8..12] == INTERRUPT.to_le_bytes()
+    }
+}
+

@@ -1,0 +1,113 @@
+//! Restartable sequences: a thread's registered area says on which CPU it runs, and a
+//! critical section that was disturbed is left by its abort handler.
+
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use crate::signal::signals;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use hanare_abi::layout::USER_MAX;
+use hanare_core::errno::{self, Result};
+use hanare_core::rseq::{self, Area, FLAGS_OFFSET, SECTION_OFFSET, SECTION_SIZE, Section};
+use hanare_hal::traps::{Regs, vector};
+use hanare_hal::{percpu, shared, usercopy};
+
+/// What a thread has registered. Written by the thread itself.
+#[derive(Default)]
+pub struct OfThread {
+    /// Address of the area, 0: none.
+    addr: AtomicU64,
+    signature: AtomicU32,
+    /// It was switched to, or has a signal, since it was last in user mode.
+    disturbed: AtomicBool,
+}
+
+impl OfThread {
+    /// What is registered.
+    pub fn area(&self) -> Option<Area> {
+        let addr = self.addr.load(Ordering::Relaxed);
+        (addr != 0).then(|| Area { addr, signature: self.signature.load(Ordering::Relaxed) })
+    }
+
+    /// Takes an area over (fork), or forgets it (exec).
+    pub fn set(&self, area: Option<Area>) {
+        self.addr.store(area.map_or(0, |a| a.addr), Ordering::Relaxed);
+        self.signature.store(area.map_or(0, |a| a.signature), Ordering::Relaxed);
+        self.disturbed.store(area.is_some(), Ordering::Relaxed);
+    }
+
+    /// The thread is to leave its critical section before it goes on in user mode.
+    pub fn disturb(&self) {
+        if self.addr.load(Ordering::Relaxed) != 0 {
+            self.disturbed.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// The thread was switched to: its CPU may be another, its critical section is void.
+    pub fn switched(&self) {
+        if self.addr.load(Ordering::Relaxed) != 0 {
+            self.disturbed.store(true, Ordering::Relaxed);
+            cpus::request_attention();
+        }
+    }
+}
+
+/// rseq(2).
+pub fn register(addr: u64, len: u64, flags: u64, signature: u64) -> Result<u64> {
+    let own = &cpus::current().rseq;
+    let area = rseq::change(own.area(), addr, u64::from(len as u32), u64::from(flags as u32), signature as u32, USER_MAX)?;
+    if area.is_none() {
+        let ids = [0u32.to_le_bytes(), rseq::UNINITIALIZED.to_le_bytes()];
+        usercopy::write(addr, ids.as_flattened()).map_err(|_| errno::EFAULT)?;
+    }
+    own.set(area);
+    cpus::request_attention(); // the area is filled in on the way out
+    Ok(0)
+}
+
+/// Before user mode, after whatever may have switched threads; true if the registers
+/// changed.
+pub fn before_user(thread: &Thread, regs: &mut Regs) -> bool {
+    let own = &thread.rseq;
+    if !own.disturbed.swap(false, Ordering::Relaxed) {
+        return false;
+    }
+    let Some(area) = own.area().filter(|_| !thread.must_end()) else { return false };
+    // Copies may wait, and the thread go on elsewhere: then it was disturbed again.
+    let (ip, done) = (regs.rip, leave_section(area, regs).and_then(|()| tell_cpu(area)));
+    if done.is_err() && !thread.must_end() {
+        own.set(None); // once is enough
+        signals::raise_exception(regs, vector::PROTECTION);
+    }
+    done.is_err() || regs.rip != ip
+}
+
+/// A signal is about to be handled: the frame is to show the abort handler.
+pub fn before_handler(thread: &Thread, regs: &mut Regs) -> Result<()> {
+    thread.rseq.area().map_or(Ok(()), |area| leave_section(area, regs))
+}
+
+fn tell_cpu(area: Area) -> Result<()> {
+    let cpu = shared::cpu(percpu::index()).linux_cpu().to_le_bytes();
+    usercopy::write(area.addr, [cpu, cpu].as_flattened()).map_err(|_| errno::EFAULT)
+}
+
+/// Leaves the critical section, if the thread is in one.
+fn leave_section(area: Area, regs: &mut Regs) -> Result<()> {
+    let at = usercopy::read_u64(area.addr + SECTION_OFFSET).map_err(|_| errno::EFAULT)?;
+    if at == 0 {
+        return Ok(());
+    }
+    let mut bytes = [0; SECTION_SIZE];
+    usercopy::read(at, &mut bytes).map_err(|_| errno::EFAULT)?;
+    let section = Section::parse(&bytes, USER_MAX)?;
+    let before_abort = usercopy::read_u32(section.abort - 4).map_err(|_| errno::EFAULT)?;
+    let flags = usercopy::read_u32(area.addr + FLAGS_OFFSET).map_err(|_| errno::EFAULT)?;
+    if before_abort != area.signature || section.contains(regs.rip) && flags != 0 {
+        return Err(errno::EINVAL);
+    }
+    usercopy::write(area.addr + SECTION_OFFSET, &[0; 8]).map_err(|_| errno::EFAULT)?;
+    if section.contains(regs.rip) {
+        regs.rip = section.abort;
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! Bells of slots: by its own one Linux wakes who sleeps on a slot (`hanare_ikc::BellRef`). A slot
+//! keeps its bell as long as its space is there: a worker may ring late.
+//!
+//! Those that are free are a list, each with the number of the next one in its word.
+
+use crate::base::accounts::{Account, BellPlace};
+use alloc::sync::Arc;
+use core::mem::take;
+use hanare_core::errno::{self, Result};
+use hanare_hal::{percpu, shared};
+use hanare_ikc::SlotRef;
+use spin::Mutex;
+
+/// Bells that no slot has.
+#[derive(Default)]
+struct Free {
+    /// Number of the first one of the list, plus 1; 0: none.
+    first: u32,
+    /// From this one on none was ever used.
+    unused: u32,
+}
+
+static FREE: Mutex<Free> = Mutex::new(Free { first: 0, unused: 0 });
+
+/// A slot's bell.
+pub struct Bell {
+    number: u32,
+    _place: BellPlace,
+}
+
+impl Bell {
+    /// One for a space with this account.
+    ///
+    /// # Errors
+    /// `EAGAIN`: there are as many slots as there are bells, or its user has as many as he may.
+    pub fn new(account: &Arc<Account>) -> Result<Bell> {
+        let place = account.bell()?;
+        let mut free = FREE.lock();
+        let number = match take(&mut free.first).checked_sub(1) {
+            Some(number) => {
+                free.first = shared::bell(number).note();
+                number
+            }
+            None if free.unused < shared::params().bell_count => {
+                free.unused += 1;
+                free.unused - 1
+            }
+            None => return Err(errno::EAGAIN),
+        };
+        Ok(Bell { number, _place: place })
+    }
+
+    /// Its number in the instance.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+/// The running thread, of `space`, is about to sleep on `slot`: its worker may ring this CPU by
+/// `bell`, which is the slot's, once more.
+pub fn expect_ring(space: u32, slot: &SlotRef<'_>, bell: u32) {
+    shared::bell(bell).arm(space, percpu::index() as u32);
+    slot.set_bell(bell);
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        let mut free = FREE.lock();
+        shared::bell(self.number).disarm(free.first);
+        free.first = self.number + 1;
+    }
+}

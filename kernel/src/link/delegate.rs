@@ -1,0 +1,193 @@
+//! The delegated call: post to the slot, wait, take the answer.
+
+use crate::gate::observe;
+use crate::link::bells;
+use crate::process::{Process, info};
+use crate::process::thread::Thread;
+use crate::sched::{cpus, doorbell};
+use crate::signal::dispositions;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_abi::boot::EVENT_SLOT;
+use hanare_abi::slot::{OP_REMAP, OP_SERVE, RESULT_NOT_STARTED};
+use hanare_core::errno::{self, Errno};
+use hanare_hal::{cpu, percpu, shared};
+
+/// An answer within this time costs neither accounting nor a look at other threads, µs.
+const SHORT_US: u64 = 5;
+/// Calls up to this long are polled for, if the last one was no longer, µs.
+const LONG_US: u64 = 150;
+/// How long the worker polls for the next call, µs.
+const WORKER_POLL_US: u32 = 50;
+
+/// How long a CPU with nothing else to do polls for the answer, µs.
+static SPIN_US: AtomicU64 = AtomicU64::new(0);
+
+/// Takes the boot option `spin_us`.
+pub fn init(spin_us: u32) {
+    SPIN_US.store(spin_us.into(), Ordering::Relaxed);
+}
+
+/// Policy of a new slot.
+pub fn worker_poll_us() -> u32 {
+    WORKER_POLL_US.min(SPIN_US.load(Ordering::Relaxed) as u32)
+}
+
+fn cycles(us: u64) -> u64 {
+    us * u64::from(shared::params().tsc_khz) / 1000
+}
+
+fn spin_cycles() -> u64 {
+    cycles(SPIN_US.load(Ordering::Relaxed))
+}
+
+/// How long to poll for this answer: a thread whose last call took no longer than
+/// [`LONG_US`] waits that long with the CPU kept, since a wake-up would cost about
+/// as much; one that waits for something slower goes to sleep soon.
+fn patience(thread: &Thread, base: u64) -> u64 {
+    let long = cycles(LONG_US);
+    if base != 0 && thread.last_call.load(Ordering::Relaxed) < long { base.max(long) } else { base }
+}
+
+struct Answer<'a> {
+    thread: &'a Thread,
+    result: Cell<Option<i64>>,
+}
+
+impl cpus::Wait for Answer<'_> {
+    fn ready(&self) -> bool {
+        if self.result.get().is_none() {
+            self.result.set(self.thread.slot.lwk_poll());
+        }
+        self.result.get().is_some() || self.thread.process.is_killed()
+    }
+    fn near(&self) -> bool {
+        self.thread.slot.worker_is_awake()
+    }
+    fn is_told(&self) -> bool {
+        true // by its bell, and when its process is killed
+    }
+    fn announce(&self, asleep: bool) {
+        if asleep {
+            bells::expect_ring(self.thread.process.space, &self.thread.slot, self.thread.bell);
+            // Whether an answer is there already is looked at by `ready`.
+            let _ = self.thread.slot.lwk_prepare_sleep();
+        } else {
+            self.thread.slot.lwk_awake();
+        }
+    }
+}
+
+/// Has the running thread's worker execute `nr` (a Linux number or `OP_*`).
+/// Returns what it returned; `-EINTR` if the process was killed meanwhile. A thread
+/// that has to end (`dying`) begins no call; one in flight is awaited, since its worker
+/// serves another thread next (`OP_INTERRUPT` sees to it that it ends soon). What keeps the
+/// memory of its process the same on both sides is done all the same: the process goes on.
+pub fn call(nr: u32, args: [u64; 6]) -> i64 {
+    let thread = cpus::current();
+    if thread.process.owes.load(Ordering::Relaxed) && !thread.must_end() {
+        dispositions::tell_owed(thread);
+    }
+    // After that, which may have taken the only interruption that there is.
+    if thread.must_end() && (thread.process.is_killed() || !matches!(nr, OP_SERVE | OP_REMAP)) {
+        return errno::EINTR.as_return();
+    }
+    begin(thread, nr, args)
+}
+
+/// [`call`] that a signal does not keep from being made. A proxy may say for ever that it has not
+/// begun: meanwhile the CPU is the others', too.
+pub fn certainly(nr: u32, args: [u64; 6]) -> i64 {
+    until_begun(|| call(nr, args))
+}
+
+fn until_begun(mut ask: impl FnMut() -> i64) -> i64 {
+    loop {
+        match ask() {
+            RESULT_NOT_STARTED => cpus::yield_now(),
+            result => return result,
+        }
+    }
+}
+
+/// A short call that a thread makes which has to end, but for whose process there still
+/// is a proxy.
+pub fn last_word(nr: u32, args: [u64; 6]) {
+    let thread = cpus::current();
+    let is_killed = || thread.process.is_killed();
+    until_begun(|| if is_killed() { errno::EINTR.as_return() } else { begin(thread, nr, args) });
+}
+
+#[inline(always)] // into `call`: every delegated call goes this way
+fn begin(thread: &Thread, nr: u32, args: [u64; 6]) -> i64 {
+    shared::cpu(percpu::index()).count_delegated_call();
+    observe::asks(thread, nr);
+    thread.process.last_mapped.asked(nr);
+    info::count(&thread.counts.delegated);
+    // The second cache line of the slot only when something changed.
+    let mask = thread.signals.lock().mask();
+    if thread.slot.sigmask() != mask {
+        thread.slot.set_sigmask(mask);
+    }
+    let robust_list = thread.robust_list.load(Ordering::Relaxed);
+    if thread.slot.robust_list() != robust_list {
+        thread.slot.set_robust_list(robust_list);
+    }
+    let asleep = thread.slot.lwk_post(nr, args);
+    if asleep {
+        ring_worker(&thread.process, thread.slot_index);
+    }
+    let answer = Answer { thread, result: Cell::new(None) };
+    let base = spin_cycles();
+    if !asleep && cpus::poll_for(&answer, base.min(cycles(SHORT_US))) {
+        thread.last_call.store(0, Ordering::Relaxed);
+    } else {
+        let start = cpu::rdtsc();
+        cpus::wait(&answer, patience(thread, base));
+        thread.last_call.store(cpu::rdtsc().wrapping_sub(start), Ordering::Relaxed);
+    }
+    thread.process.last_mapped.asked(nr);
+    answer.result.get().unwrap_or(errno::EINTR.as_return())
+}
+
+/// [`call`] with the result as Linux programs see it.
+pub fn linux(nr: u32, args: [u64; 6]) -> Result<u64, Errno> {
+    // What a signal kept from being started is made again at once: these calls are
+    // parts of others, and do not wait long.
+    let r = certainly(nr, args);
+    match Errno::from_return(r) {
+        Some(e) => Err(e),
+        None => Ok(r as u64),
+    }
+}
+
+/// Rings the worker of a slot, which sleeps.
+pub fn ring_worker(p: &Process, slot: u32) {
+    doorbell::ring(EVENT_SLOT, u64::from(p.space) << 24 | u64::from(slot));
+}
+
+/// The running thread's process ends by a delegated call that never returns:
+/// waits until Linux has closed the space.
+pub fn last_call(nr: u32, args: [u64; 6]) {
+    struct Killed<'a>(&'a Process);
+    impl cpus::Wait for Killed<'_> {
+        fn ready(&self) -> bool {
+            self.0.is_killed()
+        }
+        fn is_told(&self) -> bool {
+            true
+        }
+        fn announce(&self, _: bool) {}
+    }
+    let thread = cpus::current();
+    let _ = call(nr, args);
+    // An abortable worker may have answered "not started": say it again.
+    while !thread.process.is_killed() {
+        if thread.dying.load(Ordering::Acquire) {
+            thread.process.exit_thread(thread); // another thread's execve came first
+        }
+        cpus::yield_now(); // or it says so for ever
+        let _ = call(nr, args);
+    }
+    cpus::wait(&Killed(&thread.process), 0);
+}

@@ -1,0 +1,372 @@
+//! Services of the module (abi::service): taking an entry, having it run, and
+//! reading the answer.
+
+use crate::base::heap;
+use crate::link::{delegate, inbound};
+use crate::mm::linux;
+use crate::mm::space::Space;
+use crate::process::thread::Thread;
+use crate::sched::{cpus, doorbell, tlb};
+use core::ops::Deref;
+use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_abi::boot::EVENT_SERVICE;
+use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILE_GET, SERVICE_FILE_PUT, SERVICE_FILL, SERVICE_MAY, SERVICE_PROGRAM_GET, SERVICE_READY, SERVICE_READY_FAULT, SERVICE_READY_THREAD};
+use hanare_abi::slot::OP_SERVE;
+use hanare_core::errno::{self, Errno};
+use hanare_core::fair::{self, Use};
+use hanare_hal::boot::CPUS_MAX;
+use hanare_hal::{cpu, percpu, shared};
+use hanare_ikc::ServiceCall;
+
+/// How long the service thread of the module may take, ms.
+const PATIENCE_MS: u64 = 10_000;
+/// Entries of a CPU that only the service thread gets: what is asked of it, others must not
+/// hold up whose files are slow.
+const RESERVED: u32 = 8;
+/// How often a thread looks for a free entry, ns: at first, and after a while.
+const LOOK_NS: u64 = 1_000_000;
+/// See [`LOOK_NS`]. Many may wait for what one user holds, on a CPU that others have, too.
+const LOOK_MOST_NS: u64 = 32_000_000;
+
+/// Bit i: entry i of this CPU's share is in use.
+static USED: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
+/// Whose the entries in use are: user << 32 | space, or [`NOBODY`].
+static OWNERS: [[AtomicU64; 64]; CPUS_MAX] = [const { [const { AtomicU64::new(0) }; 64] }; CPUS_MAX];
+/// Bit i: entry i was posted without a waiter; free once it is done.
+static ASYNC: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
+
+const NOBODY: u64 = u64::MAX;
+
+/// Who is to run a service.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A worker of the space.
+    Worker,
+    /// A task whose fault in the space needs it.
+    Fault,
+    /// The service thread of the module.
+    Thread,
+}
+
+/// An entry in use, freed when dropped; not while it is run.
+pub struct Entry {
+    index: u32,
+}
+
+/// What came back.
+pub struct Answer {
+    /// Non-negative result.
+    pub status: u64,
+    /// The kind's answer arguments.
+    pub args: [u64; 5],
+    /// Bit i: extent i is still held by Linux.
+    pub held: u64,
+    /// The extents, as answered.
+    pub extents: Extents,
+}
+
+/// Numbers that an entry has room for.
+pub struct Extents {
+    all: [u64; EXTENTS_MAX],
+    count: usize,
+}
+
+impl Extents {
+    /// Of some numbers, as many as there is room for.
+    pub fn of(numbers: impl Iterator<Item = u64>) -> Extents {
+        let (mut all, mut count) = ([0; EXTENTS_MAX], 0);
+        for (place, number) in all.iter_mut().zip(numbers) {
+            (*place, count) = (number, count + 1);
+        }
+        Extents { all, count }
+    }
+}
+
+impl Deref for Extents {
+    type Target = [u64];
+    fn deref(&self) -> &[u64] {
+        &self.all[..self.count]
+    }
+}
+
+fn per_cpu() -> u32 {
+    (shared::params().service_count / shared::params().cpu_count).min(64)
+}
+
+impl Entry {
+    /// A free entry of this CPU for a worker or a fault of a space, filled in. `None`: the space or
+    /// its user has its share, or all are in use.
+    pub fn of(p: &Space, by: By, kind: u32, args: &[u64], extents: &[u64]) -> Option<Entry> {
+        let me = percpu::index();
+        collect_async(me, me as u32 * per_cpu());
+        if !may_take(me, p) {
+            return None;
+        }
+        let entry = Self::new(by, kind, p.space, args, extents)?;
+        OWNERS[me][(entry.index % per_cpu()) as usize].store(owner(p.user, p.space), Ordering::Relaxed);
+        Some(entry)
+    }
+
+    /// A free entry of this CPU, filled in. `None`: all are in use.
+    fn new(by: By, kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Option<Entry> {
+        assert!(extents.len() <= EXTENTS_MAX);
+        let me = percpu::index();
+        let base = me as u32 * per_cpu();
+        collect_async(me, base);
+        let (ready, reserved) = match by {
+            By::Worker => (SERVICE_READY, RESERVED),
+            By::Fault => (SERVICE_READY_FAULT, RESERVED),
+            By::Thread => (SERVICE_READY_THREAD, 0),
+        };
+        let i = (USED[me].load(Ordering::Relaxed) | (1 << reserved) - 1).trailing_ones();
+        if i >= per_cpu() {
+            return None;
+        }
+        USED[me].fetch_or(1 << i, Ordering::Relaxed);
+        OWNERS[me][i as usize].store(NOBODY, Ordering::Relaxed);
+        let mut all = [0; 5];
+        all[..args.len()].copy_from_slice(args);
+        shared::service(base + i).prepare(&ServiceCall { kind, space, args: all, extents, ready });
+        Some(Entry { index: base + i })
+    }
+
+    /// Its index, for `STATUS_SERVE_FIRST`.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Whether it was run.
+    pub fn is_done(&self) -> bool {
+        shared::service(self.index).poll().is_some()
+    }
+
+    /// Takes it back unless it is being run: until it is done it and its frames are Linux'.
+    pub fn withdraw(&self) -> bool {
+        shared::service(self.index).withdraw()
+    }
+
+    /// The answer, if it is done.
+    pub fn answer(&self) -> Option<Result<Answer, Errno>> {
+        let r = shared::service(self.index);
+        let status = r.poll()?;
+        Some(match Errno::from_return(status) {
+            Some(e) => Err(e),
+            None => {
+                let mut all = [0; EXTENTS_MAX];
+                let count = r.extents(&mut all);
+                Ok(Answer { status: status as u64, args: r.args(), held: r.held(), extents: Extents { all, count } })
+            }
+        })
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        assert!(self.withdraw(), "service {} is given up while Linux runs it", self.index);
+        let i = self.index % per_cpu();
+        USED[(self.index / per_cpu()) as usize].fetch_and(!(1 << i), Ordering::Relaxed);
+    }
+}
+
+fn owner(user: u32, space: u32) -> u64 {
+    u64::from(user) << 32 | u64::from(space)
+}
+
+/// Entries of a CPU that are not the service thread's.
+fn common() -> u64 {
+    u64::MAX >> (64 - per_cpu()) & !((1 << RESERVED) - 1)
+}
+
+/// Whether a space may have one more entry of the calling CPU. Whoever runs them may be stopped,
+/// or wait for a file that does not come: other users' programs do not wait for him.
+fn may_take(me: usize, p: &Space) -> bool {
+    let all = common();
+    let mut used = USED[me].load(Ordering::Relaxed) & all;
+    let mut now = Use { free: all.count_ones() - used.count_ones(), of_user: 0, of_space: 0 };
+    while used != 0 {
+        let has = OWNERS[me][used.trailing_zeros() as usize].load(Ordering::Relaxed);
+        used &= used - 1;
+        now.of_user += u32::from((has >> 32) as u32 == p.user);
+        now.of_space += u32::from(has == owner(p.user, p.space));
+    }
+    fair::may_take(now)
+}
+
+fn collect_async(me: usize, base: u32) {
+    let mut pending = ASYNC[me].load(Ordering::Relaxed);
+    while pending != 0 {
+        let i = pending.trailing_zeros();
+        pending &= pending - 1;
+        if shared::service(base + i).poll().is_some() {
+            ASYNC[me].fetch_and(!(1 << i), Ordering::Relaxed);
+            drop(Entry { index: base + i });
+        }
+    }
+}
+
+/// Run by the worker of the current thread. One that has to end keeps the memory the same on both
+/// sides, but does not begin what may wait for a file: who replaces the program waits for it.
+pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
+    by_worker_unless(false, kind, args, extents)
+}
+
+/// Like [`by_worker`], but for a thread that can come again: if a signal comes while it waits for
+/// its turn, it is not begun (`EINTR`).
+pub fn by_worker_unless_signalled(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
+    by_worker_unless(true, kind, args, extents)
+}
+
+fn by_worker_unless(signalled: bool, kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
+    let me = cpus::current();
+    if matches!(kind, SERVICE_FILL | SERVICE_PROGRAM_GET | SERVICE_FILE_GET | SERVICE_MAY) && me.must_end() {
+        return Err(errno::EINTR);
+    }
+    let mut pause_ns = LOOK_NS;
+    let entry = loop {
+        if let Some(e) = Entry::of(&me.process, By::Worker, kind, args, extents) {
+            break e;
+        }
+        let look = Look { thread: me, signalled, until: cpus::deadline(pause_ns) };
+        if look.gives_up() {
+            return Err(errno::EINTR);
+        }
+        linux::sweep();
+        cpus::wait(&look, 0);
+        pause_ns = (pause_ns * 2).min(LOOK_MOST_NS);
+    };
+    let r = delegate::certainly(OP_SERVE, [u64::from(entry.index), 0, 0, 0, 0, 0]);
+    if let Some(answer) = entry.answer() {
+        return answer;
+    }
+    if entry.withdraw() {
+        return Err(Errno::from_return(r).unwrap_or(errno::EIO));
+    }
+    // A broken proxy: another of its threads runs it.
+    cpus::wait(&Done { entry: &entry }, 0);
+    entry.answer().expect("done")
+}
+
+/// Looks again after a while.
+struct Look<'a> {
+    thread: &'a Thread,
+    signalled: bool,
+    until: u64,
+}
+
+impl Look<'_> {
+    fn gives_up(&self) -> bool {
+        self.thread.must_end() || self.signalled && self.thread.has_signal()
+    }
+}
+
+impl cpus::Wait for Look<'_> {
+    fn ready(&self) -> bool {
+        cpu::rdtsc() >= self.until || self.gives_up()
+    }
+    fn announce(&self, _: bool) {}
+    fn is_told(&self) -> bool {
+        true // when it has to end, or a signal comes
+    }
+    fn deadline(&self) -> u64 {
+        self.until
+    }
+}
+
+/// Waits for who runs an entry. That ends: it is inside the module, and can be killed.
+struct Done<'a> {
+    entry: &'a Entry,
+}
+
+impl cpus::Wait for Done<'_> {
+    fn ready(&self) -> bool {
+        self.entry.is_done()
+    }
+    fn announce(&self, asleep: bool) {
+        let r = shared::service(self.entry.index);
+        if asleep {
+            // Whether it is done already is looked at by `ready`.
+            let _ = r.prepare_sleep(percpu::index() as u32);
+        } else {
+            r.awake();
+        }
+    }
+}
+
+fn make_async(entry: Entry) {
+    let i = entry.index % per_cpu();
+    ASYNC[(entry.index / per_cpu()) as usize].fetch_or(1 << i, Ordering::Relaxed);
+    core::mem::forget(entry);
+}
+
+/// Run by the module's service thread while this CPU spins. For kinds that need no process.
+/// No lock is held.
+pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
+    let until = cpu::rdtsc() + u64::from(shared::params().tsc_khz) * PATIENCE_MS;
+    // The service thread frees the entries of what was posted.
+    let new = || Entry::new(By::Thread, kind, space, args, extents);
+    let entry = spin_for(until, new).ok_or(errno::EAGAIN)?;
+    doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
+    spin_for(until, || entry.answer()).unwrap_or_else(|| {
+        make_async(entry);
+        Err(errno::ETIMEDOUT)
+    })
+}
+
+/// What the service thread makes come, with this CPU kept. `None`: it is too late.
+fn spin_for<T>(until: u64, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        let found = look();
+        if found.is_some() || cpu::rdtsc() > until {
+            return found;
+        }
+        inbound::take_back();
+        tlb::serve();
+        cpu::pause();
+    }
+}
+
+/// Run by the module's service thread some time; nobody waits. False: no entry is free.
+pub fn post(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> bool {
+    let Some(entry) = Entry::new(By::Thread, kind, space, args, extents) else { return false };
+    let index = entry.index;
+    make_async(entry);
+    doorbell::ring(EVENT_SERVICE, u64::from(index));
+    true
+}
+
+/// Drops a file reference; nobody waits. A space that ends needs none of this:
+/// the module drops all its files.
+pub fn put_file(space: u32, home: usize, id: u64) {
+    if crate::mm::space::find(home, space).is_none_or(|s| s.is_closed()) {
+        return;
+    }
+    if let Some(thread) = cpus::try_current().filter(|t| t.process.space == space)
+        && let Some(list) = thread.puts.lock().as_mut()
+        && list.len() < EXTENTS_MAX
+    {
+        return list.push(id);
+    }
+    post_puts(space, &[id]);
+}
+
+fn post_puts(space: u32, ids: &[u64]) {
+    if !post(SERVICE_FILE_PUT, space, &[], ids) {
+        // Left to the module, which drops all of a space's files at its end.
+        crate::debug!("no service entry to drop files {ids:?}");
+    }
+}
+
+/// Has the file references that the running thread drops in `f` be dropped by one service. When
+/// this returns they are gone: locks, leases and the ban to run or to write a file go with them.
+pub fn put_together<T>(f: impl FnOnce() -> T) -> T {
+    let thread = cpus::current();
+    // Without room for a list each goes by itself.
+    let list = heap::with_room(EXTENTS_MAX).ok();
+    let outer = core::mem::replace(&mut *thread.puts.lock(), list);
+    let result = f();
+    let ids = core::mem::replace(&mut *thread.puts.lock(), outer).unwrap_or_default();
+    if !ids.is_empty() && by_worker(SERVICE_FILE_PUT, &[], &ids).is_err() {
+        post_puts(thread.process.space, &ids); // the thread has to end, and others may have its space
+    }
+    result
+}

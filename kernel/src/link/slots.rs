@@ -1,0 +1,409 @@
+//! Slots of a process and the workers behind them.
+//!
+//! The worker of a thread that ended ends too, so that its thread id is gone, and leaves a
+//! new one behind (`OP_THREAD_RENEW`), or two where none waits yet, for the next threads:
+//! making one waits for Linux only where none is there yet. What Linux keeps for each thread (credentials,
+//! capabilities, namespaces, priorities …) a new thread has from its creator; so a
+//! worker is taken over only by a thread whose creator has the same *attributes*: a
+//! number that a thread gets anew whenever it changes such a thing, and passes on to
+//! the threads it makes; a worker has from the one before it what a thread has from its
+//! creator. Slot 0 is the worker with the process' own id: it serves the
+//! first thread, and after an execve the thread that called it.
+//!
+//! Attributes are also rights, and a program that can have Linux write to a slot can have the
+//! worker behind it do something. So no worker without a thread keeps attributes that no living
+//! thread has (`shed`): when a thread changes its own, or ends, such workers are sent away and
+//! waited for, and the first worker, whose id is the process', becomes like one that lives.
+
+use crate::link::{bells, delegate};
+use crate::process::Process;
+use crate::process::thread::Thread;
+use crate::sched::{cpus, hold};
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_abi::slot::{OP_NOP, OP_SUCCEED, OP_THREAD, OP_THREAD_EXIT, OP_THREAD_RENEW};
+use hanare_core::errno::{self, Result};
+use hanare_hal::cpu;
+use hanare_ikc::SlotRef;
+
+static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
+
+/// Workers that wait for threads, at most; those of further threads leave none behind.
+const SPARES_MAX: usize = 16;
+/// Ids of ended threads that are remembered.
+const GONE_MAX: usize = 64;
+const TGKILL: u32 = 234;
+const SCHED_YIELD: u32 = 24;
+
+/// A worker without a thread; it may be on its way (see [`settle`]).
+struct Spare {
+    index: u32,
+    slot: SlotRef<'static>,
+    attributes: u64,
+    name: Option<[u8; 16]>,
+}
+
+/// Slots of a process.
+pub struct Slots {
+    /// All that were ever taken for it.
+    taken: Vec<u32>,
+    spare: Vec<Spare>,
+    /// Without a worker.
+    dropped: Vec<u32>,
+    /// Their workers were told to end.
+    ending: Vec<(u32, SlotRef<'static>)>,
+    /// The first thread has ended, and its worker, with these attributes, is free.
+    leader: Option<u64>,
+    /// The first thread has ended, and so has its worker.
+    leader_gone: bool,
+    /// Ids of threads that ended last, whose workers may not have ended yet.
+    gone: VecDeque<u32>,
+}
+
+/// A slot with its worker, for a new thread.
+pub struct Taken {
+    /// Index.
+    pub index: u32,
+    /// The slot.
+    pub slot: SlotRef<'static>,
+    /// What the worker's thread has to be called.
+    pub name: Option<[u8; 16]>,
+}
+
+impl Slots {
+    /// Of a new process: the first thread's.
+    pub fn first(slot: u32) -> Slots {
+        Slots { taken: vec![slot], spare: Vec::new(), dropped: Vec::new(), ending: Vec::new(), leader: None, leader_gone: false, gone: VecDeque::new() }
+    }
+
+    /// All of them, which the process does not need any more.
+    pub fn all(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.taken)
+    }
+
+    /// A worker that fits, if possible one that is there, else the one that comes first.
+    fn take_spare(&mut self, attributes: u64) -> Option<Spare> {
+        let fits = |s: &Spare| s.attributes == attributes;
+        let there = |s: &Spare| fits(s) && (s.slot.is_idle() || s.slot.lwk_poll().is_some());
+        let i = self.spare.iter().position(there).or_else(|| self.spare.iter().position(fits))?;
+        Some(self.spare.remove(i))
+    }
+
+    /// The thread `tid` has ended.
+    fn forget(&mut self, tid: u32) {
+        if self.gone.len() == GONE_MAX {
+            self.gone.pop_front();
+        }
+        self.gone.push_back(tid);
+    }
+
+    /// A slot without a worker.
+    fn take_empty(&mut self, p: &Process) -> Option<u32> {
+        if let Some(at) = self.ending.iter().position(|(_, slot)| slot.tid() == 0) {
+            return Some(self.ending.swap_remove(at).0);
+        }
+        if let Some(i) = self.dropped.pop() {
+            return Some(i);
+        }
+        p.take_slot().inspect(|&slot| self.taken.push(slot))
+    }
+}
+
+/// The running thread changed something that Linux keeps for each thread.
+pub fn attributes_changed(thread: &Thread) {
+    thread.process.attributes_vary.store(true, Ordering::Relaxed);
+    thread.attributes.store(NEXT_ATTRIBUTES.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// The running thread changed its rights. When this returns no worker without a thread has
+/// rights that no thread of the process has.
+pub fn rights_changed(thread: &Thread) {
+    attributes_changed(thread);
+    shed(&thread.process, thread);
+}
+
+/// The running thread is about to end, others stay, and have or have not its rights.
+pub fn rights_end(thread: &Thread) {
+    if thread.process.attributes_vary.load(Ordering::Relaxed) {
+        shed(&thread.process, thread);
+    }
+}
+
+fn has(threads: &[Arc<Thread>], attributes: u64) -> bool {
+    threads.iter().any(|t| t.attributes.load(Ordering::Relaxed) == attributes)
+}
+
+/// Sends away workers without a thread whose attributes no living thread has, and waits for
+/// their end; the first worker takes over those of a thread that lives.
+fn shed(p: &Process, me: &Thread) {
+    let alive: Vec<_> = p.threads().filter(|t| !t.left.load(Ordering::Acquire)).collect();
+    let unheld = |attributes: u64| !has(&alive, attributes);
+    let (spares, leader) = {
+        let mut s = p.slots.lock();
+        let (kept, spares) = core::mem::take(&mut s.spare).into_iter().partition(|s| !unheld(s.attributes));
+        s.spare = kept;
+        (spares, s.leader.take_if(|attributes| unheld(*attributes)))
+    };
+    let spares: Vec<Spare> = spares;
+    let leaving = spares.into_iter().map(|s| send_away(p, s)).collect();
+    // The thread that ends is the first one: its worker is not free yet, and does it itself.
+    let is_leader = me.slot_index == p.first_slot && me.left.load(Ordering::Relaxed) && unheld(me.attributes.load(Ordering::Relaxed));
+    if is_leader {
+        let like = alive.iter().find(|t| delegate::linux(OP_SUCCEED, [t.slot.tid().into(), 0, 0, 0, 0, 0]).is_ok());
+        if let Some(like) = like {
+            me.attributes.store(like.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    } else if leader.is_some() {
+        follow(p, me, &alive);
+    }
+    await_end(p, me, leaving, None);
+}
+
+/// The first worker, which nobody else has now, becomes like a thread that lives, or ends.
+fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
+    let Some(slot) = p.slot(p.first_slot) else { return };
+    settle(me, p.first_slot, slot);
+    for like in alive {
+        if slot.lwk_post(OP_SUCCEED, [like.slot.tid().into(), 0, 0, 0, 0, 0]) {
+            delegate::ring_worker(p, p.first_slot);
+        }
+        if settle(me, p.first_slot, slot) == Some(0) {
+            p.slots.lock().leader = Some(like.attributes.load(Ordering::Relaxed));
+            return;
+        }
+    }
+    if slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
+        delegate::ring_worker(p, p.first_slot);
+    }
+    p.slots.lock().leader_gone = true;
+    // Not by its id: of a zombie Linux says that it is there.
+    while slot.tid() != 0 && !me.must_end() {
+        let _ = delegate::linux(SCHED_YIELD, [0; 6]);
+        cpus::yield_now();
+    }
+}
+
+/// Whether the first thread has ended, and its worker too: execve of another one is Linux'.
+pub fn is_leader_gone(p: &Process) -> bool {
+    p.slots.lock().leader_gone
+}
+
+/// A slot and a worker for a thread that the running one makes. `own`: CLONE_FS and
+/// CLONE_FILES, where the thread does not share that with its creator.
+pub fn take(p: &Process, own: u64) -> Result<Taken> {
+    let me = cpus::current();
+    let attributes = me.attributes.load(Ordering::Relaxed);
+    while own == 0 {
+        let spare = p.slots.lock().take_spare(attributes);
+        let Some(s) = spare else { break };
+        settle(me, s.index, s.slot);
+        if s.slot.tid() == 0 && !p.is_killed() {
+            p.slots.lock().dropped.push(s.index); // Linux had no thread to give
+            continue;
+        }
+        let wanted = *me.name.lock();
+        let name = (wanted != s.name).then(|| wanted.unwrap_or_default());
+        return Ok(Taken { index: s.index, slot: s.slot, name });
+    }
+    let _ = retire(p);
+    let index = p.slots.lock().take_empty(p).ok_or(errno::EAGAIN)?;
+    start_worker(p, index, own)
+}
+
+/// Whether the id is that of a thread that has ended and whose worker has not yet. After that
+/// Linux may give it to anybody.
+pub fn is_leaving(p: &Process, tid: u32) -> bool {
+    if !p.slots.lock().gone.contains(&tid) {
+        return false;
+    }
+    let pid = u64::from(p.identity.lock().pid);
+    let is_there = delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH);
+    if !is_there {
+        p.slots.lock().gone.retain(|&t| t != tid);
+    }
+    is_there
+}
+
+fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
+    let slot = p.slot(index).ok_or(errno::ENOMEM)?;
+    slot.lwk_reset();
+    slot.set_poll_us(delegate::worker_poll_us());
+    match delegate::linux(OP_THREAD, [u64::from(index), own, 0, 0, 0, 0]) {
+        Ok(_) => Ok(Taken { index, slot, name: None }),
+        Err(e) => {
+            p.slots.lock().dropped.push(index);
+            Err(e)
+        }
+    }
+}
+
+/// Sends the worker of one spare slot away: its attributes are nobody's any more. Gives
+/// its thread id.
+fn retire(p: &Process) -> Option<u32> {
+    let s = p.slots.lock().spare.pop()?;
+    Some(send_away(p, s))
+}
+
+/// Sends a spare worker away, whose thread id it gives.
+fn send_away(p: &Process, s: Spare) -> u32 {
+    settle(cpus::current(), s.index, s.slot);
+    let tid = s.slot.tid();
+    if tid != 0 && s.slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
+        delegate::ring_worker(p, s.index);
+    }
+    p.slots.lock().ending.push((s.index, s.slot));
+    tid
+}
+
+/// To Linux, workers without a thread are threads of the process all the same: where
+/// their number matters they are sent away, and they and those of threads that ended a
+/// short while ago are waited for. Whether there were any.
+pub fn dismiss(p: &Process) -> bool {
+    const PATIENCE_NS: u64 = 1_000_000_000;
+    let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(p)).collect();
+    let any = !leaving.is_empty();
+    leaving.extend(p.slots.lock().gone.iter());
+    await_end(p, cpus::current(), leaving, Some(cpus::deadline(PATIENCE_NS)));
+    any
+}
+
+/// Waits until Linux has no task of the process with these ids, at most until a deadline.
+fn await_end(p: &Process, me: &Thread, mut leaving: Vec<u32>, deadline: Option<u64>) {
+    let pid = u64::from(p.identity.lock().pid);
+    // An id may have been given to a thread that lives.
+    leaving.retain(|&tid| tid != 0 && p.threads().all(|t| t.slot.tid() != tid));
+    for tid in leaving {
+        while delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]).is_ok() && deadline.is_none_or(|d| cpu::rdtsc() < d) && !me.must_end() {
+            let _ = delegate::linux(SCHED_YIELD, [0; 6]); // the one that ends may need our worker's CPU
+            cpus::yield_now();
+        }
+    }
+}
+
+/// The thread of a slot has ended: its worker, with all signals blocked, ends too,
+/// leaving one behind for the next thread unless there are enough or the program is
+/// replaced. The first worker stays. The answer to the call is not awaited here.
+pub fn give(p: &Process, thread: &Thread) {
+    let (index, slot) = (thread.slot_index, thread.slot);
+    let (attributes, name) = (thread.attributes.load(Ordering::Relaxed), *thread.name.lock());
+    slot.set_sigmask(u64::MAX);
+    slot.set_robust_list(0); // it was walked, and its memory may go
+    let dying = thread.dying.load(Ordering::Relaxed);
+    // A worker for the next thread, which has its creator's attributes.
+    let is_useful = || !p.attributes_vary.load(Ordering::Relaxed) || p.threads().any(|t| t.attributes.load(Ordering::Relaxed) == attributes);
+    let second = if dying || !is_useful() { None } else { second_spare(p, index) };
+    hold::at("slot-given");
+    let asleep = {
+        // Posted under the lock: who takes the spare worker waits for the answer.
+        let mut s = p.slots.lock();
+        // Under it, too: a thread that has changed its rights looks for such workers afterwards.
+        let useful = is_useful();
+        if index == p.first_slot && !dying && !useful {
+            s.leader_gone = true;
+            slot.lwk_post(OP_THREAD_EXIT, [0; 6])
+        } else if index == p.first_slot {
+            s.leader = Some(attributes);
+            slot.lwk_post(OP_NOP, [0; 6])
+        } else {
+            s.forget(slot.tid());
+            if dying || !useful || s.spare.len() >= SPARES_MAX {
+                s.ending.push((index, slot));
+                s.dropped.extend(second.map(|(index, _)| index));
+                slot.lwk_post(OP_THREAD_EXIT, [0; 6])
+            } else {
+                s.spare.push(Spare { index, slot, attributes, name });
+                let other = second.map_or(0, |(index, _)| u64::from(index));
+                s.spare.extend(second.map(|(index, slot)| Spare { index, slot, attributes, name }));
+                slot.lwk_post(OP_THREAD_RENEW, [other, 0, 0, 0, 0, 0])
+            }
+        }
+    };
+    if asleep {
+        delegate::ring_worker(p, index);
+    }
+}
+
+/// A slot for a second waiting worker, where the one of thread `index` would be the only
+/// one: a program that makes a thread when the last one has ended need not wait for
+/// Linux then. A request is there, to which the worker's coming is the answer.
+fn second_spare(p: &Process, index: u32) -> Option<(u32, SlotRef<'static>)> {
+    let empty = {
+        let mut s = p.slots.lock();
+        if index != p.first_slot && s.spare.is_empty() { s.take_empty(p) } else { None }
+    }?;
+    let Some(slot) = p.slot(empty) else {
+        p.slots.lock().dropped.push(empty);
+        return None;
+    };
+    slot.lwk_reset();
+    slot.set_poll_us(delegate::worker_poll_us());
+    slot.set_sigmask(u64::MAX);
+    slot.set_robust_list(0);
+    let _ = slot.lwk_post(OP_NOP, [0; 6]);
+    Some((empty, slot))
+}
+
+/// A worker that got no thread after all.
+pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
+    let attributes = creator.attributes.load(Ordering::Relaxed);
+    p.slots.lock().spare.push(Spare { index: taken.index, slot: taken.slot, attributes, name: None });
+}
+
+/// The first slot, for the running thread, which has replaced the program while the
+/// first thread has ended. The worker there becomes to Linux what its own one is. False: it
+/// cannot, so that rights, namespaces or descriptors would change; or the process is killed.
+pub fn take_first(p: &Process, slot: SlotRef<'static>) -> bool {
+    let me = cpus::current();
+    let attributes = loop {
+        let mut s = p.slots.lock();
+        if s.leader_gone || p.is_killed() {
+            return false;
+        }
+        if let Some(attributes) = s.leader.take() {
+            break attributes;
+        }
+        drop(s);
+        cpus::yield_now(); // its thread is about to give it away
+    };
+    settle(me, p.first_slot, slot);
+    if slot.lwk_post(OP_SUCCEED, [me.slot.tid().into(), 0, 0, 0, 0, 0]) {
+        delegate::ring_worker(p, p.first_slot);
+    }
+    if settle(me, p.first_slot, slot) == Some(0) && !p.is_killed() {
+        return true;
+    }
+    p.slots.lock().leader = Some(attributes);
+    false
+}
+
+/// Waits for the answer to the call that [`give`] left behind, if there is one.
+fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<i64> {
+    struct Settled<'a>(&'a Thread, SlotRef<'static>, Cell<Option<i64>>, u32);
+    impl cpus::Wait for Settled<'_> {
+        fn ready(&self) -> bool {
+            if self.2.get().is_none() {
+                self.2.set(self.1.lwk_poll());
+            }
+            self.2.get().is_some() || self.1.is_idle() || self.0.process.is_killed()
+        }
+        fn announce(&self, asleep: bool) {
+            if asleep {
+                bells::expect_ring(self.0.process.space, &self.1, self.3);
+                let _ = self.1.lwk_prepare_sleep();
+            } else {
+                self.1.lwk_awake();
+            }
+        }
+    }
+    if slot.is_idle() {
+        return None;
+    }
+    let bell = thread.process.bell(index).expect("of a slot that was used");
+    let settled = Settled(thread, slot, Cell::new(None), bell);
+    cpus::wait(&settled, 1);
+    settled.2.get()
+}

@@ -1,0 +1,66 @@
+//! The vDSO: clock reads that trap nowhere (`kernel/vdso`). One copy of its code
+//! for all processes, the clock page right below it.
+
+use crate::base::frames;
+use crate::mm::AddressSpace;
+use alloc::vec::Vec;
+use hanare_core::vma::{Backing, Prot, Search, SpecialKind, Vma, VmaFlags};
+use hanare_hal::memory;
+use spin::Once;
+
+static CODE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
+static FRAMES: Once<Vec<u64>> = Once::new();
+static EMPTY: Once<u64> = Once::new();
+
+/// Copies the code into frames of its own (once, at boot).
+pub fn init() {
+    EMPTY.call_once(|| frames::alloc_zeroed().expect("memory for the vDSO"));
+    FRAMES.call_once(|| {
+        CODE.chunks(4096)
+            .map(|part| {
+                let frame = frames::alloc_zeroed().expect("memory for the vDSO");
+                memory::write(frame, part);
+                frame
+            })
+            .collect()
+    });
+}
+
+/// Frame of the page of its code at `offset` bytes.
+pub fn frame(offset: u64) -> Option<u64> {
+    FRAMES.get()?.get((offset / 4096) as usize).copied()
+}
+
+/// Frame of the page that is mapped instead of the clock page where every read is to
+/// be a system call.
+pub fn empty() -> Option<u64> {
+    EMPTY.get().copied()
+}
+
+/// Has a program's reads be system calls, or not.
+pub fn set_traps(mm: &mut AddressSpace, traps: bool) {
+    let (from, to) = if traps { (SpecialKind::Vvar, SpecialKind::VvarEmpty) } else { (SpecialKind::VvarEmpty, SpecialKind::Vvar) };
+    let found = mm.vmas.iter().find(|v| v.backing == Backing::Special(from)).map(|v| (v.start, v.end));
+    let Some((start, end)) = found else { return };
+    let changed = mm.vmas.update(start, end, |v| {
+        v.backing = Backing::Special(to);
+        Ok(())
+    });
+    if changed.is_ok() {
+        mm.table.update(start, end, &mut |_| 0);
+        mm.flush(start, end);
+    }
+}
+
+/// Maps clock page and code; the address of the code. `None`: no room (the
+/// program then uses system calls).
+pub fn map(mm: &mut AddressSpace, traps: bool) -> Option<u64> {
+    let code = FRAMES.get()?.len() as u64 * 4096;
+    let base = mm.mmap_base;
+    let start = mm.vmas.find_gap(4096 + code, 4096, Search::TopDown(base))?;
+    let flags = VmaFlags::VDSO | VmaFlags::DONTDUMP;
+    let special = |start, end, prot, kind| Vma { start, end, prot, max_prot: prot, flags, backing: Backing::Special(kind) };
+    mm.vmas.insert(special(start, start + 4096, Prot::READ, if traps { SpecialKind::VvarEmpty } else { SpecialKind::Vvar })).ok()?;
+    mm.vmas.insert(special(start + 4096, start + 4096 + code, Prot::READ | Prot::EXEC, SpecialKind::Vdso)).ok()?;
+    Some(start + 4096)
+}

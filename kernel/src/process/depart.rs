@@ -1,0 +1,190 @@
+//! execve that Linux makes, too: the process goes on in a space of its own.
+//!
+//! Linux' security modules, audit and tracepoints hear of a program only by an execve of Linux'
+//! own, and only by that does a process leave shared memory and tables. So the worker
+//! makes that one (`OP_EXEC`): Linux checks it, ends the process' other threads, settles
+//! credentials and descriptors, and loads the proxy once more, in new memory
+//! (`module/program.c`). That asks for a space (`IOCTL_CHILD`) with a token, by which the plan
+//! of the program is found here. From that moment on the old threads end; the new first thread
+//! waits for that and then builds the program.
+//!
+//! Until the plan is taken an error leaves everything as it was.
+
+use crate::gate::ptrace;
+use crate::link::{delegate, slots};
+use crate::mm::space::Space;
+use crate::process::{Process, timens, usertsc};
+use crate::process::exec::{self, Failed, Program, Strings};
+use crate::process::target::{self, Target};
+use crate::process::thread::Thread;
+use crate::sched::{cpus, hold};
+use crate::signal::signals::{self, ProcessSignals};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+use hanare_abi::slot::{OP_EXEC, START_FAILED_FILE, START_FAILED_MEMORY};
+use hanare_core::errno::{self, Errno, Result};
+use hanare_core::signal::{self, SigSet};
+use hanare_hal::context;
+use hanare_hal::traps::Regs;
+use spin::Mutex;
+
+/// A program that is about to begin in a space of its own.
+pub struct Plan {
+    /// The thread that called execve.
+    old: Arc<Thread>,
+    program: Program,
+    interpreter: Option<Program>,
+    /// The name of the program as it is told.
+    path: Vec<u8>,
+    argv: Strings,
+    envp: Strings,
+}
+
+/// Plans by the space that is left, and token.
+static PLANS: Mutex<BTreeMap<(u32, u64), Box<Plan>>> = Mutex::new(BTreeMap::new());
+/// Plans by the new space, whose first thread takes its own.
+static TAKEN: Mutex<BTreeMap<u32, Box<Plan>>> = Mutex::new(BTreeMap::new());
+
+/// Memory of the lists if they are empty.
+pub fn trim() {
+    let mut plans = PLANS.lock();
+    if plans.is_empty() {
+        *plans = BTreeMap::new();
+    }
+    drop(plans);
+    let mut taken = TAKEN.lock();
+    if taken.is_empty() {
+        *taken = BTreeMap::new();
+    }
+}
+
+/// Whether every execve goes this way.
+static ALL: AtomicBool = AtomicBool::new(true);
+
+/// Boot: whether Linux' guards see every program.
+pub fn init(exec_seen: bool) {
+    ALL.store(exec_seen, Ordering::Relaxed);
+}
+
+/// Whether an execve of the running thread goes this way. Without `exec=seen` it is where Linux has no other: a process
+/// that shares its memory or its descriptor table with others, a thread with descriptors or directories of its own, another
+/// time namespace.
+pub fn is_needed(thread: &Thread) -> bool {
+    let p = &thread.process;
+    // A debugger stays with the memory that it has.
+    if ALL.load(Ordering::Relaxed) && !p.observed.is_debugged() {
+        return true;
+    }
+    let is_apart = thread.is_apart.load(Ordering::Relaxed) && thread.slot_index != p.first_slot;
+    let left_by_linux = p.shares_table.load(Ordering::Relaxed) || slots::is_leader_gone(p) || timens::may_change_by_exec(p);
+    p.shares_with_living() || is_apart || left_by_linux
+}
+
+/// execve of the running thread; `told`: where its arguments are for Linux and who watches, or 0. Comes back with an
+/// error only.
+pub fn exec(target: &Target, program: Program, interpreter: Option<Program>, argv: Strings, envp: &[Vec<u8>], told: u64) -> Failed {
+    let me = cpus::current_arc();
+    let p = &me.process;
+    let Ok(envp) = exec::copied(envp) else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
+    let files = program.file_id() | interpreter.as_ref().map_or(0, Program::file_id) << 32;
+    let key = (p.space, p.next_token());
+    let plan = Plan { old: me.clone(), program, interpreter, path: target.name.clone(), argv, envp };
+    let scratch = match target::write_path(&me, &target.open) {
+        Ok(scratch) => scratch,
+        Err(e) => return Failed(e, START_FAILED_FILE),
+    };
+    PLANS.lock().insert(key, Box::new(plan));
+    hold::at("exec-departs");
+    let result = delegate::certainly(OP_EXEC, [key.1, target.dir, scratch, target.flags, files, told]);
+    // Where it has been taken, this thread ends before it enters user mode again.
+    drop(PLANS.lock().remove(&key));
+    Failed(Errno::from_return(result).unwrap_or(errno::EIO), START_FAILED_FILE)
+}
+
+/// The plan for the proxy of a new space, if that comes from an execve.
+pub fn claim(parent: u32, token: u64) -> Option<Box<Plan>> {
+    PLANS.lock().remove(&(parent, token))
+}
+
+impl Plan {
+    /// The process that goes on in the new space.
+    pub fn process(&self) -> &Arc<Process> {
+        &self.old.process
+    }
+
+    /// Has the program begin in `space`, as the process `new` there; `words` as of
+    /// `REQUEST_SPACE_OPEN`.
+    pub fn begin(mut self: Box<Self>, space: &Space, new: &Arc<Process>, words: &[u64]) -> Result<()> {
+        let old = self.old.clone();
+        self.move_to(space);
+        TAKEN.lock().insert(space.space, self);
+        let begun = new.start_program(&old, words);
+        if begun.is_err() {
+            let plan = TAKEN.lock().remove(&space.space);
+            // Nobody moves the files: it is the old space that lets go of them.
+            plan.into_iter().for_each(|mut plan| plan.move_to(old.process.memory()));
+        }
+        old.process.kill();
+        begun
+    }
+
+    fn move_to(&mut self, space: &Space) {
+        core::iter::once(&mut self.program).chain(&mut self.interpreter).for_each(|program| program.move_to(space));
+    }
+}
+
+impl ProcessSignals {
+    /// For a program that replaces the one of `old` in a process of its own here.
+    pub fn take_over(&mut self, old: &mut ProcessSignals) {
+        let ignored = (1..=signal::SIGNAL_MAX).filter(|&s| old.actions.get(s).handler == signal::SIG_IGN);
+        self.inherit_ignored(ignored.fold(SigSet::EMPTY, SigSet::with).0);
+        self.pending = core::mem::take(&mut old.pending);
+    }
+}
+
+/// The threads of the old program have left its memory.
+struct Left<'a> {
+    old: &'a Process,
+    me: &'a Thread,
+}
+
+impl cpus::Wait for Left<'_> {
+    fn ready(&self) -> bool {
+        self.old.is_deserted() || self.me.must_end()
+    }
+    fn announce(&self, _: bool) {}
+}
+
+/// The first step of a program in a space of its own.
+pub extern "C" fn first_step(argument: usize) -> ! {
+    cpus::reap();
+    let thread = Thread::from_argument(argument);
+    let mut regs = Regs::default();
+    match begin(thread, &mut regs) {
+        Ok(()) => {
+            ptrace::on_exec(thread, &mut regs);
+            ptrace::leave(thread, &mut regs);
+        }
+        Err(_) => signals::die(signal::SIGSEGV), // the old program is gone
+    }
+    crate::entry::to_user(&mut regs);
+    context::enter_user(&mut regs)
+}
+
+fn begin(thread: &Thread, regs: &mut Regs) -> core::result::Result<(), Failed> {
+    let p = &thread.process;
+    let ended = Failed(errno::EINTR, START_FAILED_MEMORY);
+    let plan = TAKEN.lock().remove(&p.space).ok_or(ended)?;
+    cpus::wait(&Left { old: plan.process(), me: thread }, 0);
+    let Plan { old, program, interpreter, path, argv, envp } = *plan;
+    drop(old);
+    hold::at("exec-departed");
+    timens::begin(thread);
+    usertsc::forbid(thread, thread.no_tsc.load(Ordering::Relaxed));
+    let memory = |e| Failed(e, START_FAILED_MEMORY);
+    let (argv, envp) = (exec::slices(&argv).map_err(memory)?, exec::slices(&envp).map_err(memory)?);
+    exec::build(thread, &program, interpreter.as_ref(), &path, &argv, &envp, regs)
+}

@@ -1,0 +1,304 @@
+//! What Linux is told so that it can be shown: `/proc` of LWK processes, as LWK
+//! programs see it, and `hanare ps` (`abi::info`).
+
+use crate::base::frames;
+use crate::base::time::cycles_to_ns;
+use crate::mm::{AddressSpace, FileRef};
+use crate::mm::limits::is_accounted;
+use crate::process::Process;
+use crate::process::thread::Thread;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use hanare_abi::info::*;
+use hanare_abi::request::PAGES_MAX;
+use hanare_core::errno::{self, Result};
+use hanare_core::signal::{SIGNAL_MAX, SigAction};
+use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
+use hanare_hal::paging::{LARGE, PageTable, SMALL, pte};
+use hanare_ikc::{RequestCall, RequestRef};
+
+/// Words of the structures of the answer.
+const THREAD_WORDS: usize = size_of::<ThreadInfo>() / 8;
+const PROCESS_WORDS: usize = size_of::<ProcessInfo>() / 8;
+const VMA_WORDS: usize = size_of::<VmaInfo>() / 8;
+const _: () = assert!(PROCESS_WORDS <= PAGES_MAX);
+
+/// What is counted of a thread for nobody but those who look.
+#[derive(Default)]
+pub struct Counts {
+    /// Calls that Linux served.
+    pub delegated: AtomicU64,
+    /// It waits for Linux, another thread or a time.
+    pub waits: AtomicBool,
+    /// Times it gave the CPU away to wait.
+    pub voluntary: AtomicU64,
+    /// Times another thread got the CPU although it could go on.
+    pub involuntary: AtomicU64,
+    /// Page faults.
+    pub faults: AtomicU64,
+}
+
+/// One more; only the CPU that runs the thread counts.
+pub fn count(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// `REQUEST_INFO` about a process.
+pub fn of_process(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> Result<()> {
+    match call.args[0] {
+        INFO_PROCESS => process(p, r, call.args[1] as u32),
+        INFO_THREADS => {
+            threads(p, r, call.args[1] as usize);
+            Ok(())
+        }
+        INFO_VMAS => {
+            vmas(p, r, call.args[1], call.args[2] != 0);
+            Ok(())
+        }
+        _ => Err(errno::EINVAL),
+    }
+}
+
+/// `REQUEST_INFO` about the machine.
+pub fn memory(r: &RequestRef<'_>, node: u64) {
+    let (free, total) = if node == NODE_ANY { frames::usage() } else { frames::usage_of(node as u32) };
+    for (i, v) in [total, free, frames::quarantined()].into_iter().enumerate() {
+        r.set_arg(i + 1, v);
+    }
+}
+
+/// Whether it waits. Not for a worker that sleeps, which has not seen the thread's call yet or has
+/// answered it: that is as good as running.
+fn waits(t: &Thread) -> bool {
+    t.counts.waits.load(Ordering::Relaxed) && (t.slot.is_idle() || t.slot.worker_is_awake())
+}
+
+fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
+    let state = if waits(t) { THREAD_WAITS } else { THREAD_RUNS };
+    let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
+    let (user, system) = t.cycles();
+    [
+        u64::from(t.slot.tid()) | u64::from(state) << 32,
+        t.cpu.load(Ordering::Relaxed) as u64 | u64::from(t.seccomp.told()) << 32,
+        cycles_to_ns(user),
+        cycles_to_ns(system),
+        get(&t.counts.delegated),
+        get(&t.counts.voluntary),
+        get(&t.counts.involuntary),
+        get(&t.counts.faults),
+    ]
+}
+
+fn threads(p: &Process, r: &RequestRef<'_>, skip: usize) {
+    let mut words = [0; PAGES_MAX];
+    let mut used = 0;
+    p.with_threads(|all| {
+        for (t, to) in all.iter().skip(skip).zip(words.chunks_exact_mut(THREAD_WORDS)) {
+            to.copy_from_slice(&thread_words(t));
+            used += THREAD_WORDS;
+        }
+    });
+    r.set_pages(&words[..used]);
+}
+
+/// CPUs of the instance, by index, that a thread may run on, or `ALLOWED_ALL`.
+fn allowed(t: &Thread) -> u64 {
+    let mask = *t.affinity.lock();
+    mask.first_word()
+}
+
+/// Sizes of a process's memory by kind, bytes.
+#[derive(Default)]
+struct Sizes {
+    data: u64,
+    stack: u64,
+    code: u64,
+    library: u64,
+    locked: u64,
+    file: u64,
+    shared: u64,
+}
+
+fn sizes(mm: &mut AddressSpace) -> Sizes {
+    let mut s = Sizes::default();
+    let mut program = None;
+    let (vmas, table) = (&mm.vmas, &mut mm.table);
+    for v in vmas.iter() {
+        if v.flags.contains(VmaFlags::LOCKED) {
+            s.locked += v.len();
+        }
+        let file = match &v.backing {
+            Backing::PrivateFile { file, .. } => Some(file.id),
+            _ => None,
+        };
+        program = program.or(file);
+        if v.flags.contains(VmaFlags::STACK) {
+            s.stack += v.len();
+        } else if v.prot.contains(Prot::EXEC) && file.is_some() && file == program {
+            s.code += v.len();
+        } else if v.prot.contains(Prot::EXEC) {
+            s.library += v.len();
+        } else if v.prot.contains(Prot::WRITE) && !v.flags.contains(VmaFlags::SHARED) {
+            s.data += v.len();
+        }
+        if !matches!(v.backing, Backing::Anonymous) {
+            let amount = if v.flags.contains(VmaFlags::ANONYMOUS_SHARED) { &mut s.shared } else { &mut s.file };
+            table.update(v.start, v.end, &mut |leaf| {
+                if !is_anonymous(v, leaf.entry) {
+                    *amount += leaf.size;
+                }
+                leaf.entry
+            });
+        }
+    }
+    s
+}
+
+/// Whether a page of a mapping is the process's own: not of a file, or written.
+fn is_anonymous(v: &Vma<FileRef>, entry: u64) -> bool {
+    match v.backing {
+        Backing::Anonymous => true,
+        Backing::PrivateFile { .. } => entry & pte::WRITE != 0,
+        _ => false,
+    }
+}
+
+fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
+    let thread = match tid {
+        0 => p.threads().min_by_key(|t| t.slot_index),
+        _ => p.threads().find(|t| t.slot.tid() == tid),
+    };
+    let thread = &*thread.ok_or(errno::ESRCH)?;
+    let mut words = [0; PROCESS_WORDS];
+    words[..THREAD_WORDS].copy_from_slice(&thread_words(thread));
+    let (user, system) = p.times_ns();
+    let delegated = p.threads().map(|t| t.counts.delegated.load(Ordering::Relaxed)).sum::<u64>() + p.ended_calls.load(Ordering::Relaxed);
+    let (mapped, mapped_peak, resident, peak, tables, s) = {
+        let mut mm = p.mm.lock();
+        let s = sizes(&mut mm);
+        (mm.vmas.total_bytes(), mm.vmas.peak_bytes(), mm.resident * 4096, mm.peak * 4096, mm.table.pages() * 4096, s)
+    };
+    let (shared, ignored, caught) = {
+        let s = p.signals.lock();
+        let (ignored, caught) = dispositions(|n| s.actions.get(n));
+        (s.pending.set().0, ignored, caught)
+    };
+    // Not with the process' locked: a thread locks its own first.
+    let (pending, blocked) = {
+        let s = thread.signals.lock();
+        (s.pending_set().0, s.mask_now().0)
+    };
+    let space = {
+        let id = p.identity.lock();
+        (id.as_soft, id.as_hard.unwrap_or(0))
+    };
+    let rest = [
+        user, system, delegated, p.thread_count() as u64,
+        mapped, mapped_peak, resident, peak, s.file.min(resident), s.shared.min(resident - s.file.min(resident)),
+        s.data, s.stack, s.code, s.library, tables, s.locked,
+        shared, pending, blocked, ignored, caught,
+        allowed(thread), p.faults(), p.usage.lock().waited().faults,
+        space.0, space.1,
+    ];
+    words[THREAD_WORDS..].copy_from_slice(&rest);
+    r.set_pages(&words);
+    Ok(())
+}
+
+/// Signals ignored and caught, bit n-1 = signal n.
+fn dispositions(action: impl Fn(u32) -> SigAction) -> (u64, u64) {
+    let (mut ignored, mut caught) = (0, 0);
+    for n in 1..=SIGNAL_MAX {
+        match action(n).handler {
+            0 => {}
+            1 => ignored |= 1 << (n - 1),
+            _ => caught |= 1 << (n - 1),
+        }
+    }
+    (ignored, caught)
+}
+
+fn vma_flags(v: &Vma<FileRef>) -> u64 {
+    let mut bits = u64::from(v.prot.bits());
+    for (flag, bit) in [
+        (VmaFlags::SHARED, VMA_SHARED),
+        (VmaFlags::STACK, VMA_STACK),
+        (VmaFlags::HEAP, VMA_HEAP),
+        (VmaFlags::LOCKED, VMA_LOCKED),
+        (VmaFlags::GROWSDOWN, VMA_GROWS_DOWN),
+        (VmaFlags::DONTDUMP, VMA_DONT_DUMP),
+        (VmaFlags::DONTFORK, VMA_DONT_FORK),
+        (VmaFlags::WIPEONFORK, VMA_WIPE_ON_FORK),
+        (VmaFlags::HUGE, VMA_HUGE),
+        (VmaFlags::NOHUGE, VMA_NO_HUGE),
+        (VmaFlags::SEQUENTIAL, VMA_SEQUENTIAL),
+        (VmaFlags::RANDOM, VMA_RANDOM),
+        (VmaFlags::LOCK_ON_FAULT, VMA_LOCK_ON_FAULT),
+        (VmaFlags::NORESERVE, VMA_NO_RESERVE),
+        (VmaFlags::HUGETLB, VMA_HUGETLB),
+    ] {
+        if v.flags.contains(flag) {
+            bits |= bit;
+        }
+    }
+    if is_accounted(v.prot, v.flags) {
+        bits |= VMA_ACCOUNTED;
+    }
+    bits | match v.backing {
+        Backing::Special(SpecialKind::Vdso) => VMA_VDSO,
+        Backing::Special(SpecialKind::Vvar | SpecialKind::VvarEmpty) => VMA_VVAR,
+        Backing::SharedLinux { .. } => VMA_LINUX,
+        _ => 0,
+    }
+}
+
+/// The last words of a `VmaInfo`.
+fn resident(v: &Vma<FileRef>, table: &mut PageTable) -> [u64; 3] {
+    let (mut all, mut written, mut large, mut shared, mut shared_written, mut proportional) = (0, 0, 0, 0, 0, 0);
+    let everybodys = v.flags.contains(VmaFlags::SHARED);
+    table.update(v.start, v.end, &mut |leaf| {
+        let own = is_anonymous(v, leaf.entry);
+        let is_written = if everybodys { leaf.entry & pte::WRITE != 0 } else { own };
+        let mappings = match v.backing {
+            _ if leaf.entry & pte::FOREIGN != 0 || leaf.size == LARGE => 1,
+            // What is kept of a file counts as one.
+            Backing::PrivateFile { .. } if !own => (frames::mappings(leaf.frame()) - 1).max(1),
+            _ => frames::mappings(leaf.frame()),
+        };
+        let is_shared = everybodys || mappings > 1;
+        let when = |yes| if yes { leaf.size } else { 0 };
+        all += leaf.size;
+        written += when(is_written);
+        large += when(leaf.size == LARGE);
+        shared += when(is_shared);
+        shared_written += when(is_shared && is_written);
+        proportional += leaf.size / mappings;
+        leaf.entry
+    });
+    let pair = |low: u64, high: u64| low | high << 32;
+    [pair(all / SMALL, written / SMALL), pair(large / SMALL, shared / SMALL), pair(shared_written / SMALL, proportional >> 10)]
+}
+
+fn vmas(p: &Process, r: &RequestRef<'_>, from: u64, with_resident: bool) {
+    let mut words = [0; PAGES_MAX];
+    let mut used = 0;
+    let mut next = 0;
+    let mut mm = p.mm.lock();
+    let AddressSpace { vmas, table, .. } = &mut *mm;
+    for v in vmas.iter_from(from) {
+        let Some(to) = words.get_mut(used..used + VMA_WORDS) else {
+            next = v.start;
+            break;
+        };
+        let [resident, large, shared] = if with_resident { resident(v, table) } else { [0; 3] };
+        let (file, offset) = match &v.backing {
+            Backing::PrivateFile { file, offset } => (file.id, *offset),
+            Backing::SharedLinux { file, offset, .. } => (file.as_ref().map_or(0, |f| f.id), *offset),
+            _ => (0, 0),
+        };
+        to.copy_from_slice(&[v.start, v.end, vma_flags(v), offset, file, resident, large, shared]);
+        used += VMA_WORDS;
+    }
+    drop(mm);
+    r.set_arg(1, next);
+    r.set_pages(&words[..used]);
+}

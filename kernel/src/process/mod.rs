@@ -1,0 +1,598 @@
+//! A process: what its threads share, and its life from Linux' point of view.
+
+pub mod clone;
+pub mod cputime;
+pub mod depart;
+pub mod exec;
+pub mod futex;
+pub mod info;
+pub mod rights;
+pub mod share;
+pub mod target;
+pub mod thread;
+pub mod timens;
+pub mod until;
+pub mod usage;
+pub mod usertsc;
+pub mod vfork;
+
+use crate::base::{heap, time};
+use crate::base::accounts::{Charge, Place};
+use crate::gate::{observe, ptrace};
+use crate::link::delegate;
+use crate::link::slots::{self, Slots};
+use crate::mm::space::Space;
+use crate::sched::{balance, cpus};
+use crate::signal::signals;
+use thread::Thread;
+use vfork::Vfork;
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use hanare_core::errno::{self, Result};
+use hanare_core::signal::{Actions, Mirrored};
+use hanare_hal::paging;
+use spin::Mutex;
+
+/// Identity and limits that Linux told us.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Identity {
+    pub pid: u32,
+    pub secure: bool,
+    pub control_fd: u32,
+    pub stack_soft: u64,
+    pub data_soft: u64,
+    pub as_soft: u64,
+    /// Hard limit of the address space, once it was set.
+    pub as_hard: Option<u64>,
+    pub hwcap: u64,
+    pub hwcap2: u64,
+    pub clktck: u64,
+    pub random: [u8; 32],
+    pub no_random: bool,
+    /// What may be read may be executed (`personality`).
+    pub read_implies_exec: bool,
+    pub time: crate::process::timens::Offsets,
+    /// What was registered with membarrier(2).
+    pub membarrier: u64,
+}
+
+/// Users and groups of a thread, as Linux told them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ids {
+    pub uid: u32,
+    pub euid: u32,
+    pub gid: u32,
+    pub egid: u32,
+}
+
+/// What Linux tells of a user or group that has no id in the user namespace.
+pub const NOT_MAPPED: u32 = 65534;
+
+/// The id that the first process of a pid namespace has there.
+pub const INIT: u32 = 1;
+
+/// A process. It dereferences to its [`Space`], which it shares only with processes that
+/// share its memory.
+pub struct Process {
+    memory: Arc<Space>,
+    /// Slot of its first thread, and its name in the module: another one than 0 where
+    /// another process was in the space first.
+    pub first_slot: u32,
+    /// The process that made it; of none, `hanare run` of Linux started it.
+    pub parent: Weak<Process>,
+    /// Accounts: of its ended children, and of its parent, to which its own use goes.
+    pub usage: Mutex<usage::Accounts>,
+    /// Dispositions and process-directed pending signals.
+    pub signals: Mutex<signals::ProcessSignals>,
+    /// Linux has to be told of dispositions (`Mirrored::owed`).
+    pub owes: AtomicBool,
+    /// A thread is setting a filter of system calls.
+    pub filtering: AtomicBool,
+    /// Some thread has changed its attributes (`slots`).
+    pub attributes_vary: AtomicBool,
+    /// Another process has, or had, its descriptor table (CLONE_FILES), which execve leaves.
+    pub shares_table: AtomicBool,
+    /// Processes with the same number here, and the same memory, have their handlers in
+    /// common (CLONE_SIGHAND): the first slot of one of them.
+    pub handlers: AtomicU32,
+    /// See [`Identity`].
+    pub identity: Mutex<Identity>,
+    /// Absolute path of the running program (`/proc/self/exe`).
+    pub exe: Mutex<Vec<u8>>,
+    killed: AtomicBool,
+    ending: AtomicBool,
+    gone: AtomicBool,
+    /// Linux has stopped the proxy.
+    paused: AtomicBool,
+    /// It has, or had, tracees.
+    pub traces: AtomicBool,
+    /// Its first thread has ended, and was traced.
+    pub first_traced: AtomicBool,
+    threads: Mutex<Vec<Arc<Thread>>>,
+    /// Threads that are none of these any more and still use their slots.
+    leaving: AtomicU32,
+    /// Slots and the workers behind them.
+    pub slots: Mutex<Slots>,
+    /// A thread of it is replacing the program and ends the others.
+    replacing: AtomicBool,
+    /// A thread makes a core dump; see `coredump`.
+    pub dumping: AtomicBool,
+    /// Threads that are ready for it.
+    pub posed: AtomicU32,
+    /// Timers that count CPU time.
+    pub cpu_timers: cputime::CpuTimers,
+    /// Numbers of timer_create.
+    pub timers: Mutex<Vec<u32>>,
+    /// Its first thread waits for the proxy, see `share`.
+    beginning: AtomicBool,
+    pid_namespace: AtomicU64,
+    vfork: Mutex<Option<Arc<Vfork>>>,
+    /// The first thread of the process as which it goes on; see [`Process::continue_as`].
+    successor: Mutex<Option<Weak<Thread>>>,
+    /// Tracers and debuggers.
+    pub observed: observe::OfProcess,
+    start_mask: AtomicU64,
+    /// CPU cycles of threads that ended: user, system.
+    pub ended_cycles: (AtomicU64, AtomicU64),
+    /// Delegated calls of threads that ended.
+    pub ended_calls: AtomicU64,
+    /// Page faults of threads that have ended.
+    pub ended_faults: AtomicU64,
+    _place: Place,
+    _charge: Charge,
+}
+
+/// What is in a list, the newest one first. One that goes from there meanwhile moves only those
+/// that have been seen, which may be seen again.
+pub fn newest_first<T>(all: &Mutex<Vec<Arc<T>>>) -> impl Iterator<Item = Arc<T>> + '_ {
+    let mut left = usize::MAX;
+    core::iter::from_fn(move || {
+        let all = all.lock();
+        left = left.min(all.len()).checked_sub(1)?;
+        all.get(left).cloned()
+    })
+}
+
+impl Deref for Process {
+    type Target = Space;
+    fn deref(&self) -> &Space {
+        &self.memory
+    }
+}
+
+impl Process {
+    /// A process in `memory`, without threads.
+    pub fn new(memory: Arc<Space>, first_slot: u32, parent: Weak<Process>) -> Result<Arc<Process>> {
+        let bytes = size_of::<Process>() + size_of::<Actions>() + size_of::<Mirrored>() + size_of::<usage::Children>() + clone::SMALL_PARTS;
+        heap::room(bytes)?;
+        let (_place, _charge) = (memory.account.process()?, memory.account.charge(bytes as u64)?);
+        let usage = Mutex::new(usage::Accounts::of_child(&parent));
+        let process = Arc::new(Process {
+            memory,
+            first_slot,
+            parent,
+            usage,
+            signals: Mutex::new(signals::ProcessSignals::default()),
+            owes: AtomicBool::new(false),
+            filtering: AtomicBool::new(false),
+            shares_table: AtomicBool::new(false),
+            attributes_vary: AtomicBool::new(false),
+            handlers: AtomicU32::new(first_slot),
+            identity: Mutex::new(Identity::default()),
+            exe: Mutex::new(Vec::new()),
+            killed: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
+            traces: AtomicBool::new(false),
+            first_traced: AtomicBool::new(false),
+            threads: Mutex::new(Vec::new()),
+            leaving: AtomicU32::new(0),
+            slots: Mutex::new(Slots::first(first_slot)),
+            replacing: AtomicBool::new(false),
+            dumping: AtomicBool::new(false),
+            posed: AtomicU32::new(0),
+            cpu_timers: cputime::CpuTimers::default(),
+            timers: Mutex::new(Vec::new()),
+            vfork: Mutex::new(None),
+            successor: Mutex::new(None),
+            beginning: AtomicBool::new(false),
+            pid_namespace: AtomicU64::new(0),
+            observed: observe::OfProcess::default(),
+            start_mask: AtomicU64::new(0),
+            ended_cycles: (AtomicU64::new(0), AtomicU64::new(0)),
+            ended_calls: AtomicU64::new(0),
+            ended_faults: AtomicU64::new(0),
+            _place,
+            _charge,
+        });
+        Ok(process)
+    }
+
+    /// What it shares with processes that share its memory.
+    pub fn memory(&self) -> &Arc<Space> {
+        &self.memory
+    }
+
+    /// Number of the process id namespace that its ids belong to, as the module has it.
+    pub fn pid_namespace(&self) -> u64 {
+        self.pid_namespace.load(Ordering::Relaxed)
+    }
+
+    /// Said once, before it runs.
+    pub fn set_pid_namespace(&self, number: u64) {
+        self.pid_namespace.store(number, Ordering::Relaxed);
+    }
+
+    /// Begins with the thread `first`, once its proxy is there.
+    pub fn begin_with(&self, first: &Arc<Thread>) {
+        self.threads.lock().push(first.clone());
+        self.beginning.store(true, Ordering::Release);
+    }
+
+    /// Whether its first thread was still waiting to begin: the caller has it begin.
+    pub fn take_beginning(&self) -> bool {
+        self.beginning.swap(false, Ordering::AcqRel)
+    }
+
+    /// Drops threads that have never run.
+    pub fn drop_threads(&self) {
+        let threads = core::mem::take(&mut *self.threads.lock());
+        drop(threads);
+    }
+
+    /// Creates the first thread and queues it. `start` is its first function.
+    pub fn start(self: &Arc<Self>, start: extern "C" fn(usize) -> !) -> Result<()> {
+        if self.memory.started.swap(true, Ordering::Relaxed) {
+            return Err(errno::EBUSY);
+        }
+        let block = self.start_block()?;
+        self.start_mask.store(block.sigmask, Ordering::Relaxed);
+        self.signals.lock().inherit_ignored(block.sigignore);
+        self.signals.lock().actions.is_init = block.pid == INIT;
+        *self.identity.lock() = Identity {
+            pid: block.pid,
+            secure: block.secure != 0,
+            control_fd: block.control_fd,
+            stack_soft: block.stack_soft,
+            data_soft: block.data_soft,
+            as_soft: block.as_soft,
+            as_hard: None,
+            hwcap: block.hwcap,
+            hwcap2: block.hwcap2,
+            clktck: block.clktck,
+            random: block.random,
+            no_random: block.flags & hanare_abi::start::START_NO_RANDOM != 0,
+            read_implies_exec: false, // execve ends it
+            time: crate::process::timens::Offsets::default(),
+            membarrier: 0,
+        };
+        self.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
+        let thread = self.first_thread(start)?;
+        *thread.ids.lock() = Ids { uid: block.uid, euid: block.euid, gid: block.gid, egid: block.egid };
+        self.run_first(thread);
+        Ok(())
+    }
+
+    /// Has the child of a fork go on where its parent was; `words` as of
+    /// `REQUEST_SPACE_OPEN`.
+    pub fn start_child(self: &Arc<Self>, mut e: Box<clone::Embryo>, words: &[u64]) -> Result<()> {
+        self.memory.started.store(true, Ordering::Relaxed);
+        let [pid, uid, euid, gid, egid] = core::array::from_fn(|i: usize| words[i] as u32);
+        // Whoever lets go of the process lets the parent go on, also if nothing comes of it.
+        *self.vfork.lock() = e.vfork.take();
+        let thread = self.first_thread(clone::first_step_of_child)?;
+        thread.slot.set_tid(pid); // the proxy may come to it later than the thread
+        e.inherited.identity.pid = pid;
+        e.inherited.ids = Ids { uid, euid, gid, egid };
+        e.inherited.give(self, &thread);
+        self.signals.lock().actions.is_init = pid == INIT;
+        if e.traced {
+            ptrace::hold_child(&e.parent, &thread);
+        }
+        self.run_first(thread);
+        Ok(())
+    }
+
+    /// Has a program that left other memory begin, with what it had there; `words` as of
+    /// `REQUEST_SPACE_OPEN`.
+    pub fn start_program(self: &Arc<Self>, old: &Thread, words: &[u64]) -> Result<()> {
+        self.memory.started.store(true, Ordering::Relaxed);
+        let word = |i: usize| words.get(i).copied().unwrap_or(0);
+        let [pid, uid, euid, gid, egid] = core::array::from_fn(|i| word(i) as u32);
+        let mut random = [0; 32];
+        for (i, bytes) in random.chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&word(7 + i).to_le_bytes());
+        }
+        let thread = self.first_thread(depart::first_step)?;
+        thread.slot.set_tid(pid); // the proxy may come to it later than the thread
+        let before = *old.process.identity.lock();
+        let secure = word(6) != 0;
+        *self.identity.lock() = Identity { pid, secure, random, membarrier: 0, read_implies_exec: false, ..before };
+        old.process.continue_as(self, &thread);
+        self.signals.lock().actions.is_init = pid == INIT;
+        thread.take_over(old);
+        *thread.ids.lock() = Ids { uid, euid, gid, egid };
+        self.run_first(thread);
+        Ok(())
+    }
+
+    fn first_thread(self: &Arc<Self>, start: extern "C" fn(usize) -> !) -> Result<Arc<Thread>> {
+        let slot = self.slot(0).ok_or(errno::ENOMEM)?;
+        slot.set_poll_us(delegate::worker_poll_us());
+        let thread = Thread::new(self.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
+        *thread.affinity.lock() = self.allowed;
+        Ok(thread)
+    }
+
+    fn run_first(&self, thread: Arc<Thread>) {
+        self.threads.lock().push(thread.clone());
+        let cpu = if thread.affinity.lock().contains(self.home) { self.home } else { balance::place(&thread) };
+        cpus::enqueue(thread, cpu);
+    }
+
+    /// The parent of a vfork may go on: the child has its own program, or is gone.
+    pub fn release_parent(&self) {
+        let vfork = self.vfork.lock().take();
+        if let Some(v) = vfork {
+            v.release();
+        }
+    }
+
+    /// Sets the parent that waits for the process (vfork), if there is one.
+    pub fn set_vfork(&self, vfork: Option<Arc<Vfork>>) {
+        *self.vfork.lock() = vfork;
+    }
+
+    /// Whether its parent waits for it.
+    pub fn is_vforked(&self) -> bool {
+        self.vfork.lock().is_some()
+    }
+
+    /// The process goes on as `new` in a space of its own after execve (`depart`): what Linux
+    /// and others know of it is `new`'s from now on, and its threads here end.
+    pub fn continue_as(&self, new: &Process, first: &Arc<Thread>) {
+        *self.successor.lock() = Some(Arc::downgrade(first));
+        let (user, system) = self.cycles();
+        new.ended_cycles.0.store(user, Ordering::Relaxed);
+        new.ended_cycles.1.store(system, Ordering::Relaxed);
+        new.ended_faults.store(self.faults(), Ordering::Relaxed);
+        new.cpu_timers.take_over(&self.cpu_timers);
+        *new.usage.lock() = self.usage.lock().clone();
+        *new.exe.lock() = self.exe.lock().clone();
+        new.signals.lock().take_over(&mut self.signals.lock());
+        observe::continue_as(self, new);
+    }
+
+    /// The process is about to end, and touches its memory no more.
+    pub fn set_ending(&self) {
+        self.ending.store(true, Ordering::Release);
+    }
+
+    /// Whether another process has its memory that is not about to end.
+    pub fn shares_with_living(&self) -> bool {
+        let other = |p: &Arc<Process>| !core::ptr::eq(&**p, self) && !p.ending.load(Ordering::Acquire);
+        self.is_shared() && self.processes().any(|p| other(&p))
+    }
+
+    /// Whether it goes on as another one here.
+    fn has_successor(&self) -> bool {
+        self.successor.lock().is_some()
+    }
+
+    /// Enters a thread made by `creator`, unless that has to end (`EINTR`).
+    pub fn add_thread(&self, thread: &Arc<Thread>, creator: &Thread) -> Result<()> {
+        let mut threads = self.threads.lock();
+        if creator.must_end() {
+            return Err(errno::EINTR);
+        }
+        heap::more_room(&mut threads, 1).map_err(|_| errno::EAGAIN)?;
+        thread.seccomp.inherit(creator.seccomp.inherited());
+        threads.push(thread.clone());
+        drop(threads);
+        observe::watch::on_thread(thread);
+        Ok(())
+    }
+
+    /// Does something with the threads. The list is locked meanwhile.
+    pub fn with_threads<R>(&self, f: impl FnOnce(&[Arc<Thread>]) -> R) -> R {
+        f(&self.threads.lock())
+    }
+
+    /// Does something with each thread. The list is locked meanwhile.
+    pub fn each_thread(&self, mut f: impl FnMut(&Arc<Thread>)) {
+        self.threads.lock().iter().for_each(&mut f);
+    }
+
+    /// exit(2) of one thread. `true`: it is the last one, so the process ends.
+    pub fn leave(&self, thread: &Thread) -> bool {
+        let threads = self.threads.lock();
+        thread.left.store(true, Ordering::Relaxed);
+        threads.iter().all(|t| t.left.load(Ordering::Relaxed))
+    }
+
+    /// Whether `tid` was a thread of this process and is none any more, though its worker
+    /// may still be there on Linux.
+    pub fn had_thread(&self, tid: u32) -> bool {
+        let lives = |t: &Arc<Thread>| t.slot.tid() == tid && !t.left.load(Ordering::Relaxed);
+        if tid == self.identity.lock().pid || self.threads.lock().iter().any(lives) {
+            return false;
+        }
+        self.threads.lock().iter().any(|t| t.slot.tid() == tid) || slots::is_leaving(self, tid)
+    }
+
+    /// The first half of what execve does to the other threads of `me`: they are
+    /// to end. `EAGAIN`: another thread was first, with that or with a core dump.
+    pub fn doom_others(&self, me: &Thread) -> Result<()> {
+        let threads = self.threads.lock();
+        if me.must_end() || self.dumping.load(Ordering::Acquire) || self.replacing.swap(true, Ordering::AcqRel) {
+            return Err(errno::EAGAIN);
+        }
+        threads.iter().filter(|t| !core::ptr::eq(&***t, me)).for_each(|t| t.dying.store(true, Ordering::Release));
+        Ok(())
+    }
+
+    /// The thread `me` has crashed: a core dump begins. False: another one crashed first.
+    /// `None`: another one's execve came first, which `me` ends by and nothing else.
+    pub fn begin_dump(&self, me: &Thread) -> Option<bool> {
+        let _threads = self.threads.lock(); // as in `doom_others`
+        (!me.must_end()).then(|| !self.dumping.swap(true, Ordering::AcqRel))
+    }
+
+    /// The others have ended: from now on it is as in any process of one thread.
+    pub fn replaced(&self) {
+        self.replacing.store(false, Ordering::Release);
+    }
+
+    /// Replaces the thread `old`, which runs and ends next, by `new`.
+    pub fn succeed(&self, new: &Arc<Thread>) {
+        self.threads.lock().push(new.clone());
+    }
+
+    /// The threads that live, the newest one first, without one that begins meanwhile. Nothing is
+    /// locked between two of them.
+    pub fn threads(&self) -> impl Iterator<Item = Arc<Thread>> + '_ {
+        newest_first(&self.threads)
+    }
+
+    /// Every thread of it looks again at what it waits for, or comes by the kernel.
+    pub fn kick_all(&self) {
+        self.threads().for_each(|t| cpus::kick(&t));
+    }
+
+    /// How many threads live.
+    pub fn thread_count(&self) -> usize {
+        self.threads.lock().len()
+    }
+
+    /// Whether no thread lives, and none that ended uses its slot any more.
+    pub fn is_deserted(&self) -> bool {
+        let threads = self.threads.lock(); // a thread is counted when it goes from there
+        threads.is_empty() && self.leaving.load(Ordering::SeqCst) == 0
+    }
+
+    /// The thread with this slot.
+    pub fn thread(&self, slot: u32) -> Option<Arc<Thread>> {
+        self.threads.lock().iter().find(|t| t.slot_index == slot).cloned()
+    }
+
+    /// Signal mask of the first thread.
+    pub fn start_mask(&self) -> u64 {
+        self.start_mask.load(Ordering::Relaxed)
+    }
+
+    /// The proxy is gone, or never will be again.
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Acquire)
+    }
+
+    /// `REQUEST_SPACE_PAUSE`.
+    pub fn pause(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Release);
+        self.kick_all();
+    }
+
+    /// Whether Linux has stopped it.
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
+    /// Waits while the process is stopped.
+    pub fn wait_while_paused(&self, thread: &Thread) {
+        struct Paused<'a>(&'a Process, &'a Thread);
+        impl cpus::Wait for Paused<'_> {
+            fn ready(&self) -> bool {
+                !self.0.paused.load(Ordering::Acquire) || self.1.must_end() || self.1.ptrace.is_on()
+            }
+            fn announce(&self, _: bool) {}
+        }
+        // Who is traced stops and goes on as its tracer hears of it.
+        if self.paused.load(Ordering::Acquire) && !thread.ptrace.is_on() {
+            cpus::wait(&Paused(self, thread), 0);
+        }
+    }
+
+    /// Its proxy is gone: its threads are to end.
+    pub fn kill(&self) {
+        self.killed.store(true, Ordering::Release);
+        self.kick_all();
+    }
+
+    /// Ends the running thread: the process is gone, or only the thread ends.
+    pub fn exit_thread(self: &Arc<Self>, thread: &Thread) -> ! {
+        let (user, system) = thread.cycles();
+        self.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
+        self.ended_cycles.1.fetch_add(system, Ordering::Relaxed);
+        self.ended_calls.fetch_add(thread.counts.delegated.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.ended_faults.fetch_add(thread.counts.faults.load(Ordering::Relaxed), Ordering::Relaxed);
+        if self.is_killed() {
+            share::leave(thread);
+        } else {
+            futex::release_robust(thread);
+            signals::leave(self, thread);
+        }
+        // Before the others can know that we are gone: the last one frees the table.
+        paging::use_kernel();
+        self.mm.left();
+        {
+            let mut threads = self.threads.lock();
+            threads.retain(|t| !core::ptr::eq(&**t, thread));
+            self.leaving.fetch_add(1, Ordering::SeqCst);
+        }
+        observe::thread_gone(self);
+        ptrace::thread_gone(thread);
+        if !self.is_killed() {
+            slots::give(self, thread); // a worker waits for the next thread
+            if self.replacing.load(Ordering::Acquire) || self.dumping.load(Ordering::Acquire) {
+                self.kick_all(); // somebody waits for it to be gone
+            }
+        }
+        self.leaving.fetch_sub(1, Ordering::SeqCst);
+        if self.is_killed() && self.is_deserted() {
+            self.memory.process_ended(self);
+            let successor = self.successor.lock().as_ref().and_then(Weak::upgrade);
+            if let Some(waits) = successor {
+                cpus::kick(&waits);
+            }
+        }
+        cpus::exit_current()
+    }
+
+    /// What is done once when the last thread of a process is gone whose proxy is.
+    pub fn finish(self: &Arc<Self>) {
+        if self.gone.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.release_parent();
+        if !self.has_successor() {
+            observe::gone(self);
+            usage::ended(self);
+        }
+    }
+
+    /// Page faults of all threads, ended ones too.
+    pub fn faults(&self) -> u64 {
+        let of = |t: &Arc<Thread>| t.counts.faults.load(Ordering::Relaxed);
+        self.ended_faults.load(Ordering::Relaxed) + self.threads.lock().iter().map(of).sum::<u64>()
+    }
+
+    /// User and system time, ns.
+    pub fn times_ns(&self) -> (u64, u64) {
+        let (user, system) = self.cycles();
+        (time::cycles_to_ns(user), time::cycles_to_ns(system))
+    }
+
+    /// User and system time, TSC cycles.
+    fn cycles(&self) -> (u64, u64) {
+        let (mut user, mut system) = (self.ended_cycles.0.load(Ordering::Relaxed), self.ended_cycles.1.load(Ordering::Relaxed));
+        for t in self.threads.lock().iter() {
+            let (u, s) = t.cycles();
+            user += u;
+            system += s;
+        }
+        (user, system)
+    }
+}

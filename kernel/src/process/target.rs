@@ -1,0 +1,67 @@
+//! The file that execve or execveat names.
+
+use crate::link::delegate;
+use crate::process::thread::Thread;
+use alloc::vec::Vec;
+use hanare_core::errno::{self, Result};
+
+/// Linux call numbers used on the LWK's own account.
+mod linux {
+    pub const FCNTL: u32 = 72;
+    pub const F_GETFD: u64 = 1;
+}
+/// The working directory.
+pub const AT_FDCWD: u64 = -100i64 as u64;
+const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
+/// The directory itself, if the path is empty (execveat(2)).
+pub const AT_EMPTY_PATH: u64 = 0x1000;
+
+/// The program that execve or execveat names.
+pub struct Target {
+    /// Directory of a relative path.
+    pub dir: u64,
+    /// The path.
+    pub open: Vec<u8>,
+    /// Of execveat(2).
+    pub flags: u64,
+    /// The name of the program as it is told (AT_EXECFN, interpreters of scripts).
+    pub name: Vec<u8>,
+    /// The descriptor closes at the exec, so a script's interpreter would not find the file.
+    pub closes: bool,
+}
+
+impl Target {
+    /// Of execve.
+    pub fn path(path: Vec<u8>) -> Target {
+        Target { dir: AT_FDCWD, open: path.clone(), flags: 0, name: path, closes: false }
+    }
+
+    /// Of execveat(2).
+    pub fn at(dir: u64, path: Vec<u8>, flags: u64) -> Result<Target> {
+        let fd = dir as u32 as i32;
+        let empty = path.is_empty();
+        if empty && flags & AT_EMPTY_PATH == 0 {
+            return Err(errno::ENOENT);
+        }
+        if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+            return Err(errno::EINVAL);
+        }
+        if path.first() == Some(&b'/') || fd == AT_FDCWD as i32 && !empty {
+            return Ok(Target { flags, ..Target::path(path) });
+        }
+        let closes = delegate::linux(linux::FCNTL, [dir, linux::F_GETFD, 0, 0, 0, 0])? & 1 != 0;
+        let mut name = alloc::format!("/dev/fd/{fd}").into_bytes();
+        if !empty {
+            name.push(b'/');
+            name.extend_from_slice(&path);
+        }
+        Ok(Target { dir, open: path, flags, name, closes })
+    }
+}
+
+/// A path where the worker of `thread` reads it.
+pub fn write_path(thread: &Thread, path: &[u8]) -> Result<u64> {
+    let mut name = path.to_vec();
+    name.push(0);
+    thread.process.write_scratch(thread.slot_index, &name)
+}

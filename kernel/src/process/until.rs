@@ -1,0 +1,61 @@
+//! Until when a thread waits. It is Linux' clock that decides, not the TSC value which was
+//! expected when the wait began: the clock is set, and its rate changes.
+
+use crate::base::time;
+use crate::mm::space;
+use crate::process::{Process, timens};
+use crate::sched::cpus;
+use hanare_core::time::Clock;
+
+/// A time of one of the machine's clocks.
+#[derive(Clone, Copy)]
+pub struct Until {
+    clock: Clock,
+    ns: u64,
+}
+
+impl Until {
+    /// No time.
+    pub const NEVER: Until = Until { clock: Clock::Monotonic, ns: u64::MAX };
+
+    /// When a clock of `p` shows `ns`.
+    pub fn at(p: &Process, clock: Clock, ns: u64) -> Until {
+        Until { clock, ns: timens::of_machine(p, clock, ns) }
+    }
+
+    /// So much later than now.
+    pub fn after(ns: u64) -> Until {
+        let clock = Clock::Monotonic;
+        Until { clock, ns: time::now(clock).unwrap_or(0).saturating_add(ns) }
+    }
+
+    /// Whether it is no time.
+    pub fn is_never(self) -> bool {
+        self.ns == u64::MAX
+    }
+
+    fn left(self) -> u64 {
+        self.ns.saturating_sub(time::now(self.clock).unwrap_or(0))
+    }
+
+    /// Whether the clock shows it.
+    pub fn has_come(self) -> bool {
+        !self.is_never() && self.left() == 0
+    }
+
+    /// The same, sooner than the deadline: somebody has set the clock ([`on_set`]).
+    pub fn was_set_to(self) -> bool {
+        matches!(self.clock, Clock::Realtime | Clock::Tai) && self.has_come()
+    }
+
+    /// TSC value at which it makes sense to look at the clock.
+    pub fn deadline(self) -> u64 {
+        if self.is_never() { cpus::NEVER } else { cpus::deadline(self.left()) }
+    }
+}
+
+/// `REQUEST_CLOCK_SET`: a time that somebody waits for may have come. Who is about to wait
+/// is kicked too, and looks at the clock once more.
+pub fn on_set() {
+    space::each_thread(cpus::kick);
+}

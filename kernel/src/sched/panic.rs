@@ -1,0 +1,111 @@
+//! The end of the LWK: say why, stop the other CPUs, tell Linux, park.
+
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicBool, Ordering};
+use hanare_abi::boot::{CPU_ONLINE, CPU_PARKED, EVENT_PANIC};
+use hanare_hal::traps::Regs;
+use hanare_hal::{apic, context, cpu, percpu, shared};
+
+static PANICKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether some CPU has panicked.
+pub fn panicked() -> bool {
+    PANICKED.load(Ordering::Relaxed)
+}
+
+#[panic_handler]
+fn on_panic(info: &PanicInfo<'_>) -> ! {
+    if PANICKED.swap(true, Ordering::SeqCst) {
+        park();
+    }
+    crate::base::log::break_lock();
+    crate::info!("LWK panic: {info}");
+    backtrace(context::backtrace());
+    stop();
+}
+
+/// An exception in the kernel that nothing resolves.
+pub fn fatal_trap(regs: &Regs, vector: u8) -> ! {
+    if vector == hanare_hal::traps::vector::NMI && panicked() {
+        park();
+    }
+    if PANICKED.swap(true, Ordering::SeqCst) {
+        park();
+    }
+    crate::base::log::break_lock();
+    crate::info!(
+        "LWK panic: exception {vector} error {:#x} in the kernel at {:#x}, address {:#x}",
+        regs.orig_rax,
+        regs.rip,
+        cpu::cr2()
+    );
+    if vector == hanare_hal::traps::vector::DOUBLE_FAULT {
+        tell_overflow(cpu::cr2());
+    }
+    dump(regs);
+    backtrace(context::callers(regs.rbp));
+    stop();
+}
+
+/// A double fault comes where a fault finds no room on the stack: says whose stack that was.
+fn tell_overflow(addr: u64) {
+    let thread = crate::sched::cpus::try_current().filter(|t| t.has_overflown(addr));
+    if let Some(t) = thread {
+        crate::info!("LWK panic: the kernel stack of thread {} in space {} has overflown", t.slot.tid(), t.process.space);
+    } else if let Some((name, cpu)) = crate::base::stacks::overflown_of_cpu(addr) {
+        crate::info!("LWK panic: the {name} stack of cpu{cpu} has overflown");
+    }
+}
+
+/// Prints registers, four to a line.
+pub fn dump(r: &Regs) {
+    crate::info!("rip {:#018x} rsp {:#018x} rflags {:#x} cs {:#x} error {:#x}", r.rip, r.rsp, r.rflags, r.cs, r.orig_rax);
+    crate::info!("rax {:#018x} rbx {:#018x} rcx {:#018x} rdx {:#018x}", r.rax, r.rbx, r.rcx, r.rdx);
+    crate::info!("rsi {:#018x} rdi {:#018x} rbp {:#018x} r8  {:#018x}", r.rsi, r.rdi, r.rbp, r.r8);
+    crate::info!("r9  {:#018x} r10 {:#018x} r11 {:#018x} r12 {:#018x}", r.r9, r.r10, r.r11, r.r12);
+    crate::info!("r13 {:#018x} r14 {:#018x} r15 {:#018x}", r.r13, r.r14, r.r15);
+}
+
+fn backtrace(callers: impl Iterator<Item = u64>) {
+    for (i, rip) in callers.take(16).enumerate() {
+        crate::info!("  #{i} {rip:#x}");
+    }
+}
+
+/// How long the other CPUs are waited for, ms.
+const PATIENCE_MS: u64 = 1000;
+
+fn stop() -> ! {
+    // So early, there is nobody else yet, and the module looks at the mark.
+    if !apic::is_ready() {
+        shared::set_panicked();
+        park();
+    }
+    let me = percpu::index();
+    let others = || (0..shared::params().cpu_count as usize).filter(|&i| i != me);
+    for i in others() {
+        apic::send_nmi(shared::cpu(i).apic_id());
+    }
+    // From the flag on Linux waits for nobody who may still write to pages of its own.
+    let start = cpu::rdtsc();
+    while others().any(|i| shared::cpu(i).state() == CPU_ONLINE) && cpu::rdtsc().wrapping_sub(start) < u64::from(shared::params().tsc_khz) * PATIENCE_MS {
+        cpu::pause();
+    }
+    shared::set_panicked();
+    crate::sched::doorbell::ring_raw(EVENT_PANIC << hanare_abi::boot::EVENT_SHIFT);
+    park()
+}
+
+/// Stops this CPU for good.
+pub fn park() -> ! {
+    let me = shared::cpu(percpu::index());
+    // One that has not come online yet keeps its state: "parked" is beyond "online", and the module
+    // would go on and start the next CPU.
+    if me.state() == CPU_ONLINE {
+        me.set_state(CPU_PARKED);
+    }
+    if apic::is_ready() {
+        apic::disable();
+    }
+    cpu::park()
+}

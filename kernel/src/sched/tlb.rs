@@ -1,0 +1,139 @@
+//! TLB shootdown: other CPUs that use a page table forget what was taken away.
+//!
+//! A CPU is *active* in an address space while it has its table loaded. Who takes
+//! rights or pages away changes the table under the lock of the space, then posts
+//! the range to the active CPUs' mailboxes and waits until each has flushed; only
+//! then are frames freed. A CPU in user mode is interrupted; one in the kernel looks
+//! whenever it waits for something ([`serve`]), so two CPUs that shoot at each other
+//! both get on. Nobody holds a lock while waiting here that the other side could
+//! spin on without looking: the lock of an address space is taken by looking, see
+//! `mm::guard`.
+
+use crate::sched::{cpus, panic};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+use hanare_hal::boot::CPUS_MAX;
+use hanare_hal::paging::SMALL;
+use hanare_hal::{cpu, percpu};
+use spin::Mutex;
+
+/// More pages than this are dropped by dropping everything (as Linux'
+/// `tlb_single_page_flush_ceiling`).
+const PAGES_ONE_BY_ONE: u64 = 32;
+
+/// A set of CPUs of the instance.
+#[derive(Default)]
+pub struct CpuSet([AtomicU64; CPUS_MAX / 64]);
+
+impl CpuSet {
+    /// The empty set.
+    pub const fn new() -> CpuSet {
+        CpuSet([const { AtomicU64::new(0) }; CPUS_MAX / 64])
+    }
+    /// Adds the members of another set.
+    pub fn add(&self, more: &CpuSet) {
+        for (word, more) in self.0.iter().zip(&more.0) {
+            word.fetch_or(more.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
+    }
+    /// Adds a CPU.
+    pub fn insert(&self, cpu: usize) {
+        self.0[cpu / 64].fetch_or(1 << (cpu % 64), Ordering::SeqCst);
+    }
+    /// Takes a CPU out.
+    pub fn remove(&self, cpu: usize) {
+        self.0[cpu / 64].fetch_and(!(1 << (cpu % 64)), Ordering::SeqCst);
+    }
+    /// Its members but `me`.
+    pub fn others(&self, me: usize) -> impl Iterator<Item = usize> {
+        let words = core::array::from_fn::<u64, { CPUS_MAX / 64 }, _>(|i| self.0[i].load(Ordering::SeqCst));
+        words.into_iter().enumerate().flat_map(|(i, w)| bits(w).map(move |b| i * 64 + b)).filter(move |&c| c != me)
+    }
+    /// Its first member that `wanted` accepts.
+    pub fn first(&self, wanted: impl Fn(usize) -> bool) -> Option<usize> {
+        self.others(usize::MAX).find(|&c| wanted(c))
+    }
+}
+
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let bit = word.trailing_zeros() as usize;
+        (word != 0).then(|| {
+            word &= word - 1;
+            bit
+        })
+    })
+}
+
+/// What a CPU is asked to forget.
+struct Mailbox {
+    range: Mutex<Option<(u64, u64)>>,
+    /// Questions so far, and those answered.
+    posted: AtomicU64,
+    done: AtomicU64,
+}
+
+static MAILBOXES: [Mailbox; CPUS_MAX] =
+    [const { Mailbox { range: Mutex::new(None), posted: AtomicU64::new(0), done: AtomicU64::new(0) } }; CPUS_MAX];
+
+/// The union of two ranges.
+pub fn join(a: Option<(u64, u64)>, b: (u64, u64)) -> (u64, u64) {
+    a.map_or(b, |a| (a.0.min(b.0), a.1.max(b.1)))
+}
+
+/// Drops translations of a range from the calling CPU.
+pub fn flush_here(start: u64, end: u64) {
+    if end - start <= PAGES_ONE_BY_ONE * SMALL {
+        (start..end).step_by(SMALL as usize).for_each(cpu::flush_page);
+    } else {
+        cpu::flush_all();
+    }
+}
+
+/// Has every other active CPU drop `start..end` (an empty range: only pass through
+/// the kernel, as membarrier(2) wants), and waits until all have.
+pub fn shoot(active: &CpuSet, start: u64, end: u64) {
+    fence(Ordering::SeqCst); // the table's change, then the look at who uses it
+    let me = percpu::index();
+    let mut last = None;
+    for target in active.others(me) {
+        let m = &MAILBOXES[target];
+        {
+            let mut range = m.range.lock();
+            *range = Some(join(*range, (start, end)));
+            m.posted.fetch_add(1, Ordering::SeqCst);
+        }
+        cpus::post(target, cpus::FLUSH);
+        last = Some(target);
+    }
+    if last.is_none() {
+        return;
+    }
+    for target in active.others(me) {
+        let m = &MAILBOXES[target];
+        // What was posted before now covers ours; a CPU that came since needs nothing.
+        let wanted = m.posted.load(Ordering::SeqCst);
+        while m.done.load(Ordering::Acquire) < wanted {
+            serve();
+            if panic::panicked() {
+                panic::park();
+            }
+            cpu::pause();
+        }
+    }
+}
+
+/// Does what other CPUs ask of this one.
+pub fn serve() {
+    if !cpus::take_posted(cpus::FLUSH) {
+        return;
+    }
+    let m = &MAILBOXES[percpu::index()];
+    let (range, posted) = {
+        let mut range = m.range.lock();
+        (range.take(), m.posted.load(Ordering::SeqCst))
+    };
+    if let Some((start, end)) = range {
+        flush_here(start, end);
+    }
+    m.done.store(posted, Ordering::Release);
+}

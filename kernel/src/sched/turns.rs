@@ -1,0 +1,48 @@
+//! Requests of Linux beside threads: [`hanare_core::turns`] for each CPU.
+
+use crate::link::inbound;
+use crate::sched::cpus;
+use hanare_core::turns::Turns;
+use hanare_hal::boot::CPUS_MAX;
+use hanare_hal::{cpu, percpu};
+use spin::Mutex;
+
+/// What requests take at once of a CPU whose thread could run.
+const BURST_NS: u64 = 200_000;
+
+static TURNS: [Mutex<Turns>; CPUS_MAX] = [const { Mutex::new(Turns::new()) }; CPUS_MAX];
+
+fn of_this_cpu() -> &'static Mutex<Turns> {
+    &TURNS[percpu::index()]
+}
+
+/// Serves what Linux asks for while a thread waits to go on: as far as it is its turn.
+pub fn serve() {
+    let from = cpu::rdtsc();
+    if !inbound::is_asked() || of_this_cpu().lock().rests(from) {
+        return;
+    }
+    let burst = crate::base::time::ns_to_cycles(BURST_NS);
+    let mut now = from;
+    while now - from < burst && inbound::serve_one() {
+        now = cpu::rdtsc();
+    }
+    of_this_cpu().lock().served(from, now, burst);
+}
+
+/// Whether it is the threads' turn.
+pub fn rests() -> bool {
+    of_this_cpu().lock().rests(cpu::rdtsc())
+}
+
+/// When the timer has to fire, TSC value, or [`cpus::NEVER`].
+pub fn rest_end() -> u64 {
+    of_this_cpu().lock().rest_end()
+}
+
+/// What waited is looked at, or there is nothing. True if there was a rest.
+pub fn end_rest() -> bool {
+    of_this_cpu().lock().end_rest()
+}
+
+const _: () = assert!(Turns::NONE == cpus::NEVER);

@@ -1,0 +1,185 @@
+//! Waiting: for a while with the CPU kept, then with others running or the CPU halted.
+
+#![allow(unsafe_code)] // a thread's pointer to what it waits for
+
+use crate::gate::observe;
+use crate::link::inbound;
+use crate::process::info;
+use crate::process::thread::Thread;
+use crate::sched::{doorbell, tlb};
+use crate::sched::cpus::{NEVER, current, give_away, halt, others_runnable, serve_all, set_polling, update_load, wake_ready};
+use core::sync::atomic::Ordering;
+use hanare_hal::{cpu, percpu, shared};
+
+/// What a thread waits for. Asked on the thread's CPU, by whichever thread runs
+/// there: [`current`] is not to be used.
+pub trait Wait {
+    /// It has come, or there is no point in waiting on.
+    fn ready(&self) -> bool;
+    /// `true`: we are about to sleep, ring us on this CPU. `false`: we are awake.
+    fn announce(&self, asleep: bool);
+    /// Whether the other side is awake, so that its answer is near.
+    fn near(&self) -> bool {
+        true
+    }
+    /// Whether who makes it ready kicks the thread ([`crate::sched::cpus::kick`]) or rings its bell,
+    /// so that it need be asked only then and at its deadline.
+    fn is_told(&self) -> bool {
+        false
+    }
+    /// TSC value at which it is to look again, at the latest.
+    fn deadline(&self) -> u64 {
+        NEVER
+    }
+}
+
+/// The short way to an answer that comes at once: polls for `cycles` without
+/// giving the CPU away, serving requests. False: it did not come.
+pub fn poll_for(what: &dyn Wait, cycles: u64) -> bool {
+    /// Looks without a pause or a look at the time: an answer takes about as long.
+    const EAGER: u32 = 64;
+    let inbound = doorbell::inbound();
+    inbound.set_polling();
+    let mut looks = 0;
+    let mut start = 0;
+    let came = loop {
+        if what.ready() {
+            break true;
+        }
+        if !inbound.is_empty() {
+            inbound::drain();
+        }
+        tlb::serve();
+        looks += 1;
+        if looks == EAGER {
+            start = cpu::rdtsc();
+        } else if looks > EAGER {
+            if cpu::rdtsc().wrapping_sub(start) > cycles {
+                break false;
+            }
+            if looks % LOOKS_PER_PAUSE == 0 {
+                cpu::pause();
+            }
+        }
+    };
+    if !inbound.prepare_halt() {
+        set_polling(); // they are served before user mode, or in the wait
+    }
+    came
+}
+
+/// Waits, for at most `spin_cycles` with the CPU kept, then with others running
+/// or the CPU halted. Requests of Linux are served meanwhile.
+pub fn wait(what: &dyn Wait, spin_cycles: u64) {
+    /// Looks at one's own answer for each look at the other threads'.
+    const LOOKS: u32 = 8;
+    let me = current();
+    let start = cpu::rdtsc();
+    let mut spin = Spin { from: start, near: false, cycles: spin_cycles, looks: 0 };
+    me.end_run(start);
+    me.counts.waits.store(true, Ordering::Relaxed);
+    set_polling();
+    let mut announced = None;
+    let mut slept = 0;
+    loop {
+        serve_all();
+        if what.ready() {
+            break;
+        }
+        if me.is_awaited() {
+            observe::in_kernel(me);
+        }
+        if spin.looks % LOOKS == 0 {
+            wake_ready(); // what this thread did before may have made others ready
+        }
+        if !others_runnable() && spin.goes_on(what) {
+            continue;
+        }
+        // Each time on another CPU: a tracer may have had us go on and wait elsewhere.
+        let cpu = Some(percpu::index());
+        if announced != cpu {
+            what.announce(true);
+            announced = cpu;
+            continue; // look once more before we sleep
+        }
+        let before = cpu::rdtsc();
+        block(me, what);
+        me.end_run(before);
+        slept += cpu::rdtsc() - before;
+    }
+    if announced.is_some() {
+        what.announce(false);
+    }
+    me.counts.waits.store(false, Ordering::Relaxed);
+    if slept != 0 {
+        info::count(&me.counts.voluntary);
+    }
+    let now = cpu::rdtsc();
+    me.system_cycles.fetch_add((now - start).saturating_sub(slept), Ordering::Relaxed);
+    me.begin_run(now);
+}
+
+/// Gives the CPU away until `what` is ready, or halts it.
+fn block(me: &Thread, what: &dyn Wait) {
+    me.deadline.store(what.deadline(), Ordering::Relaxed);
+    me.is_told.store(what.is_told(), Ordering::Relaxed);
+    update_load(false);
+    loop {
+        wake_ready();
+        // That may have taken a kick of ours, which nobody will see again.
+        if what.ready() || me.is_awaited() {
+            break;
+        }
+        // SAFETY: unset below, before `what` goes; this CPU runs the thread.
+        unsafe { me.set_wait(Some(what)) };
+        if give_away() {
+            break;
+        }
+        let ready = || what.ready() || me.is_awaited();
+        if ready() {
+            break;
+        }
+        halt(&ready);
+        serve_all();
+        if ready() {
+            break;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { me.set_wait(None) };
+    me.deadline.store(NEVER, Ordering::Relaxed);
+    update_load(true);
+    set_polling();
+}
+
+/// How long a wait polls: `cycles` from when the other side is seen awake. A side
+/// that was just rung needs its wake-up time first; without that allowance both
+/// sides would for ever sleep just before the other one is there.
+struct Spin {
+    from: u64,
+    near: bool,
+    cycles: u64,
+    looks: u32,
+}
+
+/// Looks between two pauses. A pause is kind to the other hardware thread of a
+/// core, and costs much more than a look where an emulator runs us.
+const LOOKS_PER_PAUSE: u32 = 32;
+
+/// What a wake-up on the other side may take, ms.
+const WAKE_UP_MS: u64 = 1;
+
+impl Spin {
+    fn goes_on(&mut self, what: &dyn Wait) -> bool {
+        self.looks += 1;
+        if self.looks % LOOKS_PER_PAUSE == 0 {
+            cpu::pause();
+        }
+        let now = cpu::rdtsc();
+        if !self.near && what.near() {
+            (self.near, self.from) = (true, now);
+        }
+        let limit = if self.near { self.cycles } else { self.cycles.min(1) * u64::from(shared::params().tsc_khz) * WAKE_UP_MS };
+        now.wrapping_sub(self.from) < limit
+    }
+}

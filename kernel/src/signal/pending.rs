@@ -1,0 +1,94 @@
+//! Signals that are blocked: they wait on Linux, except for what is on its way.
+
+use crate::base::heap;
+use crate::link::delegate;
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use hanare_abi::slot::OP_REQUEUE_SIGNAL;
+use hanare_core::errno::{self, Result};
+use hanare_core::signal::{self, SigInfo, SigSet};
+use hanare_hal::usercopy;
+use zerocopy::IntoBytes;
+
+/// What a worker never blocks, since it is how the module tells of the LWK's death: waits here
+/// if the program blocks it.
+pub const NEVER_BLOCKED: SigSet = SigSet::EMPTY.with(signal::SIGBUS);
+
+/// Signals that are blocked wait on Linux, where `sigtimedwait`, `signalfd` and
+/// `sigpending` see them. One that was forwarded before its mask was known there
+/// goes back: of those for the process Linux knows who else takes them, and interrupts
+/// the call that it is in.
+pub fn give_back_blocked(thread: &Thread) {
+    let p = &thread.process;
+    while !thread.must_end() {
+        let taken = {
+            let mut own = thread.signals.lock();
+            let stays = SigSet(!own.mask.difference(NEVER_BLOCKED).0);
+            let for_thread = own.pending.dequeue(stays).map(|q| (q, false));
+            if let Some((q, _)) = for_thread && q.info.code == signal::SI_QUEUE {
+                own.directed.sent(q.signal);
+            }
+            for_thread.or_else(|| p.signals.lock().pending.dequeue(stays).map(|q| (q, true)))
+        };
+        let Some((queued, to_process)) = taken else { return };
+        let sent = p.write_scratch(thread.slot_index, queued.info.as_bytes()).and_then(|_| {
+            delegate::linux(OP_REQUEUE_SIGNAL, [u64::from(queued.signal), to_process.into(), 0, 0, 0, 0])
+        });
+        if sent.is_err() {
+            if !to_process {
+                thread.signals.lock().directed.take(queued.signal);
+            }
+            // Linux takes no more of them: it stays here.
+            match to_process {
+                true => heap::fallible(|| p.signals.lock().pending.add(queued.signal, queued.info, true)),
+                false => heap::fallible(|| thread.signals.lock().pending.add(queued.signal, queued.info, true)),
+            }
+            return;
+        }
+    }
+}
+
+/// Has Linux send the process a signal of the LWK's.
+pub fn send(thread: &Thread, signal: u32, info: SigInfo) -> Result<u64> {
+    thread.process.write_scratch(thread.slot_index, info.as_bytes())?;
+    delegate::linux(OP_REQUEUE_SIGNAL, [u64::from(signal), 1, 0, 0, 0, 0])
+}
+
+/// rt_sigtimedwait where one of its signals waits here. `None`: Linux answers.
+pub fn waited([set, info, timeout, size, ..]: &[u64; 6]) -> Option<Result<u64>> {
+    let thread = cpus::current();
+    let others = SigSet(!usercopy::read_u64(*set).ok()?);
+    let shared = &thread.process.signals;
+    let (own, all) = (thread.signals.lock().pending.set(), shared.lock().pending.set());
+    // Linux looks at the arguments before it looks at signals.
+    if own.union(all).difference(others).is_empty() || *size != 8 || *timeout != 0 && !is_time(*timeout) {
+        return None;
+    }
+    let taken = thread.signals.lock().dequeue(&mut shared.lock().pending, others)?;
+    let told = if *info == 0 { Ok(()) } else { usercopy::write(*info, taken.info.as_bytes()) };
+    Some(told.map(|()| u64::from(taken.signal)).map_err(|_| errno::EFAULT))
+}
+
+/// Whether a `struct timespec` at this address is one that Linux takes.
+fn is_time(at: u64) -> bool {
+    let field = |at| usercopy::read_u64(at).ok();
+    field(at).is_some_and(|s| s as i64 >= 0) && at.checked_add(8).and_then(field).is_some_and(|ns| ns < 1_000_000_000)
+}
+
+/// rt_sigpending: what waits here and what waits on Linux.
+pub fn pending(set: u64, size: u64) -> Result<u64> {
+    if size > 8 {
+        return Err(errno::EINVAL);
+    }
+    let thread = cpus::current();
+    let address = thread.process.write_scratch(thread.slot_index, &[0; 8])?;
+    delegate::linux(127, [address, 8, 0, 0, 0, 0])?;
+    let mut bytes = [0; 8];
+    thread.process.read_control(address, &mut bytes);
+    let s = thread.signals.lock();
+    let here = s.pending.set().union(thread.process.signals.lock().pending.set()).intersection(s.mask);
+    let all = u64::from_le_bytes(bytes) | here.0;
+    drop(s);
+    usercopy::write(set, &all.to_le_bytes()[..size as usize]).map_err(|_| errno::EFAULT)?;
+    Ok(0)
+}

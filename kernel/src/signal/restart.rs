@@ -1,0 +1,67 @@
+//! Calls that a signal interrupted: what becomes of them.
+
+use crate::calls::sleep::Sleep;
+use crate::process::futex;
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use hanare_core::errno::{self, Result};
+use hanare_core::signal::SigAction;
+use hanare_core::syscalls::Restart;
+use hanare_hal::traps::Regs;
+
+const RESTART_SYSCALL: u64 = 219;
+
+/// A call that a signal interrupted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Interrupted {
+    /// Linux returned EINTR; what follows depends on the call.
+    Started(Restart),
+    /// The LWK itself ended the call.
+    Local(Restart),
+    /// The worker saw the signal before it made the call: always made again.
+    NotStarted,
+}
+
+/// What restart_syscall(2) does: the rest of a call that a stop or a signal without a
+/// handler interrupted, which must not begin anew.
+pub enum Rest {
+    /// nanosleep, clock_nanosleep.
+    Sleep(Sleep),
+    /// FUTEX_WAIT with a timeout.
+    Futex(futex::Waiting),
+}
+
+/// restart_syscall(2).
+pub fn restart_syscall() -> Result<u64> {
+    let rest = cpus::current().signals.lock().take_rest();
+    match rest {
+        Some(Rest::Sleep(sleep)) => sleep.go_on(),
+        Some(Rest::Futex(waiting)) => waiting.go_on(),
+        None => Err(errno::EINTR),
+    }
+}
+
+/// Decides what becomes of an interrupted call; true if registers changed.
+pub fn finish_interrupted(thread: &Thread, regs: &mut Regs, handler: Option<(u32, &SigAction)>, any: bool) -> bool {
+    let Some(what) = thread.signals.lock().take_interrupted() else { return false };
+    let again = match (what, handler) {
+        (Interrupted::NotStarted, _) => true,
+        // Where Linux knows of SA_RESTART, it has decided (not for sockets with a timeout).
+        (Interrupted::Started(Restart::Sys), Some((signal, a))) => a.restarts() && !thread.process.signals.lock().mirrored.restarts(signal),
+        (Interrupted::Local(Restart::Sys), Some((_, a))) => a.restarts(),
+        (Interrupted::Local(_), None) => true,
+        (Interrupted::Started(Restart::Sys | Restart::NoHand | Restart::Block), None) => any,
+        _ => false,
+    };
+    if again {
+        let rests = what == Interrupted::Local(Restart::Block);
+        regs.rax = if rests { RESTART_SYSCALL } else { regs.orig_rax };
+        regs.rip -= 2; // the length of `syscall`
+    } else {
+        regs.rax = errno::EINTR.as_return() as u64;
+        let rest = thread.signals.lock().take_rest(); // it is over
+        drop(rest);
+    }
+    true
+}
+

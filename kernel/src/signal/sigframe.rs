@@ -1,0 +1,164 @@
+//! The frame of a handler: how it is built and taken back, and the stack for it.
+
+use crate::sched::cpus;
+use crate::signal::signals;
+use alloc::vec::Vec;
+use hanare_core::errno::{self, Result};
+use hanare_core::signal::{self, AltStack, FpSwBytes, QueuedSignal, RtSigFrame, SigAction, SigContext, SigSet, UContext};
+use hanare_hal::fpu::{self, FpuState};
+use hanare_hal::traps::{Regs, vector};
+use hanare_hal::{gdt, usercopy};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// An exception, as frames show it.
+#[derive(Clone, Copy, Default)]
+pub struct Trap {
+    /// Vector.
+    pub number: u64,
+    /// Error code of the CPU.
+    pub error: u64,
+    /// Address of the last page fault.
+    pub cr2: u64,
+}
+
+impl Trap {
+    /// A page fault, as Linux tells it: not which of Linux' own addresses are mapped.
+    pub fn page_fault(error: u64, addr: u64) -> Trap {
+        Trap { number: u64::from(vector::PAGE_FAULT), error: if addr >= 1 << 47 { error | 1 } else { error }, cr2: addr }
+    }
+}
+
+/// Puts the frame of a handler on its stack.
+pub fn build(queued: &QueuedSignal, action: &SigAction, regs: &mut Regs, alt: &AltStack, mask: SigSet, trap: Trap) -> core::result::Result<(), usercopy::Fault> {
+    if action.flags & signal::SA_RESTORER == 0 {
+        return Err(usercopy::Fault); // as Linux: it is not optional here
+    }
+    let mut state = FpuState::new();
+    state.save();
+    let size = fpu::size();
+    let place = signal::place_frame(regs.rsp, action.flags & signal::SA_ONSTACK != 0, alt, size as u64).ok_or(usercopy::Fault)?;
+    let mut image: Vec<u8> = state.bytes().to_vec();
+    let sw = if fpu::mask() != 0 { FpSwBytes::new(fpu::mask(), size as u32) } else { FpSwBytes::default() };
+    image[signal::SW_BYTES_OFFSET..signal::SW_BYTES_OFFSET + size_of::<FpSwBytes>()].copy_from_slice(sw.as_bytes());
+    image.extend_from_slice(&signal::FP_XSTATE_MAGIC2.to_le_bytes());
+    let frame = RtSigFrame {
+        restorer: action.restorer,
+        context: UContext {
+            flags: signal::UC_FP_XSTATE | signal::UC_SIGCONTEXT_SS | signal::UC_STRICT_RESTORE_SS,
+            link: 0,
+            stack: *alt,
+            mcontext: context_of(regs, trap, mask, place.fpstate),
+            sigmask: mask,
+        },
+        info: queued.info,
+    };
+    usercopy::write(place.fpstate, &image)?;
+    usercopy::write(place.frame, frame.as_bytes())?;
+    FpuState::new().restore();
+    let base = place.frame;
+    regs.rsp = base;
+    regs.rip = action.handler;
+    regs.rdi = u64::from(queued.signal);
+    regs.rsi = base + core::mem::offset_of!(RtSigFrame, info) as u64;
+    regs.rdx = base + core::mem::offset_of!(RtSigFrame, context) as u64;
+    regs.rax = 0;
+    regs.rflags &= !0x1_0500; // DF, TF, RF
+    Ok(())
+}
+
+fn context_of(r: &Regs, trap: Trap, mask: SigSet, fpstate: u64) -> SigContext {
+    SigContext {
+        r8: r.r8, r9: r.r9, r10: r.r10, r11: r.r11, r12: r.r12, r13: r.r13, r14: r.r14, r15: r.r15,
+        rdi: r.rdi, rsi: r.rsi, rbp: r.rbp, rbx: r.rbx, rdx: r.rdx, rax: r.rax, rcx: r.rcx, rsp: r.rsp,
+        rip: r.rip, rflags: r.rflags, cs: gdt::USER_CS, gs: 0, fs: 0, ss: gdt::USER_DS,
+        err: trap.error, trapno: trap.number, oldmask: mask.0, cr2: trap.cr2, fpstate, reserved: [0; 8],
+    }
+}
+
+/// rt_sigreturn: takes the frame back. A bad frame raises SIGSEGV.
+pub fn sigreturn(regs: &mut Regs) {
+    regs.rax = 0;
+    regs.orig_rax = crate::entry::NO_CALL;
+    if restore(regs).is_err() {
+        cpus::request_attention();
+        signals::force_segv(regs);
+    }
+}
+
+fn restore(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
+    let mut bytes = [0; size_of::<RtSigFrame>()];
+    usercopy::read(regs.rsp.wrapping_sub(8), &mut bytes)?;
+    let frame = RtSigFrame::read_from_bytes(&bytes).map_err(|_| usercopy::Fault)?;
+    let c = &frame.context.mcontext;
+    let settable = 0x5_0dd5; // Linux' FIX_EFLAGS
+    // What the handler blocked may wait here, or on Linux.
+    signals::set_mask(cpus::current(), frame.context.sigmask.blockable());
+    *regs = Regs {
+        r15: c.r15, r14: c.r14, r13: c.r13, r12: c.r12, rbp: c.rbp, rbx: c.rbx, r11: c.r11, r10: c.r10,
+        r9: c.r9, r8: c.r8, rax: c.rax, rcx: c.rcx, rdx: c.rdx, rsi: c.rsi, rdi: c.rdi, orig_rax: crate::entry::NO_CALL,
+        rip: c.rip, cs: u64::from(gdt::USER_CS), rflags: regs.rflags & !settable | c.rflags & settable | 0x200,
+        rsp: c.rsp, ss: u64::from(gdt::USER_DS),
+    };
+    if let Err(e) = restore_fpu(c.fpstate) {
+        FpuState::new().restore();
+        return Err(e);
+    }
+    let _ = set_alternate(frame.context.stack, regs.rsp); // as Linux, wrong or not
+    Ok(())
+}
+
+fn restore_fpu(at: u64) -> core::result::Result<(), usercopy::Fault> {
+    if at == 0 {
+        FpuState::new().restore();
+        return Ok(());
+    }
+    let size = fpu::size();
+    let mut image = alloc::vec![0; size];
+    usercopy::read(at, &mut image[..signal::FXSAVE_SIZE])?;
+    let sw = FpSwBytes::read_from_bytes(&image[signal::SW_BYTES_OFFSET..signal::SW_BYTES_OFFSET + size_of::<FpSwBytes>()]).map_err(|_| usercopy::Fault)?;
+    let mut magic2 = [0; 4];
+    let extended = fpu::mask() != 0
+        && sw.xstate_size as usize <= size
+        && usercopy::read(at + u64::from(sw.xstate_size), &mut magic2).is_ok()
+        && sw.is_extended(size as u32, u32::from_le_bytes(magic2));
+    let mut state = FpuState::new();
+    if extended {
+        usercopy::read(at, &mut image[..sw.xstate_size as usize])?;
+    } else if image.len() > signal::FXSAVE_SIZE {
+        image[512] = 3; // x87 and SSE are in the legacy area, the rest initial
+    }
+    state.set_bytes(&image);
+    state.restore();
+    Ok(())
+}
+
+/// sigaltstack.
+pub fn altstack(new: u64, old: u64, sp: u64) -> Result<u64> {
+    let before = cpus::current().signals.lock().alt;
+    if new != 0 {
+        let mut bytes = [0; size_of::<AltStack>()];
+        usercopy::read(new, &mut bytes).map_err(|_| errno::EFAULT)?;
+        set_alternate(AltStack::read_from_bytes(&bytes).map_err(|_| errno::EINVAL)?, sp)?;
+    }
+    if old != 0 {
+        let shown = AltStack { flags: before.flags_at(sp), reserved: 0, ..before };
+        usercopy::write(old, shown.as_bytes()).map_err(|_| errno::EFAULT)?;
+    }
+    Ok(0)
+}
+
+/// Sets the alternate stack of the running thread, whose stack pointer is `sp`.
+fn set_alternate(wanted: AltStack, sp: u64) -> Result<()> {
+    let mut s = cpus::current().signals.lock();
+    if s.alt.holds(sp) {
+        return Err(errno::EPERM);
+    }
+    let mode = wanted.flags & !signal::SS_AUTODISARM;
+    s.alt = match mode {
+        signal::SS_DISABLE => AltStack { flags: wanted.flags, ..AltStack::DISABLED },
+        0 | signal::SS_ONSTACK if wanted.size < hanare_core::limits::MIN_SIGNAL_STACK => return Err(errno::ENOMEM),
+        0 | signal::SS_ONSTACK => AltStack { reserved: 0, ..wanted },
+        _ => return Err(errno::EINVAL),
+    };
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Lines in the log about programs that end by an exception, as Linux leaves them in dmesg
+//! (`show_unhandled_signals`).
+
+use crate::base::time;
+use crate::base::pages::Pages;
+use crate::link::services;
+use crate::mm::FileRef;
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use crate::signal::sigframe::Trap;
+use alloc::format;
+use alloc::string::String;
+use hanare_abi::service::SERVICE_FILE_NAME;
+use hanare_core::ratelimit::RateLimit;
+use hanare_core::signal;
+use hanare_core::vma::Backing;
+use hanare_hal::traps::{Regs, vector};
+use spin::Mutex;
+
+/// As many in so long a time as Linux' `printk_ratelimit`.
+const INTERVAL_NS: u64 = 5_000_000_000;
+const BURST: u32 = 10;
+
+static LIMIT: Mutex<RateLimit> = Mutex::new(RateLimit::new(INTERVAL_NS, BURST));
+
+/// Whether one more line may be written, of those that any program can cause.
+pub fn may_say() -> bool {
+    let shown = LIMIT.lock().show(time::since_boot_ns());
+    if let Some(missed @ 1..) = shown {
+        crate::info!("{missed} lines about programs suppressed");
+    }
+    shown.is_some()
+}
+
+/// `NAME[TID]`.
+pub fn name_of(thread: &Thread) -> String {
+    let name = thread.name.lock().unwrap_or_default();
+    let length = name.iter().position(|&b| b == 0).unwrap_or(name.len());
+    format!("{}[{}]", String::from_utf8_lossy(&name[..length]).escape_debug(), thread.slot.tid())
+}
+
+/// The running thread's process ends by `signal`, which the exception `trap` has raised.
+pub fn log(thread: &Thread, signal: u32, trap: Trap, regs: &Regs) {
+    if !may_say() {
+        return;
+    }
+    let (name, place) = (name_of(thread), place(thread, regs.rip));
+    let (ip, sp, error, addr) = (regs.rip, regs.rsp, trap.error, trap.cr2);
+    if trap.number == u64::from(vector::PAGE_FAULT) {
+        let what = if signal == signal::SIGBUS { "bus error" } else { "segfault" };
+        crate::info!("{name}: {what} at {addr:x} ip {ip:016x} sp {sp:016x} error {error:x}{place}");
+    } else {
+        crate::info!("traps: {name} {} ip:{ip:x} sp:{sp:x} error:{error:x}{place}", description(trap.number as u8));
+    }
+}
+
+/// As Linux names it.
+fn description(number: u8) -> &'static str {
+    match number {
+        vector::DIVIDE => "trap divide error",
+        vector::DEBUG => "trap debug",
+        vector::BREAKPOINT => "trap int3",
+        vector::INVALID_OPCODE => "trap invalid opcode",
+        vector::X87 => "trap x87 floating-point exception",
+        vector::SIMD => "trap SIMD floating-point exception",
+        vector::ALIGNMENT => "trap alignment check",
+        vector::STACK => "trap stack segment",
+        vector::NOT_PRESENT => "trap segment not present",
+        vector::PROTECTION => "general protection fault",
+        _ => "trap exception",
+    }
+}
+
+/// ` in FILE[base+size]`, the mapping with the instruction; empty if that is none of a file's.
+fn place(thread: &Thread, ip: u64) -> String {
+    let found = {
+        let mm = thread.process.mm.lock();
+        mm.vmas.find(ip).and_then(|v| match &v.backing {
+            Backing::PrivateFile { file, .. } => Some((file.clone(), v.start, v.end - v.start)),
+            _ => None,
+        })
+    };
+    let Some((file, base, size)) = found else { return String::new() };
+    let path = path_of(&file).unwrap_or_default();
+    let name = path.rsplit('/').next().unwrap_or("");
+    format!(" in {}[{base:x}+{size:x}]", name.escape_debug())
+}
+
+/// The LWK knows the names of programs; those of libraries Linux does.
+fn path_of(file: &FileRef) -> Option<String> {
+    if !file.name.is_empty() || cpus::current().must_end() {
+        return Some(file.name.clone());
+    }
+    let page = Pages::new(0).ok()?;
+    let answer = services::by_worker(SERVICE_FILE_NAME, &[file.id], &[page.extent()]).ok()?;
+    Some(String::from_utf8_lossy(&page.bytes(0, answer.status as usize)).into_owned())
+}
