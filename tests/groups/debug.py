@@ -181,6 +181,18 @@ def gdb_threads():
     expect('counter 6 fraction 2.5' in text, text)
 
 
+def gdb_loading():
+    """A program that is slow to load is not shown before it is there."""
+    hanare('shutdown')
+    boot(*BOOT, '--option', 'hold_ms=500')
+    try:
+        text = gdb(f'-- {DEBUGGED}', 'print $rip != 0', 'break main', 'continue', 'bt')
+        in_order(text, r'^\$1 = 1$', r'Breakpoint 1, (\S+ in )?main', r'^#0 .*main')
+    finally:
+        hanare('shutdown', '--force')
+        boot(*BOOT)
+
+
 def gdb_watch():
     """By single steps, which GDB takes if it has to."""
     text = gdb(f'-- {DEBUGGED}', 'break main', 'continue', 'set can-use-hw-watchpoints 0', 'break work', 'continue', 'delete',
@@ -313,4 +325,5 @@ check('gdb-does-not-come', gdb_does_not_come)
 check('gdb-killed', gdb_killed)
 check('gdb-listen', gdb_listen)
 check('nothing-left', nothing_left)
+check('gdb-loading', gdb_loading)
 finish()

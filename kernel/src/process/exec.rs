@@ -89,10 +89,11 @@ extern "C" fn first_step(argument: usize) -> ! {
     cpus::reap();
     let thread = Thread::from_argument(argument);
     let mut regs = Regs::default();
+    observe::debug::loads(thread, true);
     match start_block_strings(&thread.process).map_err(|e| Failed(e, START_FAILED_FILE)).and_then(|(path, argv, envp)| {
         run(&Target::path(path), argv, &envp, &mut regs)
     }) {
-        Ok(()) => {}
+        Ok(()) => observe::debug::loads(thread, false),
         Err(Failed(e, kind)) => delegate::last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0]),
     }
     crate::entry::to_user(&mut regs);

@@ -38,6 +38,8 @@ const FXSAVE: usize = 512;
 #[derive(Default)]
 pub struct OfThread {
     snapshot: Mutex<Option<Box<Snapshot>>>,
+    /// It has no program yet: where it waits it has no registers either.
+    loads: AtomicBool,
     /// Remains stopped although the others run.
     stays: AtomicBool,
     /// To stop after one instruction.
@@ -350,9 +352,15 @@ pub(super) fn debugger_of(thread: &Thread) -> Option<Arc<Debugger>> {
     if o.has(DEBUGGED) { o.debugger.lock().clone() } else { None }
 }
 
+/// The first thread of a process gets its first program, or has it now.
+pub fn loads(thread: &Thread, is_loading: bool) {
+    thread.observe.debug.loads.store(is_loading, Ordering::Relaxed);
+}
+
 /// Whether a debugger waits for this thread, which may be waiting in the kernel.
 pub fn is_awaited(thread: &Thread) -> bool {
-    thread.process.observed.holds() && thread.observe.debug.snapshot.lock().is_none()
+    let own = &thread.observe.debug;
+    thread.process.observed.holds() && !own.loads.load(Ordering::Relaxed) && own.snapshot.lock().is_none()
 }
 
 /// A thread of a process whose threads are to stop waits in the kernel: it counts as
