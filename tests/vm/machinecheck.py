@@ -59,6 +59,15 @@ class Monitor:
             time.sleep(0.1)
         raise AssertionError(f'{address:#x} is not mapped')
 
+    def wait_for_user_mode(self):
+        """Until CPU 2 computes: a program that has said where it is may still be on its way back."""
+        self.ask(f'cpu {CPU}')
+        for _ in range(200):
+            if 'CPL=3' in self.ask('info registers'):
+                return
+            time.sleep(0.1)
+        raise AssertionError(f'CPU {CPU} does not come to user mode')
+
     def check(self, bank, status, address):
         self.ask(f'mce {CPU} {bank} {status:#x} {HERE:#x} {address:#x} {PHYSICAL:#x}')
 
@@ -111,6 +120,7 @@ def strike(shell, monitor, program):
     found = re.fullmatch(r'at (0x[0-9a-f]+)', line := shell.line())
     expect(found, line)
     frame = monitor.physical(int(found[1], 16))
+    monitor.wait_for_user_mode()
     monitor.check(1, USED, frame + 8)
     return frame, *shell.rest()
 
@@ -140,6 +150,7 @@ def fatal(shell, monitor):
     """The LWK says why it ends; Linux goes on and gets everything back, but for what is bad."""
     shell.begin(f'hanare run -- {PROGRAM} end')
     shell.line()
+    monitor.wait_for_user_mode()
     monitor.check(1, USED | CORRUPT, 0x1000)
     shell.rest()
     text = shell.run('hanare log')[0]
