@@ -229,6 +229,7 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
             while call.args[1] == 0 || cpu::rdtsc() < end {
                 cpu::pause();
             }
+            crate::info!("no longer hanging");
             Ok(())
         }
         abi::DEBUG_MEMORY => {
