@@ -288,9 +288,14 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 	struct hanare_space *space = vma->vm_private_data;
 	bool exiting = current->flags & PF_EXITING;
 	unsigned int timeout_ms = exiting ? EXITING_MS : UNLOCKED_MS;
+	struct file *file;
 
-	/* From here on the VMA may go away. */
+	/*
+	 * From here on the VMA may go away, and its descriptor. The space must not end by that
+	 * (hanare_release): the LWK would take back the frames that a service is filling for us.
+	 */
 	kref_get(&space->ref);
+	file = get_file(vma->vm_file);
 	mmap_read_unlock(vma->vm_mm);
 	ask(space, answer, addr, write, timeout_ms, timeout_ms);
 	/* Who is not to end, and can be killed, waits on for a file that is slow. */
@@ -299,6 +304,7 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 		kfree(answer);
 	else
 		answer_store(space, answer);
+	fput(file);
 	hanare_space_put(space);
 	return VM_FAULT_RETRY;
 }

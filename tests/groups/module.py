@@ -127,6 +127,9 @@ def forks():
 class SlowFile:
     """A program on the LWK, a thread of which waits for a page of a file that does not come yet."""
 
+    def __init__(self, how='slow'):
+        self.how = how
+
     def late(self, *_):
         raise Failure('no end')
 
@@ -140,7 +143,7 @@ class SlowFile:
         expect(self.server.stdout.readline() == b'mounted\n', 'no FUSE')
         file = os.open(self.folder + '/file', os.O_RDONLY)
         self.program = subprocess.Popen(
-            ['sh', '-c', f'exec hanare run --cpus 2 -- {HOSTILE} - slow 3<{self.folder}/file'],
+            ['sh', '-c', f'exec hanare run --cpus 2 -- {HOSTILE} - {self.how} 3<{self.folder}/file'],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         os.close(file)
         self.address = int(self.said(b'ready').split()[1], 16)
@@ -225,6 +228,16 @@ def two_readers():
         expect(first.wait(TIMEOUT) == 0, first.stderr.read())
 
 
+def unmapped():
+    """A proxy unmaps its space and closes the descriptor while a fault of its reads a file into frames of the LWK's."""
+    with SlowFile('written') as slow:
+        result = command([HOSTILE, str(slow.program.pid), 'unmapped'])
+        expect(result.out == b'ended\n', result)
+        result = command(['hanare', 'run', '--cpus', '2', '--', GUEST + '/static/hello'])
+        expect(result.out == b'hello\n', f'no program runs there: {result}, {hanare("log").out[-500:]}')
+        slow.tell(slow.server)
+
+
 def refused_by_linux(path, text, says):
     """Linux refuses, with a sentence in its log and no complaint."""
     def body():
@@ -265,6 +278,7 @@ check('hostile-stuck', hostile_at_shutdown('stuck'))
 check('hostile-forged', forged_answer)
 check('hostile-readers', killed_readers)
 check('hostile-two-readers', two_readers)
+check('hostile-unmapped', unmapped)
 check('hostile-shared', hostile_at_shutdown('shared'))
 check('hostile-copied', hostile_at_shutdown('copied'))
 finish()

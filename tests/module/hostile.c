@@ -10,7 +10,9 @@
  *   hostile NAME memory    a file that shows its memory outlives a real execve
  *   hostile NAME rights    root without capabilities asks for them under a filter of Linux'
  *   hostile NAME cycle     the space keeps a socket that has its descriptor in a message
+ *   hostile PID unmapped   has the proxy PID unmap all of its space and close the descriptor
  *   hostile - map          on the LWK: maps descriptor 0 over and over
+ *   hostile - written      on the LWK: a thread has Linux read a page of descriptor 3's mapping
  *   hostile - slow         on the LWK: a thread waits for a page of descriptor 3; what is new is zero
  */
 #define _GNU_SOURCE
@@ -466,13 +468,90 @@ static void slow(void)
 	printf("%zu pages written to, the file begins with %c\n", wrong, slow_byte ?: '-');
 }
 
+/* ---- written, unmapped ---- */
+
+static int to_pipe[2];
+
+static int write_slow(void *unused)
+{
+	write(to_pipe[1], (const void *)slow_file, 1);
+	for (;;)
+		syscall(SYS_nanosleep, &(struct timespec){ .tv_sec = 1000 }, NULL);
+	return 0;
+}
+
+/* Its second worker waits inside a page fault, the first one in a system call. */
+static void written(void)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+	char byte;
+
+	slow_file = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, 3, 0);
+	need(slow_file != MAP_FAILED && !pipe(to_pipe), "mmap");
+	need(clone(write_slow, stack + sizeof(stack), CLONE_VM | CLONE_FS | CLONE_FILES |
+		   CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, NULL) > 0, "clone");
+	printf("ready %lx\n", (unsigned long)slow_file);
+	fflush(stdout);
+	read(0, &byte, 1);
+}
+
+/* A stopped task makes a system call at the place where it made its last one. */
+static void begin_call(pid_t tid, struct user_regs_struct *regs, long number, long first, long second)
+{
+	need(!ptrace(PTRACE_GETREGS, tid, 0, regs), "GETREGS");
+	regs->rip -= 2;
+	regs->orig_rax = -1;
+	regs->rax = number;
+	regs->rdi = first;
+	regs->rsi = second;
+	need(!ptrace(PTRACE_SETREGS, tid, 0, regs), "SETREGS");
+}
+
+static long call(pid_t tid, long number, long first, long second)
+{
+	struct user_regs_struct regs;
+	int status, stops;
+
+	begin_call(tid, &regs, number, first, second);
+	for (stops = 0; stops < 2; stops++) {
+		need(!ptrace(PTRACE_SYSCALL, tid, 0, 0), "SYSCALL");
+		need(waitpid(tid, &status, __WALL) == tid && WIFSTOPPED(status), "a stop");
+	}
+	need(!ptrace(PTRACE_GETREGS, tid, 0, &regs), "GETREGS");
+	return regs.rax;
+}
+
+static void unmapped(void)
+{
+	pid_t pid = atoi(name);
+	struct user_regs_struct regs;
+	int number, status;
+
+	need(!ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACESYSGOOD), "seize");
+	need(!ptrace(PTRACE_INTERRUPT, pid, 0, 0) && waitpid(pid, &status, __WALL) == pid, "interrupt");
+	need(!call(pid, SYS_munmap, HANARE_USER_MIN, HANARE_CONTROL_END - HANARE_USER_MIN), "munmap");
+	for (number = 0; number < PAGE; number++) {
+		char path[64], target[64] = "";
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, number);
+		if (readlink(path, target, sizeof(target) - 1) > 0 && !strcmp(target, "/dev/hanare"))
+			need(!call(pid, SYS_close, number, 0), "close");
+	}
+	/* The descriptor's end comes before this call begins. */
+	begin_call(pid, &regs, SYS_pause, 0, 0);
+	need(!ptrace(PTRACE_SYSCALL, pid, 0, 0) && waitpid(pid, &status, __WALL) == pid, "pause");
+	printf("ended\n");
+	fflush(stdout);
+	ptrace(PTRACE_DETACH, pid, 0, 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } modes[] = {
 		{ "kept", kept }, { "shared", shared }, { "stuck", stuck }, { "copied", copied }, { "moved", moved },
 		{ "memory", memory }, { "rights", rights },
 		{ "cycle", cycle }, { "secret", secret }, { "map", map_over_and_over },
-		{ "slow", slow },
+		{ "slow", slow }, { "written", written }, { "unmapped", unmapped },
 	};
 	size_t i;
 
