@@ -225,8 +225,10 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
         }
         abi::DEBUG_HANG => {
             crate::info!("hanging, as asked for by hanare debug hang");
-            let end = cpus::deadline(call.args[1].saturating_mul(1_000_000));
-            while call.args[1] == 0 || cpu::rdtsc() < end {
+            // By Linux' ticks: the TSC of an emulated machine may run ahead for a while.
+            let linux_ns = || shared::clock().read().monotonic_coarse_ns;
+            let end = linux_ns().saturating_add(call.args[1].saturating_mul(1_000_000));
+            while call.args[1] == 0 || linux_ns() < end {
                 cpu::pause();
             }
             crate::info!("no longer hanging");
