@@ -159,6 +159,7 @@ struct hanare_space {
 	struct pid *pid;			/* of the proxy */
 	struct file *proxy;			/* its executable, for program.c; or NULL */
 	u64 allowed;				/* instance CPUs, by index */
+	u64 groups[2 * HANARE_GROUPS_MAX];	/* group.c; as the LWK was told them */
 	u32 control_fd;				/* the proxy's descriptor of it, not shown */
 	bool shares_table;			/* another space's process has its descriptor table */
 	struct file *door;			/* then: another's file at control_fd; compared only */
@@ -289,6 +290,7 @@ int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
 			 enum hanare_patience patience, unsigned int timeout_ms);
 int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
+int hanare_post_about(struct hanare_space *space, struct hanare_call *call);
 int hanare_ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns);
 void hanare_ping_all(struct hanare_instance *inst, u64 *slowest);
 
@@ -334,6 +336,10 @@ void hanare_sleep_exit(void);
 /* stderr.c */
 int hanare_stderr_init(void);
 void hanare_stderr_exit(void);
+
+/* group.c: control groups that limit memory */
+void hanare_space_find_groups(struct hanare_space *space);
+bool hanare_space_tell_groups(struct hanare_space *space);
 
 /* share.c */
 int hanare_share_init(void);

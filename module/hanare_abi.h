@@ -507,8 +507,9 @@ struct hanare_clock_page {
  * user id, effective one, group id, effective one, as the proxy would be told them, and
  * the number of its process id namespace (of every process). After `OP_EXEC` the token is that
  * of a program: 1 if it has more rights than who started it (AT_SECURE), and 32 random bytes
- * follow. Last, of every space: the number of its user (`USER_WORD`), and a random number from
- * which its own tokens are counted, so that nobody who only has its descriptor guesses them.
+ * follow. Last, of every space: its control groups (`GROUPS_WORD`), the number of its user
+ * (`USER_WORD`), and a random number from which its own tokens are counted, so that nobody who
+ * only has its descriptor guesses them.
  * Answer args: [0] = 1 if none of its memory is shared with Linux, so that the device
  * may be mapped over all of its addresses at once; `pages`: the frames of the first page
  * of slots and of the first scratch page, which the proxy is going to touch; 0: ask later.
@@ -517,12 +518,20 @@ struct hanare_clock_page {
 /* In a set of CPUs by index: all that there are, because nobody has chosen any. */
 #define HANARE_ALLOWED_ALL 0xffffffffffffffffULL
 /* See `REQUEST_SPACE_OPEN`. */
-#define HANARE_CHILD_WORDS 13
+#define HANARE_CHILD_WORDS 29
+/*
+ * First word of `CHILD_WORDS` of the control groups with a limit that the process is in, the
+ * innermost first, two words each: a number that no other group ever has, and how many pages of
+ * 4 KiB it may have (`memory.max`). Zeros behind them.
+ */
+#define HANARE_GROUPS_WORD 11
+/* Most of these groups; where there are more the innermost are left out. */
+#define HANARE_GROUPS_MAX 8
 /*
  * Word of `CHILD_WORDS`: whose share of the instance the space uses. A user id of Linux' first
  * user namespace; in another one, of who made that, unless that was the superuser.
  */
-#define HANARE_USER_WORD 11
+#define HANARE_USER_WORD 27
 /*
  * Run the program in the start block of `space` (see `crate::start`); args: [0] = 0,
  * or the first slot of a process that shares it (`IOCTL_SHARE`), which begins; [1] = its
@@ -573,6 +582,11 @@ struct hanare_clock_page {
 #define HANARE_REQUEST_PROCESS_END 13U
 /* Somebody has set Linux' clock: who waits for a time of it looks at it. Not awaited. */
 #define HANARE_REQUEST_CLOCK_SET 14U
+/*
+ * A space's control groups are others now, or have other limits: `pages` holds them as in
+ * `GROUPS_WORD`. Not awaited.
+ */
+#define HANARE_REQUEST_SPACE_GROUPS 15U
 /*
  * What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
  * [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of
@@ -724,10 +738,17 @@ struct hanare_request {
 /* End watch args[0]. */
 #define HANARE_SERVICE_UNWATCH 8U
 /*
- * Kill the proxy of the entry's space (SIGKILL): the LWK is out of memory and has
- * chosen that one; args: [0] = bytes in use of [1]. Its standard error output is told.
+ * Kill the proxy of the entry's space (SIGKILL): there is no memory left and the LWK has
+ * chosen that one; args: [0] = bytes in use of [1], [2] = whose they are (`OUT_*`). Its standard
+ * error output is told.
  */
 #define HANARE_SERVICE_KILL 9U
+/* See `SERVICE_KILL`: the instance's. */
+#define HANARE_OUT_INSTANCE 0ULL
+/* What the process' user may have of the instance. */
+#define HANARE_OUT_USER 1ULL
+/* What its control group may have. */
+#define HANARE_OUT_GROUP 2ULL
 /*
  * Whether the worker may do something to a thread of another process, where the LWK does
  * it: args: [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's

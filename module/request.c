@@ -74,6 +74,7 @@ static int pool_kept(u32 kind)
 		return 0;
 	case HANARE_REQUEST_SPACE_CLOSE:
 	case HANARE_REQUEST_PROCESS_END:
+	case HANARE_REQUEST_SPACE_GROUPS:
 		return 16;
 	default:
 		return 32;
@@ -283,16 +284,37 @@ int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
 }
 
 /* Post without waiting for an answer. */
-int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind)
+static int post(struct hanare_instance *inst, struct hanare_cpu *cpu, const struct hanare_call *call,
+		unsigned int timeout_ms)
 {
-	struct hanare_call call = { .kind = kind };
-	int index = request_begin(inst, cpu, &call, WAIT_BOUNDED,
-				  (jiffies + msecs_to_jiffies(1000)) ?: 1);
+	int index = request_begin(inst, cpu, call, WAIT_BOUNDED,
+				  (jiffies + msecs_to_jiffies(timeout_ms)) ?: 1);
 
 	if (index < 0)
 		return index;
 	abandon(inst, index);
 	return 0;
+}
+
+int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind)
+{
+	struct hanare_call call = { .kind = kind };
+
+	return post(inst, cpu, &call, 1000);
+}
+
+/* -ETIMEDOUT, at once: no entry is left. */
+int hanare_post_about(struct hanare_space *space, struct hanare_call *call)
+{
+	struct hanare_instance *inst = space->inst;
+	int err = -EIO;
+
+	call->space = space->id;
+	down_read(&inst->live);
+	if (inst->shared && !READ_ONCE(inst->dead))
+		err = post(inst, space->home, call, 0);
+	up_read(&inst->live);
+	return err;
 }
 
 int hanare_ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns)

@@ -282,7 +282,7 @@ static long run(struct hanare_job *job, enum hanare_context context)
 	case HANARE_SERVICE_KILL:
 		if (!job->space)
 			return -ENOENT;
-		hanare_say_killed(job->space, job->args[0], job->args[1]);
+		hanare_say_killed(job->space, job->args[0], job->args[1], job->args[2]);
 		hanare_space_kill(job->space);
 		return 0;
 	case HANARE_SERVICE_FILE_NAME:

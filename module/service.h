@@ -36,7 +36,7 @@ long hanare_file_name(struct hanare_job *job);
 long hanare_fill(struct hanare_job *job);
 long hanare_file_cached(struct hanare_job *job);
 /* stderr.c */
-void hanare_say_killed(struct hanare_space *space, u64 used, u64 total);
+void hanare_say_killed(struct hanare_space *space, u64 used, u64 total, u64 whose);
 /* permission.c: the same. */
 long hanare_may(struct hanare_job *job);
 

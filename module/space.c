@@ -74,8 +74,30 @@ void hanare_space_put(struct hanare_space *space)
 	kref_put(&space->ref, space_release);
 }
 
+static void look_at_groups(struct work_struct *work);
+static DECLARE_DELAYED_WORK(group_work, look_at_groups);
+
+/* Linux tells nobody of a new group of a process, or a new limit. */
+static void look_at_groups(struct work_struct *work)
+{
+	unsigned long id = 0;
+	bool goes_on = true;
+
+	while (goes_on && hanare_space_next(&id)) {
+		struct hanare_space *space = hanare_space_find(id);
+
+		if (!space)
+			continue;
+		goes_on = hanare_space_tell_groups(space);
+		hanare_space_put(space);
+	}
+	if (hanare_spaces_any())
+		schedule_delayed_work(&group_work, HZ);
+}
+
 void hanare_spaces_exit(void)
 {
+	cancel_delayed_work_sync(&group_work);
 	rcu_barrier();
 	xa_destroy(&spaces);
 }
@@ -317,6 +339,9 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 
 	if (from && from->program)
 		get_random_bytes(&child[7], 4 * sizeof(u64));
+	hanare_space_find_groups(space);
+	schedule_delayed_work(&group_work, HZ);
+	memcpy(&child[HANARE_GROUPS_WORD], space->groups, sizeof(space->groups));
 	child[HANARE_USER_WORD] = __kuid_val(hanare_user_of_caller());
 	get_random_bytes(&child[HANARE_CHILD_WORDS - 1], sizeof(u64));
 	/* Killed or not: the LWK ends a process whose program it has, and uses its slot again. */
@@ -327,7 +352,7 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 	else if (err)
 		refuse(message, err, "%s does not answer: see hanare status", space->inst->name);
 	else if (call.status == -EAGAIN)
-		refuse(message, call.status, "you have as many programs on %s as one user may have",
+		refuse(message, call.status, "you have as many programs, or control groups with some, on %s as one user may have",
 		       space->inst->name);
 	else if (call.status == -ENOMEM)
 		refuse(message, call.status, "%s has no memory for another program of yours",

@@ -99,8 +99,20 @@ static int take_stderr(const void *to, struct file *file, unsigned int fd)
 	return 1;
 }
 
+static const char *memory_of(u64 whose)
+{
+	switch (whose) {
+	case HANARE_OUT_GROUP:
+		return "its control group has all the memory that it may have";
+	case HANARE_OUT_USER:
+		return "its user has all the memory that one may have";
+	default:
+		return "there is no memory left";
+	}
+}
+
 /* A process that shares the space has the same name, or is close to it. */
-static struct line *line_of(struct hanare_space *space, u64 used, u64 total)
+static struct line *line_of(struct hanare_space *space, u64 used, u64 total, u64 whose)
 {
 	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_TGID);
 	const char *instance = space->inst->name;
@@ -121,8 +133,8 @@ static struct line *line_of(struct hanare_space *space, u64 used, u64 total)
 		if (!isascii(*c) || !isprint(*c))
 			*c = '?';
 	line->length = scnprintf(line->text, sizeof(line->text),
-		"hanare: %s was killed: the instance '%s' is out of memory (%llu of %llu MiB used); see: hanare log %s\n",
-		name, instance, used >> 20, total >> 20, instance);
+		"hanare: %s was killed: %s on the instance '%s' (%llu of %llu MiB used); see: hanare log %s\n",
+		name, memory_of(whose), instance, used >> 20, total >> 20, instance);
 	task_lock(task);
 	if (task->files)
 		iterate_fd(task->files, STDERR, take_stderr, &line->to);
@@ -132,9 +144,9 @@ put:
 	return line;
 }
 
-void hanare_say_killed(struct hanare_space *space, u64 used, u64 total)
+void hanare_say_killed(struct hanare_space *space, u64 used, u64 total, u64 whose)
 {
-	struct line *line = line_of(space, used, total);
+	struct line *line = line_of(space, used, total, whose);
 
 	if (!line)
 		return;

@@ -32,8 +32,9 @@ pub const REQUEST_PING: u32 = 1;
 /// user id, effective one, group id, effective one, as the proxy would be told them, and
 /// the number of its process id namespace (of every process). After `OP_EXEC` the token is that
 /// of a program: 1 if it has more rights than who started it (AT_SECURE), and 32 random bytes
-/// follow. Last, of every space: the number of its user ([`USER_WORD`]), and a random number from
-/// which its own tokens are counted, so that nobody who only has its descriptor guesses them.
+/// follow. Last, of every space: its control groups ([`GROUPS_WORD`]), the number of its user
+/// ([`USER_WORD`]), and a random number from which its own tokens are counted, so that nobody who
+/// only has its descriptor guesses them.
 /// Answer args: [0] = 1 if none of its memory is shared with Linux, so that the device
 /// may be mapped over all of its addresses at once; `pages`: the frames of the first page
 /// of slots and of the first scratch page, which the proxy is going to touch; 0: ask later.
@@ -41,7 +42,13 @@ pub const REQUEST_SPACE_OPEN: u32 = 2;
 /// In a set of CPUs by index: all that there are, because nobody has chosen any.
 pub const ALLOWED_ALL: u64 = u64::MAX;
 /// See [`REQUEST_SPACE_OPEN`].
-pub const CHILD_WORDS: usize = 13;
+pub const CHILD_WORDS: usize = 13 + 2 * GROUPS_MAX;
+/// First word of [`CHILD_WORDS`] of the control groups with a limit that the process is in, the
+/// innermost first, two words each: a number that no other group ever has, and how many pages of
+/// 4 KiB it may have (`memory.max`). Zeros behind them.
+pub const GROUPS_WORD: usize = 11;
+/// Most of these groups; where there are more the innermost are left out.
+pub const GROUPS_MAX: usize = 8;
 /// Word of [`CHILD_WORDS`]: whose share of the instance the space uses. A user id of Linux' first
 /// user namespace; in another one, of who made that, unless that was the superuser.
 pub const USER_WORD: usize = CHILD_WORDS - 2;
@@ -79,6 +86,9 @@ pub const REQUEST_SPACE_PAUSE: u32 = 12;
 pub const REQUEST_PROCESS_END: u32 = 13;
 /// Somebody has set Linux' clock: who waits for a time of it looks at it. Not awaited.
 pub const REQUEST_CLOCK_SET: u32 = 14;
+/// A space's control groups are others now, or have other limits: `pages` holds them as in
+/// [`GROUPS_WORD`]. Not awaited.
+pub const REQUEST_SPACE_GROUPS: u32 = 15;
 
 /// What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
 /// [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of

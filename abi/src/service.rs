@@ -65,9 +65,16 @@ pub const SERVICE_RESOLVE: u32 = 6;
 pub const SERVICE_WATCH: u32 = 7;
 /// End watch args[0].
 pub const SERVICE_UNWATCH: u32 = 8;
-/// Kill the proxy of the entry's space (SIGKILL): the LWK is out of memory and has
-/// chosen that one; args: [0] = bytes in use of [1]. Its standard error output is told.
+/// Kill the proxy of the entry's space (SIGKILL): there is no memory left and the LWK has
+/// chosen that one; args: [0] = bytes in use of [1], [2] = whose they are (`OUT_*`). Its standard
+/// error output is told.
 pub const SERVICE_KILL: u32 = 9;
+/// See [`SERVICE_KILL`]: the instance's.
+pub const OUT_INSTANCE: u64 = 0;
+/// What the process' user may have of the instance.
+pub const OUT_USER: u64 = 1;
+/// What its control group may have.
+pub const OUT_GROUP: u64 = 2;
 /// Whether the worker may do something to a thread of another process, where the LWK does
 /// it: args: [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's
 /// own answer to the call in question proves nothing: who runs a program may have replaced

@@ -81,7 +81,7 @@ def exceptions():
 
 
 def out_of_memory():
-    wanted = re.compile(rb"^hanare: die was killed: the instance 'default' is out of memory "
+    wanted = re.compile(rb"^hanare: die was killed: there is no memory left on the instance 'default' "
                         rb"\(\d+ of \d+ MiB used\); see: hanare log default\n", re.M)
 
     def pipe():

@@ -23,6 +23,9 @@ enum State {
     Allocated,
 }
 
+/// Of [`Frame::marks`] those that a block made of single pages has if one of them had them.
+pub const MARKS_ADDED: u16 = 0xf;
+
 /// Metadata of one page frame. 16 bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -280,7 +283,8 @@ impl<'a> Zone<'a> {
     }
 
     /// Makes one block of 2^`order` single pages again, if each of them is allocated
-    /// and has `refs` 1; the block has the marks of all. False: nothing was changed.
+    /// and has `refs` 1, and has the others' marks but for [`MARKS_ADDED`]; of those the block
+    /// has all. False: nothing was changed.
     pub fn join(&mut self, pfn: Pfn, order: u32) -> bool {
         let pages = 1 << order;
         if order > MAX_ORDER || pfn.0 % (1 << order) != 0 || !self.contains(pfn) {
@@ -290,8 +294,12 @@ impl<'a> Zone<'a> {
         let Some(frames) = self.frames.get_mut(index..index + pages) else {
             return false;
         };
-        let single = |f: &Frame| f.state == State::Allocated && f.order == 0 && f.refs == 1;
-        if !frames.iter().all(single) {
+        let alike = frames.first().map_or(0, |f| f.marks & !MARKS_ADDED);
+        let fits = |f: &Frame| {
+            let single = f.state == State::Allocated && f.order == 0 && f.refs == 1;
+            single && f.marks & !MARKS_ADDED == alike
+        };
+        if !frames.iter().all(fits) {
             return false;
         }
         let marks = frames.iter().fold(0, |marks, f| marks | f.marks);

@@ -20,6 +20,7 @@ pub mod elf;
 pub mod errno;
 pub mod fair;
 pub mod futex;
+pub mod groups;
 pub mod limits;
 pub mod machinecheck;
 pub mod mempolicy;

@@ -8,14 +8,19 @@
 //! which serve different spaces of one user rarely write to the same line.
 //!
 //! Root is charged and not limited. Limits are `hanare boot --user-limits`.
+//!
+//! A program's pages are also charged to its control group, if that has a limit (`memory.max`), each
+//! page once, however many share it (`core::groups`). As on Linux that binds root, too.
 
-use crate::base::{frames, heap};
+use crate::base::frames::{self, GROUPS, NoPage};
+use crate::base::heap;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use hanare_abi::boot::BELL_BYTES;
 use hanare_core::account::Sum;
 use hanare_core::errno::{self, Result};
+use hanare_core::groups::{NOBODY, Tag};
 use hanare_core::userlimits::UserLimits;
 use spin::{Mutex, Once};
 
@@ -133,15 +138,77 @@ pub struct Account {
     user: Arc<User>,
     kernel: Sum,
     memory: Sum,
+    /// The control group. Pages are charged under the lock: nobody charges one that was left.
+    group: Mutex<Tag>,
+    /// The group for whose limit it was refused a page.
+    refused_by: AtomicU16,
 }
 
+/// One that enters or changes its control group at a time.
+static ENTERING: Mutex<()> = Mutex::new(());
+
 impl Account {
-    /// Of a new space of a user.
+    /// Of a new space of a user, in the innermost of these control groups (see `Groups::enter`).
     ///
     /// # Errors
-    /// `ENOMEM`.
-    pub fn of(uid: u32) -> Result<Arc<Account>> {
-        heap::arc(Account { user: User::of(uid)?, kernel: Sum::default(), memory: Sum::default() })
+    /// `ENOMEM`. `EAGAIN`: there are too many control groups.
+    pub fn of(uid: u32, groups: &[(u64, u64)]) -> Result<Arc<Account>> {
+        let (group, refused_by) = (Mutex::new(NOBODY), AtomicU16::new(NOBODY));
+        let new = heap::arc(Account { user: User::of(uid)?, kernel: Sum::default(), memory: Sum::default(), group, refused_by })?;
+        new.enter(groups)?;
+        Ok(new)
+    }
+
+    /// It is in the innermost of these control groups from now on; what was charged stays where it is.
+    ///
+    /// # Errors
+    /// `EAGAIN`: there are too many.
+    pub fn enter(&self, groups: &[(u64, u64)]) -> Result<()> {
+        let entered = {
+            let _one = ENTERING.lock();
+            GROUPS.enter(self.user.uid, groups).ok_or(errno::EAGAIN)?
+        };
+        let left = core::mem::replace(&mut *self.group.lock(), entered);
+        GROUPS.leave(left);
+        Ok(())
+    }
+
+    /// Whether its pages are charged to a control group.
+    pub fn is_in(&self, group: Tag) -> bool {
+        GROUPS.is_within(*self.group.lock(), group)
+    }
+
+    /// Whether its pages are charged to any control group.
+    pub fn has_group(&self) -> bool {
+        *self.group.lock() != NOBODY
+    }
+
+    /// A block of `1 << order` pages of a program near this CPU, or anywhere.
+    pub fn alloc(&self, order: u32) -> Option<u64> {
+        let group = self.group.lock();
+        let block = frames::alloc_charged(order, *group);
+        // For a larger one smaller ones may do.
+        self.note(block.err().filter(|_| order == 0));
+        block.ok()
+    }
+
+    /// Charges a single page that becomes a program's own, if nobody has been. False: it may not have it.
+    pub fn take(&self, paddr: u64) -> bool {
+        let group = self.group.lock();
+        let taken = frames::charge(paddr, *group);
+        self.note(taken.err());
+        taken.is_ok()
+    }
+
+    fn note(&self, refusal: Option<NoPage>) {
+        if let Some(NoPage::Group(group)) = refusal {
+            self.refused_by.store(group, Ordering::Relaxed);
+        }
+    }
+
+    /// The control group for whose limit it was refused a page since this was asked last.
+    pub fn take_refusal(&self) -> Option<Tag> {
+        Some(self.refused_by.swap(NOBODY, Ordering::Relaxed)).filter(|&group| group != NOBODY)
     }
 
     /// Whose it is.
@@ -238,6 +305,7 @@ impl Drop for Account {
     fn drop(&mut self) {
         self.user.kernel.fetch_sub(self.kernel.charged(), Ordering::Relaxed);
         self.user.memory.fetch_sub(self.memory.charged(), Ordering::Relaxed);
+        GROUPS.leave(*self.group.get_mut());
     }
 }
 

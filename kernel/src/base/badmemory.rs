@@ -44,7 +44,11 @@ pub fn free_others(paddr: u64, order: u32) {
     if order > 0 {
         frames::split(paddr, order);
     }
-    for page in (paddr..paddr + (4096 << order)).step_by(4096).filter(|&page| !contains(page, 0)) {
-        frames::free(page, 0);
+    for page in (paddr..paddr + (4096 << order)).step_by(4096) {
+        if contains(page, 0) {
+            frames::uncharge(page);
+        } else {
+            frames::free(page, 0);
+        }
     }
 }

@@ -6,7 +6,8 @@ use crate::base::chain::{Chain, Run};
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::MemoryChunk;
 use hanare_core::addr::Pfn;
-use hanare_core::buddy::{Frame, Zone};
+use hanare_core::buddy::{Frame, MARKS_ADDED, Zone};
+use hanare_core::groups::{GROUPS_MAX, Groups, NOBODY, Tag};
 use hanare_hal::paging::TableSource;
 use hanare_hal::{memory, percpu, shared};
 use spin::{Mutex, Once};
@@ -34,6 +35,9 @@ impl Node {
         result
     }
 }
+
+/// Control groups that are charged for pages.
+pub static GROUPS: Groups = Groups::new();
 
 static ZONES: [Once<Node>; ZONES_MAX] = [const { Once::new() }; ZONES_MAX];
 
@@ -93,6 +97,47 @@ pub fn alloc_user(order: u32) -> Option<u64> {
     alloc_keeping(order, |z| z.total_pages() / KERNEL_SHARE)
 }
 
+/// Why there is no page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum NoPage {
+    /// There is no memory.
+    Memory,
+    /// It is beyond the limit of this control group.
+    Group(Tag),
+}
+
+/// As [`alloc_user`], charged to a control group until it is free.
+pub fn alloc_charged(order: u32, group: Tag) -> Result<u64, NoPage> {
+    GROUPS.charge(group, 1 << order).map_err(NoPage::Group)?;
+    let Some(paddr) = alloc_user(order) else {
+        GROUPS.uncharge(group, 1 << order);
+        return Err(NoPage::Memory);
+    };
+    if group != NOBODY {
+        set_group(paddr, group);
+    }
+    Ok(paddr)
+}
+
+/// Charges a single page to a control group, if nobody has been charged for it.
+pub fn charge(paddr: u64, group: Tag) -> Result<(), NoPage> {
+    if group == NOBODY || group_of(paddr) != NOBODY {
+        return Ok(());
+    }
+    GROUPS.charge(group, 1).map_err(NoPage::Group)?;
+    set_group(paddr, group);
+    Ok(())
+}
+
+/// The control group that a page, or the block that begins with it, is charged to.
+pub fn group_of(paddr: u64) -> Tag {
+    with_zone(paddr, |z| z.frame(Pfn(paddr / 4096)).marks >> GROUP_SHIFT)
+}
+
+fn set_group(paddr: u64, group: Tag) {
+    with_zone(paddr, |z| z.frame_mut(Pfn(paddr / 4096)).marks |= group << GROUP_SHIFT);
+}
+
 fn alloc_keeping(order: u32, keep: impl Fn(&Zone<'static>) -> usize) -> Option<u64> {
     if failing::is_to_fail() {
         return None;
@@ -115,7 +160,7 @@ fn alloc_keeping(order: u32, keep: impl Fn(&Zone<'static>) -> usize) -> Option<u
 /// As [`alloc_user`], as single pages that are freed one by one.
 pub fn alloc_pages(order: u32) -> Option<u64> {
     let paddr = alloc_user(order)?;
-    with_zone(paddr, |z| z.split(Pfn(paddr / 4096), order));
+    split(paddr, order);
     Some(paddr)
 }
 
@@ -148,7 +193,18 @@ pub fn free(paddr: u64, order: u32) {
     if badmemory::contains(paddr, order) {
         return badmemory::free_others(paddr, order);
     }
-    with_zone(paddr, |z| z.free(Pfn(paddr / 4096), order));
+    let group = with_zone(paddr, |z| {
+        let marks = z.frame(Pfn(paddr / 4096)).marks;
+        z.free(Pfn(paddr / 4096), order);
+        marks >> GROUP_SHIFT
+    });
+    GROUPS.uncharge(group, 1 << order);
+}
+
+/// A page that is never free again is charged to nobody.
+pub fn uncharge(paddr: u64) {
+    let group = with_zone(paddr, |z| core::mem::take(&mut z.frame_mut(Pfn(paddr / 4096)).marks) >> GROUP_SHIFT);
+    GROUPS.uncharge(group, 1);
 }
 
 fn with_zone<R>(paddr: u64, f: impl FnOnce(&mut Zone<'static>) -> R) -> R {
@@ -237,6 +293,10 @@ pub fn free_run(paddr: u64, pages: u32) {
 
 /// In [`Frame::marks`]: Linux was told of this frame, so it may hold it.
 const MARK_SEEN: u16 = 1;
+/// In [`Frame::marks`], from this bit on: the control group that is charged for it.
+const GROUP_SHIFT: u32 = 4;
+
+const _: () = assert!(MARKS_ADDED >> GROUP_SHIFT == 0 && GROUPS_MAX < 1 << (u16::BITS - GROUP_SHIFT));
 
 /// One more mapping of a single page (fork).
 pub fn share(paddr: u64) {

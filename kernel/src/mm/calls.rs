@@ -13,6 +13,7 @@ use alloc::collections::LinkedList;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
+use hanare_core::groups::NOBODY;
 use hanare_core::limits::{MAX_VMAS, TASK_SIZE};
 use hanare_core::vma::{Backing, Prot, Search, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL, pte};
@@ -456,20 +457,23 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
         // As far as the map was changed, the pages follow it.
         let mut seen: Option<(u64, u64)> = None;
         let mut at = start;
+        let charges = prot.contains(Prot::WRITE) && p.account.has_group();
         while let Some(v) = mm.vmas.find_next(at).filter(|v| v.start < end).cloned() {
             at = v.end;
             if v.prot != prot {
                 continue;
             }
             let (s, e) = (v.start.max(start), v.end.min(end));
+            let charges = charges && matches!(v.backing, Backing::PrivateFile { .. });
             mm.table.update(s, e, &mut |leaf| {
                 if leaf.entry & pte::FOREIGN != 0 {
                     // Linux' rights decide: look again at the next access.
                     return if matches!(v.backing, Backing::SharedLinux { .. }) { 0 } else { leaf.entry };
                 }
-                // A page shared after a fork gets write access by the fault that copies it.
-                let shared = leaf.entry & pte::WRITE == 0 && (leaf.size == SMALL && frames::is_shared(leaf.frame()));
-                let gained = if shared { pte::WRITE } else { 0 };
+                // A page shared after a fork gets write access by the fault that copies it, one of
+                // a file that is not charged yet by the fault that charges it.
+                let waits = || frames::is_shared(leaf.frame()) || charges && frames::group_of(leaf.frame()) == NOBODY;
+                let gained = if leaf.entry & pte::WRITE == 0 && leaf.size == SMALL && waits() { pte::WRITE } else { 0 };
                 let new = leaf.entry & (pte::ADDRESS | pte::LARGE | pte::VALID) | pte_bits(prot) & !gained;
                 if leaf.entry & pte::SEEN != 0 {
                     let lost = leaf.entry & pte::WRITE != 0 && !prot.contains(Prot::WRITE) || prot.is_empty();

@@ -276,13 +276,17 @@ impl AddressSpace {
         let Some(leaf) = self.table.find(page) else { return Ok(Gained::Done) };
         let foreign = leaf.entry & pte::FOREIGN != 0;
         if foreign || leaf.size == LARGE || !vma.prot.contains(Prot::WRITE) || !frames::is_shared(leaf.frame()) {
+            let is_files = leaf.size == SMALL && !foreign && vma.prot.contains(Prot::WRITE) && matches!(vma.backing, Backing::PrivateFile { .. });
+            if is_files && !self.take(leaf.frame()) {
+                return Err(());
+            }
             self.refresh(page, vma.prot);
             return Ok(Gained::Done);
         }
         if leaf.entry & pte::SEEN != 0 && !forgotten {
             return Ok(Gained::Seen);
         }
-        let new = frames::alloc_user(0).ok_or(())?;
+        let new = self.alloc(0).ok_or(())?;
         memory::copy(new, leaf.frame(), SMALL as usize);
         if self.table.map_small(page, new | pte_bits(vma.prot), &mut frames::UserTables).is_err() {
             frames::free(new, 0);
@@ -325,7 +329,8 @@ impl AddressSpace {
     }
 
     fn populate_small(&mut self, vma: &Vma<FileRef>, page: u64) -> Result<(), ()> {
-        let frame = frames::alloc_user_zeroed().ok_or(())?;
+        let frame = self.alloc(0).ok_or(())?;
+        memory::zero(frame, SMALL as usize);
         if self.table.map_small(page, frame | pte_bits(vma.prot), &mut frames::UserTables).is_err() {
             frames::free(frame, 0);
             return Err(());
@@ -341,7 +346,7 @@ impl AddressSpace {
         if !fits || !self.table.is_large_free(large) {
             return false;
         }
-        let Some(frame) = frames::alloc_user(9) else { return false };
+        let Some(frame) = self.alloc(9) else { return false };
         memory::zero(frame, LARGE as usize);
         let mapped = self.map_large(large, frame | pte_bits(vma.prot));
         if mapped {
@@ -365,10 +370,13 @@ impl AddressSpace {
             end += SMALL;
         }
         let mut fill = Fill { start, offset: vma.file_offset(start)?, file: file.clone(), runs: heap::with_room(EXTENTS_MAX).ok()? };
+        // What is only read could be had again at any time, so Linux drops it before it refuses
+        // anything. The LWK keeps it, and charges the user alone.
+        let alloc = |order| if vma.prot.contains(Prot::WRITE) { self.alloc_pages(order) } else { frames::alloc_pages(order) };
         let mut left = ((end - start) / SMALL) as u32;
         while left > 0 {
             let order = 31 - left.leading_zeros();
-            let run = (0..=order).rev().find_map(|o| frames::alloc_pages(o).map(|f| (f, 1u32 << o)));
+            let run = (0..=order).rev().find_map(|o| alloc(o).map(|f| (f, 1u32 << o)));
             let Some(run) = run else {
                 fill.free();
                 return None;

@@ -196,7 +196,7 @@ impl Fork {
         if self.copies == 0 || !is_written_by_linux(leaf) {
             return false;
         }
-        let Some(frame) = frames::alloc_user(0) else { return false };
+        let Some(frame) = self.child.alloc(0) else { return false };
         memory::copy(frame, leaf.frame(), SMALL as usize);
         if self.child.table.map_small(leaf.addr, frame | pte_bits(prot), &mut frames::UserTables).is_err() {
             frames::free(frame, 0);

@@ -195,6 +195,24 @@ impl AddressSpace {
         self.settle_account();
     }
 
+    /// A block of `1 << order` pages of its own, charged to its control group.
+    fn alloc(&self, order: u32) -> Option<u64> {
+        self.account.as_ref()?.alloc(order)
+    }
+
+    /// As [`alloc`](Self::alloc), as single pages that are freed one by one.
+    fn alloc_pages(&self, order: u32) -> Option<u64> {
+        let paddr = self.alloc(order)?;
+        frames::split(paddr, order);
+        Some(paddr)
+    }
+
+    /// Charges a page of a file to its control group: it may be written from now on, and what of
+    /// it can be had again is no more what it is. False: that is beyond the limit.
+    fn take(&self, paddr: u64) -> bool {
+        self.account.as_ref().is_none_or(|account| account.take(paddr))
+    }
+
     /// Whether its user may have no more pages.
     pub fn is_full(&self) -> bool {
         self.account.as_ref().is_some_and(|account| account.is_full())

@@ -4,14 +4,15 @@
 //!
 //! Everything counts that is charged (`accounts`), not pages alone. Nothing here needs memory.
 
-use crate::base::frames;
-use crate::base::accounts::{self, User};
+use crate::base::accounts;
+use crate::base::frames::{self, GROUPS};
 use crate::link::services;
 use crate::mm::space::{self, Space};
 use crate::process::Process;
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
-use hanare_abi::service::SERVICE_KILL;
+use hanare_abi::service::{OUT_GROUP, OUT_INSTANCE, OUT_USER, SERVICE_KILL};
+use hanare_core::groups::Tag;
 use hanare_hal::cpu;
 use spin::Mutex;
 
@@ -20,8 +21,86 @@ const PATIENCE_NS: u64 = 5_000_000_000;
 /// How often a waiter looks, ns.
 const LOOK_NS: u64 = 5_000_000;
 
-/// The last victim, and the TSC value until which it is waited for.
-static LAST: Mutex<(Weak<Space>, u64)> = Mutex::new((Weak::new(), 0));
+/// Whose memory it is that is short.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Short {
+    /// There is room by now.
+    Not,
+    /// The user with this id has what he may have.
+    User(u32),
+    /// A control group has.
+    Group(Tag),
+    /// The instance's.
+    All,
+}
+
+impl Short {
+    /// Why `p` gets no page.
+    fn of(p: &Process) -> Short {
+        if p.account.is_full() {
+            return Short::User(p.account.user().uid());
+        }
+        match p.account.take_refusal() {
+            Some(group) if GROUPS.is_full(group) => Short::Group(group),
+            Some(_) => Short::Not,
+            None => Short::All,
+        }
+    }
+
+    /// Whether what this space has counts there.
+    fn counts(self, space: &Space) -> bool {
+        match self {
+            Short::User(uid) => space.account.user().uid() == uid,
+            Short::Group(group) => space.account.is_in(group),
+            Short::Not | Short::All => false,
+        }
+    }
+
+    /// The space whose end helps most.
+    fn victim(self) -> Option<Arc<Space>> {
+        match self {
+            Short::All => accounts::richest().and_then(|user| most_of(Short::User(user.uid()))),
+            _ => most_of(self),
+        }
+    }
+
+    /// What Linux is told of it when `p` is killed: bytes in use, all that there may be, and whose
+    /// (`SERVICE_KILL`).
+    fn report(self, p: &Process) -> [u64; 3] {
+        let at_limit = match self {
+            Short::Group(group) => Some((GROUPS.usage(group).map(|pages| pages * 4096), OUT_GROUP)),
+            Short::User(_) => p.account.user().excess().map(|usage| (usage, OUT_USER)),
+            Short::Not | Short::All => None,
+        };
+        let (free, total) = frames::usage();
+        let ([used, most], whose) = at_limit.unwrap_or(([total - free, total], OUT_INSTANCE));
+        [used, most, whose]
+    }
+
+    /// Says which process is killed.
+    fn log(self, p: &Process) {
+        let [used, most, whose] = self.report(p);
+        let exe = p.exe.lock();
+        let name = exe.rsplit(|&b| b == b'/').next().unwrap_or(&[]);
+        let whose = match whose {
+            OUT_GROUP => "its control group",
+            OUT_USER => "its user",
+            _ => "the instance",
+        };
+        crate::info!(
+            "out of memory: process {} ({}) of user {} killed: it has {} MiB; {whose} has {} of {} KiB",
+            p.identity.lock().pid,
+            core::str::from_utf8(name).unwrap_or("?"),
+            p.account.user().uid(),
+            p.account.bytes() >> 20,
+            used >> 10,
+            most >> 10
+        );
+    }
+}
+
+/// The last victim, the TSC value until which it is waited for, and for whom it was chosen.
+static LAST: Mutex<(Weak<Space>, u64, Short)> = Mutex::new((Weak::new(), 0, Short::Not));
 
 /// Memory of a victim that is gone.
 pub fn trim() {
@@ -31,16 +110,17 @@ pub fn trim() {
     }
 }
 
-/// Whether the last victim is still given time to end.
-fn waits_for(last: &(Weak<Space>, u64)) -> bool {
-    last.0.strong_count() > 0 && cpu::rdtsc() < last.1
+/// Whether the last victim was chosen for the same, and is still given time to end. Who is short for
+/// another reason does not wait for it.
+fn waits_for(last: &(Weak<Space>, u64, Short), short: Short) -> bool {
+    last.2 == short && last.0.strong_count() > 0 && cpu::rdtsc() < last.1
 }
 
-/// The space that has most of those of a user, or that one of his which is on its way out already.
+/// The space that has most of those that count, or that one of them which is on its way out already.
 /// One that does not get there is passed over: Linux may hold it as long as its user likes.
-fn most_of(user: &Arc<User>) -> Option<Arc<Space>> {
+fn most_of(short: Short) -> Option<Arc<Space>> {
     let mut best: Option<Arc<Space>> = None;
-    for space in space::all().filter(|s| Arc::ptr_eq(s.account.user(), user)) {
+    for space in space::all().filter(|s| short.counts(s)) {
         if space.is_closed() || space.first().is_some_and(|p| p.is_killed()) {
             if cpu::rdtsc() < space.patience(|| cpus::deadline(PATIENCE_NS)) {
                 return Some(space);
@@ -57,59 +137,49 @@ fn most_of(user: &Arc<User>) -> Option<Arc<Space>> {
 /// Has Linux kill the processes whose end helps `p` most, unless the last ones are still on their
 /// way out. False: there is none, so nothing will get better. Waits for nobody.
 pub fn relieve(p: &Process) -> bool {
-    if waits_for(&LAST.lock()) {
+    relieve_of(Short::of(p))
+}
+
+fn relieve_of(short: Short) -> bool {
+    if short == Short::Not || waits_for(&LAST.lock(), short) {
         return true;
     }
-    let user = if p.account.is_full() { Some(p.account.user().clone()) } else { accounts::richest() };
-    let Some(victim) = user.as_ref().and_then(most_of) else { return false };
+    let Some(victim) = short.victim() else { return false };
     {
         let mut last = LAST.lock();
-        if waits_for(&last) {
+        if waits_for(&last, short) {
             return true; // another CPU was faster
         }
-        *last = (Arc::downgrade(&victim), cpus::deadline(PATIENCE_NS));
+        *last = (Arc::downgrade(&victim), cpus::deadline(PATIENCE_NS), short);
     }
     let Some(first) = victim.first().filter(|p| !p.is_killed()) else { return true };
-    log(&first);
-    services::post(SERVICE_KILL, victim.space, &in_use(&first), &[])
-}
-
-/// Bytes in use, and all there are: for the user of `p` where he is at his limit, or for all.
-fn in_use(p: &Process) -> [u64; 2] {
-    let (free, total) = frames::usage();
-    p.account.user().excess().unwrap_or([total - free, total])
-}
-
-fn log(p: &Process) {
-    let (free, total) = frames::usage();
-    let exe = p.exe.lock();
-    let name = exe.rsplit(|&b| b == b'/').next().unwrap_or(&[]);
-    crate::info!(
-        "out of memory: process {} ({}) of user {} killed: it has {} MiB; {} KiB of {} MiB are free",
-        p.identity.lock().pid,
-        core::str::from_utf8(name).unwrap_or("?"),
-        p.account.user().uid(),
-        p.account.bytes() >> 20,
-        free >> 10,
-        total >> 20
-    );
+    short.log(&first);
+    services::post(SERVICE_KILL, victim.space, &short.report(&first), &[])
 }
 
 /// No other process' end would help the running one: it is killed.
 pub fn kill_current() {
-    log(&cpus::current().process);
-    let _ = services::by_worker(SERVICE_KILL, &in_use(&cpus::current().process), &[]);
+    let p = &cpus::current().process;
+    let short = Short::of(p);
+    short.log(p);
+    let _ = services::by_worker(SERVICE_KILL, &short.report(p), &[]);
 }
 
 struct Room<'a> {
     process: &'a Process,
+    short: Short,
     free: u64,
     until: u64,
 }
 
 impl Room<'_> {
     fn is_there(&self) -> bool {
-        self.process.is_killed() || frames::usage().0 > self.free && !self.process.account.is_full()
+        let has_come = match self.short {
+            Short::Not => true,
+            Short::Group(group) => !GROUPS.is_full(group),
+            Short::User(_) | Short::All => frames::usage().0 > self.free,
+        };
+        self.process.is_killed() || has_come && !self.process.account.is_full()
     }
 }
 
@@ -125,11 +195,12 @@ impl cpus::Wait for Room<'_> {
 
 /// For a thread that needs memory: kills and waits. False: it did not help.
 pub fn wait_for_room(p: &Process) -> bool {
+    let short = Short::of(p);
     // As good as nothing is free: anything more is room.
-    let free = if p.account.is_full() { 0 } else { frames::usage().0 + (256 << 10) };
+    let free = if short == Short::All { frames::usage().0 + (256 << 10) } else { 0 };
     let end = cpus::deadline(4 * PATIENCE_NS);
-    while relieve(p) && cpu::rdtsc() < end {
-        let room = Room { process: p, free, until: cpus::deadline(PATIENCE_NS / 10) };
+    while relieve_of(short) && cpu::rdtsc() < end {
+        let room = Room { process: p, short, free, until: cpus::deadline(PATIENCE_NS / 10) };
         cpus::wait(&room, 0);
         if room.is_there() {
             return true;

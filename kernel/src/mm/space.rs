@@ -16,10 +16,11 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOTS_MAX, SLOT_BASE, SLOT_SIZE, START_BASE, START_SIZE};
-use hanare_abi::request::{CHILD_WORDS, USER_WORD};
+use hanare_abi::request::{CHILD_WORDS, GROUPS_WORD, USER_WORD};
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
+use hanare_core::groups;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{memory, percpu, shared};
 use hanare_ikc::SlotRef;
@@ -190,7 +191,8 @@ impl Space {
     }
 
     fn account_of(words: &[u64]) -> Result<Arc<Account>> {
-        Account::of(words.get(USER_WORD).copied().ok_or(errno::EINVAL)? as u32)
+        let user = words.get(USER_WORD).copied().ok_or(errno::EINVAL)?;
+        Account::of(user as u32, &groups::from_words(words.get(GROUPS_WORD..USER_WORD).unwrap_or_default()))
     }
 
     fn new(space: u32, cpus: u64, mm: AddressSpace, account: Arc<Account>, words: &[u64]) -> Result<Arc<Space>> {

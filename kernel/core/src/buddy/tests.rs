@@ -204,6 +204,9 @@ fn single_pages_join_again() {
     zone.frame_mut(Pfn(block.0 + 3)).refs = 1;
     zone.frame_mut(Pfn(block.0 + 5)).marks = 1;
     assert!(!zone.join(Pfn(block.0 + 1), 3), "not aligned");
+    zone.frame_mut(Pfn(block.0 + 7)).marks = MARKS_ADDED + 1;
+    assert!(!zone.join(block, 4), "one page has a mark that the others do not have");
+    zone.frame_mut(Pfn(block.0 + 7)).marks = 0;
     assert!(zone.join(block, 4));
     assert_eq!(zone.block_order(block), Some(4));
     assert_eq!(zone.frame(block).marks, 1);
