@@ -76,5 +76,5 @@ bool hanare_space_tell_groups(struct hanare_space *space)
 	err = hanare_post_about(space, &call);
 	if (!err)
 		memcpy(space->groups, words, sizeof(words));
-	return err != -ETIMEDOUT;
+	return err != -EBUSY;
 }

@@ -157,6 +157,7 @@ struct hanare_space {
 	struct hanare_cpu *home;
 	struct mm_struct *mm;			/* of the proxy, mmgrab'ed */
 	struct pid *pid;			/* of the proxy */
+	kuid_t user;				/* who made it, and is charged for it */
 	struct file *proxy;			/* its executable, for program.c; or NULL */
 	u64 allowed;				/* instance CPUs, by index */
 	u64 groups[2 * HANARE_GROUPS_MAX];	/* group.c; as the LWK was told them */
@@ -279,6 +280,7 @@ struct hanare_call {
 	int status;				/* of the LWK */
 	u32 count;
 	u64 *pages;				/* HANARE_PAGES_MAX words out, or NULL */
+	const struct hanare_space *charged;	/* to its user, if not by the kind */
 };
 int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		   struct hanare_call *call, enum hanare_patience patience,
@@ -293,6 +295,7 @@ int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
 int hanare_post_about(struct hanare_space *space, struct hanare_call *call);
 int hanare_ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns);
 void hanare_ping_all(struct hanare_instance *inst, u64 *slowest);
+void hanare_does_not_answer(struct hanare_instance *inst);
 
 /* attach.c */
 int hanare_attach(struct file *file, struct hanare_attach *arg);
@@ -362,7 +365,7 @@ void hanare_space_kill(struct hanare_space *space);
 bool hanare_space_is_shared(struct hanare_space *space);
 /* The id of its process, or of one that has it still, as the caller sees it. */
 u32 hanare_space_pid_vnr(struct hanare_space *space);
-bool hanare_space_stop_changed(struct hanare_space *space, bool (*is_stopped)(struct pid *pid),
+bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_stopped)(struct pid *pid),
 			       u32 *slot, bool *stopped);
 
 /* stop.c */

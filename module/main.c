@@ -257,7 +257,20 @@ static long do_shutdown(struct hanare_file *hf, void *data)
 	return err;
 }
 
-/* Asks every CPU: the state says then whether all answer. inst->live is held. */
+/* It was asked, and its time is up. */
+void hanare_does_not_answer(struct hanare_instance *inst)
+{
+	spin_lock_irq(&inst->state_lock);
+	if (inst->state == HANARE_INSTANCE_RUNNING)
+		inst->state = HANARE_INSTANCE_HUNG;
+	spin_unlock_irq(&inst->state_lock);
+}
+
+/*
+ * Asks every CPU: the state says then whether all answer. inst->live is held. The state stays what
+ * it was where a CPU could not be asked (-EBUSY): that the caller's own requests take up his share
+ * of the pool says nothing of the CPU, and must not have others refused.
+ */
 void hanare_ping_all(struct hanare_instance *inst, u64 *slowest)
 {
 	u32 i;
@@ -268,16 +281,16 @@ void hanare_ping_all(struct hanare_instance *inst, u64 *slowest)
 		int err = hanare_ping(inst, &inst->cpus[i], &ns);
 
 		*slowest = max(*slowest, ns);
-		if (err == -EINTR || err == -EIO)
+		if (err == -EINTR || err == -EIO || err == -EBUSY)
 			return;
+		if (err) {
+			hanare_does_not_answer(inst);
+			return;
+		}
 		spin_lock_irq(&inst->state_lock);
-		if (err && inst->state == HANARE_INSTANCE_RUNNING)
-			inst->state = HANARE_INSTANCE_HUNG;
-		else if (!err && inst->state == HANARE_INSTANCE_HUNG)
+		if (inst->state == HANARE_INSTANCE_HUNG)
 			inst->state = HANARE_INSTANCE_RUNNING;
 		spin_unlock_irq(&inst->state_lock);
-		if (err)
-			return;
 	}
 }
 

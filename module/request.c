@@ -81,6 +81,20 @@ static int pool_kept(u32 kind)
 	}
 }
 
+/* Whose share it is taken from: HANARE_POOL_USERS: nobody's. */
+static u8 pool_user(const struct hanare_call *call)
+{
+	kuid_t user;
+
+	if (call->charged)
+		user = call->charged->user;
+	else if (pool_kept(call->kind) == 32)
+		user = hanare_user_of_caller();
+	else
+		return HANARE_POOL_USERS;
+	return hash_32(__kuid_val(user), ilog2(HANARE_POOL_USERS));
+}
+
 /* Under pool_lock. */
 static bool pool_may_get(struct hanare_instance *inst, u32 kind, u8 user)
 {
@@ -89,16 +103,14 @@ static bool pool_may_get(struct hanare_instance *inst, u32 kind, u8 user)
 	return left > (user < HANARE_POOL_USERS ? 2 * inst->pool_of[user] : 0);
 }
 
-static int pool_try_get(struct hanare_instance *inst, u32 kind)
+static int pool_try_get(struct hanare_instance *inst, const struct hanare_call *call)
 {
-	u8 user = HANARE_POOL_USERS;
+	u8 user = pool_user(call);
 	int found = -1;
 	u32 i;
 
-	if (pool_kept(kind) == 32)
-		user = hash_32(__kuid_val(hanare_user_of_caller()), ilog2(HANARE_POOL_USERS));
 	spin_lock_irq(&inst->pool_lock);
-	if (!pool_may_get(inst, kind, user))
+	if (!pool_may_get(inst, call->kind, user))
 		goto out;
 	for (i = 0; i < HANARE_REQUESTS; i++) {
 		u32 at = (inst->pool_hint + i) % HANARE_REQUESTS;
@@ -120,10 +132,10 @@ out:
 	return found;
 }
 
-static bool pool_have(struct hanare_instance *inst, u32 kind, int *index)
+static bool pool_have(struct hanare_instance *inst, const struct hanare_call *call, int *index)
 {
 	if (*index < 0)
-		*index = pool_try_get(inst, kind);
+		*index = pool_try_get(inst, call);
 	return *index >= 0;
 }
 
@@ -198,6 +210,7 @@ static bool spin_for(struct hanare_request *r)
 	}									\
 	__err; })
 
+/* -EBUSY: the deadline passed, and the LWK was not asked: all entries that it may have are taken. */
 static int request_begin(struct hanare_instance *inst, struct hanare_cpu *cpu,
 			 const struct hanare_call *call, enum hanare_patience patience,
 			 unsigned long deadline)
@@ -209,12 +222,12 @@ static int request_begin(struct hanare_instance *inst, struct hanare_cpu *cpu,
 	err = READ_ONCE(inst->dead);
 	if (err)
 		return err;
-	index = pool_try_get(inst, call->kind);
+	index = pool_try_get(inst, call);
 	if (index < 0) {
-		err = sleep_until(inst, inst->pool_wait, pool_have(inst, call->kind, &index),
+		err = sleep_until(inst, inst->pool_wait, pool_have(inst, call, &index),
 				  patience, deadline);
 		if (err)
-			return err;
+			return err == -ETIMEDOUT ? -EBUSY : err;
 	}
 	r = &inst->requests[index];
 	r->waiter = HANARE_WAITER_SPINS;
@@ -236,7 +249,8 @@ static int request_begin(struct hanare_instance *inst, struct hanare_cpu *cpu,
 
 /*
  * Ask the LWK and wait. 0: it answered, call->status is its verdict. -EIO: it
- * is dead; -EINTR: killed; -ETIMEDOUT (timeout_ms 0: no limit).
+ * is dead; -EINTR: killed; -ETIMEDOUT (timeout_ms 0: no limit): it did not answer; -EBUSY: it was
+ * not asked in that time.
  */
 int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		   struct hanare_call *call, enum hanare_patience patience,
@@ -303,7 +317,7 @@ int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind)
 	return post(inst, cpu, &call, 1000);
 }
 
-/* -ETIMEDOUT, at once: no entry is left. */
+/* -EBUSY, at once: no entry is left. */
 int hanare_post_about(struct hanare_space *space, struct hanare_call *call)
 {
 	struct hanare_instance *inst = space->inst;

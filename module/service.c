@@ -88,12 +88,14 @@ static bool watch_invalidate(struct mmu_interval_notifier *notifier,
 		.args = { max_t(u64, range->start, watch->start),
 			  min_t(u64, range->end, watch->end) },
 	};
+	int err;
 
 	if (!mmu_notifier_range_blockable(range))
 		return false;
 	/* SERVICE_RESOLVE sees that its pages may be old. */
 	mmu_interval_set_seq(notifier, sequence);
-	if (hanare_request(inst, space->home, &call, WAIT_BOUNDED, INVALIDATE_MS) == -ETIMEDOUT) {
+	err = hanare_request(inst, space->home, &call, WAIT_BOUNDED, INVALIDATE_MS);
+	if (err == -ETIMEDOUT || err == -EBUSY) {
 		/*
 		 * Linux is about to use these pages for something else, and
 		 * the LWK may still write to them. That must not happen.

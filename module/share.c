@@ -27,6 +27,7 @@ struct hanare_sharer {
 	struct hanare_space *space;
 	struct pid *pid;
 	u32 slot;				/* of its first thread: its name in the LWK */
+	u32 look;				/* the last in which the LWK was told; under share_lock */
 	bool stopped;				/* the LWK was told */
 	bool leaves;				/* see hanare_space_prepare_leave; under share_lock */
 	wait_queue_entry_t woken;
@@ -357,8 +358,8 @@ bool hanare_space_is_shared(struct hanare_space *space)
 	return !list_empty_careful(&space->sharers);
 }
 
-/* The next process whose state is not what the LWK was told; false: there is none. */
-bool hanare_space_stop_changed(struct hanare_space *space, bool (*is_stopped)(struct pid *pid),
+/* The next process, not yet seen in this look, whose state is not what the LWK was told; false: there is none. */
+bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_stopped)(struct pid *pid),
 			       u32 *slot, bool *stopped)
 {
 	struct hanare_sharer *s;
@@ -366,9 +367,12 @@ bool hanare_space_stop_changed(struct hanare_space *space, bool (*is_stopped)(st
 
 	spin_lock_irq(&space->share_lock);
 	list_for_each_entry(s, &space->sharers, link) {
+		if (s->look == look)
+			continue;
 		*stopped = is_stopped(s->pid);
 		changed = *stopped != s->stopped;
 		if (changed) {
+			s->look = look;
 			s->stopped = *stopped;
 			*slot = s->slot;
 			break;

@@ -2,6 +2,7 @@
 /* What /proc/PID/cmdline and environ show of an LWK process: its memory. */
 #include "pseudo.h"
 
+#include <linux/resource.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
@@ -24,6 +25,12 @@ static int read_memory(struct hanare_space *space, struct task_struct *task, u64
 }
 
 /*
+ * Of each at most so many bytes: what Linux lets an execve bring (fs/exec.c, bprm_stack_limits). A
+ * program may name any addresses (PR_SET_MM), and the text is kept in memory for who reads it.
+ */
+#define STRINGS_MAX (_STK_LIM / 4 * 3)
+
+/*
  * Copies from the program's memory; stops at what is not there, and, if wanted,
  * behind the first zero. How many bytes.
  */
@@ -33,6 +40,7 @@ static u64 copy_memory(struct seq_file *m, struct hanare_space *space, struct ta
 	char *page = (char *)__get_free_page(GFP_KERNEL);
 	u64 at = start;
 
+	end = min_t(u64, end, start + STRINGS_MAX);
 	while (page && at < end && !fatal_signal_pending(current)) {
 		int wanted = min_t(u64, end - at, PAGE_SIZE);
 		int got = read_memory(space, task, at, page, wanted);

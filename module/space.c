@@ -342,7 +342,8 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 	hanare_space_find_groups(space);
 	schedule_delayed_work(&group_work, HZ);
 	memcpy(&child[HANARE_GROUPS_WORD], space->groups, sizeof(space->groups));
-	child[HANARE_USER_WORD] = __kuid_val(hanare_user_of_caller());
+	space->user = hanare_user_of_caller();
+	child[HANARE_USER_WORD] = __kuid_val(space->user);
 	get_random_bytes(&child[HANARE_CHILD_WORDS - 1], sizeof(u64));
 	/* Killed or not: the LWK ends a process whose program it has, and uses its slot again. */
 	err = hanare_request(space->inst, space->home, &call,
@@ -434,7 +435,8 @@ void hanare_file_set_space(struct file *file, struct hanare_space *space)
 void hanare_space_end(struct hanare_space *space)
 {
 	struct hanare_instance *inst = space->inst;
-	struct hanare_call call = { .kind = HANARE_REQUEST_SPACE_CLOSE, .space = space->id };
+	struct hanare_call call = { .kind = HANARE_REQUEST_SPACE_CLOSE, .space = space->id,
+				     .charged = space };
 	int err;
 
 	if (test_and_set_bit(0, &space->ended))
@@ -442,16 +444,13 @@ void hanare_space_end(struct hanare_space *space)
 	/* Not killable: the task that does this is being killed most of the time. */
 	err = hanare_request(inst, space->home, &call, WAIT_BOUNDED,
 			     READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG ? 1000 : CLOSE_MS);
-	if (err == -ETIMEDOUT) {
-		pr_err("%s: space %u is not closed after %u s: the LWK does not answer\n",
-		       inst->name, space->id, CLOSE_MS / 1000);
-		spin_lock_irq(&inst->state_lock);
-		if (inst->state == HANARE_INSTANCE_RUNNING)
-			inst->state = HANARE_INSTANCE_HUNG;
-		spin_unlock_irq(&inst->state_lock);
-	} else if (!err) {
+	if (err == -ETIMEDOUT || err == -EBUSY)
+		pr_err("%s: space %u is not closed after %u s: %s\n", inst->name, space->id, CLOSE_MS / 1000,
+		       err == -EBUSY ? "its user has too many requests" : "the LWK does not answer");
+	if (err == -ETIMEDOUT)
+		hanare_does_not_answer(inst);
+	else if (!err)
 		hanare_account(space, &call);
-	}
 	hanare_space_unwatch_process(space);
 	hanare_space_unshare(space);
 	hanare_space_unwatch_all(space);

@@ -48,13 +48,17 @@ static bool tell_one(struct hanare_space *space, u32 slot, bool stopped)
 	return !hanare_request_about(space, &call, WAIT_BOUNDED, 1000) && !call.status;
 }
 
-static void tell(struct hanare_space *space)
+/*
+ * Each process once in a look: who stops and continues its own faster than the LWK can be told
+ * must not keep others' from being looked at. What changes meanwhile has a look to come.
+ */
+static void tell(struct hanare_space *space, u32 number)
 {
 	bool stopped;
 	u32 slot;
 
 	if (hanare_space_is_shared(space)) {
-		while (hanare_space_stop_changed(space, is_stopped, &slot, &stopped))
+		while (hanare_space_stop_changed(space, number, is_stopped, &slot, &stopped))
 			tell_one(space, slot, stopped);
 		return;
 	}
@@ -71,9 +75,12 @@ static bool may_differ(struct hanare_space *space)
 
 static void look(struct work_struct *work)
 {
+	static u32 number;
 	struct hanare_space *space;
 	unsigned long id = 0;
 	int left;
+
+	number++;
 
 	for (;;) {
 		rcu_read_lock();
@@ -87,7 +94,7 @@ static void look(struct work_struct *work)
 		rcu_read_unlock();
 		if (!space)
 			break;
-		tell(space);
+		tell(space, number);
 		hanare_space_put(space);
 	}
 	left = atomic_dec_if_positive(&looks_left);

@@ -80,10 +80,27 @@ def requests_of_one_user():
         hang = subprocess.Popen(['hanare', 'debug', 'hang', '--for', str(hang_s * 1000), '--cpu', '0'])
         try:
             time.sleep(5)
+            # His requests take up his share: that nothing more of his is asked says nothing of the CPU.
+            hanare_of_bad = command([*BAD, 'hanare', 'status', '--ping'])
+            expect(b'state     running' in hanare_of_bad.out, hanare_of_bad)
             good_program(SOON, '--cpus', '3')
         finally:
             hang.kill()
             hang.wait()
+
+
+def spaces_of_one_user():
+    """A CPU does not answer, and very many processes of one user end: other users' requests are served meanwhile."""
+    hang_s = SOON + 30
+    with Bad('there', 'spaces', '700'):
+        hang = subprocess.Popen(['hanare', 'debug', 'hang', '--for', str(hang_s * 1000), '--cpu', '0'])
+        time.sleep(3)
+    try:
+        # Soon: what ends has 20 s until the instance counts as hung.
+        print(f"# {good_program(SOON, '--cpus', '3'):.1f} s", flush=True)
+    finally:
+        hang.kill()
+        hang.wait()
 
 
 def steps(ms):
@@ -145,6 +162,9 @@ boot('--cpus', '2-3', '--mem', '256M')
 check('barriers-of-others', barriers_of_others)
 check('requests-of-one-user', requests_of_one_user)
 hanare('shutdown', '--force')  # a CPU still hangs
+boot('--cpus', '2-3', '--mem', '256M')
+check('spaces-of-one-user', spaces_of_one_user)
+hanare('shutdown', '--force')  # likewise
 boot('--cpus', '2-3', '--mem', '32M')
 check('slots-of-one-user', slots_of_one_user)
 finish()

@@ -6,6 +6,7 @@
  *   stranger NAME hold FILE    threads wait for pages of a file, and their workers are stopped
  *   stranger NAME crowd FILE   likewise; then the first thread wants one, and SIGTERM comes
  *   stranger NAME ask N        N threads of a forged proxy ask the LWK over and over
+ *   stranger NAME spaces N     N forged proxies with a space each
  *   stranger NAME keep N       as root: N threads ask over and over for what takes a CPU of the LWK 1 ms
  *   stranger - readers FILE    on the LWK: threads that read a page each when they are told
  *   stranger - sleep           on the LWK: sleeps in a call of Linux'
@@ -310,6 +311,27 @@ static void ask(int count, void *(*what)(void *))
 		pause();
 }
 
+/* They end with their session. */
+static void spaces(int count)
+{
+	int said[2];
+	char byte;
+
+	need(!pipe(said), "pipe");
+	for (int i = 0; i < count; i++)
+		if (!fork()) {
+			attach();
+			need(write(said[1], "", 1) == 1, "write");
+			for (;;)
+				pause();
+		}
+	for (int i = 0; i < count; i++)
+		need(read(said[0], &byte, 1) == 1, "read");
+	say("there");
+	for (;;)
+		pause();
+}
+
 /* ---- computing ---- */
 
 static void count(int ms)
@@ -411,6 +433,8 @@ int main(int argc, char **argv)
 		return crowd(how), 0;
 	if (!strcmp(what, "ask"))
 		return ask(atoi(how), asker), 0;
+	if (!strcmp(what, "spaces"))
+		return spaces(atoi(how)), 0;
 	if (!strcmp(what, "keep"))
 		return ask(atoi(how), keeper), 0;
 	fprintf(stderr, "usage: see the head of stranger.c\n");
