@@ -139,6 +139,8 @@ long hanare_file_get(struct hanare_job *job)
 	else if (!(file->f_mode & FMODE_READ))
 		err = -EACCES;
 	else
+		err = hanare_file_refresh(file);
+	if (!err)
 		return file_keep(job, file, false);
 	fput(file);
 	return err;
@@ -190,10 +192,11 @@ static struct file *open_to_run(u32 directory, u64 name, u64 flags)
 	if (IS_ERR(file))
 		return file;
 	hanare_tell_opened(file);
-	if (hanare_can_mmap(file))
+	err = hanare_can_mmap(file) ? hanare_file_refresh(file) : -EACCES;
+	if (!err)
 		return file;
 	fput(file);
-	return ERR_PTR(-EACCES);
+	return ERR_PTR(err);
 }
 
 /* A file's name into a page of the LWK's. How long it is. */
@@ -264,17 +267,19 @@ static struct file *file_of(struct hanare_space *space, u64 id)
 	return file;
 }
 
-/* As mincore(2): whether the page would be there without reading, now. */
-static bool is_cached(struct address_space *mapping, pgoff_t index)
+long hanare_file_name(struct hanare_job *job)
 {
-	struct folio *folio;
-	bool cached;
+	struct file *file;
+	long ret;
 
-	rcu_read_lock();
-	folio = xa_load(&mapping->i_pages, index);
-	cached = folio && !xa_is_value(folio) && folio_test_uptodate(folio);
-	rcu_read_unlock();
-	return cached;
+	if (job->count != 1 || !hanare_extents_ok(job))
+		return -EINVAL;
+	file = file_of(job->space, job->args[0]);
+	if (!file)
+		return -EBADF;
+	ret = write_name(file, page_address(pfn_to_page(extent_base(job->extents[0]) >> PAGE_SHIFT)));
+	fput(file);
+	return ret;
 }
 
 long hanare_file_cached(struct hanare_job *job)
@@ -293,59 +298,25 @@ long hanare_file_cached(struct hanare_job *job)
 	memset(job->extents, may_know ? 0 : 0xff, job->count * sizeof(u64));
 	inode = d_real_inode(file->f_path.dentry);
 	for (i = 0; may_know && i < job->count * 64; i++)
-		if (is_cached(inode->i_mapping, first + i))
+		if (hanare_is_cached(inode->i_mapping, first + i))
 			job->extents[i / 64] |= 1ULL << (i % 64);
 	fput(file);
 	return 0;
 }
 
-long hanare_file_name(struct hanare_job *job)
+long hanare_fill(struct hanare_job *job)
 {
 	struct file *file;
 	long ret;
 
-	if (job->count != 1 || !hanare_extents_ok(job))
+	if ((loff_t)job->args[1] < 0 || !hanare_extents_ok(job))
 		return -EINVAL;
 	file = file_of(job->space, job->args[0]);
 	if (!file)
 		return -EBADF;
-	ret = write_name(file, page_address(pfn_to_page(extent_base(job->extents[0]) >> PAGE_SHIFT)));
+	ret = hanare_file_fill(file, job);
 	fput(file);
 	return ret;
-}
-
-long hanare_fill(struct hanare_job *job)
-{
-	loff_t position = job->args[1];
-	u64 wanted = job->args[2], total = 0;
-	struct file *file;
-	long ret = 0;
-	u32 i;
-
-	if (position < 0 || !hanare_extents_ok(job))
-		return -EINVAL;
-	file = file_of(job->space, job->args[0]);
-	if (!file)
-		return -EBADF;
-	for (i = 0; i < job->count && total < wanted; i++) {
-		char *to = page_address(pfn_to_page(extent_base(job->extents[i]) >> PAGE_SHIFT));
-		u64 room = min(extent_pages(job->extents[i]) << PAGE_SHIFT, wanted - total);
-
-		while (room) {
-			ret = hanare_read_quietly(file, to, room, &position);
-			if (ret <= 0)
-				goto out;
-			to += ret;
-			room -= ret;
-			total += ret;
-		}
-	}
-out:
-	fput(file);
-	/* Behind an error the file goes on: who takes the rest of a page for zeros is wrong. */
-	if (ret < 0)
-		total &= PAGE_MASK;
-	return total ?: ret;
 }
 
 /* For the child of a fork: what its parent maps, by the same ids. */

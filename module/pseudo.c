@@ -22,33 +22,10 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/statfs.h>
-#include <linux/uio.h>
 
 #define TEXT_MAX (1U << 20)
 
 /* ---- Linux' text ---- */
-
-/* A read that nobody is told of who watches the file: what a page fault does on Linux. */
-ssize_t hanare_read_quietly(struct file *file, char *to, size_t room, loff_t *position)
-{
-	struct kvec vec = { .iov_base = to, .iov_len = room };
-	struct kiocb iocb;
-	struct iov_iter iter;
-	ssize_t ret;
-
-	init_sync_kiocb(&iocb, file);
-	iocb.ki_pos = *position;
-	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, room);
-	/* Files of processes have only the operation for user memory, with this behind it. */
-	if (file->f_op->read_iter)
-		ret = file->f_op->read_iter(&iocb, &iter);
-	else if (file->f_op->read == seq_read)
-		ret = seq_read_iter(&iocb, &iter);
-	else
-		ret = -EINVAL;
-	*position = iocb.ki_pos;
-	return ret;
-}
 
 char *hanare_linux_text(struct file *file)
 {

@@ -35,6 +35,14 @@ long hanare_program_get(struct hanare_job *job);
 long hanare_file_name(struct hanare_job *job);
 long hanare_fill(struct hanare_job *job);
 long hanare_file_cached(struct hanare_job *job);
+/*
+ * fill.c: a file's bytes from args[1] on, at most args[2], into the extents, which are ours. How
+ * many, or -errno.
+ */
+long hanare_file_fill(struct file *file, struct hanare_job *job);
+bool hanare_is_cached(struct address_space *mapping, pgoff_t index);
+/* Before a file is mapped. 0 or -errno of its file system. */
+int hanare_file_refresh(struct file *file);
 /* stderr.c */
 void hanare_say_killed(struct hanare_space *space, u64 used, u64 total, u64 whose);
 /* permission.c: the same. */

@@ -63,6 +63,24 @@ def copies():
         'fcntl.flock(f, fcntl.LOCK_EX); print("mine")\''])
 
 
+def locked():
+    """XFS locks the inode to read(2), which a write(2) has locked that takes bytes from the same file."""
+    for kind, make in ('xfs', 'mkfs.xfs -q'), ('overlay', None):
+        base = f'/run/{kind}'
+        if make:
+            script = (f'modprobe {kind} && truncate -s 320M {base}.img && {make} {base}.img && '
+                      f'mkdir -p {base} && mount -o loop {base}.img {base}')
+        else:
+            script = (f'cd /run/xfs && mkdir -p below above work {base} && chmod 755 . && '
+                      f'mount -t overlay -o lowerdir=below,upperdir=above,workdir=work none {base}')
+        mounted = command(['sh', '-c', f'PATH=$PATH:/usr/sbin:/sbin; {script}'])
+        expect(mounted.status == 0, mounted)
+        same(f'write-from-own-mapping-{kind}', [GUEST + '/static/ownwrite'], base=base + '/same')
+        same(f'sha256sum-64M-{kind}', ['sha256sum', 'big'], base=base + '/same', prepare=big)
+        same(f'libraries-on-{kind}', [GUEST + '/static/libraries', '.'], status=0, base=base + '/same')
+    same('write-from-own-mapping', [GUEST + '/static/ownwrite'], base=DISK + '/same')
+
+
 def small(folder):
     big(folder)
     subprocess.run('mkdir -p /run/small; umount /run/small 2>/dev/null; '
@@ -243,10 +261,13 @@ os.makedirs('/dev/shm/memory')
 coherence(DISK)
 coherence('/dev/shm/memory')
 sqlite()
+locked()
 
 
 def umount():
     subprocess.run(['sync'])
+    result = command(['umount', '/run/overlay', '/run/xfs'])
+    expect(result.status == 0, f'something still holds files there: {result}')
     result = command(['umount', DISK])
     expect(result.status == 0, f'something still holds files there: {result}')
     checked = command(['e2fsck', '-fn', '/run/image'])
