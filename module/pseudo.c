@@ -211,11 +211,34 @@ static bool is_there(const struct hanare_pseudo *what)
 	return is_there;
 }
 
-static int show(struct seq_file *m, void *unused)
+/* A position behind every part. */
+#define BEHIND LLONG_MAX
+
+static void *first_part(struct seq_file *m, loff_t *at)
 {
-	struct hanare_pseudo *what = m->private;
+	return *at == BEHIND ? NULL : m->private;
+}
+
+static void *part_behind(struct seq_file *m, void *shown, loff_t *at)
+{
+	struct hanare_reading *reading = m->private;
+
+	/* Never back: bounded, whatever the LWK says. */
+	*at = reading->next > *at && reading->next < BEHIND ? reading->next : BEHIND;
+	return first_part(m, at);
+}
+
+static void end_parts(struct seq_file *m, void *shown)
+{
+}
+
+static int show_part(struct seq_file *m, void *unused)
+{
+	struct hanare_reading *reading = m->private;
+	struct hanare_pseudo *what = reading->what;
 	int err = -EIO;
 
+	reading->next = 0;
 	if (!is_there(what))
 		return -ESRCH;
 	/*
@@ -231,15 +254,27 @@ static int show(struct seq_file *m, void *unused)
 	return err;
 }
 
+static const struct seq_operations parts = {
+	.start	= first_part,
+	.next	= part_behind,
+	.stop	= end_parts,
+	.show	= show_part,
+};
+
 static int pseudo_open(struct inode *inode, struct file *file)
 {
-	return single_open(file, show, inode->i_private);
+	struct hanare_reading *reading = __seq_open_private(file, &parts, sizeof(*reading));
+
+	if (!reading)
+		return -ENOMEM;
+	reading->what = inode->i_private;
+	return 0;
 }
 
 static int pseudo_release(struct inode *inode, struct file *file)
 {
 	/* Without: it could not be opened. */
-	return file->private_data ? single_release(inode, file) : 0;
+	return file->private_data ? seq_release_private(inode, file) : 0;
 }
 
 static struct file *linux_file_of(struct file *file)

@@ -22,6 +22,20 @@ struct hanare_pseudo {
 	bool hidden;				/* not there for an LWK program */
 };
 
+/*
+ * Such a file while it is open. What grows with what a program asks for is shown in parts, so
+ * that what Linux keeps of it does not: one begins at m->index, and is text of a few KiB.
+ */
+struct hanare_reading {
+	struct hanare_pseudo *what;
+	u64 next;				/* where the part behind begins, or 0: none */
+};
+
+static inline void hanare_next_part(struct seq_file *m, u64 at)
+{
+	((struct hanare_reading *)m->private)->next = at;
+}
+
 #define HANARE_PSEUDO_PATH_MAX 128
 
 /* pseudo.c: canonical path in the file system of this magic, or NULL; its next part. */

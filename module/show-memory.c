@@ -53,41 +53,49 @@ static void find_file(struct hanare_space *space, struct mapping *map)
 
 typedef void (*show_mapping)(struct seq_file *m, struct mapping *map, void *data);
 
-/* Calls `each` for every mapping of the process; with what is resident if wanted. */
-static int each_mapping(struct seq_file *m, struct hanare_pseudo *what, bool resident,
-			show_mapping each, void *data)
+/*
+ * Calls `each` for mappings of the process from *from on, as many as one answer brings; with what
+ * is resident if wanted. *from: where it goes on, or 0.
+ */
+static int some_mappings(struct seq_file *m, struct hanare_pseudo *what, u64 *from, bool resident,
+			 show_mapping each, void *data)
 {
 	u64 words[HANARE_PAGES_MAX];
-	u64 from = 0;
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_INFO,
+		.args = { HANARE_INFO_VMAS, *from, resident },
+		.pages = words,
+	};
+	int err = hanare_request_about(what->space, &call, WAIT_KILLABLE, REQUEST_MS);
+	struct mapping map;
+	u32 i;
 
-	do {
-		struct hanare_call call = {
-			.kind = HANARE_REQUEST_INFO,
-			.args = { HANARE_INFO_VMAS, from, resident },
-			.pages = words,
-		};
-		int err = hanare_request_about(what->space, &call, WAIT_KILLABLE, REQUEST_MS);
-		struct mapping map;
-		u32 i;
-
-		/* A process that is gone has no mappings. */
-		if (!err && call.status == -ESRCH)
-			return 0;
-		if (err || call.status)
-			return err ?: min(call.status, 0) ?: -EIO;
-		for (i = 0; (i + 1) * sizeof(map.info) <= call.count * sizeof(u64); i++) {
-			memcpy(&map.info, (char *)words + i * sizeof(map.info), sizeof(map.info));
-			find_file(what->space, &map);
-			each(m, &map, data);
-			if (map.file)
-				fput(map.file);
-		}
-		/* It goes on behind, never back: bounded, whatever the LWK says. */
-		if (call.args[1] && call.args[1] <= from)
-			return -EIO;
-		from = call.args[1];
-	} while (from && !seq_has_overflowed(m));
+	*from = 0;
+	/* A process that is gone has no mappings. */
+	if (!err && call.status == -ESRCH)
+		return 0;
+	if (err || call.status)
+		return err ?: min(call.status, 0) ?: -EIO;
+	for (i = 0; (i + 1) * sizeof(map.info) <= call.count * sizeof(u64); i++) {
+		memcpy(&map.info, (char *)words + i * sizeof(map.info), sizeof(map.info));
+		find_file(what->space, &map);
+		each(m, &map, data);
+		if (map.file)
+			fput(map.file);
+	}
+	*from = call.args[1];
 	return 0;
+}
+
+/* A part of a file that shows each mapping. */
+static int part_of_mappings(struct seq_file *m, struct hanare_pseudo *what, bool resident,
+			    show_mapping each, void *data)
+{
+	u64 from = m->index;
+	int err = some_mappings(m, what, &from, resident, each, data);
+
+	hanare_next_part(m, from);
+	return err;
 }
 
 static const char *special_name(u64 flags)
@@ -128,7 +136,7 @@ static void show_map(struct seq_file *m, struct mapping *map, void *unused)
 
 int hanare_show_maps(struct seq_file *m, struct hanare_pseudo *what)
 {
-	return each_mapping(m, what, false, show_map, NULL);
+	return part_of_mappings(m, what, false, show_map, NULL);
 }
 
 /* What smaps and smaps_rollup say of memory. */
@@ -239,7 +247,7 @@ static void show_smap(struct seq_file *m, struct mapping *map, void *unused)
 
 int hanare_show_smaps(struct seq_file *m, struct hanare_pseudo *what)
 {
-	return each_mapping(m, what, true, show_smap, NULL);
+	return part_of_mappings(m, what, true, show_smap, NULL);
 }
 
 static void sum_mapping(struct seq_file *m, struct mapping *map, void *sum)
@@ -250,10 +258,16 @@ static void sum_mapping(struct seq_file *m, struct mapping *map, void *sum)
 int hanare_show_smaps_rollup(struct seq_file *m, struct hanare_pseudo *what)
 {
 	struct amounts a = {};
-	int err = each_mapping(m, what, true, sum_mapping, &a);
+	u64 from = 0, last;
+	int err;
 
-	if (err)
-		return err;
+	do {
+		last = from;
+		err = some_mappings(m, what, &from, true, sum_mapping, &a);
+		if (err)
+			return err;
+		/* It goes on behind, never back: bounded, whatever the LWK says. */
+	} while (from > last);
 	if (!a.end)
 		return -ESRCH;
 	seq_setwidth(m, 25 + sizeof(void *) * 6 - 1);
@@ -286,5 +300,5 @@ int hanare_show_numa_maps(struct seq_file *m, struct hanare_pseudo *what)
 {
 	int node = what->space->home->node;
 
-	return each_mapping(m, what, true, show_numa_map, &node);
+	return part_of_mappings(m, what, true, show_numa_map, &node);
 }

@@ -75,6 +75,25 @@ def tools():
     check('tools-cpusets', cpusets)
 
 
+def kept_for_readers():
+    """Text that grows with a program's mappings is not kept whole in Linux' kernel."""
+    def used():
+        with open('/proc/meminfo') as file:
+            return int(re.search(r'^VmallocUsed: +(\d+) kB', file.read(), re.M)[1]) >> 10
+
+    def body():
+        before = used()
+        with subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/manymaps'], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True) as program:
+            try:
+                lines = program.stdout.readline()
+                expect(lines == '20000\n', f'{lines!r}, status {program.poll()}')
+                expect(used() - before < 16, f'{used() - before} MiB more')
+            finally:
+                program.kill()
+    check('smaps-of-many-mappings', body)
+
+
 CPU_FOLDER = '/sys/devices/system/cpu'
 
 
@@ -286,6 +305,7 @@ had_file = os.path.exists(CPU_FOLDER + '/cpu0/online')
 start(*BOOT)
 compared()
 tools()
+kept_for_readers()
 cpu_numbers(before, numbers_of_linux)
 outside()
 vulnerabilities()
