@@ -1,5 +1,5 @@
 /* A process that shares its parent's memory has a robust futex and ends, or replaces its program:
- * the parent, which waits for the futex and for the child's thread id to be cleared, goes on. */
+ * the parent, which waits for the futex, goes on, and finds the child's thread id cleared. */
 #include "guest.h"
 #include <linux/futex.h>
 #include <sched.h>
@@ -51,8 +51,37 @@ static void ends_by(char *how)
 	fflush(stdout);
 }
 
+static int sleeper(void *unused)
+{
+	(void)unused;
+	ready = 1;
+	pause();
+	return 0;
+}
+
+/* When wait tells of a killed child that shares memory, the child's thread id is cleared there. */
+static void cleared_when_waited_for(int children)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+	int i, cleared = 0;
+	pid_t pid;
+
+	for (i = 0; i < children; i++) {
+		ready = 0;
+		id = -1;
+		pid = clone(sleeper, stack + sizeof(stack), CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, NULL, NULL, NULL, &id);
+		while (!ready)
+			usleep(1000);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		cleared += id == 0;
+	}
+	printf("cleared when waited for: %d of %d\n", cleared, children);
+}
+
 int main(void)
 {
+	cleared_when_waited_for(20);
 	ends_by("exec");
 	ends_by("kill");
 	ends_by("exit");

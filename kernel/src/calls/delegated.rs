@@ -4,7 +4,7 @@ use crate::calls::clocktimers;
 use crate::gate::ptrace;
 use crate::link::{delegate, slots};
 use crate::mm::{calls, limits};
-use crate::process::{Ids, Process, cputime, rights, timens, usage};
+use crate::process::{Ids, Process, cputime, rights, timens, waited};
 use crate::sched::cpus;
 use crate::signal::{pending, signals, unhandled};
 use crate::signal::restart::Interrupted;
@@ -124,7 +124,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Rlimit => take_limits(row, &args),
         Hook::Timer if row.number == number::TIMER_DELETE => cputime::timer_deleted(args[0]),
         Hook::Sysinfo => return super::machine::sysinfo(args[0]),
-        Hook::Wait => usage::waited(&cpus::current().process, row, &args, result)?,
+        Hook::Wait => waited::waited(&cpus::current().process, row, &args, result)?,
         Hook::Path => not_hidden(row, &args)?,
         _ => {}
     }

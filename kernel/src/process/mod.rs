@@ -15,6 +15,7 @@ pub mod until;
 pub mod usage;
 pub mod usertsc;
 pub mod vfork;
+pub mod waited;
 
 use crate::base::{heap, time};
 use crate::base::accounts::{Charge, Place};
@@ -552,7 +553,7 @@ impl Process {
         }
         self.leaving.fetch_sub(1, Ordering::SeqCst);
         if self.is_killed() && self.is_deserted() {
-            self.memory.process_ended(self);
+            share::leave_memory(self);
             let successor = self.successor.lock().as_ref().and_then(Weak::upgrade);
             if let Some(waits) = successor {
                 cpus::kick(&waits);

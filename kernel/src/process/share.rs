@@ -154,7 +154,15 @@ fn give_up(p: &Arc<Process>) {
     }
     if p.is_deserted() {
         p.kill();
-        p.memory().process_ended(p);
+        leave_memory(p);
+    }
+}
+
+/// The last thread of a process is gone whose proxy is gone or going.
+pub fn leave_memory(p: &Arc<Process>) {
+    p.memory().process_ended(p);
+    if p.parent.upgrade().is_some_and(|parent| Arc::ptr_eq(parent.memory(), p.memory())) {
+        wake_parent(p); // it may wait in `waited::wait_until_left`
     }
 }
 

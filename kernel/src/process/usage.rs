@@ -8,10 +8,7 @@ use crate::base::heap;
 use crate::process::Process;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
-use hanare_core::errno::{self, Result};
-use hanare_core::syscalls::Row;
 use hanare_core::time::NS_PER_SEC;
-use hanare_hal::usercopy;
 use spin::Mutex;
 
 /// CPU time, memory and page faults of ended processes.
@@ -74,6 +71,18 @@ impl Accounts {
         Self { own: Arc::default(), parents }
     }
 
+    /// The use of the child `pid` that was waited for, which counts as waited for unless it is to
+    /// `stay`. `None`: it has not ended.
+    pub fn take(&self, pid: u32, stay: bool) -> Option<Usage> {
+        let mut children = self.own.lock();
+        let used = *children.ended.get(&pid)?;
+        if !stay {
+            children.ended.remove(&pid);
+            children.waited.add(used);
+        }
+        Some(used)
+    }
+
     /// The use of those children that were waited for.
     pub fn waited(&self) -> Usage {
         self.own.lock().waited
@@ -98,37 +107,4 @@ pub fn ended(p: &Process) {
     if children.ended.len() > ENDED_MAX {
         children.ended.pop_first();
     }
-}
-
-/// Hook of `wait4` and `waitid` after Linux has answered `result`.
-pub fn waited(p: &Process, row: &Row, a: &[u64; 6], result: u64) -> Result<()> {
-    const WAITID: u16 = 247;
-    const P_PID: u64 = 1;
-    const WNOWAIT: u64 = 0x0100_0000;
-    const SI_PID: u64 = 16;
-    let fault = |_| errno::EFAULT;
-    let (pid, rusage, keep) = if row.number != WAITID {
-        (result as u32, a[3], false)
-    } else if a[2] != 0 {
-        let word = usercopy::read_u64(a[2] + SI_PID).map_err(fault)?;
-        (word as u32, a[4], a[3] & WNOWAIT != 0)
-    } else {
-        (if a[0] == P_PID { a[1] as u32 } else { 0 }, a[4], a[3] & WNOWAIT != 0)
-    };
-    let own = p.usage.lock().own.clone();
-    let used = {
-        let mut children = own.lock();
-        let Some(used) = children.ended.get(&pid).copied() else {
-            return Ok(()); // stopped, continued, or none
-        };
-        if !keep {
-            children.ended.remove(&pid);
-            children.waited.add(used);
-        }
-        used
-    };
-    if rusage != 0 {
-        usercopy::write(rusage, zerocopy::IntoBytes::as_bytes(&used.words())).map_err(fault)?;
-    }
-    Ok(())
 }

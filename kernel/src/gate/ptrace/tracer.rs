@@ -7,7 +7,7 @@ use crate::calls::{forward, put};
 use crate::gate::registers::Snapshot;
 use crate::link::delegate;
 use crate::mm::space;
-use crate::process::{rights, usage};
+use crate::process::{rights, waited};
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use alloc::boxed::Box;
@@ -295,7 +295,7 @@ pub fn wait(row: &Row, args: [u64; 6]) -> Result<u64> {
             made[1] = scratch;
         }
         let result = forward(row, made)?;
-        usage::waited(&me.process, row, &args, result)?;
+        waited::waited(&me.process, row, &args, result)?;
         let seen = if row.number == WAIT4 { Seen::by_wait4(result, made[1], scratch) } else { Seen::by_waitid(args[2]) };
         match seen {
             Some(seen) if seen.settle() => {}

@@ -1,0 +1,106 @@
+//! What `wait4` and `waitid` tell of a child, and what has to be done here before its parent knows.
+
+use crate::mm::space::Space;
+use crate::process::Process;
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use alloc::sync::Arc;
+use core::ops::RangeInclusive;
+use core::sync::atomic::Ordering;
+use hanare_core::errno::{self, Result};
+use hanare_core::syscalls::Row;
+use hanare_hal::{cpu, usercopy};
+
+/// Of the options of wait4(2) and waitid(2).
+const WNOHANG: u64 = 1;
+/// `WSTOPPED` (which is `WUNTRACED`) and `WCONTINUED`.
+const NOT_ONLY_ENDS: u64 = 2 | 8;
+/// What Linux has told the end of is waited for here so long, at most.
+const LEAVES_NS: u64 = 10_000_000_000;
+
+/// What `wait4` or `waitid` has told.
+struct Told {
+    pid: u32,
+    /// Whether it was an end, as far as can be seen: not that a child was stopped or goes on.
+    is_end: bool,
+    /// Where `struct rusage` is to be written; 0: nowhere.
+    rusage: u64,
+    /// The child stays as it is (`WNOWAIT`).
+    keep: bool,
+}
+
+impl Told {
+    fn by_wait4(p: &Process, a: &[u64; 6], pid: u64) -> Told {
+        const STOPPED: u32 = 0x7f;
+        const CONTINUED: u32 = 0xffff;
+        let is_end = match a[1] {
+            0 => a[2] & NOT_ONLY_ENDS == 0 && !p.traces.load(Ordering::Relaxed),
+            at => usercopy::read_u32(at).is_ok_and(|status| status & 0xff != STOPPED && status != CONTINUED),
+        };
+        Told { pid: pid as u32, is_end: is_end && pid != 0, rusage: a[3], keep: false }
+    }
+
+    fn by_waitid(a: &[u64; 6]) -> Result<Told> {
+        const P_PID: u64 = 1;
+        const WNOWAIT: u64 = 0x0100_0000;
+        const SI_CODE: u64 = 8;
+        const SI_PID: u64 = 16;
+        const CLD_EXITED_TO_DUMPED: RangeInclusive<u32> = 1..=3;
+        let (rusage, keep) = (a[4], a[3] & WNOWAIT != 0);
+        if a[2] == 0 {
+            let pid = if a[0] == P_PID { a[1] as u32 } else { 0 };
+            let no_wait = a[3] & WNOHANG != 0; // there may have been nothing to tell
+            return Ok(Told { pid, is_end: pid != 0 && !no_wait && a[3] & NOT_ONLY_ENDS == 0, rusage, keep });
+        }
+        let word = |at| usercopy::read_u32(a[2] + at).map_err(|_| errno::EFAULT);
+        let pid = word(SI_PID)?;
+        Ok(Told { pid, is_end: pid != 0 && CLD_EXITED_TO_DUMPED.contains(&word(SI_CODE)?), rusage, keep })
+    }
+}
+
+/// Hook of `wait4` and `waitid` of `p` after Linux has answered `result`.
+pub fn waited(p: &Process, row: &Row, a: &[u64; 6], result: u64) -> Result<()> {
+    const WAITID: u16 = 247;
+    let told = if row.number == WAITID { Told::by_waitid(a)? } else { Told::by_wait4(p, a, result) };
+    if told.is_end {
+        wait_until_left(p, told.pid);
+    }
+    let accounts = p.usage.lock().clone();
+    let Some(used) = accounts.take(told.pid, told.keep) else {
+        return Ok(()); // stopped, continued, or none
+    };
+    if told.rusage != 0 {
+        usercopy::write(told.rusage, zerocopy::IntoBytes::as_bytes(&used.words())).map_err(|_| errno::EFAULT)?;
+    }
+    Ok(())
+}
+
+/// Waits until a process that shares the memory of `p` and that Linux has told the end of
+/// has left it: its thread ids are cleared, its robust futexes released, its use counted.
+/// Linux does that before a parent hears of the end; here `REQUEST_PROCESS_END` may come later.
+fn wait_until_left(p: &Process, pid: u32) {
+    if p.memory().is_shared() {
+        let left = Left { thread: cpus::current(), memory: p.memory(), pid, deadline: cpus::deadline(LEAVES_NS) };
+        cpus::wait(&left, 0);
+    }
+}
+
+/// No process with this id has the memory, or it does not go.
+struct Left<'a> {
+    thread: &'a Thread,
+    memory: &'a Space,
+    pid: u32,
+    deadline: u64,
+}
+
+impl cpus::Wait for Left<'_> {
+    fn ready(&self) -> bool {
+        let namespace = self.thread.process.pid_namespace();
+        let is_it = |p: &Arc<Process>| p.pid_namespace() == namespace && p.identity.lock().pid == self.pid;
+        self.thread.must_end() || cpu::rdtsc() > self.deadline || !self.memory.processes().any(|p| is_it(&p))
+    }
+    fn announce(&self, _: bool) {}
+    fn deadline(&self) -> u64 {
+        self.deadline
+    }
+}
