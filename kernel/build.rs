@@ -10,13 +10,34 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("OUT_DIR"));
     let object = out.join("vdso.o");
     run(Command::new(env::var_os("RUSTC").expect("RUSTC"))
-        .args(["--edition=2024", "--crate-type=lib", "--crate-name=vdso", "--emit=obj", "--target=x86_64-unknown-none"])
-        .args(["-Copt-level=2", "-Cpanic=abort", "-Crelocation-model=pic", "-Ccode-model=small", "-Ccodegen-units=1", "-Coverflow-checks=off", "-Cdebug-assertions=off"])
+        .args([
+            "--edition=2024",
+            "--crate-type=lib",
+            "--crate-name=vdso",
+            "--emit=obj",
+            "--target=x86_64-unknown-none",
+        ])
+        .args([
+            "-Copt-level=2",
+            "-Cpanic=abort",
+            "-Crelocation-model=pic",
+            "-Ccode-model=small",
+            "-Ccodegen-units=1",
+            "-Coverflow-checks=off",
+            "-Cdebug-assertions=off",
+        ])
         .arg("vdso/vdso.rs")
         .arg("-o")
         .arg(&object));
     run(Command::new("ld")
-        .args(["-shared", "-Bsymbolic", "--no-relax", "--hash-style=both", "--build-id=none", "-soname=linux-vdso.so.1"])
+        .args([
+            "-shared",
+            "-Bsymbolic",
+            "--no-relax",
+            "--hash-style=both",
+            "--build-id=none",
+            "-soname=linux-vdso.so.1",
+        ])
         .args(["-z", "max-page-size=4096", "-z", "noexecstack", "-T", "vdso/vdso.lds"])
         .arg(&object)
         .arg("-o")
@@ -24,6 +45,8 @@ fn main() {
 }
 
 fn run(command: &mut Command) {
-    let status = command.status().unwrap_or_else(|e| panic!("{command:?}: {e} (is it installed? see tools/setup)"));
+    let status = command
+        .status()
+        .unwrap_or_else(|e| panic!("{command:?}: {e} (is it installed? see tools/setup)"));
     assert!(status.success(), "{command:?} failed");
 }

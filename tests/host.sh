@@ -45,10 +45,32 @@ step() {
     fi
 }
 
+# Each of the three workspaces: the host's, the LWK's, the proxy's.
+formatted() {
+    local workspace
+    for workspace in . kernel tools/proxy; do
+        (cd $workspace && cargo fmt --all --check) || return 1
+    done
+}
+
+clippy() {
+    cargo clippy --quiet --workspace --all-targets -- -D warnings &&
+        (cd kernel && cargo clippy --quiet --workspace -- -D warnings) &&
+        (cd tools/proxy && cargo clippy --quiet -- -D warnings)
+}
+
 mkdir -p build/tests
 cargo_test unit --workspace
 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom cargo_test loom -p hanare-ikc --release
 step trend-of-memory python3 -B tests/lib/test_trend.py
+export -f formatted clippy
+for tool in fmt clippy; do
+    if cargo $tool --version > build/tests/host-$tool.log 2>&1; then
+        if [ $tool = fmt ]; then step formatted bash -c formatted; else step clippy bash -c clippy; fi
+    else
+        echo "skip $tool: there is no cargo $tool: rustup component add rustfmt clippy"
+    fi
+done
 step abi-header cargo xtask abi --check
 step syscalls-page cargo xtask syscalls --check
 step tidy cargo xtask tidy

@@ -11,10 +11,7 @@ fn docs(attrs: &[syn::Attribute]) -> String {
     let mut text = Vec::new();
     for attr in attrs.iter().filter(|a| a.path().is_ident("doc")) {
         if let syn::Meta::NameValue(nv) = &attr.meta
-            && let syn::Expr::Lit(syn::ExprLit {
-                lit: syn::Lit::Str(s),
-                ..
-            }) = &nv.value
+            && let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(s), .. }) = &nv.value
         {
             text.push(s.value().trim_start_matches(' ').to_string());
         }
@@ -25,10 +22,9 @@ fn docs(attrs: &[syn::Attribute]) -> String {
 /// `[u64; N]` gives ("u64", "N"), `u32` gives ("u32", "").
 fn field_type(ty: &syn::Type) -> (String, String) {
     match ty {
-        syn::Type::Array(a) => (
-            a.elem.to_token_stream().to_string(),
-            a.len.to_token_stream().to_string(),
-        ),
+        syn::Type::Array(a) => {
+            (a.elem.to_token_stream().to_string(), a.len.to_token_stream().to_string())
+        }
         other => (other.to_token_stream().to_string(), String::new()),
     }
 }
@@ -44,29 +40,17 @@ fn main() {
     println!("cargo::rerun-if-changed=../abi/src");
     let mut out = String::from("const FILES: &[File] = &[\n");
     let files = [
-        "lib", "layout", "boot", "log", "clock", "request", "service", "slot", "start", "info", "ioctl",
-        "observe",
+        "lib", "layout", "boot", "log", "clock", "request", "service", "slot", "start", "info",
+        "ioctl", "observe",
     ];
     let present = fs::read_dir(src).expect("abi/src").count();
-    assert_eq!(
-        present,
-        files.len(),
-        "abi/src: list a new file in xtask/build.rs"
-    );
+    assert_eq!(present, files.len(), "abi/src: list a new file in xtask/build.rs");
     for file in files {
         let text = fs::read_to_string(src.join(format!("{file}.rs"))).expect("abi source");
         let parsed = syn::parse_file(&text).expect("abi source parses");
-        let module = if file == "lib" {
-            String::new()
-        } else {
-            format!("{file}::")
-        };
-        writeln!(
-            out,
-            "File {{ name: {file:?}, docs: {:?}, items: &[",
-            docs(&parsed.attrs)
-        )
-        .unwrap();
+        let module = if file == "lib" { String::new() } else { format!("{file}::") };
+        writeln!(out, "File {{ name: {file:?}, docs: {:?}, items: &[", docs(&parsed.attrs))
+            .unwrap();
         for item in &parsed.items {
             match item {
                 syn::Item::Const(c) if matches!(c.vis, syn::Visibility::Public(_)) => {

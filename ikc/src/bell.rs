@@ -67,19 +67,12 @@ impl<'a, const MUTANT: u8> BellRef<'a, MUTANT> {
     pub fn arm(&self, space: u32, cpu: u32) {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
-            let left = if owner(word) == space {
-                word & RINGS_MASK
-            } else {
-                0
-            };
+            let left = if owner(word) == space { word & RINGS_MASK } else { 0 };
             let rings = counts::<MUTANT>(left, BELL_RINGS_MAX);
             let armed = u64::from(space) << BELL_SPACE_SHIFT
                 | (u64::from(cpu) & CPU_MASK) << BELL_CPU_SHIFT
                 | rings;
-            match self
-                .word
-                .compare_exchange(word, armed, Ordering::AcqRel, Ordering::Relaxed)
-            {
+            match self.word.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => word = now,
             }
@@ -88,8 +81,7 @@ impl<'a, const MUTANT: u8> BellRef<'a, MUTANT> {
 
     /// LWK: nobody may ring it any more; `note` is kept there.
     pub fn disarm(&self, note: u32) {
-        self.word
-            .store(u64::from(note) << BELL_SPACE_SHIFT, Ordering::Relaxed);
+        self.word.store(u64::from(note) << BELL_SPACE_SHIFT, Ordering::Relaxed);
     }
 
     /// LWK: what [`disarm`](Self::disarm) left there.
@@ -107,10 +99,7 @@ impl<'a, const MUTANT: u8> BellRef<'a, MUTANT> {
             if owner(word) != space || word & RINGS_MASK == 0 {
                 return None;
             }
-            match self
-                .word
-                .compare_exchange(word, word - 1, Ordering::AcqRel, Ordering::Acquire)
-            {
+            match self.word.compare_exchange(word, word - 1, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some((word >> BELL_CPU_SHIFT & CPU_MASK) as u32),
                 Err(now) => word = now,
             }
@@ -134,23 +123,14 @@ mod tests {
         bell.arm(7, 3);
         bell.arm(7, 5);
         assert_eq!(bell.ring(8), None); // a stranger
-        assert_eq!(
-            (bell.ring(7), bell.ring(7), bell.ring(7)),
-            (Some(5), Some(5), None)
-        );
+        assert_eq!((bell.ring(7), bell.ring(7), bell.ring(7)), (Some(5), Some(5), None));
         for _ in 0..BELL_RINGS_MAX + 10 {
             bell.arm(7, 1);
         }
-        assert_eq!(
-            (0..1000).filter_map(|_| bell.ring(7)).count() as u64,
-            BELL_RINGS_MAX
-        );
+        assert_eq!((0..1000).filter_map(|_| bell.ring(7)).count() as u64, BELL_RINGS_MAX);
         bell.arm(7, 1);
         bell.arm(9, 2); // another process' thread has it now
-        assert_eq!(
-            (bell.ring(7), bell.ring(9), bell.ring(9)),
-            (None, Some(2), None)
-        );
+        assert_eq!((bell.ring(7), bell.ring(9), bell.ring(9)), (None, Some(2), None));
         bell.arm(9, 2);
         bell.disarm(9); // the next free one: not a space
         assert_eq!((bell.note(), bell.ring(9)), (9, None));

@@ -126,13 +126,11 @@ impl ClockWords {
     #[allow(dead_code, reason = "used by the models")]
     pub fn module_write(&self, tsc: u64, ns: u64) {
         let sequence = self.sequence.load(Ordering::Relaxed);
-        self.sequence
-            .store(sequence.wrapping_add(1), Ordering::Relaxed);
+        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         self.tsc.store(tsc, Ordering::Relaxed);
         self.monotonic_ns.store(ns, Ordering::Relaxed);
-        self.sequence
-            .store(sequence.wrapping_add(2), Ordering::Release);
+        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
     }
 }
 

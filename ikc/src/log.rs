@@ -54,8 +54,7 @@ impl LogWriter<'_> {
         for (offset, byte) in bytes.iter().enumerate().skip(skip) {
             self.text[((head + offset as u64) & mask) as usize].store(*byte, Ordering::Relaxed);
         }
-        self.head
-            .store(head + bytes.len() as u64, Ordering::Release);
+        self.head.store(head + bytes.len() as u64, Ordering::Release);
     }
 }
 

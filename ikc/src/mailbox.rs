@@ -214,10 +214,7 @@ pub struct CpuRef<'a> {
 /// A counter that only this CPU writes.
 #[cfg(not(loom))]
 fn bump(counter: &AtomicU64) {
-    counter.store(
-        counter.load(Ordering::Relaxed).wrapping_add(1),
-        Ordering::Relaxed,
-    );
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
 #[cfg(not(loom))]
@@ -338,10 +335,9 @@ impl<'a> CpuRef<'a> {
         let words = self.words;
         let halted = now.saturating_sub(words.idle_since.load(Ordering::Relaxed));
         words.idle_since.store(0, Ordering::Relaxed);
-        words.idle_cycles.store(
-            words.idle_cycles.load(Ordering::Relaxed) + halted,
-            Ordering::Relaxed,
-        );
+        words
+            .idle_cycles
+            .store(words.idle_cycles.load(Ordering::Relaxed) + halted, Ordering::Relaxed);
     }
 
     /// Counters: interrupts, exceptions, page faults, local calls, delegated calls.
@@ -421,18 +417,12 @@ mod tests {
         }
         let mut rang = std::vec::Vec::new();
         cpu.bells().take(|bell| rang.push(bell));
-        assert_eq!(
-            (rang.as_slice(), cpu.bells().any()),
-            (&[0, 64, 1023][..], false)
-        );
+        assert_eq!((rang.as_slice(), cpu.bells().any()), (&[0, 64, 1023][..], false));
         assert_eq!((memory.bells_rung, memory.bells), (0, [0; BELL_WORDS]));
         cpu.set_state(3);
         cpu.count_interrupt();
         cpu.count_delegated_call();
         assert_eq!(cpu.counters(), [1, 0, 0, 0, 1]);
-        assert_eq!(
-            (memory.state, memory.outbound_tail, memory.inbound[1]),
-            (3, 1, 4)
-        );
+        assert_eq!((memory.state, memory.outbound_tail, memory.inbound[1]), (3, 1, 4));
     }
 }

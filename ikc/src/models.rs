@@ -260,11 +260,7 @@ fn inbound_model<const MUTANT: u8>(name: &str, count: u32, preemptions: Option<u
             let shared = shared.clone();
             thread::spawn(move || {
                 for index in 1..=count {
-                    if shared
-                        .inbound::<MUTANT>()
-                        .post(index)
-                        .expect("there is room")
-                    {
+                    if shared.inbound::<MUTANT>().post(index).expect("there is room") {
                         shared.bell.ring();
                     }
                 }
@@ -336,16 +332,8 @@ fn ring_is_reused_only_after_it_was_read() {
 /// The module waits asleep for the answer to a request.
 fn request_model<const MUTANT: u8>(name: &str) {
     explore(name, None, || {
-        let shared = Arc::new((
-            RequestWords::new(),
-            Doorbell::default(),
-            Doorbell::default(),
-        ));
-        let call = RequestCall {
-            kind: 5,
-            space: 1,
-            args: [1, 2, 3, 4],
-        };
+        let shared = Arc::new((RequestWords::new(), Doorbell::default(), Doorbell::default()));
+        let call = RequestCall { kind: 5, space: 1, args: [1, 2, 3, 4] };
         let module = {
             let shared = shared.clone();
             thread::spawn(move || {
@@ -393,11 +381,7 @@ fn request_without_release_shows_a_stale_answer() {
 /// The LWK waits asleep for a service of the module's.
 fn service_model<const MUTANT: u8>(name: &str) {
     explore(name, None, || {
-        let shared = Arc::new((
-            ServiceWords::new(),
-            Doorbell::default(),
-            Doorbell::default(),
-        ));
+        let shared = Arc::new((ServiceWords::new(), Doorbell::default(), Doorbell::default()));
         let lwk = {
             let shared = shared.clone();
             thread::spawn(move || {

@@ -106,9 +106,7 @@ impl<'a, const MUTANT: u8> RequestRef<'a, MUTANT> {
         for (word, page) in self.words.pages.iter().zip(pages) {
             word.store(*page, Ordering::Relaxed);
         }
-        self.words
-            .count
-            .store(pages.len().min(PAGES_MAX) as u32, Ordering::Relaxed);
+        self.words.count.store(pages.len().min(PAGES_MAX) as u32, Ordering::Relaxed);
     }
 
     /// Completes the request: `status` is 0, a negative errno or
@@ -145,9 +143,7 @@ impl<const MUTANT: u8> RequestRef<'_, MUTANT> {
     }
 
     pub(crate) fn module_prepare_sleep(&self) -> bool {
-        self.words
-            .waiter
-            .store(hanare_abi::request::WAITER_SLEEPS, Ordering::Relaxed);
+        self.words.waiter.store(hanare_abi::request::WAITER_SLEEPS, Ordering::Relaxed);
         full_fence::<MUTANT>();
         self.words.state.load(Ordering::Relaxed) != REQUEST_DONE
     }
@@ -185,11 +181,7 @@ mod tests {
         // SAFETY: the memory outlives it, and nothing else touches it meanwhile.
         let request = unsafe { RequestRef::from_raw(&raw mut *memory) };
         assert_eq!(request.read(), None);
-        let call = RequestCall {
-            kind: 5,
-            space: 2,
-            args: [0x1000, 1, 64, 0],
-        };
+        let call = RequestCall { kind: 5, space: 2, args: [0x1000, 1, 64, 0] };
         request.module_post(call);
         assert_eq!(request.read(), Some(call));
         assert_eq!(request.siginfo(), [0; 16]);
@@ -199,9 +191,6 @@ mod tests {
         assert!(!request.module_prepare_sleep());
         assert_eq!(request.module_poll(), Some((-5, 9)));
         assert!(request.complete(-5));
-        assert_eq!(
-            (memory.status, memory.count, memory.pages),
-            (-5, 64, [7; 64])
-        );
+        assert_eq!((memory.status, memory.count, memory.pages), (-5, 64, [7; 64]));
     }
 }

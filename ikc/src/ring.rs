@@ -61,11 +61,7 @@ impl<'a, W: Word, const MUTANT: u8> Ring<'a, W, MUTANT> {
     #[must_use]
     pub const fn new(head: &'a AtomicU32, tail: &'a AtomicU32, entries: &'a [W]) -> Self {
         assert!(entries.len().is_power_of_two());
-        Self {
-            head,
-            tail,
-            entries,
-        }
+        Self { head, tail, entries }
     }
 
     fn entry(&self, counter: u32) -> &'a W {

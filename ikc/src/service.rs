@@ -94,10 +94,7 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
         for (word, extent) in words.extents.iter().zip(call.extents) {
             word.store(*extent, Ordering::Relaxed);
         }
-        words.count.store(
-            call.extents.len().min(EXTENTS_MAX) as u32,
-            Ordering::Relaxed,
-        );
+        words.count.store(call.extents.len().min(EXTENTS_MAX) as u32, Ordering::Relaxed);
         words.ring.store(0, Ordering::Relaxed);
         words.state.store(call.ready, publish::<MUTANT>());
     }
@@ -203,8 +200,8 @@ impl ServiceWords {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::boxed::Box;
     use hanare_abi::service::{SERVICE_READY, SERVICE_READY_FAULT};
+    use std::boxed::Box;
     use std::mem::MaybeUninit;
 
     #[test]

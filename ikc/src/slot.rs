@@ -160,10 +160,7 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
             return None;
         }
         let nr = words.nr.load(Ordering::Relaxed);
-        Some((
-            nr,
-            core::array::from_fn(|i| words.args[i].load(Ordering::Relaxed)),
-        ))
+        Some((nr, core::array::from_fn(|i| words.args[i].load(Ordering::Relaxed))))
     }
 
     /// Worker: says that it is about to sleep and looks once more. `true`: it may
@@ -285,14 +282,8 @@ mod tests {
         side.set_sigmask(1 << 63);
         side.set_tid(7);
         side.set_robust_list(1 << 40);
-        assert_eq!(
-            (side.bell(), side.poll_us(), side.sigmask(), side.tid()),
-            (9, 50, 1 << 63, 7)
-        );
-        assert_eq!(
-            (memory.bell, memory.poll_us, memory.sigmask, memory.tid),
-            (9, 50, 1 << 63, 7)
-        );
+        assert_eq!((side.bell(), side.poll_us(), side.sigmask(), side.tid()), (9, 50, 1 << 63, 7));
+        assert_eq!((memory.bell, memory.poll_us, memory.sigmask, memory.tid), (9, 50, 1 << 63, 7));
         assert_eq!(
             (memory.state, memory.nr, memory.result, memory.robust_list),
             (SLOT_IDLE, 1, -14, 1 << 40)

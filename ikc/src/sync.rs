@@ -29,20 +29,12 @@ pub fn full_fence<const MUTANT: u8>() {
 
 /// Ordering of a store that publishes what was stored before.
 pub const fn publish<const MUTANT: u8>() -> Ordering {
-    if MUTANT == 2 {
-        Ordering::Relaxed
-    } else {
-        Ordering::Release
-    }
+    if MUTANT == 2 { Ordering::Relaxed } else { Ordering::Release }
 }
 
 /// One more of what may be taken, up to `most`.
 pub const fn counts<const MUTANT: u8>(number: u64, most: u64) -> u64 {
-    if MUTANT == 4 || number >= most {
-        if MUTANT == 4 { 1 } else { most }
-    } else {
-        number + 1
-    }
+    if MUTANT == 4 || number >= most { if MUTANT == 4 { 1 } else { most } } else { number + 1 }
 }
 
 /// Takes a state that two sides want, by one exchange. `false`: the other side was first.
@@ -51,7 +43,5 @@ pub fn takes<const MUTANT: u8>(state: &AtomicU32, from: u32, to: u32) -> bool {
         state.store(to, Ordering::Release);
         return true;
     }
-    state
-        .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
-        .is_ok()
+    state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
 }

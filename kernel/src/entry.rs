@@ -1,17 +1,24 @@
 //! From the hardware layer into the kernel: system calls, exceptions, interrupts.
 
-use crate::{calls, machinecheck, mm};
-use crate::gate::{observe, ptrace, rseq};
 use crate::gate::debugregs::{self, Cause};
+use crate::gate::{observe, ptrace, rseq};
 use crate::sched::{cpus, panic};
 use crate::signal::signals;
+use crate::{calls, machinecheck, mm};
 use core::sync::atomic::Ordering;
 use hanare_hal::apic;
 use hanare_hal::traps::{self, Handlers, Regs, vector};
 use hanare_hal::{cpu, percpu, shared};
 
 /// Installed at boot.
-pub static HANDLERS: Handlers = Handlers { syscall, user_exception, kernel_fault, interrupt, machine_check: machinecheck::in_kernel, fatal: panic::fatal_trap };
+pub static HANDLERS: Handlers = Handlers {
+    syscall,
+    user_exception,
+    kernel_fault,
+    interrupt,
+    machine_check: machinecheck::in_kernel,
+    fatal: panic::fatal_trap,
+};
 
 fn syscall(regs: &mut Regs) -> bool {
     calls::entry(regs);
@@ -109,7 +116,9 @@ fn interrupt(regs: &mut Regs, v: u8, from_user: bool) {
     if from_user {
         let nmis = traps::take_nmis();
         if nmis != 0 {
-            crate::info!("{nmis} NMIs came that nobody asked for (a watchdog, a button, failing hardware); going on");
+            crate::info!(
+                "{nmis} NMIs came that nobody asked for (a watchdog, a button, failing hardware); going on"
+            );
         }
         cpus::request_attention();
         leave(regs);

@@ -3,16 +3,16 @@
 //! A machine check is broadcast to all CPUs of the machine by most Intel CPUs: Linux handles its
 //! own, and does not wait for CPUs that are offline to it; here most say that nothing concerns us.
 
-use crate::mm;
 use crate::base::{badmemory, time};
+use crate::mm;
 use crate::sched::cpus;
 use crate::signal::{signals, unhandled};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hanare_core::machinecheck::{Action, BANKS_MAX, Bank, Fatal, Meaning, Rules, decide, meaning};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::machinecheck::{self as hal, Capabilities};
-use hanare_hal::traps::Regs;
 use hanare_hal::percpu;
+use hanare_hal::traps::Regs;
 use spin::Once;
 
 /// How often a CPU that comes by looks for errors that no exception told of (as Linux' `check_interval`).
@@ -38,7 +38,9 @@ fn banks() -> usize {
 
 fn rules() -> Rules {
     match CAPABILITIES.get() {
-        Some(c) if c.amd => Rules::Amd { containment: c.containment, overflow_recovery: c.overflow_recovery },
+        Some(c) if c.amd => {
+            Rules::Amd { containment: c.containment, overflow_recovery: c.overflow_recovery }
+        }
         Some(c) => Rules::Intel { software_recovery: c.software_recovery },
         None => Rules::Intel { software_recovery: false },
     }
@@ -73,7 +75,9 @@ fn fatal(regs: &Regs, global: u64, bank: Option<(usize, Bank)>, why: Fatal) -> !
             "machine check on cpu{cpu} in {place} at {rip:#x}: {why} (bank {i} status {:#x} address {:#x} misc {:#x}, MCG_STATUS {global:#x})",
             b.status, b.address, b.misc
         ),
-        None => panic!("machine check on cpu{cpu} in {place} at {rip:#x}: {why} (MCG_STATUS {global:#x})"),
+        None => panic!(
+            "machine check on cpu{cpu} in {place} at {rip:#x}: {why} (MCG_STATUS {global:#x})"
+        ),
     }
 }
 
@@ -91,7 +95,11 @@ pub fn in_program(regs: &mut Regs) {
     look_at_all(true);
     let Action::EndProgram(paddr) = action else { return };
     let thread = cpus::current();
-    crate::info!("machine check: {} used bad memory at {paddr:#x}, ip {:#x}", unhandled::name_of(thread), regs.rip);
+    crate::info!(
+        "machine check: {} used bad memory at {paddr:#x}, ip {:#x}",
+        unhandled::name_of(thread),
+        regs.rip
+    );
     badmemory::add(paddr);
     let addr = mm::bad::forget(&thread.process, paddr & !4095);
     signals::raise_bad_memory(addr, regs);
@@ -115,11 +123,18 @@ fn look_at_all(handled: bool) {
             Meaning::Corrected => {
                 let count = CORRECTED.fetch_add(1, Ordering::Relaxed) + 1;
                 if unhandled::may_say() {
-                    crate::info!("machine check: a corrected error, bank {i} status {:#x} address {:#x}; {count} in all", bank.status, bank.address);
+                    crate::info!(
+                        "machine check: a corrected error, bank {i} status {:#x} address {:#x}; {count} in all",
+                        bank.status,
+                        bank.address
+                    );
                 }
             }
             Meaning::Latent(address) => {
-                crate::info!("machine check: bad memory that nobody has used, bank {i} status {:#x}", bank.status);
+                crate::info!(
+                    "machine check: bad memory that nobody has used, bank {i} status {:#x}",
+                    bank.status
+                );
                 address.into_iter().for_each(badmemory::add);
             }
             // Else it is for the exception that comes, maybe to the CPU of Linux that has the same bank.

@@ -29,7 +29,9 @@ use hanare_abi::boot::{CPU_ONLINE, MEASURE_ISOLATION};
 use hanare_core::mitigations::{self, Policy, Processor};
 use hanare_core::options::Options;
 use hanare_hal::cpu::LeakWords;
-use hanare_hal::{apic, cpu, fpu, gdt, hardened, isolation, paging, percpu, shared, speculation, traps};
+use hanare_hal::{
+    apic, cpu, fpu, gdt, hardened, isolation, paging, percpu, shared, speculation, traps,
+};
 
 hanare_hal::entry!(start);
 
@@ -59,7 +61,12 @@ fn first_cpu() {
         Err(refused) => panic!("{refused}"),
     };
     log::set_debug(options.log_debug);
-    info!("Hanare LWK {} (ABI {}), instance {}", env!("CARGO_PKG_VERSION"), p.version, text(&p.name));
+    info!(
+        "Hanare LWK {} (ABI {}), instance {}",
+        env!("CARGO_PKG_VERSION"),
+        p.version,
+        text(&p.name)
+    );
     traps::build_idt();
     traps::install(&entry::HANDLERS);
     traps::init_cpu();
@@ -69,7 +76,8 @@ fn first_cpu() {
     info!("cpu features: {features:?}");
     machinecheck::init();
     mitigate(options.mitigations);
-    paging::build_kernel(&mut frames::Tables, features.nx).expect("memory for the kernel's page tables");
+    paging::build_kernel(&mut frames::Tables, features.nx)
+        .expect("memory for the kernel's page tables");
     stacks::init();
     isolation::build(&mut frames::Tables).expect("memory for user mode's page tables");
     cpus::init();
@@ -86,7 +94,8 @@ fn first_cpu() {
 /// Decides what is done about the CPU's leaks, and prepares it. Before the first page table.
 fn mitigate(policy: Policy) {
     let leaks = shared::params().leaks;
-    let LeakWords { leaf7_edx, leaf8000_0008_ebx, leaf8000_0021_eax, arch_capabilities } = LeakWords::read();
+    let LeakWords { leaf7_edx, leaf8000_0008_ebx, leaf8000_0021_eax, arch_capabilities } =
+        LeakWords::read();
     let cpu = Processor { leaf7_edx, leaf8000_0008_ebx, leaf8000_0021_eax, arch_capabilities };
     let measures = mitigations::choose(policy, leaks, &cpu);
     info!("leaks of the CPU: {leaks:#x}, measures: {measures:#x}");
@@ -106,7 +115,8 @@ fn this_cpu(cpu: usize) {
     let number = shared::cpu(cpu).node() << 12 | shared::cpu(cpu).linux_cpu();
     gdt::init(cpu, stacks::of_cpu(cpu).interrupts, number);
     percpu::init(cpu); // loading the selectors cleared the GS base
-    isolation::add_cpu(cpu, stacks::of_cpu(cpu).interrupts, &mut frames::Tables).expect("memory for user mode's page tables");
+    isolation::add_cpu(cpu, stacks::of_cpu(cpu).interrupts, &mut frames::Tables)
+        .expect("memory for user mode's page tables");
     traps::init_cpu();
     let features = cpu::Features::detect();
     cpu::init_control(&features);

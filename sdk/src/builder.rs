@@ -33,12 +33,7 @@ impl Builder {
     /// Reserves `bytes` (a multiple of 2 MiB) on `node` (`None`: near its CPUs).
     pub fn add_memory(&mut self, bytes: u64, node: Option<u32>) -> Result<()> {
         let node = node.map_or(-1, |node| i32::try_from(node).unwrap_or(i32::MAX));
-        let mut add = ioctl::AddMemory {
-            bytes,
-            node,
-            reserved: 0,
-            message: [0; MESSAGE_SIZE],
-        };
+        let mut add = ioctl::AddMemory { bytes, node, reserved: 0, message: [0; MESSAGE_SIZE] };
         raw::add_memory(self.device.fd(), &mut add)
             .map_err(|errno| Error::refused("reserve memory", errno, &add.message))
     }
@@ -54,11 +49,7 @@ impl Builder {
     }
 
     fn cpu(&self, cpu: u32, check: bool) -> Result<()> {
-        let mut add = ioctl::AddCpu {
-            cpu,
-            check: check.into(),
-            message: [0; MESSAGE_SIZE],
-        };
+        let mut add = ioctl::AddCpu { cpu, check: check.into(), message: [0; MESSAGE_SIZE] };
         raw::add_cpu(self.device.fd(), &mut add)
             .map_err(|errno| Error::refused("take the CPU", errno, &add.message))
     }
@@ -82,16 +73,7 @@ impl Builder {
         };
         raw::boot(self.device.fd(), &mut boot, image)
             .map_err(|errno| Error::refused("boot the LWK", errno, &boot.message))?;
-        let ioctl::Boot {
-            load_ns,
-            first_cpu_ns,
-            other_cpus_ns,
-            ..
-        } = boot;
-        Ok(BootTimes {
-            load_ns,
-            first_cpu_ns,
-            other_cpus_ns,
-        })
+        let ioctl::Boot { load_ns, first_cpu_ns, other_cpus_ns, .. } = boot;
+        Ok(BootTimes { load_ns, first_cpu_ns, other_cpus_ns })
     }
 }

@@ -28,11 +28,7 @@ impl Device {
             Errno::ACCESS | Errno::PERM => Error::Permission,
             errno => Error::Open(errno),
         })?;
-        let mut info = ioctl::Info {
-            magic: 0,
-            version: 0,
-            instances: 0,
-        };
+        let mut info = ioctl::Info { magic: 0, version: 0, instances: 0 };
         raw::info(fd.as_fd(), &mut info).map_err(|_| Error::Foreign)?;
         check(&info)?;
         Ok(Self { fd })
@@ -45,10 +41,7 @@ impl Device {
     /// Begins an instance. It is given up again when the builder is dropped before
     /// it was booted.
     pub fn create(self, name: &str) -> Result<Builder> {
-        let mut create = ioctl::Create {
-            name: text::name(name)?,
-            message: [0; MESSAGE_SIZE],
-        };
+        let mut create = ioctl::Create { name: text::name(name)?, message: [0; MESSAGE_SIZE] };
         raw::create(self.fd(), &mut create)
             .map_err(|errno| Error::refused("create the instance", errno, &create.message))?;
         Ok(Builder::new(self))
@@ -85,21 +78,11 @@ impl Device {
             Debug::FailAlloc { first, step } => [first, step, 0, 0],
             Debug::Panic | Debug::Memory | Debug::Overflow => [0; 4],
         };
-        let mut debug = ioctl::Debug {
-            name: text::name(name)?,
-            cpu,
-            op: op as u32,
-            args,
-        };
+        let mut debug = ioctl::Debug { name: text::name(name)?, cpu, op: op as u32, args };
         raw::debug(self.fd(), &mut debug)
             .map_err(|errno| Error::of_instance("send the debug request", errno, name))?;
         let [free_bytes, total_bytes, quarantined_bytes, processes] = debug.args;
-        Ok(MemoryReport {
-            free_bytes,
-            total_bytes,
-            quarantined_bytes,
-            processes,
-        })
+        Ok(MemoryReport { free_bytes, total_bytes, quarantined_bytes, processes })
     }
 
     /// Becomes a process of an instance (`None`: the only one, or `default`) that
@@ -121,11 +104,7 @@ impl Device {
         }
         raw::attach(self.fd(), &mut attach)
             .map_err(|errno| Error::refused("attach to the instance", errno, &attach.message))?;
-        Ok(Space {
-            device: self,
-            id: attach.space,
-            cpu_count: attach.cpu_count,
-        })
+        Ok(Space { device: self, id: attach.space, cpu_count: attach.cpu_count })
     }
 }
 
@@ -134,10 +113,7 @@ fn check(info: &ioctl::Info) -> Result<()> {
         return Err(Error::Foreign);
     }
     if info.version != VERSION {
-        return Err(Error::Version {
-            module: info.version,
-            ours: VERSION,
-        });
+        return Err(Error::Version { module: info.version, ours: VERSION });
     }
     Ok(())
 }
@@ -192,28 +168,11 @@ pub struct Space {
 impl Space {
     /// Time and memory it used so far.
     pub fn usage(&self) -> Result<Usage> {
-        let mut usage = ioctl::Usage {
-            user_ns: 0,
-            system_ns: 0,
-            resident_bytes: 0,
-            peak_bytes: 0,
-        };
-        raw::usage(self.as_fd(), &mut usage).map_err(|errno| Error::Failed {
-            what: "ask for the use of resources",
-            errno,
-        })?;
-        let ioctl::Usage {
-            user_ns,
-            system_ns,
-            resident_bytes,
-            peak_bytes,
-        } = usage;
-        Ok(Usage {
-            user_ns,
-            system_ns,
-            resident_bytes,
-            peak_bytes,
-        })
+        let mut usage = ioctl::Usage { user_ns: 0, system_ns: 0, resident_bytes: 0, peak_bytes: 0 };
+        raw::usage(self.as_fd(), &mut usage)
+            .map_err(|errno| Error::Failed { what: "ask for the use of resources", errno })?;
+        let ioctl::Usage { user_ns, system_ns, resident_bytes, peak_bytes } = usage;
+        Ok(Usage { user_ns, system_ns, resident_bytes, peak_bytes })
     }
 }
 
@@ -242,20 +201,10 @@ mod tests {
 
     #[test]
     fn handshake() {
-        let good = ioctl::Info {
-            magic: MAGIC,
-            version: VERSION,
-            instances: 0,
-        };
+        let good = ioctl::Info { magic: MAGIC, version: VERSION, instances: 0 };
         assert!(check(&good).is_ok());
-        assert!(matches!(
-            check(&ioctl::Info { magic: 1, ..good }),
-            Err(Error::Foreign)
-        ));
-        let other = ioctl::Info {
-            version: VERSION + 1,
-            ..good
-        };
+        assert!(matches!(check(&ioctl::Info { magic: 1, ..good }), Err(Error::Foreign)));
+        let other = ioctl::Info { version: VERSION + 1, ..good };
         assert!(matches!(check(&other), Err(Error::Version { .. })));
     }
 }

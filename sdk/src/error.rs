@@ -9,7 +9,9 @@ pub enum Error {
     #[error("no /dev/hanare: the module is not loaded (next: modprobe hanare, or: hanare doctor)")]
     NotLoaded,
     /// The device may not be opened.
-    #[error("/dev/hanare: permission denied: your user is not in the device's group (next: sudo usermod -aG hanare USER, and log in again)")]
+    #[error(
+        "/dev/hanare: permission denied: your user is not in the device's group (next: sudo usermod -aG hanare USER, and log in again)"
+    )]
     Permission,
     /// Opening the device failed in another way.
     #[error("/dev/hanare: {}", describe(*.0))]
@@ -56,7 +58,9 @@ pub enum Error {
     #[error("no instance is called '{0}' (see: hanare ls)")]
     NoInstance(String),
     /// A name that cannot be one.
-    #[error("'{0}' cannot be an instance name: use 1 to 31 letters, digits, '-', '_' or '.', first a letter or digit")]
+    #[error(
+        "'{0}' cannot be an instance name: use 1 to 31 letters, digits, '-', '_' or '.', first a letter or digit"
+    )]
     Name(String),
     /// Boot options that do not fit.
     #[error("the boot options take {0} bytes; at most 255 are possible")]
@@ -73,9 +77,7 @@ impl Error {
             Self::Open(errno)
             | Self::Refused { errno, .. }
             | Self::Failed { errno, .. }
-            | Self::Process { errno, .. } => {
-                Some(*errno)
-            }
+            | Self::Process { errno, .. } => Some(*errno),
             _ => None,
         }
     }
@@ -114,11 +116,7 @@ fn of_process(pid: u32, errno: Errno) -> String {
 /// The errno's text, and what to do where that is known.
 fn describe(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
-    let text = text
-        .split(" (os error")
-        .next()
-        .unwrap_or_default()
-        .to_owned();
+    let text = text.split(" (os error").next().unwrap_or_default().to_owned();
     match errno {
         Errno::PERM => format!("{text}: this needs root (CAP_SYS_ADMIN)"),
         Errno::IO => format!("{text}: the LWK stopped working (see: hanare log)"),
@@ -150,10 +148,7 @@ mod tests {
     #[test]
     fn an_unknown_instance_is_named() {
         let error = Error::of_instance("read the log", Errno::NOENT, "blue");
-        assert_eq!(
-            error.to_string(),
-            "no instance is called 'blue' (see: hanare ls)"
-        );
+        assert_eq!(error.to_string(), "no instance is called 'blue' (see: hanare ls)");
     }
 
     #[test]

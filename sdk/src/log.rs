@@ -19,11 +19,7 @@ impl Device {
     /// The log of an instance.
     pub fn log(&self, name: &str) -> Result<LogReader<'_>> {
         text::name(name)?;
-        Ok(LogReader {
-            device: self,
-            name: name.into(),
-            position: 0,
-        })
+        Ok(LogReader { device: self, name: name.into(), position: 0 })
     }
 }
 

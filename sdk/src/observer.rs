@@ -40,7 +40,11 @@ impl Observer {
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
         let memory = memory.map_err(|error| Error::Process { pid, errno: errno_of(&error) })?;
         let device = Device::open()?;
-        let mut argument = observe::Observe { memory: memory.as_raw_fd(), reserved: 0, message: [0; MESSAGE_SIZE] };
+        let mut argument = observe::Observe {
+            memory: memory.as_raw_fd(),
+            reserved: 0,
+            message: [0; MESSAGE_SIZE],
+        };
         raw::observe(device.fd(), &mut argument).map_err(|errno| match errno {
             Errno::SRCH => Error::Process { pid, errno },
             errno => Error::refused("observe the process", errno, &argument.message),
@@ -52,7 +56,8 @@ impl Observer {
     pub fn ask(&self, op: u32, args: [u64; 2], data: &[u64]) -> Result<([u64; 2], Vec<u64>)> {
         let mut argument = observe::Observation { op, count: 0, args, data: [0; 64] };
         argument.data[..data.len()].copy_from_slice(data);
-        raw::observation(self.device.fd(), &mut argument).map_err(|errno| Error::Failed { what: what(op), errno })?;
+        raw::observation(self.device.fd(), &mut argument)
+            .map_err(|errno| Error::Failed { what: what(op), errno })?;
         let count = argument.count as usize;
         Ok((argument.args, argument.data[..count].to_vec()))
     }
@@ -66,14 +71,21 @@ impl Observer {
     /// Takes records into `buffer`: bytes, and how many records were lost so far.
     pub fn read_trace(&self, buffer: &mut [u8]) -> Result<(usize, u64)> {
         let mut argument = observe::TraceRead { buffer: 0, size: 0, lost: 0 };
-        raw::trace_read(self.device.fd(), &mut argument, buffer).map_err(|errno| Error::Failed { what: "read the trace", errno })?;
+        raw::trace_read(self.device.fd(), &mut argument, buffer)
+            .map_err(|errno| Error::Failed { what: "read the trace", errno })?;
         Ok((argument.size as usize, argument.lost))
     }
 
     /// How it is.
     pub fn status(&self) -> Result<Observed> {
-        let mut argument = observe::Observation { op: observe::OBSERVE_STATUS, count: 0, args: [0; 2], data: [0; 64] };
-        raw::observation(self.device.fd(), &mut argument).map_err(|errno| Error::Failed { what: what(argument.op), errno })?;
+        let mut argument = observe::Observation {
+            op: observe::OBSERVE_STATUS,
+            count: 0,
+            args: [0; 2],
+            data: [0; 64],
+        };
+        raw::observation(self.device.fd(), &mut argument)
+            .map_err(|errno| Error::Failed { what: what(argument.op), errno })?;
         let word = argument.args[1];
         Ok(Observed {
             watched: argument.args[0],

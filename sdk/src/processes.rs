@@ -93,7 +93,12 @@ impl Device {
         }
     }
 
-    fn threads(&self, name: &str, process: &ioctl::ProcessStatus, cpu: &dyn Fn(u32) -> Option<u32>) -> Result<Vec<Thread>> {
+    fn threads(
+        &self,
+        name: &str,
+        process: &ioctl::ProcessStatus,
+        cpu: &dyn Fn(u32) -> Option<u32>,
+    ) -> Result<Vec<Thread>> {
         let mut all = Vec::new();
         loop {
             let mut some = ioctl::Threads {
@@ -110,7 +115,9 @@ impl Device {
                 Err(errno) => return Err(Error::of_instance("list the threads", errno, name)),
             }
             let count = (some.count as usize).min(some.threads.len());
-            all.extend(some.threads[..count].iter().map(|info| thread(process.pid, info, cpu(info.cpu))));
+            all.extend(
+                some.threads[..count].iter().map(|info| thread(process.pid, info, cpu(info.cpu))),
+            );
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use std::os::fd::BorrowedFd;
 
-use hanare_abi::observe::{Observation, Observe, TraceRead};
 use hanare_abi::ioctl::*;
+use hanare_abi::observe::{Observation, Observe, TraceRead};
 use rustix::io::Result;
 use rustix::ioctl::{Updater, ioctl};
 
@@ -58,11 +58,7 @@ pub fn boot(fd: BorrowedFd, argument: &mut Boot, image: &[u8]) -> Result<()> {
 /// Asks for the status of an instance and of as many CPUs as `cpus` has room for.
 pub fn status(fd: BorrowedFd, argument: &mut Status, cpus: &mut [CpuStatus]) -> Result<()> {
     argument.cpu_count = cpus.len() as u32;
-    argument.cpus = if cpus.is_empty() {
-        0
-    } else {
-        cpus.as_mut_ptr() as u64
-    };
+    argument.cpus = if cpus.is_empty() { 0 } else { cpus.as_mut_ptr() as u64 };
     // SAFETY: as above; the module writes at most `cpu_count` entries there.
     unsafe { ioctl(fd, Updater::<IOCTL_STATUS, Status>::new(argument)) }
 }

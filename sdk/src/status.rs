@@ -9,11 +9,7 @@ use crate::{Device, Error, Result, raw, text};
 
 /// State of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(rename_all = "lowercase")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum State {
     /// Under construction.
     Created,
@@ -61,11 +57,7 @@ impl fmt::Display for State {
 
 /// State of a CPU of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(rename_all = "lowercase")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum CpuState {
     /// Not started.
     Off,
@@ -181,11 +173,8 @@ pub struct Instance {
 
 impl Instance {
     fn from_abi(status: &ioctl::Status, cpus: &[ioctl::CpuStatus]) -> Self {
-        let nodes = status
-            .node_bytes
-            .iter()
-            .rposition(|&bytes| bytes != 0)
-            .map_or(0, |last| last + 1);
+        let nodes =
+            status.node_bytes.iter().rposition(|&bytes| bytes != 0).map_or(0, |last| last + 1);
         Self {
             name: text::from_bytes(&status.name),
             state: State::from_abi(status.state),
@@ -217,10 +206,7 @@ impl Device {
                 Ok(instance) => instances.push(instance),
                 Err(Errno::NOENT) => break,
                 Err(errno) => {
-                    return Err(Error::Failed {
-                        what: "list instances",
-                        errno,
-                    });
+                    return Err(Error::Failed { what: "list instances", errno });
                 }
             }
         }
@@ -297,10 +283,7 @@ mod tests {
         status.state = ioctl::INSTANCE_PANICKED;
         let instance = Instance::from_abi(&status, &[]);
         assert_eq!(instance.node_bytes, [0, 0, 5]);
-        assert_eq!(
-            (instance.name.as_str(), instance.state),
-            ("blue", State::Panicked)
-        );
+        assert_eq!((instance.name.as_str(), instance.state), ("blue", State::Panicked));
         assert_eq!(instance.ping_ns, None);
     }
 

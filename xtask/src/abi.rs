@@ -47,11 +47,7 @@ fn snake(camel: &str) -> String {
 }
 
 fn comment(out: &mut String, indent: &str, text: &str) {
-    let text = text
-        .replace("[`", "`")
-        .replace("`]", "`")
-        .replace("*/", "* /")
-        .replace("/*", "/ *");
+    let text = text.replace("[`", "`").replace("`]", "`").replace("*/", "* /").replace("/*", "/ *");
     let lines: Vec<&str> = text.lines().collect();
     match lines.as_slice() {
         [] => {}
@@ -111,26 +107,13 @@ fn header() -> String {
         comment(&mut out, "", file.docs);
         // Constants first: array bounds name them.
         for item in file.items {
-            if let Item::Const {
-                name,
-                ty,
-                docs,
-                value,
-            } = item
-            {
+            if let Item::Const { name, ty, docs, value } = item {
                 comment(&mut out, "", docs);
                 writeln!(out, "#define HANARE_{name} {}", c_value(ty, *value)).unwrap();
             }
         }
         for item in file.items {
-            let Item::Struct {
-                name,
-                docs,
-                size,
-                align,
-                fields,
-            } = item
-            else {
+            let Item::Struct { name, docs, size, align, fields } = item else {
                 continue;
             };
             let tag = snake(name);
@@ -152,11 +135,8 @@ fn header() -> String {
                 0 => out.push_str("};\n"),
                 n => writeln!(out, "}} __attribute__((aligned({n})));").unwrap(),
             }
-            writeln!(
-                asserts,
-                "_Static_assert(sizeof(struct hanare_{tag}) == {size}, \"{name}\");"
-            )
-            .unwrap();
+            writeln!(asserts, "_Static_assert(sizeof(struct hanare_{tag}) == {size}, \"{name}\");")
+                .unwrap();
         }
     }
     out.push_str("\n/* ---- what Rust computed ---- */\n\n");

@@ -28,10 +28,16 @@ fn main() -> ExitCode {
             );
             eprintln!("       cargo xtask syscalls [--check]    write (or check) docs/syscalls.md");
             eprintln!("       cargo xtask layers [PART]         show the layers as a picture");
-            eprintln!("       cargo xtask layers --arrows FILE  which lines lead from this file to others, and back");
+            eprintln!(
+                "       cargo xtask layers --arrows FILE  which lines lead from this file to others, and back"
+            );
             eprintln!("       cargo xtask layers --json         all of that for tools");
-            eprintln!("       cargo xtask tidy [--update]       check habits and layers (or shorten the lists of what");
-            eprintln!("                                         is left: long files, exceptions from the layers)");
+            eprintln!(
+                "       cargo xtask tidy [--update]       check habits and layers (or shorten the lists of what"
+            );
+            eprintln!(
+                "                                         is left: long files, exceptions from the layers)"
+            );
             eprintln!("       cargo xtask sizes [--json]        lines and bytes of each part");
             ExitCode::from(2)
         }

@@ -56,7 +56,11 @@ pub fn run(json: bool) -> ExitCode {
         }
     }
     let bytes: Vec<Option<u64>> = PARTS.iter().map(|part| loaded_bytes(part.product?)).collect();
-    if json { print_json(&lines, &bytes) } else { print_table(&lines, &bytes) }
+    if json {
+        print_json(&lines, &bytes)
+    } else {
+        print_table(&lines, &bytes)
+    }
     ExitCode::SUCCESS
 }
 

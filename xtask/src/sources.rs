@@ -38,10 +38,7 @@ pub fn all() -> Result<Vec<Source>, String> {
         .output()
         .map_err(|error| format!("git: {error}"))?;
     if !output.status.success() {
-        return Err(format!(
-            "git ls-files: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        ));
+        return Err(format!("git ls-files: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
     let names = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut names: Vec<&str> = names.split('\0').filter(|name| !name.is_empty()).collect();

@@ -16,9 +16,7 @@ pub fn run(check: bool) -> ExitCode {
             Ok(_) => {
                 Err("docs/syscalls.md differs from the table: run `cargo xtask syscalls`".into())
             }
-            Err(error) => Err(format!(
-                "docs/syscalls.md: {error}: run `cargo xtask syscalls`"
-            )),
+            Err(error) => Err(format!("docs/syscalls.md: {error}: run `cargo xtask syscalls`")),
         }
     } else {
         std::fs::write(&path, page).map_err(|error| format!("docs/syscalls.md: {error}"))
@@ -56,17 +54,12 @@ the time that is left; *EINTR* = never again.
         count(|service| matches!(service, Service::Refused(..))),
     );
     for row in rows() {
-        let Row {
-            number, name, args, ..
-        } = row;
+        let Row { number, name, args, .. } = row;
         let (served, remarks) = describe(row);
         let restart = restart(row.restart);
         let name = name.replace('_', "\\_");
-        writeln!(
-            page,
-            "| {number} | {name} | {args} | {served} | {restart} | {remarks} |"
-        )
-        .expect("a string grows");
+        writeln!(page, "| {number} | {name} | {args} | {served} | {restart} | {remarks} |")
+            .expect("a string grows");
     }
     page
 }

@@ -80,7 +80,9 @@ fn allowed(list: &str) -> Result<BTreeMap<&str, usize>, String> {
         Some((path, lines.parse().ok()?))
     };
     lines
-        .map(|line| entry(line).ok_or_else(|| format!("{LONG_FILES}: '{line}' is not 'LINES PATH'")))
+        .map(|line| {
+            entry(line).ok_or_else(|| format!("{LONG_FILES}: '{line}' is not 'LINES PATH'"))
+        })
         .collect()
 }
 

@@ -54,12 +54,7 @@ fn late_ring_without_count_takes_that_of_the_next_call() {
 fn bells_model<const MUTANT: u8>(name: &str, rings: &'static [u32], preemptions: Option<usize>) {
     explore(name, preemptions, move || {
         let zero = || AtomicU64::new(0);
-        let shared = Arc::new((
-            zero(),
-            [zero(), zero()],
-            [zero(), zero()],
-            Doorbell::default(),
-        ));
+        let shared = Arc::new((zero(), [zero(), zero()], [zero(), zero()], Doorbell::default()));
         let workers: Vec<_> = rings
             .iter()
             .enumerate()

@@ -102,6 +102,9 @@ mod tests {
                 });
             }
         });
-        assert_eq!((sums[0].charged(), sums[1].charged(), total.load(Ordering::Relaxed)), (0, 0, 0));
+        assert_eq!(
+            (sums[0].charged(), sums[1].charged(), total.load(Ordering::Relaxed)),
+            (0, 0, 0)
+        );
     }
 }

@@ -45,14 +45,8 @@ const _: () = assert!(size_of::<Frame>() == 16);
 
 impl Frame {
     /// Metadata of a reserved frame: what a zone's array starts as.
-    pub const RESERVED: Self = Self {
-        refs: 0,
-        next: NONE,
-        prev: NONE,
-        state: State::Reserved,
-        order: 0,
-        marks: 0,
-    };
+    pub const RESERVED: Self =
+        Self { refs: 0, next: NONE, prev: NONE, state: State::Reserved, order: 0, marks: 0 };
 
     /// A number that the owner of an allocated block keeps with its first page, where a free
     /// block has its place in a list: owners make lists of their own with it, which need no memory.
@@ -193,10 +187,7 @@ impl<'a> Zone<'a> {
         }
         let start = self.index(first);
         let pages = &mut self.frames[start..start + count];
-        assert!(
-            pages.iter().all(Frame::is_reserved),
-            "released twice: {count} pages at {first:?}"
-        );
+        assert!(pages.iter().all(Frame::is_reserved), "released twice: {count} pages at {first:?}");
         for frame in pages {
             frame.state = State::Tail;
         }
@@ -240,10 +231,7 @@ impl<'a> Zone<'a> {
     /// being handed out twice.
     pub fn free(&mut self, pfn: Pfn, order: u32) {
         let good = self.block_order(pfn) == Some(order);
-        debug_assert!(
-            good,
-            "free of {pfn:?} order {order}: not such an allocated block"
-        );
+        debug_assert!(good, "free of {pfn:?} order {order}: not such an allocated block");
         if !good {
             return;
         }
@@ -267,10 +255,7 @@ impl<'a> Zone<'a> {
     /// As [`free`](Self::free), in debug builds.
     pub fn split_to(&mut self, pfn: Pfn, from: u32, to: u32) {
         let good = self.block_order(pfn) == Some(from) && to <= from;
-        debug_assert!(
-            good,
-            "split of {pfn:?} order {from} to {to}: not such an allocated block"
-        );
+        debug_assert!(good, "split of {pfn:?} order {from} to {to}: not such an allocated block");
         if !good {
             return;
         }
@@ -287,7 +272,7 @@ impl<'a> Zone<'a> {
     /// has all. False: nothing was changed.
     pub fn join(&mut self, pfn: Pfn, order: u32) -> bool {
         let pages = 1 << order;
-        if order > MAX_ORDER || pfn.0 % (1 << order) != 0 || !self.contains(pfn) {
+        if order > MAX_ORDER || !pfn.0.is_multiple_of(1 << order) || !self.contains(pfn) {
             return false;
         }
         let index = self.index(pfn);
@@ -304,10 +289,7 @@ impl<'a> Zone<'a> {
         }
         let marks = frames.iter().fold(0, |marks, f| marks | f.marks);
         for frame in frames.iter_mut() {
-            *frame = Frame {
-                state: State::Tail,
-                ..Frame::RESERVED
-            };
+            *frame = Frame { state: State::Tail, ..Frame::RESERVED };
         }
         self.mark_allocated(index, order);
         self.frames[index].marks = marks;
@@ -328,8 +310,7 @@ impl<'a> Zone<'a> {
     /// Index of the buddy of the block at `index`, if it lies in the zone.
     fn buddy(&self, index: usize, order: u32) -> Option<usize> {
         let buddy = Pfn((self.base.0 + index as u64) ^ 1 << order);
-        self.contains(buddy)
-            .then(|| (buddy.0 - self.base.0) as usize)
+        self.contains(buddy).then(|| (buddy.0 - self.base.0) as usize)
     }
 
     fn mark_allocated(&mut self, index: usize, order: u32) {
@@ -355,10 +336,7 @@ impl<'a> Zone<'a> {
             }
             self.unlink(buddy, order);
             let upper = index.max(buddy);
-            self.frames[upper] = Frame {
-                state: State::Tail,
-                ..Frame::RESERVED
-            };
+            self.frames[upper] = Frame { state: State::Tail, ..Frame::RESERVED };
             index = index.min(buddy);
             order += 1;
         }

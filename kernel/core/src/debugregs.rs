@@ -50,7 +50,11 @@ impl Field {
     /// `EINVAL`: nothing that an address may wait for.
     fn check(self, address: u64) -> Result<()> {
         let bad = self.kind == PORT || self.kind == EXECUTE && self.len != 1;
-        if bad || !address.is_multiple_of(self.len) || address >= USER_MAX || address + self.len > USER_MAX {
+        if bad
+            || !address.is_multiple_of(self.len)
+            || address >= USER_MAX
+            || address + self.len > USER_MAX
+        {
             return Err(errno::EINVAL);
         }
         Ok(())
@@ -130,9 +134,11 @@ impl DebugRegisters {
     /// What the CPU gets: addresses and DR7, in which nothing but the addresses that are on
     /// is on.
     pub fn hardware(&self) -> ([u64; ADDRESSES], u64) {
-        let control = (0..ADDRESSES).filter(|&i| Field::of(self.control, i).on).fold(CONTROL_FIXED, |control, i| {
-            control | 1 << (2 * i) | self.control & 0xf << (16 + 4 * i)
-        });
+        let control = (0..ADDRESSES)
+            .filter(|&i| Field::of(self.control, i).on)
+            .fold(CONTROL_FIXED, |control, i| {
+                control | 1 << (2 * i) | self.control & 0xf << (16 + 4 * i)
+            });
         (self.addresses, control)
     }
 
@@ -141,7 +147,9 @@ impl DebugRegisters {
     /// which then has to be let through (RFLAGS.RF).
     pub fn met(&mut self, dr6: u64) -> (u64, bool) {
         let on = (0..ADDRESSES).filter(|&i| dr6 >> i & 1 != 0 && Field::of(self.control, i).on);
-        let (hits, before) = on.fold((0, false), |(hits, before), i| (hits | 1 << i, before | (Field::of(self.control, i).kind == EXECUTE)));
+        let (hits, before) = on.fold((0, false), |(hits, before), i| {
+            (hits | 1 << i, before | (Field::of(self.control, i).kind == EXECUTE))
+        });
         self.status = dr6 & STATUS_STEP | hits;
         (hits, before)
     }
@@ -198,9 +206,18 @@ mod tests {
         let mut d = DebugRegisters::default();
         d.watch(3, 0x1008, 8, 1).unwrap();
         d.watch(0, 0x1001, 1, 3).unwrap();
-        assert_eq!(d.hardware(), ([0x1001, 0, 0, 0x1008], CONTROL_FIXED | 1 | 1 << 6 | 0b1001 << 28 | 0b0011 << 16));
+        assert_eq!(
+            d.hardware(),
+            ([0x1001, 0, 0, 0x1008], CONTROL_FIXED | 1 | 1 << 6 | 0b1001 << 28 | 0b0011 << 16)
+        );
         let before = d;
-        for (n, address, bytes, kind) in [(4, 0, 1, 1), (1, 0x1001, 2, 1), (1, 0x1000, 3, 1), (1, 0x1000, 4, 2), (1, USER_MAX, 1, 1)] {
+        for (n, address, bytes, kind) in [
+            (4, 0, 1, 1),
+            (1, 0x1001, 2, 1),
+            (1, 0x1000, 3, 1),
+            (1, 0x1000, 4, 2),
+            (1, USER_MAX, 1, 1),
+        ] {
             assert_eq!(d.watch(n, address, bytes, kind), Err(errno::EINVAL));
         }
         assert_eq!(d, before);

@@ -50,7 +50,8 @@ mod tests {
         for signal in [10, 10, 40, 40, 41] {
             on_its_way.sent(signal);
         }
-        let taken: Vec<bool> = [10, 10, 40, 40, 40, 41, 41].map(|signal| on_its_way.take(signal)).into();
+        let taken: Vec<bool> =
+            [10, 10, 40, 40, 40, 41, 41].map(|signal| on_its_way.take(signal)).into();
         assert_eq!(taken, [true, false, true, true, false, true, false]);
         assert!(on_its_way.0.is_empty());
     }

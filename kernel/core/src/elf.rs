@@ -242,9 +242,7 @@ impl ElfPlan {
     /// # Errors
     /// See [`ElfError`].
     pub fn new(header: &ElfHeader, phdrs: &[u8]) -> Result<Self, ElfError> {
-        let phdrs = phdrs
-            .get(..header.phdr_bytes())
-            .ok_or(ElfError::Truncated)?;
+        let phdrs = phdrs.get(..header.phdr_bytes()).ok_or(ElfError::Truncated)?;
         let mut plan = Self {
             segments: Vec::new(),
             interpreter: None,
@@ -270,9 +268,7 @@ impl ElfPlan {
     /// See [`ElfError`].
     pub fn parse(file: &[u8]) -> Result<Self, ElfError> {
         let header = ElfHeader::parse(file)?;
-        let phdrs = usize::try_from(header.phoff)
-            .ok()
-            .and_then(|phoff| file.get(phoff..));
+        let phdrs = usize::try_from(header.phoff).ok().and_then(|phoff| file.get(phoff..));
         Self::new(&header, phdrs.ok_or(ElfError::Truncated)?)
     }
 
@@ -294,9 +290,7 @@ impl ElfPlan {
             PT_GNU_STACK => self.exec_stack = flags & PF_X != 0,
             PT_LOAD => {
                 if offset <= header.phoff
-                    && offset
-                        .checked_add(file_size)
-                        .is_none_or(|end| header.phoff < end)
+                    && offset.checked_add(file_size).is_none_or(|end| header.phoff < end)
                 {
                     self.phdr_vaddr = Some(vaddr.wrapping_add(header.phoff - offset));
                 }
@@ -311,13 +305,7 @@ impl ElfPlan {
                 prot.set(Prot::READ, flags & PF_R != 0);
                 prot.set(Prot::WRITE, flags & PF_W != 0);
                 prot.set(Prot::EXEC, flags & PF_X != 0);
-                let segment = Segment {
-                    vaddr,
-                    mem_size,
-                    file_offset: offset,
-                    file_size,
-                    prot,
-                };
+                let segment = Segment { vaddr, mem_size, file_offset: offset, file_size, prot };
                 if !is_loadable(&segment) {
                     return Some(Err(ElfError::BadSegment));
                 }
@@ -332,18 +320,8 @@ impl ElfPlan {
     /// before the load bias; (0, 0) if there is none.
     #[must_use]
     pub fn span(&self) -> (u64, u64) {
-        let min = self
-            .segments
-            .iter()
-            .map(Segment::map_start)
-            .min()
-            .unwrap_or(0);
-        let max = self
-            .segments
-            .iter()
-            .map(Segment::map_end)
-            .max()
-            .unwrap_or(0);
+        let min = self.segments.iter().map(Segment::map_start).min().unwrap_or(0);
+        let max = self.segments.iter().map(Segment::map_end).max().unwrap_or(0);
         (min, max)
     }
 
@@ -351,11 +329,7 @@ impl ElfPlan {
     /// heap (`brk`) starts when placed right behind the program.
     #[must_use]
     pub fn data_end(&self) -> u64 {
-        self.segments
-            .iter()
-            .map(|s| s.vaddr + s.mem_size)
-            .max()
-            .unwrap_or(0)
+        self.segments.iter().map(|s| s.vaddr + s.mem_size).max().unwrap_or(0)
     }
 
     /// What to add to every address so that the program lies at or above `base`
@@ -373,13 +347,7 @@ impl ElfPlan {
 }
 
 fn is_loadable(segment: &Segment) -> bool {
-    let Segment {
-        vaddr,
-        mem_size,
-        file_offset,
-        file_size,
-        ..
-    } = *segment;
+    let Segment { vaddr, mem_size, file_offset, file_size, .. } = *segment;
     let fits = |size: u64| vaddr.checked_add(size).is_some_and(|end| end <= USER_MAX);
     if file_size > mem_size || !fits(mem_size) {
         return false;
@@ -387,9 +355,7 @@ fn is_loadable(segment: &Segment) -> bool {
     // offsets are signed in Linux; the page before and the page behind must exist
     file_size == 0
         || (is_page_aligned(file_offset.wrapping_sub(vaddr))
-            && file_offset
-                .checked_add(file_size + PAGE_SIZE)
-                .is_some_and(|end| end < 1 << 63))
+            && file_offset.checked_add(file_size + PAGE_SIZE).is_some_and(|end| end < 1 << 63))
 }
 
 /// The interpreter's path out of the bytes that [`ElfPlan::interpreter`] points to.
@@ -400,10 +366,7 @@ pub fn interpreter_path(bytes: &[u8]) -> Result<&[u8], ElfError> {
     if bytes.last() != Some(&0) {
         return Err(ElfError::BadInterpreter);
     }
-    bytes
-        .split(|&byte| byte == 0)
-        .next()
-        .ok_or(ElfError::BadInterpreter)
+    bytes.split(|&byte| byte == 0).next().ok_or(ElfError::BadInterpreter)
 }
 
 #[cfg(test)]
@@ -498,38 +461,24 @@ mod tests {
         assert_eq!(ElfPlan::parse(&program()[..63]), Err(ElfError::Truncated));
         assert_eq!(ElfPlan::parse(b""), Err(ElfError::NotElf));
         assert_eq!(interpreter_path(b"/lib/ld.so\0"), Ok(&b"/lib/ld.so"[..]));
-        assert_eq!(
-            interpreter_path(b"/lib/ld.so"),
-            Err(ElfError::BadInterpreter)
-        );
+        assert_eq!(interpreter_path(b"/lib/ld.so"), Err(ElfError::BadInterpreter));
         assert_eq!(interpreter_path(b""), Err(ElfError::BadInterpreter));
     }
 
     #[test]
     fn real_programs() {
-        for path in [
-            "/bin/true",
-            "/bin/busybox",
-            "/lib64/ld-linux-x86-64.so.2",
-            "/usr/bin/python3",
-        ] {
+        for path in ["/bin/true", "/bin/busybox", "/lib64/ld-linux-x86-64.so.2", "/usr/bin/python3"]
+        {
             let Ok(file) = std::fs::read(path) else {
                 continue;
             };
             let plan = ElfPlan::parse(&file).unwrap();
             let (min, max) = plan.span();
             assert!(min < max && plan.phdr_vaddr.is_some(), "{path}");
-            assert!(
-                plan.segments
-                    .iter()
-                    .any(|s| plan.entry.wrapping_sub(s.vaddr) < s.mem_size)
-            );
+            assert!(plan.segments.iter().any(|s| plan.entry.wrapping_sub(s.vaddr) < s.mem_size));
             if let Some((offset, len)) = plan.interpreter {
                 let bytes = &file[offset as usize..offset as usize + len];
-                assert_eq!(
-                    interpreter_path(bytes),
-                    Ok(&b"/lib64/ld-linux-x86-64.so.2"[..])
-                );
+                assert_eq!(interpreter_path(bytes), Ok(&b"/lib64/ld-linux-x86-64.so.2"[..]));
             }
             if plan.is_pie {
                 let bias = plan.bias_above(0x5555_5555_4000).unwrap();

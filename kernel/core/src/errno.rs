@@ -20,11 +20,7 @@ impl Errno {
     /// Reads the error out of a system call's return value: -4095..=-1.
     #[must_use]
     pub const fn from_return(value: i64) -> Option<Self> {
-        if value >= -4095 && value < 0 {
-            Some(Self(-value as i32))
-        } else {
-            None
-        }
+        if value >= -4095 && value < 0 { Some(Self(-value as i32)) } else { None }
     }
 }
 

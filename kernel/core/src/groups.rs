@@ -72,9 +72,7 @@ impl Groups {
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Groups {
-        Groups {
-            entries: [const { Entry::new() }; GROUPS_MAX],
-        }
+        Groups { entries: [const { Entry::new() }; GROUPS_MAX] }
     }
 
     fn entry(&self, tag: Tag) -> Option<&Entry> {
@@ -117,7 +115,11 @@ impl Groups {
 
     fn find_or_make(&self, user: u32, id: u64, above: Tag) -> Option<Tag> {
         let is_it = |e: &Entry| e.id.load(Ordering::Relaxed) == id && e.above() == above;
-        let at = self.entries.iter().position(is_it).or_else(|| self.make(u64::from(user), id, above))?;
+        let at = self
+            .entries
+            .iter()
+            .position(is_it)
+            .or_else(|| self.make(u64::from(user), id, above))?;
         Some(at as Tag + 1)
     }
 
@@ -127,7 +129,9 @@ impl Groups {
             return None;
         }
         // Not one that this very call has found and not entered yet.
-        let free = |(i, e): (usize, &Entry)| e.is_free() && !self.chain(above).any(|(tag, _)| usize::from(tag) == i + 1);
+        let free = |(i, e): (usize, &Entry)| {
+            e.is_free() && !self.chain(above).any(|(tag, _)| usize::from(tag) == i + 1)
+        };
         let at = self.entries.iter().enumerate().position(free)?;
         let entry = &self.entries[at];
         entry.id.store(id, Ordering::Relaxed);
@@ -179,7 +183,9 @@ impl Groups {
     /// Pages that a group has, and may have.
     #[must_use]
     pub fn usage(&self, tag: Tag) -> [u64; 2] {
-        self.entry(tag).map_or([0, u64::MAX], |e| [e.used.load(Ordering::Relaxed), e.limit.load(Ordering::Relaxed)])
+        self.entry(tag).map_or([0, u64::MAX], |e| {
+            [e.used.load(Ordering::Relaxed), e.limit.load(Ordering::Relaxed)]
+        })
     }
 }
 
@@ -279,7 +285,8 @@ mod tests {
     #[test]
     fn a_chain_that_does_not_fit_leaves_nothing() {
         let groups = Groups::new();
-        let all: Vec<Tag> = (1..GROUPS_MAX as u64).map(|id| groups.enter(0, &[(id, 10)]).unwrap()).collect();
+        let all: Vec<Tag> =
+            (1..GROUPS_MAX as u64).map(|id| groups.enter(0, &[(id, 10)]).unwrap()).collect();
         assert_eq!(groups.enter(0, &[(9000, 1), (9001, 1)]), None);
         groups.leave(all[0]);
         assert!(groups.enter(0, &[(9000, 1), (9001, 1)]).is_some());

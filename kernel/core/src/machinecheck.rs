@@ -140,7 +140,13 @@ pub enum Action {
 
 /// What a bank that was read outside of a machine check (`in_exception` false) or in one means.
 #[must_use]
-pub fn meaning(rules: Rules, global: u64, bank: &Bank, from_user: bool, in_exception: bool) -> Meaning {
+pub fn meaning(
+    rules: Rules,
+    global: u64,
+    bank: &Bank,
+    from_user: bool,
+    in_exception: bool,
+) -> Meaning {
     let has = |bit| bank.status & bit != 0;
     if !has(status::VALID) {
         return Meaning::Nothing;
@@ -178,7 +184,8 @@ fn intel(global: u64, bank: &Bank, from_user: bool, in_exception: bool) -> Meani
             let code = bank.status & status::CODE;
             // The bank may be shared with another thread of the core: the one that is told that
             // its instruction pointer has nothing to do with it goes on. A fetch never says so.
-            let ours = global & global::ERROR_IP_VALID != 0 || code == status::CODE_FETCH && from_user;
+            let ours =
+                global & global::ERROR_IP_VALID != 0 || code == status::CODE_FETCH && from_user;
             if in_exception && !ours && global & global::RESTART_VALID != 0 {
                 return Meaning::Nothing;
             }
@@ -203,7 +210,9 @@ fn consumed(rules: Rules, bank: &Bank, from_user: bool) -> Meaning {
 fn address(rules: Rules, bank: &Bank) -> Option<u64> {
     let has = |bit| bank.status & bit != 0;
     let physical = match rules {
-        Rules::Intel { .. } => has(status::MISC_VALID) && bank.misc >> 6 & 7 == MISC_PHYSICAL && bank.misc & 0x3f <= 12,
+        Rules::Intel { .. } => {
+            has(status::MISC_VALID) && bank.misc >> 6 & 7 == MISC_PHYSICAL && bank.misc & 0x3f <= 12
+        }
         Rules::Amd { .. } => has(status::POISON) || has(status::DEFERRED),
     };
     (has(status::ADDRESS_VALID) && physical).then_some(bank.address & ((1 << 52) - 1))

@@ -47,8 +47,12 @@ fn first_only(nodes: &Nodes) -> Nodes {
 /// # Errors
 /// `EINVAL`
 pub const fn check_mode(mode: u32) -> Result<()> {
-    let (plain, flags) = (mode & !(STATIC | RELATIVE | BALANCING), mode & (STATIC | RELATIVE | BALANCING));
-    if plain >= MODES || flags & STATIC != 0 && flags & RELATIVE != 0 || flags & BALANCING != 0 && plain != BIND {
+    let (plain, flags) =
+        (mode & !(STATIC | RELATIVE | BALANCING), mode & (STATIC | RELATIVE | BALANCING));
+    if plain >= MODES
+        || flags & STATIC != 0 && flags & RELATIVE != 0
+        || flags & BALANCING != 0 && plain != BIND
+    {
         return Err(EINVAL);
     }
     Ok(())
@@ -98,7 +102,11 @@ impl Policies {
     /// The policy at `addr`.
     #[must_use]
     pub fn get(&self, addr: u64) -> Policy {
-        self.0.range(..=addr).next_back().filter(|(_, piece)| addr < piece.0).map_or_else(Policy::default, |(_, piece)| piece.1)
+        self.0
+            .range(..=addr)
+            .next_back()
+            .filter(|(_, piece)| addr < piece.0)
+            .map_or_else(Policy::default, |(_, piece)| piece.1)
     }
 
     /// Number of pieces.
@@ -118,7 +126,11 @@ impl Policies {
     /// Whether all of `start..end` has one policy.
     #[must_use]
     pub fn is_one(&self, start: u64, end: u64) -> bool {
-        let ends_inside = self.0.range(..start).next_back().is_some_and(|(_, piece)| piece.0 > start && piece.0 < end);
+        let ends_inside = self
+            .0
+            .range(..start)
+            .next_back()
+            .is_some_and(|(_, piece)| piece.0 > start && piece.0 < end);
         let first = self.0.range(start..end).next();
         !ends_inside && first.is_none_or(|(&s, piece)| s == start && piece.0 >= end)
     }
@@ -153,7 +165,8 @@ impl Policies {
             return;
         }
         let (mut first, mut last) = (start, end);
-        if let Some((&below, &(_, other))) = self.0.range(..start).next_back().filter(|(_, piece)| piece.0 == start)
+        if let Some((&below, &(_, other))) =
+            self.0.range(..start).next_back().filter(|(_, piece)| piece.0 == start)
             && other == policy
         {
             first = below;
@@ -181,7 +194,8 @@ mod tests {
     #[test]
     fn as_linux_checks_them() {
         let two = nodes(3);
-        let new = |mode, wished| Policy::new(mode, nodes(wished), &two).map(|p| (p.mode, p.nodes[0]));
+        let new =
+            |mode, wished| Policy::new(mode, nodes(wished), &two).map(|p| (p.mode, p.nodes[0]));
         assert_eq!(new(DEFAULT, 0), Ok((DEFAULT, 0)));
         assert_eq!(new(DEFAULT, 1), Err(EINVAL));
         assert_eq!(new(PREFERRED, 0), Ok((LOCAL, 0)));
@@ -208,9 +222,20 @@ mod tests {
         let mut all = Policies::default();
         all.set(10, 50, bind(1));
         all.set(20, 30, bind(2));
-        assert_eq!([5, 10, 19, 20, 29, 30, 49, 50].map(|a| all.get(a).nodes[0]), [0, 1, 1, 2, 2, 1, 1, 0]);
-        assert!(all.is_one(20, 30) && all.is_one(12, 15) && all.is_one(50, 90) && all.is_one(20, 20));
-        assert!(!all.is_one(19, 21) && !all.is_one(29, 31) && !all.is_one(5, 11) && !all.is_one(49, 51) && !all.is_one(5, 90));
+        assert_eq!(
+            [5, 10, 19, 20, 29, 30, 49, 50].map(|a| all.get(a).nodes[0]),
+            [0, 1, 1, 2, 2, 1, 1, 0]
+        );
+        assert!(
+            all.is_one(20, 30) && all.is_one(12, 15) && all.is_one(50, 90) && all.is_one(20, 20)
+        );
+        assert!(
+            !all.is_one(19, 21)
+                && !all.is_one(29, 31)
+                && !all.is_one(5, 11)
+                && !all.is_one(49, 51)
+                && !all.is_one(5, 90)
+        );
         all.clear(15, 25);
         assert_eq!([10, 15, 24, 25, 30].map(|a| all.get(a).nodes[0]), [1, 0, 0, 2, 1]);
         all.set(0, 100, Policy::default());

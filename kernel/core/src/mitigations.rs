@@ -33,17 +33,26 @@ pub struct Processor {
 impl Processor {
     /// What there is against trained predictors: `MEASURE_*`.
     fn predictors(&self) -> u32 {
-        let has = |word: u64, bit: u32, measure: u32| if word >> bit & 1 != 0 { measure } else { 0 };
+        let has =
+            |word: u64, bit: u32, measure: u32| if word >> bit & 1 != 0 { measure } else { 0 };
         let (intel, amd) = (u64::from(self.leaf7_edx), u64::from(self.leaf8000_0008_ebx));
         // IBRS_ALL; and the CPU has SPEC_CTRL.
         let enhanced = has(intel, 26, has(self.arch_capabilities, 1, MEASURE_IBRS));
         let automatic = has(u64::from(self.leaf8000_0021_eax), 8, MEASURE_AUTO_IBRS);
         // There are no retpolines, for which Linux leaves this one where it can.
-        let at_entry = if enhanced | automatic != 0 { 0 } else { has(intel, 26, MEASURE_ENTRY_IBRS) | has(amd, 14, MEASURE_ENTRY_IBRS) };
+        let at_entry = if enhanced | automatic != 0 {
+            0
+        } else {
+            has(intel, 26, MEASURE_ENTRY_IBRS) | has(amd, 14, MEASURE_ENTRY_IBRS)
+        };
         let barrier = has(intel, 26, MEASURE_IBPB) | has(amd, 12, MEASURE_IBPB);
         // Enhanced IBRS holds siblings apart as well, the automatic one does so only in the kernel
         // (`spectre_v2_in_eibrs_mode` and its use in bugs.c).
-        let apart = if enhanced != 0 { 0 } else { has(intel, 27, MEASURE_STIBP) | has(amd, 15, MEASURE_STIBP) };
+        let apart = if enhanced != 0 {
+            0
+        } else {
+            has(intel, 27, MEASURE_STIBP) | has(amd, 15, MEASURE_STIBP)
+        };
         enhanced | automatic | at_entry | barrier | apart | MEASURE_FILL_RSB
     }
 
@@ -56,9 +65,14 @@ impl Processor {
         // FB_CLEAR is said to be implied by MD_CLEAR of parts with MDS and TAA
         // (Documentation/admin-guide/hw-vuln/processor_mmio_stale_data.rst).
         let mmio = fb_clear || md_clear && leaks & (LEAK_MDS | LEAK_TAA) != 0;
-        [(LEAK_MDS | LEAK_TAA, md_clear), (LEAK_MMIO, mmio), (LEAK_RFDS, rfds_clear), (LEAK_TSA, tsa_clear)]
-            .into_iter()
-            .all(|(leak, clears)| leaks & leak == 0 || clears)
+        [
+            (LEAK_MDS | LEAK_TAA, md_clear),
+            (LEAK_MMIO, mmio),
+            (LEAK_RFDS, rfds_clear),
+            (LEAK_TSA, tsa_clear),
+        ]
+        .into_iter()
+        .all(|(leak, clears)| leaks & leak == 0 || clears)
     }
 }
 
@@ -85,7 +99,13 @@ mod tests {
     const AUTO: Policy = Policy { off: false, isolation: None };
     const OFF: Policy = Policy { off: true, isolation: None };
     /// As Linux finds them: Skylake with the microcode of 2020; a Zen 2; a Sapphire Rapids.
-    const SKYLAKE: u32 = LEAK_MELTDOWN | LEAK_SPECTRE_V1 | LEAK_SPECTRE_V2 | LEAK_SWAPGS | LEAK_MDS | LEAK_TAA | LEAK_MMIO;
+    const SKYLAKE: u32 = LEAK_MELTDOWN
+        | LEAK_SPECTRE_V1
+        | LEAK_SPECTRE_V2
+        | LEAK_SWAPGS
+        | LEAK_MDS
+        | LEAK_TAA
+        | LEAK_MMIO;
     const ZEN2: u32 = LEAK_SPECTRE_V1 | LEAK_SPECTRE_V2;
     const SAPPHIRE_RAPIDS: u32 = LEAK_SPECTRE_V1 | LEAK_SPECTRE_V2 | LEAK_SWAPGS;
 
@@ -94,7 +114,11 @@ mod tests {
         let cpu = Processor { leaf7_edx: 1 << 10, ..Processor::default() };
         assert_eq!(
             choose(AUTO, SKYLAKE, &cpu),
-            MEASURE_ISOLATION | MEASURE_CLEAR_BUFFERS | MEASURE_HAS_MICROCODE | MEASURE_FENCE_SWAPGS | MEASURE_FILL_RSB
+            MEASURE_ISOLATION
+                | MEASURE_CLEAR_BUFFERS
+                | MEASURE_HAS_MICROCODE
+                | MEASURE_FENCE_SWAPGS
+                | MEASURE_FILL_RSB
         );
         assert_eq!(choose(AUTO, ZEN2, &cpu), MEASURE_FILL_RSB);
         assert_eq!(choose(AUTO, SAPPHIRE_RAPIDS, &cpu), MEASURE_FENCE_SWAPGS | MEASURE_FILL_RSB);
@@ -107,7 +131,10 @@ mod tests {
         let none = Processor::default();
         let skylake = Processor { leaf7_edx: 3 << 26, ..none };
         assert_eq!(of(skylake), MEASURE_ENTRY_IBRS | MEASURE_IBPB | MEASURE_STIBP);
-        assert_eq!(of(Processor { arch_capabilities: 1 << 1, ..skylake }), MEASURE_IBPB | MEASURE_IBRS);
+        assert_eq!(
+            of(Processor { arch_capabilities: 1 << 1, ..skylake }),
+            MEASURE_IBPB | MEASURE_IBRS
+        );
         assert_eq!(of(Processor { arch_capabilities: 1 << 1, ..none }), 0, "no SPEC_CTRL");
         let zen2 = Processor { leaf8000_0008_ebx: 1 << 12 | 1 << 14 | 1 << 15, ..none };
         assert_eq!(of(zen2), MEASURE_ENTRY_IBRS | MEASURE_IBPB | MEASURE_STIBP);
@@ -121,15 +148,26 @@ mod tests {
     fn off_is_off_but_for_what_is_asked_for() {
         let cpu = Processor::default();
         assert_eq!(choose(OFF, u32::MAX, &cpu), 0);
-        assert_eq!(choose(Policy { isolation: Some(true), ..OFF }, u32::MAX, &cpu), MEASURE_ISOLATION);
+        assert_eq!(
+            choose(Policy { isolation: Some(true), ..OFF }, u32::MAX, &cpu),
+            MEASURE_ISOLATION
+        );
         assert_eq!(choose(Policy { isolation: Some(true), ..AUTO }, 0, &cpu), MEASURE_ISOLATION);
-        assert_eq!(choose(Policy { isolation: Some(false), ..AUTO }, SKYLAKE, &cpu) & MEASURE_ISOLATION, 0);
+        assert_eq!(
+            choose(Policy { isolation: Some(false), ..AUTO }, SKYLAKE, &cpu) & MEASURE_ISOLATION,
+            0
+        );
     }
 
     #[test]
     fn verw_helps_only_where_the_cpu_says_so_of_each_leak() {
         let said = |leaks, leaf7_edx, arch_capabilities, leaf8000_0021_eax| {
-            let cpu = Processor { leaf7_edx, leaf8000_0021_eax, arch_capabilities, ..Processor::default() };
+            let cpu = Processor {
+                leaf7_edx,
+                leaf8000_0021_eax,
+                arch_capabilities,
+                ..Processor::default()
+            };
             let measures = choose(AUTO, leaks, &cpu);
             assert_ne!(measures & MEASURE_CLEAR_BUFFERS, 0, "tried all the same");
             measures & MEASURE_HAS_MICROCODE != 0

@@ -1,7 +1,7 @@
 //! Boot options: what `hanare boot --option` takes and the LWK understands, listed once.
 
-use crate::userlimits::UserLimits;
 use crate::mitigations::Policy;
+use crate::userlimits::UserLimits;
 use core::fmt;
 
 /// The options, with their defaults.
@@ -23,7 +23,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { log_debug: false, spin_us: 50, hold_ms: 0, exec_seen: true, user_limits: UserLimits::default(), mitigations: Policy::default() }
+        Self {
+            log_debug: false,
+            spin_us: 50,
+            hold_ms: 0,
+            exec_seen: true,
+            user_limits: UserLimits::default(),
+            mitigations: Policy::default(),
+        }
     }
 }
 
@@ -112,10 +119,22 @@ mod tests {
     #[test]
     fn taken() {
         assert_eq!(Options::parse(""), Ok(Options::default()));
-        let wanted = Options { log_debug: true, spin_us: 0, hold_ms: 40, exec_seen: false, ..Options::default() };
-        let limited = Options { user_limits: UserLimits { processes: 7, ..UserLimits::default() }, ..Options::default() };
+        let wanted = Options {
+            log_debug: true,
+            spin_us: 0,
+            hold_ms: 40,
+            exec_seen: false,
+            ..Options::default()
+        };
+        let limited = Options {
+            user_limits: UserLimits { processes: 7, ..UserLimits::default() },
+            ..Options::default()
+        };
         assert_eq!(Options::parse("user_limits=processes=7"), Ok(limited));
-        assert_eq!(Options::parse(" log=debug spin_us=9  hold_ms=40 exec=local spin_us=0"), Ok(wanted));
+        assert_eq!(
+            Options::parse(" log=debug spin_us=9  hold_ms=40 exec=local spin_us=0"),
+            Ok(wanted)
+        );
     }
 
     #[test]
@@ -123,7 +142,10 @@ mod tests {
         let of = |text| Options::parse(text).unwrap().mitigations;
         assert_eq!(of(""), Policy { off: false, isolation: None });
         assert_eq!(of("mitigations=off"), Policy { off: true, isolation: None });
-        assert_eq!(of("mitigations=off mitigations=auto pti=on"), Policy { off: false, isolation: Some(true) });
+        assert_eq!(
+            of("mitigations=off mitigations=auto pti=on"),
+            Policy { off: false, isolation: Some(true) }
+        );
         assert_eq!(of("pti=on pti=off").isolation, Some(false));
         assert_eq!(of("pti=on pti=auto").isolation, None);
     }
@@ -131,8 +153,17 @@ mod tests {
     #[test]
     fn refused_by_name() {
         for wrong in [
-            "spin=0", "spin_us=abc", "spin_us", "spin_us=", "spin_us=-1", "hold_ms=60000001", "log=all", "exec=no", "SPIN_US=0",
-            "mitigations=on", "pti=1",
+            "spin=0",
+            "spin_us=abc",
+            "spin_us",
+            "spin_us=",
+            "spin_us=-1",
+            "hold_ms=60000001",
+            "log=all",
+            "exec=no",
+            "SPIN_US=0",
+            "mitigations=on",
+            "pti=1",
         ] {
             assert_eq!(Options::parse(&std::format!("log=info {wrong}")), Err(Refused(wrong)));
         }

@@ -174,7 +174,7 @@ pub fn set_word(regs: &mut [u64; USER_REGS], which: usize, value: u64) -> Result
 /// # Errors
 /// `EIO`: it is not a word of `struct user`.
 pub fn user_offset(offset: u64) -> Result<u64> {
-    if offset % 8 != 0 || offset >= USER_BYTES { Err(EIO) } else { Ok(offset) }
+    if !offset.is_multiple_of(8) || offset >= USER_BYTES { Err(EIO) } else { Ok(offset) }
 }
 
 /// Bytes of FXSAVE.
@@ -187,7 +187,8 @@ const MXCSR: u32 = 0xffff;
 /// # Errors
 /// `EINVAL`: it has bits that the CPU would refuse.
 pub fn check_fxsave(bytes: &[u8]) -> Result<()> {
-    let mxcsr = bytes.get(24..28).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes).ok_or(EINVAL)?;
+    let mxcsr =
+        bytes.get(24..28).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes).ok_or(EINVAL)?;
     if mxcsr & !MXCSR == 0 { Ok(()) } else { Err(EINVAL) }
 }
 
@@ -214,7 +215,11 @@ pub struct Stopped {
 /// Reads a status of wait4(2); `None`: the child is not stopped.
 #[must_use]
 pub const fn stopped(status: u32) -> Option<Stopped> {
-    if status & 0xff == 0x7f { Some(Stopped { signal: status >> 8 & 0xff, event: status >> 16 }) } else { None }
+    if status & 0xff == 0x7f {
+        Some(Stopped { signal: status >> 8 & 0xff, event: status >> 16 })
+    } else {
+        None
+    }
 }
 
 /// `struct ptrace_syscall_info` and how many bytes of it are valid.

@@ -20,7 +20,8 @@ impl RateLimit {
     /// An event at the time `now_ns`. `None`: it is not shown. Else how many were not since the
     /// last interval began.
     pub fn show(&mut self, now_ns: u64) -> Option<u32> {
-        let is_over = self.begin_ns.is_none_or(|begin| now_ns.saturating_sub(begin) > self.interval_ns);
+        let is_over =
+            self.begin_ns.is_none_or(|begin| now_ns.saturating_sub(begin) > self.interval_ns);
         let mut missed = 0;
         if is_over {
             (self.begin_ns, self.shown) = (Some(now_ns), 0);

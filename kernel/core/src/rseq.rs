@@ -31,7 +31,14 @@ pub struct Area {
 ///
 /// # Errors
 /// `EINVAL`, `EPERM`, `EBUSY`, `EFAULT`, as Linux has them.
-pub fn change(now: Option<Area>, addr: u64, len: u64, flags: u64, signature: u32, limit: u64) -> Result<Option<Area>> {
+pub fn change(
+    now: Option<Area>,
+    addr: u64,
+    len: u64,
+    flags: u64,
+    signature: u32,
+    limit: u64,
+) -> Result<Option<Area>> {
     if flags & UNREGISTER != 0 {
         if flags != UNREGISTER || len != SIZE {
             return Err(errno::EINVAL);
@@ -49,7 +56,7 @@ pub fn change(now: Option<Area>, addr: u64, len: u64, flags: u64, signature: u32
             _ => errno::EBUSY,
         });
     }
-    if addr % SIZE != 0 || len != SIZE {
+    if !addr.is_multiple_of(SIZE) || len != SIZE {
         return Err(errno::EINVAL);
     }
     if addr.checked_add(SIZE).is_none_or(|end| end > limit) {
@@ -81,7 +88,13 @@ impl Section {
         let (version_and_flags, start, len, abort) = (word(0), word(8), word(16), word(24));
         let end = start.checked_add(len).ok_or(errno::EINVAL)?;
         let section = Section { start, len, abort };
-        if version_and_flags != 0 || start >= limit || end >= limit || abort >= limit || abort < 4 || section.contains(abort) {
+        if version_and_flags != 0
+            || start >= limit
+            || end >= limit
+            || abort >= limit
+            || abort < 4
+            || section.contains(abort)
+        {
             return Err(errno::EINVAL);
         }
         Ok(section)

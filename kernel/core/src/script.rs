@@ -36,9 +36,7 @@ impl<'a> Script<'a> {
         let next_terminator =
             |first: usize, last: usize| (first..=last).find(|&i| is_blank(at(i)) || at(i) == 0);
 
-        let newline = (0..EXEC_HEAD)
-            .take_while(|&i| at(i) != 0)
-            .find(|&i| at(i) == b'\n');
+        let newline = (0..EXEC_HEAD).take_while(|&i| at(i) != 0).find(|&i| at(i) == b'\n');
         let mut end = match newline {
             Some(newline) => newline,
             None => {
@@ -51,9 +49,7 @@ impl<'a> Script<'a> {
         while is_blank(at(end - 1)) {
             end -= 1;
         }
-        let name = next_non_blank(2, end)
-            .filter(|&name| name != end)
-            .ok_or(ENOEXEC)?;
+        let name = next_non_blank(2, end).filter(|&name| name != end).ok_or(ENOEXEC)?;
         let separator = next_terminator(name, end);
         let argument = match separator {
             Some(separator) if at(separator) != 0 => next_non_blank(separator, end),
@@ -69,10 +65,7 @@ impl<'a> Script<'a> {
             // that falls back to a shell, and a clearer one for all others.
             return Err(ENOEXEC);
         }
-        Ok(Some(Self {
-            interpreter,
-            argument: argument.map(|first| text(first, end)),
-        }))
+        Ok(Some(Self { interpreter, argument: argument.map(|first| text(first, end)) }))
     }
 }
 
@@ -91,10 +84,7 @@ mod tests {
     }
 
     fn script(name: &str, argument: Option<&str>) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
-        Some((
-            name.as_bytes().to_vec(),
-            argument.map(|a| a.as_bytes().to_vec()),
-        ))
+        Some((name.as_bytes().to_vec(), argument.map(|a| a.as_bytes().to_vec())))
     }
 
     #[test]
@@ -127,10 +117,7 @@ mod tests {
         let parsed = Script::parse(&line).unwrap().unwrap();
         assert_eq!(parsed.interpreter.len(), 8);
         assert_eq!(parsed.argument.unwrap().len(), 255 - 11);
-        assert_eq!(
-            Script::parse(&[&b"#!"[..], &[b' '; 300]].concat()),
-            Err(ENOEXEC)
-        );
+        assert_eq!(Script::parse(&[&b"#!"[..], &[b' '; 300]].concat()), Err(ENOEXEC));
     }
 
     proptest! {

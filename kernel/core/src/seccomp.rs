@@ -273,10 +273,8 @@ fn reads_what_was_written(instructions: &[Instruction]) -> bool {
         };
         match i.code & code::CLASS {
             code::ST | code::STX => written |= cell,
-            code::LD | code::LDX if i.code & 0xe0 == code::MEM => {
-                if written & cell == 0 {
-                    return false;
-                }
+            code::LD | code::LDX if i.code & 0xe0 == code::MEM && written & cell == 0 => {
+                return false;
             }
             code::JMP if i.code & 0xf0 == code::JA => {
                 jump(i.k as usize);
@@ -343,14 +341,25 @@ mod tests {
         assert_eq!(two(code::NEG, 1, 0), u32::MAX);
         assert_eq!(by_x(code::DIV, 17, 0), 0);
         // Through cells and registers.
-        let through = [op(0x00, 8), op(0x02, 3), op(0x07, 0), op(0x03, 4), op(0x00, 1), op(0x60, 3), op(0x61, 4), op(0x0c, 0), op(0x16, 0)];
+        let through = [
+            op(0x00, 8),
+            op(0x02, 3),
+            op(0x07, 0),
+            op(0x03, 4),
+            op(0x00, 1),
+            op(0x60, 3),
+            op(0x61, 4),
+            op(0x0c, 0),
+            op(0x16, 0),
+        ];
         assert_eq!(run(&through), 16);
         assert_eq!(run(&[op(0x01, 9), op(0x87, 0), op(0x16, 0)]), 9);
     }
 
     #[test]
     fn jumps() {
-        let decide = |what, k| run(&[op(0x20, 0), jump(0x05 | what, k, 0, 1), op(0x06, 1), op(0x06, 2)]);
+        let decide =
+            |what, k| run(&[op(0x20, 0), jump(0x05 | what, k, 0, 1), op(0x06, 1), op(0x06, 2)]);
         assert_eq!([decide(code::JEQ, 39), decide(code::JEQ, 40)], [1, 2]);
         assert_eq!([decide(code::JGT, 38), decide(code::JGT, 39)], [1, 2]);
         assert_eq!([decide(code::JGE, 39), decide(code::JGE, 40)], [1, 2]);
@@ -360,7 +369,9 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_filter() {
-        let refused = |instructions: &[Instruction]| assert_eq!(Program::new(instructions.to_vec()), Err(EINVAL), "{instructions:?}");
+        let refused = |instructions: &[Instruction]| {
+            assert_eq!(Program::new(instructions.to_vec()), Err(EINVAL), "{instructions:?}")
+        };
         let end = op(0x06, 0);
         refused(&[]);
         refused(&vec![end; MAX_INSTRUCTIONS + 1]);
@@ -375,11 +386,27 @@ mod tests {
             refused(&[op(0x20, at), end]);
         }
         // Loads of bytes, of packets, MOD, division by nothing, shifts too far, cells that are not.
-        for bad in [op(0x30, 0), op(0x28, 0), op(0x40, 0), op(0xb1, 0), op(0x94, 1), op(0x34, 0), op(0x64, 32), op(0x74, 32), op(0x60, 16), op(0x02, 16), op(0x0e, 0), op(0x0800, 0)] {
+        for bad in [
+            op(0x30, 0),
+            op(0x28, 0),
+            op(0x40, 0),
+            op(0xb1, 0),
+            op(0x94, 1),
+            op(0x34, 0),
+            op(0x64, 32),
+            op(0x74, 32),
+            op(0x60, 16),
+            op(0x02, 16),
+            op(0x0e, 0),
+            op(0x0800, 0),
+        ] {
             refused(&[op(0x02, 0), bad, end]);
         }
         refused(&[op(0x60, 3), end]); // read, not written
         refused(&[jump(0x15, 0, 1, 0), op(0x02, 0), op(0x60, 0), end]); // written on one path
-        assert!(Program::new(vec![jump(0x15, 0, 1, 0), op(0x02, 0), op(0x02, 0), op(0x60, 0), end]).is_ok());
+        assert!(
+            Program::new(vec![jump(0x15, 0, 1, 0), op(0x02, 0), op(0x02, 0), op(0x60, 0), end])
+                .is_ok()
+        );
     }
 }

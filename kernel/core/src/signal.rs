@@ -126,23 +126,15 @@ impl SigSet {
     /// Those that cannot be caught, blocked or ignored.
     pub const UNBLOCKABLE: Self = Self::of(SIGKILL).with(SIGSTOP);
     /// Raised by the program's own instructions: delivered before all others.
-    pub const SYNCHRONOUS: Self = Self::of(SIGSEGV)
-        .with(SIGBUS)
-        .with(SIGILL)
-        .with(SIGTRAP)
-        .with(SIGFPE)
-        .with(SIGSYS);
+    pub const SYNCHRONOUS: Self =
+        Self::of(SIGSEGV).with(SIGBUS).with(SIGILL).with(SIGTRAP).with(SIGFPE).with(SIGSYS);
     /// Those that stop a process by default.
     pub const STOP: Self = Self::of(SIGSTOP).with(SIGTSTP).with(SIGTTIN).with(SIGTTOU);
 
     /// The set of one signal; empty if there is no such signal.
     #[must_use]
     pub const fn of(signal: u32) -> Self {
-        if is_valid(signal) {
-            Self(1 << (signal - 1))
-        } else {
-            Self(0)
-        }
+        if is_valid(signal) { Self(1 << (signal - 1)) } else { Self(0) }
     }
 
     /// With `signal` added.
@@ -198,11 +190,7 @@ impl SigSet {
     pub const fn first(self) -> Option<u32> {
         let urgent = self.intersection(Self::SYNCHRONOUS);
         let set = if urgent.is_empty() { self } else { urgent };
-        if set.is_empty() {
-            None
-        } else {
-            Some(set.0.trailing_zeros() + 1)
-        }
+        if set.is_empty() { None } else { Some(set.0.trailing_zeros() + 1) }
     }
 }
 
@@ -251,12 +239,7 @@ pub struct SigAction {
 
 impl SigAction {
     /// The default.
-    pub const DEFAULT: Self = Self {
-        handler: SIG_DFL,
-        flags: 0,
-        restorer: 0,
-        mask: SigSet::EMPTY,
-    };
+    pub const DEFAULT: Self = Self { handler: SIG_DFL, flags: 0, restorer: 0, mask: SigSet::EMPTY };
 
     /// Whether there is a handler.
     #[must_use]
@@ -274,11 +257,7 @@ impl SigAction {
     #[must_use]
     pub const fn mask_in_handler(&self, signal: u32, mask: SigSet) -> SigSet {
         let mask = mask.union(self.mask);
-        let mask = if self.flags & SA_NODEFER == 0 {
-            mask.with(signal)
-        } else {
-            mask
-        };
+        let mask = if self.flags & SA_NODEFER == 0 { mask.with(signal) } else { mask };
         mask.blockable()
     }
 }
@@ -302,10 +281,7 @@ impl Actions {
     /// All default.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            table: [SigAction::DEFAULT; SIGNAL_MAX as usize],
-            is_init: false,
-        }
+        Self { table: [SigAction::DEFAULT; SIGNAL_MAX as usize], is_init: false }
     }
 
     /// Those of a program started with the signals in `ignored` ignored.
@@ -323,10 +299,7 @@ impl Actions {
     /// The action of a signal; the default for a number that is none.
     #[must_use]
     pub fn get(&self, signal: u32) -> SigAction {
-        match signal
-            .checked_sub(1)
-            .and_then(|index| self.table.get(index as usize))
-        {
+        match signal.checked_sub(1).and_then(|index| self.table.get(index as usize)) {
             Some(action) => *action,
             None => SigAction::DEFAULT,
         }
@@ -341,37 +314,23 @@ impl Actions {
         if !is_valid(signal) || SigSet::UNBLOCKABLE.contains(signal) {
             return Err(EINVAL);
         }
-        let action = SigAction {
-            mask: action.mask.blockable(),
-            ..action
-        };
-        Ok(core::mem::replace(
-            &mut self.table[signal as usize - 1],
-            action,
-        ))
+        let action = SigAction { mask: action.mask.blockable(), ..action };
+        Ok(core::mem::replace(&mut self.table[signal as usize - 1], action))
     }
 
     /// A new program: caught signals become default, ignored ones stay ignored,
     /// flags and masks are cleared (Linux' `flush_signal_handlers`).
     pub fn on_exec(&mut self) {
         for action in &mut self.table {
-            let handler = if action.handler == SIG_IGN {
-                SIG_IGN
-            } else {
-                SIG_DFL
-            };
-            *action = SigAction {
-                handler,
-                ..SigAction::DEFAULT
-            };
+            let handler = if action.handler == SIG_IGN { SIG_IGN } else { SIG_DFL };
+            *action = SigAction { handler, ..SigAction::DEFAULT };
         }
     }
 
     /// A handler starts: with SA_RESETHAND its action becomes the default.
     pub fn on_handled(&mut self, signal: u32) {
-        if let Some(action) = signal
-            .checked_sub(1)
-            .and_then(|index| self.table.get_mut(index as usize))
+        if let Some(action) =
+            signal.checked_sub(1).and_then(|index| self.table.get_mut(index as usize))
             && action.flags & SA_RESETHAND != 0
         {
             action.handler = SIG_DFL;
@@ -383,7 +342,8 @@ impl Actions {
     #[must_use]
     pub fn ignores(&self, signal: u32) -> bool {
         let action = self.get(signal);
-        let by_default = action.handler == SIG_DFL && default_action(signal) == DefaultAction::Ignore;
+        let by_default =
+            action.handler == SIG_DFL && default_action(signal) == DefaultAction::Ignore;
         action.handler == SIG_IGN || by_default
     }
 }
@@ -431,9 +391,7 @@ pub fn decide(signal: u32, actions: &Actions) -> Disposition {
 pub fn decide_forced(signal: u32, actions: &Actions, blocked: SigSet) -> Disposition {
     match decide(signal, actions) {
         Disposition::Handle(action) if !blocked.contains(signal) => Disposition::Handle(action),
-        _ => Disposition::Terminate {
-            core: default_action(signal) == DefaultAction::Core,
-        },
+        _ => Disposition::Terminate { core: default_action(signal) == DefaultAction::Core },
     }
 }
 
@@ -461,11 +419,7 @@ pub const fn mirror(signal: u32, action: &SigAction) -> u64 {
 /// children that end or stop.
 #[must_use]
 pub const fn mirror_flags(signal: u32, action: &SigAction) -> u64 {
-    if signal == SIGCHLD {
-        action.flags & (SA_NOCLDSTOP | SA_NOCLDWAIT)
-    } else {
-        0
-    }
+    if signal == SIGCHLD { action.flags & (SA_NOCLDSTOP | SA_NOCLDWAIT) } else { 0 }
 }
 
 /// A signal with its information.
@@ -495,11 +449,7 @@ impl Pending {
     /// Nothing pending; at most `limit` entries with information (RLIMIT_SIGPENDING).
     #[must_use]
     pub const fn new(limit: usize) -> Self {
-        Self {
-            set: SigSet::EMPTY,
-            queue: VecDeque::new(),
-            limit,
-        }
+        Self { set: SigSet::EMPTY, queue: VecDeque::new(), limit }
     }
 
     /// The signals pending.
@@ -590,7 +540,11 @@ impl Pending {
 }
 
 /// Takes the next signal of a thread: its own ones before the process's.
-pub fn dequeue_thread(own: &mut Pending, shared: &mut Pending, blocked: SigSet) -> Option<QueuedSignal> {
+pub fn dequeue_thread(
+    own: &mut Pending,
+    shared: &mut Pending,
+    blocked: SigSet,
+) -> Option<QueuedSignal> {
     own.dequeue(blocked).or_else(|| shared.dequeue(blocked))
 }
 

@@ -121,24 +121,15 @@ impl StackImage {
         let platform = below(below(arg_start, shift)? & !15, PLATFORM.len() + 1)?;
         let random_at = below(platform, 16)?;
 
-        let own = [
-            (at::RANDOM, random_at),
-            (at::EXECFN, execfn),
-            (at::PLATFORM, platform),
-        ];
+        let own = [(at::RANDOM, random_at), (at::EXECFN, execfn), (at::PLATFORM, platform)];
         let in_place = |&(key, value): &(u64, u64)| {
             let known = own.iter().find(|(other, _)| *other == key);
             (key, known.map_or(value, |&(_, value)| value))
         };
         let given = auxv.iter().filter(|(key, _)| *key != at::NULL);
-        let missing = own
-            .iter()
-            .filter(|(key, _)| auxv.iter().all(|(other, _)| key != other));
-        let auxv: Vec<(u64, u64)> = given
-            .map(in_place)
-            .chain(missing.copied())
-            .chain([(at::NULL, 0)])
-            .collect();
+        let missing = own.iter().filter(|(key, _)| auxv.iter().all(|(other, _)| key != other));
+        let auxv: Vec<(u64, u64)> =
+            given.map(in_place).chain(missing.copied()).chain([(at::NULL, 0)]).collect();
 
         let words = 1 + argv.len() + 1 + envp.len() + 1 + 2 * auxv.len();
         let sp = below(random_at & !15, words * 8)? & !15;
@@ -228,8 +219,8 @@ pub fn check_limits<S: AsRef<[u8]>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
     use crate::limits::STACK_LIMIT;
+    use alloc::vec;
     use proptest::prelude::*;
 
     const TOP: u64 = 0x7cff_ffff_f000;
@@ -241,11 +232,7 @@ mod tests {
 
     fn string(image: &StackImage, address: u64) -> Vec<u8> {
         let at = (address - image.sp) as usize;
-        image.bytes[at..]
-            .iter()
-            .copied()
-            .take_while(|&byte| byte != 0)
-            .collect()
+        image.bytes[at..].iter().copied().take_while(|&byte| byte != 0).collect()
     }
 
     fn check(image: &StackImage, argv: &[&[u8]], envp: &[&[u8]], auxv: &[(u64, u64)], name: &[u8]) {
@@ -291,8 +278,7 @@ mod tests {
             StackImage::build(TOP, &argv, &envp, &auxv, b"/bin/ls", [7; 16], STACK_LIMIT, 160)
                 .unwrap();
         check(&image, &argv, &envp, &auxv, b"/bin/ls");
-        let none =
-            StackImage::build(TOP, &[], &[], &[], b"x", [7; 16], STACK_LIMIT, 0).unwrap();
+        let none = StackImage::build(TOP, &[], &[], &[], b"x", [7; 16], STACK_LIMIT, 0).unwrap();
         check(&none, &[b""], &[], &[], b"x");
     }
 

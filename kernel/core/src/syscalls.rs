@@ -243,10 +243,7 @@ static INDEX: [u16; NUMBERS] = {
     let mut index = [NO_ROW; NUMBERS];
     let mut row = 0;
     while row < ROWS.len() {
-        assert!(
-            row == 0 || ROWS[row - 1].number < ROWS[row].number,
-            "rows are sorted"
-        );
+        assert!(row == 0 || ROWS[row - 1].number < ROWS[row].number, "rows are sorted");
         assert!(ROWS[row].args <= 6);
         index[ROWS[row].number as usize] = row as u16;
         row += 1;

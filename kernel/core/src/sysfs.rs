@@ -12,14 +12,16 @@ pub const LOOKED_AT: usize = 256;
 pub fn may_be_hidden(path: &[u8]) -> bool {
     let mut before: &[u8] = b"";
     path.split(|&b| b == b'/').filter(|name| !name.is_empty()).any(|name| {
-        let hides = is_numbered(before, b"cpu") && OF_ONLINE.contains(&name) || before == b"node" && is_numbered(name, b"node");
+        let hides = is_numbered(before, b"cpu") && OF_ONLINE.contains(&name)
+            || before == b"node" && is_numbered(name, b"node");
         before = name;
         hides
     })
 }
 
 fn is_numbered(name: &[u8], prefix: &[u8]) -> bool {
-    name.strip_prefix(prefix).is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+    name.strip_prefix(prefix)
+        .is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
 }
 
 #[cfg(test)]

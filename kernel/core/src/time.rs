@@ -67,11 +67,7 @@ pub const fn ticks_to_ns(ticks: u64, mult: u64, shift: u32) -> u64 {
         return 0;
     }
     let ns = (ticks as u128 * mult as u128) >> shift;
-    if ns > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        ns as u64
-    }
+    if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 }
 }
 
 /// The clock that was `base_ns` at TSC value `base_tsc`, at TSC value `tsc`; ns.
@@ -108,7 +104,8 @@ pub const fn read_clock(page: &ClockPage, clock: Clock, tsc: u64) -> Option<u64>
 #[must_use]
 pub fn namespace_offsets(text: &str) -> Option<(i64, i64)> {
     let offset = |clock: &str| {
-        let mut words = text.lines().find(|line| line.starts_with(clock))?.split_ascii_whitespace().skip(1);
+        let mut words =
+            text.lines().find(|line| line.starts_with(clock))?.split_ascii_whitespace().skip(1);
         let (seconds, ns): (i64, i64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         seconds.checked_mul(NS_PER_SEC as i64)?.checked_add(ns)
     };
@@ -119,11 +116,7 @@ pub fn namespace_offsets(text: &str) -> Option<(i64, i64)> {
 #[must_use]
 pub const fn ns_to_ticks(ns: u64, tsc_khz: u32) -> u64 {
     let ticks = (ns as u128 * tsc_khz as u128).div_ceil(1_000_000);
-    if ticks > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        ticks as u64
-    }
+    if ticks > u64::MAX as u128 { u64::MAX } else { ticks as u64 }
 }
 
 /// `struct __kernel_timespec`.
@@ -142,10 +135,7 @@ impl Timespec {
     /// From nanoseconds.
     #[must_use]
     pub const fn from_ns(ns: u64) -> Self {
-        Self {
-            sec: (ns / NS_PER_SEC) as i64,
-            nsec: (ns % NS_PER_SEC) as i64,
-        }
+        Self { sec: (ns / NS_PER_SEC) as i64, nsec: (ns % NS_PER_SEC) as i64 }
     }
 
     /// To nanoseconds, saturating at 2^64-1 (a wait "for ever").
@@ -156,9 +146,7 @@ impl Timespec {
         if self.sec < 0 || self.nsec < 0 || self.nsec >= NS_PER_SEC as i64 {
             return Err(EINVAL);
         }
-        Ok((self.sec as u64)
-            .saturating_mul(NS_PER_SEC)
-            .saturating_add(self.nsec as u64))
+        Ok((self.sec as u64).saturating_mul(NS_PER_SEC).saturating_add(self.nsec as u64))
     }
 }
 
@@ -178,10 +166,7 @@ impl Timeval {
     /// From nanoseconds, rounded down.
     #[must_use]
     pub const fn from_ns(ns: u64) -> Self {
-        Self {
-            sec: (ns / NS_PER_SEC) as i64,
-            usec: (ns % NS_PER_SEC / 1000) as i64,
-        }
+        Self { sec: (ns / NS_PER_SEC) as i64, usec: (ns % NS_PER_SEC / 1000) as i64 }
     }
 }
 
@@ -227,30 +212,10 @@ mod tests {
 
     #[test]
     fn timespec() {
-        assert_eq!(
-            Timespec::from_ns(1_500_000_000),
-            Timespec {
-                sec: 1,
-                nsec: 500_000_000
-            }
-        );
-        assert_eq!(
-            Timespec {
-                sec: 1,
-                nsec: NS_PER_SEC as i64
-            }
-            .to_ns(),
-            Err(EINVAL)
-        );
+        assert_eq!(Timespec::from_ns(1_500_000_000), Timespec { sec: 1, nsec: 500_000_000 });
+        assert_eq!(Timespec { sec: 1, nsec: NS_PER_SEC as i64 }.to_ns(), Err(EINVAL));
         assert_eq!(Timespec { sec: -1, nsec: 0 }.to_ns(), Err(EINVAL));
-        assert_eq!(
-            Timespec {
-                sec: i64::MAX,
-                nsec: 5
-            }
-            .to_ns(),
-            Ok(u64::MAX)
-        );
+        assert_eq!(Timespec { sec: i64::MAX, nsec: 5 }.to_ns(), Ok(u64::MAX));
     }
 
     proptest! {

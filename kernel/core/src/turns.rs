@@ -111,7 +111,10 @@ mod tests {
     fn a_flood_takes_half() {
         for gap in 0..3 {
             let (requests, thread, delay) = run(&[(gap, 10); 10_000]);
-            assert!(thread >= requests - BURST && thread <= requests * 3 / 2, "{requests} and {thread}");
+            assert!(
+                thread >= requests - BURST && thread <= requests * 3 / 2,
+                "{requests} and {thread}"
+            );
             assert!(delay <= 2 * BURST);
         }
     }

@@ -71,7 +71,8 @@ or none; default processes=4096,kernel-memory=25%,memory=unlimited";
 
 impl UserLimits {
     /// Nobody is limited.
-    pub const NONE: Self = Self { processes: u64::MAX, kernel_memory: Amount::Unlimited, memory: Amount::Unlimited };
+    pub const NONE: Self =
+        Self { processes: u64::MAX, kernel_memory: Amount::Unlimited, memory: Amount::Unlimited };
 
     /// Reads `key=value` words with commas between them; what is not named has its default.
     /// `None`: they are not such.
@@ -102,7 +103,10 @@ mod tests {
     #[test]
     fn what_is_not_named_has_its_default() {
         let limits = UserLimits::parse("memory=50%,processes=100").unwrap();
-        assert_eq!(limits, UserLimits { processes: 100, memory: Amount::Percent(50), ..UserLimits::default() });
+        assert_eq!(
+            limits,
+            UserLimits { processes: 100, memory: Amount::Percent(50), ..UserLimits::default() }
+        );
         let limits = UserLimits::parse("kernel-memory=16M,processes=unlimited").unwrap();
         assert_eq!(limits.kernel_memory.bytes_of(1 << 40), 16 << 20);
         assert_eq!((limits.processes, limits.memory.bytes_of(5)), (u64::MAX, u64::MAX));
@@ -112,7 +116,19 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for wrong in ["", "processes", "processes=", "processes=-1", "processes=+1", "memory=101%", "memory=1Q", "memory=M", "spaces=4", "memory=1M,", "memory=99999999999T"] {
+        for wrong in [
+            "",
+            "processes",
+            "processes=",
+            "processes=-1",
+            "processes=+1",
+            "memory=101%",
+            "memory=1Q",
+            "memory=M",
+            "spaces=4",
+            "memory=1M,",
+            "memory=99999999999T",
+        ] {
             assert_eq!(UserLimits::parse(wrong), None, "{wrong}");
         }
     }

@@ -59,11 +59,9 @@ impl<F: Clone + PartialEq> Vma<F> {
     pub fn file_offset(&self, address: u64) -> Option<u64> {
         match &self.backing {
             Backing::PrivateFile { offset, .. }
-            | Backing::SharedLinux {
-                file: Some(_),
-                offset,
-                ..
-            } => Some(offset + (address - self.start)),
+            | Backing::SharedLinux { file: Some(_), offset, .. } => {
+                Some(offset + (address - self.start))
+            }
             _ => None,
         }
     }
@@ -84,11 +82,7 @@ impl<F: Clone + PartialEq> Vma<F> {
     /// The same mapping at another address (`mremap`).
     #[must_use]
     pub fn moved_to(&self, start: u64) -> Self {
-        Self {
-            start,
-            end: start + self.len(),
-            ..self.clone()
-        }
+        Self { start, end: start + self.len(), ..self.clone() }
     }
 
     /// Whether `mprotect` may give it these rights.
@@ -148,14 +142,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// An empty map for the addresses `min..max` (page aligned).
     #[must_use]
     pub const fn new(min: u64, max: u64) -> Self {
-        Self {
-            min,
-            max,
-            vmas: BTreeMap::new(),
-            total_bytes: 0,
-            peak_bytes: 0,
-            hint: None,
-        }
+        Self { min, max, vmas: BTreeMap::new(), total_bytes: 0, peak_bytes: 0, hint: None }
     }
 
     /// Lowest address that can be mapped.
@@ -196,18 +183,13 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// The mapping that holds `address`.
     #[must_use]
     pub fn find(&self, address: u64) -> Option<&Vma<F>> {
-        self.vmas
-            .range(..=address)
-            .next_back()
-            .map(|(_, vma)| vma)
-            .filter(|vma| address < vma.end)
+        self.vmas.range(..=address).next_back().map(|(_, vma)| vma).filter(|vma| address < vma.end)
     }
 
     /// The first mapping that ends above `address`.
     #[must_use]
     pub fn find_next(&self, address: u64) -> Option<&Vma<F>> {
-        self.find(address)
-            .or_else(|| self.vmas.range(address..).next().map(|(_, vma)| vma))
+        self.find(address).or_else(|| self.vmas.range(address..).next().map(|(_, vma)| vma))
     }
 
     /// The last mapping that starts below `address`.
@@ -300,9 +282,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
             return Err(EINVAL);
         }
         if self.count() >= MAX_VMAS
-            && self
-                .find(start)
-                .is_some_and(|vma| vma.start < start && end < vma.end)
+            && self.find(start).is_some_and(|vma| vma.start < start && end < vma.end)
         {
             return Err(ENOMEM);
         }

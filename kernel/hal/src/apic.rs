@@ -129,7 +129,8 @@ pub fn calibrate_timer(tsc_cycles: u64) {
     }
     let ticks = u64::from(u32::MAX - read(TIMER_CURRENT));
     write(TIMER_INITIAL, 0);
-    TIMER_RATIO.store(((u128::from(ticks) << 20) / u128::from(now - start)) as u64, Ordering::Relaxed);
+    TIMER_RATIO
+        .store(((u128::from(ticks) << 20) / u128::from(now - start)) as u64, Ordering::Relaxed);
 }
 
 /// Fires [`TIMER_VECTOR`] once, `tsc_cycles` from now.

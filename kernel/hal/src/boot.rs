@@ -6,7 +6,6 @@ use hanare_abi::boot::{BootParams, ImageHeader};
 /// Most CPUs one instance can have.
 pub const CPUS_MAX: usize = 256;
 
-
 global_asm!(
     r#"
     // The trampoline: copied by the module to any page below 1 MiB, entered in
@@ -160,7 +159,8 @@ pub fn is_first_guard(addr: u64) -> bool {
 }
 
 /// Stack tops by CPU index; 0 for the first CPU: `FIRST_STACK`.
-static STACKS: [core::sync::atomic::AtomicU64; CPUS_MAX] = [const { core::sync::atomic::AtomicU64::new(0) }; CPUS_MAX];
+static STACKS: [core::sync::atomic::AtomicU64; CPUS_MAX] =
+    [const { core::sync::atomic::AtomicU64::new(0) }; CPUS_MAX];
 
 /// Gives CPU `cpu` (not the first) the stack it will start on.
 pub fn set_stack(cpu: usize, top: u64) {

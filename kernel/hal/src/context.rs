@@ -14,7 +14,16 @@ impl Context {
     /// `start` must not return.
     pub fn new(top: u64, start: extern "C" fn(usize) -> !, argument: usize) -> Context {
         // Popped by `switch`: r15 r14 r13 r12 rbx rbp, then the return address.
-        let frame = [0u64, 0, 0, argument as u64, start as usize as u64, 0, first_step as *const () as u64, 0];
+        let frame = [
+            0u64,
+            0,
+            0,
+            argument as u64,
+            start as usize as u64,
+            0,
+            first_step as *const () as u64,
+            0,
+        ];
         let rsp = top - 64;
         // SAFETY: `top` is the end of a stack that belongs to this context alone.
         unsafe { (rsp as *mut [u64; 8]).write(frame) };
@@ -31,10 +40,20 @@ extern "C" fn first_step() -> ! {
 #[unsafe(naked)]
 extern "C" fn switch_stacks(from: *mut u64, to: u64) {
     naked_asm!(
-        "push rbp", "push rbx", "push r12", "push r13", "push r14", "push r15",
+        "push rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
         "mov [rdi], rsp",
         "mov rsp, rsi",
-        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
         "ret"
     )
 }
@@ -67,7 +86,9 @@ pub fn enter_user(regs: &mut Regs) -> ! {
 pub fn backtrace() -> impl Iterator<Item = u64> {
     let frame: u64;
     // SAFETY: reads a register.
-    unsafe { core::arch::asm!("mov {}, rbp", out(reg) frame, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        core::arch::asm!("mov {}, rbp", out(reg) frame, options(nomem, nostack, preserves_flags))
+    };
     callers(frame)
 }
 
@@ -75,14 +96,17 @@ pub fn backtrace() -> impl Iterator<Item = u64> {
 /// pointers; ends at the first that is not on a kernel stack.
 pub fn callers(mut frame: u64) -> impl Iterator<Item = u64> {
     core::iter::from_fn(move || {
-        let aligned = frame != 0 && frame % 8 == 0;
+        let aligned = frame != 0 && frame.is_multiple_of(8);
         // On a stack, or in the image, where the first CPU's lies; two words that may span two pages.
-        let mapped = aligned && crate::paging::is_stack(frame) && crate::paging::is_stack(frame.wrapping_add(8));
+        let mapped = aligned
+            && crate::paging::is_stack(frame)
+            && crate::paging::is_stack(frame.wrapping_add(8));
         if !mapped {
             return None;
         }
         // SAFETY: both words are mapped.
-        let (next, rip) = unsafe { ((frame as *const u64).read(), ((frame + 8) as *const u64).read()) };
+        let (next, rip) =
+            unsafe { ((frame as *const u64).read(), ((frame + 8) as *const u64).read()) };
         frame = next;
         (rip != 0).then_some(rip)
     })

@@ -29,7 +29,9 @@ pub mod msr {
 pub(crate) fn rdmsr(msr: u32) -> u64 {
     let (lo, hi): (u32, u32);
     // SAFETY: reading the MSRs listed above has no side effect.
-    unsafe { asm!("rdmsr", in("ecx") msr, out("eax") lo, out("edx") hi, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("rdmsr", in("ecx") msr, out("eax") lo, out("edx") hi, options(nomem, nostack, preserves_flags))
+    };
     u64::from(hi) << 32 | u64::from(lo)
 }
 
@@ -77,7 +79,10 @@ impl Features {
     pub fn detect() -> Features {
         let max = __cpuid(0).eax;
         let l1 = __cpuid(1);
-        let (l7, e1) = (if max >= 7 { __cpuid_count(7, 0) } else { __cpuid(0x8000_0000) }, __cpuid(0x8000_0001));
+        let (l7, e1) = (
+            if max >= 7 { __cpuid_count(7, 0) } else { __cpuid(0x8000_0000) },
+            __cpuid(0x8000_0001),
+        );
         let has7 = max >= 7;
         let xsave = l1.ecx & 1 << 26 != 0;
         Features {
@@ -118,7 +123,11 @@ impl LeakWords {
             leaf7_edx,
             leaf8000_0008_ebx: if highest >= 0x8000_0008 { __cpuid(0x8000_0008).ebx } else { 0 },
             leaf8000_0021_eax: if highest >= 0x8000_0021 { __cpuid(0x8000_0021).eax } else { 0 },
-            arch_capabilities: if leaf7_edx & HAS_ARCH_CAPABILITIES != 0 { rdmsr(msr::ARCH_CAPABILITIES) } else { 0 },
+            arch_capabilities: if leaf7_edx & HAS_ARCH_CAPABILITIES != 0 {
+                rdmsr(msr::ARCH_CAPABILITIES)
+            } else {
+                0
+            },
         }
     }
 }

@@ -103,7 +103,8 @@ impl FpuState {
     /// The bytes, for a signal frame.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `Line` is 64 plain bytes.
-        let all = unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast::<u8>(), self.0.len() * 64) };
+        let all =
+            unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast::<u8>(), self.0.len() * 64) };
         &all[..size()]
     }
 
@@ -112,7 +113,9 @@ impl FpuState {
     pub fn set_bytes(&mut self, bytes: &[u8]) {
         let n = bytes.len().min(size());
         // SAFETY: as in `bytes`, exclusively borrowed.
-        let all = unsafe { core::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast::<u8>(), self.0.len() * 64) };
+        let all = unsafe {
+            core::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast::<u8>(), self.0.len() * 64)
+        };
         all[..n].copy_from_slice(&bytes[..n]);
         let mxcsr = u32::from_le_bytes([all[24], all[25], all[26], all[27]]) & 0xffff;
         all[24..28].copy_from_slice(&mxcsr.to_le_bytes());

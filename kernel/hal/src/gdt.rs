@@ -57,7 +57,15 @@ static TABLES: All = All(UnsafeCell::new(
     [const {
         Tables {
             gdt: [0; ENTRIES],
-            tss: Tss { reserved0: 0, rsp: [0; 3], reserved1: 0, ist: [0; 7], reserved2: 0, reserved3: 0, io_map: 104 },
+            tss: Tss {
+                reserved0: 0,
+                rsp: [0; 3],
+                reserved1: 0,
+                ist: [0; 7],
+                reserved2: 0,
+                reserved3: 0,
+                io_map: 104,
+            },
         }
     }; crate::boot::CPUS_MAX],
 ));
@@ -129,21 +137,14 @@ pub fn init(cpu: usize, stacks: u64, number: u32) {
 
 /// Address and bytes of a CPU's tables.
 pub(crate) fn place(cpu: usize) -> (u64, u64) {
-    (
-        TABLES.0.get().cast::<Tables>().wrapping_add(cpu) as u64,
-        size_of::<Tables>() as u64,
-    )
+    (TABLES.0.get().cast::<Tables>().wrapping_add(cpu) as u64, size_of::<Tables>() as u64)
 }
 
 /// Sets the stack for entries from user mode (system calls and traps). Traps come to it by the CPU's small stack
 /// where user mode's page tables do not have it.
 pub fn set_kernel_stack(cpu: usize, top: u64) {
     crate::percpu::set_kernel_rsp(top);
-    let top = if crate::isolation::is_on() {
-        crate::percpu::entry_top()
-    } else {
-        top
-    };
+    let top = if crate::isolation::is_on() { crate::percpu::entry_top() } else { top };
     // SAFETY: this CPU's own TSS; the processor reads it only on a trap from user mode.
     unsafe { (*TABLES.0.get().cast::<Tables>().add(cpu)).tss.rsp[0] = top };
 }

@@ -18,9 +18,13 @@
 //! `swapgs` (CVE-2019-1125; Documentation/admin-guide/hw-vuln/spectre.rst): a barrier on both sides of the
 //! branch that decides about it, lest the kernel goes on speculatively with the other GS. A write to CR3 is one.
 
-use crate::percpu::{ENTRY_TOP, KERNEL_CR3, KERNEL_PREDICTION, USER_CR3, USER_PREDICTION, USER_RSP, VERW_SELECTOR};
+use crate::percpu::{
+    ENTRY_TOP, KERNEL_CR3, KERNEL_PREDICTION, USER_CR3, USER_PREDICTION, USER_RSP, VERW_SELECTOR,
+};
 use core::arch::global_asm;
-use hanare_abi::boot::{MEASURE_CLEAR_BUFFERS, MEASURE_ENTRY_IBRS, MEASURE_FENCE_SWAPGS, MEASURE_ISOLATION};
+use hanare_abi::boot::{
+    MEASURE_CLEAR_BUFFERS, MEASURE_ENTRY_IBRS, MEASURE_FENCE_SWAPGS, MEASURE_ISOLATION,
+};
 
 global_asm!(
     r#"

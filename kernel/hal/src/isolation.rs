@@ -41,10 +41,7 @@ pub fn build(source: &mut dyn TableSource) -> Result<(), NoMemory> {
         return Ok(());
     }
     HALF.store(paging::new_half(source)?, Ordering::Release);
-    let text = (
-        &raw const entry_text_start as u64,
-        &raw const entry_text_end as u64,
-    );
+    let text = (&raw const entry_text_start as u64, &raw const entry_text_end as u64);
     for (start, end) in [text, crate::traps::idt()] {
         expose(start, end, source)?;
     }

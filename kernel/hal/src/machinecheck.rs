@@ -32,7 +32,8 @@ impl Capabilities {
         const MCE_AND_MCA: u32 = 1 << 7 | 1 << 14;
         let vendor = __cpuid(0).ebx.to_le_bytes();
         let there = __cpuid(1).edx & MCE_AND_MCA == MCE_AND_MCA;
-        let extended = if __cpuid(0x8000_0000).eax >= 0x8000_0007 { __cpuid(0x8000_0007).ebx } else { 0 };
+        let extended =
+            if __cpuid(0x8000_0000).eax >= 0x8000_0007 { __cpuid(0x8000_0007).ebx } else { 0 };
         let known = if there { rdmsr(msr::MCG_CAP) } else { 0 };
         Capabilities {
             there,
@@ -64,7 +65,9 @@ pub fn end() {
 pub fn read(bank: usize) -> (u64, u64, u64) {
     let at = msr::MC0_CTL + 4 * bank as u32;
     let status = rdmsr(at + 1);
-    let of = |valid: u64, register: u32| if status & STATUS_VALID != 0 && status & valid != 0 { rdmsr(register) } else { 0 };
+    let of = |valid: u64, register: u32| {
+        if status & STATUS_VALID != 0 && status & valid != 0 { rdmsr(register) } else { 0 }
+    };
     (status, of(STATUS_ADDRESS, at + 2), of(STATUS_MISC, at + 3))
 }
 

@@ -9,7 +9,9 @@ pub fn direct(paddr: u64) -> u64 {
 
 /// Whether `paddr..paddr + bytes` lies in the instance's memory.
 pub fn is_ours(paddr: u64, bytes: u64) -> bool {
-    crate::shared::chunks().iter().any(|c| paddr >= c.base && paddr.saturating_add(bytes) <= c.base + c.size)
+    crate::shared::chunks()
+        .iter()
+        .any(|c| paddr >= c.base && paddr.saturating_add(bytes) <= c.base + c.size)
 }
 
 fn checked(paddr: u64, bytes: usize) -> *mut u8 {

@@ -83,7 +83,12 @@ fn index(addr: u64, level: u32) -> usize {
 
 const LINK: u64 = pte::PRESENT | pte::WRITE | pte::USER | pte::ACCESSED;
 
-fn walk_create(root: u64, addr: u64, to_level: u32, source: &mut dyn TableSource) -> Result<u64, NoMemory> {
+fn walk_create(
+    root: u64,
+    addr: u64,
+    to_level: u32,
+    source: &mut dyn TableSource,
+) -> Result<u64, NoMemory> {
     if root == 0 {
         return Err(NoMemory);
     }
@@ -130,10 +135,17 @@ pub fn build_kernel(source: &mut dyn TableSource, nx: bool) -> Result<(), NoMemo
         set(root, i, t | LINK & !pte::USER);
     }
     let image = crate::shared::params().image_base;
-    let (text, rodata, end) = (&raw const text_end as u64, &raw const rodata_end as u64, &raw const image_end as u64);
+    let (text, rodata, end) =
+        (&raw const text_end as u64, &raw const rodata_end as u64, &raw const image_end as u64);
     let data = shared() | no_execute;
     for c in crate::shared::chunks() {
-        map_direct(root, c.base..c.base + c.size, image..image + (rodata - KERNEL_BASE), data, source)?;
+        map_direct(
+            root,
+            c.base..c.base + c.size,
+            image..image + (rodata - KERNEL_BASE),
+            data,
+            source,
+        )?;
     }
     let mut v = KERNEL_BASE;
     while v < end {
@@ -146,7 +158,7 @@ pub fn build_kernel(source: &mut dyn TableSource, nx: bool) -> Result<(), NoMemo
             pte::WRITE | no_execute
         };
         if v != crate::boot::first_guard() {
-            set(t, index(v, 0), image + (v - KERNEL_BASE) | shared() | flags);
+            set(t, index(v, 0), (image + (v - KERNEL_BASE)) | shared() | flags);
         }
         v += SMALL;
     }
@@ -247,8 +259,10 @@ pub fn map_kernel(addr: u64, frame: u64, source: &mut dyn TableSource) -> Result
 
 /// Whether a page of a stack, or of the image, is mapped at `addr`.
 pub(crate) fn is_stack(addr: u64) -> bool {
-    let kernel = PageTable { root: KERNEL_ROOT.load(Ordering::Acquire), user_root: 0, id: 0, pages: 0 };
-    addr >= STACKS_BASE && kernel.table(addr, 0).is_some_and(|t| get(t, index(addr, 0)) & pte::PRESENT != 0)
+    let kernel =
+        PageTable { root: KERNEL_ROOT.load(Ordering::Acquire), user_root: 0, id: 0, pages: 0 };
+    addr >= STACKS_BASE
+        && kernel.table(addr, 0).is_some_and(|t| get(t, index(addr, 0)) & pte::PRESENT != 0)
 }
 
 /// One leaf.
@@ -340,15 +354,19 @@ impl PageTable {
             },
             false => 0,
         };
-        for (root, half) in [
-            (root, KERNEL_ROOT.load(Ordering::Acquire)),
-            (user_root, crate::isolation::half()),
-        ] {
+        for (root, half) in
+            [(root, KERNEL_ROOT.load(Ordering::Acquire)), (user_root, crate::isolation::half())]
+        {
             if root != 0 {
                 (256..512).for_each(|i| set(root, i, get(half, i)));
             }
         }
-        Ok(PageTable { root, user_root, id: SPACES.fetch_add(1, Ordering::Relaxed) + 1, pages: 1 + u64::from(user_root != 0) })
+        Ok(PageTable {
+            root,
+            user_root,
+            id: SPACES.fetch_add(1, Ordering::Relaxed) + 1,
+            pages: 1 + u64::from(user_root != 0),
+        })
     }
 
     /// Tables for `addr` down to `level`, also for user mode.
@@ -358,7 +376,8 @@ impl PageTable {
         level: u32,
         source: &mut dyn TableSource,
     ) -> Result<u64, NoMemory> {
-        let table = walk_create(self.root, addr, level, &mut Counted { source, pages: &mut self.pages })?;
+        let table =
+            walk_create(self.root, addr, level, &mut Counted { source, pages: &mut self.pages })?;
         let top = index(addr, 3);
         if self.user_root != 0 && get(self.user_root, top) == 0 {
             set(self.user_root, top, get(self.root, top));
@@ -407,7 +426,11 @@ impl PageTable {
         let pd = self.table(addr, 1)?;
         let e = get(pd, index(addr, 1));
         if e & pte::LARGE != 0 {
-            return (e & pte::VALID != 0).then_some(Leaf { addr: addr & !(LARGE - 1), size: LARGE, entry: e });
+            return (e & pte::VALID != 0).then_some(Leaf {
+                addr: addr & !(LARGE - 1),
+                size: LARGE,
+                entry: e,
+            });
         }
         if e & pte::PRESENT == 0 {
             return None;
@@ -417,16 +440,26 @@ impl PageTable {
     }
 
     /// Sets a small leaf. `entry` is frame | bits; `VALID` is added.
-    pub fn map_small(&mut self, addr: u64, entry: u64, source: &mut dyn TableSource) -> Result<(), NoMemory> {
-        assert!(addr < 1 << 47 && addr % SMALL == 0);
+    pub fn map_small(
+        &mut self,
+        addr: u64,
+        entry: u64,
+        source: &mut dyn TableSource,
+    ) -> Result<(), NoMemory> {
+        assert!(addr < 1 << 47 && addr.is_multiple_of(SMALL));
         let t = self.create(addr, 0, source)?;
         set(t, index(addr, 0), entry | pte::VALID);
         Ok(())
     }
 
     /// Sets a large leaf. Fails with `Ok(false)` if small leaves are in its way.
-    pub fn map_large(&mut self, addr: u64, entry: u64, source: &mut dyn TableSource) -> Result<bool, NoMemory> {
-        assert!(addr < 1 << 47 && addr % LARGE == 0);
+    pub fn map_large(
+        &mut self,
+        addr: u64,
+        entry: u64,
+        source: &mut dyn TableSource,
+    ) -> Result<bool, NoMemory> {
+        assert!(addr < 1 << 47 && addr.is_multiple_of(LARGE));
         let pd = self.create(addr, 1, source)?;
         let mut source = Counted { source, pages: &mut self.pages };
         let old = get(pd, index(addr, 1));

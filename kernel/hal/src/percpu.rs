@@ -83,10 +83,7 @@ pub fn init(cpu: usize) {
 
 /// Address and bytes of a CPU's block.
 pub(crate) fn place(cpu: usize) -> (u64, u64) {
-    (
-        BLOCKS.0.get().cast::<Block>().wrapping_add(cpu) as u64,
-        size_of::<Block>() as u64,
-    )
+    (BLOCKS.0.get().cast::<Block>().wrapping_add(cpu) as u64, size_of::<Block>() as u64)
 }
 
 /// Says what entries and exits of the calling CPU write to SPEC_CTRL.
@@ -111,7 +108,9 @@ pub(crate) fn set_tables(kernel: u64, user: u64) {
 pub(crate) fn replace_space(id: u64) -> u64 {
     let before;
     // SAFETY: as in `set_tables`.
-    unsafe { asm!("xchg gs:[{}], {}", const SPACE, inout(reg) id => before, options(nostack, preserves_flags)) };
+    unsafe {
+        asm!("xchg gs:[{}], {}", const SPACE, inout(reg) id => before, options(nostack, preserves_flags))
+    };
     before
 }
 
@@ -130,12 +129,16 @@ pub(crate) fn block() -> u64 {
 pub fn index() -> usize {
     let v: u64;
     // SAFETY: GS points at this CPU's block since `init`.
-    unsafe { asm!("mov {}, gs:[{}]", out(reg) v, const INDEX, options(nostack, readonly, preserves_flags)) };
+    unsafe {
+        asm!("mov {}, gs:[{}]", out(reg) v, const INDEX, options(nostack, readonly, preserves_flags))
+    };
     v as usize
 }
 
 /// Sets the stack that the next entry from user mode uses.
 pub(crate) fn set_kernel_rsp(top: u64) {
     // SAFETY: as above; the field is written only here.
-    unsafe { asm!("mov gs:[{}], {}", const KERNEL_RSP, in(reg) top, options(nostack, preserves_flags)) };
+    unsafe {
+        asm!("mov gs:[{}], {}", const KERNEL_RSP, in(reg) top, options(nostack, preserves_flags))
+    };
 }

@@ -5,7 +5,10 @@
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering};
-use hanare_abi::boot::{MEASURE_AUTO_IBRS, MEASURE_ENTRY_IBRS, MEASURE_FILL_RSB, MEASURE_IBPB, MEASURE_IBRS, MEASURE_STIBP};
+use hanare_abi::boot::{
+    MEASURE_AUTO_IBRS, MEASURE_ENTRY_IBRS, MEASURE_FILL_RSB, MEASURE_IBPB, MEASURE_IBRS,
+    MEASURE_STIBP,
+};
 
 pub(crate) mod msr {
     pub const SPEC_CTRL: u32 = 0x48;

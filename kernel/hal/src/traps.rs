@@ -415,7 +415,9 @@ extern "C" fn rust_syscall(regs: &mut Regs) -> bool {
     let fast = (handlers().syscall)(regs);
     sanitize(regs);
     // TF or RF set, or an address that sysret mishandles: use iretq.
-    fast && regs.rip < SYSRET_RIP_MAX && regs.rflags & 0x1_0100 == 0 && regs.cs == u64::from(gdt::USER_CS)
+    fast && regs.rip < SYSRET_RIP_MAX
+        && regs.rflags & 0x1_0100 == 0
+        && regs.cs == u64::from(gdt::USER_CS)
 }
 
 extern "C" fn rust_trap(regs: &mut Regs, vec: u8) {

@@ -67,7 +67,10 @@ pub(crate) fn fixup(rip: u64) -> Option<u64> {
         (hal_load_user_begin, hal_load_user_end, hal_exchange_user_fixup),
     ];
     let at = |f: Place| f as *const () as u64;
-    places.into_iter().find(|&(begin, end, _)| (at(begin)..at(end)).contains(&rip)).map(|(_, _, fixup)| at(fixup))
+    places
+        .into_iter()
+        .find(|&(begin, end, _)| (at(begin)..at(end)).contains(&rip))
+        .map(|(_, _, fixup)| at(fixup))
 }
 
 fn open_window() {
@@ -153,7 +156,7 @@ pub fn read_u32(addr: u64) -> Result<u32, Fault> {
 /// Replaces the 32-bit word at `addr`, which must be aligned, if it is `expected`;
 /// what was there.
 pub fn compare_exchange_u32(addr: u64, expected: u32, new: u32) -> Result<u32, Fault> {
-    if !in_range(addr, 4) || addr % 4 != 0 {
+    if !in_range(addr, 4) || !addr.is_multiple_of(4) {
         return Err(Fault);
     }
     open_window();
@@ -177,7 +180,7 @@ pub fn zero(addr: u64, bytes: usize) -> Result<(), Fault> {
 
 /// Reads a zero-terminated string of at most `max` bytes, without its zero.
 /// `Ok(None)`: longer than that.
-pub fn read_string<'a>(addr: u64, buffer: &'a mut [u8]) -> Result<Option<&'a [u8]>, Fault> {
+pub fn read_string(addr: u64, buffer: &mut [u8]) -> Result<Option<&[u8]>, Fault> {
     let mut done = 0;
     while done < buffer.len() {
         // Never across a page boundary: the next page may not be there.

@@ -46,7 +46,11 @@ impl Limits {
 /// Takes the boot option, once memory is there.
 pub fn init(limits: UserLimits) {
     let total = frames::usage().1;
-    let all = Limits { processes: limits.processes, kernel: limits.kernel_memory.bytes_of(total), memory: limits.memory.bytes_of(total) };
+    let all = Limits {
+        processes: limits.processes,
+        kernel: limits.kernel_memory.bytes_of(total),
+        memory: limits.memory.bytes_of(total),
+    };
     LIMITS.call_once(|| all);
 }
 
@@ -80,9 +84,17 @@ impl User {
             return Ok(known);
         }
         heap::room_for_entry::<u32, Weak<User>>()?;
-        let limits = if uid == ROOT { Limits::NONE } else { LIMITS.get().copied().unwrap_or(Limits::NONE) };
+        let limits =
+            if uid == ROOT { Limits::NONE } else { LIMITS.get().copied().unwrap_or(Limits::NONE) };
         heap::room_for_arc::<User>()?; // made and dropped he would want the lock
-        let new = Arc::new(User { uid, limits, processes: AtomicU64::new(0), bells: AtomicU64::new(0), kernel: AtomicU64::new(0), memory: AtomicU64::new(0) });
+        let new = Arc::new(User {
+            uid,
+            limits,
+            processes: AtomicU64::new(0),
+            bells: AtomicU64::new(0),
+            kernel: AtomicU64::new(0),
+            memory: AtomicU64::new(0),
+        });
         users.insert(uid, Arc::downgrade(&new));
         Ok(new)
     }
@@ -102,7 +114,10 @@ impl User {
     /// comes to this, may be a little more: page tables and mappings are counted afterwards.
     pub fn excess(&self) -> Option<[u64; 2]> {
         let memory = [self.memory.load(Ordering::Relaxed), self.limits.memory];
-        let kernel = [self.kernel.load(Ordering::Relaxed), self.limits.kernel.saturating_add(self.limits.kernel / 8)];
+        let kernel = [
+            self.kernel.load(Ordering::Relaxed),
+            self.limits.kernel.saturating_add(self.limits.kernel / 8),
+        ];
         [memory, kernel].into_iter().find(|[has, may_have]| has > may_have)
     }
 }
@@ -115,7 +130,10 @@ pub fn richest() -> Option<Arc<User>> {
     loop {
         let next = USERS.lock().range(from..).next().map(|(&uid, weak)| (uid, weak.upgrade()));
         let Some((uid, user)) = next else { return best };
-        if user.as_ref().is_some_and(|user| best.as_ref().is_none_or(|best| best.bytes() < user.bytes())) {
+        if user
+            .as_ref()
+            .is_some_and(|user| best.as_ref().is_none_or(|best| best.bytes() < user.bytes()))
+        {
             best = user;
         }
         let Some(behind) = uid.checked_add(1) else { return best };
@@ -154,7 +172,13 @@ impl Account {
     /// `ENOMEM`. `EAGAIN`: there are too many control groups.
     pub fn of(uid: u32, groups: &[(u64, u64)]) -> Result<Arc<Account>> {
         let (group, refused_by) = (Mutex::new(NOBODY), AtomicU16::new(NOBODY));
-        let new = heap::arc(Account { user: User::of(uid)?, kernel: Sum::default(), memory: Sum::default(), group, refused_by })?;
+        let new = heap::arc(Account {
+            user: User::of(uid)?,
+            kernel: Sum::default(),
+            memory: Sum::default(),
+            group,
+            refused_by,
+        })?;
         new.enter(groups)?;
         Ok(new)
     }

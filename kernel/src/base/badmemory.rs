@@ -27,7 +27,8 @@ pub fn add(paddr: u64) {
     FRAMES[count].store(frame, Ordering::Relaxed);
     COUNT.store(count + 1, Ordering::Release);
     drop(guard);
-    let whose = if memory::is_ours(frame, 4096) { "this instance's, not used again" } else { "Linux'" };
+    let whose =
+        if memory::is_ours(frame, 4096) { "this instance's, not used again" } else { "Linux'" };
     crate::info!("memory: the page {frame:#x} is bad ({whose}); {} in all", count + 1);
     doorbell::ring(EVENT_BAD_MEMORY, frame >> 12);
 }
@@ -36,7 +37,10 @@ pub fn add(paddr: u64) {
 #[inline]
 pub fn contains(paddr: u64, order: u32) -> bool {
     let count = COUNT.load(Ordering::Acquire);
-    count != 0 && FRAMES[..count].iter().any(|f| (paddr..paddr + (4096 << order)).contains(&f.load(Ordering::Relaxed)))
+    count != 0
+        && FRAMES[..count]
+            .iter()
+            .any(|f| (paddr..paddr + (4096 << order)).contains(&f.load(Ordering::Relaxed)))
 }
 
 /// Frees an allocated block but for its bad frames.

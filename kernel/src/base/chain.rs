@@ -52,11 +52,17 @@ impl Run {
 
     /// In the note of the run before it. A frame's address has 12 bits to spare.
     fn note(self) -> u64 {
-        self.frame | u64::from(self.pages) & Self::PAGES_MASK | if self.large { Self::LARGE } else { 0 }
+        self.frame
+            | u64::from(self.pages) & Self::PAGES_MASK
+            | if self.large { Self::LARGE } else { 0 }
     }
 
     fn of_note(note: u64) -> Run {
-        Run { frame: note & !(SMALL - 1), pages: (note & Self::PAGES_MASK) as u32, large: note & Self::LARGE != 0 }
+        Run {
+            frame: note & !(SMALL - 1),
+            pages: (note & Self::PAGES_MASK) as u32,
+            large: note & Self::LARGE != 0,
+        }
     }
 }
 

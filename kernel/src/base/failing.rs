@@ -2,8 +2,8 @@
 //! and of frames from now on, and perhaps each k-th behind it. Without such a test an allocation
 //! costs one load more.
 
-use hanare_hal::context;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use hanare_hal::context;
 
 static ON: AtomicBool = AtomicBool::new(false);
 /// Allocations since it was asked for.
@@ -35,7 +35,7 @@ fn counted() -> bool {
     if n == first {
         say(n);
     }
-    first != 0 && (n == first || n > first && step != 0 && (n - first) % step == 0)
+    first != 0 && (n == first || n > first && step != 0 && (n - first).is_multiple_of(step))
 }
 
 /// Who asked for it, so that a hang or a panic behind it can be understood.

@@ -1,8 +1,8 @@
 //! Physical memory: one buddy zone per chunk, grouped by NUMA node, and the
 //! quarantine of frames that Linux still holds.
 
-use crate::base::{badmemory, failing};
 use crate::base::chain::{Chain, Run};
+use crate::base::{badmemory, failing};
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::MemoryChunk;
 use hanare_core::addr::Pfn;
@@ -52,12 +52,22 @@ pub fn init() {
     let mut used = 0;
     for c in shared::chunks() {
         if used == ZONES_MAX {
-            crate::info!("memory: chunk {:#x}+{:#x} left unused: more than {ZONES_MAX} chunks", c.base, c.size);
+            crate::info!(
+                "memory: chunk {:#x}+{:#x} left unused: more than {ZONES_MAX} chunks",
+                c.base,
+                c.size
+            );
             continue;
         }
         ZONES[used].call_once(|| zone(c, &taken));
         used += 1;
-        crate::info!("memory: {:#x}..{:#x} node {} ({} MiB)", c.base, c.base + c.size, c.node, c.size >> 20);
+        crate::info!(
+            "memory: {:#x}..{:#x} node {} ({} MiB)",
+            c.base,
+            c.base + c.size,
+            c.node,
+            c.size >> 20
+        );
     }
 }
 
@@ -203,7 +213,9 @@ pub fn free(paddr: u64, order: u32) {
 
 /// A page that is never free again is charged to nobody.
 pub fn uncharge(paddr: u64) {
-    let group = with_zone(paddr, |z| core::mem::take(&mut z.frame_mut(Pfn(paddr / 4096)).marks) >> GROUP_SHIFT);
+    let group = with_zone(paddr, |z| {
+        core::mem::take(&mut z.frame_mut(Pfn(paddr / 4096)).marks) >> GROUP_SHIFT
+    });
     GROUPS.uncharge(group, 1);
 }
 
@@ -222,7 +234,9 @@ pub fn usage_of(node: u32) -> (u64, u64) {
 }
 
 fn usage_where(counts: impl Fn(&Node) -> bool) -> (u64, u64) {
-    zones().filter(|n| counts(n)).fold((0, 0), |(free, all), n| (free + n.free_pages.load(Ordering::Relaxed) * 4096, all + n.pages * 4096))
+    zones().filter(|n| counts(n)).fold((0, 0), |(free, all), n| {
+        (free + n.free_pages.load(Ordering::Relaxed) * 4096, all + n.pages * 4096)
+    })
 }
 
 /// NUMA node of a frame of ours.
@@ -296,7 +310,8 @@ const MARK_SEEN: u16 = 1;
 /// In [`Frame::marks`], from this bit on: the control group that is charged for it.
 const GROUP_SHIFT: u32 = 4;
 
-const _: () = assert!(MARKS_ADDED >> GROUP_SHIFT == 0 && GROUPS_MAX < 1 << (u16::BITS - GROUP_SHIFT));
+const _: () =
+    assert!(MARKS_ADDED >> GROUP_SHIFT == 0 && GROUPS_MAX < 1 << (u16::BITS - GROUP_SHIFT));
 
 /// One more mapping of a single page (fork).
 pub fn share(paddr: u64) {

@@ -51,7 +51,8 @@ impl OomHandler for Grow {
     fn handle_oom(talc: &mut Talc<Self>, layout: Layout) -> core::result::Result<(), ()> {
         // A page beside the block is more than talc and the alignment need.
         let least = order_of(layout.size() + layout.align() + 4096);
-        let (order, frame, span) = (least..=GROW_ORDER).rev().find_map(|order| claim(talc, order)).ok_or(())?;
+        let (order, frame, span) =
+            (least..=GROW_ORDER).rev().find_map(|order| claim(talc, order)).ok_or(())?;
         if let Some(place) = talc.oom_handler.pieces.iter_mut().find(|p| p.is_none()) {
             *place = Some(Piece { frame, order, span });
         }
@@ -83,17 +84,22 @@ struct Reserve {
 
 impl Reserve {
     fn has(&self, block: *mut u8) -> bool {
-        (block as u64).wrapping_sub(self.start.load(Ordering::Relaxed)) < self.bytes.load(Ordering::Relaxed)
+        (block as u64).wrapping_sub(self.start.load(Ordering::Relaxed))
+            < self.bytes.load(Ordering::Relaxed)
     }
 
     fn init(&self) {
-        let wanted = order_of((crate::base::frames::usage().1 / RESERVE_SHARE) as usize).clamp(RESERVE_ORDERS.0, RESERVE_ORDERS.1);
+        let wanted = order_of((crate::base::frames::usage().1 / RESERVE_SHARE) as usize)
+            .clamp(RESERVE_ORDERS.0, RESERVE_ORDERS.1);
         // As much as there is in one piece.
-        let found = (RESERVE_ORDERS.0..=wanted).rev().find_map(|order| Some((order, crate::base::frames::alloc(order)?)));
+        let found = (RESERVE_ORDERS.0..=wanted)
+            .rev()
+            .find_map(|order| Some((order, crate::base::frames::alloc(order)?)));
         let (order, frame) = found.expect("memory for the reserve");
         let base = memory::direct(frame);
         // SAFETY: the block is the reserve's for good.
-        let claimed = unsafe { self.talc.lock().claim(Span::from_base_size(base as *mut u8, 4096 << order)) };
+        let claimed =
+            unsafe { self.talc.lock().claim(Span::from_base_size(base as *mut u8, 4096 << order)) };
         claimed.expect("a reserve of a sensible size");
         self.start.store(base, Ordering::Relaxed);
         self.bytes.store(4096 << order, Ordering::Relaxed);
@@ -127,7 +133,8 @@ impl Heap {
             return core::ptr::null_mut();
         }
         match large(layout) {
-            Some(order) => crate::base::frames::alloc(order).map_or(core::ptr::null_mut(), |f| memory::direct(f) as *mut u8),
+            Some(order) => crate::base::frames::alloc(order)
+                .map_or(core::ptr::null_mut(), |f| memory::direct(f) as *mut u8),
             // SAFETY: a layout that the global allocator was asked for.
             None => unsafe { self.talc.alloc(layout) },
         }
@@ -163,7 +170,12 @@ unsafe impl GlobalAlloc for Heap {
 #[global_allocator]
 static HEAP: Heap = Heap {
     talc: Talc::new(Grow { pieces: [const { None }; PIECES_MAX] }).lock(),
-    reserve: Reserve { talc: Talc::new(ErrOnOom).lock(), start: AtomicU64::new(0), bytes: AtomicU64::new(0), used: AtomicUsize::new(0) },
+    reserve: Reserve {
+        talc: Talc::new(ErrOnOom).lock(),
+        start: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        used: AtomicUsize::new(0),
+    },
 };
 
 /// Whether what the CPU allocates now may fail. Only that CPU looks, and between setting and

@@ -52,7 +52,8 @@ impl Write for Line {
 pub fn line(args: core::fmt::Arguments<'_>) {
     let mut l = Line { bytes: [0; LINE_MAX], used: 0 };
     let us = crate::base::time::since_boot_ns() / 1000;
-    let _ = write!(l, "[{:5}.{:06}] cpu{}: {args}", us / 1_000_000, us % 1_000_000, percpu::index());
+    let _ =
+        write!(l, "[{:5}.{:06}] cpu{}: {args}", us / 1_000_000, us % 1_000_000, percpu::index());
     l.bytes[l.used] = b'\n';
     let mut guard = loop {
         if let Some(g) = WRITER.try_lock() {

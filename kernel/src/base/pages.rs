@@ -20,7 +20,7 @@ impl Pages {
 
     /// For a service.
     pub fn extent(&self) -> u64 {
-        self.frame | (1 << self.order) - 1
+        self.frame | ((1 << self.order) - 1)
     }
 
     /// Up to a page, from `offset` on.

@@ -71,8 +71,14 @@ pub fn init() {
     // Of what is never free there is no second view.
     let taken = p.shared_base..p.image_base + p.image_size;
     for c in shared::chunks() {
-        for block in (c.base..c.base + c.size).step_by(BYTES as usize).filter(|b| b + BYTES <= taken.start || *b >= taken.end) {
-            assert!(bottom(block) < CPU_STACKS_BASE - (1 << 40), "memory at {block:#x} is beyond what can hold stacks");
+        for block in (c.base..c.base + c.size)
+            .step_by(BYTES as usize)
+            .filter(|b| b + BYTES <= taken.start || *b >= taken.end)
+        {
+            assert!(
+                bottom(block) < CPU_STACKS_BASE - (1 << 40),
+                "memory at {block:#x} is beyond what can hold stacks"
+            );
             map(bottom(block)..bottom(block) + BYTES, block);
         }
     }
@@ -88,7 +94,8 @@ pub fn init() {
 
 fn map(range: Range<u64>, frame: u64) {
     for (i, addr) in range.step_by(SMALL as usize).enumerate() {
-        paging::map_kernel(addr, frame + i as u64 * SMALL, &mut frames::Tables).expect("memory for the tables of stacks");
+        paging::map_kernel(addr, frame + i as u64 * SMALL, &mut frames::Tables)
+            .expect("memory for the tables of stacks");
     }
 }
 

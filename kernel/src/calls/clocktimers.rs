@@ -8,9 +8,9 @@
 use crate::base::heap;
 use crate::calls::put;
 use crate::link::delegate;
-use crate::process::{Process, futex};
 use crate::process::cputime::{self, CpuClock};
 use crate::process::thread::Thread;
+use crate::process::{Process, futex};
 use crate::sched::cpus;
 use alloc::vec::Vec;
 use hanare_core::cputimer::IntervalTimer;
@@ -82,7 +82,9 @@ pub fn serve(number: u16, a: &[u64; 6]) -> Option<Result<u64>> {
 }
 
 fn with<T>(p: &Process, id: u32, f: impl FnOnce(&mut ClockTimer) -> Result<T>) -> Result<T> {
-    p.cpu_timers.with_clock_timers(|timers| timers.iter_mut().find(|t| t.id == id).map_or(Err(errno::EINVAL), f))
+    p.cpu_timers.with_clock_timers(|timers| {
+        timers.iter_mut().find(|t| t.id == id).map_or(Err(errno::EINVAL), f)
+    })
 }
 
 /// Left and interval, ns.

@@ -6,8 +6,8 @@ use crate::link::{delegate, slots};
 use crate::mm::{calls, limits};
 use crate::process::{Ids, Process, cputime, rights, timens, waited};
 use crate::sched::cpus;
-use crate::signal::{pending, signals, unhandled};
 use crate::signal::restart::Interrupted;
+use crate::signal::{pending, signals, unhandled};
 use core::sync::atomic::Ordering;
 use hanare_abi::service::MAY_LIMIT;
 use hanare_abi::slot::RESULT_NOT_STARTED;
@@ -72,7 +72,9 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::CloseRange => return close_range(row, args),
         Hook::CpuTimer => {
             let set = (row.number == number::SETITIMER).then_some(args[1]);
-            if let Some(result) = cputime::itimer(args[0], set, if set.is_some() { args[2] } else { args[1] }) {
+            if let Some(result) =
+                cputime::itimer(args[0], set, if set.is_some() { args[2] } else { args[1] })
+            {
                 return result;
             }
         }
@@ -108,7 +110,9 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
             }
             me.is_apart.store(true, Ordering::Relaxed); // of which execve has to know
         }
-        Hook::Wait if cpus::current().process.traces.load(Ordering::Relaxed) => return ptrace::wait(row, args),
+        Hook::Wait if cpus::current().process.traces.load(Ordering::Relaxed) => {
+            return ptrace::wait(row, args);
+        }
         _ => {}
     }
     let result = forward(row, args)?;
@@ -139,7 +143,9 @@ fn not_hidden(row: &Row, args: &[u64; 6]) -> Result<()> {
     const O_PATH: u64 = 0o10_000_000;
     let of_cwd = matches!(row.number, number::STAT | number::LSTAT | number::ACCESS);
     let (dir, path) = if of_cwd { (AT_FDCWD, args[0]) } else { (args[0], args[1]) };
-    if !usercopy::read_string(path, &mut [0; LOOKED_AT]).is_ok_and(|text| text.is_some_and(may_be_hidden)) {
+    if !usercopy::read_string(path, &mut [0; LOOKED_AT])
+        .is_ok_and(|text| text.is_some_and(may_be_hidden))
+    {
         return Ok(());
     }
     match delegate::linux(number::OPENAT, [dir, path, O_PATH | O_CLOEXEC, 0, 0, 0]) {
@@ -154,7 +160,9 @@ pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
     let result = delegate::call(u32::from(row.number), args);
     let interrupted = match result {
         RESULT_NOT_STARTED => Some(Interrupted::NotStarted),
-        r if r == errno::EINTR.as_return() && row.restart != Restart::Never => Some(Interrupted::Started(row.restart)),
+        r if r == errno::EINTR.as_return() && row.restart != Restart::Never => {
+            Some(Interrupted::Started(row.restart))
+        }
         _ => None,
     };
     if let Some(what) = interrupted {
@@ -181,7 +189,9 @@ fn to_self(row: &Row, a: &[u64; 6]) -> bool {
     let tid = |v: u64| v as u32 == thread.slot.tid();
     let pid = |v: u64| v as u32 == thread.process.identity.lock().pid;
     match row.number {
-        number::KILL => signals::send_to_self(a[1], SI_USER, pid(a[0]) && thread.process.thread_count() == 1),
+        number::KILL => {
+            signals::send_to_self(a[1], SI_USER, pid(a[0]) && thread.process.thread_count() == 1)
+        }
         number::TKILL => signals::send_to_self(a[1], SI_TKILL, tid(a[0])),
         number::TGKILL => signals::send_to_self(a[2], SI_TKILL, pid(a[0]) && tid(a[1])),
         _ => false,
@@ -211,7 +221,10 @@ fn not_counted(args: &[u64; 6]) -> Result<()> {
         return Ok(());
     }
     if unhandled::may_say() {
-        crate::info!("{}: perf_event_open: programs on the LWK are not counted, see docs/compatibility.md", unhandled::name_of(cpus::current()));
+        crate::info!(
+            "{}: perf_event_open: programs on the LWK are not counted, see docs/compatibility.md",
+            unhandled::name_of(cpus::current())
+        );
     }
     Err(errno::ENOENT)
 }
@@ -238,7 +251,10 @@ fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
 fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
     let (tid, signal) = (args[1] as u32, args[2] as u32);
     let code = args[3].checked_add(8).and_then(|at| usercopy::read_u64(at).ok());
-    let target = cpus::current().process.threads().find(|t| t.slot.tid() == tid && code.is_some_and(|code| code as i32 == SI_QUEUE));
+    let target = cpus::current()
+        .process
+        .threads()
+        .find(|t| t.slot.tid() == tid && code.is_some_and(|code| code as i32 == SI_QUEUE));
     let Some(target) = target else { return forward(row, args) };
     target.signals.lock().directed.sent(signal);
     forward(row, args).inspect_err(|_| {
@@ -261,7 +277,9 @@ fn with_mask(row: &Row, mut args: [u64; 6]) -> Result<u64> {
         pointer => pointer,
     };
     // One that cannot be read is Linux' to complain about.
-    if pointer != 0 && let Ok(mask) = usercopy::read_u64(pointer) {
+    if pointer != 0
+        && let Ok(mask) = usercopy::read_u64(pointer)
+    {
         cpus::current().signals.lock().begin_temporary(SigSet(mask));
         signals::retarget(&cpus::current().process);
         if let Ok(other) = interruptible(SigSet(mask), args[place], size) {
@@ -308,7 +326,9 @@ fn time_namespace(row: &Row, args: &[u64; 6]) {
     const NEWTIME: u64 = 0x80;
     let thread = cpus::current();
     match row.number {
-        number::UNSHARE if args[0] & NEWTIME != 0 => thread.process.identity.lock().time.children = true,
+        number::UNSHARE if args[0] & NEWTIME != 0 => {
+            thread.process.identity.lock().time.children = true
+        }
         number::SETNS => _ = timens::refresh(thread),
         _ => {}
     }
@@ -352,7 +372,9 @@ fn take_limits(row: &Row, args: &[u64; 6]) {
     if !own && rights::may(MAY_LIMIT, pid as u32, &p).is_err() {
         return;
     }
-    if resource == 0 && let Ok(hard) = usercopy::read_u64(pointer + 8) {
+    if resource == 0
+        && let Ok(hard) = usercopy::read_u64(pointer + 8)
+    {
         p.cpu_timers.set_limit(soft, hard);
         p.cpu_timers.look_again(&p);
     }

@@ -6,13 +6,13 @@ use crate::calls::{seccomp, sleep};
 use crate::gate::rseq;
 use crate::link::{delegate, slots};
 use crate::mm::{advise, aio, calls, lock, remap, space, sysv};
-use crate::process::{Ids, NOT_MAPPED, Process, cputime, exec, futex, rights, share, timens};
 use crate::process::clone::{self, Request};
 use crate::process::target::{self, Target};
 use crate::process::thread::Thread;
 use crate::process::usage::Usage;
-use crate::sched::cpus;
+use crate::process::{Ids, NOT_MAPPED, Process, cputime, exec, futex, rights, share, timens};
 use crate::sched::balance::CpuMask;
+use crate::sched::cpus;
 use crate::sched::tlb::{self, CpuSet};
 use crate::signal::{dispositions, restart, sigframe, signals};
 use alloc::sync::Arc;
@@ -109,7 +109,9 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Clone => clone::clone2(&a, regs),
         LocalCall::Clone3 => clone::clone3(a[0], a[1], regs),
         LocalCall::Fork => clone::clone(&Request { exit_signal: 17, ..Request::default() }, regs),
-        LocalCall::Vfork => clone::clone(&Request { flags: 0x4100, exit_signal: 17, ..Request::default() }, regs),
+        LocalCall::Vfork => {
+            clone::clone(&Request { flags: 0x4100, exit_signal: 17, ..Request::default() }, regs)
+        }
         LocalCall::Exit => exit(a[0]),
         LocalCall::ExitGroup => {
             crate::gate::ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
@@ -198,7 +200,12 @@ fn getrusage(a: &[u64; 6], p: &Process) -> Result<u64> {
         SELF => Usage::of(p),
         THREAD => {
             let (user_ns, system_ns) = cputime::thread_ns(cpus::current());
-            Usage { user_ns, system_ns, faults: cpus::current().counts.faults.load(Ordering::Relaxed), ..Usage::of(p) }
+            Usage {
+                user_ns,
+                system_ns,
+                faults: cpus::current().counts.faults.load(Ordering::Relaxed),
+                ..Usage::of(p)
+            }
         }
         CHILDREN => p.usage.lock().waited(),
         _ => return Err(errno::EINVAL),
@@ -234,7 +241,7 @@ fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
         return super::delegated::forward(row, *a);
     };
     let len = a[1] as u32;
-    if len.wrapping_mul(8) < shared::params().linux_cpu_ids || len % 8 != 0 {
+    if len.wrapping_mul(8) < shared::params().linux_cpu_ids || !len.is_multiple_of(8) {
         return Err(errno::EINVAL);
     }
     let mut mask = thread.affinity.lock().to_linux();
@@ -404,7 +411,11 @@ fn concerned(p: &Process) -> CpuSet {
     let cpus = CpuSet::new();
     for space in space::all() {
         let own = Arc::ptr_eq(space.account.user(), p.account.user());
-        if own || space.processes().any(|p| p.identity.lock().membarrier & REGISTER_GLOBAL_EXPEDITED != 0) {
+        if own
+            || space
+                .processes()
+                .any(|p| p.identity.lock().membarrier & REGISTER_GLOBAL_EXPEDITED != 0)
+        {
             cpus.add(space.mm.active());
         }
     }
@@ -428,7 +439,13 @@ fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
 }
 
 /// execve, or execveat with `at`: directory and flags.
-fn execve(at: Option<(u64, u64)>, path: u64, argv: u64, envp: u64, regs: &mut Regs) -> Option<Result<u64>> {
+fn execve(
+    at: Option<(u64, u64)>,
+    path: u64,
+    argv: u64,
+    envp: u64,
+    regs: &mut Regs,
+) -> Option<Result<u64>> {
     let result = (|| {
         let mut buffer = heap::zeroed(PATH_MAX)?;
         let path = string(path, &mut buffer, errno::ENAMETOOLONG)?;

@@ -91,7 +91,9 @@ pub fn mbind(a: &[u64; 6]) -> Result<u64> {
         return Err(errno::EFAULT);
     }
     // On Linux a piece with a policy of its own is a mapping of its own.
-    if mm.policies.count_with(start, end) + mm.vmas.count() > MAX_VMAS || !limits::room_for_mappings(0) {
+    if mm.policies.count_with(start, end) + mm.vmas.count() > MAX_VMAS
+        || !limits::room_for_mappings(0)
+    {
         return Err(errno::ENOMEM);
     }
     mm.policies.set(start, end, policy);
@@ -106,7 +108,9 @@ pub fn migrate_pages(a: &[u64; 6]) -> Result<u64> {
     let of_linux = delegate::linux(SYS_MIGRATE_PAGES, *a)?;
     let (from, to) = (read_nodes(from, max_node)?, read_nodes(to, max_node)?);
     let leaves = |node: u32| {
-        let has = |nodes: &Nodes| nodes.get(node as usize / 64).is_some_and(|word| word & 1 << (node % 64) != 0);
+        let has = |nodes: &Nodes| {
+            nodes.get(node as usize / 64).is_some_and(|word| word & 1 << (node % 64) != 0)
+        };
         has(&from) && !has(&to)
     };
     let Some(p) = limits::target(pid) else { return Ok(of_linux) };

@@ -1,25 +1,25 @@
 //! The system call entry: the table's row decides who serves a call.
 
 pub mod clocktimers;
-pub mod seccomp;
-pub mod sleep;
-pub mod waitv;
 pub mod delegated;
 mod local;
 mod machine;
 mod mempolicy;
 mod prctl;
+pub mod seccomp;
+pub mod sleep;
+pub mod waitv;
 
 pub use delegated::{forget_read_implies_exec, forward};
 pub use local::end_thread;
 
-use seccomp::Judged;
 use crate::gate::observe;
 use crate::sched::cpus;
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::{self, Row, Service};
 use hanare_hal::traps::Regs;
 use hanare_hal::{percpu, shared, speculation, usercopy};
+use seccomp::Judged;
 
 /// The six arguments of a call.
 pub fn arguments(r: &Regs) -> [u64; 6] {
@@ -73,6 +73,10 @@ pub fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
 }
 
 fn refused(row: &Row, error: errno::Errno, why: &str) -> Result<u64> {
-    crate::debug!("pid {}: {} refused: {why}", cpus::current().process.identity.lock().pid, row.name);
+    crate::debug!(
+        "pid {}: {} refused: {why}",
+        cpus::current().process.identity.lock().pid,
+        row.name
+    );
     Err(error)
 }

@@ -50,7 +50,9 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
             let mode = if thread.no_tsc.load(Ordering::Relaxed) { TSC_SIGSEGV } else { TSC_ENABLE };
             super::put(a[1], &(mode as u32).to_le_bytes())
         }
-        option::GET_TID_ADDRESS => super::put(a[1], &thread.clear_tid.load(Ordering::Relaxed).to_le_bytes()),
+        option::GET_TID_ADDRESS => {
+            super::put(a[1], &thread.clear_tid.load(Ordering::Relaxed).to_le_bytes())
+        }
         option::SET_MM => Err(errno::EPERM),
         option::SET_VMA if a[1] == 0 && a[2].is_multiple_of(4096) => Ok(0), // names of memory are not shown
         option::SET_VMA => Err(errno::EINVAL),
@@ -67,8 +69,14 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
         }
         other => {
             let result = super::delegated::forward(row, a)?;
-            use option::{CAP_AMBIENT, CAPBSET_DROP, SET_KEEPCAPS, SET_NO_NEW_PRIVS, SET_SECUREBITS, SET_TIMERSLACK};
-            if matches!(other, CAP_AMBIENT | CAPBSET_DROP | SET_KEEPCAPS | SET_NO_NEW_PRIVS | SET_SECUREBITS) {
+            use option::{
+                CAP_AMBIENT, CAPBSET_DROP, SET_KEEPCAPS, SET_NO_NEW_PRIVS, SET_SECUREBITS,
+                SET_TIMERSLACK,
+            };
+            if matches!(
+                other,
+                CAP_AMBIENT | CAPBSET_DROP | SET_KEEPCAPS | SET_NO_NEW_PRIVS | SET_SECUREBITS
+            ) {
                 slots::rights_changed(thread);
             } else if other == SET_TIMERSLACK {
                 slots::attributes_changed(thread);

@@ -5,8 +5,8 @@
 //! Linux has a filter before it counts here. All workers of a process have it, those without
 //! a thread included, where all its threads have; else those without a thread are sent away.
 
-use crate::base::heap;
 use crate::base::accounts::Charge;
+use crate::base::heap;
 use crate::calls::end_thread;
 use crate::gate::coredump;
 use crate::link::{delegate, slots};
@@ -21,7 +21,9 @@ use core::ops::Deref;
 use core::sync::atomic::{AtomicU8, Ordering};
 use hanare_abi::slot::{FILTER_PART, OP_EXIT_SIGNAL, OP_FILTER};
 use hanare_core::errno::{self, Result};
-use hanare_core::seccomp::{ARCH, Data, FILTER_COST, Instruction, MAX_INSTRUCTIONS, MAX_TOTAL, Program, action, worker};
+use hanare_core::seccomp::{
+    ARCH, Data, FILTER_COST, Instruction, MAX_INSTRUCTIONS, MAX_TOTAL, Program, action, worker,
+};
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
@@ -70,7 +72,6 @@ impl Deref for Filter {
         &self.program
     }
 }
-
 
 /// One thread's part.
 #[derive(Default)]
@@ -171,7 +172,9 @@ fn filtered(thread: &Thread, regs: &mut Regs) -> Judged {
             signals::force_call(sigsys(regs, value), regs);
             Judged::Replaced
         }
-        action::KILL_THREAD if thread.process.thread_count() > 1 => end_thread(OP_EXIT_SIGNAL, u64::from(signal::SIGSYS)),
+        action::KILL_THREAD if thread.process.thread_count() > 1 => {
+            end_thread(OP_EXIT_SIGNAL, u64::from(signal::SIGSYS))
+        }
         _ => {
             regs.rax = regs.orig_rax;
             coredump::die(thread, &sigsys(regs, value), regs);
@@ -321,7 +324,8 @@ fn send(thread: &Thread, filter: &[Instruction], flags: u64, confine: bool) -> R
     for (i, part) in bytes.chunks(FILTER_PART).enumerate() {
         let at = thread.process.write_scratch(thread.slot_index, part)?;
         let (before, all) = ((i * FILTER_PART) as u64, bytes.len() as u64);
-        result = delegate::linux(OP_FILTER, [at, part.len() as u64, before, all, flags, confine.into()]);
+        result =
+            delegate::linux(OP_FILTER, [at, part.len() as u64, before, all, flags, confine.into()]);
         result?;
     }
     result
@@ -332,7 +336,10 @@ fn send(thread: &Thread, filter: &[Instruction], flags: u64, confine: bool) -> R
 fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
     let mut head = [0; 16];
     usercopy::read(from, &mut head).map_err(|_| errno::EFAULT)?;
-    let (count, at) = (usize::from(u16::from_le_bytes([head[0], head[1]])), u64::from_le_bytes(head[8..].try_into().unwrap_or_default()));
+    let (count, at) = (
+        usize::from(u16::from_le_bytes([head[0], head[1]])),
+        u64::from_le_bytes(head[8..].try_into().unwrap_or_default()),
+    );
     if count == 0 || count > MAX_INSTRUCTIONS {
         return Err(errno::EINVAL);
     }
@@ -347,7 +354,12 @@ fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
 }
 
 /// Why there can be no more filters, if so.
-fn refusal(me: &Thread, threads: &[Arc<Thread>], program: &Program, flags: u64) -> Option<Result<u64>> {
+fn refusal(
+    me: &Thread,
+    threads: &[Arc<Thread>],
+    program: &Program,
+    flags: u64,
+) -> Option<Result<u64>> {
     let before = me.seccomp.filters.lock().clone();
     let before = before.as_ref().map_or(&[][..], |f| f);
     let total: usize = program.len() + before.iter().map(|f| f.len() + FILTER_COST).sum::<usize>();
@@ -356,7 +368,11 @@ fn refusal(me: &Thread, threads: &[Arc<Thread>], program: &Program, flags: u64) 
     }
     let all = flags & flag::TSYNC != 0;
     let other = threads.iter().find(|t| all && !follows(t, before))?;
-    Some(if flags & flag::TSYNC_ESRCH != 0 { Err(errno::ESRCH) } else { Ok(u64::from(other.slot.tid())) })
+    Some(if flags & flag::TSYNC_ESRCH != 0 {
+        Err(errno::ESRCH)
+    } else {
+        Ok(u64::from(other.slot.tid()))
+    })
 }
 
 fn attach(me: &Thread, threads: &[Arc<Thread>], filter: Arc<Filter>, flags: u64) -> Result<u64> {

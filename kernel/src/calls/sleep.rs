@@ -1,9 +1,9 @@
 //! nanosleep(2), clock_nanosleep(2).
 
 use crate::calls::{self, put};
-use crate::process::{Process, futex, timens};
 use crate::process::cputime::{self, CpuClock};
 use crate::process::until::Until;
+use crate::process::{Process, futex, timens};
 use crate::sched::cpus;
 use crate::signal::restart::{Interrupted, Rest};
 use alloc::sync::Arc;
@@ -44,7 +44,9 @@ pub fn nanosleep(request: u64, remaining: u64) -> Result<u64> {
 pub fn clock_nanosleep(row: &Row, a: &[u64; 6]) -> Result<u64> {
     let id = a[0] as i32;
     let kind = match Clock::from_id(id) {
-        Some(clock @ (Clock::Realtime | Clock::Monotonic | Clock::Boottime | Clock::Tai)) => Kind::Clock(clock),
+        Some(clock @ (Clock::Realtime | Clock::Monotonic | Clock::Boottime | Clock::Tai)) => {
+            Kind::Clock(clock)
+        }
         Some(Clock::ProcessCpu) | None => match cputime::find(id) {
             Some(_) if cputime::is_own_thread(id) => return Err(errno::EINVAL),
             Some((process, clock)) => Kind::Cpu(process, clock),
@@ -86,7 +88,11 @@ impl Sleep {
         match &self.kind {
             Kind::Clock(clock) => Until::at(&cpus::current().process, *clock, self.end),
             // It can come no sooner than with all of the threads running.
-            Kind::Cpu(process, _) => Until::after((left / process.thread_count().clamp(1, shared::params().cpu_count as usize) as u64).max(LOOK_NS)),
+            Kind::Cpu(process, _) => Until::after(
+                (left
+                    / process.thread_count().clamp(1, shared::params().cpu_count as usize) as u64)
+                    .max(LOOK_NS),
+            ),
         }
     }
 

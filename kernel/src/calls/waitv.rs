@@ -4,8 +4,8 @@
 //! shares among processes on Linux. Of a mixture Linux has all: to it the words of the
 //! program are private ones, and who wakes them here wakes them there, too.
 
-use crate::calls;
 use crate::base::heap;
+use crate::calls;
 use crate::process::Process;
 use crate::process::futex::{self, Sleeper, Word};
 use crate::process::until::Until;
@@ -48,7 +48,8 @@ pub fn futex_waitv(row: &Row, a: &[u64; 6]) -> Result<u64> {
     let until = timeout(a[3], a[4] as i32)?;
     let words = words(a[0], count as usize)?;
     let p = &cpus::current().process;
-    let on_linux: Vec<bool> = words.iter().map(|w| w.flags & PRIVATE == 0 && futex::is_linux(p, w.addr)).collect();
+    let on_linux: Vec<bool> =
+        words.iter().map(|w| w.flags & PRIVATE == 0 && futex::is_linux(p, w.addr)).collect();
     if on_linux.iter().all(|&l| l) {
         return calls::forward(row, *a);
     }
@@ -77,7 +78,9 @@ fn timeout(pointer: u64, clock: i32) -> Result<Until> {
     if pointer == 0 {
         return Ok(Until::NEVER);
     }
-    let clock = Clock::from_id(clock).filter(|c| matches!(c, Clock::Realtime | Clock::Monotonic)).ok_or(errno::EINVAL)?;
+    let clock = Clock::from_id(clock)
+        .filter(|c| matches!(c, Clock::Realtime | Clock::Monotonic))
+        .ok_or(errno::EINVAL)?;
     let ns = futex::read_timespec(pointer)?;
     Ok(Until::at(&cpus::current().process, clock, ns))
 }
@@ -86,7 +89,9 @@ fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
     let mut bytes = heap::zeroed(count * size_of::<Waiter>())?;
     usercopy::read(addr, &mut bytes).map_err(|_| errno::EFAULT)?;
     let words = <[Waiter]>::ref_from_bytes(&bytes).map_or_else(|_| Vec::new(), <[Waiter]>::to_vec);
-    if words.len() != count || words.iter().any(|w| w.flags & !PRIVATE != SIZE_32 || w.reserved != 0) {
+    if words.len() != count
+        || words.iter().any(|w| w.flags & !PRIVATE != SIZE_32 || w.reserved != 0)
+    {
         return Err(errno::EINVAL);
     }
     if words.iter().any(|w| w.addr % 4 != 0) {
@@ -126,7 +131,8 @@ fn wait_on_linux(row: &Row, a: &[u64; 6], words: &[Waiter], on_linux: &[bool]) -
     let kinds = || on_linux.iter().copied();
     told.iter_mut().zip(kinds()).filter(|(_, linux)| !linux).for_each(|(w, _)| w.flags |= PRIVATE);
     let scratch = p.write_scratch(thread.slot_index, told.as_bytes());
-    let result = scratch.and_then(|scratch| calls::forward(row, [scratch, a[1], a[2], a[3], a[4], 0]));
+    let result =
+        scratch.and_then(|scratch| calls::forward(row, [scratch, a[1], a[2], a[3], a[4], 0]));
     let local = words.iter().enumerate().zip(kinds()).filter(|(_, linux)| !linux).map(|(w, _)| w);
     match give_up(p, local) {
         Some(index) if result.is_err() => {

@@ -16,10 +16,10 @@ use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::slot::{OP_DUMP, OP_DUMP_RANGE, OP_INTERRUPT, OP_POSE};
 use hanare_core::signal::{self, QueuedSignal};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
+use hanare_hal::cpu;
 use hanare_hal::fpu::FpuState;
 use hanare_hal::paging::{PageTable, pte};
 use hanare_hal::traps::Regs;
-use hanare_hal::cpu;
 use zerocopy::IntoBytes;
 
 /// Kinds of `OP_DUMP_RANGE`.
@@ -72,7 +72,9 @@ fn gather(p: &Process, me: &Thread) -> bool {
     struct Posed<'a>(&'a Process, &'a Thread, u64);
     impl cpus::Wait for Posed<'_> {
         fn ready(&self) -> bool {
-            self.0.posed.load(Ordering::Acquire) as usize + 1 >= self.0.thread_count() || self.1.must_end() || cpu::rdtsc() > self.2
+            self.0.posed.load(Ordering::Acquire) as usize + 1 >= self.0.thread_count()
+                || self.1.must_end()
+                || cpu::rdtsc() > self.2
         }
         fn announce(&self, _: bool) {}
         fn deadline(&self) -> u64 {
@@ -95,7 +97,8 @@ fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
     let p = &thread.process;
     let r = regs;
     let registers: [u64; POSE_REGS] = [
-        r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx, r.rsi, r.rdi, r.rip, r.rflags, r.rsp,
+        r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx,
+        r.rsi, r.rdi, r.rip, r.rflags, r.rsp,
     ];
     let mut page = Vec::with_capacity(FPU_AT + FXSAVE);
     let others = if queued.is_some() { p.posed.load(Ordering::Acquire) } else { 0 };

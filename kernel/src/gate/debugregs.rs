@@ -72,13 +72,16 @@ pub fn switch(next: Option<&Thread>) {
 
 /// The running thread goes to user mode, and was stopped before that.
 pub fn before_user(thread: &Thread) {
-    if thread.debug.changed.load(Ordering::Relaxed) && thread.debug.changed.swap(false, Ordering::Acquire) {
+    if thread.debug.changed.load(Ordering::Relaxed)
+        && thread.debug.changed.swap(false, Ordering::Acquire)
+    {
         switch(Some(thread));
     }
 }
 
 fn load(thread: Option<&Thread>) {
-    let (addresses, control) = thread.map_or(DebugRegisters::default(), |t| *t.debug.registers.lock()).hardware();
+    let (addresses, control) =
+        thread.map_or(DebugRegisters::default(), |t| *t.debug.registers.lock()).hardware();
     debugregs::load(&addresses, control);
     LOADED[percpu::index()].store(thread.is_some(), Ordering::Relaxed);
 }

@@ -34,7 +34,14 @@ impl Snapshot {
     pub fn take(regs: &Regs, in_kernel: bool) -> Box<Snapshot> {
         let mut fpu = FpuState::new();
         fpu.save();
-        Box::new(Snapshot { regs: *regs, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), fpu, in_kernel, changed: false })
+        Box::new(Snapshot {
+            regs: *regs,
+            fs_base: cpu::fs_base(),
+            gs_base: cpu::user_gs_base(),
+            fpu,
+            in_kernel,
+            changed: false,
+        })
     }
 
     /// Of the running thread, which waits in the kernel.
@@ -42,7 +49,8 @@ impl Snapshot {
         // SAFETY: the running thread's own kernel stack, at whose top the entry from
         // user mode put the registers. One that never was in user mode has something
         // else there, which is looked at below.
-        let regs = unsafe { ((thread.stack_top() as usize - size_of::<Regs>()) as *const Regs).read() };
+        let regs =
+            unsafe { ((thread.stack_top() as usize - size_of::<Regs>()) as *const Regs).read() };
         let real = regs.cs == u64::from(gdt::USER_CS) && regs.ss == u64::from(gdt::USER_DS);
         Snapshot::take(&if real { regs } else { Regs::default() }, true)
     }
@@ -51,8 +59,33 @@ impl Snapshot {
     pub fn words(&self) -> [u64; USER_REGS] {
         let r = &self.regs;
         [
-            r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx, r.rsi, r.rdi, r.orig_rax,
-            r.rip, r.cs, r.rflags & !TRAP_FLAG, r.rsp, r.ss, self.fs_base, self.gs_base, 0, 0, 0, 0,
+            r.r15,
+            r.r14,
+            r.r13,
+            r.r12,
+            r.rbp,
+            r.rbx,
+            r.r11,
+            r.r10,
+            r.r9,
+            r.r8,
+            r.rax,
+            r.rcx,
+            r.rdx,
+            r.rsi,
+            r.rdi,
+            r.orig_rax,
+            r.rip,
+            r.cs,
+            r.rflags & !TRAP_FLAG,
+            r.rsp,
+            r.ss,
+            self.fs_base,
+            self.gs_base,
+            0,
+            0,
+            0,
+            0,
         ]
     }
 
@@ -68,9 +101,27 @@ impl Snapshot {
         }
         let old = self.regs;
         self.regs = Regs {
-            r15: w[0], r14: w[1], r13: w[2], r12: w[3], rbp: w[4], rbx: w[5], r11: w[6], r10: w[7], r9: w[8], r8: w[9],
-            rax: w[10], rcx: w[11], rdx: w[12], rsi: w[13], rdi: w[14], orig_rax: w[15], rip: w[16], cs: old.cs,
-            rflags: w[18], rsp: w[19], ss: old.ss,
+            r15: w[0],
+            r14: w[1],
+            r13: w[2],
+            r12: w[3],
+            rbp: w[4],
+            rbx: w[5],
+            r11: w[6],
+            r10: w[7],
+            r9: w[8],
+            r8: w[9],
+            rax: w[10],
+            rcx: w[11],
+            rdx: w[12],
+            rsi: w[13],
+            rdi: w[14],
+            orig_rax: w[15],
+            rip: w[16],
+            cs: old.cs,
+            rflags: w[18],
+            rsp: w[19],
+            ss: old.ss,
         };
         (self.fs_base, self.gs_base) = (w[index::FS_BASE], w[index::GS_BASE]);
         self.changed = true;

@@ -54,7 +54,14 @@ impl OfThread {
 /// rseq(2).
 pub fn register(addr: u64, len: u64, flags: u64, signature: u64) -> Result<u64> {
     let own = &cpus::current().rseq;
-    let area = rseq::change(own.area(), addr, u64::from(len as u32), u64::from(flags as u32), signature as u32, USER_MAX)?;
+    let area = rseq::change(
+        own.area(),
+        addr,
+        u64::from(len as u32),
+        u64::from(flags as u32),
+        signature as u32,
+        USER_MAX,
+    )?;
     if area.is_none() {
         let ids = [0u32.to_le_bytes(), rseq::UNINITIALIZED.to_le_bytes()];
         usercopy::write(addr, ids.as_flattened()).map_err(|_| errno::EFAULT)?;

@@ -2,8 +2,8 @@
 
 use crate::gate::observe;
 use crate::link::bells;
-use crate::process::{Process, info};
 use crate::process::thread::Thread;
+use crate::process::{Process, info};
 use crate::sched::{cpus, doorbell};
 use crate::signal::dispositions;
 use core::cell::Cell;

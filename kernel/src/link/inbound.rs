@@ -1,7 +1,7 @@
 //! Requests of the module: one function for each kind.
 
-use crate::machinecheck;
 use crate::base::{failing, frames};
+use crate::machinecheck;
 use crate::mm::linux;
 use crate::mm::space::{self, Space};
 use crate::process::{Process, exec, info, share, until};
@@ -48,7 +48,11 @@ impl Deferred {
 }
 
 static DEFERRED: [Deferred; CPUS_MAX] = [const {
-    Deferred { requests: [const { AtomicU32::new(0) }; INBOUND_ENTRIES], first: AtomicU32::new(0), end: AtomicU32::new(0) }
+    Deferred {
+        requests: [const { AtomicU32::new(0) }; INBOUND_ENTRIES],
+        first: AtomicU32::new(0),
+        end: AtomicU32::new(0),
+    }
 }; CPUS_MAX];
 
 /// Serves what Linux has posted to this CPU: what was deferred, and some of the rest, lest who calls this never goes
@@ -149,7 +153,9 @@ fn serve(index: u32) {
                     linux::invalidate(&p, call.args[0], call.args[1]);
                     Ok(())
                 }
-                abi::REQUEST_SIGNAL => signals::from_linux(&p, call.args[0] as u32, call.args[1] as u32, &r.siginfo()),
+                abi::REQUEST_SIGNAL => {
+                    signals::from_linux(&p, call.args[0] as u32, call.args[1] as u32, &r.siginfo())
+                }
                 abi::REQUEST_SPACE_PAUSE => {
                     p.pause(call.args[0] != 0);
                     Ok(())
@@ -241,7 +247,12 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
             crate::base::heap::trim();
             let (free, total) = frames::usage();
             let processes = space::count(percpu::index()) as u64;
-            crate::info!("memory: {} KiB free of {} KiB, {} KiB quarantined, {processes} processes here", free >> 10, total >> 10, frames::quarantined() >> 10);
+            crate::info!(
+                "memory: {} KiB free of {} KiB, {} KiB quarantined, {processes} processes here",
+                free >> 10,
+                total >> 10,
+                frames::quarantined() >> 10
+            );
             for (i, v) in [free, total, frames::quarantined(), processes].into_iter().enumerate() {
                 r.set_arg(i, v);
             }

@@ -10,7 +10,10 @@ use crate::sched::{cpus, doorbell, tlb};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SERVICE;
-use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILE_GET, SERVICE_FILE_PUT, SERVICE_FILL, SERVICE_MAY, SERVICE_PROGRAM_GET, SERVICE_READY, SERVICE_READY_FAULT, SERVICE_READY_THREAD};
+use hanare_abi::service::{
+    EXTENTS_MAX, SERVICE_FILE_GET, SERVICE_FILE_PUT, SERVICE_FILL, SERVICE_MAY,
+    SERVICE_PROGRAM_GET, SERVICE_READY, SERVICE_READY_FAULT, SERVICE_READY_THREAD,
+};
 use hanare_abi::slot::OP_SERVE;
 use hanare_core::errno::{self, Errno};
 use hanare_core::fair::{self, Use};
@@ -31,7 +34,8 @@ const LOOK_MOST_NS: u64 = 32_000_000;
 /// Bit i: entry i of this CPU's share is in use.
 static USED: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
 /// Whose the entries in use are: user << 32 | space, or [`NOBODY`].
-static OWNERS: [[AtomicU64; 64]; CPUS_MAX] = [const { [const { AtomicU64::new(0) }; 64] }; CPUS_MAX];
+static OWNERS: [[AtomicU64; 64]; CPUS_MAX] =
+    [const { [const { AtomicU64::new(0) }; 64] }; CPUS_MAX];
 /// Bit i: entry i was posted without a waiter; free once it is done.
 static ASYNC: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
 
@@ -103,7 +107,8 @@ impl Entry {
             return None;
         }
         let entry = Self::new(by, kind, p.space, args, extents)?;
-        OWNERS[me][(entry.index % per_cpu()) as usize].store(owner(p.user, p.space), Ordering::Relaxed);
+        OWNERS[me][(entry.index % per_cpu()) as usize]
+            .store(owner(p.user, p.space), Ordering::Relaxed);
         Some(entry)
     }
 
@@ -118,7 +123,7 @@ impl Entry {
             By::Fault => (SERVICE_READY_FAULT, RESERVED),
             By::Thread => (SERVICE_READY_THREAD, 0),
         };
-        let i = (USED[me].load(Ordering::Relaxed) | (1 << reserved) - 1).trailing_ones();
+        let i = (USED[me].load(Ordering::Relaxed) | ((1 << reserved) - 1)).trailing_ones();
         if i >= per_cpu() {
             return None;
         }
@@ -154,7 +159,12 @@ impl Entry {
             None => {
                 let mut all = [0; EXTENTS_MAX];
                 let count = r.extents(&mut all);
-                Ok(Answer { status: status as u64, args: r.args(), held: r.held(), extents: Extents { all, count } })
+                Ok(Answer {
+                    status: status as u64,
+                    args: r.args(),
+                    held: r.held(),
+                    extents: Extents { all, count },
+                })
             }
         })
     }
@@ -212,13 +222,24 @@ pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Err
 
 /// Like [`by_worker`], but for a thread that can come again: if a signal comes while it waits for
 /// its turn, it is not begun (`EINTR`).
-pub fn by_worker_unless_signalled(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
+pub fn by_worker_unless_signalled(
+    kind: u32,
+    args: &[u64],
+    extents: &[u64],
+) -> Result<Answer, Errno> {
     by_worker_unless(true, kind, args, extents)
 }
 
-fn by_worker_unless(signalled: bool, kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
+fn by_worker_unless(
+    signalled: bool,
+    kind: u32,
+    args: &[u64],
+    extents: &[u64],
+) -> Result<Answer, Errno> {
     let me = cpus::current();
-    if matches!(kind, SERVICE_FILL | SERVICE_PROGRAM_GET | SERVICE_FILE_GET | SERVICE_MAY) && me.must_end() {
+    if matches!(kind, SERVICE_FILL | SERVICE_PROGRAM_GET | SERVICE_FILE_GET | SERVICE_MAY)
+        && me.must_end()
+    {
         return Err(errno::EINTR);
     }
     let mut pause_ns = LOOK_NS;

@@ -77,7 +77,15 @@ pub struct Taken {
 impl Slots {
     /// Of a new process: the first thread's.
     pub fn first(slot: u32) -> Slots {
-        Slots { taken: vec![slot], spare: Vec::new(), dropped: Vec::new(), ending: Vec::new(), leader: None, leader_gone: false, gone: VecDeque::new() }
+        Slots {
+            taken: vec![slot],
+            spare: Vec::new(),
+            dropped: Vec::new(),
+            ending: Vec::new(),
+            leader: None,
+            leader_gone: false,
+            gone: VecDeque::new(),
+        }
     }
 
     /// All of them, which the process does not need any more.
@@ -144,16 +152,21 @@ fn shed(p: &Process, me: &Thread) {
     let unheld = |attributes: u64| !has(&alive, attributes);
     let (spares, leader) = {
         let mut s = p.slots.lock();
-        let (kept, spares) = core::mem::take(&mut s.spare).into_iter().partition(|s| !unheld(s.attributes));
+        let (kept, spares) =
+            core::mem::take(&mut s.spare).into_iter().partition(|s| !unheld(s.attributes));
         s.spare = kept;
         (spares, s.leader.take_if(|attributes| unheld(*attributes)))
     };
     let spares: Vec<Spare> = spares;
     let leaving = spares.into_iter().map(|s| send_away(p, s)).collect();
     // The thread that ends is the first one: its worker is not free yet, and does it itself.
-    let is_leader = me.slot_index == p.first_slot && me.left.load(Ordering::Relaxed) && unheld(me.attributes.load(Ordering::Relaxed));
+    let is_leader = me.slot_index == p.first_slot
+        && me.left.load(Ordering::Relaxed)
+        && unheld(me.attributes.load(Ordering::Relaxed));
     if is_leader {
-        let like = alive.iter().find(|t| delegate::linux(OP_SUCCEED, [t.slot.tid().into(), 0, 0, 0, 0, 0]).is_ok());
+        let like = alive
+            .iter()
+            .find(|t| delegate::linux(OP_SUCCEED, [t.slot.tid().into(), 0, 0, 0, 0, 0]).is_ok());
         if let Some(like) = like {
             me.attributes.store(like.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -197,8 +210,9 @@ pub fn is_leader_gone(p: &Process) -> bool {
 pub fn take(p: &Process, own: u64) -> Result<Taken> {
     let me = cpus::current();
     let attributes = me.attributes.load(Ordering::Relaxed);
-    while own == 0 {
-        let spare = p.slots.lock().take_spare(attributes);
+    loop {
+        // A lock taken in the condition would be held in the loop.
+        let spare = if own == 0 { p.slots.lock().take_spare(attributes) } else { None };
         let Some(s) = spare else { break };
         settle(me, s.index, s.slot);
         if s.slot.tid() == 0 && !p.is_killed() {
@@ -277,7 +291,10 @@ fn await_end(p: &Process, me: &Thread, mut leaving: Vec<u32>, deadline: Option<u
     // An id may have been given to a thread that lives.
     leaving.retain(|&tid| tid != 0 && p.threads().all(|t| t.slot.tid() != tid));
     for tid in leaving {
-        while delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]).is_ok() && deadline.is_none_or(|d| cpu::rdtsc() < d) && !me.must_end() {
+        while delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]).is_ok()
+            && deadline.is_none_or(|d| cpu::rdtsc() < d)
+            && !me.must_end()
+        {
             let _ = delegate::linux(SCHED_YIELD, [0; 6]); // the one that ends may need our worker's CPU
             cpus::yield_now();
         }
@@ -294,7 +311,10 @@ pub fn give(p: &Process, thread: &Thread) {
     slot.set_robust_list(0); // it was walked, and its memory may go
     let dying = thread.dying.load(Ordering::Relaxed);
     // A worker for the next thread, which has its creator's attributes.
-    let is_useful = || !p.attributes_vary.load(Ordering::Relaxed) || p.threads().any(|t| t.attributes.load(Ordering::Relaxed) == attributes);
+    let is_useful = || {
+        !p.attributes_vary.load(Ordering::Relaxed)
+            || p.threads().any(|t| t.attributes.load(Ordering::Relaxed) == attributes)
+    };
     let second = if dying || !is_useful() { None } else { second_spare(p, index) };
     hold::at("slot-given");
     let asleep = {
@@ -350,7 +370,12 @@ fn second_spare(p: &Process, index: u32) -> Option<(u32, SlotRef<'static>)> {
 /// A worker that got no thread after all.
 pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
     let attributes = creator.attributes.load(Ordering::Relaxed);
-    p.slots.lock().spare.push(Spare { index: taken.index, slot: taken.slot, attributes, name: None });
+    p.slots.lock().spare.push(Spare {
+        index: taken.index,
+        slot: taken.slot,
+        attributes,
+        name: None,
+    });
 }
 
 /// The first slot, for the running thread, which has replaced the program while the

@@ -40,23 +40,30 @@ const SOFT_OFFLINE: i32 = 101;
 /// not keep the rest from being done.
 pub fn madvise(addr: u64, len: u64, advice: u64) -> Result<u64> {
     let advice = advice as i32;
-    if !matches!(advice, 0..=4 | 8..=25 | HWPOISON | SOFT_OFFLINE) || addr % SMALL != 0 {
+    if !matches!(advice, 0..=4 | 8..=25 | HWPOISON | SOFT_OFFLINE) || !addr.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
     let rounded = whole_pages(len);
-    let end = addr.checked_add(rounded).filter(|_| rounded != 0 || len == 0).ok_or(errno::EINVAL)?;
+    let end =
+        addr.checked_add(rounded).filter(|_| rounded != 0 || len == 0).ok_or(errno::EINVAL)?;
     if addr == end {
         return Ok(0);
     }
     let p = &cpus::current().process;
     if advice >= HWPOISON {
         // No memory fails on request here (as without CONFIG_MEMORY_FAILURE).
-        return Err(if cpus::current().ids.lock().euid == 0 { errno::EINVAL } else { errno::EPERM });
+        return Err(if cpus::current().ids.lock().euid == 0 {
+            errno::EINVAL
+        } else {
+            errno::EPERM
+        });
     }
     let mut holes = Ok(0);
     let mut at = addr;
     while at < end {
-        let Some(vma) = p.mm.lock().vmas.find_next(at).filter(|v| v.start < end).cloned() else { return Err(errno::ENOMEM) };
+        let Some(vma) = p.mm.lock().vmas.find_next(at).filter(|v| v.start < end).cloned() else {
+            return Err(errno::ENOMEM);
+        };
         if vma.start > at {
             holes = Err(errno::ENOMEM);
             if matches!(advice, POPULATE_READ | POPULATE_WRITE) {
@@ -81,14 +88,24 @@ fn one(p: &Process, v: &Vma<FileRef>, start: u64, end: u64, advice: i32) -> Resu
         DONTNEED | DONTNEED_LOCKED if is_vvar => return Err(errno::EINVAL),
         DONTNEED | FREE if locked => return Err(errno::EINVAL),
         FREE if !matches!(v.backing, Backing::Anonymous) => return Err(errno::EINVAL),
-        DONTNEED | DONTNEED_LOCKED if huge::size_of(v.flags).is_some_and(|s| start % s != 0) => return Err(errno::EINVAL),
+        DONTNEED | DONTNEED_LOCKED
+            if huge::size_of(v.flags).is_some_and(|s| !start.is_multiple_of(s)) =>
+        {
+            return Err(errno::EINVAL);
+        }
         DONTNEED | DONTNEED_LOCKED | FREE => return discard(p, start, end, linux),
-        REMOVE if locked || !linux && !matches!(v.backing, Backing::PrivateFile { .. }) => return Err(errno::EINVAL),
+        REMOVE if locked || !linux && !matches!(v.backing, Backing::PrivateFile { .. }) => {
+            return Err(errno::EINVAL);
+        }
         REMOVE if !linux => return Err(errno::EACCES),
         REMOVE => return to_linux(start, end, advice),
         COLD | PAGEOUT if locked || special => return Err(errno::EINVAL),
-        WIPEONFORK if linux || !matches!(v.backing, Backing::Anonymous) => return Err(errno::EINVAL),
-        COLLAPSE if !matches!(v.backing, Backing::Anonymous) || !may_be_large(v) => return Err(errno::EINVAL),
+        WIPEONFORK if linux || !matches!(v.backing, Backing::Anonymous) => {
+            return Err(errno::EINVAL);
+        }
+        COLLAPSE if !matches!(v.backing, Backing::Anonymous) || !may_be_large(v) => {
+            return Err(errno::EINVAL);
+        }
         DODUMP if special => return Err(errno::EINVAL),
         POPULATE_READ | POPULATE_WRITE => return bring_in(v, start, end, advice == POPULATE_WRITE),
         RANDOM => (VmaFlags::RANDOM, VmaFlags::SEQUENTIAL),
@@ -112,7 +129,8 @@ fn one(p: &Process, v: &Vma<FileRef>, start: u64, end: u64, advice: i32) -> Resu
 
 /// Whether a large page fits into a mapping that may have some.
 fn may_be_large(v: &Vma<FileRef>) -> bool {
-    !v.flags.contains(VmaFlags::NOHUGE) && align_up(v.start, LARGE).is_some_and(|at| at + LARGE <= v.end)
+    !v.flags.contains(VmaFlags::NOHUGE)
+        && align_up(v.start, LARGE).is_some_and(|at| at + LARGE <= v.end)
 }
 
 fn to_linux(start: u64, end: u64, advice: i32) -> Result<()> {
@@ -124,7 +142,8 @@ fn bring_in(v: &Vma<FileRef>, start: u64, end: u64, write: bool) -> Result<()> {
     if !v.prot.contains(wanted) || matches!(v.backing, Backing::Special(_)) {
         return Err(errno::EINVAL);
     }
-    populate(start, end, wanted).map_err(|s| if s == fault::Signal::NoMemory { errno::ENOMEM } else { errno::EFAULT })
+    populate(start, end, wanted)
+        .map_err(|s| if s == fault::Signal::NoMemory { errno::ENOMEM } else { errno::EFAULT })
 }
 
 /// Drops the pages of a range, mappings stay.

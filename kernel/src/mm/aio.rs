@@ -42,13 +42,14 @@ pub fn io_setup(events: u64, context: u64) -> Result<u64> {
     let mut word = [0; 8];
     p.read_control(scratch, &mut word);
     let ring = u64::from_le_bytes(word);
-    let placed = place(p, scratch, ring).and_then(|at| match usercopy::write(context, &at.to_le_bytes()) {
-        Ok(()) => Ok(at),
-        Err(_) => {
-            let _ = io_destroy(at);
-            Err(errno::EFAULT)
-        }
-    });
+    let placed =
+        place(p, scratch, ring).and_then(|at| match usercopy::write(context, &at.to_le_bytes()) {
+            Ok(()) => Ok(at),
+            Err(_) => {
+                let _ = io_destroy(at);
+                Err(errno::EFAULT)
+            }
+        });
     placed.map(|_| 0)
 }
 
@@ -69,7 +70,14 @@ fn place(p: &Process, scratch: u64, ring: u64) -> Result<u64> {
         let _ = delegate::linux(SYS_IO_DESTROY, [ring, 0, 0, 0, 0, 0]);
     })?;
     let backing = Backing::SharedLinux { watch: 0, file: None, offset: 0 };
-    let vma = Vma { start: at, end: at + size, prot: Prot::READ | Prot::WRITE, max_prot: Prot::all(), flags: VmaFlags::SHARED, backing };
+    let vma = Vma {
+        start: at,
+        end: at + size,
+        prot: Prot::READ | Prot::WRITE,
+        max_prot: Prot::all(),
+        flags: VmaFlags::SHARED,
+        backing,
+    };
     shared::adopt(p, vma).inspect_err(|_| {
         let _ = delegate::linux(SYS_IO_DESTROY, [at, 0, 0, 0, 0, 0]);
     })?;
@@ -109,12 +117,20 @@ pub fn io_destroy(context: u64) -> Result<u64> {
 ///
 /// # Errors
 /// Linux' own, or `EINVAL` where it found another place all the same.
-pub fn map_in_hole(p: &Process, len: u64, prot: Prot, flags: u64, fd: u64, offset: u64) -> Result<u64> {
+pub fn map_in_hole(
+    p: &Process,
+    len: u64,
+    prot: Prot,
+    flags: u64,
+    fd: u64,
+    offset: u64,
+) -> Result<u64> {
     let at = choose(p, 0, len, MAP_32BIT)?;
     let end = at + len;
     let asked = flags & !MAP_FIXED | MAP_32BIT;
-    let mapped = delegate::linux(SYS_MUNMAP, [at, len, 0, 0, 0, 0])
-        .and_then(|_| delegate::linux(SYS_MMAP, [0, len, u64::from(prot.bits()), asked, fd, offset]));
+    let mapped = delegate::linux(SYS_MUNMAP, [at, len, 0, 0, 0, 0]).and_then(|_| {
+        delegate::linux(SYS_MMAP, [0, len, u64::from(prot.bits()), asked, fd, offset])
+    });
     let failed = match mapped {
         Ok(got) if got == at => return Ok(at),
         Ok(got) => {

@@ -1,9 +1,9 @@
 //! The memory calls that make, change and remove mappings: mmap, munmap, mprotect, brk, msync.
 
-use super::release::{Removed, zap};
+use super::files::{self, Private};
 use super::huge::MAP_HUGETLB;
 use super::limits::{self, Limits};
-use super::files::{self, Private};
+use super::release::{Removed, zap};
 use super::{AddressSpace, FileRef, anonymous, huge, lock, pte_bits, shared};
 use crate::base::{frames, heap};
 use crate::link::{delegate, services};
@@ -61,7 +61,7 @@ pub(super) const fn whole_pages(len: u64) -> u64 {
 pub fn mmap(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Result<u64> {
     const FCNTL: u32 = 72;
     const GETFD: u64 = 1;
-    if offset % SMALL != 0 {
+    if !offset.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
     let result = map(addr, len, prot, flags, fd, offset);
@@ -92,7 +92,9 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
         return Err(errno::ENOMEM);
     }
     let len = huge::round(len, align)?;
-    if !matches!(kind, MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE) || anonymous_map && kind == MAP_SHARED_VALIDATE {
+    if !matches!(kind, MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE)
+        || anonymous_map && kind == MAP_SHARED_VALIDATE
+    {
         return Err(errno::EINVAL);
     }
     if !anonymous_map && offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
@@ -104,7 +106,9 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
         Some(Private::Regular { max_prot, .. }) => with_implied(p, prot) & (prot | *max_prot),
         _ => with_implied(p, prot),
     };
-    if flags & MAP_HUGETLB != 0 && huge.is_none() || flags & MAP_GROWSDOWN != 0 && !(anonymous_map && private) {
+    if flags & MAP_HUGETLB != 0 && huge.is_none()
+        || flags & MAP_GROWSDOWN != 0 && !(anonymous_map && private)
+    {
         return Err(errno::EINVAL);
     }
     check_fixed(p, addr, len, align, flags)?;
@@ -112,7 +116,8 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
         return Err(errno::EOPNOTSUPP); // not one of the flags that this kind promises to look at
     }
     vma_flags |= lock::future(p, len, flags & MAP_LOCKED != 0)?;
-    for (bit, flag) in [(MAP_NORESERVE, VmaFlags::NORESERVE), (MAP_GROWSDOWN, VmaFlags::GROWSDOWN)] {
+    for (bit, flag) in [(MAP_NORESERVE, VmaFlags::NORESERVE), (MAP_GROWSDOWN, VmaFlags::GROWSDOWN)]
+    {
         vma_flags.set(flag, flags & bit != 0);
     }
     // As Linux since 6.7: there may be thousands of stacks, each used a little, at its end.
@@ -125,28 +130,45 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
     };
     let linux = !anonymous_map && !matches!(file, Some(Private::Regular { .. }));
     let from_pool = linux && huge.is_some();
-    limits::enough_memory(if !from_pool && limits::is_accounted(prot, vma_flags | shared) { len } else { 0 })?;
+    limits::enough_memory(if !from_pool && limits::is_accounted(prot, vma_flags | shared) {
+        len
+    } else {
+        0
+    })?;
     let mut unused = None;
-    if linux && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED && p.mm.lock().vmas.overlaps(addr, addr + len) {
+    if linux
+        && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED
+        && p.mm.lock().vmas.overlaps(addr, addr + len)
+    {
         unused = unused_reservation(p, addr, addr + len);
         if unused.is_none() {
             shared::try_elsewhere(len, prot, flags, fd, offset)?;
         }
     }
-    let at = choose(p, addr, len, if huge.is_some() { huge::with_size(flags, align) } else { flags })?;
+    let at =
+        choose(p, addr, len, if huge.is_some() { huge::with_size(flags, align) } else { flags })?;
     let insert = |vma: Vma<FileRef>| fill_reserved(p, &vma).map(|()| at);
     let at = match file {
-        Some(Private::Regular { file, max_prot }) => {
-            insert(Vma { start: at, end: at + len, prot, max_prot, flags: vma_flags, backing: Backing::PrivateFile { file, offset } })?
-        }
+        Some(Private::Regular { file, max_prot }) => insert(Vma {
+            start: at,
+            end: at + len,
+            prot,
+            max_prot,
+            flags: vma_flags,
+            backing: Backing::PrivateFile { file, offset },
+        })?,
         None if private => insert(anonymous(at, at + len, prot, vma_flags))?,
         // A private mapping of a device means what the device says; one of huge pages takes them from Linux' pool.
-        Some(Private::Device) | None => shared::map(p, at, len, prot, flags, fd, offset, vma_flags | shared).inspect_err(|_| {
-            // What Linux refuses leaves what was there.
-            if let Some(vma) = unused {
-                let _ = p.mm.lock().vmas.insert(vma);
-            }
-        })?,
+        Some(Private::Device) | None => {
+            shared::map(p, at, len, prot, flags, fd, offset, vma_flags | shared).inspect_err(
+                |_| {
+                    // What Linux refuses leaves what was there.
+                    if let Some(vma) = unused {
+                        let _ = p.mm.lock().vmas.insert(vma);
+                    }
+                },
+            )?
+        }
     };
     let end = at + len;
     if huge.is_some() && private && !from_pool && flags & MAP_NORESERVE == 0 {
@@ -163,7 +185,8 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
 /// it can be put back at no cost.
 fn unused_reservation(p: &Process, start: u64, end: u64) -> Option<Vma<FileRef>> {
     let mut mm = p.mm.lock();
-    let plain = |v: &&Vma<FileRef>| v.end >= end && v.prot.is_empty() && v.backing == Backing::Anonymous;
+    let plain =
+        |v: &&Vma<FileRef>| v.end >= end && v.prot.is_empty() && v.backing == Backing::Anonymous;
     let vma = mm.vmas.find(start).filter(plain)?.slice(start, end)?;
     let mut used = false;
     mm.table.update(start, end, &mut |leaf| {
@@ -179,7 +202,7 @@ fn check_fixed(p: &Process, addr: u64, len: u64, align: u64, flags: u64) -> Resu
         return Ok(());
     }
     let end = addr.checked_add(len).filter(|&end| end <= USER_MAX).ok_or(errno::ENOMEM)?;
-    if addr % align != 0 {
+    if !addr.is_multiple_of(align) {
         return Err(errno::EINVAL);
     }
     if addr < USER_MIN {
@@ -241,7 +264,14 @@ fn take_reserved(mm: &mut AddressSpace, start: u64, end: u64) -> LinkedList<Vma<
 /// to forget first. It is this thread's: others may unmap it and reserve anew.
 pub(super) fn reservation(start: u64, end: u64) -> Vma<FileRef> {
     let backing = Backing::Special(SpecialKind::Other(cpus::current().slot_index));
-    Vma { start, end, prot: Prot::empty(), max_prot: Prot::empty(), flags: VmaFlags::FIXED_KERNEL, backing }
+    Vma {
+        start,
+        end,
+        prot: Prot::empty(),
+        max_prot: Prot::empty(),
+        flags: VmaFlags::FIXED_KERNEL,
+        backing,
+    }
 }
 
 /// Whether it is a thread's for the time of a call.
@@ -284,12 +314,16 @@ fn find(mm: &mut AddressSpace, addr: u64, len: u64, flags: u64) -> Option<u64> {
         _ => (SMALL, SMALL),
     };
     let end_max = if low { LOW_MAX } else { USER_MAX };
-    let fits = hint != 0 && hint % least == 0 && hint.checked_add(len).is_some_and(|end| end <= end_max);
+    let fits =
+        hint != 0 && hint % least == 0 && hint.checked_add(len).is_some_and(|end| end <= end_max);
     if fits && mm.vmas.is_free(hint, hint + len) {
         return Some(hint);
     }
     if low {
-        return mm.vmas.find_gap(len, SMALL, Search::BottomUp(LOW_MIN)).filter(|at| at + len <= LOW_MAX);
+        return mm
+            .vmas
+            .find_gap(len, SMALL, Search::BottomUp(LOW_MIN))
+            .filter(|at| at + len <= LOW_MAX);
     }
     let base = mm.mmap_base;
     mm.vmas
@@ -303,7 +337,10 @@ pub fn munmap(addr: u64, len: u64) -> Result<u64> {
     if len == 0 {
         return Err(errno::EINVAL);
     }
-    let end = addr.checked_add(len).filter(|&end| end <= TASK_SIZE && addr % SMALL == 0).ok_or(errno::EINVAL)?;
+    let end = addr
+        .checked_add(len)
+        .filter(|&end| end <= TASK_SIZE && addr.is_multiple_of(SMALL))
+        .ok_or(errno::EINVAL)?;
     // Behind USER_MAX nothing is mapped.
     let (start, end) = (addr.min(USER_MAX), page_up(end).min(USER_MAX));
     if start < end {
@@ -415,13 +452,14 @@ fn drop_mappings(vmas: LinkedList<Vma<FileRef>>) {
 /// mprotect. Goes from the lowest mapping up and keeps what it did when it has to stop.
 pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
     let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
-    if grows == PROT_GROWSDOWN | PROT_GROWSUP || addr % SMALL != 0 {
+    if grows == PROT_GROWSDOWN | PROT_GROWSUP || !addr.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
     if len == 0 {
         return Ok(0);
     }
-    let wanted = addr.checked_add(whole_pages(len)).filter(|&end| end > addr).ok_or(errno::ENOMEM)?;
+    let wanted =
+        addr.checked_add(whole_pages(len)).filter(|&end| end > addr).ok_or(errno::ENOMEM)?;
     let (mut start, end) = (addr.min(USER_MAX), wanted.min(USER_MAX)); // what is behind is a hole
     if prot & !(7 | PROT_SEM | grows) != 0 {
         return Err(errno::EINVAL);
@@ -439,12 +477,15 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
     let prot = with_implied(p, prot_of(prot));
     if prot.contains(Prot::WRITE) {
         let (limits, mm) = (Limits::of(p), p.mm.lock());
-        let gains = |v: &&Vma<FileRef>| !v.prot.contains(Prot::WRITE) && !v.flags.contains(VmaFlags::SHARED);
+        let gains = |v: &&Vma<FileRef>| {
+            !v.prot.contains(Prot::WRITE) && !v.flags.contains(VmaFlags::SHARED)
+        };
         let bytes = |v: &Vma<FileRef>| v.end.min(end) - v.start.max(start);
         if !limits.allow_data(&mm, mm.vmas.range(start, end).filter(gains).map(bytes).sum()) {
             return Err(errno::ENOMEM);
         }
-        let promised = mm.vmas.range(start, end).filter(gains).filter(|v| limits::is_accounted(prot, v.flags));
+        let promised =
+            mm.vmas.range(start, end).filter(gains).filter(|v| limits::is_accounted(prot, v.flags));
         limits::enough_memory(promised.map(bytes).max().unwrap_or(0))?;
     }
     let (end, refused) = protect_shared(p, start, end, prot);
@@ -468,15 +509,28 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
             mm.table.update(s, e, &mut |leaf| {
                 if leaf.entry & pte::FOREIGN != 0 {
                     // Linux' rights decide: look again at the next access.
-                    return if matches!(v.backing, Backing::SharedLinux { .. }) { 0 } else { leaf.entry };
+                    return if matches!(v.backing, Backing::SharedLinux { .. }) {
+                        0
+                    } else {
+                        leaf.entry
+                    };
                 }
                 // A page shared after a fork gets write access by the fault that copies it, one of
                 // a file that is not charged yet by the fault that charges it.
-                let waits = || frames::is_shared(leaf.frame()) || charges && frames::group_of(leaf.frame()) == NOBODY;
-                let gained = if leaf.entry & pte::WRITE == 0 && leaf.size == SMALL && waits() { pte::WRITE } else { 0 };
-                let new = leaf.entry & (pte::ADDRESS | pte::LARGE | pte::VALID) | pte_bits(prot) & !gained;
+                let waits = || {
+                    frames::is_shared(leaf.frame())
+                        || charges && frames::group_of(leaf.frame()) == NOBODY
+                };
+                let gained = if leaf.entry & pte::WRITE == 0 && leaf.size == SMALL && waits() {
+                    pte::WRITE
+                } else {
+                    0
+                };
+                let new = leaf.entry & (pte::ADDRESS | pte::LARGE | pte::VALID)
+                    | pte_bits(prot) & !gained;
                 if leaf.entry & pte::SEEN != 0 {
-                    let lost = leaf.entry & pte::WRITE != 0 && !prot.contains(Prot::WRITE) || prot.is_empty();
+                    let lost = leaf.entry & pte::WRITE != 0 && !prot.contains(Prot::WRITE)
+                        || prot.is_empty();
                     if !lost {
                         return new | pte::SEEN;
                     }
@@ -500,7 +554,8 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
 /// Changes what Linux has mapped, up to where the rest of the call will have to stop; how far
 /// the call gets, and why no further if it is Linux that refuses.
 fn protect_shared(p: &Process, start: u64, end: u64, prot: Prot) -> (u64, Result<()>) {
-    let protect = |s: u64, e: u64| delegate::linux(SYS_MPROTECT, [s, e - s, u64::from(prot.bits()), 0, 0, 0]);
+    let protect =
+        |s: u64, e: u64| delegate::linux(SYS_MPROTECT, [s, e - s, u64::from(prot.bits()), 0, 0, 0]);
     let reach = p.mm.lock().vmas.protectable(start, end, prot);
     for (s, e) in shared_parts(p, start, reach) {
         if protect(s, e).is_ok() {
@@ -522,7 +577,8 @@ fn protect_shared(p: &Process, start: u64, end: u64, prot: Prot) -> (u64, Result
 pub(super) fn shared_parts(p: &Process, start: u64, end: u64) -> LinkedList<(u64, u64)> {
     let mm = p.mm.lock();
     let mut parts: LinkedList<(u64, u64)> = LinkedList::new();
-    for v in mm.vmas.range(start, end).filter(|v| matches!(v.backing, Backing::SharedLinux { .. })) {
+    for v in mm.vmas.range(start, end).filter(|v| matches!(v.backing, Backing::SharedLinux { .. }))
+    {
         let (s, e) = (v.start.max(start), v.end.min(end));
         // Neighbours as one: a mapping may be in thousands of pieces, each a call.
         match parts.back_mut() {
@@ -556,7 +612,8 @@ pub fn brk(wanted: u64) -> u64 {
             // A page is kept free between the heap and what follows.
             let fits = limits.allow(&mm, to - from, true) && mm.vmas.is_free(from, to + SMALL);
             let flags = VmaFlags::HEAP | lock_flags;
-            let ok = fits && mm.vmas.insert(anonymous(from, to, Prot::READ | Prot::WRITE, flags)).is_ok();
+            let ok = fits
+                && mm.vmas.insert(anonymous(from, to, Prot::READ | Prot::WRITE, flags)).is_ok();
             if ok {
                 mm.policies.clear(from, to);
             }
@@ -579,7 +636,7 @@ pub fn brk(wanted: u64) -> u64 {
 /// msync: only shared mappings concern Linux; the rest must be mapped.
 pub fn msync(addr: u64, len: u64, flags: u64) -> Result<u64> {
     const INVALIDATE: u64 = 2;
-    if flags & !7 != 0 || flags & 5 == 5 || addr % SMALL != 0 {
+    if flags & !7 != 0 || flags & 5 == 5 || !addr.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
     let wanted = addr.checked_add(whole_pages(len)).ok_or(errno::ENOMEM)?;
@@ -588,11 +645,17 @@ pub fn msync(addr: u64, len: u64, flags: u64) -> Result<u64> {
     }
     let (start, end) = (addr.min(USER_MAX), wanted.min(USER_MAX)); // what is behind is a hole
     let p = &cpus::current().process;
-    if flags & INVALIDATE != 0 && p.mm.lock().vmas.range(start, end).any(|v| v.flags.contains(VmaFlags::LOCKED)) {
+    if flags & INVALIDATE != 0
+        && p.mm.lock().vmas.range(start, end).any(|v| v.flags.contains(VmaFlags::LOCKED))
+    {
         return Err(errno::EBUSY);
     }
     for (s, e) in shared_parts(p, start, end) {
         delegate::linux(SYS_MSYNC, [s, e - s, flags, 0, 0, 0])?;
     }
-    if wanted <= USER_MAX && p.mm.lock().vmas.is_covered(start, end) { Ok(0) } else { Err(errno::ENOMEM) }
+    if wanted <= USER_MAX && p.mm.lock().vmas.is_covered(start, end) {
+        Ok(0)
+    } else {
+        Err(errno::ENOMEM)
+    }
 }

@@ -42,7 +42,11 @@ impl Content {
         }
         heap::room_for_entry::<Key, Weak<Content>>().ok()?;
         heap::room_for_arc::<Content>().ok()?; // made and dropped it would want the lock
-        let new = Arc::new(Content { key, runs: AtomicBool::new(false), pages: Mutex::new(BTreeMap::new()) });
+        let new = Arc::new(Content {
+            key,
+            runs: AtomicBool::new(false),
+            pages: Mutex::new(BTreeMap::new()),
+        });
         all.insert(key, Arc::downgrade(&new));
         Some(new)
     }
@@ -51,7 +55,8 @@ impl Content {
     /// it: then it counts one mapping more, and must not be written to.
     pub fn keep(self: &Arc<Self>, offset: u64, frame: u64, prot: Prot) -> bool {
         // What will be written to is copied then: for others, if there are any.
-        let wanted = self.runs.load(Ordering::Relaxed) && (!prot.contains(Prot::WRITE) || Arc::strong_count(self) > 1);
+        let wanted = self.runs.load(Ordering::Relaxed)
+            && (!prot.contains(Prot::WRITE) || Arc::strong_count(self) > 1);
         let mut pages = self.pages.lock();
         let fits = || heap::room_for_entry::<u64, u64>().is_ok();
         let keeps = wanted && pages.len() < PAGES_MAX && !pages.contains_key(&offset) && fits();
@@ -86,10 +91,18 @@ impl FileHandle {
 impl AddressSpace {
     /// Maps a page that was read of `file`, and keeps it for others. False: the frame is
     /// still the caller's.
-    pub(super) fn map_filled(&mut self, file: &FileHandle, offset: u64, at: u64, frame: u64, prot: Prot) -> bool {
+    pub(super) fn map_filled(
+        &mut self,
+        file: &FileHandle,
+        offset: u64,
+        at: u64,
+        frame: u64,
+        prot: Prot,
+    ) -> bool {
         let kept = file.content.as_ref().is_some_and(|content| content.keep(offset, frame, prot));
         let rights = if kept { prot - Prot::WRITE } else { prot };
-        let mapped = self.table.map_small(at, frame | pte_bits(rights), &mut frames::UserTables).is_ok();
+        let mapped =
+            self.table.map_small(at, frame | pte_bits(rights), &mut frames::UserTables).is_ok();
         if mapped {
             self.add_resident(1);
         } else if kept {
@@ -102,7 +115,10 @@ impl AddressSpace {
     pub(super) fn forget_known(&mut self, start: u64, end: u64) {
         for v in self.vmas.range(start, end) {
             let Backing::PrivateFile { file, .. } = &v.backing else { continue };
-            let (Some(content), Some(low)) = (&file.content, v.file_offset(v.start.max(start))) else { continue };
+            let (Some(content), Some(low)) = (&file.content, v.file_offset(v.start.max(start)))
+            else {
+                continue;
+            };
             let high = low + (v.end.min(end) - v.start.max(start));
             let mut pages = content.pages.lock();
             while let Some((&offset, &frame)) = pages.range(low..high).next() {
@@ -114,7 +130,12 @@ impl AddressSpace {
 
     /// Maps what is known of a private file mapping in `low..high`, if the page `addr` is
     /// among it.
-    pub(super) fn map_known(&mut self, vma: &Vma<FileRef>, addr: u64, (low, high): (u64, u64)) -> bool {
+    pub(super) fn map_known(
+        &mut self,
+        vma: &Vma<FileRef>,
+        addr: u64,
+        (low, high): (u64, u64),
+    ) -> bool {
         let Backing::PrivateFile { file, .. } = &vma.backing else { return false };
         let Some(content) = &file.content else { return false };
         let pages = content.pages.lock();
@@ -124,7 +145,11 @@ impl AddressSpace {
         }
         for at in (low..high).step_by(SMALL as usize) {
             let Some(frame) = known(at).filter(|_| self.table.find(at).is_none()) else { continue };
-            if self.table.map_small(at, frame | pte_bits(vma.prot - Prot::WRITE), &mut frames::UserTables).is_err() {
+            if self
+                .table
+                .map_small(at, frame | pte_bits(vma.prot - Prot::WRITE), &mut frames::UserTables)
+                .is_err()
+            {
                 return self.table.find(addr).is_some();
             }
             frames::share(frame);

@@ -70,7 +70,10 @@ impl PendingFill {
 
     /// Whether it was run, or is not run any more: then it is withdrawn.
     pub fn is_over(&self) -> bool {
-        let is_late = || hanare_hal::cpu::rdtsc().wrapping_sub(self.since) > crate::base::time::ns_to_cycles(Self::PATIENCE_NS);
+        let is_late = || {
+            hanare_hal::cpu::rdtsc().wrapping_sub(self.since)
+                > crate::base::time::ns_to_cycles(Self::PATIENCE_NS)
+        };
         self.entry.is_done() || is_late() && self.entry.withdraw()
     }
 }
@@ -90,9 +93,13 @@ enum Plan {
     Done,
     Fail(Signal),
     Fill(Fill),
-    Resolve { watch_seen: u64 },
+    Resolve {
+        watch_seen: u64,
+    },
     /// A copy took the place of a shared page, which is given up.
-    Copied { old: u64 },
+    Copied {
+        old: u64,
+    },
     /// A page is to be copied that Linux may have: it forgets the page first.
     Forget,
 }
@@ -145,9 +152,15 @@ fn serve(addr: u64, error: u64, may_come_again: bool) -> Result<(), Signal> {
                 }
                 continue;
             }
-            Plan::Resolve { watch_seen } => shared::resolve(p, addr, wanted.contains(Prot::WRITE), watch_seen, may_come_again)?,
+            Plan::Resolve { watch_seen } => {
+                shared::resolve(p, addr, wanted.contains(Prot::WRITE), watch_seen, may_come_again)?
+            }
             Plan::Fill(fill) => {
-                let ask = if may_come_again { services::by_worker_unless_signalled } else { services::by_worker };
+                let ask = if may_come_again {
+                    services::by_worker_unless_signalled
+                } else {
+                    services::by_worker
+                };
                 let answer = ask(SERVICE_FILL, &fill.args(), &fill.extents());
                 if may_come_again && matches!(answer, Err(errno::EINTR)) && thread.has_signal() {
                     return Ok(());
@@ -175,14 +188,18 @@ fn plan(p: &Process, addr: u64, wanted: Prot, forgotten: bool) -> Plan {
     }
     match mm.table.find(addr) {
         Some(leaf) if super::bad::is_lost(&leaf) => Plan::Fail(Signal::BadMemory),
-        Some(leaf) if leaf.entry & pte_bits(wanted) & hanare_hal::paging::pte::WRITE == pte_bits(wanted) & hanare_hal::paging::pte::WRITE
-            && leaf.entry & hanare_hal::paging::pte::PRESENT != 0 =>
+        Some(leaf)
+            if leaf.entry & pte_bits(wanted) & hanare_hal::paging::pte::WRITE
+                == pte_bits(wanted) & hanare_hal::paging::pte::WRITE
+                && leaf.entry & hanare_hal::paging::pte::PRESENT != 0 =>
         {
             // Somebody else resolved it, or only the TLB was stale.
             hanare_hal::cpu::flush_page(addr & !(SMALL - 1));
             Plan::Done
         }
-        Some(_) if matches!(vma.backing, Backing::SharedLinux { .. }) => Plan::Resolve { watch_seen },
+        Some(_) if matches!(vma.backing, Backing::SharedLinux { .. }) => {
+            Plan::Resolve { watch_seen }
+        }
         _ if mm.is_full() => Plan::Fail(Signal::NoMemory),
         Some(_) => mm.gain(&vma, addr & !(SMALL - 1), forgotten),
         None => mm.plan_missing(&vma, addr, watch_seen),
@@ -207,7 +224,9 @@ impl AddressSpace {
                 Ok(()) => Plan::Done,
                 Err(()) => Plan::Fail(Signal::NoMemory),
             },
-            Backing::PrivateFile { .. } if self.map_known(vma, addr, file_window(vma, addr)) => Plan::Done,
+            Backing::PrivateFile { .. } if self.map_known(vma, addr, file_window(vma, addr)) => {
+                Plan::Done
+            }
             Backing::PrivateFile { .. } => match self.plan_fill(vma, addr) {
                 Some(fill) => Plan::Fill(fill),
                 None => Plan::Fail(Signal::NoMemory),
@@ -218,10 +237,12 @@ impl AddressSpace {
                 Some(frame) => self.map_fixed(vma, addr, frame),
                 None => Plan::Fail(Signal::Bus),
             },
-            Backing::Special(SpecialKind::Vdso) => match crate::mm::vdso::frame((addr - vma.start) & !(SMALL - 1)) {
-                Some(frame) => self.map_fixed(vma, addr, frame),
-                None => Plan::Fail(Signal::Bus),
-            },
+            Backing::Special(SpecialKind::Vdso) => {
+                match crate::mm::vdso::frame((addr - vma.start) & !(SMALL - 1)) {
+                    Some(frame) => self.map_fixed(vma, addr, frame),
+                    None => Plan::Fail(Signal::Bus),
+                }
+            }
             Backing::Special(_) => Plan::Fail(Signal::Bus),
         }
     }
@@ -271,12 +292,24 @@ impl AddressSpace {
     /// Gives a present page the rights of its mapping; if it is shared it is replaced by a
     /// copy, once Linux has `forgotten` it if it had seen it in this space: what it still
     /// wrote there would not be in the copy, and it would go on reading the old frame.
-    pub(super) fn make_writable(&mut self, vma: &Vma<FileRef>, page: u64, forgotten: bool) -> Result<Gained, ()> {
+    pub(super) fn make_writable(
+        &mut self,
+        vma: &Vma<FileRef>,
+        page: u64,
+        forgotten: bool,
+    ) -> Result<Gained, ()> {
         use hanare_hal::paging::pte;
         let Some(leaf) = self.table.find(page) else { return Ok(Gained::Done) };
         let foreign = leaf.entry & pte::FOREIGN != 0;
-        if foreign || leaf.size == LARGE || !vma.prot.contains(Prot::WRITE) || !frames::is_shared(leaf.frame()) {
-            let is_files = leaf.size == SMALL && !foreign && vma.prot.contains(Prot::WRITE) && matches!(vma.backing, Backing::PrivateFile { .. });
+        if foreign
+            || leaf.size == LARGE
+            || !vma.prot.contains(Prot::WRITE)
+            || !frames::is_shared(leaf.frame())
+        {
+            let is_files = leaf.size == SMALL
+                && !foreign
+                && vma.prot.contains(Prot::WRITE)
+                && matches!(vma.backing, Backing::PrivateFile { .. });
             if is_files && !self.take(leaf.frame()) {
                 return Err(());
             }
@@ -301,7 +334,8 @@ impl AddressSpace {
         use hanare_hal::paging::pte;
         let Some(leaf) = self.table.find(addr).filter(|l| !super::bad::is_lost(l)) else { return };
         self.table.update(leaf.addr, leaf.addr + leaf.size, &mut |l| {
-            let keep = l.entry & (pte::ADDRESS | pte::LARGE | pte::SEEN | pte::FOREIGN | pte::VALID);
+            let keep =
+                l.entry & (pte::ADDRESS | pte::LARGE | pte::SEEN | pte::FOREIGN | pte::VALID);
             keep | pte_bits(prot)
         });
         hanare_hal::cpu::flush_page(addr);
@@ -313,7 +347,8 @@ impl AddressSpace {
         if self.populate_large(vma, addr & !(LARGE - 1)) {
             return Ok(());
         }
-        let around = SMALL * if vma.flags.contains(VmaFlags::NOHUGE) { AROUND_SPARSE } else { AROUND };
+        let around =
+            SMALL * if vma.flags.contains(VmaFlags::NOHUGE) { AROUND_SPARSE } else { AROUND };
         let window = addr & !(around - 1);
         let start = window.max(vma.start);
         let end = (window + around).min(vma.end);
@@ -331,7 +366,8 @@ impl AddressSpace {
     fn populate_small(&mut self, vma: &Vma<FileRef>, page: u64) -> Result<(), ()> {
         let frame = self.alloc(0).ok_or(())?;
         memory::zero(frame, SMALL as usize);
-        if self.table.map_small(page, frame | pte_bits(vma.prot), &mut frames::UserTables).is_err() {
+        if self.table.map_small(page, frame | pte_bits(vma.prot), &mut frames::UserTables).is_err()
+        {
             frames::free(frame, 0);
             return Err(());
         }
@@ -342,7 +378,9 @@ impl AddressSpace {
     /// Brings in a zeroed large page at `large`, if the mapping covers it, nothing
     /// is there yet, and there is one.
     pub(super) fn populate_large(&mut self, vma: &Vma<FileRef>, large: u64) -> bool {
-        let fits = large >= vma.start && large + LARGE <= vma.end && !vma.flags.intersects(VmaFlags::NOHUGE | VmaFlags::STACK);
+        let fits = large >= vma.start
+            && large + LARGE <= vma.end
+            && !vma.flags.intersects(VmaFlags::NOHUGE | VmaFlags::STACK);
         if !fits || !self.table.is_large_free(large) {
             return false;
         }
@@ -369,10 +407,21 @@ impl AddressSpace {
         while end < high && self.table.find(end).is_none() {
             end += SMALL;
         }
-        let mut fill = Fill { start, offset: vma.file_offset(start)?, file: file.clone(), runs: heap::with_room(EXTENTS_MAX).ok()? };
+        let mut fill = Fill {
+            start,
+            offset: vma.file_offset(start)?,
+            file: file.clone(),
+            runs: heap::with_room(EXTENTS_MAX).ok()?,
+        };
         // What is only read could be had again at any time, so Linux drops it before it refuses
         // anything. The LWK keeps it, and charges the user alone.
-        let alloc = |order| if vma.prot.contains(Prot::WRITE) { self.alloc_pages(order) } else { frames::alloc_pages(order) };
+        let alloc = |order| {
+            if vma.prot.contains(Prot::WRITE) {
+                self.alloc_pages(order)
+            } else {
+                frames::alloc_pages(order)
+            }
+        };
         let mut left = ((end - start) / SMALL) as u32;
         while left > 0 {
             let order = 31 - left.leading_zeros();
@@ -413,8 +462,11 @@ impl Fill {
 
     /// Whether it brings what a mapping has at `addr`.
     pub fn brings(&self, vma: &Vma<FileRef>, addr: u64) -> bool {
-        let is_file = matches!(&vma.backing, Backing::PrivateFile { file, .. } if *file == self.file);
-        is_file && self.addresses().contains(&addr) && vma.file_offset(addr) == Some(self.offset + ((addr & !(SMALL - 1)) - self.start))
+        let is_file =
+            matches!(&vma.backing, Backing::PrivateFile { file, .. } if *file == self.file);
+        is_file
+            && self.addresses().contains(&addr)
+            && vma.file_offset(addr) == Some(self.offset + ((addr & !(SMALL - 1)) - self.start))
     }
 
     fn free(&mut self) {
@@ -431,7 +483,12 @@ impl Drop for Fill {
 }
 
 /// Installs what was read. `addr` is the address that has to be there now.
-pub fn finish(p: &Space, mut fill: Fill, read: hanare_core::errno::Result<u64>, addr: u64) -> Result<(), Signal> {
+pub fn finish(
+    p: &Space,
+    mut fill: Fill,
+    read: hanare_core::errno::Result<u64>,
+    addr: u64,
+) -> Result<(), Signal> {
     let Ok(bytes) = read else { return Err(Signal::Bus) };
     let mut mm = p.mm.lock();
     let mut at = fill.start;
@@ -441,7 +498,10 @@ pub fn finish(p: &Space, mut fill: Fill, read: hanare_core::errno::Result<u64>, 
             let frame = frame + i * SMALL;
             let valid = bytes.saturating_sub(at - fill.start).min(SMALL);
             let offset = fill.offset + (at - fill.start);
-            let vma = mm.vmas.find(at).filter(|v| v.file_offset(at) == Some(offset) && matches!(&v.backing, Backing::PrivateFile { file, .. } if *file == fill.file));
+            let vma = mm.vmas.find(at).filter(|v| {
+                v.file_offset(at) == Some(offset)
+                    && matches!(&v.backing, Backing::PrivateFile { file, .. } if *file == fill.file)
+            });
             let prot = vma.map(|v| v.prot);
             let taken = match prot {
                 Some(prot) if valid > 0 && mm.table.find(at).is_none() => {

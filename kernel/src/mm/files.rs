@@ -60,14 +60,20 @@ impl LastMapped {
         if nr == IO_URING_SETUP {
             self.holds.store(NEVER, Ordering::Relaxed);
         } else if holds > NEVER && nr != OP_SERVE {
-            let _ = self.holds.compare_exchange(holds, NOTHING, Ordering::Relaxed, Ordering::Relaxed);
+            let _ =
+                self.holds.compare_exchange(holds, NOTHING, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
     fn get(&self, slot: u32, fd: u64) -> Option<(FileRef, u64)> {
         let answer = self.answer.lock();
-        let holds = self.holds.load(Ordering::Relaxed) == answer.question && answer.question > NEVER;
-        if holds && (answer.slot, answer.fd) == (slot, fd) { Some((answer.file.upgrade()?, answer.bits)) } else { None }
+        let holds =
+            self.holds.load(Ordering::Relaxed) == answer.question && answer.question > NEVER;
+        if holds && (answer.slot, answer.fd) == (slot, fd) {
+            Some((answer.file.upgrade()?, answer.bits))
+        } else {
+            None
+        }
     }
 
     /// A question is about to be asked: its number.
@@ -108,8 +114,17 @@ fn ask(thread: &Thread, fd: u64) -> Result<(FileRef, u64)> {
     let answer = services::by_worker(SERVICE_FILE_GET, &[fd], &[])?;
     let [_, inode, bytes, bits, device] = answer.args;
     let content = Content::of(device, inode, answer.held, bytes);
-    heap::room_for_arc::<FileHandle>().inspect_err(|_| services::put_file(p.space, p.home, answer.status))?;
-    let file = Arc::new(FileHandle { space: p.space, home: p.home, id: answer.status, inode, device, name: String::new(), content });
+    heap::room_for_arc::<FileHandle>()
+        .inspect_err(|_| services::put_file(p.space, p.home, answer.status))?;
+    let file = Arc::new(FileHandle {
+        space: p.space,
+        home: p.home,
+        id: answer.status,
+        inode,
+        device,
+        name: String::new(),
+        content,
+    });
     p.last_mapped.end(question, (thread.slot_index, fd), bits, &file);
     Ok((file, bits))
 }

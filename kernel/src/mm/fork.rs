@@ -44,7 +44,9 @@ impl Forked {
         }
         mm.unforgotten = None;
         mm.table.update(start, end, &mut |leaf| {
-            let forgotten = leaf.size == SMALL && leaf.entry & (pte::WRITE | pte::FOREIGN) == 0 && frames::is_shared(leaf.frame());
+            let forgotten = leaf.size == SMALL
+                && leaf.entry & (pte::WRITE | pte::FOREIGN) == 0
+                && frames::is_shared(leaf.frame());
             leaf.entry & if forgotten { !pte::SEEN } else { u64::MAX }
         });
     }
@@ -71,12 +73,18 @@ impl AddressSpace {
         account.may_have_process()?;
         account.may_have(2 * self.map_bytes() + self.table.pages() * SMALL)?;
         self.given += 1;
-        let mut fork = Fork { child: AddressSpace::new(account).ok_or(errno::ENOMEM)?, zap: self.unforgotten, copies: COPIED_MAX };
+        let mut fork = Fork {
+            child: AddressSpace::new(account).ok_or(errno::ENOMEM)?,
+            zap: self.unforgotten,
+            copies: COPIED_MAX,
+        };
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
         child.policies = self.policies.clone();
         let mut vmas = LinkedList::new();
-        for v in self.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTFORK) && !is_reservation(v)) {
+        for v in
+            self.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTFORK) && !is_reservation(v))
+        {
             // Bytes that are free may lie in pieces that the heap cannot use.
             if heap::is_short() {
                 return Err(errno::ENOMEM);
@@ -94,7 +102,11 @@ impl AddressSpace {
             }
             fork.child.vmas.insert(copy)?;
             let shares = matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. });
-            if shares && !v.flags.contains(VmaFlags::WIPEONFORK) { self.share_pages(v, &mut fork) } else { Ok(()) }
+            if shares && !v.flags.contains(VmaFlags::WIPEONFORK) {
+                self.share_pages(v, &mut fork)
+            } else {
+                Ok(())
+            }
         });
         self.flush(0, 1 << 47);
         self.unforgotten = fork.zap;
@@ -113,13 +125,22 @@ impl AddressSpace {
         let read_only = pte_bits(v.prot - Prot::WRITE);
         self.table.update(v.start, v.end, &mut |leaf| {
             if is_lost(&leaf) {
-                failed |= fork.child.table.map_small(leaf.addr, leaf.entry, &mut frames::UserTables).is_err();
+                failed |= fork
+                    .child
+                    .table
+                    .map_small(leaf.addr, leaf.entry, &mut frames::UserTables)
+                    .is_err();
                 return leaf.entry;
             }
             if failed || leaf.entry & pte::FOREIGN != 0 || fork.copy_page(&leaf, v.prot) {
                 return leaf.entry;
             }
-            if fork.child.table.map_small(leaf.addr, leaf.frame() | read_only, &mut frames::UserTables).is_err() {
+            if fork
+                .child
+                .table
+                .map_small(leaf.addr, leaf.frame() | read_only, &mut frames::UserTables)
+                .is_err()
+            {
                 failed = true;
                 return leaf.entry;
             }
@@ -160,7 +181,6 @@ impl AddressSpace {
             at = some[AT_ONCE - 1] + LARGE;
         }
     }
-
 }
 
 /// One that no process ever used: of the others the table has been taken.
@@ -198,7 +218,12 @@ impl Fork {
         }
         let Some(frame) = self.child.alloc(0) else { return false };
         memory::copy(frame, leaf.frame(), SMALL as usize);
-        if self.child.table.map_small(leaf.addr, frame | pte_bits(prot), &mut frames::UserTables).is_err() {
+        if self
+            .child
+            .table
+            .map_small(leaf.addr, frame | pte_bits(prot), &mut frames::UserTables)
+            .is_err()
+        {
             frames::free(frame, 0);
             return false;
         }

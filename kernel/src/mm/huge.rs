@@ -34,7 +34,9 @@ pub fn page_size(flags: u64) -> Result<(u64, VmaFlags)> {
 
 /// `flags` of `mmap` that ask for pages of that size.
 pub fn with_size(flags: u64, size: u64) -> u64 {
-    flags & !(0x3f << MAP_HUGE_SHIFT) | MAP_HUGETLB | u64::from(size.trailing_zeros()) << MAP_HUGE_SHIFT
+    flags & !(0x3f << MAP_HUGE_SHIFT)
+        | MAP_HUGETLB
+        | u64::from(size.trailing_zeros()) << MAP_HUGE_SHIFT
 }
 
 /// As [`page_size`], where a descriptor stands for a file of such pages (`MFD_HUGETLB`, or of
@@ -61,7 +63,11 @@ pub fn round(len: u64, size: u64) -> Result<u64> {
 
 /// Size of the pages of a mapping, where it has only large ones.
 pub fn size_of(flags: VmaFlags) -> Option<u64> {
-    flags.contains(VmaFlags::HUGETLB).then_some(if flags.contains(VmaFlags::HUGETLB_1G) { GIANT } else { LARGE })
+    flags.contains(VmaFlags::HUGETLB).then_some(if flags.contains(VmaFlags::HUGETLB_1G) {
+        GIANT
+    } else {
+        LARGE
+    })
 }
 
 /// Brings all pages of a new mapping in, so that no later access can fail.
@@ -73,7 +79,9 @@ pub fn reserve(p: &Process, start: u64, end: u64) -> Result<()> {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
         let mut mm = p.mm.lock();
         // Another thread may have unmapped it, or made it something else.
-        let Some(vma) = mm.vmas.find(at).filter(|v| size_of(v.flags).is_some()).cloned() else { return Ok(()) };
+        let Some(vma) = mm.vmas.find(at).filter(|v| size_of(v.flags).is_some()).cloned() else {
+            return Ok(());
+        };
         if mm.populate_large(&vma, at) {
             continue;
         }
@@ -93,7 +101,11 @@ impl AddressSpace {
     /// # Errors
     /// `EINVAL`: inside a large page of a mapping that has only such.
     pub fn may_cut(&self, start: u64, end: u64) -> Result<()> {
-        let cuts = |at: u64| self.vmas.find(at).is_some_and(|v| v.start < at && size_of(v.flags).is_some_and(|s| at % s != 0));
+        let cuts = |at: u64| {
+            self.vmas.find(at).is_some_and(|v| {
+                v.start < at && size_of(v.flags).is_some_and(|s| !at.is_multiple_of(s))
+            })
+        };
         if cuts(start) || cuts(end) { Err(errno::EINVAL) } else { Ok(()) }
     }
 }

@@ -13,13 +13,21 @@ impl AddressSpace {
         let base = page & !(LARGE - 1);
         let end = base + LARGE;
         let fits = base >= vma.start && end <= vma.end && matches!(vma.backing, Backing::Anonymous);
-        if !fits || vma.flags.intersects(VmaFlags::NOHUGE | VmaFlags::STACK) || vma.prot.is_empty() {
+        if !fits || vma.flags.intersects(VmaFlags::NOHUGE | VmaFlags::STACK) || vma.prot.is_empty()
+        {
             return false;
         }
         // The common refusals first: a look at three pages.
-        let Some(first) = self.table.find(base).filter(|l| l.size == SMALL && l.frame() % LARGE == 0) else { return false };
-        let follows = |l: Leaf| l.entry & pte::FOREIGN == 0 && l.frame() == first.frame() + (l.addr - base);
-        let quick = [page, end - SMALL].iter().all(|&a| self.table.find(a).is_some_and(|l| follows(l) && !frames::is_shared(l.frame())));
+        let Some(first) =
+            self.table.find(base).filter(|l| l.size == SMALL && l.frame() % LARGE == 0)
+        else {
+            return false;
+        };
+        let follows =
+            |l: Leaf| l.entry & pte::FOREIGN == 0 && l.frame() == first.frame() + (l.addr - base);
+        let quick = [page, end - SMALL].iter().all(|&a| {
+            self.table.find(a).is_some_and(|l| follows(l) && !frames::is_shared(l.frame()))
+        });
         if !quick {
             return false;
         }

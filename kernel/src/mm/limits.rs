@@ -4,8 +4,8 @@ use super::{AddressSpace, FileRef};
 use crate::base::{frames, heap};
 use crate::link::delegate;
 use crate::mm::space;
-use crate::process::{Process, rights};
 use crate::process::thread::Thread;
+use crate::process::{Process, rights};
 use crate::sched::cpus;
 use alloc::sync::Arc;
 use hanare_abi::service::MAY_LIMIT;
@@ -37,7 +37,11 @@ impl Limits {
             (id.as_soft, id.data_soft)
         };
         // As Linux does for Valgrind: a soft limit of nothing does not count.
-        let data = if data == 0 { linux_limit(cpus::current(), 0, RLIMIT_DATA).map_or(0, |l| l.1) } else { data };
+        let data = if data == 0 {
+            linux_limit(cpus::current(), 0, RLIMIT_DATA).map_or(0, |l| l.1)
+        } else {
+            data
+        };
         Limits { space, data }
     }
 
@@ -48,7 +52,10 @@ impl Limits {
 
     /// Whether `more` bytes may be mapped, and the kernel has room for it; `data`: writable and private.
     pub fn allow(&self, mm: &AddressSpace, more: u64, data: bool) -> bool {
-        mm.vmas.total_bytes().saturating_add(more) <= self.space && (!data || self.allow_data(mm, more)) && room_for_mappings(0) && mm.may_have_mappings()
+        mm.vmas.total_bytes().saturating_add(more) <= self.space
+            && (!data || self.allow_data(mm, more))
+            && room_for_mappings(0)
+            && mm.may_have_mappings()
     }
 
     /// Whether `more` bytes may become writable and private.
@@ -117,7 +124,11 @@ impl LockLimit {
         let p = &thread.process;
         let (bytes, _) = linux_limit(thread, 0, RLIMIT_MEMLOCK)?;
         let privileged = capable(p, thread.slot_index, CAP_IPC_LOCK)?;
-        if bytes == 0 && !privileged { Err(errno::EPERM) } else { Ok(LockLimit { bytes, privileged }) }
+        if bytes == 0 && !privileged {
+            Err(errno::EPERM)
+        } else {
+            Ok(LockLimit { bytes, privileged })
+        }
     }
 
     /// Whether that many bytes may be locked in all. The limit counts whole pages.
@@ -185,7 +196,11 @@ fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result
     if foreign {
         rights::may(MAY_LIMIT, pid as u32, p)?;
     }
-    let of_linux = if foreign || known.is_none() { Some(linux_limit(me, pid, u64::from(RLIMIT_AS))?.1) } else { None };
+    let of_linux = if foreign || known.is_none() {
+        Some(linux_limit(me, pid, u64::from(RLIMIT_AS))?.1)
+    } else {
+        None
+    };
     let hard = known.or(of_linux).unwrap_or(u64::MAX);
     if let Some(from) = new {
         let mut words = [0; 16];
@@ -221,7 +236,11 @@ impl AddressSpace {
     /// `ENOMEM`: the kernel has no memory for more.
     pub fn may_part(&self, start: u64, end: u64) -> Result<()> {
         let cuts = |at: u64| self.vmas.find(at).is_some_and(|v| v.start < at);
-        if (cuts(start) || cuts(end)) && !(room_for_mappings(0) && self.may_have_mappings()) { Err(errno::ENOMEM) } else { Ok(()) }
+        if (cuts(start) || cuts(end)) && !(room_for_mappings(0) && self.may_have_mappings()) {
+            Err(errno::ENOMEM)
+        } else {
+            Ok(())
+        }
     }
 
     /// The mapping at `addr`; one that grows down to it does so, as far as

@@ -94,7 +94,13 @@ fn answer(r: &RequestRef<'_>, addr: u64, pages: &[u64]) -> i32 {
     0
 }
 
-fn serve_first(p: &Process, mm: &mut AddressSpace, vma: &Vma<FileRef>, addr: u64, r: &RequestRef<'_>) -> i32 {
+fn serve_first(
+    p: &Process,
+    mm: &mut AddressSpace,
+    vma: &Vma<FileRef>,
+    addr: u64,
+    r: &RequestRef<'_>,
+) -> i32 {
     let mut fills = p.fills.lock();
     // One that another task runs, or was to run, is waited for.
     if let Some(f) = fills.iter().find(|f| f.fill.brings(vma, addr)) {
@@ -152,7 +158,11 @@ impl AddressSpace {
                 }
             }
             let Some(mut leaf) = self.table.find(at) else { break };
-            if write && at != addr && leaf.entry & (pte::WRITE | pte::FOREIGN) == 0 && !frames::is_shared(leaf.frame()) {
+            if write
+                && at != addr
+                && leaf.entry & (pte::WRITE | pte::FOREIGN) == 0
+                && !frames::is_shared(leaf.frame())
+            {
                 // Nobody shares it any more.
                 self.refresh(at, vma.prot);
                 leaf = self.table.find(at).unwrap_or(leaf);
@@ -175,7 +185,7 @@ impl AddressSpace {
             let stop = end.min(base + leaf.size);
             while at < stop {
                 let writable = if leaf.entry & pte::WRITE != 0 { PAGE_WRITABLE } else { 0 };
-                pages[n] = leaf.frame() + (at - base) | writable;
+                pages[n] = (leaf.frame() + (at - base)) | writable;
                 n += 1;
                 at += SMALL;
             }

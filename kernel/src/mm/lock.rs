@@ -51,11 +51,20 @@ pub fn populate(start: u64, end: u64, prot: Prot) -> core::result::Result<(), fa
 
 /// As [`populate`] over whatever is mapped in a range, with each mapping's own
 /// rights, as far as it goes (`MAP_POPULATE`, `MAP_LOCKED`).
-pub fn populate_mapped(p: &Process, start: u64, end: u64) -> core::result::Result<(), fault::Signal> {
+pub fn populate_mapped(
+    p: &Process,
+    start: u64,
+    end: u64,
+) -> core::result::Result<(), fault::Signal> {
     let mut at = start;
     // The last mapping may go on behind the range.
     while at < end {
-        let next = p.mm.lock().vmas.find_next(at).filter(|v| v.start < end).map(|v| (v.start.max(at), v.end.min(end), v.prot));
+        let next =
+            p.mm.lock()
+                .vmas
+                .find_next(at)
+                .filter(|v| v.start < end)
+                .map(|v| (v.start.max(at), v.end.min(end), v.prot));
         match next {
             None => break,
             Some((.., prot)) if prot.is_empty() => return Err(fault::Signal::NotAllowed),
@@ -82,7 +91,7 @@ fn apply(mm: &mut AddressSpace, start: u64, end: u64, add: VmaFlags) -> Result<(
     mm.vmas.update(start, end, |v| {
         // As Linux: nothing is to be locked of what the kernel maps and of MAP_HUGETLB.
         if !matches!(v.backing, Backing::Special(_)) && !v.flags.contains(VmaFlags::HUGETLB) {
-            v.flags = v.flags - BOTH | add;
+            v.flags = (v.flags - BOTH) | add;
         }
         Ok(())
     })
@@ -99,7 +108,12 @@ pub fn mlock(addr: u64, len: u64, flags: u64) -> Result<u64> {
     let on_fault = flags != 0;
     {
         let mut mm = p.mm.lock();
-        let there: u64 = mm.vmas.range(start, end).filter(|v| v.flags.contains(VmaFlags::LOCKED)).map(|v| v.end.min(end) - v.start.max(start)).sum();
+        let there: u64 = mm
+            .vmas
+            .range(start, end)
+            .filter(|v| v.flags.contains(VmaFlags::LOCKED))
+            .map(|v| v.end.min(end) - v.start.max(start))
+            .sum();
         if !limit.allows((end - start).saturating_add(mm.locked_bytes() - there)) {
             return Err(errno::ENOMEM);
         }
@@ -124,7 +138,8 @@ pub fn munlock(addr: u64, len: u64) -> Result<u64> {
 
 /// mlockall.
 pub fn mlockall(flags: u64) -> Result<u64> {
-    if flags == 0 || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 || flags == MCL_ONFAULT {
+    if flags == 0 || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 || flags == MCL_ONFAULT
+    {
         return Err(errno::EINVAL);
     }
     let limit = LockLimit::ask()?;
@@ -141,8 +156,11 @@ pub fn mlockall(flags: u64) -> Result<u64> {
     }
     lock_all(&mut mm, kind);
     drop(mm);
+    if flags & MCL_ONFAULT != 0 {
+        return Ok(0);
+    }
     let mut at = 0;
-    while flags & MCL_ONFAULT == 0 {
+    loop {
         // A lock taken in the condition would be held in the loop.
         let next = p.mm.lock().vmas.find_next(at).map(|v| (v.start.max(at), v.end));
         let Some((start, end)) = next else { break };
@@ -162,7 +180,9 @@ pub fn munlockall() -> Result<u64> {
 
 fn lock_all(mm: &mut AddressSpace, add: VmaFlags) {
     let mut at = 0;
-    while let Some((start, end, flags)) = mm.vmas.find_next(at).map(|v| (v.start.max(at), v.end, v.flags)) {
+    while let Some((start, end, flags)) =
+        mm.vmas.find_next(at).map(|v| (v.start.max(at), v.end, v.flags))
+    {
         if !flags.contains(VmaFlags::FIXED_KERNEL) {
             let _ = apply(mm, start, end, add);
         }
@@ -191,10 +211,11 @@ pub fn future(p: &Process, len: u64, map_locked: bool) -> Result<VmaFlags> {
 pub fn mincore(addr: u64, len: u64, vec: u64) -> Result<u64> {
     /// Pages looked at with the lock held, or asked for at once.
     const CHUNK: u64 = EXTENTS_MAX as u64 * 64;
-    if addr % SMALL != 0 {
+    if !addr.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
-    let end = addr.checked_add(len).filter(|&e| e <= TASK_SIZE).map(page_up).ok_or(errno::ENOMEM)?;
+    let end =
+        addr.checked_add(len).filter(|&e| e <= TASK_SIZE).map(page_up).ok_or(errno::ENOMEM)?;
     let pages = (end - addr) / SMALL;
     if vec.checked_add(pages).is_none_or(|e| e > TASK_SIZE) {
         return Err(errno::EFAULT);
@@ -225,7 +246,10 @@ pub fn mincore(addr: u64, len: u64, vec: u64) -> Result<u64> {
 
 /// Adds to the answer of mincore(2) the pages of a private file mapping that Linux has in its page cache.
 fn add_cached(vma: &Vma<FileRef>, at: u64, bytes: &mut [u8]) -> Result<()> {
-    let (Backing::PrivateFile { file, .. }, Some(offset)) = (&vma.backing, vma.file_offset(at)) else { return Ok(()) };
+    let (Backing::PrivateFile { file, .. }, Some(offset)) = (&vma.backing, vma.file_offset(at))
+    else {
+        return Ok(());
+    };
     if bytes.iter().all(|&b| b != 0) {
         return Ok(());
     }

@@ -4,8 +4,6 @@
 //! while waiting for Linux. Changes are made under the lock; what Linux has seen
 //! is zapped after it is released, and only then are frames freed.
 
-pub mod space;
-pub mod vdso;
 pub mod advise;
 pub mod aio;
 pub mod bad;
@@ -14,21 +12,23 @@ pub mod content;
 pub mod fault;
 pub mod files;
 pub mod fork;
+pub mod guard;
 pub mod huge;
 pub mod join;
 pub mod limits;
 pub mod linux;
-pub mod guard;
-pub mod patch;
 pub mod lock;
 pub mod oom;
+pub mod patch;
 pub mod release;
 pub mod remap;
 pub mod shared;
+pub mod space;
 pub mod sysv;
+pub mod vdso;
 
-use crate::base::{frames, heap};
 use crate::base::accounts::{Account, Sizes};
+use crate::base::{frames, heap};
 use crate::link::services;
 use crate::sched::tlb;
 use alloc::string::String;
@@ -166,7 +166,8 @@ impl AddressSpace {
 
     /// Sets a large leaf; false if something is in its way or there is no memory.
     fn map_large(&mut self, addr: u64, entry: u64) -> bool {
-        let mapped = self.table.map_large(addr, entry, &mut release::StaleTables(&mut self.stale)) == Ok(true);
+        let mapped = self.table.map_large(addr, entry, &mut release::StaleTables(&mut self.stale))
+            == Ok(true);
         if self.stale.has_tables() {
             self.flush(addr, addr + SMALL); // other CPUs may have cached the way to a table that is gone
         }

@@ -7,8 +7,8 @@ use crate::process::Process;
 use hanare_abi::service::SERVICE_ZAP;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, SpecialKind};
-use hanare_hal::paging::{LARGE, SMALL, pte};
 use hanare_hal::memory;
+use hanare_hal::paging::{LARGE, SMALL, pte};
 
 /// Writes `bytes`, for this process only: a page that it shares is copied first. Waits
 /// for Linux' service thread at most, so that any context will do. EFAULT: a page is
@@ -44,7 +44,13 @@ impl AddressSpace {
     /// Writes within a page; what [`give_up`] is to be called with, without the lock.
     fn write_page(&mut self, addr: u64, bytes: &[u8]) -> Result<Option<Replaced>> {
         let page = addr & !(SMALL - 1);
-        let leaf = self.vmas.find(addr).is_some().then(|| self.table.find(addr)).flatten().ok_or(errno::EFAULT)?;
+        let leaf = self
+            .vmas
+            .find(addr)
+            .is_some()
+            .then(|| self.table.find(addr))
+            .flatten()
+            .ok_or(errno::EFAULT)?;
         if leaf.entry & pte::FOREIGN != 0 {
             return Err(errno::EFAULT);
         }

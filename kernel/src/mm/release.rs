@@ -1,8 +1,8 @@
 //! Taking pages away: unmap, zap what Linux has seen, then free or quarantine.
 
 use super::{AddressSpace, FileRef};
-use crate::base::frames;
 use crate::base::chain::{Chain, Run};
+use crate::base::frames;
 use crate::link::services;
 use crate::mm::space::Space;
 use crate::process::Process;
@@ -171,7 +171,8 @@ struct Batch {
 
 impl Batch {
     fn take(from: &mut Chain) -> Batch {
-        let mut batch = Batch { count: 0, runs: [Run::of(0, false); EXTENTS_MAX], extents: [0; EXTENTS_MAX] };
+        let mut batch =
+            Batch { count: 0, runs: [Run::of(0, false); EXTENTS_MAX], extents: [0; EXTENTS_MAX] };
         batch.count = from.pop_into(&mut batch.runs);
         for (extent, run) in batch.extents.iter_mut().zip(&batch.runs) {
             *extent = run.extent();
@@ -210,7 +211,11 @@ fn apart(run: Run, parts: &mut Chain) {
     }
     let pages = run.pages.div_ceil(8);
     for first in (0..run.pages).step_by(pages as usize) {
-        parts.push_apart(Run { frame: run.frame + u64::from(first) * SMALL, pages: pages.min(run.pages - first), large: false });
+        parts.push_apart(Run {
+            frame: run.frame + u64::from(first) * SMALL,
+            pages: pages.min(run.pages - first),
+            large: false,
+        });
     }
 }
 
@@ -262,7 +267,8 @@ pub fn zap(p: &Process, start: u64, end: u64) -> bool {
     // Of a process that ends, the worker may be gone; others that share the memory go on.
     // Of a thread that ends, the process goes on.
     services::by_worker(SERVICE_ZAP, &args, &[]).is_ok()
-        || (!p.is_killed() || p.is_shared()) && services::by_thread(SERVICE_ZAP, p.space, &args, &[]).is_ok()
+        || (!p.is_killed() || p.is_shared())
+            && services::by_thread(SERVICE_ZAP, p.space, &args, &[]).is_ok()
 }
 
 /// Everything of a space whose proxy is gone, and pages of the kernel's that the proxy

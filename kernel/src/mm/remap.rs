@@ -1,6 +1,8 @@
 //! mremap, remap_file_pages.
 
-use super::calls::{MAP_FIXED, choose, fill_whole, reservation, unmap_range, unreserve, whole_pages};
+use super::calls::{
+    MAP_FIXED, choose, fill_whole, reservation, unmap_range, unreserve, whole_pages,
+};
 use super::limits::{self, Limits, LockLimit};
 use super::release::{Removed, zap};
 use super::{AddressSpace, FileRef, huge, lock, shared};
@@ -40,10 +42,20 @@ struct Move {
 /// mremap. Checks in the order of Linux, so that the error is the same.
 pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Result<u64> {
     let keep = flags & DONTUNMAP != 0;
-    if flags & !7 != 0 || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0 || keep && old_len != new_len || old % SMALL != 0 {
+    if flags & !7 != 0
+        || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0
+        || keep && old_len != new_len
+        || !old.is_multiple_of(SMALL)
+    {
         return Err(errno::EINVAL);
     }
-    let mut m = Move { old, old_size: whole_pages(old_len), new_size: whole_pages(new_len), keep, reserved: 0 };
+    let mut m = Move {
+        old,
+        old_size: whole_pages(old_len),
+        new_size: whole_pages(new_len),
+        keep,
+        reserved: 0,
+    };
     if m.new_size == 0 {
         return Err(errno::EINVAL);
     }
@@ -51,7 +63,10 @@ pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Res
     let vma = p.mm.lock().vmas.find(old).cloned().ok_or(errno::EFAULT)?;
     if let Some(size) = huge::size_of(vma.flags) {
         (m.old_size, m.new_size) = (huge::round(m.old_size, size)?, huge::round(m.new_size, size)?);
-        if old % size != 0 || flags & FIXED != 0 && new % size != 0 || m.new_size > m.old_size {
+        if !old.is_multiple_of(size)
+            || flags & FIXED != 0 && !new.is_multiple_of(size)
+            || m.new_size > m.old_size
+        {
             return Err(errno::EINVAL);
         }
     }
@@ -71,7 +86,10 @@ pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Res
     }
     let lock_flags = resizable(p, &vma, &m)?;
     let at_end = old + m.old_size == vma.end;
-    if at_end && let Some(end) = old.checked_add(m.new_size) && grow(p, &vma, old, end)? {
+    if at_end
+        && let Some(end) = old.checked_add(m.new_size)
+        && grow(p, &vma, old, end)?
+    {
         bring_in_locked(p, lock_flags, vma.end, end);
         return Ok(old);
     }
@@ -84,7 +102,7 @@ pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Res
 
 /// With `MREMAP_FIXED` or `MREMAP_DONTUNMAP`.
 fn move_to(p: &Process, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
-    if new % SMALL != 0 || m.new_size > USER_MAX || new > USER_MAX - m.new_size {
+    if !new.is_multiple_of(SMALL) || m.new_size > USER_MAX || new > USER_MAX - m.new_size {
         return Err(errno::EINVAL);
     }
     if m.old.wrapping_add(m.old_size) > new && new + m.new_size > m.old {
@@ -219,7 +237,13 @@ fn grow_linux(p: &Process, vma: &Vma<FileRef>, end: u64) -> Result<()> {
 }
 
 /// Moves it to where `target` is reserved.
-fn relocate(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64, lock_flags: VmaFlags) -> Result<u64> {
+fn relocate(
+    p: &Process,
+    vma: &Vma<FileRef>,
+    m: &Move,
+    target: u64,
+    lock_flags: VmaFlags,
+) -> Result<u64> {
     let linux = matches!(vma.backing, Backing::SharedLinux { .. });
     let moved = if linux { move_shared(p, vma, m, target) } else { move_pages(p, vma, m, target) };
     moved.inspect_err(|_| unreserve(p, target, target + m.new_size))?;
@@ -233,17 +257,24 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result
     let end = target + new_size;
     let source_end = old + old_size.max(SMALL);
     unchanged(&p.mm.lock(), vma, old, source_end)?;
-    let Backing::SharedLinux { file, offset, watch: old_watch } = vma.backing.advanced(old - vma.start) else { return Err(errno::EINVAL) };
+    let Backing::SharedLinux { file, offset, watch: old_watch } =
+        vma.backing.advanced(old - vma.start)
+    else {
+        return Err(errno::EINVAL);
+    };
     let gone = old_size != 0 && !keep;
     let flags = MAYMOVE | FIXED | if keep { DONTUNMAP } else { 0 };
-    delegate::linux(SYS_MREMAP, [old, old_size, new_size, flags, target, 0]).inspect_err(|_| shared::remap(target, end))?;
+    delegate::linux(SYS_MREMAP, [old, old_size, new_size, flags, target, 0])
+        .inspect_err(|_| shared::remap(target, end))?;
     let undo = || {
         if gone {
             move_back(p, m, target, old_watch);
         }
         shared::remap(target, end);
     };
-    let watch = services::by_worker(SERVICE_WATCH, &[target, end], &[]).inspect_err(|_| undo())?.status as u32;
+    let watch = services::by_worker(SERVICE_WATCH, &[target, end], &[])
+        .inspect_err(|_| undo())?
+        .status as u32;
     hold::at("mremap-moved");
     let enter = || -> Result<()> {
         let mut mm = p.mm.lock();
@@ -274,13 +305,22 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result
 fn move_back(p: &Process, m: &Move, target: u64, watch: u32) {
     let (old, end) = (m.old, m.old + m.old_size);
     let mapped = || -> LinkedList<(u64, u64, u32)> {
-        p.mm.lock().vmas.range(old, end).filter_map(|v| match v.backing {
-            Backing::SharedLinux { watch, .. } => Some((v.start.max(old), v.end.min(end), watch)),
-            _ => None,
-        }).collect()
+        p.mm.lock()
+            .vmas
+            .range(old, end)
+            .filter_map(|v| match v.backing {
+                Backing::SharedLinux { watch, .. } => {
+                    Some((v.start.max(old), v.end.min(end), watch))
+                }
+                _ => None,
+            })
+            .collect()
     };
     for (from, to, _) in mapped().into_iter().filter(|&(.., by)| by == watch) {
-        let _ = delegate::linux(SYS_MREMAP, [target + (from - old), to - from, to - from, MAYMOVE | FIXED, from, 0]);
+        let _ = delegate::linux(
+            SYS_MREMAP,
+            [target + (from - old), to - from, to - from, MAYMOVE | FIXED, from, 0],
+        );
     }
     // Looked at again: what another thread has unmapped meanwhile must not be there again.
     let mut at = old;
@@ -299,7 +339,15 @@ fn move_pages(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<
     let seen = {
         let mut mm = p.mm.lock();
         unchanged(&mm, vma, old, old_end)?;
-        fill_whole(&mut mm, Vma { start: target, end: target + new_size, backing: vma.backing.advanced(old - vma.start), ..vma.clone() })?;
+        fill_whole(
+            &mut mm,
+            Vma {
+                start: target,
+                end: target + new_size,
+                backing: vma.backing.advanced(old - vma.start),
+                ..vma.clone()
+            },
+        )?;
         let seen = match mm.place_leaves(old, old_end, target) {
             Ok(seen) => seen,
             Err(e) => {
@@ -312,7 +360,12 @@ fn move_pages(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<
         mm.displace_leaves(old, old_end);
         if keep {
             // The old place is as new, and not locked any more.
-            let _ = mm.vmas.set_flags(old, old_end, VmaFlags::empty(), VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT);
+            let _ = mm.vmas.set_flags(
+                old,
+                old_end,
+                VmaFlags::empty(),
+                VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT,
+            );
         } else {
             drop(mm.vmas.remove(old, old_end));
             mm.policies.clear(old, old_end);
@@ -336,7 +389,7 @@ impl AddressSpace {
     /// one. `ENOMEM`, for tables: then none is.
     fn place_leaves(&mut self, start: u64, end: u64, target: u64) -> Result<bool> {
         self.split_edges(start, end)?;
-        if target.wrapping_sub(start) % LARGE != 0 {
+        if !target.wrapping_sub(start).is_multiple_of(LARGE) {
             self.split_all(start, end)?;
         }
         let mut leaves = Vec::new();
@@ -349,7 +402,11 @@ impl AddressSpace {
             });
             let placed = leaves.iter().all(|l| {
                 let to = target + (l.addr - start);
-                if l.size == LARGE { self.map_large(to, l.entry) } else { self.table.map_small(to, l.entry, &mut frames::UserTables).is_ok() }
+                if l.size == LARGE {
+                    self.map_large(to, l.entry)
+                } else {
+                    self.table.map_small(to, l.entry, &mut frames::UserTables).is_ok()
+                }
             });
             if !placed {
                 self.displace_leaves(target, target + (end - start));
@@ -371,10 +428,15 @@ impl AddressSpace {
 /// watch tells of the old ones.
 pub fn file_pages(addr: u64, len: u64, prot: u64, page: u64, flags: u64) -> Result<u64> {
     let start = page_down(addr);
-    let end = start.checked_add(page_down(len)).filter(|&end| end > start && end <= USER_MAX).ok_or(errno::EINVAL)?;
+    let end = start
+        .checked_add(page_down(len))
+        .filter(|&end| end > start && end <= USER_MAX)
+        .ok_or(errno::EINVAL)?;
     let offset = page.checked_mul(SMALL).ok_or(errno::EINVAL)?;
     let p = &cpus::current().process;
-    let shared = |v: &Vma<FileRef>| v.flags.contains(VmaFlags::SHARED) && matches!(v.backing, Backing::SharedLinux { .. });
+    let shared = |v: &Vma<FileRef>| {
+        v.flags.contains(VmaFlags::SHARED) && matches!(v.backing, Backing::SharedLinux { .. })
+    };
     // Anything else is the device's in the proxy, which must not be touched.
     let mut at = start;
     for v in p.mm.lock().vmas.range(start, end).filter(|&v| shared(v)) {

@@ -27,17 +27,31 @@ const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 
 /// Has the worker map it in Linux at `addr`, watches it, and enters it in the map.
 /// The range must be reserved here.
-pub fn map(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64, fd: u64, offset: u64, vma_flags: VmaFlags) -> Result<u64> {
+pub fn map(
+    p: &Process,
+    addr: u64,
+    len: u64,
+    prot: Prot,
+    flags: u64,
+    fd: u64,
+    offset: u64,
+    vma_flags: VmaFlags,
+) -> Result<u64> {
     // What is locked is for the LWK to say: Linux would not know of munlock.
     let linux_flags = flags & !(MAP_FIXED_NOREPLACE | MAP_LOCKED) | MAP_FIXED;
-    let mapped = delegate::linux(SYS_MMAP, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
+    let mapped =
+        delegate::linux(SYS_MMAP, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
     let mut addr = addr;
     if let Err(e) = mapped {
         remap(addr, addr + len); // Linux unmaps what is there before it asks the file
         unreserve(p, addr, addr + len);
         // Not at an address of somebody's choice: is it Linux' choice that is wanted?
         let free = e == errno::EINVAL && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0;
-        addr = if free { super::aio::map_in_hole(p, len, prot, flags, fd, offset).map_err(|_| e)? } else { return Err(e) };
+        addr = if free {
+            super::aio::map_in_hole(p, len, prot, flags, fd, offset).map_err(|_| e)?
+        } else {
+            return Err(e);
+        };
     }
     let vma: Vma<FileRef> = Vma {
         start: addr,
@@ -94,7 +108,11 @@ pub fn unmap(p: &Process, start: u64, end: u64, watch: u32) {
 
 /// Ends a watch that no mapping uses any more.
 pub fn unwatch(p: &Process, watch: u32) {
-    let used = p.mm.lock().vmas.iter().any(|v| matches!(v.backing, Backing::SharedLinux { watch: w, .. } if w == watch));
+    let used =
+        p.mm.lock()
+            .vmas
+            .iter()
+            .any(|v| matches!(v.backing, Backing::SharedLinux { watch: w, .. } if w == watch));
     if !used && !p.is_killed() {
         let _ = services::by_worker(SERVICE_UNWATCH, &[u64::from(watch)], &[]);
     }
@@ -109,7 +127,13 @@ pub fn remap(start: u64, end: u64) {
 
 /// Maps the frames around `addr`, unless Linux changed something since `seen`. `may_come_again`:
 /// a signal need not wait.
-pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64, may_come_again: bool) -> core::result::Result<(), Signal> {
+pub fn resolve(
+    p: &Process,
+    addr: u64,
+    write: bool,
+    seen: u64,
+    may_come_again: bool,
+) -> core::result::Result<(), Signal> {
     let page = addr & !(SMALL - 1);
     let pages = {
         let mm = p.mm.lock();
@@ -117,7 +141,8 @@ pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64, may_come_again: b
         let most = if write { p.shared_writes.window(page) } else { WINDOW };
         ((vma.end - page) / SMALL).min(most)
     };
-    let ask = if may_come_again { services::by_worker_unless_signalled } else { services::by_worker };
+    let ask =
+        if may_come_again { services::by_worker_unless_signalled } else { services::by_worker };
     let answer = match ask(SERVICE_RESOLVE, &[page, pages, u64::from(write)], &[]) {
         Ok(a) => a,
         Err(errno::EAGAIN) => return Ok(()),
@@ -135,7 +160,9 @@ pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64, may_come_again: b
     for &e in answer.extents.iter() {
         let (frame, count) = (e & pte::ADDRESS & !EXTENT_PAGES_MASK, (e & EXTENT_PAGES_MASK) + 1);
         for i in 0..count {
-            let accessible = |v: &&Vma<FileRef>| matches!(v.backing, Backing::SharedLinux { .. }) && !v.prot.is_empty();
+            let accessible = |v: &&Vma<FileRef>| {
+                matches!(v.backing, Backing::SharedLinux { .. }) && !v.prot.is_empty()
+            };
             let Some(vma) = mm.vmas.find(at).filter(accessible) else { return Ok(()) };
             // What may only be written can be read; it is not to be written unseen.
             let rights = match vma.prot - Prot::WRITE {
@@ -145,8 +172,10 @@ pub fn resolve(p: &Process, addr: u64, write: bool, seen: u64, may_come_again: b
             };
             let known = mm.table.find(at);
             if known.is_none_or(|l| write && l.entry & pte::WRITE == 0) {
-                let entry = frame + i * SMALL | pte_bits(rights) | pte::FOREIGN;
-                mm.table.map_small(at, entry, &mut frames::UserTables).map_err(|_| Signal::NoMemory)?;
+                let entry = (frame + i * SMALL) | pte_bits(rights) | pte::FOREIGN;
+                mm.table
+                    .map_small(at, entry, &mut frames::UserTables)
+                    .map_err(|_| Signal::NoMemory)?;
                 if known.is_none() {
                     mm.add_resident(1);
                     mm.foreign += 1;
@@ -175,7 +204,11 @@ impl Writes {
     /// Pages to ask for at `page`.
     fn window(&self, page: u64) -> u64 {
         const PATIENCE: u64 = 16;
-        let run = if self.next.load(Ordering::Relaxed) == page { self.run.load(Ordering::Relaxed) } else { 0 };
+        let run = if self.next.load(Ordering::Relaxed) == page {
+            self.run.load(Ordering::Relaxed)
+        } else {
+            0
+        };
         let pages = if run < PATIENCE { 1 } else { (run / 2).min(WINDOW) };
         self.run.store(run + pages, Ordering::Relaxed);
         pages

@@ -1,21 +1,24 @@
 //! A space: memory that the LWK and a proxy have in common, with the control window in it.
 //! Of most, one process has it; processes made with CLONE_VM and not as threads share one.
 
-use crate::base::{frames, heap};
 use crate::base::accounts::{Account, Charge};
-use crate::link::inbound;
+use crate::base::{frames, heap};
 use crate::link::bells::Bell;
+use crate::link::inbound;
 use crate::mm::{self, AddressSpace, MmLock};
-use crate::process::{Process, clone, depart, newest_first, share};
 use crate::process::futex::Futexes;
 use crate::process::thread::Thread;
+use crate::process::{Process, clone, depart, newest_first, share};
 use crate::sched::balance::CpuMask;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOTS_MAX, SLOT_BASE, SLOT_SIZE, START_BASE, START_SIZE};
+use hanare_abi::layout::{
+    CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOT_BASE, SLOT_SIZE, SLOTS_MAX, START_BASE,
+    START_SIZE,
+};
 use hanare_abi::request::{CHILD_WORDS, GROUPS_WORD, USER_WORD};
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
@@ -33,7 +36,8 @@ const TOKENS_WORD: usize = CHILD_WORDS - 1;
 const CONTROL_COST: u64 = 4096 + 64;
 
 /// Spaces by the CPU that serves their requests, then by id.
-static SPACES: [Mutex<BTreeMap<u32, Arc<Space>>>; CPUS_MAX] = [const { Mutex::new(BTreeMap::new()) }; CPUS_MAX];
+static SPACES: [Mutex<BTreeMap<u32, Arc<Space>>>; CPUS_MAX] =
+    [const { Mutex::new(BTreeMap::new()) }; CPUS_MAX];
 
 /// The space with an id, whose home is `cpu`.
 pub fn find(cpu: usize, space: u32) -> Option<Arc<Space>> {
@@ -160,7 +164,12 @@ impl Space {
         made
     }
 
-    fn make(space: u32, cpus: u64, embryo: Option<Box<clone::Embryo>>, words: &[u64]) -> Result<(Arc<Space>, bool)> {
+    fn make(
+        space: u32,
+        cpus: u64,
+        embryo: Option<Box<clone::Embryo>>,
+        words: &[u64],
+    ) -> Result<(Arc<Space>, bool)> {
         let account = Self::account_of(words)?;
         let (mm, embryo) = match embryo {
             None => (AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?, None),
@@ -181,7 +190,12 @@ impl Space {
     }
 
     /// The space of a process that leaves other memory by execve.
-    fn for_program(space: u32, cpus: u64, plan: Box<depart::Plan>, words: &[u64]) -> Result<(Arc<Space>, bool)> {
+    fn for_program(
+        space: u32,
+        cpus: u64,
+        plan: Box<depart::Plan>,
+        words: &[u64],
+    ) -> Result<(Arc<Space>, bool)> {
         let account = Self::account_of(words)?;
         let mm = AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?;
         let new = Self::new(space, cpus, mm, account, words)?;
@@ -192,10 +206,19 @@ impl Space {
 
     fn account_of(words: &[u64]) -> Result<Arc<Account>> {
         let user = words.get(USER_WORD).copied().ok_or(errno::EINVAL)?;
-        Account::of(user as u32, &groups::from_words(words.get(GROUPS_WORD..USER_WORD).unwrap_or_default()))
+        Account::of(
+            user as u32,
+            &groups::from_words(words.get(GROUPS_WORD..USER_WORD).unwrap_or_default()),
+        )
     }
 
-    fn new(space: u32, cpus: u64, mm: AddressSpace, account: Arc<Account>, words: &[u64]) -> Result<Arc<Space>> {
+    fn new(
+        space: u32,
+        cpus: u64,
+        mm: AddressSpace,
+        account: Arc<Account>,
+        words: &[u64],
+    ) -> Result<Arc<Space>> {
         let _charge = account.charge(size_of::<Space>() as u64)?;
         heap::arc(Space {
             space,
@@ -283,7 +306,11 @@ impl Space {
         if let Some(slot) = self.slots_free.lock().pop() {
             return Some(slot);
         }
-        self.slots_made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < SLOTS_MAX).then_some(n + 1)).ok()
+        self.slots_made
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+                (n < SLOTS_MAX).then_some(n + 1)
+            })
+            .ok()
     }
 
     /// A slot of [`take_slot`](Self::take_slot) that nobody has used.
@@ -359,7 +386,9 @@ impl Space {
         match self.patience.load(Ordering::Relaxed) {
             0 => {
                 let until = first().max(1);
-                self.patience.compare_exchange(0, until, Ordering::Relaxed, Ordering::Relaxed).map_or_else(|known| known, |_| until)
+                self.patience
+                    .compare_exchange(0, until, Ordering::Relaxed, Ordering::Relaxed)
+                    .map_or_else(|known| known, |_| until)
             }
             until => until,
         }
@@ -401,7 +430,8 @@ impl Space {
     /// `EFAULT`: there is none. `ENOMEM`.
     pub fn control_page(&self, page: u64) -> Result<u64> {
         let known = (SLOT_BASE..SLOT_BASE + SLOT_SIZE).contains(&page)
-            || (START_BASE..START_BASE + START_SIZE).contains(&page) && !self.started.load(Ordering::Relaxed)
+            || (START_BASE..START_BASE + START_SIZE).contains(&page)
+                && !self.started.load(Ordering::Relaxed)
             || (SCRATCH_BASE..CONTROL_END).contains(&page);
         let mut control = self.control.lock();
         if let Some(&frame) = control.get(&page) {
@@ -422,7 +452,8 @@ impl Space {
         heap::room_for_entry::<u64, u64>()?;
         self.account.add_kernel(CONTROL_COST)?;
         let frame = if of_proxy { frames::alloc_user_zeroed() } else { frames::alloc_zeroed() };
-        let frame = frame.ok_or(errno::ENOMEM).inspect_err(|_| self.account.remove_kernel(CONTROL_COST))?;
+        let frame =
+            frame.ok_or(errno::ENOMEM).inspect_err(|_| self.account.remove_kernel(CONTROL_COST))?;
         control.insert(page, frame);
         Ok(frame)
     }

@@ -36,7 +36,9 @@ fn segment(p: &Process, id: u64) -> Result<(u64, bool)> {
     let mut bytes = [0; 56];
     p.read_control(scratch, &mut bytes);
     let mode = u32::from_le_bytes([bytes[20], bytes[21], bytes[22], bytes[23]]);
-    let size = u64::from_le_bytes([bytes[48], bytes[49], bytes[50], bytes[51], bytes[52], bytes[53], bytes[54], bytes[55]]);
+    let size = u64::from_le_bytes([
+        bytes[48], bytes[49], bytes[50], bytes[51], bytes[52], bytes[53], bytes[54], bytes[55],
+    ]);
     Ok((size, mode & SHM_HUGETLB != 0))
 }
 
@@ -47,7 +49,7 @@ pub fn shmat(id: u64, addr: u64, flags: u64) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let mut addr = addr;
-    if addr != 0 && addr % SMALL != 0 {
+    if addr != 0 && !addr.is_multiple_of(SMALL) {
         // Rounded down to nothing is an address only where nothing may be replaced.
         if flags & SHM_RND == 0 || addr < SMALL && flags & SHM_REMAP != 0 {
             return Err(errno::EINVAL);
@@ -98,7 +100,7 @@ fn place(p: &Process, addr: u64, len: u64, large: bool, replace: bool) -> Result
 
 /// shmdt: whatever is left of the segment that was attached at `addr`.
 pub fn shmdt(addr: u64) -> Result<u64> {
-    if addr % SMALL != 0 {
+    if !addr.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
     let p = &cpus::current().process;

@@ -39,8 +39,13 @@ pub fn empty() -> Option<u64> {
 
 /// Has a program's reads be system calls, or not.
 pub fn set_traps(mm: &mut AddressSpace, traps: bool) {
-    let (from, to) = if traps { (SpecialKind::Vvar, SpecialKind::VvarEmpty) } else { (SpecialKind::VvarEmpty, SpecialKind::Vvar) };
-    let found = mm.vmas.iter().find(|v| v.backing == Backing::Special(from)).map(|v| (v.start, v.end));
+    let (from, to) = if traps {
+        (SpecialKind::Vvar, SpecialKind::VvarEmpty)
+    } else {
+        (SpecialKind::VvarEmpty, SpecialKind::Vvar)
+    };
+    let found =
+        mm.vmas.iter().find(|v| v.backing == Backing::Special(from)).map(|v| (v.start, v.end));
     let Some((start, end)) = found else { return };
     let changed = mm.vmas.update(start, end, |v| {
         v.backing = Backing::Special(to);
@@ -59,8 +64,29 @@ pub fn map(mm: &mut AddressSpace, traps: bool) -> Option<u64> {
     let base = mm.mmap_base;
     let start = mm.vmas.find_gap(4096 + code, 4096, Search::TopDown(base))?;
     let flags = VmaFlags::VDSO | VmaFlags::DONTDUMP;
-    let special = |start, end, prot, kind| Vma { start, end, prot, max_prot: prot, flags, backing: Backing::Special(kind) };
-    mm.vmas.insert(special(start, start + 4096, Prot::READ, if traps { SpecialKind::VvarEmpty } else { SpecialKind::Vvar })).ok()?;
-    mm.vmas.insert(special(start + 4096, start + 4096 + code, Prot::READ | Prot::EXEC, SpecialKind::Vdso)).ok()?;
+    let special = |start, end, prot, kind| Vma {
+        start,
+        end,
+        prot,
+        max_prot: prot,
+        flags,
+        backing: Backing::Special(kind),
+    };
+    mm.vmas
+        .insert(special(
+            start,
+            start + 4096,
+            Prot::READ,
+            if traps { SpecialKind::VvarEmpty } else { SpecialKind::Vvar },
+        ))
+        .ok()?;
+    mm.vmas
+        .insert(special(
+            start + 4096,
+            start + 4096 + code,
+            Prot::READ | Prot::EXEC,
+            SpecialKind::Vdso,
+        ))
+        .ok()?;
     Some(start + 4096)
 }

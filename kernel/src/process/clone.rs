@@ -5,15 +5,16 @@ use crate::calls::seccomp;
 use crate::gate::{observe, ptrace};
 use crate::link::{delegate, services, slots};
 use crate::mm::{AddressSpace, FileHandle, FileRef, limits};
-use crate::process::{Identity, Ids, Process, futex, share, timens, usertsc};
 use crate::process::thread::{Birth, Thread};
 use crate::process::vfork::Vfork;
-use crate::sched::{cpus, hold};
+use crate::process::{Identity, Ids, Process, futex, share, timens, usertsc};
 use crate::sched::balance::{self, CpuMask};
+use crate::sched::{cpus, hold};
 use crate::signal::dispositions;
 use crate::signal::signals::{ProcessSignals, ThreadSignals};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -90,7 +91,11 @@ pub struct Request {
 impl Request {
     /// CLONE_PARENT_SETTID where the child, which has the parent's memory, can write it, or 0.
     pub fn parent_tid_in_child(&self) -> u64 {
-        if self.flags & (flag::PARENT_SETTID | flag::NEWPID) == flag::PARENT_SETTID { self.parent_tid } else { 0 }
+        if self.flags & (flag::PARENT_SETTID | flag::NEWPID) == flag::PARENT_SETTID {
+            self.parent_tid
+        } else {
+            0
+        }
     }
 }
 
@@ -104,7 +109,19 @@ pub fn clone2(a: &[u64; 6], regs: &mut Regs) -> Result<u64> {
     let pidfd = if flags & flag::PIDFD != 0 { a[2] } else { 0 };
     // Of a signal that there is not, nobody hears.
     let exit_signal = Some(a[0] & 0xff).filter(|&signal| signal <= 64).unwrap_or(0);
-    clone(&Request { flags, exit_signal, stack: a[1], parent_tid: a[2], child_tid: a[3], tls: a[4], pidfd, ..Request::default() }, regs)
+    clone(
+        &Request {
+            flags,
+            exit_signal,
+            stack: a[1],
+            parent_tid: a[2],
+            child_tid: a[3],
+            tls: a[4],
+            pidfd,
+            ..Request::default()
+        },
+        regs,
+    )
 }
 
 /// clone3(2).
@@ -126,19 +143,58 @@ pub fn clone3(args: u64, size: u64, regs: &mut Regs) -> Result<u64> {
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
     }
-    let [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup] = words;
+    let [
+        flags,
+        pidfd,
+        child_tid,
+        parent_tid,
+        exit_signal,
+        stack,
+        stack_size,
+        tls,
+        set_tid,
+        set_tid_size,
+        cgroup,
+    ] = words;
     let bad_ids = set_tid_size > 32 || (set_tid == 0) != (set_tid_size == 0);
-    let bad_group = flags & flag::INTO_CGROUP != 0 && (cgroup > i32::MAX as u64 || size < LATEST as u64);
+    let bad_group =
+        flags & flag::INTO_CGROUP != 0 && (cgroup > i32::MAX as u64 || size < LATEST as u64);
     // The low byte was the exit signal; of it only CLONE_NEWTIME is a flag here.
-    let unknown = flags & !(0xffff_ff00 | flag::NEWTIME | flag::CLEAR_SIGHAND | flag::INTO_CGROUP) != 0 || flags & flag::DETACHED != 0;
+    let unknown = flags & !(0xffff_ff00 | flag::NEWTIME | flag::CLEAR_SIGHAND | flag::INTO_CGROUP)
+        != 0
+        || flags & flag::DETACHED != 0;
     let both = flag::SIGHAND | flag::CLEAR_SIGHAND;
-    let both_told = flags & (flag::PIDFD | flag::PARENT_SETTID) == flag::PIDFD | flag::PARENT_SETTID && pidfd == parent_tid;
+    let both_told = flags & (flag::PIDFD | flag::PARENT_SETTID)
+        == flag::PIDFD | flag::PARENT_SETTID
+        && pidfd == parent_tid;
     let no_signal = flags & (flag::THREAD | flag::PARENT) != 0 && exit_signal != 0;
-    if bad_ids || bad_group || unknown || both_told || no_signal || flags & both == both || exit_signal > 64 || (stack == 0) != (stack_size == 0) {
+    if bad_ids
+        || bad_group
+        || unknown
+        || both_told
+        || no_signal
+        || flags & both == both
+        || exit_signal > 64
+        || (stack == 0) != (stack_size == 0)
+    {
         return Err(errno::EINVAL);
     }
     let top = stack.checked_add(stack_size).filter(|&top| top <= USER_MAX).ok_or(errno::EINVAL)?;
-    clone(&Request { flags, exit_signal, stack: top, parent_tid, child_tid, tls, pidfd, set_tid, set_tid_size, cgroup }, regs)
+    clone(
+        &Request {
+            flags,
+            exit_signal,
+            stack: top,
+            parent_tid,
+            child_tid,
+            tls,
+            pidfd,
+            set_tid,
+            set_tid_size,
+            cgroup,
+        },
+        regs,
+    )
 }
 
 /// A new thread or a new process.
@@ -147,9 +203,16 @@ pub fn clone(r: &Request, regs: &mut Regs) -> Result<u64> {
     let has = |bits| r.flags & bits == bits;
     let semaphores = has(flag::NEWIPC | flag::SYSVSEM);
     let file_system = has(flag::FS) && r.flags & (flag::NEWNS | flag::NEWUSER) != 0;
-    let threaded = has(flag::THREAD) && (!has(flag::SIGHAND) || r.flags & (flag::NEWUSER | flag::NEWPID | flag::PIDFD) != 0);
+    let threaded = has(flag::THREAD)
+        && (!has(flag::SIGHAND) || r.flags & (flag::NEWUSER | flag::NEWPID | flag::PIDFD) != 0);
     let shares = has(flag::SIGHAND | flag::VFORK) && !has(flag::THREAD);
-    if semaphores || file_system || threaded || shares || has(flag::SIGHAND) && !has(flag::VM) || has(flag::PIDFD | flag::DETACHED) {
+    if semaphores
+        || file_system
+        || threaded
+        || shares
+        || has(flag::SIGHAND) && !has(flag::VM)
+        || has(flag::PIDFD | flag::DETACHED)
+    {
         return Err(errno::EINVAL);
     }
     if !limits::room_for_tasks() {
@@ -200,7 +263,8 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
         slots::return_taken(p, &taken, me);
         e
     };
-    let new = Thread::new(p.clone(), taken.index, taken.slot, first_step).ok_or_else(|| give_up(errno::ENOMEM))?;
+    let new = Thread::new(p.clone(), taken.index, taken.slot, first_step)
+        .ok_or_else(|| give_up(errno::ENOMEM))?;
     *new.signals.lock() = me.signals.lock().inherit(false, true);
     *new.birth.lock() = Some(Birth { name: taken.name, ..birth(r, regs) });
     *new.name.lock() = *me.name.lock();
@@ -309,18 +373,28 @@ impl Inherited {
         identity.time.children |= r.flags & flag::NEWTIME != 0;
         let signals = p.signals.lock().inherit(); // not locked together with the thread's
         Inherited {
-            observed: if shares { observe::Inherited::of_sharer(p) } else { observe::Inherited::of(p) },
+            observed: if shares {
+                observe::Inherited::of_sharer(p)
+            } else {
+                observe::Inherited::of(p)
+            },
             exe: p.exe.lock().clone(),
             affinity: *me.affinity.lock(),
             name: *me.name.lock(),
             seccomp: me.seccomp.inherited(),
             signals,
-            thread_signals: me.signals.lock().inherit(r.flags & (flag::VM | flag::VFORK) != flag::VM, shares),
+            thread_signals: me
+                .signals
+                .lock()
+                .inherit(r.flags & (flag::VM | flag::VFORK) != flag::VM, shares),
             cpu_limit: p.cpu_timers.limit(),
             identity,
             shares_table: r.flags & flag::FILES != 0,
             ids: *me.ids.lock(),
-            birth: Birth { rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0), ..birth(r, regs) },
+            birth: Birth {
+                rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0),
+                ..birth(r, regs)
+            },
         }
     }
 
@@ -356,9 +430,12 @@ pub struct Embryo {
     pub parent: Arc<Thread>,
 }
 
-/// By parent's space and token; `None` while one is becoming a process. Boxed: they are
+/// A parent's space and the token of its child.
+type ParentAndToken = (u32, u64);
+
+/// Children that wait for their proxies; `None` while one is becoming a process. Boxed: they are
 /// large, and a tree moves its values through the kernel stack.
-static EMBRYOS: Mutex<BTreeMap<(u32, u64), Option<Box<Embryo>>>> = Mutex::new(BTreeMap::new());
+static EMBRYOS: Mutex<BTreeMap<ParentAndToken, Option<Box<Embryo>>>> = Mutex::new(BTreeMap::new());
 
 /// Memory of the list if it is empty.
 pub fn trim() {
@@ -399,7 +476,9 @@ struct Claimed<'a> {
 impl cpus::Wait for Claimed<'_> {
     fn ready(&self) -> bool {
         // Of a thread that another one's execve ends, too, the child is there on Linux.
-        self.thread.process.is_killed() || !EMBRYOS.lock().contains_key(&self.key) || cpu::rdtsc() > self.deadline
+        self.thread.process.is_killed()
+            || !EMBRYOS.lock().contains_key(&self.key)
+            || cpu::rdtsc() > self.deadline
     }
     fn announce(&self, _: bool) {}
     fn deadline(&self) -> u64 {
@@ -410,7 +489,14 @@ impl cpus::Wait for Claimed<'_> {
 /// Whether there is memory for a child until its proxy comes up.
 fn room_for_embryo() -> Result<()> {
     heap::room_for_entry::<(u32, u64), Option<Box<Embryo>>>()?;
-    heap::room(size_of::<Embryo>() + size_of::<Actions>() + size_of::<Mirrored>() + fpu::size() + size_of::<Vfork>() + SMALL_PARTS)
+    heap::room(
+        size_of::<Embryo>()
+            + size_of::<Actions>()
+            + size_of::<Mirrored>()
+            + fpu::size()
+            + size_of::<Vfork>()
+            + SMALL_PARTS,
+    )
 }
 
 /// Strings and lists of a process or a thread that begins, about.
@@ -438,7 +524,17 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     EMBRYOS.lock().insert(key, Some(embryo));
     hold::at("fork-embryo");
     let pid = loop {
-        match delegate::certainly(OP_FORK, [key.1, r.exit_signal | r.flags & (flag::LINUX | flag::FILES), r.pidfd, r.set_tid, r.set_tid_size, r.cgroup]) {
+        match delegate::certainly(
+            OP_FORK,
+            [
+                key.1,
+                r.exit_signal | r.flags & (flag::LINUX | flag::FILES),
+                r.pidfd,
+                r.set_tid,
+                r.set_tid_size,
+                r.cgroup,
+            ],
+        ) {
             // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
             pid if pid == errno::EAGAIN.as_return() && slots::dismiss(p) => {}
             pid => break pid,
@@ -484,13 +580,25 @@ pub fn adopt_files(mm: &mut AddressSpace, space: u32) -> Result<()> {
     let mut known: BTreeMap<u64, FileRef> = BTreeMap::new();
     let mut at = 0;
     while let Some((start, end)) = mm.vmas.find_next(at).map(|v| (v.start, v.end)) {
-        let file = mm.vmas.find(start).and_then(|v| if let Backing::PrivateFile { file, .. } = &v.backing { Some(file.clone()) } else { None });
+        let file = mm.vmas.find(start).and_then(|v| {
+            if let Backing::PrivateFile { file, .. } = &v.backing {
+                Some(file.clone())
+            } else {
+                None
+            }
+        });
         if let Some(file) = file {
-            if !known.contains_key(&file.id) {
+            if let Entry::Vacant(place) = known.entry(file.id) {
                 heap::room_for_entry::<u64, FileRef>()?;
                 heap::room(size_of::<FileHandle>() + file.name.len() + SMALL_PARTS)?;
-                known.insert(file.id, Arc::new(FileHandle {
-                    space, home: percpu::index(), id: file.id, inode: file.inode, device: file.device, name: file.name.clone(), content: file.content.clone(),
+                place.insert(Arc::new(FileHandle {
+                    space,
+                    home: percpu::index(),
+                    id: file.id,
+                    inode: file.inode,
+                    device: file.device,
+                    name: file.name.clone(),
+                    content: file.content.clone(),
                 }));
             }
             // The whole of a mapping: nothing is cut.
@@ -510,7 +618,10 @@ pub fn adopt_files(mm: &mut AddressSpace, space: u32) -> Result<()> {
 
 /// The mappings that are Linux' own.
 pub fn shared_with_linux(mm: &AddressSpace) -> impl Iterator<Item = (u64, u64)> {
-    mm.vmas.iter().filter(|v| matches!(v.backing, Backing::SharedLinux { .. })).map(|v| (v.start, v.end))
+    mm.vmas
+        .iter()
+        .filter(|v| matches!(v.backing, Backing::SharedLinux { .. }))
+        .map(|v| (v.start, v.end))
 }
 
 /// The child's first words with its proxy, which has mapped the device over everything

@@ -44,7 +44,10 @@ struct All {
 impl All {
     /// ns of CPU time until the next one; `user` of `used` were not in the kernel.
     fn left(&self, user: u64, used: u64) -> Option<u64> {
-        [self.virt.left(user), self.prof.left(used), self.limit.left(used)].into_iter().flatten().min()
+        [self.virt.left(user), self.prof.left(used), self.limit.left(used)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 
@@ -115,12 +118,18 @@ pub fn check(thread: &Thread) {
     let (user, system) = p.times_ns();
     let (virt, prof, limit) = {
         let mut all = p.cpu_timers.all.lock();
-        (all.virt.take_expired(user), all.prof.take_expired(user + system), all.limit.check(user + system))
+        (
+            all.virt.take_expired(user),
+            all.prof.take_expired(user + system),
+            all.limit.check(user + system),
+        )
     };
     clocktimers::check(thread);
     p.cpu_timers.rearm();
     let send = |signal| {
-        if thread.ptrace.is_on() && crate::signal::pending::send(thread, signal, SigInfo::kernel(signal)).is_ok() {
+        if thread.ptrace.is_on()
+            && crate::signal::pending::send(thread, signal, SigInfo::kernel(signal)).is_ok()
+        {
             return; // by way of Linux, where a tracer sees it
         }
         let mut s = p.signals.lock();
@@ -276,7 +285,8 @@ pub fn itimer(which: u64, new: Option<u64>, old: u64) -> Option<Result<u64>> {
         return None;
     }
     Some((|| {
-        let wanted = new.map(|at| if at == 0 { Ok((0, 0)) } else { read_itimer(at) }).transpose()?;
+        let wanted =
+            new.map(|at| if at == 0 { Ok((0, 0)) } else { read_itimer(at) }).transpose()?;
         let p = &cpus::current().process;
         let (user, system) = p.times_ns();
         let now = if which == ITIMER_VIRTUAL { user } else { user + system };

@@ -13,10 +13,10 @@
 use crate::gate::ptrace;
 use crate::link::{delegate, slots};
 use crate::mm::space::Space;
-use crate::process::{Process, timens, usertsc};
 use crate::process::exec::{self, Failed, Program, Strings};
 use crate::process::target::{self, Target};
 use crate::process::thread::Thread;
+use crate::process::{Process, timens, usertsc};
 use crate::sched::{cpus, hold};
 use crate::signal::signals::{self, ProcessSignals};
 use alloc::boxed::Box;
@@ -79,26 +79,37 @@ pub fn is_needed(thread: &Thread) -> bool {
         return true;
     }
     let is_apart = thread.is_apart.load(Ordering::Relaxed) && thread.slot_index != p.first_slot;
-    let left_by_linux = p.shares_table.load(Ordering::Relaxed) || slots::is_leader_gone(p) || timens::may_change_by_exec(p);
+    let left_by_linux = p.shares_table.load(Ordering::Relaxed)
+        || slots::is_leader_gone(p)
+        || timens::may_change_by_exec(p);
     p.shares_with_living() || is_apart || left_by_linux
 }
 
 /// execve of the running thread; `told`: where its arguments are for Linux and who watches, or 0. Comes back with an
 /// error only.
-pub fn exec(target: &Target, program: Program, interpreter: Option<Program>, argv: Strings, envp: &[Vec<u8>], told: u64) -> Failed {
+pub fn exec(
+    target: &Target,
+    program: Program,
+    interpreter: Option<Program>,
+    argv: Strings,
+    envp: &[Vec<u8>],
+    told: u64,
+) -> Failed {
     let me = cpus::current_arc();
     let p = &me.process;
     let Ok(envp) = exec::copied(envp) else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
     let files = program.file_id() | interpreter.as_ref().map_or(0, Program::file_id) << 32;
     let key = (p.space, p.next_token());
-    let plan = Plan { old: me.clone(), program, interpreter, path: target.name.clone(), argv, envp };
+    let plan =
+        Plan { old: me.clone(), program, interpreter, path: target.name.clone(), argv, envp };
     let scratch = match target::write_path(&me, &target.open) {
         Ok(scratch) => scratch,
         Err(e) => return Failed(e, START_FAILED_FILE),
     };
     PLANS.lock().insert(key, Box::new(plan));
     hold::at("exec-departs");
-    let result = delegate::certainly(OP_EXEC, [key.1, target.dir, scratch, target.flags, files, told]);
+    let result =
+        delegate::certainly(OP_EXEC, [key.1, target.dir, scratch, target.flags, files, told]);
     // Where it has been taken, this thread ends before it enters user mode again.
     drop(PLANS.lock().remove(&key));
     Failed(Errno::from_return(result).unwrap_or(errno::EIO), START_FAILED_FILE)
@@ -117,7 +128,12 @@ impl Plan {
 
     /// Has the program begin in `space`, as the process `new` there; `words` as of
     /// `REQUEST_SPACE_OPEN`.
-    pub fn begin(mut self: Box<Self>, space: &Space, new: &Arc<Process>, words: &[u64]) -> Result<()> {
+    pub fn begin(
+        mut self: Box<Self>,
+        space: &Space,
+        new: &Arc<Process>,
+        words: &[u64],
+    ) -> Result<()> {
         let old = self.old.clone();
         self.move_to(space);
         TAKEN.lock().insert(space.space, self);
@@ -132,14 +148,17 @@ impl Plan {
     }
 
     fn move_to(&mut self, space: &Space) {
-        core::iter::once(&mut self.program).chain(&mut self.interpreter).for_each(|program| program.move_to(space));
+        core::iter::once(&mut self.program)
+            .chain(&mut self.interpreter)
+            .for_each(|program| program.move_to(space));
     }
 }
 
 impl ProcessSignals {
     /// For a program that replaces the one of `old` in a process of its own here.
     pub fn take_over(&mut self, old: &mut ProcessSignals) {
-        let ignored = (1..=signal::SIGNAL_MAX).filter(|&s| old.actions.get(s).handler == signal::SIG_IGN);
+        let ignored =
+            (1..=signal::SIGNAL_MAX).filter(|&s| old.actions.get(s).handler == signal::SIG_IGN);
         self.inherit_ignored(ignored.fold(SigSet::EMPTY, SigSet::with).0);
         self.pending = core::mem::take(&mut old.pending);
     }

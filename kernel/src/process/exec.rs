@@ -8,12 +8,12 @@ use crate::base::heap;
 use crate::base::pages::Pages;
 use crate::gate::{observe, ptrace};
 use crate::link::{delegate, services, slots};
-use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, vdso};
 use crate::mm::content::Content;
 use crate::mm::space::Space;
-use crate::process::{Identity, Ids, Process, cputime, depart, futex, rights, share};
+use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, vdso};
 use crate::process::target::{AT_FDCWD, Target, write_path};
 use crate::process::thread::{Birth, Thread};
+use crate::process::{Identity, Ids, Process, cputime, depart, futex, rights, share};
 use crate::sched::{cpus, hold};
 use crate::signal::{dispositions, signals};
 use alloc::string::String;
@@ -23,11 +23,14 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::layout::{START_BASE, USER_MAX};
 use hanare_abi::service::{FILE_UNREADABLE, SERVICE_FILL, SERVICE_PROGRAM_GET};
-use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
+use hanare_abi::slot::{
+    EXECED_WORDS, OP_EXECED, OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_FORMAT,
+    START_FAILED_INTERPRETER, START_FAILED_MEMORY,
+};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::elf::{ElfHeader, ElfPlan, interpreter_path};
 use hanare_core::errno::{self, Errno, Result};
-use hanare_core::limits::{ARG_MAX_TOTAL, COMM_SIZE, STACK_EXPAND, MAX_INTERPRETERS, PATH_MAX};
+use hanare_core::limits::{ARG_MAX_TOTAL, COMM_SIZE, MAX_INTERPRETERS, PATH_MAX, STACK_EXPAND};
 use hanare_core::script::Script;
 use hanare_core::stack::{StackImage, at, check_limits};
 use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
@@ -90,11 +93,14 @@ extern "C" fn first_step(argument: usize) -> ! {
     let thread = Thread::from_argument(argument);
     let mut regs = Regs::default();
     observe::debug::loads(thread, true);
-    match start_block_strings(&thread.process).map_err(|e| Failed(e, START_FAILED_FILE)).and_then(|(path, argv, envp)| {
-        run(&Target::path(path), argv, &envp, &mut regs)
-    }) {
+    match start_block_strings(&thread.process)
+        .map_err(|e| Failed(e, START_FAILED_FILE))
+        .and_then(|(path, argv, envp)| run(&Target::path(path), argv, &envp, &mut regs))
+    {
         Ok(()) => observe::debug::loads(thread, false),
-        Err(Failed(e, kind)) => delegate::last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0]),
+        Err(Failed(e, kind)) => {
+            delegate::last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0])
+        }
     }
     crate::entry::to_user(&mut regs);
     context::enter_user(&mut regs)
@@ -119,7 +125,11 @@ pub fn check_strings(bytes: u64, count: u64) -> Result<()> {
     if bytes.saturating_add(count.saturating_mul(8)) > ARG_MAX_TOTAL {
         return Err(errno::E2BIG);
     }
-    if (bytes * 4 + count * EACH) * 2 > crate::base::frames::usage().0 { Err(errno::ENOMEM) } else { Ok(()) }
+    if (bytes * 4 + count * EACH) * 2 > crate::base::frames::usage().0 {
+        Err(errno::ENOMEM)
+    } else {
+        Ok(())
+    }
 }
 
 fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
@@ -193,7 +203,10 @@ fn take_first_slot(regs: &Regs) {
     }
     // All there is to it first: what is taken cannot be given back.
     let Some(slot) = p.slot(p.first_slot) else { return };
-    let Some(new) = Thread::new(p.clone(), p.first_slot, slot, crate::process::clone::first_step) else { return };
+    let Some(new) = Thread::new(p.clone(), p.first_slot, slot, crate::process::clone::first_step)
+    else {
+        return;
+    };
     if !slots::take_first(p, slot) {
         return;
     }
@@ -213,7 +226,12 @@ fn take_first_slot(regs: &Regs) {
 
 /// Replaces the program of the running process, in its memory, or in new memory where others
 /// share that.
-fn run(target: &Target, mut argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> core::result::Result<(), Failed> {
+fn run(
+    target: &Target,
+    mut argv: Strings,
+    envp: &[Vec<u8>],
+    regs: &mut Regs,
+) -> core::result::Result<(), Failed> {
     let path = &target.name[..];
     let check = |argv: &Strings| {
         let limit = cpus::current().process.identity.lock().stack_soft;
@@ -295,7 +313,8 @@ fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
     let thread = cpus::current();
     let scratch = write_path(thread, path)?;
     let pages = Pages::new(1)?;
-    let answer = services::by_worker(SERVICE_PROGRAM_GET, &[dir, scratch, flags], &[pages.extent()])?;
+    let answer =
+        services::by_worker(SERVICE_PROGRAM_GET, &[dir, scratch, flags], &[pages.extent()])?;
     let name = pages.bytes(4096, (answer.args[0] >> 32) as usize);
     let file = FileHandle {
         space: thread.process.space,
@@ -304,16 +323,27 @@ fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
         inode: answer.args[1],
         device: answer.args[4],
         content: Content::of(answer.args[4], answer.args[1], answer.held, answer.args[2]),
-        name: String::from_utf8(name).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| String::from_utf8_lossy(path).into_owned()),
+        name: String::from_utf8(name)
+            .ok()
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| String::from_utf8_lossy(path).into_owned()),
     };
     file.set_runs();
-    Ok(Opened { file: Arc::new(file), head: pages.bytes(0, answer.args[0] as u32 as usize), hidden: answer.args[3] & FILE_UNREADABLE != 0 })
+    Ok(Opened {
+        file: Arc::new(file),
+        head: pages.bytes(0, answer.args[0] as u32 as usize),
+        hidden: answer.args[3] & FILE_UNREADABLE != 0,
+    })
 }
 
 /// Up to one page of a file.
 fn read_at(file: &FileHandle, offset: u64, bytes: usize) -> Result<Vec<u8>> {
     let page = Pages::new(0)?;
-    let answer = services::by_worker(SERVICE_FILL, &[file.id, offset, bytes.min(4096) as u64], &[page.extent()])?;
+    let answer = services::by_worker(
+        SERVICE_FILL,
+        &[file.id, offset, bytes.min(4096) as u64],
+        &[page.extent()],
+    )?;
     Ok(page.bytes(0, answer.status as usize))
 }
 
@@ -326,7 +356,12 @@ fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::ElfE
     } else {
         let mut phdrs = Vec::new();
         while phdrs.len() < header.phdr_bytes() {
-            let part = read_at(&opened.file, header.phoff + phdrs.len() as u64, header.phdr_bytes() - phdrs.len()).map_err(|_| ElfError::Truncated)?;
+            let part = read_at(
+                &opened.file,
+                header.phoff + phdrs.len() as u64,
+                header.phdr_bytes() - phdrs.len(),
+            )
+            .map_err(|_| ElfError::Truncated)?;
             if part.is_empty() {
                 return Err(ElfError::Truncated);
             }
@@ -390,7 +425,14 @@ fn is_hidden(program: &Program, interpreter: Option<&Program>) -> bool {
 }
 
 /// The point of no return: replaces the memory and sets the registers.
-fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[Vec<u8>], envp: &[Vec<u8>], regs: &mut Regs) -> core::result::Result<(), Failed> {
+fn load(
+    program: &Program,
+    interpreter: Option<&Program>,
+    path: &[u8],
+    argv: &[Vec<u8>],
+    envp: &[Vec<u8>],
+    regs: &mut Regs,
+) -> core::result::Result<(), Failed> {
     let thread = cpus::current();
     let p = &thread.process;
     let memory = |e| Failed(e, START_FAILED_MEMORY);
@@ -398,7 +440,11 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
     let replaces = !p.exe.lock().is_empty();
 
     hold::at("exec-opened");
-    let dumpable = if is_hidden(program, interpreter) { Some(rights::hide(p).map_err(|e| Failed(e, START_FAILED_FILE))?) } else { None };
+    let dumpable = if is_hidden(program, interpreter) {
+        Some(rights::hide(p).map_err(|e| Failed(e, START_FAILED_FILE))?)
+    } else {
+        None
+    };
     // What `hanare run` starts has what its proxy was given.
     let rights = if replaces {
         Some(rights::renew(thread).inspect_err(|_| rights::show_again(dumpable)).map_err(memory)?)
@@ -421,7 +467,15 @@ fn load(program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[V
 }
 
 /// Builds the program in the empty memory of the running thread, and sets its registers.
-pub fn build(thread: &Thread, program: &Program, interpreter: Option<&Program>, path: &[u8], argv: &[&[u8]], envp: &[&[u8]], regs: &mut Regs) -> core::result::Result<(), Failed> {
+pub fn build(
+    thread: &Thread,
+    program: &Program,
+    interpreter: Option<&Program>,
+    path: &[u8],
+    argv: &[&[u8]],
+    envp: &[&[u8]],
+    regs: &mut Regs,
+) -> core::result::Result<(), Failed> {
     let p = &thread.process;
     let memory = |e| Failed(e, START_FAILED_MEMORY);
     let id = *p.identity.lock();
@@ -449,15 +503,40 @@ pub fn build(thread: &Thread, program: &Program, interpreter: Option<&Program>, 
     let auxv = auxv(&id, *thread.ids.lock(), program, bias, base, vdso);
     let mut random = [0; 16];
     random.copy_from_slice(&id.random[..16]);
-    let stack = StackImage::build(place.stack_top, argv, envp, &auxv, path, random, id.stack_soft, place.stack_shift).map_err(memory)?;
-    map_stack(&mut p.mm.lock(), place.stack_top, stack.sp, id.stack_soft, program.plan.exec_stack).map_err(memory)?;
+    let stack = StackImage::build(
+        place.stack_top,
+        argv,
+        envp,
+        &auxv,
+        path,
+        random,
+        id.stack_soft,
+        place.stack_shift,
+    )
+    .map_err(memory)?;
+    map_stack(&mut p.mm.lock(), place.stack_top, stack.sp, id.stack_soft, program.plan.exec_stack)
+        .map_err(memory)?;
     usercopy::write(stack.sp, &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
     thread.reset_user_state();
-    *p.observed.auxv.lock() = stack.bytes[(stack.auxv_start - stack.sp) as usize..(stack.auxv_end - stack.sp) as usize].to_vec();
+    *p.observed.auxv.lock() = stack.bytes
+        [(stack.auxv_start - stack.sp) as usize..(stack.auxv_end - stack.sp) as usize]
+        .to_vec();
     *p.exe.lock() = program.file.name.as_bytes().to_vec();
-    *regs = Regs { rip: entry, rsp: stack.sp, rflags: 0x202, cs: u64::from(gdt::USER_CS), ss: u64::from(gdt::USER_DS), orig_rax: crate::entry::NO_CALL, ..Regs::default() };
+    *regs = Regs {
+        rip: entry,
+        rsp: stack.sp,
+        rflags: 0x202,
+        cs: u64::from(gdt::USER_CS),
+        ss: u64::from(gdt::USER_DS),
+        orig_rax: crate::entry::NO_CALL,
+        ..Regs::default()
+    };
     // As Linux, which calls a program without a path of its own by its file's name.
-    let path = if path.strip_prefix(b"/dev/fd/").is_some_and(|n| n.iter().all(u8::is_ascii_digit)) { program.file.name.as_bytes() } else { path };
+    let path = if path.strip_prefix(b"/dev/fd/").is_some_and(|n| n.iter().all(u8::is_ascii_digit)) {
+        program.file.name.as_bytes()
+    } else {
+        path
+    };
     let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
     let mut comm = [0; COMM_SIZE];
     let length = name.len().min(COMM_SIZE - 1);
@@ -465,11 +544,25 @@ pub fn build(thread: &Thread, program: &Program, interpreter: Option<&Program>, 
     *thread.name.lock() = Some(comm);
     let mut told = name[..name.len().min(255)].to_vec();
     told.resize(WORDS_AT, 0);
-    told.extend(words_for_linux(program, bias, p.mm.lock().brk_start, &stack).iter().flat_map(|w| w.to_le_bytes()));
+    told.extend(
+        words_for_linux(program, bias, p.mm.lock().brk_start, &stack)
+            .iter()
+            .flat_map(|w| w.to_le_bytes()),
+    );
     let scratch = p.write_scratch(thread.slot_index, &told).map_err(memory)?;
     hold::at("exec-built");
     p.release_parent();
-    let _ = delegate::call(OP_EXECED, [scratch, program.file.id, scratch + WORDS_AT as u64, is_hidden(program, interpreter).into(), 0, 0]);
+    let _ = delegate::call(
+        OP_EXECED,
+        [
+            scratch,
+            program.file.id,
+            scratch + WORDS_AT as u64,
+            is_hidden(program, interpreter).into(),
+            0,
+            0,
+        ],
+    );
     dispositions::execed();
     Ok(())
 }
@@ -478,16 +571,36 @@ pub fn build(thread: &Thread, program: &Program, interpreter: Option<&Program>, 
 const WORDS_AT: usize = 512;
 
 /// What `/proc/PID/cmdline` and its like are made from.
-fn words_for_linux(program: &Program, bias: u64, brk: u64, stack: &StackImage) -> [u64; EXECED_WORDS] {
+fn words_for_linux(
+    program: &Program,
+    bias: u64,
+    brk: u64,
+    stack: &StackImage,
+) -> [u64; EXECED_WORDS] {
     let span = |exec: bool| {
-        let segments = || program.plan.segments.iter().filter(|s| s.prot.contains(Prot::EXEC) == exec);
+        let segments =
+            || program.plan.segments.iter().filter(|s| s.prot.contains(Prot::EXEC) == exec);
         let start = segments().map(|s| bias + s.map_start()).min();
         let end = segments().map(|s| bias + s.map_end()).max();
         start.zip(end).unwrap_or((bias + program.plan.entry, bias + program.plan.entry + 1))
     };
     let (code, data) = (span(true), span(false));
     let (auxv, auxv_bytes) = (stack.auxv_start, stack.auxv_end - stack.auxv_start);
-    [code.0, code.1, data.0, data.1, brk, brk, stack.sp, stack.arg_start, stack.arg_end, stack.env_start, stack.env_end, auxv, auxv_bytes]
+    [
+        code.0,
+        code.1,
+        data.0,
+        data.1,
+        brk,
+        brk,
+        stack.sp,
+        stack.arg_start,
+        stack.arg_end,
+        stack.env_start,
+        stack.env_end,
+        auxv,
+        auxv_bytes,
+    ]
 }
 
 /// The stack from `top` down to `least` and a little further; it grows as it is used.
@@ -501,11 +614,20 @@ fn map_stack(mm: &mut AddressSpace, top: u64, least: u64, limit: u64, exec: bool
 
 fn map_segments(mm: &mut AddressSpace, program: &Program, bias: u64) -> Result<()> {
     for s in &program.plan.segments {
-        let (start, middle, end) = (bias + s.map_start(), bias + s.file_map_end(), bias + s.map_end());
+        let (start, middle, end) =
+            (bias + s.map_start(), bias + s.file_map_end(), bias + s.map_end());
         drop(mm.vmas.remove(start, end));
         if middle > start {
-            let backing = Backing::PrivateFile { file: program.file.clone(), offset: s.map_offset() };
-            mm.vmas.insert(Vma { start, end: middle, prot: s.prot, max_prot: Prot::all(), flags: VmaFlags::empty(), backing })?;
+            let backing =
+                Backing::PrivateFile { file: program.file.clone(), offset: s.map_offset() };
+            mm.vmas.insert(Vma {
+                start,
+                end: middle,
+                prot: s.prot,
+                max_prot: Prot::all(),
+                flags: VmaFlags::empty(),
+                backing,
+            })?;
         }
         if end > middle {
             mm.vmas.insert(mm::anonymous(middle, end, s.prot, VmaFlags::empty()))?;
@@ -539,7 +661,14 @@ fn map_interpreter(p: &Process, i: &Program) -> Result<u64> {
     Ok(bias)
 }
 
-fn auxv(id: &Identity, ids: Ids, program: &Program, bias: u64, base: u64, vdso: Option<u64>) -> Vec<(u64, u64)> {
+fn auxv(
+    id: &Identity,
+    ids: Ids,
+    program: &Program,
+    bias: u64,
+    base: u64,
+    vdso: Option<u64>,
+) -> Vec<(u64, u64)> {
     let mut v = Vec::new();
     // In the order of Linux.
     v.extend(vdso.map(|a| (at::SYSINFO_EHDR, a)));

@@ -48,13 +48,17 @@ impl Word {
     fn of(p: &Process, addr: u64, op: u32) -> Result<Word> {
         /// The last address that could be a program's on Linux.
         const LAST: u64 = (1 << 47) - 4096 - 4;
-        if addr % 4 != 0 {
+        if !addr.is_multiple_of(4) {
             return Err(errno::EINVAL);
         }
         let shared = op & PRIVATE == 0;
         // A shared word has to be there, and to have a page of its own.
         let is_there = || usercopy::read_u32(addr).is_ok() && !is_constant(p, addr);
-        if addr > LAST || shared && !is_there() { Err(errno::EFAULT) } else { Ok(Word::new(addr, shared)) }
+        if addr > LAST || shared && !is_there() {
+            Err(errno::EFAULT)
+        } else {
+            Ok(Word::new(addr, shared))
+        }
     }
 
     fn addr(self) -> u64 {
@@ -102,7 +106,9 @@ struct Asleep<'a> {
 
 impl Asleep<'_> {
     fn is_told_something(&self) -> bool {
-        self.thread.futex_woken.load(Ordering::Acquire) || self.thread.must_end() || self.thread.has_signal()
+        self.thread.futex_woken.load(Ordering::Acquire)
+            || self.thread.must_end()
+            || self.thread.has_signal()
     }
 }
 
@@ -144,7 +150,8 @@ pub fn sleep_until(until: Until) -> Result<()> {
 /// words hold the ids of the workers, which wait for each other there.
 pub fn is_delegated(a: &[u64; 6]) -> bool {
     let op = a[1] as u32;
-    matches!(command(op), 6 | 7 | 8 | 11 | 12 | 13) || op & PRIVATE == 0 && is_linux(&cpus::current().process, a[0])
+    matches!(command(op), 6 | 7 | 8 | 11 | 12 | 13)
+        || op & PRIVATE == 0 && is_linux(&cpus::current().process, a[0])
 }
 
 /// An operation without its flags.
@@ -158,12 +165,20 @@ pub fn futex(a: &[u64; 6]) -> Result<u64> {
     let (op, value, bits) = (a[1] as u32, a[2], a[5] as u32);
     let command = command(op);
     let word = |addr| Word::of(p, addr, op);
-    let until = if matches!(command, WAIT | WAIT_BITSET) { timeout(a[3], op, command == WAIT)? } else { Until::NEVER };
+    let until = if matches!(command, WAIT | WAIT_BITSET) {
+        timeout(a[3], op, command == WAIT)?
+    } else {
+        Until::NEVER
+    };
     match command {
         _ if op & CLOCK_REALTIME != 0 && command != WAIT_BITSET => Err(errno::ENOSYS),
         WAIT_BITSET | WAKE_BITSET if bits == 0 => Err(errno::EINVAL),
-        WAIT => Waiting { word: word(a[0])?, value: value as u32, until, bitset: MATCH_ANY }.go_on(),
-        WAIT_BITSET => Waiting { word: word(a[0])?, value: value as u32, until, bitset: bits }.go_on(),
+        WAIT => {
+            Waiting { word: word(a[0])?, value: value as u32, until, bitset: MATCH_ANY }.go_on()
+        }
+        WAIT_BITSET => {
+            Waiting { word: word(a[0])?, value: value as u32, until, bitset: bits }.go_on()
+        }
         WAKE => Ok(wake(p, word(a[0])?, value, MATCH_ANY)),
         WAKE_BITSET => Ok(wake(p, word(a[0])?, value, bits)),
         REQUEUE | CMP_REQUEUE if (value as i32) < 0 || (a[3] as i32) < 0 => Err(errno::EINVAL),
@@ -182,7 +197,10 @@ pub fn is_linux(p: &Process, addr: u64) -> bool {
 /// Whether it lies in memory of no file that may not be written: Linux finds no page there
 /// that processes could have in common.
 fn is_constant(p: &Process, addr: u64) -> bool {
-    p.mm.lock().vmas.find(addr).is_some_and(|v| matches!(v.backing, Backing::Anonymous) && !v.prot.contains(Prot::WRITE))
+    p.mm.lock()
+        .vmas
+        .find(addr)
+        .is_some_and(|v| matches!(v.backing, Backing::Anonymous) && !v.prot.contains(Prot::WRITE))
 }
 
 /// Of a timeout argument.
@@ -207,7 +225,11 @@ pub fn read_timespec(pointer: u64) -> Result<u64> {
 
 /// Runs `f` under the lock of the queues with user memory as it is; if `f` meets a
 /// page that is not there, the page is brought in without the lock and `f` runs again.
-pub fn with_queues<T>(p: &Process, addr: u64, f: impl Fn(&mut Futexes) -> core::result::Result<T, usercopy::Fault>) -> Result<T> {
+pub fn with_queues<T>(
+    p: &Process,
+    addr: u64,
+    f: impl Fn(&mut Futexes) -> core::result::Result<T, usercopy::Fault>,
+) -> Result<T> {
     let thread = cpus::current();
     loop {
         let result = {
@@ -251,7 +273,8 @@ impl Waiting {
         let woken = {
             let mut queues = p.futexes.lock();
             // Woken, though a signal or the deadline came too: not one wake-up may be lost.
-            thread.futex_woken.load(Ordering::Relaxed) || !queues.remove(word.key(), &Sleeper::one_of(0, None))
+            thread.futex_woken.load(Ordering::Relaxed)
+                || !queues.remove(word.key(), &Sleeper::one_of(0, None))
         };
         if woken {
             return Ok(0);
@@ -285,7 +308,14 @@ pub fn wake(p: &Process, word: Word, most: u64, bitset: u32) -> u64 {
 }
 
 /// Wakes some waiters and has others wait on another word; how many both were.
-fn requeue(p: &Process, from: Word, to: Word, wake: u64, most: u64, expected: Option<u32>) -> Result<u64> {
+fn requeue(
+    p: &Process,
+    from: Word,
+    to: Word,
+    wake: u64,
+    most: u64,
+    expected: Option<u32>,
+) -> Result<u64> {
     let (woken, moved) = with_queues(p, from.addr(), |queues| {
         if let Some(expected) = expected
             && usercopy::read_u32(from.addr())? != expected
@@ -310,7 +340,10 @@ fn rouse(woken: &[Sleeper]) {
     for w in woken {
         match w.on_linux {
             None => cpus::kick(&w.thread),
-            Some(word) => delegate::last_word(FUTEX, [word, u64::from(WAKE | PRIVATE), i32::MAX as u64, 0, 0, 0]),
+            Some(word) => delegate::last_word(
+                FUTEX,
+                [word, u64::from(WAKE | PRIVATE), i32::MAX as u64, 0, 0, 0],
+            ),
         }
     }
 }
@@ -355,7 +388,8 @@ fn wake_op(p: &Process, first: Word, second: Word, a: &[u64; 6]) -> Result<u64> 
 fn exchange(addr: u64, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
     let mut old = usercopy::read_u32(addr).map_err(|_| errno::EFAULT)?;
     loop {
-        let found = usercopy::compare_exchange_u32(addr, old, f(old)?).map_err(|_| errno::EFAULT)?;
+        let found =
+            usercopy::compare_exchange_u32(addr, old, f(old)?).map_err(|_| errno::EFAULT)?;
         if found == old {
             return Ok(old);
         }
@@ -380,7 +414,11 @@ pub fn release_robust(thread: &Thread) {
     if head == 0 {
         return;
     }
-    let (Ok(mut entry), Ok(offset), Ok(pending)) = (usercopy::read_u64(head), usercopy::read_u64(head + 8), usercopy::read_u64(head + 16)) else { return };
+    let (Ok(mut entry), Ok(offset), Ok(pending)) =
+        (usercopy::read_u64(head), usercopy::read_u64(head + 8), usercopy::read_u64(head + 16))
+    else {
+        return;
+    };
     let tid = thread.slot.tid();
     let die = |entry: u64, is_pending: bool| {
         let word = (entry & !PI).wrapping_add(offset);
@@ -388,13 +426,23 @@ pub fn release_robust(thread: &Thread) {
             return false;
         }
         let pi = entry & PI != 0;
-        let change = |value: u32| if value & OWNER == tid { Ok(value & WAITERS | OWNER_DIED) } else { Err(Errno(value as i32)) };
+        let change = |value: u32| {
+            if value & OWNER == tid {
+                Ok(value & WAITERS | OWNER_DIED)
+            } else {
+                Err(Errno(value as i32))
+            }
+        };
         match exchange(word, change) {
             Ok(value) if !pi && value & WAITERS != 0 => wake_anywhere(thread, word),
             // It ended between giving the word back and waking the next one.
             Err(Errno(0)) if is_pending && !pi => wake_anywhere(thread, word),
             // Linux has given it back.
-            Err(Errno(value)) if !pi && value as u32 & (OWNER | OWNER_DIED | WAITERS) == OWNER_DIED | WAITERS => wake_anywhere(thread, word),
+            Err(Errno(value))
+                if !pi && value as u32 & (OWNER | OWNER_DIED | WAITERS) == OWNER_DIED | WAITERS =>
+            {
+                wake_anywhere(thread, word)
+            }
             Err(errno::EFAULT) => return usercopy::read_u32(word).is_ok(),
             _ => {}
         }
@@ -420,7 +468,12 @@ pub fn release_robust(thread: &Thread) {
 /// need not look there.
 pub fn forget_empty_robust(thread: &Thread) {
     let head = thread.robust_list.load(Ordering::Relaxed);
-    let is_empty = || Some(usercopy::read_u64(head).ok()? & !PI == head && usercopy::read_u64(head + 16).ok()? & !PI == 0);
+    let is_empty = || {
+        Some(
+            usercopy::read_u64(head).ok()? & !PI == head
+                && usercopy::read_u64(head + 16).ok()? & !PI == 0,
+        )
+    };
     if head != 0 && is_empty() == Some(true) {
         thread.robust_list.store(0, Ordering::Relaxed);
     }

@@ -3,8 +3,8 @@
 
 use crate::base::frames;
 use crate::base::time::cycles_to_ns;
-use crate::mm::{AddressSpace, FileRef};
 use crate::mm::limits::is_accounted;
+use crate::mm::{AddressSpace, FileRef};
 use crate::process::Process;
 use crate::process::thread::Thread;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,7 +60,8 @@ pub fn of_process(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> Result
 
 /// `REQUEST_INFO` about the machine.
 pub fn memory(r: &RequestRef<'_>, node: u64) {
-    let (free, total) = if node == NODE_ANY { frames::usage() } else { frames::usage_of(node as u32) };
+    let (free, total) =
+        if node == NODE_ANY { frames::usage() } else { frames::usage_of(node as u32) };
     for (i, v) in [total, free, frames::quarantined()].into_iter().enumerate() {
         r.set_arg(i + 1, v);
     }
@@ -141,7 +142,11 @@ fn sizes(mm: &mut AddressSpace) -> Sizes {
             s.data += v.len();
         }
         if !matches!(v.backing, Backing::Anonymous) {
-            let amount = if v.flags.contains(VmaFlags::ANONYMOUS_SHARED) { &mut s.shared } else { &mut s.file };
+            let amount = if v.flags.contains(VmaFlags::ANONYMOUS_SHARED) {
+                &mut s.shared
+            } else {
+                &mut s.file
+            };
             table.update(v.start, v.end, &mut |leaf| {
                 if !is_anonymous(v, leaf.entry) {
                     *amount += leaf.size;
@@ -171,11 +176,19 @@ fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
     let mut words = [0; PROCESS_WORDS];
     words[..THREAD_WORDS].copy_from_slice(&thread_words(thread));
     let (user, system) = p.times_ns();
-    let delegated = p.threads().map(|t| t.counts.delegated.load(Ordering::Relaxed)).sum::<u64>() + p.ended_calls.load(Ordering::Relaxed);
+    let delegated = p.threads().map(|t| t.counts.delegated.load(Ordering::Relaxed)).sum::<u64>()
+        + p.ended_calls.load(Ordering::Relaxed);
     let (mapped, mapped_peak, resident, peak, tables, s) = {
         let mut mm = p.mm.lock();
         let s = sizes(&mut mm);
-        (mm.vmas.total_bytes(), mm.vmas.peak_bytes(), mm.resident * 4096, mm.peak * 4096, mm.table.pages() * 4096, s)
+        (
+            mm.vmas.total_bytes(),
+            mm.vmas.peak_bytes(),
+            mm.resident * 4096,
+            mm.peak * 4096,
+            mm.table.pages() * 4096,
+            s,
+        )
     };
     let (shared, ignored, caught) = {
         let s = p.signals.lock();
@@ -192,12 +205,32 @@ fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
         (id.as_soft, id.as_hard.unwrap_or(0))
     };
     let rest = [
-        user, system, delegated, p.thread_count() as u64,
-        mapped, mapped_peak, resident, peak, s.file.min(resident), s.shared.min(resident - s.file.min(resident)),
-        s.data, s.stack, s.code, s.library, tables, s.locked,
-        shared, pending, blocked, ignored, caught,
-        allowed(thread), p.faults(), p.usage.lock().waited().faults,
-        space.0, space.1,
+        user,
+        system,
+        delegated,
+        p.thread_count() as u64,
+        mapped,
+        mapped_peak,
+        resident,
+        peak,
+        s.file.min(resident),
+        s.shared.min(resident - s.file.min(resident)),
+        s.data,
+        s.stack,
+        s.code,
+        s.library,
+        tables,
+        s.locked,
+        shared,
+        pending,
+        blocked,
+        ignored,
+        caught,
+        allowed(thread),
+        p.faults(),
+        p.usage.lock().waited().faults,
+        space.0,
+        space.1,
     ];
     words[THREAD_WORDS..].copy_from_slice(&rest);
     r.set_pages(&words);
@@ -253,7 +286,8 @@ fn vma_flags(v: &Vma<FileRef>) -> u64 {
 
 /// The last words of a `VmaInfo`.
 fn resident(v: &Vma<FileRef>, table: &mut PageTable) -> [u64; 3] {
-    let (mut all, mut written, mut large, mut shared, mut shared_written, mut proportional) = (0, 0, 0, 0, 0, 0);
+    let (mut all, mut written, mut large, mut shared, mut shared_written, mut proportional) =
+        (0, 0, 0, 0, 0, 0);
     let everybodys = v.flags.contains(VmaFlags::SHARED);
     table.update(v.start, v.end, &mut |leaf| {
         let own = is_anonymous(v, leaf.entry);
@@ -275,7 +309,11 @@ fn resident(v: &Vma<FileRef>, table: &mut PageTable) -> [u64; 3] {
         leaf.entry
     });
     let pair = |low: u64, high: u64| low | high << 32;
-    [pair(all / SMALL, written / SMALL), pair(large / SMALL, shared / SMALL), pair(shared_written / SMALL, proportional >> 10)]
+    [
+        pair(all / SMALL, written / SMALL),
+        pair(large / SMALL, shared / SMALL),
+        pair(shared_written / SMALL, proportional >> 10),
+    ]
 }
 
 fn vmas(p: &Process, r: &RequestRef<'_>, from: u64, with_resident: bool) {
@@ -292,7 +330,9 @@ fn vmas(p: &Process, r: &RequestRef<'_>, from: u64, with_resident: bool) {
         let [resident, large, shared] = if with_resident { resident(v, table) } else { [0; 3] };
         let (file, offset) = match &v.backing {
             Backing::PrivateFile { file, offset } => (file.id, *offset),
-            Backing::SharedLinux { file, offset, .. } => (file.as_ref().map_or(0, |f| f.id), *offset),
+            Backing::SharedLinux { file, offset, .. } => {
+                (file.as_ref().map_or(0, |f| f.id), *offset)
+            }
             _ => (0, 0),
         };
         to.copy_from_slice(&[v.start, v.end, vma_flags(v), offset, file, resident, large, shared]);

@@ -17,16 +17,14 @@ pub mod usertsc;
 pub mod vfork;
 pub mod waited;
 
-use crate::base::{heap, time};
 use crate::base::accounts::{Charge, Place};
+use crate::base::{heap, time};
 use crate::gate::{observe, ptrace};
 use crate::link::delegate;
 use crate::link::slots::{self, Slots};
 use crate::mm::space::Space;
 use crate::sched::{balance, cpus};
 use crate::signal::signals;
-use thread::Thread;
-use vfork::Vfork;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -36,6 +34,8 @@ use hanare_core::errno::{self, Result};
 use hanare_core::signal::{Actions, Mirrored};
 use hanare_hal::paging;
 use spin::Mutex;
+use thread::Thread;
+use vfork::Vfork;
 
 /// Identity and limits that Linux told us.
 #[derive(Clone, Copy, Debug, Default)]
@@ -167,7 +167,11 @@ impl Deref for Process {
 impl Process {
     /// A process in `memory`, without threads.
     pub fn new(memory: Arc<Space>, first_slot: u32, parent: Weak<Process>) -> Result<Arc<Process>> {
-        let bytes = size_of::<Process>() + size_of::<Actions>() + size_of::<Mirrored>() + size_of::<usage::Children>() + clone::SMALL_PARTS;
+        let bytes = size_of::<Process>()
+            + size_of::<Actions>()
+            + size_of::<Mirrored>()
+            + size_of::<usage::Children>()
+            + clone::SMALL_PARTS;
         heap::room(bytes)?;
         let (_place, _charge) = (memory.account.process()?, memory.account.charge(bytes as u64)?);
         let usage = Mutex::new(usage::Accounts::of_child(&parent));
@@ -273,7 +277,8 @@ impl Process {
         };
         self.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
         let thread = self.first_thread(start)?;
-        *thread.ids.lock() = Ids { uid: block.uid, euid: block.euid, gid: block.gid, egid: block.egid };
+        *thread.ids.lock() =
+            Ids { uid: block.uid, euid: block.euid, gid: block.gid, egid: block.egid };
         self.run_first(thread);
         Ok(())
     }
@@ -312,7 +317,8 @@ impl Process {
         thread.slot.set_tid(pid); // the proxy may come to it later than the thread
         let before = *old.process.identity.lock();
         let secure = word(6) != 0;
-        *self.identity.lock() = Identity { pid, secure, random, membarrier: 0, read_implies_exec: false, ..before };
+        *self.identity.lock() =
+            Identity { pid, secure, random, membarrier: 0, read_implies_exec: false, ..before };
         old.process.continue_as(self, &thread);
         self.signals.lock().actions.is_init = pid == INIT;
         thread.take_over(old);
@@ -331,7 +337,11 @@ impl Process {
 
     fn run_first(&self, thread: Arc<Thread>) {
         self.threads.lock().push(thread.clone());
-        let cpu = if thread.affinity.lock().contains(self.home) { self.home } else { balance::place(&thread) };
+        let cpu = if thread.affinity.lock().contains(self.home) {
+            self.home
+        } else {
+            balance::place(&thread)
+        };
         cpus::enqueue(thread, cpu);
     }
 
@@ -375,7 +385,8 @@ impl Process {
 
     /// Whether another process has its memory that is not about to end.
     pub fn shares_with_living(&self) -> bool {
-        let other = |p: &Arc<Process>| !core::ptr::eq(&**p, self) && !p.ending.load(Ordering::Acquire);
+        let other =
+            |p: &Arc<Process>| !core::ptr::eq(&**p, self) && !p.ending.load(Ordering::Acquire);
         self.is_shared() && self.processes().any(|p| other(&p))
     }
 
@@ -429,10 +440,16 @@ impl Process {
     /// to end. `EAGAIN`: another thread was first, with that or with a core dump.
     pub fn doom_others(&self, me: &Thread) -> Result<()> {
         let threads = self.threads.lock();
-        if me.must_end() || self.dumping.load(Ordering::Acquire) || self.replacing.swap(true, Ordering::AcqRel) {
+        if me.must_end()
+            || self.dumping.load(Ordering::Acquire)
+            || self.replacing.swap(true, Ordering::AcqRel)
+        {
             return Err(errno::EAGAIN);
         }
-        threads.iter().filter(|t| !core::ptr::eq(&***t, me)).for_each(|t| t.dying.store(true, Ordering::Release));
+        threads
+            .iter()
+            .filter(|t| !core::ptr::eq(&***t, me))
+            .for_each(|t| t.dying.store(true, Ordering::Release));
         Ok(())
     }
 
@@ -527,8 +544,10 @@ impl Process {
         let (user, system) = thread.cycles();
         self.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
         self.ended_cycles.1.fetch_add(system, Ordering::Relaxed);
-        self.ended_calls.fetch_add(thread.counts.delegated.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.ended_faults.fetch_add(thread.counts.faults.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.ended_calls
+            .fetch_add(thread.counts.delegated.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.ended_faults
+            .fetch_add(thread.counts.faults.load(Ordering::Relaxed), Ordering::Relaxed);
         if self.is_killed() {
             share::leave(thread);
         } else {
@@ -588,7 +607,10 @@ impl Process {
 
     /// User and system time, TSC cycles.
     fn cycles(&self) -> (u64, u64) {
-        let (mut user, mut system) = (self.ended_cycles.0.load(Ordering::Relaxed), self.ended_cycles.1.load(Ordering::Relaxed));
+        let (mut user, mut system) = (
+            self.ended_cycles.0.load(Ordering::Relaxed),
+            self.ended_cycles.1.load(Ordering::Relaxed),
+        );
         for t in self.threads.lock().iter() {
             let (u, s) = t.cycles();
             user += u;

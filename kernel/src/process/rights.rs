@@ -4,8 +4,8 @@
 use crate::calls::delegated;
 use crate::gate::ptrace;
 use crate::link::{delegate, services, slots};
-use crate::process::{Identity, NOT_MAPPED, Process};
 use crate::process::thread::Thread;
+use crate::process::{Identity, NOT_MAPPED, Process};
 use hanare_abi::service::SERVICE_MAY;
 use hanare_abi::slot::{OP_RIGHTS, RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE};
 use hanare_core::errno::{self, Result};
@@ -41,7 +41,9 @@ impl Rights {
             ptrace::on_rights(thread);
         }
         let known = *thread.ids.lock();
-        if has(RIGHTS_CHANGED) || [known.uid, known.euid, known.gid, known.egid].contains(&NOT_MAPPED) {
+        if has(RIGHTS_CHANGED)
+            || [known.uid, known.euid, known.gid, known.egid].contains(&NOT_MAPPED)
+        {
             delegated::refresh_ids();
         }
         let mut id = p.identity.lock();

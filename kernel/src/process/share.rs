@@ -7,10 +7,10 @@
 
 use crate::gate::ptrace;
 use crate::link::{delegate, slots};
-use crate::process::{INIT, Process, futex};
 use crate::process::clone::{self, Inherited, Request, flag};
 use crate::process::thread::Thread;
 use crate::process::vfork::Vfork;
+use crate::process::{INIT, Process, futex};
 use crate::sched::{balance, cpus, hold};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -25,7 +25,8 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let me = cpus::current();
     let p = &me.process;
     let index = p.take_slot().ok_or(errno::EAGAIN)?;
-    let new = Process::new(p.memory().clone(), index, Arc::downgrade(p)).inspect_err(|_| p.return_slot(index))?;
+    let new = Process::new(p.memory().clone(), index, Arc::downgrade(p))
+        .inspect_err(|_| p.return_slot(index))?;
     // An execve of another thread either ends this one first, or sees that there is a sharer.
     let entered = p.with_threads(|_| {
         let may = !me.must_end();
@@ -55,7 +56,8 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let slot = p.slot(new.first_slot).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();
     slot.set_poll_us(delegate::worker_poll_us());
-    let first = Thread::new(new.clone(), new.first_slot, slot, clone::first_step).ok_or(errno::ENOMEM)?;
+    let first =
+        Thread::new(new.clone(), new.first_slot, slot, clone::first_step).ok_or(errno::ENOMEM)?;
     let mut inherited = Inherited::of_current(r, regs, true);
     // Written by the child: it may have cleared the word again when the parent goes on.
     inherited.birth.parent_tid = r.parent_tid_in_child();
@@ -71,7 +73,10 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let linux = r.flags & (flag::LINUX | flag::FILES | flag::SIGHAND) | r.exit_signal;
     let pid = loop {
         let more = r.set_tid_size | r.cgroup << 32;
-        match delegate::certainly(OP_SHARE, [u64::from(new.first_slot), linux, r.pidfd, u64::from(p.first_slot), r.set_tid, more]) {
+        match delegate::certainly(
+            OP_SHARE,
+            [u64::from(new.first_slot), linux, r.pidfd, u64::from(p.first_slot), r.set_tid, more],
+        ) {
             // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
             pid if pid == errno::EAGAIN.as_return() && slots::dismiss(p) => {}
             pid => break pid,

@@ -3,17 +3,17 @@
 
 #![allow(unsafe_code)] // interior state that only the owning CPU touches
 
-use crate::base::heap;
 use crate::base::accounts::Charge;
+use crate::base::heap;
 use crate::base::stacks::{self, Stack};
 use crate::calls::seccomp;
 use crate::gate::{debugregs, observe, ptrace, rseq};
 use crate::process::{Ids, Process, info};
-use crate::sched::cpus;
 use crate::sched::balance::CpuMask;
+use crate::sched::cpus;
 use crate::signal::signals;
-use alloc::vec::Vec;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -193,7 +193,12 @@ impl Birth {
 
 impl Thread {
     /// A thread that begins in `start(thread as usize)`.
-    pub fn new(process: Arc<Process>, slot_index: u32, slot: SlotRef<'static>, start: extern "C" fn(usize) -> !) -> Option<Arc<Thread>> {
+    pub fn new(
+        process: Arc<Process>,
+        slot_index: u32,
+        slot: SlotRef<'static>,
+        start: extern "C" fn(usize) -> !,
+    ) -> Option<Arc<Thread>> {
         let bytes = size_of::<Thread>() + fpu::size() + crate::process::clone::SMALL_PARTS;
         heap::room(bytes).ok()?;
         let _charge = process.account.charge(bytes as u64 + stacks::BYTES).ok()?;
@@ -350,7 +355,10 @@ impl Thread {
     pub fn cycles(&self) -> (u64, u64) {
         let since = self.since.load(Ordering::Relaxed);
         let running = if since == 0 { 0 } else { cpu::rdtsc().saturating_sub(since) };
-        (self.user_cycles.load(Ordering::Relaxed) + running, self.system_cycles.load(Ordering::Relaxed))
+        (
+            self.user_cycles.load(Ordering::Relaxed) + running,
+            self.system_cycles.load(Ordering::Relaxed),
+        )
     }
 
     /// Says what it waits for, until `None`.
@@ -359,7 +367,9 @@ impl Thread {
     /// Called by the CPU that runs the thread; `what` must stay good until then.
     pub unsafe fn set_wait(&self, what: Option<&dyn cpus::Wait>) {
         // SAFETY: only the lifetime changes; the caller vouches for it.
-        let what = what.map(|w| unsafe { core::mem::transmute::<&dyn cpus::Wait, NonNull<dyn cpus::Wait>>(w) });
+        let what = what.map(|w| unsafe {
+            core::mem::transmute::<&dyn cpus::Wait, NonNull<dyn cpus::Wait>>(w)
+        });
         // SAFETY: see `Sync`.
         unsafe { *self.wait.get() = what };
     }

@@ -47,7 +47,9 @@ pub fn of_machine(p: &Process, clock: Clock, ns: u64) -> u64 {
 
 fn offset_ns(p: &Process, clock: Clock) -> i64 {
     match clock {
-        Clock::Monotonic | Clock::MonotonicRaw | Clock::MonotonicCoarse => p.identity.lock().time.monotonic_ns,
+        Clock::Monotonic | Clock::MonotonicRaw | Clock::MonotonicCoarse => {
+            p.identity.lock().time.monotonic_ns
+        }
         Clock::Boottime => p.identity.lock().time.boottime_ns,
         _ => 0,
     }
@@ -99,7 +101,9 @@ fn ask(thread: &Thread) -> Result<Option<(i64, i64)>> {
     let mut text = [0; SMALL as usize / 2];
     let text = text.get_mut(..read? as usize).ok_or(errno::EIO)?;
     p.read_control(scratch, text);
-    namespace_offsets(core::str::from_utf8(text).map_err(|_| errno::EIO)?).ok_or(errno::EIO).map(Some)
+    namespace_offsets(core::str::from_utf8(text).map_err(|_| errno::EIO)?)
+        .ok_or(errno::EIO)
+        .map(Some)
 }
 
 /// Where a link of /proc points to: the name of a namespace.

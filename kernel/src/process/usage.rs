@@ -43,7 +43,17 @@ impl Usage {
     pub fn words(self) -> [u64; 9] {
         let seconds = |ns| ns / NS_PER_SEC;
         let micros = |ns| ns % NS_PER_SEC / 1000;
-        [seconds(self.user_ns), micros(self.user_ns), seconds(self.system_ns), micros(self.system_ns), self.peak_bytes / 1024, 0, 0, 0, self.faults]
+        [
+            seconds(self.user_ns),
+            micros(self.user_ns),
+            seconds(self.system_ns),
+            micros(self.system_ns),
+            self.peak_bytes / 1024,
+            0,
+            0,
+            0,
+            self.faults,
+        ]
     }
 }
 

@@ -1,7 +1,7 @@
 //! vfork: the parent waits until its child has a program of its own, or has ended.
 
-use crate::process::{Process, clone, share};
 use crate::process::thread::Thread;
+use crate::process::{Process, clone, share};
 use crate::sched::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};

@@ -35,7 +35,8 @@ impl Told {
         const CONTINUED: u32 = 0xffff;
         let is_end = match a[1] {
             0 => a[2] & NOT_ONLY_ENDS == 0 && !p.traces.load(Ordering::Relaxed),
-            at => usercopy::read_u32(at).is_ok_and(|status| status & 0xff != STOPPED && status != CONTINUED),
+            at => usercopy::read_u32(at)
+                .is_ok_and(|status| status & 0xff != STOPPED && status != CONTINUED),
         };
         Told { pid: pid as u32, is_end: is_end && pid != 0, rusage: a[3], keep: false }
     }
@@ -50,18 +51,29 @@ impl Told {
         if a[2] == 0 {
             let pid = if a[0] == P_PID { a[1] as u32 } else { 0 };
             let no_wait = a[3] & WNOHANG != 0; // there may have been nothing to tell
-            return Ok(Told { pid, is_end: pid != 0 && !no_wait && a[3] & NOT_ONLY_ENDS == 0, rusage, keep });
+            return Ok(Told {
+                pid,
+                is_end: pid != 0 && !no_wait && a[3] & NOT_ONLY_ENDS == 0,
+                rusage,
+                keep,
+            });
         }
         let word = |at| usercopy::read_u32(a[2] + at).map_err(|_| errno::EFAULT);
         let pid = word(SI_PID)?;
-        Ok(Told { pid, is_end: pid != 0 && CLD_EXITED_TO_DUMPED.contains(&word(SI_CODE)?), rusage, keep })
+        Ok(Told {
+            pid,
+            is_end: pid != 0 && CLD_EXITED_TO_DUMPED.contains(&word(SI_CODE)?),
+            rusage,
+            keep,
+        })
     }
 }
 
 /// Hook of `wait4` and `waitid` of `p` after Linux has answered `result`.
 pub fn waited(p: &Process, row: &Row, a: &[u64; 6], result: u64) -> Result<()> {
     const WAITID: u16 = 247;
-    let told = if row.number == WAITID { Told::by_waitid(a)? } else { Told::by_wait4(p, a, result) };
+    let told =
+        if row.number == WAITID { Told::by_waitid(a)? } else { Told::by_wait4(p, a, result) };
     if told.is_end {
         wait_until_left(p, told.pid);
     }
@@ -70,7 +82,8 @@ pub fn waited(p: &Process, row: &Row, a: &[u64; 6], result: u64) -> Result<()> {
         return Ok(()); // stopped, continued, or none
     };
     if told.rusage != 0 {
-        usercopy::write(told.rusage, zerocopy::IntoBytes::as_bytes(&used.words())).map_err(|_| errno::EFAULT)?;
+        usercopy::write(told.rusage, zerocopy::IntoBytes::as_bytes(&used.words()))
+            .map_err(|_| errno::EFAULT)?;
     }
     Ok(())
 }
@@ -80,7 +93,12 @@ pub fn waited(p: &Process, row: &Row, a: &[u64; 6], result: u64) -> Result<()> {
 /// Linux does that before a parent hears of the end; here `REQUEST_PROCESS_END` may come later.
 fn wait_until_left(p: &Process, pid: u32) {
     if p.memory().is_shared() {
-        let left = Left { thread: cpus::current(), memory: p.memory(), pid, deadline: cpus::deadline(LEAVES_NS) };
+        let left = Left {
+            thread: cpus::current(),
+            memory: p.memory(),
+            pid,
+            deadline: cpus::deadline(LEAVES_NS),
+        };
         cpus::wait(&left, 0);
     }
 }
@@ -96,8 +114,11 @@ struct Left<'a> {
 impl cpus::Wait for Left<'_> {
     fn ready(&self) -> bool {
         let namespace = self.thread.process.pid_namespace();
-        let is_it = |p: &Arc<Process>| p.pid_namespace() == namespace && p.identity.lock().pid == self.pid;
-        self.thread.must_end() || cpu::rdtsc() > self.deadline || !self.memory.processes().any(|p| is_it(&p))
+        let is_it =
+            |p: &Arc<Process>| p.pid_namespace() == namespace && p.identity.lock().pid == self.pid;
+        self.thread.must_end()
+            || cpu::rdtsc() > self.deadline
+            || !self.memory.processes().any(|p| is_it(&p))
     }
     fn announce(&self, _: bool) {}
     fn deadline(&self) -> u64 {

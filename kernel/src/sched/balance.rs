@@ -96,7 +96,10 @@ pub fn place(thread: &Thread) -> usize {
 /// The calling CPU has nothing to do: a thread that waits for its turn elsewhere.
 pub fn steal() -> Option<Arc<Thread>> {
     let me = percpu::index();
-    (1..count()).map(|i| (me + i) % count()).filter(|&c| LOAD[c].load(Ordering::SeqCst) > 1).find_map(|c| cpus::take_from(c, me))
+    (1..count())
+        .map(|i| (me + i) % count())
+        .filter(|&c| LOAD[c].load(Ordering::SeqCst) > 1)
+        .find_map(|c| cpus::take_from(c, me))
 }
 
 /// The calling CPU halts, or does not any more.

@@ -9,12 +9,12 @@
 
 #![allow(unsafe_code)] // the switch itself
 
-use crate::machinecheck;
 use crate::base::stacks;
 use crate::gate::debugregs;
 use crate::link::inbound;
-use crate::process::{info, usertsc};
+use crate::machinecheck;
 use crate::process::thread::Thread;
+use crate::process::{info, usertsc};
 use crate::sched::{balance, doorbell, kick, tlb, turns};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -92,7 +92,9 @@ impl Cpu {
 
     /// Those of the sleeping threads whose time has come.
     fn due(&self, now: u64) -> impl Iterator<Item = Arc<Thread>> {
-        self.alarms.range(..=(now, (u32::MAX, usize::MAX))).filter_map(|(_, at)| self.asleep.get(at).cloned())
+        self.alarms
+            .range(..=(now, (u32::MAX, usize::MAX)))
+            .filter_map(|(_, at)| self.asleep.get(at).cloned())
     }
 
     /// The sleeping threads with a bell of this bit.
@@ -198,7 +200,9 @@ pub fn enqueue(thread: Arc<Thread>, cpu: usize) {
 /// Takes a thread that `to` may run from the queue of CPU `from`.
 pub fn take_from(from: usize, to: usize) -> Option<Arc<Thread>> {
     let mut c = CPUS[from].get()?.try_lock()?;
-    let fits = |t: &Arc<Thread>| !t.on_cpu.load(Ordering::Acquire) && t.affinity.try_lock().is_some_and(|m| m.contains(to));
+    let fits = |t: &Arc<Thread>| {
+        !t.on_cpu.load(Ordering::Acquire) && t.affinity.try_lock().is_some_and(|m| m.contains(to))
+    };
     let i = c.runnable.iter().position(fits)?;
     let thread = c.runnable.remove(i)?;
     c.update_load(from, true);
@@ -267,7 +271,8 @@ fn switch_to(next: Option<Arc<Thread>>) {
         p.process.mm.left();
     }
     CURRENT[index].store(next.as_ref().map_or(0, |n| Arc::as_ptr(n) as u64), Ordering::Relaxed);
-    PREVIOUS[index].store(previous.as_ref().map_or(0, |p| Arc::as_ptr(p) as u64), Ordering::Relaxed);
+    PREVIOUS[index]
+        .store(previous.as_ref().map_or(0, |p| Arc::as_ptr(p) as u64), Ordering::Relaxed);
     shared::cpu(index).set_current_space(next.as_ref().map_or(0, |n| n.process.space));
     c.update_load(index, next.is_some());
     c.current = next;
@@ -458,15 +463,20 @@ fn take_over() -> bool {
 pub fn halt(ready: &dyn Fn() -> bool) {
     arm_timer(false);
     balance::set_idle(true);
-    let quiet = end_looking() && doorbell::inbound().prepare_halt() && !ready() && {
-        let c = this();
-        c.runnable.is_empty() && !c.waiting.iter().any(|t| t.is_ready())
-    } && !kick::any()
+    let quiet = end_looking()
+        && doorbell::inbound().prepare_halt()
+        && !ready()
+        && {
+            let c = this();
+            c.runnable.is_empty() && !c.waiting.iter().any(|t| t.is_ready())
+        }
+        && !kick::any()
         && !bells().any()
         && !take_over();
     if quiet {
         // Other CPUs need not interrupt this one for a table that it does not use.
-        let leave = try_current().filter(|t| t.process.mm.active().others(percpu::index()).next().is_some());
+        let leave = try_current()
+            .filter(|t| t.process.mm.active().others(percpu::index()).next().is_some());
         if let Some(t) = leave {
             paging::use_kernel();
             t.process.mm.left();
@@ -507,7 +517,8 @@ pub fn before_user() {
             migrate();
             continue;
         }
-        if RESCHEDULE[index].swap(false, Ordering::Relaxed) && (woke || cpu::rdtsc() >= this().slice_end) || woke {
+        let asked = RESCHEDULE[index].swap(false, Ordering::Relaxed);
+        if woke || asked && cpu::rdtsc() >= this().slice_end {
             info::count(&current().counts.involuntary);
             yield_now();
             continue;
@@ -543,7 +554,8 @@ fn arm_timer(user: bool) {
     let now = cpu::rdtsc();
     machinecheck::look_if_due(now);
     let mut c = this();
-    let deadlines = c.waiting.iter().chain(c.current.iter()).map(|t| t.deadline.load(Ordering::Relaxed));
+    let deadlines =
+        c.waiting.iter().chain(c.current.iter()).map(|t| t.deadline.load(Ordering::Relaxed));
     let mut next = deadlines.min().unwrap_or(NEVER);
     if let Some((alarm, _)) = c.alarms.first() {
         next = next.min(*alarm);

@@ -15,7 +15,8 @@ struct Kicked {
     threads: Mutex<Vec<Arc<Thread>>>,
 }
 
-static KICKED: [Kicked; CPUS_MAX] = [const { Kicked { any: AtomicBool::new(false), threads: Mutex::new(Vec::new()) } }; CPUS_MAX];
+static KICKED: [Kicked; CPUS_MAX] =
+    [const { Kicked { any: AtomicBool::new(false), threads: Mutex::new(Vec::new()) } }; CPUS_MAX];
 
 /// Something happened that `thread` may be waiting for, or has to see before it goes
 /// on in user mode: its CPU looks.

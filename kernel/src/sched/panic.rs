@@ -51,7 +51,11 @@ pub fn fatal_trap(regs: &Regs, vector: u8) -> ! {
 fn tell_overflow(addr: u64) {
     let thread = crate::sched::cpus::try_current().filter(|t| t.has_overflown(addr));
     if let Some(t) = thread {
-        crate::info!("LWK panic: the kernel stack of thread {} in space {} has overflown", t.slot.tid(), t.process.space);
+        crate::info!(
+            "LWK panic: the kernel stack of thread {} in space {} has overflown",
+            t.slot.tid(),
+            t.process.space
+        );
     } else if let Some((name, cpu)) = crate::base::stacks::overflown_of_cpu(addr) {
         crate::info!("LWK panic: the {name} stack of cpu{cpu} has overflown");
     }
@@ -59,7 +63,14 @@ fn tell_overflow(addr: u64) {
 
 /// Prints registers, four to a line.
 pub fn dump(r: &Regs) {
-    crate::info!("rip {:#018x} rsp {:#018x} rflags {:#x} cs {:#x} error {:#x}", r.rip, r.rsp, r.rflags, r.cs, r.orig_rax);
+    crate::info!(
+        "rip {:#018x} rsp {:#018x} rflags {:#x} cs {:#x} error {:#x}",
+        r.rip,
+        r.rsp,
+        r.rflags,
+        r.cs,
+        r.orig_rax
+    );
     crate::info!("rax {:#018x} rbx {:#018x} rcx {:#018x} rdx {:#018x}", r.rax, r.rbx, r.rcx, r.rdx);
     crate::info!("rsi {:#018x} rdi {:#018x} rbp {:#018x} r8  {:#018x}", r.rsi, r.rdi, r.rbp, r.r8);
     crate::info!("r9  {:#018x} r10 {:#018x} r11 {:#018x} r12 {:#018x}", r.r9, r.r10, r.r11, r.r12);
@@ -88,7 +99,9 @@ fn stop() -> ! {
     }
     // From the flag on Linux waits for nobody who may still write to pages of its own.
     let start = cpu::rdtsc();
-    while others().any(|i| shared::cpu(i).state() == CPU_ONLINE) && cpu::rdtsc().wrapping_sub(start) < u64::from(shared::params().tsc_khz) * PATIENCE_MS {
+    while others().any(|i| shared::cpu(i).state() == CPU_ONLINE)
+        && cpu::rdtsc().wrapping_sub(start) < u64::from(shared::params().tsc_khz) * PATIENCE_MS
+    {
         cpu::pause();
     }
     shared::set_panicked();

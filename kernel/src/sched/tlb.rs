@@ -45,8 +45,13 @@ impl CpuSet {
     }
     /// Its members but `me`.
     pub fn others(&self, me: usize) -> impl Iterator<Item = usize> {
-        let words = core::array::from_fn::<u64, { CPUS_MAX / 64 }, _>(|i| self.0[i].load(Ordering::SeqCst));
-        words.into_iter().enumerate().flat_map(|(i, w)| bits(w).map(move |b| i * 64 + b)).filter(move |&c| c != me)
+        let words =
+            core::array::from_fn::<u64, { CPUS_MAX / 64 }, _>(|i| self.0[i].load(Ordering::SeqCst));
+        words
+            .into_iter()
+            .enumerate()
+            .flat_map(|(i, w)| bits(w).map(move |b| i * 64 + b))
+            .filter(move |&c| c != me)
     }
     /// Its first member that `wanted` accepts.
     pub fn first(&self, wanted: impl Fn(usize) -> bool) -> Option<usize> {
@@ -72,8 +77,9 @@ struct Mailbox {
     done: AtomicU64,
 }
 
-static MAILBOXES: [Mailbox; CPUS_MAX] =
-    [const { Mailbox { range: Mutex::new(None), posted: AtomicU64::new(0), done: AtomicU64::new(0) } }; CPUS_MAX];
+static MAILBOXES: [Mailbox; CPUS_MAX] = [const {
+    Mailbox { range: Mutex::new(None), posted: AtomicU64::new(0), done: AtomicU64::new(0) }
+}; CPUS_MAX];
 
 /// The union of two ranges.
 pub fn join(a: Option<(u64, u64)>, b: (u64, u64)) -> (u64, u64) {

@@ -6,8 +6,11 @@ use crate::gate::observe;
 use crate::link::inbound;
 use crate::process::info;
 use crate::process::thread::Thread;
+use crate::sched::cpus::{
+    NEVER, current, give_away, halt, others_runnable, serve_all, set_polling, update_load,
+    wake_ready,
+};
 use crate::sched::{doorbell, tlb};
-use crate::sched::cpus::{NEVER, current, give_away, halt, others_runnable, serve_all, set_polling, update_load, wake_ready};
 use core::sync::atomic::Ordering;
 use hanare_hal::{cpu, percpu, shared};
 
@@ -89,7 +92,7 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
         if me.is_awaited() {
             observe::in_kernel(me);
         }
-        if spin.looks % LOOKS == 0 {
+        if spin.looks.is_multiple_of(LOOKS) {
             wake_ready(); // what this thread did before may have made others ready
         }
         if !others_runnable() && spin.goes_on(what) {
@@ -172,14 +175,18 @@ const WAKE_UP_MS: u64 = 1;
 impl Spin {
     fn goes_on(&mut self, what: &dyn Wait) -> bool {
         self.looks += 1;
-        if self.looks % LOOKS_PER_PAUSE == 0 {
+        if self.looks.is_multiple_of(LOOKS_PER_PAUSE) {
             cpu::pause();
         }
         let now = cpu::rdtsc();
         if !self.near && what.near() {
             (self.near, self.from) = (true, now);
         }
-        let limit = if self.near { self.cycles } else { self.cycles.min(1) * u64::from(shared::params().tsc_khz) * WAKE_UP_MS };
+        let limit = if self.near {
+            self.cycles
+        } else {
+            self.cycles.min(1) * u64::from(shared::params().tsc_khz) * WAKE_UP_MS
+        };
         now.wrapping_sub(self.from) < limit
     }
 }

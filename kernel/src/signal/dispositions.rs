@@ -81,7 +81,11 @@ impl cpus::Wait for Telling<'_> {
 
 /// Tells Linux of `signals` what `what` says that it has to know. One thread at a time,
 /// so that what is told last is what is so.
-fn tell(thread: &Thread, signals: SigSet, what: fn(&mut Mirrored, u32, &SigAction) -> Option<Told>) {
+fn tell(
+    thread: &Thread,
+    signals: SigSet,
+    what: fn(&mut Mirrored, u32, &SigAction) -> Option<Told>,
+) {
     let p = &thread.process;
     for signal in (1..=signal::SIGNAL_MAX).filter(|&s| signals.contains(s)) {
         let told = loop {

@@ -25,14 +25,19 @@ pub fn give_back_blocked(thread: &Thread) {
             let mut own = thread.signals.lock();
             let stays = SigSet(!own.mask.difference(NEVER_BLOCKED).0);
             let for_thread = own.pending.dequeue(stays).map(|q| (q, false));
-            if let Some((q, _)) = for_thread && q.info.code == signal::SI_QUEUE {
+            if let Some((q, _)) = for_thread
+                && q.info.code == signal::SI_QUEUE
+            {
                 own.directed.sent(q.signal);
             }
             for_thread.or_else(|| p.signals.lock().pending.dequeue(stays).map(|q| (q, true)))
         };
         let Some((queued, to_process)) = taken else { return };
         let sent = p.write_scratch(thread.slot_index, queued.info.as_bytes()).and_then(|_| {
-            delegate::linux(OP_REQUEUE_SIGNAL, [u64::from(queued.signal), to_process.into(), 0, 0, 0, 0])
+            delegate::linux(
+                OP_REQUEUE_SIGNAL,
+                [u64::from(queued.signal), to_process.into(), 0, 0, 0, 0],
+            )
         });
         if sent.is_err() {
             if !to_process {
@@ -40,8 +45,12 @@ pub fn give_back_blocked(thread: &Thread) {
             }
             // Linux takes no more of them: it stays here.
             match to_process {
-                true => heap::fallible(|| p.signals.lock().pending.add(queued.signal, queued.info, true)),
-                false => heap::fallible(|| thread.signals.lock().pending.add(queued.signal, queued.info, true)),
+                true => heap::fallible(|| {
+                    p.signals.lock().pending.add(queued.signal, queued.info, true)
+                }),
+                false => heap::fallible(|| {
+                    thread.signals.lock().pending.add(queued.signal, queued.info, true)
+                }),
             }
             return;
         }
@@ -61,7 +70,10 @@ pub fn waited([set, info, timeout, size, ..]: &[u64; 6]) -> Option<Result<u64>> 
     let shared = &thread.process.signals;
     let (own, all) = (thread.signals.lock().pending.set(), shared.lock().pending.set());
     // Linux looks at the arguments before it looks at signals.
-    if own.union(all).difference(others).is_empty() || *size != 8 || *timeout != 0 && !is_time(*timeout) {
+    if own.union(all).difference(others).is_empty()
+        || *size != 8
+        || *timeout != 0 && !is_time(*timeout)
+    {
         return None;
     }
     let taken = thread.signals.lock().dequeue(&mut shared.lock().pending, others)?;
@@ -72,7 +84,8 @@ pub fn waited([set, info, timeout, size, ..]: &[u64; 6]) -> Option<Result<u64>> 
 /// Whether a `struct timespec` at this address is one that Linux takes.
 fn is_time(at: u64) -> bool {
     let field = |at| usercopy::read_u64(at).ok();
-    field(at).is_some_and(|s| s as i64 >= 0) && at.checked_add(8).and_then(field).is_some_and(|ns| ns < 1_000_000_000)
+    field(at).is_some_and(|s| s as i64 >= 0)
+        && at.checked_add(8).and_then(field).is_some_and(|ns| ns < 1_000_000_000)
 }
 
 /// rt_sigpending: what waits here and what waits on Linux.
@@ -86,7 +99,8 @@ pub fn pending(set: u64, size: u64) -> Result<u64> {
     let mut bytes = [0; 8];
     thread.process.read_control(address, &mut bytes);
     let s = thread.signals.lock();
-    let here = s.pending.set().union(thread.process.signals.lock().pending.set()).intersection(s.mask);
+    let here =
+        s.pending.set().union(thread.process.signals.lock().pending.set()).intersection(s.mask);
     let all = u64::from_le_bytes(bytes) | here.0;
     drop(s);
     usercopy::write(set, &all.to_le_bytes()[..size as usize]).map_err(|_| errno::EFAULT)?;

@@ -42,12 +42,19 @@ pub fn restart_syscall() -> Result<u64> {
 }
 
 /// Decides what becomes of an interrupted call; true if registers changed.
-pub fn finish_interrupted(thread: &Thread, regs: &mut Regs, handler: Option<(u32, &SigAction)>, any: bool) -> bool {
+pub fn finish_interrupted(
+    thread: &Thread,
+    regs: &mut Regs,
+    handler: Option<(u32, &SigAction)>,
+    any: bool,
+) -> bool {
     let Some(what) = thread.signals.lock().take_interrupted() else { return false };
     let again = match (what, handler) {
         (Interrupted::NotStarted, _) => true,
         // Where Linux knows of SA_RESTART, it has decided (not for sockets with a timeout).
-        (Interrupted::Started(Restart::Sys), Some((signal, a))) => a.restarts() && !thread.process.signals.lock().mirrored.restarts(signal),
+        (Interrupted::Started(Restart::Sys), Some((signal, a))) => {
+            a.restarts() && !thread.process.signals.lock().mirrored.restarts(signal)
+        }
         (Interrupted::Local(Restart::Sys), Some((_, a))) => a.restarts(),
         (Interrupted::Local(_), None) => true,
         (Interrupted::Started(Restart::Sys | Restart::NoHand | Restart::Block), None) => any,
@@ -64,4 +71,3 @@ pub fn finish_interrupted(thread: &Thread, regs: &mut Regs, handler: Option<(u32
     }
     true
 }
-

@@ -4,7 +4,9 @@ use crate::sched::cpus;
 use crate::signal::signals;
 use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
-use hanare_core::signal::{self, AltStack, FpSwBytes, QueuedSignal, RtSigFrame, SigAction, SigContext, SigSet, UContext};
+use hanare_core::signal::{
+    self, AltStack, FpSwBytes, QueuedSignal, RtSigFrame, SigAction, SigContext, SigSet, UContext,
+};
 use hanare_hal::fpu::{self, FpuState};
 use hanare_hal::traps::{Regs, vector};
 use hanare_hal::{gdt, usercopy};
@@ -24,22 +26,40 @@ pub struct Trap {
 impl Trap {
     /// A page fault, as Linux tells it: not which of Linux' own addresses are mapped.
     pub fn page_fault(error: u64, addr: u64) -> Trap {
-        Trap { number: u64::from(vector::PAGE_FAULT), error: if addr >= 1 << 47 { error | 1 } else { error }, cr2: addr }
+        Trap {
+            number: u64::from(vector::PAGE_FAULT),
+            error: if addr >= 1 << 47 { error | 1 } else { error },
+            cr2: addr,
+        }
     }
 }
 
 /// Puts the frame of a handler on its stack.
-pub fn build(queued: &QueuedSignal, action: &SigAction, regs: &mut Regs, alt: &AltStack, mask: SigSet, trap: Trap) -> core::result::Result<(), usercopy::Fault> {
+pub fn build(
+    queued: &QueuedSignal,
+    action: &SigAction,
+    regs: &mut Regs,
+    alt: &AltStack,
+    mask: SigSet,
+    trap: Trap,
+) -> core::result::Result<(), usercopy::Fault> {
     if action.flags & signal::SA_RESTORER == 0 {
         return Err(usercopy::Fault); // as Linux: it is not optional here
     }
     let mut state = FpuState::new();
     state.save();
     let size = fpu::size();
-    let place = signal::place_frame(regs.rsp, action.flags & signal::SA_ONSTACK != 0, alt, size as u64).ok_or(usercopy::Fault)?;
+    let place =
+        signal::place_frame(regs.rsp, action.flags & signal::SA_ONSTACK != 0, alt, size as u64)
+            .ok_or(usercopy::Fault)?;
     let mut image: Vec<u8> = state.bytes().to_vec();
-    let sw = if fpu::mask() != 0 { FpSwBytes::new(fpu::mask(), size as u32) } else { FpSwBytes::default() };
-    image[signal::SW_BYTES_OFFSET..signal::SW_BYTES_OFFSET + size_of::<FpSwBytes>()].copy_from_slice(sw.as_bytes());
+    let sw = if fpu::mask() != 0 {
+        FpSwBytes::new(fpu::mask(), size as u32)
+    } else {
+        FpSwBytes::default()
+    };
+    image[signal::SW_BYTES_OFFSET..signal::SW_BYTES_OFFSET + size_of::<FpSwBytes>()]
+        .copy_from_slice(sw.as_bytes());
     image.extend_from_slice(&signal::FP_XSTATE_MAGIC2.to_le_bytes());
     let frame = RtSigFrame {
         restorer: action.restorer,
@@ -68,10 +88,34 @@ pub fn build(queued: &QueuedSignal, action: &SigAction, regs: &mut Regs, alt: &A
 
 fn context_of(r: &Regs, trap: Trap, mask: SigSet, fpstate: u64) -> SigContext {
     SigContext {
-        r8: r.r8, r9: r.r9, r10: r.r10, r11: r.r11, r12: r.r12, r13: r.r13, r14: r.r14, r15: r.r15,
-        rdi: r.rdi, rsi: r.rsi, rbp: r.rbp, rbx: r.rbx, rdx: r.rdx, rax: r.rax, rcx: r.rcx, rsp: r.rsp,
-        rip: r.rip, rflags: r.rflags, cs: gdt::USER_CS, gs: 0, fs: 0, ss: gdt::USER_DS,
-        err: trap.error, trapno: trap.number, oldmask: mask.0, cr2: trap.cr2, fpstate, reserved: [0; 8],
+        r8: r.r8,
+        r9: r.r9,
+        r10: r.r10,
+        r11: r.r11,
+        r12: r.r12,
+        r13: r.r13,
+        r14: r.r14,
+        r15: r.r15,
+        rdi: r.rdi,
+        rsi: r.rsi,
+        rbp: r.rbp,
+        rbx: r.rbx,
+        rdx: r.rdx,
+        rax: r.rax,
+        rcx: r.rcx,
+        rsp: r.rsp,
+        rip: r.rip,
+        rflags: r.rflags,
+        cs: gdt::USER_CS,
+        gs: 0,
+        fs: 0,
+        ss: gdt::USER_DS,
+        err: trap.error,
+        trapno: trap.number,
+        oldmask: mask.0,
+        cr2: trap.cr2,
+        fpstate,
+        reserved: [0; 8],
     }
 }
 
@@ -94,10 +138,27 @@ fn restore(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
     // What the handler blocked may wait here, or on Linux.
     signals::set_mask(cpus::current(), frame.context.sigmask.blockable());
     *regs = Regs {
-        r15: c.r15, r14: c.r14, r13: c.r13, r12: c.r12, rbp: c.rbp, rbx: c.rbx, r11: c.r11, r10: c.r10,
-        r9: c.r9, r8: c.r8, rax: c.rax, rcx: c.rcx, rdx: c.rdx, rsi: c.rsi, rdi: c.rdi, orig_rax: crate::entry::NO_CALL,
-        rip: c.rip, cs: u64::from(gdt::USER_CS), rflags: regs.rflags & !settable | c.rflags & settable | 0x200,
-        rsp: c.rsp, ss: u64::from(gdt::USER_DS),
+        r15: c.r15,
+        r14: c.r14,
+        r13: c.r13,
+        r12: c.r12,
+        rbp: c.rbp,
+        rbx: c.rbx,
+        r11: c.r11,
+        r10: c.r10,
+        r9: c.r9,
+        r8: c.r8,
+        rax: c.rax,
+        rcx: c.rcx,
+        rdx: c.rdx,
+        rsi: c.rsi,
+        rdi: c.rdi,
+        orig_rax: crate::entry::NO_CALL,
+        rip: c.rip,
+        cs: u64::from(gdt::USER_CS),
+        rflags: regs.rflags & !settable | c.rflags & settable | 0x200,
+        rsp: c.rsp,
+        ss: u64::from(gdt::USER_DS),
     };
     if let Err(e) = restore_fpu(c.fpstate) {
         FpuState::new().restore();
@@ -115,7 +176,10 @@ fn restore_fpu(at: u64) -> core::result::Result<(), usercopy::Fault> {
     let size = fpu::size();
     let mut image = alloc::vec![0; size];
     usercopy::read(at, &mut image[..signal::FXSAVE_SIZE])?;
-    let sw = FpSwBytes::read_from_bytes(&image[signal::SW_BYTES_OFFSET..signal::SW_BYTES_OFFSET + size_of::<FpSwBytes>()]).map_err(|_| usercopy::Fault)?;
+    let sw = FpSwBytes::read_from_bytes(
+        &image[signal::SW_BYTES_OFFSET..signal::SW_BYTES_OFFSET + size_of::<FpSwBytes>()],
+    )
+    .map_err(|_| usercopy::Fault)?;
     let mut magic2 = [0; 4];
     let extended = fpu::mask() != 0
         && sw.xstate_size as usize <= size
@@ -156,7 +220,9 @@ fn set_alternate(wanted: AltStack, sp: u64) -> Result<()> {
     let mode = wanted.flags & !signal::SS_AUTODISARM;
     s.alt = match mode {
         signal::SS_DISABLE => AltStack { flags: wanted.flags, ..AltStack::DISABLED },
-        0 | signal::SS_ONSTACK if wanted.size < hanare_core::limits::MIN_SIGNAL_STACK => return Err(errno::ENOMEM),
+        0 | signal::SS_ONSTACK if wanted.size < hanare_core::limits::MIN_SIGNAL_STACK => {
+            return Err(errno::ENOMEM);
+        }
         0 | signal::SS_ONSTACK => AltStack { reserved: 0, ..wanted },
         _ => return Err(errno::EINVAL),
     };

@@ -6,21 +6,24 @@
 use crate::base::heap;
 use crate::gate::{coredump, observe, ptrace, rseq};
 use crate::link::delegate;
-use crate::mm::{limits, oom};
 use crate::mm::fault::Signal as Fault;
-use crate::process::{Process, cputime};
+use crate::mm::{limits, oom};
 use crate::process::thread::Thread;
+use crate::process::{Process, cputime};
 use crate::sched::{cpus, panic};
-use crate::signal::{pending, unhandled};
 use crate::signal::restart::{Interrupted, Rest, finish_interrupted};
 use crate::signal::sigframe::{self, Trap};
+use crate::signal::{pending, unhandled};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hanare_abi::slot::{MIRROR_FORWARD, OP_EXIT_SIGNAL, OP_NOP, OP_STOP_SIGNAL};
 use hanare_core::directed::Directed;
 use hanare_core::errno::{self, Result};
-use hanare_core::signal::{self, Actions, AltStack, Disposition, Mirrored, Pending, QueuedSignal, SigAction, SigInfo, SigSet};
+use hanare_core::signal::{
+    self, Actions, AltStack, Disposition, Mirrored, Pending, QueuedSignal, SigAction, SigInfo,
+    SigSet,
+};
 use hanare_core::syscalls::Restart;
 use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::{Regs, vector};
@@ -51,7 +54,11 @@ impl ProcessSignals {
 
     /// For the child of a fork.
     pub fn inherit(&self) -> ProcessSignals {
-        ProcessSignals { actions: self.actions.clone(), mirrored: Box::new(self.mirrored.of_child()), ..ProcessSignals::default() }
+        ProcessSignals {
+            actions: self.actions.clone(),
+            mirrored: Box::new(self.mirrored.of_child()),
+            ..ProcessSignals::default()
+        }
     }
 }
 
@@ -100,8 +107,14 @@ impl ThreadSignals {
     }
 
     /// Takes the next signal of the thread or, behind them, of its process; as Linux.
-    pub(crate) fn dequeue(&mut self, shared: &mut Pending, blocked: SigSet) -> Option<QueuedSignal> {
-        self.pending.dequeue(blocked).or_else(|| signal::dequeue_thread(&mut self.chosen, shared, blocked))
+    pub(crate) fn dequeue(
+        &mut self,
+        shared: &mut Pending,
+        blocked: SigSet,
+    ) -> Option<QueuedSignal> {
+        self.pending
+            .dequeue(blocked)
+            .or_else(|| signal::dequeue_thread(&mut self.chosen, shared, blocked))
     }
 
     /// Gives up what was sent to the process and taken for this thread, of `set`.
@@ -218,7 +231,8 @@ impl ThreadSignals {
 
     /// For the thread that takes this one's place: all there is.
     pub fn hand_over(&mut self) -> ThreadSignals {
-        let (pending, chosen) = (core::mem::take(&mut self.pending), core::mem::take(&mut self.chosen));
+        let (pending, chosen) =
+            (core::mem::take(&mut self.pending), core::mem::take(&mut self.chosen));
         ThreadSignals { pending, chosen, trap: self.trap, ..ThreadSignals::new(self.mask.0) }
     }
 
@@ -232,7 +246,8 @@ impl ThreadSignals {
 pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) -> Result<()> {
     let info = SigInfo::from_words(info);
     let thread = p.thread(slot);
-    let directed = info.code == signal::SI_QUEUE && thread.as_ref().is_some_and(|t| t.signals.lock().directed.take(signal));
+    let directed = info.code == signal::SI_QUEUE
+        && thread.as_ref().is_some_and(|t| t.signals.lock().directed.take(signal));
     if !signal::is_valid(signal) || p.signals.lock().actions.ignores(signal) {
         return Ok(());
     }
@@ -243,8 +258,10 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
     // pending apart, as on Linux. A thread that has ended leaves it to the others.
     let room = limits::room_for_mappings(0);
     let for_thread = SigSet::of(signal::SIGPIPE).with(signal::SIGXFSZ).contains(signal);
-    let to_process = matches!(info.code, 0 | signal::SI_QUEUE | 0x80) && !for_thread && !directed || signal == signal::SIGCHLD;
-    let taken = thread.as_ref().is_some_and(|t| t.signals.lock().take(signal, info, to_process, room));
+    let to_process = matches!(info.code, 0 | signal::SI_QUEUE | 0x80) && !for_thread && !directed
+        || signal == signal::SIGCHLD;
+    let taken =
+        thread.as_ref().is_some_and(|t| t.signals.lock().take(signal, info, to_process, room));
     if !taken && !pending::NEVER_BLOCKED.contains(signal) {
         return Err(errno::EAGAIN); // the others may be in calls of Linux', which only Linux interrupts
     }
@@ -298,7 +315,12 @@ pub fn retarget(p: &Process) {
 /// it pending, or a default that Linux applies).
 pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
     let thread = cpus::current();
-    if signal == 0 || signal > 64 || !own || thread.ptrace.is_on() || SigSet::UNBLOCKABLE.contains(signal as u32) {
+    if signal == 0
+        || signal > 64
+        || !own
+        || thread.ptrace.is_on()
+        || SigSet::UNBLOCKABLE.contains(signal as u32)
+    {
         return false;
     }
     let signal = signal as u32;
@@ -336,12 +358,20 @@ pub fn raise_fault(fault: Fault, addr: u64, regs: &mut Regs) {
         }
     };
     trapped(Trap::page_fault(regs.orig_rax, addr));
-    force(QueuedSignal { signal, info: SigInfo::fault(signal, code, addr) }, regs, Cause::Exception);
+    force(
+        QueuedSignal { signal, info: SigInfo::fault(signal, code, addr) },
+        regs,
+        Cause::Exception,
+    );
 }
 
 /// The program used memory at `addr` that is bad.
 pub fn raise_bad_memory(addr: u64, regs: &mut Regs) {
-    force(QueuedSignal { signal: signal::SIGBUS, info: SigInfo::bad_memory(addr) }, regs, Cause::Exception);
+    force(
+        QueuedSignal { signal: signal::SIGBUS, info: SigInfo::bad_memory(addr) },
+        regs,
+        Cause::Exception,
+    );
 }
 
 /// An exception is about to raise a signal.
@@ -401,7 +431,11 @@ pub fn force_call(queued: QueuedSignal, regs: &mut Regs) {
 
 /// A frame cannot be taken or made: SIGSEGV, as Linux' force_sig().
 pub fn force_segv(regs: &mut Regs) {
-    force(QueuedSignal { signal: signal::SIGSEGV, info: SigInfo::kernel(signal::SIGSEGV) }, regs, Cause::Kernel);
+    force(
+        QueuedSignal { signal: signal::SIGSEGV, info: SigInfo::kernel(signal::SIGSEGV) },
+        regs,
+        Cause::Kernel,
+    );
 }
 
 /// The source of a signal that the program itself caused.
@@ -425,7 +459,8 @@ fn force(queued: QueuedSignal, regs: &mut Regs, cause: Cause) {
     let Some(queued) = observe::debug::on_signal(thread, queued, regs) else { return };
     let Some(queued) = ptrace::on_forced(thread, queued, regs) else { return };
     let mask = thread.signals.lock().mask;
-    let disposition = signal::decide_forced(queued.signal, &thread.process.signals.lock().actions, mask);
+    let disposition =
+        signal::decide_forced(queued.signal, &thread.process.signals.lock().actions, mask);
     match disposition {
         Disposition::Handle(action) => handle(thread, &queued, &action, regs),
         _ => {
@@ -472,7 +507,8 @@ pub fn deliver(regs: &mut Regs) -> bool {
             let mut own = thread.signals.lock();
             let mask = own.mask;
             let mut shared = p.signals.lock();
-            own.dequeue(&mut shared.pending, mask).map(|q| (q, signal::decide(q.signal, &shared.actions)))
+            own.dequeue(&mut shared.pending, mask)
+                .map(|q| (q, signal::decide(q.signal, &shared.actions)))
         };
         let Some((queued, mut disposition)) = next else { break };
         any = true;
@@ -548,7 +584,9 @@ fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut
         let s = thread.signals.lock();
         (s.alt, s.lasting, s.trap)
     };
-    if rseq::before_handler(thread, regs).is_err() || sigframe::build(queued, action, regs, &alt, mask, trap).is_err() {
+    if rseq::before_handler(thread, regs).is_err()
+        || sigframe::build(queued, action, regs, &alt, mask, trap).is_err()
+    {
         return match queued.signal {
             signal::SIGSEGV => die(signal::SIGSEGV),
             _ => force_segv(regs), // it may have a handler, on a stack of its own

@@ -1,8 +1,8 @@
 //! Lines in the log about programs that end by an exception, as Linux leaves them in dmesg
 //! (`show_unhandled_signals`).
 
-use crate::base::time;
 use crate::base::pages::Pages;
+use crate::base::time;
 use crate::link::services;
 use crate::mm::FileRef;
 use crate::process::thread::Thread;
@@ -50,7 +50,10 @@ pub fn log(thread: &Thread, signal: u32, trap: Trap, regs: &Regs) {
         let what = if signal == signal::SIGBUS { "bus error" } else { "segfault" };
         crate::info!("{name}: {what} at {addr:x} ip {ip:016x} sp {sp:016x} error {error:x}{place}");
     } else {
-        crate::info!("traps: {name} {} ip:{ip:x} sp:{sp:x} error:{error:x}{place}", description(trap.number as u8));
+        crate::info!(
+            "traps: {name} {} ip:{ip:x} sp:{sp:x} error:{error:x}{place}",
+            description(trap.number as u8)
+        );
     }
 }
 

@@ -43,9 +43,7 @@ fn range(part: &str) -> Result<(u32, u32), String> {
     let (first, last) = part.split_once('-').unwrap_or((part, part));
     let (first, last) = (number(first, part)?, number(last, part)?);
     if first > last {
-        return Err(format!(
-            "in '{part}' the first CPU is above the last; write {last}-{first}"
-        ));
+        return Err(format!("in '{part}' the first CPU is above the last; write {last}-{first}"));
     }
     Ok((first, last))
 }
@@ -57,10 +55,7 @@ fn number(text: &str, part: &str) -> Result<u32, String> {
     }
     match text.parse() {
         Ok(number) if number < CPUS_MAX => Ok(number),
-        _ => Err(format!(
-            "there is no CPU {text}: numbers go up to {}",
-            CPUS_MAX - 1
-        )),
+        _ => Err(format!("there is no CPU {text}: numbers go up to {}", CPUS_MAX - 1)),
     }
 }
 
@@ -101,10 +96,7 @@ mod tests {
     fn errors_name_what_was_wrong() {
         for (text, part) in [
             ("", "''"),
-            (
-                "a",
-                "'a' is not a CPU number or range; expected numbers and ranges like 2,4-6",
-            ),
+            ("a", "'a' is not a CPU number or range; expected numbers and ranges like 2,4-6"),
             ("1,,2", "''"),
             ("1-", "'1-'"),
             ("-1", "'-1'"),

@@ -40,7 +40,5 @@ pub fn wrong_usage(message: String) -> anyhow::Error {
 /// Prints the error as one line; gives the exit status, `otherwise` if it has none.
 pub fn report(error: &anyhow::Error, otherwise: i32) -> i32 {
     output::complain(format_args!("hanare: {}\n", format!("{error:#}").replace('\n', " ")));
-    error
-        .downcast_ref::<WithStatus>()
-        .map_or(otherwise, |error| error.status)
+    error.downcast_ref::<WithStatus>().map_or(otherwise, |error| error.status)
 }

@@ -16,12 +16,8 @@ fn find(variable: &str, name: &str, beside: &[&str], next: &str) -> Result<PathB
         }
         bail!("{variable} names '{}', which is no file", path.display());
     }
-    let folder = std::env::current_exe()
-        .ok()
-        .and_then(|path| path.parent().map(Path::to_owned));
-    let beside = beside
-        .iter()
-        .filter_map(|path| Some(folder.as_ref()?.join(path).join(name)));
+    let folder = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
+    let beside = beside.iter().filter_map(|path| Some(folder.as_ref()?.join(path).join(name)));
     let mut candidates = beside.chain([Path::new(INSTALLED).join(name)]);
     match candidates.find(|path| path.is_file()) {
         Some(path) => Ok(path),
@@ -31,7 +27,10 @@ fn find(variable: &str, name: &str, beside: &[&str], next: &str) -> Result<PathB
 
 /// One of our documents, installed or in the checkout; its usual place if it is not there.
 pub fn document(name: &str) -> PathBuf {
-    let folder = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned)).unwrap_or_default();
+    let folder = std::env::current_exe()
+        .ok()
+        .and_then(|path| path.parent().map(Path::to_owned))
+        .unwrap_or_default();
     let candidates = ["../share/doc/hanare", "../../docs"].map(|path| folder.join(path).join(name));
     let found = candidates.iter().find_map(|path| path.canonicalize().ok());
     found.unwrap_or_else(|| Path::new("docs").join(name))
@@ -40,12 +39,7 @@ pub fn document(name: &str) -> PathBuf {
 /// The LWK image.
 pub fn image() -> Result<PathBuf> {
     let next = "build it: make native; or name it: --image FILE, HANARE_IMAGE=FILE";
-    find(
-        "HANARE_IMAGE",
-        "hanare-lwk",
-        &["../lib/hanare", "../lwk"],
-        next,
-    )
+    find("HANARE_IMAGE", "hanare-lwk", &["../lib/hanare", "../lwk"], next)
 }
 
 /// The proxy.
@@ -57,10 +51,5 @@ pub fn proxy() -> Result<PathBuf> {
 /// The program that `hanare bench` measures.
 pub fn bench_guest() -> Result<PathBuf> {
     let next = "build it: make native; or name it: HANARE_BENCH_GUEST=FILE";
-    find(
-        "HANARE_BENCH_GUEST",
-        "hanare-bench-guest",
-        &["", "../lib/hanare"],
-        next,
-    )
+    find("HANARE_BENCH_GUEST", "hanare-bench-guest", &["", "../lib/hanare"], next)
 }

@@ -45,11 +45,16 @@ fn choose(names: &[String], wanted: Option<&str>) -> Result<String> {
     match (wanted, names) {
         (Some(wanted), names) if names.iter().any(|name| name == wanted) => Ok(wanted.into()),
         (Some(wanted), []) => bail!("no instance is called '{wanted}': none is booted ({BOOT})"),
-        (Some(wanted), _) => bail!("no instance is called '{wanted}': {} (see: hanare ls)", listed()),
+        (Some(wanted), _) => {
+            bail!("no instance is called '{wanted}': {} (see: hanare ls)", listed())
+        }
         (None, []) => bail!("no instance is booted ({BOOT})"),
         (None, [name]) => Ok(name.clone()),
         (None, several) if several.iter().any(|name| name == "default") => Ok("default".into()),
-        (None, _) => bail!("several instances are booted and none is called 'default': name one, {}", listed()),
+        (None, _) => bail!(
+            "several instances are booted and none is called 'default': name one, {}",
+            listed()
+        ),
     }
 }
 

@@ -9,24 +9,17 @@ const CPUS: &str = "/sys/devices/system/cpu";
 
 /// A small file as trimmed text.
 pub fn read(path: impl AsRef<Path>) -> Option<String> {
-    fs::read_to_string(path)
-        .ok()
-        .map(|text| text.trim().to_owned())
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
 /// `uname -r`.
 pub fn kernel_release() -> String {
-    rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned()
+    rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
 /// CPUs that Linux runs on.
 pub fn online_cpus() -> CpuList {
-    read(Path::new(CPUS).join("online"))
-        .and_then(|list| list.parse().ok())
-        .unwrap_or_default()
+    read(Path::new(CPUS).join("online")).and_then(|list| list.parse().ok()).unwrap_or_default()
 }
 
 /// Whether Linux can take `cpu` offline.
@@ -45,9 +38,7 @@ pub fn core_of(cpu: u32) -> Option<(u32, u32, u32)> {
 pub fn node_of(cpu: u32) -> Option<u32> {
     let entries = fs::read_dir(Path::new(CPUS).join(format!("cpu{cpu}"))).ok()?;
     let names = entries.flatten().map(|entry| entry.file_name());
-    names
-        .filter_map(|name| name.to_str()?.strip_prefix("node")?.parse().ok())
-        .next()
+    names.filter_map(|name| name.to_str()?.strip_prefix("node")?.parse().ok()).next()
 }
 
 /// Bytes of memory that a NUMA node has.
@@ -60,14 +51,8 @@ pub fn node_memory(node: u32) -> Option<u64> {
 /// Bytes of a line of /proc/meminfo.
 pub fn meminfo(name: &str) -> Option<u64> {
     let text = read("/proc/meminfo")?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    line.trim()
-        .strip_suffix(" kB")?
-        .parse::<u64>()
-        .ok()
-        .map(|kib| kib << 10)
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 /// Whether the first CPU has a flag in /proc/cpuinfo.
@@ -91,7 +76,8 @@ pub fn is_signed(path: &Path) -> bool {
 
 /// Whether the module, or Linux of modules, wants signatures.
 pub fn wants_signatures() -> bool {
-    let is_set = |parameter: &str| read(Path::new("/sys/module").join(parameter)).as_deref() == Some("Y");
+    let is_set =
+        |parameter: &str| read(Path::new("/sys/module").join(parameter)).as_deref() == Some("Y");
     is_set("hanare/parameters/require_signature")
         || is_set("module/parameters/sig_enforce")
         || lockdown().is_some_and(|mode| mode != "none")

@@ -78,7 +78,8 @@ extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
 fn usage(error: &clap::Error) -> c_int {
     if error.use_stderr() {
         let command = std::env::args_os().nth(1);
-        let program = command.is_some_and(|command| ["run", "trace", "gdb"].iter().any(|&name| command == name));
+        let program = command
+            .is_some_and(|command| ["run", "trace", "gdb"].iter().any(|&name| command == name));
         output::complain(format_args!("{}", complaint(&error.render().to_string())));
         return if program { failure::HANARE } else { failure::USAGE };
     }
@@ -95,7 +96,9 @@ fn complaint(text: &str) -> String {
 /// Whether help may have bold letters.
 fn is_colourful() -> bool {
     let unset = |name: &str| std::env::var_os(name).is_none_or(|value| value.is_empty());
-    std::io::stdout().is_terminal() && unset("NO_COLOR") && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+    std::io::stdout().is_terminal()
+        && unset("NO_COLOR")
+        && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
 #[cfg(test)]
@@ -132,7 +135,10 @@ mod tests {
             for (line, next) in text.lines().zip(text.lines().skip(1).chain([""])) {
                 let example = line.starts_with(' ') || line.ends_with(':');
                 assert!(!example || line.len() <= EXAMPLE_MAX, "{name}: {line}");
-                assert!(example || line.is_empty() || next.is_empty(), "{name}: a line within a paragraph ends at: {line}");
+                assert!(
+                    example || line.is_empty() || next.is_empty(),
+                    "{name}: a line within a paragraph ends at: {line}"
+                );
             }
         }
     }
@@ -143,9 +149,6 @@ mod tests {
         assert_eq!(run.on.as_deref(), Some("blue"));
         assert!(!run.stats);
         assert_eq!(run.command, ["ls", "-l", "--stats"]);
-        assert_eq!(
-            run_of("hanare run --stats -- -x -- y").command,
-            ["-x", "--", "y"]
-        );
+        assert_eq!(run_of("hanare run --stats -- -x -- y").command, ["-x", "--", "y"]);
     }
 }

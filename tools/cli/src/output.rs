@@ -47,7 +47,10 @@ pub fn write_bytes(bytes: &[u8]) -> Result<()> {
 /// Says that standard output takes nothing.
 pub fn cannot_write(error: &io::Error) -> anyhow::Error {
     let text = error.to_string();
-    anyhow::anyhow!("cannot write to standard output: {}", text.split(" (os error").next().unwrap_or_default())
+    anyhow::anyhow!(
+        "cannot write to standard output: {}",
+        text.split(" (os error").next().unwrap_or_default()
+    )
 }
 
 /// Writes to standard error; where that is impossible nobody can be told.

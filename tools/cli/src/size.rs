@@ -30,9 +30,7 @@ impl FromStr for Memory {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let pieces = text.split(',').map(piece).collect::<Result<Vec<_>, _>>()?;
-        let sum = pieces
-            .iter()
-            .try_fold(0u64, |sum, piece| sum.checked_add(piece.bytes));
+        let sum = pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.bytes));
         sum.ok_or_else(|| format!("'{text}' is more memory than any machine has"))?;
         Ok(Self(pieces))
     }
@@ -42,10 +40,8 @@ fn piece(text: &str) -> Result<Piece, String> {
     let (size, node) = match text.split_once('@') {
         None => (text, None),
         Some((size, node)) => {
-            let number = node
-                .parse()
-                .ok()
-                .filter(|_| node.bytes().all(|byte| byte.is_ascii_digit()));
+            let number =
+                node.parse().ok().filter(|_| node.bytes().all(|byte| byte.is_ascii_digit()));
             let number = number.ok_or_else(|| {
                 format!("in '{text}' the NUMA node '{node}' is not a number; expected e.g. 512M@1")
             })?;
@@ -76,10 +72,7 @@ fn bytes(text: &str) -> Result<u64, String> {
             "'{text}' is not a size; expected a whole number with M, G or T, e.g. 512M or 2G@1"
         ));
     }
-    let number = digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(unit));
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
     number
         .filter(|&bytes| bytes < 1 << 52)
         .ok_or_else(|| format!("'{text}' is more memory than any machine has"))
@@ -111,28 +104,10 @@ mod tests {
     #[test]
     fn memory() {
         let memory: Memory = "512M".parse().unwrap();
-        assert_eq!(
-            memory.0,
-            [Piece {
-                bytes: 512 << 20,
-                node: None
-            }]
-        );
+        assert_eq!(memory.0, [Piece { bytes: 512 << 20, node: None }]);
         let memory: Memory = "2g@1,256MiB@0".parse().unwrap();
-        assert_eq!(
-            memory.0[0],
-            Piece {
-                bytes: 2 << 30,
-                node: Some(1)
-            }
-        );
-        assert_eq!(
-            memory.0[1],
-            Piece {
-                bytes: 256 << 20,
-                node: Some(0)
-            }
-        );
+        assert_eq!(memory.0[0], Piece { bytes: 2 << 30, node: Some(1) });
+        assert_eq!(memory.0[1], Piece { bytes: 256 << 20, node: Some(0) });
         assert_eq!(memory.bytes(), (2 << 30) + (256 << 20));
     }
 
@@ -140,10 +115,7 @@ mod tests {
     fn errors_name_what_was_wrong() {
         for (text, part) in [
             ("", "'' is not a size"),
-            (
-                "512",
-                "'512' is not a size; expected a whole number with M, G or T",
-            ),
+            ("512", "'512' is not a size; expected a whole number with M, G or T"),
             ("M", "'M'"),
             ("1.5G", "'1.5G'"),
             ("-2G", "'-2G'"),

@@ -33,7 +33,10 @@ fn render(header: &[&str], rows: &[Vec<String>], columns: Option<usize>) -> Stri
     let header: Vec<String> = header.iter().map(|&cell| cell.into()).collect();
     let mut text = String::new();
     for row in std::iter::once(&header).chain(rows) {
-        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{:width$}", output::cut(cell, width)));
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, &width)| format!("{:width$}", output::cut(cell, width)));
         text += cells.collect::<Vec<_>>().join("  ").trim_end();
         text.push('\n');
     }

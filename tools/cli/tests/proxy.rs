@@ -31,8 +31,11 @@ const DATA: u64 = 0x40_0000;
 fn proxy() -> PathBuf {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let built = "tools/proxy/target/x86_64-unknown-none/release/hanare-proxy";
-    let candidates = [std::env::var_os("HANARE_PROXY").map(PathBuf::from), Some(repository.join(built)),
-        Some(repository.join("build/bin/hanare-proxy"))];
+    let candidates = [
+        std::env::var_os("HANARE_PROXY").map(PathBuf::from),
+        Some(repository.join(built)),
+        Some(repository.join("build/bin/hanare-proxy")),
+    ];
     let found = candidates.into_iter().flatten().find(|path| path.is_file());
     found.expect("hanare-proxy is not built; see the top of this file")
 }
@@ -66,7 +69,8 @@ fn the_start_block_is_complete() {
         command.pre_exec(|| {
             libc::signal(libc::SIGHUP, libc::SIG_IGN);
             libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-            let unlimited = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+            let unlimited =
+                libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
             libc::setrlimit(libc::RLIMIT_STACK, &unlimited);
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -99,7 +103,11 @@ fn the_start_block_is_complete() {
     assert_eq!(block.flags & START_STATS, START_STATS);
     assert!(lwk.attached_to().starts_with(b"blue\0"));
     // The caller's stack limit is back.
-    assert!(lwk.proc("limits").lines().any(|line| line.starts_with("Max stack size            unlimited")));
+    assert!(
+        lwk.proc("limits")
+            .lines()
+            .any(|line| line.starts_with("Max stack size            unlimited"))
+    );
 }
 
 #[test]
@@ -125,7 +133,8 @@ fn nothing_lies_among_the_applications_addresses() {
     let (block, _) = lwk.start_block();
     assert_eq!(block.sigignore & 1 << (libc::SIGPIPE - 1), 0, "hanare run must not change SIGPIPE");
     assert!(block.control_fd >= 1000, "{}", block.control_fd);
-    let link = std::fs::read_link(format!("/proc/{}/fd/{}", lwk.child.id(), block.control_fd)).unwrap();
+    let link =
+        std::fs::read_link(format!("/proc/{}/fd/{}", lwk.child.id(), block.control_fd)).unwrap();
     assert!(link.to_string_lossy().contains("hanare"), "{link:?}");
 }
 
@@ -135,7 +144,10 @@ fn a_limited_address_space_does_not_matter() {
     // SAFETY: only a system call.
     unsafe {
         command.pre_exec(|| {
-            libc::setrlimit(libc::RLIMIT_AS, &libc::rlimit { rlim_cur: 1 << 30, rlim_max: libc::RLIM_INFINITY });
+            libc::setrlimit(
+                libc::RLIMIT_AS,
+                &libc::rlimit { rlim_cur: 1 << 30, rlim_max: libc::RLIM_INFINITY },
+            );
             Ok(())
         });
     }
@@ -196,7 +208,8 @@ fn a_range_can_be_mapped_again() {
 
 #[test]
 fn ends_by_signal() {
-    for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGPIPE, libc::SIGRTMIN() + 3] {
+    for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGPIPE, libc::SIGRTMIN() + 3]
+    {
         let mut command = run(&["true"]);
         // SAFETY: only system calls. No core files.
         unsafe {
@@ -224,10 +237,38 @@ fn programs_that_cannot_be_started() {
     type Case<'a> = (&'a str, &'a [u8], i32, u64, i32, &'a str);
     let cases: [Case; 5] = [
         ("gone", b"x", libc::ENOENT, START_FAILED_FILE, 127, "gone: No such file or directory"),
-        ("arm", &foreign, libc::ENOEXEC, START_FAILED_FORMAT, 126, "arm: Exec format error: not an x86-64 program"),
-        ("cut", b"\x7fELF", libc::ENOEXEC, START_FAILED_FORMAT, 126, "cut: Exec format error: the file is cut short"),
-        ("text", b"echo", libc::ENOEXEC, START_FAILED_FORMAT, 126, "text: Exec format error: neither an ELF"),
-        ("big", b"x", libc::ENOMEM, START_FAILED_MEMORY, 126, "big: Cannot allocate memory: the LWK has too little"),
+        (
+            "arm",
+            &foreign,
+            libc::ENOEXEC,
+            START_FAILED_FORMAT,
+            126,
+            "arm: Exec format error: not an x86-64 program",
+        ),
+        (
+            "cut",
+            b"\x7fELF",
+            libc::ENOEXEC,
+            START_FAILED_FORMAT,
+            126,
+            "cut: Exec format error: the file is cut short",
+        ),
+        (
+            "text",
+            b"echo",
+            libc::ENOEXEC,
+            START_FAILED_FORMAT,
+            126,
+            "text: Exec format error: neither an ELF",
+        ),
+        (
+            "big",
+            b"x",
+            libc::ENOMEM,
+            START_FAILED_MEMORY,
+            126,
+            "big: Cannot allocate memory: the LWK has too little",
+        ),
     ];
     for (name, content, errno, kind, status, message) in cases {
         use std::os::unix::fs::PermissionsExt;
@@ -238,7 +279,10 @@ fn programs_that_cannot_be_started() {
         lwk.post(OP_START_FAILED, &[errno as u64, kind]);
         let (code, text) = end(lwk);
         assert_eq!(code, status, "{text}");
-        assert!(text.starts_with("hanare: /") && text.contains(message) && text.lines().count() == 1, "{text}");
+        assert!(
+            text.starts_with("hanare: /") && text.contains(message) && text.lines().count() == 1,
+            "{text}"
+        );
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -252,7 +296,10 @@ fn status_mask(lwk: &Lwk, name: &str) -> u64 {
 #[test]
 fn execve_names_and_resets() {
     let mut lwk = start(&["true"]);
-    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGCHLD as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]), 0);
+    assert_eq!(
+        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGCHLD as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]),
+        0
+    );
     lwk.poke(SCRATCH_BASE, b"/some/where/program\0");
     assert_eq!(lwk.op(OP_EXECED, &[SCRATCH_BASE]), 0);
     assert_eq!(lwk.proc("comm"), "program\n");
@@ -283,7 +330,11 @@ fn tasks(pid: u32) -> Vec<u32> {
 }
 
 fn mappings(pid: u32) -> Vec<String> {
-    std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().lines().map(String::from).collect()
+    std::fs::read_to_string(format!("/proc/{pid}/maps"))
+        .unwrap()
+        .lines()
+        .map(String::from)
+        .collect()
 }
 
 #[test]
@@ -418,7 +469,10 @@ fn stats_are_one_line() {
     lwk.post(libc::SYS_exit_group as u32, &[0]);
     let (code, text) = end(lwk);
     assert_eq!(code, 0);
-    assert!(text.starts_with("hanare: user 5 ms, system 0 ms, peak memory 1024 KiB, 2 delegated calls"), "{text}");
+    assert!(
+        text.starts_with("hanare: user 5 ms, system 0 ms, peak memory 1024 KiB, 2 delegated calls"),
+        "{text}"
+    );
     assert_eq!(text.lines().count(), 1);
 }
 

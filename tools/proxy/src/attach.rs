@@ -3,7 +3,9 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use hanare_abi::ioctl::{Attach, Child, IOCTL_ATTACH, IOCTL_CHILD, IOCTL_INFO, Info, MESSAGE_SIZE, NAME_SIZE};
+use hanare_abi::ioctl::{
+    Attach, Child, IOCTL_ATTACH, IOCTL_CHILD, IOCTL_INFO, Info, MESSAGE_SIZE, NAME_SIZE,
+};
 use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, SPACE_SHIFT, USER_MIN};
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::errno::{EACCES, EEXIST, ENODEV, ENOENT, ENOMEM, ENXIO, EPERM};
@@ -77,10 +79,7 @@ fn move_high(fd: u32) -> u32 {
         return fd;
     };
     let top = limit.rlim_max.min(HIGH_DESCRIPTOR);
-    let raised = rlimit64 {
-        rlim_cur: limit.rlim_cur.max(top),
-        rlim_max: limit.rlim_max,
-    };
+    let raised = rlimit64 { rlim_cur: limit.rlim_cur.max(top), rlim_max: limit.rlim_max };
     let _ = sys::set_limit(RLIMIT_NOFILE, &raised);
     // The last few numbers, should the caller have left something open there.
     let high =
@@ -96,16 +95,9 @@ fn move_high(fd: u32) -> u32 {
 }
 
 fn check_version(fd: u32) {
-    let mut info = Info {
-        magic: 0,
-        version: 0,
-        instances: 0,
-    };
+    let mut info = Info { magic: 0, version: 0, instances: 0 };
     if let Err(error) = sys::ioctl(fd, IOCTL_INFO, &mut info) {
-        die(
-            EXIT_HANARE,
-            format_args!("/dev/hanare: {error}: this is not Hanare's module"),
-        );
+        die(EXIT_HANARE, format_args!("/dev/hanare: {error}: this is not Hanare's module"));
     }
     if info.magic != MAGIC || info.version != VERSION {
         die(
@@ -133,10 +125,7 @@ fn attach_failed(request: &Attach, error: Errno) -> ! {
             EXIT_HANARE,
             format_args!("the instance is not running; see: hanare ls, hanare log"),
         ),
-        _ => die(
-            EXIT_HANARE,
-            format_args!("cannot attach to the instance: {error}"),
-        ),
+        _ => die(EXIT_HANARE, format_args!("cannot attach to the instance: {error}")),
     }
 }
 
@@ -154,15 +143,9 @@ fn map(fd: u32, id: u32) -> Window {
         result = sys::map_device(fd, start, CONTROL_END, offset(id, start), false);
     }
     if let Err(error) = result {
-        let hint = if error.0 == ENOMEM {
-            " (is the address space limited? see: ulimit -Hv)"
-        } else {
-            ""
-        };
-        die(
-            EXIT_HANARE,
-            format_args!("cannot map the application's addresses: {error}{hint}"),
-        );
+        let hint =
+            if error.0 == ENOMEM { " (is the address space limited? see: ulimit -Hv)" } else { "" };
+        die(EXIT_HANARE, format_args!("cannot map the application's addresses: {error}{hint}"));
     }
     // SAFETY: the device is mapped there, and OP_REMAP lies below the window.
     #[allow(unsafe_code)]
@@ -174,15 +157,11 @@ fn map(fd: u32, id: u32) -> Window {
 /// The mapping is counted as address space though it costs none. The LWK applies
 /// the application's limit, so Linux' may be as high as it goes.
 fn lift_address_space_limit() {
-    if let Ok(limit) = sys::get_limit(RLIMIT_AS) {
-        if limit.rlim_cur != RLIM64_INFINITY as u64 {
-            let raised = rlimit64 {
-                rlim_cur: limit.rlim_max,
-                rlim_max: limit.rlim_max,
-            };
+    if let Ok(limit) = sys::get_limit(RLIMIT_AS)
+        && limit.rlim_cur != RLIM64_INFINITY as u64 {
+            let raised = rlimit64 { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
             let _ = sys::set_limit(RLIMIT_AS, &raised);
         }
-    }
 }
 
 /// Maps the device again over a part of the application's range.
@@ -197,7 +176,13 @@ pub fn map_again(space: &Space, start: u64, end: u64) -> sys::Result<()> {
 
 /// Maps the device where nothing is, for a core dump.
 pub fn map_for_dump(space: &Space, start: u64, end: u64, write: bool) -> sys::Result<()> {
-    sys::map_device_for_dump(space.fd, start, end, offset(space.id.load(Ordering::Relaxed), start), write)
+    sys::map_device_for_dump(
+        space.fd,
+        start,
+        end,
+        offset(space.id.load(Ordering::Relaxed), start),
+        write,
+    )
 }
 
 /// In the child of a fork: maps its own space, the `whole` of it or only the control
@@ -211,8 +196,24 @@ fn map_child(space: &Space, whole: bool) -> sys::Result<()> {
 
 /// In a proxy that was loaded again in place of that of space `parent`: the space of its
 /// program, as the inherited descriptor `fd`.
-pub fn program(fd: u32, parent: u32, instance: [u8; NAME_SIZE], token: u64, files: [u64; 2], secure: bool) -> sys::Result<Space> {
-    let mut request = Child { token, program: 1, secure: secure.into(), files, parent, shares_table: 0, space: 0, whole: 0 };
+pub fn program(
+    fd: u32,
+    parent: u32,
+    instance: [u8; NAME_SIZE],
+    token: u64,
+    files: [u64; 2],
+    secure: bool,
+) -> sys::Result<Space> {
+    let mut request = Child {
+        token,
+        program: 1,
+        secure: secure.into(),
+        files,
+        parent,
+        shares_table: 0,
+        space: 0,
+        whole: 0,
+    };
     sys::ioctl(fd, IOCTL_CHILD, &mut request)?;
     let window = map(fd, request.space);
     Ok(Space { fd, id: AtomicU32::new(request.space), instance, window })
@@ -222,7 +223,16 @@ pub fn program(fd: u32, parent: u32, instance: [u8; NAME_SIZE], token: u64, file
 /// descriptor becomes that, unless the child has the table of its parent.
 pub fn child(space: &Space, token: u64, shares_table: bool) -> sys::Result<()> {
     let parent = space.id.load(Ordering::Relaxed);
-    let mut request = Child { token, program: 0, secure: 0, files: [0; 2], parent, shares_table: shares_table.into(), space: 0, whole: 0 };
+    let mut request = Child {
+        token,
+        program: 0,
+        secure: 0,
+        files: [0; 2],
+        parent,
+        shares_table: shares_table.into(),
+        space: 0,
+        whole: 0,
+    };
     sys::ioctl(space.fd, IOCTL_CHILD, &mut request)?;
     space.id.store(request.space, Ordering::Relaxed);
     map_child(space, request.whole != 0)
@@ -263,8 +273,5 @@ fn make_room() {
 fn map_range(line: &[u8]) -> Option<(u64, u64)> {
     let text = core::str::from_utf8(line.split(|&byte| byte == b' ').next()?).ok()?;
     let (start, end) = text.split_once('-')?;
-    Some((
-        u64::from_str_radix(start, 16).ok()?,
-        u64::from_str_radix(end, 16).ok()?,
-    ))
+    Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
 }

@@ -20,11 +20,7 @@ pub struct Clock {
 impl Clock {
     /// Takes the first sample.
     pub fn start() -> Self {
-        Self {
-            start_ns: sys::monotonic_ns(),
-            start_tsc: tsc(),
-            rate: AtomicU64::new(0),
-        }
+        Self { start_ns: sys::monotonic_ns(), start_tsc: tsc(), rate: AtomicU64::new(0) }
     }
 
     /// How many ticks `us` microseconds are.

@@ -26,7 +26,9 @@ fn is_piped() -> bool {
         return false;
     }
     let mut pattern = [0; 1];
-    let Ok(fd) = sys::open(c"/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC) else { return false };
+    let Ok(fd) = sys::open(c"/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC) else {
+        return false;
+    };
     let read = sys::read(fd, &mut pattern);
     sys::close(fd);
     read == Ok(1) && pattern == *b"|"

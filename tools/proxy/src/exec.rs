@@ -28,7 +28,6 @@ const OPTION_MAX: usize = 224;
 /// Above this Linux may lay the proxy's own memory out among the application's addresses.
 const STACK_MAX: u64 = 64 << 20;
 
-
 /// What the old image hands to the new one.
 pub struct Resumption {
     token: u64,
@@ -54,7 +53,8 @@ struct Argument {
 impl Write for Argument {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.bytes.len() - 1;
-        let to = self.bytes[..room].get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
+        let to =
+            self.bytes[..room].get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
         to.copy_from_slice(text.as_bytes());
         self.length += text.len();
         Ok(())
@@ -71,16 +71,28 @@ pub fn exec(process: &Process, args: &[u64; 6]) -> i64 {
     let prefix = core::str::from_utf8(OPTION).unwrap_or_default();
     let (soft, hard) = (stack.rlim_cur, stack.rlim_max);
     let (stats, [calls, sleeps]) = (u8::from(process.is_reporting()), process.counted());
-    let _ = write!(option, "{prefix}{token}:{fd}:{left}:{program}:{interpreter}:{soft}:{hard}:{stats}:{calls}:{sleeps}");
+    let _ = write!(
+        option,
+        "{prefix}{token}:{fd}:{left}:{program}:{interpreter}:{soft}:{hard}:{stats}:{calls}:{sleeps}"
+    );
     let mut instance = Argument { bytes: [0; OPTION_MAX], length: 0 };
-    let _ = write!(instance, "{}{}", core::str::from_utf8(INSTANCE).unwrap_or_default(), text(&process.space.instance));
+    let _ = write!(
+        instance,
+        "{}{}",
+        core::str::from_utf8(INSTANCE).unwrap_or_default(),
+        text(&process.space.instance)
+    );
     // A signal would find nobody to be told to; the new image opens the mask again.
     let mask = signal::set_mask(!0);
     if soft > STACK_MAX {
-        let _ = sys::set_limit(RLIMIT_STACK, &rlimit64 { rlim_cur: STACK_MAX.min(hard), rlim_max: hard });
+        let _ = sys::set_limit(
+            RLIMIT_STACK,
+            &rlimit64 { rlim_cur: STACK_MAX.min(hard), rlim_max: hard },
+        );
     }
     let _ = sys::fcntl(fd, F_SETFD, 0);
-    let error = sys::exec(dir, path, argv, [&option, &instance].map(|one| text(&one.bytes).0), flags);
+    let error =
+        sys::exec(dir, path, argv, [&option, &instance].map(|one| text(&one.bytes).0), flags);
     // The descriptor stays as it is: another process with the same table may be about to exec.
     let _ = sys::set_limit(RLIMIT_STACK, &stack);
     signal::set_mask(mask);
@@ -93,7 +105,8 @@ pub fn resumption(initial: &Initial) -> Option<Resumption> {
         return None;
     }
     let numbers = initial.environment(0).to_bytes().strip_prefix(OPTION)?;
-    let mut numbers = core::str::from_utf8(numbers).ok()?.split(':').map(|number| number.parse().ok());
+    let mut numbers =
+        core::str::from_utf8(numbers).ok()?.split(':').map(|number| number.parse().ok());
     let mut next = || numbers.next().flatten();
     let (token, fd, left) = (next()?, u32::try_from(next()?).ok()?, u32::try_from(next()?).ok()?);
     let files = [next()?, next()?];
@@ -126,10 +139,14 @@ pub fn resume(from: &Resumption, initial: &Initial, clock: Clock) -> ! {
 fn give_up(error: Errno, instance: &[u8]) -> ! {
     let name = text(instance);
     match error.0 {
-        EIO => die(EXIT_HANARE, format_args!("the LWK '{name}' stopped working; see: hanare log {name}")),
+        EIO => die(
+            EXIT_HANARE,
+            format_args!("the LWK '{name}' stopped working; see: hanare log {name}"),
+        ),
         ESRCH => die(EXIT_HANARE, format_args!("exec: the process ended before its program began")),
-        ETIMEDOUT => die(EXIT_HANARE, format_args!("exec: the LWK does not answer; see: hanare status")),
+        ETIMEDOUT => {
+            die(EXIT_HANARE, format_args!("exec: the LWK does not answer; see: hanare status"))
+        }
         _ => die(EXIT_HANARE, format_args!("exec: the program cannot be started: {error}")),
     }
 }
-

@@ -9,12 +9,12 @@
 use linux_raw_sys::errno::{EIO, ESRCH, ETIMEDOUT};
 use linux_raw_sys::general::{CLONE_FILES, clone_args};
 
+use crate::attach;
 use crate::message::{EXIT_HANARE, die};
 use crate::process::{self, Process};
 use crate::sys::signal;
 use crate::sys::{self, Errno};
 use crate::worker::Worker;
-use crate::attach;
 
 /// Bits of the flags that are the exit signal; the next one is CLONE_NEWTIME.
 const EXIT_SIGNAL: u64 = 0x7f;
@@ -50,7 +50,12 @@ pub fn fork(process: &Process, worker: &Worker, args: &[u64; 6]) -> Option<sys::
     if child { None } else { Some(result) }
 }
 
-fn become_child(process: &Process, worker: &Worker, token: u64, shares_table: bool) -> sys::Result<()> {
+fn become_child(
+    process: &Process,
+    worker: &Worker,
+    token: u64,
+    shares_table: bool,
+) -> sys::Result<()> {
     process.begin_child();
     let space = &process.space;
     attach::child(space, token, shares_table)?;
@@ -61,8 +66,12 @@ fn become_child(process: &Process, worker: &Worker, token: u64, shares_table: bo
 fn give_up(error: Errno) -> ! {
     match error.0 {
         EIO => process::lwk_died(),
-        ESRCH => die(EXIT_HANARE, format_args!("fork: the parent ended before its child was there")),
-        ETIMEDOUT => die(EXIT_HANARE, format_args!("fork: the LWK does not answer; see: hanare status")),
+        ESRCH => {
+            die(EXIT_HANARE, format_args!("fork: the parent ended before its child was there"))
+        }
+        ETIMEDOUT => {
+            die(EXIT_HANARE, format_args!("fork: the LWK does not answer; see: hanare status"))
+        }
         _ => die(EXIT_HANARE, format_args!("fork: the child cannot be started: {error}")),
     }
 }

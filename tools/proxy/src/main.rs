@@ -82,10 +82,7 @@ fn run(initial: Initial) -> ! {
         if error.0 == EIO {
             process::lwk_died();
         }
-        die(
-            EXIT_CANNOT_RUN,
-            format_args!("cannot start the program: {error}"),
-        );
+        die(EXIT_CANNOT_RUN, format_args!("cannot start the program: {error}"));
     }
     let mask = signals::applied(inherited.sigmask);
     signal::set_mask(mask);
@@ -102,11 +99,5 @@ fn hold(socket: u32) {
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
-    die(
-        EXIT_HANARE,
-        format_args!(
-            "hanare-proxy failed: {}; please report this",
-            info.message()
-        ),
-    )
+    die(EXIT_HANARE, format_args!("hanare-proxy failed: {}; please report this", info.message()))
 }

@@ -32,10 +32,7 @@ impl Write for Line {
 
 /// Prints `hanare: …` and a line end, in one write.
 pub fn print(text: fmt::Arguments) {
-    let mut line = Line {
-        bytes: [0; 1024],
-        length: 0,
-    };
+    let mut line = Line { bytes: [0; 1024], length: 0 };
     let _ = line.write_str("hanare: ");
     let _ = line.write_fmt(text);
     line.length = line.length.min(line.bytes.len() - 1);

@@ -65,8 +65,7 @@ fn apply(options: &mut Options, argument: &[u8]) -> Result<(), &'static str> {
         options.hold = Some(fd.ok_or("bad --hold; expected a descriptor")?);
     } else if let Some(name) = argument.strip_prefix(b"--instance=") {
         let room = options.instance[..NAME_SIZE - 1].get_mut(..name.len());
-        room.ok_or("the instance name is too long (at most 31 bytes)")?
-            .copy_from_slice(name);
+        room.ok_or("the instance name is too long (at most 31 bytes)")?.copy_from_slice(name);
     } else if let Some(list) = argument.strip_prefix(b"--cpus=") {
         cpu_list(list, &mut options.cpus).ok_or("bad --cpus; expected a list like 2,4-6")?;
     } else if let Some(limits) = argument.strip_prefix(b"--stack=") {

@@ -65,12 +65,7 @@ impl Process {
         if !self.stats.swap(false, Ordering::Relaxed) {
             return;
         }
-        let mut usage = Usage {
-            user_ns: 0,
-            system_ns: 0,
-            resident_bytes: 0,
-            peak_bytes: 0,
-        };
+        let mut usage = Usage { user_ns: 0, system_ns: 0, resident_bytes: 0, peak_bytes: 0 };
         // Without an answer the proxy's own figures are still worth a line.
         let _ = sys::ioctl(self.space.fd, IOCTL_USAGE, &mut usage);
         print(format_args!(
@@ -109,13 +104,7 @@ pub fn lwk_died() -> ! {
     }
     let name = text(&process.space.instance);
     if name.0.is_empty() {
-        die(
-            EXIT_HANARE,
-            format_args!("the LWK stopped working; see: hanare log"),
-        );
+        die(EXIT_HANARE, format_args!("the LWK stopped working; see: hanare log"));
     }
-    die(
-        EXIT_HANARE,
-        format_args!("the LWK '{name}' stopped working; see: hanare log {name}"),
-    )
+    die(EXIT_HANARE, format_args!("the LWK '{name}' stopped working; see: hanare log {name}"))
 }

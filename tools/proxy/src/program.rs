@@ -5,16 +5,19 @@ use core::ffi::CStr;
 use core::sync::atomic::Ordering;
 
 use hanare_abi::ioctl::{IOCTL_RIGHTS, IOCTL_SUCCEED, Rights, Succeed};
-use hanare_abi::slot::{RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
+use hanare_abi::slot::{
+    RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE, START_FAILED_FORMAT, START_FAILED_INTERPRETER,
+    START_FAILED_MEMORY,
+};
 use linux_raw_sys::errno::{EACCES, ENOENT, ENOEXEC};
 use linux_raw_sys::general::{O_CLOEXEC, O_DIRECTORY, O_RDONLY};
 
 use crate::message::{EXIT_CANNOT_RUN, EXIT_NOT_FOUND, Text, die, text};
 use crate::process::Process;
+use crate::signals;
 use crate::sys::shared::Once;
 use crate::sys::{self, Errno};
 use crate::worker::{Worker, code};
-use crate::signals;
 
 /// Longest path kept, with its zero.
 const PATH_SIZE: usize = 4096;
@@ -33,10 +36,7 @@ pub fn set_path(path: &CStr) {
 
 fn base_name(path: &CStr) -> &CStr {
     let bytes = path.to_bytes_with_nul();
-    let start = bytes
-        .iter()
-        .rposition(|&byte| byte == b'/')
-        .map_or(0, |slash| slash + 1);
+    let start = bytes.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     CStr::from_bytes_with_nul(&bytes[start..]).unwrap_or(path)
 }
 
@@ -56,7 +56,9 @@ pub fn execed(process: &Process, name: u64) {
 /// its files are closed. `hidden`: he may not read it.
 pub fn show(worker: &Worker, hidden: bool) {
     let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
-    sys::set_dumpable(uid == euid && gid == egid && !hidden && !worker.gained.load(Ordering::Relaxed));
+    sys::set_dumpable(
+        uid == euid && gid == egid && !hidden && !worker.gained.load(Ordering::Relaxed),
+    );
 }
 
 /// `OP_RIGHTS`: `random` is where random bytes go, or 0.
@@ -90,7 +92,8 @@ pub fn rights(process: &Process, worker: &Worker, random: u64) -> i64 {
 pub fn succeed(process: &Process, tid: u32) -> i64 {
     let dumpable = sys::is_dumpable();
     sys::schedule_as(tid);
-    let result = code(sys::ioctl(process.space.fd, IOCTL_SUCCEED, &mut Succeed { tid, reserved: 0 }));
+    let result =
+        code(sys::ioctl(process.space.fd, IOCTL_SUCCEED, &mut Succeed { tid, reserved: 0 }));
     sys::set_dumpable(dumpable);
     result
 }
@@ -119,19 +122,12 @@ pub fn start_failed(errno: u64, kind: u64) -> ! {
                 "{name}: {error}: the LWK has too little free memory for it (see: hanare top --once)"
             ),
         ),
-        START_FAILED_FORMAT => die(
-            status,
-            format_args!("{name}: {}{}", Errno(ENOEXEC), format_cause(path)),
-        ),
+        START_FAILED_FORMAT => {
+            die(status, format_args!("{name}: {}{}", Errno(ENOEXEC), format_cause(path)))
+        }
         _ => match error.0 {
-            ENOEXEC => die(
-                status,
-                format_args!("{name}: {error}{}", format_cause(path)),
-            ),
-            EACCES => die(
-                status,
-                format_args!("{name}: {error}{}", access_cause(path)),
-            ),
+            ENOEXEC => die(status, format_args!("{name}: {error}{}", format_cause(path))),
+            EACCES => die(status, format_args!("{name}: {error}{}", access_cause(path))),
             _ => die(status, format_args!("{name}: {error}")),
         },
     }

@@ -86,7 +86,8 @@ pub fn execed(process: &Process, file: u64, at: u64) {
             *word = *word - start + copy;
         }
         if sys::set_memory_map(&MemoryMap::new(&words)).is_ok() {
-            let old = (COPY.0.swap(copy, Ordering::Relaxed), COPY.1.swap(end - start, Ordering::Relaxed));
+            let old =
+                (COPY.0.swap(copy, Ordering::Relaxed), COPY.1.swap(end - start, Ordering::Relaxed));
             sys::forget_copy(old.0, old.1);
         } else {
             sys::forget_copy(copy, end - start);

@@ -98,11 +98,8 @@ pub fn reset_caught() {
     let changed = CHANGED.swap(0, Ordering::Relaxed);
     for signal in (1..=LAST).filter(|&signal| changed & bit(signal) != 0) {
         if let Ok(Action::Forward { .. }) = signal::action(signal) {
-            let action = if fatal(signal) {
-                Action::Forward { restart: false }
-            } else {
-                Action::Default
-            };
+            let action =
+                if fatal(signal) { Action::Forward { restart: false } } else { Action::Default };
             let _ = signal::set_action(signal, action);
         }
     }
@@ -130,10 +127,7 @@ pub fn applied(mask: Mask) -> Mask {
 
 /// A signal number that came from the LWK.
 pub fn valid(signal: u64) -> sys::Result<u32> {
-    u32::try_from(signal)
-        .ok()
-        .filter(|signal| (1..=LAST).contains(signal))
-        .ok_or(Errno(EINVAL))
+    u32::try_from(signal).ok().filter(|signal| (1..=LAST).contains(signal)).ok_or(Errno(EINVAL))
 }
 
 /// The handler: all signals are blocked, the stack is the worker's own.

@@ -36,10 +36,7 @@ impl Inherited {
         signal::set_mask(sigmask);
         let mut stack = limit(RLIMIT_STACK);
         if let Some((soft, hard)) = options.stack {
-            stack = rlimit64 {
-                rlim_cur: soft,
-                rlim_max: hard,
-            };
+            stack = rlimit64 { rlim_cur: soft, rlim_max: hard };
         }
         Self { sigmask, sigignore: ignored(), stack, address_space: limit(RLIMIT_AS) }
     }
@@ -57,19 +54,13 @@ pub fn ignored() -> Mask {
 }
 
 fn limit(resource: u32) -> rlimit64 {
-    sys::get_limit(resource).unwrap_or(rlimit64 {
-        rlim_cur: u64::MAX,
-        rlim_max: u64::MAX,
-    })
+    sys::get_limit(resource).unwrap_or(rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX })
 }
 
 /// Writes the start block.
 pub fn write(space: &Space, initial: &Initial, options: &Options, inherited: &Inherited) {
     let strings_offset = size_of::<StartBlock>();
-    let mut strings = Strings {
-        window: space.window,
-        offset: strings_offset,
-    };
+    let mut strings = Strings { window: space.window, offset: strings_offset };
     if strings.push_all(initial, options).is_none() {
         die(
             EXIT_CANNOT_RUN,

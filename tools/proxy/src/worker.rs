@@ -8,7 +8,9 @@
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use hanare_abi::ioctl::{IOCTL_RING, IOCTL_SERVE, IOCTL_SHARE, IOCTL_WAIT, Ring, Serve, Share, Wait};
+use hanare_abi::ioctl::{
+    IOCTL_RING, IOCTL_SERVE, IOCTL_SHARE, IOCTL_WAIT, Ring, Serve, Share, Wait,
+};
 use hanare_abi::layout::SLOTS_MAX;
 use hanare_abi::slot::*;
 use hanare_ikc::SlotRef;
@@ -71,7 +73,19 @@ impl Worker {
         let slot = AtomicU32::new(slot);
         let alive = AtomicU32::new(1);
         let (held, gained) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { this, interrupted, call, alive, held, gained, slot, role, robust_list: AtomicU64::new(0), filter: Filter::new(), block }
+        Self {
+            this,
+            interrupted,
+            call,
+            alive,
+            held,
+            gained,
+            slot,
+            role,
+            robust_list: AtomicU64::new(0),
+            filter: Filter::new(),
+            block,
+        }
     }
 
     /// Index of its slot.
@@ -185,10 +199,7 @@ fn answer(process: &Process, worker: &Worker, slot: SlotRef, result: i64) {
     // and its handlers look at it: the release of the answer keeps it in front.
     worker.interrupted.store(0, Ordering::Relaxed);
     if slot.worker_complete(result) {
-        let mut ring = Ring {
-            bell: slot.bell(),
-            reserved: 0,
-        };
+        let mut ring = Ring { bell: slot.bell(), reserved: 0 };
         if sys::ioctl(process.space.fd, IOCTL_RING, &mut ring) == Err(Errno(EIO)) {
             process::lwk_died();
         }
@@ -206,10 +217,7 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
     Some(match *nr {
         0..OP_BASE => linux_call(process, worker, *nr, args),
         OP_SERVE => {
-            let mut serve = Serve {
-                index: args[0] as u32,
-                reserved: 0,
-            };
+            let mut serve = Serve { index: args[0] as u32, reserved: 0 };
             code(sys::ioctl(process.space.fd, IOCTL_SERVE, &mut serve))
         }
         OP_EXIT_SIGNAL => {
@@ -232,13 +240,19 @@ fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64>
         OP_STOP_SIGNAL => code(signals::stop_by(args[0])),
         OP_REQUEUE_SIGNAL => {
             let info = process.space.window.scratch(worker.slot());
-            code(signals::valid(args[0]).and_then(|signal| signal::requeue(signal, info, args[1] != 0)))
+            code(
+                signals::valid(args[0])
+                    .and_then(|signal| signal::requeue(signal, info, args[1] != 0)),
+            )
         }
         OP_TRAP => code(signals::trap(args[0], process.space.window.scratch(worker.slot()))),
         OP_THREAD => number(start_worker(process, args[0], args[1])),
         OP_THREAD_RENEW => renew_worker(process, worker, args[0]),
         OP_THREAD_EXIT => end_worker(process, worker),
-        OP_FILTER => worker.filter.take(args).map_or_else(|error| -i64::from(error.0), |result| result as i64),
+        OP_FILTER => worker
+            .filter
+            .take(args)
+            .map_or_else(|error| -i64::from(error.0), |result| result as i64),
         OP_DUMP => i64::from(dump::begin(process)),
         OP_DUMP_RANGE => code(dump::range(process, args[0], args[1], args[2])),
         OP_POSE => dump::pose(process, args[0], args[1]),

@@ -21,11 +21,7 @@ fn everything_comes_back() {
     pages.sort();
     pages.dedup();
     assert_eq!(pages.len(), 5000);
-    for &pfn in pages
-        .iter()
-        .step_by(2)
-        .chain(pages.iter().skip(1).step_by(2))
-    {
+    for &pfn in pages.iter().step_by(2).chain(pages.iter().skip(1).step_by(2)) {
         zone.free(pfn, 0);
     }
     zone.check();

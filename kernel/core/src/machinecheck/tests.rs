@@ -1,6 +1,6 @@
 use super::status::{
-    ACTION_REQUIRED, ADDRESS_VALID, CODE_DATA_LOAD, CODE_FETCH, CONTEXT_CORRUPT, DEFERRED, ENABLED, MISC_VALID, OVERFLOW,
-    POISON, SIGNALED, UNCORRECTED, VALID,
+    ACTION_REQUIRED, ADDRESS_VALID, CODE_DATA_LOAD, CODE_FETCH, CONTEXT_CORRUPT, DEFERRED, ENABLED,
+    MISC_VALID, OVERFLOW, POISON, SIGNALED, UNCORRECTED, VALID,
 };
 use super::*;
 use proptest::prelude::*;
@@ -15,8 +15,14 @@ const RESTART: u64 = CAME | global::RESTART_VALID;
 const HERE: u64 = RESTART | global::ERROR_IP_VALID;
 /// The address in the bank is physical and good for a page.
 const MISC: u64 = MISC_PHYSICAL << 6 | 12;
-const LOAD: u64 =
-    VALID | UNCORRECTED | ENABLED | MISC_VALID | ADDRESS_VALID | SIGNALED | ACTION_REQUIRED | CODE_DATA_LOAD;
+const LOAD: u64 = VALID
+    | UNCORRECTED
+    | ENABLED
+    | MISC_VALID
+    | ADDRESS_VALID
+    | SIGNALED
+    | ACTION_REQUIRED
+    | CODE_DATA_LOAD;
 
 fn bank(status: u64) -> Bank {
     Bank { status, address: PLACE, misc: MISC }
@@ -66,8 +72,14 @@ fn what_cannot_be_recovered_panics() {
     assert_eq!(of(INTEL, HERE, LOAD & !SIGNALED, true), panics(Fatal::Uncorrected));
     assert_eq!(of(OLD_INTEL, HERE, LOAD, true), panics(Fatal::Uncorrected));
     assert_eq!(of(OLD_AMD, HERE, LOAD | POISON, true), panics(Fatal::Uncorrected));
-    assert_eq!(of(INTEL, CAME | global::ERROR_IP_VALID, LOAD, true), Action::Panic(None, Fatal::NoRestart));
-    assert_eq!(decide(INTEL, CAME, &[Bank::default()], true), Action::Panic(None, Fatal::NoRestart));
+    assert_eq!(
+        of(INTEL, CAME | global::ERROR_IP_VALID, LOAD, true),
+        Action::Panic(None, Fatal::NoRestart)
+    );
+    assert_eq!(
+        decide(INTEL, CAME, &[Bank::default()], true),
+        Action::Panic(None, Fatal::NoRestart)
+    );
     assert_eq!(decide(INTEL, HERE, &[], true), Action::Panic(None, Fatal::NoBanks));
 }
 
@@ -86,7 +98,10 @@ fn corrected_and_unused_errors_go_on() {
     assert_eq!(meaning(INTEL, 0, &bank(corrected), false, false), Meaning::Corrected);
     for optional in [LOAD & !ACTION_REQUIRED, LOAD & !(ACTION_REQUIRED | SIGNALED)] {
         assert_eq!(of(INTEL, RESTART, optional, false), Action::Continue);
-        assert_eq!(meaning(INTEL, RESTART, &bank(optional), false, true), Meaning::Latent(Some(PLACE)));
+        assert_eq!(
+            meaning(INTEL, RESTART, &bank(optional), false, true),
+            Meaning::Latent(Some(PLACE))
+        );
     }
     let deferred = VALID | ADDRESS_VALID | DEFERRED;
     assert_eq!(meaning(AMD, 0, &bank(deferred), false, false), Meaning::Latent(Some(PLACE)));

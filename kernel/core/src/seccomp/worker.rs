@@ -71,13 +71,43 @@ mod nr {
 
 /// Calls that may have any arguments.
 const FREE: [u32; 37] = [
-    nr::FUTEX, nr::SCHED_YIELD, nr::CLOCK_GETTIME, nr::NANOSLEEP, nr::RESTART_SYSCALL,
-    nr::GETPID, nr::GETPPID, nr::GETTID, nr::GETUID, nr::GETGID, nr::GETEUID, nr::GETEGID, nr::CAPGET,
-    nr::RT_SIGACTION, nr::RT_SIGPROCMASK, nr::RT_SIGRETURN, nr::RT_SIGPENDING, nr::RT_SIGTIMEDWAIT,
-    nr::MUNMAP, nr::MREMAP, nr::MSYNC, nr::MINCORE, nr::MADVISE,
-    nr::EXIT, nr::EXIT_GROUP, nr::ARCH_PRCTL, nr::SET_TID_ADDRESS, nr::SET_ROBUST_LIST,
-    nr::CLOSE, nr::CLOSE_RANGE, nr::FSTATFS, nr::GETRANDOM, nr::IO_DESTROY,
-    nr::TIMER_SETTIME, nr::TIMER_DELETE, nr::SCHED_GETATTR, nr::IOPRIO_GET,
+    nr::FUTEX,
+    nr::SCHED_YIELD,
+    nr::CLOCK_GETTIME,
+    nr::NANOSLEEP,
+    nr::RESTART_SYSCALL,
+    nr::GETPID,
+    nr::GETPPID,
+    nr::GETTID,
+    nr::GETUID,
+    nr::GETGID,
+    nr::GETEUID,
+    nr::GETEGID,
+    nr::CAPGET,
+    nr::RT_SIGACTION,
+    nr::RT_SIGPROCMASK,
+    nr::RT_SIGRETURN,
+    nr::RT_SIGPENDING,
+    nr::RT_SIGTIMEDWAIT,
+    nr::MUNMAP,
+    nr::MREMAP,
+    nr::MSYNC,
+    nr::MINCORE,
+    nr::MADVISE,
+    nr::EXIT,
+    nr::EXIT_GROUP,
+    nr::ARCH_PRCTL,
+    nr::SET_TID_ADDRESS,
+    nr::SET_ROBUST_LIST,
+    nr::CLOSE,
+    nr::CLOSE_RANGE,
+    nr::FSTATFS,
+    nr::GETRANDOM,
+    nr::IO_DESTROY,
+    nr::TIMER_SETTIME,
+    nr::TIMER_DELETE,
+    nr::SCHED_GETATTR,
+    nr::IOPRIO_GET,
 ];
 
 const PROT_EXEC: u32 = 4;
@@ -197,7 +227,9 @@ pub const STRICT: [Instruction; 10] = [
 /// A question: what jumps over `rest` more instructions of its line, and `rest` of them.
 fn ask(question: Ask, control_fd: u32) -> ([Instruction; 4], usize) {
     const NOTHING: Instruction = op(code::JMP | code::JA, 0);
-    let is = |argument, value| [load(argument_at(argument)), jump(code::JEQ, value, 0, 1), NOTHING, NOTHING];
+    let is = |argument, value| {
+        [load(argument_at(argument)), jump(code::JEQ, value, 0, 1), NOTHING, NOTHING]
+    };
     match question {
         Is(argument, value) => (is(argument, value), 2),
         IsControl(argument) => (is(argument, control_fd), 2),
@@ -205,10 +237,18 @@ fn ask(question: Ask, control_fd: u32) -> ([Instruction; 4], usize) {
             let [low, test, ..] = is(argument, 0);
             ([low, test, load(argument_at(argument) + 4), test], 4)
         }
-        Has(argument, mask, value) => {
-            ([load(argument_at(argument)), op(code::ALU | code::AND, mask), jump(code::JEQ, value, 0, 1), NOTHING], 3)
+        Has(argument, mask, value) => (
+            [
+                load(argument_at(argument)),
+                op(code::ALU | code::AND, mask),
+                jump(code::JEQ, value, 0, 1),
+                NOTHING,
+            ],
+            3,
+        ),
+        HasNone(argument, mask) => {
+            ([load(argument_at(argument)), jump(code::JSET, mask, 1, 0), NOTHING, NOTHING], 2)
         }
-        HasNone(argument, mask) => ([load(argument_at(argument)), jump(code::JSET, mask, 1, 0), NOTHING, NOTHING], 2),
     }
 }
 
@@ -277,7 +317,12 @@ fn push_by_number(all: &mut Vec<Instruction>, program: &[Instruction]) -> Result
     known.try_reserve_exact(program.len() + 1).map_err(|_| ENOMEM)?;
     known.resize(program.len() + 1, Known { round: 0, a: None });
     let mut may = |number| may_allow(program, number, &mut known);
-    all.extend([load(ARCH_AT), jump(code::JEQ, ARCH, 1, 0), end(action::KILL_PROCESS), load(NUMBER_AT)]);
+    all.extend([
+        load(ARCH_AT),
+        jump(code::JEQ, ARCH, 1, 0),
+        end(action::KILL_PROCESS),
+        load(NUMBER_AT),
+    ]);
     let (mut allowed, mut number) = (may(0), 0);
     while number < nr::END {
         let before = allowed;
@@ -285,7 +330,10 @@ fn push_by_number(all: &mut Vec<Instruction>, program: &[Instruction]) -> Result
             number += 1;
             allowed = may(number);
         }
-        all.extend([jump(code::JGE, number, 1, 0), end(if before { action::ALLOW } else { DENIED })]);
+        all.extend([
+            jump(code::JGE, number, 1, 0),
+            end(if before { action::ALLOW } else { DENIED }),
+        ]);
     }
     all.push(end(DENIED));
     Ok(())
@@ -335,11 +383,16 @@ fn may_allow(program: &[Instruction], number: u32, known: &mut [Known]) -> bool 
             code::JMP if i.code & 0xf0 == code::JA => next = Some(at + 1 + i.k as usize),
             code::JMP => match a.zip(operand) {
                 Some((a, b)) => next = Some(at + 1 + super::skipped(*i, a, b)),
-                None => (next, other) = (Some(at + 1 + i.jump_true as usize), Some(at + 1 + i.jump_false as usize)),
+                None => {
+                    (next, other) =
+                        (Some(at + 1 + i.jump_true as usize), Some(at + 1 + i.jump_false as usize))
+                }
             },
             code::RET => {
                 let answer = if i.code & code::A == 0 { Some(i.k) } else { a };
-                if answer.is_none_or(|answer| matches!(answer & action::MASK, action::ALLOW | action::LOG)) {
+                if answer.is_none_or(|answer| {
+                    matches!(answer & action::MASK, action::ALLOW | action::LOG)
+                }) {
                     return true;
                 }
                 continue;

@@ -69,11 +69,7 @@ pub struct SigInfo {
 
 impl SigInfo {
     fn with_code(signal: u32, code: i32) -> Self {
-        Self {
-            signo: signal as i32,
-            code,
-            ..Self::default()
-        }
+        Self { signo: signal as i32, code, ..Self::default() }
     }
 
     /// Sent by `kill` from a process.
@@ -145,12 +141,7 @@ pub const SS_AUTODISARM: i32 = 1 << 31;
 
 impl AltStack {
     /// None.
-    pub const DISABLED: Self = Self {
-        sp: 0,
-        flags: SS_DISABLE,
-        reserved: 0,
-        size: 0,
-    };
+    pub const DISABLED: Self = Self { sp: 0, flags: SS_DISABLE, reserved: 0, size: 0 };
 
     /// Whether `sp` lies on it, as Linux' `on_sig_stack`.
     #[must_use]
@@ -331,9 +322,15 @@ pub fn float_code(state: &[u8], x87: bool) -> Option<i32> {
     let word = |at: usize| state.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
     let (control, status, mxcsr) = (word(0), word(2), word(24));
     let met = if x87 { status & !control } else { mxcsr & !(mxcsr >> 7) };
-    [(0x01, FPE_FLTINV), (0x04, FPE_FLTDIV), (0x08, FPE_FLTOVF), (0x12, FPE_FLTUND), (0x20, FPE_FLTRES)]
-        .into_iter()
-        .find_map(|(bits, code)| (met & bits != 0).then_some(code))
+    [
+        (0x01, FPE_FLTINV),
+        (0x04, FPE_FLTDIV),
+        (0x08, FPE_FLTOVF),
+        (0x12, FPE_FLTUND),
+        (0x20, FPE_FLTRES),
+    ]
+    .into_iter()
+    .find_map(|(bits, code)| (met & bits != 0).then_some(code))
 }
 
 /// Where a frame goes.

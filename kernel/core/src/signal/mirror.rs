@@ -5,7 +5,9 @@
 //! between handler and SIG_IGN stays forwarded on Linux until a call is made there: the
 //! LWK drops what it ignores.
 
-use super::{Actions, SIGCHLD, SIGNAL_MAX, SA_RESTART, SigAction, SigSet, is_valid, mirror, mirror_flags};
+use super::{
+    Actions, SA_RESTART, SIGCHLD, SIGNAL_MAX, SigAction, SigSet, is_valid, mirror, mirror_flags,
+};
 use hanare_abi::slot::{MIRROR_DEFAULT, MIRROR_FORWARD, MIRROR_IGNORE};
 
 /// Changes of a signal after which Linux is told of SIG_IGN only when it matters.
@@ -50,7 +52,8 @@ impl Mirrored {
     /// Of a process that begins with these actions.
     #[must_use]
     pub fn of(actions: &Actions) -> Self {
-        let told = core::array::from_fn(|i| Some(Told::wanted(i as u32 + 1, &actions.get(i as u32 + 1))));
+        let told =
+            core::array::from_fn(|i| Some(Told::wanted(i as u32 + 1, &actions.get(i as u32 + 1))));
         Self { told, changes: [0; SIGNAL_MAX as usize], owed: SigSet::EMPTY }
     }
 
@@ -67,7 +70,8 @@ impl Mirrored {
             return None;
         }
         self.changes[i] = self.changes[i].saturating_add(1);
-        let drops = wanted.class == MIRROR_IGNORE && told.is_some_and(|t| t.class == MIRROR_FORWARD);
+        let drops =
+            wanted.class == MIRROR_IGNORE && told.is_some_and(|t| t.class == MIRROR_FORWARD);
         if drops && signal != SIGCHLD && self.changes[i] >= OFTEN {
             self.owed = self.owed.with(signal);
             return None;
@@ -96,7 +100,9 @@ impl Mirrored {
     /// Whether Linux itself makes calls again that `signal` interrupted.
     #[must_use]
     pub fn restarts(&self, signal: u32) -> bool {
-        is_valid(signal) && self.told[signal as usize - 1].is_some_and(|t| t.class == MIRROR_FORWARD && t.flags & SA_RESTART != 0)
+        is_valid(signal)
+            && self.told[signal as usize - 1]
+                .is_some_and(|t| t.class == MIRROR_FORWARD && t.flags & SA_RESTART != 0)
     }
 
     /// For the child of a fork: what changes all the time may just have been told, or
@@ -140,9 +146,15 @@ mod tests {
         // Fatal by default: forwarded anyway.
         assert_eq!(m.changed(SIGTERM, &caught(100, 0)), None);
         assert_eq!(m.changed(SIGTERM, &caught(200, 0)), None);
-        assert_eq!(m.changed(SIGWINCH, &caught(100, 0)), Some(Told { class: MIRROR_FORWARD, flags: 0 }));
+        assert_eq!(
+            m.changed(SIGWINCH, &caught(100, 0)),
+            Some(Told { class: MIRROR_FORWARD, flags: 0 })
+        );
         assert_eq!(m.changed(SIGWINCH, &caught(200, 0)), None);
-        assert_eq!(m.changed(SIGWINCH, &SigAction::DEFAULT), Some(Told { class: MIRROR_DEFAULT, flags: 0 }));
+        assert_eq!(
+            m.changed(SIGWINCH, &SigAction::DEFAULT),
+            Some(Told { class: MIRROR_DEFAULT, flags: 0 })
+        );
         assert_eq!(m.changed(0, &IGNORED), None);
         assert_eq!(m.changed(65, &IGNORED), None);
     }
@@ -151,9 +163,15 @@ mod tests {
     fn restart_is_told_both_ways() {
         let mut m = Mirrored::default();
         assert!(!m.restarts(SIGTERM));
-        assert_eq!(m.changed(SIGTERM, &caught(100, SA_RESTART)), Some(Told { class: MIRROR_FORWARD, flags: SA_RESTART }));
+        assert_eq!(
+            m.changed(SIGTERM, &caught(100, SA_RESTART)),
+            Some(Told { class: MIRROR_FORWARD, flags: SA_RESTART })
+        );
         assert!(m.restarts(SIGTERM));
-        assert_eq!(m.changed(SIGTERM, &caught(100, 0)), Some(Told { class: MIRROR_FORWARD, flags: 0 }));
+        assert_eq!(
+            m.changed(SIGTERM, &caught(100, 0)),
+            Some(Told { class: MIRROR_FORWARD, flags: 0 })
+        );
         assert!(!m.restarts(SIGTERM));
     }
 
@@ -171,7 +189,12 @@ mod tests {
     #[test]
     fn to_and_fro() {
         let mut m = Mirrored::default();
-        let told = (0..1000).filter(|_| m.changed(SIGUSR1, &IGNORED).is_some() | m.changed(SIGUSR1, &caught(100, 0)).is_some()).count();
+        let told = (0..1000)
+            .filter(|_| {
+                m.changed(SIGUSR1, &IGNORED).is_some()
+                    | m.changed(SIGUSR1, &caught(100, 0)).is_some()
+            })
+            .count();
         assert!(told <= usize::from(OFTEN), "{told}");
         assert!(m.owed().is_empty());
         assert_eq!(m.changed(SIGUSR1, &IGNORED), None);
@@ -180,7 +203,10 @@ mod tests {
         assert_eq!(m.take_owed(SIGUSR1, &IGNORED), Some(ignored));
         assert_eq!(m.take_owed(SIGUSR1, &IGNORED), None);
         // Linux ignores it now: it must hear of the handler at once.
-        assert_eq!(m.changed(SIGUSR1, &caught(100, 0)), Some(Told { class: MIRROR_FORWARD, flags: 0 }));
+        assert_eq!(
+            m.changed(SIGUSR1, &caught(100, 0)),
+            Some(Told { class: MIRROR_FORWARD, flags: 0 })
+        );
         let mut child = m.of_child();
         assert_eq!(child.owed(), SigSet::of(SIGUSR1));
         assert!(child.take_owed(SIGUSR1, &caught(100, 0)).is_some());

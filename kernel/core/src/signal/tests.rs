@@ -3,12 +3,7 @@ use proptest::prelude::*;
 use std::vec::Vec;
 
 fn caught(flags: u64) -> SigAction {
-    SigAction {
-        handler: 0x40_1000,
-        flags,
-        restorer: 0x40_2000,
-        mask: SigSet::of(SIGUSR1),
-    }
+    SigAction { handler: 0x40_1000, flags, restorer: 0x40_2000, mask: SigSet::of(SIGUSR1) }
 }
 
 #[test]
@@ -21,10 +16,7 @@ fn sets() {
     assert_eq!(SigSet::EMPTY.first(), None);
     assert_eq!(SigSet::of(SIGINT).with(SIGSEGV).first(), Some(SIGSEGV));
     assert_eq!(SigSet::of(SIGINT).with(SIGTERM).first(), Some(SIGINT));
-    assert_eq!(
-        SigSet::of(SIGINT).with(SIGTERM).without(SIGINT).first(),
-        Some(SIGTERM)
-    );
+    assert_eq!(SigSet::of(SIGINT).with(SIGTERM).without(SIGINT).first(), Some(SIGTERM));
     assert_eq!(name(SIGSEGV), Some("SIGSEGV"));
     assert_eq!(name(40), None);
 }
@@ -46,14 +38,8 @@ fn without_information() {
 fn dispositions() {
     let mut actions = Actions::with_ignored(SigSet::of(SIGINT).with(SIGKILL));
     assert_eq!(decide(SIGINT, &actions), Disposition::Ignore);
-    assert_eq!(
-        decide(SIGKILL, &actions),
-        Disposition::Terminate { core: false }
-    );
-    assert_eq!(
-        decide(SIGSEGV, &actions),
-        Disposition::Terminate { core: true }
-    );
+    assert_eq!(decide(SIGKILL, &actions), Disposition::Terminate { core: false });
+    assert_eq!(decide(SIGSEGV, &actions), Disposition::Terminate { core: true });
     assert_eq!(decide(SIGCHLD, &actions), Disposition::Ignore);
     assert_eq!(decide(SIGTSTP, &actions), Disposition::Stop);
     assert_eq!(decide(SIGCONT, &actions), Disposition::Continue);
@@ -69,83 +55,39 @@ fn dispositions() {
     for bad in [0, 65, SIGKILL, SIGSTOP] {
         assert_eq!(actions.set(bad, caught(0)), Err(EINVAL));
     }
-    assert_eq!(
-        actions
-            .set(SIGINT, caught(SA_RESETHAND))
-            .map(|old| old.handler),
-        Ok(SIG_IGN)
-    );
-    assert_eq!(
-        decide(SIGINT, &actions),
-        Disposition::Handle(caught(SA_RESETHAND))
-    );
+    assert_eq!(actions.set(SIGINT, caught(SA_RESETHAND)).map(|old| old.handler), Ok(SIG_IGN));
+    assert_eq!(decide(SIGINT, &actions), Disposition::Handle(caught(SA_RESETHAND)));
     actions.on_handled(SIGINT);
-    assert_eq!(
-        decide(SIGINT, &actions),
-        Disposition::Terminate { core: false }
-    );
+    assert_eq!(decide(SIGINT, &actions), Disposition::Terminate { core: false });
     actions.on_handled(0);
 
     // a fault cannot be ignored or blocked
-    actions
-        .set(
-            SIGSEGV,
-            SigAction {
-                handler: SIG_IGN,
-                ..SigAction::DEFAULT
-            },
-        )
-        .unwrap();
+    actions.set(SIGSEGV, SigAction { handler: SIG_IGN, ..SigAction::DEFAULT }).unwrap();
     let core = Disposition::Terminate { core: true };
     assert_eq!(decide_forced(SIGSEGV, &actions, SigSet::EMPTY), core);
     actions.set(SIGSEGV, caught(0)).unwrap();
     assert_eq!(decide_forced(SIGSEGV, &actions, SigSet::of(SIGSEGV)), core);
-    assert_eq!(
-        decide_forced(SIGSEGV, &actions, SigSet::EMPTY),
-        Disposition::Handle(caught(0))
-    );
+    assert_eq!(decide_forced(SIGSEGV, &actions, SigSet::EMPTY), Disposition::Handle(caught(0)));
 
     actions
-        .set(
-            SIGHUP,
-            SigAction {
-                handler: SIG_IGN,
-                flags: SA_RESTART,
-                ..SigAction::DEFAULT
-            },
-        )
+        .set(SIGHUP, SigAction { handler: SIG_IGN, flags: SA_RESTART, ..SigAction::DEFAULT })
         .unwrap();
     actions.on_exec();
     assert_eq!(actions.get(SIGSEGV), SigAction::DEFAULT);
-    assert_eq!(
-        actions.get(SIGHUP),
-        SigAction {
-            handler: SIG_IGN,
-            ..SigAction::DEFAULT
-        }
-    );
+    assert_eq!(actions.get(SIGHUP), SigAction { handler: SIG_IGN, ..SigAction::DEFAULT });
 }
 
 #[test]
 fn masks_in_handlers() {
     let mask = SigSet::of(SIGTERM);
-    assert_eq!(
-        caught(0).mask_in_handler(SIGINT, mask),
-        mask.with(SIGUSR1).with(SIGINT)
-    );
-    assert_eq!(
-        caught(SA_NODEFER).mask_in_handler(SIGINT, mask),
-        mask.with(SIGUSR1)
-    );
+    assert_eq!(caught(0).mask_in_handler(SIGINT, mask), mask.with(SIGUSR1).with(SIGINT));
+    assert_eq!(caught(SA_NODEFER).mask_in_handler(SIGINT, mask), mask.with(SIGUSR1));
     assert!(caught(SA_RESTART).restarts() && !caught(0).restarts());
 }
 
 #[test]
 fn mirrored() {
-    let ignored = SigAction {
-        handler: SIG_IGN,
-        ..SigAction::DEFAULT
-    };
+    let ignored = SigAction { handler: SIG_IGN, ..SigAction::DEFAULT };
     for (signal, default, ignore, catch) in [
         (SIGTERM, MIRROR_FORWARD, MIRROR_IGNORE, MIRROR_FORWARD),
         (SIGSEGV, MIRROR_FORWARD, MIRROR_IGNORE, MIRROR_FORWARD),
@@ -171,9 +113,8 @@ fn order() {
     assert_eq!(pending.queue(SIGTERM, SigInfo::kernel(SIGTERM)), Ok(false));
     let blocked = SigSet::of(34);
     assert!(pending.is_deliverable(blocked));
-    let taken: Vec<u32> = core::iter::from_fn(|| pending.dequeue(blocked))
-        .map(|q| q.signal)
-        .collect();
+    let taken: Vec<u32> =
+        core::iter::from_fn(|| pending.dequeue(blocked)).map(|q| q.signal).collect();
     assert_eq!(taken, [SIGSEGV, SIGINT, SIGTERM, 40, 40]);
     assert!(!pending.is_deliverable(blocked));
     assert_eq!(pending.set(), SigSet::of(34));
@@ -203,17 +144,11 @@ fn full_queue() {
     assert_eq!(pending.queue(SIGINT, SigInfo::user(SIGINT, 7, 8)), Ok(true));
     assert_eq!(pending.queue(0, info), Err(EINVAL));
     let first = pending.dequeue(SigSet::EMPTY).unwrap();
-    assert_eq!(
-        (first.signal, first.info),
-        (SIGINT, SigInfo::user(SIGINT, 0, 0))
-    );
+    assert_eq!((first.signal, first.info), (SIGINT, SigInfo::user(SIGINT, 0, 0)));
     assert_eq!(pending.dequeue(SigSet::EMPTY).unwrap().info, info);
     assert_eq!(pending.dequeue(SigSet::EMPTY).unwrap().info, info);
     let added = pending.dequeue(SigSet::EMPTY).unwrap();
-    assert_eq!(
-        (added.signal, added.info),
-        (41, SigInfo::user(41, 0, 0))
-    );
+    assert_eq!((added.signal, added.info), (41, SigInfo::user(41, 0, 0)));
     assert_eq!(pending.dequeue(SigSet::EMPTY), None);
     pending.add(40, info, true);
     assert_eq!(pending.dequeue(SigSet::EMPTY).unwrap().info, info);
@@ -225,10 +160,7 @@ fn own_before_shared() {
     shared.queue(SIGINT, SigInfo::kernel(SIGINT)).unwrap();
     own.queue(SIGTERM, SigInfo::kernel(SIGTERM)).unwrap();
     let mut next = || dequeue_thread(&mut own, &mut shared, SigSet::EMPTY).map(|q| q.signal);
-    assert_eq!(
-        (next(), next(), next()),
-        (Some(SIGTERM), Some(SIGINT), None)
-    );
+    assert_eq!((next(), next(), next()), (Some(SIGTERM), Some(SIGINT), None));
 }
 
 #[test]
@@ -251,20 +183,8 @@ fn extended_state() {
     assert!(!marks.is_extended(800, FP_XSTATE_MAGIC2));
     assert!(!marks.is_extended(832, 0));
     assert!(!FpSwBytes { magic1: 0, ..marks }.is_extended(832, FP_XSTATE_MAGIC2));
-    assert!(
-        !FpSwBytes {
-            xstate_size: 512,
-            ..marks
-        }
-        .is_extended(832, FP_XSTATE_MAGIC2)
-    );
-    assert!(
-        !FpSwBytes {
-            extended_size: 0,
-            ..marks
-        }
-        .is_extended(832, FP_XSTATE_MAGIC2)
-    );
+    assert!(!FpSwBytes { xstate_size: 512, ..marks }.is_extended(832, FP_XSTATE_MAGIC2));
+    assert!(!FpSwBytes { extended_size: 0, ..marks }.is_extended(832, FP_XSTATE_MAGIC2));
 }
 
 #[test]
@@ -282,12 +202,7 @@ fn float_codes() {
 
 #[test]
 fn frames() {
-    let alt = AltStack {
-        sp: 0x10_0000,
-        flags: 0,
-        reserved: 0,
-        size: 0x4000,
-    };
+    let alt = AltStack { sp: 0x10_0000, flags: 0, reserved: 0, size: 0x4000 };
     // on the normal stack
     let place = place_frame(0x7fff_0000, false, &alt, 832).unwrap();
     assert!(place.fpstate + 836 <= 0x7fff_0000 - RED_ZONE);
@@ -310,10 +225,7 @@ fn frames() {
     assert_eq!(alt.flags_at(alt.sp + 5), SS_ONSTACK);
     assert_eq!(alt.flags_at(alt.sp), 0);
     // SS_AUTODISARM: never "on" it by address
-    let disarm = AltStack {
-        flags: SS_AUTODISARM,
-        ..alt
-    };
+    let disarm = AltStack { flags: SS_AUTODISARM, ..alt };
     assert_eq!(disarm.flags_at(alt.sp + 5), SS_AUTODISARM);
 }
 

@@ -133,9 +133,15 @@ pub enum Argument {
     Vectors(u8, Direction),
 }
 
-use Argument::{Address, AddressOut, Bits, Descriptor, Flags, Folder, Hex, Input, Int, Many, Mode, One, Struct, Output, Strings, Text, Unsigned, Vectors};
+use Argument::{
+    Address, AddressOut, Bits, Descriptor, Flags, Folder, Hex, Input, Int, Many, Mode, One, Output,
+    Strings, Struct, Text, Unsigned, Vectors,
+};
 use Direction::{In, Out};
-use Structure::{DescriptorPair, EpollEvent, Fpair, Limit, Long, Poll, SignalAction, SignalSet, Stat, Statx, Timespec, TimespecPair, Timeval, TimevalPair, Utsname, Word};
+use Structure::{
+    DescriptorPair, EpollEvent, Fpair, Limit, Long, Poll, SignalAction, SignalSet, Stat, Statx,
+    Timespec, TimespecPair, Timeval, TimevalPair, Utsname, Word,
+};
 
 /// What the arguments of a call are; empty: plain words.
 #[must_use]
@@ -216,7 +222,16 @@ static ROWS: &[(&str, &[Argument])] = &[
     ("getrusage", &[One(Names::Who), Hex]),
     ("getsid", &[Int]),
     ("getsockname", &[Descriptor, AddressOut(2), Struct(Word, Out)]),
-    ("getsockopt", &[Descriptor, One(Names::SocketLevel), One(Names::SocketOption), Struct(Word, Out), Struct(Word, Out)]),
+    (
+        "getsockopt",
+        &[
+            Descriptor,
+            One(Names::SocketLevel),
+            One(Names::SocketOption),
+            Struct(Word, Out),
+            Struct(Word, Out),
+        ],
+    ),
     ("gettimeofday", &[Struct(Timeval, Out), Hex]),
     ("getxattr", &[Text, Text, Output(3), Unsigned]),
     ("inotify_add_watch", &[Descriptor, Text, Bits]),
@@ -254,7 +269,10 @@ static ROWS: &[(&str, &[Argument])] = &[
     ("pipe2", &[Struct(DescriptorPair, Out), Flags(Names::Pipe)]),
     ("pivot_root", &[Text, Text]),
     ("poll", &[Many(Poll, 1, In), Unsigned, Int]),
-    ("ppoll", &[Many(Poll, 1, In), Unsigned, Struct(Timespec, In), Struct(SignalSet, In), Unsigned]),
+    (
+        "ppoll",
+        &[Many(Poll, 1, In), Unsigned, Struct(Timespec, In), Struct(SignalSet, In), Unsigned],
+    ),
     ("prctl", &[One(Names::Prctl), Hex, Hex, Hex, Hex]),
     ("pread64", &[Descriptor, Output(2), Unsigned, Unsigned]),
     ("preadv", &[Descriptor, Vectors(2, Out), Unsigned, Unsigned, Hex]),
@@ -266,14 +284,20 @@ static ROWS: &[(&str, &[Argument])] = &[
     ("readlink", &[Text, Output(2), Unsigned]),
     ("readlinkat", &[Folder, Text, Output(3), Unsigned]),
     ("readv", &[Descriptor, Vectors(2, Out), Unsigned]),
-    ("recvfrom", &[Descriptor, Output(2), Unsigned, Flags(Names::Message), AddressOut(5), Struct(Word, Out)]),
+    (
+        "recvfrom",
+        &[Descriptor, Output(2), Unsigned, Flags(Names::Message), AddressOut(5), Struct(Word, Out)],
+    ),
     ("recvmsg", &[Descriptor, Hex, Flags(Names::Message)]),
     ("rename", &[Text, Text]),
     ("renameat", &[Folder, Text, Folder, Text]),
     ("renameat2", &[Folder, Text, Folder, Text, Bits]),
     ("rmdir", &[Text]),
     ("rseq", &[Hex, Unsigned, Hex, Hex]),
-    ("rt_sigaction", &[One(Names::Signal), Struct(SignalAction, In), Struct(SignalAction, Out), Unsigned]),
+    (
+        "rt_sigaction",
+        &[One(Names::Signal), Struct(SignalAction, In), Struct(SignalAction, Out), Unsigned],
+    ),
     ("rt_sigpending", &[Struct(SignalSet, Out), Unsigned]),
     ("rt_sigprocmask", &[One(Names::How), Struct(SignalSet, In), Struct(SignalSet, Out), Unsigned]),
     ("rt_sigqueueinfo", &[Int, One(Names::Signal), Hex]),
@@ -290,7 +314,10 @@ static ROWS: &[(&str, &[Argument])] = &[
     ("setpgid", &[Int, Int]),
     ("setpriority", &[Int, Int, Int]),
     ("setrlimit", &[One(Names::Resource), Struct(Limit, In)]),
-    ("setsockopt", &[Descriptor, One(Names::SocketLevel), One(Names::SocketOption), Input(4), Unsigned]),
+    (
+        "setsockopt",
+        &[Descriptor, One(Names::SocketLevel), One(Names::SocketOption), Input(4), Unsigned],
+    ),
     ("setuid", &[Int]),
     ("shutdown", &[Descriptor, One(Names::Shutdown)]),
     ("sigaltstack", &[Hex, Hex]),
@@ -331,7 +358,8 @@ mod tests {
             assert!(pair[0].0 < pair[1].0, "{}", pair[1].0);
         }
         for (name, arguments) in ROWS {
-            let row = rows().iter().find(|row| row.name == *name).unwrap_or_else(|| panic!("{name}"));
+            let row =
+                rows().iter().find(|row| row.name == *name).unwrap_or_else(|| panic!("{name}"));
             assert_eq!(usize::from(row.args), arguments.len(), "{name}");
         }
     }
@@ -341,7 +369,12 @@ mod tests {
         for (name, arguments) in ROWS {
             for argument in *arguments {
                 let other = match *argument {
-                    Input(n) | Output(n) | Address(n) | AddressOut(n) | Vectors(n, _) | Many(_, n, _) => usize::from(n),
+                    Input(n)
+                    | Output(n)
+                    | Address(n)
+                    | AddressOut(n)
+                    | Vectors(n, _)
+                    | Many(_, n, _) => usize::from(n),
                     _ => continue,
                 };
                 assert!(other < arguments.len(), "{name}");

@@ -70,11 +70,7 @@ fn local_calls_have_their_own_rows() {
         }
     }
     for call in LocalCall::ALL {
-        assert!(
-            rows().iter().any(|row| row.name == call.name()),
-            "{}",
-            call.name()
-        );
+        assert!(rows().iter().any(|row| row.name == call.name()), "{}", call.name());
     }
 }
 
@@ -87,10 +83,7 @@ fn known_rows() {
     assert_eq!(service(3), Service::Delegated(Hook::Close));
     assert!(matches!(service(134), Service::Refused(errno::ENOSYS, _)));
     assert_eq!(row(202).unwrap().args, 6);
-    assert_eq!(
-        row(228).map(|row| (row.name, row.vdso)),
-        Some(("clock_gettime", true))
-    );
+    assert_eq!(row(228).map(|row| (row.name, row.vdso)), Some(("clock_gettime", true)));
     assert_eq!(name(231), "exit_group");
     assert_eq!(name(400), "?");
 }

@@ -61,26 +61,12 @@ impl<F: Clone + PartialEq> Backing<F> {
         match (self, next) {
             (Self::Anonymous, Self::Anonymous) => true,
             (
-                Self::PrivateFile {
-                    file: a,
-                    offset: from,
-                },
-                Self::PrivateFile {
-                    file: b,
-                    offset: to,
-                },
+                Self::PrivateFile { file: a, offset: from },
+                Self::PrivateFile { file: b, offset: to },
             ) => a == b && from.checked_add(bytes) == Some(*to),
             (
-                Self::SharedLinux {
-                    watch: x,
-                    file: a,
-                    offset: from,
-                },
-                Self::SharedLinux {
-                    watch: y,
-                    file: b,
-                    offset: to,
-                },
+                Self::SharedLinux { watch: x, file: a, offset: from },
+                Self::SharedLinux { watch: y, file: b, offset: to },
             ) => x == y && a == b && from.checked_add(bytes) == Some(*to),
             _ => false,
         }

@@ -35,8 +35,17 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     }
 
     /// Removes what is mapped in `start..end` with `wanted`, and nothing else.
-    pub fn remove_where(&mut self, start: u64, end: u64, wanted: impl Fn(&Vma<F>) -> bool) -> LinkedList<Vma<F>> {
-        let parts: LinkedList<_> = self.range(start, end).filter(|v| wanted(v)).map(|v| (v.start.max(start), v.end.min(end))).collect();
+    pub fn remove_where(
+        &mut self,
+        start: u64,
+        end: u64,
+        wanted: impl Fn(&Vma<F>) -> bool,
+    ) -> LinkedList<Vma<F>> {
+        let parts: LinkedList<_> = self
+            .range(start, end)
+            .filter(|v| wanted(v))
+            .map(|v| (v.start.max(start), v.end.min(end)))
+            .collect();
         parts.into_iter().flat_map(|(start, end)| self.remove(start, end)).collect()
     }
 }

@@ -12,14 +12,7 @@ const MAX: u64 = MIN + PAGES as u64 * P;
 type File = u8;
 
 fn vma(start: u64, end: u64, backing: Backing<File>) -> Vma<File> {
-    Vma {
-        start,
-        end,
-        prot: Prot::READ,
-        max_prot: Prot::all(),
-        flags: VmaFlags::empty(),
-        backing,
-    }
+    Vma { start, end, prot: Prot::READ, max_prot: Prot::all(), flags: VmaFlags::empty(), backing }
 }
 
 fn anonymous(start: u64, end: u64) -> Vma<File> {
@@ -63,10 +56,7 @@ fn removing_cuts() {
     map.insert(file(MIN, MIN + 10 * P, 0)).unwrap();
     let removed = map.remove(MIN + 3 * P, MIN + 5 * P);
     assert!(removed.iter().eq([&file(MIN + 3 * P, MIN + 5 * P, 3 * P)]));
-    assert_eq!(
-        map.find(MIN + 5 * P).unwrap(),
-        &file(MIN + 5 * P, MIN + 10 * P, 5 * P)
-    );
+    assert_eq!(map.find(MIN + 5 * P).unwrap(), &file(MIN + 5 * P, MIN + 10 * P, 5 * P));
     assert!(map.is_covered(MIN, MIN + 3 * P) && !map.is_covered(MIN, MIN + 4 * P));
     assert!(!map.overlaps(MIN + 3 * P, MIN + 5 * P) && map.overlaps(MIN, MIN + 4 * P));
     // it grows together again
@@ -121,8 +111,7 @@ fn stacks_grow_and_keep_their_distance() {
     assert_eq!(map.grow_down(top - 3 * gap + P, 8 << 20), Err(ENOMEM));
     assert_eq!(map.grow_down(top - 2 * gap, 8 << 20), Ok(top - STACK_STEP));
     // no guard towards a mapping that nobody can touch
-    map.protect(top - 4 * gap, top - 3 * gap, Prot::empty())
-        .unwrap();
+    map.protect(top - 4 * gap, top - 3 * gap, Prot::empty()).unwrap();
     assert_eq!(map.grow_down(top - 3 * gap, 8 << 20), Ok(top - 2 * gap));
     assert_eq!(map.grow_down(top - 5 * gap, 8 << 20), Err(EFAULT));
     map.check();
@@ -133,8 +122,7 @@ fn too_many_mappings() {
     let pages = MAX_VMAS as u64 * 2 + 10;
     let mut map: VmaMap<File> = VmaMap::new(0, pages * P);
     for index in 0..=MAX_VMAS as u64 {
-        map.insert(anonymous(index * 2 * P, (index * 2 + 1) * P))
-            .unwrap();
+        map.insert(anonymous(index * 2 * P, (index * 2 + 1) * P)).unwrap();
     }
     let end = (MAX_VMAS as u64 + 1) * 2 * P;
     assert_eq!(map.insert(anonymous(end, end + P)), Err(ENOMEM));
@@ -144,10 +132,7 @@ fn too_many_mappings() {
     map.insert(anonymous(end, end + P)).unwrap();
     assert_eq!(map.try_remove(P, 2 * P), Err(ENOMEM));
     assert_eq!(map.protect(P, 2 * P, Prot::empty()), Err(ENOMEM));
-    assert_eq!(
-        map.set_flags(P, 2 * P, VmaFlags::LOCKED, VmaFlags::empty()),
-        Err(ENOMEM)
-    );
+    assert_eq!(map.set_flags(P, 2 * P, VmaFlags::LOCKED, VmaFlags::empty()), Err(ENOMEM));
     assert!(map.find(P).is_some());
     assert_eq!(map.try_remove(0, P).map(|removed| removed.len()), Ok(1));
     map.check();
@@ -160,18 +145,11 @@ fn many_gap_searches_are_fast() {
     for index in 0..60_000u32 {
         let start = map.find_gap(P, P, Search::TopDown(1 << 40)).unwrap();
         let mut vma = anonymous(start, start + P);
-        vma.prot = if index % 2 == 0 {
-            Prot::READ
-        } else {
-            Prot::WRITE
-        };
+        vma.prot = if index % 2 == 0 { Prot::READ } else { Prot::WRITE };
         map.insert(vma).unwrap();
     }
     assert_eq!(map.count(), 60_000);
-    assert_eq!(
-        map.find_gap(2 * P, P, Search::TopDown(1 << 40)),
-        Some((1 << 40) - 60_002 * P)
-    );
+    assert_eq!(map.find_gap(2 * P, P, Search::TopDown(1 << 40)), Some((1 << 40) - 60_002 * P));
     assert_eq!(map.find_gap(0, P, Search::TopDown(1 << 40)), None);
     assert_eq!(map.find_gap(u64::MAX, P, Search::BottomUp(0)), None);
     let large = map.find_gap(P, 2 << 20, Search::TopDown(1 << 40)).unwrap();
@@ -189,35 +167,11 @@ struct Page {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Insert {
-        page: usize,
-        count: usize,
-        prot: u32,
-        backing: u8,
-        offset: u64,
-        max: bool,
-    },
-    Remove {
-        page: usize,
-        count: usize,
-    },
-    Protect {
-        page: usize,
-        count: usize,
-        prot: u32,
-    },
-    Flags {
-        page: usize,
-        count: usize,
-        add: bool,
-    },
-    Gap {
-        pages: u64,
-        align: u32,
-        limit: usize,
-        top_down: bool,
-        map: bool,
-    },
+    Insert { page: usize, count: usize, prot: u32, backing: u8, offset: u64, max: bool },
+    Remove { page: usize, count: usize },
+    Protect { page: usize, count: usize, prot: u32 },
+    Flags { page: usize, count: usize, add: bool },
+    Gap { pages: u64, align: u32, limit: usize, top_down: bool, map: bool },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -252,29 +206,14 @@ fn gap(
             && pages[*first..end].iter().all(Option::is_none)
             && (!top_down || end <= limit)
     };
-    let found = if top_down {
-        (0..PAGES).rev().find(fits)
-    } else {
-        (limit..PAGES).find(fits)
-    };
+    let found = if top_down { (0..PAGES).rev().find(fits) } else { (limit..PAGES).find(fits) };
     found.map(address)
 }
 
 /// What `Backing` a page has that lies `pages` behind a mapping's start.
 fn page_of(vma: &Vma<File>, page: u64) -> Page {
-    let &Vma {
-        prot,
-        max_prot,
-        flags,
-        ref backing,
-        ..
-    } = vma;
-    Page {
-        prot,
-        max_prot,
-        flags,
-        backing: backing.advanced(page * P),
-    }
+    let &Vma { prot, max_prot, flags, ref backing, .. } = vma;
+    Page { prot, max_prot, flags, backing: backing.advanced(page * P) }
 }
 
 proptest! {
@@ -402,10 +341,13 @@ fn what_is_still_there() {
     assert!(map.holds(&file(MIN + P, MIN + 2 * P, P)));
     assert!(!map.holds(&file(MIN + P, MIN + 2 * P, 0)));
     assert!(!map.holds(&file(MIN + 2 * P, MIN + 5 * P, 2 * P)));
-    assert!(!map.holds(&anonymous(MIN, MIN + P)) && !map.holds(&anonymous(MIN + 5 * P, MIN + 7 * P)));
+    assert!(
+        !map.holds(&anonymous(MIN, MIN + P)) && !map.holds(&anonymous(MIN + 5 * P, MIN + 7 * P))
+    );
     map.protect(MIN + 3 * P, MIN + 4 * P, Prot::empty()).unwrap();
     assert!(map.holds(&file(MIN, MIN + 3 * P, 0)) && !map.holds(&file(MIN, MIN + 4 * P, 0)));
-    let gone = map.remove_where(MIN + P, MAX, |v| v.backing != Backing::Anonymous && !v.prot.is_empty());
+    let gone =
+        map.remove_where(MIN + P, MAX, |v| v.backing != Backing::Anonymous && !v.prot.is_empty());
     assert_eq!(gone, [file(MIN + P, MIN + 3 * P, P)].into());
     assert!(map.holds(&file(MIN, MIN + P, 0)) && map.holds(&anonymous(MIN + 6 * P, MIN + 8 * P)));
     assert_eq!(map.count(), 3);

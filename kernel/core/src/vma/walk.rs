@@ -12,8 +12,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// gap of a stack above it.
     #[must_use]
     pub fn is_free(&self, start: u64, end: u64) -> bool {
-        self.find_next(start)
-            .is_none_or(|vma| end <= vma.guarded_start())
+        self.find_next(start).is_none_or(|vma| end <= vma.guarded_start())
     }
 
     /// How far [`protect`](Self::protect) of `start..end` would get.

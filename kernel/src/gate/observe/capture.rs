@@ -69,7 +69,13 @@ impl Captures {
 
 /// What call `number` reads (`In`, before it) or has written (`Out`, after it, with its
 /// result). `most`: bytes kept of data.
-pub fn capture(number: u64, args: &[u64; 6], result: i64, direction: Direction, most: usize) -> Captures {
+pub fn capture(
+    number: u64,
+    args: &[u64; 6],
+    result: i64,
+    direction: Direction,
+    most: usize,
+) -> Captures {
     let mut c = Captures::default();
     let name = hanare_core::syscalls::name(number);
     let before = direction == Direction::In;
@@ -81,15 +87,24 @@ pub fn capture(number: u64, args: &[u64; 6], result: i64, direction: Direction, 
             Argument::Strings if before => c.add_strings(i, args[i]),
             // One byte more, so that the reader sees that there is more.
             Argument::Input(n) if before => c.add_memory(i, args[i], bounded(other(n), most + 1)),
-            Argument::Output(_) if !before && result > 0 => c.add_memory(i, args[i], bounded(result as u64, most + 1)),
+            Argument::Output(_) if !before && result > 0 => {
+                c.add_memory(i, args[i], bounded(result as u64, most + 1))
+            }
             Argument::Struct(s, d) if d == direction => c.add_memory(i, args[i], s.size()),
-            Argument::Many(s, n, d) if d == direction => c.add_memory(i, args[i], s.size() * bounded(other(n), ENTRIES)),
-            Argument::Address(n) if before => c.add_memory(i, args[i], bounded(other(n), ADDRESS_BYTES)),
+            Argument::Many(s, n, d) if d == direction => {
+                c.add_memory(i, args[i], s.size() * bounded(other(n), ENTRIES))
+            }
+            Argument::Address(n) if before => {
+                c.add_memory(i, args[i], bounded(other(n), ADDRESS_BYTES))
+            }
             Argument::AddressOut(n) if !before => {
-                let size = if other(n) == 0 { 0 } else { usercopy::read_u32(other(n)).unwrap_or(0) };
+                let size =
+                    if other(n) == 0 { 0 } else { usercopy::read_u32(other(n)).unwrap_or(0) };
                 c.add_memory(i, args[i], bounded(u64::from(size), ADDRESS_BYTES));
             }
-            Argument::Vectors(n, _) if before => c.add_memory(i, args[i], 16 * bounded(other(n), ENTRIES)),
+            Argument::Vectors(n, _) if before => {
+                c.add_memory(i, args[i], 16 * bounded(other(n), ENTRIES))
+            }
             _ => {}
         }
     }
@@ -98,4 +113,3 @@ pub fn capture(number: u64, args: &[u64; 6], result: i64, direction: Direction, 
     }
     c
 }
-

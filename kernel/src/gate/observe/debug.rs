@@ -82,7 +82,12 @@ impl Debugger {
         if own.is_some() {
             return Err(errno::EBUSY);
         }
-        let d = Arc::new(Debugger { session, process: Arc::downgrade(p), state: Mutex::new(State::default()), watches: Watches::default() });
+        let d = Arc::new(Debugger {
+            session,
+            process: Arc::downgrade(p),
+            state: Mutex::new(State::default()),
+            watches: Watches::default(),
+        });
         *own = Some(d.clone());
         p.observed.set(DEBUGGED, true);
         Ok(d)
@@ -124,11 +129,16 @@ impl Debugger {
                 r.set_pages(&tids[..count]);
                 Ok(())
             }
-            OBSERVE_GET_REGISTERS | OBSERVE_SET_REGISTERS | OBSERVE_GET_FPU | OBSERVE_SET_FPU => self.registers(op, a, r),
+            OBSERVE_GET_REGISTERS | OBSERVE_SET_REGISTERS | OBSERVE_GET_FPU | OBSERVE_SET_FPU => {
+                self.registers(op, a, r)
+            }
             OBSERVE_WRITE => {
                 let mut bytes = Vec::new();
                 r.words().iter().for_each(|w| bytes.extend_from_slice(&w.to_le_bytes()));
-                let n = usize::try_from(b).ok().filter(|n| (1..=bytes.len()).contains(n)).ok_or(errno::EINVAL)?;
+                let n = usize::try_from(b)
+                    .ok()
+                    .filter(|n| (1..=bytes.len()).contains(n))
+                    .ok_or(errno::EINVAL)?;
                 patch::write(&*self.process()?, a, &bytes[..n])
             }
             OBSERVE_BREAK => self.set_breakpoint(a, b != 0),
@@ -238,7 +248,9 @@ impl Debugger {
             }
             OBSERVE_GET_FPU => r.set_pages(&words(&s.fpu.bytes()[..FXSAVE])),
             _ if s.in_kernel => return Err(errno::EBUSY),
-            OBSERVE_SET_REGISTERS => s.set_words(r.words().get(..USER_REGS).and_then(|w| w.try_into().ok()).ok_or(errno::EINVAL)?)?,
+            OBSERVE_SET_REGISTERS => s.set_words(
+                r.words().get(..USER_REGS).and_then(|w| w.try_into().ok()).ok_or(errno::EINVAL)?,
+            )?,
             _ => {
                 let mut bytes = s.fpu.bytes().to_vec();
                 for (to, w) in bytes[..FXSAVE].chunks_exact_mut(8).zip(r.words()) {
@@ -360,7 +372,9 @@ pub fn loads(thread: &Thread, is_loading: bool) {
 /// Whether a debugger waits for this thread, which may be waiting in the kernel.
 pub fn is_awaited(thread: &Thread) -> bool {
     let own = &thread.observe.debug;
-    thread.process.observed.holds() && !own.loads.load(Ordering::Relaxed) && own.snapshot.lock().is_none()
+    thread.process.observed.holds()
+        && !own.loads.load(Ordering::Relaxed)
+        && own.snapshot.lock().is_none()
 }
 
 /// A thread of a process whose threads are to stop waits in the kernel: it counts as
@@ -408,7 +422,8 @@ struct Parked<'a>(&'a Thread);
 
 impl cpus::Wait for Parked<'_> {
     fn ready(&self) -> bool {
-        let held = self.0.process.observed.holds() || self.0.observe.debug.stays.load(Ordering::Relaxed);
+        let held =
+            self.0.process.observed.holds() || self.0.observe.debug.stays.load(Ordering::Relaxed);
         !held || self.0.must_end()
     }
     fn announce(&self, _: bool) {}
@@ -437,7 +452,13 @@ pub(super) fn park(thread: &Thread, regs: &mut Regs) {
 
 /// Stops all threads for a reason of this one's. False: there is no debugger, or it
 /// stops them for another reason already.
-pub(super) fn report(thread: &Thread, regs: &mut Regs, why: u64, signal: u32, address: u64) -> bool {
+pub(super) fn report(
+    thread: &Thread,
+    regs: &mut Regs,
+    why: u64,
+    signal: u32,
+    address: u64,
+) -> bool {
     let Some(d) = debugger_of(thread) else { return false };
     thread.observe.debug.steps.store(false, Ordering::Relaxed);
     regs.rflags &= !TRAP_FLAG;
@@ -526,7 +547,9 @@ pub fn on_signal(thread: &Thread, queued: QueuedSignal, regs: &mut Regs) -> Opti
     match thread.observe.debug.chosen.swap(0, Ordering::Relaxed) as u32 {
         0 => None,
         same if same == queued.signal => Some(queued),
-        other if signal::is_valid(other) => Some(QueuedSignal { signal: other, info: SigInfo::kernel(other) }),
+        other if signal::is_valid(other) => {
+            Some(QueuedSignal { signal: other, info: SigInfo::kernel(other) })
+        }
         _ => None,
     }
 }

@@ -110,7 +110,11 @@ impl Inherited {
             return Inherited { auxv, ..Inherited::default() };
         }
         let breakpoints = o.debugger.lock().as_ref().map_or_else(Vec::new, |d| d.breakpoints());
-        Inherited { trace: o.trace.lock().as_ref().filter(|t| t.follows()).cloned(), breakpoints, auxv }
+        Inherited {
+            trace: o.trace.lock().as_ref().filter(|t| t.follows()).cloned(),
+            breakpoints,
+            auxv,
+        }
     }
 
     /// From a process that shares its memory with the new one: breakpoints are there.
@@ -217,7 +221,11 @@ pub fn call(regs: &mut Regs) {
     let args = calls::arguments(regs);
     thread.observe.asked.store(0, Ordering::Relaxed);
     if number == EXIT_GROUP || number == EXIT && thread.process.thread_count() == 1 {
-        thread.process.observed.exit_status.store((args[0] as u32 & 0xff) << 8 | SAID, Ordering::Relaxed);
+        thread
+            .process
+            .observed
+            .exit_status
+            .store((args[0] as u32 & 0xff) << 8 | SAID, Ordering::Relaxed);
     }
     let entered = trace::enter(thread, number, args);
     let returned = calls::serve(regs, number).is_some();

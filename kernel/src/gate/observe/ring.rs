@@ -23,7 +23,8 @@ pub struct Ring {
 impl Ring {
     /// As large as memory allows.
     pub fn new() -> Option<Ring> {
-        let (order, frame) = ORDERS.rev().find_map(|order| Some((order, frames::alloc_user(order)?)))?;
+        let (order, frame) =
+            ORDERS.rev().find_map(|order| Some((order, frames::alloc_user(order)?)))?;
         let all = 4096 << order;
         memory::zero(frame, all);
         Some(Ring { frame, order, bytes: all as u64 - TRACE_TEXT_OFFSET, head: 0, lost: 0 })
@@ -44,7 +45,8 @@ impl Ring {
     /// reader had read everything before, or should hurry.
     pub fn push(&mut self, parts: &[&[u8]]) -> bool {
         let size: usize = parts.iter().map(|p| p.len()).sum();
-        let used = self.head.wrapping_sub(self.word(offset_of!(TraceRing, tail)).load(Ordering::Acquire));
+        let used =
+            self.head.wrapping_sub(self.word(offset_of!(TraceRing, tail)).load(Ordering::Acquire));
         if used > self.bytes || size as u64 > self.bytes - used {
             self.lost += 1;
             self.word(offset_of!(TraceRing, lost)).store(self.lost, Ordering::Relaxed);
@@ -63,7 +65,8 @@ impl Ring {
 
     /// Whether a reader should be given time.
     pub fn is_tight(&self) -> bool {
-        let used = self.head.wrapping_sub(self.word(offset_of!(TraceRing, tail)).load(Ordering::Acquire));
+        let used =
+            self.head.wrapping_sub(self.word(offset_of!(TraceRing, tail)).load(Ordering::Acquire));
         used > self.bytes / 4 * 3
     }
 }

@@ -104,7 +104,10 @@ impl Trace {
         struct Room<'a>(&'a Trace, &'a Thread, u64);
         impl cpus::Wait for Room<'_> {
             fn ready(&self) -> bool {
-                !self.0.ring.lock().is_tight() || self.0.closed.load(Ordering::Relaxed) || self.1.must_end() || cpu::rdtsc() > self.2
+                !self.0.ring.lock().is_tight()
+                    || self.0.closed.load(Ordering::Relaxed)
+                    || self.1.must_end()
+                    || cpu::rdtsc() > self.2
             }
             fn announce(&self, _: bool) {}
             fn deadline(&self) -> u64 {
@@ -119,7 +122,18 @@ impl Trace {
 }
 
 fn record() -> Record {
-    Record { size: 0, kind: 0, pid: 0, tid: 0, number: 0, served: 0, time_ns: time::now(Clock::Realtime).unwrap_or(0), duration_ns: 0, result: 0, args: [0; 6] }
+    Record {
+        size: 0,
+        kind: 0,
+        pid: 0,
+        tid: 0,
+        number: 0,
+        served: 0,
+        time_ns: time::now(Clock::Realtime).unwrap_or(0),
+        duration_ns: 0,
+        result: 0,
+        args: [0; 6],
+    }
 }
 
 fn of_thread(thread: &Thread) -> Record {
@@ -130,7 +144,20 @@ fn of_thread(thread: &Thread) -> Record {
 fn head(r: &Record) -> [u64; size_of::<Record>() / 8] {
     let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let [a, b, c, d, e, f] = r.args;
-    [two(r.size, r.kind), two(r.pid, r.tid), two(r.number, r.served), r.time_ns, r.duration_ns, r.result as u64, a, b, c, d, e, f]
+    [
+        two(r.size, r.kind),
+        two(r.pid, r.tid),
+        two(r.number, r.served),
+        r.time_ns,
+        r.duration_ns,
+        r.result as u64,
+        a,
+        b,
+        c,
+        d,
+        e,
+        f,
+    ]
 }
 
 /// The trace that wants to know of this thread.
@@ -162,7 +189,10 @@ pub fn enter(thread: &Thread, number: u64, args: [u64; 6]) -> Option<Entered> {
     let trace = of(thread)?;
     let captures = capture(number, &args, 0, Direction::In, trace.data_max);
     trace.give_time(thread);
-    trace.record(&Record { kind: RECORD_ENTER, number: number as u32, args, ..of_thread(thread) }, &captures);
+    trace.record(
+        &Record { kind: RECORD_ENTER, number: number as u32, args, ..of_thread(thread) },
+        &captures,
+    );
     thread.observe.asked.store(0, Ordering::Relaxed);
     Some(Entered { trace, number, args, began: cpu::rdtsc() })
 }
@@ -174,15 +204,30 @@ impl Entered {
             return; // it never comes back to the program
         }
         let duration_ns = time::cycles_to_ns(cpu::rdtsc().wrapping_sub(self.began));
-        let served = match (syscalls::row(self.number).map(|row| row.service), thread.observe.asked.load(Ordering::Relaxed)) {
+        let served = match (
+            syscalls::row(self.number).map(|row| row.service),
+            thread.observe.asked.load(Ordering::Relaxed),
+        ) {
             (None | Some(Service::Refused(..)), _) => SERVED_REFUSED,
             (_, 0) => SERVED_LOCAL,
             (Some(Service::Delegated(_)), _) | (_, 2) => SERVED_DELEGATED,
             _ => SERVED_HELPED,
         };
-        let captures = capture(self.number, &self.args, result, Direction::Out, self.trace.data_max);
+        let captures =
+            capture(self.number, &self.args, result, Direction::Out, self.trace.data_max);
         let number = self.number as u32;
-        self.trace.record(&Record { kind: RECORD_EXIT, number, served, duration_ns, result, args: self.args, ..of_thread(thread) }, &captures);
+        self.trace.record(
+            &Record {
+                kind: RECORD_EXIT,
+                number,
+                served,
+                duration_ns,
+                result,
+                args: self.args,
+                ..of_thread(thread)
+            },
+            &captures,
+        );
     }
 }
 
@@ -194,13 +239,19 @@ pub fn signal(thread: &Thread, queued: &QueuedSignal) {
         for (word, bytes) in args.iter_mut().zip(info.chunks_exact(8)) {
             *word = u64::from_le_bytes(bytes.try_into().unwrap_or([0; 8]));
         }
-        t.record(&Record { kind: RECORD_SIGNAL, number: queued.signal, args, ..of_thread(thread) }, &Captures::default());
+        t.record(
+            &Record { kind: RECORD_SIGNAL, number: queued.signal, args, ..of_thread(thread) },
+            &Captures::default(),
+        );
     }
 }
 
 /// The process ends by a signal.
 pub fn killed(thread: &Thread, signal: u32) {
     if let Some(t) = of(thread) {
-        t.record(&Record { kind: RECORD_KILLED, number: signal, ..of_thread(thread) }, &Captures::default());
+        t.record(
+            &Record { kind: RECORD_KILLED, number: signal, ..of_thread(thread) },
+            &Captures::default(),
+        );
     }
 }

@@ -70,7 +70,9 @@ pub fn on_thread(thread: &Thread) {
 /// debugger's.
 pub fn met(regs: &mut Regs, hits: u64) -> bool {
     let thread = cpus::current();
-    let Some(watch) = debug::debugger_of(thread).and_then(|d| d.watches.first_of(hits)) else { return false };
+    let Some(watch) = debug::debugger_of(thread).and_then(|d| d.watches.first_of(hits)) else {
+        return false;
+    };
     cpus::request_attention();
     // If the threads stop for another reason, so does this one, and tells afterwards.
     while !thread.must_end() && debug::debugger_of(thread).is_some() {

@@ -79,7 +79,11 @@ pub fn on_exit(thread: &Thread, status: u32) {
 /// stops.
 pub fn take(thread: &Thread, stop: Stop) {
     let Stop::Event(event::FORK | event::VFORK | event::CLONE, tid) = stop else { return };
-    let Some(child) = space::find_thread(&cpus::current().process, tid as u32).filter(|c| !c.ptrace.is_on()) else { return };
+    let Some(child) =
+        space::find_thread(&cpus::current().process, tid as u32).filter(|c| !c.ptrace.is_on())
+    else {
+        return;
+    };
     let options = thread.ptrace.options.load(Ordering::Relaxed);
     let seized = thread.ptrace.has(SEIZED);
     let how = if seized { request::SEIZE } else { request::ATTACH };

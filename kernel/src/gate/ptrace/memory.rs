@@ -84,10 +84,20 @@ fn may_reach(thread: &Thread, fd: u64, write: bool) -> bool {
     let iovecs = |scratch: u64| [scratch + 32, 1, 0, 1].map(u64::to_le_bytes).concat();
     let asked = me.process.write_scratch(me.slot_index, &[0; 40]).and_then(|scratch| {
         me.process.write_scratch(me.slot_index, &iovecs(scratch))?;
-        delegate::linux(PROCESS_VM_READV, [u64::from(thread.slot.tid()), scratch, 1, scratch + 16, 1, 0])
+        delegate::linux(
+            PROCESS_VM_READV,
+            [u64::from(thread.slot.tid()), scratch, 1, scratch + 16, 1, 0],
+        )
     });
-    let about = [u64::from(thread.slot.tid()), u64::from(thread.process.space), MAY_REACH, fd, write.into()];
-    matches!(asked, Ok(_) | Err(errno::EFAULT)) && services::by_worker(SERVICE_MAY, &about, &[]).is_ok()
+    let about = [
+        u64::from(thread.slot.tid()),
+        u64::from(thread.process.space),
+        MAY_REACH,
+        fd,
+        write.into(),
+    ];
+    matches!(asked, Ok(_) | Err(errno::EFAULT))
+        && services::by_worker(SERVICE_MAY, &about, &[]).is_ok()
 }
 
 fn seek(fd: u64, offset: u64, whence: u64) -> Result<u64> {

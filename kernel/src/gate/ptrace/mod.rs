@@ -29,8 +29,8 @@ use hanare_abi::service::{MAY_BE_TRACED, SERVICE_MAY};
 use hanare_abi::slot::OP_TRAP;
 use hanare_core::errno;
 use hanare_core::ptrace::{Stop, event, option};
-use hanare_core::syscalls::{self, Restart};
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
+use hanare_core::syscalls::{self, Restart};
 use hanare_hal::traps::Regs;
 use spin::Mutex;
 use zerocopy::IntoBytes;
@@ -91,7 +91,14 @@ struct State {
 
 impl Default for State {
     fn default() -> Self {
-        State { stop: Stop::Signal, reported: false, let_through: None, tracer: Weak::new(), child: None, former: 0 }
+        State {
+            stop: Stop::Signal,
+            reported: false,
+            let_through: None,
+            tracer: Weak::new(),
+            child: None,
+            former: 0,
+        }
     }
 }
 
@@ -128,7 +135,6 @@ impl OfThread {
         self.flags.load(Ordering::SeqCst) & HELD != 0 && self.snapshot.lock().is_none()
     }
 
-
     /// Whether it has to leave what it waits for.
     pub fn gives_up(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & GIVES_UP != 0
@@ -136,7 +142,11 @@ impl OfThread {
 
     /// A signal that Linux forwards is the one of `OP_TRAP`: true, and it is kept apart.
     pub fn takes(&self, queued: QueuedSignal) -> bool {
-        let ours = self.trapping.compare_exchange(queued.signal, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok() && queued.signal != 0;
+        let ours = self
+            .trapping
+            .compare_exchange(queued.signal, 0, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+            && queued.signal != 0;
         if ours {
             self.state.lock().let_through = Some(queued);
         }
@@ -181,7 +191,9 @@ fn let_go(thread: &Arc<Thread>) {
     {
         let mut snapshot = own.snapshot.lock();
         own.clear(HELD);
-        if let Some(s) = &*snapshot && s.in_kernel {
+        if let Some(s) = &*snapshot
+            && s.in_kernel
+        {
             if s.changed {
                 own.set(GIVES_UP);
             } else {
@@ -241,7 +253,9 @@ struct LetGo<'a>(&'a Thread);
 
 impl cpus::Wait for LetGo<'_> {
     fn ready(&self) -> bool {
-        !self.0.ptrace.has(HELD) || self.0.must_end() || self.0.process.dumping.load(Ordering::Acquire)
+        !self.0.ptrace.has(HELD)
+            || self.0.must_end()
+            || self.0.process.dumping.load(Ordering::Acquire)
     }
     fn announce(&self, _: bool) {}
 }
@@ -337,7 +351,11 @@ fn traced_before_user(thread: &Thread, regs: &mut Regs) {
             continue;
         }
         if own.clear(STEPPED) && own.has(STEP) {
-            signal_stop(thread, regs, SigInfo::fault(signal::SIGTRAP, signal::TRAP_BRKPT, regs.rip));
+            signal_stop(
+                thread,
+                regs,
+                SigInfo::fault(signal::SIGTRAP, signal::TRAP_BRKPT, regs.rip),
+            );
             continue;
         }
         break;
@@ -350,13 +368,20 @@ fn traced_before_user(thread: &Thread, regs: &mut Regs) {
 
 /// A SIGTRAP for the tracer's sake; what it lets through waits for delivery.
 fn signal_stop(thread: &Thread, regs: &mut Regs, info: SigInfo) {
-    if let Some(queued) = stop(thread, regs, QueuedSignal { signal: signal::SIGTRAP, info }, Stop::Signal) {
+    if let Some(queued) =
+        stop(thread, regs, QueuedSignal { signal: signal::SIGTRAP, info }, Stop::Signal)
+    {
         let _ = thread.signals.lock().queue(queued.signal, queued.info);
     }
 }
 
 /// Stops for the tracer by a signal; gives it if the tracer lets it through.
-fn stop(thread: &Thread, regs: &mut Regs, queued: QueuedSignal, stop: Stop) -> Option<QueuedSignal> {
+fn stop(
+    thread: &Thread,
+    regs: &mut Regs,
+    queued: QueuedSignal,
+    stop: Stop,
+) -> Option<QueuedSignal> {
     let own = &thread.ptrace;
     cpus::request_attention();
     without_trap(thread, regs);
@@ -375,9 +400,10 @@ fn stop(thread: &Thread, regs: &mut Regs, queued: QueuedSignal, stop: Stop) -> O
         (state.stop, state.reported, state.let_through) = (stop, false, None);
     }
     own.trapping.store(queued.signal, Ordering::SeqCst);
-    let sent = thread.process.write_scratch(thread.slot_index, queued.info.as_bytes()).and_then(|_| {
-        delegate::linux(OP_TRAP, [u64::from(queued.signal), 0, 0, 0, 0, 0])
-    });
+    let sent = thread
+        .process
+        .write_scratch(thread.slot_index, queued.info.as_bytes())
+        .and_then(|_| delegate::linux(OP_TRAP, [u64::from(queued.signal), 0, 0, 0, 0, 0]));
     own.trapping.store(0, Ordering::SeqCst);
     let changed = wait_to_go(thread);
     let let_through = {
@@ -491,7 +517,12 @@ pub fn continue_as(old: &Thread, new: &Arc<Thread>) {
         return;
     }
     let tracer = old.ptrace.state.lock().tracer.upgrade();
-    begin(new, tracer.as_ref(), flags & (SEIZED | CALLS | STEP), old.ptrace.options.load(Ordering::Relaxed));
+    begin(
+        new,
+        tracer.as_ref(),
+        flags & (SEIZED | CALLS | STEP),
+        old.ptrace.options.load(Ordering::Relaxed),
+    );
     new.ptrace.state.lock().former = old.slot.tid();
     old.ptrace.clear(TRACED); // its end is not that of a tracee
 }
@@ -499,7 +530,9 @@ pub fn continue_as(old: &Thread, new: &Arc<Thread>) {
 /// The thread gets rights from a program that it is about to run: who traced it, and does so no
 /// more on Linux, is not to have them.
 pub fn on_rights(thread: &Thread) {
-    if thread.ptrace.is_on() && services::by_worker(SERVICE_MAY, &[0, 0, MAY_BE_TRACED], &[]).is_err() {
+    if thread.ptrace.is_on()
+        && services::by_worker(SERVICE_MAY, &[0, 0, MAY_BE_TRACED], &[]).is_err()
+    {
         end(&cpus::current_arc());
     }
 }
@@ -509,7 +542,12 @@ pub fn on_exec(thread: &Thread, regs: &mut Regs) {
     let own = &thread.ptrace;
     if own.wants(option::TRACEEXEC) {
         let former = core::mem::take(&mut own.state.lock().former);
-        report_event(thread, regs, event::EXEC, if former == 0 { thread.slot.tid() } else { former });
+        report_event(
+            thread,
+            regs,
+            event::EXEC,
+            if former == 0 { thread.slot.tid() } else { former },
+        );
     } else if own.has(TRACED) && !own.has(SEIZED) {
         own.set(EXECED | TOLD);
     }

@@ -8,7 +8,9 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
-use hanare_core::ptrace::{DEBUG_REGS, FXSAVE, USER_REGS, check_fxsave, check_xsave, index, regset, request, user_offset};
+use hanare_core::ptrace::{
+    DEBUG_REGS, FXSAVE, USER_REGS, check_fxsave, check_xsave, index, regset, request, user_offset,
+};
 use hanare_hal::{fpu, usercopy};
 use zerocopy::IntoBytes;
 
@@ -173,7 +175,9 @@ fn set_set(thread: &Arc<Thread>, set: u64, at: u64) -> Result<u64> {
             look(thread, |s| s.set_words(&words))??;
         }
         // As Linux: these are set as a whole.
-        _ if bytes.len() != now.len() => return Err(if set == regset::PRFPREG { errno::EINVAL } else { errno::EFAULT }),
+        _ if bytes.len() != now.len() => {
+            return Err(if set == regset::PRFPREG { errno::EINVAL } else { errno::EFAULT });
+        }
         regset::PRFPREG => return set_legacy(thread, &bytes),
         _ => {
             check_xsave(&bytes, fpu::mask())?;

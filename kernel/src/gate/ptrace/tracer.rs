@@ -2,13 +2,15 @@
 //! request, or a harmless one, is made by the worker of the tracer, and is about the worker
 //! of the tracee. Before a thread is its tracer's here the module says that it is on Linux.
 
-use super::{CALLS, GONE, HELD, SEIZED, STEP, begin, children, end, let_go, memory, registers, set_tracer};
+use super::{
+    CALLS, GONE, HELD, SEIZED, STEP, begin, children, end, let_go, memory, registers, set_tracer,
+};
 use crate::calls::{forward, put};
 use crate::gate::registers::Snapshot;
 use crate::link::delegate;
 use crate::mm::space;
-use crate::process::{rights, waited};
 use crate::process::thread::Thread;
+use crate::process::{rights, waited};
 use crate::sched::cpus;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -35,7 +37,9 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
     if what == request::TRACEME {
         return traceme();
     }
-    let Some(thread) = space::find_thread(&cpus::current().process, a[1] as u32) else { return without_thread(a) };
+    let Some(thread) = space::find_thread(&cpus::current().process, a[1] as u32) else {
+        return without_thread(a);
+    };
     let (addr, data) = (a[2], a[3]);
     match what {
         request::ATTACH | request::SEIZE => attach(&thread, a),
@@ -55,7 +59,11 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
             }
             Ok(result)
         }
-        request::GETSIGINFO | request::SETSIGINFO | request::PEEKSIGINFO | request::INTERRUPT | request::LISTEN => linux(*a),
+        request::GETSIGINFO
+        | request::SETSIGINFO
+        | request::PEEKSIGINFO
+        | request::INTERRUPT
+        | request::LISTEN => linux(*a),
         request::SETOPTIONS => set_options(&thread, data),
         request::PEEKTEXT | request::PEEKDATA => memory::peek(&thread, a),
         request::POKETEXT | request::POKEDATA => memory::poke(&thread, addr, data),
@@ -84,7 +92,11 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
         request::GET_RSEQ_CONFIGURATION => {
             hold(&thread)?;
             let area = thread.rseq.area();
-            let words = [area.map_or(0, |a| a.addr), area.map_or(0, |a| rseq::SIZE | u64::from(a.signature) << 32), 0];
+            let words = [
+                area.map_or(0, |a| a.addr),
+                area.map_or(0, |a| rseq::SIZE | u64::from(a.signature) << 32),
+                0,
+            ];
             let bytes = words.as_bytes();
             put(data, &bytes[..bytes.len().min(addr as usize)])?;
             Ok(bytes.len() as u64)
@@ -92,7 +104,8 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
         request::GET_SYSCALL_INFO => {
             let words = look(&thread, |s| s.words())?;
             let stop = thread.ptrace.state.lock().stop;
-            let (bytes, size) = syscall_info(stop, thread.ptrace.wants(option::TRACESYSGOOD), &words);
+            let (bytes, size) =
+                syscall_info(stop, thread.ptrace.wants(option::TRACESYSGOOD), &words);
             put(data, &bytes[..size.min(addr as usize)])?;
             Ok(size as u64)
         }
@@ -107,9 +120,16 @@ fn without_thread(a: &[u64; 6]) -> Result<u64> {
         return linux(*a);
     }
     match a[0] {
-        request::CONT | request::SYSCALL | request::SINGLESTEP => linux([request::CONT, a[1], 0, a[3], 0, 0]),
+        request::CONT | request::SYSCALL | request::SINGLESTEP => {
+            linux([request::CONT, a[1], 0, a[3], 0, 0])
+        }
         request::SETOPTIONS => linux([request::SETOPTIONS, a[1], 0, a[3] & option::LINUX, 0, 0]),
-        request::KILL | request::DETACH | request::GETSIGINFO | request::SETSIGINFO | request::INTERRUPT | request::LISTEN => linux(*a),
+        request::KILL
+        | request::DETACH
+        | request::GETSIGINFO
+        | request::SETSIGINFO
+        | request::INTERRUPT
+        | request::LISTEN => linux(*a),
         request::ATTACH | request::SEIZE => Err(errno::EPERM),
         _ => Err(errno::ESRCH),
     }
@@ -277,9 +297,10 @@ fn give_up_call(thread: &Thread, signal: u64) -> u64 {
     let mut info = [0u64; 16];
     (info[0], info[1]) = (SIGBUS.into(), u64::from(INTERRUPT as u32));
     let me = cpus::current();
-    let set = me.process.write_scratch(me.slot_index, zerocopy::IntoBytes::as_bytes(&info)).and_then(|at| {
-        linux([request::SETSIGINFO, u64::from(thread.slot.tid()), 0, at, 0, 0])
-    });
+    let set = me
+        .process
+        .write_scratch(me.slot_index, zerocopy::IntoBytes::as_bytes(&info))
+        .and_then(|at| linux([request::SETSIGINFO, u64::from(thread.slot.tid()), 0, at, 0, 0]));
     if set.is_ok() { SIGBUS.into() } else { 0 }
 }
 
@@ -296,7 +317,11 @@ pub fn wait(row: &Row, args: [u64; 6]) -> Result<u64> {
         }
         let result = forward(row, made)?;
         waited::waited(&me.process, row, &args, result)?;
-        let seen = if row.number == WAIT4 { Seen::by_wait4(result, made[1], scratch) } else { Seen::by_waitid(args[2]) };
+        let seen = if row.number == WAIT4 {
+            Seen::by_wait4(result, made[1], scratch)
+        } else {
+            Seen::by_waitid(args[2])
+        };
         match seen {
             Some(seen) if seen.settle() => {}
             _ => return Ok(result),
@@ -326,7 +351,12 @@ impl Seen {
             usercopy::read_u32(at).ok()?
         };
         let told = stopped(status)?;
-        (pid != 0).then_some(Seen { pid: pid as u32, status: told.signal | told.event << 8, at: if scratch != 0 { 0 } else { at }, shift: 8 })
+        (pid != 0).then_some(Seen {
+            pid: pid as u32,
+            status: told.signal | told.event << 8,
+            at: if scratch != 0 { 0 } else { at },
+            shift: 8,
+        })
     }
 
     fn by_waitid(info: u64) -> Option<Seen> {
@@ -338,7 +368,12 @@ impl Seen {
         let word = |at| usercopy::read_u32(info + at).ok();
         let code = if info == 0 { return None } else { word(CODE)? };
         let pid = word(PID)?;
-        (pid != 0 && matches!(code, CLD_TRAPPED | CLD_STOPPED)).then_some(Seen { pid, status: word(STATUS)?, at: info + STATUS, shift: 0 })
+        (pid != 0 && matches!(code, CLD_TRAPPED | CLD_STOPPED)).then_some(Seen {
+            pid,
+            status: word(STATUS)?,
+            at: info + STATUS,
+            shift: 0,
+        })
     }
 
     /// Has the thread stop, and says what kind of stop it is. True: the stop is nothing to
@@ -387,4 +422,3 @@ impl Seen {
         asked.is_ok() && bytes[8..12] == INTERRUPT.to_le_bytes()
     }
 }
-

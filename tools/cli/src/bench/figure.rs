@@ -53,21 +53,12 @@ pub struct Figure {
 impl Figure {
     /// A figure where less is better and nothing is promised.
     pub const fn lower(id: &'static str, unit: &'static str, what: &'static str) -> Self {
-        Self {
-            id,
-            what,
-            unit,
-            better: Better::Lower,
-            target: Target::None,
-        }
+        Self { id, what, unit, better: Better::Lower, target: Target::None }
     }
 
     /// A figure where more is better and nothing is promised.
     pub const fn higher(id: &'static str, unit: &'static str, what: &'static str) -> Self {
-        Self {
-            better: Better::Higher,
-            ..Self::lower(id, unit, what)
-        }
+        Self { better: Better::Higher, ..Self::lower(id, unit, what) }
     }
 
     /// Sets what is to be reached.

@@ -70,15 +70,7 @@ impl Lab {
             signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
         }
         let file = PathBuf::from(format!("/dev/shm/hanare-bench-{}", std::process::id()));
-        Ok(Self {
-            rounds,
-            quick,
-            guest,
-            file,
-            given,
-            own: None,
-            interrupted,
-        })
+        Ok(Self { rounds, quick, guest, file, given, own: None, interrupted })
     }
 
     /// Ctrl-C ends the measured program by itself; we give the CPUs back, then stop.
@@ -112,14 +104,8 @@ impl Lab {
     pub fn own_cpus() -> Result<Vec<u32>> {
         let online = machine::online_cpus();
         let count = (online.numbers().len() / 2).min(CPUS_MAX);
-        let cpus: Vec<u32> = online
-            .numbers()
-            .iter()
-            .rev()
-            .copied()
-            .take(count)
-            .filter(|&cpu| cpu != 0)
-            .collect();
+        let cpus: Vec<u32> =
+            online.numbers().iter().rev().copied().take(count).filter(|&cpu| cpu != 0).collect();
         if cpus.is_empty() {
             bail!("there is only one CPU: an LWK needs one of its own");
         }
@@ -145,11 +131,7 @@ impl Lab {
         let taken = start.elapsed() - memory;
         let times = builder.boot(&image, options, 20_000)?;
         self.own = Some(options.into());
-        Ok(Phases {
-            memory,
-            cpus: taken,
-            times,
-        })
+        Ok(Phases { memory, cpus: taken, times })
     }
 
     /// Says that [`OWN`] was booted by other means.
@@ -177,10 +159,7 @@ impl Lab {
             Side::Lwk => {
                 let mut command =
                     Command::new(env::current_exe().context("where is this command?")?);
-                command
-                    .args(["run", "--on", self.name()])
-                    .args(options)
-                    .args(["--", program]);
+                command.args(["run", "--on", self.name()]).args(options).args(["--", program]);
                 Ok(command)
             }
         }
@@ -188,14 +167,9 @@ impl Lab {
 
     /// Starts the measured program.
     pub fn guest(&self, side: Side, options: &[&str], args: &[&str]) -> Result<Guest> {
-        let guest = self
-            .guest
-            .to_str()
-            .context("the path of the measured program is no text")?;
+        let guest = self.guest.to_str().context("the path of the measured program is no text")?;
         let mut command = self.command(side, options, guest)?;
-        command
-            .args(args)
-            .arg(format!("file={}", self.file.display()));
+        command.args(args).arg(format!("file={}", self.file.display()));
         if self.quick {
             command.arg("quick");
         }
@@ -207,11 +181,7 @@ impl Lab {
         let mut samples = Samples::default();
         for round in 1..=self.rounds {
             for side in [Side::Linux, Side::Lwk] {
-                self.progress(&format!(
-                    "{}: round {round} of {}",
-                    args.join(" "),
-                    self.rounds
-                ));
+                self.progress(&format!("{}: round {round} of {}", args.join(" "), self.rounds));
                 self.check_interrupted()?;
                 for (id, value) in self.guest(side, &[], args)?.samples()? {
                     samples.add(side, &id, value);
@@ -254,9 +224,8 @@ impl Guest {
     /// Starts it, with its output read line by line.
     fn start(mut command: Command) -> Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("cannot run {:?}", command.get_program()))?;
+        let mut child =
+            command.spawn().with_context(|| format!("cannot run {:?}", command.get_program()))?;
         let output = child.stdout.take().context("no output")?;
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -266,11 +235,7 @@ impl Guest {
                 }
             }
         });
-        Ok(Self {
-            child,
-            lines,
-            deadline: Instant::now() + DEADLINE,
-        })
+        Ok(Self { child, lines, deadline: Instant::now() + DEADLINE })
     }
 
     /// The next sample; `None`: there are no more.
@@ -279,17 +244,13 @@ impl Guest {
         let line = match self.lines.recv_timeout(left) {
             Ok(line) => line,
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            Err(RecvTimeoutError::Timeout) => bail!(
-                "the measured program did not end within {} s",
-                DEADLINE.as_secs()
-            ),
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("the measured program did not end within {} s", DEADLINE.as_secs())
+            }
         };
-        let sample = line
-            .split_once(' ')
-            .and_then(|(id, value)| Some((id.to_owned(), value.parse().ok()?)));
-        sample
-            .with_context(|| format!("the measured program printed '{line}'"))
-            .map(Some)
+        let sample =
+            line.split_once(' ').and_then(|(id, value)| Some((id.to_owned(), value.parse().ok()?)));
+        sample.with_context(|| format!("the measured program printed '{line}'")).map(Some)
     }
 
     /// All samples, to its end.

@@ -56,12 +56,12 @@ pub struct Bench {
 impl Bench {
     /// Measures and prints; exit status 1 if a group could not be measured.
     pub fn execute(self) -> Result<i32> {
-        let groups: Vec<&Group> = groups::ALL
-            .iter()
-            .filter(|group| self.wants_group(group))
-            .collect();
+        let groups: Vec<&Group> =
+            groups::ALL.iter().filter(|group| self.wants_group(group)).collect();
         if groups.is_empty() {
-            return Err(failure::wrong_usage("no figure or group is called so (see: hanare bench --list)".into()));
+            return Err(failure::wrong_usage(
+                "no figure or group is called so (see: hanare bench --list)".into(),
+            ));
         }
         if self.list {
             return list(&groups).map(|()| 0);
@@ -92,30 +92,18 @@ impl Bench {
     }
 
     fn wants_group(&self, group: &Group) -> bool {
-        group
-            .figures
-            .iter()
-            .any(|figure| self.wants(group, figure.id))
+        group.figures.iter().any(|figure| self.wants(group, figure.id))
     }
 }
 
 fn list(groups: &[&Group]) -> Result<()> {
     let rows = groups.iter().flat_map(|group| {
         group.figures.iter().map(|figure| {
-            let cells = [
-                figure.id,
-                group.name,
-                figure.unit,
-                figure.better.name(),
-                figure.what,
-            ];
+            let cells = [figure.id, group.name, figure.unit, figure.better.name(), figure.what];
             cells.map(String::from).to_vec()
         })
     });
-    table::print(
-        &["FIGURE", "GROUP", "UNIT", "BETTER", "WHAT"],
-        &rows.collect::<Vec<_>>(),
-    )
+    table::print(&["FIGURE", "GROUP", "UNIT", "BETTER", "WHAT"], &rows.collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -124,23 +112,13 @@ mod tests {
 
     fn bench(only: &[&str]) -> Bench {
         let only = only.iter().map(|&id| id.into()).collect();
-        Bench {
-            json: false,
-            only,
-            rounds: 5,
-            on: None,
-            quick: false,
-            list: false,
-        }
+        Bench { json: false, only, rounds: 5, on: None, quick: false, list: false }
     }
 
     #[test]
     fn ids_are_unique() {
-        let mut ids: Vec<&str> = groups::ALL
-            .iter()
-            .flat_map(|group| group.figures)
-            .map(|figure| figure.id)
-            .collect();
+        let mut ids: Vec<&str> =
+            groups::ALL.iter().flat_map(|group| group.figures).map(|figure| figure.id).collect();
         let count = ids.len();
         ids.sort_unstable();
         ids.dedup();

@@ -70,9 +70,7 @@ impl Report {
     /// Adds what a group measured, as far as it is wanted.
     pub fn add(&mut self, group: &Group, samples: &Samples, wanted: &dyn Fn(&str) -> bool) {
         for figure in group.figures.iter().filter(|figure| wanted(figure.id)) {
-            let measured = samples
-                .get(figure.id)
-                .and_then(|pair| measured(group, figure, pair));
+            let measured = samples.get(figure.id).and_then(|pair| measured(group, figure, pair));
             match measured {
                 Some(measured) => self.figures.push(measured),
                 None => self.fail(group, &format!("{}: the program gave no sample", figure.id)),
@@ -82,20 +80,12 @@ impl Report {
 
     /// A group that cannot be measured here.
     pub fn skip(&mut self, group: &Group, why: &str) {
-        self.not_measured.push(Missing {
-            group: group.name,
-            why: why.into(),
-            failed: false,
-        });
+        self.not_measured.push(Missing { group: group.name, why: why.into(), failed: false });
     }
 
     /// A group that should have been measured.
     pub fn fail(&mut self, group: &Group, why: &str) {
-        self.not_measured.push(Missing {
-            group: group.name,
-            why: why.into(),
-            failed: true,
-        });
+        self.not_measured.push(Missing { group: group.name, why: why.into(), failed: true });
     }
 
     /// Whether something failed.
@@ -114,11 +104,8 @@ impl Report {
                 "WHAT",
             ];
             let columns = header.len() - usize::from(is_narrow());
-            let rows: Vec<Vec<String>> = self
-                .figures
-                .iter()
-                .map(|figure| row(figure)[..columns].to_vec())
-                .collect();
+            let rows: Vec<Vec<String>> =
+                self.figures.iter().map(|figure| row(figure)[..columns].to_vec()).collect();
             table::print(&header[..columns], &rows)?;
         }
         for missing in &self.not_measured {
@@ -131,16 +118,14 @@ impl Report {
 fn measured(group: &Group, figure: &Figure, pair: &Pair) -> Option<Measured> {
     let lwk = Summary::of(&pair.lwk)?;
     let native = Summary::of(&pair.linux);
-    let ratio = native
-        .filter(|native| native.median != 0.0)
-        .map(|native| lwk.median / native.median);
+    let ratio =
+        native.filter(|native| native.median != 0.0).map(|native| lwk.median / native.median);
     let (bound, best): (_, fn(&Summary) -> f64) = match figure.better {
         Better::Lower => ("<=", |summary| summary.min),
         Better::Higher => (">=", |summary| summary.max),
     };
-    let best_ratio = native
-        .filter(|native| best(native) != 0.0)
-        .map(|native| best(&lwk) / best(&native));
+    let best_ratio =
+        native.filter(|native| best(native) != 0.0).map(|native| best(&lwk) / best(&native));
     Some(Measured {
         id: figure.id,
         group: group.name,
@@ -175,10 +160,7 @@ fn row(figure: &Measured) -> Vec<String> {
         figure.ratio.map_or_else(dash, times),
         figure.best_ratio.map_or_else(dash, times),
         figure.target.clone().unwrap_or_else(dash),
-        figure
-            .met
-            .map_or("", |met| if met { "met" } else { "missed" })
-            .into(),
+        figure.met.map_or("", |met| if met { "met" } else { "missed" }).into(),
         figure.what.into(),
     ]
 }
@@ -207,9 +189,7 @@ fn number(value: f64) -> String {
 
 fn processor() -> String {
     let text = machine::read("/proc/cpuinfo").unwrap_or_default();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"));
+    let line = text.lines().find_map(|line| line.strip_prefix("model name"));
     line.and_then(|line| line.split_once(':'))
         .map_or_else(String::new, |(_, name)| name.trim().into())
 }
@@ -221,9 +201,6 @@ mod tests {
     #[test]
     fn numbers_have_three_digits() {
         let shown = [0.0, 0.0171, 0.5, 1.0, 42.125, 99.94, 118_688.0].map(number);
-        assert_eq!(
-            shown,
-            ["0", "0.017", "0.500", "1.00", "42.1", "99.9", "118688"]
-        );
+        assert_eq!(shown, ["0", "0.017", "0.500", "1.00", "42.1", "99.9", "118688"]);
     }
 }

@@ -78,11 +78,7 @@ mod tests {
         assert_eq!(Summary::of(&[]), None);
         assert_eq!(
             Summary::of(&[3.0, 1.0, 2.0]),
-            Some(Summary {
-                min: 1.0,
-                median: 2.0,
-                max: 3.0
-            })
+            Some(Summary { min: 1.0, median: 2.0, max: 3.0 })
         );
         assert_eq!(Summary::of(&[4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);
     }

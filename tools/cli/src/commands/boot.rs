@@ -120,18 +120,29 @@ fn user_limits(text: &str) -> Result<String, String> {
 
 /// Compares what is wanted with what there is, before anything is taken: moving memory takes long. `available`: on all
 /// nodes, now; `node_memory`: all that a node has.
-fn can_be_spared(wanted: &Memory, available: Option<u64>, node_memory: impl Fn(u32) -> Option<u64>) -> Result<()> {
+fn can_be_spared(
+    wanted: &Memory,
+    available: Option<u64>,
+    node_memory: impl Fn(u32) -> Option<u64>,
+) -> Result<()> {
     let spare = available.map(|bytes| bytes.saturating_sub(MEMORY_KEPT_BYTES));
     let bytes = wanted.bytes();
     if let Some(spare) = spare.filter(|&spare| bytes > spare) {
         let spare = Bytes(spare >> 20 << 20);
-        bail!("{} wanted, but Linux can spare {spare}: ask for less, or end some programs", Bytes(bytes));
+        bail!(
+            "{} wanted, but Linux can spare {spare}: ask for less, or end some programs",
+            Bytes(bytes)
+        );
     }
     for node in wanted.0.iter().filter_map(|piece| piece.node) {
-        let there = wanted.0.iter().filter(|piece| piece.node == Some(node)).map(|piece| piece.bytes).sum();
+        let there =
+            wanted.0.iter().filter(|piece| piece.node == Some(node)).map(|piece| piece.bytes).sum();
         if let Some(all) = node_memory(node).filter(|&all| there > all) {
             let all = Bytes(all >> 20 << 20);
-            bail!("{} of NUMA node {node} wanted, which has {all}: ask for less there", Bytes(there));
+            bail!(
+                "{} of NUMA node {node} wanted, which has {all}: ask for less there",
+                Bytes(there)
+            );
         }
     }
     Ok(())
@@ -141,11 +152,7 @@ fn can_be_spared(wanted: &Memory, available: Option<u64>, node_memory: impl Fn(u
 fn explain(error: Error, image: &Path) -> anyhow::Error {
     let foreign = error.errno().is_some_and(|errno| errno.raw_os_error() == 8);
     let error = anyhow::Error::from(error);
-    if foreign {
-        error.context(format!("image {}", image.display()))
-    } else {
-        error
-    }
+    if foreign { error.context(format!("image {}", image.display())) } else { error }
 }
 
 fn reserve(builder: &mut Builder, pieces: &[Piece], progress: &mut Progress) -> Result<()> {
@@ -167,11 +174,8 @@ fn reserve(builder: &mut Builder, pieces: &[Piece], progress: &mut Progress) -> 
 
 /// NUMA nodes of the CPUs, sorted.
 fn nodes_of(cpus: &CpuList) -> Vec<u32> {
-    let mut nodes: Vec<u32> = cpus
-        .numbers()
-        .iter()
-        .filter_map(|&cpu| machine::node_of(cpu))
-        .collect();
+    let mut nodes: Vec<u32> =
+        cpus.numbers().iter().filter_map(|&cpu| machine::node_of(cpu)).collect();
     nodes.sort_unstable();
     nodes.dedup();
     nodes
@@ -190,10 +194,7 @@ fn place(pieces: &[Piece], nodes: &[u32]) -> Vec<Piece> {
         let count = nodes.len() as u64;
         for (index, &node) in (0u64..).zip(nodes) {
             let bytes = (pages / count + u64::from(index < pages % count)) * LARGE_PAGE_SIZE;
-            placed.push(Piece {
-                bytes,
-                node: Some(node),
-            });
+            placed.push(Piece { bytes, node: Some(node) });
         }
     }
     placed
@@ -236,18 +237,12 @@ fn load_module() -> Result<()> {
     let next = "next: hanare doctor; make native; sudo make install";
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| {
-        format!(
-            "cannot load the module: no {:?} ({next})",
-            command.get_program()
-        )
+        format!("cannot load the module: no {:?} ({next})", command.get_program())
     })?;
     if output.status.success() || machine::module_loaded() {
         return Ok(());
     }
-    bail!(
-        "cannot load the module: {} ({next})",
-        String::from_utf8_lossy(&output.stderr).trim()
-    )
+    bail!("cannot load the module: {} ({next})", String::from_utf8_lossy(&output.stderr).trim())
 }
 
 /// One line on a terminal's stderr that is written over; nothing elsewhere.
@@ -258,10 +253,7 @@ struct Progress {
 
 impl Progress {
     fn new() -> Self {
-        Self {
-            shown: false,
-            terminal: std::io::stderr().is_terminal(),
-        }
+        Self { shown: false, terminal: std::io::stderr().is_terminal() }
     }
 
     /// Columns that one line has. The last stays free: some terminals wrap there.
@@ -321,7 +313,10 @@ mod tests {
             for done in [0, 3 << 29, all - 1, all] {
                 let line = bar("reserving memory", done, all, width);
                 assert!(line.len() <= width, "{width}: {line}");
-                assert!(line.is_empty() || line.contains(" of 100 GiB") || line.ends_with(" %"), "{width}: {line}");
+                assert!(
+                    line.is_empty() || line.contains(" of 100 GiB") || line.ends_with(" %"),
+                    "{width}: {line}"
+                );
             }
         }
         assert_eq!(bar("reserving memory", all / 2, all, 19), "50 GiB of 100 GiB");
@@ -330,7 +325,10 @@ mod tests {
 
     #[test]
     fn too_much_memory_is_refused_with_both_numbers() {
-        let said = |mem: &str| can_be_spared(&mem.parse().unwrap(), Some(4 << 30), |_| Some(2 << 30)).map_err(|error| error.to_string());
+        let said = |mem: &str| {
+            can_be_spared(&mem.parse().unwrap(), Some(4 << 30), |_| Some(2 << 30))
+                .map_err(|error| error.to_string())
+        };
         assert!(said("3G").is_ok() && said("1G@0,2G@1").is_ok());
         let error = said("100G").unwrap_err();
         assert!(error.contains("100 GiB wanted") && error.contains("spare 3.9 GiB"), "{error}");
@@ -340,16 +338,10 @@ mod tests {
 
     #[test]
     fn memory_is_spread_over_the_nodes() {
-        let mib = |mib: u64, node| Piece {
-            bytes: mib << 20,
-            node,
-        };
+        let mib = |mib: u64, node| Piece { bytes: mib << 20, node };
         let wanted = [mib(6, None), mib(4, Some(3))];
         assert_eq!(place(&wanted, &[]), wanted);
-        assert_eq!(
-            place(&wanted, &[0, 1]),
-            [mib(4, Some(0)), mib(2, Some(1)), mib(4, Some(3))]
-        );
+        assert_eq!(place(&wanted, &[0, 1]), [mib(4, Some(0)), mib(2, Some(1)), mib(4, Some(3))]);
         assert_eq!(place(&wanted, &[2]), [mib(6, Some(2)), mib(4, Some(3))]);
     }
 }

@@ -61,14 +61,21 @@ impl Debug {
             What::Panic(target) => (Request::Panic, target),
             What::Hang { ms, target } => (Request::Hang { ms }, target),
             What::Memory(target) => (Request::Memory, target),
-            What::FailAlloc { first, step, target } => (Request::FailAlloc { first: first.unwrap_or(u64::MAX), step }, target),
+            What::FailAlloc { first, step, target } => {
+                (Request::FailAlloc { first: first.unwrap_or(u64::MAX), step }, target)
+            }
             What::Overflow(target) => (Request::Overflow, target),
         };
         let device = Device::open()?;
         let name = instances::resolve(&device, target.name.as_deref())?;
         let report = match device.debug(&name, target.cpu, request) {
             // Nobody is left to answer, as was asked for.
-            Err(error) if matches!(request, Request::Panic | Request::Overflow | Request::Hang { .. }) && died(&error) => return Ok(()),
+            Err(error)
+                if matches!(request, Request::Panic | Request::Overflow | Request::Hang { .. })
+                    && died(&error) =>
+            {
+                return Ok(());
+            }
             other => other?,
         };
         if request == Request::Memory {
@@ -92,7 +99,5 @@ impl Debug {
 fn died(error: &hanare_sdk::Error) -> bool {
     const EIO: i32 = 5;
     const ETIMEDOUT: i32 = 110;
-    error
-        .errno()
-        .is_some_and(|errno| [EIO, ETIMEDOUT].contains(&errno.raw_os_error()))
+    error.errno().is_some_and(|errno| [EIO, ETIMEDOUT].contains(&errno.raw_os_error()))
 }

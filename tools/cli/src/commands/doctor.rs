@@ -39,27 +39,15 @@ struct Finding {
 }
 
 fn good(text: impl Into<String>) -> Finding {
-    Finding {
-        verdict: Verdict::Good,
-        text: text.into(),
-        next: None,
-    }
+    Finding { verdict: Verdict::Good, text: text.into(), next: None }
 }
 
 fn warning(text: impl Into<String>, next: impl Into<String>) -> Finding {
-    Finding {
-        verdict: Verdict::Warning,
-        text: text.into(),
-        next: Some(next.into()),
-    }
+    Finding { verdict: Verdict::Warning, text: text.into(), next: Some(next.into()) }
 }
 
 fn bad(text: impl Into<String>, next: impl Into<String>) -> Finding {
-    Finding {
-        verdict: Verdict::Bad,
-        text: text.into(),
-        next: Some(next.into()),
-    }
+    Finding { verdict: Verdict::Bad, text: text.into(), next: Some(next.into()) }
 }
 
 impl Doctor {
@@ -80,7 +68,8 @@ impl Doctor {
             memory,
             rights,
         ];
-        let findings: Vec<Finding> = checks.iter().map(|check| check()).chain(instances()).collect();
+        let findings: Vec<Finding> =
+            checks.iter().map(|check| check()).chain(instances()).collect();
         findings.iter().try_for_each(print)?;
         let bad = findings.iter().any(|finding| matches!(finding.verdict, Verdict::Bad));
         Ok(if bad { failure::FAILED } else { 0 })
@@ -108,10 +97,9 @@ fn processor() -> Finding {
     let uname = rustix::system::uname();
     match uname.machine().to_bytes() {
         b"x86_64" => good("x86-64 processor"),
-        other => bad(
-            format!("{} processor", String::from_utf8_lossy(other)),
-            "use an x86-64 machine",
-        ),
+        other => {
+            bad(format!("{} processor", String::from_utf8_lossy(other)), "use an x86-64 machine")
+        }
     }
 }
 
@@ -137,15 +125,9 @@ fn judge_kernel(release: &str) -> Finding {
         return good(format!("Linux {release}"));
     }
     if (major, minor) < OLDEST_KERNEL {
-        return bad(
-            format!("Linux {release} is too old"),
-            format!("boot one of {tested}"),
-        );
+        return bad(format!("Linux {release} is too old"), format!("boot one of {tested}"));
     }
-    warning(
-        format!("Linux {release}: not tested"),
-        format!("it may work; tested are {tested}"),
-    )
+    warning(format!("Linux {release}: not tested"), format!("it may work; tested are {tested}"))
 }
 
 fn tsc() -> Finding {
@@ -153,24 +135,18 @@ fn tsc() -> Finding {
     let source = machine::read("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     let source = source.unwrap_or_else(|| "unknown".into());
     if steady || source == "tsc" {
-        return good(format!(
-            "time stamp counter (Linux' clock source: {source})"
-        ));
+        return good(format!("time stamp counter (Linux' clock source: {source})"));
     }
     let text = format!("the time stamp counter may not be steady (Linux' clock source: {source})");
-    warning(
-        text,
-        "programs' clocks may drift a little from Linux'; nothing else depends on it",
-    )
+    warning(text, "programs' clocks may drift a little from Linux'; nothing else depends on it")
 }
 
 fn virtual_machine() -> Finding {
     let name = machine::read("/sys/class/dmi/id/product_name").unwrap_or_default();
     match machine::cpu_flag("hypervisor") {
-        true => good(format!(
-            "virtual machine ({})",
-            if name.is_empty() { "unnamed" } else { &name }
-        )),
+        true => {
+            good(format!("virtual machine ({})", if name.is_empty() { "unnamed" } else { &name }))
+        }
         false => good("not a virtual machine"),
     }
 }
@@ -183,13 +159,10 @@ fn lockdown() -> Finding {
             warning("Secure Boot is on: an unsigned module may be refused", next)
         }
         Some("none") | None => good("no lockdown, no Secure Boot"),
-        Some(mode) if machine::module_loaded() => good(format!(
-            "lockdown: {mode}; the module is loaded all the same"
-        )),
-        Some(mode) => bad(
-            format!("kernel lockdown: {mode}: unsigned modules are refused"),
-            next,
-        ),
+        Some(mode) if machine::module_loaded() => {
+            good(format!("lockdown: {mode}; the module is loaded all the same"))
+        }
+        Some(mode) => bad(format!("kernel lockdown: {mode}: unsigned modules are refused"), next),
     }
 }
 
@@ -204,10 +177,9 @@ fn module() -> Finding {
             format!("sudo usermod -aG {} $USER, and log in again", device::group()),
         ),
         Err(Error::NotLoaded) => match machine::module_file() {
-            Some(path) => good(format!(
-                "module {} (not loaded; hanare boot does it)",
-                path.display()
-            )),
+            Some(path) => {
+                good(format!("module {} (not loaded; hanare boot does it)", path.display()))
+            }
             None => bad(
                 format!("no hanare.ko for Linux {}", machine::kernel_release()),
                 "apt install linux-headers-$(uname -r); make native; sudo make install",
@@ -228,7 +200,10 @@ fn image() -> Finding {
     let path = find::image();
     let unsigned = path.as_ref().is_ok_and(|path| !machine::is_signed(path));
     if unsigned && machine::wants_signatures() {
-        return bad("the LWK image has no signature, and this machine wants one", "sign hanare-lwk as hanare.ko (see docs/guide.md)");
+        return bad(
+            "the LWK image has no signature, and this machine wants one",
+            "sign hanare-lwk as hanare.ko (see docs/guide.md)",
+        );
     }
     found(path, "LWK image")
 }
@@ -249,18 +224,15 @@ fn hotplug() -> Finding {
 
 fn cpus() -> Finding {
     let instances = Device::open().and_then(|device| device.instances()).unwrap_or_default();
-    let taken = instances.iter().flat_map(|instance| ls::cpus(instance).numbers().to_vec()).collect();
+    let taken =
+        instances.iter().flat_map(|instance| ls::cpus(instance).numbers().to_vec()).collect();
     judge_cpus(&machine::online_cpus(), &taken, machine::can_go_offline)
 }
 
 /// `taken`: CPUs of the instances.
 fn judge_cpus(online: &CpuList, taken: &CpuList, can_go_offline: impl Fn(u32) -> bool) -> Finding {
-    let takable: CpuList = online
-        .numbers()
-        .iter()
-        .copied()
-        .filter(|&cpu| can_go_offline(cpu))
-        .collect();
+    let takable: CpuList =
+        online.numbers().iter().copied().filter(|&cpu| can_go_offline(cpu)).collect();
     let on_linux = output::count(online.numbers().len() as u64, "CPU online", "CPUs online");
     let of_instances = match taken.numbers() {
         [] => String::new(),
@@ -273,7 +245,9 @@ fn judge_cpus(online: &CpuList, taken: &CpuList, can_go_offline: impl Fn(u32) ->
             "a machine with 2 CPUs or more",
         ),
         ([], _) => good(format!("{on_linux}, which stays with Linux{of_instances}")),
-        _ => good(format!("{on_linux}; can be taken: {takable} (CPU 0 stays with Linux){of_instances}")),
+        _ => good(format!(
+            "{on_linux}; can be taken: {takable} (CPU 0 stays with Linux){of_instances}"
+        )),
     }
 }
 
@@ -290,11 +264,13 @@ fn judge_siblings<Core: PartialEq>(
     instances: &[CpuList],
     core_of: impl Fn(u32) -> Option<Core>,
 ) -> Finding {
-    let cores_of = |list: &CpuList| list.numbers().iter().filter_map(|&cpu| core_of(cpu)).collect::<Vec<_>>();
+    let cores_of =
+        |list: &CpuList| list.numbers().iter().filter_map(|&cpu| core_of(cpu)).collect::<Vec<_>>();
     let linux = cores_of(online);
     let cores: Vec<_> = instances.iter().map(cores_of).collect();
     let is_elsewhere = |me: usize, core: &Core| {
-        linux.contains(core) || cores.iter().enumerate().any(|(other, cores)| other != me && cores.contains(core))
+        linux.contains(core)
+            || cores.iter().enumerate().any(|(other, cores)| other != me && cores.contains(core))
     };
     let shared: CpuList = instances
         .iter()
@@ -306,7 +282,9 @@ fn judge_siblings<Core: PartialEq>(
     match shared.numbers() {
         [] => good("no core is shared between kernels"),
         _ => warning(
-            format!("CPUs of instances whose core has a sibling thread with another kernel: {shared}"),
+            format!(
+                "CPUs of instances whose core has a sibling thread with another kernel: {shared}"
+            ),
             "give an instance whole cores (/sys/devices/system/cpu/cpuN/topology), or turn SMT off: siblings see \
              into each other on CPUs that leak",
         ),
@@ -320,10 +298,7 @@ fn memory() -> Finding {
 fn judge_memory(available: u64) -> Finding {
     let shown = Bytes(available >> 20 << 20);
     if available < MEMORY_MIN {
-        let next = format!(
-            "stop programs; an LWK should have {} at least",
-            Bytes(MEMORY_MIN)
-        );
+        let next = format!("stop programs; an LWK should have {} at least", Bytes(MEMORY_MIN));
         return warning(format!("{shown} of memory available"), next);
     }
     good(format!("{shown} of memory available"))
@@ -339,7 +314,8 @@ fn instances() -> Vec<Finding> {
     let looks = names.filter_map(|name| device.instance(&name, true).ok());
     let mut findings: Vec<Finding> = looks.map(|instance| judge_instance(&instance)).collect();
     if findings.iter().any(|finding| matches!(finding.verdict, Verdict::Bad)) {
-        let next = "one in state D ends when what it waits for does: dmesg says why, if Linux knows";
+        let next =
+            "one in state D ends when what it waits for does: dmesg says why, if Linux knows";
         findings.extend(stuck::programs().into_iter().map(|text| warning(text, next)));
     }
     findings
@@ -350,7 +326,9 @@ fn judge_instance(instance: &Instance) -> Finding {
     let text = format!("instance '{name}': {state}, programs: {programs}");
     match state {
         State::Created | State::Booting | State::Running => good(text),
-        State::Stopping => warning(text, format!("somebody shuts it down; if it lasts: hanare log {name}")),
+        State::Stopping => {
+            warning(text, format!("somebody shuts it down; if it lasts: hanare log {name}"))
+        }
         _ => bad(text, format!("hanare log {name}; hanare shutdown {name} --force")),
     }
 }
@@ -358,10 +336,9 @@ fn judge_instance(instance: &Instance) -> Finding {
 fn rights() -> Finding {
     match machine::is_root() {
         true => good("root"),
-        false => warning(
-            "not root: booting needs it, running programs does not",
-            "sudo hanare boot ...",
-        ),
+        false => {
+            warning("not root: booting needs it, running programs does not", "sudo hanare boot ...")
+        }
     }
 }
 
@@ -374,10 +351,7 @@ mod tests {
         assert_eq!(version("6.12.95+deb12-amd64"), Some((6, 12)));
         assert_eq!(version("7.2-rc1"), Some((7, 2)));
         assert_eq!(version("next"), None);
-        assert!(matches!(
-            judge_kernel("6.1.0-56-amd64").verdict,
-            Verdict::Good
-        ));
+        assert!(matches!(judge_kernel("6.1.0-56-amd64").verdict, Verdict::Good));
         assert!(matches!(judge_kernel("6.8.1").verdict, Verdict::Warning));
         assert!(matches!(judge_kernel("5.10.0").verdict, Verdict::Bad));
     }
@@ -394,7 +368,11 @@ mod tests {
     fn cpus_that_instances_have_are_no_failure() {
         let finding = judge_cpus(&"0".parse().unwrap(), &"1-3".parse().unwrap(), |cpu| cpu != 0);
         assert!(matches!(finding.verdict, Verdict::Good));
-        assert!(finding.text.starts_with("1 CPU online,") && finding.text.contains("CPUs 1-3"), "{}", finding.text);
+        assert!(
+            finding.text.starts_with("1 CPU online,") && finding.text.contains("CPUs 1-3"),
+            "{}",
+            finding.text
+        );
     }
 
     #[test]

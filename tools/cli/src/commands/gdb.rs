@@ -109,7 +109,8 @@ impl Gdb {
     }
 
     fn start(&self, way: &Way) -> Result<std::result::Result<(Child, Process), i32>> {
-        let run = Run { on: self.on.clone(), cpus: None, stats: false, command: self.command.clone() };
+        let run =
+            Run { on: self.on.clone(), cpus: None, stats: false, command: self.command.clone() };
         let held = launch::start(run, |command| redirect(command, way))?;
         let held = match held {
             Ok(held) => held,
@@ -168,7 +169,10 @@ fn listen(address: &str, interrupts: &UnixStream) -> Result<Option<Wire>> {
             let port: u16 = port.parse().with_context(cannot)?;
             let host = if host.is_empty() { "localhost" } else { host };
             let listener = TcpListener::bind((host, port)).with_context(cannot)?;
-            output::complain(format_args!("hanare: next: gdb -ex 'target remote {host}:{}'\n", listener.local_addr()?.port()));
+            output::complain(format_args!(
+                "hanare: next: gdb -ex 'target remote {host}:{}'\n",
+                listener.local_addr()?.port()
+            ));
             if !somebody_comes(&listener, interrupts)? {
                 return Ok(None);
             }
@@ -179,7 +183,8 @@ fn listen(address: &str, interrupts: &UnixStream) -> Result<Option<Wire>> {
         _ => {
             let listener = UnixListener::bind(address).with_context(cannot)?;
             output::complain(format_args!("hanare: next: gdb -ex 'target remote {address}'\n"));
-            let accepted = somebody_comes(&listener, interrupts).and_then(|comes| comes.then(|| listener.accept()).transpose().map_err(Into::into));
+            let accepted = somebody_comes(&listener, interrupts)
+                .and_then(|comes| comes.then(|| listener.accept()).transpose().map_err(Into::into));
             let _ = std::fs::remove_file(address);
             Ok(accepted?.map(|(stream, _)| Wire::Unix(stream)))
         }
@@ -211,7 +216,10 @@ impl Drop for Folder {
 fn start_gdb() -> Result<(Wire, Child)> {
     use std::os::unix::fs::DirBuilderExt;
     let folder = Folder(std::env::temp_dir().join(format!("hanare-gdb-{}", std::process::id())));
-    std::fs::DirBuilder::new().mode(0o700).create(&folder.0).with_context(|| format!("cannot create {}", folder.0.display()))?;
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&folder.0)
+        .with_context(|| format!("cannot create {}", folder.0.display()))?;
     let socket = folder.0.join("socket");
     let listener = UnixListener::bind(&socket)?;
     let mut debugger = Command::new("gdb")
@@ -224,7 +232,9 @@ fn start_gdb() -> Result<(Wire, Child)> {
     let stream = loop {
         match listener.accept() {
             Ok((stream, _)) => break stream,
-            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return Err(error.into()),
+            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => {
+                return Err(error.into());
+            }
             Err(_) if debugger.try_wait()?.is_some() => bail!("gdb has ended without connecting"),
             Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
         }

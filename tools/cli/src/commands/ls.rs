@@ -25,10 +25,7 @@ impl Ls {
             return outln!("{}", serde_json::to_string_pretty(&instances)?);
         }
         let rows: Vec<Vec<String>> = instances.iter().map(row).collect();
-        table::print(
-            &["NAME", "STATE", "CPUS", "MEMORY", "PROGRAMS", "UPTIME"],
-            &rows,
-        )
+        table::print(&["NAME", "STATE", "CPUS", "MEMORY", "PROGRAMS", "UPTIME"], &rows)
     }
 }
 

@@ -40,7 +40,9 @@ pub fn processes(device: &Device, instances: &[Instance]) -> Result<Vec<Placed>>
     for Instance { name, .. } in instances {
         match device.processes(name) {
             Err(Error::NoInstance(_)) if instances.len() > 1 => {}
-            found => all.extend(found?.into_iter().map(|process| Placed { instance: name.clone(), process })),
+            found => all.extend(
+                found?.into_iter().map(|process| Placed { instance: name.clone(), process }),
+            ),
         }
     }
     Ok(all)
@@ -48,7 +50,8 @@ pub fn processes(device: &Device, instances: &[Instance]) -> Result<Vec<Placed>>
 
 /// Where no program runs, and how to start one.
 pub fn nothing(instances: &[Instance]) -> String {
-    let names: Vec<String> = instances.iter().map(|instance| format!("'{}'", instance.name)).collect();
+    let names: Vec<String> =
+        instances.iter().map(|instance| format!("'{}'", instance.name)).collect();
     format!("no program runs on {} (start one: hanare run PROGRAM)", names.join(" or "))
 }
 
@@ -64,10 +67,24 @@ impl Ps {
             outln!("{}", nothing(&instances))
         } else if self.threads {
             let rows: Vec<_> = processes.iter().flat_map(thread_rows).collect();
-            table::print(&["PID", "TID", "CPU", "S", "USER", "SYSTEM", "DELEGATED", "INSTANCE", "NAME"], &rows)
+            table::print(
+                &["PID", "TID", "CPU", "S", "USER", "SYSTEM", "DELEGATED", "INSTANCE", "NAME"],
+                &rows,
+            )
         } else {
             let rows: Vec<_> = processes.iter().map(row).collect();
-            let header = ["PID", "THREADS", "CPU", "S", "USER", "SYSTEM", "MEMORY", "DELEGATED", "INSTANCE", "COMMAND"];
+            let header = [
+                "PID",
+                "THREADS",
+                "CPU",
+                "S",
+                "USER",
+                "SYSTEM",
+                "MEMORY",
+                "DELEGATED",
+                "INSTANCE",
+                "COMMAND",
+            ];
             table::print(&header, &rows)
         }
     }
@@ -86,7 +103,11 @@ pub fn state(running: bool) -> &'static str {
 /// A running time: `1.25 s`, `3:05 min`.
 pub fn time(ns: u64) -> String {
     let s = ns / 1_000_000_000;
-    if s < 60 { format!("{s}.{:02} s", ns / 10_000_000 % 100) } else { format!("{}:{:02} min", s / 60, s % 60) }
+    if s < 60 {
+        format!("{s}.{:02} s", ns / 10_000_000 % 100)
+    } else {
+        format!("{}:{:02} min", s / 60, s % 60)
+    }
 }
 
 /// The CPUs of its threads, each once.

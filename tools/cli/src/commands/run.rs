@@ -50,10 +50,8 @@ impl Run {
     /// Becomes the proxy.
     pub fn execute(self) -> Result<Infallible> {
         let (proxy, arguments) = self.proxy(None)?;
-        let arguments = arguments
-            .iter()
-            .map(|argument| c_string(argument))
-            .collect::<Result<Vec<_>>>()?;
+        let arguments =
+            arguments.iter().map(|argument| c_string(argument)).collect::<Result<Vec<_>>>()?;
         nix::unistd::execv(&c_string(proxy.as_os_str())?, &arguments)
             .with_context(|| format!("cannot start {}", proxy.display()))
     }
@@ -87,22 +85,14 @@ fn limit_stack() -> Option<String> {
     if number(old.current) <= STACK_LIMIT_MAX {
         return None;
     }
-    let new = Rlimit {
-        current: Some(STACK_LIMIT_MAX),
-        maximum: old.maximum,
-    };
+    let new = Rlimit { current: Some(STACK_LIMIT_MAX), maximum: old.maximum };
     setrlimit(Resource::Stack, new).ok()?;
     Some(format!("{}:{}", number(old.current), number(old.maximum)))
 }
 
 /// Finds the program as execvp does.
 fn look_up(program: &OsStr) -> Result<PathBuf> {
-    look_up_in(
-        program,
-        env::var_os("PATH")
-            .as_deref()
-            .unwrap_or(OsStr::new("/bin:/usr/bin")),
-    )
+    look_up_in(program, env::var_os("PATH").as_deref().unwrap_or(OsStr::new("/bin:/usr/bin")))
 }
 
 fn look_up_in(program: &OsStr, path: &OsStr) -> Result<PathBuf> {
@@ -112,11 +102,7 @@ fn look_up_in(program: &OsStr, path: &OsStr) -> Result<PathBuf> {
     let mut worst = Problem::Missing;
     for folder in env::split_paths(path).filter(|_| !program.is_empty()) {
         // An empty entry is the current folder.
-        let folder = if folder.as_os_str().is_empty() {
-            PathBuf::from(".")
-        } else {
-            folder
-        };
+        let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
         match check(&folder.join(program)) {
             Ok(path) => return Ok(path),
             // As execvp: a file that may not be executed is remembered, others do not count.
@@ -158,11 +144,7 @@ impl Problem {
 }
 
 fn failure(program: &OsStr, status: i32, why: &str) -> anyhow::Error {
-    WithStatus {
-        status,
-        message: format!("{}: {why}", program.to_string_lossy()),
-    }
-    .into()
+    WithStatus { status, message: format!("{}: {why}", program.to_string_lossy()) }.into()
 }
 
 fn check(path: &Path) -> Result<PathBuf, Problem> {
@@ -178,11 +160,7 @@ fn check(path: &Path) -> Result<PathBuf, Problem> {
     // The real answer is Linux' own, with the credentials of this process.
     let executable = metadata.permissions().mode() & 0o111 != 0
         && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok();
-    if executable {
-        Ok(path.to_owned())
-    } else {
-        Err(Problem::Denied)
-    }
+    if executable { Ok(path.to_owned()) } else { Err(Problem::Denied) }
 }
 
 #[cfg(test)]
@@ -211,10 +189,7 @@ mod tests {
         let path = OsString::from(format!("/nonexistent:{}", folder.display()));
         let find = |name: &str| look_up_in(OsStr::new(name), &path);
         assert_eq!(find("program").unwrap(), folder.join("program"));
-        assert_eq!(
-            status(find("nothing")),
-            (127, "nothing: command not found".into())
-        );
+        assert_eq!(status(find("nothing")), (127, "nothing: command not found".into()));
         assert_eq!(status(find("plain")).0, 126);
         assert_eq!(status(find("sub")).0, 127);
         assert_eq!(status(find("")).0, 127);

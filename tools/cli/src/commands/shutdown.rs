@@ -33,11 +33,7 @@ impl Shutdown {
     pub fn execute(self) -> Result<()> {
         let device = Device::open()?;
         let names = if self.all {
-            device
-                .instances()?
-                .into_iter()
-                .map(|instance| instance.name)
-                .collect()
+            device.instances()?.into_iter().map(|instance| instance.name).collect()
         } else {
             vec![instances::resolve(&device, self.name.as_deref())?]
         };

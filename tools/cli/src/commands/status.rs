@@ -43,7 +43,9 @@ impl Status {
             }
         }
         match &looks[..] {
-            [only] if self.json && self.name.is_some() => outln!("{}", serde_json::to_string_pretty(only)?),
+            [only] if self.json && self.name.is_some() => {
+                outln!("{}", serde_json::to_string_pretty(only)?)
+            }
             all if self.json => outln!("{}", serde_json::to_string_pretty(all)?),
             all => all.iter().enumerate().try_for_each(|(index, instance)| {
                 if index > 0 {
@@ -86,10 +88,9 @@ fn print(instance: &Instance) -> Result<()> {
 fn hint(instance: &Instance) -> String {
     use hanare_sdk::State::{Hung, Panicked};
     match instance.state {
-        Panicked | Hung => format!(
-            " (next: hanare log {0}; hanare shutdown {0} --force)",
-            instance.name
-        ),
+        Panicked | Hung => {
+            format!(" (next: hanare log {0}; hanare shutdown {0} --force)", instance.name)
+        }
         _ => String::new(),
     }
 }
@@ -105,24 +106,11 @@ fn nodes(instance: &Instance) -> String {
 }
 
 fn row(cpu: &Cpu) -> Vec<String> {
-    let space = if cpu.space == 0 {
-        "-".into()
-    } else {
-        cpu.space.to_string()
-    };
-    let mut row = vec![
-        cpu.linux_cpu.to_string(),
-        cpu.node.to_string(),
-        cpu.state.to_string(),
-        space,
-    ];
-    let counters = [
-        cpu.interrupts,
-        cpu.exceptions,
-        cpu.page_faults,
-        cpu.local_calls,
-        cpu.delegated_calls,
-    ];
+    let space = if cpu.space == 0 { "-".into() } else { cpu.space.to_string() };
+    let mut row =
+        vec![cpu.linux_cpu.to_string(), cpu.node.to_string(), cpu.state.to_string(), space];
+    let counters =
+        [cpu.interrupts, cpu.exceptions, cpu.page_faults, cpu.local_calls, cpu.delegated_calls];
     row.extend(counters.iter().map(u64::to_string));
     row
 }

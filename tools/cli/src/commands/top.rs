@@ -65,13 +65,24 @@ impl Top {
         }
         let mut watch = Watch::begin(self.name)?;
         let delay = Duration::from_secs_f64(self.delay);
-        let view = View { key: self.sort, reverse: false, threads: self.threads, cpus: self.cpus, help: false, scroll: 0 };
+        let view = View {
+            key: self.sort,
+            reverse: false,
+            threads: self.threads,
+            cpus: self.cpus,
+            help: false,
+            scroll: 0,
+        };
         if self.once || self.json {
             std::thread::sleep(delay);
             let look = watch.look()?;
             return match self.json {
                 true => outln!("{}", serde_json::to_string_pretty(&look)?),
-                false => output::write(&screen::text(&look, &view, output::columns(stdout()).unwrap_or(usize::MAX))),
+                false => output::write(&screen::text(
+                    &look,
+                    &view,
+                    output::columns(stdout()).unwrap_or(usize::MAX),
+                )),
             };
         }
         let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
@@ -81,7 +92,12 @@ impl Top {
     }
 }
 
-fn show(terminal: &mut DefaultTerminal, watch: &mut Watch, delay: Duration, mut view: View) -> Result<()> {
+fn show(
+    terminal: &mut DefaultTerminal,
+    watch: &mut Watch,
+    delay: Duration,
+    mut view: View,
+) -> Result<()> {
     let mut look = watch.look()?;
     let mut next = Instant::now() + delay;
     loop {
@@ -161,8 +177,16 @@ mod tests {
 
     #[test]
     fn keys_change_the_view() {
-        let mut view = View { key: Key::Cpu, reverse: false, threads: false, cpus: false, help: false, scroll: 3 };
-        let mut press = |code| (pressed(&mut view, KeyEvent::new(code, KeyModifiers::NONE)), view.clone());
+        let mut view = View {
+            key: Key::Cpu,
+            reverse: false,
+            threads: false,
+            cpus: false,
+            help: false,
+            scroll: 3,
+        };
+        let mut press =
+            |code| (pressed(&mut view, KeyEvent::new(code, KeyModifiers::NONE)), view.clone());
         let (wish, seen) = press(KeyCode::Char('M'));
         assert!(wish == Wish::Go && seen.key == Key::Memory && seen.scroll == 0);
         assert!(press(KeyCode::Char('H')).1.threads && !press(KeyCode::Char('H')).1.threads);

@@ -16,9 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::run::Run;
-use crate::{find, instances};
 use crate::trace::launch;
 use crate::trace::printer::{Printer, Style};
+use crate::{find, instances};
 
 /// Print the system calls of a program on an LWK: names, arguments, results, who served each (the
 /// LWK itself, Linux, nobody) and how long it took, in seconds.
@@ -106,7 +106,8 @@ impl Trace {
         let out: Box<dyn Write> = match &self.output {
             None => Box::new(LineWriter::new(std::io::stderr())),
             Some(path) => {
-                let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+                let file = File::create(path)
+                    .with_context(|| format!("cannot write {}", path.display()))?;
                 Box::new(BufWriter::new(file))
             }
         };
@@ -115,13 +116,16 @@ impl Trace {
 
     fn begin(&self, observer: &Observer, pid: u32) -> Result<()> {
         observer.trace(self.follow, self.string_max.into()).map_err(|error| match error.errno() {
-            Some(Errno::BUSY) => anyhow::anyhow!("process {pid} is traced by somebody else already"),
+            Some(Errno::BUSY) => {
+                anyhow::anyhow!("process {pid} is traced by somebody else already")
+            }
             _ => error.into(),
         })
     }
 
     fn program(self, printer: Printer, stop: &Arc<AtomicBool>) -> Result<i32> {
-        let run = Run { on: self.on.clone(), cpus: None, stats: false, command: self.command.clone() };
+        let run =
+            Run { on: self.on.clone(), cpus: None, stats: false, command: self.command.clone() };
         let held = match launch::start(run, |_| ())? {
             Ok(held) => held,
             Err(status) => return Ok(status),
@@ -156,7 +160,12 @@ impl Trace {
 }
 
 /// Prints until the program and, if they are traced, its children are gone.
-fn follow(observer: &Observer, mut printer: Printer, child: &mut Option<Child>, stop: &AtomicBool) -> Result<()> {
+fn follow(
+    observer: &Observer,
+    mut printer: Printer,
+    child: &mut Option<Child>,
+    stop: &AtomicBool,
+) -> Result<()> {
     let mut buffer = vec![0; 65536];
     loop {
         let mut fds = [PollFd::new(observer, PollFlags::IN)];

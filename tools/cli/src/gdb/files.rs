@@ -45,8 +45,18 @@ impl HostIo for Gdb {
 }
 
 impl HostIoOpen for Gdb {
-    fn open(&mut self, name: &[u8], flags: HostIoOpenFlags, _: HostIoOpenMode) -> HostIoResult<u32, Self> {
-        if flags.intersects(HostIoOpenFlags::O_WRONLY | HostIoOpenFlags::O_RDWR | HostIoOpenFlags::O_CREAT | HostIoOpenFlags::O_TRUNC) {
+    fn open(
+        &mut self,
+        name: &[u8],
+        flags: HostIoOpenFlags,
+        _: HostIoOpenMode,
+    ) -> HostIoResult<u32, Self> {
+        if flags.intersects(
+            HostIoOpenFlags::O_WRONLY
+                | HostIoOpenFlags::O_RDWR
+                | HostIoOpenFlags::O_CREAT
+                | HostIoOpenFlags::O_TRUNC,
+        ) {
             return Err(HostIoError::Errno(HostIoErrno::EROFS));
         }
         let file = File::open(OsStr::from_bytes(name))?;
@@ -63,7 +73,13 @@ impl HostIoClose for Gdb {
 }
 
 impl HostIoPread for Gdb {
-    fn pread(&mut self, fd: u32, count: usize, offset: u64, buffer: &mut [u8]) -> HostIoResult<usize, Self> {
+    fn pread(
+        &mut self,
+        fd: u32,
+        count: usize,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> HostIoResult<usize, Self> {
         let room = count.min(buffer.len());
         Ok(self.files.get(fd)?.read_at(&mut buffer[..room], offset)?)
     }
@@ -94,7 +110,8 @@ impl HostIoReadlink for Gdb {
     fn readlink(&mut self, name: &[u8], buffer: &mut [u8]) -> HostIoResult<usize, Self> {
         let target = std::fs::read_link(OsStr::from_bytes(name))?;
         let bytes = target.as_os_str().as_bytes();
-        let room = buffer.get_mut(..bytes.len()).ok_or(HostIoError::Errno(HostIoErrno::ENAMETOOLONG))?;
+        let room =
+            buffer.get_mut(..bytes.len()).ok_or(HostIoError::Errno(HostIoErrno::ENAMETOOLONG))?;
         room.copy_from_slice(bytes);
         Ok(bytes.len())
     }

@@ -42,7 +42,9 @@ impl Process {
     /// Takes hold of it and asks it to stop.
     pub fn attach(observer: Observer, pid: u32) -> Result<Self> {
         observer.ask(OBSERVE_DEBUG, [0; 2], &[]).map_err(|error| match error.errno() {
-            Some(Errno::BUSY) => anyhow::anyhow!("process {pid} is debugged by somebody else already"),
+            Some(Errno::BUSY) => {
+                anyhow::anyhow!("process {pid} is debugged by somebody else already")
+            }
             _ => error.into(),
         })?;
         observer.ask(OBSERVE_STOP, [0; 2], &[])?;
@@ -55,8 +57,12 @@ impl Process {
         loop {
             let status = self.observer.status()?;
             match status.why {
-                OBSERVED_RUNS | OBSERVED_STOPPING if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
-                OBSERVED_RUNS | OBSERVED_STOPPING => bail!("the process does not stop (see: hanare status --ping, hanare log)"),
+                OBSERVED_RUNS | OBSERVED_STOPPING if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(5))
+                }
+                OBSERVED_RUNS | OBSERVED_STOPPING => {
+                    bail!("the process does not stop (see: hanare status --ping, hanare log)")
+                }
                 OBSERVED_ENDED => bail!("the process has ended"),
                 _ => return Ok(status),
             }
@@ -119,7 +125,9 @@ impl Process {
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Error> {
         let mut bytes = bytes.to_vec();
         // Breakpoints stay where they are; what they hide is changed.
-        for (at, byte) in self.breakpoints.range_mut(address..address.wrapping_add(bytes.len() as u64)) {
+        for (at, byte) in
+            self.breakpoints.range_mut(address..address.wrapping_add(bytes.len() as u64))
+        {
             let index = (at - address) as usize;
             (*byte, bytes[index]) = (bytes[index], 0xcc);
         }
@@ -162,7 +170,10 @@ impl Process {
         // The CPU knows none for reads alone; GDB ignores what changed the value.
         let kind = if watch.kind == WatchKind::Write { 1 } else { 3 };
         let Some(number) = self.watches.iter().position(Option::is_none) else { return false };
-        let done = self.observer.ask(OBSERVE_WATCH, [number as u64, watch.address], &[watch.bytes, kind]).is_ok();
+        let done = self
+            .observer
+            .ask(OBSERVE_WATCH, [number as u64, watch.address], &[watch.bytes, kind])
+            .is_ok();
         if done {
             self.watches[number] = Some(watch);
         }
@@ -171,14 +182,20 @@ impl Process {
 
     /// Clears a watchpoint. False: there is no such.
     pub fn remove_watch(&mut self, watch: Watch) -> bool {
-        let Some(number) = self.watches.iter().position(|&w| w == Some(watch)) else { return false };
+        let Some(number) = self.watches.iter().position(|&w| w == Some(watch)) else {
+            return false;
+        };
         self.watches[number] = None;
         self.observer.ask(OBSERVE_WATCH, [number as u64, 0], &[0, 0]).is_ok()
     }
 
     /// The kind of the watchpoint at `address`.
     pub fn watched(&self, address: u64) -> WatchKind {
-        self.watches.iter().flatten().find(|w| w.address == address).map_or(WatchKind::Write, |w| w.kind)
+        self.watches
+            .iter()
+            .flatten()
+            .find(|w| w.address == address)
+            .map_or(WatchKind::Write, |w| w.kind)
     }
 
     /// A text of the LWK's.

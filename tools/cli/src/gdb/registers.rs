@@ -174,13 +174,23 @@ pub fn description() -> String {
     }
     xml += "</feature><feature name=\"org.gnu.gdb.i386.sse\">";
     for (name, kind, count) in [
-        ("v4f", "ieee_single", 4), ("v2d", "ieee_double", 2), ("v16i8", "int8", 16), ("v8i16", "int16", 8), ("v4i32", "int32", 4), ("v2i64", "int64", 2),
+        ("v4f", "ieee_single", 4),
+        ("v2d", "ieee_double", 2),
+        ("v16i8", "int8", 16),
+        ("v8i16", "int16", 8),
+        ("v4i32", "int32", 4),
+        ("v2i64", "int64", 2),
     ] {
         let _ = write!(xml, "<vector id=\"{name}\" type=\"{kind}\" count=\"{count}\"/>");
     }
     xml += "<union id=\"vec128\">";
     for (name, kind) in [
-        ("v4_float", "v4f"), ("v2_double", "v2d"), ("v16_int8", "v16i8"), ("v8_int16", "v8i16"), ("v4_int32", "v4i32"), ("v2_int64", "v2i64"),
+        ("v4_float", "v4f"),
+        ("v2_double", "v2d"),
+        ("v16_int8", "v16i8"),
+        ("v8_int16", "v8i16"),
+        ("v4_int32", "v4i32"),
+        ("v2_int64", "v2i64"),
         ("uint128", "uint128"),
     ] {
         let _ = write!(xml, "<field name=\"{name}\" type=\"{kind}\"/>");

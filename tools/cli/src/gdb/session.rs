@@ -1,10 +1,10 @@
 //! One connection of a debugger, from its first word to its last.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::net::TcpStream;
 
 use anyhow::{Result, anyhow};
 use gdbstub::common::Signal;
@@ -96,7 +96,8 @@ type Machine<'a> = GdbStubStateMachine<'a, Gdb, Buffered>;
 
 /// Serves GDB until one of them ends, or until `interrupts`, if given, can be read from.
 pub fn serve(gdb: &mut Gdb, wire: Wire, interrupts: Option<&UnixStream>) -> Result<End> {
-    let wrong = |error: gdbstub::stub::GdbStubError<anyhow::Error, std::io::Error>| anyhow!("{error}");
+    let wrong =
+        |error: gdbstub::stub::GdbStubError<anyhow::Error, std::io::Error>| anyhow!("{error}");
     let stub = GdbStub::new(Buffered { wire, out: Vec::new() });
     let mut machine = stub.run_state_machine(gdb).map_err(wrong)?;
     let mut input = Vec::new().into_iter();
@@ -130,7 +131,9 @@ pub fn serve(gdb: &mut Gdb, wire: Wire, interrupts: Option<&UnixStream>) -> Resu
             },
             Machine::CtrlCInterrupt(interrupt) => {
                 gdb.process.stop()?;
-                interrupt.interrupt_handled(gdb, None::<MultiThreadStopReason<u64>>).map_err(wrong)?
+                interrupt
+                    .interrupt_handled(gdb, None::<MultiThreadStopReason<u64>>)
+                    .map_err(wrong)?
             }
             Machine::Disconnected(end) => {
                 return Ok(match end.get_reason() {
@@ -173,7 +176,8 @@ fn any(fd: &PollFd) -> bool {
 
 /// Waits for something to [`fill`] from (true first) or news of the process (true second).
 fn wait(gdb: &Gdb, wire: &Wire, interrupts: Option<&UnixStream>) -> Result<(bool, bool)> {
-    let mut fds = vec![PollFd::new(&gdb.process.observer, PollFlags::IN), PollFd::new(wire, PollFlags::IN)];
+    let mut fds =
+        vec![PollFd::new(&gdb.process.observer, PollFlags::IN), PollFd::new(wire, PollFlags::IN)];
     fds.extend(interrupts.map(|interrupts| PollFd::new(interrupts, PollFlags::IN)));
     match poll(&mut fds, Some(&LOOK)) {
         Ok(_) => {}
@@ -197,7 +201,11 @@ fn stop_reason(process: &Process, status: Observed) -> Option<MultiThreadStopRea
         OBSERVED_SIGNAL => Some(signal(signals::to_gdb(status.signal))),
         OBSERVED_BREAK => Some(MultiThreadStopReason::SwBreak(tid)),
         OBSERVED_STEP => Some(signal(Signal::SIGTRAP)),
-        OBSERVED_WATCH => Some(MultiThreadStopReason::Watch { tid, kind: process.watched(status.address), addr: status.address }),
+        OBSERVED_WATCH => Some(MultiThreadStopReason::Watch {
+            tid,
+            kind: process.watched(status.address),
+            addr: status.address,
+        }),
         OBSERVED_ENDED => Some(match status.exit_status & 0x7f {
             0 => MultiThreadStopReason::Exited((status.exit_status >> 8) as u8),
             number => MultiThreadStopReason::Terminated(signals::to_gdb(number)),

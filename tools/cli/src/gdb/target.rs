@@ -39,7 +39,13 @@ pub struct Gdb {
 impl Gdb {
     /// Of a process that has stopped.
     pub fn new(process: Process, pid: u32) -> Self {
-        Self { process, files: Files::default(), pid, actions: BTreeMap::new(), others: ACTION_CONTINUE }
+        Self {
+            process,
+            files: Files::default(),
+            pid,
+            actions: BTreeMap::new(),
+            others: ACTION_CONTINUE,
+        }
     }
 
     fn act(&mut self, tid: Tid, action: u64, signal: Option<Signal>) {
@@ -79,7 +85,9 @@ impl Target for Gdb {
     fn support_host_io(&mut self) -> Option<HostIoOps<'_, Self>> {
         Some(self)
     }
-    fn support_target_description_xml_override(&mut self) -> Option<TargetDescriptionXmlOverrideOps<'_, Self>> {
+    fn support_target_description_xml_override(
+        &mut self,
+    ) -> Option<TargetDescriptionXmlOverrideOps<'_, Self>> {
         Some(self)
     }
 }
@@ -130,7 +138,11 @@ impl MultiThreadResume for Gdb {
         Ok(())
     }
 
-    fn set_resume_action_continue(&mut self, tid: Tid, signal: Option<Signal>) -> Result<(), anyhow::Error> {
+    fn set_resume_action_continue(
+        &mut self,
+        tid: Tid,
+        signal: Option<Signal>,
+    ) -> Result<(), anyhow::Error> {
         self.act(tid, ACTION_CONTINUE, signal);
         Ok(())
     }
@@ -144,7 +156,11 @@ impl MultiThreadResume for Gdb {
 }
 
 impl MultiThreadSingleStep for Gdb {
-    fn set_resume_action_step(&mut self, tid: Tid, signal: Option<Signal>) -> Result<(), anyhow::Error> {
+    fn set_resume_action_step(
+        &mut self,
+        tid: Tid,
+        signal: Option<Signal>,
+    ) -> Result<(), anyhow::Error> {
         self.act(tid, ACTION_STEP, signal);
         Ok(())
     }
@@ -159,7 +175,8 @@ impl MultiThreadSchedulerLocking for Gdb {
 
 impl ThreadExtraInfo for Gdb {
     fn thread_extra_info(&self, tid: Tid, buffer: &mut [u8]) -> Result<usize, anyhow::Error> {
-        let name = std::fs::read_to_string(format!("/proc/{}/task/{tid}/comm", self.pid)).unwrap_or_default();
+        let name = std::fs::read_to_string(format!("/proc/{}/task/{tid}/comm", self.pid))
+            .unwrap_or_default();
         Ok(part(name.trim_end().as_bytes(), 0, buffer.len(), buffer))
     }
 }
@@ -175,11 +192,21 @@ impl Breakpoints for Gdb {
 }
 
 impl HwWatchpoint for Gdb {
-    fn add_hw_watchpoint(&mut self, address: u64, bytes: u64, kind: WatchKind) -> TargetResult<bool, Self> {
+    fn add_hw_watchpoint(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        kind: WatchKind,
+    ) -> TargetResult<bool, Self> {
         Ok(self.process.add_watch(Watch { address, bytes, kind }))
     }
 
-    fn remove_hw_watchpoint(&mut self, address: u64, bytes: u64, kind: WatchKind) -> TargetResult<bool, Self> {
+    fn remove_hw_watchpoint(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        kind: WatchKind,
+    ) -> TargetResult<bool, Self> {
         Ok(self.process.remove_watch(Watch { address, bytes, kind }))
     }
 }
@@ -202,14 +229,26 @@ impl Auxv for Gdb {
 }
 
 impl ExecFile for Gdb {
-    fn get_exec_file(&self, _: Option<Pid>, offset: u64, length: usize, buffer: &mut [u8]) -> TargetResult<usize, Self> {
+    fn get_exec_file(
+        &self,
+        _: Option<Pid>,
+        offset: u64,
+        length: usize,
+        buffer: &mut [u8],
+    ) -> TargetResult<usize, Self> {
         let path = self.process.text(TEXT_PROGRAM).map_err(|error| failed(&error))?;
         Ok(part(&path, offset, length, buffer))
     }
 }
 
 impl TargetDescriptionXmlOverride for Gdb {
-    fn target_description_xml(&self, annex: &[u8], offset: u64, length: usize, buffer: &mut [u8]) -> TargetResult<usize, Self> {
+    fn target_description_xml(
+        &self,
+        annex: &[u8],
+        offset: u64,
+        length: usize,
+        buffer: &mut [u8],
+    ) -> TargetResult<usize, Self> {
         match annex {
             b"target.xml" => Ok(part(description().as_bytes(), offset, length, buffer)),
             _ => Err(TargetError::Errno(EBUSY)),

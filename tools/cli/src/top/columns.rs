@@ -53,7 +53,8 @@ pub fn fit(columns: &[Column], rows: &[Vec<String>], width: usize) -> (String, V
         shown.collect::<Vec<_>>().join(&" ".repeat(gap)).trim_end().to_owned()
     };
     let heading = line(&columns.iter().map(|column| column.title).collect::<Vec<_>>());
-    let rows = rows.iter().map(|row| line(&row.iter().map(String::as_str).collect::<Vec<_>>())).collect();
+    let rows =
+        rows.iter().map(|row| line(&row.iter().map(String::as_str).collect::<Vec<_>>())).collect();
     (heading, rows)
 }
 
@@ -71,20 +72,31 @@ mod tests {
     #[test]
     fn a_number_is_whole_or_not_there() {
         let row = ["1234567", "64", "6400.0", "/usr/bin/python3 script.py"];
-        let rows = [row.map(String::from).to_vec(), ["7", "1", "0.0", "sh"].map(String::from).to_vec()];
+        let rows =
+            [row.map(String::from).to_vec(), ["7", "1", "0.0", "sh"].map(String::from).to_vec()];
         for width in 0..100 {
             let (heading, lines) = fit(&COLUMNS, &rows, width);
-            assert!(heading.chars().count() <= width && lines.iter().all(|line| line.chars().count() <= width));
+            assert!(
+                heading.chars().count() <= width
+                    && lines.iter().all(|line| line.chars().count() <= width)
+            );
             for (line, row) in lines.iter().zip(&rows) {
-                let (cells, titles): (Vec<_>, Vec<_>) = (line.split_whitespace().collect(), heading.split_whitespace().collect());
+                let (cells, titles): (Vec<_>, Vec<_>) =
+                    (line.split_whitespace().collect(), heading.split_whitespace().collect());
                 for (title, number) in COLUMNS[..3].iter().map(|column| column.title).zip(row) {
                     let place = titles.iter().position(|&there| there == title);
-                    assert!(place.is_none_or(|place| cells[place] == number), "{width}: {heading:?} {line:?}");
+                    assert!(
+                        place.is_none_or(|place| cells[place] == number),
+                        "{width}: {heading:?} {line:?}"
+                    );
                 }
             }
             assert_eq!(heading.contains("PID"), width >= 7, "{width}");
         }
-        assert_eq!(fit(&COLUMNS, &rows, 200).1[0], "1234567       64  6400.0  /usr/bin/python3 script.py");
+        assert_eq!(
+            fit(&COLUMNS, &rows, 200).1[0],
+            "1234567       64  6400.0  /usr/bin/python3 script.py"
+        );
         assert_eq!(fit(&COLUMNS, &rows, 23).1[0], "1234567 6400.0 /usr/bi…");
     }
 }

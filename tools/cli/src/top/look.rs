@@ -145,13 +145,20 @@ impl Watch {
 
 impl Last {
     fn compare(&mut self, instances: &[Instance], processes: Vec<Placed>, seconds: f64) -> Look {
-        let idle_ns = instances.iter().flat_map(|instance| instance.cpus.iter().map(|cpu| (cpu.linux_cpu, cpu.idle_ns))).collect();
+        let idle_ns = instances
+            .iter()
+            .flat_map(|instance| instance.cpus.iter().map(|cpu| (cpu.linux_cpu, cpu.idle_ns)))
+            .collect();
         let idle_before = std::mem::replace(&mut self.idle_ns, idle_ns);
         let machine = |instance: &Instance| Machine {
             name: instance.name.clone(),
             state: instance.state,
             memory_bytes: instance.memory_bytes,
-            cpus: instance.cpus.iter().map(|cpu| busy_cpu(cpu.linux_cpu, cpu.idle_ns, &idle_before, seconds)).collect(),
+            cpus: instance
+                .cpus
+                .iter()
+                .map(|cpu| busy_cpu(cpu.linux_cpu, cpu.idle_ns, &idle_before, seconds))
+                .collect(),
         };
         let before = std::mem::take(&mut self.counters);
         let mut rates = |key: (String, u32, u32), now: Counters| {
@@ -165,17 +172,26 @@ impl Last {
             thread_rates: process
                 .threads
                 .iter()
-                .map(|thread| rates((instance.clone(), process.space, thread.tid), Counters::of_thread(thread)))
+                .map(|thread| {
+                    rates(
+                        (instance.clone(), process.space, thread.tid),
+                        Counters::of_thread(thread),
+                    )
+                })
                 .collect(),
             instance,
             process,
         };
-        Look { instances: instances.iter().map(machine).collect(), processes: processes.into_iter().map(busy).collect() }
+        Look {
+            instances: instances.iter().map(machine).collect(),
+            processes: processes.into_iter().map(busy).collect(),
+        }
     }
 }
 
 fn busy_cpu(cpu: u32, idle_ns: u64, before: &HashMap<u32, u64>, seconds: f64) -> BusyCpu {
-    let idle = idle_ns.saturating_sub(before.get(&cpu).copied().unwrap_or(0)) as f64 / 1e7 / seconds;
+    let idle =
+        idle_ns.saturating_sub(before.get(&cpu).copied().unwrap_or(0)) as f64 / 1e7 / seconds;
     BusyCpu { cpu, busy_percent: (100.0 - idle).clamp(0.0, 100.0) }
 }
 
@@ -188,7 +204,10 @@ mod tests {
         let before = Counters { user_ns: 1_000_000_000, system_ns: 0, delegated_calls: 10 };
         let now = Counters { user_ns: 2_000_000_000, system_ns: 500_000_000, delegated_calls: 30 };
         let rates = now.since(before, 2.0);
-        assert_eq!((rates.user_percent, rates.system_percent, rates.delegated_per_second), (50.0, 25.0, 10.0));
+        assert_eq!(
+            (rates.user_percent, rates.system_percent, rates.delegated_per_second),
+            (50.0, 25.0, 10.0)
+        );
         assert_eq!(rates.cpu_percent(), 75.0);
     }
 

@@ -96,7 +96,8 @@ pub fn screen(look: &Look, view: &View, width: usize, height: usize) -> Vec<Line
     if height > lines.len() {
         lines.resize(height - 1, (Style::Plain, String::new()));
         let part = (all > room).then(|| format!("{}-{} of {all}", first + 1, first + room));
-        let hints = ["h help", "q end", "H threads", "1 CPUs", "P M T N D sort", "R reverse", "space now"];
+        let hints =
+            ["h help", "q end", "H threads", "1 CPUs", "P M T N D sort", "R reverse", "space now"];
         let hints: Vec<String> = part.into_iter().chain(hints.map(String::from)).collect();
         lines.push((Style::Hint, join(&hints, width).into_iter().next().unwrap_or_default()));
     }
@@ -113,18 +114,39 @@ pub fn text(look: &Look, view: &View, width: usize) -> String {
 
 /// Most rows to scroll over.
 pub fn rows(look: &Look, view: &View) -> usize {
-    if view.threads { look.processes.iter().map(|busy| busy.process.threads.len()).sum() } else { look.processes.len() }
+    if view.threads {
+        look.processes.iter().map(|busy| busy.process.threads.len()).sum()
+    } else {
+        look.processes.len()
+    }
 }
 
 /// The lines above the table, its heading, its rows.
-fn parts(look: &Look, view: &View, width: usize, height: usize) -> (Vec<Line>, Option<Line>, Vec<String>) {
+fn parts(
+    look: &Look,
+    view: &View,
+    width: usize,
+    height: usize,
+) -> (Vec<Line>, Option<Line>, Vec<String>) {
     let mut above: Vec<Line> = Vec::new();
     let instances_max = (height / 4).max(1);
     for machine in look.instances.iter().take(instances_max) {
-        above.extend(join(&title(machine, look, width), width).into_iter().map(|line| (Style::Title, line)));
+        above.extend(
+            join(&title(machine, look, width), width).into_iter().map(|line| (Style::Title, line)),
+        );
     }
     if look.instances.len() > instances_max {
-        above.push((Style::Title, cut(&count((look.instances.len() - instances_max) as u64, "more instance", "more instances"), width)));
+        above.push((
+            Style::Title,
+            cut(
+                &count(
+                    (look.instances.len() - instances_max) as u64,
+                    "more instance",
+                    "more instances",
+                ),
+                width,
+            ),
+        ));
     }
     if view.cpus {
         above.extend(cpus(look, width, height).into_iter().map(|line| (Style::Plain, line)));
@@ -143,12 +165,15 @@ fn parts(look: &Look, view: &View, width: usize, height: usize) -> (Vec<Line>, O
 
 /// The lines about an instance.
 fn title(machine: &Machine, look: &Look, width: usize) -> Vec<String> {
-    let programs: Vec<&Busy> = look.processes.iter().filter(|busy| busy.instance == machine.name).collect();
+    let programs: Vec<&Busy> =
+        look.processes.iter().filter(|busy| busy.instance == machine.name).collect();
     let used: u64 = programs.iter().map(|busy| busy.process.resident_bytes).sum();
-    let busy: f64 = machine.cpus.iter().map(|cpu| cpu.busy_percent).sum::<f64>() / machine.cpus.len().max(1) as f64;
+    let busy: f64 = machine.cpus.iter().map(|cpu| cpu.busy_percent).sum::<f64>()
+        / machine.cpus.len().max(1) as f64;
     let list: CpuList = machine.cpus.iter().map(|cpu| cpu.cpu).collect();
     let cpus = format!("CPU{} {list}", if list.numbers().len() == 1 { "" } else { "s" });
-    let cpus = if cpus.len() <= width { cpus } else { count(list.numbers().len() as u64, "CPU", "CPUs") };
+    let cpus =
+        if cpus.len() <= width { cpus } else { count(list.numbers().len() as u64, "CPU", "CPUs") };
     let state = (machine.state != State::Running).then(|| machine.state.to_string());
     let begin = [cut(&machine.name, width)].into_iter().chain(state);
     let rest = [
@@ -163,22 +188,33 @@ fn title(machine: &Machine, look: &Look, width: usize) -> Vec<String> {
 /// A line for each CPU, several in one if they would take more than half of the screen.
 fn cpus(look: &Look, width: usize, height: usize) -> Vec<String> {
     let several = look.instances.len() > 1;
-    let number_width = look.instances.iter().flat_map(|machine| &machine.cpus).map(|cpu| cpu.cpu.to_string().len()).max().unwrap_or(1);
+    let number_width = look
+        .instances
+        .iter()
+        .flat_map(|machine| &machine.cpus)
+        .map(|cpu| cpu.cpu.to_string().len())
+        .max()
+        .unwrap_or(1);
     let mut short = Vec::new();
     let mut long = Vec::new();
     for machine in &look.instances {
         for cpu in &machine.cpus {
-            let begin = format!("CPU {:number_width$} {:>3} %", cpu.cpu, number(cpu.busy_percent, 0));
+            let begin =
+                format!("CPU {:number_width$} {:>3} %", cpu.cpu, number(cpu.busy_percent, 0));
             let name = if several { format!(" {}", machine.name) } else { String::new() };
-            let room = width.saturating_sub(begin.len() + " [] busy".len() + name.chars().count()).min(50);
+            let room =
+                width.saturating_sub(begin.len() + " [] busy".len() + name.chars().count()).min(50);
             let bar = if room >= 5 {
                 let full = (cpu.busy_percent * room as f64 / 100.0).round() as usize;
                 format!(" [{}{}]", "|".repeat(full.min(room)), " ".repeat(room - full.min(room)))
             } else {
                 String::new()
             };
-            let whole = [format!("{begin} busy{bar}{name}"), format!("{begin} busy"), begin.clone()];
-            long.push(whole.into_iter().find(|line| line.chars().count() <= width).unwrap_or_default());
+            let whole =
+                [format!("{begin} busy{bar}{name}"), format!("{begin} busy"), begin.clone()];
+            long.push(
+                whole.into_iter().find(|line| line.chars().count() <= width).unwrap_or_default(),
+            );
             short.push(begin);
         }
     }
@@ -317,7 +353,12 @@ fn thread_rows(busy: &Busy) -> Vec<Row> {
 
 fn rates(rates: &Rates) -> [String; 4] {
     let Rates { user_percent, system_percent, delegated_per_second } = *rates;
-    [number(rates.cpu_percent(), 1), number(user_percent, 1), number(system_percent, 1), number(delegated_per_second, 0)]
+    [
+        number(rates.cpu_percent(), 1),
+        number(user_percent, 1),
+        number(system_percent, 1),
+        number(delegated_per_second, 0),
+    ]
 }
 
 /// Never `-0`: a sum of no numbers is that.
@@ -332,7 +373,9 @@ fn join(pieces: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for piece in pieces.iter().filter(|piece| piece.chars().count() <= width) {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 2 + piece.chars().count() <= width => *line += &format!("  {piece}"),
+            Some(line) if line.chars().count() + 2 + piece.chars().count() <= width => {
+                *line += &format!("  {piece}")
+            }
             _ => lines.push(piece.clone()),
         }
     }
@@ -344,7 +387,9 @@ fn words(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => *line += &format!(" {word}"),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                *line += &format!(" {word}")
+            }
             _ => lines.push(cut(word, width)),
         }
     }
@@ -400,13 +445,24 @@ mod tests {
             peak_bytes: 0,
             threads: vec![thread(pid), thread(pid + 1)],
         };
-        let rates = Rates { user_percent: percent, system_percent: 0.0, delegated_per_second: 123_456.0 };
-        Busy { rates, thread_rates: vec![rates, Rates::default()], instance: "default".into(), process }
+        let rates =
+            Rates { user_percent: percent, system_percent: 0.0, delegated_per_second: 123_456.0 };
+        Busy {
+            rates,
+            thread_rates: vec![rates, Rates::default()],
+            instance: "default".into(),
+            process,
+        }
     }
 
     fn look(processes: Vec<Busy>) -> Look {
         let cpus = (2..4).map(|cpu| BusyCpu { cpu, busy_percent: 37.5 }).collect();
-        let machine = Machine { name: "default".into(), state: State::Running, memory_bytes: 256 << 20, cpus };
+        let machine = Machine {
+            name: "default".into(),
+            state: State::Running,
+            memory_bytes: 256 << 20,
+            cpus,
+        };
         Look { instances: vec![machine], processes }
     }
 
@@ -427,18 +483,29 @@ mod tests {
     #[test]
     fn numbers_are_whole_at_every_width() {
         let look = look(vec![busy(1_048_576, 199.9, 123 << 20), busy(10_421, 0.0, 1023 << 10)]);
-        let known = ["1048576", "1048577", "10421", "10422", "199.9", "123", "1023", "0.0", "123456", "2", "2-3", "37", "38", "256", "0", "12.34",
-            "17476:16", "173:41", "3"];
+        let known = [
+            "1048576", "1048577", "10421", "10422", "199.9", "123", "1023", "0.0", "123456", "2",
+            "2-3", "37", "38", "256", "0", "12.34", "17476:16", "173:41", "3",
+        ];
         for width in 1..200 {
             for threads in [false, true] {
                 for cpus in [false, true] {
                     for height in [1, 2, 3, 5, 24] {
                         let view = View { threads, cpus, ..view() };
                         for line in lines(&look, &view, width, height) {
-                            let hint = line.starts_with("h help") || line.contains(" of 2") || line.contains(" of 4") || line.starts_with("q end") || line.starts_with("1 CPUs");
-                            let numbers = line.split([' ', '[', ']', '|']).filter(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+                            let hint = line.starts_with("h help")
+                                || line.contains(" of 2")
+                                || line.contains(" of 4")
+                                || line.starts_with("q end")
+                                || line.starts_with("1 CPUs");
+                            let numbers = line
+                                .split([' ', '[', ']', '|'])
+                                .filter(|word| word.starts_with(|c: char| c.is_ascii_digit()));
                             for number in numbers.filter(|word| !hint && !word.ends_with('…')) {
-                                assert!(known.contains(&number), "{width} x {height}: {number} in {line:?}");
+                                assert!(
+                                    known.contains(&number),
+                                    "{width} x {height}: {number} in {line:?}"
+                                );
                             }
                         }
                     }
@@ -463,10 +530,12 @@ mod tests {
 
     #[test]
     fn keys_sort() {
-        let look = look(vec![busy(30, 1.0, 5 << 20), busy(10, 9.0, 1 << 20), busy(20, 5.0, 9 << 20)]);
+        let look =
+            look(vec![busy(30, 1.0, 5 << 20), busy(10, 9.0, 1 << 20), busy(20, 5.0, 9 << 20)]);
         let order = |key, reverse| {
             let text = text(&look, &View { key, reverse, ..view() }, 200);
-            let pids = text.lines().skip(2).map(|line| line.split_whitespace().next().unwrap().to_owned());
+            let pids =
+                text.lines().skip(2).map(|line| line.split_whitespace().next().unwrap().to_owned());
             pids.collect::<Vec<_>>().join(" ")
         };
         assert_eq!(order(Key::Cpu, false), "10 20 30");
@@ -481,13 +550,23 @@ mod tests {
     fn threads_and_cpus_have_lines() {
         let look = look(vec![busy(10, 9.0, 1 << 20)]);
         let shown = lines(&look, &View { threads: true, cpus: true, ..view() }, 80, 20);
-        assert!(shown[1].starts_with("CPU 2  38 % busy [|||") && shown[2].starts_with("CPU 3"), "{shown:#?}");
-        assert!(shown.iter().any(|line| line.contains("worker-10")) && shown.iter().any(|line| line.contains("worker-11")), "{shown:#?}");
+        assert!(
+            shown[1].starts_with("CPU 2  38 % busy [|||") && shown[2].starts_with("CPU 3"),
+            "{shown:#?}"
+        );
+        assert!(
+            shown.iter().any(|line| line.contains("worker-10"))
+                && shown.iter().any(|line| line.contains("worker-11")),
+            "{shown:#?}"
+        );
     }
 
     #[test]
     fn nothing_is_never_minus_nothing() {
-        assert_eq!((number(-0.0, 0), number(-0.04, 1), number([].iter().sum(), 0)), ("0".into(), "0.0".into(), "0".into()));
+        assert_eq!(
+            (number(-0.0, 0), number(-0.04, 1), number([].iter().sum(), 0)),
+            ("0".into(), "0.0".into(), "0".into())
+        );
         let shown = lines(&look(Vec::new()), &view(), 80, 10);
         assert!(shown[0].contains("0 B of 256 MiB  0 processes"), "{shown:#?}");
         assert!(shown[1].contains("hanare run"), "{shown:#?}");
@@ -497,7 +576,10 @@ mod tests {
     fn scrolling_ends_at_the_last_row() {
         let look = look((1..=50).map(|pid| busy(pid, 0.0, 0)).collect());
         let shown = lines(&look, &View { scroll: 1000, ..view() }, 80, 12);
-        assert!(shown[10].trim_start().starts_with("50 ") && shown[11].starts_with("42-50 of 50"), "{shown:#?}");
+        assert!(
+            shown[10].trim_start().starts_with("50 ") && shown[11].starts_with("42-50 of 50"),
+            "{shown:#?}"
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A call as a line.
 
 use hanare_core::errno::Errno;
-use hanare_core::syscalls::arguments::{Argument, Direction, arguments};
 use hanare_core::syscalls;
+use hanare_core::syscalls::arguments::{Argument, Direction, arguments};
 
 use super::record::Entry;
 use super::{names, structures};
@@ -21,7 +21,9 @@ pub fn quoted(bytes: &[u8], most: usize) -> String {
             12 => text += "\\f",
             b' '..=b'~' => text.push(byte as char),
             // As few digits as can be told from what follows.
-            _ if shown.get(index + 1).is_some_and(u8::is_ascii_digit) => text += &format!("\\{byte:03o}"),
+            _ if shown.get(index + 1).is_some_and(u8::is_ascii_digit) => {
+                text += &format!("\\{byte:03o}")
+            }
             _ => text += &format!("\\{byte:o}"),
         }
     }
@@ -41,10 +43,13 @@ pub fn call(before: &Entry, after: Option<&Entry>, most: usize) -> String {
     let name = syscalls::name(number);
     let kinds = arguments(name);
     let count = syscalls::row(number).map_or(6, |row| usize::from(row.args));
-    let shown: Vec<String> = (0..count).filter(|&index| !is_unused(name, index, before)).map(|index| {
-        let kind = kinds.get(index).copied().unwrap_or(Argument::Hex);
-        argument(kind, index, before, after, most)
-    }).collect();
+    let shown: Vec<String> = (0..count)
+        .filter(|&index| !is_unused(name, index, before))
+        .map(|index| {
+            let kind = kinds.get(index).copied().unwrap_or(Argument::Hex);
+            argument(kind, index, before, after, most)
+        })
+        .collect();
     let name = if name == "?" { format!("syscall_{number:#x}") } else { name.into() };
     format!("{name}({})", shown.join(", "))
 }
@@ -64,7 +69,13 @@ fn is_unused(name: &str, index: usize, before: &Entry) -> bool {
     }
 }
 
-fn argument(kind: Argument, index: usize, before: &Entry, after: Option<&Entry>, most: usize) -> String {
+fn argument(
+    kind: Argument,
+    index: usize,
+    before: &Entry,
+    after: Option<&Entry>,
+    most: usize,
+) -> String {
     let value = before.head.args[index];
     let pointer = || if value == 0 { "NULL".into() } else { format!("{value:#x}") };
     let read = before.capture(index);
@@ -86,7 +97,9 @@ fn argument(kind: Argument, index: usize, before: &Entry, after: Option<&Entry>,
         Argument::Output(_) if after.is_some_and(|after| after.head.result == 0) => "\"\"".into(),
         Argument::Output(_) => written.map_or_else(pointer, |bytes| quoted(bytes, most)),
         Argument::Strings => read.map_or_else(pointer, |bytes| {
-            let strings = bytes.split_inclusive(|&byte| byte == 0).map(|text| quoted(text.strip_suffix(b"\0").unwrap_or(text), most));
+            let strings = bytes
+                .split_inclusive(|&byte| byte == 0)
+                .map(|text| quoted(text.strip_suffix(b"\0").unwrap_or(text), most));
             format!("[{}]", strings.collect::<Vec<_>>().join(", "))
         }),
         Argument::Struct(structure, direction) => match of(direction) {
@@ -94,14 +107,16 @@ fn argument(kind: Argument, index: usize, before: &Entry, after: Option<&Entry>,
             _ => pointer(),
         },
         Argument::Many(structure, _, direction) => of(direction).map_or_else(pointer, |bytes| {
-            let each = bytes.chunks_exact(structure.size()).map(|one| structures::text(structure, one));
+            let each =
+                bytes.chunks_exact(structure.size()).map(|one| structures::text(structure, one));
             format!("[{}]", each.collect::<Vec<_>>().join(", "))
         }),
         Argument::Address(_) => read.map_or_else(pointer, structures::address),
         Argument::AddressOut(_) => written.map_or_else(pointer, structures::address),
         Argument::Vectors(..) => read.map_or_else(pointer, |bytes| {
             let each = bytes.chunks_exact(16).map(|one| {
-                let word = |at: usize| u64::from_le_bytes(one[at..at + 8].try_into().unwrap_or([0; 8]));
+                let word =
+                    |at: usize| u64::from_le_bytes(one[at..at + 8].try_into().unwrap_or([0; 8]));
                 format!("{{iov_base={:#x}, iov_len={}}}", word(0), word(8))
             });
             format!("[{}]", each.collect::<Vec<_>>().join(", "))

@@ -20,7 +20,10 @@ pub struct Held {
 }
 
 /// Starts it. `Err(status)`: it could not be started; what there is to say has been said.
-pub fn start(run: Run, change: impl FnOnce(&mut Command)) -> Result<std::result::Result<Held, i32>> {
+pub fn start(
+    run: Run,
+    change: impl FnOnce(&mut Command),
+) -> Result<std::result::Result<Held, i32>> {
     let (mut own, its) = UnixStream::pair().context("cannot make a socket")?;
     rustix::io::fcntl_setfd(&its, FdFlags::empty())?;
     let (proxy, arguments) = run.proxy(Some(its.as_raw_fd()))?;

@@ -70,7 +70,11 @@ impl Printer {
     /// Says how many records were lost, if more than before.
     pub fn lost(&mut self, lost: u64) -> io::Result<()> {
         if lost > self.lost {
-            writeln!(self.out, "hanare: {} lost (the tracer was too slow)", output::count(lost - self.lost, "event", "events"))?;
+            writeln!(
+                self.out,
+                "hanare: {} lost (the tracer was too slow)",
+                output::count(lost - self.lost, "event", "events")
+            )?;
             self.lost = lost;
         }
         Ok(())
@@ -79,7 +83,12 @@ impl Printer {
     /// Nothing has come for a while: what has begun is shown.
     pub fn idle(&mut self) -> io::Result<()> {
         if !self.style.summary {
-            let waiting: Vec<u32> = self.begun.iter().filter(|(_, begun)| !begun.shown && self.wanted(begun.entry.head.number)).map(|(tid, _)| *tid).collect();
+            let waiting: Vec<u32> = self
+                .begun
+                .iter()
+                .filter(|(_, begun)| !begun.shown && self.wanted(begun.entry.head.number))
+                .map(|(tid, _)| *tid)
+                .collect();
             for tid in waiting {
                 let Some(begun) = self.begun.get_mut(&tid) else { continue };
                 begun.shown = true;
@@ -131,14 +140,23 @@ impl Printer {
                 let (code, word) = (head.args[1] as i32, head.args[2]);
                 let more = match code {
                     // From a process, or of a child.
-                    _ if code <= 0 || head.number == 17 => format!(", si_code={code}, si_pid={}, si_uid={}", word as u32, word >> 32),
+                    _ if code <= 0 || head.number == 17 => {
+                        format!(", si_code={code}, si_pid={}, si_uid={}", word as u32, word >> 32)
+                    }
                     code if code != 0x80 => format!(", si_code={code}, si_addr={word:#x}"),
                     code => format!(", si_code={code}"),
                 };
-                self.line(head.tid, head.time_ns, &format!("--- {name} {{si_signo={name}{more}}} ---"))
+                self.line(
+                    head.tid,
+                    head.time_ns,
+                    &format!("--- {name} {{si_signo={name}{more}}} ---"),
+                )
             }
             RECORD_KILLED => {
-                self.status.insert(head.pid, format!("killed by {}", names::signal(u64::from(head.number))));
+                self.status.insert(
+                    head.pid,
+                    format!("killed by {}", names::signal(u64::from(head.number))),
+                );
                 Ok(())
             }
             RECORD_GONE => self.gone(head.pid, head.time_ns),
@@ -185,14 +203,23 @@ impl Printer {
             SERVED_HELPED => "local, asked Linux",
             _ => "?",
         };
-        let seconds = format!("{}.{:06}", head.duration_ns / 1_000_000_000, head.duration_ns % 1_000_000_000 / 1000);
+        let seconds = format!(
+            "{}.{:06}",
+            head.duration_ns / 1_000_000_000,
+            head.duration_ns % 1_000_000_000 / 1000
+        );
         let result = format::result(head.number, head.result);
         self.line(head.tid, head.time_ns, &format!("{text} = {result} <{served} {seconds}>"))
     }
 
     fn gone(&mut self, pid: u32, time_ns: u64) -> io::Result<()> {
         // Threads of other processes have ids of their own: only those of this one end.
-        let ended: Vec<u32> = self.begun.iter().filter(|(_, begun)| begun.entry.head.pid == pid).map(|(tid, _)| *tid).collect();
+        let ended: Vec<u32> = self
+            .begun
+            .iter()
+            .filter(|(_, begun)| begun.entry.head.pid == pid)
+            .map(|(tid, _)| *tid)
+            .collect();
         for tid in ended {
             let Some(begun) = self.begun.remove(&tid) else { continue };
             if !begun.shown && self.shown(begun.entry.head.number) {

@@ -75,13 +75,30 @@ mod tests {
     #[test]
     fn taken_one_by_one_when_complete() {
         let mut bytes = Vec::new();
-        for field in [96 + 16 | 1 << 32, 7 | 8 << 32, 1 | 2 << 32, 10, 11, -2i64 as u64, 1, 2, 3, 4, 5, 6u64, 1 | 3 << 32] {
+        for field in [
+            (96 + 16) | (1 << 32),
+            7 | 8 << 32,
+            1 | 2 << 32,
+            10,
+            11,
+            -2i64 as u64,
+            1,
+            2,
+            3,
+            4,
+            5,
+            6u64,
+            1 | 3 << 32,
+        ] {
             bytes.extend_from_slice(&field.to_le_bytes());
         }
         assert!(take(&mut bytes.clone()).is_none());
         bytes.extend_from_slice(b"abc\0\0\0\0\0rest");
         let entry = take(&mut bytes).unwrap();
-        assert_eq!((entry.head.pid, entry.head.tid, entry.head.result, entry.head.args[5]), (7, 8, -2, 6));
+        assert_eq!(
+            (entry.head.pid, entry.head.tid, entry.head.result, entry.head.args[5]),
+            (7, 8, -2, 6)
+        );
         assert_eq!(entry.capture(1), Some(&b"abc"[..]));
         assert_eq!(entry.capture(0), None);
         assert_eq!(bytes, b"rest");

@@ -21,7 +21,11 @@ pub fn text(structure: Structure, bytes: &[u8]) -> String {
         Structure::Timespec => format!("{{tv_sec={}, tv_nsec={}}}", signed(0), signed(8)),
         Structure::Timeval => format!("{{tv_sec={}, tv_usec={}}}", signed(0), signed(8)),
         Structure::TimespecPair | Structure::TimevalPair => {
-            let one = if structure == Structure::TimespecPair { Structure::Timespec } else { Structure::Timeval };
+            let one = if structure == Structure::TimespecPair {
+                Structure::Timespec
+            } else {
+                Structure::Timeval
+            };
             format!("[{}, {}]", text(one, &bytes[..16]), text(one, &bytes[16..]))
         }
         Structure::Stat => mode_and_size(u32_at(bytes, 24), u64_at(bytes, 48), "st_"),
@@ -33,20 +37,37 @@ pub fn text(structure: Structure, bytes: &[u8]) -> String {
                 1 => "SIG_IGN".into(),
                 address => format!("{address:#x}"),
             };
-            format!("{{sa_handler={handler}, sa_mask={}, sa_flags={:#x}}}", signals(u64_at(bytes, 24)), u64_at(bytes, 8))
+            format!(
+                "{{sa_handler={handler}, sa_mask={}, sa_flags={:#x}}}",
+                signals(u64_at(bytes, 24)),
+                u64_at(bytes, 8)
+            )
         }
-        Structure::DescriptorPair => format!("[{}, {}]", u32_at(bytes, 0) as i32, u32_at(bytes, 4) as i32),
-        Structure::Poll => format!("{{fd={}, events={:#x}}}", u32_at(bytes, 0) as i32, u32_at(bytes, 4) & 0xffff),
-        Structure::Limit => format!("{{rlim_cur={}, rlim_max={}}}", limit(u64_at(bytes, 0)), limit(u64_at(bytes, 8))),
+        Structure::DescriptorPair => {
+            format!("[{}, {}]", u32_at(bytes, 0) as i32, u32_at(bytes, 4) as i32)
+        }
+        Structure::Poll => {
+            format!("{{fd={}, events={:#x}}}", u32_at(bytes, 0) as i32, u32_at(bytes, 4) & 0xffff)
+        }
+        Structure::Limit => format!(
+            "{{rlim_cur={}, rlim_max={}}}",
+            limit(u64_at(bytes, 0)),
+            limit(u64_at(bytes, 8))
+        ),
         Structure::Utsname => {
             let field = |index: usize| {
                 let field = &bytes[index * 65..(index + 1) * 65];
-                String::from_utf8_lossy(field.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
+                String::from_utf8_lossy(field.split(|&byte| byte == 0).next().unwrap_or_default())
+                    .into_owned()
             };
             format!("{{sysname=\"{}\", nodename=\"{}\", ...}}", field(0), field(1))
         }
-        Structure::EpollEvent => format!("{{events={:#x}, data={:#x}}}", u32_at(bytes, 0), u64_at(bytes, 4)),
-        Structure::Fpair => format!("{{sigmask={:#x}, sigsetsize={}}}", u64_at(bytes, 0), u64_at(bytes, 8)),
+        Structure::EpollEvent => {
+            format!("{{events={:#x}, data={:#x}}}", u32_at(bytes, 0), u64_at(bytes, 4))
+        }
+        Structure::Fpair => {
+            format!("{{sigmask={:#x}, sigsetsize={}}}", u64_at(bytes, 0), u64_at(bytes, 8))
+        }
     }
 }
 
@@ -61,7 +82,8 @@ fn mode_and_size(mode: u32, size: u64, prefix: &str) -> String {
         12 => "S_IFSOCK",
         _ => "0",
     };
-    format!("{{{prefix}mode={kind}|{:#05o}, {prefix}size={size}, ...}}", mode & 0o7777).replace("0o", "0")
+    format!("{{{prefix}mode={kind}|{:#05o}, {prefix}size={size}, ...}}", mode & 0o7777)
+        .replace("0o", "0")
 }
 
 fn limit(value: u64) -> String {
@@ -70,7 +92,9 @@ fn limit(value: u64) -> String {
 
 fn signals(set: u64) -> String {
     let list = |set: u64| {
-        let names = (1..=64).filter(|n| set >> (n - 1) & 1 == 1).map(|n| names::signal(n).trim_start_matches("SIG").to_owned());
+        let names = (1..=64)
+            .filter(|n| set >> (n - 1) & 1 == 1)
+            .map(|n| names::signal(n).trim_start_matches("SIG").to_owned());
         names.collect::<Vec<_>>().join(" ")
     };
     if set.count_ones() > 32 { format!("~[{}]", list(!set)) } else { format!("[{}]", list(set)) }
@@ -83,17 +107,35 @@ pub fn address(bytes: &[u8]) -> String {
     match family {
         1 if bytes.len() > 2 => {
             let path = &bytes[2..];
-            let (sign, path) = if path[0] == 0 { ("@", &path[1..]) } else { ("", path.split(|&byte| byte == 0).next().unwrap_or_default()) };
+            let (sign, path) = if path[0] == 0 {
+                ("@", &path[1..])
+            } else {
+                ("", path.split(|&byte| byte == 0).next().unwrap_or_default())
+            };
             format!("{{sa_family=AF_UNIX, sun_path={sign}{}}}", super::format::quoted(path, 108))
         }
         2 if bytes.len() >= 8 => {
-            format!("{{sa_family=AF_INET, sin_port={}, sin_addr={}.{}.{}.{}}}", port(), bytes[4], bytes[5], bytes[6], bytes[7])
+            format!(
+                "{{sa_family=AF_INET, sin_port={}, sin_addr={}.{}.{}.{}}}",
+                port(),
+                bytes[4],
+                bytes[5],
+                bytes[6],
+                bytes[7]
+            )
         }
         10 if bytes.len() >= 24 => {
             let octets: [u8; 16] = bytes[8..24].try_into().unwrap_or([0; 16]);
-            format!("{{sa_family=AF_INET6, sin6_port={}, sin6_addr={}}}", port(), std::net::Ipv6Addr::from(octets))
+            format!(
+                "{{sa_family=AF_INET6, sin6_port={}, sin6_addr={}}}",
+                port(),
+                std::net::Ipv6Addr::from(octets)
+            )
         }
-        other => format!("{{sa_family={}, ...}}", names::one(other, hanare_core::syscalls::arguments::Names::Family)),
+        other => format!(
+            "{{sa_family={}, ...}}",
+            names::one(other, hanare_core::syscalls::arguments::Names::Family)
+        ),
     }
 }
 
@@ -109,7 +151,10 @@ mod tests {
         assert_eq!(text(Structure::Stat, &stat), "{st_mode=S_IFREG|0644, st_size=7, ...}");
         assert_eq!(text(Structure::SignalSet, &(1u64 << 16 | 2).to_le_bytes()), "[INT CHLD]");
         assert_eq!(text(Structure::SignalSet, &(!1u64).to_le_bytes()), "~[HUP]");
-        assert_eq!(address(&[2, 0, 0, 80, 127, 0, 0, 1]), "{sa_family=AF_INET, sin_port=80, sin_addr=127.0.0.1}");
+        assert_eq!(
+            address(&[2, 0, 0, 80, 127, 0, 0, 1]),
+            "{sa_family=AF_INET, sin_port=80, sin_addr=127.0.0.1}"
+        );
         assert_eq!(address(b"\x01\0/run/x\0"), "{sa_family=AF_UNIX, sun_path=\"/run/x\"}");
     }
 }

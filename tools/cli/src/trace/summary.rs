@@ -37,7 +37,9 @@ impl Summary {
         rows.sort_by_key(|(number, count)| (u64::MAX - count.ns, **number));
         let sum = |field: fn(&Count) -> u64| self.counts.values().map(field).sum::<u64>();
         let all = sum(|count| count.ns).max(1);
-        let mut text = String::from("% time     seconds  usecs/call     calls    errors   local  delegated  refused syscall\n");
+        let mut text = String::from(
+            "% time     seconds  usecs/call     calls    errors   local  delegated  refused syscall\n",
+        );
         let rule = "------ ----------- ----------- --------- --------- ------- ---------- -------- ----------------\n";
         text += rule;
         let line = |count: &Count, name: &str| {
@@ -75,14 +77,24 @@ mod tests {
     #[test]
     fn counted() {
         let head = Record {
-            size: 0, kind: 0, pid: 1, tid: 1, number: 0, served: SERVED_DELEGATED, time_ns: 0, duration_ns: 3000, result: -2, args: [0; 6],
+            size: 0,
+            kind: 0,
+            pid: 1,
+            tid: 1,
+            number: 0,
+            served: SERVED_DELEGATED,
+            time_ns: 0,
+            duration_ns: 3000,
+            result: -2,
+            args: [0; 6],
         };
         let mut summary = Summary::default();
         summary.add(&head);
         summary.add(&Record { result: 5, ..head });
         summary.add(&Record { number: 39, served: 1, duration_ns: 1000, result: 1, ..head });
         let text = summary.text();
-        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[2], ["85.71", "0.000006", "3", "2", "1", "0", "2", "0", "read"]);
         assert_eq!(lines[3], ["14.29", "0.000001", "1", "1", "1", "0", "0", "getpid"]);
         assert_eq!(lines.last().unwrap()[2..], ["2", "3", "1", "1", "2", "0", "total"]);

@@ -12,17 +12,25 @@ use super::{CHILD_SPACE, DEADLINE, Device, SPACE, State, WHOLE, check};
 /// As the module does, but without what the signal tells: Linux takes that from a process itself only.
 fn send_signal(worker: u32, send: &Send) {
     let status = std::fs::read_to_string(format!("/proc/{worker}/status")).unwrap();
-    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")).unwrap().trim().parse::<i32>().unwrap();
-    // SAFETY: only a system call.
+    let process = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Tgid:"))
+        .unwrap()
+        .trim()
+        .parse::<i32>()
+        .unwrap();
     match send.tid {
+        // SAFETY: only a system call.
         0 => unsafe { libc::syscall(libc::SYS_kill, process, send.signal) },
+        // SAFETY: only a system call.
         tid => unsafe { libc::syscall(libc::SYS_tgkill, process, tid, send.signal) },
     };
 }
 
 /// In the child: openat and ioctls of type `H` are answered by the listener.
 pub fn install_filter() -> io::Result<RawFd> {
-    let statement = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
+    let statement =
+        |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let filter = [
@@ -41,7 +49,8 @@ pub fn install_filter() -> io::Result<RawFd> {
     unsafe {
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())?;
         let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
-        Ok(check(libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program))? as RawFd)
+        Ok(check(libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program))?
+            as RawFd)
     }
 }
 
@@ -93,7 +102,8 @@ impl Device {
     /// Answers until the proxy is gone.
     pub fn serve(&self) {
         loop {
-            let mut poll = libc::pollfd { fd: self.listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let mut poll =
+                libc::pollfd { fd: self.listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             // SAFETY: one entry.
             unsafe { libc::poll(&mut poll, 1, -1) };
             if poll.revents & libc::POLLHUP != 0 {
@@ -101,7 +111,8 @@ impl Device {
             }
             let mut notification = Notification::default();
             // SAFETY: the kernel fills in a zeroed notification.
-            if unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_RECV, &mut notification) } != 0 {
+            if unsafe { libc::ioctl(self.listener.as_raw_fd(), NOTIF_RECV, &mut notification) } != 0
+            {
                 continue;
             }
             match i64::from(notification.nr) {
@@ -208,7 +219,12 @@ impl Device {
                 }
             },
             IOCTL_USAGE => {
-                let usage = Usage { user_ns: 5_000_000, system_ns: 0, resident_bytes: 0, peak_bytes: 1 << 20 };
+                let usage = Usage {
+                    user_ns: 5_000_000,
+                    system_ns: 0,
+                    resident_bytes: 0,
+                    peak_bytes: 1 << 20,
+                };
                 copy_out(pid, address, &usage);
                 0
             }

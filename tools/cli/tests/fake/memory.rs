@@ -4,7 +4,8 @@ use std::ffi::CString;
 use std::mem::size_of;
 
 pub fn read_string(pid: u32, address: u64) -> CString {
-    let bytes: Vec<u8> = (address..).map(|at| copy_in::<u8>(pid, at)).take_while(|&byte| byte != 0).collect();
+    let bytes: Vec<u8> =
+        (address..).map(|at| copy_in::<u8>(pid, at)).take_while(|&byte| byte != 0).collect();
     CString::new(bytes).unwrap()
 }
 

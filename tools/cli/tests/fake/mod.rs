@@ -88,16 +88,27 @@ fn check(result: i64) -> io::Result<i64> {
 }
 
 fn map(memory: &File, space: u64, address: u64, size: usize) -> *mut u8 {
-    let (protection, offset) = (libc::PROT_READ | libc::PROT_WRITE, (space << SPACE_SHIFT | address) as i64);
+    let (protection, offset) =
+        (libc::PROT_READ | libc::PROT_WRITE, (space << SPACE_SHIFT | address) as i64);
     // SAFETY: a new mapping where the kernel likes it.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, libc::MAP_SHARED, memory.as_raw_fd(), offset) };
+    let at = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            size,
+            protection,
+            libc::MAP_SHARED,
+            memory.as_raw_fd(),
+            offset,
+        )
+    };
     assert!(at != libc::MAP_FAILED, "{}", io::Error::last_os_error());
     at.cast()
 }
 
 fn memory_file() -> File {
     // SAFETY: a new descriptor that only we have.
-    let memory = unsafe { File::from_raw_fd(libc::memfd_create(c"hanare".as_ptr(), libc::MFD_CLOEXEC)) };
+    let memory =
+        unsafe { File::from_raw_fd(libc::memfd_create(c"hanare".as_ptr(), libc::MFD_CLOEXEC)) };
     memory.set_len(1 << 62).unwrap();
     memory
 }
@@ -113,7 +124,8 @@ impl Lwk {
     /// Starts `command`, which may fail before `IOCTL_START`.
     pub fn start_only(mut command: Command) -> Self {
         let memory = memory_file();
-        let (control, copy) = (map(&memory, SPACE, CONTROL_BASE, CONTROL_MAPPED), memory.try_clone().unwrap());
+        let (control, copy) =
+            (map(&memory, SPACE, CONTROL_BASE, CONTROL_MAPPED), memory.try_clone().unwrap());
         let (told, tell) = pipe();
         let (acknowledged, acknowledge) = pipe();
         // spawn() returns when the child has called exec, which waits for us.
@@ -135,7 +147,8 @@ impl Lwk {
         }
         let child = command.spawn().unwrap();
         let listener = getter.join().unwrap();
-        let device = Arc::new(Device { listener, memory, state: Mutex::default(), changed: Condvar::new() });
+        let device =
+            Arc::new(Device { listener, memory, state: Mutex::default(), changed: Condvar::new() });
         let server = device.clone();
         thread::spawn(move || server.serve());
         let controls = HashMap::from([(SPACE, control)]);
@@ -149,7 +162,10 @@ impl Lwk {
 
     /// From now on everything goes to `slot` of `space`.
     pub fn slot_of(&mut self, space: u64, slot: u32) -> &mut Self {
-        let control = self.controls.entry(space).or_insert_with(|| map(&self.memory, space, CONTROL_BASE, CONTROL_MAPPED));
+        let control = self
+            .controls
+            .entry(space)
+            .or_insert_with(|| map(&self.memory, space, CONTROL_BASE, CONTROL_MAPPED));
         (self.control, self.space, self.slot) = (*control, space, slot);
         self
     }
@@ -247,7 +263,9 @@ impl Lwk {
     pub fn peek<const N: usize>(&self, address: u64) -> [u8; N] {
         assert!(address >= SCRATCH_BASE && address + N as u64 <= SCRATCH_BASE + 4096);
         // SAFETY: mapped for good; bytes.
-        unsafe { std::ptr::read_volatile(self.control.add((address - CONTROL_BASE) as usize).cast()) }
+        unsafe {
+            std::ptr::read_volatile(self.control.add((address - CONTROL_BASE) as usize).cast())
+        }
     }
 
     /// The start block's header and its strings.
@@ -390,7 +408,9 @@ fn read_words<const N: usize>(fd: RawFd) -> [u32; N] {
 fn take_descriptor(pid: u32, fd: u32) -> OwnedFd {
     // SAFETY: pidfds and a new descriptor that only we have.
     unsafe {
-        let process = OwnedFd::from_raw_fd(check(libc::syscall(libc::SYS_pidfd_open, pid, 0)).unwrap() as RawFd);
+        let process = OwnedFd::from_raw_fd(
+            check(libc::syscall(libc::SYS_pidfd_open, pid, 0)).unwrap() as RawFd,
+        );
         let fd = check(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0)).unwrap();
         OwnedFd::from_raw_fd(fd as RawFd)
     }

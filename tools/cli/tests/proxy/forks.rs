@@ -45,7 +45,9 @@ fn a_fork_is_a_space_of_its_own() {
 
     // Only the control window is mapped, until the LWK says what else.
     let window = format!("{CONTROL_BASE:x}-{CONTROL_END:x} rw-s");
-    let below = |line: &&String| u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap() < PROXY_BASE;
+    let below = |line: &&String| {
+        u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap() < PROXY_BASE
+    };
     let mapped = mappings(pid);
     let mapped: Vec<_> = mapped.iter().filter(below).collect();
     assert!(mapped.len() == 1 && mapped[0].starts_with(&window), "{mapped:?}");
@@ -155,5 +157,8 @@ fn a_fork_finds_a_descriptor() {
     assert_eq!(lwk.call(libc::SYS_prlimit64, &[0, libc::RLIMIT_NOFILE.into(), DATA, 0]), 0);
     let pid = fork(&mut lwk, 1, CHILD_SPACE);
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
-    assert!(limits.lines().any(|line| line.starts_with("Max open files            3 ")), "{limits}");
+    assert!(
+        limits.lines().any(|line| line.starts_with("Max open files            3 ")),
+        "{limits}"
+    );
 }

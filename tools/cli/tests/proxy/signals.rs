@@ -12,7 +12,10 @@ fn a_signal_interrupts_a_blocked_call() {
     assert_eq!(lwk.answer(), EINTR);
 
     // With SA_RESTART Linux would make the call again: it is not started instead.
-    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]), 0);
+    assert_eq!(
+        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]),
+        0
+    );
     lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
     blocked_in(lwk.tid(), libc::SYS_read);
     lwk.kill(libc::SIGUSR1);
@@ -65,7 +68,10 @@ fn masks_and_dispositions_are_linux_own() {
     assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
 
     assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_IGNORE, 0]), 0);
-    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGKILL as u64, MIRROR_IGNORE, 0]), -i64::from(libc::EINVAL));
+    assert_eq!(
+        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGKILL as u64, MIRROR_IGNORE, 0]),
+        -i64::from(libc::EINVAL)
+    );
     assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[65, MIRROR_IGNORE, 0]), -i64::from(libc::EINVAL));
     assert_eq!(status_mask(&lwk, "SigIgn") & usr1, usr1);
     lwk.kill(libc::SIGUSR1);
@@ -100,7 +106,10 @@ fn any_worker_gives_a_signal_back_as_it_came() {
     let taken = lwk.call(libc::SYS_rt_sigtimedwait, &[SCRATCH_BASE, SCRATCH_BASE + 128, 0, 8]);
     assert_eq!(taken, libc::SIGUSR1.into());
     let [sent] = lwk.sent()[..] else { panic!("{:?}", lwk.sent()) };
-    assert_eq!((sent.signal, sent.tid, sent.info[1], sent.info[2]), (libc::SIGUSR1 as u32, 0, 0, 4321));
+    assert_eq!(
+        (sent.signal, sent.tid, sent.info[1], sent.info[2]),
+        (libc::SIGUSR1 as u32, 0, 0, 4321)
+    );
 }
 
 #[test]
@@ -117,7 +126,10 @@ fn a_refused_signal_is_blocked_and_waits() {
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), RESULT_NOT_STARTED);
     assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
     // A call in progress is not interrupted, but made again.
-    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]), 0);
+    assert_eq!(
+        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]),
+        0
+    );
     lwk.refuse_signals(true);
     lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
     blocked_in(lwk.tid(), libc::SYS_read);

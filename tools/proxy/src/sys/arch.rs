@@ -7,7 +7,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use hanare_abi::PAGE_SIZE;
 use hanare_abi::ioctl::{IOCTL_POSE, Pose};
 use hanare_abi::slot::RESULT_NOT_STARTED;
-use linux_raw_sys::general::{__NR_arch_prctl, __NR_clone, __NR_clone3, __NR_exit, __NR_ioctl, __NR_munmap, __NR_rt_sigreturn, __NR_set_tid_address, CLONE_NEWTIME, clone_args};
+use linux_raw_sys::general::{
+    __NR_arch_prctl, __NR_clone, __NR_clone3, __NR_exit, __NR_ioctl, __NR_munmap,
+    __NR_rt_sigreturn, __NR_set_tid_address, CLONE_NEWTIME, clone_args,
+};
 
 use super::thread::Wanted;
 use crate::worker::Worker;
@@ -113,7 +116,13 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    fn clone_thread(flags: u64, stack: u64, worker: *const Worker, alive: *const AtomicU32, pidfd: u64) -> i64;
+    fn clone_thread(
+        flags: u64,
+        stack: u64,
+        worker: *const Worker,
+        alive: *const AtomicU32,
+        pidfd: u64,
+    ) -> i64;
     fn clone3_thread(args: *const clone_args, size: u64) -> i64;
     fn unmap_and_exit(start: u64, size: u64) -> !;
     fn abortable_call(nr: u64, args: *const u64) -> i64;
@@ -199,7 +208,13 @@ pub unsafe fn raw_call(nr: u32, args: [u64; 6]) -> i64 {
 /// `flags` are those of a thread that sets its thread pointer and has
 /// CLONE_CHILD_CLEARTID, or of a process that has its memory too. `pidfd` is an address of
 /// the application's, for CLONE_PIDFD.
-pub unsafe fn new_thread(flags: u64, stack: u64, worker: &'static Worker, pidfd: u64, wanted: Wanted) -> i64 {
+pub unsafe fn new_thread(
+    flags: u64,
+    stack: u64,
+    worker: &'static Worker,
+    pidfd: u64,
+    wanted: Wanted,
+) -> i64 {
     const EXIT_SIGNAL: u64 = 0x7f;
     const EVERYWHERE: u64 = 0xffff_ffff;
     let address = core::ptr::from_ref(worker);

@@ -41,7 +41,12 @@ impl Filter {
     fn take_part(&self, args: &[u64; 6]) -> Result<u64> {
         let [from, bytes, before, all, flags, confine] = *args;
         let window = CONTROL_BASE..=CONTROL_END - FILTER_PART as u64;
-        if bytes > FILTER_PART as u64 || all > LONGEST || before > all || bytes > all - before || !window.contains(&from) {
+        if bytes > FILTER_PART as u64
+            || all > LONGEST
+            || before > all
+            || bytes > all - before
+            || !window.contains(&from)
+        {
             return Err(Errno(EINVAL));
         }
         // One that was given up half-way has left its memory.
@@ -56,7 +61,13 @@ impl Filter {
         }
         // SAFETY: the part lies in the window, where nothing is borrowed, and ends within the
         // memory that was mapped with the first part.
-        unsafe { core::ptr::copy_nonoverlapping(from as *const u8, (at + before) as *mut u8, bytes as usize) };
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                from as *const u8,
+                (at + before) as *mut u8,
+                bytes as usize,
+            )
+        };
         if before + bytes < all {
             return Ok(0);
         }
@@ -65,6 +76,11 @@ impl Filter {
         }
         let program = [all / ONE, at];
         // SAFETY: Linux only reads: `struct sock_fprog`, and the instructions that it names.
-        check(unsafe { raw_call(__NR_seccomp, [SECCOMP_SET_MODE_FILTER.into(), flags, program.as_ptr() as u64, 0, 0, 0]) })
+        check(unsafe {
+            raw_call(
+                __NR_seccomp,
+                [SECCOMP_SET_MODE_FILTER.into(), flags, program.as_ptr() as u64, 0, 0, 0],
+            )
+        })
     }
 }

@@ -25,11 +25,7 @@ pub struct Errno(pub u32);
 pub type Result<T> = core::result::Result<T, Errno>;
 
 fn check(result: i64) -> Result<u64> {
-    if (-4095..0).contains(&result) {
-        Err(Errno(-result as u32))
-    } else {
-        Ok(result as u64)
-    }
+    if (-4095..0).contains(&result) { Err(Errno(-result as u32)) } else { Ok(result as u64) }
 }
 
 /// A call none of whose arguments is a pointer.
@@ -70,27 +66,12 @@ pub fn ioctl_plain(fd: u32, number: u32) -> Result<()> {
 /// The range must lie below the proxy (checked).
 pub fn map_device(fd: u32, start: u64, end: u64, offset: u64, replace: bool) -> Result<()> {
     assert!(start < end && end <= hanare_abi::layout::CONTROL_END);
-    let place = if replace {
-        MAP_FIXED
-    } else {
-        MAP_FIXED_NOREPLACE
-    };
+    let place = if replace { MAP_FIXED } else { MAP_FIXED_NOREPLACE };
     let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | place);
-    let args = [
-        start,
-        end - start,
-        protection.into(),
-        flags.into(),
-        fd.into(),
-        offset,
-    ];
+    let args = [start, end - start, protection.into(), flags.into(), fd.into(), offset];
     // SAFETY: nothing of the proxy lies in the range (it is linked above it).
     let at = check(unsafe { raw_call(__NR_mmap, args) })?;
-    if at == start {
-        Ok(())
-    } else {
-        Err(Errno(linux_raw_sys::errno::EEXIST))
-    }
+    if at == start { Ok(()) } else { Err(Errno(linux_raw_sys::errno::EEXIST)) }
 }
 
 /// Maps `fd` where nothing is, for a core dump.
@@ -98,7 +79,8 @@ pub fn map_device_for_dump(fd: u32, start: u64, end: u64, offset: u64, write: bo
     assert!(start < end && end <= hanare_abi::layout::CONTROL_END);
     let protection = PROT_READ | if write { PROT_WRITE } else { 0 };
     let flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
-    plain(__NR_mmap, [start, end - start, protection.into(), flags.into(), fd.into(), offset]).map(drop)
+    plain(__NR_mmap, [start, end - start, protection.into(), flags.into(), fd.into(), offset])
+        .map(drop)
 }
 
 /// Unmaps a part of the application's addresses.
@@ -115,7 +97,8 @@ pub fn leave_out_of_dump(start: u64, end: u64) -> Result<()> {
 /// Whether the process may be dumped, and its files in /proc are its user's
 /// (PR_SET_DUMPABLE).
 pub fn set_dumpable(may: bool) {
-    let _ = plain(__NR_prctl, [linux_raw_sys::prctl::PR_SET_DUMPABLE.into(), may.into(), 0, 0, 0, 0]);
+    let _ =
+        plain(__NR_prctl, [linux_raw_sys::prctl::PR_SET_DUMPABLE.into(), may.into(), 0, 0, 0, 0]);
 }
 
 /// Whether the process may be dumped (PR_GET_DUMPABLE).
@@ -133,14 +116,18 @@ pub fn schedule_as(tid: u32) {
     let mut attributes = [0u8; 64];
     let at = attributes.as_mut_ptr() as u64;
     // SAFETY: it writes as many bytes as it is told.
-    let known = check(unsafe { raw_call(__NR_sched_getattr, [tid.into(), at, attributes.len() as u64, 0, 0, 0]) });
+    let known = check(unsafe {
+        raw_call(__NR_sched_getattr, [tid.into(), at, attributes.len() as u64, 0, 0, 0])
+    });
     if known.is_ok() {
         // SAFETY: it reads what was written there, which begins with its size.
         let _ = check(unsafe { raw_call(__NR_sched_setattr, [0, at, 0, 0, 0, 0]) });
     }
     const WHO_PROCESS: u64 = 1; // a thread, in fact
     let of_io = |tid: u32| plain(__NR_ioprio_get, [WHO_PROCESS, tid.into(), 0, 0, 0, 0]);
-    if let Ok(priority) = of_io(tid) && of_io(0) != Ok(priority) {
+    if let Ok(priority) = of_io(tid)
+        && of_io(0) != Ok(priority)
+    {
         let _ = plain(__NR_ioprio_set, [WHO_PROCESS, 0, priority, 0, 0, 0]);
     }
 }
@@ -167,28 +154,14 @@ pub fn close(fd: u32) {
 
 /// Reads into `buffer`.
 pub fn read(fd: u32, buffer: &mut [u8]) -> Result<usize> {
-    let args = [
-        fd.into(),
-        buffer.as_mut_ptr() as u64,
-        buffer.len() as u64,
-        0,
-        0,
-        0,
-    ];
+    let args = [fd.into(), buffer.as_mut_ptr() as u64, buffer.len() as u64, 0, 0, 0];
     // SAFETY: a buffer of that length.
     Ok(check(unsafe { raw_call(__NR_read, args) })? as usize)
 }
 
 /// Writes `bytes`, as far as it goes.
 pub fn write(fd: u32, bytes: &[u8]) -> Result<usize> {
-    let args = [
-        fd.into(),
-        bytes.as_ptr() as u64,
-        bytes.len() as u64,
-        0,
-        0,
-        0,
-    ];
+    let args = [fd.into(), bytes.as_ptr() as u64, bytes.len() as u64, 0, 0, 0];
     // SAFETY: a buffer of that length.
     Ok(check(unsafe { raw_call(__NR_write, args) })? as usize)
 }
@@ -201,10 +174,7 @@ pub fn fcntl(fd: u32, command: u32, value: u64) -> Result<u64> {
 
 /// A resource limit: soft and hard.
 pub fn get_limit(resource: u32) -> Result<rlimit64> {
-    let mut limit = rlimit64 {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = rlimit64 { rlim_cur: 0, rlim_max: 0 };
     let pointer = &raw mut limit as u64;
     // SAFETY: a structure of the kernel's own definition.
     check(unsafe { raw_call(__NR_prlimit64, [0, resource.into(), 0, pointer, 0, 0]) })?;
@@ -252,28 +222,14 @@ pub fn personality() -> u32 {
 
 /// Fills `bytes` with random ones.
 pub fn random(bytes: &mut [u8]) -> Result<()> {
-    let args = [
-        bytes.as_mut_ptr() as u64,
-        bytes.len() as u64,
-        GRND_INSECURE.into(),
-        0,
-        0,
-        0,
-    ];
+    let args = [bytes.as_mut_ptr() as u64, bytes.len() as u64, GRND_INSECURE.into(), 0, 0, 0];
     // SAFETY: a buffer of that length.
     check(unsafe { raw_call(__NR_getrandom, args) }).map(drop)
 }
 
 /// Names this thread, and the process' first one, which `ps` shows.
 pub fn set_name(name: &CStr) {
-    let args = [
-        linux_raw_sys::prctl::PR_SET_NAME.into(),
-        name.as_ptr() as u64,
-        0,
-        0,
-        0,
-        0,
-    ];
+    let args = [linux_raw_sys::prctl::PR_SET_NAME.into(), name.as_ptr() as u64, 0, 0, 0, 0];
     // SAFETY: a C string; Linux reads at most 16 bytes of it.
     let _ = unsafe { raw_call(__NR_prctl, args) };
     if pid() == thread_id() {
@@ -311,7 +267,9 @@ pub fn copy_of(fd: u32, start: u64, end: u64) -> Result<u64> {
     let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
     let bytes = end - start;
     // SAFETY: a new mapping where nothing is.
-    let copy = check(unsafe { raw_call(__NR_mmap, [0, bytes, protection.into(), flags.into(), u64::MAX, 0]) })?;
+    let copy = check(unsafe {
+        raw_call(__NR_mmap, [0, bytes, protection.into(), flags.into(), u64::MAX, 0])
+    })?;
     // By the module, because the application may have unmapped it meanwhile: no fault here.
     match ioctl(fd, IOCTL_COPY, &mut hanare_abi::ioctl::Copy { from: start, to: copy, bytes }) {
         Ok(()) => Ok(copy),
@@ -332,7 +290,14 @@ pub fn forget_copy(copy: u64, bytes: u64) {
 /// Tells Linux where program, heap, stack, arguments and environment are.
 pub fn set_memory_map(map: &MemoryMap) -> Result<()> {
     use linux_raw_sys::prctl::{PR_SET_MM, PR_SET_MM_MAP};
-    let args = [PR_SET_MM.into(), PR_SET_MM_MAP.into(), map as *const MemoryMap as u64, size_of::<MemoryMap>() as u64, 0, 0];
+    let args = [
+        PR_SET_MM.into(),
+        PR_SET_MM_MAP.into(),
+        map as *const MemoryMap as u64,
+        size_of::<MemoryMap>() as u64,
+        0,
+        0,
+    ];
     // SAFETY: Linux reads the structure, and the words that it names of the
     // application's memory; it only remembers the other addresses.
     check(unsafe { raw_call(__NR_prctl, args) }).map(drop)
@@ -340,23 +305,18 @@ pub fn set_memory_map(map: &MemoryMap) -> Result<()> {
 
 /// CLOCK_MONOTONIC in ns.
 pub fn monotonic_ns() -> u64 {
-    let mut time = __kernel_timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = __kernel_timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a structure of the kernel's own definition.
     let _ = unsafe {
-        raw_call(
-            __NR_clock_gettime,
-            [CLOCK_MONOTONIC.into(), &raw mut time as u64, 0, 0, 0, 0],
-        )
+        raw_call(__NR_clock_gettime, [CLOCK_MONOTONIC.into(), &raw mut time as u64, 0, 0, 0, 0])
     };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Sleeps; a signal ends it early.
 pub fn sleep_ms(ms: u64) {
-    let time = __kernel_timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as i64 };
+    let time =
+        __kernel_timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as i64 };
     // SAFETY: a structure of the kernel's own definition; no remainder is wanted.
     let _ = unsafe { raw_call(__NR_nanosleep, [&raw const time as u64, 0, 0, 0, 0, 0]) };
 }
@@ -371,11 +331,17 @@ pub fn fork(args: &clone_args) -> Result<u32> {
     if args.flags & !OLDER == 0 && args.set_tid_size == 0 {
         // Allowed also where a filter of system calls does not know clone3. Linux checks the
         // address, which is the application's.
-        return plain(__NR_clone, [args.flags | args.exit_signal, 0, args.pidfd, 0, 0, 0]).map(|pid| pid as u32);
+        return plain(__NR_clone, [args.flags | args.exit_signal, 0, args.pidfd, 0, 0, 0])
+            .map(|pid| pid as u32);
     }
     // SAFETY: a copy of this process goes on with the same stack. The kernel checks
     // the addresses in `args`, which are the application's.
-    let result = unsafe { raw_call(__NR_clone3, [core::ptr::from_ref(args) as u64, size_of::<clone_args>() as u64, 0, 0, 0, 0]) };
+    let result = unsafe {
+        raw_call(
+            __NR_clone3,
+            [core::ptr::from_ref(args) as u64, size_of::<clone_args>() as u64, 0, 0, 0, 0],
+        )
+    };
     check(result).map(|pid| pid as u32)
 }
 

@@ -121,7 +121,9 @@ impl Window {
         let pages = SCRATCH_BASE..=self.scratch(hanare_abi::layout::SLOTS_MAX) - bytes.len() as u64;
         if pages.contains(&address) {
             // SAFETY: inside the scratch pages, which nothing here borrows.
-            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) }
+            unsafe {
+                core::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len())
+            }
         }
     }
 
@@ -143,7 +145,7 @@ impl Window {
     pub fn read_words<const N: usize>(self, address: u64) -> [u64; N] {
         core::array::from_fn(|i| {
             let at = address.saturating_add(8 * i as u64);
-            if !(CONTROL_BASE..CONTROL_END - 7).contains(&at) || at % 8 != 0 {
+            if !(CONTROL_BASE..CONTROL_END - 7).contains(&at) || !at.is_multiple_of(8) {
                 return 0;
             }
             // SAFETY: inside the window, aligned; a word may have any value.
@@ -180,10 +182,7 @@ unsafe impl<T: Sync> Sync for Once<T> {}
 impl<T> Once<T> {
     /// Not set.
     pub const fn new() -> Self {
-        Self {
-            ready: AtomicU32::new(0),
-            value: UnsafeCell::new(MaybeUninit::uninit()),
-        }
+        Self { ready: AtomicU32::new(0), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
     /// Sets it; the first thread does so, once, before it makes others.

@@ -147,19 +147,12 @@ fn sigaction(
 
 /// What Linux does with `signal` now.
 pub fn action(signal: u32) -> Result<Action> {
-    let mut old = KernelAction {
-        handler: 0,
-        flags: 0,
-        restorer: 0,
-        mask: 0,
-    };
+    let mut old = KernelAction { handler: 0, flags: 0, restorer: 0, mask: 0 };
     sigaction(signal, None, Some(&mut old))?;
     Ok(match old.handler {
         0 => Action::Default,
         1 => Action::Ignore,
-        _ => Action::Forward {
-            restart: old.flags & u64::from(SA_RESTART) != 0,
-        },
+        _ => Action::Forward { restart: old.flags & u64::from(SA_RESTART) != 0 },
     })
 }
 
@@ -173,10 +166,9 @@ pub fn set_action_and(signal: u32, action: Action, more: u64) -> Result<()> {
     let (handler, flags) = match action {
         Action::Default => (0, 0),
         Action::Ignore => (1, 0),
-        Action::Forward { restart } => (
-            handler as *const () as usize,
-            SA_SIGINFO | if restart { SA_RESTART } else { 0 },
-        ),
+        Action::Forward { restart } => {
+            (handler as *const () as usize, SA_SIGINFO | if restart { SA_RESTART } else { 0 })
+        }
     };
     let new = KernelAction {
         handler,
@@ -190,14 +182,7 @@ pub fn set_action_and(signal: u32, action: Action, more: u64) -> Result<()> {
 /// Sets this thread's mask and gives the old one.
 pub fn set_mask(mask: Mask) -> Mask {
     let mut old = 0;
-    let args = [
-        SIG_SETMASK.into(),
-        &raw const mask as u64,
-        &raw mut old as u64,
-        8,
-        0,
-        0,
-    ];
+    let args = [SIG_SETMASK.into(), &raw const mask as u64, &raw mut old as u64, 8, 0, 0];
     // SAFETY: two masks of 8 bytes.
     let _ = unsafe { raw_call(__NR_rt_sigprocmask, args) };
     old
@@ -238,5 +223,9 @@ pub fn give_back(signal: u32, info: &Info) {
 
 /// To the thread `tid` of this process, or with 0 to the process.
 fn send(signal: u32, tid: u32, info: &Info) -> Result<()> {
-    super::ioctl(crate::process::get().space.fd, IOCTL_SEND, &mut Send { signal, tid, info: info.words })
+    super::ioctl(
+        crate::process::get().space.fd,
+        IOCTL_SEND,
+        &mut Send { signal, tid, info: info.words },
+    )
 }

@@ -62,15 +62,19 @@ impl Block {
     /// Leaves the block, which may still be in use, for a later thread; `full`: there
     /// are enough.
     fn keep_or(self, full: impl FnOnce()) {
-        let put = |kept: &AtomicU64| kept.compare_exchange(0, self.0, Ordering::Release, Ordering::Relaxed).is_ok();
+        let put = |kept: &AtomicU64| {
+            kept.compare_exchange(0, self.0, Ordering::Release, Ordering::Relaxed).is_ok()
+        };
         if self.0 != 0 && !KEPT.iter().any(put) {
             full();
         }
     }
 
     fn new() -> Result<Self> {
-        let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK);
-        let start = plain(__NR_mmap, [0, BLOCK_SIZE, protection.into(), flags.into(), u64::MAX, 0])?;
+        let (protection, flags) =
+            (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK);
+        let start =
+            plain(__NR_mmap, [0, BLOCK_SIZE, protection.into(), flags.into(), u64::MAX, 0])?;
         let block = Self(start);
         let made = if start >= CONTROL_END { block.guard() } else { Err(Errno(ENOMEM)) };
         if let Err(error) = made {
@@ -109,7 +113,8 @@ const ALWAYS: u32 = CLONE_VM | CLONE_CHILD_CLEARTID | CLONE_SETTLS;
 /// Makes a worker for `slot` with a thread of its own, all signals blocked, and
 /// gives its thread id. `own`: CLONE_FS and CLONE_FILES where it does not share.
 pub fn spawn(slot: u32, role: Role, own: u64) -> Result<u32> {
-    const FLAGS: u32 = ALWAYS | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+    const FLAGS: u32 =
+        ALWAYS | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
     let flags = u64::from(FLAGS) & !(own & u64::from(CLONE_FS | CLONE_FILES));
     make(slot, role, flags, 0, Wanted::default()).map(|(tid, _)| tid)
 }

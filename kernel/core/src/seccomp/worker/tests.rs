@@ -93,15 +93,31 @@ fn nothing_else_does() {
 
 #[test]
 fn a_programs_call_gets_its_filters_answer() {
-    let by_argument = [load(NUMBER_AT), jump(code::JEQ, 257, 0, 3), load(argument_at(2)), jump(code::JEQ, 5, 0, 1), end(action::ALLOW), end(action::ERRNO | 7)];
+    let by_argument = [
+        load(NUMBER_AT),
+        jump(code::JEQ, 257, 0, 3),
+        load(argument_at(2)),
+        jump(code::JEQ, 5, 0, 1),
+        end(action::ALLOW),
+        end(action::ERRNO | 7),
+    ];
     let registers = [jump(code::JEQ, 0, 0, 1), end(action::ERRNO | 1), end(action::ERRNO | 2)];
-    let index = [op(code::MISC | code::TXA, 0), jump(code::JEQ, 0, 0, 1), end(action::ERRNO | 3), end(action::ERRNO | 4)];
+    let index = [
+        op(code::MISC | code::TXA, 0),
+        jump(code::JEQ, 0, 0, 1),
+        end(action::ERRNO | 3),
+        end(action::ERRNO | 4),
+    ];
     for filter in [&by_argument[..], &registers, &index] {
         let (alone, worker) = (Program::new(filter.to_vec()).unwrap(), with(filter));
         for number in [0, 2, 59, 257, 500] {
             for third in [0, 5, 6] {
                 let args = [1, 2, third];
-                assert_eq!(ask(&worker, number, &args), ask(&alone, number, &args), "{number} {third}");
+                assert_eq!(
+                    ask(&worker, number, &args),
+                    ask(&alone, number, &args),
+                    "{number} {third}"
+                );
             }
         }
     }
@@ -110,7 +126,8 @@ fn a_programs_call_gets_its_filters_answer() {
 #[test]
 fn strict_mode_knows_four_calls() {
     let strict = Program::new(STRICT.to_vec()).unwrap();
-    let allowed: Vec<u32> = (0..nr::END).filter(|n| ask(&strict, *n, &[]) == action::ALLOW).collect();
+    let allowed: Vec<u32> =
+        (0..nr::END).filter(|n| ask(&strict, *n, &[]) == action::ALLOW).collect();
     assert_eq!(allowed, [0, 1, nr::RT_SIGRETURN, nr::EXIT]);
     assert_eq!(ask(&strict, 2, &[]), action::KILL_THREAD);
 }
@@ -133,7 +150,14 @@ fn where_a_call_is_made_is_left_open() {
     ];
     assert_eq!(ask(&Program::new(filter.to_vec()).unwrap(), 1, &[7]), action::ERRNO | 5);
     let worker = with(&filter);
-    for (number, answer) in [(0, action::ALLOW), (1, action::ALLOW), (32, action::ALLOW), (2, DENIED), (59, DENIED), (600, DENIED)] {
+    for (number, answer) in [
+        (0, action::ALLOW),
+        (1, action::ALLOW),
+        (32, action::ALLOW),
+        (2, DENIED),
+        (59, DENIED),
+        (600, DENIED),
+    ] {
         assert_eq!(ask(&worker, number, &[]), answer, "{number}");
     }
 }
@@ -141,7 +165,13 @@ fn where_a_call_is_made_is_left_open() {
 #[test]
 fn of_a_filter_that_leaves_no_room_the_numbers_count() {
     let room = MAX_INSTRUCTIONS - for_worker(&[], CONTROL).unwrap().len();
-    let filter = [load(argument_at(0)), jump(code::JEQ, 5, 0, 3), load(NUMBER_AT), jump(code::JEQ, 2, 0, 1), end(action::ALLOW)];
+    let filter = [
+        load(argument_at(0)),
+        jump(code::JEQ, 5, 0, 3),
+        load(NUMBER_AT),
+        jump(code::JEQ, 2, 0, 1),
+        end(action::ALLOW),
+    ];
     for (length, other_argument) in [(room, action::KILL_PROCESS), (room + 1, action::ALLOW)] {
         let mut long = filter.to_vec();
         long.resize(length, end(action::KILL_PROCESS));
@@ -162,7 +192,9 @@ fn what_is_not_known_is_allowed() {
     let by_index = [op(code::MISC, 0), op(code::LD | code::IMM, 9), op(code::MISC | code::TXA, 0)];
     let by_cell = [op(code::ST, 3), op(code::LD | code::IMM, 9), op(code::LD | code::MEM, 3)];
     let by_sum = [op(code::ALU | code::ADD, 1), op(code::ALU | code::SUB, 1)];
-    for (way, others) in [(&by_index[..], action::ALLOW), (&by_cell, action::ALLOW), (&by_sum, DENIED)] {
+    for (way, others) in
+        [(&by_index[..], action::ALLOW), (&by_cell, action::ALLOW), (&by_sum, DENIED)]
+    {
         let filter: Vec<Instruction> = first.iter().chain(way).chain(&compare).copied().collect();
         let worker = with(&filter);
         assert_eq!(ask(&worker, 2, &[]), action::ALLOW);

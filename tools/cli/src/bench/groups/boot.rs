@@ -19,11 +19,7 @@ pub const BOOT: Group = Group {
         Figure::lower("boot.memory", "ms", "reserve 256 MiB"),
         Figure::lower("boot.cpus", "ms", "take the CPUs from Linux"),
         Figure::lower("boot.load", "ms", "load the image"),
-        Figure::lower(
-            "boot.first-cpu",
-            "ms",
-            "first CPU: from its start until it serves requests",
-        ),
+        Figure::lower("boot.first-cpu", "ms", "first CPU: from its start until it serves requests"),
         Figure::lower("boot.other-cpus", "ms", "the other CPUs"),
         Figure::lower(
             "boot.total",
@@ -75,8 +71,6 @@ fn total_ms(lab: &mut Lab) -> Result<f64> {
     }
     lab.adopt();
     let samples = lab.guest(Side::Lwk, &[], &["first"])?.samples()?;
-    let (_, first) = samples
-        .first()
-        .context("the measured program printed nothing")?;
+    let (_, first) = samples.first().context("the measured program printed nothing")?;
     Ok((first - start) * 1e3)
 }

@@ -14,12 +14,8 @@ pub const CALLS: Group = Group {
         Figure::lower("call.local", "ns", "null call served by the LWK (getpid)")
             .target(Target::Ratio(0.7)),
         Figure::lower("call.clock", "ns", "clock_gettime by way of the vDSO"),
-        Figure::lower(
-            "call.delegated",
-            "ns",
-            "null delegated call, polling (getppid)",
-        )
-        .target(Target::Ratio(2.5)),
+        Figure::lower("call.delegated", "ns", "null delegated call, polling (getppid)")
+            .target(Target::Ratio(2.5)),
     ],
     measure: by_guest,
 };
@@ -29,11 +25,7 @@ pub const AFTER: Group = Group {
     name: "after",
     needs: Needs::Instance,
     figures: &[
-        Figure::lower(
-            "call.after-20us",
-            "ns",
-            "null delegated call, 20 us after the last",
-        ),
+        Figure::lower("call.after-20us", "ns", "null delegated call, 20 us after the last"),
         Figure::lower(
             "call.after-1ms",
             "ns",

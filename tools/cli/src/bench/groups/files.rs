@@ -17,20 +17,12 @@ pub const FILES: Group = Group {
             .target(Target::Ratio(0.97)),
         Figure::higher("read.1k-first", "MiB/s", "read 1 KiB into untouched memory")
             .target(Target::Ratio(0.8)),
-        Figure::higher(
-            "read.64k-first",
-            "MiB/s",
-            "read 64 KiB into untouched memory",
-        )
-        .target(Target::Ratio(0.8)),
+        Figure::higher("read.64k-first", "MiB/s", "read 64 KiB into untouched memory")
+            .target(Target::Ratio(0.8)),
         Figure::higher("read.1m-first", "MiB/s", "read 1 MiB into untouched memory")
             .target(Target::Ratio(0.8)),
-        Figure::higher(
-            "read.10m-first",
-            "MiB/s",
-            "read 10 MiB into untouched memory",
-        )
-        .target(Target::Ratio(0.8)),
+        Figure::higher("read.10m-first", "MiB/s", "read 10 MiB into untouched memory")
+            .target(Target::Ratio(0.8)),
         Figure::lower("read.1m-by-1k", "ms", "read 1 MB in 1,024 calls").target(Target::Ratio(2.0)),
     ],
     measure: by_guest,

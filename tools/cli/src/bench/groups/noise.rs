@@ -41,33 +41,19 @@ fn measure(lab: &mut Lab, _: &Group) -> Result<Samples> {
 
     let device = Device::open()?;
     let instance = device.instance(lab.name(), false)?;
-    let cpu = instance
-        .cpus
-        .last()
-        .context("an instance without CPUs")?
-        .linux_cpu;
+    let cpu = instance.cpus.last().context("an instance without CPUs")?.linux_cpu;
     let lwk_counters = || -> Result<Vec<u64>> {
         let instance = device.instance(lab.name(), false)?;
-        let cpu: &Cpu = instance
-            .cpus
-            .iter()
-            .find(|found| found.linux_cpu == cpu)
-            .context("the CPU is gone")?;
+        let cpu: &Cpu =
+            instance.cpus.iter().find(|found| found.linux_cpu == cpu).context("the CPU is gone")?;
         Ok(vec![cpu.interrupts, cpu.exceptions])
     };
     let counts = while_computing(lab, Side::Lwk, cpu, seconds, &lwk_counters)?;
     samples.add(Side::Lwk, "noise.interrupts", counts[0]);
     samples.add(Side::Lwk, "noise.exceptions", counts[1]);
 
-    let cpu = *machine::online_cpus()
-        .numbers()
-        .last()
-        .context("Linux without CPUs")?;
-    let linux_counters = || {
-        Ok(vec![
-            interrupts(cpu).context("/proc/interrupts cannot be read")?,
-        ])
-    };
+    let cpu = *machine::online_cpus().numbers().last().context("Linux without CPUs")?;
+    let linux_counters = || Ok(vec![interrupts(cpu).context("/proc/interrupts cannot be read")?]);
     let counts = while_computing(lab, Side::Linux, cpu, seconds, &linux_counters)?;
     samples.add(Side::Linux, "noise.interrupts", counts[0]);
     Ok(samples)
@@ -88,19 +74,13 @@ fn while_computing(
         Side::Lwk => lab.guest(side, &["--cpus", &on], &["compute", &duration])?,
         Side::Linux => lab.guest(side, &[], &["compute", &duration, &format!("cpu={cpu}")])?,
     };
-    guest
-        .next()?
-        .context("the measured program did not begin")?;
+    guest.next()?.context("the measured program did not begin")?;
     sleep(MARGIN);
     let before = counters()?;
     sleep(Duration::from_secs(seconds));
     let after = counters()?;
     guest.samples()?;
-    Ok(after
-        .iter()
-        .zip(before)
-        .map(|(after, before)| (after - before) as f64)
-        .collect())
+    Ok(after.iter().zip(before).map(|(after, before)| (after - before) as f64).collect())
 }
 
 /// Interrupts of all kinds that a CPU of Linux took.
@@ -110,10 +90,7 @@ fn interrupts(cpu: u32) -> Option<u64> {
 
 fn sum_column(table: &str, name: &str) -> Option<u64> {
     let mut lines = table.lines();
-    let column = lines
-        .next()?
-        .split_whitespace()
-        .position(|header| header == name)?;
+    let column = lines.next()?.split_whitespace().position(|header| header == name)?;
     let cells =
         lines.filter_map(|line| line.split_whitespace().nth(column + 1)?.parse::<u64>().ok());
     Some(cells.sum())

@@ -13,11 +13,7 @@ use crate::bench::samples::{Samples, Side};
 pub const START: Group = Group {
     name: "start",
     needs: Needs::Instance,
-    figures: &[Figure::lower(
-        "start.true",
-        "ms",
-        "/bin/true: start, run, end, be waited for",
-    )],
+    figures: &[Figure::lower("start.true", "ms", "/bin/true: start, run, end, be waited for")],
     measure,
 };
 
@@ -33,10 +29,7 @@ fn measure(lab: &mut Lab, _: &Group) -> Result<Samples> {
             let mut best = f64::INFINITY;
             for _ in 0..TRIES {
                 let start = Instant::now();
-                let status = lab
-                    .command(side, &[], "/bin/true")?
-                    .stdin(Stdio::null())
-                    .status()?;
+                let status = lab.command(side, &[], "/bin/true")?.stdin(Stdio::null()).status()?;
                 best = best.min(start.elapsed().as_secs_f64() * 1e3);
                 if !status.success() {
                     bail!("/bin/true failed: {status}");
