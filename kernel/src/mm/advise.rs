@@ -6,7 +6,7 @@ use super::release::Removed;
 use super::{FileRef, fault, huge};
 use crate::link::delegate;
 use crate::process::Process;
-use crate::sched::cpus;
+use crate::process::thread;
 use hanare_core::addr::align_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
@@ -49,10 +49,10 @@ pub fn madvise(addr: u64, len: u64, advice: u64) -> Result<u64> {
     if addr == end {
         return Ok(0);
     }
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     if advice >= HWPOISON {
         // No memory fails on request here (as without CONFIG_MEMORY_FAILURE).
-        return Err(if cpus::current().ids.lock().euid == 0 {
+        return Err(if thread::current().ids.lock().euid == 0 {
             errno::EINVAL
         } else {
             errno::EPERM

@@ -11,7 +11,7 @@ use super::calls::{choose, unmap_range, unreserve};
 use super::shared;
 use crate::link::delegate;
 use crate::process::Process;
-use crate::sched::cpus;
+use crate::process::thread;
 use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
@@ -32,7 +32,7 @@ const EVENT: u64 = 32;
 
 /// io_setup.
 pub fn io_setup(events: u64, context: u64) -> Result<u64> {
-    let thread = cpus::current();
+    let thread = thread::current();
     let p = &thread.process;
     if usercopy::read_u64(context).map_err(|_| errno::EFAULT)? != 0 {
         return Err(errno::EINVAL);
@@ -93,7 +93,7 @@ fn ring_size(p: &Process, scratch: u64, ring: u64) -> Result<u64> {
     for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
         to.copy_from_slice(&word.to_le_bytes());
     }
-    p.write_scratch(cpus::current().slot_index, &bytes)?;
+    p.write_scratch(thread::current().slot_index, &bytes)?;
     delegate::linux(SYS_PROCESS_VM_READV, [pid, scratch, 1, scratch + 16, 1, 0])?;
     p.read_control(scratch, &mut bytes);
     let events = u32::from_le_bytes([bytes[36], bytes[37], bytes[38], bytes[39]]);
@@ -102,7 +102,7 @@ fn ring_size(p: &Process, scratch: u64, ring: u64) -> Result<u64> {
 
 /// io_destroy: Linux unmaps the ring, which is forgotten here as well.
 pub fn io_destroy(context: u64) -> Result<u64> {
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let ring = p.mm.lock().vmas.find(context).filter(|v| v.start == context).map(|v| v.end);
     delegate::linux(SYS_IO_DESTROY, [context, 0, 0, 0, 0, 0])?;
     if let Some(end) = ring {

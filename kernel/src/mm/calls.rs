@@ -8,7 +8,7 @@ use super::{AddressSpace, FileRef, anonymous, huge, lock, pte_bits, shared};
 use crate::base::{frames, heap};
 use crate::link::{delegate, services};
 use crate::process::Process;
-use crate::sched::cpus;
+use crate::process::thread;
 use alloc::collections::LinkedList;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::{page_down, page_up};
@@ -100,7 +100,7 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
     if !anonymous_map && offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
         return Err(errno::EOVERFLOW);
     }
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let file = file.transpose()?;
     let prot = match &file {
         Some(Private::Regular { max_prot, .. }) => with_implied(p, prot) & (prot | *max_prot),
@@ -263,7 +263,7 @@ fn take_reserved(mm: &mut AddressSpace, start: u64, end: u64) -> LinkedList<Vma<
 /// A range that nobody else may take: of a mapping to come, or of one that Linux has
 /// to forget first. It is this thread's: others may unmap it and reserve anew.
 pub(super) fn reservation(start: u64, end: u64) -> Vma<FileRef> {
-    let backing = Backing::Special(SpecialKind::Other(cpus::current().slot_index));
+    let backing = Backing::Special(SpecialKind::Other(thread::current().slot_index));
     Vma {
         start,
         end,
@@ -344,7 +344,7 @@ pub fn munmap(addr: u64, len: u64) -> Result<u64> {
     // Behind USER_MAX nothing is mapped.
     let (start, end) = (addr.min(USER_MAX), page_up(end).min(USER_MAX));
     if start < end {
-        unmap_range(&cpus::current().process, start, end)?;
+        unmap_range(&thread::current().process, start, end)?;
     }
     Ok(0)
 }
@@ -464,7 +464,7 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
     if prot & !(7 | PROT_SEM | grows) != 0 {
         return Err(errno::EINVAL);
     }
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     if grows != 0 {
         let mm = p.mm.lock();
         let v = mm.vmas.find_next(start).filter(|v| v.start < end).ok_or(errno::ENOMEM)?;
@@ -591,7 +591,7 @@ pub(super) fn shared_parts(p: &Process, start: u64, end: u64) -> LinkedList<(u64
 
 /// brk: the new end, or the old one if that cannot be.
 pub fn brk(wanted: u64) -> u64 {
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let (start, old) = {
         let mm = p.mm.lock();
         (mm.brk_start, mm.brk)
@@ -644,7 +644,7 @@ pub fn msync(addr: u64, len: u64, flags: u64) -> Result<u64> {
         return Ok(0);
     }
     let (start, end) = (addr.min(USER_MAX), wanted.min(USER_MAX)); // what is behind is a hole
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     if flags & INVALIDATE != 0
         && p.mm.lock().vmas.range(start, end).any(|v| v.flags.contains(VmaFlags::LOCKED))
     {

@@ -1,11 +1,12 @@
 //! Page faults: finding out what belongs at an address, and putting it there.
 
 use super::{AddressSpace, FileRef, pte_bits, shared};
+use crate::base::counts;
 use crate::base::{frames, heap};
 use crate::link::services::{self, Extents};
 use crate::mm::space::Space;
-use crate::process::{Process, info};
-use crate::sched::cpus;
+use crate::process::Process;
+use crate::process::thread;
 use alloc::vec::Vec;
 use core::ops::Range;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_FILL};
@@ -116,7 +117,7 @@ pub fn in_user_mode(addr: u64, error: u64) -> Result<(), Signal> {
 }
 
 fn serve(addr: u64, error: u64, may_come_again: bool) -> Result<(), Signal> {
-    let thread = cpus::current();
+    let thread = thread::current();
     let p = &thread.process;
     let wanted = if error & FETCH != 0 {
         Prot::EXEC
@@ -125,7 +126,7 @@ fn serve(addr: u64, error: u64, may_come_again: bool) -> Result<(), Signal> {
     } else {
         Prot::READ
     };
-    info::count(&thread.counts.faults);
+    counts::count(&thread.counts.faults);
     let mut forgotten = false;
     loop {
         if p.is_killed() {

@@ -4,8 +4,8 @@ use super::content::Content;
 use super::{FileHandle, FileRef};
 use crate::base::heap;
 use crate::link::services;
+use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::sched::cpus;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -92,7 +92,7 @@ impl LastMapped {
 
 /// What descriptor `fd` of the running process stands for, to be mapped with `prot`.
 pub fn private(fd: u64, prot: Prot) -> Result<Private> {
-    let thread = cpus::current();
+    let thread = thread::current();
     let fd = fd & 0xffff_ffff;
     let (file, bits) = match thread.process.last_mapped.get(thread.slot_index, fd) {
         Some(known) => known,

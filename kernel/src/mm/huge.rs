@@ -9,6 +9,7 @@ use super::AddressSpace;
 use super::release::Removed;
 use crate::link::delegate;
 use crate::process::Process;
+use crate::process::thread;
 use crate::sched::cpus;
 use hanare_core::addr::align_up;
 use hanare_core::errno::{self, Result};
@@ -44,7 +45,7 @@ pub fn with_size(flags: u64, size: u64) -> u64 {
 pub fn page_size_of_file(fd: u64) -> Option<(u64, VmaFlags)> {
     const FSTATFS: u32 = 138;
     const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
-    let me = cpus::current();
+    let me = thread::current();
     let to = me.process.write_scratch(me.slot_index, &[]).ok()?;
     delegate::linux(FSTATFS, [fd, to, 0, 0, 0, 0]).ok()?;
     let word = |at: u64| {

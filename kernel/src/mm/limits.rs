@@ -4,9 +4,9 @@ use super::{AddressSpace, FileRef};
 use crate::base::{frames, heap};
 use crate::link::delegate;
 use crate::mm::space;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::{Process, rights};
-use crate::sched::cpus;
 use alloc::sync::Arc;
 use hanare_abi::service::MAY_LIMIT;
 use hanare_core::errno::{self, Result};
@@ -38,7 +38,7 @@ impl Limits {
         };
         // As Linux does for Valgrind: a soft limit of nothing does not count.
         let data = if data == 0 {
-            linux_limit(cpus::current(), 0, RLIMIT_DATA).map_or(0, |l| l.1)
+            linux_limit(thread::current(), 0, RLIMIT_DATA).map_or(0, |l| l.1)
         } else {
             data
         };
@@ -120,7 +120,7 @@ impl LockLimit {
     /// # Errors
     /// `EPERM`: it may lock nothing at all.
     pub fn ask() -> Result<LockLimit> {
-        let thread = cpus::current();
+        let thread = thread::current();
         let p = &thread.process;
         let (bytes, _) = linux_limit(thread, 0, RLIMIT_MEMLOCK)?;
         let privileged = capable(p, thread.slot_index, CAP_IPC_LOCK)?;
@@ -164,7 +164,7 @@ pub fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
 
 /// The process of the instance that `prlimit64` names; `None`: one of Linux'.
 pub fn target(pid: u64) -> Option<Arc<Process>> {
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let own = pid as u32 == 0 || pid as u32 == p.identity.lock().pid;
     if own { Some(p.clone()) } else { space::find_thread(p, pid as u32).map(|t| t.process.clone()) }
 }
@@ -187,7 +187,7 @@ pub fn address_space(number: u16, a: &[u64; 6]) -> Option<Result<u64>> {
 }
 
 fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result<u64> {
-    let me = cpus::current();
+    let me = thread::current();
     let (soft, known) = {
         let id = p.identity.lock();
         (id.as_soft, id.as_hard)

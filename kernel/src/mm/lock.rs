@@ -9,6 +9,7 @@ use super::{AddressSpace, FileRef, fault};
 use crate::base::heap;
 use crate::link::{delegate, services};
 use crate::process::Process;
+use crate::process::thread;
 use crate::sched::cpus;
 use hanare_abi::layout::USER_MAX;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_CACHED};
@@ -32,7 +33,7 @@ const BOTH: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);
 /// # Errors
 /// What an access there would meet.
 pub fn populate(start: u64, end: u64, prot: Prot) -> core::result::Result<(), fault::Signal> {
-    let thread = cpus::current();
+    let thread = thread::current();
     let p = &thread.process;
     let write = prot.contains(Prot::WRITE);
     let error = fault::USER | if write { fault::WRITE } else { 0 };
@@ -104,7 +105,7 @@ pub fn mlock(addr: u64, len: u64, flags: u64) -> Result<u64> {
     }
     let limit = LockLimit::ask()?;
     let (start, end) = span(addr, len)?;
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let on_fault = flags != 0;
     {
         let mut mm = p.mm.lock();
@@ -132,7 +133,7 @@ pub fn mlock(addr: u64, len: u64, flags: u64) -> Result<u64> {
 /// munlock.
 pub fn munlock(addr: u64, len: u64) -> Result<u64> {
     let (start, end) = span(addr, len)?;
-    apply(&mut cpus::current().process.mm.lock(), start, end, VmaFlags::empty())?;
+    apply(&mut thread::current().process.mm.lock(), start, end, VmaFlags::empty())?;
     Ok(0)
 }
 
@@ -143,7 +144,7 @@ pub fn mlockall(flags: u64) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let limit = LockLimit::ask()?;
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let kind = if flags & MCL_ONFAULT != 0 { BOTH } else { VmaFlags::LOCKED };
     let mut mm = p.mm.lock();
     let current = flags & MCL_CURRENT != 0;
@@ -172,7 +173,7 @@ pub fn mlockall(flags: u64) -> Result<u64> {
 
 /// munlockall.
 pub fn munlockall() -> Result<u64> {
-    let mut mm = cpus::current().process.mm.lock();
+    let mut mm = thread::current().process.mm.lock();
     mm.lock_future = VmaFlags::empty();
     lock_all(&mut mm, VmaFlags::empty());
     Ok(0)
@@ -220,7 +221,7 @@ pub fn mincore(addr: u64, len: u64, vec: u64) -> Result<u64> {
     if vec.checked_add(pages).is_none_or(|e| e > TASK_SIZE) {
         return Err(errno::EFAULT);
     }
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let mut bytes = heap::zeroed(pages.min(CHUNK) as usize).map_err(|_| errno::EAGAIN)?;
     let mut at = addr;
     while at < end {

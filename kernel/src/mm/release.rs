@@ -3,10 +3,12 @@
 use super::{AddressSpace, FileRef};
 use crate::base::chain::{Chain, Run};
 use crate::base::frames;
+use crate::base::quarantine;
 use crate::link::services;
 use crate::mm::space::Space;
 use crate::process::Process;
-use crate::sched::{cpus, tlb};
+use crate::process::thread;
+use crate::sched::tlb;
 use alloc::collections::LinkedList;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD, SERVICE_ZAP};
@@ -223,13 +225,14 @@ fn quarantine(run: Run) {
     if run.large {
         frames::split(run.frame, 9);
     }
-    frames::quarantine(run.frame, run.pages);
+    quarantine::add(run.frame, run.pages);
 }
 
 /// Has the current thread's worker run a zap or a look, or the service thread
 /// where that worker is not this process's or is gone.
 fn ask(p: &Process, kind: u32, args: &[u64], extents: &[u64]) -> Result<services::Answer> {
-    let own = cpus::try_current().is_some_and(|t| core::ptr::eq(&*t.process, p)) && !p.is_killed();
+    let own =
+        thread::try_current().is_some_and(|t| core::ptr::eq(&*t.process, p)) && !p.is_killed();
     let answer = if own { services::by_worker(kind, args, extents) } else { Err(errno::EINTR) };
     answer.or_else(|_| services::by_thread(kind, p.space, args, extents))
 }
@@ -241,7 +244,7 @@ pub fn page(p: &Process, frame: u64) {
         Some(false) => frames::free(frame, 0),
         Some(true) => match ask(p, SERVICE_HELD, &[], &[frame]) {
             Ok(answer) if answer.held & 1 == 0 => frames::free(frame, 0),
-            _ => frames::quarantine(frame, 1),
+            _ => quarantine::add(frame, 1),
         },
     }
 }
@@ -252,7 +255,7 @@ pub fn page_deferred(frame: u64) {
     match frames::drop_mapping(frame) {
         None => {}
         Some(false) => frames::free(frame, 0),
-        Some(true) => frames::quarantine(frame, 1),
+        Some(true) => quarantine::add(frame, 1),
     }
 }
 
@@ -285,7 +288,7 @@ pub fn all(p: &Space, shown: impl Iterator<Item = u64>) {
     // possible at once, for each question is a wake-up of Linux' thread. The few of a
     // small process wait for those of the next ones.
     shown.for_each(|frame| removed.seen.push(Run::of(frame, false)));
-    let new = frames::quarantined().saturating_sub(STILL_HELD.load(Ordering::Relaxed));
+    let new = quarantine::bytes().saturating_sub(STILL_HELD.load(Ordering::Relaxed));
     if removed.seen.pages() * SMALL + new <= WAITING_MAX {
         return removed.set_aside();
     }
@@ -298,8 +301,8 @@ static STILL_HELD: AtomicU64 = AtomicU64::new(0);
 
 /// Looks again at the frames in quarantine.
 pub fn retry_quarantine() {
-    ask_thread(0, frames::take_quarantine());
-    STILL_HELD.store(frames::quarantined(), Ordering::Relaxed);
+    ask_thread(0, quarantine::take());
+    STILL_HELD.store(quarantine::bytes(), Ordering::Relaxed);
 }
 
 /// Frees what Linux does not hold, which its thread says.
@@ -312,9 +315,9 @@ fn ask_thread(space: u32, mut given_up: Chain) {
 
 /// Memory is short: true if something came back.
 pub fn make_room() -> bool {
-    let before = frames::quarantined();
+    let before = quarantine::bytes();
     before != 0 && {
         retry_quarantine();
-        frames::quarantined() < before
+        quarantine::bytes() < before
     }
 }

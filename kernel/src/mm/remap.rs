@@ -9,7 +9,8 @@ use super::{AddressSpace, FileRef, huge, lock, shared};
 use crate::base::frames;
 use crate::link::{delegate, services};
 use crate::process::Process;
-use crate::sched::{cpus, hold};
+use crate::process::thread;
+use crate::sched::hold;
 use alloc::collections::LinkedList;
 use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
@@ -59,7 +60,7 @@ pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Res
     if m.new_size == 0 {
         return Err(errno::EINVAL);
     }
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let vma = p.mm.lock().vmas.find(old).cloned().ok_or(errno::EFAULT)?;
     if let Some(size) = huge::size_of(vma.flags) {
         (m.old_size, m.new_size) = (huge::round(m.old_size, size)?, huge::round(m.new_size, size)?);
@@ -433,7 +434,7 @@ pub fn file_pages(addr: u64, len: u64, prot: u64, page: u64, flags: u64) -> Resu
         .filter(|&end| end > start && end <= USER_MAX)
         .ok_or(errno::EINVAL)?;
     let offset = page.checked_mul(SMALL).ok_or(errno::EINVAL)?;
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let shared = |v: &Vma<FileRef>| {
         v.flags.contains(VmaFlags::SHARED) && matches!(v.backing, Backing::SharedLinux { .. })
     };

@@ -7,7 +7,7 @@ use super::{FileRef, pte_bits};
 use crate::base::frames;
 use crate::link::{delegate, services};
 use crate::process::Process;
-use crate::sched::cpus;
+use crate::process::thread;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::service::{EXTENT_PAGES_MASK, SERVICE_RESOLVE, SERVICE_UNWATCH, SERVICE_WATCH};
 use hanare_abi::slot::OP_REMAP;
@@ -120,7 +120,7 @@ pub fn unwatch(p: &Process, watch: u32) {
 
 /// Has the device mapped again over a range.
 pub fn remap(start: u64, end: u64) {
-    if !cpus::current().process.is_killed() {
+    if !thread::current().process.is_killed() {
         let _ = delegate::call(OP_REMAP, [start, end, 0, 0, 0, 0]);
     }
 }
@@ -147,7 +147,7 @@ pub fn resolve(
         Ok(a) => a,
         Err(errno::EAGAIN) => return Ok(()),
         // No entry was free for a thread that has to end: it would ask for ever.
-        Err(errno::EINTR) if cpus::current().must_end() => return Err(Signal::Bus),
+        Err(errno::EINTR) if thread::current().must_end() => return Err(Signal::Bus),
         Err(errno::EINTR) => return Ok(()),
         Err(errno::ENOMEM) => return Err(Signal::NoMemory),
         Err(_) => return Err(Signal::Bus),

@@ -9,7 +9,7 @@ use crate::mm::{self, AddressSpace, MmLock};
 use crate::process::futex::Futexes;
 use crate::process::thread::Thread;
 use crate::process::{Process, clone, depart, newest_first, share};
-use crate::sched::balance::CpuMask;
+use crate::sched::cpu_mask::CpuMask;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};

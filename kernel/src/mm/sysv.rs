@@ -9,7 +9,7 @@ use super::limits::Limits;
 use super::{FileRef, huge, shared};
 use crate::link::delegate;
 use crate::process::Process;
-use crate::sched::cpus;
+use crate::process::thread;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};
@@ -29,7 +29,7 @@ const SHM_HUGETLB: u32 = 0o4000;
 
 /// Bytes of a segment, and whether it has large pages.
 fn segment(p: &Process, id: u64) -> Result<(u64, bool)> {
-    let thread = cpus::current();
+    let thread = thread::current();
     let scratch = p.write_scratch(thread.slot_index, &[])?;
     delegate::linux(SYS_SHMCTL, [id, IPC_STAT, scratch, 0, 0, 0])?;
     // struct shmid64_ds: ipc64_perm (48 bytes, mode at 20), shm_segsz.
@@ -44,7 +44,7 @@ fn segment(p: &Process, id: u64) -> Result<(u64, bool)> {
 
 /// shmat.
 pub fn shmat(id: u64, addr: u64, flags: u64) -> Result<u64> {
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     if (id as i32) < 0 {
         return Err(errno::EINVAL);
     }
@@ -103,7 +103,7 @@ pub fn shmdt(addr: u64) -> Result<u64> {
     if !addr.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let mut any = false;
     loop {
         let part = {
