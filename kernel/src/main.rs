@@ -20,9 +20,9 @@ mod sched;
 mod signal;
 
 use base::{accounts, frames, heap, log, stacks, time};
-use link::{delegate, inbound};
-use mm::{oom, space, vdso};
-use process::{clone, depart};
+use link::{caller, delegate, inbound, services};
+use mm::{linux, oom, space, vdso};
+use process::{clone, depart, thread};
 use sched::{cpus, hold, machinecheck, user_mode};
 
 use hanare_abi::boot::{CPU_ONLINE, MEASURE_ISOLATION};
@@ -82,6 +82,8 @@ fn first_cpu() {
     stacks::init();
     isolation::build(&mut frames::Tables).expect("memory for user mode's page tables");
     cpus::init();
+    caller::init(|| thread::try_current().map(|thread| thread as _));
+    services::init(&MEMORY);
     inbound::init(requests::serve);
     user_mode::init(entry::prepare);
     this_cpu(0);
@@ -93,6 +95,12 @@ fn first_cpu() {
     accounts::init(options.user_limits);
     depart::init(options.exec_seen);
 }
+
+/// What services have to know of memory.
+static MEMORY: services::Memory = services::Memory {
+    sweep: linux::sweep,
+    is_open: |home, id| space::find(home, id).is_some_and(|space| !space.is_closed()),
+};
 
 /// Whose long lists give their memory back when they are empty.
 static LISTS: [fn(); 6] =

@@ -37,6 +37,9 @@ const RESERVE_SHARE: u64 = 128;
 /// The reserve at least and at most, as orders of pages: 512 KiB, 32 MiB.
 const RESERVE_ORDERS: (u32, u32) = (7, 13);
 
+/// Strings and lists of a process or a thread that begins, about.
+pub const SMALL_PARTS: usize = 1024;
+
 /// What the heap was given: the frame and what talc made of it.
 struct Piece {
     frame: u64,

@@ -3,9 +3,10 @@
 use crate::base::log_limit;
 use crate::calls::clocktimers;
 use crate::gate::ptrace;
-use crate::link::{delegate, slots};
+use crate::link::delegate;
 use crate::mm::{calls, limits};
 use crate::process::thread;
+use crate::process::workers;
 use crate::process::{Ids, Process, cputime, rights, timens, waited};
 use crate::signal::restart::Interrupted;
 use crate::signal::{pending, signals, unhandled};
@@ -107,7 +108,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Credentials if matches!(row.number, number::UNSHARE | number::SETNS) => {
             let me = thread::current();
             if me.process.thread_count() == 1 {
-                slots::dismiss(&me.process);
+                workers::dismiss(&me.process);
             }
             me.is_apart.store(true, Ordering::Relaxed); // of which execve has to know
         }
@@ -119,12 +120,12 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
     let result = forward(row, args)?;
     match hook {
         Hook::Credentials => {
-            slots::rights_changed(thread::current());
+            workers::rights_changed(thread::current());
             refresh_ids();
             time_namespace(row, &args);
         }
-        Hook::Attributes => slots::attributes_changed(thread::current()),
-        Hook::Rights => slots::rights_changed(thread::current()),
+        Hook::Attributes => workers::attributes_changed(thread::current()),
+        Hook::Rights => workers::rights_changed(thread::current()),
         Hook::Personality => personality(args[0] as u32),
         Hook::Rlimit => take_limits(row, &args),
         Hook::Timer if row.number == number::TIMER_DELETE => cputime::timer_deleted(args[0]),
@@ -158,7 +159,7 @@ fn not_hidden(row: &Row, args: &[u64; 6]) -> Result<()> {
 
 /// Has Linux execute the call; an interruption is noted for delivery.
 pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
-    let result = delegate::call(u32::from(row.number), args);
+    let result = delegate::call_of(thread::current(), u32::from(row.number), args);
     let interrupted = match result {
         RESULT_NOT_STARTED => Some(Interrupted::NotStarted),
         r if r == errno::EINTR.as_return() && row.restart != Restart::Never => {
@@ -208,7 +209,7 @@ fn to_ended(row: &Row, a: &[u64; 6]) -> Result<()> {
         number::TGKILL | number::RT_TGSIGQUEUEINFO if a[0] as u32 == p.identity.lock().pid => a[1],
         _ => return Ok(()),
     };
-    if p.had_thread(tid as u32) { Err(errno::ESRCH) } else { Ok(()) }
+    if workers::had_thread(p, tid as u32) { Err(errno::ESRCH) } else { Ok(()) }
 }
 
 /// Refuses perf_event_open(2) on a thread of the LWK: Linux would count its worker, not the program.
@@ -343,7 +344,7 @@ const ONLY_ASKS: u32 = !0;
 fn personality(wanted: u32) {
     const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
     let thread = thread::current();
-    slots::attributes_changed(thread);
+    workers::attributes_changed(thread);
     if wanted != ONLY_ASKS {
         let mut id = thread.process.identity.lock();
         id.no_random = wanted & ADDR_NO_RANDOMIZE != 0;

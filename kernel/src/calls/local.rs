@@ -4,13 +4,15 @@ use super::{arguments, machine, mempolicy, put};
 use crate::base::{heap, time};
 use crate::calls::{seccomp, sleep};
 use crate::gate::rseq;
-use crate::link::{delegate, slots};
+use crate::link::delegate;
 use crate::mm::{advise, aio, calls, lock, remap, space, sysv};
 use crate::process::clone::{self, Request};
+use crate::process::exit;
 use crate::process::target::{self, Target};
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::usage::Usage;
+use crate::process::workers;
 use crate::process::{Ids, NOT_MAPPED, Process, cputime, exec, futex, rights, share, timens};
 use crate::sched::cpu_mask::CpuMask;
 use crate::sched::cpus;
@@ -118,7 +120,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
             crate::gate::ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
             share::leave(thread);
             futex::forget_empty_robust(thread);
-            delegate::last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
+            exit::by_last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
             return None;
         }
         LocalCall::Ptrace => crate::gate::ptrace::call(&a),
@@ -319,13 +321,13 @@ pub fn end_thread(last: u32, argument: u64) -> ! {
             thread.process.set_ending();
             thread.process.release_parent(); // whose memory it does not touch any more
         }
-        delegate::last_call(last, [argument, 0, 0, 0, 0, 0]);
-        thread.process.exit_thread(thread)
+        exit::by_last_call(last, [argument, 0, 0, 0, 0, 0]);
+        exit::thread(&thread.process, thread)
     }
-    slots::rights_end(thread);
+    workers::rights_end(thread);
     futex::release_robust(thread);
     clone::clear_tid(thread);
-    thread.process.exit_thread(thread)
+    exit::thread(&thread.process, thread)
 }
 
 /// set_robust_list(2). Linux knows the list too (`Slot::robust_list`), for ends that are

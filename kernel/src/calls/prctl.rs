@@ -1,9 +1,8 @@
 //! prctl(2): Linux' business but for what would hit the proxy instead of the program.
 
 use crate::calls::seccomp;
-use crate::link::slots;
 use crate::process::thread;
-use crate::process::usertsc;
+use crate::process::workers;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::Row;
@@ -40,8 +39,8 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
         option::SET_SYSCALL_USER_DISPATCH | option::GET_AUXV => Err(errno::EINVAL),
         option::SET_TSC => {
             match a[1] {
-                TSC_ENABLE => usertsc::forbid(thread, false),
-                TSC_SIGSEGV => usertsc::forbid(thread, true),
+                TSC_ENABLE => thread.forbid_tsc(false),
+                TSC_SIGSEGV => thread.forbid_tsc(true),
                 _ => return Err(errno::EINVAL),
             }
             Ok(0)
@@ -77,9 +76,9 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
                 other,
                 CAP_AMBIENT | CAPBSET_DROP | SET_KEEPCAPS | SET_NO_NEW_PRIVS | SET_SECUREBITS
             ) {
-                slots::rights_changed(thread);
+                workers::rights_changed(thread);
             } else if other == SET_TIMERSLACK {
-                slots::attributes_changed(thread);
+                workers::attributes_changed(thread);
             }
             Ok(result)
         }

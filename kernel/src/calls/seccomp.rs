@@ -9,11 +9,12 @@ use crate::base::accounts::Charge;
 use crate::base::heap;
 use crate::calls::end_thread;
 use crate::gate::coredump;
-use crate::link::{delegate, slots};
+use crate::link::delegate;
 use crate::mm::limits;
 use crate::process::Process;
 use crate::process::thread;
 use crate::process::thread::Thread;
+use crate::process::workers;
 use crate::sched::cpus;
 use crate::signal::signals;
 use alloc::sync::Arc;
@@ -304,7 +305,7 @@ fn tell_linux(thread: &Thread, program: &[Instruction], flags: u64, confine: boo
             return Ok(());
         }
         // A worker without a thread has filters of its own, which its thread had.
-        slots::dismiss(p);
+        workers::dismiss(p);
         if send(thread, &filter, flags | flag::TSYNC, confine)? == 0 {
             return Ok(());
         }
@@ -314,7 +315,7 @@ fn tell_linux(thread: &Thread, program: &[Instruction], flags: u64, confine: boo
     }
     send(thread, &filter, flags, confine)?;
     thread.is_apart.store(true, Ordering::Relaxed);
-    slots::rights_changed(thread);
+    workers::rights_changed(thread);
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use crate::gate::ptrace;
 use crate::link::delegate;
 use crate::mm::{AddressSpace, FileRef};
 use crate::process::Process;
+use crate::process::exit;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use crate::signal::signals;
@@ -44,7 +45,7 @@ const FXSAVE: usize = 512;
 pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
     let p = &thread.process;
     match p.begin_dump(thread) {
-        None => p.exit_thread(thread),
+        None => exit::thread(p, thread),
         Some(false) => return pose(thread, regs, None),
         Some(true) => {}
     }
@@ -116,7 +117,7 @@ fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
         p.posed.fetch_add(1, Ordering::AcqRel);
         p.kick_all();
     }
-    delegate::last_call(OP_POSE, [at, u64::from(queued.map_or(0, |q| q.signal)), 0, 0, 0, 0]);
+    exit::by_last_call(OP_POSE, [at, u64::from(queued.map_or(0, |q| q.signal)), 0, 0, 0, 0]);
 }
 
 /// What the proxy has to map: start, end, kind.

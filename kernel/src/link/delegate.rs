@@ -1,13 +1,9 @@
 //! The delegated call: post to the slot, wait, take the answer.
 
 use crate::base::counts;
-use crate::gate::observe;
 use crate::link::bells;
-use crate::process::Process;
-use crate::process::thread;
-use crate::process::thread::Thread;
+use crate::link::caller::{self, Caller};
 use crate::sched::{cpus, doorbell};
-use crate::signal::dispositions;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SLOT;
@@ -46,36 +42,41 @@ fn spin_cycles() -> u64 {
 /// How long to poll for this answer: a thread whose last call took no longer than
 /// [`LONG_US`] waits that long with the CPU kept, since a wake-up would cost about
 /// as much; one that waits for something slower goes to sleep soon.
-fn patience(thread: &Thread, base: u64) -> u64 {
+fn patience(caller: &(impl Caller + ?Sized), base: u64) -> u64 {
     let long = cycles(LONG_US);
-    if base != 0 && thread.last_call.load(Ordering::Relaxed) < long { base.max(long) } else { base }
+    if base != 0 && caller.port().last_call.load(Ordering::Relaxed) < long {
+        base.max(long)
+    } else {
+        base
+    }
 }
 
-struct Answer<'a> {
-    thread: &'a Thread,
+struct Answer<'a, C: ?Sized> {
+    caller: &'a C,
     result: Cell<Option<i64>>,
 }
 
-impl cpus::Wait for Answer<'_> {
+impl<C: Caller + ?Sized> cpus::Wait for Answer<'_, C> {
     fn ready(&self) -> bool {
         if self.result.get().is_none() {
-            self.result.set(self.thread.slot.lwk_poll());
+            self.result.set(self.caller.port().slot.lwk_poll());
         }
-        self.result.get().is_some() || self.thread.process.is_killed()
+        self.result.get().is_some() || self.caller.is_killed()
     }
     fn near(&self) -> bool {
-        self.thread.slot.worker_is_awake()
+        self.caller.port().slot.worker_is_awake()
     }
     fn is_told(&self) -> bool {
         true // by its bell, and when its process is killed
     }
     fn announce(&self, asleep: bool) {
+        let slot = &self.caller.port().slot;
         if asleep {
-            bells::expect_ring(self.thread.process.space, &self.thread.slot, self.thread.bell);
+            bells::expect_ring(self.caller.owner().space, slot, self.caller.port().bell);
             // Whether an answer is there already is looked at by `ready`.
-            let _ = self.thread.slot.lwk_prepare_sleep();
+            let _ = slot.lwk_prepare_sleep();
         } else {
-            self.thread.slot.lwk_awake();
+            slot.lwk_awake();
         }
     }
 }
@@ -86,15 +87,18 @@ impl cpus::Wait for Answer<'_> {
 /// serves another thread next (`OP_INTERRUPT` sees to it that it ends soon). What keeps the
 /// memory of its process the same on both sides is done all the same: the process goes on.
 pub fn call(nr: u32, args: [u64; 6]) -> i64 {
-    let thread = thread::current();
-    if thread.process.owes.load(Ordering::Relaxed) && !thread.must_end() {
-        dispositions::tell_owed(thread);
-    }
+    call_of(caller::current(), nr, args)
+}
+
+/// [`call`] of the running thread, which the caller knows.
+#[inline(always)] // every delegated call of a program goes this way
+pub fn call_of(caller: &(impl Caller + ?Sized), nr: u32, args: [u64; 6]) -> i64 {
+    caller.tell_owed();
     // After that, which may have taken the only interruption that there is.
-    if thread.must_end() && (thread.process.is_killed() || !matches!(nr, OP_SERVE | OP_REMAP)) {
+    if caller.must_end() && (caller.is_killed() || !matches!(nr, OP_SERVE | OP_REMAP)) {
         return errno::EINTR.as_return();
     }
-    begin(thread, nr, args)
+    begin(caller, nr, args)
 }
 
 /// [`call`] that a signal does not keep from being made. A proxy may say for ever that it has not
@@ -115,40 +119,39 @@ fn until_begun(mut ask: impl FnMut() -> i64) -> i64 {
 /// A short call that a thread makes which has to end, but for whose process there still
 /// is a proxy.
 pub fn last_word(nr: u32, args: [u64; 6]) {
-    let thread = thread::current();
-    let is_killed = || thread.process.is_killed();
-    until_begun(|| if is_killed() { errno::EINTR.as_return() } else { begin(thread, nr, args) });
+    let me = caller::current();
+    until_begun(|| if me.is_killed() { errno::EINTR.as_return() } else { begin(me, nr, args) });
 }
 
-#[inline(always)] // into `call`: every delegated call goes this way
-fn begin(thread: &Thread, nr: u32, args: [u64; 6]) -> i64 {
+#[inline(always)] // as `call_of`
+fn begin(caller: &(impl Caller + ?Sized), nr: u32, args: [u64; 6]) -> i64 {
     shared::cpu(percpu::index()).count_delegated_call();
-    observe::asks(thread, nr);
-    thread.process.last_mapped.asked(nr);
-    counts::count(&thread.counts.delegated);
+    caller.asks(nr);
+    let port = caller.port();
+    counts::count(&port.counts.delegated);
     // The second cache line of the slot only when something changed.
-    let mask = thread.signals.lock().mask();
-    if thread.slot.sigmask() != mask {
-        thread.slot.set_sigmask(mask);
+    let mask = caller.mask();
+    if port.slot.sigmask() != mask {
+        port.slot.set_sigmask(mask);
     }
-    let robust_list = thread.robust_list.load(Ordering::Relaxed);
-    if thread.slot.robust_list() != robust_list {
-        thread.slot.set_robust_list(robust_list);
+    let robust_list = caller.robust_list();
+    if port.slot.robust_list() != robust_list {
+        port.slot.set_robust_list(robust_list);
     }
-    let asleep = thread.slot.lwk_post(nr, args);
+    let asleep = port.slot.lwk_post(nr, args);
     if asleep {
-        ring_worker(&thread.process, thread.slot_index);
+        ring_worker(caller.owner().space, port.slot_index);
     }
-    let answer = Answer { thread, result: Cell::new(None) };
+    let answer = Answer { caller, result: Cell::new(None) };
     let base = spin_cycles();
     if !asleep && cpus::poll_for(&answer, base.min(cycles(SHORT_US))) {
-        thread.last_call.store(0, Ordering::Relaxed);
+        port.last_call.store(0, Ordering::Relaxed);
     } else {
         let start = cpu::rdtsc();
-        cpus::wait(&answer, patience(thread, base));
-        thread.last_call.store(cpu::rdtsc().wrapping_sub(start), Ordering::Relaxed);
+        cpus::wait(&answer, patience(caller, base));
+        port.last_call.store(cpu::rdtsc().wrapping_sub(start), Ordering::Relaxed);
     }
-    thread.process.last_mapped.asked(nr);
+    caller.answered(nr);
     answer.result.get().unwrap_or(errno::EINTR.as_return())
 }
 
@@ -164,15 +167,16 @@ pub fn linux(nr: u32, args: [u64; 6]) -> Result<u64, Errno> {
 }
 
 /// Rings the worker of a slot, which sleeps.
-pub fn ring_worker(p: &Process, slot: u32) {
-    doorbell::ring(EVENT_SLOT, u64::from(p.space) << 24 | u64::from(slot));
+pub fn ring_worker(space: u32, slot: u32) {
+    doorbell::ring(EVENT_SLOT, u64::from(space) << 24 | u64::from(slot));
 }
 
 /// The running thread's process ends by a delegated call that never returns:
-/// waits until Linux has closed the space.
-pub fn last_call(nr: u32, args: [u64; 6]) {
-    struct Killed<'a>(&'a Process);
-    impl cpus::Wait for Killed<'_> {
+/// waits until Linux has closed the space. `may_go_on` does not come back if the thread has to end
+/// meanwhile though its process goes on (another thread's execve).
+pub fn last_call(nr: u32, args: [u64; 6], may_go_on: impl Fn()) {
+    struct Killed(&'static dyn Caller);
+    impl cpus::Wait for Killed {
         fn ready(&self) -> bool {
             self.0.is_killed()
         }
@@ -181,15 +185,13 @@ pub fn last_call(nr: u32, args: [u64; 6]) {
         }
         fn announce(&self, _: bool) {}
     }
-    let thread = thread::current();
+    let me = caller::current();
     let _ = call(nr, args);
     // An abortable worker may have answered "not started": say it again.
-    while !thread.process.is_killed() {
-        if thread.dying.load(Ordering::Acquire) {
-            thread.process.exit_thread(thread); // another thread's execve came first
-        }
+    while !me.is_killed() {
+        may_go_on();
         cpus::yield_now(); // or it says so for ever
         let _ = call(nr, args);
     }
-    cpus::wait(&Killed(&thread.process), 0);
+    cpus::wait(&Killed(me), 0);
 }

@@ -2,11 +2,8 @@
 //! reading the answer.
 
 use crate::base::heap;
+use crate::link::caller::{self, Caller, Owner};
 use crate::link::{delegate, inbound};
-use crate::mm::linux;
-use crate::mm::space::Space;
-use crate::process::thread;
-use crate::process::thread::Thread;
 use crate::sched::{cpus, doorbell, tlb};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +18,7 @@ use hanare_core::fair::{self, Use};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu, shared};
 use hanare_ikc::ServiceCall;
+use spin::Once;
 
 /// How long the service thread of the module may take, ms.
 const PATIENCE_MS: u64 = 10_000;
@@ -41,6 +39,25 @@ static OWNERS: [[AtomicU64; 64]; CPUS_MAX] =
 static ASYNC: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
 
 const NOBODY: u64 = u64::MAX;
+
+/// What services have to know of the memory that they are for.
+pub struct Memory {
+    /// Frees entries of the calling CPU that nobody comes for.
+    pub sweep: fn(),
+    /// Whether Linux still has the space with this home CPU and id.
+    pub is_open: fn(usize, u32) -> bool,
+}
+
+static MEMORY: Once<&Memory> = Once::new();
+
+/// Said once, at boot.
+pub fn init(memory: &'static Memory) {
+    MEMORY.call_once(|| memory);
+}
+
+fn memory() -> Option<&'static Memory> {
+    MEMORY.get().copied()
+}
 
 /// Who is to run a service.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -101,7 +118,7 @@ fn per_cpu() -> u32 {
 impl Entry {
     /// A free entry of this CPU for a worker or a fault of a space, filled in. `None`: the space or
     /// its user has its share, or all are in use.
-    pub fn of(p: &Space, by: By, kind: u32, args: &[u64], extents: &[u64]) -> Option<Entry> {
+    pub fn of(p: Owner, by: By, kind: u32, args: &[u64], extents: &[u64]) -> Option<Entry> {
         let me = percpu::index();
         collect_async(me, me as u32 * per_cpu());
         if !may_take(me, p) {
@@ -190,7 +207,7 @@ fn common() -> u64 {
 
 /// Whether a space may have one more entry of the calling CPU. Whoever runs them may be stopped,
 /// or wait for a file that does not come: other users' programs do not wait for him.
-fn may_take(me: usize, p: &Space) -> bool {
+fn may_take(me: usize, p: Owner) -> bool {
     let all = common();
     let mut used = USED[me].load(Ordering::Relaxed) & all;
     let mut now = Use { free: all.count_ones() - used.count_ones(), of_user: 0, of_space: 0 };
@@ -237,7 +254,7 @@ fn by_worker_unless(
     args: &[u64],
     extents: &[u64],
 ) -> Result<Answer, Errno> {
-    let me = thread::current();
+    let me = caller::current();
     if matches!(kind, SERVICE_FILL | SERVICE_PROGRAM_GET | SERVICE_FILE_GET | SERVICE_MAY)
         && me.must_end()
     {
@@ -245,14 +262,16 @@ fn by_worker_unless(
     }
     let mut pause_ns = LOOK_NS;
     let entry = loop {
-        if let Some(e) = Entry::of(&me.process, By::Worker, kind, args, extents) {
+        if let Some(e) = Entry::of(me.owner(), By::Worker, kind, args, extents) {
             break e;
         }
-        let look = Look { thread: me, signalled, until: cpus::deadline(pause_ns) };
+        let look = Look { caller: me, signalled, until: cpus::deadline(pause_ns) };
         if look.gives_up() {
             return Err(errno::EINTR);
         }
-        linux::sweep();
+        if let Some(memory) = memory() {
+            (memory.sweep)();
+        }
         cpus::wait(&look, 0);
         pause_ns = (pause_ns * 2).min(LOOK_MOST_NS);
     };
@@ -269,19 +288,19 @@ fn by_worker_unless(
 }
 
 /// Looks again after a while.
-struct Look<'a> {
-    thread: &'a Thread,
+struct Look {
+    caller: &'static dyn Caller,
     signalled: bool,
     until: u64,
 }
 
-impl Look<'_> {
+impl Look {
     fn gives_up(&self) -> bool {
-        self.thread.must_end() || self.signalled && self.thread.has_signal()
+        self.caller.must_end() || self.signalled && self.caller.has_signal()
     }
 }
 
-impl cpus::Wait for Look<'_> {
+impl cpus::Wait for Look {
     fn ready(&self) -> bool {
         cpu::rdtsc() >= self.until || self.gives_up()
     }
@@ -359,11 +378,11 @@ pub fn post(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> bool {
 /// Drops a file reference; nobody waits. A space that ends needs none of this:
 /// the module drops all its files.
 pub fn put_file(space: u32, home: usize, id: u64) {
-    if crate::mm::space::find(home, space).is_none_or(|s| s.is_closed()) {
+    if memory().is_none_or(|memory| !(memory.is_open)(home, space)) {
         return;
     }
-    if let Some(thread) = thread::try_current().filter(|t| t.process.space == space)
-        && let Some(list) = thread.puts.lock().as_mut()
+    if let Some(caller) = caller::try_current().filter(|c| c.owner().space == space)
+        && let Some(list) = caller.port().puts.lock().as_mut()
         && list.len() < EXTENTS_MAX
     {
         return list.push(id);
@@ -381,14 +400,14 @@ fn post_puts(space: u32, ids: &[u64]) {
 /// Has the file references that the running thread drops in `f` be dropped by one service. When
 /// this returns they are gone: locks, leases and the ban to run or to write a file go with them.
 pub fn put_together<T>(f: impl FnOnce() -> T) -> T {
-    let thread = thread::current();
+    let me = caller::current();
     // Without room for a list each goes by itself.
     let list = heap::with_room(EXTENTS_MAX).ok();
-    let outer = core::mem::replace(&mut *thread.puts.lock(), list);
+    let outer = core::mem::replace(&mut *me.port().puts.lock(), list);
     let result = f();
-    let ids = core::mem::replace(&mut *thread.puts.lock(), outer).unwrap_or_default();
+    let ids = core::mem::replace(&mut *me.port().puts.lock(), outer).unwrap_or_default();
     if !ids.is_empty() && by_worker(SERVICE_FILE_PUT, &[], &ids).is_err() {
-        post_puts(thread.process.space, &ids); // the thread has to end, and others may have its space
+        post_puts(me.owner().space, &ids); // the thread has to end, and others may have its space
     }
     result
 }

@@ -108,7 +108,8 @@ fn serve_first(
         return STATUS_SERVE_FIRST;
     }
     let Some(fill) = mm.plan_fill(vma, addr) else { return -errno::ENOMEM.0 };
-    let Some(entry) = Entry::of(p, By::Fault, SERVICE_FILL, &fill.args(), &fill.extents()) else {
+    let Some(entry) = Entry::of(p.owner(), By::Fault, SERVICE_FILL, &fill.args(), &fill.extents())
+    else {
         return -errno::EAGAIN.0;
     };
     r.set_arg(3, u64::from(entry.index()));

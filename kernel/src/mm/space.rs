@@ -4,10 +4,13 @@
 use crate::base::accounts::{Account, Charge};
 use crate::base::{frames, heap};
 use crate::link::bells::Bell;
+use crate::link::caller::Owner;
 use crate::link::inbound;
 use crate::mm::{self, AddressSpace, MmLock};
+use crate::process::begin;
 use crate::process::futex::Futexes;
 use crate::process::thread::Thread;
+use crate::process::workers;
 use crate::process::{Process, clone, depart, newest_first, share};
 use crate::sched::cpu_mask::CpuMask;
 use alloc::boxed::Box;
@@ -71,7 +74,9 @@ pub fn find_thread(asker: &Process, tid: u32) -> Option<Arc<Thread>> {
 
 /// Whether `tid` is that of a worker without a thread, which has ended.
 pub fn is_worker(tid: u32) -> bool {
-    all().any(|space| space.processes().any(|p| p.had_thread(tid) || p.identity.lock().pid == tid))
+    all().any(|space| {
+        space.processes().any(|p| workers::had_thread(&p, tid) || p.identity.lock().pid == tid)
+    })
 }
 
 /// Does something with every thread there is.
@@ -184,7 +189,7 @@ impl Space {
         let parent = embryo.as_ref().map_or(Weak::new(), |e| Arc::downgrade(&e.parent.process));
         let first = new.enter_first(parent, words)?;
         if let Some(e) = embryo {
-            first.start_child(e, words)?;
+            begin::child(&first, e, words)?;
         }
         Ok((new, whole))
     }
@@ -288,6 +293,11 @@ impl Space {
             0 | 1 => all.next().cloned(),
             _ => all.find(|p| p.thread(slot).is_some()).or(processes.first()).cloned(),
         }
+    }
+
+    /// Itself and its user, as the link has shares for them.
+    pub fn owner(&self) -> Owner {
+        Owner { user: self.user, space: self.space }
     }
 
     /// Whether several processes have it.

@@ -3,11 +3,13 @@
 use crate::base::heap;
 use crate::calls::seccomp;
 use crate::gate::{observe, ptrace};
-use crate::link::{delegate, services, slots};
+use crate::link::{delegate, services};
 use crate::mm::{AddressSpace, FileHandle, FileRef, limits};
 use crate::process::thread::{self, Birth, Thread};
+use crate::process::vfork;
 use crate::process::vfork::Vfork;
-use crate::process::{Identity, Ids, Process, futex, share, timens, usertsc};
+use crate::process::workers;
+use crate::process::{Identity, Ids, Process, futex, share, timens};
 use crate::sched::cpu_mask::CpuMask;
 use crate::sched::{balance, cpus, hold, user_mode};
 use crate::signal::dispositions;
@@ -58,9 +60,6 @@ pub mod flag {
     /// What Linux does for a new process, by the proxy's own clone3.
     pub const LINUX: u64 = NAMESPACES | PARENT | PIDFD | FS | IO | INTO_CGROUP;
 }
-
-/// How long a child's proxy may take to come up, ns.
-pub const COMES_NS: u64 = 10_000_000_000;
 
 /// What clone and clone3 ask for.
 #[derive(Default)]
@@ -255,11 +254,11 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     let me = thread::current();
     let p = &me.process;
     let own = !r.flags & (flag::FS | flag::FILES);
-    let taken = slots::take(p, own)?;
+    let taken = workers::take(p, own)?;
     hold::at("thread-has-worker");
     let tid = taken.slot.tid();
     let give_up = |e| {
-        slots::return_taken(p, &taken, me);
+        workers::return_taken(p, &taken, me);
         e
     };
     let new = Thread::new(p.clone(), taken.index, taken.slot, first_step)
@@ -270,7 +269,7 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
     *new.ids.lock() = *me.ids.lock();
     if own != 0 {
-        slots::attributes_changed(&new); // descriptors or a working directory of its own
+        workers::attributes_changed(&new); // descriptors or a working directory of its own
     }
     new.is_apart.store(own != 0 || me.is_apart.load(Ordering::Relaxed), Ordering::Relaxed);
     if r.flags & flag::PARENT_SETTID != 0 {
@@ -298,7 +297,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
     thread.rseq.set(b.rseq);
     *thread.policy.lock() = b.policy;
-    usertsc::forbid(thread, b.no_tsc);
+    thread.forbid_tsc(b.no_tsc);
     if b.clear_handlers {
         dispositions::clear_handlers();
     }
@@ -493,12 +492,9 @@ fn room_for_embryo() -> Result<()> {
             + size_of::<Mirrored>()
             + fpu::size()
             + size_of::<Vfork>()
-            + SMALL_PARTS,
+            + heap::SMALL_PARTS,
     )
 }
-
-/// Strings and lists of a process or a thread that begins, about.
-pub const SMALL_PARTS: usize = 1024;
 
 fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let me = thread::current();
@@ -534,13 +530,13 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
             ],
         ) {
             // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
-            pid if pid == errno::EAGAIN.as_return() && slots::dismiss(p) => {}
+            pid if pid == errno::EAGAIN.as_return() && workers::dismiss(p) => {}
             pid => break pid,
         }
     };
     hold::at("fork-answered");
     if pid >= 0 {
-        cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(COMES_NS) }, 0);
+        cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(vfork::COMES_NS) }, 0);
     }
     let left = EMBRYOS.lock().remove(&key);
     if let Some(Some(e)) = left {
@@ -558,7 +554,7 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     hold::at("fork-done");
     ptrace::on_child(me, regs, traced, pid as u32);
     if let Some(vfork) = &vfork {
-        vfork.wait(None);
+        vfork.wait();
         ptrace::on_vfork_done(me, regs, pid as u32);
     }
     Ok(pid as u64)
@@ -588,7 +584,7 @@ pub fn adopt_files(mm: &mut AddressSpace, space: u32) -> Result<()> {
         if let Some(file) = file {
             if let Entry::Vacant(place) = known.entry(file.id) {
                 heap::room_for_entry::<u64, FileRef>()?;
-                heap::room(size_of::<FileHandle>() + file.name.len() + SMALL_PARTS)?;
+                heap::room(size_of::<FileHandle>() + file.name.len() + heap::SMALL_PARTS)?;
                 place.insert(Arc::new(FileHandle {
                     space,
                     home: percpu::index(),

@@ -11,13 +11,15 @@
 //! Until the plan is taken an error leaves everything as it was.
 
 use crate::gate::ptrace;
-use crate::link::{delegate, slots};
+use crate::link::delegate;
 use crate::mm::space::Space;
+use crate::process::begin;
 use crate::process::exec::{self, Failed, Program, Strings};
 use crate::process::target::{self, Target};
 use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::process::{Process, timens, usertsc};
+use crate::process::workers;
+use crate::process::{Process, timens};
 use crate::sched::user_mode;
 use crate::sched::{cpus, hold};
 use crate::signal::signals::{self, ProcessSignals};
@@ -81,7 +83,7 @@ pub fn is_needed(thread: &Thread) -> bool {
     }
     let is_apart = thread.is_apart.load(Ordering::Relaxed) && thread.slot_index != p.first_slot;
     let left_by_linux = p.shares_table.load(Ordering::Relaxed)
-        || slots::is_leader_gone(p)
+        || workers::is_leader_gone(p)
         || timens::may_change_by_exec(p);
     p.shares_with_living() || is_apart || left_by_linux
 }
@@ -138,7 +140,7 @@ impl Plan {
         let old = self.old.clone();
         self.move_to(space);
         TAKEN.lock().insert(space.space, self);
-        let begun = new.start_program(&old, words);
+        let begun = begin::program_of(new, &old, words, first_step);
         if begun.is_err() {
             let plan = TAKEN.lock().remove(&space.space);
             // Nobody moves the files: it is the old space that lets go of them.
@@ -202,7 +204,7 @@ fn begin(thread: &Thread, regs: &mut Regs) -> core::result::Result<(), Failed> {
     drop(old);
     hold::at("exec-departed");
     timens::begin(thread);
-    usertsc::forbid(thread, thread.no_tsc.load(Ordering::Relaxed));
+    thread.forbid_tsc(thread.no_tsc.load(Ordering::Relaxed));
     let memory = |e| Failed(e, START_FAILED_MEMORY);
     let (argv, envp) = (exec::slices(&argv).map_err(memory)?, exec::slices(&envp).map_err(memory)?);
     exec::build(thread, &program, interpreter.as_ref(), &path, &argv, &envp, regs)

@@ -7,13 +7,16 @@
 use crate::base::heap;
 use crate::base::pages::Pages;
 use crate::gate::{observe, ptrace};
-use crate::link::{delegate, services, slots};
+use crate::link::{delegate, services};
 use crate::mm::content::Content;
 use crate::mm::space::Space;
 use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, vdso};
+use crate::process::begin;
+use crate::process::exit;
 use crate::process::target::{AT_FDCWD, Target, write_path};
 use crate::process::thread;
 use crate::process::thread::{Birth, Thread};
+use crate::process::workers;
 use crate::process::{Identity, Ids, Process, cputime, depart, futex, rights, share};
 use crate::sched::user_mode;
 use crate::sched::{cpus, hold};
@@ -87,7 +90,7 @@ const SHARED: u64 = u64::MAX;
 
 /// `REQUEST_SPACE_START`: a first thread that begins with exec.
 pub fn start(p: &Arc<Process>) -> Result<()> {
-    p.start(first_step)
+    begin::program(p, first_step)
 }
 
 extern "C" fn first_step(argument: usize) -> ! {
@@ -100,9 +103,7 @@ extern "C" fn first_step(argument: usize) -> ! {
         .and_then(|(path, argv, envp)| run(&Target::path(path), argv, &envp, &mut regs))
     {
         Ok(()) => observe::debug::loads(thread, false),
-        Err(Failed(e, kind)) => {
-            delegate::last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0])
-        }
+        Err(Failed(e, kind)) => exit::by_last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0]),
     }
     user_mode::enter(&mut regs)
 }
@@ -208,7 +209,7 @@ fn take_first_slot(regs: &Regs) {
     else {
         return;
     };
-    if !slots::take_first(p, slot) {
+    if !workers::take_first(p, slot) {
         return;
     }
     *new.signals.lock() = me.signals.lock().hand_over();
@@ -222,7 +223,7 @@ fn take_first_slot(regs: &Regs) {
     p.succeed(&new);
     me.dying.store(true, Ordering::Relaxed); // its worker need leave none behind
     cpus::enqueue(new, hanare_hal::percpu::index());
-    p.exit_thread(me)
+    exit::thread(p, me)
 }
 
 /// Replaces the program of the running process, in its memory, or in new memory where others

@@ -1,13 +1,17 @@
 //! A process: what its threads share, and its life from Linux' point of view.
 
+pub mod begin;
 pub mod clone;
 pub mod cputime;
 pub mod depart;
 pub mod exec;
+pub mod exit;
 pub mod futex;
+pub mod identity;
 pub mod info;
 pub mod rights;
 pub mod share;
+pub mod slots;
 pub mod target;
 pub mod thread;
 pub mod timens;
@@ -16,64 +20,26 @@ pub mod usage;
 pub mod usertsc;
 pub mod vfork;
 pub mod waited;
+pub mod workers;
+
+pub use identity::{INIT, Identity, Ids, NOT_MAPPED};
 
 use crate::base::accounts::{Charge, Place};
 use crate::base::{heap, time};
-use crate::gate::{observe, ptrace};
-use crate::link::delegate;
-use crate::link::slots::{self, Slots};
+use crate::gate::observe;
 use crate::mm::space::Space;
-use crate::sched::{balance, cpus};
+use crate::process::slots::Slots;
+use crate::sched::cpus;
 use crate::signal::signals;
-use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{Actions, Mirrored};
-use hanare_hal::paging;
 use spin::Mutex;
 use thread::Thread;
 use vfork::Vfork;
-
-/// Identity and limits that Linux told us.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Identity {
-    pub pid: u32,
-    pub secure: bool,
-    pub control_fd: u32,
-    pub stack_soft: u64,
-    pub data_soft: u64,
-    pub as_soft: u64,
-    /// Hard limit of the address space, once it was set.
-    pub as_hard: Option<u64>,
-    pub hwcap: u64,
-    pub hwcap2: u64,
-    pub clktck: u64,
-    pub random: [u8; 32],
-    pub no_random: bool,
-    /// What may be read may be executed (`personality`).
-    pub read_implies_exec: bool,
-    pub time: crate::process::timens::Offsets,
-    /// What was registered with membarrier(2).
-    pub membarrier: u64,
-}
-
-/// Users and groups of a thread, as Linux told them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Ids {
-    pub uid: u32,
-    pub euid: u32,
-    pub gid: u32,
-    pub egid: u32,
-}
-
-/// What Linux tells of a user or group that has no id in the user namespace.
-pub const NOT_MAPPED: u32 = 65534;
-
-/// The id that the first process of a pid namespace has there.
-pub const INIT: u32 = 1;
 
 /// A process. It dereferences to its [`Space`], which it shares only with processes that
 /// share its memory.
@@ -171,7 +137,7 @@ impl Process {
             + size_of::<Actions>()
             + size_of::<Mirrored>()
             + size_of::<usage::Children>()
-            + clone::SMALL_PARTS;
+            + heap::SMALL_PARTS;
         heap::room(bytes)?;
         let (_place, _charge) = (memory.account.process()?, memory.account.charge(bytes as u64)?);
         let usage = Mutex::new(usage::Accounts::of_child(&parent));
@@ -247,102 +213,6 @@ impl Process {
     pub fn drop_threads(&self) {
         let threads = core::mem::take(&mut *self.threads.lock());
         drop(threads);
-    }
-
-    /// Creates the first thread and queues it. `start` is its first function.
-    pub fn start(self: &Arc<Self>, start: extern "C" fn(usize) -> !) -> Result<()> {
-        if self.memory.started.swap(true, Ordering::Relaxed) {
-            return Err(errno::EBUSY);
-        }
-        let block = self.start_block()?;
-        self.start_mask.store(block.sigmask, Ordering::Relaxed);
-        self.signals.lock().inherit_ignored(block.sigignore);
-        self.signals.lock().actions.is_init = block.pid == INIT;
-        *self.identity.lock() = Identity {
-            pid: block.pid,
-            secure: block.secure != 0,
-            control_fd: block.control_fd,
-            stack_soft: block.stack_soft,
-            data_soft: block.data_soft,
-            as_soft: block.as_soft,
-            as_hard: None,
-            hwcap: block.hwcap,
-            hwcap2: block.hwcap2,
-            clktck: block.clktck,
-            random: block.random,
-            no_random: block.flags & hanare_abi::start::START_NO_RANDOM != 0,
-            read_implies_exec: false, // execve ends it
-            time: crate::process::timens::Offsets::default(),
-            membarrier: 0,
-        };
-        self.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
-        let thread = self.first_thread(start)?;
-        *thread.ids.lock() =
-            Ids { uid: block.uid, euid: block.euid, gid: block.gid, egid: block.egid };
-        self.run_first(thread);
-        Ok(())
-    }
-
-    /// Has the child of a fork go on where its parent was; `words` as of
-    /// `REQUEST_SPACE_OPEN`.
-    pub fn start_child(self: &Arc<Self>, mut e: Box<clone::Embryo>, words: &[u64]) -> Result<()> {
-        self.memory.started.store(true, Ordering::Relaxed);
-        let [pid, uid, euid, gid, egid] = core::array::from_fn(|i: usize| words[i] as u32);
-        // Whoever lets go of the process lets the parent go on, also if nothing comes of it.
-        *self.vfork.lock() = e.vfork.take();
-        let thread = self.first_thread(clone::first_step_of_child)?;
-        thread.slot.set_tid(pid); // the proxy may come to it later than the thread
-        e.inherited.identity.pid = pid;
-        e.inherited.ids = Ids { uid, euid, gid, egid };
-        e.inherited.give(self, &thread);
-        self.signals.lock().actions.is_init = pid == INIT;
-        if e.traced {
-            ptrace::hold_child(&e.parent, &thread);
-        }
-        self.run_first(thread);
-        Ok(())
-    }
-
-    /// Has a program that left other memory begin, with what it had there; `words` as of
-    /// `REQUEST_SPACE_OPEN`.
-    pub fn start_program(self: &Arc<Self>, old: &Thread, words: &[u64]) -> Result<()> {
-        self.memory.started.store(true, Ordering::Relaxed);
-        let word = |i: usize| words.get(i).copied().unwrap_or(0);
-        let [pid, uid, euid, gid, egid] = core::array::from_fn(|i| word(i) as u32);
-        let mut random = [0; 32];
-        for (i, bytes) in random.chunks_exact_mut(8).enumerate() {
-            bytes.copy_from_slice(&word(7 + i).to_le_bytes());
-        }
-        let thread = self.first_thread(depart::first_step)?;
-        thread.slot.set_tid(pid); // the proxy may come to it later than the thread
-        let before = *old.process.identity.lock();
-        let secure = word(6) != 0;
-        *self.identity.lock() =
-            Identity { pid, secure, random, membarrier: 0, read_implies_exec: false, ..before };
-        old.process.continue_as(self, &thread);
-        self.signals.lock().actions.is_init = pid == INIT;
-        thread.take_over(old);
-        *thread.ids.lock() = Ids { uid, euid, gid, egid };
-        self.run_first(thread);
-        Ok(())
-    }
-
-    fn first_thread(self: &Arc<Self>, start: extern "C" fn(usize) -> !) -> Result<Arc<Thread>> {
-        let slot = self.slot(0).ok_or(errno::ENOMEM)?;
-        slot.set_poll_us(delegate::worker_poll_us());
-        let thread = Thread::new(self.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
-        *thread.affinity.lock() = self.allowed;
-        Ok(thread)
-    }
-
-    fn run_first(&self, thread: Arc<Thread>) {
-        self.threads.lock().push(thread.clone());
-        let cpu = if thread.affinity.lock().contains(self.home) {
-            self.home
-        } else {
-            balance::place(&thread)
-        };
-        cpus::enqueue(thread, cpu);
     }
 
     /// The parent of a vfork may go on: the child has its own program, or is gone.
@@ -425,17 +295,6 @@ impl Process {
         thread.left.store(true, Ordering::Relaxed);
         threads.iter().all(|t| t.left.load(Ordering::Relaxed))
     }
-
-    /// Whether `tid` was a thread of this process and is none any more, though its worker
-    /// may still be there on Linux.
-    pub fn had_thread(&self, tid: u32) -> bool {
-        let lives = |t: &Arc<Thread>| t.slot.tid() == tid && !t.left.load(Ordering::Relaxed);
-        if tid == self.identity.lock().pid || self.threads.lock().iter().any(lives) {
-            return false;
-        }
-        self.threads.lock().iter().any(|t| t.slot.tid() == tid) || slots::is_leaving(self, tid)
-    }
-
     /// The first half of what execve does to the other threads of `me`: they are
     /// to end. `EAGAIN`: another thread was first, with that or with a core dump.
     pub fn doom_others(&self, me: &Thread) -> Result<()> {
@@ -537,48 +396,6 @@ impl Process {
     pub fn kill(&self) {
         self.killed.store(true, Ordering::Release);
         self.kick_all();
-    }
-
-    /// Ends the running thread: the process is gone, or only the thread ends.
-    pub fn exit_thread(self: &Arc<Self>, thread: &Thread) -> ! {
-        let (user, system) = thread.cycles();
-        self.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
-        self.ended_cycles.1.fetch_add(system, Ordering::Relaxed);
-        self.ended_calls
-            .fetch_add(thread.counts.delegated.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.ended_faults
-            .fetch_add(thread.counts.faults.load(Ordering::Relaxed), Ordering::Relaxed);
-        if self.is_killed() {
-            share::leave(thread);
-        } else {
-            futex::release_robust(thread);
-            signals::leave(self, thread);
-        }
-        // Before the others can know that we are gone: the last one frees the table.
-        paging::use_kernel();
-        self.mm.left();
-        {
-            let mut threads = self.threads.lock();
-            threads.retain(|t| !core::ptr::eq(&**t, thread));
-            self.leaving.fetch_add(1, Ordering::SeqCst);
-        }
-        observe::thread_gone(self);
-        ptrace::thread_gone(thread);
-        if !self.is_killed() {
-            slots::give(self, thread); // a worker waits for the next thread
-            if self.replacing.load(Ordering::Acquire) || self.dumping.load(Ordering::Acquire) {
-                self.kick_all(); // somebody waits for it to be gone
-            }
-        }
-        self.leaving.fetch_sub(1, Ordering::SeqCst);
-        if self.is_killed() && self.is_deserted() {
-            share::leave_memory(self);
-            let successor = self.successor.lock().as_ref().and_then(Weak::upgrade);
-            if let Some(waits) = successor {
-                cpus::kick(&waits);
-            }
-        }
-        cpus::exit_current()
     }
 
     /// What is done once when the last thread of a process is gone whose proxy is.

@@ -3,8 +3,9 @@
 
 use crate::calls::delegated;
 use crate::gate::ptrace;
-use crate::link::{delegate, services, slots};
+use crate::link::{delegate, services};
 use crate::process::thread::Thread;
+use crate::process::workers;
 use crate::process::{Identity, NOT_MAPPED, Process};
 use hanare_abi::service::SERVICE_MAY;
 use hanare_abi::slot::{OP_RIGHTS, RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE};
@@ -35,7 +36,7 @@ impl Rights {
         let p = &thread.process;
         let has = |flag| self.flags & flag as u64 != 0;
         if has(RIGHTS_CHANGED) {
-            slots::attributes_changed(thread);
+            workers::attributes_changed(thread);
         }
         if has(RIGHTS_CHANGED) || has(RIGHTS_SECURE) {
             ptrace::on_rights(thread);

@@ -6,11 +6,13 @@
 //! thread is its name between the two kernels.
 
 use crate::gate::ptrace;
-use crate::link::{delegate, slots};
+use crate::link::delegate;
 use crate::process::clone::{self, Inherited, Request, flag};
 use crate::process::thread;
 use crate::process::thread::Thread;
+use crate::process::vfork;
 use crate::process::vfork::Vfork;
+use crate::process::workers;
 use crate::process::{INIT, Process, futex};
 use crate::sched::{balance, cpus, hold};
 use alloc::sync::Arc;
@@ -44,7 +46,10 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     new.set_vfork(vfork.clone());
     let pid = bear(r, regs, &new).inspect_err(|_| give_up(&new))?;
     if let Some(vfork) = vfork {
-        vfork.wait(Some(&new));
+        if !vfork.wait_for_start() {
+            give_up_late(&new);
+        }
+        vfork.wait();
         ptrace::on_vfork_done(me, regs, pid as u32);
     }
     Ok(pid)
@@ -79,7 +84,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
             [u64::from(new.first_slot), linux, r.pidfd, u64::from(p.first_slot), r.set_tid, more],
         ) {
             // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
-            pid if pid == errno::EAGAIN.as_return() && slots::dismiss(p) => {}
+            pid if pid == errno::EAGAIN.as_return() && workers::dismiss(p) => {}
             pid => break pid,
         }
     };
@@ -89,7 +94,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     }
     // Who waits for more than that need not be woken for it.
     if r.flags & flag::VFORK == 0 || traced.is_some() {
-        cpus::wait(&Begun { parent: me, child: new, deadline: cpus::deadline(clone::COMES_NS) }, 0);
+        cpus::wait(&Begun { parent: me, child: new, deadline: cpus::deadline(vfork::COMES_NS) }, 0);
     }
     if r.flags & flag::PARENT_SETTID != 0 && !names_itself {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
@@ -145,7 +150,7 @@ pub fn ended(p: &Arc<Process>) {
 }
 
 /// The proxy of a process has not come in its time.
-pub fn give_up_late(p: &Arc<Process>) {
+fn give_up_late(p: &Arc<Process>) {
     if p.pid_namespace() == 0 {
         give_up(p);
     }

@@ -7,12 +7,13 @@ use crate::base::heap;
 use crate::base::stacks::{self, Stack};
 use crate::calls::seccomp;
 use crate::gate::{debugregs, observe, ptrace, rseq};
+use crate::link::caller::{Caller, Owner, Port};
 use crate::process::{Ids, Process, usertsc};
 use crate::sched::cpus;
 use crate::sched::task::{Runs, Task};
+use crate::signal::dispositions;
 use crate::signal::signals;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::mem::offset_of;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,19 +25,13 @@ use hanare_hal::{cpu, fpu, paging, percpu};
 use hanare_ikc::SlotRef;
 use spin::Mutex;
 
-/// A thread. It dereferences to its [`Task`].
+/// A thread. It dereferences to its [`Port`], and that to its [`Task`].
 pub struct Thread {
-    /// What the scheduler knows of it.
-    task: Task,
+    /// What link and scheduler know of it.
+    port: Port,
     myself: Weak<Thread>,
     /// Its process.
     pub process: Arc<Process>,
-    /// Slot index in the process; 0 is the first thread's.
-    pub slot_index: u32,
-    /// The slot shared with its worker.
-    pub slot: SlotRef<'static>,
-    /// TSC cycles the last delegated call took if it was not short, else 0.
-    pub last_call: AtomicU64,
     /// Its accesses to user memory fail where a page is not there (under a lock).
     pub in_place: AtomicBool,
     /// Woken by a futex call, see `futex`.
@@ -45,8 +40,6 @@ pub struct Thread {
     pub dying: AtomicBool,
     /// It has called exit(2).
     pub left: AtomicBool,
-    /// File references that it drops, while they are to go together (`services::put_together`).
-    pub puts: Mutex<Option<Vec<u64>>>,
     /// The worker of the thread has descriptors, directories or filters of its own, which no
     /// other worker can take over: its execve is Linux'.
     pub is_apart: AtomicBool,
@@ -160,7 +153,7 @@ impl Thread {
         slot: SlotRef<'static>,
         start: extern "C" fn(usize) -> !,
     ) -> Option<Arc<Thread>> {
-        let bytes = size_of::<Thread>() + fpu::size() + crate::process::clone::SMALL_PARTS;
+        let bytes = size_of::<Thread>() + fpu::size() + heap::SMALL_PARTS;
         heap::room(bytes).ok()?;
         let _charge = process.account.charge(bytes as u64 + stacks::BYTES).ok()?;
         let bell = process.bell(slot_index)?;
@@ -168,17 +161,17 @@ impl Thread {
         let sigmask = process.start_mask();
         Some(Arc::new_cyclic(|weak: &Weak<Thread>| Thread {
             // The queue holds the thread while it starts, so the pointer stays good.
-            task: Task::new(weak.clone(), bell, stack, start, weak.as_ptr() as usize),
+            port: Port::new(
+                Task::new(weak.clone(), bell, stack, start, weak.as_ptr() as usize),
+                slot_index,
+                slot,
+            ),
             myself: weak.clone(),
             process,
-            slot_index,
-            slot,
-            last_call: AtomicU64::new(0),
             in_place: AtomicBool::new(false),
             futex_woken: AtomicBool::new(false),
             dying: AtomicBool::new(false),
             left: AtomicBool::new(false),
-            puts: Mutex::new(None),
             is_apart: AtomicBool::new(false),
             attributes: AtomicU64::new(0),
             ids: Mutex::new(Ids::default()),
@@ -200,8 +193,8 @@ impl Thread {
 
     /// The thread that a task is a part of.
     fn of(task: &Task) -> &Thread {
-        let address = core::ptr::from_ref(task).addr() - offset_of!(Thread, task);
-        // SAFETY: every task is the part `task` of a thread: only `new` makes one. So the thread is
+        let address = core::ptr::from_ref(task).addr() - offset_of!(Thread, port.task);
+        // SAFETY: every task is the part `port.task` of a thread: only `new` makes one. So the thread is
         // there as long as the reference to the task.
         unsafe { &*core::ptr::with_exposed_provenance(address) }
     }
@@ -239,6 +232,12 @@ impl Thread {
         ptrace::continue_as(old, self);
     }
 
+    /// The running thread forbids itself the time stamp counter, or not any more.
+    pub fn forbid_tsc(&self, forbidden: bool) {
+        self.no_tsc.store(forbidden, Ordering::Relaxed);
+        usertsc::switch(forbidden);
+    }
+
     /// The state a new program starts with (exec).
     pub fn reset_user_state(&self) {
         self.clear_tid.store(0, Ordering::Relaxed);
@@ -252,20 +251,20 @@ impl Thread {
 }
 
 impl Deref for Thread {
-    type Target = Task;
-    fn deref(&self) -> &Task {
-        &self.task
+    type Target = Port;
+    fn deref(&self) -> &Port {
+        &self.port
     }
 }
 
 impl Runs for Thread {
     fn task(&self) -> &Task {
-        &self.task
+        &self.port.task
     }
 
     fn enter(&self) {
         self.process.mm.activate();
-        usertsc::switch(self);
+        usertsc::switch(self.no_tsc.load(Ordering::Relaxed));
         self.rseq.switched();
         debugregs::switch(Some(self));
     }
@@ -312,6 +311,51 @@ impl Runs for Thread {
 
     fn ids(&self) -> (u32, u32) {
         (self.slot.tid(), self.process.space)
+    }
+}
+
+impl Caller for Thread {
+    fn port(&self) -> &Port {
+        &self.port
+    }
+
+    fn owner(&self) -> Owner {
+        self.process.owner()
+    }
+
+    fn is_killed(&self) -> bool {
+        self.process.is_killed()
+    }
+
+    fn must_end(&self) -> bool {
+        Thread::must_end(self)
+    }
+
+    fn has_signal(&self) -> bool {
+        Thread::has_signal(self)
+    }
+
+    fn mask(&self) -> u64 {
+        self.signals.lock().mask()
+    }
+
+    fn robust_list(&self) -> u64 {
+        self.robust_list.load(Ordering::Relaxed)
+    }
+
+    fn tell_owed(&self) {
+        if self.process.owes.load(Ordering::Relaxed) && !Thread::must_end(self) {
+            dispositions::tell_owed(self);
+        }
+    }
+
+    fn asks(&self, nr: u32) {
+        observe::asks(self, nr);
+        self.process.last_mapped.asked(nr);
+    }
+
+    fn answered(&self, nr: u32) {
+        self.process.last_mapped.asked(nr);
     }
 }
 

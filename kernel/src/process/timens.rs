@@ -19,22 +19,6 @@ const O_CLOEXEC: u64 = 0o2_000_000;
 /// More than the name of a namespace, `time:[…]`, has.
 const LINK_MAX: usize = 64;
 
-/// Clocks of a process.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Offsets {
-    /// Children and the next program of the process may have other clocks than it has.
-    pub children: bool,
-    monotonic_ns: i64,
-    boottime_ns: i64,
-}
-
-impl Offsets {
-    /// Whether its clocks are not the machine's.
-    pub fn differ(&self) -> bool {
-        self.monotonic_ns != 0 || self.boottime_ns != 0
-    }
-}
-
 /// Value of a clock as the process has it, ns.
 pub fn now(p: &Process, clock: Clock) -> Option<u64> {
     time::now(clock).map(|ns| ns.saturating_add_signed(offset_ns(p, clock)))

@@ -1,11 +1,13 @@
 //! vfork: the parent waits until its child has a program of its own, or has ended.
 
 use crate::process::thread::Thread;
-use crate::process::{Process, clone, share};
 use crate::sched::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_hal::cpu;
+
+/// How long a child's proxy may take to come up, ns.
+pub const COMES_NS: u64 = 10_000_000_000;
 
 /// A parent that waits for its child.
 pub struct Vfork {
@@ -27,18 +29,17 @@ impl Vfork {
         }
     }
 
-    /// The parent, which runs, waits for that. `child`: one that shares its memory, whose
-    /// proxy may die before it has begun, of which nobody tells.
-    pub fn wait(&self, child: Option<&Arc<Process>>) {
-        let released = |deadline| Released { vfork: self, deadline };
-        if let Some(child) = child {
-            let late = cpus::deadline(clone::COMES_NS);
-            cpus::wait(&released(late), 0);
-            if cpu::rdtsc() > late {
-                share::give_up_late(child);
-            }
-        }
-        cpus::wait(&released(cpus::NEVER), 0);
+    /// The parent, which runs, waits for that.
+    pub fn wait(&self) {
+        cpus::wait(&Released { vfork: self, deadline: cpus::NEVER }, 0);
+    }
+
+    /// The same for [`COMES_NS`] at most: whose memory a child shares may not be told that its proxy died before
+    /// it began. False: it is too late.
+    pub fn wait_for_start(&self) -> bool {
+        let late = cpus::deadline(COMES_NS);
+        cpus::wait(&Released { vfork: self, deadline: late }, 0);
+        cpu::rdtsc() <= late
     }
 }
 

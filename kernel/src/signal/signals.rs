@@ -8,6 +8,7 @@ use crate::gate::{coredump, observe, ptrace, rseq};
 use crate::link::delegate;
 use crate::mm::fault::Signal as Fault;
 use crate::mm::{limits, oom};
+use crate::process::exit;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::{Process, cputime};
@@ -453,7 +454,7 @@ fn force(queued: QueuedSignal, regs: &mut Regs, cause: Cause) {
     let thread = thread::current();
     if thread.must_end() {
         // What was read or written may be missing for that very reason.
-        thread.process.exit_thread(thread);
+        exit::thread(&thread.process, thread);
     }
     observe::trace::signal(thread, &queued);
     let raised = queued.signal;
@@ -485,7 +486,7 @@ pub fn die(signal: u32) {
     crate::sched::hold::at("fatal-signal");
     ptrace::on_exit(thread::current(), signal);
     observe::killed_by(thread::current(), signal);
-    delegate::last_call(OP_EXIT_SIGNAL, [u64::from(signal), 0, 0, 0, 0, 0]);
+    exit::by_last_call(OP_EXIT_SIGNAL, [u64::from(signal), 0, 0, 0, 0, 0]);
 }
 
 /// Before every return to user mode. False: registers changed (or may have), so
@@ -502,7 +503,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
         fast &= !observe::debug::before_user(thread, regs);
         fast &= !ptrace::before_user(thread, regs);
         if thread.must_end() {
-            p.exit_thread(thread);
+            exit::thread(p, thread);
         }
         let next = {
             let mut own = thread.signals.lock();

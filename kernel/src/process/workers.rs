@@ -1,4 +1,4 @@
-//! Slots of a process and the workers behind them.
+//! The workers behind the slots of a process.
 //!
 //! The worker of a thread that ended ends too, so that its thread id is gone, and leaves a
 //! new one behind (`OP_THREAD_RENEW`), or two where none waits yet, for the next threads:
@@ -17,12 +17,11 @@
 
 use crate::link::{bells, delegate};
 use crate::process::Process;
+use crate::process::slots::{Spare, Taken};
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::{cpus, hold};
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -35,92 +34,8 @@ static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
 
 /// Workers that wait for threads, at most; those of further threads leave none behind.
 const SPARES_MAX: usize = 16;
-/// Ids of ended threads that are remembered.
-const GONE_MAX: usize = 64;
 const TGKILL: u32 = 234;
 const SCHED_YIELD: u32 = 24;
-
-/// A worker without a thread; it may be on its way (see [`settle`]).
-struct Spare {
-    index: u32,
-    slot: SlotRef<'static>,
-    attributes: u64,
-    name: Option<[u8; 16]>,
-}
-
-/// Slots of a process.
-pub struct Slots {
-    /// All that were ever taken for it.
-    taken: Vec<u32>,
-    spare: Vec<Spare>,
-    /// Without a worker.
-    dropped: Vec<u32>,
-    /// Their workers were told to end.
-    ending: Vec<(u32, SlotRef<'static>)>,
-    /// The first thread has ended, and its worker, with these attributes, is free.
-    leader: Option<u64>,
-    /// The first thread has ended, and so has its worker.
-    leader_gone: bool,
-    /// Ids of threads that ended last, whose workers may not have ended yet.
-    gone: VecDeque<u32>,
-}
-
-/// A slot with its worker, for a new thread.
-pub struct Taken {
-    /// Index.
-    pub index: u32,
-    /// The slot.
-    pub slot: SlotRef<'static>,
-    /// What the worker's thread has to be called.
-    pub name: Option<[u8; 16]>,
-}
-
-impl Slots {
-    /// Of a new process: the first thread's.
-    pub fn first(slot: u32) -> Slots {
-        Slots {
-            taken: vec![slot],
-            spare: Vec::new(),
-            dropped: Vec::new(),
-            ending: Vec::new(),
-            leader: None,
-            leader_gone: false,
-            gone: VecDeque::new(),
-        }
-    }
-
-    /// All of them, which the process does not need any more.
-    pub fn all(&mut self) -> Vec<u32> {
-        core::mem::take(&mut self.taken)
-    }
-
-    /// A worker that fits, if possible one that is there, else the one that comes first.
-    fn take_spare(&mut self, attributes: u64) -> Option<Spare> {
-        let fits = |s: &Spare| s.attributes == attributes;
-        let there = |s: &Spare| fits(s) && (s.slot.is_idle() || s.slot.lwk_poll().is_some());
-        let i = self.spare.iter().position(there).or_else(|| self.spare.iter().position(fits))?;
-        Some(self.spare.remove(i))
-    }
-
-    /// The thread `tid` has ended.
-    fn forget(&mut self, tid: u32) {
-        if self.gone.len() == GONE_MAX {
-            self.gone.pop_front();
-        }
-        self.gone.push_back(tid);
-    }
-
-    /// A slot without a worker.
-    fn take_empty(&mut self, p: &Process) -> Option<u32> {
-        if let Some(at) = self.ending.iter().position(|(_, slot)| slot.tid() == 0) {
-            return Some(self.ending.swap_remove(at).0);
-        }
-        if let Some(i) = self.dropped.pop() {
-            return Some(i);
-        }
-        p.take_slot().inspect(|&slot| self.taken.push(slot))
-    }
-}
 
 /// The running thread changed something that Linux keeps for each thread.
 pub fn attributes_changed(thread: &Thread) {
@@ -183,7 +98,7 @@ fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
     settle(me, p.first_slot, slot);
     for like in alive {
         if slot.lwk_post(OP_SUCCEED, [like.slot.tid().into(), 0, 0, 0, 0, 0]) {
-            delegate::ring_worker(p, p.first_slot);
+            delegate::ring_worker(p.space, p.first_slot);
         }
         if settle(me, p.first_slot, slot) == Some(0) {
             p.slots.lock().leader = Some(like.attributes.load(Ordering::Relaxed));
@@ -191,7 +106,7 @@ fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
         }
     }
     if slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
-        delegate::ring_worker(p, p.first_slot);
+        delegate::ring_worker(p.space, p.first_slot);
     }
     p.slots.lock().leader_gone = true;
     // Not by its id: of a zombie Linux says that it is there.
@@ -231,7 +146,7 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
 
 /// Whether the id is that of a thread that has ended and whose worker has not yet. After that
 /// Linux may give it to anybody.
-pub fn is_leaving(p: &Process, tid: u32) -> bool {
+fn is_leaving(p: &Process, tid: u32) -> bool {
     if !p.slots.lock().gone.contains(&tid) {
         return false;
     }
@@ -268,7 +183,7 @@ fn send_away(p: &Process, s: Spare) -> u32 {
     settle(thread::current(), s.index, s.slot);
     let tid = s.slot.tid();
     if tid != 0 && s.slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
-        delegate::ring_worker(p, s.index);
+        delegate::ring_worker(p.space, s.index);
     }
     p.slots.lock().ending.push((s.index, s.slot));
     tid
@@ -344,7 +259,7 @@ pub fn give(p: &Process, thread: &Thread) {
         }
     };
     if asleep {
-        delegate::ring_worker(p, index);
+        delegate::ring_worker(p.space, index);
     }
 }
 
@@ -397,7 +312,7 @@ pub fn take_first(p: &Process, slot: SlotRef<'static>) -> bool {
     };
     settle(me, p.first_slot, slot);
     if slot.lwk_post(OP_SUCCEED, [me.slot.tid().into(), 0, 0, 0, 0, 0]) {
-        delegate::ring_worker(p, p.first_slot);
+        delegate::ring_worker(p.space, p.first_slot);
     }
     if settle(me, p.first_slot, slot) == Some(0) && !p.is_killed() {
         return true;
@@ -432,4 +347,14 @@ fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<i64> {
     let settled = Settled(thread, slot, Cell::new(None), bell);
     cpus::wait(&settled, 1);
     settled.2.get()
+}
+
+/// Whether `tid` was a thread of the process and is none any more, though its worker may still be
+/// there on Linux.
+pub fn had_thread(p: &Process, tid: u32) -> bool {
+    let lives = |t: &Arc<Thread>| t.slot.tid() == tid && !t.left.load(Ordering::Relaxed);
+    if tid == p.identity.lock().pid || p.with_threads(|all| all.iter().any(lives)) {
+        return false;
+    }
+    p.with_threads(|all| all.iter().any(|t| t.slot.tid() == tid)) || is_leaving(p, tid)
 }

@@ -1,0 +1,89 @@
+//! Who calls Linux: a thread, as the link knows it.
+
+use crate::sched::task::Task;
+use alloc::vec::Vec;
+use core::ops::Deref;
+use core::sync::atomic::AtomicU64;
+use hanare_ikc::SlotRef;
+use spin::{Mutex, Once};
+
+/// The link's part of a thread. It dereferences to its [`Task`].
+pub struct Port {
+    /// The scheduler's part.
+    pub task: Task,
+    /// Slot index in the space; 0 is the first thread's of its first process.
+    pub slot_index: u32,
+    /// The slot shared with its worker.
+    pub slot: SlotRef<'static>,
+    /// TSC cycles the last delegated call took if it was not short, else 0.
+    pub last_call: AtomicU64,
+    /// File references that it drops, while they are to go together (`services::put_together`).
+    pub puts: Mutex<Option<Vec<u64>>>,
+}
+
+impl Port {
+    /// Of a thread with a slot.
+    pub fn new(task: Task, slot_index: u32, slot: SlotRef<'static>) -> Port {
+        Port { task, slot_index, slot, last_call: AtomicU64::new(0), puts: Mutex::new(None) }
+    }
+}
+
+impl Deref for Port {
+    type Target = Task;
+    fn deref(&self) -> &Task {
+        &self.task
+    }
+}
+
+/// What has a [`Port`], and what the link asks of it.
+pub trait Caller {
+    /// Its part that the link knows.
+    fn port(&self) -> &Port;
+    /// Its space, and whose that is.
+    fn owner(&self) -> Owner;
+    /// Whether Linux has no proxy of its process any more.
+    fn is_killed(&self) -> bool;
+    /// Whether it has to leave whatever it waits for: its process is killed, or the thread ends.
+    fn must_end(&self) -> bool;
+    /// Whether a signal waits that it does not block.
+    fn has_signal(&self) -> bool;
+    /// Its signal mask in a call.
+    fn mask(&self) -> u64;
+    /// Head of its list of robust futexes, for Linux.
+    fn robust_list(&self) -> u64;
+    /// Before Linux executes something for it: what Linux has not been told yet, it is told.
+    fn tell_owed(&self);
+    /// Its worker is asked for `nr`.
+    fn asks(&self, nr: u32);
+    /// Its worker has answered.
+    fn answered(&self, nr: u32);
+}
+
+/// A space and its user, who have shares of what the link has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// As the module counts users.
+    pub user: u32,
+    /// Its id.
+    pub space: u32,
+}
+
+/// How the running thread is found.
+type Current = fn() -> Option<&'static dyn Caller>;
+
+static CURRENT: Once<Current> = Once::new();
+
+/// Says how the running thread is found; once, at boot.
+pub fn init(current: Current) {
+    CURRENT.call_once(|| current);
+}
+
+/// The running thread, if any.
+pub fn try_current() -> Option<&'static dyn Caller> {
+    CURRENT.get().and_then(|current| current())
+}
+
+/// The running thread.
+pub fn current() -> &'static dyn Caller {
+    try_current().expect("no thread runs here")
+}

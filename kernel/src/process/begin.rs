@@ -1,0 +1,109 @@
+//! How the first thread of a process begins: with a program of `hanare run`, as the child of a fork,
+//! or with a program that has left other memory.
+
+use crate::gate::ptrace;
+use crate::link::delegate;
+use crate::process::thread::Thread;
+use crate::process::{INIT, Identity, Ids, Process, clone, identity};
+use crate::sched::{balance, cpus};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use hanare_core::errno::{self, Result};
+
+/// Creates the first thread and queues it. `start` is its first function.
+pub fn program(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<()> {
+    if p.memory.started.swap(true, Ordering::Relaxed) {
+        return Err(errno::EBUSY);
+    }
+    let block = p.start_block()?;
+    p.start_mask.store(block.sigmask, Ordering::Relaxed);
+    p.signals.lock().inherit_ignored(block.sigignore);
+    p.signals.lock().actions.is_init = block.pid == INIT;
+    *p.identity.lock() = Identity {
+        pid: block.pid,
+        secure: block.secure != 0,
+        control_fd: block.control_fd,
+        stack_soft: block.stack_soft,
+        data_soft: block.data_soft,
+        as_soft: block.as_soft,
+        as_hard: None,
+        hwcap: block.hwcap,
+        hwcap2: block.hwcap2,
+        clktck: block.clktck,
+        random: block.random,
+        no_random: block.flags & hanare_abi::start::START_NO_RANDOM != 0,
+        read_implies_exec: false, // execve ends it
+        time: identity::Offsets::default(),
+        membarrier: 0,
+    };
+    p.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
+    let thread = first_thread(p, start)?;
+    *thread.ids.lock() = Ids { uid: block.uid, euid: block.euid, gid: block.gid, egid: block.egid };
+    run_first(p, thread);
+    Ok(())
+}
+
+/// Has the child of a fork go on where its parent was; `words` as of
+/// `REQUEST_SPACE_OPEN`.
+pub fn child(p: &Arc<Process>, mut e: Box<clone::Embryo>, words: &[u64]) -> Result<()> {
+    p.memory.started.store(true, Ordering::Relaxed);
+    let [pid, uid, euid, gid, egid] = core::array::from_fn(|i: usize| words[i] as u32);
+    // Whoever lets go of the process lets the parent go on, also if nothing comes of it.
+    *p.vfork.lock() = e.vfork.take();
+    let thread = first_thread(p, clone::first_step_of_child)?;
+    thread.slot.set_tid(pid); // the proxy may come to it later than the thread
+    e.inherited.identity.pid = pid;
+    e.inherited.ids = Ids { uid, euid, gid, egid };
+    e.inherited.give(p, &thread);
+    p.signals.lock().actions.is_init = pid == INIT;
+    if e.traced {
+        ptrace::hold_child(&e.parent, &thread);
+    }
+    run_first(p, thread);
+    Ok(())
+}
+
+/// Has a program that left other memory begin, with what it had there; `words` as of
+/// `REQUEST_SPACE_OPEN`. It begins in `start`.
+pub fn program_of(
+    p: &Arc<Process>,
+    old: &Thread,
+    words: &[u64],
+    start: extern "C" fn(usize) -> !,
+) -> Result<()> {
+    p.memory.started.store(true, Ordering::Relaxed);
+    let word = |i: usize| words.get(i).copied().unwrap_or(0);
+    let [pid, uid, euid, gid, egid] = core::array::from_fn(|i| word(i) as u32);
+    let mut random = [0; 32];
+    for (i, bytes) in random.chunks_exact_mut(8).enumerate() {
+        bytes.copy_from_slice(&word(7 + i).to_le_bytes());
+    }
+    let thread = first_thread(p, start)?;
+    thread.slot.set_tid(pid); // the proxy may come to it later than the thread
+    let before = *old.process.identity.lock();
+    let secure = word(6) != 0;
+    *p.identity.lock() =
+        Identity { pid, secure, random, membarrier: 0, read_implies_exec: false, ..before };
+    old.process.continue_as(p, &thread);
+    p.signals.lock().actions.is_init = pid == INIT;
+    thread.take_over(old);
+    *thread.ids.lock() = Ids { uid, euid, gid, egid };
+    run_first(p, thread);
+    Ok(())
+}
+
+fn first_thread(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<Arc<Thread>> {
+    let slot = p.slot(0).ok_or(errno::ENOMEM)?;
+    slot.set_poll_us(delegate::worker_poll_us());
+    let thread = Thread::new(p.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
+    *thread.affinity.lock() = p.allowed;
+    Ok(thread)
+}
+
+fn run_first(p: &Process, thread: Arc<Thread>) {
+    p.threads.lock().push(thread.clone());
+    let cpu =
+        if thread.affinity.lock().contains(p.home) { p.home } else { balance::place(&thread) };
+    cpus::enqueue(thread, cpu);
+}

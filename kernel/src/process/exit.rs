@@ -1,0 +1,62 @@
+//! The end of a thread, and with the last one that of its process.
+
+use crate::gate::{observe, ptrace};
+use crate::link::delegate;
+use crate::process::thread::Thread;
+use crate::process::{Process, futex, share, thread as threads, workers};
+use crate::sched::cpus;
+use crate::signal::signals;
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::Ordering;
+use hanare_hal::paging;
+
+/// Ends the running thread: the process is gone, or only the thread ends.
+pub fn thread(p: &Arc<Process>, thread: &Thread) -> ! {
+    let (user, system) = thread.cycles();
+    p.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
+    p.ended_cycles.1.fetch_add(system, Ordering::Relaxed);
+    p.ended_calls.fetch_add(thread.counts.delegated.load(Ordering::Relaxed), Ordering::Relaxed);
+    p.ended_faults.fetch_add(thread.counts.faults.load(Ordering::Relaxed), Ordering::Relaxed);
+    if p.is_killed() {
+        share::leave(thread);
+    } else {
+        futex::release_robust(thread);
+        signals::leave(p, thread);
+    }
+    // Before the others can know that we are gone: the last one frees the table.
+    paging::use_kernel();
+    p.mm.left();
+    {
+        let mut threads = p.threads.lock();
+        threads.retain(|t| !core::ptr::eq(&**t, thread));
+        p.leaving.fetch_add(1, Ordering::SeqCst);
+    }
+    observe::thread_gone(p);
+    ptrace::thread_gone(thread);
+    if !p.is_killed() {
+        workers::give(p, thread); // a worker waits for the next thread
+        if p.replacing.load(Ordering::Acquire) || p.dumping.load(Ordering::Acquire) {
+            p.kick_all(); // somebody waits for it to be gone
+        }
+    }
+    p.leaving.fetch_sub(1, Ordering::SeqCst);
+    if p.is_killed() && p.is_deserted() {
+        share::leave_memory(p);
+        let successor = p.successor.lock().as_ref().and_then(Weak::upgrade);
+        if let Some(waits) = successor {
+            cpus::kick(&waits);
+        }
+    }
+    cpus::exit_current()
+}
+
+/// The running thread's process ends by a delegated call that never returns, see
+/// [`delegate::last_call`].
+pub fn by_last_call(nr: u32, args: [u64; 6]) {
+    let me = threads::current();
+    delegate::last_call(nr, args, || {
+        if me.dying.load(Ordering::Acquire) {
+            thread(&me.process, me); // another thread's execve came first
+        }
+    });
+}

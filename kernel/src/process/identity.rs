@@ -1,0 +1,57 @@
+//! Who a process and its threads are, and their clocks, as Linux told it.
+
+/// Identity and limits that Linux told us.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Identity {
+    pub pid: u32,
+    pub secure: bool,
+    pub control_fd: u32,
+    pub stack_soft: u64,
+    pub data_soft: u64,
+    pub as_soft: u64,
+    /// Hard limit of the address space, once it was set.
+    pub as_hard: Option<u64>,
+    pub hwcap: u64,
+    pub hwcap2: u64,
+    pub clktck: u64,
+    pub random: [u8; 32],
+    pub no_random: bool,
+    /// What may be read may be executed (`personality`).
+    pub read_implies_exec: bool,
+    pub time: Offsets,
+    /// What was registered with membarrier(2).
+    pub membarrier: u64,
+}
+
+/// Users and groups of a thread, as Linux told them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ids {
+    pub uid: u32,
+    pub euid: u32,
+    pub gid: u32,
+    pub egid: u32,
+}
+
+/// What Linux tells of a user or group that has no id in the user namespace.
+pub const NOT_MAPPED: u32 = 65534;
+
+/// The id that the first process of a pid namespace has there.
+pub const INIT: u32 = 1;
+
+/// Clocks of a process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Offsets {
+    /// Children and the next program of the process may have other clocks than it has.
+    pub children: bool,
+    /// What is added to the machine's monotonic clock.
+    pub monotonic_ns: i64,
+    /// What is added to its time since boot.
+    pub boottime_ns: i64,
+}
+
+impl Offsets {
+    /// Whether its clocks are not the machine's.
+    pub fn differ(&self) -> bool {
+        self.monotonic_ns != 0 || self.boottime_ns != 0
+    }
+}
