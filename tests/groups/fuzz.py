@@ -140,17 +140,27 @@ class Bystander:
         print(f'# programs of another user\'s: {self.lines} lines, {self.ends} short ones, all right', flush=True)
 
 
+def serves(*argv):
+    """The proxy that is to lie can do without."""
+    def body():
+        linux, forged = (command([*launch, *argv], timeout=25, cwd=folder()) for launch in ([], [FORGED, 'serve']))
+        expect(linux.status == 0, f'test broken, on Linux: {linux}')
+        expect(forged.status == 0 and not difference(linux.out, forged.out), f'{difference(linux.out, forged.out)}, {forged}')
+    return body
+
+
 def forged_proxies(first, seconds):
     """Proxies that lie, and one whose window somebody writes into; then all is as it was."""
     def one(number):
-        seed = first + 1000 * number
+        seed, late = first + 1000 * number, seconds + TIMEOUT
         if number < PROXIES:
             argv = [FORGED, str(seconds), str(seed), GUEST + '/static']
         elif number == PROXIES:
             argv = [FORGED, 'corrupt', str(seconds), str(seed)]
         else:
-            argv = ['hanare', 'run', '--', GUEST + '/static/fuzz', str(seconds), str(seed)]
-        return command([*AS_USER, *argv], timeout=seconds + TIMEOUT, cwd=folder(number))
+            # What is written into its window may have it wait for ever.
+            argv, late = ['hanare', 'run', '--', GUEST + '/static/fuzz', str(seconds), str(seed)], seconds
+        return command([*AS_USER, *argv], timeout=late, cwd=folder(number))
 
     def body():
         before, _ = debug_memory()
@@ -178,6 +188,8 @@ check('ioctls-other-seed', ioctls(SEED + 1))
 rounds = max(1, SECONDS // 30)
 for number in range(rounds):
     check(f'system-calls-{number}', system_calls(SEED + 10000 * number, SECONDS // rounds))
+for name in 'hello', 'children', 'clones', 'vforks', 'remap':
+    check(f'forged-serves-{name}', serves(f'{GUEST}/static/{name}'))
 for number in range(rounds):
     check(f'forged-proxies-{number}', forged_proxies(SEED + 10000 * number, SECONDS // rounds))
 finish()

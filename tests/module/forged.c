@@ -6,6 +6,7 @@
  * other, each with odds of its own, until the time is up; at the end of each no process of it is left.
  *   forged SECONDS SEED FOLDER [INSTANCE]     FOLDER: the programs (tests/guest/static)
  *   forged corrupt SECONDS SEED               writes into the control windows of other proxies of its user
+ *   forged serve PROGRAM [ARGUMENT...]        serves a program and spoils nothing
  * Prints what was tried, by kind. Exit status 3: a call or an end took more than 60 s.
  * Run it as a user whose processes may all be killed.
  */
@@ -926,6 +927,8 @@ static void spoil(void)
 
 static void *spoiler(void *unused)
 {
+	if (shared->pace_us == UINT32_MAX)
+		return unused;
 	sigsetjmp(back, 1);
 	while (now_ms() < shared->until_ms) {
 		is_armed = 1;
@@ -961,10 +964,12 @@ static void prepare(void)
 	find_own();
 }
 
+static char *const environment[] = { "HOME=/", "PATH=/bin:/usr/bin", "LC_ALL=C", NULL };
+
 static void choose_program(void)
 {
 	static char text[256], path[512], seed[32];
-	char *argv[8] = { 0 }, *const envp[] = { "HOME=/", "PATH=/bin:/usr/bin", NULL };
+	char *argv[8] = { 0 };
 	int argc = 0;
 
 	strcpy(text, programs[below(sizeof(programs) / sizeof(*programs))]);
@@ -976,7 +981,7 @@ static void choose_program(void)
 			argv[argc] = seed;
 	snprintf(path, sizeof(path), "%s/%s", argv[0][0] == '/' ? "" : folder, argv[0]);
 	argv[0] = path;
-	write_start(argv, envp);
+	write_start(argv, environment);
 }
 
 static void damage_start(void)
@@ -1003,10 +1008,14 @@ static void proxy(void)
 	struct hanare_attach how = { .fd = DEVICE_FD };
 	int i;
 
+	int null = open("/dev/null", O_RDWR);
+
 	state = 0;
 	setsid();
 	prctl(PR_SET_DUMPABLE, 1);
-	prctl(PR_SET_CHILD_SUBREAPER, 0);
+	for (i = 0; i < 3; i++)
+		dup2(null, i);
+	close(null);
 	prepare();
 	if (!below(12)) {
 		count(BAD_ATTACHES);
@@ -1051,6 +1060,26 @@ static void go_on(const char *option)
 		start_thread(spoiler, NULL);
 	worker(NULL);
 	_exit(0);
+}
+
+static int serve_well(char **argv)
+{
+	struct hanare_attach how = { .fd = DEVICE_FD };
+
+	shared->pace_us = UINT32_MAX;
+	prepare();
+	if (open_device() || attach(&how) || map_around(HANARE_USER_MIN, HANARE_CONTROL_END)) {
+		perror((char *)how.message);
+		return 1;
+	}
+	write_start(argv, environment);
+	slot_at(0)->tid = thread_id();
+	if (call_module(HANARE_IOCTL_START, NULL)) {
+		perror("START");
+		return 1;
+	}
+	serve(0);
+	return 1;
 }
 
 /* ---- the supervisor ---- */
@@ -1207,7 +1236,7 @@ int main(int argc, char **argv)
 		folder = getenv("FORGED") ? getenv("FORGED") : "";
 		go_on(getenv("HANARE_RESUME"));
 	}
-	if (argc < 4) {
+	if (argc < 3) {
 		fprintf(stderr, "usage: see the head of forged.c\n");
 		return 2;
 	}
@@ -1217,6 +1246,8 @@ int main(int argc, char **argv)
 	share_with_all(SHARED_FD);
 	shared->seed = atol(argv[2]);
 	shared->supervisor = getpid();
+	if (!strcmp(argv[1], "serve"))
+		return serve_well(argv + 2);
 	if (corrupts) {
 		shared->seed = atol(argv[3]);
 		corrupt(atol(argv[2]));

@@ -191,14 +191,15 @@ static long start_worker(uint32_t slot)
 static void *carry(void *argument)
 {
 	struct sharing *how = argument;
-	int pid, status;
+	siginfo_t info;
+	int pid;
 
 	pid = clone(sharer, how->stack + (128 << 10), CLONE_VM | (how->flags & ~(uint64_t)(CLONE_VFORK | CLONE_SETTLS)),
 		    how, &how->pidfd);
 	how->pid = pid < 0 ? -errno : pid;
-	while (pid > 0 && waitpid(pid, &status, __WALL | __WNOTHREAD) < 0 && errno == EINTR)
-		;
-	/* Who is no child of this process (CLONE_PARENT) may still use the data. */
+	/* It is the program's to wait for. Who is no child of this process (CLONE_PARENT) may still use the data. */
+	if (pid < 0 || !waitid(P_PID, pid, &info, WEXITED | WNOWAIT | __WALL))
+		return NULL;
 	for (;;)
 		pause();
 	return NULL;
@@ -328,12 +329,9 @@ static long linux_call(uint32_t nr, const uint64_t *args)
 	case SYS_rt_sigqueueinfo:
 	case SYS_rt_tgsigqueueinfo:
 	case SYS_ptrace:
-		if (!may_send((int)args[nr == SYS_ptrace]))
-			return -EPERM;
-		break;
-	case SYS_pidfd_send_signal:
+	case SYS_pidfd_open:
 	case SYS_prlimit64:
-		if (nr == SYS_pidfd_send_signal || args[0])
+		if (!may_send((int)args[nr == SYS_ptrace]))
 			return -EPERM;
 		break;
 	}
