@@ -931,8 +931,11 @@ static void *spoiler(void *unused)
 		return unused;
 	sigsetjmp(back, 1);
 	while (now_ms() < shared->until_ms) {
+		int actions = below(4) ? 1 : below(12);
+
 		is_armed = 1;
-		spoil();
+		while (actions--)
+			spoil();
 		is_armed = 0;
 		usleep(below(2 * shared->pace_us));
 	}
@@ -1143,7 +1146,7 @@ static void name_late(uint64_t now)
 /* One proxy from its beginning until nothing of it is left; answers how long its end took. */
 static uint64_t one(uint64_t life_ms)
 {
-	static const uint32_t odds[] = { 0, 300, 100, 30, 10 }, paces[] = { 50000, 20000, 5000, 1000, 200 };
+	static const uint32_t odds[] = { 0, 300, 100, 30, 10 }, paces[] = { 20000, 5000, 1000, 200, 50 };
 	uint64_t began, told = 0;
 	pid_t leader;
 
@@ -1157,7 +1160,7 @@ static uint64_t one(uint64_t life_ms)
 		proxy();
 	shared->leader = leader;
 	/* Often without its first process, too. */
-	while (now_ms() < shared->until_ms + 300 && (waitpid(leader, NULL, WNOHANG | __WALL) != leader || below(3)))
+	while (now_ms() < shared->until_ms + 300 && (waitpid(leader, NULL, WNOHANG | __WALL) != leader || !below(4)))
 		usleep(10000);
 	began = now_ms();
 	do {
@@ -1209,7 +1212,7 @@ static void supervise(uint64_t seconds)
 	/* Nobody of this user may stop or trace it. */
 	prctl(PR_SET_DUMPABLE, 0);
 	for (end = now_ms() + 1000 * seconds; now_ms() < end; proxies++) {
-		took = one(200 + below(below(4) ? 3000 : 9000));
+		took = one(200 + below(below(4) ? 2000 : 7000));
 		slowest = took > slowest ? took : slowest;
 	}
 	report(proxies, slowest);
