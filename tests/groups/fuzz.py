@@ -23,7 +23,7 @@ USER = 65533  # nobody else's, so that all its processes may be killed
 OTHER = 65532  # another one, who is not to notice anything
 AS_USER, AS_OTHER = (['/usr/bin/setpriv', f'--reuid={uid}', f'--regid={uid}', '--groups=hanare'] for uid in (USER, OTHER))
 FORGED = GUEST + '/module-forged'
-PROXIES = 3  # forged ones at once
+PROXIES = 2  # forged ones at once
 
 
 def kill_all():
@@ -116,7 +116,7 @@ class Bystander:
             self.whys.append(str(error))
 
     def long(self):
-        loop = f'while [ ! -e {self.stop} ]; do {self.line}; done'
+        loop = f'while [ ! -e {self.stop} ]; do {self.line}; sleep 0.3; done'
         result = command([*AS_OTHER, 'hanare', 'run', '--', '/bin/sh', '-c', loop], timeout=None)
         lines = result.out.splitlines(keepends=True)
         self.lines = len(lines)
@@ -175,6 +175,8 @@ def forged_proxies(first, seconds):
         for result in results[:-1]:  # the last one's proxy was written into
             expect(result.status == 0 and b'seed' in result.out, result)
         bystander.is_well()
+        said = kernel_log_since(0)
+        expect('is not closed after' not in said, said[-500:])
         with open('/sys/devices/system/cpu/online') as file:
             expect(file.read() == online, 'a CPU went on or off')
         lwk_memory_is(before)

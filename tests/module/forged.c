@@ -469,7 +469,7 @@ static void supervise(uint64_t seconds)
 	/* Nobody of this user may stop or trace it. */
 	prctl(PR_SET_DUMPABLE, 0);
 	for (end = now_ms() + 1000 * seconds; now_ms() < end; proxies++) {
-		took = one(200 + below(below(4) ? 2000 : 7000));
+		took = one(500 + below(below(4) ? 3000 : 8000));
 		slowest = took > slowest ? took : slowest;
 	}
 	report(proxies, slowest);

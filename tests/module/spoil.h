@@ -26,11 +26,20 @@ static union {
 	struct hanare_trace_read read;
 } buffers[16];
 
+/* Few that end who gets them: programs are to get far. */
 static int any_signal(void)
 {
-	static const int mild[] = { SIGUSR2, SIGCHLD, SIGALRM, SIGCONT, SIGURG, SIGWINCH, SIGIO, 34, 40, SIGUSR1, SIGHUP };
+	static const int mild[] = { SIGCHLD, SIGCONT, SIGURG, SIGWINCH };
+	static const int fatal[] = { SIGUSR2, SIGALRM, SIGIO, SIGHUP, SIGTERM, 34, 40, SIGUSR1 };
 
-	return below(12) ? mild[below(sizeof(mild) / sizeof(*mild))] : below(6) ? SIGCONT : (int)below(66);
+	switch (below(24)) {
+	case 0:
+		return fatal[below(sizeof(fatal) / sizeof(*fatal))];
+	case 1:
+		return below(66);
+	default:
+		return mild[below(sizeof(mild) / sizeof(*mild))];
+	}
 }
 
 /* What could be meant. */
@@ -533,6 +542,9 @@ static void *spoiler(void *unused)
 {
 	if (shared->pace_us == UINT32_MAX)
 		return unused;
+	/* The program begins in peace, often. */
+	if (below(4))
+		usleep(below(1500000));
 	sigsetjmp(back, 1);
 	while (now_ms() < shared->until_ms) {
 		int actions = below(4) ? 1 : below(12);
