@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -254,6 +255,24 @@ def failing_often():
     expect(healthy(), 'nothing runs any more')
 
 
+def core_dump_without_memory():
+    """A program with very many mappings would leave a core dump, and the kernel finds no memory for the list of them."""
+    before = lwk.ask(lwk.MEMORY)
+    with subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/manyranges', '8400'], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, cwd=WORK) as program:
+        try:
+            expect(program.stdout.readline() == b'ready\n', 'not ready')
+            lwk.fail(1, 1)
+            program.stdin.close()
+            program.wait(TIMEOUT)
+        finally:
+            lwk.count()
+            program.kill()
+    expect(program.returncode == -signal.SIGABRT, program.returncode)
+    lwk.memory_is(before, 'after the dump')
+    expect(healthy(), 'nothing runs any more')
+
+
 start('--cpus', '2-3', '--mem', '128M')
 for number, limits in enumerate(['spaces=4', 'memory=101%', 'processes=-1', '']):
     check(f'nonsense-{number}', nonsense(limits))
@@ -269,4 +288,5 @@ check('end-of-a-hoarder', end_of_a_hoarder)
 check('failing', failing)
 check('failing-start', failing_start)
 check('failing-often', failing_often)
+check('core-dump-without-memory', core_dump_without_memory)
 finish()

@@ -2,6 +2,7 @@
 //! the program's memory mapped piece by piece, and each worker with its thread's
 //! registers (`module/dump.c`); then the signal is Linux' to deal with.
 
+use crate::base::heap;
 use crate::gate::ptrace;
 use crate::link::delegate;
 use crate::mm::{AddressSpace, FileRef};
@@ -15,6 +16,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::ioctl::{POSE_REGS, Pose};
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::slot::{OP_DUMP, OP_DUMP_RANGE, OP_INTERRUPT, OP_POSE};
+use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, QueuedSignal};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::cpu;
@@ -53,10 +55,12 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
     let signal = u64::from(queued.signal);
     if delegate::call(OP_DUMP, [signal, 0, 0, 0, 0, 0]) == 1 && gather(p, thread) {
         let ranges = ranges(&mut p.mm.lock()); // which is given back before Linux is asked
-        for (start, end, kind) in ranges {
-            let _ = delegate::call(OP_DUMP_RANGE, [start, end, kind, 0, 0, 0]);
+        if let Ok(ranges) = ranges {
+            for (start, end, kind) in ranges {
+                let _ = delegate::call(OP_DUMP_RANGE, [start, end, kind, 0, 0, 0]);
+            }
+            pose(thread, regs, Some(queued));
         }
-        pose(thread, regs, Some(queued));
     }
     signals::die(queued.signal);
 }
@@ -120,9 +124,27 @@ fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
     exit::by_last_call(OP_POSE, [at, u64::from(queued.map_or(0, |q| q.signal)), 0, 0, 0, 0]);
 }
 
-/// What the proxy has to map: start, end, kind.
-fn ranges(mm: &mut AddressSpace) -> Vec<(u64, u64, u64)> {
-    let mut all = Vec::new();
+/// What the proxy has to map: start, end, kind. A program says how many there are.
+#[derive(Default)]
+struct Ranges {
+    all: Vec<(u64, u64, u64)>,
+    /// There was no memory for one of them.
+    is_cut: bool,
+}
+
+impl Ranges {
+    fn push(&mut self, range: (u64, u64, u64)) {
+        if self.is_cut || heap::more_room(&mut self.all, 1).is_err() {
+            self.is_cut = true;
+        } else {
+            self.all.push(range);
+        }
+    }
+}
+
+/// What the proxy has to map. `ENOMEM`: there is no dump then.
+fn ranges(mm: &mut AddressSpace) -> Result<Vec<(u64, u64, u64)>> {
+    let mut all = Ranges::default();
     let mut at = USER_MIN;
     let linux = mm.vmas.iter().filter(|v| matches!(v.backing, Backing::SharedLinux { .. }));
     for v in linux {
@@ -144,15 +166,15 @@ fn ranges(mm: &mut AddressSpace) -> Vec<(u64, u64, u64)> {
             _ => 0,
         };
         add_runs(&mut mm.table, v, gap, &mut all);
-        if all.len() > RANGES_MAX {
+        if all.is_cut || all.all.len() > RANGES_MAX {
             break;
         }
     }
-    all
+    if all.is_cut { Err(errno::ENOMEM) } else { Ok(all.all) }
 }
 
 /// The runs of pages of `v` that are there.
-fn add_runs(table: &mut PageTable, v: &Vma<FileRef>, gap: u64, all: &mut Vec<(u64, u64, u64)>) {
+fn add_runs(table: &mut PageTable, v: &Vma<FileRef>, gap: u64, all: &mut Ranges) {
     let kind = if v.prot.contains(Prot::WRITE) { WRITE } else { READ };
     let mut run: Option<(u64, u64)> = None;
     table.update(v.start, v.end, &mut |leaf| {
@@ -168,5 +190,7 @@ fn add_runs(table: &mut PageTable, v: &Vma<FileRef>, gap: u64, all: &mut Vec<(u6
         };
         leaf.entry
     });
-    all.extend(run.map(|(a, b)| (a, b, kind)));
+    if let Some((a, b)) = run {
+        all.push((a, b, kind));
+    }
 }
