@@ -114,7 +114,7 @@ def user_mode_sees_no_kernel(machine):
     assert inside != outside, f'one table for both: {inside:#x}'
     image = machine.image
     block, tables, idt = (next(at for name, at in image.items() if mangled in name)
-                          for mangled in ('percpu6BLOCKS', 'gdt6TABLES', 'traps3IDT'))
+                          for mangled in ('percpu6BLOCKS', 'gdt6TABLES', 'idt3IDT'))
     allowed = {page for start, end in ((image['entry_text_start'], image['entry_text_end']), (block, block + 1),
                                        (tables, tables + 1), (idt, idt + 1)) for page in range(start, end, SMALL)}
     kernel = {at: (size, entry) for at, size, entry, *_ in machine.stub.entries(inside, 1)}

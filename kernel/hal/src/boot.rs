@@ -1,10 +1,12 @@
 //! From the module's SIPI to Rust: image header, trampoline, first stack.
 
+use crate::firststack::{FIRST_STACK, FIRST_STACK_SIZE};
 use core::arch::global_asm;
+use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::{BootParams, ImageHeader};
 
-/// Most CPUs one instance can have.
-pub const CPUS_MAX: usize = 256;
+pub use crate::firststack::is_first_guard;
+pub use crate::percpu::CPUS_MAX;
 
 global_asm!(
     r#"
@@ -139,32 +141,12 @@ lwk_entry:
     entry = sym rust_entry,
 );
 
-const FIRST_STACK_SIZE: usize = 68 << 10;
-
-/// The first CPU's stack until (and while) it idles. The kernel's page table leaves its lowest page out.
-#[repr(C, align(4096))]
-struct Stack(core::cell::UnsafeCell<[u8; FIRST_STACK_SIZE]>);
-// SAFETY: used as raw stack memory by exactly one CPU.
-unsafe impl Sync for Stack {}
-static FIRST_STACK: Stack = Stack(core::cell::UnsafeCell::new([0; FIRST_STACK_SIZE]));
-
-/// Address of the page below the first CPU's stack that is not mapped.
-pub(crate) fn first_guard() -> u64 {
-    FIRST_STACK.0.get() as u64
-}
-
-/// Whether `addr` lies there.
-pub fn is_first_guard(addr: u64) -> bool {
-    addr & !4095 == first_guard()
-}
-
 /// Stack tops by CPU index; 0 for the first CPU: `FIRST_STACK`.
-static STACKS: [core::sync::atomic::AtomicU64; CPUS_MAX] =
-    [const { core::sync::atomic::AtomicU64::new(0) }; CPUS_MAX];
+static STACKS: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
 
 /// Gives CPU `cpu` (not the first) the stack it will start on.
 pub fn set_stack(cpu: usize, top: u64) {
-    STACKS[cpu].store(top, core::sync::atomic::Ordering::Release);
+    STACKS[cpu].store(top, Ordering::Release);
 }
 
 /// The kernel's entry point, set at link time by [`crate::entry!`].

@@ -1,17 +1,11 @@
-//! GDT, TSS and interrupt stacks of each CPU. Selectors are Linux' own, since
-//! signal frames and debuggers show them.
+//! GDT, TSS and interrupt stacks of each CPU.
 
+use crate::percpu::CPUS_MAX;
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
-/// Kernel code and data, user data and code selectors (as on Linux x86-64).
-pub const KERNEL_CS: u16 = 0x10;
-/// See [`KERNEL_CS`].
-pub const KERNEL_DS: u16 = 0x18;
-/// See [`KERNEL_CS`].
-pub const USER_DS: u16 = 0x2b;
-/// See [`KERNEL_CS`].
-pub const USER_CS: u16 = 0x33;
+pub use crate::selectors::{KERNEL_CS, KERNEL_DS, USER_CS, USER_DS};
+
 const TSS_SELECTOR: u16 = 0x40;
 /// Entry of the segment whose limit tells user mode the CPU (`lsl` of selector 0x7b).
 const CPU_NUMBER: usize = 15;
@@ -50,7 +44,7 @@ struct Tables {
 
 /// On pages of their own: user mode's page tables may have them.
 #[repr(C, align(4096))]
-struct All(UnsafeCell<[Tables; crate::boot::CPUS_MAX]>);
+struct All(UnsafeCell<[Tables; CPUS_MAX]>);
 // SAFETY: each CPU writes only its own element, before loading it.
 unsafe impl Sync for All {}
 static TABLES: All = All(UnsafeCell::new(
@@ -67,7 +61,7 @@ static TABLES: All = All(UnsafeCell::new(
                 io_map: 104,
             },
         }
-    }; crate::boot::CPUS_MAX],
+    }; CPUS_MAX],
 ));
 
 /// Addresses that the interrupt stacks of a CPU take.
@@ -144,7 +138,7 @@ pub(crate) fn place(cpu: usize) -> (u64, u64) {
 /// where user mode's page tables do not have it.
 pub fn set_kernel_stack(cpu: usize, top: u64) {
     crate::percpu::set_kernel_rsp(top);
-    let top = if crate::isolation::is_on() { crate::percpu::entry_top() } else { top };
+    let top = if crate::isolation::switch::is_on() { crate::percpu::entry_top() } else { top };
     // SAFETY: this CPU's own TSS; the processor reads it only on a trap from user mode.
     unsafe { (*TABLES.0.get().cast::<Tables>().add(cpu)).tss.rsp[0] = top };
 }

@@ -10,26 +10,9 @@
 //! shootdown has nothing more to do than without isolation.
 
 use crate::paging::{self, NoMemory, SMALL, TableSource, pte};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-static ON: AtomicBool = AtomicBool::new(false);
-/// A table with the kernel's half as user mode has it; 0: not made yet.
-static HALF: AtomicU64 = AtomicU64::new(0);
-
-/// Whether user mode has page tables of its own.
-pub fn is_on() -> bool {
-    ON.load(Ordering::Relaxed)
-}
-
-/// Says so; before the first page table is made.
-pub fn turn_on() {
-    ON.store(true, Ordering::Relaxed);
-}
-
-/// The root of [`HALF`].
-pub(crate) fn half() -> u64 {
-    HALF.load(Ordering::Acquire)
-}
+pub(crate) mod switch;
+pub use switch::{is_on, turn_on};
 
 /// Makes what all CPUs need visible to user mode's tables. After the kernel's own were built, once.
 pub fn build(source: &mut dyn TableSource) -> Result<(), NoMemory> {
@@ -40,9 +23,9 @@ pub fn build(source: &mut dyn TableSource) -> Result<(), NoMemory> {
     if !is_on() {
         return Ok(());
     }
-    HALF.store(paging::new_half(source)?, Ordering::Release);
+    paging::build_user_half(source)?;
     let text = (&raw const entry_text_start as u64, &raw const entry_text_end as u64);
-    for (start, end) in [text, crate::traps::idt()] {
+    for (start, end) in [text, crate::idt::place()] {
         expose(start, end, source)?;
     }
     Ok(())
@@ -66,7 +49,7 @@ pub fn add_cpu(cpu: usize, stacks: u64, source: &mut dyn TableSource) -> Result<
 fn expose(start: u64, end: u64, source: &mut dyn TableSource) -> Result<(), NoMemory> {
     for page in (start & !(SMALL - 1)..end).step_by(SMALL as usize) {
         let entry = paging::kernel_entry(page).expect("mapped in the kernel");
-        paging::map_in_half(half(), page, entry & !pte::GLOBAL, source)?;
+        paging::map_in_user_half(page, entry & !pte::GLOBAL, source)?;
     }
     Ok(())
 }

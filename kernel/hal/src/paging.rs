@@ -5,6 +5,7 @@
 //! PROT_NONE, so that the frame is kept (inverted, see [`inverted`]). `SEEN` marks pages that Linux was told
 //! of; `FOREIGN` marks frames that are Linux' (shared file mappings).
 
+use crate::isolation::switch;
 use crate::memory::direct;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +49,8 @@ pub struct NoMemory;
 
 /// Also read by the assembly of `boot`.
 pub(crate) static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
+/// A root with the kernel's half as user mode has it under page-table isolation; 0: not made yet.
+static USER_HALF: AtomicU64 = AtomicU64::new(0);
 /// `NO_EXECUTE` where the CPU has it.
 static NO_EXECUTE: AtomicU64 = AtomicU64::new(0);
 
@@ -112,7 +115,7 @@ const KERNEL_LINKS: [usize; 3] = [256, 508, 511];
 
 /// Bits of what the kernel's half maps. What is global stays in the TLB while user mode runs.
 fn shared() -> u64 {
-    pte::PRESENT | if crate::isolation::is_on() { 0 } else { pte::GLOBAL }
+    pte::PRESENT | if switch::is_on() { 0 } else { pte::GLOBAL }
 }
 
 /// Builds the kernel's half: direct map (not executable; image text and read-only data
@@ -157,7 +160,7 @@ pub fn build_kernel(source: &mut dyn TableSource, nx: bool) -> Result<(), NoMemo
         } else {
             pte::WRITE | no_execute
         };
-        if v != crate::boot::first_guard() {
+        if v != crate::firststack::first_guard() {
             set(t, index(v, 0), (image + (v - KERNEL_BASE)) | shared() | flags);
         }
         v += SMALL;
@@ -204,22 +207,23 @@ pub fn use_kernel() {
     unsafe { crate::cpu::set_cr3(root) };
 }
 
-/// A root with empty tables for the kernel's half, for [`map_in_half`].
-pub(crate) fn new_half(source: &mut dyn TableSource) -> Result<u64, NoMemory> {
+/// Makes the kernel's half as user mode has it, once: empty tables, for [`map_in_user_half`].
+pub(crate) fn build_user_half(source: &mut dyn TableSource) -> Result<(), NoMemory> {
     let root = source.alloc_table().ok_or(NoMemory)?;
     for i in KERNEL_LINKS.into_iter().chain([index(CPU_STACKS_BASE, 3)]) {
         set(root, i, source.alloc_table().ok_or(NoMemory)? | LINK & !pte::USER);
     }
-    Ok(root)
+    USER_HALF.store(root, Ordering::Release);
+    Ok(())
 }
 
-/// Sets a small leaf of such a half. Address spaces that there are already see it, too.
-pub(crate) fn map_in_half(
-    root: u64,
+/// Sets a small leaf of that half. Address spaces that there are already see it, too.
+pub(crate) fn map_in_user_half(
     addr: u64,
     entry: u64,
     source: &mut dyn TableSource,
 ) -> Result<(), NoMemory> {
+    let root = USER_HALF.load(Ordering::Acquire);
     assert!(
         get(root, index(addr, 3)) & pte::PRESENT != 0,
         "{addr:#x} is in no part of the kernel's half"
@@ -344,7 +348,7 @@ impl PageTable {
     /// An empty user half under the kernel's.
     pub fn new(source: &mut dyn TableSource) -> Result<PageTable, NoMemory> {
         let root = source.alloc_table().ok_or(NoMemory)?;
-        let user_root = match crate::isolation::is_on() {
+        let user_root = match switch::is_on() {
             true => match source.alloc_table() {
                 Some(user_root) => user_root,
                 None => {
@@ -354,10 +358,9 @@ impl PageTable {
             },
             false => 0,
         };
-        for (root, half) in
-            [(root, KERNEL_ROOT.load(Ordering::Acquire)), (user_root, crate::isolation::half())]
-        {
+        for (root, half) in [(root, &KERNEL_ROOT), (user_root, &USER_HALF)] {
             if root != 0 {
+                let half = half.load(Ordering::Acquire);
                 (256..512).for_each(|i| set(root, i, get(half, i)));
             }
         }

@@ -4,6 +4,9 @@
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
+/// Most CPUs one instance can have.
+pub const CPUS_MAX: usize = 256;
+
 /// Offsets used by assembly.
 pub(crate) const KERNEL_RSP: usize = 0;
 pub(crate) const USER_RSP: usize = 8;
@@ -46,7 +49,7 @@ const _: () = assert!(core::mem::offset_of!(Block, space) == SPACE);
 
 /// On pages of their own: user mode's page tables may have them.
 #[repr(C, align(4096))]
-struct Blocks(UnsafeCell<[Block; crate::boot::CPUS_MAX]>);
+struct Blocks(UnsafeCell<[Block; CPUS_MAX]>);
 // SAFETY: each CPU touches only its own element.
 unsafe impl Sync for Blocks {}
 static BLOCKS: Blocks = Blocks(UnsafeCell::new(
@@ -64,18 +67,18 @@ static BLOCKS: Blocks = Blocks(UnsafeCell::new(
             space: 0,
             entry_stack: [0; 55],
         }
-    }; crate::boot::CPUS_MAX],
+    }; CPUS_MAX],
 ));
 
 /// Points GS of the calling CPU at its block.
 pub fn init(cpu: usize) {
-    assert!(cpu < crate::boot::CPUS_MAX);
+    assert!(cpu < CPUS_MAX);
     // SAFETY: element `cpu` belongs to this CPU; GS bases are set before any trap.
     unsafe {
         let block = BLOCKS.0.get().cast::<Block>().add(cpu);
         (*block).index = cpu as u64;
         (*block).entry_top = block.add(1) as u64;
-        (*block).verw_selector = u64::from(crate::gdt::KERNEL_DS);
+        (*block).verw_selector = u64::from(crate::selectors::KERNEL_DS);
         crate::cpu::wrmsr(crate::cpu::msr::GS_BASE, block as u64);
         crate::cpu::wrmsr(crate::cpu::msr::KERNEL_GS_BASE, 0);
     }

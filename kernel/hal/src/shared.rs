@@ -55,7 +55,7 @@ pub fn check() -> Result<(), &'static str> {
         && fits(p.clock_offset, 4096)
         && fits(p.bells_offset, p.bell_count as usize * size_of::<BellWord>())
         && p.log_size.is_power_of_two()
-        && (1..=crate::boot::CPUS_MAX).contains(&(p.cpu_count as usize));
+        && (1..=crate::percpu::CPUS_MAX).contains(&(p.cpu_count as usize));
     if ok { Ok(()) } else { Err("the boot parameters name something outside the shared region") }
 }
 

@@ -1,9 +1,9 @@
 //! System call entry, the 256 vectors, and the way back.
 
+use crate::idt::{self, Gate};
 use crate::percpu::{KERNEL_RSP, USER_RSP};
 use crate::{cpu, gdt};
-use core::arch::{asm, global_asm};
-use core::cell::UnsafeCell;
+use core::arch::global_asm;
 use core::sync::atomic::{AtomicU32, Ordering};
 use spin::Once;
 
@@ -349,54 +349,29 @@ unsafe extern "C" {
     pub(crate) fn return_to_user();
 }
 
-/// On a page of its own: user mode's page tables may have it.
-#[repr(C, align(4096))]
-struct Idt(UnsafeCell<[[u64; 2]; 256]>);
-// SAFETY: written by the first CPU before it is loaded anywhere.
-unsafe impl Sync for Idt {}
-static IDT: Idt = Idt(UnsafeCell::new([[0; 2]; 256]));
-
-/// Where the IDT begins and ends.
-pub(crate) fn idt() -> (u64, u64) {
-    (IDT.0.get() as u64, IDT.0.get() as u64 + 4096)
-}
-
 /// Fills the IDT (first CPU, once).
 pub fn build_idt() {
-    for v in 0..256u64 {
+    idt::fill(|vec| Gate {
         // Vectors are 16 bytes apart (checked below by the assembler's .balign).
-        let target = hal_vectors as *const () as u64 + v * 16;
-        let ist = match v as u8 {
+        target: hal_vectors as *const () as u64 + u64::from(vec) * 16,
+        ist: match vec {
             vector::DOUBLE_FAULT => gdt::IST_DOUBLE_FAULT,
             vector::NMI => gdt::IST_NMI,
             vector::MACHINE_CHECK => gdt::IST_MACHINE_CHECK,
             vector::DEBUG => gdt::IST_DEBUG,
             _ => 0,
-        };
-        // Breakpoint and overflow may be raised by user code (`int3`, `into`).
-        let dpl: u64 = if matches!(v as u8, vector::BREAKPOINT | vector::OVERFLOW) { 3 } else { 0 };
-        let low = target & 0xffff
-            | u64::from(gdt::KERNEL_CS) << 16
-            | u64::from(ist) << 32
-            | (0x8e | dpl << 5) << 40
-            | (target >> 16 & 0xffff) << 48;
-        // SAFETY: nobody uses the table yet.
-        unsafe { (*IDT.0.get())[v as usize] = [low, target >> 32] };
-    }
+        },
+        // By `int3` and `into`.
+        user: matches!(vec, vector::BREAKPOINT | vector::OVERFLOW),
+    });
 }
 
 /// Loads the IDT and the system call entry on the calling CPU.
 pub fn init_cpu() {
-    let base = IDT.0.get() as u64;
-    let mut pointer = [0u16; 5];
-    pointer[0] = 4095;
-    for i in 0..4 {
-        pointer[1 + i] = (base >> (16 * i)) as u16;
-    }
-    // SAFETY: the IDT is filled and static; the entry point is the assembly
-    // above. SFMASK clears IF, DF, TF, AC, NT, IOPL, RF as Linux does.
+    idt::load();
+    // SAFETY: the entry point is the assembly above. SFMASK clears IF, DF, TF, AC, NT,
+    // IOPL, RF as Linux does.
     unsafe {
-        asm!("lidt [{}]", in(reg) &pointer, options(readonly, nostack));
         cpu::wrmsr(cpu::msr::STAR, (0x23u64 << 48) | u64::from(gdt::KERNEL_CS) << 32);
         cpu::wrmsr(cpu::msr::LSTAR, hal_syscall_entry as *const () as u64);
         cpu::wrmsr(cpu::msr::SFMASK, 0x257fd5);

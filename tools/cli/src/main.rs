@@ -1,8 +1,8 @@
 //! The `hanare` command.
 //!
 //! One file per command in `commands/`, `hanare bench` in `bench/`; `cpu_list` and `size` read what users
-//! write; `machine` asks Linux about this machine, `stuck` about programs whose LWK is silent; `find` knows where our own
-//! files are.
+//! write; `machine` asks Linux about this machine, `stuck` about programs whose LWK is silent; `processes` asks the LWKs
+//! about theirs; `program` looks programs up; `find` knows where our own files are.
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), no_main)]
 
@@ -16,6 +16,8 @@ mod gdb;
 mod instances;
 mod machine;
 mod output;
+mod processes;
+mod program;
 mod size;
 mod stuck;
 mod table;
@@ -25,7 +27,7 @@ mod trace;
 use std::ffi::{c_char, c_int};
 use std::io::IsTerminal;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use commands::Command;
 
@@ -68,7 +70,7 @@ extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
     } else {
         failure::FAILED
     };
-    match cli.command.execute() {
+    match cli.command.execute(Cli::command) {
         Ok(status) => status,
         Err(error) => failure::report(&error, failed),
     }
@@ -104,7 +106,6 @@ fn is_colourful() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn run_of(line: &str) -> commands::run::Run {
         match Cli::try_parse_from(line.split(' ')).map(|cli| cli.command) {

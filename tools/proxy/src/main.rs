@@ -15,18 +15,9 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "none")))]
 compile_error!("build hanare-proxy with --target x86_64-unknown-none");
 
-mod attach;
-mod clock;
-mod dump;
-mod exec;
-mod fork;
-mod message;
-mod options;
+mod base;
 mod process;
-mod program;
-mod pseudo;
-mod signals;
-mod start;
+mod requests;
 mod sys;
 mod worker;
 
@@ -35,29 +26,26 @@ use core::sync::atomic::Ordering;
 use hanare_abi::ioctl::IOCTL_START;
 use linux_raw_sys::errno::EIO;
 
-use clock::Clock;
-use message::{EXIT_CANNOT_RUN, EXIT_HANARE, die};
-use process::Process;
-use start::Inherited;
+use base::clock::Clock;
+use base::message::{EXIT_CANNOT_RUN, EXIT_HANARE, die};
+use base::options;
+use process::{Process, attach, signals};
+use requests::exec::{self, Resumption};
+use requests::program;
+use requests::start::{self, Inherited};
 use sys::shared::Initial;
 use sys::signal;
-use sys::thread::Block;
-use worker::{Role, Worker};
+use sys::worker::{Block, Role, Worker};
+
+sys::entries::entry_points! { start: run, thread: worker::begin, signal: signals::taken }
 
 /// The first thread's worker; it serves slot 0.
-pub static FIRST_WORKER: Worker = Worker::new(0, Role::First, Block::NONE);
-
-/// Called by `_start` with the initial stack pointer.
-#[allow(unsafe_code)]
-extern "C" fn entry(stack: *const u64) -> ! {
-    // SAFETY: `_start` passes what the kernel gave it.
-    run(unsafe { Initial::new(stack) })
-}
+static FIRST_WORKER: Worker = Worker::new(0, Role::First, Block::NONE);
 
 fn run(initial: Initial) -> ! {
     let clock = Clock::start();
     if let Some(resumption) = exec::resumption(&initial) {
-        exec::resume(&resumption, &initial, clock);
+        resume(&resumption, &initial, clock);
     }
     let options = options::parse(&initial)
         .unwrap_or_else(|problem| die(EXIT_HANARE, format_args!("hanare-proxy: {problem}")));
@@ -74,9 +62,7 @@ fn run(initial: Initial) -> ! {
 
     // From here to START a signal would find nobody to be told to.
     signal::set_mask(!0);
-    worker::become_worker(&FIRST_WORKER);
-    // What Linux has settled when it started us is true of the program.
-    FIRST_WORKER.gained.store(!sys::is_dumpable(), Ordering::Relaxed);
+    become_first_worker();
     signals::forward_fatal(inherited.sigignore);
     if let Err(error) = sys::ioctl_plain(process.space.fd, IOCTL_START) {
         if error.0 == EIO {
@@ -87,6 +73,21 @@ fn run(initial: Initial) -> ! {
     let mask = signals::applied(inherited.sigmask);
     signal::set_mask(mask);
     worker::serve(&FIRST_WORKER, mask)
+}
+
+/// Goes on after an execve, with all signals blocked: the LWK has the program already.
+fn resume(from: &Resumption, initial: &Initial, clock: Clock) -> ! {
+    process::set(exec::resume(from, initial, clock));
+    become_first_worker();
+    signals::forward_fatal(start::ignored());
+    worker::serve(&FIRST_WORKER, !0)
+}
+
+/// Makes this thread the worker of slot 0; the process is attached.
+fn become_first_worker() {
+    worker::become_worker(&FIRST_WORKER);
+    // What Linux has settled when it started us is true of the program.
+    FIRST_WORKER.gained.store(!sys::is_dumpable(), Ordering::Relaxed);
 }
 
 /// Tells the tracer or debugger at the other end that there is a process now, and

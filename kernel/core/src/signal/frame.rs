@@ -3,7 +3,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::SigSet;
+use super::set::{SIGBUS, SigSet};
 use crate::addr::align_down;
 
 /// `si_code`: sent by `kill`.
@@ -98,7 +98,7 @@ impl SigInfo {
     #[must_use]
     pub fn bad_memory(address: u64) -> Self {
         const PAGE_BITS: u64 = 12;
-        let mut info = Self::fault(super::SIGBUS, BUS_MCEERR_AR, address);
+        let mut info = Self::fault(SIGBUS, BUS_MCEERR_AR, address);
         info.fields[1] = PAGE_BITS; // si_addr_lsb
         info
     }

@@ -1,6 +1,6 @@
 //! The rows. Names, numbers and argument counts are those of Linux 7.2.
 
-use super::{Hook, LocalCall, Restart, Row, Service};
+use super::row::{Hook, LocalCall, Restart, Row, Service};
 use crate::errno;
 
 const fn local(call: LocalCall) -> Service {

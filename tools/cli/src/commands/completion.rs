@@ -1,7 +1,7 @@
 //! `hanare completion`: what shells need to complete command lines.
 
 use anyhow::Result;
-use clap::{Args, CommandFactory, ValueEnum};
+use clap::{Args, ValueEnum};
 use clap_complete::Shell;
 
 use crate::output;
@@ -26,31 +26,32 @@ enum Kind {
 }
 
 impl Completion {
-    /// Prints it.
-    pub fn execute(self) -> Result<()> {
-        output::write_bytes(&script(self.shell))
+    /// Prints that of `hanare`, the whole command line.
+    pub fn execute(self, hanare: clap::Command) -> Result<()> {
+        output::write_bytes(&script(self.shell, hanare))
     }
 }
 
-fn script(kind: Kind) -> Vec<u8> {
+fn script(kind: Kind, mut hanare: clap::Command) -> Vec<u8> {
     let shell = match kind {
         Kind::Bash => Shell::Bash,
         Kind::Zsh => Shell::Zsh,
         Kind::Fish => Shell::Fish,
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut crate::Cli::command(), "hanare", &mut script);
+    clap_complete::generate(shell, &mut hanare, "hanare", &mut script);
     script
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
 
     #[test]
     fn every_shell_is_told_the_commands_and_options() {
         for kind in Kind::value_variants() {
-            let text = String::from_utf8(script(*kind)).unwrap();
+            let text = String::from_utf8(script(*kind, crate::Cli::command())).unwrap();
             for word in ["shutdown", "completion", "doctor", "force"] {
                 assert!(text.contains(word), "{word}");
             }

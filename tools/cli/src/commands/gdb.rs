@@ -15,10 +15,10 @@ use hanare_sdk::Observer;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::run::Run;
 use crate::gdb::process::Process;
 use crate::gdb::session::{self, End, Wire};
 use crate::gdb::target::Gdb as Target;
+use crate::program::Program;
 use crate::trace::launch;
 use crate::{instances, output};
 
@@ -109,9 +109,9 @@ impl Gdb {
     }
 
     fn start(&self, way: &Way) -> Result<std::result::Result<(Child, Process), i32>> {
-        let run =
-            Run { on: self.on.clone(), cpus: None, stats: false, command: self.command.clone() };
-        let held = launch::start(run, |command| redirect(command, way))?;
+        let (on, command) = (self.on.clone(), self.command.clone());
+        let program = Program { on, cpus: None, stats: false, command };
+        let held = launch::start(program, |command| redirect(command, way))?;
         let held = match held {
             Ok(held) => held,
             Err(status) => return Ok(Err(status)),

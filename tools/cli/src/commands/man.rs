@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Args, CommandFactory};
+use clap::Args;
 
 /// Write the manual pages to a folder (make install does).
 #[derive(Args)]
@@ -14,15 +14,16 @@ pub struct Man {
 }
 
 impl Man {
-    /// Writes hanare.1 and one page for each command.
-    pub fn execute(self) -> Result<()> {
-        write(&self.folder).with_context(|| format!("cannot write to {}", self.folder.display()))
+    /// Writes hanare.1 and one page for each command of `hanare`, the whole command line.
+    pub fn execute(self, hanare: clap::Command) -> Result<()> {
+        write(&self.folder, hanare)
+            .with_context(|| format!("cannot write to {}", self.folder.display()))
     }
 }
 
-fn write(folder: &Path) -> std::io::Result<()> {
+fn write(folder: &Path, hanare: clap::Command) -> std::io::Result<()> {
     fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(crate::Cli::command().disable_help_subcommand(true), folder)?;
+    clap_mangen::generate_to(hanare.disable_help_subcommand(true), folder)?;
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();

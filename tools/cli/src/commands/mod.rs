@@ -58,8 +58,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it; the result is the exit status.
-    pub fn execute(self) -> anyhow::Result<i32> {
+    /// Does it; the result is the exit status. `whole` makes the command line with all its help.
+    pub fn execute(self, whole: fn() -> clap::Command) -> anyhow::Result<i32> {
         match self {
             Self::Boot(boot) => boot.execute().map(|()| 0),
             Self::Run(run) => run.execute().map(|never| match never {}),
@@ -73,8 +73,8 @@ impl Command {
             Self::Trace(trace) => trace.execute(),
             Self::Gdb(gdb) => gdb.execute(),
             Self::Bench(bench) => bench.execute(),
-            Self::Completion(completion) => completion.execute().map(|()| 0),
-            Self::Man(man) => man.execute().map(|()| 0),
+            Self::Completion(completion) => completion.execute(whole()).map(|()| 0),
+            Self::Man(man) => man.execute(whole()).map(|()| 0),
             Self::Debug(debug) => debug.execute().map(|()| 0),
         }
     }

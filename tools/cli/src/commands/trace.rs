@@ -15,7 +15,7 @@ use hanare_sdk::{Error, Observer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::run::Run;
+use crate::program::Program;
 use crate::trace::launch;
 use crate::trace::printer::{Printer, Style};
 use crate::{find, instances};
@@ -124,9 +124,9 @@ impl Trace {
     }
 
     fn program(self, printer: Printer, stop: &Arc<AtomicBool>) -> Result<i32> {
-        let run =
-            Run { on: self.on.clone(), cpus: None, stats: false, command: self.command.clone() };
-        let held = match launch::start(run, |_| ())? {
+        let (on, command) = (self.on.clone(), self.command.clone());
+        let program = Program { on, cpus: None, stats: false, command };
+        let held = match launch::start(program, |_| ())? {
             Ok(held) => held,
             Err(status) => return Ok(status),
         };

@@ -6,9 +6,11 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use gdbstub::target::ext::host_io::*;
+use gdbstub::target::ext::host_io::{
+    HostIoErrno, HostIoError, HostIoOpenFlags, HostIoOpenMode, HostIoStat,
+};
 
-use super::target::Gdb;
+type Result<T> = std::result::Result<T, HostIoError<anyhow::Error>>;
 
 /// Open files by number.
 #[derive(Default)]
@@ -18,39 +20,12 @@ pub struct Files {
 }
 
 impl Files {
-    fn get(&self, fd: u32) -> Result<&File, HostIoError<anyhow::Error>> {
+    fn get(&self, fd: u32) -> Result<&File> {
         self.open.get(&fd).ok_or(HostIoError::Errno(HostIoErrno::EBADF))
     }
-}
 
-impl HostIo for Gdb {
-    fn support_open(&mut self) -> Option<HostIoOpenOps<'_, Self>> {
-        Some(self)
-    }
-    fn support_close(&mut self) -> Option<HostIoCloseOps<'_, Self>> {
-        Some(self)
-    }
-    fn support_pread(&mut self) -> Option<HostIoPreadOps<'_, Self>> {
-        Some(self)
-    }
-    fn support_fstat(&mut self) -> Option<HostIoFstatOps<'_, Self>> {
-        Some(self)
-    }
-    fn support_readlink(&mut self) -> Option<HostIoReadlinkOps<'_, Self>> {
-        Some(self)
-    }
-    fn support_setfs(&mut self) -> Option<HostIoSetfsOps<'_, Self>> {
-        Some(self)
-    }
-}
-
-impl HostIoOpen for Gdb {
-    fn open(
-        &mut self,
-        name: &[u8],
-        flags: HostIoOpenFlags,
-        _: HostIoOpenMode,
-    ) -> HostIoResult<u32, Self> {
+    /// Opens `name` for reading.
+    pub fn open(&mut self, name: &[u8], flags: HostIoOpenFlags) -> Result<u32> {
         if flags.intersects(
             HostIoOpenFlags::O_WRONLY
                 | HostIoOpenFlags::O_RDWR
@@ -60,34 +35,25 @@ impl HostIoOpen for Gdb {
             return Err(HostIoError::Errno(HostIoErrno::EROFS));
         }
         let file = File::open(OsStr::from_bytes(name))?;
-        self.files.next += 1;
-        self.files.open.insert(self.files.next, file);
-        Ok(self.files.next)
+        self.next += 1;
+        self.open.insert(self.next, file);
+        Ok(self.next)
     }
-}
 
-impl HostIoClose for Gdb {
-    fn close(&mut self, fd: u32) -> HostIoResult<(), Self> {
-        self.files.open.remove(&fd).map(drop).ok_or(HostIoError::Errno(HostIoErrno::EBADF))
+    /// Closes a file.
+    pub fn close(&mut self, fd: u32) -> Result<()> {
+        self.open.remove(&fd).map(drop).ok_or(HostIoError::Errno(HostIoErrno::EBADF))
     }
-}
 
-impl HostIoPread for Gdb {
-    fn pread(
-        &mut self,
-        fd: u32,
-        count: usize,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> HostIoResult<usize, Self> {
+    /// Reads at most `count` bytes at `offset`.
+    pub fn read_at(&self, fd: u32, count: usize, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let room = count.min(buffer.len());
-        Ok(self.files.get(fd)?.read_at(&mut buffer[..room], offset)?)
+        Ok(self.get(fd)?.read_at(&mut buffer[..room], offset)?)
     }
-}
 
-impl HostIoFstat for Gdb {
-    fn fstat(&mut self, fd: u32) -> HostIoResult<HostIoStat, Self> {
-        let m = self.files.get(fd)?.metadata()?;
+    /// What kind of file it is, and how large.
+    pub fn stat(&self, fd: u32) -> Result<HostIoStat> {
+        let m = self.get(fd)?.metadata()?;
         Ok(HostIoStat {
             st_dev: m.dev() as u32,
             st_ino: m.ino() as u32,
@@ -106,19 +72,12 @@ impl HostIoFstat for Gdb {
     }
 }
 
-impl HostIoReadlink for Gdb {
-    fn readlink(&mut self, name: &[u8], buffer: &mut [u8]) -> HostIoResult<usize, Self> {
-        let target = std::fs::read_link(OsStr::from_bytes(name))?;
-        let bytes = target.as_os_str().as_bytes();
-        let room =
-            buffer.get_mut(..bytes.len()).ok_or(HostIoError::Errno(HostIoErrno::ENAMETOOLONG))?;
-        room.copy_from_slice(bytes);
-        Ok(bytes.len())
-    }
-}
-
-impl HostIoSetfs for Gdb {
-    fn setfs(&mut self, _: FsKind) -> HostIoResult<(), Self> {
-        Ok(())
-    }
+/// Where a symbolic link leads; bytes of `buffer`.
+pub fn read_link(name: &[u8], buffer: &mut [u8]) -> Result<usize> {
+    let target = std::fs::read_link(OsStr::from_bytes(name))?;
+    let bytes = target.as_os_str().as_bytes();
+    let room =
+        buffer.get_mut(..bytes.len()).ok_or(HostIoError::Errno(HostIoErrno::ENAMETOOLONG))?;
+    room.copy_from_slice(bytes);
+    Ok(bytes.len())
 }

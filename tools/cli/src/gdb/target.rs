@@ -9,13 +9,13 @@ use gdbstub::target::ext::base::BaseOps;
 use gdbstub::target::ext::base::multithread::*;
 use gdbstub::target::ext::breakpoints::*;
 use gdbstub::target::ext::exec_file::{ExecFile, ExecFileOps};
-use gdbstub::target::ext::host_io::HostIoOps;
+use gdbstub::target::ext::host_io::*;
 use gdbstub::target::ext::target_description_xml_override::*;
 use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
 use gdbstub::target::{Target, TargetError, TargetResult};
 use hanare_abi::observe::*;
 
-use super::files::Files;
+use super::files::{self, Files};
 use super::process::{Process, Watch};
 use super::registers::{State, X86, description};
 use super::signals;
@@ -238,6 +238,74 @@ impl ExecFile for Gdb {
     ) -> TargetResult<usize, Self> {
         let path = self.process.text(TEXT_PROGRAM).map_err(|error| failed(&error))?;
         Ok(part(&path, offset, length, buffer))
+    }
+}
+
+impl HostIo for Gdb {
+    fn support_open(&mut self) -> Option<HostIoOpenOps<'_, Self>> {
+        Some(self)
+    }
+    fn support_close(&mut self) -> Option<HostIoCloseOps<'_, Self>> {
+        Some(self)
+    }
+    fn support_pread(&mut self) -> Option<HostIoPreadOps<'_, Self>> {
+        Some(self)
+    }
+    fn support_fstat(&mut self) -> Option<HostIoFstatOps<'_, Self>> {
+        Some(self)
+    }
+    fn support_readlink(&mut self) -> Option<HostIoReadlinkOps<'_, Self>> {
+        Some(self)
+    }
+    fn support_setfs(&mut self) -> Option<HostIoSetfsOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+impl HostIoOpen for Gdb {
+    fn open(
+        &mut self,
+        name: &[u8],
+        flags: HostIoOpenFlags,
+        _: HostIoOpenMode,
+    ) -> HostIoResult<u32, Self> {
+        self.files.open(name, flags)
+    }
+}
+
+impl HostIoClose for Gdb {
+    fn close(&mut self, fd: u32) -> HostIoResult<(), Self> {
+        self.files.close(fd)
+    }
+}
+
+impl HostIoPread for Gdb {
+    fn pread(
+        &mut self,
+        fd: u32,
+        count: usize,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> HostIoResult<usize, Self> {
+        self.files.read_at(fd, count, offset, buffer)
+    }
+}
+
+impl HostIoFstat for Gdb {
+    fn fstat(&mut self, fd: u32) -> HostIoResult<HostIoStat, Self> {
+        self.files.stat(fd)
+    }
+}
+
+impl HostIoReadlink for Gdb {
+    fn readlink(&mut self, name: &[u8], buffer: &mut [u8]) -> HostIoResult<usize, Self> {
+        files::read_link(name, buffer)
+    }
+}
+
+impl HostIoSetfs for Gdb {
+    fn setfs(&mut self, _: FsKind) -> HostIoResult<(), Self> {
+        Ok(())
     }
 }
 

@@ -7,8 +7,8 @@ use anyhow::Result;
 use hanare_sdk::{Device, Instance, Process, State, Thread};
 use serde::Serialize;
 
-use crate::commands::ps::{self, Placed};
 use crate::instances;
+use crate::processes::{self, Placed};
 
 /// A sample, with the differences to the one before.
 #[derive(Serialize)]
@@ -136,7 +136,7 @@ impl Watch {
         if let Some(name) = &self.name {
             instances = instances::select(&self.device, Some(name))?;
         }
-        let processes = ps::processes(&self.device, &instances)?;
+        let processes = processes::of(&self.device, &instances)?;
         let seconds = self.since.elapsed().as_secs_f64().max(0.001);
         self.since = Instant::now();
         Ok(self.last.compare(&instances, processes, seconds))

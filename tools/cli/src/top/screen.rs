@@ -7,9 +7,9 @@ use hanare_sdk::State;
 
 use super::columns::{Column, ROOMY, fit};
 use super::look::{Busy, Look, Machine, Rates};
-use crate::commands::ps;
 use crate::cpu_list::CpuList;
 use crate::output::{count, cut};
+use crate::processes;
 use crate::size::Bytes;
 
 /// The sort key.
@@ -306,18 +306,18 @@ fn process_row(busy: &Busy, roomy: bool) -> Row {
         time_ns: p.user_ns + p.system_ns,
         memory_bytes: p.resident_bytes,
         cells: vec![
-            ps::number(p.pid),
+            processes::number(p.pid),
             busy.instance.clone(),
             p.threads.len().to_string(),
             cpus,
-            ps::state(p.running()).into(),
+            processes::state(p.running()).into(),
             cpu,
             user,
             system,
-            ps::time(p.user_ns + p.system_ns),
+            processes::time(p.user_ns + p.system_ns),
             calls,
             Bytes(p.resident_bytes).to_string(),
-            if roomy || p.name.is_empty() { ps::command(p) } else { p.name.clone() },
+            if roomy || p.name.is_empty() { processes::command(p) } else { p.name.clone() },
         ],
     }
 }
@@ -335,14 +335,14 @@ fn thread_rows(busy: &Busy) -> Vec<Row> {
             memory_bytes: p.resident_bytes,
             cells: vec![
                 thread.tid.to_string(),
-                ps::number(p.pid),
+                processes::number(p.pid),
                 busy.instance.clone(),
-                ps::number(thread.cpu),
-                ps::state(thread.running).into(),
+                processes::number(thread.cpu),
+                processes::state(thread.running).into(),
                 cpu,
                 user,
                 system,
-                ps::time(time_ns),
+                processes::time(time_ns),
                 calls,
                 thread.name.clone(),
             ],

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use hanare_sdk::Observer;
 use rustix::io::FdFlags;
 
-use crate::commands::run::Run;
+use crate::program::Program;
 
 /// A program that waits.
 pub struct Held {
@@ -21,12 +21,12 @@ pub struct Held {
 
 /// Starts it. `Err(status)`: it could not be started; what there is to say has been said.
 pub fn start(
-    run: Run,
+    program: Program,
     change: impl FnOnce(&mut Command),
 ) -> Result<std::result::Result<Held, i32>> {
     let (mut own, its) = UnixStream::pair().context("cannot make a socket")?;
     rustix::io::fcntl_setfd(&its, FdFlags::empty())?;
-    let (proxy, arguments) = run.proxy(Some(its.as_raw_fd()))?;
+    let (proxy, arguments) = program.proxy(Some(its.as_raw_fd()))?;
     let mut command = Command::new(&proxy);
     command.arg0(&arguments[0]).args(&arguments[1..]);
     change(&mut command);

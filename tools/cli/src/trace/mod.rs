@@ -4,6 +4,7 @@ pub mod format;
 pub mod launch;
 mod names;
 pub mod printer;
+mod quote;
 mod record;
 mod structures;
 mod summary;

@@ -3,6 +3,7 @@
 use hanare_core::syscalls::arguments::Structure;
 
 use super::names;
+use super::quote::quoted;
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).map_or(0, |word| u32::from_le_bytes(word.try_into().unwrap_or([0; 4])))
@@ -112,7 +113,7 @@ pub fn address(bytes: &[u8]) -> String {
             } else {
                 ("", path.split(|&byte| byte == 0).next().unwrap_or_default())
             };
-            format!("{{sa_family=AF_UNIX, sun_path={sign}{}}}", super::format::quoted(path, 108))
+            format!("{{sa_family=AF_UNIX, sun_path={sign}{}}}", quoted(path, 108))
         }
         2 if bytes.len() >= 8 => {
             format!(

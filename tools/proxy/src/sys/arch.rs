@@ -1,19 +1,16 @@
-//! The few instructions that Rust cannot say: start, calls, the thread pointer.
+//! The few instructions that Rust cannot say: start, delegated calls, the thread pointer.
 
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 
-use hanare_abi::PAGE_SIZE;
 use hanare_abi::ioctl::{IOCTL_POSE, Pose};
 use hanare_abi::slot::RESULT_NOT_STARTED;
-use linux_raw_sys::general::{
-    __NR_arch_prctl, __NR_clone, __NR_clone3, __NR_exit, __NR_ioctl, __NR_munmap,
-    __NR_rt_sigreturn, __NR_set_tid_address, CLONE_NEWTIME, clone_args,
-};
+use linux_raw_sys::general::{__NR_arch_prctl, __NR_ioctl, __NR_rt_sigreturn};
 
-use super::thread::Wanted;
-use crate::worker::Worker;
+use super::call::raw_call;
+use super::shared::Initial;
+use super::worker::Worker;
 
 // The kernel starts the program here: argc, argv, envp, auxv lie at rsp.
 global_asm!(
@@ -24,8 +21,19 @@ global_asm!(
     "and rsp, -16",
     "call {entry}",
     "ud2",
-    entry = sym crate::entry,
+    entry = sym start,
 );
+
+unsafe extern "Rust" {
+    /// See [`super::entries`].
+    safe fn proxy_start(initial: Initial) -> !;
+}
+
+/// Called by `_start` with the initial stack pointer.
+extern "C" fn start(stack: *const u64) -> ! {
+    // SAFETY: `_start` passes what the kernel gave it.
+    proxy_start(unsafe { Initial::new(stack) })
+}
 
 // abortable_call(nr: rdi, args: rsi) -> rax
 //
@@ -61,70 +69,7 @@ global_asm!(
     rt_sigreturn = const __NR_rt_sigreturn,
 );
 
-// clone_thread(flags: rdi, stack: rsi, worker: rdx, alive: rcx, pidfd: r8) -> rax
-//
-// The new thread has nothing on its stack but what its worker puts there.
-global_asm!(
-    "clone_thread:",
-    "mov r9, rdx",
-    "mov rdx, r8",
-    "mov r8, r9",
-    "mov r10, rcx",
-    "mov eax, {clone}",
-    "syscall",
-    "test rax, rax",
-    "jz cloned_thread",
-    "ret",
-    "clone3_thread:",
-    "mov eax, {clone3}",
-    "syscall",
-    "test rax, rax",
-    "jz cloned_thread",
-    "ret",
-    "cloned_thread:",
-    "xor ebp, ebp",
-    "mov rdi, fs:[{this}]",
-    "call {thread}",
-    "ud2",
-    clone = const __NR_clone,
-    clone3 = const __NR_clone3,
-    this = const offset_of!(Worker, this),
-    thread = sym crate::worker::thread,
-);
-
-// unmap_and_exit(start: rdi, size: rsi): without a stack in between. Linux forgets the word
-// that it clears at the end: it would be in what another thread has mapped there by then.
-global_asm!(
-    "unmap_and_exit:",
-    "test rsi, rsi",
-    "jz exit_only",
-    "mov r8, rdi",
-    "xor edi, edi",
-    "mov eax, {set_tid_address}",
-    "syscall",
-    "mov rdi, r8",
-    "mov eax, {munmap}",
-    "syscall",
-    "exit_only:",
-    "xor edi, edi",
-    "mov eax, {exit}",
-    "syscall",
-    "ud2",
-    set_tid_address = const __NR_set_tid_address,
-    munmap = const __NR_munmap,
-    exit = const __NR_exit,
-);
-
 unsafe extern "C" {
-    fn clone_thread(
-        flags: u64,
-        stack: u64,
-        worker: *const Worker,
-        alive: *const AtomicU32,
-        pidfd: u64,
-    ) -> i64;
-    fn clone3_thread(args: *const clone_args, size: u64) -> i64;
-    fn unmap_and_exit(start: u64, size: u64) -> !;
     fn abortable_call(nr: u64, args: *const u64) -> i64;
     fn abortable_start();
     fn abortable_insn();
@@ -173,83 +118,6 @@ pub fn abort_address() -> u64 {
 /// Where a call that is to end with a given result goes on.
 pub fn done_address() -> u64 {
     abortable_done as *const () as u64
-}
-
-/// One system call.
-///
-/// # Safety
-/// As the call: pointers must be valid for what it reads and writes.
-pub unsafe fn raw_call(nr: u32, args: [u64; 6]) -> i64 {
-    let result: i64;
-    // SAFETY: the kernel preserves all registers but rax, rcx and r11.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") u64::from(nr) => result,
-            in("rdi") args[0],
-            in("rsi") args[1],
-            in("rdx") args[2],
-            in("r10") args[3],
-            in("r8") args[4],
-            in("r9") args[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
-
-/// Makes a thread that begins in [`crate::worker::thread`] with `worker`, on the
-/// stack below `stack`. Gives its thread id or -errno.
-///
-/// # Safety
-/// The stack is the new thread's alone, the worker stays as long as it, and
-/// `flags` are those of a thread that sets its thread pointer and has
-/// CLONE_CHILD_CLEARTID, or of a process that has its memory too. `pidfd` is an address of
-/// the application's, for CLONE_PIDFD.
-pub unsafe fn new_thread(
-    flags: u64,
-    stack: u64,
-    worker: &'static Worker,
-    pidfd: u64,
-    wanted: Wanted,
-) -> i64 {
-    const EXIT_SIGNAL: u64 = 0x7f;
-    const EVERYWHERE: u64 = 0xffff_ffff;
-    let address = core::ptr::from_ref(worker);
-    worker.this.store(address.cast_mut(), Ordering::Relaxed);
-    // Where it will do the older call is made, which filters of system calls know.
-    let newer = flags & (!EVERYWHERE | u64::from(CLONE_NEWTIME)) != 0;
-    if newer || wanted.ids.1 != 0 {
-        let args = clone_args {
-            flags: flags & !EXIT_SIGNAL,
-            pidfd,
-            child_tid: &raw const worker.alive as u64,
-            parent_tid: 0,
-            exit_signal: flags & EXIT_SIGNAL,
-            stack: stack - PAGE_SIZE,
-            stack_size: PAGE_SIZE,
-            tls: address as u64,
-            set_tid: wanted.ids.0,
-            set_tid_size: wanted.ids.1,
-            cgroup: wanted.cgroup,
-        };
-        // SAFETY: as the caller vouches; this thread's registers are kept as in any call.
-        return unsafe { clone3_thread(&raw const args, size_of::<clone_args>() as u64) };
-    }
-    // SAFETY: as the caller vouches; this thread's registers are kept as in any call.
-    unsafe { clone_thread(flags, stack, address, &raw const worker.alive, pidfd) }
-}
-
-/// Unmaps the memory that this thread runs on, and ends it. All its signals must
-/// be blocked. A size of 0: nothing is unmapped.
-///
-/// # Safety
-/// Nothing but this thread uses the range.
-pub unsafe fn end_thread(start: u64, size: u64) -> ! {
-    // SAFETY: as the caller vouches.
-    unsafe { unmap_and_exit(start, size) }
 }
 
 /// Makes `worker` what [`current_worker`] gives on this thread.

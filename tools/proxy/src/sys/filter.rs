@@ -9,8 +9,7 @@ use linux_raw_sys::general::*;
 use linux_raw_sys::prctl::PR_SET_NO_NEW_PRIVS;
 use linux_raw_sys::ptrace::SECCOMP_SET_MODE_FILTER;
 
-use super::arch::raw_call;
-use super::{Errno, Result, check, plain};
+use super::call::{Errno, Result, check, plain, raw_call};
 
 /// Bytes of an instruction, and of the longest filter.
 const ONE: u64 = 8;

@@ -1,38 +1,28 @@
 //! Linux, and everything else that is unsafe.
 //!
-//! `arch`: instructions; `filter`: filters of system calls; `shared`: memory given to us by others; `signal`: the
-//! handler's entry; `thread`: threads and their memory; here: the system calls the proxy makes for itself.
+//! `arch`: start, delegated calls, the thread pointer; `call`: one system call; `entries`: the
+//! functions of the layers above that are called from here; `filter`: filters of system calls;
+//! `shared`: memory given to us by others; `signal`: actions, masks, the handler's entry; `thread`:
+//! how threads begin and end; `worker`: workers and the memory of their threads; here: the system
+//! calls the proxy makes for itself.
 #![allow(unsafe_code)]
 
 pub mod arch;
+mod call;
+pub mod entries;
 pub mod filter;
 pub mod shared;
 pub mod signal;
 pub mod thread;
+pub mod worker;
 
 use core::ffi::CStr;
 
 use hanare_abi::ioctl::IOCTL_COPY;
 use linux_raw_sys::general::*;
 
-use arch::raw_call;
-
-/// A positive errno.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Errno(pub u32);
-
-/// What a system call gives.
-pub type Result<T> = core::result::Result<T, Errno>;
-
-fn check(result: i64) -> Result<u64> {
-    if (-4095..0).contains(&result) { Err(Errno(-result as u32)) } else { Ok(result as u64) }
-}
-
-/// A call none of whose arguments is a pointer.
-fn plain(nr: u32, args: [u64; 6]) -> Result<u64> {
-    // SAFETY: used only for calls that take no address of ours.
-    check(unsafe { raw_call(nr, args) })
-}
+pub use call::{Errno, Result, code};
+use call::{check, plain, raw_call};
 
 /// A structure of the ABI that an ioctl reads and writes.
 ///

@@ -3,8 +3,8 @@
 use hanare_abi::ioctl::{IOCTL_SEND, Send};
 use linux_raw_sys::general::*;
 
-use super::arch::{raw_call, signal_return};
-use super::{Result, check};
+use super::arch::signal_return;
+use super::call::{Result, check, raw_call};
 
 /// The kernel's sigset_t: bit n-1 is signal n.
 pub type Mask = u64;
@@ -128,10 +128,15 @@ impl Frame<'_> {
     }
 }
 
+unsafe extern "Rust" {
+    /// See [`super::entries`].
+    safe fn proxy_signal(signal: u32, info: &Info, frame: &mut Frame);
+}
+
 extern "C" fn handler(signal: i32, info: *const Info, context: *mut UContext) {
     // SAFETY: the kernel's siginfo and ucontext of this very frame.
     let (info, context) = unsafe { (&*info, &mut *context) };
-    crate::signals::taken(signal as u32, info, &mut Frame { context });
+    proxy_signal(signal as u32, info, &mut Frame { context });
 }
 
 fn sigaction(
@@ -196,36 +201,30 @@ pub fn discard_pending(set: Mask) {
     while check(unsafe { raw_call(__NR_rt_sigtimedwait, args) }).is_ok() {}
 }
 
-/// Sends `signal` to this thread.
-pub fn raise(signal: u32) {
-    let _ = send(signal, super::thread_id(), &Info::new(signal, SI_TKILL));
+/// Sends `signal` to this thread. `fd`, here and below, is the device.
+pub fn raise(fd: u32, signal: u32) {
+    let _ = send(fd, signal, super::thread_id(), &Info::new(signal, SI_TKILL));
 }
 
 /// Sends `signal` with `code` to the thread `tid` of this process.
-pub fn queue(tid: u32, signal: u32, code: i32) -> Result<()> {
-    send(signal, tid, &Info::new(signal, code))
+pub fn queue(fd: u32, tid: u32, signal: u32, code: i32) -> Result<()> {
+    send(fd, signal, tid, &Info::new(signal, code))
 }
 
-/// Makes `signal` pending on this thread, or on the process, with the siginfo at
-/// `info`, an address in the control window.
-pub fn requeue(signal: u32, info: u64, process: bool) -> Result<()> {
-    let info = Info { words: crate::process::get().space.window.read_words(info) };
-    send(signal, if process { 0 } else { super::thread_id() }, &info)
+/// Makes `signal` pending on this thread, or on the process, with the siginfo in `words`.
+pub fn requeue(fd: u32, signal: u32, words: [u64; 16], process: bool) -> Result<()> {
+    send(fd, signal, if process { 0 } else { super::thread_id() }, &Info { words })
 }
 
 /// Has a signal for the process, which this thread has taken and blocks now, be pending there again.
-pub fn give_back(signal: u32, info: &Info) {
-    if send(signal, 0, info).is_err() {
+pub fn give_back(fd: u32, signal: u32, info: &Info) {
+    if send(fd, signal, 0, info).is_err() {
         // Too many are pending already: without what it tells Linux always takes it.
-        let _ = send(signal, 0, &Info::new(signal, SI_USER as i32));
+        let _ = send(fd, signal, 0, &Info::new(signal, SI_USER as i32));
     }
 }
 
 /// To the thread `tid` of this process, or with 0 to the process.
-fn send(signal: u32, tid: u32, info: &Info) -> Result<()> {
-    super::ioctl(
-        crate::process::get().space.fd,
-        IOCTL_SEND,
-        &mut Send { signal, tid, info: info.words },
-    )
+fn send(fd: u32, signal: u32, tid: u32, info: &Info) -> Result<()> {
+    super::ioctl(fd, IOCTL_SEND, &mut Send { signal, tid, info: info.words })
 }

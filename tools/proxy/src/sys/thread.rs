@@ -1,110 +1,90 @@
-//! Threads of the proxy. Each but the first has one block of memory, above
-//! everything of the application: a guard page, its stack, its worker. A child of a
-//! fork does not inherit it, except that of the thread that forks. Blocks of threads
-//! that ended are used again ([`KEPT`]).
+//! How threads of the proxy begin and end. Their memory: [`super::worker`].
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::arch::global_asm;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use hanare_abi::PAGE_SIZE;
-use hanare_abi::layout::CONTROL_END;
-use linux_raw_sys::errno::ENOMEM;
 use linux_raw_sys::general::*;
 
-use super::arch::{end_thread, new_thread};
-use super::{Errno, Result, check, plain, signal};
-use crate::worker::{Role, Worker};
+use super::call::{Result, check};
+use super::signal;
+use super::worker::{BLOCK_SIZE, Block, Role, Worker};
 
-/// Bytes of a block.
-const BLOCK_SIZE: u64 = 68 << 10;
-/// Of them, at the end: the worker.
-const WORKER_SIZE: u64 = 256;
-const _: () = assert!(size_of::<Worker>() as u64 <= WORKER_SIZE);
+// clone_thread(flags: rdi, stack: rsi, worker: rdx, alive: rcx, pidfd: r8) -> rax
+//
+// The new thread has nothing on its stack but what its worker puts there.
+global_asm!(
+    "clone_thread:",
+    "mov r9, rdx",
+    "mov rdx, r8",
+    "mov r8, r9",
+    "mov r10, rcx",
+    "mov eax, {clone}",
+    "syscall",
+    "test rax, rax",
+    "jz cloned_thread",
+    "ret",
+    "clone3_thread:",
+    "mov eax, {clone3}",
+    "syscall",
+    "test rax, rax",
+    "jz cloned_thread",
+    "ret",
+    "cloned_thread:",
+    "xor ebp, ebp",
+    "mov rdi, fs:[{this}]",
+    "call {thread}",
+    "ud2",
+    clone = const __NR_clone,
+    clone3 = const __NR_clone3,
+    this = const offset_of!(Worker, this),
+    thread = sym begin,
+);
 
-/// Blocks of threads that ended, or are just ending: `Worker::alive` says so, which
-/// Linux clears when the thread is gone. 0: no block.
-static KEPT: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
+// unmap_and_exit(start: rdi, size: rsi): without a stack in between. Linux forgets the word
+// that it clears at the end: it would be in what another thread has mapped there by then.
+global_asm!(
+    "unmap_and_exit:",
+    "test rsi, rsi",
+    "jz exit_only",
+    "mov r8, rdi",
+    "xor edi, edi",
+    "mov eax, {set_tid_address}",
+    "syscall",
+    "mov rdi, r8",
+    "mov eax, {munmap}",
+    "syscall",
+    "exit_only:",
+    "xor edi, edi",
+    "mov eax, {exit}",
+    "syscall",
+    "ud2",
+    set_tid_address = const __NR_set_tid_address,
+    munmap = const __NR_munmap,
+    exit = const __NR_exit,
+);
 
-/// In the child of a fork: other threads' blocks are not there.
-pub fn begin_child() {
-    KEPT.iter().for_each(|kept| kept.store(0, Ordering::Relaxed));
+unsafe extern "C" {
+    fn clone_thread(
+        flags: u64,
+        stack: u64,
+        worker: *const Worker,
+        alive: *const AtomicU32,
+        pidfd: u64,
+    ) -> i64;
+    fn clone3_thread(args: *const clone_args, size: u64) -> i64;
+    fn unmap_and_exit(start: u64, size: u64) -> !;
 }
 
-/// The memory of a thread, or none for the process' first one.
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-pub struct Block(u64);
+unsafe extern "Rust" {
+    /// See [`super::entries`].
+    safe fn proxy_thread(worker: &'static Worker) -> !;
+}
 
-impl Block {
-    /// The first thread runs on what Linux gave the process.
-    pub const NONE: Self = Self(0);
-
-    /// One whose thread is gone, or a new one.
-    fn get() -> Result<Self> {
-        let take = |kept: &AtomicU64| {
-            let block = kept.swap(0, Ordering::Acquire);
-            if block == 0 || Self(block).is_free() {
-                return (block != 0).then_some(Self(block));
-            }
-            // Somebody else may have put one there meanwhile.
-            Self(block).keep_or(|| ());
-            None
-        };
-        KEPT.iter().find_map(take).map_or_else(Self::new, Ok)
-    }
-
-    /// Whether the thread of a kept block is gone.
-    fn is_free(self) -> bool {
-        let worker = self.worker() as *const Worker;
-        // SAFETY: a kept block has a worker; who took it from `KEPT` alone unmaps it.
-        unsafe { &*worker }.alive.load(Ordering::Acquire) == 0
-    }
-
-    /// Leaves the block, which may still be in use, for a later thread; `full`: there
-    /// are enough.
-    fn keep_or(self, full: impl FnOnce()) {
-        let put = |kept: &AtomicU64| {
-            kept.compare_exchange(0, self.0, Ordering::Release, Ordering::Relaxed).is_ok()
-        };
-        if self.0 != 0 && !KEPT.iter().any(put) {
-            full();
-        }
-    }
-
-    fn new() -> Result<Self> {
-        let (protection, flags) =
-            (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK);
-        let start =
-            plain(__NR_mmap, [0, BLOCK_SIZE, protection.into(), flags.into(), u64::MAX, 0])?;
-        let block = Self(start);
-        let made = if start >= CONTROL_END { block.guard() } else { Err(Errno(ENOMEM)) };
-        if let Err(error) = made {
-            block.unmap();
-            return Err(error);
-        }
-        block.inherit(false);
-        Ok(block)
-    }
-
-    fn guard(self) -> Result<()> {
-        plain(__NR_mprotect, [self.0, PAGE_SIZE, PROT_NONE.into(), 0, 0, 0]).map(drop)
-    }
-
-    /// Gives up a block that no thread uses.
-    fn unmap(self) {
-        let _ = plain(__NR_munmap, [self.0, BLOCK_SIZE, 0, 0, 0, 0]);
-    }
-
-    /// Whether children of forks get a copy.
-    pub fn inherit(self, inherit: bool) {
-        let advice = if inherit { MADV_DOFORK } else { MADV_DONTFORK };
-        if self.0 != 0 {
-            let _ = plain(__NR_madvise, [self.0, BLOCK_SIZE, advice.into(), 0, 0, 0]);
-        }
-    }
-
-    fn worker(self) -> u64 {
-        self.0 + BLOCK_SIZE - WORKER_SIZE
-    }
+/// Called by the assembly on a new thread.
+extern "C" fn begin(worker: &'static Worker) -> ! {
+    proxy_thread(worker)
 }
 
 /// Flags of everything made here: Linux says in `Worker::alive` when it is gone.
@@ -156,12 +136,6 @@ fn make(slot: u32, role: Role, flags: u64, pidfd: u64, wanted: Wanted) -> Result
     result.map(|tid| (tid as u32, block))
 }
 
-/// Has Linux walk the list at `head`, the application's, when this thread ends.
-pub fn set_robust_list(head: u64) {
-    const SIZE: u64 = 24;
-    let _ = plain(__NR_set_robust_list, [head, SIZE, 0, 0, 0, 0]);
-}
-
 /// Ends this thread, whose memory is `block`.
 pub fn end(block: Block) -> ! {
     signal::set_mask(!0);
@@ -169,4 +143,56 @@ pub fn end(block: Block) -> ! {
     block.keep_or(|| size = BLOCK_SIZE);
     // SAFETY: the block is this thread's own, or kept until the thread is gone.
     unsafe { end_thread(block.0, size) }
+}
+
+/// Makes a thread that begins in [`begin`] with `worker`, on the stack below `stack`.
+/// Gives its thread id or -errno.
+///
+/// # Safety
+/// The stack is the new thread's alone, the worker stays as long as it, and
+/// `flags` are those of a thread that sets its thread pointer and has
+/// CLONE_CHILD_CLEARTID, or of a process that has its memory too. `pidfd` is an address of
+/// the application's, for CLONE_PIDFD.
+unsafe fn new_thread(
+    flags: u64,
+    stack: u64,
+    worker: &'static Worker,
+    pidfd: u64,
+    wanted: Wanted,
+) -> i64 {
+    const EXIT_SIGNAL: u64 = 0x7f;
+    const EVERYWHERE: u64 = 0xffff_ffff;
+    let address = core::ptr::from_ref(worker);
+    worker.this.store(address.cast_mut(), Ordering::Relaxed);
+    // Where it will do the older call is made, which filters of system calls know.
+    let newer = flags & (!EVERYWHERE | u64::from(CLONE_NEWTIME)) != 0;
+    if newer || wanted.ids.1 != 0 {
+        let args = clone_args {
+            flags: flags & !EXIT_SIGNAL,
+            pidfd,
+            child_tid: &raw const worker.alive as u64,
+            parent_tid: 0,
+            exit_signal: flags & EXIT_SIGNAL,
+            stack: stack - PAGE_SIZE,
+            stack_size: PAGE_SIZE,
+            tls: address as u64,
+            set_tid: wanted.ids.0,
+            set_tid_size: wanted.ids.1,
+            cgroup: wanted.cgroup,
+        };
+        // SAFETY: as the caller vouches; this thread's registers are kept as in any call.
+        return unsafe { clone3_thread(&raw const args, size_of::<clone_args>() as u64) };
+    }
+    // SAFETY: as the caller vouches; this thread's registers are kept as in any call.
+    unsafe { clone_thread(flags, stack, address, &raw const worker.alive, pidfd) }
+}
+
+/// Unmaps the memory that this thread runs on, and ends it. All its signals must
+/// be blocked. A size of 0: nothing is unmapped.
+///
+/// # Safety
+/// Nothing but this thread uses the range.
+unsafe fn end_thread(start: u64, size: u64) -> ! {
+    // SAFETY: as the caller vouches.
+    unsafe { unmap_and_exit(start, size) }
 }

@@ -8,14 +8,11 @@ use hanare_abi::ioctl::NAME_SIZE;
 use linux_raw_sys::errno::{EIO, ESRCH, ETIMEDOUT};
 use linux_raw_sys::general::{F_SETFD, RLIMIT_STACK, rlimit64};
 
-use crate::clock::Clock;
-use crate::message::{EXIT_HANARE, die, text};
-use crate::process::{self, Process};
+use crate::base::clock::Clock;
+use crate::base::message::{EXIT_HANARE, die, text};
+use crate::process::{Process, attach};
 use crate::sys::shared::Initial;
-use crate::sys::signal;
-use crate::sys::{self, Errno};
-use crate::worker;
-use crate::{FIRST_WORKER, attach, signals, start};
+use crate::sys::{self, Errno, signal};
 
 /// By its first variable an image knows that it goes on for another one:
 /// `HANARE_RESUME=TOKEN:FD:SPACE:PROGRAM:INTERPRETER:SOFT:HARD:STATS:CALLS:SLEEPS`, all decimal: the limits of
@@ -118,8 +115,8 @@ pub fn resumption(initial: &Initial) -> Option<Resumption> {
     Some(Resumption { token, fd, left, files, stack, stats, counted, instance })
 }
 
-/// Takes the program's new space, and serves it. All signals are blocked.
-pub fn resume(from: &Resumption, initial: &Initial, clock: Clock) -> ! {
+/// Takes the program's new space: the process is to go on with it. All signals are blocked.
+pub fn resume(from: &Resumption, initial: &Initial, clock: Clock) -> Process {
     // Linux tells a tracer of execve by it, who hears of that from the LWK.
     signal::discard_pending(signal::bit(linux_raw_sys::general::SIGTRAP));
     if from.stack.rlim_cur > STACK_MAX {
@@ -128,12 +125,7 @@ pub fn resume(from: &Resumption, initial: &Initial, clock: Clock) -> ! {
     let secure = initial.auxiliary(linux_raw_sys::auxvec::AT_SECURE) != 0;
     let space = attach::program(from.fd, from.left, from.instance, from.token, from.files, secure);
     let space = space.unwrap_or_else(|error| give_up(error, &from.instance));
-    process::set(Process::new(space, clock, from.stats).having_counted(from.counted));
-    worker::become_worker(&FIRST_WORKER);
-    // What Linux has settled is true of the program.
-    FIRST_WORKER.gained.store(!sys::is_dumpable(), Ordering::Relaxed);
-    signals::forward_fatal(start::ignored());
-    worker::serve(&FIRST_WORKER, !0)
+    Process::new(space, clock, from.stats).having_counted(from.counted)
 }
 
 fn give_up(error: Errno, instance: &[u8]) -> ! {

@@ -9,12 +9,10 @@
 use linux_raw_sys::errno::{EIO, ESRCH, ETIMEDOUT};
 use linux_raw_sys::general::{CLONE_FILES, clone_args};
 
-use crate::attach;
-use crate::message::{EXIT_HANARE, die};
-use crate::process::{self, Process};
-use crate::sys::signal;
-use crate::sys::{self, Errno};
-use crate::worker::Worker;
+use crate::base::message::{EXIT_HANARE, die};
+use crate::process::{self, Process, attach};
+use crate::sys::worker::Worker;
+use crate::sys::{self, Errno, signal};
 
 /// Bits of the flags that are the exit signal; the next one is CLONE_NEWTIME.
 const EXIT_SIGNAL: u64 = 0x7f;

@@ -5,9 +5,8 @@ use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, USER_MAX, USER_MIN};
 use linux_raw_sys::errno::EINVAL;
 use linux_raw_sys::general::{O_CLOEXEC, O_RDONLY, RLIMIT_CORE};
 
-use crate::process::Process;
+use crate::process::{Process, attach, signals};
 use crate::sys::{self, Errno, signal};
-use crate::{attach, signals};
 
 /// `OP_DUMP`: whether Linux would write one; from then on it is being prepared.
 pub fn begin(process: &Process) -> bool {

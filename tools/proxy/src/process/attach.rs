@@ -14,8 +14,8 @@ use linux_raw_sys::general::{
     rlimit64,
 };
 
-use crate::message::{EXIT_HANARE, die, print, text};
-use crate::options::Options;
+use crate::base::message::{EXIT_HANARE, die, print, text};
+use crate::base::options::Options;
 use crate::sys::shared::Window;
 use crate::sys::{self, Errno};
 
@@ -158,10 +158,11 @@ fn map(fd: u32, id: u32) -> Window {
 /// the application's limit, so Linux' may be as high as it goes.
 fn lift_address_space_limit() {
     if let Ok(limit) = sys::get_limit(RLIMIT_AS)
-        && limit.rlim_cur != RLIM64_INFINITY as u64 {
-            let raised = rlimit64 { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
-            let _ = sys::set_limit(RLIMIT_AS, &raised);
-        }
+        && limit.rlim_cur != RLIM64_INFINITY as u64
+    {
+        let raised = rlimit64 { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
+        let _ = sys::set_limit(RLIMIT_AS, &raised);
+    }
 }
 
 /// Maps the device again over a part of the application's range.

@@ -12,12 +12,11 @@ use hanare_abi::slot::{
 use linux_raw_sys::errno::{EACCES, ENOENT, ENOEXEC};
 use linux_raw_sys::general::{O_CLOEXEC, O_DIRECTORY, O_RDONLY};
 
-use crate::message::{EXIT_CANNOT_RUN, EXIT_NOT_FOUND, Text, die, text};
-use crate::process::Process;
-use crate::signals;
+use crate::base::message::{EXIT_CANNOT_RUN, EXIT_NOT_FOUND, Text, die, text};
+use crate::process::{Process, signals};
 use crate::sys::shared::Once;
-use crate::sys::{self, Errno};
-use crate::worker::{Worker, code};
+use crate::sys::worker::Worker;
+use crate::sys::{self, Errno, code};
 
 /// Longest path kept, with its zero.
 const PATH_SIZE: usize = 4096;

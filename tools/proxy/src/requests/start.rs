@@ -7,9 +7,9 @@ use linux_raw_sys::auxvec::{AT_CLKTCK, AT_HWCAP, AT_HWCAP2, AT_SECURE};
 use linux_raw_sys::errno::E2BIG;
 use linux_raw_sys::general::{RLIMIT_AS, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_STACK, rlimit64};
 
-use crate::attach::Space;
-use crate::message::{EXIT_CANNOT_RUN, Text, die};
-use crate::options::Options;
+use crate::base::message::{EXIT_CANNOT_RUN, Text, die};
+use crate::base::options::Options;
+use crate::process::attach::Space;
 use crate::sys::shared::{Initial, Window};
 use crate::sys::signal::{self, Action, Mask};
 use crate::sys::{self, Errno};

@@ -56,7 +56,7 @@ use hanare_abi::slot::{MIRROR_DEFAULT, MIRROR_FORWARD, MIRROR_IGNORE};
 use linux_raw_sys::errno::{EAGAIN, EINTR, EINVAL, EIO};
 use linux_raw_sys::general::*;
 
-use crate::message::print;
+use crate::base::message::print;
 use crate::process;
 use crate::sys::arch::{Place, abort_address, current_worker, done_address, place};
 use crate::sys::signal::{self, Action, Frame, Info, LAST, Mask, bit};
@@ -154,7 +154,7 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
         Err(Errno(EAGAIN)) => {
             worker.held.store(true, Ordering::Relaxed);
             frame.block(signal);
-            signal::give_back(signal, info);
+            signal::give_back(process::get().space.fd, signal, info);
         }
         Err(Errno(EIO)) => process::lwk_died(),
         // Nobody there to ask (not started yet, or ending): Linux' default.
@@ -167,7 +167,7 @@ const INTERRUPT: i32 = -0x4a;
 
 /// `OP_INTERRUPT`.
 pub fn interrupt(tid: u32) -> sys::Result<()> {
-    signal::queue(tid, SIGBUS, INTERRUPT)
+    signal::queue(process::get().space.fd, tid, SIGBUS, INTERRUPT)
 }
 
 /// Case 1 and 2 above: keeps call `nr` from being started (again).
@@ -202,9 +202,10 @@ fn own_fault(signal: u32, info: &Info, frame: &Frame) -> ! {
 /// Ends the process by `signal` with its default action.
 pub fn end_by(signal: u32) -> ! {
     let _ = signal::set_action(signal, Action::Default);
-    let _ = sys::ioctl(process::get().space.fd, IOCTL_LAST, &mut Last { signal, reserved: 0 });
+    let fd = process::get().space.fd;
+    let _ = sys::ioctl(fd, IOCTL_LAST, &mut Last { signal, reserved: 0 });
     signal::set_mask(!0);
-    signal::raise(signal);
+    signal::raise(fd, signal);
     signal::set_mask(!bit(signal));
     // Not reached.
     sys::exit(128 + signal)
@@ -220,13 +221,25 @@ pub fn trap(signal: u64, info: u64) -> sys::Result<()> {
         signal::set_action(signal, Action::Forward { restart: false })?;
     }
     let mask = signal::set_mask(!0);
-    let sent = signal::requeue(signal, info, false);
+    let sent = requeue(signal, info, false);
     signal::set_mask(mask & !bit(signal));
     signal::set_mask(mask);
     if !forwarded {
         signal::set_action(signal, before)?;
     }
     sent
+}
+
+/// Makes `signal` pending on this thread, or on the process, with the siginfo at
+/// `info`, an address in the control window.
+fn requeue(signal: u32, info: u64, process: bool) -> sys::Result<()> {
+    let space = &process::get().space;
+    signal::requeue(space.fd, signal, space.window.read_words(info), process)
+}
+
+/// `OP_REQUEUE_SIGNAL`.
+pub fn give_to_linux(signal: u64, info: u64, process: bool) -> sys::Result<()> {
+    requeue(valid(signal)?, info, process)
 }
 
 /// `OP_STOP_SIGNAL`: stops the process by `signal`; back when it is continued.
@@ -239,7 +252,7 @@ pub fn stop_by(signal: u64) -> sys::Result<()> {
     let mask = signal::set_mask(!0);
     // SIGSTOP has no other action, and says so.
     let changed = signal::set_action(signal, Action::Default).is_ok();
-    signal::raise(signal);
+    signal::raise(process::get().space.fd, signal);
     signal::set_mask(mask & !bit(signal));
     if changed {
         signal::set_action(signal, before)?;

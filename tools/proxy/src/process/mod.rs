@@ -4,11 +4,15 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use hanare_abi::ioctl::{IOCTL_USAGE, Usage};
 
-use crate::attach::Space;
-use crate::clock::Clock;
-use crate::message::{EXIT_HANARE, die, print, text};
+use crate::base::clock::Clock;
+use crate::base::message::{EXIT_HANARE, die, print, text};
 use crate::sys::shared::Once;
-use crate::sys::{self, signal, thread};
+use crate::sys::{self, signal, worker};
+
+pub mod attach;
+pub mod signals;
+
+use attach::Space;
 
 /// The process.
 pub struct Process {
@@ -52,7 +56,7 @@ impl Process {
     /// After a fork, in the child: nothing has been counted, the line of counters
     /// is the parent's, and nobody else is here to say anything.
     pub fn begin_child(&self) {
-        thread::begin_child();
+        worker::begin_child();
         self.stats.store(false, Ordering::Relaxed);
         self.calls.store(0, Ordering::Relaxed);
         self.sleeps.store(0, Ordering::Relaxed);

@@ -1,0 +1,5 @@
+//! What every other file may use: options, messages, short times.
+
+pub mod clock;
+pub mod message;
+pub mod options;

@@ -1,0 +1,8 @@
+//! What the LWK asks of a worker, a file each, and how the process starts its program.
+
+pub mod dump;
+pub mod exec;
+pub mod fork;
+pub mod program;
+pub mod pseudo;
+pub mod start;

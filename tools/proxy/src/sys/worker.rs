@@ -1,0 +1,195 @@
+//! Workers and the memory of their threads. Each thread but the first has one block of memory,
+//! above everything of the application: a guard page, its stack, its worker. A child of a
+//! fork does not inherit it, except that of the thread that forks. Blocks of threads
+//! that ended are used again ([`KEPT`]).
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use hanare_abi::PAGE_SIZE;
+use hanare_abi::layout::CONTROL_END;
+use linux_raw_sys::errno::ENOMEM;
+use linux_raw_sys::general::*;
+
+use super::call::{Errno, Result, plain};
+use super::filter::Filter;
+
+/// How a worker begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Role {
+    /// The process' first one.
+    First,
+    /// For a thread that was made.
+    Thread,
+    /// It takes the place of a worker that ended, and says so first (`OP_THREAD_RENEW`).
+    Successor,
+    /// The first one of a process that shares its creator's memory (`OP_SHARE`).
+    Sharer,
+}
+
+/// One worker. The first two fields are known to assembly.
+#[repr(C)]
+pub struct Worker {
+    /// Its own address; set by `set_current_worker`.
+    pub this: AtomicPtr<Worker>,
+    /// A signal came since the last answer; see `process/signals.rs`.
+    pub interrupted: AtomicU32,
+    /// The system call being made.
+    pub call: AtomicU32,
+    /// Not 0 until its thread is gone; Linux clears it then.
+    pub alive: AtomicU32,
+    /// A signal that it took is blocked, whatever the thread's mask says.
+    pub held: AtomicBool,
+    /// The program that begins on it has more rights than the one before.
+    pub gained: AtomicBool,
+    slot: AtomicU32,
+    /// How it begins.
+    pub role: Role,
+    /// What Linux has as this thread's list of robust futexes.
+    robust_list: AtomicU64,
+    /// A filter of system calls on its way.
+    pub filter: Filter,
+    /// The memory of its thread.
+    pub block: Block,
+}
+
+impl Worker {
+    /// A worker for slot `slot`, to be put where it stays.
+    pub const fn new(slot: u32, role: Role, block: Block) -> Self {
+        let this = AtomicPtr::new(core::ptr::null_mut());
+        let (interrupted, call) = (AtomicU32::new(0), AtomicU32::new(0));
+        let slot = AtomicU32::new(slot);
+        let alive = AtomicU32::new(1);
+        let (held, gained) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self {
+            this,
+            interrupted,
+            call,
+            alive,
+            held,
+            gained,
+            slot,
+            role,
+            robust_list: AtomicU64::new(0),
+            filter: Filter::new(),
+            block,
+        }
+    }
+
+    /// Index of its slot.
+    pub fn slot(&self) -> u32 {
+        self.slot.load(Ordering::Relaxed)
+    }
+
+    /// Has Linux know the application's list of robust futexes, which Linux walks where
+    /// this thread ends without the LWK's doing: the words hold its id.
+    pub fn take_robust_list(&self, head: u64) {
+        const LIST_SIZE: u64 = 24;
+        if self.robust_list.load(Ordering::Relaxed) != head {
+            let _ = plain(__NR_set_robust_list, [head, LIST_SIZE, 0, 0, 0, 0]);
+            self.robust_list.store(head, Ordering::Relaxed);
+        }
+    }
+
+    /// After a fork, in the child: it serves slot 0 from now on. Linux has no list of
+    /// robust futexes of it.
+    pub fn begin_child(&self) {
+        self.slot.store(0, Ordering::Relaxed);
+        self.robust_list.store(0, Ordering::Relaxed);
+        self.interrupted.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of a block.
+pub(super) const BLOCK_SIZE: u64 = 68 << 10;
+/// Of them, at the end: the worker.
+const WORKER_SIZE: u64 = 256;
+const _: () = assert!(size_of::<Worker>() as u64 <= WORKER_SIZE);
+
+/// Blocks of threads that ended, or are just ending: `Worker::alive` says so, which
+/// Linux clears when the thread is gone. 0: no block.
+static KEPT: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
+
+/// In the child of a fork: other threads' blocks are not there.
+pub fn begin_child() {
+    KEPT.iter().for_each(|kept| kept.store(0, Ordering::Relaxed));
+}
+
+/// The memory of a thread, or none for the process' first one: its address.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Block(pub(super) u64);
+
+impl Block {
+    /// The first thread runs on what Linux gave the process.
+    pub const NONE: Self = Self(0);
+
+    /// One whose thread is gone, or a new one.
+    pub(super) fn get() -> Result<Self> {
+        let take = |kept: &AtomicU64| {
+            let block = kept.swap(0, Ordering::Acquire);
+            if block == 0 || Self(block).is_free() {
+                return (block != 0).then_some(Self(block));
+            }
+            // Somebody else may have put one there meanwhile.
+            Self(block).keep_or(|| ());
+            None
+        };
+        KEPT.iter().find_map(take).map_or_else(Self::new, Ok)
+    }
+
+    /// Whether the thread of a kept block is gone.
+    fn is_free(self) -> bool {
+        let worker = self.worker() as *const Worker;
+        // SAFETY: a kept block has a worker; who took it from `KEPT` alone unmaps it.
+        unsafe { &*worker }.alive.load(Ordering::Acquire) == 0
+    }
+
+    /// Leaves the block, which may still be in use, for a later thread; `full`: there
+    /// are enough.
+    pub(super) fn keep_or(self, full: impl FnOnce()) {
+        let put = |kept: &AtomicU64| {
+            kept.compare_exchange(0, self.0, Ordering::Release, Ordering::Relaxed).is_ok()
+        };
+        if self.0 != 0 && !KEPT.iter().any(put) {
+            full();
+        }
+    }
+
+    fn new() -> Result<Self> {
+        let (protection, flags) =
+            (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK);
+        let start =
+            plain(__NR_mmap, [0, BLOCK_SIZE, protection.into(), flags.into(), u64::MAX, 0])?;
+        let block = Self(start);
+        let made = if start >= CONTROL_END { block.guard() } else { Err(Errno(ENOMEM)) };
+        if let Err(error) = made {
+            block.unmap();
+            return Err(error);
+        }
+        block.inherit(false);
+        Ok(block)
+    }
+
+    fn guard(self) -> Result<()> {
+        plain(__NR_mprotect, [self.0, PAGE_SIZE, PROT_NONE.into(), 0, 0, 0]).map(drop)
+    }
+
+    /// Gives up a block that no thread uses.
+    pub(super) fn unmap(self) {
+        let _ = plain(__NR_munmap, [self.0, BLOCK_SIZE, 0, 0, 0, 0]);
+    }
+
+    /// Whether children of forks get a copy.
+    pub fn inherit(self, inherit: bool) {
+        let advice = if inherit { MADV_DOFORK } else { MADV_DONTFORK };
+        if self.0 != 0 {
+            let _ = plain(__NR_madvise, [self.0, BLOCK_SIZE, advice.into(), 0, 0, 0]);
+        }
+    }
+
+    /// Where its worker is; below it lies the stack.
+    pub(super) fn worker(self) -> u64 {
+        self.0 + BLOCK_SIZE - WORKER_SIZE
+    }
+}
