@@ -7,6 +7,7 @@
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/version.h>
+#include <asm/cpufeature.h>
 
 /* Whoever opens a file says so to those who watch it; since 6.5 dentry_open does. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
@@ -150,6 +151,24 @@ static inline long hanare_follow_frames(struct mm_struct *mm, unsigned long addr
 	mmap_read_unlock(mm);
 	return i ?: -EFAULT;
 }
+
+/* Leaks of CPUs that a kernel does not know; it has no file that tells of them, either. */
+#define X86_BUG_NONE X86_BUG_F00F	/* a Pentium's: no 64-bit CPU has it */
+#ifndef X86_BUG_SRSO
+#define X86_BUG_SRSO X86_BUG_NONE
+#endif
+#ifndef X86_BUG_BHI
+#define X86_BUG_BHI X86_BUG_NONE
+#endif
+#ifndef X86_BUG_RFDS
+#define X86_BUG_RFDS X86_BUG_NONE
+#endif
+#ifndef X86_BUG_ITS
+#define X86_BUG_ITS X86_BUG_NONE
+#endif
+#ifndef X86_BUG_TSA
+#define X86_BUG_TSA X86_BUG_NONE
+#endif
 
 /* Linux renamed them after 6.12. */
 #ifndef MODULE_SIGNATURE_MARKER

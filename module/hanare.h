@@ -213,14 +213,17 @@ struct hanare_file {
 
 /* main.c */
 extern const struct file_operations hanare_fops;
+
+/* instances.c */
 extern struct mutex hanare_lock;		/* hanare_instances */
 extern struct list_head hanare_instances;
 struct hanare_instance *hanare_instance_get(const char *name);
 struct hanare_instance *hanare_instance_named(const u8 *name);
 int hanare_refuse_unknown(char *message, const u8 *name);
-u64 hanare_idle_ns(const struct hanare_cpu *cpu);
 void hanare_instance_put(struct hanare_instance *inst);
-bool hanare_text_ok(const u8 *text, size_t size);
+int hanare_instance_create(const u8 *name, u8 *message, struct hanare_instance **made);
+void hanare_instance_unlist(struct hanare_instance *inst);
+u32 hanare_instance_count(void);
 
 /* partition.c */
 int hanare_partition_init(void);
@@ -234,7 +237,8 @@ bool hanare_owns_frames(struct hanare_instance *inst, u64 phys, u64 pages);
 
 /* boot.c */
 int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg);
-int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg);
+int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg,
+		    void (*kill)(struct hanare_instance *inst));
 void hanare_stop_cpus(struct hanare_instance *inst, bool ask, u32 timeout_ms);
 void hanare_release_all(struct hanare_instance *inst, char *message);
 /* For emergencies: no CPU of the instance executes anything any more. */
@@ -256,7 +260,18 @@ int hanare_boot_tables_make(struct hanare_instance *inst);
 void hanare_boot_tables_free(struct hanare_instance *inst);
 
 /* ikc.c */
-int hanare_doorbell_init(void);
+/* What is done about what the LWK says, by files that use this one. */
+struct hanare_link_ops {
+	/* From the doorbell's handler or of who looks himself: under drain_lock, interrupts off. */
+	void (*slot_rung)(struct hanare_instance *inst, u64 space, u32 slot);
+	void (*answered)(struct hanare_instance *inst, u64 request);
+	void (*observed)(struct hanare_instance *inst, u64 session);
+	/* By the instance's thread. */
+	void (*serve)(struct hanare_instance *inst, u32 service);
+	/* The instance died, and nobody rings any more; `tell`: its programs, too. Any context. */
+	void (*died)(struct hanare_instance *inst, bool tell);
+};
+int hanare_doorbell_init(const struct hanare_link_ops *ops);
 void hanare_doorbell_exit(void);
 int hanare_ikc_start(struct hanare_instance *inst);
 void hanare_ikc_stop(struct hanare_instance *inst);
@@ -293,7 +308,8 @@ int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
 			 enum hanare_patience patience, unsigned int timeout_ms);
 int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
 int hanare_post_about(struct hanare_space *space, struct hanare_call *call);
-int hanare_ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns);
+
+/* ping.c */
 void hanare_ping_all(struct hanare_instance *inst, u64 *slowest);
 void hanare_does_not_answer(struct hanare_instance *inst);
 
@@ -362,6 +378,8 @@ void hanare_space_leave(struct hanare_space *space);
 void hanare_space_tell_death(struct hanare_space *space);
 /* Each is killed. May look at all tasks: with no lock held. */
 void hanare_space_kill(struct hanare_space *space);
+/* Each process of each space. */
+void hanare_spaces_kill(struct hanare_instance *inst);
 bool hanare_space_is_shared(struct hanare_space *space);
 /* The id of its process, or of one that has it still, as the caller sees it. */
 u32 hanare_space_pid_vnr(struct hanare_space *space);
@@ -390,6 +408,8 @@ long hanare_pose(struct hanare_space *space, void *data);
 enum hanare_context { CONTEXT_WORKER, CONTEXT_FAULT, CONTEXT_THREAD };
 int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
 		 enum hanare_context context);
+/* By no process. */
+void hanare_serve_alone(struct hanare_instance *inst, u32 index);
 int hanare_serve_wait(struct hanare_space *space, u32 index, unsigned int timeout_ms);
 void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);
@@ -416,7 +436,6 @@ void hanare_observe_event(struct hanare_instance *inst, u64 session);
 /* A space is gone: those who watch it may look. */
 void hanare_observers_wake(struct hanare_space *space);
 
-
 /* status.c */
 long hanare_do_status(struct hanare_file *hf, void *data);
 long hanare_do_debug(struct hanare_file *hf, void *data);
@@ -429,7 +448,7 @@ int hanare_space_threads(struct hanare_space *space, u32 skip, struct hanare_thr
 long hanare_do_process(struct hanare_file *hf, void *data);
 long hanare_do_threads(struct hanare_file *hf, void *data);
 
-/* show-system.c */
+/* leaks.c */
 u32 hanare_cpu_leaks(void);
 
 /* pseudo.c, listing.c */
@@ -441,7 +460,9 @@ long hanare_opened(struct hanare_space *space, void *data);
 long hanare_listed(struct hanare_space *space, void *data);
 void hanare_pseudo_inherit(struct hanare_space *space, const struct hanare_space *parent);
 
-/* show-machine.c */
+/* load.c */
+u64 hanare_idle_ns(const struct hanare_cpu *cpu);
+u64 hanare_idle_sum_ns(const struct hanare_instance *inst);
 void hanare_load_update(struct hanare_instance *inst);
 
 /* topology.c, cache.c: what Linux forgets of a CPU that goes offline. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * hanare.ko: /dev/hanare, its ioctls, and the list of instances.
+ * hanare.ko: /dev/hanare, its ioctls, and what the layers below call upward.
  *
  * A descriptor has one role, given by its first call: none (questions, and
  * management by name), builder of one instance, or one space.
@@ -8,115 +8,11 @@
 #include "hanare.h"
 
 #include <linux/capability.h>
-#include <linux/ctype.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/reboot.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
-
-DEFINE_MUTEX(hanare_lock);
-LIST_HEAD(hanare_instances);
-static u32 instance_count;
-
-/* ---- instances ---- */
-
-static void instance_free(struct kref *ref)
-{
-	struct hanare_instance *inst = container_of(ref, struct hanare_instance, ref);
-
-	WARN_ON(inst->shared || inst->cpu_count || inst->chunk_count);
-	kvfree(inst);
-	module_put(THIS_MODULE);
-}
-
-void hanare_instance_put(struct hanare_instance *inst)
-{
-	kref_put(&inst->ref, instance_free);
-}
-
-static struct hanare_instance *find_locked(const char *name)
-{
-	struct hanare_instance *inst;
-
-	list_for_each_entry(inst, &hanare_instances, link)
-		if (!strcmp(inst->name, name))
-			return inst;
-	return NULL;
-}
-
-/* By name; empty: the only one, or the one called "default". */
-struct hanare_instance *hanare_instance_get(const char *name)
-{
-	struct hanare_instance *inst;
-
-	mutex_lock(&hanare_lock);
-	if (name[0])
-		inst = find_locked(name);
-	else if (instance_count == 1)
-		inst = list_first_entry(&hanare_instances, struct hanare_instance, link);
-	else
-		inst = find_locked("default");
-	if (inst)
-		kref_get(&inst->ref);
-	mutex_unlock(&hanare_lock);
-	return inst;
-}
-
-static void instance_unlist(struct hanare_instance *inst)
-{
-	mutex_lock(&hanare_lock);
-	list_del_init(&inst->link);
-	instance_count--;
-	mutex_unlock(&hanare_lock);
-	hanare_instance_put(inst);
-}
-
-static struct hanare_instance *instance_new(const char *name)
-{
-	struct hanare_instance *inst = kvzalloc(sizeof(*inst), GFP_KERNEL);
-
-	if (!inst)
-		return NULL;
-	__module_get(THIS_MODULE);
-	strscpy(inst->name, name, sizeof(inst->name));
-	kref_init(&inst->ref);
-	mutex_init(&inst->lock);
-	init_rwsem(&inst->live);
-	spin_lock_init(&inst->state_lock);
-	spin_lock_init(&inst->pool_lock);
-	spin_lock_init(&inst->drain_lock);
-	raw_spin_lock_init(&inst->doorbell_lock);
-	INIT_LIST_HEAD(&inst->space_list);
-	INIT_LIST_HEAD(&inst->boot_tables);
-	init_waitqueue_head(&inst->space_wait);
-	init_waitqueue_head(&inst->pool_wait);
-	init_waitqueue_head(&inst->service_wait);
-	init_waitqueue_head(&inst->served_wait);
-	inst->state = HANARE_INSTANCE_CREATED;
-	return inst;
-}
-
-/* Printable and ended by a zero inside the field. */
-bool hanare_text_ok(const u8 *text, size_t size)
-{
-	size_t i;
-
-	for (i = 0; i < size && text[i]; i++)
-		if (text[i] < ' ' || text[i] > '~')
-			return false;
-	return i < size;
-}
-
-static bool name_ok(const u8 *name)
-{
-	size_t i;
-
-	for (i = 0; i < HANARE_NAME_SIZE && name[i]; i++)
-		if (!isascii(name[i]) || (!isalnum(name[i]) && (!i || !strchr("-_.", name[i]))))
-			return false;
-	return i < HANARE_NAME_SIZE;
-}
 
 /* ---- ioctls ---- */
 
@@ -126,7 +22,7 @@ static long do_info(struct hanare_file *hf, void *data)
 
 	arg->magic = HANARE_MAGIC;
 	arg->version = HANARE_VERSION;
-	arg->instances = READ_ONCE(instance_count);
+	arg->instances = hanare_instance_count();
 	return 0;
 }
 
@@ -134,35 +30,13 @@ static long do_create(struct hanare_file *hf, void *data)
 {
 	struct hanare_create *arg = data;
 	struct hanare_instance *inst;
-	int err = 0;
+	int err;
 
 	if (hf->role != ROLE_NONE)
 		return refuse(arg->message, -EBUSY, "this descriptor has a role already: open another");
-	if (!name_ok(arg->name) || !arg->name[0])
-		return refuse(arg->message, -EINVAL,
-			"a name has 1 to %d letters, digits, '-', '_' or '.', first a letter or digit",
-			HANARE_NAME_SIZE - 1);
-	inst = instance_new(arg->name);
-	if (!inst)
-		return refuse(arg->message, -ENOMEM, "Linux has no memory left");
-	mutex_lock(&hanare_lock);
-	if (find_locked(inst->name)) {
-		err = refuse(arg->message, -EEXIST,
-			     "there is an instance %s already: choose another name, or shut it down",
-			     inst->name);
-	} else if (instance_count >= HANARE_INSTANCES_MAX) {
-		err = refuse(arg->message, -ENOSPC, "there are %d instances already: no more fit",
-			     HANARE_INSTANCES_MAX);
-	} else {
-		kref_get(&inst->ref);	/* the list's; the first is the builder's */
-		list_add_tail(&inst->link, &hanare_instances);
-		instance_count++;
-	}
-	mutex_unlock(&hanare_lock);
-	if (err) {
-		hanare_instance_put(inst);
+	err = hanare_instance_create(arg->name, arg->message, &inst);
+	if (err)
 		return err;
-	}
 	hf->inst = inst;
 	hf->role = ROLE_BUILDER;
 	return 0;
@@ -214,25 +88,6 @@ static long do_boot(struct hanare_file *hf, void *data)
 	return 0;
 }
 
-struct hanare_instance *hanare_instance_named(const u8 *name)
-{
-	return name_ok(name) ? hanare_instance_get((const char *)name) : NULL;
-}
-
-/* Says which instance is not there; of no name, whether there are none or several. */
-int hanare_refuse_unknown(char *message, const u8 *name)
-{
-	if (!name_ok(name))
-		return refuse(message, -ENOENT, "there is no such instance: see hanare ls");
-	if (name[0])
-		return refuse(message, -ENOENT, "no instance is called '%s': see hanare ls", name);
-	if (READ_ONCE(instance_count))
-		return refuse(message, -ENOENT,
-			      "several instances are booted and none is called default: name one of them (see hanare ls)");
-	return refuse(message, -ENOENT,
-		      "no instance is booted: hanare boot --cpus LIST --mem SIZE boots one");
-}
-
 static long do_shutdown(struct hanare_file *hf, void *data)
 {
 	struct hanare_shutdown *arg = data;
@@ -249,49 +104,12 @@ static long do_shutdown(struct hanare_file *hf, void *data)
 		err = refuse(arg->message, -ENOENT, "%s was shut down by somebody else just now",
 			     inst->name);
 	else
-		err = hanare_shutdown(inst, arg);
+		err = hanare_shutdown(inst, arg, hanare_spaces_kill);
 	if (!err)
-		instance_unlist(inst);
+		hanare_instance_unlist(inst);
 	mutex_unlock(&inst->lock);
 	hanare_instance_put(inst);
 	return err;
-}
-
-/* It was asked, and its time is up. */
-void hanare_does_not_answer(struct hanare_instance *inst)
-{
-	spin_lock_irq(&inst->state_lock);
-	if (inst->state == HANARE_INSTANCE_RUNNING)
-		inst->state = HANARE_INSTANCE_HUNG;
-	spin_unlock_irq(&inst->state_lock);
-}
-
-/*
- * Asks every CPU: the state says then whether all answer. inst->live is held. The state stays what
- * it was where a CPU could not be asked (-EBUSY): that the caller's own requests take up his share
- * of the pool says nothing of the CPU, and must not have others refused.
- */
-void hanare_ping_all(struct hanare_instance *inst, u64 *slowest)
-{
-	u32 i;
-
-	*slowest = 0;
-	for (i = 0; i < inst->cpu_count; i++) {
-		u64 ns;
-		int err = hanare_ping(inst, &inst->cpus[i], &ns);
-
-		*slowest = max(*slowest, ns);
-		if (err == -EINTR || err == -EIO || err == -EBUSY)
-			return;
-		if (err) {
-			hanare_does_not_answer(inst);
-			return;
-		}
-		spin_lock_irq(&inst->state_lock);
-		if (inst->state == HANARE_INSTANCE_HUNG)
-			inst->state = HANARE_INSTANCE_RUNNING;
-		spin_unlock_irq(&inst->state_lock);
-	}
 }
 
 struct command {
@@ -392,7 +210,7 @@ static int hanare_release(struct inode *inode, struct file *file)
 		/* Closed before boot succeeded: all of it goes back. */
 		mutex_lock(&hf->inst->lock);
 		hanare_release_all(hf->inst, NULL);
-		instance_unlist(hf->inst);
+		hanare_instance_unlist(hf->inst);
 		mutex_unlock(&hf->inst->lock);
 		hanare_instance_put(hf->inst);
 	}
@@ -458,15 +276,25 @@ static int on_reboot(struct notifier_block *nb, unsigned long code, void *data)
 
 static struct notifier_block reboot_nb = { .notifier_call = on_reboot };
 
+/* Whom the doorbell's handler calls, from the lowest to the highest. */
+static const struct hanare_link_ops link_ops = {
+	.answered	= hanare_request_event,
+	.slot_rung	= hanare_space_ring_slot,
+	.serve		= hanare_serve_alone,
+	.died		= hanare_spaces_wake,
+	.observed	= hanare_observe_event,
+};
+
 static int __init hanare_init(void)
 {
 	int err = hanare_partition_init();
 
 	if (err)
 		return err;
-	err = hanare_doorbell_init();
+	err = hanare_doorbell_init(&link_ops);
 	if (err)
 		goto partition;
+	hanare_stop_init();
 	err = hanare_pseudo_init();
 	if (err)
 		goto doorbell;
@@ -503,6 +331,7 @@ topology:
 pseudo:
 	hanare_pseudo_exit();
 doorbell:
+	hanare_stop_exit();
 	hanare_doorbell_exit();
 partition:
 	hanare_partition_exit();
@@ -523,6 +352,7 @@ static void __exit hanare_exit(void)
 	hanare_spaces_exit();
 	hanare_topology_exit();
 	hanare_pseudo_exit();
+	hanare_stop_exit();
 	hanare_doorbell_exit();
 	hanare_partition_exit();
 }

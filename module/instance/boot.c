@@ -377,6 +377,17 @@ void hanare_release_all(struct hanare_instance *inst, char *message)
 	hanare_release_memory(inst);
 }
 
+/* Printable and ended by a zero inside the field. */
+static bool text_ok(const u8 *text, size_t size)
+{
+	size_t i;
+
+	for (i = 0; i < size && text[i]; i++)
+		if (text[i] < ' ' || text[i] > '~')
+			return false;
+	return i < size;
+}
+
 static void set_state(struct hanare_instance *inst, u32 state, int dead)
 {
 	spin_lock_irq(&inst->state_lock);
@@ -403,7 +414,7 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 	if (timeout_ms > MAX_TIMEOUT_MS)
 		return refuse(arg->message, -EINVAL, "timeout of %u ms: at most %u", timeout_ms,
 			      MAX_TIMEOUT_MS);
-	if (!hanare_text_ok(arg->cmdline, sizeof(arg->cmdline)))
+	if (!text_ok(arg->cmdline, sizeof(arg->cmdline)))
 		return refuse(arg->message, -EINVAL,
 			      "the boot options must be printable and end with a zero");
 	if (!arg->image_size || arg->image_size > HANARE_IMAGE_MAX)
@@ -481,24 +492,22 @@ static void give_up(struct hanare_instance *inst)
 	hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
 }
 
-static u32 kill_spaces(struct hanare_instance *inst, u32 timeout_ms)
+/* Kills whoever is left, and waits for their ends. How many there are then. */
+static u32 kill_spaces(struct hanare_instance *inst, void (*kill)(struct hanare_instance *inst),
+		       u32 timeout_ms)
 {
-	struct hanare_space *space;
-	u32 id = 0;
-
-	/* One by one: not all tasks of Linux are looked at with a lock held. */
-	while ((space = hanare_space_after(inst, id))) {
-		id = space->id;
-		hanare_space_kill(space);
-		hanare_space_put(space);
-	}
+	kill(inst);
 	wait_event_killable_timeout(inst->space_wait, !READ_ONCE(inst->spaces),
 				    msecs_to_jiffies(timeout_ms));
 	return READ_ONCE(inst->spaces);
 }
 
-/* inst->lock is held. On success everything is back with Linux. */
-int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg)
+/*
+ * inst->lock is held; `kill` kills each program of the instance. On success everything is back
+ * with Linux.
+ */
+int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg,
+		    void (*kill)(struct hanare_instance *inst))
 {
 	u32 timeout_ms = arg->timeout_ms ?: DEFAULT_STOP_MS, was, left;
 	bool ask;
@@ -527,10 +536,10 @@ int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg)
 		/* A dead or mute LWK answers nobody: do not let its proxies wait. */
 		if (was != HANARE_INSTANCE_RUNNING)
 			give_up(inst);
-		left = kill_spaces(inst, timeout_ms);
+		left = kill_spaces(inst, kill, timeout_ms);
 		if (left) {
 			give_up(inst);
-			left = kill_spaces(inst, timeout_ms);
+			left = kill_spaces(inst, kill, timeout_ms);
 		}
 	}
 	if (left) {

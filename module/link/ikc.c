@@ -18,6 +18,9 @@
 #include <asm/irqdomain.h>
 #include <asm/smp.h>
 
+/* Set once, before there is an instance. */
+static const struct hanare_link_ops *above;
+
 /* ---- doorbell from Linux to the LWK ---- */
 
 /*
@@ -184,8 +187,9 @@ static const struct irq_domain_ops doorbell_ops = {
 	.activate	= doorbell_activate,
 };
 
-int hanare_doorbell_init(void)
+int hanare_doorbell_init(const struct hanare_link_ops *ops)
 {
+	above = ops;
 	doorbell_node = irq_domain_alloc_named_fwnode("hanare");
 	if (!doorbell_node)
 		return -ENOMEM;
@@ -195,13 +199,11 @@ int hanare_doorbell_init(void)
 		irq_domain_free_fwnode(doorbell_node);
 		return -ENOMEM;
 	}
-	hanare_stop_init();
 	return 0;
 }
 
 void hanare_doorbell_exit(void)
 {
-	hanare_stop_exit();
 	irq_domain_remove(doorbell_domain);
 	irq_domain_free_fwnode(doorbell_node);
 	ida_destroy(&doorbell_ids);
@@ -231,7 +233,7 @@ void hanare_die(struct hanare_instance *inst, u32 state, int err)
 	wake_up_all(&inst->pool_wait);
 	wake_up_all(&inst->served_wait);
 	/* Not when it is shut down: its programs are killed or gone. */
-	hanare_spaces_wake(inst, state != HANARE_INSTANCE_STOPPING);
+	above->died(inst, state != HANARE_INSTANCE_STOPPING);
 }
 
 static void event(struct hanare_instance *inst, u64 word)
@@ -240,10 +242,10 @@ static void event(struct hanare_instance *inst, u64 word)
 
 	switch (word >> HANARE_EVENT_SHIFT) {
 	case HANARE_EVENT_SLOT:
-		hanare_space_ring_slot(inst, payload >> 24, payload & 0xffffff);
+		above->slot_rung(inst, payload >> 24, payload & 0xffffff);
 		break;
 	case HANARE_EVENT_REQUEST:
-		hanare_request_event(inst, payload);
+		above->answered(inst, payload);
 		break;
 	case HANARE_EVENT_SERVICE:
 		if (payload < inst->service_count) {
@@ -252,7 +254,7 @@ static void event(struct hanare_instance *inst, u64 word)
 		}
 		break;
 	case HANARE_EVENT_OBSERVE:
-		hanare_observe_event(inst, payload);
+		above->observed(inst, payload);
 		break;
 	case HANARE_EVENT_BAD_MEMORY:
 		hanare_bad_memory(inst, payload);
@@ -321,7 +323,7 @@ static int service_thread(void *data)
 			!bitmap_empty(inst->service_pending, inst->service_count));
 		for_each_set_bit(i, inst->service_pending, inst->service_count) {
 			clear_bit(i, inst->service_pending);
-			hanare_serve(inst, NULL, i, CONTEXT_THREAD);
+			above->serve(inst, i);
 		}
 	}
 	return 0;

@@ -330,13 +330,3 @@ int hanare_post_about(struct hanare_space *space, struct hanare_call *call)
 	up_read(&inst->live);
 	return err;
 }
-
-int hanare_ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns)
-{
-	struct hanare_call call = { .kind = HANARE_REQUEST_PING };
-	u64 start = ktime_get_ns();
-	int err = hanare_request(inst, cpu, &call, WAIT_KILLABLE, 1000);
-
-	*ns = ktime_get_ns() - start;
-	return err ?: call.status;
-}

@@ -2,25 +2,11 @@
 /* What /proc shows of the LWK's machine, and the memory of its nodes. */
 #include "pseudo.h"
 
-#include <linux/clocksource.h>
 #include <linux/ctype.h>
 #include <linux/sched/loadavg.h>
-#include <asm/tsc.h>
 
 #define TICK_NS (NSEC_PER_SEC / 100)		/* USER_HZ */
 #define REQUEST_MS 5000
-
-/* How long the CPU has had nothing to do since boot. */
-u64 hanare_idle_ns(const struct hanare_cpu *cpu)
-{
-	struct hanare_cpu_shared *shared = cpu->shared;
-	u64 since = READ_ONCE(shared->idle_since), cycles = READ_ONCE(shared->idle_cycles);
-	u64 now = rdtsc_ordered();
-
-	if (since && now > since)
-		cycles += now - since;
-	return mul_u64_u64_div_u64(cycles, NSEC_PER_MSEC, tsc_khz);
-}
 
 static bool is_idle(const struct hanare_cpu *cpu)
 {
@@ -35,16 +21,6 @@ static u32 busy_cpus(const struct hanare_instance *inst)
 	for (i = 0; i < inst->cpu_count; i++)
 		busy += !is_idle(&inst->cpus[i]);
 	return max(busy, 1U);
-}
-
-static u64 idle_sum_ns(const struct hanare_instance *inst)
-{
-	u64 sum = 0;
-	u32 i;
-
-	for (i = 0; i < inst->cpu_count; i++)
-		sum += hanare_idle_ns(&inst->cpus[i]);
-	return sum;
 }
 
 /* The instance's CPUs in the order of their numbers. */
@@ -68,27 +44,6 @@ static const struct hanare_cpu *next_cpu(const struct hanare_instance *inst,
 	for (cpu = next_cpu(inst, NULL); cpu; cpu = next_cpu(inst, cpu))
 
 /* ---- load average ---- */
-
-/* Called now and then while the instance runs; counts at intervals of LOAD_FREQ. */
-void hanare_load_update(struct hanare_instance *inst)
-{
-	u64 now = ktime_get_ns(), wall = now - inst->load_ns, idle, busy;
-	unsigned long active;
-
-	if (inst->load_ns && wall < (u64)LOAD_FREQ * NSEC_PER_SEC / HZ)
-		return;
-	idle = idle_sum_ns(inst);
-	if (inst->load_ns) {
-		busy = wall * inst->cpu_count;
-		busy -= min(busy, idle - min(idle, inst->load_idle_ns));
-		active = div64_u64(busy * FIXED_1, wall);
-		inst->load[0] = calc_load(inst->load[0], EXP_1, active);
-		inst->load[1] = calc_load(inst->load[1], EXP_5, active);
-		inst->load[2] = calc_load(inst->load[2], EXP_15, active);
-	}
-	inst->load_ns = now;
-	inst->load_idle_ns = idle;
-}
 
 static int show_loadavg(struct seq_file *m, struct hanare_pseudo *what)
 {
@@ -114,7 +69,7 @@ static int show_loadavg(struct seq_file *m, struct hanare_pseudo *what)
 static int show_uptime(struct seq_file *m, struct hanare_pseudo *what)
 {
 	char *text = hanare_linux_text(what->linux_file), *at;
-	u64 ticks = div_u64(idle_sum_ns(what->inst), TICK_NS);
+	u64 ticks = div_u64(hanare_idle_sum_ns(what->inst), TICK_NS);
 	u32 fraction;
 
 	if (IS_ERR(text))
@@ -145,7 +100,7 @@ static int show_stat(struct seq_file *m, struct hanare_pseudo *what)
 	if (IS_ERR(text))
 		return PTR_ERR(text);
 	seq_puts(m, "cpu ");
-	cpu_line(m, wall * inst->cpu_count, idle_sum_ns(inst));
+	cpu_line(m, wall * inst->cpu_count, hanare_idle_sum_ns(inst));
 	for_each_instance_cpu(cpu, inst) {
 		seq_printf(m, "cpu%u", cpu->linux_cpu);
 		cpu_line(m, wall, hanare_idle_ns(cpu));

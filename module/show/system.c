@@ -160,46 +160,6 @@ static int show_distance(struct seq_file *m, struct hanare_pseudo *what)
  * settings of the CPU close (srbds, gather_data_sampling), or what matters to virtual machines
  * only, is as Linux says. The words are Linux' own (arch/x86/kernel/cpu/bugs.c).
  */
-#define X86_BUG_NONE X86_BUG_F00F	/* a Pentium's: no 64-bit CPU has it */
-#ifndef X86_BUG_SRSO			/* a kernel without these has no such files either */
-#define X86_BUG_SRSO X86_BUG_NONE
-#endif
-#ifndef X86_BUG_BHI
-#define X86_BUG_BHI X86_BUG_NONE
-#endif
-#ifndef X86_BUG_RFDS
-#define X86_BUG_RFDS X86_BUG_NONE
-#endif
-#ifndef X86_BUG_ITS
-#define X86_BUG_ITS X86_BUG_NONE
-#endif
-#ifndef X86_BUG_TSA
-#define X86_BUG_TSA X86_BUG_NONE
-#endif
-
-/* HANARE_LEAK_*: what Linux found this machine's CPUs to have. */
-u32 hanare_cpu_leaks(void)
-{
-	static const struct {
-		u32 leak, bug;
-	} known[] = {
-		{ HANARE_LEAK_MELTDOWN, X86_BUG_CPU_MELTDOWN },
-		{ HANARE_LEAK_SPECTRE_V1, X86_BUG_SPECTRE_V1 },
-		{ HANARE_LEAK_SPECTRE_V2, X86_BUG_SPECTRE_V2 },
-		{ HANARE_LEAK_SWAPGS, X86_BUG_SWAPGS },
-		{ HANARE_LEAK_MDS, X86_BUG_MDS },
-		{ HANARE_LEAK_TAA, X86_BUG_TAA },
-		{ HANARE_LEAK_MMIO, X86_BUG_MMIO_STALE_DATA },
-		{ HANARE_LEAK_RFDS, X86_BUG_RFDS },
-		{ HANARE_LEAK_TSA, X86_BUG_TSA },
-	};
-	u32 leaks = 0, i;
-
-	for (i = 0; i < ARRAY_SIZE(known); i++)
-		if (test_bit(known[i].bug, (unsigned long *)boot_cpu_data.x86_capability))
-			leaks |= known[i].leak;
-	return leaks;
-}
 
 /* HANARE_MEASURE_*. inst->live is held. */
 static u32 measures(struct hanare_instance *inst)

@@ -409,3 +409,8 @@ done:
 		wake_up_all(&inst->served_wait);
 	return 0;
 }
+
+void hanare_serve_alone(struct hanare_instance *inst, u32 index)
+{
+	hanare_serve(inst, NULL, index, CONTEXT_THREAD);
+}

@@ -353,6 +353,19 @@ void hanare_space_kill(struct hanare_space *space)
 	kill_users(space);
 }
 
+void hanare_spaces_kill(struct hanare_instance *inst)
+{
+	struct hanare_space *space;
+	u32 id = 0;
+
+	/* One by one: not all tasks of Linux are looked at with a lock held. */
+	while ((space = hanare_space_after(inst, id))) {
+		id = space->id;
+		hanare_space_kill(space);
+		hanare_space_put(space);
+	}
+}
+
 bool hanare_space_is_shared(struct hanare_space *space)
 {
 	return !list_empty_careful(&space->sharers);
