@@ -211,9 +211,6 @@ struct hanare_file {
 	scnprintf((char *)(message), HANARE_MESSAGE_SIZE, fmt, ##__VA_ARGS__);	\
 	(err); })
 
-/* main.c */
-extern const struct file_operations hanare_fops;
-
 /* instances.c */
 extern struct mutex hanare_lock;		/* hanare_instances */
 extern struct list_head hanare_instances;
@@ -313,23 +310,44 @@ int hanare_post_about(struct hanare_space *space, struct hanare_call *call);
 void hanare_ping_all(struct hanare_instance *inst, u64 *slowest);
 void hanare_does_not_answer(struct hanare_instance *inst);
 
+/* calls.c */
+long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg);
+
 /* attach.c */
 int hanare_attach(struct file *file, struct hanare_attach *arg);
 
-/* space.c */
-long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg);
-void hanare_space_end(struct hanare_space *space);
-void hanare_space_flush(struct hanare_space *space);
-int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma);
+/* spaces.c */
 struct hanare_space *hanare_space_find(u32 id);
+/* Under rcu_read_lock, without a reference; NULL: none. Any context. */
+struct hanare_space *hanare_space_peek(unsigned long id);
 /* Under rcu_read_lock: the space behind *id, which becomes its id. */
 struct hanare_space *hanare_space_next(unsigned long *id);
 bool hanare_spaces_any(void);
+struct hanare_space *hanare_space_of_pid(struct pid *pid);
+struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id);
+/* A space has an id first, and is found by it once it is published. */
+int hanare_space_take_id(struct hanare_space *space);
+void hanare_space_give_id_back(struct hanare_space *space);
+void hanare_space_publish(struct hanare_space *space);
+void hanare_space_hide(struct hanare_space *space);
 void hanare_space_put(struct hanare_space *space);
-void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot);
-void hanare_spaces_wake(struct hanare_instance *inst, bool tell);
 void hanare_spaces_exit(void);
 
+/* space.c */
+/* `ended` is called for each space, after its end. */
+void hanare_space_init(void (*ended)(struct hanare_space *space));
+void hanare_space_exit(void);
+void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot);
+void hanare_spaces_wake(struct hanare_instance *inst, bool tell);
+long hanare_wait(struct hanare_space *space, void *data);
+long hanare_ring(struct hanare_space *space, void *data);
+long hanare_serve_own(struct hanare_space *space, void *data);
+long hanare_signal(struct hanare_space *space, void *data);
+long hanare_last(struct hanare_space *space, void *data);
+long hanare_usage(struct hanare_space *space, void *data);
+long hanare_start(struct hanare_space *space, void *data);
+void hanare_space_end(struct hanare_space *space);
+void hanare_space_flush(struct hanare_space *space);
 struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct inode *inode,
 					u64 allowed, struct hanare_space *parent,
 					const struct hanare_child *child, u8 *message);
@@ -337,12 +355,10 @@ void hanare_file_set_space(struct file *file, struct hanare_space *space);
 
 /* fork.c */
 long hanare_fork_command(struct file *file, struct hanare_space *of, void __user *to);
-void hanare_account(struct hanare_space *space, const struct hanare_call *call);
 
 /* program.c */
 void hanare_program_init(void);
 void hanare_program_exit(void);
-struct file *hanare_running_file(void);
 /* The space whose memory the caller has, with a reference; NULL: it has none. */
 struct hanare_space *hanare_space_of_caller(void);
 long hanare_execed(struct hanare_space *space, void *data);
@@ -361,7 +377,8 @@ void hanare_space_find_groups(struct hanare_space *space);
 bool hanare_space_tell_groups(struct hanare_space *space);
 
 /* share.c */
-int hanare_share_init(void);
+/* `flush` ends a space whose process is gone, if nobody uses its memory any more. */
+int hanare_share_init(void (*flush)(struct hanare_space *space));
 void hanare_share_exit(void);
 /* The space ends with its process, whoever else has its descriptor. */
 void hanare_space_watch_process(struct hanare_space *space);
@@ -413,18 +430,29 @@ void hanare_serve_alone(struct hanare_instance *inst, u32 index);
 int hanare_serve_wait(struct hanare_space *space, u32 index, unsigned int timeout_ms);
 void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);
+/* files.c */
+void hanare_files_init(bool (*shows)(struct file *file));
+bool hanare_is_device(const struct file *file);
+ssize_t hanare_read_quietly(struct file *file, char *to, size_t room, loff_t *position);
 int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from);
 int hanare_space_move_file(struct hanare_space *to, struct hanare_space *from, u64 id);
 void hanare_space_put_files(struct hanare_space *space);
 
+/* permission.c */
+const void *hanare_memory_behind(struct file *file);
+
 /* fault.c */
 extern const struct vm_operations_struct hanare_vm_ops;
+int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma);
+
+/* answers.c */
+void hanare_answer_store(struct hanare_space *space, struct hanare_answer *answer);
+struct hanare_answer *hanare_answer_take(struct hanare_space *space, u64 addr, bool write,
+					 bool second_pass);
 void hanare_answers_drop(struct hanare_space *space);
-void hanare_insert_control(struct hanare_space *space, struct vm_area_struct *vma);
 
 /* observe.c */
 struct hanare_observer;
-const void *hanare_memory_behind(struct file *file);
 struct poll_table_struct;
 long hanare_do_observe(struct hanare_file *hf, void *data);
 long hanare_do_observation(struct hanare_file *hf, void *data);
@@ -441,8 +469,6 @@ long hanare_do_status(struct hanare_file *hf, void *data);
 long hanare_do_debug(struct hanare_file *hf, void *data);
 
 /* info.c */
-struct hanare_space *hanare_space_of_pid(struct pid *pid);
-struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id);
 int hanare_space_info(struct hanare_space *space, u32 tid, struct hanare_process_info *info);
 int hanare_space_threads(struct hanare_space *space, u32 skip, struct hanare_thread_info *threads);
 long hanare_do_process(struct hanare_file *hf, void *data);
@@ -453,12 +479,10 @@ u32 hanare_cpu_leaks(void);
 
 /* pseudo.c, listing.c */
 bool hanare_shows_procfs(struct file *file);
-ssize_t hanare_read_quietly(struct file *file, char *to, size_t room, loff_t *position);
 int hanare_pseudo_init(void);
 void hanare_pseudo_exit(void);
 long hanare_opened(struct hanare_space *space, void *data);
 long hanare_listed(struct hanare_space *space, void *data);
-void hanare_pseudo_inherit(struct hanare_space *space, const struct hanare_space *parent);
 
 /* load.c */
 u64 hanare_idle_ns(const struct hanare_cpu *cpu);

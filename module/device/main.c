@@ -237,7 +237,7 @@ static int hanare_mmap(struct file *file, struct vm_area_struct *vma)
 	return err;
 }
 
-const struct file_operations hanare_fops = {
+static const struct file_operations hanare_fops = {
 	.owner		= THIS_MODULE,
 	.open		= hanare_open,
 	.flush		= hanare_flush,
@@ -301,7 +301,9 @@ static int __init hanare_init(void)
 	err = hanare_topology_init();
 	if (err)
 		goto pseudo;
-	err = hanare_share_init();
+	hanare_files_init(hanare_shows_procfs);
+	hanare_space_init(hanare_observers_wake);
+	err = hanare_share_init(hanare_space_flush);
 	if (err)
 		goto topology;
 	err = hanare_stderr_init();
@@ -313,12 +315,13 @@ static int __init hanare_init(void)
 	err = register_reboot_notifier(&reboot_nb);
 	if (err)
 		goto sleep;
+	hanare_program_init();
 	err = misc_register(&hanare_device);
 	if (err)
-		goto reboot;
-	hanare_program_init();
+		goto program;
 	return 0;
-reboot:
+program:
+	hanare_program_exit();
 	unregister_reboot_notifier(&reboot_nb);
 sleep:
 	hanare_sleep_exit();
@@ -349,6 +352,7 @@ static void __exit hanare_exit(void)
 	hanare_stderr_exit();
 	hanare_share_exit();
 	/* After whatever ends spaces. */
+	hanare_space_exit();
 	hanare_spaces_exit();
 	hanare_topology_exit();
 	hanare_pseudo_exit();

@@ -19,7 +19,7 @@
 #include <asm/smp.h>
 
 /* Set once, before there is an instance. */
-static const struct hanare_link_ops *above;
+static const struct hanare_link_ops *above __ro_after_init;
 
 /* ---- doorbell from Linux to the LWK ---- */
 

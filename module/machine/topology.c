@@ -180,7 +180,7 @@ static DEVICE_ATTR_RO(online);
 
 /*
  * Linux gives no file `online` to a CPU that it cannot take offline. To an LWK program that
- * CPU is offline, and says so in this file (show-system.c); who has no file is online.
+ * CPU is offline, and says so in this file (show/system.c); who has no file is online.
  */
 static void boot_cpu_show(void)
 {

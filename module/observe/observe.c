@@ -7,7 +7,6 @@
 
 #include <linux/file.h>
 #include <linux/io.h>
-#include <linux/magic.h>
 #include <linux/poll.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -90,15 +89,6 @@ static struct hanare_space *space_of(const struct mm_struct *mm)
 	}
 	mutex_unlock(&hanare_lock);
 	return space;
-}
-
-/* The memory map that a /proc/PID/mem holds, to be compared only. -EBADF: another file. */
-const void *hanare_memory_behind(struct file *file)
-{
-	if (file_inode(file)->i_sb->s_magic != PROC_SUPER_MAGIC ||
-	    strcmp(file->f_path.dentry->d_name.name, "mem"))
-		return ERR_PTR(-EBADF);
-	return READ_ONCE(file->private_data);
 }
 
 /*

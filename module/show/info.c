@@ -11,45 +11,6 @@
 #include <linux/pid_namespace.h>
 #include <linux/proc_fs.h>
 
-/* The space of a process, with a reference; NULL: none of ours. */
-struct hanare_space *hanare_space_of_pid(struct pid *pid)
-{
-	struct hanare_space *space, *found = NULL;
-	struct hanare_instance *inst;
-
-	mutex_lock(&hanare_lock);
-	list_for_each_entry(inst, &hanare_instances, link) {
-		spin_lock_irq(&inst->state_lock);
-		/* After an execve of the proxy's own there may be older ones. */
-		list_for_each_entry_reverse(space, &inst->space_list, link)
-			if (space->pid == pid && !test_bit(0, &space->ended) &&
-			    kref_get_unless_zero(&space->ref)) {
-				found = space;
-				break;
-			}
-		spin_unlock_irq(&inst->state_lock);
-		if (found)
-			break;
-	}
-	mutex_unlock(&hanare_lock);
-	return found;
-}
-
-/* The space of an instance with the lowest id above `id`, with a reference. */
-struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id)
-{
-	struct hanare_space *space, *found = NULL;
-
-	spin_lock_irq(&inst->state_lock);
-	list_for_each_entry(space, &inst->space_list, link)
-		if (space->id > id && (!found || space->id < found->id))
-			found = space;
-	if (found && !kref_get_unless_zero(&found->ref))
-		found = NULL;
-	spin_unlock_irq(&inst->state_lock);
-	return found;
-}
-
 #define INFO_MS 5000
 
 /* About thread `tid`, or the first one if that is not there or 0. */

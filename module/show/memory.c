@@ -24,7 +24,7 @@ static void linux_mapping(struct hanare_space *space, struct mapping *map)
 		return;
 	if (!mmap_read_lock_killable(space->mm)) {
 		vma = vma_lookup(space->mm, map->info.start);
-		if (vma && vma->vm_file && vma->vm_file->f_op != &hanare_fops) {
+		if (vma && vma->vm_file && !hanare_is_device(vma->vm_file)) {
 			map->file = get_file(vma->vm_file);
 			map->offset = ((u64)vma->vm_pgoff << PAGE_SHIFT) +
 				      (map->info.start - vma->vm_start);

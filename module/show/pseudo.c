@@ -23,56 +23,6 @@
 #include <linux/slab.h>
 #include <linux/statfs.h>
 
-#define TEXT_MAX (1U << 20)
-
-/* ---- Linux' text ---- */
-
-char *hanare_linux_text(struct file *file)
-{
-	size_t size = 16384, used = 0;
-	loff_t position = 0;
-	char *text = kvmalloc(size, GFP_KERNEL), *larger;
-	ssize_t ret;
-
-	for (;;) {
-		if (!text)
-			return ERR_PTR(-ENOMEM);
-		ret = hanare_read_quietly(file, text + used, size - 1 - used, &position);
-		if (ret <= 0)
-			break;
-		used += ret;
-		if (used + 1 < size)
-			continue;
-		if (size >= TEXT_MAX)
-			break;
-		larger = kvmalloc(size * 2, GFP_KERNEL);
-		if (larger)
-			memcpy(larger, text, used);
-		kvfree(text);
-		text = larger;
-		size *= 2;
-	}
-	if (ret < 0) {
-		kvfree(text);
-		return ERR_PTR(ret);
-	}
-	text[used] = 0;
-	return text;
-}
-
-char *hanare_next_line(char **text)
-{
-	char *line = *text, *end;
-
-	if (!line || !*line)
-		return NULL;
-	end = strchr(line, '\n');
-	if (end)
-		*end++ = 0;
-	*text = end;
-	return line;
-}
-
 /* ---- recognising ---- */
 
 /* Canonical path in procfs or sysfs; NULL: of another file system, or too long. */
@@ -391,28 +341,8 @@ static struct file_system_type pseudo_type = {
 
 static struct vfsmount *pseudo_mount;
 
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
-bool hanare_denies_writes;
-
-/* Whether the program that loads this module is protected from being written to. */
-static void look_at_exe(void)
-{
-	struct file *exe;
-
-	rcu_read_lock();
-	exe = current->mm ? rcu_dereference(current->mm->exe_file) : NULL;
-	hanare_denies_writes = exe && atomic_read(&file_inode(exe)->i_writecount) < 0;
-	rcu_read_unlock();
-}
-#else
-static void look_at_exe(void)
-{
-}
-#endif
-
 int hanare_pseudo_init(void)
 {
-	look_at_exe();
 	pseudo_mount = kern_mount(&pseudo_type);
 	return PTR_ERR_OR_ZERO(pseudo_mount);
 }
@@ -538,15 +468,4 @@ long hanare_opened(struct hanare_space *space, void *data)
 	}
 	pseudo_free(what);
 	return err;
-}
-
-/* The child of a fork has what its parent has; NULL: there is none. */
-void hanare_pseudo_inherit(struct hanare_space *space, const struct hanare_space *parent)
-{
-	if (!parent)
-		return;
-	space->arg_start = READ_ONCE(parent->arg_start);
-	space->arg_end = READ_ONCE(parent->arg_end);
-	space->env_start = READ_ONCE(parent->env_start);
-	space->env_end = READ_ONCE(parent->env_end);
 }

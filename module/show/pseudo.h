@@ -43,25 +43,27 @@ char *hanare_path_in(struct file *file, unsigned long magic, char *buffer);
 char *hanare_component(char **path);
 /* The LWK process that a number in procfs means; *tid: in its own namespace. */
 struct hanare_space *hanare_pseudo_space(struct super_block *sb, u32 number, u32 *tid);
+
+/* text.c */
 /* Linux' own text, zero-terminated, to be kvfree'd. Or ERR_PTR. */
 char *hanare_linux_text(struct file *file);
 /* Takes the next line off; NULL at the end. The line ends at its newline or zero. */
 char *hanare_next_line(char **text);
 
-/* show-strings.c */
+/* strings.c */
 int hanare_show_cmdline(struct seq_file *m, struct hanare_pseudo *what);
 int hanare_show_environ(struct seq_file *m, struct hanare_pseudo *what);
 
-/* show-process.c, show-machine.c: what shows a file of this name; NULL: none. */
+/* process.c, machine.c: what shows a file of this name; NULL: none. */
 hanare_show hanare_process_show(const char *name);
 hanare_show hanare_machine_show(const char *name);
 int hanare_show_meminfo(struct seq_file *m, struct hanare_pseudo *what);
-/* show-memory.c: */
+/* memory.c: */
 int hanare_show_maps(struct seq_file *m, struct hanare_pseudo *what);
 int hanare_show_smaps(struct seq_file *m, struct hanare_pseudo *what);
 int hanare_show_smaps_rollup(struct seq_file *m, struct hanare_pseudo *what);
 int hanare_show_numa_maps(struct seq_file *m, struct hanare_pseudo *what);
-/* show-system.c, for a path below /devices/system that is not hidden; *node is set where it is about one. */
+/* system.c, for a path below /devices/system that is not hidden; *node is set where it is about one. */
 hanare_show hanare_system_show(const struct hanare_instance *inst, const char *path, int *node);
 /* For a file below /devices/pci... */
 hanare_show hanare_device_show(struct dentry *dentry, int *node);

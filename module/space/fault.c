@@ -20,66 +20,6 @@
 /* Services a single fault may ask for, and zaps it may lose against. */
 #define ROUNDS_MAX 64
 
-/* ---- answers kept for the second pass ---- */
-
-static void answer_store(struct hanare_space *space, struct hanare_answer *answer)
-{
-	struct hanare_answer *old, *next, *drop = NULL;
-
-	spin_lock(&space->answer_lock);
-	/* A task has one fault at a time: an older answer was never fetched. */
-	list_for_each_entry_safe(old, next, &space->answers, link)
-		if (old->task == current ||
-		    (!drop && list_is_last(&old->link, &space->answers) &&
-		     space->answer_count >= HANARE_ANSWERS_MAX)) {
-			list_del(&old->link);
-			space->answer_count--;
-			kfree(drop);
-			drop = old;
-		}
-	list_add(&answer->link, &space->answers);
-	space->answer_count++;
-	spin_unlock(&space->answer_lock);
-	kfree(drop);
-}
-
-/*
- * The answer this task fetched in the first pass of this fault, if any. One of
- * another fault is thrown away: its second pass found the page there already.
- */
-static struct hanare_answer *answer_take(struct hanare_space *space, u64 addr, bool write,
-					 bool second_pass)
-{
-	struct hanare_answer *a, *found = NULL;
-
-	/* An answer of our own is never added meanwhile, so a miss is a miss. */
-	if (list_empty_careful(&space->answers))
-		return NULL;
-	spin_lock(&space->answer_lock);
-	list_for_each_entry(a, &space->answers, link)
-		if (a->task == current) {
-			list_del(&a->link);
-			space->answer_count--;
-			found = a;
-			break;
-		}
-	spin_unlock(&space->answer_lock);
-	if (found && (!second_pass || found->addr != addr || found->write != write)) {
-		kfree(found);
-		return NULL;
-	}
-	return found;
-}
-
-void hanare_answers_drop(struct hanare_space *space)
-{
-	struct hanare_answer *a, *next;
-
-	list_for_each_entry_safe(a, next, &space->answers, link)
-		kfree(a);
-	INIT_LIST_HEAD(&space->answers);
-}
-
 /* ---- asking ---- */
 
 /* The answer's status is -EBUSY if another fault has been running its service for `busy_ms`. */
@@ -191,7 +131,7 @@ static int insert_run(struct hanare_space *space, struct vm_area_struct *vma, u6
  * The pages of the control window that every proxy touches at once. What cannot be
  * inserted is asked for when it is touched.
  */
-void hanare_insert_control(struct hanare_space *space, struct vm_area_struct *vma)
+static void insert_control(struct hanare_space *space, struct vm_area_struct *vma)
 {
 	static const u64 addresses[] = { HANARE_SLOT_BASE, HANARE_SCRATCH_BASE };
 	size_t i;
@@ -303,7 +243,7 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 	    (answer->status == -EBUSY && !exiting))
 		kfree(answer);
 	else
-		answer_store(space, answer);
+		hanare_answer_store(space, answer);
 	fput(file);
 	hanare_space_put(space);
 	return VM_FAULT_RETRY;
@@ -329,7 +269,7 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	/* mremap can move a mapping, not its meaning. */
 	if (((u64)vmf->pgoff << PAGE_SHIFT) != ((u64)space->id << HANARE_SPACE_SHIFT | addr))
 		return VM_FAULT_SIGBUS;
-	answer = answer_take(space, addr, write, vmf->flags & FAULT_FLAG_TRIED);
+	answer = hanare_answer_take(space, addr, write, vmf->flags & FAULT_FLAG_TRIED);
 	if (answer && !insert_answer(space, vma, answer, write, &ret)) {
 		kfree(answer);
 		return ret;
@@ -398,3 +338,24 @@ const struct vm_operations_struct hanare_vm_ops = {
 	.fault		= space_fault,
 	.page_mkwrite	= space_mkwrite,
 };
+
+int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma)
+{
+	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
+
+	if (current->mm != space->mm)
+		return -EPERM;
+	/* Same address on both sides; the space's number keeps spaces apart. */
+	if (offset != ((u64)space->id << HANARE_SPACE_SHIFT | vma->vm_start) ||
+	    vma->vm_start < HANARE_USER_MIN || vma->vm_end > HANARE_CONTROL_END)
+		return -EINVAL;
+	if (!(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_EXEC)
+		return -EINVAL;
+	hanare_vm_flags_set(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTCOPY |
+				 (READ_ONCE(space->dumps) ? 0 : VM_DONTDUMP));
+	kref_get(&space->ref);		/* hanare_vm_ops.close puts it */
+	vma->vm_private_data = space;
+	vma->vm_ops = &hanare_vm_ops;
+	insert_control(space, vma);
+	return 0;
+}

@@ -6,7 +6,7 @@
 #include <linux/file.h>
 #include <linux/io.h>
 #include <linux/magic.h>
-#include <linux/moduleparam.h>
+#include <linux/module.h>
 #include <linux/mount.h>
 #include <linux/namei.h>
 #include <linux/stat.h>
@@ -18,6 +18,14 @@ static bool run_unreadable = true;
 module_param(run_unreadable, bool, 0644);
 MODULE_PARM_DESC(run_unreadable,
 	"Users may run programs that they may not read, though a proxy of their own sees their memory");
+
+/* Whether a file is one of procfs, or ours in its place. Set once, before there is a space. */
+static bool (*shows_procfs)(struct file *file) __ro_after_init;
+
+void hanare_files_init(bool (*shows)(struct file *file))
+{
+	shows_procfs = shows;
+}
 
 /* A program that runs: nobody may write to it meanwhile. */
 #define RUNS XA_MARK_1
@@ -120,6 +128,12 @@ long hanare_file_put(struct hanare_job *job)
 	return err;
 }
 
+/* Of our files, those in place of procfs' are none of a device. */
+bool hanare_is_device(const struct file *file)
+{
+	return file->f_op->owner == THIS_MODULE && S_ISCHR(file_inode(file)->i_mode);
+}
+
 long hanare_file_get(struct hanare_job *job)
 {
 	struct file *file;
@@ -131,10 +145,10 @@ long hanare_file_get(struct hanare_job *job)
 	if (!file)
 		return -EBADF;
 	/* What mmap(2) says of files of procfs; to execve(2) they are like others. */
-	if (hanare_shows_procfs(file))
+	if (shows_procfs(file))
 		err = -EIO;
 	/* Our own device would keep its space, and so itself, alive for ever. */
-	else if (!hanare_can_mmap(file) || file->f_op == &hanare_fops)
+	else if (!hanare_can_mmap(file) || hanare_is_device(file))
 		err = -ENODEV;
 	else if (!(file->f_mode & FMODE_READ))
 		err = -EACCES;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A space that comes from another, by fork or execve, and what becomes of a space's CPU time. */
+/* A space that comes from another, by fork or execve. */
 #include "hanare.h"
 
 #include <linux/cred.h>
 #include <linux/fdtable.h>
 #include <linux/file.h>
 #include <linux/pid.h>
-#include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 
 /* The caller's space, with a reference, or an error. */
@@ -149,28 +148,4 @@ long hanare_fork_command(struct file *file, struct hanare_space *of, void __user
 	if (!err && copy_to_user(to, &arg, sizeof(arg)))
 		err = -EFAULT;
 	return err;
-}
-
-/*
- * What the program has used counts as the proxy's own: for whoever waits for it,
- * for getrusage(RUSAGE_CHILDREN) and process accounting. No thread of the proxy is
- * left but this one, which is about to end.
- */
-void hanare_account(struct hanare_space *space, const struct hanare_call *call)
-{
-	struct signal_struct *sig = current->signal;
-	u64 user = call->args[0], system = call->args[1];
-	unsigned long peak = min_t(u64, call->args[2] >> PAGE_SHIFT, LONG_MAX);
-	/* An LWK gone mad must not make Linux' sums overflow. */
-	const u64 limit = 1ULL << 60;
-
-	if (task_tgid(current) != space->pid || !(current->flags & PF_EXITING) ||
-	    user > limit || system > limit)
-		return;
-	write_seqlock_irq(&sig->stats_lock);
-	sig->utime += user;
-	sig->stime += system;
-	sig->sum_sched_runtime += user + system;
-	sig->maxrss = max(sig->maxrss, peak);
-	write_sequnlock_irq(&sig->stats_lock);
 }

@@ -7,6 +7,7 @@
 
 #include <linux/cred.h>
 #include <linux/file.h>
+#include <linux/magic.h>
 #include <linux/pid.h>
 #include <linux/ptrace.h>
 #include <linux/sched/task.h>
@@ -88,6 +89,15 @@ static struct task_struct *task_of(u64 tid, const struct mm_struct *mm)
 		task = NULL;
 	rcu_read_unlock();
 	return task;
+}
+
+/* The memory map that a /proc/PID/mem holds, to be compared only. -EBADF: another file. */
+const void *hanare_memory_behind(struct file *file)
+{
+	if (file_inode(file)->i_sb->s_magic != PROC_SUPER_MAGIC ||
+	    strcmp(file->f_path.dentry->d_name.name, "mem"))
+		return ERR_PTR(-EBADF);
+	return READ_ONCE(file->private_data);
 }
 
 /* Whether a descriptor is one of its /proc/PID/mem, which Linux has opened for that. */

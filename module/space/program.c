@@ -14,25 +14,8 @@
 #include <linux/mount.h>
 #include <linux/sched.h>
 
-/* The file that the caller runs, with a reference, or NULL. */
-struct file *hanare_running_file(void)
-{
-	struct mm_struct *mm = current->mm;
-	struct vm_area_struct *vma;
-	struct file *file = NULL;
-
-	mmap_read_lock(mm);
-	vma = vma_lookup(mm, READ_ONCE(mm->start_code));
-	/* Who may map it to be executed, on this mount, and execute it may have it run. */
-	if (vma && vma->vm_file && vma->vm_flags & VM_EXEC)
-		file = get_file(vma->vm_file);
-	mmap_read_unlock(mm);
-	if (file && (!S_ISREG(file_inode(file)->i_mode) || file_permission(file, MAY_EXEC))) {
-		fput(file);
-		file = NULL;
-	}
-	return file;
-}
+/* Programs that run are not written to on this Linux. Set once, before there is a space. */
+static bool denies_writes __ro_after_init;
 
 struct hanare_space *hanare_space_of_caller(void)
 {
@@ -68,7 +51,7 @@ static int load_binary(struct linux_binprm *bprm)
 	if (bprm->buf[0] == '#' && bprm->buf[1] == '!')
 		goto put;
 	would_dump(bprm, bprm->file);
-	err = hanare_deny_write(space->proxy);
+	err = hanare_deny_write(space->proxy, denies_writes);
 	if (err)
 		goto put;
 	/* The new image comes by the space's descriptor, when its memory may be gone already. */
@@ -86,6 +69,7 @@ static struct linux_binfmt format = {
 
 void hanare_program_init(void)
 {
+	denies_writes = hanare_exe_denies_writes();
 	/* Before all others, which would take the file for what it is. */
 	__register_binfmt(&format, 1);
 }
@@ -114,13 +98,13 @@ static long set_exe(struct hanare_space *space, u64 id)
 	if (!S_ISREG(file_inode(file)->i_mode) || file->f_path.mnt->mnt_flags & MNT_NOEXEC ||
 	    file_permission(file, MAY_EXEC))
 		goto put;
-	err = hanare_deny_write(file);
+	err = hanare_deny_write(file, denies_writes);
 	if (err)
 		goto put;
 	mmap_write_lock(mm);
 	old = unrcu_pointer(xchg(&mm->exe_file, RCU_INITIALIZER(file)));
 	if (old)
-		hanare_allow_write(old);
+		hanare_allow_write(old, denies_writes);
 	mmap_write_unlock(mm);
 	if (old)
 		fput(old);

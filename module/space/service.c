@@ -19,17 +19,6 @@ struct watch {
 	u64 start, end;
 };
 
-bool hanare_extents_ok(const struct hanare_job *job)
-{
-	u32 i;
-
-	for (i = 0; i < job->count; i++)
-		if (!hanare_owns_frames(job->inst, extent_base(job->extents[i]),
-					extent_pages(job->extents[i])))
-			return false;
-	return true;
-}
-
 /* ---- taking back from the proxy ---- */
 
 void hanare_zap(struct hanare_space *space, u64 start, u64 end)

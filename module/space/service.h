@@ -26,7 +26,16 @@ static inline u64 extent_pages(u64 extent)
 	return (extent & HANARE_EXTENT_PAGES_MASK) + 1;
 }
 
-bool hanare_extents_ok(const struct hanare_job *job);
+static inline bool hanare_extents_ok(const struct hanare_job *job)
+{
+	u32 i;
+
+	for (i = 0; i < job->count; i++)
+		if (!hanare_owns_frames(job->inst, extent_base(job->extents[i]),
+					extent_pages(job->extents[i])))
+			return false;
+	return true;
+}
 
 /* files.c: what becomes an entry's status. */
 long hanare_file_get(struct hanare_job *job);

@@ -21,6 +21,9 @@
  */
 static struct workqueue_struct *end_queue;
 
+/* The process of a space is gone. Set once, before there is a space. */
+static void (*flush_space)(struct hanare_space *space) __ro_after_init;
+
 /* One process of a space that had more than one at some time. */
 struct hanare_sharer {
 	struct list_head link;			/* space->sharers, or none */
@@ -60,7 +63,7 @@ static void process_work(struct work_struct *work)
 						  gone_work);
 
 	if (is_out(space)) {
-		hanare_space_flush(space);
+		flush_space(space);
 		/* Our reference goes along. */
 		if (!test_bit(0, &space->ended) &&
 		    queue_delayed_work(end_queue, &space->gone_work, USED_RECHECK))
@@ -395,8 +398,9 @@ bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_s
 	return changed;
 }
 
-int hanare_share_init(void)
+int hanare_share_init(void (*flush)(struct hanare_space *space))
 {
+	flush_space = flush;
 	end_queue = alloc_workqueue("hanare", WQ_UNBOUND, 0);
 	return end_queue ? 0 : -ENOMEM;
 }

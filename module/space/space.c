@@ -11,68 +11,13 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
-#include <linux/uaccess.h>
 
 #define CLOSE_MS 20000
 /* An idle worker looks for itself this often, should a doorbell be lost. */
 #define SLOT_RECHECK (5 * HZ)
 
-static DEFINE_XARRAY_ALLOC1(spaces);
-static u32 next_space_id;
-
-/* ---- finding ---- */
-
-struct hanare_space *hanare_space_find(u32 id)
-{
-	struct hanare_space *space;
-
-	rcu_read_lock();
-	space = xa_load(&spaces, id);
-	if (space && !kref_get_unless_zero(&space->ref))
-		space = NULL;
-	rcu_read_unlock();
-	return space;
-}
-
-struct hanare_space *hanare_space_next(unsigned long *id)
-{
-	return xa_find_after(&spaces, id, ULONG_MAX, XA_PRESENT);
-}
-
-bool hanare_spaces_any(void)
-{
-	return !xa_empty(&spaces);
-}
-
-static void space_free_rcu(struct rcu_head *rcu)
-{
-	struct hanare_space *space = container_of(rcu, struct hanare_space, rcu);
-
-	put_pid(space->pid);
-	kvfree(space);
-}
-
-static void space_release(struct kref *ref)
-{
-	struct hanare_space *space = container_of(ref, struct hanare_space, ref);
-	struct hanare_instance *inst = space->inst;
-
-	hanare_answers_drop(space);
-	/* Of one that was never opened; else its end has done it. */
-	hanare_space_put_files(space);
-	iput(space->inode);
-	if (space->proxy)
-		fput(space->proxy);
-	mmdrop(space->mm);
-	/* The doorbell's handler may have just looked it up; stop.c its process, too. */
-	call_rcu(&space->rcu, space_free_rcu);
-	hanare_instance_put(inst);	/* last: now the module may go (hanare_spaces_exit) */
-}
-
-void hanare_space_put(struct hanare_space *space)
-{
-	kref_put(&space->ref, space_release);
-}
+/* A space has ended. Set once, before there is one. */
+static void (*tell_end)(struct hanare_space *space) __ro_after_init;
 
 static void look_at_groups(struct work_struct *work);
 static DECLARE_DELAYED_WORK(group_work, look_at_groups);
@@ -95,11 +40,14 @@ static void look_at_groups(struct work_struct *work)
 		schedule_delayed_work(&group_work, HZ);
 }
 
-void hanare_spaces_exit(void)
+void hanare_space_init(void (*ended)(struct hanare_space *space))
+{
+	tell_end = ended;
+}
+
+void hanare_space_exit(void)
 {
 	cancel_delayed_work_sync(&group_work);
-	rcu_barrier();
-	xa_destroy(&spaces);
 }
 
 /* ---- slots ---- */
@@ -110,7 +58,7 @@ void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot)
 	struct hanare_space *space;
 
 	rcu_read_lock();
-	space = xa_load(&spaces, id);
+	space = hanare_space_peek(id);
 	if (space && space->inst == inst && slot < HANARE_SLOTS_MAX) {
 		/* Sticky: the worker may not be asleep yet. */
 		set_bit(slot, space->rung);
@@ -139,7 +87,7 @@ void hanare_spaces_wake(struct hanare_instance *inst, bool tell)
 	spin_unlock_irqrestore(&inst->state_lock, flags);
 }
 
-static long do_wait(struct hanare_space *space, void *data)
+long hanare_wait(struct hanare_space *space, void *data)
 {
 	struct hanare_wait *arg = data;
 	struct hanare_instance *inst = space->inst;
@@ -174,7 +122,7 @@ static long ask(struct hanare_space *space, struct hanare_call *call)
 	return err ?: min(call->status, 0);
 }
 
-static long do_ring(struct hanare_space *space, void *data)
+long hanare_ring(struct hanare_space *space, void *data)
 {
 	struct hanare_ring *arg = data;
 
@@ -186,14 +134,14 @@ static long do_ring(struct hanare_space *space, void *data)
 	return 0;
 }
 
-static long do_serve(struct hanare_space *space, void *data)
+long hanare_serve_own(struct hanare_space *space, void *data)
 {
 	struct hanare_serve *arg = data;
 
 	return hanare_serve(space->inst, space, arg->index, CONTEXT_WORKER);
 }
 
-static long do_signal(struct hanare_space *space, void *data)
+long hanare_signal(struct hanare_space *space, void *data)
 {
 	struct hanare_signal *arg = data;
 	struct hanare_call call = {
@@ -208,7 +156,7 @@ static long do_signal(struct hanare_space *space, void *data)
 	return ask(space, &call);
 }
 
-static long do_last(struct hanare_space *space, void *data)
+long hanare_last(struct hanare_space *space, void *data)
 {
 	struct hanare_last *arg = data;
 
@@ -218,7 +166,7 @@ static long do_last(struct hanare_space *space, void *data)
 	return 0;
 }
 
-static long do_usage(struct hanare_space *space, void *data)
+long hanare_usage(struct hanare_space *space, void *data)
 {
 	struct hanare_usage *arg = data;
 	struct hanare_call call = { .kind = HANARE_REQUEST_USAGE };
@@ -233,7 +181,7 @@ static long do_usage(struct hanare_space *space, void *data)
 	return 0;
 }
 
-static long do_start(struct hanare_space *space, void *data)
+long hanare_start(struct hanare_space *space, void *data)
 {
 	struct hanare_call call = { .kind = HANARE_REQUEST_SPACE_START };
 
@@ -269,7 +217,7 @@ static void delist(struct hanare_space *space)
 {
 	struct hanare_instance *inst = space->inst;
 
-	xa_erase(&spaces, space->id);
+	hanare_space_hide(space);
 	spin_lock_irq(&inst->state_lock);
 	list_del(&space->link);
 	space->home->spaces--;
@@ -369,6 +317,37 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 	return err;
 }
 
+/* The file that the caller runs, with a reference, or NULL. */
+static struct file *running_file(void)
+{
+	struct mm_struct *mm = current->mm;
+	struct vm_area_struct *vma;
+	struct file *file = NULL;
+
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, READ_ONCE(mm->start_code));
+	/* Who may map it to be executed, on this mount, and execute it may have it run. */
+	if (vma && vma->vm_file && vma->vm_flags & VM_EXEC)
+		file = get_file(vma->vm_file);
+	mmap_read_unlock(mm);
+	if (file && (!S_ISREG(file_inode(file)->i_mode) || file_permission(file, MAY_EXEC))) {
+		fput(file);
+		file = NULL;
+	}
+	return file;
+}
+
+/* The child of a fork has what its parent has; NULL: there is none. */
+static void inherit(struct hanare_space *space, const struct hanare_space *parent)
+{
+	if (!parent)
+		return;
+	space->arg_start = READ_ONCE(parent->arg_start);
+	space->arg_end = READ_ONCE(parent->arg_end);
+	space->env_start = READ_ONCE(parent->env_start);
+	space->env_end = READ_ONCE(parent->env_end);
+}
+
 /*
  * A new space, with a reference for the caller, or an error. inst->live is held: the
  * region stays while we enlist; later our count keeps it.
@@ -382,18 +361,16 @@ struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct ino
 
 	if (!space)
 		return ERR_PTR(refuse(message, -ENOMEM, "Linux has no memory left"));
-	hanare_pseudo_inherit(space, parent);
+	inherit(space, parent);
 	space->proxy = parent ? (parent->proxy ? get_file(parent->proxy) : NULL) :
-				hanare_running_file();
+				running_file();
 	/* Before the LWK hears of it: then it may drop what the parent has. */
 	if (parent && !child->program && hanare_space_copy_files(space, parent)) {
 		err = refuse(message, -ENOMEM, "Linux has no memory left");
 		goto put;
 	}
-	/* Cyclic: an id is not used again while somebody may still think of it. */
-	err = xa_alloc_cyclic(&spaces, &space->id, NULL,
-			      XA_LIMIT(1, HANARE_SPACES_MAX - 1), &next_space_id, GFP_KERNEL);
-	if (err < 0) {
+	err = hanare_space_take_id(space);
+	if (err) {
 		err = refuse(message, -EAGAIN, "there are too many programs: %u is the limit",
 			     HANARE_SPACES_MAX - 1);
 		goto put;
@@ -401,12 +378,11 @@ struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct ino
 	/* With its id, by which the list is gone through; only then is it found by it. */
 	err = enlist(inst, space);
 	if (err) {
-		xa_release(&spaces, space->id);
+		hanare_space_give_id_back(space);
 		refuse(message, err, "%s is not running: see hanare status", inst->name);
 		goto put;
 	}
-	/* It has its place already: this cannot fail. */
-	xa_store(&spaces, space->id, space, GFP_KERNEL);
+	hanare_space_publish(space);
 	hanare_space_watch_process(space);
 	err = space_open(space, parent, child, message);
 	if (err) {
@@ -426,6 +402,30 @@ void hanare_file_set_space(struct file *file, struct hanare_space *space)
 
 	hf->role = ROLE_SPACE;
 	smp_store_release(&hf->space, space);
+}
+
+/*
+ * What the program has used counts as the proxy's own: for whoever waits for it,
+ * for getrusage(RUSAGE_CHILDREN) and process accounting. No thread of the proxy is
+ * left but this one, which is about to end.
+ */
+static void account(struct hanare_space *space, const struct hanare_call *call)
+{
+	struct signal_struct *sig = current->signal;
+	u64 user = call->args[0], system = call->args[1];
+	unsigned long peak = min_t(u64, call->args[2] >> PAGE_SHIFT, LONG_MAX);
+	/* An LWK gone mad must not make Linux' sums overflow. */
+	const u64 limit = 1ULL << 60;
+
+	if (task_tgid(current) != space->pid || !(current->flags & PF_EXITING) ||
+	    user > limit || system > limit)
+		return;
+	write_seqlock_irq(&sig->stats_lock);
+	sig->utime += user;
+	sig->stime += system;
+	sig->sum_sched_runtime += user + system;
+	sig->maxrss = max(sig->maxrss, peak);
+	write_sequnlock_irq(&sig->stats_lock);
 }
 
 /*
@@ -450,12 +450,12 @@ void hanare_space_end(struct hanare_space *space)
 	if (err == -ETIMEDOUT)
 		hanare_does_not_answer(inst);
 	else if (!err)
-		hanare_account(space, &call);
+		account(space, &call);
 	hanare_space_unwatch_process(space);
 	hanare_space_unshare(space);
 	hanare_space_unwatch_all(space);
 	hanare_space_put_files(space);
-	hanare_observers_wake(space);
+	tell_end(space);
 	delist(space);
 }
 
@@ -473,127 +473,3 @@ void hanare_space_flush(struct hanare_space *space)
 	hanare_space_end(space);
 }
 
-/*
- * The space that a descriptor of `space` serves for the caller, with a reference: `space`
- * itself, or that of a process which has the descriptor in the same table (CLONE_FILES).
- * NULL: the caller is a process that inherited the descriptor or was sent it.
- */
-static struct hanare_space *served(struct hanare_space *space, struct file *file)
-{
-	struct hanare_space *own;
-
-	if (current->mm == space->mm) {
-		kref_get(&space->ref);
-		return space;
-	}
-	own = hanare_space_of_caller();
-	if (own && own->door != file) {
-		hanare_space_put(own);
-		own = NULL;
-	}
-	return own;
-}
-
-/* ---- dispatch ---- */
-
-struct space_command {
-	unsigned int cmd;
-	long (*call)(struct hanare_space *space, void *data);
-};
-
-static const struct space_command space_commands[] = {
-	{ HANARE_IOCTL_WAIT, do_wait },
-	{ HANARE_IOCTL_RING, do_ring },
-	{ HANARE_IOCTL_SERVE, do_serve },
-	{ HANARE_IOCTL_SIGNAL, do_signal },
-	{ HANARE_IOCTL_USAGE, do_usage },
-	{ HANARE_IOCTL_START, do_start },
-	{ HANARE_IOCTL_DUMP, hanare_dump },
-	{ HANARE_IOCTL_POSE, hanare_pose },
-	{ HANARE_IOCTL_OPENED, hanare_opened },
-	{ HANARE_IOCTL_LISTED, hanare_listed },
-	{ HANARE_IOCTL_EXECED, hanare_execed },
-	{ HANARE_IOCTL_RIGHTS, hanare_rights },
-	{ HANARE_IOCTL_SUCCEED, hanare_succeed },
-	{ HANARE_IOCTL_SHARE, hanare_share },
-	{ HANARE_IOCTL_LAST, do_last },
-	{ HANARE_IOCTL_SEND, hanare_send },
-	{ HANARE_IOCTL_COPY, hanare_copy },
-};
-
-static long attach_command(struct file *file, void __user *arg)
-{
-	struct hanare_file *hf = file->private_data;
-	struct hanare_attach *data = memdup_user(arg, sizeof(*data));
-	long err;
-
-	if (IS_ERR(data))
-		return PTR_ERR(data);
-	if (mutex_lock_killable(&hf->lock)) {
-		kfree(data);
-		return -EINTR;
-	}
-	err = hanare_attach(file, data);
-	mutex_unlock(&hf->lock);
-	if (copy_to_user(arg, data, sizeof(*data)) && !err)
-		err = -EFAULT;
-	kfree(data);
-	return err;
-}
-
-long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg)
-{
-	struct hanare_file *hf = file->private_data;
-	struct hanare_space *space = smp_load_acquire(&hf->space);
-	/* The largest argument of these calls; the hot ones have 8 bytes. */
-	union {
-		struct hanare_signal signal;
-		struct hanare_pose pose;
-		struct hanare_send send;
-	} data;
-	size_t size = _IOC_SIZE(cmd), i;
-	long err;
-
-	if (cmd == HANARE_IOCTL_ATTACH)
-		return attach_command(file, arg);
-	for (i = 0; i < ARRAY_SIZE(space_commands); i++)
-		if (space_commands[i].cmd == cmd)
-			break;
-	if (i == ARRAY_SIZE(space_commands) && cmd != HANARE_IOCTL_CHILD)
-		return -ENOTTY;
-	if (!space)
-		return -EBADF;
-	if (cmd == HANARE_IOCTL_CHILD)
-		return hanare_fork_command(file, space, arg);
-	BUILD_BUG_ON(sizeof(data) < sizeof(struct hanare_usage));
-	space = served(space, file);
-	if (!space)
-		return -EPERM;
-	err = copy_from_user(&data, arg, size) ? -EFAULT : space_commands[i].call(space, &data);
-	hanare_space_put(space);
-	if ((cmd == HANARE_IOCTL_USAGE || cmd == HANARE_IOCTL_OPENED ||
-	     cmd == HANARE_IOCTL_LISTED || cmd == HANARE_IOCTL_RIGHTS) && !err && copy_to_user(arg, &data, size))
-		err = -EFAULT;
-	return err;
-}
-
-int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma)
-{
-	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
-
-	if (current->mm != space->mm)
-		return -EPERM;
-	/* Same address on both sides; the space's number keeps spaces apart. */
-	if (offset != ((u64)space->id << HANARE_SPACE_SHIFT | vma->vm_start) ||
-	    vma->vm_start < HANARE_USER_MIN || vma->vm_end > HANARE_CONTROL_END)
-		return -EINVAL;
-	if (!(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_EXEC)
-		return -EINVAL;
-	hanare_vm_flags_set(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTCOPY |
-				 (READ_ONCE(space->dumps) ? 0 : VM_DONTDUMP));
-	kref_get(&space->ref);		/* hanare_vm_ops.close puts it */
-	vma->vm_private_data = space;
-	vma->vm_ops = &hanare_vm_ops;
-	hanare_insert_control(space, vma);
-	return 0;
-}
