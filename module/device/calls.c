@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The calls of a proxy: its descriptor becomes a space's, and what is asked of that. */
-#include "hanare.h"
+#include "device/device.h"
 
 #include <linux/slab.h>
 #include <linux/uaccess.h>

@@ -5,7 +5,7 @@
  * A descriptor has one role, given by its first call: none (questions, and
  * management by name), builder of one instance, or one space.
  */
-#include "hanare.h"
+#include "device/device.h"
 
 #include <linux/capability.h>
 #include <linux/miscdevice.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Starting and stopping an LWK: shared region, trampoline, INIT/SIPI, the way back. */
-#include "hanare.h"
+#include "instance/instance.h"
 
 #include <linux/cpu.h>
 #include <linux/delay.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The LWK's ELF image, and the page tables it starts with. */
-#include "hanare.h"
+#include "instance/instance.h"
 
 #include <linux/elf.h>
 #include <linux/io.h>

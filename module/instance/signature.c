@@ -4,7 +4,7 @@
  * module's (the kernel's scripts/sign-file), by a key that the kernel takes for modules, and
  * wanted wherever one is wanted of modules.
  */
-#include "hanare.h"
+#include "instance/instance.h"
 
 #include <linux/module.h>
 #include <linux/module_signature.h>

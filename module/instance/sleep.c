@@ -3,7 +3,7 @@
  * Suspend and hibernation. An LWK's CPUs would lose power, its memory would be written to no
  * image, and nothing of it would come back: Linux does not sleep while there is one.
  */
-#include "hanare.h"
+#include "instance/instance.h"
 
 #include <linux/list.h>
 #include <linux/suspend.h>

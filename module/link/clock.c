@@ -6,7 +6,7 @@
  * line is at that moment, so no reader ever sees time go back, and bends it so
  * that it meets Linux' clock one second later.
  */
-#include "hanare.h"
+#include "link/link.h"
 
 #include <linux/pvclock_gtod.h>
 #include <linux/timekeeper_internal.h>

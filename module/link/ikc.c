@@ -5,7 +5,7 @@
  *
  * Whatever the LWK writes is read once, checked, then used.
  */
-#include "hanare.h"
+#include "link/link.h"
 
 #include <linux/idr.h>
 #include <linux/interrupt.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What an LWK's CPUs say of how busy they are. */
-#include "hanare.h"
+#include "link/link.h"
 
 #include <linux/math64.h>
 #include <linux/sched/loadavg.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The LWK's log, for hanare log, and its last lines for Linux' own. */
-#include "hanare.h"
+#include "link/link.h"
 
 #include <linux/slab.h>
 #include <linux/uaccess.h>

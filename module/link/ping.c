@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Whether an LWK answers. */
-#include "hanare.h"
+#include "link/link.h"
 
 static int ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns)
 {

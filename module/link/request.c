@@ -3,7 +3,7 @@
  * Requests: what Linux asks of the LWK. Their pool, who may have how much of it, and waiting for
  * answers. Whatever the LWK writes is read once, checked, then used.
  */
-#include "hanare.h"
+#include "link/link.h"
 
 #include <linux/cred.h>
 #include <linux/hash.h>

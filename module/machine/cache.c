@@ -3,7 +3,7 @@
  * The caches of a CPU. Linux removes /sys/devices/system/cpu/cpuN/cache when a CPU goes
  * offline; while the CPU is an instance's, the module keeps one there that says the same.
  */
-#include "hanare.h"
+#include "machine/machine.h"
 
 #include <linux/cacheinfo.h>
 #include <linux/cpu.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The list of instances, and their names. */
-#include "hanare.h"
+#include "machine/machine.h"
 
 #include <linux/ctype.h>
 #include <linux/module.h>

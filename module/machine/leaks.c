@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Leaks of this machine's CPUs, for the LWK to close. */
-#include "hanare.h"
+#include "machine/machine.h"
 
 #include <asm/cpufeature.h>
 

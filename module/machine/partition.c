@@ -4,7 +4,7 @@
  *
  * All or nothing: a call that cannot have everything it asked for keeps nothing.
  */
-#include "hanare.h"
+#include "machine/machine.h"
 
 #include <linux/cpu.h>
 #include <linux/memory_hotplug.h>

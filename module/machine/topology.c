@@ -4,7 +4,7 @@
  * /sys/devices/system/cpu/cpuN/topology, when a CPU goes offline; while the CPU is
  * an instance's the module keeps both.
  */
-#include "hanare.h"
+#include "machine/machine.h"
 
 #include <linux/cpu.h>
 #include <linux/device.h>

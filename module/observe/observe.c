@@ -3,7 +3,7 @@
  * Observers: descriptors of tracers and debuggers. Who may observe a process is
  * Linux' decision: the caller shows its open /proc/PID/mem.
  */
-#include "hanare.h"
+#include "observe/observe.h"
 
 #include <linux/file.h>
 #include <linux/io.h>

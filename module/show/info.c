@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Asking the LWK about its processes: for /proc, and for hanare ps. */
-#include "hanare.h"
+#include "show/show.h"
 
 #include <linux/cred.h>
 #include <linux/dcache.h>

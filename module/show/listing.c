@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Names that an LWK program is not to see in directories of procfs and sysfs. */
-#include "pseudo.h"
+#include "show/pseudo.h"
 
 #include <linux/file.h>
 #include <linux/magic.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What /proc shows of the LWK's machine, and the memory of its nodes. */
-#include "pseudo.h"
+#include "show/pseudo.h"
 
 #include <linux/ctype.h>
 #include <linux/sched/loadavg.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What maps, smaps, smaps_rollup and numa_maps of /proc/PID show of an LWK process. */
-#include "pseudo.h"
+#include "show/pseudo.h"
 
 #include <linux/file.h>
 #include <linux/sched/mm.h>

@@ -3,7 +3,7 @@
  * What files of /proc/PID show of an LWK process. What the LWK keeps comes from
  * there; all else of a file is Linux' text, which is about the proxy.
  */
-#include "pseudo.h"
+#include "show/pseudo.h"
 
 #include <linux/cpumask.h>
 #include <linux/file.h>

@@ -5,7 +5,7 @@
  * recognised by where it lies in its file system, not by the path it was opened by.
  * docs/pseudo-files.md has the reasons.
  */
-#include "pseudo.h"
+#include "show/pseudo.h"
 
 #include <linux/dcache.h>
 #include <linux/fdtable.h>

@@ -3,7 +3,7 @@
 #ifndef HANARE_PSEUDO_H
 #define HANARE_PSEUDO_H
 
-#include "hanare.h"
+#include "show/show.h"
 
 #include <linux/seq_file.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What is told of an instance, and what it is asked for tests: IOCTL_STATUS, IOCTL_DEBUG. */
-#include "hanare.h"
+#include "show/show.h"
 
 #include <linux/slab.h>
 #include <linux/uaccess.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What /proc/PID/cmdline and environ show of an LWK process: its memory. */
-#include "pseudo.h"
+#include "show/pseudo.h"
 
 #include <linux/resource.h>
 #include <linux/sched.h>

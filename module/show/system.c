@@ -3,7 +3,7 @@
  * What sysfs and control groups show of the LWK's machine: which CPUs and nodes are online,
  * as on a Linux where the others are offline.
  */
-#include "pseudo.h"
+#include "show/pseudo.h"
 
 #include <linux/cpu.h>
 #include <linux/cpumask.h>

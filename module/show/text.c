@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The text of Linux' own file, of which what is ours is replaced. */
-#include "pseudo.h"
+#include "show/pseudo.h"
 
 #include <linux/slab.h>
 

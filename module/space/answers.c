@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Answers to faults, kept from the first pass of the retry protocol for the second one. */
-#include "hanare.h"
+#include "space/space.h"
 
 #include <linux/slab.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A proxy becomes a space of an instance: IOCTL_ATTACH. */
-#include "hanare.h"
+#include "space/space.h"
 
 #include <linux/bitops.h>
 #include <linux/sched.h>

@@ -4,7 +4,7 @@
  * worker poses with its thread's registers, and the one whose thread crashed takes
  * the signal. So core_pattern, limits, permissions and the wait status are Linux'.
  */
-#include "hanare.h"
+#include "space/space.h"
 
 #include <linux/ptrace.h>
 #include <linux/sched/signal.h>

@@ -3,7 +3,7 @@
  * Page faults of proxies on LWK memory. See "Fault against zap" and
  * "Protection" in docs/architecture.md.
  */
-#include "hanare.h"
+#include "space/space.h"
 
 #include <linux/sched/signal.h>
 #include <linux/delay.h>

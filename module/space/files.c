@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Files that a space maps or runs: taking, reading, giving back. */
-#include "service.h"
+#include "space/service.h"
 
 #include <linux/cred.h>
 #include <linux/file.h>

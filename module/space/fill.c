@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What files hold, for the LWK's pages: through Linux' page cache, as a fault of Linux' own. */
-#include "service.h"
+#include "space/service.h"
 
 #include <linux/file.h>
 #include <linux/magic.h>

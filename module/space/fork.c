@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A space that comes from another, by fork or execve. */
-#include "hanare.h"
+#include "space/space.h"
 
 #include <linux/cred.h>
 #include <linux/fdtable.h>

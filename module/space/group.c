@@ -3,7 +3,7 @@
  * Control groups: which of them limit a space's memory (memory.max), for the LWK, which charges
  * the pages of its programs to them. The pages that Linux has of their processes Linux charges.
  */
-#include "hanare.h"
+#include "space/space.h"
 
 #include <linux/memcontrol.h>
 #include <linux/page_counter.h>

@@ -3,7 +3,7 @@
  * What a program may do to others where it is the LWK that does it. A proxy's word is no
  * permission, since its user may have replaced it: Linux' own records are looked at.
  */
-#include "service.h"
+#include "space/service.h"
 
 #include <linux/cred.h>
 #include <linux/file.h>

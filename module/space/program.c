@@ -6,7 +6,7 @@
  * descriptors that it shares with others. What is loaded in the program's place
  * is the proxy once more, as Linux loads the interpreter in the place of a script.
  */
-#include "hanare.h"
+#include "space/space.h"
 
 #include <linux/binfmts.h>
 #include <linux/fdtable.h>

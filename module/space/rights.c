@@ -6,7 +6,7 @@
  * without rights of its own, which the LWK gives to none: whoever may call this may have
  * as much from Linux' execve(2) of any program.
  */
-#include "hanare.h"
+#include "space/space.h"
 
 #include <linux/capability.h>
 #include <linux/cred.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Services: what the LWK asks of Linux on its own account (abi/src/service.rs). */
-#include "service.h"
+#include "space/service.h"
 
 #include <linux/io.h>
 #include <linux/mmu_notifier.h>

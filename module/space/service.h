@@ -3,7 +3,7 @@
 #ifndef HANARE_SERVICE_H
 #define HANARE_SERVICE_H
 
-#include "hanare.h"
+#include "space/space.h"
 
 /* A private copy of an entry: the LWK cannot change it under our eyes. */
 struct hanare_job {

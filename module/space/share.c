@@ -5,7 +5,7 @@
  * and no descriptor need close with it: Linux is watched for it as poll() of a pidfd does.
  * So is the process of every space, whose descriptor another may have, and keep.
  */
-#include "hanare.h"
+#include "space/space.h"
 
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>

@@ -4,7 +4,7 @@
  * thread blocks by now, or another worker's call has to end. It is not the worker's own system
  * call, since a filter that the program sets does not know one process from another.
  */
-#include "hanare.h"
+#include "space/space.h"
 
 #include <linux/sched/signal.h>
 #include <linux/signalfd.h>

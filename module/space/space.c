@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Spaces: one per proxy process. Life, death, and the calls of its workers. */
-#include "hanare.h"
+#include "space/space.h"
 
 #include <linux/cred.h>
 #include <linux/file.h>

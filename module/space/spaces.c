@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The table of spaces: how one is found, and what becomes of it with its last reference. */
-#include "hanare.h"
+#include "space/space.h"
 
 #include <linux/file.h>
 #include <linux/pid.h>

@@ -3,7 +3,7 @@
  * What a program's standard error output is told of its end where the proxy cannot: it is
  * killed, and says nothing any more.
  */
-#include "service.h"
+#include "space/service.h"
 
 #include <linux/cred.h>
 #include <linux/ctype.h>

@@ -5,7 +5,7 @@
  * Tracepoints of Linux tell that something may have changed; a work looks what, and
  * tells the LWK (REQUEST_SPACE_PAUSE).
  */
-#include "hanare.h"
+#include "space/space.h"
 
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
