@@ -7,6 +7,7 @@
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/version.h>
+#include <asm/cpufeature.h>
 
 /* Whoever opens a file says so to those who watch it; since 6.5 dentry_open does. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
@@ -97,15 +98,28 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 
 /*
  * Running programs could be written to in 6.11 and in 6.12 at first; its later stable
- * releases forbid it again, so what counts is what this Linux does (pseudo.c).
+ * releases forbid it again, so what counts is what this Linux does (`denies`).
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-#define hanare_deny_write exe_file_deny_write_access
-#define hanare_allow_write exe_file_allow_write_access
+#define hanare_exe_denies_writes() true
+#define hanare_deny_write(file, denies) exe_file_deny_write_access(file)
+#define hanare_allow_write(file, denies) exe_file_allow_write_access(file)
 #else
-extern bool hanare_denies_writes;
-#define hanare_deny_write(file) (hanare_denies_writes ? deny_write_access(file) : 0)
-#define hanare_allow_write(file) allow_write_access(hanare_denies_writes ? (file) : NULL)
+/* Whether the program that loads this module is protected from being written to. */
+static inline bool hanare_exe_denies_writes(void)
+{
+	struct file *exe;
+	bool denies;
+
+	rcu_read_lock();
+	exe = current->mm ? rcu_dereference(current->mm->exe_file) : NULL;
+	denies = exe && atomic_read(&file_inode(exe)->i_writecount) < 0;
+	rcu_read_unlock();
+	return denies;
+}
+
+#define hanare_deny_write(file, denies) ((denies) ? deny_write_access(file) : 0)
+#define hanare_allow_write(file, denies) allow_write_access((denies) ? (file) : NULL)
 #endif
 
 /*
@@ -150,6 +164,24 @@ static inline long hanare_follow_frames(struct mm_struct *mm, unsigned long addr
 	mmap_read_unlock(mm);
 	return i ?: -EFAULT;
 }
+
+/* Leaks of CPUs that a kernel does not know; it has no file that tells of them, either. */
+#define X86_BUG_NONE X86_BUG_F00F	/* a Pentium's: no 64-bit CPU has it */
+#ifndef X86_BUG_SRSO
+#define X86_BUG_SRSO X86_BUG_NONE
+#endif
+#ifndef X86_BUG_BHI
+#define X86_BUG_BHI X86_BUG_NONE
+#endif
+#ifndef X86_BUG_RFDS
+#define X86_BUG_RFDS X86_BUG_NONE
+#endif
+#ifndef X86_BUG_ITS
+#define X86_BUG_ITS X86_BUG_NONE
+#endif
+#ifndef X86_BUG_TSA
+#define X86_BUG_TSA X86_BUG_NONE
+#endif
 
 /* Linux renamed them after 6.12. */
 #ifndef MODULE_SIGNATURE_MARKER

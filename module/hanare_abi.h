@@ -947,7 +947,7 @@ struct hanare_service {
 /*
  * execve that Linux makes: the proxy makes the execveat(2) itself, of directory args[1], path at
  * args[2], flags args[3] and the arguments at args[5], or the path alone if that is 0. The module has Linux load the proxy again in place of the program
- * (`module/program.c`); the new image takes token args[0] to `IOCTL_CHILD`, with the file ids
+ * (`module/space/program.c`); the new image takes token args[0] to `IOCTL_CHILD`, with the file ids
  * args[4]: the program, and in the upper half its ELF interpreter, or 0. Result = -errno; no answer if it
  * succeeds.
  */

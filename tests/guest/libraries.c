@@ -18,7 +18,7 @@ static void fill(char letter)
 	close(fd);
 }
 
-/* The LWK keeps pages of a file that has not changed for two seconds (module/files.c): waits for that. */
+/* The LWK keeps pages of a file that has not changed for two seconds (module/space/files.c): waits for that. */
 static void settle(void)
 {
 	struct stat stat;

@@ -1,6 +1,6 @@
 //! Core dumps, which Linux writes: the proxy is made to look like the program, with
 //! the program's memory mapped piece by piece, and each worker with its thread's
-//! registers (`module/dump.c`); then the signal is Linux' to deal with.
+//! registers (`module/space/dump.c`); then the signal is Linux' to deal with.
 
 use crate::base::heap;
 use crate::gate::ptrace;

@@ -4,7 +4,7 @@
 //! own, and only by that does a process leave shared memory and tables. So the worker
 //! makes that one (`OP_EXEC`): Linux checks it, ends the process' other threads, settles
 //! credentials and descriptors, and loads the proxy once more, in new memory
-//! (`module/program.c`). That asks for a space (`IOCTL_CHILD`) with a token, by which the plan
+//! (`module/space/program.c`). That asks for a space (`IOCTL_CHILD`) with a token, by which the plan
 //! of the program is found here. From that moment on the old threads end; the new first thread
 //! waits for that and then builds the program.
 //!

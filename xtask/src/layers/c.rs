@@ -78,10 +78,11 @@ impl<'a> File<'a> {
     /// A definition or declaration outside of functions.
     fn statement(&mut self, tokens: &[Token<'a>]) {
         let declares = tokens[0].text == "extern";
-        let is_static = tokens.iter().any(|token| token.text == "static");
         let head = tokens.iter().position(|token| matches!(token.text, "{" | "="));
         let last = tokens[tokens.len() - 1].text;
         let (head, has_body) = (&tokens[..head.unwrap_or(tokens.len())], last == "}");
+        // Of the name, not of variables in a function's body.
+        let is_static = head.iter().any(|token| token.text == "static");
         if let Some((name, is_function)) = declared(head)
             && !declares
             && has_body >= is_function
@@ -238,6 +239,12 @@ mod tests {
             "m/i.h -> m/c.c: 1 g",
         ];
         assert_eq!(of(&files), wanted);
+    }
+
+    #[test]
+    fn a_function_with_a_static_variable_is_not_static() {
+        let b = ("b.c", "int f(void)\n{\n\tstatic int count;\n\treturn count++;\n}\n");
+        assert_eq!(of(&[("a.c", "int g(void) { return f(); }"), b]), ["a.c -> b.c: 1 f"]);
     }
 
     #[test]

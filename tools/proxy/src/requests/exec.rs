@@ -1,5 +1,5 @@
 //! `OP_EXEC`: the proxy calls execve itself, and Linux loads it once more in place of the
-//! program (`module/program.c`). The new image finds in its environment what it goes on with.
+//! program (`module/space/program.c`). The new image finds in its environment what it goes on with.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::Ordering;

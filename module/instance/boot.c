@@ -1,0 +1,559 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Starting and stopping an LWK: shared region, trampoline, INIT/SIPI, the way back. */
+#include "instance/instance.h"
+
+#include <linux/cpu.h>
+#include <linux/delay.h>
+#include <linux/io.h>
+#include <linux/sched/signal.h>
+#include <linux/utsname.h>
+#include <linux/vmalloc.h>
+#include <asm/apic.h>
+#include <asm/tsc.h>
+
+#define DEFAULT_BOOT_MS 20000
+#define DEFAULT_STOP_MS 5000
+#define MAX_TIMEOUT_MS 600000
+/*
+ * A CPU that has answered is working: the first one lays out all the memory. In
+ * an emulator that can take 20 s: pages whose code was translated are slow to write.
+ */
+#define ONLINE_FACTOR 6
+/* Marks the end of Linux' own real-mode code below 1 MiB (realmode/rm/header.S). */
+#define REALMODE_SIGNATURE 0x65a22c82
+#define REALMODE_PAGES 16
+
+/* One CPU at a time starts through the borrowed low page. */
+static DEFINE_MUTEX(trampoline_lock);
+
+/* ---- INIT and SIPI ---- */
+
+static void icr_write(u32 low, u32 apicid)
+{
+	unsigned long flags;
+	int i;
+
+	/* In x2APIC mode the write is not ordered after earlier stores. */
+	mb();
+	local_irq_save(flags);
+	apic->icr_write(low, apicid);
+	if (!(native_read_msr(MSR_IA32_APICBASE) & X2APIC_ENABLE))
+		for (i = 0; i < 1000 && apic->read(APIC_ICR) & APIC_ICR_BUSY; i++)
+			udelay(1);
+	local_irq_restore(flags);
+}
+
+/* After this the CPU executes nothing of ours any more, whatever it did. */
+void hanare_init_ipi(struct hanare_cpu *cpu)
+{
+	icr_write(APIC_INT_LEVELTRIG | APIC_INT_ASSERT | APIC_DM_INIT, cpu->apicid);
+	udelay(200);
+	icr_write(APIC_INT_LEVELTRIG | APIC_DM_INIT, cpu->apicid);
+	/* Some hypervisors do it in the target's own time. */
+	usleep_range(1000, 2000);
+	cpu->started = false;
+}
+
+/* ---- the low page ---- */
+
+static bool page_has_signature(const u32 *words)
+{
+	size_t i;
+
+	for (i = 0; i < PAGE_SIZE / sizeof(*words); i++)
+		if (words[i] == REALMODE_SIGNATURE)
+			return true;
+	return false;
+}
+
+/*
+ * Linux reserves all RAM below 1 MiB and uses its own real-mode code there
+ * (which ends with the signature). Any other page can be borrowed for a moment.
+ * The lowest ones are left to the firmware's habits.
+ */
+static unsigned long find_low_page(void)
+{
+	unsigned long pfn, found = 0, blocked_from = ~0UL, blocked_to = 0;
+
+	for (pfn = 1; pfn < 0xa0; pfn++) {
+		void *at;
+
+		if (!page_is_ram(pfn))
+			continue;
+		at = memremap(pfn << PAGE_SHIFT, PAGE_SIZE, MEMREMAP_WB);
+		if (!at)
+			continue;
+		if (page_has_signature(at)) {
+			blocked_to = pfn;
+			blocked_from = pfn > REALMODE_PAGES ? pfn - REALMODE_PAGES : 0;
+		}
+		memunmap(at);
+	}
+	for (pfn = 0x9f; pfn >= 0x10; pfn--)
+		if (page_is_ram(pfn) && (pfn < blocked_from || pfn > blocked_to))
+			found = pfn;
+	return found;
+}
+
+/* ---- starting ---- */
+
+static u32 cpu_state(struct hanare_cpu *cpu)
+{
+	return smp_load_acquire(&cpu->shared->state);
+}
+
+static int wait_cpu_state(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 state,
+			  ktime_t deadline)
+{
+	while (cpu_state(cpu) < state) {
+		if (ktime_after(ktime_get(), deadline))
+			return cpu_state(cpu) >= state ? 0 : -ETIMEDOUT;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		if (READ_ONCE(((struct hanare_boot_params *)inst->shared)->panicked))
+			return -EIO;
+		usleep_range(50, 200);
+	}
+	return 0;
+}
+
+static int start_cpu(struct hanare_instance *inst, const struct hanare_image *image, u32 index,
+		     u32 timeout_ms, char *message)
+{
+	struct hanare_cpu *cpu = &inst->cpus[index];
+	ktime_t deadline = ktime_add_ms(ktime_get(), timeout_ms);
+	const void *code = inst->shared + inst->shared_size + image->header.trampoline_offset;
+	struct hanare_trampoline_args args = {
+		.cr3 = inst->boot_cr3,
+		.entry = image->entry,
+		.params = HANARE_DIRECT_BASE + inst->shared_phys,
+		.cpu = index,
+	};
+	unsigned long pfn;
+	void *low, *saved;
+	int err, try;
+
+	saved = kmalloc(PAGE_SIZE, GFP_KERNEL);
+	if (!saved)
+		return refuse(message, -ENOMEM, "Linux has no memory left");
+	mutex_lock(&trampoline_lock);
+	/* No CPU of Linux' own starts meanwhile. */
+	cpus_read_lock();
+	pfn = find_low_page();
+	low = pfn ? memremap(pfn << PAGE_SHIFT, PAGE_SIZE, MEMREMAP_WB) : NULL;
+	if (!low) {
+		cpus_read_unlock();
+		mutex_unlock(&trampoline_lock);
+		kfree(saved);
+		return refuse(message, -ENOMEM, "no usable page of memory below 1 MiB");
+	}
+	memcpy(saved, low, PAGE_SIZE);
+	memcpy(low, code, image->header.trampoline_size);
+	memcpy(low + image->header.args_offset, &args, sizeof(args));
+
+	smp_store_release(&cpu->shared->state, HANARE_CPU_STARTING);
+	hanare_init_ipi(cpu);
+	cpu->started = true;
+	for (try = 0; try < 2 && cpu_state(cpu) < HANARE_CPU_ENTERED; try++) {
+		icr_write(APIC_DM_STARTUP | pfn, cpu->apicid);
+		udelay(200);
+	}
+	err = wait_cpu_state(inst, cpu, HANARE_CPU_ENTERED, deadline);
+	if (err)
+		hanare_init_ipi(cpu);
+	memcpy(low, saved, PAGE_SIZE);
+	memunmap(low);
+	cpus_read_unlock();
+	mutex_unlock(&trampoline_lock);
+	kfree(saved);
+	if (!err) {
+		timeout_ms *= ONLINE_FACTOR;
+		err = wait_cpu_state(inst, cpu, HANARE_CPU_ONLINE,
+				     ktime_add_ms(ktime_get(), timeout_ms));
+	}
+	if (err == -EINTR)
+		refuse(message, err, "interrupted while CPU %u started", cpu->linux_cpu);
+	else if (err == -EIO)
+		refuse(message, err, "the LWK panicked while CPU %u started: see dmesg",
+		       cpu->linux_cpu);
+	else if (err)
+		refuse(message, err,
+		       "CPU %u did not %s within %u ms: see dmesg, try again, or leave it out",
+		       cpu->linux_cpu,
+		       cpu_state(cpu) >= HANARE_CPU_ENTERED ? "come online" : "answer", timeout_ms);
+	return err;
+}
+
+/* ---- the shared region ---- */
+
+struct layout {
+	u64 chunks, cpus, requests, services, log, clock, bells, end;
+	u32 bell_count;
+};
+
+static struct layout shared_layout(struct hanare_instance *inst, u32 service_count)
+{
+	struct layout l;
+
+	l.chunks = round_up(sizeof(struct hanare_boot_params), 64);
+	l.cpus = round_up(l.chunks + inst->chunk_count * sizeof(struct hanare_memory_chunk),
+			  PAGE_SIZE);
+	l.requests = l.cpus + inst->cpu_count * sizeof(struct hanare_cpu_shared);
+	l.services = round_up(l.requests + HANARE_REQUESTS * sizeof(struct hanare_request), 64);
+	l.log = round_up(l.services + service_count * sizeof(struct hanare_service), PAGE_SIZE);
+	l.clock = round_up(l.log + HANARE_LOG_TEXT_OFFSET + HANARE_LOG_SIZE, PAGE_SIZE);
+	l.bells = l.clock + PAGE_SIZE;
+	l.bell_count = min_t(u64, inst->memory_bytes / HANARE_BELL_BYTES, HANARE_BELLS_MAX);
+	l.end = round_up(l.bells + l.bell_count * sizeof(u64), HANARE_LARGE_PAGE_SIZE);
+	return l;
+}
+
+static int shared_make(struct hanare_instance *inst, const struct hanare_image *image,
+		       const struct hanare_boot *arg, char *message)
+{
+	u32 service_count = HANARE_SERVICES_PER_CPU * inst->cpu_count;
+	struct layout l = shared_layout(inst, service_count);
+	const struct hanare_chunk *best = NULL;
+	struct hanare_boot_params *params;
+	struct hanare_memory_chunk *chunks;
+	struct hanare_cpu_shared *cpus;
+	u64 need = l.end + round_up(image->memory_size, HANARE_LARGE_PAGE_SIZE);
+	u32 i;
+
+	for (i = 0; i < inst->chunk_count; i++)
+		if (!best || inst->chunks[i].pages > best->pages)
+			best = &inst->chunks[i];
+	if (!best || (u64)best->pages << PAGE_SHIFT < need + (4 << 20))
+		return refuse(message, -ENOMEM,
+			"the largest piece of memory has %llu MiB, %llu MiB in one piece are needed to start: give more memory",
+			best ? (u64)best->pages >> (20 - PAGE_SHIFT) : 0, (need >> 20) + 4);
+
+	down_write(&inst->live);
+	inst->shared_phys = (u64)best->pfn << PAGE_SHIFT;
+	inst->shared_size = l.end;
+	inst->image_phys = inst->shared_phys + l.end;
+	inst->image_size = image->memory_size;
+	params = phys_to_virt(inst->shared_phys);
+	memset(params, 0, l.end);
+	hanare_image_place(image, phys_to_virt(inst->image_phys));
+
+	params->magic = HANARE_MAGIC;
+	params->version = HANARE_VERSION;
+	params->params_size = sizeof(*params);
+	params->shared_base = inst->shared_phys;
+	params->shared_size = l.end;
+	params->image_base = inst->image_phys;
+	params->image_size = image->memory_size;
+	params->chunk_count = inst->chunk_count;
+	params->chunks_offset = l.chunks;
+	params->cpu_count = inst->cpu_count;
+	params->cpus_offset = l.cpus;
+	params->request_count = HANARE_REQUESTS;
+	params->requests_offset = l.requests;
+	params->service_count = service_count;
+	params->services_offset = l.services;
+	params->log_offset = l.log;
+	params->log_size = HANARE_LOG_SIZE;
+	params->clock_offset = l.clock;
+	params->bell_count = l.bell_count;
+	params->bells_offset = l.bells;
+	params->tsc_khz = tsc_khz;
+	params->leaks = hanare_cpu_leaks();
+	params->linux_cpu_ids = nr_cpu_ids;
+	params->linux_node_ids = nr_node_ids;
+	params->linux_cpumask_size = cpumask_size();
+	memcpy(params->name, inst->name, sizeof(params->name));
+	memcpy(params->cmdline, arg->cmdline, sizeof(params->cmdline));
+	scnprintf(params->banner, sizeof(params->banner), "%s %s %s", utsname()->sysname,
+		  utsname()->release, utsname()->version);
+
+	chunks = (void *)params + l.chunks;
+	for (i = 0; i < inst->chunk_count; i++)
+		chunks[i] = (struct hanare_memory_chunk){
+			.base = (u64)inst->chunks[i].pfn << PAGE_SHIFT,
+			.size = (u64)inst->chunks[i].pages << PAGE_SHIFT,
+			.node = inst->chunks[i].node,
+		};
+	cpus = (void *)params + l.cpus;
+	for (i = 0; i < inst->cpu_count; i++) {
+		struct hanare_cpu *cpu = &inst->cpus[i];
+
+		cpus[i].apic_id = cpu->apicid;
+		cpus[i].linux_cpu = cpu->linux_cpu;
+		cpus[i].node = cpu->node;
+		cpus[i].ipi_vector = HANARE_IPI_VECTOR;
+		cpu->shared = &cpus[i];
+		cpu->inbound_tail = 0;
+		cpu->outbound_head = 0;
+		cpu->spaces = 0;
+	}
+	inst->requests = (void *)params + l.requests;
+	inst->services = (void *)params + l.services;
+	inst->service_count = service_count;
+	inst->log = (void *)params + l.log;
+	inst->clock = (void *)params + l.clock;
+	inst->bells = (void *)params + l.bells;
+	inst->bell_count = l.bell_count;
+	inst->shared = params;
+	up_write(&inst->live);
+	return 0;
+}
+
+/* inst->live is held for writing. */
+static void shared_drop(struct hanare_instance *inst)
+{
+	u32 i;
+
+	for (i = 0; i < inst->cpu_count; i++)
+		inst->cpus[i].shared = NULL;
+	inst->shared = NULL;
+	inst->requests = NULL;
+	inst->services = NULL;
+	inst->log = NULL;
+	inst->clock = NULL;
+	inst->bells = NULL;
+}
+
+/* ---- stopping ---- */
+
+/*
+ * Afterwards no CPU of the instance executes anything of the LWK's. With `ask`
+ * each is first asked to park; one that does not is stopped by INIT alone.
+ */
+void hanare_stop_cpus(struct hanare_instance *inst, bool ask, u32 timeout_ms)
+{
+	u32 i;
+
+	for (i = inst->cpu_count; i-- > 0;) {
+		struct hanare_cpu *cpu = &inst->cpus[i];
+
+		if (!cpu->started)
+			continue;
+		if (ask && cpu_state(cpu) == HANARE_CPU_ONLINE) {
+			ktime_t deadline = ktime_add_ms(ktime_get(), timeout_ms);
+			int err = hanare_post(inst, cpu, HANARE_REQUEST_STOP);
+
+			/* No answer is waited for: a parked CPU gives none. */
+			while (!err && cpu_state(cpu) != HANARE_CPU_PARKED &&
+			       ktime_before(ktime_get(), deadline) &&
+			       !READ_ONCE(((struct hanare_boot_params *)inst->shared)->panicked))
+				usleep_range(50, 200);
+			if (cpu_state(cpu) != HANARE_CPU_PARKED)
+				pr_warn("%s: CPU %u did not park within %u ms: stopped by INIT\n",
+					inst->name, cpu->linux_cpu, timeout_ms);
+		}
+		hanare_init_ipi(cpu);
+	}
+}
+
+void hanare_halt_cpus(struct hanare_instance *inst)
+{
+	u32 i;
+
+	for (i = 0; i < inst->cpu_count; i++)
+		if (inst->cpus[i].started)
+			hanare_init_ipi(&inst->cpus[i]);
+}
+
+/* No CPU of it runs any more: take down what boot put up. */
+static void undo_boot(struct hanare_instance *inst)
+{
+	/* A ping or a debug request may be waiting with inst->live held. */
+	hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
+	hanare_clock_stop(inst);
+	down_write(&inst->live);
+	hanare_ikc_stop(inst);
+	shared_drop(inst);
+	up_write(&inst->live);
+	hanare_boot_tables_free(inst);
+}
+
+/* Everything goes back to Linux. inst->lock is held; no space is left. */
+void hanare_release_all(struct hanare_instance *inst, char *message)
+{
+	if (inst->shared)
+		undo_boot(inst);
+	hanare_release_cpus(inst, message);
+	hanare_release_memory(inst);
+}
+
+/* Printable and ended by a zero inside the field. */
+static bool text_ok(const u8 *text, size_t size)
+{
+	size_t i;
+
+	for (i = 0; i < size && text[i]; i++)
+		if (text[i] < ' ' || text[i] > '~')
+			return false;
+	return i < size;
+}
+
+static void set_state(struct hanare_instance *inst, u32 state, int dead)
+{
+	spin_lock_irq(&inst->state_lock);
+	inst->state = state;
+	inst->dead = dead;
+	spin_unlock_irq(&inst->state_lock);
+}
+
+int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
+{
+	struct hanare_image image = { .size = arg->image_size };
+	u32 timeout_ms = arg->timeout_ms ?: DEFAULT_BOOT_MS, i;
+	u64 start = ktime_get_ns(), now;
+	int err;
+
+	if (inst->state != HANARE_INSTANCE_CREATED)
+		return refuse(arg->message, -EBUSY, "%s is booted already", inst->name);
+	if (!inst->cpu_count)
+		return refuse(arg->message, -EINVAL, "%s has no CPU: give it one", inst->name);
+	if (!inst->chunk_count)
+		return refuse(arg->message, -EINVAL, "%s has no memory: give it some", inst->name);
+	if (arg->reserved)
+		return refuse(arg->message, -EINVAL, "a reserved field is not zero");
+	if (timeout_ms > MAX_TIMEOUT_MS)
+		return refuse(arg->message, -EINVAL, "timeout of %u ms: at most %u", timeout_ms,
+			      MAX_TIMEOUT_MS);
+	if (!text_ok(arg->cmdline, sizeof(arg->cmdline)))
+		return refuse(arg->message, -EINVAL,
+			      "the boot options must be printable and end with a zero");
+	if (!arg->image_size || arg->image_size > HANARE_IMAGE_MAX)
+		return refuse(arg->message, -ENOEXEC,
+			"the image has %llu bytes; an LWK image has some, and at most %lu MiB",
+			arg->image_size, HANARE_IMAGE_MAX >> 20);
+	image.data = kvmalloc(arg->image_size, GFP_KERNEL);
+	if (!image.data)
+		return refuse(arg->message, -ENOMEM, "Linux has no memory for a copy of the image");
+	err = -EFAULT;
+	if (copy_from_user(image.data, u64_to_user_ptr(arg->image), arg->image_size)) {
+		refuse(arg->message, err, "the image cannot be read at %#llx", arg->image);
+		goto free_image;
+	}
+	err = hanare_image_verify(&image, arg->message);
+	if (!err)
+		err = hanare_image_check(&image, arg->message);
+	if (!err)
+		err = shared_make(inst, &image, arg, arg->message);
+	if (err)
+		goto free_image;
+	err = hanare_boot_tables_make(inst);
+	if (err) {
+		refuse(arg->message, err, "no memory below 4 GiB for boot page tables");
+		goto drop;
+	}
+	set_state(inst, HANARE_INSTANCE_BOOTING, 0);
+	err = hanare_ikc_start(inst);
+	if (err) {
+		refuse(arg->message, err, "no interrupt for the doorbell (error %d)", err);
+		goto drop;
+	}
+	hanare_clock_start(inst);
+	now = ktime_get_ns();
+	arg->load_ns = now - start;
+
+	for (i = 0; i < inst->cpu_count; i++) {
+		start = now;
+		err = start_cpu(inst, &image, i, timeout_ms, arg->message);
+		if (err)
+			goto stop;
+		now = ktime_get_ns();
+		*(i ? &arg->other_cpus_ns : &arg->first_cpu_ns) += now - start;
+	}
+	spin_lock_irq(&inst->state_lock);
+	if (inst->state == HANARE_INSTANCE_BOOTING)
+		inst->state = HANARE_INSTANCE_RUNNING;
+	inst->boot_ns = now;
+	spin_unlock_irq(&inst->state_lock);
+	kvfree(image.data);
+	pr_info("%s: running on %u CPU%s with %llu MiB\n", inst->name, inst->cpu_count,
+		inst->cpu_count == 1 ? "" : "s",
+		inst->memory_bytes >> 20);
+	return 0;
+stop:
+	hanare_stop_cpus(inst, false, 0);
+	/* What the LWK said last goes to dmesg: its own log is gone with it. */
+	pr_err("%s: boot failed: %s\n", inst->name, (char *)arg->message);
+	hanare_log_tail(inst);
+drop:
+	undo_boot(inst);
+	set_state(inst, HANARE_INSTANCE_CREATED, 0);
+free_image:
+	kvfree(image.data);
+	return err;
+}
+
+/*
+ * No more answers are waited for. Then its CPUs must not run any more either:
+ * they could still write to pages of files that Linux takes back meanwhile.
+ */
+static void give_up(struct hanare_instance *inst)
+{
+	hanare_halt_cpus(inst);
+	hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
+}
+
+/* Kills whoever is left, and waits for their ends. How many there are then. */
+static u32 kill_spaces(struct hanare_instance *inst, void (*kill)(struct hanare_instance *inst),
+		       u32 timeout_ms)
+{
+	kill(inst);
+	wait_event_killable_timeout(inst->space_wait, !READ_ONCE(inst->spaces),
+				    msecs_to_jiffies(timeout_ms));
+	return READ_ONCE(inst->spaces);
+}
+
+/*
+ * inst->lock is held; `kill` kills each program of the instance. On success everything is back
+ * with Linux.
+ */
+int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg,
+		    void (*kill)(struct hanare_instance *inst))
+{
+	u32 timeout_ms = arg->timeout_ms ?: DEFAULT_STOP_MS, was, left;
+	bool ask;
+
+	if (arg->force > 1)
+		return refuse(arg->message, -EINVAL, "force must be 0 or 1");
+	if (timeout_ms > MAX_TIMEOUT_MS)
+		return refuse(arg->message, -EINVAL, "timeout of %u ms: at most %u", timeout_ms,
+			      MAX_TIMEOUT_MS);
+	if (inst->state == HANARE_INSTANCE_CREATED || inst->state == HANARE_INSTANCE_BOOTING)
+		return refuse(arg->message, -EBUSY,
+			"%s is under construction: end the command that builds it", inst->name);
+
+	spin_lock_irq(&inst->state_lock);
+	was = inst->state;
+	left = inst->spaces;
+	if (!left || arg->force)
+		inst->state = HANARE_INSTANCE_STOPPING;
+	spin_unlock_irq(&inst->state_lock);
+	if (left && !arg->force)
+		return refuse(arg->message, -EBUSY,
+			"%u %s on %s: end %s, or use --force", left,
+			left == 1 ? "program runs" : "programs run", inst->name,
+			left == 1 ? "it" : "them");
+	if (left) {
+		/* A dead or mute LWK answers nobody: do not let its proxies wait. */
+		if (was != HANARE_INSTANCE_RUNNING)
+			give_up(inst);
+		left = kill_spaces(inst, kill, timeout_ms);
+		if (left) {
+			give_up(inst);
+			left = kill_spaces(inst, kill, timeout_ms);
+		}
+	}
+	if (left) {
+		spin_lock_irq(&inst->state_lock);
+		inst->state = HANARE_INSTANCE_HUNG;
+		spin_unlock_irq(&inst->state_lock);
+		return refuse(arg->message, -EBUSY,
+			"%u %s on %s not ended although killed: see hanare doctor, then try again",
+			left, left == 1 ? "program has" : "programs have", inst->name);
+	}
+	ask = was == HANARE_INSTANCE_RUNNING || was == HANARE_INSTANCE_HUNG;
+	hanare_stop_cpus(inst, ask, was == HANARE_INSTANCE_HUNG ? min(timeout_ms, 1000U) :
+			 timeout_ms);
+	hanare_release_all(inst, arg->message);
+	pr_info("%s: stopped\n", inst->name);
+	return 0;
+}

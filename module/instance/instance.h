@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* An LWK's image, its start and its end: what the layers above may use. */
+#ifndef HANARE_INSTANCE_H
+#define HANARE_INSTANCE_H
+
+#include "link/link.h"
+
+/* boot.c */
+int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg);
+int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg,
+		    void (*kill)(struct hanare_instance *inst));
+void hanare_stop_cpus(struct hanare_instance *inst, bool ask, u32 timeout_ms);
+void hanare_release_all(struct hanare_instance *inst, char *message);
+/* For emergencies: no CPU of the instance executes anything any more. */
+void hanare_halt_cpus(struct hanare_instance *inst);
+void hanare_init_ipi(struct hanare_cpu *cpu);
+
+/* image.c */
+struct hanare_image {
+	void *data;				/* kvmalloc'ed copy of the file */
+	u64 size;
+	u64 memory_size;			/* from KERNEL_BASE, bss included */
+	u64 entry;
+	struct hanare_image_header header;
+};
+int hanare_image_verify(struct hanare_image *image, char *message);
+int hanare_image_check(struct hanare_image *image, char *message);
+void hanare_image_place(const struct hanare_image *image, void *to);
+int hanare_boot_tables_make(struct hanare_instance *inst);
+void hanare_boot_tables_free(struct hanare_instance *inst);
+
+/* sleep.c */
+int hanare_sleep_init(void);
+void hanare_sleep_exit(void);
+
+#endif

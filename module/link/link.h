@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Messages between the kernels: what the layers above may use. */
+#ifndef HANARE_LINK_H
+#define HANARE_LINK_H
+
+#include "machine/machine.h"
+
+/* ikc.c */
+/* What is done about what the LWK says, by files that use this one. */
+struct hanare_link_ops {
+	/* From the doorbell's handler or of who looks himself: under drain_lock, interrupts off. */
+	void (*slot_rung)(struct hanare_instance *inst, u64 space, u32 slot);
+	void (*answered)(struct hanare_instance *inst, u64 request);
+	void (*observed)(struct hanare_instance *inst, u64 session);
+	/* By the instance's thread. */
+	void (*serve)(struct hanare_instance *inst, u32 service);
+	/* The instance died, and nobody rings any more; `tell`: its programs, too. Any context. */
+	void (*died)(struct hanare_instance *inst, bool tell);
+};
+int hanare_doorbell_init(const struct hanare_link_ops *ops);
+void hanare_doorbell_exit(void);
+int hanare_ikc_start(struct hanare_instance *inst);
+void hanare_ikc_stop(struct hanare_instance *inst);
+void hanare_die(struct hanare_instance *inst, u32 state, int err);
+void hanare_ring_cpu(struct hanare_cpu *cpu);
+void hanare_ring_bell(struct hanare_space *space, u32 bell);
+bool hanare_drain(struct hanare_instance *inst);
+int hanare_push(struct hanare_cpu *cpu, u32 index);
+
+/* request.c */
+void hanare_request_event(struct hanare_instance *inst, u64 index);
+/* Whose share of an instance the caller uses. */
+kuid_t hanare_user_of_caller(void);
+
+enum hanare_patience { WAIT_KILLABLE, WAIT_BOUNDED };
+struct hanare_call {
+	u32 kind, space;
+	u64 args[4];
+	const u64 *data;			/* HANARE_PAGES_MAX words or fewer in */
+	u32 data_words;
+	int status;				/* of the LWK */
+	u32 count;
+	u64 *pages;				/* HANARE_PAGES_MAX words out, or NULL */
+	const struct hanare_space *charged;	/* to its user, if not by the kind */
+};
+int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
+		   struct hanare_call *call, enum hanare_patience patience,
+		   unsigned int timeout_ms);
+/*
+ * For who has a reference of the space, which keeps the instance but not what is there while
+ * it is booted. Takes inst->live.
+ */
+int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
+			 enum hanare_patience patience, unsigned int timeout_ms);
+int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
+int hanare_post_about(struct hanare_space *space, struct hanare_call *call);
+
+/* ping.c */
+void hanare_ping_all(struct hanare_instance *inst, u64 *slowest);
+void hanare_does_not_answer(struct hanare_instance *inst);
+
+/* load.c */
+u64 hanare_idle_ns(const struct hanare_cpu *cpu);
+u64 hanare_idle_sum_ns(const struct hanare_instance *inst);
+void hanare_load_update(struct hanare_instance *inst);
+
+/* clock.c */
+void hanare_clock_start(struct hanare_instance *inst);
+void hanare_clock_stop(struct hanare_instance *inst);
+
+/* log.c: the last lines into dmesg, before they are gone. */
+void hanare_log_tail(struct hanare_instance *inst);
+long hanare_do_log(struct hanare_file *hf, void *data);
+
+#endif

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The LWK's log, for hanare log, and its last lines for Linux' own. */
+#include "link/link.h"
+
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#define LOG_PIECE 65536U
+
+/* Copies at most `room` bytes from *position on; skips what was overwritten. */
+static u32 log_copy(struct hanare_instance *inst, u64 *position, char *to, u32 room)
+{
+	const char *text = (const char *)inst->log + HANARE_LOG_TEXT_OFFSET;
+	u64 head = smp_load_acquire(&inst->log->head), from = *position, lost;
+	u32 bytes, at, first;
+
+	if (from > head)
+		from = head;
+	if (head - from > HANARE_LOG_SIZE)
+		from = head - HANARE_LOG_SIZE;
+	bytes = min_t(u64, room, head - from);
+	at = from % HANARE_LOG_SIZE;
+	first = min(bytes, HANARE_LOG_SIZE - at);
+	memcpy(to, text + at, first);
+	memcpy(to + first, text, bytes - first);
+	/* What the LWK wrote over meanwhile is not what it was. */
+	smp_rmb();
+	head = READ_ONCE(inst->log->head);
+	if (head - from > HANARE_LOG_SIZE) {
+		lost = min_t(u64, head - from - HANARE_LOG_SIZE, bytes);
+		memmove(to, to + lost, bytes - lost);
+		from += lost;
+		bytes -= lost;
+	}
+	*position = from + bytes;
+	return bytes;
+}
+
+void hanare_log_tail(struct hanare_instance *inst)
+{
+	u64 head = READ_ONCE(inst->log->head);
+	u64 position = head > 1024 ? head - 1024 : 0;
+	char *text = kzalloc(1025, GFP_KERNEL), *at = text, *line;
+
+	if (!text)
+		return;
+	text[log_copy(inst, &position, text, 1024)] = 0;
+	while ((line = strsep(&at, "\n")))
+		if (*line)
+			pr_info("%s: lwk: %s\n", inst->name, line);
+	kfree(text);
+}
+
+long hanare_do_log(struct hanare_file *hf, void *data)
+{
+	struct hanare_log *arg = data;
+	struct hanare_instance *inst = hanare_instance_named(arg->name);
+	u32 room = min_t(u64, arg->size, LOG_PIECE);
+	char *piece;
+	int err = 0;
+
+	if (!inst)
+		return -ENOENT;
+	/* Addresses and other users' programs stand in it: as dmesg where dmesg_restrict is set. */
+	if (!capable(CAP_SYSLOG) && !capable(CAP_SYS_ADMIN)) {
+		hanare_instance_put(inst);
+		return -EPERM;
+	}
+	arg->size = 0;
+	piece = kvmalloc(LOG_PIECE, GFP_KERNEL);
+	if (!piece) {
+		hanare_instance_put(inst);
+		return -ENOMEM;
+	}
+	down_read(&inst->live);
+	if (inst->shared)
+		arg->size = log_copy(inst, &arg->position, piece, room);
+	up_read(&inst->live);
+	if (copy_to_user(u64_to_user_ptr(arg->buffer), piece, arg->size))
+		err = -EFAULT;
+	kvfree(piece);
+	hanare_instance_put(inst);
+	return err;
+}

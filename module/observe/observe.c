@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Observers: descriptors of tracers and debuggers. Who may observe a process is
+ * Linux' decision: the caller shows its open /proc/PID/mem.
+ */
+#include "observe/observe.h"
+
+#include <linux/file.h>
+#include <linux/io.h>
+#include <linux/poll.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+/* The LWK answers at once; a debugger's write may wait for a page of a file. */
+#define ANSWER_MS 10000
+/* A piece of a trace read at once. */
+#define PIECE 65536U
+/* Largest ring that the LWK may name. */
+#define RING_MAX (16ULL << 20)
+
+struct hanare_observer {
+	u32 session;
+	struct hanare_space *space;
+	wait_queue_head_t wait;
+	bool news;
+	struct mutex lock;			/* the rest */
+	struct hanare_trace_ring *ring;		/* in the instance's memory, or NULL */
+	u64 text_size;
+	u64 tail;
+};
+
+static DEFINE_XARRAY_ALLOC1(observers);
+static u32 next_session;
+
+/* From the doorbell's handler. */
+void hanare_observe_event(struct hanare_instance *inst, u64 session)
+{
+	struct hanare_observer *observer;
+
+	rcu_read_lock();
+	observer = session <= U32_MAX ? xa_load(&observers, session) : NULL;
+	if (observer && observer->space->inst == inst) {
+		WRITE_ONCE(observer->news, true);
+		wake_up_all(&observer->wait);
+	}
+	rcu_read_unlock();
+}
+
+void hanare_observers_wake(struct hanare_space *space)
+{
+	struct hanare_observer *observer;
+	unsigned long id;
+
+	rcu_read_lock();
+	xa_for_each(&observers, id, observer)
+		if (observer->space == space)
+			wake_up_all(&observer->wait);
+	rcu_read_unlock();
+}
+
+/* ---- whose process ---- */
+
+static struct hanare_space *space_in(struct hanare_instance *inst, const struct mm_struct *mm)
+{
+	struct hanare_space *space, *found = NULL;
+
+	spin_lock_irq(&inst->state_lock);
+	list_for_each_entry(space, &inst->space_list, link)
+		if (space->mm == mm && !test_bit(0, &space->ended) &&
+		    kref_get_unless_zero(&space->ref)) {
+			found = space;
+			break;
+		}
+	spin_unlock_irq(&inst->state_lock);
+	return found;
+}
+
+/* The space of a proxy's memory map, which is compared only, never followed. */
+static struct hanare_space *space_of(const struct mm_struct *mm)
+{
+	struct hanare_space *space = NULL;
+	struct hanare_instance *inst;
+
+	mutex_lock(&hanare_lock);
+	list_for_each_entry(inst, &hanare_instances, link) {
+		space = space_in(inst, mm);
+		if (space)
+			break;
+	}
+	mutex_unlock(&hanare_lock);
+	return space;
+}
+
+/*
+ * A descriptor of /proc/PID/mem that was opened for writing proves that Linux
+ * would let its opener trace the process; it holds the very memory map.
+ */
+static struct hanare_space *space_behind(int fd)
+{
+	struct hanare_space *space = NULL;
+	struct file *file = fget(fd);
+	const void *mm;
+
+	if (!file)
+		return ERR_PTR(-EBADF);
+	mm = hanare_memory_behind(file);
+	if (IS_ERR(mm) || !(file->f_mode & FMODE_READ) || !(file->f_mode & FMODE_WRITE))
+		space = ERR_PTR(-EBADF);
+	else if (mm)
+		space = space_of(mm);
+	fput(file);
+	return space ?: ERR_PTR(-ESRCH);
+}
+
+static long ask(struct hanare_observer *observer, struct hanare_call *call)
+{
+	int err;
+
+	call->kind = HANARE_REQUEST_OBSERVE;
+	call->args[1] = observer->session;
+	err = hanare_request_about(observer->space, call, WAIT_KILLABLE, ANSWER_MS);
+	return err ?: min(call->status, 0);
+}
+
+long hanare_do_observe(struct hanare_file *hf, void *data)
+{
+	struct hanare_observe *arg = data;
+	struct hanare_observer *observer;
+	struct hanare_space *space;
+	int err;
+
+	if (hf->role != ROLE_NONE)
+		return refuse(arg->message, -EBUSY, "this descriptor has a role already: open another");
+	if (arg->reserved)
+		return -EINVAL;
+	space = space_behind(arg->memory);
+	if (PTR_ERR(space) == -EBADF)
+		return refuse(arg->message, -EBADF, "not a descriptor of /proc/PID/mem, open for writing");
+	if (IS_ERR(space))
+		return refuse(arg->message, -ESRCH, "this process does not run on an LWK");
+	observer = kzalloc(sizeof(*observer), GFP_KERNEL_ACCOUNT);
+	if (!observer) {
+		hanare_space_put(space);
+		return refuse(arg->message, -ENOMEM, "Linux has no memory left");
+	}
+	observer->space = space;
+	init_waitqueue_head(&observer->wait);
+	mutex_init(&observer->lock);
+	err = xa_alloc_cyclic(&observers, &observer->session, observer, xa_limit_31b,
+			      &next_session, GFP_KERNEL);
+	if (err < 0) {
+		hanare_space_put(space);
+		kfree(observer);
+		return refuse(arg->message, err, "there are too many observers");
+	}
+	hf->role = ROLE_OBSERVER;
+	smp_store_release(&hf->observer, observer);
+	return 0;
+}
+
+void hanare_observer_end(struct hanare_file *hf)
+{
+	struct hanare_observer *observer = hf->observer;
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_OBSERVE,
+		.args = { HANARE_OBSERVE_CLOSE },
+	};
+
+	if (!observer)
+		return;
+	call.args[1] = observer->session;
+	/* Not killable: the task that does this may be killed. */
+	hanare_request_about(observer->space, &call, WAIT_BOUNDED, ANSWER_MS);
+	xa_erase(&observers, observer->session);
+	/* The doorbell's handler may have just looked it up, and its space. */
+	synchronize_rcu();
+	hanare_space_put(observer->space);
+	kfree(observer);
+}
+
+void hanare_observers_exit(void)
+{
+	xa_destroy(&observers);
+}
+
+/* ---- what an observer asks ---- */
+
+/* The answer to OBSERVE_TRACE: checked, since we are going to read there. */
+static long take_ring(struct hanare_observer *observer, struct hanare_call *call)
+{
+	u64 phys = call->args[0], bytes = call->args[1];
+	u64 pages = bytes / PAGE_SIZE + 1;
+
+	if (!IS_ALIGNED(phys, PAGE_SIZE) || !bytes || bytes > RING_MAX ||
+	    !IS_ALIGNED(bytes, PAGE_SIZE) ||
+	    !hanare_owns_frames(observer->space->inst, phys, pages))
+		return -EIO;
+	observer->ring = phys_to_virt(phys);
+	observer->text_size = bytes;
+	observer->tail = 0;
+	return 0;
+}
+
+long hanare_do_observation(struct hanare_file *hf, void *data)
+{
+	struct hanare_observer *observer = smp_load_acquire(&hf->observer);
+	struct hanare_observation *arg = data;
+	struct hanare_call call = {
+		.args = { arg->op, 0, arg->args[0], arg->args[1] },
+		.data = arg->data,
+		.data_words = ARRAY_SIZE(arg->data),
+		.pages = arg->data,
+	};
+	long err;
+
+	if (!observer)
+		return -EBADF;
+	if (!arg->op || arg->op > HANARE_OBSERVE_LAST || arg->op == HANARE_OBSERVE_CLOSE)
+		return -EINVAL;
+	if (mutex_lock_killable(&observer->lock))
+		return -EINTR;
+	if (arg->op == HANARE_OBSERVE_STATUS)
+		WRITE_ONCE(observer->news, false);
+	if (arg->op == HANARE_OBSERVE_TRACE && observer->ring)
+		err = -EBUSY;
+	else
+		err = ask(observer, &call);
+	if (!err && arg->op == HANARE_OBSERVE_TRACE) {
+		err = take_ring(observer, &call);
+		call.args[0] = 0;
+	}
+	mutex_unlock(&observer->lock);
+	arg->count = call.count;
+	arg->args[0] = call.args[0];
+	arg->args[1] = call.args[1];
+	/* `call` carries answers as it carries questions: four words. */
+	if (arg->op == HANARE_OBSERVE_STATUS) {
+		arg->data[0] = call.args[2];
+		arg->data[1] = call.args[3];
+	}
+	return err;
+}
+
+/* Copies out whole bytes of the ring; whoever reads finds the records in them. */
+static u32 ring_copy(struct hanare_observer *observer, char *to, u32 room)
+{
+	const char *text = (const char *)observer->ring + HANARE_TRACE_TEXT_OFFSET;
+	u64 head = smp_load_acquire(&observer->ring->head), at;
+	u32 bytes, first;
+
+	if (head - observer->tail > observer->text_size)
+		return 0;			/* the LWK wrote nonsense */
+	bytes = min_t(u64, room, head - observer->tail);
+	div64_u64_rem(observer->tail, observer->text_size, &at);
+	first = min_t(u64, bytes, observer->text_size - at);
+	memcpy(to, text + at, first);
+	memcpy(to + first, text, bytes - first);
+	observer->tail += bytes;
+	smp_store_release(&observer->ring->tail, observer->tail);
+	return bytes;
+}
+
+long hanare_do_trace_read(struct hanare_file *hf, void *data)
+{
+	struct hanare_observer *observer = smp_load_acquire(&hf->observer);
+	struct hanare_trace_read *arg = data;
+	u32 room = min_t(u64, arg->size, PIECE), bytes = 0;
+	struct hanare_instance *inst;
+	char *piece;
+	long err = 0;
+
+	if (!observer)
+		return -EBADF;
+	piece = kvmalloc(PIECE, GFP_KERNEL);
+	if (!piece)
+		return -ENOMEM;
+	inst = observer->space->inst;
+	mutex_lock(&observer->lock);
+	down_read(&inst->live);
+	WRITE_ONCE(observer->news, false);
+	if (!observer->ring)
+		err = -EINVAL;
+	else if (!inst->shared)
+		err = -EIO;
+	else
+		bytes = ring_copy(observer, piece, room);
+	arg->lost = err ? 0 : READ_ONCE(observer->ring->lost);
+	up_read(&inst->live);
+	mutex_unlock(&observer->lock);
+	arg->size = bytes;
+	/* May fault on LWK memory, so no lock is held that the LWK's end takes. */
+	if (copy_to_user(u64_to_user_ptr(arg->buffer), piece, bytes))
+		err = -EFAULT;
+	kvfree(piece);
+	return err;
+}
+
+__poll_t hanare_observer_poll(struct file *file, struct poll_table_struct *table)
+{
+	struct hanare_file *hf = file->private_data;
+	struct hanare_observer *observer = smp_load_acquire(&hf->observer);
+	__poll_t events = 0;
+
+	if (!observer)
+		return EPOLLERR;
+	poll_wait(file, &observer->wait, table);
+	if (READ_ONCE(observer->news))
+		events |= EPOLLIN | EPOLLRDNORM;
+	if (test_bit(0, &observer->space->ended) || READ_ONCE(observer->space->inst->dead))
+		events |= EPOLLHUP;
+	return events;
+}

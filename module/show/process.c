@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What files of /proc/PID show of an LWK process. What the LWK keeps comes from
+ * there; all else of a file is Linux' text, which is about the proxy.
+ */
+#include "show/pseudo.h"
+
+#include <linux/cpumask.h>
+#include <linux/file.h>
+#include <linux/nodemask.h>
+#include <linux/pid.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+
+#define TICK_NS (NSEC_PER_SEC / 100)		/* USER_HZ */
+
+/* Blocked signals wait on Linux, which hands them over when they are let through. */
+static void add_pending(struct hanare_pseudo *what, struct hanare_process_info *info)
+{
+	struct pid *pid = what->space->pid;
+	struct task_struct *task;
+
+	rcu_read_lock();
+	/* The number is that of its own namespace, whoever reads. */
+	if (what->tid)
+		pid = find_pid_ns(what->tid, ns_of_pid(pid));
+	task = pid ? get_pid_task(pid, PIDTYPE_PID) : NULL;
+	rcu_read_unlock();
+	if (!task)
+		return;
+	info->pending |= task->pending.signal.sig[0];
+	/* Its signal_struct goes with the last reference of the task. */
+	info->shared_pending |= task->signal->shared_pending.signal.sig[0];
+	put_task_struct(task);
+}
+
+/* The process' thread that the file is about. */
+static int get_info(struct hanare_pseudo *what, struct hanare_process_info *info)
+{
+	int err = hanare_space_info(what->space, what->tid, info);
+
+	/* The first thread may have ended before the others. */
+	if (err == -ESRCH && what->whole)
+		err = hanare_space_info(what->space, 0, info);
+	if (!err)
+		add_pending(what, info);
+	return err;
+}
+
+/*
+ * Whether it runs is for the LWK to say. While it waits, and for stopped, traced and dead ones,
+ * Linux' word stands, which was asked after `info`. A worker that sleeps does so because its
+ * thread waits only if that is so before and after; else it may have answered a call.
+ */
+static bool runs(struct hanare_pseudo *what, const struct hanare_process_info *info,
+		 char linux_state)
+{
+	struct hanare_process_info now;
+
+	if (linux_state != 'S' || info->thread.state == HANARE_THREAD_RUNS)
+		return info->thread.state == HANARE_THREAD_RUNS && !strchr("TtZX", linux_state);
+	return !get_info(what, &now) &&
+	       (now.thread.state == HANARE_THREAD_RUNS ||
+		now.thread.delegated_calls != info->thread.delegated_calls);
+}
+
+static u32 cpu_of(const struct hanare_pseudo *what, const struct hanare_process_info *info)
+{
+	u32 index = info->thread.cpu;
+
+	return index < what->inst->cpu_count ? what->inst->cpus[index].linux_cpu : 0;
+}
+
+/* ---- status ---- */
+
+static const struct memory_line {
+	const char *key;
+	size_t offset;
+} memory_lines[] = {
+#define LINE(key, field) { key, offsetof(struct hanare_process_info, field) }
+	LINE("VmPeak", mapped_peak),
+	LINE("VmSize", mapped),
+	LINE("VmLck", locked),
+	LINE("VmHWM", resident_peak),
+	LINE("VmRSS", resident),
+	LINE("RssFile", resident_file),
+	LINE("RssShmem", resident_shared),
+	LINE("VmData", data),
+	LINE("VmStk", stack),
+	LINE("VmExe", code),
+	LINE("VmLib", library),
+	LINE("VmPTE", tables),
+}, signal_lines[] = {
+	LINE("SigPnd", pending),
+	LINE("ShdPnd", shared_pending),
+	LINE("SigBlk", blocked),
+	LINE("SigIgn", ignored),
+	LINE("SigCgt", caught),
+}, count_lines[] = {
+	LINE("Threads", threads),
+	LINE("voluntary_ctxt_switches", thread.voluntary_switches),
+	LINE("nonvoluntary_ctxt_switches", thread.involuntary_switches),
+#undef LINE
+};
+
+static bool find_line(const struct memory_line *lines, size_t count, const char *key,
+		      const struct hanare_process_info *info, u64 *value)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		if (strcmp(lines[i].key, key))
+			continue;
+		memcpy(value, (const char *)info + lines[i].offset, sizeof(*value));
+		return true;
+	}
+	return false;
+}
+
+/* Shows the line of `key` anew; false: it stays as it is. */
+static bool status_line(struct seq_file *m, struct hanare_pseudo *what, const char *key,
+			const char *rest, const struct hanare_process_info *info,
+			struct cpumask *cpus, const nodemask_t *nodes)
+{
+	u64 value;
+
+	if (find_line(memory_lines, ARRAY_SIZE(memory_lines), key, info, &value))
+		seq_printf(m, "%s:\t%8llu kB\n", key, value >> 10);
+	else if (find_line(signal_lines, ARRAY_SIZE(signal_lines), key, info, &value))
+		seq_printf(m, "%s:\t%016llx\n", key, value);
+	else if (find_line(count_lines, ARRAY_SIZE(count_lines), key, info, &value))
+		seq_printf(m, "%s:\t%llu\n", key, value);
+	else if (!strcmp(key, "RssAnon"))
+		seq_printf(m, "RssAnon:\t%8llu kB\n",
+			   (info->resident - min(info->resident_file + info->resident_shared,
+						 info->resident)) >> 10);
+	else if (!strcmp(key, "VmPin") || !strcmp(key, "VmSwap"))
+		seq_printf(m, "%s:\t%8u kB\n", key, 0);
+	else if (!strcmp(key, "Seccomp"))
+		seq_printf(m, "Seccomp:\t%u\n", info->thread.seccomp & 3);
+	else if (!strcmp(key, "Seccomp_filters"))
+		seq_printf(m, "Seccomp_filters:\t%u\n", info->thread.seccomp >> 2);
+	else if (!strcmp(key, "State") && runs(what, info, *skip_spaces(rest)))
+		seq_puts(m, "State:\tR (running)\n");
+	else if (!strcmp(key, "Cpus_allowed"))
+		seq_printf(m, "Cpus_allowed:\t%*pb\n", cpumask_pr_args(cpus));
+	else if (!strcmp(key, "Cpus_allowed_list"))
+		seq_printf(m, "Cpus_allowed_list:\t%*pbl\n", cpumask_pr_args(cpus));
+	else if (!strcmp(key, "Mems_allowed"))
+		seq_printf(m, "Mems_allowed:\t%*pb\n", nodemask_pr_args(nodes));
+	else if (!strcmp(key, "Mems_allowed_list"))
+		seq_printf(m, "Mems_allowed_list:\t%*pbl\n", nodemask_pr_args(nodes));
+	else
+		return false;
+	return true;
+}
+
+/* Of one that has ended and waits for its parent, only Linux knows anything. */
+static int show_ended(struct seq_file *m, struct hanare_pseudo *what)
+{
+	char *text = hanare_linux_text(what->linux_file);
+
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	seq_puts(m, text);
+	kvfree(text);
+	return 0;
+}
+
+static int show_status(struct seq_file *m, struct hanare_pseudo *what)
+{
+	struct hanare_process_info info;
+	char *text, *at, *line;
+	cpumask_var_t cpus;
+	nodemask_t nodes;
+	int err = get_info(what, &info);
+
+	if (err)
+		return err == -ESRCH ? show_ended(m, what) : err;
+	if (!zalloc_cpumask_var(&cpus, GFP_KERNEL))
+		return -ENOMEM;
+	/* Once it is not booted, its memory goes, and the list of that. */
+	down_read(&what->inst->live);
+	if (what->inst->shared) {
+		/* As on Linux, a thread without an affinity may use CPUs that come later, too. */
+		if (info.allowed == HANARE_ALLOWED_ALL)
+			cpumask_copy(cpus, cpu_possible_mask);
+		else
+			hanare_instance_cpus(what->inst, info.allowed, cpus);
+		hanare_memory_nodes(what->inst, &nodes);
+	} else {
+		err = -EIO;
+	}
+	up_read(&what->inst->live);
+	text = err ? ERR_PTR(err) : hanare_linux_text(what->linux_file);
+	if (IS_ERR(text)) {
+		free_cpumask_var(cpus);
+		return PTR_ERR(text);
+	}
+	for (at = text; (line = hanare_next_line(&at));) {
+		char *colon = strchr(line, ':');
+
+		if (!colon) {
+			seq_printf(m, "%s\n", line);
+			continue;
+		}
+		*colon = 0;
+		if (!status_line(m, what, line, colon + 1, &info, cpus, &nodes))
+			seq_printf(m, "%s:%s\n", line, colon + 1);
+	}
+	kvfree(text);
+	free_cpumask_var(cpus);
+	return 0;
+}
+
+/* ---- stat ---- */
+
+/* Field `n` of proc(5), if the LWK knows it. `shown`: Linux shows addresses to the reader. */
+static bool stat_field(const struct hanare_pseudo *what, const struct hanare_process_info *info,
+		       int n, bool shown, u64 *value)
+{
+	bool whole = what->whole;
+
+	switch (n) {
+	case 10:
+		*value = whole ? info->faults : info->thread.faults;
+		return true;
+	case 11:
+		*value = info->children_faults;
+		return true;
+	case 14:
+		*value = div_u64(whole ? info->user_ns : info->thread.user_ns, TICK_NS);
+		return true;
+	case 15:
+		*value = div_u64(whole ? info->system_ns : info->thread.system_ns, TICK_NS);
+		return true;
+	case 20:
+		*value = info->threads;
+		return true;
+	case 23:
+		*value = info->mapped;
+		return true;
+	case 24:
+		*value = info->resident >> PAGE_SHIFT;
+		return true;
+	case 31:
+		*value = info->pending & 0x7fffffff;
+		return true;
+	case 32:
+		*value = info->blocked & 0x7fffffff;
+		return true;
+	case 33:
+		*value = info->ignored & 0x7fffffff;
+		return true;
+	case 34:
+		*value = info->caught & 0x7fffffff;
+		return true;
+	case 39:
+		*value = cpu_of(what, info);
+		return true;
+	case 48:
+		*value = READ_ONCE(what->space->arg_start);
+		return shown;
+	case 49:
+		*value = READ_ONCE(what->space->arg_end);
+		return shown;
+	case 50:
+		*value = READ_ONCE(what->space->env_start);
+		return shown;
+	case 51:
+		*value = READ_ONCE(what->space->env_end);
+		return shown;
+	default:
+		return false;
+	}
+}
+
+static int show_stat(struct seq_file *m, struct hanare_pseudo *what)
+{
+	struct hanare_process_info info;
+	char *text, *at, *field;
+	int err = get_info(what, &info), n;
+
+	if (err)
+		return err == -ESRCH ? show_ended(m, what) : err;
+	text = hanare_linux_text(what->linux_file);
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	/* A name may hold anything: behind the last parenthesis it is over. */
+	at = strrchr(text, ')');
+	if (!at) {
+		kvfree(text);
+		return -EIO;
+	}
+	strim(at);
+	*at++ = 0;
+	seq_printf(m, "%s)", text);
+	at = skip_spaces(at);
+	for (n = 3; (field = strsep(&at, " ")); n++) {
+		u64 value;
+
+		if (n == 3 && runs(what, &info, *field))
+			seq_puts(m, " R");
+		else if (stat_field(what, &info, n, strcmp(field, "0"), &value))
+			seq_printf(m, " %llu", value);
+		else
+			seq_printf(m, " %s", field);
+	}
+	seq_putc(m, '\n');
+	kvfree(text);
+	return 0;
+}
+
+static int show_statm(struct seq_file *m, struct hanare_pseudo *what)
+{
+	struct hanare_process_info i;
+	int err = get_info(what, &i);
+
+	if (err)
+		return err;
+	seq_printf(m, "%llu %llu %llu %llu 0 %llu 0\n", i.mapped >> PAGE_SHIFT,
+		   i.resident >> PAGE_SHIFT, (i.resident_file + i.resident_shared) >> PAGE_SHIFT,
+		   i.code >> PAGE_SHIFT,
+		   (i.data + i.stack) >> PAGE_SHIFT);
+	return 0;
+}
+
+/* Time it ran; time it waited for a CPU, which nobody counts; times it got one. */
+static int show_schedstat(struct seq_file *m, struct hanare_pseudo *what)
+{
+	struct hanare_process_info i;
+	int err = get_info(what, &i);
+
+	if (err)
+		return err;
+	seq_printf(m, "%llu 0 %llu\n", i.thread.user_ns + i.thread.system_ns,
+		   i.thread.voluntary_switches + i.thread.involuntary_switches + 1);
+	return 0;
+}
+
+/* ---- limits ---- */
+
+static const char *limit_text(u64 limit, char *to, size_t size)
+{
+	if (limit == RLIM_INFINITY)
+		return "unlimited";
+	scnprintf(to, size, "%llu", limit);
+	return to;
+}
+
+/* RLIMIT_AS is the LWK's: the proxy's own stays out of the way. */
+static int show_limits(struct seq_file *m, struct hanare_pseudo *what)
+{
+	static const char name[] = "Max address space";
+	struct hanare_process_info info;
+	char *text, *at, *line;
+	int err = get_info(what, &info);
+
+	if (err)
+		return err;
+	text = hanare_linux_text(what->linux_file);
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	for (at = text; (line = hanare_next_line(&at));) {
+		char own[24], soft[24], hard[24], *words = line + strlen(name);
+
+		if (strncmp(line, name, strlen(name)) ||
+		    sscanf(words, "%23s %23s", own, hard) != 2) {
+			seq_printf(m, "%s\n", line);
+			continue;
+		}
+		seq_printf(m, "%-25s %-20s %-20s %-10s\n", name,
+			   limit_text(info.space_soft, soft, sizeof(soft)),
+			   info.space_hard ? limit_text(info.space_hard, own, sizeof(own)) : hard,
+			   "bytes");
+	}
+	kvfree(text);
+	return 0;
+}
+
+hanare_show hanare_process_show(const char *name)
+{
+	static const struct { const char *name; hanare_show show; } files[] = {
+		{ "stat", show_stat },
+		{ "status", show_status },
+		{ "statm", show_statm },
+		{ "schedstat", show_schedstat },
+		{ "limits", show_limits },
+		{ "maps", hanare_show_maps },
+		{ "smaps", hanare_show_smaps },
+		{ "smaps_rollup", hanare_show_smaps_rollup },
+		{ "numa_maps", hanare_show_numa_maps },
+		{ "cmdline", hanare_show_cmdline },
+		{ "environ", hanare_show_environ },
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(files); i++)
+		if (!strcmp(files[i].name, name))
+			return files[i].show;
+	return NULL;
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What is told of an instance, and what it is asked for tests: IOCTL_STATUS, IOCTL_DEBUG. */
+#include "show/show.h"
+
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+/* inst->live is held. */
+static void cpu_status(const struct hanare_cpu *cpu, struct hanare_cpu_status *status)
+{
+	const struct hanare_cpu_shared *shared = cpu->shared;
+
+	status->linux_cpu = cpu->linux_cpu;
+	status->node = cpu->node;
+	if (!shared)
+		return;
+	status->state = READ_ONCE(shared->state);
+	status->space = READ_ONCE(shared->current_space);
+	status->heartbeat = READ_ONCE(shared->heartbeat);
+	status->interrupts = READ_ONCE(shared->interrupts);
+	status->exceptions = READ_ONCE(shared->exceptions);
+	status->page_faults = READ_ONCE(shared->page_faults);
+	status->local_calls = READ_ONCE(shared->local_calls);
+	status->delegated_calls = READ_ONCE(shared->delegated_calls);
+	status->idle_ns = hanare_idle_ns(cpu);
+}
+
+static struct hanare_instance *instance_at(u32 index)
+{
+	struct hanare_instance *inst, *found = NULL;
+
+	mutex_lock(&hanare_lock);
+	list_for_each_entry(inst, &hanare_instances, link)
+		if (!index--) {
+			found = inst;
+			kref_get(&inst->ref);
+			break;
+		}
+	mutex_unlock(&hanare_lock);
+	return found;
+}
+
+long hanare_do_status(struct hanare_file *hf, void *data)
+{
+	struct hanare_status *arg = data;
+	struct hanare_instance *inst = arg->name[0] ? hanare_instance_named(arg->name) : instance_at(arg->index);
+	u32 room = arg->cpus ? min_t(u32, arg->cpu_count, HANARE_CPUS_MAX) : 0, count, i;
+	struct hanare_cpu_status *cpus;
+	int err = 0;
+
+	if (!inst)
+		return -ENOENT;
+	cpus = kcalloc(HANARE_CPUS_MAX, sizeof(*cpus), GFP_KERNEL);
+	if (!cpus) {
+		hanare_instance_put(inst);
+		return -ENOMEM;
+	}
+	arg->ping_ns = 0;
+	arg->uptime_ns = 0;
+	arg->log_head = 0;
+	down_read(&inst->live);
+	if (inst->shared && arg->ping && (inst->state == HANARE_INSTANCE_RUNNING ||
+					  inst->state == HANARE_INSTANCE_HUNG))
+		hanare_ping_all(inst, &arg->ping_ns);
+	memcpy(arg->name, inst->name, sizeof(arg->name));
+	if (inst->shared) {
+		hanare_drain(inst);
+		arg->log_head = READ_ONCE(inst->log->head);
+	}
+	if (inst->boot_ns)
+		arg->uptime_ns = ktime_get_ns() - inst->boot_ns;
+	arg->state = READ_ONCE(inst->state);
+	arg->spaces = READ_ONCE(inst->spaces);
+	arg->cpu_count = inst->cpu_count;
+	arg->memory_bytes = inst->memory_bytes;
+	arg->chunks = inst->chunk_count;
+	memcpy(arg->node_bytes, inst->node_bytes, sizeof(arg->node_bytes));
+	count = min(room, inst->cpu_count);
+	for (i = 0; i < count; i++)
+		cpu_status(&inst->cpus[i], &cpus[i]);
+	up_read(&inst->live);
+	/* May wait for whoever has that memory, so no lock is held that the LWK's end takes. */
+	if (copy_to_user(u64_to_user_ptr(arg->cpus), cpus, count * sizeof(*cpus)))
+		err = -EFAULT;
+	kfree(cpus);
+	hanare_instance_put(inst);
+	return err;
+}
+
+long hanare_do_debug(struct hanare_file *hf, void *data)
+{
+	struct hanare_debug *arg = data;
+	struct hanare_instance *inst = hanare_instance_named(arg->name);
+	struct hanare_call call = { .kind = HANARE_REQUEST_DEBUG, .args = { arg->op, arg->args[0], arg->args[1] } };
+	int err = -ENODEV;
+
+	if (!inst)
+		return -ENOENT;
+	down_read(&inst->live);
+	if (arg->cpu >= inst->cpu_count)
+		err = -EINVAL;
+	else if (inst->shared && inst->state == HANARE_INSTANCE_RUNNING)
+		err = hanare_request(inst, &inst->cpus[arg->cpu], &call, WAIT_KILLABLE, 5000);
+	up_read(&inst->live);
+	memcpy(arg->args, call.args, sizeof(arg->args));
+	hanare_instance_put(inst);
+	return err ?: call.status;
+}

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Page faults of proxies on LWK memory. See "Fault against zap" and
+ * "Protection" in docs/architecture.md.
+ */
+#include "space/space.h"
+
+#include <linux/sched/signal.h>
+#include <linux/delay.h>
+#include <linux/file.h>
+#include <linux/slab.h>
+
+/* A wait with mmap_lock held keeps every sibling from mapping: keep it short. */
+#define UNLOCKED_MS 60000
+/* Of a task that ends, which no signal wakes: Linux walks its robust futexes. */
+#define EXITING_MS 1000
+#define LOCKED_MS 10000
+/* For what another fault runs, where the lock can be given up instead. */
+#define BUSY_LOCKED_MS 100
+/* Services a single fault may ask for, and zaps it may lose against. */
+#define ROUNDS_MAX 64
+
+/* ---- asking ---- */
+
+/* The answer's status is -EBUSY if another fault has been running its service for `busy_ms`. */
+static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 addr, bool write,
+		unsigned int timeout_ms, unsigned int busy_ms)
+{
+	u64 served = 0;
+	int round;
+
+	answer->task = current;
+	answer->addr = addr;
+	answer->write = write;
+	for (round = 0; round < ROUNDS_MAX; round++) {
+		struct hanare_call call = {
+			.kind = HANARE_REQUEST_FAULT,
+			.space = space->id,
+			.args = { addr, write ? HANARE_FAULT_WRITE : 0, HANARE_PAGES_MAX, served },
+			.pages = answer->pages,
+		};
+		u64 index;
+
+		answer->sequence = READ_ONCE(space->zap_sequence);
+		/* Sampled before the LWK looks. */
+		smp_mb();
+		answer->status = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE,
+						timeout_ms);
+		if (answer->status)
+			return;
+		answer->status = call.status;
+		answer->start = call.args[0];
+		answer->count = call.count;
+		if (call.status != HANARE_STATUS_SERVE_FIRST) {
+			/* It faults again: not at once, for what is short. */
+			if (call.status == -EAGAIN)
+				usleep_range(500, 1000);
+			return;
+		}
+		index = call.args[3];
+		if (index >= space->inst->service_count) {
+			answer->status = -EIO;
+			return;
+		}
+		/* A service's own error is in its entry; the LWK judges it. */
+		served = hanare_serve(space->inst, space, index, CONTEXT_FAULT) ? 0 : index + 1;
+		/* Not ready any more: another fault runs the same one, and what it brings is ours. */
+		answer->status = served ? 0 : hanare_serve_wait(space, index, busy_ms);
+		if (fatal_signal_pending(current))
+			answer->status = -EINTR;
+		if (answer->status)
+			return;
+	}
+	answer->status = -EIO;
+}
+
+/* ---- inserting ---- */
+
+static void zap_page(struct hanare_space *space, u64 addr)
+{
+	unmap_mapping_range(space->inode->i_mapping, (u64)space->id << HANARE_SPACE_SHIFT | addr,
+			    PAGE_SIZE, 1);
+}
+
+/*
+ * Insert a run with one protection. Pages that are there already are left
+ * alone, but for `replace`: that one is the reason of the fault.
+ */
+static int insert_run(struct hanare_space *space, struct vm_area_struct *vma, u64 addr,
+		      struct page **pages, unsigned long count, bool writable, u64 replace)
+{
+	struct vm_area_struct copy;
+	int replaced = 0;
+
+	if (writable) {
+		/*
+		 * With page_mkwrite the VMA's own protection is read-only, so
+		 * that a write to such a page asks us. These pages need not
+		 * ask: same VMA, but for the protection. Only that is taken
+		 * from the copy; nothing keeps a pointer to it.
+		 */
+		memcpy(&copy, vma, sizeof(copy));
+		copy.vm_page_prot = vm_get_page_prot(VM_READ | VM_WRITE | VM_SHARED);
+		vma = &copy;
+	}
+	while (count) {
+		unsigned long left = count, done;
+		int err = vm_insert_pages(vma, addr, pages, &left);
+
+		if (!err)
+			return 0;
+		if (err != -EBUSY || !left)
+			return err;
+		done = count - left;
+		addr += done << PAGE_SHIFT;
+		pages += done;
+		count -= done;
+		/* Another thread may put it there again, but not for ever. */
+		if (addr == replace && replaced++ < 3) {
+			zap_page(space, addr);
+			continue;
+		}
+		addr += PAGE_SIZE;
+		pages++;
+		count--;
+	}
+	return 0;
+}
+
+/*
+ * The pages of the control window that every proxy touches at once. What cannot be
+ * inserted is asked for when it is touched.
+ */
+static void insert_control(struct hanare_space *space, struct vm_area_struct *vma)
+{
+	static const u64 addresses[] = { HANARE_SLOT_BASE, HANARE_SCRATCH_BASE };
+	size_t i;
+
+	BUILD_BUG_ON(ARRAY_SIZE(addresses) != ARRAY_SIZE(space->control));
+	for (i = 0; i < ARRAY_SIZE(addresses); i++) {
+		u64 addr = addresses[i], frame = space->control[i];
+		struct page *page = pfn_to_page(frame >> PAGE_SHIFT);
+
+		if (frame && !(frame & ~PAGE_MASK) && addr >= vma->vm_start && addr < vma->vm_end &&
+		    hanare_owns_frames(space->inst, frame, 1))
+			insert_run(space, vma, addr, &page, 1, true, ~0ULL);
+	}
+}
+
+static vm_fault_t error_fault(int status)
+{
+	switch (status) {
+	case -EFAULT:
+	case -EACCES:
+		return VM_FAULT_SIGSEGV;
+	case -EAGAIN:
+	case -EINTR:
+		/* Nothing inserted: it faults again, or the signal is served first. */
+		return VM_FAULT_NOPAGE;
+	default:
+		/* Not VM_FAULT_OOM: that is retried forever. */
+		return VM_FAULT_SIGBUS;
+	}
+}
+
+/* Put an answer into the page table. -EAGAIN: a zap came in between, ask again. */
+static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
+			 struct hanare_answer *answer, bool write, vm_fault_t *ret)
+{
+	struct page *pages[HANARE_PAGES_MAX];
+	u64 asked = answer->addr, run = 0;
+	bool covered = false;
+	u32 i, count = 0;
+	int err = 0;
+
+	if (answer->status) {
+		*ret = error_fault(answer->status);
+		return 0;
+	}
+	*ret = VM_FAULT_SIGBUS;
+	if (answer->start & ~PAGE_MASK || answer->start > asked ||
+	    asked - answer->start >= (u64)answer->count << PAGE_SHIFT)
+		return 0;
+
+	down_read(&space->zap_lock);
+	if (answer->sequence != space->zap_sequence) {
+		up_read(&space->zap_lock);
+		return -EAGAIN;
+	}
+	for (i = 0; i <= answer->count && !err; i++) {
+		u64 addr = answer->start + ((u64)i << PAGE_SHIFT);
+		u64 entry = i < answer->count ? answer->pages[i] : 0;
+		bool writable = entry & HANARE_PAGE_WRITABLE;
+
+		if (entry && (addr < vma->vm_start || addr >= vma->vm_end))
+			entry = 0;
+		if (entry && !hanare_owns_frames(space->inst, entry & PAGE_MASK, 1)) {
+			pr_warn_ratelimited("%s: the LWK named a frame that is not its own: %#llx\n",
+					    space->inst->name, entry);
+			entry = 0;
+		}
+		/* A run ends at a hole or where the protection changes. */
+		if (count && (!entry || writable != !!(run & 1))) {
+			err = insert_run(space, vma, run & PAGE_MASK, pages, count, run & 1,
+					 write && run & 1 ? asked : ~0ULL);
+			count = 0;
+		}
+		if (!entry)
+			continue;
+		if (addr == asked)
+			covered = !write || writable;
+		if (entry & HANARE_PAGE_REPLACED)
+			zap_page(space, addr);
+		if (!count)
+			run = addr | writable;
+		pages[count++] = pfn_to_page(entry >> PAGE_SHIFT);
+	}
+	up_read(&space->zap_lock);
+	if (!err)
+		*ret = covered ? VM_FAULT_NOPAGE : write ? VM_FAULT_SIGSEGV : VM_FAULT_SIGBUS;
+	return 0;
+}
+
+/* Without mmap_lock; the answer is for the next pass. */
+static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer *answer, u64 addr,
+			       bool write)
+{
+	struct hanare_space *space = vma->vm_private_data;
+	bool exiting = current->flags & PF_EXITING;
+	unsigned int timeout_ms = exiting ? EXITING_MS : UNLOCKED_MS;
+	struct file *file;
+
+	/*
+	 * From here on the VMA may go away, and its descriptor. The space must not end by that
+	 * (hanare_release): the LWK would take back the frames that a service is filling for us.
+	 */
+	kref_get(&space->ref);
+	file = get_file(vma->vm_file);
+	mmap_read_unlock(vma->vm_mm);
+	ask(space, answer, addr, write, timeout_ms, timeout_ms);
+	/* Who is not to end, and can be killed, waits on for a file that is slow. */
+	if (answer->status == -EINTR || answer->status == -EAGAIN ||
+	    (answer->status == -EBUSY && !exiting))
+		kfree(answer);
+	else
+		hanare_answer_store(space, answer);
+	fput(file);
+	hanare_space_put(space);
+	return VM_FAULT_RETRY;
+}
+
+static vm_fault_t space_fault(struct vm_fault *vmf)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	struct hanare_space *space = vma->vm_private_data;
+	u64 addr = vmf->address & PAGE_MASK;
+	bool write = vmf->flags & FAULT_FLAG_WRITE;
+	bool may_unlock = vmf->flags & FAULT_FLAG_ALLOW_RETRY;
+	struct hanare_answer *answer;
+	vm_fault_t ret = VM_FAULT_SIGBUS;
+	int round;
+
+	/*
+	 * A child has the mapping, too, after madvise(MADV_DOFORK). It is not the space's
+	 * process and does not keep it.
+	 */
+	if (vma->vm_mm != space->mm)
+		return VM_FAULT_SIGBUS;
+	/* mremap can move a mapping, not its meaning. */
+	if (((u64)vmf->pgoff << PAGE_SHIFT) != ((u64)space->id << HANARE_SPACE_SHIFT | addr))
+		return VM_FAULT_SIGBUS;
+	answer = hanare_answer_take(space, addr, write, vmf->flags & FAULT_FLAG_TRIED);
+	if (answer && !insert_answer(space, vma, answer, write, &ret)) {
+		kfree(answer);
+		return ret;
+	}
+	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT) {
+		kfree(answer);
+		return VM_FAULT_RETRY;
+	}
+	if (!answer)
+		answer = kmalloc(sizeof(*answer), GFP_KERNEL);
+	if (!answer)
+		return VM_FAULT_SIGBUS;
+
+	if (fault_flag_allow_retry_first(vmf->flags))
+		return ask_unlocked(vma, answer, addr, write);
+	for (round = 0; round < ROUNDS_MAX; round++) {
+		ask(space, answer, addr, write, LOCKED_MS, may_unlock ? BUSY_LOCKED_MS : LOCKED_MS);
+		if (answer->status == -EBUSY && may_unlock)
+			return ask_unlocked(vma, answer, addr, write);
+		if (!insert_answer(space, vma, answer, write, &ret))
+			break;
+	}
+	kfree(answer);
+	/* Zaps came in between each time: it faults again. */
+	return round < ROUNDS_MAX ? ret : VM_FAULT_NOPAGE;
+}
+
+/*
+ * A write to a page that was inserted read-only. Linux does not let this
+ * function drop mmap_lock, so it takes the page away instead: the write faults
+ * again, as one to a missing page, and asks the LWK from there. What counts is what
+ * the page means, not where it is: a mapping that was moved must not fault for ever.
+ */
+static vm_fault_t space_mkwrite(struct vm_fault *vmf)
+{
+	struct hanare_space *space = vmf->vma->vm_private_data;
+
+	unmap_mapping_range(space->inode->i_mapping, (u64)vmf->pgoff << PAGE_SHIFT, PAGE_SIZE, 1);
+	return VM_FAULT_NOPAGE;
+}
+
+/* A part of a mapping that was split, or a copy: madvise(MADV_DOFORK), mremap(2). */
+static void space_vma_open(struct vm_area_struct *vma)
+{
+	struct hanare_space *space = vma->vm_private_data;
+
+	kref_get(&space->ref);
+}
+
+static void space_vma_close(struct vm_area_struct *vma)
+{
+	struct hanare_space *space = vma->vm_private_data;
+
+	/*
+	 * The process ends. Where another has its descriptor table no descriptor closes by
+	 * that: what happens then happens now.
+	 */
+	if (READ_ONCE(space->shares_table) && vma->vm_mm == space->mm)
+		hanare_space_flush(space);
+	hanare_space_put(space);
+}
+
+const struct vm_operations_struct hanare_vm_ops = {
+	.open		= space_vma_open,
+	.close		= space_vma_close,
+	.fault		= space_fault,
+	.page_mkwrite	= space_mkwrite,
+};
+
+int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma)
+{
+	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
+
+	if (current->mm != space->mm)
+		return -EPERM;
+	/* Same address on both sides; the space's number keeps spaces apart. */
+	if (offset != ((u64)space->id << HANARE_SPACE_SHIFT | vma->vm_start) ||
+	    vma->vm_start < HANARE_USER_MIN || vma->vm_end > HANARE_CONTROL_END)
+		return -EINVAL;
+	if (!(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_EXEC)
+		return -EINVAL;
+	hanare_vm_flags_set(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTCOPY |
+				 (READ_ONCE(space->dumps) ? 0 : VM_DONTDUMP));
+	kref_get(&space->ref);		/* hanare_vm_ops.close puts it */
+	vma->vm_private_data = space;
+	vma->vm_ops = &hanare_vm_ops;
+	insert_control(space, vma);
+	return 0;
+}

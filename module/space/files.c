@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Files that a space maps or runs: taking, reading, giving back. */
+#include "space/service.h"
+
+#include <linux/cred.h>
+#include <linux/file.h>
+#include <linux/io.h>
+#include <linux/magic.h>
+#include <linux/module.h>
+#include <linux/mount.h>
+#include <linux/namei.h>
+#include <linux/stat.h>
+#include <linux/user_namespace.h>
+
+#define FILES_MAX 65536
+
+static bool run_unreadable = true;
+module_param(run_unreadable, bool, 0644);
+MODULE_PARM_DESC(run_unreadable,
+	"Users may run programs that they may not read, though a proxy of their own sees their memory");
+
+/* Whether a file is one of procfs, or ours in its place. Set once, before there is a space. */
+static bool (*shows_procfs)(struct file *file) __ro_after_init;
+
+void hanare_files_init(bool (*shows)(struct file *file))
+{
+	shows_procfs = shows;
+}
+
+/* A program that runs: nobody may write to it meanwhile. */
+#define RUNS XA_MARK_1
+
+/* The mount or the file system forbids execution. */
+static bool is_noexec(const struct path *path)
+{
+	return path->mnt->mnt_flags & MNT_NOEXEC ||
+	       path->dentry->d_sb->s_iflags & SB_I_NOEXEC;
+}
+
+/* A change of a file this long ago has another time than one now, s. */
+#define SETTLED 2
+
+/*
+ * A number that changes with the file's content, or 0: it may change without that. Who
+ * writes sets the time of the last change, but for one who has it open for that already.
+ * Not on tmpfs, where stores to a shared mapping leave no time.
+ */
+static u64 version(struct file *file, const struct kstat *stat)
+{
+	struct inode *inode = d_real_inode(file->f_path.dentry);
+	struct super_block *sb = inode->i_sb;
+	bool known = sb->s_magic == V9FS_MAGIC || sb->s_type->fs_flags & FS_REQUIRES_DEV;
+
+	if (!known || sb->s_magic == FUSE_SUPER_MAGIC || !S_ISREG(stat->mode) ||
+	    inode_is_open_for_write(inode) || inode_is_open_for_write(file_inode(file)) ||
+	    stat->ctime.tv_sec <= 0 || stat->ctime.tv_sec + SETTLED >= ktime_get_real_seconds())
+		return 0;
+	return stat->ctime.tv_sec * NSEC_PER_SEC + stat->ctime.tv_nsec;
+}
+
+/* Enters a file, whose reference is taken over, with what the LWK is told of it. */
+static long file_keep(struct hanare_job *job, struct file *file, bool runs)
+{
+	struct kstat stat;
+	u32 id;
+	int err = vfs_getattr(&file->f_path, &stat, STATX_INO | STATX_SIZE | STATX_TYPE | STATX_CTIME,
+			      AT_STATX_SYNC_AS_STAT);
+
+	if (!err && runs)
+		err = deny_write_access(file);
+	if (err)
+		goto put;
+	mutex_lock(&job->space->table_lock);
+	err = xa_alloc(&job->space->files, &id, file, XA_LIMIT(1, FILES_MAX), GFP_KERNEL);
+	if (!err && runs)
+		xa_set_mark(&job->space->files, id, RUNS);
+	mutex_unlock(&job->space->table_lock);
+	if (err) {
+		if (runs)
+			allow_write_access(file);
+		err = -ENFILE;
+		goto put;
+	}
+	job->args[1] = stat.ino;
+	job->args[2] = stat.size;
+	job->args[3] = 0;
+	if (file->f_mode & FMODE_WRITE)
+		job->args[3] |= HANARE_FILE_WRITABLE;
+	/* Pages of hugetlbfs are Linux' pool's, also of a private mapping. */
+	if (S_ISREG(stat.mode) && file_inode(file)->i_sb->s_magic != HUGETLBFS_MAGIC)
+		job->args[3] |= HANARE_FILE_REGULAR;
+	if (is_noexec(&file->f_path))
+		job->args[3] |= HANARE_FILE_NOEXEC;
+	job->args[4] = new_encode_dev(stat.dev);
+	job->held = version(file, &stat);
+	return id;
+put:
+	fput(file);
+	return err;
+}
+
+static long drop(struct hanare_space *space, u64 id)
+{
+	struct file *file = NULL;
+	bool denied = false;
+
+	mutex_lock(&space->table_lock);
+	if (id <= FILES_MAX) {
+		denied = xa_get_mark(&space->files, id, RUNS);
+		file = xa_erase(&space->files, id);
+	}
+	mutex_unlock(&space->table_lock);
+	if (!file)
+		return -EBADF;
+	if (denied)
+		allow_write_access(file);
+	fput(file);
+	return 0;
+}
+
+long hanare_file_put(struct hanare_job *job)
+{
+	long err = 0;
+	u32 i;
+
+	for (i = 0; i < job->count; i++)
+		err = drop(job->space, job->extents[i]) ?: err;
+	return err;
+}
+
+/* Of our files, those in place of procfs' are none of a device. */
+bool hanare_is_device(const struct file *file)
+{
+	return file->f_op->owner == THIS_MODULE && S_ISCHR(file_inode(file)->i_mode);
+}
+
+long hanare_file_get(struct hanare_job *job)
+{
+	struct file *file;
+	int err;
+
+	if (job->args[0] > INT_MAX)
+		return -EBADF;
+	file = fget(job->args[0]);
+	if (!file)
+		return -EBADF;
+	/* What mmap(2) says of files of procfs; to execve(2) they are like others. */
+	if (shows_procfs(file))
+		err = -EIO;
+	/* Our own device would keep its space, and so itself, alive for ever. */
+	else if (!hanare_can_mmap(file) || hanare_is_device(file))
+		err = -ENODEV;
+	else if (!(file->f_mode & FMODE_READ))
+		err = -EACCES;
+	else
+		err = hanare_file_refresh(file);
+	if (!err)
+		return file_keep(job, file, false);
+	fput(file);
+	return err;
+}
+
+/* Whether execve(2) of the caller takes the file. */
+static int may_run(const struct path *path)
+{
+	struct inode *inode = d_backing_inode(path->dentry);
+
+	if (S_ISLNK(inode->i_mode))
+		return -ELOOP;
+	if (!S_ISREG(inode->i_mode) || is_noexec(path))
+		return -EACCES;
+	return inode_permission(hanare_idmap(path->mnt), inode, MAY_EXEC);
+}
+
+/*
+ * A program that its user may run and not read. As on Linux its process is not to be looked
+ * into, which the superuser of a user namespace of his own could do all the same: Linux moves
+ * such a process to another namespace, we refuse.
+ */
+static int look_at_rights(struct file *file, u64 *bits)
+{
+	if (!file_permission(file, MAY_READ))
+		return 0;
+	*bits |= HANARE_FILE_UNREADABLE;
+	return READ_ONCE(run_unreadable) && current_user_ns() == &init_user_ns ? 0 : -EACCES;
+}
+
+/*
+ * A program as execve(2) opens it: who watches or restricts executions (fanotify,
+ * Landlock) sees it.
+ */
+static struct file *open_to_run(u32 directory, u64 name, u64 flags)
+{
+	unsigned int lookup = (flags & AT_SYMLINK_NOFOLLOW ? 0 : LOOKUP_FOLLOW) |
+			      (flags & AT_EMPTY_PATH ? LOOKUP_EMPTY : 0);
+	struct file *file;
+	struct path path;
+	long err = user_path_at(directory, u64_to_user_ptr(name), lookup, &path);
+
+	if (err)
+		return ERR_PTR(err);
+	err = may_run(&path);
+	file = err ? ERR_PTR(err) :
+	       dentry_open(&path, O_RDONLY | O_LARGEFILE | __FMODE_EXEC, current_cred());
+	path_put(&path);
+	if (IS_ERR(file))
+		return file;
+	hanare_tell_opened(file);
+	err = hanare_can_mmap(file) ? hanare_file_refresh(file) : -EACCES;
+	if (!err)
+		return file;
+	fput(file);
+	return ERR_PTR(err);
+}
+
+/* A file's name into a page of the LWK's. How long it is. */
+static long write_name(struct file *file, char *page)
+{
+	const char *name = d_path(&file->f_path, page, PAGE_SIZE);
+	size_t length;
+
+	if (IS_ERR(name))
+		return PTR_ERR(name);
+	length = strlen(name);
+	memmove(page, name, length);
+	return length;
+}
+
+/* The first bytes of a program and its name, into the two pages of the LWK's. */
+static long look_at(struct hanare_job *job, struct file *file)
+{
+	char *to = page_address(pfn_to_page(extent_base(job->extents[0]) >> PAGE_SHIFT));
+	u64 bytes = 0;
+	loff_t position = 0;
+	ssize_t ret;
+
+	do {
+		ret = kernel_read(file, to + bytes, PAGE_SIZE - bytes, &position);
+		if (ret < 0)
+			return ret;
+		bytes += ret;
+	} while (ret && bytes < PAGE_SIZE);
+	job->args[0] = bytes | (u64)max(write_name(file, to + PAGE_SIZE), 0L) << 32;
+	return 0;
+}
+
+long hanare_program_get(struct hanare_job *job)
+{
+	struct file *program;
+	long id, err;
+
+	if (job->count != 1 || extent_pages(job->extents[0]) != 2 || !hanare_extents_ok(job))
+		return -EINVAL;
+	program = open_to_run(job->args[0], job->args[1], job->args[2]);
+	if (IS_ERR(program)) {
+		err = PTR_ERR(program);
+		/* The LWK knows no codes of restarting. */
+		return err <= -ERESTARTSYS ? -EINTR : err;
+	}
+	id = file_keep(job, get_file(program), true);
+	if (id > 0) {
+		err = look_at_rights(program, &job->args[3]) ?: look_at(job, program);
+		if (err) {
+			drop(job->space, id);
+			id = err;
+		}
+	}
+	fput(program);
+	return id;
+}
+
+static struct file *file_of(struct hanare_space *space, u64 id)
+{
+	struct file *file;
+
+	mutex_lock(&space->table_lock);
+	file = id <= FILES_MAX ? xa_load(&space->files, id) : NULL;
+	if (file)
+		get_file(file);
+	mutex_unlock(&space->table_lock);
+	return file;
+}
+
+long hanare_file_name(struct hanare_job *job)
+{
+	struct file *file;
+	long ret;
+
+	if (job->count != 1 || !hanare_extents_ok(job))
+		return -EINVAL;
+	file = file_of(job->space, job->args[0]);
+	if (!file)
+		return -EBADF;
+	ret = write_name(file, page_address(pfn_to_page(extent_base(job->extents[0]) >> PAGE_SHIFT)));
+	fput(file);
+	return ret;
+}
+
+long hanare_file_cached(struct hanare_job *job)
+{
+	struct file *file = file_of(job->space, job->args[0]);
+	u64 first = job->args[1] >> PAGE_SHIFT, i;
+	struct inode *inode;
+	bool may_know;
+
+	if (!file)
+		return -EBADF;
+	job->count = min_t(u64, DIV_ROUND_UP(job->args[2], 64), HANARE_EXTENTS_MAX);
+	inode = file_inode(file);
+	/* Of others' files it would tell what others do. */
+	may_know = inode_owner_or_capable(hanare_idmap(file->f_path.mnt), inode) || !file_permission(file, MAY_WRITE);
+	memset(job->extents, may_know ? 0 : 0xff, job->count * sizeof(u64));
+	inode = d_real_inode(file->f_path.dentry);
+	for (i = 0; may_know && i < job->count * 64; i++)
+		if (hanare_is_cached(inode->i_mapping, first + i))
+			job->extents[i / 64] |= 1ULL << (i % 64);
+	fput(file);
+	return 0;
+}
+
+long hanare_fill(struct hanare_job *job)
+{
+	struct file *file;
+	long ret;
+
+	if ((loff_t)job->args[1] < 0 || !hanare_extents_ok(job))
+		return -EINVAL;
+	file = file_of(job->space, job->args[0]);
+	if (!file)
+		return -EBADF;
+	ret = hanare_file_fill(file, job);
+	fput(file);
+	return ret;
+}
+
+/* For the child of a fork: what its parent maps, by the same ids. */
+int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from)
+{
+	struct file *file;
+	unsigned long id;
+	int err = 0;
+
+	mutex_lock(&from->table_lock);
+	xa_for_each(&from->files, id, file) {
+		err = xa_err(xa_store(&to->files, id, get_file(file), GFP_KERNEL_ACCOUNT));
+		if (err) {
+			fput(file);
+			break;
+		}
+		/* It cannot fail: the parent's is there. */
+		if (xa_get_mark(&from->files, id, RUNS) && !deny_write_access(file))
+			xa_set_mark(&to->files, id, RUNS);
+	}
+	mutex_unlock(&from->table_lock);
+	return err;
+}
+
+/* The new program of a process that leaves the space `from`. 0: there is none. */
+int hanare_space_move_file(struct hanare_space *to, struct hanare_space *from, u64 id)
+{
+	struct file *file = NULL;
+	int err = 0;
+
+	if (!id)
+		return 0;
+	mutex_lock(&from->table_lock);
+	if (id <= FILES_MAX)
+		file = xa_load(&from->files, id);
+	if (file)
+		err = xa_err(xa_store(&to->files, id, file, GFP_KERNEL_ACCOUNT));
+	if (file && !err) {
+		if (xa_get_mark(&from->files, id, RUNS))
+			xa_set_mark(&to->files, id, RUNS);
+		xa_erase(&from->files, id);
+	}
+	mutex_unlock(&from->table_lock);
+	return file ? err : -EBADF;
+}
+
+/*
+ * The program runs no more: its files go, and may be written again. Not only with the space's
+ * last reference: a file may hold what holds the space (a socket, in a message, its descriptor).
+ */
+void hanare_space_put_files(struct hanare_space *space)
+{
+	struct file *file;
+	unsigned long id;
+
+	mutex_lock(&space->table_lock);
+	xa_for_each(&space->files, id, file) {
+		if (xa_get_mark(&space->files, id, RUNS))
+			allow_write_access(file);
+		xa_erase(&space->files, id);
+		fput(file);
+	}
+	mutex_unlock(&space->table_lock);
+}

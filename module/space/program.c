@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * execve(2) by a proxy itself (OP_EXEC). The proxy makes the one that its program asked for, so
+ * that Linux checks, tells and changes what it does for any program: permissions, security
+ * modules, audit, credentials, descriptors, thread ids. Only so does a process leave memory and
+ * descriptors that it shares with others. What is loaded in the program's place
+ * is the proxy once more, as Linux loads the interpreter in the place of a script.
+ */
+#include "space/space.h"
+
+#include <linux/binfmts.h>
+#include <linux/fdtable.h>
+#include <linux/file.h>
+#include <linux/mount.h>
+#include <linux/sched.h>
+
+/* Programs that run are not written to on this Linux. Set once, before there is a space. */
+static bool denies_writes __ro_after_init;
+
+struct hanare_space *hanare_space_of_caller(void)
+{
+	struct mm_struct *mm = current->mm;
+	struct vm_area_struct *vma;
+	struct hanare_space *space = NULL;
+
+	if (!mm || !hanare_spaces_any())
+		return NULL;
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, HANARE_CONTROL_BASE);
+	if (vma && vma->vm_ops == &hanare_vm_ops)
+		space = vma->vm_private_data;
+	if (space && space->mm == mm)
+		kref_get(&space->ref);
+	else
+		space = NULL;
+	mmap_read_unlock(mm);
+	return space;
+}
+
+static int load_binary(struct linux_binprm *bprm)
+{
+	struct hanare_space *space = hanare_space_of_caller();
+	int err = -ENOEXEC;
+
+	if (!space)
+		return err;
+	/* The last time, in place of the program: an ELF file like others. */
+	if (!space->proxy || bprm->file == space->proxy)
+		goto put;
+	/* Linux finds the interpreter, which is another program to look at. */
+	if (bprm->buf[0] == '#' && bprm->buf[1] == '!')
+		goto put;
+	would_dump(bprm, bprm->file);
+	err = hanare_deny_write(space->proxy, denies_writes);
+	if (err)
+		goto put;
+	/* The new image comes by the space's descriptor, when its memory may be gone already. */
+	hanare_space_prepare_leave(space);
+	bprm->interpreter = get_file(space->proxy);
+put:
+	hanare_space_put(space);
+	return err;
+}
+
+static struct linux_binfmt format = {
+	.module		= THIS_MODULE,
+	.load_binary	= load_binary,
+};
+
+void hanare_program_init(void)
+{
+	denies_writes = hanare_exe_denies_writes();
+	/* Before all others, which would take the file for what it is. */
+	__register_binfmt(&format, 1);
+}
+
+void hanare_program_exit(void)
+{
+	unregister_binfmt(&format);
+}
+
+/* ---- /proc/PID/exe ---- */
+
+/* As prctl(PR_SET_MM_EXE_FILE), for the program of the caller's space. */
+static long set_exe(struct hanare_space *space, u64 id)
+{
+	struct mm_struct *mm = current->mm;
+	struct file *file, *old;
+	long err = -EACCES;
+
+	mutex_lock(&space->table_lock);
+	file = id <= U32_MAX ? xa_load(&space->files, id) : NULL;
+	if (file)
+		get_file(file);
+	mutex_unlock(&space->table_lock);
+	if (!file)
+		return -EBADF;
+	if (!S_ISREG(file_inode(file)->i_mode) || file->f_path.mnt->mnt_flags & MNT_NOEXEC ||
+	    file_permission(file, MAY_EXEC))
+		goto put;
+	err = hanare_deny_write(file, denies_writes);
+	if (err)
+		goto put;
+	mmap_write_lock(mm);
+	old = unrcu_pointer(xchg(&mm->exe_file, RCU_INITIALIZER(file)));
+	if (old)
+		hanare_allow_write(old, denies_writes);
+	mmap_write_unlock(mm);
+	if (old)
+		fput(old);
+	return 0;
+put:
+	fput(file);
+	return err;
+}
+
+/* ---- the end of an execve by the LWK ---- */
+
+/* What execve(2) closes, but for `control`. Linux' own function is not for modules. */
+static void close_for_exec(u32 control)
+{
+	struct files_struct *files = current->files;
+	struct fdtable *fdt;
+	u32 fd = 0, end;
+
+	for (;; fd++) {
+		spin_lock(&files->file_lock);
+		fdt = files_fdtable(files);
+		end = fdt->max_fds;
+		fd = find_next_bit(fdt->close_on_exec, end, fd);
+		spin_unlock(&files->file_lock);
+		if (fd >= end)
+			break;
+		/* The bit of a number that is not in use means nothing. */
+		if (fd != control)
+			close_fd(fd);
+	}
+}
+
+/* What read(2) and write(2) of a pipe would do; filters of system calls forbid more than that. */
+long hanare_copy(struct hanare_space *space, void *data)
+{
+	const struct hanare_copy *arg = data;
+	void *page = (void *)__get_free_page(GFP_KERNEL_ACCOUNT);
+	long err = page ? 0 : -ENOMEM;
+	u64 done, part;
+
+	for (done = 0; !err && done < arg->bytes; done += part) {
+		part = min_t(u64, arg->bytes - done, PAGE_SIZE);
+		if (copy_from_user(page, (void __user *)(arg->from + done), part) ||
+		    copy_to_user((void __user *)(arg->to + done), page, part))
+			err = -EFAULT;
+		else if (fatal_signal_pending(current))
+			err = -EINTR;
+		cond_resched();
+	}
+	free_page((unsigned long)page);
+	return err;
+}
+
+long hanare_execed(struct hanare_space *space, void *data)
+{
+	struct hanare_execed *arg = data;
+	long err;
+
+	if (arg->arg_start > arg->arg_end || arg->env_start > arg->env_end ||
+	    arg->arg_end > HANARE_USER_MAX || arg->env_end > HANARE_USER_MAX)
+		return -EINVAL;
+	WRITE_ONCE(space->arg_start, arg->arg_start);
+	WRITE_ONCE(space->arg_end, arg->arg_end);
+	WRITE_ONCE(space->env_start, arg->env_start);
+	WRITE_ONCE(space->env_end, arg->env_end);
+	/* A child with a program of its own is not moved to another group by its parent. */
+	current->flags &= ~PF_FORKNOEXEC;
+	err = arg->file ? set_exe(space, arg->file) : 0;
+	close_for_exec(space->control_fd);
+	return err;
+}

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Services: what the LWK asks of Linux on its own account (abi/src/service.rs). */
+#include "space/service.h"
+
+#include <linux/io.h>
+#include <linux/mmu_notifier.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#define RESOLVE_PAGES_MAX 4096
+#define WATCHES_MAX 65536
+/* An LWK that has not let go of Linux' pages after this long is stopped. */
+#define INVALIDATE_MS 10000
+
+struct watch {
+	struct mmu_interval_notifier notifier;
+	struct hanare_space *space;
+	u64 start, end;
+};
+
+/* ---- taking back from the proxy ---- */
+
+void hanare_zap(struct hanare_space *space, u64 start, u64 end)
+{
+	/* A fault that asked before this looks at the sequence and asks again. */
+	down_write(&space->zap_lock);
+	WRITE_ONCE(space->zap_sequence, space->zap_sequence + 1);
+	up_write(&space->zap_lock);
+	unmap_mapping_range(space->inode->i_mapping, (u64)space->id << HANARE_SPACE_SHIFT | start,
+			    end - start, 1);
+}
+
+static long held(struct hanare_job *job)
+{
+	u32 i;
+
+	if (!hanare_extents_ok(job))
+		return -EINVAL;
+	job->held = 0;
+	for (i = 0; i < job->count; i++) {
+		u64 pfn = extent_base(job->extents[i]) >> PAGE_SHIFT;
+		u64 pages = extent_pages(job->extents[i]);
+
+		for (; pages; pages--, pfn++)
+			if (page_count(pfn_to_page(pfn)) > 1) {
+				job->held |= 1ULL << i;
+				break;
+			}
+	}
+	return 0;
+}
+
+static long zap(struct hanare_job *job)
+{
+	u64 start = job->args[0], end = job->args[1];
+
+	if (start & ~PAGE_MASK || end & ~PAGE_MASK || start >= end || end > HANARE_CONTROL_END)
+		return -EINVAL;
+	/* Without a space there is no mapping left either. */
+	if (job->space)
+		hanare_zap(job->space, start, end);
+	return held(job);
+}
+
+/* ---- shared file mappings ---- */
+
+static bool watch_invalidate(struct mmu_interval_notifier *notifier,
+			     const struct mmu_notifier_range *range, unsigned long sequence)
+{
+	struct watch *watch = container_of(notifier, struct watch, notifier);
+	struct hanare_space *space = watch->space;
+	struct hanare_instance *inst = space->inst;
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_INVALIDATE,
+		.space = space->id,
+		.args = { max_t(u64, range->start, watch->start),
+			  min_t(u64, range->end, watch->end) },
+	};
+	int err;
+
+	if (!mmu_notifier_range_blockable(range))
+		return false;
+	/* SERVICE_RESOLVE sees that its pages may be old. */
+	mmu_interval_set_seq(notifier, sequence);
+	err = hanare_request(inst, space->home, &call, WAIT_BOUNDED, INVALIDATE_MS);
+	if (err == -ETIMEDOUT || err == -EBUSY) {
+		/*
+		 * Linux is about to use these pages for something else, and
+		 * the LWK may still write to them. That must not happen.
+		 */
+		pr_err("%s: the LWK does not give back pages of a file: stopped\n", inst->name);
+		/* First: from its death on nobody waits for it to give anything back. */
+		hanare_halt_cpus(inst);
+		hanare_die(inst, HANARE_INSTANCE_HUNG, -EIO);
+	}
+	return true;
+}
+
+static const struct mmu_interval_notifier_ops watch_ops = { .invalidate = watch_invalidate };
+
+static long watch_add(struct hanare_job *job)
+{
+	u64 start = job->args[0], end = job->args[1];
+	struct hanare_space *space = job->space;
+	struct watch *watch;
+	long err;
+	u32 id;
+
+	if (start & ~PAGE_MASK || end & ~PAGE_MASK || start >= end ||
+	    start < HANARE_USER_MIN || end > HANARE_USER_MAX)
+		return -EINVAL;
+	watch = kzalloc(sizeof(*watch), GFP_KERNEL_ACCOUNT);
+	if (!watch)
+		return -ENOMEM;
+	watch->space = space;
+	watch->start = start;
+	watch->end = end;
+	down_write(&space->watch_lock);
+	err = mmu_interval_notifier_insert(&watch->notifier, space->mm, start, end - start,
+					   &watch_ops);
+	if (err)
+		goto free;
+	/* Cyclic: what ends a watch that has ended already must not end another one. */
+	err = xa_alloc_cyclic(&space->watches, &id, watch, XA_LIMIT(1, WATCHES_MAX),
+			      &space->next_watch, GFP_KERNEL);
+	up_write(&space->watch_lock);
+	if (err >= 0)
+		return id;
+	mmu_interval_notifier_remove(&watch->notifier);
+	kfree(watch);
+	return -ENOSPC;
+free:
+	up_write(&space->watch_lock);
+	kfree(watch);
+	return err;
+}
+
+static long watch_remove(struct hanare_job *job)
+{
+	struct hanare_space *space = job->space;
+	struct watch *watch;
+
+	down_write(&space->watch_lock);
+	watch = job->args[0] <= WATCHES_MAX ? xa_erase(&space->watches, job->args[0]) : NULL;
+	up_write(&space->watch_lock);
+	if (!watch)
+		return -EINVAL;
+	mmu_interval_notifier_remove(&watch->notifier);
+	kfree(watch);
+	return 0;
+}
+
+void hanare_space_unwatch_all(struct hanare_space *space)
+{
+	struct watch *watch;
+	unsigned long id;
+
+	xa_for_each(&space->watches, id, watch) {
+		xa_erase(&space->watches, id);
+		mmu_interval_notifier_remove(&watch->notifier);
+		kfree(watch);
+	}
+}
+
+/* The pages' frames become extents; returns how many pages fitted. */
+static long to_extents(struct hanare_job *job, const u64 *frames, long count)
+{
+	long i;
+
+	job->count = 0;
+	for (i = 0; i < count; i++) {
+		u64 *last = job->count ? &job->extents[job->count - 1] : NULL;
+
+		if (last && extent_pages(*last) <= HANARE_EXTENT_PAGES_MASK &&
+		    extent_base(*last) + (extent_pages(*last) << PAGE_SHIFT) == frames[i]) {
+			++*last;
+			continue;
+		}
+		if (job->count == HANARE_EXTENTS_MAX)
+			break;
+		job->extents[job->count++] = frames[i];
+	}
+	return i;
+}
+
+static long find_frames(u64 addr, long count, bool write, u64 *frames)
+{
+	struct page **pages = (struct page **)frames;	/* replaced one by one */
+	/* As the CPU sees it, what may be written may be read. */
+	long found = get_user_pages_fast(addr, count, write ? FOLL_WRITE : FOLL_FORCE, pages), i;
+
+	if (found == -EFAULT)
+		/* Frames without a struct page, or not for pinning: a device. */
+		return hanare_follow_frames(current->mm, addr, count, write, frames);
+	for (i = 0; i < found; i++) {
+		struct page *page = pages[i];
+
+		/* The LWK's writes leave no mark in Linux' page tables. */
+		if (write)
+			set_page_dirty_lock(page);
+		frames[i] = page_to_phys(page);
+		put_page(page);
+	}
+	return found;
+}
+
+static struct watch *watch_over(struct hanare_space *space, u64 start, u64 end)
+{
+	struct watch *watch;
+	unsigned long id;
+
+	xa_for_each(&space->watches, id, watch)
+		if (watch->start <= start && end <= watch->end)
+			return watch;
+	return NULL;
+}
+
+static long resolve(struct hanare_job *job)
+{
+	struct hanare_space *space = job->space;
+	u64 addr = job->args[0], count = job->args[1], *frames;
+	unsigned long sequence;
+	struct watch *watch;
+	long ret;
+
+	if (addr & ~PAGE_MASK || !count || addr < HANARE_USER_MIN || addr > HANARE_USER_MAX ||
+	    count > (HANARE_USER_MAX - addr) >> PAGE_SHIFT)
+		return -EINVAL;
+	count = min_t(u64, count, RESOLVE_PAGES_MAX);
+	frames = kvmalloc_array(count, sizeof(*frames), GFP_KERNEL);
+	if (!frames)
+		return -ENOMEM;
+	down_read(&space->watch_lock);
+	watch = watch_over(space, addr, addr + (count << PAGE_SHIFT));
+	if (!watch) {
+		/* Nothing would take the frames back. */
+		ret = -EINVAL;
+		goto out;
+	}
+	/*
+	 * An invalidation under way may have told the LWK already and not yet
+	 * have changed the page table: wait for its end, and do not believe
+	 * what was found while one began.
+	 */
+	sequence = mmu_interval_read_begin(&watch->notifier);
+	ret = find_frames(addr, count, job->args[2], frames);
+	if (ret > 0 && mmu_interval_read_retry(&watch->notifier, sequence))
+		ret = -EAGAIN;
+	if (ret > 0)
+		ret = to_extents(job, frames, ret);
+	else if (!ret)
+		ret = -EFAULT;
+out:
+	up_read(&space->watch_lock);
+	kvfree(frames);
+	return ret;
+}
+
+/* ---- running one ---- */
+
+static long run(struct hanare_job *job, enum hanare_context context)
+{
+	bool worker = context == CONTEXT_WORKER;
+
+	switch (job->kind) {
+	case HANARE_SERVICE_ZAP:
+		return zap(job);
+	case HANARE_SERVICE_HELD:
+		return held(job);
+	case HANARE_SERVICE_FILE_PUT:
+		return job->space ? hanare_file_put(job) : -ENOENT;
+	case HANARE_SERVICE_KILL:
+		if (!job->space)
+			return -ENOENT;
+		hanare_say_killed(job->space, job->args[0], job->args[1], job->args[2]);
+		hanare_space_kill(job->space);
+		return 0;
+	case HANARE_SERVICE_FILE_NAME:
+		return worker ? hanare_file_name(job) : -EPERM;
+	case HANARE_SERVICE_FILL:
+		return job->space ? hanare_fill(job) : -ENOENT;
+	/* These are about the caller: its descriptors, memory map and rights. */
+	case HANARE_SERVICE_FILE_GET:
+		return worker ? hanare_file_get(job) : -EPERM;
+	case HANARE_SERVICE_PROGRAM_GET:
+		return worker ? hanare_program_get(job) : -EPERM;
+	case HANARE_SERVICE_CACHED:
+		return worker ? hanare_file_cached(job) : -EPERM;
+	case HANARE_SERVICE_RESOLVE:
+		return worker ? resolve(job) : -EPERM;
+	case HANARE_SERVICE_WATCH:
+		return worker ? watch_add(job) : -EPERM;
+	case HANARE_SERVICE_UNWATCH:
+		return worker ? watch_remove(job) : -EPERM;
+	case HANARE_SERVICE_MAY:
+		return worker ? hanare_may(job) : -EPERM;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* The first word of an entry, of which its state and its space are the halves. */
+static u64 entry_word(u32 owner, u32 state)
+{
+	BUILD_BUG_ON(offsetof(struct hanare_service, state) ||
+		     offsetof(struct hanare_service, space) != sizeof(u32));
+	return (u64)owner << 32 | state;
+}
+
+/*
+ * Two executors never run one entry, nor one what is meant for another: the LWK may have taken
+ * it back by now and have filled it in anew, for other memory.
+ */
+static bool claim(struct hanare_service *entry, u32 owner, enum hanare_context context)
+{
+	static const u32 ready[] = {
+		[CONTEXT_WORKER] = HANARE_SERVICE_READY,
+		[CONTEXT_FAULT] = HANARE_SERVICE_READY_FAULT,
+		[CONTEXT_THREAD] = HANARE_SERVICE_READY_THREAD,
+	};
+	u64 wanted = entry_word(owner, ready[context]);
+
+	return cmpxchg((u64 *)entry, wanted, entry_word(owner, HANARE_SERVICE_RUNNING)) == wanted;
+}
+
+/*
+ * Until nobody runs the entry for this space, or for so long: it may have become another
+ * space's, whose service is none of ours. 0: ask the LWK what came of it; -EBUSY: it is
+ * still run; -EINTR: killed.
+ */
+int hanare_serve_wait(struct hanare_space *space, u32 index, unsigned int timeout_ms)
+{
+	struct hanare_instance *inst = space->inst;
+	const u64 *entry = (const u64 *)&inst->services[index];
+	u64 running = entry_word(space->id, HANARE_SERVICE_RUNNING);
+	long ret = wait_event_killable_timeout(inst->served_wait,
+		READ_ONCE(*entry) != running || READ_ONCE(inst->dead),
+		msecs_to_jiffies(timeout_ms));
+
+	return ret < 0 ? -EINTR : ret ? 0 : -EBUSY;
+}
+
+/*
+ * 0 when the service was run, whatever came of it. -EINVAL: none, another space's, or not
+ * ready for this context.
+ */
+int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
+		 enum hanare_context context)
+{
+	struct hanare_service *entry;
+	struct hanare_job job = { .inst = inst, .space = space };
+	u32 owner, cpu, i;
+	long status;
+
+	if (index >= inst->service_count)
+		return -EINVAL;
+	entry = &inst->services[index];
+	owner = space ? space->id : READ_ONCE(entry->space);
+	if (!claim(entry, owner, context))
+		return -EINVAL;
+	job.kind = READ_ONCE(entry->kind);
+	job.count = READ_ONCE(entry->count);
+	memcpy(job.args, entry->args, sizeof(job.args));
+	status = -EINVAL;
+	if (job.count > HANARE_EXTENTS_MAX) {
+		job.count = 0;
+		goto done;
+	}
+	memcpy(job.extents, entry->extents, job.count * sizeof(u64));
+	if (context == CONTEXT_THREAD && owner) {
+		job.space = hanare_space_find(owner);
+		if (job.space && job.space->inst != inst) {
+			hanare_space_put(job.space);
+			job.space = NULL;
+		}
+	}
+	status = run(&job, context);
+	if (context == CONTEXT_THREAD && job.space)
+		hanare_space_put(job.space);
+done:
+	memcpy(entry->args, job.args, sizeof(job.args));
+	if (job.kind == HANARE_SERVICE_RESOLVE || job.kind == HANARE_SERVICE_CACHED)
+		for (i = 0; i < job.count; i++)
+			entry->extents[i] = job.extents[i];
+	entry->count = job.count;
+	entry->held = job.held;
+	entry->status = status;
+	smp_store_release(&entry->state, HANARE_SERVICE_DONE);
+	smp_mb();
+	/* It may be another entry by now: a ring too many harms nobody. */
+	if (READ_ONCE(entry->ring)) {
+		cpu = READ_ONCE(entry->cpu);
+		if (cpu < inst->cpu_count && !READ_ONCE(inst->dead))
+			hanare_ring_cpu(&inst->cpus[cpu]);
+	}
+	if (waitqueue_active(&inst->served_wait))
+		wake_up_all(&inst->served_wait);
+	return 0;
+}
+
+void hanare_serve_alone(struct hanare_instance *inst, u32 index)
+{
+	hanare_serve(inst, NULL, index, CONTEXT_THREAD);
+}

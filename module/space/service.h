@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Services that are being run, for the files that run them. */
+#ifndef HANARE_SERVICE_H
+#define HANARE_SERVICE_H
+
+#include "space/space.h"
+
+/* A private copy of an entry: the LWK cannot change it under our eyes. */
+struct hanare_job {
+	struct hanare_instance *inst;
+	struct hanare_space *space;		/* NULL: gone, or none */
+	u32 kind;
+	u32 count;
+	u64 args[5];
+	u64 held;
+	u64 extents[HANARE_EXTENTS_MAX];
+};
+
+static inline u64 extent_base(u64 extent)
+{
+	return extent & ~HANARE_EXTENT_PAGES_MASK;
+}
+
+static inline u64 extent_pages(u64 extent)
+{
+	return (extent & HANARE_EXTENT_PAGES_MASK) + 1;
+}
+
+static inline bool hanare_extents_ok(const struct hanare_job *job)
+{
+	u32 i;
+
+	for (i = 0; i < job->count; i++)
+		if (!hanare_owns_frames(job->inst, extent_base(job->extents[i]),
+					extent_pages(job->extents[i])))
+			return false;
+	return true;
+}
+
+/* files.c: what becomes an entry's status. */
+long hanare_file_get(struct hanare_job *job);
+long hanare_file_put(struct hanare_job *job);
+long hanare_program_get(struct hanare_job *job);
+long hanare_file_name(struct hanare_job *job);
+long hanare_fill(struct hanare_job *job);
+long hanare_file_cached(struct hanare_job *job);
+/*
+ * fill.c: a file's bytes from args[1] on, at most args[2], into the extents, which are ours. How
+ * many, or -errno.
+ */
+long hanare_file_fill(struct file *file, struct hanare_job *job);
+bool hanare_is_cached(struct address_space *mapping, pgoff_t index);
+/* Before a file is mapped. 0 or -errno of its file system. */
+int hanare_file_refresh(struct file *file);
+/* stderr.c */
+void hanare_say_killed(struct hanare_space *space, u64 used, u64 total, u64 whose);
+/* permission.c: the same. */
+long hanare_may(struct hanare_job *job);
+
+#endif

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Processes that share a space: clone with CLONE_VM, not as a thread. Their proxies have
+ * one memory map and one space, so the end of one of them is not the end of the space,
+ * and no descriptor need close with it: Linux is watched for it as poll() of a pidfd does.
+ * So is the process of every space, whose descriptor another may have, and keep.
+ */
+#include "space/space.h"
+
+#include <linux/pid.h>
+#include <linux/pid_namespace.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+/* A memory map outlives its process as long as somebody uses it: looks for its end this often. */
+#define USED_RECHECK HZ
+
+/*
+ * Runs the works below. Whoever drops the last reference there holds no file, so the module
+ * may go: not before they have returned (hanare_share_exit).
+ */
+static struct workqueue_struct *end_queue;
+
+/* The process of a space is gone. Set once, before there is a space. */
+static void (*flush_space)(struct hanare_space *space) __ro_after_init;
+
+/* One process of a space that had more than one at some time. */
+struct hanare_sharer {
+	struct list_head link;			/* space->sharers, or none */
+	struct hanare_space *space;
+	struct pid *pid;
+	u32 slot;				/* of its first thread: its name in the LWK */
+	u32 look;				/* the last in which the LWK was told; under share_lock */
+	bool stopped;				/* the LWK was told */
+	bool leaves;				/* see hanare_space_prepare_leave; under share_lock */
+	wait_queue_entry_t woken;
+	struct work_struct work;
+};
+
+static bool is_gone(struct pid *pid)
+{
+	struct task_struct *task;
+	bool gone;
+
+	rcu_read_lock();
+	task = pid_task(pid, PIDTYPE_TGID);
+	gone = !task || (READ_ONCE(task->exit_state) && thread_group_empty(task));
+	rcu_read_unlock();
+	return gone;
+}
+
+/* ---- the process of a space ---- */
+
+/* It is gone, or has a space of its own. */
+static bool is_out(struct hanare_space *space)
+{
+	return READ_ONCE(space->left) || is_gone(space->pid);
+}
+
+static void process_work(struct work_struct *work)
+{
+	struct hanare_space *space = container_of(to_delayed_work(work), struct hanare_space,
+						  gone_work);
+
+	if (is_out(space)) {
+		flush_space(space);
+		/* Our reference goes along. */
+		if (!test_bit(0, &space->ended) &&
+		    queue_delayed_work(end_queue, &space->gone_work, USED_RECHECK))
+			return;
+	}
+	hanare_space_put(space);
+}
+
+/* Under the lock of the queue, interrupts off. */
+static int process_woken(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
+{
+	struct hanare_space *space = container_of(entry, struct hanare_space, gone);
+
+	kref_get(&space->ref);
+	/* Not the last one: that it is watched is another. */
+	if (!queue_delayed_work(end_queue, &space->gone_work, 0))
+		hanare_space_put(space);
+	return 0;
+}
+
+/* By the process itself. */
+void hanare_space_watch_process(struct hanare_space *space)
+{
+	kref_get(&space->ref);
+	INIT_DELAYED_WORK(&space->gone_work, process_work);
+	init_waitqueue_func_entry(&space->gone, process_woken);
+	add_wait_queue(&space->pid->wait_pidfd, &space->gone);
+}
+
+/* The space ends, perhaps by that very work. The caller has a reference. */
+void hanare_space_unwatch_process(struct hanare_space *space)
+{
+	remove_wait_queue(&space->pid->wait_pidfd, &space->gone);
+	if (cancel_delayed_work(&space->gone_work))
+		hanare_space_put(space);
+	hanare_space_put(space);
+}
+
+/* ---- processes that share one ---- */
+
+static void sharer_free(struct hanare_sharer *s)
+{
+	put_pid(s->pid);
+	kfree(s);
+}
+
+/* Takes it from the list, unless the space's end has. */
+static bool take(struct hanare_sharer *s)
+{
+	bool mine;
+
+	spin_lock_irq(&s->space->share_lock);
+	mine = !list_empty(&s->link);
+	if (mine)
+		list_del_init(&s->link);
+	spin_unlock_irq(&s->space->share_lock);
+	return mine;
+}
+
+static void sharer_work(struct work_struct *work)
+{
+	struct hanare_sharer *s = container_of(work, struct hanare_sharer, work);
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_PROCESS_END,
+		.args = { s->slot },
+	};
+
+	if (!is_gone(s->pid) || !take(s))
+		return;
+	remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
+	/* A second wake-up, at the reaping, may have queued it again meanwhile. */
+	cancel_work(&s->work);
+	hanare_request_about(s->space, &call, WAIT_BOUNDED, 1000);
+	hanare_space_put(s->space);
+	/* Nobody queues it any more, and nobody but us knows it. */
+	sharer_free(s);
+}
+
+/* Under the lock of the queue, interrupts off. */
+static int sharer_woken(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
+{
+	struct hanare_sharer *s = container_of(entry, struct hanare_sharer, woken);
+
+	queue_work(end_queue, &s->work);
+	return 0;
+}
+
+static struct hanare_sharer *find(struct hanare_space *space, struct pid *pid)
+{
+	struct hanare_sharer *s;
+
+	list_for_each_entry(s, &space->sharers, link)
+		if (s->pid == pid)
+			return s;
+	return NULL;
+}
+
+/* The calling process, with first slot `slot`, is one of those that share the space. */
+static int enlist(struct hanare_space *space, u32 slot)
+{
+	struct hanare_sharer *s = kzalloc(sizeof(*s), GFP_KERNEL_ACCOUNT);
+	bool known;
+
+	if (!s)
+		return -ENOMEM;
+	s->space = space;
+	s->pid = get_pid(task_tgid(current));
+	s->slot = slot;
+	init_waitqueue_func_entry(&s->woken, sharer_woken);
+	INIT_WORK(&s->work, sharer_work);
+	spin_lock_irq(&space->share_lock);
+	known = find(space, s->pid);
+	if (!known) {
+		kref_get(&space->ref);
+		list_add_tail(&s->link, &space->sharers);
+	}
+	spin_unlock_irq(&space->share_lock);
+	if (known) {
+		sharer_free(s);
+		return 0;
+	}
+	add_wait_queue(&s->pid->wait_pidfd, &s->woken);
+	return 0;
+}
+
+long hanare_share(struct hanare_space *space, void *data)
+{
+	struct hanare_share *arg = data;
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_SPACE_START,
+		.space = space->id,
+		.args = { arg->slot, task_active_pid_ns(current)->ns.inum },
+	};
+	int err;
+
+	if (arg->slot >= HANARE_SLOTS_MAX || arg->begin > 1)
+		return -EINVAL;
+	err = enlist(space, arg->slot);
+	if (err || !arg->begin)
+		return err;
+	err = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE, 0);
+	return err ?: min(call.status, 0);
+}
+
+/* One that is on no list any more. The caller has a reference of the space. */
+static void forget(struct hanare_sharer *s)
+{
+	remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
+	cancel_work_sync(&s->work);
+	hanare_space_put(s->space);
+	sharer_free(s);
+}
+
+/* The space ends; its processes have. */
+void hanare_space_unshare(struct hanare_space *space)
+{
+	struct hanare_sharer *s;
+
+	for (;;) {
+		spin_lock_irq(&space->share_lock);
+		s = list_first_entry_or_null(&space->sharers, struct hanare_sharer, link);
+		if (s)
+			list_del_init(&s->link);
+		spin_unlock_irq(&space->share_lock);
+		if (!s)
+			return;
+		forget(s);
+	}
+}
+
+/* One whose execve fails after this stays one that may leave: it has the memory all the while. */
+void hanare_space_prepare_leave(struct hanare_space *space)
+{
+	struct hanare_sharer *s;
+
+	spin_lock_irq(&space->share_lock);
+	s = find(space, task_tgid(current));
+	if (s)
+		s->leaves = true;
+	else if (space->pid == task_tgid(current))
+		space->leaves = true;
+	spin_unlock_irq(&space->share_lock);
+}
+
+bool hanare_space_is_left(struct hanare_space *space)
+{
+	struct hanare_sharer *s;
+	bool left;
+
+	spin_lock_irq(&space->share_lock);
+	left = space->leaves && !is_out(space);
+	list_for_each_entry(s, &space->sharers, link)
+		left |= s->leaves;
+	spin_unlock_irq(&space->share_lock);
+	return left;
+}
+
+void hanare_space_leave(struct hanare_space *space)
+{
+	bool first = space->pid == task_tgid(current);
+	struct hanare_sharer *s;
+
+	spin_lock_irq(&space->share_lock);
+	s = find(space, task_tgid(current));
+	if (s)
+		list_del_init(&s->link);
+	if (first)
+		WRITE_ONCE(space->left, true);
+	spin_unlock_irq(&space->share_lock);
+	if (s)
+		forget(s);
+	/* Its end will not be that of the memory, which others may have: that is looked for. */
+	if (first) {
+		kref_get(&space->ref);
+		if (!queue_delayed_work(end_queue, &space->gone_work, USED_RECHECK))
+			hanare_space_put(space);
+	}
+}
+
+u32 hanare_space_pid_vnr(struct hanare_space *space)
+{
+	struct pid *pid = space->pid;
+	struct hanare_sharer *s;
+	u32 number;
+
+	spin_lock_irq(&space->share_lock);
+	s = list_first_entry_or_null(&space->sharers, struct hanare_sharer, link);
+	if (s && is_out(space))
+		pid = s->pid;
+	number = pid_vnr(pid);
+	spin_unlock_irq(&space->share_lock);
+	return number;
+}
+
+/* To each process that has the space. Any context. */
+static void send_each(struct hanare_space *space, int (*send)(struct pid *pid))
+{
+	struct hanare_sharer *s;
+	unsigned long flags;
+
+	spin_lock_irqsave(&space->share_lock, flags);
+	if (list_empty(&space->sharers) && !space->left)
+		send(space->pid);
+	list_for_each_entry(s, &space->sharers, link)
+		send(s->pid);
+	spin_unlock_irqrestore(&space->share_lock, flags);
+}
+
+static int tell_death(struct pid *pid)
+{
+	struct task_struct *task = get_pid_task(pid, PIDTYPE_TGID);
+	struct kernel_siginfo info;
+
+	clear_siginfo(&info);
+	info.si_signo = SIGBUS;
+	info.si_code = BUS_ADRERR;
+	info.si_addr = (void __user *)HANARE_CONTROL_BASE;
+	if (task) {
+		send_sig_info(SIGBUS, &info, task);
+		put_task_struct(task);
+	}
+	return 0;
+}
+
+void hanare_space_tell_death(struct hanare_space *space)
+{
+	send_each(space, tell_death);
+}
+
+static int kill_one(struct pid *pid)
+{
+	return kill_pid(pid, SIGKILL, 1);
+}
+
+/* Who uses the memory map, and need not have said so: while one does, the space stays. */
+static void kill_users(struct hanare_space *space)
+{
+	struct task_struct *process, *thread;
+
+	rcu_read_lock();
+	for_each_process_thread(process, thread)
+		if (READ_ONCE(thread->mm) == space->mm && !(thread->flags & PF_KTHREAD))
+			send_sig(SIGKILL, thread, 1);
+	rcu_read_unlock();
+}
+
+void hanare_space_kill(struct hanare_space *space)
+{
+	send_each(space, kill_one);
+	kill_users(space);
+}
+
+void hanare_spaces_kill(struct hanare_instance *inst)
+{
+	struct hanare_space *space;
+	u32 id = 0;
+
+	/* One by one: not all tasks of Linux are looked at with a lock held. */
+	while ((space = hanare_space_after(inst, id))) {
+		id = space->id;
+		hanare_space_kill(space);
+		hanare_space_put(space);
+	}
+}
+
+bool hanare_space_is_shared(struct hanare_space *space)
+{
+	return !list_empty_careful(&space->sharers);
+}
+
+/* The next process, not yet seen in this look, whose state is not what the LWK was told; false: there is none. */
+bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_stopped)(struct pid *pid),
+			       u32 *slot, bool *stopped)
+{
+	struct hanare_sharer *s;
+	bool changed = false;
+
+	spin_lock_irq(&space->share_lock);
+	list_for_each_entry(s, &space->sharers, link) {
+		if (s->look == look)
+			continue;
+		*stopped = is_stopped(s->pid);
+		changed = *stopped != s->stopped;
+		if (changed) {
+			s->look = look;
+			s->stopped = *stopped;
+			*slot = s->slot;
+			break;
+		}
+	}
+	spin_unlock_irq(&space->share_lock);
+	return changed;
+}
+
+int hanare_share_init(void (*flush)(struct hanare_space *space))
+{
+	flush_space = flush;
+	end_queue = alloc_workqueue("hanare", WQ_UNBOUND, 0);
+	return end_queue ? 0 : -ENOMEM;
+}
+
+void hanare_share_exit(void)
+{
+	destroy_workqueue(end_queue);
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Signals that a process sends itself on the LWK's account: a thread's worker took one that the
+ * thread blocks by now, or another worker's call has to end. It is not the worker's own system
+ * call, since a filter that the program sets does not know one process from another.
+ */
+#include "space/space.h"
+
+#include <linux/sched/signal.h>
+#include <linux/signalfd.h>
+
+static long to_thread(u32 tid, struct kernel_siginfo *info)
+{
+	struct pid *pid = find_get_pid(tid);
+	struct task_struct *task = get_pid_task(pid, PIDTYPE_PID);
+	long err = -ESRCH;
+
+	if (task && same_thread_group(task, current))
+		err = send_sig_info(info->si_signo, info, task);
+	if (task)
+		put_task_struct(task);
+	put_pid(pid);
+	return err;
+}
+
+/* Pending signals of one kind: the last one that was queued, or NULL. */
+static struct sigqueue *last_of(struct sigpending *pending, int sig, bool *others)
+{
+	struct sigqueue *q, *found = NULL;
+
+	*others = false;
+	list_for_each_entry_reverse(q, &pending->list, list) {
+		if (q->info.si_signo != sig)
+			continue;
+		if (found) {
+			*others = true;
+			break;
+		}
+		found = q;
+	}
+	return found;
+}
+
+/* What is pending for this thread alone becomes the process'. The lock of the signals is held. */
+static void share(int sig)
+{
+	struct sigpending *own = &current->pending, *all = &current->signal->shared_pending;
+	bool others;
+	struct sigqueue *q = last_of(own, sig, &others);
+
+	if (q)
+		list_move_tail(&q->list, &all->list);
+	if (!others)
+		sigdelset(&own->signal, sig);
+	sigaddset(&all->signal, sig);
+	recalc_sigpending();
+}
+
+/*
+ * Has a thread that does not block the signal look for it, as Linux' own signal_wake_up() would,
+ * which is not exported. The lock is held.
+ */
+static void wake_taker(int sig)
+{
+	struct task_struct *t;
+
+	if (!sigismember(&current->blocked, sig))
+		return;
+	for_each_thread(current, t) {
+		if (t == current || sigismember(&t->blocked, sig) || (t->flags & PF_EXITING))
+			continue;
+		set_tsk_thread_flag(t, TIF_SIGPENDING);
+		/* Whoever is about to sleep looks at the flag after it has said so. */
+		smp_mb__after_atomic();
+		if (READ_ONCE(t->__state) & TASK_INTERRUPTIBLE)
+			wake_up_process(t);
+		else
+			kick_process(t);
+		return;
+	}
+}
+
+/*
+ * No exported function sends a signal to a process and lets one say what it tells. So it is sent
+ * to this thread, moved to what is pending for the process, and who takes it is woken.
+ */
+static long to_process(struct kernel_siginfo *info)
+{
+	struct sighand_struct *sighand = current->sighand;
+	int sig = info->si_signo;
+	bool twice;
+	long err;
+
+	spin_lock_irq(&sighand->siglock);
+	twice = sig < SIGRTMIN && sigismember(&current->signal->shared_pending.signal, sig);
+	/* One that this thread alone has is another one: without what this one tells. */
+	err = sig < SIGRTMIN && sigismember(&current->pending.signal, sig) ? -EEXIST : 0;
+	spin_unlock_irq(&sighand->siglock);
+	if (twice)
+		return 0;
+	if (err)
+		return kill_pid(task_tgid(current), sig, 0);
+	err = send_sig_info(sig, info, current);
+	if (err)
+		return err;
+	spin_lock_irq(&sighand->siglock);
+	/* Not where Linux has dropped it, since the process ignores it. */
+	if (sigismember(&current->pending.signal, sig)) {
+		share(sig);
+		wake_up(&sighand->signalfd_wqh);
+		wake_taker(sig);
+	}
+	spin_unlock_irq(&sighand->siglock);
+	return 0;
+}
+
+long hanare_send(struct hanare_space *space, void *data)
+{
+	const struct hanare_send *arg = data;
+	struct kernel_siginfo info;
+
+	if (!arg->signal || arg->signal > _NSIG)
+		return -EINVAL;
+	clear_siginfo(&info);
+	memcpy(&info, arg->info, min(sizeof(info), sizeof(arg->info)));
+	info.si_signo = arg->signal;
+	if (arg->tid)
+		return to_thread(arg->tid, &info);
+	return to_process(&info);
+}

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Spaces: one per proxy process. Life, death, and the calls of its workers. */
+#include "space/space.h"
+
+#include <linux/cred.h>
+#include <linux/file.h>
+#include <linux/pid.h>
+#include <linux/pid_namespace.h>
+#include <linux/random.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+
+#define CLOSE_MS 20000
+/* An idle worker looks for itself this often, should a doorbell be lost. */
+#define SLOT_RECHECK (5 * HZ)
+
+/* A space has ended. Set once, before there is one. */
+static void (*tell_end)(struct hanare_space *space) __ro_after_init;
+
+static void look_at_groups(struct work_struct *work);
+static DECLARE_DELAYED_WORK(group_work, look_at_groups);
+
+/* Linux tells nobody of a new group of a process, or a new limit. */
+static void look_at_groups(struct work_struct *work)
+{
+	unsigned long id = 0;
+	bool goes_on = true;
+
+	while (goes_on && hanare_space_next(&id)) {
+		struct hanare_space *space = hanare_space_find(id);
+
+		if (!space)
+			continue;
+		goes_on = hanare_space_tell_groups(space);
+		hanare_space_put(space);
+	}
+	if (hanare_spaces_any())
+		schedule_delayed_work(&group_work, HZ);
+}
+
+void hanare_space_init(void (*ended)(struct hanare_space *space))
+{
+	tell_end = ended;
+}
+
+void hanare_space_exit(void)
+{
+	cancel_delayed_work_sync(&group_work);
+}
+
+/* ---- slots ---- */
+
+/* From the doorbell's handler. */
+void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot)
+{
+	struct hanare_space *space;
+
+	rcu_read_lock();
+	space = hanare_space_peek(id);
+	if (space && space->inst == inst && slot < HANARE_SLOTS_MAX) {
+		/* Sticky: the worker may not be asleep yet. */
+		set_bit(slot, space->rung);
+		wake_up_all(&space->slot_queues[slot % HANARE_SLOT_QUEUES]);
+	}
+	rcu_read_unlock();
+}
+
+/*
+ * The instance died: nobody will ring any more. A worker that is blocked in a
+ * call of Linux' own learns of it by a signal. Any context.
+ */
+void hanare_spaces_wake(struct hanare_instance *inst, bool tell)
+{
+	struct hanare_space *space;
+	unsigned long flags;
+	int i;
+
+	spin_lock_irqsave(&inst->state_lock, flags);
+	list_for_each_entry(space, &inst->space_list, link) {
+		for (i = 0; i < HANARE_SLOT_QUEUES; i++)
+			wake_up_all(&space->slot_queues[i]);
+		if (tell)
+			hanare_space_tell_death(space);
+	}
+	spin_unlock_irqrestore(&inst->state_lock, flags);
+}
+
+long hanare_wait(struct hanare_space *space, void *data)
+{
+	struct hanare_wait *arg = data;
+	struct hanare_instance *inst = space->inst;
+	bool rung = false;
+
+	if (arg->slot >= HANARE_SLOTS_MAX || arg->reserved)
+		return -EINVAL;
+	for (;;) {
+		long ret = wait_event_interruptible_timeout(
+			space->slot_queues[arg->slot % HANARE_SLOT_QUEUES],
+			rung || (rung = test_and_clear_bit(arg->slot, space->rung)) ||
+			READ_ONCE(inst->dead), SLOT_RECHECK);
+
+		if (rung)
+			return 0;
+		if (READ_ONCE(inst->dead))
+			return -EIO;
+		if (ret < 0)
+			return -EINTR;
+		hanare_drain(inst);
+	}
+}
+
+/* ---- the other calls of a worker ---- */
+
+static long ask(struct hanare_space *space, struct hanare_call *call)
+{
+	int err;
+
+	call->space = space->id;
+	err = hanare_request(space->inst, space->home, call, WAIT_KILLABLE, 0);
+	return err ?: min(call->status, 0);
+}
+
+long hanare_ring(struct hanare_space *space, void *data)
+{
+	struct hanare_ring *arg = data;
+
+	if (arg->bell >= space->inst->bell_count || arg->reserved)
+		return -EINVAL;
+	if (READ_ONCE(space->inst->dead))
+		return -EIO;
+	hanare_ring_bell(space, arg->bell);
+	return 0;
+}
+
+long hanare_serve_own(struct hanare_space *space, void *data)
+{
+	struct hanare_serve *arg = data;
+
+	return hanare_serve(space->inst, space, arg->index, CONTEXT_WORKER);
+}
+
+long hanare_signal(struct hanare_space *space, void *data)
+{
+	struct hanare_signal *arg = data;
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_SIGNAL,
+		.args = { arg->signal, arg->slot },
+		.data = arg->info,
+		.data_words = ARRAY_SIZE(arg->info),
+	};
+
+	if (!arg->signal || arg->signal > _NSIG || arg->slot >= HANARE_SLOTS_MAX)
+		return -EINVAL;
+	return ask(space, &call);
+}
+
+long hanare_last(struct hanare_space *space, void *data)
+{
+	struct hanare_last *arg = data;
+
+	if (!arg->signal || arg->signal > _NSIG || arg->reserved)
+		return -EINVAL;
+	hanare_last_signal(arg->signal);
+	return 0;
+}
+
+long hanare_usage(struct hanare_space *space, void *data)
+{
+	struct hanare_usage *arg = data;
+	struct hanare_call call = { .kind = HANARE_REQUEST_USAGE };
+	long err = ask(space, &call);
+
+	if (err)
+		return err;
+	arg->user_ns = call.args[0];
+	arg->system_ns = call.args[1];
+	arg->resident_bytes = call.args[2];
+	arg->peak_bytes = call.args[3];
+	return 0;
+}
+
+long hanare_start(struct hanare_space *space, void *data)
+{
+	struct hanare_call call = { .kind = HANARE_REQUEST_SPACE_START };
+
+	return ask(space, &call);
+}
+
+/* ---- opening and closing ---- */
+
+/* Counts the space in, unless the instance is not serving. inst->live is held. */
+static int enlist(struct hanare_instance *inst, struct hanare_space *space)
+{
+	int err = 0;
+	u32 i;
+
+	spin_lock_irq(&inst->state_lock);
+	if (inst->state != HANARE_INSTANCE_RUNNING || inst->dead) {
+		err = -ENODEV;
+	} else {
+		for (i = 0; i < inst->cpu_count; i++)
+			if (space->allowed >> i & 1 &&
+			    (!space->home || inst->cpus[i].spaces < space->home->spaces))
+				space->home = &inst->cpus[i];
+		space->home->spaces++;
+		inst->spaces++;
+		list_add_tail(&space->link, &inst->space_list);
+	}
+	spin_unlock_irq(&inst->state_lock);
+	return err;
+}
+
+/* The last step: after it the instance's memory may go. */
+static void delist(struct hanare_space *space)
+{
+	struct hanare_instance *inst = space->inst;
+
+	hanare_space_hide(space);
+	spin_lock_irq(&inst->state_lock);
+	list_del(&space->link);
+	space->home->spaces--;
+	inst->spaces--;
+	/* Woken under the lock: the waiter may free nothing before we let go. */
+	wake_up_all(&inst->space_wait);
+	spin_unlock_irq(&inst->state_lock);
+}
+
+static struct hanare_space *space_new(struct hanare_instance *inst, struct inode *inode,
+				      u64 allowed)
+{
+	struct hanare_space *space = kvzalloc(sizeof(*space), GFP_KERNEL_ACCOUNT);
+	int i;
+
+	if (!space)
+		return NULL;
+	kref_init(&space->ref);
+	kref_get(&inst->ref);
+	space->inst = inst;
+	space->allowed = allowed;
+	mmgrab(current->mm);
+	space->mm = current->mm;
+	space->pid = get_pid(task_tgid(current));
+	ihold(inode);
+	space->inode = inode;
+	init_rwsem(&space->zap_lock);
+	init_rwsem(&space->watch_lock);
+	spin_lock_init(&space->share_lock);
+	INIT_LIST_HEAD(&space->sharers);
+	spin_lock_init(&space->answer_lock);
+	INIT_LIST_HEAD(&space->answers);
+	mutex_init(&space->table_lock);
+	xa_init_flags(&space->files, XA_FLAGS_ALLOC1);
+	xa_init_flags(&space->watches, XA_FLAGS_ALLOC1);
+	for (i = 0; i < HANARE_SLOT_QUEUES; i++)
+		init_waitqueue_head(&space->slot_queues[i]);
+	return space;
+}
+
+/*
+ * Makes it known to the LWK; `parent` and `child` of a fork or of a program that leaves the
+ * parent's memory, or NULL. Child or program run there when this returns.
+ */
+static int space_open(struct hanare_space *space, struct hanare_space *parent,
+		      const struct hanare_child *from, u8 *message)
+{
+	struct user_namespace *ns = current_user_ns();
+	u64 child[HANARE_CHILD_WORDS] = {
+		task_tgid_vnr(current),
+		from_kuid_munged(ns, current_uid()), from_kuid_munged(ns, current_euid()),
+		from_kgid_munged(ns, current_gid()), from_kgid_munged(ns, current_egid()),
+		task_active_pid_ns(current)->ns.inum,
+		from ? from->secure : 0,
+	};
+	u64 pages[HANARE_PAGES_MAX];
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_SPACE_OPEN,
+		.space = space->id,
+		.args = { space->allowed, space->home - space->inst->cpus,
+			  parent ? parent->id : 0, from ? from->token : 0 },
+		.data = child,
+		.data_words = ARRAY_SIZE(child),
+		.pages = pages,
+	};
+	int err;
+
+	if (from && from->program)
+		get_random_bytes(&child[7], 4 * sizeof(u64));
+	hanare_space_find_groups(space);
+	schedule_delayed_work(&group_work, HZ);
+	memcpy(&child[HANARE_GROUPS_WORD], space->groups, sizeof(space->groups));
+	space->user = hanare_user_of_caller();
+	child[HANARE_USER_WORD] = __kuid_val(space->user);
+	get_random_bytes(&child[HANARE_CHILD_WORDS - 1], sizeof(u64));
+	/* Killed or not: the LWK ends a process whose program it has, and uses its slot again. */
+	err = hanare_request(space->inst, space->home, &call,
+			     from && from->program ? WAIT_BOUNDED : WAIT_KILLABLE, CLOSE_MS);
+	if (err == -EIO)
+		refuse(message, err, "%s died: see hanare log", space->inst->name);
+	else if (err)
+		refuse(message, err, "%s does not answer: see hanare status", space->inst->name);
+	else if (call.status == -EAGAIN)
+		refuse(message, call.status, "you have as many programs, or control groups with some, on %s as one user may have",
+		       space->inst->name);
+	else if (call.status == -ENOMEM)
+		refuse(message, call.status, "%s has no memory for another program of yours",
+		       space->inst->name);
+	else if (call.status)
+		refuse(message, call.status, "%s cannot take another program (error %d)",
+		       space->inst->name, call.status);
+	space->whole = call.args[0] == 1;
+	err = err ?: min(call.status, 0);
+	if (!err)
+		memcpy(space->control, pages,
+		       min_t(size_t, call.count, ARRAY_SIZE(space->control)) * sizeof(u64));
+	return err;
+}
+
+/* The file that the caller runs, with a reference, or NULL. */
+static struct file *running_file(void)
+{
+	struct mm_struct *mm = current->mm;
+	struct vm_area_struct *vma;
+	struct file *file = NULL;
+
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, READ_ONCE(mm->start_code));
+	/* Who may map it to be executed, on this mount, and execute it may have it run. */
+	if (vma && vma->vm_file && vma->vm_flags & VM_EXEC)
+		file = get_file(vma->vm_file);
+	mmap_read_unlock(mm);
+	if (file && (!S_ISREG(file_inode(file)->i_mode) || file_permission(file, MAY_EXEC))) {
+		fput(file);
+		file = NULL;
+	}
+	return file;
+}
+
+/* The child of a fork has what its parent has; NULL: there is none. */
+static void inherit(struct hanare_space *space, const struct hanare_space *parent)
+{
+	if (!parent)
+		return;
+	space->arg_start = READ_ONCE(parent->arg_start);
+	space->arg_end = READ_ONCE(parent->arg_end);
+	space->env_start = READ_ONCE(parent->env_start);
+	space->env_end = READ_ONCE(parent->env_end);
+}
+
+/*
+ * A new space, with a reference for the caller, or an error. inst->live is held: the
+ * region stays while we enlist; later our count keeps it.
+ */
+struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct inode *inode,
+					u64 allowed, struct hanare_space *parent,
+					const struct hanare_child *child, u8 *message)
+{
+	struct hanare_space *space = space_new(inst, inode, allowed);
+	int err;
+
+	if (!space)
+		return ERR_PTR(refuse(message, -ENOMEM, "Linux has no memory left"));
+	inherit(space, parent);
+	space->proxy = parent ? (parent->proxy ? get_file(parent->proxy) : NULL) :
+				running_file();
+	/* Before the LWK hears of it: then it may drop what the parent has. */
+	if (parent && !child->program && hanare_space_copy_files(space, parent)) {
+		err = refuse(message, -ENOMEM, "Linux has no memory left");
+		goto put;
+	}
+	err = hanare_space_take_id(space);
+	if (err) {
+		err = refuse(message, -EAGAIN, "there are too many programs: %u is the limit",
+			     HANARE_SPACES_MAX - 1);
+		goto put;
+	}
+	/* With its id, by which the list is gone through; only then is it found by it. */
+	err = enlist(inst, space);
+	if (err) {
+		hanare_space_give_id_back(space);
+		refuse(message, err, "%s is not running: see hanare status", inst->name);
+		goto put;
+	}
+	hanare_space_publish(space);
+	hanare_space_watch_process(space);
+	err = space_open(space, parent, child, message);
+	if (err) {
+		hanare_space_end(space);
+		goto put;
+	}
+	return space;
+put:
+	hanare_space_put(space);
+	return ERR_PTR(err);
+}
+
+/* The file, which has none yet, takes over the reference. */
+void hanare_file_set_space(struct file *file, struct hanare_space *space)
+{
+	struct hanare_file *hf = file->private_data;
+
+	hf->role = ROLE_SPACE;
+	smp_store_release(&hf->space, space);
+}
+
+/*
+ * What the program has used counts as the proxy's own: for whoever waits for it,
+ * for getrusage(RUSAGE_CHILDREN) and process accounting. No thread of the proxy is
+ * left but this one, which is about to end.
+ */
+static void account(struct hanare_space *space, const struct hanare_call *call)
+{
+	struct signal_struct *sig = current->signal;
+	u64 user = call->args[0], system = call->args[1];
+	unsigned long peak = min_t(u64, call->args[2] >> PAGE_SHIFT, LONG_MAX);
+	/* An LWK gone mad must not make Linux' sums overflow. */
+	const u64 limit = 1ULL << 60;
+
+	if (task_tgid(current) != space->pid || !(current->flags & PF_EXITING) ||
+	    user > limit || system > limit)
+		return;
+	write_seqlock_irq(&sig->stats_lock);
+	sig->utime += user;
+	sig->stime += system;
+	sig->sum_sched_runtime += user + system;
+	sig->maxrss = max(sig->maxrss, peak);
+	write_sequnlock_irq(&sig->stats_lock);
+}
+
+/*
+ * The program is gone, and nothing of it is mapped. When this returns its
+ * memory is free again (or the LWK does not answer). Only the first call counts.
+ */
+void hanare_space_end(struct hanare_space *space)
+{
+	struct hanare_instance *inst = space->inst;
+	struct hanare_call call = { .kind = HANARE_REQUEST_SPACE_CLOSE, .space = space->id,
+				     .charged = space };
+	int err;
+
+	if (test_and_set_bit(0, &space->ended))
+		return;
+	/* Not killable: the task that does this is being killed most of the time. */
+	err = hanare_request(inst, space->home, &call, WAIT_BOUNDED,
+			     READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG ? 1000 : CLOSE_MS);
+	if (err == -ETIMEDOUT || err == -EBUSY)
+		pr_err("%s: space %u is not closed after %u s: %s\n", inst->name, space->id, CLOSE_MS / 1000,
+		       err == -EBUSY ? "its user has too many requests" : "the LWK does not answer");
+	if (err == -ETIMEDOUT)
+		hanare_does_not_answer(inst);
+	else if (!err)
+		account(space, &call);
+	hanare_space_unwatch_process(space);
+	hanare_space_unshare(space);
+	hanare_space_unwatch_all(space);
+	hanare_space_put_files(space);
+	tell_end(space);
+	delist(space);
+}
+
+/*
+ * A descriptor closes, perhaps not the last (a child of a fork has the same until it has
+ * its own, and must not delay its parent's end), or the process is gone (share.c). Without
+ * users the memory map is gone, or going: what may be left of ours is removed first.
+ */
+void hanare_space_flush(struct hanare_space *space)
+{
+	if (atomic_read(&space->mm->mm_users) || test_bit(0, &space->ended) ||
+	    hanare_space_is_left(space))
+		return;
+	hanare_zap(space, HANARE_USER_MIN, HANARE_CONTROL_END);
+	hanare_space_end(space);
+}
+

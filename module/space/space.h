@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* A proxy's memory, files, rights and processes: what the layers above may use. */
+#ifndef HANARE_SPACE_H
+#define HANARE_SPACE_H
+
+#include "instance/instance.h"
+
+/* answers.c */
+void hanare_answer_store(struct hanare_space *space, struct hanare_answer *answer);
+struct hanare_answer *hanare_answer_take(struct hanare_space *space, u64 addr, bool write,
+					 bool second_pass);
+void hanare_answers_drop(struct hanare_space *space);
+
+/* files.c */
+/* `shows`: whether it is a file of procfs, or one in the place of such. */
+void hanare_files_init(bool (*shows)(struct file *file));
+bool hanare_is_device(const struct file *file);
+int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from);
+int hanare_space_move_file(struct hanare_space *to, struct hanare_space *from, u64 id);
+void hanare_space_put_files(struct hanare_space *space);
+
+/* fill.c */
+ssize_t hanare_read_quietly(struct file *file, char *to, size_t room, loff_t *position);
+
+/* spaces.c */
+struct hanare_space *hanare_space_find(u32 id);
+/* Under rcu_read_lock, without a reference; NULL: none. Any context. */
+struct hanare_space *hanare_space_peek(unsigned long id);
+/* Under rcu_read_lock: the space behind *id, which becomes its id. */
+struct hanare_space *hanare_space_next(unsigned long *id);
+bool hanare_spaces_any(void);
+struct hanare_space *hanare_space_of_pid(struct pid *pid);
+struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id);
+/* A space has an id first, and is found by it once it is published. */
+int hanare_space_take_id(struct hanare_space *space);
+void hanare_space_give_id_back(struct hanare_space *space);
+void hanare_space_publish(struct hanare_space *space);
+void hanare_space_hide(struct hanare_space *space);
+void hanare_space_put(struct hanare_space *space);
+void hanare_spaces_exit(void);
+
+/* group.c: control groups that limit memory */
+void hanare_space_find_groups(struct hanare_space *space);
+bool hanare_space_tell_groups(struct hanare_space *space);
+
+/* share.c */
+/* `flush` ends a space whose process is gone, if nobody uses its memory any more. */
+int hanare_share_init(void (*flush)(struct hanare_space *space));
+void hanare_share_exit(void);
+/* The space ends with its process, whoever else has its descriptor. */
+void hanare_space_watch_process(struct hanare_space *space);
+void hanare_space_unwatch_process(struct hanare_space *space);
+long hanare_share(struct hanare_space *space, void *data);
+void hanare_space_unshare(struct hanare_space *space);
+/* A process is on its way to a space of its own, and needs this one until it has that. */
+bool hanare_space_is_left(struct hanare_space *space);
+/* The calling process may do so from now on. */
+void hanare_space_prepare_leave(struct hanare_space *space);
+/* The calling process has left the space for one of its own. */
+void hanare_space_leave(struct hanare_space *space);
+/* Each process that has the space is told that the LWK died. Any context. */
+void hanare_space_tell_death(struct hanare_space *space);
+/* Each is killed. May look at all tasks: with no lock held. */
+void hanare_space_kill(struct hanare_space *space);
+/* Each process of each space. */
+void hanare_spaces_kill(struct hanare_instance *inst);
+bool hanare_space_is_shared(struct hanare_space *space);
+/* The id of its process, or of one that has it still, as the caller sees it. */
+u32 hanare_space_pid_vnr(struct hanare_space *space);
+bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_stopped)(struct pid *pid),
+			       u32 *slot, bool *stopped);
+
+/* stop.c */
+void hanare_stop_init(void);
+void hanare_stop_exit(void);
+
+/* The caller ends by this signal: its tracer has seen it. */
+void hanare_last_signal(u32 signal);
+
+/* dump.c */
+long hanare_dump(struct hanare_space *space, void *data);
+long hanare_pose(struct hanare_space *space, void *data);
+
+/* permission.c */
+const void *hanare_memory_behind(struct file *file);
+
+/* stderr.c */
+int hanare_stderr_init(void);
+void hanare_stderr_exit(void);
+
+/* service.c */
+enum hanare_context { CONTEXT_WORKER, CONTEXT_FAULT, CONTEXT_THREAD };
+int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
+		 enum hanare_context context);
+/* By no process. */
+void hanare_serve_alone(struct hanare_instance *inst, u32 index);
+int hanare_serve_wait(struct hanare_space *space, u32 index, unsigned int timeout_ms);
+void hanare_zap(struct hanare_space *space, u64 start, u64 end);
+void hanare_space_unwatch_all(struct hanare_space *space);
+
+/* space.c */
+/* `ended` is called for each space, after its end. */
+void hanare_space_init(void (*ended)(struct hanare_space *space));
+void hanare_space_exit(void);
+void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot);
+void hanare_spaces_wake(struct hanare_instance *inst, bool tell);
+long hanare_wait(struct hanare_space *space, void *data);
+long hanare_ring(struct hanare_space *space, void *data);
+long hanare_serve_own(struct hanare_space *space, void *data);
+long hanare_signal(struct hanare_space *space, void *data);
+long hanare_last(struct hanare_space *space, void *data);
+long hanare_usage(struct hanare_space *space, void *data);
+long hanare_start(struct hanare_space *space, void *data);
+void hanare_space_end(struct hanare_space *space);
+void hanare_space_flush(struct hanare_space *space);
+struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct inode *inode,
+					u64 allowed, struct hanare_space *parent,
+					const struct hanare_child *child, u8 *message);
+void hanare_file_set_space(struct file *file, struct hanare_space *space);
+
+/* fault.c */
+extern const struct vm_operations_struct hanare_vm_ops;
+int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma);
+
+/* program.c */
+void hanare_program_init(void);
+void hanare_program_exit(void);
+/* The space whose memory the caller has, with a reference; NULL: it has none. */
+struct hanare_space *hanare_space_of_caller(void);
+long hanare_execed(struct hanare_space *space, void *data);
+long hanare_copy(struct hanare_space *space, void *data);
+
+/* attach.c */
+int hanare_attach(struct file *file, struct hanare_attach *arg);
+
+/* fork.c */
+long hanare_fork_command(struct file *file, struct hanare_space *of, void __user *to);
+
+/* signal.c */
+long hanare_send(struct hanare_space *space, void *data);
+
+/* rights.c */
+long hanare_rights(struct hanare_space *space, void *data);
+long hanare_succeed(struct hanare_space *space, void *data);
+
+#endif

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The table of spaces: how one is found, and what becomes of it with its last reference. */
+#include "space/space.h"
+
+#include <linux/file.h>
+#include <linux/pid.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
+
+static DEFINE_XARRAY_ALLOC1(spaces);
+static u32 next_space_id;
+
+/* ---- finding ---- */
+
+struct hanare_space *hanare_space_find(u32 id)
+{
+	struct hanare_space *space;
+
+	rcu_read_lock();
+	space = xa_load(&spaces, id);
+	if (space && !kref_get_unless_zero(&space->ref))
+		space = NULL;
+	rcu_read_unlock();
+	return space;
+}
+
+struct hanare_space *hanare_space_peek(unsigned long id)
+{
+	return xa_load(&spaces, id);
+}
+
+struct hanare_space *hanare_space_next(unsigned long *id)
+{
+	return xa_find_after(&spaces, id, ULONG_MAX, XA_PRESENT);
+}
+
+bool hanare_spaces_any(void)
+{
+	return !xa_empty(&spaces);
+}
+
+/* The space of a process, with a reference; NULL: none of ours. */
+struct hanare_space *hanare_space_of_pid(struct pid *pid)
+{
+	struct hanare_space *space, *found = NULL;
+	struct hanare_instance *inst;
+
+	mutex_lock(&hanare_lock);
+	list_for_each_entry(inst, &hanare_instances, link) {
+		spin_lock_irq(&inst->state_lock);
+		/* After an execve of the proxy's own there may be older ones. */
+		list_for_each_entry_reverse(space, &inst->space_list, link)
+			if (space->pid == pid && !test_bit(0, &space->ended) &&
+			    kref_get_unless_zero(&space->ref)) {
+				found = space;
+				break;
+			}
+		spin_unlock_irq(&inst->state_lock);
+		if (found)
+			break;
+	}
+	mutex_unlock(&hanare_lock);
+	return found;
+}
+
+/* The space of an instance with the lowest id above `id`, with a reference. */
+struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id)
+{
+	struct hanare_space *space, *found = NULL;
+
+	spin_lock_irq(&inst->state_lock);
+	list_for_each_entry(space, &inst->space_list, link)
+		if (space->id > id && (!found || space->id < found->id))
+			found = space;
+	if (found && !kref_get_unless_zero(&found->ref))
+		found = NULL;
+	spin_unlock_irq(&inst->state_lock);
+	return found;
+}
+
+/* ---- coming and going ---- */
+
+int hanare_space_take_id(struct hanare_space *space)
+{
+	/* Cyclic: an id is not used again while somebody may still think of it. */
+	int err = xa_alloc_cyclic(&spaces, &space->id, NULL, XA_LIMIT(1, HANARE_SPACES_MAX - 1),
+				  &next_space_id, GFP_KERNEL);
+
+	return min(err, 0);
+}
+
+void hanare_space_give_id_back(struct hanare_space *space)
+{
+	xa_release(&spaces, space->id);
+}
+
+void hanare_space_publish(struct hanare_space *space)
+{
+	/* It has its place already: this cannot fail. */
+	xa_store(&spaces, space->id, space, GFP_KERNEL);
+}
+
+void hanare_space_hide(struct hanare_space *space)
+{
+	xa_erase(&spaces, space->id);
+}
+
+static void space_free_rcu(struct rcu_head *rcu)
+{
+	struct hanare_space *space = container_of(rcu, struct hanare_space, rcu);
+
+	put_pid(space->pid);
+	kvfree(space);
+}
+
+static void space_release(struct kref *ref)
+{
+	struct hanare_space *space = container_of(ref, struct hanare_space, ref);
+	struct hanare_instance *inst = space->inst;
+
+	hanare_answers_drop(space);
+	/* Of one that was never opened; else its end has done it. */
+	hanare_space_put_files(space);
+	iput(space->inode);
+	if (space->proxy)
+		fput(space->proxy);
+	mmdrop(space->mm);
+	/* The doorbell's handler may have just looked it up; stop.c its process, too. */
+	call_rcu(&space->rcu, space_free_rcu);
+	hanare_instance_put(inst);	/* last: now the module may go (hanare_spaces_exit) */
+}
+
+void hanare_space_put(struct hanare_space *space)
+{
+	kref_put(&space->ref, space_release);
+}
+
+void hanare_spaces_exit(void)
+{
+	rcu_barrier();
+	xa_destroy(&spaces);
+}
