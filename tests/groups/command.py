@@ -329,9 +329,9 @@ def on_one_cpu():
         expect(result.status == 0, result)
         after = calls()
         expect(after[cpu] > before[cpu] and after[other] == before[other], f'{cpu}: {before} {after}')
-        result = command(['hanare', 'run', '--cpus', str(cpu), '--', GUEST + '/static/bound'])
+        result = command(['hanare', 'run', '--cpus', str(cpu), '--', GUEST + '/static/inherited-affinity'])
         expect(result.out == b'ran on %#x, may run on %#x\n' % (1 << cpu, 1 << cpu), result)
-    result = command(['hanare', 'run', '--cpus', '2', '--', 'taskset', '-c', '3', GUEST + '/static/bound'])
+    result = command(['hanare', 'run', '--cpus', '2', '--', 'taskset', '-c', '3', GUEST + '/static/inherited-affinity'])
     expect(result.out == b'ran on 0x8, may run on 0x8\n', result)
 
 

@@ -8,7 +8,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
 
-TRACED = GUEST + '/static/traced'
+TRACED = GUEST + '/static/trace-target'
 SERVED = r' <(local|local, asked Linux|delegated|refused) \d+\.\d{6}>'
 
 
@@ -162,7 +162,7 @@ def trace_many():
     expect(seen == 20000 or seen + lost >= 20000, f'{seen} calls seen, {lost} events lost')
 
 
-DEBUGGED = GUEST + '/dynamic/debugged'
+DEBUGGED = GUEST + '/dynamic/gdb-target'
 
 
 def gdb(target, *commands, timeout=TIMEOUT):

@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../
 from harness import *
 
 ROOT_GROUP = '/sys/fs/cgroup'
-CHARGED, EAT, HELLO = (f'{GUEST}/static/{name}' for name in ('charged', 'eat', 'hello'))
+CHARGED, EAT, HELLO = (f'{GUEST}/static/{name}' for name in ('cgroup-charges', 'eat-memory', 'hello'))
 # The module looks at the limits once a second; the machine may be slow.
 SEEN = 4
 

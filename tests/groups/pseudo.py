@@ -19,7 +19,7 @@ def said(*argv, **more):
 def compared():
     def prepare(folder):
         os.chmod(folder, 0o777)
-    for label, path in guests('pseudo'):
+    for label, path in guests('pseudo-files'):
         same(label, [path])
     same('pseudo-nobody', ['/usr/bin/cat', '/proc/self/comm', '/proc/self/cmdline', '/proc/version'],
          prefix=NOBODY, prepare=prepare)
@@ -83,7 +83,7 @@ def kept_for_readers():
 
     def body():
         before = used()
-        with subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/manymaps'], stdin=subprocess.PIPE,
+        with subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/many-mappings'], stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True) as program:
             try:
                 lines = program.stdout.readline()

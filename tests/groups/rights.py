@@ -61,12 +61,12 @@ def by_group():
 
 def unreadable():
     """Programs of root's that others may execute and not read."""
-    path, readable = install('hidden', 0o711), install('hidden', 0o755)
+    path, readable = install('unreadable-program', 0o711), install('unreadable-program', 0o755)
     for name, program in ('unreadable', path), ('readable', readable):
         same(name, None, both=lambda launch, program=program: [*NOBODY, *launch, program])
         same(name + '-by-a-shell', None, both=lambda launch, program=program: [*NOBODY, *launch, '/bin/sh', '-c', program])
     same('unreadable-by-root', [path])
-    denied = install('hidden', 0o744)
+    denied = install('unreadable-program', 0o744)
     same('neither-executable', None, files=False, normalise=lambda data: b'', status=126,
          both=lambda launch: [*NOBODY, *launch, '/bin/sh', '-c', denied])
 
@@ -88,7 +88,7 @@ def unreadable():
 
 def identities():
     """A raw call changes the calling thread's identity alone."""
-    for label, path in guests('identity'):
+    for label, path in guests('thread-credentials'):
         same(label, [path], timeout=120, files=False)
 
 
@@ -109,7 +109,7 @@ def tasks(pid):
 
 def given_up(launch, how, when):
     """What a program that gave rights up, and so has them no more, is served by."""
-    process = subprocess.Popen([*launch, GUEST + '/dynamic/sheds', how, when], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen([*launch, GUEST + '/dynamic/dropped-privileges', how, when], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         told = process.stdout.readline()
         expect(told == b'given up: 0\n', f'{how}: {told}')

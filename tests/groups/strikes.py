@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../
 from harness import *
 
 MORE = float(os.environ.get('TESTS_STRIKES') or 1)
-STRUCK = GUEST + '/static/struck'
+STRUCK = GUEST + '/static/strike-victim'
 KINDS = ['fork', 'exec', 'table', 'thread', 'map', 'block', 'signal', 'exit']
 ACTIONS = ['kill', 'crash', 'stop', 'parent', 'first', 'term', 'delay']
 BOOT_MEMORY = ['--cpus', '2-3', '--mem', '256M']
@@ -178,7 +178,7 @@ def hidden():
             seen = was_hidden and os.stat(folder + '/mem').st_uid == 65534
             with open(folder + '/comm') as file:
                 name = file.read().strip()
-            was_hidden |= name == 'struck' and os.stat(folder + '/mem').st_uid == 0
+            was_hidden |= name == 'strike-victim' and os.stat(folder + '/mem').st_uid == 0
         except (FileNotFoundError, ProcessLookupError):
             continue
         if seen:
