@@ -1,6 +1,9 @@
-/* What the group `accounts` has allocations fail under: for each line that it reads a child does a
-   bit of everything, without what it does not get. Says how the child ended: its wait status, or the
-   error of fork. "failing noop" ends at once. */
+/*
+ * A bit of everything, for allocations of the LWK to fail under (group `accounts`).
+ * For each line of standard input a child makes threads, mappings, signals and processes, and does without
+ * what it does not get. Prints the child's wait status, or the error of fork.
+ * Usage: allocation-failures [noop]    noop: ends at once
+ */
 #include "guest.h"
 #include <pthread.h>
 

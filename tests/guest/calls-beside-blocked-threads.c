@@ -1,6 +1,6 @@
 /*
- * Threads that wait in delegated calls do not slow those that work: a call beside
- * BLOCKED of them is compared with a call without them.
+ * Threads blocked in delegated calls do not slow others: a call beside BLOCKED of them is compared
+ * with a call without them.
  */
 #include "guest.h"
 #include <pthread.h>

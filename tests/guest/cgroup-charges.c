@@ -1,6 +1,11 @@
-/* What a control group is charged for. "forks MIB N": so many children read what the parent has
-   touched. "copies MIB N": they write to it. "reads PATH", "writes PATH": a private mapping of a
-   whole file. "grows": touches so many MiB more as each line of its input says, and says what it has. */
+/*
+ * Memory that a control group is charged for.
+ * Usage: cgroup-charges forks MIB N     N children read MIB that the parent has touched: charged once
+ *        cgroup-charges copies MIB N    N children write to it: each copy is charged
+ *        cgroup-charges reads PATH      reads a private mapping of the whole file
+ *        cgroup-charges writes PATH     writes to it
+ *        cgroup-charges grows           touches as many MiB more as each line of standard input says
+ */
 #include "guest.h"
 
 static char *touched(long mib)

@@ -1,4 +1,4 @@
-/* What ended children used: getrusage, times, wait4, waitid. */
+/* Resource usage of children that have ended, as getrusage, times, wait4 and waitid tell it. */
 #include "guest.h"
 #include <sys/times.h>
 

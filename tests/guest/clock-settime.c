@@ -1,4 +1,4 @@
-/* Setting the clock is seen at once: by the vDSO and by the system call. */
+/* clock_settime is seen at once: by the vDSO and by the system call. */
 #define _GNU_SOURCE
 #include "guest.h"
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-/* Processes that share memory: clone with CLONE_VM and neither CLONE_THREAD nor CLONE_VFORK. */
+/* Processes that share memory: clone with CLONE_VM, without CLONE_THREAD and CLONE_VFORK. */
 #include "guest.h"
 #include <linux/futex.h>
 #include <poll.h>

@@ -1,4 +1,7 @@
-/* Counts in a shared mapping of the file it is given, in as many threads, without a system call. */
+/*
+ * Threads that count in a shared file mapping and make no system call.
+ * Usage: computing-threads FILE COUNT
+ */
 #include "guest.h"
 #include <pthread.h>
 

@@ -1,5 +1,7 @@
-/* System calls of several threads at once, most of them blocking: nothing waits for what it should
-   not wait for, and every byte arrives once. */
+/*
+ * Delegated calls of several threads at once, most of them blocking: no call waits for one that it does not
+ * depend on, and every byte arrives once.
+ */
 #include "guest.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>

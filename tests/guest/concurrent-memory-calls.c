@@ -1,6 +1,6 @@
 /*
- * Threads that change memory at once. Linux does each change as a whole; the LWK asks Linux in
- * between, where it holds a thread if it was booted with `hold_ms`.
+ * Memory calls of several threads at once: on Linux each takes effect as a whole. The LWK asks Linux in
+ * between, and holds a thread there if it was booted with `hold_ms`.
  */
 #include "guest.h"
 #include <pthread.h>

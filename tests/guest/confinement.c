@@ -1,4 +1,7 @@
-/* Landlock, fanotify's view of executions, a user's own files in /proc, membarrier, no rdtsc. */
+/*
+ * What confines a program: Landlock, fanotify permission events, PR_SET_TSC, ownership of files in /proc,
+ * membarrier.
+ */
 #include "guest.h"
 #include <linux/landlock.h>
 #include <linux/membarrier.h>

@@ -1,4 +1,7 @@
-/* Crashes in a function called "innermost", with another thread asleep in "waiting". */
+/*
+ * Dumps core in a function `innermost`, while another thread sleeps in `waiting`, for gdb to find.
+ * Usage: core-dump segv|abort|quit
+ */
 #include "guest.h"
 #include <pthread.h>
 

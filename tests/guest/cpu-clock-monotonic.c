@@ -1,4 +1,4 @@
-/* Clocks of CPU time do not go back, however much there is of it. */
+/* CPU-time clocks never go back, also beyond 2^32 ns. */
 #include "guest.h"
 
 static long long now(unsigned int which)

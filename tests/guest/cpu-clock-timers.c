@@ -1,4 +1,4 @@
-/* timer_create on clocks of CPU time. */
+/* timer_create on the CPU-time clocks of a process and of a thread. */
 #include "guest.h"
 #include <pthread.h>
 

@@ -1,5 +1,7 @@
-/* Numbers of CPUs and nodes: what sysfs, /proc and system calls say of CPUs that are online and
- * of those that are not. Prints only what is the same whichever of them are online. */
+/*
+ * Numbers of CPUs and nodes: sysfs, /proc and system calls agree on the CPUs that are online and on those
+ * that are not. Prints only what does not depend on which of them are online.
+ */
 #include "guest.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* Timers and limits of CPU time. */
+/* Timers and limits of CPU time: setitimer, sleeps on a CPU-time clock, RLIMIT_CPU. */
 #include "guest.h"
 #include <pthread.h>
 

@@ -1,4 +1,7 @@
-/* Descriptors: numbers as on Linux, and life without those that Hanare needs for itself. */
+/*
+ * Descriptors have the numbers that Linux gives them, and a program may close or replace all of them, also
+ * those that Hanare uses.
+ */
 #include "guest.h"
 
 int main(void)

@@ -1,5 +1,8 @@
-/* A program with idle workers behind it, whose threads give rights up one way or another: what
- * serves it on Linux then has no more than its threads. The test looks from outside. */
+/*
+ * A program with idle workers drops privileges in one of several ways; tests/groups/rights.py then looks from
+ * Linux: no worker has privileges that no thread has.
+ * Usage: dropped-privileges HOW first|last|then-exec
+ */
 #include "guest.h"
 #include <linux/capability.h>
 #include <linux/landlock.h>

@@ -1,6 +1,9 @@
-/* Eats memory: "eat MIB [hold]" touches so much, says so and ends, or waits to be killed. "small"
-   starts another program that eats all there is and goes on itself. "mappings" has as many processes
-   as there may be make as many mappings as there may be. */
+/*
+ * Uses up memory.
+ * Usage: eat-memory [read] MIB [hold]    touches MIB (or has read(2) fill it), then ends or waits to be killed
+ *        eat-memory small LARGE MIB      a child holds LARGE MiB; this process asks for MIB more
+ *        eat-memory mappings             as many processes as possible make as many mappings as possible
+ */
 #include "guest.h"
 
 static void eat(long mib)

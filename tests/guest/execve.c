@@ -1,4 +1,4 @@
-/* execve of one process: errors first, then itself, with what is kept and what is not. */
+/* execve of a process with one thread: its errors, what a program keeps and what it does not. */
 #include "guest.h"
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-/* Memory calls that fail: with which error, and what they leave. */
+/* Memory calls that fail: their errors, and what they leave mapped. */
 #include "guest.h"
 
 #include <sys/personality.h>

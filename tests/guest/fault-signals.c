@@ -1,4 +1,4 @@
-/* SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP handlers: siginfo, ucontext, repair and resume. */
+/* SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGTRAP: siginfo and ucontext, a handler that mends and resumes. */
 #include "guest.h"
 
 static char *page;

@@ -1,6 +1,6 @@
 /*
- * A fork that finds too little memory half way, and another one when there is more: what Linux
- * writes to the parent's memory after that is not the child's. For the LWK: Linux has too much.
+ * A fork fails half way for lack of memory (ENOMEM); a later one succeeds. What Linux writes to the parent's
+ * memory after that is not the child's. Made for the LWK: Linux has too much memory.
  */
 #include "guest.h"
 #include <sys/sysinfo.h>

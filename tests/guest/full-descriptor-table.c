@@ -1,4 +1,7 @@
-/* What needs no descriptor of the program's works without a free one, and without /proc. */
+/*
+ * With no free descriptor, and without /proc, fork, threads, execve and posix_spawn work as long as the
+ * program itself needs no descriptor for them.
+ */
 #include "guest.h"
 #include <pthread.h>
 #include <sched.h>

@@ -1,5 +1,7 @@
-/* futex: operations and flags, counts, errors, private and shared words apart; membarrier; sleeps
- * that go on, on CPU clocks of others, too. */
+/*
+ * futex(2): operations, flags, counts and errors; private and shared words are apart. Also membarrier, and
+ * sleeps that continue after a stop, on CPU clocks of others, too.
+ */
 #include "guest.h"
 #include <linux/futex.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* For gdb: see tests/groups/debug.py. */
+/* A program to be debugged by gdb: see tests/groups/debug.py. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

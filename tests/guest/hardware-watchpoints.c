@@ -1,4 +1,4 @@
-/* Debug registers, which a tracer sets: watchpoints and breakpoints of the CPU. */
+/* Debug registers that a tracer sets: watchpoints and breakpoints of the CPU. */
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>

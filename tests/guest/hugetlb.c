@@ -1,4 +1,4 @@
-/* MAP_HUGETLB: sizes, alignment, what may be cut where. (How many pages there are differs.) */
+/* MAP_HUGETLB: sizes, alignment, and where a mapping may be cut. Linux and the LWK have pools of different sizes. */
 #include "guest.h"
 
 #define LARGE (2L << 20)

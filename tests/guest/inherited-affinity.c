@@ -1,4 +1,7 @@
-/* The CPUs that threads and a child come by, and those that they are allowed. */
+/*
+ * Threads and children inherit the CPU affinity: which CPUs they ran on and which they may use.
+ * The group `command` starts it with `hanare run --cpus` and with taskset.
+ */
 #include "guest.h"
 #include <pthread.h>
 #include <sched.h>

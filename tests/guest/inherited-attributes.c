@@ -1,4 +1,7 @@
-/* Identity, working directory, umask, limits, parents: what a program inherits. */
+/*
+ * Attributes that a program inherits: user and groups, working directory, umask, resource limits, parent.
+ * Usage: inherited-attributes [short]    short: does not change them
+ */
 #include "guest.h"
 #include <grp.h>
 

@@ -1,4 +1,4 @@
-/* io_uring by hand: rings and entries are mappings of its descriptor, buffers any memory. */
+/* io_uring without a library: its rings and entries are mappings of its descriptor, its buffers are any memory. */
 #include "guest.h"
 #include <linux/io_uring.h>
 #include <poll.h>

@@ -1,5 +1,7 @@
-/* A program whose GS base looks like the kernel's, and which enters the kernel by system call and
- * by page fault all the time. Says every second that it is there; tests/vm/entry.py stops it. */
+/*
+ * A program whose GS base is an address of the kernel enters the kernel by system calls and page faults all
+ * the time. It prints a line a second; tests/vm/entry.py stops it at each instruction of the entry code.
+ */
 #include "guest.h"
 
 #define BASE 0xffff888000001000

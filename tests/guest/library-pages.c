@@ -1,5 +1,8 @@
-/* Pages of executable files that several processes map, while the file changes; the file lies in the
-   folder argv[1], or /tmp. */
+/*
+ * Pages of executable files that several processes map stay right while the file is changed, replaced or
+ * truncated.
+ * Usage: library-pages [FOLDER]    where the file is made (/tmp)
+ */
 #include "guest.h"
 
 #define PAGES 40

@@ -1,4 +1,7 @@
-// What the kernel maps may be touched and given back as often as one likes, and memory stays counted.
+/*
+ * Pages of the vDSO may be touched and given back by madvise any number of times: the count of resident
+ * pages stays right.
+ */
 #include "guest.h"
 #include <sys/mman.h>
 

@@ -1,4 +1,4 @@
-/* madvise: every advice, what it does to private, shared and file memory, what fork copies. */
+/* madvise(2): what each advice does to private, shared and file-backed memory, and what a fork copies of it. */
 #include "guest.h"
 
 #ifndef MADV_POPULATE_READ

@@ -1,4 +1,7 @@
-/* Many mappings, and how smaps of them is kept for who has read one byte of it, many times. */
+/*
+ * smaps of many mappings, opened and read for one byte many times, is not kept whole; maps lists each of
+ * them once, in order.
+ */
 #include "guest.h"
 
 #define MAPPINGS 20000

@@ -1,4 +1,7 @@
-/* Many processes that wait at once: crowd [COUNT]. */
+/*
+ * Many processes that wait at the same time.
+ * Usage: many-processes [COUNT]
+ */
 #include "guest.h"
 #include <sys/wait.h>
 

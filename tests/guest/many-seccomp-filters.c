@@ -1,5 +1,7 @@
-/* Threads that keep as many filters of system calls as they may, each its own, while there is
-   little memory: some are refused them, and nothing worse happens. */
+/*
+ * Seccomp filters beyond the memory that there is: threads with as many filters as they may have are
+ * refused some (ENOMEM), and nothing worse happens.
+ */
 #include "guest.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

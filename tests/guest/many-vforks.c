@@ -1,5 +1,8 @@
-/* Ten thousand vforks from eight threads, whose children write where their parents do: nothing is
- * lost, whichever way a child ends. argv[1]: how many, argv[2]: the program that some exec. */
+/*
+ * Ten thousand vforks from eight threads, whose children write to their parents' pages: no write is lost,
+ * however a child ends.
+ * Usage: many-vforks [COUNT [PROGRAM]]    PROGRAM: what some of the children execute
+ */
 #include "guest.h"
 #include <pthread.h>
 #include <sched.h>

@@ -1,4 +1,7 @@
-/* A stack that grows, limits, memory written through /proc/PID/mem, what /proc says of memory. */
+/*
+ * Sizes of memory: a stack that grows, resource limits, memory written through /proc/PID/mem, and what /proc
+ * tells of it.
+ */
 #include "guest.h"
 
 #define RW (PROT_READ | PROT_WRITE)

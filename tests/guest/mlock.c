@@ -1,4 +1,4 @@
-/* mlock and its relatives: results, limits, what is resident afterwards. */
+/* mlock and its relatives: results, RLIMIT_MEMLOCK, and what is resident afterwards. */
 #include "guest.h"
 
 #ifndef MCL_ONFAULT

@@ -1,4 +1,4 @@
-/* Flags of mmap, and memory that is promised but not there. */
+/* Flags of mmap, and memory that is promised but not there (MAP_NORESERVE). */
 #include "guest.h"
 
 #ifndef MAP_HUGE_SHIFT

@@ -1,4 +1,4 @@
-/* mmap, munmap, mprotect, madvise, msync, mincore, mlock: results and errno values. */
+/* mmap, munmap, mprotect, madvise, msync, mincore and mlock: results and errors. */
 #include "guest.h"
 
 static int through_linux(char *at)

@@ -1,4 +1,4 @@
-/* mremap and brk. */
+/* mremap of private and of file mappings, and brk. */
 #include "guest.h"
 
 /* A policy of what lies behind the heap, where the heap may not grow. */

@@ -1,5 +1,7 @@
-/* The first process of a pid namespace; ids while a user namespace gets its map; calls for
- * processes of one thread, and limits, after threads that ended (as root). */
+/*
+ * Namespaces (as root): signals to the first process of a pid namespace; ids while a user namespace gets its
+ * maps; calls for processes with one thread, and limits, after other threads have ended.
+ */
 #include "guest.h"
 #include <pthread.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-/* NUMA policies: what is accepted, and that it is given back. Moving pages between nodes. */
+/* NUMA policies: which are accepted, what get_mempolicy then says, and pages that are to move between nodes. */
 #include "guest.h"
 #include <pthread.h>
 

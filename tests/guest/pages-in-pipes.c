@@ -1,4 +1,7 @@
-// One page of each of many large ones goes into a pipe; then all are unmapped. Waits to be killed.
+/*
+ * One page of each of many large pages is in a pipe (vmsplice); then all are unmapped. Waits to be killed.
+ * Usage: pages-in-pipes [COUNT]
+ */
 #include "guest.h"
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,4 +1,7 @@
-/* perf_event_open of the caller and of a child; with arguments, as perf stat around a command. */
+/*
+ * perf_event_open of the calling thread and of a child.
+ * Usage: perf-event-open [COMMAND...]    counts the command, as perf stat does
+ */
 #include "guest.h"
 
 #include <linux/perf_event.h>

@@ -1,4 +1,4 @@
-/* Mutexes with priority inheritance and robust mutexes between threads. */
+/* Mutexes with priority inheritance, and robust mutexes, between threads. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,9 @@
-/* Uses one page of memory until that is found bad (tests/vm/machinecheck.py says when), and tells what
- * it is left with. `badmemory handle small|large`: SIGBUS is caught. `badmemory end`: it is not. */
+/*
+ * A page of memory that the hardware reports bad (a machine check) ends only its user.
+ * Usage: poisoned-page handle small|large    catches SIGBUS and tells what is left of the page
+ *        poisoned-page end                   does not catch it
+ * tests/vm/machinecheck.py injects the machine check.
+ */
 #include "guest.h"
 #include <linux/futex.h>
 #include <stdbool.h>

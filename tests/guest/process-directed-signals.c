@@ -1,5 +1,10 @@
-/* Signals for the process: from a thread that blocks them, of which Linux has not heard, to the one that takes
- * them in a call of Linux'. And signals taken while others look at the threads that do. */
+/*
+ * A signal for the process goes to a thread that does not block it.
+ * The first thread blocks the signal, of which Linux has not heard; another thread takes it in a delegated
+ * call. Also: a signal that all threads block stays pending; threads take signals while their files in /proc
+ * are read.
+ * Usage: process-directed-signals [read|wait]    prints "ready"; the signal is sent from outside
+ */
 #include "guest.h"
 #include <poll.h>
 #include <pthread.h>

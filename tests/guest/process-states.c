@@ -1,6 +1,6 @@
 /*
- * What a process does, as another one reads it in /proc: one that computes, calls the kernel for what
- * comes at once, or touches its memory does not sleep, and who waits until it does may send it signals.
+ * The state of a process in /proc/PID/stat: one that computes, makes calls that do not block, or touches its
+ * memory is never shown asleep. (Who waits until a process sleeps may then send it a signal.)
  */
 #include "guest.h"
 

@@ -1,5 +1,7 @@
-/* A program with pages, small and large, that nobody may access, and which then does nothing but count.
- * tests/vm/tables.py stops it in count() and looks at its page table. */
+/*
+ * Small and large pages with PROT_NONE, in a program that otherwise only counts. tests/vm/tables.py stops it in
+ * count() and reads its page table.
+ */
 #include "guest.h"
 
 #define HUGE (2ul << 20)

@@ -1,5 +1,7 @@
-// Files of procfs and sysfs: how they behave as files, and whether they say what
-// system calls say. Prints only what is the same on Linux and on the LWK.
+/*
+ * Files of procfs and sysfs behave as files, and agree with system calls. Prints only what is the same on
+ * Linux and on the LWK.
+ */
 #include "guest.h"
 
 #include <ctype.h>

@@ -1,6 +1,7 @@
 /*
- * What is refused or made meanwhile leaves the addresses as they were: Linux reads into what is
- * mapped there next, and a child has what its parent had. And a page that is moved very often.
+ * A mapping that is refused leaves nothing behind: Linux reads into what is mapped at that address next.
+ * Also: a child has its parent's mappings, while another thread makes one; a page is moved very often.
+ * With an argument (the LWK holds threads at its hold points) the moves are left out.
  */
 #include "guest.h"
 #include <pthread.h>

@@ -1,5 +1,7 @@
-/* A process that shares its parent's memory has a robust futex and ends, or replaces its program:
- * the parent, which waits for the futex, goes on, and finds the child's thread id cleared. */
+/*
+ * The owner of a robust futex is a process that shares its parent's memory (CLONE_VM), and ends or calls
+ * execve: its waiter in the parent is woken, and the child's thread id in that memory is cleared.
+ */
 #include "guest.h"
 #include <linux/futex.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /*
- * Programs whose filter allows what they call and kills them for anything else: nothing that is
- * done for them on Linux may be a call that they have not made.
+ * Programs whose seccomp filter allows exactly the calls that they make: Hanare makes no other call on Linux
+ * on their behalf, which would kill them.
  */
 #include "guest.h"
 #include <linux/audit.h>

@@ -1,7 +1,7 @@
 /*
- * A program that has confined itself by seccomp tries to have its worker make other calls: it has
- * Linux write a request to where slots lie (abi/src/layout.rs), as read(2) does, whatever the
- * filter says of the call in the request. On Linux nothing lies there.
+ * A seccomp filter also holds for calls that a program forges into its worker's slot.
+ * The confined program has Linux write a request to where slots lie (abi/src/layout.rs) by read(2), whose
+ * buffer no filter checks. On Linux nothing lies there.
  */
 #include "guest.h"
 #include <linux/filter.h>

@@ -1,5 +1,7 @@
-/* A partner for a Linux process: maps a file shared and does what the lines on stdin say.
- *   w OFFSET TEXT | r OFFSET LENGTH | t SIZE | s | u (unmap and map again) | q */
+/*
+ * A shared file mapping beside another process that uses the file: does what lines of standard input say.
+ *   w OFFSET TEXT | r OFFSET LENGTH | t SIZE | s | u (unmap and map again) | q
+ */
 #include "guest.h"
 
 int main(int argc, char **argv)

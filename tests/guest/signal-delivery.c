@@ -1,5 +1,9 @@
-/* Who takes a signal, and when: calls with a mask of their own, signals of one thread among
- * several, siginfo that is sent again; and what the frame of a handler says and may say. */
+/*
+ * Which thread handles a signal, and when.
+ * Calls with a signal mask of their own (ppoll, pselect6, epoll_pwait): a result or an error comes before a
+ * pending signal. A signal directed at one thread of several is handled by that thread. A siginfo that is
+ * queued again arrives as it was. The signal frame: what it says, and what a handler may change in it.
+ */
 #include "guest.h"
 #include <poll.h>
 #include <pthread.h>

@@ -1,4 +1,7 @@
-/* Dispositions that change while signals come and calls wait: what Linux is told of them, and when. */
+/*
+ * Dispositions that change while signals arrive and calls block: SA_RESTART, SIG_IGN and SIG_DFL count as
+ * they are when the signal arrives.
+ */
 #include "guest.h"
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* siginterrupt */
 #include <linux/futex.h>

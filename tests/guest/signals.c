@@ -1,4 +1,4 @@
-/* Masks, pending, nesting, alternate stack, one-shot handlers, queueing, sigtimedwait. */
+/* Signal masks, pending signals, nested handlers, alternate stacks, SA_RESETHAND, queueing, sigtimedwait. */
 #include "guest.h"
 
 static volatile int depth, deepest, count[65];

@@ -1,6 +1,6 @@
 /*
- * Sizes that no mapping has: nothing, more than there are addresses, sums that wrap; at a
- * mapping, beside it, and where no program can have one. One line for each call and address.
+ * Memory calls with sizes that no mapping can have: zero, more than the address space, sums that wrap around.
+ * At a mapping, beside it, and where no program can map. One line for each call and address.
  */
 #include "guest.h"
 

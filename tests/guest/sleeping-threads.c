@@ -1,4 +1,7 @@
-/* sleepers [COUNT]: so many threads that sleep at once, each with a stack as large as ever, a little of it used. */
+/*
+ * Many threads asleep at once, each with a stack of the usual size, of which it uses little.
+ * Usage: sleeping-threads [COUNT]
+ */
 #include "guest.h"
 #include <pthread.h>
 

@@ -1,6 +1,10 @@
 /*
- * What is struck at every moment by the group `strikes`: short programs of one kind each.
- *   struck fork|exec|table|thread|map|block|signal|exit|doomed|hidden|beside|left|noop
+ * Short programs of one kind each, for the group `strikes` to kill, stop and crash at every moment.
+ * Usage: strike-victim fork|exec|table|thread|map|block|signal|exit|noop
+ *        strike-victim doomed    a thread crashes while another thread's execve ends it
+ *        strike-victim hidden    the old program cannot be looked into until execve has replaced it
+ *        strike-victim beside    a process shares the descriptor table during another thread's execve
+ *        strike-victim left      processes are killed as they leave shared memory, then the last one leaves
  */
 #include "guest.h"
 #include <poll.h>

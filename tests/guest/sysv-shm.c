@@ -1,5 +1,7 @@
-/* System V shared memory. With "hold ID": attaches to a segment, adds one to what is in it, and waits
-   for the other side to say that it may go. */
+/*
+ * System V shared memory.
+ * Usage: sysv-shm [hold ID]    hold: attaches to a segment, adds one to its first word, waits for the other side
+ */
 #include "guest.h"
 #include <sys/ipc.h>
 #include <sys/shm.h>

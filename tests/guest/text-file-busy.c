@@ -1,4 +1,7 @@
-/* A program that runs cannot be written, and one that is being written cannot be run. */
+/*
+ * ETXTBSY: the file of a running program cannot be opened for writing, and a file that is open for
+ * writing cannot be run.
+ */
 #include "guest.h"
 
 #define SAY 9

@@ -1,4 +1,4 @@
-/* Ids of threads: those of threads that ended are gone and are not used again at once. */
+/* Thread ids: that of a thread which has ended names nobody, and is not used again at once. */
 #include "guest.h"
 #include <pthread.h>
 #include <sys/prctl.h>

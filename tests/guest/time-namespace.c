@@ -1,4 +1,4 @@
-/* Time namespaces: which clocks differ, for whom, and sleeps and timeouts by them. */
+/* Time namespaces: which clocks are shifted, for which processes, and sleeps and timeouts by them. */
 #include "guest.h"
 #include <linux/futex.h>
 #include <sched.h>

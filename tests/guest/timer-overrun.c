@@ -1,4 +1,6 @@
-/* A timer that is due again before its signal has been handled. */
+/*
+ * A timer that expires again before its signal has been handled: the program goes on, and each signal is well-formed.
+ */
 #include "guest.h"
 
 static volatile sig_atomic_t count, done, strange;

@@ -1,4 +1,4 @@
-/* What a trace is expected to show: see tests/groups/debug.py. */
+/* A program to be traced by `hanare trace`: see tests/groups/debug.py. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* A process whose forks are traced is killed at any moment: its last child goes on and ends. */
+/* A tracee is killed at any moment of a fork that its tracer follows: its last child goes on and ends. */
 #include "guest.h"
 #include <poll.h>
 #include <sys/ptrace.h>

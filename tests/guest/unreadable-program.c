@@ -1,4 +1,4 @@
-/* A program that its user may run and not read: what he may still do with its process. */
+/* A program that its user may execute and not read: what that user may still open of its process in /proc. */
 #include "guest.h"
 
 #include <sys/prctl.h>

@@ -1,5 +1,7 @@
-/* The child of a vfork shares its parent's memory, beside other threads of the parent, until it
- * ends or execs; and what execve makes of such a child is what it makes of any process. */
+/*
+ * The child of a vfork shares memory with its parent beside the parent's other threads, until it ends or calls
+ * execve. After that execve it is a process like any other.
+ */
 #include "guest.h"
 #include <poll.h>
 #include <pthread.h>

@@ -1,5 +1,7 @@
-/* Children of vfork that are killed at any moment of their execve: each ends by that signal or
- * runs its program, and afterwards that may be written to. */
+/*
+ * Children of vfork are killed at any moment of their execve: each ends by that signal or runs its program;
+ * afterwards the program's file may be written.
+ */
 #include "guest.h"
 #include <pthread.h>
 #include <sched.h>

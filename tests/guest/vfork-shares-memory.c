@@ -1,4 +1,4 @@
-/* What the child of a vfork does to memory is done to its parent's: they share it. */
+/* The child of a vfork shares its parent's memory: what it does to mappings is done to the parent's. */
 #define _GNU_SOURCE
 #include "guest.h"
 #include <errno.h>

@@ -1,5 +1,7 @@
-/* What a program finds that the child of a vfork has begun: the same as after a fork, for the
- * process goes on in memory of its own and keeps all that execve does not take. */
+/*
+ * A program executed by the child of a vfork finds what it would find after a fork: the process keeps all that
+ * execve does not take, and has memory of its own.
+ */
 #include "guest.h"
 #include <poll.h>
 #include <sched.h>

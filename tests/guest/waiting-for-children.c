@@ -1,4 +1,4 @@
-/* Children in every way: waitid, process groups, sessions, orphans, pidfds, vfork, posix_spawn. */
+/* Waiting for children: waitid, process groups, sessions, orphans, pidfds, vfork, posix_spawn. */
 #include "guest.h"
 #include <poll.h>
 #include <spawn.h>

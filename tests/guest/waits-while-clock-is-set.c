@@ -1,4 +1,7 @@
-/* Waits for a time of a clock that is set meanwhile; and waits that end too early. */
+/*
+ * Sleeps until an absolute time end at that time, also where the clock is set meanwhile; no sleep ends
+ * too early.
+ */
 #include "guest.h"
 #include <linux/futex.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* write(2) and pwrite(2) of a file from mappings of the file itself, whose pages nobody touched. */
+/* write(2) and pwrite(2) to a file from a mapping of that file, none of whose pages has been touched. */
 #include "guest.h"
 
 #define PAGES 16
