@@ -221,7 +221,7 @@ def failing():
 
 
 def failing_start():
-    """As `failing`, while a program starts and ends."""
+    """As `allocation-failures`, while a program starts and ends."""
     argv = [GUEST + '/static/allocation-failures', 'noop']
     before = lwk.ask(lwk.MEMORY)
     lwk.fail(0)
@@ -256,7 +256,7 @@ def failing_often():
 
 start('--cpus', '2-3', '--mem', '128M')
 for number, limits in enumerate(['spaces=4', 'memory=101%', 'processes=-1', '']):
-    check(f'nonsense-{number}', nonsense(limits))
+    check(f'wrong-limits-{number}', nonsense(limits))
 check('spaces-of-one-user', spaces_of_one)
 check('start-blocks-of-one-user', start_blocks_of_one)
 check('boot-limited', again('--mem', '128M', '--user-limits', 'processes=6,memory=24M'))
@@ -266,7 +266,7 @@ check('hoarder-dies', hoarder_dies)
 check('hoarder-with-a-decoy-dies', lambda: hoarder_dies('decoy'))
 check('pages-in-pipes', pages_in_pipes)
 check('end-of-a-hoarder', end_of_a_hoarder)
-check('failing', failing)
-check('failing-start', failing_start)
-check('failing-often', failing_often)
+check('allocation-failures', failing)
+check('allocation-failures-at-start-and-end', failing_start)
+check('allocation-failures-beside-each-other', failing_often)
 finish()

@@ -54,7 +54,7 @@ def copies():
         'bash', '-c', f'echo one > log; {" ".join(launch)} tail -f log > seen & '
         'until grep -q one seen; do sleep 0.1; done; echo two >> log; until grep -q two seen; do sleep 0.1; done; '
         'kill $!; wait $!; echo $?; cat seen'])
-    same('libraries-on-disk', [GUEST + '/static/library-pages', '.'], status=0, base=base)
+    same('library-pages-on-disk', [GUEST + '/static/library-pages', '.'], status=0, base=base)
     same('flock', None, base=base, both=lambda launch: [
         'bash', '-c', 'flock lock sh -c "touch held; until [ -e tried ]; do sleep 0.1; done; sleep 0.5" & '
         f'until [ -e held ]; do sleep 0.1; done; {" ".join(launch)} /usr/bin/python3 -c \''
@@ -77,7 +77,7 @@ def locked():
         expect(mounted.status == 0, mounted)
         same(f'write-from-own-mapping-{kind}', [GUEST + '/static/write-from-own-mapping'], base=base + '/same')
         same(f'sha256sum-64M-{kind}', ['sha256sum', 'big'], base=base + '/same', prepare=big)
-        same(f'libraries-on-{kind}', [GUEST + '/static/library-pages', '.'], status=0, base=base + '/same')
+        same(f'library-pages-on-{kind}', [GUEST + '/static/library-pages', '.'], status=0, base=base + '/same')
     same('write-from-own-mapping', [GUEST + '/static/write-from-own-mapping'], base=DISK + '/same')
 
 

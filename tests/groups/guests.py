@@ -50,8 +50,8 @@ def compared(names):
             same(label, [path], status=STATUS.get(name, 0))
 
 
-def crowd():
-    same('vfork-crowd', [GUEST + '/static/many-vforks', '10000', GUEST + '/static/hello'])
+def many_vforks():
+    same('many-vforks', [GUEST + '/static/many-vforks', '10000', GUEST + '/static/hello'])
 
 
 def arguments():
@@ -121,13 +121,14 @@ def killed():
         check(f'timeout-{how}', deadline)
 
 
-def passed():
+def process_directed():
     """A signal from Linux that the first thread blocks is for one in a call of Linux'."""
     for how in 'read', 'wait':
         def body():
             answers = []
             for launch in [], ['hanare', 'run', '--']:
-                process = subprocess.Popen([*launch, GUEST + '/static/process-directed-signals', how], stdout=subprocess.PIPE)
+                process = subprocess.Popen([*launch, GUEST + '/static/process-directed-signals', how],
+                                           stdout=subprocess.PIPE)
                 try:
                     expect(process.stdout.readline() == b'ready\n', 'not ready')
                     until(lambda: running(process.pid, launch) == 1, 'all wait but the one that computes')
@@ -136,7 +137,7 @@ def passed():
                 finally:
                     process.kill()
             expect(answers[0] == answers[1], answers)
-        check(f'passed-from-linux-{how}', body)
+        check(f'process-directed-signal-from-linux-{how}', body)
 
 
 def stopped_program():
@@ -174,7 +175,7 @@ def stopped_program():
         finally:
             process.kill()
     for threads in 1, 3:
-        check(f'stopped-{threads}', lambda: body(threads))
+        check(f'stop-signal-stops-{threads}-computing', lambda: body(threads))
 
     def frozen():
         """As `docker pause` does it: by its control group, and by moving it into a frozen one."""
@@ -203,7 +204,7 @@ def stopped_program():
             process.wait()
             write('cgroup.freeze', '0')
             os.rmdir(group)
-    check('frozen', frozen)
+    check('frozen-cgroup-stops-a-program', frozen)
 
 
 def core_dumps():
@@ -247,7 +248,7 @@ def core_dumps():
             result = command(['sh', '-c', f'ulimit -c 0; cd {folder}; hanare run -- {GUEST}/static/die null; '
                               'echo $?; ls'])
             expect(result.out == b'null: 139\n', result)  # and no file
-    check('core-limit', none)
+    check('no-core-at-core-limit-0', none)
 
 
 def identity():
@@ -326,7 +327,7 @@ def little_memory():
     def filters():
         result = run(GUEST + '/static/many-seccomp-filters')
         expect(result.status == 0 and result.out == b'some refused 1, other errors 0\n', result)
-    check('filters', filters)
+    check('many-seccomp-filters', filters)
 
     def fork():
         result = run(GUEST + '/static/fork-without-memory')
@@ -341,7 +342,7 @@ if part == 'threads':
     little_memory()
     held()
 elif part == 'processes':
-    crowd()
+    many_vforks()
     arguments()
     deaths()
     killed()
@@ -349,6 +350,6 @@ elif part == 'processes':
     core_dumps()
     identity()
 else:
-    passed()
+    process_directed()
     clocks()
 finish()

@@ -14,10 +14,11 @@ IPC_PRIVATE, IPC_RMID, IPC_STAT = 0, 0, 2
 
 
 def compared():
-    for name in 'madvise', 'mlock', 'mremap', 'mmap-flags', 'memfd', 'sysv-shm', 'process-vm-access', 'aio', 'io-uring', 'concurrent-io', 'failing-memory-calls', 'memory-limits', 'size-overflow':
+    for name in ('madvise', 'mlock', 'mremap', 'mmap-flags', 'memfd', 'sysv-shm', 'process-vm-access', 'aio', 'io-uring',
+                 'concurrent-io', 'failing-memory-calls', 'memory-limits', 'size-overflow'):
         same(name, [f'{GUEST}/static/{name}'], files=False)
     same('mincore', [GUEST + '/static/mincore'])
-    same('sysv-dynamic', [GUEST + '/dynamic/sysv-shm'])
+    same('sysv-shm-dynamic', [GUEST + '/dynamic/sysv-shm'])
 
 
 def threads():
@@ -101,7 +102,7 @@ def with_linux():
             shared.words[2] = 5
             expect(process.wait(TIMEOUT) == 5, process.returncode)
             expect(count == 2 and shared.attached() == 1, f'attached {count} times, then {shared.attached()}')
-    check('sysv-with-linux', segment)
+    check('sysv-shm-with-linux', segment)
 
     def killed():
         with Segment() as shared:
@@ -110,7 +111,7 @@ def with_linux():
             process.kill()
             process.wait(TIMEOUT)
             expect(shared.attached() == 1, f'attached {shared.attached()} times')
-    check('sysv-of-a-killed-program', killed)
+    check('sysv-shm-of-a-killed-program', killed)
 
     for label, holder, user in ('lwk-by-linux', ['hanare', 'run', '--'], []), \
             ('linux-by-lwk', [], ['hanare', 'run', '--']), \
@@ -156,7 +157,7 @@ def out_of_memory():
         expect(result.out.endswith(b'all ended\n') or result.status == -9, result)
         expect(run(GUEST + '/static/hello').status == 0, log_tail())
     check('mappings-of-many-processes', mappings)
-    check('memory-free-after-it', nothing_left)
+    check('memory-free-after-out-of-memory', nothing_left)
 
 
 def kernel_memory():
@@ -167,7 +168,7 @@ def kernel_memory():
         result = run(GUEST + '/static/many-processes', '250')
         expect(result.out == b'started 250, ended well 250\n', result)
         lwk_memory_is(before)
-    check('heap-after-a-crowd', body)
+    check('kernel-heap-free-after-many-processes', body)
 
 
 start(*BOOT)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The descriptor of a space in other hands: what a child of a fork may do with
- * the one it inherited, and what becomes of a space whose process ends while a
- * child still has it. Needs a running instance:
- *   fork NAME
+ * The descriptor of a space in another process: what a child may do with the one that it inherited by
+ * fork, and what becomes of a space whose process ends while a child still has it. Needs a running
+ * instance:
+ *   inherited-descriptor NAME
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -211,7 +211,7 @@ int main(int argc, char **argv)
 	int fd = new_fd(), i;
 
 	if (argc != 2) {
-		fprintf(stderr, "usage: fork NAME\n");
+		fprintf(stderr, "usage: inherited-descriptor NAME\n");
 		return 2;
 	}
 	name = argv[1];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A proxy that lies to its LWK. Needs a running instance:
- *   forge NAME steal PID   nobody's program wants process PID of the LWK; whatever its proxy asks
- *                          Linux for about others, Linux seems to grant it
- *   forge NAME fill        start blocks as large as they may be, in an instance of 64 MiB
- *   forge - steal PID      on the LWK: says what it got
+ * A forged proxy, which lies to its LWK. Needs a running instance:
+ *   forged-proxy NAME steal PID   a program of nobody's asks the LWK for process PID; its proxy says that
+ *                                 Linux has granted whatever it was asked about others
+ *   forged-proxy NAME fill        start blocks as large as they may be, in an instance of 64 MiB
+ *   forged-proxy - steal PID      on the LWK: says what it got
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -196,6 +196,6 @@ int main(int argc, char **argv)
 		return strcmp(name, "-") ? steal(argv[3]) : thief(atoi(argv[3]));
 	if (argc == 3 && !strcmp(argv[2], "fill"))
 		return fill();
-	fprintf(stderr, "usage: see the head of forge.c\n");
+	fprintf(stderr, "usage: see the head of forged-proxy.c\n");
 	return 2;
 }
