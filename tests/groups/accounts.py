@@ -17,7 +17,7 @@ from harness import *
 
 HOARD = GUEST + '/module-hoard'
 UID = 65534
-STRUCK = GUEST + '/static/struck'
+STRUCK = GUEST + '/static/strike-victim'
 KINDS = ['fork', 'exec', 'table', 'thread', 'map', 'signal', 'exit']
 MORE = float(os.environ.get('TESTS_FAILS') or 1)
 # Of the allocations of a program's work as large a part fails, and so many of a program's start.
@@ -82,7 +82,7 @@ def hoarder_dies(*decoy):
     before, _ = debug_memory()
     with Hoarder(UID, 3, 0, *decoy) as hoarder:
         expect(hoarder.pages == 3 * 4096, hoarder.said)
-        result = as_user(1000, GUEST + '/static/eat', '20')
+        result = as_user(1000, GUEST + '/static/eat-memory', '20')
         expect(result.status == 0, f'{result}; {log_tail()}')
         expect('out of memory' in log_tail(20), log_tail())
         with open(f'/proc/{hoarder.process.pid}/task/{hoarder.process.pid}/children') as children:
@@ -94,7 +94,7 @@ def hoarder_dies(*decoy):
 def pages_in_pipes():
     """One page that Linux holds does not hold the 511 others of its large page."""
     before, _ = debug_memory()
-    with subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/piped', '16'], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/pages-in-pipes', '16'], stdout=subprocess.PIPE) as process:
         try:
             said = process.stdout.readline()
             expect(said == b'16 pages\n', said)
@@ -108,10 +108,10 @@ def pages_in_pipes():
 def limited():
     """Limits of memory and processes are those of a user, not of a process, and not root's."""
     before, _ = debug_memory()
-    result = as_user(1000, GUEST + '/static/eat', '40')
+    result = as_user(1000, GUEST + '/static/eat-memory', '40')
     expect(result.status == -9 or result.status == 137, result)
-    expect(as_user(1000, GUEST + '/static/eat', '4').status == 0, 'beneath the limit')
-    expect(run(GUEST + '/static/eat', '40').status == 0, 'root is limited')
+    expect(as_user(1000, GUEST + '/static/eat-memory', '4').status == 0, 'beneath the limit')
+    expect(run(GUEST + '/static/eat-memory', '40').status == 0, 'root is limited')
     forks = 'i=0; while [ $i -lt 9 ]; do sleep 3 & i=$((i+1)); done; wait'
     result = as_user(1000, '/bin/sh', '-c', forks)
     expect(result.status != 0 and b'ork' in result.err, result)
@@ -163,13 +163,13 @@ lwk = Asked()
 
 
 class Worker:
-    """A program on the LWK that does a bit of everything in a child when it is told (tests/guest/failing.c)."""
+    """A program on the LWK that does a bit of everything in a child when it is told (tests/guest/allocation-failures.c)."""
 
     def __init__(self):
         self.begin()
 
     def begin(self):
-        self.process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/failing'], stdin=subprocess.PIPE,
+        self.process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/allocation-failures'], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         expect(self.work() == '0', 'it does not work')
         self.work()
@@ -222,8 +222,8 @@ def failing():
 
 
 def failing_start():
-    """As `failing`, while a program starts and ends."""
-    argv = [GUEST + '/static/failing', 'noop']
+    """As `allocation-failures`, while a program starts and ends."""
+    argv = [GUEST + '/static/allocation-failures', 'noop']
     before = lwk.ask(lwk.MEMORY)
     lwk.fail(0)
     run(*argv)
@@ -258,7 +258,7 @@ def failing_often():
 def core_dump_without_memory():
     """A program with very many mappings would leave a core dump, and the kernel finds no memory for the list of them."""
     before = lwk.ask(lwk.MEMORY)
-    with subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/manyranges', '8400'], stdin=subprocess.PIPE,
+    with subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/many-ranges', '8400'], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, cwd=WORK) as program:
         try:
             expect(program.stdout.readline() == b'ready\n', 'not ready')
@@ -275,7 +275,7 @@ def core_dump_without_memory():
 
 start('--cpus', '2-3', '--mem', '128M')
 for number, limits in enumerate(['spaces=4', 'memory=101%', 'processes=-1', '']):
-    check(f'nonsense-{number}', nonsense(limits))
+    check(f'wrong-limits-{number}', nonsense(limits))
 check('spaces-of-one-user', spaces_of_one)
 check('start-blocks-of-one-user', start_blocks_of_one)
 check('boot-limited', again('--mem', '128M', '--user-limits', 'processes=6,memory=24M'))
@@ -285,8 +285,8 @@ check('hoarder-dies', hoarder_dies)
 check('hoarder-with-a-decoy-dies', lambda: hoarder_dies('decoy'))
 check('pages-in-pipes', pages_in_pipes)
 check('end-of-a-hoarder', end_of_a_hoarder)
-check('failing', failing)
-check('failing-start', failing_start)
-check('failing-often', failing_often)
+check('allocation-failures', failing)
+check('allocation-failures-at-start-and-end', failing_start)
+check('allocation-failures-beside-each-other', failing_often)
 check('core-dump-without-memory', core_dump_without_memory)
 finish()

@@ -98,10 +98,10 @@ def programs():
         hanare('boot', '--cpus', '2-3', '--mem', '128M')
         run(HELLO)
         before, _ = debug_memory()
-        for argv in ([HELLO], ['/usr/bin/sort', '/etc/passwd'], [GUEST + '/static/map'],
-                     [GUEST + '/static/remap'], [GUEST + '/static/die', 'overflow'],
+        for argv in ([HELLO], ['/usr/bin/sort', '/etc/passwd'], [GUEST + '/static/mmap'],
+                     [GUEST + '/static/mremap-and-brk'], [GUEST + '/static/die', 'overflow'],
                      [GUEST + '/static/die', 'abort'], ['/usr/bin/sqlite3', ':memory:', 'select 1'],
-                     ['/usr/bin/python3', '-c', 'import mmap, json'], [GUEST + '/static/execs'],
+                     ['/usr/bin/python3', '-c', 'import mmap, json'], [GUEST + '/static/execve'],
                      ['/usr/bin/dd', 'if=/dev/zero', 'of=/dev/null', 'bs=20M', 'count=3']):
             folder = WORK + '/scratch'
             fresh(folder)

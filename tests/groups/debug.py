@@ -8,7 +8,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
 
-TRACED = GUEST + '/static/traced'
+TRACED = GUEST + '/static/trace-target'
 SERVED = r' <(local|local, asked Linux|delegated|refused) \d+\.\d{6}>'
 
 
@@ -162,7 +162,7 @@ def trace_many():
     expect(seen == 20000 or seen + lost >= 20000, f'{seen} calls seen, {lost} events lost')
 
 
-DEBUGGED = GUEST + '/dynamic/debugged'
+DEBUGGED = GUEST + '/dynamic/gdb-target'
 
 
 def gdb(target, *commands, timeout=TIMEOUT):
@@ -310,20 +310,20 @@ def gdb_listen():
 
 
 start(*BOOT)
-check('trace-calls', trace_calls)
-check('trace-follow', trace_follow)
-check('trace-ls', trace_ls)
-check('trace-table', trace_table)
-check('trace-pid', trace_pid)
-check('trace-status', trace_status)
-check('trace-many', trace_many)
-check('gdb-threads', gdb_threads)
-check('gdb-watch', gdb_watch)
-check('gdb-watch-hardware', gdb_watch_hardware)
-check('gdb-attach', gdb_attach)
-check('gdb-does-not-come', gdb_does_not_come)
-check('gdb-killed', gdb_killed)
-check('gdb-listen', gdb_listen)
-check('nothing-left', nothing_left)
-check('gdb-loading', gdb_loading)
+check('trace-shows-arguments-and-who-serves', trace_calls)
+check('trace-follows-threads-and-children', trace_follow)
+check('trace-sees-what-strace-sees', trace_ls)
+check('trace-counts-calls', trace_table)
+check('trace-of-a-running-process', trace_pid)
+check('trace-ends-as-the-program', trace_status)
+check('trace-loses-no-call-silently', trace_many)
+check('gdb-from-first-instruction-to-end', gdb_threads)
+check('gdb-watches-by-single-steps', gdb_watch)
+check('gdb-watches-by-debug-registers', gdb_watch_hardware)
+check('gdb-attaches-to-a-running-process', gdb_attach)
+check('program-ends-if-gdb-cannot-come', gdb_does_not_come)
+check('gdb-is-told-of-a-killed-program', gdb_killed)
+check('gdb-listen-ends-by-ctrl-c', gdb_listen)
+check('memory-free-again', nothing_left)
+check('gdb-waits-until-the-program-is-loaded', gdb_loading)
 finish()

@@ -65,7 +65,7 @@ def exceptions():
 
     def caught():
         before = len(lwk_log())
-        expect(run(GUEST + '/static/segv').status == 0, 'status')
+        expect(run(GUEST + '/static/fault-signals').status == 0, 'status')
         expect(run(DIE, 'abort').status == -6, 'status')
         expect(run(DIE, 'raise', '11').status == -11, 'status')
         lines = [line for line in lwk_log()[before:] if 'segfault' in line or 'traps:' in line]
@@ -147,16 +147,16 @@ def out_of_memory():
 def perf():
     def refused():
         before = len(lwk_log())
-        result = run(GUEST + '/static/counted')
+        result = run(GUEST + '/static/perf-event-open')
         expect(result.out == b'own: ENOENT\nchild: ENOENT\n', result)
-        expect(any('perf_event_open' in line and 'counted[' in line for line in lwk_log()[before:]), log_tail())
-        result = command([GUEST + '/static/counted'])
+        expect(any('perf_event_open' in line and 'perf-event-open[' in line for line in lwk_log()[before:]), log_tail())
+        result = command([GUEST + '/static/perf-event-open'])
         expect(result.out == b'own: 0\nchild: 0\n', f'Linux: {result}')
     check('perf-event-open-of-lwk-threads-is-refused', refused)
 
     def around():
         """As `perf stat hanare run`: what counts the proxy is told what it counts."""
-        result = command([GUEST + '/static/counted', 'hanare', 'run', '--', GUEST + '/static/hello'])
+        result = command([GUEST + '/static/perf-event-open', 'hanare', 'run', '--', GUEST + '/static/hello'])
         expect(b'hello\n' in result.out and b'hanare: perf sees what Linux does' in result.err, result)
         expect(b'perf' not in run(GUEST + '/static/hello').err, 'said without perf')
     check('perf-around-hanare-run-is-told', around)

@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../
 from harness import *
 
 DISK = '/run/disk'
-SHARED = GUEST + '/static/shared'
+SHARED = GUEST + '/static/shared-file-mapping'
 
 
 def disk():
@@ -54,7 +54,7 @@ def copies():
         'bash', '-c', f'echo one > log; {" ".join(launch)} tail -f log > seen & '
         'until grep -q one seen; do sleep 0.1; done; echo two >> log; until grep -q two seen; do sleep 0.1; done; '
         'kill $!; wait $!; echo $?; cat seen'])
-    same('libraries-on-disk', [GUEST + '/static/libraries', '.'], status=0, base=base)
+    same('library-pages-on-disk', [GUEST + '/static/library-pages', '.'], status=0, base=base)
     same('flock', None, base=base, both=lambda launch: [
         'bash', '-c', 'flock lock sh -c "touch held; until [ -e tried ]; do sleep 0.1; done; sleep 0.5" & '
         f'until [ -e held ]; do sleep 0.1; done; {" ".join(launch)} /usr/bin/python3 -c \''
@@ -75,10 +75,10 @@ def locked():
                       f'mount -t overlay -o lowerdir=below,upperdir=above,workdir=work none {base}')
         mounted = command(['sh', '-c', f'PATH=$PATH:/usr/sbin:/sbin; {script}'])
         expect(mounted.status == 0, mounted)
-        same(f'write-from-own-mapping-{kind}', [GUEST + '/static/ownwrite'], base=base + '/same')
+        same(f'write-from-own-mapping-{kind}', [GUEST + '/static/write-from-own-mapping'], base=base + '/same')
         same(f'sha256sum-64M-{kind}', ['sha256sum', 'big'], base=base + '/same', prepare=big)
-        same(f'libraries-on-{kind}', [GUEST + '/static/libraries', '.'], status=0, base=base + '/same')
-    same('write-from-own-mapping', [GUEST + '/static/ownwrite'], base=DISK + '/same')
+        same(f'library-pages-on-{kind}', [GUEST + '/static/library-pages', '.'], status=0, base=base + '/same')
+    same('write-from-own-mapping', [GUEST + '/static/write-from-own-mapping'], base=DISK + '/same')
 
 
 def small(folder):
@@ -88,7 +88,7 @@ def small(folder):
 
 
 class Partner:
-    """tests/guest/shared.c on the LWK (or on Linux), line by line."""
+    """tests/guest/shared-file-mapping.c on the LWK (or on Linux), line by line."""
 
     def __init__(self, path, size=32768, lwk=True):
         self.process = subprocess.Popen([*(['hanare', 'run', '--'] if lwk else []), SHARED, path,

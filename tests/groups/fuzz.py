@@ -190,7 +190,7 @@ check('ioctls-other-seed', ioctls(SEED + 1))
 rounds = max(1, SECONDS // 30)
 for number in range(rounds):
     check(f'system-calls-{number}', system_calls(SEED + 10000 * number, SECONDS // rounds))
-for name in 'hello', 'children', 'clones', 'vforks', 'remap':
+for name in 'hello', 'children-rusage', 'clone-flags', 'vfork-shares-memory', 'mremap-and-brk':
     check(f'forged-serves-{name}', serves(f'{GUEST}/static/{name}'))
 for number in range(rounds):
     check(f'forged-proxies-{number}', forged_proxies(SEED + 10000 * number, SECONDS // rounds))

@@ -17,22 +17,26 @@ NOBODY = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--groups=65534,
 COMPARED = {
     # and memory
     'threads': [
-        'map', 'remap', 'efault', 'fpu', 'fds', 'smp', 'busytext', 'libraries', 'pi', 'rseq', 'blocked',
-        'fulltable', 'own', 'takers', 'raced', 'hollow', 'tids', 'vdsopages',
+        'mmap', 'mremap-and-brk', 'efault', 'fpu', 'descriptor-numbers', 'smp', 'text-file-busy', 'library-pages',
+        'pi-mutexes', 'rseq', 'calls-beside-blocked-threads', 'full-descriptor-table', 'proc-self',
+        'signal-delivery', 'concurrent-memory-calls', 'refused-mappings', 'thread-ids', 'madvise-vdso',
     ],
     # signals, times, futexes
     'waits': [
-        'segv', 'sigs', 'eintr', 'sigwait', 'watch', 'passed', 'disposition', 'clock', 'clockset', 'clockwaits',
-        'cpuclock', 'cputimers', 'clocktimers', 'shorttimer', 'timens', 'policy', 'states', 'futexops', 'waitv',
-        'robust', 'robust-shared',
+        'fault-signals', 'signals', 'eintr', 'sigwait', 'hardware-watchpoints', 'process-directed-signals',
+        'signal-dispositions', 'clock', 'clock-settime', 'waits-while-clock-is-set', 'cpu-clock-monotonic',
+        'cpu-timers-and-limits', 'cpu-clock-timers', 'timer-overrun', 'time-namespace', 'numa-policy',
+        'process-states', 'futex-operations', 'futex-waitv', 'robust-mutexes', 'robust-futex-clone-vm',
     ],
     'processes': [
-        'execs', 'who', 'clones', 'sharers', 'threads-exec', 'waits', 'vforks', 'vfork-shared', 'vfork-killed',
-        'vfork-execed', 'file-table', 'children', 'seccomp', 'confined', 'breaks-out', 'narrow', 'rights', 'execed', 'namespaced', 'ptrace', 'heldchild',
+        'execve', 'inherited-attributes', 'clone-flags', 'clone-vm', 'execve-with-threads', 'waiting-for-children',
+        'vfork-shares-memory', 'vfork-beside-threads', 'vfork-killed-in-execve', 'vfork-then-execve', 'file-table',
+        'children-rusage', 'seccomp', 'confinement', 'seccomp-forged-request', 'seccomp-allowlist',
+        'execve-credentials', 'execve-process-attributes', 'namespaces', 'ptrace', 'tracee-killed-in-fork',
     ],
 }
 # What Linux gives, where that is not 0.
-STATUS = {'execs': 33}
+STATUS = {'execve': 33}
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,
           'breakpoint': -5, 'division': -8, 'overflow': -11, 'text': -11, 'blocked-segv': -11,
           'ignored-segv': -11, 'atexit': -6, 'exit 0': 0, 'exit 1': 1, 'exit 255': 255,
@@ -46,8 +50,8 @@ def compared(names):
             same(label, [path], status=STATUS.get(name, 0))
 
 
-def crowd():
-    same('vfork-crowd', [GUEST + '/static/vfork-crowd', '10000', GUEST + '/static/hello'])
+def many_vforks():
+    same('many-vforks', [GUEST + '/static/many-vforks', '10000', GUEST + '/static/hello'])
 
 
 def arguments():
@@ -117,13 +121,14 @@ def killed():
         check(f'timeout-{how}', deadline)
 
 
-def passed():
+def process_directed():
     """A signal from Linux that the first thread blocks is for one in a call of Linux'."""
     for how in 'read', 'wait':
         def body():
             answers = []
             for launch in [], ['hanare', 'run', '--']:
-                process = subprocess.Popen([*launch, GUEST + '/static/passed', how], stdout=subprocess.PIPE)
+                process = subprocess.Popen([*launch, GUEST + '/static/process-directed-signals', how],
+                                           stdout=subprocess.PIPE)
                 try:
                     expect(process.stdout.readline() == b'ready\n', 'not ready')
                     until(lambda: running(process.pid, launch) == 1, 'all wait but the one that computes')
@@ -132,7 +137,7 @@ def passed():
                 finally:
                     process.kill()
             expect(answers[0] == answers[1], answers)
-        check(f'passed-from-linux-{how}', body)
+        check(f'process-directed-signal-from-linux-{how}', body)
 
 
 def stopped_program():
@@ -148,7 +153,7 @@ def stopped_program():
 
     def body(threads):
         path = f'{WORK}/progress-{threads}'
-        process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/progress', path, str(threads)],
+        process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/computing-threads', path, str(threads)],
                                    stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                    process_group=0)  # SIGTSTP does nothing in an orphaned group
         try:
@@ -170,7 +175,7 @@ def stopped_program():
         finally:
             process.kill()
     for threads in 1, 3:
-        check(f'stopped-{threads}', lambda: body(threads))
+        check(f'stop-signal-stops-{threads}-computing', lambda: body(threads))
 
     def frozen():
         """As `docker pause` does it: by its control group, and by moving it into a frozen one."""
@@ -179,7 +184,7 @@ def stopped_program():
             with open(f'{group}/{name}', 'w') as file:
                 file.write(text)
         os.mkdir(group)
-        process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/progress', path, '1'],
+        process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/computing-threads', path, '1'],
                                    stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         try:
             expect(process.stdout.readline() == b'ready\n', 'not ready')
@@ -199,14 +204,14 @@ def stopped_program():
             process.wait()
             write('cgroup.freeze', '0')
             os.rmdir(group)
-    check('frozen', frozen)
+    check('frozen-cgroup-stops-a-program', frozen)
 
 
 def core_dumps():
     """Linux writes a core of the program, which gdb reads; the wait status says so."""
     def dump(kind, how, launch):
         folder = tempfile.mkdtemp(dir=WORK)
-        process = subprocess.Popen([*launch, f'{GUEST}/{kind}/crash', how], cwd=folder,
+        process = subprocess.Popen([*launch, f'{GUEST}/{kind}/core-dump', how], cwd=folder,
                                    stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         expect(process.stdout.readline() == b'ready\n', 'not ready')
         if how == 'quit':
@@ -222,7 +227,7 @@ def core_dumps():
         commands = ['bt', 'frame function innermost', 'print *thing', 'print heap', 'info threads',
                     'thread apply all bt', 'info registers rip rsp']
         arguments = [word for line in commands for word in ('-ex', line)]
-        result = command(['gdb', '-batch', '-nx', *arguments, f'{GUEST}/{kind}/crash', core])
+        result = command(['gdb', '-batch', '-nx', *arguments, f'{GUEST}/{kind}/core-dump', core])
         return result.out.decode(errors='replace')
 
     def body(kind, how):
@@ -243,17 +248,17 @@ def core_dumps():
             result = command(['sh', '-c', f'ulimit -c 0; cd {folder}; hanare run -- {GUEST}/static/die null; '
                               'echo $?; ls'])
             expect(result.out == b'null: 139\n', result)  # and no file
-    check('core-limit', none)
+    check('no-core-at-core-limit-0', none)
 
 
 def identity():
     def prepare(folder):
         os.chmod(folder, 0o777)
-    for label, path in guests('who'):
+    for label, path in guests('inherited-attributes'):
         same(f'nobody-{label}', [path], prefix=NOBODY, prepare=prepare)
     same('nobody-limits', None, prepare=prepare, both=lambda launch: [
         'sh', '-c', 'ulimit -n 100; ulimit -s 4096; ulimit -c 0; umask 077; cd /usr; exec nice -n 5 '
-        f'{" ".join(NOBODY)} {" ".join(launch)} {GUEST}/static/who short'])
+        f'{" ".join(NOBODY)} {" ".join(launch)} {GUEST}/static/inherited-attributes short'])
 
     def pid():
         text = 'echo $$; exec hanare run -- /usr/bin/perl -e \'print "$$\n"\''
@@ -264,7 +269,7 @@ def identity():
 
     def set_user_id():
         path = WORK + '/set-user-id'
-        shutil.copy(GUEST + '/static/rights', path)
+        shutil.copy(GUEST + '/static/execve-credentials', path)
         os.chown(path, 0, 0)
         os.chmod(path, 0o6755)
         os.chmod(WORK, 0o755)
@@ -291,7 +296,7 @@ def held():
         hanare('shutdown')
         boot(*BOOT, '--option', 'hold_ms=150')
     check('boot-holding', held_boot, lwk=False)
-    for name in 'raced', 'hollow':
+    for name in 'concurrent-memory-calls', 'refused-mappings':
         for label, path in guests(name):
             same(label + '-held', [path, 'held'])
 
@@ -320,12 +325,12 @@ def clocks():
 def little_memory():
     """There is no place for so many filters on this LWK; Linux has it."""
     def filters():
-        result = run(GUEST + '/static/filters')
+        result = run(GUEST + '/static/many-seccomp-filters')
         expect(result.status == 0 and result.out == b'some refused 1, other errors 0\n', result)
-    check('filters', filters)
+    check('many-seccomp-filters', filters)
 
     def fork():
-        result = run(GUEST + '/static/scarce')
+        result = run(GUEST + '/static/fork-without-memory')
         expect(result.status == 0 and result.out == b'refused: ENOMEM\nparent after, child before\n', result)
     check('fork-without-memory', fork)
 
@@ -337,7 +342,7 @@ if part == 'threads':
     little_memory()
     held()
 elif part == 'processes':
-    crowd()
+    many_vforks()
     arguments()
     deaths()
     killed()
@@ -345,6 +350,6 @@ elif part == 'processes':
     core_dumps()
     identity()
 else:
-    passed()
+    process_directed()
     clocks()
 finish()

@@ -14,10 +14,11 @@ IPC_PRIVATE, IPC_RMID, IPC_STAT = 0, 0, 2
 
 
 def compared():
-    for name in 'advise', 'lock', 'mremap', 'mapflags', 'memfd', 'sysv', 'vmrw', 'aio', 'uring', 'manyio', 'refused', 'sizes', 'wraps':
+    for name in ('madvise', 'mlock', 'mremap', 'mmap-flags', 'memfd', 'sysv-shm', 'process-vm-access', 'aio', 'io-uring',
+                 'concurrent-io', 'failing-memory-calls', 'memory-limits', 'size-overflow'):
         same(name, [f'{GUEST}/static/{name}'], files=False)
     same('mincore', [GUEST + '/static/mincore'])
-    same('sysv-dynamic', [GUEST + '/dynamic/sysv'])
+    same('sysv-shm-dynamic', [GUEST + '/dynamic/sysv-shm'])
 
 
 def threads():
@@ -26,7 +27,7 @@ def threads():
     The VM's Linux would let there be 23,000 (threads-max, an eighth of its 3 GiB in kernel stacks)."""
     def body():
         count = 2500
-        result = run(GUEST + '/static/sleepers', str(count), timeout=400)
+        result = run(GUEST + '/static/sleeping-threads', str(count), timeout=400)
         expect(result.status == 0 and result.out == b'%d sleep\n' % count, result)
     check('10000-threads-in-a-gigabyte', body)
 
@@ -50,7 +51,7 @@ def large_pages():
         pool.flush()
         pool.seek(0)
         there = pool.read().strip()
-    same('hugetlb', [GUEST + '/static/huge'], skip=None if there == '20' else f'a pool of {there} pages')
+    same('hugetlb', [GUEST + '/static/hugetlb'], skip=None if there == '20' else f'a pool of {there} pages')
 
 
 def on_a_disk():
@@ -64,7 +65,7 @@ def on_a_disk():
         result = command(['sh', '-c', f'PATH=$PATH:/usr/sbin:/sbin; {line}'])
         if result.status:
             return verdict('skip', 'direct', f'{line}: {result}')
-    for name in 'aio', 'uring', 'manyio', 'mremap', 'mincore':
+    for name in 'aio', 'io-uring', 'concurrent-io', 'mremap', 'mincore':
         same(name + '-direct', [f'{GUEST}/static/{name}'], files=False, base=folder + '/same')
     same('dd-direct', ['dd', 'if=/dev/zero', 'of=file', 'bs=64k', 'count=64', 'oflag=direct'],
          base=folder + '/same', normalise=lambda data: re.sub(rb'copied.*', b'', data))
@@ -95,31 +96,31 @@ def with_linux():
     def segment():
         with Segment() as shared:
             shared.words[0] = 41
-            process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/sysv', 'hold', str(shared.id)])
+            process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/sysv-shm', 'hold', str(shared.id)])
             until(lambda: shared.words[1] == 42, 'the program adds one')
             count = shared.attached()
             shared.words[2] = 5
             expect(process.wait(TIMEOUT) == 5, process.returncode)
             expect(count == 2 and shared.attached() == 1, f'attached {count} times, then {shared.attached()}')
-    check('sysv-with-linux', segment)
+    check('sysv-shm-with-linux', segment)
 
     def killed():
         with Segment() as shared:
-            process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/sysv', 'hold', str(shared.id)])
+            process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/sysv-shm', 'hold', str(shared.id)])
             until(lambda: shared.words[1] == 1, 'the program adds one')
             process.kill()
             process.wait(TIMEOUT)
             expect(shared.attached() == 1, f'attached {shared.attached()} times')
-    check('sysv-of-a-killed-program', killed)
+    check('sysv-shm-of-a-killed-program', killed)
 
     for label, holder, user in ('lwk-by-linux', ['hanare', 'run', '--'], []), \
             ('linux-by-lwk', [], ['hanare', 'run', '--']), \
             ('lwk-by-lwk', ['hanare', 'run', '--'], ['hanare', 'run', '--']):
         def remote():
-            process = subprocess.Popen([*holder, GUEST + '/static/vmrw', 'hold'], stdout=subprocess.PIPE)
+            process = subprocess.Popen([*holder, GUEST + '/static/process-vm-access', 'hold'], stdout=subprocess.PIPE)
             try:
                 pid, address = process.stdout.readline().decode().split()
-                result = command([*user, GUEST + '/static/vmrw', 'use', pid, address])
+                result = command([*user, GUEST + '/static/process-vm-access', 'use', pid, address])
                 expect(result.status == 0 and b'held| memory' in result.out, result)
                 out, _ = process.communicate(timeout=TIMEOUT)
                 expect(out == b'changed second\n', out)
@@ -129,7 +130,7 @@ def with_linux():
 
 
 def out_of_memory():
-    eat = GUEST + '/static/eat'
+    eat = GUEST + '/static/eat-memory'
 
     def fresh_lines():
         return command(['hanare', 'log']).out.decode().count('out of memory')
@@ -156,7 +157,7 @@ def out_of_memory():
         expect(result.out.endswith(b'all ended\n') or result.status == -9, result)
         expect(run(GUEST + '/static/hello').status == 0, log_tail())
     check('mappings-of-many-processes', mappings)
-    check('memory-free-after-it', nothing_left)
+    check('memory-free-after-out-of-memory', nothing_left)
 
 
 def kernel_memory():
@@ -164,10 +165,10 @@ def kernel_memory():
     def body():
         run(GUEST + '/static/hello')
         before = debug_memory()[0]
-        result = run(GUEST + '/static/crowd', '250')
+        result = run(GUEST + '/static/many-processes', '250')
         expect(result.out == b'started 250, ended well 250\n', result)
         lwk_memory_is(before)
-    check('heap-after-a-crowd', body)
+    check('kernel-heap-free-after-many-processes', body)
 
 
 start(*BOOT)

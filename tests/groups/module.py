@@ -95,7 +95,7 @@ def cycle():
     until(lambda: users() == before, lambda: f'{before} users of the module before, {users()} after')
 
 
-FORGE = GUEST + '/module-forge'
+FORGE = GUEST + '/module-forged-proxy'
 
 
 def stolen():
@@ -120,7 +120,7 @@ def filled():
 
 
 def forks():
-    result = command([GUEST + '/module-fork', 'default'])
+    result = command([GUEST + '/module-inherited-descriptor', 'default'])
     expect(result.status == 0, result)
 
 
@@ -255,30 +255,30 @@ def refused_by_linux(path, text, says):
 
 
 start()
-check('by-hand', by_hand, lwk=False)
+check('boot-by-ioctls-alone', by_hand, lwk=False)
 check('options-refused-by-the-lwk', options_refused_by_the_lwk, lwk=False)
-check('given-back-on-close', given_back_on_close, lwk=False)
+check('cpus-given-back-on-close', given_back_on_close, lwk=False)
 wanted = '0-3'
-check('nonsense', nonsense(1), lwk=False)
+check('random-ioctls', nonsense(1), lwk=False)
 boot('--cpus', '2-3', '--mem', '64M')
 wanted = '0-1'
-check('nonsense-beside-an-lwk', nonsense(2))
-check('fork', forks)
+check('random-ioctls-beside-an-lwk', nonsense(2))
+check('inherited-descriptor', forks)
 check('its-cpus-stay-offline', refused_by_linux('/sys/devices/system/cpu/cpu2/online', '1', 'hanare shutdown gives it back'))
 for how in 'freeze', 'mem', 'disk':
     check(f'no-suspend-to-{how}', refused_by_linux('/sys/power/state', how, 'hanare shutdown ends it'))
-check('hostile-kept', hostile('kept'))
-check('hostile-memory', hostile('memory'))
-check('hostile-moved', hostile('moved'))
-check('hostile-rights', hostile('rights'))
-check('hostile-cycle', cycle)
-check('forged-steal', stolen)
-check('forged-fill', filled)
-check('hostile-stuck', hostile_at_shutdown('stuck'))
-check('hostile-forged', forged_answer)
-check('hostile-readers', killed_readers)
-check('hostile-two-readers', two_readers)
-check('hostile-unmapped', unmapped)
-check('hostile-shared', hostile_at_shutdown('shared'))
-check('hostile-copied', hostile_at_shutdown('copied'))
+check('hostile-keeps-a-descriptor', hostile('kept'))
+check('hostile-keeps-a-memory-file', hostile('memory'))
+check('hostile-maps-elsewhere', hostile('moved'))
+check('hostile-asks-for-capabilities', hostile('rights'))
+check('hostile-makes-a-cycle-of-descriptors', cycle)
+check('forged-grant-of-another-process', stolen)
+check('forged-start-blocks-fill-memory', filled)
+check('hostile-waits-in-status', hostile_at_shutdown('stuck'))
+check('hostile-forges-an-answer', forged_answer)
+check('hostile-readers-are-killed', killed_readers)
+check('hostile-reader-beside-a-reader', two_readers)
+check('hostile-unmaps-during-a-fault', unmapped)
+check('hostile-memory-shared-at-shutdown', hostile_at_shutdown('shared'))
+check('hostile-mapping-copied-at-shutdown', hostile_at_shutdown('copied'))
 finish()

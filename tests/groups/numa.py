@@ -100,7 +100,7 @@ def too_much():
 start()
 check('memory-of-node-0', from_node(0), lwk=False)
 check('memory-of-node-1', from_node(1), lwk=False)
-check('memory-of-both', of_both, lwk=False)
+check('memory-of-both-nodes', of_both, lwk=False)
 check('node-without-memory', far_memory, lwk=False)
 check('too-much-for-one-node', too_much, lwk=False)
 finish()

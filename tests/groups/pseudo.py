@@ -19,7 +19,7 @@ def said(*argv, **more):
 def compared():
     def prepare(folder):
         os.chmod(folder, 0o777)
-    for label, path in guests('pseudo'):
+    for label, path in guests('pseudo-files'):
         same(label, [path])
     same('pseudo-nobody', ['/usr/bin/cat', '/proc/self/comm', '/proc/self/cmdline', '/proc/version'],
          prefix=NOBODY, prepare=prepare)
@@ -83,7 +83,7 @@ def kept_for_readers():
 
     def body():
         before = used()
-        with subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/manymaps'], stdin=subprocess.PIPE,
+        with subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/many-mappings'], stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True) as program:
             try:
                 lines = program.stdout.readline()
@@ -135,7 +135,7 @@ def places_before():
 
 def cpu_numbers(before, numbers_of_linux):
     """What Linux shows where CPUs are offline."""
-    check('cpunumbers', lambda: same_numbers(numbers_of_linux))
+    check('cpu-numbers', lambda: same_numbers(numbers_of_linux))
 
     def kept():
         linux, lwk = before[0], places(said(*GREP))
@@ -206,7 +206,7 @@ def outside():
         finally:
             process.kill()
             process.wait()
-    check('outside-and-inside', body)
+    check('process-seen-from-both-kernels', body)
 
     def linux_stays():
         with open('/proc/cpuinfo') as file:
@@ -215,7 +215,7 @@ def outside():
             expect(file.read() == '0-1\n', 'Linux outside')
         with open(CPU_FOLDER + '/cpu0/online') as file:
             expect(file.read() == '1\n', 'CPU 0')
-    check('linux-keeps-its-own', linux_stays)
+    check('linux-keeps-its-own-cpu-files', linux_stays)
 
 
 def given_back(before, had_file):
@@ -276,7 +276,7 @@ print("done")
     def body():
         result = run('/usr/bin/python3', '-c', text)
         expect(result.out == b'done\n', result)
-    check('descriptors-closed-meanwhile', body)
+    check('pseudo-files-beside-threads-that-close', body)
 
 
 def vulnerabilities():
@@ -309,10 +309,10 @@ kept_for_readers()
 cpu_numbers(before, numbers_of_linux)
 outside()
 vulnerabilities()
-check('pending-in-another-namespace', pending)
+check('pending-signals-in-another-pid-namespace', pending)
 hostile()
 check('linux-has-its-files-again', lambda: given_back(before, had_file), lwk=False)
-check('boot-of-three', lambda: boot('--cpus', '1-3', '--mem', '256M'), lwk=False)
+check('boot-with-three-cpus', lambda: boot('--cpus', '1-3', '--mem', '256M'), lwk=False)
 # It looks for CPUs among the first ones, as many as are online: on no machine does it run on 2 and 3.
 check('pi-stress-runs', lambda: said('pi_stress', '-D', '2', '-q', '-g', '1', timeout=200))
 finish()

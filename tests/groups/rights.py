@@ -61,13 +61,13 @@ def by_group():
 
 def unreadable():
     """Programs of root's that others may execute and not read."""
-    path, readable = install('hidden', 0o711), install('hidden', 0o755)
+    path, readable = install('unreadable-program', 0o711), install('unreadable-program', 0o755)
     for name, program in ('unreadable', path), ('readable', readable):
         same(name, None, both=lambda launch, program=program: [*NOBODY, *launch, program])
         same(name + '-by-a-shell', None, both=lambda launch, program=program: [*NOBODY, *launch, '/bin/sh', '-c', program])
     same('unreadable-by-root', [path])
-    denied = install('hidden', 0o744)
-    same('neither-executable', None, files=False, normalise=lambda data: b'', status=126,
+    denied = install('unreadable-program', 0o744)
+    same('readable-not-executable', None, files=False, normalise=lambda data: b'', status=126,
          both=lambda launch: [*NOBODY, *launch, '/bin/sh', '-c', denied])
 
     def looked_into():
@@ -88,12 +88,12 @@ def unreadable():
 
 def identities():
     """A raw call changes the calling thread's identity alone."""
-    for label, path in guests('identity'):
+    for label, path in guests('thread-credentials'):
         same(label, [path], timeout=120, files=False)
 
 
-GIVEN_UP = ['setuid', 'setgid', 'setreuid', 'setregid', 'setresuid', 'setresgid', 'setfsuid', 'setfsgid', 'setgroups',
-            'capset', 'bounding-set', 'no-new-privs', 'securebits', 'landlock', 'own-directory']
+DROPPED_BY = ['setuid', 'setgid', 'setreuid', 'setregid', 'setresuid', 'setresgid', 'setfsuid', 'setfsgid', 'setgroups',
+              'capset', 'bounding-set', 'no-new-privs', 'securebits', 'landlock', 'own-directory']
 RIGHTS = re.compile(r'^(Uid|Gid|Groups|CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp):[ \t]*(.*?)[ \t]*$', re.M)
 
 
@@ -107,9 +107,10 @@ def tasks(pid):
                 yield tuple(RIGHTS.findall(text))
 
 
-def given_up(launch, how, when):
+def dropped(launch, how, when):
     """What a program that gave rights up, and so has them no more, is served by."""
-    process = subprocess.Popen([*launch, GUEST + '/dynamic/sheds', how, when], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen([*launch, GUEST + '/dynamic/dropped-privileges', how, when],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         told = process.stdout.readline()
         expect(told == b'given up: 0\n', f'{how}: {told}')
@@ -124,15 +125,15 @@ def given_up(launch, how, when):
 def idle_workers():
     """No worker without a thread keeps rights that no thread has."""
     for when in 'first', 'last', 'then-exec':
-        for how in GIVEN_UP:
+        for how in DROPPED_BY:
             def body(how=how, when=when):
-                (of_linux, *_), *ended = given_up([], how, when)
-                served_by, *same_end = given_up(['hanare', 'run', '--'], how, when)
+                (of_linux, *_), *ended = dropped([], how, when)
+                served_by, *same_end = dropped(['hanare', 'run', '--'], how, when)
                 expect(served_by and set(served_by) == {of_linux}, f'{served_by}, on Linux {of_linux}')
                 expect(len(served_by) <= (1 if when == 'first' else 2), f'{len(served_by)} tasks')
                 expect(same_end == ended, f'{same_end}, on Linux {ended}')
             if when == 'first' or how in ('setresuid', 'capset', 'own-directory'):
-                check(f'given-up-{how}-{when}', body)
+                check(f'privileges-dropped-{how}-{when}', body)
 
 
 def listings():
@@ -161,7 +162,7 @@ def listings():
             subprocess.run(['mount', '-o', 'remount,hidepid=0', '/proc'], check=True)
             process.kill()
             process.wait()
-    check('listings-as-proc', body)
+    check('ps-shows-what-proc-shows', body)
 
 
 def log():

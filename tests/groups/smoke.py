@@ -14,7 +14,7 @@ def kernel():
 
 
 start(*BOOT)
-check('kernel', kernel)
+check('kernel-version', kernel)
 same('busybox-static', ['/usr/bin/busybox', 'uname', '-a'])
 # Without times, and without link counts: that of /proc is the number of processes.
 same('dynamic', ['ls', '-l', '/'], normalise=lambda data: re.sub(rb'^(\S+) +\d+ ', rb'\1 ', re.sub(
@@ -22,14 +22,14 @@ same('dynamic', ['ls', '-l', '/'], normalise=lambda data: re.sub(rb'^(\S+) +\d+ 
 same('shared-files', ['sqlite3', 'db'], stdin=b'pragma journal_mode=wal; create table t (a);'
      b'insert into t values (5); select * from t;')
 same('python', ['/usr/bin/python3', '-c', 'import json, mmap; print(json.dumps([1, 2]))'])
-same('guest-map', [GUEST + '/static/map'])
-same('guest-sigs', [GUEST + '/static/sigs'])
+same('guest-mmap', [GUEST + '/static/mmap'])
+same('guest-signals', [GUEST + '/static/signals'])
 same('guest-eintr', [GUEST + '/static/eintr'])
-same('guest-segv', [GUEST + '/static/segv'])
+same('guest-fault-signals', [GUEST + '/static/fault-signals'])
 same('guest-fpu', [GUEST + '/static/fpu'])
-for name in 'aio', 'uring', 'sysv', 'memfd', 'vmrw':
+for name in 'aio', 'io-uring', 'sysv-shm', 'memfd', 'process-vm-access':
     same('guest-' + name, [f'{GUEST}/static/{name}'], files=False)
-same('death', [GUEST + '/static/die', 'null'], status=-11)
+same('death-by-signal', [GUEST + '/static/die', 'null'], status=-11)
 same('pipe', None, both=lambda launch: ['bash', '-c', f'{" ".join(launch)} seq 1 1000 | '
                                         f'{" ".join(launch)} tail -n 3'])
 
@@ -51,7 +51,7 @@ def truncation():
     path = WORK + '/truncated'
     with open(path, 'wb') as file:
         file.truncate(32768)
-    result = run(GUEST + '/static/shared', path, stdin=b'w 20000 x\nt 4096\nr 20000 1\nq\n')
+    result = run(GUEST + '/static/shared-file-mapping', path, stdin=b'w 20000 x\nt 4096\nr 20000 1\nq\n')
     expect(result.out == b'mapped\nfine\n0\nBUS code 2\nend\n', result)
 
 
@@ -62,9 +62,9 @@ def panic():
     boot()
 
 
-same('guest-busytext', [GUEST + '/static/busytext'])
-check('again', again)
-check('truncation', truncation)
+same('guest-text-file-busy', [GUEST + '/static/text-file-busy'])
+check('program-file-is-written-between-runs', again)
+check('shared-mapping-of-a-truncated-file', truncation)
 check('memory-free-again', nothing_left)
 check('panic', panic)
 finish()

@@ -21,7 +21,7 @@ SEED = int(os.environ.get('TESTS_SOAK_SEED') or 1)
 AT_ONCE = 4
 # A job that takes longer hangs, s. The real programs, four at a time and emulated, take minutes.
 PATIENCE = 1800 if os.environ.get('TESTS_SOAK_PROGRAMS') else 600
-STRUCK = GUEST + '/static/struck'
+STRUCK = GUEST + '/static/strike-victim'
 SUITES = ROOT + '/tests/suites'
 PIPELINE = 'for n in $(seq 5); do seq 200 | sort -rn | head -3 | tr "\\n" " " & done; wait'
 THREADS = ('import threading, subprocess, os\n'

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../
 from harness import *
 
 MORE = float(os.environ.get('TESTS_STRIKES') or 1)
-STRUCK = GUEST + '/static/struck'
+STRUCK = GUEST + '/static/strike-victim'
 KINDS = ['fork', 'exec', 'table', 'thread', 'map', 'block', 'signal', 'exit']
 ACTIONS = ['kill', 'crash', 'stop', 'parent', 'first', 'term', 'delay']
 BOOT_MEMORY = ['--cpus', '2-3', '--mem', '256M']
@@ -129,7 +129,7 @@ def beside():
     clean(before, 'beside')
 
 
-check('beside', beside)
+check('shared-descriptor-table-beside-execve', beside)
 
 
 def left():
@@ -146,7 +146,7 @@ def left():
     clean(before, 'left')
 
 
-check('left', left)
+check('space-ends-though-leavers-were-killed', left)
 
 
 def held_boot():
@@ -164,7 +164,7 @@ def doomed():
     clean(before, 'doomed')
 
 
-check('doomed', doomed)
+check('crash-during-another-threads-execve', doomed)
 
 
 def hidden():
@@ -178,7 +178,7 @@ def hidden():
             seen = was_hidden and os.stat(folder + '/mem').st_uid == 65534
             with open(folder + '/comm') as file:
                 name = file.read().strip()
-            was_hidden |= name == 'struck' and os.stat(folder + '/mem').st_uid == 0
+            was_hidden |= name == 'strike-victim' and os.stat(folder + '/mem').st_uid == 0
         except (FileNotFoundError, ProcessLookupError):
             continue
         if seen:
@@ -190,7 +190,7 @@ def hidden():
     clean(before, 'hidden')
 
 
-check('hidden', hidden)
+check('old-program-hidden-until-execve-is-over', hidden)
 points = set()
 for name in KINDS:
     check(f'at-points-{name}', at_points(name, points))
@@ -211,5 +211,5 @@ def covered():
     expect(len(points) * 2 >= len(known), f'struck only at {sorted(points)}')
 
 
-check('points-were-struck', covered)
+check('most-hold-points-were-struck', covered)
 finish()

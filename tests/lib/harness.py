@@ -324,16 +324,16 @@ def offline(cpu):
 
 
 def numbers_with_offline(cpu):
-    """What `cpunumbers` says on Linux with an offline CPU, and no instance: while there is one, Linux
+    """What `cpu-numbers` says on Linux with an offline CPU, and no instance: while there is one, Linux
     shows topology and caches of the instance's CPUs, too."""
     with offline(cpu):
-        return command([f'{GUEST}/dynamic/cpunumbers']).out
+        return command([f'{GUEST}/dynamic/cpu-numbers']).out
 
 
 def same_numbers(linux):
     """And on the LWK."""
     expect(linux.count(b'\n') > 100, f'test broken, on Linux: {linux}')
-    for label, path in guests('cpunumbers'):
+    for label, path in guests('cpu-numbers'):
         result = run(path)
         expect(result.status == 0 and result.out == linux, f'{label}: {difference(linux, result.out)}')
 

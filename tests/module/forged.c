@@ -14,12 +14,16 @@
 #include "spoil.h"
 
 static const char *const programs[] = {
-	"hello", "children", "sleepers 30", "map", "remap", "smp", "clones", "sharers", "vforks", "waits", "sigs",
-	"threads-exec", "execs", "robust", "robust-shared", "mremap", "memfd", "futexops", "ptrace", "seccomp", "sysv",
-	"huge", "lock", "advise", "aio", "uring", "raced", "hollow", "crowd 20", "own", "vfork-shared", "vfork-killed",
-	"vfork-execed", "file-table", "fulltable", "die null", "die pause", "rights", "confined", "mincore", "manymaps",
-	"pi", "tids", "takers", "wraps", "clocktimers", "namespaced", "segv", "blocked", "heldchild", "traced",
-	"fuzz 3 SEED 4", "fuzz 3 SEED 4", "fuzz 3 SEED 4", "/bin/sh -c /bin/true|/bin/cat;exec</dev/zero;/bin/ls", "/bin/true",
+	"hello", "children-rusage", "sleeping-threads 30", "mmap", "mremap-and-brk", "smp", "clone-flags",
+	"clone-vm", "vfork-shares-memory", "waiting-for-children", "signals", "execve-with-threads", "execve",
+	"robust-mutexes", "robust-futex-clone-vm", "mremap", "memfd", "futex-operations", "ptrace", "seccomp",
+	"sysv-shm", "hugetlb", "mlock", "madvise", "aio", "io-uring", "concurrent-memory-calls", "refused-mappings",
+	"many-processes 20", "proc-self", "vfork-beside-threads", "vfork-killed-in-execve", "vfork-then-execve",
+	"file-table", "full-descriptor-table", "die null", "die pause", "execve-credentials", "confinement",
+	"mincore", "many-mappings", "pi-mutexes", "thread-ids", "signal-delivery", "size-overflow",
+	"cpu-clock-timers", "namespaces", "fault-signals", "calls-beside-blocked-threads", "tracee-killed-in-fork",
+	"trace-target", "fuzz 3 SEED 4", "fuzz 3 SEED 4", "fuzz 3 SEED 4",
+	"/bin/sh -c /bin/true|/bin/cat;exec</dev/zero;/bin/ls", "/bin/true",
 };
 
 static char *folder;

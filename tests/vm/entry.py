@@ -26,7 +26,7 @@ sys.path.insert(0, f'{ROOT}/tests/lib')
 from gdbstub import LEAKY_WITH_IBRS, NAMES, SECONDS, Stub  # noqa: E402
 
 IMAGE = f'{ROOT}/build/lwk/hanare-lwk'
-PROGRAM = f'{ROOT}/build/tests/guest/static/kernelgs'
+PROGRAM = f'{ROOT}/build/tests/guest/static/kernel-like-gs-base'
 VECTORS = {'debug': 1, 'nmi': 2, 'machine-check': 18}
 RUST_INSTRUCTIONS = 100
 

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-PROGRAM = f'{ROOT}/build/tests/guest/static/badmemory'
+PROGRAM = f'{ROOT}/build/tests/guest/static/poisoned-page'
 CPU = 2  # the only one of the LWK
 SECONDS = 120
 

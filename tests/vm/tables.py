@@ -17,7 +17,7 @@ sys.path.insert(0, f'{ROOT}/tests/lib')
 from gdbstub import ADDRESS, GLOBAL, LEAKY, LEAKY_WITH_IBRS, PRESENT, SECONDS, Stub, USER  # noqa: E402
 
 IMAGE = f'{ROOT}/build/lwk/hanare-lwk'
-PROGRAM = f'{ROOT}/build/tests/guest/static/noaccess'
+PROGRAM = f'{ROOT}/build/tests/guest/static/prot-none-pages'
 FILES = 'l1tf', 'mds', 'meltdown', 'retbleed', 'spectre_v1', 'spectre_v2'  # of vulnerabilities
 SMALL, LARGE = 4096, 2 << 20
 SMALL_PAGES = 16  # of the program

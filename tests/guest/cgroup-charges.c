@@ -1,0 +1,96 @@
+/*
+ * Memory that a control group is charged for.
+ * Usage: cgroup-charges forks MIB N     N children read MIB that the parent has touched: charged once
+ *        cgroup-charges copies MIB N    N children write to it: each copy is charged
+ *        cgroup-charges reads PATH      reads a private mapping of the whole file
+ *        cgroup-charges writes PATH     writes to it
+ *        cgroup-charges grows           touches as many MiB more as each line of standard input says
+ */
+#include "guest.h"
+
+static char *touched(long mib)
+{
+	char *p = mmap(NULL, mib << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	for (long at = 0; at < mib << 20; at += PAGE)
+		p[at] = 1;
+	return p;
+}
+
+/* All of them have it at the same time. */
+static int forks(long mib, int children, int writes)
+{
+	volatile char *p = touched(mib);
+	int go[2], ready[2], status, sum = 0, failed = 0;
+	char byte;
+
+	pipe(go);
+	pipe(ready);
+	for (int i = 0; i < children; i++) {
+		if (fork())
+			continue;
+		close(go[1]);
+		for (long at = 0; at < mib << 20; at += PAGE) {
+			if (writes)
+				p[at]++;
+			sum += p[at];
+		}
+		write(ready[1], "x", 1);
+		read(go[0], &byte, 1);
+		_exit(sum != (mib << 20) / PAGE * (1 + writes));
+	}
+	close(ready[1]);
+	for (int i = 0; i < children; i++)
+		read(ready[0], &byte, 1);
+	close(go[1]);
+	while (wait(&status) > 0)
+		failed += status != 0;
+	printf("%d failed\n", failed);
+	return failed != 0;
+}
+
+static int maps(const char *path, int writes)
+{
+	int fd = open(path, O_RDONLY);
+	long size = lseek(fd, 0, SEEK_END), sum = 0;
+	volatile char *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+
+	for (long at = 0; at < size; at += PAGE)
+		sum += p[at];
+	if (writes) {
+		mprotect((void *)p, size, PROT_READ | PROT_WRITE);
+		for (long at = 0; at < size; at += PAGE)
+			p[at]++;
+	}
+	printf("%ld pages, sum %ld\n", size / PAGE, sum);
+	return 0;
+}
+
+static int grows(void)
+{
+	char line[32];
+	long has = 0;
+
+	while (fgets(line, sizeof(line), stdin)) {
+		touched(atol(line));
+		has += atol(line);
+		printf("%ld MiB\n", has);
+		fflush(stdout);
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 4 && !strcmp(argv[1], "forks"))
+		return forks(atol(argv[2]), atoi(argv[3]), 0);
+	if (argc == 4 && !strcmp(argv[1], "copies"))
+		return forks(atol(argv[2]), atoi(argv[3]), 1);
+	if (argc == 3 && !strcmp(argv[1], "reads"))
+		return maps(argv[2], 0);
+	if (argc == 3 && !strcmp(argv[1], "writes"))
+		return maps(argv[2], 1);
+	if (argc == 2 && !strcmp(argv[1], "grows"))
+		return grows();
+	return 2;
+}
