@@ -99,7 +99,7 @@ fn kernel_fault(addr: u64, write: bool) -> bool {
     if thread.in_place.load(Ordering::Relaxed) {
         return false;
     }
-    let error = mm::fault::USER | if write { mm::fault::WRITE } else { 0 };
+    let error = mm::access::USER | if write { mm::access::WRITE } else { 0 };
     // For a killed process nothing is brought in, and the copy must not be tried again for ever.
     mm::fault::user(addr, error).is_ok() && !thread.process.is_killed()
 }

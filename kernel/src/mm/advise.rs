@@ -2,8 +2,8 @@
 
 use super::calls::whole_pages;
 use super::lock::populate;
-use super::release::Removed;
-use super::{FileRef, fault, huge};
+use super::removed::Removed;
+use super::{FileRef, access, huge};
 use crate::link::delegate;
 use crate::process::Process;
 use crate::sched::cpus;
@@ -143,7 +143,7 @@ fn bring_in(v: &Vma<FileRef>, start: u64, end: u64, write: bool) -> Result<()> {
         return Err(errno::EINVAL);
     }
     populate(start, end, wanted)
-        .map_err(|s| if s == fault::Signal::NoMemory { errno::ENOMEM } else { errno::EFAULT })
+        .map_err(|s| if s == access::Signal::NoMemory { errno::ENOMEM } else { errno::EFAULT })
 }
 
 /// Drops the pages of a range, mappings stay.

@@ -3,7 +3,8 @@
 use super::files::{self, Private};
 use super::huge::MAP_HUGETLB;
 use super::limits::{self, Limits};
-use super::release::{Removed, zap};
+use super::release::zap;
+use super::removed::Removed;
 use super::{AddressSpace, FileRef, anonymous, huge, lock, pte_bits, shared};
 use crate::base::{frames, heap};
 use crate::link::{delegate, services};

@@ -2,7 +2,7 @@
 
 use super::bad::is_lost;
 use super::calls::is_reservation;
-use super::release::{self, Removed};
+use super::release;
 use super::{AddressSpace, FileRef, limits, pte_bits};
 use crate::base::{frames, heap};
 use crate::process::Process;
@@ -11,7 +11,7 @@ use alloc::collections::LinkedList;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::memory;
-use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL, pte};
+use hanare_hal::paging::{LARGE, Leaf, SMALL, pte};
 
 /// Pages that Linux may write to of which a child gets a copy at once. That costs less
 /// than to have Linux forget them, and then ask for them again for its next answer.
@@ -180,27 +180,6 @@ impl AddressSpace {
             }
             at = some[AT_ONCE - 1] + LARGE;
         }
-    }
-}
-
-/// One that no process ever used: of the others the table has been taken.
-impl Drop for AddressSpace {
-    fn drop(&mut self) {
-        if self.table.exists() {
-            self.clear();
-        }
-    }
-}
-
-impl AddressSpace {
-    fn clear(&mut self) {
-        let mut removed = Removed::default();
-        drop(self.vmas.take());
-        let _ = self.unmap_pages(self.vmas.min(), self.vmas.max(), &mut removed); // nothing is cut: it cannot fail
-        removed.set_aside();
-        core::mem::take(&mut self.stale).settle(&self.active);
-        core::mem::replace(&mut self.table, PageTable::empty()).free(&mut frames::Tables);
-        self.settle_account();
     }
 }
 

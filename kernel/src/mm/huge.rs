@@ -6,7 +6,7 @@
 //! 2 MiB ones.
 
 use super::AddressSpace;
-use super::release::Removed;
+use super::removed::Removed;
 use crate::link::delegate;
 use crate::process::Process;
 use crate::sched::cpus;
@@ -85,8 +85,7 @@ pub fn reserve(p: &Process, start: u64, end: u64) -> Result<()> {
         if mm.populate_large(&vma, at) {
             continue;
         }
-        let mut removed = Removed::default();
-        removed.vmas = mm.vmas.remove(start, end);
+        let mut removed = Removed { vmas: mm.vmas.remove(start, end), ..Removed::default() };
         let _ = mm.unmap_pages(start, end, &mut removed);
         drop(mm);
         removed.finish(p);

@@ -10,7 +10,6 @@ use crate::sched::cpus;
 use alloc::sync::Arc;
 use hanare_abi::service::MAY_LIMIT;
 use hanare_core::errno::{self, Result};
-use hanare_core::mempolicy::Policy;
 use hanare_core::vma::{Prot, Vma, VmaFlags};
 use hanare_hal::usercopy;
 
@@ -223,13 +222,6 @@ fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result
 }
 
 impl AddressSpace {
-    /// What the kernel needs to remember what is mapped, about.
-    pub fn map_bytes(&self) -> u64 {
-        const ENTRY: usize = 2 * size_of::<Vma<FileRef>>(); // nodes of trees are half full at worst
-        const PIECE: usize = 2 * size_of::<(u64, u64, Policy)>();
-        (self.vmas.count() * ENTRY + self.policies.count() * PIECE) as u64
-    }
-
     /// Whether mappings may be cut so that `start..end` has its own.
     ///
     /// # Errors

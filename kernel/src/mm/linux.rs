@@ -2,7 +2,9 @@
 //! wants back.
 
 use super::bad::is_lost;
-use super::fault::{Gained, PendingFill, file_window, finish};
+use super::fault::finish;
+use super::fill::{PendingFill, file_window};
+use super::populate::Gained;
 use super::{AddressSpace, FileRef};
 use crate::base::frames;
 use crate::link::services::{By, Entry};
@@ -83,7 +85,7 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     // None: a page beside it in a large one is being forgotten. It faults again.
     let status = if n == 0 { -errno::EAGAIN.0 } else { answer(r, addr, &pages[..n]) };
     if let Some(old) = given_up {
-        super::release::page_deferred(old);
+        super::quarantine::page_deferred(old);
     }
     status
 }

@@ -5,7 +5,7 @@
 
 use super::calls::whole_pages;
 use super::limits::LockLimit;
-use super::{AddressSpace, FileRef, fault};
+use super::{AddressSpace, FileRef, access, fault};
 use crate::base::heap;
 use crate::link::{delegate, services};
 use crate::process::Process;
@@ -31,11 +31,11 @@ const BOTH: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);
 ///
 /// # Errors
 /// What an access there would meet.
-pub fn populate(start: u64, end: u64, prot: Prot) -> core::result::Result<(), fault::Signal> {
+pub fn populate(start: u64, end: u64, prot: Prot) -> core::result::Result<(), access::Signal> {
     let thread = cpus::current();
     let p = &thread.process;
     let write = prot.contains(Prot::WRITE);
-    let error = fault::USER | if write { fault::WRITE } else { 0 };
+    let error = access::USER | if write { access::WRITE } else { 0 };
     let needed = if write { pte::WRITE } else { 0 };
     let mut at = start;
     while at < end && !thread.must_end() {
@@ -55,7 +55,7 @@ pub fn populate_mapped(
     p: &Process,
     start: u64,
     end: u64,
-) -> core::result::Result<(), fault::Signal> {
+) -> core::result::Result<(), access::Signal> {
     let mut at = start;
     // The last mapping may go on behind the range.
     while at < end {
@@ -67,7 +67,7 @@ pub fn populate_mapped(
                 .map(|v| (v.start.max(at), v.end.min(end), v.prot));
         match next {
             None => break,
-            Some((.., prot)) if prot.is_empty() => return Err(fault::Signal::NotAllowed),
+            Some((.., prot)) if prot.is_empty() => return Err(access::Signal::NotAllowed),
             Some((from, to, prot)) => {
                 populate(from, to, prot)?;
                 at = to;
@@ -124,7 +124,7 @@ pub fn mlock(addr: u64, len: u64, flags: u64) -> Result<u64> {
     }
     match populate_mapped(p, start, end) {
         Ok(()) => Ok(0),
-        Err(fault::Signal::NoMemory) => Err(errno::EAGAIN),
+        Err(access::Signal::NoMemory) => Err(errno::EAGAIN),
         Err(_) => Err(errno::ENOMEM),
     }
 }

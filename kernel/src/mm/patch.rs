@@ -1,6 +1,7 @@
 //! Writing into a process's memory from outside, whatever its protection: breakpoints.
 
-use super::{AddressSpace, release};
+use super::AddressSpace;
+use super::quarantine::page_deferred;
 use crate::base::frames;
 use crate::link::services;
 use crate::process::Process;
@@ -37,7 +38,7 @@ fn give_up(p: &Process, replaced: Option<Replaced>) {
     if old.seen {
         let _ = services::by_thread(SERVICE_ZAP, p.space, &[old.page, old.page + SMALL], &[]);
     }
-    release::page_deferred(old.frame);
+    page_deferred(old.frame);
 }
 
 impl AddressSpace {

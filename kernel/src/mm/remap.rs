@@ -4,7 +4,8 @@ use super::calls::{
     MAP_FIXED, choose, fill_whole, reservation, unmap_range, unreserve, whole_pages,
 };
 use super::limits::{self, Limits, LockLimit};
-use super::release::{Removed, zap};
+use super::release::zap;
+use super::removed::Removed;
 use super::{AddressSpace, FileRef, huge, lock, shared};
 use crate::base::frames;
 use crate::link::{delegate, services};

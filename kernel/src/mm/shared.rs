@@ -1,22 +1,20 @@
 //! Shared file mappings: real Linux mappings in the proxy whose frames we map
 //! too, as a secondary MMU (see `docs/architecture.md`).
 
+use super::access::Signal;
 use super::calls::{fill_whole, unreserve};
-use super::fault::Signal;
+use super::writes::WINDOW;
 use super::{FileRef, pte_bits};
 use crate::base::frames;
 use crate::link::{delegate, services};
 use crate::process::Process;
 use crate::sched::cpus;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use hanare_abi::service::{EXTENT_PAGES_MASK, SERVICE_RESOLVE, SERVICE_UNWATCH, SERVICE_WATCH};
 use hanare_abi::slot::OP_REMAP;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::{SMALL, pte};
-
-/// Frames asked for at once.
-const WINDOW: u64 = 64;
 
 const SYS_MMAP: u32 = 9;
 const SYS_MUNMAP: u32 = 11;
@@ -189,28 +187,4 @@ pub fn resolve(
         p.shared_writes.next.store(at, Ordering::Relaxed);
     }
     Ok(())
-}
-
-/// Where a process last wrote to shared memory that was not there: Linux makes what is
-/// asked for (a hole of a file becomes blocks), so more than one page is asked for only
-/// of those who have written one after the other for a while.
-#[derive(Default)]
-pub struct Writes {
-    next: AtomicU64,
-    run: AtomicU64,
-}
-
-impl Writes {
-    /// Pages to ask for at `page`.
-    fn window(&self, page: u64) -> u64 {
-        const PATIENCE: u64 = 16;
-        let run = if self.next.load(Ordering::Relaxed) == page {
-            self.run.load(Ordering::Relaxed)
-        } else {
-            0
-        };
-        let pages = if run < PATIENCE { 1 } else { (run / 2).min(WINDOW) };
-        self.run.store(run + pages, Ordering::Relaxed);
-        pages
-    }
 }

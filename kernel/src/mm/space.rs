@@ -1,6 +1,9 @@
 //! A space: memory that the LWK and a proxy have in common, with the control window in it.
 //! Of most, one process has it; processes made with CLONE_VM and not as threads share one.
 
+use super::fill::PendingFill;
+use super::last_mapped::LastMapped;
+use super::writes::Writes;
 use crate::base::accounts::{Account, Charge};
 use crate::base::{frames, heap};
 use crate::link::bells::Bell;
@@ -114,11 +117,11 @@ pub struct Space {
     /// Incremented by each invalidation of Linux (see `docs/architecture.md`).
     pub invalidations: AtomicU64,
     /// Writes to memory shared with Linux that was not there.
-    pub shared_writes: mm::shared::Writes,
-    /// See [`mm::files::LastMapped`].
-    pub last_mapped: mm::files::LastMapped,
+    pub shared_writes: Writes,
+    /// See [`LastMapped`].
+    pub last_mapped: LastMapped,
     /// Pages being read in for a fault of the proxy.
-    pub fills: Mutex<Vec<mm::fault::PendingFill>>,
+    pub fills: Mutex<Vec<PendingFill>>,
     /// Waiters on futexes in private memory.
     pub futexes: Mutex<Futexes>,
     /// Frames of the control window, by page address.
@@ -230,8 +233,8 @@ impl Space {
             account,
             _charge,
             invalidations: AtomicU64::new(0),
-            shared_writes: mm::shared::Writes::default(),
-            last_mapped: mm::files::LastMapped::default(),
+            shared_writes: Writes::default(),
+            last_mapped: LastMapped::default(),
             fills: Mutex::new(Vec::new()),
             futexes: Mutex::new(Futexes::default()),
             control: Mutex::new(BTreeMap::new()),

@@ -6,7 +6,7 @@
 use crate::base::heap;
 use crate::gate::{coredump, observe, ptrace, rseq};
 use crate::link::delegate;
-use crate::mm::fault::Signal as Fault;
+use crate::mm::access::Signal as Fault;
 use crate::mm::{limits, oom};
 use crate::process::thread::Thread;
 use crate::process::{Process, cputime};
