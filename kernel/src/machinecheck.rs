@@ -101,7 +101,7 @@ pub fn in_program(regs: &mut Regs) {
         regs.rip
     );
     badmemory::add(paddr);
-    let addr = mm::bad::forget(&thread.process, paddr & !4095);
+    let addr = mm::bad::forget(&thread.caller(), paddr & !4095);
     signals::raise_bad_memory(addr, regs);
 }
 

@@ -89,7 +89,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
                 return result;
             }
         }
-        Hook::Msync => return calls::msync(args[0], args[1], args[2]),
+        Hook::Msync => return calls::msync(cpus::current(), args[0], args[1], args[2]),
         Hook::SigWait if row.number == number::RT_SIGTIMEDWAIT => {
             if let Some(result) = pending::waited(&args) {
                 return result;

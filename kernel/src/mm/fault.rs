@@ -10,8 +10,8 @@ use super::space::Space;
 use super::{AddressSpace, pte_bits, release, shared, vdso};
 use crate::base::frames;
 use crate::link::services;
+use crate::process::thread::Thread;
 use crate::process::{Process, info};
-use crate::sched::cpus;
 use core::sync::atomic::Ordering;
 use hanare_abi::service::SERVICE_FILL;
 use hanare_core::errno;
@@ -36,19 +36,19 @@ enum Plan {
 }
 
 /// A fault of the running thread in a user copy, or before one. May wait.
-pub fn user(addr: u64, error: u64) -> Result<(), Signal> {
-    serve(addr, error, false)
+pub fn user(thread: &Thread, addr: u64, error: u64) -> Result<(), Signal> {
+    serve(thread, addr, error, false)
 }
 
 /// A fault of the running thread in user mode. May wait; not when a signal has come: it faults
 /// again after that.
-pub fn in_user_mode(addr: u64, error: u64) -> Result<(), Signal> {
-    serve(addr, error, true)
+pub fn in_user_mode(thread: &Thread, addr: u64, error: u64) -> Result<(), Signal> {
+    serve(thread, addr, error, true)
 }
 
-fn serve(addr: u64, error: u64, may_come_again: bool) -> Result<(), Signal> {
-    let thread = cpus::current();
+fn serve(thread: &Thread, addr: u64, error: u64, may_come_again: bool) -> Result<(), Signal> {
     let p = &thread.process;
+    let caller = &thread.caller();
     let wanted = if error & FETCH != 0 {
         Prot::EXEC
     } else if error & WRITE != 0 {
@@ -72,20 +72,24 @@ fn serve(addr: u64, error: u64, may_come_again: bool) -> Result<(), Signal> {
             Plan::Fail(Signal::NoMemory) if super::oom::wait_for_room(p) => {}
             Plan::Fail(s) => return Err(s),
             Plan::Copied { old } => {
-                release::page(p, old);
+                release::page(caller, old);
                 return Ok(());
             }
             Plan::Forget => {
                 let page = addr & !(SMALL - 1);
-                forgotten = release::zap(p, page, page + SMALL);
+                forgotten = release::zap(caller, page, page + SMALL);
                 if !forgotten {
                     p.mm.lock().given_again(page); // it is asked for again
                 }
                 continue;
             }
-            Plan::Resolve { watch_seen } => {
-                shared::resolve(p, addr, wanted.contains(Prot::WRITE), watch_seen, may_come_again)?
-            }
+            Plan::Resolve { watch_seen } => shared::resolve(
+                caller,
+                addr,
+                wanted.contains(Prot::WRITE),
+                watch_seen,
+                may_come_again,
+            )?,
             Plan::Fill(fill) => {
                 let ask = if may_come_again {
                     services::by_worker_unless_signalled

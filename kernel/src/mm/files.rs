@@ -1,11 +1,10 @@
 //! The files behind private mappings: what a descriptor stands for.
 
+use super::caller::Caller;
 use super::content::Content;
 use super::{FileHandle, FileRef};
 use crate::base::heap;
 use crate::link::services;
-use crate::process::thread::Thread;
-use crate::sched::cpus;
 use alloc::string::String;
 use alloc::sync::Arc;
 use hanare_abi::service::{FILE_NOEXEC, FILE_REGULAR, SERVICE_FILE_GET};
@@ -25,13 +24,12 @@ pub enum Private {
     Device,
 }
 
-/// What descriptor `fd` of the running process stands for, to be mapped with `prot`.
-pub fn private(fd: u64, prot: Prot) -> Result<Private> {
-    let thread = cpus::current();
+/// What descriptor `fd` of the caller stands for, to be mapped with `prot`.
+pub fn private(p: &Caller<'_>, fd: u64, prot: Prot) -> Result<Private> {
     let fd = fd & 0xffff_ffff;
-    let (file, bits) = match thread.process.last_mapped.get(thread.slot_index, fd) {
+    let (file, bits) = match p.last_mapped.get(p.slot, fd) {
         Some(known) => known,
-        None => ask(thread, fd)?,
+        None => ask(p, fd)?,
     };
     let max_prot = if bits & FILE_NOEXEC == 0 { Prot::all() } else { Prot::READ | Prot::WRITE };
     if !max_prot.contains(prot) {
@@ -43,8 +41,7 @@ pub fn private(fd: u64, prot: Prot) -> Result<Private> {
     Ok(if bits & FILE_REGULAR == 0 { Private::Device } else { Private::Regular { file, max_prot } })
 }
 
-fn ask(thread: &Thread, fd: u64) -> Result<(FileRef, u64)> {
-    let p = &thread.process;
+fn ask(p: &Caller<'_>, fd: u64) -> Result<(FileRef, u64)> {
     let question = p.last_mapped.begin();
     let answer = services::by_worker(SERVICE_FILE_GET, &[fd], &[])?;
     let [_, inode, bytes, bits, device] = answer.args;
@@ -60,6 +57,6 @@ fn ask(thread: &Thread, fd: u64) -> Result<(FileRef, u64)> {
         name: String::new(),
         content,
     });
-    p.last_mapped.end(question, (thread.slot_index, fd), bits, &file);
+    p.last_mapped.end(question, (p.slot, fd), bits, &file);
     Ok((file, bits))
 }

@@ -1,11 +1,11 @@
 //! fork of an address space: private pages are shared until somebody writes.
 
 use super::bad::is_lost;
-use super::calls::is_reservation;
+use super::caller::Caller;
 use super::release;
+use super::reserve::is_reservation;
 use super::{AddressSpace, FileRef, limits, pte_bits};
 use crate::base::{frames, heap};
-use crate::process::Process;
 use crate::sched::{hold, tlb};
 use alloc::collections::LinkedList;
 use hanare_core::errno::{self, Result};
@@ -32,7 +32,7 @@ pub struct Forked {
 
 impl Forked {
     /// Has Linux forget what it may still write to. Without the lock; may wait.
-    pub fn zap(&self, p: &Process) {
+    pub fn zap(&self, p: &Caller<'_>) {
         let Some((start, end)) = self.zap else { return };
         if !release::zap(p, start, end) {
             return; // the next fork does it

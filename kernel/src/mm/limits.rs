@@ -30,17 +30,15 @@ pub struct Limits {
 
 impl Limits {
     /// Those of the running process, now. May ask Linux.
-    pub fn of(p: &Process) -> Limits {
+    pub fn of(me: &Thread) -> Limits {
+        let p = &me.process;
         let (space, data) = {
             let id = p.identity.lock();
             (id.as_soft, id.data_soft)
         };
         // As Linux does for Valgrind: a soft limit of nothing does not count.
-        let data = if data == 0 {
-            linux_limit(cpus::current(), 0, RLIMIT_DATA).map_or(0, |l| l.1)
-        } else {
-            data
-        };
+        let data =
+            if data == 0 { linux_limit(me, 0, RLIMIT_DATA).map_or(0, |l| l.1) } else { data };
         Limits { space, data }
     }
 
@@ -118,11 +116,9 @@ impl LockLimit {
     ///
     /// # Errors
     /// `EPERM`: it may lock nothing at all.
-    pub fn ask() -> Result<LockLimit> {
-        let thread = cpus::current();
-        let p = &thread.process;
-        let (bytes, _) = linux_limit(thread, 0, RLIMIT_MEMLOCK)?;
-        let privileged = capable(p, thread.slot_index, CAP_IPC_LOCK)?;
+    pub fn ask(me: &Thread) -> Result<LockLimit> {
+        let (bytes, _) = linux_limit(me, 0, RLIMIT_MEMLOCK)?;
+        let privileged = capable(&me.process, me.slot_index, CAP_IPC_LOCK)?;
         if bytes == 0 && !privileged {
             Err(errno::EPERM)
         } else {

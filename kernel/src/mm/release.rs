@@ -1,19 +1,18 @@
 //! Taking pages away: unmap, zap what Linux has seen, then free or quarantine.
 
+use super::caller::Caller;
 use super::quarantine::{self, Batch};
 use super::removed::Removed;
 use super::space::Space;
 use crate::base::chain::Run;
 use crate::base::frames;
 use crate::link::services;
-use crate::process::Process;
-use crate::sched::cpus;
 use hanare_abi::service::{SERVICE_HELD, SERVICE_ZAP};
 use hanare_core::errno::{self, Result};
 
 impl Removed {
     /// Zaps what Linux has seen, then frees. Without the lock; may wait.
-    pub fn finish(mut self, p: &Process) {
+    pub fn finish(mut self, p: &Caller<'_>) {
         if self.needs_linux() {
             crate::sched::hold::at("pages-taken");
         }
@@ -32,16 +31,15 @@ impl Removed {
     }
 }
 
-/// Has the current thread's worker run a zap or a look, or the service thread
-/// where that worker is not this process's or is gone.
-fn ask(p: &Process, kind: u32, args: &[u64], extents: &[u64]) -> Result<services::Answer> {
-    let own = cpus::try_current().is_some_and(|t| core::ptr::eq(&*t.process, p)) && !p.is_killed();
-    let answer = if own { services::by_worker(kind, args, extents) } else { Err(errno::EINTR) };
+/// Has the caller's worker run a zap or a look, or the service thread where that worker is gone.
+fn ask(p: &Caller<'_>, kind: u32, args: &[u64], extents: &[u64]) -> Result<services::Answer> {
+    let answer =
+        if p.is_killed() { Err(errno::EINTR) } else { services::by_worker(kind, args, extents) };
     answer.or_else(|_| services::by_thread(kind, p.space, args, extents))
 }
 
 /// Gives back a page whose last mapping went; Linux has no mapping of it any more.
-pub fn page(p: &Process, frame: u64) {
+pub fn page(p: &Caller<'_>, frame: u64) {
     match frames::drop_mapping(frame) {
         None => {}
         Some(false) => frames::free(frame, 0),
@@ -54,7 +52,7 @@ pub fn page(p: &Process, frame: u64) {
 
 /// Tells Linux to forget `start..end`, frames kept (rights were taken away). Whether it was
 /// done, or there is no Linux side any more that could have the pages.
-pub fn zap(p: &Process, start: u64, end: u64) -> bool {
+pub fn zap(p: &Caller<'_>, start: u64, end: u64) -> bool {
     if p.is_closed() {
         return true;
     }

@@ -10,7 +10,8 @@ use crate::gate::{observe, ptrace};
 use crate::link::{delegate, services, slots};
 use crate::mm::content::Content;
 use crate::mm::space::Space;
-use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, vdso};
+use crate::mm::unmap::unmap_all;
+use crate::mm::{self, AddressSpace, FileHandle, FileRef, vdso};
 use crate::process::target::{AT_FDCWD, Target, write_path};
 use crate::process::thread::{Birth, Thread};
 use crate::process::{Identity, Ids, Process, cputime, depart, futex, rights, share};
@@ -458,7 +459,7 @@ fn load(
     rights.map(|rights| rights.take(thread));
     share::leave(thread);
     futex::release_robust(thread);
-    calls::unmap_all(p);
+    unmap_all(&thread.caller());
     cputime::on_exec(p);
     crate::calls::forget_read_implies_exec(p);
     dispositions::on_exec();

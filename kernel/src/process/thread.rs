@@ -8,6 +8,7 @@ use crate::base::heap;
 use crate::base::stacks::{self, Stack};
 use crate::calls::seccomp;
 use crate::gate::{debugregs, observe, ptrace, rseq};
+use crate::mm::Caller;
 use crate::process::{Ids, Process, info};
 use crate::sched::balance::CpuMask;
 use crate::sched::cpus;
@@ -275,6 +276,16 @@ impl Thread {
     /// Whether somebody waits for its registers, which it can leave where it waits.
     pub fn is_awaited(&self) -> bool {
         observe::debug::is_awaited(self) || self.ptrace.is_awaited()
+    }
+
+    /// It, as far as memory has to know it.
+    pub fn caller(&self) -> Caller<'_> {
+        Caller {
+            memory: &self.process,
+            slot: self.slot_index,
+            killed: &self.process.killed,
+            dying: &self.dying,
+        }
     }
 
     /// Whether it has to leave whatever it waits for.
