@@ -2,10 +2,10 @@
 
 use super::{arguments, machine, mempolicy, put};
 use crate::base::{heap, time};
-use crate::calls::{seccomp, sleep};
+use crate::calls::{aio, madvise, mlock, mmap, mremap, seccomp, shm, sleep};
 use crate::gate::rseq;
 use crate::link::{delegate, slots};
-use crate::mm::{advise, aio, calls, lock, remap, space, sysv};
+use crate::mm::space;
 use crate::process::clone::{self, Request};
 use crate::process::target::{self, Target};
 use crate::process::thread::Thread;
@@ -37,25 +37,25 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
     let thread = cpus::current();
     let p = &thread.process;
     Some(match call {
-        LocalCall::Mmap => calls::mmap(thread, a[0], a[1], a[2], a[3], a[4], a[5]),
-        LocalCall::Munmap => calls::munmap(thread, a[0], a[1]),
-        LocalCall::Mprotect => calls::mprotect(thread, a[0], a[1], a[2]),
-        LocalCall::PkeyMprotect if a[3] as i32 == -1 => calls::mprotect(thread, a[0], a[1], a[2]),
+        LocalCall::Mmap => mmap::mmap(thread, a[0], a[1], a[2], a[3], a[4], a[5]),
+        LocalCall::Munmap => mmap::munmap(thread, a[0], a[1]),
+        LocalCall::Mprotect => mmap::mprotect(thread, a[0], a[1], a[2]),
+        LocalCall::PkeyMprotect if a[3] as i32 == -1 => mmap::mprotect(thread, a[0], a[1], a[2]),
         LocalCall::PkeyMprotect => Err(errno::EINVAL),
-        LocalCall::Brk => Ok(calls::brk(thread, a[0])),
+        LocalCall::Brk => Ok(mmap::brk(thread, a[0])),
         LocalCall::IoSetup => aio::io_setup(thread, a[0], a[1]),
         LocalCall::IoDestroy => aio::io_destroy(thread, a[0]),
-        LocalCall::Shmat => sysv::shmat(thread, a[0], a[1], a[2]),
-        LocalCall::Shmdt => sysv::shmdt(thread, a[0]),
-        LocalCall::Mremap => remap::mremap(thread, a[0], a[1], a[2], a[3], a[4]),
-        LocalCall::RemapFilePages => remap::file_pages(thread, a[0], a[1], a[2], a[3], a[4]),
-        LocalCall::Madvise => advise::madvise(thread, a[0], a[1], a[2]),
-        LocalCall::Mincore => lock::mincore(thread, a[0], a[1], a[2]),
-        LocalCall::Mlock => lock::mlock(thread, a[0], a[1], 0),
-        LocalCall::Mlock2 => lock::mlock(thread, a[0], a[1], a[2]),
-        LocalCall::Munlock => lock::munlock(thread, a[0], a[1]),
-        LocalCall::Mlockall => lock::mlockall(thread, a[0]),
-        LocalCall::Munlockall => lock::munlockall(thread),
+        LocalCall::Shmat => shm::shmat(thread, a[0], a[1], a[2]),
+        LocalCall::Shmdt => shm::shmdt(thread, a[0]),
+        LocalCall::Mremap => mremap::mremap(thread, a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::RemapFilePages => mremap::file_pages(thread, a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::Madvise => madvise::madvise(thread, a[0], a[1], a[2]),
+        LocalCall::Mincore => mlock::mincore(thread, a[0], a[1], a[2]),
+        LocalCall::Mlock => mlock::mlock(thread, a[0], a[1], 0),
+        LocalCall::Mlock2 => mlock::mlock(thread, a[0], a[1], a[2]),
+        LocalCall::Munlock => mlock::munlock(thread, a[0], a[1]),
+        LocalCall::Mlockall => mlock::mlockall(thread, a[0]),
+        LocalCall::Munlockall => mlock::munlockall(thread),
         LocalCall::GetMempolicy => mempolicy::get(a[0], a[1], a[2], a[3], a[4]),
         LocalCall::SetMempolicy => mempolicy::set(a[0], a[1], a[2]),
         LocalCall::Mbind => mempolicy::mbind(&a),

@@ -31,7 +31,7 @@ impl AddressSpace {
     }
 
     /// What is mapped in `start..end` is to be read anew.
-    pub(super) fn forget_known(&mut self, start: u64, end: u64) {
+    pub fn forget_known(&mut self, start: u64, end: u64) {
         for v in self.vmas.range(start, end) {
             let Backing::PrivateFile { file, .. } = &v.backing else { continue };
             let (Some(content), Some(low)) = (&file.content, v.file_offset(v.start.max(start)))

@@ -4,13 +4,12 @@
 //! so its attach count, its permissions and its removal are right without any
 //! bookkeeping; here it is a shared mapping like another.
 
-use super::caller::Caller;
-use super::limits::Limits;
-use super::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
-use super::reserve::unreserve;
-use super::unmap::unmap_range;
-use super::{FileRef, huge, shared};
+use crate::calls::rlimits;
 use crate::link::delegate;
+use crate::mm::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
+use crate::mm::reserve::unreserve;
+use crate::mm::unmap::unmap_range;
+use crate::mm::{Caller, FileRef, huge, shared};
 use crate::process::thread::Thread;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::page_up;
@@ -63,7 +62,7 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
     let len = page_up(size);
     let mut prot = if flags & SHM_RDONLY != 0 { Prot::READ } else { Prot::READ | Prot::WRITE };
     prot.set(Prot::EXEC, flags & SHM_EXEC != 0);
-    if !Limits::of(me).allow(&p.mm.lock(), len, false) {
+    if !rlimits::of_memory(me).allow(&p.mm.lock(), len, false) {
         return Err(errno::ENOMEM);
     }
     let at = place(p, addr, len, large, flags & SHM_REMAP != 0)?;

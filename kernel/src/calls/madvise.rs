@@ -1,10 +1,9 @@
 //! madvise.
 
-use super::caller::Caller;
-use super::lock::{populate, whole_pages};
-use super::removed::Removed;
-use super::{FileRef, access, huge};
+use crate::calls::mlock::{populate, whole_pages};
 use crate::link::delegate;
+use crate::mm::removed::Removed;
+use crate::mm::{Caller, FileRef, access, huge};
 use crate::process::thread::Thread;
 use hanare_core::addr::align_up;
 use hanare_core::errno::{self, Result};

@@ -4,11 +4,11 @@
 //! among its own things; the ring is moved to an address of the program's, and
 //! Linux takes the new address for the context's name, as after any `mremap`.
 
-use super::free::choose_free;
-use super::reserve::unreserve;
-use super::shared;
-use super::unmap::unmap_range;
 use crate::link::delegate;
+use crate::mm::free::choose_free;
+use crate::mm::reserve::unreserve;
+use crate::mm::shared;
+use crate::mm::unmap::unmap_range;
 use crate::process::thread::Thread;
 use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};

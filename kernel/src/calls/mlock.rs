@@ -3,10 +3,10 @@
 //! Memory of the LWK is never paged out: to lock a page is to bring it in, and to
 //! keep `madvise` from throwing it away.
 
-use super::limits::LockLimit;
-use super::{AddressSpace, FileRef, access, fault};
 use crate::base::heap;
+use crate::calls::rlimits::LockLimit;
 use crate::link::{delegate, services};
+use crate::mm::{AddressSpace, FileRef, access, fault};
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use hanare_abi::layout::USER_MAX;

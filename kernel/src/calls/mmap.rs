@@ -1,18 +1,16 @@
 //! The memory calls that make, change and remove mappings: mmap, munmap, mprotect, brk, msync.
 
-use super::caller::Caller;
-use super::content::FileRef;
-use super::files::{self, Private};
-use super::free::MAP_STACK;
-use super::huge::MAP_HUGETLB;
-use super::limits::{self, Limits};
-use super::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
-use super::release::zap;
-use super::reserve::fill_reserved;
-use super::unmap::unmap_range;
-use super::{anonymous, huge, lock, pte_bits, shared};
 use crate::base::frames;
+use crate::calls::{mlock, rlimits};
 use crate::link::delegate;
+use crate::mm::files::{self, Private};
+use crate::mm::free::MAP_STACK;
+use crate::mm::huge::MAP_HUGETLB;
+use crate::mm::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
+use crate::mm::release::zap;
+use crate::mm::reserve::fill_reserved;
+use crate::mm::unmap::unmap_range;
+use crate::mm::{Caller, FileRef, anonymous, huge, limits, pte_bits, shared};
 use crate::process::thread::Thread;
 use alloc::collections::LinkedList;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
@@ -124,7 +122,7 @@ fn map(
     if kind == MAP_SHARED_VALIDATE && flags & MAP_FIXED_NOREPLACE != 0 {
         return Err(errno::EOPNOTSUPP); // not one of the flags that this kind promises to look at
     }
-    vma_flags |= lock::future(me, len, flags & MAP_LOCKED != 0)?;
+    vma_flags |= mlock::future(me, len, flags & MAP_LOCKED != 0)?;
     for (bit, flag) in [(MAP_NORESERVE, VmaFlags::NORESERVE), (MAP_GROWSDOWN, VmaFlags::GROWSDOWN)]
     {
         vma_flags.set(flag, flags & bit != 0);
@@ -185,7 +183,7 @@ fn map(
     }
     let locked = vma_flags & (VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT) == VmaFlags::LOCKED;
     if flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE || locked {
-        let _ = lock::populate_mapped(me, at, end); // as Linux: as far as it goes
+        let _ = mlock::populate_mapped(me, at, end); // as Linux: as far as it goes
     }
     Ok(at)
 }
@@ -226,7 +224,7 @@ fn check_fixed(p: &Caller<'_>, addr: u64, len: u64, align: u64, flags: u64) -> R
 
 /// RLIMIT_AS and RLIMIT_DATA; what `MAP_FIXED` replaces does not count twice.
 fn within_limits(me: &Thread, addr: u64, len: u64, prot: Prot, flags: u64) -> Result<()> {
-    let limits = Limits::of(me);
+    let limits = rlimits::of_memory(me);
     let mm = me.process.mm.lock();
     let replaced: u64 = if flags & MAP_FIXED == 0 {
         0
@@ -264,7 +262,7 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
         return Ok(0);
     }
     let wanted =
-        addr.checked_add(lock::whole_pages(len)).filter(|&end| end > addr).ok_or(errno::ENOMEM)?;
+        addr.checked_add(mlock::whole_pages(len)).filter(|&end| end > addr).ok_or(errno::ENOMEM)?;
     let (mut start, end) = (addr.min(USER_MAX), wanted.min(USER_MAX)); // what is behind is a hole
     if prot & !(7 | PROT_SEM | grows) != 0 {
         return Err(errno::EINVAL);
@@ -281,7 +279,7 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
     }
     let prot = with_implied(me, prot_of(prot));
     if prot.contains(Prot::WRITE) {
-        let (limits, mm) = (Limits::of(me), p.mm.lock());
+        let (limits, mm) = (rlimits::of_memory(me), p.mm.lock());
         let gains = |v: &&Vma<FileRef>| {
             !v.prot.contains(Prot::WRITE) && !v.flags.contains(VmaFlags::SHARED)
         };
@@ -409,8 +407,8 @@ pub fn brk(me: &Thread, wanted: u64) -> u64 {
     if wanted - start > limit && wanted > old {
         return old;
     }
-    let limits = Limits::of(me);
-    let Ok(lock_flags) = lock::future(me, to.saturating_sub(from), false) else { return old };
+    let limits = rlimits::of_memory(me);
+    let Ok(lock_flags) = mlock::future(me, to.saturating_sub(from), false) else { return old };
     let ok = if to > from {
         limits::enough_memory(to - from).is_ok() && {
             let mut mm = p.mm.lock();
@@ -430,7 +428,7 @@ pub fn brk(me: &Thread, wanted: u64) -> u64 {
     if ok {
         p.mm.lock().brk = wanted;
         if to > from && lock_flags == VmaFlags::LOCKED {
-            let _ = lock::populate_mapped(me, from, to);
+            let _ = mlock::populate_mapped(me, from, to);
         }
         wanted
     } else {
@@ -444,7 +442,7 @@ pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     if flags & !7 != 0 || flags & 5 == 5 || !addr.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
-    let wanted = addr.checked_add(lock::whole_pages(len)).ok_or(errno::ENOMEM)?;
+    let wanted = addr.checked_add(mlock::whole_pages(len)).ok_or(errno::ENOMEM)?;
     if wanted == addr {
         return Ok(0);
     }

@@ -1,27 +1,24 @@
 //! mremap, remap_file_pages.
 
-use super::caller::Caller;
-use super::limits::{self, Limits, LockLimit};
-use super::lock::whole_pages;
-use super::place::{MAP_FIXED, choose};
-use super::release::zap;
-use super::removed::Removed;
-use super::reserve::{fill_whole, reservation, unreserve};
-use super::unmap::unmap_range;
-use super::{AddressSpace, FileRef, huge, lock, shared};
-use crate::base::frames;
+use crate::calls::mlock::{self, whole_pages};
+use crate::calls::rlimits::{self, LockLimit};
 use crate::link::{delegate, services};
+use crate::mm::place::{MAP_FIXED, choose};
+use crate::mm::release::zap;
+use crate::mm::removed::Removed;
+use crate::mm::reserve::{fill_whole, reservation, unreserve};
+use crate::mm::unmap::unmap_range;
+use crate::mm::{AddressSpace, Caller, FileRef, huge, limits, shared};
 use crate::process::thread::Thread;
 use crate::sched::hold;
 use alloc::collections::LinkedList;
-use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::addr::page_down;
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
-use hanare_hal::paging::{LARGE, SMALL, pte};
+use hanare_hal::paging::SMALL;
 
 const SYS_MUNMAP: u32 = 11;
 const SYS_MREMAP: u32 = 25;
@@ -160,7 +157,7 @@ fn resizable(me: &Thread, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
         return Err(errno::EFAULT);
     }
     let more = m.new_size - m.old_size;
-    let limits = Limits::of(me).with_reserved(m.reserved);
+    let limits = rlimits::of_memory(me).with_reserved(m.reserved);
     if m.keep && !limits.allow(&p.mm.lock(), m.new_size, limits::is_data(vma)) {
         return Err(errno::ENOMEM);
     }
@@ -186,7 +183,7 @@ fn resizable(me: &Thread, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
 
 fn bring_in_locked(me: &Thread, flags: VmaFlags, start: u64, end: u64) {
     if flags == VmaFlags::LOCKED {
-        let _ = lock::populate_mapped(me, start, end);
+        let _ = mlock::populate_mapped(me, start, end);
     }
 }
 
@@ -397,46 +394,6 @@ fn move_pages(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Resu
         unreserve(p, old, old_end);
     }
     Ok(())
-}
-
-impl AddressSpace {
-    /// Maps the pages of `start..end` at `target`, too, where nothing is; whether Linux has seen
-    /// one. `ENOMEM`, for tables: then none is.
-    fn place_leaves(&mut self, start: u64, end: u64, target: u64) -> Result<bool> {
-        self.split_edges(start, end)?;
-        if !target.wrapping_sub(start).is_multiple_of(LARGE) {
-            self.split_all(start, end)?;
-        }
-        let mut leaves = Vec::new();
-        let mut seen = false;
-        for part in (start..end).step_by(LARGE as usize) {
-            leaves.clear();
-            self.table.update(part, end.min(part + LARGE), &mut |l| {
-                leaves.push(l);
-                l.entry
-            });
-            let placed = leaves.iter().all(|l| {
-                let to = target + (l.addr - start);
-                if l.size == LARGE {
-                    self.map_large(to, l.entry)
-                } else {
-                    self.table.map_small(to, l.entry, &mut frames::UserTables).is_ok()
-                }
-            });
-            if !placed {
-                self.displace_leaves(target, target + (end - start));
-                return Err(errno::ENOMEM);
-            }
-            seen |= leaves.iter().any(|l| l.entry & pte::SEEN != 0);
-        }
-        Ok(seen)
-    }
-
-    /// Undoes one of the two mappings of such pages.
-    fn displace_leaves(&mut self, start: u64, end: u64) {
-        self.table.update(start, end, &mut |_| 0);
-        self.flush(start, end);
-    }
 }
 
 /// remap_file_pages: Linux maps the other pages of the file where its mapping is; the
