@@ -271,7 +271,7 @@ pub fn trim() {
     crate::process::clone::trim();
     crate::process::depart::trim();
     crate::sched::cpus::trim();
-    crate::mm::oom::trim();
+    crate::process::oom::trim();
     crate::base::accounts::trim();
     let mut talc = HEAP.talc.lock();
     for i in 0..PIECES_MAX {

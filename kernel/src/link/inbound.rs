@@ -186,8 +186,8 @@ fn process_of(call: &RequestCall) -> Option<Arc<Process>> {
 
 /// A proxy's page fault; without memory it is tried again once there is some.
 fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
-    match linux::fault(p, r, call) {
-        e if e == -errno::ENOMEM.0 && crate::mm::oom::relieve(p) => -errno::EAGAIN.0,
+    match linux::fault(p, || p.growth(), r, call) {
+        e if e == -errno::ENOMEM.0 && crate::process::oom::relieve(p) => -errno::EAGAIN.0,
         status => status,
     }
 }

@@ -2,22 +2,36 @@
 
 use super::access::{FETCH, Signal, WRITE};
 use super::bad::is_lost;
+use super::caller::Caller;
 use super::content::FileRef;
 use super::fill::{Fill, file_window};
+use super::limits::Growth;
 use super::populate::Gained;
 use super::quarantine::make_room;
 use super::space::Space;
 use super::{AddressSpace, pte_bits, release, shared, vdso};
 use crate::base::frames;
 use crate::link::services;
-use crate::process::thread::Thread;
-use crate::process::{Process, info};
 use core::sync::atomic::Ordering;
 use hanare_abi::service::SERVICE_FILL;
 use hanare_core::errno;
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma};
 use hanare_hal::paging::{SMALL, pte};
 use hanare_hal::{cpu, memory, shared as region};
+
+/// The thread that faults.
+pub trait Faulting {
+    /// What memory has to know of each thread.
+    fn caller(&self) -> Caller<'_>;
+    /// Counts the fault.
+    fn count_fault(&self);
+    /// Whether a signal waits for it.
+    fn has_signal(&self) -> bool;
+    /// How far its mappings may grow.
+    fn growth(&self) -> Growth;
+    /// Waits until memory is free. False: there will be none.
+    fn wait_for_memory(&self) -> bool;
+}
 
 /// What is to be done about a fault, decided under the lock.
 enum Plan {
@@ -36,19 +50,23 @@ enum Plan {
 }
 
 /// A fault of the running thread in a user copy, or before one. May wait.
-pub fn user(thread: &Thread, addr: u64, error: u64) -> Result<(), Signal> {
+pub fn user(thread: &impl Faulting, addr: u64, error: u64) -> Result<(), Signal> {
     serve(thread, addr, error, false)
 }
 
 /// A fault of the running thread in user mode. May wait; not when a signal has come: it faults
 /// again after that.
-pub fn in_user_mode(thread: &Thread, addr: u64, error: u64) -> Result<(), Signal> {
+pub fn in_user_mode(thread: &impl Faulting, addr: u64, error: u64) -> Result<(), Signal> {
     serve(thread, addr, error, true)
 }
 
-fn serve(thread: &Thread, addr: u64, error: u64, may_come_again: bool) -> Result<(), Signal> {
-    let p = &thread.process;
-    let caller = &thread.caller();
+fn serve(
+    thread: &impl Faulting,
+    addr: u64,
+    error: u64,
+    may_come_again: bool,
+) -> Result<(), Signal> {
+    let p = &thread.caller();
     let wanted = if error & FETCH != 0 {
         Prot::EXEC
     } else if error & WRITE != 0 {
@@ -56,7 +74,7 @@ fn serve(thread: &Thread, addr: u64, error: u64, may_come_again: bool) -> Result
     } else {
         Prot::READ
     };
-    info::count(&thread.counts.faults);
+    thread.count_fault();
     let mut forgotten = false;
     loop {
         if p.is_killed() {
@@ -65,31 +83,27 @@ fn serve(thread: &Thread, addr: u64, error: u64, may_come_again: bool) -> Result
             }
             return Ok(());
         }
-        let plan = plan(p, addr, wanted, forgotten);
+        let plan = plan(p, addr, wanted, forgotten, || thread.growth());
         match plan {
             Plan::Done => return Ok(()),
             Plan::Fail(Signal::NoMemory) if make_room() => {}
-            Plan::Fail(Signal::NoMemory) if super::oom::wait_for_room(p) => {}
+            Plan::Fail(Signal::NoMemory) if thread.wait_for_memory() => {}
             Plan::Fail(s) => return Err(s),
             Plan::Copied { old } => {
-                release::page(caller, old);
+                release::page(p, old);
                 return Ok(());
             }
             Plan::Forget => {
                 let page = addr & !(SMALL - 1);
-                forgotten = release::zap(caller, page, page + SMALL);
+                forgotten = release::zap(p, page, page + SMALL);
                 if !forgotten {
                     p.mm.lock().given_again(page); // it is asked for again
                 }
                 continue;
             }
-            Plan::Resolve { watch_seen } => shared::resolve(
-                caller,
-                addr,
-                wanted.contains(Prot::WRITE),
-                watch_seen,
-                may_come_again,
-            )?,
+            Plan::Resolve { watch_seen } => {
+                shared::resolve(p, addr, wanted.contains(Prot::WRITE), watch_seen, may_come_again)?
+            }
             Plan::Fill(fill) => {
                 let ask = if may_come_again {
                     services::by_worker_unless_signalled
@@ -111,13 +125,19 @@ fn serve(thread: &Thread, addr: u64, error: u64, may_come_again: bool) -> Result
 }
 
 /// `forgotten`: Linux was asked to forget the page.
-fn plan(p: &Process, addr: u64, wanted: Prot, forgotten: bool) -> Plan {
+fn plan(
+    p: &Space,
+    addr: u64,
+    wanted: Prot,
+    forgotten: bool,
+    growth: impl FnOnce() -> Growth,
+) -> Plan {
     let watch_seen = p.invalidations.load(Ordering::Acquire);
     let mut mm = p.mm.lock();
     if forgotten {
         mm.given_again(addr & !(SMALL - 1));
     }
-    let Some(vma) = mm.find_or_grow(p, addr) else { return Plan::Fail(Signal::NotMapped) };
+    let Some(vma) = mm.find_or_grow(addr, growth) else { return Plan::Fail(Signal::NotMapped) };
     if !allows(vma.prot, wanted) {
         return Plan::Fail(Signal::NotAllowed);
     }

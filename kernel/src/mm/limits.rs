@@ -2,7 +2,6 @@
 
 use super::{AddressSpace, FileRef};
 use crate::base::{frames, heap};
-use crate::process::Process;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Prot, Vma, VmaFlags};
 
@@ -34,6 +33,15 @@ impl Limits {
         // No sum over the map where there is no limit, as nearly always.
         self.data == u64::MAX || mm.vmas.bytes_where(is_data).saturating_add(more) <= self.data
     }
+}
+
+/// How far a mapping may grow down, bytes.
+#[derive(Clone, Copy)]
+pub struct Growth {
+    /// RLIMIT_AS.
+    pub space: u64,
+    /// RLIMIT_STACK.
+    pub stack: u64,
 }
 
 /// What counts against RLIMIT_DATA.
@@ -91,18 +99,18 @@ impl AddressSpace {
         }
     }
 
-    /// The mapping at `addr`; one that grows down to it does so, as far as
-    /// RLIMIT_STACK and RLIMIT_AS allow.
-    pub fn find_or_grow(&mut self, p: &Process, addr: u64) -> Option<Vma<FileRef>> {
+    /// The mapping at `addr`; one that grows down to it does so, as far as it may.
+    pub fn find_or_grow(
+        &mut self,
+        addr: u64,
+        growth: impl FnOnce() -> Growth,
+    ) -> Option<Vma<FileRef>> {
         if let Some(vma) = self.vmas.find(addr) {
             return Some(vma.clone());
         }
         let above = self.vmas.find_next(addr).filter(|v| v.flags.contains(VmaFlags::GROWSDOWN))?;
         let more = above.start - (addr & !4095);
-        let (space, stack) = {
-            let id = p.identity.lock();
-            (id.as_soft, id.stack_soft)
-        };
+        let Growth { space, stack } = growth();
         if self.vmas.total_bytes().saturating_add(more) > space {
             return None;
         }

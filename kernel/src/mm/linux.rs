@@ -4,12 +4,12 @@
 use super::bad::is_lost;
 use super::fault::finish;
 use super::fill::{PendingFill, file_window};
+use super::limits::Growth;
 use super::populate::Gained;
 use super::{AddressSpace, FileRef};
 use crate::base::frames;
 use crate::link::services::{By, Entry};
 use crate::mm::space::{self, Space};
-use crate::process::Process;
 use core::sync::atomic::Ordering;
 use hanare_abi::request::{FAULT_WRITE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
 use hanare_abi::service::SERVICE_FILL;
@@ -20,7 +20,12 @@ use hanare_hal::{cpu, percpu};
 use hanare_ikc::{RequestCall, RequestRef};
 
 /// `REQUEST_FAULT`: the status to answer with.
-pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
+pub fn fault(
+    p: &Space,
+    growth: impl FnOnce() -> Growth,
+    r: &RequestRef<'_>,
+    call: &RequestCall,
+) -> i32 {
     let addr = call.args[0] & !(SMALL - 1);
     let write = call.args[1] & FAULT_WRITE != 0;
     let most = (call.args[2] as usize).clamp(1, PAGES_MAX);
@@ -37,7 +42,7 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
         return -errno::EFAULT.0;
     }
     let mut mm = p.mm.lock();
-    let Some(vma) = mm.find_or_grow(p, addr) else { return -errno::EFAULT.0 };
+    let Some(vma) = mm.find_or_grow(addr, growth) else { return -errno::EFAULT.0 };
     let allowed = if write { vma.prot.contains(Prot::WRITE) } else { !vma.prot.is_empty() };
     if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
         return -errno::EFAULT.0;
@@ -97,7 +102,7 @@ fn answer(r: &RequestRef<'_>, addr: u64, pages: &[u64]) -> i32 {
 }
 
 fn serve_first(
-    p: &Process,
+    p: &Space,
     mm: &mut AddressSpace,
     vma: &Vma<FileRef>,
     addr: u64,
@@ -197,7 +202,7 @@ impl AddressSpace {
 }
 
 /// `REQUEST_INVALIDATE`: Linux takes back frames of a shared mapping.
-pub fn invalidate(p: &Process, start: u64, end: u64) {
+pub fn invalidate(p: &Space, start: u64, end: u64) {
     let mut mm = p.mm.lock();
     p.invalidations.fetch_add(1, Ordering::AcqRel);
     let mut removed = 0;

@@ -22,7 +22,6 @@ pub mod last_mapped;
 pub mod leaves;
 pub mod limits;
 pub mod linux;
-pub mod oom;
 pub mod patch;
 pub mod place;
 pub mod populate;
