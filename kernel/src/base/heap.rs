@@ -267,7 +267,7 @@ pub fn init() {
 /// Takes back what the heap was given and uses nothing of. First, lists that were long
 /// once and are empty now give their memory back: one would hold a whole piece.
 pub fn trim() {
-    crate::mm::space::trim();
+    crate::process::spaces::trim();
     crate::process::clone::trim();
     crate::process::depart::trim();
     crate::sched::cpus::trim();

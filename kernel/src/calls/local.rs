@@ -5,8 +5,8 @@ use crate::base::{heap, time};
 use crate::calls::{aio, madvise, mlock, mmap, mremap, seccomp, shm, sleep};
 use crate::gate::rseq;
 use crate::link::{delegate, slots};
-use crate::mm::space;
 use crate::process::clone::{self, Request};
+use crate::process::spaces;
 use crate::process::target::{self, Target};
 use crate::process::thread::Thread;
 use crate::process::usage::Usage;
@@ -233,7 +233,7 @@ fn thread_of(p: &Process, id: u32) -> Option<Arc<Thread>> {
     if id == 0 {
         return Some(cpus::current_arc());
     }
-    p.threads().find(|t| t.slot.tid() == id).or_else(|| space::find_thread(p, id))
+    p.threads().find(|t| t.slot.tid() == id).or_else(|| spaces::find_thread(p, id))
 }
 
 fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
@@ -409,7 +409,7 @@ fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
 fn concerned(p: &Process) -> CpuSet {
     const REGISTER_GLOBAL_EXPEDITED: u64 = 1 << 2;
     let cpus = CpuSet::new();
-    for space in space::all() {
+    for space in spaces::all() {
         let own = Arc::ptr_eq(space.account.user(), p.account.user());
         if own
             || space

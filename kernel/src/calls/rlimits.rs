@@ -2,7 +2,7 @@
 
 use crate::link::delegate;
 use crate::mm::limits::Limits;
-use crate::mm::space;
+use crate::process::spaces;
 use crate::process::thread::Thread;
 use crate::process::{Process, rights};
 use crate::sched::cpus;
@@ -89,7 +89,11 @@ pub fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
 pub fn target(pid: u64) -> Option<Arc<Process>> {
     let p = &cpus::current().process;
     let own = pid as u32 == 0 || pid as u32 == p.identity.lock().pid;
-    if own { Some(p.clone()) } else { space::find_thread(p, pid as u32).map(|t| t.process.clone()) }
+    if own {
+        Some(p.clone())
+    } else {
+        spaces::find_thread(p, pid as u32).map(|t| t.process.clone())
+    }
 }
 
 /// getrlimit, setrlimit and prlimit64 of RLIMIT_AS, which is the LWK's alone: in the proxy

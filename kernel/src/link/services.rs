@@ -3,8 +3,8 @@
 
 use crate::base::heap;
 use crate::link::{delegate, inbound};
-use crate::mm::linux;
 use crate::mm::space::Space;
+use crate::process::spaces;
 use crate::process::thread::Thread;
 use crate::sched::{cpus, doorbell, tlb};
 use core::ops::Deref;
@@ -251,7 +251,7 @@ fn by_worker_unless(
         if look.gives_up() {
             return Err(errno::EINTR);
         }
-        linux::sweep();
+        spaces::sweep();
         cpus::wait(&look, 0);
         pause_ns = (pause_ns * 2).min(LOOK_MOST_NS);
     };
@@ -358,7 +358,7 @@ pub fn post(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> bool {
 /// Drops a file reference; nobody waits. A space that ends needs none of this:
 /// the module drops all its files.
 pub fn put_file(space: u32, home: usize, id: u64) {
-    if crate::mm::space::find(home, space).is_none_or(|s| s.is_closed()) {
+    if spaces::find(home, space).is_none_or(|s| s.is_closed()) {
         return;
     }
     if let Some(thread) = cpus::try_current().filter(|t| t.process.space == space)

@@ -3,7 +3,7 @@
 use super::caller::Caller;
 use super::quarantine::{self, Batch};
 use super::removed::Removed;
-use super::space::Space;
+use super::space::{CONTROL_COST, Space};
 use crate::base::chain::Run;
 use crate::base::frames;
 use crate::link::services;
@@ -67,7 +67,11 @@ pub fn zap(p: &Caller<'_>, start: u64, end: u64) -> bool {
 
 /// Everything of a space whose proxy is gone, and pages of the kernel's that the proxy
 /// had mapped. Its threads have ended.
-pub fn all(p: &Space, shown: impl Iterator<Item = u64>) {
+pub fn all(p: &Space) {
+    // None is run: whoever runs one has the proxy's memory map, and Linux has ended that.
+    p.fills.lock().clear();
+    let control = p.take_control();
+    let control_pages = control.len() as u64;
     let mut removed = Removed::default();
     let mut mm = p.mm.lock();
     let vmas = mm.vmas.take();
@@ -75,6 +79,7 @@ pub fn all(p: &Space, shown: impl Iterator<Item = u64>) {
     drop(mm);
     drop(vmas);
     p.mm.take_table().free(&mut frames::Tables);
-    shown.for_each(|frame| removed.seen.push(Run::of(frame, false)));
+    control.into_values().for_each(|frame| removed.seen.push(Run::of(frame, false)));
     quarantine::give_up(p.space, removed.seen);
+    p.account.remove_kernel(control_pages * CONTROL_COST);
 }

@@ -10,6 +10,7 @@ pub mod info;
 pub mod oom;
 pub mod rights;
 pub mod share;
+pub mod spaces;
 pub mod target;
 pub mod thread;
 pub mod timens;
@@ -24,7 +25,6 @@ use crate::base::{heap, time};
 use crate::gate::{observe, ptrace};
 use crate::link::delegate;
 use crate::link::slots::{self, Slots};
-use crate::mm::space::Space;
 use crate::sched::{balance, cpus};
 use crate::signal::signals;
 use alloc::boxed::Box;
@@ -35,6 +35,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{Actions, Mirrored};
 use hanare_hal::paging;
+use spaces::ProcessSpace;
 use spin::Mutex;
 use thread::Thread;
 use vfork::Vfork;
@@ -77,10 +78,10 @@ pub const NOT_MAPPED: u32 = 65534;
 /// The id that the first process of a pid namespace has there.
 pub const INIT: u32 = 1;
 
-/// A process. It dereferences to its [`Space`], which it shares only with processes that
+/// A process. It dereferences to its [`ProcessSpace`], which it shares only with processes that
 /// share its memory.
 pub struct Process {
-    memory: Arc<Space>,
+    memory: Arc<ProcessSpace>,
     /// Slot of its first thread, and its name in the module: another one than 0 where
     /// another process was in the space first.
     pub first_slot: u32,
@@ -160,15 +161,19 @@ pub fn newest_first<T>(all: &Mutex<Vec<Arc<T>>>) -> impl Iterator<Item = Arc<T>>
 }
 
 impl Deref for Process {
-    type Target = Space;
-    fn deref(&self) -> &Space {
+    type Target = ProcessSpace;
+    fn deref(&self) -> &ProcessSpace {
         &self.memory
     }
 }
 
 impl Process {
     /// A process in `memory`, without threads.
-    pub fn new(memory: Arc<Space>, first_slot: u32, parent: Weak<Process>) -> Result<Arc<Process>> {
+    pub fn new(
+        memory: Arc<ProcessSpace>,
+        first_slot: u32,
+        parent: Weak<Process>,
+    ) -> Result<Arc<Process>> {
         let bytes = size_of::<Process>()
             + size_of::<Actions>()
             + size_of::<Mirrored>()
@@ -220,7 +225,7 @@ impl Process {
     }
 
     /// What it shares with processes that share its memory.
-    pub fn memory(&self) -> &Arc<Space> {
+    pub fn memory(&self) -> &Arc<ProcessSpace> {
         &self.memory
     }
 
