@@ -269,7 +269,7 @@ impl TableSource for UserTables {
 }
 
 /// Frames that were unmapped here while Linux still held a reference (I/O in
-/// flight). They are asked for again by `mm::release::retry_quarantine`.
+/// flight). They are asked for again by `mm::quarantine::retry_quarantine`.
 static QUARANTINE: Mutex<Chain> = Mutex::new(Chain::new());
 
 /// Puts a run of single pages into quarantine. It stays a run of its own: a page that Linux holds

@@ -13,7 +13,10 @@ use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::errno::{self, Result};
 use hanare_core::mempolicy::{Policies, Policy};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
-use hanare_hal::paging::{LARGE, PageTable, SMALL, pte};
+use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL, pte};
+
+/// Large pages that are split for each look at the table.
+const AT_ONCE: usize = 64;
 
 /// One address space.
 pub struct AddressSpace {
@@ -220,6 +223,33 @@ impl AddressSpace {
         Ok(())
     }
 
+    /// Splits all large pages of a range. None begins at 0.
+    pub(super) fn split_all(&mut self, start: u64, end: u64) -> Result<()> {
+        let mut at = start;
+        loop {
+            let mut some = [0; AT_ONCE];
+            let mut places = some.iter_mut();
+            self.table.update(at, end, &mut |leaf| {
+                if leaf.size == LARGE
+                    && let Some(place) = places.next()
+                {
+                    *place = leaf.addr;
+                }
+                leaf.entry
+            });
+            let is_full = places.next().is_none();
+            for at in some.into_iter().filter(|&at| at != 0) {
+                let Some(leaf) = self.table.find(at) else { continue };
+                self.table.split(leaf.addr, &mut frames::Tables).map_err(|_| errno::ENOMEM)?;
+                frames::split(leaf.frame(), 9);
+            }
+            if !is_full {
+                return Ok(());
+            }
+            at = some[AT_ONCE - 1] + LARGE;
+        }
+    }
+
     /// Drops stale translations of a range: from this CPU now, from the others when
     /// the lock is given back.
     pub fn flush(&mut self, start: u64, end: u64) {
@@ -262,6 +292,14 @@ pub fn pte_bits(prot: Prot) -> u64 {
         bits |= pte::NO_EXECUTE;
     }
     bits
+}
+
+/// In place of a page whose memory is bad: there, of no frame of ours, and never present.
+pub const LOST: u64 = pte::VALID | pte::FOREIGN;
+
+/// Whether the memory of the page was bad.
+pub fn is_lost(leaf: &Leaf) -> bool {
+    leaf.entry == LOST
 }
 
 /// A plain anonymous mapping.

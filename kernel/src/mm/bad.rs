@@ -1,16 +1,9 @@
 //! Bad memory in an address space: the page is taken out, and who touches it again gets SIGBUS.
 
+use super::address_space::{LOST, is_lost};
 use super::caller::Caller;
 use crate::base::frames;
 use hanare_hal::paging::{Leaf, SMALL, pte};
-
-/// In place of a page whose memory is bad: there, of no frame of ours, and never present.
-pub const LOST: u64 = pte::VALID | pte::FOREIGN;
-
-/// Whether the memory of the page was bad.
-pub fn is_lost(leaf: &Leaf) -> bool {
-    leaf.entry == LOST
-}
 
 /// Takes the bad `frame` out of the memory of the running process; the address where it was, or 0.
 /// Others that have it, too, lose it when they use it. Of Linux' own frames Linux takes care: they

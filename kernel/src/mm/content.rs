@@ -1,6 +1,6 @@
-//! Files that mappings hold, and pages of programs and libraries that processes share: what one has read of a file in
-//! the same state, the others map without asking Linux. A content lives as long as a
-//! process holds the file, which so cannot become another one under the same number.
+//! Files that mappings hold, and the pages of programs and libraries that processes share: what
+//! one has read of a file in the same state, the others map without asking Linux. A content lives
+//! as long as a process holds the file, which so cannot become another one under the same number.
 
 use super::quarantine::page_deferred;
 use crate::base::{frames, heap};

@@ -1,7 +1,7 @@
 //! Page faults: finding out what belongs at an address, and putting it there.
 
 use super::access::{FETCH, Signal, WRITE};
-use super::bad::is_lost;
+use super::address_space::is_lost;
 use super::caller::Caller;
 use super::content::FileRef;
 use super::fill::{Fill, file_window};

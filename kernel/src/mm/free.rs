@@ -14,9 +14,11 @@ use hanare_hal::paging::{LARGE, SMALL};
 pub const MAP_32BIT: u64 = 0x40;
 /// It is going to be a stack.
 pub const MAP_STACK: u64 = 0x2_0000;
+
 /// Where `MAP_32BIT` looks: as Linux, which begins anywhere in the 32 MiB below.
 const LOW_MIN: u64 = 0x4200_0000;
 const LOW_MAX: u64 = 0x8000_0000;
+
 /// Picks a free address and reserves it; at the wished-for one if that is free.
 pub fn choose_free(p: &Caller<'_>, addr: u64, len: u64, flags: u64) -> Result<u64> {
     let mut mm = p.mm.lock();

@@ -1,7 +1,7 @@
 //! What Linux asks about a process's memory: pages for the proxy, and pages it
 //! wants back.
 
-use super::bad::is_lost;
+use super::address_space::is_lost;
 use super::fault::finish;
 use super::fill::{PendingFill, file_window};
 use super::limits::Growth;

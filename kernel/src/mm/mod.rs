@@ -1,8 +1,18 @@
 //! Memory of a process: the VMA map and the page table, kept in step.
 //!
-//! Rule: the lock of an [`AddressSpace`] is never held
-//! while waiting for Linux. Changes are made under the lock; what Linux has seen
-//! is zapped after it is released, and only then are frames freed.
+//! Rule: the lock of an [`AddressSpace`] is never held while waiting for Linux. Changes are made
+//! under the lock; what Linux has seen is zapped after it is released, and only then are frames
+//! freed.
+//!
+//! From the lowest to the highest:
+//!
+//! * what an address space is made of: `access`, `stale`, `quarantine`, `content`, `removed`;
+//! * the address space itself: `address_space`, its lock (`guard`), its pages (`populate`, `known`,
+//!   `fill`, `join`, `leaves`), `limits`, `vdso`;
+//! * the space, which a proxy shares: `space`, `last_mapped`, `writes`; who changes it: `caller`;
+//! * what is done to it: `release`, `bad`, `huge`, `reserve`, `free`, `shared`, `unmap`, `place`,
+//!   `files`, `fork`, `patch`;
+//! * page faults, of threads (`fault`) and of proxies (`linux`).
 
 pub mod access;
 pub mod address_space;

@@ -1,6 +1,6 @@
 //! Putting pages into an address space, and giving them the rights of their mapping.
 
-use super::bad::is_lost;
+use super::address_space::is_lost;
 use super::content::FileRef;
 use super::{AddressSpace, pte_bits};
 use crate::base::frames;

@@ -89,9 +89,9 @@ pub fn page_deferred(frame: u64) {
     }
 }
 
-/// What Linux had mapped of a space that has ended. No mapping is left to zap: Linux is only asked
-/// which frames it still holds, about as many as possible at once, for each question is a wake-up of
-/// its thread. The few of a small process wait for those of the next ones.
+/// Gives up the frames that Linux has seen of a space which has ended. No mapping is left to zap:
+/// Linux is only asked which of them it still holds, of as many as possible at once, for each
+/// question is a wake-up of its thread. The few of a small process wait for those of the next ones.
 pub(super) fn give_up(space: u32, mut seen: Chain) {
     let new = frames::quarantined().saturating_sub(STILL_HELD.load(Ordering::Relaxed));
     if seen.pages() * SMALL + new <= WAITING_MAX {

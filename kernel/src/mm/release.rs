@@ -1,4 +1,4 @@
-//! Taking pages away: unmap, zap what Linux has seen, then free or quarantine.
+//! Taking pages away: zap what Linux has seen, then free or quarantine.
 
 use super::caller::Caller;
 use super::quarantine::{self, Batch};

@@ -7,7 +7,7 @@ use alloc::collections::LinkedList;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 
-/// Puts a mapping of our own where [`choose`](super::place::choose) has reserved. Where another thread has unmapped
+/// Puts a mapping of our own where `place::choose` has reserved. Where another thread has unmapped
 /// or mapped since, that stays: as if it had come right after this call.
 pub fn fill_reserved(p: &Caller<'_>, vma: &Vma<FileRef>) -> Result<()> {
     let mut mm = p.mm.lock();
@@ -18,8 +18,8 @@ pub fn fill_reserved(p: &Caller<'_>, vma: &Vma<FileRef>) -> Result<()> {
     Ok(())
 }
 
-/// The same for what has a place in Linux, too, or pages already: all of it or nothing.
-/// `ENOMEM`: the reservation is not whole any more.
+/// Puts a mapping that has a place in Linux, too, or pages already, where the thread with this slot
+/// has reserved: all of it or nothing. `ENOMEM`: the reservation is not whole any more.
 pub fn fill_whole(mm: &mut AddressSpace, slot: u32, vma: Vma<FileRef>) -> Result<()> {
     if !mm.vmas.holds(&reservation(slot, vma.start, vma.end)) {
         return Err(errno::ENOMEM);
@@ -29,7 +29,7 @@ pub fn fill_whole(mm: &mut AddressSpace, slot: u32, vma: Vma<FileRef>) -> Result
     mm.vmas.insert_anyway(vma)
 }
 
-/// Gives up what this thread has reserved, and nothing that another has put there since.
+/// Gives up what the caller has reserved, and nothing that another has put there since.
 pub fn unreserve(p: &Caller<'_>, start: u64, end: u64) {
     drop(take_reserved(&mut p.mm.lock(), p.slot, start, end));
 }

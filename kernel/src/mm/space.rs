@@ -1,5 +1,5 @@
 //! A space: memory that the LWK and a proxy have in common, with the control window in it.
-//! Which processes have it stands in `process/spaces.rs`.
+//! The processes that have it are in `process/spaces.rs`.
 
 use super::fill::PendingFill;
 use super::last_mapped::LastMapped;

@@ -21,6 +21,7 @@ use hanare_hal::{percpu, shared};
 use spin::Mutex;
 
 const NO_REQUEST: u32 = u32::MAX;
+
 /// Spaces by the CPU that serves their requests, then by id.
 static SPACES: [Mutex<BTreeMap<u32, Arc<ProcessSpace>>>; CPUS_MAX] =
     [const { Mutex::new(BTreeMap::new()) }; CPUS_MAX];
