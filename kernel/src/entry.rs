@@ -2,12 +2,13 @@
 
 use crate::gate::debugregs::{self, Cause};
 use crate::gate::{observe, ptrace, rseq};
-use crate::sched::{cpus, panic};
-use crate::signal::signals;
-use crate::{calls, machinecheck, mm};
+use crate::process::thread;
+use crate::sched::{cpus, machinecheck, panic};
+use crate::signal::{signals, unhandled};
+use crate::{calls, mm};
 use core::sync::atomic::Ordering;
 use hanare_hal::apic;
-use hanare_hal::traps::{self, Handlers, Regs, vector};
+use hanare_hal::traps::{self, Handlers, NO_CALL, Regs, vector};
 use hanare_hal::{cpu, percpu, shared};
 
 /// Installed at boot.
@@ -27,9 +28,6 @@ fn syscall(regs: &mut Regs) -> bool {
     leave(regs) && regs.orig_rax != NO_CALL
 }
 
-/// `orig_rax` of registers that do not belong to a system call.
-pub const NO_CALL: u64 = u64::MAX;
-
 /// Everything that has to happen before user mode; true if the fast return is right.
 #[inline]
 fn leave(regs: &mut Regs) -> bool {
@@ -41,7 +39,7 @@ fn attend(regs: &mut Regs) -> bool {
     let mut fast = true;
     loop {
         cpus::before_user();
-        fast &= !rseq::before_user(cpus::current(), regs);
+        fast &= !rseq::before_user(thread::current(), regs);
         fast &= signals::deliver(regs);
         if regs.rip >= 1 << 47 {
             // A handler or a frame says so: the CPU would refuse, as on Linux.
@@ -57,9 +55,8 @@ fn attend(regs: &mut Regs) -> bool {
     }
 }
 
-/// The same for a thread that enters user mode for the first time.
-pub fn to_user(regs: &mut Regs) {
-    cpus::request_attention();
+/// The same for a thread that enters user mode for the first time, see `user_mode`.
+pub fn prepare(regs: &mut Regs) {
     leave(regs);
 }
 
@@ -67,17 +64,29 @@ fn user_exception(regs: &mut Regs, v: u8) {
     if v == vector::PAGE_FAULT {
         shared::cpu(percpu::index()).count_page_fault();
         let addr = cpu::cr2();
-        if let Err(signal) = mm::fault::in_user_mode(cpus::current(), addr, regs.orig_rax) {
+        if let Err(signal) = mm::fault::in_user_mode(thread::current(), addr, regs.orig_rax) {
             signals::raise_fault(signal, addr, regs);
         }
     } else if v == vector::DEBUG {
         debug_exception(regs);
     } else if v == vector::MACHINE_CHECK {
-        machinecheck::in_program(regs);
+        machine_check(regs);
     } else if !observe::debug::exception(regs, v) {
         signals::raise_exception(regs, v);
     }
     leave(regs);
+}
+
+fn machine_check(regs: &mut Regs) {
+    let Some(paddr) = machinecheck::in_user_mode(regs) else { return };
+    let thread = thread::current();
+    crate::info!(
+        "machine check: {} used bad memory at {paddr:#x}, ip {:#x}",
+        unhandled::name_of(thread),
+        regs.rip
+    );
+    let addr = mm::bad::forget(&thread.caller(), paddr & !4095);
+    signals::raise_bad_memory(addr, regs);
 }
 
 fn debug_exception(regs: &mut Regs) {
@@ -95,7 +104,7 @@ fn debug_exception(regs: &mut Regs) {
 
 fn kernel_fault(addr: u64, write: bool) -> bool {
     shared::cpu(percpu::index()).count_page_fault();
-    let Some(thread) = cpus::try_current() else { return false };
+    let Some(thread) = thread::try_current() else { return false };
     if thread.in_place.load(Ordering::Relaxed) {
         return false;
     }

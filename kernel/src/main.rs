@@ -2,7 +2,7 @@
 //! taken from a running Linux, and delegates what it does not serve itself.
 //!
 //! Start at [`start`]; a system call enters at [`calls::entry`]; what Linux
-//! asks of us arrives at [`link::inbound::drain`].
+//! asks of us arrives at [`requests::serve`].
 #![no_std]
 #![no_main]
 
@@ -13,17 +13,17 @@ mod calls;
 mod entry;
 mod gate;
 mod link;
-mod machinecheck;
 mod mm;
 mod process;
+mod requests;
 mod sched;
 mod signal;
 
 use base::{accounts, frames, heap, log, stacks, time};
-use link::delegate;
+use link::{delegate, inbound};
 use mm::vdso;
-use process::depart;
-use sched::{cpus, hold};
+use process::{clone, depart, oom, spaces};
+use sched::{cpus, hold, machinecheck, user_mode};
 
 use hanare_abi::boot::{CPU_ONLINE, MEASURE_ISOLATION};
 use hanare_core::mitigations::{self, Policy, Processor};
@@ -72,6 +72,7 @@ fn first_cpu() {
     traps::init_cpu();
     frames::init();
     heap::init();
+    heap::init_lists(&LISTS);
     let features = cpu::Features::detect();
     info!("cpu features: {features:?}");
     machinecheck::init();
@@ -81,6 +82,8 @@ fn first_cpu() {
     stacks::init();
     isolation::build(&mut frames::Tables).expect("memory for user mode's page tables");
     cpus::init();
+    inbound::init(requests::serve);
+    user_mode::init(entry::prepare);
     this_cpu(0);
     apic::calibrate_timer(u64::from(p.tsc_khz) * 2); // 2 ms
     time::init();
@@ -90,6 +93,10 @@ fn first_cpu() {
     accounts::init(options.user_limits);
     depart::init(options.exec_seen);
 }
+
+/// Whose long lists give their memory back when they are empty.
+static LISTS: [fn(); 6] =
+    [spaces::trim, clone::trim, depart::trim, cpus::trim, oom::trim, accounts::trim];
 
 /// Decides what is done about the CPU's leaks, and prepares it. Before the first page table.
 fn mitigate(policy: Policy) {

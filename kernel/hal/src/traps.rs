@@ -7,6 +7,9 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use spin::Once;
 
+/// [`Regs::orig_rax`] of registers that do not belong to a system call.
+pub const NO_CALL: u64 = u64::MAX;
+
 /// User registers at entry, in Linux' `pt_regs` order.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,10 +1,6 @@
-//! Page frames whose memory is bad: they are never handed out again, and Linux is told, which then
-//! keeps them back when the instance's memory returns to it (HWPoison).
+//! Page frames whose memory is bad: they are never handed out again.
 
-use crate::base::frames;
-use crate::sched::doorbell;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use hanare_abi::boot::EVENT_BAD_MEMORY;
 use hanare_hal::memory;
 use spin::Mutex;
 
@@ -15,12 +11,13 @@ static FRAMES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static ADDING: Mutex<()> = Mutex::new(());
 
-/// Keeps the frame of `paddr` back from now on, whoever has it. It may be Linux' own.
-pub fn add(paddr: u64) {
+/// Keeps the frame of `paddr` back from now on, whoever has it. It may be Linux' own. True: that
+/// is new, and Linux is to be told.
+pub fn add(paddr: u64) -> bool {
     let frame = paddr & !4095;
     let guard = ADDING.lock();
     if contains(frame, 0) {
-        return;
+        return false;
     }
     let count = COUNT.load(Ordering::Relaxed);
     assert!(count < MOST, "more than {MOST} pages of bad memory");
@@ -30,7 +27,7 @@ pub fn add(paddr: u64) {
     let whose =
         if memory::is_ours(frame, 4096) { "this instance's, not used again" } else { "Linux'" };
     crate::info!("memory: the page {frame:#x} is bad ({whose}); {} in all", count + 1);
-    doorbell::ring(EVENT_BAD_MEMORY, frame >> 12);
+    true
 }
 
 /// Whether one of the `1 << order` frames from `paddr` on is bad.
@@ -41,18 +38,4 @@ pub fn contains(paddr: u64, order: u32) -> bool {
         && FRAMES[..count]
             .iter()
             .any(|f| (paddr..paddr + (4096 << order)).contains(&f.load(Ordering::Relaxed)))
-}
-
-/// Frees an allocated block but for its bad frames.
-pub fn free_others(paddr: u64, order: u32) {
-    if order > 0 {
-        frames::split(paddr, order);
-    }
-    for page in (paddr..paddr + (4096 << order)).step_by(4096) {
-        if contains(page, 0) {
-            frames::uncharge(page);
-        } else {
-            frames::free(page, 0);
-        }
-    }
 }

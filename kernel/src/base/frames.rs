@@ -1,7 +1,6 @@
 //! Physical memory: one buddy zone per chunk, grouped by NUMA node, and the
 //! quarantine of frames that Linux still holds.
 
-use crate::base::chain::{Chain, Run};
 use crate::base::{badmemory, failing};
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::MemoryChunk;
@@ -163,7 +162,7 @@ fn alloc_keeping(order: u32, keep: impl Fn(&Zone<'static>) -> usize) -> Option<u
         if !badmemory::contains(paddr, order) {
             return Some(paddr);
         }
-        badmemory::free_others(paddr, order);
+        free_others(paddr, order);
     }
 }
 
@@ -201,7 +200,7 @@ pub fn join(paddr: u64, order: u32) -> bool {
 /// Gives a block back, but for bad memory in it.
 pub fn free(paddr: u64, order: u32) {
     if badmemory::contains(paddr, order) {
-        return badmemory::free_others(paddr, order);
+        return free_others(paddr, order);
     }
     let group = with_zone(paddr, |z| {
         let marks = z.frame(Pfn(paddr / 4096)).marks;
@@ -211,8 +210,22 @@ pub fn free(paddr: u64, order: u32) {
     GROUPS.uncharge(group, 1 << order);
 }
 
+/// Frees an allocated block but for its bad frames.
+fn free_others(paddr: u64, order: u32) {
+    if order > 0 {
+        split(paddr, order);
+    }
+    for page in (paddr..paddr + (4096 << order)).step_by(4096) {
+        if badmemory::contains(page, 0) {
+            uncharge(page);
+        } else {
+            free(page, 0);
+        }
+    }
+}
+
 /// A page that is never free again is charged to nobody.
-pub fn uncharge(paddr: u64) {
+fn uncharge(paddr: u64) {
     let group = with_zone(paddr, |z| {
         core::mem::take(&mut z.frame_mut(Pfn(paddr / 4096)).marks) >> GROUP_SHIFT
     });
@@ -266,26 +279,6 @@ impl TableSource for UserTables {
     fn free_table(&mut self, paddr: u64) {
         free(paddr, 0);
     }
-}
-
-/// Frames that were unmapped here while Linux still held a reference (I/O in
-/// flight). They are asked for again by `mm::quarantine::retry_quarantine`.
-static QUARANTINE: Mutex<Chain> = Mutex::new(Chain::new());
-
-/// Puts a run of single pages into quarantine. It stays a run of its own: a page that Linux holds
-/// holds all of its run.
-pub fn quarantine(paddr: u64, pages: u32) {
-    QUARANTINE.lock().push_apart(Run { frame: paddr, pages, large: false });
-}
-
-/// Bytes in quarantine.
-pub fn quarantined() -> u64 {
-    QUARANTINE.lock().pages() * 4096
-}
-
-/// Takes everything out of quarantine, to be looked at again.
-pub fn take_quarantine() -> Chain {
-    core::mem::take(&mut *QUARANTINE.lock())
 }
 
 /// The number that the owner of a block keeps with its first page, see `chain`.

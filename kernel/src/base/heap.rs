@@ -19,6 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use hanare_core::errno::{self, Result};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{memory, percpu};
+use spin::Once;
 use talc::{ErrOnOom, OomHandler, Span, Talc, Talck};
 
 /// Each time the heap is full it gets this much more (order of pages); less where memory is in
@@ -264,15 +265,18 @@ pub fn init() {
     HEAP.reserve.init();
 }
 
+/// See [`init_lists`].
+static LISTS: Once<&[fn()]> = Once::new();
+
+/// Functions that give the memory of long lists back which are empty now, see [`trim`].
+pub fn init_lists(trims: &'static [fn()]) {
+    LISTS.call_once(|| trims);
+}
+
 /// Takes back what the heap was given and uses nothing of. First, lists that were long
 /// once and are empty now give their memory back: one would hold a whole piece.
 pub fn trim() {
-    crate::process::spaces::trim();
-    crate::process::clone::trim();
-    crate::process::depart::trim();
-    crate::sched::cpus::trim();
-    crate::process::oom::trim();
-    crate::base::accounts::trim();
+    LISTS.get().into_iter().flat_map(|all| all.iter()).for_each(|trim| trim());
     let mut talc = HEAP.talc.lock();
     for i in 0..PIECES_MAX {
         let Some(span) = talc.oom_handler.pieces[i].as_ref().map(|p| p.span) else { continue };

@@ -3,10 +3,13 @@
 pub mod accounts;
 pub mod badmemory;
 pub mod chain;
+pub mod counts;
 pub mod failing;
 pub mod frames;
 pub mod heap;
 pub mod log;
+pub mod log_limit;
 pub mod pages;
+pub mod quarantine;
 pub mod stacks;
 pub mod time;

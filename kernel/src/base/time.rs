@@ -4,6 +4,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_core::time::{Clock, read_clock};
 use hanare_hal::{cpu, shared};
 
+/// A deadline, TSC value, that never comes.
+pub const NEVER: u64 = u64::MAX;
+
 static BOOT_TSC: AtomicU64 = AtomicU64::new(0);
 
 /// Remembers when this kernel came up.

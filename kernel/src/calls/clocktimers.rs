@@ -9,9 +9,9 @@ use crate::base::heap;
 use crate::calls::put;
 use crate::link::delegate;
 use crate::process::cputime::{self, CpuClock};
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::{Process, futex};
-use crate::sched::cpus;
 use alloc::vec::Vec;
 use hanare_core::cputimer::IntervalTimer;
 use hanare_core::errno::{self, Result};
@@ -34,7 +34,7 @@ pub struct ClockTimer {
 /// timer_create, on whatever clock. Linux tells the number here, so that its timer goes again
 /// if the program cannot have it.
 pub fn create(clock: u64, event: u64, at: u64) -> Result<u64> {
-    let thread = cpus::current();
+    let thread = thread::current();
     let p = &thread.process;
     let ours = CpuClock::of(clock as i32, p);
     let scratch = p.write_scratch(thread.slot_index, &[0; 4]).map_err(|_| errno::EAGAIN)?;
@@ -70,7 +70,7 @@ pub fn delete(id: u32) -> bool {
 pub fn serve(number: u16, a: &[u64; 6]) -> Option<Result<u64>> {
     const SETTIME: u16 = 223;
     const GETTIME: u16 = 224;
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     if !p.cpu_timers.with_clock_timers(|timers| timers.iter().any(|t| t.id == a[0] as u32)) {
         return None;
     }

@@ -1,11 +1,12 @@
 //! Delegated calls, and the hooks of those that have consequences here.
 
+use crate::base::log_limit;
 use crate::calls::{clocktimers, mmap, rlimits};
 use crate::gate::ptrace;
 use crate::link::{delegate, slots};
 use crate::mm::limits;
+use crate::process::thread;
 use crate::process::{Ids, Process, cputime, rights, timens, waited};
-use crate::sched::cpus;
 use crate::signal::restart::Interrupted;
 use crate::signal::{pending, signals, unhandled};
 use core::sync::atomic::Ordering;
@@ -89,7 +90,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
                 return result;
             }
         }
-        Hook::Msync => return mmap::msync(cpus::current(), args[0], args[1], args[2]),
+        Hook::Msync => return mmap::msync(thread::current(), args[0], args[1], args[2]),
         Hook::SigWait if row.number == number::RT_SIGTIMEDWAIT => {
             if let Some(result) = pending::waited(&args) {
                 return result;
@@ -104,13 +105,13 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         }
         // Only a process of one thread may do some of this.
         Hook::Credentials if matches!(row.number, number::UNSHARE | number::SETNS) => {
-            let me = cpus::current();
+            let me = thread::current();
             if me.process.thread_count() == 1 {
                 slots::dismiss(&me.process);
             }
             me.is_apart.store(true, Ordering::Relaxed); // of which execve has to know
         }
-        Hook::Wait if cpus::current().process.traces.load(Ordering::Relaxed) => {
+        Hook::Wait if thread::current().process.traces.load(Ordering::Relaxed) => {
             return ptrace::wait(row, args);
         }
         _ => {}
@@ -118,17 +119,17 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
     let result = forward(row, args)?;
     match hook {
         Hook::Credentials => {
-            slots::rights_changed(cpus::current());
+            slots::rights_changed(thread::current());
             refresh_ids();
             time_namespace(row, &args);
         }
-        Hook::Attributes => slots::attributes_changed(cpus::current()),
-        Hook::Rights => slots::rights_changed(cpus::current()),
+        Hook::Attributes => slots::attributes_changed(thread::current()),
+        Hook::Rights => slots::rights_changed(thread::current()),
         Hook::Personality => personality(args[0] as u32),
         Hook::Rlimit => take_limits(row, &args),
         Hook::Timer if row.number == number::TIMER_DELETE => cputime::timer_deleted(args[0]),
         Hook::Sysinfo => return super::machine::sysinfo(args[0]),
-        Hook::Wait => waited::waited(&cpus::current().process, row, &args, result)?,
+        Hook::Wait => waited::waited(&thread::current().process, row, &args, result)?,
         Hook::Path => not_hidden(row, &args)?,
         _ => {}
     }
@@ -166,7 +167,7 @@ pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
         _ => None,
     };
     if let Some(what) = interrupted {
-        cpus::current().signals.lock().set_interrupted(what);
+        thread::current().signals.lock().set_interrupted(what);
         return Err(errno::EINTR);
     }
     match Errno::from_return(result) {
@@ -185,7 +186,7 @@ fn failed(row: &Row, args: &[u64; 6], error: Errno) -> Result<u64> {
 fn to_self(row: &Row, a: &[u64; 6]) -> bool {
     const SI_USER: i32 = 0;
     const SI_TKILL: i32 = -6;
-    let thread = cpus::current();
+    let thread = thread::current();
     let tid = |v: u64| v as u32 == thread.slot.tid();
     let pid = |v: u64| v as u32 == thread.process.identity.lock().pid;
     match row.number {
@@ -201,7 +202,7 @@ fn to_self(row: &Row, a: &[u64; 6]) -> bool {
 /// `ESRCH`: a signal for a thread of this process that has ended. Linux may not know
 /// yet: the worker ends on its own time.
 fn to_ended(row: &Row, a: &[u64; 6]) -> Result<()> {
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let tid = match row.number {
         number::KILL | number::TKILL => a[0],
         number::TGKILL | number::RT_TGSIGQUEUEINFO if a[0] as u32 == p.identity.lock().pid => a[1],
@@ -220,22 +221,22 @@ fn not_counted(args: &[u64; 6]) -> Result<()> {
     if args[4] & PID_CGROUP != 0 || tid == EVERY_TASK || rlimits::target(tid.into()).is_none() {
         return Ok(());
     }
-    if unhandled::may_say() {
+    if log_limit::may_say() {
         crate::info!(
             "{}: perf_event_open: programs on the LWK are not counted, see docs/compatibility.md",
-            unhandled::name_of(cpus::current())
+            unhandled::name_of(thread::current())
         );
     }
     Err(errno::ENOENT)
 }
 
 fn not_control(fd: u64) -> Result<()> {
-    let control = cpus::current().process.identity.lock().control_fd;
+    let control = thread::current().process.identity.lock().control_fd;
     if fd as u32 == control { Err(errno::EBADF) } else { Ok(()) }
 }
 
 fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
-    let control = u64::from(cpus::current().process.identity.lock().control_fd);
+    let control = u64::from(thread::current().process.identity.lock().control_fd);
     let (first, last) = (args[0] & 0xffff_ffff, args[1] & 0xffff_ffff);
     if !(first..=last).contains(&control) {
         return forward(row, args);
@@ -251,7 +252,7 @@ fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
 fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
     let (tid, signal) = (args[1] as u32, args[2] as u32);
     let code = args[3].checked_add(8).and_then(|at| usercopy::read_u64(at).ok());
-    let target = cpus::current()
+    let target = thread::current()
         .process
         .threads()
         .find(|t| t.slot.tid() == tid && code.is_some_and(|code| code as i32 == SI_QUEUE));
@@ -280,21 +281,21 @@ fn with_mask(row: &Row, mut args: [u64; 6]) -> Result<u64> {
     if pointer != 0
         && let Ok(mask) = usercopy::read_u64(pointer)
     {
-        cpus::current().signals.lock().begin_temporary(SigSet(mask));
-        signals::retarget(&cpus::current().process);
+        thread::current().signals.lock().begin_temporary(SigSet(mask));
+        signals::retarget(&thread::current().process);
         if let Ok(other) = interruptible(SigSet(mask), args[place], size) {
             args[place] = other;
         }
     }
     let result = forward(row, args);
-    cpus::current().signals.lock().end_temporary();
+    thread::current().signals.lock().end_temporary();
     result
 }
 
 /// A worker is interrupted by SIGBUS: where its mask for a call lies without that one, or
 /// the copy of the `size` bytes at `argument` that points there. `Err`: it stays as it is.
 pub fn interruptible(mask: SigSet, argument: u64, size: usize) -> Result<u64> {
-    let thread = cpus::current();
+    let thread = thread::current();
     if !mask.contains(SIGBUS) {
         return Ok(argument);
     }
@@ -317,14 +318,14 @@ pub fn refresh_ids() {
     let ask = |nr| delegate::linux(nr, [0; 6]).unwrap_or(0) as u32;
     let ids = [number::GETUID, number::GETEUID, number::GETGID, number::GETEGID].map(ask);
     let [uid, euid, gid, egid] = ids;
-    *cpus::current().ids.lock() = Ids { uid, euid, gid, egid };
+    *thread::current().ids.lock() = Ids { uid, euid, gid, egid };
 }
 
 /// unshare(CLONE_NEWTIME) is for the children to come and, in newer Linux, the next program;
 /// setns at once.
 fn time_namespace(row: &Row, args: &[u64; 6]) {
     const NEWTIME: u64 = 0x80;
-    let thread = cpus::current();
+    let thread = thread::current();
     match row.number {
         number::UNSHARE if args[0] & NEWTIME != 0 => {
             thread.process.identity.lock().time.children = true
@@ -341,7 +342,7 @@ const ONLY_ASKS: u32 = !0;
 /// What execve and the memory calls will look at.
 fn personality(wanted: u32) {
     const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
-    let thread = cpus::current();
+    let thread = thread::current();
     slots::attributes_changed(thread);
     if wanted != ONLY_ASKS {
         let mut id = thread.process.identity.lock();
@@ -368,7 +369,7 @@ fn take_limits(row: &Row, args: &[u64; 6]) {
     };
     let Ok(soft) = usercopy::read_u64(pointer) else { return };
     let Some(p) = rlimits::target(pid) else { return };
-    let own = core::ptr::eq(&*p, &*cpus::current().process);
+    let own = core::ptr::eq(&*p, &*thread::current().process);
     if !own && rights::may(MAY_LIMIT, pid as u32, &p).is_err() {
         return;
     }

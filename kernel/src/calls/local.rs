@@ -8,10 +8,11 @@ use crate::link::{delegate, slots};
 use crate::process::clone::{self, Request};
 use crate::process::spaces;
 use crate::process::target::{self, Target};
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::usage::Usage;
 use crate::process::{Ids, NOT_MAPPED, Process, cputime, exec, futex, rights, share, timens};
-use crate::sched::balance::CpuMask;
+use crate::sched::cpu_mask::CpuMask;
 use crate::sched::cpus;
 use crate::sched::tlb::{self, CpuSet};
 use crate::signal::{dispositions, restart, sigframe, signals};
@@ -34,7 +35,7 @@ const SYS_EXIT_GROUP: u32 = 231;
 /// Serves a call; `None` if `regs` were replaced (exec, sigreturn, exit).
 pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>> {
     let a = arguments(regs);
-    let thread = cpus::current();
+    let thread = thread::current();
     let p = &thread.process;
     Some(match call {
         LocalCall::Mmap => mmap::mmap(thread, a[0], a[1], a[2], a[3], a[4], a[5]),
@@ -131,7 +132,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
 /// One of the running thread's ids that Linux has told. One that is not mapped in the user namespace may
 /// become so whenever somebody writes the map, so Linux is asked again.
 fn own_id(row: &Row, which: fn(&mut Ids) -> &mut u32) -> Result<u64> {
-    let ids = &cpus::current().ids;
+    let ids = &thread::current().ids;
     let known = *which(&mut ids.lock());
     if known != NOT_MAPPED {
         return Ok(known.into());
@@ -151,7 +152,7 @@ fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
     let ns = match timens::now(p, clock) {
         Some(ns) => ns,
         None if clock == Clock::ThreadCpu => {
-            let (user, system) = cputime::thread_ns(cpus::current());
+            let (user, system) = cputime::thread_ns(thread::current());
             user + system
         }
         None => cputime::process_ns(p),
@@ -199,11 +200,11 @@ fn getrusage(a: &[u64; 6], p: &Process) -> Result<u64> {
     let used = match a[0] as i32 {
         SELF => Usage::of(p),
         THREAD => {
-            let (user_ns, system_ns) = cputime::thread_ns(cpus::current());
+            let (user_ns, system_ns) = cputime::thread_ns(thread::current());
             Usage {
                 user_ns,
                 system_ns,
-                faults: cpus::current().counts.faults.load(Ordering::Relaxed),
+                faults: thread::current().counts.faults.load(Ordering::Relaxed),
                 ..Usage::of(p)
             }
         }
@@ -231,7 +232,7 @@ fn times(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
 /// The LWK's thread with the id of a sched_* call; 0: the caller.
 fn thread_of(p: &Process, id: u32) -> Option<Arc<Thread>> {
     if id == 0 {
-        return Some(cpus::current_arc());
+        return Some(thread::current_arc());
     }
     p.threads().find(|t| t.slot.tid() == id).or_else(|| spaces::find_thread(p, id))
 }
@@ -304,13 +305,13 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
 
 /// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
-    crate::gate::ptrace::on_exit(cpus::current(), (status as u32 & 0xff) << 8);
+    crate::gate::ptrace::on_exit(thread::current(), (status as u32 & 0xff) << 8);
     end_thread(SYS_EXIT_GROUP, status)
 }
 
 /// Ends the running thread; if it is the last one, the process by that last call.
 pub fn end_thread(last: u32, argument: u64) -> ! {
-    let thread = cpus::current();
+    let thread = thread::current();
     if thread.process.leave(thread) {
         share::leave(thread);
         futex::forget_empty_robust(thread);
@@ -333,7 +334,7 @@ fn set_robust_list(head: u64, size: u64) -> Result<u64> {
     if size != 24 {
         return Err(errno::EINVAL);
     }
-    let thread = cpus::current();
+    let thread = thread::current();
     thread.robust_list.store(head, Ordering::Relaxed);
     // A thread that blocks all signals is one that glibc has just begun: it will open
     // its mask in a moment, which is a call.
@@ -345,7 +346,7 @@ fn set_robust_list(head: u64, size: u64) -> Result<u64> {
 
 /// get_robust_list(2): of a thread of this process; Linux knows no other's.
 fn get_robust_list(row: &Row, a: &[u64; 6]) -> Result<u64> {
-    let me = cpus::current();
+    let me = thread::current();
     let mut head = None;
     me.process.each_thread(|t| {
         if a[0] == 0 && core::ptr::eq(&**t, me) || a[0] != 0 && t.slot.tid() == a[0] as u32 {
@@ -427,14 +428,14 @@ fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let mask = usercopy::read_u64(a[0]).map_err(|_| errno::EFAULT)?;
-    cpus::current().signals.lock().begin_temporary(SigSet(mask));
-    signals::retarget(&cpus::current().process);
+    thread::current().signals.lock().begin_temporary(SigSet(mask));
+    signals::retarget(&thread::current().process);
     let mut args = *a;
     if let Ok(pointer) = super::delegated::interruptible(SigSet(mask), args[0], 0) {
         args[0] = pointer;
     }
     let result = super::delegated::forward(row, args);
-    cpus::current().signals.lock().end_temporary();
+    thread::current().signals.lock().end_temporary();
     result
 }
 

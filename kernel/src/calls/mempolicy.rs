@@ -6,7 +6,7 @@ use crate::calls::rlimits;
 use crate::link::delegate;
 use crate::mm::limits;
 use crate::process::rights;
-use crate::sched::cpus;
+use crate::process::thread;
 use alloc::sync::Arc;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::MAY_SCHEDULE;
@@ -57,7 +57,7 @@ fn read_nodes(at: u64, max_node: u64) -> Result<Nodes> {
 pub fn set(mode: u64, at: u64, max_node: u64) -> Result<u64> {
     check_mode(mode as u32)?;
     let policy = Policy::new(mode as u32, read_nodes(at, max_node)?, &nodes())?;
-    *cpus::current().policy.lock() = policy;
+    *thread::current().policy.lock() = policy;
     Ok(0)
 }
 
@@ -73,8 +73,8 @@ pub fn mbind(a: &[u64; 6]) -> Result<u64> {
     if flags & !(STRICT | MOVE | MOVE_ALL) != 0 {
         return Err(errno::EINVAL);
     }
-    let p = &cpus::current().process;
-    if flags & MOVE_ALL != 0 && cpus::current().ids.lock().euid != 0 {
+    let p = &thread::current().process;
+    if flags & MOVE_ALL != 0 && thread::current().ids.lock().euid != 0 {
         return Err(errno::EPERM);
     }
     let end = start.wrapping_add(len.wrapping_add(SMALL - 1) & !(SMALL - 1));
@@ -116,7 +116,7 @@ pub fn migrate_pages(a: &[u64; 6]) -> Result<u64> {
     };
     let Some(p) = rlimits::target(pid) else { return Ok(of_linux) };
     // That was the worker's word.
-    if !Arc::ptr_eq(&p, &cpus::current().process) {
+    if !Arc::ptr_eq(&p, &thread::current().process) {
         rights::may(MAY_SCHEDULE, pid as u32, &p)?;
     }
     let mut pages = 0;
@@ -141,7 +141,7 @@ pub fn get(mode_to: u64, nodes_to: u64, max_node: u64, addr: u64, flags: u64) ->
     if flags & !(NODE | ADDR | MEMS_ALLOWED) != 0 || nodes_to != 0 && max_node < node_ids {
         return Err(errno::EINVAL);
     }
-    let own = || *cpus::current().policy.lock();
+    let own = || *thread::current().policy.lock();
     let (mode, mask) = match flags {
         0 | NODE if addr != 0 => return Err(errno::EINVAL),
         0 => (own().mode, own().nodes),
@@ -171,7 +171,7 @@ pub fn get(mode_to: u64, nodes_to: u64, max_node: u64, addr: u64, flags: u64) ->
 }
 
 fn at_address(addr: u64) -> Result<Policy> {
-    let mm = cpus::current().process.mm.lock();
+    let mm = thread::current().process.mm.lock();
     if mm.vmas.find(addr).is_none() {
         return Err(errno::EFAULT);
     }
@@ -182,7 +182,7 @@ fn at_address(addr: u64) -> Result<Policy> {
 fn node_of(addr: u64) -> Result<u32> {
     let mut byte = [0];
     usercopy::read(addr, &mut byte).map_err(|_| errno::EFAULT)?;
-    let leaf = cpus::current().process.mm.lock().table.find(addr).ok_or(errno::EFAULT)?;
+    let leaf = thread::current().process.mm.lock().table.find(addr).ok_or(errno::EFAULT)?;
     // A page of Linux' own: its node is not known here.
     Ok(if leaf.entry & pte::FOREIGN != 0 { 0 } else { frames::node_of(leaf.frame()) })
 }

@@ -21,7 +21,7 @@ pub use delegated::{forget_read_implies_exec, forward};
 pub use local::end_thread;
 
 use crate::gate::observe;
-use crate::sched::cpus;
+use crate::process::thread;
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::{self, Row, Service};
 use hanare_hal::traps::Regs;
@@ -38,7 +38,7 @@ pub fn entry(regs: &mut Regs) {
     // As Linux: the number is a 32-bit value.
     let number = u64::from(regs.orig_rax as u32);
     regs.orig_rax = number;
-    if cpus::current().process.observed.is_on() {
+    if thread::current().process.observed.is_on() {
         return observe::call(regs);
     }
     serve(regs, number);
@@ -46,7 +46,7 @@ pub fn entry(regs: &mut Regs) {
 
 /// Serves a call; `None` if the registers are another context's afterwards.
 pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
-    if cpus::current().seccomp.is_on() {
+    if thread::current().seccomp.is_on() {
         match seccomp::judge(regs) {
             Judged::Allowed => {}
             Judged::Answered => return Some(()),
@@ -82,7 +82,7 @@ pub fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
 fn refused(row: &Row, error: errno::Errno, why: &str) -> Result<u64> {
     crate::debug!(
         "pid {}: {} refused: {why}",
-        cpus::current().process.identity.lock().pid,
+        thread::current().process.identity.lock().pid,
         row.name
     );
     Err(error)

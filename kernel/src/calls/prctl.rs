@@ -2,8 +2,8 @@
 
 use crate::calls::seccomp;
 use crate::link::slots;
+use crate::process::thread;
 use crate::process::usertsc;
-use crate::sched::cpus;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::Row;
@@ -33,7 +33,7 @@ const TSC_SIGSEGV: u64 = 2;
 
 /// Serves a call.
 pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
-    let thread = cpus::current();
+    let thread = thread::current();
     match a[0] as u32 {
         option::SET_SECCOMP => seccomp::prctl(a[1], a[2]),
         option::GET_SECCOMP => Ok(u64::from(thread.seccomp.mode())),

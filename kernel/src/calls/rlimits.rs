@@ -3,9 +3,8 @@
 use crate::link::delegate;
 use crate::mm::limits::Limits;
 use crate::process::spaces;
-use crate::process::thread::Thread;
+use crate::process::thread::{self, Thread};
 use crate::process::{Process, rights};
-use crate::sched::cpus;
 use alloc::sync::Arc;
 use hanare_abi::service::MAY_LIMIT;
 use hanare_core::errno::{self, Result};
@@ -87,7 +86,7 @@ pub fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
 
 /// The process of the instance that `prlimit64` names; `None`: one of Linux'.
 pub fn target(pid: u64) -> Option<Arc<Process>> {
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let own = pid as u32 == 0 || pid as u32 == p.identity.lock().pid;
     if own {
         Some(p.clone())
@@ -114,7 +113,7 @@ pub fn address_space(number: u16, a: &[u64; 6]) -> Option<Result<u64>> {
 }
 
 fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result<u64> {
-    let me = cpus::current();
+    let me = thread::current();
     let (soft, known) = {
         let id = p.identity.lock();
         (id.as_soft, id.as_hard)

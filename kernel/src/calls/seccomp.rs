@@ -12,6 +12,7 @@ use crate::gate::coredump;
 use crate::link::{delegate, slots};
 use crate::mm::limits;
 use crate::process::Process;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use crate::signal::signals;
@@ -143,7 +144,7 @@ pub fn judge(regs: &mut Regs) -> Judged {
     const WRITE: u64 = 1;
     const RT_SIGRETURN: u64 = 15;
     const EXIT: u64 = 60;
-    let thread = cpus::current();
+    let thread = thread::current();
     match thread.seccomp.mode() {
         STRICT if matches!(regs.orig_rax, READ | WRITE | RT_SIGRETURN | EXIT) => Judged::Allowed,
         STRICT => end_thread(OP_EXIT_SIGNAL, u64::from(signal::SIGKILL)),
@@ -218,7 +219,7 @@ pub fn prctl(mode: u64, filter: u64) -> Result<u64> {
 }
 
 fn set_strict() -> Result<u64> {
-    let thread = cpus::current();
+    let thread = thread::current();
     if thread.seccomp.mode() == FILTER {
         return Err(errno::EINVAL);
     }
@@ -234,7 +235,7 @@ fn set_filter(flags: u64, from: u64) -> Result<u64> {
     if flags & !(flag::TSYNC | flag::LOG | flag::SPEC_ALLOW | flag::TSYNC_ESRCH) != 0 {
         return Err(errno::EINVAL);
     }
-    let thread = cpus::current();
+    let thread = thread::current();
     let p = &thread.process;
     // Filters cost kernel memory, as threads and processes do: they leave the kernel its share.
     if !limits::room_for_tasks() {
@@ -260,7 +261,7 @@ struct Turn<'a>(&'a Process);
 
 impl Turn<'_> {
     fn take(p: &Process) -> Result<Turn<'_>> {
-        let thread = cpus::current();
+        let thread = thread::current();
         // The one whose turn it is waits for Linux, which may wait for this CPU: no spinning.
         while p.filtering.swap(true, Ordering::Acquire) {
             cpus::wait(&Waiting(thread), 0);

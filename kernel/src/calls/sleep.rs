@@ -2,9 +2,9 @@
 
 use crate::calls::{self, put};
 use crate::process::cputime::{self, CpuClock};
+use crate::process::thread;
 use crate::process::until::Until;
 use crate::process::{Process, futex, timens};
-use crate::sched::cpus;
 use crate::signal::restart::{Interrupted, Rest};
 use alloc::sync::Arc;
 use hanare_core::errno::{self, Result};
@@ -77,7 +77,7 @@ fn begin(kind: Kind, flags: u64, request: u64, remaining: u64) -> Result<u64> {
 impl Sleep {
     fn now(&self) -> Result<u64> {
         match &self.kind {
-            Kind::Clock(clock) => Ok(timens::now(&cpus::current().process, *clock).unwrap_or(0)),
+            Kind::Clock(clock) => Ok(timens::now(&thread::current().process, *clock).unwrap_or(0)),
             Kind::Cpu(process, clock) => clock.now(process).ok_or(errno::ESRCH),
         }
     }
@@ -86,7 +86,7 @@ impl Sleep {
     fn pause(&self, left: u64) -> Until {
         const LOOK_NS: u64 = 1_000_000;
         match &self.kind {
-            Kind::Clock(clock) => Until::at(&cpus::current().process, *clock, self.end),
+            Kind::Clock(clock) => Until::at(&thread::current().process, *clock, self.end),
             // It can come no sooner than with all of the threads running.
             Kind::Cpu(process, _) => Until::after(
                 (left
@@ -114,7 +114,7 @@ impl Sleep {
     }
 
     fn interrupted(self, left: u64) -> Result<u64> {
-        let signals = &cpus::current().signals;
+        let signals = &thread::current().signals;
         if self.absolute {
             signals.lock().set_interrupted(Interrupted::Local(Restart::NoHand));
         } else {

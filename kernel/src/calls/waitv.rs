@@ -8,8 +8,8 @@ use crate::base::heap;
 use crate::calls;
 use crate::process::Process;
 use crate::process::futex::{self, Sleeper, Word};
+use crate::process::thread;
 use crate::process::until::Until;
-use crate::sched::cpus;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
@@ -47,14 +47,14 @@ pub fn futex_waitv(row: &Row, a: &[u64; 6]) -> Result<u64> {
     }
     let until = timeout(a[3], a[4] as i32)?;
     let words = words(a[0], count as usize)?;
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let on_linux: Vec<bool> =
         words.iter().map(|w| w.flags & PRIVATE == 0 && futex::is_linux(p, w.addr)).collect();
     if on_linux.iter().all(|&l| l) {
         return calls::forward(row, *a);
     }
     let mixed = on_linux.contains(&true);
-    let thread = cpus::current();
+    let thread = thread::current();
     thread.futex_woken.store(false, Ordering::Relaxed);
     let local = || words.iter().enumerate().filter(|&(i, _)| !on_linux[i]);
     for (i, w) in local() {
@@ -82,7 +82,7 @@ fn timeout(pointer: u64, clock: i32) -> Result<Until> {
         .filter(|c| matches!(c, Clock::Realtime | Clock::Monotonic))
         .ok_or(errno::EINVAL)?;
     let ns = futex::read_timespec(pointer)?;
-    Ok(Until::at(&cpus::current().process, clock, ns))
+    Ok(Until::at(&thread::current().process, clock, ns))
 }
 
 fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
@@ -125,7 +125,7 @@ fn give_up<'a>(p: &Process, words: impl Iterator<Item = (usize, &'a Waiter)>) ->
 
 /// The rest of a wait on words of both kinds.
 fn wait_on_linux(row: &Row, a: &[u64; 6], words: &[Waiter], on_linux: &[bool]) -> Result<u64> {
-    let thread = cpus::current();
+    let thread = thread::current();
     let p = &thread.process;
     let mut told = words.to_vec();
     let kinds = || on_linux.iter().copied();

@@ -1,8 +1,8 @@
 //! Debug registers of threads, which a tracer sets (`PTRACE_POKEUSER`): watchpoints and
 //! breakpoints of the CPU.
 
+use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::sched::cpus;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::debugregs::{DebugRegisters, STATUS_HITS, STATUS_STEP};
 use hanare_core::errno::Result;
@@ -100,7 +100,7 @@ pub enum Cause {
 /// A debug exception of the running thread.
 pub fn exception(regs: &mut Regs) -> Cause {
     let dr6 = debugregs::take_status();
-    let thread = cpus::current();
+    let thread = thread::current();
     let (hits, before) = thread.debug.registers.lock().met(dr6);
     if before {
         regs.rflags |= RESUME_FLAG;

@@ -1,6 +1,7 @@
 //! Restartable sequences: a thread's registered area says on which CPU it runs, and a
 //! critical section that was disturbed is left by its abort handler.
 
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use crate::signal::signals;
@@ -53,7 +54,7 @@ impl OfThread {
 
 /// rseq(2).
 pub fn register(addr: u64, len: u64, flags: u64, signature: u64) -> Result<u64> {
-    let own = &cpus::current().rseq;
+    let own = &thread::current().rseq;
     let area = rseq::change(
         own.area(),
         addr,

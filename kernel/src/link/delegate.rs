@@ -1,9 +1,11 @@
 //! The delegated call: post to the slot, wait, take the answer.
 
+use crate::base::counts;
 use crate::gate::observe;
 use crate::link::bells;
+use crate::process::Process;
+use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::process::{Process, info};
 use crate::sched::{cpus, doorbell};
 use crate::signal::dispositions;
 use core::cell::Cell;
@@ -84,7 +86,7 @@ impl cpus::Wait for Answer<'_> {
 /// serves another thread next (`OP_INTERRUPT` sees to it that it ends soon). What keeps the
 /// memory of its process the same on both sides is done all the same: the process goes on.
 pub fn call(nr: u32, args: [u64; 6]) -> i64 {
-    let thread = cpus::current();
+    let thread = thread::current();
     if thread.process.owes.load(Ordering::Relaxed) && !thread.must_end() {
         dispositions::tell_owed(thread);
     }
@@ -113,7 +115,7 @@ fn until_begun(mut ask: impl FnMut() -> i64) -> i64 {
 /// A short call that a thread makes which has to end, but for whose process there still
 /// is a proxy.
 pub fn last_word(nr: u32, args: [u64; 6]) {
-    let thread = cpus::current();
+    let thread = thread::current();
     let is_killed = || thread.process.is_killed();
     until_begun(|| if is_killed() { errno::EINTR.as_return() } else { begin(thread, nr, args) });
 }
@@ -123,7 +125,7 @@ fn begin(thread: &Thread, nr: u32, args: [u64; 6]) -> i64 {
     shared::cpu(percpu::index()).count_delegated_call();
     observe::asks(thread, nr);
     thread.process.last_mapped.asked(nr);
-    info::count(&thread.counts.delegated);
+    counts::count(&thread.counts.delegated);
     // The second cache line of the slot only when something changed.
     let mask = thread.signals.lock().mask();
     if thread.slot.sigmask() != mask {
@@ -179,7 +181,7 @@ pub fn last_call(nr: u32, args: [u64; 6]) {
         }
         fn announce(&self, _: bool) {}
     }
-    let thread = cpus::current();
+    let thread = thread::current();
     let _ = call(nr, args);
     // An abortable worker may have answered "not started": say it again.
     while !thread.process.is_killed() {

@@ -1,21 +1,13 @@
-//! Requests of the module: one function for each kind.
+//! Requests of the module: the ring of each CPU, and those that wait.
 
-use crate::base::{failing, frames};
-use crate::machinecheck;
-use crate::mm::linux::{self, Lack};
-use crate::process::{Process, exec, info, share, spaces, until};
+use crate::sched::requests::{self, Server};
 use crate::sched::{cpus, doorbell};
-use crate::signal::signals;
-use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 use hanare_abi::boot::{EVENT_REQUEST, INBOUND_ENTRIES};
-use hanare_abi::layout::{SCRATCH_BASE, SLOT_BASE};
 use hanare_abi::request as abi;
-use hanare_core::errno;
-use hanare_core::groups;
 use hanare_hal::boot::CPUS_MAX;
-use hanare_hal::{cpu, percpu, shared};
-use hanare_ikc::{RequestCall, RequestRef};
+use hanare_hal::{percpu, shared};
+use spin::Once;
 
 /// Requests that have been taken from the ring and are still to be served, oldest first: a ring
 /// of which only its CPU knows. There are no more than the ring of the requests has room for.
@@ -53,6 +45,21 @@ static DEFERRED: [Deferred; CPUS_MAX] = [const {
         end: AtomicU32::new(0),
     }
 }; CPUS_MAX];
+
+/// Serves the request with a number, and [completes](complete) it now or later.
+type Serve = fn(u32);
+
+static SERVE: Once<Serve> = Once::new();
+
+/// Requests are served from now on, by the layers that know what they are about.
+pub fn init(serve: Serve) {
+    SERVE.call_once(|| serve);
+    requests::init(&Server { is_asked, serve_one, drain });
+}
+
+fn serve(index: u32) {
+    SERVE.get().expect("inbound::init")(index);
+}
 
 /// Serves what Linux has posted to this CPU: what was deferred, and some of the rest, lest who calls this never goes
 /// on while more and more comes.
@@ -107,165 +114,5 @@ fn next() -> Option<u32> {
 pub fn complete(index: u32, status: i32) {
     if shared::request(index).complete(status) {
         doorbell::ring(EVENT_REQUEST, u64::from(index));
-    }
-}
-
-fn serve(index: u32) {
-    let r = shared::request(index);
-    let Some(call) = r.read() else {
-        crate::info!("request {index} is not posted; ignored");
-        return;
-    };
-    let space = call.space;
-    let status = match call.kind {
-        abi::REQUEST_PING => {
-            machinecheck::look();
-            Ok(())
-        }
-        abi::REQUEST_SPACE_OPEN => open(&r, &call),
-        abi::REQUEST_STOP => {
-            complete(index, 0);
-            crate::sched::panic::park()
-        }
-        abi::REQUEST_INFO if space == 0 => {
-            info::memory(&r, call.args[1]);
-            Ok(())
-        }
-        abi::REQUEST_CLOCK_SET => {
-            until::on_set();
-            Ok(())
-        }
-        abi::REQUEST_DEBUG => debug(&r, &call),
-        abi::REQUEST_OBSERVE => crate::gate::observe::request(&r, &call),
-        abi::REQUEST_SPACE_CLOSE => return close(index, space),
-        kind => match process_of(&call) {
-            None => Err(errno::ESRCH),
-            Some(p) => match kind {
-                abi::REQUEST_SPACE_START if call.args[0] != 0 => share::begin(&p, call.args[1]),
-                abi::REQUEST_SPACE_START => exec::start(&p),
-                abi::REQUEST_PROCESS_END => {
-                    share::ended(&p);
-                    Ok(())
-                }
-                abi::REQUEST_FAULT => return complete(index, fault(&p, &r, &call)),
-                abi::REQUEST_INVALIDATE => {
-                    linux::invalidate(&p, call.args[0], call.args[1]);
-                    Ok(())
-                }
-                abi::REQUEST_SIGNAL => {
-                    signals::from_linux(&p, call.args[0] as u32, call.args[1] as u32, &r.siginfo())
-                }
-                abi::REQUEST_SPACE_PAUSE => {
-                    p.pause(call.args[0] != 0);
-                    Ok(())
-                }
-                abi::REQUEST_SPACE_GROUPS => p.account.enter(&groups::from_words(&r.words())),
-                abi::REQUEST_INFO => info::of_process(&p, &r, &call),
-                abi::REQUEST_USAGE => {
-                    usage(&p, &r);
-                    Ok(())
-                }
-                _ => Err(errno::EINVAL),
-            },
-        },
-    };
-    complete(index, status.map_or_else(|e| -e.0, |()| 0));
-}
-
-/// The process of its space that a request means.
-fn process_of(call: &RequestCall) -> Option<Arc<Process>> {
-    let space = spaces::find(percpu::index(), call.space)?;
-    match call.kind {
-        abi::REQUEST_SPACE_START | abi::REQUEST_PROCESS_END => space.process(call.args[0] as u32),
-        abi::REQUEST_SPACE_PAUSE => space.process(call.args[1] as u32),
-        abi::REQUEST_SIGNAL => space.process_of(call.args[1] as u32),
-        _ => space.first(),
-    }
-}
-
-/// A proxy's page fault; without memory it is tried again once there is some.
-fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
-    match linux::fault(p, || p.growth(), r, call) {
-        Ok(status) => status,
-        Err(Lack::Memory) if crate::process::oom::relieve(p) => -errno::EAGAIN.0,
-        Err(Lack::Memory) => -errno::ENOMEM.0,
-        Err(Lack::Entry) => {
-            spaces::sweep();
-            -errno::EAGAIN.0
-        }
-    }
-}
-
-fn open(r: &RequestRef<'_>, call: &RequestCall) -> errno::Result<()> {
-    let (p, whole) = spaces::open(call.space, &call.args, &r.words())?;
-    r.set_arg(0, whole.into());
-    r.set_pages(&[SLOT_BASE, SCRATCH_BASE].map(|page| p.control_page(page).unwrap_or(0)));
-    Ok(())
-}
-
-fn close(index: u32, space: u32) {
-    match spaces::find(percpu::index(), space) {
-        None => complete(index, 0),
-        Some(space) => space.close(index),
-    }
-}
-
-fn usage(p: &Process, r: &RequestRef<'_>) {
-    let (user, system) = p.times_ns();
-    let (resident, peak) = p.memory_use();
-    for (i, v) in [user, system, resident, peak].into_iter().enumerate() {
-        r.set_arg(i, v);
-    }
-}
-
-/// Calls itself until the stack is full.
-#[inline(never)]
-fn overflow(depth: u64) -> u64 {
-    let filler = core::hint::black_box([depth; 32]);
-    if core::hint::black_box(depth) == u64::MAX {
-        return depth;
-    }
-    overflow(depth + size_of_val(&filler) as u64) + core::hint::black_box(filler)[31]
-}
-
-fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<()> {
-    match call.args[0] {
-        abi::DEBUG_PANIC => panic!("asked for by hanare debug panic"),
-        abi::DEBUG_OVERFLOW => {
-            crate::info!("{} bytes deep", overflow(0));
-            Ok(())
-        }
-        abi::DEBUG_HANG => {
-            crate::info!("hanging, as asked for by hanare debug hang");
-            // By Linux' ticks: the TSC of an emulated machine may run ahead for a while.
-            let linux_ns = || shared::clock().read().monotonic_coarse_ns;
-            let end = linux_ns().saturating_add(call.args[1].saturating_mul(1_000_000));
-            while call.args[1] == 0 || linux_ns() < end {
-                cpu::pause();
-            }
-            crate::info!("no longer hanging");
-            Ok(())
-        }
-        abi::DEBUG_MEMORY => {
-            crate::mm::retry_quarantine();
-            crate::base::heap::trim();
-            let (free, total) = frames::usage();
-            let processes = spaces::count(percpu::index()) as u64;
-            crate::info!(
-                "memory: {} KiB free of {} KiB, {} KiB quarantined, {processes} processes here",
-                free >> 10,
-                total >> 10,
-                frames::quarantined() >> 10
-            );
-            for (i, v) in [free, total, frames::quarantined(), processes].into_iter().enumerate() {
-                r.set_arg(i, v);
-            }
-            Ok(())
-        }
-        abi::DEBUG_FAIL_ALLOC => {
-            r.set_arg(0, failing::set(call.args[1], call.args[2]));
-            Ok(())
-        }
-        _ => Err(errno::EINVAL),
     }
 }

@@ -5,6 +5,7 @@ use crate::base::heap;
 use crate::link::{delegate, inbound};
 use crate::mm::space::Space;
 use crate::process::spaces;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::{cpus, doorbell, tlb};
 use core::ops::Deref;
@@ -236,7 +237,7 @@ fn by_worker_unless(
     args: &[u64],
     extents: &[u64],
 ) -> Result<Answer, Errno> {
-    let me = cpus::current();
+    let me = thread::current();
     if matches!(kind, SERVICE_FILL | SERVICE_PROGRAM_GET | SERVICE_FILE_GET | SERVICE_MAY)
         && me.must_end()
     {
@@ -361,7 +362,7 @@ pub fn put_file(space: u32, home: usize, id: u64) {
     if spaces::find(home, space).is_none_or(|s| s.is_closed()) {
         return;
     }
-    if let Some(thread) = cpus::try_current().filter(|t| t.process.space == space)
+    if let Some(thread) = thread::try_current().filter(|t| t.process.space == space)
         && let Some(list) = thread.puts.lock().as_mut()
         && list.len() < EXTENTS_MAX
     {
@@ -380,7 +381,7 @@ fn post_puts(space: u32, ids: &[u64]) {
 /// Has the file references that the running thread drops in `f` be dropped by one service. When
 /// this returns they are gone: locks, leases and the ban to run or to write a file go with them.
 pub fn put_together<T>(f: impl FnOnce() -> T) -> T {
-    let thread = cpus::current();
+    let thread = thread::current();
     // Without room for a list each goes by itself.
     let list = heap::with_room(EXTENTS_MAX).ok();
     let outer = core::mem::replace(&mut *thread.puts.lock(), list);

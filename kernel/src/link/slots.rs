@@ -17,6 +17,7 @@
 
 use crate::link::{bells, delegate};
 use crate::process::Process;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::{cpus, hold};
 use alloc::collections::VecDeque;
@@ -208,7 +209,7 @@ pub fn is_leader_gone(p: &Process) -> bool {
 /// A slot and a worker for a thread that the running one makes. `own`: CLONE_FS and
 /// CLONE_FILES, where the thread does not share that with its creator.
 pub fn take(p: &Process, own: u64) -> Result<Taken> {
-    let me = cpus::current();
+    let me = thread::current();
     let attributes = me.attributes.load(Ordering::Relaxed);
     loop {
         // A lock taken in the condition would be held in the loop.
@@ -264,7 +265,7 @@ fn retire(p: &Process) -> Option<u32> {
 
 /// Sends a spare worker away, whose thread id it gives.
 fn send_away(p: &Process, s: Spare) -> u32 {
-    settle(cpus::current(), s.index, s.slot);
+    settle(thread::current(), s.index, s.slot);
     let tid = s.slot.tid();
     if tid != 0 && s.slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
         delegate::ring_worker(p, s.index);
@@ -281,7 +282,7 @@ pub fn dismiss(p: &Process) -> bool {
     let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(p)).collect();
     let any = !leaving.is_empty();
     leaving.extend(p.slots.lock().gone.iter());
-    await_end(p, cpus::current(), leaving, Some(cpus::deadline(PATIENCE_NS)));
+    await_end(p, thread::current(), leaving, Some(cpus::deadline(PATIENCE_NS)));
     any
 }
 
@@ -382,7 +383,7 @@ pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
 /// first thread has ended. The worker there becomes to Linux what its own one is. False: it
 /// cannot, so that rights, namespaces or descriptors would change; or the process is killed.
 pub fn take_first(p: &Process, slot: SlotRef<'static>) -> bool {
-    let me = cpus::current();
+    let me = thread::current();
     let attributes = loop {
         let mut s = p.slots.lock();
         if s.leader_gone || p.is_killed() {

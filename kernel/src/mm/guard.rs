@@ -2,7 +2,7 @@
 //! other CPUs forget translations, then frames that lost their last mapping are freed.
 
 use super::AddressSpace;
-use crate::sched::{panic, tlb};
+use crate::sched::{park, tlb};
 use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
 use hanare_hal::paging::{PageTable, Root};
@@ -29,8 +29,8 @@ impl MmLock {
                 return MmGuard { guard: Some(guard), active: &self.active };
             }
             tlb::serve();
-            if panic::panicked() {
-                panic::park();
+            if park::has_panicked() {
+                park::park();
             }
             cpu::pause();
         }

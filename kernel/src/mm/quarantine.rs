@@ -1,7 +1,7 @@
 //! Frames that Linux may still hold: it is asked, or they wait in quarantine.
 
 use crate::base::chain::{Chain, Run};
-use crate::base::frames;
+use crate::base::{frames, quarantine};
 use crate::link::services;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD};
@@ -50,7 +50,7 @@ impl Batch {
             } else if is_answered && run.pages > 1 {
                 apart(*run, parts);
             } else {
-                quarantine(*run);
+                set_aside(*run);
             }
         }
     }
@@ -72,11 +72,11 @@ fn apart(run: Run, parts: &mut Chain) {
 }
 
 /// The run is used again only when Linux has let go of it.
-pub(super) fn quarantine(run: Run) {
+pub(super) fn set_aside(run: Run) {
     if run.large {
         frames::split(run.frame, 9);
     }
-    frames::quarantine(run.frame, run.pages);
+    quarantine::add(run.frame, run.pages);
 }
 
 /// Gives back a page whose last mapping went where nothing may be asked of Linux (inside one of
@@ -85,7 +85,7 @@ pub fn page_deferred(frame: u64) {
     match frames::drop_mapping(frame) {
         None => {}
         Some(false) => frames::free(frame, 0),
-        Some(true) => frames::quarantine(frame, 1),
+        Some(true) => quarantine::add(frame, 1),
     }
 }
 
@@ -93,10 +93,10 @@ pub fn page_deferred(frame: u64) {
 /// Linux is only asked which of them it still holds, of as many as possible at once, for each
 /// question is a wake-up of its thread. The few of a small process wait for those of the next ones.
 pub(super) fn give_up(space: u32, mut seen: Chain) {
-    let new = frames::quarantined().saturating_sub(STILL_HELD.load(Ordering::Relaxed));
+    let new = quarantine::bytes().saturating_sub(STILL_HELD.load(Ordering::Relaxed));
     if seen.pages() * SMALL + new <= WAITING_MAX {
         while let Some(run) = seen.pop() {
-            quarantine(run);
+            set_aside(run);
         }
         return;
     }
@@ -109,8 +109,8 @@ static STILL_HELD: AtomicU64 = AtomicU64::new(0);
 
 /// Looks again at the frames in quarantine.
 pub fn retry_quarantine() {
-    ask_thread(0, frames::take_quarantine());
-    STILL_HELD.store(frames::quarantined(), Ordering::Relaxed);
+    ask_thread(0, quarantine::take());
+    STILL_HELD.store(quarantine::bytes(), Ordering::Relaxed);
 }
 
 /// Frees what Linux does not hold, which its thread says.
@@ -123,9 +123,9 @@ fn ask_thread(space: u32, mut given_up: Chain) {
 
 /// Memory is short: true if something came back.
 pub fn make_room() -> bool {
-    let before = frames::quarantined();
+    let before = quarantine::bytes();
     before != 0 && {
         retry_quarantine();
-        frames::quarantined() < before
+        quarantine::bytes() < before
     }
 }

@@ -45,7 +45,7 @@ pub fn page(p: &Caller<'_>, frame: u64) {
         Some(false) => frames::free(frame, 0),
         Some(true) => match ask(p, SERVICE_HELD, &[], &[frame]) {
             Ok(answer) if answer.held & 1 == 0 => frames::free(frame, 0),
-            _ => frames::quarantine(frame, 1),
+            _ => crate::base::quarantine::add(frame, 1),
         },
     }
 }

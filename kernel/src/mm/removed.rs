@@ -1,7 +1,7 @@
 //! What an unmapping leaves behind.
 
 use super::content::FileRef;
-use super::quarantine::quarantine;
+use super::quarantine;
 use crate::base::chain::Chain;
 use alloc::collections::LinkedList;
 use hanare_core::vma::Vma;
@@ -27,7 +27,7 @@ impl Removed {
     /// elsewhere wait in quarantine.
     pub fn set_aside(mut self) {
         while let Some(run) = self.seen.pop() {
-            quarantine(run);
+            quarantine::set_aside(run);
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{AddressSpace, MmLock};
 use crate::base::accounts::Account;
 use crate::base::{frames, heap};
 use crate::link::bells::Bell;
-use crate::sched::balance::CpuMask;
+use crate::sched::cpu_mask::CpuMask;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

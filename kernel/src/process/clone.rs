@@ -5,11 +5,11 @@ use crate::calls::seccomp;
 use crate::gate::{observe, ptrace};
 use crate::link::{delegate, services, slots};
 use crate::mm::{AddressSpace, FileHandle, FileRef, limits};
-use crate::process::thread::{Birth, Thread};
+use crate::process::thread::{self, Birth, Thread};
 use crate::process::vfork::Vfork;
 use crate::process::{Identity, Ids, Process, futex, share, timens, usertsc};
-use crate::sched::balance::{self, CpuMask};
-use crate::sched::{cpus, hold};
+use crate::sched::cpu_mask::CpuMask;
+use crate::sched::{balance, cpus, hold, user_mode};
 use crate::signal::dispositions;
 use crate::signal::signals::{ProcessSignals, ThreadSignals};
 use alloc::boxed::Box;
@@ -25,7 +25,6 @@ use hanare_core::errno::{self, Errno, Result};
 use hanare_core::ptrace::event;
 use hanare_core::signal::{Actions, Mirrored};
 use hanare_core::vma::Backing;
-use hanare_hal::context;
 use hanare_hal::traps::Regs;
 use hanare_hal::{cpu, fpu, percpu, usercopy};
 use spin::Mutex;
@@ -228,7 +227,7 @@ pub fn clone(r: &Request, regs: &mut Regs) -> Result<u64> {
         return thread(r, regs);
     }
     if has(flag::FILES) {
-        cpus::current().process.shares_table.store(true, Ordering::Relaxed);
+        thread::current().process.shares_table.store(true, Ordering::Relaxed);
     }
     if has(flag::VM) { share::process(r, regs) } else { process(r, regs) }
 }
@@ -253,7 +252,7 @@ pub fn birth(r: &Request, regs: &Regs) -> Birth {
 }
 
 fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
-    let me = cpus::current();
+    let me = thread::current();
     let p = &me.process;
     let own = !r.flags & (flag::FS | flag::FILES);
     let taken = slots::take(p, own)?;
@@ -311,14 +310,13 @@ pub extern "C" fn first_step(argument: usize) -> ! {
         let _ = delegate::call(OP_NOP, [0; 6]);
     }
     let mut regs = b.regs;
-    regs.orig_rax = crate::entry::NO_CALL;
+    regs.orig_rax = hanare_hal::traps::NO_CALL;
     if b.is_program {
         ptrace::on_exec(thread, &mut regs);
         ptrace::leave(thread, &mut regs);
     }
     drop(b.fpu);
-    crate::entry::to_user(&mut regs);
-    context::enter_user(&mut regs)
+    user_mode::enter(&mut regs)
 }
 
 /// CLONE_CHILD_CLEARTID of the running thread, which ends.
@@ -367,7 +365,7 @@ pub struct Inherited {
 impl Inherited {
     /// From the running thread. `shares`: the child has its memory, not a copy.
     pub fn of_current(r: &Request, regs: &Regs, shares: bool) -> Inherited {
-        let me = cpus::current();
+        let me = thread::current();
         let p = &me.process;
         let mut identity = *p.identity.lock();
         identity.time.children |= r.flags & flag::NEWTIME != 0;
@@ -503,14 +501,14 @@ fn room_for_embryo() -> Result<()> {
 pub const SMALL_PARTS: usize = 1024;
 
 fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
-    let me = cpus::current();
+    let me = thread::current();
     let p = &me.process;
     let key = (p.space, p.next_token());
     room_for_embryo()?;
     let forked = p.mm.lock().fork()?;
     hold::at("fork-copied");
     forked.zap(&me.caller());
-    let parent = cpus::current_arc();
+    let parent = thread::current_arc();
     let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone()));
     let traced = ptrace::before_child(me, None, child_event(r));
     let inherited = Inherited::of_current(r, regs, false);

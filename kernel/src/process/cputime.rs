@@ -6,6 +6,7 @@ use crate::calls::clocktimers::{self, ClockTimer};
 use crate::link::delegate;
 use crate::process::Process;
 use crate::process::spaces;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use crate::signal::signals;
@@ -74,7 +75,7 @@ impl CpuTimers {
     pub fn look_again(&self, p: &Process) {
         self.rearm();
         cpus::request_attention();
-        if p.thread_count() > 1 || !core::ptr::eq(p, &*cpus::current().process) {
+        if p.thread_count() > 1 || !core::ptr::eq(p, &*thread::current().process) {
             p.kick_all();
         }
     }
@@ -180,7 +181,7 @@ pub fn thread_ns(t: &Thread) -> (u64, u64) {
 /// Whether a CPU clock that names a thread means the running one.
 pub fn is_own_thread(id: i32) -> bool {
     let target = !(id >> 3) as u32;
-    id & 4 != 0 && (target == 0 || target == cpus::current().slot.tid())
+    id & 4 != 0 && (target == 0 || target == thread::current().slot.tid())
 }
 
 /// A clock of CPU time of a process, or of one of its threads.
@@ -201,7 +202,7 @@ impl CpuClock {
         const KIND: i32 = 3;
         const USER: i32 = 1;
         const DEVICE: i32 = 3;
-        let own = || Some(Arc::downgrade(&cpus::current_arc()));
+        let own = || Some(Arc::downgrade(&thread::current_arc()));
         match Clock::from_id(id) {
             Some(Clock::ProcessCpu) => return Some(CpuClock { thread: None, user: false }),
             Some(Clock::ThreadCpu) => return Some(CpuClock { thread: own(), user: false }),
@@ -238,7 +239,7 @@ impl CpuClock {
 /// The CPU clock with this id, of this process, of one of its threads, or of another process
 /// whose program runs here, too; and whose it is.
 pub fn find(id: i32) -> Option<(Arc<Process>, CpuClock)> {
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     if let Some(clock) = CpuClock::of(id, p) {
         return Some((p.clone(), clock));
     }
@@ -287,7 +288,7 @@ pub fn itimer(which: u64, new: Option<u64>, old: u64) -> Option<Result<u64>> {
     Some((|| {
         let wanted =
             new.map(|at| if at == 0 { Ok((0, 0)) } else { read_itimer(at) }).transpose()?;
-        let p = &cpus::current().process;
+        let p = &thread::current().process;
         let (user, system) = p.times_ns();
         let now = if which == ITIMER_VIRTUAL { user } else { user + system };
         let mut before = (0, 0);
@@ -310,7 +311,7 @@ pub fn itimer(which: u64, new: Option<u64>, old: u64) -> Option<Result<u64>> {
 
 /// timer_create: the new timer's number, so that execve can delete it.
 pub fn timer_created(id: u32) -> Result<()> {
-    let mut timers = cpus::current().process.timers.lock();
+    let mut timers = thread::current().process.timers.lock();
     heap::more_room(&mut timers, 1).map_err(|_| errno::EAGAIN)?;
     timers.push(id);
     Ok(())
@@ -318,7 +319,7 @@ pub fn timer_created(id: u32) -> Result<()> {
 
 /// timer_delete.
 pub fn timer_deleted(id: u64) {
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     p.timers.lock().retain(|&t| t != id as u32);
     clocktimers::deleted(p, id as u32);
 }

@@ -15,8 +15,10 @@ use crate::link::{delegate, slots};
 use crate::mm::space::Space;
 use crate::process::exec::{self, Failed, Program, Strings};
 use crate::process::target::{self, Target};
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::{Process, timens, usertsc};
+use crate::sched::user_mode;
 use crate::sched::{cpus, hold};
 use crate::signal::signals::{self, ProcessSignals};
 use alloc::boxed::Box;
@@ -27,7 +29,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_abi::slot::{OP_EXEC, START_FAILED_FILE, START_FAILED_MEMORY};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal::{self, SigSet};
-use hanare_hal::context;
 use hanare_hal::traps::Regs;
 use spin::Mutex;
 
@@ -95,7 +96,7 @@ pub fn exec(
     envp: &[Vec<u8>],
     told: u64,
 ) -> Failed {
-    let me = cpus::current_arc();
+    let me = thread::current_arc();
     let p = &me.process;
     let Ok(envp) = exec::copied(envp) else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
     let files = program.file_id() | interpreter.as_ref().map_or(0, Program::file_id) << 32;
@@ -189,8 +190,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
         }
         Err(_) => signals::die(signal::SIGSEGV), // the old program is gone
     }
-    crate::entry::to_user(&mut regs);
-    context::enter_user(&mut regs)
+    user_mode::enter(&mut regs)
 }
 
 fn begin(thread: &Thread, regs: &mut Regs) -> core::result::Result<(), Failed> {

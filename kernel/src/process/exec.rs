@@ -10,11 +10,12 @@ use crate::gate::{observe, ptrace};
 use crate::link::{delegate, services, slots};
 use crate::mm::content::Content;
 use crate::mm::space::Space;
-use crate::mm::unmap::unmap_all;
-use crate::mm::{self, AddressSpace, FileHandle, FileRef, vdso};
+use crate::mm::{self, AddressSpace, FileHandle, FileRef, unmap, vdso};
 use crate::process::target::{AT_FDCWD, Target, write_path};
+use crate::process::thread;
 use crate::process::thread::{Birth, Thread};
 use crate::process::{Identity, Ids, Process, cputime, depart, futex, rights, share};
+use crate::sched::user_mode;
 use crate::sched::{cpus, hold};
 use crate::signal::{dispositions, signals};
 use alloc::string::String;
@@ -36,7 +37,7 @@ use hanare_core::script::Script;
 use hanare_core::stack::{StackImage, at, check_limits};
 use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
 use hanare_hal::traps::Regs;
-use hanare_hal::{context, gdt, usercopy};
+use hanare_hal::{gdt, usercopy};
 
 /// Call numbers.
 mod linux {
@@ -103,8 +104,7 @@ extern "C" fn first_step(argument: usize) -> ! {
             delegate::last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0])
         }
     }
-    crate::entry::to_user(&mut regs);
-    context::enter_user(&mut regs)
+    user_mode::enter(&mut regs)
 }
 
 pub type Strings = Vec<Vec<u8>>;
@@ -154,17 +154,17 @@ fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
 
 /// execve of the running thread: on success `regs` are the new program's.
 pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> Result<()> {
-    let before = cpus::current().process.mm.lock().brk_start;
+    let before = thread::current().process.mm.lock().brk_start;
     // Of what it could not run it leaves nothing open when it says so.
     let result = services::put_together(|| run(target, argv, envp, regs));
-    result.inspect(|()| observe::debug::on_exec(cpus::current())).map_err(|Failed(e, _)| {
-        if cpus::current().process.mm.lock().brk_start != before {
+    result.inspect(|()| observe::debug::on_exec(thread::current())).map_err(|Failed(e, _)| {
+        if thread::current().process.mm.lock().brk_start != before {
             signals::die(hanare_core::signal::SIGSEGV); // the old program is gone
         }
         e
     })?;
     take_first_slot(regs);
-    ptrace::on_exec(cpus::current(), regs);
+    ptrace::on_exec(thread::current(), regs);
     Ok(())
 }
 
@@ -197,7 +197,7 @@ fn end_others(p: &Process, me: &Thread) -> Result<()> {
 /// The thread that replaced the program is the process' first one from now on: it
 /// has the process' own id, so the worker that has it serves it.
 fn take_first_slot(regs: &Regs) {
-    let me = cpus::current();
+    let me = thread::current();
     let p = &me.process;
     if me.slot_index == p.first_slot {
         return;
@@ -235,7 +235,7 @@ fn run(
 ) -> core::result::Result<(), Failed> {
     let path = &target.name[..];
     let check = |argv: &Strings| {
-        let limit = cpus::current().process.identity.lock().stack_soft;
+        let limit = thread::current().process.identity.lock().stack_soft;
         check_limits(argv, envp, path, limit).map_err(|e| Failed(e, START_FAILED_MEMORY))
     };
     check(&argv)?;
@@ -251,13 +251,13 @@ fn run(
             Some(parse(opened).map_err(|e| failed(e.interpreter_errno()))?)
         }
     };
-    if !depart::is_needed(cpus::current()) {
+    if !depart::is_needed(thread::current()) {
         match load(&program, interpreter.as_ref(), path, &argv, envp, regs) {
             Err(Failed(_, SHARED)) => {} // another thread has made a process that shares them, meanwhile
             result => return result,
         }
     }
-    if is_hidden(&program, interpreter.as_ref()) && cpus::current().process.observed.is_on() {
+    if is_hidden(&program, interpreter.as_ref()) && thread::current().process.observed.is_on() {
         return Err(Failed(errno::EACCES, START_FAILED_FILE)); // see `rights::hide`
     }
     Err(depart::exec(target, program, interpreter, argv, envp, arguments_of(regs)))
@@ -311,7 +311,7 @@ fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
     if path.len() >= PATH_MAX {
         return Err(errno::ENAMETOOLONG);
     }
-    let thread = cpus::current();
+    let thread = thread::current();
     let scratch = write_path(thread, path)?;
     let pages = Pages::new(1)?;
     let answer =
@@ -434,7 +434,7 @@ fn load(
     envp: &[Vec<u8>],
     regs: &mut Regs,
 ) -> core::result::Result<(), Failed> {
-    let thread = cpus::current();
+    let thread = thread::current();
     let p = &thread.process;
     let memory = |e| Failed(e, START_FAILED_MEMORY);
     let (argv, envp) = (slices(argv).map_err(memory)?, slices(envp).map_err(memory)?);
@@ -459,7 +459,7 @@ fn load(
     rights.map(|rights| rights.take(thread));
     share::leave(thread);
     futex::release_robust(thread);
-    unmap_all(&thread.caller());
+    unmap::unmap_all(&thread.caller());
     cputime::on_exec(p);
     crate::calls::forget_read_implies_exec(p);
     dispositions::on_exec();
@@ -529,7 +529,7 @@ pub fn build(
         rflags: 0x202,
         cs: u64::from(gdt::USER_CS),
         ss: u64::from(gdt::USER_DS),
-        orig_rax: crate::entry::NO_CALL,
+        orig_rax: hanare_hal::traps::NO_CALL,
         ..Regs::default()
     };
     // As Linux, which calls a program without a path of its own by its file's name.

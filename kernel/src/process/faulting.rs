@@ -1,10 +1,11 @@
 //! What a page fault has to know of the thread that faults.
 
+use crate::base::counts;
 use crate::mm::Caller;
 use crate::mm::fault::Faulting;
 use crate::mm::limits::Growth;
 use crate::process::thread::Thread;
-use crate::process::{Process, info, oom};
+use crate::process::{Process, oom};
 
 impl Process {
     /// How far its mappings may grow.
@@ -20,7 +21,7 @@ impl Faulting for Thread {
     }
 
     fn count_fault(&self) {
-        info::count(&self.counts.faults);
+        counts::count(&self.counts.faults);
     }
 
     fn has_signal(&self) -> bool {

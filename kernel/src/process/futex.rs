@@ -7,6 +7,7 @@
 
 use crate::link::delegate;
 use crate::process::Process;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::until::Until;
 use crate::sched::cpus;
@@ -83,7 +84,7 @@ pub struct Sleeper {
 impl Sleeper {
     /// The running thread, which waits on one word of several.
     pub fn one_of(index: usize, on_linux: Option<u64>) -> Sleeper {
-        Sleeper { thread: cpus::current_arc(), index, on_linux }
+        Sleeper { thread: thread::current_arc(), index, on_linux }
     }
 }
 
@@ -138,7 +139,7 @@ pub fn wait_until(thread: &Thread, until: Until) {
 
 /// Sleeps until then; `EINTR` with a signal.
 pub fn sleep_until(until: Until) -> Result<()> {
-    let thread = cpus::current();
+    let thread = thread::current();
     thread.futex_woken.store(false, Ordering::Relaxed);
     wait_until(thread, until);
     if until.has_come() { Ok(()) } else { Err(errno::EINTR) }
@@ -151,7 +152,7 @@ pub fn sleep_until(until: Until) -> Result<()> {
 pub fn is_delegated(a: &[u64; 6]) -> bool {
     let op = a[1] as u32;
     matches!(command(op), 6 | 7 | 8 | 11 | 12 | 13)
-        || op & PRIVATE == 0 && is_linux(&cpus::current().process, a[0])
+        || op & PRIVATE == 0 && is_linux(&thread::current().process, a[0])
 }
 
 /// An operation without its flags.
@@ -161,7 +162,7 @@ fn command(op: u32) -> u32 {
 
 /// futex(2) on words of the process' own.
 pub fn futex(a: &[u64; 6]) -> Result<u64> {
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let (op, value, bits) = (a[1] as u32, a[2], a[5] as u32);
     let command = command(op);
     let word = |addr| Word::of(p, addr, op);
@@ -213,7 +214,7 @@ fn timeout(pointer: u64, op: u32, relative: bool) -> Result<Until> {
         return Ok(Until::after(ns));
     }
     let clock = if op & CLOCK_REALTIME != 0 { Clock::Realtime } else { Clock::Monotonic };
-    Ok(Until::at(&cpus::current().process, clock, ns))
+    Ok(Until::at(&thread::current().process, clock, ns))
 }
 
 /// A `struct timespec` of the application in ns; `EINVAL` if it is none.
@@ -230,7 +231,7 @@ pub fn with_queues<T>(
     addr: u64,
     f: impl Fn(&mut Futexes) -> core::result::Result<T, usercopy::Fault>,
 ) -> Result<T> {
-    let thread = cpus::current();
+    let thread = thread::current();
     loop {
         let result = {
             let mut queues = p.futexes.lock();
@@ -259,7 +260,7 @@ impl Waiting {
     /// Waits, at first or for the rest of the time.
     pub fn go_on(self) -> Result<u64> {
         let Waiting { word, value, until, bitset } = self;
-        let thread = cpus::current();
+        let thread = thread::current();
         let p = &thread.process;
         thread.futex_woken.store(false, Ordering::Relaxed);
         with_queues(p, word.addr(), |queues| {

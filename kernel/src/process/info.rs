@@ -2,12 +2,13 @@
 //! programs see it, and `hanare ps` (`abi::info`).
 
 use crate::base::frames;
+use crate::base::quarantine;
 use crate::base::time::cycles_to_ns;
 use crate::mm::limits::is_accounted;
 use crate::mm::{AddressSpace, FileRef};
 use crate::process::Process;
 use crate::process::thread::Thread;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::info::*;
 use hanare_abi::request::PAGES_MAX;
 use hanare_core::errno::{self, Result};
@@ -21,26 +22,6 @@ const THREAD_WORDS: usize = size_of::<ThreadInfo>() / 8;
 const PROCESS_WORDS: usize = size_of::<ProcessInfo>() / 8;
 const VMA_WORDS: usize = size_of::<VmaInfo>() / 8;
 const _: () = assert!(PROCESS_WORDS <= PAGES_MAX);
-
-/// What is counted of a thread for nobody but those who look.
-#[derive(Default)]
-pub struct Counts {
-    /// Calls that Linux served.
-    pub delegated: AtomicU64,
-    /// It waits for Linux, another thread or a time.
-    pub waits: AtomicBool,
-    /// Times it gave the CPU away to wait.
-    pub voluntary: AtomicU64,
-    /// Times another thread got the CPU although it could go on.
-    pub involuntary: AtomicU64,
-    /// Page faults.
-    pub faults: AtomicU64,
-}
-
-/// One more; only the CPU that runs the thread counts.
-pub fn count(counter: &AtomicU64) {
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-}
 
 /// `REQUEST_INFO` about a process.
 pub fn of_process(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> Result<()> {
@@ -62,7 +43,7 @@ pub fn of_process(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> Result
 pub fn memory(r: &RequestRef<'_>, node: u64) {
     let (free, total) =
         if node == NODE_ANY { frames::usage() } else { frames::usage_of(node as u32) };
-    for (i, v) in [total, free, frames::quarantined()].into_iter().enumerate() {
+    for (i, v) in [total, free, quarantine::bytes()].into_iter().enumerate() {
         r.set_arg(i + 1, v);
     }
 }

@@ -30,7 +30,6 @@ use crate::signal::signals;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{Actions, Mirrored};
@@ -158,13 +157,6 @@ pub fn newest_first<T>(all: &Mutex<Vec<Arc<T>>>) -> impl Iterator<Item = Arc<T>>
         left = left.min(all.len()).checked_sub(1)?;
         all.get(left).cloned()
     })
-}
-
-impl Deref for Process {
-    type Target = ProcessSpace;
-    fn deref(&self) -> &ProcessSpace {
-        &self.memory
-    }
 }
 
 impl Process {

@@ -9,6 +9,7 @@ use crate::base::frames::{self, GROUPS};
 use crate::link::services;
 use crate::process::Process;
 use crate::process::spaces::{self, ProcessSpace};
+use crate::process::thread;
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
 use hanare_abi::service::{OUT_GROUP, OUT_INSTANCE, OUT_USER, SERVICE_KILL};
@@ -159,7 +160,7 @@ fn relieve_of(short: Short) -> bool {
 
 /// No other process' end would help the running one: it is killed.
 pub fn kill_current() {
-    let p = &cpus::current().process;
+    let p = &thread::current().process;
     let short = Short::of(p);
     short.log(p);
     let _ = services::by_worker(SERVICE_KILL, &short.report(p), &[]);

@@ -8,6 +8,7 @@
 use crate::gate::ptrace;
 use crate::link::{delegate, slots};
 use crate::process::clone::{self, Inherited, Request, flag};
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::vfork::Vfork;
 use crate::process::{INIT, Process, futex};
@@ -22,7 +23,7 @@ use hanare_hal::usercopy;
 
 /// A new process with the memory of the running one. Its process id.
 pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
-    let me = cpus::current();
+    let me = thread::current();
     let p = &me.process;
     let index = p.take_slot().ok_or(errno::EAGAIN)?;
     let new = Process::new(p.memory().clone(), index, Arc::downgrade(p))
@@ -39,7 +40,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         p.return_slot(index);
         return Err(errno::EINTR);
     }
-    let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(cpus::current_arc()));
+    let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(thread::current_arc()));
     new.set_vfork(vfork.clone());
     let pid = bear(r, regs, &new).inspect_err(|_| give_up(&new))?;
     if let Some(vfork) = vfork {
@@ -51,7 +52,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
 
 /// What it has from the running process, then its proxy, which has it begin.
 fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
-    let me = cpus::current();
+    let me = thread::current();
     let p = &me.process;
     let slot = p.slot(new.first_slot).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();

@@ -109,6 +109,13 @@ impl Deref for ProcessSpace {
     }
 }
 
+impl Deref for Process {
+    type Target = ProcessSpace;
+    fn deref(&self) -> &ProcessSpace {
+        &self.memory
+    }
+}
+
 /// `REQUEST_SPACE_OPEN`.
 /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork, whose
 /// child, described by `words`, begins to run. Gives whether the proxy may map all of

@@ -1,7 +1,6 @@
-//! A thread of an application, with its kernel stack, its slot, and what the
-//! processor keeps for it while another one runs.
+//! A thread of an application: its slot, and what each layer keeps for it.
 
-#![allow(unsafe_code)] // interior state that only the owning CPU touches
+#![allow(unsafe_code)] // the running thread is found by an address
 
 use crate::base::accounts::Charge;
 use crate::base::heap;
@@ -9,56 +8,34 @@ use crate::base::stacks::{self, Stack};
 use crate::calls::seccomp;
 use crate::gate::{debugregs, observe, ptrace, rseq};
 use crate::mm::Caller;
-use crate::process::{Ids, Process, info};
-use crate::sched::balance::CpuMask;
+use crate::process::{Ids, Process, usertsc};
 use crate::sched::cpus;
+use crate::sched::task::{Runs, Task};
 use crate::signal::signals;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::cell::UnsafeCell;
-use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::mem::offset_of;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_core::mempolicy::Policy;
 use hanare_core::rseq::Area;
-use hanare_hal::context::Context;
 use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::Regs;
-use hanare_hal::{cpu, fpu};
+use hanare_hal::{cpu, fpu, paging, percpu};
 use hanare_ikc::SlotRef;
 use spin::Mutex;
 
-/// User registers that are not in the trap frame.
-struct Extended {
-    context: Context,
-    fpu: FpuState,
-    fs_base: u64,
-    gs_base: u64,
-}
-
-/// A thread.
+/// A thread. It dereferences to its [`Task`].
 pub struct Thread {
+    /// What the scheduler knows of it.
+    task: Task,
+    myself: Weak<Thread>,
     /// Its process.
     pub process: Arc<Process>,
     /// Slot index in the process; 0 is the first thread's.
     pub slot_index: u32,
     /// The slot shared with its worker.
     pub slot: SlotRef<'static>,
-    /// CPU on whose queue it is, or that runs it.
-    pub cpu: AtomicUsize,
-    /// A CPU runs on its stack.
-    pub on_cpu: AtomicBool,
-    /// CPUs it may run on.
-    pub affinity: Mutex<CpuMask>,
-    /// TSC value since which it runs, 0 while it does not.
-    pub since: AtomicU64,
-    /// It was kicked, and the CPU has not looked yet.
-    pub kicked: AtomicBool,
-    /// What it waits for is told it, see [`cpus::Wait::is_told`].
-    pub is_told: AtomicBool,
-    /// Bell of its slot.
-    pub bell: u32,
-    /// TSC value at which it wants to look again, while it waits.
-    pub deadline: AtomicU64,
     /// TSC cycles the last delegated call took if it was not short, else 0.
     pub last_call: AtomicU64,
     /// Its accesses to user memory fail where a page is not there (under a lock).
@@ -94,12 +71,6 @@ pub struct Thread {
     pub seccomp: seccomp::Seccomp,
     /// Signal mask, pending signals, alternate stack. Locked before those of its process.
     pub signals: Mutex<signals::ThreadSignals>,
-    /// TSC cycles spent running (without those since `since`).
-    user_cycles: AtomicU64,
-    /// TSC cycles spent waiting for Linux with the CPU kept.
-    pub system_cycles: AtomicU64,
-    /// See [`info::Counts`].
-    pub counts: info::Counts,
     /// Address to clear and wake at exit (set_tid_address).
     pub clear_tid: AtomicU64,
     /// Tracers and debuggers.
@@ -108,18 +79,8 @@ pub struct Thread {
     pub debug: debugregs::OfThread,
     /// See ptrace(2).
     pub ptrace: ptrace::OfThread,
-    stack: Stack,
     _charge: Charge,
-    extended: UnsafeCell<Extended>,
-    /// What it waits for; see [`Thread::set_wait`].
-    wait: UnsafeCell<Option<NonNull<dyn cpus::Wait>>>,
 }
-
-// SAFETY: `extended` and `wait` are touched only by the CPU on whose queue the thread
-// is, with interrupts off; everything else is atomic or locked.
-unsafe impl Sync for Thread {}
-// SAFETY: as above; nothing in it is bound to a CPU.
-unsafe impl Send for Thread {}
 
 /// What a thread or process that was cloned starts with.
 pub struct Birth {
@@ -166,7 +127,7 @@ impl Birth {
     }
 
     fn new(regs: Regs, fpu: FpuState, (fs_base, gs_base): (u64, u64), is_program: bool) -> Birth {
-        let me = cpus::current();
+        let me = current();
         Birth {
             regs,
             fpu,
@@ -205,20 +166,14 @@ impl Thread {
         let _charge = process.account.charge(bytes as u64 + stacks::BYTES).ok()?;
         let bell = process.bell(slot_index)?;
         let stack = Stack::new()?;
-        let top = stack.top();
         let sigmask = process.start_mask();
-        Some(Arc::new_cyclic(|weak| Thread {
+        Some(Arc::new_cyclic(|weak: &Weak<Thread>| Thread {
+            // The queue holds the thread while it starts, so the pointer stays good.
+            task: Task::new(weak.clone(), bell, stack, start, weak.as_ptr() as usize),
+            myself: weak.clone(),
             process,
             slot_index,
             slot,
-            cpu: AtomicUsize::new(0),
-            on_cpu: AtomicBool::new(false),
-            affinity: Mutex::new(CpuMask::all()),
-            since: AtomicU64::new(0),
-            kicked: AtomicBool::new(false),
-            is_told: AtomicBool::new(false),
-            bell,
-            deadline: AtomicU64::new(crate::sched::cpus::NEVER),
             last_call: AtomicU64::new(0),
             in_place: AtomicBool::new(false),
             futex_woken: AtomicBool::new(false),
@@ -236,24 +191,20 @@ impl Thread {
             robust_list: AtomicU64::new(0),
             seccomp: seccomp::Seccomp::default(),
             signals: Mutex::new(signals::ThreadSignals::new(sigmask)),
-            user_cycles: AtomicU64::new(0),
-            system_cycles: AtomicU64::new(0),
-            counts: info::Counts::default(),
             clear_tid: AtomicU64::new(0),
             observe: observe::OfThread::default(),
             debug: debugregs::OfThread::default(),
             ptrace: ptrace::OfThread::default(),
-            stack,
             _charge,
-            wait: UnsafeCell::new(None),
-            extended: UnsafeCell::new(Extended {
-                // The queue holds the thread while it starts, so the pointer stays good.
-                context: Context::new(top, start, weak.as_ptr() as usize),
-                fpu: FpuState::new(),
-                fs_base: 0,
-                gs_base: 0,
-            }),
         }))
+    }
+
+    /// The thread that a task is a part of.
+    fn of(task: &Task) -> &Thread {
+        let address = core::ptr::from_ref(task).addr() - offset_of!(Thread, task);
+        // SAFETY: every task is the part `task` of a thread: only `new` makes one. So the thread is
+        // there as long as the reference to the task.
+        unsafe { &*core::ptr::with_exposed_provenance(address) }
     }
 
     /// The thread whose address a start function was given.
@@ -273,11 +224,6 @@ impl Thread {
         own.is_deliverable() || self.process.signals.lock().pending.is_deliverable(own.mask_now())
     }
 
-    /// Whether somebody waits for its registers, which it can leave where it waits.
-    pub fn is_awaited(&self) -> bool {
-        observe::debug::is_awaited(self) || self.ptrace.is_awaited()
-    }
-
     /// It, as far as memory has to know it.
     pub fn caller(&self) -> Caller<'_> {
         Caller {
@@ -291,40 +237,6 @@ impl Thread {
     /// Whether it has to leave whatever it waits for.
     pub fn must_end(&self) -> bool {
         self.process.is_killed() || self.dying.load(Ordering::Relaxed)
-    }
-
-    /// Top of the kernel stack.
-    pub fn stack_top(&self) -> u64 {
-        self.stack.top()
-    }
-
-    /// Whether `addr` lies below the end of the kernel stack.
-    pub fn has_overflown(&self, addr: u64) -> bool {
-        self.stack.guards(addr)
-    }
-
-    /// Its place for the kernel context.
-    pub fn context(&self) -> *mut Context {
-        // SAFETY: only forms an address.
-        unsafe { &raw mut (*self.extended.get()).context }
-    }
-
-    /// Keeps the processor's user state.
-    pub fn save_user_state(&self) {
-        // SAFETY: called by the CPU that runs the thread, see `Sync`.
-        let e = unsafe { &mut *self.extended.get() };
-        e.fpu.save();
-        e.fs_base = cpu::fs_base();
-        e.gs_base = cpu::user_gs_base();
-    }
-
-    /// Puts it back.
-    pub fn restore_user_state(&self) {
-        // SAFETY: as above.
-        let e = unsafe { &*self.extended.get() };
-        e.fpu.restore();
-        cpu::set_fs_base(e.fs_base);
-        cpu::set_user_gs_base(e.gs_base);
     }
 
     /// Takes over what execve leaves as it was from `old`, in whose place the thread goes on.
@@ -348,46 +260,83 @@ impl Thread {
         cpu::set_fs_base(0);
         cpu::set_user_gs_base(0);
     }
+}
 
-    /// It runs from now on.
-    pub fn begin_run(&self, now: u64) {
-        self.since.store(now, Ordering::Relaxed);
+impl Deref for Thread {
+    type Target = Task;
+    fn deref(&self) -> &Task {
+        &self.task
+    }
+}
+
+impl Runs for Thread {
+    fn task(&self) -> &Task {
+        &self.task
     }
 
-    /// It does not run any more.
-    pub fn end_run(&self, now: u64) {
-        let since = self.since.swap(0, Ordering::Relaxed);
-        if since != 0 {
-            self.user_cycles.fetch_add(now.saturating_sub(since), Ordering::Relaxed);
+    fn enter(&self) {
+        self.process.mm.activate();
+        usertsc::switch(self);
+        self.rseq.switched();
+        debugregs::switch(Some(self));
+    }
+
+    fn leave(&self, next: Option<&dyn Runs>) {
+        if next.is_none() {
+            paging::use_kernel();
+            debugregs::switch(None);
+        }
+        let memory = self.process.memory();
+        if next.is_none_or(|n| !Arc::ptr_eq(Thread::of(n.task()).process.memory(), memory)) {
+            self.process.mm.left();
         }
     }
 
-    /// TSC cycles so far: user, system. Those of a running thread up to now.
-    pub fn cycles(&self) -> (u64, u64) {
-        let since = self.since.load(Ordering::Relaxed);
-        let running = if since == 0 { 0 } else { cpu::rdtsc().saturating_sub(since) };
-        (
-            self.user_cycles.load(Ordering::Relaxed) + running,
-            self.system_cycles.load(Ordering::Relaxed),
-        )
+    fn lets_memory_go(&self) -> bool {
+        let others = self.process.mm.active().others(percpu::index()).next().is_some();
+        if others {
+            paging::use_kernel();
+            self.process.mm.left();
+        }
+        others
     }
 
-    /// Says what it waits for, until `None`.
-    ///
-    /// # Safety
-    /// Called by the CPU that runs the thread; `what` must stay good until then.
-    pub unsafe fn set_wait(&self, what: Option<&dyn cpus::Wait>) {
-        // SAFETY: only the lifetime changes; the caller vouches for it.
-        let what = what.map(|w| unsafe {
-            core::mem::transmute::<&dyn cpus::Wait, NonNull<dyn cpus::Wait>>(w)
-        });
-        // SAFETY: see `Sync`.
-        unsafe { *self.wait.get() = what };
+    fn takes_memory(&self) {
+        self.process.mm.activate();
     }
 
-    /// Whether what it waits for has come. Asked by the CPU on whose queue it is.
-    pub fn is_ready(&self) -> bool {
-        // SAFETY: see `Sync`; the pointer is good while it is set.
-        unsafe { (*self.wait.get()).is_none_or(|w| w.as_ref().ready()) || self.is_awaited() }
+    fn cpu_timer_ns(&self) -> Option<u64> {
+        self.process.cpu_timers.wanted(self)
     }
+
+    fn is_awaited(&self) -> bool {
+        observe::debug::is_awaited(self) || self.ptrace.is_awaited()
+    }
+
+    fn leaves_registers(&self) {
+        observe::in_kernel(self);
+    }
+
+    fn must_end(&self) -> bool {
+        Thread::must_end(self)
+    }
+
+    fn ids(&self) -> (u32, u32) {
+        (self.slot.tid(), self.process.space)
+    }
+}
+
+/// The running thread; only where one runs (system calls, faults).
+pub fn current() -> &'static Thread {
+    try_current().expect("no thread runs here")
+}
+
+/// The running thread, if any.
+pub fn try_current() -> Option<&'static Thread> {
+    cpus::try_current().map(Thread::of)
+}
+
+/// The running thread, counted.
+pub fn current_arc() -> Arc<Thread> {
+    current().myself.upgrade().expect("the running thread is counted")
 }

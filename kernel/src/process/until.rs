@@ -57,5 +57,5 @@ impl Until {
 /// `REQUEST_CLOCK_SET`: a time that somebody waits for may have come. Who is about to wait
 /// is kicked too, and looks at the clock once more.
 pub fn on_set() {
-    spaces::each_thread(cpus::kick);
+    spaces::each_thread(|t| cpus::kick(t));
 }

@@ -2,6 +2,7 @@
 
 use crate::process::Process;
 use crate::process::spaces::ProcessSpace;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use alloc::sync::Arc;
@@ -94,7 +95,7 @@ pub fn waited(p: &Process, row: &Row, a: &[u64; 6], result: u64) -> Result<()> {
 fn wait_until_left(p: &Process, pid: u32) {
     if p.memory().is_shared() {
         let left = Left {
-            thread: cpus::current(),
+            thread: thread::current(),
             memory: p.memory(),
             pid,
             deadline: cpus::deadline(LEAVES_NS),

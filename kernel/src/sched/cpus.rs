@@ -9,13 +9,10 @@
 
 #![allow(unsafe_code)] // the switch itself
 
+use crate::base::counts;
 use crate::base::stacks;
-use crate::gate::debugregs;
-use crate::link::inbound;
-use crate::machinecheck;
-use crate::process::thread::Thread;
-use crate::process::{info, usertsc};
-use crate::sched::{balance, doorbell, kick, tlb, turns};
+use crate::sched::task::{Runs, Task};
+use crate::sched::{attention, balance, doorbell, kick, machinecheck, requests, tlb, turns};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,7 +20,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_abi::boot::BELL_BITS;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::context::{self, Context};
-use hanare_hal::{apic, boot, cpu, gdt, paging, percpu, shared};
+use hanare_hal::{apic, boot, cpu, gdt, percpu, shared};
 use hanare_ikc::Bells;
 use spin::{Mutex, MutexGuard, Once};
 
@@ -32,37 +29,37 @@ const SLICE_MS: u64 = 5;
 /// Timers that count CPU time are looked at no more often than this.
 const CPU_TIMER_NS: u64 = 1_000_000;
 
+pub use crate::base::time::NEVER;
+pub use crate::sched::attention::{request_attention, request_reschedule, take_attention};
 pub use crate::sched::kick::kick;
-pub use crate::sched::post::{FLUSH, KICK, post, take_posted};
+pub use crate::sched::post::{KICK, post, take_posted};
 use crate::sched::post::{begin_looking, end_looking};
-pub use crate::sched::wait::{Wait, poll_for, wait};
-
-/// A deadline that never comes.
-pub const NEVER: u64 = u64::MAX;
+pub use crate::sched::task::Wait;
+pub use crate::sched::wait::{poll_for, wait};
 
 /// A thread that is told: the bit of its bell and its address.
 type Sleeper = (u32, usize);
 
-fn sleeper(thread: &Arc<Thread>) -> Sleeper {
-    (thread.bell % BELL_BITS, Arc::as_ptr(thread) as usize)
+fn sleeper(thread: &Arc<dyn Runs>) -> Sleeper {
+    (thread.task().bell % BELL_BITS, Arc::as_ptr(thread).addr())
 }
 
 /// One CPU.
 pub struct Cpu {
     /// Threads that want to run.
-    runnable: VecDeque<Arc<Thread>>,
+    runnable: VecDeque<Arc<dyn Runs>>,
     /// Threads that wait for something and are asked at every event.
-    waiting: Vec<Arc<Thread>>,
+    waiting: Vec<Arc<dyn Runs>>,
     /// Those that are told.
-    asleep: BTreeMap<Sleeper, Arc<Thread>>,
+    asleep: BTreeMap<Sleeper, Arc<dyn Runs>>,
     /// When those are to be woken at the latest: TSC value.
     alarms: BTreeSet<(u64, Sleeper)>,
     /// The running one.
-    current: Option<Arc<Thread>>,
+    current: Option<Arc<dyn Runs>>,
     /// Ended threads whose stacks may be freed after the next switch.
-    dead: Vec<Arc<Thread>>,
+    dead: Vec<Arc<dyn Runs>>,
     /// A thread that goes to another CPU's queue after the next switch.
-    leaving: Option<(Arc<Thread>, usize)>,
+    leaving: Option<(Arc<dyn Runs>, usize)>,
     idle: Context,
     /// TSC value at which the running thread makes room, or [`NEVER`].
     slice_end: u64,
@@ -72,11 +69,11 @@ pub struct Cpu {
 
 impl Cpu {
     /// `thread` waits from now on.
-    fn begin_wait(&mut self, thread: Arc<Thread>) {
-        if !thread.is_told.load(Ordering::Relaxed) {
+    fn begin_wait(&mut self, thread: Arc<dyn Runs>) {
+        if !thread.task().is_told.load(Ordering::Relaxed) {
             return self.waiting.push(thread);
         }
-        let (at, deadline) = (sleeper(&thread), thread.deadline.load(Ordering::Relaxed));
+        let (at, deadline) = (sleeper(&thread), thread.task().deadline.load(Ordering::Relaxed));
         if deadline != NEVER {
             self.alarms.insert((deadline, at));
         }
@@ -84,21 +81,21 @@ impl Cpu {
     }
 
     /// One of those that are told waits no more.
-    fn end_sleep(&mut self, thread: &Arc<Thread>) -> Option<Arc<Thread>> {
+    fn end_sleep(&mut self, thread: &Arc<dyn Runs>) -> Option<Arc<dyn Runs>> {
         let at = sleeper(thread);
-        self.alarms.remove(&(thread.deadline.load(Ordering::Relaxed), at));
+        self.alarms.remove(&(thread.task().deadline.load(Ordering::Relaxed), at));
         self.asleep.remove(&at)
     }
 
     /// Those of the sleeping threads whose time has come.
-    fn due(&self, now: u64) -> impl Iterator<Item = Arc<Thread>> {
+    fn due(&self, now: u64) -> impl Iterator<Item = Arc<dyn Runs>> {
         self.alarms
             .range(..=(now, (u32::MAX, usize::MAX)))
             .filter_map(|(_, at)| self.asleep.get(at).cloned())
     }
 
     /// The sleeping threads with a bell of this bit.
-    fn with_bell(&self, bell: u32) -> impl Iterator<Item = Arc<Thread>> {
+    fn with_bell(&self, bell: u32) -> impl Iterator<Item = Arc<dyn Runs>> {
         self.asleep.range((bell, 0)..=(bell, usize::MAX)).map(|(_, thread)| thread.clone())
     }
 
@@ -108,10 +105,6 @@ impl Cpu {
 }
 
 static CPUS: [Once<Mutex<Cpu>>; CPUS_MAX] = [const { Once::new() }; CPUS_MAX];
-static RESCHEDULE: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
-/// Something is to be done before the next return to user mode. Requests of Linux and
-/// of other CPUs need no flag: their IPI comes as soon as interrupts are open again.
-static ATTENTION: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(true) }; CPUS_MAX];
 /// Whether this CPU told Linux that it polls.
 static POLLING: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
 /// The running thread's address, for the fast path of a system call.
@@ -162,32 +155,32 @@ fn this() -> MutexGuard<'static, Cpu> {
     cpu_state(percpu::index())
 }
 
-/// The running thread; only where one runs (system calls, faults).
-pub fn current() -> &'static Thread {
-    let p = CURRENT[percpu::index()].load(Ordering::Relaxed);
-    assert!(p != 0, "no thread runs here");
-    // SAFETY: set by `switch_to` to the thread that `current` holds; the caller
-    // runs on that thread's stack, so it outlives the reference's use.
-    unsafe { &*(p as *const Thread) }
+/// The scheduler's part of the running thread; only where one runs (system calls, faults).
+pub fn current() -> &'static Task {
+    try_current().expect("no thread runs here")
 }
 
-/// The running thread, if any.
-pub fn try_current() -> Option<&'static Thread> {
-    (CURRENT[percpu::index()].load(Ordering::Relaxed) != 0).then(current)
+/// The same, if a thread runs.
+pub fn try_current() -> Option<&'static Task> {
+    let p = CURRENT[percpu::index()].load(Ordering::Relaxed);
+    // SAFETY: set by `switch_to` to the task of the thread that `current` holds; the caller
+    // runs on that thread's stack, so it outlives the reference's use.
+    (p != 0).then(|| unsafe { &*(p as *const Task) })
 }
 
 /// The running thread, counted.
-pub fn current_arc() -> Arc<Thread> {
+fn current_arc() -> Arc<dyn Runs> {
     this().current.clone().expect("a running thread")
 }
 
 /// Puts a thread on a CPU's queue.
-pub fn enqueue(thread: Arc<Thread>, cpu: usize) {
-    thread.cpu.store(cpu, Ordering::Relaxed);
+pub fn enqueue(thread: Arc<dyn Runs>, cpu: usize) {
+    thread.task().cpu.store(cpu, Ordering::Relaxed);
     {
         let mut c = cpu_state(cpu);
         c.runnable.push_back(thread);
-        let running = c.current.as_ref().is_some_and(|t| t.since.load(Ordering::Relaxed) != 0);
+        let running =
+            c.current.as_ref().is_some_and(|t| t.task().since.load(Ordering::Relaxed) != 0);
         c.update_load(cpu, running);
     }
     if cpu == percpu::index() {
@@ -197,86 +190,64 @@ pub fn enqueue(thread: Arc<Thread>, cpu: usize) {
     }
 }
 
+/// A thread that waits for its turn on another CPU: the calling one has nothing to do.
+fn steal() -> Option<Arc<dyn Runs>> {
+    balance::busy().find_map(|cpu| take_from(cpu, percpu::index()))
+}
+
 /// Takes a thread that `to` may run from the queue of CPU `from`.
-pub fn take_from(from: usize, to: usize) -> Option<Arc<Thread>> {
+fn take_from(from: usize, to: usize) -> Option<Arc<dyn Runs>> {
     let mut c = CPUS[from].get()?.try_lock()?;
-    let fits = |t: &Arc<Thread>| {
-        !t.on_cpu.load(Ordering::Acquire) && t.affinity.try_lock().is_some_and(|m| m.contains(to))
+    let fits = |t: &Arc<dyn Runs>| {
+        !t.task().on_cpu.load(Ordering::Acquire)
+            && t.task().affinity.try_lock().is_some_and(|m| m.contains(to))
     };
     let i = c.runnable.iter().position(fits)?;
     let thread = c.runnable.remove(i)?;
     c.update_load(from, true);
-    thread.cpu.store(to, Ordering::Relaxed);
+    thread.task().cpu.store(to, Ordering::Relaxed);
     Some(thread)
 }
 
-/// Asks for a look at the queue before the next return to user mode.
-pub fn request_reschedule() {
-    RESCHEDULE[percpu::index()].store(true, Ordering::Relaxed);
-    request_attention();
-}
-
-/// The next return to user mode goes the long way: requests, signals, queue.
-pub fn request_attention() {
-    ATTENTION[percpu::index()].store(true, Ordering::Relaxed);
-}
-
-/// Whether the long way is needed now.
-pub fn take_attention() -> bool {
-    let flag = &ATTENTION[percpu::index()];
-    // No locked exchange: only this CPU writes it, with interrupts off.
-    flag.load(Ordering::Relaxed) && {
-        flag.store(false, Ordering::Relaxed);
-        true
-    }
-}
-
-fn switch_to(next: Option<Arc<Thread>>) {
+fn switch_to(next: Option<Arc<dyn Runs>>) {
     let index = percpu::index();
     if let Some(n) = &next {
         // It may have come from a CPU that has not quite left it.
-        while n.on_cpu.swap(true, Ordering::Acquire) {
+        while n.task().on_cpu.swap(true, Ordering::Acquire) {
             tlb::serve();
             cpu::pause();
         }
-        n.cpu.store(index, Ordering::Relaxed);
+        n.task().cpu.store(index, Ordering::Relaxed);
     }
     let mut c = this();
     let now = cpu::rdtsc();
     let previous = c.current.take();
     if let Some(p) = &previous {
-        p.end_run(now);
-        p.save_user_state();
+        p.task().end_run(now);
+        p.task().save_user_state();
     }
     c.slice_end = NEVER;
     let to: *const Context = match &next {
         Some(n) => {
-            n.process.mm.activate();
-            n.restore_user_state();
-            usertsc::switch(n);
-            n.begin_run(now);
-            n.rseq.switched();
-            gdt::set_kernel_stack(index, n.stack_top());
-            n.context()
+            n.enter();
+            let task = n.task();
+            task.restore_user_state();
+            task.begin_run(now);
+            gdt::set_kernel_stack(index, task.stack_top());
+            task.context()
         }
-        None => {
-            paging::use_kernel();
-            &raw const c.idle
-        }
+        None => &raw const c.idle,
     };
-    debugregs::switch(next.as_deref());
-    if let Some(p) = &previous
-        && next.as_ref().is_none_or(|n| !Arc::ptr_eq(n.process.memory(), p.process.memory()))
-    {
-        p.process.mm.left();
+    if let Some(p) = &previous {
+        p.leave(next.as_deref());
     }
-    CURRENT[index].store(next.as_ref().map_or(0, |n| Arc::as_ptr(n) as u64), Ordering::Relaxed);
-    PREVIOUS[index]
-        .store(previous.as_ref().map_or(0, |p| Arc::as_ptr(p) as u64), Ordering::Relaxed);
-    shared::cpu(index).set_current_space(next.as_ref().map_or(0, |n| n.process.space));
+    let address = |t: &Option<Arc<dyn Runs>>| t.as_ref().map_or(0, |t| &raw const *t.task() as u64);
+    CURRENT[index].store(address(&next), Ordering::Relaxed);
+    PREVIOUS[index].store(address(&previous), Ordering::Relaxed);
+    shared::cpu(index).set_current_space(next.as_ref().map_or(0, |n| n.ids().1));
     c.update_load(index, next.is_some());
     c.current = next;
-    let from: *mut Context = previous.as_ref().map_or(&raw mut c.idle, |p| p.context());
+    let from: *mut Context = previous.as_ref().map_or(&raw mut c.idle, |p| p.task().context());
     // The previous thread is on a queue, among the waiting or in `dead`: the address
     // stays good; other CPUs leave it alone while `on_cpu` is set.
     drop(previous);
@@ -294,7 +265,7 @@ pub fn reap() {
     if p != 0 {
         // SAFETY: held by a queue, by `waiting` or by `dead` of this CPU, see
         // `switch_to`; who takes it from there waits for this store.
-        unsafe { &*(p as *const Thread) }.on_cpu.store(false, Ordering::Release);
+        unsafe { &*(p as *const Task) }.on_cpu.store(false, Ordering::Release);
     }
     let (dead, leaving) = {
         let mut c = this();
@@ -316,7 +287,7 @@ pub fn wake_ready() -> bool {
     }
     let mut i = 0;
     while i < waiting.len() {
-        if waiting[i].is_ready() {
+        if waiting[i].task().is_ready() {
             ready.push(waiting.swap_remove(i));
         } else {
             i += 1;
@@ -333,8 +304,8 @@ pub fn wake_ready() -> bool {
 
 /// Takes the sleeping threads that may go on: kicked ones, those whose bell rang, and
 /// those whose time has come.
-fn wake_told() -> Vec<Arc<Thread>> {
-    let mut asked: Vec<Arc<Thread>> = Vec::new();
+fn wake_told() -> Vec<Arc<dyn Runs>> {
+    let mut asked: Vec<Arc<dyn Runs>> = Vec::new();
     for thread in kick::take() {
         if this().asleep.contains_key(&sleeper(&thread)) {
             asked.push(thread);
@@ -348,7 +319,7 @@ fn wake_told() -> Vec<Arc<Thread>> {
         }
     }
     // Without the lock: they look at what others hold who put threads on our queue.
-    asked.retain(|t| t.is_ready());
+    asked.retain(|t| t.task().is_ready());
     if asked.is_empty() {
         return asked;
     }
@@ -358,14 +329,14 @@ fn wake_told() -> Vec<Arc<Thread>> {
 
 /// The next thread of this CPU's queue. Those that may not run here any more are
 /// sent where they may.
-fn pick() -> Option<Arc<Thread>> {
+fn pick() -> Option<Arc<dyn Runs>> {
     let index = percpu::index();
     loop {
         let next = this().runnable.pop_front()?;
-        if next.affinity.lock().contains(index) {
+        if next.task().affinity.lock().contains(index) {
             return Some(next);
         }
-        let cpu = balance::place(&next);
+        let cpu = balance::place(next.task());
         enqueue(next, cpu);
     }
 }
@@ -385,7 +356,7 @@ pub fn yield_now() {
 /// The running thread may not stay on this CPU: goes where it may.
 fn migrate() {
     let me = current_arc();
-    let cpu = balance::place(&me);
+    let cpu = balance::place(me.task());
     // Not before it is off this CPU: where two threads change places, each CPU would wait
     // for the other one to let its thread go.
     this().leaving = Some((me, cpu));
@@ -410,7 +381,7 @@ pub fn idle() -> ! {
         shared::cpu(percpu::index()).beat();
         serve_all();
         wake_ready();
-        if let Some(next) = pick().or_else(balance::steal) {
+        if let Some(next) = pick().or_else(steal) {
             switch_to(Some(next));
             set_polling();
             continue;
@@ -422,7 +393,7 @@ pub fn idle() -> ! {
 /// Lets another thread run until what the current one waits for is ready; false if
 /// there is no other.
 pub fn give_away() -> bool {
-    let Some(next) = pick().or_else(balance::steal) else { return false };
+    let Some(next) = pick().or_else(steal) else { return false };
     let mut c = this();
     let me = c.current.clone().expect("the running thread");
     c.begin_wait(me);
@@ -443,7 +414,7 @@ pub fn update_load(running: bool) {
 
 /// What Linux and other CPUs have asked for.
 pub fn serve_all() {
-    inbound::drain();
+    requests::drain();
     serve_others();
 }
 
@@ -454,7 +425,7 @@ fn serve_others() {
 
 /// Takes a thread over that waits for its turn elsewhere.
 fn take_over() -> bool {
-    let Some(thread) = balance::steal() else { return false };
+    let Some(thread) = steal() else { return false };
     this().runnable.push_back(thread);
     true
 }
@@ -468,24 +439,18 @@ pub fn halt(ready: &dyn Fn() -> bool) {
         && !ready()
         && {
             let c = this();
-            c.runnable.is_empty() && !c.waiting.iter().any(|t| t.is_ready())
+            c.runnable.is_empty() && !c.waiting.iter().any(|t| t.task().is_ready())
         }
         && !kick::any()
         && !bells().any()
         && !take_over();
     if quiet {
-        // Other CPUs need not interrupt this one for a table that it does not use.
-        let leave = try_current()
-            .filter(|t| t.process.mm.active().others(percpu::index()).next().is_some());
-        if let Some(t) = leave {
-            paging::use_kernel();
-            t.process.mm.left();
-        }
+        let without_memory = try_current().filter(|t| t.runs().lets_memory_go());
         shared::cpu(percpu::index()).begin_idle(cpu::rdtsc());
         cpu::wait_for_interrupt();
         shared::cpu(percpu::index()).end_idle(cpu::rdtsc());
-        if let Some(t) = leave {
-            t.process.mm.activate();
+        if let Some(t) = without_memory {
+            t.runs().takes_memory();
         }
     }
     balance::set_idle(false);
@@ -517,9 +482,9 @@ pub fn before_user() {
             migrate();
             continue;
         }
-        let asked = RESCHEDULE[index].swap(false, Ordering::Relaxed);
+        let asked = attention::take_reschedule();
         if woke || asked && cpu::rdtsc() >= this().slice_end {
-            info::count(&current().counts.involuntary);
+            counts::count(&current().counts.involuntary);
             yield_now();
             continue;
         }
@@ -555,13 +520,13 @@ fn arm_timer(user: bool) {
     machinecheck::look_if_due(now);
     let mut c = this();
     let deadlines =
-        c.waiting.iter().chain(c.current.iter()).map(|t| t.deadline.load(Ordering::Relaxed));
+        c.waiting.iter().chain(c.current.iter()).map(|t| t.task().deadline.load(Ordering::Relaxed));
     let mut next = deadlines.min().unwrap_or(NEVER);
     if let Some((alarm, _)) = c.alarms.first() {
         next = next.min(*alarm);
     }
     if user && let Some(first) = c.runnable.front() {
-        balance::offer(first);
+        balance::offer(first.task());
         if c.slice_end == NEVER {
             c.slice_end = now + u64::from(shared::params().tsc_khz) * SLICE_MS;
         }
@@ -572,7 +537,7 @@ fn arm_timer(user: bool) {
     if user {
         next = next.min(turns::rest_end());
     }
-    if user && let Some(ns) = c.current.as_ref().and_then(|t| t.process.cpu_timers.wanted(t)) {
+    if user && let Some(ns) = c.current.as_ref().and_then(|t| t.cpu_timer_ns()) {
         next = next.min(deadline(ns.max(CPU_TIMER_NS)));
     }
     if next == c.timer {

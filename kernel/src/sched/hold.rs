@@ -39,9 +39,9 @@ impl cpus::Wait for Held {
 
 #[cold]
 fn hold(point: &str, ms: u64) {
-    let ended = cpus::current().must_end();
+    let ended = cpus::current().runs().must_end();
     cpus::wait(&Held(cpus::deadline(ms * 1_000_000)), 0);
-    if cpus::current().must_end() && !ended {
+    if cpus::current().runs().must_end() && !ended {
         crate::info!("held at {point}: ended there");
     }
 }

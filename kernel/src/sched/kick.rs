@@ -1,7 +1,8 @@
 //! Threads that are to be looked at, by the CPU on whose queue they are.
 
-use crate::process::thread::Thread;
-use crate::sched::cpus::{KICK, post, request_reschedule};
+use crate::sched::attention::request_reschedule;
+use crate::sched::post::{KICK, post};
+use crate::sched::task::{Runs, Task};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use spin::Mutex;
 #[repr(align(64))]
 struct Kicked {
     any: AtomicBool,
-    threads: Mutex<Vec<Arc<Thread>>>,
+    threads: Mutex<Vec<Arc<dyn Runs>>>,
 }
 
 static KICKED: [Kicked; CPUS_MAX] =
@@ -20,14 +21,14 @@ static KICKED: [Kicked; CPUS_MAX] =
 
 /// Something happened that `thread` may be waiting for, or has to see before it goes
 /// on in user mode: its CPU looks.
-pub fn kick(thread: &Arc<Thread>) {
+pub fn kick(thread: &Task) {
     // What happened is visible before the flag, and the flag set before we look where the
     // thread is: if it moves meanwhile, it finds by itself what happened.
     let known = thread.kicked.swap(true, Ordering::SeqCst);
     let cpu = thread.cpu.load(Ordering::SeqCst);
-    if !known {
+    if !known && let Some(whole) = thread.whole() {
         let kicked = &KICKED[cpu];
-        kicked.threads.lock().push(thread.clone());
+        kicked.threads.lock().push(whole);
         kicked.any.store(true, Ordering::SeqCst);
     }
     if cpu == percpu::index() {
@@ -43,7 +44,7 @@ pub fn any() -> bool {
 }
 
 /// Takes the threads of the calling CPU that were kicked; it looks at them now.
-pub fn take() -> Vec<Arc<Thread>> {
+pub fn take() -> Vec<Arc<dyn Runs>> {
     let index = percpu::index();
     let here = &KICKED[index];
     if !here.any.load(Ordering::Relaxed) || !here.any.swap(false, Ordering::SeqCst) {
@@ -51,6 +52,7 @@ pub fn take() -> Vec<Arc<Thread>> {
     }
     let mut kicked = core::mem::take(&mut *here.threads.lock());
     kicked.retain(|thread| {
+        let thread = thread.task();
         thread.kicked.swap(false, Ordering::SeqCst);
         let moved = thread.cpu.load(Ordering::SeqCst) != index;
         if moved {

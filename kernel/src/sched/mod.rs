@@ -1,12 +1,19 @@
 //! What each CPU runs; waiting and waking, of Linux, too; TLB shootdown; panic.
 
+pub mod attention;
 pub mod balance;
+pub mod cpu_mask;
 pub mod cpus;
 pub mod doorbell;
 pub mod hold;
 pub mod kick;
+pub mod machinecheck;
 pub mod panic;
+pub mod park;
 pub mod post;
+pub mod requests;
+pub mod task;
 pub mod tlb;
 pub mod turns;
+pub mod user_mode;
 pub mod wait;

@@ -1,22 +1,15 @@
 //! The end of the LWK: say why, stop the other CPUs, tell Linux, park.
 
+use crate::sched::park;
 use core::panic::PanicInfo;
-use core::sync::atomic::{AtomicBool, Ordering};
-use hanare_abi::boot::{CPU_ONLINE, CPU_PARKED, EVENT_PANIC};
+use hanare_abi::boot::{CPU_ONLINE, EVENT_PANIC};
 use hanare_hal::traps::Regs;
 use hanare_hal::{apic, context, cpu, percpu, shared};
 
-static PANICKED: AtomicBool = AtomicBool::new(false);
-
-/// Whether some CPU has panicked.
-pub fn panicked() -> bool {
-    PANICKED.load(Ordering::Relaxed)
-}
-
 #[panic_handler]
 fn on_panic(info: &PanicInfo<'_>) -> ! {
-    if PANICKED.swap(true, Ordering::SeqCst) {
-        park();
+    if park::begin_panic() {
+        park::park();
     }
     crate::base::log::break_lock();
     crate::info!("LWK panic: {info}");
@@ -26,11 +19,11 @@ fn on_panic(info: &PanicInfo<'_>) -> ! {
 
 /// An exception in the kernel that nothing resolves.
 pub fn fatal_trap(regs: &Regs, vector: u8) -> ! {
-    if vector == hanare_hal::traps::vector::NMI && panicked() {
-        park();
+    if vector == hanare_hal::traps::vector::NMI && park::has_panicked() {
+        park::park();
     }
-    if PANICKED.swap(true, Ordering::SeqCst) {
-        park();
+    if park::begin_panic() {
+        park::park();
     }
     crate::base::log::break_lock();
     crate::info!(
@@ -51,10 +44,11 @@ pub fn fatal_trap(regs: &Regs, vector: u8) -> ! {
 fn tell_overflow(addr: u64) {
     let thread = crate::sched::cpus::try_current().filter(|t| t.has_overflown(addr));
     if let Some(t) = thread {
+        let (tid, space) = t.runs().ids();
         crate::info!(
             "LWK panic: the kernel stack of thread {} in space {} has overflown",
-            t.slot.tid(),
-            t.process.space
+            tid,
+            space
         );
     } else if let Some((name, cpu)) = crate::base::stacks::overflown_of_cpu(addr) {
         crate::info!("LWK panic: the {name} stack of cpu{cpu} has overflown");
@@ -90,7 +84,7 @@ fn stop() -> ! {
     // So early, there is nobody else yet, and the module looks at the mark.
     if !apic::is_ready() {
         shared::set_panicked();
-        park();
+        park::park();
     }
     let me = percpu::index();
     let others = || (0..shared::params().cpu_count as usize).filter(|&i| i != me);
@@ -106,19 +100,5 @@ fn stop() -> ! {
     }
     shared::set_panicked();
     crate::sched::doorbell::ring_raw(EVENT_PANIC << hanare_abi::boot::EVENT_SHIFT);
-    park()
-}
-
-/// Stops this CPU for good.
-pub fn park() -> ! {
-    let me = shared::cpu(percpu::index());
-    // One that has not come online yet keeps its state: "parked" is beyond "online", and the module
-    // would go on and start the next CPU.
-    if me.state() == CPU_ONLINE {
-        me.set_state(CPU_PARKED);
-    }
-    if apic::is_ready() {
-        apic::disable();
-    }
-    cpu::park()
+    park::park()
 }

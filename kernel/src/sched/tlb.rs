@@ -9,7 +9,8 @@
 //! spin on without looking: the lock of an address space is taken by looking, see
 //! `mm::guard`.
 
-use crate::sched::{cpus, panic};
+use crate::sched::park;
+use crate::sched::post::{FLUSH, post, take_posted};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::paging::SMALL;
@@ -108,7 +109,7 @@ pub fn shoot(active: &CpuSet, start: u64, end: u64) {
             *range = Some(join(*range, (start, end)));
             m.posted.fetch_add(1, Ordering::SeqCst);
         }
-        cpus::post(target, cpus::FLUSH);
+        post(target, FLUSH);
         last = Some(target);
     }
     if last.is_none() {
@@ -120,8 +121,8 @@ pub fn shoot(active: &CpuSet, start: u64, end: u64) {
         let wanted = m.posted.load(Ordering::SeqCst);
         while m.done.load(Ordering::Acquire) < wanted {
             serve();
-            if panic::panicked() {
-                panic::park();
+            if park::has_panicked() {
+                park::park();
             }
             cpu::pause();
         }
@@ -130,7 +131,7 @@ pub fn shoot(active: &CpuSet, start: u64, end: u64) {
 
 /// Does what other CPUs ask of this one.
 pub fn serve() {
-    if !cpus::take_posted(cpus::FLUSH) {
+    if !take_posted(FLUSH) {
         return;
     }
     let m = &MAILBOXES[percpu::index()];

@@ -1,7 +1,7 @@
 //! Requests of Linux beside threads: [`hanare_core::turns`] for each CPU.
 
-use crate::link::inbound;
-use crate::sched::cpus;
+use crate::base::time::{self, NEVER};
+use crate::sched::requests;
 use hanare_core::turns::Turns;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu};
@@ -19,12 +19,12 @@ fn of_this_cpu() -> &'static Mutex<Turns> {
 /// Serves what Linux asks for while a thread waits to go on: as far as it is its turn.
 pub fn serve() {
     let from = cpu::rdtsc();
-    if !inbound::is_asked() || of_this_cpu().lock().rests(from) {
+    if !requests::is_asked() || of_this_cpu().lock().rests(from) {
         return;
     }
-    let burst = crate::base::time::ns_to_cycles(BURST_NS);
+    let burst = time::ns_to_cycles(BURST_NS);
     let mut now = from;
-    while now - from < burst && inbound::serve_one() {
+    while now - from < burst && requests::serve_one() {
         now = cpu::rdtsc();
     }
     of_this_cpu().lock().served(from, now, burst);
@@ -35,7 +35,7 @@ pub fn rests() -> bool {
     of_this_cpu().lock().rests(cpu::rdtsc())
 }
 
-/// When the timer has to fire, TSC value, or [`cpus::NEVER`].
+/// When the timer has to fire, TSC value, or [`NEVER`].
 pub fn rest_end() -> u64 {
     of_this_cpu().lock().rest_end()
 }
@@ -45,4 +45,4 @@ pub fn end_rest() -> bool {
     of_this_cpu().lock().end_rest()
 }
 
-const _: () = assert!(Turns::NONE == cpus::NEVER);
+const _: () = assert!(Turns::NONE == NEVER);

@@ -2,39 +2,15 @@
 
 #![allow(unsafe_code)] // a thread's pointer to what it waits for
 
-use crate::gate::observe;
-use crate::link::inbound;
-use crate::process::info;
-use crate::process::thread::Thread;
+use crate::base::counts;
 use crate::sched::cpus::{
     NEVER, current, give_away, halt, others_runnable, serve_all, set_polling, update_load,
     wake_ready,
 };
-use crate::sched::{doorbell, tlb};
+use crate::sched::task::{Task, Wait};
+use crate::sched::{doorbell, requests, tlb};
 use core::sync::atomic::Ordering;
 use hanare_hal::{cpu, percpu, shared};
-
-/// What a thread waits for. Asked on the thread's CPU, by whichever thread runs
-/// there: [`current`] is not to be used.
-pub trait Wait {
-    /// It has come, or there is no point in waiting on.
-    fn ready(&self) -> bool;
-    /// `true`: we are about to sleep, ring us on this CPU. `false`: we are awake.
-    fn announce(&self, asleep: bool);
-    /// Whether the other side is awake, so that its answer is near.
-    fn near(&self) -> bool {
-        true
-    }
-    /// Whether who makes it ready kicks the thread ([`crate::sched::cpus::kick`]) or rings its bell,
-    /// so that it need be asked only then and at its deadline.
-    fn is_told(&self) -> bool {
-        false
-    }
-    /// TSC value at which it is to look again, at the latest.
-    fn deadline(&self) -> u64 {
-        NEVER
-    }
-}
 
 /// The short way to an answer that comes at once: polls for `cycles` without
 /// giving the CPU away, serving requests. False: it did not come.
@@ -50,7 +26,7 @@ pub fn poll_for(what: &dyn Wait, cycles: u64) -> bool {
             break true;
         }
         if !inbound.is_empty() {
-            inbound::drain();
+            requests::drain();
         }
         tlb::serve();
         looks += 1;
@@ -89,8 +65,8 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
         if what.ready() {
             break;
         }
-        if me.is_awaited() {
-            observe::in_kernel(me);
+        if me.runs().is_awaited() {
+            me.runs().leaves_registers();
         }
         if spin.looks.is_multiple_of(LOOKS) {
             wake_ready(); // what this thread did before may have made others ready
@@ -115,7 +91,7 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
     }
     me.counts.waits.store(false, Ordering::Relaxed);
     if slept != 0 {
-        info::count(&me.counts.voluntary);
+        counts::count(&me.counts.voluntary);
     }
     let now = cpu::rdtsc();
     me.system_cycles.fetch_add((now - start).saturating_sub(slept), Ordering::Relaxed);
@@ -123,14 +99,14 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
 }
 
 /// Gives the CPU away until `what` is ready, or halts it.
-fn block(me: &Thread, what: &dyn Wait) {
+fn block(me: &Task, what: &dyn Wait) {
     me.deadline.store(what.deadline(), Ordering::Relaxed);
     me.is_told.store(what.is_told(), Ordering::Relaxed);
     update_load(false);
     loop {
         wake_ready();
         // That may have taken a kick of ours, which nobody will see again.
-        if what.ready() || me.is_awaited() {
+        if what.ready() || me.runs().is_awaited() {
             break;
         }
         // SAFETY: unset below, before `what` goes; this CPU runs the thread.
@@ -138,7 +114,7 @@ fn block(me: &Thread, what: &dyn Wait) {
         if give_away() {
             break;
         }
-        let ready = || what.ready() || me.is_awaited();
+        let ready = || what.ready() || me.runs().is_awaited();
         if ready() {
             break;
         }

@@ -2,6 +2,7 @@
 
 use crate::link::delegate;
 use crate::process::Process;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use alloc::sync::Arc;
@@ -29,7 +30,7 @@ pub fn action(signal: u64, new: u64, old: u64, size: u64) -> Result<u64> {
     if !signal::is_valid(signal) {
         return Err(errno::EINVAL);
     }
-    let thread = cpus::current();
+    let thread = thread::current();
     let p = &thread.process;
     let before = p.signals.lock().actions.get(signal);
     if let Some(action) = wanted {
@@ -127,21 +128,21 @@ pub fn tell_owed(thread: &Thread) {
 
 /// exec: caught signals become default; the proxy does the same ([`execed`]).
 pub fn on_exec() {
-    let thread = cpus::current();
+    let thread = thread::current();
     thread.signals.lock().on_exec();
     thread.process.signals.lock().actions.on_exec();
 }
 
 /// The proxy has done its part of an exec; Linux is told of the rest.
 pub fn execed() {
-    let thread = cpus::current();
+    let thread = thread::current();
     thread.process.signals.lock().mirrored.on_exec();
     tell(thread, SigSet::ALL, Mirrored::changed);
 }
 
 /// Caught signals become default, here and in the proxy.
 pub fn clear_handlers() {
-    let thread = cpus::current();
+    let thread = thread::current();
     thread.process.signals.lock().actions.on_exec();
     tell(thread, SigSet::ALL, Mirrored::changed);
 }

@@ -2,8 +2,8 @@
 
 use crate::base::heap;
 use crate::link::delegate;
+use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::sched::cpus;
 use hanare_abi::slot::OP_REQUEUE_SIGNAL;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, SigInfo, SigSet};
@@ -65,7 +65,7 @@ pub fn send(thread: &Thread, signal: u32, info: SigInfo) -> Result<u64> {
 
 /// rt_sigtimedwait where one of its signals waits here. `None`: Linux answers.
 pub fn waited([set, info, timeout, size, ..]: &[u64; 6]) -> Option<Result<u64>> {
-    let thread = cpus::current();
+    let thread = thread::current();
     let others = SigSet(!usercopy::read_u64(*set).ok()?);
     let shared = &thread.process.signals;
     let (own, all) = (thread.signals.lock().pending.set(), shared.lock().pending.set());
@@ -93,7 +93,7 @@ pub fn pending(set: u64, size: u64) -> Result<u64> {
     if size > 8 {
         return Err(errno::EINVAL);
     }
-    let thread = cpus::current();
+    let thread = thread::current();
     let address = thread.process.write_scratch(thread.slot_index, &[0; 8])?;
     delegate::linux(127, [address, 8, 0, 0, 0, 0])?;
     let mut bytes = [0; 8];

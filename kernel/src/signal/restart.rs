@@ -2,8 +2,8 @@
 
 use crate::calls::sleep::Sleep;
 use crate::process::futex;
+use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::sched::cpus;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::SigAction;
 use hanare_core::syscalls::Restart;
@@ -33,7 +33,7 @@ pub enum Rest {
 
 /// restart_syscall(2).
 pub fn restart_syscall() -> Result<u64> {
-    let rest = cpus::current().signals.lock().take_rest();
+    let rest = thread::current().signals.lock().take_rest();
     match rest {
         Some(Rest::Sleep(sleep)) => sleep.go_on(),
         Some(Rest::Futex(waiting)) => waiting.go_on(),

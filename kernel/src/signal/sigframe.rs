@@ -1,5 +1,6 @@
 //! The frame of a handler: how it is built and taken back, and the stack for it.
 
+use crate::process::thread;
 use crate::sched::cpus;
 use crate::signal::signals;
 use alloc::vec::Vec;
@@ -122,7 +123,7 @@ fn context_of(r: &Regs, trap: Trap, mask: SigSet, fpstate: u64) -> SigContext {
 /// rt_sigreturn: takes the frame back. A bad frame raises SIGSEGV.
 pub fn sigreturn(regs: &mut Regs) {
     regs.rax = 0;
-    regs.orig_rax = crate::entry::NO_CALL;
+    regs.orig_rax = hanare_hal::traps::NO_CALL;
     if restore(regs).is_err() {
         cpus::request_attention();
         signals::force_segv(regs);
@@ -136,7 +137,7 @@ fn restore(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
     let c = &frame.context.mcontext;
     let settable = 0x5_0dd5; // Linux' FIX_EFLAGS
     // What the handler blocked may wait here, or on Linux.
-    signals::set_mask(cpus::current(), frame.context.sigmask.blockable());
+    signals::set_mask(thread::current(), frame.context.sigmask.blockable());
     *regs = Regs {
         r15: c.r15,
         r14: c.r14,
@@ -153,7 +154,7 @@ fn restore(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
         rdx: c.rdx,
         rsi: c.rsi,
         rdi: c.rdi,
-        orig_rax: crate::entry::NO_CALL,
+        orig_rax: hanare_hal::traps::NO_CALL,
         rip: c.rip,
         cs: u64::from(gdt::USER_CS),
         rflags: regs.rflags & !settable | c.rflags & settable | 0x200,
@@ -198,7 +199,7 @@ fn restore_fpu(at: u64) -> core::result::Result<(), usercopy::Fault> {
 
 /// sigaltstack.
 pub fn altstack(new: u64, old: u64, sp: u64) -> Result<u64> {
-    let before = cpus::current().signals.lock().alt;
+    let before = thread::current().signals.lock().alt;
     if new != 0 {
         let mut bytes = [0; size_of::<AltStack>()];
         usercopy::read(new, &mut bytes).map_err(|_| errno::EFAULT)?;
@@ -213,7 +214,7 @@ pub fn altstack(new: u64, old: u64, sp: u64) -> Result<u64> {
 
 /// Sets the alternate stack of the running thread, whose stack pointer is `sp`.
 fn set_alternate(wanted: AltStack, sp: u64) -> Result<()> {
-    let mut s = cpus::current().signals.lock();
+    let mut s = thread::current().signals.lock();
     if s.alt.holds(sp) {
         return Err(errno::EPERM);
     }

@@ -8,6 +8,7 @@ use crate::gate::{coredump, observe, ptrace, rseq};
 use crate::link::delegate;
 use crate::mm::access::Signal as Fault;
 use crate::mm::limits;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::{Process, cputime, oom};
 use crate::sched::{cpus, panic};
@@ -314,7 +315,7 @@ pub fn retarget(p: &Process) {
 /// here, or dropped if nothing comes of it. False: it is Linux' business (another target, blocked so that Linux keeps
 /// it pending, or a default that Linux applies).
 pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
-    let thread = cpus::current();
+    let thread = thread::current();
     if signal == 0
         || signal > 64
         || !own
@@ -376,12 +377,12 @@ pub fn raise_bad_memory(addr: u64, regs: &mut Regs) {
 
 /// An exception is about to raise a signal.
 fn trapped(trap: Trap) {
-    cpus::current().signals.lock().trap = trap;
+    thread::current().signals.lock().trap = trap;
 }
 
 /// The same for one that tells no address.
 fn trapped_by(v: u8, error: u64) {
-    let cr2 = cpus::current().signals.lock().trap.cr2;
+    let cr2 = thread::current().signals.lock().trap.cr2;
     trapped(Trap { number: u64::from(v), error, cr2 });
 }
 
@@ -426,7 +427,7 @@ fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
 pub fn force_call(queued: QueuedSignal, regs: &mut Regs) {
     cpus::request_attention();
     force(queued, regs, Cause::Kernel);
-    regs.orig_rax = crate::entry::NO_CALL;
+    regs.orig_rax = hanare_hal::traps::NO_CALL;
 }
 
 /// A frame cannot be taken or made: SIGSEGV, as Linux' force_sig().
@@ -449,7 +450,7 @@ enum Cause {
 
 /// A signal of the program's own doing: handled now, or the end.
 fn force(queued: QueuedSignal, regs: &mut Regs, cause: Cause) {
-    let thread = cpus::current();
+    let thread = thread::current();
     if thread.must_end() {
         // What was read or written may be missing for that very reason.
         thread.process.exit_thread(thread);
@@ -482,15 +483,15 @@ fn force(queued: QueuedSignal, regs: &mut Regs, cause: Cause) {
 /// Ends the process by a signal, on Linux' side too.
 pub fn die(signal: u32) {
     crate::sched::hold::at("fatal-signal");
-    ptrace::on_exit(cpus::current(), signal);
-    observe::killed_by(cpus::current(), signal);
+    ptrace::on_exit(thread::current(), signal);
+    observe::killed_by(thread::current(), signal);
     delegate::last_call(OP_EXIT_SIGNAL, [u64::from(signal), 0, 0, 0, 0, 0]);
 }
 
 /// Before every return to user mode. False: registers changed (or may have), so
 /// the slow return is needed.
 pub fn deliver(regs: &mut Regs) -> bool {
-    let thread = cpus::current();
+    let thread = thread::current();
     let p = &thread.process;
     let mut fast = true;
     let (mut any, mut handled) = (false, false);
@@ -605,7 +606,7 @@ pub fn procmask(how: u64, new: u64, old: u64, size: u64) -> Result<u64> {
     if size != 8 {
         return Err(errno::EINVAL);
     }
-    let thread = cpus::current();
+    let thread = thread::current();
     let before = thread.signals.lock().mask;
     if new != 0 {
         let set = SigSet(usercopy::read_u64(new).map_err(|_| errno::EFAULT)?);

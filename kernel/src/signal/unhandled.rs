@@ -1,36 +1,19 @@
 //! Lines in the log about programs that end by an exception, as Linux leaves them in dmesg
 //! (`show_unhandled_signals`).
 
+use crate::base::log_limit;
 use crate::base::pages::Pages;
-use crate::base::time;
 use crate::link::services;
 use crate::mm::FileRef;
+use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::sched::cpus;
 use crate::signal::sigframe::Trap;
 use alloc::format;
 use alloc::string::String;
 use hanare_abi::service::SERVICE_FILE_NAME;
-use hanare_core::ratelimit::RateLimit;
 use hanare_core::signal;
 use hanare_core::vma::Backing;
 use hanare_hal::traps::{Regs, vector};
-use spin::Mutex;
-
-/// As many in so long a time as Linux' `printk_ratelimit`.
-const INTERVAL_NS: u64 = 5_000_000_000;
-const BURST: u32 = 10;
-
-static LIMIT: Mutex<RateLimit> = Mutex::new(RateLimit::new(INTERVAL_NS, BURST));
-
-/// Whether one more line may be written, of those that any program can cause.
-pub fn may_say() -> bool {
-    let shown = LIMIT.lock().show(time::since_boot_ns());
-    if let Some(missed @ 1..) = shown {
-        crate::info!("{missed} lines about programs suppressed");
-    }
-    shown.is_some()
-}
 
 /// `NAME[TID]`.
 pub fn name_of(thread: &Thread) -> String {
@@ -41,7 +24,7 @@ pub fn name_of(thread: &Thread) -> String {
 
 /// The running thread's process ends by `signal`, which the exception `trap` has raised.
 pub fn log(thread: &Thread, signal: u32, trap: Trap, regs: &Regs) {
-    if !may_say() {
+    if !log_limit::may_say() {
         return;
     }
     let (name, place) = (name_of(thread), place(thread, regs.rip));
@@ -91,7 +74,7 @@ fn place(thread: &Thread, ip: u64) -> String {
 
 /// The LWK knows the names of programs; those of libraries Linux does.
 fn path_of(file: &FileRef) -> Option<String> {
-    if !file.name.is_empty() || cpus::current().must_end() {
+    if !file.name.is_empty() || thread::current().must_end() {
         return Some(file.name.clone());
     }
     let page = Pages::new(0).ok()?;

@@ -9,6 +9,7 @@ use super::{DEBUGGED, HELD, tell};
 use crate::gate::registers::Snapshot;
 use crate::mm::patch;
 use crate::process::Process;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use alloc::boxed::Box;
@@ -446,7 +447,7 @@ pub(super) fn park(thread: &Thread, regs: &mut Regs) {
     };
     if let Some(s) = snapshot.filter(|s| s.changed) {
         s.load(regs);
-        regs.orig_rax = crate::entry::NO_CALL;
+        regs.orig_rax = hanare_hal::traps::NO_CALL;
     }
 }
 
@@ -480,7 +481,7 @@ pub fn after_call(thread: &Thread) {
 
 /// An exception of user mode that may be the debugger's. True: it was.
 pub fn exception(regs: &mut Regs, v: u8) -> bool {
-    let thread = cpus::current();
+    let thread = thread::current();
     let own = &thread.observe.debug;
     match v {
         vector::DEBUG if own.steps.load(Ordering::Relaxed) => {

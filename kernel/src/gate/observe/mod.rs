@@ -14,8 +14,9 @@ use crate::calls;
 use crate::gate::ptrace;
 use crate::process::Process;
 use crate::process::spaces;
+use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::sched::{cpus, doorbell};
+use crate::sched::doorbell;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -213,7 +214,7 @@ pub fn in_kernel(thread: &Thread) {
 pub fn call(regs: &mut Regs) {
     const EXIT: u64 = 60;
     const EXIT_GROUP: u64 = 231;
-    let thread = cpus::current();
+    let thread = thread::current();
     if !ptrace::enter(thread, regs) {
         return ptrace::leave(thread, regs);
     }

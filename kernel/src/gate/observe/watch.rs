@@ -2,6 +2,7 @@
 
 use super::debug;
 use crate::process::Process;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use hanare_abi::observe::OBSERVED_WATCH;
@@ -69,7 +70,7 @@ pub fn on_thread(thread: &Thread) {
 /// The running thread has met addresses of its debug registers. False: they are no
 /// debugger's.
 pub fn met(regs: &mut Regs, hits: u64) -> bool {
-    let thread = cpus::current();
+    let thread = thread::current();
     let Some(watch) = debug::debugger_of(thread).and_then(|d| d.watches.first_of(hits)) else {
         return false;
     };

@@ -7,8 +7,8 @@ use crate::link::{delegate, services};
 use crate::mm::patch;
 use crate::process::Process;
 use crate::process::spaces;
+use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::sched::cpus;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -34,7 +34,7 @@ pub fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
 /// PTRACE_POKEDATA.
 pub fn poke(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
     hold(thread)?;
-    let me = cpus::current();
+    let me = thread::current();
     let scratch = me.process.write_scratch(me.slot_index, &[0; 8])?;
     let tid = u64::from(thread.slot.tid());
     // Linux brings the page in.
@@ -77,7 +77,7 @@ pub fn memory_file(number: u16, a: &[u64; 6]) -> Result<u64> {
 /// does what its worker is told: the module looks whether it is that file.
 fn may_reach(thread: &Thread, fd: u64, write: bool) -> bool {
     const PROCESS_VM_READV: u32 = 310;
-    let me = cpus::current();
+    let me = thread::current();
     if core::ptr::eq(&*thread.process, &*me.process) {
         return true;
     }
@@ -151,7 +151,7 @@ fn vectors(at: u64, count: u64) -> Result<Vec<(u64, u64)>> {
 fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool) -> Result<u64> {
     let mut page = vec![0; SMALL as usize];
     let mut done = 0;
-    while done < count && !cpus::current().must_end() {
+    while done < count && !thread::current().must_end() {
         let place = at.wrapping_add(done);
         let bytes = &mut page[..(count - done).min(SMALL - place % SMALL) as usize];
         bring_in(p, fd, place);
@@ -177,7 +177,7 @@ fn bring_in(p: &Process, fd: u64, at: u64) {
     if patch::touch(p, at) {
         return;
     }
-    let me = cpus::current();
+    let me = thread::current();
     if let Ok(scratch) = me.process.write_scratch(me.slot_index, &[0]) {
         const PREAD64: u32 = 17;
         let _ = delegate::linux(PREAD64, [fd, scratch, 1, at, 0, 0]);
@@ -188,12 +188,12 @@ fn bring_in(p: &Process, fd: u64, at: u64) {
 fn of_file(fd: u64) -> Option<Arc<Thread>> {
     const READLINK: u32 = 89;
     const BYTES: u64 = 64;
-    let me = cpus::current();
+    let me = thread::current();
     let link = alloc::format!("/proc/thread-self/fd/{}\0", fd as u32);
     let scratch = me.process.write_scratch(me.slot_index, link.as_bytes()).ok()?;
     let count = delegate::linux(READLINK, [scratch, scratch + BYTES, BYTES, 0, 0, 0]).ok()?;
     let mut path = vec![0; count.min(BYTES) as usize];
     me.process.read_control(scratch + BYTES, &mut path);
     let path = core::str::from_utf8(&path).ok()?.strip_prefix("/proc/")?.strip_suffix("/mem")?;
-    spaces::find_thread(&cpus::current().process, path.rsplit('/').next()?.parse().ok()?)
+    spaces::find_thread(&thread::current().process, path.rsplit('/').next()?.parse().ok()?)
 }

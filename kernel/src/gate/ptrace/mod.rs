@@ -20,6 +20,7 @@ use crate::gate::debugregs;
 use crate::gate::registers::{Snapshot, TRAP_FLAG};
 use crate::link::{delegate, services};
 use crate::process::spaces;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use alloc::boxed::Box;
@@ -231,7 +232,7 @@ fn shown(thread: &Thread, regs: &Regs, waits: bool) -> Regs {
     let is_call = is_call(regs);
     let over = !waits && !thread.signals.lock().is_interrupted();
     Regs {
-        orig_rax: if is_call { regs.orig_rax } else { crate::entry::NO_CALL },
+        orig_rax: if is_call { regs.orig_rax } else { hanare_hal::traps::NO_CALL },
         rax: if is_call && !over { restart_code(regs) } else { regs.rax },
         ..*regs
     }
@@ -446,7 +447,7 @@ pub fn on_forced(thread: &Thread, queued: QueuedSignal, regs: &mut Regs) -> Opti
 
 /// A debug exception that is nobody's business any more: who stepped is gone.
 pub fn stepped(regs: &mut Regs) -> bool {
-    let thread = cpus::current();
+    let thread = thread::current();
     if !thread.ptrace.has(TRAPS) {
         return false;
     }
@@ -533,7 +534,7 @@ pub fn on_rights(thread: &Thread) {
     if thread.ptrace.is_on()
         && services::by_worker(SERVICE_MAY, &[0, 0, MAY_BE_TRACED], &[]).is_err()
     {
-        end(&cpus::current_arc());
+        end(&thread::current_arc());
     }
 }
 

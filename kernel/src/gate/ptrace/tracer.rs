@@ -9,6 +9,7 @@ use crate::calls::{forward, put};
 use crate::gate::registers::Snapshot;
 use crate::link::delegate;
 use crate::process::spaces;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::{rights, waited};
 use crate::sched::cpus;
@@ -37,7 +38,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
     if what == request::TRACEME {
         return traceme();
     }
-    let Some(thread) = spaces::find_thread(&cpus::current().process, a[1] as u32) else {
+    let Some(thread) = spaces::find_thread(&thread::current().process, a[1] as u32) else {
         return without_thread(a);
     };
     let (addr, data) = (a[2], a[3]);
@@ -138,7 +139,7 @@ fn without_thread(a: &[u64; 6]) -> Result<u64> {
 /// PTRACE_TRACEME. The parent has to be a program of the LWK, too: another one would get
 /// the worker's registers.
 fn traceme() -> Result<u64> {
-    let me = cpus::current_arc();
+    let me = thread::current_arc();
     let parent = delegate::linux(SYS_GETPPID, [0; 6])?;
     let parent = spaces::find_thread(&me.process, parent as u32).ok_or(errno::EPERM)?;
     linux([request::TRACEME, 0, 0, 0, 0, 0])?;
@@ -165,7 +166,7 @@ fn attach(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
 /// The calling thread traces it from now on, if it does so on Linux.
 pub(super) fn trace(thread: &Arc<Thread>, flags: u32, options: u64) -> Result<()> {
     rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
-    begin(thread, Some(&cpus::current_arc()), flags, options);
+    begin(thread, Some(&thread::current_arc()), flags, options);
     Ok(())
 }
 
@@ -182,12 +183,12 @@ fn set_options(thread: &Arc<Thread>, options: u64) -> Result<u64> {
 /// Whether the calling thread traces it.
 pub(super) fn is_mine(thread: &Thread) -> bool {
     let state = thread.ptrace.state.lock();
-    thread.ptrace.is_on() && state.tracer.as_ptr() == core::ptr::from_ref(cpus::current())
+    thread.ptrace.is_on() && state.tracer.as_ptr() == core::ptr::from_ref(thread::current())
 }
 
 /// Asks Linux whether the caller traces it and it is stopped.
 fn ask(thread: &Thread) -> Result<()> {
-    let me = cpus::current();
+    let me = thread::current();
     let scratch = me.process.write_scratch(me.slot_index, &[0; 8])?;
     linux([request::PEEKUSER, u64::from(thread.slot.tid()), 0, scratch, 0, 0]).map(drop)
 }
@@ -220,7 +221,7 @@ fn keep(thread: &Arc<Thread>) -> Result<()> {
         trace(thread, 0, 0)?;
     } else if !is_mine(thread) {
         rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
-        set_tracer(thread, &cpus::current_arc());
+        set_tracer(thread, &thread::current_arc());
     }
     thread.ptrace.set(HELD);
     cpus::kick(thread);
@@ -229,7 +230,7 @@ fn keep(thread: &Arc<Thread>) -> Result<()> {
 
 fn wait_for(thread: &Arc<Thread>) -> Result<()> {
     let tid = thread.slot.tid(); // not later: with its process the slot goes
-    let captured = Captured(thread, cpus::current());
+    let captured = Captured(thread, thread::current());
     if !cpus::Wait::ready(&captured) {
         cpus::wait(&captured, 0);
     }
@@ -296,7 +297,7 @@ fn give_up_call(thread: &Thread, signal: u64) -> u64 {
     }
     let mut info = [0u64; 16];
     (info[0], info[1]) = (SIGBUS.into(), u64::from(INTERRUPT as u32));
-    let me = cpus::current();
+    let me = thread::current();
     let set = me
         .process
         .write_scratch(me.slot_index, zerocopy::IntoBytes::as_bytes(&info))
@@ -307,7 +308,7 @@ fn give_up_call(thread: &Thread, signal: u64) -> u64 {
 /// wait4(2) and waitid(2) of a process that has tracees.
 pub fn wait(row: &Row, args: [u64; 6]) -> Result<u64> {
     const WAIT4: u16 = 61;
-    let me = cpus::current();
+    let me = thread::current();
     loop {
         let mut made = args;
         let mut scratch = 0;
@@ -342,7 +343,7 @@ struct Seen {
 
 impl Seen {
     fn by_wait4(pid: u64, at: u64, scratch: u64) -> Option<Seen> {
-        let me = cpus::current();
+        let me = thread::current();
         let status = if scratch != 0 {
             let mut bytes = [0; 4];
             me.process.read_control(scratch, &mut bytes);
@@ -379,7 +380,7 @@ impl Seen {
     /// Has the thread stop, and says what kind of stop it is. True: the stop is nothing to
     /// be seen; it is over.
     fn settle(&self) -> bool {
-        let thread = spaces::find_thread(&cpus::current().process, self.pid);
+        let thread = spaces::find_thread(&thread::current().process, self.pid);
         let ours = thread.is_some() || spaces::is_worker(self.pid);
         if ours && self.status == SIGBUS && self.only_interrupts() {
             return linux([request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok();
@@ -412,7 +413,7 @@ impl Seen {
 
     /// The LWK has the worker leave its call (`OP_INTERRUPT`).
     fn only_interrupts(&self) -> bool {
-        let me = cpus::current();
+        let me = thread::current();
         let mut bytes = [0; 12];
         let asked = me.process.write_scratch(me.slot_index, &[0; 128]).and_then(|at| {
             linux([request::GETSIGINFO, self.pid.into(), 0, at, 0, 0])?;

@@ -3,11 +3,10 @@
 //! A machine check is broadcast to all CPUs of the machine by most Intel CPUs: Linux handles its
 //! own, and does not wait for CPUs that are offline to it; here most say that nothing concerns us.
 
-use crate::base::{badmemory, time};
-use crate::mm;
-use crate::sched::cpus;
-use crate::signal::{signals, unhandled};
+use crate::base::{badmemory, log_limit, time};
+use crate::sched::doorbell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use hanare_abi::boot::EVENT_BAD_MEMORY;
 use hanare_core::machinecheck::{Action, BANKS_MAX, Bank, Fatal, Meaning, Rules, decide, meaning};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::machinecheck::{self as hal, Capabilities};
@@ -51,6 +50,16 @@ fn read(i: usize) -> Bank {
     Bank { status, address, misc }
 }
 
+/// One that came in user mode, on the thread's own stack. The address of the memory that its program
+/// may not use any more; what cannot be survived panics.
+pub fn in_user_mode(regs: &Regs) -> Option<u64> {
+    let action = take(regs);
+    look_at_all(true);
+    let Action::EndProgram(paddr) = action else { return None };
+    keep_back(paddr);
+    Some(paddr)
+}
+
 /// What is to be done about the machine check that has come; what cannot be survived panics.
 fn take(regs: &Regs) -> Action {
     let global = hal::global_status();
@@ -89,20 +98,12 @@ pub fn in_kernel(regs: &Regs) {
     NEXT[percpu::index()].store(0, Ordering::Relaxed);
 }
 
-/// One that came in user mode, on the thread's own stack.
-pub fn in_program(regs: &mut Regs) {
-    let action = take(regs);
-    look_at_all(true);
-    let Action::EndProgram(paddr) = action else { return };
-    let thread = cpus::current();
-    crate::info!(
-        "machine check: {} used bad memory at {paddr:#x}, ip {:#x}",
-        unhandled::name_of(thread),
-        regs.rip
-    );
-    badmemory::add(paddr);
-    let addr = mm::bad::forget(&thread.caller(), paddr & !4095);
-    signals::raise_bad_memory(addr, regs);
+/// The frame is used by nobody again, and Linux is told, which keeps it back when the instance's
+/// memory returns to it (HWPoison).
+fn keep_back(paddr: u64) {
+    if badmemory::add(paddr) {
+        doorbell::ring(EVENT_BAD_MEMORY, paddr >> 12);
+    }
 }
 
 /// Counts and clears what the banks of the calling CPU tell of errors that need no exception.
@@ -122,7 +123,7 @@ fn look_at_all(handled: bool) {
             Meaning::Nothing => continue,
             Meaning::Corrected => {
                 let count = CORRECTED.fetch_add(1, Ordering::Relaxed) + 1;
-                if unhandled::may_say() {
+                if log_limit::may_say() {
                     crate::info!(
                         "machine check: a corrected error, bank {i} status {:#x} address {:#x}; {count} in all",
                         bank.status,
@@ -135,7 +136,7 @@ fn look_at_all(handled: bool) {
                     "machine check: bad memory that nobody has used, bank {i} status {:#x}",
                     bank.status
                 );
-                address.into_iter().for_each(badmemory::add);
+                address.into_iter().for_each(keep_back);
             }
             // Else it is for the exception that comes, maybe to the CPU of Linux that has the same bank.
             Meaning::Consumed(_) | Meaning::Fatal(_) if !handled => continue,

@@ -1,0 +1,63 @@
+//! Sets of CPUs of the instance, as programs give them.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use hanare_hal::boot::CPUS_MAX;
+use hanare_hal::shared;
+
+/// CPUs of the instance, by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuMask([u64; CPUS_MAX / 64]);
+
+impl CpuMask {
+    /// All.
+    pub const fn all() -> CpuMask {
+        CpuMask([u64::MAX; CPUS_MAX / 64])
+    }
+
+    /// Of the first CPUs, as bits of a word; it may name some that there are not.
+    pub const fn of_word(bits: u64) -> CpuMask {
+        let mut mask = CpuMask([0; CPUS_MAX / 64]);
+        mask.0[0] = bits;
+        mask
+    }
+
+    /// The first CPUs, as bits of a word, as they were given.
+    pub const fn first_word(&self) -> u64 {
+        self.0[0]
+    }
+
+    /// Whether a CPU is in it.
+    pub fn contains(&self, cpu: usize) -> bool {
+        self.0[cpu / 64] & 1 << (cpu % 64) != 0
+    }
+
+    /// From Linux' CPU numbers, bit n of byte n / 8; `None`: no CPU of the instance.
+    pub fn from_linux(bytes: &[u8]) -> Option<CpuMask> {
+        let mut mask = CpuMask([0; CPUS_MAX / 64]);
+        for cpu in 0..count() {
+            let n = shared::cpu(cpu).linux_cpu() as usize;
+            if bytes.get(n / 8).is_some_and(|b| b & 1 << (n % 8) != 0) {
+                mask.0[cpu / 64] |= 1 << (cpu % 64);
+            }
+        }
+        (mask != CpuMask([0; CPUS_MAX / 64])).then_some(mask)
+    }
+
+    /// In Linux' numbers, as large as Linux' own.
+    pub fn to_linux(self) -> Vec<u8> {
+        let mut bytes = vec![0u8; shared::params().linux_cpumask_size as usize];
+        for cpu in (0..count()).filter(|&c| self.contains(c)) {
+            let n = shared::cpu(cpu).linux_cpu() as usize;
+            if let Some(byte) = bytes.get_mut(n / 8) {
+                *byte |= 1 << (n % 8);
+            }
+        }
+        bytes
+    }
+}
+
+/// CPUs of the instance.
+pub fn count() -> usize {
+    shared::params().cpu_count as usize
+}

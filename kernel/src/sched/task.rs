@@ -1,0 +1,232 @@
+//! What the scheduler knows of a thread: where it runs, what it waits for, its kernel stack, and
+//! what the processor keeps for it while another one runs. The rest is the business of the layers
+//! above, which say it by [`Runs`].
+
+#![allow(unsafe_code)] // interior state that only the owning CPU touches
+
+use crate::base::counts::Counts;
+use crate::base::stacks::Stack;
+use crate::base::time::NEVER;
+use crate::sched::cpu_mask::CpuMask;
+use alloc::sync::{Arc, Weak};
+use core::cell::UnsafeCell;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use hanare_hal::context::Context;
+use hanare_hal::cpu;
+use hanare_hal::fpu::FpuState;
+use spin::Mutex;
+
+/// What a thread waits for. Asked on the thread's CPU, by whichever thread runs there: the
+/// running thread may be another one.
+pub trait Wait {
+    /// It has come, or there is no point in waiting on.
+    fn ready(&self) -> bool;
+    /// `true`: we are about to sleep, ring us on this CPU. `false`: we are awake.
+    fn announce(&self, asleep: bool);
+    /// Whether the other side is awake, so that its answer is near.
+    fn near(&self) -> bool {
+        true
+    }
+    /// Whether who makes it ready kicks the thread ([`crate::sched::kick::kick`]) or rings its bell,
+    /// so that it need be asked only then and at its deadline.
+    fn is_told(&self) -> bool {
+        false
+    }
+    /// TSC value at which it is to look again, at the latest.
+    fn deadline(&self) -> u64 {
+        NEVER
+    }
+}
+
+/// What has a [`Task`], and what the scheduler asks of it. There is one such type, the thread of a
+/// process: who finds a task finds a thread ([`crate::process::thread::current`]).
+pub trait Runs: Send + Sync {
+    /// Its part that the scheduler knows.
+    fn task(&self) -> &Task;
+    /// The calling CPU goes on with it: with its memory, and what else the processor has of it.
+    fn enter(&self);
+    /// The calling CPU has stopped running it, and goes on with `next`, which has entered.
+    fn leave(&self, next: Option<&dyn Runs>);
+    /// The CPU halts while it waits: other CPUs need not interrupt this one for its memory. False:
+    /// it keeps that, since no other CPU uses it.
+    fn lets_memory_go(&self) -> bool;
+    /// It has its memory again.
+    fn takes_memory(&self);
+    /// Nanoseconds of CPU time until one of its timers is due.
+    fn cpu_timer_ns(&self) -> Option<u64>;
+    /// Whether somebody waits for its registers, which it can leave where it waits.
+    fn is_awaited(&self) -> bool;
+    /// It leaves them, where it waits.
+    fn leaves_registers(&self);
+    /// Whether it has to leave whatever it waits for.
+    fn must_end(&self) -> bool;
+    /// Linux' id of its thread, and the id of its space, for the log and for Linux.
+    fn ids(&self) -> (u32, u32);
+}
+
+/// User registers that are not in the trap frame, and the place of the kernel's.
+struct Extended {
+    context: Context,
+    fpu: FpuState,
+    fs_base: u64,
+    gs_base: u64,
+}
+
+/// The scheduler's part of a thread.
+pub struct Task {
+    /// What it is a part of.
+    whole: Weak<dyn Runs>,
+    /// CPU on whose queue it is, or that runs it.
+    pub cpu: AtomicUsize,
+    /// A CPU runs on its stack.
+    pub on_cpu: AtomicBool,
+    /// CPUs it may run on.
+    pub affinity: Mutex<CpuMask>,
+    /// TSC value since which it runs, 0 while it does not.
+    pub since: AtomicU64,
+    /// It was kicked, and the CPU has not looked yet.
+    pub kicked: AtomicBool,
+    /// What it waits for is told it, see [`Wait::is_told`].
+    pub is_told: AtomicBool,
+    /// Bell of its slot.
+    pub bell: u32,
+    /// TSC value at which it wants to look again, while it waits.
+    pub deadline: AtomicU64,
+    /// TSC cycles spent running (without those since `since`).
+    user_cycles: AtomicU64,
+    /// TSC cycles spent waiting for Linux with the CPU kept.
+    pub system_cycles: AtomicU64,
+    /// See [`Counts`].
+    pub counts: Counts,
+    stack: Stack,
+    extended: UnsafeCell<Extended>,
+    /// What it waits for; see [`Task::set_wait`].
+    wait: UnsafeCell<Option<NonNull<dyn Wait>>>,
+}
+
+// SAFETY: `extended` and `wait` are touched only by the CPU on whose queue the thread
+// is, with interrupts off; everything else is atomic or locked.
+unsafe impl Sync for Task {}
+// SAFETY: as above; nothing in it is bound to a CPU.
+unsafe impl Send for Task {}
+
+impl Task {
+    /// Of a thread `whole`, which begins in `start(argument)`.
+    pub fn new(
+        whole: Weak<dyn Runs>,
+        bell: u32,
+        stack: Stack,
+        start: extern "C" fn(usize) -> !,
+        argument: usize,
+    ) -> Task {
+        let context = Context::new(stack.top(), start, argument);
+        Task {
+            whole,
+            cpu: AtomicUsize::new(0),
+            on_cpu: AtomicBool::new(false),
+            affinity: Mutex::new(CpuMask::all()),
+            since: AtomicU64::new(0),
+            kicked: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
+            bell,
+            deadline: AtomicU64::new(NEVER),
+            user_cycles: AtomicU64::new(0),
+            system_cycles: AtomicU64::new(0),
+            counts: Counts::default(),
+            stack,
+            extended: UnsafeCell::new(Extended {
+                context,
+                fpu: FpuState::new(),
+                fs_base: 0,
+                gs_base: 0,
+            }),
+            wait: UnsafeCell::new(None),
+        }
+    }
+
+    /// The thread that it is a part of. None while that is dropped.
+    pub fn whole(&self) -> Option<Arc<dyn Runs>> {
+        self.whole.upgrade()
+    }
+
+    /// The same, uncounted.
+    pub fn runs(&self) -> &dyn Runs {
+        // SAFETY: the task lies in the thread, so that is there as long as the reference to the task.
+        unsafe { &*self.whole.as_ptr() }
+    }
+
+    /// Top of the kernel stack.
+    pub fn stack_top(&self) -> u64 {
+        self.stack.top()
+    }
+
+    /// Whether `addr` lies below the end of the kernel stack.
+    pub fn has_overflown(&self, addr: u64) -> bool {
+        self.stack.guards(addr)
+    }
+
+    /// Its place for the kernel context.
+    pub fn context(&self) -> *mut Context {
+        // SAFETY: only forms an address.
+        unsafe { &raw mut (*self.extended.get()).context }
+    }
+
+    /// Keeps the processor's user state.
+    pub fn save_user_state(&self) {
+        // SAFETY: called by the CPU that runs the thread, see `Sync`.
+        let e = unsafe { &mut *self.extended.get() };
+        e.fpu.save();
+        e.fs_base = cpu::fs_base();
+        e.gs_base = cpu::user_gs_base();
+    }
+
+    /// Puts it back.
+    pub fn restore_user_state(&self) {
+        // SAFETY: as above.
+        let e = unsafe { &*self.extended.get() };
+        e.fpu.restore();
+        cpu::set_fs_base(e.fs_base);
+        cpu::set_user_gs_base(e.gs_base);
+    }
+
+    /// It runs from now on.
+    pub fn begin_run(&self, now: u64) {
+        self.since.store(now, Ordering::Relaxed);
+    }
+
+    /// It does not run any more.
+    pub fn end_run(&self, now: u64) {
+        let since = self.since.swap(0, Ordering::Relaxed);
+        if since != 0 {
+            self.user_cycles.fetch_add(now.saturating_sub(since), Ordering::Relaxed);
+        }
+    }
+
+    /// TSC cycles so far: user, system. Those of a running thread up to now.
+    pub fn cycles(&self) -> (u64, u64) {
+        let since = self.since.load(Ordering::Relaxed);
+        let running = if since == 0 { 0 } else { cpu::rdtsc().saturating_sub(since) };
+        (
+            self.user_cycles.load(Ordering::Relaxed) + running,
+            self.system_cycles.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Says what it waits for, until `None`.
+    ///
+    /// # Safety
+    /// Called by the CPU that runs the thread; `what` must stay good until then.
+    pub unsafe fn set_wait(&self, what: Option<&dyn Wait>) {
+        // SAFETY: only the lifetime changes; the caller vouches for it.
+        let what = what.map(|w| unsafe { core::mem::transmute::<&dyn Wait, NonNull<dyn Wait>>(w) });
+        // SAFETY: see `Sync`.
+        unsafe { *self.wait.get() = what };
+    }
+
+    /// Whether what it waits for has come. Asked by the CPU on whose queue it is.
+    pub fn is_ready(&self) -> bool {
+        // SAFETY: see `Sync`; the pointer is good while it is set.
+        unsafe { (*self.wait.get()).is_none_or(|w| w.as_ref().ready()) || self.runs().is_awaited() }
+    }
+}
