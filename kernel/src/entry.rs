@@ -64,7 +64,7 @@ fn user_exception(regs: &mut Regs, v: u8) {
     if v == vector::PAGE_FAULT {
         shared::cpu(percpu::index()).count_page_fault();
         let addr = cpu::cr2();
-        if let Err(signal) = mm::fault::in_user_mode(addr, regs.orig_rax) {
+        if let Err(signal) = mm::fault::in_user_mode(thread::current(), addr, regs.orig_rax) {
             signals::raise_fault(signal, addr, regs);
         }
     } else if v == vector::DEBUG {
@@ -85,7 +85,7 @@ fn machine_check(regs: &mut Regs) {
         unhandled::name_of(thread),
         regs.rip
     );
-    let addr = mm::bad::forget(&thread.process, paddr & !4095);
+    let addr = mm::bad::forget(&thread.caller(), paddr & !4095);
     signals::raise_bad_memory(addr, regs);
 }
 
@@ -108,9 +108,9 @@ fn kernel_fault(addr: u64, write: bool) -> bool {
     if thread.in_place.load(Ordering::Relaxed) {
         return false;
     }
-    let error = mm::fault::USER | if write { mm::fault::WRITE } else { 0 };
+    let error = mm::access::USER | if write { mm::access::WRITE } else { 0 };
     // For a killed process nothing is brought in, and the copy must not be tried again for ever.
-    mm::fault::user(addr, error).is_ok() && !thread.process.is_killed()
+    mm::fault::user(thread, addr, error).is_ok() && !thread.process.is_killed()
 }
 
 fn interrupt(regs: &mut Regs, v: u8, from_user: bool) {

@@ -21,8 +21,8 @@ mod signal;
 
 use base::{accounts, frames, heap, log, stacks, time};
 use link::{caller, delegate, inbound, services};
-use mm::{linux, oom, space, vdso};
-use process::{clone, depart, thread};
+use mm::vdso;
+use process::{clone, depart, oom, spaces, thread};
 use sched::{cpus, hold, machinecheck, user_mode};
 
 use hanare_abi::boot::{CPU_ONLINE, MEASURE_ISOLATION};
@@ -84,6 +84,7 @@ fn first_cpu() {
     cpus::init();
     caller::init(|| thread::try_current().map(|thread| thread as _));
     services::init(&MEMORY);
+    spaces::init(clone::forget);
     inbound::init(requests::serve);
     user_mode::init(entry::prepare);
     this_cpu(0);
@@ -98,13 +99,13 @@ fn first_cpu() {
 
 /// What services have to know of memory.
 static MEMORY: services::Memory = services::Memory {
-    sweep: linux::sweep,
-    is_open: |home, id| space::find(home, id).is_some_and(|space| !space.is_closed()),
+    sweep: spaces::sweep,
+    is_open: |home, id| spaces::find(home, id).is_some_and(|space| !space.is_closed()),
 };
 
 /// Whose long lists give their memory back when they are empty.
 static LISTS: [fn(); 6] =
-    [space::trim, clone::trim, depart::trim, cpus::trim, oom::trim, accounts::trim];
+    [spaces::trim, clone::trim, depart::trim, cpus::trim, oom::trim, accounts::trim];
 
 /// Decides what is done about the CPU's leaks, and prepares it. Before the first page table.
 fn mitigate(policy: Policy) {

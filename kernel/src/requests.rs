@@ -3,9 +3,9 @@
 use crate::base::{failing, frames, heap, quarantine};
 use crate::gate::observe;
 use crate::link::inbound::complete;
-use crate::mm::space::{self, Space};
-use crate::mm::{self, linux, oom};
-use crate::process::{Process, exec, info, share, until};
+use crate::mm::linux::Lack;
+use crate::mm::{self, linux};
+use crate::process::{Process, exec, info, oom, open as open_space, share, spaces, until};
 use crate::sched::{machinecheck, park};
 use crate::signal::signals;
 use alloc::sync::Arc;
@@ -81,7 +81,7 @@ pub fn serve(index: u32) {
 
 /// The process of its space that a request means.
 fn process_of(call: &RequestCall) -> Option<Arc<Process>> {
-    let space = space::find(percpu::index(), call.space)?;
+    let space = spaces::find(percpu::index(), call.space)?;
     match call.kind {
         abi::REQUEST_SPACE_START | abi::REQUEST_PROCESS_END => space.process(call.args[0] as u32),
         abi::REQUEST_SPACE_PAUSE => space.process(call.args[1] as u32),
@@ -92,23 +92,28 @@ fn process_of(call: &RequestCall) -> Option<Arc<Process>> {
 
 /// A proxy's page fault; without memory it is tried again once there is some.
 fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
-    match linux::fault(p, r, call) {
-        e if e == -errno::ENOMEM.0 && oom::relieve(p) => -errno::EAGAIN.0,
-        status => status,
+    match linux::fault(p, || p.growth(), r, call) {
+        Ok(status) => status,
+        Err(Lack::Memory) if oom::relieve(p) => -errno::EAGAIN.0,
+        Err(Lack::Memory) => -errno::ENOMEM.0,
+        Err(Lack::Entry) => {
+            spaces::sweep();
+            -errno::EAGAIN.0
+        }
     }
 }
 
 fn open(r: &RequestRef<'_>, call: &RequestCall) -> errno::Result<()> {
-    let (p, whole) = Space::open(call.space, &call.args, &r.words())?;
+    let (p, whole) = open_space::space(call.space, &call.args, &r.words())?;
     r.set_arg(0, whole.into());
     r.set_pages(&[SLOT_BASE, SCRATCH_BASE].map(|page| p.control_page(page).unwrap_or(0)));
     Ok(())
 }
 
 fn close(index: u32, space: u32) {
-    match space::find(percpu::index(), space) {
+    match spaces::find(percpu::index(), space) {
         None => complete(index, 0),
-        Some(space) => space.close(index),
+        Some(space) => space.close(index, share::ended),
     }
 }
 
@@ -152,7 +157,7 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
             mm::retry_quarantine();
             heap::trim();
             let (free, total) = frames::usage();
-            let processes = space::count(percpu::index()) as u64;
+            let processes = spaces::count(percpu::index()) as u64;
             crate::info!(
                 "memory: {} KiB free of {} KiB, {} KiB quarantined, {processes} processes here",
                 free >> 10,

@@ -1,5 +1,5 @@
 //! Frames that were unmapped here while Linux still held a reference (I/O in flight). They are
-//! asked for again by `mm::release::retry_quarantine`.
+//! asked for again by `mm::quarantine::retry_quarantine`.
 
 use crate::base::chain::{Chain, Run};
 use spin::Mutex;

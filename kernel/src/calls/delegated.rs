@@ -1,10 +1,10 @@
 //! Delegated calls, and the hooks of those that have consequences here.
 
 use crate::base::log_limit;
-use crate::calls::clocktimers;
+use crate::calls::{clocktimers, mmap, rlimits};
 use crate::gate::ptrace;
 use crate::link::delegate;
-use crate::mm::{calls, limits};
+use crate::mm::limits;
 use crate::process::thread;
 use crate::process::workers;
 use crate::process::{Ids, Process, cputime, rights, timens, waited};
@@ -91,7 +91,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
                 return result;
             }
         }
-        Hook::Msync => return calls::msync(args[0], args[1], args[2]),
+        Hook::Msync => return mmap::msync(thread::current(), args[0], args[1], args[2]),
         Hook::SigWait if row.number == number::RT_SIGTIMEDWAIT => {
             if let Some(result) = pending::waited(&args) {
                 return result;
@@ -100,7 +100,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Perf => not_counted(&args)?,
         Hook::TempMask => return with_mask(row, args),
         Hook::Rlimit => {
-            if let Some(result) = limits::address_space(row.number, &args) {
+            if let Some(result) = rlimits::address_space(row.number, &args) {
                 return result;
             }
         }
@@ -219,7 +219,7 @@ fn not_counted(args: &[u64; 6]) -> Result<()> {
     const PID_CGROUP: u64 = 4;
     const EVERY_TASK: u32 = !0;
     let tid = args[1] as u32;
-    if args[4] & PID_CGROUP != 0 || tid == EVERY_TASK || limits::target(tid.into()).is_none() {
+    if args[4] & PID_CGROUP != 0 || tid == EVERY_TASK || rlimits::target(tid.into()).is_none() {
         return Ok(());
     }
     if log_limit::may_say() {
@@ -369,7 +369,7 @@ fn take_limits(row: &Row, args: &[u64; 6]) {
         _ => return,
     };
     let Ok(soft) = usercopy::read_u64(pointer) else { return };
-    let Some(p) = limits::target(pid) else { return };
+    let Some(p) = rlimits::target(pid) else { return };
     let own = core::ptr::eq(&*p, &*thread::current().process);
     if !own && rights::may(MAY_LIMIT, pid as u32, &p).is_err() {
         return;

@@ -2,12 +2,12 @@
 
 use super::{arguments, machine, mempolicy, put};
 use crate::base::{heap, time};
-use crate::calls::{seccomp, sleep};
+use crate::calls::{aio, madvise, mlock, mmap, mremap, seccomp, shm, sleep};
 use crate::gate::rseq;
 use crate::link::delegate;
-use crate::mm::{advise, aio, calls, lock, remap, space, sysv};
 use crate::process::clone::{self, Request};
 use crate::process::exit;
+use crate::process::spaces;
 use crate::process::target::{self, Target};
 use crate::process::thread;
 use crate::process::thread::Thread;
@@ -40,25 +40,25 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
     let thread = thread::current();
     let p = &thread.process;
     Some(match call {
-        LocalCall::Mmap => calls::mmap(a[0], a[1], a[2], a[3], a[4], a[5]),
-        LocalCall::Munmap => calls::munmap(a[0], a[1]),
-        LocalCall::Mprotect => calls::mprotect(a[0], a[1], a[2]),
-        LocalCall::PkeyMprotect if a[3] as i32 == -1 => calls::mprotect(a[0], a[1], a[2]),
+        LocalCall::Mmap => mmap::mmap(thread, a[0], a[1], a[2], a[3], a[4], a[5]),
+        LocalCall::Munmap => mmap::munmap(thread, a[0], a[1]),
+        LocalCall::Mprotect => mmap::mprotect(thread, a[0], a[1], a[2]),
+        LocalCall::PkeyMprotect if a[3] as i32 == -1 => mmap::mprotect(thread, a[0], a[1], a[2]),
         LocalCall::PkeyMprotect => Err(errno::EINVAL),
-        LocalCall::Brk => Ok(calls::brk(a[0])),
-        LocalCall::IoSetup => aio::io_setup(a[0], a[1]),
-        LocalCall::IoDestroy => aio::io_destroy(a[0]),
-        LocalCall::Shmat => sysv::shmat(a[0], a[1], a[2]),
-        LocalCall::Shmdt => sysv::shmdt(a[0]),
-        LocalCall::Mremap => remap::mremap(a[0], a[1], a[2], a[3], a[4]),
-        LocalCall::RemapFilePages => remap::file_pages(a[0], a[1], a[2], a[3], a[4]),
-        LocalCall::Madvise => advise::madvise(a[0], a[1], a[2]),
-        LocalCall::Mincore => lock::mincore(a[0], a[1], a[2]),
-        LocalCall::Mlock => lock::mlock(a[0], a[1], 0),
-        LocalCall::Mlock2 => lock::mlock(a[0], a[1], a[2]),
-        LocalCall::Munlock => lock::munlock(a[0], a[1]),
-        LocalCall::Mlockall => lock::mlockall(a[0]),
-        LocalCall::Munlockall => lock::munlockall(),
+        LocalCall::Brk => Ok(mmap::brk(thread, a[0])),
+        LocalCall::IoSetup => aio::io_setup(thread, a[0], a[1]),
+        LocalCall::IoDestroy => aio::io_destroy(thread, a[0]),
+        LocalCall::Shmat => shm::shmat(thread, a[0], a[1], a[2]),
+        LocalCall::Shmdt => shm::shmdt(thread, a[0]),
+        LocalCall::Mremap => mremap::mremap(thread, a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::RemapFilePages => mremap::file_pages(thread, a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::Madvise => madvise::madvise(thread, a[0], a[1], a[2]),
+        LocalCall::Mincore => mlock::mincore(thread, a[0], a[1], a[2]),
+        LocalCall::Mlock => mlock::mlock(thread, a[0], a[1], 0),
+        LocalCall::Mlock2 => mlock::mlock(thread, a[0], a[1], a[2]),
+        LocalCall::Munlock => mlock::munlock(thread, a[0], a[1]),
+        LocalCall::Mlockall => mlock::mlockall(thread, a[0]),
+        LocalCall::Munlockall => mlock::munlockall(thread),
         LocalCall::GetMempolicy => mempolicy::get(a[0], a[1], a[2], a[3], a[4]),
         LocalCall::SetMempolicy => mempolicy::set(a[0], a[1], a[2]),
         LocalCall::Mbind => mempolicy::mbind(&a),
@@ -236,7 +236,7 @@ fn thread_of(p: &Process, id: u32) -> Option<Arc<Thread>> {
     if id == 0 {
         return Some(thread::current_arc());
     }
-    p.threads().find(|t| t.slot.tid() == id).or_else(|| space::find_thread(p, id))
+    p.threads().find(|t| t.slot.tid() == id).or_else(|| spaces::find_thread(p, id))
 }
 
 fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
@@ -412,7 +412,7 @@ fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
 fn concerned(p: &Process) -> CpuSet {
     const REGISTER_GLOBAL_EXPEDITED: u64 = 1 << 2;
     let cpus = CpuSet::new();
-    for space in space::all() {
+    for space in spaces::all() {
         let own = Arc::ptr_eq(space.account.user(), p.account.user());
         if own
             || space

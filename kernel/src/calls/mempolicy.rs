@@ -2,6 +2,7 @@
 
 use super::put;
 use crate::base::frames;
+use crate::calls::rlimits;
 use crate::link::delegate;
 use crate::mm::limits;
 use crate::process::rights;
@@ -113,7 +114,7 @@ pub fn migrate_pages(a: &[u64; 6]) -> Result<u64> {
         };
         has(&from) && !has(&to)
     };
-    let Some(p) = limits::target(pid) else { return Ok(of_linux) };
+    let Some(p) = rlimits::target(pid) else { return Ok(of_linux) };
     // That was the worker's word.
     if !Arc::ptr_eq(&p, &thread::current().process) {
         rights::may(MAY_SCHEDULE, pid as u32, &p)?;

@@ -1,12 +1,19 @@
 //! The system call entry: the table's row decides who serves a call.
 
+mod aio;
 pub mod clocktimers;
 pub mod delegated;
 mod local;
 mod machine;
+mod madvise;
 mod mempolicy;
+mod mlock;
+mod mmap;
+mod mremap;
 mod prctl;
+mod rlimits;
 pub mod seccomp;
+mod shm;
 pub mod sleep;
 pub mod waitv;
 

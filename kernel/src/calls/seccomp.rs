@@ -7,7 +7,7 @@
 
 use crate::base::accounts::Charge;
 use crate::base::heap;
-use crate::calls::end_thread;
+use crate::calls::{end_thread, rlimits};
 use crate::gate::coredump;
 use crate::link::delegate;
 use crate::mm::limits;
@@ -346,7 +346,7 @@ fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
         return Err(errno::EINVAL);
     }
     let confined = delegate::linux(SYS_PRCTL, [PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0]) == Ok(1);
-    if !confined && !limits::capable(p, slot, CAP_SYS_ADMIN)? {
+    if !confined && !rlimits::capable(p, slot, CAP_SYS_ADMIN)? {
         return Err(errno::EACCES);
     }
     let mut instructions = heap::with_room(count)?;

@@ -36,7 +36,7 @@ impl Deref for Port {
 }
 
 /// What has a [`Port`], and what the link asks of it.
-pub trait Caller {
+pub trait Delegates {
     /// Its part that the link knows.
     fn port(&self) -> &Port;
     /// Its space, and whose that is.
@@ -69,7 +69,7 @@ pub struct Owner {
 }
 
 /// How the running thread is found.
-type Current = fn() -> Option<&'static dyn Caller>;
+type Current = fn() -> Option<&'static dyn Delegates>;
 
 static CURRENT: Once<Current> = Once::new();
 
@@ -79,11 +79,11 @@ pub fn init(current: Current) {
 }
 
 /// The running thread, if any.
-pub fn try_current() -> Option<&'static dyn Caller> {
+pub fn try_current() -> Option<&'static dyn Delegates> {
     CURRENT.get().and_then(|current| current())
 }
 
 /// The running thread.
-pub fn current() -> &'static dyn Caller {
+pub fn current() -> &'static dyn Delegates {
     try_current().expect("no thread runs here")
 }

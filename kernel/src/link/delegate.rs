@@ -2,7 +2,7 @@
 
 use crate::base::counts;
 use crate::link::bells;
-use crate::link::caller::{self, Caller};
+use crate::link::caller::{self, Delegates};
 use crate::sched::{cpus, doorbell};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +42,7 @@ fn spin_cycles() -> u64 {
 /// How long to poll for this answer: a thread whose last call took no longer than
 /// [`LONG_US`] waits that long with the CPU kept, since a wake-up would cost about
 /// as much; one that waits for something slower goes to sleep soon.
-fn patience(caller: &(impl Caller + ?Sized), base: u64) -> u64 {
+fn patience(caller: &(impl Delegates + ?Sized), base: u64) -> u64 {
     let long = cycles(LONG_US);
     if base != 0 && caller.port().last_call.load(Ordering::Relaxed) < long {
         base.max(long)
@@ -56,7 +56,7 @@ struct Answer<'a, C: ?Sized> {
     result: Cell<Option<i64>>,
 }
 
-impl<C: Caller + ?Sized> cpus::Wait for Answer<'_, C> {
+impl<C: Delegates + ?Sized> cpus::Wait for Answer<'_, C> {
     fn ready(&self) -> bool {
         if self.result.get().is_none() {
             self.result.set(self.caller.port().slot.lwk_poll());
@@ -92,7 +92,7 @@ pub fn call(nr: u32, args: [u64; 6]) -> i64 {
 
 /// [`call`] of the running thread, which the caller knows.
 #[inline(always)] // every delegated call of a program goes this way
-pub fn call_of(caller: &(impl Caller + ?Sized), nr: u32, args: [u64; 6]) -> i64 {
+pub fn call_of(caller: &(impl Delegates + ?Sized), nr: u32, args: [u64; 6]) -> i64 {
     caller.tell_owed();
     // After that, which may have taken the only interruption that there is.
     if caller.must_end() && (caller.is_killed() || !matches!(nr, OP_SERVE | OP_REMAP)) {
@@ -124,7 +124,7 @@ pub fn last_word(nr: u32, args: [u64; 6]) {
 }
 
 #[inline(always)] // as `call_of`
-fn begin(caller: &(impl Caller + ?Sized), nr: u32, args: [u64; 6]) -> i64 {
+fn begin(caller: &(impl Delegates + ?Sized), nr: u32, args: [u64; 6]) -> i64 {
     shared::cpu(percpu::index()).count_delegated_call();
     caller.asks(nr);
     let port = caller.port();
@@ -175,7 +175,7 @@ pub fn ring_worker(space: u32, slot: u32) {
 /// waits until Linux has closed the space. `may_go_on` does not come back if the thread has to end
 /// meanwhile though its process goes on (another thread's execve).
 pub fn last_call(nr: u32, args: [u64; 6], may_go_on: impl Fn()) {
-    struct Killed(&'static dyn Caller);
+    struct Killed(&'static dyn Delegates);
     impl cpus::Wait for Killed {
         fn ready(&self) -> bool {
             self.0.is_killed()

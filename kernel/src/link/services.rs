@@ -2,7 +2,7 @@
 //! reading the answer.
 
 use crate::base::heap;
-use crate::link::caller::{self, Caller, Owner};
+use crate::link::caller::{self, Delegates, Owner};
 use crate::link::{delegate, inbound};
 use crate::sched::{cpus, doorbell, tlb};
 use core::ops::Deref;
@@ -289,7 +289,7 @@ fn by_worker_unless(
 
 /// Looks again after a while.
 struct Look {
-    caller: &'static dyn Caller,
+    caller: &'static dyn Delegates,
     signalled: bool,
     until: u64,
 }

@@ -1,21 +1,14 @@
 //! Bad memory in an address space: the page is taken out, and who touches it again gets SIGBUS.
 
+use super::address_space::{LOST, is_lost};
+use super::caller::Caller;
 use crate::base::frames;
-use crate::process::Process;
 use hanare_hal::paging::{Leaf, SMALL, pte};
-
-/// In place of a page whose memory is bad: there, of no frame of ours, and never present.
-pub const LOST: u64 = pte::VALID | pte::FOREIGN;
-
-/// Whether the memory of the page was bad.
-pub fn is_lost(leaf: &Leaf) -> bool {
-    leaf.entry == LOST
-}
 
 /// Takes the bad `frame` out of the memory of the running process; the address where it was, or 0.
 /// Others that have it, too, lose it when they use it. Of Linux' own frames Linux takes care: they
 /// are asked for anew. Without memory to split a large page it stays, and tells again when it is used.
-pub fn forget(p: &Process, frame: u64) -> u64 {
+pub fn forget(p: &Caller<'_>, frame: u64) -> u64 {
     let mut mm = p.mm.lock();
     let (min, max) = (mm.vmas.min(), mm.vmas.max());
     let mut found: Option<Leaf> = None;

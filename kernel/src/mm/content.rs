@@ -1,14 +1,15 @@
-//! Pages of programs and libraries that processes share: what one has read of a file in
-//! the same state, the others map without asking Linux. A content lives as long as a
-//! process holds the file, which so cannot become another one under the same number.
+//! Files that mappings hold, and the pages of programs and libraries that processes share: what
+//! one has read of a file in the same state, the others map without asking Linux. A content lives
+//! as long as a process holds the file, which so cannot become another one under the same number.
 
-use super::{AddressSpace, FileHandle, FileRef, pte_bits};
+use super::quarantine::page_deferred;
 use crate::base::{frames, heap};
+use crate::link::services;
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};
-use hanare_core::vma::{Backing, Prot, Vma};
-use hanare_hal::paging::SMALL;
+use hanare_core::vma::Prot;
 use spin::Mutex;
 
 /// Pages kept of one file at most (16 MiB): they stay while anybody maps any of it.
@@ -26,7 +27,7 @@ pub struct Content {
     /// It is run, or mapped to be executed: only then pages are kept.
     runs: AtomicBool,
     /// Frames by offset; each counts as a mapping.
-    pages: Mutex<BTreeMap<u64, u64>>,
+    pub(super) pages: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl Content {
@@ -75,9 +76,43 @@ impl Drop for Content {
             all.remove(&self.key);
         }
         drop(all);
-        core::mem::take(self.pages.get_mut()).into_values().for_each(super::release::page_deferred);
+        core::mem::take(self.pages.get_mut()).into_values().for_each(page_deferred);
     }
 }
+
+/// A file that mappings hold, by its id in the module.
+#[derive(Debug)]
+pub struct FileHandle {
+    /// Space that holds it.
+    pub space: u32,
+    /// CPU that serves that space's requests.
+    pub home: usize,
+    /// Id in the module.
+    pub id: u64,
+    /// Inode and device, for `/proc/self/maps`.
+    pub inode: u64,
+    /// See `inode`.
+    pub device: u64,
+    /// Name, if known.
+    pub name: String,
+    /// What has been read of it, where that may be shared.
+    pub content: Option<Arc<Content>>,
+}
+
+impl PartialEq for FileHandle {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Drop for FileHandle {
+    fn drop(&mut self) {
+        services::put_file(self.space, self.home, self.id);
+    }
+}
+
+/// A counted reference to it.
+pub type FileRef = Arc<FileHandle>;
 
 impl FileHandle {
     /// It is going to be executed.
@@ -85,76 +120,5 @@ impl FileHandle {
         if let Some(content) = &self.content {
             content.runs.store(true, Ordering::Relaxed);
         }
-    }
-}
-
-impl AddressSpace {
-    /// Maps a page that was read of `file`, and keeps it for others. False: the frame is
-    /// still the caller's.
-    pub(super) fn map_filled(
-        &mut self,
-        file: &FileHandle,
-        offset: u64,
-        at: u64,
-        frame: u64,
-        prot: Prot,
-    ) -> bool {
-        let kept = file.content.as_ref().is_some_and(|content| content.keep(offset, frame, prot));
-        let rights = if kept { prot - Prot::WRITE } else { prot };
-        let mapped =
-            self.table.map_small(at, frame | pte_bits(rights), &mut frames::UserTables).is_ok();
-        if mapped {
-            self.add_resident(1);
-        } else if kept {
-            let _ = frames::drop_mapping(frame); // ours; the content has its own
-        }
-        mapped || kept
-    }
-
-    /// What is mapped in `start..end` is to be read anew.
-    pub(super) fn forget_known(&mut self, start: u64, end: u64) {
-        for v in self.vmas.range(start, end) {
-            let Backing::PrivateFile { file, .. } = &v.backing else { continue };
-            let (Some(content), Some(low)) = (&file.content, v.file_offset(v.start.max(start)))
-            else {
-                continue;
-            };
-            let high = low + (v.end.min(end) - v.start.max(start));
-            let mut pages = content.pages.lock();
-            while let Some((&offset, &frame)) = pages.range(low..high).next() {
-                pages.remove(&offset);
-                super::release::page_deferred(frame);
-            }
-        }
-    }
-
-    /// Maps what is known of a private file mapping in `low..high`, if the page `addr` is
-    /// among it.
-    pub(super) fn map_known(
-        &mut self,
-        vma: &Vma<FileRef>,
-        addr: u64,
-        (low, high): (u64, u64),
-    ) -> bool {
-        let Backing::PrivateFile { file, .. } = &vma.backing else { return false };
-        let Some(content) = &file.content else { return false };
-        let pages = content.pages.lock();
-        let known = |at: u64| vma.file_offset(at).and_then(|offset| pages.get(&offset)).copied();
-        if known(addr & !(SMALL - 1)).is_none() {
-            return false;
-        }
-        for at in (low..high).step_by(SMALL as usize) {
-            let Some(frame) = known(at).filter(|_| self.table.find(at).is_none()) else { continue };
-            if self
-                .table
-                .map_small(at, frame | pte_bits(vma.prot - Prot::WRITE), &mut frames::UserTables)
-                .is_err()
-            {
-                return self.table.find(addr).is_some();
-            }
-            frames::share(frame);
-            self.add_resident(1);
-        }
-        true
     }
 }

@@ -1,24 +1,21 @@
 //! fork of an address space: private pages are shared until somebody writes.
 
-use super::bad::is_lost;
-use super::calls::is_reservation;
-use super::release::{self, Removed};
+use super::address_space::is_lost;
+use super::caller::Caller;
+use super::release;
+use super::reserve::is_reservation;
 use super::{AddressSpace, FileRef, limits, pte_bits};
 use crate::base::{frames, heap};
-use crate::process::Process;
 use crate::sched::{hold, tlb};
 use alloc::collections::LinkedList;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::memory;
-use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL, pte};
+use hanare_hal::paging::{Leaf, SMALL, pte};
 
 /// Pages that Linux may write to of which a child gets a copy at once. That costs less
 /// than to have Linux forget them, and then ask for them again for its next answer.
 const COPIED_MAX: u32 = 32;
-
-/// Large pages that are split for each look at the table.
-const AT_ONCE: usize = 64;
 
 /// What a fork made.
 pub struct Forked {
@@ -32,7 +29,7 @@ pub struct Forked {
 
 impl Forked {
     /// Has Linux forget what it may still write to. Without the lock; may wait.
-    pub fn zap(&self, p: &Process) {
+    pub fn zap(&self, p: &Caller<'_>) {
         let Some((start, end)) = self.zap else { return };
         if !release::zap(p, start, end) {
             return; // the next fork does it
@@ -153,54 +150,6 @@ impl AddressSpace {
             leaf.entry & !pte::WRITE
         });
         if failed { Err(errno::ENOMEM) } else { Ok(()) }
-    }
-
-    /// Splits all large pages of a range. None begins at 0.
-    pub(super) fn split_all(&mut self, start: u64, end: u64) -> Result<()> {
-        let mut at = start;
-        loop {
-            let mut some = [0; AT_ONCE];
-            let mut places = some.iter_mut();
-            self.table.update(at, end, &mut |leaf| {
-                if leaf.size == LARGE
-                    && let Some(place) = places.next()
-                {
-                    *place = leaf.addr;
-                }
-                leaf.entry
-            });
-            let is_full = places.next().is_none();
-            for at in some.into_iter().filter(|&at| at != 0) {
-                let Some(leaf) = self.table.find(at) else { continue };
-                self.table.split(leaf.addr, &mut frames::Tables).map_err(|_| errno::ENOMEM)?;
-                frames::split(leaf.frame(), 9);
-            }
-            if !is_full {
-                return Ok(());
-            }
-            at = some[AT_ONCE - 1] + LARGE;
-        }
-    }
-}
-
-/// One that no process ever used: of the others the table has been taken.
-impl Drop for AddressSpace {
-    fn drop(&mut self) {
-        if self.table.exists() {
-            self.clear();
-        }
-    }
-}
-
-impl AddressSpace {
-    fn clear(&mut self) {
-        let mut removed = Removed::default();
-        drop(self.vmas.take());
-        let _ = self.unmap_pages(self.vmas.min(), self.vmas.max(), &mut removed); // nothing is cut: it cannot fail
-        removed.set_aside();
-        core::mem::take(&mut self.stale).settle(&self.active);
-        core::mem::replace(&mut self.table, PageTable::empty()).free(&mut frames::Tables);
-        self.settle_account();
     }
 }
 

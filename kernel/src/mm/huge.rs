@@ -6,10 +6,9 @@
 //! 2 MiB ones.
 
 use super::AddressSpace;
-use super::release::Removed;
+use super::caller::Caller;
+use super::removed::Removed;
 use crate::link::delegate;
-use crate::process::Process;
-use crate::process::thread;
 use crate::sched::cpus;
 use hanare_core::addr::align_up;
 use hanare_core::errno::{self, Result};
@@ -42,15 +41,14 @@ pub fn with_size(flags: u64, size: u64) -> u64 {
 
 /// As [`page_size`], where a descriptor stands for a file of such pages (`MFD_HUGETLB`, or of
 /// hugetlbfs): whatever length is asked for, Linux maps whole ones, which must fit here.
-pub fn page_size_of_file(fd: u64) -> Option<(u64, VmaFlags)> {
+pub fn page_size_of_file(p: &Caller<'_>, fd: u64) -> Option<(u64, VmaFlags)> {
     const FSTATFS: u32 = 138;
     const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
-    let me = thread::current();
-    let to = me.process.write_scratch(me.slot_index, &[]).ok()?;
+    let to = p.write_scratch(p.slot, &[]).ok()?;
     delegate::linux(FSTATFS, [fd, to, 0, 0, 0, 0]).ok()?;
     let word = |at: u64| {
         let mut bytes = [0; 8];
-        me.process.read_control(to + at, &mut bytes);
+        p.read_control(to + at, &mut bytes);
         u64::from_le_bytes(bytes)
     };
     // f_type, f_bsize
@@ -75,7 +73,7 @@ pub fn size_of(flags: VmaFlags) -> Option<u64> {
 ///
 /// # Errors
 /// `ENOMEM`: not so many large blocks are free; the mapping is gone again.
-pub fn reserve(p: &Process, start: u64, end: u64) -> Result<()> {
+pub fn reserve(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
     for at in (start..end).step_by(LARGE as usize) {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
         let mut mm = p.mm.lock();
@@ -86,8 +84,7 @@ pub fn reserve(p: &Process, start: u64, end: u64) -> Result<()> {
         if mm.populate_large(&vma, at) {
             continue;
         }
-        let mut removed = Removed::default();
-        removed.vmas = mm.vmas.remove(start, end);
+        let mut removed = Removed { vmas: mm.vmas.remove(start, end), ..Removed::default() };
         let _ = mm.unmap_pages(start, end, &mut removed);
         drop(mm);
         removed.finish(p);

@@ -1,50 +1,20 @@
-//! What a process may map and lock: RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK.
+//! What a process may map: RLIMIT_AS, RLIMIT_DATA, and what the kernel has room for.
 
 use super::{AddressSpace, FileRef};
 use crate::base::{frames, heap};
-use crate::link::delegate;
-use crate::mm::space;
-use crate::process::thread;
-use crate::process::thread::Thread;
-use crate::process::{Process, rights};
-use alloc::sync::Arc;
-use hanare_abi::service::MAY_LIMIT;
 use hanare_core::errno::{self, Result};
-use hanare_core::mempolicy::Policy;
 use hanare_core::vma::{Prot, Vma, VmaFlags};
-use hanare_hal::usercopy;
-
-const SYS_CAPGET: u32 = 125;
-const SYS_PRLIMIT64: u32 = 302;
-const RLIMIT_DATA: u64 = 2;
-const RLIMIT_MEMLOCK: u64 = 8;
-const RLIMIT_AS: u32 = 9;
-const CAP_IPC_LOCK: u32 = 14;
-const CAP_SYS_RESOURCE: u32 = 24;
 
 /// Limits of the address space, bytes.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    space: u64,
-    data: u64,
+    /// RLIMIT_AS.
+    pub space: u64,
+    /// RLIMIT_DATA.
+    pub data: u64,
 }
 
 impl Limits {
-    /// Those of the running process, now. May ask Linux.
-    pub fn of(p: &Process) -> Limits {
-        let (space, data) = {
-            let id = p.identity.lock();
-            (id.as_soft, id.data_soft)
-        };
-        // As Linux does for Valgrind: a soft limit of nothing does not count.
-        let data = if data == 0 {
-            linux_limit(thread::current(), 0, RLIMIT_DATA).map_or(0, |l| l.1)
-        } else {
-            data
-        };
-        Limits { space, data }
-    }
-
     /// The same where so many bytes of the map are only reserved.
     pub fn with_reserved(self, bytes: u64) -> Limits {
         Limits { space: self.space.saturating_add(bytes), ..self }
@@ -63,6 +33,15 @@ impl Limits {
         // No sum over the map where there is no limit, as nearly always.
         self.data == u64::MAX || mm.vmas.bytes_where(is_data).saturating_add(more) <= self.data
     }
+}
+
+/// How far a mapping may grow down, bytes.
+#[derive(Clone, Copy)]
+pub struct Growth {
+    /// RLIMIT_AS.
+    pub space: u64,
+    /// RLIMIT_STACK.
+    pub stack: u64,
 }
 
 /// What counts against RLIMIT_DATA.
@@ -106,130 +85,7 @@ pub fn enough_memory(bytes: u64) -> Result<()> {
     if bytes > frames::usage().1 { Err(errno::ENOMEM) } else { Ok(()) }
 }
 
-/// What the running process may lock.
-#[derive(Clone, Copy)]
-pub struct LockLimit {
-    bytes: u64,
-    privileged: bool,
-}
-
-impl LockLimit {
-    /// Asks Linux: the limit and the capability can change behind our back, and
-    /// few programs lock memory.
-    ///
-    /// # Errors
-    /// `EPERM`: it may lock nothing at all.
-    pub fn ask() -> Result<LockLimit> {
-        let thread = thread::current();
-        let p = &thread.process;
-        let (bytes, _) = linux_limit(thread, 0, RLIMIT_MEMLOCK)?;
-        let privileged = capable(p, thread.slot_index, CAP_IPC_LOCK)?;
-        if bytes == 0 && !privileged {
-            Err(errno::EPERM)
-        } else {
-            Ok(LockLimit { bytes, privileged })
-        }
-    }
-
-    /// Whether that many bytes may be locked in all. The limit counts whole pages.
-    pub fn allows(&self, bytes: u64) -> bool {
-        self.privileged || bytes <= self.bytes & !4095
-    }
-}
-
-/// A limit as Linux has it: soft, hard. `pid` 0: the caller's.
-fn linux_limit(me: &Thread, pid: u64, resource: u64) -> Result<(u64, u64)> {
-    let p = &me.process;
-    let scratch = p.write_scratch(me.slot_index, &[])?;
-    delegate::linux(SYS_PRLIMIT64, [pid, resource, 0, scratch, 0, 0])?;
-    let mut words = [0; 16];
-    p.read_control(scratch, &mut words);
-    Ok(pair(words))
-}
-
-fn pair(words: [u8; 16]) -> (u64, u64) {
-    let both = u128::from_le_bytes(words);
-    (both as u64, (both >> 64) as u64)
-}
-
-/// Whether the caller has a capability (of the first 32) on Linux.
-pub fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
-    // cap_user_header_t at 0, cap_user_data_t[2] at 64.
-    let scratch = p.write_scratch(slot, &[0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0])?;
-    delegate::linux(SYS_CAPGET, [scratch, scratch + 64, 0, 0, 0, 0])?;
-    let mut effective = [0; 4];
-    p.read_control(scratch + 64, &mut effective);
-    Ok(u32::from_le_bytes(effective) >> capability & 1 != 0)
-}
-
-/// The process of the instance that `prlimit64` names; `None`: one of Linux'.
-pub fn target(pid: u64) -> Option<Arc<Process>> {
-    let p = &thread::current().process;
-    let own = pid as u32 == 0 || pid as u32 == p.identity.lock().pid;
-    if own { Some(p.clone()) } else { space::find_thread(p, pid as u32).map(|t| t.process.clone()) }
-}
-
-/// getrlimit, setrlimit and prlimit64 of RLIMIT_AS, which is the LWK's alone: in the proxy
-/// the application's addresses are one huge mapping, and its own limit has to stay out of
-/// the way. `None`: another limit, or of a process of Linux'.
-pub fn address_space(number: u16, a: &[u64; 6]) -> Option<Result<u64>> {
-    let (pid, resource, new, old) = match number {
-        97 => (0, a[0], None, Some(a[1])),
-        160 => (0, a[0], Some(a[1]), None),
-        302 => (a[0], a[1], Some(a[2]).filter(|&n| n != 0), Some(a[3]).filter(|&o| o != 0)),
-        _ => return None,
-    };
-    if resource as u32 != RLIMIT_AS {
-        return None;
-    }
-    let p = target(pid)?;
-    Some(exchange(&p, pid, new, old))
-}
-
-fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result<u64> {
-    let me = thread::current();
-    let (soft, known) = {
-        let id = p.identity.lock();
-        (id.as_soft, id.as_hard)
-    };
-    let foreign = !core::ptr::eq(p, &*me.process);
-    if foreign {
-        rights::may(MAY_LIMIT, pid as u32, p)?;
-    }
-    let of_linux = if foreign || known.is_none() {
-        Some(linux_limit(me, pid, u64::from(RLIMIT_AS))?.1)
-    } else {
-        None
-    };
-    let hard = known.or(of_linux).unwrap_or(u64::MAX);
-    if let Some(from) = new {
-        let mut words = [0; 16];
-        usercopy::read(from, &mut words).map_err(|_| errno::EFAULT)?;
-        let (new_soft, new_hard) = pair(words);
-        if new_soft > new_hard {
-            return Err(errno::EINVAL);
-        }
-        if new_hard > hard && !capable(&me.process, me.slot_index, CAP_SYS_RESOURCE)? {
-            return Err(errno::EPERM);
-        }
-        let mut id = p.identity.lock();
-        (id.as_soft, id.as_hard) = (new_soft, Some(new_hard));
-    }
-    if let Some(to) = old {
-        let words = (u128::from(hard) << 64 | u128::from(soft)).to_le_bytes();
-        usercopy::write(to, &words).map_err(|_| errno::EFAULT)?;
-    }
-    Ok(0)
-}
-
 impl AddressSpace {
-    /// What the kernel needs to remember what is mapped, about.
-    pub fn map_bytes(&self) -> u64 {
-        const ENTRY: usize = 2 * size_of::<Vma<FileRef>>(); // nodes of trees are half full at worst
-        const PIECE: usize = 2 * size_of::<(u64, u64, Policy)>();
-        (self.vmas.count() * ENTRY + self.policies.count() * PIECE) as u64
-    }
-
     /// Whether mappings may be cut so that `start..end` has its own.
     ///
     /// # Errors
@@ -243,18 +99,18 @@ impl AddressSpace {
         }
     }
 
-    /// The mapping at `addr`; one that grows down to it does so, as far as
-    /// RLIMIT_STACK and RLIMIT_AS allow.
-    pub fn find_or_grow(&mut self, p: &Process, addr: u64) -> Option<Vma<FileRef>> {
+    /// The mapping at `addr`; one that grows down to it does so, as far as it may.
+    pub fn find_or_grow(
+        &mut self,
+        addr: u64,
+        growth: impl FnOnce() -> Growth,
+    ) -> Option<Vma<FileRef>> {
         if let Some(vma) = self.vmas.find(addr) {
             return Some(vma.clone());
         }
         let above = self.vmas.find_next(addr).filter(|v| v.flags.contains(VmaFlags::GROWSDOWN))?;
         let more = above.start - (addr & !4095);
-        let (space, stack) = {
-            let id = p.identity.lock();
-            (id.as_soft, id.stack_soft)
-        };
+        let Growth { space, stack } = growth();
         if self.vmas.total_bytes().saturating_add(more) > space {
             return None;
         }

@@ -1,72 +1,83 @@
 //! What Linux asks about a process's memory: pages for the proxy, and pages it
 //! wants back.
 
-use super::bad::is_lost;
-use super::fault::{Gained, PendingFill, file_window, finish};
+use super::address_space::is_lost;
+use super::fault::finish;
+use super::fill::{PendingFill, file_window};
+use super::limits::Growth;
+use super::populate::Gained;
+use super::space::Space;
 use super::{AddressSpace, FileRef};
 use crate::base::frames;
 use crate::link::services::{By, Entry};
-use crate::mm::space::{self, Space};
-use crate::process::Process;
 use core::sync::atomic::Ordering;
 use hanare_abi::request::{FAULT_WRITE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
 use hanare_abi::service::SERVICE_FILL;
 use hanare_core::errno;
 use hanare_core::vma::{Backing, Prot, Vma};
+use hanare_hal::cpu;
 use hanare_hal::paging::{SMALL, pte};
-use hanare_hal::{cpu, percpu};
 use hanare_ikc::{RequestCall, RequestRef};
 
+/// What a fault of the proxy could not be served for want of.
+pub enum Lack {
+    /// Memory.
+    Memory,
+    /// An entry for a service.
+    Entry,
+}
+
 /// `REQUEST_FAULT`: the status to answer with.
-pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
+pub fn fault(
+    p: &Space,
+    growth: impl FnOnce() -> Growth,
+    r: &RequestRef<'_>,
+    call: &RequestCall,
+) -> Result<i32, Lack> {
     let addr = call.args[0] & !(SMALL - 1);
     let write = call.args[1] & FAULT_WRITE != 0;
     let most = (call.args[2] as usize).clamp(1, PAGES_MAX);
     if Space::is_control(addr) {
         return match p.control_page(addr) {
-            Ok(frame) => answer(r, addr, &[frame | PAGE_WRITABLE]),
+            Ok(frame) => Ok(answer(r, addr, &[frame | PAGE_WRITABLE])),
             // Nobody's end helps who is at his limit.
-            Err(_) if p.account.may_have(2 * SMALL).is_err() => -errno::EFAULT.0,
-            Err(e) => -e.0,
+            Err(_) if p.account.may_have(2 * SMALL).is_err() => Ok(-errno::EFAULT.0),
+            Err(errno::ENOMEM) => Err(Lack::Memory),
+            Err(e) => Ok(-e.0),
         };
     }
     let run = (call.args[3] as u32).checked_sub(1);
     if !finish_fills(p, run, addr) {
-        return -errno::EFAULT.0;
+        return Ok(-errno::EFAULT.0);
     }
     let mut mm = p.mm.lock();
-    let Some(vma) = mm.find_or_grow(p, addr) else { return -errno::EFAULT.0 };
+    let Some(vma) = mm.find_or_grow(addr, growth) else { return Ok(-errno::EFAULT.0) };
     let allowed = if write { vma.prot.contains(Prot::WRITE) } else { !vma.prot.is_empty() };
     if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
-        return -errno::EFAULT.0;
+        return Ok(-errno::EFAULT.0);
     }
     if mm.forgets(addr, addr + SMALL) {
-        return -errno::EAGAIN.0; // it faults again
+        return Ok(-errno::EAGAIN.0); // it faults again
     }
     if mm.table.find(addr).is_none() {
         if mm.is_full() {
-            return -errno::ENOMEM.0;
+            return Err(Lack::Memory);
         }
         match vma.backing {
             Backing::Anonymous => {
                 if mm.populate_anonymous(&vma, addr).is_err() {
-                    return -errno::ENOMEM.0;
+                    return Err(Lack::Memory);
                 }
             }
             Backing::PrivateFile { .. } if mm.map_known(&vma, addr, file_window(&vma, addr)) => {}
             Backing::PrivateFile { .. } => {
-                let status = serve_first(p, &mut mm, &vma, addr, r);
-                drop(mm);
-                if status == -errno::EAGAIN.0 {
-                    sweep();
-                }
-                return status;
+                return serve_first(p, &mut mm, &vma, addr, r);
             }
-            _ => return -errno::EFAULT.0,
+            _ => return Ok(-errno::EFAULT.0),
         }
     }
     if mm.table.find(addr).is_some_and(|l| is_lost(&l)) {
-        return -errno::EFAULT.0;
+        return Ok(-errno::EFAULT.0);
     }
     let mut given_up = None;
     if write && mm.table.find(addr).is_some_and(|l| l.entry & pte::WRITE == 0) {
@@ -74,7 +85,7 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
         match mm.make_writable(&vma, addr, true) {
             Ok(Gained::Copied(old)) => given_up = Some(old),
             Ok(_) => {}
-            Err(()) => return -errno::ENOMEM.0,
+            Err(()) => return Err(Lack::Memory),
         }
     }
     let mut pages = [0; PAGES_MAX];
@@ -83,9 +94,9 @@ pub fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     // None: a page beside it in a large one is being forgotten. It faults again.
     let status = if n == 0 { -errno::EAGAIN.0 } else { answer(r, addr, &pages[..n]) };
     if let Some(old) = given_up {
-        super::release::page_deferred(old);
+        super::quarantine::page_deferred(old);
     }
-    status
+    Ok(status)
 }
 
 fn answer(r: &RequestRef<'_>, addr: u64, pages: &[u64]) -> i32 {
@@ -95,31 +106,31 @@ fn answer(r: &RequestRef<'_>, addr: u64, pages: &[u64]) -> i32 {
 }
 
 fn serve_first(
-    p: &Process,
+    p: &Space,
     mm: &mut AddressSpace,
     vma: &Vma<FileRef>,
     addr: u64,
     r: &RequestRef<'_>,
-) -> i32 {
+) -> Result<i32, Lack> {
     let mut fills = p.fills.lock();
     // One that another task runs, or was to run, is waited for.
     if let Some(f) = fills.iter().find(|f| f.fill.brings(vma, addr)) {
         r.set_arg(3, u64::from(f.entry.index()));
-        return STATUS_SERVE_FIRST;
+        return Ok(STATUS_SERVE_FIRST);
     }
-    let Some(fill) = mm.plan_fill(vma, addr) else { return -errno::ENOMEM.0 };
+    let Some(fill) = mm.plan_fill(vma, addr) else { return Err(Lack::Memory) };
     let Some(entry) = Entry::of(p.owner(), By::Fault, SERVICE_FILL, &fill.args(), &fill.extents())
     else {
-        return -errno::EAGAIN.0;
+        return Err(Lack::Entry);
     };
     r.set_arg(3, u64::from(entry.index()));
     fills.push(PendingFill { entry, fill, since: cpu::rdtsc() });
-    STATUS_SERVE_FIRST
+    Ok(STATUS_SERVE_FIRST)
 }
 
 /// Installs what was read for faults, also of other tasks: they may have been killed. `run`: the
 /// service that this task says was run for `addr`. False: it brought no page there.
-fn finish_fills(p: &Space, run: Option<u32>, addr: u64) -> bool {
+pub fn finish_fills(p: &Space, run: Option<u32>, addr: u64) -> bool {
     let mut ok = true;
     while let Some(f) = take_over(p) {
         let Some(answer) = f.entry.answer() else { continue }; // withdrawn
@@ -135,13 +146,6 @@ fn take_over(p: &Space) -> Option<PendingFill> {
     let mut fills = p.fills.lock();
     let i = fills.iter().position(PendingFill::is_over)?;
     Some(fills.swap_remove(i))
-}
-
-/// Frees service entries of the calling CPU that nobody comes for.
-pub fn sweep() {
-    for p in space::at(percpu::index()) {
-        finish_fills(&p, None, 0);
-    }
 }
 
 impl AddressSpace {
@@ -196,7 +200,7 @@ impl AddressSpace {
 }
 
 /// `REQUEST_INVALIDATE`: Linux takes back frames of a shared mapping.
-pub fn invalidate(p: &Process, start: u64, end: u64) {
+pub fn invalidate(p: &Space, start: u64, end: u64) {
     let mut mm = p.mm.lock();
     p.invalidations.fetch_add(1, Ordering::AcqRel);
     let mut removed = 0;

@@ -1,9 +1,10 @@
 //! Writing into a process's memory from outside, whatever its protection: breakpoints.
 
-use super::{AddressSpace, release};
+use super::AddressSpace;
+use super::quarantine::page_deferred;
+use super::space::Space;
 use crate::base::frames;
 use crate::link::services;
-use crate::process::Process;
 use hanare_abi::service::SERVICE_ZAP;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, SpecialKind};
@@ -13,7 +14,7 @@ use hanare_hal::paging::{LARGE, SMALL, pte};
 /// Writes `bytes`, for this process only: a page that it shares is copied first. Waits
 /// for Linux' service thread at most, so that any context will do. EFAULT: a page is
 /// not there (read it first), or is Linux' own, where others would see the change.
-pub fn write(p: &Process, addr: u64, bytes: &[u8]) -> Result<()> {
+pub fn write(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         let at = addr.checked_add(done as u64).ok_or(errno::EFAULT)?;
@@ -32,12 +33,12 @@ struct Replaced {
     seen: bool,
 }
 
-fn give_up(p: &Process, replaced: Option<Replaced>) {
+fn give_up(p: &Space, replaced: Option<Replaced>) {
     let Some(old) = replaced else { return };
     if old.seen {
         let _ = services::by_thread(SERVICE_ZAP, p.space, &[old.page, old.page + SMALL], &[]);
     }
-    release::page_deferred(old.frame);
+    page_deferred(old.frame);
 }
 
 impl AddressSpace {
@@ -77,7 +78,7 @@ impl AddressSpace {
 }
 
 /// Whether the page of `addr` is there; one of plain memory that nobody has used is made.
-pub fn touch(p: &Process, addr: u64) -> bool {
+pub fn touch(p: &Space, addr: u64) -> bool {
     let mut mm = p.mm.lock();
     if mm.table.find(addr).is_some() {
         return true;
@@ -87,7 +88,7 @@ pub fn touch(p: &Process, addr: u64) -> bool {
 }
 
 /// Reads what is there now: fewer bytes than asked for where a page is missing.
-pub fn read(p: &Process, addr: u64, to: &mut [u8]) -> usize {
+pub fn read(p: &Space, addr: u64, to: &mut [u8]) -> usize {
     let mm = p.mm.lock();
     let mut done = 0;
     while done < to.len() {

@@ -1,22 +1,23 @@
 //! Shared file mappings: real Linux mappings in the proxy whose frames we map
 //! too, as a secondary MMU (see `docs/architecture.md`).
+//!
+//! A ring of `io_uring` may (Linux 6.5, and Debian's 6.1) only be mapped where Linux likes:
+//! it is left no other place than the one we like.
 
-use super::calls::{fill_whole, unreserve};
-use super::fault::Signal;
+use super::access::Signal;
+use super::caller::Caller;
+use super::free::{MAP_32BIT, choose_free};
+use super::reserve::{fill_whole, unreserve};
+use super::writes::WINDOW;
 use super::{FileRef, pte_bits};
 use crate::base::frames;
 use crate::link::{delegate, services};
-use crate::process::Process;
-use crate::process::thread;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use hanare_abi::service::{EXTENT_PAGES_MASK, SERVICE_RESOLVE, SERVICE_UNWATCH, SERVICE_WATCH};
 use hanare_abi::slot::OP_REMAP;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::{SMALL, pte};
-
-/// Frames asked for at once.
-const WINDOW: u64 = 64;
 
 const SYS_MMAP: u32 = 9;
 const SYS_MUNMAP: u32 = 11;
@@ -28,7 +29,7 @@ const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 /// Has the worker map it in Linux at `addr`, watches it, and enters it in the map.
 /// The range must be reserved here.
 pub fn map(
-    p: &Process,
+    p: &Caller<'_>,
     addr: u64,
     len: u64,
     prot: Prot,
@@ -43,12 +44,12 @@ pub fn map(
         delegate::linux(SYS_MMAP, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
     let mut addr = addr;
     if let Err(e) = mapped {
-        remap(addr, addr + len); // Linux unmaps what is there before it asks the file
+        remap(p, addr, addr + len); // Linux unmaps what is there before it asks the file
         unreserve(p, addr, addr + len);
         // Not at an address of somebody's choice: is it Linux' choice that is wanted?
         let free = e == errno::EINVAL && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0;
         addr = if free {
-            super::aio::map_in_hole(p, len, prot, flags, fd, offset).map_err(|_| e)?
+            map_in_hole(p, len, prot, flags, fd, offset).map_err(|_| e)?
         } else {
             return Err(e);
         };
@@ -65,6 +66,39 @@ pub fn map(
     Ok(addr)
 }
 
+/// A mapping that Linux refuses at a given address (a ring of `io_uring`): with
+/// `MAP_32BIT` Linux looks in two gigabytes only, which the device covers but for
+/// the hole made here.
+///
+/// # Errors
+/// Linux' own, or `EINVAL` where it found another place all the same.
+fn map_in_hole(
+    p: &Caller<'_>,
+    len: u64,
+    prot: Prot,
+    flags: u64,
+    fd: u64,
+    offset: u64,
+) -> Result<u64> {
+    let at = choose_free(p, 0, len, MAP_32BIT)?;
+    let end = at + len;
+    let asked = flags & !MAP_FIXED | MAP_32BIT;
+    let mapped = delegate::linux(SYS_MUNMAP, [at, len, 0, 0, 0, 0]).and_then(|_| {
+        delegate::linux(SYS_MMAP, [0, len, u64::from(prot.bits()), asked, fd, offset])
+    });
+    let failed = match mapped {
+        Ok(got) if got == at => return Ok(at),
+        Ok(got) => {
+            let _ = delegate::linux(SYS_MUNMAP, [got, len, 0, 0, 0, 0]);
+            errno::EINVAL
+        }
+        Err(e) => e,
+    };
+    remap(p, at, end);
+    unreserve(p, at, end);
+    Err(failed)
+}
+
 /// Has the worker make such a mapping anywhere, and remove it: one that Linux refuses must
 /// leave what is at the place it was meant for.
 pub fn try_elsewhere(len: u64, prot: Prot, flags: u64, fd: u64, offset: u64) -> Result<()> {
@@ -78,12 +112,12 @@ pub fn try_elsewhere(len: u64, prot: Prot, flags: u64, fd: u64, offset: u64) -> 
 
 /// Enters a mapping that Linux has made in the proxy (with no watch yet) where the
 /// range is reserved; if that cannot be, mapping and reservation go again.
-pub fn adopt(p: &Process, mut vma: Vma<FileRef>) -> Result<()> {
+pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>) -> Result<()> {
     let (start, end) = (vma.start, vma.end);
     let id = match services::by_worker(SERVICE_WATCH, &[start, end], &[]) {
         Ok(a) => a.status as u32,
         Err(e) => {
-            remap(start, end);
+            remap(p, start, end);
             unreserve(p, start, end);
             return Err(e);
         }
@@ -91,7 +125,7 @@ pub fn adopt(p: &Process, mut vma: Vma<FileRef>) -> Result<()> {
     if let Backing::SharedLinux { watch, .. } = &mut vma.backing {
         *watch = id;
     }
-    let inserted = fill_whole(&mut p.mm.lock(), vma);
+    let inserted = fill_whole(&mut p.mm.lock(), p.slot, vma);
     if inserted.is_err() {
         unmap(p, start, end, id);
         unreserve(p, start, end);
@@ -101,13 +135,13 @@ pub fn adopt(p: &Process, mut vma: Vma<FileRef>) -> Result<()> {
 
 /// Gives `start..end` back to the device's mapping in the proxy; ends the watch
 /// if no mapping uses it any more.
-pub fn unmap(p: &Process, start: u64, end: u64, watch: u32) {
-    remap(start, end);
+pub fn unmap(p: &Caller<'_>, start: u64, end: u64, watch: u32) {
+    remap(p, start, end);
     unwatch(p, watch);
 }
 
 /// Ends a watch that no mapping uses any more.
-pub fn unwatch(p: &Process, watch: u32) {
+pub fn unwatch(p: &Caller<'_>, watch: u32) {
     let used =
         p.mm.lock()
             .vmas
@@ -119,8 +153,8 @@ pub fn unwatch(p: &Process, watch: u32) {
 }
 
 /// Has the device mapped again over a range.
-pub fn remap(start: u64, end: u64) {
-    if !thread::current().process.is_killed() {
+pub fn remap(p: &Caller<'_>, start: u64, end: u64) {
+    if !p.is_killed() {
         let _ = delegate::call(OP_REMAP, [start, end, 0, 0, 0, 0]);
     }
 }
@@ -128,7 +162,7 @@ pub fn remap(start: u64, end: u64) {
 /// Maps the frames around `addr`, unless Linux changed something since `seen`. `may_come_again`:
 /// a signal need not wait.
 pub fn resolve(
-    p: &Process,
+    p: &Caller<'_>,
     addr: u64,
     write: bool,
     seen: u64,
@@ -147,7 +181,7 @@ pub fn resolve(
         Ok(a) => a,
         Err(errno::EAGAIN) => return Ok(()),
         // No entry was free for a thread that has to end: it would ask for ever.
-        Err(errno::EINTR) if thread::current().must_end() => return Err(Signal::Bus),
+        Err(errno::EINTR) if p.must_end() => return Err(Signal::Bus),
         Err(errno::EINTR) => return Ok(()),
         Err(errno::ENOMEM) => return Err(Signal::NoMemory),
         Err(_) => return Err(Signal::Bus),
@@ -189,28 +223,4 @@ pub fn resolve(
         p.shared_writes.next.store(at, Ordering::Relaxed);
     }
     Ok(())
-}
-
-/// Where a process last wrote to shared memory that was not there: Linux makes what is
-/// asked for (a hole of a file becomes blocks), so more than one page is asked for only
-/// of those who have written one after the other for a while.
-#[derive(Default)]
-pub struct Writes {
-    next: AtomicU64,
-    run: AtomicU64,
-}
-
-impl Writes {
-    /// Pages to ask for at `page`.
-    fn window(&self, page: u64) -> u64 {
-        const PATIENCE: u64 = 16;
-        let run = if self.next.load(Ordering::Relaxed) == page {
-            self.run.load(Ordering::Relaxed)
-        } else {
-            0
-        };
-        let pages = if run < PATIENCE { 1 } else { (run / 2).min(WINDOW) };
-        self.run.store(run + pages, Ordering::Relaxed);
-        pages
-    }
 }

@@ -503,7 +503,7 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     room_for_embryo()?;
     let forked = p.mm.lock().fork()?;
     hold::at("fork-copied");
-    forked.zap(p);
+    forked.zap(&me.caller());
     let parent = thread::current_arc();
     let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone()));
     let traced = ptrace::before_child(me, None, child_event(r));

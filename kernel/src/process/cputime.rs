@@ -4,8 +4,8 @@
 use crate::base::{heap, time};
 use crate::calls::clocktimers::{self, ClockTimer};
 use crate::link::delegate;
-use crate::mm::space;
 use crate::process::Process;
+use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
@@ -246,7 +246,7 @@ pub fn find(id: i32) -> Option<(Arc<Process>, CpuClock)> {
     if id >= 0 || id & CpuClock::PER_THREAD != 0 {
         return None;
     }
-    let other = space::find_thread(p, !(id >> 3) as u32)?.process.clone();
+    let other = spaces::find_thread(p, !(id >> 3) as u32)?.process.clone();
     let clock = CpuClock::of(id, &other)?;
     Some((other, clock))
 }

@@ -10,7 +10,7 @@ use crate::gate::{observe, ptrace};
 use crate::link::{delegate, services};
 use crate::mm::content::Content;
 use crate::mm::space::Space;
-use crate::mm::{self, AddressSpace, FileHandle, FileRef, calls, vdso};
+use crate::mm::{self, AddressSpace, FileHandle, FileRef, unmap, vdso};
 use crate::process::begin;
 use crate::process::exit;
 use crate::process::target::{AT_FDCWD, Target, write_path};
@@ -460,7 +460,7 @@ fn load(
     rights.map(|rights| rights.take(thread));
     share::leave(thread);
     futex::release_robust(thread);
-    calls::unmap_all(p);
+    unmap::unmap_all(&thread.caller());
     cputime::on_exec(p);
     crate::calls::forget_read_implies_exec(p);
     dispositions::on_exec();

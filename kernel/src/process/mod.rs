@@ -6,12 +6,16 @@ pub mod cputime;
 pub mod depart;
 pub mod exec;
 pub mod exit;
+mod faulting;
 pub mod futex;
 pub mod identity;
 pub mod info;
+pub mod oom;
+pub mod open;
 pub mod rights;
 pub mod share;
 pub mod slots;
+pub mod spaces;
 pub mod target;
 pub mod thread;
 pub mod timens;
@@ -27,24 +31,23 @@ pub use identity::{INIT, Identity, Ids, NOT_MAPPED};
 use crate::base::accounts::{Charge, Place};
 use crate::base::{heap, time};
 use crate::gate::observe;
-use crate::mm::space::Space;
 use crate::process::slots::Slots;
 use crate::sched::cpus;
 use crate::signal::signals;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{Actions, Mirrored};
+use spaces::ProcessSpace;
 use spin::Mutex;
 use thread::Thread;
 use vfork::Vfork;
 
-/// A process. It dereferences to its [`Space`], which it shares only with processes that
+/// A process. It dereferences to its [`ProcessSpace`], which it shares only with processes that
 /// share its memory.
 pub struct Process {
-    memory: Arc<Space>,
+    memory: Arc<ProcessSpace>,
     /// Slot of its first thread, and its name in the module: another one than 0 where
     /// another process was in the space first.
     pub first_slot: u32,
@@ -123,16 +126,13 @@ pub fn newest_first<T>(all: &Mutex<Vec<Arc<T>>>) -> impl Iterator<Item = Arc<T>>
     })
 }
 
-impl Deref for Process {
-    type Target = Space;
-    fn deref(&self) -> &Space {
-        &self.memory
-    }
-}
-
 impl Process {
     /// A process in `memory`, without threads.
-    pub fn new(memory: Arc<Space>, first_slot: u32, parent: Weak<Process>) -> Result<Arc<Process>> {
+    pub fn new(
+        memory: Arc<ProcessSpace>,
+        first_slot: u32,
+        parent: Weak<Process>,
+    ) -> Result<Arc<Process>> {
         let bytes = size_of::<Process>()
             + size_of::<Actions>()
             + size_of::<Mirrored>()
@@ -184,7 +184,7 @@ impl Process {
     }
 
     /// What it shares with processes that share its memory.
-    pub fn memory(&self) -> &Arc<Space> {
+    pub fn memory(&self) -> &Arc<ProcessSpace> {
         &self.memory
     }
 

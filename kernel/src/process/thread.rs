@@ -7,7 +7,8 @@ use crate::base::heap;
 use crate::base::stacks::{self, Stack};
 use crate::calls::seccomp;
 use crate::gate::{debugregs, observe, ptrace, rseq};
-use crate::link::caller::{Caller, Owner, Port};
+use crate::link::caller::{Delegates, Owner, Port};
+use crate::mm::Caller;
 use crate::process::{Ids, Process, usertsc};
 use crate::sched::cpus;
 use crate::sched::task::{Runs, Task};
@@ -216,6 +217,16 @@ impl Thread {
         own.is_deliverable() || self.process.signals.lock().pending.is_deliverable(own.mask_now())
     }
 
+    /// It, as far as memory has to know it.
+    pub fn caller(&self) -> Caller<'_> {
+        Caller {
+            memory: &self.process,
+            slot: self.slot_index,
+            killed: &self.process.killed,
+            dying: &self.dying,
+        }
+    }
+
     /// Whether it has to leave whatever it waits for.
     pub fn must_end(&self) -> bool {
         self.process.is_killed() || self.dying.load(Ordering::Relaxed)
@@ -314,7 +325,7 @@ impl Runs for Thread {
     }
 }
 
-impl Caller for Thread {
+impl Delegates for Thread {
     fn port(&self) -> &Port {
         &self.port
     }

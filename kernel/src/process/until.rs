@@ -2,7 +2,7 @@
 //! expected when the wait began: the clock is set, and its rate changes.
 
 use crate::base::time;
-use crate::mm::space;
+use crate::process::spaces;
 use crate::process::{Process, timens};
 use crate::sched::cpus;
 use hanare_core::time::Clock;
@@ -57,5 +57,5 @@ impl Until {
 /// `REQUEST_CLOCK_SET`: a time that somebody waits for may have come. Who is about to wait
 /// is kicked too, and looks at the clock once more.
 pub fn on_set() {
-    space::each_thread(|t| cpus::kick(t));
+    spaces::each_thread(|t| cpus::kick(t));
 }

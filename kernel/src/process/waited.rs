@@ -1,7 +1,7 @@
 //! What `wait4` and `waitid` tell of a child, and what has to be done here before its parent knows.
 
-use crate::mm::space::Space;
 use crate::process::Process;
+use crate::process::spaces::ProcessSpace;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
@@ -107,7 +107,7 @@ fn wait_until_left(p: &Process, pid: u32) {
 /// No process with this id has the memory, or it does not go.
 struct Left<'a> {
     thread: &'a Thread,
-    memory: &'a Space,
+    memory: &'a ProcessSpace,
     pid: u32,
     deadline: u64,
 }

@@ -18,6 +18,7 @@
 use crate::link::{bells, delegate};
 use crate::process::Process;
 use crate::process::slots::{Spare, Taken};
+use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::{cpus, hold};
@@ -357,4 +358,10 @@ pub fn had_thread(p: &Process, tid: u32) -> bool {
         return false;
     }
     p.with_threads(|all| all.iter().any(|t| t.slot.tid() == tid)) || is_leaving(p, tid)
+}
+
+/// Whether `tid` is that of a worker without a thread, which has ended.
+pub fn is_worker(tid: u32) -> bool {
+    spaces::all()
+        .any(|space| space.processes().any(|p| had_thread(&p, tid) || p.identity.lock().pid == tid))
 }

@@ -6,12 +6,12 @@
 use crate::base::heap;
 use crate::gate::{coredump, observe, ptrace, rseq};
 use crate::link::delegate;
-use crate::mm::fault::Signal as Fault;
-use crate::mm::{limits, oom};
+use crate::mm::access::Signal as Fault;
+use crate::mm::limits;
 use crate::process::exit;
 use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::process::{Process, cputime};
+use crate::process::{Process, cputime, oom};
 use crate::sched::{cpus, panic};
 use crate::signal::restart::{Interrupted, Rest, finish_interrupted};
 use crate::signal::sigframe::{self, Trap};

@@ -12,8 +12,8 @@ pub mod watch;
 
 use crate::calls;
 use crate::gate::ptrace;
-use crate::mm::space;
 use crate::process::Process;
+use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::doorbell;
@@ -180,7 +180,7 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
     if SESSIONS.lock().contains_key(&session) {
         return Err(errno::EBUSY);
     }
-    let p = space::find(percpu::index(), space).and_then(|s| s.first()).ok_or(errno::ESRCH)?;
+    let p = spaces::find(percpu::index(), space).and_then(|s| s.first()).ok_or(errno::ESRCH)?;
     let new = if op == OBSERVE_TRACE {
         let t = trace::Trace::new(session, a, b)?;
         // One whose tracer is gone stays until the next call.

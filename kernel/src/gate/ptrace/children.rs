@@ -7,7 +7,7 @@
 use super::tracer::{linux, trace};
 use super::{HELD, SEIZED, let_go, report, report_event};
 use crate::gate::registers::Snapshot;
-use crate::mm::space;
+use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
@@ -80,7 +80,7 @@ pub fn on_exit(thread: &Thread, status: u32) {
 pub fn take(thread: &Thread, stop: Stop) {
     let Stop::Event(event::FORK | event::VFORK | event::CLONE, tid) = stop else { return };
     let Some(child) =
-        space::find_thread(&thread::current().process, tid as u32).filter(|c| !c.ptrace.is_on())
+        spaces::find_thread(&thread::current().process, tid as u32).filter(|c| !c.ptrace.is_on())
     else {
         return;
     };

@@ -4,8 +4,9 @@
 use super::tracer::{hold, linux};
 use crate::calls::put;
 use crate::link::{delegate, services};
-use crate::mm::{patch, space};
+use crate::mm::patch;
 use crate::process::Process;
+use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
@@ -194,5 +195,5 @@ fn of_file(fd: u64) -> Option<Arc<Thread>> {
     let mut path = vec![0; count.min(BYTES) as usize];
     me.process.read_control(scratch + BYTES, &mut path);
     let path = core::str::from_utf8(&path).ok()?.strip_prefix("/proc/")?.strip_suffix("/mem")?;
-    space::find_thread(&thread::current().process, path.rsplit('/').next()?.parse().ok()?)
+    spaces::find_thread(&thread::current().process, path.rsplit('/').next()?.parse().ok()?)
 }

@@ -19,7 +19,7 @@ pub use tracer::{call, wait};
 use crate::gate::debugregs;
 use crate::gate::registers::{Snapshot, TRAP_FLAG};
 use crate::link::{delegate, services};
-use crate::mm::space;
+use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
@@ -566,7 +566,7 @@ pub fn thread_gone(thread: &Thread) {
         tell_tracer(thread);
     }
     if own.has(TRACER) {
-        space::each_thread(|t| {
+        spaces::each_thread(|t| {
             let mine = t.ptrace.state.lock().tracer.as_ptr() == core::ptr::from_ref(thread);
             if mine {
                 end(t);

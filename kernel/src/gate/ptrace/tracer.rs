@@ -8,9 +8,10 @@ use super::{
 use crate::calls::{forward, put};
 use crate::gate::registers::Snapshot;
 use crate::link::delegate;
-use crate::mm::space;
+use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
+use crate::process::workers;
 use crate::process::{rights, waited};
 use crate::sched::cpus;
 use alloc::boxed::Box;
@@ -38,7 +39,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
     if what == request::TRACEME {
         return traceme();
     }
-    let Some(thread) = space::find_thread(&thread::current().process, a[1] as u32) else {
+    let Some(thread) = spaces::find_thread(&thread::current().process, a[1] as u32) else {
         return without_thread(a);
     };
     let (addr, data) = (a[2], a[3]);
@@ -117,7 +118,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
 /// Of a process of Linux all is as there. A worker that is left of a thread goes on in its
 /// own affairs, of which the tracer hears nothing.
 fn without_thread(a: &[u64; 6]) -> Result<u64> {
-    if !space::is_worker(a[1] as u32) {
+    if !workers::is_worker(a[1] as u32) {
         return linux(*a);
     }
     match a[0] {
@@ -141,7 +142,7 @@ fn without_thread(a: &[u64; 6]) -> Result<u64> {
 fn traceme() -> Result<u64> {
     let me = thread::current_arc();
     let parent = delegate::linux(SYS_GETPPID, [0; 6])?;
-    let parent = space::find_thread(&me.process, parent as u32).ok_or(errno::EPERM)?;
+    let parent = spaces::find_thread(&me.process, parent as u32).ok_or(errno::EPERM)?;
     linux([request::TRACEME, 0, 0, 0, 0, 0])?;
     // Or another thread of it, as it turns out when that first asks.
     begin(&me, Some(&parent), 0, 0);
@@ -380,8 +381,8 @@ impl Seen {
     /// Has the thread stop, and says what kind of stop it is. True: the stop is nothing to
     /// be seen; it is over.
     fn settle(&self) -> bool {
-        let thread = space::find_thread(&thread::current().process, self.pid);
-        let ours = thread.is_some() || space::is_worker(self.pid);
+        let thread = spaces::find_thread(&thread::current().process, self.pid);
+        let ours = thread.is_some() || workers::is_worker(self.pid);
         if ours && self.status == SIGBUS && self.only_interrupts() {
             return linux([request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok();
         }

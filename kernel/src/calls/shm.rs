@@ -4,12 +4,13 @@
 //! so its attach count, its permissions and its removal are right without any
 //! bookkeeping; here it is a shared mapping like another.
 
-use super::calls::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose, unmap_range, unreserve};
-use super::limits::Limits;
-use super::{FileRef, huge, shared};
+use crate::calls::rlimits;
 use crate::link::delegate;
-use crate::process::Process;
-use crate::process::thread;
+use crate::mm::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
+use crate::mm::reserve::unreserve;
+use crate::mm::unmap::unmap_range;
+use crate::mm::{Caller, FileRef, huge, shared};
+use crate::process::thread::Thread;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};
@@ -28,9 +29,8 @@ const SHM_EXEC: u64 = 0o100000;
 const SHM_HUGETLB: u32 = 0o4000;
 
 /// Bytes of a segment, and whether it has large pages.
-fn segment(p: &Process, id: u64) -> Result<(u64, bool)> {
-    let thread = thread::current();
-    let scratch = p.write_scratch(thread.slot_index, &[])?;
+fn segment(p: &Caller<'_>, id: u64) -> Result<(u64, bool)> {
+    let scratch = p.write_scratch(p.slot, &[])?;
     delegate::linux(SYS_SHMCTL, [id, IPC_STAT, scratch, 0, 0, 0])?;
     // struct shmid64_ds: ipc64_perm (48 bytes, mode at 20), shm_segsz.
     let mut bytes = [0; 56];
@@ -43,8 +43,8 @@ fn segment(p: &Process, id: u64) -> Result<(u64, bool)> {
 }
 
 /// shmat.
-pub fn shmat(id: u64, addr: u64, flags: u64) -> Result<u64> {
-    let p = &thread::current().process;
+pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
+    let p = &me.caller();
     if (id as i32) < 0 {
         return Err(errno::EINVAL);
     }
@@ -62,13 +62,13 @@ pub fn shmat(id: u64, addr: u64, flags: u64) -> Result<u64> {
     let len = page_up(size);
     let mut prot = if flags & SHM_RDONLY != 0 { Prot::READ } else { Prot::READ | Prot::WRITE };
     prot.set(Prot::EXEC, flags & SHM_EXEC != 0);
-    if !Limits::of(p).allow(&p.mm.lock(), len, false) {
+    if !rlimits::of_memory(me).allow(&p.mm.lock(), len, false) {
         return Err(errno::ENOMEM);
     }
     let at = place(p, addr, len, large, flags & SHM_REMAP != 0)?;
     let made = delegate::linux(SYS_SHMAT, [id, at, flags & !SHM_RND | SHM_REMAP, 0, 0, 0]);
     if let Err(e) = made {
-        shared::remap(at, at + len); // it may be unmapped already
+        shared::remap(p, at, at + len); // it may be unmapped already
         unreserve(p, at, at + len);
         return Err(e);
     }
@@ -85,7 +85,7 @@ pub fn shmat(id: u64, addr: u64, flags: u64) -> Result<u64> {
 }
 
 /// Picks the address and reserves it.
-fn place(p: &Process, addr: u64, len: u64, large: bool, replace: bool) -> Result<u64> {
+fn place(p: &Caller<'_>, addr: u64, len: u64, large: bool, replace: bool) -> Result<u64> {
     if addr == 0 {
         return choose(p, 0, len, if large { huge::MAP_HUGETLB } else { 0 });
     }
@@ -99,11 +99,11 @@ fn place(p: &Process, addr: u64, len: u64, large: bool, replace: bool) -> Result
 }
 
 /// shmdt: whatever is left of the segment that was attached at `addr`.
-pub fn shmdt(addr: u64) -> Result<u64> {
+pub fn shmdt(me: &Thread, addr: u64) -> Result<u64> {
     if !addr.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
-    let p = &thread::current().process;
+    let p = &me.caller();
     let mut any = false;
     loop {
         let part = {

@@ -1,12 +1,10 @@
 //! madvise.
 
-use super::calls::whole_pages;
-use super::lock::populate;
-use super::release::Removed;
-use super::{FileRef, fault, huge};
+use crate::calls::mlock::{populate, whole_pages};
 use crate::link::delegate;
-use crate::process::Process;
-use crate::process::thread;
+use crate::mm::removed::Removed;
+use crate::mm::{Caller, FileRef, access, huge};
+use crate::process::thread::Thread;
 use hanare_core::addr::align_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
@@ -38,7 +36,7 @@ const SOFT_OFFLINE: i32 = 101;
 
 /// madvise: mapping by mapping from the lowest up; holes are an error that does
 /// not keep the rest from being done.
-pub fn madvise(addr: u64, len: u64, advice: u64) -> Result<u64> {
+pub fn madvise(me: &Thread, addr: u64, len: u64, advice: u64) -> Result<u64> {
     let advice = advice as i32;
     if !matches!(advice, 0..=4 | 8..=25 | HWPOISON | SOFT_OFFLINE) || !addr.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
@@ -49,14 +47,10 @@ pub fn madvise(addr: u64, len: u64, advice: u64) -> Result<u64> {
     if addr == end {
         return Ok(0);
     }
-    let p = &thread::current().process;
+    let p = &me.caller();
     if advice >= HWPOISON {
         // No memory fails on request here (as without CONFIG_MEMORY_FAILURE).
-        return Err(if thread::current().ids.lock().euid == 0 {
-            errno::EINVAL
-        } else {
-            errno::EPERM
-        });
+        return Err(if me.ids.lock().euid == 0 { errno::EINVAL } else { errno::EPERM });
     }
     let mut holes = Ok(0);
     let mut at = addr;
@@ -71,14 +65,15 @@ pub fn madvise(addr: u64, len: u64, advice: u64) -> Result<u64> {
             }
         }
         let (start, stop) = (vma.start.max(at), vma.end.min(end));
-        one(p, &vma, start, stop, advice)?;
+        one(me, &vma, start, stop, advice)?;
         at = stop;
     }
     holes
 }
 
 /// One mapping, `start..end` of it.
-fn one(p: &Process, v: &Vma<FileRef>, start: u64, end: u64, advice: i32) -> Result<()> {
+fn one(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, advice: i32) -> Result<()> {
+    let p = &me.caller();
     let locked = v.flags.contains(VmaFlags::LOCKED);
     let linux = matches!(v.backing, Backing::SharedLinux { .. });
     let special = matches!(v.backing, Backing::Special(_));
@@ -107,7 +102,9 @@ fn one(p: &Process, v: &Vma<FileRef>, start: u64, end: u64, advice: i32) -> Resu
             return Err(errno::EINVAL);
         }
         DODUMP if special => return Err(errno::EINVAL),
-        POPULATE_READ | POPULATE_WRITE => return bring_in(v, start, end, advice == POPULATE_WRITE),
+        POPULATE_READ | POPULATE_WRITE => {
+            return bring_in(me, v, start, end, advice == POPULATE_WRITE);
+        }
         RANDOM => (VmaFlags::RANDOM, VmaFlags::SEQUENTIAL),
         SEQUENTIAL => (VmaFlags::SEQUENTIAL, VmaFlags::RANDOM),
         DONTFORK => (VmaFlags::DONTFORK, none),
@@ -137,17 +134,17 @@ fn to_linux(start: u64, end: u64, advice: i32) -> Result<()> {
     delegate::linux(SYS_MADVISE, [start, end - start, advice as u64, 0, 0, 0]).map(|_| ())
 }
 
-fn bring_in(v: &Vma<FileRef>, start: u64, end: u64, write: bool) -> Result<()> {
+fn bring_in(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, write: bool) -> Result<()> {
     let wanted = if write { Prot::WRITE } else { Prot::READ };
     if !v.prot.contains(wanted) || matches!(v.backing, Backing::Special(_)) {
         return Err(errno::EINVAL);
     }
-    populate(start, end, wanted)
-        .map_err(|s| if s == fault::Signal::NoMemory { errno::ENOMEM } else { errno::EFAULT })
+    populate(me, start, end, wanted)
+        .map_err(|s| if s == access::Signal::NoMemory { errno::ENOMEM } else { errno::EFAULT })
 }
 
 /// Drops the pages of a range, mappings stay.
-fn discard(p: &Process, start: u64, end: u64, linux: bool) -> Result<()> {
+fn discard(p: &Caller<'_>, start: u64, end: u64, linux: bool) -> Result<()> {
     if linux {
         return to_linux(start, end, DONTNEED);
     }

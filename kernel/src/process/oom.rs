@@ -7,8 +7,8 @@
 use crate::base::accounts;
 use crate::base::frames::{self, GROUPS};
 use crate::link::services;
-use crate::mm::space::{self, Space};
 use crate::process::Process;
+use crate::process::spaces::{self, ProcessSpace};
 use crate::process::thread;
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
@@ -49,7 +49,7 @@ impl Short {
     }
 
     /// Whether what this space has counts there.
-    fn counts(self, space: &Space) -> bool {
+    fn counts(self, space: &ProcessSpace) -> bool {
         match self {
             Short::User(uid) => space.account.user().uid() == uid,
             Short::Group(group) => space.account.is_in(group),
@@ -58,7 +58,7 @@ impl Short {
     }
 
     /// The space whose end helps most.
-    fn victim(self) -> Option<Arc<Space>> {
+    fn victim(self) -> Option<Arc<ProcessSpace>> {
         match self {
             Short::All => accounts::richest().and_then(|user| most_of(Short::User(user.uid()))),
             _ => most_of(self),
@@ -101,7 +101,7 @@ impl Short {
 }
 
 /// The last victim, the TSC value until which it is waited for, and for whom it was chosen.
-static LAST: Mutex<(Weak<Space>, u64, Short)> = Mutex::new((Weak::new(), 0, Short::Not));
+static LAST: Mutex<(Weak<ProcessSpace>, u64, Short)> = Mutex::new((Weak::new(), 0, Short::Not));
 
 /// Memory of a victim that is gone.
 pub fn trim() {
@@ -113,15 +113,15 @@ pub fn trim() {
 
 /// Whether the last victim was chosen for the same, and is still given time to end. Who is short for
 /// another reason does not wait for it.
-fn waits_for(last: &(Weak<Space>, u64, Short), short: Short) -> bool {
+fn waits_for(last: &(Weak<ProcessSpace>, u64, Short), short: Short) -> bool {
     last.2 == short && last.0.strong_count() > 0 && cpu::rdtsc() < last.1
 }
 
 /// The space that has most of those that count, or that one of them which is on its way out already.
 /// One that does not get there is passed over: Linux may hold it as long as its user likes.
-fn most_of(short: Short) -> Option<Arc<Space>> {
-    let mut best: Option<Arc<Space>> = None;
-    for space in space::all().filter(|s| short.counts(s)) {
+fn most_of(short: Short) -> Option<Arc<ProcessSpace>> {
+    let mut best: Option<Arc<ProcessSpace>> = None;
+    for space in spaces::all().filter(|s| short.counts(s)) {
         if space.is_closed() || space.first().is_some_and(|p| p.is_killed()) {
             if cpu::rdtsc() < space.patience(|| cpus::deadline(PATIENCE_NS)) {
                 return Some(space);

@@ -3,50 +3,43 @@
 //! `io_setup` (libaio) has Linux map a ring where it likes, which in the proxy is
 //! among its own things; the ring is moved to an address of the program's, and
 //! Linux takes the new address for the context's name, as after any `mremap`.
-//!
-//! A ring of `io_uring` may (Linux 6.5, and Debian's 6.1) only be mapped where Linux likes:
-//! it is left no other place than the one we like.
 
-use super::calls::{choose, unmap_range, unreserve};
-use super::shared;
 use crate::link::delegate;
-use crate::process::Process;
-use crate::process::thread;
+use crate::mm::free::choose_free;
+use crate::mm::reserve::unreserve;
+use crate::mm::shared;
+use crate::mm::unmap::unmap_range;
+use crate::process::thread::Thread;
 use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::usercopy;
 
-const SYS_MMAP: u32 = 9;
-const SYS_MUNMAP: u32 = 11;
 const SYS_MREMAP: u32 = 25;
 const SYS_IO_SETUP: u32 = 206;
 const SYS_IO_DESTROY: u32 = 207;
 const SYS_PROCESS_VM_READV: u32 = 310;
 
-const MAP_FIXED: u64 = 0x10;
-const MAP_32BIT: u64 = 0x40;
 /// Bytes of `struct aio_ring` without its events, and of one event.
 const RING_HEAD: u64 = 32;
 const EVENT: u64 = 32;
 
 /// io_setup.
-pub fn io_setup(events: u64, context: u64) -> Result<u64> {
-    let thread = thread::current();
-    let p = &thread.process;
+pub fn io_setup(me: &Thread, events: u64, context: u64) -> Result<u64> {
+    let p = &me.caller();
     if usercopy::read_u64(context).map_err(|_| errno::EFAULT)? != 0 {
         return Err(errno::EINVAL);
     }
-    let scratch = p.write_scratch(thread.slot_index, &[0; 64])?;
+    let scratch = p.write_scratch(p.slot, &[0; 64])?;
     delegate::linux(SYS_IO_SETUP, [events, scratch, 0, 0, 0, 0])?;
     let mut word = [0; 8];
     p.read_control(scratch, &mut word);
     let ring = u64::from_le_bytes(word);
     let placed =
-        place(p, scratch, ring).and_then(|at| match usercopy::write(context, &at.to_le_bytes()) {
+        place(me, scratch, ring).and_then(|at| match usercopy::write(context, &at.to_le_bytes()) {
             Ok(()) => Ok(at),
             Err(_) => {
-                let _ = io_destroy(at);
+                let _ = io_destroy(me, at);
                 Err(errno::EFAULT)
             }
         });
@@ -54,13 +47,14 @@ pub fn io_setup(events: u64, context: u64) -> Result<u64> {
 }
 
 /// Moves the ring of a new context; its new address. On failure there is no context.
-fn place(p: &Process, scratch: u64, ring: u64) -> Result<u64> {
-    let moved = ring_size(p, scratch, ring).and_then(|size| {
-        let at = choose(p, 0, size, 0)?;
+fn place(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
+    let p = &me.caller();
+    let moved = ring_size(me, scratch, ring).and_then(|size| {
+        let at = choose_free(p, 0, size, 0)?;
         match delegate::linux(SYS_MREMAP, [ring, size, size, 3, at, 0]) {
             Ok(_) => Ok((at, size)),
             Err(e) => {
-                shared::remap(at, at + size);
+                shared::remap(p, at, at + size);
                 unreserve(p, at, at + size);
                 Err(e)
             }
@@ -85,15 +79,16 @@ fn place(p: &Process, scratch: u64, ring: u64) -> Result<u64> {
 }
 
 /// Linux rounds the number of events up; the ring says to what.
-fn ring_size(p: &Process, scratch: u64, ring: u64) -> Result<u64> {
-    let pid = u64::from(p.identity.lock().pid);
+fn ring_size(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
+    let p = &me.caller();
+    let pid = u64::from(me.process.identity.lock().pid);
     // Two struct iovec: where to (behind them), where from.
     let words = [scratch + 32, 8, ring, 8];
     let mut bytes = [0; 40];
     for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
         to.copy_from_slice(&word.to_le_bytes());
     }
-    p.write_scratch(thread::current().slot_index, &bytes)?;
+    p.write_scratch(p.slot, &bytes)?;
     delegate::linux(SYS_PROCESS_VM_READV, [pid, scratch, 1, scratch + 16, 1, 0])?;
     p.read_control(scratch, &mut bytes);
     let events = u32::from_le_bytes([bytes[36], bytes[37], bytes[38], bytes[39]]);
@@ -101,45 +96,12 @@ fn ring_size(p: &Process, scratch: u64, ring: u64) -> Result<u64> {
 }
 
 /// io_destroy: Linux unmaps the ring, which is forgotten here as well.
-pub fn io_destroy(context: u64) -> Result<u64> {
-    let p = &thread::current().process;
+pub fn io_destroy(me: &Thread, context: u64) -> Result<u64> {
+    let p = &me.caller();
     let ring = p.mm.lock().vmas.find(context).filter(|v| v.start == context).map(|v| v.end);
     delegate::linux(SYS_IO_DESTROY, [context, 0, 0, 0, 0, 0])?;
     if let Some(end) = ring {
         unmap_range(p, context, end)?;
     }
     Ok(0)
-}
-
-/// A mapping that Linux refuses at a given address (a ring of `io_uring`): with
-/// `MAP_32BIT` Linux looks in two gigabytes only, which the device covers but for
-/// the hole made here.
-///
-/// # Errors
-/// Linux' own, or `EINVAL` where it found another place all the same.
-pub fn map_in_hole(
-    p: &Process,
-    len: u64,
-    prot: Prot,
-    flags: u64,
-    fd: u64,
-    offset: u64,
-) -> Result<u64> {
-    let at = choose(p, 0, len, MAP_32BIT)?;
-    let end = at + len;
-    let asked = flags & !MAP_FIXED | MAP_32BIT;
-    let mapped = delegate::linux(SYS_MUNMAP, [at, len, 0, 0, 0, 0]).and_then(|_| {
-        delegate::linux(SYS_MMAP, [0, len, u64::from(prot.bits()), asked, fd, offset])
-    });
-    let failed = match mapped {
-        Ok(got) if got == at => return Ok(at),
-        Ok(got) => {
-            let _ = delegate::linux(SYS_MUNMAP, [got, len, 0, 0, 0, 0]);
-            errno::EINVAL
-        }
-        Err(e) => e,
-    };
-    shared::remap(at, end);
-    unreserve(p, at, end);
-    Err(failed)
 }

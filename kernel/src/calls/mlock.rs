@@ -3,13 +3,11 @@
 //! Memory of the LWK is never paged out: to lock a page is to bring it in, and to
 //! keep `madvise` from throwing it away.
 
-use super::calls::whole_pages;
-use super::limits::LockLimit;
-use super::{AddressSpace, FileRef, fault};
 use crate::base::heap;
+use crate::calls::rlimits::LockLimit;
 use crate::link::{delegate, services};
-use crate::process::Process;
-use crate::process::thread;
+use crate::mm::{AddressSpace, FileRef, access, fault};
+use crate::process::thread::Thread;
 use crate::sched::cpus;
 use hanare_abi::layout::USER_MAX;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_CACHED};
@@ -32,19 +30,23 @@ const BOTH: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);
 ///
 /// # Errors
 /// What an access there would meet.
-pub fn populate(start: u64, end: u64, prot: Prot) -> core::result::Result<(), fault::Signal> {
-    let thread = thread::current();
-    let p = &thread.process;
+pub fn populate(
+    me: &Thread,
+    start: u64,
+    end: u64,
+    prot: Prot,
+) -> core::result::Result<(), access::Signal> {
+    let p = &me.process;
     let write = prot.contains(Prot::WRITE);
-    let error = fault::USER | if write { fault::WRITE } else { 0 };
+    let error = access::USER | if write { access::WRITE } else { 0 };
     let needed = if write { pte::WRITE } else { 0 };
     let mut at = start;
-    while at < end && !thread.must_end() {
+    while at < end && !me.must_end() {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
         let leaf = p.mm.lock().table.find(at).filter(|l| l.entry & needed == needed);
         match leaf {
             Some(l) => at = l.addr + l.size,
-            None => fault::user(at, error)?,
+            None => fault::user(me, at, error)?,
         }
     }
     Ok(())
@@ -53,10 +55,11 @@ pub fn populate(start: u64, end: u64, prot: Prot) -> core::result::Result<(), fa
 /// As [`populate`] over whatever is mapped in a range, with each mapping's own
 /// rights, as far as it goes (`MAP_POPULATE`, `MAP_LOCKED`).
 pub fn populate_mapped(
-    p: &Process,
+    me: &Thread,
     start: u64,
     end: u64,
-) -> core::result::Result<(), fault::Signal> {
+) -> core::result::Result<(), access::Signal> {
+    let p = &me.process;
     let mut at = start;
     // The last mapping may go on behind the range.
     while at < end {
@@ -68,14 +71,19 @@ pub fn populate_mapped(
                 .map(|v| (v.start.max(at), v.end.min(end), v.prot));
         match next {
             None => break,
-            Some((.., prot)) if prot.is_empty() => return Err(fault::Signal::NotAllowed),
+            Some((.., prot)) if prot.is_empty() => return Err(access::Signal::NotAllowed),
             Some((from, to, prot)) => {
-                populate(from, to, prot)?;
+                populate(me, from, to, prot)?;
                 at = to;
             }
         }
     }
     Ok(())
+}
+
+/// Bytes of whole pages, as Linux rounds them (PAGE_ALIGN): close below 2^64 they are none.
+pub const fn whole_pages(len: u64) -> u64 {
+    len.wrapping_add(SMALL - 1) & !(SMALL - 1)
 }
 
 /// Page range of a call, as Linux rounds it: a sum that wraps to nothing is nothing.
@@ -99,13 +107,13 @@ fn apply(mm: &mut AddressSpace, start: u64, end: u64, add: VmaFlags) -> Result<(
 }
 
 /// mlock, mlock2.
-pub fn mlock(addr: u64, len: u64, flags: u64) -> Result<u64> {
+pub fn mlock(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     if flags & !1 != 0 {
         return Err(errno::EINVAL);
     }
-    let limit = LockLimit::ask()?;
+    let limit = LockLimit::ask(me)?;
     let (start, end) = span(addr, len)?;
-    let p = &thread::current().process;
+    let p = &me.process;
     let on_fault = flags != 0;
     {
         let mut mm = p.mm.lock();
@@ -123,28 +131,28 @@ pub fn mlock(addr: u64, len: u64, flags: u64) -> Result<u64> {
     if on_fault {
         return Ok(0);
     }
-    match populate_mapped(p, start, end) {
+    match populate_mapped(me, start, end) {
         Ok(()) => Ok(0),
-        Err(fault::Signal::NoMemory) => Err(errno::EAGAIN),
+        Err(access::Signal::NoMemory) => Err(errno::EAGAIN),
         Err(_) => Err(errno::ENOMEM),
     }
 }
 
 /// munlock.
-pub fn munlock(addr: u64, len: u64) -> Result<u64> {
+pub fn munlock(me: &Thread, addr: u64, len: u64) -> Result<u64> {
     let (start, end) = span(addr, len)?;
-    apply(&mut thread::current().process.mm.lock(), start, end, VmaFlags::empty())?;
+    apply(&mut me.process.mm.lock(), start, end, VmaFlags::empty())?;
     Ok(0)
 }
 
 /// mlockall.
-pub fn mlockall(flags: u64) -> Result<u64> {
+pub fn mlockall(me: &Thread, flags: u64) -> Result<u64> {
     if flags == 0 || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 || flags == MCL_ONFAULT
     {
         return Err(errno::EINVAL);
     }
-    let limit = LockLimit::ask()?;
-    let p = &thread::current().process;
+    let limit = LockLimit::ask(me)?;
+    let p = &me.process;
     let kind = if flags & MCL_ONFAULT != 0 { BOTH } else { VmaFlags::LOCKED };
     let mut mm = p.mm.lock();
     let current = flags & MCL_CURRENT != 0;
@@ -165,15 +173,15 @@ pub fn mlockall(flags: u64) -> Result<u64> {
         // A lock taken in the condition would be held in the loop.
         let next = p.mm.lock().vmas.find_next(at).map(|v| (v.start.max(at), v.end));
         let Some((start, end)) = next else { break };
-        let _ = populate_mapped(p, start, end); // as Linux: as far as it goes
+        let _ = populate_mapped(me, start, end); // as Linux: as far as it goes
         at = end;
     }
     Ok(0)
 }
 
 /// munlockall.
-pub fn munlockall() -> Result<u64> {
-    let mut mm = thread::current().process.mm.lock();
+pub fn munlockall(me: &Thread) -> Result<u64> {
+    let mut mm = me.process.mm.lock();
     mm.lock_future = VmaFlags::empty();
     lock_all(&mut mm, VmaFlags::empty());
     Ok(0)
@@ -193,12 +201,13 @@ fn lock_all(mm: &mut AddressSpace, add: VmaFlags) {
 
 /// Flags that a new mapping of `len` bytes gets because of `MAP_LOCKED` or
 /// `mlockall(MCL_FUTURE)`.
-pub fn future(p: &Process, len: u64, map_locked: bool) -> Result<VmaFlags> {
+pub fn future(me: &Thread, len: u64, map_locked: bool) -> Result<VmaFlags> {
+    let p = &me.process;
     let default = p.mm.lock().lock_future;
     if !map_locked && default.is_empty() {
         return Ok(VmaFlags::empty());
     }
-    let limit = match LockLimit::ask() {
+    let limit = match LockLimit::ask(me) {
         Err(errno::EPERM) if !map_locked => return Err(errno::EAGAIN),
         other => other?,
     };
@@ -209,7 +218,7 @@ pub fn future(p: &Process, len: u64, map_locked: bool) -> Result<VmaFlags> {
 }
 
 /// mincore.
-pub fn mincore(addr: u64, len: u64, vec: u64) -> Result<u64> {
+pub fn mincore(me: &Thread, addr: u64, len: u64, vec: u64) -> Result<u64> {
     /// Pages looked at with the lock held, or asked for at once.
     const CHUNK: u64 = EXTENTS_MAX as u64 * 64;
     if !addr.is_multiple_of(SMALL) {
@@ -221,7 +230,7 @@ pub fn mincore(addr: u64, len: u64, vec: u64) -> Result<u64> {
     if vec.checked_add(pages).is_none_or(|e| e > TASK_SIZE) {
         return Err(errno::EFAULT);
     }
-    let p = &thread::current().process;
+    let p = &me.process;
     let mut bytes = heap::zeroed(pages.min(CHUNK) as usize).map_err(|_| errno::EAGAIN)?;
     let mut at = addr;
     while at < end {

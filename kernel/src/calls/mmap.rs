@@ -1,39 +1,35 @@
 //! The memory calls that make, change and remove mappings: mmap, munmap, mprotect, brk, msync.
 
-use super::files::{self, Private};
-use super::huge::MAP_HUGETLB;
-use super::limits::{self, Limits};
-use super::release::{Removed, zap};
-use super::{AddressSpace, FileRef, anonymous, huge, lock, pte_bits, shared};
-use crate::base::{frames, heap};
-use crate::link::{delegate, services};
-use crate::process::Process;
-use crate::process::thread;
+use crate::base::frames;
+use crate::calls::{mlock, rlimits};
+use crate::link::delegate;
+use crate::mm::files::{self, Private};
+use crate::mm::free::MAP_STACK;
+use crate::mm::huge::MAP_HUGETLB;
+use crate::mm::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
+use crate::mm::release::zap;
+use crate::mm::reserve::fill_reserved;
+use crate::mm::unmap::unmap_range;
+use crate::mm::{Caller, FileRef, anonymous, huge, limits, pte_bits, shared};
+use crate::process::thread::Thread;
 use alloc::collections::LinkedList;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
-use hanare_core::addr::{page_down, page_up};
+use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::groups::NOBODY;
-use hanare_core::limits::{MAX_VMAS, TASK_SIZE};
-use hanare_core::vma::{Backing, Prot, Search, SpecialKind, Vma, VmaFlags};
-use hanare_hal::paging::{LARGE, SMALL, pte};
+use hanare_core::limits::TASK_SIZE;
+use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
+use hanare_hal::paging::{SMALL, pte};
 
 const MAP_SHARED: u64 = 1;
 const MAP_PRIVATE: u64 = 2;
 const MAP_SHARED_VALIDATE: u64 = 3;
-pub(super) const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
-const MAP_32BIT: u64 = 0x40;
 const MAP_GROWSDOWN: u64 = 0x100;
 const MAP_LOCKED: u64 = 0x2000;
 const MAP_NORESERVE: u64 = 0x4000;
 const MAP_POPULATE: u64 = 0x8000;
 const MAP_NONBLOCK: u64 = 0x1_0000;
-const MAP_STACK: u64 = 0x2_0000;
-pub(super) const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
-/// Where `MAP_32BIT` looks: as Linux, which begins anywhere in the 32 MiB below.
-const LOW_MIN: u64 = 0x4200_0000;
-const LOW_MAX: u64 = 0x8000_0000;
 /// Without a meaning on this machine, and valid.
 const PROT_SEM: u64 = 8;
 const PROT_GROWSDOWN: u64 = 0x0100_0000;
@@ -42,49 +38,61 @@ const PROT_GROWSUP: u64 = 0x0200_0000;
 const SYS_MPROTECT: u32 = 10;
 const SYS_MSYNC: u32 = 26;
 
-pub(super) fn prot_of(bits: u64) -> Prot {
+fn prot_of(bits: u64) -> Prot {
     Prot::from_bits_truncate(bits as u32 & 7)
 }
 
 /// The rights that a mapping gets: with READ_IMPLIES_EXEC (personality(2)) more than asked for.
-fn with_implied(p: &Process, prot: Prot) -> Prot {
-    let implied = prot.contains(Prot::READ) && p.identity.lock().read_implies_exec;
+fn with_implied(me: &Thread, prot: Prot) -> Prot {
+    let implied = prot.contains(Prot::READ) && me.process.identity.lock().read_implies_exec;
     if implied { prot | Prot::EXEC } else { prot }
 }
 
-/// Bytes of whole pages, as Linux rounds them (PAGE_ALIGN): close below 2^64 they are none.
-pub(super) const fn whole_pages(len: u64) -> u64 {
-    len.wrapping_add(SMALL - 1) & !(SMALL - 1)
-}
-
 /// mmap. Of a descriptor that is not open Linux says so before anything else.
-pub fn mmap(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Result<u64> {
+pub fn mmap(
+    me: &Thread,
+    addr: u64,
+    len: u64,
+    prot: u64,
+    flags: u64,
+    fd: u64,
+    offset: u64,
+) -> Result<u64> {
     const FCNTL: u32 = 72;
     const GETFD: u64 = 1;
     if !offset.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
-    let result = map(addr, len, prot, flags, fd, offset);
+    let result = map(me, addr, len, prot, flags, fd, offset);
     if result.is_err() && flags & MAP_ANONYMOUS == 0 {
         delegate::linux(FCNTL, [fd, GETFD, 0, 0, 0, 0])?;
     }
     result
 }
 
-fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Result<u64> {
+fn map(
+    me: &Thread,
+    addr: u64,
+    len: u64,
+    prot: u64,
+    flags: u64,
+    fd: u64,
+    offset: u64,
+) -> Result<u64> {
     if len == 0 {
         return Err(errno::EINVAL);
     }
+    let p = &me.caller();
     let anonymous_map = flags & MAP_ANONYMOUS != 0;
     let kind = flags & 0xf;
     let private = kind == MAP_PRIVATE;
     let prot = prot_of(prot);
     // An error is returned below: Linux looks at the length first.
-    let file = (private && !anonymous_map).then(|| files::private(fd, prot));
+    let file = (private && !anonymous_map).then(|| files::private(p, fd, prot));
     let huge = match flags & MAP_HUGETLB != 0 {
         true if anonymous_map => Some(huge::page_size(flags)?),
         _ if anonymous_map || matches!(file, Some(Err(_) | Ok(Private::Regular { .. }))) => None,
-        _ => huge::page_size_of_file(fd),
+        _ => huge::page_size_of_file(p, fd),
     };
     let (align, mut vma_flags) = huge.unwrap_or((SMALL, VmaFlags::empty()));
     let len = len.checked_add(SMALL - 1).ok_or(errno::ENOMEM)? & !(SMALL - 1);
@@ -100,11 +108,10 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
     if !anonymous_map && offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
         return Err(errno::EOVERFLOW);
     }
-    let p = &thread::current().process;
     let file = file.transpose()?;
     let prot = match &file {
-        Some(Private::Regular { max_prot, .. }) => with_implied(p, prot) & (prot | *max_prot),
-        _ => with_implied(p, prot),
+        Some(Private::Regular { max_prot, .. }) => with_implied(me, prot) & (prot | *max_prot),
+        _ => with_implied(me, prot),
     };
     if flags & MAP_HUGETLB != 0 && huge.is_none()
         || flags & MAP_GROWSDOWN != 0 && !(anonymous_map && private)
@@ -115,14 +122,14 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
     if kind == MAP_SHARED_VALIDATE && flags & MAP_FIXED_NOREPLACE != 0 {
         return Err(errno::EOPNOTSUPP); // not one of the flags that this kind promises to look at
     }
-    vma_flags |= lock::future(p, len, flags & MAP_LOCKED != 0)?;
+    vma_flags |= mlock::future(me, len, flags & MAP_LOCKED != 0)?;
     for (bit, flag) in [(MAP_NORESERVE, VmaFlags::NORESERVE), (MAP_GROWSDOWN, VmaFlags::GROWSDOWN)]
     {
         vma_flags.set(flag, flags & bit != 0);
     }
     // As Linux since 6.7: there may be thousands of stacks, each used a little, at its end.
     vma_flags.set(VmaFlags::NOHUGE, flags & MAP_STACK != 0 && huge.is_none());
-    within_limits(p, addr, len, prot, flags)?;
+    within_limits(me, addr, len, prot, flags)?;
     let shared = match (private, anonymous_map) {
         (true, _) => VmaFlags::empty(),
         (_, true) => VmaFlags::SHARED | VmaFlags::ANONYMOUS_SHARED,
@@ -176,14 +183,14 @@ fn map(addr: u64, len: u64, prot: u64, flags: u64, fd: u64, offset: u64) -> Resu
     }
     let locked = vma_flags & (VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT) == VmaFlags::LOCKED;
     if flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE || locked {
-        let _ = lock::populate_mapped(p, at, end); // as Linux: as far as it goes
+        let _ = mlock::populate_mapped(me, at, end); // as Linux: as far as it goes
     }
     Ok(at)
 }
 
 /// What is at `start..end`, if it is one mapping that the program only keeps the addresses with:
 /// it can be put back at no cost.
-fn unused_reservation(p: &Process, start: u64, end: u64) -> Option<Vma<FileRef>> {
+fn unused_reservation(p: &Caller<'_>, start: u64, end: u64) -> Option<Vma<FileRef>> {
     let mut mm = p.mm.lock();
     let plain =
         |v: &&Vma<FileRef>| v.end >= end && v.prot.is_empty() && v.backing == Backing::Anonymous;
@@ -197,7 +204,7 @@ fn unused_reservation(p: &Process, start: u64, end: u64) -> Option<Vma<FileRef>>
 }
 
 /// What can be said of a wished-for address before anything is changed.
-fn check_fixed(p: &Process, addr: u64, len: u64, align: u64, flags: u64) -> Result<()> {
+fn check_fixed(p: &Caller<'_>, addr: u64, len: u64, align: u64, flags: u64) -> Result<()> {
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0 {
         return Ok(());
     }
@@ -216,9 +223,9 @@ fn check_fixed(p: &Process, addr: u64, len: u64, align: u64, flags: u64) -> Resu
 }
 
 /// RLIMIT_AS and RLIMIT_DATA; what `MAP_FIXED` replaces does not count twice.
-fn within_limits(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64) -> Result<()> {
-    let limits = Limits::of(p);
-    let mm = p.mm.lock();
+fn within_limits(me: &Thread, addr: u64, len: u64, prot: Prot, flags: u64) -> Result<()> {
+    let limits = rlimits::of_memory(me);
+    let mm = me.process.mm.lock();
     let replaced: u64 = if flags & MAP_FIXED == 0 {
         0
     } else {
@@ -228,112 +235,8 @@ fn within_limits(p: &Process, addr: u64, len: u64, prot: Prot, flags: u64) -> Re
     if limits.allow(&mm, len - replaced, data) { Ok(()) } else { Err(errno::ENOMEM) }
 }
 
-/// Puts a mapping of our own where [`choose`] has reserved. Where another thread has unmapped
-/// or mapped since, that stays: as if it had come right after this call.
-fn fill_reserved(p: &Process, vma: &Vma<FileRef>) -> Result<()> {
-    let mut mm = p.mm.lock();
-    for own in take_reserved(&mut mm, vma.start, vma.end) {
-        mm.policies.clear(own.start, own.end);
-        vma.slice(own.start, own.end).map_or(Ok(()), |part| mm.vmas.insert_anyway(part))?;
-    }
-    Ok(())
-}
-
-/// The same for what has a place in Linux, too, or pages already: all of it or nothing.
-/// `ENOMEM`: the reservation is not whole any more.
-pub(super) fn fill_whole(mm: &mut AddressSpace, vma: Vma<FileRef>) -> Result<()> {
-    if !mm.vmas.holds(&reservation(vma.start, vma.end)) {
-        return Err(errno::ENOMEM);
-    }
-    drop(mm.vmas.remove(vma.start, vma.end));
-    mm.policies.clear(vma.start, vma.end);
-    mm.vmas.insert_anyway(vma)
-}
-
-/// Gives up what this thread has reserved, and nothing that another has put there since.
-pub(super) fn unreserve(p: &Process, start: u64, end: u64) {
-    drop(take_reserved(&mut p.mm.lock(), start, end));
-}
-
-fn take_reserved(mm: &mut AddressSpace, start: u64, end: u64) -> LinkedList<Vma<FileRef>> {
-    let own = reservation(start, end).backing;
-    mm.vmas.remove_where(start, end, |v| v.backing == own)
-}
-
-/// A range that nobody else may take: of a mapping to come, or of one that Linux has
-/// to forget first. It is this thread's: others may unmap it and reserve anew.
-pub(super) fn reservation(start: u64, end: u64) -> Vma<FileRef> {
-    let backing = Backing::Special(SpecialKind::Other(thread::current().slot_index));
-    Vma {
-        start,
-        end,
-        prot: Prot::empty(),
-        max_prot: Prot::empty(),
-        flags: VmaFlags::FIXED_KERNEL,
-        backing,
-    }
-}
-
-/// Whether it is a thread's for the time of a call.
-pub(super) fn is_reservation(v: &Vma<FileRef>) -> bool {
-    matches!(v.backing, Backing::Special(SpecialKind::Other(_)))
-}
-
-/// Picks the address, clears it for MAP_FIXED, and reserves it: other threads map too.
-pub(super) fn choose(p: &Process, addr: u64, len: u64, flags: u64) -> Result<u64> {
-    if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
-        let replace = flags & MAP_FIXED_NOREPLACE == 0;
-        if p.mm.lock().vmas.count() > MAX_VMAS {
-            return Err(errno::ENOMEM); // as Linux: before anything is unmapped
-        }
-        loop {
-            if replace {
-                unmap_range(p, addr, addr + len)?;
-            }
-            match p.mm.lock().vmas.insert(reservation(addr, addr + len)) {
-                Err(errno::EEXIST) if replace => {} // another thread was faster
-                result => return result.map(|()| addr),
-            }
-        }
-    }
-    let mut mm = p.mm.lock();
-    let at = find(&mut mm, addr, len, flags).ok_or(errno::ENOMEM)?;
-    mm.vmas.insert(reservation(at, at + len))?;
-    Ok(at)
-}
-
-/// A free range, at the wished-for address if that is free.
-fn find(mm: &mut AddressSpace, addr: u64, len: u64, flags: u64) -> Option<u64> {
-    let low = flags & MAP_32BIT != 0;
-    // As Linux, which raises a hint to vm.mmap_min_addr.
-    let hint = if page_down(addr) == 0 { 0 } else { page_down(addr).max(USER_MIN) };
-    // Large mappings are aligned so that large pages fit.
-    let (align, least) = match huge::page_size(flags) {
-        Ok((size, _)) if flags & MAP_HUGETLB != 0 => (size, size),
-        _ if len >= LARGE && flags & MAP_STACK == 0 => (LARGE, SMALL),
-        _ => (SMALL, SMALL),
-    };
-    let end_max = if low { LOW_MAX } else { USER_MAX };
-    let fits =
-        hint != 0 && hint % least == 0 && hint.checked_add(len).is_some_and(|end| end <= end_max);
-    if fits && mm.vmas.is_free(hint, hint + len) {
-        return Some(hint);
-    }
-    if low {
-        return mm
-            .vmas
-            .find_gap(len, SMALL, Search::BottomUp(LOW_MIN))
-            .filter(|at| at + len <= LOW_MAX);
-    }
-    let base = mm.mmap_base;
-    mm.vmas
-        .find_gap(len, align, Search::TopDown(base))
-        .or_else(|| mm.vmas.find_gap(len, least, Search::TopDown(base)))
-        .or_else(|| mm.vmas.find_gap(len, least, Search::BottomUp(USER_MIN)))
-}
-
 /// munmap.
-pub fn munmap(addr: u64, len: u64) -> Result<u64> {
+pub fn munmap(me: &Thread, addr: u64, len: u64) -> Result<u64> {
     if len == 0 {
         return Err(errno::EINVAL);
     }
@@ -344,113 +247,13 @@ pub fn munmap(addr: u64, len: u64) -> Result<u64> {
     // Behind USER_MAX nothing is mapped.
     let (start, end) = (addr.min(USER_MAX), page_up(end).min(USER_MAX));
     if start < end {
-        unmap_range(&thread::current().process, start, end)?;
+        unmap_range(&me.caller(), start, end)?;
     }
     Ok(0)
 }
 
-/// Mappings that are removed at once: with so many a list of them takes little memory.
-const PIECE_MAPPINGS: usize = 64;
-
-/// Removes mappings and pages of a range, on both sides.
-pub fn unmap_range(p: &Process, start: u64, end: u64) -> Result<()> {
-    {
-        let mut mm = p.mm.lock();
-        mm.may_cut(start, end)?;
-        mm.split_edges(start, end)?;
-        if mm.vmas.find(start).is_some_and(|v| v.start < start && end < v.end) {
-            mm.may_part(start, end)?; // two are left of it
-        }
-    }
-    let mut at = start;
-    while at < end {
-        let behind = p.mm.lock().vmas.range(at, end).nth(PIECE_MAPPINGS).map(|v| v.start);
-        let stop = behind.unwrap_or(end);
-        unmap_piece(p, at, stop)?;
-        at = stop;
-    }
-    Ok(())
-}
-
-fn unmap_piece(p: &Process, start: u64, end: u64) -> Result<()> {
-    let mut removed = Removed::default();
-    {
-        let mut mm = p.mm.lock();
-        let count = mm.vmas.range(start, end).count();
-        if count > 1 {
-            heap::room(count * 2 * size_of::<Vma<FileRef>>())?;
-        }
-        removed.vmas = mm.vmas.try_remove(start, end)?;
-        mm.policies.clear(start, end);
-        if removed.vmas.is_empty() {
-            return Ok(());
-        }
-        mm.unmap_pages(start, end, &mut removed)?;
-        if !removed.needs_linux() && !removed.vmas.iter().any(is_shared) {
-            drop(mm);
-            drop_mappings(removed.vmas);
-            return Ok(());
-        }
-        // Until Linux has forgotten the pages nobody may map anything here: a call
-        // of another thread would see the old ones.
-        let mut vmas = removed.vmas.iter().peekable();
-        while let Some(v) = vmas.next() {
-            let mut end = v.end;
-            while let Some(beside) = vmas.next_if(|next| next.start == end) {
-                end = beside.end;
-            }
-            mm.vmas.insert_anyway(reservation(v.start, end))?; // it is free: cannot fail
-        }
-    }
-    finish_removed(p, removed);
-    unreserve(p, start, end);
-    Ok(())
-}
-
-fn is_shared(v: &Vma<FileRef>) -> bool {
-    matches!(v.backing, Backing::SharedLinux { .. })
-}
-
-/// The part of an unmapping that may wait for Linux.
-pub fn finish_removed(p: &Process, mut removed: Removed) {
-    let vmas = core::mem::take(&mut removed.vmas);
-    removed.finish(p);
-    vmas.iter().for_each(|v| unmap_shared(p, v));
-    drop_mappings(vmas);
-}
-
-fn unmap_shared(p: &Process, v: &Vma<FileRef>) {
-    if let Backing::SharedLinux { watch, .. } = v.backing {
-        shared::unmap(p, v.start, v.end, watch);
-    }
-}
-
-/// Removes all mappings and pages: execve. No memory is needed for it.
-pub fn unmap_all(p: &Process) {
-    let mut removed = Removed::default();
-    let vmas = {
-        let mut mm = p.mm.lock();
-        let vmas = mm.vmas.take();
-        mm.unforgotten = None;
-        mm.policies.clear(vmas.min(), vmas.max());
-        mm.lock_future = VmaFlags::empty();
-        let _ = mm.unmap_pages(vmas.min(), vmas.max(), &mut removed); // nothing is cut, so it cannot fail
-        vmas
-    };
-    removed.finish(p);
-    vmas.iter().for_each(|v| unmap_shared(p, v));
-    services::put_together(|| drop(vmas));
-}
-
-/// Drops what was unmapped, and with the last mapping of a file the file.
-fn drop_mappings(vmas: LinkedList<Vma<FileRef>>) {
-    if vmas.iter().any(|v| matches!(v.backing, Backing::PrivateFile { .. })) {
-        services::put_together(|| drop(vmas));
-    }
-}
-
 /// mprotect. Goes from the lowest mapping up and keeps what it did when it has to stop.
-pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
+pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
     let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
     if grows == PROT_GROWSDOWN | PROT_GROWSUP || !addr.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
@@ -459,12 +262,12 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
         return Ok(0);
     }
     let wanted =
-        addr.checked_add(whole_pages(len)).filter(|&end| end > addr).ok_or(errno::ENOMEM)?;
+        addr.checked_add(mlock::whole_pages(len)).filter(|&end| end > addr).ok_or(errno::ENOMEM)?;
     let (mut start, end) = (addr.min(USER_MAX), wanted.min(USER_MAX)); // what is behind is a hole
     if prot & !(7 | PROT_SEM | grows) != 0 {
         return Err(errno::EINVAL);
     }
-    let p = &thread::current().process;
+    let p = &me.caller();
     if grows != 0 {
         let mm = p.mm.lock();
         let v = mm.vmas.find_next(start).filter(|v| v.start < end).ok_or(errno::ENOMEM)?;
@@ -474,9 +277,9 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
         }
         start = v.start;
     }
-    let prot = with_implied(p, prot_of(prot));
+    let prot = with_implied(me, prot_of(prot));
     if prot.contains(Prot::WRITE) {
-        let (limits, mm) = (Limits::of(p), p.mm.lock());
+        let (limits, mm) = (rlimits::of_memory(me), p.mm.lock());
         let gains = |v: &&Vma<FileRef>| {
             !v.prot.contains(Prot::WRITE) && !v.flags.contains(VmaFlags::SHARED)
         };
@@ -553,7 +356,7 @@ pub fn mprotect(addr: u64, len: u64, prot: u64) -> Result<u64> {
 
 /// Changes what Linux has mapped, up to where the rest of the call will have to stop; how far
 /// the call gets, and why no further if it is Linux that refuses.
-fn protect_shared(p: &Process, start: u64, end: u64, prot: Prot) -> (u64, Result<()>) {
+fn protect_shared(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> (u64, Result<()>) {
     let protect =
         |s: u64, e: u64| delegate::linux(SYS_MPROTECT, [s, e - s, u64::from(prot.bits()), 0, 0, 0]);
     let reach = p.mm.lock().vmas.protectable(start, end, prot);
@@ -574,7 +377,7 @@ fn protect_shared(p: &Process, start: u64, end: u64, prot: Prot) -> (u64, Result
     (end, Ok(()))
 }
 
-pub(super) fn shared_parts(p: &Process, start: u64, end: u64) -> LinkedList<(u64, u64)> {
+fn shared_parts(p: &Caller<'_>, start: u64, end: u64) -> LinkedList<(u64, u64)> {
     let mm = p.mm.lock();
     let mut parts: LinkedList<(u64, u64)> = LinkedList::new();
     for v in mm.vmas.range(start, end).filter(|v| matches!(v.backing, Backing::SharedLinux { .. }))
@@ -590,8 +393,8 @@ pub(super) fn shared_parts(p: &Process, start: u64, end: u64) -> LinkedList<(u64
 }
 
 /// brk: the new end, or the old one if that cannot be.
-pub fn brk(wanted: u64) -> u64 {
-    let p = &thread::current().process;
+pub fn brk(me: &Thread, wanted: u64) -> u64 {
+    let p = &me.caller();
     let (start, old) = {
         let mm = p.mm.lock();
         (mm.brk_start, mm.brk)
@@ -600,12 +403,12 @@ pub fn brk(wanted: u64) -> u64 {
         return old;
     }
     let (from, to) = (page_up(old), page_up(wanted));
-    let limit = p.identity.lock().data_soft;
+    let limit = me.process.identity.lock().data_soft;
     if wanted - start > limit && wanted > old {
         return old;
     }
-    let limits = Limits::of(p);
-    let Ok(lock_flags) = lock::future(p, to.saturating_sub(from), false) else { return old };
+    let limits = rlimits::of_memory(me);
+    let Ok(lock_flags) = mlock::future(me, to.saturating_sub(from), false) else { return old };
     let ok = if to > from {
         limits::enough_memory(to - from).is_ok() && {
             let mut mm = p.mm.lock();
@@ -625,7 +428,7 @@ pub fn brk(wanted: u64) -> u64 {
     if ok {
         p.mm.lock().brk = wanted;
         if to > from && lock_flags == VmaFlags::LOCKED {
-            let _ = lock::populate_mapped(p, from, to);
+            let _ = mlock::populate_mapped(me, from, to);
         }
         wanted
     } else {
@@ -634,17 +437,17 @@ pub fn brk(wanted: u64) -> u64 {
 }
 
 /// msync: only shared mappings concern Linux; the rest must be mapped.
-pub fn msync(addr: u64, len: u64, flags: u64) -> Result<u64> {
+pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     const INVALIDATE: u64 = 2;
     if flags & !7 != 0 || flags & 5 == 5 || !addr.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
-    let wanted = addr.checked_add(whole_pages(len)).ok_or(errno::ENOMEM)?;
+    let wanted = addr.checked_add(mlock::whole_pages(len)).ok_or(errno::ENOMEM)?;
     if wanted == addr {
         return Ok(0);
     }
     let (start, end) = (addr.min(USER_MAX), wanted.min(USER_MAX)); // what is behind is a hole
-    let p = &thread::current().process;
+    let p = &me.caller();
     if flags & INVALIDATE != 0
         && p.mm.lock().vmas.range(start, end).any(|v| v.flags.contains(VmaFlags::LOCKED))
     {

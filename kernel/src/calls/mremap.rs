@@ -1,25 +1,24 @@
 //! mremap, remap_file_pages.
 
-use super::calls::{
-    MAP_FIXED, choose, fill_whole, reservation, unmap_range, unreserve, whole_pages,
-};
-use super::limits::{self, Limits, LockLimit};
-use super::release::{Removed, zap};
-use super::{AddressSpace, FileRef, huge, lock, shared};
-use crate::base::frames;
+use crate::calls::mlock::{self, whole_pages};
+use crate::calls::rlimits::{self, LockLimit};
 use crate::link::{delegate, services};
-use crate::process::Process;
-use crate::process::thread;
+use crate::mm::place::{MAP_FIXED, choose};
+use crate::mm::release::zap;
+use crate::mm::removed::Removed;
+use crate::mm::reserve::{fill_whole, reservation, unreserve};
+use crate::mm::unmap::unmap_range;
+use crate::mm::{AddressSpace, Caller, FileRef, huge, limits, shared};
+use crate::process::thread::Thread;
 use crate::sched::hold;
 use alloc::collections::LinkedList;
-use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::addr::page_down;
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
-use hanare_hal::paging::{LARGE, SMALL, pte};
+use hanare_hal::paging::SMALL;
 
 const SYS_MUNMAP: u32 = 11;
 const SYS_MREMAP: u32 = 25;
@@ -41,7 +40,14 @@ struct Move {
 }
 
 /// mremap. Checks in the order of Linux, so that the error is the same.
-pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Result<u64> {
+pub fn mremap(
+    me: &Thread,
+    old: u64,
+    old_len: u64,
+    new_len: u64,
+    flags: u64,
+    new: u64,
+) -> Result<u64> {
     let keep = flags & DONTUNMAP != 0;
     if flags & !7 != 0
         || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0
@@ -60,7 +66,7 @@ pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Res
     if m.new_size == 0 {
         return Err(errno::EINVAL);
     }
-    let p = &thread::current().process;
+    let p = &me.caller();
     let vma = p.mm.lock().vmas.find(old).cloned().ok_or(errno::EFAULT)?;
     if let Some(size) = huge::size_of(vma.flags) {
         (m.old_size, m.new_size) = (huge::round(m.old_size, size)?, huge::round(m.new_size, size)?);
@@ -72,7 +78,7 @@ pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Res
         }
     }
     if flags & (FIXED | DONTUNMAP) != 0 {
-        return move_to(p, &mut m, flags & FIXED != 0, new);
+        return move_to(me, &mut m, flags & FIXED != 0, new);
     }
     if m.old_size >= m.new_size {
         let end = old.checked_add(m.old_size).filter(|&e| e <= TASK_SIZE);
@@ -85,24 +91,25 @@ pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Res
         }
         return Ok(old);
     }
-    let lock_flags = resizable(p, &vma, &m)?;
+    let lock_flags = resizable(me, &vma, &m)?;
     let at_end = old + m.old_size == vma.end;
     if at_end
         && let Some(end) = old.checked_add(m.new_size)
         && grow(p, &vma, old, end)?
     {
-        bring_in_locked(p, lock_flags, vma.end, end);
+        bring_in_locked(me, lock_flags, vma.end, end);
         return Ok(old);
     }
     if flags & MAYMOVE == 0 {
         return Err(errno::ENOMEM);
     }
     let target = choose(p, 0, m.new_size, 0)?;
-    relocate(p, &vma, &m, target, lock_flags)
+    relocate(me, &vma, &m, target, lock_flags)
 }
 
 /// With `MREMAP_FIXED` or `MREMAP_DONTUNMAP`.
-fn move_to(p: &Process, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
+fn move_to(me: &Thread, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
+    let p = &me.caller();
     if !new.is_multiple_of(SMALL) || m.new_size > USER_MAX || new > USER_MAX - m.new_size {
         return Err(errno::EINVAL);
     }
@@ -116,7 +123,7 @@ fn move_to(p: &Process, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
         choose(p, new, m.new_size, MAP_FIXED)?;
         m.reserved = m.new_size;
     }
-    move_from(p, m, fixed, new).inspect_err(|_| {
+    move_from(me, m, fixed, new).inspect_err(|_| {
         if fixed {
             unreserve(p, new, new + m.new_size);
         }
@@ -124,20 +131,22 @@ fn move_to(p: &Process, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
 }
 
 /// `move_to` with the new range reserved, if it is `fixed`.
-fn move_from(p: &Process, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
+fn move_from(me: &Thread, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
+    let p = &me.caller();
     if m.old_size > m.new_size {
         let end = m.old.checked_add(m.old_size).ok_or(errno::EINVAL)?;
         unmap_range(p, m.old + m.new_size, end)?;
         m.old_size = m.new_size;
     }
     let vma = p.mm.lock().vmas.find(m.old).cloned().ok_or(errno::EFAULT)?;
-    let lock_flags = resizable(p, &vma, m)?;
+    let lock_flags = resizable(me, &vma, m)?;
     let target = if fixed { new } else { choose(p, new, m.new_size, 0)? };
-    relocate(p, &vma, m, target, lock_flags)
+    relocate(me, &vma, m, target, lock_flags)
 }
 
 /// Whether the mapping may have that size; the lock flags its growth is made with.
-fn resizable(p: &Process, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
+fn resizable(me: &Thread, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
+    let p = &me.caller();
     hold::at("mremap-looked-up");
     let special = matches!(vma.backing, Backing::Special(_));
     if m.old_size == 0 && !vma.flags.contains(VmaFlags::SHARED) || m.keep && special {
@@ -148,7 +157,7 @@ fn resizable(p: &Process, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
         return Err(errno::EFAULT);
     }
     let more = m.new_size - m.old_size;
-    let limits = Limits::of(p).with_reserved(m.reserved);
+    let limits = rlimits::of_memory(me).with_reserved(m.reserved);
     if m.keep && !limits.allow(&p.mm.lock(), m.new_size, limits::is_data(vma)) {
         return Err(errno::ENOMEM);
     }
@@ -160,7 +169,7 @@ fn resizable(p: &Process, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
         return Err(errno::EFAULT);
     }
     if locked.contains(VmaFlags::LOCKED) {
-        let limit = LockLimit::ask().map_err(|_| errno::EAGAIN)?;
+        let limit = LockLimit::ask(me).map_err(|_| errno::EAGAIN)?;
         if !limit.allows(p.mm.lock().locked_bytes().saturating_add(more)) {
             return Err(errno::EAGAIN);
         }
@@ -172,9 +181,9 @@ fn resizable(p: &Process, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
     Ok(locked)
 }
 
-fn bring_in_locked(p: &Process, flags: VmaFlags, start: u64, end: u64) {
+fn bring_in_locked(me: &Thread, flags: VmaFlags, start: u64, end: u64) {
     if flags == VmaFlags::LOCKED {
-        let _ = lock::populate_mapped(p, start, end);
+        let _ = mlock::populate_mapped(me, start, end);
     }
 }
 
@@ -186,7 +195,7 @@ fn unchanged(mm: &AddressSpace, vma: &Vma<FileRef>, start: u64, end: u64) -> Res
 }
 
 /// Extends a mapping of `old` where it is; false: something is in the way.
-fn grow(p: &Process, vma: &Vma<FileRef>, old: u64, end: u64) -> Result<bool> {
+fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, old: u64, end: u64) -> Result<bool> {
     let linux = matches!(vma.backing, Backing::SharedLinux { .. });
     {
         let mut mm = p.mm.lock();
@@ -201,18 +210,18 @@ fn grow(p: &Process, vma: &Vma<FileRef>, old: u64, end: u64) -> Result<bool> {
             mm.policies.set(vma.end, end, policy);
             return Ok(true);
         }
-        mm.vmas.insert(reservation(vma.end, end))?;
+        mm.vmas.insert(reservation(p.slot, vma.end, end))?;
     }
     let result = grow_linux(p, vma, end);
     if result.is_err() {
-        shared::remap(vma.end, end);
+        shared::remap(p, vma.end, end);
         unreserve(p, vma.end, end);
     }
     Ok(result.is_ok())
 }
 
 /// In the proxy the device's mapping is in the way: it makes room first.
-fn grow_linux(p: &Process, vma: &Vma<FileRef>, end: u64) -> Result<()> {
+fn grow_linux(p: &Caller<'_>, vma: &Vma<FileRef>, end: u64) -> Result<()> {
     delegate::linux(SYS_MUNMAP, [vma.end, end - vma.end, 0, 0, 0, 0])?;
     delegate::linux(SYS_MREMAP, [vma.start, vma.end - vma.start, end - vma.start, 0, 0, 0])?;
     let watch = services::by_worker(SERVICE_WATCH, &[vma.start, end], &[])?.status as u32;
@@ -230,7 +239,7 @@ fn grow_linux(p: &Process, vma: &Vma<FileRef>, end: u64) -> Result<()> {
         if let Backing::SharedLinux { watch: w, .. } = &mut backing {
             *w = watch;
         }
-        fill_whole(&mut mm, Vma { start: vma.end, end, backing, ..vma.clone() })
+        fill_whole(&mut mm, p.slot, Vma { start: vma.end, end, backing, ..vma.clone() })
     };
     let entered = enter();
     shared::unwatch(p, old);
@@ -239,21 +248,22 @@ fn grow_linux(p: &Process, vma: &Vma<FileRef>, end: u64) -> Result<()> {
 
 /// Moves it to where `target` is reserved.
 fn relocate(
-    p: &Process,
+    me: &Thread,
     vma: &Vma<FileRef>,
     m: &Move,
     target: u64,
     lock_flags: VmaFlags,
 ) -> Result<u64> {
+    let p = &me.caller();
     let linux = matches!(vma.backing, Backing::SharedLinux { .. });
     let moved = if linux { move_shared(p, vma, m, target) } else { move_pages(p, vma, m, target) };
     moved.inspect_err(|_| unreserve(p, target, target + m.new_size))?;
-    bring_in_locked(p, lock_flags, target, target + m.new_size);
+    bring_in_locked(me, lock_flags, target, target + m.new_size);
     Ok(target)
 }
 
 /// Linux moves its mapping; here the old range is forgotten and the new one found anew.
-fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<()> {
+fn move_shared(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<()> {
     let Move { old, old_size, new_size, keep, .. } = *m;
     let end = target + new_size;
     let source_end = old + old_size.max(SMALL);
@@ -266,12 +276,12 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result
     let gone = old_size != 0 && !keep;
     let flags = MAYMOVE | FIXED | if keep { DONTUNMAP } else { 0 };
     delegate::linux(SYS_MREMAP, [old, old_size, new_size, flags, target, 0])
-        .inspect_err(|_| shared::remap(target, end))?;
+        .inspect_err(|_| shared::remap(p, target, end))?;
     let undo = || {
         if gone {
             move_back(p, m, target, old_watch);
         }
-        shared::remap(target, end);
+        shared::remap(p, target, end);
     };
     let watch = services::by_worker(SERVICE_WATCH, &[target, end], &[])
         .inspect_err(|_| undo())?
@@ -281,7 +291,7 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result
         let mut mm = p.mm.lock();
         unchanged(&mm, vma, old, source_end)?;
         let backing = Backing::SharedLinux { watch, file, offset };
-        fill_whole(&mut mm, Vma { start: target, end, backing, ..vma.clone() })?;
+        fill_whole(&mut mm, p.slot, Vma { start: target, end, backing, ..vma.clone() })?;
         if gone {
             let mut removed = Removed::default();
             drop(mm.vmas.remove(old, old + old_size));
@@ -303,7 +313,7 @@ fn move_shared(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result
 /// Has Linux move back what is still mapped here by the same `watch`. Where nothing of Linux'
 /// is mapped any more, it has nothing either: there the device is again. Linux, which has just
 /// given up these addresses, has room for them; if not, the memory is lost (`SIGBUS`).
-fn move_back(p: &Process, m: &Move, target: u64, watch: u32) {
+fn move_back(p: &Caller<'_>, m: &Move, target: u64, watch: u32) {
     let (old, end) = (m.old, m.old + m.old_size);
     let mapped = || -> LinkedList<(u64, u64, u32)> {
         p.mm.lock()
@@ -327,14 +337,14 @@ fn move_back(p: &Process, m: &Move, target: u64, watch: u32) {
     let mut at = old;
     for (from, to, _) in mapped().into_iter().chain([(end, end, 0)]) {
         if at < from {
-            shared::remap(at, from);
+            shared::remap(p, at, from);
         }
         at = to;
     }
 }
 
 /// Moves private pages: the entries move, then Linux forgets the old place.
-fn move_pages(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<()> {
+fn move_pages(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<()> {
     let Move { old, old_size, new_size, keep, .. } = *m;
     let old_end = old + old_size;
     let seen = {
@@ -342,6 +352,7 @@ fn move_pages(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<
         unchanged(&mm, vma, old, old_end)?;
         fill_whole(
             &mut mm,
+            p.slot,
             Vma {
                 start: target,
                 end: target + new_size,
@@ -373,7 +384,7 @@ fn move_pages(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<
             if seen {
                 // Until Linux has forgotten the pages here nobody may map anything: a call of
                 // another thread would write to what has moved.
-                mm.vmas.insert_anyway(reservation(old, old_end))?; // it is free: cannot fail
+                mm.vmas.insert_anyway(reservation(p.slot, old, old_end))?; // it is free: cannot fail
             }
         }
         seen
@@ -385,56 +396,23 @@ fn move_pages(p: &Process, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<
     Ok(())
 }
 
-impl AddressSpace {
-    /// Maps the pages of `start..end` at `target`, too, where nothing is; whether Linux has seen
-    /// one. `ENOMEM`, for tables: then none is.
-    fn place_leaves(&mut self, start: u64, end: u64, target: u64) -> Result<bool> {
-        self.split_edges(start, end)?;
-        if !target.wrapping_sub(start).is_multiple_of(LARGE) {
-            self.split_all(start, end)?;
-        }
-        let mut leaves = Vec::new();
-        let mut seen = false;
-        for part in (start..end).step_by(LARGE as usize) {
-            leaves.clear();
-            self.table.update(part, end.min(part + LARGE), &mut |l| {
-                leaves.push(l);
-                l.entry
-            });
-            let placed = leaves.iter().all(|l| {
-                let to = target + (l.addr - start);
-                if l.size == LARGE {
-                    self.map_large(to, l.entry)
-                } else {
-                    self.table.map_small(to, l.entry, &mut frames::UserTables).is_ok()
-                }
-            });
-            if !placed {
-                self.displace_leaves(target, target + (end - start));
-                return Err(errno::ENOMEM);
-            }
-            seen |= leaves.iter().any(|l| l.entry & pte::SEEN != 0);
-        }
-        Ok(seen)
-    }
-
-    /// Undoes one of the two mappings of such pages.
-    fn displace_leaves(&mut self, start: u64, end: u64) {
-        self.table.update(start, end, &mut |_| 0);
-        self.flush(start, end);
-    }
-}
-
 /// remap_file_pages: Linux maps the other pages of the file where its mapping is; the
 /// watch tells of the old ones.
-pub fn file_pages(addr: u64, len: u64, prot: u64, page: u64, flags: u64) -> Result<u64> {
+pub fn file_pages(
+    me: &Thread,
+    addr: u64,
+    len: u64,
+    prot: u64,
+    page: u64,
+    flags: u64,
+) -> Result<u64> {
     let start = page_down(addr);
     let end = start
         .checked_add(page_down(len))
         .filter(|&end| end > start && end <= USER_MAX)
         .ok_or(errno::EINVAL)?;
     let offset = page.checked_mul(SMALL).ok_or(errno::EINVAL)?;
-    let p = &thread::current().process;
+    let p = &me.caller();
     let shared = |v: &Vma<FileRef>| {
         v.flags.contains(VmaFlags::SHARED) && matches!(v.backing, Backing::SharedLinux { .. })
     };

@@ -1,0 +1,308 @@
+//! An address space: the VMA map and the page table, kept in step.
+
+use super::content::FileRef;
+use super::removed::Removed;
+use super::stale::{Stale, StaleTables};
+use crate::base::accounts::{Account, Sizes};
+use crate::base::chain::Run;
+use crate::base::{frames, heap};
+use crate::sched::tlb;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_core::errno::{self, Result};
+use hanare_core::mempolicy::{Policies, Policy};
+use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
+use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL, pte};
+
+/// Large pages that are split for each look at the table.
+const AT_ONCE: usize = 64;
+
+/// One address space.
+pub struct AddressSpace {
+    /// What is mapped where.
+    pub vmas: VmaMap<FileRef>,
+    /// The hardware's view.
+    pub table: PageTable,
+    /// Heap: start, current end.
+    pub brk_start: u64,
+    /// See `brk_start`.
+    pub brk: u64,
+    /// Mappings without a wish are placed below this.
+    pub mmap_base: u64,
+    /// Pages mapped now and at most, in base pages.
+    pub resident: u64,
+    /// See `resident`.
+    pub peak: u64,
+    /// CPUs that have the table loaded.
+    pub(super) active: Arc<tlb::CpuSet>,
+    /// What other CPUs have to forget, and what is freed then.
+    pub(super) stale: Stale,
+    /// Counts what may make Linux have a page again that it was asked to forget for a fork:
+    /// pages given to it read-only, and other forks.
+    pub(super) given: u64,
+    /// Where forks have made pages read-only that Linux may still write to: it has not been
+    /// seen to forget them. The next fork has it forget them, too.
+    pub unforgotten: Option<(u64, u64)>,
+    /// Pages that Linux is asked to forget so that they can be copied, one for a thread at
+    /// most: meanwhile it is not given them.
+    pub(super) forgetting: Vec<u64>,
+    /// Flags of new mappings (`mlockall(MCL_FUTURE)`).
+    pub lock_future: VmaFlags,
+    /// NUMA policies (`mbind`).
+    pub policies: Policies,
+    /// Of the resident pages those that are Linux'.
+    pub(super) foreign: u64,
+    /// To whom it is charged, and how much of it is.
+    pub(super) account: Option<Arc<Account>>,
+    charged: Sizes,
+}
+
+impl AddressSpace {
+    /// Nothing mapped. `None`: no memory.
+    pub fn new(account: Arc<Account>) -> Option<AddressSpace> {
+        heap::room_for_arc::<tlb::CpuSet>().ok()?;
+        Some(AddressSpace {
+            vmas: VmaMap::new(USER_MIN, USER_MAX),
+            table: PageTable::new(&mut frames::Tables).ok()?,
+            brk_start: 0,
+            brk: 0,
+            mmap_base: USER_MAX - (64 << 30),
+            resident: 0,
+            peak: 0,
+            active: Arc::default(),
+            stale: Stale::default(),
+            given: 0,
+            unforgotten: None,
+            forgetting: Vec::new(),
+            lock_future: VmaFlags::empty(),
+            policies: Policies::default(),
+            foreign: 0,
+            account: Some(account),
+            charged: Sizes::default(),
+        })
+    }
+
+    /// A placeholder that maps nothing and must not be used.
+    pub fn nothing() -> AddressSpace {
+        AddressSpace {
+            vmas: VmaMap::new(USER_MIN, USER_MAX),
+            table: PageTable::empty(),
+            brk_start: 0,
+            brk: 0,
+            mmap_base: 0,
+            resident: 0,
+            peak: 0,
+            active: Arc::default(),
+            stale: Stale::default(),
+            given: 0,
+            unforgotten: None,
+            forgetting: Vec::new(),
+            lock_future: VmaFlags::empty(),
+            policies: Policies::default(),
+            foreign: 0,
+            account: None,
+            charged: Sizes::default(),
+        }
+    }
+
+    /// Sets a large leaf; false if something is in its way or there is no memory.
+    pub(super) fn map_large(&mut self, addr: u64, entry: u64) -> bool {
+        let mapped =
+            self.table.map_large(addr, entry, &mut StaleTables(&mut self.stale)) == Ok(true);
+        if self.stale.has_tables() {
+            self.flush(addr, addr + SMALL); // other CPUs may have cached the way to a table that is gone
+        }
+        mapped
+    }
+
+    /// Charges what it has now. At the end of each change: when its lock is given back.
+    pub fn settle_account(&mut self) {
+        let memory = self.resident.saturating_sub(self.foreign) * SMALL;
+        let now = Sizes { memory, kernel: self.table.pages() * SMALL + self.map_bytes() };
+        if now != self.charged
+            && let Some(account) = &self.account
+        {
+            account.move_space(self.charged, now);
+            self.charged = now;
+        }
+    }
+
+    /// It is charged to another account from now on.
+    pub fn charge_to(&mut self, account: Arc<Account>) {
+        self.settle_account();
+        if let Some(before) = self.account.replace(account) {
+            before.move_space(self.charged, Sizes::default());
+        }
+        self.charged = Sizes::default();
+        self.settle_account();
+    }
+
+    /// A block of `1 << order` pages of its own, charged to its control group.
+    pub(super) fn alloc(&self, order: u32) -> Option<u64> {
+        self.account.as_ref()?.alloc(order)
+    }
+
+    /// As [`alloc`](Self::alloc), as single pages that are freed one by one.
+    pub(super) fn alloc_pages(&self, order: u32) -> Option<u64> {
+        let paddr = self.alloc(order)?;
+        frames::split(paddr, order);
+        Some(paddr)
+    }
+
+    /// Charges a page of a file to its control group: it may be written from now on, and what of
+    /// it can be had again is no more what it is. False: that is beyond the limit.
+    pub(super) fn take(&self, paddr: u64) -> bool {
+        self.account.as_ref().is_none_or(|account| account.take(paddr))
+    }
+
+    /// Whether its user may have no more pages.
+    pub fn is_full(&self) -> bool {
+        self.account.as_ref().is_some_and(|account| account.is_full())
+    }
+
+    /// Whether its user may have more mappings.
+    pub fn may_have_mappings(&self) -> bool {
+        self.account.as_ref().is_none_or(|account| account.may_have(SMALL).is_ok())
+    }
+
+    /// Counts pages that were mapped.
+    pub(super) fn add_resident(&mut self, pages: u64) {
+        self.resident += pages;
+        self.peak = self.peak.max(self.resident);
+    }
+
+    /// What the kernel needs to remember what is mapped, about.
+    pub fn map_bytes(&self) -> u64 {
+        const ENTRY: usize = 2 * size_of::<Vma<FileRef>>(); // nodes of trees are half full at worst
+        const PIECE: usize = 2 * size_of::<(u64, u64, Policy)>();
+        (self.vmas.count() * ENTRY + self.policies.count() * PIECE) as u64
+    }
+
+    /// Removes every page of `start..end` from the table (not from the map).
+    /// `ENOMEM`: no memory to split a large page; nothing was changed.
+    pub fn unmap_pages(&mut self, start: u64, end: u64, removed: &mut Removed) -> Result<()> {
+        self.split_edges(start, end)?;
+        let (mut pages, mut foreign) = (0, 0);
+        let stale = &mut self.stale;
+        self.table.update(start, end, &mut |leaf| {
+            stale.add(leaf.addr, leaf.addr + leaf.size);
+            pages += leaf.size / SMALL;
+            if leaf.entry & pte::SEEN != 0 {
+                removed.range = Some(tlb::join(removed.range, (leaf.addr, leaf.addr + leaf.size)));
+            }
+            if leaf.entry & pte::FOREIGN != 0 {
+                foreign += leaf.size / SMALL;
+            } else {
+                let run = Run::of(leaf.frame(), leaf.size == LARGE);
+                match frames::drop_mapping(run.frame) {
+                    None => {} // another process has it too
+                    Some(true) => removed.seen.push(run),
+                    Some(false) => stale.blocks.push(run),
+                }
+            }
+            0
+        });
+        self.resident -= pages.min(self.resident);
+        self.foreign -= u64::min(foreign, self.foreign);
+        if pages > 0 {
+            self.flush(start, end);
+        }
+        Ok(())
+    }
+
+    /// Splits large pages that `start` or `end` cut.
+    pub fn split_edges(&mut self, start: u64, end: u64) -> Result<()> {
+        for edge in [start, end] {
+            let cut = self.table.find(edge).filter(|l| l.size == LARGE && l.addr != edge);
+            if let Some(leaf) = cut {
+                self.table.split(leaf.addr, &mut frames::Tables).map_err(|_| errno::ENOMEM)?;
+                frames::split(leaf.frame(), 9);
+            }
+        }
+        Ok(())
+    }
+
+    /// Splits all large pages of a range. None begins at 0.
+    pub(super) fn split_all(&mut self, start: u64, end: u64) -> Result<()> {
+        let mut at = start;
+        loop {
+            let mut some = [0; AT_ONCE];
+            let mut places = some.iter_mut();
+            self.table.update(at, end, &mut |leaf| {
+                if leaf.size == LARGE
+                    && let Some(place) = places.next()
+                {
+                    *place = leaf.addr;
+                }
+                leaf.entry
+            });
+            let is_full = places.next().is_none();
+            for at in some.into_iter().filter(|&at| at != 0) {
+                let Some(leaf) = self.table.find(at) else { continue };
+                self.table.split(leaf.addr, &mut frames::Tables).map_err(|_| errno::ENOMEM)?;
+                frames::split(leaf.frame(), 9);
+            }
+            if !is_full {
+                return Ok(());
+            }
+            at = some[AT_ONCE - 1] + LARGE;
+        }
+    }
+
+    /// Drops stale translations of a range: from this CPU now, from the others when
+    /// the lock is given back.
+    pub fn flush(&mut self, start: u64, end: u64) {
+        self.stale.add(start, end);
+        if self.table.is_active() {
+            tlb::flush_here(start, end);
+        }
+    }
+
+    fn clear(&mut self) {
+        let mut removed = Removed::default();
+        drop(self.vmas.take());
+        let _ = self.unmap_pages(self.vmas.min(), self.vmas.max(), &mut removed); // nothing is cut: it cannot fail
+        removed.set_aside();
+        core::mem::take(&mut self.stale).settle(&self.active);
+        core::mem::replace(&mut self.table, PageTable::empty()).free(&mut frames::Tables);
+        self.settle_account();
+    }
+}
+
+/// One that no process ever used: of the others the table has been taken.
+impl Drop for AddressSpace {
+    fn drop(&mut self) {
+        if self.table.exists() {
+            self.clear();
+        }
+    }
+}
+
+/// Page table bits for the rights of a mapping.
+pub fn pte_bits(prot: Prot) -> u64 {
+    if prot.is_empty() {
+        return 0; // kept, not present
+    }
+    let mut bits = pte::PRESENT | pte::USER | pte::ACCESSED;
+    if prot.contains(Prot::WRITE) {
+        bits |= pte::WRITE | pte::DIRTY;
+    }
+    if !prot.contains(Prot::EXEC) {
+        bits |= pte::NO_EXECUTE;
+    }
+    bits
+}
+
+/// In place of a page whose memory is bad: there, of no frame of ours, and never present.
+pub const LOST: u64 = pte::VALID | pte::FOREIGN;
+
+/// Whether the memory of the page was bad.
+pub fn is_lost(leaf: &Leaf) -> bool {
+    leaf.entry == LOST
+}
+
+/// A plain anonymous mapping.
+pub fn anonymous(start: u64, end: u64, prot: Prot, flags: VmaFlags) -> Vma<FileRef> {
+    Vma { start, end, prot, max_prot: Prot::all(), flags, backing: Backing::Anonymous }
+}

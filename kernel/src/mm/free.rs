@@ -1,0 +1,58 @@
+//! Free addresses.
+
+use super::AddressSpace;
+use super::caller::Caller;
+use super::huge::{self, MAP_HUGETLB};
+use super::reserve::reservation;
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_core::addr::page_down;
+use hanare_core::errno::{self, Result};
+use hanare_core::vma::Search;
+use hanare_hal::paging::{LARGE, SMALL};
+
+/// In the lowest 2 GiB.
+pub const MAP_32BIT: u64 = 0x40;
+/// It is going to be a stack.
+pub const MAP_STACK: u64 = 0x2_0000;
+
+/// Where `MAP_32BIT` looks: as Linux, which begins anywhere in the 32 MiB below.
+const LOW_MIN: u64 = 0x4200_0000;
+const LOW_MAX: u64 = 0x8000_0000;
+
+/// Picks a free address and reserves it; at the wished-for one if that is free.
+pub fn choose_free(p: &Caller<'_>, addr: u64, len: u64, flags: u64) -> Result<u64> {
+    let mut mm = p.mm.lock();
+    let at = find(&mut mm, addr, len, flags).ok_or(errno::ENOMEM)?;
+    mm.vmas.insert(reservation(p.slot, at, at + len))?;
+    Ok(at)
+}
+
+/// A free range, at the wished-for address if that is free.
+fn find(mm: &mut AddressSpace, addr: u64, len: u64, flags: u64) -> Option<u64> {
+    let low = flags & MAP_32BIT != 0;
+    // As Linux, which raises a hint to vm.mmap_min_addr.
+    let hint = if page_down(addr) == 0 { 0 } else { page_down(addr).max(USER_MIN) };
+    // Large mappings are aligned so that large pages fit.
+    let (align, least) = match huge::page_size(flags) {
+        Ok((size, _)) if flags & MAP_HUGETLB != 0 => (size, size),
+        _ if len >= LARGE && flags & MAP_STACK == 0 => (LARGE, SMALL),
+        _ => (SMALL, SMALL),
+    };
+    let end_max = if low { LOW_MAX } else { USER_MAX };
+    let fits =
+        hint != 0 && hint % least == 0 && hint.checked_add(len).is_some_and(|end| end <= end_max);
+    if fits && mm.vmas.is_free(hint, hint + len) {
+        return Some(hint);
+    }
+    if low {
+        return mm
+            .vmas
+            .find_gap(len, SMALL, Search::BottomUp(LOW_MIN))
+            .filter(|at| at + len <= LOW_MAX);
+    }
+    let base = mm.mmap_base;
+    mm.vmas
+        .find_gap(len, align, Search::TopDown(base))
+        .or_else(|| mm.vmas.find_gap(len, least, Search::TopDown(base)))
+        .or_else(|| mm.vmas.find_gap(len, least, Search::BottomUp(USER_MIN)))
+}

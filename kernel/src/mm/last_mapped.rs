@@ -1,0 +1,71 @@
+//! The file that was mapped last, which is often mapped next.
+
+use super::content::{FileHandle, FileRef};
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_abi::slot::OP_SERVE;
+use spin::Mutex;
+
+/// The file that a space's processes mapped last: a library is mapped in several pieces,
+/// one call behind the other. Good for the same thread, which may have descriptors of its
+/// own, until any of them asks Linux for anything, which may give the descriptor another
+/// meaning.
+#[derive(Default)]
+pub struct LastMapped {
+    /// [`NOTHING`], [`NEVER`], or the number of the question whose answer still holds.
+    holds: AtomicU64,
+    answer: Mutex<Answer>,
+}
+
+#[derive(Default)]
+struct Answer {
+    question: u64,
+    slot: u32,
+    fd: u64,
+    bits: u64,
+    file: Weak<FileHandle>,
+}
+
+const NOTHING: u64 = 0;
+/// Linux' own threads act for the process (`io_uring`), unseen by us.
+const NEVER: u64 = 1;
+
+impl LastMapped {
+    /// The process asks its worker for `nr`; said before and after.
+    pub fn asked(&self, nr: u32) {
+        const IO_URING_SETUP: u32 = 425;
+        let holds = self.holds.load(Ordering::Relaxed);
+        if nr == IO_URING_SETUP {
+            self.holds.store(NEVER, Ordering::Relaxed);
+        } else if holds > NEVER && nr != OP_SERVE {
+            let _ =
+                self.holds.compare_exchange(holds, NOTHING, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// The answer for a thread's descriptor, if it still holds.
+    pub(super) fn get(&self, slot: u32, fd: u64) -> Option<(FileRef, u64)> {
+        let answer = self.answer.lock();
+        let holds =
+            self.holds.load(Ordering::Relaxed) == answer.question && answer.question > NEVER;
+        if holds && (answer.slot, answer.fd) == (slot, fd) {
+            Some((answer.file.upgrade()?, answer.bits))
+        } else {
+            None
+        }
+    }
+
+    /// A question is about to be asked: its number.
+    pub(super) fn begin(&self) -> u64 {
+        static NUMBER: AtomicU64 = AtomicU64::new(NEVER + 1);
+        let question = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let change = |holds| (holds != NEVER).then_some(question);
+        let _ = self.holds.fetch_update(Ordering::SeqCst, Ordering::Relaxed, change);
+        question
+    }
+
+    /// The answer to a question.
+    pub(super) fn end(&self, question: u64, (slot, fd): (u32, u64), bits: u64, file: &FileRef) {
+        *self.answer.lock() = Answer { question, slot, fd, bits, file: Arc::downgrade(file) };
+    }
+}

@@ -1,0 +1,47 @@
+//! Moving pages to other addresses.
+
+use super::AddressSpace;
+use crate::base::frames;
+use alloc::vec::Vec;
+use hanare_core::errno::{self, Result};
+use hanare_hal::paging::{LARGE, pte};
+
+impl AddressSpace {
+    /// Maps the pages of `start..end` at `target`, too, where nothing is; whether Linux has seen
+    /// one. `ENOMEM`, for tables: then none is.
+    pub fn place_leaves(&mut self, start: u64, end: u64, target: u64) -> Result<bool> {
+        self.split_edges(start, end)?;
+        if !target.wrapping_sub(start).is_multiple_of(LARGE) {
+            self.split_all(start, end)?;
+        }
+        let mut leaves = Vec::new();
+        let mut seen = false;
+        for part in (start..end).step_by(LARGE as usize) {
+            leaves.clear();
+            self.table.update(part, end.min(part + LARGE), &mut |l| {
+                leaves.push(l);
+                l.entry
+            });
+            let placed = leaves.iter().all(|l| {
+                let to = target + (l.addr - start);
+                if l.size == LARGE {
+                    self.map_large(to, l.entry)
+                } else {
+                    self.table.map_small(to, l.entry, &mut frames::UserTables).is_ok()
+                }
+            });
+            if !placed {
+                self.displace_leaves(target, target + (end - start));
+                return Err(errno::ENOMEM);
+            }
+            seen |= leaves.iter().any(|l| l.entry & pte::SEEN != 0);
+        }
+        Ok(seen)
+    }
+
+    /// Undoes one of the two mappings of such pages.
+    pub fn displace_leaves(&mut self, start: u64, end: u64) {
+        self.table.update(start, end, &mut |_| 0);
+        self.flush(start, end);
+    }
+}

@@ -1,0 +1,131 @@
+//! Frames that Linux may still hold: it is asked, or they wait in quarantine.
+
+use crate::base::chain::{Chain, Run};
+use crate::base::{frames, quarantine};
+use crate::link::services;
+use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD};
+use hanare_core::errno::Result;
+use hanare_hal::paging::SMALL;
+
+/// Bytes of ended processes that may wait in quarantine before Linux is asked.
+const WAITING_MAX: u64 = 64 * SMALL;
+
+/// As many runs as Linux is asked about at once.
+pub(super) struct Batch {
+    count: usize,
+    runs: [Run; EXTENTS_MAX],
+    extents: [u64; EXTENTS_MAX],
+}
+
+impl Batch {
+    /// Takes them from a chain.
+    pub(super) fn take(from: &mut Chain) -> Batch {
+        let mut batch =
+            Batch { count: 0, runs: [Run::of(0, false); EXTENTS_MAX], extents: [0; EXTENTS_MAX] };
+        batch.count = from.pop_into(&mut batch.runs);
+        for (extent, run) in batch.extents.iter_mut().zip(&batch.runs) {
+            *extent = run.extent();
+        }
+        batch
+    }
+
+    /// The runs.
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.runs[..self.count]
+    }
+
+    /// The same as extents of a service.
+    pub(super) fn extents(&self) -> &[u64] {
+        &self.extents[..self.count]
+    }
+
+    /// Frees what Linux does not hold; the rest (or all, without an answer) waits. Of a run Linux may
+    /// hold one page: its parts are to be asked about.
+    pub(super) fn settle(&self, answer: Result<services::Answer>, parts: &mut Chain) {
+        let (is_answered, held) = answer.map_or((false, u64::MAX), |a| (true, a.held));
+        for (i, run) in self.runs().iter().enumerate() {
+            if held & 1 << i == 0 {
+                run.free();
+            } else if is_answered && run.pages > 1 {
+                apart(*run, parts);
+            } else {
+                set_aside(*run);
+            }
+        }
+    }
+}
+
+/// A run in eight parts, or as many as it has pages.
+fn apart(run: Run, parts: &mut Chain) {
+    if run.large {
+        frames::split(run.frame, 9);
+    }
+    let pages = run.pages.div_ceil(8);
+    for first in (0..run.pages).step_by(pages as usize) {
+        parts.push_apart(Run {
+            frame: run.frame + u64::from(first) * SMALL,
+            pages: pages.min(run.pages - first),
+            large: false,
+        });
+    }
+}
+
+/// The run is used again only when Linux has let go of it.
+pub(super) fn set_aside(run: Run) {
+    if run.large {
+        frames::split(run.frame, 9);
+    }
+    quarantine::add(run.frame, run.pages);
+}
+
+/// Gives back a page whose last mapping went where nothing may be asked of Linux (inside one of
+/// its faults): a last page that Linux has seen waits in quarantine.
+pub fn page_deferred(frame: u64) {
+    match frames::drop_mapping(frame) {
+        None => {}
+        Some(false) => frames::free(frame, 0),
+        Some(true) => quarantine::add(frame, 1),
+    }
+}
+
+/// Gives up the frames that Linux has seen of a space which has ended. No mapping is left to zap:
+/// Linux is only asked which of them it still holds, of as many as possible at once, for each
+/// question is a wake-up of its thread. The few of a small process wait for those of the next ones.
+pub(super) fn give_up(space: u32, mut seen: Chain) {
+    let new = quarantine::bytes().saturating_sub(STILL_HELD.load(Ordering::Relaxed));
+    if seen.pages() * SMALL + new <= WAITING_MAX {
+        while let Some(run) = seen.pop() {
+            set_aside(run);
+        }
+        return;
+    }
+    ask_thread(space, seen);
+    retry_quarantine();
+}
+
+/// Bytes that Linux held when it was last asked about all that is in quarantine.
+static STILL_HELD: AtomicU64 = AtomicU64::new(0);
+
+/// Looks again at the frames in quarantine.
+pub fn retry_quarantine() {
+    ask_thread(0, quarantine::take());
+    STILL_HELD.store(quarantine::bytes(), Ordering::Relaxed);
+}
+
+/// Frees what Linux does not hold, which its thread says.
+fn ask_thread(space: u32, mut given_up: Chain) {
+    while !given_up.is_empty() {
+        let batch = Batch::take(&mut given_up);
+        batch.settle(services::by_thread(SERVICE_HELD, space, &[], batch.extents()), &mut given_up);
+    }
+}
+
+/// Memory is short: true if something came back.
+pub fn make_room() -> bool {
+    let before = quarantine::bytes();
+    before != 0 && {
+        retry_quarantine();
+        quarantine::bytes() < before
+    }
+}

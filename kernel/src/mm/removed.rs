@@ -1,0 +1,33 @@
+//! What an unmapping leaves behind.
+
+use super::content::FileRef;
+use super::quarantine;
+use crate::base::chain::Chain;
+use alloc::collections::LinkedList;
+use hanare_core::vma::Vma;
+
+/// What an unmapping left behind, to be finished without the lock.
+#[derive(Default)]
+pub struct Removed {
+    /// Frames that Linux has seen, and may hold.
+    pub(super) seen: Chain,
+    /// Where it has them mapped.
+    pub(super) range: Option<(u64, u64)>,
+    /// The mappings that went.
+    pub vmas: LinkedList<Vma<FileRef>>,
+}
+
+impl Removed {
+    /// Whether Linux has to be asked before the range can be used again.
+    pub fn needs_linux(&self) -> bool {
+        self.range.is_some() || !self.seen.is_empty()
+    }
+
+    /// For memory that Linux never mapped in this space: last pages that it saw
+    /// elsewhere wait in quarantine.
+    pub fn set_aside(mut self) {
+        while let Some(run) = self.seen.pop() {
+            quarantine::set_aside(run);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What a change of an address space leaves for other CPUs: they drop translations from their
+//! TLBs, then frames and tables are free.
+
+use crate::base::chain::{Chain, Run};
+use crate::base::frames;
+use crate::sched::tlb;
+use hanare_hal::paging::TableSource;
+
+/// What waits for the lock of an address space to be given back: other CPUs drop
+/// `range` from their TLBs, then the rest is free.
+#[derive(Default)]
+pub struct Stale {
+    range: Option<(u64, u64)>,
+    /// Frames that lost their last mapping.
+    pub(super) blocks: Chain,
+    tables: Chain,
+}
+
+impl Stale {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_none()
+    }
+
+    /// Whether a table was replaced.
+    pub fn has_tables(&self) -> bool {
+        !self.tables.is_empty()
+    }
+
+    /// A range that other CPUs may still have in their TLBs.
+    pub(super) fn add(&mut self, start: u64, end: u64) {
+        self.range = Some(tlb::join(self.range, (start, end)));
+    }
+
+    /// Does it.
+    pub fn settle(self, active: &tlb::CpuSet) {
+        if let Some((start, end)) = self.range {
+            tlb::shoot(active, start, end);
+        }
+        self.blocks.free();
+        self.tables.free();
+    }
+}
+
+/// Table pages for a change of an address space; what is replaced is freed when no
+/// CPU can walk it any more.
+pub struct StaleTables<'a>(pub &'a mut Stale);
+
+impl TableSource for StaleTables<'_> {
+    fn alloc_table(&mut self) -> Option<u64> {
+        frames::UserTables.alloc_table()
+    }
+    fn free_table(&mut self, paddr: u64) {
+        self.0.tables.push(Run::of(paddr, false));
+    }
+}

@@ -1,0 +1,38 @@
+//! What a page fault has to know of the thread that faults.
+
+use crate::base::counts;
+use crate::mm::Caller;
+use crate::mm::fault::Faulting;
+use crate::mm::limits::Growth;
+use crate::process::thread::Thread;
+use crate::process::{Process, oom};
+
+impl Process {
+    /// How far its mappings may grow.
+    pub fn growth(&self) -> Growth {
+        let id = self.identity.lock();
+        Growth { space: id.as_soft, stack: id.stack_soft }
+    }
+}
+
+impl Faulting for Thread {
+    fn caller(&self) -> Caller<'_> {
+        self.caller()
+    }
+
+    fn count_fault(&self) {
+        counts::count(&self.counts.faults);
+    }
+
+    fn has_signal(&self) -> bool {
+        self.has_signal()
+    }
+
+    fn growth(&self) -> Growth {
+        self.process.growth()
+    }
+
+    fn wait_for_memory(&self) -> bool {
+        oom::wait_for_room(&self.process)
+    }
+}

@@ -1,0 +1,72 @@
+//! `REQUEST_SPACE_OPEN`: a space for a program of `hanare run`, for the child of a fork, or for a
+//! program that leaves other memory by execve.
+
+use crate::mm::AddressSpace;
+use crate::mm::space::Space;
+use crate::process::spaces::ProcessSpace;
+use crate::process::{begin, clone, depart};
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use hanare_core::errno::{self, Result};
+
+/// `REQUEST_SPACE_OPEN`.
+/// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork, whose
+/// child, described by `words`, begins to run. Gives whether the proxy may map all of
+/// its addresses at once.
+pub fn space(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<ProcessSpace>, bool)> {
+    let parent = args[2] as u32;
+    if parent == 0 {
+        return make(space, args[0], None, words);
+    }
+    if let Some(plan) = depart::claim(parent, args[3]) {
+        return for_program(space, args[0], plan, words);
+    }
+    let embryo = clone::claim(parent, args[3]).ok_or(errno::ESRCH)?;
+    let (waits, vfork) = (embryo.parent.clone(), embryo.vfork.clone());
+    let made = make(space, args[0], Some(embryo), words);
+    if let Some(vfork) = vfork.filter(|_| made.is_err()) {
+        vfork.release(); // no child is there that would
+    }
+    clone::come(parent, args[3], &waits);
+    made
+}
+
+fn make(
+    space: u32,
+    cpus: u64,
+    embryo: Option<Box<clone::Embryo>>,
+    words: &[u64],
+) -> Result<(Arc<ProcessSpace>, bool)> {
+    let account = Space::account_of(words)?;
+    let (mm, embryo) = match embryo {
+        None => (AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?, None),
+        Some(mut e) => {
+            clone::adopt_files(&mut e.mm, space)?;
+            e.mm.charge_to(account.clone());
+            (core::mem::replace(&mut e.mm, AddressSpace::nothing()), Some(e))
+        }
+    };
+    let whole = clone::shared_with_linux(&mm).next().is_none();
+    let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
+    let parent = embryo.as_ref().map_or(Weak::new(), |e| Arc::downgrade(&e.parent.process));
+    let first = new.enter_first(parent, words)?;
+    if let Some(e) = embryo {
+        begin::child(&first, e, words)?;
+    }
+    Ok((new, whole))
+}
+
+/// The space of a process that leaves other memory by execve.
+fn for_program(
+    space: u32,
+    cpus: u64,
+    plan: Box<depart::Plan>,
+    words: &[u64],
+) -> Result<(Arc<ProcessSpace>, bool)> {
+    let account = Space::account_of(words)?;
+    let mm = AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?;
+    let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
+    let first = new.enter_first(plan.process().parent.clone(), words)?;
+    plan.begin(&new, &first, words)?;
+    Ok((new, true))
+}

@@ -1,0 +1,253 @@
+//! Which processes have which space, and how spaces begin and end. Of most, one process has it;
+//! processes made with CLONE_VM and not as threads share one.
+
+use crate::base::accounts::Charge;
+use crate::base::heap;
+use crate::link::inbound;
+use crate::mm::space::Space;
+use crate::mm::{linux, release};
+use crate::process::futex::Futexes;
+use crate::process::thread::Thread;
+use crate::process::{Process, newest_first};
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use hanare_core::errno::{self, Result};
+use hanare_hal::boot::CPUS_MAX;
+use hanare_hal::{percpu, shared};
+use spin::{Mutex, Once};
+
+const NO_REQUEST: u32 = u32::MAX;
+
+/// Spaces by the CPU that serves their requests, then by id.
+static SPACES: [Mutex<BTreeMap<u32, Arc<ProcessSpace>>>; CPUS_MAX] =
+    [const { Mutex::new(BTreeMap::new()) }; CPUS_MAX];
+
+/// Told the id of a space that is gone.
+static FORGET: Once<fn(u32)> = Once::new();
+
+/// Who is told the id of a space that is gone. Said once, at boot.
+pub fn init(forget: fn(u32)) {
+    FORGET.call_once(|| forget);
+}
+
+/// The space with an id, whose home is `cpu`.
+pub fn find(cpu: usize, space: u32) -> Option<Arc<ProcessSpace>> {
+    SPACES[cpu].lock().get(&space).cloned()
+}
+
+/// The spaces whose home is `cpu`, by id. Nothing is locked between two of them.
+pub fn at(cpu: usize) -> impl Iterator<Item = Arc<ProcessSpace>> {
+    let mut last = 0; // no space has this id
+    core::iter::from_fn(move || {
+        let next = SPACES[cpu].lock().range(last + 1..).next().map(|(_, space)| space.clone())?;
+        last = next.space;
+        Some(next)
+    })
+}
+
+/// Every space.
+pub fn all() -> impl Iterator<Item = Arc<ProcessSpace>> {
+    (0..CPUS_MAX).flat_map(at)
+}
+
+/// The thread that `asker` knows by Linux' thread id `tid`, of whatever process in the same
+/// process id namespace.
+pub fn find_thread(asker: &Process, tid: u32) -> Option<Arc<Thread>> {
+    let namespace = asker.pid_namespace();
+    all().find_map(|space| {
+        let mut known = space.processes().filter(|p| p.pid_namespace() == namespace);
+        known.find_map(|p| p.threads().find(|t| t.slot.tid() == tid))
+    })
+}
+
+/// Does something with every thread there is.
+pub fn each_thread(mut f: impl FnMut(&Arc<Thread>)) {
+    all().for_each(|space| space.processes().for_each(|p| p.threads().for_each(|t| f(&t))));
+}
+
+/// How many spaces have their home at `cpu`.
+pub fn count(cpu: usize) -> usize {
+    SPACES[cpu].lock().len()
+}
+
+/// Memory of lists that are empty.
+pub fn trim() {
+    for of_cpu in &SPACES {
+        let mut of_cpu = of_cpu.lock();
+        if of_cpu.is_empty() {
+            *of_cpu = BTreeMap::new();
+        }
+    }
+}
+
+/// Frees service entries of the calling CPU that nobody comes for.
+pub fn sweep() {
+    for p in at(percpu::index()) {
+        linux::finish_fills(&p, None, 0);
+    }
+}
+
+/// A space and the processes that have it. It dereferences to its [`Space`].
+pub struct ProcessSpace {
+    memory: Space,
+    /// Waiters on futexes in private memory.
+    pub futexes: Mutex<Futexes>,
+    /// Who has it, the first one first. Never empty once it is open.
+    processes: Mutex<Vec<Arc<Process>>>,
+    /// TSC value until which whoever needs memory waits for its end; 0: nobody has.
+    patience: AtomicU64,
+    reaped: AtomicBool,
+    close_request: AtomicU32,
+    _charge: Charge,
+}
+
+impl Deref for ProcessSpace {
+    type Target = Space;
+    fn deref(&self) -> &Space {
+        &self.memory
+    }
+}
+
+impl Deref for Process {
+    type Target = ProcessSpace;
+    fn deref(&self) -> &ProcessSpace {
+        &self.memory
+    }
+}
+
+impl ProcessSpace {
+    /// One that no process has yet.
+    pub fn new(memory: Space) -> Result<Arc<ProcessSpace>> {
+        let _charge = memory.account.charge(size_of::<ProcessSpace>() as u64)?;
+        heap::arc(ProcessSpace {
+            memory,
+            futexes: Mutex::new(Futexes::default()),
+            processes: Mutex::new(Vec::new()),
+            patience: AtomicU64::new(0),
+            reaped: AtomicBool::new(false),
+            close_request: AtomicU32::new(NO_REQUEST),
+            _charge,
+        })
+    }
+
+    /// The first process, of a space that is found by its id from now on.
+    pub fn enter_first(
+        self: &Arc<Self>,
+        parent: Weak<Process>,
+        words: &[u64],
+    ) -> Result<Arc<Process>> {
+        heap::room_for_entry::<u32, Arc<ProcessSpace>>()?;
+        let first = Process::new(self.clone(), 0, parent)?;
+        first.set_pid_namespace(words.get(5).copied().unwrap_or(0));
+        self.enter(first.clone());
+        if SPACES[percpu::index()].lock().insert(self.space, self.clone()).is_some() {
+            return Err(errno::EEXIST);
+        }
+        Ok(first)
+    }
+
+    /// One more process has it.
+    pub fn enter(&self, process: Arc<Process>) {
+        let mut processes = self.processes.lock();
+        processes.push(process);
+        self.set_users(processes.len());
+    }
+
+    /// The processes that have it, the newest one first, see [`newest_first`]. Nothing is locked
+    /// between two of them.
+    pub fn processes(&self) -> impl Iterator<Item = Arc<Process>> + '_ {
+        newest_first(&self.processes)
+    }
+
+    /// The process that had it first, or the next one of those that are left.
+    pub fn first(&self) -> Option<Arc<Process>> {
+        self.processes.lock().first().cloned()
+    }
+
+    /// The process whose first thread has, or had, this slot.
+    pub fn process(&self, first_slot: u32) -> Option<Arc<Process>> {
+        self.processes.lock().iter().find(|p| p.first_slot == first_slot).cloned()
+    }
+
+    /// The process of the thread with this slot; the first one where there is none.
+    pub fn process_of(&self, slot: u32) -> Option<Arc<Process>> {
+        let processes = self.processes.lock();
+        let mut all = processes.iter();
+        match processes.len() {
+            0 | 1 => all.next().cloned(),
+            _ => all.find(|p| p.thread(slot).is_some()).or(processes.first()).cloned(),
+        }
+    }
+
+    /// The last thread of `process` is gone (`is_deserted`), whose proxy is gone or going.
+    pub fn process_ended(&self, process: &Arc<Process>) {
+        if self.is_closed() {
+            return self.reap_if_empty();
+        }
+        let left = {
+            let mut processes = self.processes.lock();
+            // The last one stays until Linux has closed the space.
+            let left = processes.len() > 1;
+            if left {
+                processes.retain(|p| !Arc::ptr_eq(p, process));
+                self.set_users(processes.len());
+            }
+            left
+        };
+        if left {
+            process.finish();
+            self.return_slots(&mut process.slots.lock().all());
+        }
+    }
+
+    /// `REQUEST_SPACE_CLOSE` number `request`: ends the threads; answered by the
+    /// last of them, or now. `end` ends a process whose proxy is gone.
+    pub fn close(&self, request: u32, end: fn(&Arc<Process>)) {
+        self.close_request.store(request, Ordering::Release);
+        self.set_closed();
+        self.processes().for_each(|p| end(&p));
+        self.reap_if_empty();
+    }
+
+    /// Frees everything where no thread is left.
+    fn reap_if_empty(&self) {
+        if !self.processes().all(|p| p.is_deserted()) || self.reaped.swap(true, Ordering::AcqRel) {
+            return; // a thread is left, or it is done by another one, or by Linux' request
+        }
+        self.processes().for_each(|p| p.finish());
+        if let Some(forget) = FORGET.get() {
+            forget(self.space);
+        }
+        release::all(self);
+        SPACES[self.home].lock().remove(&self.space);
+        let times = self.processes().next().map_or((0, 0), |p| p.times_ns());
+        let processes = core::mem::take(&mut *self.processes.lock());
+        drop(processes);
+        heap::trim();
+        let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);
+        if request != NO_REQUEST {
+            let r = shared::request(request);
+            for (i, v) in [times.0, times.1, self.memory_use().1].into_iter().enumerate() {
+                r.set_arg(i, v);
+            }
+            inbound::complete(request, 0);
+        }
+    }
+
+    /// TSC value until which whoever needs memory waits for the end of this space, which is on its
+    /// way out: who asks first says how long.
+    pub fn patience(&self, first: impl FnOnce() -> u64) -> u64 {
+        match self.patience.load(Ordering::Relaxed) {
+            0 => {
+                let until = first().max(1);
+                self.patience
+                    .compare_exchange(0, until, Ordering::Relaxed, Ordering::Relaxed)
+                    .map_or_else(|known| known, |_| until)
+            }
+            until => until,
+        }
+    }
+}
