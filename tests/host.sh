@@ -45,10 +45,10 @@ step() {
     fi
 }
 
-# Each of the three workspaces: the host's, the LWK's, the proxy's.
+# Each of the four workspaces: the host's, the LWK's, the proxy's, the fuzz targets'.
 formatted() {
     local workspace
-    for workspace in . kernel tools/proxy; do
+    for workspace in . kernel tools/proxy tests/fuzz; do
         (cd $workspace && cargo fmt --all --check) || return 1
     done
 }
@@ -56,7 +56,8 @@ formatted() {
 clippy() {
     cargo clippy --quiet --workspace --all-targets -- -D warnings &&
         (cd kernel && cargo clippy --quiet --workspace -- -D warnings) &&
-        (cd tools/proxy && cargo clippy --quiet -- -D warnings)
+        (cd tools/proxy && cargo clippy --quiet -- -D warnings) &&
+        (cd tests/fuzz && cargo clippy --quiet --release -- -D warnings) # as it is built
 }
 
 mkdir -p build/tests
