@@ -99,7 +99,8 @@ fn fuzz(target: &'static Target, program: &str, flags: &[&str]) -> ExitCode {
         std::process::abort();
     }));
     let _ = TARGET.set(target);
-    let words = [program].into_iter().chain(flags.iter().copied());
+    let size_max = format!("-max_len={}", target.size_max);
+    let words = [program, &size_max].into_iter().chain(flags.iter().copied());
     let Ok(words) = words.map(CString::new).collect::<Result<Vec<_>, _>>() else {
         return ExitCode::FAILURE; // there is no argument with a zero in it
     };

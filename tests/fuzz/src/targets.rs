@@ -1,6 +1,9 @@
 //! The targets, a file each.
 
 mod elf;
+mod filter;
+mod narrow;
+mod options;
 mod script;
 
 /// A parser, or several that read the same thing.
@@ -9,12 +12,15 @@ pub struct Target {
     pub name: &'static str,
     /// Reads an input; panics where a property does not hold.
     pub check: fn(&[u8]),
+    /// Bytes of an input at most: what it takes to meet all there is, soon.
+    pub size_max: usize,
     /// Inputs to begin with, made from real data.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
 /// All of them.
-pub const TARGETS: &[Target] = &[elf::TARGET, script::TARGET];
+pub const TARGETS: &[Target] =
+    &[elf::TARGET, script::TARGET, filter::TARGET, narrow::TARGET, options::TARGET];
 
 /// The first bytes of files of this machine, of those that are there.
 fn heads(paths: &[&str], most: usize) -> Vec<Vec<u8>> {

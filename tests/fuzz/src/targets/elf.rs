@@ -7,7 +7,7 @@ use hanare_core::vma::Prot;
 
 use super::{Target, heads};
 
-pub const TARGET: Target = Target { name: "elf", check, seeds };
+pub const TARGET: Target = Target { name: "elf", check, size_max: 2048, seeds };
 
 /// Headers of programs and libraries of this machine: with fixed and with any addresses, static
 /// and dynamic, and other kinds of ELF file.

@@ -5,7 +5,7 @@ use hanare_core::script::Script;
 
 use super::{Target, heads};
 
-pub const TARGET: Target = Target { name: "script", check, seeds };
+pub const TARGET: Target = Target { name: "script", check, size_max: 300, seeds };
 
 fn seeds() -> Vec<Vec<u8>> {
     const FILES: [&str; 7] = [
