@@ -6,6 +6,7 @@
 use crate::errno::Errno;
 
 pub mod arguments;
+pub mod capture;
 mod table;
 use table::ROWS;
 

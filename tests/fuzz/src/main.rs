@@ -12,6 +12,7 @@
 //! does not hold. `tests/fuzz/run` runs all of them for a while.
 
 mod input;
+mod memory;
 mod targets;
 
 use std::ffi::{CString, c_char, c_int};

@@ -1,10 +1,13 @@
 //! The targets, a file each.
 
+mod arguments;
 mod elf;
 mod filter;
+mod frame;
 mod narrow;
 mod options;
 mod script;
+mod start;
 
 /// A parser, or several that read the same thing.
 pub struct Target {
@@ -19,8 +22,16 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: &[Target] =
-    &[elf::TARGET, script::TARGET, filter::TARGET, narrow::TARGET, options::TARGET];
+pub const TARGETS: &[Target] = &[
+    elf::TARGET,
+    script::TARGET,
+    filter::TARGET,
+    narrow::TARGET,
+    options::TARGET,
+    arguments::TARGET,
+    start::TARGET,
+    frame::TARGET,
+];
 
 /// The first bytes of files of this machine, of those that are there.
 fn heads(paths: &[&str], most: usize) -> Vec<Vec<u8>> {
