@@ -8,6 +8,7 @@
 #   make install    what make native built, as root; PREFIX, DESTDIR; make uninstall
 #   make check      host tests only (a minute or two): unit, property, loom, generated files, tidy
 #   make fuzz       fuzz the parsers of foreign data, FUZZ_SECONDS each (default: 60); TARGET=elf for one
+#   make miri       the tests of ikc under miri, if a nightly toolchain has it
 #   make test       everything; GROUP=faults for one group of tests/run, TESTS=-v for more words
 
 KERNEL ?= 6.1
@@ -73,6 +74,10 @@ test: setup bin lwk all-kernels
 .PHONY: fuzz
 fuzz: setup
 	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) tests/fuzz/run -j 2 $(TARGET)
+
+.PHONY: miri
+miri: setup
+	@tests/miri
 
 .PHONY: tidy
 tidy:
