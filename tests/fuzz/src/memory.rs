@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 
-use hanare_core::limits::USER_MAX;
 use hanare_core::usermemory::{Fault, UserMemory};
 
 /// Pages at the beginning of every 64 KiB below 1 MiB; nothing else is mapped.
@@ -34,7 +33,7 @@ impl<'a> Memory<'a> {
     }
 
     fn byte(&self, addr: u64, read: u8) -> Option<u8> {
-        let mapped = addr < 1 << 20 && addr < USER_MAX && addr % (16 * PAGE) < PAGE;
+        let mapped = addr < 1 << 20 && addr % (16 * PAGE) < PAGE;
         let at = (addr % PAGE) as usize;
         mapped.then(|| match self.bytes.len() {
             0 => 0,
