@@ -7,6 +7,8 @@
 #   make native     build everything for the running kernel, whose headers have to be there
 #   make install    what make native built, as root; PREFIX, DESTDIR; make uninstall
 #   make check      host tests only (a minute or two): unit, property, loom, generated files, tidy
+#   make fuzz       fuzz the parsers of foreign data, FUZZ_SECONDS each (default: 60); TARGET=elf for one
+#   make miri       the tests of ikc under miri, if a nightly toolchain has it
 #   make test       everything; GROUP=faults for one group of tests/run, TESTS=-v for more words
 
 KERNEL ?= 6.1
@@ -67,6 +69,15 @@ check: setup bin
 GROUP ?= $(shell tests/run --list)
 test: setup bin lwk all-kernels
 	@tests/run $(TESTS) $(GROUP)
+
+# Two targets at once; what breaks a property is shown in hexadecimal, kept, and can be run again.
+.PHONY: fuzz
+fuzz: setup
+	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) tests/fuzz/run -j 2 $(TARGET)
+
+.PHONY: miri
+miri: setup
+	@tests/miri
 
 .PHONY: tidy
 tidy:

@@ -45,10 +45,10 @@ step() {
     fi
 }
 
-# Each of the three workspaces: the host's, the LWK's, the proxy's.
+# Each of the four workspaces: the host's, the LWK's, the proxy's, the fuzz targets'.
 formatted() {
     local workspace
-    for workspace in . kernel tools/proxy; do
+    for workspace in . kernel tools/proxy tests/fuzz; do
         (cd $workspace && cargo fmt --all --check) || return 1
     done
 }
@@ -56,7 +56,8 @@ formatted() {
 clippy() {
     cargo clippy --quiet --workspace --all-targets -- -D warnings &&
         (cd kernel && cargo clippy --quiet --workspace -- -D warnings) &&
-        (cd tools/proxy && cargo clippy --quiet -- -D warnings)
+        (cd tools/proxy && cargo clippy --quiet -- -D warnings) &&
+        (cd tests/fuzz && cargo clippy --quiet --release -- -D warnings) # as it is built
 }
 
 mkdir -p build/tests
@@ -71,6 +72,12 @@ for tool in fmt clippy; do
         echo "skip $tool: there is no cargo $tool: rustup component add rustfmt clippy"
     fi
 done
+# Only nightly toolchains have it, and not all of them.
+if RUSTUP_AUTO_INSTALL=0 cargo +nightly miri --version > build/tests/host-miri.log 2>&1; then
+    step miri tests/miri
+else
+    echo "skip miri: rustup component add miri rust-src --toolchain nightly"
+fi
 step abi-header cargo xtask abi --check
 step syscalls-page cargo xtask syscalls --check
 step tidy cargo xtask tidy

@@ -348,7 +348,8 @@ impl ElfPlan {
 
 fn is_loadable(segment: &Segment) -> bool {
     let Segment { vaddr, mem_size, file_offset, file_size, .. } = *segment;
-    let fits = |size: u64| vaddr.checked_add(size).is_some_and(|end| end <= USER_MAX);
+    let most = if cfg!(feature = "mutant") { u64::MAX - PAGE_SIZE } else { USER_MAX };
+    let fits = |size: u64| vaddr.checked_add(size).is_some_and(|end| end <= most);
     if file_size > mem_size || !fits(mem_size) {
         return false;
     }

@@ -33,11 +33,13 @@ pub mod script;
 pub mod seccomp;
 pub mod signal;
 pub mod stack;
+pub mod start;
 pub mod syscalls;
 pub mod sysfs;
 pub mod time;
 pub mod turns;
 pub mod userlimits;
+pub mod usermemory;
 pub mod vma;
 
 pub use errno::{Errno, Result};

@@ -1,7 +1,7 @@
 //! Boot options: what `hanare boot --option` takes and the LWK understands, listed once.
 
 use crate::mitigations::Policy;
-use crate::userlimits::UserLimits;
+use crate::userlimits::{self, UserLimits};
 use core::fmt;
 
 /// The options, with their defaults.
@@ -71,7 +71,10 @@ impl Options {
 
     fn set(&mut self, word: &str) -> Option<()> {
         let (key, value) = word.split_once('=')?;
-        let number = || value.parse().ok().filter(|&number| number <= NUMBER_MAX);
+        let number = || {
+            let number = userlimits::number(value).and_then(|number| u32::try_from(number).ok());
+            number.filter(|&number| number <= NUMBER_MAX)
+        };
         match key {
             "log" => {
                 self.log_debug = match value {
@@ -158,6 +161,7 @@ mod tests {
             "spin_us",
             "spin_us=",
             "spin_us=-1",
+            "spin_us=+0",
             "hold_ms=60000001",
             "log=all",
             "exec=no",

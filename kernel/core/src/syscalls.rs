@@ -4,6 +4,7 @@
 //! reaches Linux. `docs/syscalls.md` is generated from here (`cargo xtask syscalls`).
 
 pub mod arguments;
+pub mod capture;
 mod row;
 mod table;
 pub use row::{Hook, LocalCall, Restart, Row, Service};

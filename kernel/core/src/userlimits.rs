@@ -44,7 +44,7 @@ impl Amount {
 const UNLIMITED: &str = "unlimited";
 
 /// Digits only: `parse` takes a sign, too.
-fn number(text: &str) -> Option<u64> {
+pub(crate) fn number(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 

@@ -13,3 +13,4 @@ pub mod pages;
 pub mod quarantine;
 pub mod stacks;
 pub mod time;
+pub mod usermemory;

@@ -271,12 +271,7 @@ impl Space {
         let mut bytes = [0; size_of::<StartBlock>()];
         self.read_control(START_BASE, &mut bytes);
         let block = read_start_block(&bytes);
-        let ok = block.magic == hanare_abi::MAGIC
-            && block.version == hanare_abi::VERSION
-            && u64::from(block.strings_offset) >= bytes.len() as u64
-            && u64::from(block.strings_offset) <= block.total_size
-            && block.total_size <= START_SIZE;
-        if ok { Ok(block) } else { Err(errno::EINVAL) }
+        hanare_core::start::strings_size(&block).map(|_| block)
     }
 }
 

@@ -136,12 +136,12 @@ pub fn check_strings(bytes: u64, count: u64) -> Result<()> {
 
 fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
     let block = p.start_block()?;
-    let size = block.total_size - u64::from(block.strings_offset);
+    let size = hanare_core::start::strings_size(&block)?;
     check_strings(size, u64::from(block.argc) + u64::from(block.envc))?;
     let mut bytes = heap::zeroed(size as usize)?;
     p.read_control(START_BASE + u64::from(block.strings_offset), &mut bytes);
-    let mut strings = bytes.split(|&b| b == 0);
-    let mut next = || strings.next().ok_or(errno::EINVAL).and_then(heap::copied);
+    let mut strings = hanare_core::start::Strings::new(&bytes);
+    let mut next = || strings.take().and_then(heap::copied);
     let path = next()?;
     let mut take = |n: u32| -> Result<Strings> {
         let mut all = heap::with_room(n as usize)?;

@@ -1,5 +1,6 @@
 //! The frame of a handler: how it is built and taken back, and the stack for it.
 
+use crate::base::usermemory::Running;
 use crate::process::thread;
 use crate::sched::cpus;
 use crate::signal::signals;
@@ -174,24 +175,10 @@ fn restore_fpu(at: u64) -> core::result::Result<(), usercopy::Fault> {
         FpuState::new().restore();
         return Ok(());
     }
-    let size = fpu::size();
-    let mut image = alloc::vec![0; size];
-    usercopy::read(at, &mut image[..signal::FXSAVE_SIZE])?;
-    let sw = FpSwBytes::read_from_bytes(
-        &image[signal::SW_BYTES_OFFSET..signal::SW_BYTES_OFFSET + size_of::<FpSwBytes>()],
-    )
-    .map_err(|_| usercopy::Fault)?;
-    let mut magic2 = [0; 4];
-    let extended = fpu::mask() != 0
-        && sw.xstate_size as usize <= size
-        && usercopy::read(at + u64::from(sw.xstate_size), &mut magic2).is_ok()
-        && sw.is_extended(size as u32, u32::from_le_bytes(magic2));
+    let mut image = alloc::vec![0; fpu::size()];
+    signal::read_fpu_state(&Running, at, fpu::mask() != 0, &mut image)
+        .map_err(|_| usercopy::Fault)?;
     let mut state = FpuState::new();
-    if extended {
-        usercopy::read(at, &mut image[..sw.xstate_size as usize])?;
-    } else if image.len() > signal::FXSAVE_SIZE {
-        image[512] = 3; // x87 and SSE are in the legacy area, the rest initial
-    }
     state.set_bytes(&image);
     state.restore();
     Ok(())
@@ -215,17 +202,6 @@ pub fn altstack(new: u64, old: u64, sp: u64) -> Result<u64> {
 /// Sets the alternate stack of the running thread, whose stack pointer is `sp`.
 fn set_alternate(wanted: AltStack, sp: u64) -> Result<()> {
     let mut s = thread::current().signals.lock();
-    if s.alt.holds(sp) {
-        return Err(errno::EPERM);
-    }
-    let mode = wanted.flags & !signal::SS_AUTODISARM;
-    s.alt = match mode {
-        signal::SS_DISABLE => AltStack { flags: wanted.flags, ..AltStack::DISABLED },
-        0 | signal::SS_ONSTACK if wanted.size < hanare_core::limits::MIN_SIGNAL_STACK => {
-            return Err(errno::ENOMEM);
-        }
-        0 | signal::SS_ONSTACK => AltStack { reserved: 0, ..wanted },
-        _ => return Err(errno::EINVAL),
-    };
+    s.alt = s.alt.replaced_by(wanted, sp)?;
     Ok(())
 }

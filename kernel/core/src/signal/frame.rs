@@ -5,6 +5,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::set::{SIGBUS, SigSet};
 use crate::addr::align_down;
+use crate::errno::{self, Result};
+use crate::limits::MIN_SIGNAL_STACK;
+use crate::usermemory::{Fault, UserMemory};
 
 /// `si_code`: sent by `kill`.
 pub const SI_USER: i32 = 0;
@@ -164,6 +167,26 @@ impl AltStack {
     }
 }
 
+impl AltStack {
+    /// What is the alternate stack of a thread whose stack pointer is `sp` once it has asked for
+    /// `wanted`.
+    ///
+    /// # Errors
+    /// `EPERM`: it runs on the one that it has. `ENOMEM`: that would be too small. `EINVAL`: flags
+    /// that there are not.
+    pub fn replaced_by(&self, wanted: Self, sp: u64) -> Result<Self> {
+        if self.holds(sp) {
+            return Err(errno::EPERM);
+        }
+        match wanted.flags & !SS_AUTODISARM {
+            SS_DISABLE => Ok(Self { flags: wanted.flags, ..Self::DISABLED }),
+            0 | SS_ONSTACK if wanted.size < MIN_SIGNAL_STACK => Err(errno::ENOMEM),
+            0 | SS_ONSTACK => Ok(Self { reserved: 0, ..wanted }),
+            _ => Err(errno::EINVAL),
+        }
+    }
+}
+
 /// `struct sigcontext` of x86-64. 256 bytes.
 #[allow(missing_docs, reason = "the registers' names say it")]
 #[derive(
@@ -313,6 +336,36 @@ impl FpSwBytes {
             && self.xstate_size <= self.extended_size
             && magic2 == FP_XSTATE_MAGIC2
     }
+}
+
+/// Reads the FPU state that a frame points to into `image`, which is as large as those of this
+/// kernel and zeroed; with an extended state only if it `has_xsave` and the marks are right.
+///
+/// # Errors
+/// It cannot be read; `image` has something of it then.
+pub fn read_fpu_state(
+    memory: &impl UserMemory,
+    at: u64,
+    has_xsave: bool,
+    image: &mut [u8],
+) -> core::result::Result<(), Fault> {
+    let size = image.len();
+    let legacy = image.get_mut(..FXSAVE_SIZE).ok_or(Fault)?;
+    memory.read(at, legacy)?;
+    let sw = &legacy[SW_BYTES_OFFSET..SW_BYTES_OFFSET + size_of::<FpSwBytes>()];
+    let sw = FpSwBytes::read_from_bytes(sw).map_err(|_| Fault)?;
+    let xstate_size = sw.xstate_size as usize;
+    let extended = has_xsave
+        && xstate_size <= size
+        && memory
+            .read_u32(at.wrapping_add(u64::from(sw.xstate_size)))
+            .is_ok_and(|magic2| sw.is_extended(size as u32, magic2));
+    if extended {
+        memory.read(at, &mut image[..xstate_size])?;
+    } else if let Some(features) = image.get_mut(FXSAVE_SIZE) {
+        *features = 3; // x87 and SSE are in the legacy area, the rest initial
+    }
+    Ok(())
 }
 
 /// The `si_code` of the float exception that an FPU state shows, of the x87 unit or of SSE;

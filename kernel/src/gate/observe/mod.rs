@@ -4,7 +4,6 @@
 //! belongs to a descriptor on Linux; the module has checked that its owner may trace
 //! the process, and speaks for it (`abi/src/observe.rs`).
 
-mod capture;
 pub mod debug;
 mod ring;
 pub mod trace;

@@ -1,9 +1,9 @@
 //! A trace: records of system calls and signals into a ring.
 
-use super::capture::{Captures, capture};
 use super::ring::Ring;
 use super::{TRACED, tell};
 use crate::base::time;
+use crate::base::usermemory::Running;
 use crate::process::Process;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
@@ -13,6 +13,7 @@ use hanare_abi::observe::*;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::QueuedSignal;
 use hanare_core::syscalls::arguments::Direction;
+use hanare_core::syscalls::capture::{Captures, capture};
 use hanare_core::syscalls::{self, Service};
 use hanare_core::time::Clock;
 use hanare_hal::cpu;
@@ -187,7 +188,7 @@ pub struct Entered {
 /// A call begins.
 pub fn enter(thread: &Thread, number: u64, args: [u64; 6]) -> Option<Entered> {
     let trace = of(thread)?;
-    let captures = capture(number, &args, 0, Direction::In, trace.data_max);
+    let captures = capture(&Running, number, &args, 0, Direction::In, trace.data_max);
     trace.give_time(thread);
     trace.record(
         &Record { kind: RECORD_ENTER, number: number as u32, args, ..of_thread(thread) },
@@ -214,7 +215,7 @@ impl Entered {
             _ => SERVED_HELPED,
         };
         let captures =
-            capture(self.number, &self.args, result, Direction::Out, self.trace.data_max);
+            capture(&Running, self.number, &self.args, result, Direction::Out, self.trace.data_max);
         let number = self.number as u32;
         self.trace.record(
             &Record {

@@ -58,10 +58,10 @@ pub fn text(structure: Structure, bytes: &[u8]) -> String {
         Structure::Utsname => {
             let field = |index: usize| {
                 let field = &bytes[index * 65..(index + 1) * 65];
-                String::from_utf8_lossy(field.split(|&byte| byte == 0).next().unwrap_or_default())
-                    .into_owned()
+                let text = field.split(|&byte| byte == 0).next().unwrap_or_default();
+                super::format::quoted(text, text.len())
             };
-            format!("{{sysname=\"{}\", nodename=\"{}\", ...}}", field(0), field(1))
+            format!("{{sysname={}, nodename={}, ...}}", field(0), field(1))
         }
         Structure::EpollEvent => {
             format!("{{events={:#x}, data={:#x}}}", u32_at(bytes, 0), u64_at(bytes, 4))
@@ -155,6 +155,13 @@ mod tests {
         assert_eq!(
             address(&[2, 0, 0, 80, 127, 0, 0, 1]),
             "{sa_family=AF_INET, sin_port=80, sin_addr=127.0.0.1}"
+        );
+        let mut names = vec![0; 390];
+        names[..5].copy_from_slice(b"Linux");
+        names[65..69].copy_from_slice(b"\x1b[2J");
+        assert_eq!(
+            text(Structure::Utsname, &names),
+            "{sysname=\"Linux\", nodename=\"\\33[2J\", ...}"
         );
         assert_eq!(address(b"\x01\0/run/x\0"), "{sa_family=AF_UNIX, sun_path=\"/run/x\"}");
     }
