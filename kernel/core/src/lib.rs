@@ -21,6 +21,7 @@ pub mod errno;
 pub mod fair;
 pub mod futex;
 pub mod groups;
+pub mod grouptable;
 pub mod limits;
 pub mod machinecheck;
 pub mod mempolicy;
