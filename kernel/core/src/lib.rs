@@ -12,6 +12,7 @@ extern crate std;
 
 pub mod account;
 pub mod addr;
+pub mod bandwidth;
 pub mod buddy;
 pub mod cputimer;
 pub mod debugregs;
