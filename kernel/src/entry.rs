@@ -4,6 +4,7 @@ use crate::{calls, machinecheck, mm};
 use crate::gate::{observe, ptrace, rseq};
 use crate::gate::debugregs::{self, Cause};
 use crate::sched::{cpus, panic};
+use crate::sched::wait::wait_for_quota;
 use crate::signal::signals;
 use core::sync::atomic::Ordering;
 use hanare_hal::apic;
@@ -33,6 +34,7 @@ fn leave(regs: &mut Regs) -> bool {
 fn attend(regs: &mut Regs) -> bool {
     let mut fast = true;
     loop {
+        wait_for_quota();
         cpus::before_user();
         fast &= !rseq::before_user(cpus::current(), regs);
         fast &= signals::deliver(regs);

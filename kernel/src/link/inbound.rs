@@ -13,7 +13,6 @@ use hanare_abi::boot::{EVENT_REQUEST, INBOUND_ENTRIES};
 use hanare_abi::layout::{SCRATCH_BASE, SLOT_BASE};
 use hanare_abi::request as abi;
 use hanare_core::errno;
-use hanare_core::groups;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu, shared};
 use hanare_ikc::{RequestCall, RequestRef};
@@ -154,7 +153,7 @@ fn serve(index: u32) {
                     p.pause(call.args[0] != 0);
                     Ok(())
                 }
-                abi::REQUEST_SPACE_GROUPS => p.account.enter(&groups::from_words(&r.words())),
+                abi::REQUEST_SPACE_GROUPS => p.enter_groups(&r.words()[..abi::GROUPS_WORDS]),
                 abi::REQUEST_INFO => info::of_process(&p, &r, &call),
                 abi::REQUEST_USAGE => {
                     usage(&p, &r);

@@ -20,7 +20,6 @@ use hanare_abi::request::{CHILD_WORDS, GROUPS_WORD, USER_WORD};
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
-use hanare_core::groups;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{memory, percpu, shared};
 use hanare_ikc::SlotRef;
@@ -192,7 +191,7 @@ impl Space {
 
     fn account_of(words: &[u64]) -> Result<Arc<Account>> {
         let user = words.get(USER_WORD).copied().ok_or(errno::EINVAL)?;
-        Account::of(user as u32, &groups::from_words(words.get(GROUPS_WORD..USER_WORD).unwrap_or_default()))
+        Account::of(user as u32, words.get(GROUPS_WORD..USER_WORD).unwrap_or_default())
     }
 
     fn new(space: u32, cpus: u64, mm: AddressSpace, account: Arc<Account>, words: &[u64]) -> Result<Arc<Space>> {
@@ -265,6 +264,16 @@ impl Space {
             0 | 1 => all.next().cloned(),
             _ => all.find(|p| p.thread(slot).is_some()).or(processes.first()).cloned(),
         }
+    }
+
+    /// Its control groups are others, or have other limits: its threads look.
+    ///
+    /// # Errors
+    /// See [`Account::enter`].
+    pub fn enter_groups(&self, words: &[u64]) -> Result<()> {
+        self.account.enter(words)?;
+        self.processes().for_each(|p| p.kick_all());
+        Ok(())
     }
 
     /// Whether several processes have it.

@@ -11,12 +11,14 @@ use crate::gate::{debugregs, observe, ptrace, rseq};
 use crate::process::{Ids, Process, info};
 use crate::sched::cpus;
 use crate::sched::balance::CpuMask;
+use crate::sched::quota;
 use crate::signal::signals;
 use alloc::vec::Vec;
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use hanare_core::bandwidth::Allowance;
 use hanare_core::mempolicy::Policy;
 use hanare_core::rseq::Area;
 use hanare_hal::context::Context;
@@ -93,6 +95,8 @@ pub struct Thread {
     pub seccomp: seccomp::Seccomp,
     /// Signal mask, pending signals, alternate stack. Locked before those of its process.
     pub signals: Mutex<signals::ThreadSignals>,
+    /// CPU time that its control group has granted it.
+    allowance: Allowance,
     /// TSC cycles spent running (without those since `since`).
     user_cycles: AtomicU64,
     /// TSC cycles spent waiting for Linux with the CPU kept.
@@ -230,6 +234,7 @@ impl Thread {
             robust_list: AtomicU64::new(0),
             seccomp: seccomp::Seccomp::default(),
             signals: Mutex::new(signals::ThreadSignals::new(sigmask)),
+            allowance: Allowance::default(),
             user_cycles: AtomicU64::new(0),
             system_cycles: AtomicU64::new(0),
             counts: info::Counts::default(),
@@ -338,11 +343,15 @@ impl Thread {
         self.since.store(now, Ordering::Relaxed);
     }
 
-    /// It does not run any more.
+    /// It does not run any more. Others of its control group may have what it has not used.
+    #[inline]
     pub fn end_run(&self, now: u64) {
         let since = self.since.swap(0, Ordering::Relaxed);
         if since != 0 {
             self.user_cycles.fetch_add(now.saturating_sub(since), Ordering::Relaxed);
+        }
+        if self.allowance.has_group() {
+            self.give_time_back();
         }
     }
 
@@ -351,6 +360,40 @@ impl Thread {
         let since = self.since.load(Ordering::Relaxed);
         let running = if since == 0 { 0 } else { cpu::rdtsc().saturating_sub(since) };
         (self.user_cycles.load(Ordering::Relaxed) + running, self.system_cycles.load(Ordering::Relaxed))
+    }
+
+    /// For how many cycles it may go on in user mode; `u64::MAX`: for ever.
+    ///
+    /// # Errors
+    /// Its control group has no CPU time before this TSC value.
+    #[inline]
+    pub fn time_left(&self) -> Result<u64, u64> {
+        if !quota::concerns(&self.allowance, &self.process.account) {
+            return Ok(u64::MAX);
+        }
+        self.renew_time()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn renew_time(&self) -> Result<u64, u64> {
+        quota::renew(&self.allowance, &self.process.account, self.cycles_used())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_time_back(&self) {
+        quota::settle(&self.allowance, self.cycles_used());
+    }
+
+    fn cycles_used(&self) -> u64 {
+        let (user, system) = self.cycles();
+        user + system
+    }
+
+    /// Whether it has something to do on its way to user mode, though it may not go there.
+    pub fn is_wanted(&self) -> bool {
+        self.must_end() || self.is_awaited() || self.has_signal()
     }
 
     /// Says what it waits for, until `None`.

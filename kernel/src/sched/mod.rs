@@ -7,6 +7,7 @@ pub mod hold;
 pub mod kick;
 pub mod panic;
 pub mod post;
+pub mod quota;
 pub mod tlb;
 pub mod turns;
 pub mod wait;

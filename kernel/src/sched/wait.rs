@@ -6,7 +6,7 @@ use crate::gate::observe;
 use crate::link::inbound;
 use crate::process::info;
 use crate::process::thread::Thread;
-use crate::sched::{doorbell, tlb};
+use crate::sched::{doorbell, quota, tlb};
 use crate::sched::cpus::{NEVER, current, give_away, halt, others_runnable, serve_all, set_polling, update_load, wake_ready};
 use core::sync::atomic::Ordering;
 use hanare_hal::{cpu, percpu, shared};
@@ -117,6 +117,40 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
     let now = cpu::rdtsc();
     me.system_cycles.fetch_add((now - start).saturating_sub(slept), Ordering::Relaxed);
     me.begin_run(now);
+}
+
+/// A thread whose control group has no CPU time left.
+struct Throttled<'a>(&'a Thread, u64);
+
+impl Wait for Throttled<'_> {
+    fn ready(&self) -> bool {
+        cpu::rdtsc() >= self.1 || self.0.is_wanted() || quota::has_time(&self.0.process.account)
+    }
+    fn announce(&self, _: bool) {}
+    fn is_told(&self) -> bool {
+        true // a new limit kicks, too
+    }
+    fn deadline(&self) -> u64 {
+        self.1
+    }
+}
+
+/// On the way to user mode: waits if the control group of the running thread has no CPU time left, until it
+/// has some, or until the thread is wanted. It comes by again before user mode.
+#[inline]
+pub fn wait_for_quota() {
+    if let Err(until) = current().time_left() {
+        throttle(until);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn throttle(until: u64) {
+    let me = current();
+    if !me.is_wanted() {
+        wait(&Throttled(me, until), 0);
+    }
 }
 
 /// Gives the CPU away until `what` is ready, or halts it.
