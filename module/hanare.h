@@ -164,7 +164,7 @@ struct hanare_space {
 	kuid_t user;				/* who made it, and is charged for it */
 	struct file *proxy;			/* its executable, for program.c; or NULL */
 	u64 allowed;				/* instance CPUs, by index */
-	u64 groups[2 * HANARE_GROUPS_MAX];	/* group.c; as the LWK was told them */
+	u64 groups[HANARE_GROUPS_WORDS];	/* group.c; as the LWK was told them */
 	u32 control_fd;				/* the proxy's descriptor of it, not shown */
 	bool shares_table;			/* another space's process has its descriptor table */
 	struct file *door;			/* then: another's file at control_fd; compared only */

@@ -518,20 +518,25 @@ struct hanare_clock_page {
 /* In a set of CPUs by index: all that there are, because nobody has chosen any. */
 #define HANARE_ALLOWED_ALL 0xffffffffffffffffULL
 /* See `REQUEST_SPACE_OPEN`. */
-#define HANARE_CHILD_WORDS 29
+#define HANARE_CHILD_WORDS 53
 /*
- * First word of `CHILD_WORDS` of the control groups with a limit that the process is in, the
- * innermost first, two words each: a number that no other group ever has, and how many pages of
- * 4 KiB it may have (`memory.max`). Zeros behind them.
+ * First word of `CHILD_WORDS` of the control groups with a limit that the process is in. First
+ * those of memory, the innermost first, two words each: a number that no other group ever has, and
+ * how many pages of 4 KiB it may have (`memory.max`); zeros behind them. Then those of CPU time,
+ * three words each: the number, and how many µs of CPU time it may have in how many µs (`cpu.max`).
  */
 #define HANARE_GROUPS_WORD 11
-/* Most of these groups; where there are more the innermost are left out. */
+/* Most groups of each kind; where there are more the innermost are left out. */
 #define HANARE_GROUPS_MAX 8
+/* Words of the groups of memory. */
+#define HANARE_MEMORY_GROUPS_WORDS 16
+/* Words of all groups. */
+#define HANARE_GROUPS_WORDS 40
 /*
  * Word of `CHILD_WORDS`: whose share of the instance the space uses. A user id of Linux' first
  * user namespace; in another one, of who made that, unless that was the superuser.
  */
-#define HANARE_USER_WORD 27
+#define HANARE_USER_WORD 51
 /*
  * Run the program in the start block of `space` (see `crate::start`); args: [0] = 0,
  * or the first slot of a process that shares it (`IOCTL_SHARE`), which begins; [1] = its

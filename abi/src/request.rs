@@ -42,13 +42,19 @@ pub const REQUEST_SPACE_OPEN: u32 = 2;
 /// In a set of CPUs by index: all that there are, because nobody has chosen any.
 pub const ALLOWED_ALL: u64 = u64::MAX;
 /// See [`REQUEST_SPACE_OPEN`].
-pub const CHILD_WORDS: usize = 13 + 2 * GROUPS_MAX;
-/// First word of [`CHILD_WORDS`] of the control groups with a limit that the process is in, the
-/// innermost first, two words each: a number that no other group ever has, and how many pages of
-/// 4 KiB it may have (`memory.max`). Zeros behind them.
+pub const CHILD_WORDS: usize = 13 + GROUPS_WORDS;
+/// First word of [`CHILD_WORDS`] of the control groups with a limit that the process is in. First
+/// those of memory, the innermost first, two words each: a number that no other group ever has, and
+/// how many pages of 4 KiB it may have (`memory.max`); zeros behind them. Then those of CPU time,
+/// three words each: the number, and how many µs of CPU time it may have in how many µs (`cpu.max`).
 pub const GROUPS_WORD: usize = 11;
-/// Most of these groups; where there are more the innermost are left out.
+/// Most groups of each kind; where there are more the innermost are left out.
 pub const GROUPS_MAX: usize = 8;
+/// Words of the groups of memory.
+pub const MEMORY_GROUPS_WORDS: usize = 2 * GROUPS_MAX;
+/// Words of all groups.
+pub const GROUPS_WORDS: usize = MEMORY_GROUPS_WORDS + 3 * GROUPS_MAX;
+const _: () = assert!(CHILD_WORDS <= PAGES_MAX);
 /// Word of [`CHILD_WORDS`]: whose share of the instance the space uses. A user id of Linux' first
 /// user namespace; in another one, of who made that, unless that was the superuser.
 pub const USER_WORD: usize = CHILD_WORDS - 2;

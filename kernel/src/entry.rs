@@ -3,7 +3,7 @@
 use crate::gate::debugregs::{self, Cause};
 use crate::gate::{observe, ptrace, rseq};
 use crate::process::thread;
-use crate::sched::{cpus, machinecheck, panic};
+use crate::sched::{cpus, machinecheck, panic, wait};
 use crate::signal::{signals, unhandled};
 use crate::{calls, mm};
 use core::sync::atomic::Ordering;
@@ -38,6 +38,7 @@ fn leave(regs: &mut Regs) -> bool {
 fn attend(regs: &mut Regs) -> bool {
     let mut fast = true;
     loop {
+        wait::for_quota();
         cpus::before_user();
         fast &= !rseq::before_user(thread::current(), regs);
         fast &= signals::deliver(regs);

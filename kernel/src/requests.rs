@@ -12,7 +12,6 @@ use alloc::sync::Arc;
 use hanare_abi::layout::{SCRATCH_BASE, SLOT_BASE};
 use hanare_abi::request as abi;
 use hanare_core::errno;
-use hanare_core::groups;
 use hanare_hal::{cpu, percpu, shared};
 use hanare_ikc::{RequestCall, RequestRef};
 
@@ -66,7 +65,7 @@ pub fn serve(index: u32) {
                     p.pause(call.args[0] != 0);
                     Ok(())
                 }
-                abi::REQUEST_SPACE_GROUPS => p.account.enter(&groups::from_words(&r.words())),
+                abi::REQUEST_SPACE_GROUPS => p.enter_groups(&r.words()[..abi::GROUPS_WORDS]),
                 abi::REQUEST_INFO => info::of_process(&p, &r, &call),
                 abi::REQUEST_USAGE => {
                     usage(&p, &r);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Control groups: which of them limit a space's memory (memory.max), for the LWK, which charges
- * the pages of its programs to them. The pages that Linux has of their processes Linux charges.
+ * Control groups: which of them limit a space's memory (memory.max) and CPU time (cpu.max), for the
+ * LWK, which charges its programs' pages and time to them. The pages that Linux has of their
+ * processes, and the time that these have on Linux' CPUs, Linux charges.
  */
 #include "space/space.h"
 
+#include <linux/cgroup.h>
 #include <linux/memcontrol.h>
 #include <linux/page_counter.h>
+#include <linux/string.h>
 
 #ifdef CONFIG_MEMCG
 
@@ -19,18 +22,14 @@ static bool is_limited(struct mem_cgroup *group)
  * Those of a process, as HANARE_GROUPS_WORD has them. Of too many the innermost are left out: who
  * may make groups below his own does not get rid of the ones above.
  */
-static bool find(struct pid *pid, u64 *words)
+static void find_memory(struct task_struct *task, u64 *words)
 {
 	struct mem_cgroup *own, *group;
-	struct task_struct *task;
 	u32 limited = 0, n = 0;
 
-	memset(words, 0, 2 * HANARE_GROUPS_MAX * sizeof(*words));
 	if (mem_cgroup_disabled())
-		return true;
-	rcu_read_lock();
-	task = pid_task(pid, PIDTYPE_TGID);
-	own = task ? mem_cgroup_from_task(task) : NULL;
+		return;
+	own = mem_cgroup_from_task(task);
 	for (group = own; group; group = parent_mem_cgroup(group))
 		limited += is_limited(group);
 	for (group = own; group && n < HANARE_GROUPS_MAX; group = parent_mem_cgroup(group)) {
@@ -39,19 +38,98 @@ static bool find(struct pid *pid, u64 *words)
 		words[2 * n] = group->css.serial_nr;
 		words[2 * n++ + 1] = READ_ONCE(group->memory.max);
 	}
-	rcu_read_unlock();
-	return task;
 }
 
 #else
 
-static bool find(struct pid *pid, u64 *words)
+static void find_memory(struct task_struct *task, u64 *words)
 {
-	memset(words, 0, 2 * HANARE_GROUPS_MAX * sizeof(*words));
-	return true;
 }
 
 #endif
+
+#ifdef CONFIG_CGROUP_SCHED
+
+/*
+ * A group's quota and period are in struct task_group, which only the scheduler knows. They can be
+ * read by the functions behind the files of cgroup version 1, cpu.cfs_quota_us and
+ * cpu.cfs_period_us, which are part of the controller whichever version it is used by: they take
+ * the group itself, do not sleep, and give a number. (cpu.max of version 2 would have to be opened
+ * by its path in a mount of our own, which changes the options of all mounts of cgroup2, or shown
+ * with a kernfs_open_file that is not open: its directory loses the controller while we look.)
+ */
+struct reader {
+	struct cftype *quota, *period;
+};
+
+static bool find_reader(struct cgroup_subsys *controller, struct reader *reader)
+{
+	struct cftype *file;
+
+	*reader = (struct reader){ };
+	for (file = controller->legacy_cftypes; file && file->name[0]; file++) {
+		if (!strcmp(file->name, "cfs_quota_us") && file->read_s64)
+			reader->quota = file;
+		if (!strcmp(file->name, "cfs_period_us") && file->read_u64)
+			reader->period = file;
+	}
+	if (reader->quota && reader->period)
+		return true;
+	pr_warn_once("cpu.max does not bind programs on an LWK: this kernel does not say what it is\n");
+	return false;
+}
+
+/* -1: there is no limit. */
+static s64 quota_of(struct cgroup_subsys_state *group, const struct reader *reader)
+{
+	return group->parent ? reader->quota->read_s64(group, reader->quota) : -1;
+}
+
+/* As find_memory. */
+static void find_cpu(struct task_struct *task, u64 *words)
+{
+	struct cgroup_subsys_state *own = task_css(task, cpu_cgrp_id), *group;
+	struct reader reader;
+	u32 limited = 0, n = 0;
+
+	if (!own || !own->parent || !find_reader(own->ss, &reader))
+		return;
+	for (group = own; group; group = group->parent)
+		limited += quota_of(group, &reader) > 0;
+	for (group = own; group && n < HANARE_GROUPS_MAX; group = group->parent) {
+		s64 quota = quota_of(group, &reader);
+
+		if (quota <= 0 || limited-- > HANARE_GROUPS_MAX)
+			continue;
+		words[3 * n] = group->serial_nr;
+		words[3 * n + 1] = quota;
+		words[3 * n++ + 2] = reader.period->read_u64(group, reader.period);
+	}
+}
+
+#else
+
+static void find_cpu(struct task_struct *task, u64 *words)
+{
+}
+
+#endif
+
+/* False: the process is gone. */
+static bool find(struct pid *pid, u64 *words)
+{
+	struct task_struct *task;
+
+	memset(words, 0, HANARE_GROUPS_WORDS * sizeof(*words));
+	rcu_read_lock();
+	task = pid_task(pid, PIDTYPE_TGID);
+	if (task) {
+		find_memory(task, words);
+		find_cpu(task, words + HANARE_MEMORY_GROUPS_WORDS);
+	}
+	rcu_read_unlock();
+	return task;
+}
 
 /* Of a space that is going to be opened. */
 void hanare_space_find_groups(struct hanare_space *space)
@@ -64,9 +142,9 @@ bool hanare_space_tell_groups(struct hanare_space *space)
 {
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_SPACE_GROUPS,
-		.data_words = 2 * HANARE_GROUPS_MAX,
+		.data_words = HANARE_GROUPS_WORDS,
 	};
-	u64 words[2 * HANARE_GROUPS_MAX];
+	u64 words[HANARE_GROUPS_WORDS];
 	int err;
 
 	/* Without it the last ones stay: what it has is charged until it is gone. */

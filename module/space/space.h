@@ -39,7 +39,7 @@ void hanare_space_hide(struct hanare_space *space);
 void hanare_space_put(struct hanare_space *space);
 void hanare_spaces_exit(void);
 
-/* group.c: control groups that limit memory */
+/* group.c: control groups that limit memory and CPU time */
 void hanare_space_find_groups(struct hanare_space *space);
 bool hanare_space_tell_groups(struct hanare_space *space);
 

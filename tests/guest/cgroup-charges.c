@@ -5,8 +5,13 @@
  *        cgroup-charges reads PATH      reads a private mapping of the whole file
  *        cgroup-charges writes PATH     writes to it
  *        cgroup-charges grows           touches as many MiB more as each line of standard input says
+ *        cgroup-charges computes N      N threads compute for as many ms as each line of its input says; it
+ *                                       says how much CPU time they had
+ *        cgroup-charges owes MIB N      N threads compute for ever, after the first one has spent much time
+ *                                       in one system call
  */
 #include "guest.h"
+#include <pthread.h>
 
 static char *touched(long mib)
 {
@@ -80,6 +85,62 @@ static int grows(void)
 	return 0;
 }
 
+static long us_of(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void *compute_until(void *end)
+{
+	volatile long x = 0;
+
+	while (us_of(CLOCK_MONOTONIC) < *(long *)end)
+		for (int i = 0; i < 2000; i++)
+			x += i;
+	return NULL;
+}
+
+static int computes(int threads)
+{
+	pthread_t others[16];
+	char line[32];
+
+	printf("ready\n");
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin)) {
+		long had = us_of(CLOCK_PROCESS_CPUTIME_ID), start = us_of(CLOCK_MONOTONIC), end = start + 1000 * atol(line);
+
+		for (int i = 1; i < threads; i++)
+			pthread_create(&others[i], NULL, compute_until, &end);
+		compute_until(&end);
+		for (int i = 1; i < threads; i++)
+			pthread_join(others[i], NULL);
+		had = us_of(CLOCK_PROCESS_CPUTIME_ID) - had;
+		printf("%ld us of %ld\n", had, us_of(CLOCK_MONOTONIC) - start);
+		fflush(stdout);
+	}
+	return 0;
+}
+
+static int owes(long mib, int threads)
+{
+	long end = LONG_MAX;
+	pthread_t other;
+	char line[32];
+
+	for (int i = 1; i < threads; i++)
+		pthread_create(&other, NULL, compute_until, &end);
+	printf("ready\n");
+	fflush(stdout);
+	fgets(line, sizeof(line), stdin);
+	mmap(NULL, mib << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	compute_until(&end);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 4 && !strcmp(argv[1], "forks"))
@@ -92,5 +153,9 @@ int main(int argc, char **argv)
 		return maps(argv[2], 1);
 	if (argc == 2 && !strcmp(argv[1], "grows"))
 		return grows();
+	if (argc == 3 && !strcmp(argv[1], "computes"))
+		return computes(atoi(argv[2]));
+	if (argc == 4 && !strcmp(argv[1], "owes"))
+		return owes(atol(argv[2]), atoi(argv[3]));
 	return 2;
 }

@@ -1,69 +1,49 @@
 //! Control groups: how many pages the programs of each have, and how many they may have
 //! (`memory.max`; Linux' Documentation/admin-guide/cgroup-v2.rst, "Memory Ownership").
 //!
-//! Only groups with a limit are here. One is named by its [`Tag`], which each page that is charged
-//! to it keeps: whoever shares a page or gives it back need not know who made it. A page is charged to
-//! a group and all those above it. A group below other ones than before is another entry, so
-//! what a page is charged to does not change until it is free.
+//! A page keeps the [`Tag`] of the group that it is charged to: whoever shares it or gives it back need not know
+//! who made it. It is charged to that group and all those above it.
 
+use crate::grouptable::{Limited, Table};
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::request::GROUPS_MAX as DEPTH_MAX;
 
-/// Groups that an instance knows at a time.
-pub const GROUPS_MAX: usize = 1023;
+pub use crate::grouptable::{GROUPS_MAX, NOBODY, Tag};
 
-/// So many of them may be there for one user's programs but root's: nobody uses them up for others.
-pub const GROUPS_PER_USER: usize = 64;
-
-/// Index of a group, counted from 1.
-pub type Tag = u16;
-
-/// The tag of what is charged to nobody.
-pub const NOBODY: Tag = 0;
-
-/// The groups of an instance.
+/// The groups of an instance that limit memory.
 #[derive(Debug)]
-pub struct Groups {
-    entries: [Entry; GROUPS_MAX],
-}
+pub struct Groups(Table<Pages>);
 
-/// Alone on its cache line: CPUs that serve different groups do not meet there.
+/// Pages of a group.
 #[derive(Debug)]
-#[repr(align(64))]
-struct Entry {
-    /// Linux' number for it; 0: not used yet.
-    id: AtomicU64,
-    /// Tag of the next one above that has a limit.
-    above: AtomicU64,
-    /// The user for whose program it came to be here.
-    user: AtomicU64,
-    /// Spaces in it and below.
-    members: AtomicU64,
-    /// Pages charged to it.
+pub struct Pages {
+    /// Charged to it.
     used: AtomicU64,
-    /// Pages it may have.
+    /// That it may have.
     limit: AtomicU64,
 }
 
-impl Entry {
-    const fn new() -> Entry {
-        Entry {
-            id: AtomicU64::new(0),
-            above: AtomicU64::new(0),
-            user: AtomicU64::new(0),
-            members: AtomicU64::new(0),
-            used: AtomicU64::new(0),
-            limit: AtomicU64::new(0),
-        }
+impl Limited for Pages {
+    type Limit = u64;
+    const UNUSED: Pages = Pages { used: AtomicU64::new(0), limit: AtomicU64::new(0) };
+
+    fn reset(&self) {} // nothing is in use
+
+    fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
-    fn above(&self) -> Tag {
-        self.above.load(Ordering::Relaxed) as Tag
+    fn is_unused(&self) -> bool {
+        self.used.load(Ordering::Acquire) == 0
     }
+}
 
-    /// Nobody is in it, and no page is left: it may become another one.
-    fn is_free(&self) -> bool {
-        self.members.load(Ordering::Acquire) == 0 && self.used.load(Ordering::Acquire) == 0
+impl Deref for Groups {
+    type Target = Table<Pages>;
+
+    fn deref(&self) -> &Table<Pages> {
+        &self.0
     }
 }
 
@@ -72,72 +52,7 @@ impl Groups {
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Groups {
-        Groups { entries: [const { Entry::new() }; GROUPS_MAX] }
-    }
-
-    fn entry(&self, tag: Tag) -> Option<&Entry> {
-        self.entries.get(usize::from(tag).checked_sub(1)?)
-    }
-
-    /// A group and those above it.
-    fn chain(&self, tag: Tag) -> impl Iterator<Item = (Tag, &Entry)> {
-        let mut next = tag;
-        core::iter::from_fn(move || {
-            let tag = next;
-            let entry = self.entry(tag)?;
-            next = entry.above();
-            Some((tag, entry))
-        })
-    }
-
-    /// A space of `user` enters the innermost of `groups`: Linux' numbers, and limits in pages, the
-    /// innermost first; number 0 is none. They have these limits from now on. One caller at a time.
-    /// `None`: there are too many.
-    pub fn enter(&self, user: u32, groups: &[(u64, u64)]) -> Option<Tag> {
-        let mut tag = NOBODY;
-        for &(id, limit) in groups.iter().rev().filter(|group| group.0 != 0) {
-            tag = self.find_or_make(user, id, tag)?;
-            let entry = self.entry(tag)?;
-            entry.limit.store(limit, Ordering::Relaxed);
-        }
-        for (_, entry) in self.chain(tag) {
-            entry.members.fetch_add(1, Ordering::Relaxed);
-        }
-        Some(tag)
-    }
-
-    /// The space that [entered](Self::enter) leaves it again: it charges it no more.
-    pub fn leave(&self, tag: Tag) {
-        for (_, entry) in self.chain(tag) {
-            entry.members.fetch_sub(1, Ordering::Release);
-        }
-    }
-
-    fn find_or_make(&self, user: u32, id: u64, above: Tag) -> Option<Tag> {
-        let is_it = |e: &Entry| e.id.load(Ordering::Relaxed) == id && e.above() == above;
-        let at = self
-            .entries
-            .iter()
-            .position(is_it)
-            .or_else(|| self.make(u64::from(user), id, above))?;
-        Some(at as Tag + 1)
-    }
-
-    fn make(&self, user: u64, id: u64, above: Tag) -> Option<usize> {
-        let his = |e: &&Entry| e.user.load(Ordering::Relaxed) == user && !e.is_free();
-        if user != 0 && self.entries.iter().filter(his).count() >= GROUPS_PER_USER {
-            return None;
-        }
-        // Not one that this very call has found and not entered yet.
-        let free = |(i, e): (usize, &Entry)| {
-            e.is_free() && !self.chain(above).any(|(tag, _)| usize::from(tag) == i + 1)
-        };
-        let at = self.entries.iter().enumerate().position(free)?;
-        let entry = &self.entries[at];
-        entry.id.store(id, Ordering::Relaxed);
-        entry.user.store(user, Ordering::Relaxed);
-        entry.above.store(u64::from(above), Ordering::Relaxed);
-        Some(at)
+        Groups(Table::new())
     }
 
     /// Charges pages to a group that the caller is in.
@@ -145,10 +60,10 @@ impl Groups {
     /// # Errors
     /// They are beyond the limit of this group, it or one above: nothing is charged.
     pub fn charge(&self, tag: Tag, pages: u64) -> Result<(), Tag> {
-        for (at, entry) in self.chain(tag) {
-            let used = entry.used.fetch_add(pages, Ordering::Relaxed) + pages;
-            if used > entry.limit.load(Ordering::Relaxed) {
-                entry.used.fetch_sub(pages, Ordering::Release);
+        for (at, group) in self.chain(tag) {
+            let used = group.used.fetch_add(pages, Ordering::Relaxed) + pages;
+            if used > group.limit.load(Ordering::Relaxed) {
+                group.used.fetch_sub(pages, Ordering::Release);
                 for (_, below) in self.chain(tag).take_while(|&(below, _)| below != at) {
                     below.used.fetch_sub(pages, Ordering::Release);
                 }
@@ -160,10 +75,8 @@ impl Groups {
 
     /// Pages that were [charged](Self::charge) are free.
     pub fn uncharge(&self, tag: Tag, pages: u64) {
-        let mut next = tag;
-        while let Some(entry) = self.entry(next) {
-            next = entry.above(); // before its last page is gone, and it may be another one
-            entry.used.fetch_sub(pages, Ordering::Release);
+        for (_, group) in self.chain(tag) {
+            group.used.fetch_sub(pages, Ordering::Release);
         }
     }
 
@@ -174,17 +87,11 @@ impl Groups {
         used >= limit
     }
 
-    /// Whether what is charged to `tag` is charged to `group`, too.
-    #[must_use]
-    pub fn is_within(&self, tag: Tag, group: Tag) -> bool {
-        self.chain(tag).any(|(tag, _)| tag == group)
-    }
-
     /// Pages that a group has, and may have.
     #[must_use]
     pub fn usage(&self, tag: Tag) -> [u64; 2] {
-        self.entry(tag).map_or([0, u64::MAX], |e| {
-            [e.used.load(Ordering::Relaxed), e.limit.load(Ordering::Relaxed)]
+        self.get(tag).map_or([0, u64::MAX], |g| {
+            [g.used.load(Ordering::Relaxed), g.limit.load(Ordering::Relaxed)]
         })
     }
 }
@@ -199,6 +106,7 @@ pub fn from_words(words: &[u64]) -> [(u64, u64); DEPTH_MAX] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grouptable::GROUPS_PER_USER;
     use proptest::prelude::*;
     use std::thread;
     use std::vec::Vec;

@@ -12,6 +12,7 @@ extern crate std;
 
 pub mod account;
 pub mod addr;
+pub mod bandwidth;
 pub mod buddy;
 pub mod cputimer;
 pub mod debugregs;
@@ -21,6 +22,7 @@ pub mod errno;
 pub mod fair;
 pub mod futex;
 pub mod groups;
+pub mod grouptable;
 pub mod limits;
 pub mod machinecheck;
 pub mod mempolicy;

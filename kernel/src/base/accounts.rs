@@ -10,7 +10,8 @@
 //! Root is charged and not limited. Limits are `hanare boot --user-limits`.
 //!
 //! A program's pages are also charged to its control group, if that has a limit (`memory.max`), each
-//! page once, however many share it (`core::groups`). As on Linux that binds root, too.
+//! page once, however many share it (`core::groups`); its CPU time to that which limits it
+//! (`cpu.max`, `core::bandwidth`, `sched::quota`). As on Linux both bind root, too.
 
 use crate::base::frames::{self, GROUPS, NoPage};
 use crate::base::heap;
@@ -18,10 +19,13 @@ use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use hanare_abi::boot::BELL_BYTES;
+use hanare_abi::request::MEMORY_GROUPS_WORDS;
 use hanare_core::account::Sum;
+use hanare_core::bandwidth::{self, Bandwidths, Limit};
 use hanare_core::errno::{self, Result};
-use hanare_core::groups::{NOBODY, Tag};
+use hanare_core::groups::{self, NOBODY, Tag};
 use hanare_core::userlimits::UserLimits;
+use hanare_hal::shared;
 use spin::{Mutex, Once};
 
 /// Who is limited by nothing.
@@ -160,41 +164,61 @@ pub struct Account {
     group: Mutex<Tag>,
     /// The group for whose limit it was refused a page.
     refused_by: AtomicU16,
+    /// The control group that its CPU time is charged to.
+    cpu_group: AtomicU16,
 }
 
-/// One that enters or changes its control group at a time.
+/// Control groups that are charged for CPU time, in cycles of the TSC.
+pub static BANDWIDTHS: Bandwidths = Bandwidths::new();
+
+/// One that enters or changes its control groups at a time.
 static ENTERING: Mutex<()> = Mutex::new(());
 
 impl Account {
-    /// Of a new space of a user, in the innermost of these control groups (see `Groups::enter`).
+    /// Of a new space of a user, in these control groups (see [`enter`](Self::enter)).
     ///
     /// # Errors
     /// `ENOMEM`. `EAGAIN`: there are too many control groups.
-    pub fn of(uid: u32, groups: &[(u64, u64)]) -> Result<Arc<Account>> {
-        let (group, refused_by) = (Mutex::new(NOBODY), AtomicU16::new(NOBODY));
+    pub fn of(uid: u32, groups: &[u64]) -> Result<Arc<Account>> {
+        let (group, refused_by, cpu_group) =
+            (Mutex::new(NOBODY), AtomicU16::new(NOBODY), AtomicU16::new(NOBODY));
         let new = heap::arc(Account {
             user: User::of(uid)?,
             kernel: Sum::default(),
             memory: Sum::default(),
             group,
             refused_by,
+            cpu_group,
         })?;
         new.enter(groups)?;
         Ok(new)
     }
 
-    /// It is in the innermost of these control groups from now on; what was charged stays where it is.
+    /// It is in these control groups from now on, given as a request's words (`GROUPS_WORD`); what was charged
+    /// stays where it is. Who does this for one space does it alone.
     ///
     /// # Errors
     /// `EAGAIN`: there are too many.
-    pub fn enter(&self, groups: &[(u64, u64)]) -> Result<()> {
-        let entered = {
+    pub fn enter(&self, words: &[u64]) -> Result<()> {
+        let (memory, cpu) = words.split_at_checked(MEMORY_GROUPS_WORDS).ok_or(errno::EINVAL)?;
+        let limits = bandwidth::from_words(cpu)
+            .map(|(id, limit)| if binds(limit) { (id, in_cycles(limit)) } else { (0, limit) });
+        let (entered, cpu_entered) = {
             let _one = ENTERING.lock();
-            GROUPS.enter(self.user.uid, groups).ok_or(errno::EAGAIN)?
+            let entered =
+                GROUPS.enter(self.user.uid, &groups::from_words(memory)).ok_or(errno::EAGAIN)?;
+            let cpu_entered = BANDWIDTHS.enter(self.user.uid, &limits);
+            (entered, cpu_entered.ok_or_else(|| GROUPS.leave(entered)).map_err(|()| errno::EAGAIN)?)
         };
         let left = core::mem::replace(&mut *self.group.lock(), entered);
         GROUPS.leave(left);
+        BANDWIDTHS.leave(self.cpu_group.swap(cpu_entered, Ordering::Relaxed));
         Ok(())
+    }
+
+    /// The control group that its CPU time is charged to.
+    pub fn cpu_group(&self) -> Tag {
+        self.cpu_group.load(Ordering::Relaxed)
     }
 
     /// Whether its pages are charged to a control group.
@@ -330,7 +354,19 @@ impl Drop for Account {
         self.user.kernel.fetch_sub(self.kernel.charged(), Ordering::Relaxed);
         self.user.memory.fetch_sub(self.memory.charged(), Ordering::Relaxed);
         GROUPS.leave(*self.group.get_mut());
+        BANDWIDTHS.leave(self.cpu_group());
     }
+}
+
+/// Whether a limit in µs is less than all CPUs of the instance.
+fn binds(limit: Limit) -> bool {
+    limit.quota < limit.period.saturating_mul(shared::params().cpu_count.into())
+}
+
+fn in_cycles(limit: Limit) -> Limit {
+    let cycles =
+        |us: u64| hanare_core::time::ns_to_ticks(us.saturating_mul(1000), shared::params().tsc_khz);
+    Limit { quota: cycles(limit.quota), period: cycles(limit.period) }
 }
 
 /// What an address space has, bytes.

@@ -22,7 +22,6 @@ use hanare_abi::request::{CHILD_WORDS, GROUPS_WORD, USER_WORD};
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
-use hanare_core::groups;
 use hanare_hal::{memory, percpu};
 use hanare_ikc::SlotRef;
 use spin::Mutex;
@@ -76,10 +75,7 @@ impl Space {
     /// The account that the words of `REQUEST_SPACE_OPEN` name.
     pub fn account_of(words: &[u64]) -> Result<Arc<Account>> {
         let user = words.get(USER_WORD).copied().ok_or(errno::EINVAL)?;
-        Account::of(
-            user as u32,
-            &groups::from_words(words.get(GROUPS_WORD..USER_WORD).unwrap_or_default()),
-        )
+        Account::of(user as u32, words.get(GROUPS_WORD..USER_WORD).unwrap_or_default())
     }
 
     /// A space with the memory `mm`, whose home is the calling CPU. `cpus` and `words` as of

@@ -182,6 +182,16 @@ impl ProcessSpace {
         }
     }
 
+    /// Its control groups are others, or have other limits: its threads look.
+    ///
+    /// # Errors
+    /// See [`Account::enter`](crate::base::accounts::Account::enter).
+    pub fn enter_groups(&self, words: &[u64]) -> Result<()> {
+        self.account.enter(words)?;
+        self.processes().for_each(|p| p.kick_all());
+        Ok(())
+    }
+
     /// The last thread of `process` is gone (`is_deserted`), whose proxy is gone or going.
     pub fn process_ended(&self, process: &Arc<Process>) {
         if self.is_closed() {

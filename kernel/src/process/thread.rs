@@ -159,11 +159,11 @@ impl Thread {
         let _charge = process.account.charge(bytes as u64 + stacks::BYTES).ok()?;
         let bell = process.bell(slot_index)?;
         let stack = Stack::new()?;
-        let sigmask = process.start_mask();
+        let (sigmask, account) = (process.start_mask(), process.account.clone());
         Some(Arc::new_cyclic(|weak: &Weak<Thread>| Thread {
             // The queue holds the thread while it starts, so the pointer stays good.
             port: Port::new(
-                Task::new(weak.clone(), bell, stack, start, weak.as_ptr() as usize),
+                Task::new(weak.clone(), account, bell, stack, start, weak.as_ptr() as usize),
                 slot_index,
                 slot,
             ),
@@ -318,6 +318,10 @@ impl Runs for Thread {
 
     fn must_end(&self) -> bool {
         Thread::must_end(self)
+    }
+
+    fn is_wanted(&self) -> bool {
+        Thread::must_end(self) || Runs::is_awaited(self) || Thread::has_signal(self)
     }
 
     fn ids(&self) -> (u32, u32) {

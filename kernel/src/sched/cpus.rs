@@ -534,11 +534,15 @@ fn arm_timer(user: bool) {
     } else {
         c.slice_end = NEVER;
     }
-    if user {
+    if user && let Some(thread) = &c.current {
         next = next.min(turns::rest_end());
-    }
-    if user && let Some(ns) = c.current.as_ref().and_then(|t| t.cpu_timer_ns()) {
-        next = next.min(deadline(ns.max(CPU_TIMER_NS)));
+        if let Some(ns) = thread.cpu_timer_ns() {
+            next = next.min(deadline(ns.max(CPU_TIMER_NS)));
+        }
+        match thread.task().time_left() {
+            Ok(left) => next = next.min(now.saturating_add(left)),
+            Err(_) => request_attention(), // it goes by `wait::for_quota`
+        }
     }
     if next == c.timer {
         return;

@@ -4,14 +4,17 @@
 
 #![allow(unsafe_code)] // interior state that only the owning CPU touches
 
+use crate::base::accounts::Account;
 use crate::base::counts::Counts;
 use crate::base::stacks::Stack;
 use crate::base::time::NEVER;
 use crate::sched::cpu_mask::CpuMask;
+use crate::sched::quota;
 use alloc::sync::{Arc, Weak};
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use hanare_core::bandwidth::Allowance;
 use hanare_hal::context::Context;
 use hanare_hal::cpu;
 use hanare_hal::fpu::FpuState;
@@ -61,6 +64,8 @@ pub trait Runs: Send + Sync {
     fn leaves_registers(&self);
     /// Whether it has to leave whatever it waits for.
     fn must_end(&self) -> bool;
+    /// Whether it has something to do on its way to user mode, though it may not go there.
+    fn is_wanted(&self) -> bool;
     /// Linux' id of its thread, and the id of its space, for the log and for Linux.
     fn ids(&self) -> (u32, u32);
 }
@@ -93,6 +98,10 @@ pub struct Task {
     pub bell: u32,
     /// TSC value at which it wants to look again, while it waits.
     pub deadline: AtomicU64,
+    /// To whose control group its CPU time is charged.
+    account: Arc<Account>,
+    /// CPU time that the group has granted it.
+    allowance: Allowance,
     /// TSC cycles spent running (without those since `since`).
     user_cycles: AtomicU64,
     /// TSC cycles spent waiting for Linux with the CPU kept.
@@ -115,6 +124,7 @@ impl Task {
     /// Of a thread `whole`, which begins in `start(argument)`.
     pub fn new(
         whole: Weak<dyn Runs>,
+        account: Arc<Account>,
         bell: u32,
         stack: Stack,
         start: extern "C" fn(usize) -> !,
@@ -131,6 +141,8 @@ impl Task {
             is_told: AtomicBool::new(false),
             bell,
             deadline: AtomicU64::new(NEVER),
+            account,
+            allowance: Allowance::default(),
             user_cycles: AtomicU64::new(0),
             system_cycles: AtomicU64::new(0),
             counts: Counts::default(),
@@ -195,11 +207,15 @@ impl Task {
         self.since.store(now, Ordering::Relaxed);
     }
 
-    /// It does not run any more.
+    /// It does not run any more. Others of its control group may have what it has not used.
+    #[inline]
     pub fn end_run(&self, now: u64) {
         let since = self.since.swap(0, Ordering::Relaxed);
         if since != 0 {
             self.user_cycles.fetch_add(now.saturating_sub(since), Ordering::Relaxed);
+        }
+        if self.allowance.has_group() {
+            self.give_time_back();
         }
     }
 
@@ -211,6 +227,40 @@ impl Task {
             self.user_cycles.load(Ordering::Relaxed) + running,
             self.system_cycles.load(Ordering::Relaxed),
         )
+    }
+
+    /// For how many cycles it may go on in user mode; `u64::MAX`: for ever.
+    ///
+    /// # Errors
+    /// Its control group has no CPU time before this TSC value.
+    #[inline]
+    pub fn time_left(&self) -> Result<u64, u64> {
+        if !quota::concerns(&self.allowance, &self.account) {
+            return Ok(u64::MAX);
+        }
+        self.renew_time()
+    }
+
+    /// Whether its control group has CPU time now.
+    pub fn has_time(&self) -> bool {
+        quota::has_time(&self.account)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn renew_time(&self) -> Result<u64, u64> {
+        quota::renew(&self.allowance, &self.account, self.cycles_used())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_time_back(&self) {
+        quota::settle(&self.allowance, self.cycles_used());
+    }
+
+    fn cycles_used(&self) -> u64 {
+        let (user, system) = self.cycles();
+        user + system
     }
 
     /// Says what it waits for, until `None`.

@@ -98,6 +98,40 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
     me.begin_run(now);
 }
 
+/// A thread whose control group has no CPU time left.
+struct Throttled<'a>(&'a Task, u64);
+
+impl Wait for Throttled<'_> {
+    fn ready(&self) -> bool {
+        cpu::rdtsc() >= self.1 || self.0.runs().is_wanted() || self.0.has_time()
+    }
+    fn announce(&self, _: bool) {}
+    fn is_told(&self) -> bool {
+        true // a new limit kicks, too
+    }
+    fn deadline(&self) -> u64 {
+        self.1
+    }
+}
+
+/// On the way to user mode: waits if the control group of the running thread has no CPU time left,
+/// until it has some, or until the thread is wanted. It comes by again before user mode.
+#[inline]
+pub fn for_quota() {
+    if let Err(until) = current().time_left() {
+        throttle(until);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn throttle(until: u64) {
+    let me = current();
+    if !me.runs().is_wanted() {
+        wait(&Throttled(me, until), 0);
+    }
+}
+
 /// Gives the CPU away until `what` is ready, or halts it.
 fn block(me: &Task, what: &dyn Wait) {
     me.deadline.store(what.deadline(), Ordering::Relaxed);

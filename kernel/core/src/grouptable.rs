@@ -1,0 +1,171 @@
+//! The table of the control groups that limit something: which there are, and which is above which.
+//! What they limit, and how much of it is in use, is the business of [`crate::groups`] (memory) and
+//! [`crate::bandwidth`] (CPU time).
+//!
+//! Only groups with a limit are here. One is named by its [`Tag`]. A group below other ones than before is
+//! another entry, so what is above a tag does not change as long as somebody uses it.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Groups that an instance knows at a time.
+pub const GROUPS_MAX: usize = 1023;
+
+/// So many of them may be there for one user's programs but root's: nobody uses them up for others.
+pub const GROUPS_PER_USER: usize = 64;
+
+/// Index of a group, counted from 1.
+pub type Tag = u16;
+
+/// The tag of what is charged to nobody.
+pub const NOBODY: Tag = 0;
+
+/// What a group limits.
+pub trait Limited {
+    /// How much its members may have.
+    type Limit: Copy;
+    /// Nothing is in use.
+    const UNUSED: Self;
+
+    /// The entry becomes another group's.
+    fn reset(&self);
+
+    /// Takes a limit, as it is now.
+    fn set_limit(&self, limit: Self::Limit);
+
+    /// Whether the entry may become another group's once it has no members.
+    fn is_unused(&self) -> bool;
+}
+
+/// Groups that limit a `T`.
+#[derive(Debug)]
+pub struct Table<T> {
+    entries: [Entry<T>; GROUPS_MAX],
+}
+
+/// Alone on its cache line: CPUs that serve different groups do not meet there.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Entry<T> {
+    /// Linux' number for it; 0: not used yet.
+    id: AtomicU64,
+    /// Tag of the next one above that has a limit.
+    above: AtomicU64,
+    /// The user for whose program it came to be here.
+    user: AtomicU64,
+    /// Spaces in it and below.
+    members: AtomicU64,
+    of: T,
+}
+
+impl<T: Limited> Entry<T> {
+    fn above(&self) -> Tag {
+        self.above.load(Ordering::Relaxed) as Tag
+    }
+
+    /// It may become another one.
+    fn is_free(&self) -> bool {
+        self.members.load(Ordering::Acquire) == 0 && self.of.is_unused()
+    }
+}
+
+impl<T: Limited> Table<T> {
+    /// None.
+    #[must_use]
+    pub const fn new() -> Self {
+        let empty = [const {
+            Entry {
+                id: AtomicU64::new(0),
+                above: AtomicU64::new(0),
+                user: AtomicU64::new(0),
+                members: AtomicU64::new(0),
+                of: T::UNUSED,
+            }
+        }; GROUPS_MAX];
+        Table { entries: empty }
+    }
+
+    fn entry(&self, tag: Tag) -> Option<&Entry<T>> {
+        self.entries.get(usize::from(tag).checked_sub(1)?)
+    }
+
+    /// What a group limits.
+    pub fn get(&self, tag: Tag) -> Option<&T> {
+        self.entry(tag).map(|entry| &entry.of)
+    }
+
+    /// A group and those above it. Each next one is looked up before the one below is given out: that may become
+    /// another group's in the caller's hands.
+    pub fn chain(&self, tag: Tag) -> impl Iterator<Item = (Tag, &T)> {
+        self.entries_from(tag).map(|(tag, entry)| (tag, &entry.of))
+    }
+
+    fn entries_from(&self, tag: Tag) -> impl Iterator<Item = (Tag, &Entry<T>)> {
+        let mut next = tag;
+        core::iter::from_fn(move || {
+            let tag = next;
+            let entry = self.entry(tag)?;
+            next = entry.above();
+            Some((tag, entry))
+        })
+    }
+
+    /// A space of `user` enters the innermost of `groups`: Linux' numbers, and limits, the innermost first; number 0
+    /// is none. They have these limits from now on. One caller at a time. `None`: there are too many.
+    pub fn enter(&self, user: u32, groups: &[(u64, T::Limit)]) -> Option<Tag> {
+        let mut tag = NOBODY;
+        for &(id, limit) in groups.iter().rev().filter(|group| group.0 != 0) {
+            tag = self.find_or_make(user, id, tag)?;
+            self.get(tag)?.set_limit(limit);
+        }
+        for (_, entry) in self.entries_from(tag) {
+            entry.members.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(tag)
+    }
+
+    /// The space that [entered](Self::enter) leaves it again: it charges it no more.
+    pub fn leave(&self, tag: Tag) {
+        for (_, entry) in self.entries_from(tag) {
+            entry.members.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    fn find_or_make(&self, user: u32, id: u64, above: Tag) -> Option<Tag> {
+        let is_it = |e: &Entry<T>| e.id.load(Ordering::Relaxed) == id && e.above() == above;
+        let at = self
+            .entries
+            .iter()
+            .position(is_it)
+            .or_else(|| self.make(u64::from(user), id, above))?;
+        Some(at as Tag + 1)
+    }
+
+    fn make(&self, user: u64, id: u64, above: Tag) -> Option<usize> {
+        let his = |e: &&Entry<T>| e.user.load(Ordering::Relaxed) == user && !e.is_free();
+        if user != 0 && self.entries.iter().filter(his).count() >= GROUPS_PER_USER {
+            return None;
+        }
+        // Not one that this very call has found and not entered yet.
+        let is_above =
+            |i: usize| self.entries_from(above).any(|(tag, _)| usize::from(tag) == i + 1);
+        let at = self.entries.iter().enumerate().position(|(i, e)| e.is_free() && !is_above(i))?;
+        let entry = &self.entries[at];
+        entry.id.store(id, Ordering::Relaxed);
+        entry.user.store(user, Ordering::Relaxed);
+        entry.above.store(u64::from(above), Ordering::Relaxed);
+        entry.of.reset();
+        Some(at)
+    }
+
+    /// Whether what is charged to `tag` is charged to `group`, too.
+    #[must_use]
+    pub fn is_within(&self, tag: Tag, group: Tag) -> bool {
+        self.chain(tag).any(|(tag, _)| tag == group)
+    }
+}
+
+impl<T: Limited> Default for Table<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
