@@ -96,7 +96,17 @@ pub fn programs() -> Vec<Vec<Instruction>> {
         op(0x60, 4),
         op(0x16, 0),
     ];
-    vec![libseccomp, openssh, chromium, all, hanare_core::seccomp::worker::STRICT.to_vec()]
+    // The number goes through the index register.
+    let index = vec![
+        op(0x20, 0),
+        op(0x07, 0),
+        op(0x00, 9),
+        op(0x87, 0),
+        jump(0x15, 2, 0, 1),
+        op(0x06, ALLOW),
+        op(0x06, 0),
+    ];
+    vec![libseccomp, openssh, chromium, all, index, hanare_core::seccomp::worker::STRICT.to_vec()]
 }
 
 /// A program as an input that [`read`] reads as it is, behind `head`.

@@ -57,9 +57,11 @@ fn check(input: &[u8]) {
         Program::new(worker).expect("Linux takes it")
     };
     let (worker, nothing) = (filter(&program), filter(&[end(action::KILL_PROCESS)]));
-    // Numbers of which something can be said, and the input's.
+    // Numbers of which something can be said, the input's, and those that the program knows.
     let numbers = [data.number, data.number % NUMBERS, NUMBERS - 1, NUMBERS, 1 << 30, u32::MAX];
-    for call in numbers.map(|number| Data { number, ..data }) {
+    let compared = program.iter().filter(|i| i.code & 7 == 5).map(|i| i.k).take(8);
+    for number in numbers.into_iter().chain(compared) {
+        let call = Data { number, ..data };
         same_or_narrower(&program, &worker, &nothing, &call);
     }
 }
