@@ -59,7 +59,7 @@ pub fn text(structure: Structure, bytes: &[u8]) -> String {
             let field = |index: usize| {
                 let field = &bytes[index * 65..(index + 1) * 65];
                 let text = field.split(|&byte| byte == 0).next().unwrap_or_default();
-                super::format::quoted(text, text.len())
+                quoted(text, text.len())
             };
             format!("{{sysname={}, nodename={}, ...}}", field(0), field(1))
         }
