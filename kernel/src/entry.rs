@@ -1,11 +1,12 @@
 //! From the hardware layer into the kernel: system calls, exceptions, interrupts.
 
+use crate::calls::dispatch;
 use crate::gate::debugregs::{self, Cause};
 use crate::gate::{observe, ptrace, rseq};
+use crate::mm;
 use crate::process::thread;
 use crate::sched::{cpus, machinecheck, panic, wait};
 use crate::signal::{signals, unhandled};
-use crate::{calls, mm};
 use core::sync::atomic::Ordering;
 use hanare_hal::apic;
 use hanare_hal::traps::{self, Handlers, NO_CALL, Regs, vector};
@@ -22,7 +23,7 @@ pub static HANDLERS: Handlers = Handlers {
 };
 
 fn syscall(regs: &mut Regs) -> bool {
-    calls::entry(regs);
+    dispatch::entry(regs);
     // Registers that came from elsewhere (sigreturn, exec) are all to be restored;
     // the fast return loses two of them.
     leave(regs) && regs.orig_rax != NO_CALL

@@ -1,7 +1,7 @@
 //! The LWK: a kernel that runs unmodified Linux programs on CPUs and memory
 //! taken from a running Linux, and delegates what it does not serve itself.
 //!
-//! Start at [`start`]; a system call enters at [`calls::entry`]; what Linux
+//! Start at [`start`]; a system call enters at [`calls::dispatch::entry`]; what Linux
 //! asks of us arrives at [`requests::serve`].
 #![no_std]
 #![no_main]

@@ -40,6 +40,12 @@ pub struct Regs {
 }
 
 impl Regs {
+    /// The six arguments of a system call.
+    #[must_use]
+    pub fn arguments(&self) -> [u64; 6] {
+        [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+
     /// Whether these are registers of user mode.
     pub fn is_user(&self) -> bool {
         self.cs & 3 == 3

@@ -13,4 +13,5 @@ pub mod pages;
 pub mod quarantine;
 pub mod stacks;
 pub mod time;
+pub mod user;
 pub mod usermemory;

@@ -6,7 +6,7 @@
 //! becomes of one that is blocked is Linux' doing.
 
 use crate::base::heap;
-use crate::calls::put;
+use crate::base::user::put;
 use crate::link::delegate;
 use crate::process::cputime::{self, CpuClock};
 use crate::process::thread;

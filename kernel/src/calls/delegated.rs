@@ -7,7 +7,7 @@ use crate::link::delegate;
 use crate::mm::limits;
 use crate::process::thread;
 use crate::process::workers;
-use crate::process::{Ids, Process, cputime, rights, timens, waited};
+use crate::process::{cputime, rights, timens, waited};
 use crate::signal::restart::Interrupted;
 use crate::signal::{pending, signals, unhandled};
 use core::sync::atomic::Ordering;
@@ -25,10 +25,6 @@ mod number {
     pub const TGKILL: u16 = 234;
     pub const RT_SIGTIMEDWAIT: u16 = 128;
     pub const RT_TGSIGQUEUEINFO: u16 = 297;
-    pub const GETUID: u32 = 102;
-    pub const GETGID: u32 = 104;
-    pub const GETEUID: u32 = 107;
-    pub const GETEGID: u32 = 108;
     pub const PSELECT6: u16 = 270;
     pub const PPOLL: u16 = 271;
     pub const IO_PGETEVENTS: u16 = 333;
@@ -113,7 +109,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
             me.is_apart.store(true, Ordering::Relaxed); // of which execve has to know
         }
         Hook::Wait if thread::current().process.traces.load(Ordering::Relaxed) => {
-            return ptrace::wait(row, args);
+            return ptrace::wait(row, args, forward);
         }
         _ => {}
     }
@@ -121,7 +117,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
     match hook {
         Hook::Credentials => {
             workers::rights_changed(thread::current());
-            refresh_ids();
+            rights::refresh_ids();
             time_namespace(row, &args);
         }
         Hook::Attributes => workers::attributes_changed(thread::current()),
@@ -314,14 +310,6 @@ pub fn interruptible(mask: SigSet, argument: u64, size: usize) -> Result<u64> {
     Ok(scratch + 8)
 }
 
-/// Asks Linux for the running thread's users and groups, which are told without it.
-pub fn refresh_ids() {
-    let ask = |nr| delegate::linux(nr, [0; 6]).unwrap_or(0) as u32;
-    let ids = [number::GETUID, number::GETEUID, number::GETGID, number::GETEGID].map(ask);
-    let [uid, euid, gid, egid] = ids;
-    *thread::current().ids.lock() = Ids { uid, euid, gid, egid };
-}
-
 /// unshare(CLONE_NEWTIME) is for the children to come and, in newer Linux, the next program;
 /// setns at once.
 fn time_namespace(row: &Row, args: &[u64; 6]) {
@@ -336,28 +324,15 @@ fn time_namespace(row: &Row, args: &[u64; 6]) {
     }
 }
 
-const READ_IMPLIES_EXEC: u32 = 0x40_0000;
-/// `personality` that changes nothing.
-const ONLY_ASKS: u32 = !0;
-
 /// What execve and the memory calls will look at.
 fn personality(wanted: u32) {
     const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
     let thread = thread::current();
     workers::attributes_changed(thread);
-    if wanted != ONLY_ASKS {
+    if wanted != rights::ONLY_ASKS {
         let mut id = thread.process.identity.lock();
         id.no_random = wanted & ADDR_NO_RANDOMIZE != 0;
-        id.read_implies_exec = wanted & READ_IMPLIES_EXEC != 0;
-    }
-}
-
-/// READ_IMPLIES_EXEC ends with the program, also where Linux keeps it.
-pub fn forget_read_implies_exec(p: &Process) {
-    const PERSONALITY: u32 = 135;
-    let set = core::mem::take(&mut p.identity.lock().read_implies_exec);
-    if set && let Ok(now) = delegate::linux(PERSONALITY, [ONLY_ASKS.into(), 0, 0, 0, 0, 0]) {
-        let _ = delegate::linux(PERSONALITY, [now & !u64::from(READ_IMPLIES_EXEC), 0, 0, 0, 0, 0]);
+        id.read_implies_exec = wanted & rights::READ_IMPLIES_EXEC != 0;
     }
 }
 

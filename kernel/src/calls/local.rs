@@ -1,8 +1,9 @@
 //! Calls served here.
 
-use super::{arguments, machine, mempolicy, put};
+use crate::base::user::put;
 use crate::base::{heap, time};
 use crate::calls::{aio, madvise, mlock, mmap, mremap, seccomp, shm, sleep};
+use crate::calls::{machine, mempolicy};
 use crate::gate::rseq;
 use crate::link::delegate;
 use crate::process::clone::{self, Request};
@@ -12,7 +13,6 @@ use crate::process::target::{self, Target};
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::usage::Usage;
-use crate::process::workers;
 use crate::process::{Ids, NOT_MAPPED, Process, cputime, exec, futex, rights, share, timens};
 use crate::sched::cpu_mask::CpuMask;
 use crate::sched::cpus;
@@ -36,7 +36,7 @@ const SYS_EXIT_GROUP: u32 = 231;
 
 /// Serves a call; `None` if `regs` were replaced (exec, sigreturn, exit).
 pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>> {
-    let a = arguments(regs);
+    let a = regs.arguments();
     let thread = thread::current();
     let p = &thread.process;
     Some(match call {
@@ -308,26 +308,7 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
 /// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
     crate::gate::ptrace::on_exit(thread::current(), (status as u32 & 0xff) << 8);
-    end_thread(SYS_EXIT_GROUP, status)
-}
-
-/// Ends the running thread; if it is the last one, the process by that last call.
-pub fn end_thread(last: u32, argument: u64) -> ! {
-    let thread = thread::current();
-    if thread.process.leave(thread) {
-        share::leave(thread);
-        futex::forget_empty_robust(thread);
-        if thread.robust_list.load(Ordering::Relaxed) == 0 {
-            thread.process.set_ending();
-            thread.process.release_parent(); // whose memory it does not touch any more
-        }
-        exit::by_last_call(last, [argument, 0, 0, 0, 0, 0]);
-        exit::thread(&thread.process, thread)
-    }
-    workers::rights_end(thread);
-    futex::release_robust(thread);
-    clone::clear_tid(thread);
-    exit::thread(&thread.process, thread)
+    exit::by_call(SYS_EXIT_GROUP, status)
 }
 
 /// set_robust_list(2). Linux knows the list too (`Slot::robust_list`), for ends that are

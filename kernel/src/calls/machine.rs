@@ -1,7 +1,7 @@
 //! Calls that ask about the machine: its memory is the LWK's.
 
-use super::put;
 use crate::base::frames;
+use crate::base::user::put;
 use hanare_core::errno::{self, Result};
 use zerocopy::IntoBytes;
 

@@ -1,7 +1,7 @@
 //! NUMA policies: remembered and told as Linux does, for the nodes of this instance.
 
-use super::put;
 use crate::base::frames;
+use crate::base::user::put;
 use crate::calls::rlimits;
 use crate::link::delegate;
 use crate::mm::limits;

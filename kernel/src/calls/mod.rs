@@ -1,89 +1,19 @@
-//! The system call entry: the table's row decides who serves a call.
+//! The handlers of the system call table's rows, a file for each family; `dispatch.rs` finds the row.
 
-mod aio;
+pub mod aio;
 pub mod clocktimers;
 pub mod delegated;
-mod local;
-mod machine;
-mod madvise;
-mod mempolicy;
-mod mlock;
-mod mmap;
-mod mremap;
-mod prctl;
-mod rlimits;
+pub mod dispatch;
+pub mod local;
+pub mod machine;
+pub mod madvise;
+pub mod mempolicy;
+pub mod mlock;
+pub mod mmap;
+pub mod mremap;
+pub mod prctl;
+pub mod rlimits;
 pub mod seccomp;
-mod shm;
+pub mod shm;
 pub mod sleep;
 pub mod waitv;
-
-pub use delegated::{forget_read_implies_exec, forward};
-pub use local::end_thread;
-
-use crate::gate::observe;
-use crate::process::thread;
-use hanare_core::errno::{self, Result};
-use hanare_core::syscalls::{self, Row, Service};
-use hanare_hal::traps::Regs;
-use hanare_hal::{percpu, shared, speculation, usercopy};
-use seccomp::Judged;
-
-/// The six arguments of a call.
-pub fn arguments(r: &Regs) -> [u64; 6] {
-    [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9]
-}
-
-/// A system call of the running thread. The result is put into `rax`.
-pub fn entry(regs: &mut Regs) {
-    // As Linux: the number is a 32-bit value.
-    let number = u64::from(regs.orig_rax as u32);
-    regs.orig_rax = number;
-    if thread::current().process.observed.is_on() {
-        return observe::call(regs);
-    }
-    serve(regs, number);
-}
-
-/// Serves a call; `None` if the registers are another context's afterwards.
-pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
-    if thread::current().seccomp.is_on() {
-        match seccomp::judge(regs) {
-            Judged::Allowed => {}
-            Judged::Answered => return Some(()),
-            Judged::Replaced => return None,
-        }
-    }
-    let Some(row) = syscalls::row(speculation::below(number, syscalls::NUMBERS as u64)) else {
-        regs.rax = errno::ENOSYS.as_return() as u64;
-        return Some(());
-    };
-    crate::debug!("{} {:x?}", row.name, arguments(regs));
-    let result = match row.service {
-        Service::Local(call) => {
-            shared::cpu(percpu::index()).count_local_call();
-            local::serve(call, row, regs)?
-        }
-        Service::Delegated(hook) => delegated::serve(row, hook, arguments(regs)),
-        Service::Refused(error, why) => refused(row, error, why),
-    };
-    crate::debug!("{} = {:x?}", row.name, result);
-    regs.rax = match result {
-        Ok(value) => value,
-        Err(e) => e.as_return() as u64,
-    };
-    Some(())
-}
-
-/// Writes a result to user memory.
-pub fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
-    usercopy::write(addr, bytes).map(|()| 0).map_err(|_| errno::EFAULT)
-}
-
-fn refused(row: &Row, error: errno::Errno, why: &str) -> Result<u64> {
-    crate::debug!(
-        "pid {}: {} refused: {why}",
-        thread::current().process.identity.lock().pid,
-        row.name
-    );
-    Err(error)
-}

@@ -1,5 +1,6 @@
 //! prctl(2): Linux' business but for what would hit the proxy instead of the program.
 
+use crate::base::user::put;
 use crate::calls::seccomp;
 use crate::process::thread;
 use crate::process::workers;
@@ -47,10 +48,10 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
         }
         option::GET_TSC => {
             let mode = if thread.no_tsc.load(Ordering::Relaxed) { TSC_SIGSEGV } else { TSC_ENABLE };
-            super::put(a[1], &(mode as u32).to_le_bytes())
+            put(a[1], &(mode as u32).to_le_bytes())
         }
         option::GET_TID_ADDRESS => {
-            super::put(a[1], &thread.clear_tid.load(Ordering::Relaxed).to_le_bytes())
+            put(a[1], &thread.clear_tid.load(Ordering::Relaxed).to_le_bytes())
         }
         option::SET_MM => Err(errno::EPERM),
         option::SET_VMA if a[1] == 0 && a[2].is_multiple_of(4096) => Ok(0), // names of memory are not shown

@@ -7,11 +7,12 @@
 
 use crate::base::accounts::Charge;
 use crate::base::heap;
-use crate::calls::{end_thread, rlimits};
+use crate::calls::rlimits;
 use crate::gate::coredump;
 use crate::link::delegate;
 use crate::mm::limits;
 use crate::process::Process;
+use crate::process::exit;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::workers;
@@ -148,7 +149,7 @@ pub fn judge(regs: &mut Regs) -> Judged {
     let thread = thread::current();
     match thread.seccomp.mode() {
         STRICT if matches!(regs.orig_rax, READ | WRITE | RT_SIGRETURN | EXIT) => Judged::Allowed,
-        STRICT => end_thread(OP_EXIT_SIGNAL, u64::from(signal::SIGKILL)),
+        STRICT => exit::by_call(OP_EXIT_SIGNAL, u64::from(signal::SIGKILL)),
         FILTER => filtered(thread, regs),
         _ => Judged::Allowed,
     }
@@ -175,7 +176,7 @@ fn filtered(thread: &Thread, regs: &mut Regs) -> Judged {
             Judged::Replaced
         }
         action::KILL_THREAD if thread.process.thread_count() > 1 => {
-            end_thread(OP_EXIT_SIGNAL, u64::from(signal::SIGSYS))
+            exit::by_call(OP_EXIT_SIGNAL, u64::from(signal::SIGSYS))
         }
         _ => {
             regs.rax = regs.orig_rax;

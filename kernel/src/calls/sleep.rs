@@ -1,6 +1,7 @@
 //! nanosleep(2), clock_nanosleep(2).
 
-use crate::calls::{self, put};
+use crate::base::user::put;
+use crate::calls::delegated;
 use crate::process::cputime::{self, CpuClock};
 use crate::process::thread;
 use crate::process::until::Until;
@@ -50,7 +51,7 @@ pub fn clock_nanosleep(row: &Row, a: &[u64; 6]) -> Result<u64> {
         Some(Clock::ProcessCpu) | None => match cputime::find(id) {
             Some(_) if cputime::is_own_thread(id) => return Err(errno::EINVAL),
             Some((process, clock)) => Kind::Cpu(process, clock),
-            None => return calls::forward(row, *a),
+            None => return delegated::forward(row, *a),
         },
         Some(Clock::ThreadCpu) if id < 0 => return Err(errno::EINVAL),
         // Clocks that can be read only.

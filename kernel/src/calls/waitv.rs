@@ -5,7 +5,7 @@
 //! program are private ones, and who wakes them here wakes them there, too.
 
 use crate::base::heap;
-use crate::calls;
+use crate::calls::delegated;
 use crate::process::Process;
 use crate::process::futex::{self, Sleeper, Word};
 use crate::process::thread;
@@ -51,7 +51,7 @@ pub fn futex_waitv(row: &Row, a: &[u64; 6]) -> Result<u64> {
     let on_linux: Vec<bool> =
         words.iter().map(|w| w.flags & PRIVATE == 0 && futex::is_linux(p, w.addr)).collect();
     if on_linux.iter().all(|&l| l) {
-        return calls::forward(row, *a);
+        return delegated::forward(row, *a);
     }
     let mixed = on_linux.contains(&true);
     let thread = thread::current();
@@ -132,7 +132,7 @@ fn wait_on_linux(row: &Row, a: &[u64; 6], words: &[Waiter], on_linux: &[bool]) -
     told.iter_mut().zip(kinds()).filter(|(_, linux)| !linux).for_each(|(w, _)| w.flags |= PRIVATE);
     let scratch = p.write_scratch(thread.slot_index, told.as_bytes());
     let result =
-        scratch.and_then(|scratch| calls::forward(row, [scratch, a[1], a[2], a[3], a[4], 0]));
+        scratch.and_then(|scratch| delegated::forward(row, [scratch, a[1], a[2], a[3], a[4], 0]));
     let local = words.iter().enumerate().zip(kinds()).filter(|(_, linux)| !linux).map(|(w, _)| w);
     match give_up(p, local) {
         Some(index) if result.is_err() => {

@@ -462,7 +462,7 @@ fn load(
     futex::release_robust(thread);
     unmap::unmap_all(&thread.caller());
     cputime::on_exec(p);
-    crate::calls::forget_read_implies_exec(p);
+    rights::forget_read_implies_exec(p);
     dispositions::on_exec();
     hold::at("exec-cleared");
     build(thread, program, interpreter, path, &argv, &envp, regs)

@@ -3,7 +3,7 @@
 use crate::gate::{observe, ptrace};
 use crate::link::delegate;
 use crate::process::thread::Thread;
-use crate::process::{Process, futex, share, thread as threads, workers};
+use crate::process::{Process, clone, futex, share, thread as threads, workers};
 use crate::sched::cpus;
 use crate::signal::signals;
 use alloc::sync::{Arc, Weak};
@@ -59,4 +59,23 @@ pub fn by_last_call(nr: u32, args: [u64; 6]) {
             thread(&me.process, me); // another thread's execve came first
         }
     });
+}
+
+/// Ends the running thread; if it is the last one, the process by that last call.
+pub fn by_call(last: u32, argument: u64) -> ! {
+    let me = threads::current();
+    if me.process.leave(me) {
+        share::leave(me);
+        futex::forget_empty_robust(me);
+        if me.robust_list.load(Ordering::Relaxed) == 0 {
+            me.process.set_ending();
+            me.process.release_parent(); // whose memory it does not touch any more
+        }
+        by_last_call(last, [argument, 0, 0, 0, 0, 0]);
+        thread(&me.process, me)
+    }
+    workers::rights_end(me);
+    futex::release_robust(me);
+    clone::clear_tid(me);
+    thread(&me.process, me)
 }

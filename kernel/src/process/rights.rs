@@ -1,9 +1,10 @@
 //! The rights of a thread, which its worker has: what execve does to them, and what they allow
 //! it to do to others.
 
-use crate::calls::delegated;
 use crate::gate::ptrace;
 use crate::link::{delegate, services};
+use crate::process::Ids;
+use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::workers;
 use crate::process::{Identity, NOT_MAPPED, Process};
@@ -45,7 +46,7 @@ impl Rights {
         if has(RIGHTS_CHANGED)
             || [known.uid, known.euid, known.gid, known.egid].contains(&NOT_MAPPED)
         {
-            delegated::refresh_ids();
+            refresh_ids();
         }
         let mut id = p.identity.lock();
         (id.random, id.secure, id.membarrier) = (self.random, has(RIGHTS_SECURE), 0);
@@ -84,4 +85,30 @@ pub fn show_again(dumpable: Option<u64>) {
 /// process. The module says so: its worker's answers may be anybody's.
 pub fn may(what: u64, tid: u32, of: &Process) -> Result<()> {
     services::by_worker(SERVICE_MAY, &[tid.into(), of.space.into(), what], &[]).map(drop)
+}
+
+/// Asks Linux for the running thread's users and groups, which are told without it.
+pub fn refresh_ids() {
+    const GETUID: u32 = 102;
+    const GETGID: u32 = 104;
+    const GETEUID: u32 = 107;
+    const GETEGID: u32 = 108;
+    let ask = |nr| delegate::linux(nr, [0; 6]).unwrap_or(0) as u32;
+    let ids = [GETUID, GETEUID, GETGID, GETEGID].map(ask);
+    let [uid, euid, gid, egid] = ids;
+    *thread::current().ids.lock() = Ids { uid, euid, gid, egid };
+}
+
+/// Of personality(2): what may be read may be executed.
+pub const READ_IMPLIES_EXEC: u32 = 0x40_0000;
+/// `personality` that changes nothing.
+pub const ONLY_ASKS: u32 = !0;
+
+/// READ_IMPLIES_EXEC ends with the program, also where Linux keeps it.
+pub fn forget_read_implies_exec(p: &Process) {
+    const PERSONALITY: u32 = 135;
+    let set = core::mem::take(&mut p.identity.lock().read_implies_exec);
+    if set && let Ok(now) = delegate::linux(PERSONALITY, [ONLY_ASKS.into(), 0, 0, 0, 0, 0]) {
+        let _ = delegate::linux(PERSONALITY, [now & !u64::from(READ_IMPLIES_EXEC), 0, 0, 0, 0, 0]);
+    }
 }

@@ -9,7 +9,6 @@ mod ring;
 pub mod trace;
 pub mod watch;
 
-use crate::calls;
 use crate::gate::ptrace;
 use crate::process::Process;
 use crate::process::spaces;
@@ -208,9 +207,9 @@ pub fn in_kernel(thread: &Thread) {
     }
 }
 
-/// A system call of a process that is watched.
+/// A system call of a process that is watched, which `serve` serves.
 #[inline(never)] // its records need a large frame, which no other call is to set up
-pub fn call(regs: &mut Regs) {
+pub fn call(regs: &mut Regs, serve: fn(&mut Regs, u64) -> Option<()>) {
     const EXIT: u64 = 60;
     const EXIT_GROUP: u64 = 231;
     let thread = thread::current();
@@ -218,7 +217,7 @@ pub fn call(regs: &mut Regs) {
         return ptrace::leave(thread, regs);
     }
     let number = u64::from(regs.orig_rax as u32);
-    let args = calls::arguments(regs);
+    let args = regs.arguments();
     thread.observe.asked.store(0, Ordering::Relaxed);
     if number == EXIT_GROUP || number == EXIT && thread.process.thread_count() == 1 {
         thread
@@ -228,7 +227,7 @@ pub fn call(regs: &mut Regs) {
             .store((args[0] as u32 & 0xff) << 8 | SAID, Ordering::Relaxed);
     }
     let entered = trace::enter(thread, number, args);
-    let returned = calls::serve(regs, number).is_some();
+    let returned = serve(regs, number).is_some();
     if let Some(entered) = entered {
         entered.leave(thread, if returned { regs.rax as i64 } else { 0 });
     }

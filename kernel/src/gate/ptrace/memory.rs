@@ -2,7 +2,7 @@
 //! rest is done here: text is written in a copy of the tracee's own.
 
 use super::tracer::{hold, linux};
-use crate::calls::put;
+use crate::base::user::put;
 use crate::link::{delegate, services};
 use crate::mm::patch;
 use crate::process::Process;

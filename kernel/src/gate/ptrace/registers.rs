@@ -1,7 +1,7 @@
 //! What a tracer reads and sets of a stopped thread's registers.
 
 use super::tracer::look;
-use crate::calls::put;
+use crate::base::user::put;
 use crate::gate::registers::Snapshot;
 use crate::process::thread::Thread;
 use alloc::sync::Arc;

@@ -5,7 +5,7 @@
 use super::{
     CALLS, GONE, HELD, SEIZED, STEP, begin, children, end, let_go, memory, registers, set_tracer,
 };
-use crate::calls::{forward, put};
+use crate::base::user::put;
 use crate::gate::registers::Snapshot;
 use crate::link::delegate;
 use crate::process::spaces;
@@ -306,8 +306,8 @@ fn give_up_call(thread: &Thread, signal: u64) -> u64 {
     if set.is_ok() { SIGBUS.into() } else { 0 }
 }
 
-/// wait4(2) and waitid(2) of a process that has tracees.
-pub fn wait(row: &Row, args: [u64; 6]) -> Result<u64> {
+/// wait4(2) and waitid(2) of a process that has tracees; `forward` has Linux execute them.
+pub fn wait(row: &Row, args: [u64; 6], forward: fn(&Row, [u64; 6]) -> Result<u64>) -> Result<u64> {
     const WAIT4: u16 = 61;
     let me = thread::current();
     loop {
