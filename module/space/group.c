@@ -11,32 +11,36 @@
 #include <linux/page_counter.h>
 #include <linux/string.h>
 
-#ifdef CONFIG_MEMCG
-
-static bool is_limited(struct mem_cgroup *group)
+/*
+ * Place for what is told of one more group. Of too many the innermost is left out: who may make
+ * groups below his own does not get rid of the ones above, whatever he changes while we look.
+ */
+static u64 *next_group(u64 *words, u32 *n, u32 size)
 {
-	return READ_ONCE(group->memory.max) < PAGE_COUNTER_MAX;
+	if (*n == HANARE_GROUPS_MAX)
+		memmove(words, words + size, --*n * size * sizeof(*words));
+	return words + size * (*n)++;
 }
 
-/*
- * Those of a process, as HANARE_GROUPS_WORD has them. Of too many the innermost are left out: who
- * may make groups below his own does not get rid of the ones above.
- */
+#ifdef CONFIG_MEMCG
+
+/* Those of a process, as HANARE_GROUPS_WORD has them, the innermost first. */
 static void find_memory(struct task_struct *task, u64 *words)
 {
-	struct mem_cgroup *own, *group;
-	u32 limited = 0, n = 0;
+	struct mem_cgroup *group;
+	u32 n = 0;
 
 	if (mem_cgroup_disabled())
 		return;
-	own = mem_cgroup_from_task(task);
-	for (group = own; group; group = parent_mem_cgroup(group))
-		limited += is_limited(group);
-	for (group = own; group && n < HANARE_GROUPS_MAX; group = parent_mem_cgroup(group)) {
-		if (!is_limited(group) || limited-- > HANARE_GROUPS_MAX)
+	for (group = mem_cgroup_from_task(task); group; group = parent_mem_cgroup(group)) {
+		unsigned long max = READ_ONCE(group->memory.max);
+		u64 *word;
+
+		if (max >= PAGE_COUNTER_MAX)
 			continue;
-		words[2 * n] = group->css.serial_nr;
-		words[2 * n++ + 1] = READ_ONCE(group->memory.max);
+		word = next_group(words, &n, 2);
+		word[0] = group->css.serial_nr;
+		word[1] = max;
 	}
 }
 
@@ -88,22 +92,22 @@ static s64 quota_of(struct cgroup_subsys_state *group, const struct reader *read
 /* As find_memory. */
 static void find_cpu(struct task_struct *task, u64 *words)
 {
-	struct cgroup_subsys_state *own = task_css(task, cpu_cgrp_id), *group;
+	struct cgroup_subsys_state *group = task_css(task, cpu_cgrp_id);
 	struct reader reader;
-	u32 limited = 0, n = 0;
+	u32 n = 0;
 
-	if (!own || !own->parent || !find_reader(own->ss, &reader))
+	if (!group || !group->parent || !find_reader(group->ss, &reader))
 		return;
-	for (group = own; group; group = group->parent)
-		limited += quota_of(group, &reader) > 0;
-	for (group = own; group && n < HANARE_GROUPS_MAX; group = group->parent) {
+	for (; group; group = group->parent) {
 		s64 quota = quota_of(group, &reader);
+		u64 *word;
 
-		if (quota <= 0 || limited-- > HANARE_GROUPS_MAX)
+		if (quota <= 0)
 			continue;
-		words[3 * n] = group->serial_nr;
-		words[3 * n + 1] = quota;
-		words[3 * n++ + 2] = reader.period->read_u64(group, reader.period);
+		word = next_group(words, &n, 3);
+		word[0] = group->serial_nr;
+		word[1] = quota;
+		word[2] = reader.period->read_u64(group, reader.period);
 	}
 }
 
@@ -137,18 +141,25 @@ void hanare_space_find_groups(struct hanare_space *space)
 	find(space->pid, space->groups);
 }
 
-/* What is new of them. False: the LWK takes no more now. */
-bool hanare_space_tell_groups(struct hanare_space *space)
+/*
+ * What is new of them, or, again, what they are: the LWK may have had no place for them when it was
+ * told. False: the LWK takes no more now.
+ */
+bool hanare_space_tell_groups(struct hanare_space *space, bool again)
 {
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_SPACE_GROUPS,
 		.data_words = HANARE_GROUPS_WORDS,
 	};
 	u64 words[HANARE_GROUPS_WORDS];
+	bool same;
 	int err;
 
 	/* Without it the last ones stay: what it has is charged until it is gone. */
-	if (!find(space->pid, words) || !memcmp(words, space->groups, sizeof(words)))
+	if (!find(space->pid, words))
+		return true;
+	same = !memcmp(words, space->groups, sizeof(words));
+	if (same && !(again && memchr_inv(words, 0, sizeof(words))))
 		return true;
 	call.data = words;
 	err = hanare_post_about(space, &call);

@@ -22,20 +22,42 @@ static void (*tell_end)(struct hanare_space *space) __ro_after_init;
 static void look_at_groups(struct work_struct *work);
 static DECLARE_DELAYED_WORK(group_work, look_at_groups);
 
+/* A look at groups takes so long at most, and goes on from where it stopped. */
+#define GROUP_LOOK (HZ / 50 + 1)
+/* Each space is told what it is in once in so many looks, even if nothing is new. */
+#define GROUP_AGAIN 16
+
 /* Linux tells nobody of a new group of a process, or a new limit. */
 static void look_at_groups(struct work_struct *work)
 {
-	unsigned long id = 0;
-	bool goes_on = true;
+	static unsigned long next;	/* the last space that was looked at */
+	static u32 looks;
+	const struct hanare_instance *busy = NULL;	/* takes no more now; compared only */
+	unsigned long end = jiffies + GROUP_LOOK, first = next;
+	bool wrapped = !first;
 
-	while (goes_on && hanare_space_next(&id)) {
-		struct hanare_space *space = hanare_space_find(id);
+	while (time_before(jiffies, end)) {
+		struct hanare_space *space;
 
+		if (!hanare_space_next(&next)) {
+			next = 0;
+			if (wrapped)
+				break;
+			wrapped = true;
+			continue;
+		}
+		if (wrapped && first && next > first)
+			break;
+		space = hanare_space_find(next);
 		if (!space)
 			continue;
-		goes_on = hanare_space_tell_groups(space);
+		if (space->inst != busy &&
+		    !hanare_space_tell_groups(space, (space->id + looks) % GROUP_AGAIN == 0))
+			busy = space->inst;
 		hanare_space_put(space);
+		cond_resched();
 	}
+	looks++;
 	if (hanare_spaces_any())
 		schedule_delayed_work(&group_work, HZ);
 }

@@ -41,7 +41,7 @@ void hanare_spaces_exit(void);
 
 /* group.c: control groups that limit memory and CPU time */
 void hanare_space_find_groups(struct hanare_space *space);
-bool hanare_space_tell_groups(struct hanare_space *space);
+bool hanare_space_tell_groups(struct hanare_space *space, bool again);
 
 /* share.c */
 /* `flush` ends a space whose process is gone, if nobody uses its memory any more. */

@@ -208,6 +208,8 @@ impl Bandwidths {
 pub struct Allowance {
     /// The group that it has it from.
     tag: AtomicU16,
+    /// Linux' number for that group: once nobody is in it, the tag may be another one's.
+    id: AtomicU64,
     /// CPU time of the thread up to which it is paid.
     paid: AtomicU64,
 }
@@ -223,9 +225,10 @@ impl Allowance {
     /// pays what is missing.
     pub fn settle(&self, all: &Bandwidths, used: u64, now: u64) {
         let (tag, paid) = (self.tag.load(Ordering::Relaxed), self.paid.load(Ordering::Relaxed));
-        if paid > used {
+        let is_it = all.id(tag) == self.id.load(Ordering::Relaxed);
+        if is_it && paid > used {
             all.give_back(tag, paid - used);
-        } else if paid < used {
+        } else if is_it && paid < used {
             all.spend(tag, now, used - paid);
         }
         self.paid.store(used, Ordering::Relaxed);
@@ -246,6 +249,7 @@ impl Allowance {
         if self.tag.load(Ordering::Relaxed) != tag {
             self.settle(all, used, now);
             self.tag.store(tag, Ordering::Relaxed);
+            self.id.store(all.id(tag), Ordering::Relaxed);
         }
         if tag == NOBODY {
             return Ok(u64::MAX);
@@ -470,6 +474,19 @@ mod tests {
             now += step;
         }
         (used.iter().sum(), now)
+    }
+
+    #[test]
+    fn what_a_group_has_left_behind_is_not_charged_to_the_next_one_with_its_tag() {
+        let all = Bandwidths::new();
+        let allowance = Allowance::default();
+        let his = all.enter(7, &[(1, limit(100, 1000))]).unwrap();
+        assert!(allowance.renew(&all, his, 0, 0, SLICES).is_ok());
+        all.leave(his);
+        let other = all.enter(8, &[(2, limit(100, 1000))]).unwrap();
+        assert_eq!(other, his);
+        assert_eq!(allowance.renew(&all, NOBODY, 5000, 0, SLICES), Ok(u64::MAX));
+        assert!(all.has_time(other, 0));
     }
 
     proptest! {

@@ -180,6 +180,18 @@ mod tests {
     }
 
     #[test]
+    fn a_user_with_as_many_as_he_may_have_does_not_keep_a_limit_above_them_away() {
+        let groups = Groups::new();
+        let his: Vec<Tag> = (100..).map_while(|id| groups.enter(7, &[(id, 10)])).collect();
+        assert_eq!(his.len(), GROUPS_PER_USER);
+        assert_eq!(groups.enter(7, &[(100, 10), TOP]), None);
+        let top = groups.change(7, &[(100, 10), TOP]).unwrap();
+        assert_eq!(groups.usage(top)[1], TOP.1);
+        assert_eq!(groups.change(7, &[(101, 10), TOP]), Some(top));
+        assert_eq!(groups.change(7, &[]), Some(NOBODY));
+    }
+
+    #[test]
     fn one_user_does_not_use_them_up() {
         let groups = Groups::new();
         let his: Vec<Tag> = (1..).map_while(|id| groups.enter(7, &[(id, 10)])).collect();

@@ -13,6 +13,10 @@ pub const GROUPS_MAX: usize = 1023;
 /// So many of them may be there for one user's programs but root's: nobody uses them up for others.
 pub const GROUPS_PER_USER: usize = 64;
 
+/// So many more may there be for a group above all others of his, which a space comes to be in that
+/// is there already: who has as many as he may does not keep a limit away that is set above them.
+const ABOVE_HIS: usize = 16;
+
 /// Index of a group, counted from 1.
 pub type Tag = u16;
 
@@ -88,6 +92,11 @@ impl<T: Limited> Table<T> {
         self.entries.get(usize::from(tag).checked_sub(1)?)
     }
 
+    /// Linux' number for a group; 0: it is none.
+    pub fn id(&self, tag: Tag) -> u64 {
+        self.entry(tag).map_or(0, |entry| entry.id.load(Ordering::Relaxed))
+    }
+
     /// What a group limits.
     pub fn get(&self, tag: Tag) -> Option<&T> {
         self.entry(tag).map(|entry| &entry.of)
@@ -112,15 +121,29 @@ impl<T: Limited> Table<T> {
     /// A space of `user` enters the innermost of `groups`: Linux' numbers, and limits, the innermost first; number 0
     /// is none. They have these limits from now on. One caller at a time. `None`: there are too many.
     pub fn enter(&self, user: u32, groups: &[(u64, T::Limit)]) -> Option<Tag> {
+        self.enter_with(user, groups, 0)
+    }
+
+    fn enter_with(&self, user: u32, groups: &[(u64, T::Limit)], more: usize) -> Option<Tag> {
         let mut tag = NOBODY;
         for &(id, limit) in groups.iter().rev().filter(|group| group.0 != 0) {
-            tag = self.find_or_make(user, id, tag)?;
+            let more = if tag == NOBODY { more } else { 0 };
+            tag = self.find_or_make(user, id, tag, more)?;
             self.get(tag)?.set_limit(limit);
         }
         for (_, entry) in self.entries_from(tag) {
             entry.members.fetch_add(1, Ordering::Relaxed);
         }
         Some(tag)
+    }
+
+    /// As [`enter`](Self::enter), for a space that is in groups already, and has to be in the new ones
+    /// as far as there is a place: the innermost ones may be left out. `None`: there is not even one
+    /// for the outermost.
+    pub fn change(&self, user: u32, groups: &[(u64, T::Limit)]) -> Option<Tag> {
+        (0..=groups.len())
+            .find_map(|left_out| self.enter_with(user, &groups[left_out..], ABOVE_HIS))
+            .filter(|&tag| tag != NOBODY || groups.iter().all(|group| group.0 == 0))
     }
 
     /// The space that [entered](Self::enter) leaves it again: it charges it no more.
@@ -130,19 +153,19 @@ impl<T: Limited> Table<T> {
         }
     }
 
-    fn find_or_make(&self, user: u32, id: u64, above: Tag) -> Option<Tag> {
+    fn find_or_make(&self, user: u32, id: u64, above: Tag, more: usize) -> Option<Tag> {
         let is_it = |e: &Entry<T>| e.id.load(Ordering::Relaxed) == id && e.above() == above;
         let at = self
             .entries
             .iter()
             .position(is_it)
-            .or_else(|| self.make(u64::from(user), id, above))?;
+            .or_else(|| self.make(u64::from(user), id, above, more))?;
         Some(at as Tag + 1)
     }
 
-    fn make(&self, user: u64, id: u64, above: Tag) -> Option<usize> {
+    fn make(&self, user: u64, id: u64, above: Tag, more: usize) -> Option<usize> {
         let his = |e: &&Entry<T>| e.user.load(Ordering::Relaxed) == user && !e.is_free();
-        if user != 0 && self.entries.iter().filter(his).count() >= GROUPS_PER_USER {
+        if user != 0 && self.entries.iter().filter(his).count() >= GROUPS_PER_USER + more {
             return None;
         }
         // Not one that this very call has found and not entered yet.

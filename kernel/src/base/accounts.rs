@@ -175,7 +175,7 @@ pub static BANDWIDTHS: Bandwidths = Bandwidths::new();
 static ENTERING: Mutex<()> = Mutex::new(());
 
 impl Account {
-    /// Of a new space of a user, in these control groups (see [`enter`](Self::enter)).
+    /// Of a new space of a user, in these control groups (see [`change_groups`](Self::change_groups)).
     ///
     /// # Errors
     /// `ENOMEM`. `EAGAIN`: there are too many control groups.
@@ -190,25 +190,40 @@ impl Account {
             refused_by,
             cpu_group,
         })?;
-        new.enter(groups)?;
+        new.enter(groups, false)?;
         Ok(new)
     }
 
-    /// It is in these control groups from now on, given as a request's words (`GROUPS_WORD`); what was charged
-    /// stays where it is. Who does this for one space does it alone.
+    /// It is in these control groups from now on, given as a request's words (`GROUPS_WORD`), or in the
+    /// outer ones of them where there are too many; what was charged stays where it is. Who does this
+    /// for one space does it alone.
     ///
     /// # Errors
-    /// `EAGAIN`: there are too many.
-    pub fn enter(&self, words: &[u64]) -> Result<()> {
+    /// `EAGAIN`: there are too many; it stays in those that it was in.
+    pub fn change_groups(&self, words: &[u64]) -> Result<()> {
+        self.enter(words, true)
+    }
+
+    fn enter(&self, words: &[u64], is_in_some: bool) -> Result<()> {
         let (memory, cpu) = words.split_at_checked(MEMORY_GROUPS_WORDS).ok_or(errno::EINVAL)?;
         let limits = bandwidth::from_words(cpu)
             .map(|(id, limit)| if binds(limit) { (id, in_cycles(limit)) } else { (0, limit) });
         let (entered, cpu_entered) = {
             let _one = ENTERING.lock();
-            let entered =
-                GROUPS.enter(self.user.uid, &groups::from_words(memory)).ok_or(errno::EAGAIN)?;
-            let cpu_entered = BANDWIDTHS.enter(self.user.uid, &limits);
-            (entered, cpu_entered.ok_or_else(|| GROUPS.leave(entered)).map_err(|()| errno::EAGAIN)?)
+            let (user, memory) = (self.user.uid, groups::from_words(memory));
+            let (entered, cpu_entered) = if is_in_some {
+                (GROUPS.change(user, &memory), BANDWIDTHS.change(user, &limits))
+            } else {
+                (GROUPS.enter(user, &memory), BANDWIDTHS.enter(user, &limits))
+            };
+            match (entered, cpu_entered) {
+                (Some(entered), Some(cpu_entered)) => (entered, cpu_entered),
+                (entered, cpu_entered) => {
+                    GROUPS.leave(entered.unwrap_or(NOBODY));
+                    BANDWIDTHS.leave(cpu_entered.unwrap_or(NOBODY));
+                    return Err(errno::EAGAIN);
+                }
+            }
         };
         let left = core::mem::replace(&mut *self.group.lock(), entered);
         GROUPS.leave(left);

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use hanare_abi::boot::{EVENT_REQUEST, INBOUND_ENTRIES};
 use hanare_abi::request as abi;
 use hanare_hal::boot::CPUS_MAX;
-use hanare_hal::{percpu, shared};
+use hanare_hal::{cpu, percpu, shared};
 use spin::Once;
 
 /// Requests that have been taken from the ring and are still to be served, oldest first: a ring
@@ -75,7 +75,11 @@ pub fn drain() {
 pub fn serve_one() -> bool {
     // Serving may defer more, which are older than what is in the ring by then.
     let Some(index) = DEFERRED[percpu::index()].pop().or_else(next) else { return false };
+    let from = cpu::rdtsc();
     serve(index);
+    if let Some(running) = cpus::try_current() {
+        running.not_its(cpu::rdtsc().saturating_sub(from)); // it may be anybody's request
+    }
     shared::cpu(percpu::index()).beat();
     true
 }

@@ -75,6 +75,10 @@ pub struct Process {
     killed: AtomicBool,
     ending: AtomicBool,
     gone: AtomicBool,
+    /// What is to be done when it is gone has been done.
+    finished: AtomicBool,
+    /// Somebody waits for that, see `waited`.
+    awaited: AtomicBool,
     /// Linux has stopped the proxy.
     paused: AtomicBool,
     /// It has, or had, tracees.
@@ -157,6 +161,8 @@ impl Process {
             killed: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             gone: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
+            awaited: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             traces: AtomicBool::new(false),
             first_traced: AtomicBool::new(false),
@@ -408,6 +414,22 @@ impl Process {
             observe::gone(self);
             usage::ended(self);
         }
+        self.finished.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it is gone for good: its memory is left, its use counted.
+    pub fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::SeqCst)
+    }
+
+    /// Who waits for that is told.
+    pub fn await_finish(&self) {
+        self.awaited.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether somebody waits for that.
+    pub fn has_waiter(&self) -> bool {
+        self.awaited.load(Ordering::SeqCst)
     }
 
     /// Page faults of all threads, ended ones too.

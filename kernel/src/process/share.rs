@@ -172,8 +172,8 @@ fn give_up(p: &Arc<Process>) {
 /// The last thread of a process is gone whose proxy is gone or going.
 pub fn leave_memory(p: &Arc<Process>) {
     p.memory().process_ended(p);
-    if p.parent.upgrade().is_some_and(|parent| Arc::ptr_eq(parent.memory(), p.memory())) {
-        wake_parent(p); // it may wait in `waited::wait_until_left`
+    if p.has_waiter() {
+        p.memory().processes().for_each(|other| other.kick_all());
     }
 }
 

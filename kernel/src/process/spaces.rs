@@ -185,9 +185,9 @@ impl ProcessSpace {
     /// Its control groups are others, or have other limits: its threads look.
     ///
     /// # Errors
-    /// See [`Account::enter`](crate::base::accounts::Account::enter).
+    /// See [`Account::enter`](crate::base::accounts::Account::change_groups).
     pub fn enter_groups(&self, words: &[u64]) -> Result<()> {
-        self.account.enter(words)?;
+        self.account.change_groups(words)?;
         self.processes().for_each(|p| p.kick_all());
         Ok(())
     }

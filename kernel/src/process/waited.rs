@@ -1,7 +1,6 @@
 //! What `wait4` and `waitid` tell of a child, and what has to be done here before its parent knows.
 
 use crate::process::Process;
-use crate::process::spaces::ProcessSpace;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
@@ -89,39 +88,39 @@ pub fn waited(p: &Process, row: &Row, a: &[u64; 6], result: u64) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a process that shares the memory of `p` and that Linux has told the end of
-/// has left it: its thread ids are cleared, its robust futexes released, its use counted.
+/// Waits until a process that shares the memory of `p` and that Linux has told the end of has left
+/// it: its thread ids are cleared, its robust futexes released, its use counted.
 /// Linux does that before a parent hears of the end; here `REQUEST_PROCESS_END` may come later.
 fn wait_until_left(p: &Process, pid: u32) {
-    if p.memory().is_shared() {
-        let left = Left {
-            thread: thread::current(),
-            memory: p.memory(),
-            pid,
-            deadline: cpus::deadline(LEAVES_NS),
-        };
-        cpus::wait(&left, 0);
-    }
+    let is_it = |child: &Arc<Process>| {
+        child.pid_namespace() == p.pid_namespace()
+            && child.identity.lock().pid == pid
+            && !core::ptr::eq(&**child, p)
+    };
+    let Some(child) = p.memory().is_shared().then(|| p.memory().processes().find(is_it)).flatten()
+    else {
+        return;
+    };
+    child.await_finish();
+    let deadline = cpus::deadline(LEAVES_NS);
+    cpus::wait(&Left { thread: thread::current(), child, deadline }, 0);
 }
 
-/// No process with this id has the memory, or it does not go.
+/// The process has left, or it does not go.
 struct Left<'a> {
     thread: &'a Thread,
-    memory: &'a ProcessSpace,
-    pid: u32,
+    child: Arc<Process>,
     deadline: u64,
 }
 
 impl cpus::Wait for Left<'_> {
     fn ready(&self) -> bool {
-        let namespace = self.thread.process.pid_namespace();
-        let is_it =
-            |p: &Arc<Process>| p.pid_namespace() == namespace && p.identity.lock().pid == self.pid;
-        self.thread.must_end()
-            || cpu::rdtsc() > self.deadline
-            || !self.memory.processes().any(|p| is_it(&p))
+        self.child.is_finished() || self.thread.must_end() || cpu::rdtsc() > self.deadline
     }
     fn announce(&self, _: bool) {}
+    fn is_told(&self) -> bool {
+        true // by `share::leave_memory`, and when it has to end
+    }
     fn deadline(&self) -> u64 {
         self.deadline
     }

@@ -525,11 +525,19 @@ fn arm_timer(user: bool) {
     if let Some((alarm, _)) = c.alarms.first() {
         next = next.min(*alarm);
     }
+    let time_left = if user {
+        c.current.as_ref().map_or(Ok(NEVER), |t| t.task().time_left())
+    } else {
+        Ok(NEVER)
+    };
     if user && let Some(first) = c.runnable.front() {
         balance::offer(first.task());
         if c.slice_end == NEVER {
             c.slice_end = now + u64::from(shared::params().tsc_khz) * SLICE_MS;
         }
+        // With its grant of CPU time a thread's turn ends: else one of a group whose quota is smaller
+        // than a slice would have all of it in each period, and the others of its CPU none.
+        c.slice_end = c.slice_end.min(now.saturating_add(time_left.unwrap_or(NEVER)));
         next = next.min(c.slice_end);
     } else {
         c.slice_end = NEVER;
@@ -539,7 +547,7 @@ fn arm_timer(user: bool) {
         if let Some(ns) = thread.cpu_timer_ns() {
             next = next.min(deadline(ns.max(CPU_TIMER_NS)));
         }
-        match thread.task().time_left() {
+        match time_left {
             Ok(left) => next = next.min(now.saturating_add(left)),
             Err(_) => request_attention(), // it goes by `wait::for_quota`
         }

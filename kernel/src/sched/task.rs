@@ -106,6 +106,8 @@ pub struct Task {
     user_cycles: AtomicU64,
     /// TSC cycles spent waiting for Linux with the CPU kept.
     pub system_cycles: AtomicU64,
+    /// TSC cycles that went to others' requests while it waited with the CPU kept.
+    pub others_cycles: AtomicU64,
     /// See [`Counts`].
     pub counts: Counts,
     stack: Stack,
@@ -145,6 +147,7 @@ impl Task {
             allowance: Allowance::default(),
             user_cycles: AtomicU64::new(0),
             system_cycles: AtomicU64::new(0),
+            others_cycles: AtomicU64::new(0),
             counts: Counts::default(),
             stack,
             extended: UnsafeCell::new(Extended {
@@ -216,6 +219,17 @@ impl Task {
         }
         if self.allowance.has_group() {
             self.give_time_back();
+        }
+    }
+
+    /// Cycles of its CPU just went to what is not its business: requests of Linux.
+    pub fn not_its(&self, cycles: u64) {
+        let since = self.since.load(Ordering::Relaxed);
+        if since != 0 {
+            self.since.store(since + cycles, Ordering::Relaxed);
+        } else {
+            let sum = self.others_cycles.load(Ordering::Relaxed) + cycles;
+            self.others_cycles.store(sum, Ordering::Relaxed);
         }
     }
 

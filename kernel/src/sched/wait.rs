@@ -60,6 +60,7 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
     set_polling();
     let mut announced = None;
     let mut slept = 0;
+    let others = me.others_cycles.load(Ordering::Relaxed);
     loop {
         serve_all();
         if what.ready() {
@@ -94,7 +95,8 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
         counts::count(&me.counts.voluntary);
     }
     let now = cpu::rdtsc();
-    me.system_cycles.fetch_add((now - start).saturating_sub(slept), Ordering::Relaxed);
+    let others = me.others_cycles.load(Ordering::Relaxed) - others;
+    me.system_cycles.fetch_add((now - start).saturating_sub(slept + others), Ordering::Relaxed);
     me.begin_run(now);
 }
 

@@ -6,6 +6,9 @@ mod format;
 #[path = "../../../../tools/cli/src/trace/names.rs"]
 #[allow(dead_code)]
 mod names;
+#[path = "../../../../tools/cli/src/trace/quote.rs"]
+#[allow(dead_code)]
+mod quote;
 #[path = "../../../../tools/cli/src/trace/record.rs"]
 #[allow(dead_code)]
 mod record;
@@ -166,7 +169,7 @@ fn lines(before: &record::Entry, after: Option<&record::Entry>, most: usize) {
     }
     for index in 0..6 {
         let Some(bytes) = before.capture(index) else { continue };
-        let quoted = format::quoted(bytes, most);
+        let quoted = quote::quoted(bytes, most);
         assert_eq!(unquoted(&quoted), bytes[..bytes.len().min(most)], "{quoted}");
     }
 }
