@@ -8,132 +8,13 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
-
-ROOT_GROUP = '/sys/fs/cgroup'
-CHARGED, EAT, HELLO = (f'{GUEST}/static/{name}' for name in ('cgroup-charges', 'eat-memory', 'hello'))
-# The module looks at the limits once a second; the machine may be slow.
-SEEN = 4
-
-
-class Group:
-    """A control group with a limit in MiB, or 'max', and cpu.max; gone with the block, and so are its processes."""
-
-    def __init__(self, limit='max', name='limited', cpu='max'):
-        self.path = f'{ROOT_GROUP}/{name}'
-        os.makedirs(self.path)
-        self.limit(limit)
-        if cpu != 'max':
-            self.write('cpu.max', cpu)
-
-    def write(self, file, text):
-        with open(f'{self.path}/{file}', 'w') as to:
-            to.write(text)
-
-    def limit(self, limit):
-        self.write('memory.max', f'{limit}M' if limit != 'max' else limit)
-
-    def take(self, pid):
-        self.write('cgroup.procs', str(pid))
-
-    def argv(self, *argv):
-        return ['/bin/sh', '-c', 'echo $$ > $0/cgroup.procs && exec hanare run -- "$@"', self.path, *argv]
-
-    def run(self, *argv, **more):
-        """Runs a program on the LWK, in the group from its start."""
-        return command(self.argv(*argv), **more)
-
-    def computer(self, threads=1, *options, **more):
-        return Computer(self, threads, *options, **more)
-
-    def grower(self, *mib):
-        return Grower(self.argv(CHARGED, 'grows'), *mib)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        def removed():
-            with contextlib.suppress(OSError):
-                os.rmdir(self.path)
-            return not os.path.exists(self.path)
-        self.write('cgroup.kill', '1')
-        until(removed, f'{self.path} has nobody any more')
-
-
-class Grower:
-    """A program that takes as many MiB as it is told; killed with the block."""
-
-    def __init__(self, argv, *mib):
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.has = 0
-        for more in mib:
-            expect(self.grow(more), f'it may not have {more} MiB; {log_tail()}')
-
-    def grow(self, mib):
-        """False: it was killed."""
-        self.has += mib
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(f'{mib}\n'.encode())
-            self.process.stdin.flush()
-        said = self.process.stdout.readline()
-        expect(said in (b'', f'{self.has} MiB\n'.encode()), said)
-        return said != b''
-
-    def lives(self):
-        return self.process.poll() is None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.communicate(timeout=TIMEOUT)
-
-
-class Computer:
-    """A program that computes when it is told to; in a group, or in none. Killed with the block."""
-
-    def __init__(self, group, threads=1, *options, program=('computes',)):
-        argv = ['hanare', 'run', *options, '--', CHARGED, *program, str(threads)]
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        expect(self.process.stdout.readline() == b'ready\n', log_tail())
-        if group:
-            group.take(self.process.pid)  # only now: its start takes time of Linux' CPUs, too
-            time.sleep(SEEN)
-
-    def begin(self, seconds):
-        self.process.stdin.write(f'{int(seconds * 1000)}\n'.encode())
-        self.process.stdin.flush()
-
-    def end(self):
-        """CPU time per cent of one CPU since it began."""
-        had, _, _, time_us = self.process.stdout.readline().split()
-        print(f'# {int(had) / 1000:.0f} ms of CPU time in {int(time_us) / 1000:.0f} ms')
-        return 100 * int(had) / int(time_us)
-
-    def share(self, seconds=3):
-        self.begin(seconds)
-        return self.end()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.communicate(timeout=TIMEOUT)
+from controlgroup import *
 
 
 def cpu_ms(pid):
     """CPU time of a process on the LWK."""
     process, = [p for p in json.loads(hanare('ps', '--json').out) if p['pid'] == pid]
     return (process['user_ns'] + process['system_ns']) / 1e6
-
-
-FIVE = '5000 100000'
-
-
-def is_five(share):
-    expect(2 <= share <= 12, f'{share:.1f} % of a CPU, not 5; {log_tail()}')
 
 
 def is_killed(result):
@@ -333,6 +214,13 @@ def cpu_ends():
             expect(seconds < 5, f'SIG{name}: {seconds:.1f} s')
 
 
+def cpu_of_each():
+    """Threads of a group that share a CPU all have some of a quota that is smaller than a turn."""
+    with Group(cpu=FIVE) as group, group.computer(3, '--cpus', '2') as program:
+        is_five(program.share(6))
+        expect(int(program.least_us) > 20_000, f'{program.least_us} us for one of three threads in 6 s')
+
+
 def cpu_of_others():
     """Who shares the CPU with a program whose group has no time left has the CPU; who waits for it is not forgotten."""
     with Group(cpu=FIVE) as group, group.computer(1, '--cpus', '2') as limited, Computer(None, 1, '--cpus', '2') as other:
@@ -343,8 +231,7 @@ def cpu_of_others():
         expect(share > 80, f'{share:.1f} %')
 
 
-with open(ROOT_GROUP + '/cgroup.subtree_control', 'w') as control:
-    control.write('+memory +cpu')
+control('+memory +cpu')
 start('--cpus', '2-3', '--mem', '256M')
 check('killed-beyond-memory-max', beyond)
 check('largest-of-the-group-is-killed', others_live)
@@ -359,5 +246,6 @@ check('cpu-without', cpu_without)
 check('cpu-above', cpu_above)
 check('cpu-lifted', cpu_lifted)
 check('cpu-ends', cpu_ends)
+check('cpu-of-each', cpu_of_each)
 check('cpu-of-others', cpu_of_others)
 finish()

@@ -6,6 +6,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
+from controlgroup import *
 
 
 def kernel():
@@ -47,6 +48,13 @@ def again():
     expect(result.status == 0, result)
 
 
+def cpu_limit():
+    """This kernel says what a control group's cpu.max is."""
+    control('+memory +cpu')
+    with Group(cpu=FIVE) as group, group.computer() as program:
+        is_five(program.share())
+
+
 def truncation():
     path = WORK + '/truncated'
     with open(path, 'wb') as file:
@@ -64,6 +72,7 @@ def panic():
 
 same('guest-text-file-busy', [GUEST + '/static/text-file-busy'])
 check('program-file-is-written-between-runs', again)
+check('cpu-max-binds', cpu_limit)
 check('shared-mapping-of-a-truncated-file', truncation)
 check('memory-free-again', nothing_left)
 check('panic', panic)

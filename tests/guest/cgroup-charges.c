@@ -6,7 +6,7 @@
  *        cgroup-charges writes PATH     writes to it
  *        cgroup-charges grows           touches as many MiB more as each line of standard input says
  *        cgroup-charges computes N      N threads compute for as many ms as each line of its input says; it
- *                                       says how much CPU time they had
+ *                                       says how much CPU time they had, and the one that had least
  *        cgroup-charges owes MIB N      N threads compute for ever, after the first one has spent much time
  *                                       in one system call
  */
@@ -103,6 +103,22 @@ static void *compute_until(void *end)
 	return NULL;
 }
 
+static long least; /* CPU time of the thread that had least, us */
+
+static void *compute_and_tell(void *end)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	long had = us_of(CLOCK_THREAD_CPUTIME_ID);
+
+	compute_until(end);
+	had = us_of(CLOCK_THREAD_CPUTIME_ID) - had;
+	pthread_mutex_lock(&lock);
+	if (had < least)
+		least = had;
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
 static int computes(int threads)
 {
 	pthread_t others[16];
@@ -113,13 +129,14 @@ static int computes(int threads)
 	while (fgets(line, sizeof(line), stdin)) {
 		long had = us_of(CLOCK_PROCESS_CPUTIME_ID), start = us_of(CLOCK_MONOTONIC), end = start + 1000 * atol(line);
 
+		least = LONG_MAX;
 		for (int i = 1; i < threads; i++)
-			pthread_create(&others[i], NULL, compute_until, &end);
-		compute_until(&end);
+			pthread_create(&others[i], NULL, compute_and_tell, &end);
+		compute_and_tell(&end);
 		for (int i = 1; i < threads; i++)
 			pthread_join(others[i], NULL);
 		had = us_of(CLOCK_PROCESS_CPUTIME_ID) - had;
-		printf("%ld us of %ld\n", had, us_of(CLOCK_MONOTONIC) - start);
+		printf("%ld us of %ld, least %ld\n", had, us_of(CLOCK_MONOTONIC) - start, least);
 		fflush(stdout);
 	}
 	return 0;
