@@ -203,7 +203,7 @@ impl Bandwidths {
     }
 }
 
-/// What a thread has been granted. Only the CPU that runs it changes it.
+/// The CPU time that a thread has been granted. Only the CPU that runs it changes it.
 #[derive(Debug, Default)]
 pub struct Allowance {
     /// The group that it has it from.

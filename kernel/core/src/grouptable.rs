@@ -23,7 +23,7 @@ pub type Tag = u16;
 /// The tag of what is charged to nobody.
 pub const NOBODY: Tag = 0;
 
-/// What a group limits.
+/// A resource that a control group limits.
 pub trait Limited {
     /// How much its members may have.
     type Limit: Copy;

@@ -1,6 +1,6 @@
 //! Who calls Linux: a thread, as the link knows it.
 
-use crate::sched::task::Task;
+use crate::sched::task::{Runs, Task};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::AtomicU64;
@@ -36,17 +36,13 @@ impl Deref for Port {
 }
 
 /// What has a [`Port`], and what the link asks of it.
-pub trait Delegates {
+pub trait Delegates: Runs {
     /// Its part that the link knows.
     fn port(&self) -> &Port;
     /// Its space, and whose that is.
     fn owner(&self) -> Owner;
     /// Whether Linux has no proxy of its process any more.
     fn is_killed(&self) -> bool;
-    /// Whether it has to leave whatever it waits for: its process is killed, or the thread ends.
-    fn must_end(&self) -> bool;
-    /// Whether a signal waits that it does not block.
-    fn has_signal(&self) -> bool;
     /// Its signal mask in a call.
     fn mask(&self) -> u64;
     /// Head of its list of robust futexes, for Linux.

@@ -62,25 +62,11 @@ impl AddressSpace {
     /// Nothing mapped. `None`: no memory.
     pub fn new(account: Arc<Account>) -> Option<AddressSpace> {
         heap::room_for_arc::<tlb::CpuSet>().ok()?;
-        Some(AddressSpace {
-            vmas: VmaMap::new(USER_MIN, USER_MAX),
-            table: PageTable::new(&mut frames::Tables).ok()?,
-            brk_start: 0,
-            brk: 0,
-            mmap_base: USER_MAX - (64 << 30),
-            resident: 0,
-            peak: 0,
-            active: Arc::default(),
-            stale: Stale::default(),
-            given: 0,
-            unforgotten: None,
-            forgetting: Vec::new(),
-            lock_future: VmaFlags::empty(),
-            policies: Policies::default(),
-            foreign: 0,
-            account: Some(account),
-            charged: Sizes::default(),
-        })
+        let table = PageTable::new(&mut frames::Tables).ok()?;
+        let mut new = Self::nothing();
+        (new.table, new.account) = (table, Some(account));
+        new.mmap_base = USER_MAX - (64 << 30);
+        Some(new)
     }
 
     /// A placeholder that maps nothing and must not be used.

@@ -320,8 +320,8 @@ impl Runs for Thread {
         Thread::must_end(self)
     }
 
-    fn is_wanted(&self) -> bool {
-        Thread::must_end(self) || Runs::is_awaited(self) || Thread::has_signal(self)
+    fn has_signal(&self) -> bool {
+        Thread::has_signal(self)
     }
 
     fn ids(&self) -> (u32, u32) {
@@ -340,14 +340,6 @@ impl Delegates for Thread {
 
     fn is_killed(&self) -> bool {
         self.process.is_killed()
-    }
-
-    fn must_end(&self) -> bool {
-        Thread::must_end(self)
-    }
-
-    fn has_signal(&self) -> bool {
-        Thread::has_signal(self)
     }
 
     fn mask(&self) -> u64 {

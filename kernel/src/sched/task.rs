@@ -64,8 +64,12 @@ pub trait Runs: Send + Sync {
     fn leaves_registers(&self);
     /// Whether it has to leave whatever it waits for.
     fn must_end(&self) -> bool;
+    /// Whether a signal waits that it does not block.
+    fn has_signal(&self) -> bool;
     /// Whether it has something to do on its way to user mode, though it may not go there.
-    fn is_wanted(&self) -> bool;
+    fn is_wanted(&self) -> bool {
+        self.must_end() || self.is_awaited() || self.has_signal()
+    }
     /// Linux' id of its thread, and the id of its space, for the log and for Linux.
     fn ids(&self) -> (u32, u32);
 }
