@@ -284,12 +284,10 @@ pub struct Serve {
 }
 
 /// `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
-/// Returns when the LWK has queued it. One of a timer (`SI_TIMER`) is blocked from then on
-/// until the worker takes its next request: Linux starts a timer anew when its signal is
-/// taken, so a short one would keep the worker in its handler for ever. `EAGAIN`: it was sent
-/// to the process, and the thread blocks it, of which Linux has not been told yet, or has
-/// ended. The worker blocks it likewise, and sends it to the process once more, so that Linux
-/// finds who else takes it.
+/// Returns when the LWK has queued it. The worker blocks some from then on until it takes its next
+/// request ([`crate::signal::stays_blocked`]). `EAGAIN`: it was sent to the process, and the thread
+/// blocks it, of which Linux has not been told yet, or has ended. The worker blocks it likewise,
+/// and sends it to the process once more, so that Linux finds who else takes it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Signal {

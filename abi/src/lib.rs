@@ -22,6 +22,7 @@ pub mod log;
 pub mod observe;
 pub mod request;
 pub mod service;
+pub mod signal;
 pub mod slot;
 pub mod start;
 

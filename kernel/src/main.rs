@@ -14,6 +14,7 @@ mod entry;
 mod gate;
 mod link;
 mod mm;
+mod parts;
 mod process;
 mod requests;
 mod sched;

@@ -2,11 +2,11 @@
 
 use crate::base::user::put;
 use crate::calls::delegated;
+use crate::parts::signals::{Interrupted, Rest};
 use crate::process::cputime::{self, CpuClock};
 use crate::process::thread;
 use crate::process::until::Until;
 use crate::process::{Process, futex, timens};
-use crate::signal::restart::{Interrupted, Rest};
 use alloc::sync::Arc;
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::{Restart, Row};
@@ -97,8 +97,23 @@ impl Sleep {
         }
     }
 
+    fn interrupted(&self, left: u64) -> Result<u64> {
+        let signals = &thread::current().signals;
+        if self.absolute {
+            signals.lock().set_interrupted(Interrupted::Local(Restart::NoHand));
+        } else {
+            if self.remaining != 0 {
+                put(self.remaining, Timespec::from_ns(left).as_bytes())?;
+            }
+            signals.lock().set_rest(self.clone());
+        }
+        Err(errno::EINTR)
+    }
+}
+
+impl Rest for Sleep {
     /// Sleeps until the end or a signal.
-    pub fn go_on(self) -> Result<u64> {
+    fn go_on(&self) -> Result<u64> {
         loop {
             let left = self.end.saturating_sub(self.now()?);
             if left == 0 {
@@ -112,18 +127,5 @@ impl Sleep {
                 };
             }
         }
-    }
-
-    fn interrupted(self, left: u64) -> Result<u64> {
-        let signals = &thread::current().signals;
-        if self.absolute {
-            signals.lock().set_interrupted(Interrupted::Local(Restart::NoHand));
-        } else {
-            if self.remaining != 0 {
-                put(self.remaining, Timespec::from_ns(left).as_bytes())?;
-            }
-            signals.lock().set_rest(Rest::Sleep(self));
-        }
-        Err(errno::EINTR)
     }
 }

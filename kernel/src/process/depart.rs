@@ -13,6 +13,7 @@
 use crate::gate::ptrace;
 use crate::link::delegate;
 use crate::mm::space::Space;
+use crate::parts::signals::ProcessSignals;
 use crate::process::begin;
 use crate::process::exec::{self, Failed, Program, Strings};
 use crate::process::target::{self, Target};
@@ -22,7 +23,7 @@ use crate::process::workers;
 use crate::process::{Process, timens};
 use crate::sched::user_mode;
 use crate::sched::{cpus, hold};
-use crate::signal::signals::{self, ProcessSignals};
+use crate::signal::signals;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;

@@ -6,12 +6,12 @@
 //! the lock a page that is not there ends the access, it is brought in without it.
 
 use crate::link::delegate;
+use crate::parts::signals::{Interrupted, Rest};
 use crate::process::Process;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::until::Until;
 use crate::sched::cpus;
-use crate::signal::restart::{Interrupted, Rest};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -256,10 +256,10 @@ pub struct Waiting {
     bitset: u32,
 }
 
-impl Waiting {
+impl Rest for Waiting {
     /// Waits, at first or for the rest of the time.
-    pub fn go_on(self) -> Result<u64> {
-        let Waiting { word, value, until, bitset } = self;
+    fn go_on(&self) -> Result<u64> {
+        let Waiting { word, value, until, bitset } = *self;
         let thread = thread::current();
         let p = &thread.process;
         thread.futex_woken.store(false, Ordering::Relaxed);
@@ -287,7 +287,7 @@ impl Waiting {
         if until.has_come() {
             return Err(errno::ETIMEDOUT);
         }
-        thread.signals.lock().set_rest(Rest::Futex(self));
+        thread.signals.lock().set_rest(*self);
         Err(errno::EINTR)
     }
 }

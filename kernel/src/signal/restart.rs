@@ -1,7 +1,6 @@
 //! Calls that a signal interrupted: what becomes of them.
 
-use crate::calls::sleep::Sleep;
-use crate::process::futex;
+use crate::parts::signals::Interrupted;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use hanare_core::errno::{self, Result};
@@ -11,34 +10,10 @@ use hanare_hal::traps::Regs;
 
 const RESTART_SYSCALL: u64 = 219;
 
-/// A call that a signal interrupted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Interrupted {
-    /// Linux returned EINTR; what follows depends on the call.
-    Started(Restart),
-    /// The LWK itself ended the call.
-    Local(Restart),
-    /// The worker saw the signal before it made the call: always made again.
-    NotStarted,
-}
-
-/// What restart_syscall(2) does: the rest of a call that a stop or a signal without a
-/// handler interrupted, which must not begin anew.
-pub enum Rest {
-    /// nanosleep, clock_nanosleep.
-    Sleep(Sleep),
-    /// FUTEX_WAIT with a timeout.
-    Futex(futex::Waiting),
-}
-
 /// restart_syscall(2).
 pub fn restart_syscall() -> Result<u64> {
     let rest = thread::current().signals.lock().take_rest();
-    match rest {
-        Some(Rest::Sleep(sleep)) => sleep.go_on(),
-        Some(Rest::Futex(waiting)) => waiting.go_on(),
-        None => Err(errno::EINTR),
-    }
+    rest.map_or(Err(errno::EINTR), |rest| rest.go_on())
 }
 
 /// Decides what becomes of an interrupted call; true if registers changed.

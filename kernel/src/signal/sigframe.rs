@@ -1,6 +1,7 @@
 //! The frame of a handler: how it is built and taken back, and the stack for it.
 
 use crate::base::usermemory::Running;
+use crate::parts::signals::Trap;
 use crate::process::thread;
 use crate::sched::cpus;
 use crate::signal::signals;
@@ -10,31 +11,9 @@ use hanare_core::signal::{
     self, AltStack, FpSwBytes, QueuedSignal, RtSigFrame, SigAction, SigContext, SigSet, UContext,
 };
 use hanare_hal::fpu::{self, FpuState};
-use hanare_hal::traps::{Regs, vector};
+use hanare_hal::traps::Regs;
 use hanare_hal::{gdt, usercopy};
 use zerocopy::{FromBytes, IntoBytes};
-
-/// An exception, as frames show it.
-#[derive(Clone, Copy, Default)]
-pub struct Trap {
-    /// Vector.
-    pub number: u64,
-    /// Error code of the CPU.
-    pub error: u64,
-    /// Address of the last page fault.
-    pub cr2: u64,
-}
-
-impl Trap {
-    /// A page fault, as Linux tells it: not which of Linux' own addresses are mapped.
-    pub fn page_fault(error: u64, addr: u64) -> Trap {
-        Trap {
-            number: u64::from(vector::PAGE_FAULT),
-            error: if addr >= 1 << 47 { error | 1 } else { error },
-            cr2: addr,
-        }
-    }
-}
 
 /// Puts the frame of a handler on its stack.
 pub fn build(

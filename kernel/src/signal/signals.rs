@@ -8,241 +8,24 @@ use crate::gate::{coredump, observe, ptrace, rseq};
 use crate::link::delegate;
 use crate::mm::access::Signal as Fault;
 use crate::mm::limits;
+use crate::parts::signals::Trap;
 use crate::process::exit;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::{Process, cputime, oom};
 use crate::sched::{cpus, panic};
-use crate::signal::restart::{Interrupted, Rest, finish_interrupted};
-use crate::signal::sigframe::{self, Trap};
+use crate::signal::restart::finish_interrupted;
+use crate::signal::sigframe;
 use crate::signal::{pending, unhandled};
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hanare_abi::slot::{MIRROR_FORWARD, OP_EXIT_SIGNAL, OP_NOP, OP_STOP_SIGNAL};
-use hanare_core::directed::Directed;
 use hanare_core::errno::{self, Result};
-use hanare_core::signal::{
-    self, Actions, AltStack, Disposition, Mirrored, Pending, QueuedSignal, SigAction, SigInfo,
-    SigSet,
-};
-use hanare_core::syscalls::Restart;
+use hanare_core::signal::{self, AltStack, Disposition, QueuedSignal, SigAction, SigInfo, SigSet};
 use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::{Regs, vector};
 use hanare_hal::usercopy;
 use zerocopy::IntoBytes;
-
-/// What a process's threads share.
-#[derive(Default)]
-pub struct ProcessSignals {
-    /// Handlers and the like.
-    pub actions: Box<Actions>,
-    /// Sent to the process.
-    pub pending: Pending,
-    /// What Linux has been told of the actions.
-    pub mirrored: Box<Mirrored>,
-    /// A thread is telling Linux.
-    pub(crate) telling: bool,
-    /// Threads that wait for that.
-    pub(crate) waiting_to_tell: u32,
-}
-
-impl ProcessSignals {
-    /// Signals that the parent had ignored stay ignored.
-    pub fn inherit_ignored(&mut self, ignored: u64) {
-        *self.actions = Actions::with_ignored(SigSet(ignored));
-        *self.mirrored = Mirrored::of(&self.actions);
-    }
-
-    /// For the child of a fork.
-    pub fn inherit(&self) -> ProcessSignals {
-        ProcessSignals {
-            actions: self.actions.clone(),
-            mirrored: Box::new(self.mirrored.of_child()),
-            ..ProcessSignals::default()
-        }
-    }
-}
-
-/// One thread's part.
-pub struct ThreadSignals {
-    pub(crate) mask: SigSet,
-    /// The same, but for a call with a mask of its own: that which comes back after it.
-    lasting: SigSet,
-    pub(crate) pending: Pending,
-    /// Sent to the process, and taken for it by the thread's worker: as on Linux no other
-    /// thread's business unless this one blocks them or ends.
-    chosen: Pending,
-    /// Sent to it and not come, where what comes does not tell.
-    pub(crate) directed: Directed,
-    pub(crate) alt: AltStack,
-    /// Mask the worker has on Linux.
-    applied: SigSet,
-    interrupted: Option<Interrupted>,
-    /// What restart_syscall(2) goes on with.
-    rest: Option<Rest>,
-    /// The last exception that raised a signal: later frames show it, too.
-    pub(crate) trap: Trap,
-}
-
-impl ThreadSignals {
-    /// With the mask of a new thread.
-    pub fn new(mask: u64) -> ThreadSignals {
-        let mask = SigSet(mask).blockable();
-        ThreadSignals {
-            mask,
-            lasting: mask,
-            pending: Pending::default(),
-            chosen: Pending::default(),
-            directed: Directed::default(),
-            alt: AltStack::DISABLED,
-            applied: mask,
-            interrupted: None,
-            rest: None,
-            trap: Trap::default(),
-        }
-    }
-
-    /// Whether one of the thread's own signals could be delivered.
-    pub fn is_deliverable(&self) -> bool {
-        self.pending.is_deliverable(self.mask) || self.chosen.is_deliverable(self.mask)
-    }
-
-    /// Takes the next signal of the thread or, behind them, of its process; as Linux.
-    pub(crate) fn dequeue(
-        &mut self,
-        shared: &mut Pending,
-        blocked: SigSet,
-    ) -> Option<QueuedSignal> {
-        self.pending
-            .dequeue(blocked)
-            .or_else(|| signal::dequeue_thread(&mut self.chosen, shared, blocked))
-    }
-
-    /// Gives up what was sent to the process and taken for this thread, of `set`.
-    fn give_up(&mut self, set: SigSet) -> Vec<QueuedSignal> {
-        core::iter::from_fn(|| self.chosen.dequeue(SigSet(!set.0))).collect()
-    }
-
-    /// Signals that wait for this thread alone.
-    pub fn pending_set(&self) -> SigSet {
-        self.pending.set()
-    }
-
-    /// The mask in force.
-    pub fn mask_now(&self) -> SigSet {
-        self.mask
-    }
-
-    /// PTRACE_SETSIGMASK; Linux learns of it when the thread goes on.
-    pub fn replace_mask(&mut self, mask: SigSet) {
-        self.set(mask.blockable());
-    }
-
-    fn set(&mut self, mask: SigSet) {
-        self.mask = mask;
-        self.lasting = mask;
-    }
-
-    /// For a new thread or process: the mask and, with `alt`, the alternate stack are
-    /// inherited, pending signals are not. `blocked`: its worker begins with everything blocked.
-    pub fn inherit(&self, alt: bool, blocked: bool) -> ThreadSignals {
-        let new = ThreadSignals::new(self.lasting.0);
-        let applied = if blocked { SigSet::ALL.blockable() } else { new.applied };
-        let alt = if alt { self.alt } else { new.alt };
-        ThreadSignals { trap: self.trap, alt, applied, ..new }
-    }
-
-    /// Whether Linux may keep signals back that the thread does not block.
-    pub fn keeps_back(&self) -> bool {
-        !self.applied.difference(self.mask).is_empty()
-    }
-
-    /// The mask for the worker's next call, which will then be applied: without that of a
-    /// call with a mask of its own, which Linux applies itself.
-    pub fn mask(&mut self) -> u64 {
-        self.applied = self.lasting;
-        self.lasting.0
-    }
-
-    /// Adds a signal for this thread.
-    pub fn queue(&mut self, signal: u32, info: SigInfo) -> Result<bool> {
-        heap::fallible(|| self.pending.queue(signal, info))
-    }
-
-    /// A signal that the thread's worker has taken; `room`: see [`Pending::add`]. False: it was
-    /// sent to the process, and the thread blocks it by now.
-    fn take(&mut self, signal: u32, info: SigInfo, to_process: bool, room: bool) -> bool {
-        if to_process && self.mask.contains(signal) {
-            self.applied = self.applied.with(signal); // as the worker does
-            return false;
-        }
-        let pending = if to_process { &mut self.chosen } else { &mut self.pending };
-        heap::fallible(|| pending.add(signal, info, room));
-        if !to_process && info.code == signal::SI_TIMER {
-            self.applied = self.applied.with(signal); // see `hanare_abi::ioctl::Signal`
-        }
-        true
-    }
-
-    /// Remembers an interrupted call until delivery.
-    pub fn set_interrupted(&mut self, what: Interrupted) {
-        cpus::request_attention();
-        self.interrupted = Some(what);
-    }
-
-    /// Whether a call was interrupted and nobody has said yet what becomes of it.
-    pub fn is_interrupted(&self) -> bool {
-        self.interrupted.is_some()
-    }
-
-    /// What becomes of the interrupted call is to be decided now.
-    pub(crate) fn take_interrupted(&mut self) -> Option<Interrupted> {
-        self.interrupted.take()
-    }
-
-    /// A call ended early that goes on with `rest` unless a handler runs.
-    pub fn set_rest(&mut self, rest: Rest) {
-        self.rest = Some(rest);
-        self.set_interrupted(Interrupted::Local(Restart::Block));
-    }
-
-    /// What restart_syscall(2) is to go on with, once.
-    pub fn take_rest(&mut self) -> Option<Rest> {
-        self.rest.take()
-    }
-
-    /// The call has a result after all.
-    pub fn clear_interrupted(&mut self) {
-        self.interrupted = None;
-    }
-
-    /// A call with a mask of its own begins.
-    pub fn begin_temporary(&mut self, mask: SigSet) {
-        cpus::request_attention();
-        self.mask = mask.blockable();
-    }
-
-    /// A call with a mask of its own is over: unless a signal ended it, that may be one
-    /// that only this mask lets through.
-    pub fn end_temporary(&mut self) {
-        if !matches!(self.interrupted, Some(Interrupted::Started(_))) {
-            self.mask = self.lasting;
-        }
-    }
-
-    /// For the thread that takes this one's place: all there is.
-    pub fn hand_over(&mut self) -> ThreadSignals {
-        let (pending, chosen) =
-            (core::mem::take(&mut self.pending), core::mem::take(&mut self.chosen));
-        ThreadSignals { pending, chosen, trap: self.trap, ..ThreadSignals::new(self.mask.0) }
-    }
-
-    /// exec: the alternate stack goes, the rest stays.
-    pub fn on_exec(&mut self) {
-        self.alt = AltStack::DISABLED;
-    }
-}
 
 /// `REQUEST_SIGNAL`. `EAGAIN`: Linux is to find another thread that takes it.
 pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) -> Result<()> {

@@ -15,8 +15,6 @@ pub const SI_USER: i32 = 0;
 pub const SI_KERNEL: i32 = 0x80;
 /// `si_code`: sent by `sigqueue`.
 pub const SI_QUEUE: i32 = -1;
-/// `si_code`: sent by a timer.
-pub const SI_TIMER: i32 = -2;
 /// `si_code`: sent by `tgkill`.
 pub const SI_TKILL: i32 = -6;
 /// `si_code` of SIGILL: illegal operand.

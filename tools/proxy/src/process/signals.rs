@@ -29,10 +29,10 @@
 //! (the LWK delivers what there is, or nothing, and makes the call again), and
 //! none is able to abort two calls.
 //!
-//! # Timers
+//! # Timers and real-time signals
 //!
-//! The signal of a timer stays blocked until the worker takes its next request
-//! ([`Signal`] says why). The LWK knows, and makes a request when the application's
+//! Their signals stay blocked until the worker takes its next request
+//! ([`stays_blocked`] says why). The LWK knows, and makes a request when the application's
 //! handler has returned.
 //!
 //! # Signals that the thread blocks
@@ -52,6 +52,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use hanare_abi::ioctl::{IOCTL_LAST, IOCTL_SIGNAL, Last, Signal};
 use hanare_abi::layout::{CONTROL_END, USER_MIN};
+use hanare_abi::signal::stays_blocked;
 use hanare_abi::slot::{MIRROR_DEFAULT, MIRROR_FORWARD, MIRROR_IGNORE};
 use linux_raw_sys::errno::{EAGAIN, EINTR, EINVAL, EIO};
 use linux_raw_sys::general::*;
@@ -145,7 +146,7 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
     match sys::ioctl(process::get().space.fd, IOCTL_SIGNAL, &mut request) {
         Ok(()) => {
             worker.interrupted.store(1, Ordering::Relaxed);
-            if info.code() == SI_TIMER && FAULTS & bit(signal) == 0 {
+            if stays_blocked(signal, info.code()) && FAULTS & bit(signal) == 0 {
                 worker.held.store(true, Ordering::Relaxed);
                 frame.block(signal);
             }

@@ -1,0 +1,3 @@
+//! What a thread and a process keep for the layers that work on them: the data alone.
+
+pub mod signals;

@@ -1,0 +1,269 @@
+//! What signals are to a thread and to its process: masks, what is pending, actions.
+
+use crate::base::heap;
+use crate::sched::cpus;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hanare_abi::signal::stays_blocked;
+use hanare_core::directed::Directed;
+use hanare_core::errno::Result;
+use hanare_core::signal::{
+    self, Actions, AltStack, Mirrored, Pending, QueuedSignal, SigInfo, SigSet,
+};
+use hanare_core::syscalls::Restart;
+use hanare_hal::traps::vector;
+
+/// An exception, as frames show it.
+#[derive(Clone, Copy, Default)]
+pub struct Trap {
+    /// Vector.
+    pub number: u64,
+    /// Error code of the CPU.
+    pub error: u64,
+    /// Address of the last page fault.
+    pub cr2: u64,
+}
+
+impl Trap {
+    /// A page fault, as Linux tells it: not which of Linux' own addresses are mapped.
+    pub fn page_fault(error: u64, addr: u64) -> Trap {
+        Trap {
+            number: u64::from(vector::PAGE_FAULT),
+            error: if addr >= 1 << 47 { error | 1 } else { error },
+            cr2: addr,
+        }
+    }
+}
+
+/// A call that a signal interrupted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Interrupted {
+    /// Linux returned EINTR; what follows depends on the call.
+    Started(Restart),
+    /// The LWK itself ended the call.
+    Local(Restart),
+    /// The worker saw the signal before it made the call: always made again.
+    NotStarted,
+}
+
+/// The rest of a call that a stop or a signal without a handler interrupted, which must not begin
+/// anew; its family of calls knows what that is.
+pub trait Rest: Send + Sync {
+    /// What restart_syscall(2) does.
+    fn go_on(&self) -> Result<u64>;
+}
+
+/// What a process's threads share.
+#[derive(Default)]
+pub struct ProcessSignals {
+    /// Handlers and the like.
+    pub actions: Box<Actions>,
+    /// Sent to the process.
+    pub pending: Pending,
+    /// What Linux has been told of the actions.
+    pub mirrored: Box<Mirrored>,
+    /// A thread is telling Linux.
+    pub telling: bool,
+    /// Threads that wait for that.
+    pub waiting_to_tell: u32,
+}
+
+impl ProcessSignals {
+    /// Signals that the parent had ignored stay ignored.
+    pub fn inherit_ignored(&mut self, ignored: u64) {
+        *self.actions = Actions::with_ignored(SigSet(ignored));
+        *self.mirrored = Mirrored::of(&self.actions);
+    }
+
+    /// For the child of a fork.
+    pub fn inherit(&self) -> ProcessSignals {
+        ProcessSignals {
+            actions: self.actions.clone(),
+            mirrored: Box::new(self.mirrored.of_child()),
+            ..ProcessSignals::default()
+        }
+    }
+}
+
+/// One thread's part.
+pub struct ThreadSignals {
+    /// Blocked.
+    pub mask: SigSet,
+    /// The same, but for a call with a mask of its own: that which comes back after it.
+    pub lasting: SigSet,
+    pub pending: Pending,
+    /// Sent to the process, and taken for it by the thread's worker: as on Linux no other
+    /// thread's business unless this one blocks them or ends.
+    chosen: Pending,
+    /// Sent to it and not come, where what comes does not tell.
+    pub directed: Directed,
+    pub alt: AltStack,
+    /// Mask the worker has on Linux.
+    pub applied: SigSet,
+    interrupted: Option<Interrupted>,
+    /// What restart_syscall(2) goes on with.
+    rest: Option<Arc<dyn Rest>>,
+    /// The last exception that raised a signal: later frames show it, too.
+    pub trap: Trap,
+}
+
+impl ThreadSignals {
+    /// With the mask of a new thread.
+    pub fn new(mask: u64) -> ThreadSignals {
+        let mask = SigSet(mask).blockable();
+        ThreadSignals {
+            mask,
+            lasting: mask,
+            pending: Pending::default(),
+            chosen: Pending::default(),
+            directed: Directed::default(),
+            alt: AltStack::DISABLED,
+            applied: mask,
+            interrupted: None,
+            rest: None,
+            trap: Trap::default(),
+        }
+    }
+
+    /// Whether one of the thread's own signals could be delivered.
+    pub fn is_deliverable(&self) -> bool {
+        self.pending.is_deliverable(self.mask) || self.chosen.is_deliverable(self.mask)
+    }
+
+    /// Takes the next signal of the thread or, behind them, of its process; as Linux.
+    pub fn dequeue(&mut self, shared: &mut Pending, blocked: SigSet) -> Option<QueuedSignal> {
+        self.pending
+            .dequeue(blocked)
+            .or_else(|| signal::dequeue_thread(&mut self.chosen, shared, blocked))
+    }
+
+    /// Gives up what was sent to the process and taken for this thread, of `set`.
+    pub fn give_up(&mut self, set: SigSet) -> Vec<QueuedSignal> {
+        core::iter::from_fn(|| self.chosen.dequeue(SigSet(!set.0))).collect()
+    }
+
+    /// Signals that wait for this thread alone.
+    pub fn pending_set(&self) -> SigSet {
+        self.pending.set()
+    }
+
+    /// The mask in force.
+    pub fn mask_now(&self) -> SigSet {
+        self.mask
+    }
+
+    /// PTRACE_SETSIGMASK; Linux learns of it when the thread goes on.
+    pub fn replace_mask(&mut self, mask: SigSet) {
+        self.set(mask.blockable());
+    }
+
+    /// Blocks `mask`, and nothing else.
+    pub fn set(&mut self, mask: SigSet) {
+        self.mask = mask;
+        self.lasting = mask;
+    }
+
+    /// For a new thread or process: the mask and, with `alt`, the alternate stack are
+    /// inherited, pending signals are not. `blocked`: its worker begins with everything blocked.
+    pub fn inherit(&self, alt: bool, blocked: bool) -> ThreadSignals {
+        let new = ThreadSignals::new(self.lasting.0);
+        let applied = if blocked { SigSet::ALL.blockable() } else { new.applied };
+        let alt = if alt { self.alt } else { new.alt };
+        ThreadSignals { trap: self.trap, alt, applied, ..new }
+    }
+
+    /// Whether Linux may keep signals back that the thread does not block.
+    pub fn keeps_back(&self) -> bool {
+        !self.applied.difference(self.mask).is_empty()
+    }
+
+    /// The mask for the worker's next call, which will then be applied: without that of a
+    /// call with a mask of its own, which Linux applies itself.
+    pub fn mask(&mut self) -> u64 {
+        self.applied = self.lasting;
+        self.lasting.0
+    }
+
+    /// Adds a signal for this thread.
+    pub fn queue(&mut self, signal: u32, info: SigInfo) -> Result<bool> {
+        heap::fallible(|| self.pending.queue(signal, info))
+    }
+
+    /// A signal that the thread's worker has taken; `room`: see [`Pending::add`]. False: it was
+    /// sent to the process, and the thread blocks it by now.
+    pub fn take(&mut self, signal: u32, info: SigInfo, to_process: bool, room: bool) -> bool {
+        if to_process && self.mask.contains(signal) {
+            self.applied = self.applied.with(signal); // as the worker does
+            return false;
+        }
+        let pending = if to_process { &mut self.chosen } else { &mut self.pending };
+        heap::fallible(|| pending.add(signal, info, room));
+        if stays_blocked(signal, info.code) {
+            self.applied = self.applied.with(signal);
+        }
+        true
+    }
+
+    /// Remembers an interrupted call until delivery.
+    pub fn set_interrupted(&mut self, what: Interrupted) {
+        cpus::request_attention();
+        self.interrupted = Some(what);
+    }
+
+    /// Whether a call was interrupted and nobody has said yet what becomes of it.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.is_some()
+    }
+
+    /// What becomes of the interrupted call is to be decided now.
+    pub fn take_interrupted(&mut self) -> Option<Interrupted> {
+        self.interrupted.take()
+    }
+
+    /// A call ended early that goes on with `rest` unless a handler runs; without memory for it, it
+    /// ends with EINTR.
+    pub fn set_rest(&mut self, rest: impl Rest + 'static) {
+        match heap::arc(rest) {
+            Ok(rest) => self.rest = Some(rest),
+            Err(_) => self.rest = None,
+        }
+        self.set_interrupted(Interrupted::Local(Restart::Block));
+    }
+
+    /// What restart_syscall(2) is to go on with, once.
+    pub fn take_rest(&mut self) -> Option<Arc<dyn Rest>> {
+        self.rest.take()
+    }
+
+    /// The call has a result after all.
+    pub fn clear_interrupted(&mut self) {
+        self.interrupted = None;
+    }
+
+    /// A call with a mask of its own begins.
+    pub fn begin_temporary(&mut self, mask: SigSet) {
+        cpus::request_attention();
+        self.mask = mask.blockable();
+    }
+
+    /// A call with a mask of its own is over: unless a signal ended it, that may be one
+    /// that only this mask lets through.
+    pub fn end_temporary(&mut self) {
+        if !matches!(self.interrupted, Some(Interrupted::Started(_))) {
+            self.mask = self.lasting;
+        }
+    }
+
+    /// For the thread that takes this one's place: all there is.
+    pub fn hand_over(&mut self) -> ThreadSignals {
+        let (pending, chosen) =
+            (core::mem::take(&mut self.pending), core::mem::take(&mut self.chosen));
+        ThreadSignals { pending, chosen, trap: self.trap, ..ThreadSignals::new(self.mask.0) }
+    }
+
+    /// exec: the alternate stack goes, the rest stays.
+    pub fn on_exec(&mut self) {
+        self.alt = AltStack::DISABLED;
+    }
+}
