@@ -2,11 +2,11 @@
 
 use crate::calls::dispatch;
 use crate::gate::debugregs::{self, Cause};
-use crate::gate::{observe, ptrace, rseq};
+use crate::gate::{deliver, observe, ptrace, raise, rseq};
 use crate::mm;
 use crate::process::thread;
 use crate::sched::{cpus, machinecheck, panic, wait};
-use crate::signal::{signals, unhandled};
+use crate::signal::unhandled;
 use core::sync::atomic::Ordering;
 use hanare_hal::apic;
 use hanare_hal::traps::{self, Handlers, NO_CALL, Regs, vector};
@@ -41,12 +41,15 @@ fn attend(regs: &mut Regs) -> bool {
     loop {
         wait::for_quota();
         cpus::before_user();
-        fast &= !rseq::before_user(thread::current(), regs);
-        fast &= signals::deliver(regs);
+        fast &= !rseq::before_user(thread::current(), regs).unwrap_or_else(|_| {
+            raise::exception(regs, vector::PROTECTION);
+            true
+        });
+        fast &= deliver::deliver(regs);
         if regs.rip >= 1 << 47 {
             // A handler or a frame says so: the CPU would refuse, as on Linux.
             regs.orig_rax = 0;
-            signals::raise_exception(regs, vector::PROTECTION);
+            raise::exception(regs, vector::PROTECTION);
             regs.orig_rax = NO_CALL;
             continue;
         }
@@ -67,14 +70,14 @@ fn user_exception(regs: &mut Regs, v: u8) {
         shared::cpu(percpu::index()).count_page_fault();
         let addr = cpu::cr2();
         if let Err(signal) = mm::fault::in_user_mode(thread::current(), addr, regs.orig_rax) {
-            signals::raise_fault(signal, addr, regs);
+            raise::fault(signal, addr, regs);
         }
     } else if v == vector::DEBUG {
         debug_exception(regs);
     } else if v == vector::MACHINE_CHECK {
         machine_check(regs);
     } else if !observe::debug::exception(regs, v) {
-        signals::raise_exception(regs, v);
+        raise::exception(regs, v);
     }
     leave(regs);
 }
@@ -88,17 +91,17 @@ fn machine_check(regs: &mut Regs) {
         regs.rip
     );
     let addr = mm::bad::forget(&thread.caller(), paddr & !4095);
-    signals::raise_bad_memory(addr, regs);
+    raise::bad_memory(addr, regs);
 }
 
 fn debug_exception(regs: &mut Regs) {
     match debugregs::exception(regs) {
         Cause::Stale => {}
         Cause::Met(which, _) if observe::watch::met(regs, which) => {}
-        Cause::Met(_, false) => signals::raise_watched(regs),
+        Cause::Met(_, false) => raise::watched(regs),
         Cause::Met(_, true) | Cause::Other => {
             if !observe::debug::exception(regs, vector::DEBUG) && !ptrace::stepped(regs) {
-                signals::raise_exception(regs, vector::DEBUG);
+                raise::exception(regs, vector::DEBUG);
             }
         }
     }

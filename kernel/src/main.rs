@@ -12,6 +12,7 @@ mod base;
 mod calls;
 mod entry;
 mod gate;
+mod life;
 mod link;
 mod mm;
 mod parts;
@@ -21,9 +22,10 @@ mod sched;
 mod signal;
 
 use base::{accounts, frames, heap, log, stacks, time};
+use life::{depart, exit, fork};
 use link::{caller, delegate, inbound, services};
 use mm::vdso;
-use process::{clone, depart, oom, spaces, thread};
+use process::{oom, spaces, thread};
 use sched::{cpus, hold, machinecheck, user_mode};
 
 use hanare_abi::boot::{CPU_ONLINE, MEASURE_ISOLATION};
@@ -85,7 +87,7 @@ fn first_cpu() {
     cpus::init();
     caller::init(|| thread::try_current().map(|thread| thread as _));
     services::init(&MEMORY);
-    spaces::init(clone::forget);
+    process::init_ends(&ENDS);
     inbound::init(requests::serve);
     user_mode::init(entry::prepare);
     this_cpu(0);
@@ -98,6 +100,14 @@ fn first_cpu() {
     depart::init(options.exec_seen);
 }
 
+/// What ends of threads, processes and spaces mean.
+static ENDS: process::Ends = process::Ends {
+    thread: exit::thread,
+    by_last_call: exit::by_last_call,
+    process: exit::process_gone,
+    space: fork::forget,
+};
+
 /// What services have to know of memory.
 static MEMORY: services::Memory = services::Memory {
     sweep: spaces::sweep,
@@ -106,7 +116,7 @@ static MEMORY: services::Memory = services::Memory {
 
 /// Whose long lists give their memory back when they are empty.
 static LISTS: [fn(); 6] =
-    [spaces::trim, clone::trim, depart::trim, cpus::trim, oom::trim, accounts::trim];
+    [spaces::trim, fork::trim, depart::trim, cpus::trim, oom::trim, accounts::trim];
 
 /// Decides what is done about the CPU's leaks, and prepares it. Before the first page table.
 fn mitigate(policy: Policy) {

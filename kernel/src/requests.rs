@@ -2,10 +2,11 @@
 
 use crate::base::{failing, frames, heap, quarantine};
 use crate::gate::observe;
+use crate::life::{exec, open as open_space, share};
 use crate::link::inbound::complete;
 use crate::mm::linux::Lack;
 use crate::mm::{self, linux};
-use crate::process::{Process, exec, info, oom, open as open_space, share, spaces, until};
+use crate::process::{Process, info, oom, spaces, until};
 use crate::sched::{machinecheck, park};
 use crate::signal::signals;
 use alloc::sync::Arc;

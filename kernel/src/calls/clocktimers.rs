@@ -8,28 +8,20 @@
 use crate::base::heap;
 use crate::base::user::put;
 use crate::link::delegate;
-use crate::process::cputime::{self, CpuClock};
+use crate::parts::cputimers::ClockTimer;
+use crate::process::cputime::CpuClock;
+use crate::process::cputimers::{self, delete};
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::{Process, futex};
-use alloc::vec::Vec;
 use hanare_core::cputimer::IntervalTimer;
 use hanare_core::errno::{self, Result};
 use hanare_core::time::Timespec;
 use zerocopy::IntoBytes;
 
 const TIMER_CREATE: u32 = 222;
-const TIMER_SETTIME: u32 = 223;
-const TIMER_DELETE: u32 = 226;
 const CLOCK_MONOTONIC: u64 = 1;
 const TIMER_ABSTIME: u64 = 1;
-
-/// A timer.
-pub struct ClockTimer {
-    id: u32,
-    clock: CpuClock,
-    timer: IntervalTimer,
-}
 
 /// timer_create, on whatever clock. Linux tells the number here, so that its timer goes again
 /// if the program cannot have it.
@@ -46,24 +38,19 @@ pub fn create(clock: u64, event: u64, at: u64) -> Result<u64> {
     enter(p, id, ours).and_then(|()| put(at, &bytes)).inspect_err(|_| {
         // A thread that has to end cannot: then execve does.
         if delete(id) {
-            cputime::timer_deleted(id.into());
+            cputimers::timer_deleted(id.into());
         }
     })
 }
 
 fn enter(p: &Process, id: u32, clock: Option<CpuClock>) -> Result<()> {
-    cputime::timer_created(id)?;
+    cputimers::timer_created(id)?;
     let Some(clock) = clock else { return Ok(()) };
     p.cpu_timers.with_clock_timers(|timers| {
         heap::more_room(timers, 1).map_err(|_| errno::EAGAIN)?;
         timers.push(ClockTimer { id, clock, timer: IntervalTimer::default() });
         Ok(())
     })
-}
-
-/// Deletes Linux' timer. False: it is there still.
-pub fn delete(id: u32) -> bool {
-    delegate::linux(TIMER_DELETE, [u64::from(id), 0, 0, 0, 0, 0]).is_ok()
 }
 
 /// timer_settime, timer_gettime; `None`: it is Linux' business.
@@ -81,7 +68,11 @@ pub fn serve(number: u16, a: &[u64; 6]) -> Option<Result<u64>> {
     }
 }
 
-fn with<T>(p: &Process, id: u32, f: impl FnOnce(&mut ClockTimer) -> Result<T>) -> Result<T> {
+fn with<T>(
+    p: &Process,
+    id: u32,
+    f: impl FnOnce(&mut ClockTimer<Thread>) -> Result<T>,
+) -> Result<T> {
     p.cpu_timers.with_clock_timers(|timers| {
         timers.iter_mut().find(|t| t.id == id).map_or(Err(errno::EINVAL), f)
     })
@@ -110,44 +101,9 @@ fn set(p: &Process, a: &[u64; 6]) -> Result<u64> {
         };
         Ok(before)
     })?;
-    p.cpu_timers.look_again(p);
+    cputimers::look_again(p);
     if a[3] != 0 {
         write(a[3], before)?;
     }
     Ok(0)
-}
-
-/// timer_delete, after Linux has deleted its own.
-pub fn deleted(p: &Process, id: u32) {
-    p.cpu_timers.with_clock_timers(|timers| timers.retain(|t| t.id != id));
-}
-
-/// ns until the next one expires while `thread` runs.
-pub fn left(timers: &[ClockTimer], thread: &Thread) -> Option<u64> {
-    let p = &thread.process;
-    let counting = timers.iter().filter(|t| t.clock.counts(thread));
-    counting.filter_map(|t| t.timer.left(t.clock.now(p)?)).min()
-}
-
-/// Whether one of them is armed.
-pub fn any_armed(timers: &[ClockTimer]) -> bool {
-    timers.iter().any(|t| t.timer.left(0).is_some())
-}
-
-/// Before user mode: those that have expired have their signals sent.
-pub fn check(thread: &Thread) {
-    let p = &thread.process;
-    let expired: Vec<u32> = p.cpu_timers.with_clock_timers(|timers| {
-        let expired = timers.iter_mut().filter_map(|t| {
-            let now = t.clock.now(p).unwrap_or(0);
-            t.timer.take_expired(now).then_some(t.id)
-        });
-        expired.collect()
-    });
-    for id in expired {
-        let at_once = [Timespec::from_ns(0), Timespec::from_ns(1)];
-        if let Ok(at) = p.write_scratch(thread.slot_index, at_once.as_bytes()) {
-            let _ = delegate::linux(TIMER_SETTIME, [u64::from(id), 0, at, 0, 0, 0]);
-        }
-    }
 }

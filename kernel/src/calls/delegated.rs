@@ -1,14 +1,14 @@
 //! Delegated calls, and the hooks of those that have consequences here.
 
 use crate::base::log_limit;
-use crate::calls::{clocktimers, mmap, rlimits};
+use crate::calls::{clocktimers, itimer, mmap, rlimits};
 use crate::gate::ptrace;
 use crate::link::delegate;
 use crate::mm::limits;
 use crate::parts::signals::Interrupted;
 use crate::process::thread;
 use crate::process::workers;
-use crate::process::{cputime, rights, timens, waited};
+use crate::process::{cputimers, rights, timens, waited};
 use crate::signal::{pending, signals, unhandled};
 use core::sync::atomic::Ordering;
 use hanare_abi::service::MAY_LIMIT;
@@ -71,7 +71,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::CpuTimer => {
             let set = (row.number == number::SETITIMER).then_some(args[1]);
             if let Some(result) =
-                cputime::itimer(args[0], set, if set.is_some() { args[2] } else { args[1] })
+                itimer::itimer(args[0], set, if set.is_some() { args[2] } else { args[1] })
             {
                 return result;
             }
@@ -124,7 +124,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Rights => workers::rights_changed(thread::current()),
         Hook::Personality => personality(args[0] as u32),
         Hook::Rlimit => take_limits(row, &args),
-        Hook::Timer if row.number == number::TIMER_DELETE => cputime::timer_deleted(args[0]),
+        Hook::Timer if row.number == number::TIMER_DELETE => cputimers::timer_deleted(args[0]),
         Hook::Sysinfo => return super::machine::sysinfo(args[0]),
         Hook::Wait => waited::waited(&thread::current().process, row, &args, result)?,
         Hook::Path => not_hidden(row, &args)?,
@@ -353,7 +353,7 @@ fn take_limits(row: &Row, args: &[u64; 6]) {
         && let Ok(hard) = usercopy::read_u64(pointer + 8)
     {
         p.cpu_timers.set_limit(soft, hard);
-        p.cpu_timers.look_again(&p);
+        cputimers::look_again(&p);
     }
     let mut id = p.identity.lock();
     match resource {

@@ -4,16 +4,20 @@ use crate::base::user::put;
 use crate::base::{heap, time};
 use crate::calls::{aio, madvise, mlock, mmap, mremap, seccomp, shm, sleep};
 use crate::calls::{machine, mempolicy};
-use crate::gate::rseq;
+use crate::gate::{raise, rseq};
+use crate::life::child::Request;
+use crate::life::clone;
+use crate::life::exit;
+use crate::life::program;
+use crate::life::target::{self, Target};
+use crate::life::{exec, share};
 use crate::link::delegate;
-use crate::process::clone::{self, Request};
-use crate::process::exit;
+use crate::parts::usage::Usage;
 use crate::process::spaces;
-use crate::process::target::{self, Target};
 use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::process::usage::Usage;
-use crate::process::{Ids, NOT_MAPPED, Process, cputime, exec, futex, rights, share, timens};
+use crate::process::usage;
+use crate::process::{Ids, NOT_MAPPED, Process, cputime, futex, rights, timens};
 use crate::sched::cpu_mask::CpuMask;
 use crate::sched::cpus;
 use crate::sched::tlb::{self, CpuSet};
@@ -69,7 +73,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Sigaltstack => sigframe::altstack(a[0], a[1], regs.rsp),
         LocalCall::RtSigsuspend => sigsuspend(row, &a),
         LocalCall::RtSigreturn => {
-            sigframe::sigreturn(regs);
+            raise::sigreturn(regs);
             return None;
         }
         LocalCall::Getpid => Ok(u64::from(p.identity.lock().pid)),
@@ -200,14 +204,14 @@ fn getrusage(a: &[u64; 6], p: &Process) -> Result<u64> {
     const SELF: i32 = 0;
     const THREAD: i32 = 1;
     let used = match a[0] as i32 {
-        SELF => Usage::of(p),
+        SELF => usage::of(p),
         THREAD => {
             let (user_ns, system_ns) = cputime::thread_ns(thread::current());
             Usage {
                 user_ns,
                 system_ns,
                 faults: thread::current().counts.faults.load(Ordering::Relaxed),
-                ..Usage::of(p)
+                ..usage::of(p)
             }
         }
         CHILDREN => p.usage.lock().waited(),
@@ -469,7 +473,7 @@ fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
         }
         let string = string(pointer, &mut buffer, errno::E2BIG)?;
         bytes += string.len() as u64 + 1;
-        exec::check_strings(bytes, all.len() as u64 + 1)?;
+        program::check_strings(bytes, all.len() as u64 + 1)?;
         heap::more_room(&mut all, 1)?;
         all.push(string);
         addr += 8;

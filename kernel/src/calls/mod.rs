@@ -4,6 +4,7 @@ pub mod aio;
 pub mod clocktimers;
 pub mod delegated;
 pub mod dispatch;
+pub mod itimer;
 pub mod local;
 pub mod machine;
 pub mod madvise;

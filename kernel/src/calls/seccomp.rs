@@ -5,23 +5,20 @@
 //! Linux has a filter before it counts here. All workers of a process have it, those without
 //! a thread included, where all its threads have; else those without a thread are sent away.
 
-use crate::base::accounts::Charge;
 use crate::base::heap;
 use crate::calls::rlimits;
-use crate::gate::coredump;
+use crate::gate::{coredump, raise};
+use crate::life::exit;
 use crate::link::delegate;
 use crate::mm::limits;
+use crate::parts::seccomp::{FILTER, Filter, Inherited, NONE, STRICT};
 use crate::process::Process;
-use crate::process::exit;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::workers;
 use crate::sched::cpus;
-use crate::signal::signals;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::ops::Deref;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::Ordering;
 use hanare_abi::slot::{FILTER_PART, OP_EXIT_SIGNAL, OP_FILTER};
 use hanare_core::errno::{self, Result};
 use hanare_core::seccomp::{
@@ -30,12 +27,7 @@ use hanare_core::seccomp::{
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
-use spin::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
-
-const NONE: u8 = 0;
-const STRICT: u8 = 1;
-const FILTER: u8 = 2;
 
 /// Operations of seccomp(2).
 mod operation {
@@ -59,75 +51,6 @@ const SYS_SECCOMP: i32 = 1;
 const ERRNO_MAX: u32 = 4095;
 /// Bytes that a filter takes beside its instructions, about: it itself, and its place in lists.
 const FILTER_OBJECTS: usize = 256;
-
-/// Filters, the latest last.
-type Filters = Option<Arc<Vec<Arc<Filter>>>>;
-
-/// A program of a filter, which its user is charged for as long as any thread has it.
-struct Filter {
-    program: Program,
-    _charge: Charge,
-}
-
-impl Deref for Filter {
-    type Target = Program;
-    fn deref(&self) -> &Program {
-        &self.program
-    }
-}
-
-/// One thread's part.
-#[derive(Default)]
-pub struct Seccomp {
-    mode: AtomicU8,
-    filters: Mutex<Filters>,
-}
-
-/// What a new thread or process gets of its creator's.
-#[derive(Clone)]
-pub struct Inherited(u8, Filters);
-
-impl Seccomp {
-    /// Whether calls have to be judged.
-    pub fn is_on(&self) -> bool {
-        self.mode() != NONE
-    }
-
-    /// As PR_GET_SECCOMP shows it.
-    pub fn mode(&self) -> u8 {
-        self.mode.load(Ordering::Acquire)
-    }
-
-    /// As [`ThreadInfo`](hanare_abi::info::ThreadInfo) has it.
-    pub fn told(&self) -> u32 {
-        let filters = self.filters.lock().as_ref().map_or(0, |f| f.len());
-        u32::from(self.mode()) | (filters as u32) << 2
-    }
-
-    /// For a new thread or process.
-    pub fn inherited(&self) -> Inherited {
-        let filters = self.filters.lock();
-        Inherited(self.mode(), filters.clone())
-    }
-
-    /// Takes what a creator had.
-    pub fn inherit(&self, from: Inherited) {
-        let old = {
-            let mut filters = self.filters.lock();
-            self.mode.store(from.0, Ordering::Release);
-            core::mem::replace(&mut *filters, from.1)
-        };
-        drop(old);
-    }
-
-    fn answer(&self, data: &Data) -> u32 {
-        let filters = self.filters.lock().clone();
-        let all = filters.as_ref().map_or(&[][..], |f| f);
-        let answers = all.iter().rev().map(|f| f.run(data));
-        // Of equal ones the latest filter's; min_by_key gives the first.
-        answers.min_by_key(|a| (a & action::MASK) as i32).unwrap_or(action::ALLOW)
-    }
-}
 
 /// What becomes of a call.
 #[derive(PartialEq, Eq)]
@@ -172,7 +95,7 @@ fn filtered(thread: &Thread, regs: &mut Regs) -> Judged {
         }
         action::TRAP => {
             regs.rax = regs.orig_rax;
-            signals::force_call(sigsys(regs, value), regs);
+            raise::force_call(sigsys(regs, value), regs);
             Judged::Replaced
         }
         action::KILL_THREAD if thread.process.thread_count() > 1 => {

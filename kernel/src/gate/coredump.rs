@@ -3,14 +3,12 @@
 //! registers (`module/space/dump.c`); then the signal is Linux' to deal with.
 
 use crate::base::heap;
-use crate::gate::ptrace;
+use crate::gate::{fatal, ptrace};
 use crate::link::delegate;
 use crate::mm::{AddressSpace, FileRef};
-use crate::process::Process;
-use crate::process::exit;
 use crate::process::thread::Thread;
+use crate::process::{self, Process};
 use crate::sched::cpus;
-use crate::signal::signals;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::ioctl::{POSE_REGS, Pose};
@@ -47,7 +45,7 @@ const FXSAVE: usize = 512;
 pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
     let p = &thread.process;
     match p.begin_dump(thread) {
-        None => exit::thread(p, thread),
+        None => process::end_thread(p, thread),
         Some(false) => return pose(thread, regs, None),
         Some(true) => {}
     }
@@ -62,7 +60,7 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
             pose(thread, regs, Some(queued));
         }
     }
-    signals::die(queued.signal);
+    fatal::die(queued.signal);
 }
 
 /// Before user mode, while another thread makes a dump.
@@ -121,7 +119,7 @@ fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
         p.posed.fetch_add(1, Ordering::AcqRel);
         p.kick_all();
     }
-    exit::by_last_call(OP_POSE, [at, u64::from(queued.map_or(0, |q| q.signal)), 0, 0, 0, 0]);
+    process::end_by_last_call(OP_POSE, [at, u64::from(queued.map_or(0, |q| q.signal)), 0, 0, 0, 0]);
 }
 
 /// What the proxy has to map: start, end, kind. A program says how many there are.

@@ -5,11 +5,9 @@ use crate::process::thread;
 use crate::process::thread::Thread;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::debugregs::{DebugRegisters, STATUS_HITS, STATUS_STEP};
-use hanare_core::errno::Result;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::traps::Regs;
 use hanare_hal::{debugregs, percpu};
-use spin::Mutex;
 
 /// RFLAGS.RF: the instruction is let through though its address is watched.
 const RESUME_FLAG: u64 = 1 << 16;
@@ -17,48 +15,10 @@ const RESUME_FLAG: u64 = 1 << 16;
 /// CPUs whose debug registers are on.
 static LOADED: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
 
-/// One thread's.
-#[derive(Default)]
-pub struct OfThread {
-    /// The CPU has to have them while the thread runs.
-    on: AtomicBool,
-    /// They were set since the CPU got them.
-    changed: AtomicBool,
-    registers: Mutex<DebugRegisters>,
-}
-
-impl OfThread {
-    /// Register `n` of `struct user`.
-    pub fn get(&self, n: usize) -> u64 {
-        self.registers.lock().get(n)
-    }
-
-    /// Sets it; the thread is stopped, and looks on its way to user mode. Errors as
-    /// [`DebugRegisters::set`].
-    pub fn set(&self, n: usize, value: u64) -> Result<()> {
-        self.change(|registers| registers.set(n, value))
-    }
-
-    /// A debugger's watchpoint; the thread as in [`OfThread::set`], errors as of
-    /// [`DebugRegisters::watch`].
-    pub fn watch(&self, n: usize, address: u64, bytes: u64, kind: u64) -> Result<()> {
-        self.change(|registers| registers.watch(n, address, bytes, kind))
-    }
-
-    fn change(&self, how: impl FnOnce(&mut DebugRegisters) -> Result<()>) -> Result<()> {
-        let mut registers = self.registers.lock();
-        how(&mut registers)?;
-        self.on.store(registers.is_on(), Ordering::Relaxed);
-        self.changed.store(true, Ordering::Release);
-        Ok(())
-    }
-
-    /// A new program has none.
-    pub fn reset(&self) {
-        *self.registers.lock() = DebugRegisters::default();
-        if self.on.swap(false, Ordering::Relaxed) {
-            load(None);
-        }
+/// The running thread's new program has none.
+pub fn reset(thread: &Thread) {
+    if thread.debug.reset() {
+        load(None);
     }
 }
 

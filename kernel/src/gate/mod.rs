@@ -2,7 +2,11 @@
 
 pub mod coredump;
 pub mod debugregs;
+pub mod deliver;
+pub mod expiry;
+pub mod fatal;
+pub mod handler;
 pub mod observe;
 pub mod ptrace;
-pub mod registers;
+pub mod raise;
 pub mod rseq;

@@ -4,53 +4,12 @@
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
-use crate::signal::signals;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use hanare_abi::layout::USER_MAX;
 use hanare_core::errno::{self, Result};
 use hanare_core::rseq::{self, Area, FLAGS_OFFSET, SECTION_OFFSET, SECTION_SIZE, Section};
-use hanare_hal::traps::{Regs, vector};
+use hanare_hal::traps::Regs;
 use hanare_hal::{percpu, shared, usercopy};
-
-/// What a thread has registered. Written by the thread itself.
-#[derive(Default)]
-pub struct OfThread {
-    /// Address of the area, 0: none.
-    addr: AtomicU64,
-    signature: AtomicU32,
-    /// It was switched to, or has a signal, since it was last in user mode.
-    disturbed: AtomicBool,
-}
-
-impl OfThread {
-    /// What is registered.
-    pub fn area(&self) -> Option<Area> {
-        let addr = self.addr.load(Ordering::Relaxed);
-        (addr != 0).then(|| Area { addr, signature: self.signature.load(Ordering::Relaxed) })
-    }
-
-    /// Takes an area over (fork), or forgets it (exec).
-    pub fn set(&self, area: Option<Area>) {
-        self.addr.store(area.map_or(0, |a| a.addr), Ordering::Relaxed);
-        self.signature.store(area.map_or(0, |a| a.signature), Ordering::Relaxed);
-        self.disturbed.store(area.is_some(), Ordering::Relaxed);
-    }
-
-    /// The thread is to leave its critical section before it goes on in user mode.
-    pub fn disturb(&self) {
-        if self.addr.load(Ordering::Relaxed) != 0 {
-            self.disturbed.store(true, Ordering::SeqCst);
-        }
-    }
-
-    /// The thread was switched to: its CPU may be another, its critical section is void.
-    pub fn switched(&self) {
-        if self.addr.load(Ordering::Relaxed) != 0 {
-            self.disturbed.store(true, Ordering::Relaxed);
-            cpus::request_attention();
-        }
-    }
-}
 
 /// rseq(2).
 pub fn register(addr: u64, len: u64, flags: u64, signature: u64) -> Result<u64> {
@@ -74,19 +33,22 @@ pub fn register(addr: u64, len: u64, flags: u64, signature: u64) -> Result<u64> 
 
 /// Before user mode, after whatever may have switched threads; true if the registers
 /// changed.
-pub fn before_user(thread: &Thread, regs: &mut Regs) -> bool {
+///
+/// # Errors
+/// Area or section are wrong, and are forgotten: SIGSEGV is to be raised.
+pub fn before_user(thread: &Thread, regs: &mut Regs) -> Result<bool> {
     let own = &thread.rseq;
     if !own.disturbed.swap(false, Ordering::Relaxed) {
-        return false;
+        return Ok(false);
     }
-    let Some(area) = own.area().filter(|_| !thread.must_end()) else { return false };
+    let Some(area) = own.area().filter(|_| !thread.must_end()) else { return Ok(false) };
     // Copies may wait, and the thread go on elsewhere: then it was disturbed again.
     let (ip, done) = (regs.rip, leave_section(area, regs).and_then(|()| tell_cpu(area)));
     if done.is_err() && !thread.must_end() {
         own.set(None); // once is enough
-        signals::raise_exception(regs, vector::PROTECTION);
+        return Err(errno::EFAULT);
     }
-    done.is_err() || regs.rip != ip
+    Ok(done.is_err() || regs.rip != ip)
 }
 
 /// A signal is about to be handled: the frame is to show the abort handler.

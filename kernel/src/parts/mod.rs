@@ -1,3 +1,15 @@
-//! What a thread and a process keep for the layers that work on them: the data alone.
+//! What a thread and a process keep for the layers that work on them: the data alone. What would name
+//! a thread or a process is generic.
 
+pub mod cputimers;
+pub mod debugregs;
+pub mod futexes;
+pub mod observed;
+pub mod registers;
+pub mod ring;
+pub mod rseq;
+pub mod seccomp;
 pub mod signals;
+pub mod tracee;
+pub mod usage;
+pub mod vfork;

@@ -76,6 +76,14 @@ impl ProcessSignals {
         *self.mirrored = Mirrored::of(&self.actions);
     }
 
+    /// For a program that replaces the one of `old` in a process of its own here.
+    pub fn take_over(&mut self, old: &mut ProcessSignals) {
+        let ignored =
+            (1..=signal::SIGNAL_MAX).filter(|&s| old.actions.get(s).handler == signal::SIG_IGN);
+        self.inherit_ignored(ignored.fold(SigSet::EMPTY, SigSet::with).0);
+        self.pending = core::mem::take(&mut old.pending);
+    }
+
     /// For the child of a fork.
     pub fn inherit(&self) -> ProcessSignals {
         ProcessSignals {

@@ -6,17 +6,17 @@
 //! the lock a page that is not there ends the access, it is brought in without it.
 
 use crate::link::delegate;
+use crate::parts::futexes::{self, Futexes};
 use crate::parts::signals::{Interrupted, Rest};
 use crate::process::Process;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::until::Until;
 use crate::sched::cpus;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Errno, Result};
-use hanare_core::futex::{MATCH_ANY, Queues};
+use hanare_core::futex::MATCH_ANY;
 use hanare_core::syscalls::Restart;
 use hanare_core::time::{Clock, Timespec};
 use hanare_core::vma::{Backing, Prot};
@@ -73,13 +73,7 @@ impl Word {
 }
 
 /// A thread, as the queues know it.
-pub struct Sleeper {
-    thread: Arc<Thread>,
-    /// Which of several words of futex_waitv(2).
-    pub index: usize,
-    /// It waits on Linux, at this address too, and is to be woken there.
-    pub on_linux: Option<u64>,
-}
+pub type Sleeper = futexes::Sleeper<Thread>;
 
 impl Sleeper {
     /// The running thread, which waits on one word of several.
@@ -87,15 +81,6 @@ impl Sleeper {
         Sleeper { thread: thread::current_arc(), index, on_linux }
     }
 }
-
-impl PartialEq for Sleeper {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.thread, &other.thread) && self.index == other.index
-    }
-}
-
-/// Waiters of a process.
-pub type Futexes = Queues<Sleeper>;
 
 /// A thread that waits for a wake-up, a signal or a time.
 struct Asleep<'a> {
@@ -229,7 +214,7 @@ pub fn read_timespec(pointer: u64) -> Result<u64> {
 pub fn with_queues<T>(
     p: &Process,
     addr: u64,
-    f: impl Fn(&mut Futexes) -> core::result::Result<T, usercopy::Fault>,
+    f: impl Fn(&mut Futexes<Thread>) -> core::result::Result<T, usercopy::Fault>,
 ) -> Result<T> {
     let thread = thread::current();
     loop {

@@ -1,28 +1,21 @@
 //! A process: what its threads share, and its life from Linux' point of view.
 
-pub mod begin;
-pub mod clone;
 pub mod cputime;
-pub mod depart;
-pub mod exec;
-pub mod exit;
+pub mod cputimers;
 mod faulting;
 pub mod futex;
 pub mod identity;
 pub mod info;
+pub mod memory;
 pub mod oom;
-pub mod open;
 pub mod rights;
-pub mod share;
 pub mod slots;
 pub mod spaces;
-pub mod target;
 pub mod thread;
 pub mod timens;
 pub mod until;
 pub mod usage;
 pub mod usertsc;
-pub mod vfork;
 pub mod waited;
 pub mod workers;
 
@@ -30,19 +23,23 @@ pub use identity::{INIT, Identity, Ids, NOT_MAPPED};
 
 use crate::base::accounts::{Charge, Place};
 use crate::base::{heap, time};
-use crate::gate::observe;
-use crate::parts::signals;
+use crate::parts::cputimers::CpuTimers;
+use crate::parts::usage::{Accounts, Children};
+use crate::parts::vfork::Vfork;
+use crate::parts::{observed, signals};
 use crate::process::slots::Slots;
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{Actions, Mirrored};
-use spaces::ProcessSpace;
-use spin::Mutex;
+use spin::{Mutex, Once};
 use thread::Thread;
-use vfork::Vfork;
+
+/// A space and the processes that have it.
+type ProcessSpace = memory::ProcessSpace<Process, Thread>;
 
 /// A process. It dereferences to its [`ProcessSpace`], which it shares only with processes that
 /// share its memory.
@@ -54,7 +51,7 @@ pub struct Process {
     /// The process that made it; of none, `hanare run` of Linux started it.
     pub parent: Weak<Process>,
     /// Accounts: of its ended children, and of its parent, to which its own use goes.
-    pub usage: Mutex<usage::Accounts>,
+    pub usage: Mutex<Accounts>,
     /// Dispositions and process-directed pending signals.
     pub signals: Mutex<signals::ProcessSignals>,
     /// Linux has to be told of dispositions (`Mirrored::owed`).
@@ -97,7 +94,7 @@ pub struct Process {
     /// Threads that are ready for it.
     pub posed: AtomicU32,
     /// Timers that count CPU time.
-    pub cpu_timers: cputime::CpuTimers,
+    pub cpu_timers: CpuTimers<Thread>,
     /// Numbers of timer_create.
     pub timers: Mutex<Vec<u32>>,
     /// Its first thread waits for the proxy, see `share`.
@@ -107,7 +104,7 @@ pub struct Process {
     /// The first thread of the process as which it goes on; see [`Process::continue_as`].
     successor: Mutex<Option<Weak<Thread>>>,
     /// Tracers and debuggers.
-    pub observed: observe::OfProcess,
+    pub observed: observed::OfProcess<Process>,
     start_mask: AtomicU64,
     /// CPU cycles of threads that ended: user, system.
     pub ended_cycles: (AtomicU64, AtomicU64),
@@ -119,15 +116,11 @@ pub struct Process {
     _charge: Charge,
 }
 
-/// What is in a list, the newest one first. One that goes from there meanwhile moves only those
-/// that have been seen, which may be seen again.
-pub fn newest_first<T>(all: &Mutex<Vec<Arc<T>>>) -> impl Iterator<Item = Arc<T>> + '_ {
-    let mut left = usize::MAX;
-    core::iter::from_fn(move || {
-        let all = all.lock();
-        left = left.min(all.len()).checked_sub(1)?;
-        all.get(left).cloned()
-    })
+impl Deref for Process {
+    type Target = ProcessSpace;
+    fn deref(&self) -> &ProcessSpace {
+        &self.memory
+    }
 }
 
 impl Process {
@@ -140,11 +133,13 @@ impl Process {
         let bytes = size_of::<Process>()
             + size_of::<Actions>()
             + size_of::<Mirrored>()
-            + size_of::<usage::Children>()
+            + size_of::<Children>()
             + heap::SMALL_PARTS;
         heap::room(bytes)?;
         let (_place, _charge) = (memory.account.process()?, memory.account.charge(bytes as u64)?);
-        let usage = Mutex::new(usage::Accounts::of_child(&parent));
+        let usage = Mutex::new(
+            parent.upgrade().map_or_else(Accounts::default, |p| p.usage.lock().of_child()),
+        );
         let process = Arc::new(Process {
             memory,
             first_slot,
@@ -172,13 +167,13 @@ impl Process {
             replacing: AtomicBool::new(false),
             dumping: AtomicBool::new(false),
             posed: AtomicU32::new(0),
-            cpu_timers: cputime::CpuTimers::default(),
+            cpu_timers: CpuTimers::default(),
             timers: Mutex::new(Vec::new()),
             vfork: Mutex::new(None),
             successor: Mutex::new(None),
             beginning: AtomicBool::new(false),
             pid_namespace: AtomicU64::new(0),
-            observed: observe::OfProcess::default(),
+            observed: observed::OfProcess::default(),
             start_mask: AtomicU64::new(0),
             ended_cycles: (AtomicU64::new(0), AtomicU64::new(0)),
             ended_calls: AtomicU64::new(0),
@@ -251,7 +246,6 @@ impl Process {
         *new.usage.lock() = self.usage.lock().clone();
         *new.exe.lock() = self.exe.lock().clone();
         new.signals.lock().take_over(&mut self.signals.lock());
-        observe::continue_as(self, new);
     }
 
     /// The process is about to end, and touches its memory no more.
@@ -280,8 +274,6 @@ impl Process {
         heap::more_room(&mut threads, 1).map_err(|_| errno::EAGAIN)?;
         thread.seccomp.inherit(creator.seccomp.inherited());
         threads.push(thread.clone());
-        drop(threads);
-        observe::watch::on_thread(thread);
         Ok(())
     }
 
@@ -330,7 +322,30 @@ impl Process {
         self.replacing.store(false, Ordering::Release);
     }
 
-    /// Replaces the thread `old`, which runs and ends next, by `new`.
+    /// A thread of it ends: it is none of its threads any more, and uses its slot until
+    /// [`Process::has_left`].
+    pub fn begin_leaving(&self, thread: &Thread) {
+        let mut threads = self.threads.lock();
+        threads.retain(|t| !core::ptr::eq(&**t, thread));
+        self.leaving.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A thread that ends is done with its slot.
+    pub fn has_left(&self) {
+        self.leaving.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether a thread replaces the program.
+    pub fn is_replacing(&self) -> bool {
+        self.replacing.load(Ordering::Acquire)
+    }
+
+    /// The first thread of the process as which it goes on, if that is there.
+    pub fn successor(&self) -> Option<Arc<Thread>> {
+        self.successor.lock().as_ref().and_then(Weak::upgrade)
+    }
+
+    /// Enters a thread: the first, or one that takes the place of another, which ends next.
     pub fn succeed(&self, new: &Arc<Thread>) {
         self.threads.lock().push(new.clone());
     }
@@ -338,7 +353,7 @@ impl Process {
     /// The threads that live, the newest one first, without one that begins meanwhile. Nothing is
     /// locked between two of them.
     pub fn threads(&self) -> impl Iterator<Item = Arc<Thread>> + '_ {
-        newest_first(&self.threads)
+        memory::newest_first(&self.threads)
     }
 
     /// Every thread of it looks again at what it waits for, or comes by the kernel.
@@ -360,6 +375,11 @@ impl Process {
     /// The thread with this slot.
     pub fn thread(&self, slot: u32) -> Option<Arc<Thread>> {
         self.threads.lock().iter().find(|t| t.slot_index == slot).cloned()
+    }
+
+    /// Sets the signal mask of the first thread.
+    pub fn set_start_mask(&self, mask: u64) {
+        self.start_mask.store(mask, Ordering::Relaxed);
     }
 
     /// Signal mask of the first thread.
@@ -411,8 +431,7 @@ impl Process {
         }
         self.release_parent();
         if !self.has_successor() {
-            observe::gone(self);
-            usage::ended(self);
+            process_gone(self);
         }
         self.finished.store(true, Ordering::SeqCst);
     }
@@ -457,4 +476,47 @@ impl Process {
         }
         (user, system)
     }
+}
+
+/// What is done at an end.
+pub struct Ends {
+    /// Ends the running thread: its process is gone, or only the thread ends.
+    pub thread: fn(&Arc<Process>, &Thread) -> !,
+    /// The running thread's process ends by a delegated call that never returns.
+    pub by_last_call: fn(u32, [u64; 6]),
+    /// The process is gone, once, unless it goes on as another one.
+    pub process: fn(&Process),
+    /// The space with this id is gone.
+    pub space: fn(u32),
+}
+
+static ENDS: Once<&Ends> = Once::new();
+
+/// Before the first thread begins.
+pub fn init_ends(ends: &'static Ends) {
+    ENDS.call_once(|| ends);
+}
+
+fn ends() -> &'static Ends {
+    ENDS.get().expect("init_ends")
+}
+
+/// Ends the running thread `thread` of `p`.
+pub fn end_thread(p: &Arc<Process>, thread: &Thread) -> ! {
+    (ends().thread)(p, thread)
+}
+
+/// The running thread's process ends by the last call `nr`.
+pub fn end_by_last_call(nr: u32, args: [u64; 6]) {
+    (ends().by_last_call)(nr, args);
+}
+
+/// A process is gone: whoever looks at it is told.
+fn process_gone(p: &Process) {
+    (ends().process)(p);
+}
+
+/// A space is gone.
+pub fn space_gone(space: u32) {
+    (ends().space)(space);
 }

@@ -1,85 +1,11 @@
-//! The rights of a thread, which its worker has: what execve does to them, and what they allow
-//! it to do to others.
+//! The rights of a thread, which its worker has, and what they allow it to do to others.
 
-use crate::gate::ptrace;
 use crate::link::{delegate, services};
 use crate::process::Ids;
+use crate::process::Process;
 use crate::process::thread;
-use crate::process::thread::Thread;
-use crate::process::workers;
-use crate::process::{Identity, NOT_MAPPED, Process};
 use hanare_abi::service::SERVICE_MAY;
-use hanare_abi::slot::{OP_RIGHTS, RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE};
-use hanare_core::errno::{self, Result};
-
-/// What a program that takes another one's place has from Linux: rights of its own, which its
-/// worker has already, and other random bytes.
-pub struct Rights {
-    flags: u64,
-    random: [u8; RANDOM_BYTES],
-}
-
-/// Those of the program that the running thread is about to begin. The other threads are
-/// there still: where Linux has no memory for it, nothing has happened.
-pub fn renew(thread: &Thread) -> Result<Rights> {
-    let p = &thread.process;
-    let mut random = [0; RANDOM_BYTES];
-    let scratch = p.write_scratch(thread.slot_index, &random)?;
-    let flags = delegate::linux(OP_RIGHTS, [scratch, 0, 0, 0, 0, 0])?;
-    p.read_control(scratch, &mut random);
-    Ok(Rights { flags, random })
-}
-
-impl Rights {
-    /// The running thread is alone: they are the process'. New threads do not find them at a
-    /// worker from before.
-    pub fn take(&self, thread: &Thread) -> Identity {
-        let p = &thread.process;
-        let has = |flag| self.flags & flag as u64 != 0;
-        if has(RIGHTS_CHANGED) {
-            workers::attributes_changed(thread);
-        }
-        if has(RIGHTS_CHANGED) || has(RIGHTS_SECURE) {
-            ptrace::on_rights(thread);
-        }
-        let known = *thread.ids.lock();
-        if has(RIGHTS_CHANGED)
-            || [known.uid, known.euid, known.gid, known.egid].contains(&NOT_MAPPED)
-        {
-            refresh_ids();
-        }
-        let mut id = p.identity.lock();
-        (id.random, id.secure, id.membarrier) = (self.random, has(RIGHTS_SECURE), 0);
-        *id
-    }
-}
-
-/// prctl(2).
-mod prctl {
-    pub const NUMBER: u32 = 157;
-    pub const GET_DUMPABLE: u64 = 3;
-    pub const SET_DUMPABLE: u64 = 4;
-}
-
-/// Nobody but the superuser may look into the process from now on, which is about to run a
-/// program that its user may not read. Who does so already has it refused. Gives what
-/// PR_GET_DUMPABLE said before.
-pub fn hide(p: &Process) -> Result<u64> {
-    let dumpable = delegate::linux(prctl::NUMBER, [prctl::GET_DUMPABLE, 0, 0, 0, 0, 0])?;
-    delegate::linux(prctl::NUMBER, [prctl::SET_DUMPABLE, 0, 0, 0, 0, 0])?;
-    if p.observed.is_on() {
-        show_again(Some(dumpable));
-        return Err(errno::EACCES);
-    }
-    Ok(dumpable)
-}
-
-/// The old program goes on.
-pub fn show_again(dumpable: Option<u64>) {
-    if let Some(before) = dumpable {
-        let _ = delegate::linux(prctl::NUMBER, [prctl::SET_DUMPABLE, before, 0, 0, 0, 0]);
-    }
-}
+use hanare_core::errno::Result;
 
 /// Whether Linux lets the running thread do `what` (`MAY_*`) to the thread `tid` of another
 /// process. The module says so: its worker's answers may be anybody's.
@@ -103,12 +29,3 @@ pub fn refresh_ids() {
 pub const READ_IMPLIES_EXEC: u32 = 0x40_0000;
 /// `personality` that changes nothing.
 pub const ONLY_ASKS: u32 = !0;
-
-/// READ_IMPLIES_EXEC ends with the program, also where Linux keeps it.
-pub fn forget_read_implies_exec(p: &Process) {
-    const PERSONALITY: u32 = 135;
-    let set = core::mem::take(&mut p.identity.lock().read_implies_exec);
-    if set && let Ok(now) = delegate::linux(PERSONALITY, [ONLY_ASKS.into(), 0, 0, 0, 0, 0]) {
-        let _ = delegate::linux(PERSONALITY, [now & !u64::from(READ_IMPLIES_EXEC), 0, 0, 0, 0, 0]);
-    }
-}

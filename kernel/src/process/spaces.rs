@@ -1,37 +1,23 @@
 //! Which processes have which space, and how spaces begin and end. Of most, one process has it;
 //! processes made with CLONE_VM and not as threads share one.
 
-use crate::base::accounts::Charge;
 use crate::base::heap;
 use crate::link::inbound;
-use crate::mm::space::Space;
 use crate::mm::{linux, release};
-use crate::process::futex::Futexes;
+use crate::process::memory::{self, NO_REQUEST};
 use crate::process::thread::Thread;
-use crate::process::{Process, newest_first};
+use crate::process::{self, Process};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
-use core::ops::Deref;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{percpu, shared};
-use spin::{Mutex, Once};
-
-const NO_REQUEST: u32 = u32::MAX;
+use spin::Mutex;
 
 /// Spaces by the CPU that serves their requests, then by id.
 static SPACES: [Mutex<BTreeMap<u32, Arc<ProcessSpace>>>; CPUS_MAX] =
     [const { Mutex::new(BTreeMap::new()) }; CPUS_MAX];
-
-/// Told the id of a space that is gone.
-static FORGET: Once<fn(u32)> = Once::new();
-
-/// Who is told the id of a space that is gone. Said once, at boot.
-pub fn init(forget: fn(u32)) {
-    FORGET.call_once(|| forget);
-}
 
 /// The space with an id, whose home is `cpu`.
 pub fn find(cpu: usize, space: u32) -> Option<Arc<ProcessSpace>> {
@@ -90,49 +76,10 @@ pub fn sweep() {
     }
 }
 
-/// A space and the processes that have it. It dereferences to its [`Space`].
-pub struct ProcessSpace {
-    memory: Space,
-    /// Waiters on futexes in private memory.
-    pub futexes: Mutex<Futexes>,
-    /// Who has it, the first one first. Never empty once it is open.
-    processes: Mutex<Vec<Arc<Process>>>,
-    /// TSC value until which whoever needs memory waits for its end; 0: nobody has.
-    patience: AtomicU64,
-    reaped: AtomicBool,
-    close_request: AtomicU32,
-    _charge: Charge,
-}
-
-impl Deref for ProcessSpace {
-    type Target = Space;
-    fn deref(&self) -> &Space {
-        &self.memory
-    }
-}
-
-impl Deref for Process {
-    type Target = ProcessSpace;
-    fn deref(&self) -> &ProcessSpace {
-        &self.memory
-    }
-}
+/// A space and the processes that have it.
+pub type ProcessSpace = memory::ProcessSpace<Process, Thread>;
 
 impl ProcessSpace {
-    /// One that no process has yet.
-    pub fn new(memory: Space) -> Result<Arc<ProcessSpace>> {
-        let _charge = memory.account.charge(size_of::<ProcessSpace>() as u64)?;
-        heap::arc(ProcessSpace {
-            memory,
-            futexes: Mutex::new(Futexes::default()),
-            processes: Mutex::new(Vec::new()),
-            patience: AtomicU64::new(0),
-            reaped: AtomicBool::new(false),
-            close_request: AtomicU32::new(NO_REQUEST),
-            _charge,
-        })
-    }
-
     /// The first process, of a space that is found by its id from now on.
     pub fn enter_first(
         self: &Arc<Self>,
@@ -147,24 +94,6 @@ impl ProcessSpace {
             return Err(errno::EEXIST);
         }
         Ok(first)
-    }
-
-    /// One more process has it.
-    pub fn enter(&self, process: Arc<Process>) {
-        let mut processes = self.processes.lock();
-        processes.push(process);
-        self.set_users(processes.len());
-    }
-
-    /// The processes that have it, the newest one first, see [`newest_first`]. Nothing is locked
-    /// between two of them.
-    pub fn processes(&self) -> impl Iterator<Item = Arc<Process>> + '_ {
-        newest_first(&self.processes)
-    }
-
-    /// The process that had it first, or the next one of those that are left.
-    pub fn first(&self) -> Option<Arc<Process>> {
-        self.processes.lock().first().cloned()
     }
 
     /// The process whose first thread has, or had, this slot.
@@ -228,9 +157,7 @@ impl ProcessSpace {
             return; // a thread is left, or it is done by another one, or by Linux' request
         }
         self.processes().for_each(|p| p.finish());
-        if let Some(forget) = FORGET.get() {
-            forget(self.space);
-        }
+        process::space_gone(self.space);
         release::all(self);
         SPACES[self.home].lock().remove(&self.space);
         let times = self.processes().next().map_or((0, 0), |p| p.times_ns());
@@ -244,20 +171,6 @@ impl ProcessSpace {
                 r.set_arg(i, v);
             }
             inbound::complete(request, 0);
-        }
-    }
-
-    /// TSC value until which whoever needs memory waits for the end of this space, which is on its
-    /// way out: who asks first says how long.
-    pub fn patience(&self, first: impl FnOnce() -> u64) -> u64 {
-        match self.patience.load(Ordering::Relaxed) {
-            0 => {
-                let until = first().max(1);
-                self.patience
-                    .compare_exchange(0, until, Ordering::Relaxed, Ordering::Relaxed)
-                    .map_or_else(|known| known, |_| until)
-            }
-            until => until,
         }
     }
 }

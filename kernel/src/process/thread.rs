@@ -5,15 +5,12 @@
 use crate::base::accounts::Charge;
 use crate::base::heap;
 use crate::base::stacks::{self, Stack};
-use crate::calls::seccomp;
-use crate::gate::{debugregs, observe, ptrace, rseq};
-use crate::link::caller::{Delegates, Owner, Port};
+use crate::link::caller::Port;
 use crate::mm::Caller;
-use crate::parts::signals;
+use crate::parts::{debugregs, observed, rseq, seccomp, signals, tracee};
 use crate::process::{Ids, Process, usertsc};
 use crate::sched::cpus;
-use crate::sched::task::{Runs, Task};
-use crate::signal::dispositions;
+use crate::sched::task::Task;
 use alloc::sync::{Arc, Weak};
 use core::mem::offset_of;
 use core::ops::Deref;
@@ -22,7 +19,7 @@ use hanare_core::mempolicy::Policy;
 use hanare_core::rseq::Area;
 use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::Regs;
-use hanare_hal::{cpu, fpu, paging, percpu};
+use hanare_hal::{cpu, fpu};
 use hanare_ikc::SlotRef;
 use spin::Mutex;
 
@@ -67,11 +64,11 @@ pub struct Thread {
     /// Address to clear and wake at exit (set_tid_address).
     pub clear_tid: AtomicU64,
     /// Tracers and debuggers.
-    pub observe: observe::OfThread,
+    pub observe: observed::OfThread,
     /// Debug registers.
     pub debug: debugregs::OfThread,
     /// See ptrace(2).
-    pub ptrace: ptrace::OfThread,
+    pub ptrace: tracee::OfThread<Thread>,
     _charge: Charge,
 }
 
@@ -185,15 +182,15 @@ impl Thread {
             seccomp: seccomp::Seccomp::default(),
             signals: Mutex::new(signals::ThreadSignals::new(sigmask)),
             clear_tid: AtomicU64::new(0),
-            observe: observe::OfThread::default(),
+            observe: observed::OfThread::default(),
             debug: debugregs::OfThread::default(),
-            ptrace: ptrace::OfThread::default(),
+            ptrace: tracee::OfThread::default(),
             _charge,
         }))
     }
 
     /// The thread that a task is a part of.
-    fn of(task: &Task) -> &Thread {
+    pub fn of(task: &Task) -> &Thread {
         let address = core::ptr::from_ref(task).addr() - offset_of!(Thread, port.task);
         // SAFETY: every task is the part `port.task` of a thread: only `new` makes one. So the thread is
         // there as long as the reference to the task.
@@ -240,7 +237,6 @@ impl Thread {
         *self.policy.lock() = *old.policy.lock();
         self.no_tsc.store(old.no_tsc.load(Ordering::Relaxed), Ordering::Relaxed);
         self.seccomp.inherit(old.seccomp.inherited());
-        ptrace::continue_as(old, self);
     }
 
     /// The running thread forbids itself the time stamp counter, or not any more.
@@ -254,7 +250,6 @@ impl Thread {
         self.clear_tid.store(0, Ordering::Relaxed);
         self.robust_list.store(0, Ordering::Relaxed);
         self.rseq.set(None);
-        self.debug.reset();
         FpuState::new().restore();
         cpu::set_fs_base(0);
         cpu::set_user_gs_base(0);
@@ -265,104 +260,6 @@ impl Deref for Thread {
     type Target = Port;
     fn deref(&self) -> &Port {
         &self.port
-    }
-}
-
-impl Runs for Thread {
-    fn task(&self) -> &Task {
-        &self.port.task
-    }
-
-    fn enter(&self) {
-        self.process.mm.activate();
-        usertsc::switch(self.no_tsc.load(Ordering::Relaxed));
-        self.rseq.switched();
-        debugregs::switch(Some(self));
-    }
-
-    fn leave(&self, next: Option<&dyn Runs>) {
-        if next.is_none() {
-            paging::use_kernel();
-            debugregs::switch(None);
-        }
-        let memory = self.process.memory();
-        if next.is_none_or(|n| !Arc::ptr_eq(Thread::of(n.task()).process.memory(), memory)) {
-            self.process.mm.left();
-        }
-    }
-
-    fn lets_memory_go(&self) -> bool {
-        let others = self.process.mm.active().others(percpu::index()).next().is_some();
-        if others {
-            paging::use_kernel();
-            self.process.mm.left();
-        }
-        others
-    }
-
-    fn takes_memory(&self) {
-        self.process.mm.activate();
-    }
-
-    fn cpu_timer_ns(&self) -> Option<u64> {
-        self.process.cpu_timers.wanted(self)
-    }
-
-    fn is_awaited(&self) -> bool {
-        observe::debug::is_awaited(self) || self.ptrace.is_awaited()
-    }
-
-    fn leaves_registers(&self) {
-        observe::in_kernel(self);
-    }
-
-    fn must_end(&self) -> bool {
-        Thread::must_end(self)
-    }
-
-    fn has_signal(&self) -> bool {
-        Thread::has_signal(self)
-    }
-
-    fn ids(&self) -> (u32, u32) {
-        (self.slot.tid(), self.process.space)
-    }
-}
-
-impl Delegates for Thread {
-    fn port(&self) -> &Port {
-        &self.port
-    }
-
-    fn owner(&self) -> Owner {
-        self.process.owner()
-    }
-
-    fn is_killed(&self) -> bool {
-        self.process.is_killed()
-    }
-
-    fn mask(&self) -> u64 {
-        self.signals.lock().mask()
-    }
-
-    fn robust_list(&self) -> u64 {
-        self.robust_list.load(Ordering::Relaxed)
-    }
-
-    fn tell_owed(&self) {
-        if self.process.owes.load(Ordering::Relaxed) && !Thread::must_end(self) {
-            dispositions::tell_owed(self);
-        }
-    }
-
-    fn asks(&self, nr: u32) {
-        observe::asks(self, nr);
-        self.process.last_mapped.asked(nr);
-    }
-
-    fn answered(&self, nr: u32) {
-        self.process.last_mapped.asked(nr);
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::base::usermemory::Running;
 use crate::parts::signals::Trap;
 use crate::process::thread;
-use crate::sched::cpus;
 use crate::signal::signals;
 use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
@@ -100,17 +99,11 @@ fn context_of(r: &Regs, trap: Trap, mask: SigSet, fpstate: u64) -> SigContext {
     }
 }
 
-/// rt_sigreturn: takes the frame back. A bad frame raises SIGSEGV.
-pub fn sigreturn(regs: &mut Regs) {
-    regs.rax = 0;
-    regs.orig_rax = hanare_hal::traps::NO_CALL;
-    if restore(regs).is_err() {
-        cpus::request_attention();
-        signals::force_segv(regs);
-    }
-}
-
-fn restore(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
+/// Loads the frame on the stack of a handler that returns.
+///
+/// # Errors
+/// It is not there, or wrong.
+pub fn restore(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
     let mut bytes = [0; size_of::<RtSigFrame>()];
     usercopy::read(regs.rsp.wrapping_sub(8), &mut bytes)?;
     let frame = RtSigFrame::read_from_bytes(&bytes).map_err(|_| usercopy::Fault)?;

@@ -4,26 +4,18 @@
 //! here is what the application catches or dies of.
 
 use crate::base::heap;
-use crate::gate::{coredump, observe, ptrace, rseq};
 use crate::link::delegate;
-use crate::mm::access::Signal as Fault;
 use crate::mm::limits;
-use crate::parts::signals::Trap;
-use crate::process::exit;
+use crate::process::Process;
 use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::process::{Process, cputime, oom};
-use crate::sched::{cpus, panic};
-use crate::signal::restart::finish_interrupted;
-use crate::signal::sigframe;
-use crate::signal::{pending, unhandled};
+use crate::sched::cpus;
+use crate::signal::pending;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hanare_abi::slot::{MIRROR_FORWARD, OP_EXIT_SIGNAL, OP_NOP, OP_STOP_SIGNAL};
+use hanare_abi::slot::{MIRROR_FORWARD, OP_NOP};
 use hanare_core::errno::{self, Result};
-use hanare_core::signal::{self, AltStack, Disposition, QueuedSignal, SigAction, SigInfo, SigSet};
-use hanare_hal::fpu::FpuState;
-use hanare_hal::traps::{Regs, vector};
+use hanare_core::signal::{self, QueuedSignal, SigInfo, SigSet};
 use hanare_hal::usercopy;
 use zerocopy::IntoBytes;
 
@@ -127,220 +119,9 @@ pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
     heap::fallible(|| s.pending.queue(signal, info)).is_ok()
 }
 
-/// A page fault that could not be served.
-pub fn raise_fault(fault: Fault, addr: u64, regs: &mut Regs) {
-    let (signal, code) = match fault {
-        Fault::NotMapped => (signal::SIGSEGV, signal::SEGV_MAPERR),
-        Fault::NotAllowed => (signal::SIGSEGV, signal::SEGV_ACCERR),
-        Fault::Bus => (signal::SIGBUS, signal::BUS_ADRERR),
-        Fault::BadMemory => {
-            trapped(Trap::page_fault(regs.orig_rax, addr));
-            return raise_bad_memory(addr, regs);
-        }
-        Fault::NoMemory => {
-            oom::kill_current();
-            return die(signal::SIGKILL);
-        }
-    };
-    trapped(Trap::page_fault(regs.orig_rax, addr));
-    force(
-        QueuedSignal { signal, info: SigInfo::fault(signal, code, addr) },
-        regs,
-        Cause::Exception,
-    );
-}
-
-/// The program used memory at `addr` that is bad.
-pub fn raise_bad_memory(addr: u64, regs: &mut Regs) {
-    force(
-        QueuedSignal { signal: signal::SIGBUS, info: SigInfo::bad_memory(addr) },
-        regs,
-        Cause::Exception,
-    );
-}
-
-/// An exception is about to raise a signal.
-fn trapped(trap: Trap) {
-    thread::current().signals.lock().trap = trap;
-}
-
-/// The same for one that tells no address.
-fn trapped_by(v: u8, error: u64) {
-    let cr2 = thread::current().signals.lock().trap.cr2;
-    trapped(Trap { number: u64::from(v), error, cr2 });
-}
-
-/// Any other exception of the application.
-pub fn raise_exception(regs: &mut Regs, v: u8) {
-    let (signal, info) = match v {
-        vector::DIVIDE => fault_at(signal::SIGFPE, 1, regs.rip),
-        vector::DEBUG => fault_at(signal::SIGTRAP, signal::TRAP_TRACE, regs.rip),
-        vector::BREAKPOINT => (signal::SIGTRAP, SigInfo::kernel(signal::SIGTRAP)),
-        vector::INVALID_OPCODE => fault_at(signal::SIGILL, 2, regs.rip),
-        vector::X87 | vector::SIMD => match float_code(v == vector::X87) {
-            Some(code) => fault_at(signal::SIGFPE, code, regs.rip),
-            None => return, // it is over
-        },
-        vector::ALIGNMENT => fault_at(signal::SIGBUS, signal::BUS_ADRALN, 0),
-        vector::STACK | vector::NOT_PRESENT => (signal::SIGBUS, SigInfo::kernel(signal::SIGBUS)),
-        _ => (signal::SIGSEGV, SigInfo::kernel(signal::SIGSEGV)),
-    };
-    trapped_by(v, if matches!(v, vector::DEBUG | vector::BREAKPOINT) { 0 } else { regs.orig_rax });
-    force(QueuedSignal { signal, info }, regs, Cause::Exception);
-}
-
-/// Which float exception the running thread has met.
-fn float_code(x87: bool) -> Option<i32> {
-    let mut state = FpuState::new();
-    state.save();
-    signal::float_code(state.bytes(), x87)
-}
-
-/// The thread has met an address of its debug registers.
-pub fn raise_watched(regs: &mut Regs) {
-    let (signal, info) = fault_at(signal::SIGTRAP, signal::TRAP_HWBKPT, regs.rip);
-    trapped_by(vector::DEBUG, 0);
-    force(QueuedSignal { signal, info }, regs, Cause::Exception);
-}
-
-fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
-    (signal, SigInfo::fault(signal, code, addr))
-}
-
-/// A signal that a system call raises instead of being made: handled now, or the end.
-pub fn force_call(queued: QueuedSignal, regs: &mut Regs) {
-    cpus::request_attention();
-    force(queued, regs, Cause::Kernel);
-    regs.orig_rax = hanare_hal::traps::NO_CALL;
-}
-
-/// A frame cannot be taken or made: SIGSEGV, as Linux' force_sig().
-pub fn force_segv(regs: &mut Regs) {
-    force(
-        QueuedSignal { signal: signal::SIGSEGV, info: SigInfo::kernel(signal::SIGSEGV) },
-        regs,
-        Cause::Kernel,
-    );
-}
-
-/// The source of a signal that the program itself caused.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Cause {
-    /// An exception of the processor, which the log tells of.
-    Exception,
-    /// A system call, or a frame that cannot be made.
-    Kernel,
-}
-
-/// A signal of the program's own doing: handled now, or the end.
-fn force(queued: QueuedSignal, regs: &mut Regs, cause: Cause) {
-    let thread = thread::current();
-    if thread.must_end() {
-        // What was read or written may be missing for that very reason.
-        exit::thread(&thread.process, thread);
-    }
-    observe::trace::signal(thread, &queued);
-    let raised = queued.signal;
-    let Some(queued) = observe::debug::on_signal(thread, queued, regs) else { return };
-    let Some(queued) = ptrace::on_forced(thread, queued, regs) else { return };
-    let mask = thread.signals.lock().mask;
-    let disposition =
-        signal::decide_forced(queued.signal, &thread.process.signals.lock().actions, mask);
-    match disposition {
-        Disposition::Handle(action) => handle(thread, &queued, &action, regs),
-        _ => {
-            if cause == Cause::Exception && queued.signal == raised && !thread.ptrace.is_on() {
-                let trap = thread.signals.lock().trap;
-                unhandled::log(thread, raised, trap, regs);
-            }
-            if crate::base::log::debug_enabled() {
-                panic::dump(regs);
-            }
-            match disposition {
-                Disposition::Terminate { core: true } => coredump::die(thread, &queued, regs),
-                _ => die(queued.signal),
-            }
-        }
-    }
-}
-
-/// Ends the process by a signal, on Linux' side too.
-pub fn die(signal: u32) {
-    crate::sched::hold::at("fatal-signal");
-    ptrace::on_exit(thread::current(), signal);
-    observe::killed_by(thread::current(), signal);
-    exit::by_last_call(OP_EXIT_SIGNAL, [u64::from(signal), 0, 0, 0, 0, 0]);
-}
-
-/// Before every return to user mode. False: registers changed (or may have), so
-/// the slow return is needed.
-pub fn deliver(regs: &mut Regs) -> bool {
-    let thread = thread::current();
-    let p = &thread.process;
-    let mut fast = true;
-    let (mut any, mut handled) = (false, false);
-    loop {
-        p.wait_while_paused(thread);
-        coredump::join(thread, regs);
-        cputime::check(thread);
-        fast &= !observe::debug::before_user(thread, regs);
-        fast &= !ptrace::before_user(thread, regs);
-        if thread.must_end() {
-            exit::thread(p, thread);
-        }
-        let next = {
-            let mut own = thread.signals.lock();
-            let mask = own.mask;
-            let mut shared = p.signals.lock();
-            own.dequeue(&mut shared.pending, mask)
-                .map(|q| (q, signal::decide(q.signal, &shared.actions)))
-        };
-        let Some((queued, mut disposition)) = next else { break };
-        any = true;
-        fast = false;
-        crate::sched::hold::at("signal-taken");
-        let mut queued = queued;
-        if p.observed.is_on() {
-            observe::trace::signal(thread, &queued);
-            let Some(chosen) = observe::debug::on_signal(thread, queued, regs) else { continue };
-            queued = chosen;
-            disposition = signal::decide(queued.signal, &p.signals.lock().actions);
-        }
-        match disposition {
-            Disposition::Ignore | Disposition::Continue => {}
-            Disposition::Stop => {
-                let _ = delegate::call(OP_STOP_SIGNAL, [u64::from(queued.signal), 0, 0, 0, 0, 0]);
-            }
-            Disposition::Terminate { core: true } => coredump::die(thread, &queued, regs),
-            Disposition::Terminate { core: false } => die(queued.signal),
-            Disposition::Handle(action) => {
-                p.signals.lock().actions.on_handled(queued.signal);
-                finish_interrupted(thread, regs, Some((queued.signal, &action)), true);
-                handle(thread, &queued, &action, regs);
-                ptrace::on_handler(thread);
-                // The next one, if its handler may run too, gets a frame on top of
-                // this one and runs first, as on Linux.
-                handled = true;
-            }
-        }
-    }
-    if handled {
-        retarget(p); // the handlers block more
-        settle(thread);
-        return false;
-    }
-    let changed = finish_interrupted(thread, regs, None, any);
-    {
-        let mut s = thread.signals.lock();
-        s.mask = s.lasting;
-    }
-    settle(thread);
-    fast && !changed
-}
-
 /// The mask is that which user mode will have: what it blocks goes elsewhere, and Linux
 /// sends what it does not block and the worker does.
-fn settle(thread: &Thread) {
+pub fn settle(thread: &Thread) {
     pass_on_blocked(thread);
     pending::give_back_blocked(thread);
     let keeps_back = thread.signals.lock().keeps_back();
@@ -360,28 +141,6 @@ fn pass_on_blocked(thread: &Thread) {
     if !blocked.is_empty() {
         requeue(&thread.process, blocked);
         retarget(&thread.process);
-    }
-}
-
-/// Builds the frame and points the registers at the handler.
-fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut Regs) {
-    let (alt, mask, trap) = {
-        let s = thread.signals.lock();
-        (s.alt, s.lasting, s.trap)
-    };
-    if rseq::before_handler(thread, regs).is_err()
-        || sigframe::build(queued, action, regs, &alt, mask, trap).is_err()
-    {
-        return match queued.signal {
-            signal::SIGSEGV => die(signal::SIGSEGV),
-            _ => force_segv(regs), // it may have a handler, on a stack of its own
-        };
-    }
-    let mut s = thread.signals.lock();
-    let mask = action.mask_in_handler(queued.signal, s.mask);
-    s.set(mask);
-    if s.alt.flags & signal::SS_AUTODISARM != 0 {
-        s.alt = AltStack::DISABLED;
     }
 }
 

@@ -4,19 +4,16 @@
 //! kernel counts as stopped where it is ([`in_kernel`]) and stops for good when it
 //! comes out. A stop is complete when every thread has left a [`Snapshot`].
 
-use super::watch::Watches;
-use super::{DEBUGGED, HELD, tell};
-use crate::gate::registers::Snapshot;
 use crate::mm::patch;
+use crate::parts::observed::{DEBUGGED, Debugger, HELD, Stop, Watches, tell};
+use crate::parts::registers::Snapshot;
 use crate::process::Process;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
-use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use hanare_abi::observe::*;
 use hanare_abi::request::PAGES_MAX;
 use hanare_core::errno::{self, Result};
@@ -35,50 +32,9 @@ const BREAKPOINTS_MAX: usize = 4096;
 /// Bytes of FXSAVE.
 const FXSAVE: usize = 512;
 
-/// One thread's part.
-#[derive(Default)]
-pub struct OfThread {
-    snapshot: Mutex<Option<Box<Snapshot>>>,
-    /// It has no program yet: where it waits it has no registers either.
-    loads: AtomicBool,
-    /// Remains stopped although the others run.
-    stays: AtomicBool,
-    /// To stop after one instruction.
-    steps: AtomicBool,
-    /// It has: a call counts as one instruction.
-    stepped: AtomicBool,
-    /// `ACTION_*` for the next resume, plus 1; 0: none. Signal << 8.
-    action: AtomicU64,
-    /// Signal that the debugger lets through.
-    chosen: AtomicU64,
-}
-
-/// A session that debugs.
-pub struct Debugger {
-    session: u32,
-    process: Weak<Process>,
-    state: Mutex<State>,
-    pub(super) watches: Watches,
-}
-
-#[derive(Default)]
-struct State {
-    /// `OBSERVED_*`: why it stopped, or is about to.
-    why: u64,
-    /// Every thread is there.
-    complete: bool,
-    tid: u32,
-    signal: u32,
-    address: u64,
-    /// What `int3` stands for, by address.
-    breakpoints: BTreeMap<u64, u8>,
-    ended: Option<u32>,
-    closing: bool,
-}
-
-impl Debugger {
+impl Debugger<Process> {
     /// Takes hold of a process.
-    pub fn new(session: u32, p: &Arc<Process>) -> Result<Arc<Debugger>> {
+    pub fn new(session: u32, p: &Arc<Process>) -> Result<Arc<Debugger<Process>>> {
         let mut own = p.observed.debugger.lock();
         if own.is_some() {
             return Err(errno::EBUSY);
@@ -86,7 +42,7 @@ impl Debugger {
         let d = Arc::new(Debugger {
             session,
             process: Arc::downgrade(p),
-            state: Mutex::new(State::default()),
+            state: Mutex::new(Stop::default()),
             watches: Watches::default(),
         });
         *own = Some(d.clone());
@@ -360,7 +316,7 @@ fn words(bytes: &[u8]) -> Vec<u64> {
         .collect()
 }
 
-pub(super) fn debugger_of(thread: &Thread) -> Option<Arc<Debugger>> {
+pub(super) fn debugger_of(thread: &Thread) -> Option<Arc<Debugger<Process>>> {
     let o = &thread.process.observed;
     if o.has(DEBUGGED) { o.debugger.lock().clone() } else { None }
 }

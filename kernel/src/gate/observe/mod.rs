@@ -5,21 +5,19 @@
 //! the process, and speaks for it (`abi/src/observe.rs`).
 
 pub mod debug;
-mod ring;
 pub mod trace;
 pub mod watch;
 
 use crate::gate::ptrace;
+use crate::parts::observed::{Debugger, SAID, TRACED, Trace};
 use crate::process::Process;
 use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::sched::doorbell;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
-use hanare_abi::boot::EVENT_OBSERVE;
+use core::sync::atomic::Ordering;
 use hanare_abi::observe::*;
 use hanare_core::errno::{self, Result};
 use hanare_hal::percpu;
@@ -27,75 +25,10 @@ use hanare_hal::traps::Regs;
 use hanare_ikc::{RequestCall, RequestRef};
 use spin::Mutex;
 
-/// What is known of a process's observers.
-#[derive(Default)]
-pub struct OfProcess {
-    flags: AtomicU32,
-    trace: Mutex<Option<Arc<trace::Trace>>>,
-    debugger: Mutex<Option<Arc<debug::Debugger>>>,
-    /// Auxiliary vector of the program, for debuggers.
-    pub auxv: Mutex<Vec<u8>>,
-    /// As of wait(2), with [`SAID`], once the process has begun to end.
-    exit_status: AtomicU32,
-}
-
-/// In `exit_status`: the process itself said so. One that ends without a word was
-/// killed from outside.
-const SAID: u32 = 1 << 31;
-
-const TRACED: u32 = 1;
-const DEBUGGED: u32 = 2;
-/// Every thread is to stop before it enters user mode.
-const HELD: u32 = 4;
-/// Linux traces a worker of it.
-const PTRACED: u32 = 8;
-
-impl OfProcess {
-    /// Whether anybody watches.
-    pub fn is_on(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) != 0
-    }
-
-    fn has(&self, flag: u32) -> bool {
-        self.flags.load(Ordering::Relaxed) & flag != 0
-    }
-
-    fn set(&self, flag: u32, on: bool) {
-        if on {
-            self.flags.fetch_or(flag, Ordering::Release);
-        } else {
-            self.flags.fetch_and(!flag, Ordering::Release);
-        }
-    }
-
-    /// A thread of it has a tracer, or none has any more.
-    pub fn set_ptraced(&self, on: bool) {
-        self.set(PTRACED, on);
-    }
-
-    /// Whether `hanare gdb` debugs it.
-    pub fn is_debugged(&self) -> bool {
-        self.has(DEBUGGED)
-    }
-
-    /// Whether threads are to stop.
-    pub fn holds(&self) -> bool {
-        self.has(HELD)
-    }
-}
-
-/// What is known of a thread.
-#[derive(Default)]
-pub struct OfThread {
-    /// What its call asked of Linux: 0 nothing, 1 something, 2 the call itself.
-    asked: AtomicU32,
-    debug: debug::OfThread,
-}
-
 /// What a child of fork takes over.
 #[derive(Default)]
 pub struct Inherited {
-    trace: Option<Arc<trace::Trace>>,
+    trace: Option<Arc<Trace>>,
     breakpoints: Vec<(u64, u8)>,
     auxv: Vec<u8>,
 }
@@ -134,16 +67,11 @@ impl Inherited {
 }
 
 enum Session {
-    Trace(Arc<trace::Trace>),
-    Debug(Arc<debug::Debugger>),
+    Trace(Arc<Trace>),
+    Debug(Arc<Debugger<Process>>),
 }
 
 static SESSIONS: Mutex<BTreeMap<u32, Session>> = Mutex::new(BTreeMap::new());
-
-/// Tells the owner of a session that there is something to be asked for.
-fn tell(session: u32) {
-    doorbell::ring(EVENT_OBSERVE, u64::from(session));
-}
 
 /// `REQUEST_OBSERVE`.
 pub fn request(r: &RequestRef<'_>, call: &RequestCall) -> Result<()> {
@@ -180,7 +108,7 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
     }
     let p = spaces::find(percpu::index(), space).and_then(|s| s.first()).ok_or(errno::ESRCH)?;
     let new = if op == OBSERVE_TRACE {
-        let t = trace::Trace::new(session, a, b)?;
+        let t = Trace::new(session, a, b)?;
         // One whose tracer is gone stays until the next call.
         if p.observed.trace.lock().as_ref().is_some_and(|t| !t.is_closed()) {
             return Err(errno::EBUSY);
@@ -191,7 +119,7 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
         r.set_arg(1, bytes);
         Session::Trace(t)
     } else {
-        Session::Debug(debug::Debugger::new(session, &p)?)
+        Session::Debug(Debugger::new(session, &p)?)
     };
     SESSIONS.lock().insert(session, new);
     Ok(())

@@ -1,9 +1,9 @@
 //! A trace: records of system calls and signals into a ring.
 
-use super::ring::Ring;
-use super::{TRACED, tell};
 use crate::base::time;
 use crate::base::usermemory::Running;
+use crate::parts::observed::{TRACED, Trace, tell};
+use crate::parts::ring::Ring;
 use crate::process::Process;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
@@ -24,16 +24,6 @@ use zerocopy::IntoBytes;
 const DATA_MAX: u64 = 4096;
 /// How long a thread waits for a tracer that does not keep up, before records are lost.
 const PATIENCE_NS: u64 = 50_000_000;
-
-/// A session that traces.
-pub struct Trace {
-    session: u32,
-    follow: bool,
-    data_max: usize,
-    ring: Mutex<Ring>,
-    watched: AtomicU64,
-    closed: AtomicBool,
-}
 
 impl Trace {
     /// With the flags and sizes of `OBSERVE_TRACE`.

@@ -1,6 +1,7 @@
 //! Watchpoints of a debugger: debug registers, the same of all threads.
 
 use super::debug;
+use crate::parts::observed::{Watch, Watches};
 use crate::process::Process;
 use crate::process::thread;
 use crate::process::thread::Thread;
@@ -10,20 +11,6 @@ use hanare_core::debugregs::{ADDRESSES, DebugRegisters};
 use hanare_core::errno::{self, Result};
 use hanare_core::signal;
 use hanare_hal::traps::Regs;
-use spin::Mutex;
-
-/// One.
-#[derive(Clone, Copy, Default)]
-struct Watch {
-    address: u64,
-    /// 0: there is none.
-    bytes: u64,
-    kind: u64,
-}
-
-/// A debugger's.
-#[derive(Default)]
-pub struct Watches(Mutex<[Watch; ADDRESSES]>);
 
 impl Watches {
     /// `OBSERVE_WATCH`.

@@ -4,15 +4,14 @@
 //! stops where the event is; a new thread or process does not enter user mode before its
 //! parent goes on, or whoever traces that has taken it over ([`take`]).
 
-use super::tracer::{linux, trace};
-use super::{HELD, SEIZED, let_go, report, report_event};
-use crate::gate::registers::Snapshot;
+use super::tracee::{end, let_go, report, report_event, tell_tracer};
+use crate::parts::registers::Snapshot;
+use crate::parts::tracee::{GONE, HELD, TRACED, TRACER};
 use crate::process::spaces;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use hanare_core::ptrace::{Stop, event, option, request};
+use hanare_core::ptrace::{Stop, event, option};
 use hanare_hal::traps::Regs;
 
 /// A child is about to be made: the event, if a tracer wants to know. `child`: its first
@@ -37,7 +36,7 @@ pub fn before_child(thread: &Thread, child: Option<&Arc<Thread>>, event: u32) ->
 pub fn hold_child(parent: &Thread, child: &Arc<Thread>) {
     child.ptrace.set(HELD);
     parent.ptrace.state.lock().child = Some(child.clone());
-    if parent.ptrace.has(super::GONE) {
+    if parent.ptrace.has(GONE) {
         let_go_child(parent);
     }
 }
@@ -75,22 +74,23 @@ pub fn on_exit(thread: &Thread, status: u32) {
     }
 }
 
-/// The tracer has heard of a stop: a child that it is told of is its own from now on, and
-/// stops.
-pub fn take(thread: &Thread, stop: Stop) {
-    let Stop::Event(event::FORK | event::VFORK | event::CLONE, tid) = stop else { return };
-    let Some(child) =
-        spaces::find_thread(&thread::current().process, tid as u32).filter(|c| !c.ptrace.is_on())
-    else {
-        return;
-    };
-    let options = thread.ptrace.options.load(Ordering::Relaxed);
-    let seized = thread.ptrace.has(SEIZED);
-    let how = if seized { request::SEIZE } else { request::ATTACH };
-    if linux([how, tid, 0, if seized { options & option::LINUX } else { 0 }, 0, 0]).is_err() {
-        return;
+/// The running thread ends: its tracer waits for it no longer, its tracees go on.
+pub fn thread_gone(thread: &Thread) {
+    let own = &thread.ptrace;
+    own.set(GONE);
+    let_go_child(thread); // one that it was killed over
+    if thread.slot_index == thread.process.first_slot {
+        thread.process.first_traced.store(own.has(TRACED), Ordering::Relaxed);
     }
-    if trace(&child, if seized { SEIZED } else { 0 }, options).is_ok() && seized {
-        let _ = linux([request::INTERRUPT, tid, 0, 0, 0, 0]);
+    if own.has(TRACED) {
+        tell_tracer(thread);
+    }
+    if own.has(TRACER) {
+        spaces::each_thread(|t| {
+            let mine = t.ptrace.state.lock().tracer.as_ptr() == core::ptr::from_ref(thread);
+            if mine {
+                end(t);
+            }
+        });
     }
 }

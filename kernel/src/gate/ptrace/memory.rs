@@ -1,7 +1,7 @@
 //! A tracee's memory. Linux sees it through the proxy, with the rights of the program; the
 //! rest is done here: text is written in a copy of the tracee's own.
 
-use super::tracer::{hold, linux};
+use super::held::{hold, linux};
 use crate::base::user::put;
 use crate::link::{delegate, services};
 use crate::mm::patch;

@@ -1,8 +1,8 @@
 //! What a tracer reads and sets of a stopped thread's registers.
 
-use super::tracer::look;
+use super::held::look;
 use crate::base::user::put;
-use crate::gate::registers::Snapshot;
+use crate::parts::registers::Snapshot;
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
 use alloc::vec;

@@ -2,36 +2,29 @@
 //! request, or a harmless one, is made by the worker of the tracer, and is about the worker
 //! of the tracee. Before a thread is its tracer's here the module says that it is on Linux.
 
-use super::{
-    CALLS, GONE, HELD, SEIZED, STEP, begin, children, end, let_go, memory, registers, set_tracer,
-};
+use super::held::{ask, hold, is_mine, keep, linux, look, trace, wait_for};
+use super::tracee::{begin, end, let_go};
+use super::{memory, registers};
 use crate::base::user::put;
-use crate::gate::registers::Snapshot;
 use crate::link::delegate;
+use crate::parts::tracee::{CALLS, HELD, SEIZED, STEP};
 use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
+use crate::process::waited;
 use crate::process::workers;
-use crate::process::{rights, waited};
 use crate::sched::cpus;
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use hanare_abi::service::MAY_TRACE;
 use hanare_core::errno::{self, Result};
-use hanare_core::ptrace::{Stop, option, request, stopped, syscall_info};
+use hanare_core::ptrace::{Stop, event, option, request, stopped, syscall_info};
 use hanare_core::rseq;
 use hanare_core::signal::{SIGBUS, SIGTRAP, SigSet};
 use hanare_core::syscalls::Row;
 use hanare_hal::usercopy;
 use zerocopy::IntoBytes;
 
-const SYS_PTRACE: u32 = 101;
 const SYS_GETPPID: u32 = 110;
-
-pub(super) fn linux(args: [u64; 6]) -> Result<u64> {
-    delegate::linux(SYS_PTRACE, args)
-}
 
 /// ptrace(2).
 pub fn call(a: &[u64; 6]) -> Result<u64> {
@@ -164,13 +157,6 @@ fn attach(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
     Ok(0)
 }
 
-/// The calling thread traces it from now on, if it does so on Linux.
-pub(super) fn trace(thread: &Arc<Thread>, flags: u32, options: u64) -> Result<()> {
-    rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
-    begin(thread, Some(&thread::current_arc()), flags, options);
-    Ok(())
-}
-
 fn set_options(thread: &Arc<Thread>, options: u64) -> Result<u64> {
     if options & !option::SERVED != 0 {
         return Err(errno::EINVAL);
@@ -179,76 +165,6 @@ fn set_options(thread: &Arc<Thread>, options: u64) -> Result<u64> {
     linux([request::SETOPTIONS, u64::from(thread.slot.tid()), 0, options & option::LINUX, 0, 0])?;
     thread.ptrace.options.store(options, Ordering::Relaxed);
     Ok(0)
-}
-
-/// Whether the calling thread traces it.
-pub(super) fn is_mine(thread: &Thread) -> bool {
-    let state = thread.ptrace.state.lock();
-    thread.ptrace.is_on() && state.tracer.as_ptr() == core::ptr::from_ref(thread::current())
-}
-
-/// Asks Linux whether the caller traces it and it is stopped.
-fn ask(thread: &Thread) -> Result<()> {
-    let me = thread::current();
-    let scratch = me.process.write_scratch(me.slot_index, &[0; 8])?;
-    linux([request::PEEKUSER, u64::from(thread.slot.tid()), 0, scratch, 0, 0]).map(drop)
-}
-
-/// The thread leaves its registers, or has ended, or whoever waits has to end.
-struct Captured<'a>(&'a Thread, &'a Thread);
-
-impl cpus::Wait for Captured<'_> {
-    fn ready(&self) -> bool {
-        let own = &self.0.ptrace;
-        own.has(GONE) || self.0.must_end() || self.1.must_end() || own.snapshot.lock().is_some()
-    }
-    fn announce(&self, _: bool) {}
-}
-
-/// Has the thread, whose worker is stopped, stop too. `ESRCH`: it is not stopped, or is not
-/// the caller's tracee.
-pub(super) fn hold(thread: &Arc<Thread>) -> Result<()> {
-    let own = &thread.ptrace;
-    if !(is_mine(thread) && own.has(HELD)) {
-        ask(thread)?;
-        keep(thread)?;
-    }
-    wait_for(thread)
-}
-
-/// It goes on no more from now on.
-fn keep(thread: &Arc<Thread>) -> Result<()> {
-    if !thread.ptrace.is_on() {
-        trace(thread, 0, 0)?;
-    } else if !is_mine(thread) {
-        rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
-        set_tracer(thread, &thread::current_arc());
-    }
-    thread.ptrace.set(HELD);
-    cpus::kick(thread);
-    Ok(())
-}
-
-fn wait_for(thread: &Arc<Thread>) -> Result<()> {
-    let tid = thread.slot.tid(); // not later: with its process the slot goes
-    let captured = Captured(thread, thread::current());
-    if !cpus::Wait::ready(&captured) {
-        cpus::wait(&captured, 0);
-    }
-    if !thread.ptrace.has(GONE) && !thread.must_end() {
-        return Ok(());
-    }
-    // On Linux it would be killed where it stands. What is left of its worker is needed: it
-    // goes on without the tracer's doing.
-    let _ = linux([request::CONT, tid.into(), 0, 0, 0, 0]);
-    Err(errno::ESRCH)
-}
-
-/// Does something with the registers of a thread that is stopped.
-pub(super) fn look<R>(thread: &Arc<Thread>, f: impl FnOnce(&mut Box<Snapshot>) -> R) -> Result<R> {
-    hold(thread)?;
-    let mut snapshot = thread.ptrace.snapshot.lock();
-    snapshot.as_mut().map(f).ok_or(errno::ESRCH)
 }
 
 /// PTRACE_CONT and its like: for Linux they are all the same.
@@ -408,7 +324,7 @@ impl Seen {
             let low = if self.shift == 0 { 0 } else { 0x7f };
             let _ = put(self.at, &(status << self.shift | low).to_le_bytes());
         }
-        children::take(&thread, stop);
+        take(&thread, stop);
         false
     }
 
@@ -422,5 +338,25 @@ impl Seen {
             Ok(())
         });
         asked.is_ok() && bytes[8..12] == INTERRUPT.to_le_bytes()
+    }
+}
+
+/// The tracer has heard of a stop: a child that it is told of is its own from now on, and
+/// stops.
+fn take(thread: &Thread, stop: Stop) {
+    let Stop::Event(event::FORK | event::VFORK | event::CLONE, tid) = stop else { return };
+    let Some(child) =
+        spaces::find_thread(&thread::current().process, tid as u32).filter(|c| !c.ptrace.is_on())
+    else {
+        return;
+    };
+    let options = thread.ptrace.options.load(Ordering::Relaxed);
+    let seized = thread.ptrace.has(SEIZED);
+    let how = if seized { request::SEIZE } else { request::ATTACH };
+    if linux([how, tid, 0, if seized { options & option::LINUX } else { 0 }, 0, 0]).is_err() {
+        return;
+    }
+    if trace(&child, if seized { SEIZED } else { 0 }, options).is_ok() && seized {
+        let _ = linux([request::INTERRUPT, tid, 0, 0, 0, 0]);
     }
 }

@@ -1,10 +1,11 @@
 //! How the first thread of a process begins: with a program of `hanare run`, as the child of a fork,
 //! or with a program that has left other memory.
 
-use crate::gate::ptrace;
+use crate::gate::{observe, ptrace};
+use crate::life::fork;
 use crate::link::delegate;
 use crate::process::thread::Thread;
-use crate::process::{INIT, Identity, Ids, Process, clone, identity};
+use crate::process::{INIT, Identity, Ids, Process, identity};
 use crate::sched::{balance, cpus};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -13,11 +14,11 @@ use hanare_core::errno::{self, Result};
 
 /// Creates the first thread and queues it. `start` is its first function.
 pub fn program(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<()> {
-    if p.memory.started.swap(true, Ordering::Relaxed) {
+    if p.started.swap(true, Ordering::Relaxed) {
         return Err(errno::EBUSY);
     }
     let block = p.start_block()?;
-    p.start_mask.store(block.sigmask, Ordering::Relaxed);
+    p.set_start_mask(block.sigmask);
     p.signals.lock().inherit_ignored(block.sigignore);
     p.signals.lock().actions.is_init = block.pid == INIT;
     *p.identity.lock() = Identity {
@@ -46,12 +47,12 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<()>
 
 /// Has the child of a fork go on where its parent was; `words` as of
 /// `REQUEST_SPACE_OPEN`.
-pub fn child(p: &Arc<Process>, mut e: Box<clone::Embryo>, words: &[u64]) -> Result<()> {
-    p.memory.started.store(true, Ordering::Relaxed);
+pub fn child(p: &Arc<Process>, mut e: Box<fork::Embryo>, words: &[u64]) -> Result<()> {
+    p.started.store(true, Ordering::Relaxed);
     let [pid, uid, euid, gid, egid] = core::array::from_fn(|i: usize| words[i] as u32);
     // Whoever lets go of the process lets the parent go on, also if nothing comes of it.
-    *p.vfork.lock() = e.vfork.take();
-    let thread = first_thread(p, clone::first_step_of_child)?;
+    p.set_vfork(e.vfork.take());
+    let thread = first_thread(p, fork::first_step_of_child)?;
     thread.slot.set_tid(pid); // the proxy may come to it later than the thread
     e.inherited.identity.pid = pid;
     e.inherited.ids = Ids { uid, euid, gid, egid };
@@ -72,7 +73,7 @@ pub fn program_of(
     words: &[u64],
     start: extern "C" fn(usize) -> !,
 ) -> Result<()> {
-    p.memory.started.store(true, Ordering::Relaxed);
+    p.started.store(true, Ordering::Relaxed);
     let word = |i: usize| words.get(i).copied().unwrap_or(0);
     let [pid, uid, euid, gid, egid] = core::array::from_fn(|i| word(i) as u32);
     let mut random = [0; 32];
@@ -86,8 +87,10 @@ pub fn program_of(
     *p.identity.lock() =
         Identity { pid, secure, random, membarrier: 0, read_implies_exec: false, ..before };
     old.process.continue_as(p, &thread);
+    observe::continue_as(&old.process, p);
     p.signals.lock().actions.is_init = pid == INIT;
     thread.take_over(old);
+    ptrace::continue_as(old, &thread);
     *thread.ids.lock() = Ids { uid, euid, gid, egid };
     run_first(p, thread);
     Ok(())
@@ -102,7 +105,7 @@ fn first_thread(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<Ar
 }
 
 fn run_first(p: &Process, thread: Arc<Thread>) {
-    p.threads.lock().push(thread.clone());
+    p.succeed(&thread);
     let cpu =
         if thread.affinity.lock().contains(p.home) { p.home } else { balance::place(&thread) };
     cpus::enqueue(thread, cpu);

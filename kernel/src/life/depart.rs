@@ -10,20 +10,19 @@
 //!
 //! Until the plan is taken an error leaves everything as it was.
 
-use crate::gate::ptrace;
+use crate::gate::{fatal, ptrace};
+use crate::life::begin;
+use crate::life::image;
+use crate::life::program::{self, Failed, Program, Strings};
+use crate::life::target::{self, Target};
 use crate::link::delegate;
 use crate::mm::space::Space;
-use crate::parts::signals::ProcessSignals;
-use crate::process::begin;
-use crate::process::exec::{self, Failed, Program, Strings};
-use crate::process::target::{self, Target};
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::workers;
 use crate::process::{Process, timens};
 use crate::sched::user_mode;
 use crate::sched::{cpus, hold};
-use crate::signal::signals;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -31,7 +30,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_abi::slot::{OP_EXEC, START_FAILED_FILE, START_FAILED_MEMORY};
 use hanare_core::errno::{self, Errno, Result};
-use hanare_core::signal::{self, SigSet};
+use hanare_core::signal;
 use hanare_hal::traps::Regs;
 use spin::Mutex;
 
@@ -101,7 +100,7 @@ pub fn exec(
 ) -> Failed {
     let me = thread::current_arc();
     let p = &me.process;
-    let Ok(envp) = exec::copied(envp) else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
+    let Ok(envp) = program::copied(envp) else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
     let files = program.file_id() | interpreter.as_ref().map_or(0, Program::file_id) << 32;
     let key = (p.space, p.next_token());
     let plan =
@@ -158,16 +157,6 @@ impl Plan {
     }
 }
 
-impl ProcessSignals {
-    /// For a program that replaces the one of `old` in a process of its own here.
-    pub fn take_over(&mut self, old: &mut ProcessSignals) {
-        let ignored =
-            (1..=signal::SIGNAL_MAX).filter(|&s| old.actions.get(s).handler == signal::SIG_IGN);
-        self.inherit_ignored(ignored.fold(SigSet::EMPTY, SigSet::with).0);
-        self.pending = core::mem::take(&mut old.pending);
-    }
-}
-
 /// The threads of the old program have left its memory.
 struct Left<'a> {
     old: &'a Process,
@@ -191,7 +180,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
             ptrace::on_exec(thread, &mut regs);
             ptrace::leave(thread, &mut regs);
         }
-        Err(_) => signals::die(signal::SIGSEGV), // the old program is gone
+        Err(_) => fatal::die(signal::SIGSEGV), // the old program is gone
     }
     user_mode::enter(&mut regs)
 }
@@ -207,6 +196,7 @@ fn begin(thread: &Thread, regs: &mut Regs) -> core::result::Result<(), Failed> {
     timens::begin(thread);
     thread.forbid_tsc(thread.no_tsc.load(Ordering::Relaxed));
     let memory = |e| Failed(e, START_FAILED_MEMORY);
-    let (argv, envp) = (exec::slices(&argv).map_err(memory)?, exec::slices(&envp).map_err(memory)?);
-    exec::build(thread, &program, interpreter.as_ref(), &path, &argv, &envp, regs)
+    let (argv, envp) =
+        (program::slices(&argv).map_err(memory)?, program::slices(&envp).map_err(memory)?);
+    image::build(thread, &program, interpreter.as_ref(), &path, &argv, &envp, regs)
 }

@@ -6,12 +6,12 @@
 //! thread is its name between the two kernels.
 
 use crate::gate::ptrace;
+use crate::life::child::{self, Inherited, Request, flag};
 use crate::link::delegate;
-use crate::process::clone::{self, Inherited, Request, flag};
+use crate::parts::vfork;
+use crate::parts::vfork::Vfork;
 use crate::process::thread;
 use crate::process::thread::Thread;
-use crate::process::vfork;
-use crate::process::vfork::Vfork;
 use crate::process::workers;
 use crate::process::{INIT, Process, futex};
 use crate::sched::{balance, cpus, hold};
@@ -63,7 +63,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     slot.lwk_reset();
     slot.set_poll_us(delegate::worker_poll_us());
     let first =
-        Thread::new(new.clone(), new.first_slot, slot, clone::first_step).ok_or(errno::ENOMEM)?;
+        Thread::new(new.clone(), new.first_slot, slot, child::first_step).ok_or(errno::ENOMEM)?;
     let mut inherited = Inherited::of_current(r, regs, true);
     // Written by the child: it may have cleared the word again when the parent goes on.
     inherited.birth.parent_tid = r.parent_tid_in_child();
@@ -72,7 +72,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     if r.flags & flag::SIGHAND != 0 {
         new.handlers.store(p.handlers.load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    let traced = ptrace::before_child(me, Some(&first), clone::child_event(r));
+    let traced = ptrace::before_child(me, Some(&first), child::child_event(r));
     new.begin_with(&first);
     drop(first);
     hold::at("share-ready");
@@ -182,6 +182,6 @@ pub fn leave_memory(p: &Arc<Process>) {
 pub fn leave(thread: &Thread) {
     if thread.process.is_shared() && !thread.process.is_closed() {
         futex::release_robust(thread);
-        clone::clear_tid(thread);
+        child::clear_tid(thread);
     }
 }

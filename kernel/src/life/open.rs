@@ -1,10 +1,11 @@
 //! `REQUEST_SPACE_OPEN`: a space for a program of `hanare run`, for the child of a fork, or for a
 //! program that leaves other memory by execve.
 
+use crate::life::fork;
+use crate::life::{begin, depart};
 use crate::mm::AddressSpace;
 use crate::mm::space::Space;
 use crate::process::spaces::ProcessSpace;
-use crate::process::{begin, clone, depart};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use hanare_core::errno::{self, Result};
@@ -21,32 +22,32 @@ pub fn space(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<ProcessS
     if let Some(plan) = depart::claim(parent, args[3]) {
         return for_program(space, args[0], plan, words);
     }
-    let embryo = clone::claim(parent, args[3]).ok_or(errno::ESRCH)?;
+    let embryo = fork::claim(parent, args[3]).ok_or(errno::ESRCH)?;
     let (waits, vfork) = (embryo.parent.clone(), embryo.vfork.clone());
     let made = make(space, args[0], Some(embryo), words);
     if let Some(vfork) = vfork.filter(|_| made.is_err()) {
         vfork.release(); // no child is there that would
     }
-    clone::come(parent, args[3], &waits);
+    fork::come(parent, args[3], &waits);
     made
 }
 
 fn make(
     space: u32,
     cpus: u64,
-    embryo: Option<Box<clone::Embryo>>,
+    embryo: Option<Box<fork::Embryo>>,
     words: &[u64],
 ) -> Result<(Arc<ProcessSpace>, bool)> {
     let account = Space::account_of(words)?;
     let (mm, embryo) = match embryo {
         None => (AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?, None),
         Some(mut e) => {
-            clone::adopt_files(&mut e.mm, space)?;
+            fork::adopt_files(&mut e.mm, space)?;
             e.mm.charge_to(account.clone());
             (core::mem::replace(&mut e.mm, AddressSpace::nothing()), Some(e))
         }
     };
-    let whole = clone::shared_with_linux(&mm).next().is_none();
+    let whole = fork::shared_with_linux(&mm).next().is_none();
     let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
     let parent = embryo.as_ref().map_or(Weak::new(), |e| Arc::downgrade(&e.parent.process));
     let first = new.enter_first(parent, words)?;

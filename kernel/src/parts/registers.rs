@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // registers of a thread that waits, on its kernel stack
 
-use crate::process::thread::Thread;
+use crate::sched::task::Task;
 use alloc::boxed::Box;
 use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::{self, USER_REGS, index};
@@ -45,12 +45,12 @@ impl Snapshot {
     }
 
     /// Of the running thread, which waits in the kernel.
-    pub fn of_waiting(thread: &Thread) -> Box<Snapshot> {
+    pub fn of_waiting(task: &Task) -> Box<Snapshot> {
         // SAFETY: the running thread's own kernel stack, at whose top the entry from
         // user mode put the registers. One that never was in user mode has something
         // else there, which is looked at below.
         let regs =
-            unsafe { ((thread.stack_top() as usize - size_of::<Regs>()) as *const Regs).read() };
+            unsafe { ((task.stack_top() as usize - size_of::<Regs>()) as *const Regs).read() };
         let real = regs.cs == u64::from(gdt::USER_CS) && regs.ss == u64::from(gdt::USER_DS);
         Snapshot::take(&if real { regs } else { Regs::default() }, true)
     }

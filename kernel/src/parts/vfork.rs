@@ -1,7 +1,7 @@
 //! vfork: the parent waits until its child has a program of its own, or has ended.
 
-use crate::process::thread::Thread;
 use crate::sched::cpus;
+use crate::sched::task::Runs;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_hal::cpu;
@@ -13,19 +13,19 @@ pub const COMES_NS: u64 = 10_000_000_000;
 pub struct Vfork {
     done: AtomicBool,
     /// The waiting thread.
-    parent: Arc<Thread>,
+    parent: Arc<dyn Runs>,
 }
 
 impl Vfork {
     /// For a child that `parent` makes.
-    pub fn new(parent: Arc<Thread>) -> Arc<Vfork> {
+    pub fn new(parent: Arc<dyn Runs>) -> Arc<Vfork> {
         Arc::new(Vfork { done: AtomicBool::new(false), parent })
     }
 
     /// The child has its own program, or does not use the parent's memory any more.
     pub fn release(&self) {
         if !self.done.swap(true, Ordering::AcqRel) {
-            cpus::kick(&self.parent);
+            cpus::kick(self.parent.task());
         }
     }
 

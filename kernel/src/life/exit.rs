@@ -1,12 +1,13 @@
 //! The end of a thread, and with the last one that of its process.
 
 use crate::gate::{observe, ptrace};
+use crate::life::{child, share};
 use crate::link::delegate;
 use crate::process::thread::Thread;
-use crate::process::{Process, clone, futex, share, thread as threads, workers};
+use crate::process::{Process, futex, thread as threads, usage, workers};
 use crate::sched::cpus;
 use crate::signal::signals;
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_hal::paging;
 
@@ -26,28 +27,29 @@ pub fn thread(p: &Arc<Process>, thread: &Thread) -> ! {
     // Before the others can know that we are gone: the last one frees the table.
     paging::use_kernel();
     p.mm.left();
-    {
-        let mut threads = p.threads.lock();
-        threads.retain(|t| !core::ptr::eq(&**t, thread));
-        p.leaving.fetch_add(1, Ordering::SeqCst);
-    }
+    p.begin_leaving(thread);
     observe::thread_gone(p);
     ptrace::thread_gone(thread);
     if !p.is_killed() {
         workers::give(p, thread); // a worker waits for the next thread
-        if p.replacing.load(Ordering::Acquire) || p.dumping.load(Ordering::Acquire) {
+        if p.is_replacing() || p.dumping.load(Ordering::Acquire) {
             p.kick_all(); // somebody waits for it to be gone
         }
     }
-    p.leaving.fetch_sub(1, Ordering::SeqCst);
+    p.has_left();
     if p.is_killed() && p.is_deserted() {
         share::leave_memory(p);
-        let successor = p.successor.lock().as_ref().and_then(Weak::upgrade);
-        if let Some(waits) = successor {
+        if let Some(waits) = p.successor() {
             cpus::kick(&waits);
         }
     }
     cpus::exit_current()
+}
+
+/// The process is gone: who looks at it is told, and what it used is its parent's to be asked for.
+pub fn process_gone(p: &Process) {
+    observe::gone(p);
+    usage::ended(p);
 }
 
 /// The running thread's process ends by a delegated call that never returns, see
@@ -76,6 +78,6 @@ pub fn by_call(last: u32, argument: u64) -> ! {
     }
     workers::rights_end(me);
     futex::release_robust(me);
-    clone::clear_tid(me);
+    child::clear_tid(me);
     thread(&me.process, me)
 }

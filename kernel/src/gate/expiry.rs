@@ -1,0 +1,87 @@
+//! CPU time that is used up: signals of timers, and of the limit.
+
+use crate::base::heap;
+use crate::gate::fatal;
+use crate::link::delegate;
+use crate::process::thread::Thread;
+use crate::signal::{pending, signals};
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+use hanare_core::cputimer::CpuLimit;
+use hanare_core::signal::{self, SigInfo};
+use hanare_core::time::Timespec;
+use zerocopy::IntoBytes;
+
+const TIMER_SETTIME: u32 = 223;
+
+/// Before user mode: queues the signals of timers that have expired.
+pub fn check(thread: &Thread) {
+    let p = &thread.process;
+    if !p.cpu_timers.armed.load(Ordering::Acquire) {
+        return;
+    }
+    let (user, system) = p.times_ns();
+    let (virt, prof, limit) = {
+        let mut all = p.cpu_timers.all.lock();
+        (
+            all.virt.take_expired(user),
+            all.prof.take_expired(user + system),
+            all.limit.check(user + system),
+        )
+    };
+    of_clocks(thread);
+    p.cpu_timers.rearm();
+    let send = |signal| {
+        if thread.ptrace.is_on() && pending::send(thread, signal, SigInfo::kernel(signal)).is_ok() {
+            return; // by way of Linux, where a tracer sees it
+        }
+        let mut s = p.signals.lock();
+        if !s.actions.ignores(signal) {
+            heap::fallible(|| s.pending.add(signal, SigInfo::kernel(signal), true));
+        }
+    };
+    if virt {
+        send(signal::SIGVTALRM);
+    }
+    if prof {
+        send(signal::SIGPROF);
+    }
+    match limit {
+        CpuLimit::Within => {}
+        CpuLimit::Warn => {
+            send(signal::SIGXCPU);
+            tell_limit(thread);
+        }
+        CpuLimit::Kill => fatal::die(signal::SIGKILL),
+    }
+    signals::retarget(p); // others may take what this thread blocks
+}
+
+/// The soft limit has moved on: getrlimit(2) is Linux' business.
+fn tell_limit(thread: &Thread) {
+    const PRLIMIT64: u32 = 302;
+    const RLIMIT_CPU: u64 = 0;
+    let p = &thread.process;
+    let (soft, hard) = p.cpu_timers.limit();
+    if let Ok(at) = p.write_scratch(thread.slot_index, [soft, hard].as_bytes()) {
+        let _ = delegate::linux(PRLIMIT64, [0, RLIMIT_CPU, at, 0, 0, 0]);
+    }
+}
+
+/// Those of timer_create that have expired have their signals sent.
+fn of_clocks(thread: &Thread) {
+    let p = &thread.process;
+    let expired: Vec<u32> = p.cpu_timers.with_clock_timers(|timers| {
+        let expired = timers.iter_mut().filter_map(|t| {
+            let now = t.clock.now(p).unwrap_or(0);
+            t.timer.take_expired(now).then_some(t.id)
+        });
+        expired.collect()
+    });
+    for id in expired {
+        let at_once = [Timespec::from_ns(0), Timespec::from_ns(1)];
+        if let Ok(at) = p.write_scratch(thread.slot_index, at_once.as_bytes()) {
+            let _ = delegate::linux(TIMER_SETTIME, [u64::from(id), 0, at, 0, 0, 0]);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A tracee that its tracer holds: Linux has been asked, and the registers are there to be seen.
+
+use super::tracee::{begin, set_tracer};
+use crate::link::delegate;
+use crate::parts::registers::Snapshot;
+use crate::parts::tracee::{GONE, HELD};
+use crate::process::rights;
+use crate::process::thread;
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use hanare_abi::service::MAY_TRACE;
+use hanare_core::errno::{self, Result};
+use hanare_core::ptrace::request;
+
+const SYS_PTRACE: u32 = 101;
+
+/// ptrace(2) of the calling thread's worker.
+pub fn linux(args: [u64; 6]) -> Result<u64> {
+    delegate::linux(SYS_PTRACE, args)
+}
+
+/// The calling thread traces it from now on, if it does so on Linux.
+pub fn trace(thread: &Arc<Thread>, flags: u32, options: u64) -> Result<()> {
+    rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
+    begin(thread, Some(&thread::current_arc()), flags, options);
+    Ok(())
+}
+
+/// Whether the calling thread traces it.
+pub fn is_mine(thread: &Thread) -> bool {
+    let state = thread.ptrace.state.lock();
+    thread.ptrace.is_on() && state.tracer.as_ptr() == core::ptr::from_ref(thread::current())
+}
+
+/// Asks Linux whether the caller traces it and it is stopped.
+pub fn ask(thread: &Thread) -> Result<()> {
+    let me = thread::current();
+    let scratch = me.process.write_scratch(me.slot_index, &[0; 8])?;
+    linux([request::PEEKUSER, u64::from(thread.slot.tid()), 0, scratch, 0, 0]).map(drop)
+}
+
+/// The thread leaves its registers, or has ended, or whoever waits has to end.
+struct Captured<'a>(&'a Thread, &'a Thread);
+
+impl cpus::Wait for Captured<'_> {
+    fn ready(&self) -> bool {
+        let own = &self.0.ptrace;
+        own.has(GONE) || self.0.must_end() || self.1.must_end() || own.snapshot.lock().is_some()
+    }
+    fn announce(&self, _: bool) {}
+}
+
+/// Has the thread, whose worker is stopped, stop too. `ESRCH`: it is not stopped, or is not
+/// the caller's tracee.
+pub fn hold(thread: &Arc<Thread>) -> Result<()> {
+    let own = &thread.ptrace;
+    if !(is_mine(thread) && own.has(HELD)) {
+        ask(thread)?;
+        keep(thread)?;
+    }
+    wait_for(thread)
+}
+
+/// It goes on no more from now on.
+pub fn keep(thread: &Arc<Thread>) -> Result<()> {
+    if !thread.ptrace.is_on() {
+        trace(thread, 0, 0)?;
+    } else if !is_mine(thread) {
+        rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
+        set_tracer(thread, &thread::current_arc());
+    }
+    thread.ptrace.set(HELD);
+    cpus::kick(thread);
+    Ok(())
+}
+
+/// Waits until it has left its registers. `ESRCH`: it has ended.
+pub fn wait_for(thread: &Arc<Thread>) -> Result<()> {
+    let tid = thread.slot.tid(); // not later: with its process the slot goes
+    let captured = Captured(thread, thread::current());
+    if !cpus::Wait::ready(&captured) {
+        cpus::wait(&captured, 0);
+    }
+    if !thread.ptrace.has(GONE) && !thread.must_end() {
+        return Ok(());
+    }
+    // On Linux it would be killed where it stands. What is left of its worker is needed: it
+    // goes on without the tracer's doing.
+    let _ = linux([request::CONT, tid.into(), 0, 0, 0, 0]);
+    Err(errno::ESRCH)
+}
+
+/// Does something with the registers of a thread that is stopped.
+pub fn look<R>(thread: &Arc<Thread>, f: impl FnOnce(&mut Box<Snapshot>) -> R) -> Result<R> {
+    hold(thread)?;
+    let mut snapshot = thread.ptrace.snapshot.lock();
+    snapshot.as_mut().map(f).ok_or(errno::ESRCH)
+}

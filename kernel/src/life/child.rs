@@ -1,0 +1,240 @@
+//! What a new thread or process gets of its creator, and where it begins.
+
+use crate::gate::{observe, ptrace};
+use crate::link::delegate;
+use crate::parts::seccomp;
+use crate::parts::signals::{ProcessSignals, ThreadSignals};
+use crate::process::thread::{self, Birth, Thread};
+use crate::process::{Identity, Ids, Process, futex};
+use crate::sched::cpu_mask::CpuMask;
+use crate::sched::{cpus, hold, user_mode};
+use crate::signal::dispositions;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+use hanare_abi::slot::OP_NOP;
+use hanare_core::ptrace::event;
+use hanare_hal::traps::Regs;
+use hanare_hal::usercopy;
+
+/// Clone flags (clone(2)).
+#[allow(missing_docs)]
+pub mod flag {
+    pub const VM: u64 = 0x100;
+    pub const FS: u64 = 0x200;
+    pub const FILES: u64 = 0x400;
+    pub const SIGHAND: u64 = 0x800;
+    pub const VFORK: u64 = 0x4000;
+    pub const PARENT: u64 = 0x8000;
+    pub const THREAD: u64 = 0x1_0000;
+    pub const SYSVSEM: u64 = 0x4_0000;
+    pub const SETTLS: u64 = 0x8_0000;
+    pub const PARENT_SETTID: u64 = 0x10_0000;
+    pub const CHILD_CLEARTID: u64 = 0x20_0000;
+    pub const CHILD_SETTID: u64 = 0x100_0000;
+    pub const PIDFD: u64 = 0x1000;
+    pub const DETACHED: u64 = 0x40_0000;
+    pub const NEWTIME: u64 = 0x80;
+    pub const NEWNS: u64 = 0x2_0000;
+    pub const NEWIPC: u64 = 0x800_0000;
+    pub const NEWUSER: u64 = 0x1000_0000;
+    pub const NEWPID: u64 = 0x2000_0000;
+    pub const IO: u64 = 0x8000_0000;
+    pub const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+    pub const INTO_CGROUP: u64 = 0x2_0000_0000;
+    pub const NAMESPACES: u64 = 0x7e02_0080;
+    /// What Linux does for a new process, by the proxy's own clone3.
+    pub const LINUX: u64 = NAMESPACES | PARENT | PIDFD | FS | IO | INTO_CGROUP;
+}
+
+/// What clone and clone3 ask for.
+#[derive(Default)]
+pub struct Request {
+    /// CLONE_* without the exit signal.
+    pub flags: u64,
+    /// Signal to the parent at the end.
+    pub exit_signal: u64,
+    /// New stack pointer, 0: the caller's.
+    pub stack: u64,
+    /// CLONE_PARENT_SETTID.
+    pub parent_tid: u64,
+    /// CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID.
+    pub child_tid: u64,
+    /// CLONE_SETTLS.
+    pub tls: u64,
+    /// CLONE_PIDFD: where the descriptor goes.
+    pub pidfd: u64,
+    /// Wanted process ids, an array in the caller's memory, or null.
+    pub set_tid: u64,
+    /// Its length.
+    pub set_tid_size: u64,
+    /// CLONE_INTO_CGROUP.
+    pub cgroup: u64,
+}
+
+impl Request {
+    /// CLONE_PARENT_SETTID where the child, which has the parent's memory, can write it, or 0.
+    pub fn parent_tid_in_child(&self) -> u64 {
+        if self.flags & (flag::PARENT_SETTID | flag::NEWPID) == flag::PARENT_SETTID {
+            self.parent_tid
+        } else {
+            0
+        }
+    }
+}
+
+/// Of what a clone asks for.
+pub fn birth(r: &Request, regs: &Regs) -> Birth {
+    let mut b = Birth::of_current(regs);
+    if r.stack != 0 {
+        b.regs.rsp = r.stack;
+    }
+    if r.flags & flag::SETTLS != 0 {
+        b.fs_base = r.tls;
+    }
+    if r.flags & flag::CHILD_SETTID != 0 {
+        b.set_tid = r.child_tid;
+    }
+    if r.flags & flag::CHILD_CLEARTID != 0 {
+        b.clear_tid = r.child_tid;
+    }
+    b.clear_handlers = r.flags & flag::CLEAR_SIGHAND != 0;
+    b
+}
+
+/// Where a cloned thread, or the first thread of a forked process, begins.
+pub extern "C" fn first_step(argument: usize) -> ! {
+    cpus::reap();
+    let thread = Thread::from_argument(argument);
+    hold::at("thread-begins");
+    let b = thread.birth.lock().take().expect("a cloned thread");
+    b.load();
+    for at in [b.set_tid, b.parent_tid].into_iter().filter(|&at| at != 0) {
+        let _ = usercopy::write(at, &thread.slot.tid().to_le_bytes());
+    }
+    thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
+    thread.rseq.set(b.rseq);
+    *thread.policy.lock() = b.policy;
+    thread.forbid_tsc(b.no_tsc);
+    if b.clear_handlers {
+        dispositions::clear_handlers();
+    }
+    if let Some(name) = b.name {
+        name_worker(thread, &name);
+    }
+    let keeps_back = thread.signals.lock().keeps_back();
+    if keeps_back {
+        let _ = delegate::call(OP_NOP, [0; 6]);
+    }
+    let mut regs = b.regs;
+    regs.orig_rax = hanare_hal::traps::NO_CALL;
+    if b.is_program {
+        ptrace::on_exec(thread, &mut regs);
+        ptrace::leave(thread, &mut regs);
+    }
+    drop(b.fpu);
+    user_mode::enter(&mut regs)
+}
+
+/// CLONE_CHILD_CLEARTID of the running thread, which ends.
+pub fn clear_tid(thread: &Thread) {
+    let word = thread.clear_tid.swap(0, Ordering::Relaxed);
+    if word != 0 && usercopy::write(word, &[0; 4]).is_ok() {
+        futex::wake_anywhere(thread, word);
+    }
+}
+
+/// PR_SET_NAME of a worker that served another thread before.
+fn name_worker(thread: &Thread, name: &[u8; 16]) {
+    const PRCTL: u32 = 157;
+    const SET_NAME: u64 = 15;
+    if let Ok(at) = thread.process.write_scratch(thread.slot_index, name) {
+        let _ = delegate::linux(PRCTL, [SET_NAME, at, 0, 0, 0, 0]);
+    }
+}
+
+/// What a child has from its parent, apart from memory.
+pub struct Inherited {
+    /// Tracers and debuggers.
+    observed: observe::Inherited,
+    /// The program it runs.
+    exe: Vec<u8>,
+    affinity: CpuMask,
+    /// What the thread is called.
+    name: Option<[u8; 16]>,
+    /// Filters of system calls.
+    seccomp: seccomp::Inherited,
+    /// Dispositions.
+    signals: ProcessSignals,
+    /// The mask.
+    thread_signals: ThreadSignals,
+    /// Limit of CPU time, seconds.
+    cpu_limit: (u64, u64),
+    /// Id and limits.
+    pub identity: Identity,
+    shares_table: bool,
+    /// Users and groups.
+    pub ids: Ids,
+    /// Where it begins.
+    pub birth: Birth,
+}
+
+impl Inherited {
+    /// From the running thread. `shares`: the child has its memory, not a copy.
+    pub fn of_current(r: &Request, regs: &Regs, shares: bool) -> Inherited {
+        let me = thread::current();
+        let p = &me.process;
+        let mut identity = *p.identity.lock();
+        identity.time.children |= r.flags & flag::NEWTIME != 0;
+        let signals = p.signals.lock().inherit(); // not locked together with the thread's
+        Inherited {
+            observed: if shares {
+                observe::Inherited::of_sharer(p)
+            } else {
+                observe::Inherited::of(p)
+            },
+            exe: p.exe.lock().clone(),
+            affinity: *me.affinity.lock(),
+            name: *me.name.lock(),
+            seccomp: me.seccomp.inherited(),
+            signals,
+            thread_signals: me
+                .signals
+                .lock()
+                .inherit(r.flags & (flag::VM | flag::VFORK) != flag::VM, shares),
+            cpu_limit: p.cpu_timers.limit(),
+            identity,
+            shares_table: r.flags & flag::FILES != 0,
+            ids: *me.ids.lock(),
+            birth: Birth {
+                rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0),
+                ..birth(r, regs)
+            },
+        }
+    }
+
+    /// To the child and its first thread, which has not run.
+    pub fn give(self, p: &Process, first: &Thread) {
+        *p.exe.lock() = self.exe;
+        *p.identity.lock() = self.identity;
+        p.shares_table.store(self.shares_table, Ordering::Relaxed);
+        p.owes.store(!self.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
+        *p.signals.lock() = self.signals;
+        p.cpu_timers.set_limit(self.cpu_limit.0, self.cpu_limit.1);
+        *first.affinity.lock() = self.affinity;
+        *first.ids.lock() = self.ids;
+        *first.name.lock() = self.name;
+        first.seccomp.inherit(self.seccomp);
+        *first.signals.lock() = self.thread_signals;
+        *first.birth.lock() = Some(self.birth);
+        self.observed.give(p);
+    }
+}
+
+/// What a tracer calls it.
+pub fn child_event(r: &Request) -> u32 {
+    match r.exit_signal {
+        _ if r.flags & flag::VFORK != 0 => event::VFORK,
+        17 => event::FORK,
+        _ => event::CLONE,
+    }
+}

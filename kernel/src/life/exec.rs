@@ -1,0 +1,245 @@
+//! execve: from a path to a program in memory.
+//!
+//! The file is opened, checked and read through the worker; mappings are private
+//! file mappings like any other. Until [`Image::load`] nothing of the old program
+//! is touched, so an error leaves it as it was.
+
+use crate::base::heap;
+use crate::gate::{fatal, observe, ptrace};
+use crate::life::begin;
+use crate::life::exit;
+use crate::life::image;
+use crate::life::program::{
+    Failed, Program, SHARED, Strings, check_strings, is_hidden, open, open_program, parse,
+    read_file, slices,
+};
+use crate::life::rights;
+use crate::life::target::{AT_FDCWD, Target};
+use crate::life::{depart, share};
+use crate::link::{delegate, services};
+use crate::mm::unmap;
+use crate::process::thread;
+use crate::process::thread::{Birth, Thread};
+use crate::process::workers;
+use crate::process::{Process, cputimers, futex};
+use crate::sched::user_mode;
+use crate::sched::{cpus, hold};
+use crate::signal::dispositions;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+use hanare_abi::layout::START_BASE;
+use hanare_abi::slot::{
+    OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_INTERPRETER, START_FAILED_MEMORY,
+};
+use hanare_core::elf::interpreter_path;
+use hanare_core::errno::{self, Result};
+use hanare_core::stack::check_limits;
+use hanare_hal::traps::Regs;
+
+/// Call numbers.
+mod linux {
+    pub const EXECVE: u64 = 59;
+    pub const EXECVEAT: u64 = 322;
+}
+
+/// `REQUEST_SPACE_START`: a first thread that begins with exec.
+pub fn start(p: &Arc<Process>) -> Result<()> {
+    begin::program(p, first_step)
+}
+
+extern "C" fn first_step(argument: usize) -> ! {
+    cpus::reap();
+    let thread = Thread::from_argument(argument);
+    let mut regs = Regs::default();
+    observe::debug::loads(thread, true);
+    match start_block_strings(&thread.process)
+        .map_err(|e| Failed(e, START_FAILED_FILE))
+        .and_then(|(path, argv, envp)| run(&Target::path(path), argv, &envp, &mut regs))
+    {
+        Ok(()) => observe::debug::loads(thread, false),
+        Err(Failed(e, kind)) => exit::by_last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0]),
+    }
+    user_mode::enter(&mut regs)
+}
+
+fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
+    let block = p.start_block()?;
+    let size = hanare_core::start::strings_size(&block)?;
+    check_strings(size, u64::from(block.argc) + u64::from(block.envc))?;
+    let mut bytes = heap::zeroed(size as usize)?;
+    p.read_control(START_BASE + u64::from(block.strings_offset), &mut bytes);
+    let mut strings = hanare_core::start::Strings::new(&bytes);
+    let mut next = || strings.take().and_then(heap::copied);
+    let path = next()?;
+    let mut take = |n: u32| -> Result<Strings> {
+        let mut all = heap::with_room(n as usize)?;
+        for _ in 0..n {
+            all.push(next()?);
+        }
+        Ok(all)
+    };
+    Ok((path, take(block.argc)?, take(block.envc)?))
+}
+
+/// execve of the running thread: on success `regs` are the new program's.
+pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> Result<()> {
+    let before = thread::current().process.mm.lock().brk_start;
+    // Of what it could not run it leaves nothing open when it says so.
+    let result = services::put_together(|| run(target, argv, envp, regs));
+    result.inspect(|()| observe::debug::on_exec(thread::current())).map_err(|Failed(e, _)| {
+        if thread::current().process.mm.lock().brk_start != before {
+            fatal::die(hanare_core::signal::SIGSEGV); // the old program is gone
+        }
+        e
+    })?;
+    take_first_slot(regs);
+    ptrace::on_exec(thread::current(), regs);
+    Ok(())
+}
+
+/// The process' other threads end: the program is about to be replaced. Those in a
+/// call of Linux' are interrupted there; their workers end.
+fn end_others(p: &Process, me: &Thread) -> Result<()> {
+    struct Alone<'a>(&'a Process, &'a Thread);
+    impl cpus::Wait for Alone<'_> {
+        fn ready(&self) -> bool {
+            self.0.thread_count() == 1 || self.1.must_end()
+        }
+        fn announce(&self, _: bool) {}
+    }
+    p.doom_others(me)?;
+    if p.thread_count() > 1 {
+        hold::at("exec-dooms");
+        p.kick_all();
+        for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
+            let _ = delegate::call(OP_INTERRUPT, [u64::from(other.slot.tid()), 0, 0, 0, 0, 0]);
+        }
+        cpus::wait(&Alone(p, me), 0);
+    }
+    if me.must_end() {
+        return Err(errno::EINTR);
+    }
+    p.replaced();
+    Ok(())
+}
+
+/// The thread that replaced the program is the process' first one from now on: it
+/// has the process' own id, so the worker that has it serves it.
+fn take_first_slot(regs: &Regs) {
+    let me = thread::current();
+    let p = &me.process;
+    if me.slot_index == p.first_slot {
+        return;
+    }
+    // All there is to it first: what is taken cannot be given back.
+    let Some(slot) = p.slot(p.first_slot) else { return };
+    let Some(new) = Thread::new(p.clone(), p.first_slot, slot, crate::life::child::first_step)
+    else {
+        return;
+    };
+    if !workers::take_first(p, slot) {
+        return;
+    }
+    *new.signals.lock() = me.signals.lock().hand_over();
+    *new.birth.lock() = Some(Birth { name: *me.name.lock(), ..Birth::of_program(regs) });
+    *new.name.lock() = *me.name.lock();
+    new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
+    *new.ids.lock() = *me.ids.lock();
+    *new.affinity.lock() = *me.affinity.lock();
+    new.seccomp.inherit(me.seccomp.inherited());
+    ptrace::succeed(me, &new);
+    p.succeed(&new);
+    me.dying.store(true, Ordering::Relaxed); // its worker need leave none behind
+    cpus::enqueue(new, hanare_hal::percpu::index());
+    exit::thread(p, me)
+}
+
+/// Replaces the program of the running process, in its memory, or in new memory where others
+/// share that.
+fn run(
+    target: &Target,
+    mut argv: Strings,
+    envp: &[Vec<u8>],
+    regs: &mut Regs,
+) -> core::result::Result<(), Failed> {
+    let path = &target.name[..];
+    let check = |argv: &Strings| {
+        let limit = thread::current().process.identity.lock().stack_soft;
+        check_limits(argv, envp, path, limit).map_err(|e| Failed(e, START_FAILED_MEMORY))
+    };
+    check(&argv)?;
+    let program = open_program(target, &mut argv)?;
+    check(&argv)?; // a script's interpreter gets more of them
+    let interpreter = match program.plan.interpreter {
+        None => None,
+        Some((offset, len)) => {
+            let failed = |e| Failed(e, START_FAILED_INTERPRETER);
+            let name = read_file(&program, offset, len).map_err(failed)?;
+            let name = interpreter_path(&name).map_err(|e| failed(e.errno()))?;
+            let opened = open(AT_FDCWD, name, 0).map_err(failed)?;
+            Some(parse(opened).map_err(|e| failed(e.interpreter_errno()))?)
+        }
+    };
+    if !depart::is_needed(thread::current()) {
+        match load(&program, interpreter.as_ref(), path, &argv, envp, regs) {
+            Err(Failed(_, SHARED)) => {} // another thread has made a process that shares them, meanwhile
+            result => return result,
+        }
+    }
+    if is_hidden(&program, interpreter.as_ref()) && thread::current().process.observed.is_on() {
+        return Err(Failed(errno::EACCES, START_FAILED_FILE)); // see `rights::hide`
+    }
+    Err(depart::exec(target, program, interpreter, argv, envp, arguments_of(regs)))
+}
+
+/// Where the arguments of the execve or execveat lie that is under way; 0: it is neither.
+fn arguments_of(regs: &Regs) -> u64 {
+    match regs.orig_rax {
+        linux::EXECVE => regs.rsi,
+        linux::EXECVEAT => regs.rdx,
+        _ => 0,
+    }
+}
+
+/// The point of no return: replaces the memory and sets the registers.
+fn load(
+    program: &Program,
+    interpreter: Option<&Program>,
+    path: &[u8],
+    argv: &[Vec<u8>],
+    envp: &[Vec<u8>],
+    regs: &mut Regs,
+) -> core::result::Result<(), Failed> {
+    let thread = thread::current();
+    let p = &thread.process;
+    let memory = |e| Failed(e, START_FAILED_MEMORY);
+    let (argv, envp) = (slices(argv).map_err(memory)?, slices(envp).map_err(memory)?);
+    let replaces = !p.exe.lock().is_empty();
+
+    hold::at("exec-opened");
+    let dumpable = if is_hidden(program, interpreter) {
+        Some(rights::hide(p).map_err(|e| Failed(e, START_FAILED_FILE))?)
+    } else {
+        None
+    };
+    // What `hanare run` starts has what its proxy was given.
+    let rights = if replaces {
+        Some(rights::renew(thread).inspect_err(|_| rights::show_again(dumpable)).map_err(memory)?)
+    } else {
+        None
+    };
+    end_others(p, thread).map_err(memory)?;
+    if depart::is_needed(thread) {
+        return Err(Failed(errno::EAGAIN, SHARED));
+    }
+    rights.map(|rights| rights.take(thread));
+    share::leave(thread);
+    futex::release_robust(thread);
+    unmap::unmap_all(&thread.caller());
+    cputimers::on_exec(p);
+    rights::forget_read_implies_exec(p);
+    dispositions::on_exec();
+    hold::at("exec-cleared");
+    image::build(thread, program, interpreter, path, &argv, &envp, regs)
+}

@@ -1,0 +1,260 @@
+//! fork(2): a child with memory of its own, between the call and its proxy's coming up.
+
+use crate::base::heap;
+use crate::gate::ptrace;
+use crate::life::child::{Inherited, Request, child_event, first_step, flag};
+use crate::link::{delegate, services};
+use crate::mm::{AddressSpace, FileHandle, FileRef};
+use crate::parts::vfork;
+use crate::parts::vfork::Vfork;
+use crate::process::thread::{self, Thread};
+use crate::process::workers;
+use crate::process::{Process, timens};
+use crate::sched::{cpus, hold};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_abi::service::SERVICE_WATCH;
+use hanare_abi::slot::{OP_FORK, OP_REMAP};
+use hanare_core::errno::{self, Errno, Result};
+use hanare_core::signal::{Actions, Mirrored};
+use hanare_core::vma::Backing;
+use hanare_hal::traps::Regs;
+use hanare_hal::{cpu, fpu, percpu, usercopy};
+use spin::Mutex;
+
+/// A child between fork and its proxy's coming up.
+pub struct Embryo {
+    /// Its memory.
+    pub mm: AddressSpace,
+    /// It begins when its parent's tracer has taken hold of it.
+    pub traced: bool,
+    /// What else it has from its parent.
+    pub inherited: Inherited,
+    /// The parent waits for its exec or end (vfork).
+    pub vfork: Option<Arc<Vfork>>,
+    /// Thread to be woken when the child has come up.
+    pub parent: Arc<Thread>,
+}
+
+/// A parent's space and the token of its child.
+type ParentAndToken = (u32, u64);
+
+/// Children that wait for their proxies; `None` while one is becoming a process. Boxed: they are
+/// large, and a tree moves its values through the kernel stack.
+static EMBRYOS: Mutex<BTreeMap<ParentAndToken, Option<Box<Embryo>>>> = Mutex::new(BTreeMap::new());
+
+/// Memory of the list if it is empty.
+pub fn trim() {
+    let mut embryos = EMBRYOS.lock();
+    if embryos.is_empty() {
+        *embryos = BTreeMap::new();
+    }
+}
+
+/// The child that the proxy of a new space stands for. Its parent waits until it has
+/// [`come`]: a child that fork gave the id of is there for whoever asks (ptrace, kill).
+pub fn claim(parent: u32, token: u64) -> Option<Box<Embryo>> {
+    EMBRYOS.lock().get_mut(&(parent, token))?.take()
+}
+
+/// The child is there, or is not going to be: `parent`, a thread of the space, may go on.
+pub fn come(space: u32, token: u64, parent: &Arc<Thread>) {
+    EMBRYOS.lock().remove(&(space, token));
+    cpus::kick(parent);
+}
+
+/// A process has ended: children that never came up are given up.
+pub fn forget(parent: u32) {
+    loop {
+        let key = EMBRYOS.lock().range((parent, 0)..=(parent, u64::MAX)).next().map(|(k, _)| *k);
+        let Some(key) = key else { break };
+        let embryo = EMBRYOS.lock().remove(&key);
+        drop(embryo);
+    }
+}
+
+struct Claimed<'a> {
+    thread: &'a Thread,
+    key: (u32, u64),
+    deadline: u64,
+}
+
+impl cpus::Wait for Claimed<'_> {
+    fn ready(&self) -> bool {
+        // Of a thread that another one's execve ends, too, the child is there on Linux.
+        self.thread.process.is_killed()
+            || !EMBRYOS.lock().contains_key(&self.key)
+            || cpu::rdtsc() > self.deadline
+    }
+    fn announce(&self, _: bool) {}
+    fn deadline(&self) -> u64 {
+        self.deadline
+    }
+}
+
+/// Whether there is memory for a child until its proxy comes up.
+fn room_for_embryo() -> Result<()> {
+    heap::room_for_entry::<(u32, u64), Option<Box<Embryo>>>()?;
+    heap::room(
+        size_of::<Embryo>()
+            + size_of::<Actions>()
+            + size_of::<Mirrored>()
+            + fpu::size()
+            + size_of::<Vfork>()
+            + heap::SMALL_PARTS,
+    )
+}
+
+pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
+    let me = thread::current();
+    let p = &me.process;
+    let key = (p.space, p.next_token());
+    room_for_embryo()?;
+    let forked = p.mm.lock().fork()?;
+    hold::at("fork-copied");
+    forked.zap(&me.caller());
+    let parent = thread::current_arc();
+    let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone()));
+    let traced = ptrace::before_child(me, None, child_event(r));
+    let inherited = Inherited::of_current(r, regs, false);
+    let embryo = Box::new(Embryo {
+        mm: forked.mm,
+        traced: traced.is_some(),
+        inherited,
+        vfork: vfork.clone(),
+        parent,
+    });
+    EMBRYOS.lock().insert(key, Some(embryo));
+    hold::at("fork-embryo");
+    let pid = loop {
+        match delegate::certainly(
+            OP_FORK,
+            [
+                key.1,
+                r.exit_signal | r.flags & (flag::LINUX | flag::FILES),
+                r.pidfd,
+                r.set_tid,
+                r.set_tid_size,
+                r.cgroup,
+            ],
+        ) {
+            // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
+            pid if pid == errno::EAGAIN.as_return() && workers::dismiss(p) => {}
+            pid => break pid,
+        }
+    };
+    hold::at("fork-answered");
+    if pid >= 0 {
+        cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(vfork::COMES_NS) }, 0);
+    }
+    let left = EMBRYOS.lock().remove(&key);
+    if let Some(Some(e)) = left {
+        drop(e); // the proxy could not fork, or died at once
+        if let Some(vfork) = &vfork {
+            vfork.release(); // nobody else will
+        }
+    }
+    if let Some(e) = Errno::from_return(pid) {
+        return Err(e);
+    }
+    if r.flags & flag::PARENT_SETTID != 0 {
+        let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
+    }
+    hold::at("fork-done");
+    ptrace::on_child(me, regs, traced, pid as u32);
+    if let Some(vfork) = &vfork {
+        vfork.wait();
+        ptrace::on_vfork_done(me, regs, pid as u32);
+    }
+    Ok(pid as u64)
+}
+
+/// The files of a child are the module's copies of its parent's, by the same ids.
+pub fn adopt_files(mm: &mut AddressSpace, space: u32) -> Result<()> {
+    let mut known: BTreeMap<u64, FileRef> = BTreeMap::new();
+    let mut at = 0;
+    while let Some((start, end)) = mm.vmas.find_next(at).map(|v| (v.start, v.end)) {
+        let file = mm.vmas.find(start).and_then(|v| {
+            if let Backing::PrivateFile { file, .. } = &v.backing {
+                Some(file.clone())
+            } else {
+                None
+            }
+        });
+        if let Some(file) = file {
+            if let Entry::Vacant(place) = known.entry(file.id) {
+                heap::room_for_entry::<u64, FileRef>()?;
+                heap::room(size_of::<FileHandle>() + file.name.len() + heap::SMALL_PARTS)?;
+                place.insert(Arc::new(FileHandle {
+                    space,
+                    home: percpu::index(),
+                    id: file.id,
+                    inode: file.inode,
+                    device: file.device,
+                    name: file.name.clone(),
+                    content: file.content.clone(),
+                }));
+            }
+            // The whole of a mapping: nothing is cut.
+            mm.vmas.update(start, end, |v| {
+                if let Backing::PrivateFile { file: to, .. } = &mut v.backing
+                    && let Some(own) = known.get(&file.id)
+                {
+                    *to = own.clone();
+                }
+                Ok(())
+            })?;
+        }
+        at = end;
+    }
+    Ok(())
+}
+
+/// The mappings that are Linux' own.
+pub fn shared_with_linux(mm: &AddressSpace) -> impl Iterator<Item = (u64, u64)> {
+    mm.vmas
+        .iter()
+        .filter(|v| matches!(v.backing, Backing::SharedLinux { .. }))
+        .map(|v| (v.start, v.end))
+}
+
+/// The child's first words with its proxy, which has mapped the device over everything
+/// if nothing is shared with Linux; else it does so around shared mappings that Linux
+/// has copied, which are watched from now on.
+pub fn settle(p: &Process) {
+    let shared: Vec<(u64, u64)> = shared_with_linux(&p.mm.lock()).collect();
+    if shared.is_empty() {
+        return;
+    }
+    let mut at = USER_MIN;
+    for &(start, end) in shared.iter().chain(core::iter::once(&(USER_MAX, USER_MAX))) {
+        if start > at {
+            let _ = delegate::call(OP_REMAP, [at, start, 0, 0, 0, 0]);
+        }
+        at = end;
+    }
+    for (start, end) in shared {
+        let Ok(answer) = services::by_worker(SERVICE_WATCH, &[start, end], &[]) else { continue };
+        let mut mm = p.mm.lock();
+        let _ = mm.vmas.update(start, end, |v| {
+            if let Backing::SharedLinux { watch, .. } = &mut v.backing {
+                *watch = answer.status as u32;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The first step of a forked process.
+pub extern "C" fn first_step_of_child(argument: usize) -> ! {
+    cpus::reap();
+    hold::at("child-begins");
+    settle(&Thread::from_argument(argument).process);
+    timens::begin(Thread::from_argument(argument));
+    hold::at("child-settled");
+    first_step(argument)
+}

@@ -1,0 +1,286 @@
+//! A program's image in memory: its segments, its interpreter, its stack.
+
+use crate::gate::debugregs;
+use crate::life::program::{BROKEN, Failed, Program, is_hidden};
+use crate::link::delegate;
+use crate::mm::{self, AddressSpace, vdso};
+use crate::process::thread::Thread;
+use crate::process::{Identity, Ids, Process};
+use crate::sched::hold;
+use crate::signal::dispositions;
+use alloc::vec::Vec;
+use hanare_abi::layout::USER_MAX;
+use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
+use hanare_core::addr::{page_down, page_up};
+use hanare_core::errno::{self, Result};
+use hanare_core::limits::{COMM_SIZE, STACK_EXPAND};
+use hanare_core::stack::{StackImage, at};
+use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
+use hanare_hal::traps::Regs;
+use hanare_hal::{gdt, usercopy};
+
+/// Where position-independent programs go (Linux' ELF_ET_DYN_BASE).
+const PIE_BASE: u64 = 0x5555_5555_4000;
+/// Room is left for a stack of unlimited size as if it were this large.
+const STACK_MAX: u64 = 1 << 40;
+/// Least distance between stack top and mappings (Linux' MIN_GAP).
+const STACK_GAP: u64 = 128 << 20;
+
+/// Where things go in the new address space.
+struct Layout {
+    stack_top: u64,
+    /// Bytes left out below the strings.
+    stack_shift: usize,
+    mmap_base: u64,
+    pie_base: u64,
+    brk_gap: u64,
+}
+
+fn layout(id: &Identity) -> Layout {
+    let word = |i: usize| {
+        let mut b = [0; 4];
+        b.copy_from_slice(&id.random[16 + 4 * i..20 + 4 * i]);
+        if id.no_random { 0 } else { u64::from(u32::from_le_bytes(b)) }
+    };
+    let stack_top = USER_MAX - 4096 - ((word(0) & 0x3f_ffff) << 12);
+    let size = page_up(id.stack_soft.clamp(64 << 10, STACK_MAX));
+    let gap = (size + (1 << 20)).max(STACK_GAP);
+    Layout {
+        stack_top,
+        stack_shift: (word(0) >> 22 & 0x3f) as usize * 16,
+        mmap_base: page_down(stack_top - gap) - ((word(1) & 0xfff_ffff) << 12),
+        pie_base: PIE_BASE + ((word(2) & 0xfff_ffff) << 12),
+        brk_gap: (word(3) & 0x1fff) << 12,
+    }
+}
+
+/// Builds the program in the empty memory of the running thread, and sets its registers.
+pub fn build(
+    thread: &Thread,
+    program: &Program,
+    interpreter: Option<&Program>,
+    path: &[u8],
+    argv: &[&[u8]],
+    envp: &[&[u8]],
+    regs: &mut Regs,
+) -> core::result::Result<(), Failed> {
+    let p = &thread.process;
+    let memory = |e| Failed(e, START_FAILED_MEMORY);
+    let id = *p.identity.lock();
+    let place = layout(&id);
+    let bias = {
+        let mut mm = p.mm.lock();
+        (mm.mmap_base, mm.brk_start, mm.brk) = (place.mmap_base, 0, 0);
+        let bias = program.plan.bias_above(place.pie_base).ok_or(memory(errno::ENOMEM))?;
+        map_segments(&mut mm, program, bias).map_err(memory)?;
+        let end = page_up(bias + program.plan.data_end());
+        mm.brk_start = end + place.brk_gap;
+        mm.brk = mm.brk_start;
+        bias
+    };
+    clear_tails(program, bias).map_err(|_| Failed(errno::ENOEXEC, BROKEN))?;
+    let mut entry = bias + program.plan.entry;
+    let mut base = 0;
+    if let Some(i) = interpreter {
+        base = map_interpreter(p, i).map_err(memory)?;
+        clear_tails(i, base).map_err(|_| Failed(errno::ENOEXEC, START_FAILED_INTERPRETER))?;
+        entry = base + i.plan.entry;
+    }
+    let traps = p.identity.lock().time.differ();
+    let vdso = vdso::map(&mut p.mm.lock(), traps);
+    let auxv = auxv(&id, *thread.ids.lock(), program, bias, base, vdso);
+    let mut random = [0; 16];
+    random.copy_from_slice(&id.random[..16]);
+    let stack = StackImage::build(
+        place.stack_top,
+        argv,
+        envp,
+        &auxv,
+        path,
+        random,
+        id.stack_soft,
+        place.stack_shift,
+    )
+    .map_err(memory)?;
+    map_stack(&mut p.mm.lock(), place.stack_top, stack.sp, id.stack_soft, program.plan.exec_stack)
+        .map_err(memory)?;
+    usercopy::write(stack.sp, &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
+    thread.reset_user_state();
+    debugregs::reset(thread);
+    *p.observed.auxv.lock() = stack.bytes
+        [(stack.auxv_start - stack.sp) as usize..(stack.auxv_end - stack.sp) as usize]
+        .to_vec();
+    *p.exe.lock() = program.file.name.as_bytes().to_vec();
+    *regs = Regs {
+        rip: entry,
+        rsp: stack.sp,
+        rflags: 0x202,
+        cs: u64::from(gdt::USER_CS),
+        ss: u64::from(gdt::USER_DS),
+        orig_rax: hanare_hal::traps::NO_CALL,
+        ..Regs::default()
+    };
+    // As Linux, which calls a program without a path of its own by its file's name.
+    let path = if path.strip_prefix(b"/dev/fd/").is_some_and(|n| n.iter().all(u8::is_ascii_digit)) {
+        program.file.name.as_bytes()
+    } else {
+        path
+    };
+    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+    let mut comm = [0; COMM_SIZE];
+    let length = name.len().min(COMM_SIZE - 1);
+    comm[..length].copy_from_slice(&name[..length]);
+    *thread.name.lock() = Some(comm);
+    let mut told = name[..name.len().min(255)].to_vec();
+    told.resize(WORDS_AT, 0);
+    told.extend(
+        words_for_linux(program, bias, p.mm.lock().brk_start, &stack)
+            .iter()
+            .flat_map(|w| w.to_le_bytes()),
+    );
+    let scratch = p.write_scratch(thread.slot_index, &told).map_err(memory)?;
+    hold::at("exec-built");
+    p.release_parent();
+    let _ = delegate::call(
+        OP_EXECED,
+        [
+            scratch,
+            program.file.id,
+            scratch + WORDS_AT as u64,
+            is_hidden(program, interpreter).into(),
+            0,
+            0,
+        ],
+    );
+    dispositions::execed();
+    Ok(())
+}
+
+/// Where the words lie in the scratch page, behind the name.
+const WORDS_AT: usize = 512;
+
+/// What `/proc/PID/cmdline` and its like are made from.
+fn words_for_linux(
+    program: &Program,
+    bias: u64,
+    brk: u64,
+    stack: &StackImage,
+) -> [u64; EXECED_WORDS] {
+    let span = |exec: bool| {
+        let segments =
+            || program.plan.segments.iter().filter(|s| s.prot.contains(Prot::EXEC) == exec);
+        let start = segments().map(|s| bias + s.map_start()).min();
+        let end = segments().map(|s| bias + s.map_end()).max();
+        start.zip(end).unwrap_or((bias + program.plan.entry, bias + program.plan.entry + 1))
+    };
+    let (code, data) = (span(true), span(false));
+    let (auxv, auxv_bytes) = (stack.auxv_start, stack.auxv_end - stack.auxv_start);
+    [
+        code.0,
+        code.1,
+        data.0,
+        data.1,
+        brk,
+        brk,
+        stack.sp,
+        stack.arg_start,
+        stack.arg_end,
+        stack.env_start,
+        stack.env_end,
+        auxv,
+        auxv_bytes,
+    ]
+}
+
+/// The stack from `top` down to `least` and a little further; it grows as it is used.
+fn map_stack(mm: &mut AddressSpace, top: u64, least: u64, limit: u64, exec: bool) -> Result<()> {
+    let mut prot = Prot::READ | Prot::WRITE;
+    prot.set(Prot::EXEC, exec);
+    let lowest = page_up(top.saturating_sub(limit));
+    let bottom = page_down((least - STACK_EXPAND).max(lowest).min(least));
+    mm.vmas.insert(mm::anonymous(bottom, top, prot, VmaFlags::STACK | VmaFlags::GROWSDOWN))
+}
+
+fn map_segments(mm: &mut AddressSpace, program: &Program, bias: u64) -> Result<()> {
+    for s in &program.plan.segments {
+        let (start, middle, end) =
+            (bias + s.map_start(), bias + s.file_map_end(), bias + s.map_end());
+        drop(mm.vmas.remove(start, end));
+        if middle > start {
+            let backing =
+                Backing::PrivateFile { file: program.file.clone(), offset: s.map_offset() };
+            mm.vmas.insert(Vma {
+                start,
+                end: middle,
+                prot: s.prot,
+                max_prot: Prot::all(),
+                flags: VmaFlags::empty(),
+                backing,
+            })?;
+        }
+        if end > middle {
+            mm.vmas.insert(mm::anonymous(middle, end, s.prot, VmaFlags::empty()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Zeroes what follows the file's bytes in the last file page of each segment.
+fn clear_tails(program: &Program, bias: u64) -> Result<()> {
+    for s in &program.plan.segments {
+        let (start, end) = s.clear_range();
+        if s.prot.contains(Prot::WRITE) && end > start {
+            usercopy::zero(bias + start, (end - start) as usize).map_err(|_| errno::EFAULT)?;
+        }
+    }
+    Ok(())
+}
+
+fn map_interpreter(p: &Process, i: &Program) -> Result<u64> {
+    let mut mm = p.mm.lock();
+    let (min, max) = i.plan.span();
+    let below = Search::TopDown(mm.mmap_base);
+    let bias = if i.plan.is_pie {
+        let at = mm.vmas.find_gap(max - min, i.plan.align, below).ok_or(errno::ENOMEM)?;
+        at - min
+    } else {
+        0
+    };
+    map_segments(&mut mm, i, bias)?;
+    Ok(bias)
+}
+
+fn auxv(
+    id: &Identity,
+    ids: Ids,
+    program: &Program,
+    bias: u64,
+    base: u64,
+    vdso: Option<u64>,
+) -> Vec<(u64, u64)> {
+    let mut v = Vec::new();
+    // In the order of Linux.
+    v.extend(vdso.map(|a| (at::SYSINFO_EHDR, a)));
+    v.extend([
+        (at::MINSIGSTKSZ, hanare_hal::fpu::size() as u64 + 1024),
+        (at::HWCAP, id.hwcap),
+        (at::PAGESZ, 4096),
+        (at::CLKTCK, id.clktck),
+        (at::PHDR, program.plan.phdr_vaddr.map_or(0, |a| bias + a)),
+        (at::PHENT, 56),
+        (at::PHNUM, u64::from(program.plan.phnum)),
+        (at::BASE, base),
+        (at::FLAGS, 0),
+        (at::ENTRY, bias + program.plan.entry),
+        (at::UID, u64::from(ids.uid)),
+        (at::EUID, u64::from(ids.euid)),
+        (at::GID, u64::from(ids.gid)),
+        (at::EGID, u64::from(ids.egid)),
+        (at::SECURE, u64::from(id.secure)),
+        (at::RANDOM, 0), // StackImage knows
+        (at::HWCAP2, id.hwcap2),
+        (at::EXECFN, 0),
+        (at::PLATFORM, 0),
+    ]);
+    v
+}

@@ -1,0 +1,16 @@
+//! How threads and processes begin, take another program, and end.
+
+pub mod begin;
+pub mod child;
+pub mod clone;
+pub mod depart;
+pub mod exec;
+pub mod exit;
+pub mod fork;
+pub mod image;
+pub mod open;
+pub mod program;
+pub mod rights;
+mod running;
+pub mod share;
+pub mod target;

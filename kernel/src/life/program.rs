@@ -1,0 +1,207 @@
+//! A program's file: opened, read and checked through the worker, before anything of the old program
+//! is touched.
+
+use crate::base::heap;
+use crate::base::pages::Pages;
+use crate::life::target::{AT_FDCWD, Target, write_path};
+use crate::link::services;
+use crate::mm::content::Content;
+use crate::mm::space::Space;
+use crate::mm::{FileHandle, FileRef};
+use crate::process::thread;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use hanare_abi::service::{FILE_UNREADABLE, SERVICE_FILL, SERVICE_PROGRAM_GET};
+use hanare_abi::slot::{
+    START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY,
+};
+use hanare_core::elf::{ElfHeader, ElfPlan};
+use hanare_core::errno::{self, Errno, Result};
+use hanare_core::limits::{ARG_MAX_TOTAL, MAX_INTERPRETERS, PATH_MAX};
+use hanare_core::script::Script;
+
+/// An open program file.
+pub struct Program {
+    pub file: FileRef,
+    pub head: Vec<u8>,
+    /// The program's user may not read its file.
+    pub hidden: bool,
+    pub plan: ElfPlan,
+}
+
+impl Program {
+    /// The id by which the module knows the program's file.
+    pub fn file_id(&self) -> u64 {
+        self.file.id
+    }
+
+    /// The module moves the file to the space `to`.
+    pub fn move_to(&mut self, to: &Space) {
+        if let Some(file) = Arc::get_mut(&mut self.file) {
+            (file.space, file.home) = (to.space, to.home);
+        }
+    }
+}
+
+/// Why a program does not start; the kind is for the proxy's message.
+pub struct Failed(pub Errno, pub u64);
+
+/// `Failed` kind of an error behind the point of no return, where the file's
+/// content does not hold what its headers say. A new process says so; execve(2)
+/// ends by SIGSEGV, as on Linux.
+pub const BROKEN: u64 = START_FAILED_FORMAT;
+/// `Failed` kind of memory, or a descriptor table, that others share: it is left, not replaced.
+pub const SHARED: u64 = u64::MAX;
+
+pub type Strings = Vec<Vec<u8>>;
+
+/// A copy of strings. `ENOMEM`.
+pub fn copied(strings: &[Vec<u8>]) -> Result<Strings> {
+    let mut all = heap::with_room(strings.len())?;
+    for string in strings {
+        all.push(heap::copied(string)?);
+    }
+    Ok(all)
+}
+
+/// Bounds arguments and environment before the kernel copies them: as much as a
+/// stack could take, and no more than memory allows.
+pub fn check_strings(bytes: u64, count: u64) -> Result<()> {
+    /// A vector and a heap block for each string, and the copies on the way.
+    const EACH: u64 = 160;
+    if bytes.saturating_add(count.saturating_mul(8)) > ARG_MAX_TOTAL {
+        return Err(errno::E2BIG);
+    }
+    if (bytes * 4 + count * EACH) * 2 > crate::base::frames::usage().0 {
+        Err(errno::ENOMEM)
+    } else {
+        Ok(())
+    }
+}
+
+/// References to all of them. `ENOMEM`.
+pub fn slices(strings: &[Vec<u8>]) -> Result<Vec<&[u8]>> {
+    let mut all = heap::with_room(strings.len())?;
+    all.extend(strings.iter().map(Vec::as_slice));
+    Ok(all)
+}
+
+/// A file that may be executed, before it is known to be a program.
+pub struct Opened {
+    pub file: FileRef,
+    pub head: Vec<u8>,
+    pub hidden: bool,
+}
+
+/// Opens a program, following `#!` lines; `argv` is rewritten as Linux does.
+pub fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result<Program, Failed> {
+    let mut name = target.name.clone();
+    for depth in 0..=MAX_INTERPRETERS {
+        let kind = if depth == 0 { START_FAILED_FILE } else { START_FAILED_INTERPRETER };
+        let opened = match depth {
+            0 => open(target.dir, &target.open, target.flags),
+            _ => open(AT_FDCWD, &name, 0),
+        };
+        let opened = opened.map_err(|e| Failed(e, kind))?;
+        match Script::parse(&opened.head).map_err(|e| Failed(e, START_FAILED_FORMAT))? {
+            None => return parse(opened).map_err(|e| Failed(e.errno(), START_FAILED_FORMAT)),
+            Some(_) if target.closes => return Err(Failed(errno::ENOENT, kind)),
+            Some(script) => {
+                let mut new = vec![script.interpreter.to_vec()];
+                new.extend(script.argument.map(<[u8]>::to_vec));
+                new.push(name.clone());
+                heap::more_room(argv, new.len()).map_err(|e| Failed(e, START_FAILED_MEMORY))?;
+                argv.splice(..argv.len().min(1), new);
+                let next = script.interpreter.to_vec();
+                services::put_together(|| drop(opened));
+                name = next;
+            }
+        }
+    }
+    Err(Failed(errno::ELOOP, START_FAILED_INTERPRETER))
+}
+
+pub fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
+    if path.len() >= PATH_MAX {
+        return Err(errno::ENAMETOOLONG);
+    }
+    let thread = thread::current();
+    let scratch = write_path(thread, path)?;
+    let pages = Pages::new(1)?;
+    let answer =
+        services::by_worker(SERVICE_PROGRAM_GET, &[dir, scratch, flags], &[pages.extent()])?;
+    let name = pages.bytes(4096, (answer.args[0] >> 32) as usize);
+    let file = FileHandle {
+        space: thread.process.space,
+        home: thread.process.home,
+        id: answer.status,
+        inode: answer.args[1],
+        device: answer.args[4],
+        content: Content::of(answer.args[4], answer.args[1], answer.held, answer.args[2]),
+        name: String::from_utf8(name)
+            .ok()
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| String::from_utf8_lossy(path).into_owned()),
+    };
+    file.set_runs();
+    Ok(Opened {
+        file: Arc::new(file),
+        head: pages.bytes(0, answer.args[0] as u32 as usize),
+        hidden: answer.args[3] & FILE_UNREADABLE != 0,
+    })
+}
+
+/// Up to one page of a file.
+fn read_at(file: &FileHandle, offset: u64, bytes: usize) -> Result<Vec<u8>> {
+    let page = Pages::new(0)?;
+    let answer = services::by_worker(
+        SERVICE_FILL,
+        &[file.id, offset, bytes.min(4096) as u64],
+        &[page.extent()],
+    )?;
+    Ok(page.bytes(0, answer.status as usize))
+}
+
+pub fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::ElfError> {
+    use hanare_core::elf::ElfError;
+    let header = ElfHeader::parse(&opened.head)?;
+    let end = header.phoff.saturating_add(header.phdr_bytes() as u64);
+    let plan = if end <= opened.head.len() as u64 {
+        ElfPlan::new(&header, &opened.head[header.phoff as usize..])?
+    } else {
+        let mut phdrs = Vec::new();
+        while phdrs.len() < header.phdr_bytes() {
+            let part = read_at(
+                &opened.file,
+                header.phoff + phdrs.len() as u64,
+                header.phdr_bytes() - phdrs.len(),
+            )
+            .map_err(|_| ElfError::Truncated)?;
+            if part.is_empty() {
+                return Err(ElfError::Truncated);
+            }
+            phdrs.extend(part);
+        }
+        ElfPlan::new(&header, &phdrs)?
+    };
+    // The interpreter's path is nearly always in the first page.
+    let mut head = opened.head.clone();
+    if let Some((offset, len)) = plan.interpreter
+        && offset.saturating_add(len as u64) > head.len() as u64
+    {
+        head = read_at(&opened.file, offset, len).map_err(|_| ElfError::Truncated)?;
+    }
+    Ok(Program { file: opened.file.clone(), head, hidden: opened.hidden, plan })
+}
+
+pub fn read_file(program: &Program, offset: u64, len: usize) -> Result<Vec<u8>> {
+    let inside = program.head.get(offset as usize..offset as usize + len);
+    Ok(inside.unwrap_or(&program.head[..len.min(program.head.len())]).to_vec())
+}
+
+/// Whether the user may not read all of the program.
+pub fn is_hidden(program: &Program, interpreter: Option<&Program>) -> bool {
+    program.hidden || interpreter.is_some_and(|i| i.hidden)
+}

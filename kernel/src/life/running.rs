@@ -1,0 +1,110 @@
+//! What a switch, a halt, a wait and a call of Linux' mean for a thread: what scheduler and link ask
+//! of it.
+
+use crate::gate::{debugregs, observe};
+use crate::link::caller::{Delegates, Owner, Port};
+use crate::process::thread::Thread;
+use crate::process::{cputimers, usertsc};
+use crate::sched::task::{Runs, Task};
+use crate::signal::dispositions;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use hanare_hal::{paging, percpu};
+
+impl Runs for Thread {
+    fn task(&self) -> &Task {
+        self
+    }
+
+    fn enter(&self) {
+        self.process.mm.activate();
+        usertsc::switch(self.no_tsc.load(Ordering::Relaxed));
+        self.rseq.switched();
+        debugregs::switch(Some(self));
+    }
+
+    fn leave(&self, next: Option<&dyn Runs>) {
+        if next.is_none() {
+            paging::use_kernel();
+            debugregs::switch(None);
+        }
+        let memory = self.process.memory();
+        if next.is_none_or(|n| !Arc::ptr_eq(Thread::of(n.task()).process.memory(), memory)) {
+            self.process.mm.left();
+        }
+    }
+
+    fn lets_memory_go(&self) -> bool {
+        let others = self.process.mm.active().others(percpu::index()).next().is_some();
+        if others {
+            paging::use_kernel();
+            self.process.mm.left();
+        }
+        others
+    }
+
+    fn takes_memory(&self) {
+        self.process.mm.activate();
+    }
+
+    fn cpu_timer_ns(&self) -> Option<u64> {
+        cputimers::wanted(self)
+    }
+
+    fn is_awaited(&self) -> bool {
+        observe::debug::is_awaited(self) || self.ptrace.is_awaited()
+    }
+
+    fn leaves_registers(&self) {
+        observe::in_kernel(self);
+    }
+
+    fn must_end(&self) -> bool {
+        Thread::must_end(self)
+    }
+
+    fn has_signal(&self) -> bool {
+        Thread::has_signal(self)
+    }
+
+    fn ids(&self) -> (u32, u32) {
+        (self.slot.tid(), self.process.space)
+    }
+}
+
+impl Delegates for Thread {
+    fn port(&self) -> &Port {
+        self
+    }
+
+    fn owner(&self) -> Owner {
+        self.process.owner()
+    }
+
+    fn is_killed(&self) -> bool {
+        self.process.is_killed()
+    }
+
+    fn mask(&self) -> u64 {
+        self.signals.lock().mask()
+    }
+
+    fn robust_list(&self) -> u64 {
+        self.robust_list.load(Ordering::Relaxed)
+    }
+
+    fn tell_owed(&self) {
+        if self.process.owes.load(Ordering::Relaxed) && !Thread::must_end(self) {
+            dispositions::tell_owed(self);
+        }
+    }
+
+    fn asks(&self, nr: u32) {
+        observe::asks(self, nr);
+        self.process.last_mapped.asked(nr);
+    }
+
+    fn answered(&self, nr: u32) {
+        self.process.last_mapped.asked(nr);
+    }
+}

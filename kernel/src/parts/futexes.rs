@@ -1,0 +1,23 @@
+//! Waiters on futexes in private memory.
+
+use alloc::sync::Arc;
+use hanare_core::futex::Queues;
+
+/// A thread, as the queues know it.
+pub struct Sleeper<T> {
+    /// It.
+    pub thread: Arc<T>,
+    /// Which of several words of futex_waitv(2).
+    pub index: usize,
+    /// It waits on Linux, at this address too, and is to be woken there.
+    pub on_linux: Option<u64>,
+}
+
+impl<T> PartialEq for Sleeper<T> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.thread, &other.thread) && self.index == other.index
+    }
+}
+
+/// Waiters of the processes that have a space.
+pub type Futexes<T> = Queues<Sleeper<T>>;

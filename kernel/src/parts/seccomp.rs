@@ -1,0 +1,90 @@
+//! Which system calls a thread may make: its mode and its filters.
+
+use crate::base::accounts::Charge;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicU8, Ordering};
+use hanare_core::seccomp::{Data, Program, action};
+use spin::Mutex;
+
+/// No call is judged.
+pub const NONE: u8 = 0;
+/// SECCOMP_MODE_STRICT.
+pub const STRICT: u8 = 1;
+/// SECCOMP_MODE_FILTER.
+pub const FILTER: u8 = 2;
+
+/// Filters, the latest last.
+pub type Filters = Option<Arc<Vec<Arc<Filter>>>>;
+
+/// A program of a filter, which its user is charged for as long as any thread has it.
+pub struct Filter {
+    /// Its instructions, checked.
+    pub program: Program,
+    /// Of its user.
+    pub _charge: Charge,
+}
+
+impl Deref for Filter {
+    type Target = Program;
+    fn deref(&self) -> &Program {
+        &self.program
+    }
+}
+
+/// One thread's part.
+#[derive(Default)]
+pub struct Seccomp {
+    /// [`NONE`], [`STRICT`], [`FILTER`].
+    pub mode: AtomicU8,
+    /// Those it has.
+    pub filters: Mutex<Filters>,
+}
+
+/// What a new thread or process gets of its creator's.
+#[derive(Clone)]
+pub struct Inherited(pub u8, pub Filters);
+
+impl Seccomp {
+    /// Whether calls have to be judged.
+    pub fn is_on(&self) -> bool {
+        self.mode() != NONE
+    }
+
+    /// As PR_GET_SECCOMP shows it.
+    pub fn mode(&self) -> u8 {
+        self.mode.load(Ordering::Acquire)
+    }
+
+    /// As [`ThreadInfo`](hanare_abi::info::ThreadInfo) has it.
+    pub fn told(&self) -> u32 {
+        let filters = self.filters.lock().as_ref().map_or(0, |f| f.len());
+        u32::from(self.mode()) | (filters as u32) << 2
+    }
+
+    /// For a new thread or process.
+    pub fn inherited(&self) -> Inherited {
+        let filters = self.filters.lock();
+        Inherited(self.mode(), filters.clone())
+    }
+
+    /// Takes what a creator had.
+    pub fn inherit(&self, from: Inherited) {
+        let old = {
+            let mut filters = self.filters.lock();
+            self.mode.store(from.0, Ordering::Release);
+            core::mem::replace(&mut *filters, from.1)
+        };
+        drop(old);
+    }
+
+    /// What its filters say of a call.
+    pub fn answer(&self, data: &Data) -> u32 {
+        let filters = self.filters.lock().clone();
+        let all = filters.as_ref().map_or(&[][..], |f| f);
+        let answers = all.iter().rev().map(|f| f.run(data));
+        // Of equal ones the latest filter's; min_by_key gives the first.
+        answers.min_by_key(|a| (a & action::MASK) as i32).unwrap_or(action::ALLOW)
+    }
+}

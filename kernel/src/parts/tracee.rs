@@ -1,0 +1,144 @@
+//! A thread as its tracer has it: see `gate::ptrace`.
+
+use crate::parts::registers::Snapshot;
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use hanare_core::ptrace::Stop;
+use hanare_core::signal::QueuedSignal;
+use spin::Mutex;
+
+/// Linux traces its worker.
+pub const TRACED: u32 = 1;
+/// By PTRACE_SEIZE.
+pub const SEIZED: u32 = 2;
+/// It stops at system calls (PTRACE_SYSCALL).
+pub const CALLS: u32 = 4;
+/// It stops after one instruction (PTRACE_SINGLESTEP).
+pub const STEP: u32 = 8;
+/// It has done one that the CPU does not trap after: a call, or to begin a handler.
+pub const STEPPED: u32 = 0x10;
+/// The trap flag is there on the tracer's account.
+pub const TRAPS: u32 = 0x20;
+/// It may not go on in user mode.
+pub const HELD: u32 = 0x40;
+/// It has a new program, which it has to say.
+pub const EXECED: u32 = 0x80;
+/// Its registers were set while it waits in the kernel: it gives up waiting.
+pub const GIVES_UP: u32 = 0x100;
+/// It is no more.
+pub const GONE: u32 = 0x200;
+/// It has, or had, tracees.
+pub const TRACER: u32 = 0x400;
+/// Its tracer has heard of the call that it makes, and will hear of its end.
+pub const TOLD: u32 = 0x800;
+
+/// One thread's part.
+pub struct OfThread<T> {
+    /// [`TRACED`] and the like.
+    pub flags: AtomicU32,
+    /// `PTRACE_O_*`.
+    pub options: AtomicU64,
+    /// The signal of `OP_TRAP`, while that is under way.
+    pub trapping: AtomicU32,
+    /// See there.
+    pub state: Mutex<State<T>>,
+    /// Its registers, once it is stopped.
+    pub snapshot: Mutex<Option<Box<Snapshot>>>,
+}
+
+/// What tracee and tracer tell each other.
+pub struct State<T> {
+    /// At what it stopped last.
+    pub stop: Stop,
+    /// The tracer has heard of it.
+    pub reported: bool,
+    /// The signal of `OP_TRAP`, if the tracer lets it through.
+    pub let_through: Option<QueuedSignal>,
+    /// Who traces it, if that is a thread here.
+    pub tracer: Weak<T>,
+    /// A child that is not to begin before the tracer has heard of it.
+    pub child: Option<Arc<T>>,
+    /// Its id before it became the first thread by execve, until that is told.
+    pub former: u32,
+}
+
+impl<T> Default for State<T> {
+    fn default() -> Self {
+        State {
+            stop: Stop::Signal,
+            reported: false,
+            let_through: None,
+            tracer: Weak::new(),
+            child: None,
+            former: 0,
+        }
+    }
+}
+
+impl<T> Default for OfThread<T> {
+    fn default() -> Self {
+        OfThread {
+            flags: AtomicU32::new(0),
+            options: AtomicU64::new(0),
+            trapping: AtomicU32::new(0),
+            state: Mutex::new(State::default()),
+            snapshot: Mutex::new(None),
+        }
+    }
+}
+
+impl<T> OfThread<T> {
+    /// Whether one of these is so.
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags.load(Ordering::SeqCst) & flag != 0
+    }
+
+    /// Sets flags.
+    pub fn set(&self, flag: u32) {
+        self.flags.fetch_or(flag, Ordering::SeqCst);
+    }
+
+    /// Clears flags; whether one was set.
+    pub fn clear(&self, flag: u32) -> bool {
+        self.flags.fetch_and(!flag, Ordering::SeqCst) & flag != 0
+    }
+
+    /// Whether its tracer has asked for that, one of `PTRACE_O_*`.
+    pub fn wants(&self, wanted: u64) -> bool {
+        self.has(TRACED) && self.options.load(Ordering::Relaxed) & wanted != 0
+    }
+
+    /// Whether it may not go on in user mode.
+    pub fn is_held(&self) -> bool {
+        self.has(HELD)
+    }
+
+    /// Whether it is traced.
+    pub fn is_on(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & TRACED != 0
+    }
+
+    /// Whether a tracer waits for its registers, which it can leave where it waits.
+    pub fn is_awaited(&self) -> bool {
+        self.flags.load(Ordering::SeqCst) & HELD != 0 && self.snapshot.lock().is_none()
+    }
+
+    /// Whether it has to leave what it waits for.
+    pub fn gives_up(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & GIVES_UP != 0
+    }
+
+    /// A signal that Linux forwards is the one of `OP_TRAP`: true, and it is kept apart.
+    pub fn takes(&self, queued: QueuedSignal) -> bool {
+        let ours = self
+            .trapping
+            .compare_exchange(queued.signal, 0, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+            && queued.signal != 0;
+        if ours {
+            self.state.lock().let_through = Some(queued);
+        }
+        ours
+    }
+}

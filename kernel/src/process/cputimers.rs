@@ -1,0 +1,75 @@
+//! When timers that count CPU time expire next, and the numbers of those of timer_create(2).
+
+use crate::base::heap;
+use crate::link::delegate;
+use crate::parts::cputimers::ClockTimer;
+use crate::process::Process;
+use crate::process::thread;
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use core::sync::atomic::Ordering;
+use hanare_core::errno::{self, Result};
+
+const TIMER_DELETE: u32 = 226;
+
+/// A timer was set: the CPUs that run threads of `p` have to know.
+pub fn look_again(p: &Process) {
+    p.cpu_timers.rearm();
+    cpus::request_attention();
+    if p.thread_count() > 1 || !core::ptr::eq(p, &*thread::current().process) {
+        p.kick_all();
+    }
+}
+
+/// A timer interrupt is wanted after so many ns of CPU time of `thread`; `None`: none is armed.
+pub fn wanted(thread: &Thread) -> Option<u64> {
+    let timers = &thread.process.cpu_timers;
+    if !timers.armed.load(Ordering::Acquire) {
+        return None;
+    }
+    let (user, system) = thread.process.times_ns();
+    let of_process = timers.all.lock().left(user, user + system);
+    let of_clocks = timers.with_clock_timers(|timers| left(timers, thread));
+    of_process.into_iter().chain(of_clocks).min()
+}
+
+/// timer_delete, after Linux has deleted its own.
+fn deleted(p: &Process, id: u32) {
+    p.cpu_timers.with_clock_timers(|timers| timers.retain(|t| t.id != id));
+}
+
+/// ns until the next one expires while `thread` runs.
+fn left(timers: &[ClockTimer<Thread>], thread: &Thread) -> Option<u64> {
+    let p = &thread.process;
+    let counting = timers.iter().filter(|t| t.clock.counts(thread));
+    counting.filter_map(|t| t.timer.left(t.clock.now(p)?)).min()
+}
+
+/// Deletes Linux' timer. False: it is there still.
+pub fn delete(id: u32) -> bool {
+    delegate::linux(TIMER_DELETE, [u64::from(id), 0, 0, 0, 0, 0]).is_ok()
+}
+
+/// timer_create: the new timer's number, so that execve can delete it.
+pub fn timer_created(id: u32) -> Result<()> {
+    let mut timers = thread::current().process.timers.lock();
+    heap::more_room(&mut timers, 1).map_err(|_| errno::EAGAIN)?;
+    timers.push(id);
+    Ok(())
+}
+
+/// timer_delete.
+pub fn timer_deleted(id: u64) {
+    let p = &thread::current().process;
+    p.timers.lock().retain(|&t| t != id as u32);
+    deleted(p, id as u32);
+}
+
+/// execve: timers of timer_create do not survive it.
+pub fn on_exec(p: &Process) {
+    let timers = core::mem::take(&mut *p.timers.lock());
+    for id in timers {
+        delete(id);
+        deleted(p, id);
+    }
+}
