@@ -1,5 +1,6 @@
 //! clone, clone3, fork, vfork: new threads and new processes.
 
+use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
 use crate::calls::seccomp;
 use crate::gate::{observe, ptrace};
@@ -425,6 +426,7 @@ pub struct Embryo {
     pub vfork: Option<Arc<Vfork>>,
     /// Thread to be woken when the child has come up.
     pub parent: Arc<Thread>,
+    _counted: Counted,
 }
 
 /// A parent's space and the token of its child.
@@ -436,10 +438,7 @@ static EMBRYOS: Mutex<BTreeMap<ParentAndToken, Option<Box<Embryo>>>> = Mutex::ne
 
 /// Memory of the list if it is empty.
 pub fn trim() {
-    let mut embryos = EMBRYOS.lock();
-    if embryos.is_empty() {
-        *embryos = BTreeMap::new();
-    }
+    heap::trim_list(&EMBRYOS);
 }
 
 /// The child that the proxy of a new space stands for. Its parent waits until it has
@@ -514,6 +513,7 @@ fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         inherited,
         vfork: vfork.clone(),
         parent,
+        _counted: Counted::new(Kind::Child),
     });
     EMBRYOS.lock().insert(key, Some(embryo));
     hold::at("fork-embryo");

@@ -29,6 +29,7 @@ pub mod workers;
 pub use identity::{INIT, Identity, Ids, NOT_MAPPED};
 
 use crate::base::accounts::{Charge, Place};
+use crate::base::counts::{Counted, Kind};
 use crate::base::{heap, time};
 use crate::gate::observe;
 use crate::parts::signals;
@@ -117,6 +118,7 @@ pub struct Process {
     pub ended_faults: AtomicU64,
     _place: Place,
     _charge: Charge,
+    _counted: Counted,
 }
 
 /// What is in a list, the newest one first. One that goes from there meanwhile moves only those
@@ -185,6 +187,7 @@ impl Process {
             ended_faults: AtomicU64::new(0),
             _place,
             _charge,
+            _counted: Counted::new(Kind::Process),
         });
         Ok(process)
     }

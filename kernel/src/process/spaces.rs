@@ -2,6 +2,7 @@
 //! processes made with CLONE_VM and not as threads share one.
 
 use crate::base::accounts::Charge;
+use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
 use crate::link::inbound;
 use crate::mm::space::Space;
@@ -68,19 +69,9 @@ pub fn each_thread(mut f: impl FnMut(&Arc<Thread>)) {
     all().for_each(|space| space.processes().for_each(|p| p.threads().for_each(|t| f(&t))));
 }
 
-/// How many spaces have their home at `cpu`.
-pub fn count(cpu: usize) -> usize {
-    SPACES[cpu].lock().len()
-}
-
 /// Memory of lists that are empty.
 pub fn trim() {
-    for of_cpu in &SPACES {
-        let mut of_cpu = of_cpu.lock();
-        if of_cpu.is_empty() {
-            *of_cpu = BTreeMap::new();
-        }
-    }
+    SPACES.iter().for_each(heap::trim_list);
 }
 
 /// Frees service entries of the calling CPU that nobody comes for.
@@ -102,6 +93,7 @@ pub struct ProcessSpace {
     reaped: AtomicBool,
     close_request: AtomicU32,
     _charge: Charge,
+    _counted: Counted,
 }
 
 impl Deref for ProcessSpace {
@@ -130,6 +122,7 @@ impl ProcessSpace {
             reaped: AtomicBool::new(false),
             close_request: AtomicU32::new(NO_REQUEST),
             _charge,
+            _counted: Counted::new(Kind::Space),
         })
     }
 

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)] // the running thread is found by an address
 
 use crate::base::accounts::Charge;
+use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
 use crate::base::stacks::{self, Stack};
 use crate::calls::seccomp;
@@ -73,6 +74,7 @@ pub struct Thread {
     /// See ptrace(2).
     pub ptrace: ptrace::OfThread,
     _charge: Charge,
+    _counted: Counted,
 }
 
 /// What a thread or process that was cloned starts with.
@@ -189,6 +191,7 @@ impl Thread {
             debug: debugregs::OfThread::default(),
             ptrace: ptrace::OfThread::default(),
             _charge,
+            _counted: Counted::new(Kind::Thread),
         }))
     }
 

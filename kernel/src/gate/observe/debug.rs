@@ -6,6 +6,7 @@
 
 use super::watch::Watches;
 use super::{DEBUGGED, HELD, tell};
+use crate::base::counts::{Counted, Kind};
 use crate::gate::registers::Snapshot;
 use crate::mm::patch;
 use crate::process::Process;
@@ -59,6 +60,7 @@ pub struct Debugger {
     process: Weak<Process>,
     state: Mutex<State>,
     pub(super) watches: Watches,
+    _counted: Counted,
 }
 
 #[derive(Default)]
@@ -88,6 +90,7 @@ impl Debugger {
             process: Arc::downgrade(p),
             state: Mutex::new(State::default()),
             watches: Watches::default(),
+            _counted: Counted::new(Kind::Debugger),
         });
         *own = Some(d.clone());
         p.observed.set(DEBUGGED, true);

@@ -9,6 +9,7 @@ mod ring;
 pub mod trace;
 pub mod watch;
 
+use crate::base::heap;
 use crate::gate::ptrace;
 use crate::process::Process;
 use crate::process::spaces;
@@ -139,6 +140,11 @@ enum Session {
 }
 
 static SESSIONS: Mutex<BTreeMap<u32, Session>> = Mutex::new(BTreeMap::new());
+
+/// Memory of the list if it is empty.
+pub fn trim() {
+    heap::trim_list(&SESSIONS);
+}
 
 /// Tells the owner of a session that there is something to be asked for.
 fn tell(session: u32) {

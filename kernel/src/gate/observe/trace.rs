@@ -2,6 +2,7 @@
 
 use super::ring::Ring;
 use super::{TRACED, tell};
+use crate::base::counts::{Counted, Kind};
 use crate::base::time;
 use crate::base::usermemory::Running;
 use crate::process::Process;
@@ -33,6 +34,7 @@ pub struct Trace {
     ring: Mutex<Ring>,
     watched: AtomicU64,
     closed: AtomicBool,
+    _counted: Counted,
 }
 
 impl Trace {
@@ -48,6 +50,7 @@ impl Trace {
             ring: Mutex::new(Ring::new().ok_or(errno::ENOMEM)?),
             watched: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            _counted: Counted::new(Kind::Trace),
         }))
     }
 
