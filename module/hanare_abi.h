@@ -612,10 +612,16 @@ struct hanare_clock_page {
  */
 #define HANARE_DEBUG_HANG 2ULL
 /*
- * Log free memory per order and node; answer args: [0] = free bytes,
- * [1] = total bytes, [2] = quarantined bytes, [3] = live processes.
+ * Log free memory; answer args: [0] = free bytes, [1] = total bytes, [2] = quarantined bytes,
+ * [3] = processes; `pages`: `KEPT_WORDS` words of what the kernel keeps for itself.
  */
 #define HANARE_DEBUG_MEMORY 3ULL
+/*
+ * Bytes of its heap; of the blocks in use there bytes and number; bytes of blocks that are frames
+ * of their own, and of those in the reserve. Then how many there are: spaces, threads, children
+ * (fork) and programs (execve) whose proxy is to come, traces, debuggers.
+ */
+#define HANARE_KEPT_WORDS 11
 /* Use up the stack of who serves this: the idle CPU, or the thread that runs there. */
 #define HANARE_DEBUG_OVERFLOW 4ULL
 /*
@@ -1380,7 +1386,7 @@ struct hanare_vma_info {
 /* See `Log`. */
 #define HANARE_IOCTL_LOG 0xc0384807U
 /* See `Debug`. */
-#define HANARE_IOCTL_DEBUG 0xc0484808U
+#define HANARE_IOCTL_DEBUG 0xc0a04808U
 /* See `Attach`. */
 #define HANARE_IOCTL_ATTACH 0xc2f84810U
 /* No argument: start the program of the start block (`REQUEST_SPACE_START`). */
@@ -1609,6 +1615,8 @@ struct hanare_debug {
 	__u32 op;
 	/* In: args from [1] on of the request. Out: the answer's args. */
 	__u64 args[4];
+	/* Out: what `DEBUG_MEMORY` answers in `pages`. */
+	__u64 kept[HANARE_KEPT_WORDS];
 };
 
 /*
@@ -2383,7 +2391,8 @@ _Static_assert(__builtin_offsetof(struct hanare_debug, name) == 0, "Debug.name")
 _Static_assert(__builtin_offsetof(struct hanare_debug, cpu) == 32, "Debug.cpu");
 _Static_assert(__builtin_offsetof(struct hanare_debug, op) == 36, "Debug.op");
 _Static_assert(__builtin_offsetof(struct hanare_debug, args) == 40, "Debug.args");
-_Static_assert(sizeof(struct hanare_debug) == 72, "Debug");
+_Static_assert(__builtin_offsetof(struct hanare_debug, kept) == 72, "Debug.kept");
+_Static_assert(sizeof(struct hanare_debug) == 160, "Debug");
 _Static_assert(__builtin_offsetof(struct hanare_attach, name) == 0, "Attach.name");
 _Static_assert(__builtin_offsetof(struct hanare_attach, cpus) == 32, "Attach.cpus");
 _Static_assert(__builtin_offsetof(struct hanare_attach, space) == 544, "Attach.space");

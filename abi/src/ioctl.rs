@@ -8,6 +8,7 @@
 
 use crate::info::{ProcessInfo, ThreadInfo};
 use crate::observe::{Observation, Observe, TraceRead};
+use crate::request::KEPT_WORDS;
 
 /// Type byte of the ioctl numbers.
 pub const IOCTL_TYPE: u32 = b'H' as u32;
@@ -225,6 +226,8 @@ pub struct Debug {
     pub op: u32,
     /// In: args from [1] on of the request. Out: the answer's args.
     pub args: [u64; 4],
+    /// Out: what `DEBUG_MEMORY` answers in `pages`.
+    pub kept: [u64; KEPT_WORDS],
 }
 
 /// `IOCTL_ATTACH`: the descriptor becomes a space of a running instance.

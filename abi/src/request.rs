@@ -114,9 +114,13 @@ pub const DEBUG_PANIC: u64 = 1;
 /// Stop answering on this CPU, interrupts off (tests of the module's bounds);
 /// args: [1] = for how long, ms; 0: for ever.
 pub const DEBUG_HANG: u64 = 2;
-/// Log free memory per order and node; answer args: [0] = free bytes,
-/// [1] = total bytes, [2] = quarantined bytes, [3] = live processes.
+/// Log free memory; answer args: [0] = free bytes, [1] = total bytes, [2] = quarantined bytes,
+/// [3] = processes; `pages`: [`KEPT_WORDS`] words of what the kernel keeps for itself.
 pub const DEBUG_MEMORY: u64 = 3;
+/// Bytes of its heap; of the blocks in use there bytes and number; bytes of blocks that are frames
+/// of their own, and of those in the reserve. Then how many there are: spaces, threads, children
+/// (fork) and programs (execve) whose proxy is to come, traces, debuggers.
+pub const KEPT_WORDS: usize = 11;
 /// Use up the stack of who serves this: the idle CPU, or the thread that runs there.
 pub const DEBUG_OVERFLOW: u64 = 4;
 

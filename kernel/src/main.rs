@@ -22,9 +22,10 @@ mod sched;
 mod signal;
 
 use base::{accounts, frames, heap, log, stacks, time};
+use gate::observe;
 use life::{depart, exit, fork};
 use link::{caller, delegate, inbound, services};
-use mm::vdso;
+use mm::{content, vdso};
 use process::{oom, spaces, thread};
 use sched::{cpus, hold, machinecheck, user_mode};
 
@@ -115,8 +116,16 @@ static MEMORY: services::Memory = services::Memory {
 };
 
 /// Whose long lists give their memory back when they are empty.
-static LISTS: [fn(); 6] =
-    [spaces::trim, fork::trim, depart::trim, cpus::trim, oom::trim, accounts::trim];
+static LISTS: [fn(); 8] = [
+    spaces::trim,
+    fork::trim,
+    depart::trim,
+    cpus::trim,
+    oom::trim,
+    accounts::trim,
+    content::trim,
+    observe::trim,
+];
 
 /// Decides what is done about the CPU's leaks, and prepares it. Before the first page table.
 fn mitigate(policy: Policy) {

@@ -1,5 +1,6 @@
 //! What Linux asks of the LWK: one function for each kind of request.
 
+use crate::base::counts::{Kind, there_are};
 use crate::base::{failing, frames, heap, quarantine};
 use crate::gate::observe;
 use crate::life::{exec, open as open_space, share};
@@ -125,6 +126,15 @@ fn usage(p: &Process, r: &RequestRef<'_>) {
     }
 }
 
+/// What the kernel keeps for itself: the answer to `DEBUG_MEMORY`.
+fn kept() -> [u64; abi::KEPT_WORDS] {
+    let [heap, used, blocks, large, reserve] = heap::usage();
+    let [spaces, threads, children, programs, traces, debuggers] =
+        [Kind::Space, Kind::Thread, Kind::Child, Kind::Program, Kind::Trace, Kind::Debugger]
+            .map(there_are);
+    [heap, used, blocks, large, reserve, spaces, threads, children, programs, traces, debuggers]
+}
+
 /// Calls itself until the stack is full.
 #[inline(never)]
 fn overflow(depth: u64) -> u64 {
@@ -157,9 +167,9 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
             mm::retry_quarantine();
             heap::trim();
             let (free, total) = frames::usage();
-            let processes = spaces::count(percpu::index()) as u64;
+            let processes = there_are(Kind::Process);
             crate::info!(
-                "memory: {} KiB free of {} KiB, {} KiB quarantined, {processes} processes here",
+                "memory: {} KiB free of {} KiB, {} KiB quarantined, {processes} processes",
                 free >> 10,
                 total >> 10,
                 quarantine::bytes() >> 10
@@ -167,6 +177,7 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
             for (i, v) in [free, total, quarantine::bytes(), processes].into_iter().enumerate() {
                 r.set_arg(i, v);
             }
+            r.set_pages(&kept());
             Ok(())
         }
         abi::DEBUG_FAIL_ALLOC => {

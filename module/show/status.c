@@ -91,7 +91,12 @@ long hanare_do_debug(struct hanare_file *hf, void *data)
 {
 	struct hanare_debug *arg = data;
 	struct hanare_instance *inst = hanare_instance_named(arg->name);
-	struct hanare_call call = { .kind = HANARE_REQUEST_DEBUG, .args = { arg->op, arg->args[0], arg->args[1] } };
+	u64 words[HANARE_PAGES_MAX] = { 0 };
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_DEBUG,
+		.args = { arg->op, arg->args[0], arg->args[1] },
+		.pages = words,
+	};
 	int err = -ENODEV;
 
 	if (!inst)
@@ -103,6 +108,7 @@ long hanare_do_debug(struct hanare_file *hf, void *data)
 		err = hanare_request(inst, &inst->cpus[arg->cpu], &call, WAIT_KILLABLE, 5000);
 	up_read(&inst->live);
 	memcpy(arg->args, call.args, sizeof(arg->args));
+	memcpy(arg->kept, words, sizeof(arg->kept));
 	hanare_instance_put(inst);
 	return err ?: call.status;
 }

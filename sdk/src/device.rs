@@ -78,11 +78,46 @@ impl Device {
             Debug::FailAlloc { first, step } => [first, step, 0, 0],
             Debug::Panic | Debug::Memory | Debug::Overflow => [0; 4],
         };
-        let mut debug = ioctl::Debug { name: text::name(name)?, cpu, op: op as u32, args };
+        let mut debug = ioctl::Debug {
+            name: text::name(name)?,
+            cpu,
+            op: op as u32,
+            args,
+            kept: Default::default(),
+        };
         raw::debug(self.fd(), &mut debug)
             .map_err(|errno| Error::of_instance("send the debug request", errno, name))?;
         let [free_bytes, total_bytes, quarantined_bytes, processes] = debug.args;
-        Ok(MemoryReport { free_bytes, total_bytes, quarantined_bytes, processes })
+        let [
+            heap_bytes,
+            used_bytes,
+            blocks,
+            large_bytes,
+            reserve_bytes,
+            spaces,
+            threads,
+            children,
+            programs,
+            traces,
+            debuggers,
+        ] = debug.kept;
+        Ok(MemoryReport {
+            free_bytes,
+            total_bytes,
+            quarantined_bytes,
+            processes,
+            heap_bytes,
+            used_bytes,
+            blocks,
+            large_bytes,
+            reserve_bytes,
+            spaces,
+            threads,
+            children,
+            programs,
+            traces,
+            debuggers,
+        })
     }
 
     /// Becomes a process of an instance (`None`: the only one, or `default`) that
@@ -151,8 +186,30 @@ pub struct MemoryReport {
     pub total_bytes: u64,
     /// Kept back because Linux may still write there.
     pub quarantined_bytes: u64,
-    /// Live processes.
+    /// Processes that the kernel knows, ended ones, too, as long as anything of them is left.
     pub processes: u64,
+    /// What the kernel's heap has.
+    pub heap_bytes: u64,
+    /// Of that in use.
+    pub used_bytes: u64,
+    /// Blocks in use.
+    pub blocks: u64,
+    /// Blocks that are too large for the heap.
+    pub large_bytes: u64,
+    /// In use of what was put aside for the time when there is no memory.
+    pub reserve_bytes: u64,
+    /// Address spaces.
+    pub spaces: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Children of fork whose proxy has not come yet.
+    pub children: u64,
+    /// Programs of execve whose proxy has not come yet.
+    pub programs: u64,
+    /// Traces.
+    pub traces: u64,
+    /// Debuggers.
+    pub debuggers: u64,
 }
 
 /// An attached process.

@@ -61,6 +61,15 @@ def trace_follow():
     expect('"thread"' not in alone and '"child"' not in alone and '[pid' not in alone, alone)
 
 
+def trace_memory():
+    """A thread ends in exit(2), which does not return: the trace's ring, 1 MiB, goes all the same."""
+    before, _ = debug_memory()
+    for _ in range(3):
+        text = trace('-f', TRACED, 'all', status=7)
+        expect('"thread"' in text, text)
+    lwk_memory_is(before)
+
+
 def trace_ls():
     """Of a real program: the same calls on the same files as strace on Linux sees."""
     def opened(text):
@@ -312,6 +321,7 @@ def gdb_listen():
 start(*BOOT)
 check('trace-shows-arguments-and-who-serves', trace_calls)
 check('trace-follows-threads-and-children', trace_follow)
+check('trace-of-threads-leaves-no-memory', trace_memory)
 check('trace-sees-what-strace-sees', trace_ls)
 check('trace-counts-calls', trace_table)
 check('trace-of-a-running-process', trace_pid)

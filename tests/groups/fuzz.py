@@ -24,7 +24,6 @@ OTHER = 65532  # another one, who is not to notice anything
 AS_USER, AS_OTHER = (['/usr/bin/setpriv', f'--reuid={uid}', f'--regid={uid}', '--groups=hanare'] for uid in (USER, OTHER))
 FORGED = GUEST + '/module-forged'
 PROXIES = 2  # forged ones at once
-PIECE = 1 << 20  # of the kernel's heap; a trace's ring
 
 
 def kill_all():
@@ -180,14 +179,8 @@ def forged_proxies(first, seconds):
         expect('is not closed after' not in said, said[-500:])
         with open('/sys/devices/system/cpu/online') as file:
             expect(file.read() == online, 'a CPU went on or off')
-        try:
-            lwk_memory_is(before, 60)
-        except Failure:
-            # Seen once in 54 rounds: exactly so much is kept, as large as a trace's ring or a piece of the
-            # kernel's heap, and no more in later rounds. Not understood.
-            nothing_left()
-            expect(before - debug_memory()[0] == PIECE, f'{before} bytes free before, {debug_memory()} after')
-            verdict('xfail', f'memory-after-forged-{first}', '1 MiB is kept, and it is not understood by what')
+        lwk_memory_is(before)
+        print('# ' + debug_memory()[1], flush=True)
         expect(healthy(), 'nothing runs any more')
     return body
 

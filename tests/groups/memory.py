@@ -170,6 +170,22 @@ def kernel_memory():
         lwk_memory_is(before)
     check('kernel-heap-free-after-many-processes', body)
 
+    def late_lists():
+        """Lists that get their first entry while the heap is large, this LWK's first trace for one, hold none of it."""
+        run(GUEST + '/static/hello')
+        nothing_left()
+        before = debug_memory()[0]
+        many = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/sleeping-threads', '1200', 'wait'],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        expect(many.stdout.readline() == b'1200 sleep\n', 'test broken: there are no threads')
+        heap = kernel_blocks()[0]
+        expect(heap > 3 << 20, f'test broken: heap of {heap} bytes')
+        result = command(['hanare', 'trace', '-o', '/dev/null', GUEST + '/static/hello'])
+        expect(result.status == 0, result)
+        many.communicate(timeout=TIMEOUT)
+        lwk_memory_is(before)
+    check('kernel-heap-free-after-lists-begun-late', late_lists)
+
 
 start(*BOOT)
 kernel_memory()

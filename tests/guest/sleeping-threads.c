@@ -1,6 +1,6 @@
 /*
  * Many threads asleep at once, each with a stack of the usual size, of which it uses little.
- * Usage: sleeping-threads [COUNT]
+ * Usage: sleeping-threads [COUNT [wait]]      wait: until its input ends
  */
 #include "guest.h"
 #include <pthread.h>
@@ -29,6 +29,9 @@ int main(int argc, char **argv)
 	while (__atomic_load_n(&asleep, __ATOMIC_RELAXED) < made)
 		usleep(10000);
 	printf("%d sleep%s%s\n", made, err ? ", then " : "", err ? strerrorname_np(err) : "");
+	fflush(stdout);
+	if (argc > 2)
+		read(0, &over, 1);
 	over = 1;
 	syscall(SYS_futex, &over, 1 /* FUTEX_WAKE */, INT_MAX, NULL, 0, 0);
 	for (int i = 0; i < made; i++)

@@ -117,9 +117,14 @@ def status(name='default'):
 
 
 def debug_memory(name='default'):
-    """Free bytes, quarantined, and processes of the LWK."""
+    """Free bytes of the LWK; what `hanare debug memory` says: what is quarantined, and what the kernel keeps."""
     text = hanare('debug', 'memory', name).out.decode()
-    return int(re.search(r'\((\d+) bytes\)', text)[1]), text.strip()
+    return int(re.search(r'\((\d+) bytes\)', text)[1]), ' | '.join(text.split('\n')).strip(' |')
+
+
+def kernel_blocks():
+    """How many blocks of the kernel's heap are in use, and bytes."""
+    return tuple(map(int, re.search(r'in use (\d+) bytes in (\d+) block', debug_memory()[1]).groups()))
 
 
 def log_tail(lines=4):
@@ -171,12 +176,20 @@ def lwk_memory_is(before, seconds=TIMEOUT):
     """Waits until the LWK has no process, nothing in quarantine, and as much free memory as `before`."""
     def there():
         after, text = debug_memory()
-        return (before is None or after == before) and ' 0 processes' in text and 'quarantined 0 B' in text
+        return (before is None or after == before) and 'quarantined 0 B' in text and not objects(text)
     until(there, lambda: f'free memory {before} before, {debug_memory()[1]} after', seconds)
 
 
+def objects(text):
+    """The objects of the LWK's kernel that `hanare debug memory` tells of: those of programs, tracers, debuggers."""
+    kinds = '(?:process|space|thread|child|program|trace|debugger)'
+    found = re.findall(rf'(\d+) ({kinds})', text)
+    expect(len(found) == 7, text)
+    return [f'{number} {kind}' for number, kind in found if number != '0']
+
+
 def nothing_left():
-    """No process, and no memory that Linux still holds."""
+    """No process, nothing that belongs to one, and no memory that Linux still holds."""
     lwk_memory_is(None)
 
 

@@ -60,10 +60,7 @@ pub fn init(limits: UserLimits) {
 
 /// Memory of the list if it is empty.
 pub fn trim() {
-    let mut users = USERS.lock();
-    if users.is_empty() {
-        *users = BTreeMap::new();
-    }
+    heap::trim_list(&USERS);
 }
 
 /// A user.

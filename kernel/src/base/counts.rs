@@ -1,4 +1,4 @@
-//! What is counted of a thread for nobody but those who look.
+//! What is counted for nobody but those who look: what a thread does, and how many objects there are.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -20,4 +20,48 @@ pub struct Counts {
 /// One more; only the CPU that runs the thread counts.
 pub fn count(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Kinds of objects that are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An address space with its control window.
+    Space,
+    /// A process.
+    Process,
+    /// A thread.
+    Thread,
+    /// A child of fork whose proxy is to come.
+    Child,
+    /// A program of execve whose proxy is to come.
+    Program,
+    /// A trace with its ring.
+    Trace,
+    /// A debugger.
+    Debugger,
+}
+
+static THERE: [AtomicU64; Kind::Debugger as usize + 1] =
+    [const { AtomicU64::new(0) }; Kind::Debugger as usize + 1];
+
+/// A part of an object, by which it is counted as long as anybody holds it.
+pub struct Counted(Kind);
+
+impl Counted {
+    /// One more of a kind.
+    pub fn new(kind: Kind) -> Counted {
+        THERE[kind as usize].fetch_add(1, Ordering::Relaxed);
+        Counted(kind)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        THERE[self.0 as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many there are of a kind.
+pub fn there_are(kind: Kind) -> u64 {
+    THERE[kind as usize].load(Ordering::Relaxed)
 }

@@ -12,6 +12,7 @@
 #![allow(unsafe_code)] // claims memory for the allocator
 
 use crate::base::failing;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
@@ -121,6 +122,8 @@ impl Reserve {
 
 struct Heap {
     talc: Talck<spin::Mutex<()>, Grow>,
+    /// Bytes of blocks that are frames of their own.
+    large_bytes: AtomicU64,
     reserve: Reserve,
 }
 
@@ -137,8 +140,13 @@ impl Heap {
             return core::ptr::null_mut();
         }
         match large(layout) {
-            Some(order) => crate::base::frames::alloc(order)
-                .map_or(core::ptr::null_mut(), |f| memory::direct(f) as *mut u8),
+            Some(order) => match crate::base::frames::alloc(order) {
+                Some(frame) => {
+                    self.large_bytes.fetch_add(4096 << order, Ordering::Relaxed);
+                    memory::direct(frame) as *mut u8
+                }
+                None => core::ptr::null_mut(),
+            },
             // SAFETY: a layout that the global allocator was asked for.
             None => unsafe { self.talc.alloc(layout) },
         }
@@ -164,7 +172,10 @@ unsafe impl GlobalAlloc for Heap {
             return unsafe { self.reserve.talc.dealloc(block, layout) };
         }
         match large(layout) {
-            Some(order) => crate::base::frames::free(block as u64 - memory::direct(0), order),
+            Some(order) => {
+                self.large_bytes.fetch_sub(4096 << order, Ordering::Relaxed);
+                crate::base::frames::free(block as u64 - memory::direct(0), order);
+            }
             // SAFETY: the caller's.
             None => unsafe { self.talc.dealloc(block, layout) },
         }
@@ -174,6 +185,7 @@ unsafe impl GlobalAlloc for Heap {
 #[global_allocator]
 static HEAP: Heap = Heap {
     talc: Talc::new(Grow { pieces: [const { None }; PIECES_MAX] }).lock(),
+    large_bytes: AtomicU64::new(0),
     reserve: Reserve {
         talc: Talc::new(ErrOnOom).lock(),
         start: AtomicU64::new(0),
@@ -200,6 +212,19 @@ pub fn fallible<T>(f: impl FnOnce() -> T) -> T {
 pub fn is_short() -> bool {
     let r = &HEAP.reserve;
     r.used.load(Ordering::Relaxed) as u64 * 2 > r.bytes.load(Ordering::Relaxed)
+}
+
+/// Bytes of the heap; of the blocks in use there bytes and number; bytes of blocks that are frames of
+/// their own, and of those in the reserve.
+pub fn usage() -> [u64; 5] {
+    let heap = *HEAP.talc.lock().get_counters();
+    [
+        heap.claimed_bytes as u64,
+        heap.allocated_bytes as u64,
+        heap.allocation_count as u64,
+        HEAP.large_bytes.load(Ordering::Relaxed),
+        HEAP.reserve.used.load(Ordering::Relaxed) as u64,
+    ]
 }
 
 /// Whether the heap has a block of so many bytes, for what is made next and cannot be refused
@@ -274,6 +299,14 @@ static LISTS: Once<&[fn()]> = Once::new();
 /// Functions that give the memory of long lists back which are empty now, see [`trim`].
 pub fn init_lists(trims: &'static [fn()]) {
     LISTS.call_once(|| trims);
+}
+
+/// Gives the memory of an empty list back: the last node of a tree stays when its last entry goes.
+pub fn trim_list<K, V>(list: &spin::Mutex<BTreeMap<K, V>>) {
+    let mut list = list.lock();
+    if list.is_empty() {
+        *list = BTreeMap::new();
+    }
 }
 
 /// Takes back what the heap was given and uses nothing of. First, lists that were long

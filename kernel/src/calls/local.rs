@@ -4,7 +4,7 @@ use crate::base::user::put;
 use crate::base::{heap, time};
 use crate::calls::{aio, madvise, mlock, mmap, mremap, seccomp, shm, sleep};
 use crate::calls::{machine, mempolicy};
-use crate::gate::{raise, rseq};
+use crate::gate::{ptrace, raise, rseq};
 use crate::life::child::Request;
 use crate::life::clone;
 use crate::life::exit;
@@ -121,13 +121,13 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         }
         LocalCall::Exit => exit(a[0]),
         LocalCall::ExitGroup => {
-            crate::gate::ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
+            ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
             share::leave(thread);
             futex::forget_empty_robust(thread);
             exit::by_last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
             return None;
         }
-        LocalCall::Ptrace => crate::gate::ptrace::call(&a),
+        LocalCall::Ptrace => ptrace::call(&a),
         LocalCall::GetRobustList => get_robust_list(row, &a),
         LocalCall::Rseq => rseq::register(a[0], a[1], a[2], a[3]),
         LocalCall::RestartSyscall => restart::restart_syscall(),
@@ -311,7 +311,7 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
 
 /// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
-    crate::gate::ptrace::on_exit(thread::current(), (status as u32 & 0xff) << 8);
+    ptrace::on_exit(thread::current(), (status as u32 & 0xff) << 8);
     exit::by_call(SYS_EXIT_GROUP, status)
 }
 
@@ -447,10 +447,12 @@ fn execve(
         };
         exec::execve(&target, argv, &envp, regs)
     })();
-    match result {
-        Ok(()) => None,
-        Err(e) => Some(Err(e)),
+    if let Err(e) = result {
+        return Some(Err(e));
     }
+    exec::take_first_slot(regs);
+    ptrace::on_exec(thread::current(), regs);
+    None
 }
 
 fn string(addr: u64, buffer: &mut [u8], too_long: errno::Errno) -> Result<Vec<u8>> {

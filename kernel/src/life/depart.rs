@@ -10,6 +10,8 @@
 //!
 //! Until the plan is taken an error leaves everything as it was.
 
+use crate::base::counts::{Counted, Kind};
+use crate::base::heap;
 use crate::gate::{fatal, ptrace};
 use crate::life::begin;
 use crate::life::image;
@@ -44,6 +46,7 @@ pub struct Plan {
     path: Vec<u8>,
     argv: Strings,
     envp: Strings,
+    _counted: Counted,
 }
 
 /// Plans by the space that is left, and token.
@@ -53,15 +56,8 @@ static TAKEN: Mutex<BTreeMap<u32, Box<Plan>>> = Mutex::new(BTreeMap::new());
 
 /// Memory of the lists if they are empty.
 pub fn trim() {
-    let mut plans = PLANS.lock();
-    if plans.is_empty() {
-        *plans = BTreeMap::new();
-    }
-    drop(plans);
-    let mut taken = TAKEN.lock();
-    if taken.is_empty() {
-        *taken = BTreeMap::new();
-    }
+    heap::trim_list(&PLANS);
+    heap::trim_list(&TAKEN);
 }
 
 /// Whether every execve goes this way.
@@ -103,8 +99,15 @@ pub fn exec(
     let Ok(envp) = program::copied(envp) else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
     let files = program.file_id() | interpreter.as_ref().map_or(0, Program::file_id) << 32;
     let key = (p.space, p.next_token());
-    let plan =
-        Plan { old: me.clone(), program, interpreter, path: target.name.clone(), argv, envp };
+    let plan = Plan {
+        old: me.clone(),
+        program,
+        interpreter,
+        path: target.name.clone(),
+        argv,
+        envp,
+        _counted: Counted::new(Kind::Program),
+    };
     let scratch = match target::write_path(&me, &target.open) {
         Ok(scratch) => scratch,
         Err(e) => return Failed(e, START_FAILED_FILE),
@@ -190,7 +193,7 @@ fn begin(thread: &Thread, regs: &mut Regs) -> core::result::Result<(), Failed> {
     let ended = Failed(errno::EINTR, START_FAILED_MEMORY);
     let plan = TAKEN.lock().remove(&p.space).ok_or(ended)?;
     cpus::wait(&Left { old: plan.process(), me: thread }, 0);
-    let Plan { old, program, interpreter, path, argv, envp } = *plan;
+    let Plan { old, program, interpreter, path, argv, envp, .. } = *plan;
     drop(old);
     hold::at("exec-departed");
     timens::begin(thread);

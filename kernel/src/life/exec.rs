@@ -92,10 +92,7 @@ pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs)
             fatal::die(hanare_core::signal::SIGSEGV); // the old program is gone
         }
         e
-    })?;
-    take_first_slot(regs);
-    ptrace::on_exec(thread::current(), regs);
-    Ok(())
+    })
 }
 
 /// The process' other threads end: the program is about to be replaced. Those in a
@@ -124,9 +121,9 @@ fn end_others(p: &Process, me: &Thread) -> Result<()> {
     Ok(())
 }
 
-/// The thread that replaced the program is the process' first one from now on: it
-/// has the process' own id, so the worker that has it serves it.
-fn take_first_slot(regs: &Regs) {
+/// The thread that replaced the program is the process' first one from now on: it has the process'
+/// own id, so the worker that has it serves it. May not come back: the caller owns nothing.
+pub fn take_first_slot(regs: &Regs) {
     let me = thread::current();
     let p = &me.process;
     if me.slot_index == p.first_slot {

@@ -11,7 +11,8 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_hal::paging;
 
-/// Ends the running thread: the process is gone, or only the thread ends.
+/// Ends the running thread: the process is gone, or only the thread ends. Nothing on its stack is
+/// dropped: who calls this owns nothing.
 pub fn thread(p: &Arc<Process>, thread: &Thread) -> ! {
     let (user, system) = thread.cycles();
     p.ended_cycles.0.fetch_add(user, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! fork(2): a child with memory of its own, between the call and its proxy's coming up.
 
+use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
 use crate::gate::ptrace;
 use crate::life::child::{Inherited, Request, child_event, first_step, flag};
@@ -38,6 +39,7 @@ pub struct Embryo {
     pub vfork: Option<Arc<Vfork>>,
     /// Thread to be woken when the child has come up.
     pub parent: Arc<Thread>,
+    _counted: Counted,
 }
 
 /// A parent's space and the token of its child.
@@ -49,10 +51,7 @@ static EMBRYOS: Mutex<BTreeMap<ParentAndToken, Option<Box<Embryo>>>> = Mutex::ne
 
 /// Memory of the list if it is empty.
 pub fn trim() {
-    let mut embryos = EMBRYOS.lock();
-    if embryos.is_empty() {
-        *embryos = BTreeMap::new();
-    }
+    heap::trim_list(&EMBRYOS);
 }
 
 /// The child that the proxy of a new space stands for. Its parent waits until it has
@@ -127,6 +126,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         inherited,
         vfork: vfork.clone(),
         parent,
+        _counted: Counted::new(Kind::Child),
     });
     EMBRYOS.lock().insert(key, Some(embryo));
     hold::at("fork-embryo");

@@ -20,6 +20,11 @@ type Key = (u64, u64, u64, u64);
 
 static CONTENTS: Mutex<BTreeMap<Key, Weak<Content>>> = Mutex::new(BTreeMap::new());
 
+/// Memory of the list if it is empty.
+pub fn trim() {
+    heap::trim_list(&CONTENTS);
+}
+
 /// What has been read of a file.
 #[derive(Debug)]
 pub struct Content {

@@ -1,5 +1,6 @@
 //! What is known of who watches a process from outside: its trace, its debugger.
 
+use crate::base::counts::Counted;
 use crate::parts::registers::Snapshot;
 use crate::parts::ring::Ring;
 use crate::sched::doorbell;
@@ -125,6 +126,8 @@ pub struct Debugger<P> {
     pub state: Mutex<Stop>,
     /// Watchpoints.
     pub watches: Watches,
+    /// See there.
+    pub _counted: Counted,
 }
 
 /// Whether its threads stand, and why.
@@ -167,6 +170,8 @@ pub struct Trace {
     pub watched: AtomicU64,
     /// Its tracer is gone.
     pub closed: AtomicBool,
+    /// See there.
+    pub _counted: Counted,
 }
 
 /// A watchpoint of a debugger.

@@ -1,6 +1,7 @@
 //! What processes share that share a space: the space itself, its futexes, the list of them.
 
 use crate::base::accounts::Charge;
+use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
 use crate::mm::space::Space;
 use crate::parts::futexes::Futexes;
@@ -39,6 +40,7 @@ pub struct ProcessSpace<P, T> {
     /// The request that is answered then, or [`NO_REQUEST`].
     pub close_request: AtomicU32,
     _charge: Charge,
+    _counted: Counted,
 }
 
 impl<P, T> Deref for ProcessSpace<P, T> {
@@ -60,6 +62,7 @@ impl<P, T> ProcessSpace<P, T> {
             reaped: AtomicBool::new(false),
             close_request: AtomicU32::new(NO_REQUEST),
             _charge,
+            _counted: Counted::new(Kind::Space),
         })
     }
 

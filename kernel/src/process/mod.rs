@@ -22,6 +22,7 @@ pub mod workers;
 pub use identity::{INIT, Identity, Ids, NOT_MAPPED};
 
 use crate::base::accounts::{Charge, Place};
+use crate::base::counts::{Counted, Kind};
 use crate::base::{heap, time};
 use crate::parts::cputimers::CpuTimers;
 use crate::parts::usage::{Accounts, Children};
@@ -114,6 +115,7 @@ pub struct Process {
     pub ended_faults: AtomicU64,
     _place: Place,
     _charge: Charge,
+    _counted: Counted,
 }
 
 impl Deref for Process {
@@ -180,6 +182,7 @@ impl Process {
             ended_faults: AtomicU64::new(0),
             _place,
             _charge,
+            _counted: Counted::new(Kind::Process),
         });
         Ok(process)
     }

@@ -54,19 +54,9 @@ pub fn each_thread(mut f: impl FnMut(&Arc<Thread>)) {
     all().for_each(|space| space.processes().for_each(|p| p.threads().for_each(|t| f(&t))));
 }
 
-/// How many spaces have their home at `cpu`.
-pub fn count(cpu: usize) -> usize {
-    SPACES[cpu].lock().len()
-}
-
 /// Memory of lists that are empty.
 pub fn trim() {
-    for of_cpu in &SPACES {
-        let mut of_cpu = of_cpu.lock();
-        if of_cpu.is_empty() {
-            *of_cpu = BTreeMap::new();
-        }
-    }
+    SPACES.iter().for_each(heap::trim_list);
 }
 
 /// Frees service entries of the calling CPU that nobody comes for.

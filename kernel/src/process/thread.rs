@@ -3,6 +3,7 @@
 #![allow(unsafe_code)] // the running thread is found by an address
 
 use crate::base::accounts::Charge;
+use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
 use crate::base::stacks::{self, Stack};
 use crate::link::caller::Port;
@@ -70,6 +71,7 @@ pub struct Thread {
     /// See ptrace(2).
     pub ptrace: tracee::OfThread<Thread>,
     _charge: Charge,
+    _counted: Counted,
 }
 
 /// What a thread or process that was cloned starts with.
@@ -186,6 +188,7 @@ impl Thread {
             debug: debugregs::OfThread::default(),
             ptrace: tracee::OfThread::default(),
             _charge,
+            _counted: Counted::new(Kind::Thread),
         }))
     }
 

@@ -147,6 +147,9 @@ pub fn trim() {
         if c.runnable.is_empty() && c.waiting.is_empty() && c.dead.is_empty() {
             (c.runnable, c.waiting, c.dead) = (VecDeque::new(), Vec::new(), Vec::new());
         }
+        if c.asleep.is_empty() {
+            (c.asleep, c.alarms) = (BTreeMap::new(), BTreeSet::new());
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! kernel counts as stopped where it is ([`in_kernel`]) and stops for good when it
 //! comes out. A stop is complete when every thread has left a [`Snapshot`].
 
+use crate::base::counts::{Counted, Kind};
 use crate::mm::patch;
 use crate::parts::observed::{DEBUGGED, Debugger, HELD, Stop, Watches, tell};
 use crate::parts::registers::Snapshot;
@@ -44,6 +45,7 @@ impl Debugger<Process> {
             process: Arc::downgrade(p),
             state: Mutex::new(Stop::default()),
             watches: Watches::default(),
+            _counted: Counted::new(Kind::Debugger),
         });
         *own = Some(d.clone());
         p.observed.set(DEBUGGED, true);

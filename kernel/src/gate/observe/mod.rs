@@ -8,6 +8,7 @@ pub mod debug;
 pub mod trace;
 pub mod watch;
 
+use crate::base::heap;
 use crate::gate::ptrace;
 use crate::parts::observed::{Debugger, SAID, TRACED, Trace};
 use crate::process::Process;
@@ -72,6 +73,11 @@ enum Session {
 }
 
 static SESSIONS: Mutex<BTreeMap<u32, Session>> = Mutex::new(BTreeMap::new());
+
+/// Memory of the list if it is empty.
+pub fn trim() {
+    heap::trim_list(&SESSIONS);
+}
 
 /// `REQUEST_OBSERVE`.
 pub fn request(r: &RequestRef<'_>, call: &RequestCall) -> Result<()> {

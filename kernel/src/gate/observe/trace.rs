@@ -1,5 +1,6 @@
 //! A trace: records of system calls and signals into a ring.
 
+use crate::base::counts::{Counted, Kind};
 use crate::base::time;
 use crate::base::usermemory::Running;
 use crate::parts::observed::{TRACED, Trace, tell};
@@ -38,6 +39,7 @@ impl Trace {
             ring: Mutex::new(Ring::new().ok_or(errno::ENOMEM)?),
             watched: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            _counted: Counted::new(Kind::Trace),
         }))
     }
 
@@ -167,9 +169,10 @@ fn of(thread: &Thread) -> Option<Arc<Trace>> {
     (t.follow || thread.slot_index == thread.process.first_slot).then(|| t.clone())
 }
 
-/// A call whose beginning was recorded.
+/// A call whose beginning was recorded. It names the trace and holds no reference to it: exit(2) does
+/// not come back, so nothing on its thread's stack is ever dropped.
 pub struct Entered {
-    trace: Arc<Trace>,
+    session: u32,
     number: u64,
     args: [u64; 6],
     began: u64,
@@ -185,7 +188,7 @@ pub fn enter(thread: &Thread, number: u64, args: [u64; 6]) -> Option<Entered> {
         &captures,
     );
     thread.observe.asked.store(0, Ordering::Relaxed);
-    Some(Entered { trace, number, args, began: cpu::rdtsc() })
+    Some(Entered { session: trace.session, number, args, began: cpu::rdtsc() })
 }
 
 impl Entered {
@@ -194,6 +197,8 @@ impl Entered {
         if thread.must_end() {
             return; // it never comes back to the program
         }
+        // Another tracer has not seen it begin.
+        let Some(trace) = of(thread).filter(|trace| trace.session == self.session) else { return };
         let duration_ns = time::cycles_to_ns(cpu::rdtsc().wrapping_sub(self.began));
         let served = match (
             syscalls::row(self.number).map(|row| row.service),
@@ -205,9 +210,9 @@ impl Entered {
             _ => SERVED_HELPED,
         };
         let captures =
-            capture(&Running, self.number, &self.args, result, Direction::Out, self.trace.data_max);
+            capture(&Running, self.number, &self.args, result, Direction::Out, trace.data_max);
         let number = self.number as u32;
-        self.trace.record(
+        trace.record(
             &Record {
                 kind: RECORD_EXIT,
                 number,

@@ -27,7 +27,7 @@ enum What {
         #[command(flatten)]
         target: Target,
     },
-    /// Write the LWK's free memory to its log, and a summary here
+    /// Show the LWK's free memory, and what its kernel keeps for itself
     Memory(Target),
     /// Make an allocation of the LWK fail; says how many there were since the last time
     FailAlloc {
@@ -86,6 +86,21 @@ impl Debug {
                 report.free_bytes,
                 Bytes(report.quarantined_bytes),
                 output::count(report.processes, "process", "processes"),
+            )?;
+            outln!(
+                "kernel: heap {}, in use {} bytes in {}, large blocks {}, reserve {} bytes; {}, {}, {} and {} \
+                 to come, {}, {}",
+                Bytes(report.heap_bytes),
+                report.used_bytes,
+                output::count(report.blocks, "block", "blocks"),
+                Bytes(report.large_bytes),
+                report.reserve_bytes,
+                output::count(report.spaces, "space", "spaces"),
+                output::count(report.threads, "thread", "threads"),
+                output::count(report.children, "child", "children"),
+                output::count(report.programs, "program", "programs"),
+                output::count(report.traces, "trace", "traces"),
+                output::count(report.debuggers, "debugger", "debuggers"),
             )?;
         }
         if matches!(request, Request::FailAlloc { .. }) {
