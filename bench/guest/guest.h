@@ -34,7 +34,7 @@ uint64_t now_ns(void);
 uint64_t ticks(void);
 double ticks_ns(uint64_t ticks);
 
-/* One sample: "ID VALUE" on stdout, for tools/cli/src/bench/guest.rs. */
+/* One sample: "ID VALUE" on stdout, for `hanare bench`. */
 void report(const char *id, double value);
 
 /* Ends the program: what could not be done, and errno. */

@@ -136,13 +136,13 @@ def again(*arguments):
 class Asked:
     """What tests ask of the LWK (IOCTL_DEBUG), without a process for each question."""
 
-    IOCTL, MEMORY, FAIL = 0xc0484808, 3, 5
+    IOCTL, MEMORY, FAIL = 0xc0a04808, 3, 5
 
     def ask(self, what, *args):
         with open('/dev/hanare', 'r+b', buffering=0) as device:
-            data = bytearray(struct.pack('<32sII4Q', b'default', 0, what, *args, *[0] * (4 - len(args))))
+            data = bytearray(struct.pack('<32sII4Q88x', b'default', 0, what, *args, *[0] * (4 - len(args))))
             fcntl.ioctl(device, self.IOCTL, data)
-            return struct.unpack('<40x4Q', data)
+            return struct.unpack('<40x4Q88x', data)
 
     def fail(self, first, step=0):
         """Has allocations of the LWK fail from now on; how many it has made since the last time."""
