@@ -288,7 +288,7 @@ pub struct Serve {
 
 /// `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
 /// Returns when the LWK has queued it. The worker blocks some from then on until it takes its next
-/// request ([`crate::signal::stays_blocked`]). `EAGAIN`: it was sent to the process, and the thread
+/// request (`stays_blocked` in `abi/src/signal.rs`). `EAGAIN`: it was sent to the process, and the thread
 /// blocks it, of which Linux has not been told yet, or has ended. The worker blocks it likewise,
 /// and sends it to the process once more, so that Linux finds who else takes it.
 #[repr(C)]

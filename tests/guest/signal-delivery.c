@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 
 static volatile int handled;
@@ -247,6 +248,56 @@ static void prefers_the_first(void)
 	stop = 1;
 	pthread_join(thread, NULL);
 	printf("interrupted %d, right %d, wrong %d\n", interrupted, right >= 20, wrong);
+}
+
+/*
+ * One process sends a real-time signal to another that computes and makes no call: while that ignores it,
+ * and once more when it has a handler again.
+ */
+static void ignored_and_handled_again(void)
+{
+	enum { BEGIN, IGNORES, SENT, HANDLES, OVER };
+	volatile int *step = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid;
+
+	set_handler(SIGRTMIN, counting, 0);
+	right = wrong = 0;
+	pid = fork();
+	if (!pid) {
+		/* Every page that is used below is there: a page fault may ask Linux for something. */
+		*step = BEGIN;
+		counting(0);
+		right = wrong = 0;
+		/* So often that Linux is told of the last SIG_IGN only with the next call there. */
+		for (int i = 0; i < 10; i++) {
+			set_handler(SIGRTMIN, counting, 0);
+			signal(SIGRTMIN, SIG_IGN);
+		}
+		*step = IGNORES;
+		while (*step != SENT)
+			__asm__ volatile("pause");
+		set_handler(SIGRTMIN, counting, 0);
+		*step = HANDLES;
+		while (!right && !wrong && *step != OVER)
+			__asm__ volatile("pause");
+		_exit(right + wrong);
+	}
+	while (*step != IGNORES)
+		usleep(1000);
+	kill(pid, SIGRTMIN);
+	usleep(100000);
+	*step = SENT;
+	while (*step != HANDLES)
+		usleep(1000);
+	kill(pid, SIGRTMIN);
+	for (int k = 0, status; k < 10000; k++, usleep(1000))
+		if (waitpid(pid, &status, WNOHANG) == pid) {
+			printf("handled once it is not ignored: %d\n", WEXITSTATUS(status));
+			return;
+		}
+	*step = OVER;
+	waitpid(pid, NULL, 0);
+	printf("not handled though it is not ignored\n");
 }
 
 /* ---- What is sent once more. ---- */
@@ -514,6 +565,7 @@ int main(void)
 	set_handler(SIGRTMIN, counting, SA_RESTART);
 	among("to one in its handler", spins, sends_many);
 	prefers_the_first();
+	ignored_and_handled_again();
 	resend(SIGSEGV, SEGV_MAPERR);
 	resend(SIGSEGV, SI_KERNEL);
 	resend(SIGBUS, BUS_ADRERR);

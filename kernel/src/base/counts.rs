@@ -1,4 +1,4 @@
-//! What is counted for nobody but those who look: what a thread does, and how many objects there are.
+//! Counters for nobody but those who look: of what a thread does, and of the objects that there are.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

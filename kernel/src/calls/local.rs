@@ -325,7 +325,7 @@ fn set_robust_list(head: u64, size: u64) -> Result<u64> {
     thread.robust_list.store(head, Ordering::Relaxed);
     // A thread that blocks all signals is one that glibc has just begun: it will open
     // its mask in a moment, which is a call.
-    if !thread.signals.lock().mask_now().contains(SIGTERM) {
+    if !thread.signals.lock().mask.contains(SIGTERM) {
         let _ = delegate::call(OP_NOP, [0; 6]);
     }
     Ok(0)

@@ -1,5 +1,5 @@
-//! What stops a thread before user mode, in order: a pause, a core dump, CPU time that is used up,
-//! debuggers, tracers, the end, and then its signals.
+//! The gate before user mode. A thread is stopped there by, in this order: a pause, a core dump, CPU
+//! time that is used up, debuggers, tracers, its end; then its signals are delivered.
 
 use crate::gate::{coredump, expiry, fatal, observe, ptrace, raise};
 use crate::link::delegate;
@@ -10,8 +10,8 @@ use hanare_abi::slot::OP_STOP_SIGNAL;
 use hanare_core::signal::{self, Disposition};
 use hanare_hal::traps::Regs;
 
-/// Before every return to user mode. False: registers changed (or may have), so
-/// the slow return is needed.
+/// Lets the running thread through, before every return to user mode. False: registers changed
+/// (or may have), so the slow return is needed.
 pub fn deliver(regs: &mut Regs) -> bool {
     let thread = thread::current();
     let p = &thread.process;

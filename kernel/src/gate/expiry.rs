@@ -68,7 +68,7 @@ fn tell_limit(thread: &Thread) {
     }
 }
 
-/// Those of timer_create that have expired have their signals sent.
+/// Timers of timer_create that have expired have Linux send their signals.
 fn of_clocks(thread: &Thread) {
     let p = &thread.process;
     let expired: Vec<u32> = p.cpu_timers.with_clock_timers(|timers| {

@@ -5,7 +5,6 @@ pub mod debugregs;
 pub mod deliver;
 pub mod expiry;
 pub mod fatal;
-pub mod handler;
 pub mod observe;
 pub mod ptrace;
 pub mod raise;

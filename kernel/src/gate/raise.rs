@@ -1,15 +1,17 @@
-//! Signals that a program itself causes: exceptions, calls that may not be made, frames that cannot be.
+//! Signals that a program itself causes (exceptions, calls that may not be made, frames that cannot be),
+//! and the beginning and end of handlers.
 
-use crate::gate::{coredump, fatal, handler, observe, ptrace};
+use crate::gate::{coredump, fatal, observe, ptrace, rseq};
 use crate::mm::access::Signal as Fault;
 use crate::parts::signals::Trap;
 use crate::process::thread::Thread;
 use crate::process::{self, oom, thread};
 use crate::sched::{cpus, panic};
 use crate::signal::{sigframe, unhandled};
-use hanare_core::signal::{self, Disposition, QueuedSignal, SigAction, SigInfo};
+use hanare_core::signal::{self, AltStack, Disposition, QueuedSignal, SigAction, SigInfo};
 use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::{Regs, vector};
+use hanare_hal::usercopy;
 
 /// A page fault that could not be served.
 pub fn fault(fault: Fault, addr: u64, regs: &mut Regs) {
@@ -48,7 +50,7 @@ fn trapped(trap: Trap) {
     thread::current().signals.lock().trap = trap;
 }
 
-/// The same for one that tells no address.
+/// An exception that tells no address is about to raise a signal.
 fn trapped_by(v: u8, error: u64) {
     let cr2 = thread::current().signals.lock().trap.cr2;
     trapped(Trap { number: u64::from(v), error, cr2 });
@@ -151,12 +153,37 @@ fn force(queued: QueuedSignal, regs: &mut Regs, cause: Cause) {
 /// Has the handler run, on the way to user mode. Where it cannot begin: SIGSEGV, which may have
 /// a handler on a stack of its own, or the end.
 pub fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut Regs) {
-    if handler::begin(thread, queued, action, regs).is_err() {
+    if begin_handler(thread, queued, action, regs).is_err() {
         match queued.signal {
             signal::SIGSEGV => fatal::die(signal::SIGSEGV),
             _ => force_segv(regs),
         }
     }
+}
+
+/// Builds the frame and points the registers at the handler.
+///
+/// # Errors
+/// The frame cannot be made; the signal mask is as it was.
+fn begin_handler(
+    thread: &Thread,
+    queued: &QueuedSignal,
+    action: &SigAction,
+    regs: &mut Regs,
+) -> Result<(), usercopy::Fault> {
+    let (alt, mask, trap) = {
+        let s = thread.signals.lock();
+        (s.alt, s.lasting, s.trap)
+    };
+    rseq::before_handler(thread, regs).map_err(|_| usercopy::Fault)?;
+    sigframe::build(queued, action, regs, &alt, mask, trap)?;
+    let mut s = thread.signals.lock();
+    let mask = action.mask_in_handler(queued.signal, s.mask);
+    s.set(mask);
+    if s.alt.flags & signal::SS_AUTODISARM != 0 {
+        s.alt = AltStack::DISABLED;
+    }
+    Ok(())
 }
 
 /// rt_sigreturn: takes the frame back. A bad frame raises SIGSEGV.

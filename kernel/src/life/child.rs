@@ -1,4 +1,4 @@
-//! What a new thread or process gets of its creator, and where it begins.
+//! A new thread or process: what it gets of its creator, and where it begins.
 
 use crate::gate::{observe, ptrace};
 use crate::link::delegate;

@@ -126,7 +126,7 @@ pub struct Debugger<P> {
     pub state: Mutex<Stop>,
     /// Watchpoints.
     pub watches: Watches,
-    /// See there.
+    /// By which it is counted as long as anybody holds it.
     pub _counted: Counted,
 }
 
@@ -170,7 +170,7 @@ pub struct Trace {
     pub watched: AtomicU64,
     /// Its tracer is gone.
     pub closed: AtomicBool,
-    /// See there.
+    /// By which it is counted as long as anybody holds it.
     pub _counted: Counted,
 }
 

@@ -5,7 +5,6 @@ use crate::sched::cpus;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hanare_abi::signal::stays_blocked;
 use hanare_core::directed::Directed;
 use hanare_core::errno::Result;
 use hanare_core::signal::{
@@ -96,16 +95,18 @@ impl ProcessSignals {
 
 /// One thread's part.
 pub struct ThreadSignals {
-    /// Blocked.
+    /// Signals that are blocked.
     pub mask: SigSet,
     /// The same, but for a call with a mask of its own: that which comes back after it.
     pub lasting: SigSet,
+    /// Sent to it, or raised by what it does.
     pub pending: Pending,
     /// Sent to the process, and taken for it by the thread's worker: as on Linux no other
     /// thread's business unless this one blocks them or ends.
     chosen: Pending,
     /// Sent to it and not come, where what comes does not tell.
     pub directed: Directed,
+    /// Where handlers with SA_ONSTACK run.
     pub alt: AltStack,
     /// Mask the worker has on Linux.
     pub applied: SigSet,
@@ -151,16 +152,6 @@ impl ThreadSignals {
         core::iter::from_fn(|| self.chosen.dequeue(SigSet(!set.0))).collect()
     }
 
-    /// Signals that wait for this thread alone.
-    pub fn pending_set(&self) -> SigSet {
-        self.pending.set()
-    }
-
-    /// The mask in force.
-    pub fn mask_now(&self) -> SigSet {
-        self.mask
-    }
-
     /// PTRACE_SETSIGMASK; Linux learns of it when the thread goes on.
     pub fn replace_mask(&mut self, mask: SigSet) {
         self.set(mask.blockable());
@@ -202,15 +193,17 @@ impl ThreadSignals {
     /// sent to the process, and the thread blocks it by now.
     pub fn take(&mut self, signal: u32, info: SigInfo, to_process: bool, room: bool) -> bool {
         if to_process && self.mask.contains(signal) {
-            self.applied = self.applied.with(signal); // as the worker does
+            self.worker_blocks(signal);
             return false;
         }
         let pending = if to_process { &mut self.chosen } else { &mut self.pending };
         heap::fallible(|| pending.add(signal, info, room));
-        if stays_blocked(signal, info.code) {
-            self.applied = self.applied.with(signal);
-        }
         true
+    }
+
+    /// The thread's worker blocks a signal that it has taken, until its next request.
+    pub fn worker_blocks(&mut self, signal: u32) {
+        self.applied = self.applied.with(signal);
     }
 
     /// Remembers an interrupted call until delivery.
@@ -232,10 +225,7 @@ impl ThreadSignals {
     /// A call ended early that goes on with `rest` unless a handler runs; without memory for it, it
     /// ends with EINTR.
     pub fn set_rest(&mut self, rest: impl Rest + 'static) {
-        match heap::arc(rest) {
-            Ok(rest) => self.rest = Some(rest),
-            Err(_) => self.rest = None,
-        }
+        self.rest = heap::arc(rest).ok().map(|rest| rest as Arc<dyn Rest>);
         self.set_interrupted(Interrupted::Local(Restart::Block));
     }
 

@@ -41,13 +41,13 @@ pub struct OfThread<T> {
     pub options: AtomicU64,
     /// The signal of `OP_TRAP`, while that is under way.
     pub trapping: AtomicU32,
-    /// See there.
+    /// What tracee and tracer tell each other.
     pub state: Mutex<State<T>>,
     /// Its registers, once it is stopped.
     pub snapshot: Mutex<Option<Box<Snapshot>>>,
 }
 
-/// What tracee and tracer tell each other.
+/// What a tracee and its tracer tell each other.
 pub struct State<T> {
     /// At what it stopped last.
     pub stop: Stop,

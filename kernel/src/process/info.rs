@@ -179,7 +179,7 @@ fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
     // Not with the process' locked: a thread locks its own first.
     let (pending, blocked) = {
         let s = thread.signals.lock();
-        (s.pending_set().0, s.mask_now().0)
+        (s.pending.set().0, s.mask.0)
     };
     let space = {
         let id = p.identity.lock();

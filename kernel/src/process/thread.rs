@@ -214,7 +214,7 @@ impl Thread {
             return true;
         }
         let own = self.signals.lock();
-        own.is_deliverable() || self.process.signals.lock().pending.is_deliverable(own.mask_now())
+        own.is_deliverable() || self.process.signals.lock().pending.is_deliverable(own.mask)
     }
 
     /// It, as far as memory has to know it.

@@ -13,6 +13,7 @@ use crate::sched::cpus;
 use crate::signal::pending;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use hanare_abi::signal::stays_blocked;
 use hanare_abi::slot::{MIRROR_FORWARD, OP_NOP};
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, QueuedSignal, SigInfo, SigSet};
@@ -25,7 +26,15 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
     let thread = p.thread(slot);
     let directed = info.code == signal::SI_QUEUE
         && thread.as_ref().is_some_and(|t| t.signals.lock().directed.take(signal));
+    let is_held = signal::is_valid(signal) && stays_blocked(signal, info.code);
+    let holds = thread.as_ref().filter(|_| is_held);
+    if let Some(thread) = holds {
+        thread.signals.lock().worker_blocks(signal);
+    }
     if !signal::is_valid(signal) || p.signals.lock().actions.ignores(signal) {
+        if let Some(thread) = holds {
+            cpus::kick(thread); // by the time of the next one it may have a handler again
+        }
         return Ok(());
     }
     if thread.as_ref().is_some_and(|t| t.ptrace.takes(QueuedSignal { signal, info })) {

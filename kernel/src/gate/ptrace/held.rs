@@ -21,14 +21,14 @@ pub fn linux(args: [u64; 6]) -> Result<u64> {
     delegate::linux(SYS_PTRACE, args)
 }
 
-/// The calling thread traces it from now on, if it does so on Linux.
+/// The calling thread traces `thread` from now on, if it does so on Linux.
 pub fn trace(thread: &Arc<Thread>, flags: u32, options: u64) -> Result<()> {
     rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
     begin(thread, Some(&thread::current_arc()), flags, options);
     Ok(())
 }
 
-/// Whether the calling thread traces it.
+/// Whether the calling thread traces `thread`.
 pub fn is_mine(thread: &Thread) -> bool {
     let state = thread.ptrace.state.lock();
     thread.ptrace.is_on() && state.tracer.as_ptr() == core::ptr::from_ref(thread::current())
@@ -63,7 +63,7 @@ pub fn hold(thread: &Arc<Thread>) -> Result<()> {
     wait_for(thread)
 }
 
-/// It goes on no more from now on.
+/// The thread goes on no more from now on.
 pub fn keep(thread: &Arc<Thread>) -> Result<()> {
     if !thread.ptrace.is_on() {
         trace(thread, 0, 0)?;
@@ -76,7 +76,7 @@ pub fn keep(thread: &Arc<Thread>) -> Result<()> {
     Ok(())
 }
 
-/// Waits until it has left its registers. `ESRCH`: it has ended.
+/// Waits until the thread has left its registers. `ESRCH`: it has ended.
 pub fn wait_for(thread: &Arc<Thread>) -> Result<()> {
     let tid = thread.slot.tid(); // not later: with its process the slot goes
     let captured = Captured(thread, thread::current());

@@ -1,4 +1,4 @@
-//! What a traced thread does for its tracer: it stops, and goes on with what that has changed.
+//! A traced thread stops for its tracer, and goes on with what that has changed.
 
 use crate::gate::debugregs;
 use crate::link::{delegate, services};
@@ -25,7 +25,7 @@ use zerocopy::IntoBytes;
 const ERESTARTSYS: u64 = -512i64 as u64;
 const RESTARTS: core::ops::RangeInclusive<u64> = -516i64 as u64..=-512i64 as u64;
 
-/// It is traced from now on, by `tracer` if that is known already.
+/// The thread is traced from now on, by `tracer` if that is known already.
 pub fn begin(thread: &Arc<Thread>, tracer: Option<&Arc<Thread>>, flags: u32, options: u64) {
     let own = &thread.ptrace;
     own.options.store(options, Ordering::Relaxed);
@@ -42,7 +42,7 @@ pub fn set_tracer(thread: &Thread, tracer: &Arc<Thread>) {
     thread.ptrace.state.lock().tracer = Arc::downgrade(tracer);
 }
 
-/// It is traced no more.
+/// The thread is traced no more.
 pub fn end(thread: &Arc<Thread>) {
     let own = &thread.ptrace;
     own.clear(TRACED | SEIZED | CALLS | STEP | STEPPED | EXECED | TOLD);
@@ -56,7 +56,7 @@ pub fn end(thread: &Arc<Thread>) {
     let_go(thread);
 }
 
-/// It may go on.
+/// The thread may go on.
 pub fn let_go(thread: &Arc<Thread>) {
     let own = &thread.ptrace;
     {
@@ -108,7 +108,7 @@ fn shown(thread: &Thread, regs: &Regs, waits: bool) -> Regs {
     }
 }
 
-/// What the call would return on Linux if a signal ended it now.
+/// The result that the call of `regs` would have on Linux if a signal ended it now.
 fn restart_code(regs: &Regs) -> u64 {
     const ERESTARTNOHAND: u64 = -514i64 as u64;
     const ERESTART_RESTARTBLOCK: u64 = -516i64 as u64;
@@ -341,7 +341,7 @@ pub fn enter(thread: &Thread, regs: &mut Regs) -> bool {
     regs.orig_rax as i32 >= 0 && !thread.must_end()
 }
 
-/// It is over.
+/// A system call is over.
 pub fn leave(thread: &Thread, regs: &mut Regs) {
     let own = &thread.ptrace;
     if !own.has(TRACED) || thread.must_end() {

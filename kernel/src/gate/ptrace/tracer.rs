@@ -72,7 +72,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
             if addr != 8 {
                 return Err(errno::EINVAL);
             }
-            let mask = thread.signals.lock().mask_now();
+            let mask = thread.signals.lock().mask;
             put(data, &mask.0.to_le_bytes())
         }
         request::SETSIGMASK => {
