@@ -73,8 +73,7 @@ pub enum ProcessState {
     Moved,
     /// It has no thread any more. Its end has not been told.
     Ended,
-    /// It has no thread any more, and no end that has to be told: it has never begun, or goes on as
-    /// another process.
+    /// It has no thread any more, and no end that has to be told: it goes on as another process.
     Vacated,
     /// Its end is being told.
     Telling,

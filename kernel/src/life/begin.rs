@@ -88,8 +88,10 @@ pub fn program_of(
     thread.take_over(old);
     ptrace::continue_as(old, &thread);
     *thread.ids.lock() = Ids { uid, euid, gid, egid };
+    // Once the old process has moved on nothing fails any more.
+    p.prepare(&thread)?;
     old.process.move_on()?;
-    run_first(p, thread)
+    run(p, thread)
 }
 
 fn first_thread(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<Arc<Thread>> {
@@ -103,6 +105,10 @@ fn first_thread(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<Ar
 /// The thread begins, unless the process is gone already.
 fn run_first(p: &Process, thread: Arc<Thread>) -> Result<()> {
     p.prepare(&thread)?;
+    run(p, thread)
+}
+
+fn run(p: &Process, thread: Arc<Thread>) -> Result<()> {
     p.begin(&thread)?;
     let cpu =
         if thread.affinity.lock().contains(p.home) { p.home } else { balance::place(&thread) };

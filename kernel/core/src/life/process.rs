@@ -12,7 +12,7 @@ pub struct Process {
     awaited: bool,
     /// Threads that it has.
     threads: u32,
-    /// Of those, the ones that [exit](T::Exits).
+    /// Of those, the ones that are about to leave, and others go on: [`T::Exits`], [`T::Replaced`].
     exiting: u32,
     /// Of those, the ones that are [parked](T::Parked).
     parked: u32,
@@ -169,11 +169,11 @@ impl Process {
     pub fn step(&mut self, t: &mut T, event: Event) -> Result<Effects, Refused> {
         match event {
             Event::Claim => self.begin_from(&[P::Expected], P::Claimed),
-            Event::Fail if self.state == P::Claimed => Ok(self.vacate()),
-            Event::GiveUp if self.state == P::Expected => Ok(self.vacate()),
+            Event::Fail if self.state == P::Claimed => Ok(self.cancel()),
+            Event::GiveUp if self.state == P::Expected => Ok(self.cancel()),
             #[cfg(test)]
             Event::GiveUp if self.state == P::Claimed && has(Mutant::GivesUpClaimed) => {
-                Ok(self.vacate())
+                Ok(self.cancel())
             }
             Event::Begin if *t == T::New && self.threads == 1 => {
                 let begun = self.begin_from(&[P::Expected, P::Claimed], P::Running)?;
@@ -237,14 +237,14 @@ impl Process {
     }
 
     /// It has not begun, and never will.
-    fn vacate(&mut self) -> Effects {
-        *self = Process { state: P::Vacated, threads: 0, ..*self };
+    fn cancel(&mut self) -> Effects {
+        *self = Process { state: P::Ended, threads: 0, ..*self };
         Effects { drops: true, leaves: true, ..NOTHING }
     }
 
     fn kill(&mut self) -> Effects {
         match self.state {
-            P::Expected | P::Claimed => self.vacate(),
+            P::Expected | P::Claimed => self.cancel(),
             P::Running | P::Replacing | P::Dumping | P::Ending => {
                 self.state = P::Killed;
                 Effects { wakes: true, ..self.desert() }
@@ -301,12 +301,12 @@ impl Process {
     /// A thread goes from one state to another, in which it is counted.
     fn move_thread(&mut self, t: &mut T, to: T) {
         match *t {
-            T::Exits => self.exiting -= 1,
+            T::Exits | T::Replaced => self.exiting -= 1,
             T::Parked => self.parked -= 1,
             _ => {}
         }
         match to {
-            T::Exits => self.exiting += 1,
+            T::Exits | T::Replaced => self.exiting += 1,
             T::Parked => self.parked += 1,
             _ => {}
         }

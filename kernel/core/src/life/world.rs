@@ -22,10 +22,8 @@ pub const MOST: usize = 3;
 pub enum Stage {
     #[default]
     Free,
-    /// The process that it makes is one of the space's.
+    /// The process that it makes is one of the space's, and has no thread.
     Entered,
-    /// It has said that it will wait for it.
-    Said,
     /// Linux has been asked.
     Call,
     /// It waits for the child's begin, or its release, for a bounded time.
@@ -63,20 +61,6 @@ pub enum Kind {
     Program,
 }
 
-/// What somebody is about to do for a process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(u8)]
-pub enum Owed {
-    #[default]
-    Nothing,
-    /// It leaves its space.
-    Leave,
-    /// It has been removed from there.
-    Finish,
-    /// Its end is told.
-    Told,
-}
-
 /// A process.
 #[derive(Clone, Copy, Debug)]
 pub struct Proc {
@@ -92,7 +76,8 @@ pub struct Proc {
     pub vfork: u8,
     /// The process that goes on as it.
     pub old: u8,
-    pub owed: Owed,
+    /// It has to leave its space.
+    pub leaves: bool,
     /// A request is making it.
     pub opening: bool,
     pub began: bool,
@@ -106,8 +91,6 @@ pub struct Proc {
 pub struct Room {
     pub used: bool,
     pub life: Space,
-    /// It is being freed.
-    pub freeing: bool,
 }
 
 /// What happens next. Numbers are those of threads, processes and spaces.
@@ -117,7 +100,6 @@ pub enum Step {
     Clone(u8),
     Fork(u8, bool),
     Share(u8, bool),
-    Say(u8, bool),
     Prepare(u8, bool),
     Depart(u8),
     Replace(u8),
@@ -135,16 +117,13 @@ pub enum Step {
     Left(u8),
     Claim(u8),
     OpenFails(u8),
-    MakeRoom(u8),
+    OpenFailsLate(u8),
     Open(u8),
     Begin(u8),
     Kill(u8),
     Close(u8),
     CloseKills(u8),
     LeaveSpace(u8),
-    Finish(u8),
-    Told(u8),
-    Free(u8),
 }
 
 /// The machine.
@@ -160,7 +139,7 @@ pub struct World {
 pub struct Limits {
     pub threads: u8,
     pub processes: u8,
-    /// Threads beside the first, core dumps, execve in place.
+    /// Everything. Else processes of one thread, vfork, exit, and execve in a space of its own.
     pub threaded: bool,
 }
 
@@ -179,13 +158,13 @@ const NO_PROCESS: Proc = Proc {
     maker: NONE,
     vfork: NONE,
     old: NONE,
-    owed: Owed::Nothing,
+    leaves: false,
     opening: false,
     began: false,
     moved: false,
     own: false,
 };
-const NO_SPACE: Room = Room { used: false, life: Space::NEW, freeing: false };
+const NO_SPACE: Room = Room { used: false, life: Space::NEW };
 
 fn check(holds: bool, what: impl FnOnce() -> String) -> Done {
     if holds { Ok(()) } else { Err(what()) }
@@ -253,7 +232,7 @@ impl World {
         Ok(effects)
     }
 
-    /// `Process::end_step` of the kernel.
+    /// `Process::end_step` of the kernel, up to where it leaves its space.
     fn end_step(&mut self, p: u8, t: Option<u8>, event: Event) -> Result<Effects, Refused> {
         let effects = self.step(p, t, event)?;
         if effects.drops {
@@ -266,9 +245,7 @@ impl World {
             self.kick_all(p);
         }
         if effects.leaves {
-            // One that is in no space yet is dropped.
-            let q = self.pr(p);
-            q.owed = if q.member { Owed::Leave } else { Owed::Finish };
+            self.pr(p).leaves = true;
         }
         Ok(effects)
     }
@@ -297,11 +274,14 @@ impl World {
             self.release(p)?;
         }
         let q = self.pr(p);
-        check(effects.tells == (q.began && !q.moved), || {
+        check(effects.tells != q.moved, || {
             format!("the end of process {p} is told where it is none, or is not told")
         })?;
-        q.owed = if effects.tells { Owed::Told } else { Owed::Nothing };
         q.member = false;
+        if effects.tells {
+            let told = self.step(p, None, Event::Told);
+            check(told.is_ok(), || format!("the end of process {p} is told twice"))?;
+        }
         Ok(())
     }
 
@@ -311,7 +291,16 @@ impl World {
         check(!given_up || was == P::Expected, || {
             format!("process {p} is given up though its proxy has come")
         })?;
+        if given_up && !self.pr(p).member {
+            self.drop_it(p)?;
+        }
         Ok(given_up)
+    }
+
+    /// What has not become a process is dropped.
+    fn drop_it(&mut self, p: u8) -> Done {
+        self.pr(p).leaves = false;
+        self.finish(p)
     }
 
     /// The thread waits no more for what it made.
@@ -470,6 +459,7 @@ impl World {
         if !member {
             let failed = self.end_step(p, None, Event::Fail);
             check(failed.is_ok(), || format!("process {p} was claimed, and does not fail"))?;
+            self.drop_it(p)?;
         }
         if kind == Kind::Program {
             if old != NONE {
@@ -538,13 +528,9 @@ impl World {
                 }
                 self.expect(q, t, Kind::Share, vfork);
                 (self.pr(q).space, self.pr(q).member) = (s, true);
-                self.th(t).stage = Stage::Entered;
-            }
-            Step::Say(t, vfork) => {
-                let (p, q) = (self.th(t).process, self.th(t).child);
                 let event = if vfork { Event::Vfork } else { Event::Create };
                 if self.step(p, Some(t), event).is_ok() {
-                    self.th(t).stage = Stage::Said;
+                    self.th(t).stage = Stage::Entered;
                 } else {
                     self.give_up(q)?;
                     self.resume(t)?;
@@ -678,21 +664,23 @@ impl World {
                 self.pr(p).opening = true;
             }
             Step::OpenFails(p) => self.open_fails(p)?,
-            Step::MakeRoom(p) => {
-                let Some(s) = self.free_space() else { return Ok(false) };
-                let room = &mut self.spaces[usize::from(s)];
-                *room = Room { used: true, ..NO_SPACE };
-                let _ = room.life.step(SpaceEvent::Enter);
-                let _ = room.life.step(SpaceEvent::Start);
-                (self.pr(p).space, self.pr(p).member) = (s, true);
+            Step::OpenFailsLate(p) => {
+                if !self.make_room(p) {
+                    return Ok(false);
+                }
+                self.open_fails(p)?;
             }
             Step::Open(p) => {
                 let Some(t) = self.first(p, limits) else { return Ok(false) };
+                if !self.make_room(p) {
+                    return Ok(false);
+                }
                 let Proc { kind, old, .. } = *self.pr(p);
                 if kind == Kind::Program {
                     if self.end_step(old, None, Event::Move).is_err() {
                         *self.th(t) = NO_THREAD;
                         self.open_fails(p)?;
+                        self.tidy();
                         return Ok(true);
                     }
                     self.pr(old).moved = true;
@@ -720,37 +708,20 @@ impl World {
             Step::Close(s) => {
                 let closed = self.spaces[usize::from(s)].life.step(SpaceEvent::Close);
                 match closed {
-                    Ok(SpaceEffect::Free) => self.free_later(s)?,
+                    Ok(SpaceEffect::Free) => self.free(s)?,
                     Ok(_) => {}
                     Err(_) => return Ok(false),
                 }
             }
             Step::LeaveSpace(p) => {
+                self.pr(p).leaves = false;
                 let s = self.pr(p).space;
                 let left = self.spaces[usize::from(s)].life.step(SpaceEvent::Leave);
                 let effect = left.map_err(|_| format!("process {p} leaves a space that is freed"))?;
-                self.pr(p).owed = Owed::Nothing;
                 match effect {
-                    SpaceEffect::Remove => {
-                        (self.pr(p).owed, self.pr(p).member) = (Owed::Finish, false);
-                    }
-                    SpaceEffect::Free => self.free_later(s)?,
+                    SpaceEffect::Remove => self.finish(p)?,
+                    SpaceEffect::Free => self.free(s)?,
                     SpaceEffect::None => {}
-                }
-            }
-            Step::Finish(p) => self.finish(p)?,
-            Step::Told(p) => {
-                let told = self.step(p, None, Event::Told);
-                check(told.is_ok(), || format!("the end of process {p} is told twice"))?;
-                self.pr(p).owed = Owed::Nothing;
-            }
-            Step::Free(s) => {
-                self.spaces[usize::from(s)].freeing = false;
-                for p in 0..MOST as u8 {
-                    let q = *self.pr(p);
-                    if q.used && q.member && q.space == s {
-                        self.finish(p)?;
-                    }
                 }
             }
         }
@@ -765,35 +736,69 @@ impl World {
         check(begun, || format!("process {p} does not begin"))
     }
 
-    fn free_later(&mut self, s: u8) -> Done {
+    /// A space for a process that is being made.
+    fn make_room(&mut self, p: u8) -> bool {
+        let Some(s) = self.free_space() else { return false };
         let room = &mut self.spaces[usize::from(s)];
-        check(!room.freeing, || format!("space {s} is freed twice"))?;
-        room.freeing = true;
-        let lives = |t: &Thread| {
-            t.process != NONE && {
-                let q = &self.processes[usize::from(t.process)];
-                q.space == s && q.member
+        *room = Room { used: true, ..NO_SPACE };
+        let _ = room.life.step(SpaceEvent::Enter);
+        let _ = room.life.step(SpaceEvent::Start);
+        (self.pr(p).space, self.pr(p).member) = (s, true);
+        true
+    }
+
+    /// What is left of a space is freed.
+    fn free(&mut self, s: u8) -> Done {
+        for p in 0..MOST as u8 {
+            let q = *self.pr(p);
+            if q.used && q.member && q.space == s {
+                let lives = self.threads.iter().any(|t| t.process == p);
+                check(!lives, || format!("space {s} is freed under a thread"))?;
+                self.finish(p)?;
             }
-        };
-        check(!self.threads.iter().any(lives), || format!("space {s} is freed under a thread"))
+        }
+        Ok(())
     }
 
     /// Forgets what is gone and nobody knows any more, so that its place is free.
     fn tidy(&mut self) {
-        for p in 0..MOST as u8 {
+        // Twice: one that is forgotten may have known another.
+        for p in (0..MOST as u8).chain(0..MOST as u8) {
             let q = *self.pr(p);
             let known = self.threads.iter().any(|t| t.process == p || t.child == p)
                 || self.processes.iter().any(|o| o.used && o.old == p);
-            if q.used && q.life.state() == P::Gone && q.owed == Owed::Nothing && !known {
+            if q.used && q.life.state() == P::Gone && !known {
                 *self.pr(p) = NO_PROCESS;
             }
         }
         for s in 0..MOST as u8 {
             let room = self.spaces[usize::from(s)];
             let known = self.processes.iter().any(|q| q.used && q.member && q.space == s);
-            if room.used && room.life.state() == S::Freed && !room.freeing && !known {
+            if room.used && room.life.state() == S::Freed && !known {
                 self.spaces[usize::from(s)] = NO_SPACE;
             }
+        }
+        for t in &mut self.threads {
+            // Who waits for nothing looks anyway, before it does.
+            let waits = matches!(t.stage, Stage::Bounded | Stage::Unbounded)
+                || matches!(t.state, T::Replaces | T::Arrives | T::Dumps);
+            t.kicked &= waits;
+        }
+        self.sort();
+    }
+
+    /// Threads have no order: one that is chosen makes states the same that differ in it alone.
+    fn sort(&mut self) {
+        let code = |t: &Thread| (t.process, t.state, t.stage as u8, t.child, t.kicked);
+        let mut order: [u8; MOST] = core::array::from_fn(|i| i as u8);
+        order.sort_unstable_by_key(|&i| code(&self.threads[usize::from(i)]));
+        let mut new = [NONE; MOST + 1];
+        for (to, &from) in order.iter().enumerate() {
+            new[usize::from(from)] = to as u8;
+        }
+        self.threads = order.map(|from| self.threads[usize::from(from)]);
+        for q in &mut self.processes {
+            (q.maker, q.vfork) = (new[usize::from(q.maker)], new[usize::from(q.vfork)]);
         }
     }
 
@@ -807,10 +812,6 @@ impl World {
             let life = self.processes[usize::from(thread.process)].life;
             match (thread.stage, thread.state) {
                 (Stage::Entered, _) => {
-                    let vfork = self.processes[usize::from(thread.child)].vfork == t;
-                    steps(Step::Say(t, vfork));
-                }
-                (Stage::Said, _) => {
                     steps(Step::Prepare(t, false));
                     steps(Step::Prepare(t, true));
                 }
@@ -841,15 +842,13 @@ impl World {
             if !q.used {
                 continue;
             }
-            match q.owed {
-                Owed::Leave => steps(Step::LeaveSpace(p)),
-                Owed::Finish => steps(Step::Finish(p)),
-                Owed::Told => steps(Step::Told(p)),
-                Owed::Nothing => {}
+            if q.leaves {
+                steps(Step::LeaveSpace(p));
             }
             if q.opening && q.kind != Kind::Share {
                 steps(Step::OpenFails(p));
-                steps(if q.member { Step::Open(p) } else { Step::MakeRoom(p) });
+                steps(Step::OpenFailsLate(p));
+                steps(Step::Open(p));
             }
             if q.opening && q.kind == Kind::Share {
                 steps(Step::Begin(p));
@@ -863,9 +862,6 @@ impl World {
         }
         for s in 0..MOST as u8 {
             let room = self.spaces[usize::from(s)];
-            if room.freeing {
-                steps(Step::Free(s));
-            }
             // Linux closes a space once nobody uses its memory map.
             let uses = |q: &Proc| {
                 q.used && q.member && q.space == s && {
@@ -903,14 +899,14 @@ impl World {
             {
                 continue;
             }
-            for vfork in [false, true] {
-                steps(Step::Fork(t, vfork));
-                steps(Step::Share(t, vfork));
-            }
+            steps(Step::Share(t, true));
             steps(Step::Depart(t));
             steps(Step::Exit(t));
-            steps(Step::LastCall(t));
             if limits.threaded {
+                steps(Step::Share(t, false));
+                steps(Step::Fork(t, false));
+                steps(Step::Fork(t, true));
+                steps(Step::LastCall(t));
                 steps(Step::Clone(t));
                 steps(Step::Replace(t));
                 steps(Step::Dump(t));
@@ -968,7 +964,6 @@ impl World {
                 let dumps =
                     self.processes[usize::from(t.process)].life.state() == P::Dumping;
                 let stays = t.state == T::Vforks
-                    || t.stage == Stage::Entered
                     || dumps
                     || t.state == T::Leaves
                     || self.has_to_end(parent)
@@ -1000,15 +995,26 @@ impl World {
             let waits = matches!(thread.stage, Stage::Bounded | Stage::Unbounded)
                 || matches!(thread.state, T::Replaces | T::Arrives | T::Dumps);
             check(!waits || !self.is_ready(t), || format!("thread {t} sleeps though it may go on"))?;
-            let bounded = thread.stage == Stage::Bounded || thread.state == T::Dumps;
+            let is_bounded = |t: &Thread| t.stage == Stage::Bounded || t.state == T::Dumps;
+            let bounded = is_bounded(&thread);
             let by_child = thread.stage == Stage::Unbounded && {
                 let child = &self.processes[usize::from(thread.child)];
                 let lives = self.threads.iter().any(|o| o.process == thread.child);
                 child.vfork == t && lives
             };
+            // Those whose end it waits for wait for a bounded time themselves.
+            let whose = match thread.state {
+                T::Replaces => thread.process,
+                T::Arrives => self.processes[usize::from(thread.process)].old,
+                _ => NONE,
+            };
+            let by_others = whose != NONE
+                && self.threads.iter().any(|o| o.process == whose && is_bounded(o));
             let runs = thread.state == T::Runs && !waits;
-            check(runs || bounded || by_child, || format!("thread {t} waits for nobody"))?;
-            check(!self.has_to_end(t), || format!("thread {t} has to end and does not"))?;
+            check(runs || bounded || by_child || by_others, || format!("thread {t} waits for nobody"))?;
+            check(bounded || !self.has_to_end(t), || {
+                format!("thread {t} has to end and does not")
+            })?;
         }
         let lives = self.threads.iter().any(|t| t.process != NONE);
         let expected = self.processes.iter().any(|q| q.used && q.kind == Kind::Run && !q.began);
@@ -1035,15 +1041,13 @@ impl World {
             put(q.maker, 2);
             put(q.vfork, 2);
             put(q.old, 2);
-            put(q.owed as u8, 2);
-            for bit in [q.member, q.opening, q.began, q.moved, q.own] {
+            for bit in [q.member, q.leaves, q.opening, q.began, q.moved, q.own] {
                 put(bit.into(), 1);
             }
         }
         for s in &self.spaces {
             put(s.life.state() as u8, 2);
             put(s.used.into(), 1);
-            put(s.freeing.into(), 1);
         }
         key
     }
