@@ -328,9 +328,7 @@ impl Process {
                 self.threads = 1;
                 Ok(NOTHING)
             }
-            Some(creator) if self.must_end(creator) || !creator.is_alive() => {
-                Err(Refused::MustEnd)
-            }
+            Some(creator) if self.must_end(creator) || !creator.is_alive() => Err(Refused::MustEnd),
             Some(_) => {
                 self.threads += 1;
                 *t = T::Runs;

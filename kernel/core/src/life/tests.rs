@@ -106,10 +106,6 @@ fn explore(limits: Limits) -> Found {
         }
         layer = next;
         found.states = seen.len();
-        if std::env::var("LIFE").is_ok() {
-            std::eprintln!("{} {}", layer.len(), found.states);
-            if found.states > 9_000_000 { break; }
-        }
     }
     found
 }

@@ -4,9 +4,13 @@
 //! A kick is modelled as the kernel's: who waits looks once, and then only when it was kicked. So
 //! a wake-up that is lost shows as a thread that sleeps though it may go on.
 
+mod checks;
+mod requests;
+mod threads;
+
 use super::{
-    Effects, Event, Process, ProcessState as P, Refused, Space, SpaceEffect, SpaceEvent,
-    SpaceState as S, ThreadState as T, must_end,
+    Effects, Event, Process, ProcessState as P, Refused, Space, SpaceEvent, SpaceState as S,
+    ThreadState as T, must_end,
 };
 use std::format;
 use std::string::String;
@@ -180,8 +184,7 @@ impl World {
         };
         w.spaces[0].used = true;
         let _ = w.spaces[0].life.step(SpaceEvent::Enter);
-        w.processes[0] =
-            Proc { used: true, space: 0, member: true, own: true, ..NO_PROCESS };
+        w.processes[0] = Proc { used: true, space: 0, member: true, own: true, ..NO_PROCESS };
         w
     }
 
@@ -269,7 +272,8 @@ impl World {
 
     fn finish(&mut self, p: u8) -> Done {
         let finished = self.step(p, None, Event::Finish);
-        let effects = finished.map_err(|_| format!("process {p} is finished twice, or while it lives"))?;
+        let effects =
+            finished.map_err(|_| format!("process {p} is finished twice, or while it lives"))?;
         if effects.releases {
             self.release(p)?;
         }
@@ -303,133 +307,6 @@ impl World {
         self.finish(p)
     }
 
-    /// The thread waits no more for what it made.
-    fn resume(&mut self, t: u8) -> Done {
-        let p = self.th(t).process;
-        let resumed = self.step(p, Some(t), Event::Resume);
-        check(resumed.is_ok(), || format!("thread {t} does not wait, but may not go on"))?;
-        let thread = self.th(t);
-        (thread.stage, thread.child) = (Stage::Free, NONE);
-        Ok(())
-    }
-
-    /// What the maker of a process does when it was answered `ok`, or waits no more.
-    fn after_call(&mut self, t: u8, ok: bool) -> Done {
-        let Thread { child, state, process, .. } = *self.th(t);
-        let q = *self.pr(child);
-        // Of a vfork: whether or not the child has left the memory by now.
-        let vforks = state == T::Vforks || q.vfork == t;
-        match q.kind {
-            Kind::Program => {
-                self.give_up(child)?;
-                self.resume(t)
-            }
-            _ if ok => {
-                let waits = Thread { stage: Stage::Bounded, kicked: true, ..*self.th(t) };
-                *self.th(t) = waits;
-                Ok(())
-            }
-            _ => {
-                self.give_up(child)?;
-                let _ = process;
-                if vforks { self.wait_for_release(t) } else { self.resume(t) }
-            }
-        }
-    }
-
-    fn wait_for_release(&mut self, t: u8) -> Done {
-        let thread = self.th(t);
-        (thread.stage, thread.kicked) = (Stage::Unbounded, true);
-        Ok(())
-    }
-
-    /// Whether what the thread waits for has come.
-    fn is_ready(&self, t: u8) -> bool {
-        let thread = self.threads[usize::from(t)];
-        let life = |p: u8| self.processes[usize::from(p)].life;
-        let own = life(thread.process);
-        let ends = self.has_to_end(t);
-        match (thread.stage, thread.state) {
-            (Stage::Bounded, T::Creates) => {
-                let child = self.processes[usize::from(thread.child)];
-                let ends = if child.kind == Kind::Fork { own.word().is_killed() } else { ends };
-                ends || !child.life.state().is_awaited()
-            }
-            (Stage::Bounded, T::Vforks)
-                if self.processes[usize::from(thread.child)].kind == Kind::Fork =>
-            {
-                own.word().is_killed() || !life(thread.child).state().is_awaited()
-            }
-            (Stage::Bounded | Stage::Unbounded, state) => {
-                state != T::Vforks || ends || own.state() == P::Dumping
-            }
-            (_, T::Replaces) => own.is_alone() || ends,
-            (_, T::Arrives) => {
-                let old = self.processes[usize::from(thread.process)].old;
-                ends || old == NONE || life(old).state().is_deserted()
-            }
-            (_, T::Dumps) => own.is_parked() || ends,
-            _ => false,
-        }
-    }
-
-    /// What a thread does whose waiting is over, or that waits too long (`late`).
-    fn goes_on(&mut self, t: u8, late: bool) -> Done {
-        let Thread { stage, state, child, process: p, .. } = *self.th(t);
-        match (stage, state) {
-            (Stage::Bounded, _) => {
-                let is_fork = self.pr(child).kind == Kind::Fork;
-                let released = self.pr(child).vfork != t;
-                if is_fork || late || state == T::Creates {
-                    // That of a fork always, as `fork::process` does; of another, if it is late.
-                    if is_fork || late {
-                        self.give_up(child)?;
-                    }
-                }
-                if state == T::Creates || state == T::Runs && released {
-                    return self.resume(t);
-                }
-                self.wait_for_release(t)
-            }
-            (Stage::Unbounded, _) => self.resume(t),
-            (_, T::Replaces) if !self.has_to_end(t) => {
-                let alone = self.step(p, Some(t), Event::Alone);
-                check(alone.is_ok(), || format!("thread {t} is alone and may not go on"))?;
-                let shares = |q: &Proc| q.member && q.life.state().uses_memory();
-                let space = self.pr(p).space;
-                let shared = (0..MOST).any(|q| {
-                    let other = &self.processes[q];
-                    q != usize::from(p) && other.used && other.space == space && shares(other)
-                });
-                if !shared {
-                    self.th(t).stage = Stage::Built;
-                    self.pr(p).own = true;
-                    self.release(p)?;
-                }
-                Ok(())
-            }
-            (_, T::Arrives) => {
-                let old = core::mem::replace(&mut self.pr(p).old, NONE);
-                let deserted = old == NONE || self.pr(old).life.state().is_deserted();
-                check(deserted || self.has_to_end(t), || {
-                    format!("the program of process {p} begins before the old one has ended")
-                })?;
-                self.resume(t)
-            }
-            (_, T::Dumps) if !self.has_to_end(t) => {
-                let running = |o: &Thread| {
-                    o.process == p && o.state.is_alive() && !matches!(o.state, T::Parked | T::Dumps)
-                };
-                check(late || !self.threads.iter().any(running), || {
-                    format!("the core dump of process {p} sees a thread that runs")
-                })?;
-                let _ = self.step(p, Some(t), Event::LastCall);
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Makes a process: its slot and its maker.
     fn expect(&mut self, q: u8, t: u8, kind: Kind, vfork: bool) {
         *self.pr(q) = Proc {
@@ -451,313 +328,40 @@ impl World {
         Some(t)
     }
 
-    /// A request that opens a space has failed.
-    fn open_fails(&mut self, p: u8) -> Done {
-        let q = self.pr(p);
-        q.opening = false;
-        let (kind, old, member) = (q.kind, q.old, q.member);
-        if !member {
-            let failed = self.end_step(p, None, Event::Fail);
-            check(failed.is_ok(), || format!("process {p} was claimed, and does not fail"))?;
-            self.drop_it(p)?;
-        }
-        if kind == Kind::Program {
-            if old != NONE {
-                let _ = self.end_step(old, None, Event::Kill);
-            }
-            self.pr(p).old = NONE;
-            return Ok(());
-        }
-        // `states::release`: no child is there that would.
-        let parent = core::mem::replace(&mut self.pr(p).vfork, NONE);
-        if parent != NONE {
-            let of = self.th(parent).process;
-            if of != NONE && self.step(of, Some(parent), Event::Release).is_ok() {
-                self.th(parent).kicked = true;
-            }
-        }
-        self.settle(p);
-        Ok(())
-    }
-
-    /// `fork::come`.
-    fn settle(&mut self, p: u8) {
-        let maker = self.pr(p).maker;
-        if maker != NONE {
-            self.th(maker).kicked = true;
-        }
-    }
-
     /// Makes a step. False: there is no room for it.
     pub fn take(&mut self, step: Step, limits: Limits) -> Result<bool, Broken> {
-        match step {
-            Step::Start(p, fails) => {
-                let s = usize::from(self.pr(p).space);
-                if self.spaces[s].life.step(SpaceEvent::Start).is_err() {
-                    return Ok(false);
-                }
-                if !fails {
-                    let Some(t) = self.first(p, limits) else { return Ok(false) };
-                    self.begin(p, t)?;
-                }
-            }
-            Step::Clone(t) => {
-                let p = self.th(t).process;
-                let by = self.th(t).state;
-                let Some(new) = self.first(p, limits) else { return Ok(false) };
-                if self.step(p, Some(new), Event::Enter(by)).is_err() {
-                    *self.th(new) = NO_THREAD;
-                }
-            }
-            Step::Fork(t, vfork) => {
-                let (p, q) = (self.th(t).process, self.free_process(limits));
-                let Some(q) = q else { return Ok(false) };
-                let event = if vfork { Event::Vfork } else { Event::Create };
-                if self.step(p, Some(t), event).is_err() {
-                    return Ok(false);
-                }
-                self.expect(q, t, Kind::Fork, vfork);
-                self.th(t).stage = Stage::Call;
-            }
-            Step::Share(t, vfork) => {
-                let (p, q) = (self.th(t).process, self.free_process(limits));
-                let Some(q) = q else { return Ok(false) };
-                let s = self.pr(p).space;
-                if self.spaces[usize::from(s)].life.step(SpaceEvent::Enter).is_err() {
-                    return Ok(false);
-                }
-                self.expect(q, t, Kind::Share, vfork);
-                (self.pr(q).space, self.pr(q).member) = (s, true);
-                let event = if vfork { Event::Vfork } else { Event::Create };
-                if self.step(p, Some(t), event).is_ok() {
-                    self.th(t).stage = Stage::Entered;
-                } else {
-                    self.give_up(q)?;
-                    self.resume(t)?;
-                }
-            }
-            Step::Prepare(t, fails) => {
-                let q = self.th(t).child;
-                let first = if fails { None } else { self.first(q, limits) };
-                let prepared = first
-                    .is_some_and(|first| self.step(q, Some(first), Event::Prepare).is_ok());
-                if prepared {
-                    self.th(t).stage = Stage::Call;
-                } else {
-                    if let Some(first) = first {
-                        *self.th(first) = NO_THREAD;
-                    }
-                    self.after_call(t, false)?;
-                }
-            }
-            Step::Depart(t) => {
-                let (p, q) = (self.th(t).process, self.free_process(limits));
-                let Some(q) = q else { return Ok(false) };
-                if self.step(p, Some(t), Event::Depart).is_err() {
-                    return Ok(false);
-                }
-                self.expect(q, t, Kind::Program, false);
-                self.pr(q).old = p;
-                self.th(t).stage = Stage::Call;
-            }
-            Step::Replace(t) => {
-                let p = self.th(t).process;
-                let Ok(effects) = self.step(p, Some(t), Event::Replace) else { return Ok(false) };
-                if effects.wakes {
-                    self.kick_all(p);
-                }
-                self.th(t).kicked = true;
-            }
-            Step::HandOver(t) => {
-                let p = self.th(t).process;
-                let by = self.th(t).state;
-                let Some(new) = self.first(p, limits) else { return Ok(false) };
-                if self.step(p, Some(new), Event::Enter(by)).is_err() {
-                    *self.th(new) = NO_THREAD;
-                } else {
-                    let handed = self.step(p, Some(t), Event::HandOver);
-                    check(handed.is_ok(), || format!("thread {t} goes on beside its successor"))?;
-                }
-                self.th(t).stage = Stage::Free;
-            }
-            Step::Exit(t) => {
-                let p = self.th(t).process;
-                if self.step(p, Some(t), Event::Exit).is_ok_and(|effects| effects.is_last) {
-                    self.th(t).stage = Stage::Quiet;
-                } else {
-                    self.th(t).stage = Stage::Free;
-                }
-            }
-            Step::Quiet(t) => {
-                let p = self.th(t).process;
-                self.th(t).stage = Stage::Free;
-                if self.step(p, Some(t), Event::Quiet).is_ok_and(|effects| effects.releases) {
-                    self.release(p)?;
-                }
-            }
-            Step::LastCall(t) => {
-                let p = self.th(t).process;
-                let _ = self.step(p, Some(t), Event::LastCall);
-                self.th(t).stage = Stage::Free;
-            }
-            Step::Dump(t) => {
-                let p = self.th(t).process;
-                self.th(t).stage = Stage::Free;
-                if let Ok(effects) = self.step(p, Some(t), Event::Dump) {
-                    if effects.wakes {
-                        self.kick_all(p);
-                    }
-                    self.th(t).kicked = true;
-                }
-            }
-            Step::Park(t) => {
-                let p = self.th(t).process;
-                self.th(t).stage = Stage::Free;
-                let _ = self.end_step(p, Some(t), Event::Park);
-            }
-            Step::Answer(t, ok) => self.after_call(t, ok)?,
-            Step::Look(t) => {
-                self.th(t).kicked = false;
-                if self.is_ready(t) {
-                    self.goes_on(t, false)?;
-                }
-            }
-            Step::Late(t) => self.goes_on(t, true)?,
-            Step::Arrive(t) => {
-                let p = self.th(t).process;
-                let thread = self.th(t);
-                (thread.stage, thread.kicked) = (Stage::Free, true);
-                let _ = self.step(p, Some(t), Event::Arrive);
-            }
-            Step::Leave(t) => {
-                let p = self.th(t).process;
-                let left = self.step(p, Some(t), Event::Leave);
-                let effects = left.map_err(|_| format!("thread {t} has to end and does not"))?;
-                if effects.wakes {
-                    self.kick_all(p);
-                }
-                self.th(t).stage = Stage::Free;
-            }
-            Step::Left(t) => {
-                let p = self.th(t).process;
-                let left = self.end_step(p, Some(t), Event::Left);
-                let effects = left.map_err(|_| format!("thread {t} does not leave"))?;
-                *self.th(t) = NO_THREAD;
-                for q in &mut self.processes {
-                    // Nobody is kicked by who made it, and nobody let go.
-                    q.maker = if q.maker == t { NONE } else { q.maker };
-                    q.vfork = if q.vfork == t { NONE } else { q.vfork };
-                }
-                if effects.leaves {
-                    for q in 0..MOST as u8 {
-                        if self.pr(q).used && self.pr(q).old == p {
-                            self.kick_all(q);
-                        }
-                    }
-                }
-            }
-            Step::Claim(p) => {
-                let claimed = self.step(p, None, Event::Claim);
-                if claimed.is_err() {
-                    return Ok(false);
-                }
-                self.pr(p).opening = true;
-            }
-            Step::OpenFails(p) => self.open_fails(p)?,
-            Step::OpenFailsLate(p) => {
-                if !self.make_room(p) {
-                    return Ok(false);
-                }
-                self.open_fails(p)?;
-            }
-            Step::Open(p) => {
-                let Some(t) = self.first(p, limits) else { return Ok(false) };
-                if !self.make_room(p) {
-                    return Ok(false);
-                }
-                let Proc { kind, old, .. } = *self.pr(p);
-                if kind == Kind::Program {
-                    if self.end_step(old, None, Event::Move).is_err() {
-                        *self.th(t) = NO_THREAD;
-                        self.open_fails(p)?;
-                        self.tidy();
-                        return Ok(true);
-                    }
-                    self.pr(old).moved = true;
-                    self.th(t).stage = Stage::Program;
-                }
-                self.pr(p).opening = false;
-                self.begin(p, t)?;
-                self.settle(p);
-            }
-            Step::Begin(p) => {
-                let first = (0..MOST as u8)
-                    .find(|&t| self.threads[usize::from(t)].process == p)
-                    .ok_or_else(|| format!("process {p} was claimed without a thread"))?;
-                let begun = self.step(p, Some(first), Event::Begin);
-                check(begun.is_ok(), || format!("process {p} was claimed and does not begin"))?;
-                (self.pr(p).began, self.pr(p).opening) = (true, false);
-                if self.pr(p).vfork == NONE {
-                    self.wake_parent(p);
-                }
-            }
-            Step::Kill(p) | Step::CloseKills(p) => {
-                let killed = self.end_step(p, None, Event::Kill);
-                check(killed.is_ok(), || format!("process {p} is not to be killed"))?;
-            }
-            Step::Close(s) => {
-                let closed = self.spaces[usize::from(s)].life.step(SpaceEvent::Close);
-                match closed {
-                    Ok(SpaceEffect::Free) => self.free(s)?,
-                    Ok(_) => {}
-                    Err(_) => return Ok(false),
-                }
-            }
-            Step::LeaveSpace(p) => {
-                self.pr(p).leaves = false;
-                let s = self.pr(p).space;
-                let left = self.spaces[usize::from(s)].life.step(SpaceEvent::Leave);
-                let effect = left.map_err(|_| format!("process {p} leaves a space that is freed"))?;
-                match effect {
-                    SpaceEffect::Remove => self.finish(p)?,
-                    SpaceEffect::Free => self.free(s)?,
-                    SpaceEffect::None => {}
-                }
-            }
-        }
+        let made = match step {
+            Step::Clone(_)
+            | Step::Fork(..)
+            | Step::Share(..)
+            | Step::Prepare(..)
+            | Step::Depart(_)
+            | Step::Replace(_)
+            | Step::HandOver(_) => self.thread_begins(step, limits)?,
+            Step::Exit(_)
+            | Step::Quiet(_)
+            | Step::LastCall(_)
+            | Step::Dump(_)
+            | Step::Park(_)
+            | Step::Answer(..)
+            | Step::Look(_)
+            | Step::Late(_)
+            | Step::Arrive(_)
+            | Step::Leave(_)
+            | Step::Left(_) => self.thread_goes_on(step).map(|()| true)?,
+            Step::Start(..)
+            | Step::Claim(_)
+            | Step::OpenFails(_)
+            | Step::OpenFailsLate(_)
+            | Step::Open(_)
+            | Step::Begin(_)
+            | Step::Kill(_)
+            | Step::CloseKills(_)
+            | Step::Close(_)
+            | Step::LeaveSpace(_) => self.request(step, limits)?,
+        };
         self.tidy();
-        Ok(true)
-    }
-
-    fn begin(&mut self, p: u8, t: u8) -> Done {
-        let begun = self.step(p, Some(t), Event::Prepare).is_ok()
-            && self.step(p, Some(t), Event::Begin).is_ok();
-        self.pr(p).began = true;
-        check(begun, || format!("process {p} does not begin"))
-    }
-
-    /// A space for a process that is being made.
-    fn make_room(&mut self, p: u8) -> bool {
-        let Some(s) = self.free_space() else { return false };
-        let room = &mut self.spaces[usize::from(s)];
-        *room = Room { used: true, ..NO_SPACE };
-        let _ = room.life.step(SpaceEvent::Enter);
-        let _ = room.life.step(SpaceEvent::Start);
-        (self.pr(p).space, self.pr(p).member) = (s, true);
-        true
-    }
-
-    /// What is left of a space is freed.
-    fn free(&mut self, s: u8) -> Done {
-        for p in 0..MOST as u8 {
-            let q = *self.pr(p);
-            if q.used && q.member && q.space == s {
-                let lives = self.threads.iter().any(|t| t.process == p);
-                check(!lives, || format!("space {s} is freed under a thread"))?;
-                self.finish(p)?;
-            }
-        }
-        Ok(())
+        Ok(made)
     }
 
     /// Forgets what is gone and nobody knows any more, so that its place is free.
@@ -800,226 +404,6 @@ impl World {
         for q in &mut self.processes {
             (q.maker, q.vfork) = (new[usize::from(q.maker)], new[usize::from(q.vfork)]);
         }
-    }
-
-    /// Steps that are made sooner or later: what a thread, the kernel or Linux is about to do.
-    pub fn due(&self, steps: &mut impl FnMut(Step)) {
-        for t in 0..MOST as u8 {
-            let thread = self.threads[usize::from(t)];
-            if thread.process == NONE {
-                continue;
-            }
-            let life = self.processes[usize::from(thread.process)].life;
-            match (thread.stage, thread.state) {
-                (Stage::Entered, _) => {
-                    steps(Step::Prepare(t, false));
-                    steps(Step::Prepare(t, true));
-                }
-                (Stage::Call, _) => {
-                    steps(Step::Answer(t, false));
-                    let is_program =
-                        self.processes[usize::from(thread.child)].kind == Kind::Program;
-                    // One whose process is killed is answered EINTR.
-                    if !is_program && !life.word().is_killed() {
-                        steps(Step::Answer(t, true));
-                    }
-                }
-                (Stage::Bounded | Stage::Unbounded, _) if thread.kicked => steps(Step::Look(t)),
-                (Stage::Bounded | Stage::Unbounded, _) => {}
-                (Stage::Program, _) => steps(Step::Arrive(t)),
-                (_, T::Leaves) => steps(Step::Left(t)),
-                (_, state) if state.is_alive() && self.has_to_end(t) => steps(Step::Leave(t)),
-                (_, T::Replaces | T::Arrives | T::Dumps) if thread.kicked => steps(Step::Look(t)),
-                (_, T::Exits) => steps(Step::Leave(t)),
-                (Stage::Quiet, _) => steps(Step::Quiet(t)),
-                (_, T::Runs) if life.state() == P::Dumping => steps(Step::Park(t)),
-                (_, T::Last | T::Parked) => steps(Step::Kill(thread.process)),
-                _ => {}
-            }
-        }
-        for p in 0..MOST as u8 {
-            let q = self.processes[usize::from(p)];
-            if !q.used {
-                continue;
-            }
-            if q.leaves {
-                steps(Step::LeaveSpace(p));
-            }
-            if q.opening && q.kind != Kind::Share {
-                steps(Step::OpenFails(p));
-                steps(Step::OpenFailsLate(p));
-                steps(Step::Open(p));
-            }
-            if q.opening && q.kind == Kind::Share {
-                steps(Step::Begin(p));
-            }
-            if q.member && !q.opening && !q.life.word().is_killed() {
-                let closed = self.spaces[usize::from(q.space)].life.word().is_closed();
-                if closed {
-                    steps(Step::CloseKills(p));
-                }
-            }
-        }
-        for s in 0..MOST as u8 {
-            let room = self.spaces[usize::from(s)];
-            // Linux closes a space once nobody uses its memory map.
-            let uses = |q: &Proc| {
-                q.used && q.member && q.space == s && {
-                    let state = q.life.state();
-                    q.opening || q.began && !state.is_deserted()
-                }
-            };
-            if room.used && !room.life.word().is_closed() && !self.processes.iter().any(uses) {
-                let fresh = self.processes.iter().any(|q| {
-                    q.used && q.member && q.space == s && q.kind == Kind::Run && !q.began
-                });
-                if !fresh {
-                    steps(Step::Close(s));
-                }
-            }
-        }
-    }
-
-    /// Steps that may be made, or never.
-    pub fn free_will(&self, limits: Limits, steps: &mut impl FnMut(Step)) {
-        for t in 0..MOST as u8 {
-            let thread = self.threads[usize::from(t)];
-            if thread.process == NONE || thread.state == T::New {
-                continue;
-            }
-            if thread.stage == Stage::Bounded || thread.state == T::Dumps {
-                steps(Step::Late(t));
-            }
-            if thread.stage == Stage::Built && thread.state == T::Runs {
-                steps(Step::HandOver(t));
-            }
-            if thread.state != T::Runs
-                || !matches!(thread.stage, Stage::Free | Stage::Built)
-                || self.has_to_end(t)
-            {
-                continue;
-            }
-            steps(Step::Share(t, true));
-            steps(Step::Depart(t));
-            steps(Step::Exit(t));
-            if limits.threaded {
-                steps(Step::Share(t, false));
-                steps(Step::Fork(t, false));
-                steps(Step::Fork(t, true));
-                steps(Step::LastCall(t));
-                steps(Step::Clone(t));
-                steps(Step::Replace(t));
-                steps(Step::Dump(t));
-            }
-        }
-        for p in 0..MOST as u8 {
-            let q = self.processes[usize::from(p)];
-            if !q.used {
-                continue;
-            }
-            let state = q.life.state();
-            let prepared = self.threads.iter().any(|t| t.process == p);
-            match q.kind {
-                Kind::Run if state == P::Expected => {
-                    steps(Step::Start(p, false));
-                    steps(Step::Start(p, true));
-                }
-                Kind::Fork | Kind::Program if state == P::Expected => steps(Step::Claim(p)),
-                Kind::Share if state == P::Expected && prepared => steps(Step::Claim(p)),
-                _ => {}
-            }
-            if q.member && !q.opening && !state.is_killed() {
-                steps(Step::Kill(p));
-            }
-        }
-        for s in 0..MOST as u8 {
-            let opening =
-                self.processes.iter().any(|q| q.used && q.opening && q.member && q.space == s);
-            if self.spaces[usize::from(s)].used && !opening {
-                steps(Step::Close(s));
-            }
-        }
-    }
-
-    /// What holds in every state.
-    pub fn invariants(&self) -> Done {
-        for (p, q) in self.processes.iter().enumerate().filter(|(_, q)| q.used) {
-            let of = |t: &&Thread| usize::from(t.process) == p;
-            let alive = self.threads.iter().filter(of).filter(|t| t.state != T::Leaves);
-            let leaving = self.threads.iter().filter(of).filter(|t| t.state == T::Leaves);
-            let counts = (alive.clone().count(), leaving.count());
-            let state = q.life.state();
-            check(q.life.counts() == (counts.0 as u32, counts.1 as u32), || {
-                format!("process {p} counts other threads than it has")
-            })?;
-            check(!state.is_deserted() || counts == (0, 0), || {
-                format!("process {p} has ended, and threads of it live")
-            })?;
-            check(state != P::Gone || q.vfork == NONE, || {
-                format!("process {p} is gone, and a parent waits for it")
-            })?;
-            let parent = q.vfork;
-            if parent != NONE && !q.own && q.life.state().uses_memory() {
-                let t = self.threads[usize::from(parent)];
-                let dumps =
-                    self.processes[usize::from(t.process)].life.state() == P::Dumping;
-                let stays = t.state == T::Vforks
-                    || dumps
-                    || t.state == T::Leaves
-                    || self.has_to_end(parent)
-                    || matches!(t.state, T::Parked | T::Last | T::Exits);
-                check(stays, || {
-                    format!("thread {parent} runs beside its vforked child, process {p}")
-                })?;
-            }
-        }
-        for t in 0..MOST as u8 {
-            let thread = self.threads[usize::from(t)];
-            if thread.process != NONE {
-                let q = self.processes[usize::from(thread.process)];
-                check(q.used && (!q.member || self.spaces[usize::from(q.space)].used), || {
-                    format!("thread {t} has no process, or no memory")
-                })?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What holds where nothing is due: nobody waits for nobody, and what is left lives.
-    pub fn at_rest(&self) -> Done {
-        for t in 0..MOST as u8 {
-            let thread = self.threads[usize::from(t)];
-            if thread.process == NONE || thread.state == T::New {
-                continue;
-            }
-            let waits = matches!(thread.stage, Stage::Bounded | Stage::Unbounded)
-                || matches!(thread.state, T::Replaces | T::Arrives | T::Dumps);
-            check(!waits || !self.is_ready(t), || format!("thread {t} sleeps though it may go on"))?;
-            let is_bounded = |t: &Thread| t.stage == Stage::Bounded || t.state == T::Dumps;
-            let bounded = is_bounded(&thread);
-            let by_child = thread.stage == Stage::Unbounded && {
-                let child = &self.processes[usize::from(thread.child)];
-                let lives = self.threads.iter().any(|o| o.process == thread.child);
-                child.vfork == t && lives
-            };
-            // Those whose end it waits for wait for a bounded time themselves.
-            let whose = match thread.state {
-                T::Replaces => thread.process,
-                T::Arrives => self.processes[usize::from(thread.process)].old,
-                _ => NONE,
-            };
-            let by_others = whose != NONE
-                && self.threads.iter().any(|o| o.process == whose && is_bounded(o));
-            let runs = thread.state == T::Runs && !waits;
-            check(runs || bounded || by_child || by_others, || format!("thread {t} waits for nobody"))?;
-            check(bounded || !self.has_to_end(t), || {
-                format!("thread {t} has to end and does not")
-            })?;
-        }
-        let lives = self.threads.iter().any(|t| t.process != NONE);
-        let expected = self.processes.iter().any(|q| q.used && q.kind == Kind::Run && !q.began);
-        let left = self.processes.iter().any(|q| q.used) || self.spaces.iter().any(|s| s.used);
-        check(lives || expected || !left, || "something is left at the end".into())
     }
 
     /// All of it as one number.
