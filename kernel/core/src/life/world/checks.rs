@@ -139,7 +139,8 @@ impl World {
         for s in 0..MOST as u8 {
             let opening =
                 self.processes.iter().any(|q| q.used && q.opening && q.member && q.space == s);
-            if self.spaces[usize::from(s)].used && !opening {
+            // Of processes of one thread, kills are as good.
+            if limits.threaded && self.spaces[usize::from(s)].used && !opening {
                 steps(Step::Close(s));
             }
         }
