@@ -163,17 +163,17 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     }
     hold::at("fork-done");
     ptrace::on_child(me, regs, traced, pid as u32);
-    if vforks {
-        wait_for_child(me);
+    if vforks && wait_for_child(me) {
         ptrace::on_vfork_done(me, regs, pid as u32);
     }
     Ok(pid as u64)
 }
 
-/// The parent of a vfork waits until its child has left its memory.
-fn wait_for_child(me: &Thread) {
-    states::wait_for_release(me, cpus::NEVER);
+/// The parent of a vfork waits until its child has left its memory. False: it has to end, or to park.
+fn wait_for_child(me: &Thread) -> bool {
+    let released = states::wait_for_release(me, cpus::NEVER);
     me.process.resume(me);
+    released
 }
 
 /// The files of a child are the module's copies of its parent's, by the same ids.

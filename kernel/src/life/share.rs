@@ -37,6 +37,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     if made.is_err() {
         new.give_up();
     }
+    let mut released = false;
     if vforks {
         // Whose memory a child shares may not be told that its proxy died before it began.
         let late = cpus::deadline(COMES_NS);
@@ -44,11 +45,11 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         if cpu::rdtsc() > late {
             new.give_up(); // unless it has begun
         }
-        states::wait_for_release(me, cpus::NEVER);
+        released = states::wait_for_release(me, cpus::NEVER);
     }
     p.resume(me);
     let pid = made?;
-    if vforks {
+    if released {
         ptrace::on_vfork_done(me, regs, pid as u32);
     }
     Ok(pid)

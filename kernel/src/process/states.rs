@@ -355,8 +355,8 @@ pub fn release(parent: &Arc<Thread>) {
 }
 
 /// The running thread, whose child has the use of its memory, waits until the child has left that,
-/// until it has to end or to park for a core dump, or until the TSC value `late`.
-pub fn wait_for_release(me: &Thread, late: u64) {
+/// until it has to end or to park for a core dump, or until the TSC value `late`. Whether the child has.
+pub fn wait_for_release(me: &Thread, late: u64) -> bool {
     struct Released<'a>(&'a Thread, u64);
     impl cpus::Wait for Released<'_> {
         fn ready(&self) -> bool {
@@ -372,4 +372,5 @@ pub fn wait_for_release(me: &Thread, late: u64) {
         }
     }
     cpus::wait(&Released(me, late), 0);
+    me.state() != ThreadState::Vforks
 }

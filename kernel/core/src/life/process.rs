@@ -249,7 +249,8 @@ impl Process {
                 self.state = P::Killed;
                 Effects { wakes: true, ..self.desert() }
             }
-            P::Killed | P::Moved | P::Ended | P::Vacated | P::Telling | P::Gone => NOTHING,
+            P::Killed | P::Moved => WAKES,
+            P::Ended | P::Vacated | P::Telling | P::Gone => NOTHING,
         }
     }
 

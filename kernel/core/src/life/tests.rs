@@ -1,6 +1,7 @@
 //! Every order of events of small configurations, and mistakes that have to be found.
 
 use super::world::{Broken, Limits, Step, World};
+use super::{Event, Process, ProcessState, ThreadState};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::format;
@@ -162,4 +163,36 @@ fn each_wrong_transition_breaks_a_property() {
         assert!(found.broken.is_some(), "{mutant:?} is not found");
     }
     MUTANT.set(None);
+}
+
+/// A process that runs, and its thread.
+fn running() -> (Process, ThreadState) {
+    let (mut process, mut thread) = (Process::EXPECTED, ThreadState::New);
+    process.step(&mut thread, Event::Prepare).expect("a first thread");
+    process.step(&mut thread, Event::Begin).expect("a begin");
+    (process, thread)
+}
+
+#[test]
+fn a_thread_passes_by_a_process_that_runs_and_is_not_stopped_alone() {
+    let (mut process, mut thread) = running();
+    assert!(process.word().is_calm());
+    process.step(&mut thread, Event::Pause(true)).expect("a stop");
+    assert!(process.word().is_paused() && !process.word().is_calm());
+    process.step(&mut thread, Event::Dump).expect("a stopped process is dumped");
+    process.step(&mut thread, Event::Pause(false)).expect("a continue");
+    assert!(!process.word().is_calm());
+}
+
+#[test]
+fn who_waits_for_the_end_is_woken_once_it_is_told() {
+    let (mut process, mut thread) = running();
+    process.step(&mut thread, Event::Await).expect("a waiter");
+    process.step(&mut thread, Event::Kill).expect("an end");
+    process.step(&mut thread, Event::Leave).expect("the thread ends");
+    assert!(process.step(&mut thread, Event::Left).expect("and is gone").leaves);
+    assert!(process.step(&mut thread, Event::Finish).expect("nothing is left").tells);
+    assert!(process.step(&mut thread, Event::Told).expect("it is told").is_awaited);
+    assert_eq!(process.state(), ProcessState::Gone);
+    assert!(process.step(&mut thread, Event::Finish).is_err());
 }

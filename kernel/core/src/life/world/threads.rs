@@ -19,7 +19,7 @@ impl World {
 
     /// What the maker of a process does when it was answered `ok`, or waits no more.
     fn after_call(&mut self, t: u8, ok: bool) -> Done {
-        let Thread { child, state, process, .. } = *self.th(t);
+        let Thread { child, state, .. } = *self.th(t);
         let q = *self.pr(child);
         // Of a vfork: whether or not the child has left the memory by now.
         let vforks = state == T::Vforks || q.vfork == t;
@@ -35,7 +35,6 @@ impl World {
             }
             _ => {
                 self.give_up(child)?;
-                let _ = process;
                 if vforks { self.wait_for_release(t) } else { self.resume(t) }
             }
         }
@@ -84,11 +83,9 @@ impl World {
             (Stage::Bounded, _) => {
                 let is_fork = self.pr(child).kind == Kind::Fork;
                 let released = self.pr(child).vfork != t;
-                if is_fork || late || state == T::Creates {
-                    // That of a fork always, as `fork::process` does; of another, if it is late.
-                    if is_fork || late {
-                        self.give_up(child)?;
-                    }
+                // That of a fork always, as `fork::process` does; of another, if it is late.
+                if is_fork || late {
+                    self.give_up(child)?;
                 }
                 if state == T::Creates || state == T::Runs && released {
                     return self.resume(t);
