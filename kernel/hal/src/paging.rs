@@ -3,7 +3,7 @@
 //!
 //! A user leaf exists if its `VALID` software bit is set; `PRESENT` is clear for
 //! PROT_NONE, so that the frame is kept (inverted, see [`inverted`]). `SEEN` marks pages that Linux was told
-//! of; `FOREIGN` marks frames that are Linux' (shared file mappings).
+//! of, `SEEN_WRITE` those of them that it may write to; `FOREIGN` marks frames that are Linux' (shared file mappings).
 
 use crate::isolation::switch;
 use crate::memory::direct;
@@ -26,6 +26,7 @@ pub mod pte {
     pub const SEEN: u64 = 1 << 9;
     pub const FOREIGN: u64 = 1 << 10;
     pub const VALID: u64 = 1 << 11;
+    pub const SEEN_WRITE: u64 = 1 << 52;
     pub const NO_EXECUTE: u64 = 1 << 63;
     pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 }
