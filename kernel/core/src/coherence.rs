@@ -12,6 +12,17 @@ mod explore;
 
 use alloc::vec::Vec;
 
+/// Whether the exploration has this step taken wrongly.
+macro_rules! wrong {
+    ($mutant:ident) => {{
+        #[cfg(test)]
+        let is_wrong = explore::is(explore::Mutant::$mutant);
+        #[cfg(not(test))]
+        let is_wrong = false;
+        is_wrong
+    }};
+}
+
 /// Addresses, from the first to one behind the last.
 pub type Range = (u64, u64);
 
@@ -30,7 +41,11 @@ impl Sight {
     /// After Linux was given the page.
     #[must_use]
     pub fn given(self, is_writable: bool) -> Sight {
-        self.max(if is_writable { Sight::Write } else { Sight::Read })
+        self.max(if is_writable && !wrong!(ForgetsThatLinuxWrites) {
+            Sight::Write
+        } else {
+            Sight::Read
+        })
     }
 
     /// Whether Linux has to forget the page before its mapping has these rights only.
@@ -78,10 +93,10 @@ pub struct Prepared {
 /// Decides what a write to a page that is there needs. `is_shared`: other mappings have its frame.
 #[must_use]
 pub fn for_write(sight: Sight, is_shared: bool, prepared: Prepared) -> ForWrite {
-    let ask = sight.is_seen() && !prepared.is_forgotten;
+    let ask = sight.is_seen() && !prepared.is_forgotten && !wrong!(CopiesUnasked);
     if !is_shared {
         ForWrite::Allow
-    } else if ask || !prepared.is_flushed {
+    } else if ask || !prepared.is_flushed && !wrong!(CopiesUnflushed) {
         ForWrite::Prepare { ask }
     } else {
         ForWrite::Copy
@@ -97,8 +112,8 @@ pub struct NoMemory;
 struct Reserved {
     number: u32,
     range: Range,
-    /// Since then a page of it, which was visible again, was hidden by another change: CPUs may
-    /// still have translations of it.
+    /// Since then CPUs may have got translations that they have not dropped: a page of it was
+    /// visible again, or there was a fork.
     is_disturbed: bool,
 }
 
@@ -124,19 +139,23 @@ impl Coherence {
     /// Whether Linux may not be given any of these pages now: it is to ask again.
     #[must_use]
     pub fn is_reserved(&self, (start, end): Range) -> bool {
-        self.reserved.iter().any(|r| r.range.0 < end && start < r.range.1)
+        let meets = |r: &Reserved| r.range.0 < end && start < r.range.1;
+        self.reserved.iter().any(meets) && !wrong!(GivesReserved)
     }
 
     /// Pages of a range, which CPUs may have translations of, are hidden.
     pub fn disturb(&mut self, (start, end): Range) {
         for r in &mut self.reserved {
-            r.is_disturbed |= r.range.0 < end && start < r.range.1;
+            let meets = r.range.0 < end && start < r.range.1;
+            r.is_disturbed |= meets && !wrong!(TrustsDisturbed);
         }
     }
 
     /// A fork has made pages read-only; CPUs drop their translations once the lock is given back.
+    /// Who has prepared a copy did not have them drop all.
     pub fn begin_fork(&mut self) {
         self.unflushed_forks += 1;
+        self.disturb((0, u64::MAX));
     }
 
     /// They have.
@@ -148,7 +167,8 @@ impl Coherence {
     /// written while a CPU can still write to what a fork has just shared.
     #[must_use]
     pub fn to_flush(&self, range: Range, all: Range) -> Range {
-        if self.unflushed_forks > 0 { all } else { range }
+        let is_flushed = self.unflushed_forks == 0 || wrong!(CopiesBeforeForkIsFlushed);
+        if is_flushed { range } else { all }
     }
 
     fn reserve(&mut self, range: Range) -> Result<u32, NoMemory> {
@@ -220,7 +240,7 @@ impl Change {
         (self.forgotten, self.is_flushed) = (None, false);
         let Some((number, range)) = self.reserved.take() else { return };
         self.is_flushed = c.release(number);
-        self.forgotten = is_forgotten.then_some(range);
+        self.forgotten = (is_forgotten || wrong!(TrustsFailure)).then_some(range);
     }
 
     /// Whether it waits for Linux, or for CPUs.

@@ -26,8 +26,7 @@ pub fn carry_out<T>(
             return Err(errno::ENOMEM);
         }
         let Some(needed) = plan(&mut mm, &change)? else { return commit(&mut mm, &change) };
-        let (start, end) =
-            change.reserve(&mut mm.coherence, needed).map_err(|_| errno::ENOMEM)?;
+        let (start, end) = change.reserve(&mut mm.coherence, needed).map_err(|_| errno::ENOMEM)?;
         drop(mm);
         is_forgotten = release::zap(p, start, end);
     }

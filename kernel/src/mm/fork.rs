@@ -30,9 +30,7 @@ const COPIED_MAX: usize = 32;
 /// that were split and rights that faults give back.
 pub fn fork(p: &Caller<'_>) -> Result<AddressSpace> {
     match Fork::share_with_child(p, COPIED_MAX)?.finish(p) {
-        Err(NoRoomForCopies) => {
-            Fork::share_with_child(p, 0)?.finish(p).map_err(|_| errno::ENOMEM)
-        }
+        Err(NoRoomForCopies) => Fork::share_with_child(p, 0)?.finish(p).map_err(|_| errno::ENOMEM),
         Ok(child) => Ok(child),
     }
 }

@@ -45,8 +45,8 @@ fn write_within(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
             Gained::Copied(old) => page_deferred(old),
             Gained::Waits { ask: false } => {}
             Gained::Waits { ask: true } => {
-                is_forgotten = p.is_closed()
-                    || services::by_thread(SERVICE_ZAP, p.space, &range, &[]).is_ok();
+                is_forgotten =
+                    p.is_closed() || services::by_thread(SERVICE_ZAP, p.space, &range, &[]).is_ok();
             }
         }
     }

@@ -105,7 +105,10 @@ impl AddressSpace {
             ForWrite::Prepare { ask } => {
                 let (start, end) = self.coherence.to_flush(page, (0, 1 << 47));
                 self.flush(start, end);
-                change.reserve(&mut self.coherence, page).map_err(|_| ()).map(|_| Gained::Waits { ask })
+                change
+                    .reserve(&mut self.coherence, page)
+                    .map_err(|_| ())
+                    .map(|_| Gained::Waits { ask })
             }
             ForWrite::Allow | ForWrite::Copy => self.copy_page(leaf, prot),
         };

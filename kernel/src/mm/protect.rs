@@ -67,9 +67,8 @@ impl AddressSpace {
 fn protected(leaf: &Leaf, prot: Prot, charges: bool, change: &Change) -> u64 {
     // A page shared after a fork gets write access by the fault that copies it, one of
     // a file that is not charged yet by the fault that charges it.
-    let waits = || {
-        frames::is_shared(leaf.frame()) || charges && frames::group_of(leaf.frame()) == NOBODY
-    };
+    let waits =
+        || frames::is_shared(leaf.frame()) || charges && frames::group_of(leaf.frame()) == NOBODY;
     let is_read_only = leaf.entry & pte::WRITE == 0 && leaf.size == SMALL && waits();
     let rights = pte_bits(if is_read_only { prot - Prot::WRITE } else { prot });
     // A frame stays "seen" until it is unmapped: Linux may hold it.
