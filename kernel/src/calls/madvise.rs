@@ -157,7 +157,7 @@ fn discard(p: &Caller<'_>, start: u64, end: u64, linux: bool) -> Result<()> {
         (start, end),
         |mm, change| {
             mm.split_edges(start, end)?;
-            Ok(mm.to_forget((start, end), change, Sight::is_seen))
+            Ok(mm.must_forget((start, end), change, Sight::is_seen))
         },
         |mm, _| {
             mm.unmap_pages(start, end, &mut removed)?;

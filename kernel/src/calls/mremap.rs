@@ -355,7 +355,7 @@ fn move_pages(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Resu
         |mm, change| {
             movable(mm, vma, m)?;
             mm.split_edges(old, old_end)?;
-            Ok(mm.to_forget((old, old_end), change, Sight::is_seen))
+            Ok(mm.must_forget((old, old_end), change, Sight::is_seen))
         },
         |mm, _| {
             let vma = movable(mm, vma, m)?;

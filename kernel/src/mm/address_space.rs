@@ -229,7 +229,7 @@ impl AddressSpace {
 
     /// Where Linux has something of `start..end` that `exceeds` says it has to forget for a change.
     /// Large pages at the edges are to be split before.
-    pub fn to_forget(
+    pub fn must_forget(
         &mut self,
         (start, end): (u64, u64),
         change: &Change,

@@ -54,7 +54,7 @@ impl Fork {
         let forked = change::carry_out(
             p,
             (USER_MIN, USER_MAX),
-            |mm, change| Ok(mm.to_forget_for_child(change, copies_max)),
+            |mm, change| Ok(mm.must_forget_for_child(change, copies_max)),
             |mm, change| mm.share_with_child(change, copies_max),
         );
         hold::at("fork-copied");
@@ -95,7 +95,7 @@ impl Fork {
 impl AddressSpace {
     /// Where Linux has to forget pages before a child shares them: all that it may write to, if
     /// that is more than `copies_max` pages.
-    fn to_forget_for_child(&mut self, change: &Change, copies_max: usize) -> Option<(u64, u64)> {
+    fn must_forget_for_child(&mut self, change: &Change, copies_max: usize) -> Option<(u64, u64)> {
         let mut pages = 0;
         let mut needed = None;
         let vmas: &VmaMap<FileRef> = &self.vmas;

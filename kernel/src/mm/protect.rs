@@ -30,7 +30,7 @@ pub fn private(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> Result<()> {
                 return Ok(None); // Linux has no more than that
             }
             let reach = mm.vmas.protectable(start, end, prot);
-            Ok(mm.to_forget((start, reach), change, |s| s.exceeds(!prot.is_empty(), false)))
+            Ok(mm.must_forget((start, reach), change, |s| s.exceeds(!prot.is_empty(), false)))
         },
         |mm, change| {
             // As far as the map was changed, the pages follow it.
