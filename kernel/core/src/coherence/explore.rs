@@ -452,15 +452,21 @@ const SCRIPTS: &[[&[Op]; 2]] = &[
 #[test]
 fn no_write_is_lost_and_no_frame_freed_in_use() {
     let mut states = 0;
-    for &scripts in SCRIPTS {
-        match explore(scripts) {
-            Ok(count) => {
-                println!("{count:8} states of {scripts:?}");
-                states += count;
+    std::thread::scope(|scope| {
+        let all: Vec<_> = SCRIPTS
+            .iter()
+            .map(|&scripts| (scripts, scope.spawn(move || explore(scripts))))
+            .collect();
+        for (scripts, explored) in all {
+            match explored.join().expect("no panic") {
+                Ok(count) => {
+                    println!("{count:8} states of {scripts:?}");
+                    states += count;
+                }
+                Err(wrong) => panic!("{wrong}"),
             }
-            Err(wrong) => panic!("{wrong}"),
         }
-    }
+    });
     println!("coherence: {states} states");
 }
 
