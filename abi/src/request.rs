@@ -30,7 +30,7 @@ pub const REQUEST_PING: u32 = 1;
 /// [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). The child of a
 /// fork begins to run at once: `pages` holds [`CHILD_WORDS`] words about it: process id,
 /// user id, effective one, group id, effective one, as the proxy would be told them, and
-/// the number of its process id namespace (of every process). After `OP_EXEC` the token is that
+/// the number of its process id namespace (of every process). After `Control::Exec` the token is that
 /// of a program: 1 if it has more rights than who started it (AT_SECURE), and 32 random bytes
 /// follow. Last, of every space: its control groups ([`GROUPS_WORD`]), the number of its user
 /// ([`USER_WORD`]), and a random number from which its own tokens are counted, so that nobody who

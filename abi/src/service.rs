@@ -3,7 +3,7 @@
 //!
 //! An entry is written by the LWK and lies in the shared region, where no proxy
 //! can forge it. It is run by one of three executors:
-//! - the worker of the thread that needs it: slot call [`crate::slot::OP_SERVE`]
+//! - the worker of the thread that needs it: control request [`crate::control::Control::Serve`]
 //!   with the index; the worker hands it to the module (`IOCTL_SERVE`), which
 //!   checks that the entry belongs to the worker's space;
 //! - a task whose page fault needs it first (`STATUS_SERVE_FIRST`), of the entry's space, too;

@@ -24,6 +24,7 @@ pub mod futex;
 pub mod groups;
 pub mod grouptable;
 pub mod limits;
+pub mod link;
 pub mod machinecheck;
 pub mod mempolicy;
 pub mod mitigations;

@@ -11,7 +11,7 @@ use crate::sched::{cpus, hold, user_mode};
 use crate::signal::dispositions;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-use hanare_abi::slot::OP_NOP;
+use hanare_abi::control::Control;
 use hanare_core::ptrace::event;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
@@ -123,7 +123,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     }
     let keeps_back = thread.signals.lock().keeps_back();
     if keeps_back {
-        let _ = delegate::call(OP_NOP, [0; 6]);
+        let _ = delegate::ask(Control::TakeMask);
     }
     let mut regs = b.regs;
     regs.orig_rax = hanare_hal::traps::NO_CALL;

@@ -17,10 +17,10 @@ use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use hanare_abi::control::Control;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
-use hanare_abi::slot::{OP_FORK, OP_REMAP};
-use hanare_core::errno::{self, Errno, Result};
+use hanare_core::errno::Result;
 use hanare_core::signal::{Actions, Mirrored};
 use hanare_core::vma::Backing;
 use hanare_hal::traps::Regs;
@@ -130,25 +130,17 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     });
     EMBRYOS.lock().insert(key, Some(embryo));
     hold::at("fork-embryo");
-    let pid = loop {
-        match delegate::certainly(
-            OP_FORK,
-            [
-                key.1,
-                r.exit_signal | r.flags & (flag::LINUX | flag::FILES),
-                r.pidfd,
-                r.set_tid,
-                r.set_tid_size,
-                r.cgroup,
-            ],
-        ) {
-            // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
-            pid if pid == errno::EAGAIN.as_return() && workers::dismiss(p) => {}
-            pid => break pid,
-        }
+    let request = Control::Fork {
+        token: key.1,
+        flags: r.exit_signal | r.flags & (flag::LINUX | flag::FILES),
+        pidfd: r.pidfd,
+        set_tid: r.set_tid,
+        set_tid_size: r.set_tid_size,
+        cgroup: r.cgroup,
     };
+    let pid = workers::make_process(p, request);
     hold::at("fork-answered");
-    if pid >= 0 {
+    if pid.is_ok() {
         cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(vfork::COMES_NS) }, 0);
     }
     let left = EMBRYOS.lock().remove(&key);
@@ -158,9 +150,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
             vfork.release(); // nobody else will
         }
     }
-    if let Some(e) = Errno::from_return(pid) {
-        return Err(e);
-    }
+    let pid = pid?;
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
     }
@@ -170,7 +160,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         vfork.wait();
         ptrace::on_vfork_done(me, regs, pid as u32);
     }
-    Ok(pid as u64)
+    Ok(pid)
 }
 
 /// The files of a child are the module's copies of its parent's, by the same ids.
@@ -233,7 +223,7 @@ pub fn settle(p: &Process) {
     let mut at = USER_MIN;
     for &(start, end) in shared.iter().chain(core::iter::once(&(USER_MAX, USER_MAX))) {
         if start > at {
-            let _ = delegate::call(OP_REMAP, [at, start, 0, 0, 0, 0]);
+            let _ = delegate::ask(Control::Remap { start: at, end: start });
         }
         at = end;
     }

@@ -136,7 +136,7 @@ pub fn finish_fills(p: &Space, run: Option<u32>, addr: u64) -> bool {
         let Some(answer) = f.entry.answer() else { continue }; // withdrawn
         let ours = run == Some(f.entry.index()) && f.fill.addresses().contains(&addr);
         let at = if ours { addr } else { f.fill.addresses().start };
-        ok &= finish(p, f.fill, answer.map(|a| a.status), at).is_ok() || !ours;
+        ok &= finish(p, f.fill, answer.ok().map(|a| a.status), at).is_ok() || !ours;
     }
     ok
 }

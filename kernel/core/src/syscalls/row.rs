@@ -51,7 +51,7 @@ pub enum Hook {
     /// Reads or writes the memory of another process: its proxy has it.
     OtherMemory,
     /// Waits for signals on Linux: those pending in the LWK go back there first
-    /// (`OP_REQUEUE_SIGNAL`), or answer the call.
+    /// (`Control::RequeueSignal`), or answer the call.
     SigWait,
     /// Has a signal mask of its own for the time it waits, which is Linux' business;
     /// the LWK delivers what was forwarded meanwhile although the thread's mask blocks it.
