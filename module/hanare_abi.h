@@ -310,6 +310,10 @@ struct hanare_boot_params {
 	__u32 linux_cpumask_size;
 	/* Measures of the LWK against these leaks, `MEASURE_*`; written by the LWK before its first CPU is online. */
 	__u32 measures;
+	/* Linux' `MPOL_MAX`: modes of its NUMA policies are below. */
+	__u32 linux_policy_modes;
+	/* Zero. */
+	__u32 reserved;
 	/* Zero-terminated instance name. */
 	__u8 name[32];
 	/* Zero-terminated boot options, e.g. `spin_us=50 log=debug`. */
@@ -551,7 +555,8 @@ struct hanare_clock_page {
 #define HANARE_REQUEST_SPACE_CLOSE 4U
 /*
  * A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits,
- * [2] = most pages wanted (1..=PAGES_MAX), [3] = index of a service that was
+ * [2] = most pages wanted (1..=PAGES_MAX) and, << 32, the id of the thread of the proxy that
+ * did, in its namespace, or 0: the NUMA policy of the thread whose worker it is counts. [3] = index of a service that was
  * run because of `STATUS_SERVE_FIRST`, plus 1, else 0. Answer: args[0] =
  * address of the first page in `pages` (the asked one lies within), `count`.
  */
@@ -760,6 +765,8 @@ struct hanare_request {
 #define HANARE_OUT_USER 1ULL
 /* What its control group may have. */
 #define HANARE_OUT_GROUP 2ULL
+/* What NUMA nodes have that a policy insists on. */
+#define HANARE_OUT_NODES 3ULL
 /*
  * Whether the worker may do something to a thread of another process, where the LWK does
  * it: args: [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's
@@ -1166,12 +1173,20 @@ struct hanare_start_block {
  * [2] = free bytes, [3] = bytes in quarantine.
  */
 #define HANARE_INFO_MEMORY 4ULL
+/* A `NumaInfo` of `space` for the mapping at address args[1]. */
+#define HANARE_INFO_NUMA 5ULL
 /* `INFO_MEMORY`: all nodes. */
 #define HANARE_NODE_ANY 0xffffffffULL
 /* It waits. */
 #define HANARE_THREAD_WAITS 0U
 /* It runs, or could; its worker sleeps. */
 #define HANARE_THREAD_RUNS 1U
+/* Words of a set of NUMA nodes, bit n of word n / 64. */
+#define HANARE_NODE_WORDS 16
+/* Nodes of which a `NumaInfo` tells. */
+#define HANARE_NUMA_NODES 40
+/* In `NumaInfo::pages`: the node, above the number of pages. */
+#define HANARE_NUMA_NODE_SHIFT 48U
 /* May be read, written, executed. */
 #define HANARE_VMA_READ 1ULL
 /* See `VMA_READ`. */
@@ -1323,6 +1338,20 @@ struct hanare_vma_info {
 	__u32 shared_written;
 	/* Resident KiB, each page divided by the number of those that have it. */
 	__u32 proportional_kib;
+};
+
+/* A part of a mapping, from the address that was asked for on, that has one NUMA policy. */
+struct hanare_numa_info {
+	/* End (exclusive). */
+	__u64 end;
+	/* The policy, or that of the first thread: `MPOL_*` with its flags, and nodes. */
+	__u64 mode;
+	/* See `mode`. */
+	__u64 nodes[HANARE_NODE_WORDS];
+	/* Resident pages of 4 KiB that were written (if private: the process' own). */
+	__u64 written;
+	/* Resident pages of 4 KiB of the instance's memory by node: `NUMA_NODE_SHIFT`. 0: no more. */
+	__u64 pages[HANARE_NUMA_NODES];
 };
 
 /* ---- ioctl ---- */
@@ -2154,10 +2183,12 @@ _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_cpu_ids) == 1
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_node_ids) == 116, "BootParams.linux_node_ids");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_cpumask_size) == 120, "BootParams.linux_cpumask_size");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, measures) == 124, "BootParams.measures");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 128, "BootParams.name");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 160, "BootParams.cmdline");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 416, "BootParams.banner");
-_Static_assert(sizeof(struct hanare_boot_params) == 544, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_policy_modes) == 128, "BootParams.linux_policy_modes");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, reserved) == 132, "BootParams.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 136, "BootParams.name");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 168, "BootParams.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 424, "BootParams.banner");
+_Static_assert(sizeof(struct hanare_boot_params) == 552, "BootParams");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, apic_id) == 0, "CpuShared.apic_id");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, linux_cpu) == 4, "CpuShared.linux_cpu");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, node) == 8, "CpuShared.node");
@@ -2325,6 +2356,12 @@ _Static_assert(__builtin_offsetof(struct hanare_vma_info, shared) == 52, "VmaInf
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, shared_written) == 56, "VmaInfo.shared_written");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, proportional_kib) == 60, "VmaInfo.proportional_kib");
 _Static_assert(sizeof(struct hanare_vma_info) == 64, "VmaInfo");
+_Static_assert(__builtin_offsetof(struct hanare_numa_info, end) == 0, "NumaInfo.end");
+_Static_assert(__builtin_offsetof(struct hanare_numa_info, mode) == 8, "NumaInfo.mode");
+_Static_assert(__builtin_offsetof(struct hanare_numa_info, nodes) == 16, "NumaInfo.nodes");
+_Static_assert(__builtin_offsetof(struct hanare_numa_info, written) == 144, "NumaInfo.written");
+_Static_assert(__builtin_offsetof(struct hanare_numa_info, pages) == 152, "NumaInfo.pages");
+_Static_assert(sizeof(struct hanare_numa_info) == 472, "NumaInfo");
 _Static_assert(__builtin_offsetof(struct hanare_info, magic) == 0, "Info.magic");
 _Static_assert(__builtin_offsetof(struct hanare_info, version) == 8, "Info.version");
 _Static_assert(__builtin_offsetof(struct hanare_info, instances) == 12, "Info.instances");

@@ -67,7 +67,8 @@ pub const REQUEST_SPACE_START: u32 = 3;
 /// [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes.
 pub const REQUEST_SPACE_CLOSE: u32 = 4;
 /// A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits,
-/// [2] = most pages wanted (1..=PAGES_MAX), [3] = index of a service that was
+/// [2] = most pages wanted (1..=PAGES_MAX) and, << 32, the id of the thread of the proxy that
+/// did, in its namespace, or 0: the NUMA policy of the thread whose worker it is counts. [3] = index of a service that was
 /// run because of [`STATUS_SERVE_FIRST`], plus 1, else 0. Answer: args[0] =
 /// address of the first page in `pages` (the asked one lies within), `count`.
 pub const REQUEST_FAULT: u32 = 5;

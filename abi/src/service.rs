@@ -75,6 +75,8 @@ pub const OUT_INSTANCE: u64 = 0;
 pub const OUT_USER: u64 = 1;
 /// What its control group may have.
 pub const OUT_GROUP: u64 = 2;
+/// What NUMA nodes have that a policy insists on.
+pub const OUT_NODES: u64 = 3;
 /// Whether the worker may do something to a thread of another process, where the LWK does
 /// it: args: [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's
 /// own answer to the call in question proves nothing: who runs a program may have replaced

@@ -27,6 +27,7 @@ pub mod limits;
 pub mod machinecheck;
 pub mod mempolicy;
 pub mod mitigations;
+pub mod nodes;
 pub mod options;
 pub mod ptrace;
 pub mod ratelimit;

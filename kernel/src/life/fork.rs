@@ -113,7 +113,11 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let p = &me.process;
     let key = (p.space, p.next_token());
     room_for_embryo()?;
-    let forked = p.mm.lock().fork()?;
+    let forked = {
+        let mut mm = p.mm.lock();
+        mm.wish = me.policy.wish();
+        mm.fork()?
+    };
     hold::at("fork-copied");
     forked.zap(&me.caller());
     let parent = thread::current_arc();

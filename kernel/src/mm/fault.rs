@@ -126,7 +126,7 @@ fn serve(
 
 /// `forgotten`: Linux was asked to forget the page.
 fn plan(
-    p: &Space,
+    p: &Caller<'_>,
     addr: u64,
     wanted: Prot,
     forgotten: bool,
@@ -134,6 +134,7 @@ fn plan(
 ) -> Plan {
     let watch_seen = p.invalidations.load(Ordering::Acquire);
     let mut mm = p.mm.lock();
+    mm.wish = p.policy.wish();
     if forgotten {
         mm.given_again(addr & !(SMALL - 1));
     }

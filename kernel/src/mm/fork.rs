@@ -77,7 +77,7 @@ impl AddressSpace {
         };
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
-        child.policies = self.policies.clone();
+        (child.policies, child.wish) = (self.policies.clone(), self.wish);
         let mut vmas = LinkedList::new();
         for v in
             self.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTFORK) && !is_reservation(v))
@@ -109,6 +109,7 @@ impl AddressSpace {
         self.unforgotten = fork.zap;
         match result {
             Ok(()) => {
+                fork.child.wish = None;
                 fork.child.settle_account();
                 Ok(Forked { mm: fork.child, zap: fork.zap, given: self.given })
             }
@@ -165,7 +166,7 @@ impl Fork {
         if self.copies == 0 || !is_written_by_linux(leaf) {
             return false;
         }
-        let Some(frame) = self.child.alloc(0) else { return false };
+        let Some(frame) = self.child.alloc(leaf.addr) else { return false };
         memory::copy(frame, leaf.frame(), SMALL as usize);
         if self
             .child

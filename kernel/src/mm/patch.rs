@@ -61,7 +61,7 @@ impl AddressSpace {
             if leaf.size == LARGE {
                 return Err(errno::EFAULT);
             }
-            let new = self.alloc(0).ok_or(errno::ENOMEM)?;
+            let new = self.alloc(page).ok_or(errno::ENOMEM)?;
             memory::copy(new, frame, SMALL as usize);
             let keep = leaf.entry & !(pte::ADDRESS | pte::SEEN);
             if self.table.map_small(page, new | keep, &mut frames::UserTables).is_err() {

@@ -201,6 +201,8 @@ local_calls! {
     ClockNanosleep = "clock_nanosleep",
     ExitGroup = "exit_group",
     Mbind = "mbind",
+    MovePages = "move_pages",
+    SetHomeNode = "set_mempolicy_home_node",
     MigratePages = "migrate_pages",
     SetMempolicy = "set_mempolicy",
     GetMempolicy = "get_mempolicy",

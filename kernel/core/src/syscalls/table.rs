@@ -340,7 +340,7 @@ pub(super) static ROWS: &[Row] = rows! {
     276 tee/4 delegated(None) restart Sys;
     277 sync_file_range/4 delegated(None);
     278 vmsplice/4 delegated(None) restart Sys;
-    279 move_pages/6 refused(ENOSYS, "pages do not move between nodes (as without CONFIG_MIGRATION)");
+    279 move_pages/6 local(MovePages);
     280 utimensat/4 delegated(None);
     281 epoll_pwait/6 delegated(TempMask) restart Interrupted;
     282 signalfd/3 delegated(SigWait);
@@ -424,7 +424,7 @@ pub(super) static ROWS: &[Row] = rows! {
     447 memfd_secret/1 refused(ENOSYS, "its pages cannot be shared with the proxy (as with secretmem disabled)");
     448 process_mrelease/2 delegated(None);
     449 futex_waitv/5 local(FutexWaitv) restart Sys;
-    450 set_mempolicy_home_node/4 refused(ENOSYS, "pages do not move between nodes (as without CONFIG_MIGRATION)");
+    450 set_mempolicy_home_node/4 local(SetHomeNode);
     451 cachestat/4 delegated(None);
     452 fchmodat2/4 delegated(None);
     453 map_shadow_stack/3 refused(EOPNOTSUPP, "no shadow stacks (as on a CPU without them)");
