@@ -1,5 +1,6 @@
 //! A new thread or process: what it gets of its creator, and where it begins.
 
+use crate::base::heap;
 use crate::gate::{observe, ptrace};
 use crate::link::delegate;
 use crate::parts::seccomp;
@@ -11,10 +12,11 @@ use crate::sched::{cpus, hold, user_mode};
 use crate::signal::dispositions;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-use hanare_abi::slot::OP_NOP;
+use hanare_abi::control::Control;
 use hanare_core::ptrace::event;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
+use linux_raw_sys::general::__NR_prctl;
 
 /// Clone flags (clone(2)).
 #[allow(missing_docs)]
@@ -113,7 +115,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
     thread.rseq.set(b.rseq);
-    *thread.policy.lock() = b.policy;
+    thread.policy.set(b.policy);
     thread.forbid_tsc(b.no_tsc);
     if b.clear_handlers {
         dispositions::clear_handlers();
@@ -123,7 +125,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     }
     let keeps_back = thread.signals.lock().keeps_back();
     if keeps_back {
-        let _ = delegate::call(OP_NOP, [0; 6]);
+        let _ = delegate::ask(Control::TakeMask);
     }
     let mut regs = b.regs;
     regs.orig_rax = hanare_hal::traps::NO_CALL;
@@ -145,10 +147,9 @@ pub fn clear_tid(thread: &Thread) {
 
 /// PR_SET_NAME of a worker that served another thread before.
 fn name_worker(thread: &Thread, name: &[u8; 16]) {
-    const PRCTL: u32 = 157;
     const SET_NAME: u64 = 15;
     if let Ok(at) = thread.process.write_scratch(thread.slot_index, name) {
-        let _ = delegate::linux(PRCTL, [SET_NAME, at, 0, 0, 0, 0]);
+        let _ = delegate::linux(__NR_prctl, [SET_NAME, at, 0, 0, 0, 0]);
     }
 }
 
@@ -180,19 +181,19 @@ pub struct Inherited {
 
 impl Inherited {
     /// From the running thread. `shares`: the child has its memory, not a copy.
-    pub fn of_current(r: &Request, regs: &Regs, shares: bool) -> Inherited {
+    pub fn of_current(r: &Request, regs: &Regs, shares: bool) -> hanare_core::Result<Inherited> {
         let me = thread::current();
         let p = &me.process;
         let mut identity = *p.identity.lock();
         identity.time.children |= r.flags & flag::NEWTIME != 0;
         let signals = p.signals.lock().inherit(); // not locked together with the thread's
-        Inherited {
+        Ok(Inherited {
             observed: if shares {
-                observe::Inherited::of_sharer(p)
+                observe::Inherited::of_sharer(p)?
             } else {
-                observe::Inherited::of(p)
+                observe::Inherited::of(p)?
             },
-            exe: p.exe.lock().clone(),
+            exe: heap::copied(&p.exe.lock())?,
             affinity: *me.affinity.lock(),
             name: *me.name.lock(),
             seccomp: me.seccomp.inherited(),
@@ -209,7 +210,7 @@ impl Inherited {
                 rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0),
                 ..birth(r, regs)
             },
-        }
+        })
     }
 
     /// To the child and its first thread, which has not run.

@@ -5,6 +5,7 @@
 //! it as it was.
 
 use crate::base::heap;
+use crate::base::lists;
 use crate::gate::{fatal, observe, ptrace};
 use crate::life::begin;
 use crate::life::exit;
@@ -28,20 +29,16 @@ use crate::signal::dispositions;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-use hanare_abi::layout::START_BASE;
-use hanare_abi::slot::{
-    OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_INTERPRETER, START_FAILED_MEMORY,
+use hanare_abi::control::{
+    Control, START_FAILED_FILE, START_FAILED_INTERPRETER, START_FAILED_MEMORY,
 };
+use hanare_abi::layout::START_BASE;
 use hanare_core::elf::interpreter_path;
 use hanare_core::errno::{self, Result};
+use hanare_core::link::{ENDING, Last};
 use hanare_core::stack::check_limits;
 use hanare_hal::traps::Regs;
-
-/// Call numbers.
-mod linux {
-    pub const EXECVE: u64 = 59;
-    pub const EXECVEAT: u64 = 322;
-}
+use linux_raw_sys::general::{__NR_execve, __NR_execveat};
 
 /// `REQUEST_SPACE_START`: a first thread that begins with exec.
 pub fn start(p: &Arc<Process>) -> Result<()> {
@@ -53,12 +50,17 @@ extern "C" fn first_step(argument: usize) -> ! {
     let thread = Thread::from_argument(argument);
     let mut regs = Regs::default();
     observe::debug::loads(thread, true);
-    match start_block_strings(&thread.process)
-        .map_err(|e| Failed(e, START_FAILED_FILE))
-        .and_then(|(path, argv, envp)| run(&Target::path(path), argv, &envp, &mut regs))
-    {
+    match start_block_strings(&thread.process).map_err(|e| Failed(e, START_FAILED_FILE)).and_then(
+        |(path, argv, envp)| {
+            let target = Target::path(path).map_err(|e| Failed(e, START_FAILED_MEMORY))?;
+            run(&target, argv, &envp, &mut regs)
+        },
+    ) {
         Ok(()) => observe::debug::loads(thread, false),
-        Err(Failed(e, kind)) => exit::by_last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0]),
+        Err(Failed(e, cause)) => exit::by_last_call(Last::Request(Control::StartFailed {
+            errno: e.0.unsigned_abs(),
+            cause,
+        })),
     }
     user_mode::enter(&mut regs)
 }
@@ -75,7 +77,7 @@ fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
     let mut take = |n: u32| -> Result<Strings> {
         let mut all = heap::with_room(n as usize)?;
         for _ in 0..n {
-            all.push(next()?);
+            lists::push_within(&mut all, next()?);
         }
         Ok(all)
     };
@@ -110,12 +112,12 @@ fn end_others(p: &Process, me: &Thread) -> Result<()> {
         hold::at("exec-dooms");
         p.kick_all();
         for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
-            let _ = delegate::call(OP_INTERRUPT, [u64::from(other.slot.tid()), 0, 0, 0, 0, 0]);
+            let _ = delegate::ask(Control::Interrupt { tid: other.slot.tid() });
         }
         cpus::wait(&Alone(p, me), 0);
     }
     if me.must_end() {
-        return Err(errno::EINTR);
+        return Err(ENDING);
     }
     p.replaced();
     Ok(())
@@ -192,9 +194,9 @@ fn run(
 
 /// Where the arguments of the execve or execveat lie that is under way; 0: it is neither.
 fn arguments_of(regs: &Regs) -> u64 {
-    match regs.orig_rax {
-        linux::EXECVE => regs.rsi,
-        linux::EXECVEAT => regs.rdx,
+    match regs.orig_rax as u32 {
+        __NR_execve => regs.rsi,
+        __NR_execveat => regs.rdx,
         _ => 0,
     }
 }

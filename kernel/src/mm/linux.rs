@@ -9,11 +9,13 @@ use super::populate::Gained;
 use super::space::Space;
 use super::{AddressSpace, FileRef};
 use crate::base::frames;
+use crate::base::{heap, lists};
 use crate::link::services::{By, Entry};
 use core::sync::atomic::Ordering;
 use hanare_abi::request::{FAULT_WRITE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
 use hanare_abi::service::SERVICE_FILL;
 use hanare_core::errno;
+use hanare_core::mempolicy::Policy;
 use hanare_core::vma::{Backing, Prot, Vma};
 use hanare_hal::cpu;
 use hanare_hal::paging::{SMALL, pte};
@@ -27,16 +29,18 @@ pub enum Lack {
     Entry,
 }
 
-/// `REQUEST_FAULT`: the status to answer with.
+/// `REQUEST_FAULT`: the status to answer with. `wish`: the NUMA policy of the thread for which the
+/// proxy faults.
 pub fn fault(
     p: &Space,
     growth: impl FnOnce() -> Growth,
+    wish: Option<Policy>,
     r: &RequestRef<'_>,
     call: &RequestCall,
 ) -> Result<i32, Lack> {
     let addr = call.args[0] & !(SMALL - 1);
     let write = call.args[1] & FAULT_WRITE != 0;
-    let most = (call.args[2] as usize).clamp(1, PAGES_MAX);
+    let most = (call.args[2] as u32 as usize).clamp(1, PAGES_MAX);
     if Space::is_control(addr) {
         return match p.control_page(addr) {
             Ok(frame) => Ok(answer(r, addr, &[frame | PAGE_WRITABLE])),
@@ -51,6 +55,7 @@ pub fn fault(
         return Ok(-errno::EFAULT.0);
     }
     let mut mm = p.mm.lock();
+    mm.wish = wish;
     let Some(vma) = mm.find_or_grow(addr, growth) else { return Ok(-errno::EFAULT.0) };
     let allowed = if write { vma.prot.contains(Prot::WRITE) } else { !vma.prot.is_empty() };
     if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
@@ -118,13 +123,14 @@ fn serve_first(
         r.set_arg(3, u64::from(f.entry.index()));
         return Ok(STATUS_SERVE_FIRST);
     }
+    heap::more_room(&mut fills, 1).map_err(|_| Lack::Memory)?;
     let Some(fill) = mm.plan_fill(vma, addr) else { return Err(Lack::Memory) };
     let Some(entry) = Entry::of(p.owner(), By::Fault, SERVICE_FILL, &fill.args(), &fill.extents())
     else {
         return Err(Lack::Entry);
     };
     r.set_arg(3, u64::from(entry.index()));
-    fills.push(PendingFill { entry, fill, since: cpu::rdtsc() });
+    lists::push_within(&mut fills, PendingFill { entry, fill, since: cpu::rdtsc() });
     Ok(STATUS_SERVE_FIRST)
 }
 
@@ -136,7 +142,7 @@ pub fn finish_fills(p: &Space, run: Option<u32>, addr: u64) -> bool {
         let Some(answer) = f.entry.answer() else { continue }; // withdrawn
         let ours = run == Some(f.entry.index()) && f.fill.addresses().contains(&addr);
         let at = if ours { addr } else { f.fill.addresses().start };
-        ok &= finish(p, f.fill, answer.map(|a| a.status), at).is_ok() || !ours;
+        ok &= finish(p, f.fill, answer.ok().map(|a| a.status), at).is_ok() || !ours;
     }
     ok
 }
@@ -211,8 +217,7 @@ pub fn invalidate(p: &Space, start: u64, end: u64) {
         removed += 1;
         0
     });
-    mm.resident -= removed.min(mm.resident);
-    mm.foreign -= removed.min(mm.foreign);
+    mm.remove_resident(removed, removed);
     if removed > 0 {
         mm.flush(start, end);
     }

@@ -13,14 +13,14 @@ use super::{FileRef, pte_bits};
 use crate::base::frames;
 use crate::link::{delegate, services};
 use core::sync::atomic::Ordering;
+use hanare_abi::control::Control;
 use hanare_abi::service::{EXTENT_PAGES_MASK, SERVICE_RESOLVE, SERVICE_UNWATCH, SERVICE_WATCH};
-use hanare_abi::slot::OP_REMAP;
 use hanare_core::errno::{self, Result};
+use hanare_core::link::Failure;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::{SMALL, pte};
+use linux_raw_sys::general::{__NR_mmap, __NR_munmap};
 
-const SYS_MMAP: u32 = 9;
-const SYS_MUNMAP: u32 = 11;
 const MAP_FIXED: u64 = 0x10;
 const MAP_LOCKED: u64 = 0x2000;
 const MAP_POPULATE: u64 = 0x8000;
@@ -41,7 +41,7 @@ pub fn map(
     // What is locked is for the LWK to say: Linux would not know of munlock.
     let linux_flags = flags & !(MAP_FIXED_NOREPLACE | MAP_LOCKED) | MAP_FIXED;
     let mapped =
-        delegate::linux(SYS_MMAP, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
+        delegate::linux(__NR_mmap, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
     let mut addr = addr;
     if let Err(e) = mapped {
         remap(p, addr, addr + len); // Linux unmaps what is there before it asks the file
@@ -83,13 +83,13 @@ fn map_in_hole(
     let at = choose_free(p, 0, len, MAP_32BIT)?;
     let end = at + len;
     let asked = flags & !MAP_FIXED | MAP_32BIT;
-    let mapped = delegate::linux(SYS_MUNMAP, [at, len, 0, 0, 0, 0]).and_then(|_| {
-        delegate::linux(SYS_MMAP, [0, len, u64::from(prot.bits()), asked, fd, offset])
+    let mapped = delegate::linux(__NR_munmap, [at, len, 0, 0, 0, 0]).and_then(|_| {
+        delegate::linux(__NR_mmap, [0, len, u64::from(prot.bits()), asked, fd, offset])
     });
     let failed = match mapped {
         Ok(got) if got == at => return Ok(at),
         Ok(got) => {
-            let _ = delegate::linux(SYS_MUNMAP, [got, len, 0, 0, 0, 0]);
+            let _ = delegate::linux(__NR_munmap, [got, len, 0, 0, 0, 0]);
             errno::EINVAL
         }
         Err(e) => e,
@@ -103,8 +103,8 @@ fn map_in_hole(
 /// leave what is at the place it was meant for.
 pub fn try_elsewhere(len: u64, prot: Prot, flags: u64, fd: u64, offset: u64) -> Result<()> {
     let flags = flags & !(MAP_FIXED | MAP_LOCKED | MAP_POPULATE);
-    match delegate::linux(SYS_MMAP, [0, len, u64::from(prot.bits()), flags, fd, offset]) {
-        Ok(at) => delegate::linux(SYS_MUNMAP, [at, len, 0, 0, 0, 0]).map(|_| ()),
+    match delegate::linux(__NR_mmap, [0, len, u64::from(prot.bits()), flags, fd, offset]) {
+        Ok(at) => delegate::linux(__NR_munmap, [at, len, 0, 0, 0, 0]).map(|_| ()),
         Err(errno::ENOMEM) => Ok(()), // the proxy has little room of its own
         Err(e) => Err(e),
     }
@@ -119,7 +119,7 @@ pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>) -> Result<()> {
         Err(e) => {
             remap(p, start, end);
             unreserve(p, start, end);
-            return Err(e);
+            return Err(e.into());
         }
     };
     if let Backing::SharedLinux { watch, .. } = &mut vma.backing {
@@ -155,7 +155,7 @@ pub fn unwatch(p: &Caller<'_>, watch: u32) {
 /// Has the device mapped again over a range.
 pub fn remap(p: &Caller<'_>, start: u64, end: u64) {
     if !p.is_killed() {
-        let _ = delegate::call(OP_REMAP, [start, end, 0, 0, 0, 0]);
+        let _ = delegate::ask(Control::Remap { start, end });
     }
 }
 
@@ -179,12 +179,14 @@ pub fn resolve(
         if may_come_again { services::by_worker_unless_signalled } else { services::by_worker };
     let answer = match ask(SERVICE_RESOLVE, &[page, pages, u64::from(write)], &[]) {
         Ok(a) => a,
-        Err(errno::EAGAIN) => return Ok(()),
-        // No entry was free for a thread that has to end: it would ask for ever.
-        Err(errno::EINTR) if p.must_end() => return Err(Signal::Bus),
-        Err(errno::EINTR) => return Ok(()),
-        Err(errno::ENOMEM) => return Err(Signal::NoMemory),
-        Err(_) => return Err(Signal::Bus),
+        // Linux has changed something, or a signal came first: the thread faults again.
+        Err(Failure::Refused(errno::EAGAIN) | Failure::NotStarted) => return Ok(()),
+        Err(Failure::Refused(errno::EINTR)) if !p.must_end() => return Ok(()),
+        Err(Failure::Refused(errno::ENOMEM)) => return Err(Signal::NoMemory),
+        // One that has to end would ask for ever.
+        Err(Failure::Refused(_) | Failure::ThreadEnding | Failure::PeerGone) => {
+            return Err(Signal::Bus);
+        }
     };
     let mut mm = p.mm.lock();
     if p.invalidations.load(Ordering::Acquire) != seen {
@@ -211,8 +213,7 @@ pub fn resolve(
                     .map_small(at, entry, &mut frames::UserTables)
                     .map_err(|_| Signal::NoMemory)?;
                 if known.is_none() {
-                    mm.add_resident(1);
-                    mm.foreign += 1;
+                    mm.add_foreign(1);
                 }
                 hanare_hal::cpu::flush_page(at);
             }

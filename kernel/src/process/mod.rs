@@ -23,6 +23,7 @@ pub use identity::{INIT, Identity, Ids, NOT_MAPPED};
 
 use crate::base::accounts::{Charge, Place};
 use crate::base::counts::{Counted, Kind};
+use crate::base::lists;
 use crate::base::{heap, time};
 use crate::parts::cputimers::CpuTimers;
 use crate::parts::usage::{Accounts, Children};
@@ -34,7 +35,9 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use hanare_abi::control::Control;
 use hanare_core::errno::{self, Result};
+use hanare_core::link::{ENDING, Last};
 use hanare_core::signal::{Actions, Mirrored};
 use spin::{Mutex, Once};
 use thread::Thread;
@@ -142,7 +145,7 @@ impl Process {
         let usage = Mutex::new(
             parent.upgrade().map_or_else(Accounts::default, |p| p.usage.lock().of_child()),
         );
-        let process = Arc::new(Process {
+        let process = lists::arc_within(Process {
             memory,
             first_slot,
             parent,
@@ -163,9 +166,9 @@ impl Process {
             paused: AtomicBool::new(false),
             traces: AtomicBool::new(false),
             first_traced: AtomicBool::new(false),
-            threads: Mutex::new(Vec::new()),
+            threads: Mutex::new(heap::with_room(1)?),
             leaving: AtomicU32::new(0),
-            slots: Mutex::new(Slots::first(first_slot)),
+            slots: Mutex::new(Slots::first(first_slot)?),
             replacing: AtomicBool::new(false),
             dumping: AtomicBool::new(false),
             posed: AtomicU32::new(0),
@@ -204,7 +207,7 @@ impl Process {
 
     /// Begins with the thread `first`, once its proxy is there.
     pub fn begin_with(&self, first: &Arc<Thread>) {
-        self.threads.lock().push(first.clone());
+        lists::push_within(&mut self.threads.lock(), first.clone());
         self.beginning.store(true, Ordering::Release);
     }
 
@@ -268,15 +271,15 @@ impl Process {
         self.successor.lock().is_some()
     }
 
-    /// Enters a thread made by `creator`, unless that has to end (`EINTR`).
+    /// Enters a thread made by `creator`, unless that has to end ([`ENDING`]).
     pub fn add_thread(&self, thread: &Arc<Thread>, creator: &Thread) -> Result<()> {
         let mut threads = self.threads.lock();
         if creator.must_end() {
-            return Err(errno::EINTR);
+            return Err(ENDING);
         }
         heap::more_room(&mut threads, 1).map_err(|_| errno::EAGAIN)?;
         thread.seccomp.inherit(creator.seccomp.inherited());
-        threads.push(thread.clone());
+        lists::push_within(&mut threads, thread.clone());
         Ok(())
     }
 
@@ -348,9 +351,10 @@ impl Process {
         self.successor.lock().as_ref().and_then(Weak::upgrade)
     }
 
-    /// Enters a thread: the first, or one that takes the place of another, which ends next.
+    /// Enters a thread: the first, or one that takes the place of another, which ends next. There is
+    /// room: where the first thread has ended, there were two.
     pub fn succeed(&self, new: &Arc<Thread>) {
-        self.threads.lock().push(new.clone());
+        lists::push_within(&mut self.threads.lock(), new.clone());
     }
 
     /// The threads that live, the newest one first, without one that begins meanwhile. Nothing is
@@ -485,8 +489,8 @@ impl Process {
 pub struct Ends {
     /// Ends the running thread: its process is gone, or only the thread ends.
     pub thread: fn(&Arc<Process>, &Thread) -> !,
-    /// The running thread's process ends by a delegated call that never returns.
-    pub by_last_call: fn(u32, [u64; 6]),
+    /// The running thread's process ends by what is never answered.
+    pub by_last_call: fn(Last),
     /// The process is gone, once, unless it goes on as another one.
     pub process: fn(&Process),
     /// The space with this id is gone.
@@ -509,9 +513,9 @@ pub fn end_thread(p: &Arc<Process>, thread: &Thread) -> ! {
     (ends().thread)(p, thread)
 }
 
-/// The running thread's process ends by the last call `nr`.
-pub fn end_by_last_call(nr: u32, args: [u64; 6]) {
-    (ends().by_last_call)(nr, args);
+/// The running thread's process ends by a request that is never answered.
+pub fn end_by_request(request: Control) {
+    (ends().by_last_call)(Last::Request(request));
 }
 
 /// A process is gone: whoever looks at it is told.

@@ -5,9 +5,11 @@
 use crate::base::accounts::Charge;
 use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
+use crate::base::lists;
 use crate::base::stacks::{self, Stack};
 use crate::link::caller::Port;
 use crate::mm::Caller;
+use crate::mm::policy::ThreadPolicy;
 use crate::parts::{debugregs, observed, rseq, seccomp, signals, tracee};
 use crate::process::{Ids, Process, usertsc};
 use crate::sched::cpus;
@@ -51,7 +53,7 @@ pub struct Thread {
     /// It may not read the time stamp counter (`PR_SET_TSC`).
     pub no_tsc: AtomicBool,
     /// NUMA policy (`set_mempolicy`).
-    pub policy: Mutex<Policy>,
+    pub policy: ThreadPolicy,
     /// Where a new thread starts: registers, FPU state, FS and GS base.
     pub birth: Mutex<Option<Birth>>,
     /// See rseq(2).
@@ -130,7 +132,7 @@ impl Birth {
             clear_tid: 0,
             rseq: None,
             clear_handlers: false,
-            policy: *me.policy.lock(),
+            policy: me.policy.get(),
             no_tsc: me.no_tsc.load(Ordering::Relaxed),
             is_program,
             name: None,
@@ -159,7 +161,7 @@ impl Thread {
         let bell = process.bell(slot_index)?;
         let stack = Stack::new()?;
         let (sigmask, account) = (process.start_mask(), process.account.clone());
-        Some(Arc::new_cyclic(|weak: &Weak<Thread>| Thread {
+        Some(lists::cyclic_within(|weak: &Weak<Thread>| Thread {
             // The queue holds the thread while it starts, so the pointer stays good.
             port: Port::new(
                 Task::new(weak.clone(), account, bell, stack, start, weak.as_ptr() as usize),
@@ -177,7 +179,7 @@ impl Thread {
             ids: Mutex::new(Ids::default()),
             name: Mutex::new(None),
             no_tsc: AtomicBool::new(false),
-            policy: Mutex::new(Policy::default()),
+            policy: ThreadPolicy::default(),
             birth: Mutex::new(None),
             rseq: rseq::OfThread::default(),
             robust_list: AtomicU64::new(0),
@@ -222,6 +224,7 @@ impl Thread {
         Caller {
             memory: &self.process,
             slot: self.slot_index,
+            policy: &self.policy,
             killed: &self.process.killed,
             dying: &self.dying,
         }
@@ -237,7 +240,7 @@ impl Thread {
         *self.signals.lock() = old.signals.lock().hand_over();
         *self.affinity.lock() = *old.affinity.lock();
         *self.name.lock() = *old.name.lock();
-        *self.policy.lock() = *old.policy.lock();
+        self.policy.set(old.policy.get());
         self.no_tsc.store(old.no_tsc.load(Ordering::Relaxed), Ordering::Relaxed);
         self.seccomp.inherit(old.seccomp.inherited());
     }

@@ -1,7 +1,7 @@
 //! The workers behind the slots of a process.
 //!
 //! The worker of a thread that ended ends too, so that its thread id is gone, and leaves a
-//! new one behind (`OP_THREAD_RENEW`), or two where none waits yet, for the next threads:
+//! new one behind (`Control::ThreadRenew`), or two where none waits yet, for the next threads:
 //! making one waits for Linux only where none is there yet. What Linux keeps for each thread (credentials,
 //! capabilities, namespaces, priorities …) a new thread has from its creator; so a
 //! worker is taken over only by a thread whose creator has the same *attributes*: a
@@ -15,7 +15,7 @@
 //! thread has (`shed`): when a thread changes its own, or ends, such workers are sent away and
 //! waited for, and the first worker, whose id is the process', becomes like one that lives.
 
-use crate::link::{bells, delegate};
+use crate::link::{bells, delegate, direct};
 use crate::process::Process;
 use crate::process::slots::{Spare, Taken};
 use crate::process::spaces;
@@ -26,17 +26,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
-use hanare_abi::slot::{OP_NOP, OP_SUCCEED, OP_THREAD, OP_THREAD_EXIT, OP_THREAD_RENEW};
-use hanare_core::errno::{self, Result};
+use hanare_abi::control::Control;
+use hanare_core::errno::{self, Errno, Result};
 use hanare_hal::cpu;
-use hanare_ikc::SlotRef;
+use hanare_ikc::{Answer, SlotRef};
+use linux_raw_sys::general::{__NR_sched_yield, __NR_tgkill};
 
 static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
 
 /// Workers that wait for threads, at most; those of further threads leave none behind.
 const SPARES_MAX: usize = 16;
-const TGKILL: u32 = 234;
-const SCHED_YIELD: u32 = 24;
 
 /// The running thread changed something that Linux keeps for each thread.
 pub fn attributes_changed(thread: &Thread) {
@@ -64,17 +63,18 @@ fn has(threads: &[Arc<Thread>], attributes: u64) -> bool {
 
 /// Sends away workers without a thread whose attributes no living thread has, and waits for
 /// their end; the first worker takes over those of a thread that lives.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a thread that gives rights up is not refused: short lists, if need be of the reserve"
+)]
 fn shed(p: &Process, me: &Thread) {
     let alive: Vec<_> = p.threads().filter(|t| !t.left.load(Ordering::Acquire)).collect();
     let unheld = |attributes: u64| !has(&alive, attributes);
     let (spares, leader) = {
         let mut s = p.slots.lock();
-        let (kept, spares) =
-            core::mem::take(&mut s.spare).into_iter().partition(|s| !unheld(s.attributes));
-        s.spare = kept;
+        let spares: Vec<Spare> = s.spare.extract_if(.., |s| unheld(s.attributes)).collect();
         (spares, s.leader.take_if(|attributes| unheld(*attributes)))
     };
-    let spares: Vec<Spare> = spares;
     let leaving = spares.into_iter().map(|s| send_away(p, s)).collect();
     // The thread that ends is the first one: its worker is not free yet, and does it itself.
     let is_leader = me.slot_index == p.first_slot
@@ -83,7 +83,7 @@ fn shed(p: &Process, me: &Thread) {
     if is_leader {
         let like = alive
             .iter()
-            .find(|t| delegate::linux(OP_SUCCEED, [t.slot.tid().into(), 0, 0, 0, 0, 0]).is_ok());
+            .find(|t| delegate::ask(Control::Succeed { tid: t.slot.tid() }).result().is_ok());
         if let Some(like) = like {
             me.attributes.store(like.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -98,21 +98,18 @@ fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
     let Some(slot) = p.slot(p.first_slot) else { return };
     settle(me, p.first_slot, slot);
     for like in alive {
-        if slot.lwk_post(OP_SUCCEED, [like.slot.tid().into(), 0, 0, 0, 0, 0]) {
-            delegate::ring_worker(p.space, p.first_slot);
-        }
-        if settle(me, p.first_slot, slot) == Some(0) {
+        let succeed = Control::Succeed { tid: like.slot.tid() };
+        direct::ask_worker(p.space, p.first_slot, slot, succeed);
+        if settle(me, p.first_slot, slot) == Some(Answer::Done(0)) {
             p.slots.lock().leader = Some(like.attributes.load(Ordering::Relaxed));
             return;
         }
     }
-    if slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
-        delegate::ring_worker(p.space, p.first_slot);
-    }
+    direct::ask_worker(p.space, p.first_slot, slot, Control::ThreadExit);
     p.slots.lock().leader_gone = true;
     // Not by its id: of a zombie Linux says that it is there.
     while slot.tid() != 0 && !me.must_end() {
-        let _ = delegate::linux(SCHED_YIELD, [0; 6]);
+        let _ = delegate::linux(__NR_sched_yield, [0; 6]);
         cpus::yield_now();
     }
 }
@@ -133,7 +130,7 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
         let Some(s) = spare else { break };
         settle(me, s.index, s.slot);
         if s.slot.tid() == 0 && !p.is_killed() {
-            p.slots.lock().dropped.push(s.index); // Linux had no thread to give
+            p.slots.lock().add_dropped(s.index); // Linux had no thread to give
             continue;
         }
         let wanted = *me.name.lock();
@@ -152,7 +149,7 @@ fn is_leaving(p: &Process, tid: u32) -> bool {
         return false;
     }
     let pid = u64::from(p.identity.lock().pid);
-    let is_there = delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH);
+    let is_there = delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH);
     if !is_there {
         p.slots.lock().gone.retain(|&t| t != tid);
     }
@@ -162,11 +159,11 @@ fn is_leaving(p: &Process, tid: u32) -> bool {
 fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
     let slot = p.slot(index).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();
-    slot.set_poll_us(delegate::worker_poll_us());
-    match delegate::linux(OP_THREAD, [u64::from(index), own, 0, 0, 0, 0]) {
+    slot.set_poll_us(direct::worker_poll_us());
+    match delegate::result_of(Control::Thread { slot: index, own }) {
         Ok(_) => Ok(Taken { index, slot, name: None }),
         Err(e) => {
-            p.slots.lock().dropped.push(index);
+            p.slots.lock().add_dropped(index);
             Err(e)
         }
     }
@@ -183,16 +180,20 @@ fn retire(p: &Process) -> Option<u32> {
 fn send_away(p: &Process, s: Spare) -> u32 {
     settle(thread::current(), s.index, s.slot);
     let tid = s.slot.tid();
-    if tid != 0 && s.slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
-        delegate::ring_worker(p.space, s.index);
+    if tid != 0 {
+        direct::ask_worker(p.space, s.index, s.slot, Control::ThreadExit);
     }
-    p.slots.lock().ending.push((s.index, s.slot));
+    p.slots.lock().add_ending(s.index, s.slot);
     tid
 }
 
 /// To Linux, workers without a thread are threads of the process all the same: where
 /// their number matters they are sent away, and they and those of threads that ended a
 /// short while ago are waited for. Whether there were any.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no more than SPARES_MAX and GONE_MAX ids, if need be of the reserve"
+)]
 pub fn dismiss(p: &Process) -> bool {
     const PATIENCE_NS: u64 = 1_000_000_000;
     let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(p)).collect();
@@ -202,17 +203,28 @@ pub fn dismiss(p: &Process) -> bool {
     any
 }
 
+/// Has the proxy make another process, whose id on Linux this gives. There may be no more processes
+/// and threads (RLIMIT_NPROC, a cgroup's limit): then workers without a thread go first.
+pub fn make_process(p: &Process, request: Control) -> Result<u64> {
+    loop {
+        let outcome = delegate::ask(request);
+        if !(outcome.is_refused(errno::EAGAIN) && dismiss(p)) {
+            return outcome.result().map_err(Errno::from);
+        }
+    }
+}
+
 /// Waits until Linux has no task of the process with these ids, at most until a deadline.
 fn await_end(p: &Process, me: &Thread, mut leaving: Vec<u32>, deadline: Option<u64>) {
     let pid = u64::from(p.identity.lock().pid);
     // An id may have been given to a thread that lives.
     leaving.retain(|&tid| tid != 0 && p.threads().all(|t| t.slot.tid() != tid));
     for tid in leaving {
-        while delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]).is_ok()
+        while delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]).is_ok()
             && deadline.is_none_or(|d| cpu::rdtsc() < d)
             && !me.must_end()
         {
-            let _ = delegate::linux(SCHED_YIELD, [0; 6]); // the one that ends may need our worker's CPU
+            let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
             cpus::yield_now();
         }
     }
@@ -241,26 +253,28 @@ pub fn give(p: &Process, thread: &Thread) {
         let useful = is_useful();
         if index == p.first_slot && !dying && !useful {
             s.leader_gone = true;
-            slot.lwk_post(OP_THREAD_EXIT, [0; 6])
+            slot.lwk_ask(Control::ThreadExit)
         } else if index == p.first_slot {
             s.leader = Some(attributes);
-            slot.lwk_post(OP_NOP, [0; 6])
+            slot.lwk_ask(Control::TakeMask)
         } else {
             s.forget(slot.tid());
             if dying || !useful || s.spare.len() >= SPARES_MAX {
-                s.ending.push((index, slot));
-                s.dropped.extend(second.map(|(index, _)| index));
-                slot.lwk_post(OP_THREAD_EXIT, [0; 6])
+                s.add_ending(index, slot);
+                second.into_iter().for_each(|(index, _)| s.add_dropped(index));
+                slot.lwk_ask(Control::ThreadExit)
             } else {
-                s.spare.push(Spare { index, slot, attributes, name });
-                let other = second.map_or(0, |(index, _)| u64::from(index));
-                s.spare.extend(second.map(|(index, slot)| Spare { index, slot, attributes, name }));
-                slot.lwk_post(OP_THREAD_RENEW, [other, 0, 0, 0, 0, 0])
+                s.add_spare(Spare { index, slot, attributes, name });
+                let other = second.map_or(0, |(index, _)| index);
+                second.into_iter().for_each(|(index, slot)| {
+                    s.add_spare(Spare { index, slot, attributes, name });
+                });
+                slot.lwk_ask(Control::ThreadRenew { other })
             }
         }
     };
     if asleep {
-        delegate::ring_worker(p.space, index);
+        direct::ring_worker(p.space, index);
     }
 }
 
@@ -273,21 +287,21 @@ fn second_spare(p: &Process, index: u32) -> Option<(u32, SlotRef<'static>)> {
         if index != p.first_slot && s.spare.is_empty() { s.take_empty(p) } else { None }
     }?;
     let Some(slot) = p.slot(empty) else {
-        p.slots.lock().dropped.push(empty);
+        p.slots.lock().add_dropped(empty);
         return None;
     };
     slot.lwk_reset();
-    slot.set_poll_us(delegate::worker_poll_us());
+    slot.set_poll_us(direct::worker_poll_us());
     slot.set_sigmask(u64::MAX);
     slot.set_robust_list(0);
-    let _ = slot.lwk_post(OP_NOP, [0; 6]);
+    let _ = slot.lwk_ask(Control::TakeMask);
     Some((empty, slot))
 }
 
 /// A worker that got no thread after all.
 pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
     let attributes = creator.attributes.load(Ordering::Relaxed);
-    p.slots.lock().spare.push(Spare {
+    p.slots.lock().add_spare(Spare {
         index: taken.index,
         slot: taken.slot,
         attributes,
@@ -312,10 +326,8 @@ pub fn take_first(p: &Process, slot: SlotRef<'static>) -> bool {
         cpus::yield_now(); // its thread is about to give it away
     };
     settle(me, p.first_slot, slot);
-    if slot.lwk_post(OP_SUCCEED, [me.slot.tid().into(), 0, 0, 0, 0, 0]) {
-        delegate::ring_worker(p.space, p.first_slot);
-    }
-    if settle(me, p.first_slot, slot) == Some(0) && !p.is_killed() {
+    direct::ask_worker(p.space, p.first_slot, slot, Control::Succeed { tid: me.slot.tid() });
+    if settle(me, p.first_slot, slot) == Some(Answer::Done(0)) && !p.is_killed() {
         return true;
     }
     p.slots.lock().leader = Some(attributes);
@@ -323,8 +335,8 @@ pub fn take_first(p: &Process, slot: SlotRef<'static>) -> bool {
 }
 
 /// Waits for the answer to the call that [`give`] left behind, if there is one.
-fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<i64> {
-    struct Settled<'a>(&'a Thread, SlotRef<'static>, Cell<Option<i64>>, u32);
+fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<Answer> {
+    struct Settled<'a>(&'a Thread, SlotRef<'static>, Cell<Option<Answer>>, u32);
     impl cpus::Wait for Settled<'_> {
         fn ready(&self) -> bool {
             if self.2.get().is_none() {

@@ -4,10 +4,11 @@ use crate::base::heap;
 use crate::link::delegate;
 use crate::process::thread;
 use crate::process::thread::Thread;
-use hanare_abi::slot::OP_REQUEUE_SIGNAL;
+use hanare_abi::control::Control;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, SigInfo, SigSet};
 use hanare_hal::usercopy;
+use linux_raw_sys::general::__NR_rt_sigpending;
 use zerocopy::IntoBytes;
 
 /// What a worker never blocks, since it is how the module tells of the LWK's death: waits here
@@ -34,10 +35,8 @@ pub fn give_back_blocked(thread: &Thread) {
         };
         let Some((queued, to_process)) = taken else { return };
         let sent = p.write_scratch(thread.slot_index, queued.info.as_bytes()).and_then(|_| {
-            delegate::linux(
-                OP_REQUEUE_SIGNAL,
-                [u64::from(queued.signal), to_process.into(), 0, 0, 0, 0],
-            )
+            let signal = queued.signal;
+            delegate::result_of(Control::RequeueSignal { signal, for_process: to_process })
         });
         if sent.is_err() {
             if !to_process {
@@ -60,7 +59,7 @@ pub fn give_back_blocked(thread: &Thread) {
 /// Has Linux send the process a signal of the LWK's.
 pub fn send(thread: &Thread, signal: u32, info: SigInfo) -> Result<u64> {
     thread.process.write_scratch(thread.slot_index, info.as_bytes())?;
-    delegate::linux(OP_REQUEUE_SIGNAL, [u64::from(signal), 1, 0, 0, 0, 0])
+    delegate::result_of(Control::RequeueSignal { signal, for_process: true })
 }
 
 /// rt_sigtimedwait where one of its signals waits here. `None`: Linux answers.
@@ -95,7 +94,7 @@ pub fn pending(set: u64, size: u64) -> Result<u64> {
     }
     let thread = thread::current();
     let address = thread.process.write_scratch(thread.slot_index, &[0; 8])?;
-    delegate::linux(127, [address, 8, 0, 0, 0, 0])?;
+    delegate::linux(__NR_rt_sigpending, [address, 8, 0, 0, 0, 0])?;
     let mut bytes = [0; 8];
     thread.process.read_control(address, &mut bytes);
     let s = thread.signals.lock();
