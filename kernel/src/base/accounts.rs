@@ -26,12 +26,13 @@ use hanare_core::errno::{self, Result};
 use hanare_core::groups::{self, NOBODY, Tag};
 use hanare_core::userlimits::UserLimits;
 use hanare_hal::shared;
-use spin::{Mutex, Once};
+use crate::base::lock::{Mutex, rank};
+use spin::Once;
 
 /// Who is limited by nothing.
 const ROOT: u32 = 0;
 /// Those of users that have spaces, by user id.
-static USERS: Mutex<BTreeMap<u32, Weak<User>>> = Mutex::new(BTreeMap::new());
+static USERS: Mutex<BTreeMap<u32, Weak<User>>, rank::Users> = Mutex::new(BTreeMap::new());
 
 /// As booted, in bytes.
 static LIMITS: Once<Limits> = Once::new();
@@ -158,7 +159,7 @@ pub struct Account {
     kernel: Sum,
     memory: Sum,
     /// The control group. Pages are charged under the lock: nobody charges one that was left.
-    group: Mutex<Tag>,
+    group: Mutex<Tag, rank::ControlGroup>,
     /// The group for whose limit it was refused a page.
     refused_by: AtomicU16,
     /// The control group that its CPU time is charged to.
@@ -169,7 +170,7 @@ pub struct Account {
 pub static BANDWIDTHS: Bandwidths = Bandwidths::new();
 
 /// One that enters or changes its control groups at a time.
-static ENTERING: Mutex<()> = Mutex::new(());
+static ENTERING: Mutex<(), rank::EnteringGroups> = Mutex::new(());
 
 impl Account {
     /// Of a new space of a user, in these control groups (see [`change_groups`](Self::change_groups)).

@@ -9,7 +9,8 @@ use hanare_core::buddy::{Frame, MARKS_ADDED, Zone};
 use hanare_core::groups::{GROUPS_MAX, Groups, NOBODY, Tag};
 use hanare_hal::paging::TableSource;
 use hanare_hal::{memory, percpu, shared};
-use spin::{Mutex, Once};
+use crate::base::lock::{Mutex, rank};
+use spin::Once;
 
 /// Chunks an instance may have; more are left unused with a line in the log.
 const ZONES_MAX: usize = 128;
@@ -18,7 +19,7 @@ struct Node {
     id: u32,
     base: u64,
     size: u64,
-    zone: Mutex<Zone<'static>>,
+    zone: Mutex<Zone<'static>, rank::FrameZone>,
     /// Pages of the zone, and how many of them were free when its lock was last let go: who
     /// only wants to know does not wait.
     pages: u64,

@@ -20,6 +20,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use hanare_core::errno::{self, Result};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{memory, percpu};
+use crate::base::lock::{Mutex, Rank};
 use spin::Once;
 use talc::{ErrOnOom, OomHandler, Span, Talc, Talck};
 
@@ -302,7 +303,7 @@ pub fn init_lists(trims: &'static [fn()]) {
 }
 
 /// Gives the memory of an empty list back: the last node of a tree stays when its last entry goes.
-pub fn trim_list<K, V>(list: &spin::Mutex<BTreeMap<K, V>>) {
+pub fn trim_list<K, V, R: Rank>(list: &Mutex<BTreeMap<K, V>, R>) {
     let mut list = list.lock();
     if list.is_empty() {
         *list = BTreeMap::new();

@@ -185,26 +185,30 @@ impl Inherited {
         let p = &me.process;
         let mut identity = *p.identity.lock();
         identity.time.children |= r.flags & flag::NEWTIME != 0;
-        let signals = p.signals.lock().inherit(); // not locked together with the thread's
+        // Each lock by itself.
+        let signals = p.signals.lock().inherit();
+        let thread_signals =
+            me.signals.lock().inherit(r.flags & (flag::VM | flag::VFORK) != flag::VM, shares);
+        let exe = p.exe.lock().clone();
+        let affinity = *me.affinity.lock();
+        let name = *me.name.lock();
+        let ids = *me.ids.lock();
         Inherited {
             observed: if shares {
                 observe::Inherited::of_sharer(p)
             } else {
                 observe::Inherited::of(p)
             },
-            exe: p.exe.lock().clone(),
-            affinity: *me.affinity.lock(),
-            name: *me.name.lock(),
+            exe,
+            affinity,
+            name,
             seccomp: me.seccomp.inherited(),
             signals,
-            thread_signals: me
-                .signals
-                .lock()
-                .inherit(r.flags & (flag::VM | flag::VFORK) != flag::VM, shares),
+            thread_signals,
             cpu_limit: p.cpu_timers.limit(),
             identity,
             shares_table: r.flags & flag::FILES != 0,
-            ids: *me.ids.lock(),
+            ids,
             birth: Birth {
                 rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0),
                 ..birth(r, regs)

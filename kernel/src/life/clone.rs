@@ -163,11 +163,14 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     };
     let new = Thread::new(p.clone(), taken.index, taken.slot, first_step)
         .ok_or_else(|| give_up(errno::ENOMEM))?;
-    *new.signals.lock() = me.signals.lock().inherit(false, true);
+    let signals = me.signals.lock().inherit(false, true);
+    *new.signals.lock() = signals;
     *new.birth.lock() = Some(Birth { name: taken.name, ..birth(r, regs) });
-    *new.name.lock() = *me.name.lock();
+    let name = *me.name.lock();
+    *new.name.lock() = name;
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
-    *new.ids.lock() = *me.ids.lock();
+    let ids = *me.ids.lock();
+    *new.ids.lock() = ids;
     if own != 0 {
         workers::attributes_changed(&new); // descriptors or a working directory of its own
     }

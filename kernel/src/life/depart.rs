@@ -34,7 +34,7 @@ use hanare_abi::slot::{OP_EXEC, START_FAILED_FILE, START_FAILED_MEMORY};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal;
 use hanare_hal::traps::Regs;
-use spin::Mutex;
+use crate::base::lock::{Mutex, rank};
 
 /// A program that is about to begin in a space of its own.
 pub struct Plan {
@@ -50,9 +50,9 @@ pub struct Plan {
 }
 
 /// Plans by the space that is left, and token.
-static PLANS: Mutex<BTreeMap<(u32, u64), Box<Plan>>> = Mutex::new(BTreeMap::new());
+static PLANS: Mutex<BTreeMap<(u32, u64), Box<Plan>>, rank::Plans> = Mutex::new(BTreeMap::new());
 /// Plans by the new space, whose first thread takes its own.
-static TAKEN: Mutex<BTreeMap<u32, Box<Plan>>> = Mutex::new(BTreeMap::new());
+static TAKEN: Mutex<BTreeMap<u32, Box<Plan>>, rank::TakenPlans> = Mutex::new(BTreeMap::new());
 
 /// Memory of the lists if they are empty.
 pub fn trim() {
@@ -117,7 +117,8 @@ pub fn exec(
     let result =
         delegate::certainly(OP_EXEC, [key.1, target.dir, scratch, target.flags, files, told]);
     // Where it has been taken, this thread ends before it enters user mode again.
-    drop(PLANS.lock().remove(&key));
+    let left = PLANS.lock().remove(&key);
+    drop(left); // puts files: not under the lock
     Failed(Errno::from_return(result).unwrap_or(errno::EIO), START_FAILED_FILE)
 }
 

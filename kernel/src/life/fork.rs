@@ -25,7 +25,7 @@ use hanare_core::signal::{Actions, Mirrored};
 use hanare_core::vma::Backing;
 use hanare_hal::traps::Regs;
 use hanare_hal::{cpu, fpu, percpu, usercopy};
-use spin::Mutex;
+use crate::base::lock::{Mutex, rank};
 
 /// A child between fork and its proxy's coming up.
 pub struct Embryo {
@@ -47,7 +47,7 @@ type ParentAndToken = (u32, u64);
 
 /// Children that wait for their proxies; `None` while one is becoming a process. Boxed: they are
 /// large, and a tree moves its values through the kernel stack.
-static EMBRYOS: Mutex<BTreeMap<ParentAndToken, Option<Box<Embryo>>>> = Mutex::new(BTreeMap::new());
+static EMBRYOS: Mutex<BTreeMap<ParentAndToken, Option<Box<Embryo>>>, rank::Embryos> = Mutex::new(BTreeMap::new());
 
 /// Memory of the list if it is empty.
 pub fn trim() {

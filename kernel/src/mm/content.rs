@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::vma::Prot;
-use spin::Mutex;
+use crate::base::lock::{Mutex, rank};
 
 /// Pages kept of one file at most (16 MiB): they stay while anybody maps any of it.
 const PAGES_MAX: usize = 4096;
@@ -18,7 +18,7 @@ const PAGES_MAX: usize = 4096;
 /// Device, inode, version, bytes.
 type Key = (u64, u64, u64, u64);
 
-static CONTENTS: Mutex<BTreeMap<Key, Weak<Content>>> = Mutex::new(BTreeMap::new());
+static CONTENTS: Mutex<BTreeMap<Key, Weak<Content>>, rank::Contents> = Mutex::new(BTreeMap::new());
 
 /// Memory of the list if it is empty.
 pub fn trim() {
@@ -32,7 +32,7 @@ pub struct Content {
     /// It is run, or mapped to be executed: only then pages are kept.
     runs: AtomicBool,
     /// Frames by offset; each counts as a mapping.
-    pub(super) pages: Mutex<BTreeMap<u64, u64>>,
+    pub(super) pages: Mutex<BTreeMap<u64, u64>, rank::ContentPages>,
 }
 
 impl Content {

@@ -4,7 +4,7 @@ use super::content::{FileHandle, FileRef};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::slot::OP_SERVE;
-use spin::Mutex;
+use crate::base::lock::{Mutex, rank};
 
 /// The file that a space's processes mapped last: a library is mapped in several pieces,
 /// one call behind the other. Good for the same thread, which may have descriptors of its
@@ -14,7 +14,7 @@ use spin::Mutex;
 pub struct LastMapped {
     /// [`NOTHING`], [`NEVER`], or the number of the question whose answer still holds.
     holds: AtomicU64,
-    answer: Mutex<Answer>,
+    answer: Mutex<Answer, rank::LastMapped>,
 }
 
 #[derive(Default)]

@@ -24,7 +24,7 @@ use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
 use hanare_hal::{memory, percpu};
 use hanare_ikc::SlotRef;
-use spin::Mutex;
+use crate::base::lock::{Mutex, rank};
 
 /// Where the words of `REQUEST_SPACE_OPEN` say from which number tokens are counted.
 const TOKENS_WORD: usize = CHILD_WORDS - 1;
@@ -54,15 +54,15 @@ pub struct Space {
     /// See [`LastMapped`].
     pub last_mapped: LastMapped,
     /// Pages being read in for a fault of the proxy.
-    pub fills: Mutex<Vec<PendingFill>>,
+    pub fills: Mutex<Vec<PendingFill>, rank::Fills>,
     /// Frames of the control window, by page address.
-    control: Mutex<BTreeMap<u64, u64>>,
+    control: Mutex<BTreeMap<u64, u64>, rank::ControlPages>,
     /// Slots that were ever given out: the lowest ones.
     slots_made: AtomicU32,
     /// Their bells, where they were used.
-    bells: Mutex<BTreeMap<u32, Bell>>,
+    bells: Mutex<BTreeMap<u32, Bell>, rank::SpaceBells>,
     /// Of those, the ones that are free again, their process being gone.
-    slots_free: Mutex<Vec<u32>>,
+    slots_free: Mutex<Vec<u32>, rank::FreeSlots>,
     /// The start block has been read.
     pub started: AtomicBool,
     /// How many processes have it.

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::debugregs::DebugRegisters;
 use hanare_core::errno::Result;
-use spin::Mutex;
+use crate::base::lock::{Mutex, rank};
 
 /// One thread's.
 #[derive(Default)]
@@ -12,7 +12,7 @@ pub struct OfThread {
     pub on: AtomicBool,
     /// They were set since the CPU got them.
     pub changed: AtomicBool,
-    pub registers: Mutex<DebugRegisters>,
+    pub registers: Mutex<DebugRegisters, rank::DebugRegisters>,
 }
 
 impl OfThread {

@@ -75,12 +75,18 @@ impl ProcessSignals {
         *self.mirrored = Mirrored::of(&self.actions);
     }
 
-    /// For a program that replaces the one of `old` in a process of its own here.
-    pub fn take_over(&mut self, old: &mut ProcessSignals) {
+    /// What goes over to the process that replaces this one in execve: the ignored signals, and the pending ones, which
+    /// are taken.
+    pub fn hand_over(&mut self) -> (SigSet, Pending) {
         let ignored =
-            (1..=signal::SIGNAL_MAX).filter(|&s| old.actions.get(s).handler == signal::SIG_IGN);
-        self.inherit_ignored(ignored.fold(SigSet::EMPTY, SigSet::with).0);
-        self.pending = core::mem::take(&mut old.pending);
+            (1..=signal::SIGNAL_MAX).filter(|&s| self.actions.get(s).handler == signal::SIG_IGN);
+        (ignored.fold(SigSet::EMPTY, SigSet::with), core::mem::take(&mut self.pending))
+    }
+
+    /// Takes over what [`hand_over`](Self::hand_over) gave.
+    pub fn take_over(&mut self, (ignored, pending): (SigSet, Pending)) {
+        self.inherit_ignored(ignored.0);
+        self.pending = pending;
     }
 
     /// For the child of a fork.

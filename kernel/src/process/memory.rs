@@ -10,14 +10,14 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_core::errno::Result;
-use spin::Mutex;
+use crate::base::lock::{Mutex, Rank, rank};
 
 /// No request waits for the end of a space.
 pub const NO_REQUEST: u32 = u32::MAX;
 
 /// What is in a list, the newest one first. One that goes from there meanwhile moves only those
 /// that have been seen, which may be seen again.
-pub fn newest_first<T>(all: &Mutex<Vec<Arc<T>>>) -> impl Iterator<Item = Arc<T>> + '_ {
+pub fn newest_first<T, R: Rank>(all: &Mutex<Vec<Arc<T>>, R>) -> impl Iterator<Item = Arc<T>> + '_ {
     let mut left = usize::MAX;
     core::iter::from_fn(move || {
         let all = all.lock();
@@ -30,9 +30,9 @@ pub fn newest_first<T>(all: &Mutex<Vec<Arc<T>>>) -> impl Iterator<Item = Arc<T>>
 pub struct ProcessSpace<P, T> {
     memory: Space,
     /// Waiters on futexes in private memory.
-    pub futexes: Mutex<Futexes<T>>,
+    pub futexes: Mutex<Futexes<T>, rank::FutexQueues>,
     /// Who has it, the first one first. Never empty once it is open.
-    pub processes: Mutex<Vec<Arc<P>>>,
+    pub processes: Mutex<Vec<Arc<P>>, rank::Processes>,
     /// TSC value until which whoever needs memory waits for its end; 0: nobody has.
     patience: AtomicU64,
     /// What there was is freed, or is about to be.

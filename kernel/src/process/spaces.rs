@@ -13,10 +13,10 @@ use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{percpu, shared};
-use spin::Mutex;
+use crate::base::lock::{Mutex, rank};
 
 /// Spaces by the CPU that serves their requests, then by id.
-static SPACES: [Mutex<BTreeMap<u32, Arc<ProcessSpace>>>; CPUS_MAX] =
+static SPACES: [Mutex<BTreeMap<u32, Arc<ProcessSpace>>, rank::Spaces>; CPUS_MAX] =
     [const { Mutex::new(BTreeMap::new()) }; CPUS_MAX];
 
 /// The space with an id, whose home is `cpu`.
@@ -93,12 +93,13 @@ impl ProcessSpace {
 
     /// The process of the thread with this slot; the first one where there is none.
     pub fn process_of(&self, slot: u32) -> Option<Arc<Process>> {
-        let processes = self.processes.lock();
-        let mut all = processes.iter();
-        match processes.len() {
-            0 | 1 => all.next().cloned(),
-            _ => all.find(|p| p.thread(slot).is_some()).or(processes.first()).cloned(),
+        // Not under the lock of the list: who shares memory enters it with its creator's threads locked.
+        if self.processes.lock().len() > 1
+            && let Some(process) = self.processes().find(|p| p.thread(slot).is_some())
+        {
+            return Some(process);
         }
+        self.first()
     }
 
     /// Its control groups are others, or have other limits: its threads look.

@@ -22,7 +22,8 @@ use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::context::{self, Context};
 use hanare_hal::{apic, boot, cpu, gdt, percpu, shared};
 use hanare_ikc::Bells;
-use spin::{Mutex, MutexGuard, Once};
+use crate::base::lock::{Mutex, MutexGuard, rank};
+use spin::Once;
 
 /// Round-robin slice where several threads share a CPU.
 const SLICE_MS: u64 = 5;
@@ -104,7 +105,7 @@ impl Cpu {
     }
 }
 
-static CPUS: [Once<Mutex<Cpu>>; CPUS_MAX] = [const { Once::new() }; CPUS_MAX];
+static CPUS: [Once<Mutex<Cpu, rank::CpuQueue>>; CPUS_MAX] = [const { Once::new() }; CPUS_MAX];
 /// Whether this CPU told Linux that it polls.
 static POLLING: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
 /// The running thread's address, for the fast path of a system call.
@@ -136,7 +137,7 @@ pub fn init() {
     }
 }
 
-fn cpu_state(index: usize) -> MutexGuard<'static, Cpu> {
+fn cpu_state(index: usize) -> MutexGuard<'static, Cpu, rank::CpuQueue> {
     CPUS[index].get().expect("cpus::init").lock()
 }
 
@@ -154,7 +155,7 @@ pub fn trim() {
 }
 
 /// The calling CPU.
-fn this() -> MutexGuard<'static, Cpu> {
+fn this() -> MutexGuard<'static, Cpu, rank::CpuQueue> {
     cpu_state(percpu::index())
 }
 

@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::percpu;
-use spin::Mutex;
+use crate::base::lock::{Mutex, rank};
 
 #[repr(align(64))]
 struct Kicked {
     any: AtomicBool,
-    threads: Mutex<Vec<Arc<dyn Runs>>>,
+    threads: Mutex<Vec<Arc<dyn Runs>>, rank::Kicked>,
 }
 
 static KICKED: [Kicked; CPUS_MAX] =

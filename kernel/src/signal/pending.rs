@@ -68,7 +68,8 @@ pub fn waited([set, info, timeout, size, ..]: &[u64; 6]) -> Option<Result<u64>> 
     let thread = thread::current();
     let others = SigSet(!usercopy::read_u64(*set).ok()?);
     let shared = &thread.process.signals;
-    let (own, all) = (thread.signals.lock().pending.set(), shared.lock().pending.set());
+    let own = thread.signals.lock().pending.set();
+    let all = shared.lock().pending.set();
     // Linux looks at the arguments before it looks at signals.
     if own.union(all).difference(others).is_empty()
         || *size != 8

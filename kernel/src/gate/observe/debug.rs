@@ -22,7 +22,7 @@ use hanare_core::ptrace::USER_REGS;
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_hal::traps::{Regs, vector};
 use hanare_ikc::RequestRef;
-use spin::Mutex;
+use crate::base::lock::Mutex;
 
 /// `int3`.
 const INT3: u8 = 0xcc;

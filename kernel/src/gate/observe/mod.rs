@@ -24,7 +24,7 @@ use hanare_core::errno::{self, Result};
 use hanare_hal::percpu;
 use hanare_hal::traps::Regs;
 use hanare_ikc::{RequestCall, RequestRef};
-use spin::Mutex;
+use crate::base::lock::{Mutex, rank};
 
 /// What a child of fork takes over.
 #[derive(Default)]
@@ -72,7 +72,7 @@ enum Session {
     Debug(Arc<Debugger<Process>>),
 }
 
-static SESSIONS: Mutex<BTreeMap<u32, Session>> = Mutex::new(BTreeMap::new());
+static SESSIONS: Mutex<BTreeMap<u32, Session>, rank::Sessions> = Mutex::new(BTreeMap::new());
 
 /// Memory of the list if it is empty.
 pub fn trim() {

@@ -18,7 +18,7 @@ use hanare_core::syscalls::capture::{Captures, capture};
 use hanare_core::syscalls::{self, Service};
 use hanare_core::time::Clock;
 use hanare_hal::cpu;
-use spin::Mutex;
+use crate::base::lock::Mutex;
 use zerocopy::IntoBytes;
 
 /// Most bytes kept of data.
