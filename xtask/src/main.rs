@@ -2,6 +2,7 @@
 
 mod abi;
 mod layers;
+mod locks;
 mod sizes;
 mod sources;
 mod syscalls;

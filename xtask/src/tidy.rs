@@ -9,6 +9,7 @@ use std::fs;
 use std::process::ExitCode;
 
 use crate::layers;
+use crate::locks;
 use crate::sources::{self, Source};
 
 /// Lines that a file of ours should not exceed.
@@ -54,6 +55,7 @@ fn check(update: bool) -> Result<Vec<String>, String> {
     }
     complaints.extend(licences(&ours));
     complaints.extend(layers::check(&sources, update)?);
+    complaints.extend(locks::check(update)?);
     Ok(complaints)
 }
 

@@ -15,6 +15,7 @@
 
 use crate::base::frames::{self, GROUPS, NoPage};
 use crate::base::heap;
+use crate::base::lock::{Mutex, rank};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -26,7 +27,6 @@ use hanare_core::errno::{self, Result};
 use hanare_core::groups::{self, NOBODY, Tag};
 use hanare_core::userlimits::UserLimits;
 use hanare_hal::shared;
-use crate::base::lock::{Mutex, rank};
 use spin::Once;
 
 /// Who is limited by nothing.

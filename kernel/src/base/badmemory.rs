@@ -1,8 +1,8 @@
 //! Page frames whose memory is bad: they are never handed out again.
 
+use crate::base::lock::{Mutex, rank};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use hanare_hal::memory;
-use crate::base::lock::{Mutex, rank};
 
 /// Frames that can be kept; with more of them a machine is to be repaired.
 const MOST: usize = 256;

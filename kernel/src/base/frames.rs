@@ -1,6 +1,7 @@
 //! Physical memory: one buddy zone per chunk, grouped by NUMA node, and the
 //! quarantine of frames that Linux still holds.
 
+use crate::base::lock::{Mutex, rank};
 use crate::base::{badmemory, failing};
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::MemoryChunk;
@@ -9,7 +10,6 @@ use hanare_core::buddy::{Frame, MARKS_ADDED, Zone};
 use hanare_core::groups::{GROUPS_MAX, Groups, NOBODY, Tag};
 use hanare_hal::paging::TableSource;
 use hanare_hal::{memory, percpu, shared};
-use crate::base::lock::{Mutex, rank};
 use spin::Once;
 
 /// Chunks an instance may have; more are left unused with a line in the log.

@@ -12,6 +12,7 @@
 #![allow(unsafe_code)] // claims memory for the allocator
 
 use crate::base::failing;
+use crate::base::lock::{Mutex, Rank};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,7 +21,6 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use hanare_core::errno::{self, Result};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{memory, percpu};
-use crate::base::lock::{Mutex, Rank};
 use spin::Once;
 use talc::{ErrOnOom, OomHandler, Span, Talc, Talck};
 

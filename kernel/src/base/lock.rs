@@ -4,7 +4,10 @@
 //! A build with debug assertions (`make checked`) checks both at each acquisition and at each wait, and panics with the
 //! names of the two locks. In a release a lock with a rank is a spin lock and nothing else.
 //!
-//! The ranks are those of the table "Lock order" of `docs/architecture.md`; `cargo xtask tidy` compares the two.
+//! `docs/locks.md` shows the order as a table, which `cargo xtask tidy --update` writes.
+//!
+//! Outside of the order: the log's lock, under which nothing is done but copying a line, and those of the kernel heap,
+//! under which it takes frames and nothing else.
 
 use core::fmt::{Debug, Formatter};
 use core::marker::PhantomData;
@@ -12,10 +15,11 @@ use core::ops::{Deref, DerefMut};
 use hanare_hal::cpu;
 
 /// A lock's place in the order.
+#[cfg_attr(not(debug_assertions), allow(dead_code, reason = "a release does not look at it"))]
 pub trait Rank {
     /// Higher ranks are taken while lower ones are held.
     const ORDER: u8;
-    /// As the table of `docs/architecture.md` has it.
+    /// For messages.
     const NAME: &'static str;
 }
 
@@ -25,7 +29,7 @@ macro_rules! ranks {
         /// The ranks, in their order.
         pub mod rank {
             use super::Rank;
-            #[allow(clippy::upper_case_acronyms)]
+            #[cfg_attr(not(debug_assertions), allow(dead_code, reason = "see `Rank`"))]
             #[repr(u8)]
             enum Order { $($name),+ }
             $(
@@ -44,124 +48,122 @@ macro_rules! ranks {
 }
 
 ranks! {
-    /// Contents (mm/content.rs).
-    Contents,
-    /// ContentPages (mm/content.rs).
-    ContentPages,
-    /// LastMapped (mm/last_mapped.rs).
-    LastMapped,
-    /// AddressSpace (mm/guard.rs).
-    AddressSpace,
-    /// Fills (mm/space.rs).
-    Fills,
-    /// ControlPages (mm/space.rs).
-    ControlPages,
-    /// SpaceBells (mm/space.rs).
-    SpaceBells,
-    /// FreeSlots (mm/space.rs).
-    FreeSlots,
-    /// Sessions (gate/observe/mod.rs).
-    Sessions,
-    /// CpuQueue (sched/cpus.rs).
-    CpuQueue,
-    /// Shootdown (sched/tlb.rs).
-    Shootdown,
-    /// Kicked (sched/kick.rs).
-    Kicked,
-    /// SchedulerTurns (sched/turns.rs).
-    SchedulerTurns,
-    /// Affinity (sched/task.rs).
-    Affinity,
-    /// ThreadIds (process/thread.rs).
-    ThreadIds,
-    /// ThreadName (process/thread.rs).
-    ThreadName,
-    /// MemoryPolicy (process/thread.rs).
-    MemoryPolicy,
-    /// Birth (process/thread.rs).
-    Birth,
-    /// ThreadSignals (process/thread.rs).
-    ThreadSignals,
-    /// Spaces (process/spaces.rs).
-    Spaces,
-    /// LastShort (process/oom.rs).
-    LastShort,
-    /// Usage (process/mod.rs).
-    Usage,
-    /// ProcessSignals (process/mod.rs).
-    ProcessSignals,
-    /// Identity (process/mod.rs).
-    Identity,
-    /// Executable (process/mod.rs).
-    Executable,
-    /// Threads (process/mod.rs).
-    Threads,
-    /// Slots (process/mod.rs).
-    Slots,
-    /// Timers (process/mod.rs).
-    Timers,
-    /// VforkParent (process/mod.rs).
-    VforkParent,
-    /// Successor (process/mod.rs).
-    Successor,
-    /// FutexQueues (process/memory.rs).
-    FutexQueues,
-    /// Processes (process/memory.rs).
-    Processes,
-    /// FreeBells (link/bells.rs).
-    FreeBells,
-    /// Puts (link/caller.rs).
-    Puts,
-    /// DebugRegisters (parts/debugregs.rs).
-    DebugRegisters,
-    /// ChildrenUsage (parts/usage.rs).
-    ChildrenUsage,
-    /// CpuTimers (parts/cputimers.rs).
-    CpuTimers,
-    /// ClockTimers (parts/cputimers.rs).
-    ClockTimers,
-    /// Trace (parts/observed.rs).
-    Trace,
-    /// Debugger (parts/observed.rs).
-    Debugger,
-    /// AuxiliaryVector (parts/observed.rs).
-    AuxiliaryVector,
-    /// DebuggerSnapshot (parts/observed.rs).
-    DebuggerSnapshot,
-    /// DebuggerStop (parts/observed.rs).
-    DebuggerStop,
-    /// TraceRing (parts/observed.rs).
-    TraceRing,
-    /// Watches (parts/observed.rs).
-    Watches,
-    /// Tracee (parts/tracee.rs).
-    Tracee,
-    /// TraceeSnapshot (parts/tracee.rs).
-    TraceeSnapshot,
-    /// SeccompFilters (parts/seccomp.rs).
-    SeccompFilters,
-    /// LogLimit (base/log_limit.rs).
-    LogLimit,
-    /// FrameZone (base/frames.rs).
-    FrameZone,
-    /// Quarantine (base/quarantine.rs).
-    Quarantine,
-    /// Log (base/log.rs).
-    Log,
-    /// BadMemory (base/badmemory.rs).
+    /// One at a time takes a frame with an error out of use.
     BadMemory,
-    /// Users (base/accounts.rs).
-    Users,
-    /// ControlGroup (base/accounts.rs).
-    ControlGroup,
-    /// EnteringGroups (base/accounts.rs).
+    /// One at a time enters control groups.
     EnteringGroups,
-    /// Embryos (life/fork.rs).
-    Embryos,
-    /// Plans (life/depart.rs).
+    /// The last decision about who ends for want of memory.
+    LastShort,
+    /// Observers: tracers of system calls and debuggers.
+    Sessions,
+    /// Programs that go on in a space of their own, by token.
     Plans,
-    /// TakenPlans (life/depart.rs).
+    /// Those whose space is there.
     TakenPlans,
+    /// Spaces of a home CPU.
+    Spaces,
+    /// Slots and workers of a process.
+    Slots,
+    /// Slots that no thread of a space has.
+    FreeSlots,
+    /// Mappings and page table of a space. Who waits for it serves TLB shootdowns.
+    AddressSpace,
+    /// Pages of a space that Linux is filling.
+    Fills,
+    /// Content of program files, by file.
+    Contents,
+    /// Frames of one.
+    ContentPages,
+    /// The last answer to a fault of Linux.
+    LastMapped,
+    /// Frames of a control window.
+    ControlPages,
+    /// Bells of a space.
+    SpaceBells,
+    /// Bells that nobody has.
+    FreeBells,
+    /// Threads of a CPU. What a thread waits for is asked under it (`Wait::ready`).
+    CpuQueue,
+    /// Forks whose proxy has not come.
+    Embryos,
+    /// Interval timers and CPU limit of a process.
+    CpuTimers,
+    /// Timers of timer_create that count CPU time.
+    ClockTimers,
+    /// Ids of timers of Linux.
+    Timers,
+    /// Futex queues of a space.
+    FutexQueues,
+    /// State of a tracee.
+    Tracee,
+    /// Registers of a tracee.
+    TraceeSnapshot,
+    /// The debugger of a process.
+    Debugger,
+    /// What a debugger stopped.
+    DebuggerStop,
+    /// Registers of a thread that a debugger stopped.
+    DebuggerSnapshot,
+    /// Watchpoints of a debugger.
+    Watches,
+    /// The trace of a process.
+    Trace,
+    /// Lines of a trace that have not been read.
+    TraceRing,
+    /// Threads of a process.
+    Threads,
+    /// Processes that have a space.
+    Processes,
+    /// The parent that waits for a process to leave its memory.
+    VforkParent,
+    /// The thread in whose process a program goes on.
+    Successor,
+    /// seccomp filters of a thread.
+    SeccompFilters,
+    /// Accounts of a process, which its successor shares.
+    Usage,
+    /// What children of a process used.
+    ChildrenUsage,
+    /// Ids and times of a process.
+    Identity,
+    /// Name of the program of a process.
+    Executable,
+    /// Auxiliary vector of a program.
+    AuxiliaryVector,
+    /// Mask and pending signals of a thread.
+    ThreadSignals,
+    /// Dispositions and pending signals of a process.
+    ProcessSignals,
+    /// Credentials of a thread.
+    ThreadIds,
+    /// Name of a thread.
+    ThreadName,
+    /// NUMA policy of a thread.
+    MemoryPolicy,
+    /// Registers that a thread begins with.
+    Birth,
+    /// CPUs that a thread may run on.
+    Affinity,
+    /// Debug registers of a thread.
+    DebugRegisters,
+    /// Files that a call has dropped.
+    Puts,
+    /// Threads of a CPU that are to look at what they wait for.
+    Kicked,
+    /// Turns of threads on a CPU.
+    SchedulerTurns,
+    /// The TLB shootdown that a CPU is asked for.
+    Shootdown,
+    /// Users and what they have.
+    Users,
+    /// The control group that a space is charged to.
+    ControlGroup,
+    /// Frames that Linux holds still.
+    Quarantine,
+    /// Free frames of a NUMA node; the kernel heap grows from there.
+    FrameZone,
+    /// Rate of log lines that programs cause.
+    LogLimit,
 }
 
 /// A value behind a spin lock of rank `R`.
@@ -187,16 +189,6 @@ impl<T: ?Sized, R: Rank> Mutex<T, R> {
         MutexGuard { inner, held: order::Held::note() }
     }
 
-    /// Waits for the lock while the caller holds one of the same rank. Such a pair is always taken in the same order,
-    /// which the caller has to say.
-    #[inline(always)]
-    #[track_caller]
-    pub fn lock_second(&self) -> MutexGuard<'_, T, R> {
-        order::check_second::<R>();
-        let inner = self.inner.lock();
-        MutexGuard { inner, held: order::Held::note() }
-    }
-
     /// Waits for the lock, and calls `meanwhile` again and again until it has it.
     #[inline(always)]
     #[track_caller]
@@ -217,7 +209,7 @@ impl<T: ?Sized, R: Rank> Mutex<T, R> {
         self.inner.try_lock().map(|inner| MutexGuard { inner, held: order::Held::note() })
     }
 
-    /// The value, of whoever has all of the lock.
+    /// The value, for who alone knows of the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
@@ -280,28 +272,21 @@ mod order {
     }
 
     static HOLDS: [Holds; CPUS_MAX] =
-        [const { Holds { ranks: AtomicU64::new(0), counts: [const { AtomicU8::new(0) }; 64] } }; CPUS_MAX];
+        [const { Holds { ranks: AtomicU64::new(0), counts: [const { AtomicU8::new(0) }; 64] } };
+            CPUS_MAX];
 
     fn held() -> &'static Holds {
         &HOLDS[percpu::index()]
     }
 
+    /// Panics if the calling CPU holds a lock of this rank or of a higher one.
     #[track_caller]
     pub fn check<R: Rank>() {
-        refuse::<R>(held().ranks.load(Ordering::Relaxed));
-    }
-
-    #[track_caller]
-    pub fn check_second<R: Rank>() {
-        refuse::<R>((held().ranks.load(Ordering::Relaxed) >> R::ORDER << R::ORDER) & !(1 << R::ORDER));
-    }
-
-    /// Panics if one of these is held.
-    #[track_caller]
-    fn refuse<R: Rank>(not_below: u64) {
-        for first in 0..64 { if not_below >> first & 1 != 0 {
-            super::learn::edge(first, R::ORDER as usize);
-        } }
+        let not_lower = held().ranks.load(Ordering::Relaxed) >> R::ORDER;
+        if not_lower != 0 {
+            let first = rank::NAMES[usize::from(R::ORDER) + not_lower.trailing_zeros() as usize];
+            panic!("lock order: {} is taken while {first} is held", R::NAME);
+        }
     }
 
     /// Panics if the calling CPU holds a lock: it is about to wait for Linux or for another thread, which may need it.
@@ -309,8 +294,8 @@ mod order {
     pub fn assert_none_held() {
         let ranks = held().ranks.load(Ordering::Relaxed);
         if ranks != 0 {
-            let name = rank::NAMES[ranks.trailing_zeros() as usize];
-            let _ = name; super::learn::waits(ranks.trailing_zeros() as usize);
+            let first = rank::NAMES[ranks.trailing_zeros() as usize];
+            panic!("lock order: a wait while {first} is held");
         }
     }
 
@@ -322,7 +307,9 @@ mod order {
             let holds = held();
             let of_rank = &holds.counts[R::ORDER as usize];
             of_rank.store(of_rank.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            holds.ranks.store(holds.ranks.load(Ordering::Relaxed) | 1 << R::ORDER, Ordering::Relaxed);
+            holds
+                .ranks
+                .store(holds.ranks.load(Ordering::Relaxed) | 1 << R::ORDER, Ordering::Relaxed);
             Held(PhantomData)
         }
     }
@@ -334,7 +321,10 @@ mod order {
             let left = of_rank.load(Ordering::Relaxed) - 1;
             of_rank.store(left, Ordering::Relaxed);
             if left == 0 {
-                holds.ranks.store(holds.ranks.load(Ordering::Relaxed) & !(1 << R::ORDER), Ordering::Relaxed);
+                holds.ranks.store(
+                    holds.ranks.load(Ordering::Relaxed) & !(1 << R::ORDER),
+                    Ordering::Relaxed,
+                );
             }
         }
     }
@@ -348,8 +338,6 @@ mod order {
 
     #[inline(always)]
     pub fn check<R: Rank>() {}
-    #[inline(always)]
-    pub fn check_second<R: Rank>() {}
     /// Checks nothing in a release.
     #[inline(always)]
     pub fn assert_none_held() {}
@@ -360,30 +348,6 @@ mod order {
         #[inline(always)]
         pub fn note() -> Held<R> {
             Held(PhantomData)
-        }
-    }
-}
-
-#[cfg(debug_assertions)]
-mod learn {
-    use super::rank::NAMES;
-    use core::sync::atomic::{AtomicU64, AtomicBool, Ordering::Relaxed};
-    static EDGES: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
-    static BUSY: AtomicBool = AtomicBool::new(false);
-    #[track_caller]
-    pub fn edge(held: usize, taken: usize) {
-        if EDGES[held].fetch_or(1 << taken, Relaxed) >> taken & 1 == 0 && NAMES[taken] != "Log" && NAMES[held] != "Log" {
-            let l = core::panic::Location::caller();
-            let was = BUSY.swap(true, Relaxed);
-            crate::info!("EDGE {} {} {}:{}", NAMES[held], NAMES[taken], l.file(), l.line());
-            BUSY.store(was, Relaxed);
-        }
-    }
-    #[track_caller]
-    pub fn waits(held: usize) {
-        if EDGES[held].fetch_or(1 << 63, Relaxed) >> 63 == 0 {
-            let l = core::panic::Location::caller();
-            crate::info!("EDGE {} WAIT {}:{}", NAMES[held], l.file(), l.line());
         }
     }
 }

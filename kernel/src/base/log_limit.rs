@@ -1,8 +1,8 @@
 //! How many lines about programs the log takes: any program can cause some.
 
+use crate::base::lock::{Mutex, rank};
 use crate::base::time;
 use hanare_core::ratelimit::RateLimit;
-use crate::base::lock::{Mutex, rank};
 
 /// As many in so long a time as Linux' `printk_ratelimit`.
 const INTERVAL_NS: u64 = 5_000_000_000;

@@ -178,7 +178,8 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &tid.to_le_bytes());
     }
-    *new.affinity.lock() = *me.affinity.lock();
+    let affinity = *me.affinity.lock();
+    *new.affinity.lock() = affinity;
     let traced = ptrace::before_child(me, Some(&new), event::CLONE);
     p.add_thread(&new, me).map_err(give_up)?;
     observe::watch::on_thread(&new);

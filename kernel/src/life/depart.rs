@@ -12,6 +12,7 @@
 
 use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
+use crate::base::lock::{Mutex, rank};
 use crate::gate::{fatal, ptrace};
 use crate::life::begin;
 use crate::life::image;
@@ -34,7 +35,6 @@ use hanare_abi::slot::{OP_EXEC, START_FAILED_FILE, START_FAILED_MEMORY};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal;
 use hanare_hal::traps::Regs;
-use crate::base::lock::{Mutex, rank};
 
 /// A program that is about to begin in a space of its own.
 pub struct Plan {

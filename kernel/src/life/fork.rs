@@ -2,6 +2,7 @@
 
 use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
+use crate::base::lock::{Mutex, rank};
 use crate::gate::ptrace;
 use crate::life::child::{Inherited, Request, child_event, first_step, flag};
 use crate::link::{delegate, services};
@@ -25,7 +26,6 @@ use hanare_core::signal::{Actions, Mirrored};
 use hanare_core::vma::Backing;
 use hanare_hal::traps::Regs;
 use hanare_hal::{cpu, fpu, percpu, usercopy};
-use crate::base::lock::{Mutex, rank};
 
 /// A child between fork and its proxy's coming up.
 pub struct Embryo {
@@ -47,7 +47,8 @@ type ParentAndToken = (u32, u64);
 
 /// Children that wait for their proxies; `None` while one is becoming a process. Boxed: they are
 /// large, and a tree moves its values through the kernel stack.
-static EMBRYOS: Mutex<BTreeMap<ParentAndToken, Option<Box<Embryo>>>, rank::Embryos> = Mutex::new(BTreeMap::new());
+static EMBRYOS: Mutex<BTreeMap<ParentAndToken, Option<Box<Embryo>>>, rank::Embryos> =
+    Mutex::new(BTreeMap::new());
 
 /// Memory of the list if it is empty.
 pub fn trim() {

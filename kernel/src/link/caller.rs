@@ -1,11 +1,11 @@
 //! Who calls Linux: a thread, as the link knows it.
 
+use crate::base::lock::{Mutex, rank};
 use crate::sched::task::{Runs, Task};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::AtomicU64;
 use hanare_ikc::SlotRef;
-use crate::base::lock::{Mutex, rank};
 use spin::Once;
 
 /// The link's part of a thread. It dereferences to its [`Task`].

@@ -3,6 +3,7 @@
 //! as long as a process holds the file, which so cannot become another one under the same number.
 
 use super::quarantine::page_deferred;
+use crate::base::lock::{Mutex, rank};
 use crate::base::{frames, heap};
 use crate::link::services;
 use alloc::collections::BTreeMap;
@@ -10,7 +11,6 @@ use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::vma::Prot;
-use crate::base::lock::{Mutex, rank};
 
 /// Pages kept of one file at most (16 MiB): they stay while anybody maps any of it.
 const PAGES_MAX: usize = 4096;

@@ -2,12 +2,12 @@
 //! other CPUs forget translations, then frames that lost their last mapping are freed.
 
 use super::AddressSpace;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::sched::{park, tlb};
 use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
 use hanare_hal::paging::{PageTable, Root};
 use hanare_hal::percpu;
-use crate::base::lock::{Mutex, MutexGuard, rank};
 
 /// An address space behind its lock.
 pub struct MmLock {

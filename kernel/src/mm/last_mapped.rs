@@ -1,10 +1,10 @@
 //! The file that was mapped last, which is often mapped next.
 
 use super::content::{FileHandle, FileRef};
+use crate::base::lock::{Mutex, rank};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::slot::OP_SERVE;
-use crate::base::lock::{Mutex, rank};
 
 /// The file that a space's processes mapped last: a library is mapped in several pieces,
 /// one call behind the other. Good for the same thread, which may have descriptors of its

@@ -6,6 +6,7 @@ use super::last_mapped::LastMapped;
 use super::writes::Writes;
 use super::{AddressSpace, MmLock};
 use crate::base::accounts::Account;
+use crate::base::lock::{Mutex, rank};
 use crate::base::{frames, heap};
 use crate::link::bells::Bell;
 use crate::link::caller::Owner;
@@ -24,7 +25,6 @@ use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
 use hanare_hal::{memory, percpu};
 use hanare_ikc::SlotRef;
-use crate::base::lock::{Mutex, rank};
 
 /// Where the words of `REQUEST_SPACE_OPEN` say from which number tokens are counted.
 const TOKENS_WORD: usize = CHILD_WORDS - 1;

@@ -1,11 +1,11 @@
 //! Timers that count CPU time: of setitimer(2), of timer_create(2), and the limit of a process.
 
+use crate::base::lock::{Mutex, rank};
 use crate::sched::cpus;
 use alloc::sync::Weak;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::cputimer::{CpuSeconds, IntervalTimer};
-use crate::base::lock::{Mutex, rank};
 
 /// A clock of CPU time of a process, or of one of its threads.
 pub struct CpuClock<T> {

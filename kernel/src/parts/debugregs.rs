@@ -1,9 +1,9 @@
 //! The debug registers that a tracer or a debugger has set for a thread.
 
+use crate::base::lock::{Mutex, rank};
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::debugregs::DebugRegisters;
 use hanare_core::errno::Result;
-use crate::base::lock::{Mutex, rank};
 
 /// One thread's.
 #[derive(Default)]

@@ -1,6 +1,7 @@
 //! What is known of who watches a process from outside: its trace, its debugger.
 
 use crate::base::counts::Counted;
+use crate::base::lock::{Mutex, rank};
 use crate::parts::registers::Snapshot;
 use crate::parts::ring::Ring;
 use crate::sched::doorbell;
@@ -11,7 +12,6 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_OBSERVE;
 use hanare_core::debugregs::ADDRESSES;
-use crate::base::lock::{Mutex, rank};
 
 /// What is known of a process's observers.
 pub struct OfProcess<P> {

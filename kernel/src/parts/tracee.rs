@@ -1,12 +1,12 @@
 //! A thread as its tracer has it: see `gate::ptrace`.
 
+use crate::base::lock::{Mutex, rank};
 use crate::parts::registers::Snapshot;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hanare_core::ptrace::Stop;
 use hanare_core::signal::QueuedSignal;
-use crate::base::lock::{Mutex, rank};
 
 /// Linux traces its worker.
 pub const TRACED: u32 = 1;

@@ -1,9 +1,9 @@
 //! What a process and its ended children used.
 
+use crate::base::lock::{Mutex, rank};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use hanare_core::time::NS_PER_SEC;
-use crate::base::lock::{Mutex, rank};
 
 /// CPU time, memory and page faults of ended processes.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,6 +3,7 @@
 use crate::base::accounts::Charge;
 use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
+use crate::base::lock::{Mutex, Rank, rank};
 use crate::mm::space::Space;
 use crate::parts::futexes::Futexes;
 use alloc::sync::Arc;
@@ -10,7 +11,6 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_core::errno::Result;
-use crate::base::lock::{Mutex, Rank, rank};
 
 /// No request waits for the end of a space.
 pub const NO_REQUEST: u32 = u32::MAX;

@@ -23,6 +23,7 @@ pub use identity::{INIT, Identity, Ids, NOT_MAPPED};
 
 use crate::base::accounts::{Charge, Place};
 use crate::base::counts::{Counted, Kind};
+use crate::base::lock::{Mutex, rank};
 use crate::base::{heap, time};
 use crate::parts::cputimers::CpuTimers;
 use crate::parts::usage::{Accounts, Children};
@@ -36,7 +37,6 @@ use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{Actions, Mirrored};
-use crate::base::lock::{Mutex, rank};
 use spin::Once;
 use thread::Thread;
 

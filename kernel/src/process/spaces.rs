@@ -2,6 +2,7 @@
 //! processes made with CLONE_VM and not as threads share one.
 
 use crate::base::heap;
+use crate::base::lock::{Mutex, rank};
 use crate::link::inbound;
 use crate::mm::{linux, release};
 use crate::process::memory::{self, NO_REQUEST};
@@ -13,7 +14,6 @@ use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{percpu, shared};
-use crate::base::lock::{Mutex, rank};
 
 /// Spaces by the CPU that serves their requests, then by id.
 static SPACES: [Mutex<BTreeMap<u32, Arc<ProcessSpace>>, rank::Spaces>; CPUS_MAX] =

@@ -5,6 +5,7 @@
 use crate::base::accounts::Charge;
 use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
+use crate::base::lock::{Mutex, rank};
 use crate::base::stacks::{self, Stack};
 use crate::link::caller::Port;
 use crate::mm::Caller;
@@ -22,7 +23,6 @@ use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::Regs;
 use hanare_hal::{cpu, fpu};
 use hanare_ikc::SlotRef;
-use crate::base::lock::{Mutex, rank};
 
 /// A thread. It dereferences to its [`Port`], and that to its [`Task`].
 pub struct Thread {

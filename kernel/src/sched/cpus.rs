@@ -10,6 +10,7 @@
 #![allow(unsafe_code)] // the switch itself
 
 use crate::base::counts;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::base::stacks;
 use crate::sched::task::{Runs, Task};
 use crate::sched::{attention, balance, doorbell, kick, machinecheck, requests, tlb, turns};
@@ -22,7 +23,6 @@ use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::context::{self, Context};
 use hanare_hal::{apic, boot, cpu, gdt, percpu, shared};
 use hanare_ikc::Bells;
-use crate::base::lock::{Mutex, MutexGuard, rank};
 use spin::Once;
 
 /// Round-robin slice where several threads share a CPU.

@@ -1,5 +1,6 @@
 //! Threads that are to be looked at, by the CPU on whose queue they are.
 
+use crate::base::lock::{Mutex, rank};
 use crate::sched::attention::request_reschedule;
 use crate::sched::post::{KICK, post};
 use crate::sched::task::{Runs, Task};
@@ -8,7 +9,6 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::percpu;
-use crate::base::lock::{Mutex, rank};
 
 #[repr(align(64))]
 struct Kicked {

@@ -6,6 +6,7 @@
 
 use crate::base::accounts::Account;
 use crate::base::counts::Counts;
+use crate::base::lock::{Mutex, rank};
 use crate::base::stacks::Stack;
 use crate::base::time::NEVER;
 use crate::sched::cpu_mask::CpuMask;
@@ -18,7 +19,6 @@ use hanare_core::bandwidth::Allowance;
 use hanare_hal::context::Context;
 use hanare_hal::cpu;
 use hanare_hal::fpu::FpuState;
-use crate::base::lock::{Mutex, rank};
 
 /// What a thread waits for. Asked on the thread's CPU, by whichever thread runs there: the
 /// running thread may be another one.

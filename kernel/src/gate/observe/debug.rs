@@ -5,6 +5,7 @@
 //! comes out. A stop is complete when every thread has left a [`Snapshot`].
 
 use crate::base::counts::{Counted, Kind};
+use crate::base::lock::Mutex;
 use crate::mm::patch;
 use crate::parts::observed::{DEBUGGED, Debugger, HELD, Stop, Watches, tell};
 use crate::parts::registers::Snapshot;
@@ -22,7 +23,6 @@ use hanare_core::ptrace::USER_REGS;
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_hal::traps::{Regs, vector};
 use hanare_ikc::RequestRef;
-use crate::base::lock::Mutex;
 
 /// `int3`.
 const INT3: u8 = 0xcc;

@@ -9,6 +9,7 @@ pub mod trace;
 pub mod watch;
 
 use crate::base::heap;
+use crate::base::lock::{Mutex, rank};
 use crate::gate::ptrace;
 use crate::parts::observed::{Debugger, SAID, TRACED, Trace};
 use crate::process::Process;
@@ -24,7 +25,6 @@ use hanare_core::errno::{self, Result};
 use hanare_hal::percpu;
 use hanare_hal::traps::Regs;
 use hanare_ikc::{RequestCall, RequestRef};
-use crate::base::lock::{Mutex, rank};
 
 /// What a child of fork takes over.
 #[derive(Default)]

@@ -1,6 +1,7 @@
 //! A trace: records of system calls and signals into a ring.
 
 use crate::base::counts::{Counted, Kind};
+use crate::base::lock::Mutex;
 use crate::base::time;
 use crate::base::usermemory::Running;
 use crate::parts::observed::{TRACED, Trace, tell};
@@ -18,7 +19,6 @@ use hanare_core::syscalls::capture::{Captures, capture};
 use hanare_core::syscalls::{self, Service};
 use hanare_core::time::Clock;
 use hanare_hal::cpu;
-use crate::base::lock::Mutex;
 use zerocopy::IntoBytes;
 
 /// Most bytes kept of data.
