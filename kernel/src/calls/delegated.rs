@@ -18,31 +18,12 @@ use hanare_core::signal::{SI_QUEUE, SIGBUS, SigSet};
 use hanare_core::syscalls::{Hook, Restart, Row};
 use hanare_core::sysfs::{LOOKED_AT, may_be_hidden};
 use hanare_hal::usercopy;
-
-mod number {
-    pub const KILL: u16 = 62;
-    pub const TKILL: u16 = 200;
-    pub const TGKILL: u16 = 234;
-    pub const RT_SIGTIMEDWAIT: u16 = 128;
-    pub const RT_TGSIGQUEUEINFO: u16 = 297;
-    pub const PSELECT6: u16 = 270;
-    pub const PPOLL: u16 = 271;
-    pub const IO_PGETEVENTS: u16 = 333;
-    pub const IO_URING_ENTER: u16 = 426;
-    pub const SETRLIMIT: u16 = 160;
-    pub const SETITIMER: u16 = 38;
-    pub const TIMER_CREATE: u16 = 222;
-    pub const TIMER_DELETE: u16 = 226;
-    pub const UNSHARE: u16 = 272;
-    pub const PRLIMIT64: u16 = 302;
-    pub const SETNS: u16 = 308;
-    pub const CLOSE_RANGE: u32 = 436;
-    pub const STAT: u16 = 4;
-    pub const LSTAT: u16 = 6;
-    pub const ACCESS: u16 = 21;
-    pub const CLOSE: u32 = 3;
-    pub const OPENAT: u32 = 257;
-}
+use linux_raw_sys::general::{
+    __NR_access, __NR_close, __NR_close_range, __NR_io_pgetevents, __NR_io_uring_enter, __NR_kill,
+    __NR_lstat, __NR_openat, __NR_ppoll, __NR_prlimit64, __NR_pselect6, __NR_rt_sigtimedwait,
+    __NR_rt_tgsigqueueinfo, __NR_setitimer, __NR_setns, __NR_setrlimit, __NR_stat, __NR_tgkill,
+    __NR_timer_create, __NR_timer_delete, __NR_tkill, __NR_unshare,
+};
 
 /// A row that says `delegated`.
 #[inline]
@@ -58,7 +39,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
                 return Ok(0);
             }
             to_ended(row, &args)?;
-            if row.number == number::RT_TGSIGQUEUEINFO {
+            if row.number == __NR_rt_tgsigqueueinfo {
                 return queue_to_thread(row, args);
             }
         }
@@ -69,14 +50,14 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         }
         Hook::CloseRange => return close_range(row, args),
         Hook::CpuTimer => {
-            let set = (row.number == number::SETITIMER).then_some(args[1]);
+            let set = (row.number == __NR_setitimer).then_some(args[1]);
             if let Some(result) =
                 itimer::itimer(args[0], set, if set.is_some() { args[2] } else { args[1] })
             {
                 return result;
             }
         }
-        Hook::Timer if row.number == number::TIMER_CREATE => {
+        Hook::Timer if row.number == __NR_timer_create => {
             if !limits::room_for_mappings(0) {
                 return Err(errno::EAGAIN);
             }
@@ -88,7 +69,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
             }
         }
         Hook::Msync => return mmap::msync(thread::current(), args[0], args[1], args[2]),
-        Hook::SigWait if row.number == number::RT_SIGTIMEDWAIT => {
+        Hook::SigWait if row.number == __NR_rt_sigtimedwait => {
             if let Some(result) = pending::waited(&args) {
                 return result;
             }
@@ -101,7 +82,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
             }
         }
         // Only a process of one thread may do some of this.
-        Hook::Credentials if matches!(row.number, number::UNSHARE | number::SETNS) => {
+        Hook::Credentials if matches!(row.number, __NR_unshare | __NR_setns) => {
             let me = thread::current();
             if me.process.thread_count() == 1 {
                 workers::dismiss(&me.process);
@@ -124,7 +105,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Rights => workers::rights_changed(thread::current()),
         Hook::Personality => personality(args[0] as u32),
         Hook::Rlimit => take_limits(row, &args),
-        Hook::Timer if row.number == number::TIMER_DELETE => cputimers::timer_deleted(args[0]),
+        Hook::Timer if row.number == __NR_timer_delete => cputimers::timer_deleted(args[0]),
         Hook::Sysinfo => return super::machine::sysinfo(args[0]),
         Hook::Wait => waited::waited(&thread::current().process, row, &args, result)?,
         Hook::Path => not_hidden(row, &args)?,
@@ -139,15 +120,15 @@ fn not_hidden(row: &Row, args: &[u64; 6]) -> Result<()> {
     const AT_FDCWD: u64 = -100i64 as u64;
     const O_CLOEXEC: u64 = 0o2_000_000;
     const O_PATH: u64 = 0o10_000_000;
-    let of_cwd = matches!(row.number, number::STAT | number::LSTAT | number::ACCESS);
+    let of_cwd = matches!(row.number, __NR_stat | __NR_lstat | __NR_access);
     let (dir, path) = if of_cwd { (AT_FDCWD, args[0]) } else { (args[0], args[1]) };
     if !usercopy::read_string(path, &mut [0; LOOKED_AT])
         .is_ok_and(|text| text.is_some_and(may_be_hidden))
     {
         return Ok(());
     }
-    match delegate::linux(number::OPENAT, [dir, path, O_PATH | O_CLOEXEC, 0, 0, 0]) {
-        Ok(fd) => delegate::linux(number::CLOSE, [fd, 0, 0, 0, 0, 0]).map(drop),
+    match delegate::linux(__NR_openat, [dir, path, O_PATH | O_CLOEXEC, 0, 0, 0]) {
+        Ok(fd) => delegate::linux(__NR_close, [fd, 0, 0, 0, 0, 0]).map(drop),
         Err(errno::ENOENT) => Err(errno::ENOENT),
         Err(_) => Ok(()),
     }
@@ -155,7 +136,7 @@ fn not_hidden(row: &Row, args: &[u64; 6]) -> Result<()> {
 
 /// Has Linux execute the call; an interruption is noted for delivery.
 pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
-    let result = delegate::call_of(thread::current(), u32::from(row.number), args);
+    let result = delegate::call_of(thread::current(), row.number, args);
     let interrupted = match result {
         RESULT_NOT_STARTED => Some(Interrupted::NotStarted),
         r if r == errno::EINTR.as_return() && row.restart != Restart::Never => {
@@ -187,11 +168,11 @@ fn to_self(row: &Row, a: &[u64; 6]) -> bool {
     let tid = |v: u64| v as u32 == thread.slot.tid();
     let pid = |v: u64| v as u32 == thread.process.identity.lock().pid;
     match row.number {
-        number::KILL => {
+        __NR_kill => {
             signals::send_to_self(a[1], SI_USER, pid(a[0]) && thread.process.thread_count() == 1)
         }
-        number::TKILL => signals::send_to_self(a[1], SI_TKILL, tid(a[0])),
-        number::TGKILL => signals::send_to_self(a[2], SI_TKILL, pid(a[0]) && tid(a[1])),
+        __NR_tkill => signals::send_to_self(a[1], SI_TKILL, tid(a[0])),
+        __NR_tgkill => signals::send_to_self(a[2], SI_TKILL, pid(a[0]) && tid(a[1])),
         _ => false,
     }
 }
@@ -201,8 +182,8 @@ fn to_self(row: &Row, a: &[u64; 6]) -> bool {
 fn to_ended(row: &Row, a: &[u64; 6]) -> Result<()> {
     let p = &thread::current().process;
     let tid = match row.number {
-        number::KILL | number::TKILL => a[0],
-        number::TGKILL | number::RT_TGSIGQUEUEINFO if a[0] as u32 == p.identity.lock().pid => a[1],
+        __NR_kill | __NR_tkill => a[0],
+        __NR_tgkill | __NR_rt_tgsigqueueinfo if a[0] as u32 == p.identity.lock().pid => a[1],
         _ => return Ok(()),
     };
     if workers::had_thread(p, tid as u32) { Err(errno::ESRCH) } else { Ok(()) }
@@ -238,7 +219,7 @@ fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
     if !(first..=last).contains(&control) {
         return forward(row, args);
     }
-    let part = |a: u64, b: u64| delegate::linux(number::CLOSE_RANGE, [a, b, args[2], 0, 0, 0]);
+    let part = |a: u64, b: u64| delegate::linux(__NR_close_range, [a, b, args[2], 0, 0, 0]);
     if control > first {
         part(first, control - 1)?;
     }
@@ -265,9 +246,9 @@ fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
 fn with_mask(row: &Row, mut args: [u64; 6]) -> Result<u64> {
     // The argument, and how long the structure is that begins with a pointer to the mask.
     let (place, size) = match row.number {
-        number::PPOLL => (3, 0),
-        number::PSELECT6 | number::IO_PGETEVENTS => (5, 16),
-        number::IO_URING_ENTER if args[3] & 8 != 0 => (4, 24), // IORING_ENTER_EXT_ARG
+        __NR_ppoll => (3, 0),
+        __NR_pselect6 | __NR_io_pgetevents => (5, 16),
+        __NR_io_uring_enter if args[3] & 8 != 0 => (4, 24), // IORING_ENTER_EXT_ARG
         _ => (4, 0),
     };
     let pointer = match args[place] {
@@ -316,10 +297,10 @@ fn time_namespace(row: &Row, args: &[u64; 6]) {
     const NEWTIME: u64 = 0x80;
     let thread = thread::current();
     match row.number {
-        number::UNSHARE if args[0] & NEWTIME != 0 => {
+        __NR_unshare if args[0] & NEWTIME != 0 => {
             thread.process.identity.lock().time.children = true
         }
-        number::SETNS => _ = timens::refresh(thread),
+        __NR_setns => _ = timens::refresh(thread),
         _ => {}
     }
 }
@@ -339,8 +320,8 @@ fn personality(wanted: u32) {
 /// Limits that the LWK itself enforces, after Linux has accepted them.
 fn take_limits(row: &Row, args: &[u64; 6]) {
     let (pid, resource, pointer) = match row.number {
-        number::SETRLIMIT => (0, args[0], args[1]),
-        number::PRLIMIT64 => (args[0], args[1], args[2]),
+        __NR_setrlimit => (0, args[0], args[1]),
+        __NR_prlimit64 => (args[0], args[1], args[2]),
         _ => return,
     };
     let Ok(soft) = usercopy::read_u64(pointer) else { return };

@@ -34,9 +34,8 @@ use hanare_core::syscalls::{LocalCall, Row};
 use hanare_core::time::{Clock, Timespec, Timeval};
 use hanare_hal::traps::Regs;
 use hanare_hal::{cpu, percpu, shared, usercopy};
+use linux_raw_sys::general::{__NR_clock_gettime, __NR_exit_group};
 use zerocopy::IntoBytes;
-
-const SYS_EXIT_GROUP: u32 = 231;
 
 /// Serves a call; `None` if `regs` were replaced (exec, sigreturn, exit).
 pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>> {
@@ -124,7 +123,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
             ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
             share::leave(thread);
             futex::forget_empty_robust(thread);
-            exit::by_last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
+            exit::by_last_call(__NR_exit_group, [a[0], 0, 0, 0, 0, 0]);
             return None;
         }
         LocalCall::Ptrace => ptrace::call(&a),
@@ -153,7 +152,7 @@ fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
         return put(to, Timespec::from_ns(ns).as_bytes());
     }
     let Some(clock) = Clock::from_id(id) else {
-        return delegate::linux(228, [id as u32 as u64, to, 0, 0, 0, 0]);
+        return delegate::linux(__NR_clock_gettime, [id as u32 as u64, to, 0, 0, 0, 0]);
     };
     let ns = match timens::now(p, clock) {
         Some(ns) => ns,
@@ -312,7 +311,7 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
 /// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
     ptrace::on_exit(thread::current(), (status as u32 & 0xff) << 8);
-    exit::by_call(SYS_EXIT_GROUP, status)
+    exit::by_call(__NR_exit_group, status)
 }
 
 /// set_robust_list(2). Linux knows the list too (`Slot::robust_list`), for ends that are

@@ -15,6 +15,7 @@ use hanare_core::limits::MAX_VMAS;
 use hanare_core::mempolicy::{Nodes, Policy, WORDS, check_mode};
 use hanare_hal::paging::{SMALL, pte};
 use hanare_hal::{shared, usercopy};
+use linux_raw_sys::general::__NR_migrate_pages;
 use zerocopy::IntoBytes;
 
 /// Nodes with memory of this instance.
@@ -104,9 +105,8 @@ pub fn mbind(a: &[u64; 6]) -> Result<u64> {
 /// migrate_pages(2): how many pages could not be moved. Linux says whether the caller may, and
 /// moves what it shares with the process; ours stay where they are.
 pub fn migrate_pages(a: &[u64; 6]) -> Result<u64> {
-    const SYS_MIGRATE_PAGES: u32 = 256;
     let [pid, max_node, from, to, ..] = *a;
-    let of_linux = delegate::linux(SYS_MIGRATE_PAGES, *a)?;
+    let of_linux = delegate::linux(__NR_migrate_pages, *a)?;
     let (from, to) = (read_nodes(from, max_node)?, read_nodes(to, max_node)?);
     let leaves = |node: u32| {
         let has = |nodes: &Nodes| {

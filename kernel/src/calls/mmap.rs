@@ -20,6 +20,7 @@ use hanare_core::groups::NOBODY;
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::{SMALL, pte};
+use linux_raw_sys::general::{__NR_fcntl, __NR_mprotect, __NR_msync};
 
 const MAP_SHARED: u64 = 1;
 const MAP_PRIVATE: u64 = 2;
@@ -34,9 +35,6 @@ const MAP_NONBLOCK: u64 = 0x1_0000;
 const PROT_SEM: u64 = 8;
 const PROT_GROWSDOWN: u64 = 0x0100_0000;
 const PROT_GROWSUP: u64 = 0x0200_0000;
-
-const SYS_MPROTECT: u32 = 10;
-const SYS_MSYNC: u32 = 26;
 
 fn prot_of(bits: u64) -> Prot {
     Prot::from_bits_truncate(bits as u32 & 7)
@@ -58,14 +56,13 @@ pub fn mmap(
     fd: u64,
     offset: u64,
 ) -> Result<u64> {
-    const FCNTL: u32 = 72;
     const GETFD: u64 = 1;
     if !offset.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
     let result = map(me, addr, len, prot, flags, fd, offset);
     if result.is_err() && flags & MAP_ANONYMOUS == 0 {
-        delegate::linux(FCNTL, [fd, GETFD, 0, 0, 0, 0])?;
+        delegate::linux(__NR_fcntl, [fd, GETFD, 0, 0, 0, 0])?;
     }
     result
 }
@@ -357,8 +354,9 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
 /// Changes what Linux has mapped, up to where the rest of the call will have to stop; how far
 /// the call gets, and why no further if it is Linux that refuses.
 fn protect_shared(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> (u64, Result<()>) {
-    let protect =
-        |s: u64, e: u64| delegate::linux(SYS_MPROTECT, [s, e - s, u64::from(prot.bits()), 0, 0, 0]);
+    let protect = |s: u64, e: u64| {
+        delegate::linux(__NR_mprotect, [s, e - s, u64::from(prot.bits()), 0, 0, 0])
+    };
     let reach = p.mm.lock().vmas.protectable(start, end, prot);
     for (s, e) in shared_parts(p, start, reach) {
         if protect(s, e).is_ok() {
@@ -454,7 +452,7 @@ pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
         return Err(errno::EBUSY);
     }
     for (s, e) in shared_parts(p, start, end) {
-        delegate::linux(SYS_MSYNC, [s, e - s, flags, 0, 0, 0])?;
+        delegate::linux(__NR_msync, [s, e - s, flags, 0, 0, 0])?;
     }
     if wanted <= USER_MAX && p.mm.lock().vmas.is_covered(start, end) {
         Ok(0)

@@ -15,6 +15,7 @@ use hanare_abi::slot::OP_NOP;
 use hanare_core::ptrace::event;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
+use linux_raw_sys::general::__NR_prctl;
 
 /// Clone flags (clone(2)).
 #[allow(missing_docs)]
@@ -145,10 +146,9 @@ pub fn clear_tid(thread: &Thread) {
 
 /// PR_SET_NAME of a worker that served another thread before.
 fn name_worker(thread: &Thread, name: &[u8; 16]) {
-    const PRCTL: u32 = 157;
     const SET_NAME: u64 = 15;
     if let Ok(at) = thread.process.write_scratch(thread.slot_index, name) {
-        let _ = delegate::linux(PRCTL, [SET_NAME, at, 0, 0, 0, 0]);
+        let _ = delegate::linux(__NR_prctl, [SET_NAME, at, 0, 0, 0, 0]);
     }
 }
 

@@ -36,12 +36,7 @@ use hanare_core::elf::interpreter_path;
 use hanare_core::errno::{self, Result};
 use hanare_core::stack::check_limits;
 use hanare_hal::traps::Regs;
-
-/// Call numbers.
-mod linux {
-    pub const EXECVE: u64 = 59;
-    pub const EXECVEAT: u64 = 322;
-}
+use linux_raw_sys::general::{__NR_execve, __NR_execveat};
 
 /// `REQUEST_SPACE_START`: a first thread that begins with exec.
 pub fn start(p: &Arc<Process>) -> Result<()> {
@@ -192,9 +187,9 @@ fn run(
 
 /// Where the arguments of the execve or execveat lie that is under way; 0: it is neither.
 fn arguments_of(regs: &Regs) -> u64 {
-    match regs.orig_rax {
-        linux::EXECVE => regs.rsi,
-        linux::EXECVEAT => regs.rdx,
+    match regs.orig_rax as u32 {
+        __NR_execve => regs.rsi,
+        __NR_execveat => regs.rdx,
         _ => 0,
     }
 }

@@ -4,10 +4,10 @@ use crate::link::delegate;
 use crate::process::thread::Thread;
 use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
+use linux_raw_sys::general::__NR_fcntl;
 
 /// Linux call numbers used on the LWK's own account.
 mod linux {
-    pub const FCNTL: u32 = 72;
     pub const F_GETFD: u64 = 1;
 }
 /// The working directory.
@@ -49,7 +49,7 @@ impl Target {
         if path.first() == Some(&b'/') || fd == AT_FDCWD as i32 && !empty {
             return Ok(Target { flags, ..Target::path(path) });
         }
-        let closes = delegate::linux(linux::FCNTL, [dir, linux::F_GETFD, 0, 0, 0, 0])? & 1 != 0;
+        let closes = delegate::linux(__NR_fcntl, [dir, linux::F_GETFD, 0, 0, 0, 0])? & 1 != 0;
         let mut name = alloc::format!("/dev/fd/{fd}").into_bytes();
         if !empty {
             name.push(b'/');

@@ -9,8 +9,7 @@ use crate::process::thread::Thread;
 use crate::sched::cpus;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
-
-const TIMER_DELETE: u32 = 226;
+use linux_raw_sys::general::__NR_timer_delete;
 
 /// A timer was set: the CPUs that run threads of `p` have to know.
 pub fn look_again(p: &Process) {
@@ -47,7 +46,7 @@ fn left(timers: &[ClockTimer<Thread>], thread: &Thread) -> Option<u64> {
 
 /// Deletes Linux' timer. False: it is there still.
 pub fn delete(id: u32) -> bool {
-    delegate::linux(TIMER_DELETE, [u64::from(id), 0, 0, 0, 0, 0]).is_ok()
+    delegate::linux(__NR_timer_delete, [u64::from(id), 0, 0, 0, 0, 0]).is_ok()
 }
 
 /// timer_create: the new timer's number, so that execve can delete it.

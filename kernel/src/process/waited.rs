@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::Row;
 use hanare_hal::{cpu, usercopy};
+use linux_raw_sys::general::__NR_waitid;
 
 /// Of the options of wait4(2) and waitid(2).
 const WNOHANG: u64 = 1;
@@ -71,9 +72,8 @@ impl Told {
 
 /// Hook of `wait4` and `waitid` of `p` after Linux has answered `result`.
 pub fn waited(p: &Process, row: &Row, a: &[u64; 6], result: u64) -> Result<()> {
-    const WAITID: u16 = 247;
     let told =
-        if row.number == WAITID { Told::by_waitid(a)? } else { Told::by_wait4(p, a, result) };
+        if row.number == __NR_waitid { Told::by_waitid(a)? } else { Told::by_wait4(p, a, result) };
     if told.is_end {
         wait_until_left(p, told.pid);
     }

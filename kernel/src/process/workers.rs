@@ -30,13 +30,12 @@ use hanare_abi::slot::{OP_NOP, OP_SUCCEED, OP_THREAD, OP_THREAD_EXIT, OP_THREAD_
 use hanare_core::errno::{self, Result};
 use hanare_hal::cpu;
 use hanare_ikc::SlotRef;
+use linux_raw_sys::general::{__NR_sched_yield, __NR_tgkill};
 
 static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
 
 /// Workers that wait for threads, at most; those of further threads leave none behind.
 const SPARES_MAX: usize = 16;
-const TGKILL: u32 = 234;
-const SCHED_YIELD: u32 = 24;
 
 /// The running thread changed something that Linux keeps for each thread.
 pub fn attributes_changed(thread: &Thread) {
@@ -112,7 +111,7 @@ fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
     p.slots.lock().leader_gone = true;
     // Not by its id: of a zombie Linux says that it is there.
     while slot.tid() != 0 && !me.must_end() {
-        let _ = delegate::linux(SCHED_YIELD, [0; 6]);
+        let _ = delegate::linux(__NR_sched_yield, [0; 6]);
         cpus::yield_now();
     }
 }
@@ -152,7 +151,7 @@ fn is_leaving(p: &Process, tid: u32) -> bool {
         return false;
     }
     let pid = u64::from(p.identity.lock().pid);
-    let is_there = delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH);
+    let is_there = delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH);
     if !is_there {
         p.slots.lock().gone.retain(|&t| t != tid);
     }
@@ -208,11 +207,11 @@ fn await_end(p: &Process, me: &Thread, mut leaving: Vec<u32>, deadline: Option<u
     // An id may have been given to a thread that lives.
     leaving.retain(|&tid| tid != 0 && p.threads().all(|t| t.slot.tid() != tid));
     for tid in leaving {
-        while delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]).is_ok()
+        while delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]).is_ok()
             && deadline.is_none_or(|d| cpu::rdtsc() < d)
             && !me.must_end()
         {
-            let _ = delegate::linux(SCHED_YIELD, [0; 6]); // the one that ends may need our worker's CPU
+            let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
             cpus::yield_now();
         }
     }

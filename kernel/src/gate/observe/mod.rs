@@ -24,6 +24,7 @@ use hanare_core::errno::{self, Result};
 use hanare_hal::percpu;
 use hanare_hal::traps::Regs;
 use hanare_ikc::{RequestCall, RequestRef};
+use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
 use spin::Mutex;
 
 /// What a child of fork takes over.
@@ -144,24 +145,22 @@ pub fn in_kernel(thread: &Thread) {
 /// A system call of a process that is watched, which `serve` serves.
 #[inline(never)] // its records need a large frame, which no other call is to set up
 pub fn call(regs: &mut Regs, serve: fn(&mut Regs, u64) -> Option<()>) {
-    const EXIT: u64 = 60;
-    const EXIT_GROUP: u64 = 231;
     let thread = thread::current();
     if !ptrace::enter(thread, regs) {
         return ptrace::leave(thread, regs);
     }
-    let number = u64::from(regs.orig_rax as u32);
+    let number = regs.orig_rax as u32;
     let args = regs.arguments();
     thread.observe.asked.store(0, Ordering::Relaxed);
-    if number == EXIT_GROUP || number == EXIT && thread.process.thread_count() == 1 {
+    if number == __NR_exit_group || number == __NR_exit && thread.process.thread_count() == 1 {
         thread
             .process
             .observed
             .exit_status
             .store((args[0] as u32 & 0xff) << 8 | SAID, Ordering::Relaxed);
     }
-    let entered = trace::enter(thread, number, args);
-    let returned = serve(regs, number).is_some();
+    let entered = trace::enter(thread, number.into(), args);
+    let returned = serve(regs, number.into()).is_some();
     if let Some(entered) = entered {
         entered.leave(thread, if returned { regs.rax as i64 } else { 0 });
     }
