@@ -17,7 +17,7 @@ use crate::process::{Process, futex};
 use hanare_core::cputimer::IntervalTimer;
 use hanare_core::errno::{self, Result};
 use hanare_core::time::Timespec;
-use linux_raw_sys::general::{__NR_timer_create, __NR_timer_gettime, __NR_timer_settime};
+use linux_raw_sys::general::__NR_timer_create;
 use zerocopy::IntoBytes;
 
 const CLOCK_MONOTONIC: u64 = 1;
@@ -53,17 +53,21 @@ fn enter(p: &Process, id: u32, clock: Option<CpuClock>) -> Result<()> {
     })
 }
 
-/// timer_settime, timer_gettime; `None`: it is Linux' business.
-pub fn serve(number: u32, a: &[u64; 6]) -> Option<Result<u64>> {
+/// timer_settime; `None`: it is Linux' business.
+pub fn set_time(a: &[u64; 6]) -> Option<Result<u64>> {
     let p = &thread::current().process;
-    if !p.cpu_timers.with_clock_timers(|timers| timers.iter().any(|t| t.id == a[0] as u32)) {
-        return None;
-    }
-    match number {
-        __NR_timer_settime => Some(set(p, a)),
-        __NR_timer_gettime => Some(get(p, a[0] as u32).and_then(|now| write(a[1], now))),
-        _ => None,
-    }
+    is_ours(p, a[0] as u32).then(|| set(p, a))
+}
+
+/// timer_gettime; `None`: it is Linux' business.
+pub fn get_time(a: &[u64; 6]) -> Option<Result<u64>> {
+    let p = &thread::current().process;
+    let id = a[0] as u32;
+    is_ours(p, id).then(|| get(p, id).and_then(|now| write(a[1], now)))
+}
+
+fn is_ours(p: &Process, id: u32) -> bool {
+    p.cpu_timers.with_clock_timers(|timers| timers.iter().any(|t| t.id == id))
 }
 
 fn with<T>(

@@ -130,7 +130,6 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::GetRobustList => get_robust_list(row, &a),
         LocalCall::Rseq => rseq::register(a[0], a[1], a[2], a[3]),
         LocalCall::RestartSyscall => restart::restart_syscall(),
-        _ => Err(errno::ENOSYS),
     })
 }
 
