@@ -1,5 +1,7 @@
 //! Builds the vDSO (kernel/vdso), a shared object that the kernel carries.
 
+#![allow(clippy::disallowed_methods)] // runs on the host
+
 use linux_raw_sys::general::{__NR_clock_getres, __NR_clock_gettime, __NR_gettimeofday, __NR_time};
 use std::env;
 use std::path::PathBuf;

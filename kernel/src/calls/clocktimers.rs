@@ -5,7 +5,7 @@
 //! here has expired, to expire at once: so who gets the signal, what it carries, and what
 //! becomes of one that is blocked is Linux' doing.
 
-use crate::base::heap;
+use crate::base::lists;
 use crate::base::user::put;
 use crate::link::delegate;
 use crate::parts::cputimers::ClockTimer;
@@ -47,9 +47,8 @@ fn enter(p: &Process, id: u32, clock: Option<CpuClock>) -> Result<()> {
     cputimers::timer_created(id)?;
     let Some(clock) = clock else { return Ok(()) };
     p.cpu_timers.with_clock_timers(|timers| {
-        heap::more_room(timers, 1).map_err(|_| errno::EAGAIN)?;
-        timers.push(ClockTimer { id, clock, timer: IntervalTimer::default() });
-        Ok(())
+        lists::push(timers, ClockTimer { id, clock, timer: IntervalTimer::default() })
+            .map_err(|_| errno::EAGAIN)
     })
 }
 

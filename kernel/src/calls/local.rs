@@ -1,7 +1,7 @@
 //! Calls served here.
 
 use crate::base::user::put;
-use crate::base::{heap, time};
+use crate::base::{heap, lists, time};
 use crate::calls::{aio, madvise, mlock, mmap, mremap, seccomp, shm, sleep};
 use crate::calls::{machine, mempolicy};
 use crate::gate::{ptrace, raise, rseq};
@@ -249,7 +249,7 @@ fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
     if len.wrapping_mul(8) < shared::params().linux_cpu_ids || !len.is_multiple_of(8) {
         return Err(errno::EINVAL);
     }
-    let mut mask = thread.affinity.lock().to_linux();
+    let mut mask = thread.affinity.lock().to_linux()?;
     mask.truncate(len as usize);
     put(a[2], &mask)?;
     Ok(mask.len() as u64)
@@ -440,7 +440,7 @@ fn execve(
         }
         let (argv, envp) = (strings(argv)?, strings(envp)?);
         let target = match at {
-            None => Target::path(path),
+            None => Target::path(path)?,
             Some((dir, flags)) => Target::at(dir, path, flags)?,
         };
         exec::execve(&target, argv, &envp, regs)
@@ -474,8 +474,7 @@ fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
         let string = string(pointer, &mut buffer, errno::E2BIG)?;
         bytes += string.len() as u64 + 1;
         program::check_strings(bytes, all.len() as u64 + 1)?;
-        heap::more_room(&mut all, 1)?;
-        all.push(string);
+        lists::push(&mut all, string)?;
         addr += 8;
     }
     Ok(all)

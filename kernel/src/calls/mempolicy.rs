@@ -1,6 +1,7 @@
 //! NUMA policies: remembered and told as Linux does, for the nodes of this instance.
 
 use crate::base::frames;
+use crate::base::heap;
 use crate::base::user::put;
 use crate::calls::rlimits;
 use crate::link::delegate;
@@ -163,8 +164,9 @@ pub fn get(mode_to: u64, nodes_to: u64, max_node: u64, addr: u64, flags: u64) ->
         if len > SMALL {
             return Err(errno::EINVAL);
         }
-        let mut bytes = mask.as_bytes().to_vec();
-        bytes.resize(len as usize, 0);
+        let mut bytes = heap::zeroed(len as usize)?;
+        let known = bytes.len().min(size_of_val(&mask));
+        bytes[..known].copy_from_slice(&mask.as_bytes()[..known]);
         put(nodes_to, &bytes)?;
     }
     Ok(0)

@@ -1,6 +1,7 @@
 //! The memory calls that make, change and remove mappings: mmap, munmap, mprotect, brk, msync.
 
 use crate::base::frames;
+use crate::base::lists;
 use crate::calls::{mlock, rlimits};
 use crate::link::delegate;
 use crate::mm::files::{self, Private};
@@ -12,7 +13,7 @@ use crate::mm::reserve::fill_reserved;
 use crate::mm::unmap::unmap_range;
 use crate::mm::{Caller, FileRef, anonymous, huge, limits, pte_bits, shared};
 use crate::process::thread::Thread;
-use alloc::collections::LinkedList;
+use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};
@@ -358,36 +359,37 @@ fn protect_shared(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> (u64, Res
         delegate::linux(__NR_mprotect, [s, e - s, u64::from(prot.bits()), 0, 0, 0])
     };
     let reach = p.mm.lock().vmas.protectable(start, end, prot);
-    for (s, e) in shared_parts(p, start, reach) {
+    let Ok(parts) = shared_parts(p, start, reach) else { return (start, Err(errno::ENOMEM)) };
+    for (s, e) in parts {
         if protect(s, e).is_ok() {
             continue;
         }
         // One of its pieces; those below are changed.
-        let ends: LinkedList<u64> = p.mm.lock().vmas.range(s, e).map(|v| v.end.min(e)).collect();
+        let piece = |at| p.mm.lock().vmas.range(at, e).next().map(|v| v.end.min(e));
         let mut at = s;
-        for piece in ends {
-            if let Err(error) = protect(at, piece) {
+        while let Some(end) = piece(at).filter(|&end| end > at) {
+            if let Err(error) = protect(at, end) {
                 return (at, Err(error));
             }
-            at = piece;
+            at = end;
         }
     }
     (end, Ok(()))
 }
 
-fn shared_parts(p: &Caller<'_>, start: u64, end: u64) -> LinkedList<(u64, u64)> {
+fn shared_parts(p: &Caller<'_>, start: u64, end: u64) -> Result<Vec<(u64, u64)>> {
     let mm = p.mm.lock();
-    let mut parts: LinkedList<(u64, u64)> = LinkedList::new();
+    let mut parts: Vec<(u64, u64)> = Vec::new();
     for v in mm.vmas.range(start, end).filter(|v| matches!(v.backing, Backing::SharedLinux { .. }))
     {
         let (s, e) = (v.start.max(start), v.end.min(end));
         // Neighbours as one: a mapping may be in thousands of pieces, each a call.
-        match parts.back_mut() {
+        match parts.last_mut() {
             Some(last) if last.1 == s => last.1 = e,
-            _ => parts.push_back((s, e)),
+            _ => lists::push(&mut parts, (s, e))?,
         }
     }
-    parts
+    Ok(parts)
 }
 
 /// brk: the new end, or the old one if that cannot be.
@@ -451,7 +453,7 @@ pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     {
         return Err(errno::EBUSY);
     }
-    for (s, e) in shared_parts(p, start, end) {
+    for (s, e) in shared_parts(p, start, end)? {
         delegate::linux(__NR_msync, [s, e - s, flags, 0, 0, 0])?;
     }
     if wanted <= USER_MAX && p.mm.lock().vmas.is_covered(start, end) {

@@ -11,7 +11,6 @@ use crate::mm::unmap::unmap_range;
 use crate::mm::{AddressSpace, Caller, FileRef, huge, limits, shared};
 use crate::process::thread::Thread;
 use crate::sched::hold;
-use alloc::collections::LinkedList;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::addr::page_down;
@@ -312,27 +311,29 @@ fn move_shared(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Res
 /// given up these addresses, has room for them; if not, the memory is lost (`SIGBUS`).
 fn move_back(p: &Caller<'_>, m: &Move, target: u64, watch: u32) {
     let (old, end) = (m.old, m.old + m.old_size);
-    let mapped = || -> LinkedList<(u64, u64, u32)> {
-        p.mm.lock()
-            .vmas
-            .range(old, end)
-            .filter_map(|v| match v.backing {
-                Backing::SharedLinux { watch, .. } => {
-                    Some((v.start.max(old), v.end.min(end), watch))
-                }
-                _ => None,
-            })
-            .collect()
+    // One at a time: the way back has no list, for which there might be no memory.
+    let next = |at: u64| {
+        p.mm.lock().vmas.range(at, end).find_map(|v| match v.backing {
+            Backing::SharedLinux { watch, .. } if at < end => {
+                Some((v.start.max(at), v.end.min(end), watch))
+            }
+            _ => None,
+        })
     };
-    for (from, to, _) in mapped().into_iter().filter(|&(.., by)| by == watch) {
-        let _ = delegate::linux(
-            __NR_mremap,
-            [target + (from - old), to - from, to - from, MAYMOVE | FIXED, from, 0],
-        );
+    let mut at = old;
+    while let Some((from, to, by)) = next(at) {
+        if by == watch {
+            let _ = delegate::linux(
+                __NR_mremap,
+                [target + (from - old), to - from, to - from, MAYMOVE | FIXED, from, 0],
+            );
+        }
+        at = to;
     }
     // Looked at again: what another thread has unmapped meanwhile must not be there again.
     let mut at = old;
-    for (from, to, _) in mapped().into_iter().chain([(end, end, 0)]) {
+    while at < end {
+        let (from, to) = next(at).map_or((end, end), |(from, to, _)| (from, to));
         if at < from {
             shared::remap(p, at, from);
         }

@@ -6,6 +6,7 @@
 //! a thread included, where all its threads have; else those without a thread are sent away.
 
 use crate::base::heap;
+use crate::base::lists;
 use crate::calls::rlimits;
 use crate::gate::{coredump, raise};
 use crate::life::exit;
@@ -276,8 +277,7 @@ fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
     if !confined && !rlimits::capable(p, slot, CAP_SYS_ADMIN)? {
         return Err(errno::EACCES);
     }
-    let mut instructions = heap::with_room(count)?;
-    instructions.resize(count, Instruction::new_zeroed());
+    let mut instructions = lists::filled(count, Instruction::new_zeroed())?;
     usercopy::read(at, instructions.as_mut_bytes()).map_err(|_| errno::EFAULT)?;
     Program::new(instructions)
 }
@@ -307,8 +307,7 @@ fn refusal(
 fn attach(me: &Thread, threads: &[Arc<Thread>], filter: Arc<Filter>, flags: u64) -> Result<u64> {
     let before = me.seccomp.filters.lock().clone();
     let before = before.as_ref().map_or(&[][..], |f| f);
-    let mut filters = heap::with_room(before.len() + 1)?;
-    filters.extend(before.iter().cloned().chain([filter]));
+    let filters = lists::collected(before.iter().cloned().chain([filter]))?;
     let new = Inherited(FILTER, Some(heap::arc(filters)?));
     if flags & flag::TSYNC != 0 {
         threads.iter().for_each(|t| t.seccomp.inherit(new.clone()));

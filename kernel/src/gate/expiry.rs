@@ -5,7 +5,6 @@ use crate::gate::fatal;
 use crate::link::delegate;
 use crate::process::thread::Thread;
 use crate::signal::{pending, signals};
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_core::cputimer::CpuLimit;
 use hanare_core::signal::{self, SigInfo};
@@ -69,14 +68,17 @@ fn tell_limit(thread: &Thread) {
 /// Timers of timer_create that have expired have Linux send their signals.
 fn of_clocks(thread: &Thread) {
     let p = &thread.process;
-    let expired: Vec<u32> = p.cpu_timers.with_clock_timers(|timers| {
-        let expired = timers.iter_mut().filter_map(|t| {
+    // One after the other, by its place: no list that a program makes long.
+    for place in 0.. {
+        let timer = p.cpu_timers.with_clock_timers(|timers| {
+            let t = timers.get_mut(place)?;
             let now = t.clock.now(p).unwrap_or(0);
-            t.timer.take_expired(now).then_some(t.id)
+            Some((t.id, t.timer.take_expired(now)))
         });
-        expired.collect()
-    });
-    for id in expired {
+        let Some((id, has_expired)) = timer else { return };
+        if !has_expired {
+            continue;
+        }
         let at_once = [Timespec::from_ns(0), Timespec::from_ns(1)];
         if let Ok(at) = p.write_scratch(thread.slot_index, at_once.as_bytes()) {
             let _ = delegate::linux(__NR_timer_settime, [u64::from(id), 0, at, 0, 0, 0]);

@@ -1,5 +1,6 @@
 //! A new thread or process: what it gets of its creator, and where it begins.
 
+use crate::base::heap;
 use crate::gate::{observe, ptrace};
 use crate::link::delegate;
 use crate::parts::seccomp;
@@ -180,19 +181,19 @@ pub struct Inherited {
 
 impl Inherited {
     /// From the running thread. `shares`: the child has its memory, not a copy.
-    pub fn of_current(r: &Request, regs: &Regs, shares: bool) -> Inherited {
+    pub fn of_current(r: &Request, regs: &Regs, shares: bool) -> hanare_core::Result<Inherited> {
         let me = thread::current();
         let p = &me.process;
         let mut identity = *p.identity.lock();
         identity.time.children |= r.flags & flag::NEWTIME != 0;
         let signals = p.signals.lock().inherit(); // not locked together with the thread's
-        Inherited {
+        Ok(Inherited {
             observed: if shares {
-                observe::Inherited::of_sharer(p)
+                observe::Inherited::of_sharer(p)?
             } else {
-                observe::Inherited::of(p)
+                observe::Inherited::of(p)?
             },
-            exe: p.exe.lock().clone(),
+            exe: heap::copied(&p.exe.lock())?,
             affinity: *me.affinity.lock(),
             name: *me.name.lock(),
             seccomp: me.seccomp.inherited(),
@@ -209,7 +210,7 @@ impl Inherited {
                 rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0),
                 ..birth(r, regs)
             },
-        }
+        })
     }
 
     /// To the child and its first thread, which has not run.

@@ -5,6 +5,7 @@
 //! it as it was.
 
 use crate::base::heap;
+use crate::base::lists;
 use crate::gate::{fatal, observe, ptrace};
 use crate::life::begin;
 use crate::life::exit;
@@ -48,10 +49,12 @@ extern "C" fn first_step(argument: usize) -> ! {
     let thread = Thread::from_argument(argument);
     let mut regs = Regs::default();
     observe::debug::loads(thread, true);
-    match start_block_strings(&thread.process)
-        .map_err(|e| Failed(e, START_FAILED_FILE))
-        .and_then(|(path, argv, envp)| run(&Target::path(path), argv, &envp, &mut regs))
-    {
+    match start_block_strings(&thread.process).map_err(|e| Failed(e, START_FAILED_FILE)).and_then(
+        |(path, argv, envp)| {
+            let target = Target::path(path).map_err(|e| Failed(e, START_FAILED_MEMORY))?;
+            run(&target, argv, &envp, &mut regs)
+        },
+    ) {
         Ok(()) => observe::debug::loads(thread, false),
         Err(Failed(e, kind)) => exit::by_last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0]),
     }
@@ -70,7 +73,7 @@ fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
     let mut take = |n: u32| -> Result<Strings> {
         let mut all = heap::with_room(n as usize)?;
         for _ in 0..n {
-            all.push(next()?);
+            lists::push_within(&mut all, next()?);
         }
         Ok(all)
     };

@@ -1,6 +1,6 @@
 //! When timers that count CPU time expire next, and the numbers of those of timer_create(2).
 
-use crate::base::heap;
+use crate::base::lists;
 use crate::link::delegate;
 use crate::parts::cputimers::ClockTimer;
 use crate::process::Process;
@@ -52,9 +52,7 @@ pub fn delete(id: u32) -> bool {
 /// timer_create: the new timer's number, so that execve can delete it.
 pub fn timer_created(id: u32) -> Result<()> {
     let mut timers = thread::current().process.timers.lock();
-    heap::more_room(&mut timers, 1).map_err(|_| errno::EAGAIN)?;
-    timers.push(id);
-    Ok(())
+    lists::push(&mut timers, id).map_err(|_| errno::EAGAIN)
 }
 
 /// timer_delete.

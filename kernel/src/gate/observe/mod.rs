@@ -8,7 +8,7 @@ pub mod debug;
 pub mod trace;
 pub mod watch;
 
-use crate::base::heap;
+use crate::base::{heap, lists};
 use crate::gate::ptrace;
 use crate::parts::observed::{Debugger, SAID, TRACED, Trace};
 use crate::process::Process;
@@ -37,23 +37,28 @@ pub struct Inherited {
 
 impl Inherited {
     /// From the parent.
-    pub fn of(p: &Process) -> Inherited {
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn of(p: &Process) -> Result<Inherited> {
         let o = &p.observed;
-        let auxv = o.auxv.lock().clone();
+        let auxv = heap::copied(&o.auxv.lock())?;
         if !o.is_on() {
-            return Inherited { auxv, ..Inherited::default() };
+            return Ok(Inherited { auxv, ..Inherited::default() });
         }
-        let breakpoints = o.debugger.lock().as_ref().map_or_else(Vec::new, |d| d.breakpoints());
-        Inherited {
+        let debugger = o.debugger.lock();
+        let breakpoints = debugger.as_ref().map_or(Ok(Vec::new()), |d| d.breakpoints())?;
+        drop(debugger);
+        Ok(Inherited {
             trace: o.trace.lock().as_ref().filter(|t| t.follows()).cloned(),
             breakpoints,
             auxv,
-        }
+        })
     }
 
     /// From a process that shares its memory with the new one: breakpoints are there.
-    pub fn of_sharer(p: &Process) -> Inherited {
-        Inherited { breakpoints: Vec::new(), ..Inherited::of(p) }
+    pub fn of_sharer(p: &Process) -> Result<Inherited> {
+        Ok(Inherited { breakpoints: Vec::new(), ..Inherited::of(p)? })
     }
 
     /// To the child, before its first thread runs.
@@ -114,6 +119,7 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
         return Err(errno::EBUSY);
     }
     let p = spaces::find(percpu::index(), space).and_then(|s| s.first()).ok_or(errno::ESRCH)?;
+    heap::room_for_entry::<u32, Session>()?;
     let new = if op == OBSERVE_TRACE {
         let t = Trace::new(session, a, b)?;
         // One whose tracer is gone stays until the next call.
@@ -128,7 +134,7 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
     } else {
         Session::Debug(Debugger::new(session, &p)?)
     };
-    SESSIONS.lock().insert(session, new);
+    lists::insert_within(&mut SESSIONS.lock(), session, new);
     Ok(())
 }
 

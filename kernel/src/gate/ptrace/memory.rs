@@ -3,6 +3,7 @@
 
 use super::held::{hold, linux};
 use crate::base::user::put;
+use crate::base::{heap, lists};
 use crate::link::{delegate, services};
 use crate::mm::patch;
 use crate::process::Process;
@@ -10,7 +11,6 @@ use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 use hanare_abi::service::{MAY_REACH, SERVICE_MAY};
 use hanare_core::errno::{self, Result};
@@ -21,6 +21,7 @@ use linux_raw_sys::general::{
     __NR_lseek, __NR_pread64, __NR_preadv, __NR_preadv2, __NR_process_vm_readv, __NR_pwrite64,
     __NR_pwritev, __NR_pwritev2, __NR_read, __NR_readlink, __NR_readv, __NR_write, __NR_writev,
 };
+use zerocopy::IntoBytes;
 
 /// PTRACE_PEEKDATA.
 pub fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
@@ -85,9 +86,9 @@ fn may_reach(thread: &Thread, fd: u64, write: bool) -> bool {
         return true;
     }
     // Two struct iovec: a byte to behind them, from address 0.
-    let iovecs = |scratch: u64| [scratch + 32, 1, 0, 1].map(u64::to_le_bytes).concat();
+    let iovecs = |scratch: u64| [scratch + 32, 1, 0, 1];
     let asked = me.process.write_scratch(me.slot_index, &[0; 40]).and_then(|scratch| {
-        me.process.write_scratch(me.slot_index, &iovecs(scratch))?;
+        me.process.write_scratch(me.slot_index, iovecs(scratch).as_bytes())?;
         delegate::linux(
             __NR_process_vm_readv,
             [u64::from(thread.slot.tid()), scratch, 1, scratch + 16, 1, 0],
@@ -134,7 +135,7 @@ impl Access {
             __NR_pwritev2 => (true, true, Some(a[3]).filter(|&at| at != AT_POSITION)),
             _ => return Ok(None),
         };
-        let parts = if vector { vectors(a[1], a[2])? } else { vec![(a[1], a[2])] };
+        let parts = if vector { vectors(a[1], a[2])? } else { heap::copied(&[(a[1], a[2])])? };
         Ok(Some(Access { write, at, parts }))
     }
 }
@@ -146,12 +147,16 @@ fn vectors(at: u64, count: u64) -> Result<Vec<(u64, u64)>> {
         return Err(errno::EINVAL);
     }
     let word = |i: u64| usercopy::read_u64(at + i * 8).map_err(|_| errno::EFAULT);
-    (0..count).map(|i| Ok((word(2 * i)?, word(2 * i + 1)?))).collect()
+    let mut all = heap::with_room(count as usize)?;
+    for i in 0..count {
+        lists::push_within(&mut all, (word(2 * i)?, word(2 * i + 1)?));
+    }
+    Ok(all)
 }
 
 /// Between a process' memory and a buffer of the caller's: how many bytes.
 fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool) -> Result<u64> {
-    let mut page = vec![0; SMALL as usize];
+    let mut page = heap::zeroed(SMALL as usize)?;
     let mut done = 0;
     while done < count && !thread::current().must_end() {
         let place = at.wrapping_add(done);
@@ -189,11 +194,12 @@ fn bring_in(p: &Process, fd: u64, at: u64) {
 fn of_file(fd: u64) -> Option<Arc<Thread>> {
     const BYTES: u64 = 64;
     let me = thread::current();
-    let link = alloc::format!("/proc/thread-self/fd/{}\0", fd as u32);
+    let link = lists::text(format_args!("/proc/thread-self/fd/{}\0", fd as u32)).ok()?;
     let scratch = me.process.write_scratch(me.slot_index, link.as_bytes()).ok()?;
     let count = delegate::linux(__NR_readlink, [scratch, scratch + BYTES, BYTES, 0, 0, 0]).ok()?;
-    let mut path = vec![0; count.min(BYTES) as usize];
-    me.process.read_control(scratch + BYTES, &mut path);
-    let path = core::str::from_utf8(&path).ok()?.strip_prefix("/proc/")?.strip_suffix("/mem")?;
+    let mut path = [0; BYTES as usize];
+    let path = &mut path[..count.min(BYTES) as usize];
+    me.process.read_control(scratch + BYTES, path);
+    let path = core::str::from_utf8(path).ok()?.strip_prefix("/proc/")?.strip_suffix("/mem")?;
     spaces::find_thread(&thread::current().process, path.rsplit('/').next()?.parse().ok()?)
 }
