@@ -307,10 +307,12 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
             }
             let (s, e) = (v.start.max(start), v.end.min(end));
             let charges = charges && matches!(v.backing, Backing::PrivateFile { .. });
+            let mut forgotten = 0;
             mm.table.update(s, e, &mut |leaf| {
                 if leaf.entry & pte::FOREIGN != 0 {
                     // Linux' rights decide: look again at the next access.
                     return if matches!(v.backing, Backing::SharedLinux { .. }) {
+                        forgotten += 1;
                         0
                     } else {
                         leaf.entry
@@ -341,6 +343,7 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
                 // A frame stays "seen" until it is unmapped: Linux may hold it.
                 new | leaf.entry & pte::SEEN
             });
+            mm.remove_resident(forgotten, forgotten);
         }
         mm.flush(start, end);
         (result, seen)

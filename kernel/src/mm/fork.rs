@@ -75,6 +75,7 @@ impl AddressSpace {
         };
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
+        heap::room(self.policies.bytes())?; // a program makes as many as it likes
         child.policies = self.policies.clone();
         let (mut at, mut result) = (0, Ok(()));
         while result.is_ok()
@@ -89,6 +90,7 @@ impl AddressSpace {
         self.unforgotten = fork.zap;
         match result {
             Ok(()) => {
+                fork.child.check_resident();
                 fork.child.settle_account();
                 Ok(Forked { mm: fork.child, zap: fork.zap, given: self.given })
             }
@@ -121,11 +123,11 @@ impl AddressSpace {
         let read_only = pte_bits(v.prot - Prot::WRITE);
         self.table.update(v.start, v.end, &mut |leaf| {
             if is_lost(&leaf) {
-                failed |= fork
-                    .child
-                    .table
-                    .map_small(leaf.addr, leaf.entry, &mut frames::UserTables)
-                    .is_err();
+                let child = &mut fork.child;
+                match child.table.map_small(leaf.addr, leaf.entry, &mut frames::UserTables) {
+                    Ok(()) => child.add_foreign(1),
+                    Err(_) => failed = true,
+                }
                 return leaf.entry;
             }
             if failed || leaf.entry & pte::FOREIGN != 0 || fork.copy_page(&leaf, v.prot) {

@@ -213,8 +213,7 @@ pub fn invalidate(p: &Space, start: u64, end: u64) {
         removed += 1;
         0
     });
-    mm.resident -= removed.min(mm.resident);
-    mm.foreign -= removed.min(mm.foreign);
+    mm.remove_resident(removed, removed);
     if removed > 0 {
         mm.flush(start, end);
     }

@@ -210,8 +210,7 @@ pub fn resolve(
                     .map_small(at, entry, &mut frames::UserTables)
                     .map_err(|_| Signal::NoMemory)?;
                 if known.is_none() {
-                    mm.add_resident(1);
-                    mm.foreign += 1;
+                    mm.add_foreign(1);
                 }
                 hanare_hal::cpu::flush_page(at);
             }

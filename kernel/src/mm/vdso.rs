@@ -52,7 +52,12 @@ pub fn set_traps(mm: &mut AddressSpace, traps: bool) {
         Ok(())
     });
     if changed.is_ok() {
-        mm.table.update(start, end, &mut |_| 0);
+        let mut pages = 0;
+        mm.table.update(start, end, &mut |_| {
+            pages += 1;
+            0
+        });
+        mm.remove_resident(pages, pages);
         mm.flush(start, end);
     }
 }
