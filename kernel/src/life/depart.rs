@@ -98,7 +98,6 @@ pub fn exec(
     let p = &me.process;
     let Ok(envp) = program::copied(envp) else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
     let room = heap::room_for_entry::<(u32, u64), Box<Plan>>()
-        .and_then(|()| heap::room_for_entry::<u32, Box<Plan>>())
         .and_then(|()| heap::room(size_of::<Plan>()))
         .and_then(|()| heap::copied(&target.name));
     let Ok(path) = room else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
@@ -146,8 +145,9 @@ impl Plan {
         words: &[u64],
     ) -> Result<()> {
         let old = self.old.clone();
+        heap::room_for_entry::<u32, Box<Plan>>()?; // from here on its files are the new space's
         self.move_to(space);
-        lists::insert(&mut TAKEN.lock(), space.space, self)?;
+        lists::insert_within(&mut TAKEN.lock(), space.space, self);
         let begun = begin::program_of(new, &old, words, first_step);
         if begun.is_err() {
             let plan = TAKEN.lock().remove(&space.space);
