@@ -102,7 +102,7 @@ fn not_hidden(row: &Row, args: [u64; 6], dir: u64, path: u64) -> Result<u64> {
 
 /// Has Linux execute the call; an interruption is noted for delivery.
 pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
-    let result = delegate::call_of(thread::current(), row.number, args);
+    let result = delegate::call_of(thread::current(), row.number.into(), args);
     let interrupted = match result {
         RESULT_NOT_STARTED => Some(Interrupted::NotStarted),
         r if r == errno::EINTR.as_return() && row.restart != Restart::Never => {
@@ -123,7 +123,7 @@ pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
 /// What Linux could not do and the LWK can.
 #[cold]
 fn failed(row: &Row, args: &[u64; 6], error: Errno) -> Result<u64> {
-    if error == errno::EIO { ptrace::memory_file(row.number, args) } else { Err(error) }
+    if error == errno::EIO { ptrace::memory_file(row.number.into(), args) } else { Err(error) }
 }
 
 /// How a signal was sent (`si_code`).

@@ -154,7 +154,7 @@ pub enum Restart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Number in `rax`.
-    pub number: u32,
+    pub number: u16,
     /// Name in Linux' table.
     pub name: &'static str,
     /// Number of arguments, 0..=6.

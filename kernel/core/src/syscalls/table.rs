@@ -30,7 +30,7 @@ macro_rules! rows {
     ($($number:ident / $args:literal $kind:ident ($($what:tt)*)
         $(restart $restart:ident)? $(+ $vdso:ident)?;)*) => {
         &[$(Row {
-            number: $number,
+            number: $number as u16, // rows are sorted, so none is cut
             name: stringify!($number).split_at("__NR_".len()).1,
             args: $args,
             service: service!($kind $($what)*),
