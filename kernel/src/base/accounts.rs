@@ -15,6 +15,7 @@
 
 use crate::base::frames::{self, GROUPS, NoPage};
 use crate::base::heap;
+use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -89,7 +90,7 @@ impl User {
         let limits =
             if uid == ROOT { Limits::NONE } else { LIMITS.get().copied().unwrap_or(Limits::NONE) };
         heap::room_for_arc::<User>()?; // made and dropped he would want the lock
-        let new = Arc::new(User {
+        let new = lists::arc_within(User {
             uid,
             limits,
             processes: AtomicU64::new(0),
@@ -97,7 +98,7 @@ impl User {
             kernel: AtomicU64::new(0),
             memory: AtomicU64::new(0),
         });
-        users.insert(uid, Arc::downgrade(&new));
+        lists::insert_within(&mut users, uid, Arc::downgrade(&new));
         Ok(new)
     }
 

@@ -10,6 +10,7 @@
 //! boot and serves nothing else. While that is more than half used nothing new is made at all.
 
 #![allow(unsafe_code)] // claims memory for the allocator
+#![expect(clippy::disallowed_methods, reason = "asks before it allocates, for all others")]
 
 use crate::base::failing;
 use crate::base::lock::{Mutex, Rank};

@@ -11,8 +11,8 @@
 //! Until the plan is taken an error leaves everything as it was.
 
 use crate::base::counts::{Counted, Kind};
-use crate::base::heap;
 use crate::base::lock::{Mutex, rank};
+use crate::base::{heap, lists};
 use crate::gate::{fatal, ptrace};
 use crate::life::begin;
 use crate::life::image;
@@ -97,13 +97,17 @@ pub fn exec(
     let me = thread::current_arc();
     let p = &me.process;
     let Ok(envp) = program::copied(envp) else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
+    let room = heap::room_for_entry::<(u32, u64), Box<Plan>>()
+        .and_then(|()| heap::room(size_of::<Plan>()))
+        .and_then(|()| heap::copied(&target.name));
+    let Ok(path) = room else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
     let files = program.file_id() | interpreter.as_ref().map_or(0, Program::file_id) << 32;
     let key = (p.space, p.next_token());
     let plan = Plan {
         old: me.clone(),
         program,
         interpreter,
-        path: target.name.clone(),
+        path,
         argv,
         envp,
         _counted: Counted::new(Kind::Program),
@@ -112,7 +116,7 @@ pub fn exec(
         Ok(scratch) => scratch,
         Err(e) => return Failed(e, START_FAILED_FILE),
     };
-    PLANS.lock().insert(key, Box::new(plan));
+    lists::insert_within(&mut PLANS.lock(), key, lists::boxed_within(plan));
     hold::at("exec-departs");
     let result =
         delegate::certainly(OP_EXEC, [key.1, target.dir, scratch, target.flags, files, told]);
@@ -142,8 +146,9 @@ impl Plan {
         words: &[u64],
     ) -> Result<()> {
         let old = self.old.clone();
+        heap::room_for_entry::<u32, Box<Plan>>()?; // from here on its files are the new space's
         self.move_to(space);
-        TAKEN.lock().insert(space.space, self);
+        lists::insert_within(&mut TAKEN.lock(), space.space, self);
         let begun = begin::program_of(new, &old, words, first_step);
         if begun.is_err() {
             let plan = TAKEN.lock().remove(&space.space);

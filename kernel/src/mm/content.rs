@@ -3,6 +3,7 @@
 //! as long as a process holds the file, which so cannot become another one under the same number.
 
 use super::quarantine::page_deferred;
+use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::base::{frames, heap};
 use crate::link::services;
@@ -48,12 +49,12 @@ impl Content {
         }
         heap::room_for_entry::<Key, Weak<Content>>().ok()?;
         heap::room_for_arc::<Content>().ok()?; // made and dropped it would want the lock
-        let new = Arc::new(Content {
+        let new = lists::arc_within(Content {
             key,
             runs: AtomicBool::new(false),
             pages: Mutex::new(BTreeMap::new()),
         });
-        all.insert(key, Arc::downgrade(&new));
+        lists::insert_within(&mut all, key, Arc::downgrade(&new));
         Some(new)
     }
 
@@ -68,7 +69,7 @@ impl Content {
         let keeps = wanted && pages.len() < PAGES_MAX && !pages.contains_key(&offset) && fits();
         if keeps {
             frames::share(frame);
-            pages.insert(offset, frame);
+            lists::insert_within(&mut pages, offset, frame);
         }
         keeps
     }

@@ -1,10 +1,10 @@
 //! What signals are to a thread and to its process: masks, what is pending, actions.
 
 use crate::base::heap;
+use crate::base::lists;
 use crate::sched::cpus;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use hanare_core::directed::Directed;
 use hanare_core::errno::Result;
 use hanare_core::signal::{
@@ -93,7 +93,7 @@ impl ProcessSignals {
     pub fn inherit(&self) -> ProcessSignals {
         ProcessSignals {
             actions: self.actions.clone(),
-            mirrored: Box::new(self.mirrored.of_child()),
+            mirrored: lists::boxed_within(self.mirrored.of_child()),
             ..ProcessSignals::default()
         }
     }
@@ -153,9 +153,9 @@ impl ThreadSignals {
             .or_else(|| signal::dequeue_thread(&mut self.chosen, shared, blocked))
     }
 
-    /// Gives up what was sent to the process and taken for this thread, of `set`.
-    pub fn give_up(&mut self, set: SigSet) -> Vec<QueuedSignal> {
-        core::iter::from_fn(|| self.chosen.dequeue(SigSet(!set.0))).collect()
+    /// Gives up one that was sent to the process and taken for this thread, of `set`.
+    pub fn give_up(&mut self, set: SigSet) -> Option<QueuedSignal> {
+        self.chosen.dequeue(SigSet(!set.0))
     }
 
     /// PTRACE_SETSIGMASK; Linux learns of it when the thread goes on.

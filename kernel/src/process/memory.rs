@@ -3,6 +3,7 @@
 use crate::base::accounts::Charge;
 use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
+use crate::base::lists;
 use crate::base::lock::{Mutex, Rank, rank};
 use crate::mm::space::Space;
 use crate::parts::futexes::Futexes;
@@ -66,11 +67,12 @@ impl<P, T> ProcessSpace<P, T> {
         })
     }
 
-    /// One more process has it.
-    pub fn enter(&self, process: Arc<P>) {
+    /// One more process has it. `ENOMEM`.
+    pub fn enter(&self, process: Arc<P>) -> Result<()> {
         let mut processes = self.processes.lock();
-        processes.push(process);
+        lists::push(&mut processes, process)?;
         self.set_users(processes.len());
+        Ok(())
     }
 
     /// The processes that have it, the newest one first, see [`newest_first`]. Nothing is locked

@@ -23,6 +23,7 @@ pub use identity::{INIT, Identity, Ids, NOT_MAPPED};
 
 use crate::base::accounts::{Charge, Place};
 use crate::base::counts::{Counted, Kind};
+use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::base::{heap, time};
 use crate::parts::cputimers::CpuTimers;
@@ -143,7 +144,7 @@ impl Process {
         let usage = Mutex::new(
             parent.upgrade().map_or_else(Accounts::default, |p| p.usage.lock().of_child()),
         );
-        let process = Arc::new(Process {
+        let process = lists::arc_within(Process {
             memory,
             first_slot,
             parent,
@@ -164,9 +165,9 @@ impl Process {
             paused: AtomicBool::new(false),
             traces: AtomicBool::new(false),
             first_traced: AtomicBool::new(false),
-            threads: Mutex::new(Vec::new()),
+            threads: Mutex::new(heap::with_room(1)?),
             leaving: AtomicU32::new(0),
-            slots: Mutex::new(Slots::first(first_slot)),
+            slots: Mutex::new(Slots::first(first_slot)?),
             replacing: AtomicBool::new(false),
             dumping: AtomicBool::new(false),
             posed: AtomicU32::new(0),
@@ -205,7 +206,7 @@ impl Process {
 
     /// Begins with the thread `first`, once its proxy is there.
     pub fn begin_with(&self, first: &Arc<Thread>) {
-        self.threads.lock().push(first.clone());
+        lists::push_within(&mut self.threads.lock(), first.clone());
         self.beginning.store(true, Ordering::Release);
     }
 
@@ -281,7 +282,7 @@ impl Process {
         }
         heap::more_room(&mut threads, 1).map_err(|_| errno::EAGAIN)?;
         thread.seccomp.inherit(creator.seccomp.inherited());
-        threads.push(thread.clone());
+        lists::push_within(&mut threads, thread.clone());
         Ok(())
     }
 
@@ -353,9 +354,10 @@ impl Process {
         self.successor.lock().as_ref().and_then(Weak::upgrade)
     }
 
-    /// Enters a thread: the first, or one that takes the place of another, which ends next.
+    /// Enters a thread: the first, or one that takes the place of another, which ends next. There is
+    /// room: where the first thread has ended, there were two.
     pub fn succeed(&self, new: &Arc<Thread>) {
-        self.threads.lock().push(new.clone());
+        lists::push_within(&mut self.threads.lock(), new.clone());
     }
 
     /// The threads that live, the newest one first, without one that begins meanwhile. Nothing is

@@ -2,6 +2,7 @@
 //! processes made with CLONE_VM and not as threads share one.
 
 use crate::base::heap;
+use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::link::inbound;
 use crate::mm::{linux, release};
@@ -79,8 +80,9 @@ impl ProcessSpace {
         heap::room_for_entry::<u32, Arc<ProcessSpace>>()?;
         let first = Process::new(self.clone(), 0, parent)?;
         first.set_pid_namespace(words.get(5).copied().unwrap_or(0));
-        self.enter(first.clone());
-        if SPACES[percpu::index()].lock().insert(self.space, self.clone()).is_some() {
+        self.enter(first.clone())?;
+        let mut spaces = SPACES[percpu::index()].lock();
+        if lists::insert_within(&mut spaces, self.space, self.clone()).is_some() {
             return Err(errno::EEXIST);
         }
         Ok(first)

@@ -5,6 +5,7 @@
 use crate::base::accounts::Charge;
 use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
+use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::base::stacks::{self, Stack};
 use crate::link::caller::Port;
@@ -160,7 +161,7 @@ impl Thread {
         let bell = process.bell(slot_index)?;
         let stack = Stack::new()?;
         let (sigmask, account) = (process.start_mask(), process.account.clone());
-        Some(Arc::new_cyclic(|weak: &Weak<Thread>| Thread {
+        Some(lists::cyclic_within(|weak: &Weak<Thread>| Thread {
             // The queue holds the thread while it starts, so the pointer stays good.
             port: Port::new(
                 Task::new(weak.clone(), account, bell, stack, start, weak.as_ptr() as usize),

@@ -3,6 +3,7 @@
 use crate::base::lock::{Mutex, rank};
 use crate::sched::attention::request_reschedule;
 use crate::sched::post::{KICK, post};
+use crate::sched::queue;
 use crate::sched::task::{Runs, Task};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -28,7 +29,7 @@ pub fn kick(thread: &Task) {
     let cpu = thread.cpu.load(Ordering::SeqCst);
     if !known && let Some(whole) = thread.whole() {
         let kicked = &KICKED[cpu];
-        kicked.threads.lock().push(whole);
+        queue::add(&mut kicked.threads.lock(), whole);
         kicked.any.store(true, Ordering::SeqCst);
     }
     if cpu == percpu::index() {

@@ -8,6 +8,7 @@ use hanare_abi::slot::OP_REQUEUE_SIGNAL;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, SigInfo, SigSet};
 use hanare_hal::usercopy;
+use linux_raw_sys::general::__NR_rt_sigpending;
 use zerocopy::IntoBytes;
 
 /// What a worker never blocks, since it is how the module tells of the LWK's death: waits here
@@ -96,7 +97,7 @@ pub fn pending(set: u64, size: u64) -> Result<u64> {
     }
     let thread = thread::current();
     let address = thread.process.write_scratch(thread.slot_index, &[0; 8])?;
-    delegate::linux(127, [address, 8, 0, 0, 0, 0])?;
+    delegate::linux(__NR_rt_sigpending, [address, 8, 0, 0, 0, 0])?;
     let mut bytes = [0; 8];
     thread.process.read_control(address, &mut bytes);
     let s = thread.signals.lock();

@@ -1,6 +1,7 @@
 //! A trace: records of system calls and signals into a ring.
 
 use crate::base::counts::{Counted, Kind};
+use crate::base::heap;
 use crate::base::lock::Mutex;
 use crate::base::time;
 use crate::base::usermemory::Running;
@@ -32,7 +33,7 @@ impl Trace {
         if flags & !TRACE_FOLLOW != 0 || data_max > DATA_MAX {
             return Err(errno::EINVAL);
         }
-        Ok(Arc::new(Trace {
+        heap::arc(Trace {
             session,
             follow: flags & TRACE_FOLLOW != 0,
             data_max: data_max as usize,
@@ -40,7 +41,7 @@ impl Trace {
             watched: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             _counted: Counted::new(Kind::Trace),
-        }))
+        })
     }
 
     /// See `OBSERVE_TRACE`.
