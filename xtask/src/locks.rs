@@ -20,7 +20,8 @@ pub fn check(update: bool) -> Result<Vec<String>, String> {
         return Ok(Vec::new());
     }
     if update {
-        fs::write(sources::root().join(PAGE), wanted).map_err(|error| format!("{PAGE}: {error}"))?;
+        fs::write(sources::root().join(PAGE), wanted)
+            .map_err(|error| format!("{PAGE}: {error}"))?;
         return Ok(Vec::new());
     }
     Ok(vec![format!("{PAGE}: the lock order is not that of {RANKS}: cargo xtask tidy --update")])
@@ -54,7 +55,8 @@ fn with_table(page: &str, table: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    const SOURCE: &str = "x\nranks! {\n    /// One.\n    /// And more.\n    A,\n    /// Two.\n    B,\n}\n";
+    const SOURCE: &str =
+        "x\nranks! {\n    /// One.\n    /// And more.\n    A,\n    /// Two.\n    B,\n}\n";
 
     #[test]
     fn a_row_has_a_rank_and_its_comment() {

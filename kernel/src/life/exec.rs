@@ -136,12 +136,18 @@ pub fn take_first_slot(regs: &Regs) {
     if !workers::take_first(p, slot) {
         return;
     }
-    *new.signals.lock() = me.signals.lock().hand_over();
-    *new.birth.lock() = Some(Birth { name: *me.name.lock(), ..Birth::of_program(regs) });
-    *new.name.lock() = *me.name.lock();
+    // The two threads' locks one after the other.
+    let signals = me.signals.lock().hand_over();
+    *new.signals.lock() = signals;
+    let name = *me.name.lock();
+    let birth = Birth { name, ..Birth::of_program(regs) };
+    *new.birth.lock() = Some(birth);
+    *new.name.lock() = name;
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
-    *new.ids.lock() = *me.ids.lock();
-    *new.affinity.lock() = *me.affinity.lock();
+    let ids = *me.ids.lock();
+    *new.ids.lock() = ids;
+    let affinity = *me.affinity.lock();
+    *new.affinity.lock() = affinity;
     new.seccomp.inherit(me.seccomp.inherited());
     ptrace::succeed(me, &new);
     p.succeed(&new);

@@ -81,6 +81,7 @@ impl Short {
     /// Says which process is killed.
     fn log(self, p: &Process) {
         let [used, most, whose] = self.report(p);
+        let pid = p.identity.lock().pid;
         let exe = p.exe.lock();
         let name = exe.rsplit(|&b| b == b'/').next().unwrap_or(&[]);
         let whose = match whose {
@@ -90,7 +91,7 @@ impl Short {
         };
         crate::info!(
             "out of memory: process {} ({}) of user {} killed: it has {} MiB; {whose} has {} of {} KiB",
-            p.identity.lock().pid,
+            pid,
             core::str::from_utf8(name).unwrap_or("?"),
             p.account.user().uid(),
             p.account.bytes() >> 20,
