@@ -1,6 +1,7 @@
 # Hanare: `make demo` shows it, `make test` tests it, `make install` installs it.
 #
 #   make            build everything for the sandbox VM's default kernel
+#   make checked    build the LWK with assertions
 #   make all-kernels  build the module for 6.1, 6.12 and 7.2
 #   make demo       see it work, in the sandbox VM
 #   make bench      figures, in the sandbox VM
