@@ -1,6 +1,7 @@
 # Hanare: `make demo` shows it, `make test` tests it, `make install` installs it.
 #
 #   make            build everything for the sandbox VM's default kernel
+#   make checked    build the LWK with assertions
 #   make all-kernels  build the module for 6.1, 6.12 and 7.2
 #   make demo       see it work, in the sandbox VM
 #   make bench      figures, in the sandbox VM
@@ -37,6 +38,13 @@ lwk:
 	cd kernel && cargo build --quiet --release
 	@install -m 644 $(LWK) $(B)/lwk/hanare-lwk
 
+# The same with assertions: overflow, accounts of pages, the order of locks.
+.PHONY: checked
+checked:
+	@mkdir -p $(B)/lwk
+	cd kernel && cargo build --quiet --profile checked
+	@install -m 644 kernel/target/x86_64-unknown-none/checked/hanare-lwk $(B)/lwk/hanare-lwk-checked
+
 .PHONY: module all-kernels
 module:
 	@$(MAKE) --no-print-directory -C module KERNEL=$(KERNEL)
@@ -67,7 +75,7 @@ sizes: build
 check: setup bin
 	@tests/run $(TESTS) host
 GROUP ?= $(shell tests/run --list)
-test: setup bin lwk all-kernels
+test: setup bin lwk checked all-kernels
 	@tests/run $(TESTS) $(GROUP)
 
 # Two targets at once; what breaks a property is shown in hexadecimal, kept, and can be run again.

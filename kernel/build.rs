@@ -1,5 +1,8 @@
 //! Builds the vDSO (kernel/vdso), a shared object that the kernel carries.
 
+#![allow(clippy::disallowed_methods)] // runs on the host
+
+use linux_raw_sys::general::{__NR_clock_getres, __NR_clock_gettime, __NR_gettimeofday, __NR_time};
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
@@ -25,6 +28,12 @@ fn main() {
             "-Ccodegen-units=1",
             "-Coverflow-checks=off",
             "-Cdebug-assertions=off",
+        ])
+        .envs([
+            ("SYS_GETTIMEOFDAY", __NR_gettimeofday.to_string()),
+            ("SYS_TIME", __NR_time.to_string()),
+            ("SYS_CLOCK_GETTIME", __NR_clock_gettime.to_string()),
+            ("SYS_CLOCK_GETRES", __NR_clock_getres.to_string()),
         ])
         .arg("vdso/vdso.rs")
         .arg("-o")

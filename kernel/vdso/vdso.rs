@@ -20,11 +20,19 @@ fn page() -> *const ClockPage {
     page
 }
 
-const SYS_GETTIMEOFDAY: u64 = 96;
-const SYS_TIME: u64 = 201;
-const SYS_CLOCK_GETTIME: u64 = 228;
-const SYS_CLOCK_GETRES: u64 = 229;
+// Numbers of system calls, of linux-raw-sys.
+const SYS_GETTIMEOFDAY: u64 = number(env!("SYS_GETTIMEOFDAY"));
+const SYS_TIME: u64 = number(env!("SYS_TIME"));
+const SYS_CLOCK_GETTIME: u64 = number(env!("SYS_CLOCK_GETTIME"));
+const SYS_CLOCK_GETRES: u64 = number(env!("SYS_CLOCK_GETRES"));
 const SECOND_NS: u64 = 1_000_000_000;
+
+const fn number(decimal: &str) -> u64 {
+    match u64::from_str_radix(decimal, 10) {
+        Ok(number) => number,
+        Err(_) => panic!("build.rs writes a number"),
+    }
+}
 
 /// `struct timespec` or `struct timeval`.
 #[repr(C)]

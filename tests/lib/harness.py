@@ -374,7 +374,8 @@ def start(*arguments):
     os.makedirs(WORK + '/bin', exist_ok=True)
     for name in 'hanare', 'hanare-proxy':
         shutil.copy(f'{ROOT}/build/bin/{name}', f'{WORK}/bin/{name}')
-    shutil.copy(f'{ROOT}/build/lwk/hanare-lwk', f'{WORK}/hanare-lwk')
+    image = os.environ.get('TESTS_IMAGE') or 'hanare-lwk'
+    shutil.copy(f'{ROOT}/build/lwk/{image}', f'{WORK}/hanare-lwk')
     os.environ['PATH'] = f'{WORK}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
     os.environ['HANARE_IMAGE'] = f'{WORK}/hanare-lwk'
     os.chmod(WORK, 0o755)

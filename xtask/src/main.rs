@@ -1,7 +1,9 @@
 //! Tasks of this repository that are easier in Rust than in make: `cargo xtask TASK`.
 
 mod abi;
+mod allocations;
 mod layers;
+mod locks;
 mod sizes;
 mod sources;
 mod syscalls;
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
                 "       cargo xtask tidy [--update]       check habits and layers (or shorten the lists of what"
             );
             eprintln!(
-                "                                         is left: long files, exceptions from the layers)"
+                "                                         is left: long files, exceptions from the layers, allocations)"
             );
             eprintln!("       cargo xtask sizes [--json]        lines and bytes of each part");
             ExitCode::from(2)

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::ExitCode;
 
+use crate::allocations;
 use crate::layers;
+use crate::locks;
 use crate::sources::{self, Source};
 
 /// Lines that a file of ours should not exceed.
@@ -40,12 +42,12 @@ fn check(update: bool) -> Result<Vec<String>, String> {
         .iter()
         .filter(|source| is_ours(source) && !GENERATED.contains(&source.path.as_str()))
         .collect();
-    let path = sources::root().join(LONG_FILES);
     if update {
-        fs::write(&path, list_of(&ours)).map_err(|error| format!("{LONG_FILES}: {error}"))?;
+        write(LONG_FILES, &list_of(&ours))?;
+        write(allocations::LIST, &allocations::list_of(&ours))?;
     }
-    let list = fs::read_to_string(&path).map_err(|error| format!("{LONG_FILES}: {error}"))?;
-    let mut complaints = lengths(&ours, &allowed(&list)?);
+    let mut complaints = lengths(&ours, &allowed(&read(LONG_FILES)?)?);
+    complaints.extend(allocations::check(&ours, &allowed(&read(allocations::LIST)?)?));
     for source in &ours {
         complaints.extend(blanks(source));
         complaints.extend(begins_with_words(source));
@@ -54,7 +56,16 @@ fn check(update: bool) -> Result<Vec<String>, String> {
     }
     complaints.extend(licences(&ours));
     complaints.extend(layers::check(&sources, update)?);
+    complaints.extend(locks::check(update)?);
     Ok(complaints)
+}
+
+fn read(list: &str) -> Result<String, String> {
+    fs::read_to_string(sources::root().join(list)).map_err(|error| format!("{list}: {error}"))
+}
+
+fn write(list: &str, text: &str) -> Result<(), String> {
+    fs::write(sources::root().join(list), text).map_err(|error| format!("{list}: {error}"))
 }
 
 /// By its extension, or a script that says so itself.
@@ -81,7 +92,7 @@ fn allowed(list: &str) -> Result<BTreeMap<&str, usize>, String> {
     };
     lines
         .map(|line| {
-            entry(line).ok_or_else(|| format!("{LONG_FILES}: '{line}' is not 'LINES PATH'"))
+            entry(line).ok_or_else(|| format!("a list says '{line}', which is not 'NUMBER PATH'"))
         })
         .collect()
 }

@@ -2,7 +2,9 @@
 //! `fs/binfmt_elf.c`; no panic on any input.
 //!
 //! Two stages, because the program headers can lie anywhere: [`ElfHeader::parse`]
-//! of the file's first bytes says where they are, [`ElfPlan::new`] reads them.
+//! of the file's first bytes says where they are, [`ElfPlan::new`] reads them. The file's structures
+//! and constants are those of `object`. Its own readers of headers are not used: they look at what Linux does
+//! not (class, version), and their errors do not say which `errno` it is.
 
 use alloc::vec::Vec;
 
@@ -10,21 +12,20 @@ use crate::addr::{PAGE_SIZE, align_down, align_up, is_page_aligned, page_down};
 use crate::errno::{self, Errno};
 use crate::limits::{MAX_PHDR_BYTES, PATH_MAX, USER_MAX};
 use crate::vma::Prot;
+use object::LittleEndian;
+use object::elf::{
+    ELFMAG, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PF_R, PF_W, PF_X, PT_GNU_STACK, PT_INTERP,
+    PT_LOAD, ProgramHeader64,
+};
+use object::pod::{from_bytes, slice_from_bytes};
+
+type FileHeader = FileHeader64<LittleEndian>;
+type ProgramHeader = ProgramHeader64<LittleEndian>;
 
 /// Bytes of the ELF header that [`ElfHeader::parse`] needs.
-pub const HEADER_SIZE: usize = 64;
+pub const HEADER_SIZE: usize = size_of::<FileHeader>();
 /// Bytes of one program header.
-pub const PHDR_SIZE: usize = 56;
-
-const ET_EXEC: u16 = 2;
-const ET_DYN: u16 = 3;
-const EM_X86_64: u16 = 62;
-const PT_LOAD: u32 = 1;
-const PT_INTERP: u32 = 3;
-const PT_GNU_STACK: u32 = 0x6474_e551;
-const PF_X: u32 = 1;
-const PF_W: u32 = 2;
-const PF_R: u32 = 4;
+pub const PHDR_SIZE: usize = size_of::<ProgramHeader>();
 
 /// Why a file is not loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,18 +83,6 @@ impl From<ElfError> for Errno {
     }
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
 /// Stage 1: what the ELF header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElfHeader {
@@ -115,38 +104,34 @@ impl ElfHeader {
     /// # Errors
     /// See [`ElfError`].
     pub fn parse(head: &[u8]) -> Result<Self, ElfError> {
-        if !head.starts_with(b"\x7fELF") {
+        if !head.starts_with(&ELFMAG) {
             return Err(ElfError::NotElf);
         }
-        let head: &[u8; HEADER_SIZE] = head.first_chunk().ok_or(ElfError::Truncated)?;
-        Self::parse_fields(head).ok_or(ElfError::Truncated)?
-    }
-
-    fn parse_fields(head: &[u8; HEADER_SIZE]) -> Option<Result<Self, ElfError>> {
-        let kind = u16_at(head, 16)?;
+        let (file, _) = from_bytes::<FileHeader>(head).map_err(|()| ElfError::Truncated)?;
+        let kind = file.e_type.get(LittleEndian);
         if kind != ET_EXEC && kind != ET_DYN {
-            return Some(Err(ElfError::BadType));
+            return Err(ElfError::BadType);
         }
-        let machine = u16_at(head, 18)?;
+        let machine = file.e_machine.get(LittleEndian);
         if machine != EM_X86_64 {
-            return Some(Err(ElfError::OtherMachine(machine)));
+            return Err(ElfError::OtherMachine(machine.0));
         }
         let header = Self {
             is_pie: kind == ET_DYN,
-            entry: u64_at(head, 24)?,
-            phoff: u64_at(head, 32)?,
-            phentsize: u16_at(head, 54)?,
-            phnum: u16_at(head, 56)?,
+            entry: file.e_entry.get(LittleEndian),
+            phoff: file.e_phoff.get(LittleEndian),
+            phentsize: file.e_phentsize.get(LittleEndian),
+            phnum: file.e_phnum.get(LittleEndian),
         };
-        let bytes = usize::from(header.phnum) * PHDR_SIZE;
+        let bytes = header.phdr_bytes();
         // a 32-bit file for this machine (x32) has smaller ones
         if usize::from(header.phentsize) != PHDR_SIZE || bytes == 0 || bytes > MAX_PHDR_BYTES {
-            return Some(Err(ElfError::BadProgramHeaders));
+            return Err(ElfError::BadProgramHeaders);
         }
         if i64::try_from(header.phoff).is_err() {
-            return Some(Err(ElfError::Truncated));
+            return Err(ElfError::Truncated);
         }
-        Some(Ok(header))
+        Ok(header)
     }
 
     /// Bytes to read at `phoff` for [`ElfPlan::new`].
@@ -242,7 +227,8 @@ impl ElfPlan {
     /// # Errors
     /// See [`ElfError`].
     pub fn new(header: &ElfHeader, phdrs: &[u8]) -> Result<Self, ElfError> {
-        let phdrs = phdrs.get(..header.phdr_bytes()).ok_or(ElfError::Truncated)?;
+        let (phdrs, _) = slice_from_bytes::<ProgramHeader>(phdrs, header.phnum.into())
+            .map_err(|()| ElfError::Truncated)?;
         let mut plan = Self {
             segments: Vec::new(),
             interpreter: None,
@@ -253,8 +239,8 @@ impl ElfPlan {
             align: PAGE_SIZE,
             exec_stack: false,
         };
-        for phdr in phdrs.chunks_exact(PHDR_SIZE) {
-            plan.add(header, phdr).ok_or(ElfError::Truncated)??;
+        for phdr in phdrs {
+            plan.add(header, phdr)?;
         }
         if plan.segments.is_empty() && plan.is_pie {
             return Err(ElfError::NothingToLoad);
@@ -272,22 +258,21 @@ impl ElfPlan {
         Self::new(&header, phdrs.ok_or(ElfError::Truncated)?)
     }
 
-    fn add(&mut self, header: &ElfHeader, phdr: &[u8]) -> Option<Result<(), ElfError>> {
-        let kind = u32_at(phdr, 0)?;
-        let flags = u32_at(phdr, 4)?;
-        let offset = u64_at(phdr, 8)?;
-        let vaddr = u64_at(phdr, 16)?;
-        let file_size = u64_at(phdr, 32)?;
-        let mem_size = u64_at(phdr, 40)?;
-        let align = u64_at(phdr, 48)?;
-        match kind {
+    fn add(&mut self, header: &ElfHeader, phdr: &ProgramHeader) -> Result<(), ElfError> {
+        let flags = phdr.p_flags.get(LittleEndian);
+        let offset = phdr.p_offset.get(LittleEndian);
+        let vaddr = phdr.p_vaddr.get(LittleEndian);
+        let file_size = phdr.p_filesz.get(LittleEndian);
+        let mem_size = phdr.p_memsz.get(LittleEndian);
+        let align = phdr.p_align.get(LittleEndian);
+        match phdr.p_type.get(LittleEndian) {
             PT_INTERP if self.interpreter.is_none() => {
                 if !(2..=PATH_MAX as u64).contains(&file_size) || i64::try_from(offset).is_err() {
-                    return Some(Err(ElfError::BadInterpreter));
+                    return Err(ElfError::BadInterpreter);
                 }
                 self.interpreter = Some((offset, file_size as usize));
             }
-            PT_GNU_STACK => self.exec_stack = flags & PF_X != 0,
+            PT_GNU_STACK => self.exec_stack = flags.contains(PF_X),
             PT_LOAD => {
                 if offset <= header.phoff
                     && offset.checked_add(file_size).is_none_or(|end| header.phoff < end)
@@ -299,21 +284,21 @@ impl ElfPlan {
                     self.align = self.align.max(align.min(1 << 30));
                 }
                 if mem_size == 0 && file_size == 0 {
-                    return Some(Ok(()));
+                    return Ok(());
                 }
                 let mut prot = Prot::empty();
-                prot.set(Prot::READ, flags & PF_R != 0);
-                prot.set(Prot::WRITE, flags & PF_W != 0);
-                prot.set(Prot::EXEC, flags & PF_X != 0);
+                prot.set(Prot::READ, flags.contains(PF_R));
+                prot.set(Prot::WRITE, flags.contains(PF_W));
+                prot.set(Prot::EXEC, flags.contains(PF_X));
                 let segment = Segment { vaddr, mem_size, file_offset: offset, file_size, prot };
                 if !is_loadable(&segment) {
-                    return Some(Err(ElfError::BadSegment));
+                    return Err(ElfError::BadSegment);
                 }
                 self.segments.push(segment);
             }
             _ => {}
         }
-        Some(Ok(()))
+        Ok(())
     }
 
     /// Page-aligned range from the lowest to the highest address of all segments,
@@ -393,7 +378,7 @@ mod tests {
         for (index, fields) in [
             [1, 5, 0, 0x40_0000, 0x1000, 0x1000, 0x1000],
             [1, 6, 0xff0, 0x60_0ff0, 0x10, 0x5000, 0x20_0000],
-            [PT_GNU_STACK as u64, 6, 0, 0, 0, 0, 16],
+            [PT_GNU_STACK.0.into(), 6, 0, 0, 0, 0, 16],
         ]
         .iter()
         .enumerate()

@@ -99,6 +99,12 @@ impl Policy {
 pub struct Policies(BTreeMap<u64, (u64, Policy)>);
 
 impl Policies {
+    /// What a copy takes, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        2 * self.0.len() * size_of::<(u64, u64, Policy)>()
+    }
+
     /// The policy at `addr`.
     #[must_use]
     pub fn get(&self, addr: u64) -> Policy {

@@ -28,6 +28,41 @@ static INDEX: [u16; NUMBERS] = {
     index
 };
 
+// Every local call has one row, which has its name.
+const _: () = {
+    let mut served = [false; LocalCall::NAMES.len()];
+    let mut row = 0;
+    while row < ROWS.len() {
+        if let Service::Local(call) = ROWS[row].service {
+            assert!(!served[call as usize], "a local call has one row");
+            assert!(is_name(LocalCall::NAMES[call as usize], ROWS[row].name), "of another call");
+            served[call as usize] = true;
+        }
+        row += 1;
+    }
+    let mut call = 0;
+    while call < served.len() {
+        assert!(served[call], "a local call has a row");
+        call += 1;
+    }
+};
+
+/// Whether `RtSigaction` is to be `rt_sigaction`.
+const fn is_name(variant: &str, name: &str) -> bool {
+    let (variant, name) = (variant.as_bytes(), name.as_bytes());
+    let (mut at, mut in_name) = (0, 0);
+    while in_name < name.len() {
+        if name[in_name] != b'_' {
+            if at == variant.len() || variant[at].to_ascii_lowercase() != name[in_name] {
+                return false;
+            }
+            at += 1;
+        }
+        in_name += 1;
+    }
+    at == variant.len()
+}
+
 /// The row of a call; `None`: no such call, `ENOSYS`.
 #[must_use]
 pub fn row(number: u64) -> Option<&'static Row> {

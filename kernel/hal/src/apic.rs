@@ -2,6 +2,7 @@
 
 use crate::cpu::{self, msr};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use x86_64::registers::model_specific::ApicBaseFlags;
 
 /// Where the xAPIC page is mapped (uncached) in the kernel's half.
 pub const MMIO_VADDR: u64 = 0xffff_fe00_0000_0000;
@@ -51,10 +52,12 @@ fn write(reg: u32, value: u32) {
     }
 }
 
+const X2APIC_ENABLE: u64 = ApicBaseFlags::X2APIC_ENABLE.bits();
+
 /// Physical address of the xAPIC page, or `None` in x2APIC mode.
 pub fn mmio_paddr() -> Option<u64> {
     let base = cpu::rdmsr(msr::APIC_BASE);
-    (base & 1 << 10 == 0).then_some(base & 0xf_ffff_f000)
+    (base & X2APIC_ENABLE == 0).then_some(base & 0xf_ffff_f000)
 }
 
 /// Whether some CPU has come to [`init`]: before, the registers may not be mapped.
@@ -65,7 +68,7 @@ pub fn is_ready() -> bool {
 /// Enables the local APIC with every local source masked.
 pub fn init() {
     READY.store(true, Ordering::Relaxed);
-    X2.store(cpu::rdmsr(msr::APIC_BASE) & 1 << 10 != 0, Ordering::Relaxed);
+    X2.store(cpu::rdmsr(msr::APIC_BASE) & X2APIC_ENABLE != 0, Ordering::Relaxed);
     for lvt in [LVT_TIMER, LVT_LINT0, LVT_LINT1, LVT_ERROR, LVT_PERF, LVT_THERMAL] {
         write(lvt, 1 << 16);
     }

@@ -1,10 +1,16 @@
 //! Control registers, MSRs, CPU features, TSC, halting.
+//!
+//! CPUID, MSRs and the bits of control registers are those of `raw-cpuid` and `x86_64`. CR3 and the TLB are
+//! written here: the crate checks each address, at each switch of address spaces.
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 use core::sync::atomic::{AtomicU64, Ordering};
+use raw_cpuid::CpuId;
+use x86_64::registers::control::{Cr0, Cr0Flags, Cr2, Cr3, Cr4, Cr4Flags};
+use x86_64::registers::model_specific::{Efer, EferFlags, Msr};
 
-/// MSR numbers (SDM volume 4).
+/// MSR numbers (SDM volume 4), also for assembly, to which `x86_64` does not tell them.
 pub mod msr {
     #![allow(missing_docs)]
     pub const APIC_BASE: u32 = 0x1b;
@@ -27,12 +33,8 @@ pub mod msr {
 
 /// Reads an MSR that every x86-64 CPU with our feature checks has.
 pub(crate) fn rdmsr(msr: u32) -> u64 {
-    let (lo, hi): (u32, u32);
     // SAFETY: reading the MSRs listed above has no side effect.
-    unsafe {
-        asm!("rdmsr", in("ecx") msr, out("eax") lo, out("edx") hi, options(nomem, nostack, preserves_flags))
-    };
-    u64::from(hi) << 32 | u64::from(lo)
+    unsafe { Msr::new(msr).read() }
 }
 
 /// Writes an MSR.
@@ -41,9 +43,7 @@ pub(crate) fn rdmsr(msr: u32) -> u64 {
 /// The value must keep what the kernel relies on (entry points, bases) valid.
 pub(crate) unsafe fn wrmsr(msr: u32, value: u64) {
     // SAFETY: the caller vouches for the value.
-    unsafe {
-        asm!("wrmsr", in("ecx") msr, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack, preserves_flags));
-    }
+    unsafe { Msr::new(msr).write(value) };
 }
 
 /// What this CPU can do, as far as the kernel asks.
@@ -77,30 +77,28 @@ static FLAGS: AtomicU64 = AtomicU64::new(0);
 impl Features {
     /// Asks CPUID.
     pub fn detect() -> Features {
-        let max = __cpuid(0).eax;
-        let l1 = __cpuid(1);
-        let (l7, e1) = (
-            if max >= 7 { __cpuid_count(7, 0) } else { __cpuid(0x8000_0000) },
-            __cpuid(0x8000_0001),
-        );
-        let has7 = max >= 7;
-        let xsave = l1.ecx & 1 << 26 != 0;
+        let cpu = CpuId::new();
+        let basic = cpu.get_feature_info();
+        let structured = cpu.get_extended_feature_info();
+        let extended = cpu.get_extended_processor_and_feature_identifiers();
+        let xsave = basic.as_ref().is_some_and(|has| has.has_xsave());
         Features {
-            smep: has7 && l7.ebx & 1 << 7 != 0,
-            smap: has7 && l7.ebx & 1 << 20 != 0,
-            fsgsbase: has7 && l7.ebx & 1 != 0,
-            umip: has7 && l7.ecx & 1 << 2 != 0,
-            nx: e1.edx & 1 << 20 != 0,
-            rdtscp: e1.edx & 1 << 27 != 0,
+            smep: structured.as_ref().is_some_and(|has| has.has_smep()),
+            smap: structured.as_ref().is_some_and(|has| has.has_smap()),
+            fsgsbase: structured.as_ref().is_some_and(|has| has.has_fsgsbase()),
+            umip: structured.as_ref().is_some_and(|has| has.has_umip()),
+            nx: extended.as_ref().is_some_and(|has| has.has_execute_disable()),
+            rdtscp: extended.as_ref().is_some_and(|has| has.has_rdtscp()),
             xsave,
-            xsaveopt: xsave && __cpuid_count(0xd, 1).eax & 1 != 0,
-            tsc_deadline: l1.ecx & 1 << 24 != 0,
-            mwait: l1.ecx & 1 << 3 != 0,
+            xsaveopt: xsave && cpu.get_extended_state_info().is_some_and(|has| has.has_xsaveopt()),
+            tsc_deadline: basic.as_ref().is_some_and(|has| has.has_tsc_deadline()),
+            mwait: basic.as_ref().is_some_and(|has| has.has_monitor_mwait()),
         }
     }
 }
 
-/// What the CPU says of its leaks and of the means against them.
+/// What the CPU says of its leaks and of the means against them. As words, since `raw-cpuid` does not name all of the bits
+/// that `hanare_core::mitigations` looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct LeakWords {
     /// CPUID 7.0, edx.
@@ -142,48 +140,51 @@ pub fn init_control(f: &Features) {
     if f.smap {
         FLAGS.fetch_or(SMAP_BIT, Ordering::Relaxed);
     }
-    // PAE, PGE, OSFXSR, OSXMMEXCPT, MCE and what the CPU has of the rest.
-    let mut cr4: u64 = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 9 | 1 << 10;
-    for (have, bit) in [(f.umip, 11), (f.fsgsbase, 16), (f.xsave, 18), (f.smep, 20), (f.smap, 21)] {
-        cr4 |= u64::from(have) << bit;
-    }
-    // PE, MP, ET, NE, WP, AM, PG; caches on.
-    let cr0: u64 = 1 | 1 << 1 | 1 << 4 | 1 << 5 | 1 << 16 | 1 << 18 | 1 << 31;
+    let mut cr4 = Cr4Flags::PHYSICAL_ADDRESS_EXTENSION
+        | Cr4Flags::MACHINE_CHECK_EXCEPTION
+        | Cr4Flags::PAGE_GLOBAL
+        | Cr4Flags::OSFXSR
+        | Cr4Flags::OSXMMEXCPT_ENABLE;
+    cr4.set(Cr4Flags::USER_MODE_INSTRUCTION_PREVENTION, f.umip);
+    cr4.set(Cr4Flags::FSGSBASE, f.fsgsbase);
+    cr4.set(Cr4Flags::OSXSAVE, f.xsave);
+    cr4.set(Cr4Flags::SUPERVISOR_MODE_EXECUTION_PROTECTION, f.smep);
+    cr4.set(Cr4Flags::SUPERVISOR_MODE_ACCESS_PREVENTION, f.smap);
+    // Caches on.
+    let cr0 = Cr0Flags::PROTECTED_MODE_ENABLE
+        | Cr0Flags::MONITOR_COPROCESSOR
+        | Cr0Flags::EXTENSION_TYPE
+        | Cr0Flags::NUMERIC_ERROR
+        | Cr0Flags::WRITE_PROTECT
+        | Cr0Flags::ALIGNMENT_MASK
+        | Cr0Flags::PAGING;
+    let mut efer = EferFlags::SYSTEM_CALL_EXTENSIONS;
+    efer.set(EferFlags::NO_EXECUTE_ENABLE, f.nx);
     // SAFETY: keeps paging and 64-bit mode as they are; only protections and
-    // extended state are switched on. EFER: SCE, LME, LMA, NXE.
+    // extended state are switched on.
     unsafe {
-        asm!("mov cr4, {}", in(reg) cr4, options(nostack, preserves_flags));
-        asm!("mov cr0, {}", in(reg) cr0, options(nostack, preserves_flags));
-        wrmsr(msr::EFER, rdmsr(msr::EFER) | 1 | u64::from(f.nx) << 11);
+        Cr4::write_raw(cr4.bits());
+        Cr0::write_raw(cr0.bits());
+        Efer::write_raw(Efer::read_raw() | efer.bits());
     }
 }
 
 /// Whether user mode of this CPU may read the time stamp counter (CR4.TSD).
 pub fn allow_user_tsc(allowed: bool) {
-    const TSD: u64 = 1 << 2;
+    const TSD: u64 = Cr4Flags::TIMESTAMP_DISABLE.bits();
+    let cr4 = Cr4::read_raw();
     // SAFETY: changes what `rdtsc` does in user mode and nothing else.
-    unsafe {
-        let mut cr4: u64;
-        asm!("mov {}, cr4", out(reg) cr4, options(nomem, nostack, preserves_flags));
-        cr4 = if allowed { cr4 & !TSD } else { cr4 | TSD };
-        asm!("mov cr4, {}", in(reg) cr4, options(nostack, preserves_flags));
-    }
+    unsafe { Cr4::write_raw(if allowed { cr4 & !TSD } else { cr4 | TSD }) };
 }
 
 /// Current page table root.
 pub fn cr3() -> u64 {
-    let v: u64;
-    // SAFETY: reading CR3 has no side effect.
-    unsafe { asm!("mov {}, cr3", out(reg) v, options(nomem, nostack, preserves_flags)) };
-    v & !0xfff
+    Cr3::read_raw().0.start_address().as_u64()
 }
 
 /// Address of the last page fault.
 pub fn cr2() -> u64 {
-    let v: u64;
-    // SAFETY: reading CR2 has no side effect.
-    unsafe { asm!("mov {}, cr2", out(reg) v, options(nomem, nostack, preserves_flags)) };
-    v
+    Cr2::read_raw()
 }
 
 /// Switches to another page table.

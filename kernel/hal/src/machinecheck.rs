@@ -5,7 +5,7 @@
 //! of them are one register for several CPUs.
 
 use crate::cpu::{msr, rdmsr, wrmsr};
-use core::arch::x86_64::__cpuid;
+use raw_cpuid::CpuId;
 
 const STATUS_VALID: u64 = 1 << 63;
 const STATUS_MISC: u64 = 1 << 59;
@@ -29,18 +29,17 @@ pub struct Capabilities {
 impl Capabilities {
     /// Asks the calling CPU.
     pub fn detect() -> Capabilities {
-        const MCE_AND_MCA: u32 = 1 << 7 | 1 << 14;
-        let vendor = __cpuid(0).ebx.to_le_bytes();
-        let there = __cpuid(1).edx & MCE_AND_MCA == MCE_AND_MCA;
-        let extended =
-            if __cpuid(0x8000_0000).eax >= 0x8000_0007 { __cpuid(0x8000_0007).ebx } else { 0 };
+        let cpu = CpuId::new();
+        let vendor = cpu.get_vendor_info();
+        let there = cpu.get_feature_info().is_some_and(|has| has.has_mce() && has.has_mca());
+        let recovery = cpu.get_advanced_power_mgmt_info(); // of which RAS is a part
         let known = if there { rdmsr(msr::MCG_CAP) } else { 0 };
         Capabilities {
             there,
-            amd: &vendor == b"Auth" || &vendor == b"Hygo",
+            amd: vendor.is_some_and(|v| matches!(v.as_str(), "AuthenticAMD" | "HygonGenuine")),
             software_recovery: known & 1 << 24 != 0,
-            containment: extended & 2 != 0,
-            overflow_recovery: extended & 1 != 0,
+            containment: recovery.as_ref().is_some_and(|has| has.has_succor()),
+            overflow_recovery: recovery.is_some_and(|has| has.has_mca_overflow_recovery()),
         }
     }
 }

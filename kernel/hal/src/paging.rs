@@ -11,22 +11,24 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::layout::{CPU_STACKS_BASE, DIRECT_BASE, KERNEL_BASE, STACKS_BASE};
 
-/// Page table entry bits (SDM volume 3, 4.5) and our software bits.
+/// Page table entry bits and our software bits. As numbers: an entry is a word that is changed atomically.
 #[allow(missing_docs)]
 pub mod pte {
-    pub const PRESENT: u64 = 1;
-    pub const WRITE: u64 = 1 << 1;
-    pub const USER: u64 = 1 << 2;
-    pub const WRITE_THROUGH: u64 = 1 << 3;
-    pub const NO_CACHE: u64 = 1 << 4;
-    pub const ACCESSED: u64 = 1 << 5;
-    pub const DIRTY: u64 = 1 << 6;
-    pub const LARGE: u64 = 1 << 7;
-    pub const GLOBAL: u64 = 1 << 8;
-    pub const SEEN: u64 = 1 << 9;
-    pub const FOREIGN: u64 = 1 << 10;
-    pub const VALID: u64 = 1 << 11;
-    pub const NO_EXECUTE: u64 = 1 << 63;
+    use x86_64::structures::paging::PageTableFlags as Flags;
+
+    pub const PRESENT: u64 = Flags::PRESENT.bits();
+    pub const WRITE: u64 = Flags::WRITABLE.bits();
+    pub const USER: u64 = Flags::USER_ACCESSIBLE.bits();
+    pub const WRITE_THROUGH: u64 = Flags::WRITE_THROUGH.bits();
+    pub const NO_CACHE: u64 = Flags::NO_CACHE.bits();
+    pub const ACCESSED: u64 = Flags::ACCESSED.bits();
+    pub const DIRTY: u64 = Flags::DIRTY.bits();
+    pub const LARGE: u64 = Flags::HUGE_PAGE.bits();
+    pub const GLOBAL: u64 = Flags::GLOBAL.bits();
+    pub const SEEN: u64 = Flags::BIT_9.bits();
+    pub const FOREIGN: u64 = Flags::BIT_10.bits();
+    pub const VALID: u64 = Flags::BIT_11.bits();
+    pub const NO_EXECUTE: u64 = Flags::NO_EXECUTE.bits();
     pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 }
 

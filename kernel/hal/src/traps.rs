@@ -6,6 +6,7 @@ use crate::{cpu, gdt};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU32, Ordering};
 use spin::Once;
+use x86_64::registers::rflags::RFlags;
 
 /// [`Regs::orig_rax`] of registers that do not belong to a system call.
 pub const NO_CALL: u64 = u64::MAX;
@@ -372,15 +373,22 @@ pub fn build_idt() {
     });
 }
 
+/// What a system call clears, as on Linux: all but what belongs to virtual machines.
+const CLEARED_BY_SYSCALL: RFlags = RFlags::all()
+    .difference(RFlags::VIRTUAL_8086_MODE)
+    .difference(RFlags::VIRTUAL_INTERRUPT)
+    .difference(RFlags::VIRTUAL_INTERRUPT_PENDING);
+const _: () = assert!(CLEARED_BY_SYSCALL.bits() == 0x25_7fd5, "as Linux' syscall_init");
+
 /// Loads the IDT and the system call entry on the calling CPU.
 pub fn init_cpu() {
     idt::load();
-    // SAFETY: the entry point is the assembly above. SFMASK clears IF, DF, TF, AC, NT,
-    // IOPL, RF as Linux does.
+    // SAFETY: the entry point is the assembly above. SFMASK has interrupts
+    // off.
     unsafe {
         cpu::wrmsr(cpu::msr::STAR, (0x23u64 << 48) | u64::from(gdt::KERNEL_CS) << 32);
         cpu::wrmsr(cpu::msr::LSTAR, hal_syscall_entry as *const () as u64);
-        cpu::wrmsr(cpu::msr::SFMASK, 0x257fd5);
+        cpu::wrmsr(cpu::msr::SFMASK, CLEARED_BY_SYSCALL.bits());
     }
 }
 

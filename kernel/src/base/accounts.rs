@@ -15,6 +15,8 @@
 
 use crate::base::frames::{self, GROUPS, NoPage};
 use crate::base::heap;
+use crate::base::lists;
+use crate::base::lock::{Mutex, rank};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -26,12 +28,12 @@ use hanare_core::errno::{self, Result};
 use hanare_core::groups::{self, NOBODY, Tag};
 use hanare_core::userlimits::UserLimits;
 use hanare_hal::shared;
-use spin::{Mutex, Once};
+use spin::Once;
 
 /// Who is limited by nothing.
 const ROOT: u32 = 0;
 /// Those of users that have spaces, by user id.
-static USERS: Mutex<BTreeMap<u32, Weak<User>>> = Mutex::new(BTreeMap::new());
+static USERS: Mutex<BTreeMap<u32, Weak<User>>, rank::Users> = Mutex::new(BTreeMap::new());
 
 /// As booted, in bytes.
 static LIMITS: Once<Limits> = Once::new();
@@ -88,7 +90,7 @@ impl User {
         let limits =
             if uid == ROOT { Limits::NONE } else { LIMITS.get().copied().unwrap_or(Limits::NONE) };
         heap::room_for_arc::<User>()?; // made and dropped he would want the lock
-        let new = Arc::new(User {
+        let new = lists::arc_within(User {
             uid,
             limits,
             processes: AtomicU64::new(0),
@@ -96,7 +98,7 @@ impl User {
             kernel: AtomicU64::new(0),
             memory: AtomicU64::new(0),
         });
-        users.insert(uid, Arc::downgrade(&new));
+        lists::insert_within(&mut users, uid, Arc::downgrade(&new));
         Ok(new)
     }
 
@@ -158,7 +160,7 @@ pub struct Account {
     kernel: Sum,
     memory: Sum,
     /// The control group. Pages are charged under the lock: nobody charges one that was left.
-    group: Mutex<Tag>,
+    group: Mutex<Tag, rank::ControlGroup>,
     /// The group for whose limit it was refused a page.
     refused_by: AtomicU16,
     /// The control group that its CPU time is charged to.
@@ -169,7 +171,7 @@ pub struct Account {
 pub static BANDWIDTHS: Bandwidths = Bandwidths::new();
 
 /// One that enters or changes its control groups at a time.
-static ENTERING: Mutex<()> = Mutex::new(());
+static ENTERING: Mutex<(), rank::EnteringGroups> = Mutex::new(());
 
 impl Account {
     /// Of a new space of a user, in these control groups (see [`change_groups`](Self::change_groups)).

@@ -1,15 +1,15 @@
 //! Page frames whose memory is bad: they are never handed out again.
 
+use crate::base::lock::{Mutex, rank};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use hanare_hal::memory;
-use spin::Mutex;
 
 /// Frames that can be kept; with more of them a machine is to be repaired.
 const MOST: usize = 256;
 
 static FRAMES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-static ADDING: Mutex<()> = Mutex::new(());
+static ADDING: Mutex<(), rank::BadMemory> = Mutex::new(());
 
 /// Keeps the frame of `paddr` back from now on, whoever has it. It may be Linux' own. True: that
 /// is new, and Linux is to be told.

@@ -1,6 +1,7 @@
 //! Physical memory: one buddy zone per chunk, grouped by NUMA node, and the
 //! quarantine of frames that Linux still holds.
 
+use crate::base::lock::{Mutex, rank};
 use crate::base::{badmemory, failing};
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::MemoryChunk;
@@ -9,7 +10,7 @@ use hanare_core::buddy::{Frame, MARKS_ADDED, Zone};
 use hanare_core::groups::{GROUPS_MAX, Groups, NOBODY, Tag};
 use hanare_hal::paging::TableSource;
 use hanare_hal::{memory, percpu, shared};
-use spin::{Mutex, Once};
+use spin::Once;
 
 /// Chunks an instance may have; more are left unused with a line in the log.
 const ZONES_MAX: usize = 128;
@@ -18,7 +19,7 @@ struct Node {
     id: u32,
     base: u64,
     size: u64,
-    zone: Mutex<Zone<'static>>,
+    zone: Mutex<Zone<'static>, rank::FrameZone>,
     /// Pages of the zone, and how many of them were free when its lock was last let go: who
     /// only wants to know does not wait.
     pages: u64,

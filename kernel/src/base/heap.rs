@@ -10,8 +10,10 @@
 //! boot and serves nothing else. While that is more than half used nothing new is made at all.
 
 #![allow(unsafe_code)] // claims memory for the allocator
+#![expect(clippy::disallowed_methods, reason = "asks before it allocates, for all others")]
 
 use crate::base::failing;
+use crate::base::lock::{Mutex, Rank};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -302,7 +304,7 @@ pub fn init_lists(trims: &'static [fn()]) {
 }
 
 /// Gives the memory of an empty list back: the last node of a tree stays when its last entry goes.
-pub fn trim_list<K, V>(list: &spin::Mutex<BTreeMap<K, V>>) {
+pub fn trim_list<K, V, R: Rank>(list: &Mutex<BTreeMap<K, V>, R>) {
     let mut list = list.lock();
     if list.is_empty() {
         *list = BTreeMap::new();

@@ -7,6 +7,8 @@ pub mod counts;
 pub mod failing;
 pub mod frames;
 pub mod heap;
+pub mod lists;
+pub mod lock;
 pub mod log;
 pub mod log_limit;
 pub mod pages;

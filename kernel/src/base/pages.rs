@@ -1,7 +1,6 @@
 //! Pages that Linux fills for the kernel itself.
 
-use crate::base::frames;
-use alloc::vec;
+use crate::base::{frames, heap};
 use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
 use hanare_hal::memory;
@@ -24,10 +23,10 @@ impl Pages {
     }
 
     /// Up to a page, from `offset` on.
-    pub fn bytes(&self, offset: u64, count: usize) -> Vec<u8> {
-        let mut bytes = vec![0; count.min(4096)];
+    pub fn bytes(&self, offset: u64, count: usize) -> Result<Vec<u8>> {
+        let mut bytes = heap::zeroed(count.min(4096))?;
         memory::read(self.frame + offset, &mut bytes);
-        bytes
+        Ok(bytes)
     }
 }
 

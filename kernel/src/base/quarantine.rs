@@ -2,9 +2,9 @@
 //! asked for again by `mm::quarantine::retry_quarantine`.
 
 use crate::base::chain::{Chain, Run};
-use spin::Mutex;
+use crate::base::lock::{Mutex, rank};
 
-static FRAMES: Mutex<Chain> = Mutex::new(Chain::new());
+static FRAMES: Mutex<Chain, rank::Quarantine> = Mutex::new(Chain::new());
 
 /// Puts a run of single pages into quarantine. It stays a run of its own: a page that Linux holds
 /// holds all of its run.

@@ -14,11 +14,7 @@ use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::usercopy;
-
-const SYS_MREMAP: u32 = 25;
-const SYS_IO_SETUP: u32 = 206;
-const SYS_IO_DESTROY: u32 = 207;
-const SYS_PROCESS_VM_READV: u32 = 310;
+use linux_raw_sys::general::{__NR_io_destroy, __NR_io_setup, __NR_mremap, __NR_process_vm_readv};
 
 /// Bytes of `struct aio_ring` without its events, and of one event.
 const RING_HEAD: u64 = 32;
@@ -31,7 +27,7 @@ pub fn io_setup(me: &Thread, events: u64, context: u64) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let scratch = p.write_scratch(p.slot, &[0; 64])?;
-    delegate::linux(SYS_IO_SETUP, [events, scratch, 0, 0, 0, 0])?;
+    delegate::linux(__NR_io_setup, [events, scratch, 0, 0, 0, 0])?;
     let mut word = [0; 8];
     p.read_control(scratch, &mut word);
     let ring = u64::from_le_bytes(word);
@@ -51,7 +47,7 @@ fn place(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
     let p = &me.caller();
     let moved = ring_size(me, scratch, ring).and_then(|size| {
         let at = choose_free(p, 0, size, 0)?;
-        match delegate::linux(SYS_MREMAP, [ring, size, size, 3, at, 0]) {
+        match delegate::linux(__NR_mremap, [ring, size, size, 3, at, 0]) {
             Ok(_) => Ok((at, size)),
             Err(e) => {
                 shared::remap(p, at, at + size);
@@ -61,7 +57,7 @@ fn place(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
         }
     });
     let (at, size) = moved.inspect_err(|_| {
-        let _ = delegate::linux(SYS_IO_DESTROY, [ring, 0, 0, 0, 0, 0]);
+        let _ = delegate::linux(__NR_io_destroy, [ring, 0, 0, 0, 0, 0]);
     })?;
     let backing = Backing::SharedLinux { watch: 0, file: None, offset: 0 };
     let vma = Vma {
@@ -73,7 +69,7 @@ fn place(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
         backing,
     };
     shared::adopt(p, vma).inspect_err(|_| {
-        let _ = delegate::linux(SYS_IO_DESTROY, [at, 0, 0, 0, 0, 0]);
+        let _ = delegate::linux(__NR_io_destroy, [at, 0, 0, 0, 0, 0]);
     })?;
     Ok(at)
 }
@@ -89,7 +85,7 @@ fn ring_size(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
         to.copy_from_slice(&word.to_le_bytes());
     }
     p.write_scratch(p.slot, &bytes)?;
-    delegate::linux(SYS_PROCESS_VM_READV, [pid, scratch, 1, scratch + 16, 1, 0])?;
+    delegate::linux(__NR_process_vm_readv, [pid, scratch, 1, scratch + 16, 1, 0])?;
     p.read_control(scratch, &mut bytes);
     let events = u32::from_le_bytes([bytes[36], bytes[37], bytes[38], bytes[39]]);
     Ok(page_up(RING_HEAD + u64::from(events) * EVENT))
@@ -99,7 +95,7 @@ fn ring_size(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
 pub fn io_destroy(me: &Thread, context: u64) -> Result<u64> {
     let p = &me.caller();
     let ring = p.mm.lock().vmas.find(context).filter(|v| v.start == context).map(|v| v.end);
-    delegate::linux(SYS_IO_DESTROY, [context, 0, 0, 0, 0, 0])?;
+    delegate::linux(__NR_io_destroy, [context, 0, 0, 0, 0, 0])?;
     if let Some(end) = ring {
         unmap_range(p, context, end)?;
     }

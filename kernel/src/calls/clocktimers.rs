@@ -5,7 +5,7 @@
 //! here has expired, to expire at once: so who gets the signal, what it carries, and what
 //! becomes of one that is blocked is Linux' doing.
 
-use crate::base::heap;
+use crate::base::lists;
 use crate::base::user::put;
 use crate::link::delegate;
 use crate::parts::cputimers::ClockTimer;
@@ -17,9 +17,9 @@ use crate::process::{Process, futex};
 use hanare_core::cputimer::IntervalTimer;
 use hanare_core::errno::{self, Result};
 use hanare_core::time::Timespec;
+use linux_raw_sys::general::__NR_timer_create;
 use zerocopy::IntoBytes;
 
-const TIMER_CREATE: u32 = 222;
 const CLOCK_MONOTONIC: u64 = 1;
 const TIMER_ABSTIME: u64 = 1;
 
@@ -31,7 +31,7 @@ pub fn create(clock: u64, event: u64, at: u64) -> Result<u64> {
     let ours = CpuClock::of(clock as i32, p);
     let scratch = p.write_scratch(thread.slot_index, &[0; 4]).map_err(|_| errno::EAGAIN)?;
     let linux_clock = if ours.is_some() { CLOCK_MONOTONIC } else { clock };
-    delegate::linux(TIMER_CREATE, [linux_clock, event, scratch, 0, 0, 0])?;
+    delegate::linux(__NR_timer_create, [linux_clock, event, scratch, 0, 0, 0])?;
     let mut bytes = [0; 4];
     p.read_control(scratch, &mut bytes);
     let id = u32::from_le_bytes(bytes);
@@ -47,25 +47,26 @@ fn enter(p: &Process, id: u32, clock: Option<CpuClock>) -> Result<()> {
     cputimers::timer_created(id)?;
     let Some(clock) = clock else { return Ok(()) };
     p.cpu_timers.with_clock_timers(|timers| {
-        heap::more_room(timers, 1).map_err(|_| errno::EAGAIN)?;
-        timers.push(ClockTimer { id, clock, timer: IntervalTimer::default() });
-        Ok(())
+        lists::push(timers, ClockTimer { id, clock, timer: IntervalTimer::default() })
+            .map_err(|_| errno::EAGAIN)
     })
 }
 
-/// timer_settime, timer_gettime; `None`: it is Linux' business.
-pub fn serve(number: u16, a: &[u64; 6]) -> Option<Result<u64>> {
-    const SETTIME: u16 = 223;
-    const GETTIME: u16 = 224;
+/// timer_settime; `None`: it is Linux' business.
+pub fn set_time(a: &[u64; 6]) -> Option<Result<u64>> {
     let p = &thread::current().process;
-    if !p.cpu_timers.with_clock_timers(|timers| timers.iter().any(|t| t.id == a[0] as u32)) {
-        return None;
-    }
-    match number {
-        SETTIME => Some(set(p, a)),
-        GETTIME => Some(get(p, a[0] as u32).and_then(|now| write(a[1], now))),
-        _ => None,
-    }
+    is_ours(p, a[0] as u32).then(|| set(p, a))
+}
+
+/// timer_gettime; `None`: it is Linux' business.
+pub fn get_time(a: &[u64; 6]) -> Option<Result<u64>> {
+    let p = &thread::current().process;
+    let id = a[0] as u32;
+    is_ours(p, id).then(|| get(p, id).and_then(|now| write(a[1], now)))
+}
+
+fn is_ours(p: &Process, id: u32) -> bool {
+    p.cpu_timers.with_clock_timers(|timers| timers.iter().any(|t| t.id == id))
 }
 
 fn with<T>(

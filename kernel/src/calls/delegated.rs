@@ -1,8 +1,10 @@
 //! Delegated calls, and the hooks of those that have consequences here.
 
 use crate::base::log_limit;
-use crate::calls::{clocktimers, itimer, mmap, rlimits};
+use crate::calls::rlimits::{self, Change};
+use crate::calls::{clocktimers, itimer, mmap};
 use crate::gate::ptrace;
+use crate::life::target::AT_FDCWD;
 use crate::link::delegate;
 use crate::mm::limits;
 use crate::parts::signals::Interrupted;
@@ -18,31 +20,7 @@ use hanare_core::signal::{SI_QUEUE, SIGBUS, SigSet};
 use hanare_core::syscalls::{Hook, Restart, Row};
 use hanare_core::sysfs::{LOOKED_AT, may_be_hidden};
 use hanare_hal::usercopy;
-
-mod number {
-    pub const KILL: u16 = 62;
-    pub const TKILL: u16 = 200;
-    pub const TGKILL: u16 = 234;
-    pub const RT_SIGTIMEDWAIT: u16 = 128;
-    pub const RT_TGSIGQUEUEINFO: u16 = 297;
-    pub const PSELECT6: u16 = 270;
-    pub const PPOLL: u16 = 271;
-    pub const IO_PGETEVENTS: u16 = 333;
-    pub const IO_URING_ENTER: u16 = 426;
-    pub const SETRLIMIT: u16 = 160;
-    pub const SETITIMER: u16 = 38;
-    pub const TIMER_CREATE: u16 = 222;
-    pub const TIMER_DELETE: u16 = 226;
-    pub const UNSHARE: u16 = 272;
-    pub const PRLIMIT64: u16 = 302;
-    pub const SETNS: u16 = 308;
-    pub const CLOSE_RANGE: u32 = 436;
-    pub const STAT: u16 = 4;
-    pub const LSTAT: u16 = 6;
-    pub const ACCESS: u16 = 21;
-    pub const CLOSE: u32 = 3;
-    pub const OPENAT: u32 = 257;
-}
+use linux_raw_sys::general::{__NR_close, __NR_close_range, __NR_openat};
 
 /// A row that says `delegated`.
 #[inline]
@@ -53,109 +31,78 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
 #[inline(never)] // the many registers and words it needs are not for the others
 fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
     match hook {
-        Hook::Signal => {
-            if to_self(row, &args) {
-                return Ok(0);
-            }
-            to_ended(row, &args)?;
-            if row.number == number::RT_TGSIGQUEUEINFO {
-                return queue_to_thread(row, args);
-            }
-        }
-        Hook::Close => not_control(args[0])?,
+        Hook::None | Hook::OtherMemory | Hook::SigWait => forward(row, args),
+        Hook::Kill => kill(row, args),
+        Hook::Tkill => tkill(row, args),
+        Hook::Tgkill => tgkill(row, args),
+        Hook::QueueToThread => queue_to_thread(row, args),
+        Hook::Close => not_control(args[0]).and_then(|()| forward(row, args)),
         Hook::Dup2 => {
-            not_control(args[0])?;
-            not_control(args[1])?;
+            not_control(args[0]).and_then(|()| not_control(args[1]))?;
+            forward(row, args)
         }
-        Hook::CloseRange => return close_range(row, args),
-        Hook::CpuTimer => {
-            let set = (row.number == number::SETITIMER).then_some(args[1]);
-            if let Some(result) =
-                itimer::itimer(args[0], set, if set.is_some() { args[2] } else { args[1] })
-            {
-                return result;
-            }
+        Hook::CloseRange => close_range(row, args),
+        Hook::Credentials => forward(row, args).inspect(|_| credentials_changed()),
+        Hook::Unshare => unshare(row, args),
+        Hook::Setns => setns(row, args),
+        Hook::Attributes => {
+            forward(row, args).inspect(|_| workers::attributes_changed(thread::current()))
         }
-        Hook::Timer if row.number == number::TIMER_CREATE => {
-            if !limits::room_for_mappings(0) {
-                return Err(errno::EAGAIN);
-            }
-            return clocktimers::create(args[0], args[1], args[2]);
+        Hook::Rights => forward(row, args).inspect(|_| workers::rights_changed(thread::current())),
+        Hook::Getitimer => {
+            itimer::itimer(args[0], None, args[1]).unwrap_or_else(|| forward(row, args))
         }
-        Hook::Timer => {
-            if let Some(result) = clocktimers::serve(row.number, &args) {
-                return result;
-            }
+        Hook::Setitimer => {
+            itimer::itimer(args[0], Some(args[1]), args[2]).unwrap_or_else(|| forward(row, args))
         }
-        Hook::Msync => return mmap::msync(thread::current(), args[0], args[1], args[2]),
-        Hook::SigWait if row.number == number::RT_SIGTIMEDWAIT => {
-            if let Some(result) = pending::waited(&args) {
-                return result;
-            }
+        Hook::TimerCreate if !limits::room_for_mappings(0) => Err(errno::EAGAIN),
+        Hook::TimerCreate => clocktimers::create(args[0], args[1], args[2]),
+        Hook::TimerSettime => clocktimers::set_time(&args).unwrap_or_else(|| forward(row, args)),
+        Hook::TimerGettime => clocktimers::get_time(&args).unwrap_or_else(|| forward(row, args)),
+        Hook::TimerDelete => forward(row, args).inspect(|_| cputimers::timer_deleted(args[0])),
+        Hook::Getrlimit => limit(row, args, &Change::by_getrlimit(&args)),
+        Hook::Setrlimit => limit(row, args, &Change::by_setrlimit(&args)),
+        Hook::Prlimit => limit(row, args, &Change::by_prlimit(&args)),
+        Hook::Msync => mmap::msync(thread::current(), args[0], args[1], args[2]),
+        Hook::Personality => forward(row, args).inspect(|_| personality(args[0] as u32)),
+        Hook::Sysinfo => forward(row, args).and_then(|_| super::machine::sysinfo(args[0])),
+        Hook::Sigtimedwait => pending::waited(&args).unwrap_or_else(|| forward(row, args)),
+        Hook::EpollPwait => with_mask(row, args, 4, 0),
+        Hook::Ppoll => with_mask(row, args, 3, 0),
+        Hook::Pselect => with_mask(row, args, 5, 16),
+        Hook::IoUringEnter => {
+            const EXT_ARG: u64 = 8;
+            with_mask(row, args, 4, if args[3] & EXT_ARG != 0 { 24 } else { 0 })
         }
-        Hook::Perf => not_counted(&args)?,
-        Hook::TempMask => return with_mask(row, args),
-        Hook::Rlimit => {
-            if let Some(result) = rlimits::address_space(row.number, &args) {
-                return result;
-            }
-        }
-        // Only a process of one thread may do some of this.
-        Hook::Credentials if matches!(row.number, number::UNSHARE | number::SETNS) => {
-            let me = thread::current();
-            if me.process.thread_count() == 1 {
-                workers::dismiss(&me.process);
-            }
-            me.is_apart.store(true, Ordering::Relaxed); // of which execve has to know
-        }
-        Hook::Wait if thread::current().process.traces.load(Ordering::Relaxed) => {
-            return ptrace::wait(row, args, forward);
-        }
-        _ => {}
+        Hook::Perf => not_counted(&args).and_then(|()| forward(row, args)),
+        Hook::Wait4 => wait(row, args, waited::Call::Wait4),
+        Hook::Waitid => wait(row, args, waited::Call::Waitid),
+        Hook::Path => not_hidden(row, args, AT_FDCWD, args[0]),
+        Hook::PathAt => not_hidden(row, args, args[0], args[1]),
     }
-    let result = forward(row, args)?;
-    match hook {
-        Hook::Credentials => {
-            workers::rights_changed(thread::current());
-            rights::refresh_ids();
-            time_namespace(row, &args);
-        }
-        Hook::Attributes => workers::attributes_changed(thread::current()),
-        Hook::Rights => workers::rights_changed(thread::current()),
-        Hook::Personality => personality(args[0] as u32),
-        Hook::Rlimit => take_limits(row, &args),
-        Hook::Timer if row.number == number::TIMER_DELETE => cputimers::timer_deleted(args[0]),
-        Hook::Sysinfo => return super::machine::sysinfo(args[0]),
-        Hook::Wait => waited::waited(&thread::current().process, row, &args, result)?,
-        Hook::Path => not_hidden(row, &args)?,
-        _ => {}
-    }
-    Ok(result)
 }
 
-/// Linux has found a file by its path: `ENOENT` if the LWK's machine has it not, which the
+/// Of a file that Linux has found by its path: `ENOENT` if the LWK's machine has it not, which the
 /// module says to who opens it.
-fn not_hidden(row: &Row, args: &[u64; 6]) -> Result<()> {
-    const AT_FDCWD: u64 = -100i64 as u64;
+fn not_hidden(row: &Row, args: [u64; 6], dir: u64, path: u64) -> Result<u64> {
     const O_CLOEXEC: u64 = 0o2_000_000;
     const O_PATH: u64 = 0o10_000_000;
-    let of_cwd = matches!(row.number, number::STAT | number::LSTAT | number::ACCESS);
-    let (dir, path) = if of_cwd { (AT_FDCWD, args[0]) } else { (args[0], args[1]) };
+    let result = forward(row, args)?;
     if !usercopy::read_string(path, &mut [0; LOOKED_AT])
         .is_ok_and(|text| text.is_some_and(may_be_hidden))
     {
-        return Ok(());
+        return Ok(result);
     }
-    match delegate::linux(number::OPENAT, [dir, path, O_PATH | O_CLOEXEC, 0, 0, 0]) {
-        Ok(fd) => delegate::linux(number::CLOSE, [fd, 0, 0, 0, 0, 0]).map(drop),
+    match delegate::linux(__NR_openat, [dir, path, O_PATH | O_CLOEXEC, 0, 0, 0]) {
+        Ok(fd) => delegate::linux(__NR_close, [fd, 0, 0, 0, 0, 0]).map(|_| result),
         Err(errno::ENOENT) => Err(errno::ENOENT),
-        Err(_) => Ok(()),
+        Err(_) => Ok(result),
     }
 }
 
 /// Has Linux execute the call; an interruption is noted for delivery.
 pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
-    let result = delegate::call_of(thread::current(), u32::from(row.number), args);
+    let result = delegate::call_of(thread::current(), row.number.into(), args);
     let interrupted = match result {
         RESULT_NOT_STARTED => Some(Interrupted::NotStarted),
         r if r == errno::EINTR.as_return() && row.restart != Restart::Never => {
@@ -176,36 +123,57 @@ pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
 /// What Linux could not do and the LWK can.
 #[cold]
 fn failed(row: &Row, args: &[u64; 6], error: Errno) -> Result<u64> {
-    if error == errno::EIO { ptrace::memory_file(row.number, args) } else { Err(error) }
+    if error == errno::EIO { ptrace::memory_file(row.number.into(), args) } else { Err(error) }
 }
 
-/// A signal that the caller sends itself and that is queued here.
-fn to_self(row: &Row, a: &[u64; 6]) -> bool {
-    const SI_USER: i32 = 0;
-    const SI_TKILL: i32 = -6;
-    let thread = thread::current();
-    let tid = |v: u64| v as u32 == thread.slot.tid();
-    let pid = |v: u64| v as u32 == thread.process.identity.lock().pid;
-    match row.number {
-        number::KILL => {
-            signals::send_to_self(a[1], SI_USER, pid(a[0]) && thread.process.thread_count() == 1)
-        }
-        number::TKILL => signals::send_to_self(a[1], SI_TKILL, tid(a[0])),
-        number::TGKILL => signals::send_to_self(a[2], SI_TKILL, pid(a[0]) && tid(a[1])),
-        _ => false,
+/// How a signal was sent (`si_code`).
+const SI_USER: i32 = 0;
+const SI_TKILL: i32 = -6;
+
+fn is_own_pid(pid: u64) -> bool {
+    pid as u32 == thread::current().process.identity.lock().pid
+}
+
+/// kill(2): what a process of one thread sends itself is queued here.
+fn kill(row: &Row, a: [u64; 6]) -> Result<u64> {
+    let alone = is_own_pid(a[0]) && thread::current().process.thread_count() == 1;
+    if signals::send_to_self(a[1], SI_USER, alone) {
+        return Ok(0);
     }
+    not_ended(a[0])?;
+    forward(row, a)
 }
 
-/// `ESRCH`: a signal for a thread of this process that has ended. Linux may not know
-/// yet: the worker ends on its own time.
-fn to_ended(row: &Row, a: &[u64; 6]) -> Result<()> {
-    let p = &thread::current().process;
-    let tid = match row.number {
-        number::KILL | number::TKILL => a[0],
-        number::TGKILL | number::RT_TGSIGQUEUEINFO if a[0] as u32 == p.identity.lock().pid => a[1],
-        _ => return Ok(()),
-    };
-    if workers::had_thread(p, tid as u32) { Err(errno::ESRCH) } else { Ok(()) }
+/// tkill(2): what a thread sends itself is queued here.
+fn tkill(row: &Row, a: [u64; 6]) -> Result<u64> {
+    let own = a[0] as u32 == thread::current().slot.tid();
+    if signals::send_to_self(a[1], SI_TKILL, own) {
+        return Ok(0);
+    }
+    not_ended(a[0])?;
+    forward(row, a)
+}
+
+/// tgkill(2), likewise.
+fn tgkill(row: &Row, a: [u64; 6]) -> Result<u64> {
+    let in_process = is_own_pid(a[0]);
+    let own = in_process && a[1] as u32 == thread::current().slot.tid();
+    if signals::send_to_self(a[2], SI_TKILL, own) {
+        return Ok(0);
+    }
+    if in_process {
+        not_ended(a[1])?;
+    }
+    forward(row, a)
+}
+
+/// `ESRCH`: a thread of this process that has ended. Linux may not know yet: the worker ends on
+/// its own time.
+fn not_ended(tid: u64) -> Result<()> {
+    if workers::had_thread(&thread::current().process, tid as u32) {
+        return Err(errno::ESRCH);
+    }
+    Ok(())
 }
 
 /// Refuses perf_event_open(2) on a thread of the LWK: Linux would count its worker, not the program.
@@ -238,7 +206,7 @@ fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
     if !(first..=last).contains(&control) {
         return forward(row, args);
     }
-    let part = |a: u64, b: u64| delegate::linux(number::CLOSE_RANGE, [a, b, args[2], 0, 0, 0]);
+    let part = |a: u64, b: u64| delegate::linux(__NR_close_range, [a, b, args[2], 0, 0, 0]);
     if control > first {
         part(first, control - 1)?;
     }
@@ -247,6 +215,9 @@ fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
 
 /// rt_tgsigqueueinfo: to a thread of this process, which is told that the signal is its own.
 fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
+    if is_own_pid(args[0]) {
+        not_ended(args[1])?;
+    }
     let (tid, signal) = (args[1] as u32, args[2] as u32);
     let code = args[3].checked_add(8).and_then(|at| usercopy::read_u64(at).ok());
     let target = thread::current()
@@ -262,14 +233,9 @@ fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
 
 /// ppoll and its like: the mask argument becomes the thread's until delivery. Linux applies
 /// it itself, and only in the call: what is ready comes before a signal that was blocked.
-fn with_mask(row: &Row, mut args: [u64; 6]) -> Result<u64> {
-    // The argument, and how long the structure is that begins with a pointer to the mask.
-    let (place, size) = match row.number {
-        number::PPOLL => (3, 0),
-        number::PSELECT6 | number::IO_PGETEVENTS => (5, 16),
-        number::IO_URING_ENTER if args[3] & 8 != 0 => (4, 24), // IORING_ENTER_EXT_ARG
-        _ => (4, 0),
-    };
+/// `place` is the argument, `size` the length of the structure that begins with a pointer to the mask; 0: the
+/// argument points to the mask.
+fn with_mask(row: &Row, mut args: [u64; 6], place: usize, size: usize) -> Result<u64> {
     let pointer = match args[place] {
         behind if size != 0 && behind != 0 => usercopy::read_u64(behind).unwrap_or(0),
         pointer => pointer,
@@ -310,18 +276,52 @@ pub fn interruptible(mask: SigSet, argument: u64, size: usize) -> Result<u64> {
     Ok(scratch + 8)
 }
 
-/// unshare(CLONE_NEWTIME) is for the children to come and, in newer Linux, the next program;
-/// setns at once.
-fn time_namespace(row: &Row, args: &[u64; 6]) {
+/// The running thread has other users, groups or namespaces.
+fn credentials_changed() {
+    workers::rights_changed(thread::current());
+    rights::refresh_ids();
+}
+
+/// unshare(2). CLONE_NEWTIME is for the children to come and, in newer Linux, the next program.
+fn unshare(row: &Row, args: [u64; 6]) -> Result<u64> {
     const NEWTIME: u64 = 0x80;
-    let thread = thread::current();
-    match row.number {
-        number::UNSHARE if args[0] & NEWTIME != 0 => {
-            thread.process.identity.lock().time.children = true
-        }
-        number::SETNS => _ = timens::refresh(thread),
-        _ => {}
+    set_apart();
+    let result = forward(row, args)?;
+    credentials_changed();
+    if args[0] & NEWTIME != 0 {
+        thread::current().process.identity.lock().time.children = true;
     }
+    Ok(result)
+}
+
+/// setns(2). A time namespace is entered at once.
+fn setns(row: &Row, args: [u64; 6]) -> Result<u64> {
+    set_apart();
+    let result = forward(row, args)?;
+    credentials_changed();
+    let _ = timens::refresh(thread::current());
+    Ok(result)
+}
+
+/// The running thread may get other namespaces than its process, of which execve has to know. Only a
+/// process of one thread may enter some of them.
+fn set_apart() {
+    let me = thread::current();
+    if me.process.thread_count() == 1 {
+        workers::dismiss(&me.process);
+    }
+    me.is_apart.store(true, Ordering::Relaxed);
+}
+
+/// wait4(2), waitid(2).
+fn wait(row: &Row, args: [u64; 6], call: waited::Call) -> Result<u64> {
+    let p = &thread::current().process;
+    if p.traces.load(Ordering::Relaxed) {
+        return ptrace::wait(call, args, |args| forward(row, args));
+    }
+    let result = forward(row, args)?;
+    waited::waited(p, call, &args, result)?;
+    Ok(result)
 }
 
 /// What execve and the memory calls will look at.
@@ -336,27 +336,31 @@ fn personality(wanted: u32) {
     }
 }
 
+/// getrlimit(2), setrlimit(2), prlimit(2).
+fn limit(row: &Row, args: [u64; 6], change: &Change) -> Result<u64> {
+    if let Some(result) = rlimits::address_space(change) {
+        return result;
+    }
+    forward(row, args).inspect(|_| take_limit(change))
+}
+
 /// Limits that the LWK itself enforces, after Linux has accepted them.
-fn take_limits(row: &Row, args: &[u64; 6]) {
-    let (pid, resource, pointer) = match row.number {
-        number::SETRLIMIT => (0, args[0], args[1]),
-        number::PRLIMIT64 => (args[0], args[1], args[2]),
-        _ => return,
-    };
+fn take_limit(change: &Change) {
+    let Some(pointer) = change.new else { return };
     let Ok(soft) = usercopy::read_u64(pointer) else { return };
-    let Some(p) = rlimits::target(pid) else { return };
+    let Some(p) = rlimits::target(change.pid) else { return };
     let own = core::ptr::eq(&*p, &*thread::current().process);
-    if !own && rights::may(MAY_LIMIT, pid as u32, &p).is_err() {
+    if !own && rights::may(MAY_LIMIT, change.pid as u32, &p).is_err() {
         return;
     }
-    if resource == 0
+    if change.resource == 0
         && let Ok(hard) = usercopy::read_u64(pointer + 8)
     {
         p.cpu_timers.set_limit(soft, hard);
         cputimers::look_again(&p);
     }
     let mut id = p.identity.lock();
-    match resource {
+    match change.resource {
         2 => id.data_soft = soft,
         3 => id.stack_soft = soft,
         _ => {}

@@ -1,7 +1,7 @@
 //! Calls served here.
 
 use crate::base::user::put;
-use crate::base::{heap, time};
+use crate::base::{heap, lists, time};
 use crate::calls::{aio, madvise, mlock, mmap, mremap, seccomp, shm, sleep};
 use crate::calls::{machine, mempolicy};
 use crate::gate::{ptrace, raise, rseq};
@@ -34,9 +34,8 @@ use hanare_core::syscalls::{LocalCall, Row};
 use hanare_core::time::{Clock, Timespec, Timeval};
 use hanare_hal::traps::Regs;
 use hanare_hal::{cpu, percpu, shared, usercopy};
+use linux_raw_sys::general::{__NR_clock_gettime, __NR_exit_group};
 use zerocopy::IntoBytes;
-
-const SYS_EXIT_GROUP: u32 = 231;
 
 /// Serves a call; `None` if `regs` were replaced (exec, sigreturn, exit).
 pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>> {
@@ -124,14 +123,13 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
             ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
             share::leave(thread);
             futex::forget_empty_robust(thread);
-            exit::by_last_call(SYS_EXIT_GROUP, [a[0], 0, 0, 0, 0, 0]);
+            exit::by_last_call(__NR_exit_group, [a[0], 0, 0, 0, 0, 0]);
             return None;
         }
         LocalCall::Ptrace => ptrace::call(&a),
         LocalCall::GetRobustList => get_robust_list(row, &a),
         LocalCall::Rseq => rseq::register(a[0], a[1], a[2], a[3]),
         LocalCall::RestartSyscall => restart::restart_syscall(),
-        _ => Err(errno::ENOSYS),
     })
 }
 
@@ -153,7 +151,7 @@ fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
         return put(to, Timespec::from_ns(ns).as_bytes());
     }
     let Some(clock) = Clock::from_id(id) else {
-        return delegate::linux(228, [id as u32 as u64, to, 0, 0, 0, 0]);
+        return delegate::linux(__NR_clock_gettime, [id as u32 as u64, to, 0, 0, 0, 0]);
     };
     let ns = match timens::now(p, clock) {
         Some(ns) => ns,
@@ -251,7 +249,7 @@ fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
     if len.wrapping_mul(8) < shared::params().linux_cpu_ids || !len.is_multiple_of(8) {
         return Err(errno::EINVAL);
     }
-    let mut mask = thread.affinity.lock().to_linux();
+    let mut mask = thread.affinity.lock().to_linux()?;
     mask.truncate(len as usize);
     put(a[2], &mask)?;
     Ok(mask.len() as u64)
@@ -312,7 +310,7 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
 /// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
     ptrace::on_exit(thread::current(), (status as u32 & 0xff) << 8);
-    exit::by_call(SYS_EXIT_GROUP, status)
+    exit::by_call(__NR_exit_group, status)
 }
 
 /// set_robust_list(2). Linux knows the list too (`Slot::robust_list`), for ends that are
@@ -442,7 +440,7 @@ fn execve(
         }
         let (argv, envp) = (strings(argv)?, strings(envp)?);
         let target = match at {
-            None => Target::path(path),
+            None => Target::path(path)?,
             Some((dir, flags)) => Target::at(dir, path, flags)?,
         };
         exec::execve(&target, argv, &envp, regs)
@@ -476,8 +474,7 @@ fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
         let string = string(pointer, &mut buffer, errno::E2BIG)?;
         bytes += string.len() as u64 + 1;
         program::check_strings(bytes, all.len() as u64 + 1)?;
-        heap::more_room(&mut all, 1)?;
-        all.push(string);
+        lists::push(&mut all, string)?;
         addr += 8;
     }
     Ok(all)

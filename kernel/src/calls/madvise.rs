@@ -9,8 +9,7 @@ use hanare_core::addr::align_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL};
-
-const SYS_MADVISE: u32 = 28;
+use linux_raw_sys::general::__NR_madvise;
 
 const RANDOM: i32 = 1;
 const SEQUENTIAL: i32 = 2;
@@ -131,7 +130,7 @@ fn may_be_large(v: &Vma<FileRef>) -> bool {
 }
 
 fn to_linux(start: u64, end: u64, advice: i32) -> Result<()> {
-    delegate::linux(SYS_MADVISE, [start, end - start, advice as u64, 0, 0, 0]).map(|_| ())
+    delegate::linux(__NR_madvise, [start, end - start, advice as u64, 0, 0, 0]).map(|_| ())
 }
 
 fn bring_in(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, write: bool) -> Result<()> {

@@ -1,6 +1,7 @@
 //! NUMA policies: remembered and told as Linux does, for the nodes of this instance.
 
 use crate::base::frames;
+use crate::base::heap;
 use crate::base::user::put;
 use crate::calls::rlimits;
 use crate::link::delegate;
@@ -15,6 +16,7 @@ use hanare_core::limits::MAX_VMAS;
 use hanare_core::mempolicy::{Nodes, Policy, WORDS, check_mode};
 use hanare_hal::paging::{SMALL, pte};
 use hanare_hal::{shared, usercopy};
+use linux_raw_sys::general::__NR_migrate_pages;
 use zerocopy::IntoBytes;
 
 /// Nodes with memory of this instance.
@@ -104,9 +106,8 @@ pub fn mbind(a: &[u64; 6]) -> Result<u64> {
 /// migrate_pages(2): how many pages could not be moved. Linux says whether the caller may, and
 /// moves what it shares with the process; ours stay where they are.
 pub fn migrate_pages(a: &[u64; 6]) -> Result<u64> {
-    const SYS_MIGRATE_PAGES: u32 = 256;
     let [pid, max_node, from, to, ..] = *a;
-    let of_linux = delegate::linux(SYS_MIGRATE_PAGES, *a)?;
+    let of_linux = delegate::linux(__NR_migrate_pages, *a)?;
     let (from, to) = (read_nodes(from, max_node)?, read_nodes(to, max_node)?);
     let leaves = |node: u32| {
         let has = |nodes: &Nodes| {
@@ -163,8 +164,9 @@ pub fn get(mode_to: u64, nodes_to: u64, max_node: u64, addr: u64, flags: u64) ->
         if len > SMALL {
             return Err(errno::EINVAL);
         }
-        let mut bytes = mask.as_bytes().to_vec();
-        bytes.resize(len as usize, 0);
+        let mut bytes = heap::zeroed(len as usize)?;
+        let known = bytes.len().min(size_of_val(&mask));
+        bytes[..known].copy_from_slice(&mask.as_bytes()[..known]);
         put(nodes_to, &bytes)?;
     }
     Ok(0)

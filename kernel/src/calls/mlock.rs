@@ -17,8 +17,7 @@ use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::{SMALL, pte};
 use hanare_hal::usercopy;
-
-const SYS_MINCORE: u32 = 27;
+use linux_raw_sys::general::__NR_mincore;
 
 const MCL_CURRENT: u64 = 1;
 const MCL_FUTURE: u64 = 2;
@@ -244,7 +243,7 @@ pub fn mincore(me: &Thread, addr: u64, len: u64, vec: u64) -> Result<u64> {
         let n = ((stop - at) / SMALL) as usize;
         let to = vec + (at - addr) / SMALL;
         if is_linux(&vma) {
-            delegate::linux(SYS_MINCORE, [at, stop - at, to, 0, 0, 0])?;
+            delegate::linux(__NR_mincore, [at, stop - at, to, 0, 0, 0])?;
         } else {
             add_cached(&vma, at, &mut bytes[..n])?;
             usercopy::write(to, &bytes[..n]).map_err(|_| errno::EFAULT)?;

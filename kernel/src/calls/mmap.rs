@@ -1,6 +1,7 @@
 //! The memory calls that make, change and remove mappings: mmap, munmap, mprotect, brk, msync.
 
 use crate::base::frames;
+use crate::base::lists;
 use crate::calls::{mlock, rlimits};
 use crate::link::delegate;
 use crate::mm::files::{self, Private};
@@ -12,7 +13,7 @@ use crate::mm::reserve::fill_reserved;
 use crate::mm::unmap::unmap_range;
 use crate::mm::{Caller, FileRef, anonymous, huge, limits, pte_bits, shared};
 use crate::process::thread::Thread;
-use alloc::collections::LinkedList;
+use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};
@@ -20,6 +21,7 @@ use hanare_core::groups::NOBODY;
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::{SMALL, pte};
+use linux_raw_sys::general::{__NR_fcntl, __NR_mprotect, __NR_msync};
 
 const MAP_SHARED: u64 = 1;
 const MAP_PRIVATE: u64 = 2;
@@ -34,9 +36,6 @@ const MAP_NONBLOCK: u64 = 0x1_0000;
 const PROT_SEM: u64 = 8;
 const PROT_GROWSDOWN: u64 = 0x0100_0000;
 const PROT_GROWSUP: u64 = 0x0200_0000;
-
-const SYS_MPROTECT: u32 = 10;
-const SYS_MSYNC: u32 = 26;
 
 fn prot_of(bits: u64) -> Prot {
     Prot::from_bits_truncate(bits as u32 & 7)
@@ -58,14 +57,13 @@ pub fn mmap(
     fd: u64,
     offset: u64,
 ) -> Result<u64> {
-    const FCNTL: u32 = 72;
     const GETFD: u64 = 1;
     if !offset.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
     let result = map(me, addr, len, prot, flags, fd, offset);
     if result.is_err() && flags & MAP_ANONYMOUS == 0 {
-        delegate::linux(FCNTL, [fd, GETFD, 0, 0, 0, 0])?;
+        delegate::linux(__NR_fcntl, [fd, GETFD, 0, 0, 0, 0])?;
     }
     result
 }
@@ -309,10 +307,12 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
             }
             let (s, e) = (v.start.max(start), v.end.min(end));
             let charges = charges && matches!(v.backing, Backing::PrivateFile { .. });
+            let mut forgotten = 0;
             mm.table.update(s, e, &mut |leaf| {
                 if leaf.entry & pte::FOREIGN != 0 {
                     // Linux' rights decide: look again at the next access.
                     return if matches!(v.backing, Backing::SharedLinux { .. }) {
+                        forgotten += 1;
                         0
                     } else {
                         leaf.entry
@@ -343,6 +343,7 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
                 // A frame stays "seen" until it is unmapped: Linux may hold it.
                 new | leaf.entry & pte::SEEN
             });
+            mm.remove_resident(forgotten, forgotten);
         }
         mm.flush(start, end);
         (result, seen)
@@ -357,39 +358,41 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
 /// Changes what Linux has mapped, up to where the rest of the call will have to stop; how far
 /// the call gets, and why no further if it is Linux that refuses.
 fn protect_shared(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> (u64, Result<()>) {
-    let protect =
-        |s: u64, e: u64| delegate::linux(SYS_MPROTECT, [s, e - s, u64::from(prot.bits()), 0, 0, 0]);
+    let protect = |s: u64, e: u64| {
+        delegate::linux(__NR_mprotect, [s, e - s, u64::from(prot.bits()), 0, 0, 0])
+    };
     let reach = p.mm.lock().vmas.protectable(start, end, prot);
-    for (s, e) in shared_parts(p, start, reach) {
+    let Ok(parts) = shared_parts(p, start, reach) else { return (start, Err(errno::ENOMEM)) };
+    for (s, e) in parts {
         if protect(s, e).is_ok() {
             continue;
         }
         // One of its pieces; those below are changed.
-        let ends: LinkedList<u64> = p.mm.lock().vmas.range(s, e).map(|v| v.end.min(e)).collect();
+        let piece = |at| p.mm.lock().vmas.range(at, e).next().map(|v| v.end.min(e));
         let mut at = s;
-        for piece in ends {
-            if let Err(error) = protect(at, piece) {
+        while let Some(end) = piece(at).filter(|&end| end > at) {
+            if let Err(error) = protect(at, end) {
                 return (at, Err(error));
             }
-            at = piece;
+            at = end;
         }
     }
     (end, Ok(()))
 }
 
-fn shared_parts(p: &Caller<'_>, start: u64, end: u64) -> LinkedList<(u64, u64)> {
+fn shared_parts(p: &Caller<'_>, start: u64, end: u64) -> Result<Vec<(u64, u64)>> {
     let mm = p.mm.lock();
-    let mut parts: LinkedList<(u64, u64)> = LinkedList::new();
+    let mut parts: Vec<(u64, u64)> = Vec::new();
     for v in mm.vmas.range(start, end).filter(|v| matches!(v.backing, Backing::SharedLinux { .. }))
     {
         let (s, e) = (v.start.max(start), v.end.min(end));
         // Neighbours as one: a mapping may be in thousands of pieces, each a call.
-        match parts.back_mut() {
+        match parts.last_mut() {
             Some(last) if last.1 == s => last.1 = e,
-            _ => parts.push_back((s, e)),
+            _ => lists::push(&mut parts, (s, e))?,
         }
     }
-    parts
+    Ok(parts)
 }
 
 /// brk: the new end, or the old one if that cannot be.
@@ -453,8 +456,8 @@ pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     {
         return Err(errno::EBUSY);
     }
-    for (s, e) in shared_parts(p, start, end) {
-        delegate::linux(SYS_MSYNC, [s, e - s, flags, 0, 0, 0])?;
+    for (s, e) in shared_parts(p, start, end)? {
+        delegate::linux(__NR_msync, [s, e - s, flags, 0, 0, 0])?;
     }
     if wanted <= USER_MAX && p.mm.lock().vmas.is_covered(start, end) {
         Ok(0)

@@ -11,7 +11,6 @@ use crate::mm::unmap::unmap_range;
 use crate::mm::{AddressSpace, Caller, FileRef, huge, limits, shared};
 use crate::process::thread::Thread;
 use crate::sched::hold;
-use alloc::collections::LinkedList;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::addr::page_down;
@@ -19,10 +18,7 @@ use hanare_core::errno::{self, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
 use hanare_hal::paging::SMALL;
-
-const SYS_MUNMAP: u32 = 11;
-const SYS_MREMAP: u32 = 25;
-const SYS_REMAP_FILE_PAGES: u32 = 216;
+use linux_raw_sys::general::{__NR_mremap, __NR_munmap, __NR_remap_file_pages};
 
 const MAYMOVE: u64 = 1;
 const FIXED: u64 = 2;
@@ -87,7 +83,7 @@ pub fn mremap(
         } else if end.is_none() {
             // Nothing is to be done: of a size beyond all addresses Linux 6.1 says so, and
             // later ones `EINVAL`.
-            return delegate::linux(SYS_MREMAP, [old, old_len, new_len, flags, new, 0]);
+            return delegate::linux(__NR_mremap, [old, old_len, new_len, flags, new, 0]);
         }
         return Ok(old);
     }
@@ -222,8 +218,8 @@ fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, old: u64, end: u64) -> Result<bool> 
 
 /// In the proxy the device's mapping is in the way: it makes room first.
 fn grow_linux(p: &Caller<'_>, vma: &Vma<FileRef>, end: u64) -> Result<()> {
-    delegate::linux(SYS_MUNMAP, [vma.end, end - vma.end, 0, 0, 0, 0])?;
-    delegate::linux(SYS_MREMAP, [vma.start, vma.end - vma.start, end - vma.start, 0, 0, 0])?;
+    delegate::linux(__NR_munmap, [vma.end, end - vma.end, 0, 0, 0, 0])?;
+    delegate::linux(__NR_mremap, [vma.start, vma.end - vma.start, end - vma.start, 0, 0, 0])?;
     let watch = services::by_worker(SERVICE_WATCH, &[vma.start, end], &[])?.status as u32;
     let mut old = watch;
     let mut enter = || {
@@ -275,7 +271,7 @@ fn move_shared(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Res
     };
     let gone = old_size != 0 && !keep;
     let flags = MAYMOVE | FIXED | if keep { DONTUNMAP } else { 0 };
-    delegate::linux(SYS_MREMAP, [old, old_size, new_size, flags, target, 0])
+    delegate::linux(__NR_mremap, [old, old_size, new_size, flags, target, 0])
         .inspect_err(|_| shared::remap(p, target, end))?;
     let undo = || {
         if gone {
@@ -315,27 +311,29 @@ fn move_shared(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Res
 /// given up these addresses, has room for them; if not, the memory is lost (`SIGBUS`).
 fn move_back(p: &Caller<'_>, m: &Move, target: u64, watch: u32) {
     let (old, end) = (m.old, m.old + m.old_size);
-    let mapped = || -> LinkedList<(u64, u64, u32)> {
-        p.mm.lock()
-            .vmas
-            .range(old, end)
-            .filter_map(|v| match v.backing {
-                Backing::SharedLinux { watch, .. } => {
-                    Some((v.start.max(old), v.end.min(end), watch))
-                }
-                _ => None,
-            })
-            .collect()
+    // One at a time: the way back has no list, for which there might be no memory.
+    let next = |at: u64| {
+        p.mm.lock().vmas.range(at, end).find_map(|v| match v.backing {
+            Backing::SharedLinux { watch, .. } if at < end => {
+                Some((v.start.max(at), v.end.min(end), watch))
+            }
+            _ => None,
+        })
     };
-    for (from, to, _) in mapped().into_iter().filter(|&(.., by)| by == watch) {
-        let _ = delegate::linux(
-            SYS_MREMAP,
-            [target + (from - old), to - from, to - from, MAYMOVE | FIXED, from, 0],
-        );
+    let mut at = old;
+    while let Some((from, to, by)) = next(at) {
+        if by == watch {
+            let _ = delegate::linux(
+                __NR_mremap,
+                [target + (from - old), to - from, to - from, MAYMOVE | FIXED, from, 0],
+            );
+        }
+        at = to;
     }
     // Looked at again: what another thread has unmapped meanwhile must not be there again.
     let mut at = old;
-    for (from, to, _) in mapped().into_iter().chain([(end, end, 0)]) {
+    while at < end {
+        let (from, to) = next(at).map_or((end, end), |(from, to, _)| (from, to));
         if at < from {
             shared::remap(p, at, from);
         }
@@ -426,7 +424,7 @@ pub fn file_pages(
     if at < end {
         return Err(errno::EINVAL);
     }
-    delegate::linux(SYS_REMAP_FILE_PAGES, [addr, len, prot, page, flags, 0])?;
+    delegate::linux(__NR_remap_file_pages, [addr, len, prot, page, flags, 0])?;
     p.mm.lock().vmas.update(start, end, |v| {
         let distance = v.start - start;
         if let Backing::SharedLinux { offset: o, .. } = &mut v.backing {

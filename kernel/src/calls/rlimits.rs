@@ -9,9 +9,8 @@ use alloc::sync::Arc;
 use hanare_abi::service::MAY_LIMIT;
 use hanare_core::errno::{self, Result};
 use hanare_hal::usercopy;
+use linux_raw_sys::general::{__NR_capget, __NR_prlimit64};
 
-const SYS_CAPGET: u32 = 125;
-const SYS_PRLIMIT64: u32 = 302;
 const RLIMIT_DATA: u64 = 2;
 const RLIMIT_MEMLOCK: u64 = 8;
 const RLIMIT_AS: u32 = 9;
@@ -63,7 +62,7 @@ impl LockLimit {
 fn linux_limit(me: &Thread, pid: u64, resource: u64) -> Result<(u64, u64)> {
     let p = &me.process;
     let scratch = p.write_scratch(me.slot_index, &[])?;
-    delegate::linux(SYS_PRLIMIT64, [pid, resource, 0, scratch, 0, 0])?;
+    delegate::linux(__NR_prlimit64, [pid, resource, 0, scratch, 0, 0])?;
     let mut words = [0; 16];
     p.read_control(scratch, &mut words);
     Ok(pair(words))
@@ -78,7 +77,7 @@ fn pair(words: [u8; 16]) -> (u64, u64) {
 pub fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
     // cap_user_header_t at 0, cap_user_data_t[2] at 64.
     let scratch = p.write_scratch(slot, &[0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0])?;
-    delegate::linux(SYS_CAPGET, [scratch, scratch + 64, 0, 0, 0, 0])?;
+    delegate::linux(__NR_capget, [scratch, scratch + 64, 0, 0, 0, 0])?;
     let mut effective = [0; 4];
     p.read_control(scratch + 64, &mut effective);
     Ok(u32::from_le_bytes(effective) >> capability & 1 != 0)
@@ -95,21 +94,45 @@ pub fn target(pid: u64) -> Option<Arc<Process>> {
     }
 }
 
-/// getrlimit, setrlimit and prlimit64 of RLIMIT_AS, which is the LWK's alone: in the proxy
+/// What getrlimit, setrlimit or prlimit64 asks for.
+pub struct Change {
+    /// Of whom; 0: the caller.
+    pub pid: u64,
+    /// `RLIMIT_*`.
+    pub resource: u64,
+    /// Where `struct rlimit` lies that is to be set.
+    pub new: Option<u64>,
+    /// Where that is to be written which was set before.
+    pub old: Option<u64>,
+}
+
+impl Change {
+    /// Of getrlimit(2).
+    pub fn by_getrlimit(a: &[u64; 6]) -> Change {
+        Change { pid: 0, resource: a[0], new: None, old: Some(a[1]) }
+    }
+
+    /// Of setrlimit(2).
+    pub fn by_setrlimit(a: &[u64; 6]) -> Change {
+        Change { pid: 0, resource: a[0], new: Some(a[1]), old: None }
+    }
+
+    /// Of prlimit(2).
+    pub fn by_prlimit(a: &[u64; 6]) -> Change {
+        let given = |pointer| Some(pointer).filter(|&pointer| pointer != 0);
+        Change { pid: a[0], resource: a[1], new: given(a[2]), old: given(a[3]) }
+    }
+}
+
+/// A change of RLIMIT_AS, which is the LWK's alone: in the proxy
 /// the application's addresses are one huge mapping, and its own limit has to stay out of
 /// the way. `None`: another limit, or of a process of Linux'.
-pub fn address_space(number: u16, a: &[u64; 6]) -> Option<Result<u64>> {
-    let (pid, resource, new, old) = match number {
-        97 => (0, a[0], None, Some(a[1])),
-        160 => (0, a[0], Some(a[1]), None),
-        302 => (a[0], a[1], Some(a[2]).filter(|&n| n != 0), Some(a[3]).filter(|&o| o != 0)),
-        _ => return None,
-    };
-    if resource as u32 != RLIMIT_AS {
+pub fn address_space(change: &Change) -> Option<Result<u64>> {
+    if change.resource as u32 != RLIMIT_AS {
         return None;
     }
-    let p = target(pid)?;
-    Some(exchange(&p, pid, new, old))
+    let p = target(change.pid)?;
+    Some(exchange(&p, change.pid, change.new, change.old))
 }
 
 fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result<u64> {

@@ -6,6 +6,7 @@
 //! a thread included, where all its threads have; else those without a thread are sent away.
 
 use crate::base::heap;
+use crate::base::lists;
 use crate::calls::rlimits;
 use crate::gate::{coredump, raise};
 use crate::life::exit;
@@ -27,6 +28,7 @@ use hanare_core::seccomp::{
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
+use linux_raw_sys::general::{__NR_exit, __NR_prctl, __NR_read, __NR_rt_sigreturn, __NR_write};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Operations of seccomp(2).
@@ -44,7 +46,6 @@ mod flag {
     pub const TSYNC_ESRCH: u64 = 16;
 }
 
-const SYS_PRCTL: u32 = 157;
 const PR_GET_NO_NEW_PRIVS: u64 = 39;
 const CAP_SYS_ADMIN: u32 = 21;
 const SYS_SECCOMP: i32 = 1;
@@ -65,13 +66,16 @@ pub enum Judged {
 
 /// Judges a call of the running thread.
 pub fn judge(regs: &mut Regs) -> Judged {
-    const READ: u64 = 0;
-    const WRITE: u64 = 1;
-    const RT_SIGRETURN: u64 = 15;
-    const EXIT: u64 = 60;
     let thread = thread::current();
     match thread.seccomp.mode() {
-        STRICT if matches!(regs.orig_rax, READ | WRITE | RT_SIGRETURN | EXIT) => Judged::Allowed,
+        STRICT
+            if matches!(
+                regs.orig_rax as u32,
+                __NR_read | __NR_write | __NR_rt_sigreturn | __NR_exit
+            ) =>
+        {
+            Judged::Allowed
+        }
         STRICT => exit::by_call(OP_EXIT_SIGNAL, u64::from(signal::SIGKILL)),
         FILTER => filtered(thread, regs),
         _ => Judged::Allowed,
@@ -269,12 +273,11 @@ fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
     if count == 0 || count > MAX_INSTRUCTIONS {
         return Err(errno::EINVAL);
     }
-    let confined = delegate::linux(SYS_PRCTL, [PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0]) == Ok(1);
+    let confined = delegate::linux(__NR_prctl, [PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0]) == Ok(1);
     if !confined && !rlimits::capable(p, slot, CAP_SYS_ADMIN)? {
         return Err(errno::EACCES);
     }
-    let mut instructions = heap::with_room(count)?;
-    instructions.resize(count, Instruction::new_zeroed());
+    let mut instructions = lists::filled(count, Instruction::new_zeroed())?;
     usercopy::read(at, instructions.as_mut_bytes()).map_err(|_| errno::EFAULT)?;
     Program::new(instructions)
 }
@@ -304,8 +307,7 @@ fn refusal(
 fn attach(me: &Thread, threads: &[Arc<Thread>], filter: Arc<Filter>, flags: u64) -> Result<u64> {
     let before = me.seccomp.filters.lock().clone();
     let before = before.as_ref().map_or(&[][..], |f| f);
-    let mut filters = heap::with_room(before.len() + 1)?;
-    filters.extend(before.iter().cloned().chain([filter]));
+    let filters = lists::collected(before.iter().cloned().chain([filter]))?;
     let new = Inherited(FILTER, Some(heap::arc(filters)?));
     if flags & flag::TSYNC != 0 {
         threads.iter().for_each(|t| t.seccomp.inherit(new.clone()));

@@ -16,9 +16,7 @@ use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::SMALL;
-
-const SYS_SHMAT: u32 = 30;
-const SYS_SHMCTL: u32 = 31;
+use linux_raw_sys::general::{__NR_shmat, __NR_shmctl};
 
 const IPC_STAT: u64 = 2;
 const SHM_RDONLY: u64 = 0o10000;
@@ -31,7 +29,7 @@ const SHM_HUGETLB: u32 = 0o4000;
 /// Bytes of a segment, and whether it has large pages.
 fn segment(p: &Caller<'_>, id: u64) -> Result<(u64, bool)> {
     let scratch = p.write_scratch(p.slot, &[])?;
-    delegate::linux(SYS_SHMCTL, [id, IPC_STAT, scratch, 0, 0, 0])?;
+    delegate::linux(__NR_shmctl, [id, IPC_STAT, scratch, 0, 0, 0])?;
     // struct shmid64_ds: ipc64_perm (48 bytes, mode at 20), shm_segsz.
     let mut bytes = [0; 56];
     p.read_control(scratch, &mut bytes);
@@ -66,7 +64,7 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
         return Err(errno::ENOMEM);
     }
     let at = place(p, addr, len, large, flags & SHM_REMAP != 0)?;
-    let made = delegate::linux(SYS_SHMAT, [id, at, flags & !SHM_RND | SHM_REMAP, 0, 0, 0]);
+    let made = delegate::linux(__NR_shmat, [id, at, flags & !SHM_RND | SHM_REMAP, 0, 0, 0]);
     if let Err(e) = made {
         shared::remap(p, at, at + len); // it may be unmapped already
         unreserve(p, at, at + len);

@@ -4,7 +4,7 @@
 //! shares among processes on Linux. Of a mixture Linux has all: to it the words of the
 //! program are private ones, and who wakes them here wakes them there, too.
 
-use crate::base::heap;
+use crate::base::lists;
 use crate::calls::delegated;
 use crate::process::Process;
 use crate::process::futex::{self, Sleeper, Word};
@@ -24,7 +24,7 @@ const SIZE_32: u32 = 2;
 const PRIVATE: u32 = 128;
 
 /// `struct futex_waitv`.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Waiter {
     value: u64,
@@ -48,8 +48,8 @@ pub fn futex_waitv(row: &Row, a: &[u64; 6]) -> Result<u64> {
     let until = timeout(a[3], a[4] as i32)?;
     let words = words(a[0], count as usize)?;
     let p = &thread::current().process;
-    let on_linux: Vec<bool> =
-        words.iter().map(|w| w.flags & PRIVATE == 0 && futex::is_linux(p, w.addr)).collect();
+    let is_linux = |w: &Waiter| w.flags & PRIVATE == 0 && futex::is_linux(p, w.addr);
+    let on_linux = lists::collected(words.iter().map(is_linux))?;
     if on_linux.iter().all(|&l| l) {
         return delegated::forward(row, *a);
     }
@@ -86,12 +86,9 @@ fn timeout(pointer: u64, clock: i32) -> Result<Until> {
 }
 
 fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
-    let mut bytes = heap::zeroed(count * size_of::<Waiter>())?;
-    usercopy::read(addr, &mut bytes).map_err(|_| errno::EFAULT)?;
-    let words = <[Waiter]>::ref_from_bytes(&bytes).map_or_else(|_| Vec::new(), <[Waiter]>::to_vec);
-    if words.len() != count
-        || words.iter().any(|w| w.flags & !PRIVATE != SIZE_32 || w.reserved != 0)
-    {
+    let mut words = lists::filled(count, Waiter::default())?;
+    usercopy::read(addr, words.as_mut_bytes()).map_err(|_| errno::EFAULT)?;
+    if words.iter().any(|w| w.flags & !PRIVATE != SIZE_32 || w.reserved != 0) {
         return Err(errno::EINVAL);
     }
     if words.iter().any(|w| w.addr % 4 != 0) {
@@ -127,10 +124,13 @@ fn give_up<'a>(p: &Process, words: impl Iterator<Item = (usize, &'a Waiter)>) ->
 fn wait_on_linux(row: &Row, a: &[u64; 6], words: &[Waiter], on_linux: &[bool]) -> Result<u64> {
     let thread = thread::current();
     let p = &thread.process;
-    let mut told = words.to_vec();
     let kinds = || on_linux.iter().copied();
-    told.iter_mut().zip(kinds()).filter(|(_, linux)| !linux).for_each(|(w, _)| w.flags |= PRIVATE);
-    let scratch = p.write_scratch(thread.slot_index, told.as_bytes());
+    let told = words
+        .iter()
+        .zip(kinds())
+        .map(|(w, linux)| Waiter { flags: if linux { w.flags } else { w.flags | PRIVATE }, ..*w });
+    let scratch =
+        lists::collected(told).and_then(|told| p.write_scratch(thread.slot_index, told.as_bytes()));
     let result =
         scratch.and_then(|scratch| delegated::forward(row, [scratch, a[1], a[2], a[3], a[4], 0]));
     let local = words.iter().enumerate().zip(kinds()).filter(|(_, linux)| !linux).map(|(w, _)| w);

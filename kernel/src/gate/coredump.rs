@@ -2,7 +2,7 @@
 //! the program's memory mapped piece by piece, and each worker with its thread's
 //! registers (`module/space/dump.c`); then the signal is Linux' to deal with.
 
-use crate::base::heap;
+use crate::base::lists;
 use crate::gate::{fatal, ptrace};
 use crate::link::delegate;
 use crate::mm::{AddressSpace, FileRef};
@@ -103,17 +103,22 @@ fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
         r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx,
         r.rsi, r.rdi, r.rip, r.rflags, r.rsp,
     ];
-    let mut page = Vec::with_capacity(FPU_AT + FXSAVE);
-    let others = if queued.is_some() { p.posed.load(Ordering::Acquire) } else { 0 };
-    page.extend_from_slice([queued.map_or(0, |q| q.signal), others].as_bytes());
-    page.extend_from_slice(registers.as_bytes());
-    page.extend_from_slice(queued.map_or(signal::SigInfo::default(), |q| q.info).as_bytes());
-    assert!(page.len() == size_of::<Pose>());
-    page.extend_from_slice([cpu::fs_base(), cpu::user_gs_base()].as_bytes());
-    page.resize(FPU_AT, 0);
     let mut fpu = FpuState::new();
     fpu.save();
-    page.extend_from_slice(&fpu.bytes()[..FXSAVE]);
+    let others = if queued.is_some() { p.posed.load(Ordering::Acquire) } else { 0 };
+    let mut page = [0; FPU_AT + FXSAVE];
+    let mut end = 0;
+    for part in [
+        [queued.map_or(0, |q| q.signal), others].as_bytes(),
+        registers.as_bytes(),
+        queued.map_or(signal::SigInfo::default(), |q| q.info).as_bytes(),
+        [cpu::fs_base(), cpu::user_gs_base()].as_bytes(),
+    ] {
+        page[end..end + part.len()].copy_from_slice(part);
+        end += part.len();
+    }
+    assert!(end == size_of::<Pose>() + 2 * size_of::<u64>());
+    page[FPU_AT..].copy_from_slice(&fpu.bytes()[..FXSAVE]);
     let Ok(at) = p.write_scratch(thread.slot_index, &page) else { return };
     if queued.is_none() {
         p.posed.fetch_add(1, Ordering::AcqRel);
@@ -132,11 +137,7 @@ struct Ranges {
 
 impl Ranges {
     fn push(&mut self, range: (u64, u64, u64)) {
-        if self.is_cut || heap::more_room(&mut self.all, 1).is_err() {
-            self.is_cut = true;
-        } else {
-            self.all.push(range);
-        }
+        self.is_cut = self.is_cut || lists::push(&mut self.all, range).is_err();
     }
 }
 

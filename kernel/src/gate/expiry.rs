@@ -5,14 +5,12 @@ use crate::gate::fatal;
 use crate::link::delegate;
 use crate::process::thread::Thread;
 use crate::signal::{pending, signals};
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_core::cputimer::CpuLimit;
 use hanare_core::signal::{self, SigInfo};
 use hanare_core::time::Timespec;
+use linux_raw_sys::general::{__NR_prlimit64, __NR_timer_settime};
 use zerocopy::IntoBytes;
-
-const TIMER_SETTIME: u32 = 223;
 
 /// Before user mode: queues the signals of timers that have expired.
 pub fn check(thread: &Thread) {
@@ -59,29 +57,31 @@ pub fn check(thread: &Thread) {
 
 /// The soft limit has moved on: getrlimit(2) is Linux' business.
 fn tell_limit(thread: &Thread) {
-    const PRLIMIT64: u32 = 302;
     const RLIMIT_CPU: u64 = 0;
     let p = &thread.process;
     let (soft, hard) = p.cpu_timers.limit();
     if let Ok(at) = p.write_scratch(thread.slot_index, [soft, hard].as_bytes()) {
-        let _ = delegate::linux(PRLIMIT64, [0, RLIMIT_CPU, at, 0, 0, 0]);
+        let _ = delegate::linux(__NR_prlimit64, [0, RLIMIT_CPU, at, 0, 0, 0]);
     }
 }
 
 /// Timers of timer_create that have expired have Linux send their signals.
 fn of_clocks(thread: &Thread) {
     let p = &thread.process;
-    let expired: Vec<u32> = p.cpu_timers.with_clock_timers(|timers| {
-        let expired = timers.iter_mut().filter_map(|t| {
+    // One after the other, by its place: no list that a program makes long.
+    for place in 0.. {
+        let timer = p.cpu_timers.with_clock_timers(|timers| {
+            let t = timers.get_mut(place)?;
             let now = t.clock.now(p).unwrap_or(0);
-            t.timer.take_expired(now).then_some(t.id)
+            Some((t.id, t.timer.take_expired(now)))
         });
-        expired.collect()
-    });
-    for id in expired {
+        let Some((id, has_expired)) = timer else { return };
+        if !has_expired {
+            continue;
+        }
         let at_once = [Timespec::from_ns(0), Timespec::from_ns(1)];
         if let Ok(at) = p.write_scratch(thread.slot_index, at_once.as_bytes()) {
-            let _ = delegate::linux(TIMER_SETTIME, [u64::from(id), 0, at, 0, 0, 0]);
+            let _ = delegate::linux(__NR_timer_settime, [u64::from(id), 0, at, 0, 0, 0]);
         }
     }
 }

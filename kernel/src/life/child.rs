@@ -1,5 +1,6 @@
 //! A new thread or process: what it gets of its creator, and where it begins.
 
+use crate::base::heap;
 use crate::gate::{observe, ptrace};
 use crate::link::delegate;
 use crate::parts::seccomp;
@@ -15,6 +16,7 @@ use hanare_abi::slot::OP_NOP;
 use hanare_core::ptrace::event;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
+use linux_raw_sys::general::__NR_prctl;
 
 /// Clone flags (clone(2)).
 #[allow(missing_docs)]
@@ -145,10 +147,9 @@ pub fn clear_tid(thread: &Thread) {
 
 /// PR_SET_NAME of a worker that served another thread before.
 fn name_worker(thread: &Thread, name: &[u8; 16]) {
-    const PRCTL: u32 = 157;
     const SET_NAME: u64 = 15;
     if let Ok(at) = thread.process.write_scratch(thread.slot_index, name) {
-        let _ = delegate::linux(PRCTL, [SET_NAME, at, 0, 0, 0, 0]);
+        let _ = delegate::linux(__NR_prctl, [SET_NAME, at, 0, 0, 0, 0]);
     }
 }
 
@@ -180,36 +181,40 @@ pub struct Inherited {
 
 impl Inherited {
     /// From the running thread. `shares`: the child has its memory, not a copy.
-    pub fn of_current(r: &Request, regs: &Regs, shares: bool) -> Inherited {
+    pub fn of_current(r: &Request, regs: &Regs, shares: bool) -> hanare_core::Result<Inherited> {
         let me = thread::current();
         let p = &me.process;
         let mut identity = *p.identity.lock();
         identity.time.children |= r.flags & flag::NEWTIME != 0;
-        let signals = p.signals.lock().inherit(); // not locked together with the thread's
-        Inherited {
+        // Each lock by itself.
+        let signals = p.signals.lock().inherit();
+        let thread_signals =
+            me.signals.lock().inherit(r.flags & (flag::VM | flag::VFORK) != flag::VM, shares);
+        let exe = heap::copied(&p.exe.lock())?;
+        let affinity = *me.affinity.lock();
+        let name = *me.name.lock();
+        let ids = *me.ids.lock();
+        Ok(Inherited {
             observed: if shares {
-                observe::Inherited::of_sharer(p)
+                observe::Inherited::of_sharer(p)?
             } else {
-                observe::Inherited::of(p)
+                observe::Inherited::of(p)?
             },
-            exe: p.exe.lock().clone(),
-            affinity: *me.affinity.lock(),
-            name: *me.name.lock(),
+            exe,
+            affinity,
+            name,
             seccomp: me.seccomp.inherited(),
             signals,
-            thread_signals: me
-                .signals
-                .lock()
-                .inherit(r.flags & (flag::VM | flag::VFORK) != flag::VM, shares),
+            thread_signals,
             cpu_limit: p.cpu_timers.limit(),
             identity,
             shares_table: r.flags & flag::FILES != 0,
-            ids: *me.ids.lock(),
+            ids,
             birth: Birth {
                 rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0),
                 ..birth(r, regs)
             },
-        }
+        })
     }
 
     /// To the child and its first thread, which has not run.

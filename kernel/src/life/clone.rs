@@ -163,11 +163,14 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     };
     let new = Thread::new(p.clone(), taken.index, taken.slot, first_step)
         .ok_or_else(|| give_up(errno::ENOMEM))?;
-    *new.signals.lock() = me.signals.lock().inherit(false, true);
+    let signals = me.signals.lock().inherit(false, true);
+    *new.signals.lock() = signals;
     *new.birth.lock() = Some(Birth { name: taken.name, ..birth(r, regs) });
-    *new.name.lock() = *me.name.lock();
+    let name = *me.name.lock();
+    *new.name.lock() = name;
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
-    *new.ids.lock() = *me.ids.lock();
+    let ids = *me.ids.lock();
+    *new.ids.lock() = ids;
     if own != 0 {
         workers::attributes_changed(&new); // descriptors or a working directory of its own
     }
@@ -175,7 +178,8 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &tid.to_le_bytes());
     }
-    *new.affinity.lock() = *me.affinity.lock();
+    let affinity = *me.affinity.lock();
+    *new.affinity.lock() = affinity;
     let traced = ptrace::before_child(me, Some(&new), event::CLONE);
     p.add_thread(&new, me).map_err(give_up)?;
     observe::watch::on_thread(&new);

@@ -11,7 +11,8 @@
 //! Until the plan is taken an error leaves everything as it was.
 
 use crate::base::counts::{Counted, Kind};
-use crate::base::heap;
+use crate::base::lock::{Mutex, rank};
+use crate::base::{heap, lists};
 use crate::gate::{fatal, ptrace};
 use crate::life::begin;
 use crate::life::image;
@@ -34,7 +35,6 @@ use hanare_abi::slot::{OP_EXEC, START_FAILED_FILE, START_FAILED_MEMORY};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal;
 use hanare_hal::traps::Regs;
-use spin::Mutex;
 
 /// A program that is about to begin in a space of its own.
 pub struct Plan {
@@ -50,9 +50,9 @@ pub struct Plan {
 }
 
 /// Plans by the space that is left, and token.
-static PLANS: Mutex<BTreeMap<(u32, u64), Box<Plan>>> = Mutex::new(BTreeMap::new());
+static PLANS: Mutex<BTreeMap<(u32, u64), Box<Plan>>, rank::Plans> = Mutex::new(BTreeMap::new());
 /// Plans by the new space, whose first thread takes its own.
-static TAKEN: Mutex<BTreeMap<u32, Box<Plan>>> = Mutex::new(BTreeMap::new());
+static TAKEN: Mutex<BTreeMap<u32, Box<Plan>>, rank::TakenPlans> = Mutex::new(BTreeMap::new());
 
 /// Memory of the lists if they are empty.
 pub fn trim() {
@@ -97,13 +97,17 @@ pub fn exec(
     let me = thread::current_arc();
     let p = &me.process;
     let Ok(envp) = program::copied(envp) else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
+    let room = heap::room_for_entry::<(u32, u64), Box<Plan>>()
+        .and_then(|()| heap::room(size_of::<Plan>()))
+        .and_then(|()| heap::copied(&target.name));
+    let Ok(path) = room else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
     let files = program.file_id() | interpreter.as_ref().map_or(0, Program::file_id) << 32;
     let key = (p.space, p.next_token());
     let plan = Plan {
         old: me.clone(),
         program,
         interpreter,
-        path: target.name.clone(),
+        path,
         argv,
         envp,
         _counted: Counted::new(Kind::Program),
@@ -112,12 +116,13 @@ pub fn exec(
         Ok(scratch) => scratch,
         Err(e) => return Failed(e, START_FAILED_FILE),
     };
-    PLANS.lock().insert(key, Box::new(plan));
+    lists::insert_within(&mut PLANS.lock(), key, lists::boxed_within(plan));
     hold::at("exec-departs");
     let result =
         delegate::certainly(OP_EXEC, [key.1, target.dir, scratch, target.flags, files, told]);
     // Where it has been taken, this thread ends before it enters user mode again.
-    drop(PLANS.lock().remove(&key));
+    let left = PLANS.lock().remove(&key);
+    drop(left); // puts files: not under the lock
     Failed(Errno::from_return(result).unwrap_or(errno::EIO), START_FAILED_FILE)
 }
 
@@ -141,8 +146,9 @@ impl Plan {
         words: &[u64],
     ) -> Result<()> {
         let old = self.old.clone();
+        heap::room_for_entry::<u32, Box<Plan>>()?; // from here on its files are the new space's
         self.move_to(space);
-        TAKEN.lock().insert(space.space, self);
+        lists::insert_within(&mut TAKEN.lock(), space.space, self);
         let begun = begin::program_of(new, &old, words, first_step);
         if begun.is_err() {
             let plan = TAKEN.lock().remove(&space.space);

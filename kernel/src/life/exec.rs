@@ -5,6 +5,7 @@
 //! it as it was.
 
 use crate::base::heap;
+use crate::base::lists;
 use crate::gate::{fatal, observe, ptrace};
 use crate::life::begin;
 use crate::life::exit;
@@ -36,12 +37,7 @@ use hanare_core::elf::interpreter_path;
 use hanare_core::errno::{self, Result};
 use hanare_core::stack::check_limits;
 use hanare_hal::traps::Regs;
-
-/// Call numbers.
-mod linux {
-    pub const EXECVE: u64 = 59;
-    pub const EXECVEAT: u64 = 322;
-}
+use linux_raw_sys::general::{__NR_execve, __NR_execveat};
 
 /// `REQUEST_SPACE_START`: a first thread that begins with exec.
 pub fn start(p: &Arc<Process>) -> Result<()> {
@@ -53,10 +49,12 @@ extern "C" fn first_step(argument: usize) -> ! {
     let thread = Thread::from_argument(argument);
     let mut regs = Regs::default();
     observe::debug::loads(thread, true);
-    match start_block_strings(&thread.process)
-        .map_err(|e| Failed(e, START_FAILED_FILE))
-        .and_then(|(path, argv, envp)| run(&Target::path(path), argv, &envp, &mut regs))
-    {
+    match start_block_strings(&thread.process).map_err(|e| Failed(e, START_FAILED_FILE)).and_then(
+        |(path, argv, envp)| {
+            let target = Target::path(path).map_err(|e| Failed(e, START_FAILED_MEMORY))?;
+            run(&target, argv, &envp, &mut regs)
+        },
+    ) {
         Ok(()) => observe::debug::loads(thread, false),
         Err(Failed(e, kind)) => exit::by_last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0]),
     }
@@ -75,7 +73,7 @@ fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
     let mut take = |n: u32| -> Result<Strings> {
         let mut all = heap::with_room(n as usize)?;
         for _ in 0..n {
-            all.push(next()?);
+            lists::push_within(&mut all, next()?);
         }
         Ok(all)
     };
@@ -138,12 +136,18 @@ pub fn take_first_slot(regs: &Regs) {
     if !workers::take_first(p, slot) {
         return;
     }
-    *new.signals.lock() = me.signals.lock().hand_over();
-    *new.birth.lock() = Some(Birth { name: *me.name.lock(), ..Birth::of_program(regs) });
-    *new.name.lock() = *me.name.lock();
+    // The two threads' locks one after the other.
+    let signals = me.signals.lock().hand_over();
+    *new.signals.lock() = signals;
+    let name = *me.name.lock();
+    let birth = Birth { name, ..Birth::of_program(regs) };
+    *new.birth.lock() = Some(birth);
+    *new.name.lock() = name;
     new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
-    *new.ids.lock() = *me.ids.lock();
-    *new.affinity.lock() = *me.affinity.lock();
+    let ids = *me.ids.lock();
+    *new.ids.lock() = ids;
+    let affinity = *me.affinity.lock();
+    *new.affinity.lock() = affinity;
     new.seccomp.inherit(me.seccomp.inherited());
     ptrace::succeed(me, &new);
     p.succeed(&new);
@@ -192,9 +196,9 @@ fn run(
 
 /// Where the arguments of the execve or execveat lie that is under way; 0: it is neither.
 fn arguments_of(regs: &Regs) -> u64 {
-    match regs.orig_rax {
-        linux::EXECVE => regs.rsi,
-        linux::EXECVEAT => regs.rdx,
+    match regs.orig_rax as u32 {
+        __NR_execve => regs.rsi,
+        __NR_execveat => regs.rdx,
         _ => 0,
     }
 }

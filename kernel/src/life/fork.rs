@@ -2,6 +2,8 @@
 
 use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
+use crate::base::lists;
+use crate::base::lock::{Mutex, rank};
 use crate::gate::ptrace;
 use crate::life::child::{Inherited, Request, child_event, first_step, flag};
 use crate::link::{delegate, services};
@@ -14,18 +16,15 @@ use crate::process::{Process, timens};
 use crate::sched::{cpus, hold};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::collections::btree_map::Entry;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_abi::slot::{OP_FORK, OP_REMAP};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::signal::{Actions, Mirrored};
-use hanare_core::vma::Backing;
+use hanare_core::vma::{Backing, Vma};
 use hanare_hal::traps::Regs;
 use hanare_hal::{cpu, fpu, percpu, usercopy};
-use spin::Mutex;
 
 /// A child between fork and its proxy's coming up.
 pub struct Embryo {
@@ -47,7 +46,8 @@ type ParentAndToken = (u32, u64);
 
 /// Children that wait for their proxies; `None` while one is becoming a process. Boxed: they are
 /// large, and a tree moves its values through the kernel stack.
-static EMBRYOS: Mutex<BTreeMap<ParentAndToken, Option<Box<Embryo>>>> = Mutex::new(BTreeMap::new());
+static EMBRYOS: Mutex<BTreeMap<ParentAndToken, Option<Box<Embryo>>>, rank::Embryos> =
+    Mutex::new(BTreeMap::new());
 
 /// Memory of the list if it is empty.
 pub fn trim() {
@@ -118,9 +118,9 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     forked.zap(&me.caller());
     let parent = thread::current_arc();
     let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone()));
+    let inherited = Inherited::of_current(r, regs, false)?;
     let traced = ptrace::before_child(me, None, child_event(r));
-    let inherited = Inherited::of_current(r, regs, false);
-    let embryo = Box::new(Embryo {
+    let embryo = lists::boxed_within(Embryo {
         mm: forked.mm,
         traced: traced.is_some(),
         inherited,
@@ -128,7 +128,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         parent,
         _counted: Counted::new(Kind::Child),
     });
-    EMBRYOS.lock().insert(key, Some(embryo));
+    lists::insert_within(&mut EMBRYOS.lock(), key, Some(embryo));
     hold::at("fork-embryo");
     let pid = loop {
         match delegate::certainly(
@@ -186,18 +186,19 @@ pub fn adopt_files(mm: &mut AddressSpace, space: u32) -> Result<()> {
             }
         });
         if let Some(file) = file {
-            if let Entry::Vacant(place) = known.entry(file.id) {
+            if !known.contains_key(&file.id) {
                 heap::room_for_entry::<u64, FileRef>()?;
-                heap::room(size_of::<FileHandle>() + file.name.len() + heap::SMALL_PARTS)?;
-                place.insert(Arc::new(FileHandle {
+                heap::room(size_of::<FileHandle>() + heap::SMALL_PARTS)?;
+                let own = FileHandle {
                     space,
                     home: percpu::index(),
                     id: file.id,
                     inode: file.inode,
                     device: file.device,
-                    name: file.name.clone(),
+                    name: lists::text(format_args!("{}", file.name))?,
                     content: file.content.clone(),
-                }));
+                };
+                lists::insert_within(&mut known, file.id, lists::arc_within(own));
             }
             // The whole of a mapping: nothing is cut.
             mm.vmas.update(start, end, |v| {
@@ -216,28 +217,36 @@ pub fn adopt_files(mm: &mut AddressSpace, space: u32) -> Result<()> {
 
 /// The mappings that are Linux' own.
 pub fn shared_with_linux(mm: &AddressSpace) -> impl Iterator<Item = (u64, u64)> {
-    mm.vmas
-        .iter()
-        .filter(|v| matches!(v.backing, Backing::SharedLinux { .. }))
-        .map(|v| (v.start, v.end))
+    mm.vmas.iter().filter(|v| is_shared(v)).map(|v| (v.start, v.end))
+}
+
+fn is_shared(v: &Vma<FileRef>) -> bool {
+    matches!(v.backing, Backing::SharedLinux { .. })
 }
 
 /// The child's first words with its proxy, which has mapped the device over everything
 /// if nothing is shared with Linux; else it does so around shared mappings that Linux
 /// has copied, which are watched from now on.
 pub fn settle(p: &Process) {
-    let shared: Vec<(u64, u64)> = shared_with_linux(&p.mm.lock()).collect();
-    if shared.is_empty() {
+    // One at a time: a list might be refused.
+    let next = |from: u64| {
+        let mm = p.mm.lock();
+        mm.vmas.iter_from(from).find(|v| is_shared(v)).map(|v| (v.start, v.end))
+    };
+    if next(0).is_none() {
         return;
     }
     let mut at = USER_MIN;
-    for &(start, end) in shared.iter().chain(core::iter::once(&(USER_MAX, USER_MAX))) {
+    while at < USER_MAX {
+        let (start, end) = next(at).unwrap_or((USER_MAX, USER_MAX));
         if start > at {
             let _ = delegate::call(OP_REMAP, [at, start, 0, 0, 0, 0]);
         }
         at = end;
     }
-    for (start, end) in shared {
+    at = 0;
+    while let Some((start, end)) = next(at) {
+        at = end;
         let Ok(answer) = services::by_worker(SERVICE_WATCH, &[start, end], &[]) else { continue };
         let mut mm = p.mm.lock();
         let _ = mm.vmas.update(start, end, |v| {

@@ -1,5 +1,6 @@
 //! A program's image in memory: its segments, its interpreter, its stack.
 
+use crate::base::{heap, lists};
 use crate::gate::debugregs;
 use crate::life::program::{BROKEN, Failed, Program, is_hidden};
 use crate::link::delegate;
@@ -18,6 +19,7 @@ use hanare_core::stack::{StackImage, at};
 use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
 use hanare_hal::traps::Regs;
 use hanare_hal::{gdt, usercopy};
+use zerocopy::IntoBytes;
 
 /// Where position-independent programs go (Linux' ELF_ET_DYN_BASE).
 const PIE_BASE: u64 = 0x5555_5555_4000;
@@ -88,7 +90,7 @@ pub fn build(
     }
     let traps = p.identity.lock().time.differ();
     let vdso = vdso::map(&mut p.mm.lock(), traps);
-    let auxv = auxv(&id, *thread.ids.lock(), program, bias, base, vdso);
+    let auxv = auxv(&id, *thread.ids.lock(), program, bias, base, vdso).map_err(memory)?;
     let mut random = [0; 16];
     random.copy_from_slice(&id.random[..16]);
     let stack = StackImage::build(
@@ -107,10 +109,9 @@ pub fn build(
     usercopy::write(stack.sp, &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
     thread.reset_user_state();
     debugregs::reset(thread);
-    *p.observed.auxv.lock() = stack.bytes
-        [(stack.auxv_start - stack.sp) as usize..(stack.auxv_end - stack.sp) as usize]
-        .to_vec();
-    *p.exe.lock() = program.file.name.as_bytes().to_vec();
+    let auxv_at = (stack.auxv_start - stack.sp) as usize..(stack.auxv_end - stack.sp) as usize;
+    *p.observed.auxv.lock() = heap::copied(&stack.bytes[auxv_at]).map_err(memory)?;
+    *p.exe.lock() = heap::copied(program.file.name.as_bytes()).map_err(memory)?;
     *regs = Regs {
         rip: entry,
         rsp: stack.sp,
@@ -131,13 +132,11 @@ pub fn build(
     let length = name.len().min(COMM_SIZE - 1);
     comm[..length].copy_from_slice(&name[..length]);
     *thread.name.lock() = Some(comm);
-    let mut told = name[..name.len().min(255)].to_vec();
-    told.resize(WORDS_AT, 0);
-    told.extend(
-        words_for_linux(program, bias, p.mm.lock().brk_start, &stack)
-            .iter()
-            .flat_map(|w| w.to_le_bytes()),
-    );
+    let mut told = [0; WORDS_AT + size_of::<[u64; EXECED_WORDS]>()];
+    let shown = name.len().min(255);
+    told[..shown].copy_from_slice(&name[..shown]);
+    let words = words_for_linux(program, bias, p.mm.lock().brk_start, &stack);
+    told[WORDS_AT..].copy_from_slice(words.as_bytes());
     let scratch = p.write_scratch(thread.slot_index, &told).map_err(memory)?;
     hold::at("exec-built");
     p.release_parent();
@@ -257,11 +256,10 @@ fn auxv(
     bias: u64,
     base: u64,
     vdso: Option<u64>,
-) -> Vec<(u64, u64)> {
-    let mut v = Vec::new();
+) -> Result<Vec<(u64, u64)>> {
     // In the order of Linux.
-    v.extend(vdso.map(|a| (at::SYSINFO_EHDR, a)));
-    v.extend([
+    let vdso = vdso.map(|a| (at::SYSINFO_EHDR, a));
+    lists::collected(vdso.into_iter().chain([
         (at::MINSIGSTKSZ, hanare_hal::fpu::size() as u64 + 1024),
         (at::HWCAP, id.hwcap),
         (at::PAGESZ, 4096),
@@ -281,6 +279,5 @@ fn auxv(
         (at::HWCAP2, id.hwcap2),
         (at::EXECFN, 0),
         (at::PLATFORM, 0),
-    ]);
-    v
+    ]))
 }

@@ -2,6 +2,7 @@
 //! is touched.
 
 use crate::base::heap;
+use crate::base::lists;
 use crate::base::pages::Pages;
 use crate::life::target::{AT_FDCWD, Target, write_path};
 use crate::link::services;
@@ -11,7 +12,6 @@ use crate::mm::{FileHandle, FileRef};
 use crate::process::thread;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 use hanare_abi::service::{FILE_UNREADABLE, SERVICE_FILL, SERVICE_PROGRAM_GET};
 use hanare_abi::slot::{
@@ -59,9 +59,13 @@ pub type Strings = Vec<Vec<u8>>;
 
 /// A copy of strings. `ENOMEM`.
 pub fn copied(strings: &[Vec<u8>]) -> Result<Strings> {
-    let mut all = heap::with_room(strings.len())?;
+    copied_all(strings.iter().map(Vec::as_slice))
+}
+
+fn copied_all<'a>(strings: impl Iterator<Item = &'a [u8]>) -> Result<Strings> {
+    let mut all = Vec::new();
     for string in strings {
-        all.push(heap::copied(string)?);
+        lists::push(&mut all, heap::copied(string)?)?;
     }
     Ok(all)
 }
@@ -83,9 +87,7 @@ pub fn check_strings(bytes: u64, count: u64) -> Result<()> {
 
 /// References to all of them. `ENOMEM`.
 pub fn slices(strings: &[Vec<u8>]) -> Result<Vec<&[u8]>> {
-    let mut all = heap::with_room(strings.len())?;
-    all.extend(strings.iter().map(Vec::as_slice));
-    Ok(all)
+    lists::collected(strings.iter().map(Vec::as_slice))
 }
 
 /// A file that may be executed, before it is known to be a program.
@@ -97,7 +99,7 @@ pub struct Opened {
 
 /// Opens a program, following `#!` lines; `argv` is rewritten as Linux does.
 pub fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result<Program, Failed> {
-    let mut name = target.name.clone();
+    let mut name = heap::copied(&target.name).map_err(|e| Failed(e, START_FAILED_MEMORY))?;
     for depth in 0..=MAX_INTERPRETERS {
         let kind = if depth == 0 { START_FAILED_FILE } else { START_FAILED_INTERPRETER };
         let opened = match depth {
@@ -109,18 +111,23 @@ pub fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result
             None => return parse(opened).map_err(|e| Failed(e.errno(), START_FAILED_FORMAT)),
             Some(_) if target.closes => return Err(Failed(errno::ENOENT, kind)),
             Some(script) => {
-                let mut new = vec![script.interpreter.to_vec()];
-                new.extend(script.argument.map(<[u8]>::to_vec));
-                new.push(name.clone());
-                heap::more_room(argv, new.len()).map_err(|e| Failed(e, START_FAILED_MEMORY))?;
-                argv.splice(..argv.len().min(1), new);
-                let next = script.interpreter.to_vec();
+                let next =
+                    rewrite(argv, &script, &name).map_err(|e| Failed(e, START_FAILED_MEMORY))?;
                 services::put_together(|| drop(opened));
                 name = next;
             }
         }
     }
     Err(Failed(errno::ELOOP, START_FAILED_INTERPRETER))
+}
+
+/// Arguments of the interpreter of a `#!` line in place of the script's first one; the interpreter's name.
+fn rewrite(argv: &mut Strings, script: &Script<'_>, name: &[u8]) -> Result<Vec<u8>> {
+    let new = [Some(script.interpreter), script.argument, Some(name)];
+    let new = copied_all(new.into_iter().flatten())?;
+    heap::more_room(argv, new.len())?;
+    argv.splice(..argv.len().min(1), new);
+    heap::copied(script.interpreter)
 }
 
 pub fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
@@ -132,23 +139,23 @@ pub fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
     let pages = Pages::new(1)?;
     let answer =
         services::by_worker(SERVICE_PROGRAM_GET, &[dir, scratch, flags], &[pages.extent()])?;
-    let name = pages.bytes(4096, (answer.args[0] >> 32) as usize);
-    let file = FileHandle {
+    // From here on its reference in the module goes with it.
+    let mut file = FileHandle {
         space: thread.process.space,
         home: thread.process.home,
         id: answer.status,
         inode: answer.args[1],
         device: answer.args[4],
         content: Content::of(answer.args[4], answer.args[1], answer.held, answer.args[2]),
-        name: String::from_utf8(name)
-            .ok()
-            .filter(|name| !name.is_empty())
-            .unwrap_or_else(|| String::from_utf8_lossy(path).into_owned()),
+        name: String::new(),
     };
+    let name = pages.bytes(4096, (answer.args[0] >> 32) as usize)?;
+    let name = String::from_utf8(name).ok().filter(|name| !name.is_empty());
+    file.name = name.map_or_else(|| lists::text_of(path), Ok)?;
     file.set_runs();
     Ok(Opened {
-        file: Arc::new(file),
-        head: pages.bytes(0, answer.args[0] as u32 as usize),
+        file: heap::arc(file)?,
+        head: pages.bytes(0, answer.args[0] as u32 as usize)?,
         hidden: answer.args[3] & FILE_UNREADABLE != 0,
     })
 }
@@ -161,7 +168,7 @@ fn read_at(file: &FileHandle, offset: u64, bytes: usize) -> Result<Vec<u8>> {
         &[file.id, offset, bytes.min(4096) as u64],
         &[page.extent()],
     )?;
-    Ok(page.bytes(0, answer.status as usize))
+    page.bytes(0, answer.status as usize)
 }
 
 pub fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::ElfError> {
@@ -182,23 +189,23 @@ pub fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::
             if part.is_empty() {
                 return Err(ElfError::Truncated);
             }
-            phdrs.extend(part);
+            phdrs = lists::joined(&[&phdrs, &part]).map_err(|_| ElfError::Truncated)?;
         }
         ElfPlan::new(&header, &phdrs)?
     };
     // The interpreter's path is nearly always in the first page.
-    let mut head = opened.head.clone();
+    let mut head = opened.head;
     if let Some((offset, len)) = plan.interpreter
         && offset.saturating_add(len as u64) > head.len() as u64
     {
         head = read_at(&opened.file, offset, len).map_err(|_| ElfError::Truncated)?;
     }
-    Ok(Program { file: opened.file.clone(), head, hidden: opened.hidden, plan })
+    Ok(Program { file: opened.file, head, hidden: opened.hidden, plan })
 }
 
 pub fn read_file(program: &Program, offset: u64, len: usize) -> Result<Vec<u8>> {
     let inside = program.head.get(offset as usize..offset as usize + len);
-    Ok(inside.unwrap_or(&program.head[..len.min(program.head.len())]).to_vec())
+    heap::copied(inside.unwrap_or(&program.head[..len.min(program.head.len())]))
 }
 
 /// Whether the user may not read all of the program.

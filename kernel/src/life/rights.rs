@@ -9,6 +9,7 @@ use hanare_abi::slot::{OP_RIGHTS, RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE};
 use hanare_core::errno::{self, Result};
 
 use crate::process::rights::{ONLY_ASKS, READ_IMPLIES_EXEC, refresh_ids};
+use linux_raw_sys::general::{__NR_personality, __NR_prctl};
 
 /// What a program that takes another one's place has from Linux: rights of its own, which its
 /// worker has already, and other random bytes.
@@ -54,7 +55,6 @@ impl Rights {
 
 /// prctl(2).
 mod prctl {
-    pub const NUMBER: u32 = 157;
     pub const GET_DUMPABLE: u64 = 3;
     pub const SET_DUMPABLE: u64 = 4;
 }
@@ -63,8 +63,8 @@ mod prctl {
 /// program that its user may not read. Who does so already has it refused. Gives what
 /// PR_GET_DUMPABLE said before.
 pub fn hide(p: &Process) -> Result<u64> {
-    let dumpable = delegate::linux(prctl::NUMBER, [prctl::GET_DUMPABLE, 0, 0, 0, 0, 0])?;
-    delegate::linux(prctl::NUMBER, [prctl::SET_DUMPABLE, 0, 0, 0, 0, 0])?;
+    let dumpable = delegate::linux(__NR_prctl, [prctl::GET_DUMPABLE, 0, 0, 0, 0, 0])?;
+    delegate::linux(__NR_prctl, [prctl::SET_DUMPABLE, 0, 0, 0, 0, 0])?;
     if p.observed.is_on() {
         show_again(Some(dumpable));
         return Err(errno::EACCES);
@@ -75,15 +75,15 @@ pub fn hide(p: &Process) -> Result<u64> {
 /// The old program goes on.
 pub fn show_again(dumpable: Option<u64>) {
     if let Some(before) = dumpable {
-        let _ = delegate::linux(prctl::NUMBER, [prctl::SET_DUMPABLE, before, 0, 0, 0, 0]);
+        let _ = delegate::linux(__NR_prctl, [prctl::SET_DUMPABLE, before, 0, 0, 0, 0]);
     }
 }
 
 /// READ_IMPLIES_EXEC ends with the program, also where Linux keeps it.
 pub fn forget_read_implies_exec(p: &Process) {
-    const PERSONALITY: u32 = 135;
     let set = core::mem::take(&mut p.identity.lock().read_implies_exec);
-    if set && let Ok(now) = delegate::linux(PERSONALITY, [ONLY_ASKS.into(), 0, 0, 0, 0, 0]) {
-        let _ = delegate::linux(PERSONALITY, [now & !u64::from(READ_IMPLIES_EXEC), 0, 0, 0, 0, 0]);
+    if set && let Ok(now) = delegate::linux(__NR_personality, [ONLY_ASKS.into(), 0, 0, 0, 0, 0]) {
+        let _ =
+            delegate::linux(__NR_personality, [now & !u64::from(READ_IMPLIES_EXEC), 0, 0, 0, 0, 0]);
     }
 }

@@ -31,17 +31,9 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let new = Process::new(p.memory().clone(), index, Arc::downgrade(p))
         .inspect_err(|_| p.return_slot(index))?;
     // An execve of another thread either ends this one first, or sees that there is a sharer.
-    let entered = p.with_threads(|_| {
-        let may = !me.must_end();
-        if may {
-            p.enter(new.clone());
-        }
-        may
-    });
-    if !entered {
-        p.return_slot(index);
-        return Err(errno::EINTR);
-    }
+    let entered =
+        p.with_threads(|_| if me.must_end() { Err(errno::EINTR) } else { p.enter(new.clone()) });
+    entered.inspect_err(|_| p.return_slot(index))?;
     let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(thread::current_arc()));
     new.set_vfork(vfork.clone());
     let pid = bear(r, regs, &new).inspect_err(|_| give_up(&new))?;
@@ -64,7 +56,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     slot.set_poll_us(delegate::worker_poll_us());
     let first =
         Thread::new(new.clone(), new.first_slot, slot, child::first_step).ok_or(errno::ENOMEM)?;
-    let mut inherited = Inherited::of_current(r, regs, true);
+    let mut inherited = Inherited::of_current(r, regs, true)?;
     // Written by the child: it may have cleared the word again when the parent goes on.
     inherited.birth.parent_tid = r.parent_tid_in_child();
     let names_itself = inherited.birth.parent_tid != 0;

@@ -1,13 +1,14 @@
 //! The file that execve or execveat names.
 
+use crate::base::{heap, lists};
 use crate::link::delegate;
 use crate::process::thread::Thread;
 use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
+use linux_raw_sys::general::__NR_fcntl;
 
 /// Linux call numbers used on the LWK's own account.
 mod linux {
-    pub const FCNTL: u32 = 72;
     pub const F_GETFD: u64 = 1;
 }
 /// The working directory.
@@ -32,8 +33,14 @@ pub struct Target {
 
 impl Target {
     /// Of execve.
-    pub fn path(path: Vec<u8>) -> Target {
-        Target { dir: AT_FDCWD, open: path.clone(), flags: 0, name: path, closes: false }
+    pub fn path(path: Vec<u8>) -> Result<Target> {
+        Ok(Target {
+            dir: AT_FDCWD,
+            open: heap::copied(&path)?,
+            flags: 0,
+            name: path,
+            closes: false,
+        })
     }
 
     /// Of execveat(2).
@@ -47,21 +54,18 @@ impl Target {
             return Err(errno::EINVAL);
         }
         if path.first() == Some(&b'/') || fd == AT_FDCWD as i32 && !empty {
-            return Ok(Target { flags, ..Target::path(path) });
+            return Ok(Target { flags, ..Target::path(path)? });
         }
-        let closes = delegate::linux(linux::FCNTL, [dir, linux::F_GETFD, 0, 0, 0, 0])? & 1 != 0;
-        let mut name = alloc::format!("/dev/fd/{fd}").into_bytes();
-        if !empty {
-            name.push(b'/');
-            name.extend_from_slice(&path);
-        }
+        let closes = delegate::linux(__NR_fcntl, [dir, linux::F_GETFD, 0, 0, 0, 0])? & 1 != 0;
+        let name = lists::text(format_args!("/dev/fd/{fd}"))?;
+        let behind: [&[u8]; 2] = if empty { [b"", b""] } else { [b"/", &path] };
+        let name = lists::joined(&[name.as_bytes(), behind[0], behind[1]])?;
         Ok(Target { dir, open: path, flags, name, closes })
     }
 }
 
 /// A path where the worker of `thread` reads it.
 pub fn write_path(thread: &Thread, path: &[u8]) -> Result<u64> {
-    let mut name = path.to_vec();
-    name.push(0);
+    let name = lists::joined(&[path, &[0]])?;
     thread.process.write_scratch(thread.slot_index, &name)
 }

@@ -4,12 +4,12 @@
 //! Those that are free are a list, each with the number of the next one in its word.
 
 use crate::base::accounts::{Account, BellPlace};
+use crate::base::lock::{Mutex, rank};
 use alloc::sync::Arc;
 use core::mem::take;
 use hanare_core::errno::{self, Result};
 use hanare_hal::{percpu, shared};
 use hanare_ikc::SlotRef;
-use spin::Mutex;
 
 /// Bells that no slot has.
 #[derive(Default)]
@@ -20,7 +20,7 @@ struct Free {
     unused: u32,
 }
 
-static FREE: Mutex<Free> = Mutex::new(Free { first: 0, unused: 0 });
+static FREE: Mutex<Free, rank::FreeBells> = Mutex::new(Free { first: 0, unused: 0 });
 
 /// A slot's bell.
 pub struct Bell {

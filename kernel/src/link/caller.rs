@@ -1,11 +1,12 @@
 //! Who calls Linux: a thread, as the link knows it.
 
+use crate::base::lock::{Mutex, rank};
 use crate::sched::task::{Runs, Task};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::AtomicU64;
 use hanare_ikc::SlotRef;
-use spin::{Mutex, Once};
+use spin::Once;
 
 /// The link's part of a thread. It dereferences to its [`Task`].
 pub struct Port {
@@ -18,7 +19,7 @@ pub struct Port {
     /// TSC cycles the last delegated call took if it was not short, else 0.
     pub last_call: AtomicU64,
     /// File references that it drops, while they are to go together (`services::put_together`).
-    pub puts: Mutex<Option<Vec<u64>>>,
+    pub puts: Mutex<Option<Vec<u64>>, rank::Puts>,
 }
 
 impl Port {

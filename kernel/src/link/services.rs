@@ -2,6 +2,7 @@
 //! reading the answer.
 
 use crate::base::heap;
+use crate::base::lists;
 use crate::link::caller::{self, Delegates, Owner};
 use crate::link::{delegate, inbound};
 use crate::sched::{cpus, doorbell, tlb};
@@ -385,7 +386,7 @@ pub fn put_file(space: u32, home: usize, id: u64) {
         && let Some(list) = caller.port().puts.lock().as_mut()
         && list.len() < EXTENTS_MAX
     {
-        return list.push(id);
+        return lists::push_within(list, id);
     }
     post_puts(space, &[id]);
 }

@@ -30,7 +30,8 @@ pub struct AddressSpace {
     pub brk: u64,
     /// Mappings without a wish are placed below this.
     pub mmap_base: u64,
-    /// Pages mapped now and at most, in base pages.
+    /// Pages mapped now and at most, in base pages: exactly those that the table has, see
+    /// [`check_resident`](Self::check_resident).
     pub resident: u64,
     /// See `resident`.
     pub peak: u64,
@@ -104,7 +105,7 @@ impl AddressSpace {
 
     /// Charges what it has now. At the end of each change: when its lock is given back.
     pub fn settle_account(&mut self) {
-        let memory = self.resident.saturating_sub(self.foreign) * SMALL;
+        let memory = (self.resident - self.foreign) * SMALL;
         let now = Sizes { memory, kernel: self.table.pages() * SMALL + self.map_bytes() };
         if now != self.charged
             && let Some(account) = &self.account
@@ -158,6 +159,40 @@ impl AddressSpace {
         self.peak = self.peak.max(self.resident);
     }
 
+    /// Counts pages that were mapped and are not this space's: of Linux, of the kernel, or lost.
+    pub(super) fn add_foreign(&mut self, pages: u64) {
+        self.foreign += pages;
+        self.add_resident(pages);
+    }
+
+    /// Counts pages that are not mapped any more, `foreign` of them not this space's own.
+    pub fn remove_resident(&mut self, pages: u64, foreign: u64) {
+        self.resident -= pages;
+        self.foreign -= foreign;
+    }
+
+    /// Counts a page of its own whose memory was bad: what is mapped there now is nobody's ([`LOST`]).
+    pub(super) fn lose_resident(&mut self) {
+        self.foreign += 1;
+    }
+
+    /// Whether the counts are what the table has: in debug builds, where a space ends or is copied.
+    pub(super) fn check_resident(&mut self) {
+        if cfg!(debug_assertions) {
+            let (mut pages, mut foreign) = (0, 0);
+            self.table.update(self.vmas.min(), self.vmas.max(), &mut |leaf| {
+                pages += leaf.size / SMALL;
+                foreign += if leaf.entry & pte::FOREIGN != 0 { leaf.size / SMALL } else { 0 };
+                leaf.entry
+            });
+            assert_eq!(
+                (self.resident, self.foreign),
+                (pages, foreign),
+                "resident and foreign pages"
+            );
+        }
+    }
+
     /// What the kernel needs to remember what is mapped, about.
     pub fn map_bytes(&self) -> u64 {
         const ENTRY: usize = 2 * size_of::<Vma<FileRef>>(); // nodes of trees are half full at worst
@@ -189,8 +224,7 @@ impl AddressSpace {
             }
             0
         });
-        self.resident -= pages.min(self.resident);
-        self.foreign -= u64::min(foreign, self.foreign);
+        self.remove_resident(pages, foreign);
         if pages > 0 {
             self.flush(start, end);
         }
@@ -247,6 +281,7 @@ impl AddressSpace {
 
     fn clear(&mut self) {
         let mut removed = Removed::default();
+        self.check_resident();
         drop(self.vmas.take());
         let _ = self.unmap_pages(self.vmas.min(), self.vmas.max(), &mut removed); // nothing is cut: it cannot fail
         removed.set_aside();

@@ -28,8 +28,9 @@ pub fn forget(p: &Caller<'_>, frame: u64) -> u64 {
     mm.table.update(addr, end, &mut |_| if ours { LOST } else { 0 });
     if ours {
         mm.forget_known(addr, end);
+        mm.lose_resident();
     } else {
-        mm.resident -= 1.min(mm.resident);
+        mm.remove_resident(1, 1);
     }
     mm.flush(addr, end);
     drop(mm);

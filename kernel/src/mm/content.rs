@@ -3,6 +3,8 @@
 //! as long as a process holds the file, which so cannot become another one under the same number.
 
 use super::quarantine::page_deferred;
+use crate::base::lists;
+use crate::base::lock::{Mutex, rank};
 use crate::base::{frames, heap};
 use crate::link::services;
 use alloc::collections::BTreeMap;
@@ -10,7 +12,6 @@ use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::vma::Prot;
-use spin::Mutex;
 
 /// Pages kept of one file at most (16 MiB): they stay while anybody maps any of it.
 const PAGES_MAX: usize = 4096;
@@ -18,7 +19,7 @@ const PAGES_MAX: usize = 4096;
 /// Device, inode, version, bytes.
 type Key = (u64, u64, u64, u64);
 
-static CONTENTS: Mutex<BTreeMap<Key, Weak<Content>>> = Mutex::new(BTreeMap::new());
+static CONTENTS: Mutex<BTreeMap<Key, Weak<Content>>, rank::Contents> = Mutex::new(BTreeMap::new());
 
 /// Memory of the list if it is empty.
 pub fn trim() {
@@ -32,7 +33,7 @@ pub struct Content {
     /// It is run, or mapped to be executed: only then pages are kept.
     runs: AtomicBool,
     /// Frames by offset; each counts as a mapping.
-    pub(super) pages: Mutex<BTreeMap<u64, u64>>,
+    pub(super) pages: Mutex<BTreeMap<u64, u64>, rank::ContentPages>,
 }
 
 impl Content {
@@ -48,12 +49,12 @@ impl Content {
         }
         heap::room_for_entry::<Key, Weak<Content>>().ok()?;
         heap::room_for_arc::<Content>().ok()?; // made and dropped it would want the lock
-        let new = Arc::new(Content {
+        let new = lists::arc_within(Content {
             key,
             runs: AtomicBool::new(false),
             pages: Mutex::new(BTreeMap::new()),
         });
-        all.insert(key, Arc::downgrade(&new));
+        lists::insert_within(&mut all, key, Arc::downgrade(&new));
         Some(new)
     }
 
@@ -68,7 +69,7 @@ impl Content {
         let keeps = wanted && pages.len() < PAGES_MAX && !pages.contains_key(&offset) && fits();
         if keeps {
             frames::share(frame);
-            pages.insert(offset, frame);
+            lists::insert_within(&mut pages, offset, frame);
         }
         keeps
     }

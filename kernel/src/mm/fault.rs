@@ -11,6 +11,7 @@ use super::quarantine::make_room;
 use super::space::Space;
 use super::{AddressSpace, pte_bits, release, shared, vdso};
 use crate::base::frames;
+use crate::base::lists;
 use crate::link::services;
 use core::sync::atomic::Ordering;
 use hanare_abi::service::SERVICE_FILL;
@@ -209,7 +210,9 @@ impl AddressSpace {
             Ok(Gained::Done) => Plan::Done,
             Ok(Gained::Copied(old)) => Plan::Copied { old },
             Ok(Gained::Seen) => {
-                self.forgetting.push(page);
+                if lists::push(&mut self.forgetting, page).is_err() {
+                    return Plan::Fail(Signal::NoMemory);
+                }
                 Plan::Forget
             }
             Err(()) => Plan::Fail(Signal::NoMemory),

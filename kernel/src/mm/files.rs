@@ -4,9 +4,9 @@ use super::caller::Caller;
 use super::content::Content;
 use super::{FileHandle, FileRef};
 use crate::base::heap;
+use crate::base::lists;
 use crate::link::services;
 use alloc::string::String;
-use alloc::sync::Arc;
 use hanare_abi::service::{FILE_NOEXEC, FILE_REGULAR, SERVICE_FILE_GET};
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::Prot;
@@ -48,7 +48,7 @@ fn ask(p: &Caller<'_>, fd: u64) -> Result<(FileRef, u64)> {
     let content = Content::of(device, inode, answer.held, bytes);
     heap::room_for_arc::<FileHandle>()
         .inspect_err(|_| services::put_file(p.space, p.home, answer.status))?;
-    let file = Arc::new(FileHandle {
+    let file = lists::arc_within(FileHandle {
         space: p.space,
         home: p.home,
         id: answer.status,

@@ -2,6 +2,7 @@
 
 use super::AddressSpace;
 use super::content::FileRef;
+use crate::base::lists;
 use crate::base::time::ns_to_cycles;
 use crate::base::{frames, heap};
 use crate::link::services::{Entry, Extents};
@@ -90,7 +91,7 @@ impl AddressSpace {
                 fill.free();
                 return None;
             };
-            fill.runs.push(run);
+            lists::push_within(&mut fill.runs, run);
             left -= run.1;
             if fill.runs.len() == EXTENTS_MAX {
                 break;

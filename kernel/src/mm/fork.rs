@@ -7,7 +7,6 @@ use super::reserve::is_reservation;
 use super::{AddressSpace, FileRef, limits, pte_bits};
 use crate::base::{frames, heap};
 use crate::sched::{hold, tlb};
-use alloc::collections::LinkedList;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::memory;
@@ -62,13 +61,12 @@ impl AddressSpace {
     /// A copy for a child. `ENOMEM` leaves the parent as it was, but for large pages that
     /// were split and rights that faults give back.
     pub fn fork(&mut self) -> Result<Forked> {
-        // The child's, and for now a list of them.
-        if !limits::room_for_mappings(2 * self.map_bytes()) {
+        if !limits::room_for_mappings(self.map_bytes()) {
             return Err(errno::ENOMEM);
         }
         let account = self.account.clone().ok_or(errno::ENOMEM)?;
         account.may_have_process()?;
-        account.may_have(2 * self.map_bytes() + self.table.pages() * SMALL)?;
+        account.may_have(self.map_bytes() + self.table.pages() * SMALL)?;
         self.given += 1;
         let mut fork = Fork {
             child: AddressSpace::new(account).ok_or(errno::ENOMEM)?,
@@ -77,42 +75,45 @@ impl AddressSpace {
         };
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
+        heap::room(self.policies.bytes())?; // a program makes as many as it likes
         child.policies = self.policies.clone();
-        let mut vmas = LinkedList::new();
-        for v in
-            self.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTFORK) && !is_reservation(v))
+        let (mut at, mut result) = (0, Ok(()));
+        while result.is_ok()
+            && let Some(v) = self.vmas.find_next(at).cloned()
         {
-            // Bytes that are free may lie in pieces that the heap cannot use.
-            if heap::is_short() {
-                return Err(errno::ENOMEM);
+            at = v.end;
+            if !v.flags.contains(VmaFlags::DONTFORK) && !is_reservation(&v) {
+                result = self.fork_mapping(&v, &mut fork);
             }
-            vmas.push_back(v.clone());
         }
-        let result = vmas.iter().try_for_each(|v: &Vma<FileRef>| {
-            if heap::is_short() {
-                return Err(errno::ENOMEM);
-            }
-            let mut copy = v.clone();
-            copy.flags -= VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT; // not inherited
-            if let Backing::SharedLinux { watch, .. } = &mut copy.backing {
-                *watch = 0; // the child watches its own mapping
-            }
-            fork.child.vmas.insert(copy)?;
-            let shares = matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. });
-            if shares && !v.flags.contains(VmaFlags::WIPEONFORK) {
-                self.share_pages(v, &mut fork)
-            } else {
-                Ok(())
-            }
-        });
         self.flush(0, 1 << 47);
         self.unforgotten = fork.zap;
         match result {
             Ok(()) => {
+                fork.child.check_resident();
                 fork.child.settle_account();
                 Ok(Forked { mm: fork.child, zap: fork.zap, given: self.given })
             }
             Err(e) => Err(e),
+        }
+    }
+
+    fn fork_mapping(&mut self, v: &Vma<FileRef>, fork: &mut Fork) -> Result<()> {
+        // Bytes that are free may lie in pieces that the heap cannot use.
+        if heap::is_short() {
+            return Err(errno::ENOMEM);
+        }
+        let mut copy = v.clone();
+        copy.flags -= VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT; // not inherited
+        if let Backing::SharedLinux { watch, .. } = &mut copy.backing {
+            *watch = 0; // the child watches its own mapping
+        }
+        fork.child.vmas.insert(copy)?;
+        let shares = matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. });
+        if shares && !v.flags.contains(VmaFlags::WIPEONFORK) {
+            self.share_pages(v, fork)
+        } else {
+            Ok(())
         }
     }
 
@@ -122,11 +123,11 @@ impl AddressSpace {
         let read_only = pte_bits(v.prot - Prot::WRITE);
         self.table.update(v.start, v.end, &mut |leaf| {
             if is_lost(&leaf) {
-                failed |= fork
-                    .child
-                    .table
-                    .map_small(leaf.addr, leaf.entry, &mut frames::UserTables)
-                    .is_err();
+                let child = &mut fork.child;
+                match child.table.map_small(leaf.addr, leaf.entry, &mut frames::UserTables) {
+                    Ok(()) => child.add_foreign(1),
+                    Err(_) => failed = true,
+                }
                 return leaf.entry;
             }
             if failed || leaf.entry & pte::FOREIGN != 0 || fork.copy_page(&leaf, v.prot) {

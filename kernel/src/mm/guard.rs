@@ -2,16 +2,16 @@
 //! other CPUs forget translations, then frames that lost their last mapping are freed.
 
 use super::AddressSpace;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::sched::{park, tlb};
 use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
 use hanare_hal::paging::{PageTable, Root};
-use hanare_hal::{cpu, percpu};
-use spin::{Mutex, MutexGuard};
+use hanare_hal::percpu;
 
 /// An address space behind its lock.
 pub struct MmLock {
-    mm: Mutex<AddressSpace>,
+    mm: Mutex<AddressSpace, rank::AddressSpace>,
     root: Root,
     active: Arc<tlb::CpuSet>,
 }
@@ -24,16 +24,13 @@ impl MmLock {
 
     /// Waits for the lock; serves shootdowns meanwhile, for the holder may be shooting.
     pub fn lock(&self) -> MmGuard<'_> {
-        loop {
-            if let Some(guard) = self.mm.try_lock() {
-                return MmGuard { guard: Some(guard), active: &self.active };
-            }
+        let guard = self.mm.lock_serving(|| {
             tlb::serve();
             if park::has_panicked() {
                 park::park();
             }
-            cpu::pause();
-        }
+        });
+        MmGuard { guard: Some(guard), active: &self.active }
     }
 
     /// CPUs that have its table loaded.
@@ -62,7 +59,7 @@ impl MmLock {
 
 /// The right to change an address space.
 pub struct MmGuard<'a> {
-    guard: Option<MutexGuard<'a, AddressSpace>>,
+    guard: Option<MutexGuard<'a, AddressSpace, rank::AddressSpace>>,
     active: &'a tlb::CpuSet,
 }
 

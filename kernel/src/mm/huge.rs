@@ -14,6 +14,7 @@ use hanare_core::addr::align_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::VmaFlags;
 use hanare_hal::paging::LARGE;
+use linux_raw_sys::general::__NR_fstatfs;
 
 /// `MAP_HUGETLB`.
 pub const MAP_HUGETLB: u64 = 0x4_0000;
@@ -42,10 +43,9 @@ pub fn with_size(flags: u64, size: u64) -> u64 {
 /// As [`page_size`], where a descriptor stands for a file of such pages (`MFD_HUGETLB`, or of
 /// hugetlbfs): whatever length is asked for, Linux maps whole ones, which must fit here.
 pub fn page_size_of_file(p: &Caller<'_>, fd: u64) -> Option<(u64, VmaFlags)> {
-    const FSTATFS: u32 = 138;
     const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
     let to = p.write_scratch(p.slot, &[]).ok()?;
-    delegate::linux(FSTATFS, [fd, to, 0, 0, 0, 0]).ok()?;
+    delegate::linux(__NR_fstatfs, [fd, to, 0, 0, 0, 0]).ok()?;
     let word = |at: u64| {
         let mut bytes = [0; 8];
         p.read_control(to + at, &mut bytes);

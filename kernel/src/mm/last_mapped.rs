@@ -1,10 +1,11 @@
 //! The file that was mapped last, which is often mapped next.
 
 use super::content::{FileHandle, FileRef};
+use crate::base::lock::{Mutex, rank};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::slot::OP_SERVE;
-use spin::Mutex;
+use linux_raw_sys::general::__NR_io_uring_setup;
 
 /// The file that a space's processes mapped last: a library is mapped in several pieces,
 /// one call behind the other. Good for the same thread, which may have descriptors of its
@@ -14,7 +15,7 @@ use spin::Mutex;
 pub struct LastMapped {
     /// [`NOTHING`], [`NEVER`], or the number of the question whose answer still holds.
     holds: AtomicU64,
-    answer: Mutex<Answer>,
+    answer: Mutex<Answer, rank::LastMapped>,
 }
 
 #[derive(Default)]
@@ -33,9 +34,8 @@ const NEVER: u64 = 1;
 impl LastMapped {
     /// The process asks its worker for `nr`; said before and after.
     pub fn asked(&self, nr: u32) {
-        const IO_URING_SETUP: u32 = 425;
         let holds = self.holds.load(Ordering::Relaxed);
-        if nr == IO_URING_SETUP {
+        if nr == __NR_io_uring_setup {
             self.holds.store(NEVER, Ordering::Relaxed);
         } else if holds > NEVER && nr != OP_SERVE {
             let _ =

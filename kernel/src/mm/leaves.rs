@@ -1,10 +1,9 @@
 //! Moving pages to other addresses.
 
 use super::AddressSpace;
-use crate::base::frames;
-use alloc::vec::Vec;
+use crate::base::{frames, heap, lists};
 use hanare_core::errno::{self, Result};
-use hanare_hal::paging::{LARGE, pte};
+use hanare_hal::paging::{LARGE, SMALL, pte};
 
 impl AddressSpace {
     /// Maps the pages of `start..end` at `target`, too, where nothing is; whether Linux has seen
@@ -14,12 +13,12 @@ impl AddressSpace {
         if !target.wrapping_sub(start).is_multiple_of(LARGE) {
             self.split_all(start, end)?;
         }
-        let mut leaves = Vec::new();
+        let mut leaves = heap::with_room((LARGE / SMALL) as usize)?;
         let mut seen = false;
         for part in (start..end).step_by(LARGE as usize) {
             leaves.clear();
             self.table.update(part, end.min(part + LARGE), &mut |l| {
-                leaves.push(l);
+                lists::push_within(&mut leaves, l);
                 l.entry
             });
             let placed = leaves.iter().all(|l| {

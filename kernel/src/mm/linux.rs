@@ -9,6 +9,7 @@ use super::populate::Gained;
 use super::space::Space;
 use super::{AddressSpace, FileRef};
 use crate::base::frames;
+use crate::base::{heap, lists};
 use crate::link::services::{By, Entry};
 use core::sync::atomic::Ordering;
 use hanare_abi::request::{FAULT_WRITE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
@@ -118,13 +119,14 @@ fn serve_first(
         r.set_arg(3, u64::from(f.entry.index()));
         return Ok(STATUS_SERVE_FIRST);
     }
+    heap::more_room(&mut fills, 1).map_err(|_| Lack::Memory)?;
     let Some(fill) = mm.plan_fill(vma, addr) else { return Err(Lack::Memory) };
     let Some(entry) = Entry::of(p.owner(), By::Fault, SERVICE_FILL, &fill.args(), &fill.extents())
     else {
         return Err(Lack::Entry);
     };
     r.set_arg(3, u64::from(entry.index()));
-    fills.push(PendingFill { entry, fill, since: cpu::rdtsc() });
+    lists::push_within(&mut fills, PendingFill { entry, fill, since: cpu::rdtsc() });
     Ok(STATUS_SERVE_FIRST)
 }
 
@@ -211,8 +213,7 @@ pub fn invalidate(p: &Space, start: u64, end: u64) {
         removed += 1;
         0
     });
-    mm.resident -= removed.min(mm.resident);
-    mm.foreign -= removed.min(mm.foreign);
+    mm.remove_resident(removed, removed);
     if removed > 0 {
         mm.flush(start, end);
     }

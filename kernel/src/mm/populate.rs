@@ -35,8 +35,7 @@ impl AddressSpace {
         match self.table.map_small(addr & !(SMALL - 1), entry, &mut frames::UserTables) {
             Ok(()) => {
                 // Counted as it is when it goes, and charged to nobody.
-                self.add_resident(1);
-                self.foreign += 1;
+                self.add_foreign(1);
                 Ok(())
             }
             Err(_) => Err(()),

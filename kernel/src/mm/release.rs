@@ -74,6 +74,7 @@ pub fn all(p: &Space) {
     let control_pages = control.len() as u64;
     let mut removed = Removed::default();
     let mut mm = p.mm.lock();
+    mm.check_resident();
     let vmas = mm.vmas.take();
     let _ = mm.unmap_pages(vmas.min(), vmas.max(), &mut removed); // nothing is cut, so nothing is needed
     drop(mm);

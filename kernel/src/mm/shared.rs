@@ -18,9 +18,8 @@ use hanare_abi::slot::OP_REMAP;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::{SMALL, pte};
+use linux_raw_sys::general::{__NR_mmap, __NR_munmap};
 
-const SYS_MMAP: u32 = 9;
-const SYS_MUNMAP: u32 = 11;
 const MAP_FIXED: u64 = 0x10;
 const MAP_LOCKED: u64 = 0x2000;
 const MAP_POPULATE: u64 = 0x8000;
@@ -41,7 +40,7 @@ pub fn map(
     // What is locked is for the LWK to say: Linux would not know of munlock.
     let linux_flags = flags & !(MAP_FIXED_NOREPLACE | MAP_LOCKED) | MAP_FIXED;
     let mapped =
-        delegate::linux(SYS_MMAP, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
+        delegate::linux(__NR_mmap, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
     let mut addr = addr;
     if let Err(e) = mapped {
         remap(p, addr, addr + len); // Linux unmaps what is there before it asks the file
@@ -83,13 +82,13 @@ fn map_in_hole(
     let at = choose_free(p, 0, len, MAP_32BIT)?;
     let end = at + len;
     let asked = flags & !MAP_FIXED | MAP_32BIT;
-    let mapped = delegate::linux(SYS_MUNMAP, [at, len, 0, 0, 0, 0]).and_then(|_| {
-        delegate::linux(SYS_MMAP, [0, len, u64::from(prot.bits()), asked, fd, offset])
+    let mapped = delegate::linux(__NR_munmap, [at, len, 0, 0, 0, 0]).and_then(|_| {
+        delegate::linux(__NR_mmap, [0, len, u64::from(prot.bits()), asked, fd, offset])
     });
     let failed = match mapped {
         Ok(got) if got == at => return Ok(at),
         Ok(got) => {
-            let _ = delegate::linux(SYS_MUNMAP, [got, len, 0, 0, 0, 0]);
+            let _ = delegate::linux(__NR_munmap, [got, len, 0, 0, 0, 0]);
             errno::EINVAL
         }
         Err(e) => e,
@@ -103,8 +102,8 @@ fn map_in_hole(
 /// leave what is at the place it was meant for.
 pub fn try_elsewhere(len: u64, prot: Prot, flags: u64, fd: u64, offset: u64) -> Result<()> {
     let flags = flags & !(MAP_FIXED | MAP_LOCKED | MAP_POPULATE);
-    match delegate::linux(SYS_MMAP, [0, len, u64::from(prot.bits()), flags, fd, offset]) {
-        Ok(at) => delegate::linux(SYS_MUNMAP, [at, len, 0, 0, 0, 0]).map(|_| ()),
+    match delegate::linux(__NR_mmap, [0, len, u64::from(prot.bits()), flags, fd, offset]) {
+        Ok(at) => delegate::linux(__NR_munmap, [at, len, 0, 0, 0, 0]).map(|_| ()),
         Err(errno::ENOMEM) => Ok(()), // the proxy has little room of its own
         Err(e) => Err(e),
     }
@@ -211,8 +210,7 @@ pub fn resolve(
                     .map_small(at, entry, &mut frames::UserTables)
                     .map_err(|_| Signal::NoMemory)?;
                 if known.is_none() {
-                    mm.add_resident(1);
-                    mm.foreign += 1;
+                    mm.add_foreign(1);
                 }
                 hanare_hal::cpu::flush_page(at);
             }

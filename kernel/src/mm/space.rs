@@ -6,6 +6,8 @@ use super::last_mapped::LastMapped;
 use super::writes::Writes;
 use super::{AddressSpace, MmLock};
 use crate::base::accounts::Account;
+use crate::base::lists;
+use crate::base::lock::{Mutex, rank};
 use crate::base::{frames, heap};
 use crate::link::bells::Bell;
 use crate::link::caller::Owner;
@@ -24,7 +26,6 @@ use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
 use hanare_hal::{memory, percpu};
 use hanare_ikc::SlotRef;
-use spin::Mutex;
 
 /// Where the words of `REQUEST_SPACE_OPEN` say from which number tokens are counted.
 const TOKENS_WORD: usize = CHILD_WORDS - 1;
@@ -54,15 +55,15 @@ pub struct Space {
     /// See [`LastMapped`].
     pub last_mapped: LastMapped,
     /// Pages being read in for a fault of the proxy.
-    pub fills: Mutex<Vec<PendingFill>>,
+    pub fills: Mutex<Vec<PendingFill>, rank::Fills>,
     /// Frames of the control window, by page address.
-    control: Mutex<BTreeMap<u64, u64>>,
+    control: Mutex<BTreeMap<u64, u64>, rank::ControlPages>,
     /// Slots that were ever given out: the lowest ones.
     slots_made: AtomicU32,
     /// Their bells, where they were used.
-    bells: Mutex<BTreeMap<u32, Bell>>,
+    bells: Mutex<BTreeMap<u32, Bell>, rank::SpaceBells>,
     /// Of those, the ones that are free again, their process being gone.
-    slots_free: Mutex<Vec<u32>>,
+    slots_free: Mutex<Vec<u32>, rank::FreeSlots>,
     /// The start block has been read.
     pub started: AtomicBool,
     /// How many processes have it.
@@ -122,9 +123,12 @@ impl Space {
 
     /// A slot that nobody has.
     pub fn take_slot(&self) -> Option<u32> {
-        if let Some(slot) = self.slots_free.lock().pop() {
+        let mut free = self.slots_free.lock();
+        if let Some(slot) = free.pop() {
             return Some(slot);
         }
+        // Whoever returns it needs no memory.
+        heap::more_room(&mut free, self.slots_made.load(Ordering::Relaxed) as usize + 1).ok()?;
         self.slots_made
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
                 (n < SLOTS_MAX).then_some(n + 1)
@@ -134,12 +138,13 @@ impl Space {
 
     /// Slots of a process that is gone.
     pub fn return_slots(&self, slots: &mut Vec<u32>) {
-        self.slots_free.lock().append(slots);
+        let mut free = self.slots_free.lock();
+        slots.drain(..).for_each(|slot| lists::push_within(&mut free, slot));
     }
 
     /// A slot of [`take_slot`](Self::take_slot) that nobody has used.
     pub fn return_slot(&self, slot: u32) {
-        self.slots_free.lock().push(slot);
+        lists::push_within(&mut self.slots_free.lock(), slot);
     }
 
     /// Whether several processes have it.
@@ -182,7 +187,7 @@ impl Space {
         heap::room_for_entry::<u32, Bell>().ok()?;
         let bell = Bell::new(&self.account).ok()?;
         let number = bell.number();
-        bells.insert(slot, bell);
+        lists::insert_within(&mut bells, slot, bell);
         Some(number)
     }
 
@@ -227,7 +232,7 @@ impl Space {
         let frame = if of_proxy { frames::alloc_user_zeroed() } else { frames::alloc_zeroed() };
         let frame =
             frame.ok_or(errno::ENOMEM).inspect_err(|_| self.account.remove_kernel(CONTROL_COST))?;
-        control.insert(page, frame);
+        lists::insert_within(&mut control, page, frame);
         Ok(frame)
     }
 

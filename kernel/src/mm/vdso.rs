@@ -2,6 +2,7 @@
 //! for all processes, the clock page right below it.
 
 use crate::base::frames;
+use crate::base::lists;
 use crate::mm::AddressSpace;
 use alloc::vec::Vec;
 use hanare_core::vma::{Backing, Prot, Search, SpecialKind, Vma, VmaFlags};
@@ -16,13 +17,12 @@ static EMPTY: Once<u64> = Once::new();
 pub fn init() {
     EMPTY.call_once(|| frames::alloc_zeroed().expect("memory for the vDSO"));
     FRAMES.call_once(|| {
-        CODE.chunks(4096)
-            .map(|part| {
-                let frame = frames::alloc_zeroed().expect("memory for the vDSO");
-                memory::write(frame, part);
-                frame
-            })
-            .collect()
+        let copied = lists::collected(CODE.chunks(4096).map(|part| {
+            let frame = frames::alloc_zeroed().expect("memory for the vDSO");
+            memory::write(frame, part);
+            frame
+        }));
+        copied.expect("memory for the vDSO")
     });
 }
 
@@ -52,7 +52,12 @@ pub fn set_traps(mm: &mut AddressSpace, traps: bool) {
         Ok(())
     });
     if changed.is_ok() {
-        mm.table.update(start, end, &mut |_| 0);
+        let mut pages = 0;
+        mm.table.update(start, end, &mut |_| {
+            pages += 1;
+            0
+        });
+        mm.remove_resident(pages, pages);
         mm.flush(start, end);
     }
 }

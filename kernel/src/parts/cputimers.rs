@@ -1,11 +1,11 @@
 //! Timers that count CPU time: of setitimer(2), of timer_create(2), and the limit of a process.
 
+use crate::base::lock::{Mutex, rank};
 use crate::sched::cpus;
 use alloc::sync::Weak;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::cputimer::{CpuSeconds, IntervalTimer};
-use spin::Mutex;
 
 /// A clock of CPU time of a process, or of one of its threads.
 pub struct CpuClock<T> {
@@ -36,9 +36,9 @@ pub struct CpuTimers<T> {
     /// One of them is armed.
     pub armed: AtomicBool,
     /// Those of setitimer, and the limit.
-    pub all: Mutex<All>,
+    pub all: Mutex<All, rank::CpuTimers>,
     /// Those of timer_create.
-    clocks: Mutex<Vec<ClockTimer<T>>>,
+    clocks: Mutex<Vec<ClockTimer<T>>, rank::ClockTimers>,
 }
 
 /// Timers of all its CPU time.

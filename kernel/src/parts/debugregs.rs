@@ -1,9 +1,9 @@
 //! The debug registers that a tracer or a debugger has set for a thread.
 
+use crate::base::lock::{Mutex, rank};
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::debugregs::DebugRegisters;
 use hanare_core::errno::Result;
-use spin::Mutex;
 
 /// One thread's.
 #[derive(Default)]
@@ -12,7 +12,7 @@ pub struct OfThread {
     pub on: AtomicBool,
     /// They were set since the CPU got them.
     pub changed: AtomicBool,
-    pub registers: Mutex<DebugRegisters>,
+    pub registers: Mutex<DebugRegisters, rank::DebugRegisters>,
 }
 
 impl OfThread {

@@ -1,6 +1,7 @@
 //! What is known of who watches a process from outside: its trace, its debugger.
 
 use crate::base::counts::Counted;
+use crate::base::lock::{Mutex, rank};
 use crate::parts::registers::Snapshot;
 use crate::parts::ring::Ring;
 use crate::sched::doorbell;
@@ -11,18 +12,17 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_OBSERVE;
 use hanare_core::debugregs::ADDRESSES;
-use spin::Mutex;
 
 /// What is known of a process's observers.
 pub struct OfProcess<P> {
     /// [`TRACED`] and the like.
     pub flags: AtomicU32,
     /// The session that traces it.
-    pub trace: Mutex<Option<Arc<Trace>>>,
+    pub trace: Mutex<Option<Arc<Trace>>, rank::Trace>,
     /// The one that debugs it.
-    pub debugger: Mutex<Option<Arc<Debugger<P>>>>,
+    pub debugger: Mutex<Option<Arc<Debugger<P>>>, rank::Debugger>,
     /// Auxiliary vector of the program, for debuggers.
-    pub auxv: Mutex<Vec<u8>>,
+    pub auxv: Mutex<Vec<u8>, rank::AuxiliaryVector>,
     /// As of wait(2), with [`SAID`], once the process has begun to end.
     pub exit_status: AtomicU32,
 }
@@ -101,7 +101,7 @@ pub struct OfThread {
 #[derive(Default)]
 pub struct Debugged {
     /// Its registers, once it has stopped.
-    pub snapshot: Mutex<Option<Box<Snapshot>>>,
+    pub snapshot: Mutex<Option<Box<Snapshot>>, rank::DebuggerSnapshot>,
     /// It has no program yet: where it waits it has no registers either.
     pub loads: AtomicBool,
     /// Remains stopped although the others run.
@@ -123,7 +123,7 @@ pub struct Debugger<P> {
     /// What it debugs.
     pub process: Weak<P>,
     /// Whether that stands.
-    pub state: Mutex<Stop>,
+    pub state: Mutex<Stop, rank::DebuggerStop>,
     /// Watchpoints.
     pub watches: Watches,
     /// By which it is counted as long as anybody holds it.
@@ -165,7 +165,7 @@ pub struct Trace {
     /// Most bytes of data in a record.
     pub data_max: usize,
     /// Where records go.
-    pub ring: Mutex<Ring>,
+    pub ring: Mutex<Ring, rank::TraceRing>,
     /// Processes that it watches.
     pub watched: AtomicU64,
     /// Its tracer is gone.
@@ -187,4 +187,4 @@ pub struct Watch {
 
 /// All of them, the same for all threads.
 #[derive(Default)]
-pub struct Watches(pub Mutex<[Watch; ADDRESSES]>);
+pub struct Watches(pub Mutex<[Watch; ADDRESSES], rank::Watches>);

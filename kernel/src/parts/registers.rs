@@ -31,6 +31,10 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Of the running thread.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "one for a thread that is stopped already, if need be of the reserve"
+    )]
     pub fn take(regs: &Regs, in_kernel: bool) -> Box<Snapshot> {
         let mut fpu = FpuState::new();
         fpu.save();

@@ -1,12 +1,12 @@
 //! Which system calls a thread may make: its mode and its filters.
 
 use crate::base::accounts::Charge;
+use crate::base::lock::{Mutex, rank};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU8, Ordering};
 use hanare_core::seccomp::{Data, Program, action};
-use spin::Mutex;
 
 /// No call is judged.
 pub const NONE: u8 = 0;
@@ -39,7 +39,7 @@ pub struct Seccomp {
     /// [`NONE`], [`STRICT`], [`FILTER`].
     pub mode: AtomicU8,
     /// Those it has.
-    pub filters: Mutex<Filters>,
+    pub filters: Mutex<Filters, rank::SeccompFilters>,
 }
 
 /// What a new thread or process gets of its creator's.

@@ -1,10 +1,10 @@
 //! What signals are to a thread and to its process: masks, what is pending, actions.
 
 use crate::base::heap;
+use crate::base::lists;
 use crate::sched::cpus;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use hanare_core::directed::Directed;
 use hanare_core::errno::Result;
 use hanare_core::signal::{
@@ -75,19 +75,25 @@ impl ProcessSignals {
         *self.mirrored = Mirrored::of(&self.actions);
     }
 
-    /// For a program that replaces the one of `old` in a process of its own here.
-    pub fn take_over(&mut self, old: &mut ProcessSignals) {
+    /// What goes over to the process that replaces this one in execve: the ignored signals, and the pending ones, which
+    /// are taken.
+    pub fn hand_over(&mut self) -> (SigSet, Pending) {
         let ignored =
-            (1..=signal::SIGNAL_MAX).filter(|&s| old.actions.get(s).handler == signal::SIG_IGN);
-        self.inherit_ignored(ignored.fold(SigSet::EMPTY, SigSet::with).0);
-        self.pending = core::mem::take(&mut old.pending);
+            (1..=signal::SIGNAL_MAX).filter(|&s| self.actions.get(s).handler == signal::SIG_IGN);
+        (ignored.fold(SigSet::EMPTY, SigSet::with), core::mem::take(&mut self.pending))
+    }
+
+    /// Takes over what [`hand_over`](Self::hand_over) gave.
+    pub fn take_over(&mut self, (ignored, pending): (SigSet, Pending)) {
+        self.inherit_ignored(ignored.0);
+        self.pending = pending;
     }
 
     /// For the child of a fork.
     pub fn inherit(&self) -> ProcessSignals {
         ProcessSignals {
             actions: self.actions.clone(),
-            mirrored: Box::new(self.mirrored.of_child()),
+            mirrored: lists::boxed_within(self.mirrored.of_child()),
             ..ProcessSignals::default()
         }
     }
@@ -147,9 +153,9 @@ impl ThreadSignals {
             .or_else(|| signal::dequeue_thread(&mut self.chosen, shared, blocked))
     }
 
-    /// Gives up what was sent to the process and taken for this thread, of `set`.
-    pub fn give_up(&mut self, set: SigSet) -> Vec<QueuedSignal> {
-        core::iter::from_fn(|| self.chosen.dequeue(SigSet(!set.0))).collect()
+    /// Gives up one that was sent to the process and taken for this thread, of `set`.
+    pub fn give_up(&mut self, set: SigSet) -> Option<QueuedSignal> {
+        self.chosen.dequeue(SigSet(!set.0))
     }
 
     /// PTRACE_SETSIGMASK; Linux learns of it when the thread goes on.

@@ -1,12 +1,12 @@
 //! A thread as its tracer has it: see `gate::ptrace`.
 
+use crate::base::lock::{Mutex, rank};
 use crate::parts::registers::Snapshot;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hanare_core::ptrace::Stop;
 use hanare_core::signal::QueuedSignal;
-use spin::Mutex;
 
 /// Linux traces its worker.
 pub const TRACED: u32 = 1;
@@ -42,9 +42,9 @@ pub struct OfThread<T> {
     /// The signal of `OP_TRAP`, while that is under way.
     pub trapping: AtomicU32,
     /// What tracee and tracer tell each other.
-    pub state: Mutex<State<T>>,
+    pub state: Mutex<State<T>, rank::Tracee>,
     /// Its registers, once it is stopped.
-    pub snapshot: Mutex<Option<Box<Snapshot>>>,
+    pub snapshot: Mutex<Option<Box<Snapshot>>, rank::TraceeSnapshot>,
 }
 
 /// What a tracee and its tracer tell each other.

@@ -1,9 +1,9 @@
 //! What a process and its ended children used.
 
+use crate::base::lock::{Mutex, rank};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use hanare_core::time::NS_PER_SEC;
-use spin::Mutex;
 
 /// CPU time, memory and page faults of ended processes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,9 +58,9 @@ pub struct Children {
 /// them, so children from before leave there what they used.
 #[derive(Clone, Default)]
 pub struct Accounts {
-    own: Arc<Mutex<Children>>,
+    own: Arc<Mutex<Children, rank::ChildrenUsage>>,
     /// Those of who made it; none of a process that Linux started.
-    pub parents: Weak<Mutex<Children>>,
+    pub parents: Weak<Mutex<Children, rank::ChildrenUsage>>,
 }
 
 impl Accounts {

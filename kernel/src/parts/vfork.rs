@@ -1,5 +1,6 @@
 //! vfork: the parent waits until its child has a program of its own, or has ended.
 
+use crate::base::lists;
 use crate::sched::cpus;
 use crate::sched::task::Runs;
 use alloc::sync::Arc;
@@ -17,9 +18,9 @@ pub struct Vfork {
 }
 
 impl Vfork {
-    /// For a child that `parent` makes.
+    /// For a child that `parent` makes, which has asked for room.
     pub fn new(parent: Arc<dyn Runs>) -> Arc<Vfork> {
-        Arc::new(Vfork { done: AtomicBool::new(false), parent })
+        lists::arc_within(Vfork { done: AtomicBool::new(false), parent })
     }
 
     /// The child has its own program, or does not use the parent's memory any more.

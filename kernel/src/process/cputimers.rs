@@ -1,6 +1,6 @@
 //! When timers that count CPU time expire next, and the numbers of those of timer_create(2).
 
-use crate::base::heap;
+use crate::base::lists;
 use crate::link::delegate;
 use crate::parts::cputimers::ClockTimer;
 use crate::process::Process;
@@ -9,8 +9,7 @@ use crate::process::thread::Thread;
 use crate::sched::cpus;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
-
-const TIMER_DELETE: u32 = 226;
+use linux_raw_sys::general::__NR_timer_delete;
 
 /// A timer was set: the CPUs that run threads of `p` have to know.
 pub fn look_again(p: &Process) {
@@ -47,15 +46,13 @@ fn left(timers: &[ClockTimer<Thread>], thread: &Thread) -> Option<u64> {
 
 /// Deletes Linux' timer. False: it is there still.
 pub fn delete(id: u32) -> bool {
-    delegate::linux(TIMER_DELETE, [u64::from(id), 0, 0, 0, 0, 0]).is_ok()
+    delegate::linux(__NR_timer_delete, [u64::from(id), 0, 0, 0, 0, 0]).is_ok()
 }
 
 /// timer_create: the new timer's number, so that execve can delete it.
 pub fn timer_created(id: u32) -> Result<()> {
     let mut timers = thread::current().process.timers.lock();
-    heap::more_room(&mut timers, 1).map_err(|_| errno::EAGAIN)?;
-    timers.push(id);
-    Ok(())
+    lists::push(&mut timers, id).map_err(|_| errno::EAGAIN)
 }
 
 /// timer_delete.

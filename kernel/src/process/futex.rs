@@ -21,9 +21,9 @@ use hanare_core::syscalls::Restart;
 use hanare_core::time::{Clock, Timespec};
 use hanare_core::vma::{Backing, Prot};
 use hanare_hal::{cpu, usercopy};
+use linux_raw_sys::general::__NR_futex;
 use zerocopy::FromBytes;
 
-const FUTEX: u32 = 202;
 const WAIT: u32 = 0;
 const WAKE: u32 = 1;
 const REQUEUE: u32 = 3;
@@ -327,7 +327,7 @@ fn rouse(woken: &[Sleeper]) {
         match w.on_linux {
             None => cpus::kick(&w.thread),
             Some(word) => delegate::last_word(
-                FUTEX,
+                __NR_futex,
                 [word, u64::from(WAKE | PRIVATE), i32::MAX as u64, 0, 0, 0],
             ),
         }
@@ -469,7 +469,7 @@ pub fn forget_empty_robust(thread: &Thread) {
 /// they wait on Linux.
 pub fn wake_anywhere(thread: &Thread, word: u64) {
     if is_linux(&thread.process, word) {
-        delegate::last_word(FUTEX, [word, u64::from(WAKE), 1, 0, 0, 0]);
+        delegate::last_word(__NR_futex, [word, u64::from(WAKE), 1, 0, 0, 0]);
     } else {
         wake(&thread.process, Word::new(word, true), 1, MATCH_ANY);
     }

@@ -3,6 +3,8 @@
 use crate::base::accounts::Charge;
 use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
+use crate::base::lists;
+use crate::base::lock::{Mutex, Rank, rank};
 use crate::mm::space::Space;
 use crate::parts::futexes::Futexes;
 use alloc::sync::Arc;
@@ -10,14 +12,13 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_core::errno::Result;
-use spin::Mutex;
 
 /// No request waits for the end of a space.
 pub const NO_REQUEST: u32 = u32::MAX;
 
 /// What is in a list, the newest one first. One that goes from there meanwhile moves only those
 /// that have been seen, which may be seen again.
-pub fn newest_first<T>(all: &Mutex<Vec<Arc<T>>>) -> impl Iterator<Item = Arc<T>> + '_ {
+pub fn newest_first<T, R: Rank>(all: &Mutex<Vec<Arc<T>>, R>) -> impl Iterator<Item = Arc<T>> + '_ {
     let mut left = usize::MAX;
     core::iter::from_fn(move || {
         let all = all.lock();
@@ -30,9 +31,9 @@ pub fn newest_first<T>(all: &Mutex<Vec<Arc<T>>>) -> impl Iterator<Item = Arc<T>>
 pub struct ProcessSpace<P, T> {
     memory: Space,
     /// Waiters on futexes in private memory.
-    pub futexes: Mutex<Futexes<T>>,
+    pub futexes: Mutex<Futexes<T>, rank::FutexQueues>,
     /// Who has it, the first one first. Never empty once it is open.
-    pub processes: Mutex<Vec<Arc<P>>>,
+    pub processes: Mutex<Vec<Arc<P>>, rank::Processes>,
     /// TSC value until which whoever needs memory waits for its end; 0: nobody has.
     patience: AtomicU64,
     /// What there was is freed, or is about to be.
@@ -66,11 +67,12 @@ impl<P, T> ProcessSpace<P, T> {
         })
     }
 
-    /// One more process has it.
-    pub fn enter(&self, process: Arc<P>) {
+    /// One more process has it. `ENOMEM`.
+    pub fn enter(&self, process: Arc<P>) -> Result<()> {
         let mut processes = self.processes.lock();
-        processes.push(process);
+        lists::push(&mut processes, process)?;
         self.set_users(processes.len());
+        Ok(())
     }
 
     /// The processes that have it, the newest one first, see [`newest_first`]. Nothing is locked

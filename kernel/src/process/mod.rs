@@ -23,6 +23,8 @@ pub use identity::{INIT, Identity, Ids, NOT_MAPPED};
 
 use crate::base::accounts::{Charge, Place};
 use crate::base::counts::{Counted, Kind};
+use crate::base::lists;
+use crate::base::lock::{Mutex, rank};
 use crate::base::{heap, time};
 use crate::parts::cputimers::CpuTimers;
 use crate::parts::usage::{Accounts, Children};
@@ -36,7 +38,7 @@ use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{Actions, Mirrored};
-use spin::{Mutex, Once};
+use spin::Once;
 use thread::Thread;
 
 /// A space and the processes that have it.
@@ -52,9 +54,9 @@ pub struct Process {
     /// The process that made it; of none, `hanare run` of Linux started it.
     pub parent: Weak<Process>,
     /// Accounts: of its ended children, and of its parent, to which its own use goes.
-    pub usage: Mutex<Accounts>,
+    pub usage: Mutex<Accounts, rank::Usage>,
     /// Dispositions and process-directed pending signals.
-    pub signals: Mutex<signals::ProcessSignals>,
+    pub signals: Mutex<signals::ProcessSignals, rank::ProcessSignals>,
     /// Linux has to be told of dispositions (`Mirrored::owed`).
     pub owes: AtomicBool,
     /// A thread is setting a filter of system calls.
@@ -67,9 +69,9 @@ pub struct Process {
     /// common (CLONE_SIGHAND): the first slot of one of them.
     pub handlers: AtomicU32,
     /// See [`Identity`].
-    pub identity: Mutex<Identity>,
+    pub identity: Mutex<Identity, rank::Identity>,
     /// Absolute path of the running program (`/proc/self/exe`).
-    pub exe: Mutex<Vec<u8>>,
+    pub exe: Mutex<Vec<u8>, rank::Executable>,
     killed: AtomicBool,
     ending: AtomicBool,
     gone: AtomicBool,
@@ -83,11 +85,11 @@ pub struct Process {
     pub traces: AtomicBool,
     /// Its first thread has ended, and was traced.
     pub first_traced: AtomicBool,
-    threads: Mutex<Vec<Arc<Thread>>>,
+    threads: Mutex<Vec<Arc<Thread>>, rank::Threads>,
     /// Threads that are none of these any more and still use their slots.
     leaving: AtomicU32,
     /// Slots and the workers behind them.
-    pub slots: Mutex<Slots>,
+    pub slots: Mutex<Slots, rank::Slots>,
     /// A thread of it is replacing the program and ends the others.
     replacing: AtomicBool,
     /// A thread makes a core dump; see `coredump`.
@@ -97,13 +99,13 @@ pub struct Process {
     /// Timers that count CPU time.
     pub cpu_timers: CpuTimers<Thread>,
     /// Numbers of timer_create.
-    pub timers: Mutex<Vec<u32>>,
+    pub timers: Mutex<Vec<u32>, rank::Timers>,
     /// Its first thread waits for the proxy, see `share`.
     beginning: AtomicBool,
     pid_namespace: AtomicU64,
-    vfork: Mutex<Option<Arc<Vfork>>>,
+    vfork: Mutex<Option<Arc<Vfork>>, rank::VforkParent>,
     /// The first thread of the process as which it goes on; see [`Process::continue_as`].
-    successor: Mutex<Option<Weak<Thread>>>,
+    successor: Mutex<Option<Weak<Thread>>, rank::Successor>,
     /// Tracers and debuggers.
     pub observed: observed::OfProcess<Process>,
     start_mask: AtomicU64,
@@ -142,7 +144,7 @@ impl Process {
         let usage = Mutex::new(
             parent.upgrade().map_or_else(Accounts::default, |p| p.usage.lock().of_child()),
         );
-        let process = Arc::new(Process {
+        let process = lists::arc_within(Process {
             memory,
             first_slot,
             parent,
@@ -163,9 +165,9 @@ impl Process {
             paused: AtomicBool::new(false),
             traces: AtomicBool::new(false),
             first_traced: AtomicBool::new(false),
-            threads: Mutex::new(Vec::new()),
+            threads: Mutex::new(heap::with_room(1)?),
             leaving: AtomicU32::new(0),
-            slots: Mutex::new(Slots::first(first_slot)),
+            slots: Mutex::new(Slots::first(first_slot)?),
             replacing: AtomicBool::new(false),
             dumping: AtomicBool::new(false),
             posed: AtomicU32::new(0),
@@ -204,7 +206,7 @@ impl Process {
 
     /// Begins with the thread `first`, once its proxy is there.
     pub fn begin_with(&self, first: &Arc<Thread>) {
-        self.threads.lock().push(first.clone());
+        lists::push_within(&mut self.threads.lock(), first.clone());
         self.beginning.store(true, Ordering::Release);
     }
 
@@ -246,9 +248,13 @@ impl Process {
         new.ended_cycles.1.store(system, Ordering::Relaxed);
         new.ended_faults.store(self.faults(), Ordering::Relaxed);
         new.cpu_timers.take_over(&self.cpu_timers);
-        *new.usage.lock() = self.usage.lock().clone();
-        *new.exe.lock() = self.exe.lock().clone();
-        new.signals.lock().take_over(&mut self.signals.lock());
+        let usage = self.usage.lock().clone();
+        *new.usage.lock() = usage;
+        let exe = self.exe.lock().clone();
+        *new.exe.lock() = exe;
+        // No lock of one process is taken with that of another held.
+        let signals = self.signals.lock().hand_over();
+        new.signals.lock().take_over(signals);
     }
 
     /// The process is about to end, and touches its memory no more.
@@ -276,7 +282,7 @@ impl Process {
         }
         heap::more_room(&mut threads, 1).map_err(|_| errno::EAGAIN)?;
         thread.seccomp.inherit(creator.seccomp.inherited());
-        threads.push(thread.clone());
+        lists::push_within(&mut threads, thread.clone());
         Ok(())
     }
 
@@ -348,9 +354,10 @@ impl Process {
         self.successor.lock().as_ref().and_then(Weak::upgrade)
     }
 
-    /// Enters a thread: the first, or one that takes the place of another, which ends next.
+    /// Enters a thread: the first, or one that takes the place of another, which ends next. There is
+    /// room: where the first thread has ended, there were two.
     pub fn succeed(&self, new: &Arc<Thread>) {
-        self.threads.lock().push(new.clone());
+        lists::push_within(&mut self.threads.lock(), new.clone());
     }
 
     /// The threads that live, the newest one first, without one that begins meanwhile. Nothing is

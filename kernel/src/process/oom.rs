@@ -6,6 +6,7 @@
 
 use crate::base::accounts;
 use crate::base::frames::{self, GROUPS};
+use crate::base::lock::{Mutex, rank};
 use crate::link::services;
 use crate::process::Process;
 use crate::process::spaces::{self, ProcessSpace};
@@ -15,7 +16,6 @@ use alloc::sync::{Arc, Weak};
 use hanare_abi::service::{OUT_GROUP, OUT_INSTANCE, OUT_USER, SERVICE_KILL};
 use hanare_core::groups::Tag;
 use hanare_hal::cpu;
-use spin::Mutex;
 
 /// How long a killed process may take to end before another one is chosen, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
@@ -81,6 +81,7 @@ impl Short {
     /// Says which process is killed.
     fn log(self, p: &Process) {
         let [used, most, whose] = self.report(p);
+        let pid = p.identity.lock().pid;
         let exe = p.exe.lock();
         let name = exe.rsplit(|&b| b == b'/').next().unwrap_or(&[]);
         let whose = match whose {
@@ -90,7 +91,7 @@ impl Short {
         };
         crate::info!(
             "out of memory: process {} ({}) of user {} killed: it has {} MiB; {whose} has {} of {} KiB",
-            p.identity.lock().pid,
+            pid,
             core::str::from_utf8(name).unwrap_or("?"),
             p.account.user().uid(),
             p.account.bytes() >> 20,
@@ -101,7 +102,8 @@ impl Short {
 }
 
 /// The last victim, the TSC value until which it is waited for, and for whom it was chosen.
-static LAST: Mutex<(Weak<ProcessSpace>, u64, Short)> = Mutex::new((Weak::new(), 0, Short::Not));
+static LAST: Mutex<(Weak<ProcessSpace>, u64, Short), rank::LastShort> =
+    Mutex::new((Weak::new(), 0, Short::Not));
 
 /// Memory of a victim that is gone.
 pub fn trim() {

@@ -6,6 +6,7 @@ use crate::process::Process;
 use crate::process::thread;
 use hanare_abi::service::SERVICE_MAY;
 use hanare_core::errno::Result;
+use linux_raw_sys::general::{__NR_getegid, __NR_geteuid, __NR_getgid, __NR_getuid};
 
 /// Whether Linux lets the running thread do `what` (`MAY_*`) to the thread `tid` of another
 /// process. The module says so: its worker's answers may be anybody's.
@@ -15,12 +16,8 @@ pub fn may(what: u64, tid: u32, of: &Process) -> Result<()> {
 
 /// Asks Linux for the running thread's users and groups, which are told without it.
 pub fn refresh_ids() {
-    const GETUID: u32 = 102;
-    const GETGID: u32 = 104;
-    const GETEUID: u32 = 107;
-    const GETEGID: u32 = 108;
     let ask = |nr| delegate::linux(nr, [0; 6]).unwrap_or(0) as u32;
-    let ids = [GETUID, GETEUID, GETGID, GETEGID].map(ask);
+    let ids = [__NR_getuid, __NR_geteuid, __NR_getgid, __NR_getegid].map(ask);
     let [uid, euid, gid, egid] = ids;
     *thread::current().ids.lock() = Ids { uid, euid, gid, egid };
 }

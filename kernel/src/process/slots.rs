@@ -1,10 +1,10 @@
 //! The slots of a process: those with a thread's worker, with one that waits for a thread, and
 //! without one. What is done with workers stands in [`workers`](crate::process::workers).
 
+use crate::base::{heap, lists};
 use crate::mm::space::Space;
-use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
+use hanare_core::errno::Result;
 use hanare_ikc::SlotRef;
 
 /// Ids of ended threads that are remembered.
@@ -29,15 +29,15 @@ pub struct Slots {
     /// Workers that wait for threads.
     pub spare: Vec<Spare>,
     /// Without a worker.
-    pub dropped: Vec<u32>,
+    dropped: Vec<u32>,
     /// Their workers were told to end.
-    pub ending: Vec<(u32, SlotRef<'static>)>,
+    ending: Vec<(u32, SlotRef<'static>)>,
     /// The first thread has ended, and its worker, with these attributes, is free.
     pub leader: Option<u64>,
     /// The first thread has ended, and so has its worker.
     pub leader_gone: bool,
     /// Ids of threads that ended last, whose workers may not have ended yet.
-    pub gone: VecDeque<u32>,
+    pub gone: Vec<u32>,
 }
 
 /// A slot with its worker, for a new thread.
@@ -51,17 +51,45 @@ pub struct Taken {
 }
 
 impl Slots {
-    /// Of a new process: the first thread's.
-    pub fn first(slot: u32) -> Slots {
-        Slots {
-            taken: vec![slot],
+    /// Of a new process: the first thread's. `ENOMEM`.
+    pub fn first(slot: u32) -> Result<Slots> {
+        let mut slots = Slots {
+            taken: Vec::new(),
             spare: Vec::new(),
             dropped: Vec::new(),
             ending: Vec::new(),
             leader: None,
             leader_gone: false,
-            gone: VecDeque::new(),
-        }
+            gone: heap::with_room(GONE_MAX)?,
+        };
+        slots.make_room()?;
+        lists::push_within(&mut slots.taken, slot);
+        Ok(slots)
+    }
+
+    /// Room for one slot more in each list: who puts one that was taken into another list needs no memory.
+    fn make_room(&mut self) -> Result<()> {
+        let slots = self.taken.len() + 1;
+        let (spare, dropped, ending) = (self.spare.len(), self.dropped.len(), self.ending.len());
+        heap::more_room(&mut self.spare, slots - spare)?;
+        heap::more_room(&mut self.dropped, slots - dropped)?;
+        heap::more_room(&mut self.ending, slots - ending)?;
+        heap::more_room(&mut self.taken, 1)
+    }
+
+    /// A slot without a worker is free.
+    pub fn add_dropped(&mut self, slot: u32) {
+        lists::push_within(&mut self.dropped, slot);
+    }
+
+    /// The worker of a slot was told to end.
+    pub fn add_ending(&mut self, index: u32, slot: SlotRef<'static>) {
+        lists::push_within(&mut self.ending, (index, slot));
+    }
+
+    /// A worker waits for a thread.
+    pub fn add_spare(&mut self, spare: Spare) {
+        lists::push_within(&mut self.spare, spare);
     }
 
     /// All of them, which the process does not need any more.
@@ -80,9 +108,9 @@ impl Slots {
     /// The thread `tid` has ended.
     pub fn forget(&mut self, tid: u32) {
         if self.gone.len() == GONE_MAX {
-            self.gone.pop_front();
+            self.gone.remove(0);
         }
-        self.gone.push_back(tid);
+        lists::push_within(&mut self.gone, tid);
     }
 
     /// A slot without a worker.
@@ -93,6 +121,7 @@ impl Slots {
         if let Some(i) = self.dropped.pop() {
             return Some(i);
         }
-        p.take_slot().inspect(|&slot| self.taken.push(slot))
+        self.make_room().ok()?;
+        p.take_slot().inspect(|&slot| lists::push_within(&mut self.taken, slot))
     }
 }

@@ -2,6 +2,8 @@
 //! processes made with CLONE_VM and not as threads share one.
 
 use crate::base::heap;
+use crate::base::lists;
+use crate::base::lock::{Mutex, rank};
 use crate::link::inbound;
 use crate::mm::{linux, release};
 use crate::process::memory::{self, NO_REQUEST};
@@ -13,10 +15,9 @@ use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{percpu, shared};
-use spin::Mutex;
 
 /// Spaces by the CPU that serves their requests, then by id.
-static SPACES: [Mutex<BTreeMap<u32, Arc<ProcessSpace>>>; CPUS_MAX] =
+static SPACES: [Mutex<BTreeMap<u32, Arc<ProcessSpace>>, rank::Spaces>; CPUS_MAX] =
     [const { Mutex::new(BTreeMap::new()) }; CPUS_MAX];
 
 /// The space with an id, whose home is `cpu`.
@@ -79,8 +80,9 @@ impl ProcessSpace {
         heap::room_for_entry::<u32, Arc<ProcessSpace>>()?;
         let first = Process::new(self.clone(), 0, parent)?;
         first.set_pid_namespace(words.get(5).copied().unwrap_or(0));
-        self.enter(first.clone());
-        if SPACES[percpu::index()].lock().insert(self.space, self.clone()).is_some() {
+        self.enter(first.clone())?;
+        let mut spaces = SPACES[percpu::index()].lock();
+        if lists::insert_within(&mut spaces, self.space, self.clone()).is_some() {
             return Err(errno::EEXIST);
         }
         Ok(first)
@@ -93,12 +95,13 @@ impl ProcessSpace {
 
     /// The process of the thread with this slot; the first one where there is none.
     pub fn process_of(&self, slot: u32) -> Option<Arc<Process>> {
-        let processes = self.processes.lock();
-        let mut all = processes.iter();
-        match processes.len() {
-            0 | 1 => all.next().cloned(),
-            _ => all.find(|p| p.thread(slot).is_some()).or(processes.first()).cloned(),
+        // Not under the lock of the list: who shares memory enters it with its creator's threads locked.
+        if self.processes.lock().len() > 1
+            && let Some(process) = self.processes().find(|p| p.thread(slot).is_some())
+        {
+            return Some(process);
         }
+        self.first()
     }
 
     /// Its control groups are others, or have other limits: its threads look.

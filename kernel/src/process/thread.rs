@@ -5,6 +5,8 @@
 use crate::base::accounts::Charge;
 use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
+use crate::base::lists;
+use crate::base::lock::{Mutex, rank};
 use crate::base::stacks::{self, Stack};
 use crate::link::caller::Port;
 use crate::mm::Caller;
@@ -22,7 +24,6 @@ use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::Regs;
 use hanare_hal::{cpu, fpu};
 use hanare_ikc::SlotRef;
-use spin::Mutex;
 
 /// A thread. It dereferences to its [`Port`], and that to its [`Task`].
 pub struct Thread {
@@ -45,15 +46,15 @@ pub struct Thread {
     /// Which attributes its worker has, see `slots`.
     pub attributes: AtomicU64,
     /// On whose behalf it calls; its worker has the same.
-    pub ids: Mutex<Ids>,
+    pub ids: Mutex<Ids, rank::ThreadIds>,
     /// Its name: of its program, or as PR_SET_NAME has it.
-    pub name: Mutex<Option<[u8; 16]>>,
+    pub name: Mutex<Option<[u8; 16]>, rank::ThreadName>,
     /// It may not read the time stamp counter (`PR_SET_TSC`).
     pub no_tsc: AtomicBool,
     /// NUMA policy (`set_mempolicy`).
-    pub policy: Mutex<Policy>,
+    pub policy: Mutex<Policy, rank::MemoryPolicy>,
     /// Where a new thread starts: registers, FPU state, FS and GS base.
-    pub birth: Mutex<Option<Birth>>,
+    pub birth: Mutex<Option<Birth>, rank::Birth>,
     /// See rseq(2).
     pub rseq: rseq::OfThread,
     /// Head of the robust futex list.
@@ -61,7 +62,7 @@ pub struct Thread {
     /// Which calls it may make.
     pub seccomp: seccomp::Seccomp,
     /// Signal mask, pending signals, alternate stack. Locked before those of its process.
-    pub signals: Mutex<signals::ThreadSignals>,
+    pub signals: Mutex<signals::ThreadSignals, rank::ThreadSignals>,
     /// Address to clear and wake at exit (set_tid_address).
     pub clear_tid: AtomicU64,
     /// Tracers and debuggers.
@@ -120,6 +121,7 @@ impl Birth {
 
     fn new(regs: Regs, fpu: FpuState, (fs_base, gs_base): (u64, u64), is_program: bool) -> Birth {
         let me = current();
+        let policy = *me.policy.lock();
         Birth {
             regs,
             fpu,
@@ -130,7 +132,7 @@ impl Birth {
             clear_tid: 0,
             rseq: None,
             clear_handlers: false,
-            policy: *me.policy.lock(),
+            policy,
             no_tsc: me.no_tsc.load(Ordering::Relaxed),
             is_program,
             name: None,
@@ -159,7 +161,7 @@ impl Thread {
         let bell = process.bell(slot_index)?;
         let stack = Stack::new()?;
         let (sigmask, account) = (process.start_mask(), process.account.clone());
-        Some(Arc::new_cyclic(|weak: &Weak<Thread>| Thread {
+        Some(lists::cyclic_within(|weak: &Weak<Thread>| Thread {
             // The queue holds the thread while it starts, so the pointer stays good.
             port: Port::new(
                 Task::new(weak.clone(), account, bell, stack, start, weak.as_ptr() as usize),
@@ -234,10 +236,15 @@ impl Thread {
 
     /// Takes over what execve leaves as it was from `old`, in whose place the thread goes on.
     pub fn take_over(self: &Arc<Self>, old: &Thread) {
-        *self.signals.lock() = old.signals.lock().hand_over();
-        *self.affinity.lock() = *old.affinity.lock();
-        *self.name.lock() = *old.name.lock();
-        *self.policy.lock() = *old.policy.lock();
+        // The two threads' locks one after the other.
+        let signals = old.signals.lock().hand_over();
+        *self.signals.lock() = signals;
+        let affinity = *old.affinity.lock();
+        *self.affinity.lock() = affinity;
+        let name = *old.name.lock();
+        *self.name.lock() = name;
+        let policy = *old.policy.lock();
+        *self.policy.lock() = policy;
         self.no_tsc.store(old.no_tsc.load(Ordering::Relaxed), Ordering::Relaxed);
         self.seccomp.inherit(old.seccomp.inherited());
     }

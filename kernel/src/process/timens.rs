@@ -9,11 +9,8 @@ use crate::process::thread::Thread;
 use hanare_core::errno::{self, Result};
 use hanare_core::time::{Clock, namespace_offsets};
 use hanare_hal::paging::SMALL;
+use linux_raw_sys::general::{__NR_close, __NR_openat, __NR_read, __NR_readlink};
 
-const SYS_READ: u32 = 0;
-const SYS_CLOSE: u32 = 3;
-const SYS_READLINK: u32 = 89;
-const SYS_OPENAT: u32 = 257;
 const AT_FDCWD: u64 = -100i64 as u64;
 const O_CLOEXEC: u64 = 0o2_000_000;
 /// More than the name of a namespace, `time:[…]`, has.
@@ -79,9 +76,9 @@ fn ask(thread: &Thread) -> Result<Option<(i64, i64)>> {
     }
     let p = &thread.process;
     let scratch = p.write_scratch(thread.slot_index, b"/proc/self/timens_offsets\0")?;
-    let fd = delegate::linux(SYS_OPENAT, [AT_FDCWD, scratch, O_CLOEXEC, 0, 0, 0])?;
-    let read = delegate::linux(SYS_READ, [fd, scratch, SMALL / 2, 0, 0, 0]);
-    let _ = delegate::linux(SYS_CLOSE, [fd, 0, 0, 0, 0, 0]);
+    let fd = delegate::linux(__NR_openat, [AT_FDCWD, scratch, O_CLOEXEC, 0, 0, 0])?;
+    let read = delegate::linux(__NR_read, [fd, scratch, SMALL / 2, 0, 0, 0]);
+    let _ = delegate::linux(__NR_close, [fd, 0, 0, 0, 0, 0]);
     let mut text = [0; SMALL as usize / 2];
     let text = text.get_mut(..read? as usize).ok_or(errno::EIO)?;
     p.read_control(scratch, text);
@@ -94,7 +91,7 @@ fn ask(thread: &Thread) -> Result<Option<(i64, i64)>> {
 fn read_link(thread: &Thread, path: &[u8], name: &mut [u8; LINK_MAX]) -> Result<()> {
     let p = &thread.process;
     let scratch = p.write_scratch(thread.slot_index, path)?;
-    let length = delegate::linux(SYS_READLINK, [scratch, scratch, LINK_MAX as u64, 0, 0, 0])?;
+    let length = delegate::linux(__NR_readlink, [scratch, scratch, LINK_MAX as u64, 0, 0, 0])?;
     p.read_control(scratch, name.get_mut(..length as usize).ok_or(errno::EIO)?);
     Ok(())
 }

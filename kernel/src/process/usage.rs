@@ -5,6 +5,7 @@
 //! the end. A successful wait of the parent takes it.
 
 use crate::base::heap;
+use crate::base::lists;
 use crate::parts::usage::Usage;
 use crate::process::Process;
 
@@ -28,7 +29,7 @@ pub fn ended(p: &Process) {
     if heap::room_for_entry::<u32, Usage>().is_err() {
         return; // forgotten, as if there were too many
     }
-    children.ended.insert(pid, used);
+    lists::insert_within(&mut children.ended, pid, used);
     if children.ended.len() > ENDED_MAX {
         children.ended.pop_first();
     }

@@ -8,7 +8,6 @@ use alloc::sync::Arc;
 use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
-use hanare_core::syscalls::Row;
 use hanare_hal::{cpu, usercopy};
 
 /// Of the options of wait4(2) and waitid(2).
@@ -69,11 +68,21 @@ impl Told {
     }
 }
 
+/// The call that waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// wait4(2).
+    Wait4,
+    /// waitid(2).
+    Waitid,
+}
+
 /// Hook of `wait4` and `waitid` of `p` after Linux has answered `result`.
-pub fn waited(p: &Process, row: &Row, a: &[u64; 6], result: u64) -> Result<()> {
-    const WAITID: u16 = 247;
-    let told =
-        if row.number == WAITID { Told::by_waitid(a)? } else { Told::by_wait4(p, a, result) };
+pub fn waited(p: &Process, call: Call, a: &[u64; 6], result: u64) -> Result<()> {
+    let told = match call {
+        Call::Wait4 => Told::by_wait4(p, a, result),
+        Call::Waitid => Told::by_waitid(a)?,
+    };
     if told.is_end {
         wait_until_left(p, told.pid);
     }

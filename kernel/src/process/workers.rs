@@ -30,13 +30,12 @@ use hanare_abi::slot::{OP_NOP, OP_SUCCEED, OP_THREAD, OP_THREAD_EXIT, OP_THREAD_
 use hanare_core::errno::{self, Result};
 use hanare_hal::cpu;
 use hanare_ikc::SlotRef;
+use linux_raw_sys::general::{__NR_sched_yield, __NR_tgkill};
 
 static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
 
 /// Workers that wait for threads, at most; those of further threads leave none behind.
 const SPARES_MAX: usize = 16;
-const TGKILL: u32 = 234;
-const SCHED_YIELD: u32 = 24;
 
 /// The running thread changed something that Linux keeps for each thread.
 pub fn attributes_changed(thread: &Thread) {
@@ -64,17 +63,18 @@ fn has(threads: &[Arc<Thread>], attributes: u64) -> bool {
 
 /// Sends away workers without a thread whose attributes no living thread has, and waits for
 /// their end; the first worker takes over those of a thread that lives.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a thread that gives rights up is not refused: short lists, if need be of the reserve"
+)]
 fn shed(p: &Process, me: &Thread) {
     let alive: Vec<_> = p.threads().filter(|t| !t.left.load(Ordering::Acquire)).collect();
     let unheld = |attributes: u64| !has(&alive, attributes);
     let (spares, leader) = {
         let mut s = p.slots.lock();
-        let (kept, spares) =
-            core::mem::take(&mut s.spare).into_iter().partition(|s| !unheld(s.attributes));
-        s.spare = kept;
+        let spares: Vec<Spare> = s.spare.extract_if(.., |s| unheld(s.attributes)).collect();
         (spares, s.leader.take_if(|attributes| unheld(*attributes)))
     };
-    let spares: Vec<Spare> = spares;
     let leaving = spares.into_iter().map(|s| send_away(p, s)).collect();
     // The thread that ends is the first one: its worker is not free yet, and does it itself.
     let is_leader = me.slot_index == p.first_slot
@@ -112,7 +112,7 @@ fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
     p.slots.lock().leader_gone = true;
     // Not by its id: of a zombie Linux says that it is there.
     while slot.tid() != 0 && !me.must_end() {
-        let _ = delegate::linux(SCHED_YIELD, [0; 6]);
+        let _ = delegate::linux(__NR_sched_yield, [0; 6]);
         cpus::yield_now();
     }
 }
@@ -133,7 +133,7 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
         let Some(s) = spare else { break };
         settle(me, s.index, s.slot);
         if s.slot.tid() == 0 && !p.is_killed() {
-            p.slots.lock().dropped.push(s.index); // Linux had no thread to give
+            p.slots.lock().add_dropped(s.index); // Linux had no thread to give
             continue;
         }
         let wanted = *me.name.lock();
@@ -152,7 +152,7 @@ fn is_leaving(p: &Process, tid: u32) -> bool {
         return false;
     }
     let pid = u64::from(p.identity.lock().pid);
-    let is_there = delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH);
+    let is_there = delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH);
     if !is_there {
         p.slots.lock().gone.retain(|&t| t != tid);
     }
@@ -166,7 +166,7 @@ fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
     match delegate::linux(OP_THREAD, [u64::from(index), own, 0, 0, 0, 0]) {
         Ok(_) => Ok(Taken { index, slot, name: None }),
         Err(e) => {
-            p.slots.lock().dropped.push(index);
+            p.slots.lock().add_dropped(index);
             Err(e)
         }
     }
@@ -186,13 +186,17 @@ fn send_away(p: &Process, s: Spare) -> u32 {
     if tid != 0 && s.slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
         delegate::ring_worker(p.space, s.index);
     }
-    p.slots.lock().ending.push((s.index, s.slot));
+    p.slots.lock().add_ending(s.index, s.slot);
     tid
 }
 
 /// To Linux, workers without a thread are threads of the process all the same: where
 /// their number matters they are sent away, and they and those of threads that ended a
 /// short while ago are waited for. Whether there were any.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no more than SPARES_MAX and GONE_MAX ids, if need be of the reserve"
+)]
 pub fn dismiss(p: &Process) -> bool {
     const PATIENCE_NS: u64 = 1_000_000_000;
     let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(p)).collect();
@@ -208,11 +212,11 @@ fn await_end(p: &Process, me: &Thread, mut leaving: Vec<u32>, deadline: Option<u
     // An id may have been given to a thread that lives.
     leaving.retain(|&tid| tid != 0 && p.threads().all(|t| t.slot.tid() != tid));
     for tid in leaving {
-        while delegate::linux(TGKILL, [pid, tid.into(), 0, 0, 0, 0]).is_ok()
+        while delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]).is_ok()
             && deadline.is_none_or(|d| cpu::rdtsc() < d)
             && !me.must_end()
         {
-            let _ = delegate::linux(SCHED_YIELD, [0; 6]); // the one that ends may need our worker's CPU
+            let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
             cpus::yield_now();
         }
     }
@@ -248,13 +252,15 @@ pub fn give(p: &Process, thread: &Thread) {
         } else {
             s.forget(slot.tid());
             if dying || !useful || s.spare.len() >= SPARES_MAX {
-                s.ending.push((index, slot));
-                s.dropped.extend(second.map(|(index, _)| index));
+                s.add_ending(index, slot);
+                second.into_iter().for_each(|(index, _)| s.add_dropped(index));
                 slot.lwk_post(OP_THREAD_EXIT, [0; 6])
             } else {
-                s.spare.push(Spare { index, slot, attributes, name });
+                s.add_spare(Spare { index, slot, attributes, name });
                 let other = second.map_or(0, |(index, _)| u64::from(index));
-                s.spare.extend(second.map(|(index, slot)| Spare { index, slot, attributes, name }));
+                second.into_iter().for_each(|(index, slot)| {
+                    s.add_spare(Spare { index, slot, attributes, name });
+                });
                 slot.lwk_post(OP_THREAD_RENEW, [other, 0, 0, 0, 0, 0])
             }
         }
@@ -273,7 +279,7 @@ fn second_spare(p: &Process, index: u32) -> Option<(u32, SlotRef<'static>)> {
         if index != p.first_slot && s.spare.is_empty() { s.take_empty(p) } else { None }
     }?;
     let Some(slot) = p.slot(empty) else {
-        p.slots.lock().dropped.push(empty);
+        p.slots.lock().add_dropped(empty);
         return None;
     };
     slot.lwk_reset();
@@ -287,7 +293,7 @@ fn second_spare(p: &Process, index: u32) -> Option<(u32, SlotRef<'static>)> {
 /// A worker that got no thread after all.
 pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
     let attributes = creator.attributes.load(Ordering::Relaxed);
-    p.slots.lock().spare.push(Spare {
+    p.slots.lock().add_spare(Spare {
         index: taken.index,
         slot: taken.slot,
         attributes,

@@ -1,7 +1,8 @@
 //! Sets of CPUs of the instance, as programs give them.
 
-use alloc::vec;
+use crate::base::heap;
 use alloc::vec::Vec;
+use hanare_core::errno::Result;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::shared;
 
@@ -45,15 +46,15 @@ impl CpuMask {
     }
 
     /// In Linux' numbers, as large as Linux' own.
-    pub fn to_linux(self) -> Vec<u8> {
-        let mut bytes = vec![0u8; shared::params().linux_cpumask_size as usize];
+    pub fn to_linux(self) -> Result<Vec<u8>> {
+        let mut bytes = heap::zeroed(shared::params().linux_cpumask_size as usize)?;
         for cpu in (0..count()).filter(|&c| self.contains(c)) {
             let n = shared::cpu(cpu).linux_cpu() as usize;
             if let Some(byte) = bytes.get_mut(n / 8) {
                 *byte |= 1 << (n % 8);
             }
         }
-        bytes
+        Ok(bytes)
     }
 }
 

@@ -10,7 +10,9 @@
 #![allow(unsafe_code)] // the switch itself
 
 use crate::base::counts;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::base::stacks;
+use crate::sched::queue::{self, Sleeper};
 use crate::sched::task::{Runs, Task};
 use crate::sched::{attention, balance, doorbell, kick, machinecheck, requests, tlb, turns};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,7 +24,7 @@ use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::context::{self, Context};
 use hanare_hal::{apic, boot, cpu, gdt, percpu, shared};
 use hanare_ikc::Bells;
-use spin::{Mutex, MutexGuard, Once};
+use spin::Once;
 
 /// Round-robin slice where several threads share a CPU.
 const SLICE_MS: u64 = 5;
@@ -36,9 +38,6 @@ pub use crate::sched::post::{KICK, post, take_posted};
 use crate::sched::post::{begin_looking, end_looking};
 pub use crate::sched::task::Wait;
 pub use crate::sched::wait::{poll_for, wait};
-
-/// A thread that is told: the bit of its bell and its address.
-type Sleeper = (u32, usize);
 
 fn sleeper(thread: &Arc<dyn Runs>) -> Sleeper {
     (thread.task().bell % BELL_BITS, Arc::as_ptr(thread).addr())
@@ -71,13 +70,13 @@ impl Cpu {
     /// `thread` waits from now on.
     fn begin_wait(&mut self, thread: Arc<dyn Runs>) {
         if !thread.task().is_told.load(Ordering::Relaxed) {
-            return self.waiting.push(thread);
+            return queue::add(&mut self.waiting, thread);
         }
         let (at, deadline) = (sleeper(&thread), thread.task().deadline.load(Ordering::Relaxed));
         if deadline != NEVER {
-            self.alarms.insert((deadline, at));
+            queue::add_alarm(&mut self.alarms, (deadline, at));
         }
-        self.asleep.insert(at, thread);
+        queue::add_sleeper(&mut self.asleep, at, thread);
     }
 
     /// One of those that are told waits no more.
@@ -104,7 +103,7 @@ impl Cpu {
     }
 }
 
-static CPUS: [Once<Mutex<Cpu>>; CPUS_MAX] = [const { Once::new() }; CPUS_MAX];
+static CPUS: [Once<Mutex<Cpu, rank::CpuQueue>>; CPUS_MAX] = [const { Once::new() }; CPUS_MAX];
 /// Whether this CPU told Linux that it polls.
 static POLLING: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
 /// The running thread's address, for the fast path of a system call.
@@ -136,7 +135,7 @@ pub fn init() {
     }
 }
 
-fn cpu_state(index: usize) -> MutexGuard<'static, Cpu> {
+fn cpu_state(index: usize) -> MutexGuard<'static, Cpu, rank::CpuQueue> {
     CPUS[index].get().expect("cpus::init").lock()
 }
 
@@ -154,7 +153,7 @@ pub fn trim() {
 }
 
 /// The calling CPU.
-fn this() -> MutexGuard<'static, Cpu> {
+fn this() -> MutexGuard<'static, Cpu, rank::CpuQueue> {
     cpu_state(percpu::index())
 }
 
@@ -181,7 +180,7 @@ pub fn enqueue(thread: Arc<dyn Runs>, cpu: usize) {
     thread.task().cpu.store(cpu, Ordering::Relaxed);
     {
         let mut c = cpu_state(cpu);
-        c.runnable.push_back(thread);
+        queue::add_last(&mut c.runnable, thread);
         let running =
             c.current.as_ref().is_some_and(|t| t.task().since.load(Ordering::Relaxed) != 0);
         c.update_load(cpu, running);
@@ -291,7 +290,7 @@ pub fn wake_ready() -> bool {
     let mut i = 0;
     while i < waiting.len() {
         if waiting[i].task().is_ready() {
-            ready.push(waiting.swap_remove(i));
+            queue::add(&mut ready, waiting.swap_remove(i));
         } else {
             i += 1;
         }
@@ -300,7 +299,7 @@ pub fn wake_ready() -> bool {
     c.waiting = waiting;
     let any = !ready.is_empty();
     for t in ready.into_iter().rev() {
-        c.runnable.push_front(t);
+        queue::add_first(&mut c.runnable, t);
     }
     any
 }
@@ -311,14 +310,14 @@ fn wake_told() -> Vec<Arc<dyn Runs>> {
     let mut asked: Vec<Arc<dyn Runs>> = Vec::new();
     for thread in kick::take() {
         if this().asleep.contains_key(&sleeper(&thread)) {
-            asked.push(thread);
+            queue::add(&mut asked, thread);
         }
     }
-    bells().take(|bell| asked.extend(this().with_bell(bell)));
+    bells().take(|bell| queue::add_all(&mut asked, this().with_bell(bell)));
     {
         let c = this();
         if !c.alarms.is_empty() {
-            asked.extend(c.due(cpu::rdtsc()));
+            queue::add_all(&mut asked, c.due(cpu::rdtsc()));
         }
     }
     // Without the lock: they look at what others hold who put threads on our queue.
@@ -327,7 +326,8 @@ fn wake_told() -> Vec<Arc<dyn Runs>> {
         return asked;
     }
     let mut c = this();
-    asked.iter().filter_map(|t| c.end_sleep(t)).collect()
+    asked.retain(|t| c.end_sleep(t).is_some());
+    asked
 }
 
 /// The next thread of this CPU's queue. Those that may not run here any more are
@@ -350,7 +350,7 @@ pub fn yield_now() {
     let Some(next) = pick() else { return };
     let mut c = this();
     if let Some(me) = c.current.clone() {
-        c.runnable.push_back(me);
+        queue::add_last(&mut c.runnable, me);
     }
     drop(c);
     switch_to(Some(next));
@@ -370,7 +370,7 @@ fn migrate() {
 pub fn exit_current() -> ! {
     let mut c = this();
     let me = c.current.clone().expect("a running thread");
-    c.dead.push(me);
+    queue::add(&mut c.dead, me);
     drop(c);
     wake_ready();
     switch_to(pick());
@@ -429,7 +429,7 @@ fn serve_others() {
 /// Takes a thread over that waits for its turn elsewhere.
 fn take_over() -> bool {
     let Some(thread) = steal() else { return false };
-    this().runnable.push_back(thread);
+    queue::add_last(&mut this().runnable, thread);
     true
 }
 

@@ -1,19 +1,20 @@
 //! Threads that are to be looked at, by the CPU on whose queue they are.
 
+use crate::base::lock::{Mutex, rank};
 use crate::sched::attention::request_reschedule;
 use crate::sched::post::{KICK, post};
+use crate::sched::queue;
 use crate::sched::task::{Runs, Task};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::percpu;
-use spin::Mutex;
 
 #[repr(align(64))]
 struct Kicked {
     any: AtomicBool,
-    threads: Mutex<Vec<Arc<dyn Runs>>>,
+    threads: Mutex<Vec<Arc<dyn Runs>>, rank::Kicked>,
 }
 
 static KICKED: [Kicked; CPUS_MAX] =
@@ -28,7 +29,7 @@ pub fn kick(thread: &Task) {
     let cpu = thread.cpu.load(Ordering::SeqCst);
     if !known && let Some(whole) = thread.whole() {
         let kicked = &KICKED[cpu];
-        kicked.threads.lock().push(whole);
+        queue::add(&mut kicked.threads.lock(), whole);
         kicked.any.store(true, Ordering::SeqCst);
     }
     if cpu == percpu::index() {

@@ -11,6 +11,7 @@ pub mod machinecheck;
 pub mod panic;
 pub mod park;
 pub mod post;
+pub mod queue;
 pub mod quota;
 pub mod requests;
 pub mod task;

@@ -6,6 +6,7 @@
 
 use crate::base::accounts::Account;
 use crate::base::counts::Counts;
+use crate::base::lock::{Mutex, rank};
 use crate::base::stacks::Stack;
 use crate::base::time::NEVER;
 use crate::sched::cpu_mask::CpuMask;
@@ -18,7 +19,6 @@ use hanare_core::bandwidth::Allowance;
 use hanare_hal::context::Context;
 use hanare_hal::cpu;
 use hanare_hal::fpu::FpuState;
-use spin::Mutex;
 
 /// What a thread waits for. Asked on the thread's CPU, by whichever thread runs there: the
 /// running thread may be another one.
@@ -91,7 +91,7 @@ pub struct Task {
     /// A CPU runs on its stack.
     pub on_cpu: AtomicBool,
     /// CPUs it may run on.
-    pub affinity: Mutex<CpuMask>,
+    pub affinity: Mutex<CpuMask, rank::Affinity>,
     /// TSC value since which it runs, 0 while it does not.
     pub since: AtomicU64,
     /// It was kicked, and the CPU has not looked yet.

@@ -9,13 +9,13 @@
 //! spin on without looking: the lock of an address space is taken by looking, see
 //! `mm::guard`.
 
+use crate::base::lock::{Mutex, rank};
 use crate::sched::park;
 use crate::sched::post::{FLUSH, post, take_posted};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::paging::SMALL;
 use hanare_hal::{cpu, percpu};
-use spin::Mutex;
 
 /// More pages than this are dropped by dropping everything (as Linux'
 /// `tlb_single_page_flush_ceiling`).
@@ -72,7 +72,7 @@ fn bits(mut word: u64) -> impl Iterator<Item = usize> {
 
 /// What a CPU is asked to forget.
 struct Mailbox {
-    range: Mutex<Option<(u64, u64)>>,
+    range: Mutex<Option<(u64, u64)>, rank::Shootdown>,
     /// Questions so far, and those answered.
     posted: AtomicU64,
     done: AtomicU64,

@@ -1,18 +1,19 @@
 //! Requests of Linux beside threads: [`hanare_core::turns`] for each CPU.
 
+use crate::base::lock::{Mutex, rank};
 use crate::base::time::{self, NEVER};
 use crate::sched::requests;
 use hanare_core::turns::Turns;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu};
-use spin::Mutex;
 
 /// What requests take at once of a CPU whose thread could run.
 const BURST_NS: u64 = 200_000;
 
-static TURNS: [Mutex<Turns>; CPUS_MAX] = [const { Mutex::new(Turns::new()) }; CPUS_MAX];
+static TURNS: [Mutex<Turns, rank::SchedulerTurns>; CPUS_MAX] =
+    [const { Mutex::new(Turns::new()) }; CPUS_MAX];
 
-fn of_this_cpu() -> &'static Mutex<Turns> {
+fn of_this_cpu() -> &'static Mutex<Turns, rank::SchedulerTurns> {
     &TURNS[percpu::index()]
 }
 

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)] // a thread's pointer to what it waits for
 
 use crate::base::counts;
+use crate::base::lock::assert_none_held;
 use crate::sched::cpus::{
     NEVER, current, give_away, halt, others_runnable, serve_all, set_polling, update_load,
     wake_ready,
@@ -17,6 +18,7 @@ use hanare_hal::{cpu, percpu, shared};
 pub fn poll_for(what: &dyn Wait, cycles: u64) -> bool {
     /// Looks without a pause or a look at the time: an answer takes about as long.
     const EAGER: u32 = 64;
+    assert_none_held();
     let inbound = doorbell::inbound();
     inbound.set_polling();
     let mut looks = 0;
@@ -52,6 +54,7 @@ pub fn poll_for(what: &dyn Wait, cycles: u64) -> bool {
 pub fn wait(what: &dyn Wait, spin_cycles: u64) {
     /// Looks at one's own answer for each look at the other threads'.
     const LOOKS: u32 = 8;
+    assert_none_held();
     let me = current();
     let start = cpu::rdtsc();
     let mut spin = Spin { from: start, near: false, cycles: spin_cycles, looks: 0 };

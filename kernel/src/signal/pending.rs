@@ -8,6 +8,7 @@ use hanare_abi::slot::OP_REQUEUE_SIGNAL;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, SigInfo, SigSet};
 use hanare_hal::usercopy;
+use linux_raw_sys::general::__NR_rt_sigpending;
 use zerocopy::IntoBytes;
 
 /// What a worker never blocks, since it is how the module tells of the LWK's death: waits here
@@ -68,7 +69,8 @@ pub fn waited([set, info, timeout, size, ..]: &[u64; 6]) -> Option<Result<u64>> 
     let thread = thread::current();
     let others = SigSet(!usercopy::read_u64(*set).ok()?);
     let shared = &thread.process.signals;
-    let (own, all) = (thread.signals.lock().pending.set(), shared.lock().pending.set());
+    let own = thread.signals.lock().pending.set();
+    let all = shared.lock().pending.set();
     // Linux looks at the arguments before it looks at signals.
     if own.union(all).difference(others).is_empty()
         || *size != 8
@@ -95,7 +97,7 @@ pub fn pending(set: u64, size: u64) -> Result<u64> {
     }
     let thread = thread::current();
     let address = thread.process.write_scratch(thread.slot_index, &[0; 8])?;
-    delegate::linux(127, [address, 8, 0, 0, 0, 0])?;
+    delegate::linux(__NR_rt_sigpending, [address, 8, 0, 0, 0, 0])?;
     let mut bytes = [0; 8];
     thread.process.read_control(address, &mut bytes);
     let s = thread.signals.lock();

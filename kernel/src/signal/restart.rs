@@ -7,8 +7,7 @@ use hanare_core::errno::{self, Result};
 use hanare_core::signal::SigAction;
 use hanare_core::syscalls::Restart;
 use hanare_hal::traps::Regs;
-
-const RESTART_SYSCALL: u64 = 219;
+use linux_raw_sys::general::__NR_restart_syscall;
 
 /// restart_syscall(2).
 pub fn restart_syscall() -> Result<u64> {
@@ -37,7 +36,7 @@ pub fn finish_interrupted(
     };
     if again {
         let rests = what == Interrupted::Local(Restart::Block);
-        regs.rax = if rests { RESTART_SYSCALL } else { regs.orig_rax };
+        regs.rax = if rests { __NR_restart_syscall.into() } else { regs.orig_rax };
         regs.rip -= 2; // the length of `syscall`
     } else {
         regs.rax = errno::EINTR.as_return() as u64;

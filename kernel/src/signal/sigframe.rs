@@ -1,10 +1,10 @@
 //! The frame of a handler: how it is built and taken back, and the stack for it.
 
 use crate::base::usermemory::Running;
+use crate::base::{heap, lists};
 use crate::parts::signals::Trap;
 use crate::process::thread;
 use crate::signal::signals;
-use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{
     self, AltStack, FpSwBytes, QueuedSignal, RtSigFrame, SigAction, SigContext, SigSet, UContext,
@@ -32,7 +32,8 @@ pub fn build(
     let place =
         signal::place_frame(regs.rsp, action.flags & signal::SA_ONSTACK != 0, alt, size as u64)
             .ok_or(usercopy::Fault)?;
-    let mut image: Vec<u8> = state.bytes().to_vec();
+    let magic = signal::FP_XSTATE_MAGIC2.to_le_bytes();
+    let mut image = lists::joined(&[state.bytes(), &magic]).map_err(|_| usercopy::Fault)?;
     let sw = if fpu::mask() != 0 {
         FpSwBytes::new(fpu::mask(), size as u32)
     } else {
@@ -40,7 +41,6 @@ pub fn build(
     };
     image[signal::SW_BYTES_OFFSET..signal::SW_BYTES_OFFSET + size_of::<FpSwBytes>()]
         .copy_from_slice(sw.as_bytes());
-    image.extend_from_slice(&signal::FP_XSTATE_MAGIC2.to_le_bytes());
     let frame = RtSigFrame {
         restorer: action.restorer,
         context: UContext {
@@ -147,7 +147,7 @@ fn restore_fpu(at: u64) -> core::result::Result<(), usercopy::Fault> {
         FpuState::new().restore();
         return Ok(());
     }
-    let mut image = alloc::vec![0; fpu::size()];
+    let mut image = heap::zeroed(fpu::size()).map_err(|_| usercopy::Fault)?;
     signal::read_fpu_state(&Running, at, fpu::mask() != 0, &mut image)
         .map_err(|_| usercopy::Fault)?;
     let mut state = FpuState::new();

@@ -12,7 +12,6 @@ use crate::process::thread::Thread;
 use crate::sched::cpus;
 use crate::signal::pending;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use hanare_abi::signal::stays_blocked;
 use hanare_abi::slot::{MIRROR_FORWARD, OP_NOP};
 use hanare_core::errno::{self, Result};
@@ -65,22 +64,26 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
 /// business. They may be in calls of Linux', so that it goes there; where another one's execve
 /// ends it, that one takes it.
 pub fn leave(p: &Process, thread: &Thread) {
-    let left = {
+    {
         let mut s = thread.signals.lock();
         s.set(SigSet::ALL); // nothing more is left to it
         s.pending.clear(); // as on Linux; the first thread's worker may serve the next program
-        s.give_up(SigSet::ALL)
-    };
-    requeue(p, left);
+    }
+    requeue(p, thread, SigSet::ALL);
     pending::give_back_blocked(thread);
     retarget(p);
 }
 
-fn requeue(p: &Process, signals: Vec<QueuedSignal>) {
-    let mut shared = p.signals.lock();
-    for queued in signals {
-        heap::fallible(|| shared.pending.add(queued.signal, queued.info, true));
+/// What the thread was to take of `set` is the process' again; whether there was any.
+fn requeue(p: &Process, thread: &Thread, set: SigSet) -> bool {
+    // One after the other: a thread's signals and its process' are not locked together.
+    let next = || thread.signals.lock().give_up(set);
+    let mut any = false;
+    while let Some(queued) = next() {
+        heap::fallible(|| p.signals.lock().pending.add(queued.signal, queued.info, true));
+        any = true;
     }
+    any
 }
 
 /// A thread blocks signals or has ended: what is pending for the process is another's business.
@@ -110,7 +113,8 @@ pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
         return false;
     }
     let signal = signal as u32;
-    let (pid, uid) = (thread.process.identity.lock().pid, thread.ids.lock().uid);
+    let pid = thread.process.identity.lock().pid;
+    let uid = thread.ids.lock().uid;
     let action = thread.process.signals.lock().actions.get(signal);
     let mut s = thread.signals.lock();
     if s.mask.contains(signal) {
@@ -142,13 +146,8 @@ pub fn settle(thread: &Thread) {
 
 /// What the thread was to take for the process, and blocks now, is the others' business.
 fn pass_on_blocked(thread: &Thread) {
-    let blocked = {
-        let mut s = thread.signals.lock();
-        let mask = s.mask;
-        s.give_up(mask)
-    };
-    if !blocked.is_empty() {
-        requeue(&thread.process, blocked);
+    let mask = thread.signals.lock().mask;
+    if requeue(&thread.process, thread, mask) {
         retarget(&thread.process);
     }
 }

@@ -1,6 +1,7 @@
 //! Lines in the log about programs that end by an exception, as Linux leaves them in dmesg
 //! (`show_unhandled_signals`).
 
+use crate::base::lists;
 use crate::base::log_limit;
 use crate::base::pages::Pages;
 use crate::link::services;
@@ -8,7 +9,6 @@ use crate::mm::FileRef;
 use crate::parts::signals::Trap;
 use crate::process::thread;
 use crate::process::thread::Thread;
-use alloc::format;
 use alloc::string::String;
 use hanare_abi::service::SERVICE_FILE_NAME;
 use hanare_core::signal;
@@ -19,7 +19,11 @@ use hanare_hal::traps::{Regs, vector};
 pub fn name_of(thread: &Thread) -> String {
     let name = thread.name.lock().unwrap_or_default();
     let length = name.iter().position(|&b| b == 0).unwrap_or(name.len());
-    format!("{}[{}]", String::from_utf8_lossy(&name[..length]).escape_debug(), thread.slot.tid())
+    lists::text_of(&name[..length])
+        .and_then(|name| {
+            lists::text(format_args!("{}[{}]", name.escape_debug(), thread.slot.tid()))
+        })
+        .unwrap_or_default()
 }
 
 /// The running thread's process ends by `signal`, which the exception `trap` has raised.
@@ -69,15 +73,15 @@ fn place(thread: &Thread, ip: u64) -> String {
     let Some((file, base, size)) = found else { return String::new() };
     let path = path_of(&file).unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or("");
-    format!(" in {}[{base:x}+{size:x}]", name.escape_debug())
+    lists::text(format_args!(" in {}[{base:x}+{size:x}]", name.escape_debug())).unwrap_or_default()
 }
 
 /// The LWK knows the names of programs; those of libraries Linux does.
 fn path_of(file: &FileRef) -> Option<String> {
     if !file.name.is_empty() || thread::current().must_end() {
-        return Some(file.name.clone());
+        return lists::text(format_args!("{}", file.name)).ok();
     }
     let page = Pages::new(0).ok()?;
     let answer = services::by_worker(SERVICE_FILE_NAME, &[file.id], &[page.extent()]).ok()?;
-    Some(String::from_utf8_lossy(&page.bytes(0, answer.status as usize)).into_owned())
+    lists::text_of(&page.bytes(0, answer.status as usize).ok()?).ok()
 }

@@ -11,124 +11,58 @@ use alloc::vec::Vec;
 
 use super::{ARCH, Instruction, MAX_INSTRUCTIONS, action, code};
 use crate::errno::{ENOMEM, Result};
+use linux_raw_sys::general::*;
+use linux_raw_sys::prctl::*;
 
-/// Numbers of x86-64's calls, here and in the comments by the name of their man page.
-mod nr {
-    pub const CLOSE: u32 = 3;
-    pub const MMAP: u32 = 9;
-    pub const MPROTECT: u32 = 10;
-    pub const MUNMAP: u32 = 11;
-    pub const RT_SIGACTION: u32 = 13;
-    pub const RT_SIGPROCMASK: u32 = 14;
-    pub const RT_SIGRETURN: u32 = 15;
-    pub const IOCTL: u32 = 16;
-    pub const SCHED_YIELD: u32 = 24;
-    pub const MREMAP: u32 = 25;
-    pub const MSYNC: u32 = 26;
-    pub const MINCORE: u32 = 27;
-    pub const MADVISE: u32 = 28;
-    pub const SHMCTL: u32 = 31;
-    pub const NANOSLEEP: u32 = 35;
-    pub const GETPID: u32 = 39;
-    pub const CLONE: u32 = 56;
-    pub const EXIT: u32 = 60;
-    pub const FCNTL: u32 = 72;
-    pub const GETUID: u32 = 102;
-    pub const GETGID: u32 = 104;
-    pub const GETEUID: u32 = 107;
-    pub const GETEGID: u32 = 108;
-    pub const GETPPID: u32 = 110;
-    pub const CAPGET: u32 = 125;
-    pub const RT_SIGPENDING: u32 = 127;
-    pub const RT_SIGTIMEDWAIT: u32 = 128;
-    pub const PERSONALITY: u32 = 135;
-    pub const FSTATFS: u32 = 138;
-    pub const PRCTL: u32 = 157;
-    pub const ARCH_PRCTL: u32 = 158;
-    pub const GETTID: u32 = 186;
-    pub const FUTEX: u32 = 202;
-    pub const IO_DESTROY: u32 = 207;
-    pub const SET_TID_ADDRESS: u32 = 218;
-    pub const RESTART_SYSCALL: u32 = 219;
-    pub const TIMER_SETTIME: u32 = 223;
-    pub const TIMER_DELETE: u32 = 226;
-    pub const CLOCK_GETTIME: u32 = 228;
-    pub const EXIT_GROUP: u32 = 231;
-    pub const TGKILL: u32 = 234;
-    pub const IOPRIO_SET: u32 = 251;
-    pub const IOPRIO_GET: u32 = 252;
-    pub const OPENAT: u32 = 257;
-    pub const SET_ROBUST_LIST: u32 = 273;
-    pub const PRLIMIT64: u32 = 302;
-    pub const SCHED_SETATTR: u32 = 314;
-    pub const SCHED_GETATTR: u32 = 315;
-    pub const SECCOMP: u32 = 317;
-    pub const GETRANDOM: u32 = 318;
-    pub const CLOSE_RANGE: u32 = 436;
-    /// One more than any number that there is, with room for those to come.
-    pub const END: u32 = 512;
-}
+/// One more than any number that there is, with room for those to come.
+const NR_END: u32 = 512;
 
 /// Calls that may have any arguments.
 const FREE: [u32; 37] = [
-    nr::FUTEX,
-    nr::SCHED_YIELD,
-    nr::CLOCK_GETTIME,
-    nr::NANOSLEEP,
-    nr::RESTART_SYSCALL,
-    nr::GETPID,
-    nr::GETPPID,
-    nr::GETTID,
-    nr::GETUID,
-    nr::GETGID,
-    nr::GETEUID,
-    nr::GETEGID,
-    nr::CAPGET,
-    nr::RT_SIGACTION,
-    nr::RT_SIGPROCMASK,
-    nr::RT_SIGRETURN,
-    nr::RT_SIGPENDING,
-    nr::RT_SIGTIMEDWAIT,
-    nr::MUNMAP,
-    nr::MREMAP,
-    nr::MSYNC,
-    nr::MINCORE,
-    nr::MADVISE,
-    nr::EXIT,
-    nr::EXIT_GROUP,
-    nr::ARCH_PRCTL,
-    nr::SET_TID_ADDRESS,
-    nr::SET_ROBUST_LIST,
-    nr::CLOSE,
-    nr::CLOSE_RANGE,
-    nr::FSTATFS,
-    nr::GETRANDOM,
-    nr::IO_DESTROY,
-    nr::TIMER_SETTIME,
-    nr::TIMER_DELETE,
-    nr::SCHED_GETATTR,
-    nr::IOPRIO_GET,
+    __NR_futex,
+    __NR_sched_yield,
+    __NR_clock_gettime,
+    __NR_nanosleep,
+    __NR_restart_syscall,
+    __NR_getpid,
+    __NR_getppid,
+    __NR_gettid,
+    __NR_getuid,
+    __NR_getgid,
+    __NR_geteuid,
+    __NR_getegid,
+    __NR_capget,
+    __NR_rt_sigaction,
+    __NR_rt_sigprocmask,
+    __NR_rt_sigreturn,
+    __NR_rt_sigpending,
+    __NR_rt_sigtimedwait,
+    __NR_munmap,
+    __NR_mremap,
+    __NR_msync,
+    __NR_mincore,
+    __NR_madvise,
+    __NR_exit,
+    __NR_exit_group,
+    __NR_arch_prctl,
+    __NR_set_tid_address,
+    __NR_set_robust_list,
+    __NR_close,
+    __NR_close_range,
+    __NR_fstatfs,
+    __NR_getrandom,
+    __NR_io_destroy,
+    __NR_timer_settime,
+    __NR_timer_delete,
+    __NR_sched_getattr,
+    __NR_ioprio_get,
 ];
 
-const PROT_EXEC: u32 = 4;
-const MAP_ANONYMOUS: u32 = 0x20;
 /// CLONE_PARENT and new namespaces.
 const CLONE_ELSEWHERE: u32 = 0x7e02_8000;
-const F_GETFD: u32 = 1;
-const F_SETFD: u32 = 2;
 const IPC_STAT: u32 = 2;
 const O_PATH_CLOEXEC: u32 = 0o12_000_000;
-const PR_GET_DUMPABLE: u32 = 3;
-const PR_SET_DUMPABLE: u32 = 4;
-const PR_SET_NAME: u32 = 15;
-const PR_GET_SECCOMP: u32 = 21;
-const PR_SET_MM: u32 = 35;
-const PR_SET_NO_NEW_PRIVS: u32 = 38;
-const PR_GET_NO_NEW_PRIVS: u32 = 39;
 const PERSONALITY_ASKED: u32 = u32::MAX;
-const RLIMIT_CPU: u32 = 0;
-const RLIMIT_STACK: u32 = 3;
-const RLIMIT_AS: u32 = 9;
 const SET_MODE_FILTER: u32 = 1;
 const NEW_LISTENER: u32 = 8;
 const TYPE_MASK: u32 = 0xff00;
@@ -152,37 +86,37 @@ use Ask::{Has, HasNone, Is, IsControl, IsNull};
 
 /// Calls that may have such arguments as answer all questions of a line.
 const BOUND: [(u32, &[Ask]); 25] = [
-    (nr::IOCTL, &[IsControl(0), Has(1, TYPE_MASK, MODULE)]),
+    (__NR_ioctl, &[IsControl(0), Has(1, TYPE_MASK, MODULE)]),
     // Memory of nobody, and the module's.
-    (nr::MMAP, &[HasNone(2, PROT_EXEC), Has(3, MAP_ANONYMOUS, MAP_ANONYMOUS)]),
-    (nr::MMAP, &[HasNone(2, PROT_EXEC), IsControl(4)]),
-    (nr::MPROTECT, &[HasNone(2, PROT_EXEC)]),
+    (__NR_mmap, &[HasNone(2, PROT_EXEC), Has(3, MAP_ANONYMOUS, MAP_ANONYMOUS)]),
+    (__NR_mmap, &[HasNone(2, PROT_EXEC), IsControl(4)]),
+    (__NR_mprotect, &[HasNone(2, PROT_EXEC)]),
     // Threads and processes in the same namespaces.
-    (nr::CLONE, &[HasNone(0, CLONE_ELSEWHERE)]),
-    (nr::FCNTL, &[Is(1, F_GETFD)]),
-    (nr::FCNTL, &[Is(1, F_SETFD)]),
-    (nr::SHMCTL, &[Is(1, IPC_STAT)]),
+    (__NR_clone, &[HasNone(0, CLONE_ELSEWHERE)]),
+    (__NR_fcntl, &[Is(1, F_GETFD)]),
+    (__NR_fcntl, &[Is(1, F_SETFD)]),
+    (__NR_shmctl, &[Is(1, IPC_STAT)]),
     // Whether there is such a thread, or a file of that name.
-    (nr::TGKILL, &[Is(2, 0)]),
-    (nr::OPENAT, &[Is(2, O_PATH_CLOEXEC)]),
-    (nr::PRCTL, &[Is(0, PR_GET_DUMPABLE)]),
-    (nr::PRCTL, &[Is(0, PR_SET_DUMPABLE)]),
-    (nr::PRCTL, &[Is(0, PR_SET_NAME)]),
-    (nr::PRCTL, &[Is(0, PR_GET_SECCOMP)]),
-    (nr::PRCTL, &[Is(0, PR_SET_MM)]),
-    (nr::PRCTL, &[Is(0, PR_SET_NO_NEW_PRIVS)]),
-    (nr::PRCTL, &[Is(0, PR_GET_NO_NEW_PRIVS)]),
-    (nr::PERSONALITY, &[Is(0, PERSONALITY_ASKED)]),
+    (__NR_tgkill, &[Is(2, 0)]),
+    (__NR_openat, &[Is(2, O_PATH_CLOEXEC)]),
+    (__NR_prctl, &[Is(0, PR_GET_DUMPABLE)]),
+    (__NR_prctl, &[Is(0, PR_SET_DUMPABLE)]),
+    (__NR_prctl, &[Is(0, PR_SET_NAME)]),
+    (__NR_prctl, &[Is(0, PR_GET_SECCOMP)]),
+    (__NR_prctl, &[Is(0, PR_SET_MM)]),
+    (__NR_prctl, &[Is(0, PR_SET_NO_NEW_PRIVS)]),
+    (__NR_prctl, &[Is(0, PR_GET_NO_NEW_PRIVS)]),
+    (__NR_personality, &[Is(0, PERSONALITY_ASKED)]),
     // Limits are asked; three of one's own are set.
-    (nr::PRLIMIT64, &[IsNull(2)]),
-    (nr::PRLIMIT64, &[Is(0, 0), Is(1, RLIMIT_CPU)]),
-    (nr::PRLIMIT64, &[Is(0, 0), Is(1, RLIMIT_STACK)]),
-    (nr::PRLIMIT64, &[Is(0, 0), Is(1, RLIMIT_AS)]),
+    (__NR_prlimit64, &[IsNull(2)]),
+    (__NR_prlimit64, &[Is(0, 0), Is(1, RLIMIT_CPU)]),
+    (__NR_prlimit64, &[Is(0, 0), Is(1, RLIMIT_STACK)]),
+    (__NR_prlimit64, &[Is(0, 0), Is(1, RLIMIT_AS)]),
     // More filters.
-    (nr::SECCOMP, &[Is(0, SET_MODE_FILTER), HasNone(1, NEW_LISTENER)]),
+    (__NR_seccomp, &[Is(0, SET_MODE_FILTER), HasNone(1, NEW_LISTENER)]),
     // Of the calling thread, as far as its user may.
-    (nr::SCHED_SETATTR, &[Is(0, 0)]),
-    (nr::IOPRIO_SET, &[Is(1, 0)]),
+    (__NR_sched_setattr, &[Is(0, 0)]),
+    (__NR_ioprio_set, &[Is(1, 0)]),
 ];
 
 const NUMBER_AT: u32 = 0;
@@ -216,10 +150,10 @@ pub const STRICT: [Instruction; 10] = [
     jump(code::JEQ, ARCH, 1, 0),
     end(action::KILL_THREAD), // the numbers are others there
     load(NUMBER_AT),
-    jump(code::JEQ, 0, 3, 0), // read
-    jump(code::JEQ, 1, 2, 0), // write
-    jump(code::JEQ, nr::RT_SIGRETURN, 1, 0),
-    jump(code::JEQ, nr::EXIT, 0, 1),
+    jump(code::JEQ, __NR_read, 3, 0),
+    jump(code::JEQ, __NR_write, 2, 0),
+    jump(code::JEQ, __NR_rt_sigreturn, 1, 0),
+    jump(code::JEQ, __NR_exit, 0, 1),
     end(action::ALLOW),
     end(action::KILL_THREAD),
 ];
@@ -324,9 +258,9 @@ fn push_by_number(all: &mut Vec<Instruction>, program: &[Instruction]) -> Result
         load(NUMBER_AT),
     ]);
     let (mut allowed, mut number) = (may(0), 0);
-    while number < nr::END {
+    while number < NR_END {
         let before = allowed;
-        while number < nr::END && allowed == before {
+        while number < NR_END && allowed == before {
             number += 1;
             allowed = may(number);
         }
@@ -339,7 +273,7 @@ fn push_by_number(all: &mut Vec<Instruction>, program: &[Instruction]) -> Result
     Ok(())
 }
 
-const BY_NUMBER_MAX: usize = 5 + 2 * nr::END as usize;
+const BY_NUMBER_MAX: usize = 5 + 2 * NR_END as usize;
 
 /// `EPERM`.
 const DENIED: u32 = action::ERRNO | 1;

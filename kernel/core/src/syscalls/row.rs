@@ -13,14 +13,19 @@ pub enum Service {
     Refused(Errno, &'static str),
 }
 
-/// What a delegated call means for the LWK.
+/// What a delegated call means for the LWK: a variant for each way in which it is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
     /// Nothing.
     None,
-    /// Sends a signal: to the caller itself it is queued here, to a thread that has ended
-    /// it is `ESRCH`.
-    Signal,
+    /// `kill`: to the caller itself the signal is queued here, to a thread that has ended it is `ESRCH`.
+    Kill,
+    /// `tkill`, likewise.
+    Tkill,
+    /// `tgkill`, likewise.
+    Tgkill,
+    /// `rt_tgsigqueueinfo`: a thread of the caller's process is told that the signal is its own.
+    QueueToThread,
     /// `close`: the control descriptor is not the program's: `EBADF`.
     Close,
     /// `dup2`, `dup3`: neither descriptor may be the control descriptor: `EBADF`.
@@ -29,19 +34,35 @@ pub enum Hook {
     CloseRange,
     /// Identity may have changed: ask for the ids again when it succeeded; [`Hook::Rights`] as well.
     Credentials,
+    /// `unshare`: [`Hook::Credentials`], and the thread's namespaces may be others than its process'.
+    Unshare,
+    /// `setns`, likewise; the clocks may be those of another time namespace.
+    Setns,
     /// Changes what Linux keeps for each thread: a worker that had another thread
     /// is not like this one any more.
     Attributes,
     /// Changes the rights of the calling thread: no worker that had another thread keeps what
     /// it had, unless a living thread has that, too.
     Rights,
-    /// `setitimer`, `getitimer`: timers that count CPU time are the LWK's.
-    CpuTimer,
-    /// `timer_create`, `timer_delete`: remembered for `execve`.
-    Timer,
-    /// RLIMIT_STACK, RLIMIT_AS, RLIMIT_DATA and RLIMIT_SIGPENDING are also known to
+    /// `getitimer`: timers that count CPU time are the LWK's.
+    Getitimer,
+    /// `setitimer`, likewise.
+    Setitimer,
+    /// `timer_create`: timers on CPU-time clocks are the LWK's; remembered for `execve`.
+    TimerCreate,
+    /// `timer_settime` of such a timer.
+    TimerSettime,
+    /// `timer_gettime` of such a timer.
+    TimerGettime,
+    /// `timer_delete`: forgotten again.
+    TimerDelete,
+    /// `getrlimit`: RLIMIT_AS is the LWK's.
+    Getrlimit,
+    /// `setrlimit`: RLIMIT_STACK, RLIMIT_AS, RLIMIT_DATA and RLIMIT_CPU are also known to
     /// the LWK: take over what was set.
-    Rlimit,
+    Setrlimit,
+    /// `prlimit64`: both.
+    Prlimit,
     /// `msync`: the range must be mapped; only shared file mappings go to Linux.
     Msync,
     /// `personality`: ADDR_NO_RANDOMIZE and READ_IMPLIES_EXEC matter to `execve`.
@@ -50,19 +71,32 @@ pub enum Hook {
     Sysinfo,
     /// Reads or writes the memory of another process: its proxy has it.
     OtherMemory,
-    /// Waits for signals on Linux: those pending in the LWK go back there first
-    /// (`OP_REQUEUE_SIGNAL`), or answer the call.
+    /// Waits for signals on Linux: those pending in the LWK that the thread blocks have gone back
+    /// there (`OP_REQUEUE_SIGNAL`).
     SigWait,
-    /// Has a signal mask of its own for the time it waits, which is Linux' business;
-    /// the LWK delivers what was forwarded meanwhile although the thread's mask blocks it.
-    TempMask,
+    /// `rt_sigtimedwait`: signals pending in the LWK answer the call.
+    Sigtimedwait,
+    /// `epoll_pwait` and its like have a signal mask of their own for the time they wait, which is
+    /// Linux' business; the LWK delivers what was forwarded meanwhile although the thread's mask
+    /// blocks it.
+    EpollPwait,
+    /// `ppoll`, likewise, with the mask as another argument.
+    Ppoll,
+    /// `pselect6`, `io_pgetevents`, likewise, with a structure that points to the mask.
+    Pselect,
+    /// `io_uring_enter`, likewise, with such a structure if a flag says so.
+    IoUringEnter,
     /// `perf_event_open`: threads of the LWK are not counted: `ENOENT`.
     Perf,
-    /// `wait4`, `waitid`: the time and memory of an ended child are the LWK's.
-    Wait,
+    /// `wait4`: the time and memory of an ended child are the LWK's.
+    Wait4,
+    /// `waitid`, likewise.
+    Waitid,
     /// Looks at a file by its path: Linux shows directories in sysfs that the LWK's
     /// machine has not.
     Path,
+    /// Likewise, with the descriptor of a directory before the path.
+    PathAt,
 }
 
 impl Hook {
@@ -70,25 +104,32 @@ impl Hook {
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::None => "",
-            Self::Signal => "to the caller itself local",
+            Self::None | Self::Attributes => "",
+            Self::Kill | Self::Tkill | Self::Tgkill | Self::QueueToThread => {
+                "to the caller itself local"
+            }
             Self::Close | Self::Dup2 => "keeps the control descriptor",
             Self::CloseRange => "goes around the control descriptor",
-            Self::Credentials => "the LWK asks for the ids again",
-            Self::Attributes => "",
+            Self::Credentials | Self::Unshare | Self::Setns => "the LWK asks for the ids again",
             Self::Rights => "idle workers have no more rights than threads",
-            Self::CpuTimer => "timers that count CPU time are local",
-            Self::Timer => "on CPU-time clocks local; remembered for `execve`",
-            Self::Rlimit => "limits of stack, address space, data and CPU time are taken over",
+            Self::Getitimer | Self::Setitimer => "timers that count CPU time are local",
+            Self::TimerCreate | Self::TimerSettime | Self::TimerGettime | Self::TimerDelete => {
+                "on CPU-time clocks local; remembered for `execve`"
+            }
+            Self::Getrlimit | Self::Setrlimit | Self::Prlimit => {
+                "limits of stack, address space, data and CPU time are taken over"
+            }
             Self::Msync => "only shared file mappings reach Linux",
             Self::Personality => "randomisation and READ_IMPLIES_EXEC are taken over",
             Self::Sysinfo => "memory is the LWK's",
             Self::OtherMemory => "through the other process's proxy",
-            Self::SigWait => "signals pending in the LWK count",
-            Self::TempMask => "the mask for the wait is set by Linux",
+            Self::SigWait | Self::Sigtimedwait => "signals pending in the LWK count",
+            Self::EpollPwait | Self::Ppoll | Self::Pselect | Self::IoUringEnter => {
+                "the mask for the wait is set by Linux"
+            }
             Self::Perf => "threads of the LWK are not counted: `ENOENT`",
-            Self::Wait => "times and memory of an ended child are those on the LWK",
-            Self::Path => "directories of CPUs and nodes in sysfs are the LWK's",
+            Self::Wait4 | Self::Waitid => "times and memory of an ended child are those on the LWK",
+            Self::Path | Self::PathAt => "directories of CPUs and nodes in sysfs are the LWK's",
         }
     }
 }
@@ -127,101 +168,29 @@ pub struct Row {
 }
 
 macro_rules! local_calls {
-    ($($variant:ident = $name:literal,)*) => {
-        /// The calls that the LWK serves itself, or will (their rows say whether
-        /// they are refused for now).
+    ($($variant:ident)*) => {
+        /// The calls that the LWK serves itself. Each has one row, of which its name is that in
+        /// Rust's spelling: `syscalls.rs` does not compile otherwise.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs)]
         pub enum LocalCall {
-            $(#[doc = concat!("`", $name, "`.")] $variant,)*
+            $($variant,)*
         }
 
         impl LocalCall {
-            /// Name in Linux' table.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            /// Their names.
+            pub(super) const NAMES: &[&str] = &[$(stringify!($variant),)*];
         }
     };
 }
 
 local_calls! {
-    Mmap = "mmap",
-    Mprotect = "mprotect",
-    Munmap = "munmap",
-    Brk = "brk",
-    RtSigaction = "rt_sigaction",
-    RtSigprocmask = "rt_sigprocmask",
-    RtSigreturn = "rt_sigreturn",
-    SchedYield = "sched_yield",
-    Mremap = "mremap",
-    Mincore = "mincore",
-    Madvise = "madvise",
-    Shmat = "shmat",
-    Getpid = "getpid",
-    Clone = "clone",
-    Fork = "fork",
-    Vfork = "vfork",
-    Execve = "execve",
-    Exit = "exit",
-    Shmdt = "shmdt",
-    Gettimeofday = "gettimeofday",
-    Getrusage = "getrusage",
-    Times = "times",
-    Ptrace = "ptrace",
-    Getuid = "getuid",
-    Getgid = "getgid",
-    Geteuid = "geteuid",
-    Getegid = "getegid",
-    RtSigpending = "rt_sigpending",
-    RtSigsuspend = "rt_sigsuspend",
-    Sigaltstack = "sigaltstack",
-    Mlock = "mlock",
-    Munlock = "munlock",
-    Mlockall = "mlockall",
-    Munlockall = "munlockall",
-    Prctl = "prctl",
-    ArchPrctl = "arch_prctl",
-    Gettid = "gettid",
-    Time = "time",
-    Futex = "futex",
-    SchedSetaffinity = "sched_setaffinity",
-    SchedGetaffinity = "sched_getaffinity",
-    RemapFilePages = "remap_file_pages",
-    SetTidAddress = "set_tid_address",
-    RestartSyscall = "restart_syscall",
-    ClockGettime = "clock_gettime",
-    ClockGetres = "clock_getres",
-    Nanosleep = "nanosleep",
-    ClockNanosleep = "clock_nanosleep",
-    ExitGroup = "exit_group",
-    Mbind = "mbind",
-    MigratePages = "migrate_pages",
-    SetMempolicy = "set_mempolicy",
-    GetMempolicy = "get_mempolicy",
-    SetRobustList = "set_robust_list",
-    GetRobustList = "get_robust_list",
-    Getcpu = "getcpu",
-    Execveat = "execveat",
-    Membarrier = "membarrier",
-    Seccomp = "seccomp",
-    Iopl = "iopl",
-    Ioperm = "ioperm",
-    Mlock2 = "mlock2",
-    PkeyMprotect = "pkey_mprotect",
-    Rseq = "rseq",
-    IoSetup = "io_setup",
-    IoDestroy = "io_destroy",
-    Clone3 = "clone3",
-    ProcessMadvise = "process_madvise",
-    FutexWaitv = "futex_waitv",
-    FutexWake = "futex_wake",
-    FutexWait = "futex_wait",
-    FutexRequeue = "futex_requeue",
-    Mseal = "mseal",
+    Mmap Mprotect Munmap Brk RtSigaction RtSigprocmask RtSigreturn SchedYield Mremap Mincore
+    Madvise Shmat Getpid Clone Fork Vfork Execve Exit Shmdt Gettimeofday Getrusage Times Ptrace
+    Getuid Getgid Geteuid Getegid RtSigpending RtSigsuspend Sigaltstack Mlock Munlock Mlockall
+    Munlockall Prctl ArchPrctl Gettid Time Futex SchedSetaffinity SchedGetaffinity
+    RemapFilePages SetTidAddress RestartSyscall ClockGettime ClockGetres Nanosleep
+    ClockNanosleep ExitGroup Mbind MigratePages SetMempolicy GetMempolicy SetRobustList
+    GetRobustList Getcpu Execveat Membarrier Seccomp Iopl Ioperm Mlock2 PkeyMprotect Rseq
+    IoSetup IoDestroy Clone3 FutexWaitv
 }

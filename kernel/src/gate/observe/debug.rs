@@ -5,6 +5,8 @@
 //! comes out. A stop is complete when every thread has left a [`Snapshot`].
 
 use crate::base::counts::{Counted, Kind};
+use crate::base::lock::Mutex;
+use crate::base::{heap, lists};
 use crate::mm::patch;
 use crate::parts::observed::{DEBUGGED, Debugger, HELD, Stop, Watches, tell};
 use crate::parts::registers::Snapshot;
@@ -22,7 +24,7 @@ use hanare_core::ptrace::USER_REGS;
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_hal::traps::{Regs, vector};
 use hanare_ikc::RequestRef;
-use spin::Mutex;
+use zerocopy::IntoBytes;
 
 /// `int3`.
 const INT3: u8 = 0xcc;
@@ -40,21 +42,21 @@ impl Debugger<Process> {
         if own.is_some() {
             return Err(errno::EBUSY);
         }
-        let d = Arc::new(Debugger {
+        let d = heap::arc(Debugger {
             session,
             process: Arc::downgrade(p),
             state: Mutex::new(Stop::default()),
             watches: Watches::default(),
             _counted: Counted::new(Kind::Debugger),
-        });
+        })?;
         *own = Some(d.clone());
         p.observed.set(DEBUGGED, true);
         Ok(d)
     }
 
     /// Where `int3` stands, and for what.
-    pub fn breakpoints(&self) -> Vec<(u64, u8)> {
-        self.state.lock().breakpoints.iter().map(|(a, b)| (*a, *b)).collect()
+    pub fn breakpoints(&self) -> Result<Vec<(u64, u8)>> {
+        lists::collected(self.state.lock().breakpoints.iter().map(|(a, b)| (*a, *b)))
     }
 
     fn process(&self) -> Result<Arc<Process>> {
@@ -92,8 +94,8 @@ impl Debugger<Process> {
                 self.registers(op, a, r)
             }
             OBSERVE_WRITE => {
-                let mut bytes = Vec::new();
-                r.words().iter().for_each(|w| bytes.extend_from_slice(&w.to_le_bytes()));
+                let words = r.words();
+                let bytes = words.as_bytes();
                 let n = usize::try_from(b)
                     .ok()
                     .filter(|n| (1..=bytes.len()).contains(n))
@@ -129,13 +131,13 @@ impl Debugger<Process> {
     fn text(&self, which: u64, from: u64, r: &RequestRef<'_>) -> Result<()> {
         let p = self.process()?;
         let all = match which {
-            TEXT_PROGRAM => p.exe.lock().clone(),
-            TEXT_AUXV => p.observed.auxv.lock().clone(),
+            TEXT_PROGRAM => heap::copied(&p.exe.lock())?,
+            TEXT_AUXV => heap::copied(&p.observed.auxv.lock())?,
             _ => return Err(errno::EINVAL),
         };
         let rest = all.get(usize::try_from(from).unwrap_or(usize::MAX)..).unwrap_or(&[]);
         let part = &rest[..rest.len().min(FXSAVE)];
-        r.set_pages(&words(part));
+        r.set_pages(&words(part)?);
         r.set_arg(0, part.len() as u64);
         Ok(())
     }
@@ -205,13 +207,13 @@ impl Debugger<Process> {
                 r.set_pages(&s.words());
                 r.set_arg(0, u64::from(s.in_kernel));
             }
-            OBSERVE_GET_FPU => r.set_pages(&words(&s.fpu.bytes()[..FXSAVE])),
+            OBSERVE_GET_FPU => r.set_pages(&words(&s.fpu.bytes()[..FXSAVE])?),
             _ if s.in_kernel => return Err(errno::EBUSY),
             OBSERVE_SET_REGISTERS => s.set_words(
                 r.words().get(..USER_REGS).and_then(|w| w.try_into().ok()).ok_or(errno::EINVAL)?,
             )?,
             _ => {
-                let mut bytes = s.fpu.bytes().to_vec();
+                let mut bytes = heap::copied(s.fpu.bytes())?;
                 for (to, w) in bytes[..FXSAVE].chunks_exact_mut(8).zip(r.words()) {
                     to.copy_from_slice(&w.to_le_bytes());
                 }
@@ -239,7 +241,7 @@ impl Debugger<Process> {
                 if s.breakpoints.len() >= BREAKPOINTS_MAX {
                     return Err(errno::ENOSPC);
                 }
-                s.breakpoints.insert(addr, byte[0]);
+                lists::insert(&mut s.breakpoints, addr, byte[0])?;
                 drop(s);
                 patch::write(&p, addr, &[INT3]).inspect_err(|_| {
                     self.state.lock().breakpoints.remove(&addr);
@@ -266,8 +268,11 @@ impl Debugger<Process> {
     pub fn close(&self) {
         let Ok(p) = self.process() else { return };
         self.state.lock().closing = true;
-        for (addr, byte) in self.breakpoints() {
+        let next = |from| self.state.lock().breakpoints.range(from..).next().map(|(a, b)| (*a, *b));
+        let mut from = 0;
+        while let Some((addr, byte)) = next(from) {
             self.restore(&p, addr, byte);
+            from = addr + 1;
         }
         self.watches.clear(Some(&p));
         // A thread that has met an `int3` meanwhile knows by the table that it was ours.
@@ -307,15 +312,12 @@ fn kick(p: &Process) {
     p.threads().for_each(|t| cpus::kick(&t));
 }
 
-fn words(bytes: &[u8]) -> Vec<u64> {
-    bytes
-        .chunks(8)
-        .map(|c| {
-            let mut word = [0; 8];
-            word[..c.len()].copy_from_slice(c);
-            u64::from_le_bytes(word)
-        })
-        .collect()
+fn words(bytes: &[u8]) -> Result<Vec<u64>> {
+    lists::collected(bytes.chunks(8).map(|c| {
+        let mut word = [0; 8];
+        word[..c.len()].copy_from_slice(c);
+        u64::from_le_bytes(word)
+    }))
 }
 
 pub(super) fn debugger_of(thread: &Thread) -> Option<Arc<Debugger<Process>>> {

@@ -8,7 +8,8 @@ pub mod debug;
 pub mod trace;
 pub mod watch;
 
-use crate::base::heap;
+use crate::base::lock::{Mutex, rank};
+use crate::base::{heap, lists};
 use crate::gate::ptrace;
 use crate::parts::observed::{Debugger, SAID, TRACED, Trace};
 use crate::process::Process;
@@ -24,7 +25,7 @@ use hanare_core::errno::{self, Result};
 use hanare_hal::percpu;
 use hanare_hal::traps::Regs;
 use hanare_ikc::{RequestCall, RequestRef};
-use spin::Mutex;
+use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
 
 /// What a child of fork takes over.
 #[derive(Default)]
@@ -36,23 +37,28 @@ pub struct Inherited {
 
 impl Inherited {
     /// From the parent.
-    pub fn of(p: &Process) -> Inherited {
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn of(p: &Process) -> Result<Inherited> {
         let o = &p.observed;
-        let auxv = o.auxv.lock().clone();
+        let auxv = heap::copied(&o.auxv.lock())?;
         if !o.is_on() {
-            return Inherited { auxv, ..Inherited::default() };
+            return Ok(Inherited { auxv, ..Inherited::default() });
         }
-        let breakpoints = o.debugger.lock().as_ref().map_or_else(Vec::new, |d| d.breakpoints());
-        Inherited {
+        let debugger = o.debugger.lock();
+        let breakpoints = debugger.as_ref().map_or(Ok(Vec::new()), |d| d.breakpoints())?;
+        drop(debugger);
+        Ok(Inherited {
             trace: o.trace.lock().as_ref().filter(|t| t.follows()).cloned(),
             breakpoints,
             auxv,
-        }
+        })
     }
 
     /// From a process that shares its memory with the new one: breakpoints are there.
-    pub fn of_sharer(p: &Process) -> Inherited {
-        Inherited { breakpoints: Vec::new(), ..Inherited::of(p) }
+    pub fn of_sharer(p: &Process) -> Result<Inherited> {
+        Ok(Inherited { breakpoints: Vec::new(), ..Inherited::of(p)? })
     }
 
     /// To the child, before its first thread runs.
@@ -72,7 +78,7 @@ enum Session {
     Debug(Arc<Debugger<Process>>),
 }
 
-static SESSIONS: Mutex<BTreeMap<u32, Session>> = Mutex::new(BTreeMap::new());
+static SESSIONS: Mutex<BTreeMap<u32, Session>, rank::Sessions> = Mutex::new(BTreeMap::new());
 
 /// Memory of the list if it is empty.
 pub fn trim() {
@@ -113,6 +119,7 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
         return Err(errno::EBUSY);
     }
     let p = spaces::find(percpu::index(), space).and_then(|s| s.first()).ok_or(errno::ESRCH)?;
+    heap::room_for_entry::<u32, Session>()?;
     let new = if op == OBSERVE_TRACE {
         let t = Trace::new(session, a, b)?;
         // One whose tracer is gone stays until the next call.
@@ -127,7 +134,7 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
     } else {
         Session::Debug(Debugger::new(session, &p)?)
     };
-    SESSIONS.lock().insert(session, new);
+    lists::insert_within(&mut SESSIONS.lock(), session, new);
     Ok(())
 }
 
@@ -144,24 +151,22 @@ pub fn in_kernel(thread: &Thread) {
 /// A system call of a process that is watched, which `serve` serves.
 #[inline(never)] // its records need a large frame, which no other call is to set up
 pub fn call(regs: &mut Regs, serve: fn(&mut Regs, u64) -> Option<()>) {
-    const EXIT: u64 = 60;
-    const EXIT_GROUP: u64 = 231;
     let thread = thread::current();
     if !ptrace::enter(thread, regs) {
         return ptrace::leave(thread, regs);
     }
-    let number = u64::from(regs.orig_rax as u32);
+    let number = regs.orig_rax as u32;
     let args = regs.arguments();
     thread.observe.asked.store(0, Ordering::Relaxed);
-    if number == EXIT_GROUP || number == EXIT && thread.process.thread_count() == 1 {
+    if number == __NR_exit_group || number == __NR_exit && thread.process.thread_count() == 1 {
         thread
             .process
             .observed
             .exit_status
             .store((args[0] as u32 & 0xff) << 8 | SAID, Ordering::Relaxed);
     }
-    let entered = trace::enter(thread, number, args);
-    let returned = serve(regs, number).is_some();
+    let entered = trace::enter(thread, number.into(), args);
+    let returned = serve(regs, number.into()).is_some();
     if let Some(entered) = entered {
         entered.leave(thread, if returned { regs.rax as i64 } else { 0 });
     }

@@ -1,6 +1,8 @@
 //! A trace: records of system calls and signals into a ring.
 
 use crate::base::counts::{Counted, Kind};
+use crate::base::heap;
+use crate::base::lock::Mutex;
 use crate::base::time;
 use crate::base::usermemory::Running;
 use crate::parts::observed::{TRACED, Trace, tell};
@@ -18,7 +20,6 @@ use hanare_core::syscalls::capture::{Captures, capture};
 use hanare_core::syscalls::{self, Service};
 use hanare_core::time::Clock;
 use hanare_hal::cpu;
-use spin::Mutex;
 use zerocopy::IntoBytes;
 
 /// Most bytes kept of data.
@@ -32,7 +33,7 @@ impl Trace {
         if flags & !TRACE_FOLLOW != 0 || data_max > DATA_MAX {
             return Err(errno::EINVAL);
         }
-        Ok(Arc::new(Trace {
+        heap::arc(Trace {
             session,
             follow: flags & TRACE_FOLLOW != 0,
             data_max: data_max as usize,
@@ -40,7 +41,7 @@ impl Trace {
             watched: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             _counted: Counted::new(Kind::Trace),
-        }))
+        })
     }
 
     /// See `OBSERVE_TRACE`.

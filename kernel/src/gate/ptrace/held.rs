@@ -13,12 +13,11 @@ use alloc::sync::Arc;
 use hanare_abi::service::MAY_TRACE;
 use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::request;
-
-const SYS_PTRACE: u32 = 101;
+use linux_raw_sys::general::__NR_ptrace;
 
 /// ptrace(2) of the calling thread's worker.
 pub fn linux(args: [u64; 6]) -> Result<u64> {
-    delegate::linux(SYS_PTRACE, args)
+    delegate::linux(__NR_ptrace, args)
 }
 
 /// The calling thread traces `thread` from now on, if it does so on Linux.

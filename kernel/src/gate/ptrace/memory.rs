@@ -3,6 +3,7 @@
 
 use super::held::{hold, linux};
 use crate::base::user::put;
+use crate::base::{heap, lists};
 use crate::link::{delegate, services};
 use crate::mm::patch;
 use crate::process::Process;
@@ -10,13 +11,17 @@ use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 use hanare_abi::service::{MAY_REACH, SERVICE_MAY};
 use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::request;
 use hanare_hal::paging::SMALL;
 use hanare_hal::usercopy;
+use linux_raw_sys::general::{
+    __NR_lseek, __NR_pread64, __NR_preadv, __NR_preadv2, __NR_process_vm_readv, __NR_pwrite64,
+    __NR_pwritev, __NR_pwritev2, __NR_read, __NR_readlink, __NR_readv, __NR_write, __NR_writev,
+};
+use zerocopy::IntoBytes;
 
 /// PTRACE_PEEKDATA.
 pub fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
@@ -49,7 +54,7 @@ pub fn poke(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
 /// read(2), write(2) and their relatives that Linux could not do (`EIO`): of
 /// `/proc/PID/mem` they are done here, since they may read and write, in a copy of the
 /// process' own, what it may not itself.
-pub fn memory_file(number: u16, a: &[u64; 6]) -> Result<u64> {
+pub fn memory_file(number: u32, a: &[u64; 6]) -> Result<u64> {
     const CURRENT: u64 = 1;
     let fd = a[0];
     let Some(access) = Access::of(number, a)? else { return Err(errno::EIO) };
@@ -76,17 +81,16 @@ pub fn memory_file(number: u16, a: &[u64; 6]) -> Result<u64> {
 /// which the thread was found, proves nothing: what is mounted at /proc may be anybody's. Nor
 /// does what its worker is told: the module looks whether it is that file.
 fn may_reach(thread: &Thread, fd: u64, write: bool) -> bool {
-    const PROCESS_VM_READV: u32 = 310;
     let me = thread::current();
     if core::ptr::eq(&*thread.process, &*me.process) {
         return true;
     }
     // Two struct iovec: a byte to behind them, from address 0.
-    let iovecs = |scratch: u64| [scratch + 32, 1, 0, 1].map(u64::to_le_bytes).concat();
+    let iovecs = |scratch: u64| [scratch + 32, 1, 0, 1];
     let asked = me.process.write_scratch(me.slot_index, &[0; 40]).and_then(|scratch| {
-        me.process.write_scratch(me.slot_index, &iovecs(scratch))?;
+        me.process.write_scratch(me.slot_index, iovecs(scratch).as_bytes())?;
         delegate::linux(
-            PROCESS_VM_READV,
+            __NR_process_vm_readv,
             [u64::from(thread.slot.tid()), scratch, 1, scratch + 16, 1, 0],
         )
     });
@@ -102,8 +106,7 @@ fn may_reach(thread: &Thread, fd: u64, write: bool) -> bool {
 }
 
 fn seek(fd: u64, offset: u64, whence: u64) -> Result<u64> {
-    const LSEEK: u32 = 8;
-    delegate::linux(LSEEK, [fd, offset, whence, 0, 0, 0])
+    delegate::linux(__NR_lseek, [fd, offset, whence, 0, 0, 0])
 }
 
 /// What such a call asks for.
@@ -117,22 +120,22 @@ struct Access {
 
 impl Access {
     /// `None`: of another call.
-    fn of(number: u16, a: &[u64; 6]) -> Result<Option<Access>> {
+    fn of(number: u32, a: &[u64; 6]) -> Result<Option<Access>> {
         const AT_POSITION: u64 = u64::MAX;
         let (write, vector, at) = match number {
-            0 => (false, false, None),
-            1 => (true, false, None),
-            17 => (false, false, Some(a[3])), // pread64
-            18 => (true, false, Some(a[3])),
-            19 => (false, true, None), // readv
-            20 => (true, true, None),
-            295 => (false, true, Some(a[3])), // preadv
-            296 => (true, true, Some(a[3])),
-            327 => (false, true, Some(a[3]).filter(|&at| at != AT_POSITION)), // preadv2
-            328 => (true, true, Some(a[3]).filter(|&at| at != AT_POSITION)),
+            __NR_read => (false, false, None),
+            __NR_write => (true, false, None),
+            __NR_pread64 => (false, false, Some(a[3])),
+            __NR_pwrite64 => (true, false, Some(a[3])),
+            __NR_readv => (false, true, None),
+            __NR_writev => (true, true, None),
+            __NR_preadv => (false, true, Some(a[3])),
+            __NR_pwritev => (true, true, Some(a[3])),
+            __NR_preadv2 => (false, true, Some(a[3]).filter(|&at| at != AT_POSITION)),
+            __NR_pwritev2 => (true, true, Some(a[3]).filter(|&at| at != AT_POSITION)),
             _ => return Ok(None),
         };
-        let parts = if vector { vectors(a[1], a[2])? } else { vec![(a[1], a[2])] };
+        let parts = if vector { vectors(a[1], a[2])? } else { heap::copied(&[(a[1], a[2])])? };
         Ok(Some(Access { write, at, parts }))
     }
 }
@@ -144,12 +147,16 @@ fn vectors(at: u64, count: u64) -> Result<Vec<(u64, u64)>> {
         return Err(errno::EINVAL);
     }
     let word = |i: u64| usercopy::read_u64(at + i * 8).map_err(|_| errno::EFAULT);
-    (0..count).map(|i| Ok((word(2 * i)?, word(2 * i + 1)?))).collect()
+    let mut all = heap::with_room(count as usize)?;
+    for i in 0..count {
+        lists::push_within(&mut all, (word(2 * i)?, word(2 * i + 1)?));
+    }
+    Ok(all)
 }
 
 /// Between a process' memory and a buffer of the caller's: how many bytes.
 fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool) -> Result<u64> {
-    let mut page = vec![0; SMALL as usize];
+    let mut page = heap::zeroed(SMALL as usize)?;
     let mut done = 0;
     while done < count && !thread::current().must_end() {
         let place = at.wrapping_add(done);
@@ -179,21 +186,20 @@ fn bring_in(p: &Process, fd: u64, at: u64) {
     }
     let me = thread::current();
     if let Ok(scratch) = me.process.write_scratch(me.slot_index, &[0]) {
-        const PREAD64: u32 = 17;
-        let _ = delegate::linux(PREAD64, [fd, scratch, 1, at, 0, 0]);
+        let _ = delegate::linux(__NR_pread64, [fd, scratch, 1, at, 0, 0]);
     }
 }
 
 /// The thread whose memory a descriptor shows.
 fn of_file(fd: u64) -> Option<Arc<Thread>> {
-    const READLINK: u32 = 89;
     const BYTES: u64 = 64;
     let me = thread::current();
-    let link = alloc::format!("/proc/thread-self/fd/{}\0", fd as u32);
+    let link = lists::text(format_args!("/proc/thread-self/fd/{}\0", fd as u32)).ok()?;
     let scratch = me.process.write_scratch(me.slot_index, link.as_bytes()).ok()?;
-    let count = delegate::linux(READLINK, [scratch, scratch + BYTES, BYTES, 0, 0, 0]).ok()?;
-    let mut path = vec![0; count.min(BYTES) as usize];
-    me.process.read_control(scratch + BYTES, &mut path);
-    let path = core::str::from_utf8(&path).ok()?.strip_prefix("/proc/")?.strip_suffix("/mem")?;
+    let count = delegate::linux(__NR_readlink, [scratch, scratch + BYTES, BYTES, 0, 0, 0]).ok()?;
+    let mut path = [0; BYTES as usize];
+    let path = &mut path[..count.min(BYTES) as usize];
+    me.process.read_control(scratch + BYTES, path);
+    let path = core::str::from_utf8(path).ok()?.strip_prefix("/proc/")?.strip_suffix("/mem")?;
     spaces::find_thread(&thread::current().process, path.rsplit('/').next()?.parse().ok()?)
 }

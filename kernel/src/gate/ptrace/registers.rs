@@ -1,11 +1,11 @@
 //! What a tracer reads and sets of a stopped thread's registers.
 
 use super::held::look;
+use crate::base::heap;
 use crate::base::user::put;
 use crate::parts::registers::Snapshot;
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::{
@@ -38,7 +38,7 @@ pub fn request(thread: &Arc<Thread>, what: u64, addr: u64, data: u64) -> Result<
             Ok(0)
         }
         request::GETFPREGS => {
-            let bytes = look(thread, |s| s.fpu.bytes()[..FXSAVE].to_vec())?;
+            let bytes = look(thread, |s| heap::copied(&s.fpu.bytes()[..FXSAVE]))??;
             put(data, &bytes)
         }
         request::SETFPREGS => {
@@ -109,14 +109,14 @@ fn bases(thread: &Arc<Thread>, code: u64, value: u64) -> Result<u64> {
 fn set_legacy(thread: &Arc<Thread>, bytes: &[u8]) -> Result<u64> {
     check_fxsave(bytes)?;
     look(thread, |s| {
-        let mut all = s.fpu.bytes().to_vec();
+        let mut all = heap::copied(s.fpu.bytes())?;
         all[..FXSAVE].copy_from_slice(bytes);
         if all.len() > FXSAVE {
             all[FXSAVE] |= 3; // x87 and SSE state is there
         }
         set_fpu(s, &all);
-    })?;
-    Ok(0)
+        Ok(0)
+    })?
 }
 
 fn set_fpu(s: &mut Snapshot, bytes: &[u8]) {
@@ -134,14 +134,14 @@ fn iovec(at: u64) -> Result<(u64, u64)> {
 /// The set's content and the size of its elements.
 fn content(thread: &Arc<Thread>, set: u64) -> Result<(Vec<u8>, u64)> {
     match set {
-        regset::PRSTATUS => look(thread, |s| (s.words().as_bytes().to_vec(), 8)),
-        regset::PRFPREG => look(thread, |s| (s.fpu.bytes()[..FXSAVE].to_vec(), 4)),
+        regset::PRSTATUS => look(thread, |s| Ok((heap::copied(s.words().as_bytes())?, 8)))?,
+        regset::PRFPREG => look(thread, |s| Ok((heap::copied(&s.fpu.bytes()[..FXSAVE])?, 4)))?,
         regset::X86_XSTATE if fpu::mask() != 0 => look(thread, |s| {
-            let mut bytes = s.fpu.bytes().to_vec();
+            let mut bytes = heap::copied(s.fpu.bytes())?;
             bytes[MASK_AT..FXSAVE].fill(0);
             bytes[MASK_AT..MASK_AT + 8].copy_from_slice(&fpu::mask().to_le_bytes());
-            (bytes, 8)
-        }),
+            Ok((bytes, 8))
+        })?,
         _ => look(thread, |_| Err(errno::EINVAL))?,
     }
 }
@@ -165,7 +165,7 @@ fn set_set(thread: &Arc<Thread>, set: u64, at: u64) -> Result<u64> {
     if size % element != 0 {
         return Err(errno::EINVAL);
     }
-    let mut bytes = vec![0; now.len().min(usize::try_from(size).unwrap_or(usize::MAX))];
+    let mut bytes = heap::zeroed(now.len().min(usize::try_from(size).unwrap_or(usize::MAX)))?;
     get(from, &mut bytes)?;
     match set {
         regset::PRSTATUS => {

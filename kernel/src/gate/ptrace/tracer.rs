@@ -20,11 +20,9 @@ use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::{Stop, event, option, request, stopped, syscall_info};
 use hanare_core::rseq;
 use hanare_core::signal::{SIGBUS, SIGTRAP, SigSet};
-use hanare_core::syscalls::Row;
 use hanare_hal::usercopy;
+use linux_raw_sys::general::__NR_getppid;
 use zerocopy::IntoBytes;
-
-const SYS_GETPPID: u32 = 110;
 
 /// ptrace(2).
 pub fn call(a: &[u64; 6]) -> Result<u64> {
@@ -134,7 +132,7 @@ fn without_thread(a: &[u64; 6]) -> Result<u64> {
 /// the worker's registers.
 fn traceme() -> Result<u64> {
     let me = thread::current_arc();
-    let parent = delegate::linux(SYS_GETPPID, [0; 6])?;
+    let parent = delegate::linux(__NR_getppid, [0; 6])?;
     let parent = spaces::find_thread(&me.process, parent as u32).ok_or(errno::EPERM)?;
     linux([request::TRACEME, 0, 0, 0, 0, 0])?;
     // Or another thread of it, as it turns out when that first asks.
@@ -223,22 +221,24 @@ fn give_up_call(thread: &Thread, signal: u64) -> u64 {
 }
 
 /// wait4(2) and waitid(2) of a process that has tracees; `forward` has Linux execute them.
-pub fn wait(row: &Row, args: [u64; 6], forward: fn(&Row, [u64; 6]) -> Result<u64>) -> Result<u64> {
-    const WAIT4: u16 = 61;
+pub fn wait(
+    call: waited::Call,
+    args: [u64; 6],
+    forward: impl Fn([u64; 6]) -> Result<u64>,
+) -> Result<u64> {
     let me = thread::current();
     loop {
         let mut made = args;
         let mut scratch = 0;
-        if row.number == WAIT4 && args[1] == 0 {
+        if call == waited::Call::Wait4 && args[1] == 0 {
             scratch = me.process.write_scratch(me.slot_index, &[0; 8])?;
             made[1] = scratch;
         }
-        let result = forward(row, made)?;
-        waited::waited(&me.process, row, &args, result)?;
-        let seen = if row.number == WAIT4 {
-            Seen::by_wait4(result, made[1], scratch)
-        } else {
-            Seen::by_waitid(args[2])
+        let result = forward(made)?;
+        waited::waited(&me.process, call, &args, result)?;
+        let seen = match call {
+            waited::Call::Wait4 => Seen::by_wait4(result, made[1], scratch),
+            waited::Call::Waitid => Seen::by_waitid(args[2]),
         };
         match seen {
             Some(seen) if seen.settle() => {}

@@ -27,28 +27,28 @@ fn what_a_worker_does_for_the_lwk_passes_every_filter() {
     }
     let ioctl = u64::from(hanare_abi::ioctl::IOCTL_WAIT);
     let passes: [(u32, &[u64]); 22] = [
-        (nr::IOCTL, &[4095, ioctl]),
-        (nr::MMAP, &[0, 4096, 3, 0x22, u64::MAX]),
-        (nr::MMAP, &[0x1_0000, 4096, 3, 0x4011, 4095]),
-        (nr::MPROTECT, &[0, 4096, 3]),
-        (nr::CLONE, &[0x3d_0f00]),
-        (nr::CLONE, &[17]),
-        (nr::FCNTL, &[3, 1]),
-        (nr::FCNTL, &[3, 2, 1]),
-        (nr::SHMCTL, &[1, 2]),
-        (nr::TGKILL, &[1, 2, 0]),
-        (nr::OPENAT, &[0, 1, 0o12_000_000]),
-        (nr::PRCTL, &[3]),
-        (nr::PRCTL, &[4, 1]),
-        (nr::PRCTL, &[15, 1]),
-        (nr::PRCTL, &[39]),
-        (nr::PERSONALITY, &[0xffff_ffff]),
-        (nr::PRLIMIT64, &[77, 7, 0, 1]),
-        (nr::PRLIMIT64, &[0, 0, 1]),
-        (nr::PRLIMIT64, &[0, 9, 1]),
-        (nr::SECCOMP, &[1, 1]),
-        (nr::SCHED_SETATTR, &[0, 1]),
-        (nr::IOPRIO_SET, &[1, 0]),
+        (__NR_ioctl, &[4095, ioctl]),
+        (__NR_mmap, &[0, 4096, 3, 0x22, u64::MAX]),
+        (__NR_mmap, &[0x1_0000, 4096, 3, 0x4011, 4095]),
+        (__NR_mprotect, &[0, 4096, 3]),
+        (__NR_clone, &[0x3d_0f00]),
+        (__NR_clone, &[17]),
+        (__NR_fcntl, &[3, 1]),
+        (__NR_fcntl, &[3, 2, 1]),
+        (__NR_shmctl, &[1, 2]),
+        (__NR_tgkill, &[1, 2, 0]),
+        (__NR_openat, &[0, 1, 0o12_000_000]),
+        (__NR_prctl, &[3]),
+        (__NR_prctl, &[4, 1]),
+        (__NR_prctl, &[15, 1]),
+        (__NR_prctl, &[39]),
+        (__NR_personality, &[0xffff_ffff]),
+        (__NR_prlimit64, &[77, 7, 0, 1]),
+        (__NR_prlimit64, &[0, 0, 1]),
+        (__NR_prlimit64, &[0, 9, 1]),
+        (__NR_seccomp, &[1, 1]),
+        (__NR_sched_setattr, &[0, 1]),
+        (__NR_ioprio_set, &[1, 0]),
     ];
     for (number, args) in passes {
         assert!(own(number, args), "{number} {args:x?}");
@@ -59,35 +59,35 @@ fn what_a_worker_does_for_the_lwk_passes_every_filter() {
 fn nothing_else_does() {
     let ioctl = u64::from(hanare_abi::ioctl::IOCTL_WAIT);
     let stays: [(u32, &[u64]); 19] = [
-        (nr::IOCTL, &[3, ioctl]),
-        (nr::IOCTL, &[4095, 0x5412]), // TIOCSTI
-        (nr::MMAP, &[0, 4096, 7, 0x22, u64::MAX]),
-        (nr::MMAP, &[0, 4096, 1, 2, 3]),
-        (nr::MMAP, &[0, 4096, 5, 1, 4095]),
-        (nr::MPROTECT, &[0, 4096, 4]),
-        (nr::CLONE, &[0x1000_0000 | 17]),
-        (nr::CLONE, &[0x8000]),
-        (nr::FCNTL, &[3, 0]),
-        (nr::TGKILL, &[1, 2, 9]),
-        (nr::OPENAT, &[0, 1, 0]),
-        (nr::OPENAT, &[0, 1, 0o12_000_001]),
-        (nr::PRCTL, &[22, 2]),
-        (nr::PERSONALITY, &[0]),
-        (nr::PRLIMIT64, &[0, 7, 1]),
-        (nr::PRLIMIT64, &[5, 9, 1]),
-        (nr::PRLIMIT64, &[5, 9, 1 << 32]),
-        (nr::SECCOMP, &[1, 8]),
-        (nr::SCHED_SETATTR, &[7, 1]),
+        (__NR_ioctl, &[3, ioctl]),
+        (__NR_ioctl, &[4095, 0x5412]), // TIOCSTI
+        (__NR_mmap, &[0, 4096, 7, 0x22, u64::MAX]),
+        (__NR_mmap, &[0, 4096, 1, 2, 3]),
+        (__NR_mmap, &[0, 4096, 5, 1, 4095]),
+        (__NR_mprotect, &[0, 4096, 4]),
+        (__NR_clone, &[0x1000_0000 | 17]),
+        (__NR_clone, &[0x8000]),
+        (__NR_fcntl, &[3, 0]),
+        (__NR_tgkill, &[1, 2, 9]),
+        (__NR_openat, &[0, 1, 0]),
+        (__NR_openat, &[0, 1, 0o12_000_001]),
+        (__NR_prctl, &[22, 2]),
+        (__NR_personality, &[0]),
+        (__NR_prlimit64, &[0, 7, 1]),
+        (__NR_prlimit64, &[5, 9, 1]),
+        (__NR_prlimit64, &[5, 9, 1 << 32]),
+        (__NR_seccomp, &[1, 8]),
+        (__NR_sched_setattr, &[7, 1]),
     ];
     for (number, args) in stays {
         assert!(!own(number, args), "{number} {args:x?}");
     }
     let named: Vec<u32> = FREE.into_iter().chain(BOUND.map(|(number, _)| number)).collect();
-    for number in (0..2 * nr::END).filter(|n| !named.contains(n)) {
+    for number in (0..2 * NR_END).filter(|n| !named.contains(n)) {
         assert!(!own(number, &[0; 6]), "{number}");
         assert!(!own(number | 1 << 30, &[0; 6]), "{number} of x32");
     }
-    let other = Data { number: nr::GETPID, arch: 0x4000_0003, instruction: 0, args: [0; 6] };
+    let other = Data { number: __NR_getpid, arch: 0x4000_0003, instruction: 0, args: [0; 6] };
     assert_eq!(with(&[end(action::KILL_PROCESS)]).run(&other), action::KILL_PROCESS);
 }
 
@@ -127,8 +127,8 @@ fn a_programs_call_gets_its_filters_answer() {
 fn strict_mode_knows_four_calls() {
     let strict = Program::new(STRICT.to_vec()).unwrap();
     let allowed: Vec<u32> =
-        (0..nr::END).filter(|n| ask(&strict, *n, &[]) == action::ALLOW).collect();
-    assert_eq!(allowed, [0, 1, nr::RT_SIGRETURN, nr::EXIT]);
+        (0..NR_END).filter(|n| ask(&strict, *n, &[]) == action::ALLOW).collect();
+    assert_eq!(allowed, [0, 1, __NR_rt_sigreturn, __NR_exit]);
     assert_eq!(ask(&strict, 2, &[]), action::KILL_THREAD);
 }
 

@@ -1,0 +1,111 @@
+//! Growing lists and making objects, so that it can be refused.
+//!
+//! Above `base` nothing else allocates: clippy knows what does by its type (`kernel/clippy.toml`). Functions that end
+//! in `_within` are for who has asked for the room before, where it could still be refused: debug builds look
+//! whether that was done for vectors. An exception says its reason (`#[expect(clippy::disallowed_methods, reason)]`), and
+//! `cargo xtask tidy` counts them.
+
+#![expect(clippy::disallowed_methods, reason = "asks before it allocates, for all others")]
+
+use crate::base::heap;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+use hanare_core::errno::{self, Result};
+
+/// One more, or `ENOMEM`.
+pub fn push<T>(list: &mut Vec<T>, value: T) -> Result<()> {
+    heap::more_room(list, 1)?;
+    list.push(value);
+    Ok(())
+}
+
+/// One more, for which [`heap::more_room`] has made room.
+pub fn push_within<T>(list: &mut Vec<T>, value: T) {
+    debug_assert!(list.len() < list.capacity(), "room was made");
+    list.push(value);
+}
+
+/// What an iterator gives, or `ENOMEM`.
+pub fn collected<T>(values: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    values.into_iter().try_for_each(|value| push(&mut all, value))?;
+    Ok(all)
+}
+
+/// So many of the same, or `ENOMEM`.
+pub fn filled<T: Clone>(count: usize, value: T) -> Result<Vec<T>> {
+    let mut all = heap::with_room(count)?;
+    all.resize(count, value);
+    Ok(all)
+}
+
+/// Pieces as one, or `ENOMEM`.
+pub fn joined<T: Copy>(pieces: &[&[T]]) -> Result<Vec<T>> {
+    let mut all = heap::with_room(pieces.iter().map(|piece| piece.len()).sum())?;
+    pieces.iter().for_each(|piece| all.extend_from_slice(piece));
+    Ok(all)
+}
+
+/// Formatted text, or `ENOMEM`.
+pub fn text(arguments: fmt::Arguments<'_>) -> Result<String> {
+    struct Bytes(Vec<u8>);
+    impl Write for Bytes {
+        fn write_str(&mut self, s: &str) -> fmt::Result {
+            heap::more_room(&mut self.0, s.len()).map_err(|_| fmt::Error)?;
+            self.0.extend_from_slice(s.as_bytes());
+            Ok(())
+        }
+    }
+    let mut bytes = Bytes(Vec::new());
+    bytes.write_fmt(arguments).map_err(|_| errno::ENOMEM)?;
+    String::from_utf8(bytes.0).map_err(|_| errno::EINVAL)
+}
+
+/// Text of bytes that another has written: what is no UTF-8 is replaced. `ENOMEM`.
+pub fn text_of(bytes: &[u8]) -> Result<String> {
+    /// Shows bytes as `String::from_utf8_lossy`.
+    struct Lossy<'a>(&'a [u8]);
+    impl fmt::Display for Lossy<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.utf8_chunks().try_for_each(|chunk| {
+                f.write_str(chunk.valid())?;
+                if chunk.invalid().is_empty() {
+                    Ok(())
+                } else {
+                    f.write_char(char::REPLACEMENT_CHARACTER)
+                }
+            })
+        }
+    }
+    text(format_args!("{}", Lossy(bytes)))
+}
+
+/// One more entry, or `ENOMEM`; what was there before.
+pub fn insert<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: V) -> Result<Option<V>> {
+    heap::room_for_entry::<K, V>()?;
+    Ok(map.insert(key, value))
+}
+
+/// One more entry, for which there is [`heap::room_for_entry`].
+pub fn insert_within<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: V) -> Option<V> {
+    map.insert(key, value)
+}
+
+/// A box, for which there is [`heap::room`].
+pub fn boxed_within<T>(value: T) -> Box<T> {
+    Box::new(value)
+}
+
+/// A counted object, for which there is [`heap::room_for_arc`].
+pub fn arc_within<T>(value: T) -> Arc<T> {
+    Arc::new(value)
+}
+
+/// Likewise, of one that knows itself.
+pub fn cyclic_within<T>(make: impl FnOnce(&Weak<T>) -> T) -> Arc<T> {
+    Arc::new_cyclic(make)
+}

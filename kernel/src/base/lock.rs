@@ -1,0 +1,353 @@
+//! Spin locks with a rank. A CPU that holds a lock takes only locks of a higher rank, so no two CPUs wait for each
+//! other; and it waits neither for Linux nor for another thread while it holds one.
+//!
+//! A build with debug assertions (`make checked`) checks both at each acquisition and at each wait, and panics with the
+//! names of the two locks. In a release a lock with a rank is a spin lock and nothing else.
+//!
+//! `docs/locks.md` shows the order as a table, which `cargo xtask tidy --update` writes.
+//!
+//! Outside of the order: the log's lock, under which nothing is done but copying a line, and those of the kernel heap,
+//! under which it takes frames and nothing else.
+
+use core::fmt::{Debug, Formatter};
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use hanare_hal::cpu;
+
+/// A lock's place in the order.
+#[cfg_attr(not(debug_assertions), allow(dead_code, reason = "a release does not look at it"))]
+pub trait Rank {
+    /// Higher ranks are taken while lower ones are held.
+    const ORDER: u8;
+    /// For messages.
+    const NAME: &'static str;
+}
+
+/// Defines the ranks in their order, from the lock that is taken first to the one under which no other is.
+macro_rules! ranks {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        /// The ranks, in their order.
+        pub mod rank {
+            use super::Rank;
+            #[cfg_attr(not(debug_assertions), allow(dead_code, reason = "see `Rank`"))]
+            #[repr(u8)]
+            enum Order { $($name),+ }
+            $(
+                $(#[$doc])*
+                pub struct $name;
+                impl Rank for $name {
+                    const ORDER: u8 = Order::$name as u8;
+                    const NAME: &'static str = stringify!($name);
+                }
+            )+
+            /// Their names, by order.
+            #[cfg(debug_assertions)]
+            pub(super) const NAMES: &[&str] = &[$(stringify!($name)),+];
+        }
+    };
+}
+
+ranks! {
+    /// One at a time takes a frame with an error out of use.
+    BadMemory,
+    /// One at a time enters control groups.
+    EnteringGroups,
+    /// The last decision about who ends for want of memory.
+    LastShort,
+    /// Observers: tracers of system calls and debuggers.
+    Sessions,
+    /// Programs that go on in a space of their own, by token.
+    Plans,
+    /// Those whose space is there.
+    TakenPlans,
+    /// Spaces of a home CPU.
+    Spaces,
+    /// Slots and workers of a process.
+    Slots,
+    /// Slots that no thread of a space has.
+    FreeSlots,
+    /// Mappings and page table of a space. Who waits for it serves TLB shootdowns.
+    AddressSpace,
+    /// Pages of a space that Linux is filling.
+    Fills,
+    /// Content of program files, by file.
+    Contents,
+    /// Frames of one.
+    ContentPages,
+    /// The last answer to a fault of Linux.
+    LastMapped,
+    /// Frames of a control window.
+    ControlPages,
+    /// Bells of a space.
+    SpaceBells,
+    /// Bells that nobody has.
+    FreeBells,
+    /// Threads of a CPU. What a thread waits for is asked under it (`Wait::ready`).
+    CpuQueue,
+    /// Forks whose proxy has not come.
+    Embryos,
+    /// Interval timers and CPU limit of a process.
+    CpuTimers,
+    /// Timers of timer_create that count CPU time.
+    ClockTimers,
+    /// Ids of timers of Linux.
+    Timers,
+    /// Futex queues of a space.
+    FutexQueues,
+    /// State of a tracee.
+    Tracee,
+    /// Registers of a tracee.
+    TraceeSnapshot,
+    /// The debugger of a process.
+    Debugger,
+    /// What a debugger stopped.
+    DebuggerStop,
+    /// Registers of a thread that a debugger stopped.
+    DebuggerSnapshot,
+    /// Watchpoints of a debugger.
+    Watches,
+    /// The trace of a process.
+    Trace,
+    /// Lines of a trace that have not been read.
+    TraceRing,
+    /// Threads of a process.
+    Threads,
+    /// Processes that have a space.
+    Processes,
+    /// The parent that waits for a process to leave its memory.
+    VforkParent,
+    /// The thread in whose process a program goes on.
+    Successor,
+    /// seccomp filters of a thread.
+    SeccompFilters,
+    /// Accounts of a process, which its successor shares.
+    Usage,
+    /// What children of a process used.
+    ChildrenUsage,
+    /// Ids and times of a process.
+    Identity,
+    /// Name of the program of a process.
+    Executable,
+    /// Auxiliary vector of a program.
+    AuxiliaryVector,
+    /// Mask and pending signals of a thread.
+    ThreadSignals,
+    /// Dispositions and pending signals of a process.
+    ProcessSignals,
+    /// Credentials of a thread.
+    ThreadIds,
+    /// Name of a thread.
+    ThreadName,
+    /// NUMA policy of a thread.
+    MemoryPolicy,
+    /// Registers that a thread begins with.
+    Birth,
+    /// CPUs that a thread may run on.
+    Affinity,
+    /// Debug registers of a thread.
+    DebugRegisters,
+    /// Files that a call has dropped.
+    Puts,
+    /// Threads of a CPU that are to look at what they wait for.
+    Kicked,
+    /// Turns of threads on a CPU.
+    SchedulerTurns,
+    /// The TLB shootdown that a CPU is asked for.
+    Shootdown,
+    /// Users and what they have.
+    Users,
+    /// The control group that a space is charged to.
+    ControlGroup,
+    /// Frames that Linux holds still.
+    Quarantine,
+    /// Free frames of a NUMA node; the kernel heap grows from there.
+    FrameZone,
+    /// Rate of log lines that programs cause.
+    LogLimit,
+}
+
+/// A value behind a spin lock of rank `R`.
+pub struct Mutex<T: ?Sized, R: Rank> {
+    rank: PhantomData<fn() -> R>,
+    inner: spin::Mutex<T>,
+}
+
+impl<T, R: Rank> Mutex<T, R> {
+    /// Takes the value in.
+    pub const fn new(value: T) -> Mutex<T, R> {
+        Mutex { rank: PhantomData, inner: spin::Mutex::new(value) }
+    }
+}
+
+impl<T: ?Sized, R: Rank> Mutex<T, R> {
+    /// Waits for the lock.
+    #[inline(always)]
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, T, R> {
+        order::check::<R>();
+        let inner = self.inner.lock();
+        MutexGuard { inner, held: order::Held::note() }
+    }
+
+    /// Waits for the lock, and calls `meanwhile` again and again until it has it.
+    #[inline(always)]
+    #[track_caller]
+    pub fn lock_serving(&self, mut meanwhile: impl FnMut()) -> MutexGuard<'_, T, R> {
+        order::check::<R>();
+        loop {
+            if let Some(guard) = self.try_lock() {
+                return guard;
+            }
+            meanwhile();
+            cpu::pause();
+        }
+    }
+
+    /// Takes the lock if nobody has it. Nobody waits, so any lock may be held.
+    #[inline(always)]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T, R>> {
+        self.inner.try_lock().map(|inner| MutexGuard { inner, held: order::Held::note() })
+    }
+
+    /// The value, for who alone knows of the lock.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+}
+
+impl<T: Debug, R: Rank> Debug for Mutex<T, R> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<T: Default, R: Rank> Default for Mutex<T, R> {
+    fn default() -> Mutex<T, R> {
+        Mutex::new(T::default())
+    }
+}
+
+/// The right to the value behind a [`Mutex`].
+pub struct MutexGuard<'a, T: ?Sized, R: Rank> {
+    // Given back before the note of it.
+    inner: spin::MutexGuard<'a, T>,
+    #[allow(dead_code, reason = "a note that is dropped")]
+    held: order::Held<R>,
+}
+
+impl<T: ?Sized, R: Rank> Deref for MutexGuard<'_, T, R> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized, R: Rank> DerefMut for MutexGuard<'_, T, R> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+pub use order::assert_none_held;
+
+/// What is checked, in a build with debug assertions.
+#[cfg(debug_assertions)]
+mod order {
+    use super::{Rank, rank};
+    use core::marker::PhantomData;
+    use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+    use hanare_hal::boot::CPUS_MAX;
+    use hanare_hal::percpu;
+
+    const _: () = assert!(rank::NAMES.len() <= 64, "a bit of a word for each rank");
+
+    /// The locks that a CPU holds. Only that CPU uses it, with interrupts off.
+    struct Holds {
+        /// A bit for each rank.
+        ranks: AtomicU64,
+        /// How many of each.
+        counts: [AtomicU8; 64],
+    }
+
+    static HOLDS: [Holds; CPUS_MAX] =
+        [const { Holds { ranks: AtomicU64::new(0), counts: [const { AtomicU8::new(0) }; 64] } };
+            CPUS_MAX];
+
+    fn held() -> &'static Holds {
+        &HOLDS[percpu::index()]
+    }
+
+    /// Panics if the calling CPU holds a lock of this rank or of a higher one.
+    #[track_caller]
+    pub fn check<R: Rank>() {
+        let not_lower = held().ranks.load(Ordering::Relaxed) >> R::ORDER;
+        if not_lower != 0 {
+            let first = rank::NAMES[usize::from(R::ORDER) + not_lower.trailing_zeros() as usize];
+            panic!("lock order: {} is taken while {first} is held", R::NAME);
+        }
+    }
+
+    /// Panics if the calling CPU holds a lock: it is about to wait for Linux or for another thread, which may need it.
+    #[track_caller]
+    pub fn assert_none_held() {
+        let ranks = held().ranks.load(Ordering::Relaxed);
+        if ranks != 0 {
+            let first = rank::NAMES[ranks.trailing_zeros() as usize];
+            panic!("lock order: a wait while {first} is held");
+        }
+    }
+
+    /// Notes a lock for as long as it lives.
+    pub struct Held<R: Rank>(PhantomData<R>);
+
+    impl<R: Rank> Held<R> {
+        pub fn note() -> Held<R> {
+            let holds = held();
+            let of_rank = &holds.counts[R::ORDER as usize];
+            of_rank.store(of_rank.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            holds
+                .ranks
+                .store(holds.ranks.load(Ordering::Relaxed) | 1 << R::ORDER, Ordering::Relaxed);
+            Held(PhantomData)
+        }
+    }
+
+    impl<R: Rank> Drop for Held<R> {
+        fn drop(&mut self) {
+            let holds = held();
+            let of_rank = &holds.counts[R::ORDER as usize];
+            let left = of_rank.load(Ordering::Relaxed) - 1;
+            of_rank.store(left, Ordering::Relaxed);
+            if left == 0 {
+                holds.ranks.store(
+                    holds.ranks.load(Ordering::Relaxed) & !(1 << R::ORDER),
+                    Ordering::Relaxed,
+                );
+            }
+        }
+    }
+}
+
+/// Nothing of it is left in a release.
+#[cfg(not(debug_assertions))]
+mod order {
+    use super::Rank;
+    use core::marker::PhantomData;
+
+    #[inline(always)]
+    pub fn check<R: Rank>() {}
+    /// Checks nothing in a release.
+    #[inline(always)]
+    pub fn assert_none_held() {}
+
+    pub struct Held<R: Rank>(PhantomData<R>);
+
+    impl<R: Rank> Held<R> {
+        #[inline(always)]
+        pub fn note() -> Held<R> {
+            Held(PhantomData)
+        }
+    }
+}
