@@ -75,7 +75,7 @@ sizes: build
 check: setup bin
 	@tests/run $(TESTS) host
 GROUP ?= $(shell tests/run --list)
-test: setup bin lwk checked all-kernels
+test: setup bin lwk all-kernels
 	@tests/run $(TESTS) $(GROUP)
 
 # Two targets at once; what breaks a property is shown in hexadecimal, kept, and can be run again.
