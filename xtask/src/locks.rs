@@ -1,8 +1,6 @@
 //! The table of lock ranks in `docs/locks.md`, made of the ranks in `kernel/src/base/lock.rs`.
 
-use std::fs;
-
-use crate::sources;
+use crate::sources::{read, write};
 
 const RANKS: &str = "kernel/src/base/lock.rs";
 const PAGE: &str = "docs/locks.md";
@@ -11,17 +9,13 @@ const END: &str = "<!-- end of lock order -->\n";
 
 /// Complains if the table is not that of the ranks; with `update`, writes it anew first.
 pub fn check(update: bool) -> Result<Vec<String>, String> {
-    let read = |path: &str| {
-        fs::read_to_string(sources::root().join(path)).map_err(|error| format!("{path}: {error}"))
-    };
     let (ranks, page) = (read(RANKS)?, read(PAGE)?);
     let wanted = with_table(&page, &table(&ranks)?)?;
     if page == wanted {
         return Ok(Vec::new());
     }
     if update {
-        fs::write(sources::root().join(PAGE), wanted)
-            .map_err(|error| format!("{PAGE}: {error}"))?;
+        write(PAGE, &wanted)?;
         return Ok(Vec::new());
     }
     Ok(vec![format!("{PAGE}: the lock order is not that of {RANKS}: cargo xtask tidy --update")])

@@ -51,3 +51,13 @@ pub fn all() -> Result<Vec<Source>, String> {
     };
     Ok(names.into_iter().filter_map(read).collect())
 }
+
+/// The text of a file of the repository, or why it cannot be read.
+pub fn read(path: &str) -> Result<String, String> {
+    fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}"))
+}
+
+/// Writes a file of the repository, or says why it cannot.
+pub fn write(path: &str, text: &str) -> Result<(), String> {
+    fs::write(root().join(path), text).map_err(|error| format!("{path}: {error}"))
+}

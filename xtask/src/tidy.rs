@@ -5,13 +5,12 @@
 //! `xtask/long-files.txt` and may only get shorter.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::process::ExitCode;
 
 use crate::allocations;
 use crate::layers;
 use crate::locks;
-use crate::sources::{self, Source};
+use crate::sources::{self, Source, read, write};
 
 /// Lines that a file of ours should not exceed.
 const LINES_MAX: usize = 600;
@@ -58,14 +57,6 @@ fn check(update: bool) -> Result<Vec<String>, String> {
     complaints.extend(layers::check(&sources, update)?);
     complaints.extend(locks::check(update)?);
     Ok(complaints)
-}
-
-fn read(list: &str) -> Result<String, String> {
-    fs::read_to_string(sources::root().join(list)).map_err(|error| format!("{list}: {error}"))
-}
-
-fn write(list: &str, text: &str) -> Result<(), String> {
-    fs::write(sources::root().join(list), text).map_err(|error| format!("{list}: {error}"))
 }
 
 /// By its extension, or a script that says so itself.

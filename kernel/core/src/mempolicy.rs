@@ -99,7 +99,7 @@ impl Policy {
 pub struct Policies(BTreeMap<u64, (u64, Policy)>);
 
 impl Policies {
-    /// What a copy takes, about.
+    /// Bytes that a copy of the policies takes, about.
     #[must_use]
     pub fn bytes(&self) -> usize {
         2 * self.0.len() * size_of::<(u64, u64, Policy)>()

@@ -97,7 +97,7 @@ impl Features {
     }
 }
 
-/// What the CPU says of its leaks and of the means against them. As words, since `raw-cpuid` does not name all of the bits
+/// CPUID words and an MSR that tell of the CPU's leaks and of the means against them. As words, since `raw-cpuid` does not name all of the bits
 /// that `hanare_core::mitigations` looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct LeakWords {

@@ -373,7 +373,7 @@ pub fn build_idt() {
     });
 }
 
-/// What a system call clears, as on Linux: all but what belongs to virtual machines.
+/// Flags that the `syscall` instruction clears, the same as on Linux: all but those of virtual machines.
 const CLEARED_BY_SYSCALL: RFlags = RFlags::all()
     .difference(RFlags::VIRTUAL_8086_MODE)
     .difference(RFlags::VIRTUAL_INTERRUPT)
@@ -383,8 +383,8 @@ const _: () = assert!(CLEARED_BY_SYSCALL.bits() == 0x25_7fd5, "as Linux' syscall
 /// Loads the IDT and the system call entry on the calling CPU.
 pub fn init_cpu() {
     idt::load();
-    // SAFETY: the entry point is the assembly above. SFMASK has interrupts
-    // off.
+    // SAFETY: the entry point is the assembly above. SFMASK clears IF, DF, TF, AC, NT, IOPL and RF
+    // among others, as Linux does.
     unsafe {
         cpu::wrmsr(cpu::msr::STAR, (0x23u64 << 48) | u64::from(gdt::KERNEL_CS) << 32);
         cpu::wrmsr(cpu::msr::LSTAR, hal_syscall_entry as *const () as u64);

@@ -16,34 +16,34 @@ use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use hanare_core::errno::{self, Result};
 
-/// One more, or `ENOMEM`.
+/// Appends a value, or `ENOMEM`.
 pub fn push<T>(list: &mut Vec<T>, value: T) -> Result<()> {
     heap::more_room(list, 1)?;
     list.push(value);
     Ok(())
 }
 
-/// One more, for which [`heap::more_room`] has made room.
+/// Appends a value, for which [`heap::more_room`] has made room.
 pub fn push_within<T>(list: &mut Vec<T>, value: T) {
     debug_assert!(list.len() < list.capacity(), "room was made");
     list.push(value);
 }
 
-/// What an iterator gives, or `ENOMEM`.
+/// The items of an iterator as a list, or `ENOMEM`.
 pub fn collected<T>(values: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
     let mut all = Vec::new();
     values.into_iter().try_for_each(|value| push(&mut all, value))?;
     Ok(all)
 }
 
-/// So many of the same, or `ENOMEM`.
+/// A list of `count` equal values, or `ENOMEM`.
 pub fn filled<T: Clone>(count: usize, value: T) -> Result<Vec<T>> {
     let mut all = heap::with_room(count)?;
     all.resize(count, value);
     Ok(all)
 }
 
-/// Pieces as one, or `ENOMEM`.
+/// Slices one behind the other as a list, or `ENOMEM`.
 pub fn joined<T: Copy>(pieces: &[&[T]]) -> Result<Vec<T>> {
     let mut all = heap::with_room(pieces.iter().map(|piece| piece.len()).sum())?;
     pieces.iter().for_each(|piece| all.extend_from_slice(piece));
@@ -65,7 +65,7 @@ pub fn text(arguments: fmt::Arguments<'_>) -> Result<String> {
     String::from_utf8(bytes.0).map_err(|_| errno::EINVAL)
 }
 
-/// Text of bytes that another has written: what is no UTF-8 is replaced. `ENOMEM`.
+/// Text of bytes that a program has written, or `ENOMEM`: what is no UTF-8 is replaced.
 pub fn text_of(bytes: &[u8]) -> Result<String> {
     /// Shows bytes as `String::from_utf8_lossy`.
     struct Lossy<'a>(&'a [u8]);
@@ -84,13 +84,13 @@ pub fn text_of(bytes: &[u8]) -> Result<String> {
     text(format_args!("{}", Lossy(bytes)))
 }
 
-/// One more entry, or `ENOMEM`; what was there before.
+/// Inserts an entry, or `ENOMEM`; the value that it replaced.
 pub fn insert<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: V) -> Result<Option<V>> {
     heap::room_for_entry::<K, V>()?;
     Ok(map.insert(key, value))
 }
 
-/// One more entry, for which there is [`heap::room_for_entry`].
+/// Inserts an entry, for which there is [`heap::room_for_entry`]; the value that it replaced.
 pub fn insert_within<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: V) -> Option<V> {
     map.insert(key, value)
 }
@@ -105,7 +105,7 @@ pub fn arc_within<T>(value: T) -> Arc<T> {
     Arc::new(value)
 }
 
-/// Likewise, of one that knows itself.
+/// A counted object that has a weak reference to itself, likewise.
 pub fn cyclic_within<T>(make: impl FnOnce(&Weak<T>) -> T) -> Arc<T> {
     Arc::new_cyclic(make)
 }

@@ -58,7 +58,7 @@ ranks! {
     Sessions,
     /// Programs that go on in a space of their own, by token.
     Plans,
-    /// Those whose space is there.
+    /// Plans whose new space is there, by that space.
     TakenPlans,
     /// Spaces of a home CPU.
     Spaces,
@@ -72,7 +72,7 @@ ranks! {
     Fills,
     /// Content of program files, by file.
     Contents,
-    /// Frames of one.
+    /// Frames of the content of one file.
     ContentPages,
     /// The last answer to a fault of Linux.
     LastMapped,
@@ -100,7 +100,7 @@ ranks! {
     TraceeSnapshot,
     /// The debugger of a process.
     Debugger,
-    /// What a debugger stopped.
+    /// State of a debugger's stop, and its breakpoints.
     DebuggerStop,
     /// Registers of a thread that a debugger stopped.
     DebuggerSnapshot,
@@ -122,7 +122,7 @@ ranks! {
     SeccompFilters,
     /// Accounts of a process, which its successor shares.
     Usage,
-    /// What children of a process used.
+    /// CPU time and memory that the children of a process used.
     ChildrenUsage,
     /// Ids and times of a process.
     Identity,
@@ -252,7 +252,7 @@ impl<T: ?Sized, R: Rank> DerefMut for MutexGuard<'_, T, R> {
 
 pub use order::assert_none_held;
 
-/// What is checked, in a build with debug assertions.
+/// The checks of a build with debug assertions.
 #[cfg(debug_assertions)]
 mod order {
     use super::{Rank, rank};
@@ -330,7 +330,7 @@ mod order {
     }
 }
 
-/// Nothing of it is left in a release.
+/// The checks of a release: none.
 #[cfg(not(debug_assertions))]
 mod order {
     use super::Rank;

@@ -82,7 +82,7 @@ fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
     }
 }
 
-/// Of a file that Linux has found by its path: `ENOENT` if the LWK's machine has it not, which the
+/// A call that looks at a file by its path: `ENOENT` for one that Linux has found and the LWK's machine has not, as the
 /// module says to who opens it.
 fn not_hidden(row: &Row, args: [u64; 6], dir: u64, path: u64) -> Result<u64> {
     const O_CLOEXEC: u64 = 0o2_000_000;
@@ -126,8 +126,9 @@ fn failed(row: &Row, args: &[u64; 6], error: Errno) -> Result<u64> {
     if error == errno::EIO { ptrace::memory_file(row.number.into(), args) } else { Err(error) }
 }
 
-/// How a signal was sent (`si_code`).
+/// `si_code` of kill(2).
 const SI_USER: i32 = 0;
+/// `si_code` of tkill(2) and tgkill(2).
 const SI_TKILL: i32 = -6;
 
 fn is_own_pid(pid: u64) -> bool {

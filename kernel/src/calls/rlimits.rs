@@ -94,9 +94,9 @@ pub fn target(pid: u64) -> Option<Arc<Process>> {
     }
 }
 
-/// What getrlimit, setrlimit or prlimit64 asks for.
+/// Arguments of getrlimit, setrlimit or prlimit64.
 pub struct Change {
-    /// Of whom; 0: the caller.
+    /// Process whose limit it is; 0: the caller.
     pub pid: u64,
     /// `RLIMIT_*`.
     pub resource: u64,

@@ -5,6 +5,7 @@ use crate::gate::{observe, ptrace};
 use crate::link::delegate;
 use crate::parts::seccomp;
 use crate::parts::signals::{ProcessSignals, ThreadSignals};
+use crate::parts::vfork::Vfork;
 use crate::process::thread::{self, Birth, Thread};
 use crate::process::{Identity, Ids, Process, futex};
 use crate::sched::cpu_mask::CpuMask;
@@ -14,6 +15,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::slot::OP_NOP;
 use hanare_core::ptrace::event;
+use hanare_core::signal::{Actions, Mirrored};
+use hanare_hal::fpu;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
 use linux_raw_sys::general::__NR_prctl;
@@ -180,6 +183,15 @@ pub struct Inherited {
 }
 
 impl Inherited {
+    /// Bytes that [`of_current`](Self::of_current) and a [`Vfork`] take without being refused, to be asked for before.
+    pub fn bytes() -> usize {
+        size_of::<Actions>()
+            + size_of::<Mirrored>()
+            + fpu::size()
+            + size_of::<Vfork>()
+            + heap::SMALL_PARTS
+    }
+
     /// From the running thread. `shares`: the child has its memory, not a copy.
     pub fn of_current(r: &Request, regs: &Regs, shares: bool) -> hanare_core::Result<Inherited> {
         let me = thread::current();

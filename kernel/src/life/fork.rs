@@ -21,10 +21,9 @@ use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_abi::slot::{OP_FORK, OP_REMAP};
 use hanare_core::errno::{self, Errno, Result};
-use hanare_core::signal::{Actions, Mirrored};
 use hanare_core::vma::{Backing, Vma};
 use hanare_hal::traps::Regs;
-use hanare_hal::{cpu, fpu, percpu, usercopy};
+use hanare_hal::{cpu, percpu, usercopy};
 
 /// A child between fork and its proxy's coming up.
 pub struct Embryo {
@@ -98,14 +97,7 @@ impl cpus::Wait for Claimed<'_> {
 /// Whether there is memory for a child until its proxy comes up.
 fn room_for_embryo() -> Result<()> {
     heap::room_for_entry::<(u32, u64), Option<Box<Embryo>>>()?;
-    heap::room(
-        size_of::<Embryo>()
-            + size_of::<Actions>()
-            + size_of::<Mirrored>()
-            + fpu::size()
-            + size_of::<Vfork>()
-            + heap::SMALL_PARTS,
-    )
+    heap::room(size_of::<Embryo>() + Inherited::bytes())
 }
 
 pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {

@@ -5,6 +5,7 @@
 //! them, and one address space here. Each has slots of its own in it; the slot of its first
 //! thread is its name between the two kernels.
 
+use crate::base::heap;
 use crate::gate::ptrace;
 use crate::life::child::{self, Inherited, Request, flag};
 use crate::link::delegate;
@@ -27,6 +28,7 @@ use hanare_hal::usercopy;
 pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let me = thread::current();
     let p = &me.process;
+    heap::room(Inherited::bytes())?;
     let index = p.take_slot().ok_or(errno::EAGAIN)?;
     let new = Process::new(p.memory().clone(), index, Arc::downgrade(p))
         .inspect_err(|_| p.return_slot(index))?;

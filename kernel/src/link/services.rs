@@ -3,6 +3,7 @@
 
 use crate::base::heap;
 use crate::base::lists;
+use crate::base::lock::assert_none_held;
 use crate::link::caller::{self, Delegates, Owner};
 use crate::link::{delegate, inbound};
 use crate::sched::{cpus, doorbell, tlb};
@@ -341,8 +342,8 @@ fn make_async(entry: Entry) {
 }
 
 /// Run by the module's service thread while this CPU spins. For kinds that need no process.
-/// No lock is held.
 pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
+    assert_none_held();
     let until = cpu::rdtsc() + u64::from(shared::params().tsc_khz) * PATIENCE_MS;
     // The service thread frees the entries of what was posted.
     let new = || Entry::new(By::Thread, kind, space, args, extents);

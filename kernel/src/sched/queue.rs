@@ -13,30 +13,30 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// A thread that is told: the bit of its bell and its address.
+/// Key of a thread that sleeps until it is told: the bit of its bell and its address.
 pub type Sleeper = (u32, usize);
 
-/// It runs after all others.
+/// Puts a thread at the end of a run queue.
 pub fn add_last(queue: &mut VecDeque<Arc<dyn Runs>>, thread: Arc<dyn Runs>) {
     queue.push_back(thread);
 }
 
-/// It runs next.
+/// Puts a thread at the head of a run queue.
 pub fn add_first(queue: &mut VecDeque<Arc<dyn Runs>>, thread: Arc<dyn Runs>) {
     queue.push_front(thread);
 }
 
-/// One more.
+/// Adds a thread to a list.
 pub fn add(list: &mut Vec<Arc<dyn Runs>>, thread: Arc<dyn Runs>) {
     list.push(thread);
 }
 
-/// Some more.
+/// Adds threads to a list.
 pub fn add_all(list: &mut Vec<Arc<dyn Runs>>, threads: impl Iterator<Item = Arc<dyn Runs>>) {
     list.extend(threads);
 }
 
-/// It sleeps until it is told.
+/// Adds a thread that sleeps until it is told.
 pub fn add_sleeper(
     sleepers: &mut BTreeMap<Sleeper, Arc<dyn Runs>>,
     at: Sleeper,
@@ -45,7 +45,7 @@ pub fn add_sleeper(
     sleepers.insert(at, thread);
 }
 
-/// It is woken at a time at the latest.
+/// Adds the time at which a sleeping thread is woken at the latest.
 pub fn add_alarm(alarms: &mut BTreeSet<(u64, Sleeper)>, alarm: (u64, Sleeper)) {
     alarms.insert(alarm);
 }

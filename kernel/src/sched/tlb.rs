@@ -9,7 +9,7 @@
 //! spin on without looking: the lock of an address space is taken by looking, see
 //! `mm::guard`.
 
-use crate::base::lock::{Mutex, rank};
+use crate::base::lock::{Mutex, assert_none_held, rank};
 use crate::sched::park;
 use crate::sched::post::{FLUSH, post, take_posted};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
@@ -115,6 +115,7 @@ pub fn shoot(active: &CpuSet, start: u64, end: u64) {
     if last.is_none() {
         return;
     }
+    assert_none_held(); // who is shot at may wait for it
     for target in active.others(me) {
         let m = &MAILBOXES[target];
         // What was posted before now covers ours; a CPU that came since needs nothing.

@@ -9,7 +9,6 @@ mod plan;
 mod rust;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -68,20 +67,17 @@ pub fn check(sources: &[Source], update: bool) -> Result<Vec<String>, String> {
     if !complaints.is_empty() {
         return Ok(complaints);
     }
-    let path = sources::root().join(exceptions::FILE);
-    let failed = |error| format!("{}: {error}", exceptions::FILE);
-    let mut list = fs::read_to_string(&path).map_err(failed)?;
+    let mut list = sources::read(exceptions::FILE)?;
     if update {
         list = exceptions::updated(&list, &parts)?;
-        fs::write(&path, &list).map_err(failed)?;
+        sources::write(exceptions::FILE, &list)?;
     }
     exceptions::check(&list, &parts)
 }
 
 /// Every part, and what is wrong with the plan.
 fn read(sources: &[Source]) -> Result<(Vec<Part>, Vec<String>), String> {
-    let text = fs::read_to_string(sources::root().join(PLAN))
-        .map_err(|error| format!("{PLAN}: {error}"))?;
+    let text = sources::read(PLAN)?;
     let plan = plan::read(&text).map_err(|error| format!("{PLAN}: {error}"))?;
     let mut complaints = Vec::new();
     let mut parts = Vec::new();

@@ -13,7 +13,7 @@ pub enum Service {
     Refused(Errno, &'static str),
 }
 
-/// What a delegated call means for the LWK: a variant for each way in which it is served.
+/// The LWK's part in a delegated call: a variant for each way in which one is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
     /// Nothing.
