@@ -52,7 +52,7 @@ pub fn serve(index: u32) {
                 abi::REQUEST_SPACE_START if call.args[0] != 0 => share::begin(&p, call.args[1]),
                 abi::REQUEST_SPACE_START => exec::start(&p),
                 abi::REQUEST_PROCESS_END => {
-                    share::ended(&p);
+                    p.kill();
                     Ok(())
                 }
                 abi::REQUEST_FAULT => return complete(index, fault(&p, &r, &call)),
@@ -114,7 +114,7 @@ fn open(r: &RequestRef<'_>, call: &RequestCall) -> errno::Result<()> {
 fn close(index: u32, space: u32) {
     match spaces::find(percpu::index(), space) {
         None => complete(index, 0),
-        Some(space) => space.close(index, share::ended),
+        Some(space) => space.close(index),
     }
 }
 

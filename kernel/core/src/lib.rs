@@ -25,6 +25,7 @@ pub mod fair;
 pub mod futex;
 pub mod groups;
 pub mod grouptable;
+pub mod life;
 pub mod limits;
 pub mod machinecheck;
 pub mod mempolicy;

@@ -56,7 +56,7 @@ ranks! {
     LastShort,
     /// Observers: tracers of system calls and debuggers.
     Sessions,
-    /// Programs that go on in a space of their own, by token.
+    /// Programs that go on in a space of their own, until their proxy has come.
     Plans,
     /// Plans whose new space is there, by that space.
     TakenPlans,
@@ -110,10 +110,10 @@ ranks! {
     Trace,
     /// Lines of a trace that have not been read.
     TraceRing,
-    /// Threads of a process.
-    Threads,
-    /// Processes that have a space.
+    /// Processes that have a space, and its life.
     Processes,
+    /// Threads of a process, and their lives.
+    Threads,
     /// The parent that waits for a process to leave its memory.
     VforkParent,
     /// The thread in whose process a program goes on.

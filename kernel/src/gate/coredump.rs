@@ -10,11 +10,11 @@ use crate::process::thread::Thread;
 use crate::process::{self, Process};
 use crate::sched::cpus;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 use hanare_abi::ioctl::{POSE_REGS, Pose};
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::slot::{OP_DUMP, OP_DUMP_RANGE, OP_INTERRUPT, OP_POSE};
 use hanare_core::errno::{self, Result};
+use hanare_core::life::Refused;
 use hanare_core::signal::{self, QueuedSignal};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::cpu;
@@ -45,9 +45,9 @@ const FXSAVE: usize = 512;
 pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
     let p = &thread.process;
     match p.begin_dump(thread) {
-        None => process::end_thread(p, thread),
-        Some(false) => return pose(thread, regs, None),
-        Some(true) => {}
+        Err(Refused::MustEnd) => process::end_thread(p, thread),
+        Err(Refused::Busy | Refused::Not) => return pose(thread, regs, None),
+        Ok(()) => {}
     }
     ptrace::on_exit(thread, queued.signal | 0x80);
     let signal = u64::from(queued.signal);
@@ -65,19 +65,17 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
 
 /// Before user mode, while another thread makes a dump.
 pub fn join(thread: &Thread, regs: &Regs) {
-    if thread.process.dumping.load(Ordering::Acquire) {
+    if thread.process.is_dumping() {
         pose(thread, regs, None);
     }
 }
 
-/// Has the other threads come by and pose.
+/// Has the other threads come by and park.
 fn gather(p: &Process, me: &Thread) -> bool {
-    struct Posed<'a>(&'a Process, &'a Thread, u64);
-    impl cpus::Wait for Posed<'_> {
+    struct Parked<'a>(&'a Process, &'a Thread, u64);
+    impl cpus::Wait for Parked<'_> {
         fn ready(&self) -> bool {
-            self.0.posed.load(Ordering::Acquire) as usize + 1 >= self.0.thread_count()
-                || self.1.must_end()
-                || cpu::rdtsc() > self.2
+            self.0.parked().1 || self.1.must_end() || cpu::rdtsc() > self.2
         }
         fn announce(&self, _: bool) {}
         fn deadline(&self) -> u64 {
@@ -89,7 +87,7 @@ fn gather(p: &Process, me: &Thread) -> bool {
         for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
             let _ = delegate::call(OP_INTERRUPT, [u64::from(other.slot.tid()), 0, 0, 0, 0, 0]);
         }
-        cpus::wait(&Posed(p, me, cpus::deadline(PATIENCE_NS)), 0);
+        cpus::wait(&Parked(p, me, cpus::deadline(PATIENCE_NS)), 0);
     }
     !me.must_end()
 }
@@ -105,7 +103,7 @@ fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
     ];
     let mut fpu = FpuState::new();
     fpu.save();
-    let others = if queued.is_some() { p.posed.load(Ordering::Acquire) } else { 0 };
+    let others = if queued.is_some() { p.parked().0 } else { 0 };
     let mut page = [0; FPU_AT + FXSAVE];
     let mut end = 0;
     for part in [
@@ -120,9 +118,8 @@ fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
     assert!(end == size_of::<Pose>() + 2 * size_of::<u64>());
     page[FPU_AT..].copy_from_slice(&fpu.bytes()[..FXSAVE]);
     let Ok(at) = p.write_scratch(thread.slot_index, &page) else { return };
-    if queued.is_none() {
-        p.posed.fetch_add(1, Ordering::AcqRel);
-        p.kick_all();
+    if queued.is_none() && !p.park(thread) {
+        return;
     }
     process::end_by_last_call(OP_POSE, [at, u64::from(queued.map_or(0, |q| q.signal)), 0, 0, 0, 0]);
 }

@@ -1,4 +1,4 @@
-//! The gate before user mode. A thread is stopped there by, in this order: a pause, a core dump, CPU
+//! The gate before user mode. A thread is stopped there by, in this order: a core dump, a pause, CPU
 //! time that is used up, debuggers, tracers, its end; then its signals are delivered.
 
 use crate::gate::{coredump, expiry, fatal, observe, ptrace, raise};
@@ -18,8 +18,12 @@ pub fn deliver(regs: &mut Regs) -> bool {
     let mut fast = true;
     let (mut any, mut handled) = (false, false);
     loop {
-        p.wait_while_paused(thread);
-        coredump::join(thread, regs);
+        if !p.life().is_calm() {
+            coredump::join(thread, regs);
+            if p.wait_while_paused(thread) {
+                continue; // a dump may have begun
+            }
+        }
         expiry::check(thread);
         fast &= !observe::debug::before_user(thread, regs);
         fast &= !ptrace::before_user(thread, regs);

@@ -9,14 +9,11 @@ use crate::process::{INIT, Identity, Ids, Process, identity};
 use crate::sched::{balance, cpus};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 
 /// Creates the first thread and queues it. `start` is its first function.
 pub fn program(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<()> {
-    if p.started.swap(true, Ordering::Relaxed) {
-        return Err(errno::EBUSY);
-    }
+    p.memory().start()?;
     let block = p.start_block()?;
     p.set_start_mask(block.sigmask);
     p.signals.lock().inherit_ignored(block.sigignore);
@@ -41,17 +38,17 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<()>
     p.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
     let thread = first_thread(p, start)?;
     *thread.ids.lock() = Ids { uid: block.uid, euid: block.euid, gid: block.gid, egid: block.egid };
-    run_first(p, thread);
-    Ok(())
+    run_first(p, thread)
 }
 
 /// Has the child of a fork go on where its parent was; `words` as of
 /// `REQUEST_SPACE_OPEN`.
 pub fn child(p: &Arc<Process>, mut e: Box<fork::Embryo>, words: &[u64]) -> Result<()> {
-    p.started.store(true, Ordering::Relaxed);
+    p.memory().start()?;
     let [pid, uid, euid, gid, egid] = core::array::from_fn(|i: usize| words[i] as u32);
-    // Whoever lets go of the process lets the parent go on, also if nothing comes of it.
-    p.set_vfork(e.vfork.take());
+    if e.vforks {
+        p.set_parent_waits(e.parent.clone());
+    }
     let thread = first_thread(p, fork::first_step_of_child)?;
     thread.slot.set_tid(pid); // the proxy may come to it later than the thread
     e.inherited.identity.pid = pid;
@@ -61,8 +58,7 @@ pub fn child(p: &Arc<Process>, mut e: Box<fork::Embryo>, words: &[u64]) -> Resul
     if e.traced {
         ptrace::hold_child(&e.parent, &thread);
     }
-    run_first(p, thread);
-    Ok(())
+    run_first(p, thread)
 }
 
 /// Has a program that left other memory begin, with what it had there; `words` as of
@@ -73,7 +69,7 @@ pub fn program_of(
     words: &[u64],
     start: extern "C" fn(usize) -> !,
 ) -> Result<()> {
-    p.started.store(true, Ordering::Relaxed);
+    p.memory().start()?;
     let word = |i: usize| words.get(i).copied().unwrap_or(0);
     let [pid, uid, euid, gid, egid] = core::array::from_fn(|i| word(i) as u32);
     let mut random = [0; 32];
@@ -92,8 +88,10 @@ pub fn program_of(
     thread.take_over(old);
     ptrace::continue_as(old, &thread);
     *thread.ids.lock() = Ids { uid, euid, gid, egid };
-    run_first(p, thread);
-    Ok(())
+    // Once the old process has moved on nothing fails any more.
+    p.prepare(&thread)?;
+    old.process.move_on()?;
+    run(p, thread)
 }
 
 fn first_thread(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<Arc<Thread>> {
@@ -104,9 +102,16 @@ fn first_thread(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<Ar
     Ok(thread)
 }
 
-fn run_first(p: &Process, thread: Arc<Thread>) {
-    p.succeed(&thread);
+/// The thread begins, unless the process is gone already.
+fn run_first(p: &Process, thread: Arc<Thread>) -> Result<()> {
+    p.prepare(&thread)?;
+    run(p, thread)
+}
+
+fn run(p: &Process, thread: Arc<Thread>) -> Result<()> {
+    p.begin(&thread)?;
     let cpu =
         if thread.affinity.lock().contains(p.home) { p.home } else { balance::place(&thread) };
     cpus::enqueue(thread, cpu);
+    Ok(())
 }

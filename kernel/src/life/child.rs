@@ -5,7 +5,6 @@ use crate::gate::{observe, ptrace};
 use crate::link::delegate;
 use crate::parts::seccomp;
 use crate::parts::signals::{ProcessSignals, ThreadSignals};
-use crate::parts::vfork::Vfork;
 use crate::process::thread::{self, Birth, Thread};
 use crate::process::{Identity, Ids, Process, futex};
 use crate::sched::cpu_mask::CpuMask;
@@ -183,13 +182,9 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Bytes that [`of_current`](Self::of_current) and a [`Vfork`] take without being refused, to be asked for before.
+    /// Bytes that [`of_current`](Self::of_current) takes without being refused, to be asked for before.
     pub fn bytes() -> usize {
-        size_of::<Actions>()
-            + size_of::<Mirrored>()
-            + fpu::size()
-            + size_of::<Vfork>()
-            + heap::SMALL_PARTS
+        size_of::<Actions>() + size_of::<Mirrored>() + fpu::size() + heap::SMALL_PARTS
     }
 
     /// From the running thread. `shares`: the child has its memory, not a copy.

@@ -15,6 +15,7 @@ use crate::base::lock::{Mutex, rank};
 use crate::base::{heap, lists};
 use crate::gate::{fatal, ptrace};
 use crate::life::begin;
+use crate::life::expected::Expected;
 use crate::life::image;
 use crate::life::program::{self, Failed, Program, Strings};
 use crate::life::target::{self, Target};
@@ -50,13 +51,13 @@ pub struct Plan {
 }
 
 /// Plans by the space that is left, and token.
-static PLANS: Mutex<BTreeMap<(u32, u64), Box<Plan>>, rank::Plans> = Mutex::new(BTreeMap::new());
+static PLANS: Expected<Plan, rank::Plans> = Expected::new();
 /// Plans by the new space, whose first thread takes its own.
 static TAKEN: Mutex<BTreeMap<u32, Box<Plan>>, rank::TakenPlans> = Mutex::new(BTreeMap::new());
 
 /// Memory of the lists if they are empty.
 pub fn trim() {
-    heap::trim_list(&PLANS);
+    PLANS.trim();
     heap::trim_list(&TAKEN);
 }
 
@@ -116,19 +117,22 @@ pub fn exec(
         Ok(scratch) => scratch,
         Err(e) => return Failed(e, START_FAILED_FILE),
     };
-    lists::insert_within(&mut PLANS.lock(), key, lists::boxed_within(plan));
+    if let Err(e) = PLANS.room().and_then(|()| p.depart(&me)) {
+        return Failed(e, START_FAILED_MEMORY);
+    }
+    PLANS.insert(key, lists::boxed_within(plan));
     hold::at("exec-departs");
     let result =
         delegate::certainly(OP_EXEC, [key.1, target.dir, scratch, target.flags, files, told]);
     // Where it has been taken, this thread ends before it enters user mode again.
-    let left = PLANS.lock().remove(&key);
-    drop(left); // puts files: not under the lock
+    drop(PLANS.give_up(key));
+    p.resume(&me);
     Failed(Errno::from_return(result).unwrap_or(errno::EIO), START_FAILED_FILE)
 }
 
 /// The plan for the proxy of a new space, if that comes from an execve.
 pub fn claim(parent: u32, token: u64) -> Option<Box<Plan>> {
-    PLANS.lock().remove(&(parent, token))
+    PLANS.claim((parent, token))
 }
 
 impl Plan {
@@ -154,8 +158,8 @@ impl Plan {
             let plan = TAKEN.lock().remove(&space.space);
             // Nobody moves the files: it is the old space that lets go of them.
             plan.into_iter().for_each(|mut plan| plan.move_to(old.process.memory()));
+            old.process.kill();
         }
-        old.process.kill();
         begun
     }
 
@@ -198,7 +202,9 @@ fn begin(thread: &Thread, regs: &mut Regs) -> core::result::Result<(), Failed> {
     let p = &thread.process;
     let ended = Failed(errno::EINTR, START_FAILED_MEMORY);
     let plan = TAKEN.lock().remove(&p.space).ok_or(ended)?;
+    p.arrive(thread);
     cpus::wait(&Left { old: plan.process(), me: thread }, 0);
+    p.resume(thread);
     let Plan { old, program, interpreter, path, argv, envp, .. } = *plan;
     drop(old);
     hold::at("exec-departed");

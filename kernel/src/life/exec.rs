@@ -99,12 +99,12 @@ fn end_others(p: &Process, me: &Thread) -> Result<()> {
     struct Alone<'a>(&'a Process, &'a Thread);
     impl cpus::Wait for Alone<'_> {
         fn ready(&self) -> bool {
-            self.0.thread_count() == 1 || self.1.must_end()
+            self.0.is_alone() || self.1.must_end()
         }
         fn announce(&self, _: bool) {}
     }
     p.doom_others(me)?;
-    if p.thread_count() > 1 {
+    if !p.is_alone() {
         hold::at("exec-dooms");
         p.kick_all();
         for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
@@ -112,11 +112,7 @@ fn end_others(p: &Process, me: &Thread) -> Result<()> {
         }
         cpus::wait(&Alone(p, me), 0);
     }
-    if me.must_end() {
-        return Err(errno::EINTR);
-    }
-    p.replaced();
-    Ok(())
+    p.replaced(me)
 }
 
 /// The thread that replaced the program is the process' first one from now on: it has the process'
@@ -150,8 +146,9 @@ pub fn take_first_slot(regs: &Regs) {
     *new.affinity.lock() = affinity;
     new.seccomp.inherit(me.seccomp.inherited());
     ptrace::succeed(me, &new);
-    p.succeed(&new);
-    me.dying.store(true, Ordering::Relaxed); // its worker need leave none behind
+    if !p.hand_over(me, &new) {
+        return; // the process ends
+    }
     cpus::enqueue(new, hanare_hal::percpu::index());
     exit::thread(p, me)
 }

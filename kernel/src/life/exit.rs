@@ -28,22 +28,16 @@ pub fn thread(p: &Arc<Process>, thread: &Thread) -> ! {
     // Before the others can know that we are gone: the last one frees the table.
     paging::use_kernel();
     p.mm.left();
-    p.begin_leaving(thread);
+    let (dismissed, is_awaited) = p.begin_leaving(thread);
     observe::thread_gone(p);
     ptrace::thread_gone(thread);
     if !p.is_killed() {
-        workers::give(p, thread); // a worker waits for the next thread
-        if p.is_replacing() || p.dumping.load(Ordering::Acquire) {
-            p.kick_all(); // somebody waits for it to be gone
-        }
+        workers::give(p, thread, dismissed); // a worker waits for the next thread
     }
-    p.has_left();
-    if p.is_killed() && p.is_deserted() {
-        share::leave_memory(p);
-        if let Some(waits) = p.successor() {
-            cpus::kick(&waits);
-        }
+    if is_awaited {
+        p.kick_all();
     }
+    p.has_left(thread);
     cpus::exit_current()
 }
 
@@ -57,8 +51,9 @@ pub fn process_gone(p: &Process) {
 /// [`delegate::last_call`].
 pub fn by_last_call(nr: u32, args: [u64; 6]) {
     let me = threads::current();
+    me.process.last_call(me);
     delegate::last_call(nr, args, || {
-        if me.dying.load(Ordering::Acquire) {
+        if me.must_end() && !me.process.is_killed() {
             thread(&me.process, me); // another thread's execve came first
         }
     });
@@ -67,12 +62,11 @@ pub fn by_last_call(nr: u32, args: [u64; 6]) {
 /// Ends the running thread; if it is the last one, the process by that last call.
 pub fn by_call(last: u32, argument: u64) -> ! {
     let me = threads::current();
-    if me.process.leave(me) {
+    if me.process.exit(me) {
         share::leave(me);
         futex::forget_empty_robust(me);
         if me.robust_list.load(Ordering::Relaxed) == 0 {
-            me.process.set_ending();
-            me.process.release_parent(); // whose memory it does not touch any more
+            me.process.quiet(me);
         }
         by_last_call(last, [argument, 0, 0, 0, 0, 0]);
         thread(&me.process, me)

@@ -3,13 +3,13 @@
 use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
 use crate::base::lists;
-use crate::base::lock::{Mutex, rank};
+use crate::base::lock::rank;
 use crate::gate::ptrace;
 use crate::life::child::{Inherited, Request, child_event, first_step, flag};
+use crate::life::expected::{Expected, Key};
 use crate::link::{delegate, services};
 use crate::mm::{AddressSpace, FileHandle, FileRef};
-use crate::parts::vfork;
-use crate::parts::vfork::Vfork;
+use crate::process::states::{self, COMES_NS};
 use crate::process::thread::{self, Thread};
 use crate::process::workers;
 use crate::process::{Process, timens};
@@ -34,50 +34,40 @@ pub struct Embryo {
     /// What else it has from its parent.
     pub inherited: Inherited,
     /// The parent waits for its exec or end (vfork).
-    pub vfork: Option<Arc<Vfork>>,
+    pub vforks: bool,
     /// Thread to be woken when the child has come up.
     pub parent: Arc<Thread>,
     _counted: Counted,
 }
 
-/// A parent's space and the token of its child.
-type ParentAndToken = (u32, u64);
-
-/// Children that wait for their proxies; `None` while one is becoming a process. Boxed: they are
-/// large, and a tree moves its values through the kernel stack.
-static EMBRYOS: Mutex<BTreeMap<ParentAndToken, Option<Box<Embryo>>>, rank::Embryos> =
-    Mutex::new(BTreeMap::new());
+/// Children that wait for their proxies, by their parent's space.
+static EMBRYOS: Expected<Embryo, rank::Embryos> = Expected::new();
 
 /// Memory of the list if it is empty.
 pub fn trim() {
-    heap::trim_list(&EMBRYOS);
+    EMBRYOS.trim();
 }
 
 /// The child that the proxy of a new space stands for. Its parent waits until it has
 /// [`come`]: a child that fork gave the id of is there for whoever asks (ptrace, kill).
 pub fn claim(parent: u32, token: u64) -> Option<Box<Embryo>> {
-    EMBRYOS.lock().get_mut(&(parent, token))?.take()
+    EMBRYOS.claim((parent, token))
 }
 
 /// The child is there, or is not going to be: `parent`, a thread of the space, may go on.
 pub fn come(space: u32, token: u64, parent: &Arc<Thread>) {
-    EMBRYOS.lock().remove(&(space, token));
+    EMBRYOS.settle((space, token));
     cpus::kick(parent);
 }
 
 /// A process has ended: children that never came up are given up.
 pub fn forget(parent: u32) {
-    loop {
-        let key = EMBRYOS.lock().range((parent, 0)..=(parent, u64::MAX)).next().map(|(k, _)| *k);
-        let Some(key) = key else { break };
-        let embryo = EMBRYOS.lock().remove(&key);
-        drop(embryo);
-    }
+    EMBRYOS.forget(parent);
 }
 
 struct Claimed<'a> {
     thread: &'a Thread,
-    key: (u32, u64),
+    key: Key,
     deadline: u64,
 }
 
@@ -85,7 +75,7 @@ impl cpus::Wait for Claimed<'_> {
     fn ready(&self) -> bool {
         // Of a thread that another one's execve ends, too, the child is there on Linux.
         self.thread.process.is_killed()
-            || !EMBRYOS.lock().contains_key(&self.key)
+            || !EMBRYOS.is_there(self.key)
             || cpu::rdtsc() > self.deadline
     }
     fn announce(&self, _: bool) {}
@@ -96,10 +86,11 @@ impl cpus::Wait for Claimed<'_> {
 
 /// Whether there is memory for a child until its proxy comes up.
 fn room_for_embryo() -> Result<()> {
-    heap::room_for_entry::<(u32, u64), Option<Box<Embryo>>>()?;
+    EMBRYOS.room()?;
     heap::room(size_of::<Embryo>() + Inherited::bytes())
 }
 
+/// fork(2), or vfork(2): a new process with a copy of the running one's memory. Its process id.
 pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let me = thread::current();
     let p = &me.process;
@@ -109,18 +100,19 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     hold::at("fork-copied");
     forked.zap(&me.caller());
     let parent = thread::current_arc();
-    let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone()));
+    let vforks = r.flags & flag::VFORK != 0;
     let inherited = Inherited::of_current(r, regs, false)?;
     let traced = ptrace::before_child(me, None, child_event(r));
     let embryo = lists::boxed_within(Embryo {
         mm: forked.mm,
         traced: traced.is_some(),
         inherited,
-        vfork: vfork.clone(),
-        parent,
+        vforks,
+        parent: parent.clone(),
         _counted: Counted::new(Kind::Child),
     });
-    lists::insert_within(&mut EMBRYOS.lock(), key, Some(embryo));
+    p.create(me, vforks)?;
+    EMBRYOS.insert(key, embryo);
     hold::at("fork-embryo");
     let pid = loop {
         match delegate::certainly(
@@ -141,16 +133,22 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     };
     hold::at("fork-answered");
     if pid >= 0 {
-        cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(vfork::COMES_NS) }, 0);
+        cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(COMES_NS) }, 0);
     }
-    let left = EMBRYOS.lock().remove(&key);
-    if let Some(Some(e)) = left {
+    if let Some(e) = EMBRYOS.give_up(key) {
         drop(e); // the proxy could not fork, or died at once
-        if let Some(vfork) = &vfork {
-            vfork.release(); // nobody else will
+        if vforks {
+            states::release(&parent); // nobody else will
         }
     }
+    drop(parent);
+    if !vforks {
+        p.resume(me);
+    }
     if let Some(e) = Errno::from_return(pid) {
+        if vforks {
+            wait_for_child(me); // of a proxy that says so of a child that is there
+        }
         return Err(e);
     }
     if r.flags & flag::PARENT_SETTID != 0 {
@@ -158,11 +156,17 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     }
     hold::at("fork-done");
     ptrace::on_child(me, regs, traced, pid as u32);
-    if let Some(vfork) = &vfork {
-        vfork.wait();
+    if vforks && wait_for_child(me) {
         ptrace::on_vfork_done(me, regs, pid as u32);
     }
     Ok(pid as u64)
+}
+
+/// The parent of a vfork waits until its child has left its memory. False: it has to end, or to park.
+fn wait_for_child(me: &Thread) -> bool {
+    let released = states::wait_for_release(me, cpus::NEVER);
+    me.process.resume(me);
+    released
 }
 
 /// The files of a child are the module's copies of its parent's, by the same ids.

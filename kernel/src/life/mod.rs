@@ -6,6 +6,7 @@ pub mod clone;
 pub mod depart;
 pub mod exec;
 pub mod exit;
+mod expected;
 pub mod fork;
 pub mod image;
 pub mod open;

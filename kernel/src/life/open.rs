@@ -6,9 +6,11 @@ use crate::life::{begin, depart};
 use crate::mm::AddressSpace;
 use crate::mm::space::Space;
 use crate::process::spaces::ProcessSpace;
+use crate::process::states;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use hanare_core::errno::{self, Result};
+use hanare_core::life::Process;
 
 /// `REQUEST_SPACE_OPEN`.
 /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork, whose
@@ -23,10 +25,10 @@ pub fn space(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<ProcessS
         return for_program(space, args[0], plan, words);
     }
     let embryo = fork::claim(parent, args[3]).ok_or(errno::ESRCH)?;
-    let (waits, vfork) = (embryo.parent.clone(), embryo.vfork.clone());
+    let (waits, vforks) = (embryo.parent.clone(), embryo.vforks);
     let made = make(space, args[0], Some(embryo), words);
-    if let Some(vfork) = vfork.filter(|_| made.is_err()) {
-        vfork.release(); // no child is there that would
+    if vforks && made.is_err() {
+        states::release(&waits); // no child is there that would
     }
     fork::come(parent, args[3], &waits);
     made
@@ -49,8 +51,9 @@ fn make(
     };
     let whole = fork::shared_with_linux(&mm).next().is_none();
     let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
+    let life = if embryo.is_some() { Process::CLAIMED } else { Process::EXPECTED };
     let parent = embryo.as_ref().map_or(Weak::new(), |e| Arc::downgrade(&e.parent.process));
-    let first = new.enter_first(parent, words)?;
+    let first = new.enter_first(parent, life, words)?;
     if let Some(e) = embryo {
         begin::child(&first, e, words)?;
     }
@@ -67,7 +70,7 @@ fn for_program(
     let account = Space::account_of(words)?;
     let mm = AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?;
     let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
-    let first = new.enter_first(plan.process().parent.clone(), words)?;
+    let first = new.enter_first(plan.process().parent.clone(), Process::CLAIMED, words)?;
     plan.begin(&new, &first, words)?;
     Ok((new, true))
 }

@@ -9,8 +9,7 @@ use crate::base::heap;
 use crate::gate::ptrace;
 use crate::life::child::{self, Inherited, Request, flag};
 use crate::link::delegate;
-use crate::parts::vfork;
-use crate::parts::vfork::Vfork;
+use crate::process::states::{self, COMES_NS};
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::workers;
@@ -20,6 +19,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_abi::slot::OP_SHARE;
 use hanare_core::errno::{self, Errno, Result};
+use hanare_core::life;
 use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
@@ -30,20 +30,28 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let p = &me.process;
     heap::room(Inherited::bytes())?;
     let index = p.take_slot().ok_or(errno::EAGAIN)?;
-    let new = Process::new(p.memory().clone(), index, Arc::downgrade(p))
+    let parent = Arc::downgrade(p);
+    let new = Process::new(p.memory().clone(), index, parent, life::Process::EXPECTED)
+        .and_then(|new| p.memory().enter(&new).map(|()| new))
         .inspect_err(|_| p.return_slot(index))?;
-    // An execve of another thread either ends this one first, or sees that there is a sharer.
-    let entered =
-        p.with_threads(|_| if me.must_end() { Err(errno::EINTR) } else { p.enter(new.clone()) });
-    entered.inspect_err(|_| p.return_slot(index))?;
-    let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(thread::current_arc()));
-    new.set_vfork(vfork.clone());
-    let pid = bear(r, regs, &new).inspect_err(|_| give_up(&new))?;
-    if let Some(vfork) = vfork {
-        if !vfork.wait_for_start() {
-            give_up_late(&new);
+    let vforks = r.flags & flag::VFORK != 0;
+    let made = bear(r, regs, &new);
+    if made.is_err() {
+        new.give_up();
+    }
+    let mut released = false;
+    if vforks {
+        // Whose memory a child shares may not be told that its proxy died before it began.
+        let late = cpus::deadline(COMES_NS);
+        states::wait_for_release(me, late);
+        if cpu::rdtsc() > late {
+            new.give_up(); // unless it has begun
         }
-        vfork.wait();
+        released = states::wait_for_release(me, cpus::NEVER);
+    }
+    p.resume(me);
+    let pid = made?;
+    if released {
         ptrace::on_vfork_done(me, regs, pid as u32);
     }
     Ok(pid)
@@ -53,6 +61,12 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
 fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let me = thread::current();
     let p = &me.process;
+    let vforks = r.flags & flag::VFORK != 0;
+    if vforks {
+        new.set_parent_waits(thread::current_arc());
+    }
+    // An execve of another thread ends this one first, and then sees whether there is a sharer.
+    p.create(me, vforks)?;
     let slot = p.slot(new.first_slot).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();
     slot.set_poll_us(delegate::worker_poll_us());
@@ -67,7 +81,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
         new.handlers.store(p.handlers.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     let traced = ptrace::before_child(me, Some(&first), child::child_event(r));
-    new.begin_with(&first);
+    new.prepare(&first)?;
     drop(first);
     hold::at("share-ready");
     let linux = r.flags & (flag::LINUX | flag::FILES | flag::SIGHAND) | r.exit_signal;
@@ -87,8 +101,8 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
         return Err(e);
     }
     // Who waits for more than that need not be woken for it.
-    if r.flags & flag::VFORK == 0 || traced.is_some() {
-        cpus::wait(&Begun { parent: me, child: new, deadline: cpus::deadline(vfork::COMES_NS) }, 0);
+    if !vforks || traced.is_some() {
+        cpus::wait(&Begun { parent: me, child: new, deadline: cpus::deadline(COMES_NS) }, 0);
     }
     if r.flags & flag::PARENT_SETTID != 0 && !names_itself {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
@@ -106,8 +120,7 @@ struct Begun<'a> {
 
 impl cpus::Wait for Begun<'_> {
     fn ready(&self) -> bool {
-        let there = self.child.pid_namespace() != 0 || self.child.thread_count() == 0;
-        there || self.parent.must_end() || cpu::rdtsc() > self.deadline
+        !self.child.is_expected() || self.parent.must_end() || cpu::rdtsc() > self.deadline
     }
     fn announce(&self, _: bool) {}
     fn deadline(&self) -> u64 {
@@ -117,58 +130,20 @@ impl cpus::Wait for Begun<'_> {
 
 /// `REQUEST_SPACE_START` of such a process: its proxy is there, its first thread runs.
 pub fn begin(p: &Arc<Process>, pid_namespace: u64) -> Result<()> {
-    let first = p.thread(p.first_slot).filter(|_| p.take_beginning()).ok_or(errno::EBUSY)?;
+    let first = p.thread(p.first_slot).ok_or(errno::EBUSY)?;
+    p.claim()?;
     p.set_pid_namespace(pid_namespace);
     // What it itself sees, which in a namespace of its own is not what its parent sees.
     p.identity.lock().pid = first.slot.tid();
     p.signals.lock().actions.is_init = first.slot.tid() == INIT;
     let wakes = !p.is_vforked() || first.ptrace.is_held();
+    p.begin(&first)?;
     let cpu = balance::place(&first);
     cpus::enqueue(first, cpu);
     if wakes {
-        wake_parent(p);
+        p.wake_parent();
     }
     Ok(())
-}
-
-fn wake_parent(child: &Process) {
-    if let Some(parent) = child.parent.upgrade() {
-        parent.threads().for_each(|t| cpus::kick(&t));
-    }
-}
-
-/// `REQUEST_PROCESS_END`, or the end of the space: its proxy is gone, or never came.
-pub fn ended(p: &Arc<Process>) {
-    p.kill();
-    give_up(p);
-}
-
-/// The proxy of a process has not come in its time.
-fn give_up_late(p: &Arc<Process>) {
-    if p.pid_namespace() == 0 {
-        give_up(p);
-    }
-}
-
-/// Nothing is left to wait for of a process that has not begun; one that has, though its
-/// creator was killed before it heard of that, goes on.
-fn give_up(p: &Arc<Process>) {
-    if p.take_beginning() {
-        p.drop_threads(); // none has run
-        wake_parent(p);
-    }
-    if p.is_deserted() {
-        p.kill();
-        leave_memory(p);
-    }
-}
-
-/// The last thread of a process is gone whose proxy is gone or going.
-pub fn leave_memory(p: &Arc<Process>) {
-    p.memory().process_ended(p);
-    if p.has_waiter() {
-        p.memory().processes().for_each(|other| other.kick_all());
-    }
 }
 
 /// The memory that a thread leaves behind is others' still: as Linux does where a process

@@ -83,8 +83,8 @@ impl<C: Delegates + ?Sized> cpus::Wait for Answer<'_, C> {
 
 /// Has the running thread's worker execute `nr` (a Linux number or `OP_*`).
 /// Returns what it returned; `-EINTR` if the process was killed meanwhile. A thread
-/// that has to end (`dying`) begins no call; one in flight is awaited, since its worker
-/// serves another thread next (`OP_INTERRUPT` sees to it that it ends soon). What keeps the
+/// that has to end though its process goes on begins no call; one in flight is awaited,
+/// since its worker serves another thread next (`OP_INTERRUPT` sees to it that it ends soon). What keeps the
 /// memory of its process the same on both sides is done all the same: the process goes on.
 pub fn call(nr: u32, args: [u64; 6]) -> i64 {
     call_of(caller::current(), nr, args)

@@ -2,7 +2,6 @@
 
 use super::space::Space;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 /// The running thread, as far as memory has to know it. It dereferences to its [`Space`].
 #[derive(Clone, Copy)]
@@ -11,21 +10,27 @@ pub struct Caller<'a> {
     pub memory: &'a Space,
     /// Its slot.
     pub slot: u32,
+    /// The thread itself.
+    pub thread: &'a dyn Ends,
+}
+
+/// Whether the thread on whose behalf memory is changed has to end.
+pub trait Ends {
     /// The proxy of its process is gone.
-    pub killed: &'a AtomicBool,
-    /// It has to end, though its process does not.
-    pub dying: &'a AtomicBool,
+    fn is_killed(&self) -> bool;
+    /// It has to end, though its process need not.
+    fn must_end(&self) -> bool;
 }
 
 impl Caller<'_> {
     /// Whether the proxy of its process is gone, so that its worker is not to be asked.
     pub fn is_killed(&self) -> bool {
-        self.killed.load(Ordering::Acquire)
+        self.thread.is_killed()
     }
 
     /// Whether it has to leave whatever it waits for.
     pub fn must_end(&self) -> bool {
-        self.is_killed() || self.dying.load(Ordering::Relaxed)
+        self.thread.must_end()
     }
 }
 

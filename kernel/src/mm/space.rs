@@ -15,7 +15,7 @@ use crate::sched::cpu_mask::CpuMask;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hanare_abi::layout::{
     CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOT_BASE, SLOT_SIZE, SLOTS_MAX, START_BASE,
     START_SIZE,
@@ -24,6 +24,7 @@ use hanare_abi::request::{CHILD_WORDS, GROUPS_WORD, USER_WORD};
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
+use hanare_core::life::{self, SpaceWord};
 use hanare_hal::{memory, percpu};
 use hanare_ikc::SlotRef;
 
@@ -64,12 +65,8 @@ pub struct Space {
     bells: Mutex<BTreeMap<u32, Bell>, rank::SpaceBells>,
     /// Of those, the ones that are free again, their process being gone.
     slots_free: Mutex<Vec<u32>, rank::FreeSlots>,
-    /// The start block has been read.
-    pub started: AtomicBool,
-    /// How many processes have it.
-    users: AtomicUsize,
-    /// Linux has no mapping of it any more.
-    closed: AtomicBool,
+    /// Its state, and how many processes have it, as [`SpaceWord`].
+    life: AtomicU32,
 }
 
 impl Space {
@@ -104,9 +101,7 @@ impl Space {
             slots_made: AtomicU32::new(1),
             bells: Mutex::new(BTreeMap::new()),
             slots_free: Mutex::new(Vec::new()),
-            started: AtomicBool::new(false),
-            users: AtomicUsize::new(0),
-            closed: AtomicBool::new(false),
+            life: AtomicU32::new(life::Space::NEW.word().bits()),
         }
     }
 
@@ -147,24 +142,24 @@ impl Space {
         lists::push_within(&mut self.slots_free.lock(), slot);
     }
 
-    /// Whether several processes have it.
-    pub fn is_shared(&self) -> bool {
-        self.users.load(Ordering::Acquire) > 1
+    /// Its state, and how many processes have it.
+    pub fn life(&self) -> SpaceWord {
+        SpaceWord::of(self.life.load(Ordering::Acquire))
     }
 
-    /// So many processes have it.
-    pub fn set_users(&self, users: usize) {
-        self.users.store(users, Ordering::Release);
+    /// Keeps them for who reads them without a lock. The lock of the space's processes is held.
+    pub fn set_life(&self, life: &life::Space) {
+        self.life.store(life.word().bits(), Ordering::SeqCst);
+    }
+
+    /// Whether several processes have it.
+    pub fn is_shared(&self) -> bool {
+        self.life().is_shared()
     }
 
     /// Linux has no mapping of it any more, so that nothing needs to be told.
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
-    /// Linux has no mapping of it any more.
-    pub fn set_closed(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.life().is_closed()
     }
 
     /// The frames of the control window, which are the caller's from now on.
@@ -208,8 +203,7 @@ impl Space {
     /// `EFAULT`: there is none. `ENOMEM`.
     pub fn control_page(&self, page: u64) -> Result<u64> {
         let known = (SLOT_BASE..SLOT_BASE + SLOT_SIZE).contains(&page)
-            || (START_BASE..START_BASE + START_SIZE).contains(&page)
-                && !self.started.load(Ordering::Relaxed)
+            || (START_BASE..START_BASE + START_SIZE).contains(&page) && self.life().is_open()
             || (SCRATCH_BASE..CONTROL_END).contains(&page);
         let mut control = self.control.lock();
         if let Some(&frame) = control.get(&page) {

@@ -12,4 +12,3 @@ pub mod seccomp;
 pub mod signals;
 pub mod tracee;
 pub mod usage;
-pub mod vfork;

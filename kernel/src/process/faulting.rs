@@ -2,6 +2,7 @@
 
 use crate::base::counts;
 use crate::mm::Caller;
+use crate::mm::caller::Ends;
 use crate::mm::fault::Faulting;
 use crate::mm::limits::Growth;
 use crate::process::thread::Thread;
@@ -12,6 +13,16 @@ impl Process {
     pub fn growth(&self) -> Growth {
         let id = self.identity.lock();
         Growth { space: id.as_soft, stack: id.stack_soft }
+    }
+}
+
+impl Ends for Thread {
+    fn is_killed(&self) -> bool {
+        self.process.is_killed()
+    }
+
+    fn must_end(&self) -> bool {
+        self.must_end()
     }
 }
 

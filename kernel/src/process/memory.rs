@@ -5,23 +5,41 @@ use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
 use crate::base::lists;
 use crate::base::lock::{Mutex, Rank, rank};
-use crate::mm::space::Space;
+use crate::mm::space;
 use crate::parts::futexes::Futexes;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use hanare_core::errno::Result;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use hanare_core::errno::{self, Result};
+use hanare_core::life::{Refused, Space, SpaceEffect, SpaceEvent};
 
 /// No request waits for the end of a space.
 pub const NO_REQUEST: u32 = u32::MAX;
 
+/// The life of a process and its threads, or of a space and its processes, which one lock guards.
+pub struct Listed<L, T> {
+    /// The state.
+    pub life: L,
+    /// What it has, the oldest first.
+    pub all: Vec<Arc<T>>,
+}
+
+impl<L, T> Listed<L, T> {
+    /// With nothing in the list.
+    pub const fn new(life: L) -> Self {
+        Listed { life, all: Vec::new() }
+    }
+}
+
 /// What is in a list, the newest one first. One that goes from there meanwhile moves only those
 /// that have been seen, which may be seen again.
-pub fn newest_first<T, R: Rank>(all: &Mutex<Vec<Arc<T>>, R>) -> impl Iterator<Item = Arc<T>> + '_ {
+pub fn newest_first<L, T, R: Rank>(
+    all: &Mutex<Listed<L, T>, R>,
+) -> impl Iterator<Item = Arc<T>> + '_ {
     let mut left = usize::MAX;
     core::iter::from_fn(move || {
-        let all = all.lock();
+        let all = &all.lock().all;
         left = left.min(all.len()).checked_sub(1)?;
         all.get(left).cloned()
     })
@@ -29,15 +47,13 @@ pub fn newest_first<T, R: Rank>(all: &Mutex<Vec<Arc<T>>, R>) -> impl Iterator<It
 
 /// A space and the processes that have it. It dereferences to its [`Space`].
 pub struct ProcessSpace<P, T> {
-    memory: Space,
+    memory: space::Space,
     /// Waiters on futexes in private memory.
     pub futexes: Mutex<Futexes<T>, rank::FutexQueues>,
     /// Who has it, the first one first. Never empty once it is open.
-    pub processes: Mutex<Vec<Arc<P>>, rank::Processes>,
+    pub processes: Mutex<Listed<Space, P>, rank::Processes>,
     /// TSC value until which whoever needs memory waits for its end; 0: nobody has.
     patience: AtomicU64,
-    /// What there was is freed, or is about to be.
-    pub reaped: AtomicBool,
     /// The request that is answered then, or [`NO_REQUEST`].
     pub close_request: AtomicU32,
     _charge: Charge,
@@ -45,33 +61,53 @@ pub struct ProcessSpace<P, T> {
 }
 
 impl<P, T> Deref for ProcessSpace<P, T> {
-    type Target = Space;
-    fn deref(&self) -> &Space {
+    type Target = space::Space;
+    fn deref(&self) -> &space::Space {
         &self.memory
     }
 }
 
 impl<P, T> ProcessSpace<P, T> {
     /// One that no process has yet.
-    pub fn new(memory: Space) -> Result<Arc<Self>> {
+    pub fn new(memory: space::Space) -> Result<Arc<Self>> {
         let _charge = memory.account.charge(size_of::<Self>() as u64)?;
         heap::arc(ProcessSpace {
             memory,
             futexes: Mutex::new(Futexes::default()),
-            processes: Mutex::new(Vec::new()),
+            processes: Mutex::new(Listed::new(Space::NEW)),
             patience: AtomicU64::new(0),
-            reaped: AtomicBool::new(false),
             close_request: AtomicU32::new(NO_REQUEST),
             _charge,
             _counted: Counted::new(Kind::Space),
         })
     }
 
-    /// One more process has it. `ENOMEM`.
-    pub fn enter(&self, process: Arc<P>) -> Result<()> {
+    /// One step of its life. `also` is done to its processes under the same lock.
+    ///
+    /// # Errors
+    /// There is no such step.
+    pub fn step(
+        &self,
+        event: SpaceEvent,
+        also: impl FnOnce(&mut Vec<Arc<P>>, SpaceEffect),
+    ) -> core::result::Result<SpaceEffect, Refused> {
         let mut processes = self.processes.lock();
-        lists::push(&mut processes, process)?;
-        self.set_users(processes.len());
+        let effect = processes.life.step(event)?;
+        self.memory.set_life(&processes.life);
+        also(&mut processes.all, effect);
+        Ok(effect)
+    }
+
+    /// One more process has it.
+    ///
+    /// # Errors
+    /// `EINTR`: Linux has closed it. `ENOMEM`.
+    pub fn enter(&self, process: &Arc<P>) -> Result<()> {
+        let mut processes = self.processes.lock();
+        heap::more_room(&mut processes.all, 1)?;
+        processes.life.step(SpaceEvent::Enter).map_err(|_| errno::EINTR)?;
+        self.memory.set_life(&processes.life);
+        lists::push_within(&mut processes.all, process.clone());
         Ok(())
     }
 
@@ -83,7 +119,7 @@ impl<P, T> ProcessSpace<P, T> {
 
     /// The process that had it first, or the next one of those that are left.
     pub fn first(&self) -> Option<Arc<P>> {
-        self.processes.lock().first().cloned()
+        self.processes.lock().all.first().cloned()
     }
 
     /// TSC value until which whoever needs memory waits for the end of this space, which is on its

@@ -11,8 +11,10 @@ use crate::process::thread::Thread;
 use crate::process::{self, Process};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
+use hanare_core::life::{self, Refused, SpaceEffect, SpaceEvent};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{percpu, shared};
 
@@ -75,12 +77,13 @@ impl ProcessSpace {
     pub fn enter_first(
         self: &Arc<Self>,
         parent: Weak<Process>,
+        life: life::Process,
         words: &[u64],
     ) -> Result<Arc<Process>> {
         heap::room_for_entry::<u32, Arc<ProcessSpace>>()?;
-        let first = Process::new(self.clone(), 0, parent)?;
+        let first = Process::new(self.clone(), 0, parent, life)?;
         first.set_pid_namespace(words.get(5).copied().unwrap_or(0));
-        self.enter(first.clone())?;
+        self.enter(&first)?;
         let mut spaces = SPACES[percpu::index()].lock();
         if lists::insert_within(&mut spaces, self.space, self.clone()).is_some() {
             return Err(errno::EEXIST);
@@ -90,13 +93,12 @@ impl ProcessSpace {
 
     /// The process whose first thread has, or had, this slot.
     pub fn process(&self, first_slot: u32) -> Option<Arc<Process>> {
-        self.processes.lock().iter().find(|p| p.first_slot == first_slot).cloned()
+        self.processes.lock().all.iter().find(|p| p.first_slot == first_slot).cloned()
     }
 
     /// The process of the thread with this slot; the first one where there is none.
     pub fn process_of(&self, slot: u32) -> Option<Arc<Process>> {
-        // Not under the lock of the list: who shares memory enters it with its creator's threads locked.
-        if self.processes.lock().len() > 1
+        if self.processes.lock().all.len() > 1
             && let Some(process) = self.processes().find(|p| p.thread(slot).is_some())
         {
             return Some(process);
@@ -114,47 +116,53 @@ impl ProcessSpace {
         Ok(())
     }
 
-    /// The last thread of `process` is gone (`is_deserted`), whose proxy is gone or going.
-    pub fn process_ended(&self, process: &Arc<Process>) {
-        if self.is_closed() {
-            return self.reap_if_empty();
-        }
-        let left = {
-            let mut processes = self.processes.lock();
-            // The last one stays until Linux has closed the space.
-            let left = processes.len() > 1;
-            if left {
-                processes.retain(|p| !Arc::ptr_eq(p, process));
-                self.set_users(processes.len());
+    /// A program starts in it.
+    ///
+    /// # Errors
+    /// `EBUSY`: one has been. `ESRCH`: Linux has closed it.
+    pub fn start(&self) -> Result<()> {
+        self.step(SpaceEvent::Start, |_, _| {}).map(drop).map_err(|refused| match refused {
+            Refused::Busy => errno::EBUSY,
+            Refused::MustEnd | Refused::Not => errno::ESRCH,
+        })
+    }
+
+    /// `process` leaves it: none of its threads is left. Said once of each process.
+    pub fn process_left(&self, process: &Arc<Process>) {
+        let gone = |all: &mut Vec<Arc<Process>>, effect| {
+            if effect == SpaceEffect::Remove {
+                all.retain(|p| !Arc::ptr_eq(p, process));
             }
-            left
         };
-        if left {
-            process.finish();
-            self.return_slots(&mut process.slots.lock().all());
+        match self.step(SpaceEvent::Leave, gone) {
+            Ok(SpaceEffect::Remove) => {
+                process.finish();
+                self.return_slots(&mut process.slots.lock().all());
+            }
+            Ok(SpaceEffect::Free) => self.free(),
+            Ok(SpaceEffect::None) | Err(_) => {}
         }
     }
 
     /// `REQUEST_SPACE_CLOSE` number `request`: ends the threads; answered by the
-    /// last of them, or now. `end` ends a process whose proxy is gone.
-    pub fn close(&self, request: u32, end: fn(&Arc<Process>)) {
+    /// last of them, or now.
+    pub fn close(&self, request: u32) {
         self.close_request.store(request, Ordering::Release);
-        self.set_closed();
-        self.processes().for_each(|p| end(&p));
-        self.reap_if_empty();
+        let effect = self.step(SpaceEvent::Close, |_, _| {});
+        self.processes().for_each(|p| p.kill());
+        if effect == Ok(SpaceEffect::Free) {
+            self.free();
+        }
     }
 
-    /// Frees everything where no thread is left.
-    fn reap_if_empty(&self) {
-        if !self.processes().all(|p| p.is_deserted()) || self.reaped.swap(true, Ordering::AcqRel) {
-            return; // a thread is left, or it is done by another one, or by Linux' request
-        }
+    /// Frees everything: no thread is left. Done once.
+    fn free(&self) {
         self.processes().for_each(|p| p.finish());
         process::space_gone(self.space);
         release::all(self);
         SPACES[self.home].lock().remove(&self.space);
         let times = self.processes().next().map_or((0, 0), |p| p.times_ns());
-        let processes = core::mem::take(&mut *self.processes.lock());
+        let processes = core::mem::take(&mut self.processes.lock().all);
         drop(processes);
         heap::trim();
         let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);

@@ -17,7 +17,8 @@ use crate::sched::task::Task;
 use alloc::sync::{Arc, Weak};
 use core::mem::offset_of;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use hanare_core::life::{self, ThreadState};
 use hanare_core::mempolicy::Policy;
 use hanare_core::rseq::Area;
 use hanare_hal::fpu::FpuState;
@@ -36,10 +37,8 @@ pub struct Thread {
     pub in_place: AtomicBool,
     /// Woken by a futex call, see `futex`.
     pub futex_woken: AtomicBool,
-    /// It has to end (exec of another thread).
-    pub dying: AtomicBool,
-    /// It has called exit(2).
-    pub left: AtomicBool,
+    /// Its state, as [`life::ThreadState`](ThreadState). Written under the lock of its process' threads.
+    state: AtomicU8,
     /// The worker of the thread has descriptors, directories or filters of its own, which no
     /// other worker can take over: its execve is Linux'.
     pub is_apart: AtomicBool,
@@ -172,8 +171,7 @@ impl Thread {
             process,
             in_place: AtomicBool::new(false),
             futex_woken: AtomicBool::new(false),
-            dying: AtomicBool::new(false),
-            left: AtomicBool::new(false),
+            state: AtomicU8::new(ThreadState::New as u8),
             is_apart: AtomicBool::new(false),
             attributes: AtomicU64::new(0),
             ids: Mutex::new(Ids::default()),
@@ -212,7 +210,7 @@ impl Thread {
     /// Whether a signal waits that the thread does not block, or it has to leave what it
     /// waits for because another one makes a core dump.
     pub fn has_signal(&self) -> bool {
-        if self.process.dumping.load(Ordering::Acquire) || self.ptrace.gives_up() {
+        if self.process.is_dumping() || self.ptrace.gives_up() {
             return true;
         }
         let own = self.signals.lock();
@@ -221,17 +219,29 @@ impl Thread {
 
     /// It, as far as memory has to know it.
     pub fn caller(&self) -> Caller<'_> {
-        Caller {
-            memory: &self.process,
-            slot: self.slot_index,
-            killed: &self.process.killed,
-            dying: &self.dying,
-        }
+        Caller { memory: &self.process, slot: self.slot_index, thread: self }
     }
 
     /// Whether it has to leave whatever it waits for.
+    #[inline]
     pub fn must_end(&self) -> bool {
-        self.process.is_killed() || self.dying.load(Ordering::Relaxed)
+        life::must_end(self.process.life(), self.state())
+    }
+
+    /// What it is about.
+    #[inline]
+    pub fn state(&self) -> ThreadState {
+        ThreadState::of(self.state.load(Ordering::Acquire))
+    }
+
+    /// See `process::states`, which alone says so.
+    pub(super) fn set_state(&self, state: ThreadState) {
+        self.state.store(state as u8, Ordering::SeqCst);
+    }
+
+    /// Whether it has called exit(2), while other threads go on.
+    pub fn exits(&self) -> bool {
+        self.state() == ThreadState::Exits
     }
 
     /// Takes over what execve leaves as it was from `old`, in whose place the thread goes on.

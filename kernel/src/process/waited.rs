@@ -110,7 +110,7 @@ fn wait_until_left(p: &Process, pid: u32) {
     else {
         return;
     };
-    child.await_finish();
+    child.await_gone();
     let deadline = cpus::deadline(LEAVES_NS);
     cpus::wait(&Left { thread: thread::current(), child, deadline }, 0);
 }
@@ -124,11 +124,11 @@ struct Left<'a> {
 
 impl cpus::Wait for Left<'_> {
     fn ready(&self) -> bool {
-        self.child.is_finished() || self.thread.must_end() || cpu::rdtsc() > self.deadline
+        self.child.is_gone() || self.thread.must_end() || cpu::rdtsc() > self.deadline
     }
     fn announce(&self, _: bool) {}
     fn is_told(&self) -> bool {
-        true // by `share::leave_memory`, and when it has to end
+        true // by `Process::finish`, and when it has to end
     }
     fn deadline(&self) -> u64 {
         self.deadline

@@ -68,7 +68,7 @@ fn has(threads: &[Arc<Thread>], attributes: u64) -> bool {
     reason = "a thread that gives rights up is not refused: short lists, if need be of the reserve"
 )]
 fn shed(p: &Process, me: &Thread) {
-    let alive: Vec<_> = p.threads().filter(|t| !t.left.load(Ordering::Acquire)).collect();
+    let alive: Vec<_> = p.threads().filter(|t| !t.exits()).collect();
     let unheld = |attributes: u64| !has(&alive, attributes);
     let (spares, leader) = {
         let mut s = p.slots.lock();
@@ -78,7 +78,7 @@ fn shed(p: &Process, me: &Thread) {
     let leaving = spares.into_iter().map(|s| send_away(p, s)).collect();
     // The thread that ends is the first one: its worker is not free yet, and does it itself.
     let is_leader = me.slot_index == p.first_slot
-        && me.left.load(Ordering::Relaxed)
+        && me.exits()
         && unheld(me.attributes.load(Ordering::Relaxed));
     if is_leader {
         let like = alive
@@ -224,26 +224,25 @@ fn await_end(p: &Process, me: &Thread, mut leaving: Vec<u32>, deadline: Option<u
 
 /// The thread of a slot has ended: its worker, with all signals blocked, ends too,
 /// leaving one behind for the next thread unless there are enough or the program is
-/// replaced. The first worker stays. The answer to the call is not awaited here.
-pub fn give(p: &Process, thread: &Thread) {
+/// replaced (`dismissed`). The first worker stays. The answer to the call is not awaited here.
+pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
     let (index, slot) = (thread.slot_index, thread.slot);
     let (attributes, name) = (thread.attributes.load(Ordering::Relaxed), *thread.name.lock());
     slot.set_sigmask(u64::MAX);
     slot.set_robust_list(0); // it was walked, and its memory may go
-    let dying = thread.dying.load(Ordering::Relaxed);
     // A worker for the next thread, which has its creator's attributes.
     let is_useful = || {
         !p.attributes_vary.load(Ordering::Relaxed)
             || p.threads().any(|t| t.attributes.load(Ordering::Relaxed) == attributes)
     };
-    let second = if dying || !is_useful() { None } else { second_spare(p, index) };
+    let second = if dismissed || !is_useful() { None } else { second_spare(p, index) };
     hold::at("slot-given");
     let asleep = {
         // Posted under the lock: who takes the spare worker waits for the answer.
         let mut s = p.slots.lock();
         // Under it, too: a thread that has changed its rights looks for such workers afterwards.
         let useful = is_useful();
-        if index == p.first_slot && !dying && !useful {
+        if index == p.first_slot && !dismissed && !useful {
             s.leader_gone = true;
             slot.lwk_post(OP_THREAD_EXIT, [0; 6])
         } else if index == p.first_slot {
@@ -251,7 +250,7 @@ pub fn give(p: &Process, thread: &Thread) {
             slot.lwk_post(OP_NOP, [0; 6])
         } else {
             s.forget(slot.tid());
-            if dying || !useful || s.spare.len() >= SPARES_MAX {
+            if dismissed || !useful || s.spare.len() >= SPARES_MAX {
                 s.add_ending(index, slot);
                 second.into_iter().for_each(|(index, _)| s.add_dropped(index));
                 slot.lwk_post(OP_THREAD_EXIT, [0; 6])
@@ -359,7 +358,7 @@ fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<i64> {
 /// Whether `tid` was a thread of the process and is none any more, though its worker may still be
 /// there on Linux.
 pub fn had_thread(p: &Process, tid: u32) -> bool {
-    let lives = |t: &Arc<Thread>| t.slot.tid() == tid && !t.left.load(Ordering::Relaxed);
+    let lives = |t: &Arc<Thread>| t.slot.tid() == tid && !t.exits();
     if tid == p.identity.lock().pid || p.with_threads(|all| all.iter().any(lives)) {
         return false;
     }

@@ -124,9 +124,7 @@ struct LetGo<'a>(&'a Thread);
 
 impl cpus::Wait for LetGo<'_> {
     fn ready(&self) -> bool {
-        !self.0.ptrace.has(HELD)
-            || self.0.must_end()
-            || self.0.process.dumping.load(Ordering::Acquire)
+        !self.0.ptrace.has(HELD) || self.0.must_end() || self.0.process.is_dumping()
     }
     fn announce(&self, _: bool) {}
 }
@@ -205,7 +203,7 @@ pub fn before_user(thread: &Thread, regs: &mut Regs) -> bool {
 fn traced_before_user(thread: &Thread, regs: &mut Regs) {
     let own = &thread.ptrace;
     loop {
-        if thread.must_end() || thread.process.dumping.load(Ordering::Acquire) {
+        if thread.must_end() || thread.process.is_dumping() {
             return;
         }
         if own.has(HELD) {

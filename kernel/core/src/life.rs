@@ -1,0 +1,265 @@
+//! The life of threads, processes and spaces: one state of each, and what each event makes of it.
+//!
+//! [`Process::step`] is the transition function of a process and its threads, which one lock
+//! guards; [`Space::step`] that of the space which processes share. Whoever steps does what the
+//! answer says ([`Effects`], [`SpaceEffect`]). `docs/life.md` has the states and the transitions as
+//! tables, and the properties; `life/tests.rs` explores every order of events of small configurations.
+
+mod process;
+mod space;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;
+
+pub use process::{Effects, Event, Process};
+pub use space::{Space, SpaceEffect, SpaceEvent};
+
+/// What a thread is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum ThreadState {
+    /// It has not begun.
+    #[default]
+    New,
+    /// It runs, or waits for what is no step of a life.
+    Runs,
+    /// It waits until the child that it made has begun, for a bounded time.
+    Creates,
+    /// A child has the use of its memory (vfork): it waits until the child has left that.
+    Vforks,
+    /// It replaces the program in its place and waits until the other threads have ended.
+    Replaces,
+    /// Linux makes its execve: the program goes on in a space of its own, or an error comes back.
+    Departs,
+    /// It is the first thread of such a program, and waits until the old threads have ended.
+    Arrives,
+    /// It makes a core dump and waits, for a bounded time, until the other threads are parked.
+    Dumps,
+    /// It is parked for a core dump. Linux ends it.
+    Parked,
+    /// It has called exit(2), and other threads go on.
+    Exits,
+    /// It has made the call by which its process ends, and waits for Linux to end that.
+    Last,
+    /// The first thread goes on in its place (execve): it ends.
+    Replaced,
+    /// It is none of the threads of its process any more, and uses its slot.
+    Leaves,
+    /// It has ended.
+    Gone,
+}
+
+/// What a process is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum ProcessState {
+    /// Its proxy is to come. Either that claims it, or it is given up.
+    #[default]
+    Expected,
+    /// Its proxy has come, and it is being made.
+    Claimed,
+    /// Its threads run.
+    Running,
+    /// A thread replaces the program: the others are to end.
+    Replacing,
+    /// A thread makes a core dump: the others are to park.
+    Dumping,
+    /// Its last thread makes its last call, and touches the memory no more.
+    Ending,
+    /// Its proxy is gone: its threads are to end.
+    Killed,
+    /// It goes on as another process (execve): its threads here are to end.
+    Moved,
+    /// It has no thread any more. Its end has not been told.
+    Ended,
+    /// It has no thread any more, and no end that has to be told: it goes on as another process.
+    Vacated,
+    /// Its end is being told.
+    Telling,
+    /// It is gone: its end is told, its memory is left.
+    Gone,
+}
+
+/// What a space is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum SpaceState {
+    /// Its start block may be written.
+    #[default]
+    Open,
+    /// A program has been started in it.
+    Started,
+    /// Linux has no mapping of it any more.
+    Closed,
+    /// What there was is freed, or is about to be, by one who was told to.
+    Freed,
+}
+
+/// Why there is no such step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// The thread has to end, or what it belongs to is no more.
+    MustEnd,
+    /// Another thread was first.
+    Busy,
+    /// It has been done, or is not to be done yet.
+    Not,
+}
+
+impl ThreadState {
+    const ALL: [ThreadState; 14] = [
+        ThreadState::New,
+        ThreadState::Runs,
+        ThreadState::Creates,
+        ThreadState::Vforks,
+        ThreadState::Replaces,
+        ThreadState::Departs,
+        ThreadState::Arrives,
+        ThreadState::Dumps,
+        ThreadState::Parked,
+        ThreadState::Exits,
+        ThreadState::Last,
+        ThreadState::Replaced,
+        ThreadState::Leaves,
+        ThreadState::Gone,
+    ];
+
+    /// The state that was kept as a number.
+    pub fn of(number: u8) -> ThreadState {
+        Self::ALL.get(usize::from(number)).copied().unwrap_or(ThreadState::Gone)
+    }
+
+    /// Whether it is one of the threads of its process, and has begun.
+    pub fn is_alive(self) -> bool {
+        (ThreadState::Runs..=ThreadState::Replaced).contains(&self)
+    }
+}
+
+impl ProcessState {
+    const ALL: [ProcessState; 12] = [
+        ProcessState::Expected,
+        ProcessState::Claimed,
+        ProcessState::Running,
+        ProcessState::Replacing,
+        ProcessState::Dumping,
+        ProcessState::Ending,
+        ProcessState::Killed,
+        ProcessState::Moved,
+        ProcessState::Ended,
+        ProcessState::Vacated,
+        ProcessState::Telling,
+        ProcessState::Gone,
+    ];
+
+    /// Whether its proxy has still to come.
+    pub fn is_awaited(self) -> bool {
+        self <= ProcessState::Claimed
+    }
+
+    /// Whether its proxy is gone, or is another process' by now: no worker is to be asked, and all
+    /// threads are to end.
+    pub fn is_killed(self) -> bool {
+        self >= ProcessState::Killed
+    }
+
+    /// Whether none of its threads lives or uses its slot.
+    pub fn is_deserted(self) -> bool {
+        self >= ProcessState::Ended
+    }
+
+    /// Whether a thread of it may still touch its memory.
+    pub fn uses_memory(self) -> bool {
+        self != ProcessState::Ending && !self.is_deserted()
+    }
+}
+
+/// Whether a thread has to leave whatever it waits for, and end.
+#[inline]
+pub fn must_end(process: Word, thread: ThreadState) -> bool {
+    if process.is_calm() {
+        return thread == ThreadState::Replaced;
+    }
+    process.is_killed()
+        || thread == ThreadState::Replaced
+        || process.state() == ProcessState::Replacing && thread != ThreadState::Replaces
+}
+
+/// State of a process and whether Linux has stopped it, in the one word that threads read without a
+/// lock, before user mode, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Word(u32);
+
+impl Word {
+    const PAUSED: u32 = 0x100;
+    const CALM: u32 = ProcessState::Running as u32;
+
+    fn new(state: ProcessState, paused: bool) -> Word {
+        Word(state as u32 | if paused { Self::PAUSED } else { 0 })
+    }
+
+    /// As it was kept.
+    pub fn of(bits: u32) -> Word {
+        Word(bits)
+    }
+
+    /// To be kept.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether nothing of the life of the process concerns its threads.
+    #[inline]
+    pub fn is_calm(self) -> bool {
+        self.0 == Self::CALM
+    }
+
+    /// The state.
+    #[inline]
+    pub fn state(self) -> ProcessState {
+        let number = (self.0 & 0xff) as usize;
+        ProcessState::ALL.get(number).copied().unwrap_or(ProcessState::Gone)
+    }
+
+    /// See [`ProcessState::is_killed`].
+    #[inline]
+    pub fn is_killed(self) -> bool {
+        self.0 & 0xff >= ProcessState::Killed as u32
+    }
+
+    /// Whether Linux has stopped it.
+    pub fn is_paused(self) -> bool {
+        self.0 & Self::PAUSED != 0
+    }
+}
+
+/// State of a space and how many processes have it, in the one word that is read without a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpaceWord(u32);
+
+impl SpaceWord {
+    /// As it was kept.
+    pub fn of(bits: u32) -> SpaceWord {
+        SpaceWord(bits)
+    }
+
+    /// To be kept.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether no program has been started in it.
+    pub fn is_open(self) -> bool {
+        self.0 & 0xff == SpaceState::Open as u32
+    }
+
+    /// Whether Linux has no mapping of it any more.
+    pub fn is_closed(self) -> bool {
+        self.0 & 0xff >= SpaceState::Closed as u32
+    }
+
+    /// Whether several processes have it.
+    pub fn is_shared(self) -> bool {
+        self.0 >> 8 > 1
+    }
+}

@@ -1,0 +1,82 @@
+//! What waits for its proxy: the child of a fork, the program of an execve. Its proxy claims it, or
+//! whoever made it gives it up: one of both gets it.
+
+use crate::base::lock::{Mutex, Rank};
+use crate::base::{heap, lists};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use core::mem;
+use hanare_core::errno::Result;
+use hanare_core::life::{Event, Process, ThreadState};
+
+/// The space of who made it, and the token by which its proxy asks for it.
+pub type Key = (u32, u64);
+
+/// The process that it will be, before that is made, and what that is made of. Boxed: it is large,
+/// and a tree moves its values through the kernel stack.
+struct Entry<T> {
+    life: Process,
+    what: Option<Box<T>>,
+}
+
+impl<T> Entry<T> {
+    fn step(&mut self, event: Event) -> Option<Box<T>> {
+        self.life.step(&mut ThreadState::Gone, event).ok()?;
+        self.what.take()
+    }
+}
+
+/// All that wait.
+pub struct Expected<T, R: Rank>(Mutex<BTreeMap<Key, Entry<T>>, R>);
+
+impl<T, R: Rank> Expected<T, R> {
+    /// None.
+    pub const fn new() -> Self {
+        Expected(Mutex::new(BTreeMap::new()))
+    }
+
+    /// Memory of the list if it is empty.
+    pub fn trim(&self) {
+        heap::trim_list(&self.0);
+    }
+
+    /// Whether there is memory for one more.
+    pub fn room(&self) -> Result<()> {
+        heap::room_for_entry::<Key, Entry<T>>()
+    }
+
+    /// One more, for which there is [`room`](Self::room).
+    pub fn insert(&self, key: Key, what: Box<T>) {
+        let entry = Entry { life: Process::EXPECTED, what: Some(what) };
+        lists::insert_within(&mut self.0.lock(), key, entry);
+    }
+
+    /// Its proxy has come. It stays in the list until [`settle`](Self::settle).
+    pub fn claim(&self, key: Key) -> Option<Box<T>> {
+        self.0.lock().get_mut(&key)?.step(Event::Claim)
+    }
+
+    /// What was claimed is a process by now, or is not going to be.
+    pub fn settle(&self, key: Key) {
+        self.0.lock().remove(&key);
+    }
+
+    /// Nobody waits for it any more. Gives it unless its proxy has come.
+    pub fn give_up(&self, key: Key) -> Option<Box<T>> {
+        self.0.lock().remove(&key)?.step(Event::GiveUp)
+    }
+
+    /// Whether it waits for its proxy, or is being made.
+    pub fn is_there(&self, key: Key) -> bool {
+        self.0.lock().contains_key(&key)
+    }
+
+    /// All of a space that is gone are given up.
+    pub fn forget(&self, space: u32) {
+        loop {
+            let key = self.0.lock().range((space, 0)..=(space, u64::MAX)).next().map(|(k, _)| *k);
+            let Some(key) = key else { break };
+            mem::drop(self.give_up(key));
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! The states of threads and processes. `hanare_core::life` decides what each event makes of them;
+//! here every step is made, under the lock of the process' threads, and what it says is done.
+
+use super::memory::Listed;
+use super::thread::Thread;
+use super::{Process, process_gone};
+use crate::base::{heap, lists};
+use crate::sched::cpus;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+use hanare_core::errno::{self, Result};
+use hanare_core::life::{self, Effects, Event, ProcessState, Refused, ThreadState, Word};
+
+/// Whether there was such a step.
+type Step = core::result::Result<Effects, Refused>;
+type Threads = Listed<life::Process, Thread>;
+
+/// How long a child's proxy may take to come up, ns.
+pub const COMES_NS: u64 = 10_000_000_000;
+
+impl Process {
+    /// Its state, read without a lock.
+    #[inline]
+    pub fn life(&self) -> Word {
+        Word::of(self.word.load(Ordering::Acquire))
+    }
+
+    /// The proxy is gone, or never will be again.
+    #[inline]
+    pub fn is_killed(&self) -> bool {
+        self.life().is_killed()
+    }
+
+    /// Whether a thread of it makes a core dump.
+    #[inline]
+    pub fn is_dumping(&self) -> bool {
+        self.life().state() == ProcessState::Dumping
+    }
+
+    /// Whether Linux has stopped it.
+    pub fn is_paused(&self) -> bool {
+        self.life().is_paused()
+    }
+
+    /// Whether its proxy is still to come.
+    pub fn is_expected(&self) -> bool {
+        self.life().state().is_awaited()
+    }
+
+    /// Whether no thread lives, and none that ended uses its slot any more.
+    pub fn is_deserted(&self) -> bool {
+        self.life().state().is_deserted()
+    }
+
+    /// Whether it is gone for good: its memory is left, its use counted.
+    pub fn is_gone(&self) -> bool {
+        self.life().state() == ProcessState::Gone
+    }
+
+    /// Whether another process has its memory that is not about to end.
+    pub fn shares_with_living(&self) -> bool {
+        let other = |p: &Arc<Process>| !core::ptr::eq(&**p, self) && p.life().state().uses_memory();
+        self.is_shared() && self.processes().any(|p| other(&p))
+    }
+
+    /// A step, with the list of threads locked.
+    fn step_in(&self, threads: &mut Threads, thread: Option<&Thread>, event: Event) -> Step {
+        let mut state = thread.map_or(ThreadState::Gone, Thread::state);
+        let effects = threads.life.step(&mut state, event)?;
+        if let Some(thread) = thread {
+            thread.set_state(state);
+        }
+        self.word.store(threads.life.word().bits(), Ordering::SeqCst);
+        Ok(effects)
+    }
+
+    /// A step after which there is nothing to do but what the caller does.
+    fn step(&self, thread: Option<&Thread>, event: Event) -> Step {
+        self.step_in(&mut self.threads.lock(), thread, event)
+    }
+
+    /// A step of its end, and what has to be done then.
+    fn end_step(self: &Arc<Self>, thread: Option<&Thread>, event: Event) -> Step {
+        let (effects, dropped) = {
+            let mut threads = self.threads.lock();
+            let effects = self.step_in(&mut threads, thread, event)?;
+            let dropped =
+                if effects.drops { core::mem::take(&mut threads.all) } else { Vec::new() };
+            (effects, dropped)
+        };
+        drop(dropped); // none has run
+        if effects.drops {
+            self.wake_parent();
+        }
+        if effects.wakes {
+            self.kick_all();
+        }
+        if effects.leaves {
+            self.memory().process_left(self);
+        }
+        Ok(effects)
+    }
+
+    /// Who made it may wait until it has begun.
+    pub fn wake_parent(&self) {
+        if let Some(parent) = self.parent.upgrade() {
+            parent.kick_all();
+        }
+    }
+
+    /// Has the thread `first`, with which it begins once its proxy is there.
+    ///
+    /// # Errors
+    /// `EINTR`: its proxy is gone already.
+    pub fn prepare(&self, first: &Arc<Thread>) -> Result<()> {
+        let mut threads = self.threads.lock();
+        heap::more_room(&mut threads.all, 1)?;
+        self.step_in(&mut threads, Some(first), Event::Prepare).map_err(|_| errno::EINTR)?;
+        lists::push_within(&mut threads.all, first.clone());
+        Ok(())
+    }
+
+    /// Its proxy has come.
+    ///
+    /// # Errors
+    /// `EBUSY`: that has been so before, or it was given up.
+    pub fn claim(&self) -> Result<()> {
+        self.step(None, Event::Claim).map(drop).map_err(|_| errno::EBUSY)
+    }
+
+    /// Begins to run with that thread, which the caller has begin.
+    ///
+    /// # Errors
+    /// `EBUSY`: it has begun, or never will.
+    pub fn begin(&self, first: &Thread) -> Result<()> {
+        self.step(Some(first), Event::Begin).map(drop).map_err(|_| errno::EBUSY)
+    }
+
+    /// Nobody waits for its proxy any more. False: that has come.
+    pub fn give_up(self: &Arc<Self>) -> bool {
+        self.end_step(None, Event::GiveUp).is_ok()
+    }
+
+    /// Its proxy is gone: its threads are to end.
+    pub fn kill(self: &Arc<Self>) {
+        let _ = self.end_step(None, Event::Kill); // which there always is
+    }
+
+    /// It goes on as its successor; its threads here are to end.
+    ///
+    /// # Errors
+    /// `ESRCH`: it has ended.
+    pub fn move_on(self: &Arc<Self>) -> Result<()> {
+        self.end_step(None, Event::Move).map(drop).map_err(|_| errno::ESRCH)
+    }
+
+    /// `REQUEST_SPACE_PAUSE`.
+    pub fn pause(self: &Arc<Self>, paused: bool) {
+        let _ = self.end_step(None, Event::Pause(paused));
+    }
+
+    /// Waits while the process is stopped. Whether there was anything to wait for.
+    pub fn wait_while_paused(&self, thread: &Thread) -> bool {
+        struct Paused<'a>(&'a Process, &'a Thread);
+        impl cpus::Wait for Paused<'_> {
+            fn ready(&self) -> bool {
+                // Who is traced stops and goes on as its tracer hears of it.
+                let (p, thread) = (self.0, self.1);
+                !p.is_paused() || p.is_dumping() || thread.must_end() || thread.ptrace.is_on()
+            }
+            fn announce(&self, _: bool) {}
+        }
+        let paused = Paused(self, thread);
+        let waits = !cpus::Wait::ready(&paused);
+        if waits {
+            cpus::wait(&paused, 0);
+        }
+        waits
+    }
+
+    /// Enters a thread made by `creator`, unless that has to end (`EINTR`).
+    pub fn add_thread(&self, thread: &Arc<Thread>, creator: &Thread) -> Result<()> {
+        let mut threads = self.threads.lock();
+        heap::more_room(&mut threads.all, 1).map_err(|_| errno::EAGAIN)?;
+        self.step_in(&mut threads, Some(thread), Event::Enter(creator.state()))
+            .map_err(|_| errno::EINTR)?;
+        thread.seccomp.inherit(creator.seccomp.inherited());
+        lists::push_within(&mut threads.all, thread.clone());
+        Ok(())
+    }
+
+    /// Enters `new`, which takes the place of the running thread `me`; that ends next. False: the
+    /// process ends.
+    pub fn hand_over(&self, me: &Thread, new: &Arc<Thread>) -> bool {
+        let mut threads = self.threads.lock();
+        let entered = self.step_in(&mut threads, Some(new), Event::Enter(me.state())).is_ok();
+        if entered {
+            // There is room: where the first thread has ended, there were two.
+            lists::push_within(&mut threads.all, new.clone());
+            let _ = self.step_in(&mut threads, Some(me), Event::HandOver);
+        }
+        entered
+    }
+
+    /// The running thread `me` makes a process, and will wait for that to begin; `vfork`: and to leave
+    /// the memory.
+    ///
+    /// # Errors
+    /// `EINTR`: it has to end.
+    pub fn create(&self, me: &Thread, vfork: bool) -> Result<()> {
+        let event = if vfork { Event::Vfork } else { Event::Create };
+        self.step(Some(me), event).map(drop).map_err(|_| errno::EINTR)
+    }
+
+    /// The running thread `me` has Linux make an execve.
+    ///
+    /// # Errors
+    /// `EINTR`: it has to end.
+    pub fn depart(&self, me: &Thread) -> Result<()> {
+        self.step(Some(me), Event::Depart).map(drop).map_err(|_| errno::EINTR)
+    }
+
+    /// The running thread `me` is the first one of a program that left other memory, and waits for
+    /// that to be left.
+    pub fn arrive(&self, me: &Thread) {
+        let _ = self.step(Some(me), Event::Arrive); // one that has to end need not
+    }
+
+    /// The running thread `me` waits no more.
+    pub fn resume(&self, me: &Thread) {
+        let _ = self.step(Some(me), Event::Resume);
+    }
+
+    /// The first half of what execve does to the other threads of `me`: they are
+    /// to end. `EAGAIN`: another thread was first, with that or with a core dump.
+    pub fn doom_others(&self, me: &Thread) -> Result<()> {
+        self.step(Some(me), Event::Replace).map(drop).map_err(|_| errno::EAGAIN)
+    }
+
+    /// Whether the others have ended.
+    pub fn is_alone(&self) -> bool {
+        self.threads.lock().life.is_alone()
+    }
+
+    /// The others have ended: from now on it is as in any process of one thread.
+    ///
+    /// # Errors
+    /// `EINTR`: so has the thread to.
+    pub fn replaced(&self, me: &Thread) -> Result<()> {
+        self.step(Some(me), Event::Alone).map(drop).map_err(|_| errno::EINTR)
+    }
+
+    /// The thread `me` has crashed: a core dump begins.
+    ///
+    /// # Errors
+    /// `Busy`: another one crashed first. `MustEnd`: another one's execve came first, which `me`
+    /// ends by and nothing else.
+    pub fn begin_dump(&self, me: &Thread) -> core::result::Result<(), Refused> {
+        self.step(Some(me), Event::Dump).map(drop)
+    }
+
+    /// The thread `me` parks for a core dump. False: there is none, or it has to end.
+    pub fn park(self: &Arc<Self>, me: &Thread) -> bool {
+        self.end_step(Some(me), Event::Park).is_ok()
+    }
+
+    /// How many threads are parked, and whether all are but the one that makes the dump.
+    pub fn parked(&self) -> (u32, bool) {
+        let threads = self.threads.lock();
+        (threads.life.parked(), threads.life.is_parked())
+    }
+
+    /// exit(2) of one thread. `true`: it is the last one, so the process ends.
+    pub fn exit(&self, me: &Thread) -> bool {
+        self.step(Some(me), Event::Exit).is_ok_and(|effects| effects.is_last)
+    }
+
+    /// The last thread touches the memory no more.
+    pub fn quiet(&self, me: &Thread) {
+        if self.step(Some(me), Event::Quiet).is_ok_and(|effects| effects.releases) {
+            self.release_parent();
+        }
+    }
+
+    /// The thread `me` makes the call by which the process ends.
+    pub fn last_call(&self, me: &Thread) {
+        let _ = self.step(Some(me), Event::LastCall); // one that has to end makes none
+    }
+
+    /// A thread of it ends: it is none of its threads any more, and uses its slot until
+    /// [`Process::has_left`]. Gives whether its worker ends with it, and whether somebody waits
+    /// for it to be gone.
+    pub fn begin_leaving(&self, me: &Thread) -> (bool, bool) {
+        let mut threads = self.threads.lock();
+        threads.all.retain(|t| !core::ptr::eq(&**t, me));
+        let effects = self.step_in(&mut threads, Some(me), Event::Leave).unwrap_or_default();
+        (effects.dismisses_worker, effects.wakes)
+    }
+
+    /// A thread that ends is done with its slot.
+    pub fn has_left(self: &Arc<Self>, me: &Thread) {
+        let left = self.end_step(Some(me), Event::Left);
+        if left.is_ok_and(|effects| effects.leaves)
+            && let Some(waits) = self.successor()
+        {
+            cpus::kick(&waits);
+        }
+    }
+
+    /// Sets the parent that waits until the process has left its memory (vfork).
+    pub fn set_parent_waits(&self, parent: Arc<Thread>) {
+        *self.parent_waits.lock() = Some(parent);
+    }
+
+    /// Whether its parent waits for that.
+    pub fn is_vforked(&self) -> bool {
+        self.parent_waits.lock().is_some()
+    }
+
+    /// The parent of a vfork may go on: the child has its own program, or is gone.
+    pub fn release_parent(&self) {
+        let parent = self.parent_waits.lock().take();
+        if let Some(parent) = parent {
+            release(&parent);
+        }
+    }
+
+    /// Who waits until it is gone is told.
+    pub fn await_gone(&self) {
+        let _ = self.step(None, Event::Await);
+    }
+
+    /// It has left its space, or that is freed.
+    pub fn finish(self: &Arc<Self>) {
+        let Ok(effects) = self.step(None, Event::Finish) else { return };
+        if effects.releases {
+            self.release_parent();
+        }
+        let mut is_awaited = effects.is_awaited;
+        if effects.tells {
+            process_gone(self);
+            is_awaited = self.step(None, Event::Told).is_ok_and(|effects| effects.is_awaited);
+        }
+        if is_awaited {
+            self.processes().for_each(|other| other.kick_all());
+        }
+    }
+}
+
+/// The child of a vfork has left the memory of `parent`, which may go on.
+pub fn release(parent: &Arc<Thread>) {
+    if parent.process.step(Some(parent), Event::Release).is_ok_and(|effects| effects.wakes) {
+        cpus::kick(parent);
+    }
+}
+
+/// The running thread, whose child has the use of its memory, waits until the child has left that,
+/// until it has to end or to park for a core dump, or until the TSC value `late`. Whether the child has.
+pub fn wait_for_release(me: &Thread, late: u64) -> bool {
+    struct Released<'a>(&'a Thread, u64);
+    impl cpus::Wait for Released<'_> {
+        fn ready(&self) -> bool {
+            let (me, late) = (self.0, self.1);
+            me.state() != ThreadState::Vforks
+                || me.must_end()
+                || me.process.is_dumping()
+                || late != cpus::NEVER && hanare_hal::cpu::rdtsc() > late
+        }
+        fn announce(&self, _: bool) {}
+        fn deadline(&self) -> u64 {
+            self.1
+        }
+    }
+    cpus::wait(&Released(me, late), 0);
+    me.state() != ThreadState::Vforks
+}
