@@ -1172,6 +1172,24 @@ struct hanare_start_block {
 #define HANARE_THREAD_WAITS 0U
 /* It runs, or could; its worker sleeps. */
 #define HANARE_THREAD_RUNS 1U
+/* It waits until the child that it made has begun. */
+#define HANARE_THREAD_CREATES 2U
+/* It waits until its child has left its memory (vfork). */
+#define HANARE_THREAD_VFORKS 3U
+/* It replaces the program and waits until the other threads have ended. */
+#define HANARE_THREAD_REPLACES 4U
+/* It waits until Linux has made its execve. */
+#define HANARE_THREAD_DEPARTS 5U
+/* It is the first thread of a new program and waits until the threads of the old one have ended. */
+#define HANARE_THREAD_ARRIVES 6U
+/* It makes a core dump and waits until the other threads are parked. */
+#define HANARE_THREAD_DUMPS 7U
+/* It is parked for a core dump. */
+#define HANARE_THREAD_PARKED 8U
+/* It has called exit(2); other threads go on. */
+#define HANARE_THREAD_EXITED 9U
+/* It waits until Linux has ended its process. */
+#define HANARE_THREAD_LAST 10U
 /* May be read, written, executed. */
 #define HANARE_VMA_READ 1ULL
 /* See `VMA_READ`. */

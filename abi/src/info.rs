@@ -49,6 +49,24 @@ pub struct ThreadInfo {
 pub const THREAD_WAITS: u32 = 0;
 /// It runs, or could; its worker sleeps.
 pub const THREAD_RUNS: u32 = 1;
+/// It waits until the child that it made has begun.
+pub const THREAD_CREATES: u32 = 2;
+/// It waits until its child has left its memory (vfork).
+pub const THREAD_VFORKS: u32 = 3;
+/// It replaces the program and waits until the other threads have ended.
+pub const THREAD_REPLACES: u32 = 4;
+/// It waits until Linux has made its execve.
+pub const THREAD_DEPARTS: u32 = 5;
+/// It is the first thread of a new program and waits until the threads of the old one have ended.
+pub const THREAD_ARRIVES: u32 = 6;
+/// It makes a core dump and waits until the other threads are parked.
+pub const THREAD_DUMPS: u32 = 7;
+/// It is parked for a core dump.
+pub const THREAD_PARKED: u32 = 8;
+/// It has called exit(2); other threads go on.
+pub const THREAD_EXITED: u32 = 9;
+/// It waits until Linux has ended its process.
+pub const THREAD_LAST: u32 = 10;
 
 /// A process, and one of its threads.
 #[repr(C)]

@@ -50,20 +50,47 @@ static int get_info(struct hanare_pseudo *what, struct hanare_process_info *info
 }
 
 /*
- * Whether it runs is for the LWK to say. While it waits, and for stopped, traced and dead ones,
+ * Its state as Linux would show it. Whether it runs, and what of its process' life it waits for, is
+ * for the LWK to say. While it waits for something else, and for stopped, traced and dead ones,
  * Linux' word stands, which was asked after `info`. A worker that sleeps does so because its
  * thread waits only if that is so before and after; else it may have answered a call.
  */
-static bool runs(struct hanare_pseudo *what, const struct hanare_process_info *info,
-		 char linux_state)
+static char state_of(struct hanare_pseudo *what, const struct hanare_process_info *info,
+		     char linux_state)
 {
 	struct hanare_process_info now;
 
-	if (linux_state != 'S' || info->thread.state == HANARE_THREAD_RUNS)
-		return info->thread.state == HANARE_THREAD_RUNS && !strchr("TtZX", linux_state);
-	return !get_info(what, &now) &&
-	       (now.thread.state == HANARE_THREAD_RUNS ||
-		now.thread.delegated_calls != info->thread.delegated_calls);
+	if (strchr("TtZX", linux_state))
+		return linux_state;
+	switch (info->thread.state) {
+	case HANARE_THREAD_RUNS:
+	case HANARE_THREAD_CREATES:	/* in fork(2) */
+		return 'R';
+	case HANARE_THREAD_VFORKS:
+	case HANARE_THREAD_REPLACES:
+	case HANARE_THREAD_ARRIVES:
+	case HANARE_THREAD_DUMPS:
+	case HANARE_THREAD_PARKED:
+		return 'D';
+	case HANARE_THREAD_EXITED:
+		return 'Z';
+	}
+	if (linux_state == 'S' && !get_info(what, &now) &&
+	    (now.thread.state == HANARE_THREAD_RUNS ||
+	     now.thread.delegated_calls != info->thread.delegated_calls))
+		return 'R';
+	return linux_state;
+}
+
+/* Shows one of the states that the LWK tells; false: Linux' line stands. */
+static bool state_line(struct seq_file *m, char state)
+{
+	const char *name = state == 'R' ? "running" : state == 'D' ? "disk sleep" :
+			   state == 'Z' ? "zombie" : NULL;
+
+	if (name)
+		seq_printf(m, "State:\t%c (%s)\n", state, name);
+	return name;
 }
 
 static u32 cpu_of(const struct hanare_pseudo *what, const struct hanare_process_info *info)
@@ -142,8 +169,8 @@ static bool status_line(struct seq_file *m, struct hanare_pseudo *what, const ch
 		seq_printf(m, "Seccomp:\t%u\n", info->thread.seccomp & 3);
 	else if (!strcmp(key, "Seccomp_filters"))
 		seq_printf(m, "Seccomp_filters:\t%u\n", info->thread.seccomp >> 2);
-	else if (!strcmp(key, "State") && runs(what, info, *skip_spaces(rest)))
-		seq_puts(m, "State:\tR (running)\n");
+	else if (!strcmp(key, "State"))
+		return state_line(m, state_of(what, info, *skip_spaces(rest)));
 	else if (!strcmp(key, "Cpus_allowed"))
 		seq_printf(m, "Cpus_allowed:\t%*pb\n", cpumask_pr_args(cpus));
 	else if (!strcmp(key, "Cpus_allowed_list"))
@@ -301,8 +328,8 @@ static int show_stat(struct seq_file *m, struct hanare_pseudo *what)
 	for (n = 3; (field = strsep(&at, " ")); n++) {
 		u64 value;
 
-		if (n == 3 && runs(what, &info, *field))
-			seq_puts(m, " R");
+		if (n == 3)
+			seq_printf(m, " %c", state_of(what, &info, *field));
 		else if (stat_field(what, &info, n, strcmp(field, "0"), &value))
 			seq_printf(m, " %llu", value);
 		else

@@ -18,6 +18,8 @@ pub struct Thread {
     pub name: String,
     /// It runs, or could.
     pub running: bool,
+    /// What of its process' life it waits for: a child, other threads, Linux.
+    pub waits_until: Option<&'static str>,
     /// Linux' number of the CPU it runs on or ran on last.
     pub cpu: Option<u32>,
     /// Time in user mode and in the LWK, ns.
@@ -129,11 +131,27 @@ fn line(path: impl AsRef<Path>) -> String {
     text.trim_end().into()
 }
 
+fn waits_until(state: u32) -> Option<&'static str> {
+    Some(match state {
+        info::THREAD_CREATES => "the child that it made has begun",
+        info::THREAD_VFORKS => "its child has left its memory (vfork)",
+        info::THREAD_REPLACES => "the other threads have ended (execve)",
+        info::THREAD_DEPARTS => "Linux has made its execve",
+        info::THREAD_ARRIVES => "the threads of the old program have ended (execve)",
+        info::THREAD_DUMPS => "the other threads are parked (core dump)",
+        info::THREAD_PARKED => "the core dump is written",
+        info::THREAD_EXITED => "the other threads have ended (exit)",
+        info::THREAD_LAST => "Linux has ended its process",
+        _ => return None,
+    })
+}
+
 fn thread(pid: u32, info: &ThreadInfo, cpu: Option<u32>) -> Thread {
     Thread {
         tid: info.tid,
         name: line(format!("/proc/{pid}/task/{}/comm", info.tid)),
         running: info.state == info::THREAD_RUNS,
+        waits_until: waits_until(info.state),
         cpu,
         user_ns: info.user_ns,
         system_ns: info.system_ns,

@@ -391,6 +391,21 @@ def doctor_names_waiters():
         program.wait()
 
 
+def doctor_names_who_waits_for_a_child():
+    """Of an LWK that answers, doctor names the threads that wait for a child, for other threads, or for Linux."""
+    program = subprocess.Popen(['hanare', 'run', 'perl', '-e', '$| = 1; syscall(58) or do { print "here"; sleep 1000 }'],
+                               stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        expect(program.stdout.read(4) == b'here', 'it does not start')
+        line = rb'ok    process %d \(perl\): thread %d waits until its child has left its memory' % (program.pid, program.pid)
+        said = hanare('doctor')
+        expect(re.search(line, said.out), said)
+    finally:
+        os.killpg(program.pid, signal.SIGKILL)
+        program.wait()
+    until(lambda: b' waits until ' not in hanare('doctor').out, lambda: f'they have ended: {hanare("doctor")}')
+
+
 def install():
     """make install into a folder; the copy there works; make uninstall leaves nothing."""
     root = WORK + '/installed'
@@ -443,6 +458,7 @@ check('many-programs-at-once', many_at_once)
 check('boot-options', boot_options)
 check('many-arguments', many_arguments)
 check('doctor-names-waiters', doctor_names_waiters)
+check('doctor-names-who-waits-for-a-child', doctor_names_who_waits_for_a_child)
 check('make-install-and-uninstall', install)
 check('memory-free-again', nothing_left)
 check('module-of-another-kernel', module_refused)

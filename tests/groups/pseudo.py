@@ -243,6 +243,27 @@ def pending():
         process.wait(TIMEOUT)
 
 
+# Who has waited in vfork(2) for a child that never leaves its memory, and whose first thread has ended. Neither comes back.
+VFORKS = 'syscall(58) or do { print "here\\n"; sleep 1000 }'
+EXITED = ('import ctypes, threading, time; threading.Thread(target=time.sleep, args=(1000,)).start(); '
+          'print("here", flush=True); ctypes.CDLL(None).pthread_exit(None)')
+
+
+def states():
+    """Of threads that wait for a child, or have ended: as of programs on Linux."""
+    for argv, state in (['/usr/bin/perl', '-e', '$| = 1; ' + VFORKS], 'D (disk sleep)'), (['/usr/bin/python3', '-c', EXITED], 'Z (zombie)'):
+        for prefix in [], ['hanare', 'run', '--']:
+            with subprocess.Popen([*prefix, *argv], stdout=subprocess.PIPE, start_new_session=True) as process:
+                try:
+                    expect(process.stdout.readline() == b'here\n', f'{argv} does not start')
+                    files = [f'/proc/{process.pid}/status', f'/proc/{process.pid}/stat']
+                    read = (lambda: run('cat', *files)) if prefix else (lambda: command(['cat', *files]))
+                    shown = lambda: f'State:\t{state}\n' in read().out.decode() and f') {state[0]} ' in read().out.decode()
+                    until(shown, lambda: f'{prefix} {argv}: {read()}')
+                finally:
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
 def hostile():
     """Opens, reads and ends of many at once; descriptors that another thread closes."""
     text = '''
@@ -310,6 +331,7 @@ cpu_numbers(before, numbers_of_linux)
 outside()
 vulnerabilities()
 check('pending-signals-in-another-pid-namespace', pending)
+check('states-of-waiting-and-ended-threads', states)
 hostile()
 check('linux-has-its-files-again', lambda: given_back(before, had_file), lwk=False)
 check('boot-with-three-cpus', lambda: boot('--cpus', '1-3', '--mem', '256M'), lwk=False)

@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::info::*;
 use hanare_abi::request::PAGES_MAX;
 use hanare_core::errno::{self, Result};
+use hanare_core::life::ThreadState;
 use hanare_core::signal::{SIGNAL_MAX, SigAction};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, PageTable, SMALL, pte};
@@ -54,12 +55,37 @@ fn waits(t: &Thread) -> bool {
     t.counts.waits.load(Ordering::Relaxed) && (t.slot.is_idle() || t.slot.worker_is_awake())
 }
 
+/// `THREAD_*`, by its life.
+fn state(t: &Thread) -> u32 {
+    match t.state() {
+        ThreadState::Creates => THREAD_CREATES,
+        ThreadState::Vforks => THREAD_VFORKS,
+        ThreadState::Replaces => THREAD_REPLACES,
+        ThreadState::Departs => THREAD_DEPARTS,
+        ThreadState::Arrives => THREAD_ARRIVES,
+        ThreadState::Dumps => THREAD_DUMPS,
+        ThreadState::Parked => THREAD_PARKED,
+        ThreadState::Exits => THREAD_EXITED,
+        ThreadState::Last => THREAD_LAST,
+        ThreadState::New
+        | ThreadState::Runs
+        | ThreadState::Replaced
+        | ThreadState::Leaves
+        | ThreadState::Gone => {
+            if waits(t) {
+                THREAD_WAITS
+            } else {
+                THREAD_RUNS
+            }
+        }
+    }
+}
+
 fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
-    let state = if waits(t) { THREAD_WAITS } else { THREAD_RUNS };
     let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
     let (user, system) = t.cycles();
     [
-        u64::from(t.slot.tid()) | u64::from(state) << 32,
+        u64::from(t.slot.tid()) | u64::from(state(t)) << 32,
         t.cpu.load(Ordering::Relaxed) as u64 | u64::from(t.seccomp.told()) << 32,
         cycles_to_ns(user),
         cycles_to_ns(system),

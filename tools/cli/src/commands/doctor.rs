@@ -4,13 +4,13 @@ use std::io::IsTerminal;
 
 use anyhow::Result;
 use clap::Args;
-use hanare_sdk::{Device, Error, Instance, State};
+use hanare_sdk::{Device, Error, Instance, Process, State, Thread};
 
 use super::ls;
 use crate::cpu_list::CpuList;
 use crate::output::{self, outln};
 use crate::size::Bytes;
-use crate::{device, failure, find, machine, stuck};
+use crate::{device, failure, find, machine, processes, stuck};
 
 /// Say whether this machine can run Hanare, and if not, why; and whether its instances are well: of one
 /// that is not, the processes and what they wait for in Linux. The exit status is 1 if something is in
@@ -311,14 +311,29 @@ fn instances() -> Vec<Finding> {
     };
     let names = device.instances().unwrap_or_default().into_iter().map(|instance| instance.name);
     // One that does not answer the ping is hung from then on. One that has gone meanwhile is left out.
-    let looks = names.filter_map(|name| device.instance(&name, true).ok());
-    let mut findings: Vec<Finding> = looks.map(|instance| judge_instance(&instance)).collect();
+    let looks: Vec<Instance> = names.filter_map(|name| device.instance(&name, true).ok()).collect();
+    let mut findings: Vec<Finding> = looks.iter().map(judge_instance).collect();
+    for instance in looks.iter().filter(|instance| matches!(instance.state, State::Running)) {
+        let processes = device.processes(&instance.name).unwrap_or_default();
+        findings.extend(processes.iter().flat_map(waiters));
+    }
     if findings.iter().any(|finding| matches!(finding.verdict, Verdict::Bad)) {
         let next =
             "one in state D ends when what it waits for does: dmesg says why, if Linux knows";
         findings.extend(stuck::programs().into_iter().map(|text| warning(text, next)));
     }
     findings
+}
+
+/// A finding for each thread of a process that waits for another thread, a child or Linux.
+fn waiters(process: &Process) -> Vec<Finding> {
+    let of = |thread: &Thread| {
+        let (name, tid) = (&process.name, thread.tid);
+        let pid = processes::number(process.pid);
+        let until = thread.waits_until?;
+        Some(good(format!("process {pid} ({name}): thread {tid} waits until {until}")))
+    };
+    process.threads.iter().filter_map(of).collect()
 }
 
 fn judge_instance(instance: &Instance) -> Finding {

@@ -422,6 +422,7 @@ mod tests {
             tid,
             name: format!("worker-{tid}"),
             running: true,
+            waits_until: None,
             cpu: Some(2),
             user_ns: 12_340_000_000,
             system_ns: 0,
