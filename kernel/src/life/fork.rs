@@ -17,10 +17,10 @@ use crate::sched::{cpus, hold};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use hanare_abi::control::Control;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
-use hanare_abi::slot::{OP_FORK, OP_REMAP};
-use hanare_core::errno::{self, Errno, Result};
+use hanare_core::errno::Result;
 use hanare_core::vma::{Backing, Vma};
 use hanare_hal::traps::Regs;
 use hanare_hal::{cpu, percpu, usercopy};
@@ -105,7 +105,11 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let p = &me.process;
     let key = (p.space, p.next_token());
     room_for_embryo()?;
-    let forked = p.mm.lock().fork()?;
+    let forked = {
+        let mut mm = p.mm.lock();
+        mm.wish = me.policy.wish();
+        mm.fork()?
+    };
     hold::at("fork-copied");
     forked.zap(&me.caller());
     let parent = thread::current_arc();
@@ -122,25 +126,17 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     });
     lists::insert_within(&mut EMBRYOS.lock(), key, Some(embryo));
     hold::at("fork-embryo");
-    let pid = loop {
-        match delegate::certainly(
-            OP_FORK,
-            [
-                key.1,
-                r.exit_signal | r.flags & (flag::LINUX | flag::FILES),
-                r.pidfd,
-                r.set_tid,
-                r.set_tid_size,
-                r.cgroup,
-            ],
-        ) {
-            // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
-            pid if pid == errno::EAGAIN.as_return() && workers::dismiss(p) => {}
-            pid => break pid,
-        }
+    let request = Control::Fork {
+        token: key.1,
+        flags: r.exit_signal | r.flags & (flag::LINUX | flag::FILES),
+        pidfd: r.pidfd,
+        set_tid: r.set_tid,
+        set_tid_size: r.set_tid_size,
+        cgroup: r.cgroup,
     };
+    let pid = workers::make_process(p, request);
     hold::at("fork-answered");
-    if pid >= 0 {
+    if pid.is_ok() {
         cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(vfork::COMES_NS) }, 0);
     }
     let left = EMBRYOS.lock().remove(&key);
@@ -150,9 +146,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
             vfork.release(); // nobody else will
         }
     }
-    if let Some(e) = Errno::from_return(pid) {
-        return Err(e);
-    }
+    let pid = pid?;
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
     }
@@ -162,7 +156,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         vfork.wait();
         ptrace::on_vfork_done(me, regs, pid as u32);
     }
-    Ok(pid as u64)
+    Ok(pid)
 }
 
 /// The files of a child are the module's copies of its parent's, by the same ids.
@@ -232,7 +226,7 @@ pub fn settle(p: &Process) {
     while at < USER_MAX {
         let (start, end) = next(at).unwrap_or((USER_MAX, USER_MAX));
         if start > at {
-            let _ = delegate::call(OP_REMAP, [at, start, 0, 0, 0, 0]);
+            let _ = delegate::ask(Control::Remap { start: at, end: start });
         }
         at = end;
     }

@@ -1,14 +1,14 @@
 //! Processes that share memory without being threads: clone with CLONE_VM and without
 //! CLONE_THREAD, so the child of a vfork, too.
 //!
-//! Their proxies share their memory on Linux, too (`OP_SHARE`), so one space serves all of
+//! Their proxies share their memory on Linux, too (`Control::Share`), so one space serves all of
 //! them, and one address space here. Each has slots of its own in it; the slot of its first
 //! thread is its name between the two kernels.
 
 use crate::base::heap;
 use crate::gate::ptrace;
 use crate::life::child::{self, Inherited, Request, flag};
-use crate::link::delegate;
+use crate::link::direct;
 use crate::parts::vfork;
 use crate::parts::vfork::Vfork;
 use crate::process::thread;
@@ -18,8 +18,9 @@ use crate::process::{INIT, Process, futex};
 use crate::sched::{balance, cpus, hold};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use hanare_abi::slot::OP_SHARE;
-use hanare_core::errno::{self, Errno, Result};
+use hanare_abi::control::Control;
+use hanare_core::errno::{self, Result};
+use hanare_core::link::ENDING;
 use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
@@ -34,7 +35,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         .inspect_err(|_| p.return_slot(index))?;
     // An execve of another thread either ends this one first, or sees that there is a sharer.
     let entered =
-        p.with_threads(|_| if me.must_end() { Err(errno::EINTR) } else { p.enter(new.clone()) });
+        p.with_threads(|_| if me.must_end() { Err(ENDING) } else { p.enter(new.clone()) });
     entered.inspect_err(|_| p.return_slot(index))?;
     let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(thread::current_arc()));
     new.set_vfork(vfork.clone());
@@ -55,7 +56,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let p = &me.process;
     let slot = p.slot(new.first_slot).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();
-    slot.set_poll_us(delegate::worker_poll_us());
+    slot.set_poll_us(direct::worker_poll_us());
     let first =
         Thread::new(new.clone(), new.first_slot, slot, child::first_step).ok_or(errno::ENOMEM)?;
     let mut inherited = Inherited::of_current(r, regs, true)?;
@@ -71,21 +72,17 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     drop(first);
     hold::at("share-ready");
     let linux = r.flags & (flag::LINUX | flag::FILES | flag::SIGHAND) | r.exit_signal;
-    let pid = loop {
-        let more = r.set_tid_size | r.cgroup << 32;
-        match delegate::certainly(
-            OP_SHARE,
-            [u64::from(new.first_slot), linux, r.pidfd, u64::from(p.first_slot), r.set_tid, more],
-        ) {
-            // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
-            pid if pid == errno::EAGAIN.as_return() && workers::dismiss(p) => {}
-            pid => break pid,
-        }
+    let request = Control::Share {
+        slot: new.first_slot,
+        flags: linux,
+        pidfd: r.pidfd,
+        first_slot: p.first_slot,
+        set_tid: r.set_tid,
+        ids_and_cgroup: (r.set_tid_size as u32, r.cgroup as u32),
     };
+    let pid = workers::make_process(p, request);
     hold::at("share-answered");
-    if let Some(e) = Errno::from_return(pid) {
-        return Err(e);
-    }
+    let pid = pid?;
     // Who waits for more than that need not be woken for it.
     if r.flags & flag::VFORK == 0 || traced.is_some() {
         cpus::wait(&Begun { parent: me, child: new, deadline: cpus::deadline(vfork::COMES_NS) }, 0);
@@ -94,7 +91,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
     }
     ptrace::on_child(me, regs, traced, pid as u32);
-    Ok(pid as u64)
+    Ok(pid)
 }
 
 /// The child is there for whoever knows its id (ptrace, kill), or has ended.

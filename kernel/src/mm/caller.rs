@@ -1,5 +1,6 @@
 //! The thread on whose behalf a space is changed.
 
+use super::policy::ThreadPolicy;
 use super::space::Space;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +12,8 @@ pub struct Caller<'a> {
     pub memory: &'a Space,
     /// Its slot.
     pub slot: u32,
+    /// Its NUMA policy.
+    pub policy: &'a ThreadPolicy,
     /// The proxy of its process is gone.
     pub killed: &'a AtomicBool,
     /// It has to end, though its process does not.
