@@ -310,6 +310,10 @@ struct hanare_boot_params {
 	__u32 linux_cpumask_size;
 	/* Measures of the LWK against these leaks, `MEASURE_*`; written by the LWK before its first CPU is online. */
 	__u32 measures;
+	/* Linux' `MPOL_MAX`: modes of its NUMA policies are below. */
+	__u32 linux_policy_modes;
+	/* Zero. */
+	__u32 reserved;
 	/* Zero-terminated instance name. */
 	__u8 name[32];
 	/* Zero-terminated boot options, e.g. `spin_us=50 log=debug`. */
@@ -505,7 +509,7 @@ struct hanare_clock_page {
  * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). The child of a
  * fork begins to run at once: `pages` holds `CHILD_WORDS` words about it: process id,
  * user id, effective one, group id, effective one, as the proxy would be told them, and
- * the number of its process id namespace (of every process). After `OP_EXEC` the token is that
+ * the number of its process id namespace (of every process). After `Control::Exec` the token is that
  * of a program: 1 if it has more rights than who started it (AT_SECURE), and 32 random bytes
  * follow. Last, of every space: its control groups (`GROUPS_WORD`), the number of its user
  * (`USER_WORD`), and a random number from which its own tokens are counted, so that nobody who
@@ -551,7 +555,8 @@ struct hanare_clock_page {
 #define HANARE_REQUEST_SPACE_CLOSE 4U
 /*
  * A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits,
- * [2] = most pages wanted (1..=PAGES_MAX), [3] = index of a service that was
+ * [2] = most pages wanted (1..=PAGES_MAX) and, << 32, the id of the thread of the proxy that
+ * did, in its namespace, or 0: the NUMA policy of the thread whose worker it is counts. [3] = index of a service that was
  * run because of `STATUS_SERVE_FIRST`, plus 1, else 0. Answer: args[0] =
  * address of the first page in `pages` (the asked one lies within), `count`.
  */
@@ -675,7 +680,7 @@ struct hanare_request {
  *
  * An entry is written by the LWK and lies in the shared region, where no proxy
  * can forge it. It is run by one of three executors:
- * - the worker of the thread that needs it: slot call `crate::slot::OP_SERVE`
+ * - the worker of the thread that needs it: control request `crate::control::Control::Serve`
  * with the index; the worker hands it to the module (`IOCTL_SERVE`), which
  * checks that the entry belongs to the worker's space;
  * - a task whose page fault needs it first (`STATUS_SERVE_FIRST`), of the entry's space, too;
@@ -760,6 +765,8 @@ struct hanare_request {
 #define HANARE_OUT_USER 1ULL
 /* What its control group may have. */
 #define HANARE_OUT_GROUP 2ULL
+/* What NUMA nodes have that a policy insists on. */
+#define HANARE_OUT_NODES 3ULL
 /*
  * Whether the worker may do something to a thread of another process, where the LWK does
  * it: args: [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's
@@ -836,203 +843,45 @@ struct hanare_service {
 /* ---- slot ---- */
 
 /*
- * The slot: one delegated call at a time between a thread and its worker.
+ * The slot: what the LWK asks of one worker, one thing at a time: a delegated call of its thread, or a control
+ * request of the LWK's own (`crate::control`).
  *
  * A call costs one cache line (the first); the second one holds the sleep flags
  * and is touched only when somebody sleeps or changes policy. The slot is mapped
  * into the proxy: the LWK validates everything it reads from it.
  */
-/* No call in flight. The LWK may write a request. */
+/* Nothing is asked. The LWK may write a call or a request. */
 #define HANARE_SLOT_IDLE 0U
-/* Request written by the LWK (release), to be executed by the worker. */
+/* System call written by the LWK (release), to be executed by the worker for its thread. */
 #define HANARE_SLOT_REQUESTED 1U
+/* Control request written by the LWK (release), see `CONTROL_*`. */
+#define HANARE_SLOT_CONTROL 2U
 /* Answer written by the worker (release). The LWK sets `SLOT_IDLE` again. */
-#define HANARE_SLOT_DONE 2U
+#define HANARE_SLOT_DONE 4U
+/*
+ * Answer, too: a signal has kept the call from being started. The LWK delivers the signal and
+ * then makes the call again (what Linux calls ERESTARTNOINTR). Control requests are never
+ * answered so.
+ */
+#define HANARE_SLOT_NOT_STARTED 8U
+/* States in which the worker is asked for something. */
+#define HANARE_SLOT_ASKED 3U
+/* States in which it has answered. */
+#define HANARE_SLOT_ANSWERED 12U
 /* The other side polls (or works): no doorbell needed. */
 #define HANARE_WAIT_AWAKE 0U
 /* The other side sleeps or is about to: ring it. */
 #define HANARE_WAIT_ASLEEP 1U
-/* `nr` from here on is not a Linux system call but an `OP_*` of the worker. */
-#define HANARE_OP_BASE 0x80000000U
-/* args: [0] = service index: `IOCTL_SERVE` it. Result = 0 or the ioctl's -errno. */
-#define HANARE_OP_SERVE 0x80000000U
-/* End the process by signal args[0] with the default action (never returns). */
-#define HANARE_OP_EXIT_SIGNAL 0x80000001U
-/*
- * The program could not be started: args: [0] = errno, [1] = `START_FAILED_*`.
- * The proxy prints why and exits 127 (not found) or 126 (never returns).
- */
-#define HANARE_OP_START_FAILED 0x80000002U
-/*
- * Mirror a signal disposition: args: [0] = signal, [1] = `MIRROR_*`,
- * [2] = SA_RESTART, SA_NOCLDSTOP, SA_NOCLDWAIT as given. See `docs/architecture.md`, signals.
- */
-#define HANARE_OP_SIGNAL_ACTION 0x80000003U
-/*
- * execve succeeded: args: [0] = address (control window) of the new program's
- * name, zero-terminated: close close-on-exec descriptors, reset dispositions
- * that were caught, name the process. [1] = file id of the program, or 0;
- * [2] = address (control window) of `EXECED_WORDS` words for Linux' memory map,
- * in the order of `struct prctl_mm_map`, or 0: what `/proc/PID/cmdline`, `environ`
- * and `auxv` show. [3] = 1: nobody but the superuser is to look into the program.
- */
-#define HANARE_OP_EXECED 0x80000004U
-/*
- * start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
- * arg_start, arg_end, env_start, env_end, address and bytes of auxv.
- */
-#define HANARE_EXECED_WORDS 13
-/* Map the device again over args[0]..args[1], after a shared mapping ended there. */
-#define HANARE_OP_REMAP 0x80000005U
-/* Do nothing: the cost of a delegation without Linux' part. */
-#define HANARE_OP_NOP 0x80000006U
-/*
- * Leave the process as it is but stop it by signal args[0] (job control):
- * default disposition, raise, restore when continued. Result 0.
- */
-#define HANARE_OP_STOP_SIGNAL 0x80000007U
-/*
- * Give signal args[0] (with the siginfo at scratch page) back to Linux, to be
- * pending there under the mask that was just set: args[1] = 1 for the process, 0 for
- * the thread.
- */
-#define HANARE_OP_REQUEUE_SIGNAL 0x80000008U
-/*
- * Start one more worker, for slot args[0] (a thread of this process); args[1]: CLONE_FS
- * and CLONE_FILES where it gets a copy and does not share. Result =
- * its Linux thread id, or -errno. It polls its slot like the first one.
- */
-#define HANARE_OP_THREAD 0x80000009U
-/*
- * End the worker of this slot (its thread has ended); never answered. The
- * process goes on with its other workers.
- */
-#define HANARE_OP_THREAD_EXIT 0x8000000aU
-/*
- * End the worker of this slot (its thread has ended), and have a new one, which is like
- * it but for its thread id, serve the slot. The new one answers: 0; `tid` is its own then.
- * If there can be none: -errno, `tid` is 0, and the slot is not looked at any more.
- * args: [0] = 0, or a slot without a worker, which gets one in the same way: the request
- * that is there already (`OP_NOP`) is its answer's.
- */
-#define HANARE_OP_THREAD_RENEW 0x80000010U
-/*
- * A new program begins on this worker's thread: its rights become what execve(2) makes of
- * them. args: [0] = address (control window) for `RANDOM_BYTES` random bytes, or 0.
- * Result = `RIGHTS_*`, or -errno.
- */
-#define HANARE_OP_RIGHTS 0x80000011U
-/* For the addresses of a program and its AT_RANDOM. */
-#define HANARE_RANDOM_BYTES 32
-/* `OP_RIGHTS`: they are others than before. */
-#define HANARE_RIGHTS_CHANGED (1LL)
-/* `OP_RIGHTS`: the program has more than who started it (AT_SECURE). */
-#define HANARE_RIGHTS_SECURE (2LL)
-/*
- * The program goes on in the first worker, which makes this call: it becomes to Linux what
- * the one with thread id args[0] is, which execve(2) was called in and which waits. Result
- * 0, or -errno.
- */
-#define HANARE_OP_SUCCEED 0x80000019U
-/*
- * fork of the proxy: args: [0] = token for `IOCTL_CHILD`, [1] = exit signal in the
- * low seven bits, and the flags of clone3 that matter to Linux (CLONE_PARENT,
- * namespaces, CLONE_PIDFD, CLONE_FILES ..., never CLONE_VM), [2..6] = pidfd,
- * set_tid, set_tid_size and cgroup of `struct clone_args`.
- * Result in the parent = the child's process id, or -errno. The child makes the
- * inherited descriptor its own space with `IOCTL_CHILD`, from where on it runs on the
- * LWK, maps the control window, and serves slot 0 with the worker that came through
- * the fork. What lies below the control window is mapped by
- * `OP_REMAP`s that the LWK sends, around shared mappings that Linux has copied.
- */
-#define HANARE_OP_FORK 0x8000000bU
-/*
- * clone of the proxy with its memory (CLONE_VM), but as a process of its own, whose first
- * worker serves slot args[0]; it says `IOCTL_SHARE`. args: [1] = exit signal in the low
- * byte, and the flags of clone(2) that matter to Linux, [2] = address for CLONE_PIDFD,
- * [3] = first slot of the calling process, [4] = address of the wanted process ids
- * (`set_tid` of clone3(2)) or 0, [5] = their number, and from bit 32 on the descriptor for
- * CLONE_INTO_CGROUP. Result = process id, or -errno.
- */
-#define HANARE_OP_SHARE 0x80000013U
-/*
- * execve that Linux makes: the proxy makes the execveat(2) itself, of directory args[1], path at
- * args[2], flags args[3] and the arguments at args[5], or the path alone if that is 0. The module has Linux load the proxy again in place of the program
- * (`module/space/program.c`); the new image takes token args[0] to `IOCTL_CHILD`, with the file ids
- * args[4]: the program, and in the upper half its ELF interpreter, or 0. Result = -errno; no answer if it
- * succeeds.
- */
-#define HANARE_OP_EXEC 0x8000001aU
-/*
- * Has Linux judge this worker's calls by a filter (seccomp(2)) that comes in parts, from the
- * first on: args: [0] = address (control window) of the part, [1] = its bytes, [2] = those of
- * the filter before it, [3] = those of the whole filter, [4] = `SECCOMP_FILTER_FLAG_*`,
- * [5] = 1: with no_new_privs, which is set first. Result = of the last part that of seccomp(2),
- * of others 0, or -errno; then the next filter begins anew.
- */
-#define HANARE_OP_FILTER 0x8000001bU
-/* Bytes of a part of a filter, at most. */
-#define HANARE_FILTER_PART 4096
-/*
- * Interrupt the worker with thread id args[0] (its thread has to end): the call it
- * is in ends as by a signal, one it has not begun answers `RESULT_NOT_STARTED`.
- */
-#define HANARE_OP_INTERRUPT 0x8000000cU
-/*
- * A core dump is about to be made: args: [0] = signal. Result 1: yes, and what is
- * mapped from now on is for it; 0: the process may not have one.
- */
-#define HANARE_OP_DUMP 0x8000000dU
-/*
- * For the dump: args[0]..args[1] is unmapped (args[2] = 0), mapped to be dumped
- * (1: to be read, 2: to be written, too), or, a mapping of Linux', left out (3).
- */
-#define HANARE_OP_DUMP_RANGE 0x8000000eU
-/*
- * Last call of a thread before a core dump: args[0] = address (control window) of a
- * `crate::ioctl::Pose`, followed by FS base, GS base, and FPU state as `xsave`
- * makes it (args[1] bytes). Does not return.
- */
-#define HANARE_OP_POSE 0x8000000fU
-/*
- * Linux shall have a thread that is traced stop for its tracer: take signal args[0] (with
- * the siginfo at scratch page), whatever the mask and the disposition say. Result 0 when
- * the tracer has let the worker go on; what it lets through comes by `IOCTL_SIGNAL` before
- * that.
- */
-#define HANARE_OP_TRAP 0x80000018U
-/*
- * `OP_SIGNAL_ACTION`: the default action is to do nothing, or the application
- * ignores it: SIG_IGN / SIG_DFL of Linux.
- */
-#define HANARE_MIRROR_DEFAULT 0ULL
-/* The application ignores it. */
-#define HANARE_MIRROR_IGNORE 1ULL
-/* Forward it to the LWK (caught, or fatal by default). */
-#define HANARE_MIRROR_FORWARD 2ULL
-/* `OP_START_FAILED`: opening or reading the file itself failed. */
-#define HANARE_START_FAILED_FILE 0ULL
-/* The interpreter (`#!` or ELF) was not found or is bad. */
-#define HANARE_START_FAILED_INTERPRETER 1ULL
-/* Not a program this machine can run. */
-#define HANARE_START_FAILED_FORMAT 2ULL
-/* No memory. */
-#define HANARE_START_FAILED_MEMORY 3ULL
-/*
- * Result of a call that a signal kept from being started: the LWK delivers the
- * signal and then makes the call again (what Linux calls ERESTARTNOINTR).
- */
-#define HANARE_RESULT_NOT_STARTED (-513LL)
 
 /* 128 bytes, two cache lines. */
 struct hanare_slot {
 	/* `SLOT_*`. */
 	__u32 state;
-	/* Linux system call number, or `OP_*`. */
+	/* Number of the Linux system call, or of the control request (`CONTROL_*`). */
 	__u32 nr;
-	/* Arguments, in the order of the system call. */
+	/* Arguments of the system call, or the fields of the control request, in their order. */
 	__u64 args[6];
-	/* What the system call returned (-errno for errors). */
+	/* What the system call or the request returned (-errno for errors); `SLOT_DONE` only. */
 	__s64 result;
 	/* `WAIT_*`: the worker, written by the worker. */
 	__u32 worker_wait;
@@ -1063,6 +912,90 @@ struct hanare_slot {
 	/* Zero, up to 128 bytes. */
 	__u64 reserved[2];
 } __attribute__((aligned(128)));
+
+/* ---- control ---- */
+
+/*
+ * Control requests: what the LWK asks of a proxy on its own account, not for a call of the program's.
+ *
+ * A request lies in a worker's slot (`SLOT_CONTROL`): `nr` is its number, `args` are its fields in
+ * their order, a word each, and zeros behind them. It goes to a worker that is in no call: that of the
+ * thread which asks, or one without a thread. Which requests are about the worker itself, and which
+ * about its process, is said in `docs/link.md`.
+ */
+/* `Control::Serve`. */
+#define HANARE_CONTROL_SERVE 0U
+/* `Control::ExitSignal`. */
+#define HANARE_CONTROL_EXIT_SIGNAL 1U
+/* `Control::StartFailed`. */
+#define HANARE_CONTROL_START_FAILED 2U
+/* `Control::SignalAction`. */
+#define HANARE_CONTROL_SIGNAL_ACTION 3U
+/* `Control::Execed`. */
+#define HANARE_CONTROL_EXECED 4U
+/* `Control::Remap`. */
+#define HANARE_CONTROL_REMAP 5U
+/* `Control::TakeMask`. */
+#define HANARE_CONTROL_TAKE_MASK 6U
+/* `Control::StopSignal`. */
+#define HANARE_CONTROL_STOP_SIGNAL 7U
+/* `Control::RequeueSignal`. */
+#define HANARE_CONTROL_REQUEUE_SIGNAL 8U
+/* `Control::Thread`. */
+#define HANARE_CONTROL_THREAD 9U
+/* `Control::ThreadExit`. */
+#define HANARE_CONTROL_THREAD_EXIT 10U
+/* `Control::ThreadRenew`. */
+#define HANARE_CONTROL_THREAD_RENEW 11U
+/* `Control::Rights`. */
+#define HANARE_CONTROL_RIGHTS 12U
+/* `Control::Succeed`. */
+#define HANARE_CONTROL_SUCCEED 13U
+/* `Control::Fork`. */
+#define HANARE_CONTROL_FORK 14U
+/* `Control::Share`. */
+#define HANARE_CONTROL_SHARE 15U
+/* `Control::Exec`. */
+#define HANARE_CONTROL_EXEC 16U
+/* `Control::Filter`. */
+#define HANARE_CONTROL_FILTER 17U
+/* `Control::Interrupt`. */
+#define HANARE_CONTROL_INTERRUPT 18U
+/* `Control::Dump`. */
+#define HANARE_CONTROL_DUMP 19U
+/* `Control::DumpRange`. */
+#define HANARE_CONTROL_DUMP_RANGE 20U
+/* `Control::Pose`. */
+#define HANARE_CONTROL_POSE 21U
+/* `Control::Trap`. */
+#define HANARE_CONTROL_TRAP 22U
+/*
+ * `Control::Execed`: start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
+ * arg_start, arg_end, env_start, env_end, address and bytes of auxv.
+ */
+#define HANARE_EXECED_WORDS 13
+/* `Control::Rights`: for the addresses of a program and its AT_RANDOM. */
+#define HANARE_RANDOM_BYTES 32
+/* `Control::Rights`: they are others than before. */
+#define HANARE_RIGHTS_CHANGED (1LL)
+/* `Control::Rights`: the program has more than who started it (AT_SECURE). */
+#define HANARE_RIGHTS_SECURE (2LL)
+/* `Control::Filter`: bytes of a part, at most. */
+#define HANARE_FILTER_PART 4096
+/* `Control::StartFailed`: opening or reading the file itself failed. */
+#define HANARE_START_FAILED_FILE 0ULL
+/* The interpreter (`#!` or ELF) was not found or is bad. */
+#define HANARE_START_FAILED_INTERPRETER 1ULL
+/* Not a program this machine can run. */
+#define HANARE_START_FAILED_FORMAT 2ULL
+/* No memory. */
+#define HANARE_START_FAILED_MEMORY 3ULL
+/* `Mirror::Default` as a word. */
+#define HANARE_MIRROR_DEFAULT 0ULL
+/* `Mirror::Ignore` as a word. */
+#define HANARE_MIRROR_IGNORE 1ULL
+/* `Mirror::Forward` as a word. */
+#define HANARE_MIRROR_FORWARD 2ULL
 
 /* ---- start ---- */
 
@@ -1166,6 +1099,8 @@ struct hanare_start_block {
  * [2] = free bytes, [3] = bytes in quarantine.
  */
 #define HANARE_INFO_MEMORY 4ULL
+/* A `NumaInfo` of `space` for the mapping at address args[1]. */
+#define HANARE_INFO_NUMA 5ULL
 /* `INFO_MEMORY`: all nodes. */
 #define HANARE_NODE_ANY 0xffffffffULL
 /* It waits. */
@@ -1190,6 +1125,12 @@ struct hanare_start_block {
 #define HANARE_THREAD_EXITED 9U
 /* It waits until Linux has ended its process. */
 #define HANARE_THREAD_LAST 10U
+/* Words of a set of NUMA nodes, bit n of word n / 64. */
+#define HANARE_NODE_WORDS 16
+/* Nodes of which a `NumaInfo` tells. */
+#define HANARE_NUMA_NODES 40
+/* In `NumaInfo::pages`: the node, above the number of pages. */
+#define HANARE_NUMA_NODE_SHIFT 48U
 /* May be read, written, executed. */
 #define HANARE_VMA_READ 1ULL
 /* See `VMA_READ`. */
@@ -1341,6 +1282,20 @@ struct hanare_vma_info {
 	__u32 shared_written;
 	/* Resident KiB, each page divided by the number of those that have it. */
 	__u32 proportional_kib;
+};
+
+/* A part of a mapping, from the address that was asked for on, that has one NUMA policy. */
+struct hanare_numa_info {
+	/* End (exclusive). */
+	__u64 end;
+	/* The policy, or that of the first thread: `MPOL_*` with its flags, and nodes. */
+	__u64 mode;
+	/* See `mode`. */
+	__u64 nodes[HANARE_NODE_WORDS];
+	/* Resident pages of 4 KiB that were written (if private: the process' own). */
+	__u64 written;
+	/* Resident pages of 4 KiB of the instance's memory by node: `NUMA_NODE_SHIFT`. 0: no more. */
+	__u64 pages[HANARE_NUMA_NODES];
 };
 
 /* ---- ioctl ---- */
@@ -1735,16 +1690,16 @@ struct hanare_usage {
 };
 
 /*
- * `IOCTL_CHILD`: by the child of a fork, or the proxy that `OP_EXEC` has loaded again: the
+ * `IOCTL_CHILD`: by the child of a fork, or the proxy that `Control::Exec` has loaded again: the
  * inherited descriptor becomes that of a space of its own, child of `parent`. Where the
  * descriptor table is the parent's (CLONE_FILES), the descriptor stays as it is: it serves
  * whoever has the table, each for the space that is its memory.
  * EPERM: the descriptor does not serve `parent`. ESRCH: that has ended, or knows no such token.
  */
 struct hanare_child {
-	/* In: token of `OP_FORK` or `OP_EXEC`. */
+	/* In: token of `Control::Fork` or `Control::Exec`. */
 	__u64 token;
-	/* In: 1: of `OP_EXEC`; 0: of `OP_FORK`. */
+	/* In: 1: of `Control::Exec`; 0: of `Control::Fork`. */
 	__u32 program;
 	/* In: 1: the program has more rights than who started it (AT_SECURE). */
 	__u32 secure;
@@ -1752,13 +1707,13 @@ struct hanare_child {
 	__u64 files[2];
 	/* In: id of the parent's space. */
 	__u32 parent;
-	/* In: 1: the caller has its parent's descriptor table; `OP_FORK` only. */
+	/* In: 1: the caller has its parent's descriptor table; `Control::Fork` only. */
 	__u32 shares_table;
 	/* Out: space id. */
 	__u32 space;
 	/*
 	 * Out: 1 if the device is to be mapped over all of the application's addresses,
-	 * 0 if the LWK will say where (`OP_REMAP`).
+	 * 0 if the LWK will say where (`Control::Remap`).
 	 */
 	__u32 whole;
 };
@@ -2172,10 +2127,12 @@ _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_cpu_ids) == 1
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_node_ids) == 116, "BootParams.linux_node_ids");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_cpumask_size) == 120, "BootParams.linux_cpumask_size");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, measures) == 124, "BootParams.measures");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 128, "BootParams.name");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 160, "BootParams.cmdline");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 416, "BootParams.banner");
-_Static_assert(sizeof(struct hanare_boot_params) == 544, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_policy_modes) == 128, "BootParams.linux_policy_modes");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, reserved) == 132, "BootParams.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 136, "BootParams.name");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 168, "BootParams.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 424, "BootParams.banner");
+_Static_assert(sizeof(struct hanare_boot_params) == 552, "BootParams");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, apic_id) == 0, "CpuShared.apic_id");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, linux_cpu) == 4, "CpuShared.linux_cpu");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, node) == 8, "CpuShared.node");
@@ -2343,6 +2300,12 @@ _Static_assert(__builtin_offsetof(struct hanare_vma_info, shared) == 52, "VmaInf
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, shared_written) == 56, "VmaInfo.shared_written");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, proportional_kib) == 60, "VmaInfo.proportional_kib");
 _Static_assert(sizeof(struct hanare_vma_info) == 64, "VmaInfo");
+_Static_assert(__builtin_offsetof(struct hanare_numa_info, end) == 0, "NumaInfo.end");
+_Static_assert(__builtin_offsetof(struct hanare_numa_info, mode) == 8, "NumaInfo.mode");
+_Static_assert(__builtin_offsetof(struct hanare_numa_info, nodes) == 16, "NumaInfo.nodes");
+_Static_assert(__builtin_offsetof(struct hanare_numa_info, written) == 144, "NumaInfo.written");
+_Static_assert(__builtin_offsetof(struct hanare_numa_info, pages) == 152, "NumaInfo.pages");
+_Static_assert(sizeof(struct hanare_numa_info) == 472, "NumaInfo");
 _Static_assert(__builtin_offsetof(struct hanare_info, magic) == 0, "Info.magic");
 _Static_assert(__builtin_offsetof(struct hanare_info, version) == 8, "Info.version");
 _Static_assert(__builtin_offsetof(struct hanare_info, instances) == 12, "Info.instances");

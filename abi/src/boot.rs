@@ -116,6 +116,10 @@ pub struct BootParams {
     pub linux_cpumask_size: u32,
     /// Measures of the LWK against these leaks, `MEASURE_*`; written by the LWK before its first CPU is online.
     pub measures: u32,
+    /// Linux' `MPOL_MAX`: modes of its NUMA policies are below.
+    pub linux_policy_modes: u32,
+    /// Zero.
+    pub reserved: u32,
     /// Zero-terminated instance name.
     pub name: [u8; 32],
     /// Zero-terminated boot options, e.g. `spin_us=50 log=debug`.

@@ -16,6 +16,9 @@ pub const INFO_THREADS: u64 = 3;
 /// [2] = free bytes, [3] = bytes in quarantine.
 pub const INFO_MEMORY: u64 = 4;
 
+/// A [`NumaInfo`] of `space` for the mapping at address args[1].
+pub const INFO_NUMA: u64 = 5;
+
 /// `INFO_MEMORY`: all nodes.
 pub const NODE_ANY: u64 = 0xffff_ffff;
 
@@ -154,6 +157,29 @@ pub struct VmaInfo {
     pub shared_written: u32,
     /// Resident KiB, each page divided by the number of those that have it.
     pub proportional_kib: u32,
+}
+
+/// Words of a set of NUMA nodes, bit n of word n / 64.
+pub const NODE_WORDS: usize = 16;
+/// Nodes of which a [`NumaInfo`] tells.
+pub const NUMA_NODES: usize = 40;
+/// In `NumaInfo::pages`: the node, above the number of pages.
+pub const NUMA_NODE_SHIFT: u32 = 48;
+
+/// A part of a mapping, from the address that was asked for on, that has one NUMA policy.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumaInfo {
+    /// End (exclusive).
+    pub end: u64,
+    /// The policy, or that of the first thread: `MPOL_*` with its flags, and nodes.
+    pub mode: u64,
+    /// See `mode`.
+    pub nodes: [u64; NODE_WORDS],
+    /// Resident pages of 4 KiB that were written (if private: the process' own).
+    pub written: u64,
+    /// Resident pages of 4 KiB of the instance's memory by node: [`NUMA_NODE_SHIFT`]. 0: no more.
+    pub pages: [u64; NUMA_NODES],
 }
 
 /// May be read, written, executed.

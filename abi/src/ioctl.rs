@@ -327,7 +327,7 @@ pub struct Usage {
     pub peak_bytes: u64,
 }
 
-/// `IOCTL_CHILD`: by the child of a fork, or the proxy that `OP_EXEC` has loaded again: the
+/// `IOCTL_CHILD`: by the child of a fork, or the proxy that `Control::Exec` has loaded again: the
 /// inherited descriptor becomes that of a space of its own, child of `parent`. Where the
 /// descriptor table is the parent's (CLONE_FILES), the descriptor stays as it is: it serves
 /// whoever has the table, each for the space that is its memory.
@@ -335,9 +335,9 @@ pub struct Usage {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Child {
-    /// In: token of `OP_FORK` or `OP_EXEC`.
+    /// In: token of `Control::Fork` or `Control::Exec`.
     pub token: u64,
-    /// In: 1: of `OP_EXEC`; 0: of `OP_FORK`.
+    /// In: 1: of `Control::Exec`; 0: of `Control::Fork`.
     pub program: u32,
     /// In: 1: the program has more rights than who started it (AT_SECURE).
     pub secure: u32,
@@ -345,12 +345,12 @@ pub struct Child {
     pub files: [u64; 2],
     /// In: id of the parent's space.
     pub parent: u32,
-    /// In: 1: the caller has its parent's descriptor table; `OP_FORK` only.
+    /// In: 1: the caller has its parent's descriptor table; `Control::Fork` only.
     pub shares_table: u32,
     /// Out: space id.
     pub space: u32,
     /// Out: 1 if the device is to be mapped over all of the application's addresses,
-    /// 0 if the LWK will say where (`OP_REMAP`).
+    /// 0 if the LWK will say where (`Control::Remap`).
     pub whole: u32,
 }
 

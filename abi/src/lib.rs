@@ -15,6 +15,7 @@
 
 pub mod boot;
 pub mod clock;
+pub mod control;
 pub mod info;
 pub mod ioctl;
 pub mod layout;

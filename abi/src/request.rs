@@ -30,7 +30,7 @@ pub const REQUEST_PING: u32 = 1;
 /// [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). The child of a
 /// fork begins to run at once: `pages` holds [`CHILD_WORDS`] words about it: process id,
 /// user id, effective one, group id, effective one, as the proxy would be told them, and
-/// the number of its process id namespace (of every process). After `OP_EXEC` the token is that
+/// the number of its process id namespace (of every process). After `Control::Exec` the token is that
 /// of a program: 1 if it has more rights than who started it (AT_SECURE), and 32 random bytes
 /// follow. Last, of every space: its control groups ([`GROUPS_WORD`]), the number of its user
 /// ([`USER_WORD`]), and a random number from which its own tokens are counted, so that nobody who
@@ -67,7 +67,8 @@ pub const REQUEST_SPACE_START: u32 = 3;
 /// [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes.
 pub const REQUEST_SPACE_CLOSE: u32 = 4;
 /// A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits,
-/// [2] = most pages wanted (1..=PAGES_MAX), [3] = index of a service that was
+/// [2] = most pages wanted (1..=PAGES_MAX) and, << 32, the id of the thread of the proxy that
+/// did, in its namespace, or 0: the NUMA policy of the thread whose worker it is counts. [3] = index of a service that was
 /// run because of [`STATUS_SERVE_FIRST`], plus 1, else 0. Answer: args[0] =
 /// address of the first page in `pages` (the asked one lies within), `count`.
 pub const REQUEST_FAULT: u32 = 5;

@@ -3,7 +3,7 @@
 //!
 //! An entry is written by the LWK and lies in the shared region, where no proxy
 //! can forge it. It is run by one of three executors:
-//! - the worker of the thread that needs it: slot call [`crate::slot::OP_SERVE`]
+//! - the worker of the thread that needs it: control request [`crate::control::Control::Serve`]
 //!   with the index; the worker hands it to the module (`IOCTL_SERVE`), which
 //!   checks that the entry belongs to the worker's space;
 //! - a task whose page fault needs it first (`STATUS_SERVE_FIRST`), of the entry's space, too;
@@ -75,6 +75,8 @@ pub const OUT_INSTANCE: u64 = 0;
 pub const OUT_USER: u64 = 1;
 /// What its control group may have.
 pub const OUT_GROUP: u64 = 2;
+/// What NUMA nodes have that a policy insists on.
+pub const OUT_NODES: u64 = 3;
 /// Whether the worker may do something to a thread of another process, where the LWK does
 /// it: args: [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's
 /// own answer to the call in question proves nothing: who runs a program may have replaced

@@ -36,7 +36,7 @@ pub use mailbox::{Bells, CpuWords, Inbound, Outbound};
 pub use request::{RequestCall, RequestRef, RequestWords};
 pub use ring::{Full, Ring, Word};
 pub use service::{ServiceCall, ServiceRef, ServiceWords};
-pub use slot::{SlotRef, SlotWords};
+pub use slot::{Answer, Asked, SlotRef, SlotWords};
 
 /// Asserts that fields of a `Words` structure lie where the `abi` has them.
 macro_rules! same_layout {

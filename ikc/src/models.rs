@@ -17,8 +17,9 @@ use crate::mailbox::Inbound;
 use crate::request::{RequestCall, RequestRef, RequestWords};
 use crate::ring::Ring;
 use crate::service::{ServiceCall, ServiceRef, ServiceWords};
-use crate::slot::{SlotRef, SlotWords};
-use crate::sync::{AtomicU32, AtomicU64, NO_EXCHANGE, NO_FENCE, NO_RELEASE, Ordering, REAL};
+use crate::slot::{Answer, Asked, SlotRef, SlotWords};
+use crate::sync::{AtomicU32, NO_EXCHANGE, NO_FENCE, NO_RELEASE, Ordering, REAL};
+use hanare_abi::control::Control;
 use hanare_abi::service::SERVICE_READY;
 
 mod bells;
@@ -123,7 +124,19 @@ fn wake_ups<const MUTANT: u8>(which: &str) {
             "LWK thread sleeps",
             SlotWords::new,
             |words| SlotRef::<MUTANT>::new(words).lwk_prepare_sleep(),
-            |words| SlotRef::<MUTANT>::new(words).worker_complete(1),
+            |words| SlotRef::<MUTANT>::new(words).worker_complete(Answer::Done(1)),
+        ),
+        "asked_worker" => no_lost_wake_up(
+            "worker sleeps, and is asked by the LWK itself",
+            SlotWords::new,
+            |words| SlotRef::<MUTANT>::new(words).worker_prepare_sleep(),
+            |words| SlotRef::<MUTANT>::new(words).lwk_ask(Control::TakeMask),
+        ),
+        "not_started" => no_lost_wake_up(
+            "LWK thread sleeps, and its call is not started",
+            SlotWords::new,
+            |words| SlotRef::<MUTANT>::new(words).lwk_prepare_sleep(),
+            |words| SlotRef::<MUTANT>::new(words).worker_complete(Answer::NotStarted),
         ),
         "bell" => no_lost_wake_up(
             "LWK thread sleeps until its bell rings",
@@ -133,7 +146,7 @@ fn wake_ups<const MUTANT: u8>(which: &str) {
                 SlotRef::<MUTANT>::new(words).lwk_prepare_sleep()
             },
             |(words, bell)| {
-                SlotRef::<MUTANT>::new(words).worker_complete(1)
+                SlotRef::<MUTANT>::new(words).worker_complete(Answer::Done(1))
                     && BellRef::<MUTANT>::new(bell).ring(SPACE).is_some()
             },
         ),
@@ -178,9 +191,20 @@ macro_rules! wake_up_tests {
     };
 }
 
-wake_up_tests!(worker, lwk, bell, inbound, request, service);
+wake_up_tests!(worker, lwk, asked_worker, not_started, bell, inbound, request, service);
 
-/// `calls` delegated calls, both sides sleeping whenever they may.
+/// What is asked and answered `number`th: a call that is done, or a request that is refused.
+fn asked(number: u32) -> (Asked, Answer) {
+    if number % 2 == 1 {
+        let call = Asked { is_control: false, nr: number, args: [number as u64; 6] };
+        (call, Answer::Done(-(number as i64)))
+    } else {
+        let (nr, args) = Control::Interrupt { tid: number }.encode();
+        (Asked { is_control: true, nr, args }, Answer::NotStarted)
+    }
+}
+
+/// `calls` delegated calls and requests, both sides sleeping whenever they may.
 fn slot_model<const MUTANT: u8>(name: &str, calls: u32, preemptions: Option<usize>) {
     explore(name, preemptions, move || {
         let doorbells = (Doorbell::default(), Doorbell::default());
@@ -191,7 +215,7 @@ fn slot_model<const MUTANT: u8>(name: &str, calls: u32, preemptions: Option<usiz
                 let (words, bell, worker_bell, lwk_bell) = &*shared;
                 let slot = SlotRef::<MUTANT>::new(words);
                 for call in 1..=calls {
-                    let (nr, args) = loop {
+                    let found = loop {
                         if let Some(found) = slot.worker_poll() {
                             break found;
                         }
@@ -200,10 +224,10 @@ fn slot_model<const MUTANT: u8>(name: &str, calls: u32, preemptions: Option<usiz
                             slot.worker_awake();
                         }
                     };
-                    assert_eq!(nr, call);
-                    assert_eq!(args, [call as u64; 6]);
+                    let (expected, answer) = asked(call);
+                    assert_eq!(found, expected);
                     // Perhaps when the LWK sleeps in the next call already.
-                    if slot.worker_complete(-(call as i64))
+                    if slot.worker_complete(answer)
                         && BellRef::<MUTANT>::new(bell).ring(SPACE).is_some()
                     {
                         lwk_bell.ring();
@@ -215,12 +239,17 @@ fn slot_model<const MUTANT: u8>(name: &str, calls: u32, preemptions: Option<usiz
             let (words, bell, worker_bell, lwk_bell) = &*shared;
             let slot = SlotRef::<MUTANT>::new(words);
             for call in 1..=calls {
-                if slot.lwk_post(call, [call as u64; 6]) {
+                let (question, expected) = asked(call);
+                let sleeps = match question.request() {
+                    Some(request) => slot.lwk_ask(request),
+                    None => slot.lwk_post(question.nr, question.args),
+                };
+                if sleeps {
                     worker_bell.ring();
                 }
-                let result = loop {
-                    if let Some(result) = slot.lwk_poll() {
-                        break result;
+                let answer = loop {
+                    if let Some(answer) = slot.lwk_poll() {
+                        break answer;
                     }
                     BellRef::<MUTANT>::new(bell).arm(SPACE, 0);
                     if slot.lwk_prepare_sleep() {
@@ -228,7 +257,7 @@ fn slot_model<const MUTANT: u8>(name: &str, calls: u32, preemptions: Option<usiz
                         slot.lwk_awake();
                     }
                 };
-                assert_eq!(result, -(call as i64));
+                assert_eq!(answer, expected);
             }
         });
         worker.join().unwrap();

@@ -1,8 +1,12 @@
-//! The slot: one delegated call at a time between a thread and its worker.
+//! The slot: one delegated call or control request at a time between a thread and its worker.
 
+use hanare_abi::control::Control;
 #[cfg(not(loom))]
 use hanare_abi::slot::Slot;
-use hanare_abi::slot::{SLOT_DONE, SLOT_IDLE, SLOT_REQUESTED, WAIT_ASLEEP, WAIT_AWAKE};
+use hanare_abi::slot::{
+    SLOT_ANSWERED, SLOT_ASKED, SLOT_CONTROL, SLOT_DONE, SLOT_IDLE, SLOT_NOT_STARTED,
+    SLOT_REQUESTED, WAIT_ASLEEP, WAIT_AWAKE,
+};
 
 use crate::same_layout;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};
@@ -53,6 +57,35 @@ impl SlotWords {
     }
 }
 
+/// What a worker is asked for, as it lies in the slot: a call is on the way to be made, so nothing is
+/// made of it here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// It is a control request; else a system call.
+    pub is_control: bool,
+    /// Number of the call, or of the request.
+    pub nr: u32,
+    /// Arguments of the call, or the request's fields.
+    pub args: [u64; 6],
+}
+
+impl Asked {
+    /// The control request, if it is one that this side knows.
+    #[must_use]
+    pub fn request(&self) -> Option<Control> {
+        if self.is_control { Control::decode(self.nr, &self.args) } else { None }
+    }
+}
+
+/// How a worker answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The call or the request was executed, with this result.
+    Done(i64),
+    /// A signal has kept the call from being started.
+    NotStarted,
+}
+
 /// A slot in shared memory, from either side. `MUTANT` is for the models.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotRef<'a, const MUTANT: u8 = REAL> {
@@ -87,35 +120,52 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
     /// and has to be rung (`EVENT_SLOT`).
     #[must_use]
     pub fn lwk_post(&self, nr: u32, args: [u64; 6]) -> bool {
+        self.post(SLOT_REQUESTED, nr, args)
+    }
+
+    /// LWK: posts a control request, as [`lwk_post`](Self::lwk_post) does a call.
+    #[must_use]
+    pub fn lwk_ask(&self, request: Control) -> bool {
+        let (number, words) = request.encode();
+        self.post(SLOT_CONTROL, number, words)
+    }
+
+    #[inline(always)]
+    fn post(&self, state: u32, nr: u32, args: [u64; 6]) -> bool {
         let words = self.words;
         words.nr.store(nr, Ordering::Relaxed);
         for (word, arg) in words.args.iter().zip(args) {
             word.store(arg, Ordering::Relaxed);
         }
-        words.state.store(SLOT_REQUESTED, publish::<MUTANT>());
+        words.state.store(state, publish::<MUTANT>());
         full_fence::<MUTANT>();
         words.worker_wait.load(Ordering::Relaxed) == WAIT_ASLEEP
     }
 
-    /// LWK: takes the result if the call is done; the slot is idle then.
+    /// LWK: takes the answer if there is one; the slot is idle then.
     #[must_use]
-    pub fn lwk_poll(&self) -> Option<i64> {
-        if self.words.state.load(Ordering::Acquire) != SLOT_DONE {
+    pub fn lwk_poll(&self) -> Option<Answer> {
+        let state = self.words.state.load(Ordering::Acquire);
+        if state & SLOT_ANSWERED == 0 {
             return None;
         }
         let result = self.words.result.load(Ordering::Relaxed);
         self.words.state.store(SLOT_IDLE, Ordering::Relaxed);
-        Some(result as i64)
+        Some(if state == SLOT_NOT_STARTED {
+            Answer::NotStarted
+        } else {
+            Answer::Done(result as i64)
+        })
     }
 
     /// LWK: says that this thread is about to sleep and looks once more. `true`:
     /// it may sleep, and will be rung: its bell is one ring richer already. `false`: the
-    /// result is there.
+    /// answer is there.
     #[must_use]
     pub fn lwk_prepare_sleep(&self) -> bool {
         self.words.lwk_wait.store(WAIT_ASLEEP, Ordering::Relaxed);
         full_fence::<MUTANT>();
-        if self.words.state.load(Ordering::Relaxed) == SLOT_DONE {
+        if self.words.state.load(Ordering::Relaxed) & SLOT_ANSWERED != 0 {
             self.lwk_awake();
             return false;
         }
@@ -139,7 +189,7 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.lwk_wait.store(WAIT_AWAKE, Ordering::Relaxed);
     }
 
-    /// LWK: whether a call can be posted.
+    /// LWK: whether something can be posted.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.words.state.load(Ordering::Relaxed) == SLOT_IDLE
@@ -152,24 +202,27 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.state.store(SLOT_IDLE, Ordering::Release);
     }
 
-    /// Worker: the call to execute, if there is one: number and arguments.
+    /// Worker: what to execute, if there is something.
     #[must_use]
-    pub fn worker_poll(&self) -> Option<(u32, [u64; 6])> {
+    #[inline]
+    pub fn worker_poll(&self) -> Option<Asked> {
         let words = self.words;
-        if words.state.load(Ordering::Acquire) != SLOT_REQUESTED {
+        let state = words.state.load(Ordering::Acquire);
+        if state & SLOT_ASKED == 0 {
             return None;
         }
         let nr = words.nr.load(Ordering::Relaxed);
-        Some((nr, core::array::from_fn(|i| words.args[i].load(Ordering::Relaxed))))
+        let args = core::array::from_fn(|i| words.args[i].load(Ordering::Relaxed));
+        Some(Asked { is_control: state == SLOT_CONTROL, nr, args })
     }
 
     /// Worker: says that it is about to sleep and looks once more. `true`: it may
-    /// sleep (`IOCTL_WAIT`), and will be rung. `false`: a call is there.
+    /// sleep (`IOCTL_WAIT`), and will be rung. `false`: it is asked for something.
     #[must_use]
     pub fn worker_prepare_sleep(&self) -> bool {
         self.words.worker_wait.store(WAIT_ASLEEP, Ordering::Relaxed);
         full_fence::<MUTANT>();
-        if self.words.state.load(Ordering::Relaxed) == SLOT_REQUESTED {
+        if self.words.state.load(Ordering::Relaxed) & SLOT_ASKED != 0 {
             self.worker_awake();
             return false;
         }
@@ -181,12 +234,18 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.worker_wait.store(WAIT_AWAKE, Ordering::Relaxed);
     }
 
-    /// Worker: answers the call. Answers whether the LWK thread sleeps and its
-    /// CPU has to be rung (`IOCTL_RING`).
+    /// Worker: answers. Answers whether the LWK thread sleeps and its CPU has to be rung
+    /// (`IOCTL_RING`).
     #[must_use]
-    pub fn worker_complete(&self, result: i64) -> bool {
-        self.words.result.store(result as u64, Ordering::Relaxed);
-        self.words.state.store(SLOT_DONE, publish::<MUTANT>());
+    pub fn worker_complete(&self, answer: Answer) -> bool {
+        let state = match answer {
+            Answer::Done(result) => {
+                self.words.result.store(result as u64, Ordering::Relaxed);
+                SLOT_DONE
+            }
+            Answer::NotStarted => SLOT_NOT_STARTED,
+        };
+        self.words.state.store(state, publish::<MUTANT>());
         full_fence::<MUTANT>();
         self.words.lwk_wait.load(Ordering::Relaxed) == WAIT_ASLEEP
     }
@@ -270,12 +329,14 @@ mod tests {
         assert!(side.lwk_post(1, [1, 2, 3, 4, 5, 6]));
         side.worker_awake();
         assert_eq!(side.lwk_poll(), None);
-        assert_eq!(side.worker_poll(), Some((1, [1, 2, 3, 4, 5, 6])));
+        let call = Asked { is_control: false, nr: 1, args: [1, 2, 3, 4, 5, 6] };
+        assert_eq!(side.worker_poll(), Some(call));
+        assert_eq!(call.request(), None);
         assert!(!side.worker_prepare_sleep());
         assert!(side.lwk_prepare_sleep());
-        assert!(side.worker_complete(-14));
+        assert!(side.worker_complete(Answer::Done(-14)));
         assert!(!side.lwk_prepare_sleep());
-        assert_eq!(side.lwk_poll(), Some(-14));
+        assert_eq!(side.lwk_poll(), Some(Answer::Done(-14)));
         assert_eq!(side.lwk_poll(), None);
         side.set_bell(9);
         side.set_poll_us(50);
@@ -291,6 +352,40 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_no_call() {
+        let mut memory = slot();
+        // SAFETY: the memory outlives both, and nothing else touches it.
+        let side = unsafe { SlotRef::from_raw(&raw mut *memory) };
+        let request = Control::Interrupt { tid: 7 };
+        assert!(!side.lwk_ask(request));
+        assert!(!side.is_idle() && !side.worker_prepare_sleep());
+        let asked = side.worker_poll().expect("it is there");
+        assert_eq!((asked.is_control, asked.request()), (true, Some(request)));
+        assert!(!side.worker_complete(Answer::Done(0)));
+        assert_eq!(side.lwk_poll(), Some(Answer::Done(0)));
+        memory.nr = u32::MAX;
+        memory.state = SLOT_CONTROL;
+        // SAFETY: as above.
+        let side = unsafe { SlotRef::from_raw(&raw mut *memory) };
+        let asked = side.worker_poll().expect("it is there");
+        assert_eq!((asked.is_control, asked.request()), (true, None));
+    }
+
+    #[test]
+    fn no_result_of_linux_is_taken_for_a_call_that_was_not_started() {
+        let mut memory = slot();
+        // SAFETY: the memory outlives both, and nothing else touches it.
+        let side = unsafe { SlotRef::from_raw(&raw mut *memory) };
+        // F_GETOWN of process group 513, among others.
+        let _ = side.worker_complete(Answer::Done(-513));
+        assert_eq!(side.lwk_poll(), Some(Answer::Done(-513)));
+        let _ = side.worker_complete(Answer::NotStarted);
+        assert!(!side.lwk_prepare_sleep());
+        assert_eq!(side.lwk_poll(), Some(Answer::NotStarted));
+        assert!(side.is_idle());
+    }
+
+    #[test]
     fn threads() {
         const CALLS: u64 = if cfg!(miri) { 50 } else { 20_000 };
         let mut memory = slot();
@@ -299,14 +394,14 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for call in 0..CALLS {
-                    let (nr, args) = loop {
+                    let asked = loop {
                         match side.worker_poll() {
                             Some(found) => break found,
                             None => std::thread::yield_now(),
                         }
                     };
-                    assert_eq!((nr, args), (call as u32, [call; 6]));
-                    let _ = side.worker_complete(-(call as i64));
+                    assert_eq!((asked.nr, asked.args), (call as u32, [call; 6]));
+                    let _ = side.worker_complete(Answer::Done(-(call as i64)));
                 }
             });
             for call in 0..CALLS {
@@ -317,7 +412,7 @@ mod tests {
                         None => std::thread::yield_now(),
                     }
                 };
-                assert_eq!(result, -(call as i64));
+                assert_eq!(result, Answer::Done(-(call as i64)));
             }
         });
     }

@@ -24,7 +24,7 @@ mod signal;
 use base::{accounts, frames, heap, log, stacks, time};
 use gate::observe;
 use life::{depart, exit, fork};
-use link::{caller, delegate, inbound, services};
+use link::{caller, direct, inbound, services};
 use mm::{content, vdso};
 use process::{oom, spaces, thread};
 use sched::{cpus, hold, machinecheck, user_mode};
@@ -95,7 +95,7 @@ fn first_cpu() {
     apic::calibrate_timer(u64::from(p.tsc_khz) * 2); // 2 ms
     time::init();
     vdso::init();
-    delegate::init(options.spin_us);
+    direct::init(options.spin_us);
     hold::init(options.hold_ms);
     accounts::init(options.user_limits);
     depart::init(options.exec_seen);

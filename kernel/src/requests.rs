@@ -6,7 +6,8 @@ use crate::gate::observe;
 use crate::life::{exec, open as open_space, share};
 use crate::link::inbound::complete;
 use crate::mm::linux::Lack;
-use crate::mm::{self, linux};
+use crate::mm::{self, linux, policy};
+use crate::process::thread::Thread;
 use crate::process::{Process, info, oom, spaces, until};
 use crate::sched::{machinecheck, park};
 use crate::signal::signals;
@@ -14,6 +15,7 @@ use alloc::sync::Arc;
 use hanare_abi::layout::{SCRATCH_BASE, SLOT_BASE};
 use hanare_abi::request as abi;
 use hanare_core::errno;
+use hanare_core::mempolicy::Policy;
 use hanare_hal::{cpu, percpu, shared};
 use hanare_ikc::{RequestCall, RequestRef};
 
@@ -91,9 +93,18 @@ fn process_of(call: &RequestCall) -> Option<Arc<Process>> {
     }
 }
 
+/// The NUMA policy of the thread that has a worker, of whichever process with this space.
+fn policy_of(space: u32, tid: u32) -> Option<Policy> {
+    let space = spaces::find(percpu::index(), space)?;
+    let of = |all: &[Arc<Thread>]| Some(all.iter().find(|t| t.slot.tid() == tid)?.policy.wish());
+    space.processes().find_map(|p| p.with_threads(of)).flatten()
+}
+
 /// A proxy's page fault; without memory it is tried again once there is some.
 fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
-    match linux::fault(p, || p.growth(), r, call) {
+    let tid = (call.args[2] >> 32) as u32;
+    let wish = if policy::any_set() { policy_of(call.space, tid) } else { None };
+    match linux::fault(p, || p.growth(), wish, r, call) {
         Ok(status) => status,
         Err(Lack::Memory) if oom::relieve(p) => -errno::EAGAIN.0,
         Err(Lack::Memory) => -errno::ENOMEM.0,
@@ -145,6 +156,9 @@ fn overflow(depth: u64) -> u64 {
     overflow(depth + size_of_val(&filler) as u64) + core::hint::black_box(filler)[31]
 }
 
+/// How often `DEBUG_MEMORY` has Linux asked about what is in quarantine.
+const QUARANTINE_TRIES: u32 = 20;
+
 fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<()> {
     match call.args[0] {
         abi::DEBUG_PANIC => panic!("asked for by hanare debug panic"),
@@ -164,7 +178,8 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
             Ok(())
         }
         abi::DEBUG_MEMORY => {
-            mm::retry_quarantine();
+            // Linux may be slow, and who asks wants to know what is left for good.
+            let _ = (0..QUARANTINE_TRIES).any(|_| mm::retry_quarantine());
             heap::trim();
             let (free, total) = frames::usage();
             let processes = there_are(Kind::Process);

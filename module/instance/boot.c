@@ -5,6 +5,7 @@
 #include <linux/cpu.h>
 #include <linux/delay.h>
 #include <linux/io.h>
+#include <linux/mempolicy.h>
 #include <linux/sched/signal.h>
 #include <linux/utsname.h>
 #include <linux/vmalloc.h>
@@ -262,6 +263,7 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	params->linux_cpu_ids = nr_cpu_ids;
 	params->linux_node_ids = nr_node_ids;
 	params->linux_cpumask_size = cpumask_size();
+	params->linux_policy_modes = MPOL_MAX;
 	memcpy(params->name, inst->name, sizeof(params->name));
 	memcpy(params->cmdline, arg->cmdline, sizeof(params->cmdline));
 	scnprintf(params->banner, sizeof(params->banner), "%s %s %s", utsname()->sysname,

@@ -3,6 +3,7 @@
 #include "show/pseudo.h"
 
 #include <linux/file.h>
+#include <linux/mempolicy.h>
 #include <linux/sched/mm.h>
 #include <linux/shmem_fs.h>
 
@@ -278,27 +279,91 @@ int hanare_show_smaps_rollup(struct seq_file *m, struct hanare_pseudo *what)
 	return 0;
 }
 
-static void show_numa_map(struct seq_file *m, struct mapping *map, void *data)
+/* As mpol_to_str, which is not exported. */
+static void show_policy(struct seq_file *m, const struct hanare_numa_info *info)
+{
+	static const char * const modes[] = {
+		"default", "prefer", "bind", "interleave", "local", "prefer (many)", "weighted interleave",
+	};
+	unsigned int mode = info->mode & ~(u64)MPOL_MODE_FLAGS;
+
+	if (mode >= ARRAY_SIZE(modes)) {
+		seq_puts(m, "unknown");
+		return;
+	}
+	seq_puts(m, modes[mode]);
+	if (info->mode & MPOL_F_STATIC_NODES)
+		seq_puts(m, "=static");
+	else if (info->mode & MPOL_F_RELATIVE_NODES)
+		seq_puts(m, "=relative");
+	if (mode != MPOL_DEFAULT && mode != MPOL_LOCAL)
+		seq_printf(m, ":%*pbl", HANARE_NODE_WORDS * 64, (const unsigned long *)info->nodes);
+}
+
+/* The part of a mapping from `start` on that has one policy. */
+static void show_numa_part(struct seq_file *m, struct mapping *map, u64 start,
+			   const struct hanare_numa_info *info)
 {
 	const char *name = special_name(map->info.flags);
-	u64 pages = map->info.resident, own = map->info.written;
+	u64 own = map->info.flags & HANARE_VMA_SHARED ? 0 : info->written;
+	u64 pages = 0;
+	int i;
 
-	seq_printf(m, "%08llx default", map->info.start);
+	seq_printf(m, "%08llx ", start);
+	show_policy(m, info);
 	if (map->file) {
 		seq_puts(m, " file=");
 		seq_file_path(m, map->file, "\n\t= ");
 	} else if (name && map->info.flags & (HANARE_VMA_HEAP | HANARE_VMA_STACK)) {
 		seq_printf(m, " %.*s", (int)strlen(name) - 2, name + 1);
 	}
+	for (i = 0; i < HANARE_NUMA_NODES; i++)
+		pages += info->pages[i] & (BIT_ULL(HANARE_NUMA_NODE_SHIFT) - 1);
+	/* Pages of Linux' own are not counted by node. */
+	if (map->info.flags & HANARE_VMA_LINUX)
+		pages = map->info.resident;
+	if (own)
+		seq_printf(m, " anon=%llu", own);
+	if (info->written)
+		seq_printf(m, " dirty=%llu", info->written);
+	if (pages != own && pages != info->written)
+		seq_printf(m, " mapped=%llu", pages);
+	for (i = 0; i < HANARE_NUMA_NODES && info->pages[i]; i++)
+		seq_printf(m, " N%llu=%llu", info->pages[i] >> HANARE_NUMA_NODE_SHIFT,
+			   info->pages[i] & (BIT_ULL(HANARE_NUMA_NODE_SHIFT) - 1));
 	if (pages)
-		seq_printf(m, " anon=%llu dirty=%llu N%d=%llu kernelpagesize_kB=4",
-			   map->info.flags & HANARE_VMA_SHARED ? 0 : own, own, *(int *)data, pages);
+		seq_puts(m, " kernelpagesize_kB=4");
 	seq_putc(m, '\n');
+}
+
+static void show_numa_map(struct seq_file *m, struct mapping *map, void *data)
+{
+	struct hanare_space *space = data;
+	struct hanare_numa_info info;
+	u64 words[HANARE_PAGES_MAX];
+	u64 at = map->info.start;
+
+	BUILD_BUG_ON(sizeof(info) > sizeof(words));
+	while (at < map->info.end) {
+		struct hanare_call call = {
+			.kind = HANARE_REQUEST_INFO,
+			.args = { HANARE_INFO_NUMA, at },
+			.pages = words,
+		};
+
+		/* A mapping that has gone meanwhile is left out. */
+		if (hanare_request_about(space, &call, WAIT_KILLABLE, REQUEST_MS) || call.status ||
+		    call.count * sizeof(u64) < sizeof(info))
+			return;
+		memcpy(&info, words, sizeof(info));
+		show_numa_part(m, map, at, &info);
+		if (info.end <= at)
+			return;
+		at = info.end;
+	}
 }
 
 int hanare_show_numa_maps(struct seq_file *m, struct hanare_pseudo *what)
 {
-	int node = what->space->home->node;
-
-	return part_of_mappings(m, what, true, show_numa_map, &node);
+	return part_of_mappings(m, what, true, show_numa_map, what->space);
 }

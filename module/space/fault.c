@@ -26,6 +26,8 @@
 static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 addr, bool write,
 		unsigned int timeout_ms, unsigned int busy_ms)
 {
+	/* Others reach its memory by access_process_vm: they have no worker there. */
+	u64 tid = current->mm == space->mm ? task_pid_vnr(current) : 0;
 	u64 served = 0;
 	int round;
 
@@ -36,7 +38,8 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 		struct hanare_call call = {
 			.kind = HANARE_REQUEST_FAULT,
 			.space = space->id,
-			.args = { addr, write ? HANARE_FAULT_WRITE : 0, HANARE_PAGES_MAX, served },
+			.args = { addr, write ? HANARE_FAULT_WRITE : 0, tid << 32 | HANARE_PAGES_MAX,
+				  served },
 			.pages = answer->pages,
 		};
 		u64 index;

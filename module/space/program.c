@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * execve(2) by a proxy itself (OP_EXEC). The proxy makes the one that its program asked for, so
+ * execve(2) by a proxy itself (control request Exec). The proxy makes the one that its program asked for, so
  * that Linux checks, tells and changes what it does for any program: permissions, security
  * modules, audit, credentials, descriptors, thread ids. Only so does a process leave memory and
  * descriptors that it shares with others. What is loaded in the program's place

@@ -17,6 +17,7 @@ struct watch {
 	struct mmu_interval_notifier notifier;
 	struct hanare_space *space;
 	u64 start, end;
+	refcount_t users;	/* the space, and who finds frames */
 };
 
 /* ---- taking back from the proxy ---- */
@@ -99,6 +100,14 @@ static bool watch_invalidate(struct mmu_interval_notifier *notifier,
 
 static const struct mmu_interval_notifier_ops watch_ops = { .invalidate = watch_invalidate };
 
+static void watch_put(struct watch *watch)
+{
+	if (!refcount_dec_and_test(&watch->users))
+		return;
+	mmu_interval_notifier_remove(&watch->notifier);
+	kfree(watch);
+}
+
 static long watch_add(struct hanare_job *job)
 {
 	u64 start = job->args[0], end = job->args[1];
@@ -116,6 +125,7 @@ static long watch_add(struct hanare_job *job)
 	watch->space = space;
 	watch->start = start;
 	watch->end = end;
+	refcount_set(&watch->users, 1);
 	down_write(&space->watch_lock);
 	err = mmu_interval_notifier_insert(&watch->notifier, space->mm, start, end - start,
 					   &watch_ops);
@@ -146,8 +156,7 @@ static long watch_remove(struct hanare_job *job)
 	up_write(&space->watch_lock);
 	if (!watch)
 		return -EINVAL;
-	mmu_interval_notifier_remove(&watch->notifier);
-	kfree(watch);
+	watch_put(watch);
 	return 0;
 }
 
@@ -158,8 +167,7 @@ void hanare_space_unwatch_all(struct hanare_space *space)
 
 	xa_for_each(&space->watches, id, watch) {
 		xa_erase(&space->watches, id);
-		mmu_interval_notifier_remove(&watch->notifier);
-		kfree(watch);
+		watch_put(watch);
 	}
 }
 
@@ -231,8 +239,15 @@ static long resolve(struct hanare_job *job)
 	frames = kvmalloc_array(count, sizeof(*frames), GFP_KERNEL);
 	if (!frames)
 		return -ENOMEM;
+	/*
+	 * Not locked while the frames are found: a file may let that wait for ever, and other threads
+	 * of the program map and unmap meanwhile. A watch that is ended tells what changes until it is put.
+	 */
 	down_read(&space->watch_lock);
 	watch = watch_over(space, addr, addr + (count << PAGE_SHIFT));
+	if (watch)
+		refcount_inc(&watch->users);
+	up_read(&space->watch_lock);
 	if (!watch) {
 		/* Nothing would take the frames back. */
 		ret = -EINVAL;
@@ -251,8 +266,8 @@ static long resolve(struct hanare_job *job)
 		ret = to_extents(job, frames, ret);
 	else if (!ret)
 		ret = -EFAULT;
+	watch_put(watch);
 out:
-	up_read(&space->watch_lock);
 	kvfree(frames);
 	return ret;
 }

@@ -104,6 +104,8 @@ static const char *memory_of(u64 whose)
 	switch (whose) {
 	case HANARE_OUT_GROUP:
 		return "its control group has all the memory that it may have";
+	case HANARE_OUT_NODES:
+		return "there is no memory left on the NUMA nodes of a policy";
 	case HANARE_OUT_USER:
 		return "its user has all the memory that one may have";
 	default:

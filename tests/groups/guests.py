@@ -18,7 +18,8 @@ COMPARED = {
     # and memory
     'threads': [
         'mmap', 'mremap-and-brk', 'efault', 'fpu', 'descriptor-numbers', 'smp', 'text-file-busy', 'library-pages',
-        'pi-mutexes', 'rseq', 'calls-beside-blocked-threads', 'full-descriptor-table', 'proc-self',
+        'pi-mutexes', 'rseq', 'calls-beside-blocked-threads', 'control-beside-blocked-read',
+        'full-descriptor-table', 'proc-self',
         'signal-delivery', 'concurrent-memory-calls', 'refused-mappings', 'thread-ids', 'madvise-vdso',
     ],
     # signals, times, futexes

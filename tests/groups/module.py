@@ -127,8 +127,8 @@ def forks():
 class SlowFile:
     """A program on the LWK, a thread of which waits for a page of a file that does not come yet."""
 
-    def __init__(self, how='slow'):
-        self.how = how
+    def __init__(self, how='slow', program=HOSTILE):
+        self.how, self.runs = how, program
 
     def late(self, *_):
         raise Failure('no end')
@@ -143,7 +143,7 @@ class SlowFile:
         expect(self.server.stdout.readline() == b'mounted\n', 'no FUSE')
         file = os.open(self.folder + '/file', os.O_RDONLY)
         self.program = subprocess.Popen(
-            ['sh', '-c', f'exec hanare run --cpus 2 -- {HOSTILE} - {self.how} 3<{self.folder}/file'],
+            ['sh', '-c', f'exec hanare run --cpus 2 -- {self.runs} - {self.how} 3<{self.folder}/file'],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         os.close(file)
         self.address = int(self.said(b'ready').split()[1], 16)
@@ -173,7 +173,7 @@ class SlowFile:
 
 def forged_answer():
     """The proxy says that a service has failed which it still runs: its frames stay the service's."""
-    slot, done, result = 0x7d0000000000 + 128, (0, b'\2\0\0\0'), (56, struct.pack('<q', -22))
+    slot, done, result = 0x7d0000000000 + 128, (0, b'\4\0\0\0'), (56, struct.pack('<q', -22))
     with SlowFile() as slow:
         with open(f'/proc/{slow.program.pid}/mem', 'r+b', buffering=0) as memory:
             for at, data in result, done:
@@ -228,6 +228,17 @@ def two_readers():
         expect(first.wait(TIMEOUT) == 0, first.stderr.read())
 
 
+def beside_slow_file(how):
+    """Threads wait for pages of a file that does not come, in the crowd with all service entries that their
+    program may have; another thread takes memory away that Linux has seen, maps page-cache frames, and forks."""
+    def body():
+        with SlowFile(how, GUEST + '/module-beside-slow-file') as slow:
+            time.sleep(3)
+            slow.tell(slow.program)
+            slow.said(b'went on')
+    return body
+
+
 def unmapped():
     """A proxy unmaps its space and closes the descriptor while a fault of its reads a file into frames of the LWK's."""
     with SlowFile('written') as slow:
@@ -277,6 +288,8 @@ check('forged-start-blocks-fill-memory', filled)
 check('hostile-waits-in-status', hostile_at_shutdown('stuck'))
 check('hostile-forges-an-answer', forged_answer)
 check('hostile-readers-are-killed', killed_readers)
+check('memory-calls-beside-a-slow-file', beside_slow_file('beside'))
+check('memory-calls-beside-a-crowd-at-a-slow-file', beside_slow_file('crowd'))
 check('hostile-reader-beside-a-reader', two_readers)
 check('hostile-unmaps-during-a-fault', unmapped)
 check('hostile-memory-shared-at-shutdown', hostile_at_shutdown('shared'))

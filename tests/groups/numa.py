@@ -1,4 +1,4 @@
-"""Memory and CPUs of two NUMA nodes."""
+"""Memory and CPUs of two NUMA nodes, and on which of them pages lie."""
 
 import os
 import sys
@@ -91,6 +91,45 @@ def of_both():
     hanare('shutdown')
 
 
+PLACED = f'{GUEST}/static/numa-placement'
+
+
+def bound_too_much():
+    """Memory bound to a node that has not as much: its process is killed, others go on."""
+    other = subprocess.Popen(['hanare', 'run', 'sh', '-c', 'read line; echo $line'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    before, _ = debug_memory()
+    for argv in ([PLACED, 'fill', '1', '300'], ['numactl', '--membind=0', 'python3', '-c', 'print(len(b"x" * (300 << 20)))']):
+        result = run(*argv)
+        expect(result.status == -signal.SIGKILL and b'NUMA nodes of a policy' in result.err, result)
+        expect('set of NUMA nodes has' in log_tail(20), log_tail(20))
+    for option in '--preferred=1', '--interleave=all', '--preferred-many=0', '--localalloc':
+        result = run('numactl', option, 'python3', '-c', 'print(len(b"x" * (300 << 20)))')
+        expect(result.out == b'314572800\n', (option, result))
+    out, _ = other.communicate(b'still here\n', timeout=TIMEOUT)
+    expect(out == b'still here\n' and other.returncode == 0, (out, other.returncode))
+    until(lambda: debug_memory()[0] > before - (4 << 20), lambda: f'{before} bytes free before: {debug_memory()}')
+
+
+def huge():
+    """MAP_HUGETLB takes the LWK's memory, on Linux a pool that has to be made."""
+    result = run(PLACED, 'huge')
+    expect(result.out == b'1 1\n', result)
+
+
+def placed():
+    """Where pages lie, by each policy, is where Linux has them."""
+    check('boot-of-two-nodes', lambda: boot('--cpus', '1,4', '--mem', '256M@0,256M@1'), lwk=False)
+    for name, program in guests('numa-placement'):
+        same(name, [program])
+    for name, options in ('membind-0', ['--membind=0']), ('membind-1', ['--membind=1']), ('interleave', ['--interleave=all']), \
+            ('preferred', ['--preferred=1']), ('preferred-many', ['--preferred-many=0']), \
+            ('localalloc', ['--cpunodebind=1', '--localalloc']):
+        same(f'numactl-{name}', ['numactl', *options, PLACED, 'where'])
+    check('huge-pages-of-a-node', huge)
+    check('out-of-memory-on-a-node', bound_too_much)
+    check('shutdown-of-two-nodes', lambda: hanare('shutdown'), lwk=False)
+
+
 def too_much():
     # More than node 1 has (1.5 GiB), and less than both together can spare.
     result = command(['hanare', 'boot', '--cpus', '4', '--mem', '1600M@1'])
@@ -102,5 +141,6 @@ check('memory-of-node-0', from_node(0), lwk=False)
 check('memory-of-node-1', from_node(1), lwk=False)
 check('memory-of-both-nodes', of_both, lwk=False)
 check('node-without-memory', far_memory, lwk=False)
+placed()
 check('too-much-for-one-node', too_much, lwk=False)
 finish()

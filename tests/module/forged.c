@@ -41,12 +41,11 @@ static void on_interrupt(int number)
 {
 }
 
-static void publish(struct hanare_slot *slot, long result)
+static void publish_state(struct hanare_slot *slot, uint32_t state)
 {
 	struct hanare_ring ring = { 0 };
 
-	slot->result = result;
-	__atomic_store_n(&slot->state, HANARE_SLOT_DONE, __ATOMIC_RELEASE);
+	__atomic_store_n(&slot->state, state, __ATOMIC_RELEASE);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&slot->lwk_wait, __ATOMIC_RELAXED) == HANARE_WAIT_AWAKE)
 		return;
@@ -54,7 +53,14 @@ static void publish(struct hanare_slot *slot, long result)
 	call_module(HANARE_IOCTL_RING, &ring);
 }
 
-static void take_request(struct hanare_slot *slot, uint32_t number)
+static void publish(struct hanare_slot *slot, long result)
+{
+	slot->result = result;
+	publish_state(slot, HANARE_SLOT_DONE);
+}
+
+/* Waits until the worker is asked; gives the slot's state. */
+static uint32_t take_request(struct hanare_slot *slot, uint32_t number)
 {
 	struct hanare_wait wait = { .slot = number };
 
@@ -62,13 +68,15 @@ static void take_request(struct hanare_slot *slot, uint32_t number)
 		int looks;
 
 		for (looks = 0; looks < 20; looks++) {
-			if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == HANARE_SLOT_REQUESTED)
-				return;
+			uint32_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+
+			if (state & HANARE_SLOT_ASKED)
+				return state;
 			sched_yield();
 		}
 		slot->worker_wait = HANARE_WAIT_ASLEEP;
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
-		if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != HANARE_SLOT_REQUESTED &&
+		if (!(__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) & HANARE_SLOT_ASKED) &&
 		    call_module(HANARE_IOCTL_WAIT, &wait) && errno != EINTR) {
 			if (errno == EIO)
 				_exit(122);
@@ -84,7 +92,7 @@ static void lie(struct hanare_slot *slot, long result)
 	count(LIES);
 	switch (below(8)) {
 	case 0:
-		publish(slot, HANARE_RESULT_NOT_STARTED);
+		publish_state(slot, HANARE_SLOT_NOT_STARTED);
 		break;
 	case 1:
 		publish(slot, -(long)below(140));
@@ -139,12 +147,12 @@ static void serve(uint32_t number)
 		struct hanare_slot *slot = slot_at(my_slot);
 		uint64_t args[6];
 		enum after after;
-		int lies, i;
+		int lies, i, is_call;
 		uint32_t nr;
 		long result;
 
 		is_armed = 1;
-		take_request(slot, my_slot);
+		is_call = take_request(slot, my_slot) != HANARE_SLOT_CONTROL;
 		nr = slot->nr;
 		memcpy(args, slot->args, sizeof(args));
 		apply_mask(slot->sigmask);
@@ -152,14 +160,14 @@ static void serve(uint32_t number)
 		for (i = 0; i < 6; i++)
 			if (args[i] > PAGE && args[i] < HANARE_CONTROL_END && !below(4))
 				remember(args[i]);
-		if (nr == HANARE_OP_FORK || nr == HANARE_OP_EXEC)
+		if (!is_call && (nr == HANARE_CONTROL_FORK || nr == HANARE_CONTROL_EXEC))
 			shared->tokens[below(8)] = args[0];
 		lies = shared->lies_one_in && !below(shared->lies_one_in);
 		if (lies && !below(4)) {
 			lie(slot, value()); /* without having done it */
 			continue;
 		}
-		after = execute(my_slot, nr, args, more, &result);
+		after = execute(my_slot, is_call, nr, args, more, &result);
 		if (after == ENDS)
 			return;
 		if (after == IS_CHILD) {

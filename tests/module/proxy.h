@@ -32,7 +32,7 @@
 #define PAGE 4096UL
 #define DEVICE_FD 600
 
-/* What a worker of another process is to do: the tail of clone(2) for OP_SHARE. */
+/* What a worker of another process is to do: the tail of clone(2) for a request to share. */
 struct sharing {
 	uint32_t slot;
 	uint64_t flags, pidfd;
@@ -170,7 +170,7 @@ static long start_thread(void *(*what)(void *), void *argument)
 	return -err;
 }
 
-/* A worker that says itself who it is (thread id in its slot). Result of OP_THREAD. */
+/* A worker that says itself who it is (thread id in its slot). Result of a request for a thread. */
 static long start_worker(uint32_t slot)
 {
 	struct hanare_slot *s = slot_at(slot);
@@ -239,7 +239,7 @@ static int become_child(struct hanare_child *child)
 
 #define EXIT_SIGNAL 0x7fULL
 
-/* OP_FORK: the result, or 1 with `*is_child` set: there is a slot to serve. */
+/* A request to fork: the result, or 1 with `*is_child` set: there is a slot to serve. */
 static long fork_for(const uint64_t *args, int *is_child)
 {
 	uint64_t clone_args[11] = {
@@ -404,73 +404,79 @@ static int resume(const char *option)
 /* What becomes of the worker after a request. */
 enum after { ANSWERS, IS_CHILD, ENDS };
 
-static enum after execute(uint32_t slot, uint32_t nr, const uint64_t *args, const char *more, long *result)
+/* `is_call`: a system call; else a control request. */
+static enum after execute(uint32_t slot, int is_call, uint32_t nr, const uint64_t *args, const char *more,
+			  long *result)
 {
 	struct hanare_serve serve = { .index = args[0] };
 	struct hanare_succeed succeed = { .tid = args[0] };
 	int is_child = 0;
 
 	*result = 0;
+	if (is_call) {
+		*result = linux_call(nr, args);
+		return ANSWERS;
+	}
 	switch (nr) {
-	case HANARE_OP_SERVE:
+	case HANARE_CONTROL_SERVE:
 		*result = call_module(HANARE_IOCTL_SERVE, &serve) ? -errno : 0;
 		break;
-	case HANARE_OP_EXIT_SIGNAL:
+	case HANARE_CONTROL_EXIT_SIGNAL:
 		end_by(args[0]);
 		break;
-	case HANARE_OP_START_FAILED:
+	case HANARE_CONTROL_START_FAILED:
 		_exit(126);
-	case HANARE_OP_SIGNAL_ACTION:
+	case HANARE_CONTROL_SIGNAL_ACTION:
 		*result = mirror(args[0], args[1]);
 		break;
-	case HANARE_OP_EXECED:
+	case HANARE_CONTROL_EXECED:
 		*result = execed(args);
 		break;
-	case HANARE_OP_RIGHTS:
+	case HANARE_CONTROL_RIGHTS:
 		*result = rights(args[0]);
 		break;
-	case HANARE_OP_SUCCEED:
+	case HANARE_CONTROL_SUCCEED:
 		*result = call_module(HANARE_IOCTL_SUCCEED, &succeed) ? -errno : 0;
 		break;
-	case HANARE_OP_REMAP:
+	case HANARE_CONTROL_REMAP:
 		*result = map_around(args[0], args[1]);
 		break;
-	case HANARE_OP_THREAD:
+	case HANARE_CONTROL_THREAD:
 		*result = start_worker(args[0]);
 		break;
-	case HANARE_OP_THREAD_RENEW:
+	case HANARE_CONTROL_THREAD_RENEW:
 		start_thread(worker, (void *)(uintptr_t)(slot | 1ULL << 32));
 		if (args[0])
 			start_thread(worker, (void *)(uintptr_t)(args[0] | 1ULL << 32));
 		return ENDS;
-	case HANARE_OP_THREAD_EXIT:
+	case HANARE_CONTROL_THREAD_EXIT:
 		slot_at(slot)->tid = 0;
 		return ENDS;
-	case HANARE_OP_SHARE:
+	case HANARE_CONTROL_SHARE:
 		*result = share(args[0], args[1], args[2]);
 		break;
-	case HANARE_OP_FORK:
+	case HANARE_CONTROL_FORK:
 		*result = fork_for(args, &is_child);
 		return is_child ? IS_CHILD : ANSWERS;
-	case HANARE_OP_EXEC:
+	case HANARE_CONTROL_EXEC:
 		*result = exec_for(args, more);
 		break;
-	case HANARE_OP_INTERRUPT:
+	case HANARE_CONTROL_INTERRUPT:
 		*result = syscall(SYS_tgkill, getpid(), args[0], SIGUSR1) ? -errno : 0;
 		break;
-	case HANARE_OP_POSE:
+	case HANARE_CONTROL_POSE:
 		*result = call_module(HANARE_IOCTL_POSE, (void *)args[0]) ? -errno : 0;
 		break;
-	case HANARE_OP_DUMP:
-	case HANARE_OP_DUMP_RANGE:
-	case HANARE_OP_STOP_SIGNAL:
-	case HANARE_OP_REQUEUE_SIGNAL:
-	case HANARE_OP_TRAP:
-	case HANARE_OP_FILTER:
-	case HANARE_OP_NOP:
+	case HANARE_CONTROL_DUMP:
+	case HANARE_CONTROL_DUMP_RANGE:
+	case HANARE_CONTROL_STOP_SIGNAL:
+	case HANARE_CONTROL_REQUEUE_SIGNAL:
+	case HANARE_CONTROL_TRAP:
+	case HANARE_CONTROL_FILTER:
+	case HANARE_CONTROL_TAKE_MASK:
 		break;
 	default:
-		*result = nr < HANARE_OP_BASE ? linux_call(nr, args) : -ENOSYS;
+		*result = -ENOSYS;
 	}
 	return ANSWERS;
 }

@@ -1,8 +1,9 @@
-//! Buddy allocator of one run of physical memory.
+//! Buddy allocator of a zone: the chunks of physical memory of one NUMA node.
 //!
-//! Free blocks hang in doubly linked lists of frame indices, one per order,
+//! Free blocks of all chunks hang in doubly linked lists of frame indices, one per order,
 //! kept inside the [`Frame`] metadata: allocation and freeing are O(1) per order
-//! step and touch only the metadata of block heads.
+//! step and touch only the metadata of block heads. No block goes beyond its chunk. A frame of
+//! a zone with one chunk is found at once, of one with several by a binary search.
 
 use crate::addr::Pfn;
 use crate::limits::{MAX_ORDER, ORDERS};
@@ -77,11 +78,36 @@ impl Default for Frame {
     }
 }
 
-/// A run of page frames with its buddy allocator.
+/// A run of page frames.
 #[derive(Debug)]
-pub struct Zone<'a> {
+pub struct Chunk<'a> {
     base: Pfn,
     frames: &'a mut [Frame],
+}
+
+impl<'a> Chunk<'a> {
+    /// The frames `base..base + frames.len()`, all of them reserved (whatever `frames` holds is
+    /// overwritten).
+    #[must_use]
+    pub fn new(base: Pfn, frames: &'a mut [Frame]) -> Self {
+        frames.fill(Frame::RESERVED);
+        Self { base, frames }
+    }
+
+    const fn end(&self) -> u64 {
+        self.base.0 + self.frames.len() as u64
+    }
+
+    const fn contains(&self, pfn: Pfn) -> bool {
+        pfn.0 >= self.base.0 && pfn.0 < self.end()
+    }
+}
+
+/// Page frames with their buddy allocator.
+#[derive(Debug)]
+pub struct Zone<'a> {
+    /// In ascending order.
+    chunks: &'a mut [Chunk<'a>],
     /// First free block of each order.
     heads: [u32; ORDERS],
     /// Free blocks of each order.
@@ -93,36 +119,24 @@ pub struct Zone<'a> {
 }
 
 impl<'a> Zone<'a> {
-    /// A zone over the frames `base..base + frames.len()`, all of them reserved
-    /// (whatever `frames` holds is overwritten).
+    /// A zone of these chunks.
     ///
     /// # Panics
-    /// If there are more than 2^32 - 2 frames (16 TiB).
+    /// If there is none, they are not in ascending order, or 16 TiB lie between the first frame
+    /// and the last one.
     #[must_use]
-    pub fn new(base: Pfn, frames: &'a mut [Frame]) -> Self {
-        assert!(frames.len() < NONE as usize, "zone too large");
-        frames.fill(Frame::RESERVED);
+    pub fn new(chunks: &'a mut [Chunk<'a>]) -> Self {
+        assert!(chunks.is_sorted_by(|a, b| a.end() <= b.base.0), "chunks are not in order");
+        let (first, last) = (&chunks[0], &chunks[chunks.len() - 1]);
+        assert!(last.end() - first.base.0 < u64::from(NONE), "zone too wide");
         Self {
-            base,
-            frames,
+            chunks,
             heads: [NONE; ORDERS],
             counts: [0; ORDERS],
             available: 0,
             free_pages: 0,
             total_pages: 0,
         }
-    }
-
-    /// First frame of the zone.
-    #[must_use]
-    pub const fn base(&self) -> Pfn {
-        self.base
-    }
-
-    /// Frames of the zone, the reserved ones included.
-    #[must_use]
-    pub const fn span_pages(&self) -> usize {
-        self.frames.len()
     }
 
     /// Pages free now.
@@ -145,8 +159,44 @@ impl<'a> Zone<'a> {
 
     /// Whether `pfn` lies in the zone (reserved frames included).
     #[must_use]
-    pub const fn contains(&self, pfn: Pfn) -> bool {
-        pfn.0 >= self.base.0 && pfn.0 - self.base.0 < self.frames.len() as u64
+    pub fn contains(&self, pfn: Pfn) -> bool {
+        self.chunk_of(pfn).is_some()
+    }
+
+    /// First frame of the zone.
+    fn base(&self) -> u64 {
+        self.chunks[0].base.0
+    }
+
+    /// Number of the chunk that has a frame.
+    fn chunk_of(&self, pfn: Pfn) -> Option<usize> {
+        let number = match &*self.chunks {
+            [_] => 0,
+            all => all.partition_point(|c| c.base.0 <= pfn.0).checked_sub(1)?,
+        };
+        self.chunks[number].contains(pfn).then_some(number)
+    }
+
+    /// The frame with an index, and those behind it in its chunk.
+    fn frames_from(&mut self, index: usize) -> &mut [Frame] {
+        let pfn = self.pfn(index);
+        let number = self.chunk_of(pfn).expect("a frame of the zone");
+        let chunk = &mut self.chunks[number];
+        &mut chunk.frames[(pfn.0 - chunk.base.0) as usize..]
+    }
+
+    fn at(&self, index: usize) -> &Frame {
+        let pfn = self.pfn(index);
+        let chunk = &self.chunks[self.chunk_of(pfn).expect("a frame of the zone")];
+        &chunk.frames[(pfn.0 - chunk.base.0) as usize]
+    }
+
+    fn at_mut(&mut self, index: usize) -> &mut Frame {
+        &mut self.frames_from(index)[0]
+    }
+
+    fn pfn(&self, index: usize) -> Pfn {
+        Pfn(self.base() + index as u64)
     }
 
     /// Metadata of a frame.
@@ -155,7 +205,7 @@ impl<'a> Zone<'a> {
     /// If the zone does not contain it.
     #[must_use]
     pub fn frame(&self, pfn: Pfn) -> &Frame {
-        &self.frames[self.index(pfn)]
+        self.at(self.index(pfn))
     }
 
     /// Metadata of a frame, to change `refs` and `marks`.
@@ -164,7 +214,7 @@ impl<'a> Zone<'a> {
     /// If the zone does not contain it.
     pub fn frame_mut(&mut self, pfn: Pfn) -> &mut Frame {
         let index = self.index(pfn);
-        &mut self.frames[index]
+        self.at_mut(index)
     }
 
     /// Order of the allocated block that starts at `pfn`; `None` if none does.
@@ -180,13 +230,13 @@ impl<'a> Zone<'a> {
     /// Gives `count` reserved pages from `first` on to the allocator.
     ///
     /// # Panics
-    /// If the zone does not contain them, or one of them is not reserved.
+    /// If no chunk of the zone contains them, or one of them is not reserved.
     pub fn release(&mut self, first: Pfn, count: usize) {
         if count == 0 {
             return;
         }
         let start = self.index(first);
-        let pages = &mut self.frames[start..start + count];
+        let pages = &mut self.frames_from(start)[..count];
         assert!(pages.iter().all(Frame::is_reserved), "released twice: {count} pages at {first:?}");
         for frame in pages {
             frame.state = State::Tail;
@@ -219,7 +269,7 @@ impl<'a> Zone<'a> {
         }
         self.mark_allocated(index, order);
         self.free_pages -= 1 << order;
-        Some(Pfn(self.base.0 + index as u64))
+        Some(self.pfn(index))
     }
 
     /// Frees a block that [`alloc`](Self::alloc) gave with the same `order`, or,
@@ -260,10 +310,10 @@ impl<'a> Zone<'a> {
             return;
         }
         let index = self.index(pfn);
-        let marks = self.frames[index].marks;
+        let marks = self.at(index).marks;
         for head in (index..index + (1 << from)).step_by(1 << to) {
             self.mark_allocated(head, to);
-            self.frames[head].marks = marks;
+            self.at_mut(head).marks = marks;
         }
     }
 
@@ -276,7 +326,7 @@ impl<'a> Zone<'a> {
             return false;
         }
         let index = self.index(pfn);
-        let Some(frames) = self.frames.get_mut(index..index + pages) else {
+        let Some(frames) = self.frames_from(index).get_mut(..pages) else {
             return false;
         };
         let alike = frames.first().map_or(0, |f| f.marks & !MARKS_ADDED);
@@ -292,29 +342,31 @@ impl<'a> Zone<'a> {
             *frame = Frame { state: State::Tail, ..Frame::RESERVED };
         }
         self.mark_allocated(index, order);
-        self.frames[index].marks = marks;
+        self.at_mut(index).marks = marks;
         true
     }
 
     fn index(&self, pfn: Pfn) -> usize {
         assert!(self.contains(pfn), "{pfn:?} is not in the zone");
-        (pfn.0 - self.base.0) as usize
+        (pfn.0 - self.base()) as usize
     }
 
     /// Largest order of a block that starts at `index` and has at most `limit` pages.
     fn largest_order(&self, index: usize, limit: usize) -> u32 {
-        let alignment = (self.base.0 + index as u64).trailing_zeros();
+        let alignment = self.pfn(index).0.trailing_zeros();
         alignment.min(limit.ilog2()).min(MAX_ORDER)
     }
 
-    /// Index of the buddy of the block at `index`, if it lies in the zone.
+    /// Index of the buddy of the block at `index`, if it lies in the same chunk.
     fn buddy(&self, index: usize, order: u32) -> Option<usize> {
-        let buddy = Pfn((self.base.0 + index as u64) ^ 1 << order);
-        self.contains(buddy).then(|| (buddy.0 - self.base.0) as usize)
+        let pfn = self.pfn(index);
+        let buddy = Pfn(pfn.0 ^ 1 << order);
+        let chunk = &self.chunks[self.chunk_of(pfn)?];
+        chunk.contains(buddy).then(|| (buddy.0 - self.base()) as usize)
     }
 
     fn mark_allocated(&mut self, index: usize, order: u32) {
-        self.frames[index] = Frame {
+        *self.at_mut(index) = Frame {
             refs: 1,
             next: NONE,
             prev: NONE,
@@ -330,13 +382,13 @@ impl<'a> Zone<'a> {
             let Some(buddy) = self.buddy(index, order) else {
                 break;
             };
-            let other = &self.frames[buddy];
+            let other = self.at(buddy);
             if other.state != State::Free || u32::from(other.order) != order {
                 break;
             }
             self.unlink(buddy, order);
             let upper = index.max(buddy);
-            self.frames[upper] = Frame { state: State::Tail, ..Frame::RESERVED };
+            *self.at_mut(upper) = Frame { state: State::Tail, ..Frame::RESERVED };
             index = index.min(buddy);
             order += 1;
         }
@@ -345,7 +397,7 @@ impl<'a> Zone<'a> {
 
     fn link(&mut self, index: usize, order: u32) {
         let head = self.heads[order as usize];
-        self.frames[index] = Frame {
+        *self.at_mut(index) = Frame {
             refs: 0,
             next: head,
             prev: NONE,
@@ -354,7 +406,7 @@ impl<'a> Zone<'a> {
             marks: 0,
         };
         if head != NONE {
-            self.frames[head as usize].prev = index as u32;
+            self.at_mut(head as usize).prev = index as u32;
         }
         self.heads[order as usize] = index as u32;
         self.counts[order as usize] += 1;
@@ -362,12 +414,12 @@ impl<'a> Zone<'a> {
     }
 
     fn unlink(&mut self, index: usize, order: u32) {
-        let Frame { next, prev, .. } = self.frames[index];
+        let Frame { next, prev, .. } = *self.at(index);
         if next != NONE {
-            self.frames[next as usize].prev = prev;
+            self.at_mut(next as usize).prev = prev;
         }
         if prev != NONE {
-            self.frames[prev as usize].next = next;
+            self.at_mut(prev as usize).next = next;
         } else {
             self.heads[order as usize] = next;
             if next == NONE {
@@ -388,15 +440,16 @@ impl<'a> Zone<'a> {
             let mut prev = NONE;
             let mut at = self.heads[order as usize];
             while at != NONE {
-                let frame = &self.frames[at as usize];
+                let frame = self.at(at as usize);
                 assert!(frame.state == State::Free && u32::from(frame.order) == order);
                 assert_eq!(frame.prev, prev);
-                assert!(Pfn(self.base.0 + u64::from(at)).is_aligned(order));
-                assert!(at as usize + (1 << order) <= self.frames.len());
+                let first = self.pfn(at as usize);
+                assert!(first.is_aligned(order));
+                assert_eq!(self.chunk_of(first), self.chunk_of(first + ((1 << order) - 1)));
                 if order < MAX_ORDER
                     && let Some(buddy) = self.buddy(at as usize, order)
                 {
-                    let buddy = &self.frames[buddy];
+                    let buddy = self.at(buddy);
                     assert!(buddy.state != State::Free || u32::from(buddy.order) != order);
                 }
                 count += 1;

@@ -1,23 +1,24 @@
 //! NUMA memory policies (set_mempolicy(2), mbind(2)): checked and remembered as Linux
-//! does. They are wishes: pages come from the node of the CPU that touches them first.
+//! does, and what they say of a page.
 
 use alloc::collections::BTreeMap;
 
-use crate::errno::{EINVAL, Result};
-
-/// Words of a set of nodes: 1,024 of them, as Linux' distributions have it.
-pub const WORDS: usize = 16;
-/// A set of nodes, bit n of word n / 64.
-pub type Nodes = [u64; WORDS];
+use crate::errno::{EINVAL, ENOENT, EOPNOTSUPP, Result};
+use crate::nodes::{Nodes, Placement};
 
 const DEFAULT: u32 = 0;
 const PREFERRED: u32 = 1;
-const LOCAL: u32 = 4;
-const MODES: u32 = 6;
 const BIND: u32 = 2;
+const INTERLEAVE: u32 = 3;
+const LOCAL: u32 = 4;
+const PREFERRED_MANY: u32 = 5;
+/// Linux has it since 6.9.
+const WEIGHTED_INTERLEAVE: u32 = 6;
+const MODES: u32 = 7;
 const STATIC: u32 = 1 << 15;
 const RELATIVE: u32 = 1 << 14;
 const BALANCING: u32 = 1 << 13;
+const FLAGS: u32 = STATIC | RELATIVE | BALANCING;
 
 /// A policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,30 +27,30 @@ pub struct Policy {
     pub mode: u32,
     /// What is given back: the nodes that count, or, with a flag, those that were wished.
     pub nodes: Nodes,
+    /// Of several nodes the one that is asked first (`set_mempolicy_home_node`).
+    home: Option<u32>,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { mode: DEFAULT, nodes: [0; WORDS] }
+        Self { mode: DEFAULT, nodes: Nodes::default(), home: None }
     }
 }
 
-fn first_only(nodes: &Nodes) -> Nodes {
-    let mut first = [0; WORDS];
-    if let Some(i) = nodes.iter().position(|w| *w != 0) {
-        first[i] = nodes[i] & nodes[i].wrapping_neg();
-    }
-    first
+/// A mode without its flags.
+#[must_use]
+pub const fn plain(mode: u32) -> u32 {
+    mode & !FLAGS
 }
 
-/// Whether there is such a mode with such flags.
+/// Whether there is such a mode with such flags, on a Linux that has `modes` of them.
 ///
 /// # Errors
 /// `EINVAL`
-pub const fn check_mode(mode: u32) -> Result<()> {
-    let (plain, flags) =
-        (mode & !(STATIC | RELATIVE | BALANCING), mode & (STATIC | RELATIVE | BALANCING));
-    if plain >= MODES
+pub const fn check_mode(mode: u32, modes: u32) -> Result<()> {
+    let (plain, flags) = (plain(mode), mode & FLAGS);
+    if plain >= modes
+        || plain >= MODES
         || flags & STATIC != 0 && flags & RELATIVE != 0
         || flags & BALANCING != 0 && plain != BIND
     {
@@ -59,36 +60,73 @@ pub const fn check_mode(mode: u32) -> Result<()> {
 }
 
 impl Policy {
-    /// The policy that the arguments ask for on a machine with the nodes `allowed`.
+    /// The policy that the arguments ask for on a machine with the nodes `allowed`. The mode has
+    /// been checked.
     ///
     /// # Errors
-    /// `EINVAL`: no such mode, or nodes that do not go with it.
+    /// `EINVAL`: nodes that do not go with the mode.
     pub fn new(mode: u32, nodes: Nodes, allowed: &Nodes) -> Result<Self> {
-        check_mode(mode)?;
-        let plain = mode & !(STATIC | RELATIVE | BALANCING);
         let flags = mode & (STATIC | RELATIVE);
-        let none = nodes == [0; WORDS];
-        match plain {
+        let none = nodes.is_empty();
+        match plain(mode) {
             DEFAULT if none => return Ok(Self::default()),
-            PREFERRED if none && flags == 0 => return Ok(Self { mode: LOCAL, nodes }),
-            LOCAL if none && flags == 0 => return Ok(Self { mode: LOCAL, nodes }),
+            PREFERRED | LOCAL if none && flags == 0 => {
+                return Ok(Self { mode: LOCAL, ..Self::default() });
+            }
             DEFAULT | LOCAL => return Err(EINVAL),
             _ if none => return Err(EINVAL),
             _ => {}
         }
-        let mut effective: Nodes = core::array::from_fn(|i| nodes[i] & allowed[i]);
-        if flags & RELATIVE != 0 && allowed.iter().any(|w| *w != 0) {
-            effective = *allowed; // at least one of them is meant
-        }
-        if effective == [0; WORDS] {
+        let mut policy = Self { mode, nodes, home: None };
+        let effective = policy.effective(allowed);
+        if effective.is_empty() {
             return Err(EINVAL);
         }
-        let shown = match (flags, plain) {
-            (0, PREFERRED) => first_only(&effective),
-            (0, _) => effective,
-            _ => nodes,
+        if flags == 0 {
+            policy.nodes = effective;
+        }
+        Ok(policy)
+    }
+
+    /// The nodes that count, on a machine with the nodes `allowed`.
+    #[must_use]
+    pub fn effective(&self, allowed: &Nodes) -> Nodes {
+        let nodes = match self.mode & (STATIC | RELATIVE) {
+            RELATIVE => self.nodes.relative_to(allowed),
+            _ => self.nodes.and(allowed),
         };
-        Ok(Self { mode, nodes: shown })
+        match (plain(self.mode), nodes.first()) {
+            (PREFERRED, Some(first)) => {
+                let mut one = Nodes::default();
+                one.insert(first);
+                one
+            }
+            _ => nodes,
+        }
+    }
+
+    /// Whether pages take turns among the nodes.
+    #[must_use]
+    pub const fn takes_turns(&self) -> bool {
+        matches!(plain(self.mode), INTERLEAVE | WEIGHTED_INTERLEAVE)
+    }
+
+    /// Where the page with the number `page`, counted in pages of its size from address 0, is to
+    /// come from, on a machine with the nodes `allowed`. All nodes have the weight 1.
+    #[must_use]
+    pub fn placement(&self, allowed: &Nodes, page: u64) -> Placement {
+        let nodes = self.effective(allowed);
+        let among = Placement { first: self.home, among: Some(nodes), ..Placement::NEAR };
+        match plain(self.mode) {
+            PREFERRED => Placement { first: nodes.first(), ..Placement::NEAR },
+            BIND => Placement { is_strict: true, ..among },
+            PREFERRED_MANY => among,
+            INTERLEAVE | WEIGHTED_INTERLEAVE => {
+                let turn = page % u64::from(nodes.count().max(1));
+                Placement { first: nodes.iter().nth(turn as usize), ..Placement::NEAR }
+            }
+            _ => Placement::NEAR,
+        }
     }
 }
 
@@ -105,14 +143,26 @@ impl Policies {
         2 * self.0.len() * size_of::<(u64, u64, Policy)>()
     }
 
-    /// The policy at `addr`.
+    /// The policy at `addr`, if there is one.
+    #[must_use]
+    pub fn find(&self, addr: u64) -> Option<&Policy> {
+        let (_, (end, policy)) = self.0.range(..=addr).next_back()?;
+        (addr < *end).then_some(policy)
+    }
+
+    /// The policy at `addr`, or the default one.
     #[must_use]
     pub fn get(&self, addr: u64) -> Policy {
-        self.0
-            .range(..=addr)
-            .next_back()
-            .filter(|(_, piece)| addr < piece.0)
-            .map_or_else(Policy::default, |(_, piece)| piece.1)
+        self.find(addr).copied().unwrap_or_default()
+    }
+
+    /// Where, before `end`, another policy begins than that at `addr`.
+    #[must_use]
+    pub fn end_of(&self, addr: u64, end: u64) -> u64 {
+        let piece = self.0.range(..=addr).next_back().map(|(_, piece)| piece.0);
+        let next =
+            piece.filter(|&e| e > addr).or_else(|| self.0.range(addr..).next().map(|p| *p.0));
+        next.unwrap_or(end).min(end)
     }
 
     /// Number of pieces.
@@ -185,6 +235,26 @@ impl Policies {
         }
         self.0.insert(first, (last, policy));
     }
+
+    /// set_mempolicy_home_node(2). What comes before an error is changed.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: a policy that has no use for it. `ENOENT`: nothing in the range has a policy.
+    pub fn set_home(&mut self, start: u64, end: u64, node: u32) -> Result<()> {
+        let (mut at, mut result) = (start, Err(ENOENT));
+        while at < end {
+            let behind = self.end_of(at, end);
+            if let Some(&policy) = self.find(at) {
+                if !matches!(plain(policy.mode), BIND | PREFERRED_MANY) {
+                    return Err(EOPNOTSUPP);
+                }
+                self.set(at, behind, Policy { home: Some(node), ..policy });
+                result = Ok(());
+            }
+            at = behind;
+        }
+        result
+    }
 }
 
 #[cfg(test)]
@@ -192,16 +262,18 @@ mod tests {
     use super::*;
 
     fn nodes(word: u64) -> Nodes {
-        let mut nodes = [0; WORDS];
-        nodes[0] = word;
+        let mut nodes = Nodes::default();
+        nodes.0[0] = word;
         nodes
     }
 
     #[test]
     fn as_linux_checks_them() {
         let two = nodes(3);
-        let new =
-            |mode, wished| Policy::new(mode, nodes(wished), &two).map(|p| (p.mode, p.nodes[0]));
+        let new = |mode, wished| {
+            check_mode(mode, MODES)?;
+            Policy::new(mode, nodes(wished), &two).map(|p| (p.mode, p.nodes.0[0]))
+        };
         assert_eq!(new(DEFAULT, 0), Ok((DEFAULT, 0)));
         assert_eq!(new(DEFAULT, 1), Err(EINVAL));
         assert_eq!(new(PREFERRED, 0), Ok((LOCAL, 0)));
@@ -211,16 +283,61 @@ mod tests {
         assert_eq!(new(BIND, 4), Err(EINVAL));
         assert_eq!(new(BIND, 6), Ok((BIND, 2)));
         assert_eq!(new(BIND | STATIC, 6), Ok((BIND | STATIC, 6)));
+        assert_eq!(new(BIND | STATIC, 4), Err(EINVAL));
+        assert_eq!(new(BIND | RELATIVE, 4), Ok((BIND | RELATIVE, 4)));
         assert_eq!(new(BIND | BALANCING, 1), Ok((BIND | BALANCING, 1)));
         assert_eq!(new(PREFERRED | BALANCING, 1), Err(EINVAL));
         assert_eq!(new(BIND | STATIC | RELATIVE, 1), Err(EINVAL));
         assert_eq!(new(LOCAL, 0), Ok((LOCAL, 0)));
         assert_eq!(new(LOCAL, 1), Err(EINVAL));
+        assert_eq!(new(WEIGHTED_INTERLEAVE, 3), Ok((WEIGHTED_INTERLEAVE, 3)));
         assert_eq!(new(MODES, 1), Err(EINVAL));
+        assert_eq!(check_mode(WEIGHTED_INTERLEAVE, WEIGHTED_INTERLEAVE), Err(EINVAL));
+    }
+
+    #[test]
+    fn where_pages_come_from() {
+        let three = nodes(0b1011); // 0, 1, 3
+        let place = |mode, wished, page| {
+            let p = Policy::new(mode, nodes(wished), &three).unwrap().placement(&three, page);
+            (p.first, p.among.map(|n| n.0[0]), p.is_strict)
+        };
+        assert_eq!(place(DEFAULT, 0, 7), (None, None, false));
+        assert_eq!(place(LOCAL, 0, 7), (None, None, false));
+        assert_eq!(place(PREFERRED, 0b1010, 7), (Some(1), None, false));
+        assert_eq!(place(PREFERRED | STATIC, 0b1100, 7), (Some(3), None, false));
+        assert_eq!(place(PREFERRED | RELATIVE, 0b0100, 7), (Some(3), None, false));
+        assert_eq!(place(BIND, 0b1110, 7), (None, Some(0b1010), true));
+        assert_eq!(place(BIND | STATIC, 0b0110, 7), (None, Some(0b0010), true));
+        assert_eq!(place(BIND | RELATIVE, 0b0110, 7), (None, Some(0b1010), true));
+        assert_eq!(place(PREFERRED_MANY, 0b1001, 7), (None, Some(0b1001), false));
+        for mode in [INTERLEAVE, WEIGHTED_INTERLEAVE] {
+            let nodes = [0, 1, 2, 3].map(|page| place(mode, 0b1010, page).0.unwrap());
+            assert_eq!(nodes, [1, 3, 1, 3]);
+            assert_eq!(place(mode, 0b1010, 0), (Some(1), None, false));
+        }
+    }
+
+    #[test]
+    fn a_home_node_is_asked_first() {
+        let two = nodes(3);
+        let many = Policy::new(PREFERRED_MANY, two, &two).unwrap();
+        let mut all = Policies::default();
+        assert_eq!(all.set_home(0, 9, 1), Err(ENOENT));
+        all.set(2, 4, many);
+        all.set(5, 7, many);
+        assert_eq!(all.set_home(0, 6, 1), Ok(()));
+        let homes = [2, 3, 5, 6].map(|page| all.get(page).placement(&two, page).first);
+        assert_eq!(homes, [Some(1), Some(1), Some(1), None]);
+        all.set(7, 8, Policy::new(INTERLEAVE, two, &two).unwrap());
+        assert_eq!(all.set_home(6, 8, 0), Err(EOPNOTSUPP));
+        assert_eq!(all.get(6).placement(&two, 6).first, Some(0));
+        let ends = [0, 2, 3, 4, 6, 7, 8].map(|page| all.end_of(page, 10));
+        assert_eq!(ends, [2, 4, 4, 5, 7, 8, 10]);
     }
 
     fn bind(n: u64) -> Policy {
-        Policy { mode: BIND, nodes: nodes(n) }
+        Policy { mode: BIND, nodes: nodes(n), home: None }
     }
 
     #[test]
@@ -229,7 +346,7 @@ mod tests {
         all.set(10, 50, bind(1));
         all.set(20, 30, bind(2));
         assert_eq!(
-            [5, 10, 19, 20, 29, 30, 49, 50].map(|a| all.get(a).nodes[0]),
+            [5, 10, 19, 20, 29, 30, 49, 50].map(|a| all.get(a).nodes.0[0]),
             [0, 1, 1, 2, 2, 1, 1, 0]
         );
         assert!(
@@ -243,7 +360,7 @@ mod tests {
                 && !all.is_one(5, 90)
         );
         all.clear(15, 25);
-        assert_eq!([10, 15, 24, 25, 30].map(|a| all.get(a).nodes[0]), [1, 0, 0, 2, 1]);
+        assert_eq!([10, 15, 24, 25, 30].map(|a| all.get(a).nodes.0[0]), [1, 0, 0, 2, 1]);
         all.set(0, 100, Policy::default());
         assert_eq!(all.count(), 0);
     }
@@ -270,7 +387,7 @@ mod tests {
                 all.set(start, start + len, if n == 0 { Policy::default() } else { bind(n) });
                 pages[start as usize..(start + len) as usize].fill(n);
                 assert!(all.count() <= most);
-                assert_eq!(core::array::from_fn(|a| all.get(a as u64).nodes[0]), pages);
+                assert_eq!(core::array::from_fn(|a| all.get(a as u64).nodes.0[0]), pages);
                 let borders = pages.windows(2).filter(|w| w[1] != 0 && w[0] != w[1]).count() + usize::from(pages[0] != 0);
                 assert_eq!(all.count(), borders);
             }

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use hanare_abi::slot::{MIRROR_DEFAULT, MIRROR_FORWARD, MIRROR_IGNORE};
+use hanare_abi::control::Mirror;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::errno::{EAGAIN, EINVAL, Result};
@@ -224,23 +224,22 @@ pub fn decide_forced(signal: u32, actions: &Actions, blocked: SigSet) -> Disposi
     }
 }
 
-/// How the proxy has to treat a signal of which the application has this action:
-/// one of `MIRROR_*`. Caught or fatal by default: forward. Stopping, continuing and
+/// How the proxy has to treat a signal of which the application has this action. Caught or fatal by default: forward. Stopping, continuing and
 /// doing nothing by default is left to Linux.
 #[must_use]
-pub const fn mirror(signal: u32, action: &SigAction) -> u64 {
+pub const fn mirror(signal: u32, action: &SigAction) -> Mirror {
     if SigSet::UNBLOCKABLE.contains(signal) {
-        return MIRROR_DEFAULT;
+        return Mirror::Default;
     }
     if action.is_caught() {
-        return MIRROR_FORWARD;
+        return Mirror::Forward;
     }
     if action.handler == SIG_IGN {
-        return MIRROR_IGNORE;
+        return Mirror::Ignore;
     }
     match default_action(signal) {
-        DefaultAction::Terminate | DefaultAction::Core => MIRROR_FORWARD,
-        DefaultAction::Ignore | DefaultAction::Stop | DefaultAction::Continue => MIRROR_DEFAULT,
+        DefaultAction::Terminate | DefaultAction::Core => Mirror::Forward,
+        DefaultAction::Ignore | DefaultAction::Stop | DefaultAction::Continue => Mirror::Default,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The direct map: physical memory of the instance at `DIRECT_BASE + paddr`.
 
+use hanare_abi::boot::MemoryChunk;
 use hanare_abi::layout::DIRECT_BASE;
 
 /// Virtual address of a physical address of the instance.
@@ -7,11 +8,20 @@ pub fn direct(paddr: u64) -> u64 {
     DIRECT_BASE + paddr
 }
 
-/// Whether `paddr..paddr + bytes` lies in the instance's memory.
+/// The last chunk that begins at a physical address or below. They are in ascending order.
+fn chunk_below(paddr: u64) -> Option<&'static MemoryChunk> {
+    let chunks = crate::shared::chunks();
+    chunks.get(chunks.partition_point(|c| c.base <= paddr).checked_sub(1)?)
+}
+
+/// The chunk that has a physical address.
+pub fn chunk_of(paddr: u64) -> Option<&'static MemoryChunk> {
+    chunk_below(paddr).filter(|c| paddr - c.base < c.size)
+}
+
+/// Whether `paddr..paddr + bytes` lies in the instance's memory; no bytes at the end of a chunk do.
 pub fn is_ours(paddr: u64, bytes: u64) -> bool {
-    crate::shared::chunks()
-        .iter()
-        .any(|c| paddr >= c.base && paddr.saturating_add(bytes) <= c.base + c.size)
+    chunk_below(paddr).is_some_and(|c| paddr.saturating_add(bytes) <= c.base + c.size)
 }
 
 fn checked(paddr: u64, bytes: usize) -> *mut u8 {
@@ -58,4 +68,21 @@ pub unsafe fn claim<T>(paddr: u64, count: usize) -> &'static mut [T] {
     let p = checked(paddr, count * size_of::<T>());
     // SAFETY: exclusive and in range; see above.
     unsafe { core::slice::from_raw_parts_mut(p.cast(), count) }
+}
+
+/// As [`claim`], of these values.
+///
+/// # Safety
+/// The memory must be allocated to the caller, as much as the values need, and never given back.
+pub unsafe fn fill<T>(paddr: u64, values: impl Iterator<Item = T>) -> &'static mut [T] {
+    let mut count = 0;
+    for value in values {
+        let p = checked(paddr + (count * size_of::<T>()) as u64, size_of::<T>()).cast::<T>();
+        assert!(p.is_aligned());
+        // SAFETY: aligned, in range and the caller's.
+        unsafe { p.write(value) };
+        count += 1;
+    }
+    // SAFETY: so many values were written.
+    unsafe { claim(paddr, count) }
 }

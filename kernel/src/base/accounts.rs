@@ -26,6 +26,7 @@ use hanare_core::account::Sum;
 use hanare_core::bandwidth::{self, Bandwidths, Limit};
 use hanare_core::errno::{self, Result};
 use hanare_core::groups::{self, NOBODY, Tag};
+use hanare_core::nodes::{Nodes, Placement};
 use hanare_core::userlimits::UserLimits;
 use hanare_hal::shared;
 use spin::Once;
@@ -154,6 +155,15 @@ impl Drop for User {
     }
 }
 
+/// What a page was refused for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The limit of a control group.
+    Group(Tag),
+    /// The nodes that it has to come from have none.
+    Nodes(Nodes),
+}
+
 /// What a space has, and a fork that is to become one.
 pub struct Account {
     user: Arc<User>,
@@ -161,8 +171,8 @@ pub struct Account {
     memory: Sum,
     /// The control group. Pages are charged under the lock: nobody charges one that was left.
     group: Mutex<Tag, rank::ControlGroup>,
-    /// The group for whose limit it was refused a page.
-    refused_by: AtomicU16,
+    /// Why it was refused a page, where it was not the instance's lack.
+    refused_by: Mutex<Option<Refusal>, rank::Refusal>,
     /// The control group that its CPU time is charged to.
     cpu_group: AtomicU16,
 }
@@ -180,7 +190,7 @@ impl Account {
     /// `ENOMEM`. `EAGAIN`: there are too many control groups.
     pub fn of(uid: u32, groups: &[u64]) -> Result<Arc<Account>> {
         let (group, refused_by, cpu_group) =
-            (Mutex::new(NOBODY), AtomicU16::new(NOBODY), AtomicU16::new(NOBODY));
+            (Mutex::new(NOBODY), Mutex::new(None), AtomicU16::new(NOBODY));
         let new = heap::arc(Account {
             user: User::of(uid)?,
             kernel: Sum::default(),
@@ -245,12 +255,12 @@ impl Account {
         *self.group.lock() != NOBODY
     }
 
-    /// A block of `1 << order` pages of a program near this CPU, or anywhere.
-    pub fn alloc(&self, order: u32) -> Option<u64> {
+    /// A block of `1 << order` pages of a program; `is_own`: charged to its control group.
+    pub fn alloc(&self, order: u32, place: &Placement, is_own: bool) -> Option<u64> {
         let group = self.group.lock();
-        let block = frames::alloc_charged(order, *group);
+        let block = frames::alloc_charged(order, if is_own { *group } else { NOBODY }, place);
         // For a larger one smaller ones may do.
-        self.note(block.err().filter(|_| order == 0));
+        self.note(block.err().filter(|_| order == 0), place);
         block.ok()
     }
 
@@ -258,19 +268,22 @@ impl Account {
     pub fn take(&self, paddr: u64) -> bool {
         let group = self.group.lock();
         let taken = frames::charge(paddr, *group);
-        self.note(taken.err());
+        self.note(taken.err(), &Placement::NEAR);
         taken.is_ok()
     }
 
-    fn note(&self, refusal: Option<NoPage>) {
-        if let Some(NoPage::Group(group)) = refusal {
-            self.refused_by.store(group, Ordering::Relaxed);
-        }
+    fn note(&self, refusal: Option<NoPage>, place: &Placement) {
+        let refusal = match (refusal, place.among) {
+            (Some(NoPage::Group(group)), _) => Refusal::Group(group),
+            (Some(NoPage::Memory), Some(nodes)) if place.is_strict => Refusal::Nodes(nodes),
+            _ => return,
+        };
+        *self.refused_by.lock() = Some(refusal);
     }
 
-    /// The control group for whose limit it was refused a page since this was asked last.
-    pub fn take_refusal(&self) -> Option<Tag> {
-        Some(self.refused_by.swap(NOBODY, Ordering::Relaxed)).filter(|&group| group != NOBODY)
+    /// Why it was refused a page since this was asked last, where it was not the instance's lack.
+    pub fn take_refusal(&self) -> Option<Refusal> {
+        self.refused_by.lock().take()
     }
 
     /// Whose it is.

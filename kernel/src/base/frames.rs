@@ -1,24 +1,23 @@
-//! Physical memory: one buddy zone per chunk, grouped by NUMA node, and the
-//! quarantine of frames that Linux still holds.
+//! Physical memory: a buddy zone per NUMA node, of all chunks of that node, and marks of frames.
+//!
+//! Where a page is to come from says a [`Placement`]: which nodes are asked, in which order. On a
+//! machine with one node nothing is chosen, and nobody looks for the zone of a frame.
 
 use crate::base::lock::{Mutex, rank};
 use crate::base::{badmemory, failing};
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::MemoryChunk;
 use hanare_core::addr::Pfn;
-use hanare_core::buddy::{Frame, MARKS_ADDED, Zone};
+use hanare_core::buddy::{Chunk, Frame, MARKS_ADDED, Zone};
 use hanare_core::groups::{GROUPS_MAX, Groups, NOBODY, Tag};
+use hanare_core::nodes::{Nodes, Placement};
 use hanare_hal::paging::TableSource;
 use hanare_hal::{memory, percpu, shared};
 use spin::Once;
 
-/// Chunks an instance may have; more are left unused with a line in the log.
-const ZONES_MAX: usize = 128;
-
+/// A NUMA node with memory of the instance. Nodes share no cache line.
+#[repr(align(64))]
 struct Node {
-    id: u32,
-    base: u64,
-    size: u64,
     zone: Mutex<Zone<'static>, rank::FrameZone>,
     /// Pages of the zone, and how many of them were free when its lock was last let go: who
     /// only wants to know does not wait.
@@ -34,56 +33,97 @@ impl Node {
         self.free_pages.store(zone.free_pages() as u64, Ordering::Relaxed);
         result
     }
+
+    /// A block that leaves the kernel as many pages; else whether there are as many pages in
+    /// smaller blocks.
+    fn take(&self, order: u32, keep: impl Fn(&Zone<'static>) -> usize) -> Result<Pfn, bool> {
+        self.with(|z| {
+            let is_enough = z.free_pages() >= (1 << order) + keep(z);
+            if is_enough { z.alloc(order) } else { None }.ok_or(is_enough)
+        })
+    }
 }
 
 /// Control groups that are charged for pages.
 pub static GROUPS: Groups = Groups::new();
 
-static ZONES: [Once<Node>; ZONES_MAX] = [const { Once::new() }; ZONES_MAX];
-
-fn zones() -> impl Iterator<Item = &'static Node> {
-    ZONES.iter().map_while(Once::get)
+/// The nodes with memory, in ascending order, by their numbers, and as a set.
+struct All {
+    nodes: &'static [Node],
+    ids: &'static [u32],
+    set: Nodes,
 }
 
-/// Hands every chunk to its zone, without the shared region and the image.
+static ALL: Once<All> = Once::new();
+
+fn all() -> &'static All {
+    ALL.get().expect("frames::init")
+}
+
+/// The nodes that have memory.
+pub fn nodes() -> &'static Nodes {
+    &all().set
+}
+
+/// Hands every chunk to the zone of its node, without the shared region, the image, and what
+/// lies behind that: the lists of nodes and of their chunks. In front of each chunk, or behind these
+/// lists, lies the metadata of its frames.
+#[allow(unsafe_code)]
 pub fn init() {
     let p = shared::params();
-    let taken = p.shared_base..p.image_base + p.image_size.next_multiple_of(4096);
-    let mut used = 0;
-    for c in shared::chunks() {
-        if used == ZONES_MAX {
-            crate::info!(
-                "memory: chunk {:#x}+{:#x} left unused: more than {ZONES_MAX} chunks",
-                c.base,
-                c.size
-            );
-            continue;
+    let chunks = shared::chunks();
+    let mut set = Nodes::default();
+    chunks.iter().for_each(|c| set.insert(c.node));
+    let of_node = |id: u32| chunks.iter().filter(move |c| c.node == id);
+    assert_eq!(set.iter().map(|id| of_node(id).count()).sum::<usize>(), chunks.len());
+    let image_end = p.image_base + p.image_size.next_multiple_of(4096);
+    let mut taken = p.shared_base..image_end;
+    let mut take = |bytes: usize| {
+        let at = taken.end;
+        taken.end += bytes.next_multiple_of(4096) as u64;
+        at
+    };
+    let ids_at = take(set.count() as usize * size_of::<u32>());
+    let nodes_at = take(set.count() as usize * size_of::<Node>());
+    let lists_at = take(chunks.len() * size_of::<Chunk<'static>>());
+    // Each chunk with the first address behind its metadata.
+    let start = |c: &MemoryChunk| {
+        if (c.base..c.base + c.size).contains(&taken.start) { taken.end } else { c.base }
+    };
+    let mut list_at = lists_at;
+    let zones = set.iter().map(|id| {
+        let own = of_node(id).map(|c| Chunk::new(Pfn(c.base / 4096), metadata(c, start(c))));
+        // SAFETY: behind the image, where no zone has its pages, and for good. Each list has its
+        // own part of it.
+        let list = unsafe { memory::fill(list_at, own) };
+        list_at += size_of_val(list) as u64;
+        let mut zone = Zone::new(list);
+        for c in of_node(id) {
+            let first = start(c) + metadata_bytes(c);
+            zone.release(Pfn(first / 4096), ((c.base + c.size - first) / 4096) as usize);
         }
-        ZONES[used].call_once(|| zone(c, &taken));
-        used += 1;
-        crate::info!(
-            "memory: {:#x}..{:#x} node {} ({} MiB)",
-            c.base,
-            c.base + c.size,
-            c.node,
-            c.size >> 20
-        );
+        let (pages, free) = (zone.total_pages() as u64, zone.free_pages() as u64);
+        Node { zone: Mutex::new(zone), pages, free_pages: AtomicU64::new(free) }
+    });
+    // SAFETY: as above.
+    let (nodes, ids) = unsafe { (memory::fill(nodes_at, zones), memory::fill(ids_at, set.iter())) };
+    for c in chunks {
+        let (end, mib) = (c.base + c.size, c.size >> 20);
+        crate::info!("memory: {:#x}..{end:#x} node {} ({mib} MiB)", c.base, c.node);
     }
+    ALL.call_once(|| All { nodes, ids, set });
 }
 
-fn zone(c: &MemoryChunk, taken: &core::ops::Range<u64>) -> Node {
-    let pages = (c.size / 4096) as usize;
-    // What is free at first: the chunk, or what is behind the image in its chunk.
-    let first = if (c.base..c.base + c.size).contains(&taken.start) { taken.end } else { c.base };
-    let table_bytes = (pages * size_of::<Frame>()).next_multiple_of(4096) as u64;
-    assert!(first + table_bytes < c.base + c.size, "chunk {:#x} is too small", c.base);
-    memory::zero(first, table_bytes as usize);
-    let frames = claim_frames(first, pages);
-    let mut zone = Zone::new(Pfn(c.base / 4096), frames);
-    let start = first + table_bytes;
-    zone.release(Pfn(start / 4096), ((c.base + c.size - start) / 4096) as usize);
-    let (pages, free_pages) = (zone.total_pages() as u64, AtomicU64::new(zone.free_pages() as u64));
-    Node { id: c.node, base: c.base, size: c.size, zone: Mutex::new(zone), pages, free_pages }
+fn metadata_bytes(c: &MemoryChunk) -> u64 {
+    ((c.size / 4096) as usize * size_of::<Frame>()).next_multiple_of(4096) as u64
+}
+
+/// The metadata of a chunk's frames, at `first`.
+fn metadata(c: &MemoryChunk, first: u64) -> &'static mut [Frame] {
+    let bytes = metadata_bytes(c);
+    assert!(first + bytes < c.base + c.size, "chunk {:#x} is too small", c.base);
+    memory::zero(first, bytes as usize);
+    claim_frames(first, (c.size / 4096) as usize)
 }
 
 #[allow(unsafe_code)]
@@ -99,12 +139,16 @@ pub const KERNEL_SHARE: usize = 64;
 
 /// A block of `4096 << order` bytes near the calling CPU, or anywhere.
 pub fn alloc(order: u32) -> Option<u64> {
-    alloc_keeping(order, |_| 0)
+    alloc_keeping(order, |_| 0, &Placement::NEAR)
 }
 
 /// As [`alloc`], for an application's pages: leaves the kernel its share.
 pub fn alloc_user(order: u32) -> Option<u64> {
-    alloc_keeping(order, |z| z.total_pages() / KERNEL_SHARE)
+    alloc_keeping(order, kernel_share, &Placement::NEAR)
+}
+
+fn kernel_share(zone: &Zone<'static>) -> usize {
+    zone.total_pages() / KERNEL_SHARE
 }
 
 /// Why there is no page.
@@ -116,10 +160,10 @@ pub enum NoPage {
     Group(Tag),
 }
 
-/// As [`alloc_user`], charged to a control group until it is free.
-pub fn alloc_charged(order: u32, group: Tag) -> Result<u64, NoPage> {
+/// As [`alloc_user`], where a policy wants it, charged to a control group until it is free.
+pub fn alloc_charged(order: u32, group: Tag, place: &Placement) -> Result<u64, NoPage> {
     GROUPS.charge(group, 1 << order).map_err(NoPage::Group)?;
-    let Some(paddr) = alloc_user(order) else {
+    let Some(paddr) = alloc_keeping(order, kernel_share, place) else {
         GROUPS.uncharge(group, 1 << order);
         return Err(NoPage::Memory);
     };
@@ -148,18 +192,16 @@ fn set_group(paddr: u64, group: Tag) {
     with_zone(paddr, |z| z.frame_mut(Pfn(paddr / 4096)).marks |= group << GROUP_SHIFT);
 }
 
-fn alloc_keeping(order: u32, keep: impl Fn(&Zone<'static>) -> usize) -> Option<u64> {
+fn alloc_keeping(
+    order: u32,
+    keep: impl Fn(&Zone<'static>) -> usize,
+    place: &Placement,
+) -> Option<u64> {
     if failing::is_to_fail() {
         return None;
     }
-    let near = shared::cpu(percpu::index()).node();
-    let take = |local: bool| {
-        zones().filter(|n| (n.id == near) == local).find_map(|n| {
-            n.with(|z| if z.free_pages() < (1 << order) + keep(z) { None } else { z.alloc(order) })
-        })
-    };
     loop {
-        let paddr = take(true).or_else(|| take(false))?.0 * 4096;
+        let paddr = take(order, &keep, place)?.0 * 4096;
         if !badmemory::contains(paddr, order) {
             return Some(paddr);
         }
@@ -167,11 +209,21 @@ fn alloc_keeping(order: u32, keep: impl Fn(&Zone<'static>) -> usize) -> Option<u
     }
 }
 
-/// As [`alloc_user`], as single pages that are freed one by one.
-pub fn alloc_pages(order: u32) -> Option<u64> {
-    let paddr = alloc_user(order)?;
-    split(paddr, order);
-    Some(paddr)
+/// A block of the best node that has one.
+fn take(order: u32, keep: impl Fn(&Zone<'static>) -> usize, place: &Placement) -> Option<Pfn> {
+    let All { nodes, ids, .. } = all();
+    if let [only] = nodes {
+        return only.take(order, keep).ok();
+    }
+    let here = shared::cpu(percpu::index()).node();
+    for zone in place.order(here, ids) {
+        match nodes[zone].take(order, &keep) {
+            Ok(block) => return Some(block),
+            Err(true) if place.breaks_up => return None,
+            Err(_) => {}
+        }
+    }
+    None
 }
 
 /// A zeroed page.
@@ -234,28 +286,40 @@ fn uncharge(paddr: u64) {
 }
 
 fn with_zone<R>(paddr: u64, f: impl FnOnce(&mut Zone<'static>) -> R) -> R {
-    zones().find(|n| paddr >= n.base && paddr < n.base + n.size).expect("a frame of ours").with(f)
+    let All { nodes, ids, .. } = all();
+    match nodes {
+        [only] => only.with(f),
+        _ => {
+            let id = node_of(paddr).expect("a frame of ours");
+            nodes[ids.partition_point(|&other| other < id)].with(f)
+        }
+    }
 }
 
 /// Free, total bytes.
 pub fn usage() -> (u64, u64) {
-    usage_where(|_| true)
+    usage_of(nodes())
 }
 
-/// Free, total bytes of a NUMA node.
-pub fn usage_of(node: u32) -> (u64, u64) {
-    usage_where(|n| n.id == node)
-}
-
-fn usage_where(counts: impl Fn(&Node) -> bool) -> (u64, u64) {
-    zones().filter(|n| counts(n)).fold((0, 0), |(free, all), n| {
+/// Free, total bytes of some nodes.
+pub fn usage_of(some: &Nodes) -> (u64, u64) {
+    let All { nodes, ids, .. } = all();
+    let those = nodes.iter().zip(*ids).filter(|(_, id)| some.contains(**id));
+    those.fold((0, 0), |(free, all), (n, _)| {
         (free + n.free_pages.load(Ordering::Relaxed) * 4096, all + n.pages * 4096)
     })
 }
 
+/// Whether none of these nodes has a page for applications.
+pub fn are_full(some: &Nodes) -> bool {
+    let All { nodes, ids, .. } = all();
+    let has_page = |n: &Node| n.free_pages.load(Ordering::Relaxed) > n.pages / KERNEL_SHARE as u64;
+    !nodes.iter().zip(*ids).any(|(n, &id)| some.contains(id) && has_page(n))
+}
+
 /// NUMA node of a frame of ours.
-pub fn node_of(paddr: u64) -> u32 {
-    zones().find(|n| paddr >= n.base && paddr < n.base + n.size).map_or(0, |n| n.id)
+pub fn node_of(paddr: u64) -> Option<u32> {
+    memory::chunk_of(paddr).map(|c| c.node)
 }
 
 /// Page table pages from the zones.

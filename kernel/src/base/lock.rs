@@ -158,6 +158,8 @@ ranks! {
     Users,
     /// The control group that a space is charged to.
     ControlGroup,
+    /// Why a space was refused a page.
+    Refusal,
     /// Frames that Linux holds still.
     Quarantine,
     /// Free frames of a NUMA node; the kernel heap grows from there.

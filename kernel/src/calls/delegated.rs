@@ -14,10 +14,10 @@ use crate::process::{cputimers, rights, timens, waited};
 use crate::signal::{pending, signals, unhandled};
 use core::sync::atomic::Ordering;
 use hanare_abi::service::MAY_LIMIT;
-use hanare_abi::slot::RESULT_NOT_STARTED;
 use hanare_core::errno::{self, Errno, Result};
+use hanare_core::link::{Call, ENDING, Returns};
 use hanare_core::signal::{SI_QUEUE, SIGBUS, SigSet};
-use hanare_core::syscalls::{Hook, Restart, Row};
+use hanare_core::syscalls::{Hook, Row};
 use hanare_core::sysfs::{LOOKED_AT, may_be_hidden};
 use hanare_hal::usercopy;
 use linux_raw_sys::general::{__NR_close, __NR_close_range, __NR_openat};
@@ -102,22 +102,17 @@ fn not_hidden(row: &Row, args: [u64; 6], dir: u64, path: u64) -> Result<u64> {
 
 /// Has Linux execute the call; an interruption is noted for delivery.
 pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
-    let result = delegate::call_of(thread::current(), row.number.into(), args);
-    let interrupted = match result {
-        RESULT_NOT_STARTED => Some(Interrupted::NotStarted),
-        r if r == errno::EINTR.as_return() && row.restart != Restart::Never => {
-            Some(Interrupted::Started(row.restart))
-        }
-        _ => None,
+    let thread = thread::current();
+    let call = Call::new(u32::from(row.number), args);
+    let interrupted = match delegate::call(thread, call).of_call(row.restart) {
+        Returns::Value(value) => return Ok(value),
+        Returns::Error(e) => return failed(row, &args, e),
+        Returns::Never => return Err(ENDING),
+        Returns::Again => Interrupted::NotStarted,
+        Returns::Interrupted(restart) => Interrupted::Started(restart),
     };
-    if let Some(what) = interrupted {
-        thread::current().signals.lock().set_interrupted(what);
-        return Err(errno::EINTR);
-    }
-    match Errno::from_return(result) {
-        None => Ok(result as u64),
-        Some(e) => failed(row, &args, e),
-    }
+    thread.signals.lock().set_interrupted(interrupted);
+    Err(errno::EINTR) // unless delivery has it made again
 }
 
 /// What Linux could not do and the LWK can.

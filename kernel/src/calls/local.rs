@@ -25,10 +25,11 @@ use crate::signal::{dispositions, restart, sigframe, signals};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
+use hanare_abi::control::Control;
 use hanare_abi::service::MAY_SCHEDULE;
-use hanare_abi::slot::OP_NOP;
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::{MAX_ARG_STRLEN, PATH_MAX};
+use hanare_core::link::{Call, Last};
 use hanare_core::signal::{SIGTERM, SigSet};
 use hanare_core::syscalls::{LocalCall, Row};
 use hanare_core::time::{Clock, Timespec, Timeval};
@@ -64,7 +65,9 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Munlockall => mlock::munlockall(thread),
         LocalCall::GetMempolicy => mempolicy::get(a[0], a[1], a[2], a[3], a[4]),
         LocalCall::SetMempolicy => mempolicy::set(a[0], a[1], a[2]),
+        LocalCall::SetMempolicyHomeNode => mempolicy::set_home(a[0], a[1], a[2], a[3]),
         LocalCall::Mbind => mempolicy::mbind(&a),
+        LocalCall::MovePages => mempolicy::move_pages(&a),
         LocalCall::MigratePages => mempolicy::migrate_pages(&a),
         LocalCall::RtSigaction => dispositions::action(a[0], a[1], a[2], a[3]),
         LocalCall::RtSigprocmask => signals::procmask(a[0], a[1], a[2], a[3]),
@@ -123,7 +126,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
             ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
             share::leave(thread);
             futex::forget_empty_robust(thread);
-            exit::by_last_call(__NR_exit_group, [a[0], 0, 0, 0, 0, 0]);
+            exit::by_last_call(exit_group(a[0]));
             return None;
         }
         LocalCall::Ptrace => ptrace::call(&a),
@@ -310,7 +313,12 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
 /// exit(2): one thread of several ends, or the process.
 fn exit(status: u64) -> ! {
     ptrace::on_exit(thread::current(), (status as u32 & 0xff) << 8);
-    exit::by_call(__NR_exit_group, status)
+    exit::by_call(exit_group(status))
+}
+
+/// exit_group(2), by which the proxy ends with its process.
+fn exit_group(status: u64) -> Last {
+    Last::Call(Call::new(__NR_exit_group, [status, 0, 0, 0, 0, 0]))
 }
 
 /// set_robust_list(2). Linux knows the list too (`Slot::robust_list`), for ends that are
@@ -324,7 +332,7 @@ fn set_robust_list(head: u64, size: u64) -> Result<u64> {
     // A thread that blocks all signals is one that glibc has just begun: it will open
     // its mask in a moment, which is a call.
     if !thread.signals.lock().mask.contains(SIGTERM) {
-        let _ = delegate::call(OP_NOP, [0; 6]);
+        let _ = delegate::ask(Control::TakeMask);
     }
     Ok(0)
 }

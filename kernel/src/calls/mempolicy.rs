@@ -1,4 +1,5 @@
-//! NUMA policies: remembered and told as Linux does, for the nodes of this instance.
+//! NUMA policies: for the nodes of this instance as Linux has them. Pages that are there stay where
+//! they are: none is moved.
 
 use crate::base::frames;
 use crate::base::heap;
@@ -6,29 +7,29 @@ use crate::base::user::put;
 use crate::calls::rlimits;
 use crate::link::delegate;
 use crate::mm::limits;
+use crate::mm::policy::node_of;
 use crate::process::rights;
 use crate::process::thread;
+use crate::sched::cpus;
 use alloc::sync::Arc;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::MAY_SCHEDULE;
-use hanare_core::errno::{self, Result};
+use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::MAX_VMAS;
-use hanare_core::mempolicy::{Nodes, Policy, WORDS, check_mode};
-use hanare_hal::paging::{SMALL, pte};
+use hanare_core::mempolicy::{Policy, check_mode};
+use hanare_core::nodes::{Nodes, WORDS};
+use hanare_core::vma::Backing;
+use hanare_hal::paging::SMALL;
 use hanare_hal::{shared, usercopy};
 use linux_raw_sys::general::__NR_migrate_pages;
 use zerocopy::IntoBytes;
 
-/// Nodes with memory of this instance.
-fn nodes() -> Nodes {
-    let mut mask = [0; WORDS];
-    for n in shared::chunks().iter().map(|c| c.node) {
-        if let Some(word) = mask.get_mut(n as usize / 64) {
-            *word |= 1 << (n % 64);
-        }
-    }
-    mask
-}
+/// Of `mbind` and `move_pages`.
+const STRICT: u64 = 1;
+/// See [`STRICT`].
+const MOVE: u64 = 2;
+/// See [`STRICT`].
+const MOVE_ALL: u64 = 4;
 
 /// A set of nodes of the application; bits that no node can have must be clear.
 fn read_nodes(at: u64, max_node: u64) -> Result<Nodes> {
@@ -36,7 +37,7 @@ fn read_nodes(at: u64, max_node: u64) -> Result<Nodes> {
     let mut nodes = [0; WORDS];
     let bits = max_node.wrapping_sub(1);
     if bits == 0 || at == 0 {
-        return Ok(nodes);
+        return Ok(Nodes::default());
     }
     if bits > MOST_BITS {
         return Err(errno::EINVAL);
@@ -52,25 +53,33 @@ fn read_nodes(at: u64, max_node: u64) -> Result<Nodes> {
             None => {}
         }
     }
-    Ok(nodes)
+    Ok(Nodes(nodes))
+}
+
+/// A mode that this Linux has, too.
+fn mode(word: u64) -> Result<u32> {
+    check_mode(word as u32, shared::params().linux_policy_modes)?;
+    Ok(word as u32)
+}
+
+/// `start..start + len` in whole pages.
+fn range(start: u64, len: u64) -> Result<(u64, u64)> {
+    let end = start.wrapping_add(len.wrapping_add(SMALL - 1) & !(SMALL - 1));
+    if !start.is_multiple_of(SMALL) || end < start { Err(errno::EINVAL) } else { Ok((start, end)) }
 }
 
 /// set_mempolicy(2), of the running thread.
 pub fn set(mode: u64, at: u64, max_node: u64) -> Result<u64> {
-    check_mode(mode as u32)?;
-    let policy = Policy::new(mode as u32, read_nodes(at, max_node)?, &nodes())?;
-    *thread::current().policy.lock() = policy;
+    let mode = self::mode(mode)?;
+    let policy = Policy::new(mode, read_nodes(at, max_node)?, frames::nodes())?;
+    thread::current().policy.set(policy);
     Ok(0)
 }
 
 /// mbind(2). What is there already stays where it is.
 pub fn mbind(a: &[u64; 6]) -> Result<u64> {
-    const STRICT: u64 = 1;
-    const MOVE: u64 = 2;
-    const MOVE_ALL: u64 = 4;
     let [start, len, mode, at, max_node, flags] = *a;
-    let (mode, flags) = (mode as u32, flags & 0xffff_ffff);
-    check_mode(mode)?;
+    let (mode, flags) = (self::mode(mode)?, flags & 0xffff_ffff);
     let wished = read_nodes(at, max_node)?;
     if flags & !(STRICT | MOVE | MOVE_ALL) != 0 {
         return Err(errno::EINVAL);
@@ -79,14 +88,11 @@ pub fn mbind(a: &[u64; 6]) -> Result<u64> {
     if flags & MOVE_ALL != 0 && thread::current().ids.lock().euid != 0 {
         return Err(errno::EPERM);
     }
-    let end = start.wrapping_add(len.wrapping_add(SMALL - 1) & !(SMALL - 1));
-    if start % SMALL != 0 || end < start {
-        return Err(errno::EINVAL);
-    }
+    let (start, end) = range(start, len)?;
     if end == start {
         return Ok(0);
     }
-    let policy = Policy::new(mode, wished, &nodes())?;
+    let policy = Policy::new(mode, wished, frames::nodes())?;
     let mut mm = p.mm.lock();
     let mapped: u64 = mm.vmas.range(start, end).map(|v| v.end.min(end) - v.start.max(start)).sum();
     // The default may be given back over holes.
@@ -99,7 +105,34 @@ pub fn mbind(a: &[u64; 6]) -> Result<u64> {
     {
         return Err(errno::ENOMEM);
     }
-    mm.policies.set(start, end, policy);
+    // What lies elsewhere is not moved: with MOVE that is seen afterwards, as on Linux.
+    let is_strict = flags & STRICT != 0 && policy != Policy::default();
+    let elsewhere = Nodes(wished.0.map(|word| !word));
+    let fails = is_strict && mm.pages_on(&elsewhere, start, end) > 0;
+    if !fails || flags & (MOVE | MOVE_ALL) != 0 {
+        mm.policies.set(start, end, policy);
+    }
+    if fails { Err(errno::EIO) } else { Ok(0) }
+}
+
+/// set_mempolicy_home_node(2).
+pub fn set_home(start: u64, len: u64, node: u64, flags: u64) -> Result<u64> {
+    let (start, end) = range(start, len)?;
+    let has_cpu = |node: u32| {
+        (0..shared::params().cpu_count as usize).any(|cpu| shared::cpu(cpu).node() == node)
+    };
+    let node = u32::try_from(node).map_err(|_| errno::EINVAL)?;
+    if flags != 0 || !frames::nodes().contains(node) && !has_cpu(node) {
+        return Err(errno::EINVAL);
+    }
+    if end == start {
+        return Ok(0);
+    }
+    let mut mm = thread::current().process.mm.lock();
+    if mm.policies.count() + 2 + mm.vmas.count() > MAX_VMAS || !limits::room_for_mappings(0) {
+        return Err(errno::ENOMEM);
+    }
+    mm.policies.set_home(start, end, node)?;
     Ok(0)
 }
 
@@ -109,49 +142,105 @@ pub fn migrate_pages(a: &[u64; 6]) -> Result<u64> {
     let [pid, max_node, from, to, ..] = *a;
     let of_linux = delegate::linux(__NR_migrate_pages, *a)?;
     let (from, to) = (read_nodes(from, max_node)?, read_nodes(to, max_node)?);
-    let leaves = |node: u32| {
-        let has = |nodes: &Nodes| {
-            nodes.get(node as usize / 64).is_some_and(|word| word & 1 << (node % 64) != 0)
-        };
-        has(&from) && !has(&to)
-    };
     let Some(p) = rlimits::target(pid) else { return Ok(of_linux) };
     // That was the worker's word.
     if !Arc::ptr_eq(&p, &thread::current().process) {
         rights::may(MAY_SCHEDULE, pid as u32, &p)?;
     }
-    let mut pages = 0;
-    p.mm.lock().table.update(USER_MIN, USER_MAX, &mut |leaf| {
-        if leaf.entry & pte::FOREIGN == 0 && leaves(frames::node_of(leaf.frame())) {
-            pages += leaf.size / SMALL;
-        }
-        leaf.entry
-    });
-    Ok(of_linux + pages)
+    let left = from.and(&Nodes(to.0.map(|word| !word)));
+    Ok(of_linux + p.mm.lock().pages_on(&left, USER_MIN, USER_MAX))
 }
+
+/// move_pages(2) without `nodes`: where pages are. None is moved.
+pub fn move_pages(a: &[u64; 6]) -> Result<u64> {
+    let [pid, count, pages, to, status, flags] = *a;
+    if flags & !(MOVE | MOVE_ALL) != 0 {
+        return Err(errno::EINVAL);
+    }
+    if to != 0 {
+        return Err(errno::ENOSYS);
+    }
+    let me = thread::current();
+    let Some(p) = rlimits::target(pid) else { return delegate::linux(SYS_MOVE_PAGES, *a) };
+    let is_own = p.space == me.process.space;
+    if !Arc::ptr_eq(&p, &me.process) || flags & MOVE_ALL != 0 {
+        // Whether it may: asked about no page.
+        delegate::linux(SYS_MOVE_PAGES, [pid, 0, 0, 0, 0, flags])?;
+    }
+    if !is_own {
+        // That was the worker's word.
+        rights::may(MAY_SCHEDULE, pid as u32, &p)?;
+    }
+    for i in 0..count {
+        cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
+        if me.must_end() {
+            return Err(errno::EINTR);
+        }
+        let at = |list: u64, size: u64| list.wrapping_add(i.wrapping_mul(size));
+        let addr = usercopy::read_u64(at(pages, 8)).map_err(|_| errno::EFAULT)?;
+        let node = {
+            let mm = p.mm.lock();
+            let vma = mm.vmas.find(addr);
+            // Of plain memory that nobody has touched Linux says this, too.
+            let is_file = vma.is_some_and(|v| v.backing != Backing::Anonymous);
+            let why = if is_file { errno::ENOENT } else { errno::EFAULT };
+            vma.and_then(|_| mm.table.find(addr)).map(|leaf| node_of(&leaf)).ok_or(why)
+        };
+        let node = match node {
+            Ok(None) if is_own => of_linux(SYS_MOVE_PAGES, addr),
+            Ok(node) => node.ok_or(errno::ENOENT),
+            Err(e) => Err(e),
+        };
+        let word = node.map_or_else(|e: Errno| -e.0, |node| node as i32);
+        put(at(status, 4), &word.to_le_bytes())?;
+    }
+    Ok(0)
+}
+
+const SYS_GET_MEMPOLICY: u32 = 239;
+const SYS_MOVE_PAGES: u32 = 279;
+
+/// The node of a page of Linux' own. Linux is asked by the call that the program makes, which its
+/// filters let pass.
+fn of_linux(call: u32, addr: u64) -> Result<u32> {
+    let me = thread::current();
+    let to = me.process.write_scratch(me.slot_index, addr.as_bytes())?;
+    let args = match call {
+        SYS_MOVE_PAGES => [0, 1, to, 0, to + 8, 0],
+        _ => [to + 8, 0, 0, addr, NODE | ADDR, 0],
+    };
+    delegate::linux(call, args)?;
+    let mut node = [0; 4];
+    me.process.read_control(to + 8, &mut node);
+    let node = i32::from_le_bytes(node);
+    u32::try_from(node).map_err(|_| Errno(node.saturating_neg()))
+}
+
+/// Of `get_mempolicy`.
+const NODE: u64 = 1;
+/// See [`NODE`].
+const ADDR: u64 = 2;
 
 /// get_mempolicy(2).
 pub fn get(mode_to: u64, nodes_to: u64, max_node: u64, addr: u64, flags: u64) -> Result<u64> {
-    const NODE: u64 = 1;
-    const ADDR: u64 = 2;
     const MEMS_ALLOWED: u64 = 4;
-    const MODE: u32 = 7;
-    const INTERLEAVE: u32 = 3;
     let flags = flags & 0xffff_ffff;
     let node_ids = u64::from(shared::params().linux_node_ids);
     if flags & !(NODE | ADDR | MEMS_ALLOWED) != 0 || nodes_to != 0 && max_node < node_ids {
         return Err(errno::EINVAL);
     }
-    let own = || *thread::current().policy.lock();
+    let own = thread::current().policy.get();
     let (mode, mask) = match flags {
         0 | NODE if addr != 0 => return Err(errno::EINVAL),
-        0 => (own().mode, own().nodes),
+        0 => (own.mode, own.nodes),
         // The node of the next page of a thread whose pages take turns.
-        NODE if own().mode & MODE == INTERLEAVE => (own().nodes[0].trailing_zeros(), own().nodes),
-        MEMS_ALLOWED => (0, nodes()),
+        NODE if own.takes_turns() => {
+            (own.effective(frames::nodes()).first().unwrap_or(0), own.nodes)
+        }
+        MEMS_ALLOWED => (0, *frames::nodes()),
         f if f & ADDR != 0 && f & MEMS_ALLOWED == 0 => {
             let policy = at_address(addr)?;
-            (if f & NODE != 0 { node_of(addr)? } else { policy.mode }, policy.nodes)
+            (if f & NODE != 0 { node_at(addr)? } else { policy.mode }, policy.nodes)
         }
         _ => return Err(errno::EINVAL),
     };
@@ -166,7 +255,7 @@ pub fn get(mode_to: u64, nodes_to: u64, max_node: u64, addr: u64, flags: u64) ->
         }
         let mut bytes = heap::zeroed(len as usize)?;
         let known = bytes.len().min(size_of_val(&mask));
-        bytes[..known].copy_from_slice(&mask.as_bytes()[..known]);
+        bytes[..known].copy_from_slice(&mask.0.as_bytes()[..known]);
         put(nodes_to, &bytes)?;
     }
     Ok(0)
@@ -181,10 +270,9 @@ fn at_address(addr: u64) -> Result<Policy> {
 }
 
 /// Node of the page at `addr`, which is brought in.
-fn node_of(addr: u64) -> Result<u32> {
+fn node_at(addr: u64) -> Result<u32> {
     let mut byte = [0];
     usercopy::read(addr, &mut byte).map_err(|_| errno::EFAULT)?;
     let leaf = thread::current().process.mm.lock().table.find(addr).ok_or(errno::EFAULT)?;
-    // A page of Linux' own: its node is not known here.
-    Ok(if leaf.entry & pte::FOREIGN != 0 { 0 } else { frames::node_of(leaf.frame()) })
+    node_of(&leaf).map_or_else(|| of_linux(SYS_GET_MEMPOLICY, addr), Ok)
 }

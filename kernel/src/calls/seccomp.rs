@@ -20,8 +20,9 @@ use crate::process::workers;
 use crate::sched::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use hanare_abi::slot::{FILTER_PART, OP_EXIT_SIGNAL, OP_FILTER};
+use hanare_abi::control::{Control, FILTER_PART};
 use hanare_core::errno::{self, Result};
+use hanare_core::link::{ENDING, Last};
 use hanare_core::seccomp::{
     ARCH, Data, FILTER_COST, Instruction, MAX_INSTRUCTIONS, MAX_TOTAL, Program, action, worker,
 };
@@ -76,7 +77,7 @@ pub fn judge(regs: &mut Regs) -> Judged {
         {
             Judged::Allowed
         }
-        STRICT => exit::by_call(OP_EXIT_SIGNAL, u64::from(signal::SIGKILL)),
+        STRICT => exit::by_call(killed_by(signal::SIGKILL)),
         FILTER => filtered(thread, regs),
         _ => Judged::Allowed,
     }
@@ -103,7 +104,7 @@ fn filtered(thread: &Thread, regs: &mut Regs) -> Judged {
             Judged::Replaced
         }
         action::KILL_THREAD if thread.process.thread_count() > 1 => {
-            exit::by_call(OP_EXIT_SIGNAL, u64::from(signal::SIGSYS))
+            exit::by_call(killed_by(signal::SIGSYS))
         }
         _ => {
             regs.rax = regs.orig_rax;
@@ -185,6 +186,11 @@ fn set_filter(flags: u64, from: u64) -> Result<u64> {
     p.with_threads(|threads| attach(thread, threads, filter, flags))
 }
 
+/// How a process ends by such a signal.
+fn killed_by(signal: u32) -> Last {
+    Last::Request(Control::ExitSignal { signal })
+}
+
 /// One thread of a process sets a filter at a time: here and on Linux they come in the same order.
 struct Turn<'a>(&'a Process);
 
@@ -195,7 +201,7 @@ impl Turn<'_> {
         while p.filtering.swap(true, Ordering::Acquire) {
             cpus::wait(&Waiting(thread), 0);
             if thread.must_end() {
-                return Err(errno::EINTR);
+                return Err(ENDING);
             }
         }
         Ok(Turn(p))
@@ -253,9 +259,9 @@ fn send(thread: &Thread, filter: &[Instruction], flags: u64, confine: bool) -> R
     let mut result = Ok(0);
     for (i, part) in bytes.chunks(FILTER_PART).enumerate() {
         let at = thread.process.write_scratch(thread.slot_index, part)?;
-        let (before, all) = ((i * FILTER_PART) as u64, bytes.len() as u64);
-        result =
-            delegate::linux(OP_FILTER, [at, part.len() as u64, before, all, flags, confine.into()]);
+        let (before, whole) = ((i * FILTER_PART) as u64, bytes.len() as u64);
+        let bytes = part.len() as u64;
+        result = delegate::result_of(Control::Filter { at, bytes, before, whole, flags, confine });
         result?;
     }
     result

@@ -10,11 +10,12 @@ use crate::process::thread::Thread;
 use crate::process::{self, Process};
 use crate::sched::cpus;
 use alloc::vec::Vec;
+use hanare_abi::control::{Control, DumpKind};
 use hanare_abi::ioctl::{POSE_REGS, Pose};
 use hanare_abi::layout::{USER_MAX, USER_MIN};
-use hanare_abi::slot::{OP_DUMP, OP_DUMP_RANGE, OP_INTERRUPT, OP_POSE};
 use hanare_core::errno::{self, Result};
 use hanare_core::life::Refused;
+use hanare_core::link::Outcome;
 use hanare_core::signal::{self, QueuedSignal};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::cpu;
@@ -22,12 +23,6 @@ use hanare_hal::fpu::FpuState;
 use hanare_hal::paging::{PageTable, pte};
 use hanare_hal::traps::Regs;
 use zerocopy::IntoBytes;
-
-/// Kinds of `OP_DUMP_RANGE`.
-const NOTHING: u64 = 0;
-const READ: u64 = 1;
-const WRITE: u64 = 2;
-const LINUX: u64 = 3;
 
 /// Pages of anonymous memory that were never touched are dumped where they lie between
 /// others and are no more than this.
@@ -37,7 +32,7 @@ const RANGES_MAX: usize = 60_000;
 /// How long the other threads may take to come by, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
-/// Where FPU state lies behind a [`Pose`], see `OP_POSE`.
+/// Where FPU state lies behind a [`Pose`], see `Control::Pose`.
 const FPU_AT: usize = 512;
 const FXSAVE: usize = 512;
 
@@ -50,12 +45,11 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
         Ok(()) => {}
     }
     ptrace::on_exit(thread, queued.signal | 0x80);
-    let signal = u64::from(queued.signal);
-    if delegate::call(OP_DUMP, [signal, 0, 0, 0, 0, 0]) == 1 && gather(p, thread) {
+    if delegate::ask(Control::Dump) == Outcome::Done(1) && gather(p, thread) {
         let ranges = ranges(&mut p.mm.lock()); // which is given back before Linux is asked
         if let Ok(ranges) = ranges {
             for (start, end, kind) in ranges {
-                let _ = delegate::call(OP_DUMP_RANGE, [start, end, kind, 0, 0, 0]);
+                let _ = delegate::ask(Control::DumpRange { start, end, kind });
             }
             pose(thread, regs, Some(queued));
         }
@@ -85,7 +79,7 @@ fn gather(p: &Process, me: &Thread) -> bool {
     if p.thread_count() > 1 {
         p.kick_all();
         for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
-            let _ = delegate::call(OP_INTERRUPT, [u64::from(other.slot.tid()), 0, 0, 0, 0, 0]);
+            let _ = delegate::ask(Control::Interrupt { tid: other.slot.tid() });
         }
         cpus::wait(&Parked(p, me, cpus::deadline(PATIENCE_NS)), 0);
     }
@@ -121,37 +115,37 @@ fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
     if queued.is_none() && !p.park(thread) {
         return;
     }
-    process::end_by_last_call(OP_POSE, [at, u64::from(queued.map_or(0, |q| q.signal)), 0, 0, 0, 0]);
+    process::end_by_request(Control::Pose { at, signal: queued.map_or(0, |q| q.signal) });
 }
 
 /// What the proxy has to map: start, end, kind. A program says how many there are.
 #[derive(Default)]
 struct Ranges {
-    all: Vec<(u64, u64, u64)>,
+    all: Vec<(u64, u64, DumpKind)>,
     /// There was no memory for one of them.
     is_cut: bool,
 }
 
 impl Ranges {
-    fn push(&mut self, range: (u64, u64, u64)) {
+    fn push(&mut self, range: (u64, u64, DumpKind)) {
         self.is_cut = self.is_cut || lists::push(&mut self.all, range).is_err();
     }
 }
 
 /// What the proxy has to map. `ENOMEM`: there is no dump then.
-fn ranges(mm: &mut AddressSpace) -> Result<Vec<(u64, u64, u64)>> {
+fn ranges(mm: &mut AddressSpace) -> Result<Vec<(u64, u64, DumpKind)>> {
     let mut all = Ranges::default();
     let mut at = USER_MIN;
     let linux = mm.vmas.iter().filter(|v| matches!(v.backing, Backing::SharedLinux { .. }));
     for v in linux {
         if v.start > at {
-            all.push((at, v.start, NOTHING));
+            all.push((at, v.start, DumpKind::Nothing));
         }
-        all.push((v.start, v.end, LINUX));
+        all.push((v.start, v.end, DumpKind::Linux));
         at = v.end;
     }
     if at < USER_MAX {
-        all.push((at, USER_MAX, NOTHING));
+        all.push((at, USER_MAX, DumpKind::Nothing));
     }
     for v in mm.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTDUMP)) {
         let gap = match v.backing {
@@ -171,7 +165,7 @@ fn ranges(mm: &mut AddressSpace) -> Result<Vec<(u64, u64, u64)>> {
 
 /// The runs of pages of `v` that are there.
 fn add_runs(table: &mut PageTable, v: &Vma<FileRef>, gap: u64, all: &mut Ranges) {
-    let kind = if v.prot.contains(Prot::WRITE) { WRITE } else { READ };
+    let kind = if v.prot.contains(Prot::WRITE) { DumpKind::Write } else { DumpKind::Read };
     let mut run: Option<(u64, u64)> = None;
     table.update(v.start, v.end, &mut |leaf| {
         let (start, end) = (leaf.addr.max(v.start), (leaf.addr + leaf.size).min(v.end));

@@ -6,7 +6,7 @@ use crate::link::delegate;
 use crate::process::{self, thread};
 use crate::signal::restart::finish_interrupted;
 use crate::signal::signals;
-use hanare_abi::slot::OP_STOP_SIGNAL;
+use hanare_abi::control::Control;
 use hanare_core::signal::{self, Disposition};
 use hanare_hal::traps::Regs;
 
@@ -51,7 +51,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
         match disposition {
             Disposition::Ignore | Disposition::Continue => {}
             Disposition::Stop => {
-                let _ = delegate::call(OP_STOP_SIGNAL, [u64::from(queued.signal), 0, 0, 0, 0, 0]);
+                let _ = delegate::ask(Control::StopSignal { signal: queued.signal });
             }
             Disposition::Terminate { core: true } => coredump::die(thread, &queued, regs),
             Disposition::Terminate { core: false } => fatal::die(queued.signal),

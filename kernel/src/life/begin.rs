@@ -3,7 +3,7 @@
 
 use crate::gate::{observe, ptrace};
 use crate::life::fork;
-use crate::link::delegate;
+use crate::link::direct;
 use crate::process::thread::Thread;
 use crate::process::{INIT, Identity, Ids, Process, identity};
 use crate::sched::{balance, cpus};
@@ -96,7 +96,7 @@ pub fn program_of(
 
 fn first_thread(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<Arc<Thread>> {
     let slot = p.slot(0).ok_or(errno::ENOMEM)?;
-    slot.set_poll_us(delegate::worker_poll_us());
+    slot.set_poll_us(direct::worker_poll_us());
     let thread = Thread::new(p.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
     *thread.affinity.lock() = p.allowed;
     Ok(thread)

@@ -12,7 +12,7 @@ use crate::sched::{cpus, hold, user_mode};
 use crate::signal::dispositions;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-use hanare_abi::slot::OP_NOP;
+use hanare_abi::control::Control;
 use hanare_core::ptrace::event;
 use hanare_core::signal::{Actions, Mirrored};
 use hanare_hal::fpu;
@@ -117,7 +117,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
     thread.rseq.set(b.rseq);
-    *thread.policy.lock() = b.policy;
+    thread.policy.set(b.policy);
     thread.forbid_tsc(b.no_tsc);
     if b.clear_handlers {
         dispositions::clear_handlers();
@@ -127,7 +127,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     }
     let keeps_back = thread.signals.lock().keeps_back();
     if keeps_back {
-        let _ = delegate::call(OP_NOP, [0; 6]);
+        let _ = delegate::ask(Control::TakeMask);
     }
     let mut regs = b.regs;
     regs.orig_rax = hanare_hal::traps::NO_CALL;

@@ -2,7 +2,7 @@
 //!
 //! Linux' security modules, audit and tracepoints hear of a program only by an execve of Linux'
 //! own, and only by that does a process leave shared memory and tables. So the worker
-//! makes that one (`OP_EXEC`): Linux checks it, ends the process' other threads, settles
+//! makes that one (`Control::Exec`): Linux checks it, ends the process' other threads, settles
 //! credentials and descriptors, and loads the proxy once more, in new memory
 //! (`module/space/program.c`). That asks for a space (`IOCTL_CHILD`) with a token, by which the plan
 //! of the program is found here. From that moment on the old threads end; the new first thread
@@ -32,8 +32,9 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
-use hanare_abi::slot::{OP_EXEC, START_FAILED_FILE, START_FAILED_MEMORY};
+use hanare_abi::control::{Control, START_FAILED_FILE, START_FAILED_MEMORY};
 use hanare_core::errno::{self, Errno, Result};
+use hanare_core::link::ENDING;
 use hanare_core::signal;
 use hanare_hal::traps::Regs;
 
@@ -102,7 +103,8 @@ pub fn exec(
         .and_then(|()| heap::room(size_of::<Plan>()))
         .and_then(|()| heap::copied(&target.name));
     let Ok(path) = room else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
-    let files = program.file_id() | interpreter.as_ref().map_or(0, Program::file_id) << 32;
+    let file = |program: &Program| program.file_id() as u32;
+    let files = (file(&program), interpreter.as_ref().map_or(0, file));
     let key = (p.space, p.next_token());
     let plan = Plan {
         old: me.clone(),
@@ -122,12 +124,18 @@ pub fn exec(
     }
     PLANS.insert(key, lists::boxed_within(plan));
     hold::at("exec-departs");
-    let result =
-        delegate::certainly(OP_EXEC, [key.1, target.dir, scratch, target.flags, files, told]);
+    let outcome = delegate::ask(Control::Exec {
+        token: key.1,
+        directory: target.dir,
+        path: scratch,
+        flags: target.flags,
+        files,
+        arguments: told,
+    });
     // Where it has been taken, this thread ends before it enters user mode again.
     drop(PLANS.give_up(key));
     p.resume(&me);
-    Failed(Errno::from_return(result).unwrap_or(errno::EIO), START_FAILED_FILE)
+    Failed(outcome.result().map_or_else(Errno::from, |_| errno::EIO), START_FAILED_FILE)
 }
 
 /// The plan for the proxy of a new space, if that comes from an execve.
@@ -200,7 +208,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
 
 fn begin(thread: &Thread, regs: &mut Regs) -> core::result::Result<(), Failed> {
     let p = &thread.process;
-    let ended = Failed(errno::EINTR, START_FAILED_MEMORY);
+    let ended = Failed(ENDING, START_FAILED_MEMORY);
     let plan = TAKEN.lock().remove(&p.space).ok_or(ended)?;
     p.arrive(thread);
     cpus::wait(&Left { old: plan.process(), me: thread }, 0);

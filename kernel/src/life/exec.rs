@@ -29,12 +29,13 @@ use crate::signal::dispositions;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-use hanare_abi::layout::START_BASE;
-use hanare_abi::slot::{
-    OP_INTERRUPT, OP_START_FAILED, START_FAILED_FILE, START_FAILED_INTERPRETER, START_FAILED_MEMORY,
+use hanare_abi::control::{
+    Control, START_FAILED_FILE, START_FAILED_INTERPRETER, START_FAILED_MEMORY,
 };
+use hanare_abi::layout::START_BASE;
 use hanare_core::elf::interpreter_path;
 use hanare_core::errno::{self, Result};
+use hanare_core::link::Last;
 use hanare_core::stack::check_limits;
 use hanare_hal::traps::Regs;
 use linux_raw_sys::general::{__NR_execve, __NR_execveat};
@@ -56,7 +57,10 @@ extern "C" fn first_step(argument: usize) -> ! {
         },
     ) {
         Ok(()) => observe::debug::loads(thread, false),
-        Err(Failed(e, kind)) => exit::by_last_call(OP_START_FAILED, [e.0 as u64, kind, 0, 0, 0, 0]),
+        Err(Failed(e, cause)) => exit::by_last_call(Last::Request(Control::StartFailed {
+            errno: e.0.unsigned_abs(),
+            cause,
+        })),
     }
     user_mode::enter(&mut regs)
 }
@@ -108,7 +112,7 @@ fn end_others(p: &Process, me: &Thread) -> Result<()> {
         hold::at("exec-dooms");
         p.kick_all();
         for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
-            let _ = delegate::call(OP_INTERRUPT, [u64::from(other.slot.tid()), 0, 0, 0, 0, 0]);
+            let _ = delegate::ask(Control::Interrupt { tid: other.slot.tid() });
         }
         cpus::wait(&Alone(p, me), 0);
     }

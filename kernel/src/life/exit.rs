@@ -9,6 +9,7 @@ use crate::sched::cpus;
 use crate::signal::signals;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use hanare_core::link::Last;
 use hanare_hal::paging;
 
 /// Ends the running thread: the process is gone, or only the thread ends. Nothing on its stack is
@@ -47,12 +48,11 @@ pub fn process_gone(p: &Process) {
     usage::ended(p);
 }
 
-/// The running thread's process ends by a delegated call that never returns, see
-/// [`delegate::last_call`].
-pub fn by_last_call(nr: u32, args: [u64; 6]) {
+/// The running thread's process ends by what is never answered, see [`delegate::last_call`].
+pub fn by_last_call(last: Last) {
     let me = threads::current();
     me.process.last_call(me);
-    delegate::last_call(nr, args, || {
+    delegate::last_call(last, || {
         if me.must_end() && !me.process.is_killed() {
             thread(&me.process, me); // another thread's execve came first
         }
@@ -60,7 +60,7 @@ pub fn by_last_call(nr: u32, args: [u64; 6]) {
 }
 
 /// Ends the running thread; if it is the last one, the process by that last call.
-pub fn by_call(last: u32, argument: u64) -> ! {
+pub fn by_call(last: Last) -> ! {
     let me = threads::current();
     if me.process.exit(me) {
         share::leave(me);
@@ -68,7 +68,7 @@ pub fn by_call(last: u32, argument: u64) -> ! {
         if me.robust_list.load(Ordering::Relaxed) == 0 {
             me.process.quiet(me);
         }
-        by_last_call(last, [argument, 0, 0, 0, 0, 0]);
+        by_last_call(last);
         thread(&me.process, me)
     }
     workers::rights_end(me);

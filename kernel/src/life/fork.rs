@@ -17,10 +17,10 @@ use crate::sched::{cpus, hold};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use hanare_abi::control::Control;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
-use hanare_abi::slot::{OP_FORK, OP_REMAP};
-use hanare_core::errno::{self, Errno, Result};
+use hanare_core::errno::Result;
 use hanare_core::vma::{Backing, Vma};
 use hanare_hal::traps::Regs;
 use hanare_hal::{cpu, percpu, usercopy};
@@ -96,7 +96,11 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let p = &me.process;
     let key = (p.space, p.next_token());
     room_for_embryo()?;
-    let forked = p.mm.lock().fork()?;
+    let forked = {
+        let mut mm = p.mm.lock();
+        mm.wish = me.policy.wish();
+        mm.fork()?
+    };
     hold::at("fork-copied");
     forked.zap(&me.caller());
     let parent = thread::current_arc();
@@ -114,25 +118,17 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     p.create(me, vforks)?;
     EMBRYOS.insert(key, embryo);
     hold::at("fork-embryo");
-    let pid = loop {
-        match delegate::certainly(
-            OP_FORK,
-            [
-                key.1,
-                r.exit_signal | r.flags & (flag::LINUX | flag::FILES),
-                r.pidfd,
-                r.set_tid,
-                r.set_tid_size,
-                r.cgroup,
-            ],
-        ) {
-            // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
-            pid if pid == errno::EAGAIN.as_return() && workers::dismiss(p) => {}
-            pid => break pid,
-        }
+    let request = Control::Fork {
+        token: key.1,
+        flags: r.exit_signal | r.flags & (flag::LINUX | flag::FILES),
+        pidfd: r.pidfd,
+        set_tid: r.set_tid,
+        set_tid_size: r.set_tid_size,
+        cgroup: r.cgroup,
     };
+    let pid = workers::make_process(p, request);
     hold::at("fork-answered");
-    if pid >= 0 {
+    if pid.is_ok() {
         cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(COMES_NS) }, 0);
     }
     if let Some(e) = EMBRYOS.give_up(key) {
@@ -145,12 +141,10 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     if !vforks {
         p.resume(me);
     }
-    if let Some(e) = Errno::from_return(pid) {
-        if vforks {
-            wait_for_child(me); // of a proxy that says so of a child that is there
-        }
-        return Err(e);
+    if vforks && pid.is_err() {
+        wait_for_child(me); // of a proxy that says so of a child that is there
     }
+    let pid = pid?;
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
     }
@@ -159,7 +153,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     if vforks && wait_for_child(me) {
         ptrace::on_vfork_done(me, regs, pid as u32);
     }
-    Ok(pid as u64)
+    Ok(pid)
 }
 
 /// The parent of a vfork waits until its child has left its memory. False: it has to end, or to park.
@@ -236,7 +230,7 @@ pub fn settle(p: &Process) {
     while at < USER_MAX {
         let (start, end) = next(at).unwrap_or((USER_MAX, USER_MAX));
         if start > at {
-            let _ = delegate::call(OP_REMAP, [at, start, 0, 0, 0, 0]);
+            let _ = delegate::ask(Control::Remap { start: at, end: start });
         }
         at = end;
     }

@@ -10,8 +10,8 @@ use crate::process::{Identity, Ids, Process};
 use crate::sched::hold;
 use crate::signal::dispositions;
 use alloc::vec::Vec;
+use hanare_abi::control::{Control, EXECED_WORDS, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use hanare_abi::layout::USER_MAX;
-use hanare_abi::slot::{EXECED_WORDS, OP_EXECED, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::{COMM_SIZE, STACK_EXPAND};
@@ -140,17 +140,12 @@ pub fn build(
     let scratch = p.write_scratch(thread.slot_index, &told).map_err(memory)?;
     hold::at("exec-built");
     p.release_parent();
-    let _ = delegate::call(
-        OP_EXECED,
-        [
-            scratch,
-            program.file.id,
-            scratch + WORDS_AT as u64,
-            is_hidden(program, interpreter).into(),
-            0,
-            0,
-        ],
-    );
+    let _ = delegate::ask(Control::Execed {
+        name: scratch,
+        file: program.file.id,
+        memory_map: scratch + WORDS_AT as u64,
+        is_hidden: is_hidden(program, interpreter),
+    });
     dispositions::execed();
     Ok(())
 }

@@ -13,10 +13,10 @@ use crate::process::thread;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hanare_abi::service::{FILE_UNREADABLE, SERVICE_FILL, SERVICE_PROGRAM_GET};
-use hanare_abi::slot::{
+use hanare_abi::control::{
     START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY,
 };
+use hanare_abi::service::{FILE_UNREADABLE, SERVICE_FILL, SERVICE_PROGRAM_GET};
 use hanare_core::elf::{ElfHeader, ElfPlan};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::{ARG_MAX_TOTAL, MAX_INTERPRETERS, PATH_MAX};

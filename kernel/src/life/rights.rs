@@ -5,7 +5,7 @@ use crate::link::delegate;
 use crate::process::thread::Thread;
 use crate::process::workers;
 use crate::process::{Identity, NOT_MAPPED, Process};
-use hanare_abi::slot::{OP_RIGHTS, RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE};
+use hanare_abi::control::{Control, RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE};
 use hanare_core::errno::{self, Result};
 
 use crate::process::rights::{ONLY_ASKS, READ_IMPLIES_EXEC, refresh_ids};
@@ -24,7 +24,7 @@ pub fn renew(thread: &Thread) -> Result<Rights> {
     let p = &thread.process;
     let mut random = [0; RANDOM_BYTES];
     let scratch = p.write_scratch(thread.slot_index, &random)?;
-    let flags = delegate::linux(OP_RIGHTS, [scratch, 0, 0, 0, 0, 0])?;
+    let flags = delegate::result_of(Control::Rights { random: scratch })?;
     p.read_control(scratch, &mut random);
     Ok(Rights { flags, random })
 }

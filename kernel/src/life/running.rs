@@ -9,6 +9,7 @@ use crate::sched::task::{Runs, Task};
 use crate::signal::dispositions;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use hanare_abi::control::Control;
 use hanare_hal::{paging, percpu};
 
 impl Runs for Thread {
@@ -99,12 +100,21 @@ impl Delegates for Thread {
         }
     }
 
-    fn asks(&self, nr: u32) {
-        observe::asks(self, nr);
-        self.process.last_mapped.asked(nr);
+    fn calls(&self, nr: u32) {
+        observe::asks(self, true);
+        self.process.last_mapped.called(nr);
     }
 
-    fn answered(&self, nr: u32) {
-        self.process.last_mapped.asked(nr);
+    fn called(&self, nr: u32) {
+        self.process.last_mapped.called(nr);
+    }
+
+    fn asks(&self, request: &Control) {
+        observe::asks(self, false);
+        self.process.last_mapped.asked(request);
+    }
+
+    fn asked(&self, request: &Control) {
+        self.process.last_mapped.asked(request);
     }
 }

@@ -1,14 +1,14 @@
 //! Processes that share memory without being threads: clone with CLONE_VM and without
 //! CLONE_THREAD, so the child of a vfork, too.
 //!
-//! Their proxies share their memory on Linux, too (`OP_SHARE`), so one space serves all of
+//! Their proxies share their memory on Linux, too (`Control::Share`), so one space serves all of
 //! them, and one address space here. Each has slots of its own in it; the slot of its first
 //! thread is its name between the two kernels.
 
 use crate::base::heap;
 use crate::gate::ptrace;
 use crate::life::child::{self, Inherited, Request, flag};
-use crate::link::delegate;
+use crate::link::direct;
 use crate::process::states::{self, COMES_NS};
 use crate::process::thread;
 use crate::process::thread::Thread;
@@ -17,8 +17,8 @@ use crate::process::{INIT, Process, futex};
 use crate::sched::{balance, cpus, hold};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use hanare_abi::slot::OP_SHARE;
-use hanare_core::errno::{self, Errno, Result};
+use hanare_abi::control::Control;
+use hanare_core::errno::{self, Result};
 use hanare_core::life;
 use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
@@ -69,7 +69,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     p.create(me, vforks)?;
     let slot = p.slot(new.first_slot).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();
-    slot.set_poll_us(delegate::worker_poll_us());
+    slot.set_poll_us(direct::worker_poll_us());
     let first =
         Thread::new(new.clone(), new.first_slot, slot, child::first_step).ok_or(errno::ENOMEM)?;
     let mut inherited = Inherited::of_current(r, regs, true)?;
@@ -85,21 +85,17 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     drop(first);
     hold::at("share-ready");
     let linux = r.flags & (flag::LINUX | flag::FILES | flag::SIGHAND) | r.exit_signal;
-    let pid = loop {
-        let more = r.set_tid_size | r.cgroup << 32;
-        match delegate::certainly(
-            OP_SHARE,
-            [u64::from(new.first_slot), linux, r.pidfd, u64::from(p.first_slot), r.set_tid, more],
-        ) {
-            // There may be no more processes and threads: RLIMIT_NPROC, a cgroup's limit.
-            pid if pid == errno::EAGAIN.as_return() && workers::dismiss(p) => {}
-            pid => break pid,
-        }
+    let request = Control::Share {
+        slot: new.first_slot,
+        flags: linux,
+        pidfd: r.pidfd,
+        first_slot: p.first_slot,
+        set_tid: r.set_tid,
+        ids_and_cgroup: (r.set_tid_size as u32, r.cgroup as u32),
     };
+    let pid = workers::make_process(p, request);
     hold::at("share-answered");
-    if let Some(e) = Errno::from_return(pid) {
-        return Err(e);
-    }
+    let pid = pid?;
     // Who waits for more than that need not be woken for it.
     if !vforks || traced.is_some() {
         cpus::wait(&Begun { parent: me, child: new, deadline: cpus::deadline(COMES_NS) }, 0);
@@ -108,7 +104,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
     }
     ptrace::on_child(me, regs, traced, pid as u32);
-    Ok(pid as u64)
+    Ok(pid)
 }
 
 /// The child is there for whoever knows its id (ptrace, kill), or has ended.

@@ -5,6 +5,7 @@ use crate::sched::task::{Runs, Task};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::AtomicU64;
+use hanare_abi::control::Control;
 use hanare_ikc::SlotRef;
 use spin::Once;
 
@@ -50,10 +51,14 @@ pub trait Delegates: Runs {
     fn robust_list(&self) -> u64;
     /// Before Linux executes something for it: what Linux has not been told yet, it is told.
     fn tell_owed(&self);
-    /// Its worker is asked for `nr`.
-    fn asks(&self, nr: u32);
-    /// Its worker has answered.
-    fn answered(&self, nr: u32);
+    /// Its worker is about to execute call `nr`.
+    fn calls(&self, nr: u32);
+    /// Its worker has executed it, or is gone.
+    fn called(&self, nr: u32);
+    /// Its worker is about to serve a request.
+    fn asks(&self, request: &Control);
+    /// Its worker has served it, or is gone.
+    fn asked(&self, request: &Control);
 }
 
 /// A space and its user, who have shares of what the link has.

@@ -3,5 +3,7 @@
 pub mod bells;
 pub mod caller;
 pub mod delegate;
+pub mod direct;
 pub mod inbound;
+pub mod interface;
 pub mod services;

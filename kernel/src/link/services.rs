@@ -4,26 +4,30 @@
 use crate::base::heap;
 use crate::base::lists;
 use crate::base::lock::assert_none_held;
+use crate::base::time::NEVER;
 use crate::link::caller::{self, Delegates, Owner};
-use crate::link::{delegate, inbound};
+use crate::link::{delegate, direct, inbound};
 use crate::sched::{cpus, doorbell, tlb};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SERVICE;
+use hanare_abi::control::Control;
 use hanare_abi::service::{
-    EXTENTS_MAX, SERVICE_FILE_GET, SERVICE_FILE_PUT, SERVICE_FILL, SERVICE_MAY,
-    SERVICE_PROGRAM_GET, SERVICE_READY, SERVICE_READY_FAULT, SERVICE_READY_THREAD,
+    EXTENTS_MAX, SERVICE_FILE_GET, SERVICE_FILE_PUT, SERVICE_FILL, SERVICE_HELD, SERVICE_MAY,
+    SERVICE_PROGRAM_GET, SERVICE_READY, SERVICE_READY_FAULT, SERVICE_READY_THREAD, SERVICE_ZAP,
 };
-use hanare_abi::slot::OP_SERVE;
 use hanare_core::errno::{self, Errno};
 use hanare_core::fair::{self, Use};
+use hanare_core::link::Failure;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu, shared};
 use hanare_ikc::ServiceCall;
 use spin::Once;
 
-/// How long the service thread of the module may take, ms.
-const PATIENCE_MS: u64 = 10_000;
+/// How long a thread waits for the service thread of the module, ns.
+const PATIENCE_NS: u64 = 10_000_000_000;
+/// How long a CPU without a thread that can wait looks for its answer, ns.
+const AT_ONCE_NS: u64 = 100_000_000;
 /// Entries of a CPU that only the service thread gets: what is asked of it, others must not
 /// hold up whose files are slow.
 const RESERVED: u32 = 8;
@@ -202,6 +206,11 @@ fn owner(user: u32, space: u32) -> u64 {
     u64::from(user) << 32 | u64::from(space)
 }
 
+/// Whether an entry of the calling CPU is free that only the service thread gets.
+fn has_reserved() -> bool {
+    USED[percpu::index()].load(Ordering::Relaxed).trailing_ones() < RESERVED
+}
+
 /// Entries of a CPU that are not the service thread's.
 fn common() -> u64 {
     u64::MAX >> (64 - per_cpu()) & !((1 << RESERVED) - 1)
@@ -236,17 +245,17 @@ fn collect_async(me: usize, base: u32) {
 
 /// Run by the worker of the current thread. One that has to end keeps the memory the same on both
 /// sides, but does not begin what may wait for a file: who replaces the program waits for it.
-pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
+pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Failure> {
     by_worker_unless(false, kind, args, extents)
 }
 
 /// Like [`by_worker`], but for a thread that can come again: if a signal comes while it waits for
-/// its turn, it is not begun (`EINTR`).
+/// its turn, it is not begun ([`Failure::NotStarted`]).
 pub fn by_worker_unless_signalled(
     kind: u32,
     args: &[u64],
     extents: &[u64],
-) -> Result<Answer, Errno> {
+) -> Result<Answer, Failure> {
     by_worker_unless(true, kind, args, extents)
 }
 
@@ -255,21 +264,29 @@ fn by_worker_unless(
     kind: u32,
     args: &[u64],
     extents: &[u64],
-) -> Result<Answer, Errno> {
+) -> Result<Answer, Failure> {
     let me = caller::current();
     if matches!(kind, SERVICE_FILL | SERVICE_PROGRAM_GET | SERVICE_FILE_GET | SERVICE_MAY)
         && me.must_end()
     {
-        return Err(errno::EINTR);
+        return Err(Failure::ThreadEnding);
     }
     let mut pause_ns = LOOK_NS;
     let entry = loop {
         if let Some(e) = Entry::of(me.owner(), By::Worker, kind, args, extents) {
             break e;
         }
+        // Threads of the process may wait for files with all that it may have, for ever. The module's
+        // thread waits for none, and has entries of its own.
+        if matches!(kind, SERVICE_ZAP | SERVICE_HELD)
+            && has_reserved()
+            && let Some(answer) = by_thread(kind, me.owner().space, args, extents)
+        {
+            return Ok(answer);
+        }
         let look = Look { caller: me, signalled, until: cpus::deadline(pause_ns) };
-        if look.gives_up() {
-            return Err(errno::EINTR);
+        if let Some(why) = look.gives_up() {
+            return Err(why);
         }
         if let Some(memory) = memory() {
             (memory.sweep)();
@@ -277,16 +294,16 @@ fn by_worker_unless(
         cpus::wait(&look, 0);
         pause_ns = (pause_ns * 2).min(LOOK_MOST_NS);
     };
-    let r = delegate::certainly(OP_SERVE, [u64::from(entry.index), 0, 0, 0, 0, 0]);
+    let outcome = delegate::ask(Control::Serve { service: entry.index });
     if let Some(answer) = entry.answer() {
-        return answer;
+        return answer.map_err(Failure::Refused);
     }
     if entry.withdraw() {
-        return Err(Errno::from_return(r).unwrap_or(errno::EIO));
+        return Err(outcome.result().err().unwrap_or(Failure::Refused(errno::EIO)));
     }
     // A broken proxy: another of its threads runs it.
-    cpus::wait(&Done { entry: &entry }, 0);
-    entry.answer().expect("done")
+    cpus::wait(&Done { entry: &entry, until: NEVER }, 0);
+    entry.answer().expect("done").map_err(Failure::Refused)
 }
 
 /// Looks again after a while.
@@ -297,14 +314,20 @@ struct Look {
 }
 
 impl Look {
-    fn gives_up(&self) -> bool {
-        self.caller.must_end() || self.signalled && self.caller.has_signal()
+    fn gives_up(&self) -> Option<Failure> {
+        if self.caller.must_end() {
+            Some(Failure::ThreadEnding)
+        } else if self.signalled && self.caller.has_signal() {
+            Some(Failure::NotStarted)
+        } else {
+            None
+        }
     }
 }
 
 impl cpus::Wait for Look {
     fn ready(&self) -> bool {
-        cpu::rdtsc() >= self.until || self.gives_up()
+        cpu::rdtsc() >= self.until || self.gives_up().is_some()
     }
     fn announce(&self, _: bool) {}
     fn is_told(&self) -> bool {
@@ -315,14 +338,16 @@ impl cpus::Wait for Look {
     }
 }
 
-/// Waits for who runs an entry. That ends: it is inside the module, and can be killed.
+/// Waits for who runs an entry, at most until then. That ends: it is inside the module, and can be
+/// killed.
 struct Done<'a> {
     entry: &'a Entry,
+    until: u64,
 }
 
 impl cpus::Wait for Done<'_> {
     fn ready(&self) -> bool {
-        self.entry.is_done()
+        self.entry.is_done() || cpu::rdtsc() >= self.until
     }
     fn announce(&self, asleep: bool) {
         let r = shared::service(self.entry.index);
@@ -333,6 +358,9 @@ impl cpus::Wait for Done<'_> {
             r.awake();
         }
     }
+    fn deadline(&self) -> u64 {
+        self.until
+    }
 }
 
 fn make_async(entry: Entry) {
@@ -341,18 +369,60 @@ fn make_async(entry: Entry) {
     core::mem::forget(entry);
 }
 
-/// Run by the module's service thread while this CPU spins. For kinds that need no process.
-pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Errno> {
+/// Run by the module's service thread, for kinds that need no process; the running thread waits.
+/// `None`: it failed, or there is no answer in time.
+pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Option<Answer> {
     assert_none_held();
-    let until = cpu::rdtsc() + u64::from(shared::params().tsc_khz) * PATIENCE_MS;
-    // The service thread frees the entries of what was posted.
-    let new = || Entry::new(By::Thread, kind, space, args, extents);
-    let entry = spin_for(until, new).ok_or(errno::EAGAIN)?;
+    let until = cpus::deadline(PATIENCE_NS);
+    let entry = loop {
+        // The service thread frees the entries of what was posted.
+        if let Some(entry) = Entry::new(By::Thread, kind, space, args, extents) {
+            break entry;
+        }
+        if cpu::rdtsc() >= until {
+            return None;
+        }
+        cpus::wait(&Moment(cpus::deadline(LOOK_NS)), 0);
+    };
     doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
-    spin_for(until, || entry.answer()).unwrap_or_else(|| {
-        make_async(entry);
-        Err(errno::ETIMEDOUT)
-    })
+    cpus::wait(&Done { entry: &entry, until }, direct::spin_cycles());
+    answer_or_leave(entry)
+}
+
+/// Like [`by_thread`], for where no thread can wait: while a request of Linux' is served, or when the
+/// last thread of a space is gone. The CPU is kept, for a moment at most.
+pub fn by_thread_at_once(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Option<Answer> {
+    assert_none_held();
+    let until = cpus::deadline(AT_ONCE_NS);
+    let entry = spin_for(until, || Entry::new(By::Thread, kind, space, args, extents))?;
+    doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
+    let _ = spin_for(until, || entry.is_done().then_some(()));
+    answer_or_leave(entry)
+}
+
+/// The answer, if there is one. If not the service is run some time all the same.
+fn answer_or_leave(entry: Entry) -> Option<Answer> {
+    if entry.is_done() {
+        return entry.answer().and_then(Result::ok);
+    }
+    make_async(entry);
+    None
+}
+
+/// Waits until a TSC value.
+pub struct Moment(pub u64);
+
+impl cpus::Wait for Moment {
+    fn ready(&self) -> bool {
+        cpu::rdtsc() >= self.0
+    }
+    fn announce(&self, _: bool) {}
+    fn is_told(&self) -> bool {
+        true // by the timer
+    }
+    fn deadline(&self) -> u64 {
+        self.0
+    }
 }
 
 /// What the service thread makes come, with this CPU kept. `None`: it is too late.

@@ -12,11 +12,14 @@ use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::errno::{self, Result};
 use hanare_core::mempolicy::{Policies, Policy};
+use hanare_core::nodes::Placement;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
 use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL, pte};
 
 /// Large pages that are split for each look at the table.
 const AT_ONCE: usize = 64;
+/// Block order of a large page.
+const LARGE_ORDER: u32 = (LARGE / SMALL).ilog2();
 
 /// One address space.
 pub struct AddressSpace {
@@ -52,6 +55,9 @@ pub struct AddressSpace {
     pub lock_future: VmaFlags,
     /// NUMA policies (`mbind`).
     pub policies: Policies,
+    /// The policy of the thread for which pages are made, of the rest of the space. It goes when
+    /// the lock is given back.
+    pub wish: Option<Policy>,
     /// Of the resident pages those that are Linux'.
     pub(super) foreign: u64,
     /// To whom it is charged, and how much of it is.
@@ -87,6 +93,7 @@ impl AddressSpace {
             forgetting: Vec::new(),
             lock_future: VmaFlags::empty(),
             policies: Policies::default(),
+            wish: None,
             foreign: 0,
             account: None,
             charged: Sizes::default(),
@@ -125,16 +132,41 @@ impl AddressSpace {
         self.settle_account();
     }
 
-    /// A block of `1 << order` pages of its own, charged to its control group.
-    pub(super) fn alloc(&self, order: u32) -> Option<u64> {
-        self.account.as_ref()?.alloc(order)
+    /// Where a block of `1 << order` pages for `addr` is to come from.
+    pub(super) fn placement(&self, addr: u64, order: u32) -> Placement {
+        match self.policies.find(addr).or(self.wish.as_ref()) {
+            None => Placement::NEAR,
+            Some(policy) => {
+                let page = addr / (SMALL << order);
+                Placement { breaks_up: true, ..policy.placement(frames::nodes(), page) }
+            }
+        }
     }
 
-    /// As [`alloc`](Self::alloc), as single pages that are freed one by one.
-    pub(super) fn alloc_pages(&self, order: u32) -> Option<u64> {
-        let paddr = self.alloc(order)?;
-        frames::split(paddr, order);
-        Some(paddr)
+    /// A page of its own for `addr`, charged to its control group.
+    pub(super) fn alloc(&self, addr: u64) -> Option<u64> {
+        self.account.as_ref()?.alloc(0, &self.placement(addr, 0), true)
+    }
+
+    /// A large page of its own for `addr`; `is_needed`: no small ones will do.
+    pub(super) fn alloc_large(&self, addr: u64, is_needed: bool) -> Option<u64> {
+        let mut place = self.placement(addr, LARGE_ORDER);
+        place.breaks_up &= !is_needed;
+        self.account.as_ref()?.alloc(LARGE_ORDER, &place, true)
+    }
+
+    /// Up to `pages` pages for what is behind `addr`, freed one by one: how many, in a block of
+    /// 2^n. `is_own`: charged to its control group.
+    pub(super) fn alloc_run(&self, addr: u64, pages: u32, is_own: bool) -> Option<(u64, u32)> {
+        let takes_turns =
+            self.policies.find(addr).or(self.wish.as_ref()).is_some_and(Policy::takes_turns);
+        let most = if takes_turns { 0 } else { pages.ilog2() };
+        let account = self.account.as_ref()?;
+        (0..=most).rev().find_map(|order| {
+            let frame = account.alloc(order, &self.placement(addr, 0), is_own)?;
+            frames::split(frame, order);
+            Some((frame, 1 << order))
+        })
     }
 
     /// Charges a page of a file to its control group: it may be written from now on, and what of

@@ -1,5 +1,6 @@
 //! The thread on whose behalf a space is changed.
 
+use super::policy::ThreadPolicy;
 use super::space::Space;
 use core::ops::Deref;
 
@@ -10,6 +11,8 @@ pub struct Caller<'a> {
     pub memory: &'a Space,
     /// Its slot.
     pub slot: u32,
+    /// Its NUMA policy.
+    pub policy: &'a ThreadPolicy,
     /// The thread itself.
     pub thread: &'a dyn Ends,
 }

@@ -16,6 +16,7 @@ use crate::link::services;
 use core::sync::atomic::Ordering;
 use hanare_abi::service::SERVICE_FILL;
 use hanare_core::errno;
+use hanare_core::link::Failure;
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma};
 use hanare_hal::paging::{SMALL, pte};
 use hanare_hal::{cpu, memory, shared as region};
@@ -112,10 +113,15 @@ fn serve(
                     services::by_worker
                 };
                 let answer = ask(SERVICE_FILL, &fill.args(), &fill.extents());
-                if may_come_again && matches!(answer, Err(errno::EINTR)) && thread.has_signal() {
-                    return Ok(());
+                let came_first = match answer {
+                    Err(Failure::NotStarted) => true,
+                    Err(Failure::Refused(errno::EINTR)) => may_come_again && thread.has_signal(),
+                    _ => false,
+                };
+                if came_first {
+                    return Ok(()); // a signal: it faults again
                 }
-                finish(p, fill, answer.map(|a| a.status), addr)?;
+                finish(p, fill, answer.ok().map(|a| a.status), addr)?;
             }
         }
         forgotten = false;
@@ -127,7 +133,7 @@ fn serve(
 
 /// `forgotten`: Linux was asked to forget the page.
 fn plan(
-    p: &Space,
+    p: &Caller<'_>,
     addr: u64,
     wanted: Prot,
     forgotten: bool,
@@ -135,6 +141,7 @@ fn plan(
 ) -> Plan {
     let watch_seen = p.invalidations.load(Ordering::Acquire);
     let mut mm = p.mm.lock();
+    mm.wish = p.policy.wish();
     if forgotten {
         mm.given_again(addr & !(SMALL - 1));
     }
@@ -221,13 +228,8 @@ impl AddressSpace {
 }
 
 /// Installs what was read. `addr` is the address that has to be there now.
-pub fn finish(
-    p: &Space,
-    mut fill: Fill,
-    read: errno::Result<u64>,
-    addr: u64,
-) -> Result<(), Signal> {
-    let Ok(bytes) = read else { return Err(Signal::Bus) };
+pub fn finish(p: &Space, mut fill: Fill, read: Option<u64>, addr: u64) -> Result<(), Signal> {
+    let Some(bytes) = read else { return Err(Signal::Bus) };
     let mut mm = p.mm.lock();
     let mut at = fill.start;
     let mut served = false;

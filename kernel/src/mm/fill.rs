@@ -76,23 +76,15 @@ impl AddressSpace {
         };
         // What is only read could be had again at any time, so Linux drops it before it refuses
         // anything. The LWK keeps it, and charges the user alone.
-        let alloc = |order| {
-            if vma.prot.contains(Prot::WRITE) {
-                self.alloc_pages(order)
-            } else {
-                frames::alloc_pages(order)
-            }
-        };
-        let mut left = ((end - start) / SMALL) as u32;
-        while left > 0 {
-            let order = 31 - left.leading_zeros();
-            let run = (0..=order).rev().find_map(|o| alloc(o).map(|f| (f, 1u32 << o)));
-            let Some(run) = run else {
+        let is_own = vma.prot.contains(Prot::WRITE);
+        let mut at = start;
+        while at < end {
+            let Some(run) = self.alloc_run(at, ((end - at) / SMALL) as u32, is_own) else {
                 fill.free();
                 return None;
             };
             lists::push_within(&mut fill.runs, run);
-            left -= run.1;
+            at += u64::from(run.1) * SMALL;
             if fill.runs.len() == EXTENTS_MAX {
                 break;
             }

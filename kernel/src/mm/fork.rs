@@ -76,7 +76,7 @@ impl AddressSpace {
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
         heap::room(self.policies.bytes())?; // a program makes as many as it likes
-        child.policies = self.policies.clone();
+        (child.policies, child.wish) = (self.policies.clone(), self.wish);
         let (mut at, mut result) = (0, Ok(()));
         while result.is_ok()
             && let Some(v) = self.vmas.find_next(at).cloned()
@@ -90,6 +90,7 @@ impl AddressSpace {
         self.unforgotten = fork.zap;
         match result {
             Ok(()) => {
+                fork.child.wish = None;
                 fork.child.check_resident();
                 fork.child.settle_account();
                 Ok(Forked { mm: fork.child, zap: fork.zap, given: self.given })
@@ -166,7 +167,7 @@ impl Fork {
         if self.copies == 0 || !is_written_by_linux(leaf) {
             return false;
         }
-        let Some(frame) = self.child.alloc(0) else { return false };
+        let Some(frame) = self.child.alloc(leaf.addr) else { return false };
         memory::copy(frame, leaf.frame(), SMALL as usize);
         if self
             .child

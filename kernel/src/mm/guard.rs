@@ -79,6 +79,7 @@ impl DerefMut for MmGuard<'_> {
 impl Drop for MmGuard<'_> {
     fn drop(&mut self) {
         let Some(mut guard) = self.guard.take() else { return };
+        guard.wish = None;
         guard.settle_account();
         if guard.stale.is_empty() {
             return;

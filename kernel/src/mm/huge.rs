@@ -77,6 +77,7 @@ pub fn reserve(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
     for at in (start..end).step_by(LARGE as usize) {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
         let mut mm = p.mm.lock();
+        mm.wish = p.policy.wish();
         // Another thread may have unmapped it, or made it something else.
         let Some(vma) = mm.vmas.find(at).filter(|v| size_of(v.flags).is_some()).cloned() else {
             return Ok(());

@@ -4,7 +4,7 @@ use super::content::{FileHandle, FileRef};
 use crate::base::lock::{Mutex, rank};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
-use hanare_abi::slot::OP_SERVE;
+use hanare_abi::control::Control;
 use linux_raw_sys::general::__NR_io_uring_setup;
 
 /// The file that a space's processes mapped last: a library is mapped in several pieces,
@@ -32,12 +32,25 @@ const NOTHING: u64 = 0;
 const NEVER: u64 = 1;
 
 impl LastMapped {
-    /// The process asks its worker for `nr`; said before and after.
-    pub fn asked(&self, nr: u32) {
-        let holds = self.holds.load(Ordering::Relaxed);
+    /// The process has Linux execute call `nr`; said before and after.
+    pub fn called(&self, nr: u32) {
         if nr == __NR_io_uring_setup {
             self.holds.store(NEVER, Ordering::Relaxed);
-        } else if holds > NEVER && nr != OP_SERVE {
+        } else {
+            self.forget();
+        }
+    }
+
+    /// The LWK asks its proxy; said before and after. Services leave descriptors alone.
+    pub fn asked(&self, request: &Control) {
+        if !matches!(request, Control::Serve { .. }) {
+            self.forget();
+        }
+    }
+
+    fn forget(&self) {
+        let holds = self.holds.load(Ordering::Relaxed);
+        if holds > NEVER {
             let _ =
                 self.holds.compare_exchange(holds, NOTHING, Ordering::Relaxed, Ordering::Relaxed);
         }

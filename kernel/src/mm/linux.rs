@@ -15,6 +15,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::request::{FAULT_WRITE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
 use hanare_abi::service::SERVICE_FILL;
 use hanare_core::errno;
+use hanare_core::mempolicy::Policy;
 use hanare_core::vma::{Backing, Prot, Vma};
 use hanare_hal::cpu;
 use hanare_hal::paging::{SMALL, pte};
@@ -28,16 +29,18 @@ pub enum Lack {
     Entry,
 }
 
-/// `REQUEST_FAULT`: the status to answer with.
+/// `REQUEST_FAULT`: the status to answer with. `wish`: the NUMA policy of the thread for which the
+/// proxy faults.
 pub fn fault(
     p: &Space,
     growth: impl FnOnce() -> Growth,
+    wish: Option<Policy>,
     r: &RequestRef<'_>,
     call: &RequestCall,
 ) -> Result<i32, Lack> {
     let addr = call.args[0] & !(SMALL - 1);
     let write = call.args[1] & FAULT_WRITE != 0;
-    let most = (call.args[2] as usize).clamp(1, PAGES_MAX);
+    let most = (call.args[2] as u32 as usize).clamp(1, PAGES_MAX);
     if Space::is_control(addr) {
         return match p.control_page(addr) {
             Ok(frame) => Ok(answer(r, addr, &[frame | PAGE_WRITABLE])),
@@ -52,6 +55,7 @@ pub fn fault(
         return Ok(-errno::EFAULT.0);
     }
     let mut mm = p.mm.lock();
+    mm.wish = wish;
     let Some(vma) = mm.find_or_grow(addr, growth) else { return Ok(-errno::EFAULT.0) };
     let allowed = if write { vma.prot.contains(Prot::WRITE) } else { !vma.prot.is_empty() };
     if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
@@ -138,7 +142,7 @@ pub fn finish_fills(p: &Space, run: Option<u32>, addr: u64) -> bool {
         let Some(answer) = f.entry.answer() else { continue }; // withdrawn
         let ours = run == Some(f.entry.index()) && f.fill.addresses().contains(&addr);
         let at = if ours { addr } else { f.fill.addresses().start };
-        ok &= finish(p, f.fill, answer.map(|a| a.status), at).is_ok() || !ours;
+        ok &= finish(p, f.fill, answer.ok().map(|a| a.status), at).is_ok() || !ours;
     }
     ok
 }

@@ -8,7 +8,7 @@
 //!
 //! * what an address space is made of: `access`, `stale`, `quarantine`, `content`, `removed`;
 //! * the address space itself: `address_space`, its lock (`guard`), its pages (`populate`, `known`,
-//!   `fill`, `join`, `leaves`), `limits`, `vdso`;
+//!   `fill`, `join`, `leaves`), where they lie (`policy`), `limits`, `vdso`;
 //! * the space, which a proxy shares: `space`, `last_mapped`, `writes`; who changes it: `caller`;
 //! * what is done to it: `release`, `bad`, `huge`, `reserve`, `free`, `shared`, `unmap`, `place`,
 //!   `files`, `fork`, `patch`;
@@ -34,6 +34,7 @@ pub mod limits;
 pub mod linux;
 pub mod patch;
 pub mod place;
+pub mod policy;
 pub mod populate;
 pub mod quarantine;
 pub mod release;

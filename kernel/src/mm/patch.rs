@@ -11,8 +11,8 @@ use hanare_core::vma::{Backing, SpecialKind};
 use hanare_hal::memory;
 use hanare_hal::paging::{LARGE, SMALL, pte};
 
-/// Writes `bytes`, for this process only: a page that it shares is copied first. Waits
-/// for Linux' service thread at most, so that any context will do. EFAULT: a page is
+/// Writes `bytes`, for this process only: a page that it shares is copied first. No thread
+/// waits, so that any context will do. EFAULT: a page is
 /// not there (read it first), or is Linux' own, where others would see the change.
 pub fn write(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
     let mut done = 0;
@@ -36,7 +36,8 @@ struct Replaced {
 fn give_up(p: &Space, replaced: Option<Replaced>) {
     let Some(old) = replaced else { return };
     if old.seen {
-        let _ = services::by_thread(SERVICE_ZAP, p.space, &[old.page, old.page + SMALL], &[]);
+        let _ =
+            services::by_thread_at_once(SERVICE_ZAP, p.space, &[old.page, old.page + SMALL], &[]);
     }
     page_deferred(old.frame);
 }
@@ -61,7 +62,7 @@ impl AddressSpace {
             if leaf.size == LARGE {
                 return Err(errno::EFAULT);
             }
-            let new = self.alloc(0).ok_or(errno::ENOMEM)?;
+            let new = self.alloc(page).ok_or(errno::ENOMEM)?;
             memory::copy(new, frame, SMALL as usize);
             let keep = leaf.entry & !(pte::ADDRESS | pte::SEEN);
             if self.table.map_small(page, new | keep, &mut frames::UserTables).is_err() {

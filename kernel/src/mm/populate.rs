@@ -84,7 +84,7 @@ impl AddressSpace {
         if leaf.entry & pte::SEEN != 0 && !forgotten {
             return Ok(Gained::Seen);
         }
-        let new = self.alloc(0).ok_or(())?;
+        let new = self.alloc(page).ok_or(())?;
         memory::copy(new, leaf.frame(), SMALL as usize);
         if self.table.map_small(page, new | pte_bits(vma.prot), &mut frames::UserTables).is_err() {
             frames::free(new, 0);
@@ -129,7 +129,7 @@ impl AddressSpace {
     }
 
     fn populate_small(&mut self, vma: &Vma<FileRef>, page: u64) -> Result<(), ()> {
-        let frame = self.alloc(0).ok_or(())?;
+        let frame = self.alloc(page).ok_or(())?;
         memory::zero(frame, SMALL as usize);
         if self.table.map_small(page, frame | pte_bits(vma.prot), &mut frames::UserTables).is_err()
         {
@@ -149,7 +149,8 @@ impl AddressSpace {
         if !fits || !self.table.is_large_free(large) {
             return false;
         }
-        let Some(frame) = self.alloc(9) else { return false };
+        let is_needed = vma.flags.contains(VmaFlags::HUGETLB);
+        let Some(frame) = self.alloc_large(large, is_needed) else { return false };
         memory::zero(frame, LARGE as usize);
         let mapped = self.map_large(large, frame | pte_bits(vma.prot));
         if mapped {

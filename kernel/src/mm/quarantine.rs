@@ -3,11 +3,13 @@
 use crate::base::chain::{Chain, Run};
 use crate::base::{frames, quarantine};
 use crate::link::services;
+use crate::sched::cpus;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD};
-use hanare_core::errno::Result;
 use hanare_hal::paging::SMALL;
 
+/// How often a thread looks whether another one has asked, ns.
+const LOOK_NS: u64 = 1_000_000;
 /// Bytes of ended processes that may wait in quarantine before Linux is asked.
 const WAITING_MAX: u64 = 64 * SMALL;
 
@@ -42,7 +44,7 @@ impl Batch {
 
     /// Frees what Linux does not hold; the rest (or all, without an answer) waits. Of a run Linux may
     /// hold one page: its parts are to be asked about.
-    pub(super) fn settle(&self, answer: Result<services::Answer>, parts: &mut Chain) {
+    pub(super) fn settle(&self, answer: Option<services::Answer>, parts: &mut Chain) {
         let (is_answered, held) = answer.map_or((false, u64::MAX), |a| (true, a.held));
         for (i, run) in self.runs().iter().enumerate() {
             if held & 1 << i == 0 {
@@ -100,32 +102,60 @@ pub(super) fn give_up(space: u32, mut seen: Chain) {
         }
         return;
     }
-    ask_thread(space, seen);
-    retry_quarantine();
+    if ask(services::by_thread_at_once, space, seen) {
+        retry_quarantine();
+    }
 }
 
 /// Bytes that Linux held when it was last asked about all that is in quarantine.
 static STILL_HELD: AtomicU64 = AtomicU64::new(0);
+/// Threads that ask now about what they have taken out of quarantine.
+static ASKING: AtomicU64 = AtomicU64::new(0);
 
-/// Looks again at the frames in quarantine.
-pub fn retry_quarantine() {
-    ask_thread(0, quarantine::take());
-    STILL_HELD.store(quarantine::bytes(), Ordering::Relaxed);
+/// Looks again at the frames in quarantine, where no thread can wait. Whether Linux has answered.
+pub fn retry_quarantine() -> bool {
+    retry(services::by_thread_at_once)
 }
 
-/// Frees what Linux does not hold, which its thread says.
-fn ask_thread(space: u32, mut given_up: Chain) {
+fn retry(by: By) -> bool {
+    let is_answered = ask(by, 0, quarantine::take());
+    STILL_HELD.store(quarantine::bytes(), Ordering::Relaxed);
+    is_answered
+}
+
+/// How the service thread is asked.
+type By = fn(u32, u32, &[u64], &[u64]) -> Option<services::Answer>;
+
+/// Frees what Linux does not hold. Whether it has answered; if not the rest waits.
+fn ask(by: By, space: u32, mut given_up: Chain) -> bool {
     while !given_up.is_empty() {
         let batch = Batch::take(&mut given_up);
-        batch.settle(services::by_thread(SERVICE_HELD, space, &[], batch.extents()), &mut given_up);
+        let answer = by(SERVICE_HELD, space, &[], batch.extents());
+        let is_answered = answer.is_some();
+        batch.settle(answer, &mut given_up);
+        if !is_answered {
+            while let Some(run) = given_up.pop() {
+                set_aside(run);
+            }
+            return false;
+        }
     }
+    true
 }
 
-/// Memory is short: true if something came back.
+/// Memory is short, and the running thread waits: true if something came back.
 pub fn make_room() -> bool {
     let before = quarantine::bytes();
-    before != 0 && {
-        retry_quarantine();
-        quarantine::bytes() < before
+    if before != 0 {
+        ASKING.fetch_add(1, Ordering::AcqRel);
+        retry(services::by_thread);
+        ASKING.fetch_sub(1, Ordering::AcqRel);
+        return quarantine::bytes() < before;
     }
+    // Another thread has taken it all, to ask about it: what comes back is for everybody.
+    let was_asked = ASKING.load(Ordering::Acquire) != 0;
+    while ASKING.load(Ordering::Acquire) != 0 {
+        cpus::wait(&services::Moment(cpus::deadline(LOOK_NS)), 0);
+    }
+    was_asked
 }

@@ -8,7 +8,6 @@ use crate::base::chain::Run;
 use crate::base::frames;
 use crate::link::services;
 use hanare_abi::service::{SERVICE_HELD, SERVICE_ZAP};
-use hanare_core::errno::{self, Result};
 
 impl Removed {
     /// Zaps what Linux has seen, then frees. Without the lock; may wait.
@@ -32,10 +31,10 @@ impl Removed {
 }
 
 /// Has the caller's worker run a zap or a look, or the service thread where that worker is gone.
-fn ask(p: &Caller<'_>, kind: u32, args: &[u64], extents: &[u64]) -> Result<services::Answer> {
-    let answer =
-        if p.is_killed() { Err(errno::EINTR) } else { services::by_worker(kind, args, extents) };
-    answer.or_else(|_| services::by_thread(kind, p.space, args, extents))
+fn ask(p: &Caller<'_>, kind: u32, args: &[u64], extents: &[u64]) -> Option<services::Answer> {
+    let by_worker = || services::by_worker(kind, args, extents).ok();
+    let answer = if p.is_killed() { None } else { by_worker() };
+    answer.or_else(|| services::by_thread(kind, p.space, args, extents))
 }
 
 /// Gives back a page whose last mapping went; Linux has no mapping of it any more.
@@ -44,7 +43,7 @@ pub fn page(p: &Caller<'_>, frame: u64) {
         None => {}
         Some(false) => frames::free(frame, 0),
         Some(true) => match ask(p, SERVICE_HELD, &[], &[frame]) {
-            Ok(answer) if answer.held & 1 == 0 => frames::free(frame, 0),
+            Some(answer) if answer.held & 1 == 0 => frames::free(frame, 0),
             _ => crate::base::quarantine::add(frame, 1),
         },
     }
@@ -62,7 +61,7 @@ pub fn zap(p: &Caller<'_>, start: u64, end: u64) -> bool {
     // Of a thread that ends, the process goes on.
     services::by_worker(SERVICE_ZAP, &args, &[]).is_ok()
         || (!p.is_killed() || p.is_shared())
-            && services::by_thread(SERVICE_ZAP, p.space, &args, &[]).is_ok()
+            && services::by_thread(SERVICE_ZAP, p.space, &args, &[]).is_some()
 }
 
 /// Everything of a space whose proxy is gone, and pages of the kernel's that the proxy

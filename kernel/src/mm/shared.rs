@@ -13,9 +13,10 @@ use super::{FileRef, pte_bits};
 use crate::base::frames;
 use crate::link::{delegate, services};
 use core::sync::atomic::Ordering;
+use hanare_abi::control::Control;
 use hanare_abi::service::{EXTENT_PAGES_MASK, SERVICE_RESOLVE, SERVICE_UNWATCH, SERVICE_WATCH};
-use hanare_abi::slot::OP_REMAP;
 use hanare_core::errno::{self, Result};
+use hanare_core::link::Failure;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::{SMALL, pte};
 use linux_raw_sys::general::{__NR_mmap, __NR_munmap};
@@ -118,7 +119,7 @@ pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>) -> Result<()> {
         Err(e) => {
             remap(p, start, end);
             unreserve(p, start, end);
-            return Err(e);
+            return Err(e.into());
         }
     };
     if let Backing::SharedLinux { watch, .. } = &mut vma.backing {
@@ -154,7 +155,7 @@ pub fn unwatch(p: &Caller<'_>, watch: u32) {
 /// Has the device mapped again over a range.
 pub fn remap(p: &Caller<'_>, start: u64, end: u64) {
     if !p.is_killed() {
-        let _ = delegate::call(OP_REMAP, [start, end, 0, 0, 0, 0]);
+        let _ = delegate::ask(Control::Remap { start, end });
     }
 }
 
@@ -178,12 +179,14 @@ pub fn resolve(
         if may_come_again { services::by_worker_unless_signalled } else { services::by_worker };
     let answer = match ask(SERVICE_RESOLVE, &[page, pages, u64::from(write)], &[]) {
         Ok(a) => a,
-        Err(errno::EAGAIN) => return Ok(()),
-        // No entry was free for a thread that has to end: it would ask for ever.
-        Err(errno::EINTR) if p.must_end() => return Err(Signal::Bus),
-        Err(errno::EINTR) => return Ok(()),
-        Err(errno::ENOMEM) => return Err(Signal::NoMemory),
-        Err(_) => return Err(Signal::Bus),
+        // Linux has changed something, or a signal came first: the thread faults again.
+        Err(Failure::Refused(errno::EAGAIN) | Failure::NotStarted) => return Ok(()),
+        Err(Failure::Refused(errno::EINTR)) if !p.must_end() => return Ok(()),
+        Err(Failure::Refused(errno::ENOMEM)) => return Err(Signal::NoMemory),
+        // One that has to end would ask for ever.
+        Err(Failure::Refused(_) | Failure::ThreadEnding | Failure::PeerGone) => {
+            return Err(Signal::Bus);
+        }
     };
     let mut mm = p.mm.lock();
     if p.invalidations.load(Ordering::Acquire) != seen {

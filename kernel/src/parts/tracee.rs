@@ -39,7 +39,7 @@ pub struct OfThread<T> {
     pub flags: AtomicU32,
     /// `PTRACE_O_*`.
     pub options: AtomicU64,
-    /// The signal of `OP_TRAP`, while that is under way.
+    /// The signal of `Control::Trap`, while that is under way.
     pub trapping: AtomicU32,
     /// What tracee and tracer tell each other.
     pub state: Mutex<State<T>, rank::Tracee>,
@@ -53,7 +53,7 @@ pub struct State<T> {
     pub stop: Stop,
     /// The tracer has heard of it.
     pub reported: bool,
-    /// The signal of `OP_TRAP`, if the tracer lets it through.
+    /// The signal of `Control::Trap`, if the tracer lets it through.
     pub let_through: Option<QueuedSignal>,
     /// Who traces it, if that is a thread here.
     pub tracer: Weak<T>,
@@ -129,7 +129,7 @@ impl<T> OfThread<T> {
         self.flags.load(Ordering::Relaxed) & GIVES_UP != 0
     }
 
-    /// A signal that Linux forwards is the one of `OP_TRAP`: true, and it is kept apart.
+    /// A signal that Linux forwards is the one of `Control::Trap`: true, and it is kept apart.
     pub fn takes(&self, queued: QueuedSignal) -> bool {
         let ours = self
             .trapping

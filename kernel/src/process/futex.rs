@@ -326,7 +326,7 @@ fn rouse(woken: &[Sleeper]) {
     for w in woken {
         match w.on_linux {
             None => cpus::kick(&w.thread),
-            Some(word) => delegate::last_word(
+            Some(word) => delegate::for_process(
                 __NR_futex,
                 [word, u64::from(WAKE | PRIVATE), i32::MAX as u64, 0, 0, 0],
             ),
@@ -469,7 +469,7 @@ pub fn forget_empty_robust(thread: &Thread) {
 /// they wait on Linux.
 pub fn wake_anywhere(thread: &Thread, word: u64) {
     if is_linux(&thread.process, word) {
-        delegate::last_word(__NR_futex, [word, u64::from(WAKE), 1, 0, 0, 0]);
+        delegate::for_process(__NR_futex, [word, u64::from(WAKE), 1, 0, 0, 0]);
     } else {
         wake(&thread.process, Word::new(word, true), 1, MATCH_ANY);
     }

@@ -5,6 +5,7 @@ use crate::base::frames;
 use crate::base::quarantine;
 use crate::base::time::cycles_to_ns;
 use crate::mm::limits::is_accounted;
+use crate::mm::policy::{each_leaf, node_of};
 use crate::mm::{AddressSpace, FileRef};
 use crate::process::Process;
 use crate::process::thread::Thread;
@@ -13,6 +14,7 @@ use hanare_abi::info::*;
 use hanare_abi::request::PAGES_MAX;
 use hanare_core::errno::{self, Result};
 use hanare_core::life::ThreadState;
+use hanare_core::nodes::Nodes;
 use hanare_core::signal::{SIGNAL_MAX, SigAction};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, PageTable, SMALL, pte};
@@ -36,14 +38,20 @@ pub fn of_process(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> Result
             vmas(p, r, call.args[1], call.args[2] != 0);
             Ok(())
         }
+        INFO_NUMA => numa(p, r, call.args[1]),
         _ => Err(errno::EINVAL),
     }
 }
 
 /// `REQUEST_INFO` about the machine.
 pub fn memory(r: &RequestRef<'_>, node: u64) {
-    let (free, total) =
-        if node == NODE_ANY { frames::usage() } else { frames::usage_of(node as u32) };
+    let (free, total) = if node == NODE_ANY {
+        frames::usage()
+    } else {
+        let mut only = Nodes::default();
+        only.insert(node as u32);
+        frames::usage_of(&only)
+    };
     for (i, v) in [total, free, quarantine::bytes()].into_iter().enumerate() {
         r.set_arg(i + 1, v);
     }
@@ -289,6 +297,40 @@ fn vma_flags(v: &Vma<FileRef>) -> u64 {
         Backing::SharedLinux { .. } => VMA_LINUX,
         _ => 0,
     }
+}
+
+/// The policy at an address, and where the pages lie that have it.
+fn numa(p: &Process, r: &RequestRef<'_>, at: u64) -> Result<()> {
+    let first = p.with_threads(|all| all.first().map(|t| t.policy.get())).unwrap_or_default();
+    let mut mm = p.mm.lock();
+    let AddressSpace { vmas, table, policies, .. } = &mut *mm;
+    let v = vmas.find(at).ok_or(errno::EFAULT)?;
+    let policy = policies.find(at).unwrap_or(&first);
+    let nodes = policy.effective(frames::nodes());
+    let end = policies.end_of(at, v.end);
+    let mut by_node = [0; NUMA_NODES];
+    let mut written = 0;
+    let shared = v.flags.contains(VmaFlags::SHARED);
+    each_leaf(table, at, end, |leaf, pages| {
+        let is_written =
+            if shared { leaf.entry & pte::WRITE != 0 } else { is_anonymous(v, leaf.entry) };
+        written += if is_written { pages } else { 0 };
+        let Some(node) = node_of(leaf).map(u64::from) else { return };
+        if let Some(place) = by_node.iter_mut().find(|n| **n == 0 || **n >> NUMA_NODE_SHIFT == node)
+        {
+            *place = (*place).max(node << NUMA_NODE_SHIFT) + pages;
+        }
+    });
+    by_node.sort_unstable_by_key(|&n| if n == 0 { u64::MAX } else { n });
+    // A `NumaInfo`.
+    let (mut words, mut at) = ([0; size_of::<NumaInfo>() / 8], 0);
+    for part in [&[end, policy.mode.into()][..], &nodes.0, &[written], &by_node] {
+        words[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    drop(mm);
+    r.set_pages(&words);
+    Ok(())
 }
 
 /// The last words of a `VmaInfo`.

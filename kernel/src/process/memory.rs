@@ -11,8 +11,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use hanare_core::errno::{self, Result};
+use hanare_core::errno::Result;
 use hanare_core::life::{Refused, Space, SpaceEffect, SpaceEvent};
+use hanare_core::link::ENDING;
 
 /// No request waits for the end of a space.
 pub const NO_REQUEST: u32 = u32::MAX;
@@ -101,11 +102,11 @@ impl<P, T> ProcessSpace<P, T> {
     /// One more process has it.
     ///
     /// # Errors
-    /// `EINTR`: Linux has closed it. `ENOMEM`.
+    /// [`ENDING`]: Linux has closed it. `ENOMEM`.
     pub fn enter(&self, process: &Arc<P>) -> Result<()> {
         let mut processes = self.processes.lock();
         heap::more_room(&mut processes.all, 1)?;
-        processes.life.step(SpaceEvent::Enter).map_err(|_| errno::EINTR)?;
+        processes.life.step(SpaceEvent::Enter).map_err(|_| ENDING)?;
         self.memory.set_life(&processes.life);
         lists::push_within(&mut processes.all, process.clone());
         Ok(())

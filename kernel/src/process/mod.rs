@@ -36,8 +36,10 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use hanare_abi::control::Control;
 use hanare_core::errno::Result;
 use hanare_core::life;
+use hanare_core::link::Last;
 use hanare_core::signal::{Actions, Mirrored};
 use memory::Listed;
 use spin::Once;
@@ -278,8 +280,8 @@ impl Process {
 pub struct Ends {
     /// Ends the running thread: its process is gone, or only the thread ends.
     pub thread: fn(&Arc<Process>, &Thread) -> !,
-    /// The running thread's process ends by a delegated call that never returns.
-    pub by_last_call: fn(u32, [u64; 6]),
+    /// The running thread's process ends by what is never answered.
+    pub by_last_call: fn(Last),
     /// The process is gone, once, unless it goes on as another one.
     pub process: fn(&Process),
     /// The space with this id is gone.
@@ -302,9 +304,9 @@ pub fn end_thread(p: &Arc<Process>, thread: &Thread) -> ! {
     (ends().thread)(p, thread)
 }
 
-/// The running thread's process ends by the last call `nr`.
-pub fn end_by_last_call(nr: u32, args: [u64; 6]) {
-    (ends().by_last_call)(nr, args);
+/// The running thread's process ends by a request that is never answered.
+pub fn end_by_request(request: Control) {
+    (ends().by_last_call)(Last::Request(request));
 }
 
 /// A process is gone: whoever looks at it is told.

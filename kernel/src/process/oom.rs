@@ -1,10 +1,11 @@
 //! Out of memory: of the user who has most the process that has most is killed, with all that
 //! share its memory, and who asked waits until it is gone. Where a user has come to his own
-//! limit it is a process of his.
+//! limit it is a process of his. Where NUMA nodes that a policy insists on are full only processes
+//! with pages there count, by these pages.
 //!
 //! Everything counts that is charged (`accounts`), not pages alone. Nothing here needs memory.
 
-use crate::base::accounts;
+use crate::base::accounts::{self, Refusal};
 use crate::base::frames::{self, GROUPS};
 use crate::base::lock::{Mutex, rank};
 use crate::link::services;
@@ -13,9 +14,12 @@ use crate::process::spaces::{self, ProcessSpace};
 use crate::process::thread;
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
-use hanare_abi::service::{OUT_GROUP, OUT_INSTANCE, OUT_USER, SERVICE_KILL};
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_abi::service::{OUT_GROUP, OUT_INSTANCE, OUT_NODES, OUT_USER, SERVICE_KILL};
 use hanare_core::groups::Tag;
+use hanare_core::nodes::Nodes;
 use hanare_hal::cpu;
+use hanare_hal::paging::SMALL;
 
 /// How long a killed process may take to end before another one is chosen, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
@@ -31,6 +35,8 @@ enum Short {
     User(u32),
     /// A control group has.
     Group(Tag),
+    /// That of these NUMA nodes, which a policy insists on.
+    Nodes(Nodes),
     /// The instance's.
     All,
 }
@@ -42,18 +48,33 @@ impl Short {
             return Short::User(p.account.user().uid());
         }
         match p.account.take_refusal() {
-            Some(group) if GROUPS.is_full(group) => Short::Group(group),
+            Some(Refusal::Group(group)) if GROUPS.is_full(group) => Short::Group(group),
+            Some(Refusal::Nodes(nodes)) if frames::are_full(&nodes) => Short::Nodes(nodes),
             Some(_) => Short::Not,
             None => Short::All,
         }
     }
 
-    /// Whether what this space has counts there.
-    fn counts(self, space: &ProcessSpace) -> bool {
-        match self {
+    /// How much it helps if this space ends: the bytes that its user has, where there may be several
+    /// users, then those that it has itself. `None`: it does not help.
+    fn weight(self, space: &ProcessSpace) -> Option<[u64; 2]> {
+        let counts = match self {
             Short::User(uid) => space.account.user().uid() == uid,
             Short::Group(group) => space.account.is_in(group),
+            Short::Nodes(nodes) => {
+                let pages = space.mm.lock().pages_on(&nodes, USER_MIN, USER_MAX);
+                return (pages > 0).then(|| [space.account.user().bytes(), pages * SMALL]);
+            }
             Short::Not | Short::All => false,
+        };
+        counts.then(|| [0, space.account.bytes()])
+    }
+
+    /// What is free there, bytes.
+    fn free(self) -> u64 {
+        match self {
+            Short::Nodes(nodes) => frames::usage_of(&nodes).0,
+            _ => frames::usage().0,
         }
     }
 
@@ -71,10 +92,13 @@ impl Short {
         let at_limit = match self {
             Short::Group(group) => Some((GROUPS.usage(group).map(|pages| pages * 4096), OUT_GROUP)),
             Short::User(_) => p.account.user().excess().map(|usage| (usage, OUT_USER)),
-            Short::Not | Short::All => None,
+            Short::Not | Short::Nodes(_) | Short::All => None,
         };
-        let (free, total) = frames::usage();
-        let ([used, most], whose) = at_limit.unwrap_or(([total - free, total], OUT_INSTANCE));
+        let ((free, total), whose_all) = match self {
+            Short::Nodes(nodes) => (frames::usage_of(&nodes), OUT_NODES),
+            _ => (frames::usage(), OUT_INSTANCE),
+        };
+        let ([used, most], whose) = at_limit.unwrap_or(([total - free, total], whose_all));
         [used, most, whose]
     }
 
@@ -87,6 +111,7 @@ impl Short {
         let whose = match whose {
             OUT_GROUP => "its control group",
             OUT_USER => "its user",
+            OUT_NODES => "a policy's set of NUMA nodes",
             _ => "the instance",
         };
         crate::info!(
@@ -122,19 +147,20 @@ fn waits_for(last: &(Weak<ProcessSpace>, u64, Short), short: Short) -> bool {
 /// The space that has most of those that count, or that one of them which is on its way out already.
 /// One that does not get there is passed over: Linux may hold it as long as its user likes.
 fn most_of(short: Short) -> Option<Arc<ProcessSpace>> {
-    let mut best: Option<Arc<ProcessSpace>> = None;
-    for space in spaces::all().filter(|s| short.counts(s)) {
+    let mut best: Option<([u64; 2], Arc<ProcessSpace>)> = None;
+    for space in spaces::all() {
+        let Some(weight) = short.weight(&space) else { continue };
         if space.is_closed() || space.first().is_some_and(|p| p.is_killed()) {
             if cpu::rdtsc() < space.patience(|| cpus::deadline(PATIENCE_NS)) {
                 return Some(space);
             }
             continue;
         }
-        if best.as_ref().is_none_or(|best| best.account.bytes() < space.account.bytes()) {
-            best = Some(space);
+        if best.as_ref().is_none_or(|best| best.0 < weight) {
+            best = Some((weight, space));
         }
     }
-    best
+    best.map(|(_, space)| space)
 }
 
 /// Has Linux kill the processes whose end helps `p` most, unless the last ones are still on their
@@ -180,7 +206,7 @@ impl Room<'_> {
         let has_come = match self.short {
             Short::Not => true,
             Short::Group(group) => !GROUPS.is_full(group),
-            Short::User(_) | Short::All => frames::usage().0 > self.free,
+            Short::User(_) | Short::Nodes(_) | Short::All => self.short.free() > self.free,
         };
         self.process.is_killed() || has_come && !self.process.account.is_full()
     }
@@ -200,7 +226,8 @@ impl cpus::Wait for Room<'_> {
 pub fn wait_for_room(p: &Process) -> bool {
     let short = Short::of(p);
     // As good as nothing is free: anything more is room.
-    let free = if short == Short::All { frames::usage().0 + (256 << 10) } else { 0 };
+    let is_shared = matches!(short, Short::Nodes(_) | Short::All);
+    let free = if is_shared { short.free() + (256 << 10) } else { 0 };
     let end = cpus::deadline(4 * PATIENCE_NS);
     while relieve_of(short) && cpu::rdtsc() < end {
         let room = Room { process: p, short, free, until: cpus::deadline(PATIENCE_NS / 10) };

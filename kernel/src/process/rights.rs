@@ -11,7 +11,8 @@ use linux_raw_sys::general::{__NR_getegid, __NR_geteuid, __NR_getgid, __NR_getui
 /// Whether Linux lets the running thread do `what` (`MAY_*`) to the thread `tid` of another
 /// process. The module says so: its worker's answers may be anybody's.
 pub fn may(what: u64, tid: u32, of: &Process) -> Result<()> {
-    services::by_worker(SERVICE_MAY, &[tid.into(), of.space.into(), what], &[]).map(drop)
+    services::by_worker(SERVICE_MAY, &[tid.into(), of.space.into(), what], &[])?;
+    Ok(())
 }
 
 /// Asks Linux for the running thread's users and groups, which are told without it.

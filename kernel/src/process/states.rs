@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_core::life::{self, Effects, Event, ProcessState, Refused, ThreadState, Word};
+use hanare_core::link::ENDING;
 
 /// Whether there was such a step.
 type Step = core::result::Result<Effects, Refused>;
@@ -112,11 +113,11 @@ impl Process {
     /// Has the thread `first`, with which it begins once its proxy is there.
     ///
     /// # Errors
-    /// `EINTR`: its proxy is gone already.
+    /// [`ENDING`]: its proxy is gone already.
     pub fn prepare(&self, first: &Arc<Thread>) -> Result<()> {
         let mut threads = self.threads.lock();
         heap::more_room(&mut threads.all, 1)?;
-        self.step_in(&mut threads, Some(first), Event::Prepare).map_err(|_| errno::EINTR)?;
+        self.step_in(&mut threads, Some(first), Event::Prepare).map_err(|_| ENDING)?;
         lists::push_within(&mut threads.all, first.clone());
         Ok(())
     }
@@ -179,12 +180,12 @@ impl Process {
         waits
     }
 
-    /// Enters a thread made by `creator`, unless that has to end (`EINTR`).
+    /// Enters a thread made by `creator`, unless that has to end ([`ENDING`]).
     pub fn add_thread(&self, thread: &Arc<Thread>, creator: &Thread) -> Result<()> {
         let mut threads = self.threads.lock();
         heap::more_room(&mut threads.all, 1).map_err(|_| errno::EAGAIN)?;
         self.step_in(&mut threads, Some(thread), Event::Enter(creator.state()))
-            .map_err(|_| errno::EINTR)?;
+            .map_err(|_| ENDING)?;
         thread.seccomp.inherit(creator.seccomp.inherited());
         lists::push_within(&mut threads.all, thread.clone());
         Ok(())
@@ -207,18 +208,18 @@ impl Process {
     /// the memory.
     ///
     /// # Errors
-    /// `EINTR`: it has to end.
+    /// [`ENDING`]: it has to end.
     pub fn create(&self, me: &Thread, vfork: bool) -> Result<()> {
         let event = if vfork { Event::Vfork } else { Event::Create };
-        self.step(Some(me), event).map(drop).map_err(|_| errno::EINTR)
+        self.step(Some(me), event).map(drop).map_err(|_| ENDING)
     }
 
     /// The running thread `me` has Linux make an execve.
     ///
     /// # Errors
-    /// `EINTR`: it has to end.
+    /// [`ENDING`]: it has to end.
     pub fn depart(&self, me: &Thread) -> Result<()> {
-        self.step(Some(me), Event::Depart).map(drop).map_err(|_| errno::EINTR)
+        self.step(Some(me), Event::Depart).map(drop).map_err(|_| ENDING)
     }
 
     /// The running thread `me` is the first one of a program that left other memory, and waits for
@@ -246,9 +247,9 @@ impl Process {
     /// The others have ended: from now on it is as in any process of one thread.
     ///
     /// # Errors
-    /// `EINTR`: so has the thread to.
+    /// [`ENDING`]: so has the thread to.
     pub fn replaced(&self, me: &Thread) -> Result<()> {
-        self.step(Some(me), Event::Alone).map(drop).map_err(|_| errno::EINTR)
+        self.step(Some(me), Event::Alone).map(drop).map_err(|_| ENDING)
     }
 
     /// The thread `me` has crashed: a core dump begins.

@@ -10,6 +10,7 @@ use crate::base::lock::{Mutex, rank};
 use crate::base::stacks::{self, Stack};
 use crate::link::caller::Port;
 use crate::mm::Caller;
+use crate::mm::policy::ThreadPolicy;
 use crate::parts::{debugregs, observed, rseq, seccomp, signals, tracee};
 use crate::process::{Ids, Process, usertsc};
 use crate::sched::cpus;
@@ -51,7 +52,7 @@ pub struct Thread {
     /// It may not read the time stamp counter (`PR_SET_TSC`).
     pub no_tsc: AtomicBool,
     /// NUMA policy (`set_mempolicy`).
-    pub policy: Mutex<Policy, rank::MemoryPolicy>,
+    pub policy: ThreadPolicy,
     /// Where a new thread starts: registers, FPU state, FS and GS base.
     pub birth: Mutex<Option<Birth>, rank::Birth>,
     /// See rseq(2).
@@ -120,7 +121,6 @@ impl Birth {
 
     fn new(regs: Regs, fpu: FpuState, (fs_base, gs_base): (u64, u64), is_program: bool) -> Birth {
         let me = current();
-        let policy = *me.policy.lock();
         Birth {
             regs,
             fpu,
@@ -131,7 +131,7 @@ impl Birth {
             clear_tid: 0,
             rseq: None,
             clear_handlers: false,
-            policy,
+            policy: me.policy.get(),
             no_tsc: me.no_tsc.load(Ordering::Relaxed),
             is_program,
             name: None,
@@ -177,7 +177,7 @@ impl Thread {
             ids: Mutex::new(Ids::default()),
             name: Mutex::new(None),
             no_tsc: AtomicBool::new(false),
-            policy: Mutex::new(Policy::default()),
+            policy: ThreadPolicy::default(),
             birth: Mutex::new(None),
             rseq: rseq::OfThread::default(),
             robust_list: AtomicU64::new(0),
@@ -219,7 +219,7 @@ impl Thread {
 
     /// It, as far as memory has to know it.
     pub fn caller(&self) -> Caller<'_> {
-        Caller { memory: &self.process, slot: self.slot_index, thread: self }
+        Caller { memory: &self.process, slot: self.slot_index, policy: &self.policy, thread: self }
     }
 
     /// Whether it has to leave whatever it waits for.
@@ -253,8 +253,7 @@ impl Thread {
         *self.affinity.lock() = affinity;
         let name = *old.name.lock();
         *self.name.lock() = name;
-        let policy = *old.policy.lock();
-        *self.policy.lock() = policy;
+        self.policy.set(old.policy.get());
         self.no_tsc.store(old.no_tsc.load(Ordering::Relaxed), Ordering::Relaxed);
         self.seccomp.inherit(old.seccomp.inherited());
     }

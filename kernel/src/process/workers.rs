@@ -1,7 +1,7 @@
 //! The workers behind the slots of a process.
 //!
 //! The worker of a thread that ended ends too, so that its thread id is gone, and leaves a
-//! new one behind (`OP_THREAD_RENEW`), or two where none waits yet, for the next threads:
+//! new one behind (`Control::ThreadRenew`), or two where none waits yet, for the next threads:
 //! making one waits for Linux only where none is there yet. What Linux keeps for each thread (credentials,
 //! capabilities, namespaces, priorities …) a new thread has from its creator; so a
 //! worker is taken over only by a thread whose creator has the same *attributes*: a
@@ -15,7 +15,7 @@
 //! thread has (`shed`): when a thread changes its own, or ends, such workers are sent away and
 //! waited for, and the first worker, whose id is the process', becomes like one that lives.
 
-use crate::link::{bells, delegate};
+use crate::link::{bells, delegate, direct};
 use crate::process::Process;
 use crate::process::slots::{Spare, Taken};
 use crate::process::spaces;
@@ -26,10 +26,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
-use hanare_abi::slot::{OP_NOP, OP_SUCCEED, OP_THREAD, OP_THREAD_EXIT, OP_THREAD_RENEW};
-use hanare_core::errno::{self, Result};
+use hanare_abi::control::Control;
+use hanare_core::errno::{self, Errno, Result};
 use hanare_hal::cpu;
-use hanare_ikc::SlotRef;
+use hanare_ikc::{Answer, SlotRef};
 use linux_raw_sys::general::{__NR_sched_yield, __NR_tgkill};
 
 static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
@@ -83,7 +83,7 @@ fn shed(p: &Process, me: &Thread) {
     if is_leader {
         let like = alive
             .iter()
-            .find(|t| delegate::linux(OP_SUCCEED, [t.slot.tid().into(), 0, 0, 0, 0, 0]).is_ok());
+            .find(|t| delegate::ask(Control::Succeed { tid: t.slot.tid() }).result().is_ok());
         if let Some(like) = like {
             me.attributes.store(like.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -98,17 +98,14 @@ fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
     let Some(slot) = p.slot(p.first_slot) else { return };
     settle(me, p.first_slot, slot);
     for like in alive {
-        if slot.lwk_post(OP_SUCCEED, [like.slot.tid().into(), 0, 0, 0, 0, 0]) {
-            delegate::ring_worker(p.space, p.first_slot);
-        }
-        if settle(me, p.first_slot, slot) == Some(0) {
+        let succeed = Control::Succeed { tid: like.slot.tid() };
+        direct::ask_worker(p.space, p.first_slot, slot, succeed);
+        if settle(me, p.first_slot, slot) == Some(Answer::Done(0)) {
             p.slots.lock().leader = Some(like.attributes.load(Ordering::Relaxed));
             return;
         }
     }
-    if slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
-        delegate::ring_worker(p.space, p.first_slot);
-    }
+    direct::ask_worker(p.space, p.first_slot, slot, Control::ThreadExit);
     p.slots.lock().leader_gone = true;
     // Not by its id: of a zombie Linux says that it is there.
     while slot.tid() != 0 && !me.must_end() {
@@ -162,8 +159,8 @@ fn is_leaving(p: &Process, tid: u32) -> bool {
 fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
     let slot = p.slot(index).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();
-    slot.set_poll_us(delegate::worker_poll_us());
-    match delegate::linux(OP_THREAD, [u64::from(index), own, 0, 0, 0, 0]) {
+    slot.set_poll_us(direct::worker_poll_us());
+    match delegate::result_of(Control::Thread { slot: index, own }) {
         Ok(_) => Ok(Taken { index, slot, name: None }),
         Err(e) => {
             p.slots.lock().add_dropped(index);
@@ -183,8 +180,8 @@ fn retire(p: &Process) -> Option<u32> {
 fn send_away(p: &Process, s: Spare) -> u32 {
     settle(thread::current(), s.index, s.slot);
     let tid = s.slot.tid();
-    if tid != 0 && s.slot.lwk_post(OP_THREAD_EXIT, [0; 6]) {
-        delegate::ring_worker(p.space, s.index);
+    if tid != 0 {
+        direct::ask_worker(p.space, s.index, s.slot, Control::ThreadExit);
     }
     p.slots.lock().add_ending(s.index, s.slot);
     tid
@@ -204,6 +201,17 @@ pub fn dismiss(p: &Process) -> bool {
     leaving.extend(p.slots.lock().gone.iter());
     await_end(p, thread::current(), leaving, Some(cpus::deadline(PATIENCE_NS)));
     any
+}
+
+/// Has the proxy make another process, whose id on Linux this gives. There may be no more processes
+/// and threads (RLIMIT_NPROC, a cgroup's limit): then workers without a thread go first.
+pub fn make_process(p: &Process, request: Control) -> Result<u64> {
+    loop {
+        let outcome = delegate::ask(request);
+        if !(outcome.is_refused(errno::EAGAIN) && dismiss(p)) {
+            return outcome.result().map_err(Errno::from);
+        }
+    }
 }
 
 /// Waits until Linux has no task of the process with these ids, at most until a deadline.
@@ -244,28 +252,28 @@ pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
         let useful = is_useful();
         if index == p.first_slot && !dismissed && !useful {
             s.leader_gone = true;
-            slot.lwk_post(OP_THREAD_EXIT, [0; 6])
+            slot.lwk_ask(Control::ThreadExit)
         } else if index == p.first_slot {
             s.leader = Some(attributes);
-            slot.lwk_post(OP_NOP, [0; 6])
+            slot.lwk_ask(Control::TakeMask)
         } else {
             s.forget(slot.tid());
             if dismissed || !useful || s.spare.len() >= SPARES_MAX {
                 s.add_ending(index, slot);
                 second.into_iter().for_each(|(index, _)| s.add_dropped(index));
-                slot.lwk_post(OP_THREAD_EXIT, [0; 6])
+                slot.lwk_ask(Control::ThreadExit)
             } else {
                 s.add_spare(Spare { index, slot, attributes, name });
-                let other = second.map_or(0, |(index, _)| u64::from(index));
+                let other = second.map_or(0, |(index, _)| index);
                 second.into_iter().for_each(|(index, slot)| {
                     s.add_spare(Spare { index, slot, attributes, name });
                 });
-                slot.lwk_post(OP_THREAD_RENEW, [other, 0, 0, 0, 0, 0])
+                slot.lwk_ask(Control::ThreadRenew { other })
             }
         }
     };
     if asleep {
-        delegate::ring_worker(p.space, index);
+        direct::ring_worker(p.space, index);
     }
 }
 
@@ -282,10 +290,10 @@ fn second_spare(p: &Process, index: u32) -> Option<(u32, SlotRef<'static>)> {
         return None;
     };
     slot.lwk_reset();
-    slot.set_poll_us(delegate::worker_poll_us());
+    slot.set_poll_us(direct::worker_poll_us());
     slot.set_sigmask(u64::MAX);
     slot.set_robust_list(0);
-    let _ = slot.lwk_post(OP_NOP, [0; 6]);
+    let _ = slot.lwk_ask(Control::TakeMask);
     Some((empty, slot))
 }
 
@@ -317,10 +325,8 @@ pub fn take_first(p: &Process, slot: SlotRef<'static>) -> bool {
         cpus::yield_now(); // its thread is about to give it away
     };
     settle(me, p.first_slot, slot);
-    if slot.lwk_post(OP_SUCCEED, [me.slot.tid().into(), 0, 0, 0, 0, 0]) {
-        delegate::ring_worker(p.space, p.first_slot);
-    }
-    if settle(me, p.first_slot, slot) == Some(0) && !p.is_killed() {
+    direct::ask_worker(p.space, p.first_slot, slot, Control::Succeed { tid: me.slot.tid() });
+    if settle(me, p.first_slot, slot) == Some(Answer::Done(0)) && !p.is_killed() {
         return true;
     }
     p.slots.lock().leader = Some(attributes);
@@ -328,8 +334,8 @@ pub fn take_first(p: &Process, slot: SlotRef<'static>) -> bool {
 }
 
 /// Waits for the answer to the call that [`give`] left behind, if there is one.
-fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<i64> {
-    struct Settled<'a>(&'a Thread, SlotRef<'static>, Cell<Option<i64>>, u32);
+fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<Answer> {
+    struct Settled<'a>(&'a Thread, SlotRef<'static>, Cell<Option<Answer>>, u32);
     impl cpus::Wait for Settled<'_> {
         fn ready(&self) -> bool {
             if self.2.get().is_none() {

@@ -7,7 +7,7 @@ use crate::process::thread::Thread;
 use crate::sched::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use hanare_abi::slot::OP_SIGNAL_ACTION;
+use hanare_abi::control::Control;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, Mirrored, SigAction, SigSet, Told};
 use hanare_hal::usercopy;
@@ -108,7 +108,8 @@ fn tell(
             }
         };
         let Some(told) = told else { continue };
-        delegate::last_word(OP_SIGNAL_ACTION, [u64::from(signal), told.class, told.flags, 0, 0, 0]);
+        let (mirror, flags) = (told.class, told.flags);
+        let _ = delegate::ask(Control::SignalAction { signal, mirror, flags });
         let waited_for = {
             let mut s = p.signals.lock();
             s.telling = false;

@@ -4,7 +4,7 @@ use crate::base::heap;
 use crate::link::delegate;
 use crate::process::thread;
 use crate::process::thread::Thread;
-use hanare_abi::slot::OP_REQUEUE_SIGNAL;
+use hanare_abi::control::Control;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, SigInfo, SigSet};
 use hanare_hal::usercopy;
@@ -35,10 +35,8 @@ pub fn give_back_blocked(thread: &Thread) {
         };
         let Some((queued, to_process)) = taken else { return };
         let sent = p.write_scratch(thread.slot_index, queued.info.as_bytes()).and_then(|_| {
-            delegate::linux(
-                OP_REQUEUE_SIGNAL,
-                [u64::from(queued.signal), to_process.into(), 0, 0, 0, 0],
-            )
+            let signal = queued.signal;
+            delegate::result_of(Control::RequeueSignal { signal, for_process: to_process })
         });
         if sent.is_err() {
             if !to_process {
@@ -61,7 +59,7 @@ pub fn give_back_blocked(thread: &Thread) {
 /// Has Linux send the process a signal of the LWK's.
 pub fn send(thread: &Thread, signal: u32, info: SigInfo) -> Result<u64> {
     thread.process.write_scratch(thread.slot_index, info.as_bytes())?;
-    delegate::linux(OP_REQUEUE_SIGNAL, [u64::from(signal), 1, 0, 0, 0, 0])
+    delegate::result_of(Control::RequeueSignal { signal, for_process: true })
 }
 
 /// rt_sigtimedwait where one of its signals waits here. `None`: Linux answers.

@@ -12,8 +12,8 @@ use crate::process::thread::Thread;
 use crate::sched::cpus;
 use crate::signal::pending;
 use alloc::sync::Arc;
+use hanare_abi::control::{Control, Mirror};
 use hanare_abi::signal::stays_blocked;
-use hanare_abi::slot::{MIRROR_FORWARD, OP_NOP};
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, QueuedSignal, SigInfo, SigSet};
 use hanare_hal::usercopy;
@@ -122,9 +122,11 @@ pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
     }
     let job_control = SigSet::STOP.with(signal::SIGCONT).contains(signal);
     match signal::mirror(signal, &action) {
-        MIRROR_FORWARD => {}
+        Mirror::Forward => {}
         // Nothing would happen.
-        _ => return !job_control && !thread.process.observed.is_on(),
+        Mirror::Default | Mirror::Ignore => {
+            return !job_control && !thread.process.observed.is_on();
+        }
     }
     let mut info = SigInfo::user(signal, pid, uid);
     info.code = code;
@@ -140,7 +142,7 @@ pub fn settle(thread: &Thread) {
     let keeps_back = thread.signals.lock().keeps_back();
     if keeps_back {
         cpus::request_attention();
-        let _ = delegate::call(OP_NOP, [0; 6]);
+        let _ = delegate::ask(Control::TakeMask);
     }
 }
 
@@ -189,6 +191,6 @@ pub fn set_mask(thread: &Thread, mask: SigSet) {
         retarget(&thread.process);
     }
     if unblocked {
-        let _ = delegate::call(OP_NOP, [0; 6]);
+        let _ = delegate::ask(Control::TakeMask);
     }
 }

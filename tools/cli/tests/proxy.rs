@@ -18,12 +18,15 @@ use std::thread;
 use std::time::Duration;
 
 use fake::{CHILD_SPACE, Lwk, blocked_in, eventually};
+use hanare_abi::control::*;
 use hanare_abi::layout::*;
 use hanare_abi::slot::*;
 use hanare_abi::start::START_STATS;
 use hanare_abi::{MAGIC, VERSION};
 
 const EINTR: i64 = -(libc::EINTR as i64);
+/// The outcome of a call that a signal came before.
+const NOT_STARTED: Option<i64> = None;
 
 /// Where the tests put the application's data.
 const DATA: u64 = 0x40_0000;
@@ -168,10 +171,13 @@ fn calls_are_made_with_the_applications_addresses() {
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
     assert_eq!(lwk.call(libc::SYS_close, &[999]), -i64::from(libc::EBADF));
     assert_eq!(lwk.call(libc::SYS_write, &[1, 0x10, 22]), -i64::from(libc::EFAULT));
-    assert_eq!(lwk.op(OP_NOP, &[]), 0);
-    assert_eq!(lwk.op(OP_SERVE, &[17]), 0);
+    assert_eq!(lwk.op(Control::TakeMask), 0);
+    assert_eq!(lwk.op(Control::Serve { service: 17 }), 0);
     assert_eq!(lwk.served(), [17]);
-    assert_eq!(lwk.op(OP_BASE + 999, &[]), -i64::from(libc::ENOSYS));
+    for (number, words) in [(999, [0; 6]), (CONTROL_TAKE_MASK, [1; 6])] {
+        lwk.publish(SLOT_CONTROL, number, words);
+        assert_eq!(lwk.answer(), -i64::from(libc::ENOSYS));
+    }
     lwk.post(libc::SYS_exit_group as u32, &[7]);
     assert_eq!(end(lwk), (7, String::new()));
 }
@@ -196,13 +202,13 @@ fn a_range_can_be_mapped_again() {
     lwk.poke(DATA, b"device");
     let anonymous = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u64;
     assert_eq!(lwk.call(libc::SYS_mmap, &[DATA, 4096, 3, anonymous, u64::MAX, 0]), DATA as i64);
-    assert_eq!(lwk.op(OP_REMAP, &[DATA, DATA + 4096]), 0);
+    assert_eq!(lwk.op(Control::Remap { start: DATA, end: DATA + 4096 }), 0);
     assert_eq!(lwk.call(libc::SYS_write, &[1, DATA, 6]), 6);
     let mut text = [0; 6];
     lwk.child.stdout.as_mut().unwrap().read_exact(&mut text).unwrap();
     assert_eq!(&text, b"device");
     for (start, end) in [(DATA + 4096, DATA), (0, 4096), (USER_MAX - 4096, USER_MAX + 4096)] {
-        assert_eq!(lwk.op(OP_REMAP, &[start, end]), -i64::from(libc::EINVAL));
+        assert_eq!(lwk.op(Control::Remap { start, end }), -i64::from(libc::EINVAL));
     }
 }
 
@@ -220,7 +226,7 @@ fn ends_by_signal() {
         }
         let lwk = Lwk::start(command);
         lwk.set_sigmask(!0);
-        lwk.post(OP_EXIT_SIGNAL, &[signal as u64]);
+        lwk.ask(Control::ExitSignal { signal: signal as u32 });
         assert_eq!(end(lwk), (-signal, String::new()));
     }
 }
@@ -276,7 +282,7 @@ fn programs_that_cannot_be_started() {
         std::fs::write(&path, content).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         let lwk = start(&[path.to_str().unwrap()]);
-        lwk.post(OP_START_FAILED, &[errno as u64, kind]);
+        lwk.ask(Control::StartFailed { errno: errno as u32, cause: kind });
         let (code, text) = end(lwk);
         assert_eq!(code, status, "{text}");
         assert!(
@@ -296,22 +302,29 @@ fn status_mask(lwk: &Lwk, name: &str) -> u64 {
 #[test]
 fn execve_names_and_resets() {
     let mut lwk = start(&["true"]);
-    assert_eq!(
-        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGCHLD as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]),
-        0
-    );
+    assert_eq!(lwk.op(action(libc::SIGCHLD, Mirror::Forward, libc::SA_RESTART)), 0);
     lwk.poke(SCRATCH_BASE, b"/some/where/program\0");
-    assert_eq!(lwk.op(OP_EXECED, &[SCRATCH_BASE]), 0);
+    assert_eq!(lwk.op(execed()), 0);
     assert_eq!(lwk.proc("comm"), "program\n");
     assert_eq!(status_mask(&lwk, "SigCgt") & (1 << (libc::SIGCHLD - 1)), 0);
     assert_ne!(status_mask(&lwk, "SigCgt") & (1 << (libc::SIGTERM - 1)), 0);
-    assert_eq!(lwk.op(OP_NOP, &[]), 0);
+    assert_eq!(lwk.op(Control::TakeMask), 0);
+}
+
+/// A program whose name lies in the scratch page has begun.
+fn execed() -> Control {
+    Control::Execed { name: SCRATCH_BASE, file: 0, memory_map: 0, is_hidden: false }
+}
+
+/// A disposition to be known by Linux.
+fn action(signal: i32, mirror: Mirror, flags: i32) -> Control {
+    Control::SignalAction { signal: signal as u32, mirror, flags: flags as u64 }
 }
 
 /// Starts a worker for `slot` and gives its thread id.
 fn thread(lwk: &mut Lwk, slot: u32) -> u32 {
     lwk.slot(slot).reset();
-    let tid = lwk.slot(0).op(OP_THREAD, &[slot.into()]);
+    let tid = lwk.slot(0).op(Control::Thread { slot, own: 0 });
     assert!(tid > 0, "{tid}");
     assert_eq!(lwk.slot(slot).tid(), tid as u32);
     tid as u32
@@ -319,7 +332,7 @@ fn thread(lwk: &mut Lwk, slot: u32) -> u32 {
 
 /// Ends the worker of `slot`, the thread `tid`.
 fn end_thread(lwk: &mut Lwk, slot: u32, tid: u32) {
-    lwk.slot(slot).post(OP_THREAD_EXIT, &[]);
+    lwk.slot(slot).ask(Control::ThreadExit);
     eventually("the slot is left", || lwk.tid() == 0);
     eventually("the thread is gone", || !tasks(lwk.child.id()).contains(&tid));
 }
@@ -342,7 +355,7 @@ fn each_thread_has_a_worker() {
     let mut lwk = start(&["true"]);
     let pid = lwk.child.id();
     for slot in [SLOTS_MAX, u32::MAX] {
-        assert_eq!(lwk.op(OP_THREAD, &[slot.into()]), -i64::from(libc::EINVAL));
+        assert_eq!(lwk.op(Control::Thread { slot, own: 0 }), -i64::from(libc::EINVAL));
     }
     let before = mappings(pid);
     let (one, forty) = (thread(&mut lwk, 1), thread(&mut lwk, 40));
@@ -391,7 +404,7 @@ fn a_signal_interrupts_the_call_of_its_thread() {
     assert_eq!(lwk.signals(), 0);
     lwk.slot(1).post(libc::SYS_read as u32, &[0, DATA, 1]);
     assert_eq!(lwk.next_signal_and_slot(), (libc::SIGUSR1 as u32, 1));
-    assert_eq!(lwk.answer(), RESULT_NOT_STARTED);
+    assert_eq!(lwk.outcome(), NOT_STARTED);
     for round in 0..1000u64 {
         lwk.slot(0).post(libc::SYS_getppid as u32, &[]);
         lwk.slot(1).post(libc::SYS_read as u32, &[0, DATA, 1]);
@@ -399,8 +412,8 @@ fn a_signal_interrupts_the_call_of_its_thread() {
             std::hint::spin_loop();
         }
         tell(libc::SIGUSR2);
-        let result = lwk.answer();
-        assert!(result == EINTR || result == RESULT_NOT_STARTED, "{result}");
+        let result = lwk.outcome();
+        assert!(result == Some(EINTR) || result == NOT_STARTED, "{result:?}");
         assert_eq!(lwk.next_signal_and_slot(), (libc::SIGUSR2 as u32, 1));
         assert_eq!(lwk.slot(0).answer(), std::process::id().into());
     }
@@ -417,7 +430,7 @@ fn any_worker_ends_the_process() {
 
     let mut lwk = start(&["true"]);
     thread(&mut lwk, 1);
-    lwk.slot(1).post(OP_EXIT_SIGNAL, &[libc::SIGTERM as u64]);
+    lwk.slot(1).ask(Control::ExitSignal { signal: libc::SIGTERM as u32 });
     assert_eq!(end(lwk), (-libc::SIGTERM, String::new()));
 }
 
@@ -425,10 +438,10 @@ fn any_worker_ends_the_process() {
 fn the_first_worker_may_end_first() {
     let mut lwk = start(&["true"]);
     let (pid, tid) = (lwk.child.id(), thread(&mut lwk, 1));
-    lwk.slot(0).post(OP_THREAD_EXIT, &[]);
+    lwk.slot(0).ask(Control::ThreadExit);
     eventually("ended", || lwk.tid() == 0 && lwk.process_state() == 'Z');
     lwk.slot(1).poke(SCRATCH_BASE, b"/some/where/program\0");
-    assert_eq!(lwk.op(OP_EXECED, &[SCRATCH_BASE]), 0);
+    assert_eq!(lwk.op(execed()), 0);
     assert_eq!(lwk.proc("comm"), "program\n");
     assert_eq!(lwk.proc(&format!("task/{tid}/comm")), "program\n");
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), pid.into());

@@ -1,4 +1,5 @@
 use super::*;
+use core::ops::Range;
 use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;
@@ -6,7 +7,8 @@ use std::vec::Vec;
 #[test]
 fn everything_comes_back() {
     let mut frames = vec![Frame::default(); 5000];
-    let mut zone = Zone::new(Pfn(0x1234), &mut frames);
+    let mut chunks = [Chunk::new(Pfn(0x1234), &mut frames)];
+    let mut zone = Zone::new(&mut chunks);
     assert_eq!(zone.alloc(0), None);
     zone.release(Pfn(0x1234), 1000);
     zone.release(Pfn(0x1234 + 1000), 4000);
@@ -31,7 +33,8 @@ fn everything_comes_back() {
 #[test]
 fn large_blocks_and_split() {
     let mut frames = vec![Frame::default(); 1 << 19];
-    let mut zone = Zone::new(Pfn(1 << 18), &mut frames);
+    let mut chunks = [Chunk::new(Pfn(1 << 18), &mut frames)];
+    let mut zone = Zone::new(&mut chunks);
     zone.release(Pfn(1 << 18), 1 << 19);
     assert_eq!(zone.free_by_order()[18], 2);
     assert_eq!(zone.alloc(19), None);
@@ -51,7 +54,8 @@ fn large_blocks_and_split() {
 #[test]
 fn reserved_pages_stay_away() {
     let mut frames = vec![Frame::default(); 1024];
-    let mut zone = Zone::new(Pfn(0), &mut frames);
+    let mut chunks = [Chunk::new(Pfn(0), &mut frames)];
+    let mut zone = Zone::new(&mut chunks);
     zone.release(Pfn(1), 511);
     zone.release(Pfn(513), 511);
     while let Some(pfn) = zone.alloc(0) {
@@ -65,7 +69,8 @@ fn reserved_pages_stay_away() {
 #[should_panic(expected = "not such an allocated block")]
 fn double_free() {
     let mut frames = vec![Frame::default(); 16];
-    let mut zone = Zone::new(Pfn(0), &mut frames);
+    let mut chunks = [Chunk::new(Pfn(0), &mut frames)];
+    let mut zone = Zone::new(&mut chunks);
     zone.release(Pfn(0), 16);
     let page = zone.alloc(0).unwrap();
     zone.free(page, 0);
@@ -77,7 +82,8 @@ fn double_free() {
 #[should_panic(expected = "not such an allocated block")]
 fn double_free_after_coalescing() {
     let mut frames = vec![Frame::default(); 2];
-    let mut zone = Zone::new(Pfn(0), &mut frames);
+    let mut chunks = [Chunk::new(Pfn(0), &mut frames)];
+    let mut zone = Zone::new(&mut chunks);
     zone.release(Pfn(0), 2);
     let pages = [zone.alloc(0).unwrap(), zone.alloc(0).unwrap()];
     let upper = *pages.iter().max().unwrap();
@@ -91,7 +97,8 @@ fn double_free_after_coalescing() {
 #[should_panic(expected = "not such an allocated block")]
 fn wrong_order() {
     let mut frames = vec![Frame::default(); 16];
-    let mut zone = Zone::new(Pfn(0), &mut frames);
+    let mut chunks = [Chunk::new(Pfn(0), &mut frames)];
+    let mut zone = Zone::new(&mut chunks);
     zone.release(Pfn(0), 16);
     let page = zone.alloc(2).unwrap();
     zone.free(page, 1);
@@ -101,7 +108,8 @@ fn wrong_order() {
 #[should_panic(expected = "released twice")]
 fn double_release() {
     let mut frames = vec![Frame::default(); 16];
-    let mut zone = Zone::new(Pfn(0), &mut frames);
+    let mut chunks = [Chunk::new(Pfn(0), &mut frames)];
+    let mut zone = Zone::new(&mut chunks);
     zone.release(Pfn(0), 16);
     zone.release(Pfn(3), 1);
 }
@@ -121,23 +129,53 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// What is left of 600 pages without gaps of (first page, pages); a gap may be of no page.
+fn chunks_between(mut gaps: Vec<(usize, usize)>) -> Vec<Range<usize>> {
+    gaps.sort_unstable();
+    gaps.push((600, 0));
+    let mut from = 0;
+    let mut all = Vec::new();
+    for (at, pages) in gaps {
+        if at > from {
+            all.push(from..at);
+        }
+        from = from.max(at + pages);
+    }
+    if all.is_empty() {
+        all.push(0..600);
+    }
+    all
+}
+
 proptest! {
-    /// Against an array that says who owns each page.
+    /// A zone of one to five chunks, against an array that says who owns each page.
     #[test]
     fn model(
         base in 0u64..2000,
         holes in proptest::collection::vec(0usize..600, 0..5),
+        gaps in proptest::collection::vec((0usize..600, 0usize..40), 0..4),
         ops in proptest::collection::vec(op(), 1..120),
     ) {
         let mut frames = vec![Frame::default(); 600];
-        let mut zone = Zone::new(Pfn(base), &mut frames);
+        let ranges = chunks_between(gaps);
+        let mut chunks = Vec::new();
+        let (mut left, mut at) = (&mut frames[..], 0);
+        for range in &ranges {
+            let (own, behind) = left[range.start - at..].split_at_mut(range.len());
+            chunks.push(Chunk::new(Pfn(base + range.start as u64), own));
+            (left, at) = (behind, range.end);
+        }
+        let mut zone = Zone::new(&mut chunks);
         let mut taken = vec![false; 600];
         for (page, taken) in taken.iter_mut().enumerate() {
-            *taken = holes.contains(&page);
+            let is_there = ranges.iter().any(|r| r.contains(&page));
+            prop_assert_eq!(zone.contains(Pfn(base + page as u64)), is_there);
+            *taken = holes.contains(&page) || !is_there;
             if !*taken {
                 zone.release(Pfn(base) + page as u64, 1);
             }
         }
+        let is_in_one = |start, pages| ranges.iter().any(|r| r.contains(&start) && start + pages <= r.end);
         let whole = zone.free_by_order();
         let mut blocks: Vec<(Pfn, u32)> = Vec::new();
         for op in ops {
@@ -146,6 +184,7 @@ proptest! {
                     Some(pfn) => {
                         prop_assert!(pfn.is_aligned(order));
                         let start = (pfn.0 - base) as usize;
+                        prop_assert!(is_in_one(start, 1 << order));
                         for page in &mut taken[start..start + (1 << order)] {
                             prop_assert!(!*page);
                             *page = true;
@@ -155,7 +194,7 @@ proptest! {
                     None => {
                         // no aligned free run of that size exists
                         for start in 0..600 {
-                            let free = start + (1 << order) <= 600
+                            let free = is_in_one(start, 1 << order)
                                 && Pfn(base + start as u64).is_aligned(order)
                                 && taken[start..start + (1 << order)].iter().all(|t| !t);
                             prop_assert!(!free);
@@ -191,7 +230,8 @@ proptest! {
 #[test]
 fn single_pages_join_again() {
     let mut frames = vec![Frame::RESERVED; 64];
-    let mut zone = Zone::new(Pfn(1024), &mut frames);
+    let mut chunks = [Chunk::new(Pfn(1024), &mut frames)];
+    let mut zone = Zone::new(&mut chunks);
     zone.release(Pfn(1024), 64);
     let block = zone.alloc(4).unwrap();
     zone.split(block, 4);
@@ -217,7 +257,8 @@ fn single_pages_join_again() {
 #[test]
 fn a_note_stays_with_an_allocated_block() {
     let mut frames = vec![Frame::default(); 64];
-    let mut zone = Zone::new(Pfn(64), &mut frames);
+    let mut chunks = [Chunk::new(Pfn(64), &mut frames)];
+    let mut zone = Zone::new(&mut chunks);
     zone.release(Pfn(64), 64);
     let (one, two) = (zone.alloc(0).unwrap(), zone.alloc(3).unwrap());
     for (pfn, note) in [(one, 0x1234_5678_9abc_d001), (two, u64::MAX - 1)] {
@@ -229,4 +270,35 @@ fn a_note_stays_with_an_allocated_block() {
     zone.free(one, 0);
     zone.check();
     assert_eq!(zone.free_pages(), 64);
+}
+
+#[test]
+fn a_zone_of_4096_chunks_uses_all_of_them() {
+    const CHUNKS: u64 = 4096;
+    let mut frames = vec![Frame::default(); 4 * CHUNKS as usize];
+    let mut chunks: Vec<_> = frames
+        .chunks_exact_mut(4)
+        .enumerate()
+        .map(|(i, frames)| Chunk::new(Pfn(512 * i as u64), frames))
+        .collect();
+    let mut zone = Zone::new(&mut chunks);
+    (0..CHUNKS).for_each(|i| zone.release(Pfn(512 * i), 4));
+    assert_eq!(zone.total_pages(), 4 * CHUNKS as usize);
+    assert_eq!(zone.alloc(3), None, "no block goes beyond its chunk");
+    let mut seen = vec![false; CHUNKS as usize];
+    while let Some(block) = zone.alloc(2) {
+        assert!(!core::mem::replace(&mut seen[block.0 as usize / 512], true));
+    }
+    assert!(seen.iter().all(|&seen| seen));
+    (0..CHUNKS).for_each(|i| zone.free(Pfn(512 * i), 2));
+    zone.check();
+    assert!(!zone.contains(Pfn(4)) && zone.contains(Pfn(512 * (CHUNKS - 1) + 3)));
+}
+
+#[test]
+#[should_panic(expected = "chunks are not in order")]
+fn chunks_that_overlap() {
+    let (mut one, mut two) = ([Frame::default(); 8], [Frame::default(); 8]);
+    let mut chunks = [Chunk::new(Pfn(0), &mut one), Chunk::new(Pfn(7), &mut two)];
+    let _ = Zone::new(&mut chunks);
 }

@@ -8,16 +8,16 @@
 use super::{
     Actions, SA_RESTART, SIGCHLD, SIGNAL_MAX, SigAction, SigSet, is_valid, mirror, mirror_flags,
 };
-use hanare_abi::slot::{MIRROR_DEFAULT, MIRROR_FORWARD, MIRROR_IGNORE};
+use hanare_abi::control::Mirror;
 
 /// Changes of a signal after which Linux is told of SIG_IGN only when it matters.
 const OFTEN: u8 = 8;
 
-/// A disposition as Linux has it (`OP_SIGNAL_ACTION`).
+/// A disposition as Linux has it (`Control::SignalAction`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// `MIRROR_*`.
-    pub class: u64,
+    /// What it does with the signal.
+    pub class: Mirror,
     /// SA_RESTART of a handler; SA_NOCLDSTOP and SA_NOCLDWAIT of SIGCHLD.
     pub flags: u64,
 }
@@ -30,7 +30,7 @@ impl Told {
 
     /// After the proxy's part of execve: what was forwarded has its default.
     fn after_exec(self, signal: u32) -> Self {
-        if self.class == MIRROR_FORWARD { Self::wanted(signal, &SigAction::DEFAULT) } else { self }
+        if self.class == Mirror::Forward { Self::wanted(signal, &SigAction::DEFAULT) } else { self }
     }
 }
 
@@ -71,7 +71,7 @@ impl Mirrored {
         }
         self.changes[i] = self.changes[i].saturating_add(1);
         let drops =
-            wanted.class == MIRROR_IGNORE && told.is_some_and(|t| t.class == MIRROR_FORWARD);
+            wanted.class == Mirror::Ignore && told.is_some_and(|t| t.class == Mirror::Forward);
         if drops && signal != SIGCHLD && self.changes[i] >= OFTEN {
             self.owed = self.owed.with(signal);
             return None;
@@ -102,7 +102,7 @@ impl Mirrored {
     pub fn restarts(&self, signal: u32) -> bool {
         is_valid(signal)
             && self.told[signal as usize - 1]
-                .is_some_and(|t| t.class == MIRROR_FORWARD && t.flags & SA_RESTART != 0)
+                .is_some_and(|t| t.class == Mirror::Forward && t.flags & SA_RESTART != 0)
     }
 
     /// For the child of a fork: what changes all the time may just have been told, or
@@ -127,8 +127,6 @@ impl Mirrored {
     }
 }
 
-const _: () = assert!(MIRROR_DEFAULT != MIRROR_FORWARD && MIRROR_IGNORE != MIRROR_FORWARD);
-
 #[cfg(test)]
 mod tests {
     use super::super::{SA_NOCLDWAIT, SIG_IGN, SIGTERM, SIGUSR1, SIGWINCH};
@@ -148,12 +146,12 @@ mod tests {
         assert_eq!(m.changed(SIGTERM, &caught(200, 0)), None);
         assert_eq!(
             m.changed(SIGWINCH, &caught(100, 0)),
-            Some(Told { class: MIRROR_FORWARD, flags: 0 })
+            Some(Told { class: Mirror::Forward, flags: 0 })
         );
         assert_eq!(m.changed(SIGWINCH, &caught(200, 0)), None);
         assert_eq!(
             m.changed(SIGWINCH, &SigAction::DEFAULT),
-            Some(Told { class: MIRROR_DEFAULT, flags: 0 })
+            Some(Told { class: Mirror::Default, flags: 0 })
         );
         assert_eq!(m.changed(0, &IGNORED), None);
         assert_eq!(m.changed(65, &IGNORED), None);
@@ -165,12 +163,12 @@ mod tests {
         assert!(!m.restarts(SIGTERM));
         assert_eq!(
             m.changed(SIGTERM, &caught(100, SA_RESTART)),
-            Some(Told { class: MIRROR_FORWARD, flags: SA_RESTART })
+            Some(Told { class: Mirror::Forward, flags: SA_RESTART })
         );
         assert!(m.restarts(SIGTERM));
         assert_eq!(
             m.changed(SIGTERM, &caught(100, 0)),
-            Some(Told { class: MIRROR_FORWARD, flags: 0 })
+            Some(Told { class: Mirror::Forward, flags: 0 })
         );
         assert!(!m.restarts(SIGTERM));
     }
@@ -179,7 +177,7 @@ mod tests {
     fn children() {
         let mut m = Mirrored::default();
         let told = m.changed(SIGCHLD, &SigAction { flags: SA_NOCLDWAIT, ..SigAction::DEFAULT });
-        assert_eq!(told, Some(Told { class: MIRROR_DEFAULT, flags: SA_NOCLDWAIT }));
+        assert_eq!(told, Some(Told { class: Mirror::Default, flags: SA_NOCLDWAIT }));
         for _ in 0..20 {
             assert!(m.changed(SIGCHLD, &caught(100, 0)).is_some());
             assert!(m.changed(SIGCHLD, &IGNORED).is_some());
@@ -199,13 +197,13 @@ mod tests {
         assert!(m.owed().is_empty());
         assert_eq!(m.changed(SIGUSR1, &IGNORED), None);
         assert_eq!(m.owed(), SigSet::of(SIGUSR1));
-        let ignored = Told { class: MIRROR_IGNORE, flags: 0 };
+        let ignored = Told { class: Mirror::Ignore, flags: 0 };
         assert_eq!(m.take_owed(SIGUSR1, &IGNORED), Some(ignored));
         assert_eq!(m.take_owed(SIGUSR1, &IGNORED), None);
         // Linux ignores it now: it must hear of the handler at once.
         assert_eq!(
             m.changed(SIGUSR1, &caught(100, 0)),
-            Some(Told { class: MIRROR_FORWARD, flags: 0 })
+            Some(Told { class: Mirror::Forward, flags: 0 })
         );
         let mut child = m.of_child();
         assert_eq!(child.owed(), SigSet::of(SIGUSR1));

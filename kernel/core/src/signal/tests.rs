@@ -89,14 +89,14 @@ fn masks_in_handlers() {
 fn mirrored() {
     let ignored = SigAction { handler: SIG_IGN, ..SigAction::DEFAULT };
     for (signal, default, ignore, catch) in [
-        (SIGTERM, MIRROR_FORWARD, MIRROR_IGNORE, MIRROR_FORWARD),
-        (SIGSEGV, MIRROR_FORWARD, MIRROR_IGNORE, MIRROR_FORWARD),
-        (SIGCHLD, MIRROR_DEFAULT, MIRROR_IGNORE, MIRROR_FORWARD),
-        (SIGTSTP, MIRROR_DEFAULT, MIRROR_IGNORE, MIRROR_FORWARD),
-        (SIGCONT, MIRROR_DEFAULT, MIRROR_IGNORE, MIRROR_FORWARD),
-        (SIGKILL, MIRROR_DEFAULT, MIRROR_DEFAULT, MIRROR_DEFAULT),
-        (SIGSTOP, MIRROR_DEFAULT, MIRROR_DEFAULT, MIRROR_DEFAULT),
-        (40, MIRROR_FORWARD, MIRROR_IGNORE, MIRROR_FORWARD),
+        (SIGTERM, Mirror::Forward, Mirror::Ignore, Mirror::Forward),
+        (SIGSEGV, Mirror::Forward, Mirror::Ignore, Mirror::Forward),
+        (SIGCHLD, Mirror::Default, Mirror::Ignore, Mirror::Forward),
+        (SIGTSTP, Mirror::Default, Mirror::Ignore, Mirror::Forward),
+        (SIGCONT, Mirror::Default, Mirror::Ignore, Mirror::Forward),
+        (SIGKILL, Mirror::Default, Mirror::Default, Mirror::Default),
+        (SIGSTOP, Mirror::Default, Mirror::Default, Mirror::Default),
+        (40, Mirror::Forward, Mirror::Ignore, Mirror::Forward),
     ] {
         assert_eq!(mirror(signal, &SigAction::DEFAULT), default, "{signal}");
         assert_eq!(mirror(signal, &ignored), ignore, "{signal}");

@@ -72,7 +72,7 @@ pub enum Hook {
     /// Reads or writes the memory of another process: its proxy has it.
     OtherMemory,
     /// Waits for signals on Linux: those pending in the LWK that the thread blocks have gone back
-    /// there (`OP_REQUEUE_SIGNAL`).
+    /// there (`Control::RequeueSignal`).
     SigWait,
     /// `rt_sigtimedwait`: signals pending in the LWK answer the call.
     Sigtimedwait,
@@ -190,7 +190,7 @@ local_calls! {
     Getuid Getgid Geteuid Getegid RtSigpending RtSigsuspend Sigaltstack Mlock Munlock Mlockall
     Munlockall Prctl ArchPrctl Gettid Time Futex SchedSetaffinity SchedGetaffinity
     RemapFilePages SetTidAddress RestartSyscall ClockGettime ClockGetres Nanosleep
-    ClockNanosleep ExitGroup Mbind MigratePages SetMempolicy GetMempolicy SetRobustList
+    ClockNanosleep ExitGroup Mbind MovePages SetMempolicyHomeNode MigratePages SetMempolicy GetMempolicy SetRobustList
     GetRobustList Getcpu Execveat Membarrier Seccomp Iopl Ioperm Mlock2 PkeyMprotect Rseq
     IoSetup IoDestroy Clone3 FutexWaitv
 }

@@ -351,7 +351,7 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_tee/4 delegated(None) restart Sys;
     __NR_sync_file_range/4 delegated(None);
     __NR_vmsplice/4 delegated(None) restart Sys;
-    __NR_move_pages/6 refused(ENOSYS, "pages do not move between nodes (as without CONFIG_MIGRATION)");
+    __NR_move_pages/6 local(MovePages);
     __NR_utimensat/4 delegated(None);
     __NR_epoll_pwait/6 delegated(EpollPwait) restart Interrupted;
     __NR_signalfd/3 delegated(SigWait);
@@ -435,7 +435,7 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_memfd_secret/1 refused(ENOSYS, "its pages cannot be shared with the proxy (as with secretmem disabled)");
     __NR_process_mrelease/2 delegated(None);
     __NR_futex_waitv/5 local(FutexWaitv) restart Sys;
-    __NR_set_mempolicy_home_node/4 refused(ENOSYS, "pages do not move between nodes (as without CONFIG_MIGRATION)");
+    __NR_set_mempolicy_home_node/4 local(SetMempolicyHomeNode);
     __NR_cachestat/4 delegated(None);
     __NR_fchmodat2/4 delegated(None);
     __NR_map_shadow_stack/3 refused(EOPNOTSUPP, "no shadow stacks (as on a CPU without them)");

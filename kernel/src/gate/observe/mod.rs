@@ -174,10 +174,10 @@ pub fn call(regs: &mut Regs, serve: fn(&mut Regs, u64) -> Option<()>) {
     ptrace::leave(thread, regs);
 }
 
-/// The worker is asked for `nr`, if anybody wants to know.
-pub fn asks(thread: &Thread, nr: u32) {
+/// The worker is asked for a call, or for something of the LWK's own, if anybody wants to know.
+pub fn asks(thread: &Thread, is_call: bool) {
     if thread.process.observed.is_on() {
-        let what = if nr < hanare_abi::slot::OP_BASE { 2 } else { 1 };
+        let what = if is_call { 2 } else { 1 };
         thread.observe.asked.fetch_max(what, Ordering::Relaxed);
     }
 }

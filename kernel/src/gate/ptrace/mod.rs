@@ -5,7 +5,7 @@
 //! its tracer hears of the stop ([`tracer`]): it leaves its registers in a [`Snapshot`],
 //! where it is, if it waits in the kernel, else on its way to user mode. What only the LWK
 //! knows of (faults, breakpoints, system calls, execve) becomes a stop when the thread has
-//! its worker take a signal (`OP_TRAP`); the tracer's answer is what comes back.
+//! its worker take a signal (`Control::Trap`); the tracer's answer is what comes back.
 
 mod children;
 mod held;

@@ -12,8 +12,8 @@ use crate::sched::cpus;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
+use hanare_abi::control::Control;
 use hanare_abi::service::{MAY_BE_TRACED, SERVICE_MAY};
-use hanare_abi::slot::OP_TRAP;
 use hanare_core::errno;
 use hanare_core::ptrace::{Stop, event, option};
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
@@ -272,7 +272,7 @@ fn stop(
     let sent = thread
         .process
         .write_scratch(thread.slot_index, queued.info.as_bytes())
-        .and_then(|_| delegate::linux(OP_TRAP, [u64::from(queued.signal), 0, 0, 0, 0, 0]));
+        .and_then(|_| delegate::result_of(Control::Trap { signal: queued.signal }));
     own.trapping.store(0, Ordering::SeqCst);
     let changed = wait_to_go(thread);
     let let_through = {

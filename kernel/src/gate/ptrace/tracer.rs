@@ -200,7 +200,7 @@ fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
     Ok(0)
 }
 
-/// si_code of the SIGBUS that only interrupts (`OP_INTERRUPT`).
+/// si_code of the SIGBUS that only interrupts (`Control::Interrupt`).
 const INTERRUPT: i32 = -0x4a;
 
 /// Registers were set of a thread that waits for Linux in a call: its worker has to leave
@@ -328,7 +328,7 @@ impl Seen {
         false
     }
 
-    /// The LWK has the worker leave its call (`OP_INTERRUPT`).
+    /// The LWK has the worker leave its call (`Control::Interrupt`).
     fn only_interrupts(&self) -> bool {
         let me = thread::current();
         let mut bytes = [0; 12];

@@ -17,6 +17,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hanare_abi::control::Control;
 use hanare_abi::ioctl::*;
 use hanare_abi::layout::{CONTROL_BASE, SCRATCH_BASE, SPACE_SHIFT, START_BASE};
 use hanare_abi::slot::*;
@@ -210,29 +211,52 @@ impl Lwk {
         self.word(offset_of!(Slot, lwk_wait)).store(value, Ordering::Relaxed);
     }
 
-    /// Posts a request.
+    /// Posts a delegated call.
     pub fn post(&self, nr: u32, args: &[u64]) {
+        let mut words = [0; 6];
+        words[..args.len()].copy_from_slice(args);
+        self.publish(SLOT_REQUESTED, nr, words);
+    }
+
+    /// Posts a control request.
+    pub fn ask(&self, request: Control) {
+        let (number, words) = request.encode();
+        self.publish(SLOT_CONTROL, number, words);
+    }
+
+    /// Posts what lies in a slot as words.
+    pub fn publish(&self, state: u32, nr: u32, words: [u64; 6]) {
         self.word(offset_of!(Slot, nr)).store(nr, Ordering::Relaxed);
-        for (index, &arg) in args.iter().enumerate() {
-            self.long(offset_of!(Slot, args) + 8 * index).store(arg, Ordering::Relaxed);
+        for (index, word) in words.into_iter().enumerate() {
+            self.long(offset_of!(Slot, args) + 8 * index).store(word, Ordering::Relaxed);
         }
-        self.word(offset_of!(Slot, state)).store(SLOT_REQUESTED, Ordering::Release);
+        self.word(offset_of!(Slot, state)).store(state, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.word(offset_of!(Slot, worker_wait)).load(Ordering::Relaxed) == WAIT_ASLEEP {
             self.device.ring();
         }
     }
 
-    /// Waits for the answer to the request posted.
-    pub fn answer(&mut self) -> i64 {
+    /// Waits for the answer to what was posted. `None`: it was not started.
+    pub fn outcome(&mut self) -> Option<i64> {
         let end = Instant::now() + DEADLINE;
-        while self.word(offset_of!(Slot, state)).load(Ordering::Acquire) != SLOT_DONE {
+        let state = loop {
+            let state = self.word(offset_of!(Slot, state)).load(Ordering::Acquire);
+            if state & SLOT_ANSWERED != 0 {
+                break state;
+            }
             assert!(Instant::now() < end, "the worker does not answer");
             self.polled += 1;
             thread::yield_now();
-        }
+        };
         self.word(offset_of!(Slot, state)).store(SLOT_IDLE, Ordering::Relaxed);
-        self.long(offset_of!(Slot, result)).load(Ordering::Relaxed) as i64
+        let result = self.long(offset_of!(Slot, result)).load(Ordering::Relaxed) as i64;
+        (state == SLOT_DONE).then_some(result)
+    }
+
+    /// The same, of what is certainly started.
+    pub fn answer(&mut self) -> i64 {
+        self.outcome().expect("it is started")
     }
 
     /// A delegated call.
@@ -241,9 +265,15 @@ impl Lwk {
         self.answer()
     }
 
-    /// An `OP_*`.
-    pub fn op(&mut self, op: u32, args: &[u64]) -> i64 {
-        self.post(op, args);
+    /// A delegated call that a signal may come before.
+    pub fn try_call(&mut self, nr: i64, args: &[u64]) -> Option<i64> {
+        self.post(nr as u32, args);
+        self.outcome()
+    }
+
+    /// A control request.
+    pub fn op(&mut self, request: Control) -> i64 {
+        self.ask(request);
         self.answer()
     }
 

@@ -10,11 +10,16 @@ fn forget_at_fork(lwk: &mut Lwk) {
     }
 }
 
+fn forking(token: u64) -> Control {
+    let flags = libc::SIGCHLD as u64;
+    Control::Fork { token, flags, pidfd: 0, set_tid: 0, set_tid_size: 0, cgroup: 0 }
+}
+
 /// Forks from the slot chosen and gives the child's process id; the child is `space`
 /// then.
 fn fork(lwk: &mut Lwk, token: u64, space: u64) -> u32 {
     forget_at_fork(lwk);
-    let pid = lwk.op(OP_FORK, &[token, libc::SIGCHLD as u64]);
+    let pid = lwk.op(forking(token));
     assert!(pid > 0, "{pid}");
     eventually("the child came", || lwk.children().last() == Some(&token));
     lwk.slot_of(space, 0);
@@ -52,7 +57,7 @@ fn a_fork_is_a_space_of_its_own() {
     let mapped: Vec<_> = mapped.iter().filter(below).collect();
     assert!(mapped.len() == 1 && mapped[0].starts_with(&window), "{mapped:?}");
     assert_eq!(lwk.call(libc::SYS_write, &[1, DATA, 6]), -i64::from(libc::EFAULT));
-    assert_eq!(lwk.op(OP_REMAP, &[USER_MIN, USER_MAX]), 0);
+    assert_eq!(lwk.op(Control::Remap { start: USER_MIN, end: USER_MAX }), 0);
     lwk.poke(DATA, b"child!");
     let mut text = [0; 6];
     for (space, expected) in [(CHILD_SPACE, b"child!"), (1, b"parent")] {
@@ -103,9 +108,9 @@ fn a_fork_has_one_thread_whichever_forked() {
     }
     // A child can have threads, too.
     let space = CHILD_SPACE + 99;
-    let tid = lwk.op(OP_THREAD, &[5]);
+    let tid = lwk.op(Control::Thread { slot: 5, own: 0 });
     assert_eq!(lwk.slot_of(space, 5).call(libc::SYS_gettid, &[]), tid);
-    lwk.slot_of(space, 0).post(OP_THREAD_EXIT, &[]);
+    lwk.slot_of(space, 0).ask(Control::ThreadExit);
     eventually("left", || lwk.tid() == 0);
     assert_eq!(lwk.slot_of(space, 5).call(libc::SYS_getpid, &[]), pids[99].into());
     for generation in (0..100).rev() {
@@ -131,7 +136,7 @@ fn a_fork_that_fails_is_told() {
         let mut lwk = start(&["true"]);
         lwk.refuse_children(errno);
         forget_at_fork(&mut lwk);
-        let pid = lwk.op(OP_FORK, &[1, libc::SIGCHLD as u64]);
+        let pid = lwk.op(forking(1));
         assert_eq!(wait_for(&mut lwk, pid as u32), 125 << 8);
         lwk.post(libc::SYS_exit_group as u32, &[0]);
         assert_eq!(end(lwk), (0, message.into()));
@@ -144,9 +149,9 @@ fn a_fork_that_fails_is_told() {
     assert_eq!(lwk.call(libc::SYS_prlimit64, &[0, nproc, DATA, 0]), 0);
     // SAFETY: a question.
     if unsafe { libc::geteuid() } != 0 {
-        assert_eq!(lwk.op(OP_FORK, &[1, libc::SIGCHLD as u64]), -i64::from(libc::EAGAIN));
+        assert_eq!(lwk.op(forking(1)), -i64::from(libc::EAGAIN));
     }
-    assert_eq!(lwk.op(OP_NOP, &[]), 0);
+    assert_eq!(lwk.op(Control::TakeMask), 0);
 }
 
 #[test]

@@ -12,14 +12,11 @@ fn a_signal_interrupts_a_blocked_call() {
     assert_eq!(lwk.answer(), EINTR);
 
     // With SA_RESTART Linux would make the call again: it is not started instead.
-    assert_eq!(
-        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]),
-        0
-    );
+    assert_eq!(lwk.op(action(libc::SIGUSR1, Mirror::Forward, libc::SA_RESTART)), 0);
     lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
     blocked_in(lwk.tid(), libc::SYS_read);
     lwk.kill(libc::SIGUSR1);
-    assert_eq!(lwk.answer(), RESULT_NOT_STARTED);
+    assert_eq!(lwk.outcome(), NOT_STARTED);
     assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
 }
@@ -30,8 +27,8 @@ fn a_signal_in_between_costs_one_call_at_most() {
     lwk.wait_until_asleep();
     lwk.kill(libc::SIGINT);
     assert_eq!(lwk.next_signal(), libc::SIGINT as u32);
-    let first = lwk.call(libc::SYS_getpid, &[]);
-    assert!(first == RESULT_NOT_STARTED || first == i64::from(lwk.child.id()), "{first}");
+    let first = lwk.try_call(libc::SYS_getpid, &[]);
+    assert!(first == NOT_STARTED || first == Some(lwk.child.id().into()), "{first:?}");
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
 }
 
@@ -47,8 +44,8 @@ fn no_signal_is_slept_over() {
             std::hint::spin_loop();
         }
         lwk.kill(libc::SIGUSR2);
-        let result = lwk.answer();
-        assert!(result == EINTR || result == RESULT_NOT_STARTED, "{result}");
+        let result = lwk.outcome();
+        assert!(result == Some(EINTR) || result == NOT_STARTED, "{result:?}");
         assert_eq!(lwk.next_signal(), libc::SIGUSR2 as u32);
     }
     assert_eq!(lwk.signals(), 0);
@@ -64,15 +61,12 @@ fn masks_and_dispositions_are_linux_own() {
     eventually("pending", || status_mask(&lwk, "ShdPnd") == usr1);
     assert_eq!(lwk.signals(), 0);
     lwk.set_sigmask(0);
-    assert_eq!(lwk.call(libc::SYS_getpid, &[]), RESULT_NOT_STARTED);
+    assert_eq!(lwk.try_call(libc::SYS_getpid, &[]), NOT_STARTED);
     assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
 
-    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_IGNORE, 0]), 0);
-    assert_eq!(
-        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGKILL as u64, MIRROR_IGNORE, 0]),
-        -i64::from(libc::EINVAL)
-    );
-    assert_eq!(lwk.op(OP_SIGNAL_ACTION, &[65, MIRROR_IGNORE, 0]), -i64::from(libc::EINVAL));
+    assert_eq!(lwk.op(action(libc::SIGUSR1, Mirror::Ignore, 0)), 0);
+    assert_eq!(lwk.op(action(libc::SIGKILL, Mirror::Ignore, 0)), -i64::from(libc::EINVAL));
+    assert_eq!(lwk.op(action(65, Mirror::Ignore, 0)), -i64::from(libc::EINVAL));
     assert_eq!(status_mask(&lwk, "SigIgn") & usr1, usr1);
     lwk.kill(libc::SIGUSR1);
     assert_eq!(lwk.call(libc::SYS_getpid, &[]), lwk.child.id().into());
@@ -86,7 +80,10 @@ fn a_signal_can_be_given_back() {
     info[8..12].copy_from_slice(&(-1i32).to_ne_bytes());
     lwk.poke(SCRATCH_BASE, &info);
     lwk.set_sigmask(1 << (libc::SIGUSR1 - 1));
-    assert_eq!(lwk.op(OP_REQUEUE_SIGNAL, &[libc::SIGUSR1 as u64]), 0);
+    assert_eq!(
+        lwk.op(Control::RequeueSignal { signal: libc::SIGUSR1 as u32, for_process: false }),
+        0
+    );
     assert_eq!(status_mask(&lwk, "SigPnd"), 1 << (libc::SIGUSR1 - 1));
 }
 
@@ -101,7 +98,10 @@ fn any_worker_gives_a_signal_back_as_it_came() {
     info[16..20].copy_from_slice(&4321u32.to_ne_bytes());
     lwk.poke(SCRATCH_BASE + 4096, &info);
     lwk.slot(1).set_sigmask(usr1);
-    assert_eq!(lwk.op(OP_REQUEUE_SIGNAL, &[libc::SIGUSR1 as u64, 1]), 0);
+    assert_eq!(
+        lwk.op(Control::RequeueSignal { signal: libc::SIGUSR1 as u32, for_process: true }),
+        0
+    );
     lwk.slot(0).poke(SCRATCH_BASE, &usr1.to_ne_bytes());
     let taken = lwk.call(libc::SYS_rt_sigtimedwait, &[SCRATCH_BASE, SCRATCH_BASE + 128, 0, 8]);
     assert_eq!(taken, libc::SIGUSR1.into());
@@ -123,13 +123,10 @@ fn a_refused_signal_is_blocked_and_waits() {
     assert_eq!(lwk.signals(), 0);
     // With the next request it is taken again, if the thread does not block it.
     lwk.refuse_signals(false);
-    assert_eq!(lwk.call(libc::SYS_getpid, &[]), RESULT_NOT_STARTED);
+    assert_eq!(lwk.try_call(libc::SYS_getpid, &[]), NOT_STARTED);
     assert_eq!(lwk.next_signal(), libc::SIGUSR1 as u32);
     // A call in progress is not interrupted, but made again.
-    assert_eq!(
-        lwk.op(OP_SIGNAL_ACTION, &[libc::SIGUSR1 as u64, MIRROR_FORWARD, libc::SA_RESTART as u64]),
-        0
-    );
+    assert_eq!(lwk.op(action(libc::SIGUSR1, Mirror::Forward, libc::SA_RESTART)), 0);
     lwk.refuse_signals(true);
     lwk.post(libc::SYS_read as u32, &[0, DATA, 1]);
     blocked_in(lwk.tid(), libc::SYS_read);
@@ -142,18 +139,34 @@ fn a_refused_signal_is_blocked_and_waits() {
 }
 
 #[test]
+fn no_result_is_an_interruption() {
+    // Of memory every offset is one: lseek returns it.
+    let mut lwk = start(&["true"]);
+    lwk.poke(DATA, b"/proc/self/mem\0");
+    let fd = lwk.call(libc::SYS_open, &[DATA, libc::O_RDONLY as u64]);
+    assert!(fd >= 0, "{fd}");
+    for offset in -520..-510i64 {
+        let args = [fd as u64, offset as u64, libc::SEEK_SET as u64];
+        assert_eq!(lwk.try_call(libc::SYS_lseek, &args), Some(offset));
+    }
+}
+
+#[test]
 fn stops_and_goes_on() {
     // In a group of its own: Linux does not stop an orphaned one.
     let mut command = run(&["true"]);
     command.process_group(0);
     let mut lwk = Lwk::start(command);
     for signal in [libc::SIGSTOP, libc::SIGTTOU] {
-        lwk.post(OP_STOP_SIGNAL, &[signal as u64]);
+        lwk.ask(Control::StopSignal { signal: signal as u32 });
         eventually("stopped", || lwk.process_state() == 'T');
         lwk.kill(libc::SIGCONT);
         assert_eq!(lwk.answer(), 0);
     }
-    assert_eq!(lwk.op(OP_STOP_SIGNAL, &[libc::SIGTERM as u64]), -i64::from(libc::EINVAL));
+    assert_eq!(
+        lwk.op(Control::StopSignal { signal: libc::SIGTERM as u32 }),
+        -i64::from(libc::EINVAL)
+    );
 }
 
 #[test]

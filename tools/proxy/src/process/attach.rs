@@ -147,7 +147,7 @@ fn map(fd: u32, id: u32) -> Window {
             if error.0 == ENOMEM { " (is the address space limited? see: ulimit -Hv)" } else { "" };
         die(EXIT_HANARE, format_args!("cannot map the application's addresses: {error}{hint}"));
     }
-    // SAFETY: the device is mapped there, and OP_REMAP lies below the window.
+    // SAFETY: the device is mapped there, and `Control::Remap` lies below the window.
     #[allow(unsafe_code)]
     unsafe {
         Window::mapped()
@@ -187,7 +187,7 @@ pub fn map_for_dump(space: &Space, start: u64, end: u64, write: bool) -> sys::Re
 }
 
 /// In the child of a fork: maps its own space, the `whole` of it or only the control
-/// window; then what lies below comes with `OP_REMAP`. What another thread has mapped since
+/// window; then what lies below comes with `Control::Remap`. What another thread has mapped since
 /// the parent's memory was copied is not the child's: it goes.
 fn map_child(space: &Space, whole: bool) -> sys::Result<()> {
     let start = if whole { USER_MIN } else { CONTROL_BASE };

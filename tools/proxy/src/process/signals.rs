@@ -1,6 +1,6 @@
 //! Signals of the process, told to the LWK.
 //!
-//! For each signal Linux keeps one of three dispositions (`OP_SIGNAL_ACTION`):
+//! For each signal Linux keeps one of three dispositions (`Control::SignalAction`):
 //! default, ignore, or *forward*: our handler tells the LWK (`IOCTL_SIGNAL`),
 //! which queues the signal and delivers it to the application or ends it.
 //!
@@ -11,7 +11,7 @@
 //! 1. *In a call.* Linux interrupts it and decides by SA_RESTART: either it ends
 //!    with EINTR (or its partial result), or it stands at the `syscall`
 //!    instruction again. The latter is sent to the abort path: the LWK gets
-//!    `RESULT_NOT_STARTED`, delivers, and makes the call again. So the
+//!    `SLOT_NOT_STARTED`, delivers, and makes the call again. So the
 //!    application's handler runs first, as on Linux.
 //! 2. *Between taking a request and the `syscall` instruction.* The call must not
 //!    start, it could block for ever. The handler sets `interrupted`, which
@@ -25,7 +25,7 @@
 //! whose handler set the flag before that was queued in the LWK before it sees
 //! `DONE`, and the LWK looks for signals after each `DONE`: nothing is lost. A
 //! handler that runs after the clearing sets the flag anew, for the next call.
-//! So a signal in case 3 costs at most one `RESULT_NOT_STARTED` without need
+//! So a signal in case 3 costs at most one `SLOT_NOT_STARTED` without need
 //! (the LWK delivers what there is, or nothing, and makes the call again), and
 //! none is able to abort two calls.
 //!
@@ -50,10 +50,10 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use hanare_abi::control::Mirror;
 use hanare_abi::ioctl::{IOCTL_LAST, IOCTL_SIGNAL, Last, Signal};
 use hanare_abi::layout::{CONTROL_END, USER_MIN};
 use hanare_abi::signal::stays_blocked;
-use hanare_abi::slot::{MIRROR_DEFAULT, MIRROR_FORWARD, MIRROR_IGNORE};
 use linux_raw_sys::errno::{EAGAIN, EINTR, EINVAL, EIO};
 use linux_raw_sys::general::*;
 
@@ -106,16 +106,15 @@ pub fn reset_caught() {
     }
 }
 
-/// `OP_SIGNAL_ACTION`.
-pub fn mirror(signal: u64, disposition: u64, flags: u64) -> sys::Result<()> {
+/// `Control::SignalAction`.
+pub fn mirror(signal: u32, disposition: Mirror, flags: u64) -> sys::Result<()> {
     let signal = valid(signal)?;
     let restart = flags & u64::from(SA_RESTART) != 0;
     let action = match disposition {
-        MIRROR_DEFAULT | MIRROR_IGNORE if signal == SIGBUS => Action::Forward { restart },
-        MIRROR_DEFAULT => Action::Default,
-        MIRROR_IGNORE => Action::Ignore,
-        MIRROR_FORWARD => Action::Forward { restart },
-        _ => return Err(Errno(EINVAL)),
+        Mirror::Default | Mirror::Ignore if signal == SIGBUS => Action::Forward { restart },
+        Mirror::Default => Action::Default,
+        Mirror::Ignore => Action::Ignore,
+        Mirror::Forward => Action::Forward { restart },
     };
     CHANGED.fetch_or(bit(signal), Ordering::Relaxed);
     signal::set_action_and(signal, action, flags)
@@ -127,8 +126,8 @@ pub fn applied(mask: Mask) -> Mask {
 }
 
 /// A signal number that came from the LWK.
-pub fn valid(signal: u64) -> sys::Result<u32> {
-    u32::try_from(signal).ok().filter(|signal| (1..=LAST).contains(signal)).ok_or(Errno(EINVAL))
+pub fn valid(signal: u32) -> sys::Result<u32> {
+    Some(signal).filter(|signal| (1..=LAST).contains(signal)).ok_or(Errno(EINVAL))
 }
 
 /// The handler: all signals are blocked, the stack is the worker's own.
@@ -166,7 +165,7 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
 /// si_code of a SIGBUS that one worker sends another: nothing but an interruption.
 const INTERRUPT: i32 = -0x4a;
 
-/// `OP_INTERRUPT`.
+/// `Control::Interrupt`.
 pub fn interrupt(tid: u32) -> sys::Result<()> {
     signal::queue(process::get().space.fd, tid, SIGBUS, INTERRUPT)
 }
@@ -212,9 +211,9 @@ pub fn end_by(signal: u32) -> ! {
     sys::exit(128 + signal)
 }
 
-/// `OP_TRAP`: has Linux deliver `signal` to this thread, which stops for its tracer first.
+/// `Control::Trap`: has Linux deliver `signal` to this thread, which stops for its tracer first.
 /// As for a fault, nothing keeps the signal back.
-pub fn trap(signal: u64, info: u64) -> sys::Result<()> {
+pub fn trap(signal: u32, info: u64) -> sys::Result<()> {
     let signal = valid(signal)?;
     let before = signal::action(signal)?;
     let forwarded = matches!(before, Action::Forward { .. });
@@ -238,13 +237,13 @@ fn requeue(signal: u32, info: u64, process: bool) -> sys::Result<()> {
     signal::requeue(space.fd, signal, space.window.read_words(info), process)
 }
 
-/// `OP_REQUEUE_SIGNAL`.
-pub fn give_to_linux(signal: u64, info: u64, process: bool) -> sys::Result<()> {
+/// `Control::RequeueSignal`.
+pub fn give_to_linux(signal: u32, info: u64, process: bool) -> sys::Result<()> {
     requeue(valid(signal)?, info, process)
 }
 
-/// `OP_STOP_SIGNAL`: stops the process by `signal`; back when it is continued.
-pub fn stop_by(signal: u64) -> sys::Result<()> {
+/// `Control::StopSignal`: stops the process by `signal`; back when it is continued.
+pub fn stop_by(signal: u32) -> sys::Result<()> {
     let signal = valid(signal)?;
     if fatal(signal) {
         return Err(Errno(EINVAL));

@@ -1,5 +1,6 @@
 //! Core dumps: Linux writes them, of a proxy that looks like its program.
 
+use hanare_abi::control::DumpKind;
 use hanare_abi::ioctl::IOCTL_DUMP;
 use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, USER_MAX, USER_MIN};
 use linux_raw_sys::errno::EINVAL;
@@ -8,7 +9,7 @@ use linux_raw_sys::general::{O_CLOEXEC, O_RDONLY, RLIMIT_CORE};
 use crate::process::{Process, attach, signals};
 use crate::sys::{self, Errno, signal};
 
-/// `OP_DUMP`: whether Linux would write one; from then on it is being prepared.
+/// `Control::Dump`: whether Linux would write one; from then on it is being prepared.
 pub fn begin(process: &Process) -> bool {
     let wanted = sys::is_dumpable() && (has_room() || is_piped());
     wanted && sys::ioctl_plain(process.space.fd, IOCTL_DUMP).is_ok()
@@ -33,22 +34,23 @@ fn is_piped() -> bool {
     read == Ok(1) && pattern == *b"|"
 }
 
-/// `OP_DUMP_RANGE`.
-pub fn range(process: &Process, start: u64, end: u64, kind: u64) -> sys::Result<()> {
+/// `Control::DumpRange`.
+pub fn range(process: &Process, start: u64, end: u64, kind: DumpKind) -> sys::Result<()> {
     let user = USER_MIN..=USER_MAX;
     if start >= end || !user.contains(&start) || !user.contains(&end) {
         return Err(Errno(EINVAL));
     }
     match kind {
-        0 => sys::unmap(start, end),
-        1 | 2 => attach::map_for_dump(&process.space, start, end, kind == 2),
-        3 => sys::leave_out_of_dump(start, end),
-        _ => Err(Errno(EINVAL)),
+        DumpKind::Nothing => sys::unmap(start, end),
+        DumpKind::Read | DumpKind::Write => {
+            attach::map_for_dump(&process.space, start, end, kind == DumpKind::Write)
+        }
+        DumpKind::Linux => sys::leave_out_of_dump(start, end),
     }
 }
 
-/// `OP_POSE`: the last thing this worker does.
-pub fn pose(process: &Process, at: u64, signal: u64) -> ! {
+/// `Control::Pose`: the last thing this worker does.
+pub fn pose(process: &Process, at: u64, signal: u32) -> ! {
     signal::set_mask(!0);
     let signal = signals::valid(signal).ok();
     if let Some(signal) = signal {

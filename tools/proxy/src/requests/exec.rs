@@ -1,4 +1,4 @@
-//! `OP_EXEC`: the proxy calls execve itself, and Linux loads it once more in place of the
+//! `Control::Exec`: the proxy calls execve itself, and Linux loads it once more in place of the
 //! program (`module/space/program.c`). The new image finds in its environment what it goes on with.
 
 use core::fmt::{self, Write};
@@ -12,7 +12,7 @@ use crate::base::clock::Clock;
 use crate::base::message::{EXIT_HANARE, die, text};
 use crate::process::{Process, attach};
 use crate::sys::shared::Initial;
-use crate::sys::{self, Errno, signal};
+use crate::sys::{self, Errno, Execution, signal};
 
 /// By its first variable an image knows that it goes on for another one:
 /// `HANARE_RESUME=TOKEN:FD:SPACE:PROGRAM:INTERPRETER:SOFT:HARD:STATS:CALLS:SLEEPS`, all decimal: the limits of
@@ -58,10 +58,13 @@ impl Write for Argument {
     }
 }
 
-/// `OP_EXEC`. Comes back with an error only.
-pub fn exec(process: &Process, args: &[u64; 6]) -> i64 {
-    let [token, dir, path, flags, files, argv] = *args;
-    let (program, interpreter) = (files as u32, files >> 32);
+/// `Control::Exec`. Comes back with an error only.
+pub fn exec(
+    process: &Process,
+    token: u64,
+    (program, interpreter): (u32, u32),
+    how: &Execution,
+) -> i64 {
     let (fd, left) = (process.space.fd, process.space.id.load(Ordering::Relaxed));
     let Ok(stack) = sys::get_limit(RLIMIT_STACK) else { return -i64::from(EIO) };
     let mut option = Argument { bytes: [0; OPTION_MAX], length: 0 };
@@ -88,8 +91,7 @@ pub fn exec(process: &Process, args: &[u64; 6]) -> i64 {
         );
     }
     let _ = sys::fcntl(fd, F_SETFD, 0);
-    let error =
-        sys::exec(dir, path, argv, [&option, &instance].map(|one| text(&one.bytes).0), flags);
+    let error = sys::exec(how, [&option, &instance].map(|one| text(&one.bytes).0));
     // The descriptor stays as it is: another process with the same table may be about to exec.
     let _ = sys::set_limit(RLIMIT_STACK, &stack);
     signal::set_mask(mask);

@@ -1,4 +1,4 @@
-//! `OP_FORK`: the proxy forks, and the child becomes a space of its own.
+//! `Control::Fork`: the proxy forks, and the child becomes a space of its own.
 //!
 //! Of the parent's workers the child has only the one that forked; it comes out of
 //! [`fork`] on its own copy of its stack and serves slot 0 of the new space, whose first
@@ -17,10 +17,29 @@ use crate::sys::{self, Errno, signal};
 /// Bits of the flags that are the exit signal; the next one is CLONE_NEWTIME.
 const EXIT_SIGNAL: u64 = 0x7f;
 
-/// Forks. In the parent: the child's process id. `None`: this is the child, and
-/// `worker` has a new slot to serve. `args` as of `OP_FORK`.
-pub fn fork(process: &Process, worker: &Worker, args: &[u64; 6]) -> Option<sys::Result<u32>> {
-    let [token, flags, pidfd, set_tid, set_tid_size, cgroup] = *args;
+/// What the child is to be, as of `Control::Fork`.
+pub struct Wanted {
+    /// With the exit signal.
+    pub flags: u64,
+    /// Where its descriptor goes.
+    pub pidfd: u64,
+    /// Its ids.
+    pub set_tid: u64,
+    /// Their number.
+    pub set_tid_size: u64,
+    /// Its control group.
+    pub cgroup: u64,
+}
+
+/// Forks. In the parent: the child's process id. `None`: this is the child, which asks for a space by
+/// `token`, and `worker` has a new slot to serve.
+pub fn fork(
+    process: &Process,
+    worker: &Worker,
+    token: u64,
+    wanted: &Wanted,
+) -> Option<sys::Result<u32>> {
+    let Wanted { flags, pidfd, set_tid, set_tid_size, cgroup } = *wanted;
     let wanted = clone_args {
         flags: flags & !EXIT_SIGNAL,
         exit_signal: flags & EXIT_SIGNAL,

@@ -4,11 +4,11 @@
 use core::ffi::CStr;
 use core::sync::atomic::Ordering;
 
-use hanare_abi::ioctl::{IOCTL_RIGHTS, IOCTL_SUCCEED, Rights, Succeed};
-use hanare_abi::slot::{
+use hanare_abi::control::{
     RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE, START_FAILED_FORMAT, START_FAILED_INTERPRETER,
     START_FAILED_MEMORY,
 };
+use hanare_abi::ioctl::{IOCTL_RIGHTS, IOCTL_SUCCEED, Rights, Succeed};
 use linux_raw_sys::errno::{EACCES, ENOENT, ENOEXEC};
 use linux_raw_sys::general::{O_CLOEXEC, O_DIRECTORY, O_RDONLY};
 
@@ -39,7 +39,7 @@ fn base_name(path: &CStr) -> &CStr {
     CStr::from_bytes_with_nul(&bytes[start..]).unwrap_or(path)
 }
 
-/// `OP_EXECED`: what Linux does at execve, and the LWK cannot.
+/// `Control::Execed`: what Linux does at execve, and the LWK cannot.
 pub fn execed(process: &Process, name: u64) {
     let mut buffer = [0; 256];
     let length = process.space.window.read_string(name, &mut buffer[..255]);
@@ -50,7 +50,7 @@ pub fn execed(process: &Process, name: u64) {
     signals::reset_caught();
 }
 
-/// The last of `OP_EXECED`: a program that its user may read is his to look into, unless it
+/// The last of `Control::Execed`: a program that its user may read is his to look into, unless it
 /// gains something. Not before the old one, which may not have been, has left the memory, and
 /// its files are closed. `hidden`: he may not read it.
 pub fn show(worker: &Worker, hidden: bool) {
@@ -60,7 +60,7 @@ pub fn show(worker: &Worker, hidden: bool) {
     );
 }
 
-/// `OP_RIGHTS`: `random` is where random bytes go, or 0.
+/// `Control::Rights`: `random` is where random bytes go, or 0.
 pub fn rights(process: &Process, worker: &Worker, random: u64) -> i64 {
     if random != 0 {
         // Not as a delegated call, which a signal keeps from being made.
@@ -87,7 +87,7 @@ pub fn rights(process: &Process, worker: &Worker, random: u64) -> i64 {
     }
 }
 
-/// `OP_SUCCEED`. Whether the process may be dumped has been settled by `OP_EXECED`.
+/// `Control::Succeed`. Whether the process may be dumped has been settled by `Control::Execed`.
 pub fn succeed(process: &Process, tid: u32) -> i64 {
     let dumpable = sys::is_dumpable();
     sys::schedule_as(tid);
@@ -97,10 +97,10 @@ pub fn succeed(process: &Process, tid: u32) -> i64 {
     result
 }
 
-/// `OP_START_FAILED`: says why as a shell would, and exits.
-pub fn start_failed(errno: u64, kind: u64) -> ! {
+/// `Control::StartFailed`: says why as a shell would, and exits.
+pub fn start_failed(errno: u32, kind: u64) -> ! {
     let path = PATH.get().map_or(c"program", |bytes| text(bytes).0);
-    let error = Errno(errno as u32);
+    let error = Errno(errno);
     let status = if error.0 == ENOENT && kind != START_FAILED_INTERPRETER {
         EXIT_NOT_FOUND
     } else {

@@ -3,10 +3,11 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use hanare_abi::control::EXECED_WORDS;
 use hanare_abi::ioctl::{
     Execed, IOCTL_EXECED, IOCTL_LISTED, IOCTL_OPENED, Listed, OPENED_NOTHING, OPENED_OURS, Opened,
 };
-use hanare_abi::slot::EXECED_WORDS;
+use hanare_ikc::Answer;
 use linux_raw_sys::errno::{EMFILE, ENODEV, ENOENT};
 use linux_raw_sys::general::*;
 
@@ -14,14 +15,15 @@ use crate::process::Process;
 use crate::sys::arch::delegated_call;
 use crate::sys::{self, Errno, MemoryMap};
 
-/// What call `nr`, which returned `result`, is to return.
-pub fn after(process: &Process, nr: u32, args: &[u64; 6], result: i64) -> i64 {
+/// The answer to call `nr`, which Linux has answered so.
+pub fn after(process: &Process, nr: u32, args: &[u64; 6], answer: Answer) -> Answer {
+    let Answer::Done(result) = answer else { return answer };
     if result >= 0 && [__NR_open, __NR_openat, __NR_openat2, __NR_creat].contains(&nr) {
-        opened(process, result)
+        Answer::Done(opened(process, result))
     } else if result > 0 && [__NR_getdents, __NR_getdents64].contains(&nr) {
         listed(process, nr, args, result)
     } else {
-        result
+        answer
     }
 }
 
@@ -51,7 +53,7 @@ fn opened(process: &Process, fd: i64) -> i64 {
 
 /// Directory entries were read: without those that are Linux' business. Where none
 /// is left of a piece, the next piece is read: none at all would mean the end.
-fn listed(process: &Process, nr: u32, args: &[u64; 6], mut bytes: i64) -> i64 {
+fn listed(process: &Process, nr: u32, args: &[u64; 6], mut bytes: i64) -> Answer {
     while bytes > 0 {
         let mut entries = Listed {
             fd: args[0] as i32,
@@ -60,12 +62,15 @@ fn listed(process: &Process, nr: u32, args: &[u64; 6], mut bytes: i64) -> i64 {
             bytes: bytes as u64,
         };
         match sys::ioctl(process.space.fd, IOCTL_LISTED, &mut entries) {
-            Ok(()) if entries.bytes == 0 => bytes = delegated_call(nr.into(), args),
-            Ok(()) => return entries.bytes as i64,
-            Err(_) => return bytes,
+            Ok(()) if entries.bytes == 0 => match delegated_call(nr.into(), args) {
+                Answer::Done(more) => bytes = more,
+                Answer::NotStarted => return Answer::NotStarted,
+            },
+            Ok(()) => return Answer::Done(entries.bytes as i64),
+            Err(_) => break,
         }
     }
-    bytes
+    Answer::Done(bytes)
 }
 
 /// Where the last program's arguments and environment were copied to.

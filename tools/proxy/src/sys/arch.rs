@@ -5,7 +5,7 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 
 use hanare_abi::ioctl::{IOCTL_POSE, Pose};
-use hanare_abi::slot::RESULT_NOT_STARTED;
+use hanare_ikc::Answer;
 use linux_raw_sys::general::{__NR_arch_prctl, __NR_ioctl, __NR_rt_sigreturn};
 
 use super::call::raw_call;
@@ -35,7 +35,7 @@ extern "C" fn start(stack: *const u64) -> ! {
     proxy_start(unsafe { Initial::new(stack) })
 }
 
-// abortable_call(nr: rdi, args: rsi) -> rax
+// abortable_call(nr: rdi, args: rsi) -> rax: result, rdx: 1 if the call has not been made
 //
 // A signal handler that interrupted an instruction in abortable_start ..=
 // abortable_insn sends it to abortable_abort: the call has not been made (or
@@ -56,21 +56,28 @@ global_asm!(
     "abortable_insn:",
     "syscall",
     "abortable_done:",
+    "xor edx, edx",
     "ret",
     "abortable_abort:",
-    "mov rax, {not_started}",
+    "mov edx, 1",
     "ret",
     "signal_return:",
     "mov eax, {rt_sigreturn}",
     "syscall",
     "ud2",
     interrupted = const offset_of!(Worker, interrupted),
-    not_started = const RESULT_NOT_STARTED,
     rt_sigreturn = const __NR_rt_sigreturn,
 );
 
+/// What `abortable_call` gives: two registers.
+#[repr(C)]
+struct Returned {
+    result: i64,
+    not_started: u64,
+}
+
 unsafe extern "C" {
-    fn abortable_call(nr: u64, args: *const u64) -> i64;
+    fn abortable_call(nr: u64, args: *const u64) -> Returned;
     fn abortable_start();
     fn abortable_insn();
     fn abortable_done();
@@ -80,11 +87,12 @@ unsafe extern "C" {
 }
 
 /// Makes a system call for the application, unless a signal came first.
-pub fn delegated_call(nr: u64, args: &[u64; 6]) -> i64 {
+pub fn delegated_call(nr: u64, args: &[u64; 6]) -> Answer {
     // SAFETY: the routine reads six words and makes the call. What the call does
     // is the application's business. Its wild pointers may reach memory of ours, too
     // (docs/compatibility.md): it harms itself, neither kernel trusts a proxy.
-    unsafe { abortable_call(nr, args.as_ptr()) }
+    let returned = unsafe { abortable_call(nr, args.as_ptr()) };
+    if returned.not_started == 0 { Answer::Done(returned.result) } else { Answer::NotStarted }
 }
 
 /// Where an interrupted instruction stands with regard to a delegated call.

@@ -1,9 +1,9 @@
-//! `OP_FILTER`: Linux judges this worker's calls by a filter of its program's, too.
+//! `Control::Filter`: Linux judges this worker's calls by a filter of its program's, too.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use hanare_abi::control::FILTER_PART;
 use hanare_abi::layout::{CONTROL_BASE, CONTROL_END};
-use hanare_abi::slot::FILTER_PART;
 use linux_raw_sys::errno::EINVAL;
 use linux_raw_sys::general::*;
 use linux_raw_sys::prctl::PR_SET_NO_NEW_PRIVS;
@@ -19,16 +19,28 @@ const LONGEST: u64 = 4096 * ONE;
 #[repr(transparent)]
 pub struct Filter(AtomicU64);
 
+/// One of its parts, as of `Control::Filter`.
+pub struct Part {
+    /// Address in the control window.
+    pub at: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Those before it.
+    pub before: u64,
+    /// Those of the whole filter.
+    pub whole: u64,
+}
+
 impl Filter {
     /// No part has come.
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// Takes a part, and sets the filter with the last one. `args` as of `OP_FILTER`.
-    pub fn take(&self, args: &[u64; 6]) -> Result<u64> {
-        let result = self.take_part(args);
-        let is_last = args[1].checked_add(args[2]) == Some(args[3]);
+    /// Takes a part, and sets the filter with the last one. `flags`, `confine`: as of `Control::Filter`.
+    pub fn take(&self, part: &Part, flags: u64, confine: bool) -> Result<u64> {
+        let result = self.take_part(part, flags, confine);
+        let is_last = part.bytes.checked_add(part.before) == Some(part.whole);
         let at = self.0.load(Ordering::Relaxed);
         if at != 0 && (is_last || result.is_err()) {
             let _ = plain(__NR_munmap, [at, LONGEST, 0, 0, 0, 0]);
@@ -37,8 +49,8 @@ impl Filter {
         result
     }
 
-    fn take_part(&self, args: &[u64; 6]) -> Result<u64> {
-        let [from, bytes, before, all, flags, confine] = *args;
+    fn take_part(&self, part: &Part, flags: u64, confine: bool) -> Result<u64> {
+        let Part { at: from, bytes, before, whole: all } = *part;
         let window = CONTROL_BASE..=CONTROL_END - FILTER_PART as u64;
         if bytes > FILTER_PART as u64
             || all > LONGEST
@@ -70,7 +82,7 @@ impl Filter {
         if before + bytes < all {
             return Ok(0);
         }
-        if confine != 0 {
+        if confine {
             plain(__NR_prctl, [PR_SET_NO_NEW_PRIVS.into(), 1, 0, 0, 0, 0])?;
         }
         let program = [all / ONE, at];

@@ -241,8 +241,8 @@ pub struct MemoryMap {
 }
 
 impl MemoryMap {
-    /// From the words of `OP_EXECED`; the program's file stays as it is.
-    pub fn new(words: &[u64; hanare_abi::slot::EXECED_WORDS]) -> Self {
+    /// From the words of `Control::Execed`; the program's file stays as it is.
+    pub fn new(words: &[u64; hanare_abi::control::EXECED_WORDS]) -> Self {
         let addresses = core::array::from_fn(|i| words[i]);
         Self { addresses, auxv: words[11], auxv_size: words[12] as u32, exe_fd: u32::MAX }
     }
@@ -335,9 +335,21 @@ pub fn fork(args: &clone_args) -> Result<u32> {
     check(result).map(|pid| pid as u32)
 }
 
-/// execve(2) or execveat(2) of the path at `path`, an address in the control window, with the arguments at `argv`, or the
-/// path alone if that is 0. Comes back with an error only.
-pub fn exec(dir: u64, path: u64, argv: u64, environment: [&CStr; 2], flags: u64) -> Errno {
+/// What is to be executed, as of `Control::Exec`.
+pub struct Execution {
+    /// Directory that the path is relative to.
+    pub directory: u64,
+    /// Address in the control window.
+    pub path: u64,
+    /// Address of the arguments; 0: the path alone.
+    pub arguments: u64,
+    /// As of execveat(2).
+    pub flags: u64,
+}
+
+/// execve(2) or execveat(2). Comes back with an error only.
+pub fn exec(how: &Execution, environment: [&CStr; 2]) -> Errno {
+    let Execution { directory: dir, path, arguments: argv, flags } = *how;
     let alone = [path, 0];
     let argv = if argv == 0 { alone.as_ptr() as u64 } else { argv };
     let strings = [environment[0].as_ptr() as u64, environment[1].as_ptr() as u64, 0];

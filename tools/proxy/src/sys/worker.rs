@@ -21,9 +21,9 @@ pub enum Role {
     First,
     /// For a thread that was made.
     Thread,
-    /// It takes the place of a worker that ended, and says so first (`OP_THREAD_RENEW`).
+    /// It takes the place of a worker that ended, and says so first (`Control::ThreadRenew`).
     Successor,
-    /// The first one of a process that shares its creator's memory (`OP_SHARE`).
+    /// The first one of a process that shares its creator's memory (`Control::Share`).
     Sharer,
 }
 

@@ -1,5 +1,5 @@
 //! The worker: takes the delegated calls of one application thread from its slot
-//! and makes them.
+//! and makes them, and serves the control requests of the LWK that it finds there.
 //!
 //! Each thread of the application has a worker of its own; all they share is
 //! [`crate::process`]. A worker finds itself through the thread pointer, so that
@@ -7,8 +7,9 @@
 
 use core::sync::atomic::Ordering;
 
+use hanare_abi::control::Control;
 use hanare_abi::ioctl::{IOCTL_SERVE, Serve};
-use hanare_abi::slot::*;
+use hanare_ikc::{Answer, Asked};
 use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
 
@@ -16,21 +17,23 @@ use crate::base::message::EXIT_HANARE;
 use crate::process::{self, Process, attach, signals};
 use crate::requests::{dump, exec, fork, program, pseudo};
 use crate::sys::arch::{delegated_call, set_current_worker};
+use crate::sys::filter::Part;
 use crate::sys::signal::{self, Mask};
+use crate::sys::thread::Wanted;
 use crate::sys::worker::{Role, Worker};
 use crate::sys::{self, code};
 
 mod slot;
 mod threads;
 
-use slot::{Request, answer, wait_for_request};
+use slot::{answer, wait_for_request};
 
 /// Serves the slot of `worker` for ever; `mask` is the thread's signal mask.
 pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
     let process = process::get();
     loop {
         let slot = process.space.window.slot(worker.slot());
-        let request = wait_for_request(process, worker, slot);
+        let asked = wait_for_request(process, worker, slot);
         let wanted = signals::applied(slot.sigmask());
         if wanted != mask || worker.held.load(Ordering::Relaxed) {
             worker.held.store(false, Ordering::Relaxed); // only a handler in this thread sets it
@@ -38,59 +41,83 @@ pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
             mask = wanted;
         }
         worker.take_robust_list(slot.robust_list());
-        if let Some(result) = execute(process, worker, &request) {
+        if let Some(result) = execute(process, worker, &asked) {
             answer(process, worker, slot, result);
         }
     }
 }
 
 /// `None`: this is the child of a fork; the request was its parent's.
-fn execute(process: &Process, worker: &Worker, request: &Request) -> Option<i64> {
-    let (nr, args) = request;
-    Some(match *nr {
-        0..OP_BASE => linux_call(process, worker, *nr, args),
-        OP_SERVE => {
-            let mut serve = Serve { index: args[0] as u32, reserved: 0 };
+fn execute(process: &Process, worker: &Worker, asked: &Asked) -> Option<Answer> {
+    if asked.is_control {
+        serve_request(process, worker, asked).map(Answer::Done)
+    } else {
+        Some(linux_call(process, worker, asked.nr, &asked.args))
+    }
+}
+
+/// What the LWK asks for on its own account: the result, or `None` as of [`execute`].
+#[inline(never)] // calls do not pay for it
+fn serve_request(process: &Process, worker: &Worker, asked: &Asked) -> Option<i64> {
+    let Some(request) = asked.request() else { return Some(-i64::from(ENOSYS)) };
+    Some(match request {
+        Control::Serve { service } => {
+            let mut serve = Serve { index: service, reserved: 0 };
             code(sys::ioctl(process.space.fd, IOCTL_SERVE, &mut serve))
         }
-        OP_EXIT_SIGNAL => {
+        Control::ExitSignal { signal } => {
             process.report();
-            signals::end_by(signals::valid(args[0]).unwrap_or(linux_raw_sys::general::SIGKILL))
+            signals::end_by(signals::valid(signal).unwrap_or(linux_raw_sys::general::SIGKILL))
         }
-        OP_START_FAILED => program::start_failed(args[0], args[1]),
-        OP_SIGNAL_ACTION => code(signals::mirror(args[0], args[1], args[2])),
-        OP_EXECED => {
-            program::execed(process, args[0]);
+        Control::StartFailed { errno, cause } => program::start_failed(errno, cause),
+        Control::SignalAction { signal, mirror, flags } => {
+            code(signals::mirror(signal, mirror, flags))
+        }
+        Control::Execed { name, file, memory_map, is_hidden } => {
+            program::execed(process, name);
             // Late: it closes files, whose other ends tell that the program has begun.
-            pseudo::execed(process, args[1], args[2]);
-            program::show(worker, args[3] != 0);
+            pseudo::execed(process, file, memory_map);
+            program::show(worker, is_hidden);
             0
         }
-        OP_SUCCEED => program::succeed(process, args[0] as u32),
-        OP_RIGHTS => program::rights(process, worker, args[0]),
-        OP_REMAP => code(attach::map_again(&process.space, args[0], args[1])),
-        OP_NOP => 0,
-        OP_STOP_SIGNAL => code(signals::stop_by(args[0])),
-        OP_REQUEUE_SIGNAL => {
+        Control::Succeed { tid } => program::succeed(process, tid),
+        Control::Rights { random } => program::rights(process, worker, random),
+        Control::Remap { start, end } => code(attach::map_again(&process.space, start, end)),
+        Control::TakeMask => 0,
+        Control::StopSignal { signal } => code(signals::stop_by(signal)),
+        Control::RequeueSignal { signal, for_process } => {
             let info = process.space.window.scratch(worker.slot());
-            code(signals::give_to_linux(args[0], info, args[1] != 0))
+            code(signals::give_to_linux(signal, info, for_process))
         }
-        OP_TRAP => code(signals::trap(args[0], process.space.window.scratch(worker.slot()))),
-        OP_THREAD => number(threads::start_worker(process, args[0], args[1])),
-        OP_THREAD_RENEW => threads::renew_worker(process, worker, args[0]),
-        OP_THREAD_EXIT => threads::end_worker(process, worker),
-        OP_FILTER => worker
-            .filter
-            .take(args)
-            .map_or_else(|error| -i64::from(error.0), |result| result as i64),
-        OP_DUMP => i64::from(dump::begin(process)),
-        OP_DUMP_RANGE => code(dump::range(process, args[0], args[1], args[2])),
-        OP_POSE => dump::pose(process, args[0], args[1]),
-        OP_INTERRUPT => code(signals::interrupt(args[0] as u32)),
-        OP_SHARE => number(threads::share(process, args)),
-        OP_EXEC => exec::exec(process, args),
-        OP_FORK => number(fork::fork(process, worker, args)?),
-        _ => -i64::from(ENOSYS),
+        Control::Trap { signal } => {
+            code(signals::trap(signal, process.space.window.scratch(worker.slot())))
+        }
+        Control::Thread { slot, own } => number(threads::start_worker(process, slot, own)),
+        Control::ThreadRenew { other } => threads::renew_worker(process, worker, other),
+        Control::ThreadExit => threads::end_worker(process, worker),
+        Control::Filter { at, bytes, before, whole, flags, confine } => {
+            let part = Part { at, bytes, before, whole };
+            match worker.filter.take(&part, flags, confine) {
+                Ok(result) => result as i64,
+                Err(error) => -i64::from(error.0),
+            }
+        }
+        Control::Dump => i64::from(dump::begin(process)),
+        Control::DumpRange { start, end, kind } => code(dump::range(process, start, end, kind)),
+        Control::Pose { at, signal } => dump::pose(process, at, signal),
+        Control::Interrupt { tid } => code(signals::interrupt(tid)),
+        Control::Share { slot, flags, pidfd, first_slot, set_tid, ids_and_cgroup } => {
+            let (ids, cgroup) = ids_and_cgroup;
+            let wanted = Wanted { ids: (set_tid, ids.into()), cgroup: cgroup.into() };
+            number(threads::share(process, first_slot, slot, flags, pidfd, wanted))
+        }
+        Control::Exec { token, directory, path, flags, files, arguments } => {
+            exec::exec(process, token, files, &sys::Execution { directory, path, arguments, flags })
+        }
+        Control::Fork { token, flags, pidfd, set_tid, set_tid_size, cgroup } => {
+            let wanted = fork::Wanted { flags, pidfd, set_tid, set_tid_size, cgroup };
+            number(fork::fork(process, worker, token, &wanted)?)
+        }
     })
 }
 
@@ -106,7 +133,7 @@ pub fn begin(worker: &'static Worker) -> ! {
         Role::First | Role::Thread => {}
         Role::Successor => {
             slot.set_tid(sys::thread_id());
-            answer(process, worker, slot, 0);
+            answer(process, worker, slot, Answer::Done(0));
         }
         Role::Sharer => {
             slot.set_tid(sys::thread_id());
@@ -118,7 +145,7 @@ pub fn begin(worker: &'static Worker) -> ! {
     serve(worker, !0)
 }
 
-fn linux_call(process: &Process, worker: &Worker, nr: u32, args: &[u64; 6]) -> i64 {
+fn linux_call(process: &Process, worker: &Worker, nr: u32, args: &[u64; 6]) -> Answer {
     process.calls.fetch_add(1, Ordering::Relaxed);
     if nr == __NR_exit_group || nr == __NR_exit {
         process.report();

@@ -4,7 +4,7 @@ use core::hint::spin_loop;
 use core::sync::atomic::Ordering;
 
 use hanare_abi::ioctl::{IOCTL_RING, IOCTL_WAIT, Ring, Wait};
-use hanare_ikc::SlotRef;
+use hanare_ikc::{Answer, Asked, SlotRef};
 use linux_raw_sys::errno::{EINTR, EIO};
 
 use crate::process::{self, Process};
@@ -12,19 +12,16 @@ use crate::sys::arch::tsc;
 use crate::sys::worker::Worker;
 use crate::sys::{self, Errno};
 
-/// A delegated call: number (or `OP_*`) and arguments.
-pub type Request = (u32, [u64; 6]);
-
 /// Looks at the slot between two pauses.
 const LOOKS_PER_PAUSE: u32 = 32;
 /// What a wake-up of the LWK's side may take.
 const WAKE_UP_US: u32 = 1000;
 
-/// Polls for a while, then sleeps, until there is a request.
-pub fn wait_for_request(process: &Process, worker: &Worker, slot: SlotRef) -> Request {
+/// Polls for a while, then sleeps, until it is asked for something.
+pub fn wait_for_request(process: &Process, worker: &Worker, slot: SlotRef) -> Asked {
     loop {
-        if let Some(request) = poll(process, slot) {
-            return request;
+        if let Some(asked) = poll(process, slot) {
+            return asked;
         }
         if slot.worker_prepare_sleep() {
             sleep(process, worker);
@@ -34,15 +31,15 @@ pub fn wait_for_request(process: &Process, worker: &Worker, slot: SlotRef) -> Re
 }
 
 /// Looks for a request for as long as the LWK wants; at least once.
-fn poll(process: &Process, slot: SlotRef) -> Option<Request> {
+fn poll(process: &Process, slot: SlotRef) -> Option<Asked> {
     /// Looks without a pause or a look at the time: the next call of a busy thread
     /// comes about as soon.
     const EAGER: u32 = 64;
     if slot.poll_us() == 0 {
         return slot.worker_poll();
     }
-    if let Some(request) = (0..EAGER).find_map(|_| slot.worker_poll()) {
-        return Some(request);
+    if let Some(asked) = (0..EAGER).find_map(|_| slot.worker_poll()) {
+        return Some(asked);
     }
     // The window counts from when the LWK's thread is seen awake: one that was just
     // rung needs its wake-up time first, else both sides would for ever sleep just
@@ -60,8 +57,8 @@ fn poll(process: &Process, slot: SlotRef) -> Option<Request> {
         }
         spin_loop();
         // A pause is costly where an emulator runs us: several looks for each.
-        if let Some(request) = (0..LOOKS_PER_PAUSE).find_map(|_| slot.worker_poll()) {
-            return Some(request);
+        if let Some(asked) = (0..LOOKS_PER_PAUSE).find_map(|_| slot.worker_poll()) {
+            return Some(asked);
         }
     }
 }
@@ -75,12 +72,12 @@ fn sleep(process: &Process, worker: &Worker) {
     }
 }
 
-/// Publishes the result and rings the LWK if it sleeps.
-pub fn answer(process: &Process, worker: &Worker, slot: SlotRef, result: i64) {
+/// Publishes the answer and rings the LWK if it sleeps.
+pub fn answer(process: &Process, worker: &Worker, slot: SlotRef, answer: Answer) {
     // The one place where the flag is cleared; see `process/signals.rs` for why here. Only this thread
     // and its handlers look at it: the release of the answer keeps it in front.
     worker.interrupted.store(0, Ordering::Relaxed);
-    if slot.worker_complete(result) {
+    if slot.worker_complete(answer) {
         let mut ring = Ring { bell: slot.bell(), reserved: 0 };
         if sys::ioctl(process.space.fd, IOCTL_RING, &mut ring) == Err(Errno(EIO)) {
             process::lwk_died();

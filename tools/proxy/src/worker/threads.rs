@@ -2,6 +2,7 @@
 
 use hanare_abi::ioctl::{IOCTL_SHARE, Share};
 use hanare_abi::layout::SLOTS_MAX;
+use hanare_ikc::Answer;
 use linux_raw_sys::errno::EINVAL;
 
 use super::slot::answer;
@@ -9,25 +10,30 @@ use crate::process::Process;
 use crate::sys::worker::{Role, Worker};
 use crate::sys::{self, Errno, signal, thread};
 
-/// `OP_THREAD`: gives the thread id, which is in the slot as well.
-pub fn start_worker(process: &Process, slot: u64, own: u64) -> sys::Result<u32> {
+/// `Control::Thread`: gives the thread id, which is in the slot as well.
+pub fn start_worker(process: &Process, slot: u32, own: u64) -> sys::Result<u32> {
     let slot = slot_number(slot)?;
     let tid = thread::spawn(slot, Role::Thread, own)?;
     process.space.window.slot(slot).set_tid(tid);
     Ok(tid)
 }
 
-/// `OP_SHARE`: gives the process id.
-pub fn share(process: &Process, args: &[u64; 6]) -> sys::Result<u32> {
-    let [slot, flags, pidfd, own, ids, more] = *args;
-    let wanted = thread::Wanted { ids: (ids, more & 0xffff_ffff), cgroup: more >> 32 };
+/// `Control::Share`: gives the process id. `own`: the first slot of this process.
+pub fn share(
+    process: &Process,
+    own: u32,
+    slot: u32,
+    flags: u64,
+    pidfd: u64,
+    wanted: thread::Wanted,
+) -> sys::Result<u32> {
     declare(process, slot_number(own)?, false)?;
     thread::share(slot_number(slot)?, flags, pidfd, wanted)
 }
 
 /// A slot that the LWK names.
-fn slot_number(slot: u64) -> sys::Result<u32> {
-    u32::try_from(slot).ok().filter(|slot| *slot < SLOTS_MAX).ok_or(Errno(EINVAL))
+fn slot_number(slot: u32) -> sys::Result<u32> {
+    Some(slot).filter(|slot| *slot < SLOTS_MAX).ok_or(Errno(EINVAL))
 }
 
 /// Has the module watch for this process' end; `begin`: the LWK is to run its program.
@@ -35,22 +41,22 @@ pub fn declare(process: &Process, slot: u32, begin: bool) -> sys::Result<()> {
     sys::ioctl(process.space.fd, IOCTL_SHARE, &mut Share { slot, begin: begin.into() })
 }
 
-/// `OP_THREAD_EXIT`: the thread id 0 says that the slot is not looked at any more.
+/// `Control::ThreadExit`: the thread id 0 says that the slot is not looked at any more.
 pub fn end_worker(process: &Process, worker: &Worker) -> ! {
     signal::set_mask(!0);
     process.space.window.slot(worker.slot()).set_tid(0);
     thread::end(worker.block)
 }
 
-/// `OP_THREAD_RENEW`: the successors answer, where there is one.
-pub fn renew_worker(process: &Process, worker: &Worker, other: u64) -> ! {
+/// `Control::ThreadRenew`: the successors answer, where there is one.
+pub fn renew_worker(process: &Process, worker: &Worker, other: u32) -> ! {
     signal::set_mask(!0);
-    let other = u32::try_from(other).ok().filter(|slot| (1..SLOTS_MAX).contains(slot));
+    let other = Some(other).filter(|slot| (1..SLOTS_MAX).contains(slot));
     for index in core::iter::once(worker.slot()).chain(other) {
         if let Err(error) = thread::spawn(index, Role::Successor, 0) {
             let slot = process.space.window.slot(index);
             slot.set_tid(0);
-            answer(process, worker, slot, -i64::from(error.0));
+            answer(process, worker, slot, Answer::Done(-i64::from(error.0)));
         }
     }
     thread::end(worker.block)

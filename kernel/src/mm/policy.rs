@@ -1,0 +1,76 @@
+//! The NUMA policy of a thread, and on which nodes pages lie.
+
+use super::AddressSpace;
+use crate::base::frames;
+use crate::base::lock::{Mutex, rank};
+use core::sync::atomic::{AtomicBool, Ordering};
+use hanare_core::mempolicy::Policy;
+use hanare_core::nodes::Nodes;
+use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL, pte};
+
+/// Whether any thread has had a policy of its own, where there is a choice of nodes.
+static ANY_SET: AtomicBool = AtomicBool::new(false);
+
+/// Whether it matters for which thread a page is made, if it matters for any.
+pub fn any_set() -> bool {
+    ANY_SET.load(Ordering::Relaxed)
+}
+
+/// The policy of a thread (`set_mempolicy`). Most have the default one, which costs no lock.
+#[derive(Default)]
+pub struct ThreadPolicy {
+    is_set: AtomicBool,
+    policy: Mutex<Policy, rank::MemoryPolicy>,
+}
+
+impl ThreadPolicy {
+    /// It.
+    pub fn get(&self) -> Policy {
+        self.wish().unwrap_or_default()
+    }
+
+    /// It, if it is not the default one.
+    pub fn wish(&self) -> Option<Policy> {
+        self.is_set.load(Ordering::Relaxed).then(|| *self.policy.lock())
+    }
+
+    /// Sets it.
+    pub fn set(&self, policy: Policy) {
+        let is_set = policy != Policy::default();
+        *self.policy.lock() = policy;
+        self.is_set.store(is_set, Ordering::Relaxed);
+        if is_set && frames::nodes().count() > 1 {
+            ANY_SET.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The node of a page, if it is of the instance's memory.
+pub fn node_of(leaf: &Leaf) -> Option<u32> {
+    frames::node_of(leaf.frame())
+}
+
+/// Does something with each leaf of a range, and with how many pages of 4 KiB it has there.
+pub fn each_leaf(table: &mut PageTable, start: u64, end: u64, mut f: impl FnMut(&Leaf, u64)) {
+    table.update(start & !(LARGE - 1), end, &mut |leaf| {
+        let there = (leaf.addr + leaf.size).min(end).saturating_sub(leaf.addr.max(start));
+        if there > 0 {
+            f(&leaf, there / SMALL);
+        }
+        leaf.entry
+    });
+}
+
+impl AddressSpace {
+    /// Pages of 4 KiB of its own in a range that lie on some nodes.
+    pub fn pages_on(&mut self, nodes: &Nodes, start: u64, end: u64) -> u64 {
+        let mut pages = 0;
+        each_leaf(&mut self.table, start, end, |leaf, n| {
+            let is_own = leaf.entry & pte::FOREIGN == 0;
+            if is_own && node_of(leaf).is_some_and(|node| nodes.contains(node)) {
+                pages += n;
+            }
+        });
+        pages
+    }
+}
