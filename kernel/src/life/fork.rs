@@ -7,6 +7,7 @@ use crate::base::lock::{Mutex, rank};
 use crate::gate::ptrace;
 use crate::life::child::{Inherited, Request, child_event, first_step, flag};
 use crate::link::{delegate, services};
+use crate::mm::fork::fork;
 use crate::mm::{AddressSpace, FileHandle, FileRef};
 use crate::parts::vfork;
 use crate::parts::vfork::Vfork;
@@ -105,15 +106,13 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let p = &me.process;
     let key = (p.space, p.next_token());
     room_for_embryo()?;
-    let forked = p.mm.lock().fork()?;
-    hold::at("fork-copied");
-    forked.zap(&me.caller());
+    let memory = fork(&me.caller())?;
     let parent = thread::current_arc();
     let vfork = (r.flags & flag::VFORK != 0).then(|| Vfork::new(parent.clone()));
     let inherited = Inherited::of_current(r, regs, false)?;
     let traced = ptrace::before_child(me, None, child_event(r));
     let embryo = lists::boxed_within(Embryo {
-        mm: forked.mm,
+        mm: memory,
         traced: traced.is_some(),
         inherited,
         vfork: vfork.clone(),
