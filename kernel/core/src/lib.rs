@@ -16,6 +16,7 @@ pub mod account;
 pub mod addr;
 pub mod bandwidth;
 pub mod buddy;
+pub mod coherence;
 pub mod cputimer;
 pub mod debugregs;
 pub mod directed;

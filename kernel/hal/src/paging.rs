@@ -3,7 +3,7 @@
 //!
 //! A user leaf exists if its `VALID` software bit is set; `PRESENT` is clear for
 //! PROT_NONE, so that the frame is kept (inverted, see [`inverted`]). `SEEN` marks pages that Linux was told
-//! of; `FOREIGN` marks frames that are Linux' (shared file mappings).
+//! of, `SEEN_WRITE` those of them that it may write to; `FOREIGN` marks frames that are Linux' (shared file mappings).
 
 use crate::isolation::switch;
 use crate::memory::direct;
@@ -28,6 +28,7 @@ pub mod pte {
     pub const SEEN: u64 = Flags::BIT_9.bits();
     pub const FOREIGN: u64 = Flags::BIT_10.bits();
     pub const VALID: u64 = Flags::BIT_11.bits();
+    pub const SEEN_WRITE: u64 = Flags::BIT_52.bits();
     pub const NO_EXECUTE: u64 = Flags::NO_EXECUTE.bits();
     pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 }

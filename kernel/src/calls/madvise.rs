@@ -2,10 +2,12 @@
 
 use crate::calls::mlock::{populate, whole_pages};
 use crate::link::delegate;
+use crate::mm::change::carry_out;
 use crate::mm::removed::Removed;
 use crate::mm::{Caller, FileRef, access, huge};
 use crate::process::thread::Thread;
 use hanare_core::addr::align_up;
+use hanare_core::coherence::Sight;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL};
@@ -148,11 +150,21 @@ fn discard(p: &Caller<'_>, start: u64, end: u64, linux: bool) -> Result<()> {
         return to_linux(start, end, DONTNEED);
     }
     let mut removed = Removed::default();
-    {
-        let mut mm = p.mm.lock();
-        mm.unmap_pages(start, end, &mut removed)?;
-        mm.forget_known(start, end);
-    }
+    // Linux first: what it wrote to the old pages would be lost once there are new ones.
+    carry_out(
+        p,
+        (start, end),
+        |mm, change| {
+            mm.split_edges(start, end)?;
+            Ok(mm.must_forget((start, end), change, Sight::is_seen))
+        },
+        |mm, _| {
+            mm.unmap_pages(start, end, &mut removed)?;
+            mm.forget_known(start, end);
+            Ok(())
+        },
+    )?;
+    removed.set_forgotten();
     removed.finish(p);
     Ok(())
 }

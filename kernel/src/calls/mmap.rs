@@ -1,6 +1,5 @@
 //! The memory calls that make, change and remove mappings: mmap, munmap, mprotect, brk, msync.
 
-use crate::base::frames;
 use crate::base::lists;
 use crate::calls::{mlock, rlimits};
 use crate::link::delegate;
@@ -8,19 +7,17 @@ use crate::mm::files::{self, Private};
 use crate::mm::free::MAP_STACK;
 use crate::mm::huge::MAP_HUGETLB;
 use crate::mm::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
-use crate::mm::release::zap;
 use crate::mm::reserve::fill_reserved;
 use crate::mm::unmap::unmap_range;
-use crate::mm::{Caller, FileRef, anonymous, huge, limits, pte_bits, shared};
+use crate::mm::{Caller, FileRef, anonymous, huge, limits, protect, shared};
 use crate::process::thread::Thread;
 use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};
-use hanare_core::groups::NOBODY;
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
-use hanare_hal::paging::{SMALL, pte};
+use hanare_hal::paging::SMALL;
 use linux_raw_sys::general::{__NR_fcntl, __NR_mprotect, __NR_msync};
 
 const MAP_SHARED: u64 = 1;
@@ -290,67 +287,7 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
         limits::enough_memory(promised.map(bytes).max().unwrap_or(0))?;
     }
     let (end, refused) = protect_shared(p, start, end, prot);
-    let (result, seen) = {
-        let mut mm = p.mm.lock();
-        mm.may_cut(start, end)?;
-        mm.may_part(start, end)?;
-        mm.split_edges(start, end)?;
-        let result = mm.vmas.protect(start, end, prot);
-        // As far as the map was changed, the pages follow it.
-        let mut seen: Option<(u64, u64)> = None;
-        let mut at = start;
-        let charges = prot.contains(Prot::WRITE) && p.account.has_group();
-        while let Some(v) = mm.vmas.find_next(at).filter(|v| v.start < end).cloned() {
-            at = v.end;
-            if v.prot != prot {
-                continue;
-            }
-            let (s, e) = (v.start.max(start), v.end.min(end));
-            let charges = charges && matches!(v.backing, Backing::PrivateFile { .. });
-            let mut forgotten = 0;
-            mm.table.update(s, e, &mut |leaf| {
-                if leaf.entry & pte::FOREIGN != 0 {
-                    // Linux' rights decide: look again at the next access.
-                    return if matches!(v.backing, Backing::SharedLinux { .. }) {
-                        forgotten += 1;
-                        0
-                    } else {
-                        leaf.entry
-                    };
-                }
-                // A page shared after a fork gets write access by the fault that copies it, one of
-                // a file that is not charged yet by the fault that charges it.
-                let waits = || {
-                    frames::is_shared(leaf.frame())
-                        || charges && frames::group_of(leaf.frame()) == NOBODY
-                };
-                let gained = if leaf.entry & pte::WRITE == 0 && leaf.size == SMALL && waits() {
-                    pte::WRITE
-                } else {
-                    0
-                };
-                let new = leaf.entry & (pte::ADDRESS | pte::LARGE | pte::VALID)
-                    | pte_bits(prot) & !gained;
-                if leaf.entry & pte::SEEN != 0 {
-                    let lost = leaf.entry & pte::WRITE != 0 && !prot.contains(Prot::WRITE)
-                        || prot.is_empty();
-                    if !lost {
-                        return new | pte::SEEN;
-                    }
-                    let (low, high) = seen.unwrap_or((leaf.addr, leaf.addr));
-                    seen = Some((low.min(leaf.addr), high.max(leaf.addr + leaf.size)));
-                }
-                // A frame stays "seen" until it is unmapped: Linux may hold it.
-                new | leaf.entry & pte::SEEN
-            });
-            mm.remove_resident(forgotten, forgotten);
-        }
-        mm.flush(start, end);
-        (result, seen)
-    };
-    if let Some((low, high)) = seen {
-        zap(p, low, high);
-    }
+    let result = protect::private(p, start, end, prot);
     refused.and(result)?;
     if wanted > USER_MAX { Err(errno::ENOMEM) } else { Ok(0) }
 }

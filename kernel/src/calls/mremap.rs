@@ -3,8 +3,8 @@
 use crate::calls::mlock::{self, whole_pages};
 use crate::calls::rlimits::{self, LockLimit};
 use crate::link::{delegate, services};
+use crate::mm::change::carry_out;
 use crate::mm::place::{MAP_FIXED, choose};
-use crate::mm::release::zap;
 use crate::mm::removed::Removed;
 use crate::mm::reserve::{fill_whole, reservation, unreserve};
 use crate::mm::unmap::unmap_range;
@@ -14,6 +14,7 @@ use crate::sched::hold;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::addr::page_down;
+use hanare_core::coherence::Sight;
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
@@ -341,57 +342,55 @@ fn move_back(p: &Caller<'_>, m: &Move, target: u64, watch: u32) {
     }
 }
 
-/// Moves private pages: the entries move, then Linux forgets the old place.
+/// Moves private pages, once Linux has forgotten the old place. The mapping that moves is the one
+/// that is there then: as if the call had come after what other threads have changed.
 fn move_pages(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<()> {
     let Move { old, old_size, new_size, keep, .. } = *m;
     let old_end = old + old_size;
-    let seen = {
-        let mut mm = p.mm.lock();
-        unchanged(&mm, vma, old, old_end)?;
-        fill_whole(
-            &mut mm,
-            p.slot,
-            Vma {
-                start: target,
-                end: target + new_size,
-                backing: vma.backing.advanced(old - vma.start),
-                ..vma.clone()
-            },
-        )?;
-        let seen = match mm.place_leaves(old, old_end, target) {
-            Ok(seen) => seen,
-            Err(e) => {
+    carry_out(
+        p,
+        (old, old_end),
+        |mm, change| {
+            movable(mm, vma, m)?;
+            mm.split_edges(old, old_end)?;
+            Ok(mm.must_forget((old, old_end), change, Sight::is_seen))
+        },
+        |mm, _| {
+            let vma = movable(mm, vma, m)?;
+            let backing = vma.backing.advanced(old - vma.start);
+            let moved = Vma { start: target, end: target + new_size, backing, ..vma };
+            fill_whole(mm, p.slot, moved)?;
+            if let Err(e) = mm.place_leaves(old, old_end, target) {
                 drop(mm.vmas.remove(target, target + new_size));
                 return Err(e);
             }
-        };
-        let policy = mm.policies.get(old);
-        mm.policies.set(target, target + new_size, policy);
-        mm.displace_leaves(old, old_end);
-        if keep {
-            // The old place is as new, and not locked any more.
-            let _ = mm.vmas.set_flags(
-                old,
-                old_end,
-                VmaFlags::empty(),
-                VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT,
-            );
-        } else {
-            drop(mm.vmas.remove(old, old_end));
-            mm.policies.clear(old, old_end);
-            if seen {
-                // Until Linux has forgotten the pages here nobody may map anything: a call of
-                // another thread would write to what has moved.
-                mm.vmas.insert_anyway(reservation(p.slot, old, old_end))?; // it is free: cannot fail
+            let policy = mm.policies.get(old);
+            mm.policies.set(target, target + new_size, policy);
+            mm.displace_leaves(old, old_end);
+            if keep {
+                // The old place is as new, and not locked any more.
+                let locks = VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT;
+                let _ = mm.vmas.set_flags(old, old_end, VmaFlags::empty(), locks);
+            } else {
+                drop(mm.vmas.remove(old, old_end));
+                mm.policies.clear(old, old_end);
             }
-        }
-        seen
+            Ok(())
+        },
+    )
+}
+
+/// The private mapping at the old place, which may be another one by now than `vma`, for which the
+/// call was found to be right: `EFAULT` if it is of another kind.
+fn movable(mm: &AddressSpace, vma: &Vma<FileRef>, m: &Move) -> Result<Vma<FileRef>> {
+    let special = |v: &Vma<FileRef>| matches!(v.backing, Backing::Special(_));
+    let is_alike = |now: &&Vma<FileRef>| {
+        now.end - m.old >= m.old_size
+            && !matches!(now.backing, Backing::SharedLinux { .. })
+            && (!special(now) || now.backing == vma.backing)
+            && huge::size_of(now.flags) == huge::size_of(vma.flags)
     };
-    if seen {
-        zap(p, old, old_end);
-        unreserve(p, old, old_end);
-    }
-    Ok(())
+    mm.vmas.find(m.old).filter(is_alike).cloned().ok_or(errno::EFAULT)
 }
 
 /// remap_file_pages: Linux maps the other pages of the file where its mapping is; the

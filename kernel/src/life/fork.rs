@@ -8,6 +8,7 @@ use crate::gate::ptrace;
 use crate::life::child::{Inherited, Request, child_event, first_step, flag};
 use crate::life::expected::{Expected, Key};
 use crate::link::{delegate, services};
+use crate::mm::fork::fork;
 use crate::mm::{AddressSpace, FileHandle, FileRef};
 use crate::process::states::{self, COMES_NS};
 use crate::process::thread::{self, Thread};
@@ -96,19 +97,13 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let p = &me.process;
     let key = (p.space, p.next_token());
     room_for_embryo()?;
-    let forked = {
-        let mut mm = p.mm.lock();
-        mm.wish = me.policy.wish();
-        mm.fork()?
-    };
-    hold::at("fork-copied");
-    forked.zap(&me.caller());
+    let memory = fork(&me.caller())?;
     let parent = thread::current_arc();
     let vforks = r.flags & flag::VFORK != 0;
     let inherited = Inherited::of_current(r, regs, false)?;
     let traced = ptrace::before_child(me, None, child_event(r));
     let embryo = lists::boxed_within(Embryo {
-        mm: forked.mm,
+        mm: memory,
         traced: traced.is_some(),
         inherited,
         vforks,

@@ -8,8 +8,8 @@ use crate::base::chain::Run;
 use crate::base::{frames, heap};
 use crate::sched::tlb;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_core::coherence::{Change, Coherence, Sight};
 use hanare_core::errno::{self, Result};
 use hanare_core::mempolicy::{Policies, Policy};
 use hanare_core::nodes::Placement;
@@ -42,15 +42,8 @@ pub struct AddressSpace {
     pub(super) active: Arc<tlb::CpuSet>,
     /// What other CPUs have to forget, and what is freed then.
     pub(super) stale: Stale,
-    /// Counts what may make Linux have a page again that it was asked to forget for a fork:
-    /// pages given to it read-only, and other forks.
-    pub(super) given: u64,
-    /// Where forks have made pages read-only that Linux may still write to: it has not been
-    /// seen to forget them. The next fork has it forget them, too.
-    pub unforgotten: Option<(u64, u64)>,
-    /// Pages that Linux is asked to forget so that they can be copied, one for a thread at
-    /// most: meanwhile it is not given them.
-    pub(super) forgetting: Vec<u64>,
+    /// Changes under way.
+    pub coherence: Coherence,
     /// Flags of new mappings (`mlockall(MCL_FUTURE)`).
     pub lock_future: VmaFlags,
     /// NUMA policies (`mbind`).
@@ -88,9 +81,7 @@ impl AddressSpace {
             peak: 0,
             active: Arc::default(),
             stale: Stale::default(),
-            given: 0,
-            unforgotten: None,
-            forgetting: Vec::new(),
+            coherence: Coherence::new(),
             lock_future: VmaFlags::empty(),
             policies: Policies::default(),
             wish: None,
@@ -302,6 +293,24 @@ impl AddressSpace {
         }
     }
 
+    /// Where Linux has something of `start..end` that `exceeds` says it has to forget for a change.
+    /// Large pages at the edges are to be split before.
+    pub fn must_forget(
+        &mut self,
+        (start, end): (u64, u64),
+        change: &Change,
+        exceeds: impl Fn(Sight) -> bool,
+    ) -> Option<(u64, u64)> {
+        let mut needed = None;
+        self.table.update(start, end, &mut |leaf| {
+            if exceeds(change.sight(pages_of(&leaf), sight(leaf.entry))) {
+                needed = Some(tlb::join(needed, pages_of(&leaf)));
+            }
+            leaf.entry
+        });
+        needed
+    }
+
     /// Drops stale translations of a range: from this CPU now, from the others when
     /// the lock is given back.
     pub fn flush(&mut self, start: u64, end: u64) {
@@ -345,6 +354,29 @@ pub fn pte_bits(prot: Prot) -> u64 {
         bits |= pte::NO_EXECUTE;
     }
     bits
+}
+
+/// What Linux may have of a page of ours.
+pub fn sight(entry: u64) -> Sight {
+    match (entry & pte::SEEN != 0, entry & pte::SEEN_WRITE != 0) {
+        (_, true) => Sight::Write,
+        (true, false) => Sight::Read,
+        (false, false) => Sight::Unseen,
+    }
+}
+
+/// The bits of an entry that say it.
+pub fn sight_bits(sight: Sight) -> u64 {
+    match sight {
+        Sight::Unseen => 0,
+        Sight::Read => pte::SEEN,
+        Sight::Write => pte::SEEN | pte::SEEN_WRITE,
+    }
+}
+
+/// The addresses of a page.
+pub fn pages_of(leaf: &Leaf) -> (u64, u64) {
+    (leaf.addr, leaf.addr + leaf.size)
 }
 
 /// In place of a page whose memory is bad: there, of no frame of ours, and never present.

@@ -11,10 +11,10 @@ use super::quarantine::make_room;
 use super::space::Space;
 use super::{AddressSpace, pte_bits, release, shared, vdso};
 use crate::base::frames;
-use crate::base::lists;
 use crate::link::services;
 use core::sync::atomic::Ordering;
 use hanare_abi::service::SERVICE_FILL;
+use hanare_core::coherence::Change;
 use hanare_core::errno;
 use hanare_core::link::Failure;
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma};
@@ -47,8 +47,10 @@ enum Plan {
     Copied {
         old: u64,
     },
-    /// A page is to be copied that Linux may have: it forgets the page first.
-    Forget,
+    /// A page is to be copied: CPUs drop it first, and Linux forgets it if `ask`.
+    Wait {
+        ask: bool,
+    },
 }
 
 /// A fault of the running thread in a user copy, or before one. May wait.
@@ -77,15 +79,17 @@ fn serve(
         Prot::READ
     };
     thread.count_fault();
-    let mut forgotten = false;
+    let page = addr & !(SMALL - 1);
+    let mut change = Change::new((page, page + SMALL));
+    let mut is_forgotten = false;
     loop {
         if p.is_killed() {
-            if forgotten {
-                p.mm.lock().given_again(addr & !(SMALL - 1)); // others may have the memory, too
+            if change.is_waiting() {
+                change.resume(&mut p.mm.lock().coherence, is_forgotten); // others may have the memory, too
             }
             return Ok(());
         }
-        let plan = plan(p, addr, wanted, forgotten, || thread.growth());
+        let plan = plan(p, addr, wanted, &mut change, is_forgotten, || thread.growth());
         match plan {
             Plan::Done => return Ok(()),
             Plan::Fail(Signal::NoMemory) if make_room() => {}
@@ -95,12 +99,8 @@ fn serve(
                 release::page(p, old);
                 return Ok(());
             }
-            Plan::Forget => {
-                let page = addr & !(SMALL - 1);
-                forgotten = release::zap(p, page, page + SMALL);
-                if !forgotten {
-                    p.mm.lock().given_again(page); // it is asked for again
-                }
+            Plan::Wait { ask } => {
+                is_forgotten = ask && release::zap(p, page, page + SMALL);
                 continue;
             }
             Plan::Resolve { watch_seen } => {
@@ -124,27 +124,25 @@ fn serve(
                 finish(p, fill, answer.ok().map(|a| a.status), addr)?;
             }
         }
-        forgotten = false;
         if may_come_again && thread.has_signal() {
             return Ok(());
         }
     }
 }
 
-/// `forgotten`: Linux was asked to forget the page.
+/// `is_forgotten`: Linux has forgotten what `change` has reserved.
 fn plan(
     p: &Caller<'_>,
     addr: u64,
     wanted: Prot,
-    forgotten: bool,
+    change: &mut Change,
+    is_forgotten: bool,
     growth: impl FnOnce() -> Growth,
 ) -> Plan {
     let watch_seen = p.invalidations.load(Ordering::Acquire);
     let mut mm = p.mm.lock();
     mm.wish = p.policy.wish();
-    if forgotten {
-        mm.given_again(addr & !(SMALL - 1));
-    }
+    change.resume(&mut mm.coherence, is_forgotten);
     let Some(vma) = mm.find_or_grow(addr, growth) else { return Plan::Fail(Signal::NotMapped) };
     if !allows(vma.prot, wanted) {
         return Plan::Fail(Signal::NotAllowed);
@@ -163,7 +161,7 @@ fn plan(
             Plan::Resolve { watch_seen }
         }
         _ if mm.is_full() => Plan::Fail(Signal::NoMemory),
-        Some(_) => mm.gain(&vma, addr & !(SMALL - 1), forgotten),
+        Some(_) => mm.gain(&vma, addr & !(SMALL - 1), change),
         None => mm.plan_missing(&vma, addr, watch_seen),
     }
 }
@@ -209,19 +207,14 @@ impl AddressSpace {
 
     /// The frame is there with fewer rights than the mapping has: the mapping
     /// gained some since, or the page is shared after a fork and is copied now.
-    fn gain(&mut self, vma: &Vma<FileRef>, page: u64, forgotten: bool) -> Plan {
+    fn gain(&mut self, vma: &Vma<FileRef>, page: u64, change: &mut Change) -> Plan {
         if self.join_large(vma, page) {
             return Plan::Done;
         }
-        match self.make_writable(vma, page, forgotten) {
+        match self.make_writable(vma, page, change) {
             Ok(Gained::Done) => Plan::Done,
             Ok(Gained::Copied(old)) => Plan::Copied { old },
-            Ok(Gained::Seen) => {
-                if lists::push(&mut self.forgetting, page).is_err() {
-                    return Plan::Fail(Signal::NoMemory);
-                }
-                Plan::Forget
-            }
+            Ok(Gained::Waits { ask }) => Plan::Wait { ask },
             Err(()) => Plan::Fail(Signal::NoMemory),
         }
     }

@@ -1,77 +1,133 @@
 //! fork of an address space: private pages are shared until somebody writes.
 
-use super::address_space::is_lost;
+use super::address_space::{is_lost, pages_of, sight, sight_bits};
 use super::caller::Caller;
-use super::release;
 use super::reserve::is_reservation;
-use super::{AddressSpace, FileRef, limits, pte_bits};
+use super::{AddressSpace, FileRef, change, limits, pte_bits, quarantine};
+use crate::base::chain::{Chain, Run};
 use crate::base::{frames, heap};
 use crate::sched::{hold, tlb};
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_core::coherence::{Change, Sight};
 use hanare_core::errno::{self, Result};
-use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
+use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
 use hanare_hal::memory;
-use hanare_hal::paging::{Leaf, SMALL, pte};
+use hanare_hal::paging::{SMALL, pte};
 
 /// Pages that Linux may write to of which a child gets a copy at once. That costs less
 /// than to have Linux forget them, and then ask for them again for its next answer.
-const COPIED_MAX: u32 = 32;
+const COPIED_MAX: usize = 32;
 
-/// What a fork made.
-pub struct Forked {
-    /// The child's memory.
-    pub mm: AddressSpace,
-    /// What Linux has to forget of the parent's pages: they are read-only now.
-    zap: Option<(u64, u64)>,
-    /// The parent's [`AddressSpace::given`].
-    given: u64,
-}
-
-impl Forked {
-    /// Has Linux forget what it may still write to. Without the lock; may wait.
-    pub fn zap(&self, p: &Caller<'_>) {
-        let Some((start, end)) = self.zap else { return };
-        if !release::zap(p, start, end) {
-            return; // the next fork does it
-        }
-        hold::at("fork-zapped");
-        let mut mm = p.mm.lock();
-        if mm.given != self.given {
-            return; // it may have some again: each is zapped before its copy is made
-        }
-        mm.unforgotten = None;
-        mm.table.update(start, end, &mut |leaf| {
-            let forgotten = leaf.size == SMALL
-                && leaf.entry & (pte::WRITE | pte::FOREIGN) == 0
-                && frames::is_shared(leaf.frame());
-            leaf.entry & if forgotten { !pte::SEEN } else { u64::MAX }
-        });
+/// The memory of a child, as the caller's is now. May wait.
+///
+/// First Linux forgets what it may write to, if that is too much to be copied; then all pages are
+/// shared, read-only; once CPUs have seen that, the child gets its copies of what Linux may still
+/// write to. Of a write that comes before the copies, to whichever page, the child sees all.
+///
+/// # Errors
+/// `ENOMEM`, of Linux, too, which could not be asked: the parent is as it was, but for large pages
+/// that were split and rights that faults give back.
+pub fn fork(p: &Caller<'_>) -> Result<AddressSpace> {
+    match Fork::share_with_child(p, COPIED_MAX)?.finish(p) {
+        Err(NoRoomForCopies) => Fork::share_with_child(p, 0)?.finish(p).map_err(|_| errno::ENOMEM),
+        Ok(child) => Ok(child),
     }
 }
+
+/// There was no memory for the child's copies.
+struct NoRoomForCopies;
 
 /// A fork under way.
 struct Fork {
     child: AddressSpace,
-    /// What Linux has to forget, of earlier forks, too.
-    zap: Option<(u64, u64)>,
-    /// How many pages may still be copied.
-    copies: u32,
+    /// Pages of which the child gets a copy, and how many.
+    copies: ([u64; COPIED_MAX], usize),
+    /// How many may be copied.
+    copies_max: usize,
+}
+
+impl Fork {
+    /// Shares all pages. The caller finishes it: until then no page is copied because of a write
+    /// but after all CPUs have flushed all.
+    fn share_with_child(p: &Caller<'_>, copies_max: usize) -> Result<Fork> {
+        let forked = change::carry_out(
+            p,
+            (USER_MIN, USER_MAX),
+            |mm, change| Ok(mm.must_forget_for_child(change, copies_max)),
+            |mm, change| {
+                mm.wish = p.policy.wish();
+                mm.share_with_child(change, copies_max)
+            },
+        );
+        hold::at("fork-copied");
+        forked
+    }
+
+    /// Gives the child its copies. Other CPUs know that the pages are read-only.
+    fn finish(self, p: &Caller<'_>) -> core::result::Result<AddressSpace, NoRoomForCopies> {
+        let Fork { mut child, copies: (pages, count), .. } = self;
+        let mut given_up = Chain::default();
+        let mut mm = p.mm.lock();
+        mm.coherence.end_fork();
+        let copied = pages[..count].iter().all(|&page| {
+            let shared = child.table.find(page).map(|leaf| leaf.frame());
+            let copied = child.copy_shared(page, &mut given_up);
+            let is_alone = |frame| Some(frame) == shared && !frames::is_shared(frame);
+            let prot = mm.vmas.find(page).map(|v| v.prot);
+            if let (Some(prot), Some(leaf)) = (prot, mm.table.find(page))
+                && copied
+                && is_alone(leaf.frame())
+            {
+                mm.refresh(page, prot); // it need not fault
+            }
+            copied
+        });
+        drop(mm);
+        while let Some(run) = given_up.pop() {
+            quarantine::set_aside(run);
+        }
+        if !copied {
+            return Err(NoRoomForCopies);
+        }
+        child.wish = None;
+        child.check_resident();
+        child.settle_account();
+        Ok(child)
+    }
 }
 
 impl AddressSpace {
-    /// A copy for a child. `ENOMEM` leaves the parent as it was, but for large pages that
-    /// were split and rights that faults give back.
-    pub fn fork(&mut self) -> Result<Forked> {
+    /// Where Linux has to forget pages before a child shares them: all that it may write to, if
+    /// that is more than `copies_max` pages.
+    fn must_forget_for_child(&mut self, change: &Change, copies_max: usize) -> Option<(u64, u64)> {
+        let mut pages = 0;
+        let mut needed = None;
+        let vmas: &VmaMap<FileRef> = &self.vmas;
+        for v in vmas.iter().filter(|v| is_inherited(v) && shares_pages(v)) {
+            self.table.update(v.start, v.end, &mut |leaf| {
+                if leaf.entry & pte::FOREIGN == 0
+                    && change.sight(pages_of(&leaf), sight(leaf.entry)) == Sight::Write
+                {
+                    pages += leaf.size / SMALL;
+                    needed = Some(tlb::join(needed, pages_of(&leaf)));
+                }
+                leaf.entry
+            });
+        }
+        needed.filter(|_| pages > copies_max as u64)
+    }
+
+    fn share_with_child(&mut self, change: &Change, copies_max: usize) -> Result<Fork> {
         if !limits::room_for_mappings(self.map_bytes()) {
             return Err(errno::ENOMEM);
         }
         let account = self.account.clone().ok_or(errno::ENOMEM)?;
         account.may_have_process()?;
         account.may_have(self.map_bytes() + self.table.pages() * SMALL)?;
-        self.given += 1;
         let mut fork = Fork {
             child: AddressSpace::new(account).ok_or(errno::ENOMEM)?,
-            zap: self.unforgotten,
-            copies: COPIED_MAX,
+            copies: ([0; COPIED_MAX], 0),
+            copies_max,
         };
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
@@ -82,24 +138,17 @@ impl AddressSpace {
             && let Some(v) = self.vmas.find_next(at).cloned()
         {
             at = v.end;
-            if !v.flags.contains(VmaFlags::DONTFORK) && !is_reservation(&v) {
-                result = self.fork_mapping(&v, &mut fork);
+            if is_inherited(&v) {
+                result = self.fork_mapping(&v, &mut fork, change);
             }
         }
         self.flush(0, 1 << 47);
-        self.unforgotten = fork.zap;
-        match result {
-            Ok(()) => {
-                fork.child.wish = None;
-                fork.child.check_resident();
-                fork.child.settle_account();
-                Ok(Forked { mm: fork.child, zap: fork.zap, given: self.given })
-            }
-            Err(e) => Err(e),
-        }
+        result?;
+        self.coherence.begin_fork();
+        Ok(fork)
     }
 
-    fn fork_mapping(&mut self, v: &Vma<FileRef>, fork: &mut Fork) -> Result<()> {
+    fn fork_mapping(&mut self, v: &Vma<FileRef>, fork: &mut Fork, change: &Change) -> Result<()> {
         // Bytes that are free may lie in pieces that the heap cannot use.
         if heap::is_short() {
             return Err(errno::ENOMEM);
@@ -110,15 +159,10 @@ impl AddressSpace {
             *watch = 0; // the child watches its own mapping
         }
         fork.child.vmas.insert(copy)?;
-        let shares = matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. });
-        if shares && !v.flags.contains(VmaFlags::WIPEONFORK) {
-            self.share_pages(v, fork)
-        } else {
-            Ok(())
-        }
+        if shares_pages(v) { self.share_pages(v, fork, change) } else { Ok(()) }
     }
 
-    fn share_pages(&mut self, v: &Vma<FileRef>, fork: &mut Fork) -> Result<()> {
+    fn share_pages(&mut self, v: &Vma<FileRef>, fork: &mut Fork, change: &Change) -> Result<()> {
         self.split_all(v.start, v.end)?;
         let mut failed = false;
         let read_only = pte_bits(v.prot - Prot::WRITE);
@@ -131,7 +175,13 @@ impl AddressSpace {
                 }
                 return leaf.entry;
             }
-            if failed || leaf.entry & pte::FOREIGN != 0 || fork.copy_page(&leaf, v.prot) {
+            if failed || leaf.entry & pte::FOREIGN != 0 {
+                return leaf.entry;
+            }
+            let seen = change.sight(pages_of(&leaf), sight(leaf.entry));
+            let (copies, count) = &mut fork.copies;
+            if seen == Sight::Write && *count == fork.copies_max {
+                failed = true; // the plan has counted them
                 return leaf.entry;
             }
             if fork
@@ -145,41 +195,40 @@ impl AddressSpace {
             }
             fork.child.add_resident(1);
             frames::share(leaf.frame());
-            // Other pages Linux has read-only, too, if at all.
-            if is_written_by_linux(&leaf) {
-                fork.zap = Some(tlb::join(fork.zap, (leaf.addr, leaf.addr + leaf.size)));
+            if seen == Sight::Write {
+                copies[*count] = leaf.addr;
+                *count += 1;
             }
-            leaf.entry & !pte::WRITE
+            leaf.entry & !(pte::WRITE | sight_bits(Sight::Write)) | sight_bits(seen)
         });
         if failed { Err(errno::ENOMEM) } else { Ok(()) }
     }
-}
 
-/// Whether Linux may have the page mapped for writing.
-fn is_written_by_linux(leaf: &Leaf) -> bool {
-    leaf.entry & (pte::WRITE | pte::SEEN) == pte::WRITE | pte::SEEN
-}
-
-impl Fork {
-    /// Gives the child a copy of a page that Linux may write to; the parent keeps its
-    /// own as it is. False: it is to be shared like others.
-    fn copy_page(&mut self, leaf: &Leaf, prot: Prot) -> bool {
-        if self.copies == 0 || !is_written_by_linux(leaf) {
+    /// Gives a child that does not run yet a frame of its own at `page`. False: there is none.
+    fn copy_shared(&mut self, page: u64, given_up: &mut Chain) -> bool {
+        let Some(leaf) = self.table.find(page) else { return true };
+        let Some(new) = self.alloc(page) else { return false };
+        memory::copy(new, leaf.frame(), SMALL as usize);
+        let prot = self.vmas.find(page).map_or(Prot::empty(), |v| v.prot);
+        if self.table.map_small(page, new | pte_bits(prot), &mut frames::UserTables).is_err() {
+            frames::free(new, 0); // cannot be: the table is there
             return false;
         }
-        let Some(frame) = self.child.alloc(leaf.addr) else { return false };
-        memory::copy(frame, leaf.frame(), SMALL as usize);
-        if self
-            .child
-            .table
-            .map_small(leaf.addr, frame | pte_bits(prot), &mut frames::UserTables)
-            .is_err()
-        {
-            frames::free(frame, 0);
-            return false;
+        // The parent's, but where another thread has just given it up, whom Linux may not have obeyed yet.
+        if frames::drop_mapping(leaf.frame()).is_some() {
+            given_up.push(Run::of(leaf.frame(), false));
         }
-        self.child.add_resident(1);
-        self.copies -= 1;
         true
     }
+}
+
+/// Whether a child has the mapping, too.
+fn is_inherited(v: &Vma<FileRef>) -> bool {
+    !v.flags.contains(VmaFlags::DONTFORK) && !is_reservation(v)
+}
+
+/// Whether a child has its pages, until one of the two writes.
+fn shares_pages(v: &Vma<FileRef>) -> bool {
+    matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. })
+        && !v.flags.contains(VmaFlags::WIPEONFORK)
 }

@@ -34,7 +34,7 @@ impl AddressSpace {
         let (mut pages, mut seen) = (0, 0);
         self.table.update(base, end, &mut |l| {
             pages += u64::from(follows(l));
-            seen |= l.entry & pte::SEEN;
+            seen |= l.entry & (pte::SEEN | pte::SEEN_WRITE);
             l.entry
         });
         if pages != LARGE / SMALL || !frames::join(first.frame(), 9) {

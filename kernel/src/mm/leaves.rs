@@ -6,15 +6,14 @@ use hanare_core::errno::{self, Result};
 use hanare_hal::paging::{LARGE, SMALL, pte};
 
 impl AddressSpace {
-    /// Maps the pages of `start..end` at `target`, too, where nothing is; whether Linux has seen
-    /// one. `ENOMEM`, for tables: then none is.
-    pub fn place_leaves(&mut self, start: u64, end: u64, target: u64) -> Result<bool> {
+    /// Maps the pages of `start..end`, which Linux has forgotten, at `target`, too, where nothing
+    /// is. `ENOMEM`, for tables: then none is.
+    pub fn place_leaves(&mut self, start: u64, end: u64, target: u64) -> Result<()> {
         self.split_edges(start, end)?;
         if !target.wrapping_sub(start).is_multiple_of(LARGE) {
             self.split_all(start, end)?;
         }
         let mut leaves = heap::with_room((LARGE / SMALL) as usize)?;
-        let mut seen = false;
         for part in (start..end).step_by(LARGE as usize) {
             leaves.clear();
             self.table.update(part, end.min(part + LARGE), &mut |l| {
@@ -23,19 +22,19 @@ impl AddressSpace {
             });
             let placed = leaves.iter().all(|l| {
                 let to = target + (l.addr - start);
+                let entry = l.entry & !(pte::SEEN | pte::SEEN_WRITE);
                 if l.size == LARGE {
-                    self.map_large(to, l.entry)
+                    self.map_large(to, entry)
                 } else {
-                    self.table.map_small(to, l.entry, &mut frames::UserTables).is_ok()
+                    self.table.map_small(to, entry, &mut frames::UserTables).is_ok()
                 }
             });
             if !placed {
                 self.displace_leaves(target, target + (end - start));
                 return Err(errno::ENOMEM);
             }
-            seen |= leaves.iter().any(|l| l.entry & pte::SEEN != 0);
         }
-        Ok(seen)
+        Ok(())
     }
 
     /// Undoes one of the two mappings of such pages.

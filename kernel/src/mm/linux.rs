@@ -1,7 +1,7 @@
 //! What Linux asks about a process's memory: pages for the proxy, and pages it
 //! wants back.
 
-use super::address_space::is_lost;
+use super::address_space::{is_lost, sight, sight_bits};
 use super::fault::finish;
 use super::fill::{PendingFill, file_window};
 use super::limits::Growth;
@@ -14,6 +14,7 @@ use crate::link::services::{By, Entry};
 use core::sync::atomic::Ordering;
 use hanare_abi::request::{FAULT_WRITE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
 use hanare_abi::service::SERVICE_FILL;
+use hanare_core::coherence::Change;
 use hanare_core::errno;
 use hanare_core::mempolicy::Policy;
 use hanare_core::vma::{Backing, Prot, Vma};
@@ -38,6 +39,7 @@ pub fn fault(
     r: &RequestRef<'_>,
     call: &RequestCall,
 ) -> Result<i32, Lack> {
+    let mut growth = Some(growth);
     let addr = call.args[0] & !(SMALL - 1);
     let write = call.args[1] & FAULT_WRITE != 0;
     let most = (call.args[2] as u32 as usize).clamp(1, PAGES_MAX);
@@ -54,54 +56,66 @@ pub fn fault(
     if !finish_fills(p, run, addr) {
         return Ok(-errno::EFAULT.0);
     }
-    let mut mm = p.mm.lock();
-    mm.wish = wish;
-    let Some(vma) = mm.find_or_grow(addr, growth) else { return Ok(-errno::EFAULT.0) };
-    let allowed = if write { vma.prot.contains(Prot::WRITE) } else { !vma.prot.is_empty() };
-    if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
-        return Ok(-errno::EFAULT.0);
-    }
-    if mm.forgets(addr, addr + SMALL) {
-        return Ok(-errno::EAGAIN.0); // it faults again
-    }
-    if mm.table.find(addr).is_none() {
-        if mm.is_full() {
-            return Err(Lack::Memory);
+    // The module has removed what it had mapped there before it asked.
+    let mut change = Change::of_forgotten((addr, addr + SMALL));
+    loop {
+        let mut mm = p.mm.lock();
+        mm.wish = wish;
+        if change.is_waiting() {
+            change.resume(&mut mm.coherence, true);
         }
-        match vma.backing {
-            Backing::Anonymous => {
-                if mm.populate_anonymous(&vma, addr).is_err() {
-                    return Err(Lack::Memory);
+        let vma = match growth.take() {
+            Some(growth) => mm.find_or_grow(addr, growth),
+            None => mm.vmas.find(addr).cloned(),
+        };
+        let Some(vma) = vma else { return Ok(-errno::EFAULT.0) };
+        let allowed = if write { vma.prot.contains(Prot::WRITE) } else { !vma.prot.is_empty() };
+        if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
+            return Ok(-errno::EFAULT.0);
+        }
+        if mm.coherence.is_reserved((addr, addr + SMALL)) {
+            return Ok(-errno::EAGAIN.0); // it faults again
+        }
+        if mm.table.find(addr).is_none() {
+            if mm.is_full() {
+                return Err(Lack::Memory);
+            }
+            match vma.backing {
+                Backing::Anonymous => {
+                    if mm.populate_anonymous(&vma, addr).is_err() {
+                        return Err(Lack::Memory);
+                    }
                 }
+                Backing::PrivateFile { .. }
+                    if mm.map_known(&vma, addr, file_window(&vma, addr)) => {}
+                Backing::PrivateFile { .. } => {
+                    return serve_first(p, &mut mm, &vma, addr, r);
+                }
+                _ => return Ok(-errno::EFAULT.0),
             }
-            Backing::PrivateFile { .. } if mm.map_known(&vma, addr, file_window(&vma, addr)) => {}
-            Backing::PrivateFile { .. } => {
-                return serve_first(p, &mut mm, &vma, addr, r);
+        }
+        if mm.table.find(addr).is_some_and(|l| is_lost(&l)) {
+            return Ok(-errno::EFAULT.0);
+        }
+        let mut given_up = None;
+        if write && mm.table.find(addr).is_some_and(|l| l.entry & pte::WRITE == 0) {
+            match mm.make_writable(&vma, addr, &mut change) {
+                Ok(Gained::Copied(old)) => given_up = Some(old),
+                Ok(Gained::Done) => {}
+                Ok(Gained::Waits { .. }) => continue, // for CPUs, as the lock is given back
+                Err(()) => return Err(Lack::Memory),
             }
-            _ => return Ok(-errno::EFAULT.0),
         }
-    }
-    if mm.table.find(addr).is_some_and(|l| is_lost(&l)) {
-        return Ok(-errno::EFAULT.0);
-    }
-    let mut given_up = None;
-    if write && mm.table.find(addr).is_some_and(|l| l.entry & pte::WRITE == 0) {
-        // The module has removed what it had mapped there before it asked.
-        match mm.make_writable(&vma, addr, true) {
-            Ok(Gained::Copied(old)) => given_up = Some(old),
-            Ok(_) => {}
-            Err(()) => return Err(Lack::Memory),
+        let mut pages = [0; PAGES_MAX];
+        let n = mm.collect(&vma, addr, write, &mut pages[..most]);
+        drop(mm);
+        // None: a page beside it in a large one is being forgotten. It faults again.
+        let status = if n == 0 { -errno::EAGAIN.0 } else { answer(r, addr, &pages[..n]) };
+        if let Some(old) = given_up {
+            super::quarantine::page_deferred(old);
         }
+        return Ok(status);
     }
-    let mut pages = [0; PAGES_MAX];
-    let n = mm.collect(&vma, addr, write, &mut pages[..most]);
-    drop(mm);
-    // None: a page beside it in a large one is being forgotten. It faults again.
-    let status = if n == 0 { -errno::EAGAIN.0 } else { answer(r, addr, &pages[..n]) };
-    if let Some(old) = given_up {
-        super::quarantine::page_deferred(old);
-    }
-    Ok(status)
 }
 
 fn answer(r: &RequestRef<'_>, addr: u64, pages: &[u64]) -> i32 {
@@ -185,13 +199,14 @@ impl AddressSpace {
             if write && leaf.entry & pte::WRITE == 0 {
                 break; // shared after a fork: copied when it is asked for itself
             }
-            if self.forgets(base.max(at), base + leaf.size) {
+            if self.coherence.is_reserved((base.max(at), base + leaf.size)) {
                 break;
             }
-            self.given += u64::from(leaf.entry & pte::WRITE == 0);
-            if leaf.entry & pte::SEEN == 0 {
+            let before = sight(leaf.entry);
+            let given = before.given(leaf.entry & pte::WRITE != 0);
+            if given != before {
                 frames::mark_seen(leaf.frame());
-                self.table.update(base, base + leaf.size, &mut |l| l.entry | pte::SEEN);
+                self.table.update(base, base + leaf.size, &mut |l| l.entry | sight_bits(given));
             }
             let stop = end.min(base + leaf.size);
             while at < stop {

@@ -1,8 +1,8 @@
 //! Memory of a process: the VMA map and the page table, kept in step.
 //!
 //! Rule: the lock of an [`AddressSpace`] is never held while waiting for Linux. Changes are made
-//! under the lock; what Linux has seen is zapped after it is released, and only then are frames
-//! freed.
+//! under the lock; what Linux has seen it forgets before that, by a transaction (`change`), or, where
+//! addresses stay reserved until it has, after that; only then are frames freed.
 //!
 //! From the lowest to the highest:
 //!
@@ -11,13 +11,14 @@
 //!   `fill`, `join`, `leaves`), where they lie (`policy`), `limits`, `vdso`;
 //! * the space, which a proxy shares: `space`, `last_mapped`, `writes`; who changes it: `caller`;
 //! * what is done to it: `release`, `bad`, `huge`, `reserve`, `free`, `shared`, `unmap`, `place`,
-//!   `files`, `fork`, `patch`;
+//!   `files`, `change`, `protect`, `fork`, `patch`;
 //! * page faults, of threads (`fault`) and of proxies (`linux`).
 
 pub mod access;
 pub mod address_space;
 pub mod bad;
 pub mod caller;
+pub mod change;
 pub mod content;
 pub mod fault;
 pub mod files;
@@ -36,6 +37,7 @@ pub mod patch;
 pub mod place;
 pub mod policy;
 pub mod populate;
+pub mod protect;
 pub mod quarantine;
 pub mod release;
 pub mod removed;

@@ -1,11 +1,13 @@
 //! Writing into a process's memory from outside, whatever its protection: breakpoints.
 
 use super::AddressSpace;
+use super::populate::Gained;
 use super::quarantine::page_deferred;
 use super::space::Space;
 use crate::base::frames;
 use crate::link::services;
 use hanare_abi::service::SERVICE_ZAP;
+use hanare_core::coherence::Change;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, SpecialKind};
 use hanare_hal::memory;
@@ -19,62 +21,53 @@ pub fn write(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
     while done < bytes.len() {
         let at = addr.checked_add(done as u64).ok_or(errno::EFAULT)?;
         let n = (bytes.len() - done).min((SMALL - at % SMALL) as usize);
-        let replaced = p.mm.lock().write_page(at, &bytes[done..done + n])?;
-        give_up(p, replaced);
+        write_within(p, at, &bytes[done..done + n])?;
         done += n;
     }
     Ok(())
 }
 
-/// A frame that a copy has replaced.
-struct Replaced {
-    page: u64,
-    frame: u64,
-    seen: bool,
-}
-
-fn give_up(p: &Space, replaced: Option<Replaced>) {
-    let Some(old) = replaced else { return };
-    if old.seen {
-        let _ =
-            services::by_thread_at_once(SERVICE_ZAP, p.space, &[old.page, old.page + SMALL], &[]);
+fn write_within(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
+    let page = addr & !(SMALL - 1);
+    let range = [page, page + SMALL];
+    let mut change = Change::new(range.into());
+    let mut is_forgotten = true;
+    loop {
+        let mut mm = p.mm.lock();
+        change.resume(&mut mm.coherence, is_forgotten);
+        if !is_forgotten {
+            return Err(errno::EFAULT);
+        }
+        let written = mm.write_page(addr, bytes, &mut change)?;
+        drop(mm);
+        match written {
+            Gained::Done => return Ok(()),
+            Gained::Copied(old) => page_deferred(old),
+            Gained::Waits { ask: false } => {}
+            Gained::Waits { ask: true } => {
+                is_forgotten = p.is_closed()
+                    || services::by_thread_at_once(SERVICE_ZAP, p.space, &range, &[]).is_some();
+            }
+        }
     }
-    page_deferred(old.frame);
 }
 
 impl AddressSpace {
-    /// Writes within a page; what [`give_up`] is to be called with, without the lock.
-    fn write_page(&mut self, addr: u64, bytes: &[u8]) -> Result<Option<Replaced>> {
-        let page = addr & !(SMALL - 1);
-        let leaf = self
-            .vmas
-            .find(addr)
-            .is_some()
-            .then(|| self.table.find(addr))
-            .flatten()
-            .ok_or(errno::EFAULT)?;
+    /// Writes within a page that the process has for itself, or makes it so.
+    fn write_page(&mut self, addr: u64, bytes: &[u8], change: &mut Change) -> Result<Gained> {
+        let prot = self.vmas.find(addr).map(|v| v.prot).ok_or(errno::EFAULT)?;
+        let leaf = self.table.find(addr).ok_or(errno::EFAULT)?;
         if leaf.entry & pte::FOREIGN != 0 {
             return Err(errno::EFAULT);
         }
-        let mut frame = leaf.frame() + (page - leaf.addr);
-        let mut replaced = None;
         if frames::is_shared(leaf.frame()) {
             if leaf.size == LARGE {
                 return Err(errno::EFAULT);
             }
-            let new = self.alloc(page).ok_or(errno::ENOMEM)?;
-            memory::copy(new, frame, SMALL as usize);
-            let keep = leaf.entry & !(pte::ADDRESS | pte::SEEN);
-            if self.table.map_small(page, new | keep, &mut frames::UserTables).is_err() {
-                frames::free(new, 0);
-                return Err(errno::ENOMEM);
-            }
-            self.flush(page, page + SMALL);
-            replaced = Some(Replaced { page, frame, seen: leaf.entry & pte::SEEN != 0 });
-            frame = new;
+            return self.unshare(&leaf, prot, change).map_err(|()| errno::ENOMEM);
         }
-        memory::write(frame + (addr - page), bytes);
-        Ok(replaced)
+        memory::write(leaf.frame() + (addr - leaf.addr), bytes);
+        Ok(Gained::Done)
     }
 }
 

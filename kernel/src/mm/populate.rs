@@ -1,12 +1,14 @@
 //! Putting pages into an address space, and giving them the rights of their mapping.
 
-use super::address_space::is_lost;
+use super::address_space::{is_lost, sight, sight_bits};
 use super::content::FileRef;
 use super::{AddressSpace, pte_bits};
 use crate::base::frames;
+use core::sync::atomic::{Ordering, fence};
+use hanare_core::coherence::{Change, ForWrite, for_write};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
-use hanare_hal::memory;
-use hanare_hal::paging::{LARGE, SMALL};
+use hanare_hal::paging::{LARGE, Leaf, SMALL, pte};
+use hanare_hal::{cpu, memory, percpu};
 
 /// Pages of an anonymous mapping brought in around a small fault.
 const AROUND: u64 = 16;
@@ -19,8 +21,12 @@ pub(super) enum Gained {
     Done,
     /// It can be, and is a copy now; the old frame is the caller's to give up.
     Copied(u64),
-    /// Nothing: it has to be copied, and Linux has to forget it first.
-    Seen,
+    /// Nothing: it is to be copied, once CPUs have dropped it, when the lock is given back, and
+    /// Linux has forgotten it, if `ask`.
+    Waits {
+        /// Linux may have it.
+        ask: bool,
+    },
 }
 
 impl AddressSpace {
@@ -42,28 +48,14 @@ impl AddressSpace {
         }
     }
 
-    /// Whether Linux is being asked to forget a page of a range.
-    pub(super) fn forgets(&self, start: u64, end: u64) -> bool {
-        self.forgetting.iter().any(|page| (start..end).contains(page))
-    }
-
-    /// A thread's `page` has been forgotten: Linux may have it again.
-    pub(super) fn given_again(&mut self, page: u64) {
-        if let Some(at) = self.forgetting.iter().position(|&p| p == page) {
-            self.forgetting.swap_remove(at);
-        }
-    }
-
-    /// Gives a present page the rights of its mapping; if it is shared it is replaced by a
-    /// copy, once Linux has `forgotten` it if it had seen it in this space: what it still
-    /// wrote there would not be in the copy, and it would go on reading the old frame.
+    /// Gives a page that is there the rights of its mapping; if it is shared it is replaced by a
+    /// copy (see [`unshare`](Self::unshare)).
     pub(super) fn make_writable(
         &mut self,
         vma: &Vma<FileRef>,
         page: u64,
-        forgotten: bool,
+        change: &mut Change,
     ) -> Result<Gained, ()> {
-        use hanare_hal::paging::pte;
         let Some(leaf) = self.table.find(page) else { return Ok(Gained::Done) };
         let foreign = leaf.entry & pte::FOREIGN != 0;
         if foreign
@@ -81,29 +73,66 @@ impl AddressSpace {
             self.refresh(page, vma.prot);
             return Ok(Gained::Done);
         }
-        if leaf.entry & pte::SEEN != 0 && !forgotten {
-            return Ok(Gained::Seen);
+        self.unshare(&leaf, vma.prot, change)
+    }
+
+    /// Replaces a small page whose frame others have, too, by a copy. Before that no CPU may have
+    /// a translation of it: one would go on reading the old frame while another writes the
+    /// copy, or, just after a fork, write what the copy has not. Nor may Linux, for the same reason.
+    ///
+    /// # Errors
+    /// There is no memory; the page is as it was.
+    pub(super) fn unshare(
+        &mut self,
+        leaf: &Leaf,
+        prot: Prot,
+        change: &mut Change,
+    ) -> Result<Gained, ()> {
+        let page = (leaf.addr, leaf.addr + SMALL);
+        let is_present = leaf.entry & pte::PRESENT != 0;
+        let mut prepared = change.prepared(page, is_present);
+        if is_present {
+            self.table.update(page.0, page.1, &mut |l| l.entry & !pte::PRESENT);
+            self.coherence.disturb(page);
         }
-        let new = self.alloc(page).ok_or(())?;
+        if self.table.is_active() {
+            cpu::flush_page(page.0);
+        }
+        fence(Ordering::SeqCst); // the table's change, then the look at who uses it
+        prepared.is_flushed |= self.active.others(percpu::index()).next().is_none();
+        let copied = match for_write(sight(leaf.entry), true, prepared) {
+            ForWrite::Prepare { ask } => {
+                let (start, end) = self.coherence.to_flush(page, (0, 1 << 47));
+                self.flush(start, end);
+                self.reserve(change, page).map_err(|_| ()).map(|_| Gained::Waits { ask })
+            }
+            ForWrite::Allow | ForWrite::Copy => self.copy_page(leaf, prot),
+        };
+        if copied.is_err() {
+            self.refresh(page.0, prot - Prot::WRITE);
+        }
+        copied
+    }
+
+    fn copy_page(&mut self, leaf: &Leaf, prot: Prot) -> Result<Gained, ()> {
+        let new = self.alloc(leaf.addr).ok_or(())?;
         memory::copy(new, leaf.frame(), SMALL as usize);
-        if self.table.map_small(page, new | pte_bits(vma.prot), &mut frames::UserTables).is_err() {
+        let entry = new | pte_bits(prot);
+        if self.table.map_small(leaf.addr, entry, &mut frames::UserTables).is_err() {
             frames::free(new, 0);
             return Err(());
         }
-        self.flush(page, page + SMALL);
         Ok(Gained::Copied(leaf.frame()))
     }
 
     /// Sets the rights of an existing small or large leaf from the mapping's.
     pub(super) fn refresh(&mut self, addr: u64, prot: Prot) {
-        use hanare_hal::paging::pte;
         let Some(leaf) = self.table.find(addr).filter(|l| !is_lost(l)) else { return };
         self.table.update(leaf.addr, leaf.addr + leaf.size, &mut |l| {
-            let keep =
-                l.entry & (pte::ADDRESS | pte::LARGE | pte::SEEN | pte::FOREIGN | pte::VALID);
-            keep | pte_bits(prot)
+            let keep = l.entry & (pte::ADDRESS | pte::LARGE | pte::FOREIGN | pte::VALID);
+            keep | sight_bits(sight(l.entry)) | pte_bits(prot)
         });
-        hanare_hal::cpu::flush_page(addr);
+        cpu::flush_page(addr);
     }
 
     /// Brings in zeroed memory around `addr`: a large page where the mapping

@@ -23,6 +23,11 @@ impl Removed {
         self.range.is_some() || !self.seen.is_empty()
     }
 
+    /// Linux has forgotten the pages: it may only hold frames.
+    pub fn set_forgotten(&mut self) {
+        self.range = None;
+    }
+
     /// For memory that Linux never mapped in this space: last pages that it saw
     /// elsewhere wait in quarantine.
     pub fn set_aside(mut self) {

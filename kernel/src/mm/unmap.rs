@@ -93,7 +93,6 @@ pub fn unmap_all(p: &Caller<'_>) {
     let vmas = {
         let mut mm = p.mm.lock();
         let vmas = mm.vmas.take();
-        mm.unforgotten = None;
         mm.policies.clear(vmas.min(), vmas.max());
         mm.lock_future = VmaFlags::empty();
         let _ = mm.unmap_pages(vmas.min(), vmas.max(), &mut removed); // nothing is cut, so it cannot fail

@@ -1,0 +1,272 @@
+//! Coherence: what Linux may have of each page, and the one kind of transaction by which the LWK
+//! changes a mapping that Linux has seen (`docs/coherence.md`).
+//!
+//! The proxy maps the frames of its program at the same addresses, so a page has two views: the
+//! page table of the LWK and that of Linux. A page's [`Sight`] says what Linux' view may have of
+//! it. A [`Change`] plans under the lock of the address space, reserves the pages, gives the lock
+//! back, has Linux forget them, and commits under the lock again. The kernel and the exploration
+//! (`explore`, for tests) run this code.
+
+#[cfg(test)]
+mod explore;
+
+use alloc::vec::Vec;
+
+/// Whether the exploration has this step taken wrongly.
+macro_rules! wrong {
+    ($mutant:ident) => {{
+        #[cfg(test)]
+        let is_wrong = explore::is(explore::Mutant::$mutant);
+        #[cfg(not(test))]
+        let is_wrong = false;
+        is_wrong
+    }};
+}
+
+/// Addresses, from the first to one behind the last.
+pub type Range = (u64, u64);
+
+/// What Linux may have of a page. The LWK never has less written down than Linux has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sight {
+    /// Nothing: Linux was never given the page, or has forgotten it.
+    Unseen,
+    /// A mapping for reading.
+    Read,
+    /// A mapping for writing.
+    Write,
+}
+
+impl Sight {
+    /// After Linux was given the page.
+    #[must_use]
+    pub fn given(self, is_writable: bool) -> Sight {
+        self.max(if is_writable && !wrong!(ForgetsThatLinuxWrites) {
+            Sight::Write
+        } else {
+            Sight::Read
+        })
+    }
+
+    /// Whether Linux has to forget the page before its mapping has these rights only.
+    #[must_use]
+    pub fn exceeds(self, may_read: bool, may_write: bool) -> bool {
+        match self {
+            Sight::Unseen => false,
+            Sight::Read => !may_read,
+            Sight::Write => !may_write,
+        }
+    }
+
+    /// Whether Linux has to forget the page before another frame is at its address, or its frame
+    /// at another address.
+    #[must_use]
+    pub fn is_seen(self) -> bool {
+        self != Sight::Unseen
+    }
+}
+
+/// What has to happen to a page of ours before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForWrite {
+    /// Nothing: nobody else has its frame.
+    Allow,
+    /// The page is [hidden](Coherence) and reserved. All CPUs drop their translations of it, and
+    /// Linux forgets it if `ask`.
+    Prepare {
+        /// Linux may have it.
+        ask: bool,
+    },
+    /// A copy takes the place of its frame.
+    Copy,
+}
+
+/// What is known of a page whose frame others have, too, when it is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// No CPU has a translation of it.
+    pub is_flushed: bool,
+    /// Linux has forgotten it.
+    pub is_forgotten: bool,
+}
+
+/// Decides what a write to a page that is there needs. `is_shared`: other mappings have its frame.
+#[must_use]
+pub fn for_write(sight: Sight, is_shared: bool, prepared: Prepared) -> ForWrite {
+    let ask = sight.is_seen() && !prepared.is_forgotten && !wrong!(CopiesUnasked);
+    if !is_shared {
+        ForWrite::Allow
+    } else if ask || !prepared.is_flushed && !wrong!(CopiesUnflushed) {
+        ForWrite::Prepare { ask }
+    } else {
+        ForWrite::Copy
+    }
+}
+
+/// There was no memory to reserve a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMemory;
+
+/// A range that a change has reserved: Linux is not given its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Reserved {
+    number: u32,
+    range: Range,
+    /// Since then CPUs may have got translations that they have not dropped: a page of it was
+    /// visible again, or there was a fork.
+    is_disturbed: bool,
+}
+
+/// What an address space knows of changes under way. Its lock guards it.
+///
+/// A page is *hidden* while its entry keeps the frame and is not present: no CPU gets a
+/// translation of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Coherence {
+    reserved: Vec<Reserved>,
+    next: u32,
+    /// Forks that have made pages read-only, which other CPUs may not know yet.
+    unflushed_forks: u32,
+}
+
+impl Coherence {
+    /// Nothing under way.
+    #[must_use]
+    pub const fn new() -> Coherence {
+        Coherence { reserved: Vec::new(), next: 0, unflushed_forks: 0 }
+    }
+
+    /// Whether Linux may not be given any of these pages now: it is to ask again.
+    #[must_use]
+    pub fn is_reserved(&self, (start, end): Range) -> bool {
+        let meets = |r: &Reserved| r.range.0 < end && start < r.range.1;
+        self.reserved.iter().any(meets) && !wrong!(GivesReserved)
+    }
+
+    /// Pages of a range, which CPUs may have translations of, are hidden.
+    pub fn disturb(&mut self, (start, end): Range) {
+        for r in &mut self.reserved {
+            let meets = r.range.0 < end && start < r.range.1;
+            r.is_disturbed |= meets && !wrong!(TrustsDisturbed);
+        }
+    }
+
+    /// A fork has made pages read-only; CPUs drop their translations once the lock is given back.
+    /// Who has prepared a copy did not have them drop all.
+    pub fn begin_fork(&mut self) {
+        self.unflushed_forks += 1;
+        self.disturb((0, u64::MAX));
+    }
+
+    /// They have.
+    pub fn end_fork(&mut self) {
+        self.unflushed_forks -= 1;
+    }
+
+    /// What CPUs drop before a page that is hidden at `range` is copied: another copy must not be
+    /// written while a CPU can still write to what a fork has just shared.
+    #[must_use]
+    pub fn to_flush(&self, range: Range, all: Range) -> Range {
+        let is_flushed = self.unflushed_forks == 0 || wrong!(CopiesBeforeForkIsFlushed);
+        if is_flushed { range } else { all }
+    }
+
+    fn reserve(&mut self, range: Range) -> Result<u32, NoMemory> {
+        self.reserved.try_reserve(1).map_err(|_| NoMemory)?;
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        self.reserved.push(Reserved { number, range, is_disturbed: false });
+        Ok(number)
+    }
+
+    /// Whether it was left undisturbed.
+    fn release(&mut self, number: u32) -> bool {
+        let Some(at) = self.reserved.iter().position(|r| r.number == number) else { return false };
+        let reserved = self.reserved.swap_remove(at);
+        if self.reserved.is_empty() {
+            // So that numbers stay small, and the list's memory is free.
+            (self.reserved, self.next) = (Vec::new(), 0);
+        }
+        !reserved.is_disturbed
+    }
+}
+
+/// A change of a range's mapping: what it has reserved, and what Linux has forgotten for it.
+///
+/// 1. *Plan*, under the lock: which pages does Linux have to forget? None: commit.
+/// 2. *Reserve* them ([`Change::reserve`]): Linux is not given them again.
+/// 3. *Unlock*; CPUs drop their translations; *ask Linux* to forget the pages.
+/// 4. *Check*, under the lock ([`Change::resume`]): plan once more, for other threads have changed
+///    what they liked; what the plan then finds to be forgotten it need not ask for.
+/// 5. *Commit*, or *undo* where Linux could not be asked: the plan has changed nothing yet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Change {
+    whole: Range,
+    reserved: Option<(u32, Range)>,
+    forgotten: Option<Range>,
+    is_flushed: bool,
+    has_asked: bool,
+}
+
+impl Change {
+    /// One that has reserved nothing yet. `whole`: all that it may need.
+    #[must_use]
+    pub const fn new(whole: Range) -> Change {
+        Change { whole, reserved: None, forgotten: None, is_flushed: false, has_asked: false }
+    }
+
+    /// One of a range that Linux has just forgotten itself.
+    #[must_use]
+    pub const fn of_forgotten(whole: Range) -> Change {
+        Change { forgotten: Some(whole), ..Change::new(whole) }
+    }
+
+    /// Reserves what Linux has to forget; what it is to be asked for. The second time that is the
+    /// whole range, so that there is no third one.
+    ///
+    /// # Errors
+    /// There was no memory. Nothing is reserved.
+    pub fn reserve(&mut self, c: &mut Coherence, needed: Range) -> Result<Range, NoMemory> {
+        debug_assert!(self.reserved.is_none());
+        let range = if self.has_asked { self.whole } else { needed };
+        self.reserved = Some((c.reserve(range)?, range));
+        (self.has_asked, self.forgotten, self.is_flushed) = (true, None, false);
+        Ok(range)
+    }
+
+    /// At the beginning of each plan: gives up what was reserved. `is_forgotten`: Linux has
+    /// forgotten the range since. Both counts until the lock is given back.
+    pub fn resume(&mut self, c: &mut Coherence, is_forgotten: bool) {
+        (self.forgotten, self.is_flushed) = (None, false);
+        let Some((number, range)) = self.reserved.take() else { return };
+        self.is_flushed = c.release(number);
+        self.forgotten = (is_forgotten || wrong!(TrustsFailure)).then_some(range);
+    }
+
+    /// Whether it waits for Linux, or for CPUs.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.reserved.is_some()
+    }
+
+    /// Whether Linux has nothing of these pages. Good until the lock is given back.
+    #[must_use]
+    pub fn has_forgotten(&self, (start, end): Range) -> bool {
+        self.forgotten.is_some_and(|f| f.0 <= start && end <= f.1)
+    }
+
+    /// What is known of the page `range`, which is hidden, or not if `is_present`.
+    #[must_use]
+    pub fn prepared(&self, range: Range, is_present: bool) -> Prepared {
+        Prepared {
+            is_flushed: self.is_flushed && !is_present,
+            is_forgotten: self.has_forgotten(range),
+        }
+    }
+
+    /// What Linux may have of a page at the moment of the commit.
+    #[must_use]
+    pub fn sight(&self, range: Range, sight: Sight) -> Sight {
+        if self.has_forgotten(range) { Sight::Unseen } else { sight }
+    }
+}

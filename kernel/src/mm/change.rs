@@ -1,0 +1,41 @@
+//! The transaction by which a mapping is changed that Linux has seen (`hanare_core::coherence`).
+
+use super::caller::Caller;
+use super::{AddressSpace, release};
+use crate::base::heap;
+use hanare_core::coherence::{Change, Range};
+use hanare_core::errno::{self, Result};
+
+impl AddressSpace {
+    /// See [`Change::reserve`]. `ENOMEM`.
+    pub(super) fn reserve(&mut self, change: &mut Change, needed: Range) -> Result<Range> {
+        heap::fallible(|| change.reserve(&mut self.coherence, needed)).map_err(|_| errno::ENOMEM)
+    }
+}
+
+/// Changes what is mapped in `whole`. `plan` says where Linux has to forget pages first; it
+/// changes nothing that it does not leave as good as before. `commit` makes the change, under the
+/// same lock as the plan that found nothing to be forgotten any more. May wait.
+///
+/// # Errors
+/// Those of `plan` and `commit`; `ENOMEM`: Linux could not be asked. Then nothing was changed.
+pub fn carry_out<T>(
+    p: &Caller<'_>,
+    whole: Range,
+    mut plan: impl FnMut(&mut AddressSpace, &Change) -> Result<Option<Range>>,
+    commit: impl FnOnce(&mut AddressSpace, &Change) -> Result<T>,
+) -> Result<T> {
+    let mut change = Change::new(whole);
+    let mut is_forgotten = true;
+    loop {
+        let mut mm = p.mm.lock();
+        change.resume(&mut mm.coherence, is_forgotten);
+        if !is_forgotten {
+            return Err(errno::ENOMEM);
+        }
+        let Some(needed) = plan(&mut mm, &change)? else { return commit(&mut mm, &change) };
+        let (start, end) = mm.reserve(&mut change, needed)?;
+        drop(mm);
+        is_forgotten = release::zap(p, start, end);
+    }
+}

@@ -1,0 +1,83 @@
+//! Changing the rights of mappings, and of the pages in them.
+
+use super::address_space::{pages_of, sight, sight_bits};
+use super::caller::Caller;
+use super::change::carry_out;
+use super::{AddressSpace, pte_bits};
+use crate::base::frames;
+use hanare_core::coherence::Change;
+use hanare_core::errno::Result;
+use hanare_core::groups::NOBODY;
+use hanare_core::vma::{Backing, Prot};
+use hanare_hal::paging::{Leaf, SMALL, pte};
+
+/// Gives the mappings of `start..end` the rights `prot`, from the lowest up; keeps what it did
+/// when it has to stop. Linux forgets first what it may do more with than that.
+///
+/// # Errors
+/// Those of [`VmaMap::protect`](hanare_core::vma::VmaMap::protect). `ENOMEM`, too, if Linux could
+/// not be asked; then nothing was changed.
+pub fn private(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> Result<()> {
+    let charges = prot.contains(Prot::WRITE) && p.account.has_group();
+    carry_out(
+        p,
+        (start, end),
+        |mm, change| {
+            mm.may_cut(start, end)?;
+            mm.may_part(start, end)?;
+            mm.split_edges(start, end)?;
+            if prot.contains(Prot::WRITE) {
+                return Ok(None); // Linux has no more than that
+            }
+            let reach = mm.vmas.protectable(start, end, prot);
+            Ok(mm.must_forget((start, reach), change, |s| s.exceeds(!prot.is_empty(), false)))
+        },
+        |mm, change| {
+            // As far as the map was changed, the pages follow it.
+            let result = mm.vmas.protect(start, end, prot);
+            mm.protect_pages(start, end, prot, charges, change);
+            result
+        },
+    )
+}
+
+impl AddressSpace {
+    fn protect_pages(&mut self, start: u64, end: u64, prot: Prot, charges: bool, change: &Change) {
+        let mut at = start;
+        while let Some(v) = self.vmas.find_next(at).filter(|v| v.start < end).cloned() {
+            at = v.end;
+            if v.prot != prot {
+                continue;
+            }
+            let charges = charges && matches!(v.backing, Backing::PrivateFile { .. });
+            let mut given_up = 0;
+            self.table.update(v.start.max(start), v.end.min(end), &mut |leaf| {
+                if leaf.entry & pte::FOREIGN == 0 {
+                    return protected(&leaf, prot, charges, change);
+                }
+                if !matches!(v.backing, Backing::SharedLinux { .. }) {
+                    return leaf.entry;
+                }
+                // Linux' rights decide: look again at the next access.
+                given_up += 1;
+                0
+            });
+            self.remove_resident(given_up, given_up);
+        }
+        self.coherence.disturb((start, end));
+        self.flush(start, end);
+    }
+}
+
+/// The entry of a page of ours with other rights.
+fn protected(leaf: &Leaf, prot: Prot, charges: bool, change: &Change) -> u64 {
+    // A page shared after a fork gets write access by the fault that copies it, one of
+    // a file that is not charged yet by the fault that charges it.
+    let waits =
+        || frames::is_shared(leaf.frame()) || charges && frames::group_of(leaf.frame()) == NOBODY;
+    let is_read_only = leaf.entry & pte::WRITE == 0 && leaf.size == SMALL && waits();
+    let rights = pte_bits(if is_read_only { prot - Prot::WRITE } else { prot });
+    // A frame stays "seen" until it is unmapped: Linux may hold it.
+    let seen = sight_bits(change.sight(pages_of(leaf), sight(leaf.entry)));
+    leaf.entry & (pte::ADDRESS | pte::LARGE | pte::VALID) | rights | seen
+}
