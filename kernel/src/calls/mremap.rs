@@ -211,8 +211,7 @@ fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, old: u64, end: u64) -> Result<bool> 
     }
     let result = grow_linux(p, vma, end);
     if result.is_err() {
-        shared::remap(p, vma.end, end);
-        unreserve(p, vma.end, end);
+        shared::give_up(p, vma.end, end);
     }
     Ok(result.is_ok())
 }
@@ -273,7 +272,7 @@ fn move_shared(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Res
     let gone = old_size != 0 && !keep;
     let flags = MAYMOVE | FIXED | if keep { DONTUNMAP } else { 0 };
     delegate::linux(__NR_mremap, [old, old_size, new_size, flags, target, 0])
-        .inspect_err(|_| shared::remap(p, target, end))?;
+        .inspect_err(|_| shared::give_up(p, target, end))?;
     let undo = || {
         if gone {
             move_back(p, m, target, old_watch);

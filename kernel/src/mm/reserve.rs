@@ -3,9 +3,13 @@
 use super::AddressSpace;
 use super::caller::Caller;
 use super::content::FileRef;
+use crate::sched::cpus;
 use alloc::collections::LinkedList;
+use core::sync::atomic::Ordering;
+use hanare_core::coherence::{Kept, Unmapping};
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
+use hanare_hal::cpu;
 
 /// Puts a mapping of our own where `place::choose` has reserved. Where another thread has unmapped
 /// or mapped since, that stays: as if it had come right after this call.
@@ -31,7 +35,23 @@ pub fn fill_whole(mm: &mut AddressSpace, slot: u32, vma: Vma<FileRef>) -> Result
 
 /// Gives up what the caller has reserved, and nothing that another has put there since.
 pub fn unreserve(p: &Caller<'_>, start: u64, end: u64) {
-    drop(take_reserved(&mut p.mm.lock(), p.slot, start, end));
+    unreserve_after(p, start, end, true);
+}
+
+/// Like [`unreserve`], after Linux was to have nothing there; whether it does.
+pub fn unreserve_after(p: &Caller<'_>, start: u64, end: u64, is_forgotten: bool) {
+    release(p, Kept::Coming, start, end, is_forgotten);
+}
+
+fn release(p: &Caller<'_>, what: Kept, start: u64, end: u64, is_forgotten: bool) {
+    let own = kept(what, p.slot, start, end).backing;
+    let mut mm = p.mm.lock();
+    let freed = mm.vmas.remove_where(start, end, |v| v.backing == own);
+    if let Some(next) = Kept::after_asking(is_forgotten) {
+        for v in freed {
+            let _ = mm.vmas.insert_anyway(kept(next, 0, v.start, v.end)); // it is free: cannot fail
+        }
+    }
 }
 
 fn take_reserved(
@@ -44,10 +64,14 @@ fn take_reserved(
     mm.vmas.remove_where(start, end, |v| v.backing == own)
 }
 
-/// A range that nobody else may take: of a mapping to come, or of one that Linux has
-/// to forget first. It is the thread's with this slot: others may unmap it and reserve anew.
+/// A range that a thread has reserved for a mapping to come: others may unmap it and reserve anew.
 pub fn reservation(slot: u32, start: u64, end: u64) -> Vma<FileRef> {
-    let backing = Backing::Special(SpecialKind::Other(slot));
+    kept(Kept::Coming, slot, start, end)
+}
+
+/// Addresses that are kept, by the thread with this slot.
+pub fn kept(what: Kept, slot: u32, start: u64, end: u64) -> Vma<FileRef> {
+    let backing = Backing::Special(SpecialKind::Kept(what, slot));
     Vma {
         start,
         end,
@@ -58,7 +82,55 @@ pub fn reservation(slot: u32, start: u64, end: u64) -> Vma<FileRef> {
     }
 }
 
-/// Whether it is a thread's for the time of a call.
-pub fn is_reservation(v: &Vma<FileRef>) -> bool {
-    matches!(v.backing, Backing::Special(SpecialKind::Other(_)))
+/// What addresses are kept for, if they are.
+pub fn kept_for(v: &Vma<FileRef>) -> Option<Kept> {
+    match v.backing {
+        Backing::Special(SpecialKind::Kept(what, _)) => Some(what),
+        _ => None,
+    }
+}
+
+/// Whether who unmaps a range has to wait for another thread; if so, what [`wait_until_settled`] is
+/// given, when the lock has been given back.
+pub fn must_wait(p: &Caller<'_>, mm: &AddressSpace, start: u64, end: u64) -> Option<u32> {
+    let waits = |v| kept_for(v).is_some_and(|what| what.to_unmap() == Unmapping::Wait);
+    mm.vmas.range(start, end).any(waits).then(|| p.settled.load(Ordering::Relaxed))
+}
+
+/// Waits until a thread has settled the addresses that it was busy with.
+///
+/// # Errors
+/// `EINTR`: the caller has to end.
+pub fn wait_until_settled(p: &Caller<'_>, seen: u32) -> Result<()> {
+    let settled = Settled { p, seen, until: cpus::deadline(LOOK_NS) };
+    cpus::wait(&settled, 0);
+    if p.must_end() { Err(errno::EINTR) } else { Ok(()) }
+}
+
+/// Frees the addresses that the caller was busy with, or keeps them where Linux could not be asked.
+pub fn settle(p: &Caller<'_>, start: u64, end: u64, is_forgotten: bool) -> Result<()> {
+    release(p, Kept::Busy, start, end, is_forgotten);
+    p.settled.fetch_add(1, Ordering::Relaxed);
+    if is_forgotten { Ok(()) } else { Err(errno::ENOMEM) }
+}
+
+/// Who settles tells nobody: it is rare that another thread waits.
+const LOOK_NS: u64 = 1_000_000;
+
+struct Settled<'a> {
+    p: &'a Caller<'a>,
+    seen: u32,
+    until: u64,
+}
+
+impl cpus::Wait for Settled<'_> {
+    fn ready(&self) -> bool {
+        self.p.must_end()
+            || self.p.settled.load(Ordering::Relaxed) != self.seen
+            || cpu::rdtsc() > self.until
+    }
+    fn announce(&self, _: bool) {}
+    fn deadline(&self) -> u64 {
+        self.until
+    }
 }

@@ -7,7 +7,7 @@
 use super::access::Signal;
 use super::caller::Caller;
 use super::free::{MAP_32BIT, choose_free};
-use super::reserve::{fill_whole, unreserve};
+use super::reserve::{fill_whole, unreserve_after};
 use super::writes::WINDOW;
 use super::{FileRef, pte_bits};
 use crate::base::frames;
@@ -43,8 +43,7 @@ pub fn map(
         delegate::linux(__NR_mmap, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
     let mut addr = addr;
     if let Err(e) = mapped {
-        remap(p, addr, addr + len); // Linux unmaps what is there before it asks the file
-        unreserve(p, addr, addr + len);
+        give_up(p, addr, addr + len); // Linux unmaps what is there before it asks the file
         // Not at an address of somebody's choice: is it Linux' choice that is wanted?
         let free = e == errno::EINVAL && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0;
         addr = if free {
@@ -93,8 +92,7 @@ fn map_in_hole(
         }
         Err(e) => e,
     };
-    remap(p, at, end);
-    unreserve(p, at, end);
+    give_up(p, at, end);
     Err(failed)
 }
 
@@ -116,8 +114,7 @@ pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>) -> Result<()> {
     let id = match services::by_worker(SERVICE_WATCH, &[start, end], &[]) {
         Ok(a) => a.status as u32,
         Err(e) => {
-            remap(p, start, end);
-            unreserve(p, start, end);
+            give_up(p, start, end);
             return Err(e);
         }
     };
@@ -126,17 +123,18 @@ pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>) -> Result<()> {
     }
     let inserted = fill_whole(&mut p.mm.lock(), p.slot, vma);
     if inserted.is_err() {
-        unmap(p, start, end, id);
-        unreserve(p, start, end);
+        give_up(p, start, end);
+        unwatch(p, id);
     }
     inserted
 }
 
 /// Gives `start..end` back to the device's mapping in the proxy; ends the watch
-/// if no mapping uses it any more.
-pub fn unmap(p: &Caller<'_>, start: u64, end: u64, watch: u32) {
-    remap(p, start, end);
+/// if no mapping uses it any more. False: Linux did not.
+pub fn unmap(p: &Caller<'_>, start: u64, end: u64, watch: u32) -> bool {
+    let is_done = remap(p, start, end);
     unwatch(p, watch);
+    is_done
 }
 
 /// Ends a watch that no mapping uses any more.
@@ -151,11 +149,15 @@ pub fn unwatch(p: &Caller<'_>, watch: u32) {
     }
 }
 
-/// Has the device mapped again over a range.
-pub fn remap(p: &Caller<'_>, start: u64, end: u64) {
-    if !p.is_killed() {
-        let _ = delegate::call(OP_REMAP, [start, end, 0, 0, 0, 0]);
-    }
+/// Gives up what the caller has reserved, where Linux may have mapped something already.
+pub fn give_up(p: &Caller<'_>, start: u64, end: u64) {
+    let is_done = remap(p, start, end);
+    unreserve_after(p, start, end, is_done);
+}
+
+/// Has the device mapped again over a range. False: it is not, though there is a proxy.
+pub fn remap(p: &Caller<'_>, start: u64, end: u64) -> bool {
+    p.is_killed() || delegate::certainly(OP_REMAP, [start, end, 0, 0, 0, 0]) == 0 || p.is_killed()
 }
 
 /// Maps the frames around `addr`, unless Linux changed something since `seen`. `may_come_again`:
