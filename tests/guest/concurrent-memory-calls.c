@@ -296,6 +296,46 @@ static void inherited(void)
 	printf("inherited: %x\n", status);
 }
 
+/* What is mapped where another thread is unmapping is the new one, for Linux, too. */
+static void remapped(void)
+{
+	char *block = map(4), *new;
+	pthread_t thread;
+
+	for (int i = 0; i < 4; i++)
+		receive(block + i * PAGE, "block");
+	thread = start(unmapper, block);
+	new = mmap(block, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	receive(block + PAGE, "new");
+	pthread_join(thread, NULL);
+	printf("remapped: %d, %s\n", new == block, block + PAGE);
+	munmap(block, 4 * PAGE);
+}
+
+/* A file is mapped where shared memory is moving away: each is whole. */
+static void relocated(void)
+{
+	int file = open("raced-file", O_RDWR | O_CREAT | O_TRUNC, 0644);
+	char *block = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), *new, text[5] = "";
+	pthread_t thread;
+
+	ftruncate(file, 4 * PAGE);
+	strcpy(block + PAGE, "block");
+	from = block;
+	to = map(4);
+	thread = start(mover, (void *)(MREMAP_MAYMOVE | MREMAP_FIXED));
+	usleep(170000); /* as in `shifted` */
+	new = mmap(block, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+	printf("relocated: %d, ", new == block);
+	receive(new + PAGE, "file");
+	pthread_join(thread, NULL);
+	pread(file, text, 4, PAGE);
+	printf("%d, %s, %s, %s\n", moved == (long)to, (char *)to + PAGE, new + PAGE, text);
+	munmap(new, 4 * PAGE);
+	munmap(to, 4 * PAGE);
+	close(file);
+}
+
 /* At the most mappings there may be: what takes nothing more is not refused, or not half done. */
 static void full(void)
 {
@@ -381,6 +421,8 @@ int main(void)
 	shifted();
 	inherited();
 	replaced();
+	remapped();
+	relocated();
 	watched();
 	return 0;
 }

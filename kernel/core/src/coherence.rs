@@ -124,21 +124,29 @@ pub enum Unmapping {
     /// Takes them: what comes is mapped before, as it were.
     Take,
     /// Waits: who takes them would map where Linux has something else, or where it is about to
-    /// take something away.
+    /// map something, or to take it away.
     Wait,
     /// Takes them, and asks Linux.
     Ask,
 }
 
 impl Kept {
-    /// See [`Unmapping`].
+    /// See [`Unmapping`]. `holds_others`: for a mapping of its own to come who unmaps has other
+    /// addresses. Two that do must not wait for each other.
     #[must_use]
-    pub fn to_unmap(self) -> Unmapping {
+    pub fn to_unmap(self, holds_others: bool) -> Unmapping {
         match self {
-            Kept::Busy if !wrong!(TakesBusy) => Unmapping::Wait,
+            Kept::Coming if holds_others || wrong!(TakesComing) => Unmapping::Take,
+            Kept::Busy if wrong!(TakesBusy) => Unmapping::Take,
+            Kept::Coming | Kept::Busy => Unmapping::Wait,
             Kept::Unforgotten => Unmapping::Ask,
-            Kept::Coming | Kept::Busy => Unmapping::Take,
         }
+    }
+
+    /// Whether who changes what is mapped there waits. Nothing is where a mapping is to come.
+    #[must_use]
+    pub fn keeps_waiting(self) -> bool {
+        self == Kept::Busy && !wrong!(TakesBusy)
     }
 
     /// What the addresses of an unmapping are kept for once Linux was asked; `None`: they are free.

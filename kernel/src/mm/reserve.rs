@@ -3,6 +3,7 @@
 use super::AddressSpace;
 use super::caller::Caller;
 use super::content::FileRef;
+use super::space::Space;
 use crate::sched::cpus;
 use alloc::collections::LinkedList;
 use core::sync::atomic::Ordering;
@@ -64,7 +65,7 @@ fn take_reserved(
     mm.vmas.remove_where(start, end, |v| v.backing == own)
 }
 
-/// A range that a thread has reserved for a mapping to come: others may unmap it and reserve anew.
+/// A range that a thread has reserved for a mapping to come.
 pub fn reservation(slot: u32, start: u64, end: u64) -> Vma<FileRef> {
     kept(Kept::Coming, slot, start, end)
 }
@@ -86,15 +87,28 @@ pub fn kept(what: Kept, slot: u32, start: u64, end: u64) -> Vma<FileRef> {
 pub fn kept_for(v: &Vma<FileRef>) -> Option<Kept> {
     match v.backing {
         Backing::Special(SpecialKind::Kept(what, _)) => Some(what),
-        _ => None,
+        _ => v.flags.contains(VmaFlags::MOVING).then_some(Kept::Busy),
     }
 }
 
-/// Whether who unmaps a range has to wait for another thread; if so, what [`wait_until_settled`] is
+/// Whether who changes a range has to wait for another thread; if so, what [`wait_until_settled`] is
 /// given, when the lock has been given back.
-pub fn must_wait(p: &Caller<'_>, mm: &AddressSpace, start: u64, end: u64) -> Option<u32> {
-    let waits = |v| kept_for(v).is_some_and(|what| what.to_unmap() == Unmapping::Wait);
+pub fn must_wait(p: &Space, mm: &AddressSpace, start: u64, end: u64) -> Option<u32> {
+    let waits = |v| kept_for(v).is_some_and(Kept::keeps_waiting);
     mm.vmas.range(start, end).any(waits).then(|| p.settled.load(Ordering::Relaxed))
+}
+
+/// Likewise, for who unmaps it.
+pub fn must_wait_to_unmap(p: &Caller<'_>, mm: &AddressSpace, start: u64, end: u64) -> Option<u32> {
+    let own = reservation(p.slot, 0, 0).backing;
+    let mut kept = mm.vmas.range(start, end).filter(|v| v.backing != own).filter_map(kept_for);
+    let waits = |what: Kept| {
+        // Looked for only where it matters.
+        let holds_others = || mm.vmas.iter().any(|v| v.backing == own);
+        what.to_unmap(false) == Unmapping::Wait
+            && (what.to_unmap(true) == Unmapping::Wait || !holds_others())
+    };
+    kept.any(waits).then(|| p.settled.load(Ordering::Relaxed))
 }
 
 /// Waits until a thread has settled the addresses that it was busy with.
@@ -105,6 +119,37 @@ pub fn wait_until_settled(p: &Caller<'_>, seen: u32) -> Result<()> {
     let settled = Settled { p, seen, until: cpus::deadline(LOOK_NS) };
     cpus::wait(&settled, 0);
     if p.must_end() { Err(errno::EINTR) } else { Ok(()) }
+}
+
+/// Begins to move the mapping of Linux' own that is at `start..end`: others wait until it has
+/// [settled](settle_move). Which mapping that is.
+///
+/// # Errors
+/// `EFAULT`: there is no such mapping, or more than one. `ENOMEM`: it would be cut, and there are too
+/// many. `EINTR`: the caller has to end.
+pub fn begin_move(p: &Caller<'_>, start: u64, end: u64) -> Result<Vma<FileRef>> {
+    loop {
+        let mut mm = p.mm.lock();
+        if let Some(busy) = must_wait(p, &mm, start, end) {
+            drop(mm);
+            wait_until_settled(p, busy)?;
+            continue;
+        }
+        let whole =
+            |v: &&Vma<FileRef>| v.end >= end && matches!(v.backing, Backing::SharedLinux { .. });
+        let found = mm.vmas.find(start).filter(whole).and_then(|v| v.slice(start, end));
+        let vma = found.ok_or(errno::EFAULT)?;
+        mm.vmas.set_flags(start, end, VmaFlags::MOVING, VmaFlags::empty())?;
+        return Ok(vma);
+    }
+}
+
+/// The mapping stays where it was, as far as it is there.
+pub fn settle_move(p: &Caller<'_>, start: u64, end: u64) {
+    let mut mm = p.mm.lock();
+    // Its edges are there: it cannot be too many. A hole is what has moved.
+    let _ = mm.vmas.set_flags(start, end, VmaFlags::empty(), VmaFlags::MOVING);
+    p.settled.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Frees the addresses that the caller was busy with, or keeps them where Linux could not be asked.

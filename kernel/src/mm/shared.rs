@@ -196,7 +196,9 @@ pub fn resolve(
         let (frame, count) = (e & pte::ADDRESS & !EXTENT_PAGES_MASK, (e & EXTENT_PAGES_MASK) + 1);
         for i in 0..count {
             let accessible = |v: &&Vma<FileRef>| {
-                matches!(v.backing, Backing::SharedLinux { .. }) && !v.prot.is_empty()
+                matches!(v.backing, Backing::SharedLinux { .. })
+                    && !v.prot.is_empty()
+                    && !v.flags.contains(VmaFlags::MOVING)
             };
             let Some(vma) = mm.vmas.find(at).filter(accessible) else { return Ok(()) };
             // What may only be written can be read; it is not to be written unseen.

@@ -3,7 +3,7 @@
 use super::caller::Caller;
 use super::content::FileRef;
 use super::removed::Removed;
-use super::reserve::{kept, kept_for, must_wait, settle, wait_until_settled};
+use super::reserve::{kept, kept_for, must_wait_to_unmap, settle, wait_until_settled};
 use super::shared;
 use crate::base::heap;
 use crate::link::services;
@@ -47,7 +47,7 @@ fn unmap_piece(p: &Caller<'_>, start: u64, end: u64) -> Result<Option<u32>> {
     let mut removed = Removed::default();
     {
         let mut mm = p.mm.lock();
-        let busy = must_wait(p, &mm, start, end);
+        let busy = must_wait_to_unmap(p, &mm, start, end);
         if busy.is_some() {
             return Ok(busy);
         }
@@ -92,7 +92,7 @@ fn is_linuxs(v: &Vma<FileRef>) -> bool {
 }
 
 fn is_unforgotten(v: &Vma<FileRef>) -> bool {
-    kept_for(v).is_some_and(|what| what.to_unmap() == Unmapping::Ask)
+    kept_for(v).is_some_and(|what| what.to_unmap(true) == Unmapping::Ask)
 }
 
 /// Has Linux unmap what is its own, or may be. False: not all of it was.

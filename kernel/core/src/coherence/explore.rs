@@ -4,6 +4,7 @@
 //! the kernel. A section under the lock is one step; CPUs and Linux write between any two steps.
 
 mod actions;
+mod moves;
 mod sections;
 
 use super::{Change, Coherence, ForWrite, Kept, Range, Sight, Unmapping, for_write};
@@ -50,12 +51,16 @@ pub(super) enum Mutant {
     LeavesFork,
     /// Who unmaps takes addresses that another thread is busy with.
     TakesBusy,
+    /// Who unmaps takes addresses where another thread's mapping is to come.
+    TakesComing,
     /// Addresses are free though Linux could not be asked to forget what it has there.
     FreesUnforgotten,
     /// CPUs are asked to drop their translations only after the lock was given back.
     AsksCpusUnlocked,
     /// A page whose memory was bad counts as one that Linux has not seen.
     ForgetsBad,
+    /// An access that Linux has no page for is a signal, though the mapping was about to move.
+    TouchesOnce,
 }
 
 thread_local! {

@@ -251,7 +251,7 @@ impl State {
 
     /// `unmap_piece` of `unmap.rs`.
     fn unmap(&mut self, t: usize, page: usize) {
-        let kept = self.kept[page].map(|(what, _)| what.to_unmap());
+        let kept = self.kept[page].map(|(what, _)| what.to_unmap(false));
         if kept == Some(Unmapping::Wait) {
             return;
         }
