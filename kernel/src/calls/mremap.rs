@@ -94,7 +94,7 @@ pub fn mremap(
     let at_end = old + m.old_size == vma.end;
     if at_end
         && let Some(end) = old.checked_add(m.new_size)
-        && grow(p, &vma, old, end)?
+        && grow(p, &vma, &m, end)?
     {
         bring_in_locked(me, lock_flags, vma.end, end);
         return Ok(old);
@@ -186,15 +186,8 @@ fn bring_in_locked(me: &Thread, flags: VmaFlags, start: u64, end: u64) {
     }
 }
 
-/// Whether `start..end` is as it was in `vma`, when that was looked up: the call may have
-/// waited since, and another thread have mapped something else there. `EFAULT`.
-fn unchanged(mm: &AddressSpace, vma: &Vma<FileRef>, start: u64, end: u64) -> Result<()> {
-    let was = vma.slice(start, end).filter(|was| was.end == end);
-    was.filter(|was| mm.vmas.holds(was)).map(|_| ()).ok_or(errno::EFAULT)
-}
-
-/// Extends a mapping of `old` where it is; false: something is in the way.
-fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, old: u64, end: u64) -> Result<bool> {
+/// Extends a mapping of `m.old` where it is; false: something is in the way.
+fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, end: u64) -> Result<bool> {
     let linux = matches!(vma.backing, Backing::SharedLinux { .. });
     {
         let mut mm = p.mm.lock();
@@ -202,18 +195,18 @@ fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, old: u64, end: u64) -> Result<bool> 
             return Ok(false);
         }
         if !linux {
-            unchanged(&mm, vma, old, vma.end)?;
-            let backing = vma.backing.advanced(vma.end - vma.start);
-            mm.vmas.insert(Vma { start: vma.end, end, backing, ..vma.clone() })?;
+            let now = movable(&mm, vma, m)?; // which ends there: nothing is behind it
+            let backing = now.backing.advanced(vma.end - now.start);
+            mm.vmas.insert(Vma { start: vma.end, end, backing, ..now })?;
             let policy = mm.policies.get(vma.end - 1);
             mm.policies.set(vma.end, end, policy);
             return Ok(true);
         }
         mm.vmas.insert(reservation(p.slot, vma.end, end))?;
     }
-    let result = begin_move(p, old, vma.end).and_then(|now| {
+    let result = begin_move(p, m.old, vma.end).and_then(|now| {
         let grown = grow_linux(p, &now, end);
-        settle_move(p, old, vma.end);
+        settle_move(p, m.old, vma.end);
         grown
     });
     if result.is_err() {
