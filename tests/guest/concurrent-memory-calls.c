@@ -137,11 +137,19 @@ static void *forker(void *pages)
 	int status = 0;
 	pid_t pid;
 
+	int file = open("/proc/self/exe", O_RDONLY);
+
 	started = 1;
 	pid = fork();
-	if (!pid)
-		/* The fork may come before both writes, between or behind them: not the second without the first. */
-		_exit(last[0] != 'S' && strcmp(last + 100, "before") ? 4 : 3);
+	if (!pid) {
+		usleep(100000);
+		/* Of what the other thread writes it has all up to some moment of the call, and nothing from after it. */
+		if (strcmp(last + 100, "before") && (strcmp(last + 100, "behind") || last[0] != 'S'))
+			_exit(4);
+		_exit(last[200] ? 5 : 3);
+	}
+	pread(file, last + 200, 4, 0);
+	close(file);
 	waitpid(pid, &status, 0);
 	return (void *)(long)status;
 }
@@ -297,6 +305,46 @@ static void inherited(void)
 	printf("inherited: %x\n", status);
 }
 
+/* What is mapped where another thread is unmapping is the new one, for Linux, too. */
+static void remapped(void)
+{
+	char *block = map(4), *new;
+	pthread_t thread;
+
+	for (int i = 0; i < 4; i++)
+		receive(block + i * PAGE, "block");
+	thread = start(unmapper, block);
+	new = mmap(block, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	receive(block + PAGE, "new");
+	pthread_join(thread, NULL);
+	printf("remapped: %d, %s\n", new == block, block + PAGE);
+	munmap(block, 4 * PAGE);
+}
+
+/* A file is mapped where shared memory is moving away: each is whole. */
+static void relocated(void)
+{
+	int file = open("raced-file", O_RDWR | O_CREAT | O_TRUNC, 0644);
+	char *block = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), *new, text[5] = "";
+	pthread_t thread;
+
+	ftruncate(file, 4 * PAGE);
+	strcpy(block + PAGE, "block");
+	from = block;
+	to = map(4);
+	thread = start(mover, (void *)(MREMAP_MAYMOVE | MREMAP_FIXED));
+	usleep(170000); /* as in `shifted` */
+	new = mmap(block, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+	printf("relocated: %d, ", new == block);
+	receive(new + PAGE, "file");
+	pthread_join(thread, NULL);
+	pread(file, text, 4, PAGE);
+	printf("%d, %s, %s, %s\n", moved == (long)to, (char *)to + PAGE, new + PAGE, text);
+	munmap(new, 4 * PAGE);
+	munmap(to, 4 * PAGE);
+	close(file);
+}
+
 /* At the most mappings there may be: what takes nothing more is not refused, or not half done. */
 static void full(void)
 {
@@ -382,6 +430,8 @@ int main(void)
 	shifted();
 	inherited();
 	replaced();
+	remapped();
+	relocated();
 	watched();
 	return 0;
 }

@@ -103,6 +103,59 @@ pub fn for_write(sight: Sight, is_shared: bool, prepared: Prepared) -> ForWrite 
     }
 }
 
+/// What addresses are kept for where no mapping is.
+///
+/// An unmapping commits before Linux is asked: it cannot be undone, and needs one question less. So
+/// from the commit on its addresses are [`Busy`](Kept::Busy), and free when Linux has forgotten what
+/// it has there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kept {
+    /// A mapping that a thread is about to make.
+    Coming,
+    /// A thread asks Linux to forget what was mapped, or to move it.
+    Busy,
+    /// What was mapped is gone here, but Linux, which could not be asked, may have it.
+    Unforgotten,
+}
+
+/// What who unmaps does about addresses that are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmapping {
+    /// Takes them: what comes is mapped before, as it were.
+    Take,
+    /// Waits: who takes them would map where Linux has something else, or where it is about to
+    /// map something, or to take it away.
+    Wait,
+    /// Takes them, and asks Linux.
+    Ask,
+}
+
+impl Kept {
+    /// See [`Unmapping`]. `holds_others`: for a mapping of its own to come who unmaps has other
+    /// addresses. Two that do must not wait for each other.
+    #[must_use]
+    pub fn to_unmap(self, holds_others: bool) -> Unmapping {
+        match self {
+            Kept::Coming if holds_others || wrong!(TakesComing) => Unmapping::Take,
+            Kept::Busy if wrong!(TakesBusy) => Unmapping::Take,
+            Kept::Coming | Kept::Busy => Unmapping::Wait,
+            Kept::Unforgotten => Unmapping::Ask,
+        }
+    }
+
+    /// Whether who changes what is mapped there waits. Nothing is where a mapping is to come.
+    #[must_use]
+    pub fn keeps_waiting(self) -> bool {
+        self == Kept::Busy && !wrong!(TakesBusy)
+    }
+
+    /// What the addresses of an unmapping are kept for once Linux was asked; `None`: they are free.
+    #[must_use]
+    pub fn after_asking(is_forgotten: bool) -> Option<Kept> {
+        (!is_forgotten && !wrong!(FreesUnforgotten)).then_some(Kept::Unforgotten)
+    }
+}
+
 /// There was no memory to reserve a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;

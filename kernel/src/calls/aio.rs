@@ -6,7 +6,6 @@
 
 use crate::link::delegate;
 use crate::mm::free::choose_free;
-use crate::mm::reserve::unreserve;
 use crate::mm::shared;
 use crate::mm::unmap::unmap_range;
 use crate::process::thread::Thread;
@@ -50,8 +49,7 @@ fn place(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
         match delegate::linux(__NR_mremap, [ring, size, size, 3, at, 0]) {
             Ok(_) => Ok((at, size)),
             Err(e) => {
-                shared::remap(p, at, at + size);
-                unreserve(p, at, at + size);
+                shared::give_up(p, at, at + size);
                 Err(e)
             }
         }

@@ -174,7 +174,9 @@ fn map(
     };
     let end = at + len;
     if huge.is_some() && private && !from_pool && flags & MAP_NORESERVE == 0 {
-        huge::reserve(p, at, end)?;
+        huge::reserve(p, at, end).inspect_err(|_| {
+            let _ = unmap_range(p, at, end);
+        })?;
     }
     let locked = vma_flags & (VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT) == VmaFlags::LOCKED;
     if flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE || locked {

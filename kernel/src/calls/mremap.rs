@@ -6,7 +6,9 @@ use crate::link::{delegate, services};
 use crate::mm::change::carry_out;
 use crate::mm::place::{MAP_FIXED, choose};
 use crate::mm::removed::Removed;
-use crate::mm::reserve::{fill_whole, reservation, unreserve};
+use crate::mm::reserve::{
+    begin_move, fill_whole, kept, reservation, settle, settle_move, unreserve,
+};
 use crate::mm::unmap::unmap_range;
 use crate::mm::{AddressSpace, Caller, FileRef, huge, limits, shared};
 use crate::process::thread::Thread;
@@ -14,8 +16,8 @@ use crate::sched::hold;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::addr::page_down;
-use hanare_core::coherence::Sight;
-use hanare_core::errno::{self, Result};
+use hanare_core::coherence::{Kept, Sight};
+use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
 use hanare_hal::paging::SMALL;
@@ -92,7 +94,7 @@ pub fn mremap(
     let at_end = old + m.old_size == vma.end;
     if at_end
         && let Some(end) = old.checked_add(m.new_size)
-        && grow(p, &vma, old, end)?
+        && grow(p, &vma, &m, end)?
     {
         bring_in_locked(me, lock_flags, vma.end, end);
         return Ok(old);
@@ -184,35 +186,31 @@ fn bring_in_locked(me: &Thread, flags: VmaFlags, start: u64, end: u64) {
     }
 }
 
-/// Whether `start..end` is as it was in `vma`, when that was looked up: the call may have
-/// waited since, and another thread have mapped something else there. `EFAULT`.
-fn unchanged(mm: &AddressSpace, vma: &Vma<FileRef>, start: u64, end: u64) -> Result<()> {
-    let was = vma.slice(start, end).filter(|was| was.end == end);
-    was.filter(|was| mm.vmas.holds(was)).map(|_| ()).ok_or(errno::EFAULT)
-}
-
-/// Extends a mapping of `old` where it is; false: something is in the way.
-fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, old: u64, end: u64) -> Result<bool> {
+/// Extends a mapping of `m.old` where it is; false: something is in the way.
+fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, end: u64) -> Result<bool> {
     let linux = matches!(vma.backing, Backing::SharedLinux { .. });
     {
         let mut mm = p.mm.lock();
         if end > USER_MAX || mm.vmas.overlaps(vma.end, end) {
             return Ok(false);
         }
-        unchanged(&mm, vma, old, vma.end)?;
         if !linux {
-            let backing = vma.backing.advanced(vma.end - vma.start);
-            mm.vmas.insert(Vma { start: vma.end, end, backing, ..vma.clone() })?;
+            let now = movable(&mm, vma, m)?; // which ends there: nothing is behind it
+            let backing = now.backing.advanced(vma.end - now.start);
+            mm.vmas.insert(Vma { start: vma.end, end, backing, ..now })?;
             let policy = mm.policies.get(vma.end - 1);
             mm.policies.set(vma.end, end, policy);
             return Ok(true);
         }
         mm.vmas.insert(reservation(p.slot, vma.end, end))?;
     }
-    let result = grow_linux(p, vma, end);
+    let result = begin_move(p, m.old, vma.end).and_then(|now| {
+        let grown = grow_linux(p, &now, end);
+        settle_move(p, m.old, vma.end);
+        grown
+    });
     if result.is_err() {
-        shared::remap(p, vma.end, end);
-        unreserve(p, vma.end, end);
+        shared::give_up(p, vma.end, end);
     }
     Ok(result.is_ok())
 }
@@ -225,18 +223,16 @@ fn grow_linux(p: &Caller<'_>, vma: &Vma<FileRef>, end: u64) -> Result<()> {
     let mut old = watch;
     let mut enter = || {
         let mut mm = p.mm.lock();
-        unchanged(&mm, vma, vma.start, vma.end)?;
         mm.vmas.update(vma.start, vma.end, |v| {
             if let Backing::SharedLinux { watch: w, .. } = &mut v.backing {
                 old = core::mem::replace(w, watch);
             }
             Ok(())
         })?;
-        let mut backing = vma.backing.advanced(vma.end - vma.start);
-        if let Backing::SharedLinux { watch: w, .. } = &mut backing {
-            *w = watch;
-        }
-        fill_whole(&mut mm, p.slot, Vma { start: vma.end, end, backing, ..vma.clone() })
+        let last = mm.vmas.find(vma.end - 1).cloned().ok_or(errno::EFAULT)?;
+        let backing = last.backing.advanced(vma.end - last.start);
+        let flags = last.flags - VmaFlags::MOVING;
+        fill_whole(&mut mm, p.slot, Vma { start: vma.end, end, flags, backing, ..last })
     };
     let entered = enter();
     shared::unwatch(p, old);
@@ -253,93 +249,98 @@ fn relocate(
 ) -> Result<u64> {
     let p = &me.caller();
     let linux = matches!(vma.backing, Backing::SharedLinux { .. });
-    let moved = if linux { move_shared(p, vma, m, target) } else { move_pages(p, vma, m, target) };
+    let moved = if linux { move_shared(p, m, target) } else { move_pages(p, vma, m, target) };
     moved.inspect_err(|_| unreserve(p, target, target + m.new_size))?;
     bring_in_locked(me, lock_flags, target, target + m.new_size);
     Ok(target)
 }
 
-/// Linux moves its mapping; here the old range is forgotten and the new one found anew.
-fn move_shared(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<()> {
-    let Move { old, old_size, new_size, keep, .. } = *m;
-    let end = target + new_size;
+/// Linux moves its mapping; here the old range is forgotten and the new one found anew. Other threads
+/// that touch or change the old one wait until that is done.
+fn move_shared(p: &Caller<'_>, m: &Move, target: u64) -> Result<()> {
+    let Move { old, old_size, new_size, .. } = *m;
     let source_end = old + old_size.max(SMALL);
-    unchanged(&p.mm.lock(), vma, old, source_end)?;
-    let Backing::SharedLinux { file, offset, watch: old_watch } =
-        vma.backing.advanced(old - vma.start)
-    else {
-        return Err(errno::EINVAL);
-    };
+    let vma = begin_move(p, old, source_end)?;
+    let moved = move_linux(p, m, target);
+    match &moved {
+        Ok(Place::Old) | Err((Place::Old, _)) => settle_move(p, old, source_end),
+        Ok(Place::New) | Err((Place::New, _)) => {
+            let Backing::SharedLinux { watch, .. } = vma.backing else { return Err(errno::EINVAL) };
+            let is_done = shared::unmap(p, old, source_end, watch);
+            let _ = settle(p, old, source_end, is_done); // it has moved, whatever Linux leaves there
+        }
+    }
+    moved.map(|_| ()).map_err(|(_, e)| {
+        shared::give_up(p, target, target + new_size);
+        e
+    })
+}
+
+/// Where a mapping is that was to move.
+enum Place {
+    /// Where it was, be it there, too, as a copy.
+    Old,
+    /// It is not there any more.
+    New,
+}
+
+fn move_linux(
+    p: &Caller<'_>,
+    m: &Move,
+    target: u64,
+) -> core::result::Result<Place, (Place, Errno)> {
+    let Move { old, old_size, new_size, keep, .. } = *m;
     let gone = old_size != 0 && !keep;
     let flags = MAYMOVE | FIXED | if keep { DONTUNMAP } else { 0 };
     delegate::linux(__NR_mremap, [old, old_size, new_size, flags, target, 0])
-        .inspect_err(|_| shared::remap(p, target, end))?;
-    let undo = || {
-        if gone {
-            move_back(p, m, target, old_watch);
-        }
-        shared::remap(p, target, end);
-    };
-    let watch = services::by_worker(SERVICE_WATCH, &[target, end], &[])
-        .inspect_err(|_| undo())?
-        .status as u32;
-    hold::at("mremap-moved");
-    let enter = || -> Result<()> {
+        .map_err(|e| (Place::Old, e))?;
+    let enter = || {
+        let end = target + new_size;
+        let watch = services::by_worker(SERVICE_WATCH, &[target, end], &[])?.status as u32;
+        hold::at("mremap-moved");
         let mut mm = p.mm.lock();
-        unchanged(&mm, vma, old, source_end)?;
-        let backing = Backing::SharedLinux { watch, file, offset };
-        fill_whole(&mut mm, p.slot, Vma { start: target, end, backing, ..vma.clone() })?;
-        if gone {
-            let mut removed = Removed::default();
-            drop(mm.vmas.remove(old, old + old_size));
-            mm.policies.clear(old, old + old_size);
-            mm.unmap_pages(old, old + old_size, &mut removed)?; // foreign frames: nothing to free
+        let entered = enter_moved(&mut mm, p.slot, m, target, watch);
+        if entered.is_ok() && gone {
+            vacate(&mut mm, p.slot, old, old_size);
         }
-        Ok(())
+        drop(mm);
+        entered.inspect_err(|_| shared::unwatch(p, watch))
     };
-    enter().inspect_err(|_| {
-        undo();
-        shared::unwatch(p, watch);
-    })?;
-    if gone {
-        shared::unmap(p, old, old + old_size, old_watch);
+    match enter() {
+        Ok(()) if gone => Ok(Place::New),
+        Ok(()) => Ok(Place::Old),
+        Err(e) if gone => {
+            // Linux, which has just given up these addresses, has room for it there.
+            let back = [target, old_size, old_size, MAYMOVE | FIXED, old, 0];
+            match delegate::linux(__NR_mremap, back) {
+                Ok(_) => Err((Place::Old, e)),
+                Err(_) => {
+                    vacate(&mut p.mm.lock(), p.slot, old, old_size);
+                    Err((Place::New, e))
+                }
+            }
+        }
+        Err(e) => Err((Place::Old, e)),
     }
-    Ok(())
 }
 
-/// Has Linux move back what is still mapped here by the same `watch`. Where nothing of Linux'
-/// is mapped any more, it has nothing either: there the device is again. Linux, which has just
-/// given up these addresses, has room for them; if not, the memory is lost (`SIGBUS`).
-fn move_back(p: &Caller<'_>, m: &Move, target: u64, watch: u32) {
-    let (old, end) = (m.old, m.old + m.old_size);
-    // One at a time: the way back has no list, for which there might be no memory.
-    let next = |at: u64| {
-        p.mm.lock().vmas.range(at, end).find_map(|v| match v.backing {
-            Backing::SharedLinux { watch, .. } if at < end => {
-                Some((v.start.max(at), v.end.min(end), watch))
-            }
-            _ => None,
-        })
-    };
-    let mut at = old;
-    while let Some((from, to, by)) = next(at) {
-        if by == watch {
-            let _ = delegate::linux(
-                __NR_mremap,
-                [target + (from - old), to - from, to - from, MAYMOVE | FIXED, from, 0],
-            );
-        }
-        at = to;
+/// Enters the mapping that Linux has moved, as it is in the map now, at its new place.
+fn enter_moved(mm: &mut AddressSpace, slot: u32, m: &Move, target: u64, watch: u32) -> Result<()> {
+    let vma = mm.vmas.find(m.old).cloned().ok_or(errno::EFAULT)?;
+    let mut backing = vma.backing.advanced(m.old - vma.start);
+    if let Backing::SharedLinux { watch: of_old, .. } = &mut backing {
+        *of_old = watch;
     }
-    // Looked at again: what another thread has unmapped meanwhile must not be there again.
-    let mut at = old;
-    while at < end {
-        let (from, to) = next(at).map_or((end, end), |(from, to, _)| (from, to));
-        if at < from {
-            shared::remap(p, at, from);
-        }
-        at = to;
-    }
+    let (end, flags) = (target + m.new_size, vma.flags - VmaFlags::MOVING);
+    fill_whole(mm, slot, Vma { start: target, end, flags, backing, ..vma })
+}
+
+/// Takes the mapping out of its old place, whose addresses the caller is busy with from now on.
+fn vacate(mm: &mut AddressSpace, slot: u32, old: u64, size: u64) {
+    drop(mm.vmas.remove(old, old + size));
+    mm.policies.clear(old, old + size);
+    let _ = mm.unmap_pages(old, old + size, &mut Removed::default()); // foreign frames: nothing to free
+    let _ = mm.vmas.insert_anyway(kept(Kept::Busy, slot, old, old + size)); // it is free: cannot fail
 }
 
 /// Moves private pages, once Linux has forgotten the old place. The mapping that moves is the one

@@ -7,7 +7,6 @@
 use crate::calls::rlimits;
 use crate::link::delegate;
 use crate::mm::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
-use crate::mm::reserve::unreserve;
 use crate::mm::unmap::unmap_range;
 use crate::mm::{Caller, FileRef, huge, shared};
 use crate::process::thread::Thread;
@@ -66,8 +65,7 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
     let at = place(p, addr, len, large, flags & SHM_REMAP != 0)?;
     let made = delegate::linux(__NR_shmat, [id, at, flags & !SHM_RND | SHM_REMAP, 0, 0, 0]);
     if let Err(e) = made {
-        shared::remap(p, at, at + len); // it may be unmapped already
-        unreserve(p, at, at + len);
+        shared::give_up(p, at, at + len); // it may be unmapped already
         return Err(e);
     }
     let vma = Vma {

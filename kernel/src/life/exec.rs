@@ -238,7 +238,10 @@ fn load(
     rights.map(|rights| rights.take(thread));
     share::leave(thread);
     futex::release_robust(thread);
-    unmap::unmap_all(&thread.caller());
+    if !unmap::unmap_all(&thread.caller()) {
+        p.mm.lock().brk_start = 0; // nothing is left of the old program
+        return Err(memory(errno::ENOMEM));
+    }
     cputimers::on_exec(p);
     rights::forget_read_implies_exec(p);
     dispositions::on_exec();

@@ -326,7 +326,9 @@ impl AddressSpace {
         drop(self.vmas.take());
         let _ = self.unmap_pages(self.vmas.min(), self.vmas.max(), &mut removed); // nothing is cut: it cannot fail
         removed.set_aside();
-        core::mem::take(&mut self.stale).settle(&self.active);
+        let stale = core::mem::take(&mut self.stale);
+        stale.post(&self.active);
+        stale.settle(&self.active);
         core::mem::replace(&mut self.table, PageTable::empty()).free(&mut frames::Tables);
         self.settle_account();
     }
@@ -379,12 +381,13 @@ pub fn pages_of(leaf: &Leaf) -> (u64, u64) {
     (leaf.addr, leaf.addr + leaf.size)
 }
 
-/// In place of a page whose memory is bad: there, of no frame of ours, and never present.
+/// In place of a page whose memory is bad: there, of no frame of ours, and never present. Beside it stands what
+/// Linux may have of the page.
 pub const LOST: u64 = pte::VALID | pte::FOREIGN;
 
 /// Whether the memory of the page was bad.
 pub fn is_lost(leaf: &Leaf) -> bool {
-    leaf.entry == LOST
+    leaf.entry & !(pte::SEEN | pte::SEEN_WRITE) == LOST
 }
 
 /// A plain anonymous mapping.

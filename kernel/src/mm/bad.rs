@@ -1,6 +1,6 @@
 //! Bad memory in an address space: the page is taken out, and who touches it again gets SIGBUS.
 
-use super::address_space::{LOST, is_lost};
+use super::address_space::{LOST, is_lost, sight, sight_bits};
 use super::caller::Caller;
 use crate::base::frames;
 use hanare_hal::paging::{Leaf, SMALL, pte};
@@ -25,7 +25,9 @@ pub fn forget(p: &Caller<'_>, frame: u64) -> u64 {
     if mm.split_edges(addr, end).is_err() {
         return addr;
     }
-    mm.table.update(addr, end, &mut |_| if ours { LOST } else { 0 });
+    // Linux is asked below; where it could not be, who unmaps the page asks again.
+    let lost = LOST | sight_bits(sight(leaf.entry));
+    mm.table.update(addr, end, &mut |_| if ours { lost } else { 0 });
     if ours {
         mm.forget_known(addr, end);
         mm.lose_resident();
@@ -34,7 +36,7 @@ pub fn forget(p: &Caller<'_>, frame: u64) -> u64 {
     }
     mm.flush(addr, end);
     drop(mm);
-    if leaf.entry & pte::SEEN != 0 {
+    if sight(leaf.entry).is_seen() {
         super::release::zap(p, addr, end);
     }
     // The frame is not freed, whoever has it last (`frames::free`).

@@ -1,6 +1,7 @@
 //! The transaction by which a mapping is changed that Linux has seen (`hanare_core::coherence`).
 
 use super::caller::Caller;
+use super::reserve::{must_wait, wait_until_settled};
 use super::{AddressSpace, release};
 use crate::base::heap;
 use hanare_core::coherence::{Change, Range};
@@ -15,7 +16,8 @@ impl AddressSpace {
 
 /// Changes what is mapped in `whole`. `plan` says where Linux has to forget pages first; it
 /// changes nothing that it does not leave as good as before. `commit` makes the change, under the
-/// same lock as the plan that found nothing to be forgotten any more. May wait.
+/// same lock as the plan that found nothing to be forgotten any more. May wait, for other threads,
+/// too, that are busy with addresses of `whole`.
 ///
 /// # Errors
 /// Those of `plan` and `commit`; `ENOMEM`: Linux could not be asked. Then nothing was changed.
@@ -32,6 +34,11 @@ pub fn carry_out<T>(
         change.resume(&mut mm.coherence, is_forgotten);
         if !is_forgotten {
             return Err(errno::ENOMEM);
+        }
+        if let Some(busy) = must_wait(p, &mm, whole.0, whole.1) {
+            drop(mm);
+            wait_until_settled(p, busy)?;
+            continue;
         }
         let Some(needed) = plan(&mut mm, &change)? else { return commit(&mut mm, &change) };
         let (start, end) = mm.reserve(&mut change, needed)?;

@@ -8,6 +8,7 @@ use super::fill::{Fill, file_window};
 use super::limits::Growth;
 use super::populate::Gained;
 use super::quarantine::make_room;
+use super::reserve::{must_wait, wait_until_settled};
 use super::space::Space;
 use super::{AddressSpace, pte_bits, release, shared, vdso};
 use crate::base::frames;
@@ -17,7 +18,7 @@ use hanare_abi::service::SERVICE_FILL;
 use hanare_core::coherence::Change;
 use hanare_core::errno;
 use hanare_core::link::Failure;
-use hanare_core::vma::{Backing, Prot, SpecialKind, Vma};
+use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{SMALL, pte};
 use hanare_hal::{cpu, memory, shared as region};
 
@@ -42,11 +43,14 @@ enum Plan {
     Fill(Fill),
     Resolve {
         watch_seen: u64,
+        settled: u32,
     },
     /// A copy took the place of a shared page, which is given up.
     Copied {
         old: u64,
     },
+    /// A thread is moving it.
+    Settle(u32),
     /// A page is to be copied: CPUs drop it first, and Linux forgets it if `ask`.
     Wait {
         ask: bool,
@@ -103,8 +107,16 @@ fn serve(
                 is_forgotten = ask && release::zap(p, page, page + SMALL);
                 continue;
             }
-            Plan::Resolve { watch_seen } => {
-                shared::resolve(p, addr, wanted.contains(Prot::WRITE), watch_seen, may_come_again)?
+            // As of a resolution: a thread that has to end would ask for ever.
+            Plan::Settle(busy) => wait_until_settled(p, busy).map_err(|_| Signal::Bus)?,
+            Plan::Resolve { watch_seen, settled } => {
+                let write = wanted.contains(Prot::WRITE);
+                let resolved = shared::resolve(p, addr, write, watch_seen, may_come_again);
+                if let Err(s) = resolved
+                    && !may_have_moved(p, page, settled)
+                {
+                    return Err(s);
+                }
             }
             Plan::Fill(fill) => {
                 let ask = if may_come_again {
@@ -130,6 +142,14 @@ fn serve(
     }
 }
 
+/// Whether Linux may have had no page at `page` only because another thread was moving the mapping.
+/// `settled`: as it was before Linux was asked. A thread that has to end does not ask again.
+fn may_have_moved(p: &Caller<'_>, page: u64, settled: u32) -> bool {
+    let mm = p.mm.lock();
+    let is_busy = must_wait(p, &mm, page, page + SMALL).is_some();
+    (is_busy || p.settled.load(Ordering::Relaxed) != settled) && !p.must_end()
+}
+
 /// `is_forgotten`: Linux has forgotten what `change` has reserved.
 fn plan(
     p: &Caller<'_>,
@@ -144,6 +164,11 @@ fn plan(
     mm.wish = p.policy.wish();
     change.resume(&mut mm.coherence, is_forgotten);
     let Some(vma) = mm.find_or_grow(addr, growth) else { return Plan::Fail(Signal::NotMapped) };
+    if vma.flags.contains(VmaFlags::MOVING)
+        && let Some(busy) = must_wait(p, &mm, vma.start, vma.end)
+    {
+        return Plan::Settle(busy);
+    }
     if !allows(vma.prot, wanted) {
         return Plan::Fail(Signal::NotAllowed);
     }
@@ -158,11 +183,14 @@ fn plan(
             Plan::Done
         }
         Some(_) if matches!(vma.backing, Backing::SharedLinux { .. }) => {
-            Plan::Resolve { watch_seen }
+            Plan::Resolve { watch_seen, settled: p.settled.load(Ordering::Relaxed) }
         }
         _ if mm.is_full() => Plan::Fail(Signal::NoMemory),
         Some(_) => mm.gain(&vma, addr & !(SMALL - 1), change),
-        None => mm.plan_missing(&vma, addr, watch_seen),
+        None => {
+            let settled = p.settled.load(Ordering::Relaxed);
+            mm.plan_missing(&vma, addr, Plan::Resolve { watch_seen, settled })
+        }
     }
 }
 
@@ -177,7 +205,7 @@ fn done(result: Result<(), ()>) -> Plan {
 }
 
 impl AddressSpace {
-    fn plan_missing(&mut self, vma: &Vma<FileRef>, addr: u64, watch_seen: u64) -> Plan {
+    fn plan_missing(&mut self, vma: &Vma<FileRef>, addr: u64, resolve: Plan) -> Plan {
         match &vma.backing {
             Backing::Anonymous => done(self.populate_anonymous(vma, addr)),
             Backing::PrivateFile { .. } if self.map_known(vma, addr, file_window(vma, addr)) => {
@@ -187,7 +215,7 @@ impl AddressSpace {
                 Some(fill) => Plan::Fill(fill),
                 None => Plan::Fail(Signal::NoMemory),
             },
-            Backing::SharedLinux { .. } => Plan::Resolve { watch_seen },
+            Backing::SharedLinux { .. } => resolve,
             Backing::Special(SpecialKind::Vvar) => {
                 done(self.map_fixed(vma, addr, region::clock_paddr()))
             }

@@ -1,8 +1,8 @@
 //! fork of an address space: private pages are shared until somebody writes.
 
-use super::address_space::{is_lost, pages_of, sight, sight_bits};
+use super::address_space::{LOST, is_lost, pages_of, sight, sight_bits};
 use super::caller::Caller;
-use super::reserve::is_reservation;
+use super::reserve::kept_for;
 use super::{AddressSpace, FileRef, change, limits, pte_bits, quarantine};
 use crate::base::chain::{Chain, Run};
 use crate::base::{frames, heap};
@@ -169,7 +169,7 @@ impl AddressSpace {
         self.table.update(v.start, v.end, &mut |leaf| {
             if is_lost(&leaf) {
                 let child = &mut fork.child;
-                match child.table.map_small(leaf.addr, leaf.entry, &mut frames::UserTables) {
+                match child.table.map_small(leaf.addr, LOST, &mut frames::UserTables) {
                     Ok(()) => child.add_foreign(1),
                     Err(_) => failed = true,
                 }
@@ -224,7 +224,7 @@ impl AddressSpace {
 
 /// Whether a child has the mapping, too.
 fn is_inherited(v: &Vma<FileRef>) -> bool {
-    !v.flags.contains(VmaFlags::DONTFORK) && !is_reservation(v)
+    !v.flags.contains(VmaFlags::DONTFORK) && kept_for(v).is_none()
 }
 
 /// Whether a child has its pages, until one of the two writes.

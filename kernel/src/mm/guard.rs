@@ -22,7 +22,9 @@ impl MmLock {
         MmLock { root: mm.table.root(), active: mm.active.clone(), mm: Mutex::new(mm) }
     }
 
-    /// Waits for the lock; serves shootdowns meanwhile, for the holder may be shooting.
+    /// Waits for the lock; serves shootdowns meanwhile, for the holder may be shooting. The calling CPU has
+    /// no translation then that the holder before has made stale: else, where that one has unmapped
+    /// a page, a thread here could map another one at its address, and write to the old one.
     pub fn lock(&self) -> MmGuard<'_> {
         let guard = self.mm.lock_serving(|| {
             tlb::serve();
@@ -30,6 +32,7 @@ impl MmLock {
                 park::park();
             }
         });
+        tlb::serve();
         MmGuard { guard: Some(guard), active: &self.active }
     }
 
@@ -85,6 +88,7 @@ impl Drop for MmGuard<'_> {
             return;
         }
         let stale = core::mem::take(&mut guard.stale);
+        stale.post(self.active);
         drop(guard);
         stale.settle(self.active);
     }

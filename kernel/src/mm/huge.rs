@@ -7,7 +7,6 @@
 
 use super::AddressSpace;
 use super::caller::Caller;
-use super::removed::Removed;
 use crate::link::delegate;
 use crate::sched::cpus;
 use hanare_core::addr::align_up;
@@ -72,7 +71,7 @@ pub fn size_of(flags: VmaFlags) -> Option<u64> {
 /// Brings all pages of a new mapping in, so that no later access can fail.
 ///
 /// # Errors
-/// `ENOMEM`: not so many large blocks are free; the mapping is gone again.
+/// `ENOMEM`: not so many large blocks are free. The mapping is to be removed.
 pub fn reserve(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
     for at in (start..end).step_by(LARGE as usize) {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
@@ -85,10 +84,6 @@ pub fn reserve(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
         if mm.populate_large(&vma, at) {
             continue;
         }
-        let mut removed = Removed { vmas: mm.vmas.remove(start, end), ..Removed::default() };
-        let _ = mm.unmap_pages(start, end, &mut removed);
-        drop(mm);
-        removed.finish(p);
         return Err(errno::ENOMEM);
     }
     Ok(())

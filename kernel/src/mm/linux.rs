@@ -226,7 +226,7 @@ pub fn invalidate(p: &Space, start: u64, end: u64) {
     p.invalidations.fetch_add(1, Ordering::AcqRel);
     let mut removed = 0;
     mm.table.update(start, end, &mut |leaf| {
-        if leaf.entry & pte::FOREIGN == 0 {
+        if leaf.entry & pte::FOREIGN == 0 || is_lost(&leaf) {
             return leaf.entry;
         }
         removed += 1;

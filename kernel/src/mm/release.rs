@@ -10,22 +10,26 @@ use crate::link::services;
 use hanare_abi::service::{SERVICE_HELD, SERVICE_ZAP};
 
 impl Removed {
-    /// Zaps what Linux has seen, then frees. Without the lock; may wait.
-    pub fn finish(mut self, p: &Caller<'_>) {
+    /// Zaps what Linux has seen, then frees. Without the lock; may wait. False: Linux could not be
+    /// asked; frames that it may have are in quarantine.
+    pub fn finish(mut self, p: &Caller<'_>) -> bool {
         if self.needs_linux() {
             crate::sched::hold::at("pages-taken");
         }
+        let mut is_forgotten = true;
         let mut range = self.range.map(|(low, high)| [low, high]);
         loop {
             let batch = Batch::take(&mut self.seen);
             if batch.runs().is_empty() && range.is_none() {
-                break;
+                return is_forgotten;
             }
             let (kind, args) = match range.take() {
                 Some(r) => (SERVICE_ZAP, r),
                 None => (SERVICE_HELD, [0, 0]),
             };
-            batch.settle(ask(p, kind, &args, batch.extents()), &mut self.seen);
+            let answer = ask(p, kind, &args, batch.extents());
+            is_forgotten &= kind != SERVICE_ZAP || answer.is_some() || p.is_closed();
+            batch.settle(answer, &mut self.seen);
         }
     }
 }

@@ -7,7 +7,7 @@
 use super::access::Signal;
 use super::caller::Caller;
 use super::free::{MAP_32BIT, choose_free};
-use super::reserve::{fill_whole, unreserve};
+use super::reserve::{fill_whole, unreserve_after};
 use super::writes::WINDOW;
 use super::{FileRef, pte_bits};
 use crate::base::frames;
@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_abi::service::{EXTENT_PAGES_MASK, SERVICE_RESOLVE, SERVICE_UNWATCH, SERVICE_WATCH};
 use hanare_core::errno::{self, Result};
-use hanare_core::link::Failure;
+use hanare_core::link::{Failure, Outcome};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::{SMALL, pte};
 use linux_raw_sys::general::{__NR_mmap, __NR_munmap};
@@ -44,8 +44,7 @@ pub fn map(
         delegate::linux(__NR_mmap, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
     let mut addr = addr;
     if let Err(e) = mapped {
-        remap(p, addr, addr + len); // Linux unmaps what is there before it asks the file
-        unreserve(p, addr, addr + len);
+        give_up(p, addr, addr + len); // Linux unmaps what is there before it asks the file
         // Not at an address of somebody's choice: is it Linux' choice that is wanted?
         let free = e == errno::EINVAL && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0;
         addr = if free {
@@ -94,8 +93,7 @@ fn map_in_hole(
         }
         Err(e) => e,
     };
-    remap(p, at, end);
-    unreserve(p, at, end);
+    give_up(p, at, end);
     Err(failed)
 }
 
@@ -117,8 +115,7 @@ pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>) -> Result<()> {
     let id = match services::by_worker(SERVICE_WATCH, &[start, end], &[]) {
         Ok(a) => a.status as u32,
         Err(e) => {
-            remap(p, start, end);
-            unreserve(p, start, end);
+            give_up(p, start, end);
             return Err(e.into());
         }
     };
@@ -127,17 +124,18 @@ pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>) -> Result<()> {
     }
     let inserted = fill_whole(&mut p.mm.lock(), p.slot, vma);
     if inserted.is_err() {
-        unmap(p, start, end, id);
-        unreserve(p, start, end);
+        give_up(p, start, end);
+        unwatch(p, id);
     }
     inserted
 }
 
 /// Gives `start..end` back to the device's mapping in the proxy; ends the watch
-/// if no mapping uses it any more.
-pub fn unmap(p: &Caller<'_>, start: u64, end: u64, watch: u32) {
-    remap(p, start, end);
+/// if no mapping uses it any more. False: Linux did not.
+pub fn unmap(p: &Caller<'_>, start: u64, end: u64, watch: u32) -> bool {
+    let is_done = remap(p, start, end);
     unwatch(p, watch);
+    is_done
 }
 
 /// Ends a watch that no mapping uses any more.
@@ -152,11 +150,17 @@ pub fn unwatch(p: &Caller<'_>, watch: u32) {
     }
 }
 
-/// Has the device mapped again over a range.
-pub fn remap(p: &Caller<'_>, start: u64, end: u64) {
-    if !p.is_killed() {
-        let _ = delegate::ask(Control::Remap { start, end });
-    }
+/// Gives up what the caller has reserved, where Linux may have mapped something already.
+pub fn give_up(p: &Caller<'_>, start: u64, end: u64) {
+    let is_done = remap(p, start, end);
+    unreserve_after(p, start, end, is_done);
+}
+
+/// Has the device mapped again over a range. False: it is not, though there is a proxy.
+pub fn remap(p: &Caller<'_>, start: u64, end: u64) -> bool {
+    p.is_killed()
+        || delegate::ask(Control::Remap { start, end }) == Outcome::Done(0)
+        || p.is_killed()
 }
 
 /// Maps the frames around `addr`, unless Linux changed something since `seen`. `may_come_again`:
@@ -197,7 +201,9 @@ pub fn resolve(
         let (frame, count) = (e & pte::ADDRESS & !EXTENT_PAGES_MASK, (e & EXTENT_PAGES_MASK) + 1);
         for i in 0..count {
             let accessible = |v: &&Vma<FileRef>| {
-                matches!(v.backing, Backing::SharedLinux { .. }) && !v.prot.is_empty()
+                matches!(v.backing, Backing::SharedLinux { .. })
+                    && !v.prot.is_empty()
+                    && !v.flags.contains(VmaFlags::MOVING)
             };
             let Some(vma) = mm.vmas.find(at).filter(accessible) else { return Ok(()) };
             // What may only be written can be read; it is not to be written unseen.

@@ -51,6 +51,8 @@ pub struct Space {
     pub account: Arc<Account>,
     /// Incremented by each invalidation of Linux (see `docs/architecture.md`).
     pub invalidations: AtomicU64,
+    /// Counts addresses that a thread was busy with and that are settled now (`reserve`).
+    pub settled: AtomicU32,
     /// Writes to memory shared with Linux that was not there.
     pub shared_writes: Writes,
     /// See [`LastMapped`].
@@ -94,6 +96,7 @@ impl Space {
             mm: MmLock::new(mm),
             account,
             invalidations: AtomicU64::new(0),
+            settled: AtomicU32::new(0),
             shared_writes: Writes::default(),
             last_mapped: LastMapped::default(),
             fills: Mutex::new(Vec::new()),

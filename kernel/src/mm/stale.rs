@@ -32,10 +32,17 @@ impl Stale {
         self.range = Some(tlb::join(self.range, (start, end)));
     }
 
-    /// Does it.
-    pub fn settle(self, active: &tlb::CpuSet) {
+    /// Asks the CPUs. With the lock: whoever has it next has dropped what is stale.
+    pub fn post(&self, active: &tlb::CpuSet) {
         if let Some((start, end)) = self.range {
-            tlb::shoot(active, start, end);
+            tlb::post_flush(active, start, end);
+        }
+    }
+
+    /// Waits until they have, and frees the rest. Without the lock.
+    pub fn settle(self, active: &tlb::CpuSet) {
+        if self.range.is_some() {
+            tlb::wait_for_flush(active);
         }
         self.blocks.free();
         self.tables.free();

@@ -3,18 +3,24 @@
 use super::caller::Caller;
 use super::content::FileRef;
 use super::removed::Removed;
-use super::reserve::{reservation, unreserve};
+use super::reserve::{kept, kept_for, must_wait_to_unmap, settle, wait_until_settled};
 use super::shared;
 use crate::base::heap;
 use crate::link::services;
+use crate::sched::tlb;
 use alloc::collections::LinkedList;
+use hanare_core::coherence::{Kept, Unmapping};
 use hanare_core::errno::Result;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
 
 /// Mappings that are removed at once: with so many a list of them takes little memory.
 const PIECE_MAPPINGS: usize = 64;
 
-/// Removes mappings and pages of a range, on both sides.
+/// Removes mappings and pages of a range, on both sides. May wait.
+///
+/// # Errors
+/// Nothing, or not all of it, was unmapped. `ENOMEM`, too, if Linux could not be asked: it is unmapped
+/// here, but nothing is mapped there until Linux has been, by another unmapping.
 pub fn unmap_range(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
     {
         let mut mm = p.mm.lock();
@@ -28,30 +34,40 @@ pub fn unmap_range(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
     while at < end {
         let behind = p.mm.lock().vmas.range(at, end).nth(PIECE_MAPPINGS).map(|v| v.start);
         let stop = behind.unwrap_or(end);
-        unmap_piece(p, at, stop)?;
-        at = stop;
+        match unmap_piece(p, at, stop)? {
+            Some(busy) => wait_until_settled(p, busy)?,
+            None => at = stop,
+        }
     }
     Ok(())
 }
 
-fn unmap_piece(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
+/// Does nothing where another thread is busy: what to wait for.
+fn unmap_piece(p: &Caller<'_>, start: u64, end: u64) -> Result<Option<u32>> {
     let mut removed = Removed::default();
     {
         let mut mm = p.mm.lock();
+        let busy = must_wait_to_unmap(p, &mm, start, end);
+        if busy.is_some() {
+            return Ok(busy);
+        }
         let count = mm.vmas.range(start, end).count();
         if count > 1 {
             heap::room(count * 2 * size_of::<Vma<FileRef>>())?;
         }
         removed.vmas = mm.vmas.try_remove(start, end)?;
+        for v in removed.vmas.iter().filter(|v| is_unforgotten(v)) {
+            removed.range = Some(tlb::join(removed.range, (v.start, v.end)));
+        }
         mm.policies.clear(start, end);
         if removed.vmas.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         mm.unmap_pages(start, end, &mut removed)?;
-        if !removed.needs_linux() && !removed.vmas.iter().any(is_shared) {
+        if !removed.needs_linux() && !removed.vmas.iter().any(is_linuxs) {
             drop(mm);
             drop_mappings(removed.vmas);
-            return Ok(());
+            return Ok(None);
         }
         // Until Linux has forgotten the pages nobody may map anything here: a call
         // of another thread would see the old ones.
@@ -61,34 +77,38 @@ fn unmap_piece(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
             while let Some(beside) = vmas.next_if(|next| next.start == end) {
                 end = beside.end;
             }
-            mm.vmas.insert_anyway(reservation(p.slot, v.start, end))?; // it is free: cannot fail
+            mm.vmas.insert_anyway(kept(Kept::Busy, p.slot, v.start, end))?; // it is free: cannot fail
         }
     }
-    finish_removed(p, removed);
-    unreserve(p, start, end);
-    Ok(())
-}
-
-fn is_shared(v: &Vma<FileRef>) -> bool {
-    matches!(v.backing, Backing::SharedLinux { .. })
-}
-
-/// The part of an unmapping that may wait for Linux.
-pub fn finish_removed(p: &Caller<'_>, mut removed: Removed) {
     let vmas = core::mem::take(&mut removed.vmas);
-    removed.finish(p);
-    vmas.iter().for_each(|v| unmap_shared(p, v));
+    let is_forgotten = removed.finish(p) & unmap_linuxs(p, vmas.iter());
     drop_mappings(vmas);
+    settle(p, start, end, is_forgotten).map(|()| None)
 }
 
-fn unmap_shared(p: &Caller<'_>, v: &Vma<FileRef>) {
-    if let Backing::SharedLinux { watch, .. } = v.backing {
-        shared::unmap(p, v.start, v.end, watch);
-    }
+/// Whether Linux may have a mapping of its own there.
+fn is_linuxs(v: &Vma<FileRef>) -> bool {
+    matches!(v.backing, Backing::SharedLinux { .. }) || is_unforgotten(v)
 }
 
-/// Removes all mappings and pages: execve. No memory is needed for it.
-pub fn unmap_all(p: &Caller<'_>) {
+fn is_unforgotten(v: &Vma<FileRef>) -> bool {
+    kept_for(v).is_some_and(|what| what.to_unmap(true) == Unmapping::Ask)
+}
+
+/// Has Linux unmap what is its own, or may be. False: not all of it was.
+fn unmap_linuxs<'a>(p: &Caller<'_>, vmas: impl Iterator<Item = &'a Vma<FileRef>>) -> bool {
+    vmas.fold(true, |done, v| {
+        done & match v.backing {
+            Backing::SharedLinux { watch, .. } => shared::unmap(p, v.start, v.end, watch),
+            _ => !is_unforgotten(v) || shared::remap(p, v.start, v.end),
+        }
+    })
+}
+
+/// Removes all mappings and pages: execve. No memory is needed for it. False: Linux could not be
+/// asked, and has some still.
+#[must_use]
+pub fn unmap_all(p: &Caller<'_>) -> bool {
     let mut removed = Removed::default();
     let vmas = {
         let mut mm = p.mm.lock();
@@ -98,9 +118,9 @@ pub fn unmap_all(p: &Caller<'_>) {
         let _ = mm.unmap_pages(vmas.min(), vmas.max(), &mut removed); // nothing is cut, so it cannot fail
         vmas
     };
-    removed.finish(p);
-    vmas.iter().for_each(|v| unmap_shared(p, v));
+    let is_forgotten = removed.finish(p) & unmap_linuxs(p, vmas.iter());
     services::put_together(|| drop(vmas));
+    is_forgotten
 }
 
 /// Drops what was unmapped, and with the last mapping of a file the file.

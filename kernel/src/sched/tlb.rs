@@ -99,10 +99,14 @@ pub fn flush_here(start: u64, end: u64) {
 /// Has every other active CPU drop `start..end` (an empty range: only pass through
 /// the kernel, as membarrier(2) wants), and waits until all have.
 pub fn shoot(active: &CpuSet, start: u64, end: u64) {
+    post_flush(active, start, end);
+    wait_for_flush(active);
+}
+
+/// Asks every other active CPU to drop `start..end`.
+pub fn post_flush(active: &CpuSet, start: u64, end: u64) {
     fence(Ordering::SeqCst); // the table's change, then the look at who uses it
-    let me = percpu::index();
-    let mut last = None;
-    for target in active.others(me) {
+    for target in active.others(percpu::index()) {
         let m = &MAILBOXES[target];
         {
             let mut range = m.range.lock();
@@ -110,13 +114,13 @@ pub fn shoot(active: &CpuSet, start: u64, end: u64) {
             m.posted.fetch_add(1, Ordering::SeqCst);
         }
         post(target, FLUSH);
-        last = Some(target);
     }
-    if last.is_none() {
-        return;
-    }
-    assert_none_held(); // who is shot at may wait for it
-    for target in active.others(me) {
+}
+
+/// Waits until every other active CPU has dropped what it was asked to.
+pub fn wait_for_flush(active: &CpuSet) {
+    for target in active.others(percpu::index()) {
+        assert_none_held(); // who is shot at may wait for it
         let m = &MAILBOXES[target];
         // What was posted before now covers ours; a CPU that came since needs nothing.
         let wanted = m.posted.load(Ordering::SeqCst);

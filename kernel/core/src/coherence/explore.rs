@@ -4,9 +4,10 @@
 //! the kernel. A section under the lock is one step; CPUs and Linux write between any two steps.
 
 mod actions;
+mod moves;
 mod sections;
 
-use super::{Change, Coherence, ForWrite, Range, Sight, for_write};
+use super::{Change, Coherence, ForWrite, Kept, Range, Sight, Unmapping, for_write};
 use actions::{Action, actions};
 use core::cell::Cell;
 use core::hash::{Hash, Hasher};
@@ -48,6 +49,18 @@ pub(super) enum Mutant {
     FreesUnflushed,
     /// A failed fork leaves its count.
     LeavesFork,
+    /// Who unmaps takes addresses that another thread is busy with.
+    TakesBusy,
+    /// Who unmaps takes addresses where another thread's mapping is to come.
+    TakesComing,
+    /// Addresses are free though Linux could not be asked to forget what it has there.
+    FreesUnforgotten,
+    /// CPUs are asked to drop their translations only after the lock was given back.
+    AsksCpusUnlocked,
+    /// A page whose memory was bad counts as one that Linux has not seen.
+    ForgetsBad,
+    /// An access that Linux has no page for is a signal, though the mapping was about to move.
+    TouchesOnce,
 }
 
 thread_local! {
@@ -98,6 +111,8 @@ struct Frame {
     quarantined: bool,
     refs: u8,
     marked: bool,
+    /// Its memory was bad: nobody uses it again.
+    bad: bool,
     /// The writes that it has, a bit each.
     content: u8,
 }
@@ -118,6 +133,10 @@ enum Op {
     /// Page 0 to page 1, where nothing is.
     Move,
     Unmap(usize),
+    /// Maps it anew, if nothing is mapped there.
+    Map(usize),
+    /// Its memory was bad.
+    Lose(usize),
     /// Serves a fault of Linux.
     Serve(usize, bool),
 }
@@ -134,7 +153,7 @@ enum Phase {
 /// frames are dropped, then its phase goes on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Thread {
-    script: [Option<Op>; 2],
+    script: [Option<Op>; 3],
     phase: Phase,
     change: Change,
     is_forgotten: bool,
@@ -155,7 +174,7 @@ struct Thread {
 impl Thread {
     fn new(script: &[Op]) -> Thread {
         Thread {
-            script: [script.first().copied(), script.get(1).copied()],
+            script: core::array::from_fn(|i| script.get(i).copied()),
             phase: Phase::Start,
             change: Change::new(ALL),
             is_forgotten: false,
@@ -189,6 +208,10 @@ struct LinuxFault {
 struct State {
     coherence: Coherence,
     leaves: [Leaf; PAGES],
+    /// Whether the memory of the page was bad: its entry keeps the sight only.
+    lost: [bool; PAGES],
+    /// What addresses are kept for, and by which thread.
+    kept: [Option<(Kept, usize)>; PAGES],
     rights: [Rights; PAGES],
     frames: [Frame; FRAMES],
     tlbs: [[Entry; PAGES]; 2],
@@ -235,6 +258,8 @@ impl State {
         let mut s = State {
             coherence: Coherence::new(),
             leaves: [NO_LEAF; PAGES],
+            lost: [false; PAGES],
+            kept: [None; PAGES],
             rights: [Rights::Write; PAGES],
             frames: [Frame::default(); FRAMES],
             tlbs: Default::default(),
@@ -292,8 +317,11 @@ impl State {
     /// Whether what is written to the page now is anybody's loss: somebody takes it away.
     fn is_going(&self, page: usize) -> bool {
         self.rights[page] == Rights::None
-            || self.threads.iter().any(|t| {
-                !t.begins() && matches!(t.op(), Some(Op::Discard(p) | Op::Unmap(p)) if p == page)
+            || self.lost[page]
+            || self.threads.iter().any(|t| match t.op() {
+                Some(Op::Discard(p)) => p == page && !t.begins(),
+                Some(Op::Unmap(p) | Op::Lose(p)) => p == page && t.phase == Phase::Plan,
+                _ => false,
             })
     }
 
@@ -340,6 +368,9 @@ impl State {
     fn free(&mut self, frame: u8, may_ask: bool) {
         let held = self.linux.iter().any(|e| e.frame == frame);
         let f = self.frame(frame);
+        if f.bad {
+            return;
+        }
         if f.marked && (held || !may_ask) && !is(Mutant::FreesUnasked) {
             f.quarantined = true;
         }
@@ -447,6 +478,10 @@ const SCRIPTS: &[[&[Op]; 2]] = &[
     [&[Op::Fork], &[Op::Move]],
     [&[Op::Fork], &[Op::ReadOnly(0)]],
     [&[Op::Fork], &[Op::Store(1)]],
+    [&[Op::Unmap(0)], &[Op::Unmap(0), Op::Map(0), Op::Store(0)]],
+    [&[Op::Unmap(0)], &[Op::Map(0), Op::Store(0), Op::Store(0)]],
+    [&[Op::Lose(0)], &[Op::Unmap(0), Op::Map(0), Op::Store(0)]],
+    [&[Op::Lose(0)], &[Op::Store(0), Op::Fork]],
 ];
 
 #[test]
@@ -497,4 +532,8 @@ const MUTANTS: &[(Mutant, usize, &str)] = &[
     (Mutant::FreesUnasked, 4, "a frame is free that Linux has"),
     (Mutant::FreesUnflushed, 2, "a frame is free that a table has"),
     (Mutant::LeavesFork, 5, "something stays reserved"),
+    (Mutant::TakesBusy, 10, "a discarded write is seen"),
+    (Mutant::FreesUnforgotten, 11, "a discarded write is seen"),
+    (Mutant::AsksCpusUnlocked, 11, "a write is lost"),
+    (Mutant::ForgetsBad, 12, "what is mapped no more can be reached"),
 ];

@@ -1,5 +1,7 @@
 //! What lies behind a mapping.
 
+use crate::coherence::Kept;
+
 /// What a special mapping shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialKind {
@@ -12,8 +14,8 @@ pub enum SpecialKind {
     VvarEmpty,
     /// Physical memory of the instance that is no application memory: address of the first byte.
     Physical(u64),
-    /// Anything else, numbered by the kernel.
-    Other(u32),
+    /// Nothing: addresses that are kept for the time of a call, or longer; by which thread.
+    Kept(Kept, u32),
 }
 
 /// What lies behind a mapping. `F` is a handle to a file (an `Arc`, in the kernel).

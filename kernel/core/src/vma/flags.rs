@@ -59,5 +59,7 @@ bitflags! {
         const SYSV = 1 << 19;
         /// Shared memory without a file.
         const ANONYMOUS_SHARED = 1 << 20;
+        /// A thread has Linux move it: others wait.
+        const MOVING = 1 << 21;
     }
 }

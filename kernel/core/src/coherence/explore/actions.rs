@@ -180,7 +180,7 @@ impl State {
     pub(super) fn ask_for(&mut self, page: usize, write: bool) {
         self.fault = LinuxFault::default();
         let server = &mut self.threads[SERVER];
-        server.script = [Some(Op::Serve(page, write)), None];
+        server.script = [Some(Op::Serve(page, write)), None, None];
         server.phase = Phase::Plan;
         // The module has removed what it had mapped there before it asked.
         server.change = Change::of_forgotten(range(page));
@@ -214,14 +214,18 @@ impl State {
             return self.drop_frames(t);
         }
         let Some(op) = thread.op() else { return false };
-        match (thread.phase, op) {
+        let phase = thread.phase;
+        if t < SERVER && matches!(phase, Phase::Plan | Phase::Finish) {
+            self.serve_flushes(t);
+        }
+        match (phase, op) {
             (Phase::Start, Op::Store(page)) => self.store(t, page),
             (Phase::Start, _) => {
                 let begin = (self.rights, self.must, self.writes);
                 let thread = &mut self.threads[t];
                 (thread.begin, thread.phase, thread.is_forgotten) = (begin, Phase::Plan, true);
                 thread.copies_max = COPIES_MAX;
-                if let Op::Discard(page) | Op::Unmap(page) = op {
+                if let Op::Discard(page) | Op::Unmap(page) | Op::Lose(page) = op {
                     self.must[page] = 0;
                 }
             }
@@ -230,11 +234,23 @@ impl State {
                 self.serve(page, write, step);
             }
             (_, Op::Serve(..)) => return false,
+            (Phase::Plan, Op::Map(page)) => self.map(t, page),
             (Phase::Plan, _) => self.carry_out(t, step),
             (Phase::Finish, _) => self.finish_fork(t, step),
             (Phase::End, _) => self.finish_op(t),
         }
         true
+    }
+
+    /// The CPU of `t` has got the lock: it drops what others were about to ask it to drop.
+    fn serve_flushes(&mut self, t: usize) {
+        for other in (0..3).filter(|&other| other != t && !is(Mutant::AsksCpusUnlocked)) {
+            if let Some((r, next)) = self.threads[other].flush
+                && next <= t
+            {
+                self.flush(t, r);
+            }
+        }
     }
 
     pub(super) fn drop_frames(&mut self, t: usize) -> bool {
@@ -323,6 +339,9 @@ impl State {
             let gives_up = |t: &Thread| {
                 !t.begins() && (t.op() == Some(Op::Move) || t.op() == Some(Op::Unmap(page)))
             };
+            if self.kept[page].is_some() && self.rights[page] != Rights::None {
+                return Some("something is mapped at addresses that are kept");
+            }
             // Where Linux could not be asked munmap cannot be undone.
             if self.rights[page] == Rights::None
                 && self.failures > 0
@@ -347,7 +366,7 @@ impl State {
                 let number = at as u8 + 1;
                 let refs = self.leaves.iter().filter(|l| l.frame == number).count()
                     + self.child.iter().filter(|e| e.frame == number).count();
-                if usize::from(frame.refs) != refs || frame.used != (refs > 0) {
+                if usize::from(frame.refs) != refs || frame.used != (refs > 0) && !frame.bad {
                     return Some("a frame is lost, or counted wrongly");
                 }
             }

@@ -74,8 +74,8 @@ impl State {
     /// `plan` of `fault.rs`.
     pub(super) fn store_plan(&mut self, t: usize, page: usize, step: &mut Step) {
         self.resume(t);
-        if self.rights[page] != Rights::Write {
-            return self.end(t, true); // SIGSEGV
+        if self.rights[page] != Rights::Write || self.lost[page] {
+            return self.end(t, true); // SIGSEGV, SIGBUS
         }
         let leaf = self.leaves[page];
         if leaf.frame == 0 {
@@ -113,7 +113,7 @@ impl State {
             self.resume(SERVER);
         }
         let rights = self.rights[page];
-        if rights == Rights::None || write && rights == Rights::Read {
+        if rights == Rights::None || write && rights == Rights::Read || self.lost[page] {
             self.linux_writes -= u8::from(write);
             return self.served(None);
         }
@@ -133,7 +133,7 @@ impl State {
         }
         let mut answer = [Entry::default(); PAGES];
         for (at, entry) in answer.iter_mut().enumerate().skip(page) {
-            if self.rights[at] != rights {
+            if self.rights[at] != rights || self.lost[at] {
                 break;
             }
             if self.leaves[at].frame == 0 && !(write && self.populate(at, step)) {
@@ -169,6 +169,9 @@ impl State {
         self.resume(t);
         if !self.threads[t].is_forgotten && !is(Mutant::TrustsFailure) {
             return self.end(t, false);
+        }
+        if let Op::Unmap(page) = op {
+            return self.unmap(t, page);
         }
         let change = self.threads[t].change.clone();
         let mut needed: Option<Range> = None;
@@ -213,17 +216,21 @@ impl State {
                 self.flush_all(t, range(page));
                 self.threads[t].phase = Phase::End;
             }
-            Op::Discard(page) | Op::Unmap(page) => {
+            Op::Discard(page) => {
                 let leaf = core::mem::replace(&mut self.leaves[page], NO_LEAF);
                 if leaf.frame != 0 {
                     self.unmap_frame(t, leaf.frame);
                 }
                 self.flush_all(t, range(page));
-                if matches!(op, Op::Unmap(_)) || is(Mutant::DiscardsFirst) {
+                if is(Mutant::DiscardsFirst) {
                     self.threads[t].ask = leaf.sight.is_seen().then_some((range(page), false));
                 }
-                if matches!(op, Op::Unmap(_)) {
-                    self.rights[page] = Rights::None;
+                self.threads[t].phase = Phase::End;
+            }
+            Op::Lose(page) => {
+                let leaf = self.leaves[page];
+                if leaf.frame != 0 {
+                    self.lose(t, page);
                 }
                 self.threads[t].phase = Phase::End;
             }
@@ -238,8 +245,52 @@ impl State {
                 self.flush_all(t, range(0));
                 self.threads[t].phase = Phase::End;
             }
-            Op::Store(_) | Op::Serve(..) => unreachable!(),
+            Op::Store(_) | Op::Serve(..) | Op::Unmap(_) | Op::Map(_) => unreachable!(),
         }
+    }
+
+    /// `unmap_piece` of `unmap.rs`.
+    fn unmap(&mut self, t: usize, page: usize) {
+        let kept = self.kept[page].map(|(what, _)| what.to_unmap(false));
+        if kept == Some(Unmapping::Wait) {
+            return;
+        }
+        let leaf = core::mem::replace(&mut self.leaves[page], NO_LEAF);
+        self.lost[page] = false;
+        self.rights[page] = Rights::None;
+        self.must[page] = 0;
+        if leaf != NO_LEAF {
+            self.flush_all(t, range(page));
+        }
+        if leaf.frame != 0 {
+            self.unmap_frame(t, leaf.frame);
+        }
+        let asks = leaf.sight.is_seen() || kept == Some(Unmapping::Ask);
+        self.kept[page] = asks.then_some((Kept::Busy, t));
+        self.threads[t].ask = asks.then_some((range(page), false));
+        self.threads[t].phase = Phase::End;
+    }
+
+    /// A mapping of nothing, where nothing is.
+    pub(super) fn map(&mut self, t: usize, page: usize) {
+        if self.rights[page] == Rights::None && self.kept[page].is_none() {
+            self.rights[page] = Rights::Write;
+            self.gone[page] |= (1u8 << self.writes) - 1;
+        }
+        self.end(t, true);
+    }
+
+    /// `forget` of `bad.rs`.
+    fn lose(&mut self, t: usize, page: usize) {
+        let leaf = self.leaves[page];
+        let sight = if is(Mutant::ForgetsBad) { Sight::Unseen } else { leaf.sight };
+        self.leaves[page] = Leaf { sight, ..NO_LEAF };
+        (self.lost[page], self.must[page]) = (true, 0);
+        let frame = self.frame(leaf.frame);
+        frame.refs -= 1;
+        frame.bad = true;
+        self.flush_all(t, range(page));
+        self.threads[t].ask = leaf.sight.is_seen().then_some((range(page), false));
     }
 
     pub(super) fn share_with_child(&mut self, t: usize, change: &Change, step: &mut Step) {
@@ -335,7 +386,8 @@ impl State {
                 self.must[page] = self.threads[t].begin.1[page];
             }
         }
-        self.threads[t].script = [self.threads[t].script[1], None];
+        let [_, second, third] = self.threads[t].script;
+        self.threads[t].script = [second, third, None];
         self.threads[t].phase = Phase::Start;
         self.threads[t].change = Change::new(ALL);
         self.threads[t].is_forgotten = false;
@@ -349,6 +401,10 @@ impl State {
         let (_, must, writes) = self.threads[t].begin;
         let before = (1u8 << writes) - 1;
         match self.threads[t].op() {
+            Some(Op::Unmap(page)) if self.kept[page] == Some((Kept::Busy, t)) => {
+                let is_forgotten = self.threads[t].is_forgotten;
+                self.kept[page] = Kept::after_asking(is_forgotten).map(|what| (what, t));
+            }
             Some(Op::Fork) => self.check_child(t, &must),
             Some(Op::Discard(page)) => {
                 self.gone[page] |= before;
