@@ -2,12 +2,14 @@
 
 use crate::calls::dispatch;
 use crate::gate::debugregs::{self, Cause};
-use crate::gate::{deliver, observe, ptrace, raise, rseq};
+use crate::gate::{deliver, observe, park, raise, rseq};
 use crate::mm;
 use crate::process::thread;
 use crate::sched::{cpus, machinecheck, panic, wait};
 use crate::signal::unhandled;
 use core::sync::atomic::Ordering;
+use hanare_abi::observe::OBSERVED_STEP;
+use hanare_core::signal::SIGTRAP;
 use hanare_hal::apic;
 use hanare_hal::traps::{self, Handlers, NO_CALL, Regs, vector};
 use hanare_hal::{cpu, percpu, shared};
@@ -76,7 +78,7 @@ fn user_exception(regs: &mut Regs, v: u8) {
         debug_exception(regs);
     } else if v == vector::MACHINE_CHECK {
         machine_check(regs);
-    } else if !observe::debug::exception(regs, v) {
+    } else if v != vector::BREAKPOINT || !observe::debug::breakpoint(thread::current(), regs) {
         raise::exception(regs, v);
     }
     leave(regs);
@@ -100,7 +102,12 @@ fn debug_exception(regs: &mut Regs) {
         Cause::Met(which, _) if observe::watch::met(regs, which) => {}
         Cause::Met(_, false) => raise::watched(regs),
         Cause::Met(_, true) | Cause::Other => {
-            if !observe::debug::exception(regs, vector::DEBUG) && !ptrace::stepped(regs) {
+            let thread = thread::current();
+            let trap = park::trapped(thread, regs);
+            if trap.debugger {
+                observe::debug::report(thread, regs, OBSERVED_STEP, SIGTRAP, 0);
+            }
+            if trap.tracer || trap.program {
                 raise::exception(regs, vector::DEBUG);
             }
         }

@@ -24,6 +24,7 @@ pub mod elf;
 pub mod errno;
 pub mod fair;
 pub mod futex;
+pub mod gate;
 pub mod groups;
 pub mod grouptable;
 pub mod life;

@@ -7,13 +7,14 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicU32, Ordering};
 use spin::Once;
 use x86_64::registers::rflags::RFlags;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// [`Regs::orig_rax`] of registers that do not belong to a system call.
 pub const NO_CALL: u64 = u64::MAX;
 
 /// User registers at entry, in Linux' `pt_regs` order.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes)]
 #[allow(missing_docs)]
 pub struct Regs {
     pub r15: u64,

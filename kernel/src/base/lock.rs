@@ -96,14 +96,12 @@ ranks! {
     FutexQueues,
     /// State of a tracee.
     Tracee,
-    /// Registers of a tracee.
-    TraceeSnapshot,
     /// The debugger of a process.
     Debugger,
     /// State of a debugger's stop, and its breakpoints.
     DebuggerStop,
-    /// Registers of a thread that a debugger stopped.
-    DebuggerSnapshot,
+    /// Registers of a thread that a tracer or a debugger stops, and who does.
+    Parking,
     /// Watchpoints of a debugger.
     Watches,
     /// The trace of a process.

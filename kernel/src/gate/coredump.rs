@@ -59,9 +59,7 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
 
 /// Before user mode, while another thread makes a dump.
 pub fn join(thread: &Thread, regs: &Regs) {
-    if thread.process.is_dumping() {
-        pose(thread, regs, None);
-    }
+    pose(thread, regs, None);
 }
 
 /// Has the other threads come by and park.

@@ -1,81 +1,113 @@
-//! The gate before user mode. A thread is stopped there by, in this order: a core dump, a pause, CPU
-//! time that is used up, debuggers, tracers, its end; then its signals are delivered.
+//! The gate before user mode: what stops a thread there, in the order of [`Reason`].
 
-use crate::gate::{coredump, expiry, fatal, observe, ptrace, raise};
+use crate::gate::{coredump, debugregs, expiry, fatal, observe, park, ptrace, raise};
 use crate::link::delegate;
+use crate::parts::tracee::{EXECED, TRACED};
+use crate::process::thread::Thread;
 use crate::process::{self, thread};
 use crate::signal::restart::finish_interrupted;
 use crate::signal::signals;
 use hanare_abi::control::Control;
-use hanare_core::signal::{self, Disposition};
+
+use core::sync::atomic::Ordering;
+use hanare_core::gate::{Pass, Reason};
+use hanare_core::signal::{self, Disposition, QueuedSignal};
 use hanare_hal::traps::Regs;
+
+/// Whether there is that reason to stop the running thread.
+fn stands(thread: &Thread, reason: Reason) -> bool {
+    let p = &thread.process;
+    match reason {
+        Reason::End => thread.must_end(),
+        Reason::Dump => p.is_dumping(),
+        Reason::Pause => p.pauses(thread),
+        Reason::Time => p.cpu_timers.armed.load(Ordering::Acquire),
+        // Who is to park for a core dump stops for nobody else.
+        Reason::Exec => thread.ptrace.has(EXECED) && !p.is_dumping(),
+        Reason::DebuggerStep | Reason::Hold | Reason::Registers | Reason::TracerStep => {
+            thread.parking.now().stands(reason, p.observed.holds()) && !p.is_dumping()
+        }
+        Reason::Signal => true,
+    }
+}
 
 /// Lets the running thread through, before every return to user mode. False: registers changed
 /// (or may have), so the slow return is needed.
 pub fn deliver(regs: &mut Regs) -> bool {
     let thread = thread::current();
     let p = &thread.process;
+    let mut pass = Pass::default();
     let mut fast = true;
     let (mut any, mut handled) = (false, false);
-    loop {
-        if !p.life().is_calm() {
-            coredump::join(thread, regs);
-            if p.wait_while_paused(thread) {
-                continue; // a dump may have begun
+    while let Some(reason) = pass.next(|reason| stands(thread, reason)) {
+        match reason {
+            Reason::End => process::end_thread(p, thread),
+            Reason::Dump => coredump::join(thread, regs),
+            Reason::Pause => p.wait_while_paused(thread),
+            Reason::Time => expiry::check(thread),
+            Reason::DebuggerStep => observe::debug::step_stop(thread, regs),
+            Reason::Hold => park::at_gate(thread, regs),
+            Reason::Registers => park::take_back(thread, regs),
+            Reason::Exec => ptrace::exec_stop(thread, regs),
+            Reason::TracerStep => ptrace::step_stop(thread, regs),
+            Reason::Signal => {
+                let Some((queued, disposition)) = next_signal(thread) else { break };
+                any = true;
+                handled |= deliver_signal(thread, queued, disposition, regs);
             }
         }
-        expiry::check(thread);
-        fast &= !observe::debug::before_user(thread, regs);
-        fast &= !ptrace::before_user(thread, regs);
-        if thread.must_end() {
-            process::end_thread(p, thread);
-        }
-        let next = {
-            let mut own = thread.signals.lock();
-            let mask = own.mask;
-            let mut shared = p.signals.lock();
-            own.dequeue(&mut shared.pending, mask)
-                .map(|q| (q, signal::decide(q.signal, &shared.actions)))
-        };
-        let Some((queued, mut disposition)) = next else { break };
-        any = true;
-        fast = false;
-        crate::sched::hold::at("signal-taken");
-        let mut queued = queued;
-        if p.observed.is_on() {
-            observe::trace::signal(thread, &queued);
-            let Some(chosen) = observe::debug::on_signal(thread, queued, regs) else { continue };
-            queued = chosen;
-            disposition = signal::decide(queued.signal, &p.signals.lock().actions);
-        }
-        match disposition {
-            Disposition::Ignore | Disposition::Continue => {}
-            Disposition::Stop => {
-                let _ = delegate::ask(Control::StopSignal { signal: queued.signal });
-            }
-            Disposition::Terminate { core: true } => coredump::die(thread, &queued, regs),
-            Disposition::Terminate { core: false } => fatal::die(queued.signal),
-            Disposition::Handle(action) => {
-                p.signals.lock().actions.on_handled(queued.signal);
-                finish_interrupted(thread, regs, Some((queued.signal, &action)), true);
-                raise::handle(thread, &queued, &action, regs);
-                ptrace::on_handler(thread);
-                // The next one, if its handler may run too, gets a frame on top of
-                // this one and runs first, as on Linux.
-                handled = true;
-            }
-        }
+        fast &= matches!(reason, Reason::Dump | Reason::Pause | Reason::Time);
     }
     if handled {
         signals::retarget(p); // the handlers block more
-        signals::settle(thread);
-        return false;
-    }
-    let changed = finish_interrupted(thread, regs, None, any);
-    {
+    } else {
+        fast &= !finish_interrupted(thread, regs, None, any);
         let mut s = thread.signals.lock();
         s.mask = s.lasting;
     }
     signals::settle(thread);
-    fast && !changed
+    fast &= !park::arm(thread, regs) && !thread.ptrace.has(TRACED);
+    debugregs::before_user(thread);
+    fast
+}
+
+/// Takes the next signal that the thread does not block, and says what becomes of it.
+fn next_signal(thread: &Thread) -> Option<(QueuedSignal, Disposition)> {
+    let mut own = thread.signals.lock();
+    let mask = own.mask;
+    let mut shared = thread.process.signals.lock();
+    let queued = own.dequeue(&mut shared.pending, mask)?;
+    Some((queued, signal::decide(queued.signal, &shared.actions)))
+}
+
+/// Does what is to be done about a signal; whether a handler runs, the last one first, as on Linux.
+fn deliver_signal(
+    thread: &Thread,
+    mut queued: QueuedSignal,
+    mut disposition: Disposition,
+    regs: &mut Regs,
+) -> bool {
+    let p = &thread.process;
+    crate::sched::hold::at("signal-taken");
+    if p.observed.is_on() {
+        observe::trace::signal(thread, &queued);
+        let Some(chosen) = observe::debug::on_signal(thread, queued, regs) else { return false };
+        queued = chosen;
+        disposition = signal::decide(queued.signal, &p.signals.lock().actions);
+    }
+    match disposition {
+        Disposition::Ignore | Disposition::Continue => {}
+        Disposition::Stop => {
+            let _ = delegate::ask(Control::StopSignal { signal: queued.signal });
+        }
+        Disposition::Terminate { core: true } => coredump::die(thread, &queued, regs),
+        Disposition::Terminate { core: false } => fatal::die(queued.signal),
+        Disposition::Handle(action) => {
+            p.signals.lock().actions.on_handled(queued.signal);
+            finish_interrupted(thread, regs, Some((queued.signal, &action)), true);
+            raise::handle(thread, &queued, &action, regs);
+            return true;
+        }
+    }
+    false
 }

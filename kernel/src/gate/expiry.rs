@@ -5,7 +5,6 @@ use crate::gate::fatal;
 use crate::link::delegate;
 use crate::process::thread::Thread;
 use crate::signal::{pending, signals};
-use core::sync::atomic::Ordering;
 use hanare_core::cputimer::CpuLimit;
 use hanare_core::signal::{self, SigInfo};
 use hanare_core::time::Timespec;
@@ -15,9 +14,6 @@ use zerocopy::IntoBytes;
 /// Before user mode: queues the signals of timers that have expired.
 pub fn check(thread: &Thread) {
     let p = &thread.process;
-    if !p.cpu_timers.armed.load(Ordering::Acquire) {
-        return;
-    }
     let (user, system) = p.times_ns();
     let (virt, prof, limit) = {
         let mut all = p.cpu_timers.all.lock();

@@ -6,6 +6,7 @@ pub mod deliver;
 pub mod expiry;
 pub mod fatal;
 pub mod observe;
+pub mod park;
 pub mod ptrace;
 pub mod raise;
 pub mod rseq;

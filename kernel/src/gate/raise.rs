@@ -1,7 +1,7 @@
 //! Signals that a program itself causes (exceptions, calls that may not be made, frames that cannot be),
 //! and the beginning and end of handlers.
 
-use crate::gate::{coredump, fatal, observe, ptrace, rseq};
+use crate::gate::{coredump, fatal, observe, park, ptrace, rseq};
 use crate::mm::access::Signal as Fault;
 use crate::parts::signals::Trap;
 use crate::process::thread::Thread;
@@ -153,6 +153,7 @@ fn force(queued: QueuedSignal, regs: &mut Regs, cause: Cause) {
 /// Has the handler run, on the way to user mode. Where it cannot begin: SIGSEGV, which may have
 /// a handler on a stack of its own, or the end.
 pub fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut Regs) {
+    park::stepped(thread, regs);
     if begin_handler(thread, queued, action, regs).is_err() {
         match queued.signal {
             signal::SIGSEGV => fatal::die(signal::SIGSEGV),

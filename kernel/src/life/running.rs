@@ -1,7 +1,7 @@
 //! What a switch, a halt, a wait and a call of Linux' mean for a thread: what scheduler and link ask
 //! of it.
 
-use crate::gate::{debugregs, observe};
+use crate::gate::{debugregs, observe, park};
 use crate::link::caller::{Delegates, Owner, Port};
 use crate::process::thread::Thread;
 use crate::process::{cputimers, usertsc};
@@ -53,11 +53,11 @@ impl Runs for Thread {
     }
 
     fn is_awaited(&self) -> bool {
-        observe::debug::is_awaited(self) || self.ptrace.is_awaited()
+        Thread::is_awaited(self)
     }
 
     fn leaves_registers(&self) {
-        observe::in_kernel(self);
+        park::in_kernel(self);
     }
 
     fn must_end(&self) -> bool {

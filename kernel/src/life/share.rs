@@ -132,7 +132,7 @@ pub fn begin(p: &Arc<Process>, pid_namespace: u64) -> Result<()> {
     // What it itself sees, which in a namespace of its own is not what its parent sees.
     p.identity.lock().pid = first.slot.tid();
     p.signals.lock().actions.is_init = first.slot.tid() == INIT;
-    let wakes = !p.is_vforked() || first.ptrace.is_held();
+    let wakes = !p.is_vforked() || first.is_held();
     p.begin(&first)?;
     let cpu = balance::place(&first);
     cpus::enqueue(first, cpu);

@@ -2,16 +2,15 @@
 
 use crate::base::counts::Counted;
 use crate::base::lock::{Mutex, rank};
-use crate::parts::registers::Snapshot;
 use crate::parts::ring::Ring;
 use crate::sched::doorbell;
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_OBSERVE;
 use hanare_core::debugregs::ADDRESSES;
+use hanare_core::gate::Stop;
 
 /// What is known of a process's observers.
 pub struct OfProcess<P> {
@@ -93,24 +92,7 @@ impl<P> OfProcess<P> {
 pub struct OfThread {
     /// What its call asked of Linux: 0 nothing, 1 something, 2 the call itself.
     pub asked: AtomicU32,
-    /// For its debugger.
-    pub debug: Debugged,
-}
-
-/// A thread as its debugger has it.
-#[derive(Default)]
-pub struct Debugged {
-    /// Its registers, once it has stopped.
-    pub snapshot: Mutex<Option<Box<Snapshot>>, rank::DebuggerSnapshot>,
-    /// It has no program yet: where it waits it has no registers either.
-    pub loads: AtomicBool,
-    /// Remains stopped although the others run.
-    pub stays: AtomicBool,
-    /// To stop after one instruction.
-    pub steps: AtomicBool,
-    /// It has: a call counts as one instruction.
-    pub stepped: AtomicBool,
-    /// `ACTION_*` for the next resume, plus 1; 0: none. Signal << 8.
+    /// `ACTION_*` for the debugger's next resume, plus 1; 0: none. Signal << 8.
     pub action: AtomicU64,
     /// Signal that the debugger lets through.
     pub chosen: AtomicU64,
@@ -122,33 +104,12 @@ pub struct Debugger<P> {
     pub session: u32,
     /// What it debugs.
     pub process: Weak<P>,
-    /// Whether that stands.
-    pub state: Mutex<Stop, rank::DebuggerStop>,
+    /// Whether its threads stand, and what `int3` stands for, by address.
+    pub state: Mutex<(Stop, BTreeMap<u64, u8>), rank::DebuggerStop>,
     /// Watchpoints.
     pub watches: Watches,
     /// By which it is counted as long as anybody holds it.
     pub _counted: Counted,
-}
-
-/// Whether its threads stand, and why.
-#[derive(Default)]
-pub struct Stop {
-    /// `OBSERVED_*`: why it stopped, or is about to.
-    pub why: u64,
-    /// Every thread is there.
-    pub complete: bool,
-    /// The thread because of which it stopped.
-    pub tid: u32,
-    /// The signal that it stopped by, or 0.
-    pub signal: u32,
-    /// The watchpoint that it met, or 0.
-    pub address: u64,
-    /// What `int3` stands for, by address.
-    pub breakpoints: BTreeMap<u64, u8>,
-    /// As of wait(2), once it has.
-    pub ended: Option<u32>,
-    /// The debugger lets go of it.
-    pub closing: bool,
 }
 
 /// Tells the owner of a session that there is something to be asked for.

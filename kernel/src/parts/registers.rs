@@ -1,17 +1,45 @@
-//! The user registers of a thread that is stopped, for who looks at it: debuggers, tracers.
+//! The user registers of a thread that is stopped, and who stops it: tracers, debuggers.
 
 #![allow(unsafe_code)] // registers of a thread that waits, on its kernel stack
 
+use crate::base::heap;
+use crate::base::lock::{Mutex, rank};
 use crate::sched::task::Task;
 use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU32, Ordering};
 use hanare_core::errno::{self, Result};
-use hanare_core::ptrace::{self, USER_REGS, index};
+use hanare_core::gate::{Parking, TRAP_FLAG};
+use hanare_core::ptrace::{self, FXSAVE, USER_REGS, index};
 use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::Regs;
 use hanare_hal::{cpu, gdt};
+use zerocopy::IntoBytes;
 
-/// RFLAGS.TF, which is the debugger's business.
-pub const TRAP_FLAG: u64 = 0x100;
+/// A thread as its tracer and its debugger have it.
+#[derive(Default)]
+pub struct OfThread {
+    /// A [`Parking`].
+    word: AtomicU32,
+    /// What it has left of itself: as [`Parking::has_registers`] says.
+    registers: Mutex<Option<Box<Snapshot>>, rank::Parking>,
+}
+
+impl OfThread {
+    /// Its state, read without the lock.
+    pub fn now(&self) -> Parking {
+        Parking::from_bits_retain(self.word.load(Ordering::SeqCst))
+    }
+
+    /// A change of state, with its registers locked.
+    pub fn change<R>(&self, f: impl FnOnce(&mut Parking, &mut Option<Box<Snapshot>>) -> R) -> R {
+        let mut registers = self.registers.lock();
+        let mut parking = self.now();
+        let result = f(&mut parking, &mut registers);
+        debug_assert_eq!(parking.contains(Parking::REGISTERS), registers.is_some());
+        self.word.store(parking.bits(), Ordering::SeqCst);
+        result
+    }
+}
 
 /// User registers of a thread that is stopped.
 pub struct Snapshot {
@@ -23,10 +51,16 @@ pub struct Snapshot {
     pub gs_base: u64,
     /// Extended state.
     pub fpu: FpuState,
-    /// It waits in the kernel.
-    pub in_kernel: bool,
-    /// Registers were set.
-    pub changed: bool,
+}
+
+/// The user registers of the running thread, which waits in the kernel. Zeroes: it never was in user mode.
+pub fn of_waiting(task: &Task) -> Regs {
+    // SAFETY: the running thread's own kernel stack, at whose top the entry from
+    // user mode put the registers. One that never was in user mode has something
+    // else there, which is looked at below.
+    let regs = unsafe { ((task.stack_top() as usize - size_of::<Regs>()) as *const Regs).read() };
+    let real = regs.cs == u64::from(gdt::USER_CS) && regs.ss == u64::from(gdt::USER_DS);
+    if real { regs } else { Regs::default() }
 }
 
 impl Snapshot {
@@ -35,62 +69,19 @@ impl Snapshot {
         clippy::disallowed_methods,
         reason = "one for a thread that is stopped already, if need be of the reserve"
     )]
-    pub fn take(regs: &Regs, in_kernel: bool) -> Box<Snapshot> {
+    pub fn take(regs: Regs) -> Box<Snapshot> {
         let mut fpu = FpuState::new();
         fpu.save();
-        Box::new(Snapshot {
-            regs: *regs,
-            fs_base: cpu::fs_base(),
-            gs_base: cpu::user_gs_base(),
-            fpu,
-            in_kernel,
-            changed: false,
-        })
+        Box::new(Snapshot { regs, fs_base: cpu::fs_base(), gs_base: cpu::user_gs_base(), fpu })
     }
 
-    /// Of the running thread, which waits in the kernel.
-    pub fn of_waiting(task: &Task) -> Box<Snapshot> {
-        // SAFETY: the running thread's own kernel stack, at whose top the entry from
-        // user mode put the registers. One that never was in user mode has something
-        // else there, which is looked at below.
-        let regs =
-            unsafe { ((task.stack_top() as usize - size_of::<Regs>()) as *const Regs).read() };
-        let real = regs.cs == u64::from(gdt::USER_CS) && regs.ss == u64::from(gdt::USER_DS);
-        Snapshot::take(&if real { regs } else { Regs::default() }, true)
-    }
-
-    /// In the order of Linux' `user_regs_struct`.
+    /// In the order of Linux' `user_regs_struct`, without the trap flag.
     pub fn words(&self) -> [u64; USER_REGS] {
-        let r = &self.regs;
-        [
-            r.r15,
-            r.r14,
-            r.r13,
-            r.r12,
-            r.rbp,
-            r.rbx,
-            r.r11,
-            r.r10,
-            r.r9,
-            r.r8,
-            r.rax,
-            r.rcx,
-            r.rdx,
-            r.rsi,
-            r.rdi,
-            r.orig_rax,
-            r.rip,
-            r.cs,
-            r.rflags & !TRAP_FLAG,
-            r.rsp,
-            r.ss,
-            self.fs_base,
-            self.gs_base,
-            0,
-            0,
-            0,
-            0,
-        ]
+        let mut words = [0; USER_REGS];
+        words.as_mut_bytes()[..size_of::<Regs>()].copy_from_slice(self.regs.as_bytes());
+        words[index::EFLAGS] &= !TRAP_FLAG;
+        (words[index::FS_BASE], words[index::GS_BASE]) = (self.fs_base, self.gs_base);
+        words
     }
 
     /// Sets all of them; what may not be set stays. `EIO`: not such registers.
@@ -103,32 +94,24 @@ impl Snapshot {
         for (which, &value) in wanted.iter().enumerate() {
             ptrace::set_word(&mut w, which, value)?;
         }
-        let old = self.regs;
-        self.regs = Regs {
-            r15: w[0],
-            r14: w[1],
-            r13: w[2],
-            r12: w[3],
-            rbp: w[4],
-            rbx: w[5],
-            r11: w[6],
-            r10: w[7],
-            r9: w[8],
-            r8: w[9],
-            rax: w[10],
-            rcx: w[11],
-            rdx: w[12],
-            rsi: w[13],
-            rdi: w[14],
-            orig_rax: w[15],
-            rip: w[16],
-            cs: old.cs,
-            rflags: w[18],
-            rsp: w[19],
-            ss: old.ss,
-        };
+        self.regs.as_mut_bytes().copy_from_slice(&w.as_bytes()[..size_of::<Regs>()]);
         (self.fs_base, self.gs_base) = (w[index::FS_BASE], w[index::GS_BASE]);
-        self.changed = true;
+        Ok(())
+    }
+
+    /// State of x87 and SSE, as FXSAVE has it.
+    pub fn legacy(&self) -> &[u8] {
+        &self.fpu.bytes()[..FXSAVE]
+    }
+
+    /// Sets it.
+    pub fn set_legacy(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut all = heap::copied(self.fpu.bytes())?;
+        all[..bytes.len()].copy_from_slice(bytes);
+        if all.len() > FXSAVE {
+            all[FXSAVE] |= 3; // x87 and SSE state is there
+        }
+        self.fpu.set_bytes(&all);
         Ok(())
     }
 

@@ -1,8 +1,6 @@
 //! A thread as its tracer has it: see `gate::ptrace`.
 
 use crate::base::lock::{Mutex, rank};
-use crate::parts::registers::Snapshot;
-use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hanare_core::ptrace::Stop;
@@ -14,24 +12,14 @@ pub const TRACED: u32 = 1;
 pub const SEIZED: u32 = 2;
 /// It stops at system calls (PTRACE_SYSCALL).
 pub const CALLS: u32 = 4;
-/// It stops after one instruction (PTRACE_SINGLESTEP).
-pub const STEP: u32 = 8;
-/// It has done one that the CPU does not trap after: a call, or to begin a handler.
-pub const STEPPED: u32 = 0x10;
-/// The trap flag is there on the tracer's account.
-pub const TRAPS: u32 = 0x20;
-/// It may not go on in user mode.
-pub const HELD: u32 = 0x40;
 /// It has a new program, which it has to say.
-pub const EXECED: u32 = 0x80;
-/// Its registers were set while it waits in the kernel: it gives up waiting.
-pub const GIVES_UP: u32 = 0x100;
-/// It is no more.
-pub const GONE: u32 = 0x200;
-/// It has, or had, tracees.
-pub const TRACER: u32 = 0x400;
+pub const EXECED: u32 = 8;
 /// Its tracer has heard of the call that it makes, and will hear of its end.
-pub const TOLD: u32 = 0x800;
+pub const TOLD: u32 = 0x10;
+/// It has ended.
+pub const GONE: u32 = 0x20;
+/// It has, or had, tracees.
+pub const TRACER: u32 = 0x40;
 
 /// One thread's part.
 pub struct OfThread<T> {
@@ -43,8 +31,6 @@ pub struct OfThread<T> {
     pub trapping: AtomicU32,
     /// What tracee and tracer tell each other.
     pub state: Mutex<State<T>, rank::Tracee>,
-    /// Its registers, once it is stopped.
-    pub snapshot: Mutex<Option<Box<Snapshot>>, rank::TraceeSnapshot>,
 }
 
 /// What a tracee and its tracer tell each other.
@@ -83,7 +69,6 @@ impl<T> Default for OfThread<T> {
             options: AtomicU64::new(0),
             trapping: AtomicU32::new(0),
             state: Mutex::new(State::default()),
-            snapshot: Mutex::new(None),
         }
     }
 }
@@ -109,24 +94,9 @@ impl<T> OfThread<T> {
         self.has(TRACED) && self.options.load(Ordering::Relaxed) & wanted != 0
     }
 
-    /// Whether it may not go on in user mode.
-    pub fn is_held(&self) -> bool {
-        self.has(HELD)
-    }
-
     /// Whether it is traced.
     pub fn is_on(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & TRACED != 0
-    }
-
-    /// Whether a tracer waits for its registers, which it can leave where it waits.
-    pub fn is_awaited(&self) -> bool {
-        self.flags.load(Ordering::SeqCst) & HELD != 0 && self.snapshot.lock().is_none()
-    }
-
-    /// Whether it has to leave what it waits for.
-    pub fn gives_up(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & GIVES_UP != 0
     }
 
     /// A signal that Linux forwards is the one of `Control::Trap`: true, and it is kept apart.

@@ -161,23 +161,22 @@ impl Process {
         let _ = self.end_step(None, Event::Pause(paused));
     }
 
-    /// Waits while the process is stopped. Whether there was anything to wait for.
-    pub fn wait_while_paused(&self, thread: &Thread) -> bool {
+    /// Whether the thread waits while Linux has stopped the process. Who is traced stops and goes on as
+    /// its tracer hears of it.
+    pub fn pauses(&self, thread: &Thread) -> bool {
+        self.is_paused() && !self.is_dumping() && !thread.must_end() && !thread.ptrace.is_on()
+    }
+
+    /// The thread waits that long.
+    pub fn wait_while_paused(&self, thread: &Thread) {
         struct Paused<'a>(&'a Process, &'a Thread);
         impl cpus::Wait for Paused<'_> {
             fn ready(&self) -> bool {
-                // Who is traced stops and goes on as its tracer hears of it.
-                let (p, thread) = (self.0, self.1);
-                !p.is_paused() || p.is_dumping() || thread.must_end() || thread.ptrace.is_on()
+                !self.0.pauses(self.1)
             }
             fn announce(&self, _: bool) {}
         }
-        let paused = Paused(self, thread);
-        let waits = !cpus::Wait::ready(&paused);
-        if waits {
-            cpus::wait(&paused, 0);
-        }
-        waits
+        cpus::wait(&Paused(self, thread), 0);
     }
 
     /// Enters a thread made by `creator`, unless that has to end ([`ENDING`]).

@@ -11,7 +11,8 @@ use crate::base::stacks::{self, Stack};
 use crate::link::caller::Port;
 use crate::mm::Caller;
 use crate::mm::policy::ThreadPolicy;
-use crate::parts::{debugregs, observed, rseq, seccomp, signals, tracee};
+
+use crate::parts::{debugregs, observed, registers, rseq, seccomp, signals, tracee};
 use crate::process::{Ids, Process, usertsc};
 use crate::sched::cpus;
 use crate::sched::task::Task;
@@ -65,6 +66,8 @@ pub struct Thread {
     pub signals: Mutex<signals::ThreadSignals, rank::ThreadSignals>,
     /// Address to clear and wake at exit (set_tid_address).
     pub clear_tid: AtomicU64,
+    /// Who stops it, and its registers then.
+    pub parking: registers::OfThread,
     /// Tracers and debuggers.
     pub observe: observed::OfThread,
     /// Debug registers.
@@ -184,6 +187,7 @@ impl Thread {
             seccomp: seccomp::Seccomp::default(),
             signals: Mutex::new(signals::ThreadSignals::new(sigmask)),
             clear_tid: AtomicU64::new(0),
+            parking: registers::OfThread::default(),
             observe: observed::OfThread::default(),
             debug: debugregs::OfThread::default(),
             ptrace: tracee::OfThread::default(),
@@ -210,7 +214,7 @@ impl Thread {
     /// Whether a signal waits that the thread does not block, or it has to leave what it
     /// waits for because another one makes a core dump.
     pub fn has_signal(&self) -> bool {
-        if self.process.is_dumping() || self.ptrace.gives_up() {
+        if self.process.is_dumping() || self.parking.now().gives_up() {
             return true;
         }
         let own = self.signals.lock();
@@ -220,6 +224,16 @@ impl Thread {
     /// It, as far as memory has to know it.
     pub fn caller(&self) -> Caller<'_> {
         Caller { memory: &self.process, slot: self.slot_index, policy: &self.policy, thread: self }
+    }
+
+    /// Whether a tracer or a debugger holds it.
+    pub fn is_held(&self) -> bool {
+        self.parking.now().is_held(self.process.observed.holds())
+    }
+
+    /// Whether somebody waits for its registers, which it can leave where it waits.
+    pub fn is_awaited(&self) -> bool {
+        self.parking.now().is_awaited(self.process.observed.holds())
     }
 
     /// Whether it has to leave whatever it waits for.

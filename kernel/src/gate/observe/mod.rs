@@ -10,7 +10,7 @@ pub mod watch;
 
 use crate::base::lock::{Mutex, rank};
 use crate::base::{heap, lists};
-use crate::gate::ptrace;
+use crate::gate::{park, ptrace};
 use crate::parts::observed::{Debugger, SAID, TRACED, Trace};
 use crate::process::Process;
 use crate::process::spaces;
@@ -138,20 +138,11 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
     Ok(())
 }
 
-/// The registers of a thread that waits in the kernel are there to be seen.
-pub fn in_kernel(thread: &Thread) {
-    if debug::is_awaited(thread) {
-        debug::in_kernel(thread);
-    }
-    if thread.ptrace.is_awaited() {
-        ptrace::in_kernel(thread);
-    }
-}
-
 /// A system call of a process that is watched, which `serve` serves.
 #[inline(never)] // its records need a large frame, which no other call is to set up
 pub fn call(regs: &mut Regs, serve: fn(&mut Regs, u64) -> Option<()>) {
     let thread = thread::current();
+    park::disarm(thread, regs);
     if !ptrace::enter(thread, regs) {
         return ptrace::leave(thread, regs);
     }
@@ -170,7 +161,6 @@ pub fn call(regs: &mut Regs, serve: fn(&mut Regs, u64) -> Option<()>) {
     if let Some(entered) = entered {
         entered.leave(thread, if returned { regs.rax as i64 } else { 0 });
     }
-    debug::after_call(thread);
     ptrace::leave(thread, regs);
 }
 

@@ -1,6 +1,7 @@
 //! Watchpoints of a debugger: debug registers, the same of all threads.
 
 use super::debug;
+use crate::gate::park::debugger_of;
 use crate::parts::observed::{Watch, Watches};
 use crate::process::Process;
 use crate::process::thread;
@@ -49,7 +50,7 @@ impl Watches {
 
 /// A new thread is in its process' list.
 pub fn on_thread(thread: &Thread) {
-    if let Some(d) = debug::debugger_of(thread) {
+    if let Some(d) = debugger_of(thread) {
         d.watches.give(thread);
     }
 }
@@ -58,16 +59,11 @@ pub fn on_thread(thread: &Thread) {
 /// debugger's.
 pub fn met(regs: &mut Regs, hits: u64) -> bool {
     let thread = thread::current();
-    let Some(watch) = debug::debugger_of(thread).and_then(|d| d.watches.first_of(hits)) else {
+    let Some(watch) = debugger_of(thread).and_then(|d| d.watches.first_of(hits)) else {
         return false;
     };
     cpus::request_attention();
     // If the threads stop for another reason, so does this one, and tells afterwards.
-    while !thread.must_end() && debug::debugger_of(thread).is_some() {
-        if debug::report(thread, regs, OBSERVED_WATCH, signal::SIGTRAP, watch.address) {
-            break;
-        }
-        debug::park(thread, regs);
-    }
+    debug::certainly_report(thread, regs, OBSERVED_WATCH, signal::SIGTRAP, watch.address);
     true
 }

@@ -4,9 +4,10 @@
 //! stops where the event is; a new thread or process does not enter user mode before its
 //! parent goes on, or whoever traces that has taken it over (`tracer::take`).
 
-use super::tracee::{end, let_go, report, report_event, tell_tracer};
-use crate::parts::registers::Snapshot;
-use crate::parts::tracee::{GONE, HELD, TRACED, TRACER};
+use super::tracee::{end, report, report_event};
+use crate::gate::park;
+use crate::parts::registers;
+use crate::parts::tracee::{GONE, TRACED, TRACER};
 use crate::process::spaces;
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
@@ -34,7 +35,7 @@ pub fn before_child(thread: &Thread, child: Option<&Arc<Thread>>, event: u32) ->
 
 /// The first thread of a child that `parent` makes does not begin before its parent goes on.
 pub fn hold_child(parent: &Thread, child: &Arc<Thread>) {
-    child.ptrace.set(HELD);
+    park::hold(child);
     parent.ptrace.state.lock().child = Some(child.clone());
     if parent.ptrace.has(GONE) {
         let_go_child(parent);
@@ -46,7 +47,7 @@ pub fn hold_child(parent: &Thread, child: &Arc<Thread>) {
 pub fn let_go_child(parent: &Thread) {
     let child = parent.ptrace.state.lock().child.take();
     if let Some(child) = child.filter(|c| !c.ptrace.is_on()) {
-        let_go(&child);
+        park::let_go(&child);
     }
 }
 
@@ -69,7 +70,7 @@ pub fn on_exit(thread: &Thread, status: u32) {
     let own = &thread.ptrace;
     if own.wants(option::TRACEEXIT) {
         own.options.fetch_and(!option::TRACEEXIT, Ordering::Relaxed);
-        let mut regs = Snapshot::of_waiting(thread).regs;
+        let mut regs = registers::of_waiting(thread);
         report(thread, &mut regs, Stop::Event(event::EXIT, status.into()));
     }
 }
@@ -83,7 +84,7 @@ pub fn thread_gone(thread: &Thread) {
         thread.process.first_traced.store(own.has(TRACED), Ordering::Relaxed);
     }
     if own.has(TRACED) {
-        tell_tracer(thread);
+        park::tell_tracer(thread);
     }
     if own.has(TRACER) {
         spaces::each_thread(|t| {

@@ -1,17 +1,18 @@
 //! A tracee that its tracer holds: Linux has been asked, and the registers are there to be seen.
 
 use super::tracee::{begin, set_tracer};
+use crate::gate::park;
 use crate::link::delegate;
 use crate::parts::registers::Snapshot;
-use crate::parts::tracee::{GONE, HELD};
+use crate::parts::tracee::GONE;
 use crate::process::rights;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use hanare_abi::service::MAY_TRACE;
 use hanare_core::errno::{self, Result};
+use hanare_core::gate::Parking;
 use hanare_core::ptrace::request;
 use linux_raw_sys::general::__NR_ptrace;
 
@@ -45,8 +46,11 @@ struct Captured<'a>(&'a Thread, &'a Thread);
 
 impl cpus::Wait for Captured<'_> {
     fn ready(&self) -> bool {
-        let own = &self.0.ptrace;
-        own.has(GONE) || self.0.must_end() || self.1.must_end() || own.snapshot.lock().is_some()
+        let (thread, me) = (self.0, self.1);
+        thread.parking.now().contains(Parking::REGISTERS)
+            || thread.ptrace.has(GONE)
+            || thread.must_end()
+            || me.must_end()
     }
     fn announce(&self, _: bool) {}
 }
@@ -54,8 +58,7 @@ impl cpus::Wait for Captured<'_> {
 /// Has the thread, whose worker is stopped, stop too. `ESRCH`: it is not stopped, or is not
 /// the caller's tracee.
 pub fn hold(thread: &Arc<Thread>) -> Result<()> {
-    let own = &thread.ptrace;
-    if !(is_mine(thread) && own.has(HELD)) {
+    if !(is_mine(thread) && thread.parking.now().contains(Parking::HELD)) {
         ask(thread)?;
         keep(thread)?;
     }
@@ -70,7 +73,7 @@ pub fn keep(thread: &Arc<Thread>) -> Result<()> {
         rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
         set_tracer(thread, &thread::current_arc());
     }
-    thread.ptrace.set(HELD);
+    park::hold(thread);
     cpus::kick(thread);
     Ok(())
 }
@@ -91,9 +94,18 @@ pub fn wait_for(thread: &Arc<Thread>) -> Result<()> {
     Err(errno::ESRCH)
 }
 
-/// Does something with the registers of a thread that is stopped.
-pub fn look<R>(thread: &Arc<Thread>, f: impl FnOnce(&mut Box<Snapshot>) -> R) -> Result<R> {
+/// Looks at the registers of a thread that is stopped.
+pub fn look<R>(thread: &Arc<Thread>, f: impl FnOnce(&Snapshot) -> R) -> Result<R> {
     hold(thread)?;
-    let mut snapshot = thread.ptrace.snapshot.lock();
-    snapshot.as_mut().map(f).ok_or(errno::ESRCH)
+    thread.parking.change(|_, left| left.as_deref().map(f)).ok_or(errno::ESRCH)
+}
+
+/// Sets registers of a thread that is stopped.
+pub fn set(thread: &Arc<Thread>, f: impl FnOnce(&mut Snapshot) -> Result<()>) -> Result<u64> {
+    hold(thread)?;
+    thread.parking.change(|parking, left| {
+        f(left.as_mut().ok_or(errno::ESRCH)?)?;
+        parking.insert(Parking::SET);
+        Ok(0)
+    })
 }

@@ -17,7 +17,6 @@ mod tracer;
 pub use children::{before_child, hold_child, on_child, on_exit, on_vfork_done, thread_gone};
 pub use memory::memory_file;
 pub use tracee::{
-    before_user, continue_as, enter, in_kernel, leave, on_exec, on_forced, on_handler, on_rights,
-    stepped, succeed,
+    continue_as, enter, exec_stop, leave, on_exec, on_forced, on_rights, step_stop, succeed,
 };
 pub use tracer::{call, wait};

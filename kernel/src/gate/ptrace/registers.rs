@@ -1,9 +1,8 @@
 //! What a tracer reads and sets of a stopped thread's registers.
 
-use super::held::look;
+use super::held::{look, set};
 use crate::base::heap;
 use crate::base::user::put;
-use crate::parts::registers::Snapshot;
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -34,11 +33,10 @@ pub fn request(thread: &Arc<Thread>, what: u64, addr: u64, data: u64) -> Result<
         request::SETREGS => {
             let mut words = look(thread, |s| s.words())?;
             get(data, words.as_mut_bytes())?;
-            look(thread, |s| s.set_words(&words))??;
-            Ok(0)
+            set(thread, |s| s.set_words(&words))
         }
         request::GETFPREGS => {
-            let bytes = look(thread, |s| heap::copied(&s.fpu.bytes()[..FXSAVE]))??;
+            let bytes = look(thread, |s| heap::copied(s.legacy()))??;
             put(data, &bytes)
         }
         request::SETFPREGS => {
@@ -82,12 +80,11 @@ fn poke_user(thread: &Arc<Thread>, addr: u64, value: u64) -> Result<u64> {
 }
 
 fn set_word(thread: &Arc<Thread>, which: usize, value: u64) -> Result<u64> {
-    look(thread, |s| {
+    set(thread, |s| {
         let mut words = s.words();
         words[which] = value;
         s.set_words(&words)
-    })??;
-    Ok(0)
+    })
 }
 
 /// PTRACE_ARCH_PRCTL.
@@ -108,20 +105,7 @@ fn bases(thread: &Arc<Thread>, code: u64, value: u64) -> Result<u64> {
 
 fn set_legacy(thread: &Arc<Thread>, bytes: &[u8]) -> Result<u64> {
     check_fxsave(bytes)?;
-    look(thread, |s| {
-        let mut all = heap::copied(s.fpu.bytes())?;
-        all[..FXSAVE].copy_from_slice(bytes);
-        if all.len() > FXSAVE {
-            all[FXSAVE] |= 3; // x87 and SSE state is there
-        }
-        set_fpu(s, &all);
-        Ok(0)
-    })?
-}
-
-fn set_fpu(s: &mut Snapshot, bytes: &[u8]) {
-    s.fpu.set_bytes(bytes);
-    s.changed = true;
+    set(thread, |s| s.set_legacy(bytes))
 }
 
 /// `struct iovec` in the tracer's memory.
@@ -132,10 +116,10 @@ fn iovec(at: u64) -> Result<(u64, u64)> {
 }
 
 /// The set's content and the size of its elements.
-fn content(thread: &Arc<Thread>, set: u64) -> Result<(Vec<u8>, u64)> {
-    match set {
+fn content(thread: &Arc<Thread>, which: u64) -> Result<(Vec<u8>, u64)> {
+    match which {
         regset::PRSTATUS => look(thread, |s| Ok((heap::copied(s.words().as_bytes())?, 8)))?,
-        regset::PRFPREG => look(thread, |s| Ok((heap::copied(&s.fpu.bytes()[..FXSAVE])?, 4)))?,
+        regset::PRFPREG => look(thread, |s| Ok((heap::copied(s.legacy())?, 4)))?,
         regset::X86_XSTATE if fpu::mask() != 0 => look(thread, |s| {
             let mut bytes = heap::copied(s.fpu.bytes())?;
             bytes[MASK_AT..FXSAVE].fill(0);
@@ -146,10 +130,10 @@ fn content(thread: &Arc<Thread>, set: u64) -> Result<(Vec<u8>, u64)> {
     }
 }
 
-fn get_set(thread: &Arc<Thread>, set: u64, at: u64) -> Result<u64> {
+fn get_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
     look(thread, |_| ())?;
     let (to, size) = iovec(at)?;
-    let (bytes, element) = content(thread, set)?;
+    let (bytes, element) = content(thread, which)?;
     if size % element != 0 {
         return Err(errno::EINVAL);
     }
@@ -158,30 +142,33 @@ fn get_set(thread: &Arc<Thread>, set: u64, at: u64) -> Result<u64> {
     put(at + 8, &(part.len() as u64).to_le_bytes())
 }
 
-fn set_set(thread: &Arc<Thread>, set: u64, at: u64) -> Result<u64> {
+fn set_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
     look(thread, |_| ())?;
     let (from, size) = iovec(at)?;
-    let (mut now, element) = content(thread, set)?;
+    let (mut now, element) = content(thread, which)?;
     if size % element != 0 {
         return Err(errno::EINVAL);
     }
     let mut bytes = heap::zeroed(now.len().min(usize::try_from(size).unwrap_or(usize::MAX)))?;
     get(from, &mut bytes)?;
-    match set {
+    match which {
         regset::PRSTATUS => {
             now[..bytes.len()].copy_from_slice(&bytes);
             let mut words = [0u64; USER_REGS];
             words.as_mut_bytes().copy_from_slice(&now);
-            look(thread, |s| s.set_words(&words))??;
+            set(thread, |s| s.set_words(&words))?;
         }
         // As Linux: these are set as a whole.
         _ if bytes.len() != now.len() => {
-            return Err(if set == regset::PRFPREG { errno::EINVAL } else { errno::EFAULT });
+            return Err(if which == regset::PRFPREG { errno::EINVAL } else { errno::EFAULT });
         }
         regset::PRFPREG => return set_legacy(thread, &bytes),
         _ => {
             check_xsave(&bytes, fpu::mask())?;
-            look(thread, |s| set_fpu(s, &bytes))?;
+            set(thread, |s| {
+                s.fpu.set_bytes(&bytes);
+                Ok(())
+            })?;
         }
     }
     put(at + 8, &(bytes.len() as u64).to_le_bytes())

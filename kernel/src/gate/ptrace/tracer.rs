@@ -3,11 +3,12 @@
 //! of the tracee. Before a thread is its tracer's here the module says that it is on Linux.
 
 use super::held::{ask, hold, is_mine, keep, linux, look, trace, wait_for};
-use super::tracee::{begin, end, let_go};
+use super::tracee::{begin, end};
 use super::{memory, registers};
 use crate::base::user::put;
+use crate::gate::park;
 use crate::link::delegate;
-use crate::parts::tracee::{CALLS, HELD, SEIZED, STEP};
+use crate::parts::tracee::{CALLS, SEIZED};
 use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
@@ -17,6 +18,7 @@ use crate::sched::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
+use hanare_core::gate::{Parking, Who};
 use hanare_core::ptrace::{Stop, event, option, request, stopped, syscall_info};
 use hanare_core::rseq;
 use hanare_core::signal::{SIGBUS, SIGTRAP, SigSet};
@@ -40,7 +42,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
         request::KILL => {
             let result = linux(*a);
             if is_mine(&thread) {
-                let_go(&thread);
+                park::let_go(&thread);
             }
             result
         }
@@ -65,18 +67,14 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
             let message = thread.ptrace.state.lock().stop.message();
             put(data, &message.to_le_bytes())
         }
-        request::GETSIGMASK => {
+        request::GETSIGMASK | request::SETSIGMASK => {
             hold(&thread)?;
             if addr != 8 {
                 return Err(errno::EINVAL);
             }
-            let mask = thread.signals.lock().mask;
-            put(data, &mask.0.to_le_bytes())
-        }
-        request::SETSIGMASK => {
-            hold(&thread)?;
-            if addr != 8 {
-                return Err(errno::EINVAL);
+            if what == request::GETSIGMASK {
+                let mask = thread.signals.lock().mask;
+                return put(data, &mask.0.to_le_bytes());
             }
             let mask = usercopy::read_u64(data).map_err(|_| errno::EFAULT)?;
             thread.signals.lock().replace_mask(SigSet(mask));
@@ -149,7 +147,7 @@ fn attach(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
     linux([a[0], a[1], a[2], if seizes { options & option::LINUX } else { a[3] }, 0, 0])?;
     trace(thread, if seizes { SEIZED } else { 0 }, options)?;
     if thread.process.is_paused() {
-        thread.ptrace.set(HELD); // Linux keeps it stopped
+        park::hold(thread); // Linux keeps it stopped
     }
     cpus::kick(thread);
     Ok(0)
@@ -171,12 +169,12 @@ fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
         hold(thread)?;
     }
     let own = &thread.ptrace;
-    let mode = match what {
-        request::SYSCALL => CALLS,
-        request::SINGLESTEP => STEP,
-        _ => 0,
+    let mode = |calls: bool, steps: bool| {
+        own.clear(CALLS);
+        own.set(if calls { CALLS } else { 0 });
+        thread.parking.change(|parking, _| parking.step(Who::Tracer, steps));
     };
-    let before = own.flags.load(Ordering::SeqCst) & (CALLS | STEP);
+    let before = (own.has(CALLS), thread.parking.now().steps(Who::Tracer));
     let stop = {
         let mut state = own.state.lock();
         let before = (state.stop, state.reported);
@@ -185,18 +183,16 @@ fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
         }
         before
     };
-    own.clear(CALLS | STEP);
-    own.set(mode);
+    mode(what == request::SYSCALL, what == request::SINGLESTEP);
     let signal = give_up_call(thread, a[3]);
     let result = linux([request::CONT, a[1], 0, signal, 0, 0]);
     if result.is_err() {
-        own.clear(CALLS | STEP);
-        own.set(before);
+        mode(before.0, before.1);
         let mut state = own.state.lock();
         (state.stop, state.reported) = stop;
         return result;
     }
-    let_go(thread);
+    park::let_go(thread);
     Ok(0)
 }
 
@@ -206,8 +202,7 @@ const INTERRUPT: i32 = -0x4a;
 /// Registers were set of a thread that waits for Linux in a call: its worker has to leave
 /// the call, by a signal that nobody sees, where the tracer gives it none.
 fn give_up_call(thread: &Thread, signal: u64) -> u64 {
-    let changed = thread.ptrace.snapshot.lock().as_ref().is_some_and(|s| s.in_kernel && s.changed);
-    if signal != 0 || !changed {
+    if signal != 0 || !thread.parking.now().contains(Parking::IN_KERNEL | Parking::SET) {
         return signal;
     }
     let mut info = [0u64; 16];

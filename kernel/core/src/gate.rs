@@ -1,0 +1,77 @@
+//! The gate before user mode: why a thread stops there, in order ([`Reason`]), and what a request of a
+//! tracer or a debugger makes of a thread that is stopped ([`Parking`]) and of its process ([`Stop`]).
+//! `docs/gate.md` says why; `gate/tests.rs` explores every order of what threads, tracers and
+//! debuggers do.
+
+mod parking;
+mod stop;
+#[cfg(test)]
+mod tests;
+
+pub use parking::{Parking, TRAP_FLAG, Trap, Who};
+pub use stop::Stop;
+
+/// Why a thread does not enter user mode yet, in the order in which it is seen to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Reason {
+    /// It has to end.
+    End,
+    /// Another thread makes a core dump.
+    Dump,
+    /// Linux has stopped the process.
+    Pause,
+    /// CPU time may be used up that a timer or a limit waits for.
+    Time,
+    /// A step of its debugger's is over.
+    DebuggerStep,
+    /// A tracer or a debugger holds it.
+    Hold,
+    /// It has left its registers where it waited in the kernel, and they may have been set.
+    Registers,
+    /// It has a new program, of which its tracer is to hear.
+    Exec,
+    /// A step of its tracer's is over.
+    TracerStep,
+    /// A signal may wait for delivery.
+    Signal,
+}
+
+impl Reason {
+    /// All of them, in their order.
+    pub const ALL: [Reason; 10] = [
+        Reason::End,
+        Reason::Dump,
+        Reason::Pause,
+        Reason::Time,
+        Reason::DebuggerStep,
+        Reason::Hold,
+        Reason::Registers,
+        Reason::Exec,
+        Reason::TracerStep,
+        Reason::Signal,
+    ];
+
+    /// Whether it may stand still after it was seen to.
+    const fn remains(self) -> bool {
+        matches!(self, Reason::Dump | Reason::Time)
+    }
+}
+
+/// A thread's way through the gate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pass {
+    /// Reasons that remain and were seen to; a bit each.
+    seen_to: u16,
+}
+
+impl Pass {
+    /// The first reason that stands. One that remains comes once, and once more after each other
+    /// reason, since that may have taken time.
+    pub fn next(&mut self, stands: impl Fn(Reason) -> bool) -> Option<Reason> {
+        let new = |r: Reason| self.seen_to >> r as u16 & 1 == 0;
+        let next = Reason::ALL.into_iter().find(|&r| new(r) && stands(r))?;
+        self.seen_to = if next.remains() { self.seen_to | 1 << next as u16 } else { 0 };
+        Some(next)
+    }
+}
