@@ -1121,7 +1121,7 @@ struct hanare_start_block {
 #define HANARE_THREAD_DUMPS 7U
 /* It is parked for a core dump. */
 #define HANARE_THREAD_PARKED 8U
-/* It has called exit(2); other threads go on. */
+/* It has called exit(2), or has ended; other threads go on. */
 #define HANARE_THREAD_EXITED 9U
 /* It waits until Linux has ended its process. */
 #define HANARE_THREAD_LAST 10U

@@ -66,7 +66,7 @@ pub const THREAD_ARRIVES: u32 = 6;
 pub const THREAD_DUMPS: u32 = 7;
 /// It is parked for a core dump.
 pub const THREAD_PARKED: u32 = 8;
-/// It has called exit(2); other threads go on.
+/// It has called exit(2), or has ended; other threads go on.
 pub const THREAD_EXITED: u32 = 9;
 /// It waits until Linux has ended its process.
 pub const THREAD_LAST: u32 = 10;

@@ -42,8 +42,11 @@ static int get_info(struct hanare_pseudo *what, struct hanare_process_info *info
 	int err = hanare_space_info(what->space, what->tid, info);
 
 	/* The first thread may have ended before the others. */
-	if (err == -ESRCH && what->whole)
+	if (err == -ESRCH && what->whole) {
 		err = hanare_space_info(what->space, 0, info);
+		if (!err)
+			info->thread.state = HANARE_THREAD_EXITED;
+	}
 	if (!err)
 		add_pending(what, info);
 	return err;

@@ -274,16 +274,18 @@ impl Account {
 
     fn note(&self, refusal: Option<NoPage>, place: &Placement) {
         let refusal = match (refusal, place.among) {
-            (Some(NoPage::Group(group)), _) => Refusal::Group(group),
-            (Some(NoPage::Memory), Some(nodes)) if place.is_strict => Refusal::Nodes(nodes),
-            _ => return,
+            (None, _) => return,
+            (Some(NoPage::Group(group)), _) => Some(Refusal::Group(group)),
+            (Some(NoPage::Memory), Some(nodes)) if place.is_strict => Some(Refusal::Nodes(nodes)),
+            (Some(NoPage::Memory), _) => None,
         };
-        *self.refused_by.lock() = Some(refusal);
+        *self.refused_by.lock() = refusal;
     }
 
-    /// Why it was refused a page since this was asked last, where it was not the instance's lack.
-    pub fn take_refusal(&self) -> Option<Refusal> {
-        self.refused_by.lock().take()
+    /// Why it was refused a page the last time, where it was not the instance's lack. All its threads
+    /// that were refused one ask, so it stays until another reason takes its place.
+    pub fn refusal(&self) -> Option<Refusal> {
+        *self.refused_by.lock()
     }
 
     /// Whose it is.

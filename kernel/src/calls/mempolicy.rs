@@ -16,12 +16,13 @@ use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::MAY_SCHEDULE;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::MAX_VMAS;
+use hanare_core::link::ENDING;
 use hanare_core::mempolicy::{Policy, check_mode};
 use hanare_core::nodes::{Nodes, WORDS};
 use hanare_core::vma::Backing;
 use hanare_hal::paging::SMALL;
 use hanare_hal::{shared, usercopy};
-use linux_raw_sys::general::__NR_migrate_pages;
+use linux_raw_sys::general::{__NR_get_mempolicy, __NR_migrate_pages, __NR_move_pages};
 use zerocopy::IntoBytes;
 
 /// Of `mbind` and `move_pages`.
@@ -161,11 +162,11 @@ pub fn move_pages(a: &[u64; 6]) -> Result<u64> {
         return Err(errno::ENOSYS);
     }
     let me = thread::current();
-    let Some(p) = rlimits::target(pid) else { return delegate::linux(SYS_MOVE_PAGES, *a) };
+    let Some(p) = rlimits::target(pid) else { return delegate::linux(__NR_move_pages, *a) };
     let is_own = p.space == me.process.space;
     if !Arc::ptr_eq(&p, &me.process) || flags & MOVE_ALL != 0 {
         // Whether it may: asked about no page.
-        delegate::linux(SYS_MOVE_PAGES, [pid, 0, 0, 0, 0, flags])?;
+        delegate::linux(__NR_move_pages, [pid, 0, 0, 0, 0, flags])?;
     }
     if !is_own {
         // That was the worker's word.
@@ -174,7 +175,7 @@ pub fn move_pages(a: &[u64; 6]) -> Result<u64> {
     for i in 0..count {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
         if me.must_end() {
-            return Err(errno::EINTR);
+            return Err(ENDING);
         }
         let at = |list: u64, size: u64| list.wrapping_add(i.wrapping_mul(size));
         let addr = usercopy::read_u64(at(pages, 8)).map_err(|_| errno::EFAULT)?;
@@ -187,7 +188,7 @@ pub fn move_pages(a: &[u64; 6]) -> Result<u64> {
             vma.and_then(|_| mm.table.find(addr)).map(|leaf| node_of(&leaf)).ok_or(why)
         };
         let node = match node {
-            Ok(None) if is_own => of_linux(SYS_MOVE_PAGES, addr),
+            Ok(None) if is_own => of_linux(__NR_move_pages, addr),
             Ok(node) => node.ok_or(errno::ENOENT),
             Err(e) => Err(e),
         };
@@ -197,16 +198,13 @@ pub fn move_pages(a: &[u64; 6]) -> Result<u64> {
     Ok(0)
 }
 
-const SYS_GET_MEMPOLICY: u32 = 239;
-const SYS_MOVE_PAGES: u32 = 279;
-
 /// The node of a page of Linux' own. Linux is asked by the call that the program makes, which its
 /// filters let pass.
 fn of_linux(call: u32, addr: u64) -> Result<u32> {
     let me = thread::current();
     let to = me.process.write_scratch(me.slot_index, addr.as_bytes())?;
     let args = match call {
-        SYS_MOVE_PAGES => [0, 1, to, 0, to + 8, 0],
+        __NR_move_pages => [0, 1, to, 0, to + 8, 0],
         _ => [to + 8, 0, 0, addr, NODE | ADDR, 0],
     };
     delegate::linux(call, args)?;
@@ -274,5 +272,5 @@ fn node_at(addr: u64) -> Result<u32> {
     let mut byte = [0];
     usercopy::read(addr, &mut byte).map_err(|_| errno::EFAULT)?;
     let leaf = thread::current().process.mm.lock().table.find(addr).ok_or(errno::EFAULT)?;
-    node_of(&leaf).map_or_else(|| of_linux(SYS_GET_MEMPOLICY, addr), Ok)
+    node_of(&leaf).map_or_else(|| of_linux(__NR_get_mempolicy, addr), Ok)
 }

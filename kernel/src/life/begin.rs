@@ -46,8 +46,8 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<()>
 pub fn child(p: &Arc<Process>, mut e: Box<fork::Embryo>, words: &[u64]) -> Result<()> {
     p.memory().start()?;
     let [pid, uid, euid, gid, egid] = core::array::from_fn(|i: usize| words[i] as u32);
-    if e.vforks {
-        p.set_parent_waits(e.parent.clone());
+    if let Some(waits) = e.waits.take() {
+        p.set_parent_waits(waits);
     }
     let thread = first_thread(p, fork::first_step_of_child)?;
     thread.slot.set_tid(pid); // the proxy may come to it later than the thread

@@ -99,7 +99,8 @@ pub fn exec(
     let me = thread::current_arc();
     let p = &me.process;
     let Ok(envp) = program::copied(envp) else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
-    let room = heap::room_for_entry::<(u32, u64), Box<Plan>>()
+    // Of `TAKEN`, where nothing may fail any more.
+    let room = heap::room_for_entry::<u32, Box<Plan>>()
         .and_then(|()| heap::room(size_of::<Plan>()))
         .and_then(|()| heap::copied(&target.name));
     let Ok(path) = room else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };

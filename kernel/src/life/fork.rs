@@ -11,7 +11,7 @@ use crate::link::{delegate, services};
 use crate::mm::fork::fork;
 use crate::mm::{AddressSpace, FileHandle, FileRef};
 use crate::process::states::{self, COMES_NS};
-use crate::process::thread::{self, Thread};
+use crate::process::thread::{self, ParentWaits, Thread};
 use crate::process::workers;
 use crate::process::{Process, timens};
 use crate::sched::{cpus, hold};
@@ -34,8 +34,8 @@ pub struct Embryo {
     pub traced: bool,
     /// What else it has from its parent.
     pub inherited: Inherited,
-    /// The parent waits for its exec or end (vfork).
-    pub vforks: bool,
+    /// The parent, if it waits for its exec or end (vfork).
+    pub waits: Option<ParentWaits>,
     /// Thread to be woken when the child has come up.
     pub parent: Arc<Thread>,
     _counted: Counted,
@@ -106,8 +106,8 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         mm: memory,
         traced: traced.is_some(),
         inherited,
-        vforks,
-        parent: parent.clone(),
+        waits: vforks.then(|| ParentWaits::new(parent.clone())),
+        parent,
         _counted: Counted::new(Kind::Child),
     });
     p.create(me, vforks)?;
@@ -126,13 +126,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     if pid.is_ok() {
         cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(COMES_NS) }, 0);
     }
-    if let Some(e) = EMBRYOS.give_up(key) {
-        drop(e); // the proxy could not fork, or died at once
-        if vforks {
-            states::release(&parent); // nobody else will
-        }
-    }
-    drop(parent);
+    drop(EMBRYOS.give_up(key)); // the proxy could not fork, or died at once
     if !vforks {
         p.resume(me);
     }

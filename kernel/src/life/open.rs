@@ -6,7 +6,6 @@ use crate::life::{begin, depart};
 use crate::mm::AddressSpace;
 use crate::mm::space::Space;
 use crate::process::spaces::ProcessSpace;
-use crate::process::states;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use hanare_core::errno::{self, Result};
@@ -25,12 +24,9 @@ pub fn space(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<ProcessS
         return for_program(space, args[0], plan, words);
     }
     let embryo = fork::claim(parent, args[3]).ok_or(errno::ESRCH)?;
-    let (waits, vforks) = (embryo.parent.clone(), embryo.vforks);
+    let maker = embryo.parent.clone();
     let made = make(space, args[0], Some(embryo), words);
-    if vforks && made.is_err() {
-        states::release(&waits); // no child is there that would
-    }
-    fork::come(parent, args[3], &waits);
+    fork::come(parent, args[3], &maker);
     made
 }
 
@@ -55,7 +51,7 @@ fn make(
     let parent = embryo.as_ref().map_or(Weak::new(), |e| Arc::downgrade(&e.parent.process));
     let first = new.enter_first(parent, life, words)?;
     if let Some(e) = embryo {
-        begin::child(&first, e, words)?;
+        begin::child(&first, e, words).inspect_err(|_| first.fail())?;
     }
     Ok((new, whole))
 }

@@ -11,7 +11,7 @@ use crate::life::child::{self, Inherited, Request, flag};
 use crate::link::direct;
 use crate::process::states::{self, COMES_NS};
 use crate::process::thread;
-use crate::process::thread::Thread;
+use crate::process::thread::{ParentWaits, Thread};
 use crate::process::workers;
 use crate::process::{INIT, Process, futex};
 use crate::sched::{balance, cpus, hold};
@@ -63,7 +63,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let p = &me.process;
     let vforks = r.flags & flag::VFORK != 0;
     if vforks {
-        new.set_parent_waits(thread::current_arc());
+        new.set_parent_waits(ParentWaits::new(thread::current_arc()));
     }
     // An execve of another thread ends this one first, and then sees whether there is a sharer.
     p.create(me, vforks)?;
@@ -98,7 +98,11 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let pid = pid?;
     // Who waits for more than that need not be woken for it.
     if !vforks || traced.is_some() {
-        cpus::wait(&Begun { parent: me, child: new, deadline: cpus::deadline(COMES_NS) }, 0);
+        let deadline = cpus::deadline(COMES_NS);
+        cpus::wait(&Begun { parent: me, child: new, deadline }, 0);
+        if cpu::rdtsc() > deadline {
+            new.give_up(); // unless it has begun
+        }
     }
     if r.flags & flag::PARENT_SETTID != 0 && !names_itself {
         let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());

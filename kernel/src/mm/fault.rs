@@ -104,7 +104,7 @@ fn serve(
                 return Ok(());
             }
             Plan::Wait { ask } => {
-                is_forgotten = ask && release::zap(p, page, page + SMALL);
+                is_forgotten = !ask || release::zap(p, page, page + SMALL);
                 continue;
             }
             // As of a resolution: a thread that has to end would ask for ever.

@@ -1,8 +1,8 @@
 //! Memory of a process: the VMA map and the page table, kept in step.
 //!
 //! Rule: the lock of an [`AddressSpace`] is never held while waiting for Linux. Changes are made
-//! under the lock; what Linux has seen it forgets before that, by a transaction (`change`), or, where
-//! addresses stay reserved until it has, after that; only then are frames freed.
+//! under the lock. What Linux has seen it forgets before a change, by a transaction (`change`). An unmapping is
+//! made first, and its addresses stay reserved until Linux has forgotten them. Frames are freed after both.
 //!
 //! From the lowest to the highest:
 //!

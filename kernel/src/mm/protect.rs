@@ -77,7 +77,7 @@ fn protected(leaf: &Leaf, prot: Prot, charges: bool, change: &Change) -> u64 {
         || frames::is_shared(leaf.frame()) || charges && frames::group_of(leaf.frame()) == NOBODY;
     let is_read_only = leaf.entry & pte::WRITE == 0 && leaf.size == SMALL && waits();
     let rights = pte_bits(if is_read_only { prot - Prot::WRITE } else { prot });
-    // A frame stays "seen" until it is unmapped: Linux may hold it.
+    // What Linux has been asked to forget for this change it has not seen any more.
     let seen = sight_bits(change.sight(pages_of(leaf), sight(leaf.entry)));
     leaf.entry & (pte::ADDRESS | pte::LARGE | pte::VALID) | rights | seen
 }

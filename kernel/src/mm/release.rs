@@ -53,7 +53,7 @@ pub fn page(p: &Caller<'_>, frame: u64) {
     }
 }
 
-/// Tells Linux to forget `start..end`, frames kept (rights were taken away). Whether it was
+/// Tells Linux to forget `start..end`; the frames are not freed. Whether it was
 /// done, or there is no Linux side any more that could have the pages.
 pub fn zap(p: &Caller<'_>, start: u64, end: u64) -> bool {
     if p.is_closed() {

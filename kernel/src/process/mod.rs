@@ -43,7 +43,7 @@ use hanare_core::link::Last;
 use hanare_core::signal::{Actions, Mirrored};
 use memory::Listed;
 use spin::Once;
-use thread::Thread;
+use thread::{ParentWaits, Thread};
 
 /// A space and the processes that have it.
 type ProcessSpace = memory::ProcessSpace<Process, Thread>;
@@ -92,7 +92,7 @@ pub struct Process {
     pub timers: Mutex<Vec<u32>, rank::Timers>,
     pid_namespace: AtomicU64,
     /// The thread that waits until it has left the memory (vfork).
-    parent_waits: Mutex<Option<Arc<Thread>>, rank::VforkParent>,
+    parent_waits: Mutex<Option<ParentWaits>, rank::VforkParent>,
     /// The first thread of the process as which it goes on; see [`Process::continue_as`].
     successor: Mutex<Option<Weak<Thread>>, rank::Successor>,
     /// Tracers and debuggers.

@@ -47,7 +47,7 @@ impl Short {
         if p.account.is_full() {
             return Short::User(p.account.user().uid());
         }
-        match p.account.take_refusal() {
+        match p.account.refusal() {
             Some(Refusal::Group(group)) if GROUPS.is_full(group) => Short::Group(group),
             Some(Refusal::Nodes(nodes)) if frames::are_full(&nodes) => Short::Nodes(nodes),
             Some(_) => Short::Not,

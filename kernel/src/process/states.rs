@@ -2,7 +2,7 @@
 //! here every step is made, under the lock of the process' threads, and what it says is done.
 
 use super::memory::Listed;
-use super::thread::Thread;
+use super::thread::{ParentWaits, Thread};
 use super::{Process, process_gone};
 use crate::base::{heap, lists};
 use crate::sched::cpus;
@@ -138,6 +138,12 @@ impl Process {
         self.step(Some(first), Event::Begin).map(drop).map_err(|_| errno::EBUSY)
     }
 
+    /// Nothing comes of it, though its proxy has come. A parent that waits (vfork) goes on.
+    pub fn fail(self: &Arc<Self>) {
+        let _ = self.end_step(None, Event::Fail); // one that was killed meanwhile has ended by that
+        self.release_parent();
+    }
+
     /// Nobody waits for its proxy any more. False: that has come.
     pub fn give_up(self: &Arc<Self>) -> bool {
         self.end_step(None, Event::GiveUp).is_ok()
@@ -233,7 +239,7 @@ impl Process {
     }
 
     /// The first half of what execve does to the other threads of `me`: they are
-    /// to end. `EAGAIN`: another thread was first, with that or with a core dump.
+    /// to end. `EAGAIN`: another thread was first, with that or with a core dump, or `me` has to end.
     pub fn doom_others(&self, me: &Thread) -> Result<()> {
         self.step(Some(me), Event::Replace).map(drop).map_err(|_| errno::EAGAIN)
     }
@@ -285,7 +291,7 @@ impl Process {
 
     /// The thread `me` makes the call by which the process ends.
     pub fn last_call(&self, me: &Thread) {
-        let _ = self.step(Some(me), Event::LastCall); // one that has to end makes none
+        let _ = self.step(Some(me), Event::LastCall); // one that has ended makes none
     }
 
     /// A thread of it ends: it is none of its threads any more, and uses its slot until
@@ -309,8 +315,15 @@ impl Process {
     }
 
     /// Sets the parent that waits until the process has left its memory (vfork).
-    pub fn set_parent_waits(&self, parent: Arc<Thread>) {
+    pub fn set_parent_waits(&self, parent: ParentWaits) {
         *self.parent_waits.lock() = Some(parent);
+    }
+
+    /// The child of a vfork has left the memory of `parent`, a thread of it, which may go on.
+    pub fn release(&self, parent: &Arc<Thread>) {
+        if self.step(Some(parent), Event::Release).is_ok_and(|effects| effects.wakes) {
+            cpus::kick(parent);
+        }
     }
 
     /// Whether its parent waits for that.
@@ -321,9 +334,7 @@ impl Process {
     /// The parent of a vfork may go on: the child has its own program, or is gone.
     pub fn release_parent(&self) {
         let parent = self.parent_waits.lock().take();
-        if let Some(parent) = parent {
-            release(&parent);
-        }
+        drop(parent); // not under the lock
     }
 
     /// Who waits until it is gone is told.
@@ -345,13 +356,6 @@ impl Process {
         if is_awaited {
             self.processes().for_each(|other| other.kick_all());
         }
-    }
-}
-
-/// The child of a vfork has left the memory of `parent`, which may go on.
-pub fn release(parent: &Arc<Thread>) {
-    if parent.process.step(Some(parent), Event::Release).is_ok_and(|effects| effects.wakes) {
-        cpus::kick(parent);
     }
 }
 

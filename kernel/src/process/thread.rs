@@ -310,3 +310,20 @@ pub fn try_current() -> Option<&'static Thread> {
 pub fn current_arc() -> Arc<Thread> {
     current().myself.upgrade().expect("the running thread is counted")
 }
+
+/// The parent of a vfork. It may go on when this is dropped: its child has left its memory, or there will
+/// be no child. So it is told once, and never in a later vfork.
+pub struct ParentWaits(Arc<Thread>);
+
+impl ParentWaits {
+    /// Of a thread that makes a vfork.
+    pub fn new(parent: Arc<Thread>) -> ParentWaits {
+        ParentWaits(parent)
+    }
+}
+
+impl Drop for ParentWaits {
+    fn drop(&mut self) {
+        self.0.process.release(&self.0);
+    }
+}
