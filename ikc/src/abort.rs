@@ -107,3 +107,28 @@ pub fn redirect<const MUTANT: u8>(place: Place, is_rest: bool) -> GoOn {
         Place::AtCall | Place::Before => GoOn::Abort,
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_call_that_is_not_made_yet_is_moved() {
+        for is_rest in [false, true] {
+            assert_eq!(redirect::<REAL>(Place::Elsewhere, is_rest), GoOn::There);
+            assert_eq!(redirect::<REAL>(Place::Before, is_rest), GoOn::Abort);
+        }
+        assert_eq!(redirect::<REAL>(Place::AtCall, false), GoOn::Abort);
+        assert_eq!(redirect::<REAL>(Place::AtCall, true), GoOn::Interrupted);
+    }
+
+    #[test]
+    fn an_answer_is_published_when_the_mark_is_gone() {
+        let interrupted = Interrupted::<REAL>::new();
+        interrupted.mark();
+        assert!(interrupted.is_marked());
+        interrupted.clear_and(|| assert!(!interrupted.is_marked()));
+        interrupted.clear_and(|| interrupted.mark());
+        assert!(interrupted.is_marked(), "one that came with the answer keeps the next call");
+    }
+}

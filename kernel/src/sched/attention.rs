@@ -1,10 +1,9 @@
 //! What each CPU has to look at, by itself or when it is interrupted ([`hanare_ikc::wake`]).
 
-use crate::sched::doorbell;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{apic, percpu, shared};
 use hanare_ikc::wake::BEFORE_USER;
-pub use hanare_ikc::wake::{Attention, CpuWake, FLUSH, QUEUE, RESCHEDULE, THREADS};
+pub use hanare_ikc::wake::{Attention, FLUSH, QUEUE, RESCHEDULE, THREADS};
 
 static ATTENTION: [Attention; CPUS_MAX] = [const { Attention::new() }; CPUS_MAX];
 
@@ -12,11 +11,6 @@ static ATTENTION: [Attention; CPUS_MAX] = [const { Attention::new() }; CPUS_MAX]
 #[inline(always)]
 pub fn mine() -> &'static Attention {
     &ATTENTION[percpu::index()]
-}
-
-/// All that wakes the calling CPU.
-pub fn this_cpu() -> CpuWake<'static> {
-    CpuWake { attention: mine(), inbound: doorbell::inbound() }
 }
 
 /// Tells CPU `index` to look; interrupts it if it would not by itself.

@@ -15,7 +15,7 @@ use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::base::stacks;
 use crate::sched::queue::{self, Sleeper};
 use crate::sched::task::{Runs, Task};
-use crate::sched::{attention, balance, kick, machinecheck, requests, tlb, turns};
+use crate::sched::{attention, balance, doorbell, kick, machinecheck, requests, tlb, turns};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,6 +25,7 @@ use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::context::{self, Context};
 use hanare_hal::{apic, boot, cpu, gdt, percpu, shared};
 use hanare_ikc::Bells;
+use hanare_ikc::wake::CpuWake;
 use spin::Once;
 
 /// Round-robin slice where several threads share a CPU.
@@ -439,7 +440,7 @@ fn take_over() -> bool {
 pub fn halt(ready: &dyn Fn() -> bool) {
     arm_timer(false);
     balance::set_idle(true);
-    let quiet = attention::this_cpu().prepare_halt()
+    let quiet = this_wake().prepare_halt()
         && !ready()
         && {
             let c = this();
@@ -461,9 +462,14 @@ pub fn halt(ready: &dyn Fn() -> bool) {
     set_polling();
 }
 
+/// All that wakes the calling CPU.
+fn this_wake() -> CpuWake<'static> {
+    CpuWake { attention: attention::mine(), inbound: doorbell::inbound() }
+}
+
 /// Nobody need ring this CPU: it polls, until `before_user` says otherwise.
 pub fn set_polling() {
-    attention::this_cpu().begin_polling();
+    this_wake().begin_polling();
 }
 
 /// TSC value `ns` from now.
@@ -489,7 +495,7 @@ pub fn before_user() {
             yield_now();
             continue;
         }
-        let wake = attention::this_cpu();
+        let wake = this_wake();
         let (polls, rests) = (wake.inbound.is_polling(), turns::rests());
         if wake.prepare_user(rests) {
             if polls && !rests {

@@ -10,9 +10,10 @@ use alloc::vec::Vec;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::percpu;
 
+type List = Mutex<Vec<Arc<dyn Runs>>, rank::Kicked>;
+
 /// Of each CPU: those whose whereabouts say that they are on a list.
-static LISTS: [Line<Mutex<Vec<Arc<dyn Runs>>, rank::Kicked>>; CPUS_MAX] =
-    [const { Line(Mutex::new(Vec::new())) }; CPUS_MAX];
+static LISTS: [Line<List>; CPUS_MAX] = [const { Line(List::new(Vec::new())) }; CPUS_MAX];
 
 /// Something happened that `thread` may be waiting for, or has to see before it goes
 /// on in user mode: its CPU looks.
