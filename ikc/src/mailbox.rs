@@ -131,8 +131,8 @@ impl<'a> Outbound<'a> {
     }
 
     /// LWK: posts an event (`EVENT_* << EVENT_SHIFT | payload`), then answers where
-    /// to send the IPI: APIC id << 32 | vector; 0: nowhere now (Linux looks by itself
-    /// when it sets the doorbell). Interrupts are off, so that no other event of
+    /// to send the IPI: APIC id << 32 | vector; 0: nowhere now (Linux looks now
+    /// and then). Interrupts are off, so that no other event of
     /// this CPU comes in between.
     ///
     /// # Errors
