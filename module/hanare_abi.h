@@ -67,9 +67,9 @@
 /* Slots: slot `i` lies at `SLOT_BASE + i * sizeof(Slot)`. */
 #define HANARE_SLOT_BASE 0x7d0000000000ULL
 /* Bytes reserved for slots. */
-#define HANARE_SLOT_SIZE 0x1000000ULL
+#define HANARE_SLOT_SIZE 0x2000000ULL
 /* The start block (see `crate::start`), written by the proxy before START. */
-#define HANARE_START_BASE 0x7d0001000000ULL
+#define HANARE_START_BASE 0x7d0002000000ULL
 /* Most bytes a start block can have: header, arguments and environment. */
 #define HANARE_START_SIZE 0x1000000ULL
 /*
@@ -152,10 +152,6 @@
 #define HANARE_CPU_ONLINE 3U
 /* The CPU has stopped for good: interrupts off, APIC soft-disabled, halted. */
 #define HANARE_CPU_PARKED 4U
-/* The LWK CPU needs an IPI to notice a new request (user mode, or halted). */
-#define HANARE_CPU_NEEDS_IPI 0U
-/* The LWK CPU polls its inbound ring: no IPI. */
-#define HANARE_CPU_POLLS 1U
 /* Entries of `CpuShared::inbound`. */
 #define HANARE_INBOUND_ENTRIES 256
 /* Entries of `CpuShared::outbound`. */
@@ -347,10 +343,10 @@ struct hanare_cpu_shared {
 	/* Zero, up to 64 bytes. */
 	__u64 reserved1[4];
 	/*
-	 * `CPU_NEEDS_IPI` or `CPU_POLLS`; written by the LWK. The module stores an
-	 * inbound entry and `inbound_tail`, issues a full fence, then reads this.
+	 * `WAIT_*`; written by the LWK: whether it needs an IPI to notice a new request (halted, or in
+	 * user mode). The module stores an inbound entry and `inbound_tail`, issues a full fence, then reads this.
 	 */
-	__u32 mode;
+	__u32 lwk_wait;
 	/* Space id running or 0; written by the LWK, for `hanare ls`. */
 	__u32 current_space;
 	/* Counts every pass through the idle loop and every request served. */
@@ -487,7 +483,7 @@ struct hanare_clock_page {
  * answers in place and sets `REQUEST_DONE` (release); if `waiter` says that the
  * Linux side sleeps it sends `EVENT_REQUEST`. Waits on the Linux side are
  * killable; an abandoned entry is freed by the doorbell handler when it is done
- * (the module sets `waiter` to `WAITER_GONE`).
+ * (the module sets `waiter` to `WAIT_GONE`).
  */
 /* Entry not in use. */
 #define HANARE_REQUEST_FREE 0U
@@ -495,12 +491,6 @@ struct hanare_clock_page {
 #define HANARE_REQUEST_POSTED 1U
 /* Answered; `status` and the rest are valid. */
 #define HANARE_REQUEST_DONE 2U
-/* The Linux side polls `state`. */
-#define HANARE_WAITER_SPINS 0U
-/* The Linux side sleeps: send `EVENT_REQUEST` after `REQUEST_DONE`. */
-#define HANARE_WAITER_SLEEPS 1U
-/* The Linux side was killed: send `EVENT_REQUEST`, the module frees the entry. */
-#define HANARE_WAITER_GONE 2U
 /* Answer at once (heartbeat). */
 #define HANARE_REQUEST_PING 1U
 /*
@@ -654,8 +644,6 @@ struct hanare_clock_page {
 struct hanare_request {
 	/* `REQUEST_FREE/POSTED/DONE`. */
 	__u32 state;
-	/* `WAITER_*`, written by the module. */
-	__u32 waiter;
 	/* `REQUEST_*` kind. */
 	__u32 kind;
 	/* Space id or 0. */
@@ -664,10 +652,18 @@ struct hanare_request {
 	__s32 status;
 	/* Entries used in `pages`. */
 	__u32 count;
+	/* Zero. */
+	__u32 reserved0;
 	/* Meaning depends on `kind`. */
 	__u64 args[4];
+	/* Zero, up to 64 bytes. */
+	__u64 reserved1;
+	/* `WAIT_*` (`crate::wake`), written by the module: `EVENT_REQUEST` after `REQUEST_DONE` unless it is awake. */
+	__u32 waiter;
+	/* Zero. */
+	__u32 reserved2;
 	/* Zero, up to 128 bytes. */
-	__u64 reserved[9];
+	__u64 reserved3[7];
 	/* Frames, or siginfo. */
 	__u64 pages[HANARE_PAGES_MAX];
 } __attribute__((aligned(64)));
@@ -830,12 +826,14 @@ struct hanare_service {
 	__u64 args[5];
 	/* ZAP, HELD, FILE_GET: see there. */
 	__u64 held;
+	/* Zero, up to 128 bytes. */
+	__u64 reserved0[7];
 	/* LWK CPU that waits for it (index), to be rung when it is done. */
 	__u32 cpu;
-	/* 1 if that CPU sleeps and wants to be rung, written by the LWK. */
-	__u32 ring;
+	/* `WAIT_*` (`crate::wake`): whether that CPU sleeps, written by the LWK. */
+	__u32 lwk_wait;
 	/* Zero, up to 192 bytes. */
-	__u64 reserved[14];
+	__u64 reserved1[7];
 	/* Frames: address | pages - 1. */
 	__u64 extents[HANARE_EXTENTS_MAX];
 } __attribute__((aligned(64)));
@@ -846,9 +844,9 @@ struct hanare_service {
  * The slot: what the LWK asks of one worker, one thing at a time: a delegated call of its thread, or a control
  * request of the LWK's own (`crate::control`).
  *
- * A call costs one cache line (the first); the second one holds the sleep flags
- * and is touched only when somebody sleeps or changes policy. The slot is mapped
- * into the proxy: the LWK validates everything it reads from it.
+ * A call costs one cache line (the first). Of the next two each side writes one, and only when it
+ * sleeps or changes policy; the other side reads it. The slot is mapped into the proxy: the LWK
+ * validates everything it reads from it.
  */
 /* Nothing is asked. The LWK may write a call or a request. */
 #define HANARE_SLOT_IDLE 0U
@@ -868,12 +866,8 @@ struct hanare_service {
 #define HANARE_SLOT_ASKED 3U
 /* States in which it has answered. */
 #define HANARE_SLOT_ANSWERED 12U
-/* The other side polls (or works): no doorbell needed. */
-#define HANARE_WAIT_AWAKE 0U
-/* The other side sleeps or is about to: ring it. */
-#define HANARE_WAIT_ASLEEP 1U
 
-/* 128 bytes, two cache lines. */
+/* 256 bytes: a cache line for the call, one for the LWK's words, one for the worker's. */
 struct hanare_slot {
 	/* `SLOT_*`. */
 	__u32 state;
@@ -883,9 +877,7 @@ struct hanare_slot {
 	__u64 args[6];
 	/* What the system call or the request returned (-errno for errors); `SLOT_DONE` only. */
 	__s64 result;
-	/* `WAIT_*`: the worker, written by the worker. */
-	__u32 worker_wait;
-	/* `WAIT_*`: the LWK thread, written by the LWK. */
+	/* `WAIT_*` (`crate::wake`): the LWK thread, written by the LWK. */
 	__u32 lwk_wait;
 	/* Bell to ring for this thread, always the same one. Written by the LWK. */
 	__u32 bell;
@@ -894,15 +886,13 @@ struct hanare_slot {
 	 * all. Written by the LWK.
 	 */
 	__u32 poll_us;
+	/* Zero. */
+	__u32 reserved0;
 	/*
 	 * Signal mask (bit n-1 = signal n) the worker must have during the next
 	 * call; the worker compares it with its own. Written by the LWK.
 	 */
 	__u64 sigmask;
-	/* Linux thread id of the worker, written by the worker before START. */
-	__u32 tid;
-	/* Zero. */
-	__u32 reserved0;
 	/*
 	 * Head of the application thread's list of robust futexes (set_robust_list(2)), or
 	 * 0; the worker has Linux know it before the next call, so that Linux walks the
@@ -910,8 +900,30 @@ struct hanare_slot {
 	 */
 	__u64 robust_list;
 	/* Zero, up to 128 bytes. */
-	__u64 reserved[2];
-} __attribute__((aligned(128)));
+	__u64 reserved1[4];
+	/* `WAIT_*`: the worker, written by the worker. */
+	__u32 worker_wait;
+	/* Linux thread id of the worker, written by the worker before START. */
+	__u32 tid;
+	/* Zero, up to 256 bytes. */
+	__u64 reserved2[15];
+} __attribute__((aligned(256)));
+
+/* ---- wake ---- */
+
+/*
+ * Who sleeps: the values of every word by which a side of the boundary says so (`docs/wakeup.md`).
+ *
+ * The word is written by its side alone. That side stores `WAIT_ASLEEP`, issues a full fence, looks once
+ * more for what it waits for, then sleeps. The other side stores what is new, issues a full fence, then
+ * reads the word, and rings unless it is `WAIT_AWAKE`.
+ */
+/* It polls, works or looks before it sleeps: no doorbell is needed. */
+#define HANARE_WAIT_AWAKE 0U
+/* It sleeps or is about to: ring it. */
+#define HANARE_WAIT_ASLEEP 1U
+/* It has been killed and takes nothing: ring all the same, somebody clears up (requests only). */
+#define HANARE_WAIT_GONE 2U
 
 /* ---- control ---- */
 
@@ -2141,7 +2153,7 @@ _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, doorbell) == 16, "Cp
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, ipi_vector) == 24, "CpuShared.ipi_vector");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved0) == 28, "CpuShared.reserved0");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved1) == 32, "CpuShared.reserved1");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, mode) == 64, "CpuShared.mode");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, lwk_wait) == 64, "CpuShared.lwk_wait");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, current_space) == 68, "CpuShared.current_space");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, heartbeat) == 72, "CpuShared.heartbeat");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, interrupts) == 80, "CpuShared.interrupts");
@@ -2186,13 +2198,16 @@ _Static_assert(__builtin_offsetof(struct hanare_clock_page, realtime_coarse_ns) 
 _Static_assert(__builtin_offsetof(struct hanare_clock_page, monotonic_coarse_ns) == 80, "ClockPage.monotonic_coarse_ns");
 _Static_assert(sizeof(struct hanare_clock_page) == 128, "ClockPage");
 _Static_assert(__builtin_offsetof(struct hanare_request, state) == 0, "Request.state");
-_Static_assert(__builtin_offsetof(struct hanare_request, waiter) == 4, "Request.waiter");
-_Static_assert(__builtin_offsetof(struct hanare_request, kind) == 8, "Request.kind");
-_Static_assert(__builtin_offsetof(struct hanare_request, space) == 12, "Request.space");
-_Static_assert(__builtin_offsetof(struct hanare_request, status) == 16, "Request.status");
-_Static_assert(__builtin_offsetof(struct hanare_request, count) == 20, "Request.count");
+_Static_assert(__builtin_offsetof(struct hanare_request, kind) == 4, "Request.kind");
+_Static_assert(__builtin_offsetof(struct hanare_request, space) == 8, "Request.space");
+_Static_assert(__builtin_offsetof(struct hanare_request, status) == 12, "Request.status");
+_Static_assert(__builtin_offsetof(struct hanare_request, count) == 16, "Request.count");
+_Static_assert(__builtin_offsetof(struct hanare_request, reserved0) == 20, "Request.reserved0");
 _Static_assert(__builtin_offsetof(struct hanare_request, args) == 24, "Request.args");
-_Static_assert(__builtin_offsetof(struct hanare_request, reserved) == 56, "Request.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_request, reserved1) == 56, "Request.reserved1");
+_Static_assert(__builtin_offsetof(struct hanare_request, waiter) == 64, "Request.waiter");
+_Static_assert(__builtin_offsetof(struct hanare_request, reserved2) == 68, "Request.reserved2");
+_Static_assert(__builtin_offsetof(struct hanare_request, reserved3) == 72, "Request.reserved3");
 _Static_assert(__builtin_offsetof(struct hanare_request, pages) == 128, "Request.pages");
 _Static_assert(sizeof(struct hanare_request) == 640, "Request");
 _Static_assert(__builtin_offsetof(struct hanare_service, state) == 0, "Service.state");
@@ -2202,25 +2217,27 @@ _Static_assert(__builtin_offsetof(struct hanare_service, count) == 12, "Service.
 _Static_assert(__builtin_offsetof(struct hanare_service, status) == 16, "Service.status");
 _Static_assert(__builtin_offsetof(struct hanare_service, args) == 24, "Service.args");
 _Static_assert(__builtin_offsetof(struct hanare_service, held) == 64, "Service.held");
-_Static_assert(__builtin_offsetof(struct hanare_service, cpu) == 72, "Service.cpu");
-_Static_assert(__builtin_offsetof(struct hanare_service, ring) == 76, "Service.ring");
-_Static_assert(__builtin_offsetof(struct hanare_service, reserved) == 80, "Service.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_service, reserved0) == 72, "Service.reserved0");
+_Static_assert(__builtin_offsetof(struct hanare_service, cpu) == 128, "Service.cpu");
+_Static_assert(__builtin_offsetof(struct hanare_service, lwk_wait) == 132, "Service.lwk_wait");
+_Static_assert(__builtin_offsetof(struct hanare_service, reserved1) == 136, "Service.reserved1");
 _Static_assert(__builtin_offsetof(struct hanare_service, extents) == 192, "Service.extents");
 _Static_assert(sizeof(struct hanare_service) == 704, "Service");
 _Static_assert(__builtin_offsetof(struct hanare_slot, state) == 0, "Slot.state");
 _Static_assert(__builtin_offsetof(struct hanare_slot, nr) == 4, "Slot.nr");
 _Static_assert(__builtin_offsetof(struct hanare_slot, args) == 8, "Slot.args");
 _Static_assert(__builtin_offsetof(struct hanare_slot, result) == 56, "Slot.result");
-_Static_assert(__builtin_offsetof(struct hanare_slot, worker_wait) == 64, "Slot.worker_wait");
-_Static_assert(__builtin_offsetof(struct hanare_slot, lwk_wait) == 68, "Slot.lwk_wait");
-_Static_assert(__builtin_offsetof(struct hanare_slot, bell) == 72, "Slot.bell");
-_Static_assert(__builtin_offsetof(struct hanare_slot, poll_us) == 76, "Slot.poll_us");
+_Static_assert(__builtin_offsetof(struct hanare_slot, lwk_wait) == 64, "Slot.lwk_wait");
+_Static_assert(__builtin_offsetof(struct hanare_slot, bell) == 68, "Slot.bell");
+_Static_assert(__builtin_offsetof(struct hanare_slot, poll_us) == 72, "Slot.poll_us");
+_Static_assert(__builtin_offsetof(struct hanare_slot, reserved0) == 76, "Slot.reserved0");
 _Static_assert(__builtin_offsetof(struct hanare_slot, sigmask) == 80, "Slot.sigmask");
-_Static_assert(__builtin_offsetof(struct hanare_slot, tid) == 88, "Slot.tid");
-_Static_assert(__builtin_offsetof(struct hanare_slot, reserved0) == 92, "Slot.reserved0");
-_Static_assert(__builtin_offsetof(struct hanare_slot, robust_list) == 96, "Slot.robust_list");
-_Static_assert(__builtin_offsetof(struct hanare_slot, reserved) == 104, "Slot.reserved");
-_Static_assert(sizeof(struct hanare_slot) == 128, "Slot");
+_Static_assert(__builtin_offsetof(struct hanare_slot, robust_list) == 88, "Slot.robust_list");
+_Static_assert(__builtin_offsetof(struct hanare_slot, reserved1) == 96, "Slot.reserved1");
+_Static_assert(__builtin_offsetof(struct hanare_slot, worker_wait) == 128, "Slot.worker_wait");
+_Static_assert(__builtin_offsetof(struct hanare_slot, tid) == 132, "Slot.tid");
+_Static_assert(__builtin_offsetof(struct hanare_slot, reserved2) == 136, "Slot.reserved2");
+_Static_assert(sizeof(struct hanare_slot) == 256, "Slot");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, magic) == 0, "StartBlock.magic");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, version) == 8, "StartBlock.version");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, strings_offset) == 12, "StartBlock.strings_offset");

@@ -180,11 +180,6 @@ pub const CPU_ONLINE: u32 = 3;
 /// The CPU has stopped for good: interrupts off, APIC soft-disabled, halted.
 pub const CPU_PARKED: u32 = 4;
 
-/// The LWK CPU needs an IPI to notice a new request (user mode, or halted).
-pub const CPU_NEEDS_IPI: u32 = 0;
-/// The LWK CPU polls its inbound ring: no IPI.
-pub const CPU_POLLS: u32 = 1;
-
 /// Entries of [`CpuShared::inbound`].
 pub const INBOUND_ENTRIES: usize = 256;
 /// Entries of [`CpuShared::outbound`].
@@ -230,9 +225,9 @@ pub struct CpuShared {
     /// Zero, up to 64 bytes.
     pub reserved1: [u64; 4],
 
-    /// `CPU_NEEDS_IPI` or `CPU_POLLS`; written by the LWK. The module stores an
-    /// inbound entry and `inbound_tail`, issues a full fence, then reads this.
-    pub mode: u32,
+    /// `WAIT_*`; written by the LWK: whether it needs an IPI to notice a new request (halted, or in
+    /// user mode). The module stores an inbound entry and `inbound_tail`, issues a full fence, then reads this.
+    pub lwk_wait: u32,
     /// Space id running or 0; written by the LWK, for `hanare ls`.
     pub current_space: u32,
     /// Counts every pass through the idle loop and every request served.

@@ -29,7 +29,7 @@ pub const CONTROL_END: u64 = CONTROL_BASE + CONTROL_SIZE;
 /// Slots: slot `i` lies at `SLOT_BASE + i * sizeof(Slot)`.
 pub const SLOT_BASE: u64 = CONTROL_BASE;
 /// Bytes reserved for slots.
-pub const SLOT_SIZE: u64 = 16 << 20;
+pub const SLOT_SIZE: u64 = 32 << 20;
 /// The start block (see [`crate::start`]), written by the proxy before START.
 pub const START_BASE: u64 = CONTROL_BASE + SLOT_SIZE;
 /// Most bytes a start block can have: header, arguments and environment.

@@ -26,6 +26,7 @@ pub mod service;
 pub mod signal;
 pub mod slot;
 pub mod start;
+pub mod wake;
 
 /// First word of every structure that is handed over: "HANARE" and two zeros.
 pub const MAGIC: u64 = 0x0000_4552_414e_4148;
@@ -42,7 +43,7 @@ pub const LARGE_PAGE_SIZE: u64 = 2 << 20;
 
 /// Sizes that the other side relies on; offsets are asserted in the generated header.
 const _: () = {
-    assert!(size_of::<slot::Slot>() == 128);
+    assert!(size_of::<slot::Slot>() == 256);
     assert!(size_of::<request::Request>() == 640);
     assert!(size_of::<service::Service>() == 704);
     assert!(size_of::<boot::CpuShared>() == 4096);

@@ -7,7 +7,7 @@
 //! answers in place and sets `REQUEST_DONE` (release); if `waiter` says that the
 //! Linux side sleeps it sends `EVENT_REQUEST`. Waits on the Linux side are
 //! killable; an abandoned entry is freed by the doorbell handler when it is done
-//! (the module sets `waiter` to `WAITER_GONE`).
+//! (the module sets `waiter` to `WAIT_GONE`).
 
 /// Entry not in use.
 pub const REQUEST_FREE: u32 = 0;
@@ -15,13 +15,6 @@ pub const REQUEST_FREE: u32 = 0;
 pub const REQUEST_POSTED: u32 = 1;
 /// Answered; `status` and the rest are valid.
 pub const REQUEST_DONE: u32 = 2;
-
-/// The Linux side polls `state`.
-pub const WAITER_SPINS: u32 = 0;
-/// The Linux side sleeps: send `EVENT_REQUEST` after `REQUEST_DONE`.
-pub const WAITER_SLEEPS: u32 = 1;
-/// The Linux side was killed: send `EVENT_REQUEST`, the module frees the entry.
-pub const WAITER_GONE: u32 = 2;
 
 /// Answer at once (heartbeat).
 pub const REQUEST_PING: u32 = 1;
@@ -148,8 +141,6 @@ pub const PAGE_REPLACED: u64 = 2;
 pub struct Request {
     /// `REQUEST_FREE/POSTED/DONE`.
     pub state: u32,
-    /// `WAITER_*`, written by the module.
-    pub waiter: u32,
     /// `REQUEST_*` kind.
     pub kind: u32,
     /// Space id or 0.
@@ -158,10 +149,18 @@ pub struct Request {
     pub status: i32,
     /// Entries used in `pages`.
     pub count: u32,
+    /// Zero.
+    pub reserved0: u32,
     /// Meaning depends on `kind`.
     pub args: [u64; 4],
+    /// Zero, up to 64 bytes.
+    pub reserved1: u64,
+    /// `WAIT_*` ([`crate::wake`]), written by the module: `EVENT_REQUEST` after `REQUEST_DONE` unless it is awake.
+    pub waiter: u32,
+    /// Zero.
+    pub reserved2: u32,
     /// Zero, up to 128 bytes.
-    pub reserved: [u64; 9],
+    pub reserved3: [u64; 7],
     /// Frames, or siginfo.
     pub pages: [u64; PAGES_MAX],
 }

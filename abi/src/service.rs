@@ -138,12 +138,14 @@ pub struct Service {
     pub args: [u64; 5],
     /// ZAP, HELD, FILE_GET: see there.
     pub held: u64,
+    /// Zero, up to 128 bytes.
+    pub reserved0: [u64; 7],
     /// LWK CPU that waits for it (index), to be rung when it is done.
     pub cpu: u32,
-    /// 1 if that CPU sleeps and wants to be rung, written by the LWK.
-    pub ring: u32,
+    /// `WAIT_*` ([`crate::wake`]): whether that CPU sleeps, written by the LWK.
+    pub lwk_wait: u32,
     /// Zero, up to 192 bytes.
-    pub reserved: [u64; 14],
+    pub reserved1: [u64; 7],
     /// Frames: address | pages - 1.
     pub extents: [u64; EXTENTS_MAX],
 }

@@ -1,9 +1,9 @@
 //! The slot: what the LWK asks of one worker, one thing at a time: a delegated call of its thread, or a control
 //! request of the LWK's own ([`crate::control`]).
 //!
-//! A call costs one cache line (the first); the second one holds the sleep flags
-//! and is touched only when somebody sleeps or changes policy. The slot is mapped
-//! into the proxy: the LWK validates everything it reads from it.
+//! A call costs one cache line (the first). Of the next two each side writes one, and only when it
+//! sleeps or changes policy; the other side reads it. The slot is mapped into the proxy: the LWK
+//! validates everything it reads from it.
 
 /// Nothing is asked. The LWK may write a call or a request.
 pub const SLOT_IDLE: u32 = 0;
@@ -22,13 +22,8 @@ pub const SLOT_ASKED: u32 = SLOT_REQUESTED | SLOT_CONTROL;
 /// States in which it has answered.
 pub const SLOT_ANSWERED: u32 = SLOT_DONE | SLOT_NOT_STARTED;
 
-/// The other side polls (or works): no doorbell needed.
-pub const WAIT_AWAKE: u32 = 0;
-/// The other side sleeps or is about to: ring it.
-pub const WAIT_ASLEEP: u32 = 1;
-
-/// 128 bytes, two cache lines.
-#[repr(C, align(128))]
+/// 256 bytes: a cache line for the call, one for the LWK's words, one for the worker's.
+#[repr(C, align(256))]
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     /// `SLOT_*`.
@@ -40,26 +35,29 @@ pub struct Slot {
     /// What the system call or the request returned (-errno for errors); `SLOT_DONE` only.
     pub result: i64,
 
-    /// `WAIT_*`: the worker, written by the worker.
-    pub worker_wait: u32,
-    /// `WAIT_*`: the LWK thread, written by the LWK.
+    /// `WAIT_*` ([`crate::wake`]): the LWK thread, written by the LWK.
     pub lwk_wait: u32,
     /// Bell to ring for this thread, always the same one. Written by the LWK.
     pub bell: u32,
     /// How long the worker polls before it sleeps, in microseconds; 0: not at
     /// all. Written by the LWK.
     pub poll_us: u32,
+    /// Zero.
+    pub reserved0: u32,
     /// Signal mask (bit n-1 = signal n) the worker must have during the next
     /// call; the worker compares it with its own. Written by the LWK.
     pub sigmask: u64,
-    /// Linux thread id of the worker, written by the worker before START.
-    pub tid: u32,
-    /// Zero.
-    pub reserved0: u32,
     /// Head of the application thread's list of robust futexes (set_robust_list(2)), or
     /// 0; the worker has Linux know it before the next call, so that Linux walks the
     /// list when the worker ends with its process. Written by the LWK.
     pub robust_list: u64,
     /// Zero, up to 128 bytes.
-    pub reserved: [u64; 2],
+    pub reserved1: [u64; 4],
+
+    /// `WAIT_*`: the worker, written by the worker.
+    pub worker_wait: u32,
+    /// Linux thread id of the worker, written by the worker before START.
+    pub tid: u32,
+    /// Zero, up to 256 bytes.
+    pub reserved2: [u64; 15],
 }

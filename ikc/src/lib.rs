@@ -8,14 +8,16 @@
 //! interleaving and every stale value the memory model allows:
 //! `RUSTFLAGS="--cfg loom" cargo test -p hanare-ikc --release`.
 //!
-//! The one pattern behind all wake-ups (Dekker's): a side that goes to sleep
-//! stores "asleep", full fence, looks again for work; a side that has work stores
-//! it, full fence, looks whether the other sleeps. One of them sees the other.
+//! The one pattern behind all wake-ups between kernels (Dekker's): a side that goes
+//! to sleep stores "asleep", full fence, looks again for work; a side that has work
+//! stores it, full fence, looks whether the other sleeps. One of them sees the other.
+//! It and what wakes the CPUs of the LWK are in [`wake`]; `docs/wakeup.md` lists who uses it.
 #![cfg_attr(not(loom), no_std)]
 
 #[cfg(all(test, not(loom)))]
 extern crate std;
 
+mod abort;
 mod bell;
 mod clock;
 mod log;
@@ -23,9 +25,12 @@ mod mailbox;
 mod request;
 mod ring;
 mod service;
+mod set;
 mod slot;
 mod sync;
+pub mod wake;
 
+pub use abort::{GoOn, Interrupted, Place, redirect};
 pub use bell::{BellRef, BellWord};
 pub use clock::{ClockReader, ClockWords};
 #[cfg(not(loom))]
@@ -36,7 +41,9 @@ pub use mailbox::{Bells, CpuWords, Inbound, Outbound};
 pub use request::{RequestCall, RequestRef, RequestWords};
 pub use ring::{Full, Ring, Word};
 pub use service::{ServiceCall, ServiceRef, ServiceWords};
+pub use set::CpuSet;
 pub use slot::{Answer, Asked, SlotRef, SlotWords};
+pub use sync::REAL;
 
 /// Asserts that fields of a `Words` structure lie where the `abi` has them.
 macro_rules! same_layout {

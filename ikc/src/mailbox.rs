@@ -1,6 +1,6 @@
 //! One LWK CPU's mailbox: requests in, events out, and its counters.
 
-use hanare_abi::boot::{BELL_WORDS, CPU_NEEDS_IPI, CPU_POLLS, INBOUND_ENTRIES, OUTBOUND_ENTRIES};
+use hanare_abi::boot::{BELL_WORDS, INBOUND_ENTRIES, OUTBOUND_ENTRIES};
 #[cfg(not(loom))]
 use hanare_abi::boot::{
     CpuShared, EVENT_PANIC, EVENT_REQUEST, EVENT_SERVICE, EVENT_SHIFT, EVENT_SLOT,
@@ -8,7 +8,9 @@ use hanare_abi::boot::{
 
 use crate::ring::{Full, Ring};
 use crate::same_layout;
+use crate::set::bits;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};
+use crate::wake::Sleeper;
 
 /// [`CpuShared`] as atomics.
 #[repr(C)]
@@ -24,7 +26,7 @@ pub struct CpuWords {
     ipi_vector: AtomicU32,
     reserved0: AtomicU32,
     reserved1: [AtomicU64; 4],
-    mode: AtomicU32,
+    lwk_wait: AtomicU32,
     current_space: AtomicU32,
     heartbeat: AtomicU64,
     interrupts: AtomicU64,
@@ -53,7 +55,7 @@ pub struct CpuWords {
 }
 
 same_layout!(CpuWords, CpuShared:
-    apic_id, linux_cpu, node, state, doorbell, ipi_vector, mode, current_space, heartbeat,
+    apic_id, linux_cpu, node, state, doorbell, ipi_vector, lwk_wait, current_space, heartbeat,
     interrupts, exceptions, page_faults, local_calls, delegated_calls, inbound_tail,
     inbound_head, outbound_tail, outbound_head, inbound, outbound, idle_cycles, idle_since,
     bells_rung, bells);
@@ -62,14 +64,14 @@ same_layout!(CpuWords, CpuShared:
 #[derive(Clone, Copy, Debug)]
 pub struct Inbound<'a, const MUTANT: u8 = REAL> {
     ring: Ring<'a, AtomicU32, MUTANT>,
-    mode: &'a AtomicU32,
+    sleeper: Sleeper<'a, MUTANT>,
 }
 
 impl<'a, const MUTANT: u8> Inbound<'a, MUTANT> {
-    /// The ring with its mode word.
+    /// The ring, and the word in which the CPU says that it needs an IPI.
     #[must_use]
-    pub const fn new(ring: Ring<'a, AtomicU32, MUTANT>, mode: &'a AtomicU32) -> Self {
-        Self { ring, mode }
+    pub const fn new(ring: Ring<'a, AtomicU32, MUTANT>, wait: &'a AtomicU32) -> Self {
+        Self { ring, sleeper: Sleeper::new(wait) }
     }
 
     /// LWK: takes the index of the oldest request. The caller validates it.
@@ -86,7 +88,13 @@ impl<'a, const MUTANT: u8> Inbound<'a, MUTANT> {
 
     /// LWK: this CPU polls from now on, no IPI is needed.
     pub fn set_polling(&self) {
-        self.mode.store(CPU_POLLS, Ordering::Relaxed);
+        self.sleeper.wakes();
+    }
+
+    /// LWK: whether this CPU has said that it polls.
+    #[must_use]
+    pub fn is_polling(&self) -> bool {
+        self.sleeper.is_awake()
     }
 
     /// LWK, before it halts or returns to user mode: an IPI is needed from now on.
@@ -94,13 +102,7 @@ impl<'a, const MUTANT: u8> Inbound<'a, MUTANT> {
     /// request is there already; the CPU is polling again.
     #[must_use]
     pub fn prepare_halt(&self) -> bool {
-        self.mode.store(CPU_NEEDS_IPI, Ordering::Relaxed);
-        full_fence::<MUTANT>();
-        if self.ring.is_empty() {
-            return true;
-        }
-        self.set_polling();
-        false
+        self.sleeper.prepare_sleep(|| !self.ring.is_empty())
     }
 
     /// Module (its C twin is in `module/`): posts a request. Answers whether the
@@ -110,8 +112,7 @@ impl<'a, const MUTANT: u8> Inbound<'a, MUTANT> {
     /// [`Full`]: nothing was posted.
     pub fn post(&self, index: u32) -> Result<bool, Full> {
         self.ring.push(index)?;
-        full_fence::<MUTANT>();
-        Ok(self.mode.load(Ordering::Relaxed) == CPU_NEEDS_IPI)
+        Ok(self.sleeper.must_be_rung())
     }
 }
 
@@ -130,8 +131,8 @@ impl<'a> Outbound<'a> {
     }
 
     /// LWK: posts an event (`EVENT_* << EVENT_SHIFT | payload`), then answers where
-    /// to send the IPI: APIC id << 32 | vector; 0: nowhere now (Linux looks by itself
-    /// when it sets the doorbell). Interrupts are off, so that no other event of
+    /// to send the IPI: APIC id << 32 | vector; 0: nowhere now (Linux looks now
+    /// and then). Interrupts are off, so that no other event of
     /// this CPU comes in between.
     ///
     /// # Errors
@@ -195,15 +196,6 @@ impl<'a, const MUTANT: u8> Bells<'a, MUTANT> {
     }
 }
 
-/// Numbers of the bits that are set.
-fn bits(mut word: u64) -> impl Iterator<Item = u32> {
-    core::iter::from_fn(move || {
-        let bit = (word != 0).then(|| word.trailing_zeros())?;
-        word &= word - 1;
-        Some(bit)
-    })
-}
-
 /// The mailbox of one LWK CPU, from that CPU.
 #[cfg(not(loom))]
 #[derive(Clone, Copy, Debug)]
@@ -238,7 +230,7 @@ impl<'a> CpuRef<'a> {
     pub const fn inbound(&self) -> Inbound<'a> {
         let words = self.words;
         let ring = Ring::new(&words.inbound_head, &words.inbound_tail, &words.inbound);
-        Inbound::new(ring, &words.mode)
+        Inbound::new(ring, &words.lwk_wait)
     }
 
     /// Events for Linux.

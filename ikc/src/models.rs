@@ -22,7 +22,9 @@ use crate::sync::{AtomicU32, NO_EXCHANGE, NO_FENCE, NO_RELEASE, Ordering, REAL};
 use hanare_abi::control::Control;
 use hanare_abi::service::SERVICE_READY;
 
+mod abort;
 mod bells;
+mod cpus;
 
 /// Whose slots and bells the models have.
 const SPACE: u32 = 7;
@@ -90,7 +92,7 @@ struct Mailbox {
     head: AtomicU32,
     tail: AtomicU32,
     entries: [AtomicU32; 2],
-    mode: AtomicU32,
+    wait: AtomicU32,
     bell: Doorbell,
 }
 
@@ -101,13 +103,13 @@ impl Mailbox {
             head: AtomicU32::new(u32::MAX),
             tail: AtomicU32::new(u32::MAX),
             entries: [AtomicU32::new(0), AtomicU32::new(0)],
-            mode: AtomicU32::new(hanare_abi::boot::CPU_POLLS),
+            wait: AtomicU32::new(hanare_abi::wake::WAIT_AWAKE),
             bell: Doorbell::default(),
         }
     }
 
     fn inbound<const MUTANT: u8>(&self) -> Inbound<'_, MUTANT> {
-        Inbound::new(Ring::new(&self.head, &self.tail, &self.entries), &self.mode)
+        Inbound::new(Ring::new(&self.head, &self.tail, &self.entries), &self.wait)
     }
 }
 

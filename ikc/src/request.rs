@@ -2,10 +2,11 @@
 
 #[cfg(not(loom))]
 use hanare_abi::request::Request;
-use hanare_abi::request::{PAGES_MAX, REQUEST_DONE, REQUEST_POSTED, WAITER_SPINS};
+use hanare_abi::request::{PAGES_MAX, REQUEST_DONE, REQUEST_POSTED};
 
 use crate::same_layout;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, publish};
+use crate::wake::Sleeper;
 
 /// [`Request`] as atomics.
 #[repr(C)]
@@ -13,18 +14,21 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};
 #[derive(Debug)]
 pub struct RequestWords {
     state: AtomicU32,
-    pub(crate) waiter: AtomicU32,
     kind: AtomicU32,
     space: AtomicU32,
     status: AtomicU32,
     count: AtomicU32,
+    reserved0: AtomicU32,
     args: [AtomicU64; 4],
+    reserved1: AtomicU64,
+    waiter: AtomicU32,
+    reserved2: AtomicU32,
     #[cfg(not(loom))]
-    reserved: [AtomicU64; 9],
+    reserved3: [AtomicU64; 7],
     pages: [AtomicU64; PAGES_MAX],
 }
 
-same_layout!(RequestWords, Request: state, waiter, kind, space, status, count, args, pages);
+same_layout!(RequestWords, Request: state, kind, space, status, count, args, waiter, pages);
 
 /// What a request asks, read once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +69,10 @@ impl<'a, const MUTANT: u8> RequestRef<'a, MUTANT> {
     #[must_use]
     pub const fn new(words: &'a RequestWords) -> Self {
         Self { words }
+    }
+
+    fn waiter(&self) -> Sleeper<'a, MUTANT> {
+        Sleeper::new(&self.words.waiter)
     }
 
     /// What is asked; `None` if nothing is (the index was wrong).
@@ -116,8 +124,7 @@ impl<'a, const MUTANT: u8> RequestRef<'a, MUTANT> {
     pub fn complete(&self, status: i32) -> bool {
         self.words.status.store(status as u32, Ordering::Relaxed);
         self.words.state.store(REQUEST_DONE, publish::<MUTANT>());
-        full_fence::<MUTANT>();
-        self.words.waiter.load(Ordering::Relaxed) != WAITER_SPINS
+        self.waiter().must_be_rung()
     }
 }
 
@@ -126,7 +133,7 @@ impl<'a, const MUTANT: u8> RequestRef<'a, MUTANT> {
 #[allow(dead_code, reason = "used by the models")]
 impl<const MUTANT: u8> RequestRef<'_, MUTANT> {
     pub(crate) fn module_post(&self, call: RequestCall) {
-        self.words.waiter.store(WAITER_SPINS, Ordering::Relaxed);
+        self.waiter().wakes();
         self.words.kind.store(call.kind, Ordering::Relaxed);
         self.words.space.store(call.space, Ordering::Relaxed);
         for (word, arg) in self.words.args.iter().zip(call.args) {
@@ -143,9 +150,8 @@ impl<const MUTANT: u8> RequestRef<'_, MUTANT> {
     }
 
     pub(crate) fn module_prepare_sleep(&self) -> bool {
-        self.words.waiter.store(hanare_abi::request::WAITER_SLEEPS, Ordering::Relaxed);
-        full_fence::<MUTANT>();
-        self.words.state.load(Ordering::Relaxed) != REQUEST_DONE
+        // The waiter is said to be awake again when the entry is used again.
+        self.waiter().prepare_sleep(|| self.words.state.load(Ordering::Relaxed) == REQUEST_DONE)
     }
 }
 
@@ -156,12 +162,15 @@ impl RequestWords {
     pub fn new() -> Self {
         Self {
             state: AtomicU32::new(0),
-            waiter: AtomicU32::new(0),
             kind: AtomicU32::new(0),
             space: AtomicU32::new(0),
             status: AtomicU32::new(0),
             count: AtomicU32::new(0),
+            reserved0: AtomicU32::new(0),
             args: core::array::from_fn(|_| AtomicU64::new(0)),
+            reserved1: AtomicU64::new(0),
+            waiter: AtomicU32::new(0),
+            reserved2: AtomicU32::new(0),
             pages: core::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
@@ -190,6 +199,8 @@ mod tests {
         assert!(!request.complete(-5));
         assert!(!request.module_prepare_sleep());
         assert_eq!(request.module_poll(), Some((-5, 9)));
+        request.module_post(call);
+        assert!(request.module_prepare_sleep());
         assert!(request.complete(-5));
         assert_eq!((memory.status, memory.count, memory.pages), (-5, 64, [7; 64]));
     }

@@ -5,7 +5,8 @@ use hanare_abi::service::Service;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_DONE, SERVICE_FREE, SERVICE_RUNNING};
 
 use crate::same_layout;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish, takes};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, publish, takes};
+use crate::wake::Sleeper;
 
 /// [`Service`] as atomics.
 #[repr(C)]
@@ -19,14 +20,16 @@ pub struct ServiceWords {
     status: AtomicU64,
     args: [AtomicU64; 5],
     held: AtomicU64,
-    cpu: AtomicU32,
-    ring: AtomicU32,
     #[cfg(not(loom))]
-    reserved: [AtomicU64; 14],
+    reserved0: [AtomicU64; 7],
+    cpu: AtomicU32,
+    lwk_wait: AtomicU32,
+    #[cfg(not(loom))]
+    reserved1: [AtomicU64; 7],
     extents: [AtomicU64; EXTENTS_MAX],
 }
 
-same_layout!(ServiceWords, Service: state, space, kind, count, status, args, held, cpu, ring, extents);
+same_layout!(ServiceWords, Service: state, space, kind, count, status, args, held, cpu, lwk_wait, extents);
 
 /// What is asked of the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,10 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
         Self { words }
     }
 
+    fn sleeper(&self) -> Sleeper<'a, MUTANT> {
+        Sleeper::new(&self.words.lwk_wait)
+    }
+
     /// Whether the entry is not in use.
     #[must_use]
     pub fn is_free(&self) -> bool {
@@ -95,7 +102,7 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
             word.store(*extent, Ordering::Relaxed);
         }
         words.count.store(call.extents.len().min(EXTENTS_MAX) as u32, Ordering::Relaxed);
-        words.ring.store(0, Ordering::Relaxed);
+        self.awake();
         words.state.store(call.ready, publish::<MUTANT>());
     }
 
@@ -111,18 +118,12 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
     #[must_use]
     pub fn prepare_sleep(&self, cpu: u32) -> bool {
         self.words.cpu.store(cpu, Ordering::Relaxed);
-        self.words.ring.store(1, Ordering::Relaxed);
-        full_fence::<MUTANT>();
-        if self.words.state.load(Ordering::Relaxed) == SERVICE_DONE {
-            self.awake();
-            return false;
-        }
-        true
+        self.sleeper().prepare_sleep(|| self.words.state.load(Ordering::Relaxed) == SERVICE_DONE)
     }
 
     /// No ring is needed any more.
     pub fn awake(&self) {
-        self.words.ring.store(0, Ordering::Relaxed);
+        self.sleeper().wakes();
     }
 
     /// The answer's args, after [`poll`](Self::poll) gave a status.
@@ -172,8 +173,7 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
     pub fn module_complete(&self, status: i64) -> bool {
         self.words.status.store(status as u64, Ordering::Relaxed);
         self.words.state.store(SERVICE_DONE, publish::<MUTANT>());
-        full_fence::<MUTANT>();
-        self.words.ring.load(Ordering::Relaxed) != 0
+        self.sleeper().must_be_rung()
     }
 }
 
@@ -191,7 +191,7 @@ impl ServiceWords {
             args: core::array::from_fn(|_| AtomicU64::new(0)),
             held: AtomicU64::new(0),
             cpu: AtomicU32::new(0),
-            ring: AtomicU32::new(0),
+            lwk_wait: AtomicU32::new(0),
             extents: core::array::from_fn(|_| AtomicU64::new(0)),
         }
     }

@@ -4,36 +4,40 @@ use hanare_abi::control::Control;
 #[cfg(not(loom))]
 use hanare_abi::slot::Slot;
 use hanare_abi::slot::{
-    SLOT_ANSWERED, SLOT_ASKED, SLOT_CONTROL, SLOT_DONE, SLOT_IDLE, SLOT_NOT_STARTED,
-    SLOT_REQUESTED, WAIT_ASLEEP, WAIT_AWAKE,
+    SLOT_ANSWERED, SLOT_ASKED, SLOT_CONTROL, SLOT_DONE, SLOT_IDLE, SLOT_NOT_STARTED, SLOT_REQUESTED,
 };
+#[cfg(loom)]
+use hanare_abi::wake::WAIT_AWAKE;
 
 use crate::same_layout;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, publish};
+use crate::wake::Sleeper;
 
 /// [`Slot`] as atomics.
 #[repr(C)]
-#[cfg_attr(not(loom), repr(align(128)))]
+#[cfg_attr(not(loom), repr(align(256)))]
 #[derive(Debug)]
 pub struct SlotWords {
     pub(crate) state: AtomicU32,
     nr: AtomicU32,
     args: [AtomicU64; 6],
     result: AtomicU64,
-    worker_wait: AtomicU32,
     lwk_wait: AtomicU32,
     bell: AtomicU32,
     poll_us: AtomicU32,
-    sigmask: AtomicU64,
-    tid: AtomicU32,
     reserved0: AtomicU32,
+    sigmask: AtomicU64,
     robust_list: AtomicU64,
     #[cfg(not(loom))]
-    reserved: [AtomicU64; 2],
+    reserved1: [AtomicU64; 4],
+    worker_wait: AtomicU32,
+    tid: AtomicU32,
+    #[cfg(not(loom))]
+    reserved2: [AtomicU64; 15],
 }
 
 same_layout!(SlotWords, Slot:
-    state, nr, args, result, worker_wait, lwk_wait, bell, poll_us, sigmask, tid, robust_list);
+    state, nr, args, result, lwk_wait, bell, poll_us, sigmask, robust_list, worker_wait, tid);
 
 #[cfg(loom)]
 #[allow(clippy::new_without_default, reason = "for the models")]
@@ -96,7 +100,7 @@ impl<'a> SlotRef<'a> {
     /// The slot at `slot`.
     ///
     /// # Safety
-    /// `slot` points to a [`Slot`] aligned to 128 bytes that stays mapped,
+    /// `slot` points to a [`Slot`] aligned to 256 bytes that stays mapped,
     /// readable and writable for `'a`, and that is accessed only through this
     /// crate (or by the other side's equivalent).
     #[must_use]
@@ -114,6 +118,14 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
     #[must_use]
     pub const fn new(words: &'a SlotWords) -> Self {
         Self { words }
+    }
+
+    fn lwk(&self) -> Sleeper<'a, MUTANT> {
+        Sleeper::new(&self.words.lwk_wait)
+    }
+
+    fn worker(&self) -> Sleeper<'a, MUTANT> {
+        Sleeper::new(&self.words.worker_wait)
     }
 
     /// LWK: posts a call. The slot is idle. Answers whether the worker sleeps
@@ -138,8 +150,7 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
             word.store(arg, Ordering::Relaxed);
         }
         words.state.store(state, publish::<MUTANT>());
-        full_fence::<MUTANT>();
-        words.worker_wait.load(Ordering::Relaxed) == WAIT_ASLEEP
+        self.worker().must_be_rung()
     }
 
     /// LWK: takes the answer if there is one; the slot is idle then.
@@ -163,30 +174,24 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
     /// answer is there.
     #[must_use]
     pub fn lwk_prepare_sleep(&self) -> bool {
-        self.words.lwk_wait.store(WAIT_ASLEEP, Ordering::Relaxed);
-        full_fence::<MUTANT>();
-        if self.words.state.load(Ordering::Relaxed) & SLOT_ANSWERED != 0 {
-            self.lwk_awake();
-            return false;
-        }
-        true
+        self.lwk().prepare_sleep(|| self.words.state.load(Ordering::Relaxed) & SLOT_ANSWERED != 0)
     }
 
     /// LWK: whether the worker polls or works (as far as it has told).
     #[must_use]
     pub fn worker_is_awake(&self) -> bool {
-        self.words.worker_wait.load(Ordering::Relaxed) == WAIT_AWAKE
+        self.worker().is_awake()
     }
 
     /// Worker: whether the LWK's thread polls or works (as far as it has told).
     #[must_use]
     pub fn lwk_is_awake(&self) -> bool {
-        self.words.lwk_wait.load(Ordering::Relaxed) == WAIT_AWAKE
+        self.lwk().is_awake()
     }
 
     /// LWK: says that this thread polls again.
     pub fn lwk_awake(&self) {
-        self.words.lwk_wait.store(WAIT_AWAKE, Ordering::Relaxed);
+        self.lwk().wakes();
     }
 
     /// LWK: whether something can be posted.
@@ -198,7 +203,7 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
     /// LWK: makes the slot of a new thread: idle, nobody asleep.
     pub fn lwk_reset(&self) {
         self.lwk_awake();
-        self.words.worker_wait.store(WAIT_AWAKE, Ordering::Relaxed);
+        self.worker().wakes();
         self.words.state.store(SLOT_IDLE, Ordering::Release);
     }
 
@@ -220,18 +225,12 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
     /// sleep (`IOCTL_WAIT`), and will be rung. `false`: it is asked for something.
     #[must_use]
     pub fn worker_prepare_sleep(&self) -> bool {
-        self.words.worker_wait.store(WAIT_ASLEEP, Ordering::Relaxed);
-        full_fence::<MUTANT>();
-        if self.words.state.load(Ordering::Relaxed) & SLOT_ASKED != 0 {
-            self.worker_awake();
-            return false;
-        }
-        true
+        self.worker().prepare_sleep(|| self.words.state.load(Ordering::Relaxed) & SLOT_ASKED != 0)
     }
 
     /// Worker: says that it polls again.
     pub fn worker_awake(&self) {
-        self.words.worker_wait.store(WAIT_AWAKE, Ordering::Relaxed);
+        self.worker().wakes();
     }
 
     /// Worker: answers. Answers whether the LWK thread sleeps and its CPU has to be rung
@@ -246,8 +245,7 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
             Answer::NotStarted => SLOT_NOT_STARTED,
         };
         self.words.state.store(state, publish::<MUTANT>());
-        full_fence::<MUTANT>();
-        self.words.lwk_wait.load(Ordering::Relaxed) == WAIT_ASLEEP
+        self.lwk().must_be_rung()
     }
 
     /// Bell to ring for this thread.

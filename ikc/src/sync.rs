@@ -13,12 +13,21 @@ pub const NO_FENCE: u8 = 1;
 /// Mutant for the models: data is published without release.
 #[cfg(all(test, loom))]
 pub const NO_RELEASE: u8 = 2;
-/// Mutant for the models: who takes something does not look whether another one has.
-#[cfg(all(test, loom))]
+/// Mutant for the models: what is one step, an exchange, is two.
 pub const NO_EXCHANGE: u8 = 3;
 /// Mutant for the models: what is to be counted is only marked.
 #[cfg(all(test, loom))]
 pub const NO_COUNT: u8 = 4;
+
+/// Mutant for the models: the worker forgets of a signal when its answer is out already.
+pub const CLEARS_LATE: u8 = 5;
+/// Mutant for the models: the handler does not move a call that has not been started.
+pub const NO_REDIRECT: u8 = 6;
+/// Mutant for the models: the handler moves a call that is over.
+#[cfg(all(test, loom))]
+pub const REDIRECTS_DONE: u8 = 7;
+/// Mutant for the models: the worker never forgets of a signal.
+pub const NEVER_CLEARS: u8 = 8;
 
 /// Full fence between "I stored" and "I look at the other side" (`mfence`).
 pub fn full_fence<const MUTANT: u8>() {
@@ -30,6 +39,17 @@ pub fn full_fence<const MUTANT: u8>() {
 /// Ordering of a store that publishes what was stored before.
 pub const fn publish<const MUTANT: u8>() -> Ordering {
     if MUTANT == 2 { Ordering::Relaxed } else { Ordering::Release }
+}
+
+/// Ordering of an exchange that publishes what was stored before, and shows what others stored before theirs.
+pub const fn exchanges<const MUTANT: u8>() -> Ordering {
+    if MUTANT == 2 { Ordering::Relaxed } else { Ordering::AcqRel }
+}
+
+/// After a locked exchange: a full fence, which the instruction is already on x86-64.
+pub fn fence_of_exchange<const MUTANT: u8>() {
+    #[cfg(loom)]
+    full_fence::<MUTANT>();
 }
 
 /// One more of what may be taken, up to `most`.

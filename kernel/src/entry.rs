@@ -131,8 +131,6 @@ fn interrupt(regs: &mut Regs, v: u8, from_user: bool) {
     }
     if v == apic::TIMER_VECTOR {
         cpus::on_timer();
-    } else if from_user {
-        cpus::on_ring();
     }
     if from_user {
         let nmis = traps::take_nmis();

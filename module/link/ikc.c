@@ -94,7 +94,7 @@ int hanare_push(struct hanare_cpu *cpu, u32 index)
 	}
 	spin_unlock_irqrestore(&cpu->inbound_lock, flags);
 	smp_mb();
-	if (!err && READ_ONCE(shared->mode) != HANARE_CPU_POLLS)
+	if (!err && READ_ONCE(shared->lwk_wait) != HANARE_WAIT_AWAKE)
 		hanare_ring_cpu(cpu);
 	return err;
 }

@@ -156,7 +156,7 @@ static void abandon(struct hanare_instance *inst, int index)
 
 	spin_lock_irq(&inst->pool_lock);
 	inst->waits[index].abandoned = true;
-	WRITE_ONCE(r->waiter, HANARE_WAITER_GONE);
+	WRITE_ONCE(r->waiter, HANARE_WAIT_GONE);
 	smp_mb();
 	done = smp_load_acquire(&r->state) == HANARE_REQUEST_DONE;
 	if (done)
@@ -230,7 +230,7 @@ static int request_begin(struct hanare_instance *inst, struct hanare_cpu *cpu,
 			return err == -ETIMEDOUT ? -EBUSY : err;
 	}
 	r = &inst->requests[index];
-	r->waiter = HANARE_WAITER_SPINS;
+	r->waiter = HANARE_WAIT_AWAKE;
 	r->kind = call->kind;
 	r->space = call->space;
 	r->status = 0;
@@ -265,7 +265,7 @@ int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		return index;
 	r = &inst->requests[index];
 	if (!spin_for(r)) {
-		WRITE_ONCE(r->waiter, HANARE_WAITER_SLEEPS);
+		WRITE_ONCE(r->waiter, HANARE_WAIT_ASLEEP);
 		smp_mb();
 		err = sleep_until(inst, inst->waits[index].wq, done(r), patience, deadline);
 		if (err) {

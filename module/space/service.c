@@ -404,7 +404,7 @@ done:
 	smp_store_release(&entry->state, HANARE_SERVICE_DONE);
 	smp_mb();
 	/* It may be another entry by now: a ring too many harms nobody. */
-	if (READ_ONCE(entry->ring)) {
+	if (READ_ONCE(entry->lwk_wait) != HANARE_WAIT_AWAKE) {
 		cpu = READ_ONCE(entry->cpu);
 		if (cpu < inst->cpu_count && !READ_ONCE(inst->dead))
 			hanare_ring_cpu(&inst->cpus[cpu]);

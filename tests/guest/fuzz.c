@@ -84,7 +84,7 @@ static uint64_t number(void)
 static uint64_t pointer(void)
 {
 	static const uint64_t places[] = {
-		0, 1, 0xfff, 0x1000, 0x10000, 0x7d0000000000, 0x7d0000000080, 0x7d0001000000,
+		0, 1, 0xfff, 0x1000, 0x10000, 0x7d0000000000, 0x7d0000000100, 0x7d0002000000,
 		0x7d0020000000, 0x7d0040000000, 0x7e0000000000, 0x7e0000001000, 0x7ffffffff000,
 		0x7fffffffffff, 0x800000000000, 0xffff7fffffffffff, 0xffff800000000000,
 		0xffff800001000000, 0xffffffff80000000, 0xffffffff81000000, 0xffffffffff600000,

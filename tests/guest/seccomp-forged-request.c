@@ -10,7 +10,7 @@
 #include <sys/prctl.h>
 
 #define SLOTS 0x7d0000000000UL
-#define SLOT_BYTES 128
+#define SLOT_BYTES 256
 #define REQUESTED 1
 
 static char path[] = "breaks-out-made-this";

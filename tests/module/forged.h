@@ -182,7 +182,7 @@ static uint64_t window_word(enum kind *kind)
 		return HANARE_SCRATCH_BASE + any_slot() * PAGE + below(512) * 8;
 	default:
 		*kind = SLOT_WORDS;
-		return HANARE_SLOT_BASE + any_slot() * 128ULL + below(16) * 8;
+		return HANARE_SLOT_BASE + any_slot() * sizeof(struct hanare_slot) + below(32) * 8;
 	}
 }
 

@@ -131,9 +131,11 @@ pub(crate) fn block() -> u64 {
 #[inline]
 pub fn index() -> usize {
     let v: u64;
-    // SAFETY: GS points at this CPU's block since `init`.
+    // SAFETY: GS points at this CPU's block since `init`, which sets the index, below the maximum.
     unsafe {
-        asm!("mov {}, gs:[{}]", out(reg) v, const INDEX, options(nostack, readonly, preserves_flags))
+        asm!("mov {}, gs:[{}]", out(reg) v, const INDEX, options(nostack, readonly, preserves_flags));
+        // `init` asserts it, and nobody writes it again.
+        core::hint::assert_unchecked(v < CPUS_MAX as u64);
     };
     v as usize
 }

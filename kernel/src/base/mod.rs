@@ -7,6 +7,7 @@ pub mod counts;
 pub mod failing;
 pub mod frames;
 pub mod heap;
+pub mod line;
 pub mod lists;
 pub mod lock;
 pub mod log;

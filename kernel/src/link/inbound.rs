@@ -11,6 +11,7 @@ use spin::Once;
 
 /// Requests that have been taken from the ring and are still to be served, oldest first: a ring
 /// of which only its CPU knows. There are no more than the ring of the requests has room for.
+#[repr(align(64))]
 struct Deferred {
     requests: [AtomicU32; INBOUND_ENTRIES],
     first: AtomicU32,

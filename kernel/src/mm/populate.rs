@@ -98,8 +98,7 @@ impl AddressSpace {
         if self.table.is_active() {
             cpu::flush_page(page.0);
         }
-        fence(Ordering::SeqCst); // the table's change, then the look at who uses it
-        prepared.is_flushed |= self.active.others(percpu::index()).next().is_none();
+        prepared.is_flushed |= self.active.after_change().others(percpu::index()).next().is_none();
         let copied = match for_write(sight(leaf.entry), true, prepared) {
             ForWrite::Prepare { ask } => {
                 let (start, end) = self.coherence.to_flush(page, (0, 1 << 47));

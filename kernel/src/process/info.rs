@@ -94,7 +94,7 @@ fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
     let (user, system) = t.cycles();
     [
         u64::from(t.slot.tid()) | u64::from(state(t)) << 32,
-        t.cpu.load(Ordering::Relaxed) as u64 | u64::from(t.seccomp.told()) << 32,
+        t.whereabouts.cpu() as u64 | u64::from(t.seccomp.told()) << 32,
         cycles_to_ns(user),
         cycles_to_ns(system),
         get(&t.counts.delegated),

@@ -1,36 +1,32 @@
-//! What a CPU has to look at before it returns to user mode.
+//! What each CPU has to look at, by itself or when it is interrupted ([`hanare_ikc::wake`]).
 
-use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_hal::boot::CPUS_MAX;
-use hanare_hal::percpu;
+use hanare_hal::{apic, percpu, shared};
+use hanare_ikc::wake::BEFORE_USER;
+pub use hanare_ikc::wake::{Attention, FLUSH, QUEUE, RESCHEDULE, THREADS};
 
-static RESCHEDULE: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
-/// Something is to be done before the next return to user mode. Requests of Linux and
-/// of other CPUs need no flag: their IPI comes as soon as interrupts are open again.
-static ATTENTION: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(true) }; CPUS_MAX];
+static ATTENTION: [Attention; CPUS_MAX] = [const { Attention::new() }; CPUS_MAX];
 
-/// Asks for a look at the queue before the next return to user mode.
-pub fn request_reschedule() {
-    RESCHEDULE[percpu::index()].store(true, Ordering::Relaxed);
-    request_attention();
+/// That of the calling CPU.
+#[inline(always)]
+pub fn mine() -> &'static Attention {
+    &ATTENTION[percpu::index()]
+}
+
+/// Tells CPU `index` to look; interrupts it if it would not by itself.
+pub fn post(index: usize, reasons: u32) {
+    if ATTENTION[index].post(reasons) && index != percpu::index() {
+        apic::send(shared::cpu(index).apic_id(), apic::PEER_VECTOR);
+    }
 }
 
 /// The next return to user mode goes the long way: requests, signals, queue.
 pub fn request_attention() {
-    ATTENTION[percpu::index()].store(true, Ordering::Relaxed);
+    mine().ask(BEFORE_USER);
 }
 
 /// Whether the long way is needed now.
+#[inline(always)]
 pub fn take_attention() -> bool {
-    let flag = &ATTENTION[percpu::index()];
-    // No locked exchange: only this CPU writes it, with interrupts off.
-    flag.load(Ordering::Relaxed) && {
-        flag.store(false, Ordering::Relaxed);
-        true
-    }
-}
-
-/// Whether a look at the queue was asked for; it is taken now.
-pub fn take_reschedule() -> bool {
-    RESCHEDULE[percpu::index()].swap(false, Ordering::Relaxed)
+    mine().take_any()
 }

@@ -1,18 +1,19 @@
 //! On which CPU a thread runs: placed where least is to do, taken over by CPUs that
 //! have nothing, kept within its mask.
 
+use crate::base::line::Line;
+use crate::sched::attention::{QUEUE, post};
 use crate::sched::cpu_mask::count;
-use crate::sched::post::{KICK, post};
 use crate::sched::task::Task;
 use crate::sched::tlb::CpuSet;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{percpu, shared};
 
 /// Threads of each CPU that run or want to.
-static LOAD: [AtomicU32; CPUS_MAX] = [const { AtomicU32::new(0) }; CPUS_MAX];
+static LOAD: [Line<AtomicU32>; CPUS_MAX] = [const { Line(AtomicU32::new(0)) }; CPUS_MAX];
 /// CPUs that halt, or are about to and look for work once more.
-static IDLE: CpuSet = CpuSet::new();
+static IDLE: Line<CpuSet> = Line(CpuSet::new());
 /// Where the search for a place begins, so that equal CPUs take turns.
 static TURN: AtomicUsize = AtomicUsize::new(0);
 
@@ -52,10 +53,9 @@ pub fn set_idle(idle: bool) {
 
 /// `thread` has to wait for its turn here: an idle CPU may come and take it.
 pub fn offer(thread: &Task) {
-    fence(Ordering::SeqCst); // our load, then the look at who is idle
     let mask = *thread.affinity.lock();
-    if let Some(cpu) = IDLE.first(|c| mask.contains(c)) {
+    if let Some(cpu) = IDLE.after_change().first(|c| mask.contains(c)) {
         IDLE.remove(cpu); // one of them is enough
-        post(cpu, KICK);
+        post(cpu, QUEUE);
     }
 }

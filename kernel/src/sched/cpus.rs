@@ -10,6 +10,7 @@
 #![allow(unsafe_code)] // the switch itself
 
 use crate::base::counts;
+use crate::base::line::Line;
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::base::stacks;
 use crate::sched::queue::{self, Sleeper};
@@ -18,12 +19,13 @@ use crate::sched::{attention, balance, doorbell, kick, machinecheck, requests, t
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::BELL_BITS;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::context::{self, Context};
 use hanare_hal::{apic, boot, cpu, gdt, percpu, shared};
 use hanare_ikc::Bells;
+use hanare_ikc::wake::CpuWake;
 use spin::Once;
 
 /// Round-robin slice where several threads share a CPU.
@@ -32,10 +34,9 @@ const SLICE_MS: u64 = 5;
 const CPU_TIMER_NS: u64 = 1_000_000;
 
 pub use crate::base::time::NEVER;
-pub use crate::sched::attention::{request_attention, request_reschedule, take_attention};
+use crate::sched::attention::{QUEUE, RESCHEDULE, post};
+pub use crate::sched::attention::{request_attention, take_attention};
 pub use crate::sched::kick::kick;
-pub use crate::sched::post::{KICK, post, take_posted};
-use crate::sched::post::{begin_looking, end_looking};
 pub use crate::sched::task::Wait;
 pub use crate::sched::wait::{poll_for, wait};
 
@@ -103,13 +104,19 @@ impl Cpu {
     }
 }
 
-static CPUS: [Once<Mutex<Cpu, rank::CpuQueue>>; CPUS_MAX] = [const { Once::new() }; CPUS_MAX];
-/// Whether this CPU told Linux that it polls.
-static POLLING: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
-/// The running thread's address, for the fast path of a system call.
-static CURRENT: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
-/// The thread this CPU ran before the last switch, until that is complete.
-static PREVIOUS: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
+static CPUS: [Line<Once<Mutex<Cpu, rank::CpuQueue>>>; CPUS_MAX] =
+    [const { Line(Once::new()) }; CPUS_MAX];
+
+/// Addresses of threads.
+struct Running {
+    /// The running one, for the fast path of a system call.
+    current: AtomicU64,
+    /// The one this CPU ran before the last switch, until that is complete.
+    previous: AtomicU64,
+}
+
+static RUNNING: [Line<Running>; CPUS_MAX] =
+    [const { Line(Running { current: AtomicU64::new(0), previous: AtomicU64::new(0) }) }; CPUS_MAX];
 
 /// Creates every CPU's state and stack (first CPU, once).
 pub fn init() {
@@ -141,7 +148,7 @@ fn cpu_state(index: usize) -> MutexGuard<'static, Cpu, rank::CpuQueue> {
 
 /// Memory of a CPU's lists, if nothing runs there.
 pub fn trim() {
-    for cpu in CPUS.iter().filter_map(Once::get) {
+    for cpu in CPUS.iter().filter_map(|cpu| cpu.get()) {
         let mut c = cpu.lock();
         if c.runnable.is_empty() && c.waiting.is_empty() && c.dead.is_empty() {
             (c.runnable, c.waiting, c.dead) = (VecDeque::new(), Vec::new(), Vec::new());
@@ -164,7 +171,7 @@ pub fn current() -> &'static Task {
 
 /// The same, if a thread runs.
 pub fn try_current() -> Option<&'static Task> {
-    let p = CURRENT[percpu::index()].load(Ordering::Relaxed);
+    let p = RUNNING[percpu::index()].current.load(Ordering::Relaxed);
     // SAFETY: set by `switch_to` to the task of the thread that `current` holds; the caller
     // runs on that thread's stack, so it outlives the reference's use.
     (p != 0).then(|| unsafe { &*(p as *const Task) })
@@ -177,7 +184,7 @@ fn current_arc() -> Arc<dyn Runs> {
 
 /// Puts a thread on a CPU's queue.
 pub fn enqueue(thread: Arc<dyn Runs>, cpu: usize) {
-    thread.task().cpu.store(cpu, Ordering::Relaxed);
+    thread.task().whereabouts.moves_to(cpu);
     {
         let mut c = cpu_state(cpu);
         queue::add_last(&mut c.runnable, thread);
@@ -185,11 +192,7 @@ pub fn enqueue(thread: Arc<dyn Runs>, cpu: usize) {
             c.current.as_ref().is_some_and(|t| t.task().since.load(Ordering::Relaxed) != 0);
         c.update_load(cpu, running);
     }
-    if cpu == percpu::index() {
-        request_attention();
-    } else {
-        post(cpu, KICK);
-    }
+    post(cpu, QUEUE);
 }
 
 /// A thread that waits for its turn on another CPU: the calling one has nothing to do.
@@ -207,7 +210,7 @@ fn take_from(from: usize, to: usize) -> Option<Arc<dyn Runs>> {
     let i = c.runnable.iter().position(fits)?;
     let thread = c.runnable.remove(i)?;
     c.update_load(from, true);
-    thread.task().cpu.store(to, Ordering::Relaxed);
+    thread.task().whereabouts.moves_to(to);
     Some(thread)
 }
 
@@ -219,7 +222,7 @@ fn switch_to(next: Option<Arc<dyn Runs>>) {
             tlb::serve();
             cpu::pause();
         }
-        n.task().cpu.store(index, Ordering::Relaxed);
+        n.task().whereabouts.moves_to(index);
     }
     let mut c = this();
     let now = cpu::rdtsc();
@@ -244,8 +247,8 @@ fn switch_to(next: Option<Arc<dyn Runs>>) {
         p.leave(next.as_deref());
     }
     let address = |t: &Option<Arc<dyn Runs>>| t.as_ref().map_or(0, |t| &raw const *t.task() as u64);
-    CURRENT[index].store(address(&next), Ordering::Relaxed);
-    PREVIOUS[index].store(address(&previous), Ordering::Relaxed);
+    RUNNING[index].current.store(address(&next), Ordering::Relaxed);
+    RUNNING[index].previous.store(address(&previous), Ordering::Relaxed);
     shared::cpu(index).set_current_space(next.as_ref().map_or(0, |n| n.ids().1));
     c.update_load(index, next.is_some());
     c.current = next;
@@ -263,7 +266,7 @@ fn switch_to(next: Option<Arc<dyn Runs>>) {
 /// What follows a switch, on the new stack: the old thread may run elsewhere, and goes
 /// there if it has to; threads that ended are freed. Also the first thing a new thread does.
 pub fn reap() {
-    let p = PREVIOUS[percpu::index()].swap(0, Ordering::Relaxed);
+    let p = RUNNING[percpu::index()].previous.swap(0, Ordering::Relaxed);
     if p != 0 {
         // SAFETY: held by a queue, by `waiting` or by `dead` of this CPU, see
         // `switch_to`; who takes it from there waits for this store.
@@ -423,7 +426,7 @@ pub fn serve_all() {
 
 fn serve_others() {
     tlb::serve();
-    take_posted(KICK); // the caller looks at everything now
+    let _ = attention::mine().take(QUEUE); // the caller looks at everything now
 }
 
 /// Takes a thread over that waits for its turn elsewhere.
@@ -437,14 +440,13 @@ fn take_over() -> bool {
 pub fn halt(ready: &dyn Fn() -> bool) {
     arm_timer(false);
     balance::set_idle(true);
-    let quiet = end_looking()
-        && doorbell::inbound().prepare_halt()
+    let quiet = this_wake().prepare_halt()
         && !ready()
         && {
             let c = this();
             c.runnable.is_empty() && !c.waiting.iter().any(|t| t.task().is_ready())
         }
-        && !kick::any()
+        && attention::mine().is_quiet()
         && !bells().any()
         && !take_over();
     if quiet {
@@ -460,12 +462,14 @@ pub fn halt(ready: &dyn Fn() -> bool) {
     set_polling();
 }
 
+/// All that wakes the calling CPU.
+fn this_wake() -> CpuWake<'static> {
+    CpuWake { attention: attention::mine(), inbound: doorbell::inbound() }
+}
+
 /// Nobody need ring this CPU: it polls, until `before_user` says otherwise.
 pub fn set_polling() {
-    request_attention();
-    begin_looking();
-    POLLING[percpu::index()].store(true, Ordering::Relaxed);
-    doorbell::inbound().set_polling();
+    this_wake().begin_polling();
 }
 
 /// TSC value `ns` from now.
@@ -485,32 +489,21 @@ pub fn before_user() {
             migrate();
             continue;
         }
-        let asked = attention::take_reschedule();
+        let asked = attention::mine().take(RESCHEDULE);
         if woke || asked && cpu::rdtsc() >= this().slice_end {
             counts::count(&current().counts.involuntary);
             yield_now();
             continue;
         }
-        let quiet = end_looking();
-        let rests = turns::rests();
-        if rests {
-            // Nobody rings for requests before the timer does.
-            doorbell::inbound().set_polling();
-        }
-        if !POLLING[index].load(Ordering::Relaxed) {
-            if quiet {
-                break;
-            }
-            continue;
-        }
-        if quiet && (rests || doorbell::inbound().prepare_halt()) {
-            POLLING[index].store(false, Ordering::Relaxed);
-            if !rests {
+        let wake = this_wake();
+        let (polls, rests) = (wake.inbound.is_polling(), turns::rests());
+        if wake.prepare_user(rests) {
+            if polls && !rests {
                 turns::end_rest();
             }
             break;
         }
-        begin_looking();
+        wake.attention.begin_looking();
     }
     arm_timer(true);
 }
@@ -572,17 +565,10 @@ pub fn on_timer() {
     if turns::end_rest() {
         set_polling(); // for requests that nobody has rung for
     }
-    request_reschedule();
+    attention::mine().ask(RESCHEDULE);
 }
 
 /// Whom Linux rang for on the calling CPU.
 fn bells() -> Bells<'static> {
     shared::cpu(percpu::index()).bells()
-}
-
-/// A ring: somebody who waits may go on.
-pub fn on_ring() {
-    if !this().waiting.is_empty() || kick::any() || bells().any() {
-        request_reschedule();
-    }
 }

@@ -38,7 +38,7 @@ pub fn ring_raw(event: u64) {
     send(word);
 }
 
-/// Zero: nowhere now; the module drains the ring when it sets the doorbell again.
+/// Zero: nowhere now; the next event has the ring drained, or a waiter of Linux', who looks now and then.
 fn send(word: u64) {
     if word != 0 {
         apic::send((word >> 32) as u32, word as u8);

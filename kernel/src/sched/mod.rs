@@ -10,7 +10,6 @@ pub mod kick;
 pub mod machinecheck;
 pub mod panic;
 pub mod park;
-pub mod post;
 pub mod queue;
 pub mod quota;
 pub mod requests;

@@ -14,11 +14,12 @@ use crate::sched::quota;
 use alloc::sync::{Arc, Weak};
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_core::bandwidth::Allowance;
 use hanare_hal::context::Context;
 use hanare_hal::cpu;
 use hanare_hal::fpu::FpuState;
+use hanare_ikc::wake::Whereabouts;
 
 /// What a thread waits for. Asked on the thread's CPU, by whichever thread runs there: the
 /// running thread may be another one.
@@ -86,16 +87,14 @@ struct Extended {
 pub struct Task {
     /// What it is a part of.
     whole: Weak<dyn Runs>,
-    /// CPU on whose queue it is, or that runs it.
-    pub cpu: AtomicUsize,
+    /// CPU on whose queue it is, or that runs it; whether it was kicked and the CPU has not looked yet.
+    pub whereabouts: Whereabouts,
     /// A CPU runs on its stack.
     pub on_cpu: AtomicBool,
     /// CPUs it may run on.
     pub affinity: Mutex<CpuMask, rank::Affinity>,
     /// TSC value since which it runs, 0 while it does not.
     pub since: AtomicU64,
-    /// It was kicked, and the CPU has not looked yet.
-    pub kicked: AtomicBool,
     /// What it waits for is told it, see [`Wait::is_told`].
     pub is_told: AtomicBool,
     /// Bell of its slot.
@@ -139,11 +138,10 @@ impl Task {
         let context = Context::new(stack.top(), start, argument);
         Task {
             whole,
-            cpu: AtomicUsize::new(0),
+            whereabouts: Whereabouts::new(),
             on_cpu: AtomicBool::new(false),
             affinity: Mutex::new(CpuMask::all()),
             since: AtomicU64::new(0),
-            kicked: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
             bell,
             deadline: AtomicU64::new(NEVER),

@@ -9,10 +9,11 @@
 //! spin on without looking: the lock of an address space is taken by looking, see
 //! `mm::guard`.
 
+use crate::base::line::Line;
 use crate::base::lock::{Mutex, assert_none_held, rank};
+use crate::sched::attention::{self, FLUSH, post};
 use crate::sched::park;
-use crate::sched::post::{FLUSH, post, take_posted};
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::paging::SMALL;
 use hanare_hal::{cpu, percpu};
@@ -22,64 +23,26 @@ use hanare_hal::{cpu, percpu};
 const PAGES_ONE_BY_ONE: u64 = 32;
 
 /// A set of CPUs of the instance.
-#[derive(Default)]
-pub struct CpuSet([AtomicU64; CPUS_MAX / 64]);
-
-impl CpuSet {
-    /// The empty set.
-    pub const fn new() -> CpuSet {
-        CpuSet([const { AtomicU64::new(0) }; CPUS_MAX / 64])
-    }
-    /// Adds the members of another set.
-    pub fn add(&self, more: &CpuSet) {
-        for (word, more) in self.0.iter().zip(&more.0) {
-            word.fetch_or(more.load(Ordering::SeqCst), Ordering::SeqCst);
-        }
-    }
-    /// Adds a CPU.
-    pub fn insert(&self, cpu: usize) {
-        self.0[cpu / 64].fetch_or(1 << (cpu % 64), Ordering::SeqCst);
-    }
-    /// Takes a CPU out.
-    pub fn remove(&self, cpu: usize) {
-        self.0[cpu / 64].fetch_and(!(1 << (cpu % 64)), Ordering::SeqCst);
-    }
-    /// Its members but `me`.
-    pub fn others(&self, me: usize) -> impl Iterator<Item = usize> {
-        let words =
-            core::array::from_fn::<u64, { CPUS_MAX / 64 }, _>(|i| self.0[i].load(Ordering::SeqCst));
-        words
-            .into_iter()
-            .enumerate()
-            .flat_map(|(i, w)| bits(w).map(move |b| i * 64 + b))
-            .filter(move |&c| c != me)
-    }
-    /// Its first member that `wanted` accepts.
-    pub fn first(&self, wanted: impl Fn(usize) -> bool) -> Option<usize> {
-        self.others(usize::MAX).find(|&c| wanted(c))
-    }
-}
-
-fn bits(mut word: u64) -> impl Iterator<Item = usize> {
-    core::iter::from_fn(move || {
-        let bit = word.trailing_zeros() as usize;
-        (word != 0).then(|| {
-            word &= word - 1;
-            bit
-        })
-    })
-}
+pub type CpuSet = hanare_ikc::CpuSet<{ CPUS_MAX / 64 }>;
 
 /// What a CPU is asked to forget.
 struct Mailbox {
+    asked: Line<Asked>,
+    /// Questions that it has answered.
+    done: Line<AtomicU64>,
+}
+
+struct Asked {
     range: Mutex<Option<(u64, u64)>, rank::Shootdown>,
-    /// Questions so far, and those answered.
+    /// Questions so far.
     posted: AtomicU64,
-    done: AtomicU64,
 }
 
 static MAILBOXES: [Mailbox; CPUS_MAX] = [const {
-    Mailbox { range: Mutex::new(None), posted: AtomicU64::new(0), done: AtomicU64::new(0) }
+    Mailbox {
+        asked: Line(Asked { range: Mutex::new(None), posted: AtomicU64::new(0) }),
+        done: Line(AtomicU64::new(0)),
+    }
 }; CPUS_MAX];
 
 /// The union of two ranges.
@@ -105,9 +68,8 @@ pub fn shoot(active: &CpuSet, start: u64, end: u64) {
 
 /// Asks every other active CPU to drop `start..end`.
 pub fn post_flush(active: &CpuSet, start: u64, end: u64) {
-    fence(Ordering::SeqCst); // the table's change, then the look at who uses it
-    for target in active.others(percpu::index()) {
-        let m = &MAILBOXES[target];
+    for target in active.after_change().others(percpu::index()) {
+        let m = &MAILBOXES[target].asked;
         {
             let mut range = m.range.lock();
             *range = Some(join(*range, (start, end)));
@@ -123,7 +85,7 @@ pub fn wait_for_flush(active: &CpuSet) {
         assert_none_held(); // who is shot at may wait for it
         let m = &MAILBOXES[target];
         // What was posted before now covers ours; a CPU that came since needs nothing.
-        let wanted = m.posted.load(Ordering::SeqCst);
+        let wanted = m.asked.posted.load(Ordering::SeqCst);
         while m.done.load(Ordering::Acquire) < wanted {
             serve();
             if park::has_panicked() {
@@ -136,13 +98,13 @@ pub fn wait_for_flush(active: &CpuSet) {
 
 /// Does what other CPUs ask of this one.
 pub fn serve() {
-    if !take_posted(FLUSH) {
+    if !attention::mine().take(FLUSH) {
         return;
     }
     let m = &MAILBOXES[percpu::index()];
     let (range, posted) = {
-        let mut range = m.range.lock();
-        (range.take(), m.posted.load(Ordering::SeqCst))
+        let mut range = m.asked.range.lock();
+        (range.take(), m.asked.posted.load(Ordering::SeqCst))
     };
     if let Some((start, end)) = range {
         flush_here(start, end);

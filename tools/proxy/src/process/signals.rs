@@ -6,28 +6,8 @@
 //!
 //! # A signal interrupts the call, and only the call
 //!
-//! What the handler does besides telling the LWK depends on where the worker is:
-//!
-//! 1. *In a call.* Linux interrupts it and decides by SA_RESTART: either it ends
-//!    with EINTR (or its partial result), or it stands at the `syscall`
-//!    instruction again. The latter is sent to the abort path: the LWK gets
-//!    `SLOT_NOT_STARTED`, delivers, and makes the call again. So the
-//!    application's handler runs first, as on Linux.
-//! 2. *Between taking a request and the `syscall` instruction.* The call must not
-//!    start, it could block for ever. The handler sets `interrupted`, which
-//!    `abortable_call` looks at last; behind that look, the instruction pointer
-//!    is moved to the abort path.
-//! 3. *Anywhere else: polling, asleep, answering.* The LWK knows of the signal,
-//!    but a request may be posted already (the worker has not seen it yet), so
-//!    the flag has to stay until the next call.
-//!
-//! The flag is cleared in one place: before `DONE` is published. Every signal
-//! whose handler set the flag before that was queued in the LWK before it sees
-//! `DONE`, and the LWK looks for signals after each `DONE`: nothing is lost. A
-//! handler that runs after the clearing sets the flag anew, for the next call.
-//! So a signal in case 3 costs at most one `SLOT_NOT_STARTED` without need
-//! (the LWK delivers what there is, or nothing, and makes the call again), and
-//! none is able to abort two calls.
+//! How that is: `ikc/src/abort.rs`, which a model explores. Here is where an instruction of
+//! `abortable_call` is told ([`place`]), and what the handler does about it.
 //!
 //! # Timers and real-time signals
 //!
@@ -54,12 +34,13 @@ use hanare_abi::control::Mirror;
 use hanare_abi::ioctl::{IOCTL_LAST, IOCTL_SIGNAL, Last, Signal};
 use hanare_abi::layout::{CONTROL_END, USER_MIN};
 use hanare_abi::signal::stays_blocked;
+use hanare_ikc::GoOn;
 use linux_raw_sys::errno::{EAGAIN, EINTR, EINVAL, EIO};
 use linux_raw_sys::general::*;
 
 use crate::base::message::print;
 use crate::process;
-use crate::sys::arch::{Place, abort_address, current_worker, done_address, place};
+use crate::sys::arch::{abort_address, current_worker, done_address, place};
 use crate::sys::signal::{self, Action, Frame, Info, LAST, Mask, bit};
 use crate::sys::{self, Errno};
 
@@ -134,7 +115,7 @@ pub fn valid(signal: u32) -> sys::Result<u32> {
 pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
     if signal == SIGBUS && info.code() == INTERRUPT {
         let worker = current_worker();
-        worker.interrupted.store(1, Ordering::Relaxed);
+        worker.interrupted.mark();
         return redirect(worker.call.load(Ordering::Relaxed), frame);
     }
     let worker = current_worker();
@@ -144,7 +125,7 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
     let mut request = Signal { signal, slot: worker.slot(), info: info.words };
     match sys::ioctl(process::get().space.fd, IOCTL_SIGNAL, &mut request) {
         Ok(()) => {
-            worker.interrupted.store(1, Ordering::Relaxed);
+            worker.interrupted.mark();
             if stays_blocked(signal, info.code()) && FAULTS & bit(signal) == 0 {
                 worker.held.store(true, Ordering::Relaxed);
                 frame.block(signal);
@@ -170,19 +151,13 @@ pub fn interrupt(tid: u32) -> sys::Result<()> {
     signal::queue(process::get().space.fd, tid, SIGBUS, INTERRUPT)
 }
 
-/// Case 1 and 2 above: keeps call `nr` from being started (again).
+/// Keeps call `nr`, where the signal met it, from being started (again).
 fn redirect(nr: u32, frame: &mut Frame) {
-    let rip = frame.rip();
-    match place(rip) {
-        Place::Elsewhere => {}
-        // A stop and a continue have turned the call into the rest of itself,
-        // which a handler ends on Linux, too.
-        Place::AtCall
-            if frame.rax() == u64::from(__NR_restart_syscall) && nr != __NR_restart_syscall =>
-        {
-            frame.go_to(done_address(), -i64::from(EINTR) as u64);
-        }
-        Place::AtCall | Place::Before => frame.go_to(abort_address(), frame.rax()),
+    let is_rest = frame.rax() == u64::from(__NR_restart_syscall) && nr != __NR_restart_syscall;
+    match hanare_ikc::redirect::<{ hanare_ikc::REAL }>(place(frame.rip()), is_rest) {
+        GoOn::There => {}
+        GoOn::Abort => frame.go_to(abort_address(), frame.rax()),
+        GoOn::Interrupted => frame.go_to(done_address(), -i64::from(EINTR) as u64),
     }
 }
 

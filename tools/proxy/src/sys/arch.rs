@@ -5,7 +5,7 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 
 use hanare_abi::ioctl::{IOCTL_POSE, Pose};
-use hanare_ikc::Answer;
+use hanare_ikc::{Answer, Place};
 use linux_raw_sys::general::{__NR_arch_prctl, __NR_ioctl, __NR_rt_sigreturn};
 
 use super::call::raw_call;
@@ -93,17 +93,6 @@ pub fn delegated_call(nr: u64, args: &[u64; 6]) -> Answer {
     // (docs/compatibility.md): it harms itself, neither kernel trusts a proxy.
     let returned = unsafe { abortable_call(nr, args.as_ptr()) };
     if returned.not_started == 0 { Answer::Done(returned.result) } else { Answer::NotStarted }
-}
-
-/// Where an interrupted instruction stands with regard to a delegated call.
-#[derive(PartialEq, Eq)]
-pub enum Place {
-    /// Not in the routine, or past the call.
-    Elsewhere,
-    /// Before the call.
-    Before,
-    /// At the `syscall` instruction: not made yet, or to be made again.
-    AtCall,
 }
 
 /// Classifies the interrupted instruction pointer.

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use hanare_abi::PAGE_SIZE;
 use hanare_abi::layout::CONTROL_END;
+use hanare_ikc::Interrupted;
 use linux_raw_sys::errno::ENOMEM;
 use linux_raw_sys::general::*;
 
@@ -32,8 +33,8 @@ pub enum Role {
 pub struct Worker {
     /// Its own address; set by `set_current_worker`.
     pub this: AtomicPtr<Worker>,
-    /// A signal came since the last answer; see `process/signals.rs`.
-    pub interrupted: AtomicU32,
+    /// Whether a signal came since the last answer.
+    pub interrupted: Interrupted,
     /// The system call being made.
     pub call: AtomicU32,
     /// Not 0 until its thread is gone; Linux clears it then.
@@ -57,7 +58,7 @@ impl Worker {
     /// A worker for slot `slot`, to be put where it stays.
     pub const fn new(slot: u32, role: Role, block: Block) -> Self {
         let this = AtomicPtr::new(core::ptr::null_mut());
-        let (interrupted, call) = (AtomicU32::new(0), AtomicU32::new(0));
+        let (interrupted, call) = (Interrupted::new(), AtomicU32::new(0));
         let slot = AtomicU32::new(slot);
         let alive = AtomicU32::new(1);
         let (held, gained) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -96,7 +97,7 @@ impl Worker {
     pub fn begin_child(&self) {
         self.slot.store(0, Ordering::Relaxed);
         self.robust_list.store(0, Ordering::Relaxed);
-        self.interrupted.store(0, Ordering::Relaxed);
+        self.interrupted.clear();
     }
 }
 

@@ -74,10 +74,7 @@ fn sleep(process: &Process, worker: &Worker) {
 
 /// Publishes the answer and rings the LWK if it sleeps.
 pub fn answer(process: &Process, worker: &Worker, slot: SlotRef, answer: Answer) {
-    // The one place where the flag is cleared; see `process/signals.rs` for why here. Only this thread
-    // and its handlers look at it: the release of the answer keeps it in front.
-    worker.interrupted.store(0, Ordering::Relaxed);
-    if slot.worker_complete(answer) {
+    if worker.interrupted.clear_and(|| slot.worker_complete(answer)) {
         let mut ring = Ring { bell: slot.bell(), reserved: 0 };
         if sys::ioctl(process.space.fd, IOCTL_RING, &mut ring) == Err(Errno(EIO)) {
             process::lwk_died();

@@ -1,0 +1,316 @@
+//! What wakes a CPU of the LWK: its peers, Linux and the bells of its threads, all at once; and how news
+//! of a thread finds the CPU where that sleeps.
+
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+use super::{Mailbox, SPACE, explore};
+use crate::bell::{BellRef, BellWord};
+use crate::mailbox::Bells;
+use crate::set::CpuSet;
+use crate::slot::{Answer, SlotRef, SlotWords};
+use crate::sync::{AtomicU32, AtomicU64, NO_EXCHANGE, NO_FENCE, NO_RELEASE, Ordering, REAL};
+use crate::wake::{Attention, CpuWake, FLUSH, QUEUE, THREADS, Whereabouts};
+
+/// A CPU, and what others have for it.
+struct Cpu<const MUTANT: u8> {
+    attention: Attention<MUTANT>,
+    mailbox: Mailbox,
+    /// Counts what its peers have posted.
+    posted: [AtomicU32; 2],
+    /// A thread of it sleeps in a call.
+    slot: SlotWords,
+    bell: BellWord,
+    rung: AtomicU64,
+    bells: [AtomicU64; 1],
+}
+
+impl<const MUTANT: u8> Cpu<MUTANT> {
+    fn new() -> Self {
+        Self {
+            attention: Attention::new(),
+            mailbox: Mailbox::new(),
+            posted: [AtomicU32::new(0), AtomicU32::new(0)],
+            slot: SlotWords::new(),
+            bell: BellWord::new(),
+            rung: AtomicU64::new(0),
+            bells: [AtomicU64::new(0)],
+        }
+    }
+
+    fn wake(&self) -> CpuWake<'_, MUTANT> {
+        CpuWake { attention: &self.attention, inbound: self.mailbox.inbound() }
+    }
+
+    /// Peer `which` has something: the IPI is the doorbell of the mailbox, for all of them the same.
+    fn post(&self, which: usize, reason: u32) {
+        self.posted[which].store(1, Ordering::Relaxed);
+        if self.attention.post(reason) {
+            self.mailbox.bell.ring();
+        }
+    }
+}
+
+/// Who wakes the CPU of a model.
+#[derive(Clone, Copy, PartialEq)]
+enum Waker {
+    /// Another CPU, with this reason.
+    Peer(usize, u32),
+    /// The module, with a request.
+    Linux,
+    /// The worker of a thread that sleeps here.
+    Worker,
+}
+
+/// The CPU halts, or runs in user mode, until all `wakers` have woken it, each once. A lost wake-up is a deadlock.
+fn cpu_model<const MUTANT: u8>(
+    name: &str,
+    user: bool,
+    wakers: &'static [Waker],
+    preemptions: Option<usize>,
+) {
+    explore(name, preemptions, move || {
+        let shared = Arc::new(Cpu::<MUTANT>::new());
+        let spawned: Vec<_> = wakers
+            .iter()
+            .map(|&waker| {
+                let cpu = shared.clone();
+                thread::spawn(move || match waker {
+                    Waker::Peer(which, reason) => cpu.post(which, reason),
+                    Waker::Linux => {
+                        if cpu.mailbox.inbound::<MUTANT>().post(1).expect("there is room") {
+                            cpu.mailbox.bell.ring();
+                        }
+                    }
+                    Waker::Worker => {
+                        let slot = SlotRef::<MUTANT>::new(&cpu.slot);
+                        if slot.worker_complete(Answer::Done(1))
+                            && BellRef::<MUTANT>::new(&cpu.bell).ring(SPACE).is_some()
+                        {
+                            Bells::<MUTANT>::new(&cpu.rung, &cpu.bells).ring(0);
+                            cpu.mailbox.bell.ring();
+                        }
+                    }
+                })
+            })
+            .collect();
+        let lwk = thread::spawn(move || {
+            let (cpu, wake) = (&*shared, shared.wake());
+            let bells = Bells::<MUTANT>::new(&cpu.rung, &cpu.bells);
+            let slot = SlotRef::<MUTANT>::new(&cpu.slot);
+            let mut left = wakers.to_vec();
+            if left.contains(&Waker::Worker) {
+                BellRef::<MUTANT>::new(&cpu.bell).arm(SPACE, 0);
+                if !slot.lwk_prepare_sleep() {
+                    assert_eq!(slot.lwk_poll(), Some(Answer::Done(1)));
+                    left.retain(|&waker| waker != Waker::Worker);
+                }
+            }
+            while !left.is_empty() {
+                wake.begin_polling();
+                if wake.inbound.pop().is_some() {
+                    left.retain(|&waker| waker != Waker::Linux);
+                }
+                for reason in [QUEUE, THREADS, FLUSH] {
+                    if cpu.attention.take(reason) {
+                        left.retain(|&waker| match waker {
+                            Waker::Peer(which, why) if why == reason => {
+                                // One of two with the same reason may still be on its way.
+                                let visible = cpu.posted[which].load(Ordering::Relaxed) == 1;
+                                assert!(
+                                    visible || wakers.len() > 1,
+                                    "posted without what it is about"
+                                );
+                                !visible
+                            }
+                            _ => true,
+                        });
+                    }
+                }
+                // The ring may be late: the thread has found its answer before it slept.
+                bells.take(|_| {
+                    if left.contains(&Waker::Worker) {
+                        assert_eq!(slot.lwk_poll(), Some(Answer::Done(1)));
+                        left.retain(|&waker| waker != Waker::Worker);
+                    }
+                });
+                let quiet = if user { wake.prepare_user(false) } else { wake.prepare_halt() };
+                if quiet && !left.is_empty() {
+                    cpu.mailbox.bell.wait();
+                }
+            }
+        });
+        spawned.into_iter().for_each(|waker| waker.join().unwrap());
+        lwk.join().unwrap();
+    });
+}
+
+#[test]
+fn one_peer_wakes_a_cpu() {
+    cpu_model::<REAL>("CPU halts, one peer", false, &[Waker::Peer(0, QUEUE)], None);
+    cpu_model::<REAL>("CPU in user mode, one peer", true, &[Waker::Peer(0, FLUSH)], None);
+}
+
+#[test]
+fn two_peers_wake_a_cpu() {
+    const SAME: &[Waker] = &[Waker::Peer(0, THREADS), Waker::Peer(1, THREADS)];
+    const OTHER: &[Waker] = &[Waker::Peer(0, QUEUE), Waker::Peer(1, FLUSH)];
+    cpu_model::<REAL>("CPU halts, two peers with one reason", false, SAME, Some(2));
+    cpu_model::<REAL>("CPU in user mode, two peers", true, OTHER, Some(2));
+}
+
+#[test]
+fn linux_and_a_peer_wake_a_cpu() {
+    const BOTH: &[Waker] = &[Waker::Linux, Waker::Peer(0, QUEUE)];
+    cpu_model::<REAL>("CPU halts, Linux and a peer", false, BOTH, Some(2));
+    cpu_model::<REAL>("CPU in user mode, Linux and a peer", true, BOTH, Some(2));
+}
+
+#[test]
+fn a_worker_linux_and_a_peer_wake_a_cpu() {
+    const ALL: &[Waker] = &[Waker::Worker, Waker::Linux, Waker::Peer(0, THREADS)];
+    cpu_model::<REAL>("CPU halts, all at once", false, ALL, Some(2));
+}
+
+#[test]
+#[should_panic(expected = "posted without what it is about")]
+fn a_peer_without_release_posts_before_what_it_is_about() {
+    const ONE: &[Waker] = &[Waker::Peer(0, QUEUE)];
+    cpu_model::<NO_RELEASE>("peer without release", false, ONE, None);
+}
+
+/// One step of that, with an answer: the CPU halts while a peer posts.
+fn halting_model<const MUTANT: u8>(name: &str) {
+    super::no_lost_wake_up(
+        name,
+        || {
+            let attention = Attention::<MUTANT>::new();
+            attention.begin_looking();
+            attention
+        },
+        |attention| attention.end_looking(),
+        |attention| attention.post(QUEUE),
+    );
+}
+
+#[test]
+fn a_cpu_that_halts_is_interrupted() {
+    halting_model::<REAL>("CPU halts, one step");
+}
+
+#[test]
+#[should_panic(expected = "lost wake-up")]
+fn a_cpu_that_halts_in_two_steps_is_not_interrupted() {
+    halting_model::<NO_EXCHANGE>("CPU halts in two steps");
+}
+
+/// A thread on CPU 0 goes to CPU 1, where it looks for `news` and sleeps if there is none, while one
+/// or two others have news for it, and CPU 0 looks at its list. CPU 1 sleeps until it is posted.
+fn moving_model<const MUTANT: u8>(name: &str, tellers: usize, preemptions: Option<usize>) {
+    struct Shared<const MUTANT: u8> {
+        thread: Whereabouts<MUTANT>,
+        news: AtomicU32,
+        lists: [Mutex<u32>; 2],
+        attention: [Attention<MUTANT>; 2],
+    }
+    impl<const MUTANT: u8> Shared<MUTANT> {
+        fn tell(&self) {
+            let cpu = self.thread.tell(|cpu| *self.lists[cpu].lock().unwrap() += 1);
+            let _ = self.attention[cpu].post(THREADS);
+        }
+        /// CPU `here` looks at its list. Whether it found the thread there.
+        fn looks(&self, here: usize) -> bool {
+            self.attention[here].take(THREADS)
+                && std::mem::take(&mut *self.lists[here].lock().unwrap()) > 0
+                && (self.thread.is_found(here) || {
+                    self.tell();
+                    false
+                })
+        }
+    }
+    explore(name, preemptions, move || {
+        let shared = Arc::new(Shared::<MUTANT> {
+            thread: Whereabouts::new(),
+            news: AtomicU32::new(0),
+            lists: [Mutex::new(0), Mutex::new(0)],
+            attention: [Attention::new(), Attention::new()],
+        });
+        let tellers: Vec<_> = (0..tellers)
+            .map(|_| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    shared.news.fetch_add(1, Ordering::Relaxed);
+                    shared.tell();
+                })
+            })
+            .collect();
+        let there = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.thread.moves_to(1);
+                shared.news.load(Ordering::Relaxed)
+            })
+        };
+        let here = {
+            let shared = shared.clone();
+            thread::spawn(move || shared.looks(0))
+        };
+        let count = tellers.len() as u32;
+        tellers.into_iter().for_each(|teller| teller.join().unwrap());
+        let seen = there.join().unwrap();
+        let _ = here.join().unwrap();
+        // Both CPUs go on looking as long as there is a reason.
+        let mut found = false;
+        while shared.attention.iter().any(|word| word.has(THREADS)) {
+            let _ = shared.looks(0);
+            found |= shared.looks(1);
+        }
+        assert!(seen == count || found, "lost wake-up");
+        assert_eq!((*shared.lists[0].lock().unwrap(), *shared.lists[1].lock().unwrap()), (0, 0));
+    });
+}
+
+#[test]
+fn news_find_a_thread_that_moves() {
+    moving_model::<REAL>("news of a thread that moves", 1, None);
+    moving_model::<REAL>("news of two of a thread that moves", 2, Some(2));
+}
+
+#[test]
+#[should_panic(expected = "lost wake-up")]
+fn news_miss_a_thread_that_moves_in_two_steps() {
+    moving_model::<NO_EXCHANGE>("thread that moves in two steps", 1, None);
+}
+
+#[test]
+#[should_panic(expected = "lost wake-up")]
+fn news_miss_a_thread_that_does_not_acquire_them() {
+    moving_model::<NO_RELEASE>("thread that moves without release", 1, None);
+}
+
+/// A CPU enters a set, then looks; another stores, then searches the set.
+fn set_model<const MUTANT: u8>(name: &str) {
+    super::no_lost_wake_up(
+        name,
+        || (CpuSet::<1, MUTANT>::new(), AtomicU32::new(0)),
+        |(set, load)| {
+            set.insert(3);
+            load.load(Ordering::Relaxed) == 0
+        },
+        |(set, load)| {
+            load.store(1, Ordering::Relaxed);
+            set.after_change().first(|cpu| cpu == 3).is_some()
+        },
+    );
+}
+
+#[test]
+fn an_idle_cpu_is_offered_a_thread_or_finds_it() {
+    set_model::<REAL>("idle CPUs");
+}
+
+#[test]
+#[should_panic(expected = "lost wake-up")]
+fn an_idle_cpu_is_not_seen_without_fence() {
+    set_model::<NO_FENCE>("idle CPUs without fence");
+}

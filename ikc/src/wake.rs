@@ -1,0 +1,287 @@
+//! The wake-up protocol (`docs/wakeup.md`): who sleeps says so and looks once more; who has something for
+//! him says it and looks whether to ring.
+//!
+//! Between kernels the two are different words, each written by one side: [`Sleeper`]. Between the CPUs
+//! of the LWK they are bits of one word: [`Attention`]. [`CpuWake`] is all that an LWK CPU does about
+//! both. [`Whereabouts`] leads who has news for a thread to the CPU where it sleeps.
+
+use hanare_abi::wake::{WAIT_ASLEEP, WAIT_AWAKE};
+
+use crate::mailbox::Inbound;
+use crate::sync::{AtomicU32, Ordering, REAL, exchanges, full_fence};
+
+/// The word in which one side says whether it sleeps. Only that side writes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sleeper<'a, const MUTANT: u8 = REAL> {
+    word: &'a AtomicU32,
+}
+
+impl<'a, const MUTANT: u8> Sleeper<'a, MUTANT> {
+    /// Who sleeps says so in this word.
+    #[must_use]
+    pub const fn new(word: &'a AtomicU32) -> Self {
+        Self { word }
+    }
+
+    /// Its side is about to sleep, and looks once more. `true`: it may sleep, and is rung for what comes
+    /// later. `false`: `has_come`; it is awake again.
+    #[must_use]
+    #[inline(always)]
+    pub fn prepare_sleep(&self, has_come: impl FnOnce() -> bool) -> bool {
+        self.word.store(WAIT_ASLEEP, Ordering::Relaxed);
+        full_fence::<MUTANT>();
+        if has_come() {
+            self.wakes();
+            return false;
+        }
+        true
+    }
+
+    /// Its side polls again.
+    #[inline(always)]
+    pub fn wakes(&self) {
+        self.word.store(WAIT_AWAKE, Ordering::Relaxed);
+    }
+
+    /// Whether it is awake, as far as it has told: a hint.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_awake(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == WAIT_AWAKE
+    }
+
+    /// The other side has published something. `true`: it has to ring.
+    #[must_use]
+    #[inline(always)]
+    pub fn must_be_rung(&self) -> bool {
+        full_fence::<MUTANT>();
+        !self.is_awake()
+    }
+}
+
+/// The CPU looks at its word by itself before it halts or returns to user mode: no interrupt is needed.
+const LOOKS: u32 = 1;
+/// The next return to user mode goes the long way.
+pub const BEFORE_USER: u32 = 1 << 1;
+/// The slice of the running thread may be over.
+pub const RESCHEDULE: u32 = 1 << 2;
+/// A thread came to the run queue, or could be taken over from another CPU.
+pub const QUEUE: u32 = 1 << 3;
+/// Threads are on the list of those that are to be looked at.
+pub const THREADS: u32 = 1 << 4;
+/// The TLB mailbox has a range.
+pub const FLUSH: u32 = 1 << 5;
+/// What keeps a CPU from halting and from user mode. The rest is the CPU's own, seen to before user mode.
+const FOR_OTHERS: u32 = QUEUE | THREADS | FLUSH;
+
+/// What a CPU of the LWK has to look at: a bit for each reason, and whether it looks by itself. Any CPU
+/// sets bits; the CPU whose it is takes them. A cache line of its own.
+#[repr(align(64))]
+#[derive(Debug)]
+pub struct Attention<const MUTANT: u8 = REAL>(AtomicU32);
+
+impl<const MUTANT: u8> Attention<MUTANT> {
+    /// Of a CPU that has to look at everything before its first return to user mode.
+    #[must_use]
+    #[cfg(not(loom))]
+    #[allow(clippy::new_without_default, reason = "const")]
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(BEFORE_USER))
+    }
+    #[cfg(loom)]
+    #[allow(clippy::new_without_default, missing_docs, reason = "for the models")]
+    pub fn new() -> Self {
+        Self(AtomicU32::new(BEFORE_USER))
+    }
+
+    /// Another CPU: there are `reasons` to look, and what they are about was stored before. `true`:
+    /// interrupt the CPU, which would not look by itself. One that was given the reason before is looking,
+    /// or has been interrupted.
+    #[must_use]
+    pub fn post(&self, reasons: u32) -> bool {
+        self.0.fetch_or(reasons, exchanges::<MUTANT>()) & (LOOKS | reasons) == 0
+    }
+
+    /// The CPU itself: there are `reasons` to look before user mode.
+    pub fn ask(&self, reasons: u32) {
+        if self.0.load(Ordering::Relaxed) & reasons != reasons {
+            self.0.fetch_or(reasons, exchanges::<MUTANT>());
+        }
+    }
+
+    /// The CPU: whether there is one of `reasons`. It is looked at now, and what was stored before is visible.
+    #[must_use]
+    #[inline]
+    pub fn take(&self, reasons: u32) -> bool {
+        self.has(reasons) && self.0.fetch_and(!reasons, exchanges::<MUTANT>()) & reasons != 0
+    }
+
+    /// The CPU: whether there is one of `reasons`, as far as it sees.
+    #[must_use]
+    #[inline]
+    pub fn has(&self, reasons: u32) -> bool {
+        self.0.load(Ordering::Relaxed) & reasons != 0
+    }
+
+    /// The CPU, last before user mode: whether it has to go the long way. That sees to all reasons, and
+    /// [ends](Self::end_looking) what makes this true.
+    #[must_use]
+    #[inline(always)]
+    pub fn take_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0 && {
+            let _ = self.take(BEFORE_USER);
+            true
+        }
+    }
+
+    /// The CPU looks by itself from now on.
+    pub fn begin_looking(&self) {
+        self.ask(LOOKS);
+    }
+
+    /// It does not any more. `false`: another CPU has posted something that is to be seen to first.
+    #[must_use]
+    pub fn end_looking(&self) -> bool {
+        if MUTANT == crate::sync::NO_EXCHANGE {
+            let quiet = !self.has(FOR_OTHERS);
+            self.0.fetch_and(!LOOKS, Ordering::AcqRel);
+            return quiet;
+        }
+        self.0.fetch_and(!LOOKS, exchanges::<MUTANT>()) & FOR_OTHERS == 0
+    }
+
+    /// The CPU, after [`end_looking`](Self::end_looking): whether nothing has come since, by itself either.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        !self.has(FOR_OTHERS)
+    }
+}
+
+/// All that others wake a CPU of the LWK for, from that CPU: what its peers post, and requests of Linux.
+/// For a bell or a service of one of its threads Linux always interrupts it: that thread has said that it sleeps.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuWake<'a, const MUTANT: u8 = REAL> {
+    /// What its peers post.
+    pub attention: &'a Attention<MUTANT>,
+    /// Requests of Linux.
+    pub inbound: Inbound<'a, MUTANT>,
+}
+
+impl<const MUTANT: u8> CpuWake<'_, MUTANT> {
+    /// Nobody need interrupt it: it looks before it halts or leaves for user mode, which goes the long way.
+    pub fn begin_polling(&self) {
+        self.attention.begin_looking();
+        self.inbound.set_polling();
+    }
+
+    /// It is about to halt. `false`: something has come that is to be seen to first.
+    #[must_use]
+    pub fn prepare_halt(&self) -> bool {
+        self.attention.end_looking() && self.inbound.prepare_halt()
+    }
+
+    /// It is about to return to user mode; `rests`: requests of Linux wait for a timer. `false`: something has
+    /// come that is to be seen to first.
+    #[must_use]
+    pub fn prepare_user(&self, rests: bool) -> bool {
+        let quiet = self.attention.end_looking();
+        if rests {
+            self.inbound.set_polling(); // nobody rings before the timer does
+            return quiet;
+        }
+        quiet && (!self.inbound.is_polling() || self.inbound.prepare_halt())
+    }
+}
+
+/// On which CPU a thread runs or sleeps, and whether it is on a CPU's list of threads to be looked at:
+/// one word, so that who has news for it learns both at once.
+#[derive(Debug)]
+pub struct Whereabouts<const MUTANT: u8 = REAL>(AtomicU32);
+
+/// It is on a list.
+const LISTED: u32 = 1 << 31;
+
+#[allow(clippy::new_without_default, reason = "a thread is made once")]
+impl<const MUTANT: u8> Whereabouts<MUTANT> {
+    /// Of a new thread, on CPU 0.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Its CPU, as far as it is seen.
+    #[must_use]
+    pub fn cpu(&self) -> usize {
+        (self.0.load(Ordering::Relaxed) & !LISTED) as usize
+    }
+
+    /// Who has it, and nobody else, sends it to a CPU, where it looks at what it waits for before it sleeps.
+    pub fn moves_to(&self, cpu: usize) {
+        let from = self.cpu();
+        if from == cpu {
+            return;
+        }
+        if MUTANT == crate::sync::NO_EXCHANGE {
+            let listed = self.0.load(Ordering::Acquire) & LISTED;
+            return self.0.store(cpu as u32 | listed, Ordering::Release);
+        }
+        // The lower bits are changed only here, so the highest one stays.
+        self.0.fetch_add((cpu as u32).wrapping_sub(from as u32), exchanges::<MUTANT>());
+    }
+
+    /// There is news for it, stored before. `list` puts it on the list of its CPU, unless it is on one
+    /// already. The CPU that is given is to be posted [`THREADS`].
+    pub fn tell(&self, list: impl FnOnce(usize)) -> usize {
+        let before = self.0.fetch_or(LISTED, exchanges::<MUTANT>());
+        let cpu = (before & !LISTED) as usize;
+        if before & LISTED == 0 {
+            list(cpu);
+        }
+        cpu
+    }
+
+    /// CPU `here` has taken it from its list. `false`: it has moved, and is to be [told](Self::tell) again:
+    /// it may sleep there.
+    #[must_use]
+    pub fn is_found(&self, here: usize) -> bool {
+        let before = self.0.fetch_and(!LISTED, exchanges::<MUTANT>());
+        (before & !LISTED) as usize == here
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_that_looks_is_not_interrupted_and_does_not_halt() {
+        let attention = Attention::<REAL>::new();
+        assert!(attention.take_any() && !attention.take_any());
+        assert!(attention.post(THREADS)); // in user mode
+        assert!(!attention.post(THREADS)); // the interrupt is on its way
+        assert!(attention.post(FLUSH)); // of another kind
+        attention.begin_looking();
+        assert!(!attention.post(QUEUE) && !attention.end_looking() && !attention.is_quiet());
+        assert!(attention.take(THREADS) && !attention.take(THREADS));
+        assert!(attention.take(QUEUE | FLUSH) && attention.is_quiet() && !attention.take_any());
+        attention.ask(RESCHEDULE);
+        attention.begin_looking();
+        assert!(attention.end_looking(), "its own reasons are seen to before user mode only");
+        assert!(attention.take_any() && attention.has(RESCHEDULE));
+    }
+
+    #[test]
+    fn a_thread_is_found_where_it_went() {
+        let thread = Whereabouts::<REAL>::new();
+        assert_eq!(thread.tell(|cpu| assert_eq!(cpu, 0)), 0);
+        thread.moves_to(255);
+        assert_eq!(thread.tell(|_| panic!("it is on a list")), 255);
+        assert!(!thread.is_found(0));
+        let mut listed = None;
+        assert_eq!(thread.tell(|cpu| listed = Some(cpu)), 255);
+        assert_eq!(listed, Some(255));
+        assert!(thread.is_found(255));
+        thread.moves_to(3);
+        assert_eq!(thread.cpu(), 3);
+    }
+}
