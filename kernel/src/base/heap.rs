@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use hanare_core::errno::{self, Result};
+use hanare_core::lists;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{memory, percpu};
 use spin::Once;
@@ -251,10 +252,7 @@ pub fn room_for_arc<T>() -> Result<()> {
 
 /// Whether there is [`room`] for one more entry of a tree.
 pub fn room_for_entry<K, V>() -> Result<()> {
-    /// Entries of a node of a `BTreeMap`; as many edges and one more. A node may be split.
-    const ENTRIES: usize = 11;
-    let node = ENTRIES * (size_of::<K>() + size_of::<V>()) + (ENTRIES + 3) * size_of::<usize>();
-    room(2 * node)
+    room(lists::entry_bytes::<K, V>())
 }
 
 /// An empty vector with room for as many as a program says.

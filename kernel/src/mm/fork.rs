@@ -131,8 +131,8 @@ impl AddressSpace {
         };
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
-        heap::room(self.policies.bytes())?; // a program makes as many as it likes
-        (child.policies, child.wish) = (self.policies.clone(), self.wish);
+        // A program makes as many as it likes.
+        (child.policies, child.wish) = (self.policies.copied()?, self.wish);
         let (mut at, mut result) = (0, Ok(()));
         while result.is_ok()
             && let Some(v) = self.vmas.find_next(at).cloned()
