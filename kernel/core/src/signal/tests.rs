@@ -46,7 +46,9 @@ fn without_memory_only_what_came_with_a_signal_is_lost() {
     assert_eq!(queue(41, SI_QUEUE), (Err(EAGAIN), true));
     assert_eq!(pending.set(), SigSet::of(40).with(SIGTERM).with(SIGUSR1));
     let taken: Vec<_> = core::iter::from_fn(|| pending.dequeue(SigSet::EMPTY)).collect();
-    assert!(taken.iter().map(|q| q.info).eq([SIGUSR1, SIGTERM, 40].map(|s| SigInfo::user(s, 0, 0))));
+    assert!(
+        taken.iter().map(|q| q.info).eq([SIGUSR1, SIGTERM, 40].map(|s| SigInfo::user(s, 0, 0)))
+    );
 }
 
 #[test]
