@@ -1,8 +1,8 @@
 //! Addresses of memory that must not be mixed up with virtual ones.
 
-use hanare_abi::PAGE_SIZE;
 use core::fmt;
 use core::ops::{Add, Sub};
+use hanare_abi::PAGE_SIZE;
 
 /// A physical address.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
