@@ -92,7 +92,7 @@ fn machine_check(regs: &mut Regs) {
         unhandled::name_of(thread),
         regs.rip
     );
-    let addr = mm::bad::forget(&thread.caller(), paddr & !4095);
+    let addr = mm::bad::forget(&thread.caller(), paddr.page_down());
     raise::bad_memory(addr, regs);
 }
 

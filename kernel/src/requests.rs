@@ -118,7 +118,9 @@ fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
 fn open(r: &RequestRef<'_>, call: &RequestCall) -> errno::Result<()> {
     let (p, whole) = open_space::space(call.space, &call.args, &r.words())?;
     r.set_arg(0, whole.into());
-    r.set_pages(&[SLOT_BASE, SCRATCH_BASE].map(|page| p.control_page(page).unwrap_or(0)));
+    r.set_pages(
+        &[SLOT_BASE, SCRATCH_BASE].map(|page| p.control_page(page).map_or(0, |frame| frame.0)),
+    );
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Addresses that must not be mixed up, and page arithmetic.
+//! Page arithmetic, and the numbers of frames.
 
 use core::fmt;
 use core::ops::{Add, Sub};
@@ -58,165 +58,16 @@ pub const fn is_page_aligned(value: u64) -> bool {
     value & (PAGE_SIZE - 1) == 0
 }
 
-macro_rules! address {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(transparent)]
-        pub struct $name(pub u64);
-
-        impl $name {
-            /// The number.
-            #[must_use]
-            pub const fn get(self) -> u64 {
-                self.0
-            }
-
-            /// Start of the page it lies in.
-            #[must_use]
-            pub const fn page_down(self) -> Self {
-                Self(page_down(self.0))
-            }
-
-            /// See [`page_up`].
-            #[must_use]
-            pub const fn page_up(self) -> Self {
-                Self(page_up(self.0))
-            }
-
-            /// Rounds down to a power of two.
-            #[must_use]
-            pub const fn align_down(self, align: u64) -> Self {
-                Self(align_down(self.0, align))
-            }
-
-            /// Offset inside its page, 0..4096.
-            #[must_use]
-            pub const fn page_offset(self) -> u64 {
-                self.0 & (PAGE_SIZE - 1)
-            }
-
-            /// Whether it is a multiple of `align` (a power of two).
-            #[must_use]
-            pub const fn is_aligned(self, align: u64) -> bool {
-                self.0 & (align - 1) == 0
-            }
-
-            /// The sum, unless it passes 2^64.
-            #[must_use]
-            pub const fn checked_add(self, bytes: u64) -> Option<Self> {
-                match self.0.checked_add(bytes) {
-                    Some(sum) => Some(Self(sum)),
-                    None => None,
-                }
-            }
-        }
-
-        impl From<u64> for $name {
-            fn from(value: u64) -> Self {
-                Self(value)
-            }
-        }
-
-        impl From<$name> for u64 {
-            fn from(value: $name) -> u64 {
-                value.0
-            }
-        }
-
-        impl Add<u64> for $name {
-            type Output = Self;
-            fn add(self, bytes: u64) -> Self {
-                Self(self.0 + bytes)
-            }
-        }
-
-        impl Sub<u64> for $name {
-            type Output = Self;
-            fn sub(self, bytes: u64) -> Self {
-                Self(self.0 - bytes)
-            }
-        }
-
-        impl Sub for $name {
-            type Output = u64;
-            fn sub(self, other: Self) -> u64 {
-                self.0 - other.0
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}({:#x})", stringify!($name), self.0)
-            }
-        }
-
-        impl fmt::LowerHex for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::LowerHex::fmt(&self.0, f)
-            }
-        }
-    };
-}
-
-address! {
-    /// A physical address.
-    PhysAddr
-}
-
-address! {
-    /// An address that an application gave: a claim, to be checked before use.
-    UserAddr
-}
-
-impl PhysAddr {
-    /// Frame it lies in.
-    #[must_use]
-    pub const fn pfn(self) -> Pfn {
-        Pfn(self.0 >> PAGE_SHIFT)
-    }
-}
-
-impl UserAddr {
-    /// End of `len` bytes from here, if all of them are application addresses
-    /// (below [`hanare_abi::layout::USER_MAX`]).
-    #[must_use]
-    pub const fn checked_end(self, len: u64) -> Option<Self> {
-        match self.0.checked_add(len) {
-            Some(end) if end <= hanare_abi::layout::USER_MAX => Some(Self(end)),
-            _ => None,
-        }
-    }
-}
-
 /// A page frame number: physical address / 4096.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Pfn(pub u64);
 
 impl Pfn {
-    /// Physical address of the frame's first byte.
-    #[must_use]
-    pub const fn addr(self) -> PhysAddr {
-        PhysAddr(self.0 << PAGE_SHIFT)
-    }
-
     /// Whether a block of `order` may start here.
     #[must_use]
     pub const fn is_aligned(self, order: u32) -> bool {
         self.0 & ((1 << order) - 1) == 0
-    }
-}
-
-impl From<PhysAddr> for Pfn {
-    fn from(address: PhysAddr) -> Self {
-        address.pfn()
-    }
-}
-
-impl From<Pfn> for PhysAddr {
-    fn from(pfn: Pfn) -> Self {
-        pfn.addr()
     }
 }
 
@@ -254,10 +105,6 @@ mod tests {
         assert_eq!(align_up(17, 16), Some(32));
         assert_eq!(pages_of(0), 0);
         assert_eq!(pages_of(4097), 2);
-        assert_eq!(PhysAddr(0x20_1234).pfn(), Pfn(0x201));
-        assert_eq!(Pfn(0x201).addr(), PhysAddr(0x20_1000));
         assert!(Pfn(0x200).is_aligned(LARGE_PAGE_ORDER));
-        assert_eq!(UserAddr(u64::MAX).checked_end(1), None);
-        assert_eq!(UserAddr(0x1000).checked_end(1), Some(UserAddr(0x1001)));
     }
 }

@@ -10,6 +10,7 @@
 #[cfg(test)]
 mod explore;
 
+use crate::lists;
 use alloc::vec::Vec;
 
 /// Whether the exploration has this step taken wrongly.
@@ -174,7 +175,8 @@ struct Reserved {
 ///
 /// A page is *hidden* while its entry keeps the frame and is not present: no CPU gets a
 /// translation of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(test, derive(Clone))]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub struct Coherence {
     reserved: Vec<Reserved>,
     next: u32,
@@ -225,10 +227,10 @@ impl Coherence {
     }
 
     fn reserve(&mut self, range: Range) -> Result<u32, NoMemory> {
-        self.reserved.try_reserve(1).map_err(|_| NoMemory)?;
         let number = self.next;
+        let reserved = Reserved { number, range, is_disturbed: false };
+        lists::push(&mut self.reserved, reserved).map_err(|_| NoMemory)?;
         self.next = number.wrapping_add(1);
-        self.reserved.push(Reserved { number, range, is_disturbed: false });
         Ok(number)
     }
 

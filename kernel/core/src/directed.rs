@@ -5,38 +5,36 @@
 //! where the thread blocks the signal by then: another thread takes it, or nobody. So a thread
 //! remembers what was sent to it and has not come.
 
-use alloc::vec::Vec;
-
 /// The last signal of which only one is pending at a time; of later ones each counts.
-const LAST_STANDARD: u32 = 31;
+const LAST_STANDARD: usize = 31;
 /// The last signal.
-const LAST: u32 = 64;
+const LAST: usize = 64;
 
-/// Signals on their way to a thread, each with its count.
-#[derive(Default)]
-pub struct Directed(Vec<(u32, u32)>);
+/// Signals on their way to a thread: how many of each.
+pub struct Directed([u32; LAST]);
+
+impl Default for Directed {
+    fn default() -> Self {
+        Self([0; LAST])
+    }
+}
 
 impl Directed {
     /// One is about to be sent. What is no signal Linux refuses, or says that it has sent it.
     pub fn sent(&mut self, signal: u32) {
-        if !(1..=LAST).contains(&signal) {
-            return;
-        }
-        match self.0.iter_mut().find(|(s, _)| *s == signal) {
-            Some(_) if signal <= LAST_STANDARD => {}
-            Some((_, count)) => *count = count.saturating_add(1),
-            None => self.0.push((signal, 1)),
+        let signal = signal as usize;
+        if let Some(count) = self.0.get_mut(signal.wrapping_sub(1)) {
+            let most = if signal <= LAST_STANDARD { 1 } else { u32::MAX };
+            *count = count.saturating_add(1).min(most);
         }
     }
 
     /// One has come, or could not be sent. False: none was on its way.
     pub fn take(&mut self, signal: u32) -> bool {
-        let Some(at) = self.0.iter().position(|(s, _)| *s == signal) else { return false };
-        self.0[at].1 -= 1;
-        if self.0[at].1 == 0 {
-            self.0.swap_remove(at);
-        }
-        true
+        let Some(count) = self.0.get_mut((signal as usize).wrapping_sub(1)) else { return false };
+        let was_sent = *count > 0;
+        *count -= u32::from(was_sent);
+        was_sent
     }
 }
 
@@ -50,16 +48,16 @@ mod tests {
         for signal in [10, 10, 40, 40, 41] {
             on_its_way.sent(signal);
         }
-        let taken: Vec<bool> =
-            [10, 10, 40, 40, 40, 41, 41].map(|signal| on_its_way.take(signal)).into();
+        let taken = [10, 10, 40, 40, 40, 41, 41].map(|signal| on_its_way.take(signal));
         assert_eq!(taken, [true, false, true, true, false, true, false]);
-        assert!(on_its_way.0.is_empty());
+        assert_eq!(on_its_way.0, [0; LAST]);
     }
 
     #[test]
-    fn what_is_no_signal_takes_no_memory() {
+    fn what_is_no_signal_is_never_on_its_way() {
         let mut on_its_way = Directed::default();
         (0..100_000).chain([u32::MAX]).for_each(|signal| on_its_way.sent(signal));
-        assert_eq!(on_its_way.0.len(), 64);
+        let taken = (0..100_000).chain([u32::MAX]).filter(|&signal| on_its_way.take(signal));
+        assert!(taken.eq(1..=64));
     }
 }

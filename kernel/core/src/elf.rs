@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use crate::addr::{PAGE_SIZE, align_down, align_up, is_page_aligned, page_down};
 use crate::errno::{self, Errno};
 use crate::limits::{MAX_PHDR_BYTES, PATH_MAX, USER_MAX};
+use crate::lists;
 use crate::vma::Prot;
 use object::LittleEndian;
 use object::elf::{
@@ -47,6 +48,8 @@ pub enum ElfError {
     BadSegment,
     /// A shared object without anything to load.
     NothingToLoad,
+    /// There is no memory for what it says.
+    NoMemory,
 }
 
 impl ElfError {
@@ -63,6 +66,7 @@ impl ElfError {
             | Self::BadProgramHeaders
             | Self::BadInterpreter => errno::ENOEXEC,
             Self::BadSegment | Self::NothingToLoad => errno::EINVAL,
+            Self::NoMemory => errno::ENOMEM,
         }
     }
 
@@ -72,6 +76,7 @@ impl ElfError {
         match self {
             Self::Truncated => errno::EIO,
             Self::NotElf | Self::OtherMachine(_) | Self::BadProgramHeaders => errno::ELIBBAD,
+            Self::NoMemory => errno::ENOMEM,
             _ => errno::EINVAL,
         }
     }
@@ -200,7 +205,8 @@ impl Segment {
 }
 
 /// Stage 2: what to map.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Clone))]
+#[derive(Debug, PartialEq, Eq)]
 pub struct ElfPlan {
     /// Loadable segments, in the file's order; later ones replace earlier ones
     /// where they share a page.
@@ -294,7 +300,7 @@ impl ElfPlan {
                 if !is_loadable(&segment) {
                     return Err(ElfError::BadSegment);
                 }
-                self.segments.push(segment);
+                lists::push(&mut self.segments, segment).map_err(|_| ElfError::NoMemory)?;
             }
             _ => {}
         }
@@ -412,6 +418,12 @@ mod tests {
         );
         assert_eq!(data.clear_range(), (0x60_1000, 0x60_1000));
         assert_eq!(plan.bias_above(0x5555_0000_0000), Some(0));
+    }
+
+    #[test]
+    fn without_memory_there_is_no_plan() {
+        let parse = || ElfPlan::parse(&program()).map(drop).map_err(Errno::from);
+        assert!(crate::lists::failing::each(parse) > 0);
     }
 
     #[test]

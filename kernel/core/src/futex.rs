@@ -3,113 +3,138 @@
 //! Order is first come, first woken. The caller looks at the words and puts
 //! threads to sleep; `W` is its handle for a waiter.
 
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
+use crate::errno::Result;
+use crate::lists;
+use alloc::collections::LinkedList;
 
 /// Matches every waiter: the bitset of FUTEX_WAIT and FUTEX_WAKE.
 pub const MATCH_ANY: u32 = u32::MAX;
 
+/// Queues; words whose addresses have the same hash share one.
+const QUEUES: usize = 32;
+
 #[derive(Debug)]
 struct Waiter<W> {
+    addr: u64,
     who: W,
     bitset: u32,
 }
 
-/// Waiters by address.
+/// Waiters in order. A waiter goes from list to list as it is: only who begins to wait needs memory.
 #[derive(Debug)]
-pub struct Queues<W>(BTreeMap<u64, VecDeque<Waiter<W>>>);
+pub struct Queues<W>([LinkedList<Waiter<W>>; QUEUES]);
+
+/// Waiters that were woken, oldest first.
+#[derive(Debug)]
+pub struct Woken<W>(LinkedList<Waiter<W>>);
+
+impl<W> Woken<W> {
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &W> {
+        self.0.iter().map(|waiter| &waiter.who)
+    }
+}
 
 impl<W> Default for Queues<W> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self([const { LinkedList::new() }; QUEUES])
     }
 }
 
 impl<W: PartialEq> Queues<W> {
+    /// Bytes of an entry.
+    pub const ENTRY_BYTES: usize = lists::node_bytes::<Waiter<W>>();
+
+    fn queue(&mut self, addr: u64) -> &mut LinkedList<Waiter<W>> {
+        // The golden ratio spreads addresses that differ in a few bits (Knuth).
+        let hash = addr.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - QUEUES.ilog2());
+        &mut self.0[hash as usize]
+    }
+
     /// `who` waits on `addr` for a wake with a bit of `bitset`.
-    pub fn push(&mut self, addr: u64, who: W, bitset: u32) {
-        self.0.entry(addr).or_default().push_back(Waiter { who, bitset });
+    ///
+    /// # Errors
+    /// `ENOMEM`: it does not wait.
+    pub fn push(&mut self, addr: u64, who: W, bitset: u32) -> Result<()> {
+        lists::append(self.queue(addr), Waiter { addr, who, bitset })
     }
 
     /// Takes up to `most` waiters of `addr` that share a bit with `bitset`, oldest first.
-    pub fn wake(&mut self, addr: u64, most: usize, bitset: u32) -> Vec<W> {
-        let Some(queue) = self.0.remove(&addr) else { return Vec::new() };
-        let mut woken = Vec::new();
-        let mut left = VecDeque::new();
-        for waiter in queue {
-            if woken.len() < most && waiter.bitset & bitset != 0 {
-                woken.push(waiter.who);
-            } else {
-                left.push_back(waiter);
-            }
+    pub fn wake(&mut self, addr: u64, most: usize, bitset: u32) -> Woken<W> {
+        let queue = self.queue(addr);
+        let (mut woken, mut left) = (LinkedList::new(), LinkedList::new());
+        while woken.len() < most && !queue.is_empty() {
+            let rest = queue.split_off(1);
+            let mut first = core::mem::replace(queue, rest);
+            let hit = first.front().is_some_and(|w| w.addr == addr && w.bitset & bitset != 0);
+            if hit { &mut woken } else { &mut left }.append(&mut first);
         }
-        if !left.is_empty() {
-            self.0.insert(addr, left);
-        }
-        woken
+        left.append(queue);
+        *queue = left;
+        Woken(woken)
     }
 
     /// Moves up to `most` waiters from one word to the end of another's queue, oldest
     /// first; how many.
     pub fn requeue(&mut self, from: u64, to: u64, most: usize) -> usize {
-        let Some(mut queue) = self.0.remove(&from) else { return 0 };
-        let count = most.min(queue.len());
-        let moved: Vec<_> = queue.drain(..count).collect();
-        if !queue.is_empty() {
-            self.0.insert(from, queue);
-        }
-        if count > 0 {
-            self.0.entry(to).or_default().extend(moved);
-        }
+        let mut moved = self.wake(from, most, MATCH_ANY).0;
+        moved.iter_mut().for_each(|waiter| waiter.addr = to);
+        let count = moved.len();
+        self.queue(to).append(&mut moved);
         count
     }
 
     /// `who`, which began to wait on `addr`, gives up (timeout, signal), wherever a
     /// requeue has put it; whether it was waiting.
     pub fn remove(&mut self, addr: u64, who: &W) -> bool {
-        let mut found = false;
         // Most are where they were.
-        if let Some(queue) = self.0.get_mut(&addr)
-            && let Some(at) = queue.iter().position(|waiter| waiter.who == *who)
-        {
-            queue.remove(at);
-            if queue.is_empty() {
-                self.0.remove(&addr);
-            }
-            return true;
-        }
-        self.0.retain(|_, queue| {
-            let before = queue.len();
-            queue.retain(|waiter| waiter.who != *who);
-            found |= queue.len() != before;
-            !queue.is_empty()
-        });
-        found
+        take(self.queue(addr), who) || self.0.iter_mut().any(|queue| take(queue, who))
     }
 
     /// Whether nobody waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.iter().all(LinkedList::is_empty)
     }
+}
+
+/// Takes `who` out of a queue; whether it was there.
+fn take<W: PartialEq>(queue: &mut LinkedList<Waiter<W>>, who: &W) -> bool {
+    let Some(at) = queue.iter().position(|waiter| waiter.who == *who) else { return false };
+    let mut behind = queue.split_off(at);
+    drop(behind.pop_front());
+    queue.append(&mut behind);
+    true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::errno::ENOMEM;
+    use crate::lists::failing;
+    use alloc::vec::Vec;
     use proptest::prelude::*;
-    use std::vec;
+
+    fn woken<W: PartialEq + Copy>(q: &mut Queues<W>, addr: u64, most: usize, bits: u32) -> Vec<W> {
+        q.wake(addr, most, bits).iter().copied().collect()
+    }
 
     #[test]
     fn first_come_first_woken() {
         let mut q = Queues::default();
         for who in 0..4 {
-            q.push(8, who, MATCH_ANY);
+            q.push(8, who, MATCH_ANY).unwrap();
         }
-        assert_eq!(q.wake(8, 2, MATCH_ANY), vec![0, 1]);
-        assert_eq!(q.wake(16, 1, MATCH_ANY), vec![]);
+        assert_eq!(woken(&mut q, 8, 2, MATCH_ANY), [0, 1]);
+        assert_eq!(woken(&mut q, 16, 1, MATCH_ANY), []);
         assert_eq!(q.requeue(8, 16, 1), 1);
-        assert_eq!(q.wake(16, usize::MAX, MATCH_ANY), vec![2]);
+        assert_eq!(woken(&mut q, 16, usize::MAX, MATCH_ANY), [2]);
         assert!(q.remove(8, &3));
         assert!(!q.remove(8, &3));
         assert!(q.is_empty());
@@ -118,25 +143,26 @@ mod tests {
     #[test]
     fn a_bitset_chooses() {
         let mut q = Queues::default();
-        q.push(8, 'a', 1);
-        q.push(8, 'b', 2);
-        assert_eq!(q.wake(8, 9, 2), vec!['b']);
-        assert_eq!(q.wake(8, 9, 4), vec![]);
-        assert_eq!(q.wake(8, 9, MATCH_ANY), vec!['a']);
+        q.push(8, 'a', 1).unwrap();
+        q.push(8, 'b', 2).unwrap();
+        assert_eq!(woken(&mut q, 8, 9, 2), ['b']);
+        assert_eq!(woken(&mut q, 8, 9, 4), []);
+        assert_eq!(woken(&mut q, 8, 9, MATCH_ANY), ['a']);
     }
 
     #[test]
     fn requeue_to_the_same_word_keeps_everybody() {
         let mut q = Queues::default();
-        q.push(8, 1, MATCH_ANY);
-        q.push(8, 2, MATCH_ANY);
+        q.push(8, 1, MATCH_ANY).unwrap();
+        q.push(8, 2, MATCH_ANY).unwrap();
         assert_eq!(q.requeue(8, 8, 1), 1);
-        assert_eq!(q.wake(8, 9, MATCH_ANY), vec![2, 1]);
+        assert_eq!(woken(&mut q, 8, 9, MATCH_ANY), [2, 1]);
     }
 
     #[derive(Clone, Debug)]
     enum Op {
-        Push(u64, u32),
+        /// Without memory, or with.
+        Push(u64, u32, bool),
         Wake(u64, usize, u32),
         Requeue(u64, u64, usize),
         Remove(usize),
@@ -145,7 +171,8 @@ mod tests {
     fn op() -> impl Strategy<Value = Op> {
         let addr = 0u64..4;
         prop_oneof![
-            (addr.clone(), 1u32..8).prop_map(|(a, b)| Op::Push(a, b)),
+            (addr.clone(), 1u32..8, prop::bool::weighted(0.1))
+                .prop_map(|(a, b, fails)| Op::Push(a, b, fails)),
             (addr.clone(), 0usize..4, 1u32..8).prop_map(|(a, n, b)| Op::Wake(a, n, b)),
             (addr.clone(), addr, 0usize..4).prop_map(|(a, b, n)| Op::Requeue(a, b, n)),
             (0usize..40).prop_map(Op::Remove),
@@ -160,8 +187,11 @@ mod tests {
             let mut model: Vec<(u64, usize, u32)> = Vec::new();
             for (who, op) in ops.into_iter().enumerate() {
                 match op {
-                    Op::Push(a, b) => {
-                        q.push(a, who, b);
+                    Op::Push(a, b, true) => {
+                        prop_assert_eq!(failing::at(0, || q.push(a, who, b)), (Err(ENOMEM), true));
+                    }
+                    Op::Push(a, b, false) => {
+                        q.push(a, who, b).unwrap();
                         model.push((a, who, b));
                     }
                     Op::Wake(a, n, b) => {
@@ -171,13 +201,15 @@ mod tests {
                             if hit { expected.push(w); }
                             !hit
                         });
-                        prop_assert_eq!(q.wake(a, n, b), expected);
+                        // Whatever wakes needs no memory.
+                        let (woken, has_failed) = failing::at(0, || woken(&mut q, a, n, b));
+                        prop_assert_eq!((woken, has_failed), (expected, false));
                     }
                     Op::Requeue(a, b, n) => {
                         let moved: Vec<_> = model.iter().copied().filter(|m| m.0 == a).take(n).collect();
                         model.retain(|m| !moved.contains(m));
                         model.extend(moved.iter().map(|m| (b, m.1, m.2)));
-                        prop_assert_eq!(q.requeue(a, b, n), moved.len());
+                        prop_assert_eq!(failing::at(0, || q.requeue(a, b, n)), (moved.len(), false));
                     }
                     Op::Remove(w) => {
                         let was = model.iter().any(|m| m.1 == w);

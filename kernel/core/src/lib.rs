@@ -5,8 +5,7 @@
 //! CPUs. Locking is the caller's: every structure is plain data behind `&mut`.
 #![no_std]
 #![forbid(unsafe_code)]
-// kernel/clippy.toml, which clippy finds for this crate as well, is for the files above kernel/src/base.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 extern crate alloc;
 #[cfg(test)]
@@ -30,6 +29,7 @@ pub mod grouptable;
 pub mod life;
 pub mod limits;
 pub mod link;
+pub mod lists;
 pub mod machinecheck;
 pub mod mempolicy;
 pub mod mitigations;

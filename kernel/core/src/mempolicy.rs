@@ -4,6 +4,7 @@
 use alloc::collections::BTreeMap;
 
 use crate::errno::{EINVAL, ENOENT, EOPNOTSUPP, Result};
+use crate::lists;
 use crate::nodes::{Nodes, Placement};
 
 const DEFAULT: u32 = 0;
@@ -133,14 +134,17 @@ impl Policy {
 /// Policies of pieces of an address space, by where they begin, with where they end; the rest has
 /// the default one. Neighbours differ. A tree, for a program may make tens of thousands: no call
 /// goes through all of them, and they need no contiguous memory.
-#[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
+#[derive(Debug, Default)]
 pub struct Policies(BTreeMap<u64, (u64, Policy)>);
 
 impl Policies {
-    /// Bytes that a copy of the policies takes, about.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        2 * self.0.len() * size_of::<(u64, u64, Policy)>()
+    /// A copy.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn copied(&self) -> Result<Self> {
+        lists::copied(&self.0).map(Self)
     }
 
     /// The policy at `addr`, if there is one.
@@ -210,15 +214,23 @@ impl Policies {
         {
             let upper = *piece;
             piece.0 = at;
-            self.0.insert(at, upper);
+            lists::insert_within(&mut self.0, at, upper);
         }
     }
 
     /// Sets the policy of `start..end`.
-    pub fn set(&mut self, start: u64, end: u64, policy: Policy) {
+    ///
+    /// # Errors
+    /// `ENOMEM`: nothing was changed.
+    pub fn set(&mut self, start: u64, end: u64, policy: Policy) -> Result<()> {
+        if self.0.is_empty() && policy == Policy::default() {
+            return Ok(());
+        }
+        // Both ends may cut a piece, and there is a new one.
+        lists::room_for_entries::<u64, (u64, Policy)>(3)?;
         self.clear(start, end);
         if policy == Policy::default() || start >= end {
-            return;
+            return Ok(());
         }
         let (mut first, mut last) = (start, end);
         if let Some((&below, &(_, other))) =
@@ -233,13 +245,15 @@ impl Policies {
             self.0.remove(&end);
             last = above;
         }
-        self.0.insert(first, (last, policy));
+        lists::insert_within(&mut self.0, first, (last, policy));
+        Ok(())
     }
 
     /// set_mempolicy_home_node(2). What comes before an error is changed.
     ///
     /// # Errors
     /// `EOPNOTSUPP`: a policy that has no use for it. `ENOENT`: nothing in the range has a policy.
+    /// `ENOMEM`.
     pub fn set_home(&mut self, start: u64, end: u64, node: u32) -> Result<()> {
         let (mut at, mut result) = (start, Err(ENOENT));
         while at < end {
@@ -248,7 +262,7 @@ impl Policies {
                 if !matches!(plain(policy.mode), BIND | PREFERRED_MANY) {
                     return Err(EOPNOTSUPP);
                 }
-                self.set(at, behind, Policy { home: Some(node), ..policy });
+                self.set(at, behind, Policy { home: Some(node), ..policy })?;
                 result = Ok(());
             }
             at = behind;
@@ -260,6 +274,8 @@ impl Policies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::errno::ENOMEM;
+    use crate::lists::failing;
 
     fn nodes(word: u64) -> Nodes {
         let mut nodes = Nodes::default();
@@ -324,12 +340,12 @@ mod tests {
         let many = Policy::new(PREFERRED_MANY, two, &two).unwrap();
         let mut all = Policies::default();
         assert_eq!(all.set_home(0, 9, 1), Err(ENOENT));
-        all.set(2, 4, many);
-        all.set(5, 7, many);
+        all.set(2, 4, many).unwrap();
+        all.set(5, 7, many).unwrap();
         assert_eq!(all.set_home(0, 6, 1), Ok(()));
         let homes = [2, 3, 5, 6].map(|page| all.get(page).placement(&two, page).first);
         assert_eq!(homes, [Some(1), Some(1), Some(1), None]);
-        all.set(7, 8, Policy::new(INTERLEAVE, two, &two).unwrap());
+        all.set(7, 8, Policy::new(INTERLEAVE, two, &two).unwrap()).unwrap();
         assert_eq!(all.set_home(6, 8, 0), Err(EOPNOTSUPP));
         assert_eq!(all.get(6).placement(&two, 6).first, Some(0));
         let ends = [0, 2, 3, 4, 6, 7, 8].map(|page| all.end_of(page, 10));
@@ -343,8 +359,8 @@ mod tests {
     #[test]
     fn pieces() {
         let mut all = Policies::default();
-        all.set(10, 50, bind(1));
-        all.set(20, 30, bind(2));
+        all.set(10, 50, bind(1)).unwrap();
+        all.set(20, 30, bind(2)).unwrap();
         assert_eq!(
             [5, 10, 19, 20, 29, 30, 49, 50].map(|a| all.get(a).nodes.0[0]),
             [0, 1, 1, 2, 2, 1, 1, 0]
@@ -361,7 +377,7 @@ mod tests {
         );
         all.clear(15, 25);
         assert_eq!([10, 15, 24, 25, 30].map(|a| all.get(a).nodes.0[0]), [1, 0, 0, 2, 1]);
-        all.set(0, 100, Policy::default());
+        all.set(0, 100, Policy::default()).unwrap();
         assert_eq!(all.count(), 0);
     }
 
@@ -369,22 +385,29 @@ mod tests {
     fn neighbours_are_one() {
         let mut all = Policies::default();
         for page in [0, 2, 1, 4, 3] {
-            all.set(page, page + 1, bind(1));
+            all.set(page, page + 1, bind(1)).unwrap();
         }
         assert_eq!((all.count(), all.is_one(0, 5)), (1, true));
-        all.set(2, 3, bind(2));
+        all.set(2, 3, bind(2)).unwrap();
         assert_eq!(all.count(), 3);
-        all.set(2, 3, bind(1));
+        all.set(2, 3, bind(1)).unwrap();
         assert_eq!(all.count(), 1);
     }
 
     proptest::proptest! {
         #[test]
-        fn as_an_array_of_pages(calls in proptest::collection::vec((0u64..24, 0u64..8, 0u64..3), 1..40)) {
+        fn as_an_array_of_pages(calls in proptest::collection::vec((0u64..24, 0u64..8, 0u64..3, proptest::bool::ANY), 1..40)) {
             let (mut all, mut pages) = (Policies::default(), [0; 32]);
-            for (start, len, n) in calls {
+            for (start, len, n, fails) in calls {
+                let policy = if n == 0 { Policy::default() } else { bind(n) };
+                let needs_memory = all.count() > 0 || n > 0;
+                if fails && needs_memory {
+                    let before = all.clone();
+                    assert_eq!(failing::at(0, || all.set(start, start + len, policy)), (Err(ENOMEM), true));
+                    assert_eq!(all.0, before.0);
+                }
                 let most = all.count_with(start, start + len);
-                all.set(start, start + len, if n == 0 { Policy::default() } else { bind(n) });
+                all.set(start, start + len, policy).unwrap();
                 pages[start as usize..(start + len) as usize].fill(n);
                 assert!(all.count() <= most);
                 assert_eq!(core::array::from_fn(|a| all.get(a as u64).nodes.0[0]), pages);

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::errno::{EINVAL, Result};
+use crate::lists;
 
 pub mod worker;
 
@@ -116,7 +117,7 @@ impl Program {
     /// Checks a filter.
     ///
     /// # Errors
-    /// `EINVAL`: it is no filter, by the rules of Linux.
+    /// `EINVAL`: it is no filter, by the rules of Linux. `ENOMEM`.
     pub fn new(instructions: Vec<Instruction>) -> Result<Self> {
         let count = instructions.len();
         if count == 0 || count > MAX_INSTRUCTIONS {
@@ -128,7 +129,7 @@ impl Program {
             }
         }
         let ends = |i: &Instruction| i.code & code::CLASS == code::RET;
-        if !instructions.last().is_some_and(ends) || !reads_what_was_written(&instructions) {
+        if !instructions.last().is_some_and(ends) || !reads_what_was_written(&instructions)? {
             return Err(EINVAL);
         }
         Ok(Self(instructions))
@@ -259,9 +260,9 @@ const fn is_valid(i: Instruction, following: usize) -> bool {
 }
 
 /// Whether on every path a cell is written before it is read.
-fn reads_what_was_written(instructions: &[Instruction]) -> bool {
+fn reads_what_was_written(instructions: &[Instruction]) -> Result<bool> {
     // Cells that are written whichever way an instruction is come to.
-    let mut known = alloc::vec![u16::MAX; instructions.len()];
+    let mut known = lists::filled(instructions.len(), u16::MAX)?;
     let mut written = 0u16;
     for (at, i) in instructions.iter().enumerate() {
         written &= known[at];
@@ -274,7 +275,7 @@ fn reads_what_was_written(instructions: &[Instruction]) -> bool {
         match i.code & code::CLASS {
             code::ST | code::STX => written |= cell,
             code::LD | code::LDX if i.code & 0xe0 == code::MEM && written & cell == 0 => {
-                return false;
+                return Ok(false);
             }
             code::JMP if i.code & 0xf0 == code::JA => {
                 jump(i.k as usize);
@@ -288,7 +289,7 @@ fn reads_what_was_written(instructions: &[Instruction]) -> bool {
             _ => {}
         }
     }
-    true
+    Ok(true)
 }
 
 #[cfg(test)]

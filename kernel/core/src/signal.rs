@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::errno::{EAGAIN, EINVAL, Result};
 use crate::limits::MAX_QUEUED_SIGNALS;
+use crate::lists;
 
 mod frame;
 mod mirror;
@@ -298,12 +299,12 @@ impl Pending {
         if !self.admits(signal)? {
             return Ok(false);
         }
-        if self.queue.len() >= self.limit || self.queue.try_reserve(1).is_err() {
-            if signal >= SIGRTMIN && info.code != SI_USER {
-                return Err(EAGAIN);
-            }
-        } else {
-            self.queue.push_back(QueuedSignal { signal, info });
+        let is_full = self.queue.len() >= self.limit;
+        if (is_full || lists::enqueue(&mut self.queue, QueuedSignal { signal, info }).is_err())
+            && signal >= SIGRTMIN
+            && info.code != SI_USER
+        {
+            return Err(EAGAIN);
         }
         self.set = self.set.with(signal);
         Ok(true)

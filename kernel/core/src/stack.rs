@@ -4,8 +4,9 @@
 use alloc::vec::Vec;
 
 use crate::addr::page_up;
-use crate::errno::{E2BIG, EFAULT, ENOMEM, Result};
+use crate::errno::{E2BIG, EFAULT, Result};
 use crate::limits::{ARG_MAX_TOTAL, ARG_MIN_TOTAL, MAX_ARG_STRINGS, MAX_ARG_STRLEN};
+use crate::lists;
 
 /// `AT_*` keys of the auxiliary vector (`uapi/linux/auxvec.h`).
 pub mod at {
@@ -61,7 +62,7 @@ pub mod at {
 pub const PLATFORM: &[u8] = b"x86_64";
 
 /// The initial stack's content.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct StackImage {
     /// Initial `rsp`, 16-byte aligned: points to `argc`.
     pub sp: u64,
@@ -128,8 +129,8 @@ impl StackImage {
         };
         let given = auxv.iter().filter(|(key, _)| *key != at::NULL);
         let missing = own.iter().filter(|(key, _)| auxv.iter().all(|(other, _)| key != other));
-        let auxv: Vec<(u64, u64)> =
-            given.map(in_place).chain(missing.copied()).chain([(at::NULL, 0)]).collect();
+        let auxv =
+            lists::collected(given.map(in_place).chain(missing.copied()).chain([(at::NULL, 0)]))?;
 
         let words = 1 + argv.len() + 1 + envp.len() + 1 + 2 * auxv.len();
         let sp = below(random_at & !15, words * 8)? & !15;
@@ -137,9 +138,7 @@ impl StackImage {
             return Err(EFAULT);
         }
 
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact((top - sp) as usize).map_err(|_| ENOMEM)?;
-        bytes.resize((top - sp) as usize, 0);
+        let bytes = lists::filled((top - sp) as usize, 0)?;
         let mut image = Self {
             sp,
             bytes,
@@ -303,6 +302,12 @@ mod tests {
             StackImage::build(TOP + 1, &[], &[], &[], b"x", [0; 16], STACK_LIMIT, 0),
             Err(EFAULT)
         );
+    }
+
+    #[test]
+    fn without_memory_there_is_no_stack() {
+        let build = || StackImage::build(TOP, &[], &[], &[], b"x", [7; 16], STACK_LIMIT, 0);
+        assert!(crate::lists::failing::each(|| build().map(drop)) > 1);
     }
 
     proptest! {

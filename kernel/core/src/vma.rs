@@ -11,6 +11,7 @@ use alloc::collections::{BTreeMap, LinkedList};
 use crate::addr::{PAGE_SIZE, align_down, align_up, is_page_aligned};
 use crate::errno::{EACCES, EFAULT, EINVAL, ENOMEM, Result};
 use crate::limits::{MAX_VMAS, STACK_GUARD_GAP, STACK_STEP};
+use crate::lists;
 
 mod backing;
 mod flags;
@@ -128,7 +129,8 @@ struct GapHint {
 }
 
 /// The mappings of one address space, sorted, not overlapping, neighbours merged.
-#[derive(Clone, Debug)]
+#[cfg_attr(test, derive(Clone))]
+#[derive(Debug)]
 pub struct VmaMap<F> {
     min: u64,
     max: u64,
@@ -228,7 +230,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     ///
     /// # Errors
     /// `EINVAL`: not page aligned, empty, or outside the map. `EEXIST`: the range
-    /// is not free. `ENOMEM`: too many mappings.
+    /// is not free. `ENOMEM`: too many mappings, or no memory for one more.
     pub fn insert(&mut self, vma: Vma<F>) -> Result<()> {
         self.check_free(&vma)?;
         if self.count() > MAX_VMAS {
@@ -238,7 +240,19 @@ impl<F: Clone + PartialEq> VmaMap<F> {
                 return Err(ENOMEM);
             }
         }
+        self.room_for(1)?;
         self.insert_anyway(vma)
+    }
+
+    /// Whether there is memory for so many more mappings.
+    fn room_for(&self, more: usize) -> Result<()> {
+        if more == 0 { Ok(()) } else { lists::room_for_entries::<u64, Vma<F>>(more) }
+    }
+
+    /// How many more mappings there are if `start` and `end` are to be edges.
+    fn cuts(&self, start: u64, end: u64) -> usize {
+        let cuts = |at: u64| usize::from(self.find(at).is_some_and(|vma| vma.start < at));
+        cuts(start) + cuts(end)
     }
 
     fn add_bytes(&mut self, more: u64) {
@@ -258,7 +272,9 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         self.split_at(start);
         self.split_at(end);
         while let Some((&key, _)) = self.vmas.range(start..end).next() {
-            removed.extend(self.vmas.remove(&key));
+            if let Some(vma) = self.vmas.remove(&key) {
+                lists::append_within(&mut removed, vma);
+            }
         }
         self.total_bytes -= removed.iter().map(Vma::len).sum::<u64>();
         if !removed.is_empty() && self.hint.is_some_and(|hint| end > hint.floor) {
@@ -276,7 +292,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     ///
     /// # Errors
     /// `EINVAL`: not page aligned, empty, or outside. `ENOMEM`: a mapping would be
-    /// cut in two and there are too many already; nothing was changed.
+    /// cut in two and there are too many already, or no memory; nothing was changed.
     pub fn try_remove(&mut self, start: u64, end: u64) -> Result<LinkedList<Vma<F>>> {
         if start >= end || !is_page_aligned(start) || !is_page_aligned(end) || end > self.max {
             return Err(EINVAL);
@@ -286,6 +302,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         {
             return Err(ENOMEM);
         }
+        self.room_for(self.cuts(start, end))?;
         Ok(self.remove(start, end))
     }
 
@@ -310,8 +327,8 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     ///
     /// # Errors
     /// `ENOMEM`: there is a hole (as `mlock` and `madvise` of Linux, everything
-    /// else in the range is changed all the same), or too many mappings.
-    /// `EINVAL`: not page aligned.
+    /// else in the range is changed all the same), too many mappings, or no memory
+    /// (nothing was changed). `EINVAL`: not page aligned.
     pub fn set_flags(
         &mut self,
         start: u64,
@@ -319,29 +336,23 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         add: VmaFlags,
         remove: VmaFlags,
     ) -> Result<()> {
-        let mut holes = Ok(());
-        let mut at = start;
-        while at < end {
-            match self.update(at, end, |vma| {
+        self.may_cut(start, end)?;
+        let (mut at, mut holes) = (start, Ok(()));
+        while at < end
+            && let Err(error) = self.update_within(at, end, |vma| {
                 vma.flags = (vma.flags - remove) | add;
                 Ok(())
-            }) {
-                Ok(()) => break,
-                Err(error) => {
-                    holes = Err(error);
-                    if error != ENOMEM || self.count() >= MAX_VMAS {
-                        break;
-                    }
-                    // the first hole at or above `at`, then the mapping after it
-                    let mut hole = at;
-                    while let Some(vma) = self.find(hole) {
-                        hole = vma.end;
-                    }
-                    match self.find_next(hole) {
-                        Some(vma) if vma.start < end => at = vma.start,
-                        _ => break,
-                    }
-                }
+            })
+        {
+            holes = Err(error);
+            // the first hole at or above `at`, then the mapping after it
+            let mut hole = at;
+            while let Some(vma) = self.find(hole) {
+                hole = vma.end;
+            }
+            match self.find_next(hole) {
+                Some(vma) if vma.start < end => at = vma.start,
+                _ => break,
             }
         }
         holes
@@ -351,25 +362,37 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// the edges and merged again afterwards, until a hole or an error.
     ///
     /// # Errors
-    /// `EINVAL`: not page aligned. `ENOMEM`: a hole, or too many mappings. And
-    /// those of `change`.
+    /// `EINVAL`: not page aligned. `ENOMEM`: a hole, too many mappings, or no memory (nothing was
+    /// changed). And those of `change`.
     pub fn update(
+        &mut self,
+        start: u64,
+        end: u64,
+        change: impl FnMut(&mut Vma<F>) -> Result<()>,
+    ) -> Result<()> {
+        self.may_cut(start, end)?;
+        if start < end { self.update_within(start, end, change) } else { Ok(()) }
+    }
+
+    /// Whether `start` and `end` may become edges.
+    fn may_cut(&self, start: u64, end: u64) -> Result<()> {
+        if !is_page_aligned(start) || !is_page_aligned(end) {
+            return Err(EINVAL);
+        }
+        let more = if start < end { self.cuts(start, end) } else { 0 };
+        if more != 0 && self.count() + more > MAX_VMAS {
+            return Err(ENOMEM);
+        }
+        self.room_for(more)
+    }
+
+    /// See [`update`](Self::update): there is room for what is cut.
+    fn update_within(
         &mut self,
         start: u64,
         end: u64,
         mut change: impl FnMut(&mut Vma<F>) -> Result<()>,
     ) -> Result<()> {
-        if !is_page_aligned(start) || !is_page_aligned(end) {
-            return Err(EINVAL);
-        }
-        if start >= end {
-            return Ok(());
-        }
-        let cuts = |at: u64| usize::from(self.find(at).is_some_and(|vma| vma.start < at));
-        let more = cuts(start) + cuts(end);
-        if more != 0 && self.count() + more > MAX_VMAS {
-            return Err(ENOMEM);
-        }
         self.split_at(start);
         self.split_at(end);
         let mut result = Ok(());
@@ -397,7 +420,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     ///
     /// # Errors
     /// `EFAULT`: no such mapping above, or `address` is mapped. `ENOMEM`: beyond
-    /// the limit, or the guard gap to the mapping below would be lost.
+    /// the limit, the guard gap to the mapping below would be lost, or no memory.
     pub fn grow_down(&mut self, address: u64, limit: u64) -> Result<u64> {
         let vma = self.find_next(address).ok_or(EFAULT)?;
         if !vma.flags.contains(VmaFlags::GROWSDOWN) || vma.contains(address) {
@@ -416,10 +439,11 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         }
         let ahead = if vma.flags.contains(VmaFlags::STACK) { STACK_STEP } else { PAGE_SIZE };
         let start = align_down(address, ahead).max(lowest);
+        self.room_for(1)?;
         if let Some(mut vma) = self.vmas.remove(&old) {
             self.add_bytes(old - start);
             vma.start = start;
-            self.vmas.insert(start, vma);
+            lists::insert_within(&mut self.vmas, start, vma);
             self.hint = None;
         }
         Ok(old)
@@ -502,7 +526,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
             return;
         };
         vma.end = address;
-        self.vmas.insert(address, upper);
+        lists::insert_within(&mut self.vmas, address, upper);
     }
 
     /// Merges the mappings that touch or lie in `start..end`.

@@ -1,5 +1,6 @@
 //! Local APIC: xAPIC by MMIO or x2APIC by MSR, as Linux left it.
 
+use crate::addr::PhysAddr;
 use crate::cpu::{self, msr};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use x86_64::registers::model_specific::ApicBaseFlags;
@@ -55,9 +56,9 @@ fn write(reg: u32, value: u32) {
 const X2APIC_ENABLE: u64 = ApicBaseFlags::X2APIC_ENABLE.bits();
 
 /// Physical address of the xAPIC page, or `None` in x2APIC mode.
-pub fn mmio_paddr() -> Option<u64> {
+pub fn mmio_paddr() -> Option<PhysAddr> {
     let base = cpu::rdmsr(msr::APIC_BASE);
-    (base & X2APIC_ENABLE == 0).then_some(base & 0xf_ffff_f000)
+    (base & X2APIC_ENABLE == 0).then_some(PhysAddr(base & 0xf_ffff_f000))
 }
 
 /// Whether some CPU has come to [`init`]: before, the registers may not be mapped.

@@ -9,7 +9,8 @@
 //! Both tables share one tag in the TLB (no PCID), so that each change of CR3 drops user translations of both, and a
 //! shootdown has nothing more to do than without isolation.
 
-use crate::paging::{self, NoMemory, SMALL, TableSource, pte};
+use crate::paging::{self, NoMemory, SMALL, TableSource};
+use crate::pte;
 
 pub(crate) mod switch;
 pub use switch::{is_on, turn_on};

@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+pub mod addr;
 pub mod apic;
 pub mod boot;
 pub mod context;
@@ -26,6 +27,7 @@ pub mod machinecheck;
 pub mod memory;
 pub mod paging;
 pub mod percpu;
+pub mod pte;
 pub mod selectors;
 pub mod shared;
 pub mod speculation;

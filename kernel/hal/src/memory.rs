@@ -1,36 +1,42 @@
 //! The direct map: physical memory of the instance at `DIRECT_BASE + paddr`.
 
+use crate::addr::PhysAddr;
 use hanare_abi::boot::MemoryChunk;
 use hanare_abi::layout::DIRECT_BASE;
 
 /// Virtual address of a physical address of the instance.
-pub fn direct(paddr: u64) -> u64 {
-    DIRECT_BASE + paddr
+pub fn direct(paddr: PhysAddr) -> u64 {
+    DIRECT_BASE + paddr.0
+}
+
+/// Physical address of an address of the direct map.
+pub fn of_direct(addr: u64) -> PhysAddr {
+    PhysAddr(addr - DIRECT_BASE)
 }
 
 /// The last chunk that begins at a physical address or below. They are in ascending order.
-fn chunk_below(paddr: u64) -> Option<&'static MemoryChunk> {
+fn chunk_below(paddr: PhysAddr) -> Option<&'static MemoryChunk> {
     let chunks = crate::shared::chunks();
-    chunks.get(chunks.partition_point(|c| c.base <= paddr).checked_sub(1)?)
+    chunks.get(chunks.partition_point(|c| c.base <= paddr.0).checked_sub(1)?)
 }
 
 /// The chunk that has a physical address.
-pub fn chunk_of(paddr: u64) -> Option<&'static MemoryChunk> {
-    chunk_below(paddr).filter(|c| paddr - c.base < c.size)
+pub fn chunk_of(paddr: PhysAddr) -> Option<&'static MemoryChunk> {
+    chunk_below(paddr).filter(|c| paddr.0 - c.base < c.size)
 }
 
 /// Whether `paddr..paddr + bytes` lies in the instance's memory; no bytes at the end of a chunk do.
-pub fn is_ours(paddr: u64, bytes: u64) -> bool {
-    chunk_below(paddr).is_some_and(|c| paddr.saturating_add(bytes) <= c.base + c.size)
+pub fn is_ours(paddr: PhysAddr, bytes: u64) -> bool {
+    chunk_below(paddr).is_some_and(|c| paddr.0.saturating_add(bytes) <= c.base + c.size)
 }
 
-fn checked(paddr: u64, bytes: usize) -> *mut u8 {
+fn checked(paddr: PhysAddr, bytes: usize) -> *mut u8 {
     assert!(is_ours(paddr, bytes as u64), "physical {paddr:#x}+{bytes:#x} is not ours");
     direct(paddr) as *mut u8
 }
 
 /// Zeroes memory that the caller owns (allocated, not mapped anywhere yet).
-pub fn zero(paddr: u64, bytes: usize) {
+pub fn zero(paddr: PhysAddr, bytes: usize) {
     let p = checked(paddr, bytes);
     // SAFETY: within the instance's memory, and the caller's; `rep stosb` as the
     // kernel has no vector registers.
@@ -38,7 +44,7 @@ pub fn zero(paddr: u64, bytes: usize) {
 }
 
 /// Copies between frames that the caller owns.
-pub fn copy(to: u64, from: u64, bytes: usize) {
+pub fn copy(to: PhysAddr, from: PhysAddr, bytes: usize) {
     let (to, from) = (checked(to, bytes), checked(from, bytes));
     // SAFETY: both within the instance's memory; frames do not overlap unless equal.
     unsafe { core::ptr::copy(from, to, bytes) };
@@ -46,14 +52,14 @@ pub fn copy(to: u64, from: u64, bytes: usize) {
 
 /// Copies out of a frame into a slice. Whoever else maps the frame may write at
 /// the same time; the bytes are data to be validated, nothing more.
-pub fn read(paddr: u64, to: &mut [u8]) {
+pub fn read(paddr: PhysAddr, to: &mut [u8]) {
     let p = checked(paddr, to.len());
     // SAFETY: within the instance's memory.
     unsafe { core::ptr::copy(p, to.as_mut_ptr(), to.len()) };
 }
 
 /// Copies a slice into a frame.
-pub fn write(paddr: u64, from: &[u8]) {
+pub fn write(paddr: PhysAddr, from: &[u8]) {
     let p = checked(paddr, from.len());
     // SAFETY: within the instance's memory.
     unsafe { core::ptr::copy(from.as_ptr(), p, from.len()) };
@@ -64,7 +70,7 @@ pub fn write(paddr: u64, from: &[u8]) {
 /// # Safety
 /// The memory must be allocated to the caller and never given back, the content
 /// valid for `T` (all-zero is, for the types it is used with).
-pub unsafe fn claim<T>(paddr: u64, count: usize) -> &'static mut [T] {
+pub unsafe fn claim<T>(paddr: PhysAddr, count: usize) -> &'static mut [T] {
     let p = checked(paddr, count * size_of::<T>());
     // SAFETY: exclusive and in range; see above.
     unsafe { core::slice::from_raw_parts_mut(p.cast(), count) }
@@ -74,7 +80,7 @@ pub unsafe fn claim<T>(paddr: u64, count: usize) -> &'static mut [T] {
 ///
 /// # Safety
 /// The memory must be allocated to the caller, as much as the values need, and never given back.
-pub unsafe fn fill<T>(paddr: u64, values: impl Iterator<Item = T>) -> &'static mut [T] {
+pub unsafe fn fill<T>(paddr: PhysAddr, values: impl Iterator<Item = T>) -> &'static mut [T] {
     let mut count = 0;
     for value in values {
         let p = checked(paddr + (count * size_of::<T>()) as u64, size_of::<T>()).cast::<T>();

@@ -5,33 +5,13 @@
 //! PROT_NONE, so that the frame is kept (inverted, see [`inverted`]). `SEEN` marks pages that Linux was told
 //! of, `SEEN_WRITE` those of them that it may write to; `FOREIGN` marks frames that are Linux' (shared file mappings).
 
+use crate::addr::PhysAddr;
 use crate::isolation::switch;
 use crate::memory::direct;
+use crate::pte::{self, Bits, Entry};
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_abi::layout::{CPU_STACKS_BASE, DIRECT_BASE, KERNEL_BASE, STACKS_BASE};
-
-/// Page table entry bits and our software bits. As numbers: an entry is a word that is changed atomically.
-#[allow(missing_docs)]
-pub mod pte {
-    use x86_64::structures::paging::PageTableFlags as Flags;
-
-    pub const PRESENT: u64 = Flags::PRESENT.bits();
-    pub const WRITE: u64 = Flags::WRITABLE.bits();
-    pub const USER: u64 = Flags::USER_ACCESSIBLE.bits();
-    pub const WRITE_THROUGH: u64 = Flags::WRITE_THROUGH.bits();
-    pub const NO_CACHE: u64 = Flags::NO_CACHE.bits();
-    pub const ACCESSED: u64 = Flags::ACCESSED.bits();
-    pub const DIRTY: u64 = Flags::DIRTY.bits();
-    pub const LARGE: u64 = Flags::HUGE_PAGE.bits();
-    pub const GLOBAL: u64 = Flags::GLOBAL.bits();
-    pub const SEEN: u64 = Flags::BIT_9.bits();
-    pub const FOREIGN: u64 = Flags::BIT_10.bits();
-    pub const VALID: u64 = Flags::BIT_11.bits();
-    pub const SEEN_WRITE: u64 = Flags::BIT_52.bits();
-    pub const NO_EXECUTE: u64 = Flags::NO_EXECUTE.bits();
-    pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
-}
 
 /// Bytes of a small and a large page.
 pub const SMALL: u64 = 4096;
@@ -41,10 +21,13 @@ pub const LARGE: u64 = 2 << 20;
 /// Where table pages come from and go to. Pages must be zeroed by `alloc_table`.
 pub trait TableSource {
     /// A zeroed page, or `None`.
-    fn alloc_table(&mut self) -> Option<u64>;
+    fn alloc_table(&mut self) -> Option<PhysAddr>;
     /// Takes it back.
-    fn free_table(&mut self, paddr: u64);
+    fn free_table(&mut self, paddr: PhysAddr);
 }
+
+/// In place of a root: there is none. Frame 0 is never ours.
+const NO_ROOT: PhysAddr = PhysAddr(0);
 
 /// No page for a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,56 +37,51 @@ pub struct NoMemory;
 pub(crate) static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
 /// A root with the kernel's half as user mode has it under page-table isolation; 0: not made yet.
 static USER_HALF: AtomicU64 = AtomicU64::new(0);
-/// `NO_EXECUTE` where the CPU has it.
-static NO_EXECUTE: AtomicU64 = AtomicU64::new(0);
+/// Whether the CPU has `NO_EXECUTE`.
+static HAS_NO_EXECUTE: AtomicBool = AtomicBool::new(false);
 
-fn entry(table: u64, index: usize) -> *mut u64 {
+fn entry(table: PhysAddr, index: usize) -> *mut u64 {
     debug_assert!(index < 512);
     (direct(table) as *mut u64).wrapping_add(index)
 }
 
-/// As an entry is kept in memory, and back: one that is not present has its address inverted.
-///
-/// L1TF (CVE-2018-3620): a load through an entry that is not present goes on speculatively with its address, and
-/// gets what the L1 cache has of it. So that address is to be none of memory's: as on Linux
-/// (Documentation/admin-guide/hw-vuln/l1tf.rst, "PTE inversion") it is inverted, which holds as long as memory
-/// ends below half of what the CPU can address.
-fn inverted(entry: u64) -> u64 {
-    if entry & (pte::VALID | pte::PRESENT) == pte::VALID { entry ^ pte::ADDRESS } else { entry }
-}
-
-fn get(table: u64, index: usize) -> u64 {
+fn get(table: PhysAddr, index: usize) -> Entry {
     // SAFETY: `table` is a table page of ours (only such are ever linked), in the
     // direct map; the processor may set A/D bits, hence volatile.
-    inverted(unsafe { entry(table, index).read_volatile() })
+    Entry::of_raw(unsafe { entry(table, index).read_volatile() }).inverted()
 }
 
-fn set(table: u64, index: usize, value: u64) {
+fn set(table: PhysAddr, index: usize, value: Entry) {
     // SAFETY: as in `get`.
-    unsafe { entry(table, index).write_volatile(inverted(value)) };
+    unsafe { entry(table, index).write_volatile(value.inverted().raw()) };
+}
+
+/// A root that is kept in a word.
+fn root(word: &AtomicU64) -> PhysAddr {
+    PhysAddr(word.load(Ordering::Acquire))
 }
 
 fn index(addr: u64, level: u32) -> usize {
     (addr >> (12 + 9 * level) & 511) as usize
 }
 
-const LINK: u64 = pte::PRESENT | pte::WRITE | pte::USER | pte::ACCESSED;
+const LINK: Bits = pte::PRESENT.with(pte::WRITE).with(pte::USER).with(pte::ACCESSED);
 
 fn walk_create(
-    root: u64,
+    root: PhysAddr,
     addr: u64,
     to_level: u32,
     source: &mut dyn TableSource,
-) -> Result<u64, NoMemory> {
-    if root == 0 {
+) -> Result<PhysAddr, NoMemory> {
+    if root == NO_ROOT {
         return Err(NoMemory);
     }
     let mut table = root;
     for level in (to_level + 1..=3).rev() {
         let e = get(table, index(addr, level));
-        debug_assert!(e & pte::LARGE == 0 || e & pte::PRESENT == 0);
-        table = if e & pte::PRESENT != 0 {
-            e & pte::ADDRESS
+        debug_assert!(!e.has(pte::LARGE) || !e.has(pte::PRESENT));
+        table = if e.has(pte::PRESENT) {
+            e.frame()
         } else {
             let new = source.alloc_table().ok_or(NoMemory)?;
             set(table, index(addr, level), new | LINK);
@@ -117,8 +95,8 @@ fn walk_create(
 const KERNEL_LINKS: [usize; 3] = [256, 508, 511];
 
 /// Bits of what the kernel's half maps. What is global stays in the TLB while user mode runs.
-fn shared() -> u64 {
-    pte::PRESENT | if switch::is_on() { 0 } else { pte::GLOBAL }
+fn shared() -> Bits {
+    pte::PRESENT | if switch::is_on() { Bits::NONE } else { pte::GLOBAL }
 }
 
 /// Builds the kernel's half: direct map (not executable; image text and read-only data
@@ -131,8 +109,8 @@ pub fn build_kernel(source: &mut dyn TableSource, nx: bool) -> Result<(), NoMemo
         static rodata_end: u8;
         static image_end: u8;
     }
-    let no_execute = if nx { pte::NO_EXECUTE } else { 0 };
-    NO_EXECUTE.store(no_execute, Ordering::Relaxed);
+    let no_execute = if nx { pte::NO_EXECUTE } else { Bits::NONE };
+    HAS_NO_EXECUTE.store(nx, Ordering::Relaxed);
     let root = source.alloc_table().ok_or(NoMemory)?;
     // Upper-half tables exist in every address space: create all 256 links now,
     // lazily below them, so that a later kernel mapping shows up everywhere.
@@ -157,14 +135,14 @@ pub fn build_kernel(source: &mut dyn TableSource, nx: bool) -> Result<(), NoMemo
     while v < end {
         let t = walk_create(root, v, 0, source)?;
         let flags = if v < text {
-            0
+            Bits::NONE
         } else if v < rodata {
             no_execute
         } else {
             pte::WRITE | no_execute
         };
         if v != crate::firststack::first_guard() {
-            set(t, index(v, 0), (image + (v - KERNEL_BASE)) | shared() | flags);
+            set(t, index(v, 0), PhysAddr(image + (v - KERNEL_BASE)) | shared() | flags);
         }
         v += SMALL;
     }
@@ -173,30 +151,30 @@ pub fn build_kernel(source: &mut dyn TableSource, nx: bool) -> Result<(), NoMemo
         let flags = data | pte::WRITE | pte::NO_CACHE | pte::WRITE_THROUGH;
         set(t, index(crate::apic::MMIO_VADDR, 0), apic | flags);
     }
-    KERNEL_ROOT.store(root, Ordering::Release);
+    KERNEL_ROOT.store(root.0, Ordering::Release);
     Ok(())
 }
 
 /// Memory in the direct map, with `flags`; what is `constant` (text and read-only data) is not writable there either.
 fn map_direct(
-    root: u64,
+    root: PhysAddr,
     memory: Range<u64>,
     constant: Range<u64>,
-    flags: u64,
+    flags: Bits,
     source: &mut dyn TableSource,
 ) -> Result<(), NoMemory> {
     for large in memory.step_by(LARGE as usize) {
         let at = DIRECT_BASE + large;
         if large >= constant.end || large + LARGE <= constant.start {
             let t = walk_create(root, at, 1, source)?;
-            set(t, index(at, 1), large | pte::WRITE | pte::LARGE | flags);
+            set(t, index(at, 1), PhysAddr(large) | pte::WRITE | pte::LARGE | flags);
             continue;
         }
         let t = walk_create(root, at, 0, source)?;
         for i in 0..512 {
             let page = large + i as u64 * SMALL;
-            let write = if constant.contains(&page) { 0 } else { pte::WRITE };
-            set(t, i, page | write | flags);
+            let write = if constant.contains(&page) { Bits::NONE } else { pte::WRITE };
+            set(t, i, PhysAddr(page) | write | flags);
         }
     }
     Ok(())
@@ -204,10 +182,10 @@ fn map_direct(
 
 /// Loads the kernel's own page table on the calling CPU (no user half).
 pub fn use_kernel() {
-    let root = KERNEL_ROOT.load(Ordering::Acquire);
-    crate::percpu::set_tables(root, 0);
+    let root = root(&KERNEL_ROOT);
+    crate::percpu::set_tables(root.0, 0);
     // SAFETY: built by `build_kernel`, maps the kernel as the boot table did.
-    unsafe { crate::cpu::set_cr3(root) };
+    unsafe { crate::cpu::set_cr3(root.0) };
 }
 
 /// Makes the kernel's half as user mode has it, once: empty tables, for [`map_in_user_half`].
@@ -216,19 +194,19 @@ pub(crate) fn build_user_half(source: &mut dyn TableSource) -> Result<(), NoMemo
     for i in KERNEL_LINKS.into_iter().chain([index(CPU_STACKS_BASE, 3)]) {
         set(root, i, source.alloc_table().ok_or(NoMemory)? | LINK & !pte::USER);
     }
-    USER_HALF.store(root, Ordering::Release);
+    USER_HALF.store(root.0, Ordering::Release);
     Ok(())
 }
 
 /// Sets a small leaf of that half. Address spaces that there are already see it, too.
 pub(crate) fn map_in_user_half(
     addr: u64,
-    entry: u64,
+    entry: Entry,
     source: &mut dyn TableSource,
 ) -> Result<(), NoMemory> {
-    let root = USER_HALF.load(Ordering::Acquire);
+    let root = root(&USER_HALF);
     assert!(
-        get(root, index(addr, 3)) & pte::PRESENT != 0,
+        get(root, index(addr, 3)).has(pte::PRESENT),
         "{addr:#x} is in no part of the kernel's half"
     );
     let t = walk_create(root, addr, 0, source)?;
@@ -237,39 +215,44 @@ pub(crate) fn map_in_user_half(
 }
 
 /// The entry of a small page of the kernel's half.
-pub(crate) fn kernel_entry(addr: u64) -> Option<u64> {
-    let mut table = KERNEL_ROOT.load(Ordering::Acquire);
+pub(crate) fn kernel_entry(addr: u64) -> Option<Entry> {
+    let mut table = root(&KERNEL_ROOT);
     for level in (0..=3).rev() {
         let e = get(table, index(addr, level));
-        if e & pte::PRESENT == 0 {
+        if !e.has(pte::PRESENT) {
             return None;
         }
-        if level == 1 && e & pte::LARGE != 0 {
-            return Some((e & !pte::LARGE) + (addr & (LARGE - 1) & !(SMALL - 1)));
+        if level == 1 && e.has(pte::LARGE) {
+            return Some((e & !pte::LARGE).behind(addr & (LARGE - 1) & !(SMALL - 1)));
         }
         if level == 0 {
             return Some(e);
         }
-        table = e & pte::ADDRESS;
+        table = e.frame();
     }
     None
 }
 
 /// Maps a page of the kernel's data at `addr`, for good (first CPU, before there is any other table).
-pub fn map_kernel(addr: u64, frame: u64, source: &mut dyn TableSource) -> Result<(), NoMemory> {
+pub fn map_kernel(
+    addr: u64,
+    frame: PhysAddr,
+    source: &mut dyn TableSource,
+) -> Result<(), NoMemory> {
     assert!(addr >= STACKS_BASE && addr.is_multiple_of(SMALL));
-    let t = walk_create(KERNEL_ROOT.load(Ordering::Acquire), addr, 0, source)?;
-    assert!(get(t, index(addr, 0)) == 0, "mapped twice: {addr:#x}");
-    set(t, index(addr, 0), frame | pte::WRITE | shared() | NO_EXECUTE.load(Ordering::Relaxed));
+    let t = walk_create(root(&KERNEL_ROOT), addr, 0, source)?;
+    assert!(get(t, index(addr, 0)).is_none(), "mapped twice: {addr:#x}");
+    let no_execute =
+        if HAS_NO_EXECUTE.load(Ordering::Relaxed) { pte::NO_EXECUTE } else { Bits::NONE };
+    set(t, index(addr, 0), frame | pte::WRITE | shared() | no_execute);
     Ok(())
 }
 
 /// Whether a page of a stack, or of the image, is mapped at `addr`.
 pub(crate) fn is_stack(addr: u64) -> bool {
-    let kernel =
-        PageTable { root: KERNEL_ROOT.load(Ordering::Acquire), user_root: 0, id: 0, pages: 0 };
+    let kernel = PageTable { root: root(&KERNEL_ROOT), ..PageTable::empty() };
     addr >= STACKS_BASE
-        && kernel.table(addr, 0).is_some_and(|t| get(t, index(addr, 0)) & pte::PRESENT != 0)
+        && kernel.table(addr, 0).is_some_and(|t| get(t, index(addr, 0)).has(pte::PRESENT))
 }
 
 /// One leaf.
@@ -279,22 +262,22 @@ pub struct Leaf {
     pub addr: u64,
     /// `SMALL` or `LARGE`.
     pub size: u64,
-    /// The raw entry.
-    pub entry: u64,
+    /// The entry.
+    pub entry: Entry,
 }
 
 impl Leaf {
     /// Physical address of the frame.
-    pub fn frame(&self) -> u64 {
-        self.entry & pte::ADDRESS
+    pub fn frame(&self) -> PhysAddr {
+        self.entry.frame()
     }
 }
 
 /// The address of a table's root, to be loaded while the table lives.
 #[derive(Clone, Copy, Debug)]
 pub struct Root {
-    kernel: u64,
-    user: u64,
+    kernel: PhysAddr,
+    user: PhysAddr,
     /// Of this address space and of no other one ever.
     id: u64,
 }
@@ -302,27 +285,27 @@ pub struct Root {
 impl Root {
     /// Makes the table the calling CPU's.
     pub fn activate(self) {
-        assert!(self.kernel != 0, "an empty table");
-        crate::percpu::set_tables(self.kernel, self.user);
+        assert!(self.kernel != NO_ROOT, "an empty table");
+        crate::percpu::set_tables(self.kernel.0, self.user.0);
         // By address space and not by user: what users there are differs between user namespaces.
         if crate::percpu::replace_space(self.id) != self.id {
             crate::speculation::forget_predictions();
         }
         // SAFETY: the upper half is the kernel's.
-        unsafe { crate::cpu::set_cr3(self.kernel) };
+        unsafe { crate::cpu::set_cr3(self.kernel.0) };
     }
 
     /// Whether the calling CPU uses it.
     pub fn is_active(self) -> bool {
-        crate::cpu::cr3() == self.kernel
+        crate::cpu::cr3() == self.kernel.0
     }
 }
 
 /// A user address space's table.
 pub struct PageTable {
-    root: u64,
-    /// The root that user mode has (`isolation`), with the same tables below; 0: `root`.
-    user_root: u64,
+    root: PhysAddr,
+    /// The root that user mode has (`isolation`), with the same tables below; none: `root`.
+    user_root: PhysAddr,
     id: u64,
     /// Pages of it.
     pages: u64,
@@ -335,10 +318,10 @@ struct Counted<'a> {
 }
 
 impl TableSource for Counted<'_> {
-    fn alloc_table(&mut self) -> Option<u64> {
+    fn alloc_table(&mut self) -> Option<PhysAddr> {
         self.source.alloc_table().inspect(|_| *self.pages += 1)
     }
-    fn free_table(&mut self, paddr: u64) {
+    fn free_table(&mut self, paddr: PhysAddr) {
         *self.pages -= 1;
         self.source.free_table(paddr);
     }
@@ -359,11 +342,11 @@ impl PageTable {
                     return Err(NoMemory);
                 }
             },
-            false => 0,
+            false => NO_ROOT,
         };
         for (root, half) in [(root, &KERNEL_ROOT), (user_root, &USER_HALF)] {
-            if root != 0 {
-                let half = half.load(Ordering::Acquire);
+            if root != NO_ROOT {
+                let half = self::root(half);
                 (256..512).for_each(|i| set(root, i, get(half, i)));
             }
         }
@@ -371,7 +354,7 @@ impl PageTable {
             root,
             user_root,
             id: SPACES.fetch_add(1, Ordering::Relaxed) + 1,
-            pages: 1 + u64::from(user_root != 0),
+            pages: 1 + u64::from(user_root != NO_ROOT),
         })
     }
 
@@ -381,11 +364,11 @@ impl PageTable {
         addr: u64,
         level: u32,
         source: &mut dyn TableSource,
-    ) -> Result<u64, NoMemory> {
+    ) -> Result<PhysAddr, NoMemory> {
         let table =
             walk_create(self.root, addr, level, &mut Counted { source, pages: &mut self.pages })?;
         let top = index(addr, 3);
-        if self.user_root != 0 && get(self.user_root, top) == 0 {
+        if self.user_root != NO_ROOT && get(self.user_root, top).is_none() {
             set(self.user_root, top, get(self.root, top));
         }
         Ok(table)
@@ -393,12 +376,12 @@ impl PageTable {
 
     /// A table that maps nothing, can map nothing and owns no page; must not be activated.
     pub const fn empty() -> PageTable {
-        PageTable { root: 0, user_root: 0, id: 0, pages: 0 }
+        PageTable { root: NO_ROOT, user_root: NO_ROOT, id: 0, pages: 0 }
     }
 
     /// Whether it is one, and not the empty one.
     pub fn exists(&self) -> bool {
-        self.root != 0
+        self.root != NO_ROOT
     }
 
     /// What a CPU loads to use it; good until [`PageTable::free`].
@@ -412,17 +395,17 @@ impl PageTable {
     }
 
     /// Table of `level` that covers `addr`, if there.
-    fn table(&self, addr: u64, to_level: u32) -> Option<u64> {
-        if self.root == 0 {
+    fn table(&self, addr: u64, to_level: u32) -> Option<PhysAddr> {
+        if self.root == NO_ROOT {
             return None;
         }
         let mut table = self.root;
         for level in (to_level + 1..=3).rev() {
             let e = get(table, index(addr, level));
-            if e & pte::PRESENT == 0 || e & pte::LARGE != 0 {
+            if !e.has(pte::PRESENT) || e.has(pte::LARGE) {
                 return None;
             }
-            table = e & pte::ADDRESS;
+            table = e.frame();
         }
         Some(table)
     }
@@ -431,25 +414,25 @@ impl PageTable {
     pub fn find(&self, addr: u64) -> Option<Leaf> {
         let pd = self.table(addr, 1)?;
         let e = get(pd, index(addr, 1));
-        if e & pte::LARGE != 0 {
-            return (e & pte::VALID != 0).then_some(Leaf {
+        if e.has(pte::LARGE) {
+            return (e.has(pte::VALID)).then_some(Leaf {
                 addr: addr & !(LARGE - 1),
                 size: LARGE,
                 entry: e,
             });
         }
-        if e & pte::PRESENT == 0 {
+        if !e.has(pte::PRESENT) {
             return None;
         }
-        let e = get(e & pte::ADDRESS, index(addr, 0));
-        (e & pte::VALID != 0).then_some(Leaf { addr: addr & !(SMALL - 1), size: SMALL, entry: e })
+        let e = get(e.frame(), index(addr, 0));
+        (e.has(pte::VALID)).then_some(Leaf { addr: addr & !(SMALL - 1), size: SMALL, entry: e })
     }
 
-    /// Sets a small leaf. `entry` is frame | bits; `VALID` is added.
+    /// Sets a small leaf; `VALID` is added.
     pub fn map_small(
         &mut self,
         addr: u64,
-        entry: u64,
+        entry: Entry,
         source: &mut dyn TableSource,
     ) -> Result<(), NoMemory> {
         assert!(addr < 1 << 47 && addr.is_multiple_of(SMALL));
@@ -462,19 +445,19 @@ impl PageTable {
     pub fn map_large(
         &mut self,
         addr: u64,
-        entry: u64,
+        entry: Entry,
         source: &mut dyn TableSource,
     ) -> Result<bool, NoMemory> {
         assert!(addr < 1 << 47 && addr.is_multiple_of(LARGE));
         let pd = self.create(addr, 1, source)?;
         let mut source = Counted { source, pages: &mut self.pages };
         let old = get(pd, index(addr, 1));
-        if old & pte::PRESENT != 0 && old & pte::LARGE == 0 {
-            let table = old & pte::ADDRESS;
-            if (0..512).any(|i| get(table, i) != 0) {
+        if old.has(pte::PRESENT) && !old.has(pte::LARGE) {
+            let table = old.frame();
+            if (0..512).any(|i| !get(table, i).is_none()) {
                 return Ok(false);
             }
-            set(pd, index(addr, 1), 0);
+            set(pd, index(addr, 1), Entry::NONE);
             crate::cpu::flush_page(addr); // drops cached links too
             source.free_table(table);
         }
@@ -486,22 +469,22 @@ impl PageTable {
     pub fn is_large_free(&self, addr: u64) -> bool {
         let Some(pd) = self.table(addr, 1) else { return true };
         let e = get(pd, index(addr, 1));
-        if e & pte::LARGE != 0 {
+        if e.has(pte::LARGE) {
             return false;
         }
-        e & pte::PRESENT == 0 || (0..512).all(|i| get(e & pte::ADDRESS, i) == 0)
+        !e.has(pte::PRESENT) || (0..512).all(|i| get(e.frame(), i).is_none())
     }
 
     /// Replaces the large leaf at `addr` by 512 small ones with the same bits.
     pub fn split(&mut self, addr: u64, source: &mut dyn TableSource) -> Result<(), NoMemory> {
         let Some(pd) = self.table(addr, 1) else { return Ok(()) };
         let e = get(pd, index(addr, 1));
-        if e & pte::LARGE == 0 {
+        if !e.has(pte::LARGE) {
             return Ok(());
         }
         let table = Counted { source, pages: &mut self.pages }.alloc_table().ok_or(NoMemory)?;
         for i in 0..512 {
-            set(table, i, (e & !pte::LARGE) + i as u64 * SMALL);
+            set(table, i, (e & !pte::LARGE).behind(i as u64 * SMALL));
         }
         set(pd, index(addr, 1), table | LINK);
         crate::cpu::flush_page(addr & !(LARGE - 1));
@@ -509,8 +492,8 @@ impl PageTable {
     }
 
     /// Calls `f` for each leaf that begins in `start..end`; what `f` returns is
-    /// stored (0 removes the leaf). The caller flushes the TLB.
-    pub fn update(&mut self, start: u64, end: u64, f: &mut dyn FnMut(Leaf) -> u64) {
+    /// stored ([`Entry::NONE`] removes the leaf). The caller flushes the TLB.
+    pub fn update(&mut self, start: u64, end: u64, f: &mut dyn FnMut(Leaf) -> Entry) {
         let mut addr = start;
         while addr < end {
             let Some(pd) = self.table(addr, 1) else {
@@ -519,23 +502,23 @@ impl PageTable {
                 continue;
             };
             let e = get(pd, index(addr, 1));
-            if e & pte::LARGE != 0 {
+            if e.has(pte::LARGE) {
                 let base = addr & !(LARGE - 1);
-                if e & pte::VALID != 0 && base >= start {
+                if e.has(pte::VALID) && base >= start {
                     let new = f(Leaf { addr: base, size: LARGE, entry: e });
                     if new != e {
                         set(pd, index(addr, 1), new);
                     }
                 }
                 addr = base + LARGE;
-            } else if e & pte::PRESENT == 0 {
+            } else if !e.has(pte::PRESENT) {
                 addr = (addr & !(LARGE - 1)) + LARGE;
             } else {
-                let table = e & pte::ADDRESS;
+                let table = e.frame();
                 let stop = end.min((addr & !(LARGE - 1)) + LARGE);
                 while addr < stop {
                     let e = get(table, index(addr, 0));
-                    if e & pte::VALID != 0 {
+                    if e.has(pte::VALID) {
                         let new = f(Leaf { addr, size: SMALL, entry: e });
                         if new != e {
                             set(table, index(addr, 0), new);
@@ -563,26 +546,26 @@ impl PageTable {
     pub fn free(self, source: &mut dyn TableSource) {
         for i4 in 0..256 {
             let e4 = get(self.root, i4);
-            if e4 & pte::PRESENT == 0 {
+            if !e4.has(pte::PRESENT) {
                 continue;
             }
             for i3 in 0..512 {
-                let e3 = get(e4 & pte::ADDRESS, i3);
-                if e3 & pte::PRESENT == 0 {
+                let e3 = get(e4.frame(), i3);
+                if !e3.has(pte::PRESENT) {
                     continue;
                 }
                 for i2 in 0..512 {
-                    let e2 = get(e3 & pte::ADDRESS, i2);
-                    if e2 & pte::PRESENT != 0 && e2 & pte::LARGE == 0 {
-                        source.free_table(e2 & pte::ADDRESS);
+                    let e2 = get(e3.frame(), i2);
+                    if e2.has(pte::PRESENT) && !e2.has(pte::LARGE) {
+                        source.free_table(e2.frame());
                     }
                 }
-                source.free_table(e3 & pte::ADDRESS);
+                source.free_table(e3.frame());
             }
-            source.free_table(e4 & pte::ADDRESS);
+            source.free_table(e4.frame());
         }
         source.free_table(self.root);
-        if self.user_root != 0 {
+        if self.user_root != NO_ROOT {
             source.free_table(self.user_root);
         }
     }

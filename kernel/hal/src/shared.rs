@@ -1,6 +1,7 @@
 //! Typed access to the shared region (see `abi::boot`). The protocols on top of
 //! it are in the `ikc` crate; this module only turns offsets into references.
 
+use crate::addr::PhysAddr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use hanare_abi::boot::{BootParams, CpuShared, MemoryChunk};
 use hanare_abi::request::Request;
@@ -105,8 +106,8 @@ pub fn cpu(index: usize) -> CpuRef<'static> {
 }
 
 /// Physical address of the clock page.
-pub fn clock_paddr() -> u64 {
-    params().shared_base + u64::from(params().clock_offset)
+pub fn clock_paddr() -> PhysAddr {
+    PhysAddr(params().shared_base + u64::from(params().clock_offset))
 }
 
 /// Tells the module that this kernel has died.

@@ -28,6 +28,7 @@ use hanare_core::errno::{self, Result};
 use hanare_core::groups::{self, NOBODY, Tag};
 use hanare_core::nodes::{Nodes, Placement};
 use hanare_core::userlimits::UserLimits;
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::shared;
 use spin::Once;
 
@@ -256,7 +257,7 @@ impl Account {
     }
 
     /// A block of `1 << order` pages of a program; `is_own`: charged to its control group.
-    pub fn alloc(&self, order: u32, place: &Placement, is_own: bool) -> Option<u64> {
+    pub fn alloc(&self, order: u32, place: &Placement, is_own: bool) -> Option<PhysAddr> {
         let group = self.group.lock();
         let block = frames::alloc_charged(order, if is_own { *group } else { NOBODY }, place);
         // For a larger one smaller ones may do.
@@ -265,7 +266,7 @@ impl Account {
     }
 
     /// Charges a single page that becomes a program's own, if nobody has been. False: it may not have it.
-    pub fn take(&self, paddr: u64) -> bool {
+    pub fn take(&self, paddr: PhysAddr) -> bool {
         let group = self.group.lock();
         let taken = frames::charge(paddr, *group);
         self.note(taken.err(), &Placement::NEAR);

@@ -2,6 +2,7 @@
 
 use crate::base::lock::{Mutex, rank};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory;
 
 /// Frames that can be kept; with more of them a machine is to be repaired.
@@ -13,15 +14,15 @@ static ADDING: Mutex<(), rank::BadMemory> = Mutex::new(());
 
 /// Keeps the frame of `paddr` back from now on, whoever has it. It may be Linux' own. True: that
 /// is new, and Linux is to be told.
-pub fn add(paddr: u64) -> bool {
-    let frame = paddr & !4095;
+pub fn add(paddr: PhysAddr) -> bool {
+    let frame = paddr.page_down();
     let guard = ADDING.lock();
     if contains(frame, 0) {
         return false;
     }
     let count = COUNT.load(Ordering::Relaxed);
     assert!(count < MOST, "more than {MOST} pages of bad memory");
-    FRAMES[count].store(frame, Ordering::Relaxed);
+    FRAMES[count].store(frame.0, Ordering::Relaxed);
     COUNT.store(count + 1, Ordering::Release);
     drop(guard);
     let whose =
@@ -32,10 +33,10 @@ pub fn add(paddr: u64) -> bool {
 
 /// Whether one of the `1 << order` frames from `paddr` on is bad.
 #[inline]
-pub fn contains(paddr: u64, order: u32) -> bool {
+pub fn contains(paddr: PhysAddr, order: u32) -> bool {
     let count = COUNT.load(Ordering::Acquire);
     count != 0
         && FRAMES[..count]
             .iter()
-            .any(|f| (paddr..paddr + (4096 << order)).contains(&f.load(Ordering::Relaxed)))
+            .any(|f| (paddr.0..paddr.0 + (4096 << order)).contains(&f.load(Ordering::Relaxed)))
 }

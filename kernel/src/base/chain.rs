@@ -3,6 +3,7 @@
 //! on the way back must not have to ask for some.
 
 use crate::base::frames;
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
 
 /// Pages of the longest run: one page that Linux holds holds all of its run.
@@ -12,7 +13,7 @@ const RUN_PAGES: u32 = 512;
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// Address of the first page.
-    pub frame: u64,
+    pub frame: PhysAddr,
     /// Pages.
     pub pages: u32,
     /// It is one block.
@@ -21,13 +22,13 @@ pub struct Run {
 
 impl Run {
     /// One page, or one block of 512.
-    pub fn of(frame: u64, large: bool) -> Run {
+    pub fn of(frame: PhysAddr, large: bool) -> Run {
         Run { frame, pages: if large { RUN_PAGES } else { 1 }, large }
     }
 
     /// As a service of the module is told of it.
     pub fn extent(self) -> u64 {
-        self.frame | u64::from(self.pages - 1)
+        self.frame.0 | u64::from(self.pages - 1)
     }
 
     /// Gives it back.
@@ -52,14 +53,14 @@ impl Run {
 
     /// In the note of the run before it. A frame's address has 12 bits to spare.
     fn note(self) -> u64 {
-        self.frame
+        self.frame.0
             | u64::from(self.pages) & Self::PAGES_MASK
             | if self.large { Self::LARGE } else { 0 }
     }
 
     fn of_note(note: u64) -> Run {
         Run {
-            frame: note & !(SMALL - 1),
+            frame: PhysAddr(note).page_down(),
             pages: (note & Self::PAGES_MASK) as u32,
             large: note & Self::LARGE != 0,
         }

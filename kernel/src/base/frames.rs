@@ -11,6 +11,7 @@ use hanare_core::addr::Pfn;
 use hanare_core::buddy::{Chunk, Frame, MARKS_ADDED, Zone};
 use hanare_core::groups::{GROUPS_MAX, Groups, NOBODY, Tag};
 use hanare_core::nodes::{Nodes, Placement};
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::TableSource;
 use hanare_hal::{memory, percpu, shared};
 use spin::Once;
@@ -81,7 +82,7 @@ pub fn init() {
     let mut take = |bytes: usize| {
         let at = taken.end;
         taken.end += bytes.next_multiple_of(4096) as u64;
-        at
+        PhysAddr(at)
     };
     let ids_at = take(set.count() as usize * size_of::<u32>());
     let nodes_at = take(set.count() as usize * size_of::<Node>());
@@ -96,7 +97,7 @@ pub fn init() {
         // SAFETY: behind the image, where no zone has its pages, and for good. Each list has its
         // own part of it.
         let list = unsafe { memory::fill(list_at, own) };
-        list_at += size_of_val(list) as u64;
+        list_at = list_at + size_of_val(list) as u64;
         let mut zone = Zone::new(list);
         for c in of_node(id) {
             let first = start(c) + metadata_bytes(c);
@@ -122,12 +123,12 @@ fn metadata_bytes(c: &MemoryChunk) -> u64 {
 fn metadata(c: &MemoryChunk, first: u64) -> &'static mut [Frame] {
     let bytes = metadata_bytes(c);
     assert!(first + bytes < c.base + c.size, "chunk {:#x} is too small", c.base);
-    memory::zero(first, bytes as usize);
-    claim_frames(first, (c.size / 4096) as usize)
+    memory::zero(PhysAddr(first), bytes as usize);
+    claim_frames(PhysAddr(first), (c.size / 4096) as usize)
 }
 
 #[allow(unsafe_code)]
-fn claim_frames(paddr: u64, count: usize) -> &'static mut [Frame] {
+fn claim_frames(paddr: PhysAddr, count: usize) -> &'static mut [Frame] {
     // SAFETY: zeroed memory that no zone hands out, given to this table for good;
     // all-zero is a valid reserved `Frame`.
     unsafe { memory::claim(paddr, count) }
@@ -138,12 +139,12 @@ fn claim_frames(paddr: u64, count: usize) -> &'static mut [Frame] {
 pub const KERNEL_SHARE: usize = 64;
 
 /// A block of `4096 << order` bytes near the calling CPU, or anywhere.
-pub fn alloc(order: u32) -> Option<u64> {
+pub fn alloc(order: u32) -> Option<PhysAddr> {
     alloc_keeping(order, |_| 0, &Placement::NEAR)
 }
 
 /// As [`alloc`], for an application's pages: leaves the kernel its share.
-pub fn alloc_user(order: u32) -> Option<u64> {
+pub fn alloc_user(order: u32) -> Option<PhysAddr> {
     alloc_keeping(order, kernel_share, &Placement::NEAR)
 }
 
@@ -161,7 +162,7 @@ pub enum NoPage {
 }
 
 /// As [`alloc_user`], where a policy wants it, charged to a control group until it is free.
-pub fn alloc_charged(order: u32, group: Tag, place: &Placement) -> Result<u64, NoPage> {
+pub fn alloc_charged(order: u32, group: Tag, place: &Placement) -> Result<PhysAddr, NoPage> {
     GROUPS.charge(group, 1 << order).map_err(NoPage::Group)?;
     let Some(paddr) = alloc_keeping(order, kernel_share, place) else {
         GROUPS.uncharge(group, 1 << order);
@@ -174,7 +175,7 @@ pub fn alloc_charged(order: u32, group: Tag, place: &Placement) -> Result<u64, N
 }
 
 /// Charges a single page to a control group, if nobody has been charged for it.
-pub fn charge(paddr: u64, group: Tag) -> Result<(), NoPage> {
+pub fn charge(paddr: PhysAddr, group: Tag) -> Result<(), NoPage> {
     if group == NOBODY || group_of(paddr) != NOBODY {
         return Ok(());
     }
@@ -184,24 +185,24 @@ pub fn charge(paddr: u64, group: Tag) -> Result<(), NoPage> {
 }
 
 /// The control group that a page, or the block that begins with it, is charged to.
-pub fn group_of(paddr: u64) -> Tag {
-    with_zone(paddr, |z| z.frame(Pfn(paddr / 4096)).marks >> GROUP_SHIFT)
+pub fn group_of(paddr: PhysAddr) -> Tag {
+    with_zone(paddr, |z| z.frame(pfn(paddr)).marks >> GROUP_SHIFT)
 }
 
-fn set_group(paddr: u64, group: Tag) {
-    with_zone(paddr, |z| z.frame_mut(Pfn(paddr / 4096)).marks |= group << GROUP_SHIFT);
+fn set_group(paddr: PhysAddr, group: Tag) {
+    with_zone(paddr, |z| z.frame_mut(pfn(paddr)).marks |= group << GROUP_SHIFT);
 }
 
 fn alloc_keeping(
     order: u32,
     keep: impl Fn(&Zone<'static>) -> usize,
     place: &Placement,
-) -> Option<u64> {
+) -> Option<PhysAddr> {
     if failing::is_to_fail() {
         return None;
     }
     loop {
-        let paddr = take(order, &keep, place)?.0 * 4096;
+        let paddr = PhysAddr(take(order, &keep, place)?.0 * 4096);
         if !badmemory::contains(paddr, order) {
             return Some(paddr);
         }
@@ -227,48 +228,49 @@ fn take(order: u32, keep: impl Fn(&Zone<'static>) -> usize, place: &Placement) -
 }
 
 /// A zeroed page.
-pub fn alloc_zeroed() -> Option<u64> {
+pub fn alloc_zeroed() -> Option<PhysAddr> {
     let p = alloc(0)?;
     memory::zero(p, 4096);
     Some(p)
 }
 
 /// A zeroed page of an application.
-pub fn alloc_user_zeroed() -> Option<u64> {
+pub fn alloc_user_zeroed() -> Option<PhysAddr> {
     let p = alloc_user(0)?;
     memory::zero(p, 4096);
     Some(p)
 }
 
 /// Splits an allocated block so that its pages are freed one by one.
-pub fn split(paddr: u64, order: u32) {
-    with_zone(paddr, |z| z.split(Pfn(paddr / 4096), order));
+pub fn split(paddr: PhysAddr, order: u32) {
+    with_zone(paddr, |z| z.split(pfn(paddr), order));
 }
 
 /// Makes a block of single pages again, if nobody shares one. False: somebody does.
-pub fn join(paddr: u64, order: u32) -> bool {
-    !badmemory::contains(paddr, order) && with_zone(paddr, |z| z.join(Pfn(paddr / 4096), order))
+pub fn join(paddr: PhysAddr, order: u32) -> bool {
+    !badmemory::contains(paddr, order) && with_zone(paddr, |z| z.join(pfn(paddr), order))
 }
 
 /// Gives a block back, but for bad memory in it.
-pub fn free(paddr: u64, order: u32) {
+pub fn free(paddr: PhysAddr, order: u32) {
     if badmemory::contains(paddr, order) {
         return free_others(paddr, order);
     }
     let group = with_zone(paddr, |z| {
-        let marks = z.frame(Pfn(paddr / 4096)).marks;
-        z.free(Pfn(paddr / 4096), order);
+        let marks = z.frame(pfn(paddr)).marks;
+        z.free(pfn(paddr), order);
         marks >> GROUP_SHIFT
     });
     GROUPS.uncharge(group, 1 << order);
 }
 
 /// Frees an allocated block but for its bad frames.
-fn free_others(paddr: u64, order: u32) {
+fn free_others(paddr: PhysAddr, order: u32) {
     if order > 0 {
         split(paddr, order);
     }
-    for page in (paddr..paddr + (4096 << order)).step_by(4096) {
+    for i in 0..1 << order {
+        let page = paddr + i * 4096;
         if badmemory::contains(page, 0) {
             uncharge(page);
         } else {
@@ -278,14 +280,17 @@ fn free_others(paddr: u64, order: u32) {
 }
 
 /// A page that is never free again is charged to nobody.
-fn uncharge(paddr: u64) {
-    let group = with_zone(paddr, |z| {
-        core::mem::take(&mut z.frame_mut(Pfn(paddr / 4096)).marks) >> GROUP_SHIFT
-    });
+fn uncharge(paddr: PhysAddr) {
+    let group =
+        with_zone(paddr, |z| core::mem::take(&mut z.frame_mut(pfn(paddr)).marks) >> GROUP_SHIFT);
     GROUPS.uncharge(group, 1);
 }
 
-fn with_zone<R>(paddr: u64, f: impl FnOnce(&mut Zone<'static>) -> R) -> R {
+fn pfn(paddr: PhysAddr) -> Pfn {
+    Pfn(paddr.0 / 4096)
+}
+
+fn with_zone<R>(paddr: PhysAddr, f: impl FnOnce(&mut Zone<'static>) -> R) -> R {
     let All { nodes, ids, .. } = all();
     match nodes {
         [only] => only.with(f),
@@ -318,7 +323,7 @@ pub fn are_full(some: &Nodes) -> bool {
 }
 
 /// NUMA node of a frame of ours.
-pub fn node_of(paddr: u64) -> Option<u32> {
+pub fn node_of(paddr: PhysAddr) -> Option<u32> {
     memory::chunk_of(paddr).map(|c| c.node)
 }
 
@@ -326,10 +331,10 @@ pub fn node_of(paddr: u64) -> Option<u32> {
 pub struct Tables;
 
 impl TableSource for Tables {
-    fn alloc_table(&mut self) -> Option<u64> {
+    fn alloc_table(&mut self) -> Option<PhysAddr> {
         alloc_zeroed()
     }
-    fn free_table(&mut self, paddr: u64) {
+    fn free_table(&mut self, paddr: PhysAddr) {
         free(paddr, 0);
     }
 }
@@ -338,26 +343,26 @@ impl TableSource for Tables {
 pub struct UserTables;
 
 impl TableSource for UserTables {
-    fn alloc_table(&mut self) -> Option<u64> {
+    fn alloc_table(&mut self) -> Option<PhysAddr> {
         alloc_user_zeroed()
     }
-    fn free_table(&mut self, paddr: u64) {
+    fn free_table(&mut self, paddr: PhysAddr) {
         free(paddr, 0);
     }
 }
 
 /// The number that the owner of a block keeps with its first page, see `chain`.
-pub fn note(paddr: u64) -> u64 {
-    with_zone(paddr, |z| z.frame(Pfn(paddr / 4096)).note())
+pub fn note(paddr: PhysAddr) -> u64 {
+    with_zone(paddr, |z| z.frame(pfn(paddr)).note())
 }
 
 /// Sets [`note`].
-pub fn set_note(paddr: u64, note: u64) {
-    with_zone(paddr, |z| z.frame_mut(Pfn(paddr / 4096)).set_note(note));
+pub fn set_note(paddr: PhysAddr, note: u64) {
+    with_zone(paddr, |z| z.frame_mut(pfn(paddr)).set_note(note));
 }
 
 /// Frees a run of single pages.
-pub fn free_run(paddr: u64, pages: u32) {
+pub fn free_run(paddr: PhysAddr, pages: u32) {
     for i in 0..u64::from(pages) {
         free(paddr + i * 4096, 0);
     }
@@ -372,25 +377,25 @@ const _: () =
     assert!(MARKS_ADDED >> GROUP_SHIFT == 0 && GROUPS_MAX < 1 << (u16::BITS - GROUP_SHIFT));
 
 /// One more mapping of a single page (fork).
-pub fn share(paddr: u64) {
-    with_zone(paddr, |z| z.frame_mut(Pfn(paddr / 4096)).refs += 1);
+pub fn share(paddr: PhysAddr) {
+    with_zone(paddr, |z| z.frame_mut(pfn(paddr)).refs += 1);
 }
 
 /// Whether a page has more than one mapping.
-pub fn is_shared(paddr: u64) -> bool {
-    with_zone(paddr, |z| z.frame(Pfn(paddr / 4096)).refs > 1)
+pub fn is_shared(paddr: PhysAddr) -> bool {
+    with_zone(paddr, |z| z.frame(pfn(paddr)).refs > 1)
 }
 
 /// How many mappings a page has.
-pub fn mappings(paddr: u64) -> u64 {
-    with_zone(paddr, |z| u64::from(z.frame(Pfn(paddr / 4096)).refs)).max(1)
+pub fn mappings(paddr: PhysAddr) -> u64 {
+    with_zone(paddr, |z| u64::from(z.frame(pfn(paddr)).refs)).max(1)
 }
 
 /// Drops one mapping. `None`: others are left. `Some(seen)`: it was the last; the
 /// caller frees the page, after asking Linux if `seen`.
-pub fn drop_mapping(paddr: u64) -> Option<bool> {
+pub fn drop_mapping(paddr: PhysAddr) -> Option<bool> {
     with_zone(paddr, |z| {
-        let f = z.frame_mut(Pfn(paddr / 4096));
+        let f = z.frame_mut(pfn(paddr));
         if f.refs > 1 {
             f.refs -= 1;
             return None;
@@ -400,6 +405,6 @@ pub fn drop_mapping(paddr: u64) -> Option<bool> {
 }
 
 /// Remembers that Linux was told of a page (or of the block that begins with it).
-pub fn mark_seen(paddr: u64) {
-    with_zone(paddr, |z| z.frame_mut(Pfn(paddr / 4096)).marks |= MARK_SEEN);
+pub fn mark_seen(paddr: PhysAddr) {
+    with_zone(paddr, |z| z.frame_mut(pfn(paddr)).marks |= MARK_SEEN);
 }

@@ -20,6 +20,8 @@ use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use hanare_core::errno::{self, Result};
+use hanare_core::lists;
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{memory, percpu};
 use spin::Once;
@@ -45,7 +47,7 @@ pub const SMALL_PARTS: usize = 1024;
 
 /// What the heap was given: the frame and what talc made of it.
 struct Piece {
-    frame: u64,
+    frame: PhysAddr,
     order: u32,
     span: Span,
 }
@@ -72,7 +74,7 @@ fn order_of(bytes: usize) -> u32 {
 }
 
 /// Gives the heap a block: order, frame, what talc made of it.
-fn claim(talc: &mut Talc<Grow>, order: u32) -> Option<(u32, u64, Span)> {
+fn claim(talc: &mut Talc<Grow>, order: u32) -> Option<(u32, PhysAddr, Span)> {
     let frame = crate::base::frames::alloc(order)?;
     let base = memory::direct(frame) as *mut u8;
     // SAFETY: the block is ours until `trim` has taken it out of the heap again.
@@ -176,7 +178,7 @@ unsafe impl GlobalAlloc for Heap {
         match large(layout) {
             Some(order) => {
                 self.large_bytes.fetch_sub(4096 << order, Ordering::Relaxed);
-                crate::base::frames::free(block as u64 - memory::direct(0), order);
+                crate::base::frames::free(memory::of_direct(block as u64), order);
             }
             // SAFETY: the caller's.
             None => unsafe { self.talc.dealloc(block, layout) },
@@ -251,10 +253,7 @@ pub fn room_for_arc<T>() -> Result<()> {
 
 /// Whether there is [`room`] for one more entry of a tree.
 pub fn room_for_entry<K, V>() -> Result<()> {
-    /// Entries of a node of a `BTreeMap`; as many edges and one more. A node may be split.
-    const ENTRIES: usize = 11;
-    let node = ENTRIES * (size_of::<K>() + size_of::<V>()) + (ENTRIES + 3) * size_of::<usize>();
-    room(2 * node)
+    room(lists::entry_bytes::<K, V>())
 }
 
 /// An empty vector with room for as many as a program says.

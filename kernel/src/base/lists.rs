@@ -15,18 +15,13 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use hanare_core::errno::{self, Result};
+pub use hanare_core::lists::{insert_within, push_within};
 
 /// Appends a value, or `ENOMEM`.
 pub fn push<T>(list: &mut Vec<T>, value: T) -> Result<()> {
     heap::more_room(list, 1)?;
     list.push(value);
     Ok(())
-}
-
-/// Appends a value, for which [`heap::more_room`] has made room.
-pub fn push_within<T>(list: &mut Vec<T>, value: T) {
-    debug_assert!(list.len() < list.capacity(), "room was made");
-    list.push(value);
 }
 
 /// The items of an iterator as a list, or `ENOMEM`.
@@ -88,11 +83,6 @@ pub fn text_of(bytes: &[u8]) -> Result<String> {
 pub fn insert<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: V) -> Result<Option<V>> {
     heap::room_for_entry::<K, V>()?;
     Ok(map.insert(key, value))
-}
-
-/// Inserts an entry, for which there is [`heap::room_for_entry`]; the value that it replaced.
-pub fn insert_within<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: V) -> Option<V> {
-    map.insert(key, value)
 }
 
 /// A box, for which there is [`heap::room`].

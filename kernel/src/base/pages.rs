@@ -3,11 +3,12 @@
 use crate::base::{frames, heap};
 use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory;
 
 /// 2^n pages.
 pub struct Pages {
-    frame: u64,
+    frame: PhysAddr,
     order: u32,
 }
 
@@ -19,7 +20,7 @@ impl Pages {
 
     /// For a service.
     pub fn extent(&self) -> u64 {
-        self.frame | ((1 << self.order) - 1)
+        self.frame.0 | ((1 << self.order) - 1)
     }
 
     /// Up to a page, from `offset` on.

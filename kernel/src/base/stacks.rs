@@ -15,6 +15,7 @@
 use crate::base::frames;
 use core::ops::Range;
 use hanare_abi::layout::{CPU_STACKS_BASE, STACKS_BASE};
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::paging::{self, SMALL};
 use hanare_hal::{gdt, shared};
@@ -34,7 +35,7 @@ const _: () = assert!(CPUS_MAX as u64 * CPU_STRIDE <= 1 << 39);
 
 /// A thread's kernel stack.
 pub struct Stack {
-    frame: u64,
+    frame: PhysAddr,
 }
 
 impl Stack {
@@ -61,8 +62,8 @@ impl Drop for Stack {
 }
 
 /// Where a block of memory lies as a stack.
-fn bottom(block: u64) -> u64 {
-    STACKS_BASE + 2 * block + BYTES
+fn bottom(block: PhysAddr) -> u64 {
+    STACKS_BASE + 2 * block.0 + BYTES
 }
 
 /// Makes the map for threads and the stacks of the CPUs (first CPU).
@@ -75,6 +76,7 @@ pub fn init() {
             .step_by(BYTES as usize)
             .filter(|b| b + BYTES <= taken.start || *b >= taken.end)
         {
+            let block = PhysAddr(block);
             assert!(
                 bottom(block) < CPU_STACKS_BASE - (1 << 40),
                 "memory at {block:#x} is beyond what can hold stacks"
@@ -92,7 +94,7 @@ pub fn init() {
     }
 }
 
-fn map(range: Range<u64>, frame: u64) {
+fn map(range: Range<u64>, frame: PhysAddr) {
     for (i, addr) in range.step_by(SMALL as usize).enumerate() {
         paging::map_kernel(addr, frame + i as u64 * SMALL, &mut frames::Tables)
             .expect("memory for the tables of stacks");

@@ -111,7 +111,7 @@ pub fn mbind(a: &[u64; 6]) -> Result<u64> {
     let elsewhere = Nodes(wished.0.map(|word| !word));
     let fails = is_strict && mm.pages_on(&elsewhere, start, end) > 0;
     if !fails || flags & (MOVE | MOVE_ALL) != 0 {
-        mm.policies.set(start, end, policy);
+        mm.policies.set(start, end, policy)?;
     }
     if fails { Err(errno::EIO) } else { Ok(0) }
 }

@@ -15,7 +15,8 @@ use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
-use hanare_hal::paging::{SMALL, pte};
+use hanare_hal::paging::SMALL;
+use hanare_hal::pte::{self, Bits};
 use hanare_hal::usercopy;
 use linux_raw_sys::general::__NR_mincore;
 
@@ -38,11 +39,11 @@ pub fn populate(
     let p = &me.process;
     let write = prot.contains(Prot::WRITE);
     let error = access::USER | if write { access::WRITE } else { 0 };
-    let needed = if write { pte::WRITE } else { 0 };
+    let needed = if write { pte::WRITE } else { Bits::NONE };
     let mut at = start;
     while at < end && !me.must_end() {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
-        let leaf = p.mm.lock().table.find(at).filter(|l| l.entry & needed == needed);
+        let leaf = p.mm.lock().table.find(at).filter(|l| l.entry.only(needed) == needed);
         match leaf {
             Some(l) => at = l.addr + l.size,
             None => fault::user(me, at, error)?,

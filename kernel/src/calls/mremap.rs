@@ -197,9 +197,11 @@ fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, end: u64) -> Result<bool> 
         if !linux {
             let now = movable(&mm, vma, m)?; // which ends there: nothing is behind it
             let backing = now.backing.advanced(vma.end - now.start);
-            mm.vmas.insert(Vma { start: vma.end, end, backing, ..now })?;
             let policy = mm.policies.get(vma.end - 1);
-            mm.policies.set(vma.end, end, policy);
+            mm.policies.set(vma.end, end, policy)?;
+            mm.vmas
+                .insert(Vma { start: vma.end, end, backing, ..now })
+                .inspect_err(|_| mm.policies.clear(vma.end, end))?;
             return Ok(true);
         }
         mm.vmas.insert(reservation(p.slot, vma.end, end))?;
@@ -361,12 +363,13 @@ fn move_pages(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Resu
             let backing = vma.backing.advanced(old - vma.start);
             let moved = Vma { start: target, end: target + new_size, backing, ..vma };
             fill_whole(mm, p.slot, moved)?;
-            if let Err(e) = mm.place_leaves(old, old_end, target) {
+            let policy = mm.policies.get(old);
+            let placed = mm.policies.set(target, target + new_size, policy);
+            if let Err(e) = placed.and_then(|()| mm.place_leaves(old, old_end, target)) {
                 drop(mm.vmas.remove(target, target + new_size));
+                mm.policies.clear(target, target + new_size);
                 return Err(e);
             }
-            let policy = mm.policies.get(old);
-            mm.policies.set(target, target + new_size, policy);
             mm.displace_leaves(old, old_end);
             if keep {
                 // The old place is as new, and not locked any more.

@@ -231,7 +231,7 @@ impl Drop for Turn<'_> {
 fn tell_linux(thread: &Thread, program: &[Instruction], flags: u64, confine: bool) -> Result<()> {
     let p = &thread.process;
     let control_fd = p.identity.lock().control_fd;
-    let filter = worker::for_worker(program, control_fd)?;
+    let filter = heap::fallible(|| worker::for_worker(program, control_fd))?;
     let flags = flags & !flag::TSYNC_ESRCH;
     let all = flags & flag::TSYNC != 0;
     if all || p.thread_count() == 1 {
@@ -285,7 +285,7 @@ fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
     }
     let mut instructions = lists::filled(count, Instruction::new_zeroed())?;
     usercopy::read(at, instructions.as_mut_bytes()).map_err(|_| errno::EFAULT)?;
-    Program::new(instructions)
+    heap::fallible(|| Program::new(instructions))
 }
 
 /// Why there can be no more filters, if so.

@@ -4,11 +4,12 @@
 //! shares among processes on Linux. Of a mixture Linux has all: to it the words of the
 //! program are private ones, and who wakes them here wakes them there, too.
 
-use crate::base::lists;
+use crate::base::{heap, lists};
 use crate::calls::delegated;
+use crate::parts::futexes::Futexes;
 use crate::process::Process;
 use crate::process::futex::{self, Sleeper, Word};
-use crate::process::thread;
+use crate::process::thread::{self, Thread};
 use crate::process::until::Until;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -53,6 +54,7 @@ pub fn futex_waitv(row: &Row, a: &[u64; 6]) -> Result<u64> {
     if on_linux.iter().all(|&l| l) {
         return delegated::forward(row, *a);
     }
+    heap::room(words.len() * Futexes::<Thread>::ENTRY_BYTES)?;
     let mixed = on_linux.contains(&true);
     let thread = thread::current();
     thread.futex_woken.store(false, Ordering::Relaxed);
@@ -102,9 +104,10 @@ fn queue(p: &Process, index: usize, w: &Waiter, mixed: bool) -> Result<()> {
     futex::with_queues(p, w.addr, |queues| {
         let same = usercopy::read_u32(w.addr)? == w.value as u32;
         if same {
-            queues.push(w.key(), Sleeper::one_of(index, mixed.then_some(w.addr)), MATCH_ANY);
+            let sleeper = Sleeper::one_of(index, mixed.then_some(w.addr));
+            return Ok(queues.push(w.key(), sleeper, MATCH_ANY));
         }
-        Ok(if same { Ok(()) } else { Err(errno::EAGAIN) })
+        Ok(Err(errno::EAGAIN))
     })?
 }
 

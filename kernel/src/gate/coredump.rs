@@ -20,7 +20,8 @@ use hanare_core::signal::{self, QueuedSignal};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::cpu;
 use hanare_hal::fpu::FpuState;
-use hanare_hal::paging::{PageTable, pte};
+use hanare_hal::paging::PageTable;
+use hanare_hal::pte;
 use hanare_hal::traps::Regs;
 use zerocopy::IntoBytes;
 
@@ -168,7 +169,7 @@ fn add_runs(table: &mut PageTable, v: &Vma<FileRef>, gap: u64, all: &mut Ranges)
     table.update(v.start, v.end, &mut |leaf| {
         let (start, end) = (leaf.addr.max(v.start), (leaf.addr + leaf.size).min(v.end));
         run = match run {
-            _ if leaf.entry & pte::FOREIGN != 0 => run,
+            _ if leaf.entry.has(pte::FOREIGN) => run,
             Some((a, b)) if start <= b + gap => Some((a, end)),
             Some((a, b)) => {
                 all.push((a, b, kind));

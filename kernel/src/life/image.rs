@@ -93,16 +93,10 @@ pub fn build(
     let auxv = auxv(&id, *thread.ids.lock(), program, bias, base, vdso).map_err(memory)?;
     let mut random = [0; 16];
     random.copy_from_slice(&id.random[..16]);
-    let stack = StackImage::build(
-        place.stack_top,
-        argv,
-        envp,
-        &auxv,
-        path,
-        random,
-        id.stack_soft,
-        place.stack_shift,
-    )
+    let stack = heap::fallible(|| {
+        let Layout { stack_top, stack_shift, .. } = place;
+        StackImage::build(stack_top, argv, envp, &auxv, path, random, id.stack_soft, stack_shift)
+    })
     .map_err(memory)?;
     map_stack(&mut p.mm.lock(), place.stack_top, stack.sp, id.stack_soft, program.plan.exec_stack)
         .map_err(memory)?;

@@ -176,7 +176,7 @@ pub fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::
     let header = ElfHeader::parse(&opened.head)?;
     let end = header.phoff.saturating_add(header.phdr_bytes() as u64);
     let plan = if end <= opened.head.len() as u64 {
-        ElfPlan::new(&header, &opened.head[header.phoff as usize..])?
+        heap::fallible(|| ElfPlan::new(&header, &opened.head[header.phoff as usize..]))?
     } else {
         let mut phdrs = Vec::new();
         while phdrs.len() < header.phdr_bytes() {
@@ -189,9 +189,9 @@ pub fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::
             if part.is_empty() {
                 return Err(ElfError::Truncated);
             }
-            phdrs = lists::joined(&[&phdrs, &part]).map_err(|_| ElfError::Truncated)?;
+            phdrs = lists::joined(&[&phdrs, &part]).map_err(|_| ElfError::NoMemory)?;
         }
-        ElfPlan::new(&header, &phdrs)?
+        heap::fallible(|| ElfPlan::new(&header, &phdrs))?
     };
     // The interpreter's path is nearly always in the first page.
     let mut head = opened.head;

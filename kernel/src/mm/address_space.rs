@@ -14,7 +14,9 @@ use hanare_core::errno::{self, Result};
 use hanare_core::mempolicy::{Policies, Policy};
 use hanare_core::nodes::Placement;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
-use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL, pte};
+use hanare_hal::addr::PhysAddr;
+use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL};
+use hanare_hal::pte::{self, Bits, Entry};
 
 /// Large pages that are split for each look at the table.
 const AT_ONCE: usize = 64;
@@ -92,7 +94,7 @@ impl AddressSpace {
     }
 
     /// Sets a large leaf; false if something is in its way or there is no memory.
-    pub(super) fn map_large(&mut self, addr: u64, entry: u64) -> bool {
+    pub(super) fn map_large(&mut self, addr: u64, entry: Entry) -> bool {
         let mapped =
             self.table.map_large(addr, entry, &mut StaleTables(&mut self.stale)) == Ok(true);
         if self.stale.has_tables() {
@@ -135,12 +137,12 @@ impl AddressSpace {
     }
 
     /// A page of its own for `addr`, charged to its control group.
-    pub(super) fn alloc(&self, addr: u64) -> Option<u64> {
+    pub(super) fn alloc(&self, addr: u64) -> Option<PhysAddr> {
         self.account.as_ref()?.alloc(0, &self.placement(addr, 0), true)
     }
 
     /// A large page of its own for `addr`; `is_needed`: no small ones will do.
-    pub(super) fn alloc_large(&self, addr: u64, is_needed: bool) -> Option<u64> {
+    pub(super) fn alloc_large(&self, addr: u64, is_needed: bool) -> Option<PhysAddr> {
         let mut place = self.placement(addr, LARGE_ORDER);
         place.breaks_up &= !is_needed;
         self.account.as_ref()?.alloc(LARGE_ORDER, &place, true)
@@ -148,7 +150,7 @@ impl AddressSpace {
 
     /// Up to `pages` pages for what is behind `addr`, freed one by one: how many, in a block of
     /// 2^n. `is_own`: charged to its control group.
-    pub(super) fn alloc_run(&self, addr: u64, pages: u32, is_own: bool) -> Option<(u64, u32)> {
+    pub(super) fn alloc_run(&self, addr: u64, pages: u32, is_own: bool) -> Option<(PhysAddr, u32)> {
         let takes_turns =
             self.policies.find(addr).or(self.wish.as_ref()).is_some_and(Policy::takes_turns);
         let most = if takes_turns { 0 } else { pages.ilog2() };
@@ -162,7 +164,7 @@ impl AddressSpace {
 
     /// Charges a page of a file to its control group: it may be written from now on, and what of
     /// it can be had again is no more what it is. False: that is beyond the limit.
-    pub(super) fn take(&self, paddr: u64) -> bool {
+    pub(super) fn take(&self, paddr: PhysAddr) -> bool {
         self.account.as_ref().is_none_or(|account| account.take(paddr))
     }
 
@@ -205,7 +207,7 @@ impl AddressSpace {
             let (mut pages, mut foreign) = (0, 0);
             self.table.update(self.vmas.min(), self.vmas.max(), &mut |leaf| {
                 pages += leaf.size / SMALL;
-                foreign += if leaf.entry & pte::FOREIGN != 0 { leaf.size / SMALL } else { 0 };
+                foreign += if leaf.entry.has(pte::FOREIGN) { leaf.size / SMALL } else { 0 };
                 leaf.entry
             });
             assert_eq!(
@@ -232,10 +234,10 @@ impl AddressSpace {
         self.table.update(start, end, &mut |leaf| {
             stale.add(leaf.addr, leaf.addr + leaf.size);
             pages += leaf.size / SMALL;
-            if leaf.entry & pte::SEEN != 0 {
+            if leaf.entry.has(pte::SEEN) {
                 removed.range = Some(tlb::join(removed.range, (leaf.addr, leaf.addr + leaf.size)));
             }
-            if leaf.entry & pte::FOREIGN != 0 {
+            if leaf.entry.has(pte::FOREIGN) {
                 foreign += leaf.size / SMALL;
             } else {
                 let run = Run::of(leaf.frame(), leaf.size == LARGE);
@@ -245,7 +247,7 @@ impl AddressSpace {
                     Some(false) => stale.blocks.push(run),
                 }
             }
-            0
+            Entry::NONE
         });
         self.remove_resident(pages, foreign);
         if pages > 0 {
@@ -344,9 +346,9 @@ impl Drop for AddressSpace {
 }
 
 /// Page table bits for the rights of a mapping.
-pub fn pte_bits(prot: Prot) -> u64 {
+pub fn pte_bits(prot: Prot) -> Bits {
     if prot.is_empty() {
-        return 0; // kept, not present
+        return Bits::NONE; // kept, not present
     }
     let mut bits = pte::PRESENT | pte::USER | pte::ACCESSED;
     if prot.contains(Prot::WRITE) {
@@ -359,8 +361,8 @@ pub fn pte_bits(prot: Prot) -> u64 {
 }
 
 /// What Linux may have of a page of ours.
-pub fn sight(entry: u64) -> Sight {
-    match (entry & pte::SEEN != 0, entry & pte::SEEN_WRITE != 0) {
+pub fn sight(entry: Entry) -> Sight {
+    match (entry.has(pte::SEEN), entry.has(pte::SEEN_WRITE)) {
         (_, true) => Sight::Write,
         (true, false) => Sight::Read,
         (false, false) => Sight::Unseen,
@@ -368,9 +370,9 @@ pub fn sight(entry: u64) -> Sight {
 }
 
 /// The bits of an entry that say it.
-pub fn sight_bits(sight: Sight) -> u64 {
+pub fn sight_bits(sight: Sight) -> Bits {
     match sight {
-        Sight::Unseen => 0,
+        Sight::Unseen => Bits::NONE,
         Sight::Read => pte::SEEN,
         Sight::Write => pte::SEEN | pte::SEEN_WRITE,
     }
@@ -383,7 +385,7 @@ pub fn pages_of(leaf: &Leaf) -> (u64, u64) {
 
 /// In place of a page whose memory is bad: there, of no frame of ours, and never present. Beside it stands what
 /// Linux may have of the page.
-pub const LOST: u64 = pte::VALID | pte::FOREIGN;
+pub const LOST: Entry = pte::VALID.with(pte::FOREIGN).alone();
 
 /// Whether the memory of the page was bad.
 pub fn is_lost(leaf: &Leaf) -> bool {

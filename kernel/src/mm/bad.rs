@@ -3,12 +3,14 @@
 use super::address_space::{LOST, is_lost, sight, sight_bits};
 use super::caller::Caller;
 use crate::base::frames;
-use hanare_hal::paging::{Leaf, SMALL, pte};
+use hanare_hal::addr::PhysAddr;
+use hanare_hal::paging::{Leaf, SMALL};
+use hanare_hal::pte::{self, Entry};
 
 /// Takes the bad `frame` out of the memory of the running process; the address where it was, or 0.
 /// Others that have it, too, lose it when they use it. Of Linux' own frames Linux takes care: they
 /// are asked for anew. Without memory to split a large page it stays, and tells again when it is used.
-pub fn forget(p: &Caller<'_>, frame: u64) -> u64 {
+pub fn forget(p: &Caller<'_>, frame: PhysAddr) -> u64 {
     let mut mm = p.mm.lock();
     let (min, max) = (mm.vmas.min(), mm.vmas.max());
     let mut found: Option<Leaf> = None;
@@ -20,14 +22,14 @@ pub fn forget(p: &Caller<'_>, frame: u64) -> u64 {
     });
     let Some(leaf) = found else { return 0 };
     let addr = leaf.addr + (frame - leaf.frame());
-    let ours = leaf.entry & pte::FOREIGN == 0;
+    let ours = !leaf.entry.has(pte::FOREIGN);
     let end = addr + SMALL;
     if mm.split_edges(addr, end).is_err() {
         return addr;
     }
     // Linux is asked below; where it could not be, who unmaps the page asks again.
     let lost = LOST | sight_bits(sight(leaf.entry));
-    mm.table.update(addr, end, &mut |_| if ours { lost } else { 0 });
+    mm.table.update(addr, end, &mut |_| if ours { lost } else { Entry::NONE });
     if ours {
         mm.forget_known(addr, end);
         mm.lose_resident();

@@ -12,6 +12,7 @@ use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::vma::Prot;
+use hanare_hal::addr::PhysAddr;
 
 /// Pages kept of one file at most (16 MiB): they stay while anybody maps any of it.
 const PAGES_MAX: usize = 4096;
@@ -33,7 +34,7 @@ pub struct Content {
     /// It is run, or mapped to be executed: only then pages are kept.
     runs: AtomicBool,
     /// Frames by offset; each counts as a mapping.
-    pub(super) pages: Mutex<BTreeMap<u64, u64>, rank::ContentPages>,
+    pub(super) pages: Mutex<BTreeMap<u64, PhysAddr>, rank::ContentPages>,
 }
 
 impl Content {
@@ -60,12 +61,12 @@ impl Content {
 
     /// The frame of a page that is to be mapped at `prot` is to be kept, if that is worth
     /// it: then it counts one mapping more, and must not be written to.
-    pub fn keep(self: &Arc<Self>, offset: u64, frame: u64, prot: Prot) -> bool {
+    pub fn keep(self: &Arc<Self>, offset: u64, frame: PhysAddr, prot: Prot) -> bool {
         // What will be written to is copied then: for others, if there are any.
         let wanted = self.runs.load(Ordering::Relaxed)
             && (!prot.contains(Prot::WRITE) || Arc::strong_count(self) > 1);
         let mut pages = self.pages.lock();
-        let fits = || heap::room_for_entry::<u64, u64>().is_ok();
+        let fits = || heap::room_for_entry::<u64, PhysAddr>().is_ok();
         let keeps = wanted && pages.len() < PAGES_MAX && !pages.contains_key(&offset) && fits();
         if keeps {
             frames::share(frame);

@@ -19,7 +19,9 @@ use hanare_core::coherence::Change;
 use hanare_core::errno;
 use hanare_core::link::Failure;
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
-use hanare_hal::paging::{SMALL, pte};
+use hanare_hal::addr::PhysAddr;
+use hanare_hal::paging::SMALL;
+use hanare_hal::pte;
 use hanare_hal::{cpu, memory, shared as region};
 
 /// The thread that faults.
@@ -47,7 +49,7 @@ enum Plan {
     },
     /// A copy took the place of a shared page, which is given up.
     Copied {
-        old: u64,
+        old: PhysAddr,
     },
     /// A thread is moving it.
     Settle(u32),
@@ -175,8 +177,8 @@ fn plan(
     match mm.table.find(addr) {
         Some(leaf) if is_lost(&leaf) => Plan::Fail(Signal::BadMemory),
         Some(leaf)
-            if leaf.entry & pte_bits(wanted) & pte::WRITE == pte_bits(wanted) & pte::WRITE
-                && leaf.entry & pte::PRESENT != 0 =>
+            if leaf.entry.only(pte::WRITE & pte_bits(wanted)) == pte_bits(wanted) & pte::WRITE
+                && leaf.entry.has(pte::PRESENT) =>
         {
             // Somebody else resolved it, or only the TLB was stale.
             cpu::flush_page(addr & !(SMALL - 1));

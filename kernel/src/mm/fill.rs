@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use hanare_abi::service::EXTENTS_MAX;
 use hanare_core::vma::{Backing, Prot, Vma};
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::cpu;
 use hanare_hal::paging::SMALL;
 
@@ -25,7 +26,7 @@ pub struct Fill {
     /// Which file.
     pub(super) file: FileRef,
     /// Runs of frames: (address, pages).
-    pub(super) runs: Vec<(u64, u32)>,
+    pub(super) runs: Vec<(PhysAddr, u32)>,
 }
 
 /// A [`Fill`] that a faulting Linux task runs (see `STATUS_SERVE_FIRST`).
@@ -101,7 +102,7 @@ impl Fill {
 
     /// Extents of `SERVICE_FILL`.
     pub fn extents(&self) -> Extents {
-        Extents::of(self.runs.iter().map(|&(frame, pages)| frame | u64::from(pages - 1)))
+        Extents::of(self.runs.iter().map(|&(frame, pages)| frame.0 | u64::from(pages - 1)))
     }
 
     fn bytes(&self) -> u64 {

@@ -12,7 +12,8 @@ use hanare_core::coherence::{Change, Sight};
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
 use hanare_hal::memory;
-use hanare_hal::paging::{SMALL, pte};
+use hanare_hal::paging::SMALL;
+use hanare_hal::pte;
 
 /// Pages that Linux may write to of which a child gets a copy at once. That costs less
 /// than to have Linux forget them, and then ask for them again for its next answer.
@@ -105,7 +106,7 @@ impl AddressSpace {
         let vmas: &VmaMap<FileRef> = &self.vmas;
         for v in vmas.iter().filter(|v| is_inherited(v) && shares_pages(v)) {
             self.table.update(v.start, v.end, &mut |leaf| {
-                if leaf.entry & pte::FOREIGN == 0
+                if !leaf.entry.has(pte::FOREIGN)
                     && change.sight(pages_of(&leaf), sight(leaf.entry)) == Sight::Write
                 {
                     pages += leaf.size / SMALL;
@@ -131,8 +132,8 @@ impl AddressSpace {
         };
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
-        heap::room(self.policies.bytes())?; // a program makes as many as it likes
-        (child.policies, child.wish) = (self.policies.clone(), self.wish);
+        // A program makes as many as it likes.
+        (child.policies, child.wish) = (self.policies.copied()?, self.wish);
         let (mut at, mut result) = (0, Ok(()));
         while result.is_ok()
             && let Some(v) = self.vmas.find_next(at).cloned()
@@ -175,7 +176,7 @@ impl AddressSpace {
                 }
                 return leaf.entry;
             }
-            if failed || leaf.entry & pte::FOREIGN != 0 {
+            if failed || leaf.entry.has(pte::FOREIGN) {
                 return leaf.entry;
             }
             let seen = change.sight(pages_of(&leaf), sight(leaf.entry));

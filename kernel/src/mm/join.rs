@@ -3,7 +3,8 @@
 use super::{AddressSpace, FileRef, pte_bits};
 use crate::base::frames;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
-use hanare_hal::paging::{LARGE, Leaf, SMALL, pte};
+use hanare_hal::paging::{LARGE, Leaf, SMALL};
+use hanare_hal::pte::{self, Bits, Entry};
 
 impl AddressSpace {
     /// A write to `page`, which is there and read-only: if the small pages around it
@@ -19,29 +20,29 @@ impl AddressSpace {
         }
         // The common refusals first: a look at three pages.
         let Some(first) =
-            self.table.find(base).filter(|l| l.size == SMALL && l.frame() % LARGE == 0)
+            self.table.find(base).filter(|l| l.size == SMALL && l.frame().is_aligned(LARGE))
         else {
             return false;
         };
         let follows =
-            |l: Leaf| l.entry & pte::FOREIGN == 0 && l.frame() == first.frame() + (l.addr - base);
+            |l: Leaf| !l.entry.has(pte::FOREIGN) && l.frame() == first.frame() + (l.addr - base);
         let quick = [page, end - SMALL].iter().all(|&a| {
             self.table.find(a).is_some_and(|l| follows(l) && !frames::is_shared(l.frame()))
         });
         if !quick {
             return false;
         }
-        let (mut pages, mut seen) = (0, 0);
+        let (mut pages, mut seen) = (0, Bits::NONE);
         self.table.update(base, end, &mut |l| {
             pages += u64::from(follows(l));
-            seen |= l.entry & (pte::SEEN | pte::SEEN_WRITE);
+            seen |= l.entry.only(pte::SEEN | pte::SEEN_WRITE);
             l.entry
         });
         if pages != LARGE / SMALL || !frames::join(first.frame(), 9) {
             return false;
         }
         let entry = first.frame() | pte_bits(vma.prot) | seen;
-        self.table.update(base, end, &mut |_| 0);
+        self.table.update(base, end, &mut |_| Entry::NONE);
         self.flush(base, end);
         if self.map_large(base, entry) {
             return true;
@@ -49,7 +50,7 @@ impl AddressSpace {
         // Cannot be, for the tables exist; but no page is lost if it is.
         frames::split(first.frame(), 9);
         for at in (base..end).step_by(SMALL as usize) {
-            let _ = self.table.map_small(at, entry + (at - base), &mut frames::UserTables);
+            let _ = self.table.map_small(at, entry.behind(at - base), &mut frames::UserTables);
         }
         true
     }

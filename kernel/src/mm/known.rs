@@ -5,6 +5,7 @@ use super::quarantine::page_deferred;
 use super::{AddressSpace, pte_bits};
 use crate::base::frames;
 use hanare_core::vma::{Backing, Prot, Vma};
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
 
 impl AddressSpace {
@@ -15,7 +16,7 @@ impl AddressSpace {
         file: &FileHandle,
         offset: u64,
         at: u64,
-        frame: u64,
+        frame: PhysAddr,
         prot: Prot,
     ) -> bool {
         let kept = file.content.as_ref().is_some_and(|content| content.keep(offset, frame, prot));

@@ -3,7 +3,8 @@
 use super::AddressSpace;
 use crate::base::{frames, heap, lists};
 use hanare_core::errno::{self, Result};
-use hanare_hal::paging::{LARGE, SMALL, pte};
+use hanare_hal::paging::{LARGE, SMALL};
+use hanare_hal::pte::{self, Entry};
 
 impl AddressSpace {
     /// Maps the pages of `start..end`, which Linux has forgotten, at `target`, too, where nothing
@@ -39,7 +40,7 @@ impl AddressSpace {
 
     /// Undoes one of the two mappings of such pages.
     pub fn displace_leaves(&mut self, start: u64, end: u64) {
-        self.table.update(start, end, &mut |_| 0);
+        self.table.update(start, end, &mut |_| Entry::NONE);
         self.flush(start, end);
     }
 }

@@ -19,7 +19,8 @@ use hanare_core::errno;
 use hanare_core::mempolicy::Policy;
 use hanare_core::vma::{Backing, Prot, Vma};
 use hanare_hal::cpu;
-use hanare_hal::paging::{SMALL, pte};
+use hanare_hal::paging::SMALL;
+use hanare_hal::pte;
 use hanare_ikc::{RequestCall, RequestRef};
 
 /// What a fault of the proxy could not be served for want of.
@@ -45,7 +46,7 @@ pub fn fault(
     let most = (call.args[2] as u32 as usize).clamp(1, PAGES_MAX);
     if Space::is_control(addr) {
         return match p.control_page(addr) {
-            Ok(frame) => Ok(answer(r, addr, &[frame | PAGE_WRITABLE])),
+            Ok(frame) => Ok(answer(r, addr, &[frame.0 | PAGE_WRITABLE])),
             // Nobody's end helps who is at his limit.
             Err(_) if p.account.may_have(2 * SMALL).is_err() => Ok(-errno::EFAULT.0),
             Err(errno::ENOMEM) => Err(Lack::Memory),
@@ -98,7 +99,7 @@ pub fn fault(
             return Ok(-errno::EFAULT.0);
         }
         let mut given_up = None;
-        if write && mm.table.find(addr).is_some_and(|l| l.entry & pte::WRITE == 0) {
+        if write && mm.table.find(addr).is_some_and(|l| !l.entry.has(pte::WRITE)) {
             match mm.make_writable(&vma, addr, &mut change) {
                 Ok(Gained::Copied(old)) => given_up = Some(old),
                 Ok(Gained::Done) => {}
@@ -185,7 +186,7 @@ impl AddressSpace {
             let Some(mut leaf) = self.table.find(at) else { break };
             if write
                 && at != addr
-                && leaf.entry & (pte::WRITE | pte::FOREIGN) == 0
+                && !leaf.entry.has(pte::WRITE | pte::FOREIGN)
                 && !frames::is_shared(leaf.frame())
             {
                 // Nobody shares it any more.
@@ -196,22 +197,22 @@ impl AddressSpace {
             if is_lost(&leaf) {
                 break;
             }
-            if write && leaf.entry & pte::WRITE == 0 {
+            if write && !leaf.entry.has(pte::WRITE) {
                 break; // shared after a fork: copied when it is asked for itself
             }
             if self.coherence.is_reserved((base.max(at), base + leaf.size)) {
                 break;
             }
             let before = sight(leaf.entry);
-            let given = before.given(leaf.entry & pte::WRITE != 0);
+            let given = before.given(leaf.entry.has(pte::WRITE));
             if given != before {
                 frames::mark_seen(leaf.frame());
                 self.table.update(base, base + leaf.size, &mut |l| l.entry | sight_bits(given));
             }
             let stop = end.min(base + leaf.size);
             while at < stop {
-                let writable = if leaf.entry & pte::WRITE != 0 { PAGE_WRITABLE } else { 0 };
-                pages[n] = (leaf.frame() + (at - base)) | writable;
+                let writable = if leaf.entry.has(pte::WRITE) { PAGE_WRITABLE } else { 0 };
+                pages[n] = (leaf.frame() + (at - base)).0 | writable;
                 n += 1;
                 at += SMALL;
             }
@@ -226,11 +227,11 @@ pub fn invalidate(p: &Space, start: u64, end: u64) {
     p.invalidations.fetch_add(1, Ordering::AcqRel);
     let mut removed = 0;
     mm.table.update(start, end, &mut |leaf| {
-        if leaf.entry & pte::FOREIGN == 0 || is_lost(&leaf) {
+        if !leaf.entry.has(pte::FOREIGN) || is_lost(&leaf) {
             return leaf.entry;
         }
         removed += 1;
-        0
+        pte::Entry::NONE
     });
     mm.remove_resident(removed, removed);
     if removed > 0 {

@@ -11,7 +11,8 @@ use hanare_core::coherence::Change;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, SpecialKind};
 use hanare_hal::memory;
-use hanare_hal::paging::{LARGE, SMALL, pte};
+use hanare_hal::paging::{LARGE, SMALL};
+use hanare_hal::pte;
 
 /// Writes `bytes`, for this process only: a page that it shares is copied first. No thread
 /// waits, so that any context will do. EFAULT: a page is
@@ -57,7 +58,7 @@ impl AddressSpace {
     fn write_page(&mut self, addr: u64, bytes: &[u8], change: &mut Change) -> Result<Gained> {
         let prot = self.vmas.find(addr).map(|v| v.prot).ok_or(errno::EFAULT)?;
         let leaf = self.table.find(addr).ok_or(errno::EFAULT)?;
-        if leaf.entry & pte::FOREIGN != 0 {
+        if leaf.entry.has(pte::FOREIGN) {
             return Err(errno::EFAULT);
         }
         if frames::is_shared(leaf.frame()) {
@@ -89,7 +90,7 @@ pub fn read(p: &Space, addr: u64, to: &mut [u8]) -> usize {
         let at = addr.wrapping_add(done as u64);
         let n = (to.len() - done).min((SMALL - at % SMALL) as usize);
         let vdso = || mm.vmas.find(at).filter(|v| v.backing == Backing::Special(SpecialKind::Vdso));
-        let place = match mm.table.find(at).filter(|l| l.entry & pte::FOREIGN == 0) {
+        let place = match mm.table.find(at).filter(|l| !l.entry.has(pte::FOREIGN)) {
             Some(leaf) => leaf.frame() + (at - leaf.addr),
             // One for all, and there whether the process has used it or not.
             None => match vdso().and_then(|v| crate::mm::vdso::frame(at - v.start)) {

@@ -6,7 +6,8 @@ use crate::base::lock::{Mutex, rank};
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::mempolicy::Policy;
 use hanare_core::nodes::Nodes;
-use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL, pte};
+use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL};
+use hanare_hal::pte;
 
 /// Whether any thread has had a policy of its own, where there is a choice of nodes.
 static ANY_SET: AtomicBool = AtomicBool::new(false);
@@ -66,7 +67,7 @@ impl AddressSpace {
     pub fn pages_on(&mut self, nodes: &Nodes, start: u64, end: u64) -> u64 {
         let mut pages = 0;
         each_leaf(&mut self.table, start, end, |leaf, n| {
-            let is_own = leaf.entry & pte::FOREIGN == 0;
+            let is_own = !leaf.entry.has(pte::FOREIGN);
             if is_own && node_of(leaf).is_some_and(|node| nodes.contains(node)) {
                 pages += n;
             }

@@ -4,10 +4,11 @@ use super::address_space::{is_lost, sight, sight_bits};
 use super::content::FileRef;
 use super::{AddressSpace, pte_bits};
 use crate::base::frames;
-use core::sync::atomic::{Ordering, fence};
 use hanare_core::coherence::{Change, ForWrite, for_write};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
-use hanare_hal::paging::{LARGE, Leaf, SMALL, pte};
+use hanare_hal::addr::PhysAddr;
+use hanare_hal::paging::{LARGE, Leaf, SMALL};
+use hanare_hal::pte;
 use hanare_hal::{cpu, memory, percpu};
 
 /// Pages of an anonymous mapping brought in around a small fault.
@@ -20,7 +21,7 @@ pub(super) enum Gained {
     /// It can be.
     Done,
     /// It can be, and is a copy now; the old frame is the caller's to give up.
-    Copied(u64),
+    Copied(PhysAddr),
     /// Nothing: it is to be copied, once CPUs have dropped it, when the lock is given back, and
     /// Linux has forgotten it, if `ask`.
     Waits {
@@ -35,9 +36,9 @@ impl AddressSpace {
         &mut self,
         vma: &Vma<FileRef>,
         addr: u64,
-        frame: u64,
+        frame: PhysAddr,
     ) -> Result<(), ()> {
-        let entry = frame | pte_bits(vma.prot) | hanare_hal::paging::pte::FOREIGN;
+        let entry = frame | pte_bits(vma.prot) | pte::FOREIGN;
         match self.table.map_small(addr & !(SMALL - 1), entry, &mut frames::UserTables) {
             Ok(()) => {
                 // Counted as it is when it goes, and charged to nobody.
@@ -57,7 +58,7 @@ impl AddressSpace {
         change: &mut Change,
     ) -> Result<Gained, ()> {
         let Some(leaf) = self.table.find(page) else { return Ok(Gained::Done) };
-        let foreign = leaf.entry & pte::FOREIGN != 0;
+        let foreign = leaf.entry.has(pte::FOREIGN);
         if foreign
             || leaf.size == LARGE
             || !vma.prot.contains(Prot::WRITE)
@@ -89,7 +90,7 @@ impl AddressSpace {
         change: &mut Change,
     ) -> Result<Gained, ()> {
         let page = (leaf.addr, leaf.addr + SMALL);
-        let is_present = leaf.entry & pte::PRESENT != 0;
+        let is_present = leaf.entry.has(pte::PRESENT);
         let mut prepared = change.prepared(page, is_present);
         if is_present {
             self.table.update(page.0, page.1, &mut |l| l.entry & !pte::PRESENT);

@@ -9,7 +9,8 @@ use hanare_core::coherence::Change;
 use hanare_core::errno::Result;
 use hanare_core::groups::NOBODY;
 use hanare_core::vma::{Backing, Prot};
-use hanare_hal::paging::{Leaf, SMALL, pte};
+use hanare_hal::paging::{Leaf, SMALL};
+use hanare_hal::pte::{self, Entry};
 
 /// Gives the mappings of `start..end` the rights `prot`, from the lowest up; keeps what it did
 /// when it has to stop. Linux forgets first what it may do more with than that.
@@ -52,7 +53,7 @@ impl AddressSpace {
             let charges = charges && matches!(v.backing, Backing::PrivateFile { .. });
             let mut given_up = 0;
             self.table.update(v.start.max(start), v.end.min(end), &mut |leaf| {
-                if leaf.entry & pte::FOREIGN == 0 {
+                if !leaf.entry.has(pte::FOREIGN) {
                     return protected(&leaf, prot, charges, change);
                 }
                 if !matches!(v.backing, Backing::SharedLinux { .. }) {
@@ -60,7 +61,7 @@ impl AddressSpace {
                 }
                 // Linux' rights decide: look again at the next access.
                 given_up += 1;
-                0
+                Entry::NONE
             });
             self.remove_resident(given_up, given_up);
         }
@@ -70,12 +71,12 @@ impl AddressSpace {
 }
 
 /// The entry of a page of ours with other rights.
-fn protected(leaf: &Leaf, prot: Prot, charges: bool, change: &Change) -> u64 {
+fn protected(leaf: &Leaf, prot: Prot, charges: bool, change: &Change) -> Entry {
     // A page shared after a fork gets write access by the fault that copies it, one of
     // a file that is not charged yet by the fault that charges it.
     let waits =
         || frames::is_shared(leaf.frame()) || charges && frames::group_of(leaf.frame()) == NOBODY;
-    let is_read_only = leaf.entry & pte::WRITE == 0 && leaf.size == SMALL && waits();
+    let is_read_only = !leaf.entry.has(pte::WRITE) && leaf.size == SMALL && waits();
     let rights = pte_bits(if is_read_only { prot - Prot::WRITE } else { prot });
     // What Linux has been asked to forget for this change it has not seen any more.
     let seen = sight_bits(change.sight(pages_of(leaf), sight(leaf.entry)));

@@ -6,6 +6,7 @@ use crate::link::services;
 use crate::sched::cpus;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD};
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
 
 /// How often a thread looks whether another one has asked, ns.
@@ -23,8 +24,11 @@ pub(super) struct Batch {
 impl Batch {
     /// Takes them from a chain.
     pub(super) fn take(from: &mut Chain) -> Batch {
-        let mut batch =
-            Batch { count: 0, runs: [Run::of(0, false); EXTENTS_MAX], extents: [0; EXTENTS_MAX] };
+        let mut batch = Batch {
+            count: 0,
+            runs: [Run::of(PhysAddr::default(), false); EXTENTS_MAX],
+            extents: [0; EXTENTS_MAX],
+        };
         batch.count = from.pop_into(&mut batch.runs);
         for (extent, run) in batch.extents.iter_mut().zip(&batch.runs) {
             *extent = run.extent();
@@ -83,7 +87,7 @@ pub(super) fn set_aside(run: Run) {
 
 /// Gives back a page whose last mapping went where nothing may be asked of Linux (inside one of
 /// its faults): a last page that Linux has seen waits in quarantine.
-pub fn page_deferred(frame: u64) {
+pub fn page_deferred(frame: PhysAddr) {
     match frames::drop_mapping(frame) {
         None => {}
         Some(false) => frames::free(frame, 0),

@@ -8,6 +8,7 @@ use crate::base::chain::Run;
 use crate::base::frames;
 use crate::link::services;
 use hanare_abi::service::{SERVICE_HELD, SERVICE_ZAP};
+use hanare_hal::addr::PhysAddr;
 
 impl Removed {
     /// Zaps what Linux has seen, then frees. Without the lock; may wait. False: Linux could not be
@@ -42,11 +43,11 @@ fn ask(p: &Caller<'_>, kind: u32, args: &[u64], extents: &[u64]) -> Option<servi
 }
 
 /// Gives back a page whose last mapping went; Linux has no mapping of it any more.
-pub fn page(p: &Caller<'_>, frame: u64) {
+pub fn page(p: &Caller<'_>, frame: PhysAddr) {
     match frames::drop_mapping(frame) {
         None => {}
         Some(false) => frames::free(frame, 0),
-        Some(true) => match ask(p, SERVICE_HELD, &[], &[frame]) {
+        Some(true) => match ask(p, SERVICE_HELD, &[], &[frame.0]) {
             Some(answer) if answer.held & 1 == 0 => frames::free(frame, 0),
             _ => crate::base::quarantine::add(frame, 1),
         },

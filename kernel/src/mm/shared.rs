@@ -18,7 +18,9 @@ use hanare_abi::service::{EXTENT_PAGES_MASK, SERVICE_RESOLVE, SERVICE_UNWATCH, S
 use hanare_core::errno::{self, Result};
 use hanare_core::link::{Failure, Outcome};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
-use hanare_hal::paging::{SMALL, pte};
+use hanare_hal::addr::PhysAddr;
+use hanare_hal::paging::SMALL;
+use hanare_hal::pte;
 use linux_raw_sys::general::{__NR_mmap, __NR_munmap};
 
 const MAP_FIXED: u64 = 0x10;
@@ -198,7 +200,8 @@ pub fn resolve(
     }
     let mut at = page;
     for &e in answer.extents.iter() {
-        let (frame, count) = (e & pte::ADDRESS & !EXTENT_PAGES_MASK, (e & EXTENT_PAGES_MASK) + 1);
+        let frame = PhysAddr(e & PhysAddr::FRAME_MASK & !EXTENT_PAGES_MASK);
+        let count = (e & EXTENT_PAGES_MASK) + 1;
         for i in 0..count {
             let accessible = |v: &&Vma<FileRef>| {
                 matches!(v.backing, Backing::SharedLinux { .. })
@@ -213,7 +216,7 @@ pub fn resolve(
                 rights => rights,
             };
             let known = mm.table.find(at);
-            if known.is_none_or(|l| write && l.entry & pte::WRITE == 0) {
+            if known.is_none_or(|l| write && !l.entry.has(pte::WRITE)) {
                 let entry = (frame + i * SMALL) | pte_bits(rights) | pte::FOREIGN;
                 mm.table
                     .map_small(at, entry, &mut frames::UserTables)

@@ -25,6 +25,7 @@ use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_core::errno::{self, Result};
 use hanare_core::life::{self, SpaceWord};
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::{memory, percpu};
 use hanare_ikc::SlotRef;
 
@@ -60,7 +61,7 @@ pub struct Space {
     /// Pages being read in for a fault of the proxy.
     pub fills: Mutex<Vec<PendingFill>, rank::Fills>,
     /// Frames of the control window, by page address.
-    control: Mutex<BTreeMap<u64, u64>, rank::ControlPages>,
+    control: Mutex<BTreeMap<u64, PhysAddr>, rank::ControlPages>,
     /// Slots that were ever given out: the lowest ones.
     slots_made: AtomicU32,
     /// Their bells, where they were used.
@@ -166,7 +167,7 @@ impl Space {
     }
 
     /// The frames of the control window, which are the caller's from now on.
-    pub(super) fn take_control(&self) -> BTreeMap<u64, u64> {
+    pub(super) fn take_control(&self) -> BTreeMap<u64, PhysAddr> {
         core::mem::take(&mut *self.control.lock())
     }
 
@@ -204,7 +205,7 @@ impl Space {
     ///
     /// # Errors
     /// `EFAULT`: there is none. `ENOMEM`.
-    pub fn control_page(&self, page: u64) -> Result<u64> {
+    pub fn control_page(&self, page: u64) -> Result<PhysAddr> {
         let known = (SLOT_BASE..SLOT_BASE + SLOT_SIZE).contains(&page)
             || (START_BASE..START_BASE + START_SIZE).contains(&page) && self.life().is_open()
             || (SCRATCH_BASE..CONTROL_END).contains(&page);
@@ -224,7 +225,7 @@ impl Space {
         }
         // Of the start block the proxy has as much as it likes.
         let of_proxy = (START_BASE..START_BASE + START_SIZE).contains(&page);
-        heap::room_for_entry::<u64, u64>()?;
+        heap::room_for_entry::<u64, PhysAddr>()?;
         self.account.add_kernel(CONTROL_COST)?;
         let frame = if of_proxy { frames::alloc_user_zeroed() } else { frames::alloc_zeroed() };
         let frame =
@@ -246,7 +247,7 @@ impl Space {
             let at = addr + done as u64;
             let n = (to.len() - done).min(4096 - (at & 4095) as usize);
             match control.get(&(at & !4095)) {
-                Some(frame) => memory::read(frame + (at & 4095), &mut to[done..done + n]),
+                Some(frame) => memory::read(*frame + (at & 4095), &mut to[done..done + n]),
                 None => to[done..done + n].fill(0),
             }
             done += n;

@@ -4,6 +4,7 @@
 use crate::base::chain::{Chain, Run};
 use crate::base::frames;
 use crate::sched::tlb;
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::TableSource;
 
 /// What waits for the lock of an address space to be given back: other CPUs drop
@@ -54,10 +55,10 @@ impl Stale {
 pub struct StaleTables<'a>(pub &'a mut Stale);
 
 impl TableSource for StaleTables<'_> {
-    fn alloc_table(&mut self) -> Option<u64> {
+    fn alloc_table(&mut self) -> Option<PhysAddr> {
         frames::UserTables.alloc_table()
     }
-    fn free_table(&mut self, paddr: u64) {
+    fn free_table(&mut self, paddr: PhysAddr) {
         self.0.tables.push(Run::of(paddr, false));
     }
 }

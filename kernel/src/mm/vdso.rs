@@ -6,12 +6,14 @@ use crate::base::lists;
 use crate::mm::AddressSpace;
 use alloc::vec::Vec;
 use hanare_core::vma::{Backing, Prot, Search, SpecialKind, Vma, VmaFlags};
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory;
+use hanare_hal::pte::Entry;
 use spin::Once;
 
 static CODE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
-static FRAMES: Once<Vec<u64>> = Once::new();
-static EMPTY: Once<u64> = Once::new();
+static FRAMES: Once<Vec<PhysAddr>> = Once::new();
+static EMPTY: Once<PhysAddr> = Once::new();
 
 /// Copies the code into frames of its own (once, at boot).
 pub fn init() {
@@ -27,13 +29,13 @@ pub fn init() {
 }
 
 /// Frame of the page of its code at `offset` bytes.
-pub fn frame(offset: u64) -> Option<u64> {
+pub fn frame(offset: u64) -> Option<PhysAddr> {
     FRAMES.get()?.get((offset / 4096) as usize).copied()
 }
 
 /// Frame of the page that is mapped instead of the clock page where every read is to
 /// be a system call.
-pub fn empty() -> Option<u64> {
+pub fn empty() -> Option<PhysAddr> {
     EMPTY.get().copied()
 }
 
@@ -55,7 +57,7 @@ pub fn set_traps(mm: &mut AddressSpace, traps: bool) {
         let mut pages = 0;
         mm.table.update(start, end, &mut |_| {
             pages += 1;
-            0
+            Entry::NONE
         });
         mm.remove_resident(pages, pages);
         mm.flush(start, end);

@@ -6,6 +6,7 @@ use crate::base::frames;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::observe::{TRACE_TEXT_OFFSET, TraceRing};
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory;
 
 /// Largest and smallest size tried, as an order of pages: 1 MiB, 64 KiB.
@@ -13,7 +14,7 @@ const ORDERS: core::ops::RangeInclusive<u32> = 4..=8;
 
 /// A ring.
 pub struct Ring {
-    frame: u64,
+    frame: PhysAddr,
     order: u32,
     bytes: u64,
     head: u64,
@@ -31,7 +32,7 @@ impl Ring {
     }
 
     /// Physical address, and bytes of the text.
-    pub fn place(&self) -> (u64, u64) {
+    pub fn place(&self) -> (PhysAddr, u64) {
         (self.frame, self.bytes)
     }
 

@@ -92,7 +92,7 @@ impl ProcessSignals {
     /// For the child of a fork.
     pub fn inherit(&self) -> ProcessSignals {
         ProcessSignals {
-            actions: self.actions.clone(),
+            actions: lists::boxed_within(Actions::clone(&self.actions)),
             mirrored: lists::boxed_within(self.mirrored.of_child()),
             ..ProcessSignals::default()
         }

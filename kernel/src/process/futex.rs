@@ -13,10 +13,9 @@ use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::until::Until;
 use crate::sched::cpus;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Errno, Result};
-use hanare_core::futex::MATCH_ANY;
+use hanare_core::futex::{MATCH_ANY, Woken};
 use hanare_core::syscalls::Restart;
 use hanare_core::time::{Clock, Timespec};
 use hanare_core::vma::{Backing, Prot};
@@ -251,9 +250,11 @@ impl Rest for Waiting {
         with_queues(p, word.addr(), |queues| {
             let same = usercopy::read_u32(word.addr())? == value;
             if same {
-                queues.push(word.key(), Sleeper::one_of(0, None), bitset);
+                // Without memory it cannot wait: the program looks at the word again.
+                let queued = queues.push(word.key(), Sleeper::one_of(0, None), bitset);
+                return Ok(queued.map_err(|_| errno::EAGAIN));
             }
-            Ok(if same { Ok(()) } else { Err(errno::EAGAIN) })
+            Ok(Err(errno::EAGAIN))
         })??;
         wait_until(thread, until);
         let woken = {
@@ -290,7 +291,7 @@ pub fn interrupted(thread: &Thread, until: Until, restart: Restart) -> Result<u6
 pub fn wake(p: &Process, word: Word, most: u64, bitset: u32) -> u64 {
     let woken = mark(p.futexes.lock().wake(word.key(), count(most).max(1), bitset));
     rouse(&woken);
-    woken.len() as u64
+    woken.count() as u64
 }
 
 /// Wakes some waiters and has others wait on another word; how many both were.
@@ -312,18 +313,18 @@ fn requeue(
         Ok(Ok((woken, queues.requeue(from.key(), to.key(), count(most)) as u64)))
     })??;
     rouse(&woken);
-    Ok(woken.len() as u64 + moved)
+    Ok(woken.count() as u64 + moved)
 }
 
 /// Says so to those that were woken, with the queues locked: who looks there and is not
 /// marked is in a queue.
-fn mark(woken: Vec<Sleeper>) -> Vec<Sleeper> {
+fn mark(woken: Woken<Sleeper>) -> Woken<Sleeper> {
     woken.iter().for_each(|w| w.thread.futex_woken.store(true, Ordering::Release));
     woken
 }
 
-fn rouse(woken: &[Sleeper]) {
-    for w in woken {
+fn rouse(woken: &Woken<Sleeper>) {
+    for w in woken.iter() {
         match w.on_linux {
             None => cpus::kick(&w.thread),
             Some(word) => delegate::for_process(

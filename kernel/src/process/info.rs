@@ -17,7 +17,8 @@ use hanare_core::life::ThreadState;
 use hanare_core::nodes::Nodes;
 use hanare_core::signal::{SIGNAL_MAX, SigAction};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
-use hanare_hal::paging::{LARGE, PageTable, SMALL, pte};
+use hanare_hal::paging::{LARGE, PageTable, SMALL};
+use hanare_hal::pte::{self, Entry};
 use hanare_ikc::{RequestCall, RequestRef};
 
 /// Words of the structures of the answer.
@@ -174,10 +175,10 @@ fn sizes(mm: &mut AddressSpace) -> Sizes {
 }
 
 /// Whether a page of a mapping is the process's own: not of a file, or written.
-fn is_anonymous(v: &Vma<FileRef>, entry: u64) -> bool {
+fn is_anonymous(v: &Vma<FileRef>, entry: Entry) -> bool {
     match v.backing {
         Backing::Anonymous => true,
-        Backing::PrivateFile { .. } => entry & pte::WRITE != 0,
+        Backing::PrivateFile { .. } => entry.has(pte::WRITE),
         _ => false,
     }
 }
@@ -313,7 +314,7 @@ fn numa(p: &Process, r: &RequestRef<'_>, at: u64) -> Result<()> {
     let shared = v.flags.contains(VmaFlags::SHARED);
     each_leaf(table, at, end, |leaf, pages| {
         let is_written =
-            if shared { leaf.entry & pte::WRITE != 0 } else { is_anonymous(v, leaf.entry) };
+            if shared { leaf.entry.has(pte::WRITE) } else { is_anonymous(v, leaf.entry) };
         written += if is_written { pages } else { 0 };
         let Some(node) = node_of(leaf).map(u64::from) else { return };
         if let Some(place) = by_node.iter_mut().find(|n| **n == 0 || **n >> NUMA_NODE_SHIFT == node)
@@ -340,9 +341,9 @@ fn resident(v: &Vma<FileRef>, table: &mut PageTable) -> [u64; 3] {
     let everybodys = v.flags.contains(VmaFlags::SHARED);
     table.update(v.start, v.end, &mut |leaf| {
         let own = is_anonymous(v, leaf.entry);
-        let is_written = if everybodys { leaf.entry & pte::WRITE != 0 } else { own };
+        let is_written = if everybodys { leaf.entry.has(pte::WRITE) } else { own };
         let mappings = match v.backing {
-            _ if leaf.entry & pte::FOREIGN != 0 || leaf.size == LARGE => 1,
+            _ if leaf.entry.has(pte::FOREIGN) || leaf.size == LARGE => 1,
             // What is kept of a file counts as one.
             Backing::PrivateFile { .. } if !own => (frames::mappings(leaf.frame()) - 1).max(1),
             _ => frames::mappings(leaf.frame()),

@@ -8,6 +8,7 @@ use crate::sched::doorbell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_BAD_MEMORY;
 use hanare_core::machinecheck::{Action, BANKS_MAX, Bank, Fatal, Meaning, Rules, decide, meaning};
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::machinecheck::{self as hal, Capabilities};
 use hanare_hal::percpu;
@@ -52,10 +53,11 @@ fn read(i: usize) -> Bank {
 
 /// One that came in user mode, on the thread's own stack. The address of the memory that its program
 /// may not use any more; what cannot be survived panics.
-pub fn in_user_mode(regs: &Regs) -> Option<u64> {
+pub fn in_user_mode(regs: &Regs) -> Option<PhysAddr> {
     let action = take(regs);
     look_at_all(true);
     let Action::EndProgram(paddr) = action else { return None };
+    let paddr = PhysAddr(paddr);
     keep_back(paddr);
     Some(paddr)
 }
@@ -100,9 +102,9 @@ pub fn in_kernel(regs: &Regs) {
 
 /// The frame is used by nobody again, and Linux is told, which keeps it back when the instance's
 /// memory returns to it (HWPoison).
-fn keep_back(paddr: u64) {
+fn keep_back(paddr: PhysAddr) {
     if badmemory::add(paddr) {
-        doorbell::ring(EVENT_BAD_MEMORY, paddr >> 12);
+        doorbell::ring(EVENT_BAD_MEMORY, paddr.0 >> 12);
     }
 }
 
@@ -136,7 +138,7 @@ fn look_at_all(handled: bool) {
                     "machine check: bad memory that nobody has used, bank {i} status {:#x}",
                     bank.status
                 );
-                address.into_iter().for_each(keep_back);
+                address.into_iter().map(PhysAddr).for_each(keep_back);
             }
             // Else it is for the exception that comes, maybe to the CPU of Linux that has the same bank.
             Meaning::Consumed(_) | Meaning::Fatal(_) if !handled => continue,

@@ -56,7 +56,7 @@ pub fn action(signal: u64, new: u64, old: u64, size: u64) -> Result<u64> {
 /// their proxies have, so that nothing more is to be told.
 fn set_in_common(p: &Arc<Process>, signal: u32, action: SigAction) {
     let common = p.handlers.load(Ordering::Relaxed);
-    let mirrored = p.signals.lock().mirrored.clone();
+    let mirrored = Mirrored::clone(&p.signals.lock().mirrored);
     for other in p.processes() {
         if other.handlers.load(Ordering::Relaxed) != common || Arc::ptr_eq(&other, p) {
             continue;
@@ -66,7 +66,7 @@ fn set_in_common(p: &Arc<Process>, signal: u32, action: SigAction) {
         if s.actions.ignores(signal) {
             s.pending.discard(SigSet::of(signal));
         }
-        s.mirrored = mirrored.clone();
+        *s.mirrored = mirrored.clone();
     }
 }
 

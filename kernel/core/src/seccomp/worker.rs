@@ -10,7 +10,8 @@
 use alloc::vec::Vec;
 
 use super::{ARCH, Instruction, MAX_INSTRUCTIONS, action, code};
-use crate::errno::{ENOMEM, Result};
+use crate::errno::Result;
+use crate::lists;
 use linux_raw_sys::general::*;
 use linux_raw_sys::prctl::*;
 
@@ -189,12 +190,12 @@ fn ask(question: Ask, control_fd: u32) -> ([Instruction; 4], usize) {
 /// One line of [`BOUND`].
 fn push_line(all: &mut Vec<Instruction>, number: u32, questions: &[Ask], control_fd: u32) {
     let start = all.len();
-    all.extend([load(NUMBER_AT), jump(code::JEQ, number, 0, 1)]);
+    lists::extend_within(all, &[load(NUMBER_AT), jump(code::JEQ, number, 0, 1)]);
     for question in questions {
         let (instructions, count) = ask(*question, control_fd);
-        all.extend_from_slice(&instructions[..count]);
+        lists::extend_within(all, &instructions[..count]);
     }
-    all.push(end(action::ALLOW));
+    lists::push_within(all, end(action::ALLOW));
     // A wrong answer leads behind the line.
     let length = all.len() - start;
     for (at, i) in all[start..].iter_mut().enumerate() {
@@ -207,11 +208,11 @@ fn push_line(all: &mut Vec<Instruction>, number: u32, questions: &[Ask], control
 
 /// What stands in front of a program's filter: fewer instructions than [`OWN_MAX`].
 fn push_own_calls(all: &mut Vec<Instruction>, control_fd: u32) {
-    all.push(load(NUMBER_AT));
+    lists::push_within(all, load(NUMBER_AT));
     for (at, number) in FREE.iter().enumerate() {
-        all.push(jump(code::JEQ, *number, (FREE.len() - at) as u8, 0));
+        lists::push_within(all, jump(code::JEQ, *number, (FREE.len() - at) as u8, 0));
     }
-    all.extend([op(code::JMP | code::JA, 1), end(action::ALLOW)]);
+    lists::extend_within(all, &[op(code::JMP | code::JA, 1), end(action::ALLOW)]);
     for (number, questions) in BOUND {
         push_line(all, number, questions, control_fd);
     }
@@ -224,17 +225,19 @@ const OWN_MAX: usize = 256;
 /// # Errors
 /// `ENOMEM`.
 pub fn for_worker(program: &[Instruction], control_fd: u32) -> Result<Vec<Instruction>> {
-    let mut all = Vec::new();
-    all.try_reserve_exact(OWN_MAX + program.len().max(BY_NUMBER_MAX)).map_err(|_| ENOMEM)?;
+    let mut all = lists::with_room(OWN_MAX + program.len().max(BY_NUMBER_MAX))?;
     // Calls of another architecture are the program's filter's; it begins with empty registers.
-    all.extend([load(ARCH_AT), jump(code::JEQ, ARCH, 1, 0), op(code::JMP | code::JA, 0)]);
+    lists::extend_within(
+        &mut all,
+        &[load(ARCH_AT), jump(code::JEQ, ARCH, 1, 0), op(code::JMP | code::JA, 0)],
+    );
     push_own_calls(&mut all, control_fd);
     all[2].k = all.len() as u32 - 3;
-    all.extend([op(code::LD | code::IMM, 0), op(code::MISC, 0)]);
+    lists::extend_within(&mut all, &[op(code::LD | code::IMM, 0), op(code::MISC, 0)]);
     if program.iter().any(reads_pointer) || all.len() + program.len() > MAX_INSTRUCTIONS {
         push_by_number(&mut all, program)?;
     } else {
-        all.extend_from_slice(program);
+        lists::extend_within(&mut all, program);
     }
     Ok(all)
 }
@@ -247,16 +250,12 @@ const fn reads_pointer(i: &Instruction) -> bool {
 /// is so long that nothing fits in front of it: the calls that it may allow, whatever their
 /// arguments. At most [`BY_NUMBER_MAX`] instructions.
 fn push_by_number(all: &mut Vec<Instruction>, program: &[Instruction]) -> Result<()> {
-    let mut known = Vec::new();
-    known.try_reserve_exact(program.len() + 1).map_err(|_| ENOMEM)?;
-    known.resize(program.len() + 1, Known { round: 0, a: None });
+    let mut known = lists::filled(program.len() + 1, Known { round: 0, a: None })?;
     let mut may = |number| may_allow(program, number, &mut known);
-    all.extend([
-        load(ARCH_AT),
-        jump(code::JEQ, ARCH, 1, 0),
-        end(action::KILL_PROCESS),
-        load(NUMBER_AT),
-    ]);
+    lists::extend_within(
+        all,
+        &[load(ARCH_AT), jump(code::JEQ, ARCH, 1, 0), end(action::KILL_PROCESS), load(NUMBER_AT)],
+    );
     let (mut allowed, mut number) = (may(0), 0);
     while number < NR_END {
         let before = allowed;
@@ -264,12 +263,12 @@ fn push_by_number(all: &mut Vec<Instruction>, program: &[Instruction]) -> Result
             number += 1;
             allowed = may(number);
         }
-        all.extend([
-            jump(code::JGE, number, 1, 0),
-            end(if before { action::ALLOW } else { DENIED }),
-        ]);
+        lists::extend_within(
+            all,
+            &[jump(code::JGE, number, 1, 0), end(if before { action::ALLOW } else { DENIED })],
+        );
     }
-    all.push(end(DENIED));
+    lists::push_within(all, end(DENIED));
     Ok(())
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::lists::failing;
 use proptest::prelude::*;
 use std::vec::Vec;
 
@@ -32,6 +33,22 @@ fn without_information() {
     let taken: Vec<_> = core::iter::from_fn(|| pending.dequeue(SigSet::EMPTY)).collect();
     assert_eq!(taken.iter().map(|q| q.signal).collect::<Vec<_>>(), [SIGTERM, SIGCONT, 40]);
     assert!(taken.iter().all(|q| q.info == SigInfo::user(q.signal, 0, 0)));
+}
+
+#[test]
+fn without_memory_only_what_came_with_a_signal_is_lost() {
+    let mut pending = Pending::default();
+    let queued = |signal, code| SigInfo { code, ..SigInfo::user(signal, 1, 2) };
+    let mut queue = |signal, code| failing::at(0, || pending.queue(signal, queued(signal, code)));
+    assert_eq!(queue(SIGTERM, SI_USER), (Ok(true), true));
+    assert_eq!(queue(40, SI_USER), (Ok(true), true));
+    assert_eq!(queue(SIGUSR1, SI_QUEUE), (Ok(true), true));
+    assert_eq!(queue(41, SI_QUEUE), (Err(EAGAIN), true));
+    assert_eq!(pending.set(), SigSet::of(40).with(SIGTERM).with(SIGUSR1));
+    let taken: Vec<_> = core::iter::from_fn(|| pending.dequeue(SigSet::EMPTY)).collect();
+    assert!(
+        taken.iter().map(|q| q.info).eq([SIGUSR1, SIGTERM, 40].map(|s| SigInfo::user(s, 0, 0)))
+    );
 }
 
 #[test]

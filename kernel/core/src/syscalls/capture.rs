@@ -1,9 +1,9 @@
 //! What the arguments of a call point to, read for a trace.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::arguments::{Argument, Direction, arguments};
+use crate::lists;
 use crate::usermemory::UserMemory;
 
 /// Most bytes of a path.
@@ -14,6 +14,8 @@ pub const STRINGS: usize = 32;
 pub const ENTRIES: usize = 8;
 /// Most bytes of a socket address.
 pub const ADDRESS_BYTES: usize = 128;
+/// Bytes before each capture: which argument, how many bytes.
+const HEAD_BYTES: usize = 8;
 
 /// Captures, one after the other, each with its head.
 #[derive(Default)]
@@ -23,50 +25,60 @@ pub struct Captures {
 }
 
 impl Captures {
-    fn add(&mut self, argument: usize, data: &[u8]) {
-        self.bytes.extend_from_slice(&(argument as u32).to_le_bytes());
-        self.bytes.extend_from_slice(&(data.len() as u32).to_le_bytes());
-        self.bytes.extend_from_slice(data);
-        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+    /// Adds what `read` puts into a buffer of `most` bytes, as many as it says. What cannot be read is
+    /// left out, and what there is no memory for.
+    fn add(&mut self, argument: usize, most: usize, read: impl FnOnce(&mut [u8]) -> Option<usize>) {
+        let start = self.bytes.len();
+        let data = start + HEAD_BYTES;
+        let room = HEAD_BYTES + most.next_multiple_of(8);
+        if lists::more_room(&mut self.bytes, room).is_err() {
+            return;
+        }
+        lists::resize_within(&mut self.bytes, data + most, 0);
+        let Some(length) = read(&mut self.bytes[data..]) else {
+            self.bytes.truncate(start);
+            return;
+        };
+        self.bytes[start..start + 4].copy_from_slice(&(argument as u32).to_le_bytes());
+        self.bytes[start + 4..data].copy_from_slice(&(length as u32).to_le_bytes());
+        self.bytes.truncate(data + length);
+        lists::resize_within(&mut self.bytes, data + length.next_multiple_of(8), 0);
     }
 
     fn add_memory(&mut self, m: &impl UserMemory, argument: usize, addr: u64, bytes: usize) {
-        let mut data = vec![0; bytes];
-        if addr != 0 && m.read(addr, &mut data).is_ok() {
-            self.add(argument, &data);
+        if addr != 0 {
+            self.add(argument, bytes, |data| m.read(addr, data).ok().map(|()| bytes));
         }
     }
 
     fn add_text(&mut self, m: &impl UserMemory, argument: usize, addr: u64) {
-        let mut data = vec![0; PATH_BYTES];
-        match m.read_string(addr, &mut data) {
-            Ok(Some(text)) => {
-                let length = text.len();
-                self.add(argument, &data[..length]);
-            }
-            Ok(None) => self.add(argument, &data),
-            Err(_) => {}
-        }
+        self.add(argument, PATH_BYTES, |data| text(m, addr, data));
     }
 
     fn add_strings(&mut self, m: &impl UserMemory, argument: usize, mut addr: u64) {
-        let mut all = Vec::new();
-        for _ in 0..STRINGS {
-            let Ok(pointer) = m.read_u64(addr) else { return };
-            if pointer == 0 {
-                break;
+        self.add(argument, STRINGS * (PATH_BYTES + 1), |data| {
+            let mut at = 0;
+            for _ in 0..STRINGS {
+                let pointer = m.read_u64(addr).ok()?;
+                if pointer == 0 {
+                    break;
+                }
+                at += text(m, pointer, &mut data[at..at + PATH_BYTES])?;
+                data[at] = 0;
+                at += 1;
+                addr += 8;
             }
-            let mut data = vec![0; PATH_BYTES];
-            match m.read_string(pointer, &mut data) {
-                Ok(Some(text)) => all.extend_from_slice(text),
-                Ok(None) => all.extend_from_slice(&data),
-                Err(_) => return,
-            }
-            all.push(0);
-            addr += 8;
-        }
-        self.add(argument, &all);
+            Some(at)
+        });
     }
+}
+
+/// Bytes of a string, as far as it fits.
+fn text(m: &impl UserMemory, addr: u64, data: &mut [u8]) -> Option<usize> {
+    m.read_string(addr, data)
+        .ok()
+        .map(|whole| whole.map(<[u8]>::len))
+        .map(|n| n.unwrap_or(PATH_BYTES))
 }
 
 /// What call `number` reads (`In`, before it) or has written (`Out`, after it, with its
@@ -117,4 +129,54 @@ pub fn capture(
         c.bytes.clear();
     }
     c
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lists::failing;
+    use crate::usermemory::Fault;
+    use linux_raw_sys::general::__NR_execve;
+
+    /// Words and strings from address 8 on.
+    struct Memory(&'static [u8]);
+
+    impl UserMemory for Memory {
+        fn read(&self, addr: u64, to: &mut [u8]) -> Result<(), Fault> {
+            let from = self.0.get(addr as usize - 8..).and_then(|m| m.get(..to.len()));
+            from.map(|from| to.copy_from_slice(from)).ok_or(Fault)
+        }
+
+        fn read_string<'a>(&self, addr: u64, to: &'a mut [u8]) -> Result<Option<&'a [u8]>, Fault> {
+            let from = self.0.get(addr as usize - 8..).ok_or(Fault)?;
+            let length = from.iter().position(|&byte| byte == 0).ok_or(Fault)?;
+            to[..length].copy_from_slice(&from[..length]);
+            Ok(Some(&to[..length]))
+        }
+    }
+
+    /// An array of two strings, and a path.
+    const MEMORY: Memory =
+        Memory(b"\x20\0\0\0\0\0\0\0\x23\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0ls\0/tmp\0/bin/ls\0");
+
+    fn execve() -> Vec<u8> {
+        let args = [0x28, 8, 0, 0, 0, 0];
+        capture(&MEMORY, u64::from(__NR_execve), &args, 0, Direction::In, 64).bytes
+    }
+
+    #[test]
+    fn strings_and_arrays_of_strings() {
+        let path = b"\0\0\0\0\x07\0\0\0/bin/ls\0";
+        let strings = b"\x01\0\0\0\x08\0\0\0ls\0/tmp\0";
+        assert_eq!(execve(), [&path[..], strings].concat());
+    }
+
+    #[test]
+    fn without_memory_an_argument_is_left_out() {
+        let (whole, has_failed) = failing::at(2, execve);
+        assert!(!has_failed);
+        let (path, strings) = whole.split_at(16);
+        assert_eq!(failing::at(0, execve), (strings.to_vec(), true));
+        assert_eq!(failing::at(1, execve), (path.to_vec(), true));
+    }
 }

@@ -1,5 +1,10 @@
 //! Rights and properties of a mapping.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "bitflags implements Extend, which allocates nothing here"
+)]
+
 use bitflags::bitflags;
 
 bitflags! {

@@ -2,6 +2,7 @@
 
 use super::{Vma, VmaMap};
 use crate::errno::{EEXIST, EINVAL, Result};
+use crate::lists;
 use alloc::collections::LinkedList;
 
 impl<F: Clone + PartialEq> VmaMap<F> {
@@ -14,7 +15,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         self.check_free(&vma)?;
         let (start, end) = (vma.start, vma.end);
         self.add_bytes(vma.len());
-        self.vmas.insert(start, vma);
+        lists::insert_within(&mut self.vmas, start, vma);
         self.merge(start, end);
         Ok(())
     }
@@ -41,11 +42,14 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         end: u64,
         wanted: impl Fn(&Vma<F>) -> bool,
     ) -> LinkedList<Vma<F>> {
-        let parts: LinkedList<_> = self
-            .range(start, end)
-            .filter(|v| wanted(v))
-            .map(|v| (v.start.max(start), v.end.min(end)))
-            .collect();
-        parts.into_iter().flat_map(|(start, end)| self.remove(start, end)).collect()
+        let mut removed = LinkedList::new();
+        let mut at = start;
+        loop {
+            let next = self.range(at, end).find(|v| wanted(v));
+            let Some((from, to)) = next.map(|v| (v.start.max(at), v.end.min(end))) else { break };
+            removed.append(&mut self.remove(from, to));
+            at = to;
+        }
+        removed
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::errno::EEXIST;
+use crate::lists::failing;
 use proptest::prelude::*;
 use std::vec;
 
@@ -187,6 +188,30 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Does one of the operations that can be refused.
+fn apply(map: &mut VmaMap<File>, op: &Op) -> Result<()> {
+    let range = |page, count: usize| (address(page), address((page + count).min(PAGES)));
+    match *op {
+        Op::Insert { page, count, .. } => {
+            let (start, end) = range(page, count);
+            map.insert(anonymous(start, end))
+        }
+        Op::Remove { page, count } => {
+            let (start, end) = range(page, count);
+            map.try_remove(start, end).map(drop)
+        }
+        Op::Protect { page, count, prot } => {
+            let (start, end) = range(page, count);
+            map.protect(start, end, Prot::from_bits_truncate(prot))
+        }
+        Op::Flags { page, count, .. } => {
+            let (start, end) = range(page, count);
+            map.set_flags(start, end, VmaFlags::LOCKED, VmaFlags::empty())
+        }
+        Op::Gap { .. } => Ok(()),
+    }
+}
+
 fn address(page: usize) -> u64 {
     MIN + page as u64 * P
 }
@@ -220,10 +245,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
     /// Against an array of pages.
     #[test]
-    fn model(ops in proptest::collection::vec(op(), 1..60)) {
+    fn model(ops in proptest::collection::vec((op(), 0u32..8), 1..60)) {
         let mut map = map();
         let mut pages: std::vec::Vec<Option<Page>> = vec![None; PAGES];
-        for op in ops {
+        for (op, nth) in ops {
+            // What an allocation is refused for changes nothing.
+            let mut refused = map.clone();
+            let (result, has_failed) = failing::at(nth, || apply(&mut refused, &op));
+            if has_failed {
+                prop_assert_eq!(result, Err(ENOMEM));
+                prop_assert!(refused.iter().eq(map.iter()));
+                refused.check();
+            }
             match op {
                 Op::Insert { page, count, prot, backing, offset, max } => {
                     let end = (page + count).min(PAGES);

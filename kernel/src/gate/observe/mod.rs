@@ -128,7 +128,7 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
         }
         t.watch(&p);
         let (frame, bytes) = t.place();
-        r.set_arg(0, frame);
+        r.set_arg(0, frame.0);
         r.set_arg(1, bytes);
         Session::Trace(t)
     } else {

@@ -19,6 +19,7 @@ use hanare_core::syscalls::arguments::Direction;
 use hanare_core::syscalls::capture::{Captures, capture};
 use hanare_core::syscalls::{self, Service};
 use hanare_core::time::Clock;
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::cpu;
 use zerocopy::IntoBytes;
 
@@ -45,7 +46,7 @@ impl Trace {
     }
 
     /// See `OBSERVE_TRACE`.
-    pub fn place(&self) -> (u64, u64) {
+    pub fn place(&self) -> (PhysAddr, u64) {
         self.ring.lock().place()
     }
 

@@ -201,3 +201,15 @@ fn what_is_not_known_is_allowed() {
         assert_eq!(ask(&worker, 59, &[]), others);
     }
 }
+
+#[test]
+fn without_memory_there_is_no_filter() {
+    let asks_where = [load(POINTER_AT[0]), end(action::ALLOW)];
+    for program in [&asks_where[..], &STRICT] {
+        let count = crate::lists::failing::each(|| {
+            let filter = for_worker(program, CONTROL)?;
+            Program::new(filter).map(drop)
+        });
+        assert!(count >= 2);
+    }
+}

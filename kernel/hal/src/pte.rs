@@ -1,0 +1,167 @@
+//! Entries of page tables, and the bits of them.
+
+use crate::addr::PhysAddr;
+use core::ops::{BitAnd, BitOr, BitOrAssign, Not};
+use x86_64::structures::paging::PageTableFlags as Flags;
+
+/// Bits of an entry: the CPU's, and our own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Bits(u64);
+
+/// An entry, a word that is changed atomically.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Entry(u64);
+
+#[allow(missing_docs)]
+mod bits {
+    use super::{Bits, Flags, PhysAddr};
+
+    pub const PRESENT: Bits = Bits(Flags::PRESENT.bits());
+    pub const WRITE: Bits = Bits(Flags::WRITABLE.bits());
+    pub const USER: Bits = Bits(Flags::USER_ACCESSIBLE.bits());
+    pub const WRITE_THROUGH: Bits = Bits(Flags::WRITE_THROUGH.bits());
+    pub const NO_CACHE: Bits = Bits(Flags::NO_CACHE.bits());
+    pub const ACCESSED: Bits = Bits(Flags::ACCESSED.bits());
+    pub const DIRTY: Bits = Bits(Flags::DIRTY.bits());
+    pub const LARGE: Bits = Bits(Flags::HUGE_PAGE.bits());
+    pub const GLOBAL: Bits = Bits(Flags::GLOBAL.bits());
+    pub const SEEN: Bits = Bits(Flags::BIT_9.bits());
+    pub const FOREIGN: Bits = Bits(Flags::BIT_10.bits());
+    pub const VALID: Bits = Bits(Flags::BIT_11.bits());
+    pub const SEEN_WRITE: Bits = Bits(Flags::BIT_52.bits());
+    pub const NO_EXECUTE: Bits = Bits(Flags::NO_EXECUTE.bits());
+    pub const ADDRESS: Bits = Bits(PhysAddr::FRAME_MASK);
+}
+pub use bits::*;
+
+impl Bits {
+    /// None of them.
+    pub const NONE: Bits = Bits(0);
+
+    /// These and others, in constants.
+    #[must_use]
+    pub const fn with(self, others: Bits) -> Bits {
+        Bits(self.0 | others.0)
+    }
+
+    /// An entry with these bits and no frame, never present.
+    #[must_use]
+    pub const fn alone(self) -> Entry {
+        Entry(self.0)
+    }
+
+    /// Whether one of `others` is among them.
+    #[must_use]
+    pub const fn has(self, others: Bits) -> bool {
+        self.0 & others.0 != 0
+    }
+}
+
+impl Entry {
+    /// There is none.
+    pub const NONE: Entry = Entry(0);
+
+    /// As the CPU reads it.
+    #[must_use]
+    pub(crate) const fn of_raw(word: u64) -> Entry {
+        Entry(word)
+    }
+
+    /// See [`of_raw`](Self::of_raw).
+    #[must_use]
+    pub(crate) const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether it has one of these bits.
+    #[must_use]
+    pub const fn has(self, bits: Bits) -> bool {
+        self.0 & bits.0 != 0
+    }
+
+    /// Which of these bits it has.
+    #[must_use]
+    pub const fn only(self, bits: Bits) -> Bits {
+        Bits(self.0 & bits.0)
+    }
+
+    /// The frame.
+    #[must_use]
+    pub const fn frame(self) -> PhysAddr {
+        PhysAddr(self.0 & ADDRESS.0)
+    }
+
+    /// With a frame so many bytes further.
+    #[must_use]
+    pub const fn behind(self, bytes: u64) -> Entry {
+        Entry(self.0 + bytes)
+    }
+
+    /// As it is kept in memory, and back: one that is not present has its address inverted.
+    ///
+    /// L1TF (CVE-2018-3620): a load through an entry that is not present goes on speculatively with its address, and
+    /// gets what the L1 cache has of it. So that address is to be none of memory's: as on Linux
+    /// (Documentation/admin-guide/hw-vuln/l1tf.rst, "PTE inversion") it is inverted, which holds as long as memory
+    /// ends below half of what the CPU can address.
+    pub(crate) const fn inverted(self) -> Entry {
+        let is_hidden = self.0 & (VALID.0 | PRESENT.0) == VALID.0;
+        if is_hidden { Entry(self.0 ^ ADDRESS.0) } else { self }
+    }
+}
+
+/// An entry of a frame.
+impl BitOr<Bits> for PhysAddr {
+    type Output = Entry;
+    fn bitor(self, bits: Bits) -> Entry {
+        Entry(self.0 | bits.0)
+    }
+}
+
+impl BitOr<Bits> for Entry {
+    type Output = Entry;
+    fn bitor(self, bits: Bits) -> Entry {
+        Entry(self.0 | bits.0)
+    }
+}
+
+impl BitAnd<Bits> for Entry {
+    type Output = Entry;
+    fn bitand(self, bits: Bits) -> Entry {
+        Entry(self.0 & bits.0)
+    }
+}
+
+impl BitOr for Bits {
+    type Output = Bits;
+    fn bitor(self, others: Bits) -> Bits {
+        self.with(others)
+    }
+}
+
+impl BitOrAssign for Bits {
+    fn bitor_assign(&mut self, others: Bits) {
+        *self = self.with(others);
+    }
+}
+
+impl BitAnd for Bits {
+    type Output = Bits;
+    fn bitand(self, others: Bits) -> Bits {
+        Bits(self.0 & others.0)
+    }
+}
+
+impl Not for Bits {
+    type Output = Bits;
+    fn not(self) -> Bits {
+        Bits(!self.0)
+    }
+}
