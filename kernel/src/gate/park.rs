@@ -31,7 +31,7 @@ impl Debugger<Process> {
         {
             // Locked all the time: what is seen is about this stop.
             let mut s = self.state.lock();
-            if !s.0.is_pending() {
+            if !s.stop.is_pending() {
                 return;
             }
             let Some(first) = p.threads().last() else { return };
@@ -42,7 +42,7 @@ impl Debugger<Process> {
             {
                 return;
             }
-            s.0.complete(first.slot.tid());
+            s.stop.complete(first.slot.tid());
         }
         tell(self.session);
     }
