@@ -37,7 +37,7 @@ pub use crate::sched::kick::kick;
 pub use crate::sched::post::{KICK, post, take_posted};
 use crate::sched::post::{begin_looking, end_looking};
 pub use crate::sched::task::Wait;
-pub use crate::sched::wait::{poll_for, wait};
+pub use crate::sched::wait::{poll_for, until, wait};
 
 fn sleeper(thread: &Arc<dyn Runs>) -> Sleeper {
     (thread.task().bell % BELL_BITS, Arc::as_ptr(thread).addr())
