@@ -11,7 +11,7 @@ use crate::process::{self, Process};
 use crate::sched::cpus;
 use alloc::vec::Vec;
 use hanare_abi::control::{Control, DumpKind};
-use hanare_abi::ioctl::{POSE_REGS, Pose};
+use hanare_abi::ioctl::Pose;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::errno::{self, Result};
 use hanare_core::life::Refused;
@@ -23,7 +23,7 @@ use hanare_hal::fpu::FpuState;
 use hanare_hal::paging::PageTable;
 use hanare_hal::pte;
 use hanare_hal::traps::Regs;
-use zerocopy::IntoBytes;
+use zerocopy::{IntoBytes, transmute};
 
 /// Pages of anonymous memory that were never touched are dumped where they lie between
 /// others and are no more than this.
@@ -65,22 +65,12 @@ pub fn join(thread: &Thread, regs: &Regs) {
 
 /// Has the other threads come by and park.
 fn gather(p: &Process, me: &Thread) -> bool {
-    struct Parked<'a>(&'a Process, &'a Thread, u64);
-    impl cpus::Wait for Parked<'_> {
-        fn ready(&self) -> bool {
-            self.0.parked().1 || self.1.must_end() || cpu::rdtsc() > self.2
-        }
-        fn announce(&self, _: bool) {}
-        fn deadline(&self) -> u64 {
-            self.2
-        }
-    }
     if p.thread_count() > 1 {
         p.kick_all();
         for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
             let _ = delegate::ask(Control::Interrupt { tid: other.slot.tid() });
         }
-        cpus::wait(&Parked(p, me, cpus::deadline(PATIENCE_NS)), 0);
+        cpus::until(|| p.parked().1 || me.must_end(), cpus::deadline(PATIENCE_NS));
     }
     !me.must_end()
 }
@@ -89,11 +79,7 @@ fn gather(p: &Process, me: &Thread) -> bool {
 /// Linux made no dump of it.
 fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
     let p = &thread.process;
-    let r = regs;
-    let registers: [u64; POSE_REGS] = [
-        r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx,
-        r.rsi, r.rdi, r.rip, r.rflags, r.rsp,
-    ];
+    let words: [u64; size_of::<Regs>() / 8] = transmute!(*regs);
     let mut fpu = FpuState::new();
     fpu.save();
     let others = if queued.is_some() { p.parked().0 } else { 0 };
@@ -101,7 +87,8 @@ fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
     let mut end = 0;
     for part in [
         [queued.map_or(0, |q| q.signal), others].as_bytes(),
-        registers.as_bytes(),
+        words[..15].as_bytes(), // to rdi
+        [regs.rip, regs.rflags, regs.rsp].as_bytes(),
         queued.map_or(signal::SigInfo::default(), |q| q.info).as_bytes(),
         [cpu::fs_base(), cpu::user_gs_base()].as_bytes(),
     ] {

@@ -31,7 +31,7 @@ impl Debugger<Process> {
         {
             // Locked all the time: what is seen is about this stop.
             let mut s = self.state.lock();
-            if !s.0.is_pending() {
+            if !s.stop.is_pending() {
                 return;
             }
             let Some(first) = p.threads().last() else { return };
@@ -42,7 +42,7 @@ impl Debugger<Process> {
             {
                 return;
             }
-            s.0.complete(first.slot.tid());
+            s.stop.complete(first.slot.tid());
         }
         tell(self.session);
     }
@@ -141,27 +141,15 @@ pub fn leave(thread: &Thread, regs: &mut Regs, raw: bool) {
     tell_holders(thread);
 }
 
-/// Nobody holds the thread, or it has to go on all the same.
-struct LetGo<'a>(&'a Thread);
-
-impl cpus::Wait for LetGo<'_> {
-    fn ready(&self) -> bool {
-        !self.0.is_held() || self.0.must_end() || self.0.process.is_dumping()
-    }
-    fn announce(&self, _: bool) {}
-}
-
 /// The running thread, whose registers are left, waits until it may go on. The registers that were set.
 fn wait(thread: &Thread) -> Option<Box<Snapshot>> {
-    let may_go = LetGo(thread);
+    let may_go = || !thread.is_held() || thread.must_end() || thread.process.is_dumping();
     loop {
-        if !cpus::Wait::ready(&may_go) {
-            cpus::wait(&may_go, 0);
-        }
+        cpus::until(may_go, cpus::NEVER);
         // Looked at under the lock: who finds them there while the thread is held may rely on them.
-        let taken = thread.parking.change(|parking, left| {
-            cpus::Wait::ready(&may_go).then(|| left.take().filter(|_| parking.take()))
-        });
+        let taken = thread
+            .parking
+            .change(|parking, left| may_go().then(|| left.take().filter(|_| parking.take())));
         if let Some(set) = taken {
             return set;
         }

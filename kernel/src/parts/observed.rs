@@ -98,14 +98,23 @@ pub struct OfThread {
     pub chosen: AtomicU64,
 }
 
+/// A process as its debugger has it.
+#[derive(Default)]
+pub struct Debuggee {
+    /// Whether its threads stand, and why.
+    pub stop: Stop,
+    /// What `int3` stands for, by address.
+    pub breakpoints: BTreeMap<u64, u8>,
+}
+
 /// A session that debugs.
 pub struct Debugger<P> {
     /// Its number in the module.
     pub session: u32,
     /// What it debugs.
     pub process: Weak<P>,
-    /// Whether its threads stand, and what `int3` stands for, by address.
-    pub state: Mutex<(Stop, BTreeMap<u64, u8>), rank::DebuggerStop>,
+    /// Whether that stands, and where it is to.
+    pub state: Mutex<Debuggee, rank::DebuggerStop>,
     /// Watchpoints.
     pub watches: Watches,
     /// By which it is counted as long as anybody holds it.

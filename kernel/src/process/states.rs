@@ -175,14 +175,7 @@ impl Process {
 
     /// The thread waits that long.
     pub fn wait_while_paused(&self, thread: &Thread) {
-        struct Paused<'a>(&'a Process, &'a Thread);
-        impl cpus::Wait for Paused<'_> {
-            fn ready(&self) -> bool {
-                !self.0.pauses(self.1)
-            }
-            fn announce(&self, _: bool) {}
-        }
-        cpus::wait(&Paused(self, thread), 0);
+        cpus::until(|| !self.pauses(thread), cpus::NEVER);
     }
 
     /// Enters a thread made by `creator`, unless that has to end ([`ENDING`]).
@@ -362,20 +355,7 @@ impl Process {
 /// The running thread, whose child has the use of its memory, waits until the child has left that,
 /// until it has to end or to park for a core dump, or until the TSC value `late`. Whether the child has.
 pub fn wait_for_release(me: &Thread, late: u64) -> bool {
-    struct Released<'a>(&'a Thread, u64);
-    impl cpus::Wait for Released<'_> {
-        fn ready(&self) -> bool {
-            let (me, late) = (self.0, self.1);
-            me.state() != ThreadState::Vforks
-                || me.must_end()
-                || me.process.is_dumping()
-                || late != cpus::NEVER && hanare_hal::cpu::rdtsc() > late
-        }
-        fn announce(&self, _: bool) {}
-        fn deadline(&self) -> u64 {
-            self.1
-        }
-    }
-    cpus::wait(&Released(me, late), 0);
+    let may_go = || me.state() != ThreadState::Vforks || me.must_end() || me.process.is_dumping();
+    cpus::until(may_go, late);
     me.state() != ThreadState::Vforks
 }

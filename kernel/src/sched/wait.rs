@@ -103,6 +103,24 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
     me.begin_run(now);
 }
 
+/// Waits until that is so, whose other side kicks the thread, or the TSC value `deadline` has come.
+pub fn until(ready: impl Fn() -> bool, deadline: u64) {
+    struct Until<F>(F, u64);
+    impl<F: Fn() -> bool> Wait for Until<F> {
+        fn ready(&self) -> bool {
+            (self.0)() || self.1 != NEVER && cpu::rdtsc() > self.1
+        }
+        fn announce(&self, _: bool) {}
+        fn deadline(&self) -> u64 {
+            self.1
+        }
+    }
+    let until = Until(ready, deadline);
+    if !until.ready() {
+        wait(&until, 0);
+    }
+}
+
 /// A thread whose control group has no CPU time left.
 struct Throttled<'a>(&'a Task, u64);
 

@@ -50,7 +50,7 @@ impl Debugger<Process> {
 
     /// Where `int3` stands, and for what.
     pub fn breakpoints(&self) -> Result<Vec<(u64, u8)>> {
-        lists::collected(self.state.lock().1.iter().map(|(a, b)| (*a, *b)))
+        lists::collected(self.state.lock().breakpoints.iter().map(|(a, b)| (*a, *b)))
     }
 
     fn process(&self) -> Result<Arc<Process>> {
@@ -65,7 +65,7 @@ impl Debugger<Process> {
     pub fn request(&self, op: u32, a: u64, b: u64, r: &RequestRef<'_>) -> Result<()> {
         match op {
             OBSERVE_STATUS => {
-                let status = self.state.lock().0.status();
+                let status = self.state.lock().stop.status();
                 status.into_iter().enumerate().for_each(|(i, word)| r.set_arg(i, word));
                 Ok(())
             }
@@ -127,7 +127,7 @@ impl Debugger<Process> {
     fn stop(&self, p: &Process, why: u64, tid: u32, signal: u32, address: u64) -> bool {
         {
             let mut s = self.state.lock();
-            if !s.0.begin(why, tid, signal, address) {
+            if !s.stop.begin(why, tid, signal, address) {
                 return false;
             }
             p.observed.set(HELD, true); // locked: who resumes or closes does so before or after
@@ -140,7 +140,7 @@ impl Debugger<Process> {
         let p = self.process()?;
         // Held until all may run: the first of them that meets something stops all again.
         let mut s = self.state.lock();
-        if !s.0.resume() {
+        if !s.stop.resume() {
             return Err(errno::EBUSY);
         }
         for t in p.threads() {
@@ -186,7 +186,7 @@ impl Debugger<Process> {
 
     fn set_breakpoint(&self, addr: u64, on: bool) -> Result<()> {
         let p = self.process()?;
-        let known = self.state.lock().1.get(&addr).copied();
+        let known = self.state.lock().breakpoints.get(&addr).copied();
         match (on, known) {
             (true, None) => {
                 let mut byte = [0];
@@ -195,18 +195,18 @@ impl Debugger<Process> {
                 }
                 // Known before it is there, so that no thread meets one that nobody set.
                 let mut s = self.state.lock();
-                if s.1.len() >= BREAKPOINTS_MAX {
+                if s.breakpoints.len() >= BREAKPOINTS_MAX {
                     return Err(errno::ENOSPC);
                 }
-                lists::insert(&mut s.1, addr, byte[0])?;
+                lists::insert(&mut s.breakpoints, addr, byte[0])?;
                 drop(s);
                 patch::write(&p, addr, &[INT3]).inspect_err(|_| {
-                    self.state.lock().1.remove(&addr);
+                    self.state.lock().breakpoints.remove(&addr);
                 })
             }
             (false, Some(byte)) => {
                 self.restore(&p, addr, byte);
-                self.state.lock().1.remove(&addr);
+                self.state.lock().breakpoints.remove(&addr);
                 Ok(())
             }
             _ => Ok(()),
@@ -224,8 +224,8 @@ impl Debugger<Process> {
     /// The debugger is gone: the process goes on as if it never had been there.
     pub fn close(&self) {
         let Ok(p) = self.process() else { return };
-        self.state.lock().0.close();
-        let next = |from| self.state.lock().1.range(from..).next().map(|(a, b)| (*a, *b));
+        self.state.lock().stop.close();
+        let next = |from| self.state.lock().breakpoints.range(from..).next().map(|(a, b)| (*a, *b));
         let mut from = 0;
         while let Some((addr, byte)) = next(from) {
             self.restore(&p, addr, byte);
@@ -247,7 +247,7 @@ impl Debugger<Process> {
 
     /// The process has ended.
     pub fn ended(&self, status: u32) {
-        self.state.lock().0.end(status);
+        self.state.lock().stop.end(status);
         tell(self.session);
     }
 }
@@ -319,7 +319,7 @@ pub fn step_stop(thread: &Thread, regs: &mut Regs) {
 /// `int3` of user mode. True: it is the debugger's.
 pub fn breakpoint(thread: &Thread, regs: &mut Regs) -> bool {
     let addr = regs.rip.wrapping_sub(1);
-    let ours = debugger_of(thread).is_some_and(|d| d.state.lock().1.contains_key(&addr));
+    let ours = debugger_of(thread).is_some_and(|d| d.state.lock().breakpoints.contains_key(&addr));
     if !ours {
         // One that was cleared while this thread met it is no program's own; `int $3` is.
         const INT_3: [u8; 2] = [0xcd, 3];
@@ -368,9 +368,9 @@ pub fn on_signal(thread: &Thread, queued: QueuedSignal, regs: &mut Regs) -> Opti
 /// SIGTRAP, as on Linux.
 pub fn on_exec(thread: &Thread) {
     if let Some(d) = debugger_of(thread) {
-        d.state.lock().1.clear();
+        d.state.lock().breakpoints.clear();
         d.watches.clear(None);
-        if thread.process.observed.is_on() && d.state.lock().0.runs() {
+        if thread.process.observed.is_on() && d.state.lock().stop.runs() {
             let _ = thread.signals.lock().queue(signal::SIGTRAP, SigInfo::kernel(signal::SIGTRAP));
             cpus::request_attention();
         }

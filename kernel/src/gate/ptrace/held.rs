@@ -41,20 +41,6 @@ pub fn ask(thread: &Thread) -> Result<()> {
     linux([request::PEEKUSER, u64::from(thread.slot.tid()), 0, scratch, 0, 0]).map(drop)
 }
 
-/// The thread leaves its registers, or has ended, or whoever waits has to end.
-struct Captured<'a>(&'a Thread, &'a Thread);
-
-impl cpus::Wait for Captured<'_> {
-    fn ready(&self) -> bool {
-        let (thread, me) = (self.0, self.1);
-        thread.parking.now().contains(Parking::REGISTERS)
-            || thread.ptrace.has(GONE)
-            || thread.must_end()
-            || me.must_end()
-    }
-    fn announce(&self, _: bool) {}
-}
-
 /// Has the thread, whose worker is stopped, stop too. `ESRCH`: it is not stopped, or is not
 /// the caller's tracee.
 pub fn hold(thread: &Arc<Thread>) -> Result<()> {
@@ -81,11 +67,11 @@ pub fn keep(thread: &Arc<Thread>) -> Result<()> {
 /// Waits until the thread has left its registers. `ESRCH`: it has ended.
 pub fn wait_for(thread: &Arc<Thread>) -> Result<()> {
     let tid = thread.slot.tid(); // not later: with its process the slot goes
-    let captured = Captured(thread, thread::current());
-    if !cpus::Wait::ready(&captured) {
-        cpus::wait(&captured, 0);
-    }
-    if !thread.ptrace.has(GONE) && !thread.must_end() {
+    let has_ended = || thread.ptrace.has(GONE) || thread.must_end();
+    let me = thread::current();
+    let is_there = || thread.parking.now().contains(Parking::REGISTERS);
+    cpus::until(|| is_there() || has_ended() || me.must_end(), cpus::NEVER);
+    if !has_ended() {
         return Ok(());
     }
     // On Linux it would be killed where it stands. What is left of its worker is needed: it

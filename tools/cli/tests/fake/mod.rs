@@ -22,6 +22,7 @@ use hanare_abi::ioctl::*;
 use hanare_abi::layout::{CONTROL_BASE, SCRATCH_BASE, SPACE_SHIFT, START_BASE};
 use hanare_abi::slot::*;
 use hanare_abi::start::StartBlock;
+use hanare_abi::wake::{WAIT_ASLEEP, WAIT_AWAKE};
 
 mod device;
 mod memory;
