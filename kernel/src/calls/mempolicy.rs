@@ -149,7 +149,7 @@ pub fn migrate_pages(a: &[u64; 6]) -> Result<u64> {
         rights::may(MAY_SCHEDULE, pid as u32, &p)?;
     }
     let left = from.and(&Nodes(to.0.map(|word| !word)));
-    Ok(of_linux + p.mm.lock().pages_on(&left, USER_MIN, USER_MAX))
+    Ok(of_linux.wrapping_add(p.mm.lock().pages_on(&left, USER_MIN, USER_MAX))) // a proxy says what it likes
 }
 
 /// move_pages(2) without `nodes`: where pages are. None is moved.
