@@ -195,7 +195,16 @@ impl Policies {
         !ends_inside && first.is_none_or(|(&s, piece)| s == start && piece.0 >= end)
     }
 
-    /// `start..end` has the default policy again: it is another mapping, or none.
+    /// Asks for the room that [`clear`](Self::clear) may need.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn room_to_clear(&self) -> Result<()> {
+        if self.0.is_empty() { Ok(()) } else { lists::room_for_entries::<u64, (u64, Policy)>(2) }
+    }
+
+    /// `start..end` has the default policy again: it is another mapping, or none. It cannot fail: where
+    /// nobody has asked for the room and there is none, what lies behind loses its policy, too.
     pub fn clear(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -214,7 +223,9 @@ impl Policies {
         {
             let upper = *piece;
             piece.0 = at;
-            lists::insert_within(&mut self.0, at, upper);
+            if lists::room_for_entries::<u64, (u64, Policy)>(1).is_ok() {
+                lists::insert_within(&mut self.0, at, upper);
+            }
         }
     }
 

@@ -76,6 +76,8 @@ pub struct User {
     bells: AtomicU64,
     kernel: AtomicU64,
     memory: AtomicU64,
+    /// Pages of his programs on the NUMA nodes that were looked at last, where those were full.
+    pub on_nodes: AtomicU64,
 }
 
 impl User {
@@ -99,6 +101,7 @@ impl User {
             bells: AtomicU64::new(0),
             kernel: AtomicU64::new(0),
             memory: AtomicU64::new(0),
+            on_nodes: AtomicU64::new(0),
         });
         lists::insert_within(&mut users, uid, Arc::downgrade(&new));
         Ok(new)

@@ -31,6 +31,9 @@ pub enum Lack {
     Entry,
 }
 
+/// How often one request prepares a page to be copied, which other threads' calls may each time make vain.
+const ROUNDS_MAX: u32 = 3;
+
 /// `REQUEST_FAULT`: the status to answer with. `wish`: the NUMA policy of the thread for which the
 /// proxy faults.
 pub fn fault(
@@ -59,11 +62,16 @@ pub fn fault(
     }
     // The module has removed what it had mapped there before it asked.
     let mut change = Change::of_forgotten((addr, addr + SMALL));
+    let mut rounds = 0;
     loop {
         let mut mm = p.mm.lock();
         mm.wish = wish;
         if change.is_waiting() {
             change.resume(&mut mm.coherence, true);
+        }
+        rounds += 1;
+        if rounds > ROUNDS_MAX {
+            return Ok(-errno::EAGAIN.0); // it faults again; other requests come first
         }
         let vma = match growth.take() {
             Some(growth) => mm.find_or_grow(addr, growth),

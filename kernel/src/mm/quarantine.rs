@@ -7,10 +7,13 @@ use crate::sched::cpus;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD};
 use hanare_hal::addr::PhysAddr;
+use hanare_hal::cpu;
 use hanare_hal::paging::SMALL;
 
 /// How often a thread looks whether another one has asked, ns.
 const LOOK_NS: u64 = 1_000_000;
+/// How long it waits for what another thread asks, ns: the module's thread is given 10 s.
+const ASKED_NS: u64 = 11_000_000_000;
 /// Bytes of ended processes that may wait in quarantine before Linux is asked.
 const WAITING_MAX: u64 = 64 * SMALL;
 
@@ -158,7 +161,8 @@ pub fn make_room() -> bool {
     }
     // Another thread has taken it all, to ask about it: what comes back is for everybody.
     let was_asked = ASKING.load(Ordering::Acquire) != 0;
-    while ASKING.load(Ordering::Acquire) != 0 {
+    let until = cpus::deadline(ASKED_NS);
+    while ASKING.load(Ordering::Acquire) != 0 && cpu::rdtsc() < until {
         cpus::wait(&services::Moment(cpus::deadline(LOOK_NS)), 0);
     }
     was_asked

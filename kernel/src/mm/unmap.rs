@@ -55,6 +55,7 @@ fn unmap_piece(p: &Caller<'_>, start: u64, end: u64) -> Result<Option<u32>> {
         if count > 1 {
             heap::room(count * 2 * size_of::<Vma<FileRef>>())?;
         }
+        mm.policies.room_to_clear()?;
         removed.vmas = mm.vmas.try_remove(start, end)?;
         for v in removed.vmas.iter().filter(|v| is_unforgotten(v)) {
             removed.range = Some(tlb::join(removed.range, (v.start, v.end)));

@@ -1,7 +1,7 @@
 //! Out of memory: of the user who has most the process that has most is killed, with all that
 //! share its memory, and who asked waits until it is gone. Where a user has come to his own
-//! limit it is a process of his. Where NUMA nodes that a policy insists on are full only processes
-//! with pages there count, by these pages.
+//! limit it is a process of his. Where NUMA nodes that a policy insists on are full only pages there
+//! count, of users and of processes.
 //!
 //! Everything counts that is charged (`accounts`), not pages alone. Nothing here needs memory.
 
@@ -14,6 +14,7 @@ use crate::process::spaces::{self, ProcessSpace};
 use crate::process::thread;
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
+use core::sync::atomic::Ordering;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::{OUT_GROUP, OUT_INSTANCE, OUT_NODES, OUT_USER, SERVICE_KILL};
 use hanare_core::groups::Tag;
@@ -63,7 +64,8 @@ impl Short {
             Short::Group(group) => space.account.is_in(group),
             Short::Nodes(nodes) => {
                 let pages = space.mm.lock().pages_on(&nodes, USER_MIN, USER_MAX);
-                return (pages > 0).then(|| [space.account.user().bytes(), pages * SMALL]);
+                let of_user = space.account.user().on_nodes.load(Ordering::Relaxed);
+                return (pages > 0).then_some([of_user, pages * SMALL]);
             }
             Short::Not | Short::All => false,
         };
@@ -147,6 +149,9 @@ fn waits_for(last: &(Weak<ProcessSpace>, u64, Short), short: Short) -> bool {
 /// The space that has most of those that count, or that one of them which is on its way out already.
 /// One that does not get there is passed over: Linux may hold it as long as its user likes.
 fn most_of(short: Short) -> Option<Arc<ProcessSpace>> {
+    if let Short::Nodes(nodes) = short {
+        count_on(&nodes);
+    }
     let mut best: Option<([u64; 2], Arc<ProcessSpace>)> = None;
     for space in spaces::all() {
         let Some(weight) = short.weight(&space) else { continue };
@@ -161,6 +166,17 @@ fn most_of(short: Short) -> Option<Arc<ProcessSpace>> {
         }
     }
     best.map(|(_, space)| space)
+}
+
+/// Counts each user's pages on some nodes.
+fn count_on(nodes: &Nodes) {
+    for space in spaces::all() {
+        space.account.user().on_nodes.store(0, Ordering::Relaxed);
+    }
+    for space in spaces::all() {
+        let pages = space.mm.lock().pages_on(nodes, USER_MIN, USER_MAX);
+        space.account.user().on_nodes.fetch_add(pages, Ordering::Relaxed);
+    }
 }
 
 /// Has Linux kill the processes whose end helps `p` most, unless the last ones are still on their
