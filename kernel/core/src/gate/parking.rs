@@ -1,5 +1,10 @@
 //! A thread as those have it who stop it: who holds it, whether its registers are there, who steps it.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "bitflags implements Extend, which allocates nothing here"
+)]
+
 use super::Reason;
 #[cfg(test)]
 use super::tests::{Mutant, has};
