@@ -730,10 +730,13 @@ struct hanare_request {
 /*
  * Remove Linux' mappings of args[0]..args[1] (addresses) from the space and,
  * for each frame of `extents`, say whether Linux still holds it: `held` bit i =
- * extent i has at least one such frame.
+ * extent i has at least one such frame. If args[2] is not 0, each answer to a fault of any space
+ * of the instance that is on its way into a page table is made void before the frames are looked
+ * at: one that was given when a frame was still mapped may name it, and so give it to Linux later.
+ * Where that cannot be done now, Linux holds all of them.
  */
 #define HANARE_SERVICE_ZAP 4U
-/* As ZAP without a range: only look at the frames of `extents`. */
+/* As ZAP without a range (args[0] and args[1]): only look at the frames of `extents`. */
 #define HANARE_SERVICE_HELD 5U
 /*
  * Find the frames behind args[0] (address) .. + args[1] pages of the caller's

@@ -51,9 +51,12 @@ pub const SERVICE_FILE_PUT: u32 = 2;
 pub const SERVICE_FILL: u32 = 3;
 /// Remove Linux' mappings of args[0]..args[1] (addresses) from the space and,
 /// for each frame of `extents`, say whether Linux still holds it: `held` bit i =
-/// extent i has at least one such frame.
+/// extent i has at least one such frame. If args[2] is not 0, each answer to a fault of any space
+/// of the instance that is on its way into a page table is made void before the frames are looked
+/// at: one that was given when a frame was still mapped may name it, and so give it to Linux later.
+/// Where that cannot be done now, Linux holds all of them.
 pub const SERVICE_ZAP: u32 = 4;
-/// As ZAP without a range: only look at the frames of `extents`.
+/// As ZAP without a range (args[0] and args[1]): only look at the frames of `extents`.
 pub const SERVICE_HELD: u32 = 5;
 /// Find the frames behind args[0] (address) .. + args[1] pages of the caller's
 /// own (Linux) mapping, for writing if args[2]: answer `extents`, `count`;

@@ -2,6 +2,7 @@
 /* Services: what the LWK asks of Linux on its own account (abi/src/service.rs). */
 #include "space/service.h"
 
+#include <linux/delay.h>
 #include <linux/io.h>
 #include <linux/mmu_notifier.h>
 #include <linux/sched/mm.h>
@@ -12,6 +13,8 @@
 #define WATCHES_MAX 65536
 /* An LWK that has not let go of Linux' pages after this long is stopped. */
 #define INVALIDATE_MS 10000
+/* How often a space is looked at whose tasks put answers into its page table, of all spaces. */
+#define VOID_TRIES 20
 
 struct watch {
 	struct mmu_interval_notifier notifier;
@@ -21,6 +24,39 @@ struct watch {
 };
 
 /* ---- taking back from the proxy ---- */
+
+/*
+ * Each answer to a fault that is not in a page table yet is asked for again; one that is counts
+ * in its page. False: some task was putting one there all the time. It may be made to take as long
+ * as its user likes: nobody else waits for it.
+ */
+static bool void_answers(struct hanare_instance *inst)
+{
+	unsigned long id = 0, done = 0;
+	struct hanare_space *space;
+	unsigned int tries = 0;
+
+	rcu_read_lock();
+	/* In one that goes, or that comes meanwhile, no answer names what was given up before. */
+	while ((space = hanare_space_next(&id))) {
+		if (space->inst == inst) {
+			if (!down_write_trylock(&space->zap_lock)) {
+				rcu_read_unlock();
+				if (tries++ == VOID_TRIES)
+					return false;
+				usleep_range(50, 100);
+				rcu_read_lock();
+				id = done;
+				continue;
+			}
+			WRITE_ONCE(space->zap_sequence, space->zap_sequence + 1);
+			up_write(&space->zap_lock);
+		}
+		done = id;
+	}
+	rcu_read_unlock();
+	return true;
+}
 
 void hanare_zap(struct hanare_space *space, u64 start, u64 end)
 {
@@ -39,6 +75,10 @@ static long held(struct hanare_job *job)
 	if (!hanare_extents_ok(job))
 		return -EINVAL;
 	job->held = 0;
+	if (job->args[2] && !void_answers(job->inst)) {
+		job->held = ~0ULL;
+		return 0;
+	}
 	for (i = 0; i < job->count; i++) {
 		u64 pfn = extent_base(job->extents[i]) >> PAGE_SHIFT;
 		u64 pages = extent_pages(job->extents[i]);

@@ -18,12 +18,19 @@ pub struct Run {
     pub pages: u32,
     /// It is one block.
     pub large: bool,
+    /// An answer to a fault that is on its way to Linux may name a page of it.
+    pub named: bool,
 }
 
 impl Run {
     /// One page, or one block of 512.
     pub fn of(frame: PhysAddr, large: bool) -> Run {
-        Run { frame, pages: if large { RUN_PAGES } else { 1 }, large }
+        Run { frame, pages: if large { RUN_PAGES } else { 1 }, large, named: false }
+    }
+
+    /// The same, [named](Self::named).
+    pub fn named(self) -> Run {
+        Run { named: true, ..self }
     }
 
     /// As a service of the module is told of it.
@@ -43,19 +50,22 @@ impl Run {
     /// Takes `next` in if it follows.
     fn join(&mut self, next: Run) -> bool {
         let follows = next.frame == self.frame + u64::from(self.pages) * SMALL;
-        let joins = follows && !self.large && !next.large && self.pages + next.pages <= RUN_PAGES;
+        let alike = !self.large && !next.large && self.named == next.named;
+        let joins = follows && alike && self.pages + next.pages <= RUN_PAGES;
         self.pages += if joins { next.pages } else { 0 };
         joins
     }
 
     const PAGES_MASK: u64 = 1023;
     const LARGE: u64 = 1024;
+    const NAMED: u64 = 2048;
 
     /// In the note of the run before it. A frame's address has 12 bits to spare.
     fn note(self) -> u64 {
         self.frame.0
             | u64::from(self.pages) & Self::PAGES_MASK
             | if self.large { Self::LARGE } else { 0 }
+            | if self.named { Self::NAMED } else { 0 }
     }
 
     fn of_note(note: u64) -> Run {
@@ -63,6 +73,7 @@ impl Run {
             frame: PhysAddr(note).page_down(),
             pages: (note & Self::PAGES_MASK) as u32,
             large: note & Self::LARGE != 0,
+            named: note & Self::NAMED != 0,
         }
     }
 }

@@ -370,6 +370,9 @@ pub fn free_run(paddr: PhysAddr, pages: u32) {
 
 /// In [`Frame::marks`]: Linux was told of this frame, so it may hold it.
 const MARK_SEEN: u16 = 1;
+/// In [`Frame::marks`]: a mapping of this frame, of which Linux was told, went while others were left.
+/// Whoever had that one may not have asked Linux to forget it, or not yet.
+const MARK_NAMED: u16 = 2;
 /// In [`Frame::marks`], from this bit on: the control group that is charged for it.
 const GROUP_SHIFT: u32 = 4;
 
@@ -391,16 +394,39 @@ pub fn mappings(paddr: PhysAddr) -> u64 {
     with_zone(paddr, |z| u64::from(z.frame(pfn(paddr)).refs)).max(1)
 }
 
-/// Drops one mapping. `None`: others are left. `Some(seen)`: it was the last; the
-/// caller frees the page, after asking Linux if `seen`.
-pub fn drop_mapping(paddr: PhysAddr) -> Option<bool> {
+/// What Linux may have of a page whose last mapping went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing: the page can be freed.
+    Never,
+    /// It may hold the page.
+    Seen,
+    /// It may hold the page, and an answer to a fault that is on its way may name it.
+    Named,
+}
+
+/// Drops one mapping, of which Linux may have been told. `None`: others are left. Else it was the
+/// last; the caller frees the page, after asking Linux if it knows it.
+pub fn drop_mapping(paddr: PhysAddr) -> Option<Known> {
+    drop_mapping_told(paddr, true)
+}
+
+/// The same. `told`: Linux may have been told of this mapping.
+pub fn drop_mapping_told(paddr: PhysAddr, told: bool) -> Option<Known> {
     with_zone(paddr, |z| {
         let f = z.frame_mut(pfn(paddr));
         if f.refs > 1 {
             f.refs -= 1;
+            if told && f.marks & MARK_SEEN != 0 {
+                f.marks |= MARK_NAMED;
+            }
             return None;
         }
-        Some(f.marks & MARK_SEEN != 0)
+        Some(match f.marks & (MARK_SEEN | MARK_NAMED) {
+            0 => Known::Never,
+            MARK_SEEN => Known::Seen,
+            _ => Known::Named,
+        })
     })
 }
 

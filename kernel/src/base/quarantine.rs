@@ -3,14 +3,13 @@
 
 use crate::base::chain::{Chain, Run};
 use crate::base::lock::{Mutex, rank};
-use hanare_hal::addr::PhysAddr;
 
 static FRAMES: Mutex<Chain, rank::Quarantine> = Mutex::new(Chain::new());
 
 /// Puts a run of single pages into quarantine. It stays a run of its own: a page that Linux holds
 /// holds all of its run.
-pub fn add(paddr: PhysAddr, pages: u32) {
-    FRAMES.lock().push_apart(Run { frame: paddr, pages, large: false });
+pub fn add(run: Run) {
+    FRAMES.lock().push_apart(run);
 }
 
 /// Bytes in quarantine.

@@ -5,7 +5,8 @@ use super::removed::Removed;
 use super::stale::{Stale, StaleTables};
 use crate::base::accounts::{Account, Sizes};
 use crate::base::chain::Run;
-use crate::base::{frames, heap};
+use crate::base::frames::{self, Known};
+use crate::base::heap;
 use crate::sched::tlb;
 use alloc::sync::Arc;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
@@ -241,10 +242,11 @@ impl AddressSpace {
                 foreign += leaf.size / SMALL;
             } else {
                 let run = Run::of(leaf.frame(), leaf.size == LARGE);
-                match frames::drop_mapping(run.frame) {
+                match frames::drop_mapping_told(run.frame, leaf.entry.has(pte::SEEN)) {
                     None => {} // another process has it too
-                    Some(true) => removed.seen.push(run),
-                    Some(false) => stale.blocks.push(run),
+                    Some(Known::Never) => stale.blocks.push(run),
+                    Some(Known::Seen) => removed.seen.push(run),
+                    Some(Known::Named) => removed.seen.push(run.named()),
                 }
             }
             Entry::NONE

@@ -216,8 +216,8 @@ impl AddressSpace {
             return false;
         }
         // The parent's, but where another thread has just given it up, whom Linux may not have obeyed yet.
-        if frames::drop_mapping(leaf.frame()).is_some() {
-            given_up.push(Run::of(leaf.frame(), false));
+        if frames::drop_mapping_told(leaf.frame(), false).is_some() {
+            given_up.push(Run::of(leaf.frame(), false).named());
         }
         true
     }

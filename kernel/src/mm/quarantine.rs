@@ -1,6 +1,7 @@
 //! Frames that Linux may still hold: it is asked, or they wait in quarantine.
 
 use crate::base::chain::{Chain, Run};
+use crate::base::frames::Known;
 use crate::base::{frames, quarantine};
 use crate::link::services;
 use crate::sched::cpus;
@@ -49,6 +50,12 @@ impl Batch {
         &self.extents[..self.count]
     }
 
+    /// What Linux is asked to do first, as args[2] of a service: make answers to faults void, if
+    /// one that is on its way may name a frame of these.
+    pub(super) fn voids(&self) -> u64 {
+        u64::from(self.runs().iter().any(|run| run.named))
+    }
+
     /// Frees what Linux does not hold; the rest (or all, without an answer) waits. Of a run Linux may
     /// hold one page: its parts are to be asked about.
     pub(super) fn settle(&self, answer: Option<services::Answer>, parts: &mut Chain) {
@@ -58,8 +65,10 @@ impl Batch {
                 run.free();
             } else if is_answered && run.pages > 1 {
                 apart(*run, parts);
-            } else {
+            } else if is_answered {
                 set_aside(*run);
+            } else {
+                set_aside(run.named()); // it has not forgotten anything
             }
         }
     }
@@ -76,6 +85,7 @@ fn apart(run: Run, parts: &mut Chain) {
             frame: run.frame + u64::from(first) * SMALL,
             pages: pages.min(run.pages - first),
             large: false,
+            ..run
         });
     }
 }
@@ -85,16 +95,16 @@ pub(super) fn set_aside(run: Run) {
     if run.large {
         frames::split(run.frame, 9);
     }
-    quarantine::add(run.frame, run.pages);
+    quarantine::add(Run { large: false, ..run });
 }
 
 /// Gives back a page whose last mapping went where nothing may be asked of Linux (inside one of
-/// its faults): a last page that Linux has seen waits in quarantine.
+/// its faults): a last page that Linux has seen waits in quarantine. It has not been asked to forget it.
 pub fn page_deferred(frame: PhysAddr) {
     match frames::drop_mapping(frame) {
         None => {}
-        Some(false) => frames::free(frame, 0),
-        Some(true) => quarantine::add(frame, 1),
+        Some(Known::Never) => frames::free(frame, 0),
+        Some(_) => quarantine::add(Run::of(frame, false).named()),
     }
 }
 
@@ -137,7 +147,7 @@ type By = fn(u32, u32, &[u64], &[u64]) -> Option<services::Answer>;
 fn ask(by: By, space: u32, mut given_up: Chain) -> bool {
     while !given_up.is_empty() {
         let batch = Batch::take(&mut given_up);
-        let answer = by(SERVICE_HELD, space, &[], batch.extents());
+        let answer = by(SERVICE_HELD, space, &[0, 0, batch.voids()], batch.extents());
         let is_answered = answer.is_some();
         batch.settle(answer, &mut given_up);
         if !is_answered {

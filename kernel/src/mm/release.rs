@@ -5,7 +5,7 @@ use super::quarantine::{self, Batch};
 use super::removed::Removed;
 use super::space::{CONTROL_COST, Space};
 use crate::base::chain::Run;
-use crate::base::frames;
+use crate::base::frames::{self, Known};
 use crate::link::services;
 use hanare_abi::service::{SERVICE_HELD, SERVICE_ZAP};
 use hanare_hal::addr::PhysAddr;
@@ -18,17 +18,17 @@ impl Removed {
             crate::sched::hold::at("pages-taken");
         }
         let mut is_forgotten = true;
-        let mut range = self.range.map(|(low, high)| [low, high]);
+        let mut range = self.range;
         loop {
             let batch = Batch::take(&mut self.seen);
             if batch.runs().is_empty() && range.is_none() {
                 return is_forgotten;
             }
-            let (kind, args) = match range.take() {
+            let (kind, (low, high)) = match range.take() {
                 Some(r) => (SERVICE_ZAP, r),
-                None => (SERVICE_HELD, [0, 0]),
+                None => (SERVICE_HELD, (0, 0)),
             };
-            let answer = ask(p, kind, &args, batch.extents());
+            let answer = ask(p, kind, &[low, high, batch.voids()], batch.extents());
             is_forgotten &= kind != SERVICE_ZAP || answer.is_some() || p.is_closed();
             batch.settle(answer, &mut self.seen);
         }
@@ -46,11 +46,14 @@ fn ask(p: &Caller<'_>, kind: u32, args: &[u64], extents: &[u64]) -> Option<servi
 pub fn page(p: &Caller<'_>, frame: PhysAddr) {
     match frames::drop_mapping(frame) {
         None => {}
-        Some(false) => frames::free(frame, 0),
-        Some(true) => match ask(p, SERVICE_HELD, &[], &[frame.0]) {
-            Some(answer) if answer.held & 1 == 0 => frames::free(frame, 0),
-            _ => crate::base::quarantine::add(frame, 1),
-        },
+        Some(Known::Never) => frames::free(frame, 0),
+        Some(known) => {
+            let voids = u64::from(known == Known::Named);
+            match ask(p, SERVICE_HELD, &[0, 0, voids], &[frame.0]) {
+                Some(answer) if answer.held & 1 == 0 => frames::free(frame, 0),
+                _ => crate::base::quarantine::add(Run::of(frame, false).named()),
+            }
+        }
     }
 }
 
