@@ -148,6 +148,66 @@ def slots_of_one_user():
             os.killpg(bad.pid, signal.SIGKILL)
 
 
+def asks_the_lwk(process):
+    with open(f'/proc/{process.pid}/stack') as file:
+        return 'hanare_request' in file.read()
+
+
+def limit_real_time(microseconds):
+    with open('/proc/sys/kernel/sched_rt_runtime_us', 'w') as file:
+        file.write(str(microseconds))
+
+
+def start_program(user, how):
+    return subprocess.Popen([*user, 'hanare', 'run', '--', GUEST + '/static/frames-given-up', how],
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+
+
+def an_answer_in_flight_names_no_frame_of_others():
+    """A task is kept from using the answer to its fault until the frames that it names are another user's."""
+    late = GUEST + '/module-late-answer'
+    bad, others = start_program(BAD, 'share'), []
+    try:
+        pid, address = str(bad.pid), int(bad.stdout.readline(), 0)
+        hang = subprocess.Popen(['hanare', 'debug', 'hang', '--for', '8000', '--cpu', '0'])
+        time.sleep(1)
+        reader = subprocess.Popen([late, 'read', pid, hex(address)], stdout=subprocess.PIPE)
+        until(lambda: asks_the_lwk(reader), 'the reader asks')
+        # The process gets copies in the place of the frames that the reader is told of.
+        writers = [subprocess.Popen([late, 'write', pid, hex(address + i * 4096)]) for i in range(8)]
+        for writer in writers:
+            until(lambda: asks_the_lwk(writer), 'a writer asks')
+        limit_real_time(-1)
+        # No other task runs on the CPU of reader and writers.
+        hog = subprocess.Popen(['taskset', '-c', '0', 'chrt', '-f', '50', 'sh', '-c', 'while :; do :; done'])
+        others = [reader, *writers, hog]
+        until(lambda: os.sched_getscheduler(hog.pid) == os.SCHED_FIFO, 'the CPU is taken')
+        expect(hang.poll() is None, 'an answer came too soon')
+        hang.wait(TIMEOUT)
+        good_program(SOON)  # all have been answered
+        for writer in writers:
+            writer.kill()  # it puts no copy there
+        bad.stdin.write(b'x')
+        bad.stdin.flush()
+        said = bad.stdout.readline()
+        expect(said == b'unmapped\n', said)
+        good = start_program(GOOD, 'fill')
+        others.append(good)
+        said = good.stdout.readline()
+        expect(said == b'filled\n', said)
+        expect(reader.poll() is None, 'the reader was not kept back')
+        hog.kill()
+        out = reader.communicate(timeout=TIMEOUT)[0]
+        expect(out == b'aaaaaaaaaaaaaaaa\n' * 8, out)
+    finally:
+        limit_real_time(950000)
+        for process in bad, *others:
+            process.kill()
+            process.wait(TIMEOUT)
+        command(['pkill', '-KILL', 'frames-given-up'])
+        until(lambda: b'no program runs' in hanare('ps').out, 'all programs have ended')
+
+
 start('--cpus', '2', '--mem', '256M')
 with open(FILE, 'wb') as file:
     file.truncate(80 << 20)
@@ -167,4 +227,7 @@ check('spaces-of-one-user', spaces_of_one_user)
 hanare('shutdown', '--force')  # likewise
 boot('--cpus', '2-3', '--mem', '32M')
 check('slots-of-one-user', slots_of_one_user)
+hanare('shutdown', '--force')
+boot('--cpus', '2', '--mem', '64M')
+check('an-answer-in-flight-names-no-frame-of-others', an_answer_in_flight_names_no_frame_of_others)
 finish()
