@@ -317,6 +317,13 @@ impl Change {
         }
     }
 
+    /// Whether a page may be given up. If others have its frame, too, no CPU may have a translation of
+    /// it: they may free the frame at once. So the page is hidden first, and CPUs drop it.
+    #[must_use]
+    pub fn may_give_up(&self, is_shared: bool, is_present: bool) -> bool {
+        !is_shared || self.is_flushed && !is_present || wrong!(GivesUpUnflushed)
+    }
+
     /// What Linux may have of a page at the moment of the commit.
     #[must_use]
     pub fn sight(&self, range: Range, sight: Sight) -> Sight {

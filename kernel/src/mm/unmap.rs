@@ -1,5 +1,6 @@
 //! Removing mappings and their pages, on both sides.
 
+use super::AddressSpace;
 use super::caller::Caller;
 use super::content::FileRef;
 use super::removed::Removed;
@@ -9,7 +10,7 @@ use crate::base::heap;
 use crate::link::services;
 use crate::sched::tlb;
 use alloc::collections::LinkedList;
-use hanare_core::coherence::{Kept, Unmapping};
+use hanare_core::coherence::{Change, Kept, Unmapping};
 use hanare_core::errno::Result;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
 
@@ -55,6 +56,7 @@ fn unmap_piece(p: &Caller<'_>, start: u64, end: u64) -> Result<Option<u32>> {
         if count > 1 {
             heap::room(count * 2 * size_of::<Vma<FileRef>>())?;
         }
+        mm.split_edges(start, end)?;
         removed.vmas = mm.vmas.try_remove(start, end)?;
         for v in removed.vmas.iter().filter(|v| is_unforgotten(v)) {
             removed.range = Some(tlb::join(removed.range, (v.start, v.end)));
@@ -63,27 +65,40 @@ fn unmap_piece(p: &Caller<'_>, start: u64, end: u64) -> Result<Option<u32>> {
         if removed.vmas.is_empty() {
             return Ok(None);
         }
+        let is_hidden = mm.hide_shared((start, end), &Change::new((start, end)));
+        if is_hidden {
+            keep_busy(p, &mut mm, &removed.vmas)?;
+            drop(mm); // CPUs drop what is hidden
+            mm = p.mm.lock();
+        }
         mm.unmap_pages(start, end, &mut removed)?;
         if !removed.needs_linux() && !removed.vmas.iter().any(is_linuxs) {
             drop(mm);
             drop_mappings(removed.vmas);
-            return Ok(None);
+            return if is_hidden { settle(p, start, end, true).map(|()| None) } else { Ok(None) };
         }
-        // Until Linux has forgotten the pages nobody may map anything here: a call
-        // of another thread would see the old ones.
-        let mut vmas = removed.vmas.iter().peekable();
-        while let Some(v) = vmas.next() {
-            let mut end = v.end;
-            while let Some(beside) = vmas.next_if(|next| next.start == end) {
-                end = beside.end;
-            }
-            mm.vmas.insert_anyway(kept(Kept::Busy, p.slot, v.start, end))?; // it is free: cannot fail
+        if !is_hidden {
+            keep_busy(p, &mut mm, &removed.vmas)?;
         }
     }
     let vmas = core::mem::take(&mut removed.vmas);
     let is_forgotten = removed.finish(p) & unmap_linuxs(p, vmas.iter());
     drop_mappings(vmas);
     settle(p, start, end, is_forgotten).map(|()| None)
+}
+
+/// Until CPUs or Linux have forgotten the pages nobody may map anything there: a call of another
+/// thread would see the old ones.
+fn keep_busy(p: &Caller<'_>, mm: &mut AddressSpace, vmas: &LinkedList<Vma<FileRef>>) -> Result<()> {
+    let mut vmas = vmas.iter().peekable();
+    while let Some(v) = vmas.next() {
+        let mut end = v.end;
+        while let Some(beside) = vmas.next_if(|next| next.start == end) {
+            end = beside.end;
+        }
+        mm.vmas.insert_anyway(kept(Kept::Busy, p.slot, v.start, end))?; // it is free: cannot fail
+    }
+    Ok(())
 }
 
 /// Whether Linux may have a mapping of its own there.

@@ -236,6 +236,7 @@ impl State {
             (_, Op::Serve(..)) => return false,
             (Phase::Plan, Op::Map(page)) => self.map(t, page),
             (Phase::Plan, _) => self.carry_out(t, step),
+            (Phase::Finish, Op::Unmap(page)) => self.unmap_pages(t, page, false),
             (Phase::Finish, _) => self.finish_fork(t, step),
             (Phase::End, _) => self.finish_op(t),
         }
@@ -325,8 +326,9 @@ impl State {
                 if must & !content != 0 {
                     return Some("a view of a page lacks a write to it");
                 }
-                // Of what it is giving up it may read until that is done.
-                if content & self.by_child != 0 && !self.is_going(page) {
+                // What Linux is about to forget it may read until it has.
+                let is_going = frame == linux && self.is_going(page);
+                if content & self.by_child != 0 && !is_going {
                     return Some("a parent has a write of its child");
                 }
                 if content & self.gone[page] != 0 {

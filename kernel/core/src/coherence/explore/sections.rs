@@ -176,6 +176,11 @@ impl State {
         let change = self.threads[t].change.clone();
         let mut needed: Option<Range> = None;
         let mut count = 0;
+        if let Op::Discard(page) = op
+            && self.hide_shared(t, page)
+        {
+            needed = Some(range(page));
+        }
         for page in 0..PAGES {
             let leaf = self.leaves[page];
             let sight = change.sight(range(page), leaf.sight);
@@ -249,23 +254,46 @@ impl State {
         }
     }
 
+    /// As in `kernel/src/mm/hide.rs`.
+    fn hide_shared(&mut self, t: usize, page: usize) -> bool {
+        let leaf = self.leaves[page];
+        let is_shared = leaf.frame != 0 && self.is_shared(leaf.frame);
+        if self.threads[t].change.may_give_up(is_shared, leaf.present) {
+            return false;
+        }
+        self.leaves[page].present = false;
+        self.coherence.disturb(range(page));
+        self.flush_all(t, range(page));
+        true
+    }
+
     /// `unmap_piece` of `unmap.rs`.
     fn unmap(&mut self, t: usize, page: usize) {
         let kept = self.kept[page].map(|(what, _)| what.to_unmap(false));
         if kept == Some(Unmapping::Wait) {
             return;
         }
-        let leaf = core::mem::replace(&mut self.leaves[page], NO_LEAF);
-        self.lost[page] = false;
         self.rights[page] = Rights::None;
         self.must[page] = 0;
+        if self.hide_shared(t, page) {
+            self.kept[page] = Some((Kept::Busy, t));
+            self.threads[t].phase = Phase::Finish;
+        } else {
+            self.unmap_pages(t, page, kept == Some(Unmapping::Ask));
+        }
+    }
+
+    /// The second section of `unmap_piece`, or the rest of the only one.
+    pub(super) fn unmap_pages(&mut self, t: usize, page: usize, was_unforgotten: bool) {
+        let leaf = core::mem::replace(&mut self.leaves[page], NO_LEAF);
+        self.lost[page] = false;
         if leaf != NO_LEAF {
             self.flush_all(t, range(page));
         }
         if leaf.frame != 0 {
             self.unmap_frame(t, leaf.frame);
         }
-        let asks = leaf.sight.is_seen() || kept == Some(Unmapping::Ask);
+        let asks = leaf.sight.is_seen() || was_unforgotten;
         self.kept[page] = asks.then_some((Kept::Busy, t));
         self.threads[t].ask = asks.then_some((range(page), false));
         self.threads[t].phase = Phase::End;
