@@ -102,17 +102,18 @@ def nodes(victims_on_1, threads):
 
 
 
+
 start('--cpus', '2,5', '--mem', '256M@0', '--option', 'exec=local')
-for _ in range(3):
-    check('stale', stale)
 hanare('shutdown', '--force')
 boot('--cpus', '2,5', '--mem', '256M@0', '--option', 'exec=local', '--option', 'hold_ms=1500')
-for _ in range(3):
+for _ in range(2):
     check('stale-write', stale_write)
+hanare('shutdown', '--force')
+boot('--cpus', '2,5', '--mem', '256M@0', '--option', 'exec=local')
+check('stale', stale)
 hanare('shutdown', '--force')
 shutil.copy(f'{ROOT}/build/lwk/hanare-lwk-checked', f'{WORK}/checked')
 os.environ['HANARE_IMAGE'] = f'{WORK}/checked'
 boot('--cpus', '2,5', '--mem', '256M@0', '--option', 'exec=local')
-check('migrate', simple(100, STALE, PROGRAM, 'migrate'))
-hanare('shutdown', '--force')
+check('migrate', simple(60, STALE, PROGRAM, 'migrate'))
 print('# done', flush=True)

@@ -56,6 +56,32 @@ static pid_t hogs[4];
 static volatile pid_t reader_tid;
 static volatile int reader_done, seen;
 
+static volatile int *spinning;
+static void pin(int cpu);
+
+static void start_hogs(void)
+{
+	int i;
+
+	/* Above what the program has. */
+	spinning = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	for (i = 0; i < 4; i++) {
+		hogs[i] = fork();
+		if (!hogs[i]) {
+			close(0);
+			close(1);
+			alarm(200);
+			pin(0);
+			spinning[i] = 1;
+			for (;;)
+				;
+		}
+	}
+	while (!(spinning[0] && spinning[1] && spinning[2] && spinning[3]))
+		usleep(1000);
+	usleep(100000);
+}
+
 static void pin(int cpu)
 {
 	cpu_set_t set;
@@ -65,6 +91,39 @@ static void pin(int cpu)
 	sched_setaffinity(0, sizeof(set), &set);
 }
 
+static uint64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000ULL + now.tv_nsec / 1000;
+}
+
+/* Comes back when it has just used up what an idle thread has: after the next sleep it waits for long. */
+static void use_up(void)
+{
+	for (;;) {
+		uint64_t last = now_us(), start, now;
+		int ok = 1;
+
+		for (;;) {
+			now = now_us();
+			if (now - last > 20000)
+				break;
+			last = now;
+		}
+		for (start = last = now; now - start < 2000; last = now) {
+			now = now_us();
+			if (now - last > 20000) {
+				ok = 0;
+				break;
+			}
+		}
+		if (ok)
+			return;
+	}
+}
+
 static void *reader(void *unused)
 {
 	struct sched_param param = { 0 };
@@ -72,6 +131,7 @@ static void *reader(void *unused)
 	pin(0);
 	reader_tid = thread_id();
 	sched_setscheduler(0, SCHED_IDLE, &param);
+	use_up();
 	seen = pages[0];
 	reader_done = 1;
 	return NULL;
@@ -97,19 +157,12 @@ static long phase_1(uint64_t addr, long n)
 	pages = (void *)addr;
 	count = n;
 	pin(1);
-	for (i = 0; i < 4; i++) {
-		hogs[i] = fork();
-		if (!hogs[i]) {
-			pin(0);
-			for (;;)
-				;
-		}
-	}
+	start_hogs();
 	start_thread(reader, NULL);
 	while (!reader_tid)
 		usleep(1000);
 	before = switches();
-	for (looks = 0; looks < 60000 && switches() == before; looks++)
+	for (looks = 0; looks < 60000 && !reader_done && switches() == before; looks++)
 		usleep(1000);
 	fprintf(stderr, "reader asked after %ld ms, switches %ld -> %ld, done %d\n", looks, before, switches(),
 		reader_done);
@@ -133,6 +186,7 @@ static void *writer(void *unused)
 	pin(0);
 	reader_tid = thread_id();
 	sched_setscheduler(0, SCHED_IDLE, &param);
+	use_up();
 	pages[0] = 0x57;
 	reader_done = 1;
 	return NULL;
@@ -158,19 +212,12 @@ static long phase_w1(uint64_t addr, long n, int delay)
 	count = n;
 	delay_ms = delay;
 	pin(1);
-	for (i = 0; i < 4; i++) {
-		hogs[i] = fork();
-		if (!hogs[i]) {
-			pin(0);
-			for (;;)
-				;
-		}
-	}
+	start_hogs();
 	start_thread(writer, NULL);
 	while (!reader_tid)
 		usleep(1000);
 	before = switches();
-	for (looks = 0; looks < 60000 && switches() == before; looks++)
+	for (looks = 0; looks < 60000 && !reader_done && switches() == before; looks++)
 		usleep(1000);
 	fprintf(stderr, "writer asked after %ld ms, done %d\n", looks, reader_done);
 	usleep(100000);
