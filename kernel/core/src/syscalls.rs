@@ -7,6 +7,7 @@ pub mod arguments;
 pub mod capture;
 mod row;
 mod table;
+use arguments::Argument;
 pub use row::{Hook, LocalCall, Restart, Row, Service};
 use table::ROWS;
 
@@ -68,6 +69,12 @@ const fn is_name(variant: &str, name: &str) -> bool {
 pub fn row(number: u64) -> Option<&'static Row> {
     let index = *INDEX.get(usize::try_from(number).ok()?)?;
     ROWS.get(usize::from(index))
+}
+
+/// What the arguments of a call are; empty: plain words.
+#[must_use]
+pub fn arguments(number: u64) -> &'static [Argument] {
+    row(number).map_or(&[], |row| row.arguments)
 }
 
 /// Every row, by number.

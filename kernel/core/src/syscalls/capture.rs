@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::arguments::{Argument, Direction, arguments};
+use super::arguments::{Argument, Direction};
 use crate::lists;
 use crate::usermemory::UserMemory;
 
@@ -93,10 +93,9 @@ pub fn capture(
     most: usize,
 ) -> Captures {
     let mut c = Captures::default();
-    let name = super::name(number);
     let before = direction == Direction::In;
     let bounded = |n: u64, most: usize| usize::try_from(n).unwrap_or(most).min(most);
-    for (i, argument) in arguments(name).iter().enumerate() {
+    for (i, argument) in super::arguments(number).iter().enumerate() {
         let other = |n: u8| args[usize::from(n)];
         match *argument {
             Argument::Text if before => c.add_text(m, i, args[i]),

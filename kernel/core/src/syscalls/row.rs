@@ -1,5 +1,6 @@
 //! What a row of the table says of a system call.
 
+use super::arguments::Argument;
 use crate::errno::Errno;
 
 /// Who serves a call.
@@ -159,6 +160,8 @@ pub struct Row {
     pub name: &'static str,
     /// Number of arguments, 0..=6.
     pub args: u8,
+    /// What each of them is; empty: plain words.
+    pub arguments: &'static [Argument],
     /// Who serves it.
     pub service: Service,
     /// What happens when a signal interrupts it.

@@ -1,5 +1,16 @@
-//! The rows. Names, numbers and argument counts are those of Linux 7.2.
+//! The rows. Names, numbers and argument counts are those of Linux 7.2. A row has the number of its
+//! arguments, or says what each of them is.
 
+use super::arguments::Argument::{
+    Address, AddressOut, Bits, Descriptor, Flags, Folder, Hex, Input, Int, Many, Mode, One, Output,
+    Strings, Struct, Text, Unsigned, Vectors,
+};
+use super::arguments::Direction::{In, Out};
+use super::arguments::Structure::{
+    DescriptorPair, EpollEvent, Fpair, Limit, Long, Poll, SignalAction, SignalSet, Stat, Statx,
+    Timespec, TimespecPair, Timeval, TimevalPair, Utsname, Word,
+};
+use super::arguments::Names;
 use super::row::{Hook, LocalCall, Restart, Row, Service};
 use crate::errno;
 use linux_raw_sys::general::*;
@@ -27,16 +38,26 @@ const fn refused(error: errno::Errno, why: &'static str) -> Service {
 }
 
 macro_rules! rows {
-    ($($number:ident / $args:literal $kind:ident ($($what:tt)*)
+    ($($number:ident $(/ $args:literal)? $(($($argument:tt)*))? $kind:ident ($($what:tt)*)
         $(restart $restart:ident)? $(+ $vdso:ident)?;)*) => {
         &[$(Row {
             number: $number as u16, // rows are sorted, so none is cut
             name: stringify!($number).split_at("__NR_".len()).1,
-            args: $args,
+            args: arity!($($args)? $([$($argument)*])?),
+            arguments: &[$($($argument)*)?],
             service: service!($kind $($what)*),
             restart: restart!($($restart)?),
             vdso: vdso!($($vdso)?),
         }),*]
+    };
+}
+
+macro_rules! arity {
+    ($args:literal) => {
+        $args
+    };
+    ($arguments:expr) => {
+        $arguments.len() as u8
     };
 }
 
@@ -72,70 +93,78 @@ macro_rules! vdso {
 
 /// Every call, by number.
 pub(super) static ROWS: &[Row] = rows! {
-    __NR_read/3 delegated(None) restart Sys;
-    __NR_write/3 delegated(None) restart Sys;
-    __NR_open/3 delegated(None) restart Sys;
-    __NR_close/1 delegated(Close);
-    __NR_stat/2 delegated(Path);
-    __NR_fstat/2 delegated(None);
-    __NR_lstat/2 delegated(Path);
-    __NR_poll/3 delegated(None) restart Block;
-    __NR_lseek/3 delegated(None);
-    __NR_mmap/6 local(Mmap);
-    __NR_mprotect/3 local(Mprotect);
-    __NR_munmap/2 local(Munmap);
-    __NR_brk/1 local(Brk);
-    __NR_rt_sigaction/4 local(RtSigaction);
-    __NR_rt_sigprocmask/4 local(RtSigprocmask);
+    __NR_read(Descriptor, Output(2), Unsigned) delegated(None) restart Sys;
+    __NR_write(Descriptor, Input(2), Unsigned) delegated(None) restart Sys;
+    __NR_open(Text, Flags(Names::Open), Mode) delegated(None) restart Sys;
+    __NR_close(Descriptor) delegated(Close);
+    __NR_stat(Text, Struct(Stat, Out)) delegated(Path);
+    __NR_fstat(Descriptor, Struct(Stat, Out)) delegated(None);
+    __NR_lstat(Text, Struct(Stat, Out)) delegated(Path);
+    __NR_poll(Many(Poll, 1, In), Unsigned, Int) delegated(None) restart Block;
+    __NR_lseek(Descriptor, Unsigned, One(Names::Seek)) delegated(None);
+    __NR_mmap(Hex, Unsigned, Flags(Names::Protection), Flags(Names::Map), Descriptor, Bits)
+        local(Mmap);
+    __NR_mprotect(Hex, Unsigned, Flags(Names::Protection)) local(Mprotect);
+    __NR_munmap(Hex, Unsigned) local(Munmap);
+    __NR_brk(Hex) local(Brk);
+    __NR_rt_sigaction(One(Names::Signal), Struct(SignalAction, In), Struct(SignalAction, Out), Unsigned)
+        local(RtSigaction);
+    __NR_rt_sigprocmask(One(Names::How), Struct(SignalSet, In), Struct(SignalSet, Out), Unsigned)
+        local(RtSigprocmask);
     __NR_rt_sigreturn/0 local(RtSigreturn);
-    __NR_ioctl/3 delegated(None) restart Sys;
-    __NR_pread64/4 delegated(None) restart Sys;
-    __NR_pwrite64/4 delegated(None) restart Sys;
-    __NR_readv/3 delegated(None) restart Sys;
-    __NR_writev/3 delegated(None) restart Sys;
-    __NR_access/2 delegated(Path);
-    __NR_pipe/1 delegated(None);
-    __NR_select/5 delegated(None) restart NoHand;
+    __NR_ioctl(Descriptor, One(Names::Ioctl), Hex) delegated(None) restart Sys;
+    __NR_pread64(Descriptor, Output(2), Unsigned, Unsigned) delegated(None) restart Sys;
+    __NR_pwrite64(Descriptor, Input(2), Unsigned, Unsigned) delegated(None) restart Sys;
+    __NR_readv(Descriptor, Vectors(2, Out), Unsigned) delegated(None) restart Sys;
+    __NR_writev(Descriptor, Vectors(2, In), Unsigned) delegated(None) restart Sys;
+    __NR_access(Text, Flags(Names::Access)) delegated(Path);
+    __NR_pipe(Struct(DescriptorPair, Out)) delegated(None);
+    __NR_select(Int, Hex, Hex, Hex, Struct(Timeval, In)) delegated(None) restart NoHand;
     __NR_sched_yield/0 local(SchedYield);
-    __NR_mremap/5 local(Mremap);
-    __NR_msync/3 delegated(Msync);
+    __NR_mremap(Hex, Unsigned, Unsigned, Flags(Names::Remap), Hex) local(Mremap);
+    __NR_msync(Hex, Unsigned, Flags(Names::Sync)) delegated(Msync);
     __NR_mincore/3 local(Mincore);
-    __NR_madvise/3 local(Madvise);
+    __NR_madvise(Hex, Unsigned, One(Names::Madvise)) local(Madvise);
     __NR_shmget/3 delegated(None);
     __NR_shmat/3 local(Shmat);
     __NR_shmctl/3 delegated(None);
-    __NR_dup/1 delegated(None);
-    __NR_dup2/2 delegated(Dup2);
+    __NR_dup(Descriptor) delegated(None);
+    __NR_dup2(Descriptor, Descriptor) delegated(Dup2);
     __NR_pause/0 delegated(SigWait) restart NoHand;
-    __NR_nanosleep/2 local(Nanosleep) restart Block;
-    __NR_getitimer/2 delegated(Getitimer);
-    __NR_alarm/1 delegated(None);
-    __NR_setitimer/3 delegated(Setitimer);
+    __NR_nanosleep(Struct(Timespec, In), Hex) local(Nanosleep) restart Block;
+    __NR_getitimer(Int, Struct(TimevalPair, Out)) delegated(Getitimer);
+    __NR_alarm(Unsigned) delegated(None);
+    __NR_setitimer(Int, Struct(TimevalPair, In), Struct(TimevalPair, Out)) delegated(Setitimer);
     __NR_getpid/0 local(Getpid);
-    __NR_sendfile/4 delegated(None) restart Sys;
-    __NR_socket/3 delegated(None);
-    __NR_connect/3 delegated(None) restart Sys;
-    __NR_accept/3 delegated(None) restart Sys;
-    __NR_sendto/6 delegated(None) restart Sys;
-    __NR_recvfrom/6 delegated(None) restart Sys;
-    __NR_sendmsg/3 delegated(None) restart Sys;
-    __NR_recvmsg/3 delegated(None) restart Sys;
-    __NR_shutdown/2 delegated(None);
-    __NR_bind/3 delegated(None);
-    __NR_listen/2 delegated(None);
-    __NR_getsockname/3 delegated(None);
-    __NR_getpeername/3 delegated(None);
-    __NR_socketpair/4 delegated(None);
-    __NR_setsockopt/5 delegated(None);
-    __NR_getsockopt/5 delegated(None);
-    __NR_clone/5 local(Clone);
+    __NR_sendfile(Descriptor, Descriptor, Struct(Long, In), Unsigned) delegated(None) restart Sys;
+    __NR_socket(One(Names::Family), Flags(Names::Socket), Int) delegated(None);
+    __NR_connect(Descriptor, Address(2), Unsigned) delegated(None) restart Sys;
+    __NR_accept(Descriptor, AddressOut(2), Struct(Word, Out)) delegated(None) restart Sys;
+    __NR_sendto(Descriptor, Input(2), Unsigned, Flags(Names::Message), Address(5), Unsigned)
+        delegated(None) restart Sys;
+    __NR_recvfrom(Descriptor, Output(2), Unsigned, Flags(Names::Message), AddressOut(5), Struct(Word, Out))
+        delegated(None) restart Sys;
+    __NR_sendmsg(Descriptor, Hex, Flags(Names::Message)) delegated(None) restart Sys;
+    __NR_recvmsg(Descriptor, Hex, Flags(Names::Message)) delegated(None) restart Sys;
+    __NR_shutdown(Descriptor, One(Names::Shutdown)) delegated(None);
+    __NR_bind(Descriptor, Address(2), Unsigned) delegated(None);
+    __NR_listen(Descriptor, Int) delegated(None);
+    __NR_getsockname(Descriptor, AddressOut(2), Struct(Word, Out)) delegated(None);
+    __NR_getpeername(Descriptor, AddressOut(2), Struct(Word, Out)) delegated(None);
+    __NR_socketpair(One(Names::Family), Flags(Names::Socket), Int, Struct(DescriptorPair, Out))
+        delegated(None);
+    __NR_setsockopt(Descriptor, One(Names::SocketLevel), One(Names::SocketOption), Input(4), Unsigned)
+        delegated(None);
+    __NR_getsockopt(Descriptor, One(Names::SocketLevel), One(Names::SocketOption), Struct(Word, Out), Struct(Word, Out))
+        delegated(None);
+    __NR_clone(Flags(Names::Clone), Hex, Hex, Hex, Hex) local(Clone);
     __NR_fork/0 local(Fork);
     __NR_vfork/0 local(Vfork);
-    __NR_execve/3 local(Execve);
-    __NR_exit/1 local(Exit);
-    __NR_wait4/4 delegated(Wait4) restart Sys;
-    __NR_kill/2 delegated(Kill);
-    __NR_uname/1 delegated(None);
+    __NR_execve(Text, Strings, Hex) local(Execve);
+    __NR_exit(Int) local(Exit);
+    __NR_wait4(Int, Struct(Word, Out), Flags(Names::Wait), Hex) delegated(Wait4) restart Sys;
+    __NR_kill(Int, One(Names::Signal)) delegated(Kill);
+    __NR_uname(Struct(Utsname, Out)) delegated(None);
     __NR_semget/3 delegated(None);
     __NR_semop/3 delegated(None) restart Interrupted;
     __NR_semctl/4 delegated(None);
@@ -144,44 +173,44 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_msgsnd/4 delegated(None) restart NoHand;
     __NR_msgrcv/5 delegated(None) restart NoHand;
     __NR_msgctl/3 delegated(None);
-    __NR_fcntl/3 delegated(None) restart Sys;
-    __NR_flock/2 delegated(None) restart Sys;
-    __NR_fsync/1 delegated(None) restart Sys;
-    __NR_fdatasync/1 delegated(None);
-    __NR_truncate/2 delegated(None);
-    __NR_ftruncate/2 delegated(None);
-    __NR_getdents/3 delegated(None);
-    __NR_getcwd/2 delegated(None);
-    __NR_chdir/1 delegated(None);
-    __NR_fchdir/1 delegated(None);
-    __NR_rename/2 delegated(None);
-    __NR_mkdir/2 delegated(None);
-    __NR_rmdir/1 delegated(None);
-    __NR_creat/2 delegated(None) restart Sys;
-    __NR_link/2 delegated(None);
-    __NR_unlink/1 delegated(None);
-    __NR_symlink/2 delegated(None);
-    __NR_readlink/3 delegated(None);
-    __NR_chmod/2 delegated(None);
-    __NR_fchmod/2 delegated(None);
-    __NR_chown/3 delegated(None);
-    __NR_fchown/3 delegated(None);
-    __NR_lchown/3 delegated(None);
-    __NR_umask/1 delegated(None);
-    __NR_gettimeofday/2 local(Gettimeofday) + vdso;
-    __NR_getrlimit/2 delegated(Getrlimit);
-    __NR_getrusage/2 local(Getrusage);
-    __NR_sysinfo/1 delegated(Sysinfo);
+    __NR_fcntl(Descriptor, One(Names::Fcntl), Hex) delegated(None) restart Sys;
+    __NR_flock(Descriptor, Int) delegated(None) restart Sys;
+    __NR_fsync(Descriptor) delegated(None) restart Sys;
+    __NR_fdatasync(Descriptor) delegated(None);
+    __NR_truncate(Text, Unsigned) delegated(None);
+    __NR_ftruncate(Descriptor, Unsigned) delegated(None);
+    __NR_getdents(Descriptor, Hex, Unsigned) delegated(None);
+    __NR_getcwd(Output(1), Unsigned) delegated(None);
+    __NR_chdir(Text) delegated(None);
+    __NR_fchdir(Descriptor) delegated(None);
+    __NR_rename(Text, Text) delegated(None);
+    __NR_mkdir(Text, Mode) delegated(None);
+    __NR_rmdir(Text) delegated(None);
+    __NR_creat(Text, Mode) delegated(None) restart Sys;
+    __NR_link(Text, Text) delegated(None);
+    __NR_unlink(Text) delegated(None);
+    __NR_symlink(Text, Text) delegated(None);
+    __NR_readlink(Text, Output(2), Unsigned) delegated(None);
+    __NR_chmod(Text, Mode) delegated(None);
+    __NR_fchmod(Descriptor, Mode) delegated(None);
+    __NR_chown(Text, Int, Int) delegated(None);
+    __NR_fchown(Descriptor, Int, Int) delegated(None);
+    __NR_lchown(Text, Int, Int) delegated(None);
+    __NR_umask(Mode) delegated(None);
+    __NR_gettimeofday(Struct(Timeval, Out), Hex) local(Gettimeofday) + vdso;
+    __NR_getrlimit(One(Names::Resource), Struct(Limit, Out)) delegated(Getrlimit);
+    __NR_getrusage(One(Names::Who), Hex) local(Getrusage);
+    __NR_sysinfo(Hex) delegated(Sysinfo);
     __NR_times/1 local(Times);
     __NR_ptrace/4 local(Ptrace);
     __NR_getuid/0 local(Getuid);
     __NR_syslog/3 delegated(None);
     __NR_getgid/0 local(Getgid);
-    __NR_setuid/1 delegated(Credentials);
-    __NR_setgid/1 delegated(Credentials);
+    __NR_setuid(Int) delegated(Credentials);
+    __NR_setgid(Int) delegated(Credentials);
     __NR_geteuid/0 local(Geteuid);
     __NR_getegid/0 local(Getegid);
-    __NR_setpgid/2 delegated(None);
+    __NR_setpgid(Int, Int) delegated(None);
     __NR_getppid/0 delegated(None);
     __NR_getpgrp/0 delegated(None);
     __NR_setsid/0 delegated(None);
@@ -193,27 +222,28 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_getresuid/3 delegated(None);
     __NR_setresgid/3 delegated(Credentials);
     __NR_getresgid/3 delegated(None);
-    __NR_getpgid/1 delegated(None);
+    __NR_getpgid(Int) delegated(None);
     __NR_setfsuid/1 delegated(Credentials);
     __NR_setfsgid/1 delegated(Credentials);
-    __NR_getsid/1 delegated(None);
+    __NR_getsid(Int) delegated(None);
     __NR_capget/2 delegated(None);
     __NR_capset/2 delegated(Rights);
-    __NR_rt_sigpending/2 local(RtSigpending);
-    __NR_rt_sigtimedwait/4 delegated(Sigtimedwait) restart Interrupted;
-    __NR_rt_sigqueueinfo/3 delegated(None);
-    __NR_rt_sigsuspend/2 local(RtSigsuspend) restart NoHand;
-    __NR_sigaltstack/2 local(Sigaltstack);
+    __NR_rt_sigpending(Struct(SignalSet, Out), Unsigned) local(RtSigpending);
+    __NR_rt_sigtimedwait(Struct(SignalSet, In), Hex, Struct(Timespec, In), Unsigned)
+        delegated(Sigtimedwait) restart Interrupted;
+    __NR_rt_sigqueueinfo(Int, One(Names::Signal), Hex) delegated(None);
+    __NR_rt_sigsuspend(Struct(SignalSet, In), Unsigned) local(RtSigsuspend) restart NoHand;
+    __NR_sigaltstack(Hex, Hex) local(Sigaltstack);
     __NR_utime/2 delegated(None);
-    __NR_mknod/3 delegated(None);
+    __NR_mknod(Text, Mode, Hex) delegated(None);
     __NR_uselib/1 refused(ENOSYS, "not in Linux (x86-64) either");
     __NR_personality/1 delegated(Personality);
     __NR_ustat/2 delegated(None);
-    __NR_statfs/2 delegated(None);
-    __NR_fstatfs/2 delegated(None);
+    __NR_statfs(Text, Hex) delegated(None);
+    __NR_fstatfs(Descriptor, Hex) delegated(None);
     __NR_sysfs/3 delegated(None);
-    __NR_getpriority/2 delegated(None);
-    __NR_setpriority/3 delegated(Attributes);
+    __NR_getpriority(Int, Int) delegated(None);
+    __NR_setpriority(Int, Int, Int) delegated(Attributes);
     __NR_sched_setparam/2 delegated(Attributes);
     __NR_sched_getparam/2 delegated(None);
     __NR_sched_setscheduler/3 delegated(Attributes);
@@ -227,18 +257,18 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_munlockall/0 local(Munlockall);
     __NR_vhangup/0 delegated(None);
     __NR_modify_ldt/3 refused(ENOSYS, "no local descriptor tables (as without CONFIG_MODIFY_LDT_SYSCALL)");
-    __NR_pivot_root/2 delegated(None);
+    __NR_pivot_root(Text, Text) delegated(None);
     __NR__sysctl/1 refused(ENOSYS, "not in Linux (x86-64) either");
-    __NR_prctl/5 local(Prctl);
-    __NR_arch_prctl/2 local(ArchPrctl);
+    __NR_prctl(One(Names::Prctl), Hex, Hex, Hex, Hex) local(Prctl);
+    __NR_arch_prctl(One(Names::ArchPrctl), Hex) local(ArchPrctl);
     __NR_adjtimex/1 delegated(None);
-    __NR_setrlimit/2 delegated(Setrlimit);
-    __NR_chroot/1 delegated(None);
+    __NR_setrlimit(One(Names::Resource), Struct(Limit, In)) delegated(Setrlimit);
+    __NR_chroot(Text) delegated(None);
     __NR_sync/0 delegated(None);
-    __NR_acct/1 delegated(None);
+    __NR_acct(Text) delegated(None);
     __NR_settimeofday/2 delegated(None);
-    __NR_mount/5 delegated(None);
-    __NR_umount2/2 delegated(None);
+    __NR_mount(Text, Text, Text, Bits, Hex) delegated(None);
+    __NR_umount2(Text, Bits) delegated(None);
     __NR_swapon/2 delegated(None);
     __NR_swapoff/1 delegated(None);
     __NR_reboot/4 delegated(None);
@@ -263,18 +293,18 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_setxattr/5 delegated(None);
     __NR_lsetxattr/5 delegated(None);
     __NR_fsetxattr/5 delegated(None);
-    __NR_getxattr/4 delegated(None);
-    __NR_lgetxattr/4 delegated(None);
-    __NR_fgetxattr/4 delegated(None);
+    __NR_getxattr(Text, Text, Output(3), Unsigned) delegated(None);
+    __NR_lgetxattr(Text, Text, Output(3), Unsigned) delegated(None);
+    __NR_fgetxattr(Descriptor, Text, Output(3), Unsigned) delegated(None);
     __NR_listxattr/3 delegated(None);
     __NR_llistxattr/3 delegated(None);
     __NR_flistxattr/3 delegated(None);
     __NR_removexattr/2 delegated(None);
     __NR_lremovexattr/2 delegated(None);
     __NR_fremovexattr/2 delegated(None);
-    __NR_tkill/2 delegated(Tkill);
+    __NR_tkill(Int, One(Names::Signal)) delegated(Tkill);
     __NR_time/1 local(Time) + vdso;
-    __NR_futex/6 local(Futex) restart Block;
+    __NR_futex(Hex, Flags(Names::Futex), Unsigned, Hex, Hex, Hex) local(Futex) restart Block;
     __NR_sched_setaffinity/3 local(SchedSetaffinity);
     __NR_sched_getaffinity/3 local(SchedGetaffinity);
     __NR_set_thread_area/1 refused(ENOSYS, "not in Linux (x86-64) either");
@@ -285,28 +315,30 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_io_cancel/3 delegated(None);
     __NR_get_thread_area/1 refused(ENOSYS, "not in Linux (x86-64) either");
     __NR_lookup_dcookie/3 refused(ENOSYS, "not in Linux (x86-64) either");
-    __NR_epoll_create/1 delegated(None);
+    __NR_epoll_create(Int) delegated(None);
     __NR_epoll_ctl_old/4 refused(ENOSYS, "not in Linux (x86-64) either");
     __NR_epoll_wait_old/4 refused(ENOSYS, "not in Linux (x86-64) either");
     __NR_remap_file_pages/5 local(RemapFilePages);
-    __NR_getdents64/3 delegated(None);
-    __NR_set_tid_address/1 local(SetTidAddress);
+    __NR_getdents64(Descriptor, Hex, Unsigned) delegated(None);
+    __NR_set_tid_address(Hex) local(SetTidAddress);
     __NR_restart_syscall/0 local(RestartSyscall);
     __NR_semtimedop/4 delegated(None) restart Interrupted;
-    __NR_fadvise64/4 delegated(None);
+    __NR_fadvise64(Descriptor, Unsigned, Unsigned, Int) delegated(None);
     __NR_timer_create/3 delegated(TimerCreate);
     __NR_timer_settime/4 delegated(TimerSettime);
     __NR_timer_gettime/2 delegated(TimerGettime);
     __NR_timer_getoverrun/1 delegated(None);
     __NR_timer_delete/1 delegated(TimerDelete);
     __NR_clock_settime/2 delegated(None);
-    __NR_clock_gettime/2 local(ClockGettime) + vdso;
-    __NR_clock_getres/2 local(ClockGetres) + vdso;
-    __NR_clock_nanosleep/4 local(ClockNanosleep) restart Block;
-    __NR_exit_group/1 local(ExitGroup);
-    __NR_epoll_wait/4 delegated(None) restart Interrupted;
-    __NR_epoll_ctl/4 delegated(None);
-    __NR_tgkill/3 delegated(Tgkill);
+    __NR_clock_gettime(One(Names::Clock), Struct(Timespec, Out)) local(ClockGettime) + vdso;
+    __NR_clock_getres(One(Names::Clock), Struct(Timespec, Out)) local(ClockGetres) + vdso;
+    __NR_clock_nanosleep(One(Names::Clock), Flags(Names::TimerFlags), Struct(Timespec, In), Hex)
+        local(ClockNanosleep) restart Block;
+    __NR_exit_group(Int) local(ExitGroup);
+    __NR_epoll_wait(Descriptor, Hex, Int, Int) delegated(None) restart Interrupted;
+    __NR_epoll_ctl(Descriptor, One(Names::Epoll), Descriptor, Struct(EpollEvent, In))
+        delegated(None);
+    __NR_tgkill(Int, Int, One(Names::Signal)) delegated(Tgkill);
     __NR_utimes/2 delegated(None);
     __NR_vserver/5 refused(ENOSYS, "not in Linux (x86-64) either");
     __NR_mbind/6 local(Mbind);
@@ -319,62 +351,68 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_mq_notify/2 delegated(None);
     __NR_mq_getsetattr/3 delegated(None);
     __NR_kexec_load/4 delegated(None);
-    __NR_waitid/5 delegated(Waitid) restart Sys;
+    __NR_waitid(Int, Int, Hex, Flags(Names::Wait), Hex) delegated(Waitid) restart Sys;
     __NR_add_key/5 delegated(None);
     __NR_request_key/4 delegated(None) restart Sys;
     __NR_keyctl/5 delegated(Rights) restart Sys;
     __NR_ioprio_set/3 delegated(Attributes);
     __NR_ioprio_get/2 delegated(None);
     __NR_inotify_init/0 delegated(None);
-    __NR_inotify_add_watch/3 delegated(None);
+    __NR_inotify_add_watch(Descriptor, Text, Bits) delegated(None);
     __NR_inotify_rm_watch/2 delegated(None);
     __NR_migrate_pages/4 local(MigratePages);
-    __NR_openat/4 delegated(None) restart Sys;
-    __NR_mkdirat/3 delegated(None);
-    __NR_mknodat/4 delegated(None);
-    __NR_fchownat/5 delegated(None);
-    __NR_futimesat/3 delegated(None);
-    __NR_newfstatat/4 delegated(PathAt);
-    __NR_unlinkat/3 delegated(None);
-    __NR_renameat/4 delegated(None);
-    __NR_linkat/5 delegated(None);
-    __NR_symlinkat/3 delegated(None);
-    __NR_readlinkat/4 delegated(None);
-    __NR_fchmodat/3 delegated(None);
-    __NR_faccessat/3 delegated(PathAt);
-    __NR_pselect6/6 delegated(Pselect) restart NoHand;
-    __NR_ppoll/5 delegated(Ppoll) restart NoHand;
+    __NR_openat(Folder, Text, Flags(Names::Open), Mode) delegated(None) restart Sys;
+    __NR_mkdirat(Folder, Text, Mode) delegated(None);
+    __NR_mknodat(Folder, Text, Mode, Hex) delegated(None);
+    __NR_fchownat(Folder, Text, Int, Int, Flags(Names::At)) delegated(None);
+    __NR_futimesat(Folder, Text, Hex) delegated(None);
+    __NR_newfstatat(Folder, Text, Struct(Stat, Out), Flags(Names::At)) delegated(PathAt);
+    __NR_unlinkat(Folder, Text, Flags(Names::At)) delegated(None);
+    __NR_renameat(Folder, Text, Folder, Text) delegated(None);
+    __NR_linkat(Folder, Text, Folder, Text, Flags(Names::At)) delegated(None);
+    __NR_symlinkat(Text, Folder, Text) delegated(None);
+    __NR_readlinkat(Folder, Text, Output(3), Unsigned) delegated(None);
+    __NR_fchmodat(Folder, Text, Mode) delegated(None);
+    __NR_faccessat(Folder, Text, Flags(Names::Access)) delegated(PathAt);
+    __NR_pselect6(Int, Hex, Hex, Hex, Struct(Timespec, In), Struct(Fpair, In))
+        delegated(Pselect) restart NoHand;
+    __NR_ppoll(Many(Poll, 1, In), Unsigned, Struct(Timespec, In), Struct(SignalSet, In), Unsigned)
+        delegated(Ppoll) restart NoHand;
     __NR_unshare/1 delegated(Unshare);
-    __NR_set_robust_list/2 local(SetRobustList);
+    __NR_set_robust_list(Hex, Unsigned) local(SetRobustList);
     __NR_get_robust_list/3 local(GetRobustList);
-    __NR_splice/6 delegated(None) restart Sys;
+    __NR_splice(Descriptor, Hex, Descriptor, Hex, Unsigned, Hex) delegated(None) restart Sys;
     __NR_tee/4 delegated(None) restart Sys;
     __NR_sync_file_range/4 delegated(None);
     __NR_vmsplice/4 delegated(None) restart Sys;
     __NR_move_pages/6 local(MovePages);
-    __NR_utimensat/4 delegated(None);
-    __NR_epoll_pwait/6 delegated(EpollPwait) restart Interrupted;
+    __NR_utimensat(Folder, Text, Struct(TimespecPair, In), Flags(Names::At)) delegated(None);
+    __NR_epoll_pwait(Descriptor, Hex, Int, Int, Struct(SignalSet, In), Unsigned)
+        delegated(EpollPwait) restart Interrupted;
     __NR_signalfd/3 delegated(SigWait);
-    __NR_timerfd_create/2 delegated(None);
-    __NR_eventfd/1 delegated(None);
-    __NR_fallocate/4 delegated(None) restart Sys;
-    __NR_timerfd_settime/4 delegated(None);
+    __NR_timerfd_create(One(Names::Clock), Flags(Names::Pipe)) delegated(None);
+    __NR_eventfd(Unsigned) delegated(None);
+    __NR_fallocate(Descriptor, Bits, Unsigned, Unsigned) delegated(None) restart Sys;
+    __NR_timerfd_settime(Descriptor, Flags(Names::TimerFlags), Struct(TimespecPair, In), Hex)
+        delegated(None);
     __NR_timerfd_gettime/2 delegated(None);
-    __NR_accept4/4 delegated(None) restart Sys;
+    __NR_accept4(Descriptor, AddressOut(2), Struct(Word, Out), Flags(Names::Socket))
+        delegated(None) restart Sys;
     __NR_signalfd4/4 delegated(SigWait);
-    __NR_eventfd2/2 delegated(None);
-    __NR_epoll_create1/1 delegated(None);
-    __NR_dup3/3 delegated(Dup2);
-    __NR_pipe2/2 delegated(None);
-    __NR_inotify_init1/1 delegated(None);
-    __NR_preadv/5 delegated(None) restart Sys;
-    __NR_pwritev/5 delegated(None) restart Sys;
+    __NR_eventfd2(Unsigned, Flags(Names::Pipe)) delegated(None);
+    __NR_epoll_create1(Flags(Names::Pipe)) delegated(None);
+    __NR_dup3(Descriptor, Descriptor, Flags(Names::Pipe)) delegated(Dup2);
+    __NR_pipe2(Struct(DescriptorPair, Out), Flags(Names::Pipe)) delegated(None);
+    __NR_inotify_init1(Flags(Names::Pipe)) delegated(None);
+    __NR_preadv(Descriptor, Vectors(2, Out), Unsigned, Unsigned, Hex) delegated(None) restart Sys;
+    __NR_pwritev(Descriptor, Vectors(2, In), Unsigned, Unsigned, Hex) delegated(None) restart Sys;
     __NR_rt_tgsigqueueinfo/4 delegated(QueueToThread);
     __NR_perf_event_open/5 delegated(Perf);
     __NR_recvmmsg/5 delegated(None) restart Sys;
     __NR_fanotify_init/2 delegated(None);
     __NR_fanotify_mark/5 delegated(None);
-    __NR_prlimit64/4 delegated(Prlimit);
+    __NR_prlimit64(Int, One(Names::Resource), Struct(Limit, In), Struct(Limit, Out))
+        delegated(Prlimit);
     __NR_name_to_handle_at/5 delegated(None);
     __NR_open_by_handle_at/3 delegated(None);
     __NR_clock_adjtime/2 delegated(None);
@@ -388,28 +426,30 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_finit_module/3 delegated(None);
     __NR_sched_setattr/3 delegated(Attributes);
     __NR_sched_getattr/4 delegated(None);
-    __NR_renameat2/5 delegated(None);
+    __NR_renameat2(Folder, Text, Folder, Text, Bits) delegated(None);
     __NR_seccomp/3 local(Seccomp);
-    __NR_getrandom/3 delegated(None) restart Sys;
-    __NR_memfd_create/2 delegated(None);
+    __NR_getrandom(Output(1), Unsigned, Flags(Names::Random)) delegated(None) restart Sys;
+    __NR_memfd_create(Text, Flags(Names::Memfd)) delegated(None);
     __NR_kexec_file_load/5 delegated(None);
     __NR_bpf/5 delegated(None);
-    __NR_execveat/5 local(Execveat);
+    __NR_execveat(Folder, Text, Strings, Hex, Flags(Names::At)) local(Execveat);
     __NR_userfaultfd/1 refused(ENOSYS, "page faults are served by the LWK (as a kernel without CONFIG_USERFAULTFD)");
-    __NR_membarrier/3 local(Membarrier);
+    __NR_membarrier(One(Names::Membarrier), Hex, Int) local(Membarrier);
     __NR_mlock2/3 local(Mlock2);
-    __NR_copy_file_range/6 delegated(None) restart Sys;
+    __NR_copy_file_range(Descriptor, Hex, Descriptor, Hex, Unsigned, Hex)
+        delegated(None) restart Sys;
     __NR_preadv2/6 delegated(None) restart Sys;
     __NR_pwritev2/6 delegated(None) restart Sys;
     __NR_pkey_mprotect/4 local(PkeyMprotect);
     __NR_pkey_alloc/2 refused(ENOSPC, "no protection keys (as on a CPU without them)");
     __NR_pkey_free/1 refused(EINVAL, "no protection keys (as on a CPU without them)");
-    __NR_statx/5 delegated(PathAt);
+    __NR_statx(Folder, Text, Flags(Names::At), Flags(Names::StatxMask), Struct(Statx, Out))
+        delegated(PathAt);
     __NR_io_pgetevents/6 delegated(Pselect) restart Interrupted;
-    __NR_rseq/4 local(Rseq);
+    __NR_rseq(Hex, Unsigned, Hex, Hex) local(Rseq);
     __NR_uretprobe/0 refused(ENOSYS, "no user probes");
     __NR_uprobe/0 refused(ENOSYS, "no user probes");
-    __NR_pidfd_send_signal/4 delegated(None);
+    __NR_pidfd_send_signal(Descriptor, One(Names::Signal), Hex, Hex) delegated(None);
     __NR_io_uring_setup/2 delegated(None);
     __NR_io_uring_enter/6 delegated(IoUringEnter) restart Interrupted;
     __NR_io_uring_register/4 delegated(None) restart Interrupted;
@@ -419,12 +459,12 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_fsconfig/5 delegated(None);
     __NR_fsmount/3 delegated(None);
     __NR_fspick/3 delegated(None);
-    __NR_pidfd_open/2 delegated(None);
-    __NR_clone3/2 local(Clone3);
-    __NR_close_range/3 delegated(CloseRange);
-    __NR_openat2/4 delegated(None) restart Sys;
+    __NR_pidfd_open(Int, Bits) delegated(None);
+    __NR_clone3(Hex, Unsigned) local(Clone3);
+    __NR_close_range(Unsigned, Unsigned, Bits) delegated(CloseRange);
+    __NR_openat2(Folder, Text, Hex, Unsigned) delegated(None) restart Sys;
     __NR_pidfd_getfd/3 delegated(None);
-    __NR_faccessat2/4 delegated(PathAt);
+    __NR_faccessat2(Folder, Text, Flags(Names::Access), Flags(Names::At)) delegated(PathAt);
     __NR_process_madvise/5 refused(ENOSYS, "would act on the mappings of a proxy");
     __NR_epoll_pwait2/6 delegated(EpollPwait) restart Interrupted;
     __NR_mount_setattr/5 delegated(None);

@@ -2,7 +2,7 @@
 
 use hanare_core::errno::Errno;
 use hanare_core::syscalls;
-use hanare_core::syscalls::arguments::{Argument, Direction, arguments};
+use hanare_core::syscalls::arguments::{Argument, Direction};
 
 use super::quote::quoted;
 use super::record::Entry;
@@ -15,7 +15,7 @@ const PATH: usize = 4096;
 pub fn call(before: &Entry, after: Option<&Entry>, most: usize) -> String {
     let number = u64::from(before.head.number);
     let name = syscalls::name(number);
-    let kinds = arguments(name);
+    let kinds = syscalls::arguments(number);
     let count = syscalls::row(number).map_or(6, |row| usize::from(row.args));
     let shown: Vec<String> = (0..count)
         .filter(|&index| !is_unused(name, index, before))
