@@ -119,7 +119,7 @@ pub const SERVED_HELPED: u32 = 4;
 /// One record, followed by its captures, each a [`Capture`] and its bytes, filled up
 /// to a multiple of 8.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Record {
     /// Bytes with the captures.
     pub size: u32,

@@ -3,18 +3,7 @@
 use core::fmt;
 use core::ops::{Add, Sub};
 
-pub use hanare_abi::{LARGE_PAGE_SIZE, PAGE_SIZE};
-
-/// log2 of [`PAGE_SIZE`].
-pub const PAGE_SHIFT: u32 = PAGE_SIZE.trailing_zeros();
-/// log2 of [`LARGE_PAGE_SIZE`].
-pub const LARGE_PAGE_SHIFT: u32 = LARGE_PAGE_SIZE.trailing_zeros();
-/// Bytes of a huge (1 GiB) page.
-pub const HUGE_PAGE_SIZE: u64 = 1 << 30;
-/// Base pages in a large page: 512.
-pub const PAGES_PER_LARGE: u64 = LARGE_PAGE_SIZE / PAGE_SIZE;
-/// Buddy order of a large page.
-pub const LARGE_PAGE_ORDER: u32 = LARGE_PAGE_SHIFT - PAGE_SHIFT;
+pub use hanare_abi::PAGE_SIZE;
 
 /// Rounds down to a multiple of `align` (a power of two).
 #[must_use]
@@ -105,6 +94,6 @@ mod tests {
         assert_eq!(align_up(17, 16), Some(32));
         assert_eq!(pages_of(0), 0);
         assert_eq!(pages_of(4097), 2);
-        assert!(Pfn(0x200).is_aligned(LARGE_PAGE_ORDER));
+        assert!(Pfn(0x200).is_aligned(9));
     }
 }

@@ -14,7 +14,6 @@
 //! Times are in one unit, counted from one point, whatever they are: the kernel has cycles of the TSC.
 
 use crate::grouptable::{Limited, NOBODY, Table, Tag};
-use core::ops::Deref;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use hanare_abi::request::GROUPS_MAX as DEPTH_MAX;
 
@@ -41,8 +40,7 @@ pub struct Slices {
 const GRANTS_PER_QUOTA: u64 = 8;
 
 /// The groups of an instance that limit CPU time.
-#[derive(Debug)]
-pub struct Bandwidths(Table<Bandwidth>);
+pub type Bandwidths = Table<Bandwidth>;
 
 /// CPU time of a group.
 #[derive(Debug)]
@@ -151,22 +149,7 @@ impl Limit {
     }
 }
 
-impl Deref for Bandwidths {
-    type Target = Table<Bandwidth>;
-
-    fn deref(&self) -> &Table<Bandwidth> {
-        &self.0
-    }
-}
-
 impl Bandwidths {
-    /// None.
-    #[must_use]
-    #[allow(clippy::new_without_default)]
-    pub const fn new() -> Bandwidths {
-        Bandwidths(Table::new())
-    }
-
     /// A grant of a group and of all above it.
     ///
     /// # Errors

@@ -366,14 +366,8 @@ impl<'a> Zone<'a> {
     }
 
     fn mark_allocated(&mut self, index: usize, order: u32) {
-        *self.at_mut(index) = Frame {
-            refs: 1,
-            next: NONE,
-            prev: NONE,
-            state: State::Allocated,
-            order: order as u8,
-            marks: 0,
-        };
+        *self.at_mut(index) =
+            Frame { refs: 1, state: State::Allocated, order: order as u8, ..Frame::RESERVED };
     }
 
     fn insert_coalesced(&mut self, mut index: usize, mut order: u32) {
@@ -397,14 +391,8 @@ impl<'a> Zone<'a> {
 
     fn link(&mut self, index: usize, order: u32) {
         let head = self.heads[order as usize];
-        *self.at_mut(index) = Frame {
-            refs: 0,
-            next: head,
-            prev: NONE,
-            state: State::Free,
-            order: order as u8,
-            marks: 0,
-        };
+        *self.at_mut(index) =
+            Frame { next: head, state: State::Free, order: order as u8, ..Frame::RESERVED };
         if head != NONE {
             self.at_mut(head as usize).prev = index as u32;
         }

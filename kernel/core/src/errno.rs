@@ -24,12 +24,6 @@ impl Errno {
     }
 }
 
-impl From<Errno> for i64 {
-    fn from(error: Errno) -> i64 {
-        error.as_return()
-    }
-}
-
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
@@ -207,11 +201,6 @@ errnos! {
     ERFKILL = 132, "Operation not possible due to RF-kill";
     EHWPOISON = 133, "Memory page has hardware error";
 }
-
-/// Same as `EAGAIN`.
-pub const EWOULDBLOCK: Errno = Errno::EAGAIN;
-/// Same as `EOPNOTSUPP`.
-pub const ENOTSUP: Errno = Errno::EOPNOTSUPP;
 
 #[cfg(test)]
 mod tests {

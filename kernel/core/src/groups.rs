@@ -5,15 +5,13 @@
 //! who made it. It is charged to that group and all those above it.
 
 use crate::grouptable::{Limited, Table};
-use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::request::GROUPS_MAX as DEPTH_MAX;
 
 pub use crate::grouptable::{GROUPS_MAX, NOBODY, Tag};
 
 /// The groups of an instance that limit memory.
-#[derive(Debug)]
-pub struct Groups(Table<Pages>);
+pub type Groups = Table<Pages>;
 
 /// Pages of a group.
 #[derive(Debug)]
@@ -39,22 +37,7 @@ impl Limited for Pages {
     }
 }
 
-impl Deref for Groups {
-    type Target = Table<Pages>;
-
-    fn deref(&self) -> &Table<Pages> {
-        &self.0
-    }
-}
-
 impl Groups {
-    /// None.
-    #[must_use]
-    #[allow(clippy::new_without_default)]
-    pub const fn new() -> Groups {
-        Groups(Table::new())
-    }
-
     /// Charges pages to a group that the caller is in.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Every limit of the LWK, in one place.
 
-use hanare_abi::layout;
+pub use hanare_abi::layout::{USER_MAX, USER_MIN};
 
 /// Mappings of one address space that are not cut any more, and one less than the most there
 /// are (Linux' default `vm.max_map_count`).
@@ -11,10 +11,6 @@ pub const STACK_GUARD_GAP: u64 = 1 << 20;
 pub const STACK_STEP: u64 = 64 << 10;
 /// Bytes of the initial stack below its first contents (Linux' `stack_expand`).
 pub const STACK_EXPAND: u64 = 128 << 10;
-/// Lowest address an application can map.
-pub const USER_MIN: u64 = layout::USER_MIN;
-/// End (exclusive) of the application's addresses.
-pub const USER_MAX: u64 = layout::USER_MAX;
 /// End (exclusive) of the addresses that Linux' checks of ranges let a program have (`TASK_SIZE_MAX`).
 pub const TASK_SIZE: u64 = (1 << 47) - 4096;
 /// Largest buddy order: 2^18 pages, 1 GiB.
@@ -29,8 +25,6 @@ pub const MAX_ARG_STRINGS: usize = 0x7fff_ffff;
 pub const ARG_MIN_TOTAL: u64 = 128 << 10;
 /// Bytes of arguments and environment that never fit: 3/4 of 8 MiB.
 pub const ARG_MAX_TOTAL: u64 = 6 << 20;
-/// Default RLIMIT_STACK, bytes.
-pub const STACK_LIMIT: u64 = 8 << 20;
 /// Bytes of a path with its zero.
 pub const PATH_MAX: usize = 4096;
 /// Bytes at the start of a file that decide how it is executed (`BINPRM_BUF_SIZE`).
@@ -39,16 +33,8 @@ pub const EXEC_HEAD: usize = 256;
 pub const MAX_INTERPRETERS: u32 = 5;
 /// Most bytes of program headers (Linux' `load_elf_phdrs`).
 pub const MAX_PHDR_BYTES: usize = 65_536;
-/// Most loadable segments that the plan keeps: as many as fit in the bytes above.
-pub const MAX_SEGMENTS: usize = MAX_PHDR_BYTES / 56;
 /// Signals queued to one process or thread (Linux: RLIMIT_SIGPENDING).
 pub const MAX_QUEUED_SIGNALS: usize = 16_384;
-/// Threads of one process.
-pub const MAX_THREADS: u32 = layout::SLOTS_MAX;
-/// Processes of one instance.
-pub const MAX_PROCESSES: u32 = layout::SPACES_MAX;
-/// CPUs of one instance.
-pub const MAX_CPUS: usize = 1024;
 /// Bytes of a thread's name with its zero (`TASK_COMM_LEN`).
 pub const COMM_SIZE: usize = 16;
 /// Smallest signal stack without extended state (`MINSIGSTKSZ`).

@@ -22,7 +22,7 @@ const BALANCING: u32 = 1 << 13;
 const FLAGS: u32 = STATIC | RELATIVE | BALANCING;
 
 /// A policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// `MPOL_*` with its flags.
     pub mode: u32,
@@ -32,11 +32,7 @@ pub struct Policy {
     home: Option<u32>,
 }
 
-impl Default for Policy {
-    fn default() -> Self {
-        Self { mode: DEFAULT, nodes: Nodes::default(), home: None }
-    }
-}
+const _: () = assert!(DEFAULT == 0); // that of `Policy::default`
 
 /// A mode without its flags.
 #[must_use]

@@ -75,37 +75,16 @@ impl Options {
             let number = userlimits::number(value).and_then(|number| u32::try_from(number).ok());
             number.filter(|&number| number <= NUMBER_MAX)
         };
+        let one_of = |words: [(&str, bool); 2]| {
+            words.into_iter().find_map(|(word, meaning)| (word == value).then_some(meaning))
+        };
         match key {
-            "log" => {
-                self.log_debug = match value {
-                    "debug" => true,
-                    "info" => false,
-                    _ => return None,
-                }
-            }
-            "exec" => {
-                self.exec_seen = match value {
-                    "seen" => true,
-                    "local" => false,
-                    _ => return None,
-                }
-            }
+            "log" => self.log_debug = one_of([("debug", true), ("info", false)])?,
+            "exec" => self.exec_seen = one_of([("seen", true), ("local", false)])?,
             "spin_us" => self.spin_us = number()?,
-            "mitigations" => {
-                self.mitigations.off = match value {
-                    "off" => true,
-                    "auto" => false,
-                    _ => return None,
-                }
-            }
-            "pti" => {
-                self.mitigations.isolation = match value {
-                    "on" => Some(true),
-                    "off" => Some(false),
-                    "auto" => None,
-                    _ => return None,
-                }
-            }
+            "mitigations" => self.mitigations.off = one_of([("off", true), ("auto", false)])?,
+            "pti" if value == "auto" => self.mitigations.isolation = None,
+            "pti" => self.mitigations.isolation = Some(one_of([("on", true), ("off", false)])?),
             "hold_ms" => self.hold_ms = number()?,
             "user_limits" => self.user_limits = UserLimits::parse(value)?,
             _ => return None,

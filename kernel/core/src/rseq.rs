@@ -6,8 +6,6 @@ use crate::errno::{self, Result};
 
 /// Bytes of a `struct rseq`, and its alignment.
 pub const SIZE: u64 = 32;
-/// Bytes of a `struct rseq_cs`.
-pub const SECTION_SIZE: usize = 32;
 /// Where the address of the running critical section lies in a `struct rseq`.
 pub const SECTION_OFFSET: u64 = 8;
 /// Where its flags lie.
@@ -79,13 +77,8 @@ impl Section {
     ///
     /// # Errors
     /// `EINVAL`
-    pub fn parse(bytes: &[u8; SECTION_SIZE], limit: u64) -> Result<Section> {
-        let word = |at: usize| {
-            let mut b = [0; 8];
-            b.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_le_bytes(b)
-        };
-        let (version_and_flags, start, len, abort) = (word(0), word(8), word(16), word(24));
+    pub fn parse(words: [u64; 4], limit: u64) -> Result<Section> {
+        let [version_and_flags, start, len, abort] = words;
         let end = start.checked_add(len).ok_or(errno::EINVAL)?;
         let section = Section { start, len, abort };
         if version_and_flags != 0
@@ -114,13 +107,8 @@ mod tests {
     const LIMIT: u64 = 1 << 47;
 
     fn section(version: u32, flags: u32, start: u64, len: u64, abort: u64) -> Result<Section> {
-        let mut bytes = [0; SECTION_SIZE];
-        bytes[..4].copy_from_slice(&version.to_le_bytes());
-        bytes[4..8].copy_from_slice(&flags.to_le_bytes());
-        bytes[8..16].copy_from_slice(&start.to_le_bytes());
-        bytes[16..24].copy_from_slice(&len.to_le_bytes());
-        bytes[24..].copy_from_slice(&abort.to_le_bytes());
-        Section::parse(&bytes, LIMIT)
+        let version_and_flags = u64::from(version) | u64::from(flags) << 32;
+        Section::parse([version_and_flags, start, len, abort], LIMIT)
     }
 
     #[test]

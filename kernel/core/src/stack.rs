@@ -46,10 +46,6 @@ pub mod at {
     pub const RANDOM: u64 = 25;
     /// More CPU capabilities.
     pub const HWCAP2: u64 = 26;
-    /// Bytes of `struct rseq` the kernel knows.
-    pub const RSEQ_FEATURE_SIZE: u64 = 27;
-    /// Alignment of `struct rseq`.
-    pub const RSEQ_ALIGN: u64 = 28;
     /// Address of the program's path.
     pub const EXECFN: u64 = 31;
     /// Address of the vDSO.
@@ -218,7 +214,9 @@ pub fn check_limits<S: AsRef<[u8]>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::STACK_LIMIT;
+
+    /// Default RLIMIT_STACK, bytes.
+    const STACK_LIMIT: u64 = 8 << 20;
     use alloc::vec;
     use proptest::prelude::*;
 

@@ -3,7 +3,7 @@
 use hanare_abi::clock::{ClockPage, coarse_ns};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::errno::{EINVAL, Errno, Result};
+use crate::errno::{EINVAL, Result};
 
 /// Nanoseconds in a second.
 pub const NS_PER_SEC: u64 = 1_000_000_000;
@@ -50,12 +50,6 @@ impl Clock {
             11 => Self::Tai,
             _ => return None,
         })
-    }
-
-    /// Resolution in ns. The coarse clocks change at Linux' ticks, which Linux is asked about.
-    #[must_use]
-    pub const fn resolution_ns(self) -> u64 {
-        1
     }
 }
 
@@ -167,13 +161,6 @@ impl Timeval {
     #[must_use]
     pub const fn from_ns(ns: u64) -> Self {
         Self { sec: (ns / NS_PER_SEC) as i64, usec: (ns % NS_PER_SEC / 1000) as i64 }
-    }
-}
-
-impl TryFrom<Timespec> for core::time::Duration {
-    type Error = Errno;
-    fn try_from(time: Timespec) -> Result<Self> {
-        time.to_ns().map(Self::from_nanos)
     }
 }
 

@@ -1,12 +1,23 @@
-//! Results that go to a program's memory.
+//! What is read from a program's memory, and results that go there. Where it cannot be reached a call
+//! answers `EFAULT`.
 
 use hanare_core::errno::{self, Result};
 use hanare_hal::usercopy;
+use zerocopy::{FromBytes, IntoBytes};
 
-/// Writes a result there; what the call that does so answers.
-///
-/// # Errors
-/// `EFAULT`: the memory cannot be written.
+/// Reads a value.
+pub fn get<T: FromBytes + IntoBytes>(addr: u64) -> Result<T> {
+    let mut value = T::new_zeroed();
+    read(addr, value.as_mut_bytes())?;
+    Ok(value)
+}
+
+/// Reads as many bytes as `to` has.
+pub fn read(addr: u64, to: &mut [u8]) -> Result<()> {
+    usercopy::read(addr, to).map_err(|_| errno::EFAULT)
+}
+
+/// Writes a result; what the call that does so answers.
 pub fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
     usercopy::write(addr, bytes).map(|()| 0).map_err(|_| errno::EFAULT)
 }

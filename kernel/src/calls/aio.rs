@@ -4,16 +4,17 @@
 //! among its own things; the ring is moved to an address of the program's, and
 //! Linux takes the new address for the context's name, as after any `mremap`.
 
+use crate::base::user::{self, put};
 use crate::link::delegate;
 use crate::mm::free::choose_free;
-use crate::mm::shared;
 use crate::mm::unmap::unmap_range;
+use crate::mm::{anonymous, shared};
 use crate::process::thread::Thread;
 use hanare_core::addr::page_up;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
-use hanare_hal::usercopy;
 use linux_raw_sys::general::{__NR_io_destroy, __NR_io_setup, __NR_mremap, __NR_process_vm_readv};
+use zerocopy::IntoBytes;
 
 /// Bytes of `struct aio_ring` without its events, and of one event.
 const RING_HEAD: u64 = 32;
@@ -22,23 +23,15 @@ const EVENT: u64 = 32;
 /// io_setup.
 pub fn io_setup(me: &Thread, events: u64, context: u64) -> Result<u64> {
     let p = &me.caller();
-    if usercopy::read_u64(context).map_err(|_| errno::EFAULT)? != 0 {
+    if user::get::<u64>(context)? != 0 {
         return Err(errno::EINVAL);
     }
     let scratch = p.write_scratch(p.slot, &[0; 64])?;
     delegate::linux(__NR_io_setup, [events, scratch, 0, 0, 0, 0])?;
-    let mut word = [0; 8];
-    p.read_control(scratch, &mut word);
-    let ring = u64::from_le_bytes(word);
-    let placed =
-        place(me, scratch, ring).and_then(|at| match usercopy::write(context, &at.to_le_bytes()) {
-            Ok(()) => Ok(at),
-            Err(_) => {
-                let _ = io_destroy(me, at);
-                Err(errno::EFAULT)
-            }
-        });
-    placed.map(|_| 0)
+    let at = place(me, scratch, p.control(scratch))?;
+    put(context, &at.to_le_bytes()).inspect_err(|_| {
+        let _ = io_destroy(me, at);
+    })
 }
 
 /// Moves the ring of a new context; its new address. On failure there is no context.
@@ -46,26 +39,16 @@ fn place(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
     let p = &me.caller();
     let moved = ring_size(me, scratch, ring).and_then(|size| {
         let at = choose_free(p, 0, size, 0)?;
-        match delegate::linux(__NR_mremap, [ring, size, size, 3, at, 0]) {
-            Ok(_) => Ok((at, size)),
-            Err(e) => {
-                shared::give_up(p, at, at + size);
-                Err(e)
-            }
-        }
+        delegate::linux(__NR_mremap, [ring, size, size, 3, at, 0])
+            .inspect_err(|_| shared::give_up(p, at, at + size))
+            .map(|_| (at, size))
     });
     let (at, size) = moved.inspect_err(|_| {
         let _ = delegate::linux(__NR_io_destroy, [ring, 0, 0, 0, 0, 0]);
     })?;
     let backing = Backing::SharedLinux { watch: 0, file: None, offset: 0 };
-    let vma = Vma {
-        start: at,
-        end: at + size,
-        prot: Prot::READ | Prot::WRITE,
-        max_prot: Prot::all(),
-        flags: VmaFlags::SHARED,
-        backing,
-    };
+    let ring = anonymous(at, at + size, Prot::READ | Prot::WRITE, VmaFlags::SHARED);
+    let vma = Vma { backing, ..ring };
     shared::adopt(p, vma).inspect_err(|_| {
         let _ = delegate::linux(__NR_io_destroy, [at, 0, 0, 0, 0, 0]);
     })?;
@@ -77,15 +60,9 @@ fn ring_size(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
     let p = &me.caller();
     let pid = u64::from(me.process.identity.lock().pid);
     // Two struct iovec: where to (behind them), where from.
-    let words = [scratch + 32, 8, ring, 8];
-    let mut bytes = [0; 40];
-    for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
-        to.copy_from_slice(&word.to_le_bytes());
-    }
-    p.write_scratch(p.slot, &bytes)?;
+    p.write_scratch(p.slot, [scratch + 32, 8, ring, 8, 0].as_bytes())?;
     delegate::linux(__NR_process_vm_readv, [pid, scratch, 1, scratch + 16, 1, 0])?;
-    p.read_control(scratch, &mut bytes);
-    let events = u32::from_le_bytes([bytes[36], bytes[37], bytes[38], bytes[39]]);
+    let [_, events]: [u32; 2] = p.control(scratch + 32);
     Ok(page_up(RING_HEAD + u64::from(events) * EVENT))
 }
 

@@ -32,10 +32,8 @@ pub fn create(clock: u64, event: u64, at: u64) -> Result<u64> {
     let scratch = p.write_scratch(thread.slot_index, &[0; 4]).map_err(|_| errno::EAGAIN)?;
     let linux_clock = if ours.is_some() { CLOCK_MONOTONIC } else { clock };
     delegate::linux(__NR_timer_create, [linux_clock, event, scratch, 0, 0, 0])?;
-    let mut bytes = [0; 4];
-    p.read_control(scratch, &mut bytes);
-    let id = u32::from_le_bytes(bytes);
-    enter(p, id, ours).and_then(|()| put(at, &bytes)).inspect_err(|_| {
+    let id: u32 = p.control(scratch);
+    enter(p, id, ours).and_then(|()| put(at, id.as_bytes())).inspect_err(|_| {
         // A thread that has to end cannot: then execve does.
         if delete(id) {
             cputimers::timer_deleted(id.into());

@@ -1,11 +1,12 @@
 //! setitimer(2), getitimer(2) of the timers that count CPU time.
 
+use crate::base::user;
 use crate::process::{cputimers, thread};
 use hanare_core::cputimer::IntervalTimer;
 use hanare_core::errno::{self, Result};
 use hanare_core::time::{Timespec, Timeval};
 use hanare_hal::usercopy;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 const ITIMER_REAL: u64 = 0;
 const ITIMER_VIRTUAL: u64 = 1;
@@ -13,9 +14,7 @@ const ITIMER_PROF: u64 = 2;
 
 fn read_itimer(at: u64) -> Result<(u64, u64)> {
     let one = |at| -> Result<u64> {
-        let mut bytes = [0; size_of::<Timeval>()];
-        usercopy::read(at, &mut bytes).map_err(|_| errno::EFAULT)?;
-        let t = Timespec::read_from_bytes(&bytes).map_err(|_| errno::EINVAL)?;
+        let t: Timespec = user::get(at)?; // its nanoseconds are microseconds
         if !(0..1_000_000).contains(&t.nsec) || t.sec < 0 {
             return Err(errno::EINVAL);
         }

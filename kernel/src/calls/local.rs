@@ -1,6 +1,6 @@
 //! Calls served here.
 
-use crate::base::user::put;
+use crate::base::user::{self, put};
 use crate::base::{heap, lists, time};
 use crate::calls::{aio, madvise, mlock, mmap, mremap, seccomp, shm, sleep};
 use crate::calls::{machine, mempolicy};
@@ -44,7 +44,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
     let thread = thread::current();
     let p = &thread.process;
     Some(match call {
-        LocalCall::Mmap => mmap::mmap(thread, a[0], a[1], a[2], a[3], a[4], a[5]),
+        LocalCall::Mmap => mmap::mmap(thread, &a),
         LocalCall::Munmap => mmap::munmap(thread, a[0], a[1]),
         LocalCall::Mprotect => mmap::mprotect(thread, a[0], a[1], a[2]),
         LocalCall::PkeyMprotect if a[3] as i32 == -1 => mmap::mprotect(thread, a[0], a[1], a[2]),
@@ -54,8 +54,8 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::IoDestroy => aio::io_destroy(thread, a[0]),
         LocalCall::Shmat => shm::shmat(thread, a[0], a[1], a[2]),
         LocalCall::Shmdt => shm::shmdt(thread, a[0]),
-        LocalCall::Mremap => mremap::mremap(thread, a[0], a[1], a[2], a[3], a[4]),
-        LocalCall::RemapFilePages => mremap::file_pages(thread, a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::Mremap => mremap::mremap(thread, &a),
+        LocalCall::RemapFilePages => mremap::file_pages(thread, &a),
         LocalCall::Madvise => madvise::madvise(thread, a[0], a[1], a[2]),
         LocalCall::Mincore => mlock::mincore(thread, a[0], a[1], a[2]),
         LocalCall::Mlock => mlock::mlock(thread, a[0], a[1], 0),
@@ -172,7 +172,7 @@ fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
         // The length of Linux' tick.
         Some(Clock::RealtimeCoarse | Clock::MonotonicCoarse) => super::delegated::forward(row, *a),
         Some(_) if a[1] == 0 => Ok(0),
-        Some(c) => put(a[1], Timespec::from_ns(c.resolution_ns()).as_bytes()),
+        Some(_) => put(a[1], Timespec::from_ns(1).as_bytes()),
         None => super::delegated::forward(row, *a),
     }
 }
@@ -267,7 +267,7 @@ fn sched_setaffinity(a: &[u64; 6], p: &Process) -> Result<u64> {
         rights::may(MAY_SCHEDULE, thread.slot.tid(), &thread.process)?;
     }
     let mut wanted = heap::zeroed((a[1] as usize).min(BYTES_MAX))?;
-    usercopy::read(a[2], &mut wanted).map_err(|_| errno::EFAULT)?;
+    user::read(a[2], &mut wanted)?;
     *thread.affinity.lock() = CpuMask::from_linux(&wanted).ok_or(errno::EINVAL)?;
     cpus::kick(&thread); // it moves before it goes on in user mode
     Ok(0)
@@ -420,7 +420,7 @@ fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
     if a[1] != 8 {
         return Err(errno::EINVAL);
     }
-    let mask = usercopy::read_u64(a[0]).map_err(|_| errno::EFAULT)?;
+    let mask = user::get::<u64>(a[0])?;
     thread::current().signals.lock().begin_temporary(SigSet(mask));
     signals::retarget(&thread::current().process);
     let mut args = *a;
@@ -475,7 +475,7 @@ fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
     let mut bytes = 0;
     let mut buffer = heap::zeroed(MAX_ARG_STRLEN)?;
     while addr != 0 {
-        let pointer = usercopy::read_u64(addr).map_err(|_| errno::EFAULT)?;
+        let pointer = user::get::<u64>(addr)?;
         if pointer == 0 {
             break;
         }

@@ -11,35 +11,20 @@ use hanare_core::coherence::Sight;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL};
-use linux_raw_sys::general::__NR_madvise;
-
-const RANDOM: i32 = 1;
-const SEQUENTIAL: i32 = 2;
-const DONTNEED: i32 = 4;
-const FREE: i32 = 8;
-const REMOVE: i32 = 9;
-const DONTFORK: i32 = 10;
-const DOFORK: i32 = 11;
-const HUGEPAGE: i32 = 14;
-const NOHUGEPAGE: i32 = 15;
-const DONTDUMP: i32 = 16;
-const DODUMP: i32 = 17;
-const WIPEONFORK: i32 = 18;
-const KEEPONFORK: i32 = 19;
-const COLD: i32 = 20;
-const PAGEOUT: i32 = 21;
-const POPULATE_READ: i32 = 22;
-const POPULATE_WRITE: i32 = 23;
-const DONTNEED_LOCKED: i32 = 24;
-const COLLAPSE: i32 = 25;
-const HWPOISON: i32 = 100;
-const SOFT_OFFLINE: i32 = 101;
+use linux_raw_sys::general::{
+    __NR_madvise, MADV_COLD, MADV_COLLAPSE, MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP, MADV_DONTFORK,
+    MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_FREE, MADV_HUGEPAGE, MADV_HWPOISON, MADV_KEEPONFORK,
+    MADV_NOHUGEPAGE, MADV_PAGEOUT, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_RANDOM,
+    MADV_REMOVE, MADV_SEQUENTIAL, MADV_SOFT_OFFLINE, MADV_WIPEONFORK,
+};
 
 /// madvise: mapping by mapping from the lowest up; holes are an error that does
 /// not keep the rest from being done.
 pub fn madvise(me: &Thread, addr: u64, len: u64, advice: u64) -> Result<u64> {
-    let advice = advice as i32;
-    if !matches!(advice, 0..=4 | 8..=25 | HWPOISON | SOFT_OFFLINE) || !addr.is_multiple_of(SMALL) {
+    let advice = advice as u32;
+    if !matches!(advice, 0..=4 | 8..=25 | MADV_HWPOISON | MADV_SOFT_OFFLINE)
+        || !addr.is_multiple_of(SMALL)
+    {
         return Err(errno::EINVAL);
     }
     let rounded = whole_pages(len);
@@ -49,7 +34,7 @@ pub fn madvise(me: &Thread, addr: u64, len: u64, advice: u64) -> Result<u64> {
         return Ok(0);
     }
     let p = &me.caller();
-    if advice >= HWPOISON {
+    if advice >= MADV_HWPOISON {
         // No memory fails on request here (as without CONFIG_MEMORY_FAILURE).
         return Err(if me.ids.lock().euid == 0 { errno::EINVAL } else { errno::EPERM });
     }
@@ -61,7 +46,7 @@ pub fn madvise(me: &Thread, addr: u64, len: u64, advice: u64) -> Result<u64> {
         };
         if vma.start > at {
             holes = Err(errno::ENOMEM);
-            if matches!(advice, POPULATE_READ | POPULATE_WRITE) {
+            if matches!(advice, MADV_POPULATE_READ | MADV_POPULATE_WRITE) {
                 return holes;
             }
         }
@@ -73,7 +58,7 @@ pub fn madvise(me: &Thread, addr: u64, len: u64, advice: u64) -> Result<u64> {
 }
 
 /// One mapping, `start..end` of it.
-fn one(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, advice: i32) -> Result<()> {
+fn one(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, advice: u32) -> Result<()> {
     let p = &me.caller();
     let locked = v.flags.contains(VmaFlags::LOCKED);
     let linux = matches!(v.backing, Backing::SharedLinux { .. });
@@ -81,41 +66,41 @@ fn one(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, advice: i32) -> Resu
     let is_vvar = special && !matches!(v.backing, Backing::Special(SpecialKind::Vdso));
     let none = VmaFlags::empty();
     let (add, remove) = match advice {
-        DONTNEED | DONTNEED_LOCKED if is_vvar => return Err(errno::EINVAL),
-        DONTNEED | FREE if locked => return Err(errno::EINVAL),
-        FREE if !matches!(v.backing, Backing::Anonymous) => return Err(errno::EINVAL),
-        DONTNEED | DONTNEED_LOCKED
+        MADV_DONTNEED | MADV_DONTNEED_LOCKED if is_vvar => return Err(errno::EINVAL),
+        MADV_DONTNEED | MADV_FREE if locked => return Err(errno::EINVAL),
+        MADV_FREE if !matches!(v.backing, Backing::Anonymous) => return Err(errno::EINVAL),
+        MADV_DONTNEED | MADV_DONTNEED_LOCKED
             if huge::size_of(v.flags).is_some_and(|s| !start.is_multiple_of(s)) =>
         {
             return Err(errno::EINVAL);
         }
-        DONTNEED | DONTNEED_LOCKED | FREE => return discard(p, start, end, linux),
-        REMOVE if locked || !linux && !matches!(v.backing, Backing::PrivateFile { .. }) => {
+        MADV_DONTNEED | MADV_DONTNEED_LOCKED | MADV_FREE => return discard(p, start, end, linux),
+        MADV_REMOVE if locked || !linux && !matches!(v.backing, Backing::PrivateFile { .. }) => {
             return Err(errno::EINVAL);
         }
-        REMOVE if !linux => return Err(errno::EACCES),
-        REMOVE => return to_linux(start, end, advice),
-        COLD | PAGEOUT if locked || special => return Err(errno::EINVAL),
-        WIPEONFORK if linux || !matches!(v.backing, Backing::Anonymous) => {
+        MADV_REMOVE if !linux => return Err(errno::EACCES),
+        MADV_REMOVE => return to_linux(start, end, advice),
+        MADV_COLD | MADV_PAGEOUT if locked || special => return Err(errno::EINVAL),
+        MADV_WIPEONFORK if linux || !matches!(v.backing, Backing::Anonymous) => {
             return Err(errno::EINVAL);
         }
-        COLLAPSE if !matches!(v.backing, Backing::Anonymous) || !may_be_large(v) => {
+        MADV_COLLAPSE if !matches!(v.backing, Backing::Anonymous) || !may_be_large(v) => {
             return Err(errno::EINVAL);
         }
-        DODUMP if special => return Err(errno::EINVAL),
-        POPULATE_READ | POPULATE_WRITE => {
-            return bring_in(me, v, start, end, advice == POPULATE_WRITE);
+        MADV_DODUMP if special => return Err(errno::EINVAL),
+        MADV_POPULATE_READ | MADV_POPULATE_WRITE => {
+            return bring_in(me, v, start, end, advice == MADV_POPULATE_WRITE);
         }
-        RANDOM => (VmaFlags::RANDOM, VmaFlags::SEQUENTIAL),
-        SEQUENTIAL => (VmaFlags::SEQUENTIAL, VmaFlags::RANDOM),
-        DONTFORK => (VmaFlags::DONTFORK, none),
-        DOFORK => (none, VmaFlags::DONTFORK),
-        HUGEPAGE => (VmaFlags::HUGE, VmaFlags::NOHUGE),
-        NOHUGEPAGE => (VmaFlags::NOHUGE, VmaFlags::HUGE),
-        DONTDUMP => (VmaFlags::DONTDUMP, none),
-        DODUMP => (none, VmaFlags::DONTDUMP),
-        WIPEONFORK => (VmaFlags::WIPEONFORK, none),
-        KEEPONFORK => (none, VmaFlags::WIPEONFORK),
+        MADV_RANDOM => (VmaFlags::RANDOM, VmaFlags::SEQUENTIAL),
+        MADV_SEQUENTIAL => (VmaFlags::SEQUENTIAL, VmaFlags::RANDOM),
+        MADV_DONTFORK => (VmaFlags::DONTFORK, none),
+        MADV_DOFORK => (none, VmaFlags::DONTFORK),
+        MADV_HUGEPAGE => (VmaFlags::HUGE, VmaFlags::NOHUGE),
+        MADV_NOHUGEPAGE => (VmaFlags::NOHUGE, VmaFlags::HUGE),
+        MADV_DONTDUMP => (VmaFlags::DONTDUMP, none),
+        MADV_DODUMP => (none, VmaFlags::DONTDUMP),
+        MADV_WIPEONFORK => (VmaFlags::WIPEONFORK, none),
+        MADV_KEEPONFORK => (none, VmaFlags::WIPEONFORK),
         // The rest are hints about paging, which does not happen here.
         _ => return Ok(()),
     };
@@ -131,7 +116,7 @@ fn may_be_large(v: &Vma<FileRef>) -> bool {
         && align_up(v.start, LARGE).is_some_and(|at| at + LARGE <= v.end)
 }
 
-fn to_linux(start: u64, end: u64, advice: i32) -> Result<()> {
+fn to_linux(start: u64, end: u64, advice: u32) -> Result<()> {
     delegate::linux(__NR_madvise, [start, end - start, advice as u64, 0, 0, 0]).map(|_| ())
 }
 
@@ -147,7 +132,7 @@ fn bring_in(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, write: bool) ->
 /// Drops the pages of a range, mappings stay.
 fn discard(p: &Caller<'_>, start: u64, end: u64, linux: bool) -> Result<()> {
     if linux {
-        return to_linux(start, end, DONTNEED);
+        return to_linux(start, end, MADV_DONTNEED);
     }
     let mut removed = Removed::default();
     // Linux first: what it wrote to the old pages would be lost once there are new ones.

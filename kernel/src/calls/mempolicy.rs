@@ -3,7 +3,7 @@
 
 use crate::base::frames;
 use crate::base::heap;
-use crate::base::user::put;
+use crate::base::user::{self, put};
 use crate::calls::rlimits;
 use crate::link::delegate;
 use crate::mm::limits;
@@ -21,7 +21,7 @@ use hanare_core::mempolicy::{Policy, check_mode};
 use hanare_core::nodes::{Nodes, WORDS};
 use hanare_core::vma::Backing;
 use hanare_hal::paging::SMALL;
-use hanare_hal::{shared, usercopy};
+use hanare_hal::shared;
 use linux_raw_sys::general::{__NR_get_mempolicy, __NR_migrate_pages, __NR_move_pages};
 use zerocopy::IntoBytes;
 
@@ -44,7 +44,7 @@ fn read_nodes(at: u64, max_node: u64) -> Result<Nodes> {
         return Err(errno::EINVAL);
     }
     for i in 0..bits.div_ceil(64) {
-        let mut word = usercopy::read_u64(at.wrapping_add(i * 8)).map_err(|_| errno::EFAULT)?;
+        let mut word = user::get::<u64>(at.wrapping_add(i * 8))?;
         if bits - i * 64 < 64 {
             word &= (1 << (bits - i * 64)) - 1;
         }
@@ -178,7 +178,7 @@ pub fn move_pages(a: &[u64; 6]) -> Result<u64> {
             return Err(ENDING);
         }
         let at = |list: u64, size: u64| list.wrapping_add(i.wrapping_mul(size));
-        let addr = usercopy::read_u64(at(pages, 8)).map_err(|_| errno::EFAULT)?;
+        let addr = user::get::<u64>(at(pages, 8))?;
         let node = {
             let mm = p.mm.lock();
             let vma = mm.vmas.find(addr);
@@ -208,9 +208,7 @@ fn of_linux(call: u32, addr: u64) -> Result<u32> {
         _ => [to + 8, 0, 0, addr, NODE | ADDR, 0],
     };
     delegate::linux(call, args)?;
-    let mut node = [0; 4];
-    me.process.read_control(to + 8, &mut node);
-    let node = i32::from_le_bytes(node);
+    let node: i32 = me.process.control(to + 8);
     u32::try_from(node).map_err(|_| Errno(node.saturating_neg()))
 }
 
@@ -269,8 +267,7 @@ fn at_address(addr: u64) -> Result<Policy> {
 
 /// Node of the page at `addr`, which is brought in.
 fn node_at(addr: u64) -> Result<u32> {
-    let mut byte = [0];
-    usercopy::read(addr, &mut byte).map_err(|_| errno::EFAULT)?;
+    user::get::<u8>(addr)?;
     let leaf = thread::current().process.mm.lock().table.find(addr).ok_or(errno::EFAULT)?;
     node_of(&leaf).map_or_else(|| of_linux(__NR_get_mempolicy, addr), Ok)
 }

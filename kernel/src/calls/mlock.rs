@@ -4,6 +4,7 @@
 //! keep `madvise` from throwing it away.
 
 use crate::base::heap;
+use crate::base::user::put;
 use crate::calls::rlimits::LockLimit;
 use crate::link::{delegate, services};
 use crate::mm::{AddressSpace, FileRef, access, fault};
@@ -17,7 +18,6 @@ use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::SMALL;
 use hanare_hal::pte::{self, Bits};
-use hanare_hal::usercopy;
 use linux_raw_sys::general::__NR_mincore;
 
 const MCL_CURRENT: u64 = 1;
@@ -247,7 +247,7 @@ pub fn mincore(me: &Thread, addr: u64, len: u64, vec: u64) -> Result<u64> {
             delegate::linux(__NR_mincore, [at, stop - at, to, 0, 0, 0])?;
         } else {
             add_cached(&vma, at, &mut bytes[..n])?;
-            usercopy::write(to, &bytes[..n]).map_err(|_| errno::EFAULT)?;
+            put(to, &bytes[..n])?;
         }
         at = stop;
     }

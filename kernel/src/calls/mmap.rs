@@ -45,35 +45,21 @@ fn with_implied(me: &Thread, prot: Prot) -> Prot {
 }
 
 /// mmap. Of a descriptor that is not open Linux says so before anything else.
-pub fn mmap(
-    me: &Thread,
-    addr: u64,
-    len: u64,
-    prot: u64,
-    flags: u64,
-    fd: u64,
-    offset: u64,
-) -> Result<u64> {
+pub fn mmap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     const GETFD: u64 = 1;
+    let [.., flags, fd, offset] = *a;
     if !offset.is_multiple_of(SMALL) {
         return Err(errno::EINVAL);
     }
-    let result = map(me, addr, len, prot, flags, fd, offset);
+    let result = map(me, a);
     if result.is_err() && flags & MAP_ANONYMOUS == 0 {
         delegate::linux(__NR_fcntl, [fd, GETFD, 0, 0, 0, 0])?;
     }
     result
 }
 
-fn map(
-    me: &Thread,
-    addr: u64,
-    len: u64,
-    prot: u64,
-    flags: u64,
-    fd: u64,
-    offset: u64,
-) -> Result<u64> {
+fn map(me: &Thread, a: &[u64; 6]) -> Result<u64> {
+    let [addr, len, prot, flags, fd, offset] = *a;
     if len == 0 {
         return Err(errno::EINVAL);
     }

@@ -39,14 +39,8 @@ struct Move {
 }
 
 /// mremap. Checks in the order of Linux, so that the error is the same.
-pub fn mremap(
-    me: &Thread,
-    old: u64,
-    old_len: u64,
-    new_len: u64,
-    flags: u64,
-    new: u64,
-) -> Result<u64> {
+pub fn mremap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
+    let [old, old_len, new_len, flags, new, _] = *a;
     let keep = flags & DONTUNMAP != 0;
     if flags & !7 != 0
         || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0
@@ -399,14 +393,8 @@ fn movable(mm: &AddressSpace, vma: &Vma<FileRef>, m: &Move) -> Result<Vma<FileRe
 
 /// remap_file_pages: Linux maps the other pages of the file where its mapping is; the
 /// watch tells of the old ones.
-pub fn file_pages(
-    me: &Thread,
-    addr: u64,
-    len: u64,
-    prot: u64,
-    page: u64,
-    flags: u64,
-) -> Result<u64> {
+pub fn file_pages(me: &Thread, a: &[u64; 6]) -> Result<u64> {
+    let [addr, len, prot, page, flags, _] = *a;
     let start = page_down(addr);
     let end = start
         .checked_add(page_down(len))

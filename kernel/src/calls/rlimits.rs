@@ -1,5 +1,6 @@
 //! Limits of memory: RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK.
 
+use crate::base::user::{self, put};
 use crate::link::delegate;
 use crate::mm::limits::Limits;
 use crate::process::spaces;
@@ -8,8 +9,8 @@ use crate::process::{Process, rights};
 use alloc::sync::Arc;
 use hanare_abi::service::MAY_LIMIT;
 use hanare_core::errno::{self, Result};
-use hanare_hal::usercopy;
 use linux_raw_sys::general::{__NR_capget, __NR_prlimit64};
+use zerocopy::IntoBytes;
 
 const RLIMIT_DATA: u64 = 2;
 const RLIMIT_MEMLOCK: u64 = 8;
@@ -25,7 +26,7 @@ pub fn of_memory(me: &Thread) -> Limits {
         (id.as_soft, id.data_soft)
     };
     // As Linux does for Valgrind: a soft limit of nothing does not count.
-    let data = if data == 0 { linux_limit(me, 0, RLIMIT_DATA).map_or(0, |l| l.1) } else { data };
+    let data = if data == 0 { linux_limit(me, 0, RLIMIT_DATA).map_or(0, |l| l[1]) } else { data };
     Limits { space, data }
 }
 
@@ -43,7 +44,7 @@ impl LockLimit {
     /// # Errors
     /// `EPERM`: it may lock nothing at all.
     pub fn ask(me: &Thread) -> Result<LockLimit> {
-        let (bytes, _) = linux_limit(me, 0, RLIMIT_MEMLOCK)?;
+        let [bytes, _] = linux_limit(me, 0, RLIMIT_MEMLOCK)?;
         let privileged = capable(&me.process, me.slot_index, CAP_IPC_LOCK)?;
         if bytes == 0 && !privileged {
             Err(errno::EPERM)
@@ -59,18 +60,11 @@ impl LockLimit {
 }
 
 /// A limit as Linux has it: soft, hard. `pid` 0: the caller's.
-fn linux_limit(me: &Thread, pid: u64, resource: u64) -> Result<(u64, u64)> {
+fn linux_limit(me: &Thread, pid: u64, resource: u64) -> Result<[u64; 2]> {
     let p = &me.process;
     let scratch = p.write_scratch(me.slot_index, &[])?;
     delegate::linux(__NR_prlimit64, [pid, resource, 0, scratch, 0, 0])?;
-    let mut words = [0; 16];
-    p.read_control(scratch, &mut words);
-    Ok(pair(words))
-}
-
-fn pair(words: [u8; 16]) -> (u64, u64) {
-    let both = u128::from_le_bytes(words);
-    (both as u64, (both >> 64) as u64)
+    Ok(p.control(scratch))
 }
 
 /// Whether the caller has a capability (of the first 32) on Linux.
@@ -78,9 +72,8 @@ pub fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
     // cap_user_header_t at 0, cap_user_data_t[2] at 64.
     let scratch = p.write_scratch(slot, &[0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0])?;
     delegate::linux(__NR_capget, [scratch, scratch + 64, 0, 0, 0, 0])?;
-    let mut effective = [0; 4];
-    p.read_control(scratch + 64, &mut effective);
-    Ok(u32::from_le_bytes(effective) >> capability & 1 != 0)
+    let effective: u32 = p.control(scratch + 64);
+    Ok(effective >> capability & 1 != 0)
 }
 
 /// The process of the instance that `prlimit64` names; `None`: one of Linux'.
@@ -146,15 +139,13 @@ fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result
         rights::may(MAY_LIMIT, pid as u32, p)?;
     }
     let of_linux = if foreign || known.is_none() {
-        Some(linux_limit(me, pid, u64::from(RLIMIT_AS))?.1)
+        Some(linux_limit(me, pid, u64::from(RLIMIT_AS))?[1])
     } else {
         None
     };
     let hard = known.or(of_linux).unwrap_or(u64::MAX);
     if let Some(from) = new {
-        let mut words = [0; 16];
-        usercopy::read(from, &mut words).map_err(|_| errno::EFAULT)?;
-        let (new_soft, new_hard) = pair(words);
+        let [new_soft, new_hard]: [u64; 2] = user::get(from)?;
         if new_soft > new_hard {
             return Err(errno::EINVAL);
         }
@@ -165,8 +156,7 @@ fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result
         (id.as_soft, id.as_hard) = (new_soft, Some(new_hard));
     }
     if let Some(to) = old {
-        let words = (u128::from(hard) << 64 | u128::from(soft)).to_le_bytes();
-        usercopy::write(to, &words).map_err(|_| errno::EFAULT)?;
+        put(to, [soft, hard].as_bytes())?;
     }
     Ok(0)
 }

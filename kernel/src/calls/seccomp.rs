@@ -7,6 +7,7 @@
 
 use crate::base::heap;
 use crate::base::lists;
+use crate::base::user;
 use crate::calls::rlimits;
 use crate::gate::{coredump, raise};
 use crate::life::exit;
@@ -28,7 +29,6 @@ use hanare_core::seccomp::{
 };
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_hal::traps::Regs;
-use hanare_hal::usercopy;
 use linux_raw_sys::general::{__NR_exit, __NR_prctl, __NR_read, __NR_rt_sigreturn, __NR_write};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -127,10 +127,8 @@ pub fn seccomp(what: u64, flags: u64, args: u64) -> Result<u64> {
         operation::STRICT if flags as u32 == 0 && args == 0 => set_strict(),
         operation::FILTER => set_filter(flags & 0xffff_ffff, args),
         operation::ACTION_AVAILABLE if flags as u32 == 0 => {
-            let mut wanted = [0; 4];
-            usercopy::read(args, &mut wanted).map_err(|_| errno::EFAULT)?;
             use action::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP};
-            match u32::from_le_bytes(wanted) {
+            match user::get::<u32>(args)? {
                 KILL_PROCESS | KILL_THREAD | TRAP | ERRNO | TRACE | LOG | ALLOW => Ok(0),
                 _ => Err(errno::EOPNOTSUPP),
             }
@@ -199,22 +197,14 @@ impl Turn<'_> {
         let thread = thread::current();
         // The one whose turn it is waits for Linux, which may wait for this CPU: no spinning.
         while p.filtering.swap(true, Ordering::Acquire) {
-            cpus::wait(&Waiting(thread), 0);
+            let is_free = || !p.filtering.load(Ordering::Relaxed);
+            cpus::until(|| is_free() || thread.must_end(), cpus::NEVER);
             if thread.must_end() {
                 return Err(ENDING);
             }
         }
         Ok(Turn(p))
     }
-}
-
-struct Waiting<'a>(&'a Thread);
-
-impl cpus::Wait for Waiting<'_> {
-    fn ready(&self) -> bool {
-        !self.0.process.filtering.load(Ordering::Relaxed) || self.0.must_end()
-    }
-    fn announce(&self, _: bool) {}
 }
 
 impl Drop for Turn<'_> {
@@ -270,12 +260,8 @@ fn send(thread: &Thread, filter: &[Instruction], flags: u64, confine: bool) -> R
 /// Filters act for whoever is run by exec too, so only who cannot gain rights by it, or
 /// has them already, may set one.
 fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
-    let mut head = [0; 16];
-    usercopy::read(from, &mut head).map_err(|_| errno::EFAULT)?;
-    let (count, at) = (
-        usize::from(u16::from_le_bytes([head[0], head[1]])),
-        u64::from_le_bytes(head[8..].try_into().unwrap_or_default()),
-    );
+    let [count, at]: [u64; 2] = user::get(from)?; // struct sock_fprog: a count of 16 bits
+    let count = usize::from(count as u16);
     if count == 0 || count > MAX_INSTRUCTIONS {
         return Err(errno::EINVAL);
     }
@@ -284,7 +270,7 @@ fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
         return Err(errno::EACCES);
     }
     let mut instructions = lists::filled(count, Instruction::new_zeroed())?;
-    usercopy::read(at, instructions.as_mut_bytes()).map_err(|_| errno::EFAULT)?;
+    user::read(at, instructions.as_mut_bytes())?;
     heap::fallible(|| Program::new(instructions))
 }
 

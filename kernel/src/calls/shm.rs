@@ -8,7 +8,7 @@ use crate::calls::rlimits;
 use crate::link::delegate;
 use crate::mm::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
 use crate::mm::unmap::unmap_range;
-use crate::mm::{Caller, FileRef, huge, shared};
+use crate::mm::{Caller, FileRef, anonymous, huge, shared};
 use crate::process::thread::Thread;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::page_up;
@@ -30,12 +30,7 @@ fn segment(p: &Caller<'_>, id: u64) -> Result<(u64, bool)> {
     let scratch = p.write_scratch(p.slot, &[])?;
     delegate::linux(__NR_shmctl, [id, IPC_STAT, scratch, 0, 0, 0])?;
     // struct shmid64_ds: ipc64_perm (48 bytes, mode at 20), shm_segsz.
-    let mut bytes = [0; 56];
-    p.read_control(scratch, &mut bytes);
-    let mode = u32::from_le_bytes([bytes[20], bytes[21], bytes[22], bytes[23]]);
-    let size = u64::from_le_bytes([
-        bytes[48], bytes[49], bytes[50], bytes[51], bytes[52], bytes[53], bytes[54], bytes[55],
-    ]);
+    let (mode, size): (u32, u64) = (p.control(scratch + 20), p.control(scratch + 48));
     Ok((size, mode & SHM_HUGETLB != 0))
 }
 
@@ -68,15 +63,10 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
         shared::give_up(p, at, at + len); // it may be unmapped already
         return Err(e);
     }
-    let vma = Vma {
-        start: at,
-        end: at + len,
-        prot,
-        max_prot: Prot::all(), // Linux decides: mprotect is delegated too
-        flags: VmaFlags::SHARED | VmaFlags::SYSV,
-        backing: Backing::SharedLinux { watch: 0, file: None, offset: 0 },
-    };
-    shared::adopt(p, vma)?;
+    let backing = Backing::SharedLinux { watch: 0, file: None, offset: 0 };
+    // With all rights to be had: Linux decides, mprotect is delegated too.
+    let segment = anonymous(at, at + len, prot, VmaFlags::SHARED | VmaFlags::SYSV);
+    shared::adopt(p, Vma { backing, ..segment })?;
     Ok(at)
 }
 

@@ -4,6 +4,7 @@
 //! shares among processes on Linux. Of a mixture Linux has all: to it the words of the
 //! program are private ones, and who wakes them here wakes them there, too.
 
+use crate::base::user;
 use crate::base::{heap, lists};
 use crate::calls::delegated;
 use crate::parts::futexes::Futexes;
@@ -89,7 +90,7 @@ fn timeout(pointer: u64, clock: i32) -> Result<Until> {
 
 fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
     let mut words = lists::filled(count, Waiter::default())?;
-    usercopy::read(addr, words.as_mut_bytes()).map_err(|_| errno::EFAULT)?;
+    user::read(addr, words.as_mut_bytes())?;
     if words.iter().any(|w| w.flags & !PRIVATE != SIZE_32 || w.reserved != 0) {
         return Err(errno::EINVAL);
     }

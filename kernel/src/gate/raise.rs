@@ -8,10 +8,10 @@ use crate::process::thread::Thread;
 use crate::process::{self, oom, thread};
 use crate::sched::{cpus, panic};
 use crate::signal::{sigframe, unhandled};
+use hanare_core::errno::Result;
 use hanare_core::signal::{self, AltStack, Disposition, QueuedSignal, SigAction, SigInfo};
 use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::{Regs, vector};
-use hanare_hal::usercopy;
 
 /// A page fault that could not be served.
 pub fn fault(fault: Fault, addr: u64, regs: &mut Regs) {
@@ -29,20 +29,12 @@ pub fn fault(fault: Fault, addr: u64, regs: &mut Regs) {
         }
     };
     trapped(Trap::page_fault(regs.orig_rax, addr));
-    force(
-        QueuedSignal { signal, info: SigInfo::fault(signal, code, addr) },
-        regs,
-        Cause::Exception,
-    );
+    force(signal, SigInfo::fault(signal, code, addr), regs, Cause::Exception);
 }
 
 /// The program used memory at `addr` that is bad.
 pub fn bad_memory(addr: u64, regs: &mut Regs) {
-    force(
-        QueuedSignal { signal: signal::SIGBUS, info: SigInfo::bad_memory(addr) },
-        regs,
-        Cause::Exception,
-    );
+    force(signal::SIGBUS, SigInfo::bad_memory(addr), regs, Cause::Exception);
 }
 
 /// An exception is about to raise a signal.
@@ -59,10 +51,10 @@ fn trapped_by(v: u8, error: u64) {
 /// Any other exception of the application.
 pub fn exception(regs: &mut Regs, v: u8) {
     let (signal, info) = match v {
-        vector::DIVIDE => fault_at(signal::SIGFPE, 1, regs.rip),
+        vector::DIVIDE => fault_at(signal::SIGFPE, signal::FPE_INTDIV, regs.rip),
         vector::DEBUG => fault_at(signal::SIGTRAP, signal::TRAP_TRACE, regs.rip),
         vector::BREAKPOINT => (signal::SIGTRAP, SigInfo::kernel(signal::SIGTRAP)),
-        vector::INVALID_OPCODE => fault_at(signal::SIGILL, 2, regs.rip),
+        vector::INVALID_OPCODE => fault_at(signal::SIGILL, signal::ILL_ILLOPN, regs.rip),
         vector::X87 | vector::SIMD => match float_code(v == vector::X87) {
             Some(code) => fault_at(signal::SIGFPE, code, regs.rip),
             None => return, // it is over
@@ -72,7 +64,7 @@ pub fn exception(regs: &mut Regs, v: u8) {
         _ => (signal::SIGSEGV, SigInfo::kernel(signal::SIGSEGV)),
     };
     trapped_by(v, if matches!(v, vector::DEBUG | vector::BREAKPOINT) { 0 } else { regs.orig_rax });
-    force(QueuedSignal { signal, info }, regs, Cause::Exception);
+    force(signal, info, regs, Cause::Exception);
 }
 
 /// Which float exception the running thread has met.
@@ -86,7 +78,7 @@ fn float_code(x87: bool) -> Option<i32> {
 pub fn watched(regs: &mut Regs) {
     let (signal, info) = fault_at(signal::SIGTRAP, signal::TRAP_HWBKPT, regs.rip);
     trapped_by(vector::DEBUG, 0);
-    force(QueuedSignal { signal, info }, regs, Cause::Exception);
+    force(signal, info, regs, Cause::Exception);
 }
 
 fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
@@ -96,17 +88,13 @@ fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
 /// A signal that a system call raises instead of being made: handled now, or the end.
 pub fn force_call(queued: QueuedSignal, regs: &mut Regs) {
     cpus::request_attention();
-    force(queued, regs, Cause::Kernel);
+    force(queued.signal, queued.info, regs, Cause::Kernel);
     regs.orig_rax = hanare_hal::traps::NO_CALL;
 }
 
 /// A frame cannot be taken or made: SIGSEGV, as Linux' force_sig().
 pub fn force_segv(regs: &mut Regs) {
-    force(
-        QueuedSignal { signal: signal::SIGSEGV, info: SigInfo::kernel(signal::SIGSEGV) },
-        regs,
-        Cause::Kernel,
-    );
+    force(signal::SIGSEGV, SigInfo::kernel(signal::SIGSEGV), regs, Cause::Kernel);
 }
 
 /// The source of a signal that the program itself caused.
@@ -119,14 +107,14 @@ enum Cause {
 }
 
 /// A signal of the program's own doing: handled now, or the end.
-fn force(queued: QueuedSignal, regs: &mut Regs, cause: Cause) {
+fn force(raised: u32, info: SigInfo, regs: &mut Regs, cause: Cause) {
+    let queued = QueuedSignal { signal: raised, info };
     let thread = thread::current();
     if thread.must_end() {
         // What was read or written may be missing for that very reason.
         process::end_thread(&thread.process, thread);
     }
     observe::trace::signal(thread, &queued);
-    let raised = queued.signal;
     let Some(queued) = observe::debug::on_signal(thread, queued, regs) else { return };
     let Some(queued) = ptrace::on_forced(thread, queued, regs) else { return };
     let mask = thread.signals.lock().mask;
@@ -171,12 +159,12 @@ fn begin_handler(
     queued: &QueuedSignal,
     action: &SigAction,
     regs: &mut Regs,
-) -> Result<(), usercopy::Fault> {
+) -> Result<()> {
     let (alt, mask, trap) = {
         let s = thread.signals.lock();
         (s.alt, s.lasting, s.trap)
     };
-    rseq::before_handler(thread, regs).map_err(|_| usercopy::Fault)?;
+    rseq::before_handler(thread, regs)?;
     sigframe::build(queued, action, regs, &alt, mask, trap)?;
     let mut s = thread.signals.lock();
     let mask = action.mask_in_handler(queued.signal, s.mask);

@@ -1,13 +1,14 @@
 //! Restartable sequences: a thread's registered area says on which CPU it runs, and a
 //! critical section that was disturbed is left by its abort handler.
 
+use crate::base::user::{self, put};
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use core::sync::atomic::Ordering;
 use hanare_abi::layout::USER_MAX;
 use hanare_core::errno::{self, Result};
-use hanare_core::rseq::{self, Area, FLAGS_OFFSET, SECTION_OFFSET, SECTION_SIZE, Section};
+use hanare_core::rseq::{self, Area, FLAGS_OFFSET, SECTION_OFFSET, Section};
 use hanare_hal::traps::Regs;
 use hanare_hal::{percpu, shared, usercopy};
 
@@ -24,7 +25,7 @@ pub fn register(addr: u64, len: u64, flags: u64, signature: u64) -> Result<u64> 
     )?;
     if area.is_none() {
         let ids = [0u32.to_le_bytes(), rseq::UNINITIALIZED.to_le_bytes()];
-        usercopy::write(addr, ids.as_flattened()).map_err(|_| errno::EFAULT)?;
+        put(addr, ids.as_flattened())?;
     }
     own.set(area);
     cpus::request_attention(); // the area is filled in on the way out
@@ -58,24 +59,22 @@ pub fn before_handler(thread: &Thread, regs: &mut Regs) -> Result<()> {
 
 fn tell_cpu(area: Area) -> Result<()> {
     let cpu = shared::cpu(percpu::index()).linux_cpu().to_le_bytes();
-    usercopy::write(area.addr, [cpu, cpu].as_flattened()).map_err(|_| errno::EFAULT)
+    put(area.addr, [cpu, cpu].as_flattened()).map(drop)
 }
 
 /// Leaves the critical section, if the thread is in one.
 fn leave_section(area: Area, regs: &mut Regs) -> Result<()> {
-    let at = usercopy::read_u64(area.addr + SECTION_OFFSET).map_err(|_| errno::EFAULT)?;
+    let at = user::get::<u64>(area.addr + SECTION_OFFSET)?;
     if at == 0 {
         return Ok(());
     }
-    let mut bytes = [0; SECTION_SIZE];
-    usercopy::read(at, &mut bytes).map_err(|_| errno::EFAULT)?;
-    let section = Section::parse(&bytes, USER_MAX)?;
+    let section = Section::parse(user::get(at)?, USER_MAX)?;
     let before_abort = usercopy::read_u32(section.abort - 4).map_err(|_| errno::EFAULT)?;
     let flags = usercopy::read_u32(area.addr + FLAGS_OFFSET).map_err(|_| errno::EFAULT)?;
     if before_abort != area.signature || section.contains(regs.rip) && flags != 0 {
         return Err(errno::EINVAL);
     }
-    usercopy::write(area.addr + SECTION_OFFSET, &[0; 8]).map_err(|_| errno::EFAULT)?;
+    put(area.addr + SECTION_OFFSET, &[0; 8])?;
     if section.contains(regs.rip) {
         regs.rip = section.abort;
     }

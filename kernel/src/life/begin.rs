@@ -72,10 +72,7 @@ pub fn program_of(
     p.memory().start()?;
     let word = |i: usize| words.get(i).copied().unwrap_or(0);
     let [pid, uid, euid, gid, egid] = core::array::from_fn(|i| word(i) as u32);
-    let mut random = [0; 32];
-    for (i, bytes) in random.chunks_exact_mut(8).enumerate() {
-        bytes.copy_from_slice(&word(7 + i).to_le_bytes());
-    }
+    let random = zerocopy::transmute!([word(7), word(8), word(9), word(10)]);
     let thread = first_thread(p, start)?;
     thread.slot.set_tid(pid); // the proxy may come to it later than the thread
     let before = *old.process.identity.lock();

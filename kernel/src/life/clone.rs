@@ -1,6 +1,7 @@
 //! clone, clone3, fork, vfork: new threads and new processes.
 
 use crate::base::heap;
+use crate::base::user;
 use crate::gate::{observe, ptrace};
 use crate::life::child::{Request, birth, first_step, flag};
 use crate::life::fork;
@@ -52,7 +53,7 @@ pub fn clone3(args: u64, size: u64, regs: &mut Regs) -> Result<u64> {
         return Err(errno::E2BIG);
     }
     let mut bytes = heap::zeroed((size as usize).max(LATEST))?;
-    usercopy::read(args, &mut bytes[..size as usize]).map_err(|_| errno::EFAULT)?;
+    user::read(args, &mut bytes[..size as usize])?;
     if bytes[LATEST..].iter().any(|&b| b != 0) {
         return Err(errno::E2BIG);
     }
@@ -166,11 +167,7 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     let signals = me.signals.lock().inherit(false, true);
     *new.signals.lock() = signals;
     *new.birth.lock() = Some(Birth { name: taken.name, ..birth(r, regs) });
-    let name = *me.name.lock();
-    *new.name.lock() = name;
-    new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
-    let ids = *me.ids.lock();
-    *new.ids.lock() = ids;
+    new.be_like(me);
     if own != 0 {
         workers::attributes_changed(&new); // descriptors or a working directory of its own
     }
@@ -178,8 +175,6 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     if r.flags & flag::PARENT_SETTID != 0 {
         let _ = usercopy::write(r.parent_tid, &tid.to_le_bytes());
     }
-    let affinity = *me.affinity.lock();
-    *new.affinity.lock() = affinity;
     let traced = ptrace::before_child(me, Some(&new), event::CLONE);
     p.add_thread(&new, me).map_err(give_up)?;
     observe::watch::on_thread(&new);

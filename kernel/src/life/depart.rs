@@ -179,19 +179,6 @@ impl Plan {
     }
 }
 
-/// The threads of the old program have left its memory.
-struct Left<'a> {
-    old: &'a Process,
-    me: &'a Thread,
-}
-
-impl cpus::Wait for Left<'_> {
-    fn ready(&self) -> bool {
-        self.old.is_deserted() || self.me.must_end()
-    }
-    fn announce(&self, _: bool) {}
-}
-
 /// The first step of a program in a space of its own.
 pub extern "C" fn first_step(argument: usize) -> ! {
     cpus::reap();
@@ -212,7 +199,8 @@ fn begin(thread: &Thread, regs: &mut Regs) -> core::result::Result<(), Failed> {
     let ended = Failed(ENDING, START_FAILED_MEMORY);
     let plan = TAKEN.lock().remove(&p.space).ok_or(ended)?;
     p.arrive(thread);
-    cpus::wait(&Left { old: plan.process(), me: thread }, 0);
+    // The threads of the old program leave its memory.
+    cpus::until(|| plan.process().is_deserted() || thread.must_end(), cpus::NEVER);
     p.resume(thread);
     let Plan { old, program, interpreter, path, argv, envp, .. } = *plan;
     drop(old);

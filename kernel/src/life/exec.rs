@@ -28,7 +28,6 @@ use crate::sched::{cpus, hold};
 use crate::signal::dispositions;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 use hanare_abi::control::{
     Control, START_FAILED_FILE, START_FAILED_INTERPRETER, START_FAILED_MEMORY,
 };
@@ -100,13 +99,6 @@ pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs)
 /// The process' other threads end: the program is about to be replaced. Those in a
 /// call of Linux' are interrupted there; their workers end.
 fn end_others(p: &Process, me: &Thread) -> Result<()> {
-    struct Alone<'a>(&'a Process, &'a Thread);
-    impl cpus::Wait for Alone<'_> {
-        fn ready(&self) -> bool {
-            self.0.is_alone() || self.1.must_end()
-        }
-        fn announce(&self, _: bool) {}
-    }
     p.doom_others(me)?;
     if !p.is_alone() {
         hold::at("exec-dooms");
@@ -114,7 +106,7 @@ fn end_others(p: &Process, me: &Thread) -> Result<()> {
         for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
             let _ = delegate::ask(Control::Interrupt { tid: other.slot.tid() });
         }
-        cpus::wait(&Alone(p, me), 0);
+        cpus::until(|| p.is_alone() || me.must_end(), cpus::NEVER);
     }
     p.replaced(me)
 }
@@ -139,15 +131,9 @@ pub fn take_first_slot(regs: &Regs) {
     // The two threads' locks one after the other.
     let signals = me.signals.lock().hand_over();
     *new.signals.lock() = signals;
+    new.be_like(me);
     let name = *me.name.lock();
-    let birth = Birth { name, ..Birth::of_program(regs) };
-    *new.birth.lock() = Some(birth);
-    *new.name.lock() = name;
-    new.attributes.store(me.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
-    let ids = *me.ids.lock();
-    *new.ids.lock() = ids;
-    let affinity = *me.affinity.lock();
-    *new.affinity.lock() = affinity;
+    *new.birth.lock() = Some(Birth { name, ..Birth::of_program(regs) });
     new.seccomp.inherit(me.seccomp.inherited());
     ptrace::succeed(me, &new);
     if !p.hand_over(me, &new) {

@@ -6,7 +6,7 @@ use crate::base::lists;
 use crate::base::lock::rank;
 use crate::gate::ptrace;
 use crate::life::child::{Inherited, Request, child_event, first_step, flag};
-use crate::life::expected::{Expected, Key};
+use crate::life::expected::Expected;
 use crate::link::{delegate, services};
 use crate::mm::fork::fork;
 use crate::mm::{AddressSpace, FileHandle, FileRef};
@@ -24,7 +24,7 @@ use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::errno::Result;
 use hanare_core::vma::{Backing, Vma};
 use hanare_hal::traps::Regs;
-use hanare_hal::{cpu, percpu, usercopy};
+use hanare_hal::{percpu, usercopy};
 
 /// A child between fork and its proxy's coming up.
 pub struct Embryo {
@@ -66,25 +66,6 @@ pub fn forget(parent: u32) {
     EMBRYOS.forget(parent);
 }
 
-struct Claimed<'a> {
-    thread: &'a Thread,
-    key: Key,
-    deadline: u64,
-}
-
-impl cpus::Wait for Claimed<'_> {
-    fn ready(&self) -> bool {
-        // Of a thread that another one's execve ends, too, the child is there on Linux.
-        self.thread.process.is_killed()
-            || !EMBRYOS.is_there(self.key)
-            || cpu::rdtsc() > self.deadline
-    }
-    fn announce(&self, _: bool) {}
-    fn deadline(&self) -> u64 {
-        self.deadline
-    }
-}
-
 /// Whether there is memory for a child until its proxy comes up.
 fn room_for_embryo() -> Result<()> {
     EMBRYOS.room()?;
@@ -124,7 +105,8 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let pid = workers::make_process(p, request);
     hold::at("fork-answered");
     if pid.is_ok() {
-        cpus::wait(&Claimed { thread: me, key, deadline: cpus::deadline(COMES_NS) }, 0);
+        // Of a thread that another one's execve ends, too, the child is there on Linux.
+        cpus::until(|| p.is_killed() || !EMBRYOS.is_there(key), cpus::deadline(COMES_NS));
     }
     drop(EMBRYOS.give_up(key)); // the proxy could not fork, or died at once
     if !vforks {

@@ -197,14 +197,8 @@ fn map_segments(mm: &mut AddressSpace, program: &Program, bias: u64) -> Result<(
         if middle > start {
             let backing =
                 Backing::PrivateFile { file: program.file.clone(), offset: s.map_offset() };
-            mm.vmas.insert(Vma {
-                start,
-                end: middle,
-                prot: s.prot,
-                max_prot: Prot::all(),
-                flags: VmaFlags::empty(),
-                backing,
-            })?;
+            let plain = mm::anonymous(start, middle, s.prot, VmaFlags::empty());
+            mm.vmas.insert(Vma { backing, ..plain })?;
         }
         if end > middle {
             mm.vmas.insert(mm::anonymous(middle, end, s.prot, VmaFlags::empty()))?;

@@ -10,6 +10,7 @@ use hanare_core::errno::{self, Result};
 
 use crate::process::rights::{ONLY_ASKS, READ_IMPLIES_EXEC, refresh_ids};
 use linux_raw_sys::general::{__NR_personality, __NR_prctl};
+use linux_raw_sys::prctl::{PR_GET_DUMPABLE, PR_SET_DUMPABLE};
 
 /// What a program that takes another one's place has from Linux: rights of its own, which its
 /// worker has already, and other random bytes.
@@ -22,11 +23,9 @@ pub struct Rights {
 /// there still: where Linux has no memory for it, nothing has happened.
 pub fn renew(thread: &Thread) -> Result<Rights> {
     let p = &thread.process;
-    let mut random = [0; RANDOM_BYTES];
-    let scratch = p.write_scratch(thread.slot_index, &random)?;
+    let scratch = p.write_scratch(thread.slot_index, &[0; RANDOM_BYTES])?;
     let flags = delegate::result_of(Control::Rights { random: scratch })?;
-    p.read_control(scratch, &mut random);
-    Ok(Rights { flags, random })
+    Ok(Rights { flags, random: p.control(scratch) })
 }
 
 impl Rights {
@@ -54,17 +53,15 @@ impl Rights {
 }
 
 /// prctl(2).
-mod prctl {
-    pub const GET_DUMPABLE: u64 = 3;
-    pub const SET_DUMPABLE: u64 = 4;
-}
+const GET_DUMPABLE: u64 = PR_GET_DUMPABLE as u64;
+const SET_DUMPABLE: u64 = PR_SET_DUMPABLE as u64;
 
 /// Nobody but the superuser may look into the process from now on, which is about to run a
 /// program that its user may not read. Who does so already has it refused. Gives what
 /// PR_GET_DUMPABLE said before.
 pub fn hide(p: &Process) -> Result<u64> {
-    let dumpable = delegate::linux(__NR_prctl, [prctl::GET_DUMPABLE, 0, 0, 0, 0, 0])?;
-    delegate::linux(__NR_prctl, [prctl::SET_DUMPABLE, 0, 0, 0, 0, 0])?;
+    let dumpable = delegate::linux(__NR_prctl, [GET_DUMPABLE, 0, 0, 0, 0, 0])?;
+    delegate::linux(__NR_prctl, [SET_DUMPABLE, 0, 0, 0, 0, 0])?;
     if p.observed.is_on() {
         show_again(Some(dumpable));
         return Err(errno::EACCES);
@@ -75,7 +72,7 @@ pub fn hide(p: &Process) -> Result<u64> {
 /// The old program goes on.
 pub fn show_again(dumpable: Option<u64>) {
     if let Some(before) = dumpable {
-        let _ = delegate::linux(__NR_prctl, [prctl::SET_DUMPABLE, before, 0, 0, 0, 0]);
+        let _ = delegate::linux(__NR_prctl, [SET_DUMPABLE, before, 0, 0, 0, 0]);
     }
 }
 

@@ -99,7 +99,8 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     // Who waits for more than that need not be woken for it.
     if !vforks || traced.is_some() {
         let deadline = cpus::deadline(COMES_NS);
-        cpus::wait(&Begun { parent: me, child: new, deadline }, 0);
+        // The child is there for whoever knows its id (ptrace, kill), or has ended.
+        cpus::until(|| !new.is_expected() || me.must_end(), deadline);
         if cpu::rdtsc() > deadline {
             new.give_up(); // unless it has begun
         }
@@ -109,23 +110,6 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     }
     ptrace::on_child(me, regs, traced, pid as u32);
     Ok(pid)
-}
-
-/// The child is there for whoever knows its id (ptrace, kill), or has ended.
-struct Begun<'a> {
-    parent: &'a Thread,
-    child: &'a Process,
-    deadline: u64,
-}
-
-impl cpus::Wait for Begun<'_> {
-    fn ready(&self) -> bool {
-        !self.child.is_expected() || self.parent.must_end() || cpu::rdtsc() > self.deadline
-    }
-    fn announce(&self, _: bool) {}
-    fn deadline(&self) -> u64 {
-        self.deadline
-    }
 }
 
 /// `REQUEST_SPACE_START` of such a process: its proxy is there, its first thread runs.

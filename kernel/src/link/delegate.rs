@@ -53,16 +53,6 @@ fn certainly(call: Call) -> core::result::Result<u64, Failure> {
 /// closed the space. `may_go_on` does not come back if the thread has to end meanwhile though its
 /// process goes on (another thread's execve).
 pub fn last_call(last: Last, may_go_on: impl Fn()) {
-    struct Killed(&'static dyn Delegates);
-    impl cpus::Wait for Killed {
-        fn ready(&self) -> bool {
-            self.0.is_killed()
-        }
-        fn is_told(&self) -> bool {
-            true
-        }
-        fn announce(&self, _: bool) {}
-    }
     let me = caller::current();
     let ask = || {
         let _ = match last {
@@ -77,5 +67,5 @@ pub fn last_call(last: Last, may_go_on: impl Fn()) {
         cpus::yield_now(); // or a proxy says so for ever
         ask();
     }
-    cpus::wait(&Killed(me), 0);
+    cpus::until_told(|| me.is_killed(), cpus::NEVER);
 }

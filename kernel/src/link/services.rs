@@ -5,7 +5,7 @@ use crate::base::heap;
 use crate::base::lists;
 use crate::base::lock::assert_none_held;
 use crate::base::time::NEVER;
-use crate::link::caller::{self, Delegates, Owner};
+use crate::link::caller::{self, Owner};
 use crate::link::{delegate, direct, inbound};
 use crate::sched::{cpus, doorbell, tlb};
 use core::ops::Deref;
@@ -284,14 +284,18 @@ fn by_worker_unless(
         {
             return Ok(answer);
         }
-        let look = Look { caller: me, signalled, until: cpus::deadline(pause_ns) };
-        if let Some(why) = look.gives_up() {
+        let gives_up = || {
+            let is_signalled = || signalled && me.has_signal();
+            let ends = me.must_end().then_some(Failure::ThreadEnding);
+            ends.or_else(|| is_signalled().then_some(Failure::NotStarted))
+        };
+        if let Some(why) = gives_up() {
             return Err(why);
         }
         if let Some(memory) = memory() {
             (memory.sweep)();
         }
-        cpus::wait(&look, 0);
+        cpus::until_told(|| gives_up().is_some(), cpus::deadline(pause_ns));
         pause_ns = (pause_ns * 2).min(LOOK_MOST_NS);
     };
     let outcome = delegate::ask(Control::Serve { service: entry.index });
@@ -304,38 +308,6 @@ fn by_worker_unless(
     // A broken proxy: another of its threads runs it.
     cpus::wait(&Done { entry: &entry, until: NEVER }, 0);
     entry.answer().expect("done").map_err(Failure::Refused)
-}
-
-/// Looks again after a while.
-struct Look {
-    caller: &'static dyn Delegates,
-    signalled: bool,
-    until: u64,
-}
-
-impl Look {
-    fn gives_up(&self) -> Option<Failure> {
-        if self.caller.must_end() {
-            Some(Failure::ThreadEnding)
-        } else if self.signalled && self.caller.has_signal() {
-            Some(Failure::NotStarted)
-        } else {
-            None
-        }
-    }
-}
-
-impl cpus::Wait for Look {
-    fn ready(&self) -> bool {
-        cpu::rdtsc() >= self.until || self.gives_up().is_some()
-    }
-    fn announce(&self, _: bool) {}
-    fn is_told(&self) -> bool {
-        true // when it has to end, or a signal comes
-    }
-    fn deadline(&self) -> u64 {
-        self.until
-    }
 }
 
 /// Waits for who runs an entry, at most until then. That ends: it is inside the module, and can be
@@ -382,7 +354,7 @@ pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Option
         if cpu::rdtsc() >= until {
             return None;
         }
-        cpus::wait(&Moment(cpus::deadline(LOOK_NS)), 0);
+        cpus::until_told(|| false, cpus::deadline(LOOK_NS));
     };
     doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
     cpus::wait(&Done { entry: &entry, until }, direct::spin_cycles());
@@ -407,22 +379,6 @@ fn answer_or_leave(entry: Entry) -> Option<Answer> {
     }
     make_async(entry);
     None
-}
-
-/// Waits until a TSC value.
-pub struct Moment(pub u64);
-
-impl cpus::Wait for Moment {
-    fn ready(&self) -> bool {
-        cpu::rdtsc() >= self.0
-    }
-    fn announce(&self, _: bool) {}
-    fn is_told(&self) -> bool {
-        true // by the timer
-    }
-    fn deadline(&self) -> u64 {
-        self.0
-    }
 }
 
 /// What the service thread makes come, with this CPU kept. `None`: it is too late.

@@ -45,13 +45,8 @@ pub fn page_size_of_file(p: &Caller<'_>, fd: u64) -> Option<(u64, VmaFlags)> {
     const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
     let to = p.write_scratch(p.slot, &[]).ok()?;
     delegate::linux(__NR_fstatfs, [fd, to, 0, 0, 0, 0]).ok()?;
-    let word = |at: u64| {
-        let mut bytes = [0; 8];
-        p.read_control(to + at, &mut bytes);
-        u64::from_le_bytes(bytes)
-    };
-    // f_type, f_bsize
-    if word(0) == HUGETLBFS_MAGIC { page_size(with_size(0, word(8))).ok() } else { None }
+    let [f_type, f_bsize]: [u64; 2] = p.control(to);
+    if f_type == HUGETLBFS_MAGIC { page_size(with_size(0, f_bsize)).ok() } else { None }
 }
 
 /// Length of a mapping, in whole pages of that size.

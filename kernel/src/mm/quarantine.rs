@@ -173,7 +173,7 @@ pub fn make_room() -> bool {
     let was_asked = ASKING.load(Ordering::Acquire) != 0;
     let until = cpus::deadline(ASKED_NS);
     while ASKING.load(Ordering::Acquire) != 0 && cpu::rdtsc() < until {
-        cpus::wait(&services::Moment(cpus::deadline(LOOK_NS)), 0);
+        cpus::until_told(|| false, cpus::deadline(LOOK_NS));
     }
     was_asked
 }

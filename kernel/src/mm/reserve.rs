@@ -11,7 +11,6 @@ use hanare_core::coherence::{Kept, Unmapping};
 use hanare_core::errno::{self, Result};
 use hanare_core::link::ENDING;
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
-use hanare_hal::cpu;
 
 /// Puts a mapping of our own where `place::choose` has reserved. Where another thread has unmapped
 /// or mapped since, that stays: as if it had come right after this call.
@@ -117,8 +116,8 @@ pub fn must_wait_to_unmap(p: &Caller<'_>, mm: &AddressSpace, start: u64, end: u6
 /// # Errors
 /// [`ENDING`]: the caller has to end.
 pub fn wait_until_settled(p: &Caller<'_>, seen: u32) -> Result<()> {
-    let settled = Settled { p, seen, until: cpus::deadline(LOOK_NS) };
-    cpus::wait(&settled, 0);
+    let has_settled = || p.settled.load(Ordering::Relaxed) != seen;
+    cpus::until(|| p.must_end() || has_settled(), cpus::deadline(LOOK_NS));
     if p.must_end() { Err(ENDING) } else { Ok(()) }
 }
 
@@ -162,21 +161,3 @@ pub fn settle(p: &Caller<'_>, start: u64, end: u64, is_forgotten: bool) -> Resul
 
 /// Who settles tells nobody: it is rare that another thread waits.
 const LOOK_NS: u64 = 1_000_000;
-
-struct Settled<'a> {
-    p: &'a Caller<'a>,
-    seen: u32,
-    until: u64,
-}
-
-impl cpus::Wait for Settled<'_> {
-    fn ready(&self) -> bool {
-        self.p.must_end()
-            || self.p.settled.load(Ordering::Relaxed) != self.seen
-            || cpu::rdtsc() > self.until
-    }
-    fn announce(&self, _: bool) {}
-    fn deadline(&self) -> u64 {
-        self.until
-    }
-}

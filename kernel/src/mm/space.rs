@@ -28,6 +28,7 @@ use hanare_core::life::{self, SpaceWord};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::{memory, percpu};
 use hanare_ikc::SlotRef;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Where the words of `REQUEST_SPACE_OPEN` say from which number tokens are counted.
 const TOKENS_WORD: usize = CHILD_WORDS - 1;
@@ -237,6 +238,13 @@ impl Space {
     /// Whether an address belongs to the control window.
     pub fn is_control(addr: u64) -> bool {
         (CONTROL_BASE..CONTROL_END).contains(&addr)
+    }
+
+    /// Reads a value from the control window, as [`read_control`](Self::read_control).
+    pub fn control<T: FromBytes + IntoBytes>(&self, addr: u64) -> T {
+        let mut value = T::new_zeroed();
+        self.read_control(addr, value.as_mut_bytes());
+        value
     }
 
     /// Copies out of the control window; pages never touched read as zero.

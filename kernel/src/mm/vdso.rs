@@ -71,29 +71,13 @@ pub fn map(mm: &mut AddressSpace, traps: bool) -> Option<u64> {
     let base = mm.mmap_base;
     let start = mm.vmas.find_gap(4096 + code, 4096, Search::TopDown(base))?;
     let flags = VmaFlags::VDSO | VmaFlags::DONTDUMP;
-    let special = |start, end, prot, kind| Vma {
-        start,
-        end,
-        prot,
-        max_prot: prot,
-        flags,
-        backing: Backing::Special(kind),
-    };
-    mm.vmas
-        .insert(special(
-            start,
-            start + 4096,
-            Prot::READ,
-            if traps { SpecialKind::VvarEmpty } else { SpecialKind::Vvar },
-        ))
-        .ok()?;
-    mm.vmas
-        .insert(special(
-            start + 4096,
-            start + 4096 + code,
-            Prot::READ | Prot::EXEC,
-            SpecialKind::Vdso,
-        ))
-        .ok()?;
-    Some(start + 4096)
+    let data = if traps { SpecialKind::VvarEmpty } else { SpecialKind::Vvar };
+    let at = start + 4096;
+    for (start, end, prot, kind) in
+        [(start, at, Prot::READ, data), (at, at + code, Prot::READ | Prot::EXEC, SpecialKind::Vdso)]
+    {
+        let backing = Backing::Special(kind);
+        mm.vmas.insert(Vma { start, end, prot, max_prot: prot, flags, backing }).ok()?;
+    }
+    Some(at)
 }

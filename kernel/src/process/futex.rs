@@ -5,6 +5,7 @@
 //! changes the word and then wakes takes that lock too, so no wake-up is lost. Under
 //! the lock a page that is not there ends the access, it is brought in without it.
 
+use crate::base::user;
 use crate::link::delegate;
 use crate::parts::futexes::{self, Futexes};
 use crate::parts::signals::{Interrupted, Rest};
@@ -19,9 +20,8 @@ use hanare_core::futex::{MATCH_ANY, Woken};
 use hanare_core::syscalls::Restart;
 use hanare_core::time::{Clock, Timespec};
 use hanare_core::vma::{Backing, Prot};
-use hanare_hal::{cpu, usercopy};
+use hanare_hal::usercopy;
 use linux_raw_sys::general::__NR_futex;
-use zerocopy::FromBytes;
 
 const WAIT: u32 = 0;
 const WAKE: u32 = 1;
@@ -81,41 +81,14 @@ impl Sleeper {
     }
 }
 
-/// A thread that waits for a wake-up, a signal or a time.
-struct Asleep<'a> {
-    thread: &'a Thread,
-    until: Until,
-    /// When it looks at the clock: TSC value.
-    deadline: u64,
-}
-
-impl Asleep<'_> {
-    fn is_told_something(&self) -> bool {
-        self.thread.futex_woken.load(Ordering::Acquire)
-            || self.thread.must_end()
-            || self.thread.has_signal()
-    }
-}
-
-impl cpus::Wait for Asleep<'_> {
-    fn ready(&self) -> bool {
-        self.is_told_something() || cpu::rdtsc() >= self.deadline || self.until.was_set_to()
-    }
-    fn announce(&self, _: bool) {}
-    fn is_told(&self) -> bool {
-        true // by `rouse`, by who sends a signal, ends the process or sets the clock, or by the time
-    }
-    fn deadline(&self) -> u64 {
-        self.deadline
-    }
-}
-
 /// The running thread waits until then, for a wake-up (`futex_woken`) or a signal.
 pub fn wait_until(thread: &Thread, until: Until) {
+    // By `rouse`, by who sends a signal, ends the process or sets the clock, or by the time.
+    let is_woken = || thread.futex_woken.load(Ordering::Acquire);
+    let is_told_something = || is_woken() || thread.must_end() || thread.has_signal();
     loop {
-        let asleep = Asleep { thread, until, deadline: until.deadline() };
-        cpus::wait(&asleep, 0);
-        if asleep.is_told_something() || until.has_come() {
+        cpus::until_told(|| is_told_something() || until.was_set_to(), until.deadline());
+        if is_told_something() || until.has_come() {
             return;
         }
     }
@@ -203,9 +176,7 @@ fn timeout(pointer: u64, op: u32, relative: bool) -> Result<Until> {
 
 /// A `struct timespec` of the application in ns; `EINVAL` if it is none.
 pub fn read_timespec(pointer: u64) -> Result<u64> {
-    let mut bytes = [0; size_of::<Timespec>()];
-    usercopy::read(pointer, &mut bytes).map_err(|_| errno::EFAULT)?;
-    Timespec::read_from_bytes(&bytes).map_err(|_| errno::EINVAL)?.to_ns()
+    user::get::<Timespec>(pointer)?.to_ns()
 }
 
 /// Runs `f` under the lock of the queues with user memory as it is; if `f` meets a

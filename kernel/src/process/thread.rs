@@ -258,6 +258,19 @@ impl Thread {
         self.state() == ThreadState::Exits
     }
 
+    /// A thread that `other` has made, or that goes on in its place in the same process, has its
+    /// name, its ids, its CPUs and its worker's attributes.
+    pub fn be_like(&self, other: &Thread) {
+        // The two threads' locks one after the other.
+        let name = *other.name.lock();
+        *self.name.lock() = name;
+        let ids = *other.ids.lock();
+        *self.ids.lock() = ids;
+        let affinity = *other.affinity.lock();
+        *self.affinity.lock() = affinity;
+        self.attributes.store(other.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Takes over what execve leaves as it was from `old`, in whose place the thread goes on.
     pub fn take_over(self: &Arc<Self>, old: &Thread) {
         // The two threads' locks one after the other.

@@ -1,14 +1,15 @@
 //! What `wait4` and `waitid` tell of a child, and what has to be done here before its parent knows.
 
+use crate::base::user::put;
 use crate::process::Process;
 use crate::process::thread;
-use crate::process::thread::Thread;
 use crate::sched::cpus;
 use alloc::sync::Arc;
 use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
-use hanare_hal::{cpu, usercopy};
+use hanare_hal::usercopy;
+use zerocopy::IntoBytes;
 
 /// Of the options of wait4(2) and waitid(2).
 const WNOHANG: u64 = 1;
@@ -91,8 +92,7 @@ pub fn waited(p: &Process, call: Call, a: &[u64; 6], result: u64) -> Result<()> 
         return Ok(()); // stopped, continued, or none
     };
     if told.rusage != 0 {
-        usercopy::write(told.rusage, zerocopy::IntoBytes::as_bytes(&used.words()))
-            .map_err(|_| errno::EFAULT)?;
+        put(told.rusage, used.words().as_bytes())?;
     }
     Ok(())
 }
@@ -111,26 +111,7 @@ fn wait_until_left(p: &Process, pid: u32) {
         return;
     };
     child.await_gone();
-    let deadline = cpus::deadline(LEAVES_NS);
-    cpus::wait(&Left { thread: thread::current(), child, deadline }, 0);
-}
-
-/// The process has left, or it does not go.
-struct Left<'a> {
-    thread: &'a Thread,
-    child: Arc<Process>,
-    deadline: u64,
-}
-
-impl cpus::Wait for Left<'_> {
-    fn ready(&self) -> bool {
-        self.child.is_gone() || self.thread.must_end() || cpu::rdtsc() > self.deadline
-    }
-    fn announce(&self, _: bool) {}
-    fn is_told(&self) -> bool {
-        true // by `Process::finish`, and when it has to end
-    }
-    fn deadline(&self) -> u64 {
-        self.deadline
-    }
+    let me = thread::current();
+    // Told by `Process::finish`, and when it has to end. Or the child does not go.
+    cpus::until_told(|| child.is_gone() || me.must_end(), cpus::deadline(LEAVES_NS));
 }

@@ -38,7 +38,7 @@ use crate::sched::attention::{QUEUE, RESCHEDULE, post};
 pub use crate::sched::attention::{request_attention, take_attention};
 pub use crate::sched::kick::kick;
 pub use crate::sched::task::Wait;
-pub use crate::sched::wait::{poll_for, until, wait};
+pub use crate::sched::wait::{poll_for, until, until_told, wait};
 
 fn sleeper(thread: &Arc<dyn Runs>) -> Sleeper {
     (thread.task().bell % BELL_BITS, Arc::as_ptr(thread).addr())

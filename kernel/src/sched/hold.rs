@@ -7,7 +7,6 @@
 
 use crate::sched::cpus;
 use core::sync::atomic::{AtomicU64, Ordering};
-use hanare_hal::cpu;
 
 static HOLD_MS: AtomicU64 = AtomicU64::new(0);
 
@@ -25,22 +24,10 @@ pub fn at(point: &str) {
     }
 }
 
-struct Held(u64);
-
-impl cpus::Wait for Held {
-    fn ready(&self) -> bool {
-        cpu::rdtsc() >= self.0
-    }
-    fn announce(&self, _: bool) {}
-    fn deadline(&self) -> u64 {
-        self.0
-    }
-}
-
 #[cold]
 fn hold(point: &str, ms: u64) {
     let ended = cpus::current().runs().must_end();
-    cpus::wait(&Held(cpus::deadline(ms * 1_000_000)), 0);
+    cpus::until(|| false, cpus::deadline(ms * 1_000_000));
     if cpus::current().runs().must_end() && !ended {
         crate::info!("held at {point}: ended there");
     }

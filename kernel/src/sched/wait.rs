@@ -105,35 +105,36 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
 
 /// Waits until that is so, whose other side kicks the thread, or the TSC value `deadline` has come.
 pub fn until(ready: impl Fn() -> bool, deadline: u64) {
-    struct Until<F>(F, u64);
-    impl<F: Fn() -> bool> Wait for Until<F> {
-        fn ready(&self) -> bool {
-            (self.0)() || self.1 != NEVER && cpu::rdtsc() > self.1
-        }
-        fn announce(&self, _: bool) {}
-        fn deadline(&self) -> u64 {
-            self.1
-        }
-    }
-    let until = Until(ready, deadline);
-    if !until.ready() {
-        wait(&until, 0);
-    }
+    wait_for(Until { ready, deadline, is_told: false });
 }
 
-/// A thread whose control group has no CPU time left.
-struct Throttled<'a>(&'a Task, u64);
+/// As [`until`], for what the thread is always told of by a kick: nobody looks before one comes.
+pub fn until_told(ready: impl Fn() -> bool, deadline: u64) {
+    wait_for(Until { ready, deadline, is_told: true });
+}
 
-impl Wait for Throttled<'_> {
+struct Until<F> {
+    ready: F,
+    deadline: u64,
+    is_told: bool,
+}
+
+impl<F: Fn() -> bool> Wait for Until<F> {
     fn ready(&self) -> bool {
-        cpu::rdtsc() >= self.1 || self.0.runs().is_wanted() || self.0.has_time()
+        (self.ready)() || cpu::rdtsc() >= self.deadline
     }
     fn announce(&self, _: bool) {}
     fn is_told(&self) -> bool {
-        true // a new limit kicks, too
+        self.is_told
     }
     fn deadline(&self) -> u64 {
-        self.1
+        self.deadline
+    }
+}
+
+fn wait_for(what: Until<impl Fn() -> bool>) {
+    if !what.ready() {
+        wait(&what, 0);
     }
 }
 
@@ -151,7 +152,7 @@ pub fn for_quota() {
 fn throttle(until: u64) {
     let me = current();
     if !me.runs().is_wanted() {
-        wait(&Throttled(me, until), 0);
+        until_told(|| me.runs().is_wanted() || me.has_time(), until); // a new limit kicks, too
     }
 }
 

@@ -1,5 +1,6 @@
 //! Dispositions: rt_sigaction(2), and what Linux is told of it.
 
+use crate::base::user::{self, put};
 use crate::link::delegate;
 use crate::process::Process;
 use crate::process::thread;
@@ -10,8 +11,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, Mirrored, SigAction, SigSet, Told};
-use hanare_hal::usercopy;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// rt_sigaction.
 pub fn action(signal: u64, new: u64, old: u64, size: u64) -> Result<u64> {
@@ -20,9 +20,7 @@ pub fn action(signal: u64, new: u64, old: u64, size: u64) -> Result<u64> {
     }
     let mut wanted = None;
     if new != 0 {
-        let mut bytes = [0; size_of::<SigAction>()];
-        usercopy::read(new, &mut bytes).map_err(|_| errno::EFAULT)?;
-        let action = SigAction::read_from_bytes(&bytes).map_err(|_| errno::EINVAL)?;
+        let action: SigAction = user::get(new)?;
         // What is not known is not kept: so a program finds out.
         wanted = Some(SigAction { flags: action.flags & signal::SA_KNOWN, ..action });
     }
@@ -47,7 +45,7 @@ pub fn action(signal: u64, new: u64, old: u64, size: u64) -> Result<u64> {
         }
     }
     if old != 0 {
-        usercopy::write(old, before.as_bytes()).map_err(|_| errno::EFAULT)?;
+        put(old, before.as_bytes())?;
     }
     Ok(0)
 }
@@ -68,16 +66,6 @@ fn set_in_common(p: &Arc<Process>, signal: u32, action: SigAction) {
         }
         *s.mirrored = mirrored.clone();
     }
-}
-
-/// A thread tells Linux of its process' dispositions.
-struct Telling<'a>(&'a Thread);
-
-impl cpus::Wait for Telling<'_> {
-    fn ready(&self) -> bool {
-        !self.0.process.signals.lock().telling || self.0.must_end()
-    }
-    fn announce(&self, _: bool) {}
 }
 
 /// Tells Linux of `signals` what `what` says that it has to know. One thread at a time,
@@ -101,7 +89,7 @@ fn tell(
                 }
                 s.waiting_to_tell += 1;
             }
-            cpus::wait(&Telling(thread), 0);
+            cpus::until(|| !p.signals.lock().telling || thread.must_end(), cpus::NEVER);
             p.signals.lock().waiting_to_tell -= 1;
             if thread.must_end() {
                 return;

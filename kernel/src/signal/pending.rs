@@ -1,6 +1,7 @@
 //! Signals that are blocked: they wait on Linux, except for what is on its way.
 
 use crate::base::heap;
+use crate::base::user::put;
 use crate::link::delegate;
 use crate::process::thread;
 use crate::process::thread::Thread;
@@ -96,13 +97,12 @@ pub fn pending(set: u64, size: u64) -> Result<u64> {
     let thread = thread::current();
     let address = thread.process.write_scratch(thread.slot_index, &[0; 8])?;
     delegate::linux(__NR_rt_sigpending, [address, 8, 0, 0, 0, 0])?;
-    let mut bytes = [0; 8];
-    thread.process.read_control(address, &mut bytes);
+    let on_linux: u64 = thread.process.control(address);
     let s = thread.signals.lock();
     let here =
         s.pending.set().union(thread.process.signals.lock().pending.set()).intersection(s.mask);
-    let all = u64::from_le_bytes(bytes) | here.0;
+    let all = on_linux | here.0;
     drop(s);
-    usercopy::write(set, &all.to_le_bytes()[..size as usize]).map_err(|_| errno::EFAULT)?;
+    put(set, &all.to_le_bytes()[..size as usize])?;
     Ok(0)
 }

@@ -1,5 +1,6 @@
 //! The frame of a handler: how it is built and taken back, and the stack for it.
 
+use crate::base::user::{self, put};
 use crate::base::usermemory::Running;
 use crate::base::{heap, lists};
 use crate::parts::signals::Trap;
@@ -10,9 +11,9 @@ use hanare_core::signal::{
     self, AltStack, FpSwBytes, QueuedSignal, RtSigFrame, SigAction, SigContext, SigSet, UContext,
 };
 use hanare_hal::fpu::{self, FpuState};
+use hanare_hal::gdt;
 use hanare_hal::traps::Regs;
-use hanare_hal::{gdt, usercopy};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// Puts the frame of a handler on its stack.
 pub fn build(
@@ -22,18 +23,18 @@ pub fn build(
     alt: &AltStack,
     mask: SigSet,
     trap: Trap,
-) -> core::result::Result<(), usercopy::Fault> {
+) -> Result<()> {
     if action.flags & signal::SA_RESTORER == 0 {
-        return Err(usercopy::Fault); // as Linux: it is not optional here
+        return Err(errno::EFAULT); // as Linux: it is not optional here
     }
     let mut state = FpuState::new();
     state.save();
     let size = fpu::size();
     let place =
         signal::place_frame(regs.rsp, action.flags & signal::SA_ONSTACK != 0, alt, size as u64)
-            .ok_or(usercopy::Fault)?;
+            .ok_or(errno::EFAULT)?;
     let magic = signal::FP_XSTATE_MAGIC2.to_le_bytes();
-    let mut image = lists::joined(&[state.bytes(), &magic]).map_err(|_| usercopy::Fault)?;
+    let mut image = lists::joined(&[state.bytes(), &magic])?;
     let sw = if fpu::mask() != 0 {
         FpSwBytes::new(fpu::mask(), size as u32)
     } else {
@@ -52,8 +53,8 @@ pub fn build(
         },
         info: queued.info,
     };
-    usercopy::write(place.fpstate, &image)?;
-    usercopy::write(place.frame, frame.as_bytes())?;
+    put(place.fpstate, &image)?;
+    put(place.frame, frame.as_bytes())?;
     FpuState::new().restore();
     let base = place.frame;
     regs.rsp = base;
@@ -103,10 +104,8 @@ fn context_of(r: &Regs, trap: Trap, mask: SigSet, fpstate: u64) -> SigContext {
 ///
 /// # Errors
 /// It is not there, or wrong.
-pub fn restore(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
-    let mut bytes = [0; size_of::<RtSigFrame>()];
-    usercopy::read(regs.rsp.wrapping_sub(8), &mut bytes)?;
-    let frame = RtSigFrame::read_from_bytes(&bytes).map_err(|_| usercopy::Fault)?;
+pub fn restore(regs: &mut Regs) -> Result<()> {
+    let frame: RtSigFrame = user::get(regs.rsp.wrapping_sub(8))?;
     let c = &frame.context.mcontext;
     let settable = 0x5_0dd5; // Linux' FIX_EFLAGS
     // What the handler blocked may wait here, or on Linux.
@@ -142,14 +141,14 @@ pub fn restore(regs: &mut Regs) -> core::result::Result<(), usercopy::Fault> {
     Ok(())
 }
 
-fn restore_fpu(at: u64) -> core::result::Result<(), usercopy::Fault> {
+fn restore_fpu(at: u64) -> Result<()> {
     if at == 0 {
         FpuState::new().restore();
         return Ok(());
     }
-    let mut image = heap::zeroed(fpu::size()).map_err(|_| usercopy::Fault)?;
+    let mut image = heap::zeroed(fpu::size())?;
     signal::read_fpu_state(&Running, at, fpu::mask() != 0, &mut image)
-        .map_err(|_| usercopy::Fault)?;
+        .map_err(|_| errno::EFAULT)?;
     let mut state = FpuState::new();
     state.set_bytes(&image);
     state.restore();
@@ -160,13 +159,11 @@ fn restore_fpu(at: u64) -> core::result::Result<(), usercopy::Fault> {
 pub fn altstack(new: u64, old: u64, sp: u64) -> Result<u64> {
     let before = thread::current().signals.lock().alt;
     if new != 0 {
-        let mut bytes = [0; size_of::<AltStack>()];
-        usercopy::read(new, &mut bytes).map_err(|_| errno::EFAULT)?;
-        set_alternate(AltStack::read_from_bytes(&bytes).map_err(|_| errno::EINVAL)?, sp)?;
+        set_alternate(user::get(new)?, sp)?;
     }
     if old != 0 {
         let shown = AltStack { flags: before.flags_at(sp), reserved: 0, ..before };
-        usercopy::write(old, shown.as_bytes()).map_err(|_| errno::EFAULT)?;
+        put(old, shown.as_bytes())?;
     }
     Ok(0)
 }

@@ -4,6 +4,7 @@
 //! here is what the application catches or dies of.
 
 use crate::base::heap;
+use crate::base::user::{self, put};
 use crate::link::delegate;
 use crate::mm::limits;
 use crate::process::Process;
@@ -16,7 +17,6 @@ use hanare_abi::control::{Control, Mirror};
 use hanare_abi::signal::stays_blocked;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, QueuedSignal, SigInfo, SigSet};
-use hanare_hal::usercopy;
 use zerocopy::IntoBytes;
 
 /// `REQUEST_SIGNAL`. `EAGAIN`: Linux is to find another thread that takes it.
@@ -162,7 +162,7 @@ pub fn procmask(how: u64, new: u64, old: u64, size: u64) -> Result<u64> {
     let thread = thread::current();
     let before = thread.signals.lock().mask;
     if new != 0 {
-        let set = SigSet(usercopy::read_u64(new).map_err(|_| errno::EFAULT)?);
+        let set = SigSet(user::get::<u64>(new)?);
         let now = match how {
             0 => before.union(set),
             1 => before.difference(set),
@@ -172,7 +172,7 @@ pub fn procmask(how: u64, new: u64, old: u64, size: u64) -> Result<u64> {
         set_mask(thread, now.blockable());
     }
     if old != 0 {
-        usercopy::write(old, before.as_bytes()).map_err(|_| errno::EFAULT)?;
+        put(old, before.as_bytes())?;
     }
     Ok(0)
 }

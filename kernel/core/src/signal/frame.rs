@@ -21,8 +21,6 @@ pub const SI_TKILL: i32 = -6;
 pub const ILL_ILLOPN: i32 = 2;
 /// `si_code` of SIGFPE: integer divided by zero.
 pub const FPE_INTDIV: i32 = 1;
-/// `si_code` of SIGFPE: integer overflow.
-pub const FPE_INTOVF: i32 = 2;
 /// `si_code` of SIGFPE: float divided by zero.
 pub const FPE_FLTDIV: i32 = 3;
 /// `si_code` of SIGFPE: float overflow.

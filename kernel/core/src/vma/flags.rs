@@ -52,8 +52,6 @@ bitflags! {
         const LOCK_ON_FAULT = 1 << 13;
         /// `MAP_HUGETLB`: large pages or nothing.
         const HUGETLB = 1 << 14;
-        /// `MAP_POPULATE` wanted at creation.
-        const POPULATE = 1 << 15;
         /// `MADV_RANDOM`.
         const RANDOM = 1 << 16;
         /// `MADV_SEQUENTIAL`.

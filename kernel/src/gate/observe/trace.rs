@@ -27,6 +27,8 @@ use zerocopy::IntoBytes;
 const DATA_MAX: u64 = 4096;
 /// How long a thread waits for a tracer that does not keep up, before records are lost.
 const PATIENCE_NS: u64 = 50_000_000;
+/// It looks so often whether the tracer has caught up.
+const LOOK_NS: u64 = 1_000_000;
 
 impl Trace {
     /// With the flags and sizes of `OBSERVE_TRACE`.
@@ -96,39 +98,17 @@ impl Trace {
 
     /// Gives a tracer that is behind some time. Without any lock.
     fn give_time(&self, thread: &Thread) {
-        struct Room<'a>(&'a Trace, &'a Thread, u64);
-        impl cpus::Wait for Room<'_> {
-            fn ready(&self) -> bool {
-                !self.0.ring.lock().is_tight()
-                    || self.0.closed.load(Ordering::Relaxed)
-                    || self.1.must_end()
-                    || cpu::rdtsc() > self.2
-            }
-            fn announce(&self, _: bool) {}
-            fn deadline(&self) -> u64 {
-                // Nobody rings when there is room again: look every now and then.
-                cpus::deadline(1_000_000).min(self.2)
-            }
-        }
-        if self.ring.lock().is_tight() {
-            cpus::wait(&Room(self, thread, cpus::deadline(PATIENCE_NS)), 0);
+        let end = cpus::deadline(PATIENCE_NS);
+        let has_room = || !self.ring.lock().is_tight() || self.is_closed() || thread.must_end();
+        // Nobody rings when there is room again: look every now and then.
+        while !has_room() && cpu::rdtsc() <= end {
+            cpus::until(has_room, cpus::deadline(LOOK_NS).min(end));
         }
     }
 }
 
 fn record() -> Record {
-    Record {
-        size: 0,
-        kind: 0,
-        pid: 0,
-        tid: 0,
-        number: 0,
-        served: 0,
-        time_ns: time::now(Clock::Realtime).unwrap_or(0),
-        duration_ns: 0,
-        result: 0,
-        args: [0; 6],
-    }
+    Record { time_ns: time::now(Clock::Realtime).unwrap_or(0), ..Record::default() }
 }
 
 fn of_thread(thread: &Thread) -> Record {
@@ -233,10 +213,7 @@ impl Entered {
 pub fn signal(thread: &Thread, queued: &QueuedSignal) {
     if let Some(t) = of(thread) {
         let mut args = [0; 6];
-        let info = queued.info.as_bytes();
-        for (word, bytes) in args.iter_mut().zip(info.chunks_exact(8)) {
-            *word = u64::from_le_bytes(bytes.try_into().unwrap_or([0; 8]));
-        }
+        args.copy_from_slice(&queued.info.to_words()[..6]);
         t.record(
             &Record { kind: RECORD_SIGNAL, number: queued.signal, args, ..of_thread(thread) },
             &Captures::default(),

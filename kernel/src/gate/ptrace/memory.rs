@@ -2,7 +2,7 @@
 //! rest is done here: text is written in a copy of the tracee's own.
 
 use super::held::{hold, linux};
-use crate::base::user::put;
+use crate::base::user::{self, put};
 use crate::base::{heap, lists};
 use crate::link::{delegate, services};
 use crate::mm::patch;
@@ -16,7 +16,6 @@ use hanare_abi::service::{MAY_REACH, SERVICE_MAY};
 use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::request;
 use hanare_hal::paging::SMALL;
-use hanare_hal::usercopy;
 use linux_raw_sys::general::{
     __NR_lseek, __NR_pread64, __NR_preadv, __NR_preadv2, __NR_process_vm_readv, __NR_pwrite64,
     __NR_pwritev, __NR_pwritev2, __NR_read, __NR_readlink, __NR_readv, __NR_write, __NR_writev,
@@ -146,7 +145,7 @@ fn vectors(at: u64, count: u64) -> Result<Vec<(u64, u64)>> {
     if count > MOST {
         return Err(errno::EINVAL);
     }
-    let word = |i: u64| usercopy::read_u64(at + i * 8).map_err(|_| errno::EFAULT);
+    let word = |i: u64| user::get::<u64>(at + i * 8);
     let mut all = heap::with_room(count as usize)?;
     for i in 0..count {
         lists::push_within(&mut all, (word(2 * i)?, word(2 * i + 1)?));
@@ -163,7 +162,7 @@ fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool)
         let bytes = &mut page[..(count - done).min(SMALL - place % SMALL) as usize];
         bring_in(p, fd, place);
         if write {
-            usercopy::read(buffer + done, bytes).map_err(|_| errno::EFAULT)?;
+            user::read(buffer + done, bytes)?;
             if patch::write(p, place, bytes).is_err() {
                 break;
             }

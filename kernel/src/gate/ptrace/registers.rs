@@ -2,7 +2,7 @@
 
 use super::held::{look, set};
 use crate::base::heap;
-use crate::base::user::put;
+use crate::base::user::{self, put};
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,16 +10,12 @@ use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::{
     DEBUG_REGS, FXSAVE, USER_REGS, check_fxsave, check_xsave, index, regset, request, user_offset,
 };
-use hanare_hal::{fpu, usercopy};
+use hanare_hal::fpu;
 use zerocopy::IntoBytes;
 
 const REGS_BYTES: u64 = (USER_REGS * 8) as u64;
 /// Where the state says which components it may have, for debuggers.
 const MASK_AT: usize = 464;
-
-fn get(addr: u64, bytes: &mut [u8]) -> Result<()> {
-    usercopy::read(addr, bytes).map_err(|_| errno::EFAULT)
-}
 
 /// Requests about registers; others are none that there are (`EIO`).
 pub fn request(thread: &Arc<Thread>, what: u64, addr: u64, data: u64) -> Result<u64> {
@@ -32,7 +28,7 @@ pub fn request(thread: &Arc<Thread>, what: u64, addr: u64, data: u64) -> Result<
         }
         request::SETREGS => {
             let mut words = look(thread, |s| s.words())?;
-            get(data, words.as_mut_bytes())?;
+            user::read(data, words.as_mut_bytes())?;
             set(thread, |s| s.set_words(&words))
         }
         request::GETFPREGS => {
@@ -42,7 +38,7 @@ pub fn request(thread: &Arc<Thread>, what: u64, addr: u64, data: u64) -> Result<
         request::SETFPREGS => {
             look(thread, |_| ())?;
             let mut bytes = [0; FXSAVE];
-            get(data, &mut bytes)?;
+            user::read(data, &mut bytes)?;
             set_legacy(thread, &bytes)
         }
         request::GETREGSET => get_set(thread, addr, data),
@@ -108,13 +104,6 @@ fn set_legacy(thread: &Arc<Thread>, bytes: &[u8]) -> Result<u64> {
     set(thread, |s| s.set_legacy(bytes))
 }
 
-/// `struct iovec` in the tracer's memory.
-fn iovec(at: u64) -> Result<(u64, u64)> {
-    let mut words = [0u64; 2];
-    get(at, words.as_mut_bytes())?;
-    Ok((words[0], words[1]))
-}
-
 /// The set's content and the size of its elements.
 fn content(thread: &Arc<Thread>, which: u64) -> Result<(Vec<u8>, u64)> {
     match which {
@@ -132,7 +121,7 @@ fn content(thread: &Arc<Thread>, which: u64) -> Result<(Vec<u8>, u64)> {
 
 fn get_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
     look(thread, |_| ())?;
-    let (to, size) = iovec(at)?;
+    let [to, size]: [u64; 2] = user::get(at)?; // struct iovec
     let (bytes, element) = content(thread, which)?;
     if size % element != 0 {
         return Err(errno::EINVAL);
@@ -144,13 +133,13 @@ fn get_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
 
 fn set_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
     look(thread, |_| ())?;
-    let (from, size) = iovec(at)?;
+    let [from, size]: [u64; 2] = user::get(at)?;
     let (mut now, element) = content(thread, which)?;
     if size % element != 0 {
         return Err(errno::EINVAL);
     }
     let mut bytes = heap::zeroed(now.len().min(usize::try_from(size).unwrap_or(usize::MAX)))?;
-    get(from, &mut bytes)?;
+    user::read(from, &mut bytes)?;
     match which {
         regset::PRSTATUS => {
             now[..bytes.len()].copy_from_slice(&bytes);

@@ -5,7 +5,7 @@
 use super::held::{ask, hold, is_mine, keep, linux, look, trace, wait_for};
 use super::tracee::{begin, end};
 use super::{memory, registers};
-use crate::base::user::put;
+use crate::base::user::{self, put};
 use crate::gate::park;
 use crate::link::delegate;
 use crate::parts::tracee::{CALLS, SEIZED};
@@ -76,7 +76,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
                 let mask = thread.signals.lock().mask;
                 return put(data, &mask.0.to_le_bytes());
             }
-            let mask = usercopy::read_u64(data).map_err(|_| errno::EFAULT)?;
+            let mask = user::get::<u64>(data)?;
             thread.signals.lock().replace_mask(SigSet(mask));
             Ok(0)
         }
@@ -208,9 +208,8 @@ fn give_up_call(thread: &Thread, signal: u64) -> u64 {
     let mut info = [0u64; 16];
     (info[0], info[1]) = (SIGBUS.into(), u64::from(INTERRUPT as u32));
     let me = thread::current();
-    let set = me
-        .process
-        .write_scratch(me.slot_index, zerocopy::IntoBytes::as_bytes(&info))
+    let scratch = me.process.write_scratch(me.slot_index, info.as_bytes());
+    let set = scratch
         .and_then(|at| linux([request::SETSIGINFO, u64::from(thread.slot.tid()), 0, at, 0, 0]));
     if set.is_ok() { SIGBUS.into() } else { 0 }
 }
@@ -256,13 +255,8 @@ struct Seen {
 impl Seen {
     fn by_wait4(pid: u64, at: u64, scratch: u64) -> Option<Seen> {
         let me = thread::current();
-        let status = if scratch != 0 {
-            let mut bytes = [0; 4];
-            me.process.read_control(scratch, &mut bytes);
-            u32::from_le_bytes(bytes)
-        } else {
-            usercopy::read_u32(at).ok()?
-        };
+        let status =
+            if scratch != 0 { me.process.control(scratch) } else { usercopy::read_u32(at).ok()? };
         let told = stopped(status)?;
         (pid != 0).then_some(Seen {
             pid: pid as u32,
@@ -326,13 +320,11 @@ impl Seen {
     /// The LWK has the worker leave its call (`Control::Interrupt`).
     fn only_interrupts(&self) -> bool {
         let me = thread::current();
-        let mut bytes = [0; 12];
-        let asked = me.process.write_scratch(me.slot_index, &[0; 128]).and_then(|at| {
+        let code = me.process.write_scratch(me.slot_index, &[0; 128]).and_then(|at| {
             linux([request::GETSIGINFO, self.pid.into(), 0, at, 0, 0])?;
-            me.process.read_control(at, &mut bytes);
-            Ok(())
+            Ok(me.process.control::<i32>(at + 8))
         });
-        asked.is_ok() && bytes[8..12] == INTERRUPT.to_le_bytes()
+        code == Ok(INTERRUPT)
     }
 }
 
