@@ -135,7 +135,9 @@ pub enum Argument {
 
 #[cfg(test)]
 mod tests {
-    use super::Argument::{Address, AddressOut, Input, Int, Many, Output, Struct, Unsigned, Vectors};
+    use super::Argument::{
+        Address, AddressOut, Input, Int, Many, Output, Struct, Unsigned, Vectors,
+    };
     use super::Structure::Word;
     use crate::syscalls::{arguments, rows};
 

@@ -6,11 +6,11 @@ use super::arguments::Argument::{
     Strings, Struct, Text, Unsigned, Vectors,
 };
 use super::arguments::Direction::{In, Out};
+use super::arguments::Names;
 use super::arguments::Structure::{
     DescriptorPair, EpollEvent, Fpair, Limit, Long, Poll, SignalAction, SignalSet, Stat, Statx,
     Timespec, TimespecPair, Timeval, TimevalPair, Utsname, Word,
 };
-use super::arguments::Names;
 use super::row::{Hook, LocalCall, Restart, Row, Service};
 use crate::errno;
 use linux_raw_sys::general::*;
