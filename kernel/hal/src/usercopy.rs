@@ -89,22 +89,48 @@ pub(crate) fn close_window() {
     }
 }
 
+/// An address in the running program's memory, as a call's argument or the program's memory gives it: it is neither an
+/// address of the kernel's nor a physical one, and nothing else is known of it. Each copy checks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct UserAddr(u64);
+
+impl UserAddr {
+    /// The address that a program gives.
+    #[must_use]
+    pub const fn of(addr: u64) -> Self {
+        Self(addr)
+    }
+
+    /// Whether it is the null pointer.
+    #[must_use]
+    pub const fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
+    /// So many bytes further.
+    #[must_use]
+    pub fn checked_add(self, bytes: usize) -> Option<Self> {
+        self.0.checked_add(bytes as u64).map(Self)
+    }
+}
+
 /// The user side of a copy failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault;
 
-fn in_range(addr: u64, bytes: usize) -> bool {
-    addr >= USER_MIN && addr.checked_add(bytes as u64).is_some_and(|end| end <= USER_MAX)
+fn in_range(addr: UserAddr, bytes: usize) -> bool {
+    addr.0 >= USER_MIN && addr.checked_add(bytes).is_some_and(|end| end.0 <= USER_MAX)
 }
 
 /// An address that [`in_range`] has accepted, and no other one where that was only predicted (Spectre variant 1; as
 /// `mask_user_address` of Linux): all ones has no memory. The end may lie beyond the range by what one copies.
-fn checked(addr: u64) -> u64 {
-    crate::speculation::below(addr, USER_MAX)
+fn checked(addr: UserAddr) -> u64 {
+    crate::speculation::below(addr.0, USER_MAX)
 }
 
 /// Reads user memory into `to`.
-pub fn read(addr: u64, to: &mut [u8]) -> Result<(), Fault> {
+pub fn read(addr: UserAddr, to: &mut [u8]) -> Result<(), Fault> {
     if to.is_empty() {
         return Ok(());
     }
@@ -120,7 +146,7 @@ pub fn read(addr: u64, to: &mut [u8]) -> Result<(), Fault> {
 }
 
 /// Writes `from` to user memory.
-pub fn write(addr: u64, from: &[u8]) -> Result<(), Fault> {
+pub fn write(addr: UserAddr, from: &[u8]) -> Result<(), Fault> {
     if from.is_empty() {
         return Ok(());
     }
@@ -135,14 +161,14 @@ pub fn write(addr: u64, from: &[u8]) -> Result<(), Fault> {
 }
 
 /// Reads a little-endian word.
-pub fn read_u64(addr: u64) -> Result<u64, Fault> {
+pub fn read_u64(addr: UserAddr) -> Result<u64, Fault> {
     let mut b = [0; 8];
     read(addr, &mut b)?;
     Ok(u64::from_le_bytes(b))
 }
 
 /// Reads a 32-bit word in one piece if it is aligned.
-pub fn read_u32(addr: u64) -> Result<u32, Fault> {
+pub fn read_u32(addr: UserAddr) -> Result<u32, Fault> {
     if !in_range(addr, 4) {
         return Err(Fault);
     }
@@ -155,8 +181,8 @@ pub fn read_u32(addr: u64) -> Result<u32, Fault> {
 
 /// Replaces the 32-bit word at `addr`, which must be aligned, if it is `expected`;
 /// what was there.
-pub fn compare_exchange_u32(addr: u64, expected: u32, new: u32) -> Result<u32, Fault> {
-    if !in_range(addr, 4) || !addr.is_multiple_of(4) {
+pub fn compare_exchange_u32(addr: UserAddr, expected: u32, new: u32) -> Result<u32, Fault> {
+    if !in_range(addr, 4) || !addr.0.is_multiple_of(4) {
         return Err(Fault);
     }
     open_window();
@@ -167,12 +193,12 @@ pub fn compare_exchange_u32(addr: u64, expected: u32, new: u32) -> Result<u32, F
 }
 
 /// Writes zeros.
-pub fn zero(addr: u64, bytes: usize) -> Result<(), Fault> {
+pub fn zero(addr: UserAddr, bytes: usize) -> Result<(), Fault> {
     let zeros = [0u8; 256];
     let mut done = 0;
     while done < bytes {
         let n = (bytes - done).min(zeros.len());
-        write(addr + done as u64, &zeros[..n])?;
+        write(addr.checked_add(done).ok_or(Fault)?, &zeros[..n])?;
         done += n;
     }
     Ok(())
@@ -180,12 +206,12 @@ pub fn zero(addr: u64, bytes: usize) -> Result<(), Fault> {
 
 /// Reads a zero-terminated string of at most `max` bytes, without its zero.
 /// `Ok(None)`: longer than that.
-pub fn read_string(addr: u64, buffer: &mut [u8]) -> Result<Option<&[u8]>, Fault> {
+pub fn read_string(addr: UserAddr, buffer: &mut [u8]) -> Result<Option<&[u8]>, Fault> {
     let mut done = 0;
     while done < buffer.len() {
         // Never across a page boundary: the next page may not be there.
-        let at = addr + done as u64;
-        let n = (buffer.len() - done).min(4096 - (at as usize & 4095));
+        let at = addr.checked_add(done).ok_or(Fault)?;
+        let n = (buffer.len() - done).min(4096 - (at.0 as usize & 4095));
         read(at, &mut buffer[done..done + n])?;
         if let Some(i) = buffer[done..done + n].iter().position(|&b| b == 0) {
             return Ok(Some(&buffer[..done + i]));

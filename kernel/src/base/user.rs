@@ -5,19 +5,21 @@ use hanare_core::errno::{self, Result};
 use hanare_hal::usercopy;
 use zerocopy::{FromBytes, IntoBytes};
 
+pub use hanare_hal::usercopy::UserAddr;
+
 /// Reads a value.
-pub fn get<T: FromBytes + IntoBytes>(addr: u64) -> Result<T> {
+pub fn get<T: FromBytes + IntoBytes>(addr: UserAddr) -> Result<T> {
     let mut value = T::new_zeroed();
     read(addr, value.as_mut_bytes())?;
     Ok(value)
 }
 
 /// Reads as many bytes as `to` has.
-pub fn read(addr: u64, to: &mut [u8]) -> Result<()> {
+pub fn read(addr: UserAddr, to: &mut [u8]) -> Result<()> {
     usercopy::read(addr, to).map_err(|_| errno::EFAULT)
 }
 
 /// Writes a result; what the call that does so answers.
-pub fn put(addr: u64, bytes: &[u8]) -> Result<u64> {
+pub fn put(addr: UserAddr, bytes: &[u8]) -> Result<u64> {
     usercopy::write(addr, bytes).map(|()| 0).map_err(|_| errno::EFAULT)
 }

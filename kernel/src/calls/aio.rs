@@ -4,7 +4,7 @@
 //! among its own things; the ring is moved to an address of the program's, and
 //! Linux takes the new address for the context's name, as after any `mremap`.
 
-use crate::base::user::{self, put};
+use crate::base::user::{self, UserAddr, put};
 use crate::link::delegate;
 use crate::mm::free::choose_free;
 use crate::mm::unmap::unmap_range;
@@ -21,7 +21,7 @@ const RING_HEAD: u64 = 32;
 const EVENT: u64 = 32;
 
 /// io_setup.
-pub fn io_setup(me: &Thread, events: u64, context: u64) -> Result<u64> {
+pub fn io_setup(me: &Thread, events: u64, context: UserAddr) -> Result<u64> {
     let p = &me.caller();
     if user::get::<u64>(context)? != 0 {
         return Err(errno::EINVAL);

@@ -6,7 +6,7 @@
 //! becomes of one that is blocked is Linux' doing.
 
 use crate::base::lists;
-use crate::base::user::put;
+use crate::base::user::{UserAddr, put};
 use crate::link::delegate;
 use crate::parts::cputimers::ClockTimer;
 use crate::process::cputime::CpuClock;
@@ -33,7 +33,7 @@ pub fn create(clock: u64, event: u64, at: u64) -> Result<u64> {
     let linux_clock = if ours.is_some() { CLOCK_MONOTONIC } else { clock };
     delegate::linux(__NR_timer_create, [linux_clock, event, scratch, 0, 0, 0])?;
     let id: u32 = p.control(scratch);
-    enter(p, id, ours).and_then(|()| put(at, id.as_bytes())).inspect_err(|_| {
+    enter(p, id, ours).and_then(|()| put(UserAddr::of(at), id.as_bytes())).inspect_err(|_| {
         // A thread that has to end cannot: then execve does.
         if delete(id) {
             cputimers::timer_deleted(id.into());
@@ -83,7 +83,7 @@ fn get(p: &Process, id: u32) -> Result<(u64, u64)> {
 }
 
 fn write(at: u64, (left, interval): (u64, u64)) -> Result<u64> {
-    put(at, [Timespec::from_ns(interval), Timespec::from_ns(left)].as_bytes())
+    put(UserAddr::of(at), [Timespec::from_ns(interval), Timespec::from_ns(left)].as_bytes())
 }
 
 fn set(p: &Process, a: &[u64; 6]) -> Result<u64> {

@@ -19,7 +19,7 @@ use hanare_core::link::{Call, ENDING, Returns};
 use hanare_core::signal::{SI_QUEUE, SIGBUS, SigSet};
 use hanare_core::syscalls::{Hook, Row};
 use hanare_core::sysfs::{LOOKED_AT, may_be_hidden};
-use hanare_hal::usercopy;
+use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::{__NR_close, __NR_close_range, __NR_openat};
 
 /// A row that says `delegated`.
@@ -88,7 +88,7 @@ fn not_hidden(row: &Row, args: [u64; 6], dir: u64, path: u64) -> Result<u64> {
     const O_CLOEXEC: u64 = 0o2_000_000;
     const O_PATH: u64 = 0o10_000_000;
     let result = forward(row, args)?;
-    if !usercopy::read_string(path, &mut [0; LOOKED_AT])
+    if !usercopy::read_string(UserAddr::of(path), &mut [0; LOOKED_AT])
         .is_ok_and(|text| text.is_some_and(may_be_hidden))
     {
         return Ok(result);
@@ -215,7 +215,7 @@ fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
         not_ended(args[1])?;
     }
     let (tid, signal) = (args[1] as u32, args[2] as u32);
-    let code = args[3].checked_add(8).and_then(|at| usercopy::read_u64(at).ok());
+    let code = args[3].checked_add(8).and_then(|at| usercopy::read_u64(UserAddr::of(at)).ok());
     let target = thread::current()
         .process
         .threads()
@@ -233,12 +233,12 @@ fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
 /// argument points to the mask.
 fn with_mask(row: &Row, mut args: [u64; 6], place: usize, size: usize) -> Result<u64> {
     let pointer = match args[place] {
-        behind if size != 0 && behind != 0 => usercopy::read_u64(behind).unwrap_or(0),
+        behind if size != 0 && behind != 0 => usercopy::read_u64(UserAddr::of(behind)).unwrap_or(0),
         pointer => pointer,
     };
     // One that cannot be read is Linux' to complain about.
     if pointer != 0
-        && let Ok(mask) = usercopy::read_u64(pointer)
+        && let Ok(mask) = usercopy::read_u64(UserAddr::of(pointer))
     {
         thread::current().signals.lock().begin_temporary(SigSet(mask));
         signals::retarget(&thread::current().process);
@@ -266,7 +266,7 @@ pub fn interruptible(mask: SigSet, argument: u64, size: usize) -> Result<u64> {
     }
     let mut copy = [0; 32];
     copy[..8].copy_from_slice(&mask);
-    usercopy::read(argument, &mut copy[8..8 + size]).map_err(|_| errno::EFAULT)?;
+    usercopy::read(UserAddr::of(argument), &mut copy[8..8 + size]).map_err(|_| errno::EFAULT)?;
     copy[8..16].copy_from_slice(&scratch.to_ne_bytes());
     p.write_scratch(thread.slot_index, &copy)?;
     Ok(scratch + 8)
@@ -343,14 +343,14 @@ fn limit(row: &Row, args: [u64; 6], change: &Change) -> Result<u64> {
 /// Limits that the LWK itself enforces, after Linux has accepted them.
 fn take_limit(change: &Change) {
     let Some(pointer) = change.new else { return };
-    let Ok(soft) = usercopy::read_u64(pointer) else { return };
+    let Ok(soft) = usercopy::read_u64(UserAddr::of(pointer)) else { return };
     let Some(p) = rlimits::target(change.pid) else { return };
     let own = core::ptr::eq(&*p, &*thread::current().process);
     if !own && rights::may(MAY_LIMIT, change.pid as u32, &p).is_err() {
         return;
     }
     if change.resource == 0
-        && let Ok(hard) = usercopy::read_u64(pointer + 8)
+        && let Ok(hard) = usercopy::read_u64(UserAddr::of(pointer + 8))
     {
         p.cpu_timers.set_limit(soft, hard);
         cputimers::look_again(&p);

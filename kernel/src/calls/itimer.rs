@@ -1,11 +1,10 @@
 //! setitimer(2), getitimer(2) of the timers that count CPU time.
 
-use crate::base::user;
+use crate::base::user::{self, UserAddr, put};
 use crate::process::{cputimers, thread};
 use hanare_core::cputimer::IntervalTimer;
 use hanare_core::errno::{self, Result};
 use hanare_core::time::{Timespec, Timeval};
-use hanare_hal::usercopy;
 use zerocopy::IntoBytes;
 
 const ITIMER_REAL: u64 = 0;
@@ -14,7 +13,7 @@ const ITIMER_PROF: u64 = 2;
 
 fn read_itimer(at: u64) -> Result<(u64, u64)> {
     let one = |at| -> Result<u64> {
-        let t: Timespec = user::get(at)?; // its nanoseconds are microseconds
+        let t: Timespec = user::get(UserAddr::of(at))?; // its nanoseconds are microseconds
         if !(0..1_000_000).contains(&t.nsec) || t.sec < 0 {
             return Err(errno::EINVAL);
         }
@@ -26,7 +25,7 @@ fn read_itimer(at: u64) -> Result<(u64, u64)> {
 fn write_itimer(at: u64, (value, interval): (u64, u64)) -> Result<()> {
     let up = |ns: u64| Timeval::from_ns(ns.saturating_add(999));
     let both = [up(interval), up(value)];
-    usercopy::write(at, both.as_bytes()).map_err(|_| errno::EFAULT)
+    put(UserAddr::of(at), both.as_bytes()).map(drop)
 }
 
 /// setitimer(2), getitimer(2) of the timers that count CPU time; `None`: the other

@@ -1,6 +1,6 @@
 //! Calls served here.
 
-use crate::base::user::{self, put};
+use crate::base::user::{self, UserAddr, put};
 use crate::base::{heap, lists, time};
 use crate::calls::{aio, madvise, mlock, mmap, mremap, seccomp, shm, sleep};
 use crate::calls::{machine, mempolicy};
@@ -41,6 +41,7 @@ use zerocopy::IntoBytes;
 /// Serves a call; `None` if `regs` were replaced (exec, sigreturn, exit).
 pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>> {
     let a = regs.arguments();
+    let at = |i: usize| UserAddr::of(a[i]);
     let thread = thread::current();
     let p = &thread.process;
     Some(match call {
@@ -50,7 +51,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::PkeyMprotect if a[3] as i32 == -1 => mmap::mprotect(thread, a[0], a[1], a[2]),
         LocalCall::PkeyMprotect => Err(errno::EINVAL),
         LocalCall::Brk => Ok(mmap::brk(thread, a[0])),
-        LocalCall::IoSetup => aio::io_setup(thread, a[0], a[1]),
+        LocalCall::IoSetup => aio::io_setup(thread, a[0], at(1)),
         LocalCall::IoDestroy => aio::io_destroy(thread, a[0]),
         LocalCall::Shmat => shm::shmat(thread, a[0], a[1], a[2]),
         LocalCall::Shmdt => shm::shmdt(thread, a[0]),
@@ -63,16 +64,16 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Munlock => mlock::munlock(thread, a[0], a[1]),
         LocalCall::Mlockall => mlock::mlockall(thread, a[0]),
         LocalCall::Munlockall => mlock::munlockall(thread),
-        LocalCall::GetMempolicy => mempolicy::get(a[0], a[1], a[2], a[3], a[4]),
+        LocalCall::GetMempolicy => mempolicy::get(at(0), at(1), a[2], a[3], a[4]),
         LocalCall::SetMempolicy => mempolicy::set(a[0], a[1], a[2]),
         LocalCall::SetMempolicyHomeNode => mempolicy::set_home(a[0], a[1], a[2], a[3]),
         LocalCall::Mbind => mempolicy::mbind(&a),
         LocalCall::MovePages => mempolicy::move_pages(&a),
         LocalCall::MigratePages => mempolicy::migrate_pages(&a),
-        LocalCall::RtSigaction => dispositions::action(a[0], a[1], a[2], a[3]),
-        LocalCall::RtSigprocmask => signals::procmask(a[0], a[1], a[2], a[3]),
-        LocalCall::RtSigpending => crate::signal::pending::pending(a[0], a[1]),
-        LocalCall::Sigaltstack => sigframe::altstack(a[0], a[1], regs.rsp),
+        LocalCall::RtSigaction => dispositions::action(a[0], at(1), at(2), a[3]),
+        LocalCall::RtSigprocmask => signals::procmask(a[0], at(1), at(2), a[3]),
+        LocalCall::RtSigpending => crate::signal::pending::pending(at(0), a[1]),
+        LocalCall::Sigaltstack => sigframe::altstack(at(0), at(1), regs.rsp),
         LocalCall::RtSigsuspend => sigsuspend(row, &a),
         LocalCall::RtSigreturn => {
             raise::sigreturn(regs);
@@ -88,8 +89,8 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::ClockGetres => clock_getres(row, &a),
         LocalCall::Nanosleep => sleep::nanosleep(a[0], a[1]),
         LocalCall::ClockNanosleep => sleep::clock_nanosleep(row, &a),
-        LocalCall::Gettimeofday => gettimeofday(a[0], a[1]),
-        LocalCall::Time => time_call(a[0]),
+        LocalCall::Gettimeofday => gettimeofday(at(0), at(1)),
+        LocalCall::Time => time_call(at(0)),
         LocalCall::Getrusage => getrusage(&a, p),
         LocalCall::Times => times(row, &a, p),
         LocalCall::SchedYield => {
@@ -98,7 +99,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         }
         LocalCall::SchedGetaffinity => sched_getaffinity(row, &a, p),
         LocalCall::SchedSetaffinity => sched_setaffinity(&a, p),
-        LocalCall::Getcpu => getcpu(a[0], a[1]),
+        LocalCall::Getcpu => getcpu(at(0), at(1)),
         LocalCall::ArchPrctl => arch_prctl(a[0], a[1]),
         LocalCall::SetTidAddress => {
             thread.clear_tid.store(a[0], Ordering::Relaxed);
@@ -109,7 +110,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Futex => futex::futex(&a),
         LocalCall::FutexWaitv => crate::calls::waitv::futex_waitv(row, &a),
         LocalCall::Membarrier => membarrier(a[0], a[1], p),
-        LocalCall::Seccomp => seccomp::seccomp(a[0], a[1], a[2]),
+        LocalCall::Seccomp => seccomp::seccomp(a[0], a[1], at(2)),
         LocalCall::Ioperm => machine::ioperm(a[0], a[1], a[2]),
         LocalCall::Iopl => machine::iopl(a[0]),
         LocalCall::Prctl => super::prctl::prctl(row, a),
@@ -151,7 +152,7 @@ fn own_id(row: &Row, which: fn(&mut Ids) -> &mut u32) -> Result<u64> {
 
 fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
     if let Some(ns) = cputime::clock_of(id) {
-        return put(to, Timespec::from_ns(ns).as_bytes());
+        return put(UserAddr::of(to), Timespec::from_ns(ns).as_bytes());
     }
     let Some(clock) = Clock::from_id(id) else {
         return delegate::linux(__NR_clock_gettime, [id as u32 as u64, to, 0, 0, 0, 0]);
@@ -164,7 +165,7 @@ fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
         }
         None => cputime::process_ns(p),
     };
-    put(to, Timespec::from_ns(ns).as_bytes())
+    put(UserAddr::of(to), Timespec::from_ns(ns).as_bytes())
 }
 
 fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
@@ -172,16 +173,16 @@ fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
         // The length of Linux' tick.
         Some(Clock::RealtimeCoarse | Clock::MonotonicCoarse) => super::delegated::forward(row, *a),
         Some(_) if a[1] == 0 => Ok(0),
-        Some(_) => put(a[1], Timespec::from_ns(1).as_bytes()),
+        Some(_) => put(UserAddr::of(a[1]), Timespec::from_ns(1).as_bytes()),
         None => super::delegated::forward(row, *a),
     }
 }
 
-fn gettimeofday(to: u64, zone: u64) -> Result<u64> {
-    if to != 0 {
+fn gettimeofday(to: UserAddr, zone: UserAddr) -> Result<u64> {
+    if !to.is_null() {
         put(to, Timeval::from_ns(time::now(Clock::Realtime).unwrap_or(0)).as_bytes())?;
     }
-    if zone != 0 {
+    if !zone.is_null() {
         let page = shared::clock().read();
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&page.minutes_west.to_le_bytes());
@@ -191,9 +192,9 @@ fn gettimeofday(to: u64, zone: u64) -> Result<u64> {
     Ok(0)
 }
 
-fn time_call(to: u64) -> Result<u64> {
+fn time_call(to: UserAddr) -> Result<u64> {
     let seconds = time::now(Clock::RealtimeCoarse).unwrap_or(0) / 1_000_000_000;
-    if to != 0 {
+    if !to.is_null() {
         put(to, &seconds.to_le_bytes())?;
     }
     Ok(seconds)
@@ -220,7 +221,7 @@ fn getrusage(a: &[u64; 6], p: &Process) -> Result<u64> {
     };
     let mut all = [0u64; 18];
     all[..9].copy_from_slice(&used.words());
-    put(a[1], all.as_bytes())
+    put(UserAddr::of(a[1]), all.as_bytes())
 }
 
 /// `struct tms` in ticks of 10 ms.
@@ -231,7 +232,7 @@ fn times(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
         let (user, system) = p.times_ns();
         let children = p.usage.lock().waited();
         let all = [user, system, children.user_ns, children.system_ns].map(|ns| ns / TICK_NS);
-        put(a[0], all.as_bytes())?;
+        put(UserAddr::of(a[0]), all.as_bytes())?;
     }
     Ok(result)
 }
@@ -254,7 +255,7 @@ fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
     }
     let mut mask = thread.affinity.lock().to_linux()?;
     mask.truncate(len as usize);
-    put(a[2], &mask)?;
+    put(UserAddr::of(a[2]), &mask)?;
     Ok(mask.len() as u64)
 }
 
@@ -267,18 +268,18 @@ fn sched_setaffinity(a: &[u64; 6], p: &Process) -> Result<u64> {
         rights::may(MAY_SCHEDULE, thread.slot.tid(), &thread.process)?;
     }
     let mut wanted = heap::zeroed((a[1] as usize).min(BYTES_MAX))?;
-    user::read(a[2], &mut wanted)?;
+    user::read(UserAddr::of(a[2]), &mut wanted)?;
     *thread.affinity.lock() = CpuMask::from_linux(&wanted).ok_or(errno::EINVAL)?;
     cpus::kick(&thread); // it moves before it goes on in user mode
     Ok(0)
 }
 
-fn getcpu(cpu_to: u64, node_to: u64) -> Result<u64> {
+fn getcpu(cpu_to: UserAddr, node_to: UserAddr) -> Result<u64> {
     let me = shared::cpu(percpu::index());
-    if cpu_to != 0 {
+    if !cpu_to.is_null() {
         put(cpu_to, &me.linux_cpu().to_le_bytes())?;
     }
-    if node_to != 0 {
+    if !node_to.is_null() {
         put(node_to, &me.node().to_le_bytes())?;
     }
     Ok(0)
@@ -301,8 +302,8 @@ fn arch_prctl(code: u64, value: u64) -> Result<u64> {
             cpu::set_user_gs_base(value);
             Ok(0)
         }
-        GET_FS => put(value, &cpu::fs_base().to_le_bytes()),
-        GET_GS => put(value, &cpu::user_gs_base().to_le_bytes()),
+        GET_FS => put(UserAddr::of(value), &cpu::fs_base().to_le_bytes()),
+        GET_GS => put(UserAddr::of(value), &cpu::user_gs_base().to_le_bytes()),
         // As on a CPU that cannot fault on CPUID.
         GET_CPUID => Ok(1),
         SET_CPUID => Err(errno::ENODEV),
@@ -348,8 +349,8 @@ fn get_robust_list(row: &Row, a: &[u64; 6]) -> Result<u64> {
     });
     match head {
         Some(head) => {
-            put(a[2], &24u64.to_le_bytes())?;
-            put(a[1], &head.to_le_bytes())
+            put(UserAddr::of(a[2]), &24u64.to_le_bytes())?;
+            put(UserAddr::of(a[1]), &head.to_le_bytes())
         }
         None => super::delegated::forward(row, *a),
     }
@@ -420,7 +421,7 @@ fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
     if a[1] != 8 {
         return Err(errno::EINVAL);
     }
-    let mask = user::get::<u64>(a[0])?;
+    let mask = user::get::<u64>(UserAddr::of(a[0]))?;
     thread::current().signals.lock().begin_temporary(SigSet(mask));
     signals::retarget(&thread::current().process);
     let mut args = *a;
@@ -462,7 +463,7 @@ fn execve(
 }
 
 fn string(addr: u64, buffer: &mut [u8], too_long: errno::Errno) -> Result<Vec<u8>> {
-    match usercopy::read_string(addr, buffer) {
+    match usercopy::read_string(UserAddr::of(addr), buffer) {
         Ok(Some(s)) => heap::copied(s),
         Ok(None) => Err(too_long),
         Err(_) => Err(errno::EFAULT),
@@ -475,7 +476,7 @@ fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
     let mut bytes = 0;
     let mut buffer = heap::zeroed(MAX_ARG_STRLEN)?;
     while addr != 0 {
-        let pointer = user::get::<u64>(addr)?;
+        let pointer = user::get::<u64>(UserAddr::of(addr))?;
         if pointer == 0 {
             break;
         }

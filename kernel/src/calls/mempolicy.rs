@@ -3,7 +3,7 @@
 
 use crate::base::frames;
 use crate::base::heap;
-use crate::base::user::{self, put};
+use crate::base::user::{self, UserAddr, put};
 use crate::calls::rlimits;
 use crate::link::delegate;
 use crate::mm::limits;
@@ -44,7 +44,7 @@ fn read_nodes(at: u64, max_node: u64) -> Result<Nodes> {
         return Err(errno::EINVAL);
     }
     for i in 0..bits.div_ceil(64) {
-        let mut word = user::get::<u64>(at.wrapping_add(i * 8))?;
+        let mut word = user::get::<u64>(UserAddr::of(at.wrapping_add(i * 8)))?;
         if bits - i * 64 < 64 {
             word &= (1 << (bits - i * 64)) - 1;
         }
@@ -178,7 +178,7 @@ pub fn move_pages(a: &[u64; 6]) -> Result<u64> {
             return Err(ENDING);
         }
         let at = |list: u64, size: u64| list.wrapping_add(i.wrapping_mul(size));
-        let addr = user::get::<u64>(at(pages, 8))?;
+        let addr = user::get::<u64>(UserAddr::of(at(pages, 8)))?;
         let node = {
             let mm = p.mm.lock();
             let vma = mm.vmas.find(addr);
@@ -193,7 +193,7 @@ pub fn move_pages(a: &[u64; 6]) -> Result<u64> {
             Err(e) => Err(e),
         };
         let word = node.map_or_else(|e: Errno| -e.0, |node| node as i32);
-        put(at(status, 4), &word.to_le_bytes())?;
+        put(UserAddr::of(at(status, 4)), &word.to_le_bytes())?;
     }
     Ok(0)
 }
@@ -218,11 +218,17 @@ const NODE: u64 = 1;
 const ADDR: u64 = 2;
 
 /// get_mempolicy(2).
-pub fn get(mode_to: u64, nodes_to: u64, max_node: u64, addr: u64, flags: u64) -> Result<u64> {
+pub fn get(
+    mode_to: UserAddr,
+    nodes_to: UserAddr,
+    max_node: u64,
+    addr: u64,
+    flags: u64,
+) -> Result<u64> {
     const MEMS_ALLOWED: u64 = 4;
     let flags = flags & 0xffff_ffff;
     let node_ids = u64::from(shared::params().linux_node_ids);
-    if flags & !(NODE | ADDR | MEMS_ALLOWED) != 0 || nodes_to != 0 && max_node < node_ids {
+    if flags & !(NODE | ADDR | MEMS_ALLOWED) != 0 || !nodes_to.is_null() && max_node < node_ids {
         return Err(errno::EINVAL);
     }
     let own = thread::current().policy.get();
@@ -240,10 +246,10 @@ pub fn get(mode_to: u64, nodes_to: u64, max_node: u64, addr: u64, flags: u64) ->
         }
         _ => return Err(errno::EINVAL),
     };
-    if mode_to != 0 {
+    if !mode_to.is_null() {
         put(mode_to, &mode.to_le_bytes())?;
     }
-    if nodes_to != 0 {
+    if !nodes_to.is_null() {
         // As many words as hold max_node - 1 bits; what is behind ours is cleared.
         let len = max_node.wrapping_sub(1).div_ceil(64) * 8;
         if len > SMALL {
@@ -267,7 +273,7 @@ fn at_address(addr: u64) -> Result<Policy> {
 
 /// Node of the page at `addr`, which is brought in.
 fn node_at(addr: u64) -> Result<u32> {
-    user::get::<u8>(addr)?;
+    user::get::<u8>(UserAddr::of(addr))?;
     let leaf = thread::current().process.mm.lock().table.find(addr).ok_or(errno::EFAULT)?;
     node_of(&leaf).map_or_else(|| of_linux(__NR_get_mempolicy, addr), Ok)
 }

@@ -4,7 +4,7 @@
 //! keep `madvise` from throwing it away.
 
 use crate::base::heap;
-use crate::base::user::put;
+use crate::base::user::{UserAddr, put};
 use crate::calls::rlimits::LockLimit;
 use crate::link::{delegate, services};
 use crate::mm::{AddressSpace, FileRef, access, fault};
@@ -247,7 +247,7 @@ pub fn mincore(me: &Thread, addr: u64, len: u64, vec: u64) -> Result<u64> {
             delegate::linux(__NR_mincore, [at, stop - at, to, 0, 0, 0])?;
         } else {
             add_cached(&vma, at, &mut bytes[..n])?;
-            put(to, &bytes[..n])?;
+            put(UserAddr::of(to), &bytes[..n])?;
         }
         at = stop;
     }

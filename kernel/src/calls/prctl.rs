@@ -7,7 +7,7 @@ use crate::process::workers;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::Row;
-use hanare_hal::usercopy;
+use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::prctl::{
     PR_CAP_AMBIENT, PR_CAPBSET_DROP, PR_GET_AUXV, PR_GET_SECCOMP, PR_GET_TID_ADDRESS, PR_GET_TSC,
     PR_SET_KEEPCAPS, PR_SET_MM, PR_SET_NAME, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP,
@@ -22,7 +22,7 @@ const TSC_SIGSEGV: u64 = PR_TSC_SIGSEGV as u64;
 pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
     let thread = thread::current();
     match a[0] as u32 {
-        PR_SET_SECCOMP => seccomp::prctl(a[1], a[2]),
+        PR_SET_SECCOMP => seccomp::prctl(a[1], UserAddr::of(a[2])),
         PR_GET_SECCOMP => Ok(u64::from(thread.seccomp.mode())),
         PR_SET_SYSCALL_USER_DISPATCH | PR_GET_AUXV => Err(errno::EINVAL),
         PR_SET_TSC => {
@@ -35,19 +35,21 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
         }
         PR_GET_TSC => {
             let mode = if thread.no_tsc.load(Ordering::Relaxed) { TSC_SIGSEGV } else { TSC_ENABLE };
-            put(a[1], &(mode as u32).to_le_bytes())
+            put(UserAddr::of(a[1]), &(mode as u32).to_le_bytes())
         }
-        PR_GET_TID_ADDRESS => put(a[1], &thread.clear_tid.load(Ordering::Relaxed).to_le_bytes()),
+        PR_GET_TID_ADDRESS => {
+            put(UserAddr::of(a[1]), &thread.clear_tid.load(Ordering::Relaxed).to_le_bytes())
+        }
         PR_SET_MM => Err(errno::EPERM),
         PR_SET_VMA if a[1] == 0 && a[2].is_multiple_of(4096) => Ok(0), // names of memory are not shown
         PR_SET_VMA => Err(errno::EINVAL),
         PR_SET_NAME => {
             let result = super::delegated::forward(row, a)?;
             let mut name = [0; 16];
-            if let Ok(Some(text)) = usercopy::read_string(a[1], &mut [0; 16]) {
+            if let Ok(Some(text)) = usercopy::read_string(UserAddr::of(a[1]), &mut [0; 16]) {
                 name[..text.len()].copy_from_slice(text);
             } else {
-                let _ = usercopy::read(a[1], &mut name[..15]);
+                let _ = usercopy::read(UserAddr::of(a[1]), &mut name[..15]);
             }
             *thread.name.lock() = Some(name);
             Ok(result)

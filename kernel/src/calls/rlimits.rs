@@ -1,6 +1,6 @@
 //! Limits of memory: RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK.
 
-use crate::base::user::{self, put};
+use crate::base::user::{self, UserAddr, put};
 use crate::link::delegate;
 use crate::mm::limits::Limits;
 use crate::process::spaces;
@@ -145,7 +145,7 @@ fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result
     };
     let hard = known.or(of_linux).unwrap_or(u64::MAX);
     if let Some(from) = new {
-        let [new_soft, new_hard]: [u64; 2] = user::get(from)?;
+        let [new_soft, new_hard]: [u64; 2] = user::get(UserAddr::of(from))?;
         if new_soft > new_hard {
             return Err(errno::EINVAL);
         }
@@ -156,7 +156,7 @@ fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result
         (id.as_soft, id.as_hard) = (new_soft, Some(new_hard));
     }
     if let Some(to) = old {
-        put(to, [soft, hard].as_bytes())?;
+        put(UserAddr::of(to), [soft, hard].as_bytes())?;
     }
     Ok(0)
 }

@@ -7,7 +7,7 @@
 
 use crate::base::heap;
 use crate::base::lists;
-use crate::base::user;
+use crate::base::user::{self, UserAddr};
 use crate::calls::rlimits;
 use crate::gate::{coredump, raise};
 use crate::life::exit;
@@ -122,9 +122,9 @@ fn sigsys(regs: &Regs, value: u32) -> QueuedSignal {
 }
 
 /// seccomp(2).
-pub fn seccomp(what: u64, flags: u64, args: u64) -> Result<u64> {
+pub fn seccomp(what: u64, flags: u64, args: UserAddr) -> Result<u64> {
     match what as u32 {
-        operation::STRICT if flags as u32 == 0 && args == 0 => set_strict(),
+        operation::STRICT if flags as u32 == 0 && args.is_null() => set_strict(),
         operation::FILTER => set_filter(flags & 0xffff_ffff, args),
         operation::ACTION_AVAILABLE if flags as u32 == 0 => {
             use action::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP};
@@ -138,7 +138,7 @@ pub fn seccomp(what: u64, flags: u64, args: u64) -> Result<u64> {
 }
 
 /// PR_SET_SECCOMP.
-pub fn prctl(mode: u64, filter: u64) -> Result<u64> {
+pub fn prctl(mode: u64, filter: UserAddr) -> Result<u64> {
     match mode {
         1 => set_strict(),
         2 => set_filter(0, filter),
@@ -159,7 +159,7 @@ fn set_strict() -> Result<u64> {
     Ok(0)
 }
 
-fn set_filter(flags: u64, from: u64) -> Result<u64> {
+fn set_filter(flags: u64, from: UserAddr) -> Result<u64> {
     if flags & !(flag::TSYNC | flag::LOG | flag::SPEC_ALLOW | flag::TSYNC_ESRCH) != 0 {
         return Err(errno::EINVAL);
     }
@@ -259,7 +259,7 @@ fn send(thread: &Thread, filter: &[Instruction], flags: u64, confine: bool) -> R
 
 /// Filters act for whoever is run by exec too, so only who cannot gain rights by it, or
 /// has them already, may set one.
-fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
+fn read_program(p: &Process, slot: u32, from: UserAddr) -> Result<Program> {
     let [count, at]: [u64; 2] = user::get(from)?; // struct sock_fprog: a count of 16 bits
     let count = usize::from(count as u16);
     if count == 0 || count > MAX_INSTRUCTIONS {
@@ -270,7 +270,7 @@ fn read_program(p: &Process, slot: u32, from: u64) -> Result<Program> {
         return Err(errno::EACCES);
     }
     let mut instructions = lists::filled(count, Instruction::new_zeroed())?;
-    user::read(at, instructions.as_mut_bytes())?;
+    user::read(UserAddr::of(at), instructions.as_mut_bytes())?;
     heap::fallible(|| Program::new(instructions))
 }
 

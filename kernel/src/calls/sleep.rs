@@ -1,6 +1,6 @@
 //! nanosleep(2), clock_nanosleep(2).
 
-use crate::base::user::put;
+use crate::base::user::{UserAddr, put};
 use crate::calls::delegated;
 use crate::parts::signals::{Interrupted, Rest};
 use crate::process::cputime::{self, CpuClock};
@@ -103,7 +103,7 @@ impl Sleep {
             signals.lock().set_interrupted(Interrupted::Local(Restart::NoHand));
         } else {
             if self.remaining != 0 {
-                put(self.remaining, Timespec::from_ns(left).as_bytes())?;
+                put(UserAddr::of(self.remaining), Timespec::from_ns(left).as_bytes())?;
             }
             signals.lock().set_rest(self.clone());
         }

@@ -18,7 +18,7 @@ use hanare_core::errno::{self, Result};
 use hanare_core::futex::MATCH_ANY;
 use hanare_core::syscalls::{Restart, Row};
 use hanare_core::time::Clock;
-use hanare_hal::usercopy;
+use hanare_hal::usercopy::{self, UserAddr};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const MOST: u64 = 128;
@@ -90,7 +90,7 @@ fn timeout(pointer: u64, clock: i32) -> Result<Until> {
 
 fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
     let mut words = lists::filled(count, Waiter::default())?;
-    user::read(addr, words.as_mut_bytes())?;
+    user::read(UserAddr::of(addr), words.as_mut_bytes())?;
     if words.iter().any(|w| w.flags & !PRIVATE != SIZE_32 || w.reserved != 0) {
         return Err(errno::EINVAL);
     }
@@ -103,7 +103,7 @@ fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
 /// Waits on one word if it has the value wanted.
 fn queue(p: &Process, index: usize, w: &Waiter, mixed: bool) -> Result<()> {
     futex::with_queues(p, w.addr, |queues| {
-        let same = usercopy::read_u32(w.addr)? == w.value as u32;
+        let same = usercopy::read_u32(UserAddr::of(w.addr))? == w.value as u32;
         if same {
             let sleeper = Sleeper::one_of(index, mixed.then_some(w.addr));
             return Ok(queues.push(w.key(), sleeper, MATCH_ANY));

@@ -1,7 +1,7 @@
 //! Restartable sequences: a thread's registered area says on which CPU it runs, and a
 //! critical section that was disturbed is left by its abort handler.
 
-use crate::base::user::{self, put};
+use crate::base::user::{self, UserAddr, put};
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
@@ -25,7 +25,7 @@ pub fn register(addr: u64, len: u64, flags: u64, signature: u64) -> Result<u64> 
     )?;
     if area.is_none() {
         let ids = [0u32.to_le_bytes(), rseq::UNINITIALIZED.to_le_bytes()];
-        put(addr, ids.as_flattened())?;
+        put(UserAddr::of(addr), ids.as_flattened())?;
     }
     own.set(area);
     cpus::request_attention(); // the area is filled in on the way out
@@ -59,22 +59,24 @@ pub fn before_handler(thread: &Thread, regs: &mut Regs) -> Result<()> {
 
 fn tell_cpu(area: Area) -> Result<()> {
     let cpu = shared::cpu(percpu::index()).linux_cpu().to_le_bytes();
-    put(area.addr, [cpu, cpu].as_flattened()).map(drop)
+    put(UserAddr::of(area.addr), [cpu, cpu].as_flattened()).map(drop)
 }
 
 /// Leaves the critical section, if the thread is in one.
 fn leave_section(area: Area, regs: &mut Regs) -> Result<()> {
-    let at = user::get::<u64>(area.addr + SECTION_OFFSET)?;
+    let at = user::get::<u64>(UserAddr::of(area.addr + SECTION_OFFSET))?;
     if at == 0 {
         return Ok(());
     }
-    let section = Section::parse(user::get(at)?, USER_MAX)?;
-    let before_abort = usercopy::read_u32(section.abort - 4).map_err(|_| errno::EFAULT)?;
-    let flags = usercopy::read_u32(area.addr + FLAGS_OFFSET).map_err(|_| errno::EFAULT)?;
+    let section = Section::parse(user::get(UserAddr::of(at))?, USER_MAX)?;
+    let before_abort =
+        usercopy::read_u32(UserAddr::of(section.abort - 4)).map_err(|_| errno::EFAULT)?;
+    let flags =
+        usercopy::read_u32(UserAddr::of(area.addr + FLAGS_OFFSET)).map_err(|_| errno::EFAULT)?;
     if before_abort != area.signature || section.contains(regs.rip) && flags != 0 {
         return Err(errno::EINVAL);
     }
-    put(area.addr + SECTION_OFFSET, &[0; 8])?;
+    put(UserAddr::of(area.addr + SECTION_OFFSET), &[0; 8])?;
     if section.contains(regs.rip) {
         regs.rip = section.abort;
     }

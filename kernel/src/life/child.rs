@@ -17,7 +17,7 @@ use hanare_core::ptrace::event;
 use hanare_core::signal::{Actions, Mirrored};
 use hanare_hal::fpu;
 use hanare_hal::traps::Regs;
-use hanare_hal::usercopy;
+use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::__NR_prctl;
 
 /// Clone flags (clone(2)).
@@ -113,7 +113,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     let b = thread.birth.lock().take().expect("a cloned thread");
     b.load();
     for at in [b.set_tid, b.parent_tid].into_iter().filter(|&at| at != 0) {
-        let _ = usercopy::write(at, &thread.slot.tid().to_le_bytes());
+        let _ = usercopy::write(UserAddr::of(at), &thread.slot.tid().to_le_bytes());
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
     thread.rseq.set(b.rseq);
@@ -142,7 +142,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
 /// CLONE_CHILD_CLEARTID of the running thread, which ends.
 pub fn clear_tid(thread: &Thread) {
     let word = thread.clear_tid.swap(0, Ordering::Relaxed);
-    if word != 0 && usercopy::write(word, &[0; 4]).is_ok() {
+    if word != 0 && usercopy::write(UserAddr::of(word), &[0; 4]).is_ok() {
         futex::wake_anywhere(thread, word);
     }
 }

@@ -15,7 +15,7 @@ use hanare_abi::layout::USER_MAX;
 use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::event;
 use hanare_hal::traps::Regs;
-use hanare_hal::usercopy;
+use hanare_hal::usercopy::{self, UserAddr};
 
 /// clone(2): what was the exit signal is part of the flags, and a descriptor of the
 /// child goes where its thread id would.
@@ -53,7 +53,7 @@ pub fn clone3(args: u64, size: u64, regs: &mut Regs) -> Result<u64> {
         return Err(errno::E2BIG);
     }
     let mut bytes = heap::zeroed((size as usize).max(LATEST))?;
-    user::read(args, &mut bytes[..size as usize])?;
+    user::read(UserAddr::of(args), &mut bytes[..size as usize])?;
     if bytes[LATEST..].iter().any(|&b| b != 0) {
         return Err(errno::E2BIG);
     }
@@ -173,7 +173,7 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     }
     new.is_apart.store(own != 0 || me.is_apart.load(Ordering::Relaxed), Ordering::Relaxed);
     if r.flags & flag::PARENT_SETTID != 0 {
-        let _ = usercopy::write(r.parent_tid, &tid.to_le_bytes());
+        let _ = usercopy::write(UserAddr::of(r.parent_tid), &tid.to_le_bytes());
     }
     let traced = ptrace::before_child(me, Some(&new), event::CLONE);
     p.add_thread(&new, me).map_err(give_up)?;

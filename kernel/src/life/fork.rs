@@ -24,6 +24,7 @@ use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::errno::Result;
 use hanare_core::vma::{Backing, Vma};
 use hanare_hal::traps::Regs;
+use hanare_hal::usercopy::UserAddr;
 use hanare_hal::{percpu, usercopy};
 
 /// A child between fork and its proxy's coming up.
@@ -117,7 +118,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     }
     let pid = pid?;
     if r.flags & flag::PARENT_SETTID != 0 {
-        let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
+        let _ = usercopy::write(UserAddr::of(r.parent_tid), &(pid as u32).to_le_bytes());
     }
     hold::at("fork-done");
     ptrace::on_child(me, regs, traced, pid as u32);

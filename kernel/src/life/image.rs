@@ -18,6 +18,7 @@ use hanare_core::limits::{COMM_SIZE, STACK_EXPAND};
 use hanare_core::stack::{StackImage, at};
 use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
 use hanare_hal::traps::Regs;
+use hanare_hal::usercopy::UserAddr;
 use hanare_hal::{gdt, usercopy};
 use zerocopy::IntoBytes;
 
@@ -100,7 +101,7 @@ pub fn build(
     .map_err(memory)?;
     map_stack(&mut p.mm.lock(), place.stack_top, stack.sp, id.stack_soft, program.plan.exec_stack)
         .map_err(memory)?;
-    usercopy::write(stack.sp, &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
+    usercopy::write(UserAddr::of(stack.sp), &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
     thread.reset_user_state();
     debugregs::reset(thread);
     let auxv_at = (stack.auxv_start - stack.sp) as usize..(stack.auxv_end - stack.sp) as usize;
@@ -212,7 +213,8 @@ fn clear_tails(program: &Program, bias: u64) -> Result<()> {
     for s in &program.plan.segments {
         let (start, end) = s.clear_range();
         if s.prot.contains(Prot::WRITE) && end > start {
-            usercopy::zero(bias + start, (end - start) as usize).map_err(|_| errno::EFAULT)?;
+            usercopy::zero(UserAddr::of(bias + start), (end - start) as usize)
+                .map_err(|_| errno::EFAULT)?;
         }
     }
     Ok(())

@@ -22,7 +22,7 @@ use hanare_core::errno::{self, Result};
 use hanare_core::life;
 use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
-use hanare_hal::usercopy;
+use hanare_hal::usercopy::{self, UserAddr};
 
 /// A new process with the memory of the running one. Its process id.
 pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
@@ -106,7 +106,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
         }
     }
     if r.flags & flag::PARENT_SETTID != 0 && !names_itself {
-        let _ = usercopy::write(r.parent_tid, &(pid as u32).to_le_bytes());
+        let _ = usercopy::write(UserAddr::of(r.parent_tid), &(pid as u32).to_le_bytes());
     }
     ptrace::on_child(me, regs, traced, pid as u32);
     Ok(pid)

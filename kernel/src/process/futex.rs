@@ -20,7 +20,7 @@ use hanare_core::futex::{MATCH_ANY, Woken};
 use hanare_core::syscalls::Restart;
 use hanare_core::time::{Clock, Timespec};
 use hanare_core::vma::{Backing, Prot};
-use hanare_hal::usercopy;
+use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::__NR_futex;
 
 const WAIT: u32 = 0;
@@ -53,7 +53,7 @@ impl Word {
         }
         let shared = op & PRIVATE == 0;
         // A shared word has to be there, and to have a page of its own.
-        let is_there = || usercopy::read_u32(addr).is_ok() && !is_constant(p, addr);
+        let is_there = || usercopy::read_u32(UserAddr::of(addr)).is_ok() && !is_constant(p, addr);
         if addr > LAST || shared && !is_there() {
             Err(errno::EFAULT)
         } else {
@@ -176,7 +176,7 @@ fn timeout(pointer: u64, op: u32, relative: bool) -> Result<Until> {
 
 /// A `struct timespec` of the application in ns; `EINVAL` if it is none.
 pub fn read_timespec(pointer: u64) -> Result<u64> {
-    user::get::<Timespec>(pointer)?.to_ns()
+    user::get::<Timespec>(UserAddr::of(pointer))?.to_ns()
 }
 
 /// Runs `f` under the lock of the queues with user memory as it is; if `f` meets a
@@ -197,7 +197,9 @@ pub fn with_queues<T>(
         };
         match result {
             Ok(value) => return Ok(value),
-            Err(usercopy::Fault) => usercopy::read_u32(addr).map_err(|_| errno::EFAULT)?,
+            Err(usercopy::Fault) => {
+                usercopy::read_u32(UserAddr::of(addr)).map_err(|_| errno::EFAULT)?
+            }
         };
     }
 }
@@ -219,7 +221,7 @@ impl Rest for Waiting {
         let p = &thread.process;
         thread.futex_woken.store(false, Ordering::Relaxed);
         with_queues(p, word.addr(), |queues| {
-            let same = usercopy::read_u32(word.addr())? == value;
+            let same = usercopy::read_u32(UserAddr::of(word.addr()))? == value;
             if same {
                 // Without memory it cannot wait: the program looks at the word again.
                 let queued = queues.push(word.key(), Sleeper::one_of(0, None), bitset);
@@ -276,7 +278,7 @@ fn requeue(
 ) -> Result<u64> {
     let (woken, moved) = with_queues(p, from.addr(), |queues| {
         if let Some(expected) = expected
-            && usercopy::read_u32(from.addr())? != expected
+            && usercopy::read_u32(UserAddr::of(from.addr()))? != expected
         {
             return Ok(Err(errno::EAGAIN));
         }
@@ -344,10 +346,10 @@ fn wake_op(p: &Process, first: Word, second: Word, a: &[u64; 6]) -> Result<u64> 
 
 /// Replaces a word by what `f` makes of it, as one access; what was there.
 fn exchange(addr: u64, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
-    let mut old = usercopy::read_u32(addr).map_err(|_| errno::EFAULT)?;
+    let mut old = usercopy::read_u32(UserAddr::of(addr)).map_err(|_| errno::EFAULT)?;
     loop {
-        let found =
-            usercopy::compare_exchange_u32(addr, old, f(old)?).map_err(|_| errno::EFAULT)?;
+        let found = usercopy::compare_exchange_u32(UserAddr::of(addr), old, f(old)?)
+            .map_err(|_| errno::EFAULT)?;
         if found == old {
             return Ok(old);
         }
@@ -372,9 +374,11 @@ pub fn release_robust(thread: &Thread) {
     if head == 0 {
         return;
     }
-    let (Ok(mut entry), Ok(offset), Ok(pending)) =
-        (usercopy::read_u64(head), usercopy::read_u64(head + 8), usercopy::read_u64(head + 16))
-    else {
+    let (Ok(mut entry), Ok(offset), Ok(pending)) = (
+        usercopy::read_u64(UserAddr::of(head)),
+        usercopy::read_u64(UserAddr::of(head + 8)),
+        usercopy::read_u64(UserAddr::of(head + 16)),
+    ) else {
         return;
     };
     let tid = thread.slot.tid();
@@ -401,7 +405,7 @@ pub fn release_robust(thread: &Thread) {
             {
                 wake_anywhere(thread, word)
             }
-            Err(errno::EFAULT) => return usercopy::read_u32(word).is_ok(),
+            Err(errno::EFAULT) => return usercopy::read_u32(UserAddr::of(word)).is_ok(),
             _ => {}
         }
         true
@@ -410,7 +414,7 @@ pub fn release_robust(thread: &Thread) {
         if entry & !PI == head {
             break;
         }
-        let next = usercopy::read_u64(entry & !PI);
+        let next = usercopy::read_u64(UserAddr::of(entry & !PI));
         if entry & !PI != pending & !PI && !die(entry, false) {
             return;
         }
@@ -428,8 +432,8 @@ pub fn forget_empty_robust(thread: &Thread) {
     let head = thread.robust_list.load(Ordering::Relaxed);
     let is_empty = || {
         Some(
-            usercopy::read_u64(head).ok()? & !PI == head
-                && usercopy::read_u64(head + 16).ok()? & !PI == 0,
+            usercopy::read_u64(UserAddr::of(head)).ok()? & !PI == head
+                && usercopy::read_u64(UserAddr::of(head + 16)).ok()? & !PI == 0,
         )
     };
     if head != 0 && is_empty() == Some(true) {

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
-use hanare_hal::usercopy;
+use hanare_hal::usercopy::{self, UserAddr};
 use zerocopy::IntoBytes;
 
 /// Of the options of wait4(2) and waitid(2).
@@ -35,7 +35,7 @@ impl Told {
         const CONTINUED: u32 = 0xffff;
         let is_end = match a[1] {
             0 => a[2] & NOT_ONLY_ENDS == 0 && !p.traces.load(Ordering::Relaxed),
-            at => usercopy::read_u32(at)
+            at => usercopy::read_u32(UserAddr::of(at))
                 .is_ok_and(|status| status & 0xff != STOPPED && status != CONTINUED),
         };
         Told { pid: pid as u32, is_end: is_end && pid != 0, rusage: a[3], keep: false }
@@ -58,7 +58,7 @@ impl Told {
                 keep,
             });
         }
-        let word = |at| usercopy::read_u32(a[2] + at).map_err(|_| errno::EFAULT);
+        let word = |at| usercopy::read_u32(UserAddr::of(a[2] + at)).map_err(|_| errno::EFAULT);
         let pid = word(SI_PID)?;
         Ok(Told {
             pid,
@@ -92,7 +92,7 @@ pub fn waited(p: &Process, call: Call, a: &[u64; 6], result: u64) -> Result<()> 
         return Ok(()); // stopped, continued, or none
     };
     if told.rusage != 0 {
-        put(told.rusage, used.words().as_bytes())?;
+        put(UserAddr::of(told.rusage), used.words().as_bytes())?;
     }
     Ok(())
 }

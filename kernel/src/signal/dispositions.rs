@@ -1,6 +1,6 @@
 //! Dispositions: rt_sigaction(2), and what Linux is told of it.
 
-use crate::base::user::{self, put};
+use crate::base::user::{self, UserAddr, put};
 use crate::link::delegate;
 use crate::process::Process;
 use crate::process::thread;
@@ -14,12 +14,12 @@ use hanare_core::signal::{self, Mirrored, SigAction, SigSet, Told};
 use zerocopy::IntoBytes;
 
 /// rt_sigaction.
-pub fn action(signal: u64, new: u64, old: u64, size: u64) -> Result<u64> {
+pub fn action(signal: u64, new: UserAddr, old: UserAddr, size: u64) -> Result<u64> {
     if size != 8 {
         return Err(errno::EINVAL);
     }
     let mut wanted = None;
-    if new != 0 {
+    if !new.is_null() {
         let action: SigAction = user::get(new)?;
         // What is not known is not kept: so a program finds out.
         wanted = Some(SigAction { flags: action.flags & signal::SA_KNOWN, ..action });
@@ -44,7 +44,7 @@ pub fn action(signal: u64, new: u64, old: u64, size: u64) -> Result<u64> {
             set_in_common(p, signal, action);
         }
     }
-    if old != 0 {
+    if !old.is_null() {
         put(old, before.as_bytes())?;
     }
     Ok(0)

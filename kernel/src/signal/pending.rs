@@ -7,8 +7,8 @@ use crate::process::thread;
 use crate::process::thread::Thread;
 use hanare_abi::control::Control;
 use hanare_core::errno::{self, Result};
-use hanare_core::signal::{self, SigInfo, SigSet};
-use hanare_hal::usercopy;
+use hanare_core::signal::{self, Pending, SigInfo, SigSet};
+use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::__NR_rt_sigpending;
 use zerocopy::IntoBytes;
 
@@ -40,17 +40,14 @@ pub fn give_back_blocked(thread: &Thread) {
             delegate::result_of(Control::RequeueSignal { signal, for_process: to_process })
         });
         if sent.is_err() {
-            if !to_process {
-                thread.signals.lock().directed.take(queued.signal);
-            }
             // Linux takes no more of them: it stays here.
-            match to_process {
-                true => heap::fallible(|| {
-                    p.signals.lock().pending.add(queued.signal, queued.info, true)
-                }),
-                false => heap::fallible(|| {
-                    thread.signals.lock().pending.add(queued.signal, queued.info, true)
-                }),
+            let add = |to: &mut Pending| to.add(queued.signal, queued.info, true);
+            if to_process {
+                heap::fallible(|| add(&mut p.signals.lock().pending));
+            } else {
+                let mut own = thread.signals.lock();
+                own.directed.take(queued.signal);
+                heap::fallible(|| add(&mut own.pending));
             }
             return;
         }
@@ -66,7 +63,7 @@ pub fn send(thread: &Thread, signal: u32, info: SigInfo) -> Result<u64> {
 /// rt_sigtimedwait where one of its signals waits here. `None`: Linux answers.
 pub fn waited([set, info, timeout, size, ..]: &[u64; 6]) -> Option<Result<u64>> {
     let thread = thread::current();
-    let others = SigSet(!usercopy::read_u64(*set).ok()?);
+    let others = SigSet(!usercopy::read_u64(UserAddr::of(*set)).ok()?);
     let shared = &thread.process.signals;
     let own = thread.signals.lock().pending.set();
     let all = shared.lock().pending.set();
@@ -78,19 +75,23 @@ pub fn waited([set, info, timeout, size, ..]: &[u64; 6]) -> Option<Result<u64>> 
         return None;
     }
     let taken = thread.signals.lock().dequeue(&mut shared.lock().pending, others)?;
-    let told = if *info == 0 { Ok(()) } else { usercopy::write(*info, taken.info.as_bytes()) };
+    let told = if *info == 0 {
+        Ok(())
+    } else {
+        usercopy::write(UserAddr::of(*info), taken.info.as_bytes())
+    };
     Some(told.map(|()| u64::from(taken.signal)).map_err(|_| errno::EFAULT))
 }
 
 /// Whether a `struct timespec` at this address is one that Linux takes.
 fn is_time(at: u64) -> bool {
-    let field = |at| usercopy::read_u64(at).ok();
+    let field = |at| usercopy::read_u64(UserAddr::of(at)).ok();
     field(at).is_some_and(|s| s as i64 >= 0)
         && at.checked_add(8).and_then(field).is_some_and(|ns| ns < 1_000_000_000)
 }
 
 /// rt_sigpending: what waits here and what waits on Linux.
-pub fn pending(set: u64, size: u64) -> Result<u64> {
+pub fn pending(set: UserAddr, size: u64) -> Result<u64> {
     if size > 8 {
         return Err(errno::EINVAL);
     }

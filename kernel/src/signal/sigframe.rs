@@ -1,6 +1,6 @@
 //! The frame of a handler: how it is built and taken back, and the stack for it.
 
-use crate::base::user::{self, put};
+use crate::base::user::{self, UserAddr, put};
 use crate::base::usermemory::Running;
 use crate::base::{heap, lists};
 use crate::parts::signals::Trap;
@@ -53,8 +53,8 @@ pub fn build(
         },
         info: queued.info,
     };
-    put(place.fpstate, &image)?;
-    put(place.frame, frame.as_bytes())?;
+    put(UserAddr::of(place.fpstate), &image)?;
+    put(UserAddr::of(place.frame), frame.as_bytes())?;
     FpuState::new().restore();
     let base = place.frame;
     regs.rsp = base;
@@ -105,7 +105,7 @@ fn context_of(r: &Regs, trap: Trap, mask: SigSet, fpstate: u64) -> SigContext {
 /// # Errors
 /// It is not there, or wrong.
 pub fn restore(regs: &mut Regs) -> Result<()> {
-    let frame: RtSigFrame = user::get(regs.rsp.wrapping_sub(8))?;
+    let frame: RtSigFrame = user::get(UserAddr::of(regs.rsp.wrapping_sub(8)))?;
     let c = &frame.context.mcontext;
     let settable = 0x5_0dd5; // Linux' FIX_EFLAGS
     // What the handler blocked may wait here, or on Linux.
@@ -156,12 +156,12 @@ fn restore_fpu(at: u64) -> Result<()> {
 }
 
 /// sigaltstack.
-pub fn altstack(new: u64, old: u64, sp: u64) -> Result<u64> {
+pub fn altstack(new: UserAddr, old: UserAddr, sp: u64) -> Result<u64> {
     let before = thread::current().signals.lock().alt;
-    if new != 0 {
+    if !new.is_null() {
         set_alternate(user::get(new)?, sp)?;
     }
-    if old != 0 {
+    if !old.is_null() {
         let shown = AltStack { flags: before.flags_at(sp), reserved: 0, ..before };
         put(old, shown.as_bytes())?;
     }

@@ -4,7 +4,7 @@
 //! here is what the application catches or dies of.
 
 use crate::base::heap;
-use crate::base::user::{self, put};
+use crate::base::user::{self, UserAddr, put};
 use crate::link::delegate;
 use crate::mm::limits;
 use crate::process::Process;
@@ -155,13 +155,13 @@ fn pass_on_blocked(thread: &Thread) {
 }
 
 /// rt_sigprocmask.
-pub fn procmask(how: u64, new: u64, old: u64, size: u64) -> Result<u64> {
+pub fn procmask(how: u64, new: UserAddr, old: UserAddr, size: u64) -> Result<u64> {
     if size != 8 {
         return Err(errno::EINVAL);
     }
     let thread = thread::current();
     let before = thread.signals.lock().mask;
-    if new != 0 {
+    if !new.is_null() {
         let set = SigSet(user::get::<u64>(new)?);
         let now = match how {
             0 => before.union(set),
@@ -171,7 +171,7 @@ pub fn procmask(how: u64, new: u64, old: u64, size: u64) -> Result<u64> {
         };
         set_mask(thread, now.blockable());
     }
-    if old != 0 {
+    if !old.is_null() {
         put(old, before.as_bytes())?;
     }
     Ok(0)

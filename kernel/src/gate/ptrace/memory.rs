@@ -2,7 +2,7 @@
 //! rest is done here: text is written in a copy of the tracee's own.
 
 use super::held::{hold, linux};
-use crate::base::user::{self, put};
+use crate::base::user::{self, UserAddr, put};
 use crate::base::{heap, lists};
 use crate::link::{delegate, services};
 use crate::mm::patch;
@@ -29,7 +29,7 @@ pub fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
         // Memory that the program itself may not read.
         let mut word = [0; 8];
         if patch::read(&thread.process, a[2], &mut word) == 8 {
-            return put(a[3], &word);
+            return put(UserAddr::of(a[3]), &word);
         }
     }
     result
@@ -145,7 +145,7 @@ fn vectors(at: u64, count: u64) -> Result<Vec<(u64, u64)>> {
     if count > MOST {
         return Err(errno::EINVAL);
     }
-    let word = |i: u64| user::get::<u64>(at + i * 8);
+    let word = |i: u64| user::get::<u64>(UserAddr::of(at + i * 8));
     let mut all = heap::with_room(count as usize)?;
     for i in 0..count {
         lists::push_within(&mut all, (word(2 * i)?, word(2 * i + 1)?));
@@ -162,7 +162,7 @@ fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool)
         let bytes = &mut page[..(count - done).min(SMALL - place % SMALL) as usize];
         bring_in(p, fd, place);
         if write {
-            user::read(buffer + done, bytes)?;
+            user::read(UserAddr::of(buffer + done), bytes)?;
             if patch::write(p, place, bytes).is_err() {
                 break;
             }
@@ -171,7 +171,7 @@ fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool)
             if read < bytes.len() {
                 break;
             }
-            put(buffer + done, bytes)?;
+            put(UserAddr::of(buffer + done), bytes)?;
         }
         done += bytes.len() as u64;
     }

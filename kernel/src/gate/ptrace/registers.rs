@@ -2,7 +2,7 @@
 
 use super::held::{look, set};
 use crate::base::heap;
-use crate::base::user::{self, put};
+use crate::base::user::{self, UserAddr, put};
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -24,21 +24,21 @@ pub fn request(thread: &Arc<Thread>, what: u64, addr: u64, data: u64) -> Result<
         request::POKEUSER => poke_user(thread, addr, data),
         request::GETREGS => {
             let words = look(thread, |s| s.words())?;
-            put(data, words.as_bytes())
+            put(UserAddr::of(data), words.as_bytes())
         }
         request::SETREGS => {
             let mut words = look(thread, |s| s.words())?;
-            user::read(data, words.as_mut_bytes())?;
+            user::read(UserAddr::of(data), words.as_mut_bytes())?;
             set(thread, |s| s.set_words(&words))
         }
         request::GETFPREGS => {
             let bytes = look(thread, |s| heap::copied(s.legacy()))??;
-            put(data, &bytes)
+            put(UserAddr::of(data), &bytes)
         }
         request::SETFPREGS => {
             look(thread, |_| ())?;
             let mut bytes = [0; FXSAVE];
-            user::read(data, &mut bytes)?;
+            user::read(UserAddr::of(data), &mut bytes)?;
             set_legacy(thread, &bytes)
         }
         request::GETREGSET => get_set(thread, addr, data),
@@ -56,7 +56,7 @@ fn peek_user(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
         None if DEBUG_REGS.contains(&at) => thread.debug.get(debug_register(at)),
         None => 0, // nothing else is known
     };
-    put(data, &word.to_le_bytes())
+    put(UserAddr::of(data), &word.to_le_bytes())
 }
 
 fn debug_register(at: u64) -> usize {
@@ -91,8 +91,8 @@ fn bases(thread: &Arc<Thread>, code: u64, value: u64) -> Result<u64> {
     const GET_GS: u64 = 0x1004;
     let words = look(thread, |s| s.words())?;
     match code {
-        GET_FS => put(value, &words[index::FS_BASE].to_le_bytes()),
-        GET_GS => put(value, &words[index::GS_BASE].to_le_bytes()),
+        GET_FS => put(UserAddr::of(value), &words[index::FS_BASE].to_le_bytes()),
+        GET_GS => put(UserAddr::of(value), &words[index::GS_BASE].to_le_bytes()),
         SET_FS => set_word(thread, index::FS_BASE, value).map_err(|_| errno::EPERM),
         SET_GS => set_word(thread, index::GS_BASE, value).map_err(|_| errno::EPERM),
         _ => Err(errno::EINVAL),
@@ -121,25 +121,25 @@ fn content(thread: &Arc<Thread>, which: u64) -> Result<(Vec<u8>, u64)> {
 
 fn get_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
     look(thread, |_| ())?;
-    let [to, size]: [u64; 2] = user::get(at)?; // struct iovec
+    let [to, size]: [u64; 2] = user::get(UserAddr::of(at))?; // struct iovec
     let (bytes, element) = content(thread, which)?;
     if size % element != 0 {
         return Err(errno::EINVAL);
     }
     let part = &bytes[..bytes.len().min(usize::try_from(size).unwrap_or(usize::MAX))];
-    put(to, part)?;
-    put(at + 8, &(part.len() as u64).to_le_bytes())
+    put(UserAddr::of(to), part)?;
+    put(UserAddr::of(at + 8), &(part.len() as u64).to_le_bytes())
 }
 
 fn set_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
     look(thread, |_| ())?;
-    let [from, size]: [u64; 2] = user::get(at)?;
+    let [from, size]: [u64; 2] = user::get(UserAddr::of(at))?;
     let (mut now, element) = content(thread, which)?;
     if size % element != 0 {
         return Err(errno::EINVAL);
     }
     let mut bytes = heap::zeroed(now.len().min(usize::try_from(size).unwrap_or(usize::MAX)))?;
-    user::read(from, &mut bytes)?;
+    user::read(UserAddr::of(from), &mut bytes)?;
     match which {
         regset::PRSTATUS => {
             now[..bytes.len()].copy_from_slice(&bytes);
@@ -160,5 +160,5 @@ fn set_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
             })?;
         }
     }
-    put(at + 8, &(bytes.len() as u64).to_le_bytes())
+    put(UserAddr::of(at + 8), &(bytes.len() as u64).to_le_bytes())
 }

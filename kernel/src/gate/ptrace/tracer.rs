@@ -22,7 +22,7 @@ use hanare_core::gate::{Parking, Who};
 use hanare_core::ptrace::{Stop, event, option, request, stopped, syscall_info};
 use hanare_core::rseq;
 use hanare_core::signal::{SIGBUS, SIGTRAP, SigSet};
-use hanare_hal::usercopy;
+use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::__NR_getppid;
 use zerocopy::IntoBytes;
 
@@ -65,7 +65,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
         request::GETEVENTMSG => {
             hold(&thread)?;
             let message = thread.ptrace.state.lock().stop.message();
-            put(data, &message.to_le_bytes())
+            put(UserAddr::of(data), &message.to_le_bytes())
         }
         request::GETSIGMASK | request::SETSIGMASK => {
             hold(&thread)?;
@@ -74,9 +74,9 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
             }
             if what == request::GETSIGMASK {
                 let mask = thread.signals.lock().mask;
-                return put(data, &mask.0.to_le_bytes());
+                return put(UserAddr::of(data), &mask.0.to_le_bytes());
             }
-            let mask = user::get::<u64>(data)?;
+            let mask = user::get::<u64>(UserAddr::of(data))?;
             thread.signals.lock().replace_mask(SigSet(mask));
             Ok(0)
         }
@@ -89,7 +89,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
                 0,
             ];
             let bytes = words.as_bytes();
-            put(data, &bytes[..bytes.len().min(addr as usize)])?;
+            put(UserAddr::of(data), &bytes[..bytes.len().min(addr as usize)])?;
             Ok(bytes.len() as u64)
         }
         request::GET_SYSCALL_INFO => {
@@ -97,7 +97,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
             let stop = thread.ptrace.state.lock().stop;
             let (bytes, size) =
                 syscall_info(stop, thread.ptrace.wants(option::TRACESYSGOOD), &words);
-            put(data, &bytes[..size.min(addr as usize)])?;
+            put(UserAddr::of(data), &bytes[..size.min(addr as usize)])?;
             Ok(size as u64)
         }
         _ => registers::request(&thread, what, addr, data),
@@ -255,8 +255,11 @@ struct Seen {
 impl Seen {
     fn by_wait4(pid: u64, at: u64, scratch: u64) -> Option<Seen> {
         let me = thread::current();
-        let status =
-            if scratch != 0 { me.process.control(scratch) } else { usercopy::read_u32(at).ok()? };
+        let status = if scratch != 0 {
+            me.process.control(scratch)
+        } else {
+            usercopy::read_u32(UserAddr::of(at)).ok()?
+        };
         let told = stopped(status)?;
         (pid != 0).then_some(Seen {
             pid: pid as u32,
@@ -272,7 +275,7 @@ impl Seen {
         const STATUS: u64 = 24;
         const CLD_TRAPPED: u32 = 4;
         const CLD_STOPPED: u32 = 5;
-        let word = |at| usercopy::read_u32(info + at).ok();
+        let word = |at| usercopy::read_u32(UserAddr::of(info + at)).ok();
         let code = if info == 0 { return None } else { word(CODE)? };
         let pid = word(PID)?;
         (pid != 0 && matches!(code, CLD_TRAPPED | CLD_STOPPED)).then_some(Seen {
@@ -311,7 +314,7 @@ impl Seen {
         let status = stop.status(good);
         if status != self.status && self.at != 0 {
             let low = if self.shift == 0 { 0 } else { 0x7f };
-            let _ = put(self.at, &(status << self.shift | low).to_le_bytes());
+            let _ = put(UserAddr::of(self.at), &(status << self.shift | low).to_le_bytes());
         }
         take(&thread, stop);
         false
