@@ -47,7 +47,7 @@ fn write_within(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
             Gained::Waits { ask: false } => {}
             Gained::Waits { ask: true } => {
                 is_forgotten = p.is_closed()
-                    || services::by_thread_at_once(SERVICE_ZAP, p.space, &range, &[]).is_some();
+                    || services::by_thread_at_once(SERVICE_ZAP, p.owner(), &range, &[]).is_some();
             }
         }
     }

@@ -17,6 +17,7 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::{OUT_GROUP, OUT_INSTANCE, OUT_NODES, OUT_USER, SERVICE_KILL};
+use hanare_core::fair::Owner;
 use hanare_core::groups::Tag;
 use hanare_core::nodes::Nodes;
 use hanare_hal::cpu;
@@ -199,7 +200,7 @@ fn relieve_of(short: Short) -> bool {
     }
     let Some(first) = victim.first().filter(|p| !p.is_killed()) else { return true };
     short.log(&first);
-    services::post(SERVICE_KILL, victim.space, &short.report(&first), &[])
+    services::post(SERVICE_KILL, Owner::kernel(victim.space), &short.report(&first), &[])
 }
 
 /// No other process' end would help the running one: it is killed.
