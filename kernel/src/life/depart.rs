@@ -145,11 +145,6 @@ pub fn claim(parent: u32, token: u64) -> Option<Box<Plan>> {
 }
 
 impl Plan {
-    /// The process that goes on in the new space.
-    pub fn process(&self) -> &Arc<Process> {
-        &self.old.process
-    }
-
     /// Has the program begin in `space`, as the process `new` there; `words` as of
     /// `REQUEST_SPACE_OPEN`.
     pub fn begin(
@@ -212,7 +207,7 @@ fn begin(thread: &Thread, regs: &mut Regs) -> core::result::Result<(), Failed> {
     let ended = Failed(ENDING, START_FAILED_MEMORY);
     let plan = TAKEN.lock().remove(&p.space).ok_or(ended)?;
     p.arrive(thread);
-    cpus::wait(&Left { old: plan.process(), me: thread }, 0);
+    cpus::wait(&Left { old: &plan.old.process, me: thread }, 0);
     p.resume(thread);
     let Plan { old, program, interpreter, path, argv, envp, .. } = *plan;
     drop(old);
