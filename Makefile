@@ -130,7 +130,8 @@ install: installable
 	install -D -m 755 $(B)/bin/hanare $(bindir)/hanare
 	install -D -m 755 -t $(libdir) $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest
 	install -D -m 644 $(B)/lwk/hanare-lwk $(libdir)/hanare-lwk
-	install -D -m 644 -t $(docdir) README.md $(wildcard docs/*.md)
+	install -D -m 644 -t $(docdir) README.md CONTRIBUTING.md LICENSE LICENSE-MIT
+	install -D -m 644 -t $(docdir)/docs $(wildcard docs/*.md)
 	install -d $(bashdir) $(zshdir) $(fishdir)
 	$(B)/bin/hanare completion bash > $(bashdir)/hanare
 	$(B)/bin/hanare completion zsh > $(zshdir)/_hanare

@@ -24,10 +24,11 @@
 /* First word of every structure that is handed over: "HANARE" and two zeros. */
 #define HANARE_MAGIC 0x4552414e4148ULL
 /*
- * Version of everything in this crate. The module refuses an image of another
- * version and names both; so do the proxy and the command.
+ * Version of everything in this crate: a hash over its sources, so that what was built from others
+ * is never taken for the same. The module refuses an image of another version and names both; so do
+ * the proxy and the command.
  */
-#define HANARE_VERSION 1U
+#define HANARE_VERSION 0x7a3944aeU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */

@@ -31,9 +31,10 @@ pub mod wake;
 /// First word of every structure that is handed over: "HANARE" and two zeros.
 pub const MAGIC: u64 = 0x0000_4552_414e_4148;
 
-/// Version of everything in this crate. The module refuses an image of another
-/// version and names both; so do the proxy and the command.
-pub const VERSION: u32 = 1;
+/// Version of everything in this crate: a hash over its sources, so that what was built from others
+/// is never taken for the same. The module refuses an image of another version and names both; so do
+/// the proxy and the command.
+pub const VERSION: u32 = include!(concat!(env!("OUT_DIR"), "/version"));
 
 /// Bytes of a base page.
 pub const PAGE_SIZE: u64 = 4096;
@@ -49,3 +50,27 @@ const _: () = {
     assert!(size_of::<boot::CpuShared>() == 4096);
     assert!(size_of::<log::LogRing>() == 64);
 };
+
+#[cfg(test)]
+#[path = "../version.rs"]
+mod version;
+
+#[cfg(test)]
+mod tests {
+    use super::version::of;
+
+    #[test]
+    fn what_changes_the_layout_changes_the_version() {
+        let of = |text: &str| of([text, "struct B;"].into_iter());
+        let before = of("/// Words.\npub const A: u32 = 1;\nstruct S { a: u32, b: u32 }");
+        assert_eq!(
+            before,
+            of(
+                "/// Other words.\npub const A: u32 = 1; // words\n\nstruct S {\n  a: u32, b: u32 }"
+            )
+        );
+        assert_ne!(before, of("pub const A: u32 = 2;\nstruct S { a: u32, b: u32 }"));
+        assert_ne!(before, of("pub const A: u32 = 1;\nstruct S { b: u32, a: u32 }"));
+        assert_ne!(before, of("pub const A: u32 = 1;\nstruct S { a: u32, b: u64 }"));
+    }
+}

@@ -112,7 +112,7 @@ static ENDS: process::Ends = process::Ends {
 /// What services have to know of memory.
 static MEMORY: services::Memory = services::Memory {
     sweep: spaces::sweep,
-    is_open: |home, id| spaces::find(home, id).is_some_and(|space| !space.is_closed()),
+    owner: |home, id| Some(spaces::find(home, id).filter(|space| !space.is_closed())?.owner()),
 };
 
 /// Whose long lists give their memory back when they are empty.

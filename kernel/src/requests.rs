@@ -6,12 +6,13 @@ use crate::gate::observe;
 use crate::life::{exec, open as open_space, share};
 use crate::link::inbound::complete;
 use crate::mm::linux::Lack;
-use crate::mm::{self, linux, policy};
+use crate::mm::{self, linux};
 use crate::process::thread::Thread;
 use crate::process::{Process, info, oom, spaces, until};
 use crate::sched::{machinecheck, park};
 use crate::signal::signals;
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 use hanare_abi::layout::{SCRATCH_BASE, SLOT_BASE};
 use hanare_abi::request as abi;
 use hanare_core::errno;
@@ -103,7 +104,8 @@ fn policy_of(space: u32, tid: u32) -> Option<Policy> {
 /// A proxy's page fault; without memory it is tried again once there is some.
 fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     let tid = (call.args[2] >> 32) as u32;
-    let wish = if policy::any_set() { policy_of(call.space, tid) } else { None };
+    let wish =
+        if p.has_policies.load(Ordering::Relaxed) { policy_of(call.space, tid) } else { None };
     match linux::fault(p, || p.growth(), wish, r, call) {
         Ok(status) => status,
         Err(Lack::Memory) if oom::relieve(p) => -errno::EAGAIN.0,

@@ -62,7 +62,7 @@ int hanare_image_check(struct hanare_image *image, char *message)
 			image->header.magic, HANARE_MAGIC);
 	if (image->header.version != HANARE_VERSION)
 		return refuse(message, -ENOEXEC,
-			"the image speaks version %u, this module version %u: build both from one source",
+			"the image speaks version %#x, this module version %#x: build both from one source",
 			image->header.version, HANARE_VERSION);
 	if (image->header.header_size != sizeof(image->header))
 		return refuse(message, -ENOEXEC,

@@ -21,7 +21,7 @@ pub enum Error {
     Foreign,
     /// Module and tool do not fit together.
     #[error(
-        "the loaded module has interface version {module}, this program has {ours}: install both \
+        "the loaded module has interface version {module:#x}, this program has {ours:#x}: install both \
          from the same release, then: hanare shutdown --all; rmmod hanare; modprobe hanare"
     )]
     Version {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn versions_are_both_named() {
-        let text = Error::Version { module: 3, ours: 7 }.to_string();
-        assert!(text.contains("version 3") && text.contains("has 7") && text.contains("rmmod"));
+        let text = Error::Version { module: 3, ours: 0xf }.to_string();
+        assert!(text.contains("version 0x3") && text.contains("has 0xf") && text.contains("rmmod"));
     }
 }

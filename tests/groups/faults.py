@@ -89,7 +89,7 @@ def boots():
         """The magic and version that the image carries are found, and the version changed."""
         header = content(ROOT + '/module/hanare_abi.h').decode()
         magic = int(re.search(r'HANARE_MAGIC (0x[0-9a-f]+)', header)[1], 16)
-        version = int(re.search(r'HANARE_VERSION (\d+)', header)[1])
+        version = int(re.search(r'HANARE_VERSION (0x[0-9a-f]+)', header)[1], 16)
         magic = struct.pack('<Q', magic)
         at = [at for at in range(0, len(image), 4) if image.startswith(magic, at)]
         expect(at, 'the image has no magic')
@@ -97,14 +97,14 @@ def boots():
         for place in at:
             for offset in range(place + 8, place + 32, 4):
                 if struct.unpack_from('<I', changed, offset)[0] == version:
-                    struct.pack_into('<I', changed, offset, version + 7)
+                    struct.pack_into('<I', changed, offset, version ^ 7)
                     break
         expect(bytes(changed) != image, 'no version behind the magic')
         result = command(['hanare', 'boot', *SMALL, '--image', file('other', bytes(changed))])
         if result.status == 0:
             hanare('shutdown')
         text = result.err.decode()
-        expect(result.status == 1 and str(version) in text and str(version + 7) in text, result)
+        expect(result.status == 1 and f'{version:#x}' in text and f'{version ^ 7:#x}' in text, result)
     check('image-of-other-version', other_version, lwk=False)
 
     def bits():

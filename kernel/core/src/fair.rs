@@ -1,14 +1,31 @@
 //! Shares of what many users take from: service entries of a CPU.
 
+/// A space and its user, who have shares of what the link has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// As the module counts users; `u32::MAX` is none.
+    pub user: u32,
+    /// Its id.
+    pub space: u32,
+}
+
+impl Owner {
+    /// The kernel, which takes what there is, for a space or for none (0).
+    #[must_use]
+    pub const fn kernel(space: u32) -> Owner {
+        Owner { user: u32::MAX, space }
+    }
+}
+
 /// Entries that are left, and those that one user has already.
 #[derive(Clone, Copy, Debug)]
-pub struct Use {
+struct Use {
     /// Nobody has them.
-    pub free: u32,
+    free: u32,
     /// The user has so many.
-    pub of_user: u32,
+    of_user: u32,
     /// Of his, those of the space that wants one more.
-    pub of_space: u32,
+    of_space: u32,
 }
 
 /// Whether one more may be taken: by a user who has less than half of what is left for the
@@ -17,9 +34,21 @@ pub struct Use {
 /// So the first user takes a third of all at most, the next one a third of what that leaves; who
 /// comes after them finds something, though they give nothing back. A space leaves something to
 /// the other ones of its user, too: he may have a stopped program.
-#[must_use]
-pub const fn may_take(now: Use) -> bool {
+const fn may_take(now: Use) -> bool {
     2 * now.of_user < now.free && 3 * now.of_space < now.free
+}
+
+/// A free entry of those with a bit in `part`, if `who` may have one more of them. Bit i of `used`:
+/// entry i is that of `has(i)`.
+pub fn find(part: u64, used: u64, who: Owner, has: impl Fn(u32) -> Owner) -> Option<u32> {
+    let free = part & !used;
+    let mut now = Use { free: free.count_ones(), of_user: 0, of_space: 0 };
+    for owner in (0..64).filter(|i| part & used & 1 << i != 0).map(has) {
+        now.of_user += u32::from(owner.user == who.user);
+        now.of_space += u32::from(owner == who);
+    }
+    let may = if who.user == u32::MAX { free != 0 } else { may_take(now) };
+    may.then(|| free.trailing_zeros())
 }
 
 #[cfg(test)]
@@ -82,5 +111,36 @@ mod tests {
         while taken.take(0, 0) {}
         assert_eq!(taken.0[0][0], 14);
         assert!(taken.take(0, 1));
+    }
+
+    /// Entries of a CPU, of which the service thread has the first eight for itself.
+    struct Cpu(u64, [Owner; 64]);
+
+    impl Cpu {
+        fn take(&mut self, parts: &[u64], who: Owner) -> bool {
+            let found = parts.iter().find_map(|&p| find(p, self.0, who, |i| self.1[i as usize]));
+            if let Some(i) = found {
+                assert_eq!(self.0 & 1 << i, 0);
+                (self.0, self.1[i as usize]) = (self.0 | 1 << i, who);
+            }
+            found.is_some()
+        }
+    }
+
+    #[test]
+    fn one_user_leaves_entries_of_the_service_thread_and_the_others() {
+        const OWN: u64 = 0xff;
+        let mut cpu = Cpu(0, [Owner::kernel(0); 64]);
+        for space in 1..=40 {
+            while cpu.take(&[OWN, !OWN], Owner { user: 1000, space }) {}
+            while cpu.take(&[!OWN], Owner { user: 1000, space }) {}
+        }
+        for user in 1..=3 {
+            let other = Owner { user, space: 100 + user };
+            assert!(cpu.take(&[!OWN], other), "of a worker or a fault");
+            assert!(cpu.take(&[OWN], other), "of the service thread's own");
+        }
+        while cpu.take(&[OWN, !OWN], Owner::kernel(0)) {}
+        assert_eq!(cpu.0, u64::MAX);
     }
 }

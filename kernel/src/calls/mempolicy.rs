@@ -12,7 +12,6 @@ use crate::process::rights;
 use crate::process::thread;
 use crate::sched::cpus;
 use alloc::sync::Arc;
-use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::MAY_SCHEDULE;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::MAX_VMAS;
@@ -73,7 +72,8 @@ fn range(start: u64, len: u64) -> Result<(u64, u64)> {
 pub fn set(mode: u64, at: u64, max_node: u64) -> Result<u64> {
     let mode = self::mode(mode)?;
     let policy = Policy::new(mode, read_nodes(at, max_node)?, frames::nodes())?;
-    thread::current().policy.set(policy);
+    let me = thread::current();
+    me.policy.set(policy, &me.process);
     Ok(0)
 }
 
@@ -149,7 +149,7 @@ pub fn migrate_pages(a: &[u64; 6]) -> Result<u64> {
         rights::may(MAY_SCHEDULE, pid as u32, &p)?;
     }
     let left = from.and(&Nodes(to.0.map(|word| !word)));
-    Ok(of_linux.wrapping_add(p.mm.lock().pages_on(&left, USER_MIN, USER_MAX))) // a proxy says what it likes
+    Ok(of_linux.wrapping_add(p.pages_on(&left))) // a proxy says what it likes
 }
 
 /// move_pages(2) without `nodes`: where pages are. None is moved.

@@ -87,7 +87,7 @@ pub fn program_of(
     *thread.ids.lock() = Ids { uid, euid, gid, egid };
     // Once the old process has moved on nothing fails any more.
     p.prepare(&thread)?;
-    old.process.move_on()?;
+    old.process.move_on(p)?;
     run(p, thread)
 }
 

@@ -117,7 +117,7 @@ pub extern "C" fn first_step(argument: usize) -> ! {
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
     thread.rseq.set(b.rseq);
-    thread.policy.set(b.policy);
+    thread.policy.set(b.policy, &thread.process);
     thread.forbid_tsc(b.no_tsc);
     if b.clear_handlers {
         dispositions::clear_handlers();

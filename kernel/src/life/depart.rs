@@ -145,11 +145,6 @@ pub fn claim(parent: u32, token: u64) -> Option<Box<Plan>> {
 }
 
 impl Plan {
-    /// The process that goes on in the new space.
-    pub fn process(&self) -> &Arc<Process> {
-        &self.old.process
-    }
-
     /// Has the program begin in `space`, as the process `new` there; `words` as of
     /// `REQUEST_SPACE_OPEN`.
     pub fn begin(
@@ -200,7 +195,7 @@ fn begin(thread: &Thread, regs: &mut Regs) -> core::result::Result<(), Failed> {
     let plan = TAKEN.lock().remove(&p.space).ok_or(ended)?;
     p.arrive(thread);
     // The threads of the old program leave its memory.
-    cpus::until(|| plan.process().is_deserted() || thread.must_end(), cpus::NEVER);
+    cpus::until(|| plan.old.process.is_deserted() || thread.must_end(), cpus::NEVER);
     p.resume(thread);
     let Plan { old, program, interpreter, path, argv, envp, .. } = *plan;
     drop(old);

@@ -66,7 +66,8 @@ fn for_program(
     let account = Space::account_of(words)?;
     let mm = AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?;
     let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
-    let first = new.enter_first(plan.process().parent.clone(), Process::CLAIMED, words)?;
-    plan.begin(&new, &first, words)?;
+    // It has nobody to tell its end to until it goes on as the old process.
+    let first = new.enter_first(Weak::new(), Process::CLAIMED, words)?;
+    plan.begin(&new, &first, words).inspect_err(|_| first.fail())?;
     Ok((new, true))
 }

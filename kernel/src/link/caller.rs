@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::AtomicU64;
 use hanare_abi::control::Control;
+pub use hanare_core::fair::Owner;
 use hanare_ikc::SlotRef;
 use spin::Once;
 
@@ -59,15 +60,6 @@ pub trait Delegates: Runs {
     fn asks(&self, request: &Control);
     /// Its worker has served it, or is gone.
     fn asked(&self, request: &Control);
-}
-
-/// A space and its user, who have shares of what the link has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Owner {
-    /// As the module counts users.
-    pub user: u32,
-    /// Its id.
-    pub space: u32,
 }
 
 /// How the running thread is found.

@@ -17,7 +17,7 @@ use hanare_abi::service::{
     SERVICE_PROGRAM_GET, SERVICE_READY, SERVICE_READY_FAULT, SERVICE_READY_THREAD, SERVICE_ZAP,
 };
 use hanare_core::errno::{self, Errno};
-use hanare_core::fair::{self, Use};
+use hanare_core::fair;
 use hanare_core::link::Failure;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu, shared};
@@ -28,9 +28,9 @@ use spin::Once;
 const PATIENCE_NS: u64 = 10_000_000_000;
 /// How long a CPU without a thread that can wait looks for its answer, ns.
 const AT_ONCE_NS: u64 = 100_000_000;
-/// Entries of a CPU that only the service thread gets: what is asked of it, others must not
+/// Entries of a CPU that only the service thread gets, as bits: what is asked of it, others must not
 /// hold up whose files are slow.
-const RESERVED: u32 = 8;
+const RESERVED: u64 = 0xff;
 /// How often a thread looks for a free entry, ns: at first, and after a while.
 const LOOK_NS: u64 = 1_000_000;
 /// See [`LOOK_NS`]. Many may wait for what one user holds, on a CPU that others have, too.
@@ -38,20 +38,18 @@ const LOOK_MOST_NS: u64 = 32_000_000;
 
 /// Bit i: entry i of this CPU's share is in use.
 static USED: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
-/// Whose the entries in use are: user << 32 | space, or [`NOBODY`].
+/// Whose the entries in use are: user << 32 | space.
 static OWNERS: [[AtomicU64; 64]; CPUS_MAX] =
     [const { [const { AtomicU64::new(0) }; 64] }; CPUS_MAX];
 /// Bit i: entry i was posted without a waiter; free once it is done.
 static ASYNC: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
 
-const NOBODY: u64 = u64::MAX;
-
 /// What services have to know of the memory that they are for.
 pub struct Memory {
     /// Frees entries of the calling CPU that nobody comes for.
     pub sweep: fn(),
-    /// Whether Linux still has the space with this home CPU and id.
-    pub is_open: fn(usize, u32) -> bool,
+    /// Whose the space with this home CPU and id is, if Linux still has it.
+    pub owner: fn(usize, u32) -> Option<Owner>,
 }
 
 static MEMORY: Once<&Memory> = Once::new();
@@ -122,40 +120,32 @@ fn per_cpu() -> u32 {
 }
 
 impl Entry {
-    /// A free entry of this CPU for a worker or a fault of a space, filled in. `None`: the space or
-    /// its user has its share, or all are in use.
+    /// A free entry of this CPU, filled in. `None`: the space or its user has its share, or all are in
+    /// use. Whoever runs them may be stopped, or wait for a file that does not come: other users'
+    /// programs do not wait for him.
     pub fn of(p: Owner, by: By, kind: u32, args: &[u64], extents: &[u64]) -> Option<Entry> {
-        let me = percpu::index();
-        collect_async(me, me as u32 * per_cpu());
-        if !may_take(me, p) {
-            return None;
-        }
-        let entry = Self::new(by, kind, p.space, args, extents)?;
-        OWNERS[me][(entry.index % per_cpu()) as usize]
-            .store(owner(p.user, p.space), Ordering::Relaxed);
-        Some(entry)
-    }
-
-    /// A free entry of this CPU, filled in. `None`: all are in use.
-    fn new(by: By, kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Option<Entry> {
         assert!(extents.len() <= EXTENTS_MAX);
         let me = percpu::index();
         let base = me as u32 * per_cpu();
         collect_async(me, base);
-        let (ready, reserved) = match by {
-            By::Worker => (SERVICE_READY, RESERVED),
-            By::Fault => (SERVICE_READY_FAULT, RESERVED),
-            By::Thread => (SERVICE_READY_THREAD, 0),
+        let (ready, parts) = match by {
+            By::Worker => (SERVICE_READY, &[common()][..]),
+            By::Fault => (SERVICE_READY_FAULT, &[common()][..]),
+            By::Thread => (SERVICE_READY_THREAD, &[RESERVED, common()][..]),
         };
-        let i = (USED[me].load(Ordering::Relaxed) | ((1 << reserved) - 1)).trailing_ones();
-        if i >= per_cpu() {
-            return None;
-        }
+        let used = USED[me].load(Ordering::Relaxed);
+        let has = |i: u32| {
+            let owner = OWNERS[me][i as usize].load(Ordering::Relaxed);
+            Owner { user: (owner >> 32) as u32, space: owner as u32 }
+        };
+        let i = parts.iter().find_map(|&part| fair::find(part, used, p, has))?;
         USED[me].fetch_or(1 << i, Ordering::Relaxed);
-        OWNERS[me][i as usize].store(NOBODY, Ordering::Relaxed);
+        OWNERS[me][i as usize]
+            .store(u64::from(p.user) << 32 | u64::from(p.space), Ordering::Relaxed);
         let mut all = [0; 5];
         all[..args.len()].copy_from_slice(args);
-        shared::service(base + i).prepare(&ServiceCall { kind, space, args: all, extents, ready });
+        let call = ServiceCall { kind, space: p.space, args: all, extents, ready };
+        shared::service(base + i).prepare(&call);
         Some(Entry { index: base + i })
     }
 
@@ -202,33 +192,14 @@ impl Drop for Entry {
     }
 }
 
-fn owner(user: u32, space: u32) -> u64 {
-    u64::from(user) << 32 | u64::from(space)
-}
-
 /// Whether an entry of the calling CPU is free that only the service thread gets.
 fn has_reserved() -> bool {
-    USED[percpu::index()].load(Ordering::Relaxed).trailing_ones() < RESERVED
+    USED[percpu::index()].load(Ordering::Relaxed) & RESERVED != RESERVED
 }
 
 /// Entries of a CPU that are not the service thread's.
 fn common() -> u64 {
-    u64::MAX >> (64 - per_cpu()) & !((1 << RESERVED) - 1)
-}
-
-/// Whether a space may have one more entry of the calling CPU. Whoever runs them may be stopped,
-/// or wait for a file that does not come: other users' programs do not wait for him.
-fn may_take(me: usize, p: Owner) -> bool {
-    let all = common();
-    let mut used = USED[me].load(Ordering::Relaxed) & all;
-    let mut now = Use { free: all.count_ones() - used.count_ones(), of_user: 0, of_space: 0 };
-    while used != 0 {
-        let has = OWNERS[me][used.trailing_zeros() as usize].load(Ordering::Relaxed);
-        used &= used - 1;
-        now.of_user += u32::from((has >> 32) as u32 == p.user);
-        now.of_space += u32::from(has == owner(p.user, p.space));
-    }
-    fair::may_take(now)
+    u64::MAX >> (64 - per_cpu()) & !RESERVED
 }
 
 fn collect_async(me: usize, base: u32) {
@@ -280,7 +251,7 @@ fn by_worker_unless(
         // thread waits for none, and has entries of its own.
         if matches!(kind, SERVICE_ZAP | SERVICE_HELD)
             && has_reserved()
-            && let Some(answer) = by_thread(kind, me.owner().space, args, extents)
+            && let Some(answer) = by_thread(kind, me.owner(), args, extents)
         {
             return Ok(answer);
         }
@@ -343,12 +314,12 @@ fn make_async(entry: Entry) {
 
 /// Run by the module's service thread, for kinds that need no process; the running thread waits.
 /// `None`: it failed, or there is no answer in time.
-pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Option<Answer> {
+pub fn by_thread(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> Option<Answer> {
     assert_none_held();
     let until = cpus::deadline(PATIENCE_NS);
     let entry = loop {
         // The service thread frees the entries of what was posted.
-        if let Some(entry) = Entry::new(By::Thread, kind, space, args, extents) {
+        if let Some(entry) = Entry::of(p, By::Thread, kind, args, extents) {
             break entry;
         }
         if cpu::rdtsc() >= until {
@@ -363,10 +334,10 @@ pub fn by_thread(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Option
 
 /// Like [`by_thread`], for where no thread can wait: while a request of Linux' is served, or when the
 /// last thread of a space is gone. The CPU is kept, for a moment at most.
-pub fn by_thread_at_once(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> Option<Answer> {
+pub fn by_thread_at_once(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> Option<Answer> {
     assert_none_held();
     let until = cpus::deadline(AT_ONCE_NS);
-    let entry = spin_for(until, || Entry::new(By::Thread, kind, space, args, extents))?;
+    let entry = spin_for(until, || Entry::of(p, By::Thread, kind, args, extents))?;
     doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
     let _ = spin_for(until, || entry.is_done().then_some(()));
     answer_or_leave(entry)
@@ -395,8 +366,8 @@ fn spin_for<T>(until: u64, mut look: impl FnMut() -> Option<T>) -> Option<T> {
 }
 
 /// Run by the module's service thread some time; nobody waits. False: no entry is free.
-pub fn post(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> bool {
-    let Some(entry) = Entry::new(By::Thread, kind, space, args, extents) else { return false };
+pub fn post(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> bool {
+    let Some(entry) = Entry::of(p, By::Thread, kind, args, extents) else { return false };
     let index = entry.index;
     make_async(entry);
     doorbell::ring(EVENT_SERVICE, u64::from(index));
@@ -406,20 +377,18 @@ pub fn post(kind: u32, space: u32, args: &[u64], extents: &[u64]) -> bool {
 /// Drops a file reference; nobody waits. A space that ends needs none of this:
 /// the module drops all its files.
 pub fn put_file(space: u32, home: usize, id: u64) {
-    if memory().is_none_or(|memory| !(memory.is_open)(home, space)) {
-        return;
-    }
+    let Some(owner) = memory().and_then(|memory| (memory.owner)(home, space)) else { return };
     if let Some(caller) = caller::try_current().filter(|c| c.owner().space == space)
         && let Some(list) = caller.port().puts.lock().as_mut()
         && list.len() < EXTENTS_MAX
     {
         return lists::push_within(list, id);
     }
-    post_puts(space, &[id]);
+    post_puts(owner, &[id]);
 }
 
-fn post_puts(space: u32, ids: &[u64]) {
-    if !post(SERVICE_FILE_PUT, space, &[], ids) {
+fn post_puts(p: Owner, ids: &[u64]) {
+    if !post(SERVICE_FILE_PUT, p, &[], ids) {
         // Left to the module, which drops all of a space's files at its end.
         crate::debug!("no service entry to drop files {ids:?}");
     }
@@ -435,7 +404,7 @@ pub fn put_together<T>(f: impl FnOnce() -> T) -> T {
     let result = f();
     let ids = core::mem::replace(&mut *me.port().puts.lock(), outer).unwrap_or_default();
     if !ids.is_empty() && by_worker(SERVICE_FILE_PUT, &[], &ids).is_err() {
-        post_puts(me.owner().space, &ids); // the thread has to end, and others may have its space
+        post_puts(me.owner(), &ids); // the thread has to end, and others may have its space
     }
     result
 }

@@ -14,9 +14,13 @@ use hanare_hal::memory;
 use hanare_hal::paging::{LARGE, SMALL};
 use hanare_hal::pte;
 
+/// How often a page is prepared for its copy, which a thread that touches it meanwhile makes void.
+const TRIES: u32 = 16;
+
 /// Writes `bytes`, for this process only: a page that it shares is copied first. No thread
 /// waits, so that any context will do. EFAULT: a page is
-/// not there (read it first), or is Linux' own, where others would see the change.
+/// not there (read it first), or is Linux' own, where others would see the change. EAGAIN: Linux has
+/// not answered at once, or threads of the process touch the page all the time.
 pub fn write(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
     let mut done = 0;
     while done < bytes.len() {
@@ -32,12 +36,12 @@ fn write_within(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
     let page = addr & !(SMALL - 1);
     let range = [page, page + SMALL];
     let mut change = Change::new(range.into());
-    let mut is_forgotten = true;
+    let (mut is_forgotten, mut tries) = (true, 0..TRIES);
     loop {
         let mut mm = p.mm.lock();
         change.resume(&mut mm.coherence, is_forgotten);
-        if !is_forgotten {
-            return Err(errno::EFAULT);
+        if !is_forgotten || tries.next().is_none() {
+            return Err(errno::EAGAIN);
         }
         let written = mm.write_page(addr, bytes, &mut change)?;
         drop(mm);
@@ -47,7 +51,7 @@ fn write_within(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
             Gained::Waits { ask: false } => {}
             Gained::Waits { ask: true } => {
                 is_forgotten = p.is_closed()
-                    || services::by_thread_at_once(SERVICE_ZAP, p.space, &range, &[]).is_some();
+                    || services::by_thread_at_once(SERVICE_ZAP, p.owner(), &range, &[]).is_some();
             }
         }
     }

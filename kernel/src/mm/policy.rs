@@ -1,21 +1,18 @@
 //! The NUMA policy of a thread, and on which nodes pages lie.
 
 use super::AddressSpace;
+use super::space::Space;
 use crate::base::frames;
 use crate::base::lock::{Mutex, rank};
 use core::sync::atomic::{AtomicBool, Ordering};
+use hanare_abi::layout::USER_MIN;
 use hanare_core::mempolicy::Policy;
 use hanare_core::nodes::Nodes;
 use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL};
 use hanare_hal::pte;
 
-/// Whether any thread has had a policy of its own, where there is a choice of nodes.
-static ANY_SET: AtomicBool = AtomicBool::new(false);
-
-/// Whether it matters for which thread a page is made, if it matters for any.
-pub fn any_set() -> bool {
-    ANY_SET.load(Ordering::Relaxed)
-}
+/// How much of a page table is walked before others may have the lock, bytes.
+const PIECE: u64 = 256 << 20;
 
 /// The policy of a thread (`set_mempolicy`). Most have the default one, which costs no lock.
 #[derive(Default)]
@@ -35,13 +32,13 @@ impl ThreadPolicy {
         self.is_set.load(Ordering::Relaxed).then(|| *self.policy.lock())
     }
 
-    /// Sets it.
-    pub fn set(&self, policy: Policy) {
+    /// Sets it, for a thread of `p`.
+    pub fn set(&self, policy: Policy, p: &Space) {
         let is_set = policy != Policy::default();
         *self.policy.lock() = policy;
         self.is_set.store(is_set, Ordering::Relaxed);
         if is_set && frames::nodes().count() > 1 {
-            ANY_SET.store(true, Ordering::Relaxed);
+            p.has_policies.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -60,6 +57,20 @@ pub fn each_leaf(table: &mut PageTable, start: u64, end: u64, mut f: impl FnMut(
         }
         leaf.entry
     });
+}
+
+impl Space {
+    /// Pages of 4 KiB of its own that lie on some nodes.
+    pub fn pages_on(&self, nodes: &Nodes) -> u64 {
+        let (mut pages, mut from) = (0, USER_MIN);
+        loop {
+            let mut mm = self.mm.lock();
+            let Some(vma) = mm.vmas.find_next(from) else { return pages };
+            let start = vma.start.max(from);
+            from = vma.end.min(start + PIECE);
+            pages += mm.pages_on(nodes, start, from);
+        }
+    }
 }
 
 impl AddressSpace {

@@ -3,10 +3,11 @@
 use crate::base::chain::{Chain, Run};
 use crate::base::frames::Known;
 use crate::base::{frames, quarantine};
-use crate::link::services;
+use crate::link::{caller, services};
 use crate::sched::cpus;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD};
+use hanare_core::fair::Owner;
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::cpu;
 use hanare_hal::paging::SMALL;
@@ -111,7 +112,7 @@ pub fn page_deferred(frame: PhysAddr) {
 /// Gives up the frames that Linux has seen of a space which has ended. No mapping is left to zap:
 /// Linux is only asked which of them it still holds, of as many as possible at once, for each
 /// question is a wake-up of its thread. The few of a small process wait for those of the next ones.
-pub(super) fn give_up(space: u32, mut seen: Chain) {
+pub(super) fn give_up(p: Owner, mut seen: Chain) {
     let new = quarantine::bytes().saturating_sub(STILL_HELD.load(Ordering::Relaxed));
     if seen.pages() * SMALL + new <= WAITING_MAX {
         while let Some(run) = seen.pop() {
@@ -119,7 +120,7 @@ pub(super) fn give_up(space: u32, mut seen: Chain) {
         }
         return;
     }
-    if ask(services::by_thread_at_once, space, seen) {
+    if ask(services::by_thread_at_once, p, seen) {
         retry_quarantine();
     }
 }
@@ -131,23 +132,23 @@ static ASKING: AtomicU64 = AtomicU64::new(0);
 
 /// Looks again at the frames in quarantine, where no thread can wait. Whether Linux has answered.
 pub fn retry_quarantine() -> bool {
-    retry(services::by_thread_at_once)
+    retry(services::by_thread_at_once, Owner::kernel(0))
 }
 
-fn retry(by: By) -> bool {
-    let is_answered = ask(by, 0, quarantine::take());
+fn retry(by: By, p: Owner) -> bool {
+    let is_answered = ask(by, p, quarantine::take());
     STILL_HELD.store(quarantine::bytes(), Ordering::Relaxed);
     is_answered
 }
 
 /// How the service thread is asked.
-type By = fn(u32, u32, &[u64], &[u64]) -> Option<services::Answer>;
+type By = fn(u32, Owner, &[u64], &[u64]) -> Option<services::Answer>;
 
 /// Frees what Linux does not hold. Whether it has answered; if not the rest waits.
-fn ask(by: By, space: u32, mut given_up: Chain) -> bool {
+fn ask(by: By, p: Owner, mut given_up: Chain) -> bool {
     while !given_up.is_empty() {
         let batch = Batch::take(&mut given_up);
-        let answer = by(SERVICE_HELD, space, &[0, 0, batch.voids()], batch.extents());
+        let answer = by(SERVICE_HELD, p, &[0, 0, batch.voids()], batch.extents());
         let is_answered = answer.is_some();
         batch.settle(answer, &mut given_up);
         if !is_answered {
@@ -165,7 +166,7 @@ pub fn make_room() -> bool {
     let before = quarantine::bytes();
     if before != 0 {
         ASKING.fetch_add(1, Ordering::AcqRel);
-        retry(services::by_thread);
+        retry(services::by_thread, caller::current().owner());
         ASKING.fetch_sub(1, Ordering::AcqRel);
         return quarantine::bytes() < before;
     }

@@ -39,7 +39,7 @@ impl Removed {
 fn ask(p: &Caller<'_>, kind: u32, args: &[u64], extents: &[u64]) -> Option<services::Answer> {
     let by_worker = || services::by_worker(kind, args, extents).ok();
     let answer = if p.is_killed() { None } else { by_worker() };
-    answer.or_else(|| services::by_thread(kind, p.space, args, extents))
+    answer.or_else(|| services::by_thread(kind, p.owner(), args, extents))
 }
 
 /// Gives back a page whose last mapping went; Linux has no mapping of it any more.
@@ -69,7 +69,7 @@ pub fn zap(p: &Caller<'_>, start: u64, end: u64) -> bool {
     // Of a thread that ends, the process goes on.
     services::by_worker(SERVICE_ZAP, &args, &[]).is_ok()
         || (!p.is_killed() || p.is_shared())
-            && services::by_thread(SERVICE_ZAP, p.space, &args, &[]).is_some()
+            && services::by_thread(SERVICE_ZAP, p.owner(), &args, &[]).is_some()
 }
 
 /// Everything of a space whose proxy is gone, and pages of the kernel's that the proxy
@@ -88,6 +88,6 @@ pub fn all(p: &Space) {
     drop(vmas);
     p.mm.take_table().free(&mut frames::Tables);
     control.into_values().for_each(|frame| removed.seen.push(Run::of(frame, false)));
-    quarantine::give_up(p.space, removed.seen);
+    quarantine::give_up(p.owner(), removed.seen);
     p.account.remove_kernel(control_pages * CONTROL_COST);
 }

@@ -15,7 +15,7 @@ use crate::sched::cpu_mask::CpuMask;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_abi::layout::{
     CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOT_BASE, SLOT_SIZE, SLOTS_MAX, START_BASE,
     START_SIZE,
@@ -59,6 +59,8 @@ pub struct Space {
     pub shared_writes: Writes,
     /// See [`LastMapped`].
     pub last_mapped: LastMapped,
+    /// A thread has had a NUMA policy of its own, where there is a choice of nodes.
+    pub has_policies: AtomicBool,
     /// Pages being read in for a fault of the proxy.
     pub fills: Mutex<Vec<PendingFill>, rank::Fills>,
     /// Frames of the control window, by page address.
@@ -101,6 +103,7 @@ impl Space {
             settled: AtomicU32::new(0),
             shared_writes: Writes::default(),
             last_mapped: LastMapped::default(),
+            has_policies: AtomicBool::new(false),
             fills: Mutex::new(Vec::new()),
             control: Mutex::new(BTreeMap::new()),
             slots_made: AtomicU32::new(1),

@@ -193,8 +193,6 @@ impl Process {
         new.ended_cycles.1.store(system, Ordering::Relaxed);
         new.ended_faults.store(self.faults(), Ordering::Relaxed);
         new.cpu_timers.take_over(&self.cpu_timers);
-        let usage = self.usage.lock().clone();
-        *new.usage.lock() = usage;
         let exe = self.exe.lock().clone();
         *new.exe.lock() = exe;
         // No lock of one process is taken with that of another held.

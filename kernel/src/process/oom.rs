@@ -15,8 +15,8 @@ use crate::process::thread;
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
-use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::{OUT_GROUP, OUT_INSTANCE, OUT_NODES, OUT_USER, SERVICE_KILL};
+use hanare_core::fair::Owner;
 use hanare_core::groups::Tag;
 use hanare_core::nodes::Nodes;
 use hanare_hal::cpu;
@@ -63,7 +63,7 @@ impl Short {
             Short::User(uid) => space.account.user().uid() == uid,
             Short::Group(group) => space.account.is_in(group),
             Short::Nodes(nodes) => {
-                let pages = space.mm.lock().pages_on(&nodes, USER_MIN, USER_MAX);
+                let pages = space.pages_on(&nodes);
                 let of_user = space.account.user().on_nodes.load(Ordering::Relaxed);
                 return (pages > 0).then_some([of_user, pages * SMALL]);
             }
@@ -174,7 +174,7 @@ fn count_on(nodes: &Nodes) {
         space.account.user().on_nodes.store(0, Ordering::Relaxed);
     }
     for space in spaces::all() {
-        let pages = space.mm.lock().pages_on(nodes, USER_MIN, USER_MAX);
+        let pages = space.pages_on(nodes);
         space.account.user().on_nodes.fetch_add(pages, Ordering::Relaxed);
     }
 }
@@ -199,7 +199,7 @@ fn relieve_of(short: Short) -> bool {
     }
     let Some(first) = victim.first().filter(|p| !p.is_killed()) else { return true };
     short.log(&first);
-    services::post(SERVICE_KILL, victim.space, &short.report(&first), &[])
+    services::post(SERVICE_KILL, Owner::kernel(victim.space), &short.report(&first), &[])
 }
 
 /// No other process' end would help the running one: it is killed.

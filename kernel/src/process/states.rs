@@ -154,12 +154,15 @@ impl Process {
         let _ = self.end_step(None, Event::Kill); // which there always is
     }
 
-    /// It goes on as its successor; its threads here are to end.
+    /// It goes on as `new`, which tells its end from now on; its threads here are to end.
     ///
     /// # Errors
-    /// `ESRCH`: it has ended.
-    pub fn move_on(self: &Arc<Self>) -> Result<()> {
-        self.end_step(None, Event::Move).map(drop).map_err(|_| errno::ESRCH)
+    /// `ESRCH`: it has ended, and tells that itself.
+    pub fn move_on(self: &Arc<Self>, new: &Process) -> Result<()> {
+        self.end_step(None, Event::Move).map_err(|_| errno::ESRCH)?;
+        let usage = self.usage.lock().clone();
+        *new.usage.lock() = usage;
+        Ok(())
     }
 
     /// `REQUEST_SPACE_PAUSE`.

@@ -280,7 +280,7 @@ impl Thread {
         *self.affinity.lock() = affinity;
         let name = *old.name.lock();
         *self.name.lock() = name;
-        self.policy.set(old.policy.get());
+        self.policy.set(old.policy.get(), &self.process);
         self.no_tsc.store(old.no_tsc.load(Ordering::Relaxed), Ordering::Relaxed);
         self.seccomp.inherit(old.seccomp.inherited());
     }

@@ -19,6 +19,8 @@ pub enum Mutant {
     DesertsWhileLeaving,
     /// One that goes on as another process is told to have ended.
     TellsTwice,
+    /// Whom an end is told to is handed to the program of an execve before the old process has moved.
+    HandsOverEarly,
     /// The parent of a vfork is not let go by the child's end.
     ForgetsParent,
     /// A program is replaced while a core dump is made.
@@ -152,6 +154,7 @@ fn each_wrong_transition_breaks_a_property() {
         Mutant::GivesUpClaimed,
         Mutant::DesertsWhileLeaving,
         Mutant::TellsTwice,
+        Mutant::HandsOverEarly,
         Mutant::ForgetsParent,
         Mutant::ReplacesInDump,
         Mutant::WakesNobody,

@@ -86,6 +86,8 @@ pub struct Proc {
     pub opening: bool,
     pub began: bool,
     pub moved: bool,
+    /// Its end is told to somebody: of a program, once it goes on as the process that it was.
+    pub heard: bool,
     /// It has a program of its own in memory of its own.
     pub own: bool,
 }
@@ -166,6 +168,7 @@ const NO_PROCESS: Proc = Proc {
     opening: false,
     began: false,
     moved: false,
+    heard: true,
     own: false,
 };
 const NO_SPACE: Room = Room { used: false, life: Space::NEW };
@@ -281,6 +284,9 @@ impl World {
         check(effects.tells != q.moved, || {
             format!("the end of process {p} is told where it is none, or is not told")
         })?;
+        check(!effects.tells || q.kind != Kind::Program || q.heard == q.began, || {
+            format!("process {p} tells the end of the one that it has not become")
+        })?;
         q.member = false;
         if effects.tells {
             let told = self.step(p, None, Event::Told);
@@ -315,6 +321,7 @@ impl World {
             maker: t,
             vfork: if vfork { t } else { NONE },
             own: kind != Kind::Share,
+            heard: kind != Kind::Program,
             ..NO_PROCESS
         };
         let thread = self.th(t);
@@ -425,7 +432,7 @@ impl World {
             put(q.maker, 2);
             put(q.vfork, 2);
             put(q.old, 2);
-            for bit in [q.member, q.leaves, q.opening, q.began, q.moved, q.own] {
+            for bit in [q.member, q.leaves, q.opening, q.began, q.moved, q.heard, q.own] {
                 put(bit.into(), 1);
             }
         }

@@ -205,7 +205,7 @@ impl Debugger<Process> {
                 })
             }
             (false, Some(byte)) => {
-                self.restore(&p, addr, byte);
+                self.restore(&p, addr, byte)?;
                 self.state.lock().breakpoints.remove(&addr);
                 Ok(())
             }
@@ -214,11 +214,10 @@ impl Debugger<Process> {
     }
 
     /// Puts an instruction back, unless the program has put something else there.
-    fn restore(&self, p: &Process, addr: u64, byte: u8) {
+    fn restore(&self, p: &Process, addr: u64, byte: u8) -> Result<()> {
         let mut now = [0];
-        if patch::read(p, addr, &mut now) == 1 && now[0] == INT3 {
-            let _ = patch::write(p, addr, &[byte]);
-        }
+        let is_there = patch::read(p, addr, &mut now) == 1 && now[0] == INT3;
+        if is_there { patch::write(p, addr, &[byte]) } else { Ok(()) }
     }
 
     /// The debugger is gone: the process goes on as if it never had been there.
@@ -228,7 +227,7 @@ impl Debugger<Process> {
         let next = |from| self.state.lock().breakpoints.range(from..).next().map(|(a, b)| (*a, *b));
         let mut from = 0;
         while let Some((addr, byte)) = next(from) {
-            self.restore(&p, addr, byte);
+            let _ = self.restore(&p, addr, byte);
             from = addr + 1;
         }
         self.watches.clear(Some(&p));

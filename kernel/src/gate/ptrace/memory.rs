@@ -10,17 +10,35 @@ use crate::process::Process;
 use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
+use crate::sched::cpus;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hanare_abi::service::{MAY_REACH, SERVICE_MAY};
 use hanare_core::errno::{self, Result};
 use hanare_core::ptrace::request;
+use hanare_hal::cpu;
 use hanare_hal::paging::SMALL;
 use linux_raw_sys::general::{
     __NR_lseek, __NR_pread64, __NR_preadv, __NR_preadv2, __NR_process_vm_readv, __NR_pwrite64,
     __NR_pwritev, __NR_pwritev2, __NR_read, __NR_readlink, __NR_readv, __NR_write, __NR_writev,
 };
 use zerocopy::IntoBytes;
+
+/// How long a write waits for Linux, which is to forget a page, ns.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// Writes a tracee's memory as a debugger does, by the running thread, which can wait.
+fn write(p: &Process, at: u64, bytes: &[u8]) -> Result<()> {
+    let until = cpus::deadline(PATIENCE_NS);
+    loop {
+        let written = patch::write(p, at, bytes);
+        let waits = written == Err(errno::EAGAIN) && cpu::rdtsc() < until;
+        if !waits || thread::current().must_end() {
+            return written;
+        }
+        cpus::yield_now();
+    }
+}
 
 /// PTRACE_PEEKDATA.
 pub fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
@@ -43,7 +61,7 @@ pub fn poke(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
     let tid = u64::from(thread.slot.tid());
     // Linux brings the page in.
     let there = linux([request::PEEKDATA, tid, addr, scratch, 0, 0]);
-    if patch::write(&thread.process, addr, &data.to_le_bytes()).is_ok() {
+    if write(&thread.process, addr, &data.to_le_bytes()).is_ok() {
         return Ok(0);
     }
     there?;
@@ -163,7 +181,7 @@ fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool)
         bring_in(p, fd, place);
         if write {
             user::read(UserAddr::of(buffer + done), bytes)?;
-            if patch::write(p, place, bytes).is_err() {
+            if self::write(p, place, bytes).is_err() {
                 break;
             }
         } else {

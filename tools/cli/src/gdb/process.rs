@@ -13,6 +13,8 @@ use super::registers::State;
 
 /// How long the threads of a process may take to stop.
 const STOP: Duration = Duration::from_secs(20);
+/// How long Linux may keep the LWK waiting for what a change of memory needs.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes written at once.
 const WRITE: usize = 512;
 const PAGE: u64 = 4096;
@@ -136,7 +138,7 @@ impl Process {
             let _ = self.observer.read_memory(at, &mut [0]);
             let _ = self.observer.read_memory(at + piece.len() as u64 - 1, &mut [0]);
             let words: Vec<u64> = piece.chunks(8).map(word).collect();
-            match self.observer.ask(OBSERVE_WRITE, [at, piece.len() as u64], &words) {
+            match self.change(OBSERVE_WRITE, [at, piece.len() as u64], &words) {
                 // A mapping that Linux shares: written as the process would.
                 Err(error) if error.errno() == Some(Errno::FAULT) => {
                     let written = self.observer.write_memory(at, piece).unwrap_or(0);
@@ -144,10 +146,21 @@ impl Process {
                         return Err(error);
                     }
                 }
-                other => drop(other?),
+                other => other?,
             }
         }
         Ok(())
+    }
+
+    /// Asks for a change of memory, again while Linux keeps the LWK waiting for what that needs.
+    fn change(&self, op: u32, args: [u64; 2], words: &[u64]) -> Result<(), Error> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.observer.ask(op, args, words) {
+                Err(error) if error.errno() == Some(Errno::AGAIN) && Instant::now() < until => {}
+                other => return other.map(drop),
+            }
+        }
     }
 
     /// Sets or clears a breakpoint. False: there is no memory.
@@ -156,7 +169,7 @@ impl Process {
         if on && self.read(address, &mut byte) != 1 {
             return false;
         }
-        let done = self.observer.ask(OBSERVE_BREAK, [address, on.into()], &[]).is_ok();
+        let done = self.change(OBSERVE_BREAK, [address, on.into()], &[]).is_ok();
         if done && on {
             self.breakpoints.entry(address).or_insert(byte[0]);
         } else if done {

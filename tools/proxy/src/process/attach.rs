@@ -103,7 +103,7 @@ fn check_version(fd: u32) {
         die(
             EXIT_HANARE,
             format_args!(
-                "the module has interface version {}, hanare-proxy has {VERSION}: install both from the same release",
+                "the module has interface version {:#x}, hanare-proxy has {VERSION:#x}: install both from the same release",
                 info.version
             ),
         );

@@ -4,6 +4,7 @@ use super::{
     Broken, Done, Kind, Limits, MOST, NO_SPACE, NO_THREAD, NONE, Proc, Room, Stage, Step, World,
     check,
 };
+use crate::life::tests::{Mutant, has};
 use crate::life::{Event, SpaceEffect, SpaceEvent};
 use std::format;
 
@@ -13,9 +14,11 @@ impl World {
         let q = self.pr(p);
         q.opening = false;
         let (kind, old, member) = (q.kind, q.old, q.member);
+        // Before it has a space there is only the entry in a list, which is dropped: nobody else sees that.
+        let failed = self.end_step(p, None, Event::Fail);
+        let killed = member && self.pr(p).life.word().is_killed();
+        check(failed.is_ok() || killed, || format!("process {p} was claimed, and does not fail"))?;
         if !member {
-            let failed = self.end_step(p, None, Event::Fail);
-            check(failed.is_ok(), || format!("process {p} was claimed, and does not fail"))?;
             self.drop_it(p)?;
         }
         if kind == Kind::Program {
@@ -110,12 +113,13 @@ impl World {
                 }
                 let Proc { kind, old, .. } = *self.pr(p);
                 if kind == Kind::Program {
+                    self.pr(p).heard = has(Mutant::HandsOverEarly);
                     if self.end_step(old, None, Event::Move).is_err() {
                         *self.th(t) = NO_THREAD;
                         self.open_fails(p)?;
                         return Ok(true);
                     }
-                    self.pr(old).moved = true;
+                    (self.pr(old).moved, self.pr(p).heard) = (true, true);
                     self.th(t).stage = Stage::Program;
                 }
                 self.pr(p).opening = false;
