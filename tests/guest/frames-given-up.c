@@ -36,6 +36,7 @@ static void share(void)
 static void write_beside(void)
 {
 	char *p = small_pages(PAGES * PAGE), byte;
+	volatile int *begins = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int go[2];
 	pid_t child;
 
@@ -44,8 +45,11 @@ static void write_beside(void)
 		exit(2);
 	child = fork();
 	if (!child) {
-		if (read(go[0], &byte, 1) == 1 && !munmap(p, PAGES * PAGE))
-			printf("unmapped\n");
+		if (read(go[0], &byte, 1) != 1)
+			exit(2);
+		*begins = 1;
+		munmap(p, PAGES * PAGE);
+		printf("unmapped\n");
 		fflush(stdout);
 		pause();
 	}
@@ -53,6 +57,8 @@ static void write_beside(void)
 	fflush(stdout);
 	if (read(0, &byte, 1) != 1 || write(go[1], &byte, 1) != 1)
 		exit(2);
+	while (!*begins)
+		usleep(1000);
 	usleep(300000); /* the LWK holds the child for longer */
 	memset(p, 0xbb, PAGES * PAGE);
 	printf("written\n");
