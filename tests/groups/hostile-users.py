@@ -163,6 +163,32 @@ def start_program(user, how):
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
 
 
+def what_is_given_up_is_not_read():
+    """The LWK holds a child in its munmap; its memory, read by Linux meanwhile, has nothing that its parent writes then."""
+    def seen():
+        return command([GUEST + '/module-late-answer', 'read', pid, address]).out
+
+    old = b'aaaaaaaaaaaaaaaa\n' * 8
+    program = start_program(BAD, 'write')
+    try:
+        pid, address = program.stdout.readline().decode().split()
+        before = seen()
+        expect(before == old, before)
+        program.stdin.write(b'x')
+        program.stdin.flush()
+        said = program.stdout.readline()
+        expect(said == b'written\n', said)
+        after = seen()
+        expect(after == old, after)
+        said = program.stdout.readline()
+        expect(said == b'unmapped\n', said)
+    finally:
+        program.kill()
+        program.wait(TIMEOUT)
+        command(['pkill', '-KILL', 'frames-given-up'])
+        until(lambda: b'no program runs' in hanare('ps').out, 'all programs have ended')
+
+
 def an_answer_in_flight_names_no_frame_of_others():
     """A task is kept from using the answer to its fault until the frames that it names are another user's."""
     late = GUEST + '/module-late-answer'
@@ -230,4 +256,7 @@ check('slots-of-one-user', slots_of_one_user)
 hanare('shutdown', '--force')
 boot('--cpus', '2', '--mem', '64M')
 check('an-answer-in-flight-names-no-frame-of-others', an_answer_in_flight_names_no_frame_of_others)
+hanare('shutdown')
+boot('--cpus', '2-3', '--mem', '64M', '--option', 'hold_ms=1500')
+check('what-is-given-up-is-not-read', what_is_given_up_is_not_read)
 finish()

@@ -82,7 +82,7 @@ pub enum ForWrite {
     Copy,
 }
 
-/// What is known of a page whose frame others have, too, when it is to be written.
+/// What is known of a page whose frame others have, too, when it is to be written or given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// No CPU has a translation of it.
@@ -102,6 +102,13 @@ pub fn for_write(sight: Sight, is_shared: bool, prepared: Prepared) -> ForWrite 
     } else {
         ForWrite::Copy
     }
+}
+
+/// Whether a page whose frame others have, too, may be given up: from then on they may write to the
+/// frame, or free it. Until then it is hidden.
+#[must_use]
+pub fn may_give_up(sight: Sight, prepared: Prepared) -> bool {
+    (prepared.is_flushed || wrong!(GivesUpUnflushed)) && (prepared.is_forgotten || !sight.is_seen())
 }
 
 /// What addresses are kept for where no mapping is.
@@ -259,7 +266,7 @@ pub struct Change {
     whole: Range,
     reserved: Option<(u32, Range)>,
     forgotten: Option<Range>,
-    is_flushed: bool,
+    flushed: Option<Range>,
     has_asked: bool,
 }
 
@@ -267,7 +274,7 @@ impl Change {
     /// One that has reserved nothing yet. `whole`: all that it may need.
     #[must_use]
     pub const fn new(whole: Range) -> Change {
-        Change { whole, reserved: None, forgotten: None, is_flushed: false, has_asked: false }
+        Change { whole, reserved: None, forgotten: None, flushed: None, has_asked: false }
     }
 
     /// One of a range that Linux has just forgotten itself.
@@ -285,16 +292,16 @@ impl Change {
         debug_assert!(self.reserved.is_none());
         let range = if self.has_asked { self.whole } else { needed };
         self.reserved = Some((c.reserve(range)?, range));
-        (self.has_asked, self.forgotten, self.is_flushed) = (true, None, false);
+        (self.has_asked, self.forgotten, self.flushed) = (true, None, None);
         Ok(range)
     }
 
     /// At the beginning of each plan: gives up what was reserved. `is_forgotten`: Linux has
     /// forgotten the range since. Both counts until the lock is given back.
     pub fn resume(&mut self, c: &mut Coherence, is_forgotten: bool) {
-        (self.forgotten, self.is_flushed) = (None, false);
+        (self.forgotten, self.flushed) = (None, None);
         let Some((number, range)) = self.reserved.take() else { return };
-        self.is_flushed = c.release(number);
+        self.flushed = c.release(number).then_some(range);
         self.forgotten = (is_forgotten || wrong!(TrustsFailure)).then_some(range);
     }
 
@@ -306,15 +313,15 @@ impl Change {
 
     /// Whether Linux has nothing of these pages. Good until the lock is given back.
     #[must_use]
-    pub fn has_forgotten(&self, (start, end): Range) -> bool {
-        self.forgotten.is_some_and(|f| f.0 <= start && end <= f.1)
+    pub fn has_forgotten(&self, range: Range) -> bool {
+        is_in(self.forgotten, range)
     }
 
     /// What is known of the page `range`, which is hidden, or not if `is_present`.
     #[must_use]
     pub fn prepared(&self, range: Range, is_present: bool) -> Prepared {
         Prepared {
-            is_flushed: self.is_flushed && !is_present,
+            is_flushed: is_in(self.flushed, range) && !is_present,
             is_forgotten: self.has_forgotten(range),
         }
     }
@@ -324,4 +331,8 @@ impl Change {
     pub fn sight(&self, range: Range, sight: Sight) -> Sight {
         if self.has_forgotten(range) { Sight::Unseen } else { sight }
     }
+}
+
+fn is_in(outer: Option<Range>, (start, end): Range) -> bool {
+    outer.is_some_and(|o| o.0 <= start && end <= o.1)
 }

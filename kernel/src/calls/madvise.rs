@@ -141,10 +141,13 @@ fn discard(p: &Caller<'_>, start: u64, end: u64, linux: bool) -> Result<()> {
         (start, end),
         |mm, change| {
             mm.split_edges(start, end)?;
+            if mm.hide_shared((start, end), change) {
+                return Ok(Some((start, end)));
+            }
             Ok(mm.must_forget((start, end), change, Sight::is_seen))
         },
-        |mm, _| {
-            mm.unmap_pages(start, end, &mut removed)?;
+        |mm, change| {
+            mm.unmap_pages((start, end), change, true, &mut removed); // the plan has hidden them
             mm.forget_known(start, end);
             Ok(())
         },

@@ -16,7 +16,7 @@ use crate::sched::hold;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::addr::page_down;
-use hanare_core::coherence::{Kept, Sight};
+use hanare_core::coherence::{Change, Kept, Sight};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
@@ -335,7 +335,8 @@ fn enter_moved(mm: &mut AddressSpace, slot: u32, m: &Move, target: u64, watch: u
 fn vacate(mm: &mut AddressSpace, slot: u32, old: u64, size: u64) {
     drop(mm.vmas.remove(old, old + size));
     mm.policies.clear(old, old + size);
-    let _ = mm.unmap_pages(old, old + size, &mut Removed::default()); // foreign frames: nothing to free
+    let (whole, mut none) = ((old, old + size), Removed::default()); // foreign frames: nothing to free
+    mm.unmap_pages(whole, &Change::new(whole), true, &mut none);
     let _ = mm.vmas.insert_anyway(kept(Kept::Busy, slot, old, old + size)); // it is free: cannot fail
 }
 

@@ -10,13 +10,14 @@ use crate::base::heap;
 use crate::sched::tlb;
 use alloc::sync::Arc;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
-use hanare_core::coherence::{Change, Coherence, Sight};
+use hanare_core::coherence::{Change, Coherence, Range, Sight, may_give_up};
 use hanare_core::errno::{self, Result};
 use hanare_core::mempolicy::{Policies, Policy};
 use hanare_core::nodes::Placement;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL};
+use hanare_hal::percpu;
 use hanare_hal::pte::{self, Bits, Entry};
 
 /// Large pages that are split for each look at the table.
@@ -226,18 +227,46 @@ impl AddressSpace {
         (self.vmas.count() * ENTRY + self.policies.count() * PIECE) as u64
     }
 
-    /// Removes every page of `start..end` from the table (not from the map).
-    /// `ENOMEM`: no memory to split a large page; nothing was changed.
-    pub fn unmap_pages(&mut self, start: u64, end: u64, removed: &mut Removed) -> Result<()> {
-        self.split_edges(start, end)?;
-        let (mut pages, mut foreign) = (0, 0);
+    /// Removes the pages of a range, whose edges are split, from the table (not from the map).
+    /// A page that others have, too, is only hidden ([`Removed::is_hidden`]) while CPUs, or Linux,
+    /// may have a translation of it: `change` knows. `is_flushed`: CPUs have none.
+    pub fn unmap_pages(
+        &mut self,
+        range: Range,
+        change: &Change,
+        is_flushed: bool,
+        removed: &mut Removed,
+    ) {
+        if let Some((start, end)) = self.take_pages(range, change, is_flushed, removed) {
+            self.flush(start, end);
+        }
+        // Who loads the table from now on gets no translation of what is hidden.
+        if removed.is_hidden && !is_flushed && self.is_alone() {
+            removed.is_hidden = false;
+            self.take_pages(range, change, true, removed);
+        }
+    }
+
+    /// The same, without a flush. Where there were pages.
+    pub(super) fn take_pages(
+        &mut self,
+        (start, end): Range,
+        change: &Change,
+        is_flushed: bool,
+        removed: &mut Removed,
+    ) -> Option<Range> {
+        let (mut pages, mut foreign, mut gone) = (0, 0, None);
         let stale = &mut self.stale;
         self.table.update(start, end, &mut |leaf| {
-            stale.add(leaf.addr, leaf.addr + leaf.size);
-            pages += leaf.size / SMALL;
+            gone = Some(tlb::join(gone, pages_of(&leaf)));
             if leaf.entry.has(pte::SEEN) {
-                removed.range = Some(tlb::join(removed.range, (leaf.addr, leaf.addr + leaf.size)));
+                removed.range = Some(tlb::join(removed.range, pages_of(&leaf)));
             }
+            if is_to_hide(&leaf, change, is_flushed) {
+                removed.is_hidden = true;
+                return leaf.entry & !pte::PRESENT;
+            }
+            pages += leaf.size / SMALL;
             if leaf.entry.has(pte::FOREIGN) {
                 foreign += leaf.size / SMALL;
             } else {
@@ -252,10 +281,29 @@ impl AddressSpace {
             Entry::NONE
         });
         self.remove_resident(pages, foreign);
-        if pages > 0 {
-            self.flush(start, end);
-        }
-        Ok(())
+        gone
+    }
+
+    /// Hides the pages of a range that others have, too, for a change that is to give them up. Whether
+    /// that has to wait: other CPUs drop them when the lock is given back.
+    pub fn hide_shared(&mut self, (start, end): Range, change: &Change) -> bool {
+        let mut hidden = None;
+        self.table.update(start, end, &mut |leaf| {
+            if !is_to_hide(&leaf, change, false) {
+                return leaf.entry;
+            }
+            hidden = Some(tlb::join(hidden, pages_of(&leaf)));
+            leaf.entry & !pte::PRESENT
+        });
+        let Some((start, end)) = hidden else { return false };
+        self.coherence.disturb((start, end));
+        self.flush(start, end);
+        !self.is_alone()
+    }
+
+    /// Whether no other CPU has a translation of what was hidden.
+    pub(super) fn is_alone(&self) -> bool {
+        self.active.after_change().others(percpu::index()).next().is_none()
     }
 
     /// Splits large pages that `start` or `end` cut.
@@ -328,7 +376,8 @@ impl AddressSpace {
         let mut removed = Removed::default();
         self.check_resident();
         drop(self.vmas.take());
-        let _ = self.unmap_pages(self.vmas.min(), self.vmas.max(), &mut removed); // nothing is cut: it cannot fail
+        let all = (self.vmas.min(), self.vmas.max());
+        self.unmap_pages(all, &Change::of_forgotten(all), true, &mut removed);
         removed.set_aside();
         let stale = core::mem::take(&mut self.stale);
         stale.post(&self.active);
@@ -378,6 +427,16 @@ pub fn sight_bits(sight: Sight) -> Bits {
         Sight::Read => pte::SEEN,
         Sight::Write => pte::SEEN | pte::SEEN_WRITE,
     }
+}
+
+/// Whether a page cannot be given up yet: see [`may_give_up`]. What can be written nobody else has.
+fn is_to_hide(leaf: &Leaf, change: &Change, is_flushed: bool) -> bool {
+    if leaf.entry.has(pte::WRITE) || leaf.entry.has(pte::FOREIGN) {
+        return false;
+    }
+    let mut prepared = change.prepared(pages_of(leaf), leaf.entry.has(pte::PRESENT));
+    prepared.is_flushed |= is_flushed;
+    !may_give_up(sight(leaf.entry), prepared) && frames::is_shared(leaf.frame())
 }
 
 /// The addresses of a page.

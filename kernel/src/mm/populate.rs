@@ -9,7 +9,7 @@ use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::{LARGE, Leaf, SMALL};
 use hanare_hal::pte;
-use hanare_hal::{cpu, memory, percpu};
+use hanare_hal::{cpu, memory};
 
 /// Pages of an anonymous mapping brought in around a small fault.
 const AROUND: u64 = 16;
@@ -99,7 +99,7 @@ impl AddressSpace {
         if self.table.is_active() {
             cpu::flush_page(page.0);
         }
-        prepared.is_flushed |= self.active.after_change().others(percpu::index()).next().is_none();
+        prepared.is_flushed |= self.is_alone();
         let copied = match for_write(sight(leaf.entry), true, prepared) {
             ForWrite::Prepare { ask } => {
                 let (start, end) = self.coherence.to_flush(page, (0, 1 << 47));

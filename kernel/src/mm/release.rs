@@ -8,13 +8,14 @@ use crate::base::chain::Run;
 use crate::base::frames::{self, Known};
 use crate::link::services;
 use hanare_abi::service::{SERVICE_HELD, SERVICE_ZAP};
+use hanare_core::coherence::Change;
 use hanare_hal::addr::PhysAddr;
 
 impl Removed {
     /// Zaps what Linux has seen, then frees. Without the lock; may wait. False: Linux could not be
     /// asked; frames that it may have are in quarantine.
     pub fn finish(mut self, p: &Caller<'_>) -> bool {
-        if self.needs_linux() {
+        if self.needs_finish() {
             crate::sched::hold::at("pages-taken");
         }
         let mut is_forgotten = true;
@@ -83,7 +84,8 @@ pub fn all(p: &Space) {
     let mut mm = p.mm.lock();
     mm.check_resident();
     let vmas = mm.vmas.take();
-    let _ = mm.unmap_pages(vmas.min(), vmas.max(), &mut removed); // nothing is cut, so nothing is needed
+    let whole = (vmas.min(), vmas.max());
+    mm.unmap_pages(whole, &Change::of_forgotten(whole), true, &mut removed);
     drop(mm);
     drop(vmas);
     p.mm.take_table().free(&mut frames::Tables);

@@ -13,14 +13,16 @@ pub struct Removed {
     pub(super) seen: Chain,
     /// Where it has them mapped.
     pub(super) range: Option<(u64, u64)>,
+    /// Pages are hidden only: [`finish`](Self::finish) first, then they may be given up.
+    pub(super) is_hidden: bool,
     /// The mappings that went.
     pub vmas: LinkedList<Vma<FileRef>>,
 }
 
 impl Removed {
-    /// Whether Linux has to be asked before the range can be used again.
-    pub fn needs_linux(&self) -> bool {
-        self.range.is_some() || !self.seen.is_empty()
+    /// Whether something is to be done before the range can be used again.
+    pub fn needs_finish(&self) -> bool {
+        self.is_hidden || self.range.is_some() || !self.seen.is_empty()
     }
 
     /// Linux has forgotten the pages: it may only hold frames.

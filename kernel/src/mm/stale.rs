@@ -20,7 +20,7 @@ pub struct Stale {
 impl Stale {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.range.is_none()
+        self.range.is_none() && self.blocks.is_empty()
     }
 
     /// Whether a table was replaced.

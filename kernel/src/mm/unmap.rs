@@ -9,7 +9,7 @@ use crate::base::heap;
 use crate::link::services;
 use crate::sched::tlb;
 use alloc::collections::LinkedList;
-use hanare_core::coherence::{Kept, Unmapping};
+use hanare_core::coherence::{Change, Kept, Unmapping};
 use hanare_core::errno::Result;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
 
@@ -56,6 +56,7 @@ fn unmap_piece(p: &Caller<'_>, start: u64, end: u64) -> Result<Option<u32>> {
             heap::room(count * 2 * size_of::<Vma<FileRef>>())?;
         }
         mm.policies.room_to_clear()?;
+        mm.split_edges(start, end)?;
         removed.vmas = mm.vmas.try_remove(start, end)?;
         for v in removed.vmas.iter().filter(|v| is_unforgotten(v)) {
             removed.range = Some(tlb::join(removed.range, (v.start, v.end)));
@@ -64,13 +65,13 @@ fn unmap_piece(p: &Caller<'_>, start: u64, end: u64) -> Result<Option<u32>> {
         if removed.vmas.is_empty() {
             return Ok(None);
         }
-        mm.unmap_pages(start, end, &mut removed)?;
-        if !removed.needs_linux() && !removed.vmas.iter().any(is_linuxs) {
+        mm.unmap_pages((start, end), &Change::new((start, end)), false, &mut removed);
+        if !removed.needs_finish() && !removed.vmas.iter().any(is_linuxs) {
             drop(mm);
             drop_mappings(removed.vmas);
             return Ok(None);
         }
-        // Until Linux has forgotten the pages nobody may map anything here: a call
+        // Until CPUs and Linux have forgotten the pages nobody may map anything here: a call
         // of another thread would see the old ones.
         let mut vmas = removed.vmas.iter().peekable();
         while let Some(v) = vmas.next() {
@@ -82,9 +83,32 @@ fn unmap_piece(p: &Caller<'_>, start: u64, end: u64) -> Result<Option<u32>> {
         }
     }
     let vmas = core::mem::take(&mut removed.vmas);
-    let is_forgotten = removed.finish(p) & unmap_linuxs(p, vmas.iter());
+    let is_forgotten = finish(p, removed, || vmas.iter());
     drop_mappings(vmas);
     settle(p, start, end, is_forgotten).map(|()| None)
+}
+
+/// Has Linux forget what it has of mappings that went, then gives up their hidden pages, which CPUs
+/// have dropped. False: Linux could not be asked.
+fn finish<'a, I: Iterator<Item = &'a Vma<FileRef>>>(
+    p: &Caller<'_>,
+    removed: Removed,
+    vmas: impl Fn() -> I,
+) -> bool {
+    let is_hidden = removed.is_hidden;
+    let is_forgotten = removed.finish(p) & unmap_linuxs(p, vmas());
+    if is_hidden {
+        let mut hidden = Removed::default();
+        let mut mm = p.mm.lock();
+        for v in vmas() {
+            let range = (v.start, v.end);
+            mm.take_pages(range, &Change::of_forgotten(range), true, &mut hidden);
+        }
+        drop(mm);
+        hidden.set_forgotten();
+        hidden.finish(p);
+    }
+    is_forgotten
 }
 
 /// Whether Linux may have a mapping of its own there.
@@ -116,10 +140,11 @@ pub fn unmap_all(p: &Caller<'_>) -> bool {
         let vmas = mm.vmas.take();
         mm.policies.clear(vmas.min(), vmas.max());
         mm.lock_future = VmaFlags::empty();
-        let _ = mm.unmap_pages(vmas.min(), vmas.max(), &mut removed); // nothing is cut, so it cannot fail
+        let whole = (vmas.min(), vmas.max());
+        mm.unmap_pages(whole, &Change::new(whole), true, &mut removed);
         vmas
     };
-    let is_forgotten = removed.finish(p) & unmap_linuxs(p, vmas.iter());
+    let is_forgotten = finish(p, removed, || vmas.iter());
     services::put_together(|| drop(vmas));
     is_forgotten
 }

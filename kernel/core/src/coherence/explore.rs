@@ -7,7 +7,7 @@ mod actions;
 mod moves;
 mod sections;
 
-use super::{Change, Coherence, ForWrite, Kept, Range, Sight, Unmapping, for_write};
+use super::{Change, Coherence, ForWrite, Kept, Range, Sight, Unmapping, for_write, may_give_up};
 use actions::{Action, actions};
 use core::cell::Cell;
 use core::hash::{Hash, Hasher};
@@ -47,6 +47,10 @@ pub(super) enum Mutant {
     FreesUnasked,
     /// Frames are freed before CPUs have dropped their translations.
     FreesUnflushed,
+    /// A page that others have, too, is given up while CPUs have translations of it.
+    GivesUpUnflushed,
+    /// Likewise, before Linux was asked to forget it.
+    GivesUpUnasked,
     /// A failed fork leaves its count.
     LeavesFork,
     /// Who unmaps takes addresses that another thread is busy with.
@@ -269,7 +273,10 @@ impl State {
             child_runs: false,
             threads: [Thread::new(scripts[0]), Thread::new(scripts[1]), Thread::new(&[])],
             linux_writes: 1,
-            child_writes: u8::from(scripts[1] == [Op::Store(0)]),
+            child_writes: u8::from(
+                scripts[0] == [Op::Fork]
+                    && matches!(scripts[1], [Op::Store(0) | Op::Unmap(0) | Op::Discard(0)]),
+            ),
             failures: 1,
             writes: 0,
             by_linux: 0,
@@ -482,6 +489,7 @@ const SCRIPTS: &[[&[Op]; 2]] = &[
     [&[Op::Unmap(0)], &[Op::Map(0), Op::Store(0), Op::Store(0)]],
     [&[Op::Lose(0)], &[Op::Unmap(0), Op::Map(0), Op::Store(0)]],
     [&[Op::Lose(0)], &[Op::Store(0), Op::Fork]],
+    [&[Op::Fork], &[Op::Discard(0)]],
 ];
 
 #[test]
@@ -531,6 +539,9 @@ const MUTANTS: &[(Mutant, usize, &str)] = &[
     (Mutant::DiscardsFirst, 2, "a frame is free that Linux has"),
     (Mutant::FreesUnasked, 4, "a frame is free that Linux has"),
     (Mutant::FreesUnflushed, 2, "a frame is free that a table has"),
+    (Mutant::GivesUpUnflushed, 6, "a parent has a write of its child"),
+    (Mutant::GivesUpUnflushed, 14, "a parent has a write of its child"),
+    (Mutant::GivesUpUnasked, 6, "a parent has a write of its child"),
     (Mutant::LeavesFork, 5, "something stays reserved"),
     (Mutant::TakesBusy, 10, "a discarded write is seen"),
     (Mutant::FreesUnforgotten, 11, "a discarded write is seen"),

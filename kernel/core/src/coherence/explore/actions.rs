@@ -236,6 +236,7 @@ impl State {
             (_, Op::Serve(..)) => return false,
             (Phase::Plan, Op::Map(page)) => self.map(t, page),
             (Phase::Plan, _) => self.carry_out(t, step),
+            (Phase::Finish, Op::Unmap(page)) => self.give_up_hidden(t, page),
             (Phase::Finish, _) => self.finish_fork(t, step),
             (Phase::End, _) => self.finish_op(t),
         }
@@ -325,8 +326,10 @@ impl State {
                 if must & !content != 0 {
                     return Some("a view of a page lacks a write to it");
                 }
-                // Of what it is giving up it may read until that is done.
-                if content & self.by_child != 0 && !self.is_going(page) {
+                // Where Linux could not be asked munmap cannot be undone.
+                let is_unforgotten =
+                    frame == linux && self.rights[page] == Rights::None && self.failures == 0;
+                if content & self.by_child != 0 && !is_unforgotten {
                     return Some("a parent has a write of its child");
                 }
                 if content & self.gone[page] != 0 {

@@ -176,6 +176,11 @@ impl State {
         let change = self.threads[t].change.clone();
         let mut needed: Option<Range> = None;
         let mut count = 0;
+        if let Op::Discard(page) = op
+            && self.hide_shared(t, page)
+        {
+            needed = Some(range(page));
+        }
         for page in 0..PAGES {
             let leaf = self.leaves[page];
             let sight = change.sight(range(page), leaf.sight);
@@ -255,20 +260,50 @@ impl State {
         if kept == Some(Unmapping::Wait) {
             return;
         }
-        let leaf = core::mem::replace(&mut self.leaves[page], NO_LEAF);
+        let leaf = self.leaves[page];
         self.lost[page] = false;
         self.rights[page] = Rights::None;
         self.must[page] = 0;
-        if leaf != NO_LEAF {
-            self.flush_all(t, range(page));
+        let is_hidden = self.hide_shared(t, page);
+        if !is_hidden {
+            self.leaves[page] = NO_LEAF;
+            if leaf != NO_LEAF {
+                self.flush_all(t, range(page));
+            }
+            if leaf.frame != 0 {
+                self.unmap_frame(t, leaf.frame);
+            }
         }
+        let asks = leaf.sight.is_seen() || kept == Some(Unmapping::Ask);
+        self.kept[page] = (asks || is_hidden).then_some((Kept::Busy, t));
+        let asks_later = is_hidden && is(Mutant::GivesUpUnasked);
+        self.threads[t].ask = (asks && !asks_later).then_some((range(page), false));
+        self.threads[t].phase = if is_hidden { Phase::Finish } else { Phase::End };
+    }
+
+    /// `finish` of `unmap.rs`.
+    pub(super) fn give_up_hidden(&mut self, t: usize, page: usize) {
+        let leaf = core::mem::replace(&mut self.leaves[page], NO_LEAF);
         if leaf.frame != 0 {
             self.unmap_frame(t, leaf.frame);
         }
-        let asks = leaf.sight.is_seen() || kept == Some(Unmapping::Ask);
-        self.kept[page] = asks.then_some((Kept::Busy, t));
-        self.threads[t].ask = asks.then_some((range(page), false));
+        if is(Mutant::GivesUpUnasked) {
+            self.threads[t].ask = leaf.sight.is_seen().then_some((range(page), false));
+        }
         self.threads[t].phase = Phase::End;
+    }
+
+    /// Of a page that is to be given up: whether it may not be yet. `hide_shared` of `address_space.rs`.
+    fn hide_shared(&mut self, t: usize, page: usize) -> bool {
+        let leaf = self.leaves[page];
+        let prepared = self.threads[t].change.prepared(range(page), leaf.present);
+        if leaf.frame == 0 || !self.is_shared(leaf.frame) || may_give_up(leaf.sight, prepared) {
+            return false;
+        }
+        self.leaves[page].present = false;
+        self.coherence.disturb(range(page));
+        self.flush_all(t, range(page));
+        true
     }
 
     /// A mapping of nothing, where nothing is.
