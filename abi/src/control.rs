@@ -47,8 +47,8 @@ pub const CONTROL_INTERRUPT: u32 = 18;
 pub const CONTROL_DUMP: u32 = 19;
 /// [`Control::DumpRange`].
 pub const CONTROL_DUMP_RANGE: u32 = 20;
-/// [`Control::Pose`].
-pub const CONTROL_POSE: u32 = 21;
+/// [`Control::DumpThread`].
+pub const CONTROL_DUMP_THREAD: u32 = 21;
 /// [`Control::Trap`].
 pub const CONTROL_TRAP: u32 = 22;
 
@@ -396,9 +396,9 @@ requests! {
         /// What it is to be.
         kind: DumpKind,
     }
-    /// Last request of a thread before a core dump; not answered.
-    Pose = CONTROL_POSE {
-        /// Address (control window) of a [`crate::ioctl::Pose`], followed by FS base, GS base, and
+    /// The worker is dumped with its thread's registers. The thread's last request; not answered.
+    DumpThread = CONTROL_DUMP_THREAD {
+        /// Address (control window) of a [`crate::ioctl::DumpThread`], followed by FS base, GS base, and
         /// FPU state as `xsave` makes it.
         at: u64,
         /// The signal of who makes the dump; 0: of another thread.

@@ -79,7 +79,7 @@ void hanare_last_signal(u32 signal);
 
 /* dump.c */
 long hanare_dump(struct hanare_space *space, void *data);
-long hanare_pose(struct hanare_space *space, void *data);
+long hanare_dump_thread(struct hanare_space *space, void *data);
 
 /* permission.c */
 const void *hanare_memory_behind(struct file *file);

@@ -74,7 +74,7 @@ pub const fn sake(request: &Control) -> Sake {
         | Control::Interrupt { .. }
         | Control::Dump
         | Control::DumpRange { .. }
-        | Control::Pose { .. }
+        | Control::DumpThread { .. }
         | Control::Trap { .. } => Sake::Thread,
     }
 }
