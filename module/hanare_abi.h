@@ -42,7 +42,7 @@
  * 0x0000_0000_0001_0000  USER_MIN      the application: same addresses in the
  * 0x0000_7d00_0000_0000  USER_MAX      LWK's page table and in the proxy
  * 0x0000_7d00_0000_0000  CONTROL_BASE  slots, start block, scratch pages:
- * 0x0000_7d00_4000_0000  CONTROL_END   proxy and LWK kernel only
+ * 0x0000_7d00_4000_0000  CONTROL_END   proxy and LWK only
  * 0x0000_7e00_0000_0000  PROXY_BASE    the proxy's own image, heap, mmap area
  * 0xffff_8000_0000_0000  DIRECT_BASE   LWK: its physical memory, at +paddr
  * 0xffff_c000_0000_0000  STACKS_BASE   LWK: its memory as kernel stacks: each 32 KiB
@@ -58,7 +58,7 @@
 #define HANARE_USER_MIN 0x10000ULL
 /* End (exclusive) of the application's addresses. */
 #define HANARE_USER_MAX 0x7d0000000000ULL
-/* Start of the control window: memory shared by the proxy and the LWK kernel. */
+/* Start of the control window: memory shared by the proxy and the LWK. */
 #define HANARE_CONTROL_BASE 0x7d0000000000ULL
 /* Bytes of the control window. */
 #define HANARE_CONTROL_SIZE 0x40000000ULL

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn looked_up_by_name() {
+    fn arguments_are_looked_up_by_name() {
         assert_eq!(arguments("read")[1], Output(2));
         assert!(arguments("no_such_call").is_empty());
     }

@@ -34,7 +34,7 @@ fn is_piped() -> bool {
     read == Ok(1) && pattern == *b"|"
 }
 
-/// `Control::DumpRange`.
+/// `Control::DumpRange`: makes `start..end` what the dump is to show there.
 pub fn range(process: &Process, start: u64, end: u64, kind: DumpKind) -> sys::Result<()> {
     let user = USER_MIN..=USER_MAX;
     if start >= end || !user.contains(&start) || !user.contains(&end) {

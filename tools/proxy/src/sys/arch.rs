@@ -69,7 +69,7 @@ global_asm!(
     rt_sigreturn = const __NR_rt_sigreturn,
 );
 
-/// What `abortable_call` gives: two registers.
+/// The result of `abortable_call`, in two registers.
 #[repr(C)]
 struct Returned {
     result: i64,
