@@ -66,7 +66,10 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #define hanare_can_mmap(file) ((file)->f_op->mmap != NULL)
 #endif
 
-/* Whether perf counts in a task: since 6.2 it has one context for that, before that one for hardware and one for software. */
+/*
+ * Whether perf counts in a task. Since 6.2 a task has one context for that; before, it had one for
+ * hardware and one for software.
+ */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
 #define hanare_is_counted(task) (READ_ONCE((task)->perf_event_ctxp) != NULL)
 #else

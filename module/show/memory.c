@@ -267,7 +267,7 @@ int hanare_show_smaps_rollup(struct seq_file *m, struct hanare_pseudo *what)
 		err = some_mappings(m, what, &from, true, sum_mapping, &a);
 		if (err)
 			return err;
-		/* Each part begins behind the last one, so that the loop ends whatever the LWK answers. */
+		/* Each part begins behind the last one, so the loop ends whatever the LWK answers. */
 	} while (from > last);
 	if (!a.end)
 		return -ESRCH;

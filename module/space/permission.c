@@ -19,7 +19,7 @@ static bool same_ids(const struct cred *caller, const struct cred *target)
 	       gid_eq(caller->gid, target->sgid) && gid_eq(caller->gid, target->gid);
 }
 
-/* Checks again what Linux checked when the descriptor was opened: either side may have other ids since. */
+/* Checks again what Linux checked at the open of the descriptor: ids may have changed since. */
 static bool may_reach(const struct cred *target)
 {
 	const struct cred *caller = current_cred();
