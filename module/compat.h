@@ -66,7 +66,10 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #define hanare_can_mmap(file) ((file)->f_op->mmap != NULL)
 #endif
 
-/* A task has one of them since 6.2. */
+/*
+ * Whether perf counts in a task. Since 6.2 a task has one context for that; before, it had one for
+ * hardware and one for software.
+ */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
 #define hanare_is_counted(task) (READ_ONCE((task)->perf_event_ctxp) != NULL)
 #else
@@ -89,7 +92,7 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #define hanare_idmap(mnt) mnt_user_ns(mnt)
 #endif
 
-/* The other one is gone since 6.5. */
+/* splice(2) from a file: generic_file_splice_read() is gone since 6.5. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
 #define hanare_splice_read copy_splice_read
 #else

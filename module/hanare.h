@@ -178,7 +178,7 @@ struct hanare_space {
 	spinlock_t share_lock;			/* sharers, leaves, left */
 	struct list_head sharers;		/* share.c; none where it has one process */
 	bool dumps;				/* what is mapped from now on is for a core dump */
-	atomic_t posed;				/* tasks that stay for it */
+	atomic_t dump_ready;			/* tasks that wait to be dumped */
 	struct inode *inode;			/* whose mapping holds the VMAs */
 
 	struct rw_semaphore zap_lock;		/* see docs/architecture.md */

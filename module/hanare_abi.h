@@ -43,7 +43,7 @@
  * 0x0000_0000_0001_0000  USER_MIN      the application: same addresses in the
  * 0x0000_7d00_0000_0000  USER_MAX      LWK's page table and in the proxy
  * 0x0000_7d00_0000_0000  CONTROL_BASE  slots, start block, scratch pages:
- * 0x0000_7d00_4000_0000  CONTROL_END   proxy and LWK kernel only
+ * 0x0000_7d00_4000_0000  CONTROL_END   proxy and LWK only
  * 0x0000_7e00_0000_0000  PROXY_BASE    the proxy's own image, heap, mmap area
  * 0xffff_8000_0000_0000  DIRECT_BASE   LWK: its physical memory, at +paddr
  * 0xffff_c000_0000_0000  STACKS_BASE   LWK: its memory as kernel stacks: each 32 KiB
@@ -59,7 +59,7 @@
 #define HANARE_USER_MIN 0x10000ULL
 /* End (exclusive) of the application's addresses. */
 #define HANARE_USER_MAX 0x7d0000000000ULL
-/* Start of the control window: memory shared by the proxy and the LWK kernel. */
+/* Start of the control window: memory shared by the proxy and the LWK. */
 #define HANARE_CONTROL_BASE 0x7d0000000000ULL
 /* Bytes of the control window. */
 #define HANARE_CONTROL_SIZE 0x40000000ULL
@@ -981,8 +981,8 @@ struct hanare_slot {
 #define HANARE_CONTROL_DUMP 19U
 /* `Control::DumpRange`. */
 #define HANARE_CONTROL_DUMP_RANGE 20U
-/* `Control::Pose`. */
-#define HANARE_CONTROL_POSE 21U
+/* `Control::DumpThread`. */
+#define HANARE_CONTROL_DUMP_THREAD 21U
 /* `Control::Trap`. */
 #define HANARE_CONTROL_TRAP 22U
 /*
@@ -1348,10 +1348,10 @@ struct hanare_numa_info {
 /* It did not answer a ping in time. */
 #define HANARE_INSTANCE_HUNG 5U
 /*
- * Registers in `Pose`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
+ * Registers in `DumpThread`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
  * rdx, rsi, rdi, rip, rflags, rsp.
  */
-#define HANARE_POSE_REGS 18
+#define HANARE_DUMP_THREAD_REGS 18
 /* `Opened::shows`: it is such a file. */
 #define HANARE_OPENED_OURS 1U
 /* `Opened::shows`: a device that is none to an LWK program. */
@@ -1392,8 +1392,8 @@ struct hanare_numa_info {
 #define HANARE_IOCTL_USAGE 0xc0204816U
 /* No argument: what the caller maps from now on goes into its core dump. */
 #define HANARE_IOCTL_DUMP 0x4833U
-/* See `Pose`. */
-#define HANARE_IOCTL_POSE 0xc1184834U
+/* See `DumpThread`. */
+#define HANARE_IOCTL_DUMP_THREAD 0xc1184834U
 /* See `Child`. */
 #define HANARE_IOCTL_CHILD 0xc0304817U
 /* See `Observe`. */
@@ -1735,17 +1735,17 @@ struct hanare_child {
 };
 
 /*
- * `IOCTL_POSE`: for a core dump the calling thread takes on these registers and
+ * `IOCTL_DUMP_THREAD`: for a core dump the calling thread takes on these registers and
  * either dies of `signal`, whose action is the default, or, with 0, stays in the
  * call until another thread of the process does.
  */
-struct hanare_pose {
+struct hanare_dump_thread {
 	/* In: signal number or 0. */
 	__u32 signal;
 	/* In: with a signal, how many other threads were told to stay, which is waited for. */
 	__u32 others;
 	/* In: registers. */
-	__u64 regs[HANARE_POSE_REGS];
+	__u64 regs[HANARE_DUMP_THREAD_REGS];
 	/* In: siginfo_t. */
 	__u64 info[16];
 };
@@ -2433,11 +2433,11 @@ _Static_assert(__builtin_offsetof(struct hanare_child, shares_table) == 36, "Chi
 _Static_assert(__builtin_offsetof(struct hanare_child, space) == 40, "Child.space");
 _Static_assert(__builtin_offsetof(struct hanare_child, whole) == 44, "Child.whole");
 _Static_assert(sizeof(struct hanare_child) == 48, "Child");
-_Static_assert(__builtin_offsetof(struct hanare_pose, signal) == 0, "Pose.signal");
-_Static_assert(__builtin_offsetof(struct hanare_pose, others) == 4, "Pose.others");
-_Static_assert(__builtin_offsetof(struct hanare_pose, regs) == 8, "Pose.regs");
-_Static_assert(__builtin_offsetof(struct hanare_pose, info) == 152, "Pose.info");
-_Static_assert(sizeof(struct hanare_pose) == 280, "Pose");
+_Static_assert(__builtin_offsetof(struct hanare_dump_thread, signal) == 0, "DumpThread.signal");
+_Static_assert(__builtin_offsetof(struct hanare_dump_thread, others) == 4, "DumpThread.others");
+_Static_assert(__builtin_offsetof(struct hanare_dump_thread, regs) == 8, "DumpThread.regs");
+_Static_assert(__builtin_offsetof(struct hanare_dump_thread, info) == 152, "DumpThread.info");
+_Static_assert(sizeof(struct hanare_dump_thread) == 280, "DumpThread");
 _Static_assert(__builtin_offsetof(struct hanare_send, signal) == 0, "Send.signal");
 _Static_assert(__builtin_offsetof(struct hanare_send, tid) == 4, "Send.tid");
 _Static_assert(__builtin_offsetof(struct hanare_send, info) == 8, "Send.info");

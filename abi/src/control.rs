@@ -47,8 +47,8 @@ pub const CONTROL_INTERRUPT: u32 = 18;
 pub const CONTROL_DUMP: u32 = 19;
 /// [`Control::DumpRange`].
 pub const CONTROL_DUMP_RANGE: u32 = 20;
-/// [`Control::Pose`].
-pub const CONTROL_POSE: u32 = 21;
+/// [`Control::DumpThread`].
+pub const CONTROL_DUMP_THREAD: u32 = 21;
 /// [`Control::Trap`].
 pub const CONTROL_TRAP: u32 = 22;
 
@@ -231,11 +231,11 @@ requests! {
         /// `START_FAILED_*`.
         cause: u64,
     }
-    /// Have Linux know a signal's disposition.
+    /// Tell Linux what stands for the program's disposition of a signal.
     SignalAction = CONTROL_SIGNAL_ACTION {
         /// The signal.
         signal: u32,
-        /// What Linux does with it.
+        /// What Linux is to do with it.
         mirror: Mirror,
         /// SA_RESTART, SA_NOCLDSTOP, SA_NOCLDWAIT as given.
         flags: u64,
@@ -274,7 +274,7 @@ requests! {
     RequeueSignal = CONTROL_REQUEUE_SIGNAL {
         /// The signal.
         signal: u32,
-        /// For the process; else for the thread.
+        /// The signal is for the process; otherwise for the thread.
         for_process: bool,
     }
     /// Start one more worker, for a thread of this process. Result = its Linux thread id. It polls
@@ -305,7 +305,7 @@ requests! {
     /// The program goes on in the first worker, which gets this request: it becomes to Linux what
     /// another one is, which execve(2) was called in and which waits.
     Succeed = CONTROL_SUCCEED {
-        /// That one's Linux thread id.
+        /// Linux thread id of that worker.
         tid: u32,
     }
     /// fork of the proxy. Result in the parent = the child's process id, or -errno. The child makes the
@@ -375,7 +375,7 @@ requests! {
         whole: u64,
         /// `SECCOMP_FILTER_FLAG_*`.
         flags: u64,
-        /// With no_new_privs, which is set first.
+        /// Set no_new_privs first.
         confine: bool,
     }
     /// Interrupt a worker (its thread has to end): the call it is in ends as by a signal, one it
@@ -393,12 +393,12 @@ requests! {
         start: u64,
         /// Behind the last one.
         end: u64,
-        /// What it is to be.
+        /// What the dump is to show there.
         kind: DumpKind,
     }
-    /// Last request of a thread before a core dump; not answered.
-    Pose = CONTROL_POSE {
-        /// Address (control window) of a [`crate::ioctl::Pose`], followed by FS base, GS base, and
+    /// The worker is dumped with its thread's registers. The thread's last request; not answered.
+    DumpThread = CONTROL_DUMP_THREAD {
+        /// Address (control window) of a [`crate::ioctl::DumpThread`], followed by FS base, GS base, and
         /// FPU state as `xsave` makes it.
         at: u64,
         /// The signal of who makes the dump; 0: of another thread.

@@ -354,22 +354,22 @@ pub struct Child {
     pub whole: u32,
 }
 
-/// Registers in [`Pose`]: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
+/// Registers in [`DumpThread`]: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
 /// rdx, rsi, rdi, rip, rflags, rsp.
-pub const POSE_REGS: usize = 18;
+pub const DUMP_THREAD_REGS: usize = 18;
 
-/// `IOCTL_POSE`: for a core dump the calling thread takes on these registers and
+/// `IOCTL_DUMP_THREAD`: for a core dump the calling thread takes on these registers and
 /// either dies of `signal`, whose action is the default, or, with 0, stays in the
 /// call until another thread of the process does.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Pose {
+pub struct DumpThread {
     /// In: signal number or 0.
     pub signal: u32,
     /// In: with a signal, how many other threads were told to stay, which is waited for.
     pub others: u32,
     /// In: registers.
-    pub regs: [u64; POSE_REGS],
+    pub regs: [u64; DUMP_THREAD_REGS],
     /// In: siginfo_t.
     pub info: [u64; 16],
 }
@@ -562,8 +562,8 @@ pub const IOCTL_SIGNAL: u32 = iowr::<Signal>(21);
 pub const IOCTL_USAGE: u32 = iowr::<Usage>(22);
 /// No argument: what the caller maps from now on goes into its core dump.
 pub const IOCTL_DUMP: u32 = number(0, 51, 0);
-/// See [`Pose`].
-pub const IOCTL_POSE: u32 = iowr::<Pose>(52);
+/// See [`DumpThread`].
+pub const IOCTL_DUMP_THREAD: u32 = iowr::<DumpThread>(52);
 /// See [`Child`].
 pub const IOCTL_CHILD: u32 = iowr::<Child>(23);
 /// See [`Observe`].

@@ -4,7 +4,7 @@
 //! 0x0000_0000_0001_0000  USER_MIN      the application: same addresses in the
 //! 0x0000_7d00_0000_0000  USER_MAX      LWK's page table and in the proxy
 //! 0x0000_7d00_0000_0000  CONTROL_BASE  slots, start block, scratch pages:
-//! 0x0000_7d00_4000_0000  CONTROL_END   proxy and LWK kernel only
+//! 0x0000_7d00_4000_0000  CONTROL_END   proxy and LWK only
 //! 0x0000_7e00_0000_0000  PROXY_BASE    the proxy's own image, heap, mmap area
 //! 0xffff_8000_0000_0000  DIRECT_BASE   LWK: its physical memory, at +paddr
 //! 0xffff_c000_0000_0000  STACKS_BASE   LWK: its memory as kernel stacks: each 32 KiB
@@ -20,7 +20,7 @@
 pub const USER_MIN: u64 = 0x1_0000;
 /// End (exclusive) of the application's addresses.
 pub const USER_MAX: u64 = 0x7d00_0000_0000;
-/// Start of the control window: memory shared by the proxy and the LWK kernel.
+/// Start of the control window: memory shared by the proxy and the LWK.
 pub const CONTROL_BASE: u64 = USER_MAX;
 /// Bytes of the control window.
 pub const CONTROL_SIZE: u64 = 1 << 30;

@@ -31,7 +31,7 @@ pub struct Interrupted<const MUTANT: u8 = REAL>(AtomicU32);
 
 #[allow(clippy::new_without_default, reason = "const")]
 impl<const MUTANT: u8> Interrupted<MUTANT> {
-    /// None came.
+    /// No signal has come.
     #[must_use]
     #[cfg(not(loom))]
     pub const fn new() -> Self {
@@ -43,23 +43,23 @@ impl<const MUTANT: u8> Interrupted<MUTANT> {
         Self(AtomicU32::new(0))
     }
 
-    /// The handler: one has come, of which the LWK knows.
+    /// The signal handler: a signal has come, and the LWK knows of it.
     pub fn mark(&self) {
         self.0.store(1, Ordering::Relaxed);
     }
 
-    /// Nobody's call is to be kept back: the worker is another process' from now on.
+    /// Forgets the signal: from now on the worker is another process' (the child of a fork), which has no call.
     pub fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// What the worker looks at last before it makes a call (`abortable_call` does): not 0: it does not.
+    /// Whether a call must not be made. `abortable_call` reads the word last before the call.
     #[must_use]
     pub fn is_marked(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// The worker answers: `publish` does, which releases what was stored before.
+    /// The worker answers: clears the mark, then has `publish` store the answer with release.
     pub fn clear_and<T>(&self, publish: impl FnOnce() -> T) -> T {
         if MUTANT == CLEARS_LATE {
             let result = publish();
@@ -87,7 +87,7 @@ pub enum Place {
 /// Where the worker goes on after the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoOn {
-    /// Where it was.
+    /// Where the signal met it.
     There,
     /// At the abort path: the call is not started.
     Abort,

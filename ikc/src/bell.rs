@@ -28,7 +28,7 @@ pub struct BellWord(AtomicU64);
 #[cfg(loom)]
 #[allow(clippy::new_without_default, reason = "for the models")]
 impl BellWord {
-    /// A bell of nobody's.
+    /// A bell that no space may ring.
     pub fn new() -> Self {
         Self(AtomicU64::new(0))
     }

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn consistent() {
+    fn a_reading_is_never_torn() {
         const UPDATES: u64 = if cfg!(miri) { 50 } else { 20_000 };
         let words = ClockWords::new();
         std::thread::scope(|scope| {

@@ -75,7 +75,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
         #[test]
-        fn keeps_the_end(lines in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..100), 0..20)) {
+        fn a_full_log_keeps_its_end(lines in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..100), 0..20)) {
             let mut memory = vec![0u64; 8 + 64 / 8];
             // SAFETY: header and 64 bytes of text; nothing else touches it meanwhile.
             let mut log = unsafe { LogWriter::from_raw(memory.as_mut_ptr().cast(), 64) };

@@ -80,7 +80,7 @@ impl<'a, const MUTANT: u8> Inbound<'a, MUTANT> {
         self.ring.pop()
     }
 
-    /// LWK: whether nothing is there.
+    /// LWK: whether no request is in the ring.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ring.is_empty()
@@ -241,13 +241,13 @@ impl<'a> CpuRef<'a> {
         Outbound::new(ring, &words.doorbell)
     }
 
-    /// Whom Linux rang for.
+    /// Bells that Linux has rung.
     #[must_use]
     pub const fn bells(&self) -> Bells<'a> {
         Bells::new(&self.words.bells_rung, &self.words.bells)
     }
 
-    /// `CPU_*`.
+    /// State of the CPU (`CPU_*`).
     #[must_use]
     pub fn state(&self) -> u32 {
         self.words.state.load(Ordering::Acquire)
@@ -282,7 +282,7 @@ impl<'a> CpuRef<'a> {
         self.words.ipi_vector.load(Ordering::Relaxed)
     }
 
-    /// Says whose space runs here; 0: none.
+    /// Stores the id of the space that runs here, for Linux to read; 0: none.
     pub fn set_current_space(&self, space: u32) {
         self.words.current_space.store(space, Ordering::Relaxed);
     }
@@ -317,12 +317,12 @@ impl<'a> CpuRef<'a> {
         bump(&self.words.delegated_calls);
     }
 
-    /// It halts from now on (TSC).
+    /// Stores that this CPU halts since `now`, a TSC value.
     pub fn begin_idle(&self, now: u64) {
         self.words.idle_since.store(now.max(1), Ordering::Relaxed);
     }
 
-    /// It has something to do.
+    /// Stores that this CPU does not halt any more, and adds the time that it did.
     pub fn end_idle(&self, now: u64) {
         let words = self.words;
         let halted = now.saturating_sub(words.idle_since.load(Ordering::Relaxed));
@@ -382,7 +382,7 @@ mod tests {
     use std::mem::MaybeUninit;
 
     #[test]
-    fn both_ways() {
+    fn each_ring_is_posted_taken_and_rung_for() {
         let zeroed = Box::new(MaybeUninit::<CpuShared>::zeroed());
         // SAFETY: a mailbox of zeros is a mailbox.
         let mut memory: Box<CpuShared> = unsafe { Box::from_raw(Box::into_raw(zeroed).cast()) };

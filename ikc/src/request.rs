@@ -183,7 +183,7 @@ mod tests {
     use std::mem::MaybeUninit;
 
     #[test]
-    fn answered_in_place() {
+    fn a_request_is_answered_in_place() {
         let zeroed = Box::new(MaybeUninit::<Request>::zeroed());
         // SAFETY: a request of zeros is a free request.
         let mut memory: Box<Request> = unsafe { Box::from_raw(Box::into_raw(zeroed).cast()) };

@@ -122,7 +122,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
         #[test]
-        fn model(start in any::<u32>(), ops in proptest::collection::vec(proptest::option::of(any::<u64>()), 0..200)) {
+        fn a_ring_is_a_bounded_queue(start in any::<u32>(), ops in proptest::collection::vec(proptest::option::of(any::<u64>()), 0..200)) {
             let (head, tail) = (AtomicU32::new(start), AtomicU32::new(start));
             let entries: Vec<_> = (0..8).map(|_| AtomicU64::new(0)).collect();
             let ring: Ring<'_, AtomicU64> = Ring::new(&head, &tail, &entries);
@@ -142,7 +142,7 @@ mod tests {
 
         /// Whatever the other side writes into its counter, nothing is read out of bounds.
         #[test]
-        fn hostile_counters(head in any::<u32>(), tail in any::<u32>()) {
+        fn wrong_counters_give_at_most_a_full_ring(head in any::<u32>(), tail in any::<u32>()) {
             let (head, tail) = (AtomicU32::new(head), AtomicU32::new(tail));
             let entries: Vec<_> = (0..8).map(|_| AtomicU32::new(0)).collect();
             let ring: Ring<'_, AtomicU32> = Ring::new(&head, &tail, &entries);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn threads() {
+    fn two_threads_lose_nothing_and_keep_the_order() {
         const VALUES: u32 = if cfg!(miri) { 100 } else { 50_000 };
         let (head, tail) = (AtomicU32::new(u32::MAX - 5), AtomicU32::new(u32::MAX - 5));
         let entries: Vec<_> = (0..16).map(|_| AtomicU32::new(0)).collect();

@@ -121,7 +121,7 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
         self.sleeper().prepare_sleep(|| self.words.state.load(Ordering::Relaxed) == SERVICE_DONE)
     }
 
-    /// No ring is needed any more.
+    /// LWK: stores that nobody sleeps on this service any more.
     pub fn awake(&self) {
         self.sleeper().wakes();
     }
@@ -205,7 +205,7 @@ mod tests {
     use std::mem::MaybeUninit;
 
     #[test]
-    fn life() {
+    fn an_entry_is_prepared_executed_and_free_again() {
         let zeroed = Box::new(MaybeUninit::<Service>::zeroed());
         // SAFETY: an entry of zeros is a free entry.
         let mut memory: Box<Service> = unsafe { Box::from_raw(Box::into_raw(zeroed).cast()) };

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn one_call() {
+    fn a_call_is_posted_seen_and_answered() {
         let mut memory = slot();
         // SAFETY: the memory outlives both, and nothing else touches it.
         let side = unsafe { SlotRef::from_raw(&raw mut *memory) };
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn threads() {
+    fn two_threads_make_each_call_once() {
         const CALLS: u64 = if cfg!(miri) { 50 } else { 20_000 };
         let mut memory = slot();
         // SAFETY: the memory outlives both threads, and nothing else touches it.

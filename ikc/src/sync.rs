@@ -5,7 +5,7 @@ pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// No mutant: the real thing.
+/// No mutant: the code as the kernels run it.
 pub const REAL: u8 = 0;
 /// Mutant for the models: the full fence of the wake-up pattern is missing.
 #[cfg(all(test, loom))]
@@ -52,7 +52,7 @@ pub fn fence_of_exchange<const MUTANT: u8>() {
     full_fence::<MUTANT>();
 }
 
-/// One more of what may be taken, up to `most`.
+/// Counts one up, to `most` at most. (Mutant 4 marks instead of counting.)
 pub const fn counts<const MUTANT: u8>(number: u64, most: u64) -> u64 {
     if MUTANT == 4 || number >= most { if MUTANT == 4 { 1 } else { most } } else { number + 1 }
 }

@@ -17,14 +17,14 @@ pub struct Sleeper<'a, const MUTANT: u8 = REAL> {
 }
 
 impl<'a, const MUTANT: u8> Sleeper<'a, MUTANT> {
-    /// Who sleeps says so in this word.
+    /// The sleeper whose state this word holds (`WAIT_*`).
     #[must_use]
     pub const fn new(word: &'a AtomicU32) -> Self {
         Self { word }
     }
 
-    /// Its side is about to sleep, and looks once more. `true`: it may sleep, and is rung for what comes
-    /// later. `false`: `has_come`; it is awake again.
+    /// The sleeper stores that it sleeps, then looks once more. `true`: it may sleep, and is rung for what comes
+    /// later. `false`: something has come; it is awake again.
     #[must_use]
     #[inline(always)]
     pub fn prepare_sleep(&self, has_come: impl FnOnce() -> bool) -> bool {
@@ -37,13 +37,13 @@ impl<'a, const MUTANT: u8> Sleeper<'a, MUTANT> {
         true
     }
 
-    /// Its side polls again.
+    /// The sleeper stores that it is awake, and polls again.
     #[inline(always)]
     pub fn wakes(&self) {
         self.word.store(WAIT_AWAKE, Ordering::Relaxed);
     }
 
-    /// Whether it is awake, as far as it has told: a hint.
+    /// Whether the sleeper has stored that it is awake: a hint, which may be old.
     #[must_use]
     #[inline(always)]
     pub fn is_awake(&self) -> bool {
@@ -134,12 +134,12 @@ impl<const MUTANT: u8> Attention<MUTANT> {
         }
     }
 
-    /// The CPU looks by itself from now on.
+    /// Begins to poll: the CPU looks at this word by itself, and need not be interrupted.
     pub fn begin_looking(&self) {
         self.ask(LOOKS);
     }
 
-    /// It does not any more. `false`: another CPU has posted something that is to be seen to first.
+    /// Ends polling. `false`: another CPU has posted a reason, which is to be seen to first.
     #[must_use]
     pub fn end_looking(&self) -> bool {
         if MUTANT == crate::sync::NO_EXCHANGE {
@@ -161,26 +161,26 @@ impl<const MUTANT: u8> Attention<MUTANT> {
 /// For a bell or a service of one of its threads Linux always interrupts it: that thread has said that it sleeps.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuWake<'a, const MUTANT: u8 = REAL> {
-    /// What its peers post.
+    /// Reasons that other CPUs post.
     pub attention: &'a Attention<MUTANT>,
     /// Requests of Linux.
     pub inbound: Inbound<'a, MUTANT>,
 }
 
 impl<const MUTANT: u8> CpuWake<'_, MUTANT> {
-    /// Nobody need interrupt it: it looks before it halts or leaves for user mode, which goes the long way.
+    /// Begins to poll: nobody need interrupt the CPU. It looks before it halts; before user mode it goes the long way.
     pub fn begin_polling(&self) {
         self.attention.begin_looking();
         self.inbound.set_polling();
     }
 
-    /// It is about to halt. `false`: something has come that is to be seen to first.
+    /// Ends polling, before the CPU halts. `false`: something has come that is to be seen to first.
     #[must_use]
     pub fn prepare_halt(&self) -> bool {
         self.attention.end_looking() && self.inbound.prepare_halt()
     }
 
-    /// It is about to return to user mode; `rests`: requests of Linux wait for a timer. `false`: something has
+    /// Ends polling, before user mode; `rests`: requests of Linux wait for a timer. `false`: something has
     /// come that is to be seen to first.
     #[must_use]
     pub fn prepare_user(&self, rests: bool) -> bool {
@@ -198,24 +198,25 @@ impl<const MUTANT: u8> CpuWake<'_, MUTANT> {
 #[derive(Debug)]
 pub struct Whereabouts<const MUTANT: u8 = REAL>(AtomicU32);
 
-/// It is on a list.
+/// The thread is on the list of its CPU.
 const LISTED: u32 = 1 << 31;
 
 #[allow(clippy::new_without_default, reason = "a thread is made once")]
 impl<const MUTANT: u8> Whereabouts<MUTANT> {
-    /// Of a new thread, on CPU 0.
+    /// The whereabouts of a new thread: CPU 0, on no list.
     #[must_use]
     pub fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
-    /// Its CPU, as far as it is seen.
+    /// The CPU of the thread, which may have moved meanwhile.
     #[must_use]
     pub fn cpu(&self) -> usize {
         (self.0.load(Ordering::Relaxed) & !LISTED) as usize
     }
 
-    /// Who has it, and nobody else, sends it to a CPU, where it looks at what it waits for before it sleeps.
+    /// Moves the thread to `cpu`; only the CPU that has the thread may do so. The thread looks there at what it waits
+    /// for before it sleeps.
     pub fn moves_to(&self, cpu: usize) {
         let from = self.cpu();
         if from == cpu {
@@ -229,8 +230,8 @@ impl<const MUTANT: u8> Whereabouts<MUTANT> {
         self.0.fetch_add((cpu as u32).wrapping_sub(from as u32), exchanges::<MUTANT>());
     }
 
-    /// There is news for it, stored before. `list` puts it on the list of its CPU, unless it is on one
-    /// already. The CPU that is given is to be posted [`THREADS`].
+    /// Tells the thread of news, which were stored before. `list` puts it on the list of its CPU, unless it is on one
+    /// already. The caller posts [`THREADS`] to the CPU that is returned.
     pub fn tell(&self, list: impl FnOnce(usize)) -> usize {
         let before = self.0.fetch_or(LISTED, exchanges::<MUTANT>());
         let cpu = (before & !LISTED) as usize;

@@ -62,7 +62,7 @@ fn attend(regs: &mut Regs) -> bool {
     }
 }
 
-/// The same for a thread that enters user mode for the first time, see `user_mode`.
+/// As [`leave`], for a thread that enters user mode for the first time, see `user_mode`.
 pub fn prepare(regs: &mut Regs) {
     leave(regs);
 }

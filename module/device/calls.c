@@ -39,7 +39,7 @@ static const struct space_command space_commands[] = {
 	{ HANARE_IOCTL_USAGE, hanare_usage },
 	{ HANARE_IOCTL_START, hanare_start },
 	{ HANARE_IOCTL_DUMP, hanare_dump },
-	{ HANARE_IOCTL_POSE, hanare_pose },
+	{ HANARE_IOCTL_DUMP_THREAD, hanare_dump_thread },
 	{ HANARE_IOCTL_OPENED, hanare_opened },
 	{ HANARE_IOCTL_LISTED, hanare_listed },
 	{ HANARE_IOCTL_EXECED, hanare_execed },
@@ -78,7 +78,7 @@ long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg)
 	/* The largest argument of these calls; the hot ones have 8 bytes. */
 	union {
 		struct hanare_signal signal;
-		struct hanare_pose pose;
+		struct hanare_dump_thread dump_thread;
 		struct hanare_send send;
 	} data;
 	size_t size = _IOC_SIZE(cmd), i;

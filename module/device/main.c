@@ -81,7 +81,7 @@ static long do_boot(struct hanare_file *hf, void *data)
 	mutex_unlock(&inst->lock);
 	if (err)
 		return err;
-	/* It lives on without this descriptor. */
+	/* The instance lives on without this descriptor. */
 	hf->inst = NULL;
 	hf->role = ROLE_NONE;
 	hanare_instance_put(inst);
@@ -151,7 +151,7 @@ static long run_command(struct hanare_file *hf, const struct command *c, void __
 	err = c->call(hf, data);
 	if (c->locked)
 		mutex_unlock(&hf->lock);
-	/* Also when it failed: the message is in there. */
+	/* Also after a failure, because the message is in the structure. */
 	if (copy_to_user(arg, data, size) && !err)
 		err = -EFAULT;
 	kfree(data);
@@ -351,7 +351,7 @@ static void __exit hanare_exit(void)
 	hanare_observers_exit();
 	hanare_stderr_exit();
 	hanare_share_exit();
-	/* After whatever ends spaces. */
+	/* After everything that ends spaces. */
 	hanare_space_exit();
 	hanare_spaces_exit();
 	hanare_topology_exit();

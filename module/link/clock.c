@@ -149,7 +149,7 @@ static void offset_changed(struct irq_work *work)
 	schedule_work(&inst->clock_tell_work);
 }
 
-/* Who waits on the LWK for a time of a clock that was set may go on. */
+/* Tells the LWK that a clock was set: whoever waits there for a time of it looks again. */
 static void tell_set(struct work_struct *work)
 {
 	struct hanare_instance *inst = container_of(work, struct hanare_instance, clock_tell_work);

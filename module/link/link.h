@@ -6,13 +6,13 @@
 #include "machine/machine.h"
 
 /* ikc.c */
-/* What is done about what the LWK says, by files that use this one. */
+/* What the layers above do about each event of the LWK. */
 struct hanare_link_ops {
 	/* From the doorbell's handler or of who looks himself: under drain_lock, interrupts off. */
 	void (*slot_rung)(struct hanare_instance *inst, u64 space, u32 slot);
 	void (*answered)(struct hanare_instance *inst, u64 request);
 	void (*observed)(struct hanare_instance *inst, u64 session);
-	/* By the instance's thread. */
+	/* Called by the instance's service thread. */
 	void (*serve)(struct hanare_instance *inst, u32 service);
 	/* The instance died, and nobody rings any more; `tell`: its programs, too. Any context. */
 	void (*died)(struct hanare_instance *inst, bool tell);
@@ -29,7 +29,7 @@ int hanare_push(struct hanare_cpu *cpu, u32 index);
 
 /* request.c */
 void hanare_request_event(struct hanare_instance *inst, u64 index);
-/* Whose share of an instance the caller uses. */
+/* The user to whom the caller's requests are charged. */
 kuid_t hanare_user_of_caller(void);
 
 enum hanare_patience { WAIT_KILLABLE, WAIT_BOUNDED };

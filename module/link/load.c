@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What an LWK's CPUs say of how busy they are. */
+/* Load averages and idle times of an LWK's CPUs. */
 #include "link/link.h"
 
 #include <linux/math64.h>

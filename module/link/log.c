@@ -23,7 +23,7 @@ static u32 log_copy(struct hanare_instance *inst, u64 *position, char *to, u32 r
 	first = min(bytes, HANARE_LOG_SIZE - at);
 	memcpy(to, text + at, first);
 	memcpy(to + first, text, bytes - first);
-	/* What the LWK wrote over meanwhile is not what it was. */
+	/* Text that the LWK has overwritten meanwhile must not be returned. */
 	smp_rmb();
 	head = READ_ONCE(inst->log->head);
 	if (head - from > HANARE_LOG_SIZE) {

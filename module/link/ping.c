@@ -12,7 +12,7 @@ static int ping(struct hanare_instance *inst, struct hanare_cpu *cpu, u64 *ns)
 	return err ?: call.status;
 }
 
-/* It was asked, and its time is up. */
+/* Called when an LWK has not answered in time. */
 void hanare_does_not_answer(struct hanare_instance *inst)
 {
 	spin_lock_irq(&inst->state_lock);

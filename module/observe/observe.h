@@ -15,7 +15,7 @@ void hanare_observer_end(struct hanare_file *hf);
 __poll_t hanare_observer_poll(struct file *file, struct poll_table_struct *table);
 void hanare_observers_exit(void);
 void hanare_observe_event(struct hanare_instance *inst, u64 session);
-/* A space is gone: those who watch it may look. */
+/* Wakes the observers of a space that is gone. */
 void hanare_observers_wake(struct hanare_space *space);
 
 #endif

@@ -232,7 +232,7 @@ static int get_memory(struct hanare_instance *inst, int node, struct memory *mem
 	return err ?: min(call.status, 0);
 }
 
-/* What a line of meminfo says; false: 0. */
+/* The value of a line of meminfo; false if that is 0. */
 static bool memory_value(const char *key, size_t length, const struct memory *memory, u64 *bytes)
 {
 #define IS(name) (length == strlen(name) && !strncmp(key, name, length))

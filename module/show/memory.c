@@ -267,7 +267,7 @@ int hanare_show_smaps_rollup(struct seq_file *m, struct hanare_pseudo *what)
 		err = some_mappings(m, what, &from, true, sum_mapping, &a);
 		if (err)
 			return err;
-		/* It goes on behind, never back: bounded, whatever the LWK says. */
+		/* Each part begins behind the last one, so the loop ends whatever the LWK answers. */
 	} while (from > last);
 	if (!a.end)
 		return -ESRCH;

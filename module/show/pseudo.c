@@ -150,7 +150,7 @@ static void pseudo_free(struct hanare_pseudo *what)
 	kfree(what);
 }
 
-/* Not of a process that is gone, with its parent's knowledge. */
+/* False: the process is gone, and its parent has waited for it. */
 static bool is_there(const struct hanare_pseudo *what)
 {
 	bool is_there;
@@ -173,7 +173,7 @@ static void *part_behind(struct seq_file *m, void *shown, loff_t *at)
 {
 	struct hanare_reading *reading = m->private;
 
-	/* Never back: bounded, whatever the LWK says. */
+	/* Never backwards, so that the loop ends whatever the LWK answers. */
 	*at = reading->next > *at && reading->next < BEHIND ? reading->next : BEHIND;
 	return first_part(m, at);
 }
@@ -223,7 +223,7 @@ static int pseudo_open(struct inode *inode, struct file *file)
 
 static int pseudo_release(struct inode *inode, struct file *file)
 {
-	/* Without: it could not be opened. */
+	/* Without private data it could not be opened. */
 	return file->private_data ? seq_release_private(inode, file) : 0;
 }
 
@@ -253,7 +253,7 @@ static ssize_t pseudo_write(struct file *file, const char __user *from, size_t b
 	return -EIO;
 }
 
-/* Changes are not told. */
+/* poll(2) never reports a change. */
 static __poll_t pseudo_poll(struct file *file, poll_table *table)
 {
 	return DEFAULT_POLLMASK;

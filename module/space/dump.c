@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Core dumps. Linux itself writes them: the proxy maps what the program had, each
- * worker poses with its thread's registers, and the one whose thread crashed takes
+ * worker takes on its thread's registers, and the one whose thread crashed takes
  * the signal. So core_pattern, limits, permissions and the wait status are Linux'.
  */
 #include "space/space.h"
@@ -20,9 +20,9 @@
 		    X86_EFLAGS_SF | X86_EFLAGS_DF | X86_EFLAGS_OF | X86_EFLAGS_AC | \
 		    X86_EFLAGS_ID)
 
-struct pose {
+struct registers_to_take {
 	struct callback_head work;
-	u64 regs[HANARE_POSE_REGS];
+	u64 regs[HANARE_DUMP_THREAD_REGS];
 };
 
 /*
@@ -31,9 +31,9 @@ struct pose {
  * ends it is pending. If one were not, it would have these registers, as after
  * sigreturn.
  */
-static void pose(struct callback_head *work)
+static void take_registers(struct callback_head *work)
 {
-	struct pose *p = container_of(work, struct pose, work);
+	struct registers_to_take *p = container_of(work, struct registers_to_take, work);
 	struct pt_regs *regs = task_pt_regs(current);
 	const u64 *r = p->regs;
 
@@ -62,7 +62,7 @@ static void pose(struct callback_head *work)
 }
 
 /* The task that takes the signal, with what its program had as siginfo. */
-static int take(struct hanare_space *space, const struct hanare_pose *arg)
+static int take_signal(struct hanare_space *space, const struct hanare_dump_thread *arg)
 {
 	struct kernel_siginfo info;
 	sigset_t set;
@@ -70,9 +70,9 @@ static int take(struct hanare_space *space, const struct hanare_pose *arg)
 
 	if (arg->signal > _NSIG || arg->others > HANARE_SLOTS_MAX)
 		return -EINVAL;
-	/* The others were told to pose, and may be on their way. */
+	/* The others were told to take on registers and wait, and may be on their way. */
 	wait_event_killable_timeout(space->slot_queues[0],
-				    atomic_read(&space->posed) >= arg->others, HZ);
+				    atomic_read(&space->dump_ready) >= arg->others, HZ);
 	clear_siginfo(&info);
 	memcpy(&info, arg->info, min(sizeof(info), sizeof(arg->info)));
 	info.si_signo = arg->signal;
@@ -88,7 +88,7 @@ static int take(struct hanare_space *space, const struct hanare_pose *arg)
 /* The others stay here until the first one's signal ends them all. */
 static int stay(struct hanare_space *space)
 {
-	atomic_inc(&space->posed);
+	atomic_inc(&space->dump_ready);
 	wake_up_all(&space->slot_queues[0]);
 	return wait_event_killable(space->slot_queues[0], READ_ONCE(space->inst->dead)) ?
 	       -EINTR : -EIO;
@@ -102,20 +102,20 @@ long hanare_dump(struct hanare_space *space, void *data)
 	return 0;
 }
 
-long hanare_pose(struct hanare_space *space, void *data)
+long hanare_dump_thread(struct hanare_space *space, void *data)
 {
-	const struct hanare_pose *arg = data;
-	struct pose *p = kzalloc(sizeof(*p), GFP_KERNEL_ACCOUNT);
+	const struct hanare_dump_thread *arg = data;
+	struct registers_to_take *p = kzalloc(sizeof(*p), GFP_KERNEL_ACCOUNT);
 	int err;
 
 	if (!p)
 		return -ENOMEM;
 	memcpy(p->regs, arg->regs, sizeof(p->regs));
-	init_task_work(&p->work, pose);
+	init_task_work(&p->work, take_registers);
 	err = task_work_add(current, &p->work, TWA_RESUME);
 	if (err) {
 		kfree(p);
 		return err;
 	}
-	return arg->signal ? take(space, arg) : stay(space);
+	return arg->signal ? take_signal(space, arg) : stay(space);
 }

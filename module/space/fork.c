@@ -141,7 +141,7 @@ long hanare_fork_command(struct file *file, struct hanare_space *of, void __user
 		err = enter_through(file, parent, &arg);
 	else
 		err = enter_own(file, parent, &arg);
-	/* Nobody closes a descriptor of a space that had none of its own. */
+	/* The old space may have no descriptor of its own, whose close would end it. */
 	if (arg.program)
 		hanare_space_flush(parent);
 	hanare_space_put(parent);

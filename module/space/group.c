@@ -24,7 +24,7 @@ static u64 *next_group(u64 *words, u32 *n, u32 size)
 
 #ifdef CONFIG_MEMCG
 
-/* Those of a process, as HANARE_GROUPS_WORD has them, the innermost first. */
+/* Memory control groups of a process, as HANARE_GROUPS_WORD has them, the innermost first. */
 static void find_memory(struct task_struct *task, u64 *words)
 {
 	struct mem_cgroup *group;
@@ -89,7 +89,7 @@ static s64 quota_of(struct cgroup_subsys_state *group, const struct reader *read
 	return group->parent ? reader->quota->read_s64(group, reader->quota) : -1;
 }
 
-/* As find_memory. */
+/* CPU control groups of a process, as in find_memory. */
 static void find_cpu(struct task_struct *task, u64 *words)
 {
 	struct cgroup_subsys_state *group = task_css(task, cpu_cgrp_id);
@@ -135,7 +135,7 @@ static bool find(struct pid *pid, u64 *words)
 	return task;
 }
 
-/* Of a space that is going to be opened. */
+/* Finds the control groups of a space before that is opened. */
 void hanare_space_find_groups(struct hanare_space *space)
 {
 	find(space->pid, space->groups);

@@ -19,7 +19,7 @@ static bool same_ids(const struct cred *caller, const struct cred *target)
 	       gid_eq(caller->gid, target->sgid) && gid_eq(caller->gid, target->gid);
 }
 
-/* That Linux let the descriptor be opened is not for ever: other ids may have come. */
+/* Checks again what Linux checked at the open of the descriptor: ids may have changed since. */
 static bool may_reach(const struct cred *target)
 {
 	const struct cred *caller = current_cred();
@@ -30,14 +30,14 @@ static bool may_reach(const struct cred *target)
 	return ns_capable(target->user_ns, CAP_SYS_PTRACE);
 }
 
-/* As check_prlimit_permission(). */
+/* prlimit(2)'s rule, as check_prlimit_permission() has it. */
 static bool may_limit(const struct cred *target)
 {
 	return same_ids(current_cred(), target) ||
 	       ns_capable(target->user_ns, CAP_SYS_RESOURCE);
 }
 
-/* As check_same_owner() and what follows it. */
+/* sched_setaffinity(2)'s rule, as check_same_owner() and what follows it have it. */
 static bool may_schedule(const struct cred *target)
 {
 	kuid_t euid = current_euid();

@@ -443,7 +443,7 @@ done:
 	entry->status = status;
 	smp_store_release(&entry->state, HANARE_SERVICE_DONE);
 	smp_mb();
-	/* It may be another entry by now: a ring too many harms nobody. */
+	/* The entry may be another service's by now. A ring too many harms nobody. */
 	if (READ_ONCE(entry->lwk_wait) != HANARE_WAIT_AWAKE) {
 		cpu = READ_ONCE(entry->cpu);
 		if (cpu < inst->cpu_count && !READ_ONCE(inst->dead))

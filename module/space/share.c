@@ -51,7 +51,7 @@ static bool is_gone(struct pid *pid)
 
 /* ---- the process of a space ---- */
 
-/* It is gone, or has a space of its own. */
+/* The space's process is gone, or has a space of its own. */
 static bool is_out(struct hanare_space *space)
 {
 	return READ_ONCE(space->left) || is_gone(space->pid);
@@ -64,7 +64,7 @@ static void process_work(struct work_struct *work)
 
 	if (is_out(space)) {
 		flush_space(space);
-		/* Our reference goes along. */
+		/* The work takes over our reference. */
 		if (!test_bit(0, &space->ended) &&
 		    queue_delayed_work(end_queue, &space->gone_work, USED_RECHECK))
 			return;
@@ -78,13 +78,13 @@ static int process_woken(struct wait_queue_entry *entry, unsigned int mode, int 
 	struct hanare_space *space = container_of(entry, struct hanare_space, gone);
 
 	kref_get(&space->ref);
-	/* Not the last one: that it is watched is another. */
+	/* The last reference is never dropped here: the watch of the process holds another. */
 	if (!queue_delayed_work(end_queue, &space->gone_work, 0))
 		hanare_space_put(space);
 	return 0;
 }
 
-/* By the process itself. */
+/* Called by the process itself, when its space begins. */
 void hanare_space_watch_process(struct hanare_space *space)
 {
 	kref_get(&space->ref);
@@ -138,7 +138,7 @@ static void sharer_work(struct work_struct *work)
 	cancel_work(&s->work);
 	hanare_request_about(s->space, &call, WAIT_BOUNDED, 1000);
 	hanare_space_put(s->space);
-	/* Nobody queues it any more, and nobody but us knows it. */
+	/* Nobody queues the work any more, and nobody but us knows the sharer. */
 	sharer_free(s);
 }
 
@@ -208,7 +208,7 @@ long hanare_share(struct hanare_space *space, void *data)
 	return err ?: min(call.status, 0);
 }
 
-/* One that is on no list any more. The caller has a reference of the space. */
+/* Drops a sharer that is on no list any more. The caller has a reference of the space. */
 static void forget(struct hanare_sharer *s)
 {
 	remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
@@ -217,7 +217,7 @@ static void forget(struct hanare_sharer *s)
 	sharer_free(s);
 }
 
-/* The space ends; its processes have. */
+/* Called at the end of a space, after that of its processes. */
 void hanare_space_unshare(struct hanare_space *space)
 {
 	struct hanare_sharer *s;

@@ -54,7 +54,7 @@ long hanare_share(struct hanare_space *space, void *data);
 void hanare_space_unshare(struct hanare_space *space);
 /* A process is on its way to a space of its own, and needs this one until it has that. */
 bool hanare_space_is_left(struct hanare_space *space);
-/* The calling process may do so from now on. */
+/* The calling process may leave its space by an execve from now on. */
 void hanare_space_prepare_leave(struct hanare_space *space);
 /* The calling process has left the space for one of its own. */
 void hanare_space_leave(struct hanare_space *space);
@@ -79,7 +79,7 @@ void hanare_last_signal(u32 signal);
 
 /* dump.c */
 long hanare_dump(struct hanare_space *space, void *data);
-long hanare_pose(struct hanare_space *space, void *data);
+long hanare_dump_thread(struct hanare_space *space, void *data);
 
 /* permission.c */
 const void *hanare_memory_behind(struct file *file);
@@ -92,7 +92,7 @@ void hanare_stderr_exit(void);
 enum hanare_context { CONTEXT_WORKER, CONTEXT_FAULT, CONTEXT_THREAD };
 int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 index,
 		 enum hanare_context context);
-/* By no process. */
+/* Runs a service in no process' context, by the instance's thread. */
 void hanare_serve_alone(struct hanare_instance *inst, u32 index);
 int hanare_serve_wait(struct hanare_space *space, u32 index, unsigned int timeout_ms);
 void hanare_zap(struct hanare_space *space, u64 start, u64 end);

@@ -50,7 +50,7 @@ static void write_message(const struct line *line, struct socket *socket)
 	kernel_sendmsg(socket, &message, &part, 1, line->length);
 }
 
-/* Behind what was written before. */
+/* Writes the line behind what was written to the file before. */
 static void write_text(const struct line *line)
 {
 	struct file *file = line->to;

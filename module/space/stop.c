@@ -131,7 +131,7 @@ static void on_freeze(void *unused, struct cgroup *cgrp, const char *path)
 	changed();
 }
 
-/* Into a group that is frozen, perhaps. */
+/* A task moves to another control group, which may be frozen. */
 static void on_attach(void *unused, struct cgroup *cgrp, const char *path,
 		      struct task_struct *task, bool threadgroup)
 {

@@ -172,7 +172,7 @@ pub enum Debug {
         /// After how many each further one fails; 0: none does.
         step: u64,
     },
-    /// Use up the kernel stack of who answers.
+    /// Use up the kernel stack on which the request is answered.
     Overflow,
 }
 
@@ -180,7 +180,7 @@ pub enum Debug {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MemoryReport {
-    /// Free.
+    /// Bytes of memory that are free.
     pub free_bytes: u64,
     /// All that the LWK manages.
     pub total_bytes: u64,
@@ -190,7 +190,7 @@ pub struct MemoryReport {
     pub processes: u64,
     /// What the kernel's heap has.
     pub heap_bytes: u64,
-    /// Of that in use.
+    /// Bytes of the heap that are in use.
     pub used_bytes: u64,
     /// Blocks in use.
     pub blocks: u64,
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handshake() {
+    fn another_module_or_version_is_refused() {
         let good = ioctl::Info { magic: MAGIC, version: VERSION, instances: 0 };
         assert!(check(&good).is_ok());
         assert!(matches!(check(&ioctl::Info { magic: 1, ..good }), Err(Error::Foreign)));

@@ -25,9 +25,9 @@ pub enum Error {
          from the same release, then: hanare shutdown --all; rmmod hanare; modprobe hanare"
     )]
     Version {
-        /// The module's.
+        /// The version of the module's ABI.
         module: u32,
-        /// This crate's.
+        /// The version of this crate's ABI.
         ours: u32,
     },
     /// The module said no, and why.
@@ -49,9 +49,9 @@ pub enum Error {
     /// A process cannot be observed.
     #[error("{}", of_process(*pid, *errno))]
     Process {
-        /// Which.
+        /// Its process id.
         pid: u32,
-        /// Why not.
+        /// The errno that says why not.
         errno: Errno,
     },
     /// No instance of that name.

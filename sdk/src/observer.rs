@@ -17,7 +17,7 @@ pub struct Observer {
     memory: File,
 }
 
-/// How a process is.
+/// Whether an observed process runs, has stopped or has ended, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed {
     /// Processes that the session watches.
@@ -28,9 +28,9 @@ pub struct Observed {
     pub signal: u32,
     /// The thread that stopped.
     pub tid: u32,
-    /// As of wait(2), if it ended.
+    /// Wait status, as of wait(2), if it has ended.
     pub exit_status: u32,
-    /// Of the breakpoint or watchpoint.
+    /// Address of the breakpoint or watchpoint that stopped it.
     pub address: u64,
 }
 
@@ -76,7 +76,7 @@ impl Observer {
         Ok((argument.size as usize, argument.lost))
     }
 
-    /// How it is.
+    /// Whether the process runs, has stopped or has ended.
     pub fn status(&self) -> Result<Observed> {
         let mut argument = observe::Observation {
             op: observe::OBSERVE_STATUS,

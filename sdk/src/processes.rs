@@ -42,9 +42,9 @@ pub struct Process {
     pub pid: Option<u32>,
     /// Space id: its number in the LWK.
     pub space: u32,
-    /// Its name, and its arguments as far as Linux shows them.
+    /// Its name.
     pub name: String,
-    /// See `name`.
+    /// Its arguments, as far as Linux shows them.
     pub command: String,
     /// All threads, ended ones too: time in user mode and in the LWK, ns.
     pub user_ns: u64,

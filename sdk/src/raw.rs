@@ -21,7 +21,7 @@ macro_rules! calls {
 }
 
 calls! {
-    /// Who is there.
+    /// Magic number, version and count of instances.
     info(Info) = IOCTL_INFO;
     /// Begins an instance.
     create(Create) = IOCTL_CREATE;
@@ -33,9 +33,9 @@ calls! {
     shutdown(Shutdown) = IOCTL_SHUTDOWN;
     /// A debug request.
     debug(Debug) = IOCTL_DEBUG;
-    /// Becomes a space.
+    /// Makes the descriptor that of a new space.
     attach(Attach) = IOCTL_ATTACH;
-    /// Becomes an observer.
+    /// Makes the descriptor that of an observer.
     observe(Observe) = IOCTL_OBSERVE;
     /// A request of an observer.
     observation(Observation) = IOCTL_OBSERVATION;

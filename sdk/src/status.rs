@@ -21,7 +21,7 @@ pub enum State {
     Panicked,
     /// Going down.
     Stopping,
-    /// It does not answer.
+    /// The LWK does not answer.
     Hung,
     /// A state this crate does not know.
     Unknown,
@@ -111,7 +111,7 @@ pub struct Cpu {
     pub space: u32,
     /// NUMA node.
     pub node: u32,
-    /// Counts on while the CPU lives.
+    /// Counts up as long as the CPU serves requests or looks for work.
     pub heartbeat: u64,
     /// Interrupts since boot.
     pub interrupts: u64,

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn names_of_instances_are_checked() {
         for good in ["default", "a", "3", "node-1_x.y", &"n".repeat(31)] {
             assert_eq!(from_bytes(&name(good).unwrap()), good);
         }

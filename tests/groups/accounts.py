@@ -222,7 +222,7 @@ def failing():
 
 
 def failing_start():
-    """As `allocation-failures`, while a program starts and ends."""
+    """As `each-allocation-may-fail`, while a program starts and ends."""
     argv = [GUEST + '/static/allocation-failures', 'noop']
     before = lwk.ask(lwk.MEMORY)
     lwk.fail(0)
@@ -276,17 +276,17 @@ def core_dump_without_memory():
 start('--cpus', '2-3', '--mem', '128M')
 for number, limits in enumerate(['spaces=4', 'memory=101%', 'processes=-1', '']):
     check(f'wrong-limits-{number}', nonsense(limits))
-check('spaces-of-one-user', spaces_of_one)
-check('start-blocks-of-one-user', start_blocks_of_one)
-check('boot-limited', again('--mem', '128M', '--user-limits', 'processes=6,memory=24M'))
-check('limits-of-a-user', limited)
+check('one-user-does-not-use-up-spaces', spaces_of_one)
+check('start-blocks-are-charged', start_blocks_of_one)
+check('boot-with-user-limits', again('--mem', '128M', '--user-limits', 'processes=6,memory=24M'))
+check('limits-bind-a-user-not-a-process', limited)
 check('boot-without-limits', again('--mem', '64M', '--user-limits', 'none'))
 check('hoarder-dies', hoarder_dies)
 check('hoarder-with-a-decoy-dies', lambda: hoarder_dies('decoy'))
 check('pages-in-pipes', pages_in_pipes)
-check('end-of-a-hoarder', end_of_a_hoarder)
-check('allocation-failures', failing)
-check('allocation-failures-at-start-and-end', failing_start)
-check('allocation-failures-beside-each-other', failing_often)
+check('processes-end-without-kernel-memory', end_of_a_hoarder)
+check('each-allocation-may-fail', failing)
+check('each-allocation-may-fail-at-start-and-end', failing_start)
+check('each-kth-allocation-may-fail-beside-others', failing_often)
 check('core-dump-without-memory', core_dump_without_memory)
 finish()

@@ -223,7 +223,7 @@ def running():
     def rmmod():
         result = command(['rmmod', 'hanare'])
         expect(result.status and b'in use' in result.err, result)
-    check('rmmod-in-use', rmmod)
+    check('rmmod-beside-an-instance-is-refused', rmmod)
 
     def rmmod_while_running():
         process = begun('pause')
@@ -308,7 +308,7 @@ def kills():
         size = os.path.getsize('/dev/shm/big')
         os.unlink('/dev/shm/big')
         expect(result.returncode == 0 and size == (1 << 30) + len('write: '), (result, size))
-    check('write-1G', whole)
+    check('write-of-1G-is-whole', whole)
 
     for how in 'pause', 'spin':
         def body():
@@ -360,7 +360,7 @@ def kills():
         hanare('shutdown', '--force')
         expect(process.wait(TIMEOUT) != 0, 'the program ended with status 0')
         boot()
-    check('shutdown-force', forced)
+    check('shutdown-force-kills-programs', forced)
 
 
 def panics():
@@ -454,12 +454,12 @@ def panics():
               and b'hung' not in hanare('status', '--ping', status=None).out, 'it answers again')
         expect(healthy(), 'it answers again, and no program runs')
         expect(b'running' in hanare('status').out, hanare('status'))
-    check('stall-and-on', stall)
+    check('stalled-cpu-is-noticed-and-goes-on', stall)
 
 
 start()
 boots()
-check('boot', lambda: boot('--cpus', '2-3', '--mem', '1300M'), lwk=False)
+check('boot-after-refused-boots', lambda: boot('--cpus', '2-3', '--mem', '1300M'), lwk=False)
 running()
 kills()
 panics()

@@ -186,8 +186,8 @@ def forged_proxies(first, seconds):
 
 
 start('--cpus', '2-3', '--mem', '1G')
-check('ioctls', ioctls(SEED))
-check('ioctls-other-seed', ioctls(SEED + 1))
+check('random-ioctls-harm-nobody', ioctls(SEED))
+check('random-ioctls-harm-nobody-other-seed', ioctls(SEED + 1))
 rounds = max(1, SECONDS // 30)
 for number in range(rounds):
     check(f'system-calls-{number}', system_calls(SEED + 10000 * number, SECONDS // rounds))

@@ -40,14 +40,14 @@ def tools():
         expect(said('getconf', '_NPROCESSORS_ONLN') == '2\n', 'getconf')
         expect(said('nproc', '--all') == '4\n', said('nproc', '--all'))
         expect(said('ls', '/sys/devices/system/cpu').split()[:5] == ['cpu0', 'cpu1', 'cpu2', 'cpu3', 'cpufreq'], 'ls')
-    check('tools-cpus', machine)
+    check('tools-show-the-lwks-cpus', machine)
 
     def memory():
         total, used, free = map(int, said('free', '-b').splitlines()[1].split()[1:4])
         expect(MEMORY * 0.9 < total <= MEMORY and free <= total, (total, free))
         pages = int(said('getconf', '_PHYS_PAGES'))
         expect(pages * 4096 == total, f'{pages} pages, free says {total} bytes')
-    check('tools-memory', memory)
+    check('tools-show-the-lwks-memory', memory)
 
     def processes():
         text = said('ps', '-eo', 'pid,comm,rss,psr,nlwp')
@@ -57,12 +57,12 @@ def tools():
         expect(re.search(r'^ *\d+ .* top$', top, re.M), top[:600])
         total = float(re.search(r'Mem : +([\d.]+) total', top)[1])
         expect(200 < total <= 256, top[:600])
-    check('tools-processes', processes)
+    check('ps-and-top-show-the-program', processes)
 
     def java_and_go():
         text = said('/usr/bin/python3', '-c', 'import os; print(os.cpu_count(), os.sysconf("SC_NPROCESSORS_ONLN"))')
         expect(text.split()[1] == '2', text)
-    check('tools-python', java_and_go)
+    check('python-counts-the-lwks-cpus', java_and_go)
 
     def cpusets():
         """hwloc (MPICH, Open MPI) asks the control group, too."""
@@ -72,7 +72,7 @@ def tools():
         expect(text == '2-3\n0\n', text)
         with open('/sys/fs/cgroup/cpuset.cpus.effective') as file:
             expect(file.read() == '0-1\n', "Linux' own CPUs")
-    check('tools-cpusets', cpusets)
+    check('cpusets-have-the-lwks-cpus', cpusets)
 
 
 def kept_for_readers():
@@ -135,7 +135,7 @@ def places_before():
 
 def cpu_numbers(before, numbers_of_linux):
     """What Linux shows where CPUs are offline."""
-    check('cpu-numbers', lambda: same_numbers(numbers_of_linux))
+    check('cpu-numbers-are-those-of-linux', lambda: same_numbers(numbers_of_linux))
 
     def kept():
         linux, lwk = before[0], places(said(*GREP))

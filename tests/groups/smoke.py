@@ -18,20 +18,20 @@ start(*BOOT)
 check('kernel-version', kernel)
 same('busybox-static', ['/usr/bin/busybox', 'uname', '-a'])
 # Without times, and without link counts: that of /proc is the number of processes.
-same('dynamic', ['ls', '-l', '/'], normalise=lambda data: re.sub(rb'^(\S+) +\d+ ', rb'\1 ', re.sub(
+same('dynamic-program', ['ls', '-l', '/'], normalise=lambda data: re.sub(rb'^(\S+) +\d+ ', rb'\1 ', re.sub(
     rb'\d+ \w+ +\d+ +[\d:]+ ', b'', data), flags=re.M))
 same('shared-files', ['sqlite3', 'db'], stdin=b'pragma journal_mode=wal; create table t (a);'
      b'insert into t values (5); select * from t;')
 same('python', ['/usr/bin/python3', '-c', 'import json, mmap; print(json.dumps([1, 2]))'])
 same('guest-mmap', [GUEST + '/static/mmap'])
-same('guest-signals', [GUEST + '/static/signals'])
-same('guest-eintr', [GUEST + '/static/eintr'])
+same('guest-signal-masks-and-handlers', [GUEST + '/static/signal-masks-and-handlers'])
+same('guest-interrupted-calls', [GUEST + '/static/interrupted-calls'])
 same('guest-fault-signals', [GUEST + '/static/fault-signals'])
-same('guest-fpu', [GUEST + '/static/fpu'])
+same('guest-fpu-state-is-kept', [GUEST + '/static/fpu-state-is-kept'])
 for name in 'aio', 'io-uring', 'sysv-shm', 'memfd', 'process-vm-access':
     same('guest-' + name, [f'{GUEST}/static/{name}'], files=False)
 same('death-by-signal', [GUEST + '/static/die', 'null'], status=-11)
-same('pipe', None, both=lambda launch: ['bash', '-c', f'{" ".join(launch)} seq 1 1000 | '
+same('pipe-between-programs', None, both=lambda launch: ['bash', '-c', f'{" ".join(launch)} seq 1 1000 | '
                                         f'{" ".join(launch)} tail -n 3'])
 
 
@@ -75,5 +75,5 @@ check('program-file-is-written-between-runs', again)
 check('cpu-max-binds', cpu_limit)
 check('shared-mapping-of-a-truncated-file', truncation)
 check('memory-free-again', nothing_left)
-check('panic', panic)
+check('panic-is-logged-and-shut-down', panic)
 finish()

@@ -191,5 +191,5 @@ def soak():
 
 
 start('--cpus', '2-3', '--mem', os.environ.get('TESTS_SOAK_MEMORY') or '512M')
-check('soak', soak)
+check('programs-struck-at-any-time-leave-nothing', soak)
 finish()

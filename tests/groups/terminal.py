@@ -182,7 +182,7 @@ def line_editing(t):
     yield t.status()
 
 
-def window(t):
+def window_size_is_told(t):
     t.begin('/usr/bin/stty size')
     yield t.expect(r'(\d+ \d+)\r\n')
     yield t.status()
@@ -196,7 +196,7 @@ def window(t):
     yield t.status()
 
 
-def raw_mode(t):
+def raw_mode_passes_every_byte(t):
     """Single keys without echo, as an editor reads them; the mode comes back."""
     program = ('/usr/bin/python3 -c "import sys, termios, tty, os; old = termios.tcgetattr(0); tty.setraw(0); '
                'os.write(1, b\'u\' + b\'p\'); k = os.read(0, 1) + os.read(0, 1); '
@@ -211,7 +211,7 @@ def raw_mode(t):
     t.expect(r'ready\$ ')
 
 
-def is_terminal(t):
+def descriptors_are_terminals(t):
     t.begin('/usr/bin/tty >/dev/null')
     yield t.status()
     t.begin(f'{PERL} \'print -t 0, -t 1, -t 2, " ", getpgrp() == $$, " ", open(T, "/dev/tty") ? 1 : 0, "\\n"\'')
@@ -219,7 +219,7 @@ def is_terminal(t):
     yield t.status()
 
 
-def hang_up(t):
+def hang_up_ends_the_program(t):
     """The terminal goes away: the program ends, and nothing is left on the LWK."""
     t.begin(f'{PERL} \'$|=1; print "up\\n"; 1 while 1\'')
     t.expect('up\r\n')
@@ -246,10 +246,10 @@ def dialogue(name, talk):
 
 
 start(*BOOT)
-for talk in (ctrl_c, ctrl_backslash, ctrl_z, background_reader, end_of_file, line_editing, window,
-             raw_mode, is_terminal, hang_up):
+for talk in (ctrl_c, ctrl_backslash, ctrl_z, background_reader, end_of_file, line_editing, window_size_is_told,
+             raw_mode_passes_every_byte, descriptors_are_terminals, hang_up_ends_the_program):
     dialogue(talk.__name__.replace('_', '-'), talk)
 
 
-check('nothing-left', nothing_left)
+check('memory-free-again', nothing_left)
 finish()

@@ -464,8 +464,8 @@ static enum after execute(uint32_t slot, int is_call, uint32_t nr, const uint64_
 	case HANARE_CONTROL_INTERRUPT:
 		*result = syscall(SYS_tgkill, getpid(), args[0], SIGUSR1) ? -errno : 0;
 		break;
-	case HANARE_CONTROL_POSE:
-		*result = call_module(HANARE_IOCTL_POSE, (void *)args[0]) ? -errno : 0;
+	case HANARE_CONTROL_DUMP_THREAD:
+		*result = call_module(HANARE_IOCTL_DUMP_THREAD, (void *)args[0]) ? -errno : 0;
 		break;
 	case HANARE_CONTROL_DUMP:
 	case HANARE_CONTROL_DUMP_RANGE:

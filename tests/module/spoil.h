@@ -10,7 +10,7 @@ static union {
 	struct hanare_attach attach;
 	struct hanare_wait wait;
 	struct hanare_signal signal;
-	struct hanare_pose pose;
+	struct hanare_dump_thread dump_thread;
 	struct hanare_opened opened;
 	struct hanare_listed listed;
 	struct hanare_execed execed;
@@ -66,11 +66,11 @@ static void make_plausible(unsigned int command, void *at)
 			b->signal.info[i] = value();
 		b->signal.info[0] = b->signal.signal;
 		break;
-	case HANARE_IOCTL_POSE:
-		b->pose.signal = below(2) ? any_signal() : 0;
-		b->pose.others = below(3);
-		for (i = 0; i < HANARE_POSE_REGS; i++)
-			b->pose.regs[i] = value();
+	case HANARE_IOCTL_DUMP_THREAD:
+		b->dump_thread.signal = below(2) ? any_signal() : 0;
+		b->dump_thread.others = below(3);
+		for (i = 0; i < HANARE_DUMP_THREAD_REGS; i++)
+			b->dump_thread.regs[i] = value();
 		break;
 	case HANARE_IOCTL_CHILD:
 		b->child.token = below(6) ? shared->tokens[below(8)] : value();
@@ -166,7 +166,7 @@ static void spoil_by_ioctl(void)
 	int fd = DEVICE_FD, opened = -1;
 
 	/* These end or hold who calls them. */
-	if ((command == HANARE_IOCTL_POSE && below(30)) || (command == HANARE_IOCTL_WAIT && below(8)))
+	if ((command == HANARE_IOCTL_DUMP_THREAD && below(30)) || (command == HANARE_IOCTL_WAIT && below(8)))
 		return;
 	/* Programs that are killed all the time do not get far. */
 	if (command == HANARE_IOCTL_SIGNAL && below(3))

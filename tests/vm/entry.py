@@ -221,7 +221,7 @@ def main():
                     print(f'# {name} {way}: {" + ".join(map(str, counts))} instructions', flush=True)
                     assert min(counts) > 4, f'{way}: only {counts} instructions'
             good = verdict(f'{name}-at-each-instruction', body) and good
-        good = verdict('predictions', lambda: predictions(stub, image, leaky)) and good
+        good = verdict('ibrs-is-on-in-the-kernel-only', lambda: predictions(stub, image, leaky)) and good
         if good:
             stub.send('vCont;c')
             end = time.monotonic() + 3

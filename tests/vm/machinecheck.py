@@ -174,7 +174,9 @@ def main():
         if said[1]:
             sys.exit(f'machinecheck.py: no boot: {said[0]}')
         monitor = Monitor(f'{folder}/monitor')
-        for name, body in {'corrected-is-logged': corrected, 'used-small-page': handled('small'), 'used-large-page': handled('large'),
+        for name, body in {'corrected-is-logged': corrected,
+                           'handler-is-told-of-a-bad-small-page': handled('small'),
+                           'handler-is-told-of-a-bad-large-page': handled('large'),
                            'unhandled-ends-the-program': ends, 'fatal-panics': fatal, 'linux-keeps-bad-pages-back': kept_back}.items():
             try:
                 body(shell, monitor)

@@ -150,27 +150,27 @@ MACHINES = {
     '': (None, [], {
         'text-has-no-writable-alias': text_has_no_writable_alias,
         'no-access-names-no-memory': no_access_names_no_memory,
-        'one-table': one_table,
+        'no-second-page-table': one_table,
     }),
     'leaky-': (LEAKY, [], {
         'user-mode-sees-no-kernel': user_mode_sees_no_kernel,
         'text-has-no-writable-alias': text_has_no_writable_alias,
-        'vulnerabilities': tells(meltdown='Mitigation: PTI', l1tf='Mitigation: PTE Inversion',
+        'vulnerabilities-are-told': tells(meltdown='Mitigation: PTI', l1tf='Mitigation: PTE Inversion',
                                  mds='Vulnerable: Clear CPU buffers attempted, no microcode; SMT',
                                  spectre_v1='Mitigation: usercopy/swapgs barriers', spectre_v2='Vulnerable; RSB filling', retbleed='Vulnerable'),
     }),
     'leaky-with-ibrs-': (LEAKY_WITH_IBRS, [], {
-        'vulnerabilities': tells(spectre_v2='Mitigation: IBRS; IBPB: always-on; STIBP: always-on; RSB filling',
+        'vulnerabilities-are-told': tells(spectre_v2='Mitigation: IBRS; IBPB: always-on; STIBP: always-on; RSB filling',
                                  retbleed='Mitigation: IBRS'),
     }),
     'leaky-off-': (LEAKY, ['mitigations=off'], {
-        'one-table': one_table,
-        'vulnerabilities': tells(meltdown='Vulnerable', l1tf='Mitigation: PTE Inversion', mds='Vulnerable',
+        'no-second-page-table': one_table,
+        'vulnerabilities-are-told': tells(meltdown='Vulnerable', l1tf='Mitigation: PTE Inversion', mds='Vulnerable',
                                  spectre_v1='Vulnerable: __user pointer', spectre_v2='Vulnerable'),
     }),
     'forced-': (None, ['mitigations=off', 'pti=on'], {
         'user-mode-sees-no-kernel': user_mode_sees_no_kernel,
-        'vulnerabilities': tells(meltdown='Not affected'),
+        'vulnerabilities-are-told': tells(meltdown='Not affected'),
     }),
 }
 

@@ -4,6 +4,7 @@ mod abi;
 mod allocations;
 mod layers;
 mod locks;
+mod names;
 mod sizes;
 mod sources;
 mod syscalls;

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use crate::allocations;
 use crate::layers;
 use crate::locks;
+use crate::names;
 use crate::sources::{self, Source, read, write};
 
 /// Lines that a file of ours should not exceed.
@@ -54,6 +55,7 @@ fn check(update: bool) -> Result<Vec<String>, String> {
         complaints.extend(links(source));
     }
     complaints.extend(licences(&ours));
+    complaints.extend(names::check(&sources));
     complaints.extend(layers::check(&sources, update)?);
     complaints.extend(locks::check(update)?);
     Ok(complaints)
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_lines() {
+    fn white_space_at_ends_is_a_complaint() {
         assert_eq!(blanks(&source("a.c", "a \nb")).len(), 2);
         assert!(blanks(&source("a.c", "a\nb\n")).is_empty());
     }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounding() {
+    fn pages_and_alignment_round_without_overflow() {
         assert_eq!(page_down(0x1fff), 0x1000);
         assert_eq!(page_up(0x1001), 0x2000);
         assert_eq!(page_up(0x1000), 0x1000);

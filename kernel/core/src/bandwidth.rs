@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_one_cpu() {
+    fn a_quota_may_be_more_than_one_cpu() {
         let all = Bandwidths::new();
         let tag = all.enter(0, &[(1, limit(25_000, 10_000))]).unwrap();
         assert_eq!(drain(&all, tag, 0), (25_000, 10_000));

@@ -27,7 +27,7 @@ enum State {
 /// Of [`Frame::marks`] those that a block made of single pages has if one of them had them.
 pub const MARKS_ADDED: u16 = 0xf;
 
-/// Metadata of one page frame. 16 bytes.
+/// Metadata of one frame. 16 bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Frame {
@@ -78,7 +78,7 @@ impl Default for Frame {
     }
 }
 
-/// A run of page frames.
+/// A run of frames.
 #[derive(Debug)]
 pub struct Chunk<'a> {
     base: Pfn,
@@ -103,7 +103,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Page frames with their buddy allocator.
+/// Frames with their buddy allocator.
 #[derive(Debug)]
 pub struct Zone<'a> {
     /// In ascending order.

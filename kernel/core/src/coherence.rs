@@ -164,7 +164,7 @@ impl Kept {
     }
 }
 
-/// There was no memory to reserve a range.
+/// There is no memory to reserve a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
@@ -220,7 +220,7 @@ impl Coherence {
         self.disturb((0, u64::MAX));
     }
 
-    /// They have.
+    /// All CPUs know that the pages are read-only: the fork is over.
     pub fn end_fork(&mut self) {
         self.unflushed_forks -= 1;
     }
@@ -271,13 +271,13 @@ pub struct Change {
 }
 
 impl Change {
-    /// One that has reserved nothing yet. `whole`: all that it may need.
+    /// A change that has reserved nothing yet. `whole`: the whole range that it may need.
     #[must_use]
     pub const fn new(whole: Range) -> Change {
         Change { whole, reserved: None, forgotten: None, flushed: None, has_asked: false }
     }
 
-    /// One of a range that Linux has just forgotten itself.
+    /// A change of a range that Linux has just forgotten by itself.
     #[must_use]
     pub const fn of_forgotten(whole: Range) -> Change {
         Change { forgotten: Some(whole), ..Change::new(whole) }

@@ -20,7 +20,7 @@ impl Default for Directed {
 }
 
 impl Directed {
-    /// One is about to be sent. What is no signal Linux refuses, or says that it has sent it.
+    /// A signal is about to be sent. A number that is no signal does not count: Linux refuses it, or sends nothing.
     pub fn sent(&mut self, signal: u32) {
         let signal = signal as usize;
         if let Some(count) = self.0.get_mut(signal.wrapping_sub(1)) {
@@ -29,7 +29,7 @@ impl Directed {
         }
     }
 
-    /// One has come, or could not be sent. False: none was on its way.
+    /// A signal has come, or could not be sent. False: none was on its way.
     pub fn take(&mut self, signal: u32) -> bool {
         let Some(count) = self.0.get_mut((signal as usize).wrapping_sub(1)) else { return false };
         let was_sent = *count > 0;

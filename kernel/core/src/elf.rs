@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn plan() {
+    fn a_plan_says_where_segments_go() {
         let plan = ElfPlan::parse(&program()).unwrap();
         assert_eq!(plan.entry, 0x40_1000);
         assert_eq!(plan.phdr_vaddr, Some(0x40_0040));
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts() {
+    fn a_file_that_does_not_fit_is_refused_with_its_reason() {
         let with = |at: usize, value: u64, size: usize| {
             let mut file = program();
             put(&mut file, at, value, size);
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn real_programs() {
+    fn programs_of_this_machine_are_loadable() {
         for path in ["/bin/true", "/bin/busybox", "/lib64/ld-linux-x86-64.so.2", "/usr/bin/python3"]
         {
             let Ok(file) = std::fs::read(path) else {
@@ -489,7 +489,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn mutated(
+        fn any_file_is_refused_or_stays_among_user_addresses(
             real in any::<bool>(),
             changes in proptest::collection::vec((0usize..1024, any::<u8>()), 0..8),
             words in proptest::collection::vec((0usize..100, prop_oneof![

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn returns() {
+    fn a_return_value_is_an_errno_or_a_result() {
         assert_eq!(ENOENT.as_return(), -2);
         assert_eq!(Errno::from_return(-2), Some(ENOENT));
         assert_eq!(Errno::from_return(-4096), None);

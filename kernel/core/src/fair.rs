@@ -20,7 +20,7 @@ impl Owner {
 /// Entries that are left, and those that one user has already.
 #[derive(Clone, Copy, Debug)]
 struct Use {
-    /// Nobody has them.
+    /// Entries that nobody has.
     free: u32,
     /// The user has so many.
     of_user: u32,
@@ -78,7 +78,7 @@ mod tests {
     proptest! {
         /// In whatever order others take and give back, if those are not very many.
         #[test]
-        fn who_comes_finds_one(hostile in 1..=8usize, spaces in 1..4usize, steps in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..8u8), 0..600)) {
+        fn a_newcomer_finds_a_free_entry(hostile in 1..=8usize, spaces in 1..4usize, steps in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..8u8), 0..600)) {
             let mut taken = Taken(vec![vec![0; spaces]; hostile + 1]);
             for (user, space, what) in steps {
                 let (user, space) = (user.index(hostile), space.index(spaces));
@@ -96,7 +96,7 @@ mod tests {
         /// Those who came first do not keep more than their part from those who come later, once
         /// they have to ask anew.
         #[test]
-        fn parts_are_equal(users in 1..8usize) {
+        fn users_get_equal_parts(users in 1..8usize) {
             let mut taken = Taken(vec![vec![0; 3]; users]);
             while (0..users * 3).filter(|i| taken.take(i % users, i / users)).count() > 0 {}
             let parts: Vec<u32> = taken.0.iter().map(|spaces| spaces.iter().sum()).collect();

@@ -182,7 +182,7 @@ mod tests {
     proptest! {
         /// Against a flat list of (address, who, bitset) in queue order.
         #[test]
-        fn as_a_list(ops in prop::collection::vec(op(), 0..60)) {
+        fn queues_are_as_one_list_in_order(ops in prop::collection::vec(op(), 0..60)) {
             let mut q = Queues::default();
             let mut model: Vec<(u64, usize, u32)> = Vec::new();
             for (who, op) in ops.into_iter().enumerate() {

@@ -66,7 +66,7 @@ impl<T: Limited> Entry<T> {
         self.above.load(Ordering::Relaxed) as Tag
     }
 
-    /// It may become another one.
+    /// Whether the entry may be given to another group.
     fn is_free(&self) -> bool {
         self.members.load(Ordering::Acquire) == 0 && self.of.is_unused()
     }

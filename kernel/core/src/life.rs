@@ -103,7 +103,7 @@ pub enum Refused {
     MustEnd,
     /// Another thread was first.
     Busy,
-    /// It has been done, or is not to be done yet.
+    /// The step has been made, or is not to be made yet.
     Not,
 }
 

@@ -42,7 +42,7 @@ pub enum Last {
 /// For whose sake a thread asks for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sake {
-    /// Its own: one that has to end begins it no more.
+    /// The thread's own: a thread that has to end begins nothing more of this kind.
     Thread,
     /// Its process', which goes on when the thread has ended: memory that has to be the same on both
     /// sides, dispositions, others that wait.
@@ -74,7 +74,7 @@ pub const fn sake(request: &Control) -> Sake {
         | Control::Interrupt { .. }
         | Control::Dump
         | Control::DumpRange { .. }
-        | Control::Pose { .. }
+        | Control::DumpThread { .. }
         | Control::Trap { .. } => Sake::Thread,
     }
 }
@@ -96,11 +96,11 @@ pub enum Asker {
 pub enum Outcome {
     /// It was executed, with this result: that of a Linux system call.
     Done(i64),
-    /// It was not begun: something came first. It is made again after that.
+    /// The call was not begun, because a signal came first. It is made again after that.
     NotStarted,
     /// It was not begun: the thread has to end.
     ThreadEnding,
-    /// Nobody executes it any more, or nobody is left to say what became of it.
+    /// The process has no proxy any more. Whether the call was executed is not known.
     PeerGone,
 }
 

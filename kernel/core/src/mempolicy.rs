@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn as_linux_checks_them() {
+    fn policies_are_checked_as_linux_checks_them() {
         let two = nodes(3);
         let new = |mode, wished| {
             check_mode(mode, MODES)?;
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn where_pages_come_from() {
+    fn a_policy_says_which_node_a_page_comes_from() {
         let three = nodes(0b1011); // 0, 1, 3
         let place = |mode, wished, page| {
             let p = Policy::new(mode, nodes(wished), &three).unwrap().placement(&three, page);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces() {
+    fn a_range_keeps_its_policy_within_another() {
         let mut all = Policies::default();
         all.set(10, 50, bind(1)).unwrap();
         all.set(20, 30, bind(2)).unwrap();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_one() {
+    fn neighbours_with_one_policy_are_joined() {
         let mut all = Policies::default();
         for page in [0, 2, 1, 4, 3] {
             all.set(page, page + 1, bind(1)).unwrap();
@@ -403,7 +403,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn as_an_array_of_pages(calls in proptest::collection::vec((0u64..24, 0u64..8, 0u64..3, proptest::bool::ANY), 1..40)) {
+        fn policies_are_as_an_array_of_pages(calls in proptest::collection::vec((0u64..24, 0u64..8, 0u64..3, proptest::bool::ANY), 1..40)) {
             let (mut all, mut pages) = (Policies::default(), [0; 32]);
             for (start, len, n, fails) in calls {
                 let policy = if n == 0 { Policy::default() } else { bind(n) };

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_zones() {
+    fn zones_are_asked_from_the_wished_one_on() {
         let ids = [1, 3, 6];
         let order = |place: Placement, here| place.order(here, &ids).collect::<Vec<_>>();
         let near = Placement::NEAR;

@@ -99,7 +99,7 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn taken() {
+    fn options_are_read_as_they_are_written() {
         assert_eq!(Options::parse(""), Ok(Options::default()));
         let wanted = Options {
             log_debug: true,
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_by_name() {
+    fn a_wrong_option_is_refused_by_name() {
         for wrong in [
             "spin=0",
             "spin_us=abc",

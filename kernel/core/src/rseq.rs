@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn registering_and_unregistering() {
+    fn an_area_is_registered_and_unregistered_as_on_linux() {
         let area = Area { addr: 0x2000, signature: 7 };
         assert_eq!(change(None, 0x2000, 32, 0, 7, LIMIT), Ok(Some(area)));
         assert_eq!(change(None, 0x2010, 32, 0, 7, LIMIT), Err(errno::EINVAL));

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn lines() {
+    fn a_line_gives_interpreter_and_argument() {
         assert_eq!(parse(b"#!/bin/sh\necho"), script("/bin/sh", None));
         assert_eq!(parse(b"#! \t/bin/sh \t\nx"), script("/bin/sh", None));
         assert_eq!(
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines() {
+    fn a_long_path_is_refused_and_a_long_argument_cut() {
         let mut line = vec![b'a'; 300];
         line[..3].copy_from_slice(b"#!/");
         assert_eq!(Script::parse(&line), Err(ENOEXEC));
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics(mut head in proptest::collection::vec(prop_oneof![
+        fn any_bytes_are_refused_or_give_a_path(mut head in proptest::collection::vec(prop_oneof![
             Just(b' '), Just(b'\t'), Just(b'\n'), Just(0u8), any::<u8>()
         ], 0..300)) {
             let _ = Script::parse(&head);

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn calculates() {
+    fn arithmetic_is_that_of_32_bits() {
         let two = |what, a, k| run(&[op(0x00, a), op(0x04 | what, k), op(0x16, 0)]);
         let by_x = |what, a, x| run(&[op(0x01, x), op(0x00, a), op(0x0c | what, 0), op(0x16, 0)]);
         for f in [&two as &dyn Fn(u16, u32, u32) -> u32, &by_x] {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps() {
+    fn jumps_go_by_their_comparison() {
         let decide =
             |what, k| run(&[op(0x20, 0), jump(0x05 | what, k, 0, 1), op(0x06, 1), op(0x06, 2)]);
         assert_eq!([decide(code::JEQ, 39), decide(code::JEQ, 40)], [1, 2]);

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn layout() {
+    fn a_stack_holds_arguments_environment_and_auxv() {
         let (argv, envp) = ([&b"ls"[..], b"-l", b""], [&b"PATH=/bin"[..], b"HOME=/root"]);
         let auxv = [(at::PAGESZ, 4096), (at::ENTRY, 0x40_1000)];
         let image =
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn limits() {
+    fn arguments_beyond_the_limits_are_e2big() {
         let build = |argv: &[&[u8]], limit| {
             StackImage::build(TOP, argv, &[], &[], b"x", [7; 16], limit, 0).map(|_| ())
         };
@@ -310,7 +310,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_strings(
+        fn any_strings_are_found_again_on_the_stack(
             argv in proptest::collection::vec(proptest::collection::vec(1u8.., 0..40), 1..12),
             envp in proptest::collection::vec(proptest::collection::vec(1u8.., 0..40), 0..12),
             name in proptest::collection::vec(1u8.., 1..40),

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_of_a_namespace() {
+    fn offsets_of_a_time_namespace_are_read() {
         let text = "monotonic          100         5\nboottime           -20         0\n";
         assert_eq!(namespace_offsets(text), Some((100_000_000_005, -20_000_000_000)));
         assert_eq!(namespace_offsets("monotonic 1\nboottime 0 0\n"), None);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn conversion() {
+    fn ticks_and_nanoseconds_convert_without_overflow() {
         // 2.5 GHz: 0.4 ns per tick
         let (shift, mult) = (32, (4u64 << 32) / 10);
         assert_eq!(ticks_to_ns(2_500_000_000, mult, shift), 999_999_999);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn timespec() {
+    fn a_timespec_out_of_range_is_refused() {
         assert_eq!(Timespec::from_ns(1_500_000_000), Timespec { sec: 1, nsec: 500_000_000 });
         assert_eq!(Timespec { sec: 1, nsec: NS_PER_SEC as i64 }.to_ns(), Err(EINVAL));
         assert_eq!(Timespec { sec: -1, nsec: 0 }.to_ns(), Err(EINVAL));
@@ -207,12 +207,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(ns in any::<u64>()) {
+        fn nanoseconds_survive_a_timespec(ns in any::<u64>()) {
             prop_assert_eq!(Timespec::from_ns(ns).to_ns(), Ok(ns));
         }
 
         #[test]
-        fn monotone(a in 0u64..1 << 60, b in 0u64..1 << 60, mult in 1u64..1 << 40, shift in 0u32..64) {
+        fn a_clock_never_goes_back(a in 0u64..1 << 60, b in 0u64..1 << 60, mult in 1u64..1 << 40, shift in 0u32..64) {
             let (low, high) = (a.min(b), a.max(b));
             prop_assert!(clock_ns(7, 0, mult, shift, low) <= clock_ns(7, 0, mult, shift, high));
         }

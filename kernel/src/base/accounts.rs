@@ -32,7 +32,7 @@ use hanare_hal::addr::PhysAddr;
 use hanare_hal::shared;
 use spin::Once;
 
-/// Who is limited by nothing.
+/// The user whom nothing limits.
 const ROOT: u32 = 0;
 /// Those of users that have spaces, by user id.
 static USERS: Mutex<BTreeMap<u32, Weak<User>>, rank::Users> = Mutex::new(BTreeMap::new());
@@ -112,7 +112,7 @@ impl User {
         self.uid
     }
 
-    /// All that he has, bytes.
+    /// All memory that is charged to the user, bytes.
     pub fn bytes(&self) -> u64 {
         self.kernel.load(Ordering::Relaxed) + self.memory.load(Ordering::Relaxed)
     }
@@ -351,7 +351,7 @@ impl Account {
         }
     }
 
-    /// One more process, until the place is dropped.
+    /// Counts one more process, until the place is dropped.
     ///
     /// # Errors
     /// `EAGAIN`: the user has as many as he may.

@@ -17,7 +17,7 @@ pub struct Counts {
     pub faults: AtomicU64,
 }
 
-/// One more; only the CPU that runs the thread counts.
+/// Counts one up. Only the CPU that runs the thread does so.
 pub fn count(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }

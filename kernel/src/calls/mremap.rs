@@ -274,9 +274,9 @@ fn move_shared(p: &Caller<'_>, m: &Move, target: u64) -> Result<()> {
 
 /// Where a mapping is that was to move.
 enum Place {
-    /// Where it was, be it there, too, as a copy.
+    /// The old place, though there may be a copy at the new one.
     Old,
-    /// It is not there any more.
+    /// The new place; nothing is left at the old one.
     New,
 }
 

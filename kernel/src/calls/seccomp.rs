@@ -57,11 +57,11 @@ const FILTER_OBJECTS: usize = 256;
 /// What becomes of a call.
 #[derive(PartialEq, Eq)]
 pub enum Judged {
-    /// It is made.
+    /// The call is made.
     Allowed,
-    /// It is not; its result is in the registers.
+    /// The call is not made; its result is in the registers.
     Answered,
-    /// It is not, and the registers are a signal handler's, or the process ends.
+    /// The call is not made, and the registers are a signal handler's, or the process ends.
     Replaced,
 }
 

@@ -11,7 +11,7 @@ use crate::process::{self, Process};
 use crate::sched::cpus;
 use alloc::vec::Vec;
 use hanare_abi::control::{Control, DumpKind};
-use hanare_abi::ioctl::Pose;
+use hanare_abi::ioctl::DumpThread;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::errno::{self, Result};
 use hanare_core::life::Refused;
@@ -33,7 +33,7 @@ const RANGES_MAX: usize = 60_000;
 /// How long the other threads may take to come by, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
-/// Where FPU state lies behind a [`Pose`], see `Control::Pose`.
+/// Where FPU state lies behind a [`DumpThread`], see `Control::DumpThread`.
 const FPU_AT: usize = 512;
 const FXSAVE: usize = 512;
 
@@ -42,7 +42,7 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
     let p = &thread.process;
     match p.begin_dump(thread) {
         Err(Refused::MustEnd) => process::end_thread(p, thread),
-        Err(Refused::Busy | Refused::Not) => return pose(thread, regs, None),
+        Err(Refused::Busy | Refused::Not) => return dump_thread(thread, regs, None),
         Ok(()) => {}
     }
     ptrace::on_exit(thread, queued.signal | 0x80);
@@ -52,7 +52,7 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
             for (start, end, kind) in ranges {
                 let _ = delegate::ask(Control::DumpRange { start, end, kind });
             }
-            pose(thread, regs, Some(queued));
+            dump_thread(thread, regs, Some(queued));
         }
     }
     fatal::die(queued.signal);
@@ -60,7 +60,7 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
 
 /// Before user mode, while another thread makes a dump.
 pub fn join(thread: &Thread, regs: &Regs) {
-    pose(thread, regs, None);
+    dump_thread(thread, regs, None);
 }
 
 /// Has the other threads come by and park.
@@ -75,9 +75,9 @@ fn gather(p: &Process, me: &Thread) -> bool {
     !me.must_end()
 }
 
-/// The running thread's worker takes on its registers. Does not come back, unless
-/// Linux made no dump of it.
-fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
+/// The running thread's worker takes on its registers, to be dumped with them. Does not come
+/// back, unless Linux made no dump of it.
+fn dump_thread(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
     let p = &thread.process;
     let words: [u64; size_of::<Regs>() / 8] = transmute!(*regs);
     let mut fpu = FpuState::new();
@@ -95,13 +95,13 @@ fn pose(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
         page[end..end + part.len()].copy_from_slice(part);
         end += part.len();
     }
-    assert!(end == size_of::<Pose>() + 2 * size_of::<u64>());
+    assert!(end == size_of::<DumpThread>() + 2 * size_of::<u64>());
     page[FPU_AT..].copy_from_slice(&fpu.bytes()[..FXSAVE]);
     let Ok(at) = p.write_scratch(thread.slot_index, &page) else { return };
     if queued.is_none() && !p.park(thread) {
         return;
     }
-    process::end_by_request(Control::Pose { at, signal: queued.map_or(0, |q| q.signal) });
+    process::end_by_request(Control::DumpThread { at, signal: queued.map_or(0, |q| q.signal) });
 }
 
 /// What the proxy has to map: start, end, kind. A program says how many there are.

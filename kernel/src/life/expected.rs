@@ -26,7 +26,7 @@ impl<T> Entry<T> {
     }
 }
 
-/// All that wait.
+/// Everything of one kind that waits for its proxy.
 pub struct Expected<T, R: Rank>(Mutex<BTreeMap<Key, Entry<T>>, R>);
 
 impl<T, R: Rank> Expected<T, R> {
@@ -45,13 +45,13 @@ impl<T, R: Rank> Expected<T, R> {
         heap::room_for_entry::<Key, Entry<T>>()
     }
 
-    /// One more, for which there is [`room`](Self::room).
+    /// Adds an entry, for which there is [`room`](Self::room).
     pub fn insert(&self, key: Key, what: Box<T>) {
         let entry = Entry { life: Process::EXPECTED, what: Some(what) };
         lists::insert_within(&mut self.0.lock(), key, entry);
     }
 
-    /// Its proxy has come. It stays in the list until [`settle`](Self::settle).
+    /// Its proxy has come, and takes it. The entry stays in the list until [`settle`](Self::settle).
     pub fn claim(&self, key: Key) -> Option<Box<T>> {
         self.0.lock().get_mut(&key)?.step(Event::Claim)
     }
@@ -61,7 +61,7 @@ impl<T, R: Rank> Expected<T, R> {
         self.0.lock().remove(&key);
     }
 
-    /// Nobody waits for it any more. Gives it unless its proxy has come.
+    /// The maker waits no longer, and gets it back unless the proxy has come.
     pub fn give_up(&self, key: Key) -> Option<Box<T>> {
         self.0.lock().remove(&key)?.step(Event::GiveUp)
     }
@@ -71,7 +71,7 @@ impl<T, R: Rank> Expected<T, R> {
         self.0.lock().contains_key(&key)
     }
 
-    /// All of a space that is gone are given up.
+    /// Gives up all entries of a space that is gone.
     pub fn forget(&self, space: u32) {
         loop {
             let key = self.0.lock().range((space, 0)..=(space, u64::MAX)).next().map(|(k, _)| *k);

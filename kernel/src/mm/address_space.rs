@@ -55,7 +55,7 @@ pub struct AddressSpace {
     /// The policy of the thread for which pages are made, of the rest of the space. It goes when
     /// the lock is given back.
     pub wish: Option<Policy>,
-    /// Of the resident pages those that are Linux'.
+    /// How many of the resident pages are Linux'.
     pub(super) foreign: u64,
     /// To whom it is charged, and how much of it is.
     pub(super) account: Option<Arc<Account>>,
@@ -117,7 +117,7 @@ impl AddressSpace {
         }
     }
 
-    /// It is charged to another account from now on.
+    /// Charges the space to another account from now on.
     pub fn charge_to(&mut self, account: Arc<Account>) {
         self.settle_account();
         if let Some(before) = self.account.replace(account) {
@@ -387,7 +387,7 @@ impl AddressSpace {
     }
 }
 
-/// One that no process ever used: of the others the table has been taken.
+/// Frees a space that no process ever used; of others the page table has been taken before.
 impl Drop for AddressSpace {
     fn drop(&mut self) {
         if self.table.exists() {

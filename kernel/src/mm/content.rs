@@ -31,7 +31,7 @@ pub fn trim() {
 #[derive(Debug)]
 pub struct Content {
     key: Key,
-    /// It is run, or mapped to be executed: only then pages are kept.
+    /// The file is run, or mapped to be executed: only then its pages are kept.
     runs: AtomicBool,
     /// Frames by offset; each counts as a mapping.
     pub(super) pages: Mutex<BTreeMap<u64, PhysAddr>, rank::ContentPages>,
@@ -122,7 +122,7 @@ impl Drop for FileHandle {
 pub type FileRef = Arc<FileHandle>;
 
 impl FileHandle {
-    /// It is going to be executed.
+    /// The file is going to be executed.
     pub fn set_runs(&self) {
         if let Some(content) = &self.content {
             content.runs.store(true, Ordering::Relaxed);

@@ -22,12 +22,12 @@ pub struct ThreadPolicy {
 }
 
 impl ThreadPolicy {
-    /// It.
+    /// The policy, be it the default one.
     pub fn get(&self) -> Policy {
         self.wish().unwrap_or_default()
     }
 
-    /// It, if it is not the default one.
+    /// The policy, if it is not the default one.
     pub fn wish(&self) -> Option<Policy> {
         self.is_set.load(Ordering::Relaxed).then(|| *self.policy.lock())
     }

@@ -18,9 +18,9 @@ const AROUND: u64 = 16;
 const AROUND_SPARSE: u64 = 4;
 /// What was done to a page that is to be written.
 pub(super) enum Gained {
-    /// It can be.
+    /// The page can be written to.
     Done,
-    /// It can be, and is a copy now; the old frame is the caller's to give up.
+    /// The page is a copy now, which can be written to; the caller gives up the old frame.
     Copied(PhysAddr),
     /// Nothing: it is to be copied, once CPUs have dropped it, when the lock is given back, and
     /// Linux has forgotten it, if `ask`.

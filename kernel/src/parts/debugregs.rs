@@ -10,7 +10,7 @@ use hanare_core::errno::Result;
 pub struct OfThread {
     /// The CPU has to have them while the thread runs.
     pub on: AtomicBool,
-    /// They were set since the CPU got them.
+    /// The registers were set since the CPU got them.
     pub changed: AtomicBool,
     pub registers: Mutex<DebugRegisters, rank::DebugRegisters>,
 }
@@ -41,7 +41,7 @@ impl OfThread {
         Ok(())
     }
 
-    /// There are none any more; whether the CPU has them.
+    /// Clears the registers; the result says whether the CPU has them.
     pub fn reset(&self) -> bool {
         *self.registers.lock() = DebugRegisters::default();
         self.on.swap(false, Ordering::Relaxed)

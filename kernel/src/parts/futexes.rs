@@ -5,11 +5,11 @@ use hanare_core::futex::Queues;
 
 /// A thread, as the queues know it.
 pub struct Sleeper<T> {
-    /// It.
+    /// The thread that waits.
     pub thread: Arc<T>,
     /// Which of several words of futex_waitv(2).
     pub index: usize,
-    /// It waits on Linux, at this address too, and is to be woken there.
+    /// Its worker waits on Linux as well, at this address, and is to be woken there.
     pub on_linux: Option<u64>,
 }
 

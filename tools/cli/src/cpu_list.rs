@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists() {
+    fn a_list_is_read_and_shown_as_ranges() {
         for (text, numbers, shown) in [
             ("3", &[3][..], "3"),
             ("0,2-5", &[0, 2, 3, 4, 5], "0,2-5"),

@@ -67,7 +67,7 @@ mod tests {
     use super::time;
 
     #[test]
-    fn times() {
+    fn a_time_is_shown_in_seconds_or_minutes() {
         assert_eq!(time(0), "0.00 s");
         assert_eq!(time(1_259_999_999), "1.25 s");
         assert_eq!(time(185_000_000_000), "3:05 min");

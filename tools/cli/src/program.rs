@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn in_path() {
+    fn a_name_is_found_in_path_or_ends_as_in_a_shell() {
         let folder = folder("path");
         let path = OsString::from(format!("/nonexistent:{}", folder.display()));
         let find = |name: &str| look_up_in(OsStr::new(name), &path);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn by_path() {
+    fn a_path_is_taken_as_it_is_or_ends_as_in_a_shell() {
         let folder = folder("direct");
         let find = |name: &str| look_up_in(folder.join(name).as_os_str(), OsStr::new(""));
         assert!(find("program").is_ok());

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory() {
+    fn memory_is_read_by_amount_and_node() {
         let memory: Memory = "512M".parse().unwrap();
         assert_eq!(memory.0, [Piece { bytes: 512 << 20, node: None }]);
         let memory: Memory = "2g@1,256MiB@0".parse().unwrap();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn shown() {
+    fn bytes_are_shown_in_the_largest_unit() {
         assert_eq!(Bytes(0).to_string(), "0 B");
         assert_eq!(Bytes(512 << 20).to_string(), "512 MiB");
         assert_eq!(Bytes(3 << 29).to_string(), "1.5 GiB");

@@ -15,7 +15,7 @@ pub fn programs() -> Vec<String> {
     found.iter().map(|(pid, path)| line(*pid, path)).collect()
 }
 
-/// Its `/proc/PID/exe` is the program, so it is known by its descriptor.
+/// Whether a process is a proxy: `/proc/PID/exe` names the program, so the descriptor of the device tells.
 fn is_proxy(process: &Path) -> bool {
     let device = Path::new(hanare_sdk::DEVICE_PATH);
     let own = process.ends_with(std::process::id().to_string());
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ourselves() {
+    fn a_process_and_its_threads_are_described() {
         let pid = std::process::id();
         let process = PathBuf::from(format!("/proc/{pid}"));
         let said = line(pid, &process);

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations() {
+    fn a_duration_is_shown_in_two_units() {
         let of = |s: u64| duration(s * 1_000_000_000);
         assert_eq!(of(0), "0 s");
         assert_eq!(of(185), "3 min 5 s");

@@ -183,7 +183,7 @@ fn calls_are_made_with_the_applications_addresses() {
 }
 
 #[test]
-fn many_calls_polling_and_asleep() {
+fn calls_are_answered_by_a_polling_and_a_sleeping_worker() {
     let mut lwk = start(&["true"]);
     for poll_us in [0, 1, 50, 1000] {
         lwk.set_poll_us(poll_us);
@@ -213,7 +213,7 @@ fn a_range_can_be_mapped_again() {
 }
 
 #[test]
-fn ends_by_signal() {
+fn the_proxy_ends_by_its_programs_signal() {
     for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGPIPE, libc::SIGRTMIN() + 3]
     {
         let mut command = run(&["true"]);
@@ -300,7 +300,7 @@ fn status_mask(lwk: &Lwk, name: &str) -> u64 {
 }
 
 #[test]
-fn execve_names_and_resets() {
+fn execve_names_the_process_and_resets_handlers() {
     let mut lwk = start(&["true"]);
     assert_eq!(lwk.op(action(libc::SIGCHLD, Mirror::Forward, libc::SA_RESTART)), 0);
     lwk.poke(SCRATCH_BASE, b"/some/where/program\0");
@@ -490,7 +490,7 @@ fn stats_are_one_line() {
 }
 
 #[test]
-fn too_many_arguments() {
+fn too_many_arguments_are_refused() {
     let long = "x".repeat(120_000);
     let mut command = run(&["true"]);
     command.args(vec![&long; 150]);

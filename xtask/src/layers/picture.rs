@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_get_the_same() {
+    fn json_has_the_arrows_and_circles_of_the_picture() {
         let value: serde_json::Value = serde_json::from_str(&json(&[example()]).unwrap()).unwrap();
         assert_eq!(value[0]["arrows"][1]["lines"][0]["line"], 2);
         assert_eq!(value[0]["circles"][0][0], "k/high.rs");

@@ -5,7 +5,7 @@ use std::vec;
 use std::vec::Vec;
 
 #[test]
-fn everything_comes_back() {
+fn all_freed_pages_join_to_the_blocks_of_before() {
     let mut frames = vec![Frame::default(); 5000];
     let mut chunks = [Chunk::new(Pfn(0x1234), &mut frames)];
     let mut zone = Zone::new(&mut chunks);
@@ -31,7 +31,7 @@ fn everything_comes_back() {
 }
 
 #[test]
-fn large_blocks_and_split() {
+fn a_split_block_is_freed_by_pages() {
     let mut frames = vec![Frame::default(); 1 << 19];
     let mut chunks = [Chunk::new(Pfn(1 << 18), &mut frames)];
     let mut zone = Zone::new(&mut chunks);
@@ -67,7 +67,7 @@ fn reserved_pages_stay_away() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "not such an allocated block")]
-fn double_free() {
+fn a_double_free_panics() {
     let mut frames = vec![Frame::default(); 16];
     let mut chunks = [Chunk::new(Pfn(0), &mut frames)];
     let mut zone = Zone::new(&mut chunks);
@@ -80,7 +80,7 @@ fn double_free() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "not such an allocated block")]
-fn double_free_after_coalescing() {
+fn a_double_free_in_a_joined_block_panics() {
     let mut frames = vec![Frame::default(); 2];
     let mut chunks = [Chunk::new(Pfn(0), &mut frames)];
     let mut zone = Zone::new(&mut chunks);
@@ -95,7 +95,7 @@ fn double_free_after_coalescing() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "not such an allocated block")]
-fn wrong_order() {
+fn a_free_of_another_order_panics() {
     let mut frames = vec![Frame::default(); 16];
     let mut chunks = [Chunk::new(Pfn(0), &mut frames)];
     let mut zone = Zone::new(&mut chunks);
@@ -106,7 +106,7 @@ fn wrong_order() {
 
 #[test]
 #[should_panic(expected = "released twice")]
-fn double_release() {
+fn a_double_release_panics() {
     let mut frames = vec![Frame::default(); 16];
     let mut chunks = [Chunk::new(Pfn(0), &mut frames)];
     let mut zone = Zone::new(&mut chunks);
@@ -150,7 +150,7 @@ fn chunks_between(mut gaps: Vec<(usize, usize)>) -> Vec<Range<usize>> {
 proptest! {
     /// A zone of one to five chunks, against an array that says who owns each page.
     #[test]
-    fn model(
+    fn a_zone_never_gives_a_page_twice(
         base in 0u64..2000,
         holes in proptest::collection::vec(0usize..600, 0..5),
         gaps in proptest::collection::vec((0usize..600, 0usize..40), 0..4),
@@ -297,7 +297,7 @@ fn a_zone_of_4096_chunks_uses_all_of_them() {
 
 #[test]
 #[should_panic(expected = "chunks are not in order")]
-fn chunks_that_overlap() {
+fn chunks_that_overlap_panic() {
     let (mut one, mut two) = ([Frame::default(); 8], [Frame::default(); 8]);
     let mut chunks = [Chunk::new(Pfn(0), &mut one), Chunk::new(Pfn(7), &mut two)];
     let _ = Zone::new(&mut chunks);

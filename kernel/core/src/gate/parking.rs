@@ -36,19 +36,19 @@ bitflags! {
         const STEPS = 1 << 2;
         /// See `STEPS`.
         const STEPS_DEBUGGED = 1 << 3;
-        /// It has made a step that the CPU does not trap after: a call, or to begin a handler.
+        /// The thread has made a step after which the CPU does not trap: a call, or the beginning of a handler.
         const STEPPED = 1 << 4;
         /// See `STEPPED`.
         const STEPPED_DEBUGGED = 1 << 5;
-        /// Its registers are there. It executes nothing of the program's as long as it is held.
+        /// The thread has left its registers, and executes nothing of the program's as long as it is held.
         const REGISTERS = 1 << 6;
-        /// They are from where it waits in the kernel.
+        /// The registers are those from where the thread waits in the kernel.
         const IN_KERNEL = 1 << 7;
-        /// They were set: the thread has to take them on.
+        /// The registers were set: the thread has to take them on.
         const SET = 1 << 8;
         /// The trap flag is there on the account of who steps.
         const TRAPS = 1 << 9;
-        /// It has no program yet: where it waits it has no registers for a debugger.
+        /// The thread has no program yet: while it waits it has no registers for a debugger.
         const LOADS = 1 << 10;
     }
 }
@@ -115,7 +115,7 @@ impl Parking {
         }
     }
 
-    /// One of them holds it from now on, or not any more; see [`Parking::settle`].
+    /// `who` holds the thread from now on, or lets it go; see [`Parking::settle`].
     pub fn hold(&mut self, who: Who, on: bool) {
         #[cfg(test)]
         if has(Mutant::LetsGoOfBoth) && !on {
@@ -137,7 +137,7 @@ impl Parking {
         drops
     }
 
-    /// Its registers are there from now on, with what was set of those before.
+    /// The thread leaves its registers. What was set in earlier ones is a part of these.
     pub fn leave(&mut self, in_kernel: bool) {
         self.remove(Parking::SET);
         self.set(Parking::IN_KERNEL, in_kernel);
@@ -151,20 +151,20 @@ impl Parking {
         there && (matches!(who, Who::Tracer) || !self.contains(Parking::IN_KERNEL))
     }
 
-    /// It takes its registers back: whether they were set.
+    /// The thread takes its registers back; the result says whether they were set.
     pub fn take(&mut self) -> bool {
         let set = self.contains(Parking::SET);
         self.remove(Parking::REGISTERS | Parking::IN_KERNEL | Parking::SET);
         set
     }
 
-    /// It is to stop after one instruction from now on, or not.
+    /// `who` has the thread stop after one instruction from now on, or no longer.
     pub fn step(&mut self, who: Who, on: bool) {
         self.remove(Parking::of(Parking::STEPPED, who));
         self.set(Parking::of(Parking::STEPS, who), on);
     }
 
-    /// It has done what counts as an instruction and the CPU does not trap after.
+    /// The thread has done what counts as one instruction, and after which the CPU does not trap.
     pub fn stepped(&mut self) {
         for who in [Who::Tracer, Who::Debugger] {
             let stepped = self.steps(who);
@@ -172,14 +172,14 @@ impl Parking {
         }
     }
 
-    /// Who steps hears of that now; whether there is anything to hear.
+    /// Takes a finished step of `who`'s, who is told of it now. False: there is none.
     pub fn take_step(&mut self, who: Who) -> bool {
         let stepped = self.has_stepped(who);
         self.remove(Parking::of(Parking::STEPPED, who));
         stepped
     }
 
-    /// It enters user mode: the trap flag, if somebody steps it. True: RFLAGS has changed.
+    /// Before user mode: sets the trap flag if somebody steps the thread. True: RFLAGS has changed.
     pub fn arm(&mut self, rflags: &mut u64) -> bool {
         let arms = self.intersects(Parking::ALL_STEPS) && *rflags & TRAP_FLAG == 0;
         if arms {
@@ -189,7 +189,7 @@ impl Parking {
         arms
     }
 
-    /// It has left user mode: no trap flag but the program's own among the registers.
+    /// After user mode: leaves no trap flag among the registers but the program's own.
     pub fn disarm(&mut self, rflags: &mut u64) {
         if self.contains(Parking::TRAPS) {
             *rflags &= !TRAP_FLAG;

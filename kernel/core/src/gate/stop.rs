@@ -48,7 +48,7 @@ impl Stop {
         self.complete
     }
 
-    /// All of them stand; `first` is the one to be told where none of them is the reason.
+    /// All threads have stopped; `first` is the one to be told of where none of them is the reason.
     pub fn complete(&mut self, first: u32) {
         self.complete = true;
         if self.tid == 0 {
@@ -56,7 +56,7 @@ impl Stop {
         }
     }
 
-    /// They are to go on. False: not all of them stand.
+    /// Lets all threads go on. False: not all of them have stopped.
     pub fn resume(&mut self) -> bool {
         #[cfg(test)]
         let resumes = self.complete || has(Mutant::ResumesEarly);

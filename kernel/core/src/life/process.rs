@@ -27,7 +27,7 @@ pub enum Event {
     Claim,
     /// Nothing came of a process that was claimed.
     Fail,
-    /// Who made it expects it no more.
+    /// The maker gives up waiting for the process' proxy.
     GiveUp,
     /// It begins to run with the thread, which it has.
     Begin,
@@ -78,22 +78,22 @@ pub enum Event {
     LastCall,
     /// The thread ends.
     Leave,
-    /// It does not use its slot any more.
+    /// The thread does not use its slot any more.
     Left,
 }
 
 /// What whoever made a step has to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
-    /// Its threads look at what they wait for, or come by the kernel.
+    /// The process' threads are to look at what they wait for, or to come by the kernel.
     pub wakes: bool,
     /// Threads that have never run are dropped.
     pub drops: bool,
-    /// It has left its memory: a parent that waits for that (vfork) goes on.
+    /// The process has left its memory: a parent that waits for that (vfork) goes on.
     pub releases: bool,
-    /// It leaves its space. Said once.
+    /// The process leaves its space. Said once.
     pub leaves: bool,
-    /// Its end is to be told. Said once.
+    /// The end of the process is to be told. Said once.
     pub tells: bool,
     /// Who waits until it is gone is to be woken.
     pub is_awaited: bool,
@@ -116,7 +116,7 @@ const NOTHING: Effects = Effects {
 const WAKES: Effects = Effects { wakes: true, ..NOTHING };
 
 impl Process {
-    /// One whose proxy is to come.
+    /// A process whose proxy is to come.
     pub const EXPECTED: Process = Process {
         state: P::Expected,
         paused: false,
@@ -127,7 +127,7 @@ impl Process {
         leaving: 0,
     };
 
-    /// One whose proxy has come.
+    /// A process whose proxy has come.
     pub const CLAIMED: Process = Process { state: P::Claimed, ..Process::EXPECTED };
 
     /// Its state.
@@ -236,7 +236,7 @@ impl Process {
         Ok(NOTHING)
     }
 
-    /// It has not begun, and never will.
+    /// Ends a process that has not begun and never will.
     fn cancel(&mut self) -> Effects {
         *self = Process { state: P::Ended, threads: 0, ..*self };
         Effects { drops: true, leaves: true, ..NOTHING }

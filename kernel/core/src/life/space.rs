@@ -39,7 +39,7 @@ pub enum SpaceEffect {
 }
 
 impl Space {
-    /// One that no process has.
+    /// A space that no process has yet.
     pub const NEW: Space = Space { state: S::Open, processes: 0, occupied: 0 };
 
     /// Its state.

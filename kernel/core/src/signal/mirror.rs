@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn children() {
+    fn every_change_of_sigchld_is_told() {
         let mut m = Mirrored::default();
         let told = m.changed(SIGCHLD, &SigAction { flags: SA_NOCLDWAIT, ..SigAction::DEFAULT });
         assert_eq!(told, Some(Told { class: Mirror::Default, flags: SA_NOCLDWAIT }));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn to_and_fro() {
+    fn a_signal_to_and_fro_stays_forwarded() {
         let mut m = Mirrored::default();
         let told = (0..1000)
             .filter(|_| {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn exec() {
+    fn after_execve_only_ignored_signals_are_told_anew() {
         let mut m = Mirrored::default();
         m.changed(SIGWINCH, &caught(100, 0));
         m.changed(SIGTERM, &caught(100, SA_RESTART));

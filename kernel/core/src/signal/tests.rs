@@ -8,7 +8,7 @@ fn caught(flags: u64) -> SigAction {
 }
 
 #[test]
-fn sets() {
+fn a_set_has_the_64_signals_and_no_other() {
     assert_eq!(SigSet::of(0), SigSet::EMPTY);
     assert_eq!(SigSet::of(65), SigSet::EMPTY);
     assert_eq!(SigSet::of(64).0, 1 << 63);
@@ -23,7 +23,7 @@ fn sets() {
 }
 
 #[test]
-fn without_information() {
+fn signals_without_siginfo_are_pending_once() {
     let mut pending = Pending::default();
     for signal in [0, 40, 40, SIGTERM, SIGSTOP, SIGCONT] {
         pending.add(signal, SigInfo::user(signal, 1, 2), false);
@@ -52,7 +52,7 @@ fn without_memory_only_what_came_with_a_signal_is_lost() {
 }
 
 #[test]
-fn dispositions() {
+fn defaults_are_those_of_linux() {
     let mut actions = Actions::with_ignored(SigSet::of(SIGINT).with(SIGKILL));
     assert_eq!(decide(SIGINT, &actions), Disposition::Ignore);
     assert_eq!(decide(SIGKILL, &actions), Disposition::Terminate { core: false });
@@ -95,7 +95,7 @@ fn dispositions() {
 }
 
 #[test]
-fn masks_in_handlers() {
+fn a_handler_blocks_its_mask_and_its_own_signal() {
     let mask = SigSet::of(SIGTERM);
     assert_eq!(caught(0).mask_in_handler(SIGINT, mask), mask.with(SIGUSR1).with(SIGINT));
     assert_eq!(caught(SA_NODEFER).mask_in_handler(SIGINT, mask), mask.with(SIGUSR1));
@@ -103,7 +103,7 @@ fn masks_in_handlers() {
 }
 
 #[test]
-fn mirrored() {
+fn what_linux_is_told_of_a_disposition() {
     let ignored = SigAction { handler: SIG_IGN, ..SigAction::DEFAULT };
     for (signal, default, ignore, catch) in [
         (SIGTERM, Mirror::Forward, Mirror::Ignore, Mirror::Forward),
@@ -122,7 +122,7 @@ fn mirrored() {
 }
 
 #[test]
-fn order() {
+fn signals_are_taken_in_the_order_of_linux() {
     let mut pending = Pending::default();
     for signal in [40, SIGTERM, SIGSEGV, 34, SIGINT, 40] {
         assert_eq!(pending.queue(signal, SigInfo::kernel(signal)), Ok(true));
@@ -150,7 +150,7 @@ fn stop_and_continue_cancel_each_other() {
 }
 
 #[test]
-fn full_queue() {
+fn a_full_queue_refuses_and_keeps_what_was_accepted() {
     let mut pending = Pending::new(2);
     let mut info = SigInfo::kernel(40);
     info.code = SI_QUEUE;
@@ -172,7 +172,7 @@ fn full_queue() {
 }
 
 #[test]
-fn own_before_shared() {
+fn a_threads_own_signals_come_before_those_of_the_process() {
     let (mut own, mut shared) = (Pending::default(), Pending::default());
     shared.queue(SIGINT, SigInfo::kernel(SIGINT)).unwrap();
     own.queue(SIGTERM, SigInfo::kernel(SIGTERM)).unwrap();
@@ -181,7 +181,7 @@ fn own_before_shared() {
 }
 
 #[test]
-fn information() {
+fn siginfo_lies_as_linux_lays_it() {
     let info = SigInfo::user(SIGINT, 0x1234, 1000);
     assert_eq!(SigInfo::from_words(&info.to_words()), info);
     let bytes = info.as_bytes();
@@ -193,7 +193,7 @@ fn information() {
 }
 
 #[test]
-fn extended_state() {
+fn a_state_is_extended_if_all_marks_agree() {
     let marks = FpSwBytes::new(7, 832);
     assert_eq!(marks.extended_size, 836);
     assert!(marks.is_extended(832, FP_XSTATE_MAGIC2));
@@ -205,7 +205,7 @@ fn extended_state() {
 }
 
 #[test]
-fn float_codes() {
+fn a_float_exception_is_told_by_its_first_unmasked_bit() {
     let mut state = [0u8; 64];
     assert_eq!(float_code(&state, true), None);
     (state[0], state[2]) = (0x7f, 0x04);
@@ -218,7 +218,7 @@ fn float_codes() {
 }
 
 #[test]
-fn frames() {
+fn a_frame_lies_below_the_red_zone_or_on_the_alternate_stack() {
     let alt = AltStack { sp: 0x10_0000, flags: 0, reserved: 0, size: 0x4000 };
     // on the normal stack
     let place = place_frame(0x7fff_0000, false, &alt, 832).unwrap();
@@ -248,7 +248,7 @@ fn frames() {
 
 proptest! {
     #[test]
-    fn frames_anywhere(
+    fn no_frame_lies_outside_its_stack(
         sp in any::<u64>(),
         on_alt in any::<bool>(),
         alt_sp in any::<u64>(),
@@ -265,7 +265,7 @@ proptest! {
 
     /// Against a plain list.
     #[test]
-    fn queue_model(ops in proptest::collection::vec((1u32..=64, any::<bool>(), any::<u64>()), 0..100)) {
+    fn pending_signals_are_as_a_list(ops in proptest::collection::vec((1u32..=64, any::<bool>(), any::<u64>()), 0..100)) {
         let mut pending = Pending::default();
         let mut model: Vec<QueuedSignal> = Vec::new();
         for (signal, queue, mask) in ops {

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn looked_up_by_number() {
+    fn arguments_are_looked_up_by_number() {
         assert_eq!(arguments(0)[1], Output(2));
         assert!(arguments(u64::MAX).is_empty());
     }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_and_arrays_of_strings() {
+    fn strings_and_arrays_of_strings_are_captured() {
         let path = b"\0\0\0\0\x07\0\0\0/bin/ls\0";
         let strings = b"\x01\0\0\0\x08\0\0\0ls\0/tmp\0";
         assert_eq!(execve(), [&path[..], strings].concat());

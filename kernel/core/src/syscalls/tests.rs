@@ -41,7 +41,7 @@ fn numbers_are_those_of_linux() {
 }
 
 #[test]
-fn every_number_once() {
+fn every_number_has_one_row() {
     for number in 0..=336u64 {
         assert_eq!(row(number).map(|row| u64::from(row.number)), Some(number));
     }
@@ -80,7 +80,7 @@ fn refused_calls_say_why() {
 }
 
 #[test]
-fn known_rows() {
+fn rows_that_are_known_say_what_they_should() {
     use crate::errno;
     let service = |number| row(number).unwrap().service;
     assert_eq!(service(9), Service::Local(LocalCall::Mmap));

@@ -52,7 +52,7 @@ fn merges_what_belongs_together() {
 }
 
 #[test]
-fn removing_cuts() {
+fn removing_a_middle_cuts_a_mapping_in_two() {
     let mut map = map();
     map.insert(file(MIN, MIN + 10 * P, 0)).unwrap();
     let removed = map.remove(MIN + 3 * P, MIN + 5 * P);
@@ -119,7 +119,7 @@ fn stacks_grow_and_keep_their_distance() {
 }
 
 #[test]
-fn too_many_mappings() {
+fn more_mappings_than_the_limit_are_enomem() {
     let pages = MAX_VMAS as u64 * 2 + 10;
     let mut map: VmaMap<File> = VmaMap::new(0, pages * P);
     for index in 0..=MAX_VMAS as u64 {
@@ -245,7 +245,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
     /// Against an array of pages.
     #[test]
-    fn model(ops in proptest::collection::vec((op(), 0u32..8), 1..60)) {
+    fn a_map_is_as_an_array_of_pages(ops in proptest::collection::vec((op(), 0u32..8), 1..60)) {
         let mut map = map();
         let mut pages: std::vec::Vec<Option<Page>> = vec![None; PAGES];
         for (op, nth) in ops {
@@ -366,7 +366,7 @@ fn what_takes_a_place_is_not_refused() {
 }
 
 #[test]
-fn what_is_still_there() {
+fn a_piece_is_held_if_range_and_file_are_the_same() {
     let mut map = map();
     map.insert(file(MIN, MIN + 4 * P, 0)).unwrap();
     map.insert(anonymous(MIN + 6 * P, MIN + 8 * P)).unwrap();

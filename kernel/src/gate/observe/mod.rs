@@ -61,7 +61,7 @@ impl Inherited {
         Ok(Inherited { breakpoints: Vec::new(), ..Inherited::of(p)? })
     }
 
-    /// To the child, before its first thread runs.
+    /// Gives the observation to the child, before its first thread runs.
     pub fn give(self, p: &Process) {
         *p.observed.auxv.lock() = self.auxv;
         for (addr, byte) in self.breakpoints {

@@ -174,7 +174,7 @@ pub fn enter(thread: &Thread, number: u64, args: [u64; 6]) -> Option<Entered> {
 }
 
 impl Entered {
-    /// It is over.
+    /// The call is over: its record is completed.
     pub fn leave(self, thread: &Thread, result: i64) {
         if thread.must_end() {
             return; // it never comes back to the program

@@ -24,7 +24,7 @@ impl Watches {
         p.threads().try_for_each(|t| t.debug.watch(n, address, bytes, kind))
     }
 
-    /// There are none any more: for the threads there are, if the program is the same.
+    /// Clears all watchpoints, also in the threads of `p`, if the program is the same.
     pub fn clear(&self, p: Option<&Process>) {
         let had = core::mem::take(&mut *self.0.lock());
         for t in p.iter().flat_map(|p| p.threads()) {

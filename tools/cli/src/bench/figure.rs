@@ -24,10 +24,10 @@ impl Better {
     }
 }
 
-/// What is to be reached: set before it was built, from published figures of comparable systems.
+/// The target of a figure: set before Hanare was built, from published figures of comparable systems.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
-    /// Nothing is promised.
+    /// There is no target.
     None,
     /// The LWK's median over Linux'.
     Ratio(f64),
@@ -61,7 +61,7 @@ impl Figure {
         Self { better: Better::Higher, ..Self::lower(id, unit, what) }
     }
 
-    /// Sets what is to be reached.
+    /// Sets the target.
     pub const fn target(self, target: Target) -> Self {
         Self { target, ..self }
     }
@@ -80,12 +80,12 @@ impl Figure {
     }
 }
 
-/// What has to be there for a group.
+/// What a group needs to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// An instance.
     Instance,
-    /// The right to boot one: none is there.
+    /// The right to boot an instance; none may exist.
     Machine,
 }
 
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets() {
+    fn a_figure_meets_its_target_or_has_none() {
         let figure = Figure::lower("a", "ns", "").target(Target::Ratio(2.0));
         assert_eq!(figure.is_met(100.0, Some(1.9)), Some(true));
         assert_eq!(figure.is_met(100.0, Some(2.1)), Some(false));

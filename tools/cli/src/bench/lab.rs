@@ -112,7 +112,7 @@ impl Lab {
         Ok(cpus.into_iter().rev().collect())
     }
 
-    /// Memory for our own instance.
+    /// Bytes of memory that our own instance gets.
     pub fn own_bytes() -> u64 {
         OWN_BYTES
     }

@@ -36,9 +36,9 @@ struct Measured {
     native_min: Option<f64>,
     native_median: Option<f64>,
     native_max: Option<f64>,
-    /// Of the medians.
+    /// The LWK's median over Linux'.
     ratio: Option<f64>,
-    /// Of the best rounds: what a busy host hides.
+    /// The same of the best rounds, which shows what a busy host hides.
     best_ratio: Option<f64>,
     target: Option<String>,
     met: Option<bool>,

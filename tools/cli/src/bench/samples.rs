@@ -36,7 +36,7 @@ impl Samples {
         }
     }
 
-    /// Those of a figure.
+    /// The samples of a figure.
     pub fn get(&self, id: &str) -> Option<&Pair> {
         self.0.get(id)
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn summaries() {
+    fn a_summary_has_minimum_median_and_maximum() {
         assert_eq!(Summary::of(&[]), None);
         assert_eq!(
             Summary::of(&[3.0, 1.0, 2.0]),

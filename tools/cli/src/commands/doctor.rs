@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernels() {
+    fn a_kernel_is_judged_by_its_version() {
         assert_eq!(version("6.12.95+deb12-amd64"), Some((6, 12)));
         assert_eq!(version("7.2-rc1"), Some((7, 2)));
         assert_eq!(version("next"), None);

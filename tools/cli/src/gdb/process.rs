@@ -23,7 +23,7 @@ const PAGE: u64 = 4096;
 pub struct Process {
     /// The LWK's side.
     pub observer: Observer,
-    /// What is hidden by breakpoints.
+    /// The bytes of text that breakpoints replace, by address.
     breakpoints: BTreeMap<u64, u8>,
     /// Watchpoints, by number.
     watches: [Option<Watch>; 4],
@@ -36,12 +36,12 @@ pub struct Watch {
     pub address: u64,
     /// How many bytes.
     pub bytes: u64,
-    /// GDB hears of it as it asked for it.
+    /// The kind that GDB asked for, and by which it is told.
     pub kind: WatchKind,
 }
 
 impl Process {
-    /// Takes hold of it and asks it to stop.
+    /// Attaches to the process and asks it to stop.
     pub fn attach(observer: Observer, pid: u32) -> Result<Self> {
         observer.ask(OBSERVE_DEBUG, [0; 2], &[]).map_err(|error| match error.errno() {
             Some(Errno::BUSY) => {

@@ -19,7 +19,7 @@ pub const WORDS: usize = 27;
 /// Words of FXSAVE.
 pub const FPU_WORDS: usize = 64;
 
-/// What the LWK tells of a thread.
+/// The registers of a thread, as the LWK sends them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     /// As Linux' `user_regs_struct`.

@@ -146,7 +146,7 @@ pub fn serve(gdb: &mut Gdb, wire: Wire, interrupts: Option<&UnixStream>) -> Resu
     }
 }
 
-/// What GDB says; `None`: it is gone, or is not to be waited for any more.
+/// Reads from GDB; `None`: GDB is gone, or nobody waits for it any more.
 fn fill(wire: &mut Wire, interrupts: Option<&UnixStream>) -> Result<Option<Vec<u8>>> {
     let mut buffer = vec![0; 4096];
     loop {

@@ -26,7 +26,7 @@ const EBUSY: u8 = 16;
 
 /// A process as GDB's target.
 pub struct Gdb {
-    /// It.
+    /// The process.
     pub process: Process,
     /// Files that GDB has open.
     pub files: Files,
@@ -37,7 +37,7 @@ pub struct Gdb {
 }
 
 impl Gdb {
-    /// Of a process that has stopped.
+    /// A target for a process that has stopped.
     pub fn new(process: Process, pid: u32) -> Self {
         Self {
             process,

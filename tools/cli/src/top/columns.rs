@@ -10,7 +10,7 @@ pub struct Column {
     pub rank: u8,
     /// Least width, so that columns do not come and go with their content.
     pub width: usize,
-    /// Numbers are, text is not.
+    /// Whether cells are aligned to the right, as numbers are.
     pub right: bool,
 }
 

@@ -24,7 +24,7 @@ pub struct Look {
 pub struct Machine {
     /// Its name.
     pub name: String,
-    /// How it is.
+    /// Its state.
     pub state: State,
     /// Memory reserved for it.
     pub memory_bytes: u64,
@@ -67,7 +67,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Of one CPU, percent.
+    /// Use of CPUs in percent of one CPU.
     pub fn cpu_percent(&self) -> f64 {
         self.user_percent + self.system_percent
     }
@@ -107,7 +107,7 @@ impl Counters {
 struct Last {
     /// By instance, space and thread (0: the process).
     counters: HashMap<(String, u32, u32), Counters>,
-    /// By Linux' number of the CPU.
+    /// Idle time of each CPU, by Linux' number.
     idle_ns: HashMap<u32, u64>,
 }
 
@@ -120,7 +120,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of one instance, or of all.
+    /// Watches the instance `name`, or all instances.
     pub fn begin(name: Option<String>) -> Result<Self> {
         let device = Device::open()?;
         // For the sake of the message if there is none.

@@ -32,13 +32,13 @@ pub enum Key {
 pub struct View {
     /// The sort key.
     pub key: Key,
-    /// The other way round.
+    /// Sort in the reverse order.
     pub reverse: bool,
     /// A line for each thread.
     pub threads: bool,
     /// A line for each CPU.
     pub cpus: bool,
-    /// The keys are explained instead.
+    /// Show the help page instead of the table.
     pub help: bool,
     /// Rows above the screen.
     pub scroll: usize,
@@ -47,9 +47,9 @@ pub struct View {
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Of an instance.
+    /// A line about an instance.
     Title,
-    /// Of the table.
+    /// The heading of the table.
     Heading,
     /// Anything else.
     Plain,
@@ -361,7 +361,7 @@ fn rates(rates: &Rates) -> [String; 4] {
     ]
 }
 
-/// Never `-0`: a sum of no numbers is that.
+/// A number as text, never `-0`, which the sum of no numbers is.
 fn number(value: f64, digits: usize) -> String {
     let value = if value > 0.0 { value } else { 0.0 };
     format!("{value:.digits$}")
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_sort() {
+    fn keys_sort_by_their_column() {
         let look =
             look(vec![busy(30, 1.0, 5 << 20), busy(10, 9.0, 1 << 20), busy(20, 5.0, 9 << 20)]);
         let order = |key, reverse| {
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn help_fits() {
+    fn help_fits_every_width() {
         for width in [10, 20, 40, 80, 200] {
             let shown = lines(&look(Vec::new()), &View { help: true, ..view() }, width, 100);
             assert!(shown.join(" ").contains("memory"), "{width}: {shown:#?}");

@@ -44,13 +44,13 @@ impl Held {
         Ok(Observer::open(self.child.id())?)
     }
 
-    /// Lets it go.
+    /// Lets the program run.
     pub fn go(mut self) -> Result<Child> {
         self.socket.write_all(b"!").context("the program has gone")?;
         Ok(self.child)
     }
 
-    /// Ends it.
+    /// Ends the program.
     pub fn kill(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -426,7 +426,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn named() {
+    fn values_are_shown_by_their_names() {
         assert_eq!(flags(0o2000000, Names::Open), "O_RDONLY|O_CLOEXEC");
         assert_eq!(flags(0, Names::Protection), "PROT_NONE");
         assert_eq!(flags(0x22, Names::Map), "MAP_PRIVATE|MAP_ANONYMOUS");

@@ -39,12 +39,12 @@ pub struct Printer {
 
 struct Begun {
     entry: Entry,
-    /// It stands there as "<unfinished ...>".
+    /// Whether the call has been printed as "<unfinished ...>".
     shown: bool,
 }
 
 impl Printer {
-    /// To `out`.
+    /// A printer that writes to `out`.
     pub fn new(out: Box<dyn Write>, style: Style) -> Self {
         Self {
             out,
@@ -100,7 +100,7 @@ impl Printer {
         self.out.flush()
     }
 
-    /// The end: what never ended, and the table.
+    /// Prints the calls that never ended, and the table.
     pub fn finish(&mut self) -> io::Result<()> {
         self.idle()?;
         if self.style.summary {

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_as_in_c() {
+    fn strings_are_quoted_as_in_c() {
         assert_eq!(quoted(b"a\"b\n\0c\x001", 99), "\"a\\\"b\\n\\0c\\0001\"");
         assert_eq!(quoted(b"abcdef", 3), "\"abc\"...");
     }

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn taken_one_by_one_when_complete() {
+    fn records_are_taken_when_they_are_complete() {
         let mut bytes = Vec::new();
         for field in [
             (96 + 16) | (1 << 32),

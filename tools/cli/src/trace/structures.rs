@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_forms() {
+    fn structures_are_shown_short() {
         let mut stat = vec![0; 144];
         stat[24..28].copy_from_slice(&0o100644u32.to_le_bytes());
         stat[48] = 7;

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counted() {
+    fn calls_are_counted_by_who_served_them() {
         let head = Record {
             size: 0,
             kind: 0,

@@ -152,7 +152,7 @@ fn no_result_is_an_interruption() {
 }
 
 #[test]
-fn stops_and_goes_on() {
+fn a_stop_signal_stops_the_process_until_sigcont() {
     // In a group of its own: Linux does not stop an orphaned one.
     let mut command = run(&["true"]);
     command.process_group(0);

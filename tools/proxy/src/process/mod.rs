@@ -14,7 +14,7 @@ pub mod signals;
 
 use attach::Space;
 
-/// The process.
+/// What all workers of this process share.
 pub struct Process {
     /// Its space.
     pub space: Space,
@@ -26,7 +26,7 @@ pub struct Process {
     pub calls: AtomicU64,
     /// How often a worker slept.
     pub sleeps: AtomicU64,
-    /// Somebody is saying already that the LWK died.
+    /// Whether a thread is already reporting that the LWK died.
     dying: AtomicU32,
 }
 
@@ -38,7 +38,7 @@ impl Process {
         Self { space, clock, stats, calls: zero, sleeps: AtomicU64::new(0), dying }
     }
 
-    /// One that goes on after an execve, with calls and sleeps so far.
+    /// The process after an execve, with the counts of calls and sleeps from before.
     pub fn having_counted(self, [calls, sleeps]: [u64; 2]) -> Self {
         Self { calls: AtomicU64::new(calls), sleeps: AtomicU64::new(sleeps), ..self }
     }
@@ -48,7 +48,7 @@ impl Process {
         [self.calls.load(Ordering::Relaxed), self.sleeps.load(Ordering::Relaxed)]
     }
 
-    /// Whether [`Process::report`] says something.
+    /// Whether [`Process::report`] prints counters.
     pub fn is_reporting(&self) -> bool {
         self.stats.load(Ordering::Relaxed)
     }

@@ -87,7 +87,7 @@ pub fn reset_caught() {
     }
 }
 
-/// `Control::SignalAction`.
+/// `Control::SignalAction`: sets the proxy's disposition of `signal` to what stands for the program's.
 pub fn mirror(signal: u32, disposition: Mirror, flags: u64) -> sys::Result<()> {
     let signal = valid(signal)?;
     let restart = flags & u64::from(SA_RESTART) != 0;
@@ -146,7 +146,7 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
 /// si_code of a SIGBUS that one worker sends another: nothing but an interruption.
 const INTERRUPT: i32 = -0x4a;
 
-/// `Control::Interrupt`.
+/// `Control::Interrupt`: ends the call of another worker, by a signal to its thread.
 pub fn interrupt(tid: u32) -> sys::Result<()> {
     signal::queue(process::get().space.fd, tid, SIGBUS, INTERRUPT)
 }

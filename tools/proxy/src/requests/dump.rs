@@ -34,7 +34,7 @@ fn is_piped() -> bool {
     read == Ok(1) && pattern == *b"|"
 }
 
-/// `Control::DumpRange`.
+/// `Control::DumpRange`: makes `start..end` what the dump is to show there.
 pub fn range(process: &Process, start: u64, end: u64, kind: DumpKind) -> sys::Result<()> {
     let user = USER_MIN..=USER_MAX;
     if start >= end || !user.contains(&start) || !user.contains(&end) {
@@ -49,15 +49,15 @@ pub fn range(process: &Process, start: u64, end: u64, kind: DumpKind) -> sys::Re
     }
 }
 
-/// `Control::Pose`: the last thing this worker does.
-pub fn pose(process: &Process, at: u64, signal: u32) -> ! {
+/// `Control::DumpThread`: this worker is dumped as its thread. It does nothing else afterwards.
+pub fn thread(process: &Process, at: u64, signal: u32) -> ! {
     signal::set_mask(!0);
     let signal = signals::valid(signal).ok();
     if let Some(signal) = signal {
         let _ = signal::set_action(signal, signal::Action::Default);
     }
     if (CONTROL_BASE..CONTROL_END - hanare_abi::PAGE_SIZE).contains(&at) {
-        sys::arch::pose(process.space.fd, at);
+        sys::arch::dump_thread(process.space.fd, at);
     }
     match signal {
         Some(signal) => signals::end_by(signal),

@@ -4,7 +4,7 @@
 //! [`fork`] on its own copy of its stack and serves slot 0 of the new space, whose first
 //! call may be there before it. The
 //! device's mapping is not inherited; descriptors (a copy of their table, or with CLONE_FILES
-//! the table itself) and signal actions are.
+//! the table itself) and dispositions are.
 
 use linux_raw_sys::errno::{EIO, ESRCH, ETIMEDOUT};
 use linux_raw_sys::general::{CLONE_FILES, clone_args};
@@ -19,15 +19,15 @@ const EXIT_SIGNAL: u64 = 0x7f;
 
 /// What the child is to be, as of `Control::Fork`.
 pub struct Wanted {
-    /// With the exit signal.
+    /// Flags of clone(2), the exit signal among them.
     pub flags: u64,
-    /// Where its descriptor goes.
+    /// Address for the child's pidfd.
     pub pidfd: u64,
-    /// Its ids.
+    /// Address of the ids that the child is to have in its pid namespaces.
     pub set_tid: u64,
-    /// Their number.
+    /// Number of these ids.
     pub set_tid_size: u64,
-    /// Its control group.
+    /// Descriptor of the control group that the child is to begin in.
     pub cgroup: u64,
 }
 

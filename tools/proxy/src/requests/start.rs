@@ -30,7 +30,7 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Looks, before anything is changed.
+    /// Reads all of it, before the proxy changes anything.
     pub fn look(options: &Options) -> Self {
         let sigmask = signal::set_mask(!0);
         signal::set_mask(sigmask);

@@ -4,7 +4,7 @@ use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 
-use hanare_abi::ioctl::{IOCTL_POSE, Pose};
+use hanare_abi::ioctl::{DumpThread, IOCTL_DUMP_THREAD};
 use hanare_ikc::{Answer, Place};
 use linux_raw_sys::general::{__NR_arch_prctl, __NR_ioctl, __NR_rt_sigreturn};
 
@@ -69,7 +69,7 @@ global_asm!(
     rt_sigreturn = const __NR_rt_sigreturn,
 );
 
-/// What `abortable_call` gives: two registers.
+/// The result of `abortable_call`, in two registers.
 #[repr(C)]
 struct Returned {
     result: i64,
@@ -138,12 +138,12 @@ pub fn current_worker() -> &'static Worker {
     }
 }
 
-/// Takes on the FPU state, FS and GS base behind the [`Pose`] at `at` and poses.
-/// Comes back only where that failed; the thread pointer is gone then.
-pub fn pose(fd: u32, at: u64) {
+/// Takes on the FPU state, FS and GS base behind the [`DumpThread`] at `at`, and by the ioctl the other
+/// registers, to be dumped with them. Comes back only where that failed; the thread pointer is gone then.
+pub fn dump_thread(fd: u32, at: u64) {
     const ARCH_SET_GS: u64 = 0x1001;
     const ARCH_SET_FS: u64 = 0x1002;
-    const BASES: u64 = size_of::<Pose>() as u64;
+    const BASES: u64 = size_of::<DumpThread>() as u64;
     const FPU: u64 = 512;
     const { assert!(BASES + 16 <= FPU) };
     // SAFETY: the LWK wrote the page at `at`: an image that `xsave` made, two words,
@@ -155,7 +155,7 @@ pub fn pose(fd: u32, at: u64) {
         asm!("fxrstor64 [{}]", in(reg) at + FPU, options(nostack, readonly));
         raw_call(__NR_arch_prctl, [ARCH_SET_GS, gs, 0, 0, 0, 0]);
         raw_call(__NR_arch_prctl, [ARCH_SET_FS, fs, 0, 0, 0, 0]);
-        raw_call(__NR_ioctl, [fd.into(), IOCTL_POSE.into(), at, 0, 0, 0]);
+        raw_call(__NR_ioctl, [fd.into(), IOCTL_DUMP_THREAD.into(), at, 0, 0, 0]);
     }
 }
 

@@ -23,11 +23,11 @@ pub struct Filter(AtomicU64);
 pub struct Part {
     /// Address in the control window.
     pub at: u64,
-    /// Its bytes.
+    /// Bytes of this part.
     pub bytes: u64,
-    /// Those before it.
+    /// Bytes of the filter before this part.
     pub before: u64,
-    /// Those of the whole filter.
+    /// Bytes of the whole filter.
     pub whole: u64,
 }
 

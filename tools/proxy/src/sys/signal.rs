@@ -1,4 +1,4 @@
-//! Signal actions and masks, and the entry of the handler.
+//! Dispositions and signal masks, and the entry of the handler.
 
 use hanare_abi::ioctl::{IOCTL_SEND, Send};
 use linux_raw_sys::general::*;

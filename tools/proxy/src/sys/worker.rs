@@ -125,7 +125,7 @@ impl Block {
     /// The first thread runs on what Linux gave the process.
     pub const NONE: Self = Self(0);
 
-    /// One whose thread is gone, or a new one.
+    /// A kept block whose thread is gone, or a new block.
     pub(super) fn get() -> Result<Self> {
         let take = |kept: &AtomicU64| {
             let block = kept.swap(0, Ordering::Acquire);
@@ -189,7 +189,7 @@ impl Block {
         }
     }
 
-    /// Where its worker is; below it lies the stack.
+    /// Address of the worker in this block; below it lies the stack.
     pub(super) fn worker(self) -> u64 {
         self.0 + BLOCK_SIZE - WORKER_SIZE
     }

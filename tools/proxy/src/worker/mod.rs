@@ -104,7 +104,7 @@ fn serve_request(process: &Process, worker: &Worker, asked: &Asked) -> Option<i6
         }
         Control::Dump => i64::from(dump::begin(process)),
         Control::DumpRange { start, end, kind } => code(dump::range(process, start, end, kind)),
-        Control::Pose { at, signal } => dump::pose(process, at, signal),
+        Control::DumpThread { at, signal } => dump::thread(process, at, signal),
         Control::Interrupt { tid } => code(signals::interrupt(tid)),
         Control::Share { slot, flags, pidfd, first_slot, set_tid, ids_and_cgroup } => {
             let (ids, cgroup) = ids_and_cgroup;

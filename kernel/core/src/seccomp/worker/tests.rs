@@ -56,7 +56,7 @@ fn what_a_worker_does_for_the_lwk_passes_every_filter() {
 }
 
 #[test]
-fn nothing_else_does() {
+fn what_a_worker_does_not_need_is_left_to_the_filter() {
     let ioctl = u64::from(hanare_abi::ioctl::IOCTL_WAIT);
     let stays: [(u32, &[u64]); 19] = [
         (__NR_ioctl, &[3, ioctl]),

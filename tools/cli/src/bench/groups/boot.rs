@@ -1,4 +1,4 @@
-//! Booting, by phase (F8), and giving everything back.
+//! Booting, by phase, and giving everything back.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::bench::lab::{Lab, OWN};
 use crate::bench::samples::{Samples, Side};
 use crate::cpu_list::CpuList;
 
-/// Linux has nothing to compare with.
+/// The phases of booting an instance; Linux has nothing to compare with.
 pub const BOOT: Group = Group {
     name: "boot",
     needs: Needs::Machine,

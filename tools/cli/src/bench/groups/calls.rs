@@ -1,4 +1,4 @@
-//! Null calls (F1, F10). Linux makes the same call itself.
+//! Null calls. Linux makes the same call itself.
 
 use anyhow::Result;
 
@@ -6,7 +6,7 @@ use crate::bench::figure::{Figure, Group, Needs, Target, by_guest};
 use crate::bench::lab::Lab;
 use crate::bench::samples::Samples;
 
-/// Without pause.
+/// System calls one after the other, without a pause.
 pub const CALLS: Group = Group {
     name: "calls",
     needs: Needs::Instance,
@@ -20,7 +20,7 @@ pub const CALLS: Group = Group {
     measure: by_guest,
 };
 
-/// After a pause, computing.
+/// System calls after a pause in which the program computes.
 pub const AFTER: Group = Group {
     name: "after",
     needs: Needs::Instance,
@@ -35,7 +35,7 @@ pub const AFTER: Group = Group {
     measure: by_guest,
 };
 
-/// Without polling on either side.
+/// System calls where neither side polls, so that both are woken.
 pub const DOORBELL: Group = Group {
     name: "doorbell",
     needs: Needs::Machine,

@@ -1,4 +1,4 @@
-//! Reading a file in memory (F2, F3).
+//! Reading a file in memory.
 
 use crate::bench::figure::{Figure, Group, Needs, Target, by_guest};
 

@@ -1,4 +1,4 @@
-//! Address space calls and page faults (F10).
+//! Address space calls and page faults.
 
 use crate::bench::figure::{Figure, Group, Needs, Target, by_guest};
 

@@ -1,4 +1,4 @@
-//! What disturbs a program that computes (F7).
+//! What disturbs a program that computes.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -101,7 +101,7 @@ mod tests {
     use super::sum_column;
 
     #[test]
-    fn a_column_of_proc_interrupts() {
+    fn interrupts_of_a_cpu_are_its_columns_sum() {
         let table = "       CPU0   CPU2\n  0:  5  7  IO-APIC 2-edge timer\nLOC:  10  20  Local timer\nERR:  0\n";
         assert_eq!(sum_column(table, "CPU0"), Some(15));
         assert_eq!(sum_column(table, "CPU2"), Some(27));

@@ -1,4 +1,4 @@
-//! Threads and processes (F10).
+//! Threads and processes.
 
 use crate::bench::figure::{Figure, Group, Needs, Target, by_guest};
 

@@ -1,8 +1,8 @@
-//! Signals (F10).
+//! Signals.
 
 use crate::bench::figure::{Figure, Group, Needs, Target, by_guest};
 
-/// Sent to oneself, and raised by a fault.
+/// Signals that a program sends itself, and that a fault raises.
 pub const SIGNALS: Group = Group {
     name: "signals",
     needs: Needs::Instance,
