@@ -124,14 +124,17 @@ def within(stub, image, outer, vector):
 
 
 def beyond(stub, image, vector):
-    """At the first instructions of the Rust behind a system call."""
-    stub.go_to(image.syscall)
-    while stub.registers()['rip'] in image.code:
-        stub.step()
-    for _ in range(RUST_INSTRUCTIONS):
-        deliver(stub, image, vector)
-        stub.step()
-    return RUST_INSTRUCTIONS,
+    """At the first instructions of the Rust behind system calls, of which some have few."""
+    count = 0
+    while count < RUST_INSTRUCTIONS:
+        stub.go_to(image.syscall)
+        while stub.registers()['rip'] in image.code:
+            stub.step()
+        while count < RUST_INSTRUCTIONS and stub.registers()['rip'] not in image.code:
+            deliver(stub, image, vector)
+            stub.step()
+            count += 1
+    return count,
 
 
 def ways(stub, image, vector):

@@ -80,12 +80,6 @@ impl<F: Clone + PartialEq> Vma<F> {
         })
     }
 
-    /// The same mapping at another address (`mremap`).
-    #[must_use]
-    pub fn moved_to(&self, start: u64) -> Self {
-        Self { start, end: start + self.len(), ..self.clone() }
-    }
-
     /// Whether `mprotect` may give it these rights.
     fn may_have(&self, prot: Prot) -> bool {
         self.max_prot.contains(prot) && !self.flags.contains(VmaFlags::FIXED_KERNEL)

@@ -148,7 +148,7 @@ fn is_leaving(p: &Process, tid: u32) -> bool {
     if !p.slots.lock().gone.contains(&tid) {
         return false;
     }
-    let pid = u64::from(p.identity.lock().pid);
+    let pid = u64::from(p.pid());
     let is_there = delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH);
     if !is_there {
         p.slots.lock().gone.retain(|&t| t != tid);
@@ -216,7 +216,7 @@ pub fn make_process(p: &Process, request: Control) -> Result<u64> {
 
 /// Waits until Linux has no task of the process with these ids, at most until a deadline.
 fn await_end(p: &Process, me: &Thread, mut leaving: Vec<u32>, deadline: Option<u64>) {
-    let pid = u64::from(p.identity.lock().pid);
+    let pid = u64::from(p.pid());
     // An id may have been given to a thread that lives.
     leaving.retain(|&tid| tid != 0 && p.threads().all(|t| t.slot.tid() != tid));
     for tid in leaving {
@@ -365,7 +365,7 @@ fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<Answer>
 /// there on Linux.
 pub fn had_thread(p: &Process, tid: u32) -> bool {
     let lives = |t: &Arc<Thread>| t.slot.tid() == tid && !t.exits();
-    if tid == p.identity.lock().pid || p.with_threads(|all| all.iter().any(lives)) {
+    if tid == p.pid() || p.with_threads(|all| all.iter().any(lives)) {
         return false;
     }
     p.with_threads(|all| all.iter().any(|t| t.slot.tid() == tid)) || is_leaving(p, tid)
@@ -373,6 +373,5 @@ pub fn had_thread(p: &Process, tid: u32) -> bool {
 
 /// Whether `tid` is that of a worker without a thread, which has ended.
 pub fn is_worker(tid: u32) -> bool {
-    spaces::all()
-        .any(|space| space.processes().any(|p| had_thread(&p, tid) || p.identity.lock().pid == tid))
+    spaces::all().any(|space| space.processes().any(|p| had_thread(&p, tid) || p.pid() == tid))
 }
