@@ -42,7 +42,7 @@ pub use request::{RequestCall, RequestRef, RequestWords};
 pub use ring::{Full, Ring, Word};
 pub use service::{ServiceCall, ServiceRef, ServiceWords};
 pub use set::CpuSet;
-pub use slot::{Answer, Asked, SlotRef, SlotWords};
+pub use slot::{Answer, Asked, Kind, SlotRef, SlotWords};
 pub use sync::REAL;
 
 /// Asserts that fields of a `Words` structure lie where the `abi` has them.

@@ -218,7 +218,8 @@ fn slot_model<const MUTANT: u8>(name: &str, calls: u32, preemptions: Option<usiz
                 let slot = SlotRef::<MUTANT>::new(words);
                 for call in 1..=calls {
                     let found = loop {
-                        if let Some(found) = slot.worker_poll() {
+                        if let Some(found) = slot.worker_poll().map(|kind| slot.worker_takes(kind))
+                        {
                             break found;
                         }
                         if slot.worker_prepare_sleep() {

@@ -10,7 +10,7 @@ use hanare_abi::slot::{
 use hanare_abi::wake::WAIT_AWAKE;
 
 use crate::same_layout;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, publish};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, exchanges};
 use crate::wake::Sleeper;
 
 /// [`Slot`] as atomics.
@@ -81,6 +81,15 @@ impl Asked {
     }
 }
 
+/// Of which kind a message to a worker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A system call.
+    Call,
+    /// A control request.
+    Request,
+}
+
 /// How a worker answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -149,8 +158,8 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         for (word, arg) in words.args.iter().zip(args) {
             word.store(arg, Ordering::Relaxed);
         }
-        words.state.store(state, publish::<MUTANT>());
-        self.worker().must_be_rung()
+        words.state.swap(state, exchanges::<MUTANT>());
+        self.worker().must_be_rung_after_exchange()
     }
 
     /// LWK: takes the answer if there is one; the slot is idle then.
@@ -207,18 +216,37 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.state.store(SLOT_IDLE, Ordering::Release);
     }
 
-    /// Worker: what to execute, if there is something.
+    /// Worker: of which kind is what it is asked for, if it is; [`worker_takes`](Self::worker_takes) that.
     #[must_use]
-    #[inline]
-    pub fn worker_poll(&self) -> Option<Asked> {
-        let words = self.words;
-        let state = words.state.load(Ordering::Acquire);
+    #[inline(always)]
+    pub fn worker_poll(&self) -> Option<Kind> {
+        let state = self.words.state.load(Ordering::Acquire);
         if state & SLOT_ASKED == 0 {
             return None;
         }
-        let nr = words.nr.load(Ordering::Relaxed);
-        let args = core::array::from_fn(|i| words.args[i].load(Ordering::Relaxed));
-        Some(Asked { is_control: state == SLOT_CONTROL, nr, args })
+        Some(if state == SLOT_CONTROL { Kind::Request } else { Kind::Call })
+    }
+
+    /// Worker: what it is asked for.
+    #[must_use]
+    pub fn worker_takes(&self, kind: Kind) -> Asked {
+        let args = core::array::from_fn(|i| self.words.args[i].load(Ordering::Relaxed));
+        Asked { is_control: kind == Kind::Request, nr: self.number(), args }
+    }
+
+    /// Worker: number of the call that it is asked for.
+    #[must_use]
+    #[inline(always)]
+    pub fn number(&self) -> u32 {
+        self.words.nr.load(Ordering::Relaxed)
+    }
+
+    /// Worker: where the six arguments of that lie.
+    #[must_use]
+    #[inline(always)]
+    #[cfg(not(loom))]
+    pub const fn arguments(&self) -> *const u64 {
+        (&raw const self.words.args).cast()
     }
 
     /// Worker: says that it is about to sleep and looks once more. `true`: it may
@@ -244,8 +272,8 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
             }
             Answer::NotStarted => SLOT_NOT_STARTED,
         };
-        self.words.state.store(state, publish::<MUTANT>());
-        self.lwk().must_be_rung()
+        self.words.state.swap(state, exchanges::<MUTANT>());
+        self.lwk().must_be_rung_after_exchange()
     }
 
     /// Bell to ring for this thread.
@@ -310,6 +338,10 @@ mod tests {
     use std::boxed::Box;
     use std::mem::MaybeUninit;
 
+    fn asked(side: SlotRef<'_>) -> Option<Asked> {
+        side.worker_poll().map(|kind| side.worker_takes(kind))
+    }
+
     fn slot() -> Box<Slot> {
         let zeroed = Box::new(MaybeUninit::<Slot>::zeroed());
         // SAFETY: a slot of zeros is a slot.
@@ -322,13 +354,13 @@ mod tests {
         // SAFETY: the memory outlives both, and nothing else touches it.
         let side = unsafe { SlotRef::from_raw(&raw mut *memory) };
         assert!(side.is_idle());
-        assert_eq!(side.worker_poll(), None);
+        assert_eq!(asked(side), None);
         assert!(side.worker_prepare_sleep());
         assert!(side.lwk_post(1, [1, 2, 3, 4, 5, 6]));
         side.worker_awake();
         assert_eq!(side.lwk_poll(), None);
         let call = Asked { is_control: false, nr: 1, args: [1, 2, 3, 4, 5, 6] };
-        assert_eq!(side.worker_poll(), Some(call));
+        assert_eq!(asked(side), Some(call));
         assert_eq!(call.request(), None);
         assert!(!side.worker_prepare_sleep());
         assert!(side.lwk_prepare_sleep());
@@ -357,7 +389,7 @@ mod tests {
         let request = Control::Interrupt { tid: 7 };
         assert!(!side.lwk_ask(request));
         assert!(!side.is_idle() && !side.worker_prepare_sleep());
-        let asked = side.worker_poll().expect("it is there");
+        let asked = asked(side).expect("it is there");
         assert_eq!((asked.is_control, asked.request()), (true, Some(request)));
         assert!(!side.worker_complete(Answer::Done(0)));
         assert_eq!(side.lwk_poll(), Some(Answer::Done(0)));
@@ -365,7 +397,7 @@ mod tests {
         memory.state = SLOT_CONTROL;
         // SAFETY: as above.
         let side = unsafe { SlotRef::from_raw(&raw mut *memory) };
-        let asked = side.worker_poll().expect("it is there");
+        let asked = asked(side).expect("it is there");
         assert_eq!((asked.is_control, asked.request()), (true, None));
     }
 
@@ -393,7 +425,7 @@ mod tests {
             scope.spawn(move || {
                 for call in 0..CALLS {
                     let asked = loop {
-                        match side.worker_poll() {
+                        match asked(side) {
                             Some(found) => break found,
                             None => std::thread::yield_now(),
                         }

@@ -8,7 +8,7 @@
 use hanare_abi::wake::{WAIT_ASLEEP, WAIT_AWAKE};
 
 use crate::mailbox::Inbound;
-use crate::sync::{AtomicU32, Ordering, REAL, exchanges, full_fence};
+use crate::sync::{AtomicU32, Ordering, REAL, exchanges, fence_of_exchange, full_fence};
 
 /// The word in which one side says whether it sleeps. Only that side writes it.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +50,14 @@ impl<'a, const MUTANT: u8> Sleeper<'a, MUTANT> {
         self.word.load(Ordering::Relaxed) == WAIT_AWAKE
     }
 
+    /// The other side has published something, by an exchange. `true`: it has to ring.
+    #[must_use]
+    #[inline(always)]
+    pub fn must_be_rung_after_exchange(&self) -> bool {
+        fence_of_exchange::<MUTANT>();
+        !self.is_awake()
+    }
+
     /// The other side has published something. `true`: it has to ring.
     #[must_use]
     #[inline(always)]
@@ -75,8 +83,8 @@ pub const FLUSH: u32 = 1 << 5;
 const FOR_OTHERS: u32 = QUEUE | THREADS | FLUSH;
 
 /// What a CPU of the LWK has to look at: a bit for each reason, and whether it looks by itself. Any CPU
-/// sets bits; the CPU whose it is takes them. A cache line of its own.
-#[repr(align(64))]
+/// sets bits; the CPU whose it is takes them. A cache line of its own; entry code looks whether the word is 0.
+#[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Attention<const MUTANT: u8 = REAL>(AtomicU32);
 

@@ -12,11 +12,13 @@ use hanare_abi::observe::OBSERVED_STEP;
 use hanare_core::signal::SIGTRAP;
 use hanare_hal::apic;
 use hanare_hal::traps::{self, Handlers, NO_CALL, Regs, vector};
-use hanare_hal::{cpu, percpu, shared};
+use hanare_hal::{cpu, shared};
 
 /// Installed at boot.
 pub static HANDLERS: Handlers = Handlers {
+    calls: &dispatch::CALLS,
     syscall,
+    leave,
     user_exception,
     kernel_fault,
     interrupt,
@@ -25,22 +27,19 @@ pub static HANDLERS: Handlers = Handlers {
 };
 
 fn syscall(regs: &mut Regs) -> bool {
-    dispatch::entry(regs);
-    // Registers that came from elsewhere (sigreturn, exec) are all to be restored;
-    // the fast return loses two of them.
-    leave(regs) && regs.orig_rax != NO_CALL
+    if thread::current().process.observed.is_on() {
+        observe::call(regs, dispatch::serve);
+    } else {
+        dispatch::serve(regs, regs.orig_rax);
+    }
+    leave(regs)
 }
 
-/// Everything that has to happen before user mode; true if the fast return is right.
-#[inline]
+/// Everything that has to happen before user mode; true if the fast return is right, which loses two registers: those
+/// that came from elsewhere (sigreturn, exec) are all to be restored.
 fn leave(regs: &mut Regs) -> bool {
-    !cpus::take_attention() || attend(regs)
-}
-
-#[inline(never)]
-fn attend(regs: &mut Regs) -> bool {
     let mut fast = true;
-    loop {
+    while cpus::take_attention() {
         wait::for_quota();
         cpus::before_user();
         fast &= !rseq::before_user(thread::current(), regs).unwrap_or_else(|_| {
@@ -53,13 +52,11 @@ fn attend(regs: &mut Regs) -> bool {
             regs.orig_rax = 0;
             raise::exception(regs, vector::PROTECTION);
             regs.orig_rax = NO_CALL;
-            continue;
+            cpus::request_attention();
         }
         // Whatever was waited for there may have left something to do.
-        if !cpus::take_attention() {
-            return fast;
-        }
     }
+    fast && regs.orig_rax != NO_CALL
 }
 
 /// As [`leave`], for a thread that enters user mode for the first time, see `user_mode`.
@@ -69,7 +66,7 @@ pub fn prepare(regs: &mut Regs) {
 
 fn user_exception(regs: &mut Regs, v: u8) {
     if v == vector::PAGE_FAULT {
-        shared::cpu(percpu::index()).count_page_fault();
+        shared::here().count_page_fault();
         let addr = cpu::cr2();
         if let Err(signal) = mm::fault::in_user_mode(thread::current(), addr, regs.orig_rax) {
             raise::fault(signal, addr, regs);
@@ -115,7 +112,7 @@ fn debug_exception(regs: &mut Regs) {
 }
 
 fn kernel_fault(addr: u64, write: bool) -> bool {
-    shared::cpu(percpu::index()).count_page_fault();
+    shared::here().count_page_fault();
     let Some(thread) = thread::try_current() else { return false };
     if thread.in_place.load(Ordering::Relaxed) {
         return false;

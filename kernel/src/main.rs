@@ -27,7 +27,7 @@ use life::{depart, exit, fork};
 use link::{caller, direct, inbound, services};
 use mm::{content, vdso};
 use process::{oom, spaces, thread};
-use sched::{cpus, hold, machinecheck, user_mode};
+use sched::{attention, cpus, hold, machinecheck, user_mode};
 
 use hanare_abi::boot::{CPU_ONLINE, MEASURE_ISOLATION};
 use hanare_core::mitigations::{self, Policy, Processor};
@@ -151,6 +151,7 @@ fn this_cpu(cpu: usize) {
     let number = shared::cpu(cpu).node() << 12 | shared::cpu(cpu).linux_cpu();
     gdt::init(cpu, stacks::of_cpu(cpu).interrupts, number);
     percpu::init(cpu); // loading the selectors cleared the GS base
+    percpu::set_attention(attention::mine());
     isolation::add_cpu(cpu, stacks::of_cpu(cpu).interrupts, &mut frames::Tables)
         .expect("memory for user mode's page tables");
     traps::init_cpu();

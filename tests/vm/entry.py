@@ -104,15 +104,24 @@ def along(stub, image, vector, end=None):
     return count
 
 
-def in_and_out(stub, image, vector, end=None):
-    """From the first instruction of an entry to the last of its exit: how many each way."""
-    entry = along(stub, image, vector)
-    # The instruction behind the call of the handler, of this entry and not of one within it.
-    at = stub.registers()['rsp']
-    returns = struct.unpack('<Q', stub.read(at, 8))[0]
+def returned(stub, image):
+    """If the assembly has called Rust, to the instruction behind the call, of this entry and not of one within it. A
+    system call has a second one where the CPU has something to see to."""
+    now = stub.registers()
+    at, returns = now['rsp'], struct.unpack('<Q', stub.read(now['rsp'], 8))[0] if now['cs'] == KERNEL_CS else 0
+    if now['rip'] in image.code or returns not in image.code:
+        return False
     while stub.go_to(returns)['rsp'] != at + 8:
         stub.step()
-    return entry, along(stub, image, vector, end)
+    return True
+
+
+def in_and_out(stub, image, vector, end=None):
+    """From the first instruction of an entry to the last of its exit: how many each way."""
+    entry, out = along(stub, image, vector), 0
+    while returned(stub, image):
+        out += along(stub, image, vector, end)
+    return entry, out
 
 
 def within(stub, image, outer, vector):
@@ -124,14 +133,17 @@ def within(stub, image, outer, vector):
 
 
 def beyond(stub, image, vector):
-    """At the first instructions of the Rust behind a system call."""
-    stub.go_to(image.syscall)
-    while stub.registers()['rip'] in image.code:
-        stub.step()
-    for _ in range(RUST_INSTRUCTIONS):
-        deliver(stub, image, vector)
-        stub.step()
-    return RUST_INSTRUCTIONS,
+    """At the first instructions of the Rust behind system calls, of which some have few."""
+    count = 0
+    while count < RUST_INSTRUCTIONS:
+        stub.go_to(image.syscall)
+        while stub.registers()['rip'] in image.code:
+            stub.step()
+        while count < RUST_INSTRUCTIONS and stub.registers()['rip'] not in image.code:
+            deliver(stub, image, vector)
+            stub.step()
+            count += 1
+    return count,
 
 
 def ways(stub, image, vector):
@@ -176,12 +188,9 @@ def predictions(stub, image, leaky):
             raised(stub, image, VECTORS[name])  # in user mode, where the page fault has ended
         else:
             stub.go_to(start)
-        entry = predicted(stub, image)
-        at = stub.registers()['rsp']
-        returns = struct.unpack('<Q', stub.read(at, 8))[0]
-        while stub.go_to(returns)['rsp'] != at + 8:
-            stub.step()
-        found = entry, predicted(stub, image)
+        found = predicted(stub, image), []
+        while returned(stub, image):
+            found[1].extend(predicted(stub, image))
         # Interrupts come where a CPU idles: in the kernel, where nothing is to be done.
         wanted = ([], []) if stub.registers()['cs'] == KERNEL_CS else expected
         assert wanted == expected or name == 'interrupt', f'{name}: not back in user mode'

@@ -19,6 +19,6 @@ at_most() {
     echo
 }
 
-at_most getppid LWK=430 proxy=115
-at_most getpid LWK=240
+at_most getppid LWK=170 proxy=60
+at_most getpid LWK=70
 exit $failed

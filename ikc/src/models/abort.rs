@@ -121,7 +121,7 @@ impl<const MUTANT: u8> Shared<MUTANT> {
                     }
                     if std::mem::take(&mut state.posted) {
                         match slot.worker_poll() {
-                            Some(asked) if asked.nr == 0 => return,
+                            Some(_) if slot.number() == 0 => return,
                             Some(_) => step = Step::Look,
                             None => unreachable!("it was posted"),
                         }

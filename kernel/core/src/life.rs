@@ -177,9 +177,6 @@ impl ProcessState {
 /// Whether a thread has to leave whatever it waits for, and end.
 #[inline]
 pub fn must_end(process: Word, thread: ThreadState) -> bool {
-    if process.is_calm() {
-        return thread == ThreadState::Replaced;
-    }
     process.is_killed()
         || thread == ThreadState::Replaced
         || process.state() == ProcessState::Replacing && thread != ThreadState::Replaces

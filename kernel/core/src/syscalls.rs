@@ -66,9 +66,11 @@ const fn is_name(variant: &str, name: &str) -> bool {
 
 /// The row of a call; `None`: no such call, `ENOSYS`.
 #[must_use]
-pub fn row(number: u64) -> Option<&'static Row> {
-    let index = *INDEX.get(usize::try_from(number).ok()?)?;
-    ROWS.get(usize::from(index))
+pub const fn row(number: u64) -> Option<&'static Row> {
+    if number >= NUMBERS as u64 || INDEX[number as usize] == NO_ROW {
+        return None;
+    }
+    Some(&ROWS[INDEX[number as usize] as usize])
 }
 
 /// What the arguments of a call are; empty: plain words.

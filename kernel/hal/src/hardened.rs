@@ -20,6 +20,7 @@
 
 use crate::percpu::{
     ENTRY_TOP, KERNEL_CR3, KERNEL_PREDICTION, USER_CR3, USER_PREDICTION, USER_RSP, VERW_SELECTOR,
+    WATCHED,
 };
 use core::arch::global_asm;
 use hanare_abi::boot::{
@@ -135,15 +136,19 @@ hal_trap_isolated:                  // from user mode, the kernel's GS
 
 hal_syscall_ibrs:                   // rsp -> Regs
     PREDICT {kernel_prediction}
+    mov eax, [rsp + 80]
+    mov rdx, [rsp + 96]
     xor ebp, ebp
-    mov rdi, rsp
+    mov r11, gs:[{watched}]
     jmp hal_syscall_call
 
-hal_sysret_ibrs:
+hal_sysret_ibrs:                    // rsp -> a word, Regs; rax is the result, rcx the user's rip
+    mov rdi, rax
     PREDICT {user_prediction}
-    pop r15
-    pop r14
-    pop r13
+    mov rax, rdi
+    mov rcx, [rsp + 136]
+    mov rdi, [rsp + 120]
+    mov rsi, [rsp + 112]
     jmp hal_sysret_pops
 
 hal_trap_ibrs:                      // rsp -> Regs; in the kernel it is on
@@ -197,6 +202,7 @@ hal_paranoid_leave:
     user_prediction = const USER_PREDICTION,
     spec_ctrl = const crate::speculation::msr::SPEC_CTRL,
     user_rsp = const USER_RSP,
+    watched = const WATCHED,
     kernel_cr3 = const KERNEL_CR3,
     user_cr3 = const USER_CR3,
     entry_top = const ENTRY_TOP,

@@ -3,6 +3,8 @@
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU8, AtomicU32};
+use hanare_ikc::wake::Attention;
 
 /// Most CPUs one instance can have.
 pub const CPUS_MAX: usize = 256;
@@ -18,6 +20,11 @@ pub(crate) const VERW_SELECTOR: usize = 48;
 pub(crate) const KERNEL_PREDICTION: usize = 56;
 pub(crate) const USER_PREDICTION: usize = 60;
 const SPACE: usize = 64;
+const TASK: usize = 72;
+const MAILBOX: usize = 80;
+pub(crate) const ATTENTION: usize = 88;
+pub(crate) const WATCHED: usize = 96;
+pub(crate) const JUDGED: usize = 104;
 
 #[repr(C, align(512))]
 struct Block {
@@ -35,8 +42,15 @@ struct Block {
     user_prediction: u32,
     /// The address space that this CPU had last.
     space: u64,
+    /// Addresses: of what the kernel says runs here, of this CPU's mailbox, and of what a system call looks at,
+    /// a word before it leaves, a word and a byte when it comes. Not 0 there: it goes the long way.
+    task: u64,
+    mailbox: u64,
+    attention: u64,
+    watched: u64,
+    judged: u64,
     /// The stack of traps from user mode before they have the kernel's page table. A frame of seven words and two.
-    entry_stack: [u64; 55],
+    entry_stack: [u64; 50],
 }
 const _: () = assert!(size_of::<Block>() == 512);
 const _: () = assert!(core::mem::offset_of!(Block, kernel_cr3) == KERNEL_CR3);
@@ -46,6 +60,11 @@ const _: () = assert!(core::mem::offset_of!(Block, verw_selector) == VERW_SELECT
 const _: () = assert!(core::mem::offset_of!(Block, kernel_prediction) == KERNEL_PREDICTION);
 const _: () = assert!(core::mem::offset_of!(Block, user_prediction) == USER_PREDICTION);
 const _: () = assert!(core::mem::offset_of!(Block, space) == SPACE);
+const _: () = assert!(core::mem::offset_of!(Block, task) == TASK);
+const _: () = assert!(core::mem::offset_of!(Block, mailbox) == MAILBOX);
+const _: () = assert!(core::mem::offset_of!(Block, attention) == ATTENTION);
+const _: () = assert!(core::mem::offset_of!(Block, watched) == WATCHED);
+const _: () = assert!(core::mem::offset_of!(Block, judged) == JUDGED);
 
 /// On pages of their own: user mode's page tables may have them.
 #[repr(C, align(4096))]
@@ -65,7 +84,12 @@ static BLOCKS: Blocks = Blocks(UnsafeCell::new(
             kernel_prediction: 0,
             user_prediction: 0,
             space: 0,
-            entry_stack: [0; 55],
+            task: 0,
+            mailbox: 0,
+            attention: 0,
+            watched: 0,
+            judged: 0,
+            entry_stack: [0; 50],
         }
     }; CPUS_MAX],
 ));
@@ -79,6 +103,7 @@ pub fn init(cpu: usize) {
         (*block).index = cpu as u64;
         (*block).entry_top = block.add(1) as u64;
         (*block).verw_selector = u64::from(crate::selectors::KERNEL_DS);
+        (*block).mailbox = crate::shared::mailbox(cpu) as u64;
         crate::cpu::wrmsr(crate::cpu::msr::GS_BASE, block as u64);
         crate::cpu::wrmsr(crate::cpu::msr::KERNEL_GS_BASE, 0);
     }
@@ -138,6 +163,56 @@ pub fn index() -> usize {
         core::hint::assert_unchecked(v < CPUS_MAX as u64);
     };
     v as usize
+}
+
+/// What [`set_task`] said.
+#[inline(always)]
+pub fn task() -> u64 {
+    let v;
+    // SAFETY: as above.
+    unsafe {
+        asm!("mov {}, gs:[{}]", out(reg) v, const TASK, options(nostack, readonly, preserves_flags))
+    };
+    v
+}
+
+/// The calling CPU's mailbox, since `init`.
+#[inline(always)]
+pub(crate) fn mailbox() -> u64 {
+    let v;
+    // SAFETY: as above.
+    unsafe {
+        asm!("mov {}, gs:[{}]", out(reg) v, const MAILBOX, options(nostack, readonly, preserves_flags))
+    };
+    v
+}
+
+/// Says what runs on the calling CPU.
+pub fn set_task(task: u64) {
+    // SAFETY: GS points at this CPU's block; the field is written only here.
+    unsafe { asm!("mov gs:[{}], {}", const TASK, in(reg) task, options(nostack, preserves_flags)) };
+}
+
+/// Says what a system call looks at before it returns to user mode.
+pub fn set_attention(attention: &'static Attention) {
+    let at = core::ptr::from_ref(attention) as u64;
+    // SAFETY: as above.
+    unsafe {
+        asm!("mov gs:[{}], {}", const ATTENTION, in(reg) at, options(nostack, preserves_flags))
+    };
+}
+
+/// Says what a system call looks at when it comes: whether its process is watched, and whether its thread's calls
+/// are judged.
+///
+/// # Safety
+/// Both are there as long as the calling CPU may come from user mode without having been told of others.
+pub unsafe fn set_looked_at(watched: *const AtomicU32, judged: *const AtomicU8) {
+    // SAFETY: as above.
+    unsafe {
+        asm!("mov gs:[{}], {}", const WATCHED, in(reg) watched, options(nostack, preserves_flags));
+        asm!("mov gs:[{}], {}", const JUDGED, in(reg) judged, options(nostack, preserves_flags));
+    }
 }
 
 /// Sets the stack that the next entry from user mode uses.

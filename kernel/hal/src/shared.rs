@@ -102,7 +102,19 @@ pub fn clock() -> ClockReader<'static> {
 /// The mailbox of CPU `index`.
 pub fn cpu(index: usize) -> CpuRef<'static> {
     // SAFETY: as in `request`; page aligned.
-    unsafe { CpuRef::from_raw(at(params().cpus_offset, index as u32, params().cpu_count)) }
+    unsafe { CpuRef::from_raw(mailbox(index)) }
+}
+
+/// Where it is.
+pub(crate) fn mailbox(index: usize) -> *mut CpuShared {
+    at(params().cpus_offset, index as u32, params().cpu_count)
+}
+
+/// The mailbox of the calling CPU.
+#[inline(always)]
+pub fn here() -> CpuRef<'static> {
+    // SAFETY: as `cpu`, which said where it is when the CPU began (`percpu::init`).
+    unsafe { CpuRef::from_raw(crate::percpu::mailbox() as *mut CpuShared) }
 }
 
 /// Physical address of the clock page.

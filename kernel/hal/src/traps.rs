@@ -1,10 +1,11 @@
 //! System call entry, the 256 vectors, and the way back.
 
 use crate::idt::{self, Gate};
-use crate::percpu::{KERNEL_RSP, USER_RSP};
+use crate::percpu::{ATTENTION, JUDGED, KERNEL_RSP, USER_RSP, WATCHED};
 use crate::{cpu, gdt};
 use core::arch::global_asm;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use spin::Once;
 use x86_64::registers::rflags::RFlags;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -41,6 +42,11 @@ pub struct Regs {
     pub ss: u64,
 }
 
+// As the entry finds them: behind a word, from rsp on.
+const _: () = assert!(offset_of!(Regs, rbx) == 40 && offset_of!(Regs, r10) == 56);
+const _: () = assert!(offset_of!(Regs, rax) == 80 && offset_of!(Regs, rdi) == 112);
+const _: () = assert!(offset_of!(Regs, rip) == 128 && offset_of!(Regs, rsp) == 152);
+
 impl Regs {
     /// The six arguments of a system call.
     #[must_use]
@@ -76,11 +82,22 @@ pub mod vector {
     pub const SIMD: u8 = 19;
 }
 
+/// How many numbers of system calls are looked up: a power of two.
+pub const CALLS: usize = 512;
+
+/// A system call with its six arguments and all registers.
+pub type Call = extern "C" fn(u64, u64, u64, u64, u64, u64, &mut Regs) -> u64;
+
 /// What the kernel does at each entry. Runs with interrupts off.
 pub struct Handlers {
-    /// A system call: number in `orig_rax` and `rax`. Returns true if the fast
-    /// return (sysret) is right: rcx, r11 need not be restored.
+    /// System calls by number, where nothing is special. What they return goes to `rax`; of the registers they
+    /// change none of the others unless they see to it that `leave` follows.
+    pub calls: &'static [Call; CALLS],
+    /// A system call where somebody watches or judges it, or of a number that is not in `calls`. The number is in
+    /// `orig_rax` and `rax`. Returns true if the fast return (sysret) is right: rcx, r11 need not be restored.
     pub syscall: fn(&mut Regs) -> bool,
+    /// The end of a system call where the CPU has something to see to before user mode. Returns the same.
+    pub leave: fn(&mut Regs) -> bool,
     /// An exception of user mode (`vector` < 32).
     pub user_exception: fn(&mut Regs, u8),
     /// A page fault of the kernel on a user address inside [`crate::usercopy`]:
@@ -106,10 +123,13 @@ pub fn take_nmis() -> u32 {
 }
 
 static HANDLERS: Once<&'static Handlers> = Once::new();
+/// Their `calls`, for the entry.
+static TABLE: AtomicPtr<Call> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Installs the kernel's handlers (once).
 pub fn install(handlers: &'static Handlers) {
     HANDLERS.call_once(|| handlers);
+    TABLE.store(handlers.calls.as_ptr().cast_mut(), Ordering::Relaxed);
 }
 
 fn handlers() -> &'static Handlers {
@@ -168,6 +188,7 @@ hal_syscall_entry:
     mov gs:[{user_rsp}], rsp
 hal_syscall_stack:
     mov rsp, gs:[{kernel_rsp}]
+    mov eax, eax                    // as on Linux the number has 32 bits
     push {user_ds}
     push qword ptr gs:[{user_rsp}]
     push r11
@@ -178,39 +199,64 @@ hal_syscall_stack:
     SAVE_REST
 hal_syscall_call_site:
     xor ebp, ebp
-    mov rdi, rsp
+    mov r11, gs:[{watched}]
 hal_syscall_call:
-    sub rsp, 8                      // 21 words are on the stack: align it
-    call {syscall}
-    add rsp, 8
-    test al, al
-    jz {ret}
-    // Fast return: only if rip and rflags are what sysret can restore safely.
+    mov rcx, gs:[{judged}]
+    movzx ecx, byte ptr [rcx]
+    or ecx, [r11]
+    jnz hal_syscall_watched
+    cmp eax, {calls}
+    jae hal_syscall_watched
+    and eax, {calls} - 1            // also where that is predicted wrongly
+    mov r11, [rip + {table}]
+    mov rcx, r10
+    push rsp                        // the seventh argument, and an aligned stack
+    call [r11 + rax * 8]
+    mov rcx, gs:[{attention}]
+    cmp dword ptr [rcx], 0
+    jne hal_syscall_attend
+    // rsp -> a word, Regs. rbx and r12 to r15 are the user's still, and rax is the result.
+hal_sysret:
+    mov rcx, [rsp + 136]            // rip
+    bt rcx, 47                      // behind the last page: sysret would trap in the kernel
+    jc hal_syscall_attend
+    mov r11, [rsp + 152]            // rflags
+    test r11d, 0x10100              // TF, RF: a trap behind the next instruction is iretq's
+    jnz hal_syscall_attend
 hal_sysret_pops_site:
-    pop r15
-    pop r14
-    pop r13
+    mov rdi, [rsp + 120]
+    mov rsi, [rsp + 112]
 hal_sysret_pops:
-    pop r12
-    pop rbp
-    pop rbx
-    add rsp, 8                      // r11
-    pop r10
-    pop r9
-    pop r8
-    pop rax
-    add rsp, 8                      // rcx
-    pop rdx
-    pop rsi
-    pop rdi
-    add rsp, 8                      // orig_rax
-    pop rcx                         // rip
-    add rsp, 8                      // cs
-    pop r11                         // rflags
+    mov rbp, [rsp + 40]
+    mov rdx, [rsp + 104]
+    mov r8, [rsp + 80]
+    mov r9, [rsp + 72]
+    mov r10, [rsp + 64]
+    add rsp, 160
 hal_sysret_site:
     pop rsp
     swapgs
     sysretq
+
+hal_syscall_attend:
+    mov [rsp + 88], rax
+    lea rdi, [rsp + 8]
+    call {leave}
+    jmp 1f
+hal_syscall_watched:
+    mov rdi, rsp
+    sub rsp, 8
+    call {syscall}
+1:  test al, al
+    jz 2f
+    mov r15, [rsp + 8]              // any of them may have been changed
+    mov r14, [rsp + 16]
+    mov r13, [rsp + 24]
+    mov r12, [rsp + 32]
+    mov rbx, [rsp + 48]
+    mov rax, [rsp + 88]
+    jmp hal_sysret
+2:  add rsp, 8
 
     .global hal_return_to_user
 hal_return_to_user:
@@ -345,7 +391,13 @@ hal_vectors:
     kernel_rsp = const KERNEL_RSP,
     user_ds = const gdt::USER_DS as u64,
     user_cs = const gdt::USER_CS as u64,
+    watched = const WATCHED,
+    judged = const JUDGED,
+    attention = const ATTENTION,
+    calls = const CALLS,
+    table = sym TABLE,
     syscall = sym rust_syscall,
+    leave = sym rust_leave,
     trap = sym rust_trap,
     ret = sym return_to_user,
 );
@@ -406,8 +458,17 @@ const SYSRET_RIP_MAX: u64 = hanare_abi::layout::USER_MAX;
 
 extern "C" fn rust_syscall(regs: &mut Regs) -> bool {
     let fast = (handlers().syscall)(regs);
+    can_sysret(fast, regs)
+}
+
+extern "C" fn rust_leave(regs: &mut Regs) -> bool {
+    let fast = (handlers().leave)(regs);
+    can_sysret(fast, regs)
+}
+
+/// Not with TF or RF set, nor to an address that sysret mishandles.
+fn can_sysret(fast: bool, regs: &mut Regs) -> bool {
     sanitize(regs);
-    // TF or RF set, or an address that sysret mishandles: use iretq.
     fast && regs.rip < SYSRET_RIP_MAX
         && regs.rflags & 0x1_0100 == 0
         && regs.cs == u64::from(gdt::USER_CS)

@@ -13,7 +13,7 @@ use hanare_core::groups::{GROUPS_MAX, Groups, NOBODY, Tag};
 use hanare_core::nodes::{Nodes, Placement};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::TableSource;
-use hanare_hal::{memory, percpu, shared};
+use hanare_hal::{memory, shared};
 use spin::Once;
 
 /// A NUMA node with memory of the instance. Nodes share no cache line.
@@ -216,7 +216,7 @@ fn take(order: u32, keep: impl Fn(&Zone<'static>) -> usize, place: &Placement) -
     if let [only] = nodes {
         return only.take(order, keep).ok();
     }
-    let here = shared::cpu(percpu::index()).node();
+    let here = shared::here().node();
     for zone in place.order(here, ids) {
         match nodes[zone].take(order, &keep) {
             Ok(block) => return Some(block),

@@ -58,7 +58,7 @@ fn place(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
 /// Linux rounds the number of events up; the ring says to what.
 fn ring_size(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
     let p = &me.caller();
-    let pid = u64::from(me.process.identity.lock().pid);
+    let pid = u64::from(me.process.pid());
     // Two struct iovec: where to (behind them), where from.
     p.write_scratch(p.slot, [scratch + 32, 8, ring, 8, 0].as_bytes())?;
     delegate::linux(__NR_process_vm_readv, [pid, scratch, 1, scratch + 16, 1, 0])?;

@@ -15,23 +15,22 @@ use crate::signal::{pending, signals, unhandled};
 use core::sync::atomic::Ordering;
 use hanare_abi::service::MAY_LIMIT;
 use hanare_core::errno::{self, Errno, Result};
-use hanare_core::link::{Call, ENDING, Returns};
+use hanare_core::link::{Call, ENDING, Outcome, Returns};
 use hanare_core::signal::{SI_QUEUE, SIGBUS, SigSet};
-use hanare_core::syscalls::{Hook, Row};
+use hanare_core::syscalls::{self, Hook, Restart, Row};
 use hanare_core::sysfs::{LOOKED_AT, may_be_hidden};
+use hanare_hal::traps::Regs;
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::{__NR_close, __NR_close_range, __NR_openat};
 
 /// A row that says `delegated`.
-#[inline]
 pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
-    if hook == Hook::None { forward(row, args) } else { hooked(row, hook, args) }
-}
-
-#[inline(never)] // the many registers and words it needs are not for the others
-fn hooked(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
     match hook {
         Hook::None | Hook::OtherMemory | Hook::SigWait => forward(row, args),
+        Hook::IoUringSetup => {
+            thread::current().process.last_mapped.never_holds();
+            forward(row, args)
+        }
         Hook::Kill => kill(row, args),
         Hook::Tkill => tkill(row, args),
         Hook::Tgkill => tgkill(row, args),
@@ -102,23 +101,37 @@ fn not_hidden(row: &Row, args: [u64; 6], dir: u64, path: u64) -> Result<u64> {
 
 /// Has Linux execute the call; an interruption is noted for delivery.
 pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
-    let thread = thread::current();
-    let call = Call::new(u32::from(row.number), args);
-    let interrupted = match delegate::call(thread, call).of_call(row.restart) {
+    execute(row.number.into(), args)
+}
+
+/// The same for a call in which the LWK has no part: what most are.
+pub extern "C" fn call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut Regs) -> u64 {
+    errno::to_return(execute(regs.orig_rax as u32, [a, b, c, d, e, f]))
+}
+
+#[inline(always)]
+fn execute(number: u32, args: [u64; 6]) -> Result<u64> {
+    match delegate::call(thread::current(), Call::new(number, args)) {
+        Outcome::Done(value) if Errno::from_return(value).is_none() => Ok(value as u64),
+        outcome => not_done(number, &args, outcome),
+    }
+}
+
+/// It has failed, or was not executed, or not to its end.
+#[cold]
+fn not_done(number: u32, args: &[u64; 6], outcome: Outcome) -> Result<u64> {
+    let restart = syscalls::row(number.into()).map_or(Restart::Never, |row| row.restart);
+    let interrupted = match outcome.of_call(restart) {
         Returns::Value(value) => return Ok(value),
-        Returns::Error(e) => return failed(row, &args, e),
+        // What Linux could not do and the LWK can.
+        Returns::Error(errno::EIO) => return ptrace::memory_file(number.into(), args),
+        Returns::Error(e) => return Err(e),
         Returns::Never => return Err(ENDING),
         Returns::Again => Interrupted::NotStarted,
         Returns::Interrupted(restart) => Interrupted::Started(restart),
     };
-    thread.signals.lock().set_interrupted(interrupted);
+    thread::current().signals.lock().set_interrupted(interrupted);
     Err(errno::EINTR) // unless delivery has it made again
-}
-
-/// What Linux could not do and the LWK can.
-#[cold]
-fn failed(row: &Row, args: &[u64; 6], error: Errno) -> Result<u64> {
-    if error == errno::EIO { ptrace::memory_file(row.number.into(), args) } else { Err(error) }
 }
 
 /// `si_code` of kill(2).
@@ -127,7 +140,7 @@ const SI_USER: i32 = 0;
 const SI_TKILL: i32 = -6;
 
 fn is_own_pid(pid: u64) -> bool {
-    pid as u32 == thread::current().process.identity.lock().pid
+    pid as u32 == thread::current().process.pid()
 }
 
 /// kill(2): what a process of one thread sends itself is queued here.

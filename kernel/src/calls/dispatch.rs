@@ -2,33 +2,49 @@
 
 use crate::calls::seccomp::{self, Judged};
 use crate::calls::{delegated, local};
-use crate::gate::observe;
-use crate::process::thread;
-use hanare_core::errno::{self, Result};
-use hanare_core::syscalls::{self, Row, Service};
-use hanare_hal::traps::Regs;
-use hanare_hal::{percpu, shared, speculation};
+use crate::sched::cpus;
+use hanare_core::errno;
+use hanare_core::syscalls::{self, Hook, LocalCall, Service};
+use hanare_hal::traps::{self, Call, Regs};
+use hanare_hal::{shared, speculation};
 
-/// A system call of the running thread. The result is put into `rax`.
-pub fn entry(regs: &mut Regs) {
-    // As Linux: the number is a 32-bit value.
-    let number = u64::from(regs.orig_rax as u32);
-    regs.orig_rax = number;
-    if thread::current().process.observed.is_on() {
-        return observe::call(regs, serve);
+/// Who serves a call that nobody watches or judges, by number.
+pub static CALLS: [Call; traps::CALLS] = {
+    let mut calls = [other as Call; traps::CALLS];
+    let mut number = 0;
+    while number < traps::CALLS {
+        if let Some(row) = syscalls::row(number as u64) {
+            calls[number] = match row.service {
+                Service::Delegated(Hook::None | Hook::OtherMemory | Hook::SigWait) => {
+                    delegated::call
+                }
+                Service::Local(LocalCall::Getpid) => local::getpid,
+                _ => other,
+            };
+        }
+        number += 1;
     }
-    serve(regs, number);
+    calls
+};
+
+/// One that is not in a hurry.
+extern "C" fn other(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64, regs: &mut Regs) -> u64 {
+    if execute(regs, regs.orig_rax).is_none() {
+        cpus::request_attention(); // all of them are to be restored
+    }
+    regs.rax
 }
 
-/// Serves a call; `None` if the registers are another context's afterwards.
+/// Serves a call, if it is allowed to be made; `None` if the registers are another context's afterwards.
 pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
-    if thread::current().seccomp.is_on() {
-        match seccomp::judge(regs) {
-            Judged::Allowed => {}
-            Judged::Answered => return Some(()),
-            Judged::Replaced => return None,
-        }
+    match seccomp::judge(regs) {
+        Judged::Allowed => execute(regs, number),
+        Judged::Answered => Some(()),
+        Judged::Replaced => None,
     }
+}
+
+fn execute(regs: &mut Regs, number: u64) -> Option<()> {
     let Some(row) = syscalls::row(speculation::below(number, syscalls::NUMBERS as u64)) else {
         regs.rax = errno::ENOSYS.as_return() as u64;
         return Some(());
@@ -36,25 +52,16 @@ pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
     crate::debug!("{} {:x?}", row.name, regs.arguments());
     let result = match row.service {
         Service::Local(call) => {
-            shared::cpu(percpu::index()).count_local_call();
+            shared::here().count_local_call();
             local::serve(call, row, regs)?
         }
         Service::Delegated(hook) => delegated::serve(row, hook, regs.arguments()),
-        Service::Refused(error, why) => refused(row, error, why),
+        Service::Refused(error, why) => {
+            crate::debug!("{} is refused: {why}", row.name);
+            Err(error)
+        }
     };
     crate::debug!("{} = {:x?}", row.name, result);
-    regs.rax = match result {
-        Ok(value) => value,
-        Err(e) => e.as_return() as u64,
-    };
+    regs.rax = errno::to_return(result);
     Some(())
-}
-
-fn refused(row: &Row, error: errno::Errno, why: &str) -> Result<u64> {
-    crate::debug!(
-        "pid {}: {} refused: {why}",
-        thread::current().process.identity.lock().pid,
-        row.name
-    );
-    Err(error)
 }

@@ -34,7 +34,7 @@ use hanare_core::signal::{SIGTERM, SigSet};
 use hanare_core::syscalls::{LocalCall, Row};
 use hanare_core::time::{Clock, Timespec, Timeval};
 use hanare_hal::traps::Regs;
-use hanare_hal::{cpu, percpu, shared, usercopy};
+use hanare_hal::{cpu, shared, usercopy};
 use linux_raw_sys::general::{__NR_clock_gettime, __NR_exit_group};
 use zerocopy::IntoBytes;
 
@@ -79,7 +79,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
             raise::sigreturn(regs);
             return None;
         }
-        LocalCall::Getpid => Ok(u64::from(p.identity.lock().pid)),
+        LocalCall::Getpid => Ok(p.pid().into()),
         LocalCall::Gettid => Ok(u64::from(thread.slot.tid())),
         LocalCall::Getuid => own_id(row, |ids| &mut ids.uid),
         LocalCall::Geteuid => own_id(row, |ids| &mut ids.euid),
@@ -135,6 +135,12 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::Rseq => rseq::register(a[0], a[1], a[2], a[3]),
         LocalCall::RestartSyscall => restart::restart_syscall(),
     })
+}
+
+/// getpid(2), where nobody looks.
+pub extern "C" fn getpid(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: &mut Regs) -> u64 {
+    shared::here().count_local_call();
+    thread::current().process.pid().into()
 }
 
 /// One of the running thread's ids that Linux has told. One that is not mapped in the user namespace may
@@ -275,7 +281,7 @@ fn sched_setaffinity(a: &[u64; 6], p: &Process) -> Result<u64> {
 }
 
 fn getcpu(cpu_to: UserAddr, node_to: UserAddr) -> Result<u64> {
-    let me = shared::cpu(percpu::index());
+    let me = shared::here();
     if !cpu_to.is_null() {
         put(cpu_to, &me.linux_cpu().to_le_bytes())?;
     }
@@ -329,7 +335,7 @@ fn set_robust_list(head: u64, size: u64) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let thread = thread::current();
-    thread.robust_list.store(head, Ordering::Relaxed);
+    thread.set_robust_list(head);
     // A thread that blocks all signals is one that glibc has just begun: it will open
     // its mask in a moment, which is a call.
     if !thread.signals.lock().mask.contains(SIGTERM) {
@@ -344,7 +350,7 @@ fn get_robust_list(row: &Row, a: &[u64; 6]) -> Result<u64> {
     let mut head = None;
     me.process.each_thread(|t| {
         if a[0] == 0 && core::ptr::eq(&**t, me) || a[0] != 0 && t.slot.tid() == a[0] as u32 {
-            head = Some(t.robust_list.load(Ordering::Relaxed));
+            head = Some(t.robust_list());
         }
     });
     match head {

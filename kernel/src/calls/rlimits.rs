@@ -79,7 +79,7 @@ pub fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
 /// The process of the instance that `prlimit64` names; `None`: one of Linux'.
 pub fn target(pid: u64) -> Option<Arc<Process>> {
     let p = &thread::current().process;
-    let own = pid as u32 == 0 || pid as u32 == p.identity.lock().pid;
+    let own = pid as u32 == 0 || pid as u32 == p.pid();
     if own {
         Some(p.clone())
     } else {

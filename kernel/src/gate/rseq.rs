@@ -10,7 +10,7 @@ use hanare_abi::layout::USER_MAX;
 use hanare_core::errno::{self, Result};
 use hanare_core::rseq::{self, Area, FLAGS_OFFSET, SECTION_OFFSET, Section};
 use hanare_hal::traps::Regs;
-use hanare_hal::{percpu, shared, usercopy};
+use hanare_hal::{shared, usercopy};
 
 /// rseq(2).
 pub fn register(addr: u64, len: u64, flags: u64, signature: u64) -> Result<u64> {
@@ -58,7 +58,7 @@ pub fn before_handler(thread: &Thread, regs: &mut Regs) -> Result<()> {
 }
 
 fn tell_cpu(area: Area) -> Result<()> {
-    let cpu = shared::cpu(percpu::index()).linux_cpu().to_le_bytes();
+    let cpu = shared::here().linux_cpu().to_le_bytes();
     put(UserAddr::of(area.addr), [cpu, cpu].as_flattened()).map(drop)
 }
 

@@ -18,8 +18,8 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<()>
     p.set_start_mask(block.sigmask);
     p.signals.lock().inherit_ignored(block.sigignore);
     p.signals.lock().actions.is_init = block.pid == INIT;
+    p.set_pid(block.pid);
     *p.identity.lock() = Identity {
-        pid: block.pid,
         secure: block.secure != 0,
         control_fd: block.control_fd,
         stack_soft: block.stack_soft,
@@ -51,7 +51,7 @@ pub fn child(p: &Arc<Process>, mut e: Box<fork::Embryo>, words: &[u64]) -> Resul
     }
     let thread = first_thread(p, fork::first_step_of_child)?;
     thread.slot.set_tid(pid); // the proxy may come to it later than the thread
-    e.inherited.identity.pid = pid;
+    p.set_pid(pid);
     e.inherited.ids = Ids { uid, euid, gid, egid };
     e.inherited.give(p, &thread);
     p.signals.lock().actions.is_init = pid == INIT;
@@ -77,8 +77,9 @@ pub fn program_of(
     thread.slot.set_tid(pid); // the proxy may come to it later than the thread
     let before = *old.process.identity.lock();
     let secure = word(6) != 0;
+    p.set_pid(pid);
     *p.identity.lock() =
-        Identity { pid, secure, random, membarrier: 0, read_implies_exec: false, ..before };
+        Identity { secure, random, membarrier: 0, read_implies_exec: false, ..before };
     old.process.continue_as(p, &thread);
     observe::continue_as(&old.process, p);
     p.signals.lock().actions.is_init = pid == INIT;

@@ -21,6 +21,7 @@ impl Runs for Thread {
         self.process.mm.activate();
         usertsc::switch(self.no_tsc.load(Ordering::Relaxed));
         self.rseq.switched();
+        self.calls_here();
         debugregs::switch(Some(self));
     }
 
@@ -86,12 +87,8 @@ impl Delegates for Thread {
         self.process.is_killed()
     }
 
-    fn mask(&self) -> u64 {
-        self.signals.lock().mask()
-    }
-
-    fn robust_list(&self) -> u64 {
-        self.robust_list.load(Ordering::Relaxed)
+    fn news(&self) -> Option<(u64, u64)> {
+        self.signals.news().map(|mask| (mask, self.robust_list()))
     }
 
     fn tell_owed(&self) {
@@ -100,21 +97,15 @@ impl Delegates for Thread {
         }
     }
 
-    fn calls(&self, nr: u32) {
-        observe::asks(self, true);
-        self.process.last_mapped.called(nr);
+    fn asks(&self, request: Option<&Control>) {
+        observe::asks(self, request.is_none());
+        self.asked(request);
     }
 
-    fn called(&self, nr: u32) {
-        self.process.last_mapped.called(nr);
-    }
-
-    fn asks(&self, request: &Control) {
-        observe::asks(self, false);
-        self.process.last_mapped.asked(request);
-    }
-
-    fn asked(&self, request: &Control) {
-        self.process.last_mapped.asked(request);
+    fn asked(&self, request: Option<&Control>) {
+        // Services leave descriptors alone.
+        if !matches!(request, Some(Control::Serve { .. })) {
+            self.process.last_mapped.forget();
+        }
     }
 }

@@ -46,20 +46,15 @@ pub trait Delegates: Runs {
     fn owner(&self) -> Owner;
     /// Whether Linux has no proxy of its process any more.
     fn is_killed(&self) -> bool;
-    /// Its signal mask in a call.
-    fn mask(&self) -> u64;
-    /// Head of its list of robust futexes, for Linux.
-    fn robust_list(&self) -> u64;
+    /// Its signal mask in a call, and the head of its list of robust futexes, for its worker; unless both are as
+    /// they were when that was asked for last.
+    fn news(&self) -> Option<(u64, u64)>;
     /// Before Linux executes something for it: what Linux has not been told yet, it is told.
     fn tell_owed(&self);
-    /// Its worker is about to execute call `nr`.
-    fn calls(&self, nr: u32);
-    /// Its worker has executed it, or is gone.
-    fn called(&self, nr: u32);
-    /// Its worker is about to serve a request.
-    fn asks(&self, request: &Control);
-    /// Its worker has served it, or is gone.
-    fn asked(&self, request: &Control);
+    /// Its worker is about to execute a call, or to serve this request.
+    fn asks(&self, request: Option<&Control>);
+    /// It has done so, or is gone.
+    fn asked(&self, request: Option<&Control>);
 }
 
 /// How the running thread is found.

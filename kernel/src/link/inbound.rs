@@ -81,7 +81,7 @@ pub fn serve_one() -> bool {
     if let Some(running) = cpus::try_current() {
         running.not_its(cpu::rdtsc().saturating_sub(from)); // it may be anybody's request
     }
-    shared::cpu(percpu::index()).beat();
+    shared::here().beat();
     true
 }
 

@@ -4,8 +4,6 @@ use super::content::{FileHandle, FileRef};
 use crate::base::lock::{Mutex, rank};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
-use hanare_abi::control::Control;
-use linux_raw_sys::general::__NR_io_uring_setup;
 
 /// The file that a space's processes mapped last: a library is mapped in several pieces,
 /// one call behind the other. Good for the same thread, which may have descriptors of its
@@ -32,28 +30,23 @@ const NOTHING: u64 = 0;
 const NEVER: u64 = 1;
 
 impl LastMapped {
-    /// The process has Linux execute call `nr`; said before and after.
-    pub fn called(&self, nr: u32) {
-        if nr == __NR_io_uring_setup {
-            self.holds.store(NEVER, Ordering::Relaxed);
-        } else {
-            self.forget();
-        }
+    /// From now on no answer holds for longer than its question: before the call by which that begins.
+    pub fn never_holds(&self) {
+        self.holds.store(NEVER, Ordering::Relaxed);
     }
 
-    /// The LWK asks its proxy; said before and after. Services leave descriptors alone.
-    pub fn asked(&self, request: &Control) {
-        if !matches!(request, Control::Serve { .. }) {
-            self.forget();
-        }
-    }
-
-    fn forget(&self) {
+    /// The process has Linux execute a call, or the LWK asks its proxy for something; said before and after.
+    #[inline]
+    pub fn forget(&self) {
         let holds = self.holds.load(Ordering::Relaxed);
         if holds > NEVER {
-            let _ =
-                self.holds.compare_exchange(holds, NOTHING, Ordering::Relaxed, Ordering::Relaxed);
+            self.forget_answer(holds);
         }
+    }
+
+    #[cold]
+    fn forget_answer(&self, holds: u64) {
+        let _ = self.holds.compare_exchange(holds, NOTHING, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// The answer for a thread's descriptor, if it still holds.

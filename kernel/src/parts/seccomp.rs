@@ -47,11 +47,6 @@ pub struct Seccomp {
 pub struct Inherited(pub u8, pub Filters);
 
 impl Seccomp {
-    /// Whether calls have to be judged.
-    pub fn is_on(&self) -> bool {
-        self.mode() != NONE
-    }
-
     /// As PR_GET_SECCOMP shows it.
     pub fn mode(&self) -> u8 {
         self.mode.load(Ordering::Acquire)

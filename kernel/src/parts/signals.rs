@@ -2,9 +2,11 @@
 
 use crate::base::heap;
 use crate::base::lists;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::sched::cpus;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::directed::Directed;
 use hanare_core::errno::Result;
 use hanare_core::signal::{
@@ -99,6 +101,44 @@ impl ProcessSignals {
     }
 }
 
+/// [`ThreadSignals`] behind their lock, and whether its worker has to be told of them.
+pub struct OfThread {
+    /// Somebody had the lock since [`news`](Self::news).
+    touched: AtomicBool,
+    inner: Mutex<ThreadSignals, rank::ThreadSignals>,
+}
+
+impl OfThread {
+    /// With the mask of a new thread.
+    pub fn new(mask: u64) -> OfThread {
+        let inner = Mutex::new(ThreadSignals::new(mask));
+        OfThread { touched: AtomicBool::new(true), inner }
+    }
+
+    /// All of them.
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, ThreadSignals, rank::ThreadSignals> {
+        let inner = self.inner.lock();
+        self.touched.store(true, Ordering::Relaxed);
+        inner
+    }
+
+    /// The mask for the worker's next call, if that is not the one of its last call for certain. It will then be
+    /// applied: without that of a call with a mask of its own, which Linux applies itself.
+    #[inline]
+    pub fn news(&self) -> Option<u64> {
+        self.touched.load(Ordering::Relaxed).then(|| self.mask())
+    }
+
+    #[cold]
+    fn mask(&self) -> u64 {
+        let mut s = self.lock();
+        self.touched.store(false, Ordering::Relaxed); // who changes something now waits for the lock
+        s.applied = s.lasting;
+        s.lasting.0
+    }
+}
+
 /// One thread's part.
 pub struct ThreadSignals {
     /// Signals that are blocked.
@@ -181,13 +221,6 @@ impl ThreadSignals {
     /// Whether Linux may keep signals back that the thread does not block.
     pub fn keeps_back(&self) -> bool {
         !self.applied.difference(self.mask).is_empty()
-    }
-
-    /// The mask for the worker's next call, which will then be applied: without that of a
-    /// call with a mask of its own, which Linux applies itself.
-    pub fn mask(&mut self) -> u64 {
-        self.applied = self.lasting;
-        self.lasting.0
     }
 
     /// Adds a signal for this thread.

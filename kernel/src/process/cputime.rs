@@ -49,7 +49,7 @@ impl CpuClock {
         }
         let (target, user) = (!(id >> 3) as u32, id & KIND == USER);
         if id & Self::PER_THREAD == 0 {
-            let ours = target == 0 || target == p.identity.lock().pid;
+            let ours = target == 0 || target == p.pid();
             return ours.then_some(CpuClock { thread: None, user });
         }
         let thread = match target {

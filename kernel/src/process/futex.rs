@@ -370,7 +370,7 @@ pub fn release_robust(thread: &Thread) {
     const WAITERS: u32 = 0x8000_0000;
     const OWNER: u32 = 0x3fff_ffff;
     const LIMIT: usize = 2048;
-    let head = thread.robust_list.swap(0, Ordering::Relaxed);
+    let head = thread.set_robust_list(0);
     if head == 0 {
         return;
     }
@@ -429,7 +429,7 @@ pub fn release_robust(thread: &Thread) {
 /// The process ends by the thread's next call: if nothing is on its robust list, Linux
 /// need not look there.
 pub fn forget_empty_robust(thread: &Thread) {
-    let head = thread.robust_list.load(Ordering::Relaxed);
+    let head = thread.robust_list();
     let is_empty = || {
         Some(
             usercopy::read_u64(UserAddr::of(head)).ok()? & !PI == head
@@ -437,7 +437,7 @@ pub fn forget_empty_robust(thread: &Thread) {
         )
     };
     if head != 0 && is_empty() == Some(true) {
-        thread.robust_list.store(0, Ordering::Relaxed);
+        thread.set_robust_list(0);
     }
 }
 

@@ -3,7 +3,6 @@
 /// Identity and limits that Linux told us.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Identity {
-    pub pid: u32,
     pub secure: bool,
     pub control_fd: u32,
     pub stack_soft: u64,

@@ -90,6 +90,7 @@ pub struct Process {
     pub cpu_timers: CpuTimers<Thread>,
     /// Numbers of timer_create.
     pub timers: Mutex<Vec<u32>, rank::Timers>,
+    pid: AtomicU32,
     pid_namespace: AtomicU64,
     /// The thread that waits until it has left the memory (vfork).
     parent_waits: Mutex<Option<ParentWaits>, rank::VforkParent>,
@@ -156,6 +157,7 @@ impl Process {
             timers: Mutex::new(Vec::new()),
             parent_waits: Mutex::new(None),
             successor: Mutex::new(None),
+            pid: AtomicU32::new(0),
             pid_namespace: AtomicU64::new(0),
             observed: observed::OfProcess::default(),
             start_mask: AtomicU64::new(0),
@@ -172,6 +174,17 @@ impl Process {
     /// What it shares with processes that share its memory.
     pub fn memory(&self) -> &Arc<ProcessSpace> {
         &self.memory
+    }
+
+    /// Its id.
+    #[inline]
+    pub fn pid(&self) -> u32 {
+        self.pid.load(Ordering::Relaxed)
+    }
+
+    /// Said once, before it runs.
+    pub fn set_pid(&self, pid: u32) {
+        self.pid.store(pid, Ordering::Relaxed);
     }
 
     /// Number of the process id namespace that its ids belong to, as the module has it.

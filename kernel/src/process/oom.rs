@@ -107,7 +107,7 @@ impl Short {
     /// Says which process is killed.
     fn log(self, p: &Process) {
         let [used, most, whose] = self.report(p);
-        let pid = p.identity.lock().pid;
+        let pid = p.pid();
         let exe = p.exe.lock();
         let name = exe.rsplit(|&b| b == b'/').next().unwrap_or(&[]);
         let whose = match whose {

@@ -7,6 +7,7 @@ use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
 use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
+use crate::base::log;
 use crate::base::stacks::{self, Stack};
 use crate::link::caller::Port;
 use crate::mm::Caller;
@@ -19,13 +20,13 @@ use crate::sched::task::Task;
 use alloc::sync::{Arc, Weak};
 use core::mem::offset_of;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use hanare_core::life::{self, ThreadState};
 use hanare_core::mempolicy::Policy;
 use hanare_core::rseq::Area;
 use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::Regs;
-use hanare_hal::{cpu, fpu};
+use hanare_hal::{cpu, fpu, percpu};
 use hanare_ikc::SlotRef;
 
 /// A thread. It dereferences to its [`Port`], and that to its [`Task`].
@@ -59,11 +60,11 @@ pub struct Thread {
     /// See rseq(2).
     pub rseq: rseq::OfThread,
     /// Head of the robust futex list.
-    pub robust_list: AtomicU64,
+    robust_list: AtomicU64,
     /// Which calls it may make.
     pub seccomp: seccomp::Seccomp,
     /// Signal mask, pending signals, alternate stack. Locked before those of its process.
-    pub signals: Mutex<signals::ThreadSignals, rank::ThreadSignals>,
+    pub signals: signals::OfThread,
     /// Address to clear and wake at exit (set_tid_address).
     pub clear_tid: AtomicU64,
     /// Who stops it, and its registers then.
@@ -185,7 +186,7 @@ impl Thread {
             rseq: rseq::OfThread::default(),
             robust_list: AtomicU64::new(0),
             seccomp: seccomp::Seccomp::default(),
-            signals: Mutex::new(signals::ThreadSignals::new(sigmask)),
+            signals: signals::OfThread::new(sigmask),
             clear_tid: AtomicU64::new(0),
             parking: registers::OfThread::default(),
             observe: observed::OfThread::default(),
@@ -239,7 +240,29 @@ impl Thread {
     /// Whether it has to leave whatever it waits for.
     #[inline]
     pub fn must_end(&self) -> bool {
-        life::must_end(self.process.life(), self.state())
+        let calm = self.state.load(Ordering::Acquire) == ThreadState::Runs as u8
+            && self.process.life().is_calm();
+        !calm && life::must_end(self.process.life(), self.state())
+    }
+
+    /// Head of its robust futex list.
+    pub fn robust_list(&self) -> u64 {
+        self.robust_list.load(Ordering::Relaxed)
+    }
+
+    /// Sets it. The one before.
+    pub fn set_robust_list(&self, head: u64) -> u64 {
+        let before = self.robust_list.swap(head, Ordering::Relaxed);
+        self.signals.lock(); // its worker is told
+        before
+    }
+
+    /// Its system calls are the calling CPU's from now on, which first looks whether it is watched or judged. Where each one is said in the log, all are watched.
+    pub fn calls_here(&self) {
+        static SAID: AtomicU32 = AtomicU32::new(1);
+        let watched = if log::debug_enabled() { &SAID } else { &self.process.observed.flags };
+        // SAFETY: they lie in the thread and its process, which are there as long as it may be in user mode here.
+        unsafe { percpu::set_looked_at(watched, &self.seccomp.mode) };
     }
 
     /// What it is about.
@@ -294,7 +317,7 @@ impl Thread {
     /// The state a new program starts with (exec).
     pub fn reset_user_state(&self) {
         self.clear_tid.store(0, Ordering::Relaxed);
-        self.robust_list.store(0, Ordering::Relaxed);
+        self.set_robust_list(0);
         self.rseq.set(None);
         FpuState::new().restore();
         cpu::set_fs_base(0);
@@ -310,8 +333,9 @@ impl Deref for Thread {
 }
 
 /// The running thread; only where one runs (system calls, faults).
+#[inline]
 pub fn current() -> &'static Thread {
-    try_current().expect("no thread runs here")
+    Thread::of(cpus::current())
 }
 
 /// The running thread, if any.

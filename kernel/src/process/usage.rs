@@ -24,7 +24,7 @@ pub fn ended(p: &Process) {
     let Some(parents) = accounts.parents.upgrade() else { return }; // gone, or a process of Linux
     let mut used = of(p);
     used.add(accounts.waited());
-    let pid = p.identity.lock().pid;
+    let pid = p.pid();
     let mut children = parents.lock();
     if heap::room_for_entry::<u32, Usage>().is_err() {
         return; // forgotten, as if there were too many

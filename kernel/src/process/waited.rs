@@ -103,7 +103,7 @@ pub fn waited(p: &Process, call: Call, a: &[u64; 6], result: u64) -> Result<()> 
 fn wait_until_left(p: &Process, pid: u32) {
     let is_it = |child: &Arc<Process>| {
         child.pid_namespace() == p.pid_namespace()
-            && child.identity.lock().pid == pid
+            && child.pid() == pid
             && !core::ptr::eq(&**child, p)
     };
     let Some(child) = p.memory().is_shared().then(|| p.memory().processes().find(is_it)).flatten()

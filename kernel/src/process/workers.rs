@@ -146,7 +146,7 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
 /// Linux may give it to anybody.
 fn is_leaving(p: &Process, tid: u32) -> bool {
     let is_known = p.slots.lock().gone.contains(&tid);
-    let pid = u64::from(p.identity.lock().pid);
+    let pid = u64::from(p.pid());
     // Another process may ask, whose proxy may lie: the answer is for that one and changes nothing here.
     is_known && delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH)
 }
@@ -211,7 +211,7 @@ pub fn make_process(p: &Process, request: Control) -> Result<u64> {
 
 /// Waits until Linux has no task of the process with these ids, at most until a deadline.
 fn await_end(p: &Process, me: &Thread, mut leaving: Vec<u32>, deadline: Option<u64>) {
-    let pid = u64::from(p.identity.lock().pid);
+    let pid = u64::from(p.pid());
     // An id may have been given to a thread that lives.
     leaving.retain(|&tid| tid != 0 && p.threads().all(|t| t.slot.tid() != tid));
     for tid in leaving {
@@ -360,7 +360,7 @@ fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<Answer>
 /// there on Linux.
 pub fn had_thread(p: &Process, tid: u32) -> bool {
     let lives = |t: &Arc<Thread>| t.slot.tid() == tid && !t.exits();
-    if tid == p.identity.lock().pid || p.with_threads(|all| all.iter().any(lives)) {
+    if tid == p.pid() || p.with_threads(|all| all.iter().any(lives)) {
         return false;
     }
     p.with_threads(|all| all.iter().any(|t| t.slot.tid() == tid)) || is_leaving(p, tid)
@@ -368,6 +368,5 @@ pub fn had_thread(p: &Process, tid: u32) -> bool {
 
 /// Whether `tid` is that of a worker without a thread, which has ended.
 pub fn is_worker(tid: u32) -> bool {
-    spaces::all()
-        .any(|space| space.processes().any(|p| had_thread(&p, tid) || p.identity.lock().pid == tid))
+    spaces::all().any(|space| space.processes().any(|p| had_thread(&p, tid) || p.pid() == tid))
 }

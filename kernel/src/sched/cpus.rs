@@ -107,16 +107,8 @@ impl Cpu {
 static CPUS: [Line<Once<Mutex<Cpu, rank::CpuQueue>>>; CPUS_MAX] =
     [const { Line(Once::new()) }; CPUS_MAX];
 
-/// Addresses of threads.
-struct Running {
-    /// The running one, for the fast path of a system call.
-    current: AtomicU64,
-    /// The one this CPU ran before the last switch, until that is complete.
-    previous: AtomicU64,
-}
-
-static RUNNING: [Line<Running>; CPUS_MAX] =
-    [const { Line(Running { current: AtomicU64::new(0), previous: AtomicU64::new(0) }) }; CPUS_MAX];
+/// Address of the thread that each CPU ran before the last switch, until that is complete.
+static PREVIOUS: [Line<AtomicU64>; CPUS_MAX] = [const { Line(AtomicU64::new(0)) }; CPUS_MAX];
 
 /// Creates every CPU's state and stack (first CPU, once).
 pub fn init() {
@@ -165,13 +157,15 @@ fn this() -> MutexGuard<'static, Cpu, rank::CpuQueue> {
 }
 
 /// The scheduler's part of the running thread; only where one runs (system calls, faults).
+#[inline]
 pub fn current() -> &'static Task {
     try_current().expect("no thread runs here")
 }
 
 /// The same, if a thread runs.
+#[inline]
 pub fn try_current() -> Option<&'static Task> {
-    let p = RUNNING[percpu::index()].current.load(Ordering::Relaxed);
+    let p = percpu::task();
     // SAFETY: set by `switch_to` to the task of the thread that `current` holds; the caller
     // runs on that thread's stack, so it outlives the reference's use.
     (p != 0).then(|| unsafe { &*(p as *const Task) })
@@ -247,8 +241,8 @@ fn switch_to(next: Option<Arc<dyn Runs>>) {
         p.leave(next.as_deref());
     }
     let address = |t: &Option<Arc<dyn Runs>>| t.as_ref().map_or(0, |t| &raw const *t.task() as u64);
-    RUNNING[index].current.store(address(&next), Ordering::Relaxed);
-    RUNNING[index].previous.store(address(&previous), Ordering::Relaxed);
+    percpu::set_task(address(&next));
+    PREVIOUS[index].store(address(&previous), Ordering::Relaxed);
     shared::cpu(index).set_current_space(next.as_ref().map_or(0, |n| n.ids().1));
     c.update_load(index, next.is_some());
     c.current = next;
@@ -266,7 +260,7 @@ fn switch_to(next: Option<Arc<dyn Runs>>) {
 /// What follows a switch, on the new stack: the old thread may run elsewhere, and goes
 /// there if it has to; threads that ended are freed. Also the first thing a new thread does.
 pub fn reap() {
-    let p = RUNNING[percpu::index()].previous.swap(0, Ordering::Relaxed);
+    let p = PREVIOUS[percpu::index()].swap(0, Ordering::Relaxed);
     if p != 0 {
         // SAFETY: held by a queue, by `waiting` or by `dead` of this CPU, see
         // `switch_to`; who takes it from there waits for this store.
@@ -384,7 +378,7 @@ pub fn exit_current() -> ! {
 pub fn idle() -> ! {
     set_polling();
     loop {
-        shared::cpu(percpu::index()).beat();
+        shared::here().beat();
         serve_all();
         wake_ready();
         if let Some(next) = pick().or_else(steal) {
@@ -451,9 +445,9 @@ pub fn halt(ready: &dyn Fn() -> bool) {
         && !take_over();
     if quiet {
         let without_memory = try_current().filter(|t| t.runs().lets_memory_go());
-        shared::cpu(percpu::index()).begin_idle(cpu::rdtsc());
+        shared::here().begin_idle(cpu::rdtsc());
         cpu::wait_for_interrupt();
-        shared::cpu(percpu::index()).end_idle(cpu::rdtsc());
+        shared::here().end_idle(cpu::rdtsc());
         if let Some(t) = without_memory {
             t.runs().takes_memory();
         }
@@ -570,5 +564,5 @@ pub fn on_timer() {
 
 /// Whom Linux rang for on the calling CPU.
 fn bells() -> Bells<'static> {
-    shared::cpu(percpu::index()).bells()
+    shared::here().bells()
 }

@@ -1,7 +1,7 @@
 //! Ringing Linux: an event into this CPU's outbound ring, then one IPI.
 
 use hanare_abi::boot::EVENT_SHIFT;
-use hanare_hal::{apic, cpu, percpu, shared};
+use hanare_hal::{apic, cpu, shared};
 use hanare_ikc::Inbound;
 
 /// How long Linux may take to drain a full ring, or to name a doorbell vector
@@ -10,7 +10,7 @@ const PATIENCE_MS: u64 = 2_000;
 
 /// This CPU's view of what Linux sends.
 pub fn inbound() -> Inbound<'static> {
-    shared::cpu(percpu::index()).inbound()
+    shared::here().inbound()
 }
 
 /// Sends `kind` (one of `abi::boot::EVENT_*`) with its payload.
@@ -20,7 +20,7 @@ pub fn ring(kind: u64, payload: u64) {
 
 /// As [`ring`], ready-made.
 pub fn ring_raw(event: u64) {
-    let outbound = shared::cpu(percpu::index()).outbound();
+    let outbound = shared::here().outbound();
     let patience = u64::from(shared::params().tsc_khz) * PATIENCE_MS;
     let start = cpu::rdtsc();
     let word = loop {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_abi::boot::{CPU_ONLINE, CPU_PARKED};
-use hanare_hal::{apic, cpu, percpu, shared};
+use hanare_hal::{apic, cpu, shared};
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
@@ -18,7 +18,7 @@ pub fn begin_panic() -> bool {
 
 /// Stops this CPU for good.
 pub fn park() -> ! {
-    let me = shared::cpu(percpu::index());
+    let me = shared::here();
     // One that has not come online yet keeps its state: "parked" is beyond "online", and the module
     // would go on and start the next CPU.
     if me.state() == CPU_ONLINE {

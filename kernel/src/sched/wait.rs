@@ -9,44 +9,26 @@ use crate::sched::cpus::{
     wake_ready,
 };
 use crate::sched::task::{Task, Wait};
-use crate::sched::{doorbell, requests, tlb};
+use crate::sched::{requests, tlb};
 use core::sync::atomic::Ordering;
 use hanare_hal::{cpu, percpu, shared};
 
-/// The short way to an answer that comes at once: polls for `cycles` without
+/// The short way to an answer that comes soon: polls for `cycles` without
 /// giving the CPU away, serving requests. False: it did not come.
 pub fn poll_for(what: &dyn Wait, cycles: u64) -> bool {
-    /// Looks without a pause or a look at the time: an answer takes about as long.
-    const EAGER: u32 = 64;
     assert_none_held();
-    let inbound = doorbell::inbound();
-    inbound.set_polling();
-    let mut looks = 0;
-    let mut start = 0;
-    let came = loop {
-        if what.ready() {
-            break true;
-        }
-        if !inbound.is_empty() {
-            requests::drain();
-        }
+    let start = cpu::rdtsc();
+    loop {
+        requests::drain();
         tlb::serve();
-        looks += 1;
-        if looks == EAGER {
-            start = cpu::rdtsc();
-        } else if looks > EAGER {
-            if cpu::rdtsc().wrapping_sub(start) > cycles {
-                break false;
-            }
-            if looks % LOOKS_PER_PAUSE == 0 {
-                cpu::pause();
-            }
+        if (0..LOOKS_PER_PAUSE).any(|_| what.ready()) {
+            return true;
         }
-    };
-    if !inbound.prepare_halt() {
-        set_polling(); // they are served before user mode, or in the wait
+        if cpu::rdtsc().wrapping_sub(start) > cycles {
+            return false;
+        }
+        cpu::pause();
     }
-    came
 }
 
 /// Waits, for at most `spin_cycles` with the CPU kept, then with others running

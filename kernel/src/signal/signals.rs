@@ -113,7 +113,7 @@ pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
         return false;
     }
     let signal = signal as u32;
-    let pid = thread.process.identity.lock().pid;
+    let pid = thread.process.pid();
     let uid = thread.ids.lock().uid;
     let action = thread.process.signals.lock().actions.get(signal);
     let mut s = thread.signals.lock();

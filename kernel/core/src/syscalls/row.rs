@@ -70,6 +70,8 @@ pub enum Hook {
     Personality,
     /// `sysinfo`: memory is the LWK's.
     Sysinfo,
+    /// `io_uring_setup`: threads of Linux' own may give descriptors another meaning from now on.
+    IoUringSetup,
     /// Reads or writes the memory of another process: its proxy has it.
     OtherMemory,
     /// Waits for signals on Linux: those pending in the LWK that the thread blocks have gone back
@@ -105,7 +107,7 @@ impl Hook {
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::None | Self::Attributes => "",
+            Self::None | Self::Attributes | Self::IoUringSetup => "",
             Self::Kill | Self::Tkill | Self::Tgkill | Self::QueueToThread => {
                 "to the caller itself local"
             }

@@ -450,7 +450,7 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_uretprobe/0 refused(ENOSYS, "no user probes");
     __NR_uprobe/0 refused(ENOSYS, "no user probes");
     __NR_pidfd_send_signal(Descriptor, One(Names::Signal), Hex, Hex) delegated(None);
-    __NR_io_uring_setup/2 delegated(None);
+    __NR_io_uring_setup/2 delegated(IoUringSetup);
     __NR_io_uring_enter/6 delegated(IoUringEnter) restart Interrupted;
     __NR_io_uring_register/4 delegated(None) restart Interrupted;
     __NR_open_tree/3 delegated(None);

@@ -81,7 +81,7 @@ impl Trace {
 
     /// A process that it watched is gone.
     pub fn gone(&self, p: &Process) {
-        let pid = p.identity.lock().pid;
+        let pid = p.pid();
         self.record(&Record { kind: RECORD_GONE, pid, tid: pid, ..record() }, &Captures::default());
         self.watched.fetch_sub(1, Ordering::Relaxed);
         tell(self.session);
@@ -112,7 +112,7 @@ fn record() -> Record {
 }
 
 fn of_thread(thread: &Thread) -> Record {
-    Record { pid: thread.process.identity.lock().pid, tid: thread.slot.tid(), ..record() }
+    Record { pid: thread.process.pid(), tid: thread.slot.tid(), ..record() }
 }
 
 /// The fields as the words that they are: `Record` has no padding.

@@ -61,7 +61,7 @@ fn signal_stop(thread: &Thread, regs: &mut Regs, info: SigInfo) {
 /// The thread has a new program: as if a SIGTRAP were sent to it.
 pub fn exec_stop(thread: &Thread, regs: &mut Regs) {
     thread.ptrace.clear(EXECED);
-    let pid = thread.process.identity.lock().pid;
+    let pid = thread.process.pid();
     let uid = thread.ids.lock().uid;
     signal_stop(thread, regs, SigInfo::user(signal::SIGTRAP, pid, uid));
 }

@@ -22,7 +22,7 @@ pub struct Process {
     pub clock: Clock,
     /// Print a line of counters at the end.
     stats: AtomicBool,
-    /// Calls made for the application.
+    /// Calls made for the application, if they are to be told at the end, and some else.
     pub calls: AtomicU64,
     /// How often a worker slept.
     pub sleeps: AtomicU64,

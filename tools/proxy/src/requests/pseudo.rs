@@ -15,6 +15,10 @@ use crate::process::Process;
 use crate::sys::arch::delegated_call;
 use crate::sys::{self, Errno, MemoryMap};
 
+/// Calls of which [`after`] makes something.
+pub const CALLS: [u32; 6] =
+    [__NR_open, __NR_openat, __NR_openat2, __NR_creat, __NR_getdents, __NR_getdents64];
+
 /// The answer to call `nr`, which Linux has answered so.
 pub fn after(process: &Process, nr: u32, args: &[u64; 6], answer: Answer) -> Answer {
     let Answer::Done(result) = answer else { return answer };
@@ -62,7 +66,7 @@ fn listed(process: &Process, nr: u32, args: &[u64; 6], mut bytes: i64) -> Answer
             bytes: bytes as u64,
         };
         match sys::ioctl(process.space.fd, IOCTL_LISTED, &mut entries) {
-            Ok(()) if entries.bytes == 0 => match delegated_call(nr.into(), args) {
+            Ok(()) if entries.bytes == 0 => match delegated_call(nr, args) {
                 Answer::Done(more) => bytes = more,
                 Answer::NotStarted => return Answer::NotStarted,
             },

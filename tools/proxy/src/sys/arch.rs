@@ -5,7 +5,7 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 
 use hanare_abi::ioctl::{DumpThread, IOCTL_DUMP_THREAD};
-use hanare_ikc::{Answer, Place};
+use hanare_ikc::{Answer, Place, SlotRef};
 use linux_raw_sys::general::{__NR_arch_prctl, __NR_ioctl, __NR_rt_sigreturn};
 
 use super::call::raw_call;
@@ -87,11 +87,26 @@ unsafe extern "C" {
 }
 
 /// Makes a system call for the application, unless a signal came first.
-pub fn delegated_call(nr: u64, args: &[u64; 6]) -> Answer {
+pub fn delegated_call(nr: u32, args: &[u64; 6]) -> Answer {
+    // SAFETY: the arguments are six words.
+    unsafe { call(nr, args.as_ptr()) }
+}
+
+/// The same, with the arguments that lie in a slot.
+#[inline(always)]
+pub fn call_in_slot(nr: u32, slot: SlotRef) -> Answer {
+    // SAFETY: a slot has six words for them, and is mapped for good.
+    unsafe { call(nr, slot.arguments()) }
+}
+
+/// # Safety
+/// `args` are six words.
+#[inline(always)]
+unsafe fn call(nr: u32, args: *const u64) -> Answer {
     // SAFETY: the routine reads six words and makes the call. What the call does
     // is the application's business. Its wild pointers may reach memory of ours, too
     // (docs/compatibility.md): it harms itself, neither kernel trusts a proxy.
-    let returned = unsafe { abortable_call(nr, args.as_ptr()) };
+    let returned = unsafe { abortable_call(nr.into(), args) };
     if returned.not_started == 0 { Answer::Done(returned.result) } else { Answer::NotStarted }
 }
 

@@ -9,14 +9,14 @@ use core::sync::atomic::Ordering;
 
 use hanare_abi::control::Control;
 use hanare_abi::ioctl::{IOCTL_SERVE, Serve};
-use hanare_ikc::{Answer, Asked};
+use hanare_ikc::{Answer, Kind, SlotRef};
 use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
 
 use crate::base::message::EXIT_HANARE;
 use crate::process::{self, Process, attach, signals};
 use crate::requests::{dump, exec, fork, program, pseudo};
-use crate::sys::arch::{delegated_call, set_current_worker};
+use crate::sys::arch::{call_in_slot, delegated_call, set_current_worker};
 use crate::sys::filter::Part;
 use crate::sys::signal::{self, Mask};
 use crate::sys::thread::Wanted;
@@ -31,9 +31,7 @@ use slot::{answer, wait_for_request};
 /// Serves the slot of `worker` for ever; `mask` is the thread's signal mask.
 pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
     let process = process::get();
-    loop {
-        let slot = process.space.window.slot(worker.slot());
-        let asked = wait_for_request(process, worker, slot);
+    let mut take_over = |slot: SlotRef| {
         let wanted = signals::applied(slot.sigmask());
         if wanted != mask || worker.held.load(Ordering::Relaxed) {
             worker.held.store(false, Ordering::Relaxed); // only a handler in this thread sets it
@@ -41,24 +39,25 @@ pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
             mask = wanted;
         }
         worker.take_robust_list(slot.robust_list());
-        if let Some(result) = execute(process, worker, &asked) {
-            answer(process, worker, slot, result);
+    };
+    loop {
+        let slot = process.space.window.slot(worker.slot()); // another one after some requests
+        while wait_for_request(process, worker, slot) == Kind::Call {
+            take_over(slot);
+            answer(process, worker, slot, linux_call(process, worker, slot));
+        }
+        take_over(slot);
+        if let Some(result) = serve_request(process, worker, slot) {
+            answer(process, worker, slot, Answer::Done(result));
         }
     }
 }
 
-/// `None`: this is the child of a fork; the request was its parent's.
-fn execute(process: &Process, worker: &Worker, asked: &Asked) -> Option<Answer> {
-    if asked.is_control {
-        serve_request(process, worker, asked).map(Answer::Done)
-    } else {
-        Some(linux_call(process, worker, asked.nr, &asked.args))
-    }
-}
-
-/// What the LWK asks for on its own account: the result, or `None` as of [`execute`].
+/// What the LWK asks for on its own account: the result, or `None`: this is the child of a fork; the request was
+/// its parent's.
 #[inline(never)] // calls do not pay for it
-fn serve_request(process: &Process, worker: &Worker, asked: &Asked) -> Option<i64> {
+fn serve_request(process: &Process, worker: &Worker, slot: SlotRef) -> Option<i64> {
+    let asked = slot.worker_takes(Kind::Request);
     let Some(request) = asked.request() else { return Some(-i64::from(ENOSYS)) };
     Some(match request {
         Control::Serve { service } => {
@@ -145,13 +144,37 @@ pub fn begin(worker: &'static Worker) -> ! {
     serve(worker, !0)
 }
 
-fn linux_call(process: &Process, worker: &Worker, nr: u32, args: &[u64; 6]) -> Answer {
+/// Calls of which more is to be made than the `syscall` instruction makes.
+static SPECIAL: [bool; 512] = {
+    let mut special = [false; 512];
+    special[__NR_exit as usize] = true;
+    special[__NR_exit_group as usize] = true;
+    let mut at = 0;
+    while at < pseudo::CALLS.len() {
+        special[pseudo::CALLS[at] as usize] = true;
+        at += 1;
+    }
+    special
+};
+
+#[inline(always)]
+fn linux_call(process: &Process, worker: &Worker, slot: SlotRef) -> Answer {
+    let nr = slot.number();
+    worker.call.store(nr, Ordering::Relaxed);
+    if SPECIAL.get(nr as usize) != Some(&false) || process.is_reporting() {
+        return special_call(process, nr, slot);
+    }
+    call_in_slot(nr, slot)
+}
+
+#[inline(never)] // others do not pay for it
+fn special_call(process: &Process, nr: u32, slot: SlotRef) -> Answer {
     process.calls.fetch_add(1, Ordering::Relaxed);
     if nr == __NR_exit_group || nr == __NR_exit {
         process.report();
     }
-    worker.call.store(nr, Ordering::Relaxed);
-    pseudo::after(process, nr, args, delegated_call(nr.into(), args))
+    let args = slot.worker_takes(Kind::Call).args;
+    pseudo::after(process, nr, &args, delegated_call(nr, &args))
 }
 
 /// Makes the calling thread the worker of `worker.slot`, once and for good.

@@ -4,7 +4,7 @@ use core::hint::spin_loop;
 use core::sync::atomic::Ordering;
 
 use hanare_abi::ioctl::{IOCTL_RING, IOCTL_WAIT, Ring, Wait};
-use hanare_ikc::{Answer, Asked, SlotRef};
+use hanare_ikc::{Answer, Kind, SlotRef};
 use linux_raw_sys::errno::{EINTR, EIO};
 
 use crate::process::{self, Process};
@@ -18,10 +18,22 @@ const LOOKS_PER_PAUSE: u32 = 32;
 const WAKE_UP_US: u32 = 1000;
 
 /// Polls for a while, then sleeps, until it is asked for something.
-pub fn wait_for_request(process: &Process, worker: &Worker, slot: SlotRef) -> Asked {
+#[inline(always)]
+pub fn wait_for_request(process: &Process, worker: &Worker, slot: SlotRef) -> Kind {
+    /// Looks without a pause or a look at the time: the next call of a busy thread
+    /// comes about as soon.
+    const EAGER: u32 = 512;
+    match (0..EAGER).find_map(|_| slot.worker_poll()) {
+        Some(kind) => kind,
+        None => wait_on(process, worker, slot),
+    }
+}
+
+#[cold]
+fn wait_on(process: &Process, worker: &Worker, slot: SlotRef) -> Kind {
     loop {
-        if let Some(asked) = poll(process, slot) {
-            return asked;
+        if let Some(kind) = poll(process, slot) {
+            return kind;
         }
         if slot.worker_prepare_sleep() {
             sleep(process, worker);
@@ -31,15 +43,9 @@ pub fn wait_for_request(process: &Process, worker: &Worker, slot: SlotRef) -> As
 }
 
 /// Looks for a request for as long as the LWK wants; at least once.
-fn poll(process: &Process, slot: SlotRef) -> Option<Asked> {
-    /// Looks without a pause or a look at the time: the next call of a busy thread
-    /// comes about as soon.
-    const EAGER: u32 = 64;
+fn poll(process: &Process, slot: SlotRef) -> Option<Kind> {
     if slot.poll_us() == 0 {
         return slot.worker_poll();
-    }
-    if let Some(asked) = (0..EAGER).find_map(|_| slot.worker_poll()) {
-        return Some(asked);
     }
     // The window counts from when the LWK's thread is seen awake: one that was just
     // rung needs its wake-up time first, else both sides would for ever sleep just
@@ -57,8 +63,8 @@ fn poll(process: &Process, slot: SlotRef) -> Option<Asked> {
         }
         spin_loop();
         // A pause is costly where an emulator runs us: several looks for each.
-        if let Some(asked) = (0..LOOKS_PER_PAUSE).find_map(|_| slot.worker_poll()) {
-            return Some(asked);
+        if let Some(kind) = (0..LOOKS_PER_PAUSE).find_map(|_| slot.worker_poll()) {
+            return Some(kind);
         }
     }
 }
@@ -73,11 +79,17 @@ fn sleep(process: &Process, worker: &Worker) {
 }
 
 /// Publishes the answer and rings the LWK if it sleeps.
+#[inline(always)]
 pub fn answer(process: &Process, worker: &Worker, slot: SlotRef, answer: Answer) {
     if worker.interrupted.clear_and(|| slot.worker_complete(answer)) {
-        let mut ring = Ring { bell: slot.bell(), reserved: 0 };
-        if sys::ioctl(process.space.fd, IOCTL_RING, &mut ring) == Err(Errno(EIO)) {
-            process::lwk_died();
-        }
+        ring(process, slot);
+    }
+}
+
+#[cold]
+fn ring(process: &Process, slot: SlotRef) {
+    let mut ring = Ring { bell: slot.bell(), reserved: 0 };
+    if sys::ioctl(process.space.fd, IOCTL_RING, &mut ring) == Err(Errno(EIO)) {
+        process::lwk_died();
     }
 }
