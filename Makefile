@@ -81,7 +81,7 @@ test: setup bin lwk all-kernels
 # Two targets at once; what breaks a property is shown in hexadecimal, kept, and can be run again.
 .PHONY: fuzz
 fuzz: setup
-	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) tests/fuzz/run -j 2 $(TARGET)
+	@tests/fuzz/run -j 2 $(TARGET)
 
 .PHONY: miri
 miri: setup

@@ -50,9 +50,10 @@ pub fn run(json: bool) -> ExitCode {
         }
     };
     let mut lines = vec![Lines::default(); PARTS.len()];
+    let modules: Vec<String> = sources.iter().flat_map(test_modules).collect();
     for source in sources.iter().filter(|source| counts(source)) {
         if let Some(part) = part_of(&source.path) {
-            add(&mut lines[part], source);
+            add(&mut lines[part], source, is_test(&source.path, &modules));
         }
     }
     let bytes: Vec<Option<u64>> = PARTS.iter().map(|part| loaded_bytes(part.product?)).collect();
@@ -76,16 +77,64 @@ fn part_of(path: &str) -> Option<usize> {
     matching.max().map(|(_, index)| index)
 }
 
-fn add(lines: &mut Lines, source: &Source) {
+/// Modules of tests that a Rust file declares by `#[cfg(test)] mod NAME;`: the paths of their files, without `.rs`.
+fn test_modules(source: &Source) -> Vec<String> {
+    let Some(path) = source.path.strip_suffix(".rs") else { return Vec::new() };
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let folder = if matches!(name, "lib" | "main" | "mod") { folder } else { path };
+    let mut tests = TestItems::default();
+    let declared = source.text.lines().filter(|line| tests.hold(line));
+    let names = declared.filter_map(|line| line.strip_suffix(';')?.rsplit_once("mod "));
+    names.map(|(_, name)| format!("{folder}/{name}")).collect()
+}
+
+/// Whether a file has tests only. `modules`: see [`test_modules`].
+fn is_test(path: &str, modules: &[String]) -> bool {
+    let within = |module: &String| {
+        path.strip_prefix(module.as_str())
+            .is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+    };
+    path.contains("tests/") || path.ends_with("tests.rs") || modules.iter().any(within)
+}
+
+/// Finds the items and statements that only tests have, by their attributes and, since rustfmt has
+/// been there, by how far their lines are indented.
+#[derive(Default)]
+struct TestItems {
+    /// How far the attribute of the present one is indented.
+    indent: Option<usize>,
+    /// It goes on behind a bracket at the end of a line.
+    has_body: bool,
+}
+
+impl TestItems {
+    /// Whether the next line belongs to one.
+    fn hold(&mut self, line: &str) -> bool {
+        let (text, indent) = (line.trim(), line.len() - line.trim_start().len());
+        let Some(own) = self.indent else {
+            let attributes = ["#[cfg(test)]", "#[cfg(all(test", "#[cfg(any(test"];
+            let begins = attributes.iter().any(|attribute| text.starts_with(attribute));
+            *self = Self { indent: begins.then_some(indent), has_body: false };
+            return begins;
+        };
+        let ends = text.ends_with([';', ',', '}']) && (!self.has_body || indent <= own);
+        self.has_body |= text.ends_with(['{', '(', '[']);
+        self.indent = self.indent.filter(|_| !ends);
+        true
+    }
+}
+
+/// `is_test`: all of it is of tests.
+fn add(lines: &mut Lines, source: &Source, is_test: bool) {
     lines.all += source.lines();
-    let mut tests = source.path.contains("tests/") || source.path.ends_with("tests.rs");
-    let mut comment = false;
-    for line in source.text.lines().map(str::trim) {
-        tests |= line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test");
+    let (mut tests, mut comment) = (TestItems::default(), false);
+    for line in source.text.lines() {
+        let is_test = tests.hold(line) || is_test;
+        let line = line.trim();
         comment |= line.starts_with("/*");
         let blank = comment || line.is_empty() || line.starts_with("//") || is_hash_comment(line);
         comment &= !line.contains("*/");
-        match (blank, tests) {
+        match (blank, is_test) {
             (true, _) => {}
             (false, true) => lines.tests += 1,
             (false, false) => lines.code += 1,
@@ -169,9 +218,52 @@ mod tests {
     #[test]
     fn code_is_not_comment_nor_test() {
         let text = "//! A\n\n/* b\n c */\nint d;\n#include <e>\n# f\n#[cfg(test)]\nmod tests {}\n";
+        assert_eq!(counted(text), (2, 2, 9));
+    }
+
+    fn counted(text: &str) -> (usize, usize, usize) {
         let mut lines = Lines::default();
-        add(&mut lines, &Source { path: "a.rs".into(), text: text.into() });
-        assert_eq!((lines.code, lines.tests, lines.all), (2, 2, 9));
+        add(&mut lines, &Source { path: "a.rs".into(), text: text.into() }, false);
+        (lines.code, lines.tests, lines.all)
+    }
+
+    #[test]
+    fn what_follows_an_item_of_tests_is_code() {
+        for (text, code, tests) in [
+            ("#[cfg(test)]\nmod world;\nmod process;\n", 1, 2),
+            ("#[cfg(test)]\nmod a {\n    fn f() {\n    }\n}\nfn g() {}\n", 1, 5),
+            (
+                "#[cfg(all(test, loom))]\n#[allow(x)]\nfn f(\n    a: u8,\n) {\n    b();\n}\nc();\n",
+                1,
+                7,
+            ),
+            ("{\n    #[cfg(test)]\n    let a =\n        b(c);\n    d();\n}\n", 3, 3),
+            ("    #[cfg(test)]\n    A if b => c,\n    D => e,\n", 1, 2),
+            ("    #[cfg(test)]\n    if a {\n        b;\n    }\n    c;\n", 1, 4),
+        ] {
+            assert_eq!(counted(text), (code, tests, code + tests), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_a_test_module_is_tests() {
+        let declared =
+            |path: &str, text: &str| test_modules(&Source { path: path.into(), text: text.into() });
+        let text = "#[cfg(test)]\nmod world;\nmod process;\n#[cfg(all(test, loom))]\npub mod b;\n";
+        assert_eq!(declared("a/life.rs", text), ["a/life/world", "a/life/b"]);
+        assert_eq!(declared("a/mod.rs", text), ["a/world", "a/b"]);
+        assert!(declared("a/life.py", text).is_empty());
+        let modules = declared("a/life.rs", text);
+        for (path, expected) in [
+            ("a/life/world.rs", true),
+            ("a/life/world/checks.rs", true),
+            ("a/life/worlds.rs", false),
+            ("a/life/process.rs", false),
+            ("a/life.rs", false),
+            ("a/tests.rs", true),
+        ] {
+            assert_eq!(is_test(path, &modules), expected, "{path}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod account;
 pub mod addr;
 pub mod bandwidth;
 pub mod buddy;
+pub mod clone;
 pub mod coherence;
 pub mod cputimer;
 pub mod debugregs;

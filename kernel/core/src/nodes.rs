@@ -1,5 +1,8 @@
 //! Sets of NUMA nodes, and from which of them a page is to come.
 
+use crate::errno::{EFAULT, EINVAL, Result};
+use crate::usermemory::UserMemory;
+
 /// Words of a set of nodes: 1,024 of them, as Linux' distributions have it.
 pub const WORDS: usize = 16;
 
@@ -8,6 +11,34 @@ pub const WORDS: usize = 16;
 pub struct Nodes(pub [u64; WORDS]);
 
 impl Nodes {
+    /// A set of a program's, of `max_node - 1` bits; those that no node can have must be clear.
+    ///
+    /// # Errors
+    /// `EINVAL`: one is not, or there are too many. `EFAULT`.
+    pub fn read(memory: &impl UserMemory, at: u64, max_node: u64) -> Result<Self> {
+        const MOST_BITS: u64 = 4096 * 8;
+        let mut nodes = [0; WORDS];
+        let bits = max_node.wrapping_sub(1);
+        if bits == 0 || at == 0 {
+            return Ok(Self::default());
+        }
+        if bits > MOST_BITS {
+            return Err(EINVAL);
+        }
+        for i in 0..bits.div_ceil(64) {
+            let mut word = memory.read_u64(at.wrapping_add(i * 8)).map_err(|_| EFAULT)?;
+            if bits - i * 64 < 64 {
+                word &= (1 << (bits - i * 64)) - 1;
+            }
+            match nodes.get_mut(i as usize) {
+                Some(to) => *to = word,
+                None if word != 0 => return Err(EINVAL),
+                None => {}
+            }
+        }
+        Ok(Self(nodes))
+    }
+
     /// Whether `node` is one of them.
     #[must_use]
     pub fn contains(&self, node: u32) -> bool {
@@ -103,6 +134,7 @@ impl Placement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::usermemory::Fault;
     use std::vec;
     use std::vec::Vec;
 
@@ -110,6 +142,43 @@ mod tests {
         let mut all = Nodes::default();
         nodes.iter().for_each(|&n| all.insert(n));
         all
+    }
+
+    /// Words of memory from address 8 on.
+    struct Words(Vec<u64>);
+
+    impl UserMemory for Words {
+        fn read(&self, addr: u64, to: &mut [u8]) -> core::result::Result<(), Fault> {
+            let word = self.0.get(addr as usize / 8 - 1).ok_or(Fault)?;
+            to.copy_from_slice(&word.to_le_bytes());
+            Ok(())
+        }
+
+        fn read_string<'a>(
+            &self,
+            _: u64,
+            _: &'a mut [u8],
+        ) -> core::result::Result<Option<&'a [u8]>, Fault> {
+            Err(Fault)
+        }
+    }
+
+    #[test]
+    fn a_set_in_memory_has_one_bit_less_than_is_said() {
+        let read = |words: &[u64], max_node| Nodes::read(&Words(words.to_vec()), 8, max_node);
+        let nodes = |result: Result<Nodes>| result.map(|nodes| nodes.iter().collect::<Vec<u32>>());
+        assert_eq!(nodes(read(&[0b111], 3)), Ok(vec![0, 1]));
+        assert_eq!(nodes(read(&[u64::MAX, 0b101], 67)).map(|all| all.len()), Ok(65));
+        assert_eq!(nodes(read(&[], 1)), Ok(vec![]));
+        assert_eq!(Nodes::read(&Words(vec![]), 0, 64), Ok(Nodes::default()));
+        assert_eq!(read(&[1], 66), Err(EFAULT));
+        assert_eq!(read(&[], 0), Err(EINVAL));
+        assert_eq!(read(&[], 4096 * 8 + 2), Err(EINVAL));
+        // Behind the nodes that there can be: zeros, and nothing else.
+        let mut words = vec![0; 20];
+        assert_eq!(read(&words, 1281), Ok(Nodes::default()));
+        words[16] = 1;
+        assert_eq!(read(&words, 1281), Err(EINVAL));
     }
 
     #[test]

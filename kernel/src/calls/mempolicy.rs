@@ -4,6 +4,7 @@
 use crate::base::frames;
 use crate::base::heap;
 use crate::base::user::{self, UserAddr, put};
+use crate::base::usermemory::Running;
 use crate::calls::rlimits;
 use crate::link::delegate;
 use crate::mm::limits;
@@ -17,7 +18,7 @@ use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::MAX_VMAS;
 use hanare_core::link::ENDING;
 use hanare_core::mempolicy::{Policy, check_mode};
-use hanare_core::nodes::{Nodes, WORDS};
+use hanare_core::nodes::Nodes;
 use hanare_core::vma::Backing;
 use hanare_hal::paging::SMALL;
 use hanare_hal::shared;
@@ -31,29 +32,9 @@ const MOVE: u64 = 2;
 /// See [`STRICT`].
 const MOVE_ALL: u64 = 4;
 
-/// A set of nodes of the application; bits that no node can have must be clear.
+/// A set of nodes of the application.
 fn read_nodes(at: u64, max_node: u64) -> Result<Nodes> {
-    const MOST_BITS: u64 = 4096 * 8;
-    let mut nodes = [0; WORDS];
-    let bits = max_node.wrapping_sub(1);
-    if bits == 0 || at == 0 {
-        return Ok(Nodes::default());
-    }
-    if bits > MOST_BITS {
-        return Err(errno::EINVAL);
-    }
-    for i in 0..bits.div_ceil(64) {
-        let mut word = user::get::<u64>(UserAddr::of(at.wrapping_add(i * 8)))?;
-        if bits - i * 64 < 64 {
-            word &= (1 << (bits - i * 64)) - 1;
-        }
-        match nodes.get_mut(i as usize) {
-            Some(to) => *to = word,
-            None if word != 0 => return Err(errno::EINVAL),
-            None => {}
-        }
-    }
-    Ok(Nodes(nodes))
+    Nodes::read(&Running, at, max_node)
 }
 
 /// A mode that this Linux has, too.

@@ -13,78 +13,13 @@ use crate::signal::dispositions;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
+pub use hanare_core::clone::{Request, flag};
 use hanare_core::ptrace::event;
 use hanare_core::signal::{Actions, Mirrored};
 use hanare_hal::fpu;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::__NR_prctl;
-
-/// Clone flags (clone(2)).
-#[allow(missing_docs)]
-pub mod flag {
-    pub const VM: u64 = 0x100;
-    pub const FS: u64 = 0x200;
-    pub const FILES: u64 = 0x400;
-    pub const SIGHAND: u64 = 0x800;
-    pub const VFORK: u64 = 0x4000;
-    pub const PARENT: u64 = 0x8000;
-    pub const THREAD: u64 = 0x1_0000;
-    pub const SYSVSEM: u64 = 0x4_0000;
-    pub const SETTLS: u64 = 0x8_0000;
-    pub const PARENT_SETTID: u64 = 0x10_0000;
-    pub const CHILD_CLEARTID: u64 = 0x20_0000;
-    pub const CHILD_SETTID: u64 = 0x100_0000;
-    pub const PIDFD: u64 = 0x1000;
-    pub const DETACHED: u64 = 0x40_0000;
-    pub const NEWTIME: u64 = 0x80;
-    pub const NEWNS: u64 = 0x2_0000;
-    pub const NEWIPC: u64 = 0x800_0000;
-    pub const NEWUSER: u64 = 0x1000_0000;
-    pub const NEWPID: u64 = 0x2000_0000;
-    pub const IO: u64 = 0x8000_0000;
-    pub const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
-    pub const INTO_CGROUP: u64 = 0x2_0000_0000;
-    pub const NAMESPACES: u64 = 0x7e02_0080;
-    /// What Linux does for a new process, by the proxy's own clone3.
-    pub const LINUX: u64 = NAMESPACES | PARENT | PIDFD | FS | IO | INTO_CGROUP;
-}
-
-/// What clone and clone3 ask for.
-#[derive(Default)]
-pub struct Request {
-    /// CLONE_* without the exit signal.
-    pub flags: u64,
-    /// Signal to the parent at the end.
-    pub exit_signal: u64,
-    /// New stack pointer, 0: the caller's.
-    pub stack: u64,
-    /// CLONE_PARENT_SETTID.
-    pub parent_tid: u64,
-    /// CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID.
-    pub child_tid: u64,
-    /// CLONE_SETTLS.
-    pub tls: u64,
-    /// CLONE_PIDFD: where the descriptor goes.
-    pub pidfd: u64,
-    /// Wanted process ids, an array in the caller's memory, or null.
-    pub set_tid: u64,
-    /// Its length.
-    pub set_tid_size: u64,
-    /// CLONE_INTO_CGROUP.
-    pub cgroup: u64,
-}
-
-impl Request {
-    /// CLONE_PARENT_SETTID where the child, which has the parent's memory, can write it, or 0.
-    pub fn parent_tid_in_child(&self) -> u64 {
-        if self.flags & (flag::PARENT_SETTID | flag::NEWPID) == flag::PARENT_SETTID {
-            self.parent_tid
-        } else {
-            0
-        }
-    }
-}
 
 /// Of what a clone asks for.
 pub fn birth(r: &Request, regs: &Regs) -> Birth {

@@ -13,7 +13,10 @@
 
 mod input;
 mod memory;
+mod output;
+mod sys;
 mod targets;
+mod trace;
 
 use std::ffi::{CString, c_char, c_int};
 use std::path::Path;

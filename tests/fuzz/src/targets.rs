@@ -1,13 +1,21 @@
 //! The targets, a file each.
 
 mod arguments;
+mod clone;
+mod command;
 mod elf;
 mod filter;
 mod frame;
+mod gdb;
 mod narrow;
 mod options;
+mod policy;
+mod registers;
 mod script;
+mod slot;
 mod start;
+mod texts;
+mod trace;
 
 /// A parser, or several that read the same thing.
 pub struct Target {
@@ -29,8 +37,16 @@ pub const TARGETS: &[Target] = &[
     narrow::TARGET,
     options::TARGET,
     arguments::TARGET,
+    trace::TARGET,
     start::TARGET,
+    slot::TARGET,
+    clone::TARGET,
+    policy::TARGET,
     frame::TARGET,
+    registers::TARGET,
+    gdb::TARGET,
+    command::TARGET,
+    texts::TARGET,
 ];
 
 /// The first bytes of files of this machine, of those that are there.

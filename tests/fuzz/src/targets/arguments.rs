@@ -1,21 +1,5 @@
 //! What a trace reads of a call's arguments, its records, and the lines made of them.
 
-#[path = "../../../../tools/cli/src/trace/format.rs"]
-#[allow(dead_code)]
-mod format;
-#[path = "../../../../tools/cli/src/trace/names.rs"]
-#[allow(dead_code)]
-mod names;
-#[path = "../../../../tools/cli/src/trace/quote.rs"]
-#[allow(dead_code)]
-mod quote;
-#[path = "../../../../tools/cli/src/trace/record.rs"]
-#[allow(dead_code)]
-mod record;
-#[path = "../../../../tools/cli/src/trace/structures.rs"]
-#[allow(dead_code)]
-mod structures;
-
 use hanare_abi::observe::{Capture, RECORD_ENTER, RECORD_EXIT, Record};
 use hanare_core::syscalls::arguments::Direction;
 use hanare_core::syscalls::capture::{ADDRESS_BYTES, ENTRIES, PATH_BYTES, STRINGS, capture};
@@ -24,6 +8,7 @@ use hanare_core::syscalls::{row, rows};
 use super::Target;
 use crate::input::Input;
 use crate::memory::Memory;
+use crate::trace::{format, quote, record};
 
 pub const TARGET: Target = Target { name: "arguments", check, size_max: 700, seeds };
 
@@ -129,7 +114,7 @@ fn all_there(entry: &record::Entry, mut bytes: &[u8], number: u64) {
     }
 }
 
-fn written(head: &Record, captures: &[u8]) -> Vec<u8> {
+pub fn written(head: &Record, captures: &[u8]) -> Vec<u8> {
     let size = (HEAD + captures.len()) as u32;
     let mut bytes = Vec::new();
     for word in [size, head.kind, head.pid, head.tid, head.number, head.served] {

@@ -28,14 +28,15 @@ impl Summary {
         count.errors += u64::from((-4095..0).contains(&head.result));
         count.delegated += u64::from(head.served == SERVED_DELEGATED);
         count.refused += u64::from(head.served == SERVED_REFUSED);
-        count.ns += head.duration_ns;
+        count.ns = count.ns.saturating_add(head.duration_ns);
     }
 
     /// As a table, the most time first.
     pub fn text(&self) -> String {
         let mut rows: Vec<_> = self.counts.iter().collect();
         rows.sort_by_key(|(number, count)| (u64::MAX - count.ns, **number));
-        let sum = |field: fn(&Count) -> u64| self.counts.values().map(field).sum::<u64>();
+        let sum =
+            |field: fn(&Count) -> u64| self.counts.values().map(field).fold(0, u64::saturating_add);
         let all = sum(|count| count.ns).max(1);
         let mut text = String::from(
             "% time     seconds  usecs/call     calls    errors   local  delegated  refused syscall\n",

@@ -1,0 +1,6 @@
+//! Of the command's `output`, what its printer of traces needs.
+
+/// `1 event`, `2 events`.
+pub fn count(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
