@@ -338,7 +338,7 @@ mod tests {
     use std::boxed::Box;
     use std::mem::MaybeUninit;
 
-    fn asked(side: SlotRef<'_>) -> Option<Asked> {
+    fn poll(side: SlotRef<'_>) -> Option<Asked> {
         side.worker_poll().map(|kind| side.worker_takes(kind))
     }
 
@@ -354,13 +354,13 @@ mod tests {
         // SAFETY: the memory outlives both, and nothing else touches it.
         let side = unsafe { SlotRef::from_raw(&raw mut *memory) };
         assert!(side.is_idle());
-        assert_eq!(asked(side), None);
+        assert_eq!(poll(side), None);
         assert!(side.worker_prepare_sleep());
         assert!(side.lwk_post(1, [1, 2, 3, 4, 5, 6]));
         side.worker_awake();
         assert_eq!(side.lwk_poll(), None);
         let call = Asked { is_control: false, nr: 1, args: [1, 2, 3, 4, 5, 6] };
-        assert_eq!(asked(side), Some(call));
+        assert_eq!(poll(side), Some(call));
         assert_eq!(call.request(), None);
         assert!(!side.worker_prepare_sleep());
         assert!(side.lwk_prepare_sleep());
@@ -389,7 +389,7 @@ mod tests {
         let request = Control::Interrupt { tid: 7 };
         assert!(!side.lwk_ask(request));
         assert!(!side.is_idle() && !side.worker_prepare_sleep());
-        let asked = asked(side).expect("it is there");
+        let asked = poll(side).expect("it is there");
         assert_eq!((asked.is_control, asked.request()), (true, Some(request)));
         assert!(!side.worker_complete(Answer::Done(0)));
         assert_eq!(side.lwk_poll(), Some(Answer::Done(0)));
@@ -397,7 +397,7 @@ mod tests {
         memory.state = SLOT_CONTROL;
         // SAFETY: as above.
         let side = unsafe { SlotRef::from_raw(&raw mut *memory) };
-        let asked = asked(side).expect("it is there");
+        let asked = poll(side).expect("it is there");
         assert_eq!((asked.is_control, asked.request()), (true, None));
     }
 
@@ -425,7 +425,7 @@ mod tests {
             scope.spawn(move || {
                 for call in 0..CALLS {
                     let asked = loop {
-                        match asked(side) {
+                        match poll(side) {
                             Some(found) => break found,
                             None => std::thread::yield_now(),
                         }
