@@ -54,6 +54,7 @@ fn start(cpu: usize) -> ! {
 /// What is done once: memory, page tables, the other CPUs' stacks.
 fn first_cpu() {
     percpu::init(0);
+    shared::init_cpu(0);
     let checked = shared::check();
     log::init();
     if let Err(why) = checked {
@@ -146,6 +147,7 @@ fn mitigate(policy: Policy) {
 /// What is done on each CPU.
 fn this_cpu(cpu: usize) {
     percpu::init(cpu);
+    shared::init_cpu(cpu);
     paging::use_kernel();
     // As Linux tells it to rdtscp, rdpid and lsl in user mode.
     let number = shared::cpu(cpu).node() << 12 | shared::cpu(cpu).linux_cpu();

@@ -24,16 +24,6 @@ impl Errno {
     }
 }
 
-/// What a system call returns in `rax`.
-#[must_use]
-#[inline]
-pub const fn to_return(result: Result<u64>) -> u64 {
-    match result {
-        Ok(value) => value,
-        Err(error) => error.as_return() as u64,
-    }
-}
-
 impl From<Errno> for i64 {
     fn from(error: Errno) -> i64 {
         error.as_return()

@@ -103,7 +103,6 @@ pub fn init(cpu: usize) {
         (*block).index = cpu as u64;
         (*block).entry_top = block.add(1) as u64;
         (*block).verw_selector = u64::from(crate::selectors::KERNEL_DS);
-        (*block).mailbox = crate::shared::mailbox(cpu) as u64;
         crate::cpu::wrmsr(crate::cpu::msr::GS_BASE, block as u64);
         crate::cpu::wrmsr(crate::cpu::msr::KERNEL_GS_BASE, 0);
     }
@@ -176,7 +175,15 @@ pub fn task() -> u64 {
     v
 }
 
-/// The calling CPU's mailbox, since `init`.
+/// Says where the calling CPU's mailbox is.
+pub(crate) fn set_mailbox(at: u64) {
+    // SAFETY: GS points at this CPU's block; the field is written only here.
+    unsafe {
+        asm!("mov gs:[{}], {}", const MAILBOX, in(reg) at, options(nostack, preserves_flags))
+    };
+}
+
+/// Where it is; 0 before that was said.
 #[inline(always)]
 pub(crate) fn mailbox() -> u64 {
     let v;

@@ -105,15 +105,19 @@ pub fn cpu(index: usize) -> CpuRef<'static> {
     unsafe { CpuRef::from_raw(mailbox(index)) }
 }
 
-/// Where it is.
-pub(crate) fn mailbox(index: usize) -> *mut CpuShared {
+fn mailbox(index: usize) -> *mut CpuShared {
     at(params().cpus_offset, index as u32, params().cpu_count)
+}
+
+/// The calling CPU is `index`, and may look for its mailbox from now on.
+pub fn init_cpu(index: usize) {
+    crate::percpu::set_mailbox(mailbox(index) as u64);
 }
 
 /// The mailbox of the calling CPU.
 #[inline(always)]
 pub fn here() -> CpuRef<'static> {
-    // SAFETY: as `cpu`, which said where it is when the CPU began (`percpu::init`).
+    // SAFETY: as `cpu`; `init_cpu` said where it is, before anything else was done on the CPU.
     unsafe { CpuRef::from_raw(crate::percpu::mailbox() as *mut CpuShared) }
 }
 

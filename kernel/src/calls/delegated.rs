@@ -106,7 +106,8 @@ pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
 
 /// The same for a call in which the LWK has no part: what most are.
 pub extern "C" fn call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut Regs) -> u64 {
-    errno::to_return(execute(regs.orig_rax as u32, [a, b, c, d, e, f]))
+    let result = execute(regs.orig_rax as u32, [a, b, c, d, e, f]);
+    result.unwrap_or_else(|e| e.as_return() as u64)
 }
 
 #[inline(always)]

@@ -62,6 +62,6 @@ fn execute(regs: &mut Regs, number: u64) -> Option<()> {
         }
     };
     crate::debug!("{} = {:x?}", row.name, result);
-    regs.rax = errno::to_return(result);
+    regs.rax = result.unwrap_or_else(|e| e.as_return() as u64);
     Some(())
 }

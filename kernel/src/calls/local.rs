@@ -349,7 +349,7 @@ fn get_robust_list(row: &Row, a: &[u64; 6]) -> Result<u64> {
     let mut head = None;
     me.process.each_thread(|t| {
         if a[0] == 0 && core::ptr::eq(&**t, me) || a[0] != 0 && t.slot.tid() == a[0] as u32 {
-            head = Some(t.robust_list());
+            head = Some(t.robust_list.load(Ordering::Relaxed));
         }
     });
     match head {

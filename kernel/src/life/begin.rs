@@ -9,6 +9,7 @@ use crate::process::{INIT, Identity, Ids, Process, identity};
 use crate::sched::{balance, cpus};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 
 /// Creates the first thread and queues it. `start` is its first function.
@@ -18,7 +19,7 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<()>
     p.set_start_mask(block.sigmask);
     p.signals.lock().inherit_ignored(block.sigignore);
     p.signals.lock().actions.is_init = block.pid == INIT;
-    p.set_pid(block.pid);
+    p.pid.store(block.pid, Ordering::Relaxed);
     *p.identity.lock() = Identity {
         secure: block.secure != 0,
         control_fd: block.control_fd,
@@ -51,7 +52,7 @@ pub fn child(p: &Arc<Process>, mut e: Box<fork::Embryo>, words: &[u64]) -> Resul
     }
     let thread = first_thread(p, fork::first_step_of_child)?;
     thread.slot.set_tid(pid); // the proxy may come to it later than the thread
-    p.set_pid(pid);
+    p.pid.store(pid, Ordering::Relaxed);
     e.inherited.ids = Ids { uid, euid, gid, egid };
     e.inherited.give(p, &thread);
     p.signals.lock().actions.is_init = pid == INIT;
@@ -80,7 +81,7 @@ pub fn program_of(
     thread.slot.set_tid(pid); // the proxy may come to it later than the thread
     let before = *old.process.identity.lock();
     let secure = word(6) != 0;
-    p.set_pid(pid);
+    p.pid.store(pid, Ordering::Relaxed);
     *p.identity.lock() =
         Identity { secure, random, membarrier: 0, read_implies_exec: false, ..before };
     old.process.continue_as(p, &thread);

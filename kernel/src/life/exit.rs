@@ -65,7 +65,7 @@ pub fn by_call(last: Last) -> ! {
     if me.process.exit(me) {
         share::leave(me);
         futex::forget_empty_robust(me);
-        if me.robust_list() == 0 {
+        if me.robust_list.load(Ordering::Relaxed) == 0 {
             me.process.quiet(me);
         }
         by_last_call(last);

@@ -88,7 +88,7 @@ impl Delegates for Thread {
     }
 
     fn news(&self) -> Option<(u64, u64)> {
-        self.signals.news().map(|mask| (mask, self.robust_list()))
+        self.signals.news().map(|mask| (mask, self.robust_list.load(Ordering::Relaxed)))
     }
 
     fn tell_owed(&self) {

@@ -134,7 +134,7 @@ pub fn begin(p: &Arc<Process>, pid_namespace: u64) -> Result<()> {
     p.claim()?;
     p.set_pid_namespace(pid_namespace);
     // What it itself sees, which in a namespace of its own is not what its parent sees.
-    p.set_pid(first.slot.tid());
+    p.pid.store(first.slot.tid(), Ordering::Relaxed);
     p.signals.lock().actions.is_init = first.slot.tid() == INIT;
     let wakes = !p.is_vforked() || first.is_held();
     p.begin(&first)?;

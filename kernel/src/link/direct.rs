@@ -100,9 +100,7 @@ impl Link for Direct {
             context.tell_owed();
         }
         // After that, which may have taken the only interruption that there is.
-        if context.must_end()
-            && let Err(outcome) = link::may_begin(asker(context), call.sake)
-        {
+        if let Err(outcome) = link::may_begin(asker(context), call.sake) {
             return outcome;
         }
         context.asks(None);

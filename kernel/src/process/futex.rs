@@ -454,7 +454,7 @@ pub fn release_robust(thread: &Thread) {
 /// The process ends by the thread's next call: if nothing is on its robust list, Linux
 /// need not look there.
 pub fn forget_empty_robust(thread: &Thread) {
-    let head = thread.robust_list();
+    let head = thread.robust_list.load(Ordering::Relaxed);
     let is_empty = || {
         Some(
             usercopy::read_u64(head).ok()? & !PI == head

@@ -90,7 +90,8 @@ pub struct Process {
     pub cpu_timers: CpuTimers<Thread>,
     /// Numbers of timer_create.
     pub timers: Mutex<Vec<u32>, rank::Timers>,
-    pid: AtomicU32,
+    /// Its id, said once, before it runs.
+    pub pid: AtomicU32,
     pid_namespace: AtomicU64,
     /// The thread that waits until it has left the memory (vfork).
     parent_waits: Mutex<Option<ParentWaits>, rank::VforkParent>,
@@ -180,11 +181,6 @@ impl Process {
     #[inline]
     pub fn pid(&self) -> u32 {
         self.pid.load(Ordering::Relaxed)
-    }
-
-    /// Said once, before it runs.
-    pub fn set_pid(&self, pid: u32) {
-        self.pid.store(pid, Ordering::Relaxed);
     }
 
     /// Number of the process id namespace that its ids belong to, as the module has it.

@@ -59,8 +59,8 @@ pub struct Thread {
     pub birth: Mutex<Option<Birth>, rank::Birth>,
     /// See rseq(2).
     pub rseq: rseq::OfThread,
-    /// Head of the robust futex list.
-    robust_list: AtomicU64,
+    /// Head of the robust futex list; see [`Thread::set_robust_list`].
+    pub robust_list: AtomicU64,
     /// Which calls it may make.
     pub seccomp: seccomp::Seccomp,
     /// Signal mask, pending signals, alternate stack. Locked before those of its process.
@@ -245,19 +245,15 @@ impl Thread {
         !calm && life::must_end(self.process.life(), self.state())
     }
 
-    /// Head of its robust futex list.
-    pub fn robust_list(&self) -> u64 {
-        self.robust_list.load(Ordering::Relaxed)
-    }
-
-    /// Sets it. The one before.
+    /// Sets the head of its robust futex list. The one before.
     pub fn set_robust_list(&self, head: u64) -> u64 {
         let before = self.robust_list.swap(head, Ordering::Relaxed);
         self.signals.lock(); // its worker is told
         before
     }
 
-    /// Its system calls are the calling CPU's from now on, which first looks whether it is watched or judged. Where each one is said in the log, all are watched.
+    /// Its system calls come to the calling CPU, which first looks whether it is watched or judged. Where each one is
+    /// said in the log, all are watched.
     pub fn calls_here(&self) {
         static SAID: AtomicU32 = AtomicU32::new(1);
         let watched = if log::debug_enabled() { &SAID } else { &self.process.observed.flags };
