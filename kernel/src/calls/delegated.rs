@@ -125,7 +125,7 @@ fn not_done(number: u32, args: &[u64; 6], outcome: Outcome) -> Result<u64> {
     let interrupted = match outcome.of_call(restart) {
         Returns::Value(value) => return Ok(value),
         // What Linux could not do and the LWK can.
-        Returns::Error(errno::EIO) => return ptrace::memory_file(number.into(), args),
+        Returns::Error(errno::EIO) => return ptrace::memory_file(number, args),
         Returns::Error(e) => return Err(e),
         Returns::Never => return Err(ENDING),
         Returns::Again => Interrupted::NotStarted,
