@@ -28,9 +28,10 @@ fn check(input: &[u8]) {
     let signal = input.byte();
     let linux = signals::from_gdb(Signal(signal));
     assert!(linux <= 64 && (linux == 0 || signals::to_gdb(linux) == Signal(signal)));
-    let mut before = State::default();
-    before.general = std::array::from_fn::<u64, WORDS, _>(|_| input.u64());
-    before.fpu = std::array::from_fn::<u64, FPU_WORDS, _>(|_| input.u64());
+    let before = State {
+        general: std::array::from_fn::<u64, WORDS, _>(|_| input.u64()),
+        fpu: std::array::from_fn::<u64, FPU_WORDS, _>(|_| input.u64()),
+    };
     assert_eq!(written(&before).len(), SIZE);
 
     let bytes = input.rest();

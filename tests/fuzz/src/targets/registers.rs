@@ -6,7 +6,7 @@ use hanare_core::ptrace::{
     FXSAVE, SETTABLE_FLAGS, USER_REGS, check_fxsave, check_xsave, index, set_word, stopped,
     user_offset,
 };
-use hanare_core::rseq::{Area, SECTION_SIZE, SIZE, Section, change};
+use hanare_core::rseq::{Area, SIZE, Section, change};
 
 use super::Target;
 use crate::input::Input;
@@ -119,9 +119,9 @@ fn extended(bytes: &[u8]) {
 }
 
 fn sections(mut input: Input) {
-    let bytes: [u8; SECTION_SIZE] = input.array();
+    let words: [u64; 4] = std::array::from_fn(|_| input.u64());
     let ip = input.u64();
-    if let Ok(section) = Section::parse(&bytes, USER_MAX) {
+    if let Ok(section) = Section::parse(words, USER_MAX) {
         assert!((4..USER_MAX).contains(&section.abort) && !section.contains(section.abort));
         assert!(!section.contains(ip) || ip < USER_MAX);
     }

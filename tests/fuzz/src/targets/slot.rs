@@ -55,7 +55,8 @@ fn check(input: &[u8]) {
     let slot = unsafe { SlotRef::from_raw(&raw mut slot) };
     match slot.worker_poll() {
         None => assert_eq!(state & SLOT_ASKED, 0),
-        Some(asked) => {
+        Some(kind) => {
+            let asked = slot.worker_takes(kind);
             assert_eq!((asked.nr, asked.args, asked.is_control), (nr, args, state == SLOT_CONTROL));
             assert!(asked.is_control || asked.request().is_none());
         }
