@@ -1,6 +1,14 @@
 /* System calls with bad pointers. */
 #include "guest.h"
+#include <pthread.h>
 #include <sys/utsname.h>
+
+static void *ends_with_bad_robust_list(void *unused)
+{
+	(void)unused;
+	TELL(syscall(SYS_set_robust_list, -4L, 24));
+	return NULL;
+}
 
 int main(void)
 {
@@ -62,6 +70,15 @@ int main(void)
 	TELL(syscall(SYS_arch_prctl, 0x1003, bad));
 	TELL(syscall(SYS_futex, bad, 1, 1, NULL, NULL, 0));
 	TELL(syscall(SYS_set_tid_address, bad) == getpid());
+	/* Behind these the addresses wrap. */
+	{
+		pthread_t thread;
+
+		TELL(syscall(SYS_sysinfo, -4L));
+		TELL(syscall(SYS_prlimit64, 0, RLIMIT_CORE, -4L, NULL));
+		TELL(pthread_create(&thread, NULL, ends_with_bad_robust_list, NULL));
+		TELL(pthread_join(thread, NULL));
+	}
 	TELL(syscall(9999));
 	TELL(syscall(-1));
 	TELL(syscall(SYS_prlimit64, 0, 99, NULL, NULL));

@@ -102,6 +102,16 @@ impl UserAddr {
         Self(addr)
     }
 
+    /// So many bytes behind an address that a program gives. Where that wraps nothing can be read or
+    /// written, as at the address itself.
+    #[must_use]
+    pub const fn behind(addr: u64, bytes: u64) -> Self {
+        match addr.checked_add(bytes) {
+            Some(addr) => Self(addr),
+            None => Self(u64::MAX),
+        }
+    }
+
     /// Whether it is the null pointer.
     #[must_use]
     pub const fn is_null(self) -> bool {

@@ -364,7 +364,7 @@ fn take_limit(change: &Change) {
         return;
     }
     if change.resource == 0
-        && let Ok(hard) = usercopy::read_u64(UserAddr::of(pointer + 8))
+        && let Ok(hard) = usercopy::read_u64(UserAddr::behind(pointer, 8))
     {
         p.cpu_timers.set_limit(soft, hard);
         cputimers::look_again(&p);

@@ -14,9 +14,9 @@ pub fn sysinfo(to: u64) -> Result<u64> {
     const HIGH: u64 = 88;
     const UNIT: u64 = 104;
     let (free, total) = frames::usage();
-    put(UserAddr::of(to + MEMORY), [total, free, 0, 0, 0, 0].as_bytes())?;
-    put(UserAddr::of(to + HIGH), [0u64, 0].as_bytes())?;
-    put(UserAddr::of(to + UNIT), &1u32.to_le_bytes())
+    put(UserAddr::behind(to, MEMORY), [total, free, 0, 0, 0, 0].as_bytes())?;
+    put(UserAddr::behind(to, HIGH), [0u64, 0].as_bytes())?;
+    put(UserAddr::behind(to, UNIT), &1u32.to_le_bytes())
 }
 
 /// `ioperm`: ports are nobody's here, as on a kernel in lockdown.

@@ -64,7 +64,7 @@ fn tell_cpu(area: Area) -> Result<()> {
 
 /// Leaves the critical section, if the thread is in one.
 fn leave_section(area: Area, regs: &mut Regs) -> Result<()> {
-    let at = user::get::<u64>(UserAddr::of(area.addr + SECTION_OFFSET))?;
+    let at = user::get::<u64>(UserAddr::behind(area.addr, SECTION_OFFSET))?;
     if at == 0 {
         return Ok(());
     }
@@ -72,11 +72,11 @@ fn leave_section(area: Area, regs: &mut Regs) -> Result<()> {
     let before_abort =
         usercopy::read_u32(UserAddr::of(section.abort - 4)).map_err(|_| errno::EFAULT)?;
     let flags =
-        usercopy::read_u32(UserAddr::of(area.addr + FLAGS_OFFSET)).map_err(|_| errno::EFAULT)?;
+        usercopy::read_u32(UserAddr::behind(area.addr, FLAGS_OFFSET)).map_err(|_| errno::EFAULT)?;
     if before_abort != area.signature || section.contains(regs.rip) && flags != 0 {
         return Err(errno::EINVAL);
     }
-    put(UserAddr::of(area.addr + SECTION_OFFSET), &[0; 8])?;
+    put(UserAddr::behind(area.addr, SECTION_OFFSET), &[0; 8])?;
     if section.contains(regs.rip) {
         regs.rip = section.abort;
     }

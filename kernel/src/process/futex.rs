@@ -376,8 +376,8 @@ pub fn release_robust(thread: &Thread) {
     }
     let (Ok(mut entry), Ok(offset), Ok(pending)) = (
         usercopy::read_u64(UserAddr::of(head)),
-        usercopy::read_u64(UserAddr::of(head + 8)),
-        usercopy::read_u64(UserAddr::of(head + 16)),
+        usercopy::read_u64(UserAddr::behind(head, 8)),
+        usercopy::read_u64(UserAddr::behind(head, 16)),
     ) else {
         return;
     };
@@ -433,7 +433,7 @@ pub fn forget_empty_robust(thread: &Thread) {
     let is_empty = || {
         Some(
             usercopy::read_u64(UserAddr::of(head)).ok()? & !PI == head
-                && usercopy::read_u64(UserAddr::of(head + 16)).ok()? & !PI == 0,
+                && usercopy::read_u64(UserAddr::behind(head, 16)).ok()? & !PI == 0,
         )
     };
     if head != 0 && is_empty() == Some(true) {

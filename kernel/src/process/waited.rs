@@ -58,7 +58,7 @@ impl Told {
                 keep,
             });
         }
-        let word = |at| usercopy::read_u32(UserAddr::of(a[2] + at)).map_err(|_| errno::EFAULT);
+        let word = |at| usercopy::read_u32(UserAddr::behind(a[2], at)).map_err(|_| errno::EFAULT);
         let pid = word(SI_PID)?;
         Ok(Told {
             pid,

@@ -163,7 +163,7 @@ fn vectors(at: u64, count: u64) -> Result<Vec<(u64, u64)>> {
     if count > MOST {
         return Err(errno::EINVAL);
     }
-    let word = |i: u64| user::get::<u64>(UserAddr::of(at + i * 8));
+    let word = |i: u64| user::get::<u64>(UserAddr::behind(at, i * 8));
     let mut all = heap::with_room(count as usize)?;
     for i in 0..count {
         lists::push_within(&mut all, (word(2 * i)?, word(2 * i + 1)?));
@@ -180,7 +180,7 @@ fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool)
         let bytes = &mut page[..(count - done).min(SMALL - place % SMALL) as usize];
         bring_in(p, fd, place);
         if write {
-            user::read(UserAddr::of(buffer + done), bytes)?;
+            user::read(UserAddr::behind(buffer, done), bytes)?;
             if self::write(p, place, bytes).is_err() {
                 break;
             }
@@ -189,7 +189,7 @@ fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool)
             if read < bytes.len() {
                 break;
             }
-            put(UserAddr::of(buffer + done), bytes)?;
+            put(UserAddr::behind(buffer, done), bytes)?;
         }
         done += bytes.len() as u64;
     }

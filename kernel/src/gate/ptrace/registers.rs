@@ -128,7 +128,7 @@ fn get_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
     }
     let part = &bytes[..bytes.len().min(usize::try_from(size).unwrap_or(usize::MAX))];
     put(UserAddr::of(to), part)?;
-    put(UserAddr::of(at + 8), &(part.len() as u64).to_le_bytes())
+    put(UserAddr::behind(at, 8), &(part.len() as u64).to_le_bytes())
 }
 
 fn set_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
@@ -160,5 +160,5 @@ fn set_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
             })?;
         }
     }
-    put(UserAddr::of(at + 8), &(bytes.len() as u64).to_le_bytes())
+    put(UserAddr::behind(at, 8), &(bytes.len() as u64).to_le_bytes())
 }

@@ -42,9 +42,13 @@ pub fn end(thread: &Arc<Thread>) {
     own.options.store(0, Ordering::Relaxed);
     own.state.lock().tracer = Weak::new();
     let p = &thread.process;
-    p.observed.set_ptraced(false);
-    if p.threads().any(|t| t.ptrace.is_on()) {
-        p.observed.set_ptraced(true);
+    let is_any = || p.threads().any(|t| t.ptrace.is_on());
+    // A thread that is traced all the time must not find the flag off: its call would go without a stop.
+    if !is_any() {
+        p.observed.set_ptraced(false);
+        if is_any() {
+            p.observed.set_ptraced(true);
+        }
     }
     park::let_go(thread);
 }

@@ -275,7 +275,7 @@ impl Seen {
         const STATUS: u64 = 24;
         const CLD_TRAPPED: u32 = 4;
         const CLD_STOPPED: u32 = 5;
-        let word = |at| usercopy::read_u32(UserAddr::of(info + at)).ok();
+        let word = |at| usercopy::read_u32(UserAddr::behind(info, at)).ok();
         let code = if info == 0 { return None } else { word(CODE)? };
         let pid = word(PID)?;
         (pid != 0 && matches!(code, CLD_TRAPPED | CLD_STOPPED)).then_some(Seen {
