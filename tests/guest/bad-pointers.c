@@ -6,8 +6,7 @@
 static void *ends_with_bad_robust_list(void *unused)
 {
 	(void)unused;
-	TELL(syscall(SYS_set_robust_list, -4L, 24));
-	return NULL;
+	return (void *)syscall(SYS_set_robust_list, -4L, 24);
 }
 
 int main(void)
@@ -73,11 +72,13 @@ int main(void)
 	/* Behind these the addresses wrap. */
 	{
 		pthread_t thread;
+		void *told;
 
 		TELL(syscall(SYS_sysinfo, -4L));
 		TELL(syscall(SYS_prlimit64, 0, RLIMIT_CORE, -4L, NULL));
 		TELL(pthread_create(&thread, NULL, ends_with_bad_robust_list, NULL));
-		TELL(pthread_join(thread, NULL));
+		TELL(pthread_join(thread, &told));
+		TELL((long)told);
 	}
 	TELL(syscall(9999));
 	TELL(syscall(-1));
