@@ -32,7 +32,7 @@ Examples:
 
 <local ...>: served by the LWK; <local, asked Linux ...>: by the LWK, which needed Linux, for instance to hold \
 a file; <delegated ...>: by Linux; <refused ...>: see syscalls.md of the documents (make install puts them \
-into share/doc/hanare).
+into share/doc/hanare/docs).
 
 Who may trace a process is who may ptrace it on Linux. Exit status: the program's, 128 + n if signal n killed \
 it; 125 if Hanare failed.")]
