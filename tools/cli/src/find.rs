@@ -31,7 +31,8 @@ pub fn document(name: &str) -> PathBuf {
         .ok()
         .and_then(|path| path.parent().map(Path::to_owned))
         .unwrap_or_default();
-    let candidates = ["../share/doc/hanare/docs", "../../docs"].map(|path| folder.join(path).join(name));
+    let candidates =
+        ["../share/doc/hanare/docs", "../../docs"].map(|path| folder.join(path).join(name));
     let found = candidates.iter().find_map(|path| path.canonicalize().ok());
     found.unwrap_or_else(|| Path::new("docs").join(name))
 }
