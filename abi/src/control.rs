@@ -235,7 +235,7 @@ requests! {
     SignalAction = CONTROL_SIGNAL_ACTION {
         /// The signal.
         signal: u32,
-        /// What Linux is to do with it.
+        /// The disposition that Linux is to have in its place.
         mirror: Mirror,
         /// SA_RESTART, SA_NOCLDSTOP, SA_NOCLDWAIT as given.
         flags: u64,
@@ -393,7 +393,7 @@ requests! {
         start: u64,
         /// Behind the last one.
         end: u64,
-        /// What the dump is to show there.
+        /// The kind of contents that the dump shows for the range.
         kind: DumpKind,
     }
     /// The worker is dumped with its thread's registers. The thread's last request; not answered.

@@ -81,7 +81,7 @@ impl Asked {
     }
 }
 
-/// Of which kind a message to a worker is.
+/// The kind of a message to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A system call.

@@ -1,4 +1,4 @@
-//! What clone(2) and clone3(2) ask for, and whether it goes together.
+//! Requests of clone(2) and clone3(2): their arguments read, and checked against each other.
 
 use crate::errno::{E2BIG, EFAULT, EINVAL, Result};
 use crate::usermemory::UserMemory;
@@ -31,11 +31,11 @@ pub mod flag {
     pub const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
     pub const INTO_CGROUP: u64 = 0x2_0000_0000;
     pub const NAMESPACES: u64 = 0x7e02_0080;
-    /// What Linux does for a new process, by the proxy's own clone3.
+    /// Flags that Linux carries out for a new process, in the proxy's own clone3.
     pub const LINUX: u64 = NAMESPACES | PARENT | PIDFD | FS | IO | INTO_CGROUP;
 }
 
-/// What clone and clone3 ask for.
+/// A request for a new thread or process, by clone or clone3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// CLONE_* without the exit signal.
@@ -54,7 +54,7 @@ pub struct Request {
     pub pidfd: u64,
     /// Wanted process ids, an array in the caller's memory, or null.
     pub set_tid: u64,
-    /// Its length.
+    /// Entries of the array `set_tid`.
     pub set_tid_size: u64,
     /// CLONE_INTO_CGROUP.
     pub cgroup: u64,
@@ -71,8 +71,8 @@ impl Request {
         }
     }
 
-    /// Of clone(2): what was the exit signal is part of the flags, and a descriptor of the
-    /// child goes where its thread id would.
+    /// The request in the arguments of clone(2): the exit signal lies in the low byte of the flags, and the
+    /// child's descriptor goes where its thread id would.
     ///
     /// # Errors
     /// `EINVAL`: both are wanted.
@@ -94,7 +94,7 @@ impl Request {
         })
     }
 
-    /// Of clone3(2): the `size` bytes at `at`.
+    /// The request in the structure of clone3(2): `size` bytes at `at`.
     ///
     /// # Errors
     /// `EINVAL`: values that Linux does not take. `E2BIG`: something that is not known here. `EFAULT`.
@@ -201,28 +201,8 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::usermemory::Fault;
+    use crate::usermemory::tests::Bytes;
     use std::vec;
-    use std::vec::Vec;
-
-    /// Memory from address 0 on.
-    struct Bytes(Vec<u8>);
-
-    impl UserMemory for Bytes {
-        fn read(&self, addr: u64, to: &mut [u8]) -> core::result::Result<(), Fault> {
-            let bytes = self.0.get(addr as usize..addr as usize + to.len()).ok_or(Fault)?;
-            to.copy_from_slice(bytes);
-            Ok(())
-        }
-
-        fn read_string<'a>(
-            &self,
-            _: u64,
-            _: &'a mut [u8],
-        ) -> core::result::Result<Option<&'a [u8]>, Fault> {
-            Err(Fault)
-        }
-    }
 
     fn clone3(words: &[u64], size: u64) -> Result<Request> {
         let mut bytes = vec![0; size as usize];

@@ -82,7 +82,7 @@ pub enum ForWrite {
     Copy,
 }
 
-/// What is known of a page whose frame others have, too, when it is to be written or given up.
+/// State of a page whose frame others have, too, as far as a write or giving it up has prepared it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// No CPU has a translation of it.

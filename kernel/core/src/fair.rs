@@ -5,7 +5,7 @@
 pub struct Owner {
     /// As the module counts users; `u32::MAX` is none.
     pub user: u32,
-    /// Its id.
+    /// The id of the space.
     pub space: u32,
 }
 

@@ -134,7 +134,7 @@ impl Placement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::usermemory::Fault;
+    use crate::usermemory::tests::Bytes;
     use std::vec;
     use std::vec::Vec;
 
@@ -144,33 +144,20 @@ mod tests {
         all
     }
 
-    /// Words of memory from address 8 on.
-    struct Words(Vec<u64>);
-
-    impl UserMemory for Words {
-        fn read(&self, addr: u64, to: &mut [u8]) -> core::result::Result<(), Fault> {
-            let word = self.0.get(addr as usize / 8 - 1).ok_or(Fault)?;
-            to.copy_from_slice(&word.to_le_bytes());
-            Ok(())
-        }
-
-        fn read_string<'a>(
-            &self,
-            _: u64,
-            _: &'a mut [u8],
-        ) -> core::result::Result<Option<&'a [u8]>, Fault> {
-            Err(Fault)
-        }
+    /// Memory that has the words from address 8 on.
+    fn words(words: &[u64]) -> Bytes {
+        let behind_null = core::iter::once(&0).chain(words);
+        Bytes(behind_null.flat_map(|word| word.to_le_bytes()).collect())
     }
 
     #[test]
     fn a_set_in_memory_has_one_bit_less_than_is_said() {
-        let read = |words: &[u64], max_node| Nodes::read(&Words(words.to_vec()), 8, max_node);
+        let read = |words: &[u64], max_node| Nodes::read(&self::words(words), 8, max_node);
         let nodes = |result: Result<Nodes>| result.map(|nodes| nodes.iter().collect::<Vec<u32>>());
         assert_eq!(nodes(read(&[0b111], 3)), Ok(vec![0, 1]));
         assert_eq!(nodes(read(&[u64::MAX, 0b101], 67)).map(|all| all.len()), Ok(65));
         assert_eq!(nodes(read(&[], 1)), Ok(vec![]));
-        assert_eq!(Nodes::read(&Words(vec![]), 0, 64), Ok(Nodes::default()));
+        assert_eq!(Nodes::read(&self::words(&[]), 0, 64), Ok(Nodes::default()));
         assert_eq!(read(&[1], 66), Err(EFAULT));
         assert_eq!(read(&[], 0), Err(EINVAL));
         assert_eq!(read(&[], 4096 * 8 + 2), Err(EINVAL));

@@ -38,3 +38,26 @@ pub trait UserMemory {
         Ok(u64::from_le_bytes(word))
     }
 }
+
+#[cfg(test)]
+pub mod tests {
+    //! Memory for the tests of what reads it.
+
+    use super::{Fault, UserMemory};
+    use std::vec::Vec;
+
+    /// Memory from address 0 on, without strings.
+    pub struct Bytes(pub Vec<u8>);
+
+    impl UserMemory for Bytes {
+        fn read(&self, addr: u64, to: &mut [u8]) -> Result<(), Fault> {
+            let bytes = self.0.get(addr as usize..addr as usize + to.len()).ok_or(Fault)?;
+            to.copy_from_slice(bytes);
+            Ok(())
+        }
+
+        fn read_string<'a>(&self, _: u64, _: &'a mut [u8]) -> Result<Option<&'a [u8]>, Fault> {
+            Err(Fault)
+        }
+    }
+}

@@ -177,7 +177,7 @@ impl Process {
         &self.memory
     }
 
-    /// Its id.
+    /// The id of the process.
     #[inline]
     pub fn pid(&self) -> u32 {
         self.pid.load(Ordering::Relaxed)

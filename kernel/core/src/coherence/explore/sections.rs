@@ -293,7 +293,7 @@ impl State {
         self.threads[t].phase = Phase::End;
     }
 
-    /// Of a page that is to be given up: whether it may not be yet. `hide_shared` of `address_space.rs`.
+    /// Whether a page that is to be given up may not be yet. `hide_shared` of `address_space.rs`.
     fn hide_shared(&mut self, t: usize, page: usize) -> bool {
         let leaf = self.leaves[page];
         let prepared = self.threads[t].change.prepared(range(page), leaf.present);
