@@ -1,5 +1,5 @@
 #!/bin/bash
-# Does tools/vm keep its promises? Six boots, about 20 s under TCG, and a deadline of a minute that passes.
+# Does tools/vm keep its promises? Seven boots, about 20 s under TCG, and a deadline of a minute that passes.
 #   tests/vm/smoke.sh [KERNEL]
 # Prints a line per check and a count; exit status 1 if any failed.
 set -u
@@ -111,6 +111,26 @@ check 'SIGINT' "$(tr '\n' , < "$work/out")" up,interrupted,
 "${vm[@]}" -- sh -c 'echo c > /proc/sysrq-trigger' > "$work/out" 2> "$work/err"
 check 'status of a panic' $? 125
 check 'panic shown' "$(grep -c 'Kernel panic - not syncing: sysrq' "$work/err")" 1
+
+# A QEMU that crashes before user space is started again; one that says why it does not start is not.
+cat > "$work/crashes-once" <<'WRAPPER'
+#!/bin/sh
+[ -e "$CRASHED" ] && exec qemu-system-x86_64 "$@"
+touch "$CRASHED"
+kill -SEGV $$
+WRAPPER
+cat > "$work/refuses" <<'WRAPPER'
+#!/bin/sh
+echo "no such machine" >&2
+exit 1
+WRAPPER
+chmod +x "$work/crashes-once" "$work/refuses"
+CRASHED=$work/crashed HANARE_QEMU=$work/crashes-once "${vm[@]}" -- echo there > "$work/out" 2> "$work/err"
+check 'output after a crash of QEMU' "$(cat "$work/out")" there
+check 'crash of QEMU' "$(grep -c 'before user space by signal 11 .*trying again' "$work/err")" 1
+HANARE_QEMU=$work/refuses "${vm[@]}" -- echo there > "$work/out" 2> "$work/err"
+check 'status without a machine' $? 125
+check 'message without a machine' "$(grep -c 'QEMU failed: no such machine' "$work/err")" 1
 
 # A terminal: its size, job control, Ctrl-C, a shell without a command.
 /usr/bin/python3 - "${vm[@]}" > "$work/out" <<'PYTHON'
