@@ -3,26 +3,8 @@
 use anyhow::Result;
 
 use super::lab::Lab;
+pub use super::run::Better;
 use super::samples::Samples;
-
-/// Which way is up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
-    /// A time, a count.
-    Lower,
-    /// A throughput.
-    Higher,
-}
-
-impl Better {
-    /// In one word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Lower => "lower",
-            Self::Higher => "higher",
-        }
-    }
-}
 
 /// The target of a figure: set before Hanare was built, from published figures of comparable systems.
 #[derive(Clone, Copy, Debug, PartialEq)]

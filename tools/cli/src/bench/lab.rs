@@ -1,5 +1,6 @@
 //! The machine under test: an instance, and the measured program on either side.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, IsTerminal};
@@ -15,6 +16,8 @@ use hanare_sdk::{BootTimes, Device};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::samples::{Samples, Side};
+use super::{environment, run};
+use crate::cpu_list::CpuList;
 use crate::output;
 use crate::{find, instances, machine};
 
@@ -39,6 +42,10 @@ pub struct Lab {
     given: Option<String>,
     /// Boot options of our own one, while it is there.
     own: Option<String>,
+    /// Boot options of the instance that was used last; `None`: it is not ours.
+    options: Option<String>,
+    /// What the instance has of the machine, once it was looked at.
+    side: Option<run::Side>,
     /// Ctrl-C was pressed.
     interrupted: Arc<AtomicBool>,
 }
@@ -70,7 +77,8 @@ impl Lab {
             signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
         }
         let file = PathBuf::from(format!("/dev/shm/hanare-bench-{}", std::process::id()));
-        Ok(Self { rounds, quick, guest, file, given, own: None, interrupted })
+        let options = if given.is_none() { Some(String::new()) } else { None };
+        Ok(Self { rounds, quick, guest, file, given, own: None, options, side: None, interrupted })
     }
 
     /// Ctrl-C ends the measured program by itself; we give the CPUs back, then stop.
@@ -93,11 +101,51 @@ impl Lab {
 
     /// Sees to it that there is an instance; ours has these boot options.
     pub fn need_instance(&mut self, options: &str) -> Result<()> {
-        if self.given.is_some() || self.own.as_deref() == Some(options) {
-            return Ok(());
+        if self.given.is_none() && self.own.as_deref() != Some(options) {
+            self.shutdown()?;
+            self.boot(options)?;
         }
-        self.shutdown()?;
-        self.boot(options).map(|_| ())
+        self.look();
+        Ok(())
+    }
+
+    /// Boot options of the instance that was used last; `None`: it was booted by others.
+    pub fn options(&self) -> Option<&str> {
+        self.options.as_deref()
+    }
+
+    /// Looks once what the instance has of the machine, if there is one. What cannot be found out is left out.
+    pub fn look(&mut self) {
+        if self.side.is_none() && (self.given.is_some() || self.own.is_some()) {
+            self.side = self.instance_side();
+        }
+    }
+
+    /// What the instance has of the machine; `None`: there was none.
+    pub fn side(&self) -> Option<&run::Side> {
+        self.side.as_ref()
+    }
+
+    fn instance_side(&self) -> Option<run::Side> {
+        let instance = Device::open().ok()?.instance(self.name(), false).ok()?;
+        let cpus: CpuList = instance.cpus.iter().map(|cpu| cpu.linux_cpu).collect();
+        Some(run::Side {
+            cpu_count: cpus.numbers().len(),
+            cpus: cpus.to_string(),
+            memory_bytes: Some(instance.memory_bytes),
+            boot_options: self.options.clone(),
+            mitigations: self.mitigations().unwrap_or_default(),
+        })
+    }
+
+    /// As a program on the LWK reads them: one program, because each start takes its time.
+    fn mitigations(&self) -> Option<BTreeMap<String, String>> {
+        let names: Vec<String> = environment::mitigations().into_keys().collect();
+        let paths = names.iter().map(|name| format!("{}/{name}", environment::VULNERABILITIES));
+        let mut command = self.command(Side::Lwk, &[], "/bin/grep").ok()?;
+        let command = command.args(["-H", ""]).args(paths).stdin(Stdio::null());
+        let output = command.stderr(Stdio::null()).output().ok()?;
+        Some(environment::mitigations_of(&String::from_utf8_lossy(&output.stdout)))
     }
 
     /// CPUs for our own instance: the upper half, if it may have so many.
@@ -131,12 +179,14 @@ impl Lab {
         let taken = start.elapsed() - memory;
         let times = builder.boot(&image, options, 20_000)?;
         self.own = Some(options.into());
+        self.options.clone_from(&self.own);
         Ok(Phases { memory, cpus: taken, times })
     }
 
     /// Says that [`OWN`] was booted by other means.
     pub fn adopt(&mut self) {
         self.own = Some(String::new());
+        self.options.clone_from(&self.own);
     }
 
     /// Shuts our own instance down, if it is there.

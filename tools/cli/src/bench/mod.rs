@@ -3,35 +3,52 @@
 //! `figure` says what a figure is; `groups/` has one file per group of figures,
 //! and [`groups::ALL`] lists them; `lab` boots, runs the measured program
 //! (`bench/guest`) on either kernel and reads its samples; `samples` makes medians
-//! of them, `report` prints. To add a figure: a row in its group, and a `report()`
+//! of them; `report` collects them in a `run`, which is what the JSON has, with what `environment` knows of the
+//! machine, and prints it; `document` makes HTML and Markdown of a run, `compare` compares two. To add a figure: a row in its group, and a `report()`
 //! of the same id in the guest.
 
+mod compare;
+mod document;
+mod environment;
 mod figure;
 mod groups;
 mod lab;
 mod report;
+mod run;
 mod samples;
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueHint};
 
 use crate::{failure, instances, table};
+use compare::Comparison;
+use document::ReportFile;
 use figure::{Group, Needs};
 use lab::Lab;
 use report::Report;
+use run::Run;
 
 /// Measure the LWK against this machine's Linux: calls, files, memory, signals, threads, processes, noise, boot.
 #[derive(Args)]
 #[command(after_help = "\
 Without an instance, one is booted on the upper half of the CPUs and shut down at the end; only then are the \
 figures of booting and of doorbells measured, too. 'ratio' is the LWK's median over Linux', 'best' the same of \
-the best rounds: what a busy host hides.
+the best rounds: what a busy host hides. The JSON has all samples and the machine, and says what its words mean.
+
+A report is HTML in one file, or Markdown with its plots in files beside it. --compare prints what changed by more \
+than the spread of both runs; its exit status is 0 if nothing got worse, 1 if something did, 2 if the runs cannot be \
+compared.
 
 Examples:
   hanare bench                       everything, about four minutes
   hanare bench --quick               short batches, for a first impression
   hanare bench --only read,call.local
-  hanare bench --on blue --json > figures.json")]
+  hanare bench --on blue --json > figures.json
+  hanare bench --json --report figures.html --report figures.md > run.json
+  hanare bench --from run.json --report figures.html   the same, not measured
+  hanare bench --compare old.json new.json")]
 pub struct Bench {
     /// Machine-readable output
     #[arg(long)]
@@ -51,11 +68,34 @@ pub struct Bench {
     /// Say what the figures are, measure nothing
     #[arg(long)]
     list: bool,
+    /// Write a report as well: FILE.html or FILE.md; can be given several times
+    #[arg(long, value_name = "FILE", conflicts_with = "list", value_hint = ValueHint::FilePath)]
+    report: Vec<ReportFile>,
+    /// Take the figures of a run that --json printed, measure nothing
+    #[arg(long, value_name = "RUN.json", conflicts_with_all = MEASURING, value_hint = ValueHint::FilePath)]
+    from: Option<PathBuf>,
+    /// Compare two runs that --json printed, measure nothing
+    #[arg(long, value_names = ["OLD.json", "NEW.json"], num_args = 2, value_hint = ValueHint::FilePath)]
+    #[arg(conflicts_with_all = MEASURING, conflicts_with_all = ["report", "from"])]
+    compare: Vec<PathBuf>,
+    /// Compare runs of different machines or kernels, too
+    #[arg(long, requires = "compare")]
+    anyway: bool,
 }
+
+/// Options that say how to measure.
+const MEASURING: [&str; 5] = ["only", "rounds", "on", "quick", "list"];
 
 impl Bench {
     /// Measures and prints; exit status 1 if a group could not be measured.
     pub fn execute(self) -> Result<i32> {
+        if let [old, new] = &self.compare[..] {
+            return self.compare(old, new);
+        }
+        if let Some(path) = &self.from {
+            let run = Run::read(path)?;
+            return self.show(&run, self.json || self.report.is_empty()).map(|()| 0);
+        }
         let groups: Vec<&Group> =
             groups::ALL.iter().filter(|group| self.wants_group(group)).collect();
         if groups.is_empty() {
@@ -66,8 +106,15 @@ impl Bench {
         if self.list {
             return list(&groups).map(|()| 0);
         }
+        self.report.iter().try_for_each(ReportFile::check)?;
+        let run = self.measure(&groups)?;
+        self.show(&run, true)?;
+        Ok(i32::from(run.failed()))
+    }
+
+    fn measure(&self, groups: &[&Group]) -> Result<Run> {
         let mut lab = Lab::new(self.on.as_deref(), self.rounds, self.quick)?;
-        let mut report = Report::new(&lab);
+        let mut report = Report::new(&lab, &self.only);
         for group in groups {
             if group.needs == Needs::Machine && !lab.may_boot() {
                 report.skip(group, "an instance is booted already");
@@ -75,14 +122,42 @@ impl Bench {
             }
             lab.progress(group.name);
             match (group.measure)(&mut lab, group) {
-                Ok(samples) => report.add(group, &samples, &|id| self.wants(group, id)),
+                Ok(samples) => {
+                    report.add(group, &samples, lab.options(), &|id| self.wants(group, id));
+                }
                 Err(error) => report.fail(group, &format!("{error:#}")),
             }
             lab.check_interrupted()?;
         }
+        lab.look();
         lab.close()?;
-        report.print(self.json)?;
-        Ok(i32::from(report.failed()))
+        Ok(report.end(&lab))
+    }
+
+    /// Prints a run, where that is wanted, and writes its reports.
+    fn show(&self, run: &Run, print: bool) -> Result<()> {
+        if print {
+            report::print(run, self.json)?;
+        }
+        self.report.iter().try_for_each(|file| file.write(run))
+    }
+
+    /// Exit status 1 if something got worse, 2 if the runs cannot be compared.
+    fn compare(&self, old: &Path, new: &Path) -> Result<i32> {
+        let read = |path: &Path| {
+            Run::read(path).map_err(|error| failure::wrong_usage(format!("{error:#}")))
+        };
+        let found = Comparison::of(&read(old)?, &read(new)?);
+        if !found.differences().is_empty() && !self.anyway {
+            return Err(failure::wrong_usage(format!(
+                "{} and {} are not alike; --anyway compares them nevertheless: {}",
+                old.display(),
+                new.display(),
+                found.differences().join("; "),
+            )));
+        }
+        found.print(self.json)?;
+        Ok(i32::from(found.is_worse()))
     }
 
     fn wants(&self, group: &Group, id: &str) -> bool {
@@ -112,7 +187,18 @@ mod tests {
 
     fn bench(only: &[&str]) -> Bench {
         let only = only.iter().map(|&id| id.into()).collect();
-        Bench { json: false, only, rounds: 5, on: None, quick: false, list: false }
+        Bench {
+            json: false,
+            only,
+            rounds: 5,
+            on: None,
+            quick: false,
+            list: false,
+            report: Vec::new(),
+            from: None,
+            compare: Vec::new(),
+            anyway: false,
+        }
     }
 
     #[test]

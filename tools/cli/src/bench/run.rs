@@ -1,0 +1,266 @@
+//! A run of `hanare bench` as it is saved: its JSON, from which every report is made.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::samples::{Range, Summary};
+
+/// Version of the structures below. A change that old files do not survive makes it larger.
+pub const SCHEMA: u32 = 1;
+
+/// One run: what was measured, when, where, by which build.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// [`SCHEMA`] of whoever wrote it.
+    pub schema: u32,
+    /// What measured.
+    pub build: Build,
+    /// How it was asked to measure.
+    pub options: Options,
+    /// Begin, UTC, RFC 3339.
+    pub begun: String,
+    /// End, likewise.
+    pub ended: String,
+    /// Where it was measured.
+    pub machine: Machine,
+    /// Load average of one, five and fifteen minutes, of Linux, at the begin.
+    pub load_begun: Option<[f64; 3]>,
+    /// The same at the end.
+    pub load_ended: Option<[f64; 3]>,
+    /// What the words of this file mean.
+    pub words: BTreeMap<String, String>,
+    /// The figures, in the order in which they were measured.
+    pub figures: Vec<Measured>,
+    /// What was not measured.
+    pub not_measured: Vec<Missing>,
+}
+
+/// The command that measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Build {
+    /// Its version.
+    pub version: String,
+    /// `git describe` of the sources when it was built; `-dirty`: they were changed since that commit.
+    pub commit: Option<String>,
+    /// `hanare_abi::VERSION`, which the module and the LWK have to have as well.
+    pub abi: u32,
+}
+
+/// How the command was asked to measure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Options {
+    /// Rounds of each figure.
+    pub rounds: u32,
+    /// Small batches.
+    pub quick: bool,
+    /// Figures and groups that were asked for; empty: all.
+    pub only: Vec<String>,
+}
+
+/// The machine and both of its kernels.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// `uname -r`.
+    pub kernel: String,
+    /// `uname -v`: the build of that kernel.
+    pub kernel_build: String,
+    /// The CPU's name for itself.
+    pub processor: String,
+    /// Maker and model of the machine, by its firmware.
+    pub model: Option<String>,
+    /// What the machine runs in, by CPUID or Linux; `None` on bare hardware.
+    pub hypervisor: Option<String>,
+    /// Whether a hypervisor is known that translates instructions: times mislead there.
+    pub emulated: bool,
+    /// The side of Linux.
+    pub linux: Side,
+    /// The side of the LWK; `None`: no instance was looked at.
+    pub lwk: Option<Side>,
+    /// Name of the instance.
+    pub instance: Option<String>,
+    /// Whether the instance was booted before; its options are not known then.
+    pub instance_given: bool,
+}
+
+/// What one kernel has of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// Its CPUs, by Linux' numbers, while both kernels run.
+    pub cpus: String,
+    /// How many these are.
+    pub cpu_count: usize,
+    /// Bytes of its memory.
+    pub memory_bytes: Option<u64>,
+    /// Its boot options; those of a group of the LWK's figures stand with the figures.
+    pub boot_options: Option<String>,
+    /// What it does about leaks of the CPU, by `/sys/devices/system/cpu/vulnerabilities` as its programs see it.
+    pub mitigations: BTreeMap<String, String>,
+}
+
+/// A figure with its numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Its name.
+    pub id: String,
+    /// Its group's.
+    pub group: String,
+    /// One line.
+    pub what: String,
+    /// Unit of the samples.
+    pub unit: String,
+    /// Which way is up.
+    pub better: Better,
+    /// What is to be reached.
+    pub target: Option<Bound>,
+    /// Whether it is; `None` where nothing is promised or nothing known.
+    pub met: Option<bool>,
+    /// Boot options of the LWK; `None`: it was booted before, by others.
+    pub lwk_boot_options: Option<String>,
+    /// The LWK's samples.
+    pub lwk: Series,
+    /// Linux'.
+    pub linux: Series,
+    /// The LWK's median over Linux'.
+    pub ratio: Option<f64>,
+    /// The spread of the ratio.
+    pub ratio_spread: Option<Range>,
+    /// The ratio of the best rounds, which shows what a busy host hides.
+    pub best_ratio: Option<f64>,
+}
+
+/// All samples of one side, in the order of the rounds, and their summary.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// One for each round.
+    pub samples: Vec<f64>,
+    /// `None`: there is no sample.
+    #[serde(flatten)]
+    pub summary: Option<Summary>,
+}
+
+/// Which way is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// A time, a count.
+    Lower,
+    /// A throughput.
+    Higher,
+}
+
+impl Better {
+    /// In one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lower => "lower",
+            Self::Higher => "higher",
+        }
+    }
+}
+
+/// A target: at most so much where lower is better, else at least.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    /// What it is about.
+    pub of: BoundOf,
+    /// The number.
+    pub bound: f64,
+}
+
+/// What a target is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BoundOf {
+    /// The ratio.
+    Ratio,
+    /// The LWK's median.
+    Lwk,
+}
+
+/// A group or figure that was not measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Name of the group.
+    pub group: String,
+    /// The reason.
+    pub why: String,
+    /// Whether it should have been measured.
+    pub failed: bool,
+}
+
+impl Run {
+    /// Whether something failed.
+    pub fn failed(&self) -> bool {
+        self.not_measured.iter().any(|missing| missing.failed)
+    }
+
+    /// Reads what `hanare bench --json` wrote.
+    pub fn read(path: &Path) -> Result<Self> {
+        let name = path.display();
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+        Self::parse(&text).with_context(|| name.to_string())
+    }
+
+    /// Reads the text of such a file.
+    pub fn parse(text: &str) -> Result<Self> {
+        /// What files of all schemata have.
+        #[derive(Deserialize)]
+        struct Versioned {
+            schema: Option<u32>,
+        }
+        let Versioned { schema } =
+            serde_json::from_str(text).context("no run of 'hanare bench --json'")?;
+        match schema {
+            Some(SCHEMA) => {}
+            Some(other) => bail!("has schema {other}, this command reads schema {SCHEMA}"),
+            None => bail!("has no schema version: not written by this 'hanare bench --json'"),
+        }
+        serde_json::from_str(text).context("no run of 'hanare bench --json'")
+    }
+}
+
+impl Measured {
+    /// The target in words: `<= 0.7x`, `>= 10 MiB/s`.
+    pub fn target_text(&self) -> Option<String> {
+        let sign = match self.better {
+            Better::Lower => "<=",
+            Better::Higher => ">=",
+        };
+        self.target.map(|target| match target.of {
+            BoundOf::Ratio => format!("{sign} {}x", target.bound),
+            BoundOf::Lwk => format!("{sign} {} {}", target.bound, self.unit),
+        })
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A small run as a file, with a figure of each kind.
+    pub const EXAMPLE: &str = include_str!("../../tests/bench/example.json");
+
+    #[test]
+    fn a_saved_run_is_read_as_it_was_written() {
+        let run = Run::parse(EXAMPLE).unwrap();
+        let again = Run::parse(&serde_json::to_string(&run).unwrap()).unwrap();
+        assert_eq!(again, run);
+        assert!(run.figures.iter().any(|figure| figure.lwk.summary.is_none()));
+        assert!(run.figures.iter().any(|figure| figure.linux.samples.is_empty()));
+        // The file is what this command would write of it, to the last digit.
+        assert_eq!(format!("{}\n", serde_json::to_string_pretty(&run).unwrap()), EXAMPLE);
+    }
+
+    #[test]
+    fn another_schema_is_refused_by_name() {
+        let of = |text: &str| format!("{:#}", Run::parse(text).unwrap_err());
+        assert_eq!(of(r#"{"schema": 7}"#), "has schema 7, this command reads schema 1");
+        assert!(of(r#"{"figures": []}"#).contains("no schema version"));
+        assert!(of("{").contains("no run of 'hanare bench --json'"));
+        assert!(of(r#"{"schema": 1}"#).contains("no run of 'hanare bench --json'"));
+    }
+}
