@@ -406,6 +406,36 @@ def doctor_names_who_waits_for_a_child():
     until(lambda: b' waits until ' not in hanare('doctor').out, lambda: f'they have ended: {hanare("doctor")}')
 
 
+def bench_reports():
+    """A run has a file, reports are made while it is measured and again from its file, and it is no worse than itself."""
+    here = WORK + '/bench'
+    fresh(here)
+    files = ['--report', here + '/a.html', '--report', here + '/a.md']
+    said = hanare('bench', '--quick', '--rounds', '1', '--only', 'call.local', '--on', 'default', '--json', *files)
+    run = json.loads(said.out)
+    expect([figure['id'] for figure in run['figures']] == ['call.local'] and not run['not_measured'], run)
+    machine = run['machine']
+    expect(machine['linux']['cpus'] == '0-1' and machine['lwk']['cpus'] == '2-3', machine)
+    expect(machine['linux']['mitigations'].keys() == machine['lwk']['mitigations'].keys() != set(), machine)
+    with open(here + '/run.json', 'wb') as file:
+        file.write(said.out)
+    again = ['--report', here + '/b.html', '--report', here + '/b.md']
+    expect(hanare('bench', '--from', here + '/run.json', *again).out == b'', 'a report is enough')
+    texts = {name: open(f'{here}/{name}').read() for name in ('a.html', 'a.md', 'b.html', 'b.md')}
+    expect(texts['a.html'] == texts['b.html'] and '<svg' in texts['a.html'], short(texts['a.html']))
+    expect(texts['a.md'].replace('a-', 'b-') == texts['b.md'].replace('a-', 'b-'), short(texts['a.md']))
+    for picture in re.findall(r'\]\((.*?)\)', texts['b.md']):
+        expect(os.path.exists(f'{here}/{picture}'), picture)
+    compared = hanare('bench', '--json', '--compare', here + '/run.json', here + '/run.json')
+    expect(json.loads(compared.out)['worse'] == 0, compared)
+    other = dict(run, machine=dict(machine, kernel='1.0'))
+    with open(here + '/other.json', 'w') as file:
+        json.dump(other, file)
+    refused = hanare('bench', '--compare', here + '/run.json', here + '/other.json', status=2)
+    expect(b"kernel: '" in refused.err and b'--anyway' in refused.err, refused)
+    hanare('bench', '--anyway', '--compare', here + '/run.json', here + '/other.json')
+
+
 def install():
     """make install into a folder; the copy there works; make uninstall leaves nothing."""
     root = WORK + '/installed'
@@ -459,6 +489,7 @@ check('wrong-boot-options-are-refused-by-name', boot_options)
 check('many-arguments', many_arguments)
 check('doctor-names-waiters', doctor_names_waiters)
 check('doctor-names-who-waits-for-a-child', doctor_names_who_waits_for_a_child)
+check('bench-reports-and-compares-a-run', bench_reports)
 check('make-install-and-uninstall', install)
 check('memory-free-again', nothing_left)
 check('module-of-another-kernel', module_refused)

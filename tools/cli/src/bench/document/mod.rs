@@ -61,7 +61,8 @@ impl ReportFile {
             Form::Markdown => {
                 for block in &document.blocks {
                     if let Block::Picture(picture) = block {
-                        write(&self.folder().join(self.picture(&picture.name)), &picture.svg)?;
+                        let path = self.folder().join(self.picture(&picture.name));
+                        write(&path, &on_white(&picture.svg))?;
                     }
                 }
                 write(&self.path, &markdown::render(&document, &|name| self.picture(name)))
@@ -81,6 +82,13 @@ impl ReportFile {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         format!("{stem}-{name}.svg")
     }
+}
+
+/// A picture that is read on a dark page, too: a file does not take the colours of what shows it.
+fn on_white(svg: &str) -> String {
+    const BACKGROUND: &str = "<rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>\n";
+    let begin = svg.find('\n').map_or(svg.len(), |end| end + 1);
+    format!("{}{BACKGROUND}{}", &svg[..begin], &svg[begin..])
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

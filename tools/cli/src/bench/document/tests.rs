@@ -119,7 +119,9 @@ fn pictures_lie_beside_the_file_whatever_a_group_is_called() {
     let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
     names.sort();
     let text = fs::read_to_string(folder.join("a b.md")).unwrap();
+    let picture = fs::read_to_string(folder.join("a b-ratios.svg")).unwrap();
     fs::remove_dir_all(&folder).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.contains("<rect width=\"100%\""));
     assert_eq!(names[0], "a b-------etc-x-1.svg");
     assert!(text.contains("(a%20b-ratios.svg)"));
 }
