@@ -59,13 +59,40 @@ def short(data, limit=300):
 class Result:
     """What a command left: status (negative: death by that signal), stdout, stderr."""
 
-    def __init__(self, status, out, err, late=False):
+    def __init__(self, status, out, err, late=None):
         self.status, self.out, self.err, self.late = status, out, err, late
 
     def __str__(self):
         if self.late: # the end says where it stood
-            return f'killed at its deadline, stdout ends in {short(self.out[-300:])!r}, stderr {short(self.err)!r}'
+            return (f'killed at its deadline, stdout ends in {short(self.out[-300:])!r}, stderr {short(self.err)!r}; '
+                    f'{self.late}')
         return f'status {self.status}, stdout {short(self.out)!r}, stderr {short(self.err)!r}'
+
+
+def waits():
+    """Who waits for whom, before what hangs is killed: processes and threads of the LWKs as they and Linux see them."""
+    def read(path):
+        try:
+            with open(path) as file:
+                return ' '.join(file.read().split())
+        except OSError as error:
+            return error.strerror
+    said = [read_command('hanare', 'ps', '--threads'), read_command('hanare', 'log')[-400:]]
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        if is_proxy(pid) or read(f'/proc/{pid}/comm') in ('hanare', 'hanare-proxy'):
+            said += [f'{pid}/{tid} {read(f"/proc/{pid}/comm")}: {read(f"/proc/{pid}/task/{tid}/syscall")} '
+                     f'in {read(f"/proc/{pid}/task/{tid}/stack")}' for tid in os.listdir(f'/proc/{pid}/task')]
+    return 'waits: ' + ' / '.join(said)
+
+
+def read_command(*argv):
+    """What a command says within ten seconds, on one line."""
+    try:
+        found = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               timeout=10)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f'{argv}: {error}'
+    return ' / '.join(found.stdout.decode(errors='replace').splitlines())
 
 
 def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, **more):
@@ -76,11 +103,11 @@ def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, **more):
         source.seek(0)
         process = subprocess.Popen(argv, stdin=source, stdout=out, stderr=err, cwd=cwd, env=env,
                                    start_new_session=True, **more)
-        late = False
+        late = None
         try:
             process.wait(timeout)
         except subprocess.TimeoutExpired:
-            late = True
+            late = waits()
         # What a program left behind in its group goes, too.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
