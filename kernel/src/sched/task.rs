@@ -126,16 +126,15 @@ unsafe impl Sync for Task {}
 unsafe impl Send for Task {}
 
 impl Task {
-    /// Of a thread `whole`, which begins in `start(argument)`.
+    /// Of a thread `whole`, which begins in `start`.
     pub fn new(
         whole: Weak<dyn Runs>,
         account: Arc<Account>,
         bell: u32,
         stack: Stack,
-        start: extern "C" fn(usize) -> !,
-        argument: usize,
+        start: extern "C" fn() -> !,
     ) -> Task {
-        let context = Context::new(stack.top(), start, argument);
+        let context = Context::new(stack.top(), start);
         Task {
             whole,
             whereabouts: Whereabouts::new(),
