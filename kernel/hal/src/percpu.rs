@@ -240,6 +240,16 @@ pub unsafe fn set_looked_at(watched: *const AtomicU32, judged: *const AtomicU8) 
     }
 }
 
+/// End of the stack that the next entry from user mode uses; 0 before that was said.
+pub(crate) fn kernel_rsp() -> u64 {
+    let v;
+    // SAFETY: GS points at this CPU's block.
+    unsafe {
+        asm!("mov {}, gs:[{}]", out(reg) v, const KERNEL_RSP, options(nostack, readonly, preserves_flags))
+    };
+    v
+}
+
 /// Sets the stack that the next entry from user mode uses.
 pub(crate) fn set_kernel_rsp(top: u64) {
     // SAFETY: as above; the field is written only here.

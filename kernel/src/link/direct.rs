@@ -187,13 +187,13 @@ fn await_answer(caller: &(impl Delegates + ?Sized), asleep: bool) -> Option<Answ
     if asleep {
         ring_worker(caller.owner().space, port.slot_index);
     }
-    let answered = Answered { caller, answer: Cell::new(None) };
+    let mut answered = Answered { caller, answer: Cell::new(None) };
     let base = spin_cycles();
     if !asleep && cpus::poll_for(&answered, base.min(cycles(SHORT_US))) {
         port.last_call.store(0, Ordering::Relaxed);
     } else {
         let start = cpu::rdtsc();
-        cpus::wait(&answered, patience(caller, base));
+        cpus::wait(&mut answered, patience(caller, base));
         port.last_call.store(cpu::rdtsc().wrapping_sub(start), Ordering::Relaxed);
     }
     answered.answer.get()

@@ -287,7 +287,7 @@ fn by_worker_unless(
         return Err(outcome.result().err().unwrap_or(Failure::Refused(errno::EIO)));
     }
     // A broken proxy: another of its threads runs it.
-    cpus::wait(&Done { entry: &entry, until: NEVER }, 0);
+    cpus::wait(&mut Done { entry: &entry, until: NEVER }, 0);
     entry.answer().expect("done").map_err(Failure::Refused)
 }
 
@@ -338,7 +338,7 @@ pub fn by_thread(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> Option<A
         cpus::until_told(|| false, cpus::deadline(LOOK_NS));
     };
     doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
-    cpus::wait(&Done { entry: &entry, until }, direct::spin_cycles());
+    cpus::wait(&mut Done { entry: &entry, until }, direct::spin_cycles());
     answer_or_leave(entry)
 }
 
