@@ -23,7 +23,7 @@ check() {
 
 # A kernel for which there is no module, while there is one for another: said at once.
 mkdir -p "$work/copy/tools" "$work/copy/build/module/6.1"
-cp tools/vm "$work/copy/tools/"
+cp -r tools/vm tools/vm-init "$work/copy/tools/"
 touch "$work/copy/build/module/6.1/hanare.ko"
 missing=$(HANARE_CACHE=$work/no-cache "$work/copy/tools/vm" --kernel 6.12 -- true 2>&1)
 check 'status without a module' $? 125
