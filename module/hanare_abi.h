@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xdfa5332cU
+#define HANARE_VERSION 0xf61a3f82U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -123,6 +123,8 @@
 #define HANARE_LEAK_RFDS 128U
 /* See `LEAK_MDS`. */
 #define HANARE_LEAK_TSA 256U
+/* Branch history of user mode chooses among the predictions of the kernel's indirect branches (BHI). */
+#define HANARE_LEAK_BHI 512U
 /* User mode has page tables of its own. */
 #define HANARE_MEASURE_ISOLATION 1U
 /* `verw` before user mode. */
@@ -143,6 +145,10 @@
 #define HANARE_MEASURE_FILL_RSB 256U
 /* Like `MEASURE_IBRS`, where the CPU has only the first form: turned on at each entry, off at each exit. */
 #define HANARE_MEASURE_ENTRY_IBRS 512U
+/* The CPU keeps branch history of user mode from the kernel's predictions (BHI_DIS_S). */
+#define HANARE_MEASURE_BHI_DIS 1024U
+/* Branch history is overwritten at each system call. */
+#define HANARE_MEASURE_CLEAR_HISTORY 2048U
 /* The CPU has not been started. */
 #define HANARE_CPU_OFF 0U
 /* The module sent the SIPI. */

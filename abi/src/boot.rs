@@ -147,6 +147,8 @@ pub const LEAK_MMIO: u32 = 1 << 6;
 pub const LEAK_RFDS: u32 = 1 << 7;
 /// See [`LEAK_MDS`].
 pub const LEAK_TSA: u32 = 1 << 8;
+/// Branch history of user mode chooses among the predictions of the kernel's indirect branches (BHI).
+pub const LEAK_BHI: u32 = 1 << 9;
 
 /// User mode has page tables of its own.
 pub const MEASURE_ISOLATION: u32 = 1 << 0;
@@ -168,6 +170,10 @@ pub const MEASURE_STIBP: u32 = 1 << 7;
 pub const MEASURE_FILL_RSB: u32 = 1 << 8;
 /// Like [`MEASURE_IBRS`], where the CPU has only the first form: turned on at each entry, off at each exit.
 pub const MEASURE_ENTRY_IBRS: u32 = 1 << 9;
+/// The CPU keeps branch history of user mode from the kernel's predictions (BHI_DIS_S).
+pub const MEASURE_BHI_DIS: u32 = 1 << 10;
+/// Branch history is overwritten at each system call.
+pub const MEASURE_CLEAR_HISTORY: u32 = 1 << 11;
 
 /// The CPU has not been started.
 pub const CPU_OFF: u32 = 0;

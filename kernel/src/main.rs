@@ -131,9 +131,14 @@ static LISTS: [fn(); 8] = [
 /// Decides what is done about the CPU's leaks, and prepares it. Before the first page table.
 fn mitigate(policy: Policy) {
     let leaks = shared::params().leaks;
-    let LeakWords { leaf7_edx, leaf8000_0008_ebx, leaf8000_0021_eax, arch_capabilities } =
-        LeakWords::read();
-    let cpu = Processor { leaf7_edx, leaf8000_0008_ebx, leaf8000_0021_eax, arch_capabilities };
+    let read = LeakWords::read();
+    let cpu = Processor {
+        leaf7_edx: read.leaf7_edx,
+        leaf7_2_edx: read.leaf7_2_edx,
+        leaf8000_0008_ebx: read.leaf8000_0008_ebx,
+        leaf8000_0021_eax: read.leaf8000_0021_eax,
+        arch_capabilities: read.arch_capabilities,
+    };
     let measures = mitigations::choose(policy, leaks, &cpu);
     info!("leaks of the CPU: {leaks:#x}, measures: {measures:#x}");
     if measures & MEASURE_ISOLATION != 0 {

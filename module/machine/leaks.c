@@ -19,6 +19,7 @@ u32 hanare_cpu_leaks(void)
 		{ HANARE_LEAK_MMIO, X86_BUG_MMIO_STALE_DATA },
 		{ HANARE_LEAK_RFDS, X86_BUG_RFDS },
 		{ HANARE_LEAK_TSA, X86_BUG_TSA },
+		{ HANARE_LEAK_BHI, X86_BUG_BHI },
 	};
 	u32 leaks = 0, i;
 

@@ -218,7 +218,11 @@ static void show_predictors(struct seq_file *m, u32 on)
 		seq_puts(m, "; STIBP: always-on");
 	if (on & HANARE_MEASURE_FILL_RSB)
 		seq_puts(m, "; RSB filling");
-	if (boot_cpu_has_bug(X86_BUG_BHI))
+	if (on & HANARE_MEASURE_BHI_DIS)
+		seq_puts(m, "; BHI: BHI_DIS_S");
+	else if (on & HANARE_MEASURE_CLEAR_HISTORY)
+		seq_puts(m, "; BHI: SW loop");
+	else if (boot_cpu_has_bug(X86_BUG_BHI))
 		seq_puts(m, "; BHI: Vulnerable");
 }
 

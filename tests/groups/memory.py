@@ -15,7 +15,8 @@ IPC_PRIVATE, IPC_RMID, IPC_STAT = 0, 0, 2
 
 def compared():
     for name in ('madvise', 'mlock', 'mremap', 'mmap-flags', 'memfd', 'sysv-shm', 'process-vm-access', 'aio', 'io-uring',
-                 'concurrent-io', 'failing-memory-calls', 'memory-limits', 'size-overflow'):
+                 'concurrent-io', 'failing-memory-calls', 'memory-limits', 'size-overflow',
+                 'discard-beside-a-reader'):
         same(name, [f'{GUEST}/static/{name}'], files=False)
     same('mincore', [GUEST + '/static/mincore'])
     same('sysv-shm-dynamic', [GUEST + '/dynamic/sysv-shm'])

@@ -64,7 +64,9 @@ class Stub:
         assert answer == 'OK', f'{name} cannot be set: {answer!r}'
 
     def read(self, at, size):
-        return bytes.fromhex(self.ask(f'm{at:x},{size:x}'))
+        most = 1024  # an answer has to fit into the stub's packet
+        return b''.join(bytes.fromhex(self.ask(f'm{at + done:x},{min(most, size - done):x}'))
+                        for done in range(0, size, most))
 
     def write(self, at, data):
         assert self.ask(f'M{at:x},{len(data):x}:{data.hex()}') == 'OK'

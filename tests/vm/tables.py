@@ -8,6 +8,7 @@ QEMU's gdb stub stops the LWK's CPU and reads them by physical address, from CR3
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -132,6 +133,16 @@ def user_mode_sees_no_kernel(machine):
     assert users[0] == users[1] != set(), 'the two tables differ in what is the program\'s'
 
 
+def visible_block_names_no_object(machine):
+    """What user mode's table has of the CPU's block: no address of the kernel but those of the block itself."""
+    machine.root(machine.image['hal_syscall_stack'])
+    block = next(at for name, at in machine.image.items() if 'percpu6BLOCKS' in name)
+    words = struct.unpack(f'<{SMALL // 8}Q', machine.stub.read(block, SMALL))
+    assert any(words), 'nothing is there'
+    wrong = {hex(word) for word in words if word >= 1 << 63 and not block <= word <= block + SMALL}
+    assert not wrong, f'of the kernel: {wrong}'
+
+
 def one_table(machine):
     """Without it one table serves both: nothing is paid for."""
     inside, outside = (machine.root(at) for at in (machine.image['hal_syscall_stack'], machine.program['count']))
@@ -154,6 +165,7 @@ MACHINES = {
     }),
     'leaky-': (LEAKY, [], {
         'user-mode-sees-no-kernel': user_mode_sees_no_kernel,
+        'visible-block-names-no-object': visible_block_names_no_object,
         'text-has-no-writable-alias': text_has_no_writable_alias,
         'vulnerabilities-are-told': tells(meltdown='Mitigation: PTI', l1tf='Mitigation: PTE Inversion',
                                  mds='Vulnerable: Clear CPU buffers attempted, no microcode; SMT',

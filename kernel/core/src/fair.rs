@@ -51,6 +51,20 @@ pub fn find(part: u64, used: u64, who: Owner, has: impl Fn(u32) -> Owner) -> Opt
     may.then(|| free.trailing_zeros())
 }
 
+/// Whether to wait for entries that come back by themselves (`pending`, of those with a bit in `used`) can help `who`
+/// to one more. His own are not counted: then he would keep a CPU for as long as he likes to have them run.
+pub fn may_come(
+    part: u64,
+    used: u64,
+    pending: u64,
+    who: Owner,
+    has: impl Fn(u32) -> Owner + Copy,
+) -> bool {
+    let others = |i: &u32| pending & 1 << i != 0 && has(*i).user != who.user;
+    let back = (0..64).filter(others).fold(0, |all, i| all | 1 << i);
+    find(part, used & !back, who, has).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +139,21 @@ mod tests {
             }
             found.is_some()
         }
+    }
+
+    #[test]
+    fn nobody_waits_for_entries_that_do_not_come_back_or_are_his_own() {
+        let (who, other) = (Owner { user: 1, space: 1 }, Owner { user: 2, space: 2 });
+        let mine = |_| who;
+        let others = |_| other;
+        assert!(find(0xff, 0x7, who, mine).is_none(), "his share is used up");
+        assert!(!may_come(0xff, 0x7, 0, who, mine));
+        assert!(!may_come(0xff, 0x7, 0x7, who, mine), "by himself alone");
+        assert!(!may_come(0xff, 0xff, 0, who, others), "all are waited for by threads");
+        assert!(may_come(0xff, 0xff, 0x3, who, others), "others' come back");
+        let mixed = |i| if i < 3 { who } else { other };
+        assert!(!may_come(0xff, 0xff, 0x7, who, mixed), "only his own come back");
+        assert!(may_come(0xff, 0x0f, 0xff, Owner { user: 3, space: 3 }, mixed));
     }
 
     #[test]

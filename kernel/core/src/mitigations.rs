@@ -22,6 +22,8 @@ pub struct Policy {
 pub struct Processor {
     /// CPUID 7.0, edx (SDM volume 2, CPUID).
     pub leaf7_edx: u32,
+    /// CPUID 7.2, edx (SDM volume 2, CPUID).
+    pub leaf7_2_edx: u32,
     /// CPUID 8000_0008, ebx (AMD APM volume 3, appendix E).
     pub leaf8000_0008_ebx: u32,
     /// CPUID 8000_0021, eax (AMD APM volume 3, appendix E).
@@ -54,6 +56,12 @@ impl Processor {
             has(intel, 27, MEASURE_STIBP) | has(amd, 15, MEASURE_STIBP)
         };
         enhanced | automatic | at_entry | barrier | apart | MEASURE_FILL_RSB
+    }
+
+    /// What is done about BHI: what the CPU has for it (BHI_CTRL), else the history is cleared at each system call
+    /// (`bhi_select_mitigation` in bugs.c; there are no retpolines that would make it needless).
+    fn history(&self) -> u32 {
+        if self.leaf7_2_edx & 1 << 4 != 0 { MEASURE_BHI_DIS } else { MEASURE_CLEAR_HISTORY }
     }
 
     /// Whether `verw` clears what leaks. Of several leaks each needs its own word for it.
@@ -89,7 +97,10 @@ pub fn choose(policy: Policy, leaks: u32, cpu: &Processor) -> u32 {
     if measures & MEASURE_CLEAR_BUFFERS != 0 && cpu.verw_clears(leaks) {
         measures |= MEASURE_HAS_MICROCODE;
     }
-    measures | auto(LEAK_SWAPGS, MEASURE_FENCE_SWAPGS) | auto(LEAK_SPECTRE_V2, cpu.predictors())
+    measures
+        | auto(LEAK_SWAPGS, MEASURE_FENCE_SWAPGS)
+        | auto(LEAK_SPECTRE_V2, cpu.predictors())
+        | auto(LEAK_BHI, cpu.history())
 }
 
 #[cfg(test)]
@@ -142,6 +153,21 @@ mod tests {
         assert_eq!(of(zen1), MEASURE_IBPB);
         let zen4 = Processor { leaf8000_0021_eax: 1 << 8, ..zen2 };
         assert_eq!(of(zen4), MEASURE_IBPB | MEASURE_STIBP | MEASURE_AUTO_IBRS);
+    }
+
+    #[test]
+    fn branch_history_is_kept_from_the_kernel_where_the_cpu_needs_it() {
+        let ice_lake =
+            Processor { leaf7_edx: 3 << 26, arch_capabilities: 1 << 1, ..Processor::default() };
+        let alder_lake = Processor { leaf7_2_edx: 1 << 4, ..ice_lake };
+        let of = |policy, leaks, cpu| {
+            choose(policy, leaks, &cpu) & (MEASURE_BHI_DIS | MEASURE_CLEAR_HISTORY)
+        };
+        let leaks = LEAK_SPECTRE_V2 | LEAK_BHI;
+        assert_eq!(of(AUTO, leaks, ice_lake), MEASURE_CLEAR_HISTORY);
+        assert_eq!(of(AUTO, leaks, alder_lake), MEASURE_BHI_DIS);
+        assert_eq!(of(AUTO, LEAK_SPECTRE_V2, alder_lake), 0, "Linux says that it is not affected");
+        assert_eq!(of(OFF, leaks, ice_lake) | of(OFF, leaks, alder_lake), 0);
     }
 
     #[test]

@@ -5,6 +5,61 @@ use hanare_abi::start::StartBlock;
 
 use crate::errno::{EINVAL, Result};
 
+/// The header as its bytes have it.
+#[must_use]
+pub fn header(bytes: &[u8; size_of::<StartBlock>()]) -> StartBlock {
+    let mut fields = Fields(bytes);
+    // In the order in which they lie there, without a gap (see the tests).
+    StartBlock {
+        magic: fields.u64(),
+        version: fields.u32(),
+        strings_offset: fields.u32(),
+        total_size: fields.u64(),
+        argc: fields.u32(),
+        envc: fields.u32(),
+        pid: fields.u32(),
+        ppid: fields.u32(),
+        uid: fields.u32(),
+        euid: fields.u32(),
+        gid: fields.u32(),
+        egid: fields.u32(),
+        secure: fields.u32(),
+        control_fd: fields.u32(),
+        sigmask: fields.u64(),
+        sigignore: fields.u64(),
+        stack_soft: fields.u64(),
+        stack_hard: fields.u64(),
+        as_soft: fields.u64(),
+        data_soft: fields.u64(),
+        random: fields.take(),
+        hwcap: fields.u64(),
+        hwcap2: fields.u64(),
+        clktck: fields.u64(),
+        flags: fields.u64(),
+        cpu_soft: fields.u64(),
+        cpu_hard: fields.u64(),
+    }
+}
+
+/// The bytes of a header that have not been read yet.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let (field, rest) = self.0.split_first_chunk().expect("a header has all its fields");
+        self.0 = rest;
+        *field
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.take())
+    }
+}
+
 /// Bytes of the strings behind the header. The block has been copied and does not change.
 ///
 /// # Errors
@@ -44,6 +99,32 @@ impl<'a> Strings<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::mem::offset_of;
+
+    /// Bytes that are all different, so that a field read from a wrong place has another value.
+    #[test]
+    fn each_field_of_a_header_is_read_from_its_offset() {
+        let bytes = core::array::from_fn(|i| i as u8);
+        let block = header(&bytes);
+        macro_rules! check {
+            ($($field:ident: $type:ty),+) => {
+                $(
+                    let at = offset_of!(StartBlock, $field);
+                    let (own, _) = bytes[at..].split_first_chunk().expect("inside");
+                    assert_eq!(block.$field, <$type>::from_le_bytes(*own), stringify!($field));
+                )+
+                let sizes = [$(size_of::<$type>()),+].iter().sum::<usize>();
+                assert_eq!(sizes + block.random.len(), size_of::<StartBlock>(), "no field is left out");
+            };
+        }
+        check!(magic: u64, version: u32, strings_offset: u32, total_size: u64, argc: u32, envc: u32,
+            pid: u32, ppid: u32, uid: u32, euid: u32, gid: u32, egid: u32, secure: u32,
+            control_fd: u32, sigmask: u64, sigignore: u64, stack_soft: u64, stack_hard: u64,
+            as_soft: u64, data_soft: u64, hwcap: u64, hwcap2: u64, clktck: u64, flags: u64,
+            cpu_soft: u64, cpu_hard: u64);
+        let at = offset_of!(StartBlock, random);
+        assert_eq!(block.random, bytes[at..at + 32]);
+    }
 
     #[test]
     fn a_string_ends_with_a_zero() {

@@ -10,20 +10,11 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context that begins in `start(argument)` on the stack ending at `top`.
+    /// A context that begins in `start` on the stack ending at `top`.
     /// `start` must not return.
-    pub fn new(top: u64, start: extern "C" fn(usize) -> !, argument: usize) -> Context {
+    pub fn new(top: u64, start: extern "C" fn() -> !) -> Context {
         // Popped by `switch`: r15 r14 r13 r12 rbx rbp, then the return address.
-        let frame = [
-            0u64,
-            0,
-            0,
-            argument as u64,
-            start as usize as u64,
-            0,
-            first_step as *const () as u64,
-            0,
-        ];
+        let frame = [0u64, 0, 0, 0, start as usize as u64, 0, first_step as *const () as u64, 0];
         let rsp = top - 64;
         // SAFETY: `top` is the end of a stack that belongs to this context alone.
         unsafe { (rsp as *mut [u64; 8]).write(frame) };
@@ -31,10 +22,10 @@ impl Context {
     }
 }
 
-/// r12 = argument, rbx = function.
+/// rbx = function.
 #[unsafe(naked)]
 extern "C" fn first_step() -> ! {
-    naked_asm!("mov rdi, r12", "and rsp, -16", "call rbx", "ud2")
+    naked_asm!("and rsp, -16", "call rbx", "ud2")
 }
 
 #[unsafe(naked)]

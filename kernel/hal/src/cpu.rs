@@ -103,6 +103,8 @@ impl Features {
 pub struct LeakWords {
     /// CPUID 7.0, edx.
     pub leaf7_edx: u32,
+    /// CPUID 7.2, edx.
+    pub leaf7_2_edx: u32,
     /// CPUID 8000_0008, ebx.
     pub leaf8000_0008_ebx: u32,
     /// CPUID 8000_0021, eax.
@@ -115,10 +117,13 @@ impl LeakWords {
     /// Asks the calling CPU.
     pub fn read() -> LeakWords {
         const HAS_ARCH_CAPABILITIES: u32 = 1 << 29;
-        let leaf7_edx = if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).edx } else { 0 };
+        let has_leaf7 = __cpuid(0).eax >= 7;
+        let leaf7_edx = if has_leaf7 { __cpuid_count(7, 0).edx } else { 0 };
+        let has_leaf7_2 = has_leaf7 && __cpuid_count(7, 0).eax >= 2;
         let highest = __cpuid(0x8000_0000).eax;
         LeakWords {
             leaf7_edx,
+            leaf7_2_edx: if has_leaf7_2 { __cpuid_count(7, 2).edx } else { 0 },
             leaf8000_0008_ebx: if highest >= 0x8000_0008 { __cpuid(0x8000_0008).ebx } else { 0 },
             leaf8000_0021_eax: if highest >= 0x8000_0021 { __cpuid(0x8000_0021).eax } else { 0 },
             arch_capabilities: if leaf7_edx & HAS_ARCH_CAPABILITIES != 0 {

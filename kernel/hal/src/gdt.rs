@@ -134,7 +134,8 @@ pub(crate) fn place(cpu: usize) -> (u64, u64) {
     (TABLES.0.get().cast::<Tables>().wrapping_add(cpu) as u64, size_of::<Tables>() as u64)
 }
 
-/// Sets the stack for entries from user mode (system calls and traps). Traps come to it by the CPU's small stack
+/// Sets the stack for entries from user mode (system calls and traps): `top` is the end of one that stays mapped.
+/// Traps come to it by the CPU's small stack
 /// where user mode's page tables do not have it.
 pub fn set_kernel_stack(cpu: usize, top: u64) {
     crate::percpu::set_kernel_rsp(top);

@@ -15,6 +15,11 @@
 //! each change from user mode, before an indirect branch or a return, and is turned off before user mode, which it
 //! would slow down. Between the entry and there, all branches here are direct.
 //!
+//! Branch history (BHI, CVE-2022-0001; Intel, "Branch History Injection and Intra-mode Branch Target Injection"): the
+//! call through the table of system calls is predicted by the branches before it, of user mode, too. Where the CPU
+//! cannot keep them from it ([`crate::speculation`]) they are overwritten with branches that are always the same, and
+//! a barrier sees to it that they have been. As on Linux at system calls only, not at traps.
+//!
 //! `swapgs` (CVE-2019-1125; Documentation/admin-guide/hw-vuln/spectre.rst): a barrier on both sides of the
 //! branch that decides about it, lest the kernel goes on speculatively with the other GS. A write to CR3 is one.
 
@@ -24,7 +29,8 @@ use crate::percpu::{
 };
 use core::arch::global_asm;
 use hanare_abi::boot::{
-    MEASURE_CLEAR_BUFFERS, MEASURE_ENTRY_IBRS, MEASURE_FENCE_SWAPGS, MEASURE_ISOLATION,
+    MEASURE_CLEAR_BUFFERS, MEASURE_CLEAR_HISTORY, MEASURE_ENTRY_IBRS, MEASURE_FENCE_SWAPGS,
+    MEASURE_ISOLATION,
 };
 
 global_asm!(
@@ -52,7 +58,7 @@ global_asm!(
     PATCH hal_debug_site, hal_debug_hardened, {traps}, 1
     PATCH hal_paranoid_enter_site, hal_paranoid_enter, {paranoid}, 1
     PATCH hal_paranoid_leave_site, hal_paranoid_leave, {paranoid}, 1
-    PATCH hal_syscall_call_site, hal_syscall_ibrs, {ibrs}, 1
+    PATCH hal_syscall_call_site, hal_syscall_predicted, {syscalls}, 1
     PATCH hal_sysret_pops_site, hal_sysret_ibrs, {ibrs}, 1
     PATCH hal_trap_call_site, hal_trap_ibrs, {ibrs}, 1
     PATCH hal_return_site, hal_return_ibrs, {ibrs}, 1
@@ -134,13 +140,38 @@ hal_trap_isolated:                  // from user mode, the kernel's GS
     mov rdi, rsp
     jmp hal_trap_stack
 
-hal_syscall_ibrs:                   // rsp -> Regs
+hal_syscall_predicted:              // rsp -> Regs
+    ONLY_WITH {ibrs}, hal_site_14, 1f
     PREDICT {kernel_prediction}
-    mov eax, [rsp + 80]
     mov rdx, [rsp + 96]
+1:  ONLY_WITH {history}, hal_site_15, 1f
+    mov ecx, 5
+    call hal_overwrite_history
+    lfence
+1:  mov eax, [rsp + 80]
     xor ebp, ebp
     mov r11, gs:[{watched}]
     jmp hal_syscall_call
+
+    // The software sequence of Intel's paper: ecx times five branches, each round one call deeper, so that no
+    // loop buffer serves them; then as many returns. Uses eax and ecx. Both `ret` lie in the upper half of a
+    // cache line, where their prediction cannot be taken for another branch's (ITS, CVE-2024-28956).
+    .balign 64, 0xcc
+    .skip 27, 0xcc
+hal_overwrite_history:
+    call hal_history_round
+    ret
+    .balign 64, 0xcc
+    .skip 16, 0xcc
+hal_history_round:
+    mov eax, 5
+2:  jmp 3f
+    nop
+3:  dec eax
+    jnz 2b
+    dec ecx
+    jnz hal_overwrite_history
+    ret
 
 hal_sysret_ibrs:                    // rsp -> a word, Regs; rax is the result, rcx the user's rip
     mov rdi, rax
@@ -197,6 +228,8 @@ hal_paranoid_leave:
     exits = const MEASURE_ISOLATION | MEASURE_CLEAR_BUFFERS,
     traps = const MEASURE_ISOLATION | MEASURE_FENCE_SWAPGS,
     ibrs = const MEASURE_ENTRY_IBRS,
+    history = const MEASURE_CLEAR_HISTORY,
+    syscalls = const MEASURE_ENTRY_IBRS | MEASURE_CLEAR_HISTORY,
     paranoid = const MEASURE_ISOLATION | MEASURE_ENTRY_IBRS,
     kernel_prediction = const KERNEL_PREDICTION,
     user_prediction = const USER_PREDICTION,

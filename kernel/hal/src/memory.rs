@@ -1,6 +1,7 @@
 //! The direct map: physical memory of the instance at `DIRECT_BASE + paddr`.
 
 use crate::addr::PhysAddr;
+use core::sync::atomic::AtomicU64;
 use hanare_abi::boot::MemoryChunk;
 use hanare_abi::layout::DIRECT_BASE;
 
@@ -63,6 +64,57 @@ pub fn write(paddr: PhysAddr, from: &[u8]) {
     let p = checked(paddr, from.len());
     // SAFETY: within the instance's memory.
     unsafe { core::ptr::copy(from.as_ptr(), p, from.len()) };
+}
+
+/// A block of 2^n pages that its holder has to itself: no other part of the kernel touches it. Linux may
+/// map it, and then accesses its words as atomics. It is given back by whoever it came from.
+pub struct Block {
+    frame: PhysAddr,
+    order: u32,
+}
+
+impl Block {
+    /// The block of 2^`order` pages at `frame`.
+    ///
+    /// # Safety
+    /// It is allocated, and nobody has it but the caller, who hands it over.
+    ///
+    /// # Panics
+    /// If it is not the instance's memory.
+    pub unsafe fn new(frame: PhysAddr, order: u32) -> Block {
+        checked(frame, 4096 << order);
+        Block { frame, order }
+    }
+
+    /// Its first frame.
+    pub fn frame(&self) -> PhysAddr {
+        self.frame
+    }
+
+    /// Which 2^n pages it has.
+    pub fn order(&self) -> u32 {
+        self.order
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        4096 << self.order
+    }
+
+    /// Its first address.
+    pub fn start(&self) -> *mut u8 {
+        direct(self.frame) as *mut u8
+    }
+
+    /// The word at an offset.
+    ///
+    /// # Panics
+    /// If none lies there.
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset < self.bytes(), "no word at {offset:#x}");
+        // SAFETY: aligned, in the block (`new`), which is the holder's; any bytes are a word.
+        unsafe { AtomicU64::from_ptr(self.start().wrapping_add(offset).cast()) }
+    }
 }
 
 /// A slice over memory that is the caller's for good (allocator metadata, heap).

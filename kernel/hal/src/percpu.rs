@@ -1,36 +1,42 @@
-//! The per-CPU block behind GS while in the kernel. The assembly in `traps`
-//! knows the first fields by offset.
+//! The per-CPU block behind GS while in the kernel, in two parts: user mode's page tables have one where it has tables
+//! of its own ([`crate::isolation`]), and not the other.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 use hanare_ikc::wake::Attention;
 
 /// Most CPUs one instance can have.
 pub const CPUS_MAX: usize = 256;
 
-/// Offsets used by assembly.
-pub(crate) const KERNEL_RSP: usize = 0;
-pub(crate) const USER_RSP: usize = 8;
-pub(crate) const INDEX: usize = 16;
-pub(crate) const KERNEL_CR3: usize = 24;
-pub(crate) const USER_CR3: usize = 32;
-pub(crate) const ENTRY_TOP: usize = 40;
-pub(crate) const VERW_SELECTOR: usize = 48;
-pub(crate) const KERNEL_PREDICTION: usize = 56;
-pub(crate) const USER_PREDICTION: usize = 60;
-const SPACE: usize = 64;
-const TASK: usize = 72;
-const MAILBOX: usize = 80;
-pub(crate) const ATTENTION: usize = 88;
-pub(crate) const WATCHED: usize = 96;
-pub(crate) const JUDGED: usize = 104;
+/// Offsets from GS of what the assembly uses of a block.
+pub(crate) const USER_RSP: usize = offset_of!(Block, user_rsp);
+pub(crate) const KERNEL_CR3: usize = offset_of!(Block, kernel_cr3);
+pub(crate) const USER_CR3: usize = offset_of!(Block, user_cr3);
+pub(crate) const ENTRY_TOP: usize = offset_of!(Block, entry_top);
+pub(crate) const VERW_SELECTOR: usize = offset_of!(Block, verw_selector);
+pub(crate) const KERNEL_PREDICTION: usize = offset_of!(Block, kernel_prediction);
+pub(crate) const USER_PREDICTION: usize = offset_of!(Block, user_prediction);
+/// Offsets from GS of what is hidden from user mode: as far behind each CPU's block.
+const HIDDEN: usize = offset_of!(All, hidden);
+pub(crate) const KERNEL_RSP: usize = HIDDEN + offset_of!(Hidden, kernel_rsp);
+const INDEX: usize = HIDDEN + offset_of!(Hidden, index);
+const SPACE: usize = HIDDEN + offset_of!(Hidden, space);
+const TASK: usize = HIDDEN + offset_of!(Hidden, task);
+const MAILBOX: usize = HIDDEN + offset_of!(Hidden, mailbox);
+pub(crate) const ATTENTION: usize = HIDDEN + offset_of!(Hidden, attention);
+pub(crate) const WATCHED: usize = HIDDEN + offset_of!(Hidden, watched);
+pub(crate) const JUDGED: usize = HIDDEN + offset_of!(Hidden, judged);
 
-#[repr(C, align(512))]
+/// Bytes from one CPU's block to the next one's, and likewise of what is hidden.
+const STRIDE: usize = 256;
+
+/// What entries need before they have the kernel's page tables, and exits after they have given them up. User mode's
+/// page tables have it, and with Meltdown a program reads it: no address of an object of the kernel's stands here.
+#[repr(C, align(256))]
 struct Block {
-    kernel_rsp: u64,
     user_rsp: u64,
-    index: u64,
     /// Page tables of the running thread, for the kernel and (`isolation`) for user mode.
     kernel_cr3: u64,
     user_cr3: u64,
@@ -40,6 +46,16 @@ struct Block {
     /// What entries and exits write to SPEC_CTRL, where they do ([`crate::speculation`]).
     kernel_prediction: u32,
     user_prediction: u32,
+    /// The stack of traps from user mode before they have the kernel's page table. A frame of seven words and two.
+    entry_stack: [u64; 26],
+}
+const _: () = assert!(size_of::<Block>() == STRIDE);
+
+/// The rest, which only the kernel's page tables have. One cache line: each system call reads most of it.
+#[repr(C, align(256))]
+struct Hidden {
+    kernel_rsp: u64,
+    index: u64,
     /// The address space that this CPU had last.
     space: u64,
     /// Addresses: of what the kernel says runs here, of this CPU's mailbox, and of what a system call looks at,
@@ -49,58 +65,60 @@ struct Block {
     attention: u64,
     watched: u64,
     judged: u64,
-    /// The stack of traps from user mode before they have the kernel's page table. A frame of seven words and two.
-    entry_stack: [u64; 50],
 }
-const _: () = assert!(size_of::<Block>() == 512);
-const _: () = assert!(core::mem::offset_of!(Block, kernel_cr3) == KERNEL_CR3);
-const _: () = assert!(core::mem::offset_of!(Block, user_cr3) == USER_CR3);
-const _: () = assert!(core::mem::offset_of!(Block, entry_top) == ENTRY_TOP);
-const _: () = assert!(core::mem::offset_of!(Block, verw_selector) == VERW_SELECTOR);
-const _: () = assert!(core::mem::offset_of!(Block, kernel_prediction) == KERNEL_PREDICTION);
-const _: () = assert!(core::mem::offset_of!(Block, user_prediction) == USER_PREDICTION);
-const _: () = assert!(core::mem::offset_of!(Block, space) == SPACE);
-const _: () = assert!(core::mem::offset_of!(Block, task) == TASK);
-const _: () = assert!(core::mem::offset_of!(Block, mailbox) == MAILBOX);
-const _: () = assert!(core::mem::offset_of!(Block, attention) == ATTENTION);
-const _: () = assert!(core::mem::offset_of!(Block, watched) == WATCHED);
-const _: () = assert!(core::mem::offset_of!(Block, judged) == JUDGED);
+const _: () = assert!(size_of::<Hidden>() == STRIDE && offset_of!(Hidden, judged) < 64);
 
-/// On pages of their own: user mode's page tables may have them.
+/// Two arrays with the same stride, so that one GS base reaches a CPU's part of either at a constant offset. Each is
+/// on pages of its own.
 #[repr(C, align(4096))]
-struct Blocks(UnsafeCell<[Block; CPUS_MAX]>);
-// SAFETY: each CPU touches only its own element.
+struct All {
+    blocks: [Block; CPUS_MAX],
+    hidden: [Hidden; CPUS_MAX],
+}
+const _: () = assert!(HIDDEN.is_multiple_of(4096));
+
+struct Blocks(UnsafeCell<All>);
+// SAFETY: each CPU touches only its own elements.
 unsafe impl Sync for Blocks {}
-static BLOCKS: Blocks = Blocks(UnsafeCell::new(
-    [const {
+static BLOCKS: Blocks = Blocks(UnsafeCell::new(All {
+    blocks: [const {
         Block {
-            kernel_rsp: 0,
             user_rsp: 0,
-            index: 0,
             kernel_cr3: 0,
             user_cr3: 0,
             entry_top: 0,
             verw_selector: 0,
             kernel_prediction: 0,
             user_prediction: 0,
+            entry_stack: [0; 26],
+        }
+    }; CPUS_MAX],
+    hidden: [const {
+        Hidden {
+            kernel_rsp: 0,
+            index: 0,
             space: 0,
             task: 0,
             mailbox: 0,
             attention: 0,
             watched: 0,
             judged: 0,
-            entry_stack: [0; 50],
         }
     }; CPUS_MAX],
-));
+}));
+
+/// Address of a CPU's block.
+fn block_of(cpu: usize) -> *mut Block {
+    BLOCKS.0.get().cast::<Block>().wrapping_add(cpu)
+}
 
 /// Points GS of the calling CPU at its block.
 pub fn init(cpu: usize) {
     assert!(cpu < CPUS_MAX);
-    // SAFETY: element `cpu` belongs to this CPU; GS bases are set before any trap.
+    let block = block_of(cpu);
+    // SAFETY: the elements `cpu` belong to this CPU; GS bases are set before any trap.
     unsafe {
-        let block = BLOCKS.0.get().cast::<Block>().add(cpu);
-        (*block).index = cpu as u64;
+        (*block.byte_add(HIDDEN).cast::<Hidden>()).index = cpu as u64;
         (*block).entry_top = block.add(1) as u64;
         (*block).verw_selector = u64::from(crate::selectors::KERNEL_DS);
         crate::cpu::wrmsr(crate::cpu::msr::GS_BASE, block as u64);
@@ -108,9 +126,9 @@ pub fn init(cpu: usize) {
     }
 }
 
-/// Address and bytes of a CPU's block.
+/// Address and bytes of a CPU's block, without what is hidden.
 pub(crate) fn place(cpu: usize) -> (u64, u64) {
-    (BLOCKS.0.get().cast::<Block>().wrapping_add(cpu) as u64, size_of::<Block>() as u64)
+    (block_of(cpu) as u64, STRIDE as u64)
 }
 
 /// Says what entries and exits of the calling CPU write to SPEC_CTRL.
@@ -143,7 +161,7 @@ pub(crate) fn replace_space(id: u64) -> u64 {
 
 /// End of the calling CPU's small stack.
 pub(crate) fn entry_top() -> u64 {
-    block() + size_of::<Block>() as u64
+    block() + STRIDE as u64
 }
 
 /// Address of the calling CPU's block.
@@ -220,6 +238,16 @@ pub unsafe fn set_looked_at(watched: *const AtomicU32, judged: *const AtomicU8) 
         asm!("mov gs:[{}], {}", const WATCHED, in(reg) watched, options(nostack, preserves_flags));
         asm!("mov gs:[{}], {}", const JUDGED, in(reg) judged, options(nostack, preserves_flags));
     }
+}
+
+/// End of the stack that the next entry from user mode uses; 0 before that was said.
+pub(crate) fn kernel_rsp() -> u64 {
+    let v;
+    // SAFETY: GS points at this CPU's block.
+    unsafe {
+        asm!("mov {}, gs:[{}]", out(reg) v, const KERNEL_RSP, options(nostack, readonly, preserves_flags))
+    };
+    v
 }
 
 /// Sets the stack that the next entry from user mode uses.

@@ -86,10 +86,10 @@ pub fn bell(index: u32) -> BellRef<'static> {
     unsafe { BellRef::from_raw(at(params().bells_offset, index, params().bell_count)) }
 }
 
-/// The log ring; one writer at a time.
+/// The log ring. One writer at a time, or lines are torn: each stores its bytes and the head as atomics.
 pub fn log() -> LogWriter<'static> {
     let p = params();
-    // SAFETY: in the shared region, size checked by `check`; the kernel keeps one writer.
+    // SAFETY: in the shared region, size checked by `check`; writers access it as atomics.
     unsafe { LogWriter::from_raw(at(p.log_offset, 0, 1), p.log_size as usize) }
 }
 

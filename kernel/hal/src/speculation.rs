@@ -6,8 +6,8 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering};
 use hanare_abi::boot::{
-    MEASURE_AUTO_IBRS, MEASURE_ENTRY_IBRS, MEASURE_FILL_RSB, MEASURE_IBPB, MEASURE_IBRS,
-    MEASURE_STIBP,
+    MEASURE_AUTO_IBRS, MEASURE_BHI_DIS, MEASURE_ENTRY_IBRS, MEASURE_FILL_RSB, MEASURE_IBPB,
+    MEASURE_IBRS, MEASURE_STIBP,
 };
 
 pub(crate) mod msr {
@@ -17,6 +17,8 @@ pub(crate) mod msr {
 /// Bits of SPEC_CTRL.
 const IBRS: u64 = 1 << 0;
 const STIBP: u64 = 1 << 1;
+/// Of less privileged code only: it costs user mode nothing, and is always set (Intel, "Branch History Injection").
+const BHI_DIS_S: u64 = 1 << 10;
 /// Bit of PRED_CMD.
 const IBPB: u64 = 1 << 0;
 /// Bit of EFER: automatic IBRS (AMD APM volume 2, 3.1.7).
@@ -34,11 +36,11 @@ fn is_on(measure: u32) -> bool {
 }
 
 /// Predictions of less privileged code are not used by the kernel (IBRS: once for all where the CPU has the enhanced
-/// one, else from each entry to each exit, [`crate::hardened`]), nor those of the sibling thread (STIBP). On each
-/// CPU; Linux sets its own when it gets the CPU back.
+/// one, else from each entry to each exit, [`crate::hardened`]), nor those of the sibling thread (STIBP); nor does its branch history
+/// choose among the kernel's own (BHI_DIS_S). On each CPU; Linux sets its own when it gets the CPU back.
 pub fn init_cpu() {
     let of = |measure, bit| if is_on(measure) { bit } else { 0 };
-    let always = of(MEASURE_IBRS, IBRS) | of(MEASURE_STIBP, STIBP);
+    let always = of(MEASURE_IBRS, IBRS) | of(MEASURE_STIBP, STIBP) | of(MEASURE_BHI_DIS, BHI_DIS_S);
     let value = always | of(MEASURE_ENTRY_IBRS, IBRS);
     crate::percpu::set_predictions(value as u32, always as u32);
     // SAFETY: the measures are chosen only where CPUID names these bits (`hanare_core::mitigations`); they change

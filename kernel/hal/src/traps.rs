@@ -60,6 +60,21 @@ impl Regs {
     }
 }
 
+/// The registers with which the calling CPU last came from user mode on the kernel stack that it has now
+/// ([`gdt::set_kernel_stack`]): those of the running thread. None: that never was in user mode.
+pub fn saved_registers() -> Option<Regs> {
+    let top = crate::percpu::kernel_rsp();
+    if top == 0 {
+        return None;
+    }
+    let place = (top as usize - size_of::<Regs>()) as *const Regs;
+    // SAFETY: kernel stacks stay mapped, and this one is the calling CPU's. Any words are `Regs`. They are read
+    // as volatile, since the entry's handler, which waits further up the stack, has a reference to them.
+    let regs = unsafe { place.read_volatile() };
+    let of_user = regs.cs == u64::from(gdt::USER_CS) && regs.ss == u64::from(gdt::USER_DS);
+    of_user.then_some(regs)
+}
+
 /// Exception vectors (SDM volume 3, table 6-1).
 #[allow(missing_docs)]
 pub mod vector {

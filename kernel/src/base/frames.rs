@@ -12,6 +12,7 @@ use hanare_core::buddy::{Chunk, Frame, MARKS_ADDED, Zone};
 use hanare_core::groups::{GROUPS_MAX, Groups, NOBODY, Tag};
 use hanare_core::nodes::{Nodes, Placement};
 use hanare_hal::addr::PhysAddr;
+use hanare_hal::memory::Block;
 use hanare_hal::paging::TableSource;
 use hanare_hal::{memory, shared};
 use spin::Once;
@@ -225,6 +226,22 @@ fn take(order: u32, keep: impl Fn(&Zone<'static>) -> usize, place: &Placement) -
         }
     }
     None
+}
+
+/// A block of the kernel, for who has it to itself.
+pub fn alloc_block(order: u32) -> Option<Block> {
+    alloc(order).map(|frame| block(frame, order))
+}
+
+/// A block of an application, likewise.
+pub fn alloc_user_block(order: u32) -> Option<Block> {
+    alloc_user(order).map(|frame| block(frame, order))
+}
+
+#[allow(unsafe_code)]
+fn block(frame: PhysAddr, order: u32) -> Block {
+    // SAFETY: a zone has just handed it out, and none does so again before it is freed.
+    unsafe { Block::new(frame, order) }
 }
 
 /// A zeroed page.

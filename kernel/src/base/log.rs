@@ -1,7 +1,5 @@
 //! The kernel log: text lines into the ring that `hanare log` reads.
 
-#![allow(unsafe_code)] // a panic breaks the lock
-
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use hanare_hal::{percpu, shared};
@@ -55,18 +53,19 @@ pub fn line(args: core::fmt::Arguments<'_>) {
     let _ =
         write!(l, "[{:5}.{:06}] cpu{}: {args}", us / 1_000_000, us % 1_000_000, percpu::index());
     l.bytes[l.used] = b'\n';
-    let mut guard = loop {
-        if let Some(g) = WRITER.try_lock() {
-            break g;
+    let text = &l.bytes[..=l.used];
+    loop {
+        if let Some(mut writer) = WRITER.try_lock() {
+            if let Some(w) = writer.as_mut() {
+                w.write(text);
+            }
+            return;
         }
         if BROKEN.load(Ordering::Relaxed) != 0 {
-            // SAFETY: the other CPUs are being stopped; a torn line is the worst.
-            unsafe { WRITER.force_unlock() };
+            // Beside whoever holds the lock, and is being stopped: a torn line is the worst.
+            return shared::log().write(text);
         }
         hanare_hal::cpu::pause();
-    };
-    if let Some(w) = guard.as_mut() {
-        w.write(&l.bytes[..=l.used]);
     }
 }
 

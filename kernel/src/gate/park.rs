@@ -120,7 +120,7 @@ pub fn in_kernel(thread: &Thread) {
     thread.parking.change(|parking, left| {
         // Looked at under the lock: who lets it go drops them under it.
         if parking.is_awaited(all()) {
-            let regs = shown(thread, &registers::of_waiting(thread), true);
+            let regs = shown(thread, &registers::of_running(), true);
             *left = Some(Snapshot::take(regs));
             parking.leave(true);
         }

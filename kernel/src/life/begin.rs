@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 
 /// Creates the first thread and queues it. `start` is its first function.
-pub fn program(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<()> {
+pub fn program(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<()> {
     p.memory().start()?;
     let block = p.start_block()?;
     p.set_start_mask(block.sigmask);
@@ -68,7 +68,7 @@ pub fn program_of(
     p: &Arc<Process>,
     old: &Thread,
     words: &[u64],
-    start: extern "C" fn(usize) -> !,
+    start: extern "C" fn() -> !,
 ) -> Result<()> {
     p.memory().start()?;
     let word = |i: usize| words.get(i).copied().unwrap_or(0);
@@ -93,7 +93,7 @@ pub fn program_of(
     run(p, thread)
 }
 
-fn first_thread(p: &Arc<Process>, start: extern "C" fn(usize) -> !) -> Result<Arc<Thread>> {
+fn first_thread(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<Arc<Thread>> {
     let slot = p.slot(0).ok_or(errno::ENOMEM)?;
     slot.set_poll_us(direct::worker_poll_us());
     let thread = Thread::new(p.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;

@@ -41,9 +41,9 @@ pub fn birth(r: &Request, regs: &Regs) -> Birth {
 }
 
 /// Where a cloned thread, or the first thread of a forked process, begins.
-pub extern "C" fn first_step(argument: usize) -> ! {
+pub extern "C" fn first_step() -> ! {
     cpus::reap();
-    let thread = Thread::from_argument(argument);
+    let thread = thread::current();
     hold::at("thread-begins");
     let b = thread.birth.lock().take().expect("a cloned thread");
     b.load();

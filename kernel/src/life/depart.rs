@@ -175,9 +175,9 @@ impl Plan {
 }
 
 /// The first step of a program in a space of its own.
-pub extern "C" fn first_step(argument: usize) -> ! {
+pub extern "C" fn first_step() -> ! {
     cpus::reap();
-    let thread = Thread::from_argument(argument);
+    let thread = thread::current();
     let mut regs = Regs::default();
     match begin(thread, &mut regs) {
         Ok(()) => {

@@ -44,9 +44,9 @@ pub fn start(p: &Arc<Process>) -> Result<()> {
     begin::program(p, first_step)
 }
 
-extern "C" fn first_step(argument: usize) -> ! {
+extern "C" fn first_step() -> ! {
     cpus::reap();
-    let thread = Thread::from_argument(argument);
+    let thread = thread::current();
     let mut regs = Regs::default();
     observe::debug::loads(thread, true);
     match start_block_strings(&thread.process).map_err(|e| Failed(e, START_FAILED_FILE)).and_then(

@@ -221,11 +221,11 @@ pub fn settle(p: &Process) {
 }
 
 /// The first step of a forked process.
-pub extern "C" fn first_step_of_child(argument: usize) -> ! {
+pub extern "C" fn first_step_of_child() -> ! {
     cpus::reap();
     hold::at("child-begins");
-    settle(&Thread::from_argument(argument).process);
-    timens::begin(Thread::from_argument(argument));
+    settle(&thread::current().process);
+    timens::begin(thread::current());
     hold::at("child-settled");
-    first_step(argument)
+    first_step()
 }

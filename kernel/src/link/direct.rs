@@ -18,7 +18,8 @@ use hanare_ikc::{Answer, SlotRef};
 const SHORT_US: u64 = 5;
 /// Calls up to this long are polled for, if the last one was no longer, µs.
 const LONG_US: u64 = 150;
-/// Looks at the slot without a look at anything else: an answer that comes at once takes about as long, a microsecond.
+/// Looks at the slot without a look at anything else: an answer that comes at once takes about as long, half a
+/// microsecond. A CPU that shoots down TLB entries waits that much longer at most, which is less than an interrupt takes.
 const EAGER: u32 = 512;
 /// How long the worker polls for the next call, µs.
 const WORKER_POLL_US: u32 = 50;
@@ -170,13 +171,13 @@ fn await_answer(caller: &(impl Delegates + ?Sized), asleep: bool) -> Option<Answ
     if asleep {
         ring_worker(caller.owner().space, port.slot_index);
     }
-    let answered = Answered { caller, answer: Cell::new(None) };
+    let mut answered = Answered { caller, answer: Cell::new(None) };
     let base = spin_cycles();
     if !asleep && cpus::poll_for(&answered, base.min(cycles(SHORT_US))) {
         port.last_call.store(0, Ordering::Relaxed);
     } else {
         let start = cpu::rdtsc();
-        cpus::wait(&answered, patience(caller, base));
+        cpus::wait(&mut answered, patience(caller, base));
         port.last_call.store(cpu::rdtsc().wrapping_sub(start), Ordering::Relaxed);
     }
     answered.answer.get()

@@ -134,11 +134,7 @@ impl Entry {
             By::Thread => (SERVICE_READY_THREAD, &[RESERVED, common()][..]),
         };
         let used = USED[me].load(Ordering::Relaxed);
-        let has = |i: u32| {
-            let owner = OWNERS[me][i as usize].load(Ordering::Relaxed);
-            Owner { user: (owner >> 32) as u32, space: owner as u32 }
-        };
-        let i = parts.iter().find_map(|&part| fair::find(part, used, p, has))?;
+        let i = parts.iter().find_map(|&part| fair::find(part, used, p, owner_of))?;
         USED[me].fetch_or(1 << i, Ordering::Relaxed);
         OWNERS[me][i as usize]
             .store(u64::from(p.user) << 32 | u64::from(p.space), Ordering::Relaxed);
@@ -190,6 +186,20 @@ impl Drop for Entry {
         let i = self.index % per_cpu();
         USED[(self.index / per_cpu()) as usize].fetch_and(!(1 << i), Ordering::Relaxed);
     }
+}
+
+/// Whose an entry of the calling CPU is.
+fn owner_of(i: u32) -> Owner {
+    let owner = OWNERS[percpu::index()][i as usize].load(Ordering::Relaxed);
+    Owner { user: (owner >> 32) as u32, space: owner as u32 }
+}
+
+/// Whether an entry may become free for the service thread while the calling CPU is kept. Those that threads of this
+/// CPU wait for do not.
+fn may_come(p: Owner) -> bool {
+    let me = percpu::index();
+    let (used, pending) = (USED[me].load(Ordering::Relaxed), ASYNC[me].load(Ordering::Relaxed));
+    [RESERVED, common()].iter().any(|&part| fair::may_come(part, used, pending, p, owner_of))
 }
 
 /// Whether an entry of the calling CPU is free that only the service thread gets.
@@ -277,7 +287,7 @@ fn by_worker_unless(
         return Err(outcome.result().err().unwrap_or(Failure::Refused(errno::EIO)));
     }
     // A broken proxy: another of its threads runs it.
-    cpus::wait(&Done { entry: &entry, until: NEVER }, 0);
+    cpus::wait(&mut Done { entry: &entry, until: NEVER }, 0);
     entry.answer().expect("done").map_err(Failure::Refused)
 }
 
@@ -328,16 +338,20 @@ pub fn by_thread(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> Option<A
         cpus::until_told(|| false, cpus::deadline(LOOK_NS));
     };
     doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
-    cpus::wait(&Done { entry: &entry, until }, direct::spin_cycles());
+    cpus::wait(&mut Done { entry: &entry, until }, direct::spin_cycles());
     answer_or_leave(entry)
 }
 
 /// Like [`by_thread`], for where no thread can wait: while a request of Linux' is served, or when the
-/// last thread of a space is gone. The CPU is kept, for a moment at most.
+/// last thread of a space is gone. The CPU is kept, for a moment at most, and not where the user alone has what he
+/// may have: his share grows by others' entries only.
 pub fn by_thread_at_once(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> Option<Answer> {
     assert_none_held();
     let until = cpus::deadline(AT_ONCE_NS);
-    let entry = spin_for(until, || Entry::of(p, By::Thread, kind, args, extents))?;
+    let entry = spin_for(until, || match Entry::of(p, By::Thread, kind, args, extents) {
+        None if !may_come(p) => Some(None),
+        entry => entry.map(Some),
+    })??;
     doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
     let _ = spin_for(until, || entry.is_done().then_some(()));
     answer_or_leave(entry)
@@ -403,8 +417,12 @@ pub fn put_together<T>(f: impl FnOnce() -> T) -> T {
     let outer = core::mem::replace(&mut *me.port().puts.lock(), list);
     let result = f();
     let ids = core::mem::replace(&mut *me.port().puts.lock(), outer).unwrap_or_default();
-    if !ids.is_empty() && by_worker(SERVICE_FILE_PUT, &[], &ids).is_err() {
-        post_puts(me.owner(), &ids); // the thread has to end, and others may have its space
+    if ids.is_empty() || by_worker(SERVICE_FILE_PUT, &[], &ids).is_ok() {
+        return result;
+    }
+    // The thread has to end, and its process may go on: what is not dropped now would be held until that ends.
+    if me.is_killed() || by_thread(SERVICE_FILE_PUT, me.owner(), &[], &ids).is_none() {
+        post_puts(me.owner(), &ids); // others may have its space
     }
     result
 }

@@ -18,7 +18,7 @@ pub struct Caller<'a> {
 }
 
 /// Whether the thread on whose behalf memory is changed has to end.
-pub trait Ends {
+pub trait Ends: Sync {
     /// The proxy of its process is gone.
     fn is_killed(&self) -> bool;
     /// It has to end, though its process need not.

@@ -1,7 +1,7 @@
 //! Page faults: finding out what belongs at an address, and putting it there.
 
 use super::access::{FETCH, Signal, WRITE};
-use super::address_space::is_lost;
+use super::address_space::{is_lost, pages_of};
 use super::caller::Caller;
 use super::content::FileRef;
 use super::fill::{Fill, file_window};
@@ -51,7 +51,7 @@ enum Plan {
     Copied {
         old: PhysAddr,
     },
-    /// A thread is moving it.
+    /// A thread is moving it, or about to take it away.
     Settle(u32),
     /// A page is to be copied: CPUs drop it first, and Linux forgets it if `ask`.
     Wait {
@@ -186,6 +186,15 @@ fn plan(
         }
         Some(_) if matches!(vma.backing, Backing::SharedLinux { .. }) => {
             Plan::Resolve { watch_seen, settled: p.settled.load(Ordering::Relaxed) }
+        }
+        // Hidden for a change under way: made visible here it would have to be hidden, and Linux asked, again, for as
+        // long as somebody reads it. One that can be written is copied for the reader instead.
+        Some(leaf)
+            if !leaf.entry.has(pte::PRESENT)
+                && !vma.prot.contains(Prot::WRITE)
+                && mm.coherence.is_reserved(pages_of(&leaf)) =>
+        {
+            Plan::Settle(p.settled.load(Ordering::Relaxed))
         }
         _ if mm.is_full() => Plan::Fail(Signal::NoMemory),
         Some(_) => mm.gain(&vma, addr & !(SMALL - 1), change),

@@ -280,13 +280,7 @@ impl Space {
     pub fn start_block(&self) -> Result<StartBlock> {
         let mut bytes = [0; size_of::<StartBlock>()];
         self.read_control(START_BASE, &mut bytes);
-        let block = read_start_block(&bytes);
+        let block = hanare_core::start::header(&bytes);
         hanare_core::start::strings_size(&block).map(|_| block)
     }
-}
-
-#[allow(unsafe_code)]
-fn read_start_block(bytes: &[u8; size_of::<StartBlock>()]) -> StartBlock {
-    // SAFETY: plain integers: every bit pattern is a value; read unaligned.
-    unsafe { bytes.as_ptr().cast::<StartBlock>().read_unaligned() }
 }

@@ -1,18 +1,15 @@
 //! The user registers of a thread that is stopped, and who stops it: tracers, debuggers.
 
-#![allow(unsafe_code)] // registers of a thread that waits, on its kernel stack
-
 use crate::base::heap;
 use crate::base::lock::{Mutex, rank};
-use crate::sched::task::Task;
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering};
 use hanare_core::errno::{self, Result};
 use hanare_core::gate::{Parking, TRAP_FLAG};
 use hanare_core::ptrace::{self, FXSAVE, USER_REGS, index};
+use hanare_hal::cpu;
 use hanare_hal::fpu::FpuState;
-use hanare_hal::traps::Regs;
-use hanare_hal::{cpu, gdt};
+use hanare_hal::traps::{self, Regs};
 use zerocopy::IntoBytes;
 
 /// A thread as its tracer and its debugger have it.
@@ -53,14 +50,9 @@ pub struct Snapshot {
     pub fpu: FpuState,
 }
 
-/// The user registers of the running thread, which waits in the kernel. Zeroes: it never was in user mode.
-pub fn of_waiting(task: &Task) -> Regs {
-    // SAFETY: the running thread's own kernel stack, at whose top the entry from
-    // user mode put the registers. One that never was in user mode has something
-    // else there, which is looked at below.
-    let regs = unsafe { ((task.stack_top() as usize - size_of::<Regs>()) as *const Regs).read() };
-    let real = regs.cs == u64::from(gdt::USER_CS) && regs.ss == u64::from(gdt::USER_DS);
-    if real { regs } else { Regs::default() }
+/// The user registers of the running thread, which is in the kernel. Zeroes: it never was in user mode.
+pub fn of_running() -> Regs {
+    traps::saved_registers().unwrap_or_default()
 }
 
 impl Snapshot {

@@ -246,8 +246,8 @@ pub fn wait_for_room(p: &Process) -> bool {
     let free = if is_shared { short.free() + (256 << 10) } else { 0 };
     let end = cpus::deadline(4 * PATIENCE_NS);
     while relieve_of(short) && cpu::rdtsc() < end {
-        let room = Room { process: p, short, free, until: cpus::deadline(PATIENCE_NS / 10) };
-        cpus::wait(&room, 0);
+        let mut room = Room { process: p, short, free, until: cpus::deadline(PATIENCE_NS / 10) };
+        cpus::wait(&mut room, 0);
         if room.is_there() {
             return true;
         }

@@ -118,7 +118,7 @@ impl Process {
         let mut threads = self.threads.lock();
         heap::more_room(&mut threads.all, 1)?;
         self.step_in(&mut threads, Some(first), Event::Prepare).map_err(|_| ENDING)?;
-        lists::push_within(&mut threads.all, first.clone());
+        self.list(&mut threads, first);
         Ok(())
     }
 
@@ -181,6 +181,15 @@ impl Process {
         cpus::until(|| !self.pauses(thread), cpus::NEVER);
     }
 
+    /// Puts a thread into the list, in which there is room. It may be traced already, as one is that goes on for
+    /// another (execve): who stopped tracing that one meanwhile has found nobody.
+    fn list(&self, threads: &mut Threads, thread: &Arc<Thread>) {
+        lists::push_within(&mut threads.all, thread.clone());
+        if thread.ptrace.is_on() {
+            self.observed.set_ptraced(true);
+        }
+    }
+
     /// Enters a thread made by `creator`, unless that has to end ([`ENDING`]).
     pub fn add_thread(&self, thread: &Arc<Thread>, creator: &Thread) -> Result<()> {
         let mut threads = self.threads.lock();
@@ -188,7 +197,7 @@ impl Process {
         self.step_in(&mut threads, Some(thread), Event::Enter(creator.state()))
             .map_err(|_| ENDING)?;
         thread.seccomp.inherit(creator.seccomp.inherited());
-        lists::push_within(&mut threads.all, thread.clone());
+        self.list(&mut threads, thread);
         Ok(())
     }
 
@@ -199,7 +208,7 @@ impl Process {
         let entered = self.step_in(&mut threads, Some(new), Event::Enter(me.state())).is_ok();
         if entered {
             // There is room: where the first thread has ended, there were two.
-            lists::push_within(&mut threads.all, new.clone());
+            self.list(&mut threads, new);
             let _ = self.step_in(&mut threads, Some(me), Event::HandOver);
         }
         entered

@@ -151,12 +151,12 @@ impl Birth {
 }
 
 impl Thread {
-    /// A thread that begins in `start(thread as usize)`.
+    /// A thread that begins in `start`.
     pub fn new(
         process: Arc<Process>,
         slot_index: u32,
         slot: SlotRef<'static>,
-        start: extern "C" fn(usize) -> !,
+        start: extern "C" fn() -> !,
     ) -> Option<Arc<Thread>> {
         let bytes = size_of::<Thread>() + fpu::size() + heap::SMALL_PARTS;
         heap::room(bytes).ok()?;
@@ -165,12 +165,7 @@ impl Thread {
         let stack = Stack::new()?;
         let (sigmask, account) = (process.start_mask(), process.account.clone());
         Some(lists::cyclic_within(|weak: &Weak<Thread>| Thread {
-            // The queue holds the thread while it starts, so the pointer stays good.
-            port: Port::new(
-                Task::new(weak.clone(), account, bell, stack, start, weak.as_ptr() as usize),
-                slot_index,
-                slot,
-            ),
+            port: Port::new(Task::new(weak.clone(), account, bell, stack, start), slot_index, slot),
             myself: weak.clone(),
             process,
             in_place: AtomicBool::new(false),
@@ -203,13 +198,6 @@ impl Thread {
         // SAFETY: every task is the part `port.task` of a thread: only `new` makes one. So the thread is
         // there as long as the reference to the task.
         unsafe { &*core::ptr::with_exposed_provenance(address) }
-    }
-
-    /// The thread whose address a start function was given.
-    pub fn from_argument(argument: usize) -> &'static Thread {
-        // SAFETY: `new` passed the address of an `Arc<Thread>` that the CPU's
-        // `current` holds until the thread ends; a thread's own code sees it as static.
-        unsafe { &*(argument as *const Thread) }
     }
 
     /// Whether a signal waits that the thread does not block, or it has to leave what it

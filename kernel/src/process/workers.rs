@@ -351,8 +351,8 @@ fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<Answer>
         return None;
     }
     let bell = thread.process.bell(index).expect("of a slot that was used");
-    let settled = Settled(thread, slot, Cell::new(None), bell);
-    cpus::wait(&settled, 1);
+    let mut settled = Settled(thread, slot, Cell::new(None), bell);
+    cpus::wait(&mut settled, 1);
     settled.2.get()
 }
 

@@ -7,19 +7,19 @@
 //! bell rang or its time has come, where that is all it waits for ([`Wait::is_told`]).
 //! A core with one thread takes no timer interrupt.
 
-#![allow(unsafe_code)] // the switch itself
+#![allow(unsafe_code)] // the switch itself, and whom it leads to
 
 use crate::base::counts;
 use crate::base::line::Line;
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::base::stacks;
 use crate::sched::queue::{self, Sleeper};
-use crate::sched::task::{Runs, Task};
+use crate::sched::task::{self, Running, Runs, Task};
 use crate::sched::{attention, balance, doorbell, kick, machinecheck, requests, tlb, turns};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use hanare_abi::boot::BELL_BITS;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::context::{self, Context};
@@ -55,7 +55,9 @@ pub struct Cpu {
     /// When those are to be woken at the latest: TSC value.
     alarms: BTreeSet<(u64, Sleeper)>,
     /// The running one.
-    current: Option<Arc<dyn Runs>>,
+    current: Option<Running>,
+    /// The one that ran before the last switch, until that is complete.
+    previous: Option<Running>,
     /// Ended threads whose stacks may be freed after the next switch.
     dead: Vec<Arc<dyn Runs>>,
     /// A thread that goes to another CPU's queue after the next switch.
@@ -107,9 +109,6 @@ impl Cpu {
 static CPUS: [Line<Once<Mutex<Cpu, rank::CpuQueue>>>; CPUS_MAX] =
     [const { Line(Once::new()) }; CPUS_MAX];
 
-/// Address of the thread that each CPU ran before the last switch, until that is complete.
-static PREVIOUS: [Line<AtomicU64>; CPUS_MAX] = [const { Line(AtomicU64::new(0)) }; CPUS_MAX];
-
 /// Creates every CPU's state and stack (first CPU, once).
 pub fn init() {
     let count = shared::params().cpu_count as usize;
@@ -121,6 +120,7 @@ pub fn init() {
                 asleep: BTreeMap::new(),
                 alarms: BTreeSet::new(),
                 current: None,
+                previous: None,
                 dead: Vec::new(),
                 leaving: None,
                 idle: Context::default(),
@@ -173,7 +173,7 @@ pub fn try_current() -> Option<&'static Task> {
 
 /// The running thread, counted.
 fn current_arc() -> Arc<dyn Runs> {
-    this().current.clone().expect("a running thread")
+    this().current.as_deref().cloned().expect("a running thread")
 }
 
 /// Puts a thread on a CPU's queue.
@@ -198,8 +198,7 @@ fn steal() -> Option<Arc<dyn Runs>> {
 fn take_from(from: usize, to: usize) -> Option<Arc<dyn Runs>> {
     let mut c = CPUS[from].get()?.try_lock()?;
     let fits = |t: &Arc<dyn Runs>| {
-        !t.task().on_cpu.load(Ordering::Acquire)
-            && t.task().affinity.try_lock().is_some_and(|m| m.contains(to))
+        !t.task().is_on_cpu() && t.task().affinity.try_lock().is_some_and(|m| m.contains(to))
     };
     let i = c.runnable.iter().position(fits)?;
     let thread = c.runnable.remove(i)?;
@@ -210,66 +209,65 @@ fn take_from(from: usize, to: usize) -> Option<Arc<dyn Runs>> {
 
 fn switch_to(next: Option<Arc<dyn Runs>>) {
     let index = percpu::index();
-    if let Some(n) = &next {
-        // It may have come from a CPU that has not quite left it.
-        while n.task().on_cpu.swap(true, Ordering::Acquire) {
-            tlb::serve();
-            cpu::pause();
-        }
-        n.task().whereabouts.moves_to(index);
-    }
+    let mut next = next.map(take_for_here);
     let mut c = this();
     let now = cpu::rdtsc();
-    let previous = c.current.take();
-    if let Some(p) = &previous {
+    let mut previous = c.current.take();
+    if let Some(p) = &mut previous {
         p.task().end_run(now);
-        p.task().save_user_state();
+        p.value().save();
     }
     c.slice_end = NEVER;
-    let to: *const Context = match &next {
+    let to: *const Context = match &mut next {
         Some(n) => {
             n.enter();
-            let task = n.task();
-            task.restore_user_state();
-            task.begin_run(now);
-            gdt::set_kernel_stack(index, task.stack_top());
-            task.context()
+            n.value().restore();
+            n.task().begin_run(now);
+            gdt::set_kernel_stack(index, n.task().stack_top());
+            n.value().context()
         }
         None => &raw const c.idle,
     };
     if let Some(p) = &previous {
-        p.leave(next.as_deref());
+        p.leave(next.as_deref().map(|n| &**n));
     }
-    let address = |t: &Option<Arc<dyn Runs>>| t.as_ref().map_or(0, |t| &raw const *t.task() as u64);
-    percpu::set_task(address(&next));
-    PREVIOUS[index].store(address(&previous), Ordering::Relaxed);
+    percpu::set_task(next.as_ref().map_or(0, |n| &raw const *n.task() as u64));
     shared::cpu(index).set_current_space(next.as_ref().map_or(0, |n| n.ids().1));
     c.update_load(index, next.is_some());
     c.current = next;
-    let from: *mut Context = previous.as_ref().map_or(&raw mut c.idle, |p| p.task().context());
-    // The previous thread is on a queue, among the waiting or in `dead`: the address
-    // stays good; other CPUs leave it alone while `on_cpu` is set.
-    drop(previous);
+    let from = previous.as_mut().map_or(&raw mut c.idle, |p| p.value().context());
+    // Kept, so that the address stays good and other CPUs leave the thread alone, until `reap` on the new stack.
+    c.previous = previous;
     drop(c);
     // SAFETY: `from` is the running context's own place, `to` one that does not
-    // run: `on_cpu` was clear, and this CPU's idle context runs only here.
+    // run: this CPU has taken the thread, and its idle context runs only here.
     unsafe { context::switch(from, to) };
     reap();
+}
+
+/// Takes a thread that is to run here. It may have come from a CPU that has not quite left it.
+fn take_for_here(mut thread: Arc<dyn Runs>) -> Running {
+    loop {
+        match task::take(thread) {
+            Ok(running) => {
+                running.task().whereabouts.moves_to(percpu::index());
+                return running;
+            }
+            Err(same) => thread = same,
+        }
+        tlb::serve();
+        cpu::pause();
+    }
 }
 
 /// What follows a switch, on the new stack: the old thread may run elsewhere, and goes
 /// there if it has to; threads that ended are freed. Also the first thing a new thread does.
 pub fn reap() {
-    let p = PREVIOUS[percpu::index()].swap(0, Ordering::Relaxed);
-    if p != 0 {
-        // SAFETY: held by a queue, by `waiting` or by `dead` of this CPU, see
-        // `switch_to`; who takes it from there waits for this store.
-        unsafe { &*(p as *const Task) }.on_cpu.store(false, Ordering::Release);
-    }
-    let (dead, leaving) = {
+    let (previous, dead, leaving) = {
         let mut c = this();
-        (core::mem::take(&mut c.dead), c.leaving.take())
+        (c.previous.take(), core::mem::take(&mut c.dead), c.leaving.take())
     };
+    drop(previous); // other CPUs may run it
     drop(dead);
     if let Some((thread, cpu)) = leaving {
         enqueue(thread, cpu);
@@ -346,7 +344,7 @@ pub fn yield_now() {
     wake_ready();
     let Some(next) = pick() else { return };
     let mut c = this();
-    if let Some(me) = c.current.clone() {
+    if let Some(me) = c.current.as_deref().cloned() {
         queue::add_last(&mut c.runnable, me);
     }
     drop(c);
@@ -366,7 +364,7 @@ fn migrate() {
 /// Ends the running thread's life on this CPU.
 pub fn exit_current() -> ! {
     let mut c = this();
-    let me = c.current.clone().expect("a running thread");
+    let me = c.current.as_deref().cloned().expect("a running thread");
     queue::add(&mut c.dead, me);
     drop(c);
     wake_ready();
@@ -395,7 +393,7 @@ pub fn idle() -> ! {
 pub fn give_away() -> bool {
     let Some(next) = pick().or_else(steal) else { return false };
     let mut c = this();
-    let me = c.current.clone().expect("the running thread");
+    let me = c.current.as_deref().cloned().expect("the running thread");
     c.begin_wait(me);
     drop(c);
     switch_to(Some(next));
@@ -509,8 +507,11 @@ fn arm_timer(user: bool) {
     let now = cpu::rdtsc();
     machinecheck::look_if_due(now);
     let mut c = this();
-    let deadlines =
-        c.waiting.iter().chain(c.current.iter()).map(|t| t.task().deadline.load(Ordering::Relaxed));
+    let deadlines = c
+        .waiting
+        .iter()
+        .chain(c.current.as_deref())
+        .map(|t| t.task().deadline.load(Ordering::Relaxed));
     let mut next = deadlines.min().unwrap_or(NEVER);
     if let Some((alarm, _)) = c.alarms.first() {
         next = next.min(*alarm);

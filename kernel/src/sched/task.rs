@@ -2,8 +2,6 @@
 //! what the processor keeps for it while another one runs. The rest is the business of the layers
 //! above, which say it by [`Runs`].
 
-#![allow(unsafe_code)] // interior state that only the owning CPU touches
-
 use crate::base::accounts::Account;
 use crate::base::counts::Counts;
 use crate::base::lock::{Mutex, rank};
@@ -12,18 +10,18 @@ use crate::base::time::NEVER;
 use crate::sched::cpu_mask::CpuMask;
 use crate::sched::quota;
 use alloc::sync::{Arc, Weak};
-use core::cell::UnsafeCell;
-use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_core::bandwidth::Allowance;
+use hanare_hal::condition::Condition;
 use hanare_hal::context::Context;
 use hanare_hal::cpu;
 use hanare_hal::fpu::FpuState;
+use hanare_hal::oncpu::{self, OnCpu};
 use hanare_ikc::wake::Whereabouts;
 
 /// What a thread waits for. Asked on the thread's CPU, by whichever thread runs there: the
 /// running thread may be another one.
-pub trait Wait {
+pub trait Wait: Send {
     /// It has come, or there is no point in waiting on.
     fn ready(&self) -> bool;
     /// `true`: we are about to sleep, ring us on this CPU. `false`: we are awake.
@@ -76,11 +74,43 @@ pub trait Runs: Send + Sync {
 }
 
 /// User registers that are not in the trap frame, and the place of the kernel's.
-struct Extended {
+pub struct Extended {
     context: Context,
     fpu: FpuState,
     fs_base: u64,
     gs_base: u64,
+}
+
+impl Extended {
+    /// The place for the kernel context.
+    pub fn context(&mut self) -> *mut Context {
+        &raw mut self.context
+    }
+
+    /// Keeps the processor's user state.
+    pub fn save(&mut self) {
+        self.fpu.save();
+        self.fs_base = cpu::fs_base();
+        self.gs_base = cpu::user_gs_base();
+    }
+
+    /// Puts it back.
+    pub fn restore(&self) {
+        self.fpu.restore();
+        cpu::set_fs_base(self.fs_base);
+        cpu::set_user_gs_base(self.gs_base);
+    }
+}
+
+/// A thread that the CPU runs, on whose stack it is.
+pub type Running = oncpu::Running<dyn Runs, Extended>;
+
+/// Takes a thread to run it.
+///
+/// # Errors
+/// Another CPU has not quite left its stack.
+pub fn take(thread: Arc<dyn Runs>) -> Result<Running, Arc<dyn Runs>> {
+    Running::take(thread, |t| &t.task().extended)
 }
 
 /// The scheduler's part of a thread.
@@ -89,8 +119,6 @@ pub struct Task {
     whole: Weak<dyn Runs>,
     /// CPU on whose queue it is, or that runs it; whether it was kicked and the CPU has not looked yet.
     pub whereabouts: Whereabouts,
-    /// A CPU runs on its stack.
-    pub on_cpu: AtomicBool,
     /// CPUs it may run on.
     pub affinity: Mutex<CpuMask, rank::Affinity>,
     /// TSC value since which it runs, 0 while it does not.
@@ -114,32 +142,24 @@ pub struct Task {
     /// See [`Counts`].
     pub counts: Counts,
     stack: Stack,
-    extended: UnsafeCell<Extended>,
-    /// What it waits for; see [`Task::set_wait`].
-    wait: UnsafeCell<Option<NonNull<dyn Wait>>>,
+    extended: OnCpu<Extended>,
+    /// What it waits for while others run.
+    wait: Condition,
 }
 
-// SAFETY: `extended` and `wait` are touched only by the CPU on whose queue the thread
-// is, with interrupts off; everything else is atomic or locked.
-unsafe impl Sync for Task {}
-// SAFETY: as above; nothing in it is bound to a CPU.
-unsafe impl Send for Task {}
-
 impl Task {
-    /// Of a thread `whole`, which begins in `start(argument)`.
+    /// Of a thread `whole`, which begins in `start`.
     pub fn new(
         whole: Weak<dyn Runs>,
         account: Arc<Account>,
         bell: u32,
         stack: Stack,
-        start: extern "C" fn(usize) -> !,
-        argument: usize,
+        start: extern "C" fn() -> !,
     ) -> Task {
-        let context = Context::new(stack.top(), start, argument);
+        let context = Context::new(stack.top(), start);
         Task {
             whole,
             whereabouts: Whereabouts::new(),
-            on_cpu: AtomicBool::new(false),
             affinity: Mutex::new(CpuMask::all()),
             since: AtomicU64::new(0),
             is_told: AtomicBool::new(false),
@@ -152,13 +172,13 @@ impl Task {
             others_cycles: AtomicU64::new(0),
             counts: Counts::default(),
             stack,
-            extended: UnsafeCell::new(Extended {
+            extended: OnCpu::new(Extended {
                 context,
                 fpu: FpuState::new(),
                 fs_base: 0,
                 gs_base: 0,
             }),
-            wait: UnsafeCell::new(None),
+            wait: Condition::new(),
         }
     }
 
@@ -168,6 +188,7 @@ impl Task {
     }
 
     /// The same, uncounted.
+    #[allow(unsafe_code)]
     pub fn runs(&self) -> &dyn Runs {
         // SAFETY: the task lies in the thread, so that is there as long as the reference to the task.
         unsafe { &*self.whole.as_ptr() }
@@ -183,28 +204,9 @@ impl Task {
         self.stack.guards(addr)
     }
 
-    /// Its place for the kernel context.
-    pub fn context(&self) -> *mut Context {
-        // SAFETY: only forms an address.
-        unsafe { &raw mut (*self.extended.get()).context }
-    }
-
-    /// Keeps the processor's user state.
-    pub fn save_user_state(&self) {
-        // SAFETY: called by the CPU that runs the thread, see `Sync`.
-        let e = unsafe { &mut *self.extended.get() };
-        e.fpu.save();
-        e.fs_base = cpu::fs_base();
-        e.gs_base = cpu::user_gs_base();
-    }
-
-    /// Puts it back.
-    pub fn restore_user_state(&self) {
-        // SAFETY: as above.
-        let e = unsafe { &*self.extended.get() };
-        e.fpu.restore();
-        cpu::set_fs_base(e.fs_base);
-        cpu::set_user_gs_base(e.gs_base);
+    /// Whether a CPU runs on its stack.
+    pub fn is_on_cpu(&self) -> bool {
+        self.extended.is_taken()
     }
 
     /// It runs from now on.
@@ -279,20 +281,14 @@ impl Task {
         user + system
     }
 
-    /// Says what it waits for, until `None`.
-    ///
-    /// # Safety
-    /// Called by the CPU that runs the thread; `what` must stay good until then.
-    pub unsafe fn set_wait(&self, what: Option<&dyn Wait>) {
-        // SAFETY: only the lifetime changes; the caller vouches for it.
-        let what = what.map(|w| unsafe { core::mem::transmute::<&dyn Wait, NonNull<dyn Wait>>(w) });
-        // SAFETY: see `Sync`.
-        unsafe { *self.wait.get() = what };
+    /// Does something, such as to let another thread run, while whoever runs on this CPU can ask whether
+    /// what the thread waits for has come.
+    pub fn wait_for<R>(&self, what: &mut dyn Wait, f: impl FnOnce() -> R) -> R {
+        self.wait.during(&mut move || what.ready(), f)
     }
 
     /// Whether what it waits for has come. Asked by the CPU on whose queue it is.
     pub fn is_ready(&self) -> bool {
-        // SAFETY: see `Sync`; the pointer is good while it is set.
-        unsafe { (*self.wait.get()).is_none_or(|w| w.as_ref().ready()) || self.runs().is_awaited() }
+        self.wait.holds().unwrap_or(true) || self.runs().is_awaited()
     }
 }

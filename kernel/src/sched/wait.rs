@@ -1,7 +1,5 @@
 //! Waiting: for a while with the CPU kept, then with others running or the CPU halted.
 
-#![allow(unsafe_code)] // a thread's pointer to what it waits for
-
 use crate::base::counts;
 use crate::base::lock::assert_none_held;
 use crate::sched::cpus::{
@@ -33,7 +31,7 @@ pub fn poll_for(what: &dyn Wait, cycles: u64) -> bool {
 
 /// Waits, for at most `spin_cycles` with the CPU kept, then with others running
 /// or the CPU halted. Requests of Linux are served meanwhile.
-pub fn wait(what: &dyn Wait, spin_cycles: u64) {
+pub fn wait(what: &mut dyn Wait, spin_cycles: u64) {
     /// Looks at one's own answer for each look at the other threads'.
     const LOOKS: u32 = 8;
     assert_none_held();
@@ -86,12 +84,12 @@ pub fn wait(what: &dyn Wait, spin_cycles: u64) {
 }
 
 /// Waits until that is so, whose other side kicks the thread, or the TSC value `deadline` has come.
-pub fn until(ready: impl Fn() -> bool, deadline: u64) {
+pub fn until(ready: impl Fn() -> bool + Send, deadline: u64) {
     wait_for(Until { ready, deadline, is_told: false });
 }
 
 /// As [`until`], for what the thread is always told of by a kick: nobody looks before one comes.
-pub fn until_told(ready: impl Fn() -> bool, deadline: u64) {
+pub fn until_told(ready: impl Fn() -> bool + Send, deadline: u64) {
     wait_for(Until { ready, deadline, is_told: true });
 }
 
@@ -101,7 +99,7 @@ struct Until<F> {
     is_told: bool,
 }
 
-impl<F: Fn() -> bool> Wait for Until<F> {
+impl<F: Fn() -> bool + Send> Wait for Until<F> {
     fn ready(&self) -> bool {
         (self.ready)() || cpu::rdtsc() >= self.deadline
     }
@@ -114,9 +112,9 @@ impl<F: Fn() -> bool> Wait for Until<F> {
     }
 }
 
-fn wait_for(what: Until<impl Fn() -> bool>) {
+fn wait_for(mut what: Until<impl Fn() -> bool + Send>) {
     if !what.ready() {
-        wait(&what, 0);
+        wait(&mut what, 0);
     }
 }
 
@@ -139,7 +137,7 @@ fn throttle(until: u64) {
 }
 
 /// Gives the CPU away until `what` is ready, or halts it.
-fn block(me: &Task, what: &dyn Wait) {
+fn block(me: &Task, what: &mut dyn Wait) {
     me.deadline.store(what.deadline(), Ordering::Relaxed);
     me.is_told.store(what.is_told(), Ordering::Relaxed);
     update_load(false);
@@ -149,9 +147,7 @@ fn block(me: &Task, what: &dyn Wait) {
         if what.ready() || me.runs().is_awaited() {
             break;
         }
-        // SAFETY: unset below, before `what` goes; this CPU runs the thread.
-        unsafe { me.set_wait(Some(what)) };
-        if give_away() {
+        if me.wait_for(what, give_away) {
             break;
         }
         let ready = || what.ready() || me.runs().is_awaited();
@@ -164,8 +160,6 @@ fn block(me: &Task, what: &dyn Wait) {
             break;
         }
     }
-    // SAFETY: as above.
-    unsafe { me.set_wait(None) };
     me.deadline.store(NEVER, Ordering::Relaxed);
     update_load(true);
     set_polling();

@@ -57,3 +57,68 @@ fn what_a_call_is() {
     assert_eq!((bytes[0], size, bytes[32]), (2, 33, 1));
     assert_eq!(syscall_info(Stop::Exit, false, &regs).1, 24);
 }
+
+/// A process whose thread `OLD` is traced and replaces the program, so that `NEW` goes on for it, while its tracer
+/// lets `OLD` go. What `tracee::begin`, `tracee::end` and `Process::list` do to it, section by section.
+#[derive(Clone, Copy)]
+struct Traced {
+    is_traced: [bool; 2],
+    is_listed: [bool; 2],
+    flag: bool,
+    /// What `end` has found, in between.
+    found: bool,
+}
+
+const OLD: usize = 0;
+const NEW: usize = 1;
+
+type Section = fn(&mut Traced);
+
+impl Traced {
+    fn is_any(&self) -> bool {
+        (0..2).any(|i| self.is_traced[i] && self.is_listed[i])
+    }
+
+    /// Every order of the sections of two threads; whether after one of them a thread is traced and the flag is off.
+    fn goes_wrong(self, a: &[Section], b: &[Section]) -> bool {
+        if a.is_empty() && b.is_empty() {
+            return self.is_any() && !self.flag;
+        }
+        let first = |sections: &[Section]| {
+            let mut next = self;
+            sections[0](&mut next);
+            next
+        };
+        !a.is_empty() && first(a).goes_wrong(&a[1..], b)
+            || !b.is_empty() && first(b).goes_wrong(a, &b[1..])
+    }
+}
+
+#[test]
+fn the_flag_is_on_while_a_thread_is_traced() {
+    let start =
+        Traced { is_traced: [true, false], is_listed: [true, false], flag: true, found: false };
+    let begin: Section = |t| (t.is_traced[NEW], t.flag) = (true, true);
+    let list: Section = |t| {
+        t.is_listed[NEW] = true;
+        t.flag |= t.is_traced[NEW];
+    };
+    let end: Section = |t| {
+        t.is_traced[OLD] = false;
+        t.flag = t.is_any();
+    };
+    let leave: Section = |t| t.is_listed[OLD] = false;
+    assert!(!start.goes_wrong(&[begin, list, leave], &[end]), "as the kernel does it");
+
+    let list_only: Section = |t| t.is_listed[NEW] = true;
+    assert!(start.goes_wrong(&[begin, list_only, leave], &[end]), "who lists has to look");
+    // Without one lock for all: looked for, switched off, looked for again, switched on.
+    let apart: [Section; 5] = [
+        |t| t.is_traced[OLD] = false,
+        |t| t.found = t.is_any(),
+        |t| t.flag &= t.found,
+        |t| t.found = t.is_any(),
+        |t| t.flag |= t.found,
+    ];
+    assert!(start.goes_wrong(&[begin, list_only, leave], &apart), "as it was");
+}

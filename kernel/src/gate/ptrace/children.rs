@@ -70,7 +70,7 @@ pub fn on_exit(thread: &Thread, status: u32) {
     let own = &thread.ptrace;
     if own.wants(option::TRACEEXIT) {
         own.options.fetch_and(!option::TRACEEXIT, Ordering::Relaxed);
-        let mut regs = registers::of_waiting(thread);
+        let mut regs = registers::of_running();
         report(thread, &mut regs, Stop::Event(event::EXIT, status.into()));
     }
 }

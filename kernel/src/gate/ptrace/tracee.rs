@@ -24,8 +24,11 @@ pub fn begin(thread: &Arc<Thread>, tracer: Option<&Arc<Thread>>, flags: u32, opt
     if let Some(tracer) = tracer {
         set_tracer(thread, tracer);
     }
-    own.set(TRACED | flags);
-    thread.process.observed.set_ptraced(true);
+    let p = &thread.process;
+    p.with_threads(|_| {
+        own.set(TRACED | flags);
+        p.observed.set_ptraced(true);
+    });
 }
 
 pub fn set_tracer(thread: &Thread, tracer: &Arc<Thread>) {
@@ -37,19 +40,16 @@ pub fn set_tracer(thread: &Thread, tracer: &Arc<Thread>) {
 /// The thread is traced no more.
 pub fn end(thread: &Arc<Thread>) {
     let own = &thread.ptrace;
-    own.clear(TRACED | SEIZED | CALLS | EXECED | TOLD);
+    let p = &thread.process;
+    // Under one lock with `begin` and with what enters a thread: one that is traced must not find the flag off, or its
+    // calls would go without a stop. (`hanare_core::ptrace`, tests: `the_flag_is_on_while_a_thread_is_traced`.)
+    p.with_threads(|all| {
+        own.clear(TRACED | SEIZED | CALLS | EXECED | TOLD);
+        p.observed.set_ptraced(all.iter().any(|t| t.ptrace.is_on()));
+    });
     thread.parking.change(|parking, _| parking.step(Who::Tracer, false));
     own.options.store(0, Ordering::Relaxed);
     own.state.lock().tracer = Weak::new();
-    let p = &thread.process;
-    let is_any = || p.threads().any(|t| t.ptrace.is_on());
-    // A thread that is traced all the time must not find the flag off: its call would go without a stop.
-    if !is_any() {
-        p.observed.set_ptraced(false);
-        if is_any() {
-            p.observed.set_ptraced(true);
-        }
-    }
     park::let_go(thread);
 }
 
