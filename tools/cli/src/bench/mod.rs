@@ -4,19 +4,22 @@
 //! and [`groups::ALL`] lists them; `lab` boots, runs the measured program
 //! (`bench/guest`) on either kernel and reads its samples; `samples` makes medians
 //! of them, `report` prints. To add a figure: a row in its group, and a `report()`
-//! of the same id in the guest.
+//! of the same id in the guest. `native` has the figures that need no LWK.
 
+pub mod computing;
 mod figure;
 mod groups;
-mod lab;
+pub mod lab;
+mod native;
 mod report;
-mod samples;
+pub mod samples;
 
 use anyhow::Result;
 use clap::Args;
 
+use crate::cpu_list::CpuList;
 use crate::{failure, instances, table};
-use figure::{Group, Needs};
+use figure::{Figure, Group, Needs};
 use lab::Lab;
 use report::Report;
 
@@ -27,11 +30,16 @@ Without an instance, one is booted on the upper half of the CPUs and shut down a
 figures of booting and of doorbells measured, too. 'ratio' is the LWK's median over Linux', 'best' the same of \
 the best rounds: what a busy host hides.
 
+With --native nothing is booted, and no right is needed: two threads on two CPUs of this Linux hand the turn over \
+and back by a slot, by rings and by what Linux offers. A sample is the best batch of a round (of what sleeps, the middle one); 'median', 'min' and \
+'max' are those of the rounds, 'typical' is the median of all batches, 'ratio' is over the bare cache line's.
+
 Examples:
   hanare bench                       everything, about four minutes
   hanare bench --quick               short batches, for a first impression
   hanare bench --only read,call.local
-  hanare bench --on blue --json > figures.json")]
+  hanare bench --on blue --json > figures.json
+  hanare bench --native --cpus 2,6   slots and rings, on any Linux")]
 pub struct Bench {
     /// Machine-readable output
     #[arg(long)]
@@ -51,20 +59,38 @@ pub struct Bench {
     /// Say what the figures are, measure nothing
     #[arg(long)]
     list: bool,
+    /// Only the figures that need no LWK: slots and rings beside what Linux offers
+    #[arg(long, conflicts_with = "on")]
+    native: bool,
+    /// CPUs of --native, two [default: two cores that share a cache]
+    #[arg(long, value_name = "A,B", requires = "native")]
+    cpus: Option<CpuList>,
 }
 
 impl Bench {
     /// Measures and prints; exit status 1 if a group could not be measured.
     pub fn execute(self) -> Result<i32> {
-        let groups: Vec<&Group> =
+        let mut groups: Vec<&Group> =
             groups::ALL.iter().filter(|group| self.wants_group(group)).collect();
-        if groups.is_empty() {
+        if self.native {
+            groups.clear();
+        }
+        let native = self.native_figures();
+        if groups.is_empty() && native.is_empty() {
             return Err(failure::wrong_usage(
                 "no figure or group is called so (see: hanare bench --list)".into(),
             ));
         }
         if self.list {
-            return list(&groups).map(|()| 0);
+            return list(&groups, &native).map(|()| 0);
+        }
+        if groups.is_empty() {
+            return self.measure_native();
+        }
+        if !native.is_empty() && !self.only.is_empty() {
+            return Err(failure::wrong_usage(
+                "native figures are measured by themselves: hanare bench --native".into(),
+            ));
         }
         let mut lab = Lab::new(self.on.as_deref(), self.rounds, self.quick)?;
         let mut report = Report::new(&lab);
@@ -85,9 +111,29 @@ impl Bench {
         Ok(i32::from(report.failed()))
     }
 
+    fn measure_native(&self) -> Result<i32> {
+        native::execute(&native::Wish {
+            cpus: self.cpus.as_ref(),
+            rounds: self.rounds,
+            quick: self.quick,
+            json: self.json,
+            wants: &|id| self.wants_of(native::GROUP, id),
+            progress: &lab::progress,
+        })
+    }
+
+    fn native_figures(&self) -> Vec<&'static Figure> {
+        let figures = native::FIGURES.iter();
+        figures.filter(|figure| self.wants_of(native::GROUP, figure.id)).collect()
+    }
+
     fn wants(&self, group: &Group, id: &str) -> bool {
+        self.wants_of(group.name, id)
+    }
+
+    fn wants_of(&self, group: &str, id: &str) -> bool {
         let named =
-            |wish: &String| wish == group.name || id == wish || id.starts_with(&format!("{wish}."));
+            |wish: &String| wish == group || id == wish || id.starts_with(&format!("{wish}."));
         self.only.is_empty() || self.only.iter().any(named)
     }
 
@@ -96,12 +142,14 @@ impl Bench {
     }
 }
 
-fn list(groups: &[&Group]) -> Result<()> {
-    let rows = groups.iter().flat_map(|group| {
-        group.figures.iter().map(|figure| {
-            let cells = [figure.id, group.name, figure.unit, figure.better.name(), figure.what];
-            cells.map(String::from).to_vec()
-        })
+fn list(groups: &[&Group], native: &[&Figure]) -> Result<()> {
+    let figures = groups
+        .iter()
+        .flat_map(|group| group.figures.iter().map(|figure| (group.name, figure)))
+        .chain(native.iter().map(|&figure| (native::GROUP, figure)));
+    let rows = figures.map(|(group, figure)| {
+        let cells = [figure.id, group, figure.unit, figure.better.name(), figure.what];
+        cells.map(String::from).to_vec()
     });
     table::print(&["FIGURE", "GROUP", "UNIT", "BETTER", "WHAT"], &rows.collect::<Vec<_>>())
 }
@@ -112,13 +160,22 @@ mod tests {
 
     fn bench(only: &[&str]) -> Bench {
         let only = only.iter().map(|&id| id.into()).collect();
-        Bench { json: false, only, rounds: 5, on: None, quick: false, list: false }
+        Bench {
+            json: false,
+            only,
+            rounds: 5,
+            on: None,
+            quick: false,
+            list: false,
+            native: false,
+            cpus: None,
+        }
     }
 
     #[test]
     fn ids_are_unique() {
-        let mut ids: Vec<&str> =
-            groups::ALL.iter().flat_map(|group| group.figures).map(|figure| figure.id).collect();
+        let figures = groups::ALL.iter().flat_map(|group| group.figures).chain(native::FIGURES);
+        let mut ids: Vec<&str> = figures.map(|figure| figure.id).collect();
         let count = ids.len();
         ids.sort_unstable();
         ids.dedup();
@@ -138,5 +195,8 @@ mod tests {
         assert_eq!(chosen(&["files"]), chosen(&["read"]));
         assert_eq!(chosen(&["nothing"]), 0);
         assert!(chosen(&[]) > 20);
+        assert_eq!(chosen(&["native"]), 0);
+        assert_eq!(bench(&["native"]).native_figures().len(), native::FIGURES.len());
+        assert_eq!(bench(&["native.slot", "read"]).native_figures().len(), 1);
     }
 }
