@@ -3,6 +3,7 @@
 //! `sides` says which CPUs, `crate::bench::computing` runs the measured program there, `statistics` says
 //! what came of it, `plot` draws it.
 
+mod measured;
 mod plot;
 mod sides;
 mod statistics;
@@ -20,6 +21,7 @@ use crate::cpu_list::CpuList;
 use crate::interrupts::Source;
 use crate::output::outln;
 use crate::{failure, instances, machine, table};
+use measured::Measured;
 use sides::{Linux, Place};
 use statistics::Statistics;
 
@@ -74,21 +76,6 @@ struct Report {
     loops: u64,
     sides: Vec<Measured>,
     not_measured: Vec<Missing>,
-}
-
-/// What came of one CPU.
-#[derive(Serialize)]
-pub struct Measured {
-    #[serde(flatten)]
-    place: Place,
-    #[serde(flatten)]
-    statistics: Statistics,
-    /// During `seconds` of the run.
-    interrupts: u64,
-    sources: Vec<Source>,
-    exceptions: Option<u64>,
-    #[serde(skip)]
-    lengths_us: Vec<f64>,
 }
 
 /// A side that was not measured.

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::Measured;
+use super::measured::Measured;
 use super::statistics::{Histogram, envelope};
 
 const WIDTH: u32 = 1000;
@@ -143,17 +143,6 @@ fn short(value: f64) -> String {
         _ if value >= 10_000.0 => format!("{value:.0e}"),
         _ if value >= 10.0 => format!("{value:.0}"),
         _ => format!("{value:.1}"),
-    }
-}
-
-impl Measured {
-    fn label(&self) -> String {
-        format!(
-            "{}: lost {:.0} ppm, {} interrupts",
-            self.place.describe(),
-            self.statistics.lost_ppm,
-            self.interrupts
-        )
     }
 }
 

@@ -89,6 +89,9 @@ struct Aligned<T>(T);
 const ENTRIES: usize = 64;
 
 /// A ring laid out as in a CPU's mailbox: head, tail and entries in lines of their own.
+///
+/// An element moves three lines where the ping-pong moves one: the tail, then the entry, and the head, which the
+/// producer reads at every push although the ring is not full.
 struct Words {
     tail: Aligned<AtomicU32>,
     head: Aligned<AtomicU32>,

@@ -4,8 +4,8 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::cpus::{Machine, Relation};
+use super::figures::{FIGURES, GROUP, Wish};
 use super::pair::Batches;
-use super::{FIGURES, GROUP, Wish};
 use crate::bench::figure::{Figure, Target};
 use crate::bench::samples::Summary;
 use crate::output::outln;
