@@ -4,20 +4,27 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void stay(const struct wish *wish)
+{
+	cpu_set_t set;
+
+	if (wish->cpu < 0)
+		return;
+	CPU_ZERO(&set);
+	CPU_SET(wish->cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		fail("sched_setaffinity");
+}
 
 void group_compute(const struct wish *wish)
 {
 	uint64_t start, ns = (uint64_t)(wish->seconds * 1e9);
 	volatile uint64_t sum = 0;
 
-	if (wish->cpu >= 0) {
-		cpu_set_t set;
-
-		CPU_ZERO(&set);
-		CPU_SET(wish->cpu, &set);
-		if (sched_setaffinity(0, sizeof(set), &set))
-			fail("sched_setaffinity");
-	}
+	stay(wish);
 	start = now_ns();
 	printf("begin 0\n");
 	fflush(stdout);
@@ -26,6 +33,79 @@ void group_compute(const struct wish *wish)
 		for (int i = 0; i < 100000; i++)
 			sum = sum + (uint64_t)i * (uint64_t)i;
 	printf("end 0\n");
+}
+
+/* A quantum of work: registers only, always the same. */
+static void work(uint64_t loops)
+{
+	while (loops--)
+		__asm__ volatile("" : "+r"(loops));
+}
+
+/* The shortest of some quanta; ns. */
+static double shortest(uint64_t loops)
+{
+	double best = 1e300;
+
+	for (int i = 0; i < 16; i++) {
+		uint64_t start = ticks();
+		double ns;
+
+		work(loops);
+		ns = ticks_ns(ticks() - start);
+		if (ns < best)
+			best = ns;
+	}
+	return best;
+}
+
+/* Work that takes as long as a quantum where nothing disturbs it. */
+static uint64_t calibrated(double ns)
+{
+	uint64_t loops = 1000;
+	double best;
+
+	while ((best = shortest(loops)) < ns / 2)
+		loops *= 2;
+	/* Once more at full length: a CPU that was idle has become faster meanwhile. */
+	for (int i = 0; i < 3; i++) {
+		loops = (uint64_t)((double)loops * ns / best) + 1;
+		best = shortest(loops);
+	}
+	return loops;
+}
+
+/*
+ * Fixed work quantum: the same work again and again, and how long it took each time. One begins
+ * where the last one ended, so their sum is the time. Nothing is printed until the end.
+ */
+void group_quanta(const struct wish *wish)
+{
+	uint64_t *ends, start, ns = (uint64_t)(wish->seconds * 1e9), loops;
+	/* Twice as many as fit: the work may have been found on a slower kernel. */
+	size_t most = (size_t)(wish->seconds * 2e6 / wish->quantum_us) + 64, count = 0;
+
+	stay(wish);
+	ends = malloc(most * sizeof(*ends));
+	if (!ends)
+		fail("malloc");
+	/* What is touched now does not fault later. */
+	memset(ends, 1, most * sizeof(*ends));
+	loops = wish->loops ? wish->loops : calibrated(wish->quantum_us * 1e3);
+	printf("loops %llu\nbegin 0\n", (unsigned long long)loops);
+	fflush(stdout);
+
+	ticks_ns(0);
+	start = now_ns();
+	ends[count++] = ticks();
+	while (count < most && now_ns() - start < ns) {
+		work(loops);
+		ends[count++] = ticks();
+	}
+	for (size_t i = 1; i < count; i++)
+		printf("q %.1f\n", ticks_ns(ends[i] - ends[i - 1]));
+	printf("end 0\n");
+	free(ends);
 }
 
 /*

@@ -10,6 +10,8 @@ struct wish {
 	const char *file;	/* a file on tmpfs that may be written over */
 	double seconds;		/* how long to compute */
 	int cpu;		/* CPU to stay on, or -1 */
+	double quantum_us;	/* how long a quantum of work takes, about */
+	uint64_t loops;		/* its work, or 0: to be found */
 };
 
 /* One group of figures, one file each. main.c has the table. */
@@ -22,6 +24,7 @@ void group_signals(const struct wish *wish);
 void group_processes(const struct wish *wish);
 void group_nothing(const struct wish *wish);
 void group_compute(const struct wish *wish);
+void group_quanta(const struct wish *wish);
 void group_first(const struct wish *wish);
 
 /* CLOCK_MONOTONIC, which is the same clock on both kernels. */

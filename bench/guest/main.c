@@ -21,6 +21,7 @@ static const struct group {
 	{ "processes", group_processes },
 	{ "nothing", group_nothing },
 	{ "compute", group_compute },
+	{ "quanta", group_quanta },
 	{ "first", group_first },
 };
 
@@ -98,7 +99,7 @@ double best_ns(const struct wish *wish, int count, void (*call)(void *), void *d
 
 int main(int argc, char **argv)
 {
-	struct wish wish = { .seconds = 1, .cpu = -1 };
+	struct wish wish = { .seconds = 1, .cpu = -1, .quantum_us = 100 };
 
 	for (int i = 2; i < argc; i++) {
 		if (!strcmp(argv[i], "quick"))
@@ -109,6 +110,10 @@ int main(int argc, char **argv)
 			wish.seconds = atof(argv[i] + 8);
 		else if (!strncmp(argv[i], "cpu=", 4))
 			wish.cpu = atoi(argv[i] + 4);
+		else if (!strncmp(argv[i], "quantum=", 8))
+			wish.quantum_us = atof(argv[i] + 8);
+		else if (!strncmp(argv[i], "loops=", 6))
+			wish.loops = strtoull(argv[i] + 6, NULL, 10);
 		else
 			argc = 0;
 	}
@@ -118,6 +123,7 @@ int main(int argc, char **argv)
 			return 0;
 		}
 	fprintf(stderr, "usage: hanare-bench-guest GROUP [quick] [file=PATH] [seconds=S] [cpu=N]\n"
+			"       [quantum=US] [loops=N]\n"
 			"groups:");
 	for (unsigned i = 0; i < sizeof(groups) / sizeof(*groups); i++)
 		fprintf(stderr, " %s", groups[i].name);

@@ -6,7 +6,6 @@ use hanare_abi::slot::Slot;
 use hanare_abi::slot::{
     SLOT_ANSWERED, SLOT_ASKED, SLOT_CONTROL, SLOT_DONE, SLOT_IDLE, SLOT_NOT_STARTED, SLOT_REQUESTED,
 };
-#[cfg(loom)]
 use hanare_abi::wake::WAIT_AWAKE;
 
 use crate::same_layout;
@@ -38,6 +37,31 @@ pub struct SlotWords {
 
 same_layout!(SlotWords, Slot:
     state, nr, args, result, lwk_wait, bell, poll_us, sigmask, robust_list, worker_wait, tid);
+
+#[cfg(not(loom))]
+#[allow(clippy::new_without_default, reason = "const")]
+impl SlotWords {
+    /// An idle slot of one's own, for who measures or models both sides.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            state: AtomicU32::new(SLOT_IDLE),
+            nr: AtomicU32::new(0),
+            args: [const { AtomicU64::new(0) }; 6],
+            result: AtomicU64::new(0),
+            lwk_wait: AtomicU32::new(WAIT_AWAKE),
+            bell: AtomicU32::new(0),
+            poll_us: AtomicU32::new(0),
+            reserved0: AtomicU32::new(0),
+            sigmask: AtomicU64::new(0),
+            robust_list: AtomicU64::new(0),
+            reserved1: [const { AtomicU64::new(0) }; 4],
+            worker_wait: AtomicU32::new(WAIT_AWAKE),
+            tid: AtomicU32::new(0),
+            reserved2: [const { AtomicU64::new(0) }; 15],
+        }
+    }
+}
 
 #[cfg(loom)]
 #[allow(clippy::new_without_default, reason = "for the models")]

@@ -312,6 +312,36 @@ def figures():
     expect(b'ping' in result.out, result)
 
 
+def native_figures():
+    """bench --native says what it says, without the device."""
+    said = json.loads(hanare('bench', '--native', '--quick', '--rounds', '1', '--cpus', '0,1', '--json').out)
+    ids = [figure['id'] for figure in said['figures']]
+    missing = [one['id'] for one in said['not_measured']]
+    wanted = ['native.' + name for name in ('pingpong', 'slot', 'ring', 'futex', 'pipe', 'eventfd', 'uring')]
+    expect(sorted(ids + missing) == sorted(wanted) and missing in ([], ['native.uring']), said)
+    expect(said['cpus'] == [0, 1] and all(0 < one['min'] <= one['median'] <= one['max'] for one in said['figures']), said)
+    expect(b'native.slot' in hanare('bench', '--list').out, 'bench --list')
+    result = hanare('bench', '--native', '--cpus', '1', status=2)
+    expect(b'need two CPUs' in result.err, result)
+    result = command(['taskset', '-c', '0', 'hanare', 'bench', '--native'])
+    expect(result.status == 1 and b'may use CPU 0 only' in result.err, result)
+
+
+def noise():
+    """On Linux and on the LWK, the same work; the plot is an SVG."""
+    file = WORK + '/noise.svg'
+    said = json.loads(hanare('noise', '--seconds', '1', '--quantum', '1000', '--plot', file, '--json').out)
+    expect([side['side'] for side in said['sides']] == ['linux', 'lwk'] and said['loops'] > 0, said)
+    for side in said['sides']:
+        expect(side['quanta'] > 10 and 0 < side['min_us'] <= side['median_us'] <= side['p999_us'] <= side['max_us'], side)
+    linux, lwk = said['sides']
+    expect(linux['interrupts'] > 0 and linux['sources'] and lwk['cpu'] == 3 and lwk['interrupts'] == 0, said)
+    with open(file) as svg:
+        expect(svg.read(4) == '<svg', 'the plot')
+    result = hanare('noise', '--cpus', '3', status=2)
+    expect(b"CPU 3 is not Linux'" in result.err, result)
+
+
 def figures_nobody_reads():
     """--stats of which nobody reads the line: the program ends all the same."""
     result = command('hanare run --stats sh -c "sleep 1" 2>&1 | true; hanare run true', shell=True)
@@ -482,6 +512,8 @@ check('memory-is-reserved-fast', memory_is_reserved_fast)
 check('rights-of-an-ordinary-user', ordinary_user)
 check('log-follow-shows-what-comes-later', follow)
 check('run-stats-and-counters', figures)
+check('bench-native-figures', native_figures)
+check('noise-on-both-kernels', noise)
 check('run-stats-that-nobody-reads', figures_nobody_reads)
 check('run-on-one-cpu', on_one_cpu)
 check('many-programs-at-once', many_at_once)

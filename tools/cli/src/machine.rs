@@ -19,7 +19,41 @@ pub fn kernel_release() -> String {
 
 /// CPUs that Linux runs on.
 pub fn online_cpus() -> CpuList {
-    read(Path::new(CPUS).join("online")).and_then(|list| list.parse().ok()).unwrap_or_default()
+    listed_cpus("online")
+}
+
+/// CPUs that a file of `/sys/devices/system/cpu` lists, e.g. `isolated`, `nohz_full`; none where it does not.
+pub fn listed_cpus(file: &str) -> CpuList {
+    read(Path::new(CPUS).join(file)).and_then(|list| list.parse().ok()).unwrap_or_default()
+}
+
+/// The data caches of `cpu`: their level, and the CPUs that share each.
+pub fn caches_of(cpu: u32) -> Vec<(u32, CpuList)> {
+    let Ok(entries) = fs::read_dir(Path::new(CPUS).join(format!("cpu{cpu}/cache"))) else {
+        return Vec::new();
+    };
+    let caches = entries.flatten().filter_map(|entry| {
+        let said = |file: &str| read(entry.path().join(file));
+        if said("type")? == "Instruction" {
+            return None;
+        }
+        Some((said("level")?.parse().ok()?, said("shared_cpu_list")?.parse().ok()?))
+    });
+    caches.collect()
+}
+
+/// Model of the first CPU.
+pub fn processor() -> String {
+    let text = read("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("model name"));
+    line.and_then(|line| line.split_once(':'))
+        .map_or_else(String::new, |(_, name)| name.trim().into())
+}
+
+/// Load average of the last minute.
+pub fn load_average() -> f64 {
+    let text = read("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0)
 }
 
 /// Whether Linux can take `cpu` offline.

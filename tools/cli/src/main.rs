@@ -1,6 +1,6 @@
 //! The `hanare` command.
 //!
-//! One file per command in `commands/`, `hanare bench` in `bench/`; `cpu_list` and `size` read what users
+//! One file per command in `commands/`, `hanare bench` in `bench/`, `hanare noise` in `noise/`; `cpu_list` and `size` read what users
 //! write; `machine` asks Linux about this machine, `stuck` about programs whose LWK is silent; `processes` asks the LWKs
 //! about theirs; `program` looks programs up; `find` knows where our own files are.
 #![deny(unsafe_code)]
@@ -14,7 +14,9 @@ mod failure;
 mod find;
 mod gdb;
 mod instances;
+mod interrupts;
 mod machine;
+mod noise;
 mod output;
 mod processes;
 mod program;

@@ -63,7 +63,6 @@ pub struct Phases {
 impl Lab {
     /// On the instance of that name, the only one, or one booted when needed.
     pub fn new(on: Option<&str>, rounds: u32, quick: bool) -> Result<Self> {
-        let guest = find::bench_guest()?;
         let device = Device::open()?;
         let given = match on {
             None if device.instances()?.is_empty() => None,
@@ -72,6 +71,20 @@ impl Lab {
         if let Some(name) = &given {
             device.instance(name, false)?;
         }
+        Self::of(given, rounds, quick)
+    }
+
+    /// Where Linux may be measured alone: the instance of that name, or the only one, or none.
+    pub fn beside(on: Option<&str>) -> Result<Self> {
+        let there = Device::open().ok().and_then(|device| device.instances().ok());
+        if on.is_none() && there.is_none_or(|instances| instances.is_empty()) {
+            return Self::of(None, 1, false);
+        }
+        Self::new(on, 1, false)
+    }
+
+    fn of(given: Option<String>, rounds: u32, quick: bool) -> Result<Self> {
+        let guest = find::bench_guest()?;
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
@@ -241,18 +254,23 @@ impl Lab {
         Ok(samples)
     }
 
-    /// One line on a terminal, written over by the next.
+    /// Says how far it is.
     pub fn progress(&self, text: &str) {
-        if std::io::stderr().is_terminal() {
-            let width = output::columns(std::io::stderr()).unwrap_or(80);
-            output::complain(format_args!("\r\x1b[K{}", output::cut(text, width - 1)));
-        }
+        progress(text);
     }
 
     /// Leaves the machine as it was.
     pub fn close(&mut self) -> Result<()> {
         self.progress("");
         self.shutdown()
+    }
+}
+
+/// One line on a terminal, written over by the next.
+pub fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        let width = output::columns(std::io::stderr()).unwrap_or(80);
+        output::complain(format_args!("\r\x1b[K{}", output::cut(text, width - 1)));
     }
 }
 
@@ -301,6 +319,23 @@ impl Guest {
         let sample =
             line.split_once(' ').and_then(|(id, value)| Some((id.to_owned(), value.parse().ok()?)));
         sample.with_context(|| format!("the measured program printed '{line}'")).map(Some)
+    }
+
+    /// Allows it so much longer than any usual run.
+    pub fn allow(&mut self, time: Duration) {
+        self.deadline += time;
+    }
+
+    /// The samples before the one called `id`.
+    pub fn samples_before(&mut self, id: &str) -> Result<Vec<(String, f64)>> {
+        let mut samples = Vec::new();
+        while let Some(sample) = self.next()? {
+            if sample.0 == id {
+                return Ok(samples);
+            }
+            samples.push(sample);
+        }
+        bail!("the measured program ended before it said '{id}'")
     }
 
     /// All samples, to its end.

@@ -6,26 +6,30 @@
 //! of them; `report` collects them in a `run`, which is what the JSON has, with what `environment` knows of the
 //! machine, and prints it; `document` makes HTML and Markdown of a run, `compare` compares two. To add a figure: a row in its group, and a `report()`
 //! of the same id in the guest.
+//! `native` has the figures that need no LWK.
 
 mod compare;
+pub mod computing;
 mod document;
 mod environment;
 mod figure;
 mod groups;
-mod lab;
+pub mod lab;
+mod native;
 mod report;
 mod run;
-mod samples;
+pub mod samples;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueHint};
 
+use crate::cpu_list::CpuList;
 use crate::{failure, instances, table};
 use compare::Comparison;
 use document::ReportFile;
-use figure::{Group, Needs};
+use figure::{Figure, Group, Needs};
 use lab::Lab;
 use report::Report;
 use run::Run;
@@ -41,6 +45,10 @@ A report is HTML in one file, or Markdown with its plots in files beside it. --c
 than the spread of both runs; its exit status is 0 if nothing got worse, 1 if something did, 2 if the runs cannot be \
 compared.
 
+With --native nothing is booted, and no right is needed: two threads on two CPUs of this Linux hand the turn over \
+and back by a slot, by rings and by what Linux offers. A sample is the best batch of a round (of what sleeps, the middle one); 'median', 'min' and \
+'max' are those of the rounds, 'typical' is the median of all batches, 'ratio' is over the bare cache line's.
+
 Examples:
   hanare bench                       everything, about four minutes
   hanare bench --quick               short batches, for a first impression
@@ -48,7 +56,8 @@ Examples:
   hanare bench --on blue --json > figures.json
   hanare bench --json --report figures.html --report figures.md > run.json
   hanare bench --from run.json --report figures.html   the same, not measured
-  hanare bench --compare old.json new.json")]
+  hanare bench --compare old.json new.json
+  hanare bench --native --cpus 2,6   slots and rings, on any Linux")]
 pub struct Bench {
     /// Machine-readable output
     #[arg(long)]
@@ -69,7 +78,7 @@ pub struct Bench {
     #[arg(long)]
     list: bool,
     /// Write a report as well: FILE.html or FILE.md; can be given several times
-    #[arg(long, value_name = "FILE", conflicts_with = "list", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "native"], value_hint = ValueHint::FilePath)]
     report: Vec<ReportFile>,
     /// Take the figures of a run that --json printed, measure nothing
     #[arg(long, value_name = "RUN.json", conflicts_with_all = MEASURING, value_hint = ValueHint::FilePath)]
@@ -81,10 +90,16 @@ pub struct Bench {
     /// Compare runs of different machines or kernels, too
     #[arg(long, requires = "compare")]
     anyway: bool,
+    /// Only the figures that need no LWK: slots and rings beside what Linux offers
+    #[arg(long, conflicts_with = "on")]
+    native: bool,
+    /// CPUs of --native, two [default: two cores that share a cache]
+    #[arg(long, value_name = "A,B", requires = "native")]
+    cpus: Option<CpuList>,
 }
 
 /// Options that say how to measure.
-const MEASURING: [&str; 5] = ["only", "rounds", "on", "quick", "list"];
+const MEASURING: [&str; 6] = ["only", "rounds", "on", "quick", "list", "native"];
 
 impl Bench {
     /// Measures and prints; exit status 1 if a group could not be measured.
@@ -96,15 +111,27 @@ impl Bench {
             let run = Run::read(path)?;
             return self.show(&run, self.json || self.report.is_empty()).map(|()| 0);
         }
-        let groups: Vec<&Group> =
+        let mut groups: Vec<&Group> =
             groups::ALL.iter().filter(|group| self.wants_group(group)).collect();
-        if groups.is_empty() {
+        if self.native {
+            groups.clear();
+        }
+        let native = self.native_figures();
+        if groups.is_empty() && native.is_empty() {
             return Err(failure::wrong_usage(
                 "no figure or group is called so (see: hanare bench --list)".into(),
             ));
         }
         if self.list {
-            return list(&groups).map(|()| 0);
+            return list(&groups, &native).map(|()| 0);
+        }
+        if groups.is_empty() {
+            return self.measure_native();
+        }
+        if !native.is_empty() && !self.only.is_empty() {
+            return Err(failure::wrong_usage(
+                "native figures are measured by themselves: hanare bench --native".into(),
+            ));
         }
         self.report.iter().try_for_each(ReportFile::check)?;
         let run = self.measure(&groups)?;
@@ -160,9 +187,29 @@ impl Bench {
         Ok(i32::from(found.is_worse()))
     }
 
+    fn measure_native(&self) -> Result<i32> {
+        native::execute(&native::Wish {
+            cpus: self.cpus.as_ref(),
+            rounds: self.rounds,
+            quick: self.quick,
+            json: self.json,
+            wants: &|id| self.wants_of(native::GROUP, id),
+            progress: &lab::progress,
+        })
+    }
+
+    fn native_figures(&self) -> Vec<&'static Figure> {
+        let figures = native::FIGURES.iter();
+        figures.filter(|figure| self.wants_of(native::GROUP, figure.id)).collect()
+    }
+
     fn wants(&self, group: &Group, id: &str) -> bool {
+        self.wants_of(group.name, id)
+    }
+
+    fn wants_of(&self, group: &str, id: &str) -> bool {
         let named =
-            |wish: &String| wish == group.name || id == wish || id.starts_with(&format!("{wish}."));
+            |wish: &String| wish == group || id == wish || id.starts_with(&format!("{wish}."));
         self.only.is_empty() || self.only.iter().any(named)
     }
 
@@ -171,12 +218,14 @@ impl Bench {
     }
 }
 
-fn list(groups: &[&Group]) -> Result<()> {
-    let rows = groups.iter().flat_map(|group| {
-        group.figures.iter().map(|figure| {
-            let cells = [figure.id, group.name, figure.unit, figure.better.name(), figure.what];
-            cells.map(String::from).to_vec()
-        })
+fn list(groups: &[&Group], native: &[&Figure]) -> Result<()> {
+    let figures = groups
+        .iter()
+        .flat_map(|group| group.figures.iter().map(|figure| (group.name, figure)))
+        .chain(native.iter().map(|&figure| (native::GROUP, figure)));
+    let rows = figures.map(|(group, figure)| {
+        let cells = [figure.id, group, figure.unit, figure.better.name(), figure.what];
+        cells.map(String::from).to_vec()
     });
     table::print(&["FIGURE", "GROUP", "UNIT", "BETTER", "WHAT"], &rows.collect::<Vec<_>>())
 }
@@ -198,13 +247,15 @@ mod tests {
             from: None,
             compare: Vec::new(),
             anyway: false,
+            native: false,
+            cpus: None,
         }
     }
 
     #[test]
     fn ids_are_unique() {
-        let mut ids: Vec<&str> =
-            groups::ALL.iter().flat_map(|group| group.figures).map(|figure| figure.id).collect();
+        let figures = groups::ALL.iter().flat_map(|group| group.figures).chain(native::FIGURES);
+        let mut ids: Vec<&str> = figures.map(|figure| figure.id).collect();
         let count = ids.len();
         ids.sort_unstable();
         ids.dedup();
@@ -224,5 +275,8 @@ mod tests {
         assert_eq!(chosen(&["files"]), chosen(&["read"]));
         assert_eq!(chosen(&["nothing"]), 0);
         assert!(chosen(&[]) > 20);
+        assert_eq!(chosen(&["native"]), 0);
+        assert_eq!(bench(&["native"]).native_figures().len(), native::FIGURES.len());
+        assert_eq!(bench(&["native.slot", "read"]).native_figures().len(), 1);
     }
 }

@@ -19,6 +19,7 @@ pub mod trace;
 use clap::Subcommand;
 
 use crate::bench::Bench;
+use crate::noise::Noise;
 
 /// What `hanare` can do.
 #[derive(Subcommand)]
@@ -47,6 +48,8 @@ pub enum Command {
     Gdb(gdb::Gdb),
     /// Measure the LWK against this machine's Linux
     Bench(Bench),
+    /// Measure what disturbs a program that computes, on Linux and on an LWK
+    Noise(Noise),
     /// Print the completion of commands and options for a shell
     Completion(completion::Completion),
     /// Write the manual pages
@@ -73,6 +76,7 @@ impl Command {
             Self::Trace(trace) => trace.execute(),
             Self::Gdb(gdb) => gdb.execute(),
             Self::Bench(bench) => bench.execute(),
+            Self::Noise(noise) => noise.execute(),
             Self::Completion(completion) => completion.execute(whole()).map(|()| 0),
             Self::Man(man) => man.execute(whole()).map(|()| 0),
             Self::Debug(debug) => debug.execute().map(|()| 0),

@@ -1,0 +1,92 @@
+//! A program that computes on one CPU of either kernel, and what that CPU took meanwhile.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use hanare_sdk::Device;
+
+use super::lab::Lab;
+use super::samples::Side;
+use crate::interrupts::{self, Source};
+
+/// Until the program computes, and before it ends.
+const MARGIN: Duration = Duration::from_millis(300);
+
+/// Which kernel, which CPU (by Linux' number), for how long.
+#[derive(Clone, Copy)]
+pub struct Computation {
+    /// Where.
+    pub side: Side,
+    /// On which CPU.
+    pub cpu: u32,
+    /// How long the CPU's counters are watched; the program computes a little longer.
+    pub seconds: u64,
+}
+
+/// What a CPU took in that time.
+pub struct Counts {
+    /// Interrupts of all kinds.
+    pub interrupts: u64,
+    /// Those of Linux by kind, without kinds that did not come.
+    pub sources: Vec<Source>,
+    /// Exceptions; Linux does not count them.
+    pub exceptions: Option<u64>,
+}
+
+/// What came of it.
+pub struct Computed {
+    /// Counted from outside.
+    pub counts: Counts,
+    /// What the program said before and after.
+    pub samples: Vec<(String, f64)>,
+}
+
+impl Computation {
+    /// Runs a group of the measured program, which says `begin` when it has what it needs.
+    pub fn run(&self, lab: &Lab, args: &[&str]) -> Result<Computed> {
+        let on = self.cpu.to_string();
+        let duration = format!("seconds={:.1}", self.seconds as f64 + 2.0 * MARGIN.as_secs_f64());
+        let there = format!("cpu={on}");
+        let (options, place) = match self.side {
+            Side::Lwk => (vec!["--cpus", on.as_str()], vec![]),
+            Side::Linux => (vec![], vec![there.as_str()]),
+        };
+        let args = [args, &[duration.as_str()], place.as_slice()].concat();
+        let mut guest = lab.guest(self.side, &options, &args)?;
+        guest.allow(Duration::from_secs(self.seconds * 2));
+        let mut samples = guest.samples_before("begin")?;
+        sleep(MARGIN);
+        let before = self.counters(lab)?;
+        sleep(Duration::from_secs(self.seconds));
+        let counts = self.counters(lab)?.since(&before);
+        samples.extend(guest.samples()?);
+        Ok(Computed { counts, samples })
+    }
+
+    fn counters(&self, lab: &Lab) -> Result<Counts> {
+        if self.side == Side::Lwk {
+            let instance = Device::open()?.instance(lab.name(), false)?;
+            let cpu = instance.cpus.iter().find(|found| found.linux_cpu == self.cpu);
+            let cpu = cpu.context("the CPU is gone")?;
+            return Ok(Counts {
+                interrupts: cpu.interrupts,
+                sources: Vec::new(),
+                exceptions: Some(cpu.exceptions),
+            });
+        }
+        let sources = interrupts::of_cpu(self.cpu).context("/proc/interrupts cannot be read")?;
+        Ok(Counts { interrupts: interrupts::sum(&sources), sources, exceptions: None })
+    }
+}
+
+impl Counts {
+    fn since(self, before: &Self) -> Self {
+        let sources = interrupts::grown(self.sources, &before.sources);
+        Self {
+            interrupts: self.interrupts.saturating_sub(before.interrupts),
+            sources,
+            exceptions: self.exceptions.zip(before.exceptions).map(|(now, then)| now - then),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What came of one CPU.
+
+use serde::Serialize;
+
+use super::sides::Place;
+use super::statistics::Statistics;
+use crate::interrupts::Source;
+
+/// What came of one CPU.
+#[derive(Serialize)]
+pub struct Measured {
+    /// Where.
+    #[serde(flatten)]
+    pub place: Place,
+    /// What is said of its quanta.
+    #[serde(flatten)]
+    pub statistics: Statistics,
+    /// During `seconds` of the run.
+    pub interrupts: u64,
+    /// Of Linux, by kind.
+    pub sources: Vec<Source>,
+    /// Of the LWK; Linux does not count them.
+    pub exceptions: Option<u64>,
+    /// Each quantum, in the order of time.
+    #[serde(skip)]
+    pub lengths_us: Vec<f64>,
+}
+
+impl Measured {
+    /// A line of the legend.
+    pub fn label(&self) -> String {
+        format!(
+            "{}: lost {:.0} ppm, {} interrupts",
+            self.place.describe(),
+            self.statistics.lost_ppm,
+            self.interrupts
+        )
+    }
+}
