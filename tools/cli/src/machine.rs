@@ -50,10 +50,20 @@ pub fn processor() -> String {
         .map_or_else(String::new, |(_, name)| name.trim().into())
 }
 
+/// Load average of one, five and fifteen minutes.
+pub fn load() -> Option<[f64; 3]> {
+    load_of(&read("/proc/loadavg")?)
+}
+
+/// Of what /proc/loadavg says (proc(5)).
+pub fn load_of(text: &str) -> Option<[f64; 3]> {
+    let mut numbers = text.split_whitespace().map(|word| word.parse().ok());
+    Some([numbers.next()??, numbers.next()??, numbers.next()??])
+}
+
 /// Load average of the last minute.
 pub fn load_average() -> f64 {
-    let text = read("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0)
+    load().map_or(0.0, |[minute, ..]| minute)
 }
 
 /// Whether Linux can take `cpu` offline.

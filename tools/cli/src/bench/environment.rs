@@ -28,7 +28,7 @@ pub fn machine() -> Machine {
     Machine {
         kernel: machine::kernel_release(),
         kernel_build: rustix::system::uname().version().to_string_lossy().into_owned(),
-        processor: processor(),
+        processor: machine::processor(),
         model: model(),
         emulated: hypervisor.as_deref().is_some_and(|name| name.starts_with(EMULATOR)),
         hypervisor,
@@ -41,24 +41,6 @@ pub fn machine() -> Machine {
         },
         ..Machine::default()
     }
-}
-
-/// Load average of one, five and fifteen minutes.
-pub fn load() -> Option<[f64; 3]> {
-    load_of(&machine::read("/proc/loadavg")?)
-}
-
-fn load_of(text: &str) -> Option<[f64; 3]> {
-    let mut numbers = text.split_whitespace().map(|word| word.parse().ok());
-    Some([numbers.next()??, numbers.next()??, numbers.next()??])
-}
-
-/// Name of the first CPU.
-pub fn processor() -> String {
-    let text = machine::read("/proc/cpuinfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("model name"));
-    line.and_then(|line| line.split_once(':'))
-        .map_or_else(String::new, |(_, name)| name.trim().into())
 }
 
 /// Maker and model, by the firmware's tables.
@@ -171,7 +153,7 @@ mod tests {
 
     #[test]
     fn load_is_three_numbers() {
-        assert_eq!(load_of("8.52 8.15 5.93 3/512 1234"), Some([8.52, 8.15, 5.93]));
-        assert_eq!(load_of("8.52 x"), None);
+        assert_eq!(machine::load_of("8.52 8.15 5.93 3/512 1234"), Some([8.52, 8.15, 5.93]));
+        assert_eq!(machine::load_of("8.52 x"), None);
     }
 }

@@ -58,7 +58,7 @@ impl Report {
                 begun: environment::now(),
                 ended: String::new(),
                 machine,
-                load_begun: environment::load(),
+                load_begun: crate::machine::load(),
                 load_ended: None,
                 words: WORDS.iter().map(|&(word, what)| (word.into(), what.into())).collect(),
                 figures: Vec::new(),
@@ -105,7 +105,7 @@ impl Report {
     /// The run, ended now.
     pub fn end(mut self, lab: &Lab) -> Run {
         self.run.ended = environment::now();
-        self.run.load_ended = environment::load();
+        self.run.load_ended = crate::machine::load();
         let machine = &mut self.run.machine;
         if let Some(side) = lab.side() {
             machine.instance = Some(lab.name().into());
