@@ -39,18 +39,18 @@ pub fn document(name: &str) -> PathBuf {
 
 /// The LWK image.
 pub fn image() -> Result<PathBuf> {
-    let next = "build it: make bin; or name it: --image FILE, HANARE_IMAGE=FILE";
+    let next = "build it: make native; or name it: --image FILE, HANARE_IMAGE=FILE";
     find("HANARE_IMAGE", "hanare-lwk", &["../lib/hanare", "../lwk"], next)
 }
 
 /// The proxy.
 pub fn proxy() -> Result<PathBuf> {
-    let next = "build it: make bin; or name it: HANARE_PROXY=FILE";
+    let next = "build it: make native; or name it: HANARE_PROXY=FILE";
     find("HANARE_PROXY", "hanare-proxy", &["", "../lib/hanare"], next)
 }
 
 /// The program that `hanare bench` measures.
 pub fn bench_guest() -> Result<PathBuf> {
-    let next = "build it: make bin; or name it: HANARE_BENCH_GUEST=FILE";
+    let next = "build it: make native; or name it: HANARE_BENCH_GUEST=FILE";
     find("HANARE_BENCH_GUEST", "hanare-bench-guest", &["", "../lib/hanare"], next)
 }
