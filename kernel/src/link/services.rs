@@ -349,7 +349,10 @@ pub fn by_thread_at_once(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> 
     assert_none_held();
     let until = cpus::deadline(AT_ONCE_NS);
     let entry = spin_for(until, || match Entry::of(p, By::Thread, kind, args, extents) {
-        None if !may_come(p) => Some(None),
+        None if !may_come(p) => {
+            inbound::take_back(); // who tries again and again is asked by Linux meanwhile
+            Some(None)
+        }
         entry => entry.map(Some),
     })??;
     doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
