@@ -79,14 +79,16 @@ def waits():
             return error.strerror
     said = [read_command('hanare', 'ps', '--threads'), read_command('hanare', 'log')[-400:]]
     for pid in filter(str.isdigit, os.listdir('/proc')):
-        if is_proxy(pid) or read(f'/proc/{pid}/comm') in ('hanare', 'hanare-proxy'):
+        if not is_proxy(pid) and read(f'/proc/{pid}/comm') not in ('hanare', 'hanare-proxy'):
+            continue
+        with contextlib.suppress(OSError):  # it ends meanwhile; what called has still to kill the rest
             said += [f'{pid}/{tid} {read(f"/proc/{pid}/comm")}: {read(f"/proc/{pid}/task/{tid}/syscall")} '
                      f'in {read(f"/proc/{pid}/task/{tid}/stack")}' for tid in os.listdir(f'/proc/{pid}/task')]
     return 'waits: ' + ' / '.join(said)
 
 
 def read_command(*argv):
-    """What a command says within ten seconds, on one line."""
+    """The output of a command that takes ten seconds at most, on one line."""
     try:
         found = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                timeout=10)

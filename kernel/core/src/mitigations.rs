@@ -58,7 +58,7 @@ impl Processor {
         enhanced | automatic | at_entry | barrier | apart | MEASURE_FILL_RSB
     }
 
-    /// What is done about BHI: what the CPU has for it (BHI_CTRL), else the history is cleared at each system call
+    /// The measure against BHI: what the CPU has for it (BHI_CTRL), else the history is cleared at each system call
     /// (`bhi_select_mitigation` in bugs.c; there are no retpolines that would make it needless).
     fn history(&self) -> u32 {
         if self.leaf7_2_edx & 1 << 4 != 0 { MEASURE_BHI_DIS } else { MEASURE_CLEAR_HISTORY }

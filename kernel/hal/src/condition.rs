@@ -14,7 +14,7 @@ pub struct Condition {
     place: AtomicPtr<Look<'static>>,
 }
 
-/// What the place has while somebody looks: no variable's address.
+/// The word in the place while somebody looks: no variable's address.
 const LOOKED_AT: *mut Look<'static> = ptr::without_provenance_mut(1);
 
 impl Condition {

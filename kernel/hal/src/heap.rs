@@ -31,7 +31,7 @@ pub trait Supply: Send {
     fn uses_reserve();
 }
 
-/// What the heap was given: the pages, and what talc made of them.
+/// A block that the heap was given, and the span that talc made of it.
 struct Piece {
     block: Block,
     span: Span,

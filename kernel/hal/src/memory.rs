@@ -77,7 +77,7 @@ impl Block {
     /// The block of 2^`order` pages at `frame`.
     ///
     /// # Safety
-    /// It is allocated, and nobody has it but the caller, who hands it over.
+    /// The block is allocated, and nobody has it but the caller, who hands it over.
     ///
     /// # Panics
     /// If it is not the instance's memory.
@@ -86,22 +86,22 @@ impl Block {
         Block { frame, order }
     }
 
-    /// Its first frame.
+    /// The block's first frame.
     pub fn frame(&self) -> PhysAddr {
         self.frame
     }
 
-    /// Which 2^n pages it has.
+    /// The n of its 2^n pages.
     pub fn order(&self) -> u32 {
         self.order
     }
 
-    /// Its size.
+    /// The block's size, bytes.
     pub fn bytes(&self) -> usize {
         4096 << self.order
     }
 
-    /// Its first address.
+    /// The block's first address, in the direct map.
     pub fn start(&self) -> *mut u8 {
         direct(self.frame) as *mut u8
     }

@@ -32,7 +32,7 @@ pub(crate) const JUDGED: usize = HIDDEN + offset_of!(Hidden, judged);
 /// Bytes from one CPU's block to the next one's, and likewise of what is hidden.
 const STRIDE: usize = 256;
 
-/// What entries need before they have the kernel's page tables, and exits after they have given them up. User mode's
+/// The part that entries need before they have the kernel's page tables, and exits after they have given them up. User mode's
 /// page tables have it, and with Meltdown a program reads it: no address of an object of the kernel's stands here.
 #[repr(C, align(256))]
 struct Block {

@@ -17,7 +17,8 @@ pub(crate) mod msr {
 /// Bits of SPEC_CTRL.
 const IBRS: u64 = 1 << 0;
 const STIBP: u64 = 1 << 1;
-/// Of less privileged code only: it costs user mode nothing, and is always set (Intel, "Branch History Injection").
+/// BHI_DIS_S binds the kernel's predictions only: it costs user mode nothing, and is always set (Intel, "Branch History
+/// Injection").
 const BHI_DIS_S: u64 = 1 << 10;
 /// Bit of PRED_CMD.
 const IBPB: u64 = 1 << 0;
@@ -36,8 +37,8 @@ fn is_on(measure: u32) -> bool {
 }
 
 /// Predictions of less privileged code are not used by the kernel (IBRS: once for all where the CPU has the enhanced
-/// one, else from each entry to each exit, [`crate::hardened`]), nor those of the sibling thread (STIBP); nor does its branch history
-/// choose among the kernel's own (BHI_DIS_S). On each CPU; Linux sets its own when it gets the CPU back.
+/// one, else from each entry to each exit, [`crate::hardened`]), nor those of the sibling thread (STIBP); nor does
+/// its branch history choose among the kernel's own (BHI_DIS_S). On each CPU; Linux sets its own when it gets the CPU back.
 pub fn init_cpu() {
     let of = |measure, bit| if is_on(measure) { bit } else { 0 };
     let always = of(MEASURE_IBRS, IBRS) | of(MEASURE_STIBP, STIBP) | of(MEASURE_BHI_DIS, BHI_DIS_S);

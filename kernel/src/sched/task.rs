@@ -143,12 +143,12 @@ pub struct Task {
     pub counts: Counts,
     stack: Stack,
     extended: OnCpu<Extended>,
-    /// What it waits for while others run.
+    /// The condition that the thread waits for while others run.
     wait: Condition,
 }
 
 impl Task {
-    /// Of a thread `whole`, which begins in `start`.
+    /// The task of a thread `whole`, which begins in `start`.
     pub fn new(
         whole: Weak<dyn Runs>,
         account: Arc<Account>,

@@ -65,7 +65,7 @@ struct Traced {
     is_traced: [bool; 2],
     is_listed: [bool; 2],
     flag: bool,
-    /// What `end` has found, in between.
+    /// Whether `end` has found a traced thread, between its two sections.
     found: bool,
 }
 
