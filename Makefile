@@ -5,6 +5,7 @@
 #   make all-kernels  build the module for 6.1, 6.12 and 7.2
 #   make demo       see it work, in the sandbox VM
 #   make bench      figures, in the sandbox VM
+#   make figures    docs/figures.md: the same beside Linux plain and tuned, in two VMs
 #   make native     build everything for the running kernel, whose headers have to be there
 #   make install    what make native built, as root; PREFIX, DESTDIR; make uninstall
 #   make check      host tests only (some minutes): unit, property, loom, generated files, tidy
@@ -15,6 +16,8 @@
 KERNEL ?= 6.1
 B := build
 LWK := kernel/target/x86_64-unknown-none/release/hanare-lwk
+# The command, of which `hanare run` is nearly all that there is to wait for: nothing to load, nothing to relocate.
+STATIC := -C target-feature=+crt-static -C relocation-model=static
 PROXY := tools/proxy/target/x86_64-unknown-none/release/hanare-proxy
 
 .PHONY: build
@@ -27,7 +30,7 @@ setup:
 .PHONY: bin
 bin:
 	@mkdir -p $(B)/bin
-	cargo build --quiet --release -p hanare
+	cargo rustc --quiet --release -p hanare --bin hanare -- $(STATIC)
 	cd tools/proxy && cargo build --quiet --release
 	@$(MAKE) --no-print-directory -C bench/guest
 	@install -m 755 target/release/hanare $(PROXY) $(B)/bin/
@@ -69,6 +72,19 @@ bench: build
 	@cargo xtask sizes
 sizes: build
 	@cargo xtask sizes
+
+# docs/figures.md and docs/noise.svg (about ten minutes). Linux has as many CPUs for the measured programs as the LWK:
+# two, in the second VM two that it leaves alone, beside two for itself.
+.PHONY: figures
+bench_vm := tools/vm --timeout 1800 --append=init_on_alloc=1
+tuned_vm := $(bench_vm) --cpus 6 --append=isolcpus=2-3 --append=nohz_full=2-3 --append=rcu_nocbs=2-3
+figures: build
+	@mkdir -p $(B)/figures
+	$(bench_vm) -- hanare bench --json </dev/null >$(B)/figures/plain.json
+	$(tuned_vm) -- hanare bench --json </dev/null >$(B)/figures/tuned.json
+	$(tuned_vm) --rw docs -- sh -c 'hanare boot --cpus 4-5 --mem 256M && hanare noise --plot docs/noise.svg' </dev/null
+	$(B)/bin/hanare bench --from $(B)/figures/plain.json --tuned $(B)/figures/tuned.json --json --report docs/figures.md \
+		>docs/figures.json
 
 # One line of counts at the end. tests/run --list shows the groups.
 .PHONY: check test
@@ -131,7 +147,7 @@ install: installable
 	install -D -m 755 -t $(libdir) $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest
 	install -D -m 644 $(B)/lwk/hanare-lwk $(libdir)/hanare-lwk
 	install -D -m 644 -t $(docdir) README.md CONTRIBUTING.md LICENSE LICENSE-MIT
-	install -D -m 644 -t $(docdir)/docs $(wildcard docs/*.md)
+	install -D -m 644 -t $(docdir)/docs $(wildcard docs/*.md docs/*.svg)
 	install -d $(bashdir) $(zshdir) $(fishdir)
 	$(B)/bin/hanare completion bash > $(bashdir)/hanare
 	$(B)/bin/hanare completion zsh > $(zshdir)/_hanare

@@ -52,6 +52,13 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #define hanare_dump_shared(mm) set_bit(MMF_DUMP_MAPPED_SHARED, &(mm)->flags)
 #endif
 
+/* Batches of folios have a header of their own in 7.x. */
+#if __has_include(<linux/folio_batch.h>)
+#include <linux/folio_batch.h>
+#else
+#include <linux/pagevec.h>
+#endif
+
 /* Gone in 7.x, where every interrupt can be moved from process context. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)
 #define hanare_irq_move_anywhere(irq) irq_set_status_flags(irq, IRQ_MOVE_PCNTXT)
@@ -65,6 +72,12 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #else
 #define hanare_can_mmap(file) ((file)->f_op->mmap != NULL)
 #endif
+
+/*
+ * A bit of an inode's `i_data.flags`, which Linux clears when it makes the inode. None of its own (AS_EIO and so on, up to
+ * AS_FOLIO_ORDER_MAX at bit 25) comes near.
+ */
+#define HANARE_AS_KNOWN 60
 
 /*
  * Whether perf counts in a task. Since 6.2 a task has one context for that; before, it had one for

@@ -38,7 +38,7 @@
 #define HANARE_SERVICES_PER_CPU 64
 #define HANARE_LOG_SIZE (256U << 10)
 /* How Linux rings an LWK CPU; the LWK takes any vector from 0x40 to 0xfe. */
-#define HANARE_IPI_VECTOR 0xe0
+#define HANARE_IPI_VECTOR HANARE_VECTOR_FIRST
 /* Sleepers look for themselves this often, should a doorbell be lost. */
 #define HANARE_RECHECK (HZ / 2)
 
@@ -54,16 +54,32 @@ struct hanare_cpu {
 	int node;
 	bool started;
 	struct hanare_cpu_shared *shared;	/* in the shared region, or NULL */
-	spinlock_t inbound_lock;		/* inbound_tail */
+	spinlock_t inbound_lock;		/* inbound_tail, inbound_seen */
 	u32 inbound_tail;
-	u32 outbound_head;			/* under hanare_instance.drain_lock */
+	u32 inbound_seen;			/* what the LWK has taken, as it was last looked at */
+	spinlock_t outbound_lock;		/* outbound_head; what is read there is done under it */
+	u32 outbound_head;
 	u32 spaces;				/* homes, under state_lock */
+	atomic_t asked;				/* requests without an answer yet */
+	u64 entries;				/* into its kernel, as last looked at, and when they grew: hints */
+	unsigned long entered;
+};
+
+/* An interrupt by which CPUs of the LWK ring Linux. */
+struct hanare_doorbell {
+	struct hanare_instance *inst;
+	struct hanare_doorbell_shared *shared;
+	unsigned int irq;
+	unsigned int cpu;			/* of Linux', where it is now */
+	int id;
+	bool requested;
 };
 
 /* The private half of a request: nothing here can be damaged by the LWK. */
 struct hanare_request_wait {
 	wait_queue_head_t wq;
 	bool busy;				/* under pool_lock */
+	struct hanare_cpu *cpu;			/* who was asked, or NULL */
 	bool abandoned;				/* under pool_lock */
 	u8 user;				/* of pool_of; or HANARE_POOL_USERS: Linux itself */
 };
@@ -101,6 +117,7 @@ struct hanare_instance {
 	struct hanare_log_ring *log;
 	struct hanare_clock_page *clock;
 	u64 *bells;
+	const struct hanare_offer *offers;	/* HANARE_OFFERS of them */
 	u32 bell_count;
 	struct list_head boot_tables;		/* pages of the boot page tables */
 	phys_addr_t boot_cr3;
@@ -112,11 +129,11 @@ struct hanare_instance {
 	u16 pool_busy, pool_of[HANARE_POOL_USERS];	/* entries in use, by hash of the user */
 	wait_queue_head_t pool_wait;
 
-	unsigned int irq;
-	int doorbell_id;
-	spinlock_t drain_lock;
-	raw_spinlock_t doorbell_lock;
-	u64 doorbell;
+	struct hanare_doorbell *doorbells;
+	u32 doorbell_count;
+	u8 *nearest;				/* by CPU of Linux': its doorbell plus 1 */
+	struct delayed_work look_work;		/* after a move of a doorbell */
+	atomic_t looks;				/* that are left */
 	struct task_struct *service_thread;
 	wait_queue_head_t service_wait;
 	wait_queue_head_t served_wait;		/* a service was run */
@@ -151,6 +168,8 @@ struct hanare_answer {
 
 #define HANARE_ANSWERS_MAX 64
 #define HANARE_SLOT_QUEUES 64
+/* Slots of most processes. */
+#define HANARE_FIRST_SLOTS 1024
 
 struct hanare_space {
 	u32 id;
@@ -158,7 +177,12 @@ struct hanare_space {
 	struct rcu_head rcu;
 	struct list_head link;			/* instance->space_list */
 	struct hanare_instance *inst;
-	struct hanare_cpu *home;
+	struct hanare_cpu *home;		/* asked first, and where no other will do; request.c */
+	bool opened;				/* the LWK has answered OPEN, and each START: CLOSE may overtake nothing */
+	struct hanare_cpu *near;		/* where a thread of it was last seen; a hint */
+	struct hanare_cpu *faults_at;		/* who is asked for faults, and how many; under answer_lock */
+	u32 faults;
+	u32 faults_lost;			/* of these, given up before there was an answer */
 	struct mm_struct *mm;			/* of the proxy, mmgrab'ed */
 	struct pid *pid;			/* of the proxy */
 	kuid_t user;				/* who made it, and is charged for it */
@@ -168,7 +192,7 @@ struct hanare_space {
 	u32 control_fd;				/* the proxy's descriptor of it, not shown */
 	bool shares_table;			/* another space's process has its descriptor table */
 	struct file *door;			/* then: another's file at control_fd; compared only */
-	bool whole;			/* none of its memory was Linux' when it was opened */
+	u32 parts;				/* of its addresses that its process maps at once */
 	u64 control[2];				/* frames: first slots, first scratch page; or 0 */
 	unsigned long ended;			/* bit 0: the LWK was told */
 	bool leaves, left;			/* its process, by an execve; under share_lock */
@@ -197,7 +221,9 @@ struct hanare_space {
 	u32 next_watch;
 
 	wait_queue_head_t slot_queues[HANARE_SLOT_QUEUES];
-	unsigned long rung[BITS_TO_LONGS(HANARE_SLOTS_MAX)];
+	/* Slots that were rung: the first ones, and all of them in a process that has more. */
+	unsigned long rung_first[BITS_TO_LONGS(HANARE_FIRST_SLOTS)];
+	unsigned long *rung;
 };
 
 enum hanare_role { ROLE_NONE, ROLE_BUILDER, ROLE_SPACE, ROLE_OBSERVER };

@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xf61a3f82U
+#define HANARE_VERSION 0xc87994e7U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -42,8 +42,8 @@
  * ```text
  * 0x0000_0000_0001_0000  USER_MIN      the application: same addresses in the
  * 0x0000_7d00_0000_0000  USER_MAX      LWK's page table and in the proxy
- * 0x0000_7d00_0000_0000  CONTROL_BASE  slots, start block, scratch pages:
- * 0x0000_7d00_4000_0000  CONTROL_END   proxy and LWK only
+ * 0x0000_7d00_2010_0000  CONTROL_BASE  scratch pages, slots, start block:
+ * 0x0000_7d00_4310_0000  CONTROL_END   proxy and LWK only
  * 0x0000_7e00_0000_0000  PROXY_BASE    the proxy's own image, heap, mmap area
  * 0xffff_8000_0000_0000  DIRECT_BASE   LWK: its physical memory, at +paddr
  * 0xffff_c000_0000_0000  STACKS_BASE   LWK: its memory as kernel stacks: each 32 KiB
@@ -52,32 +52,51 @@
  * 0xffff_ffff_8000_0000  KERNEL_BASE   LWK: its image
  * ```
  *
- * The proxy maps `USER_MIN..CONTROL_END` as one VMA of `/dev/hanare` whose
+ * The proxy maps `part`s of `USER_MIN..USER_MAX` and the control window as VMAs of `/dev/hanare` whose
  * file offset is `space << SPACE_SHIFT | address`.
+ *
+ * **Where the window lies** makes the end of a proxy short: Linux looks at each entry of each
+ * page table below a VMA. What every proxy uses, the first slots and their scratch pages, has one
+ * table in common; little of the window lies in the same GiB; and between the two VMAs is so much
+ * room (more than 2 MiB) that Linux does not look at their tables as those of one range.
  */
 /* Lowest address an application can map (Linux' default `mmap_min_addr`). */
 #define HANARE_USER_MIN 0x10000ULL
 /* End (exclusive) of the application's addresses. */
 #define HANARE_USER_MAX 0x7d0000000000ULL
+/*
+ * Parts of the application's addresses, from the lowest up, that a proxy maps each by itself: Linux looks at
+ * each 512 GiB of a mapping when its process ends, whether something is there or not.
+ */
+#define HANARE_PARTS 5U
+/* All parts, a bit each, the lowest part's first. */
+#define HANARE_PARTS_ALL 31U
+/*
+ * Parts in which programs, their heaps and their stacks mostly are: the lowest TiB, the one around two
+ * thirds of all, and the highest.
+ */
+#define HANARE_PARTS_USUAL 21U
 /* Start of the control window: memory shared by the proxy and the LWK. */
-#define HANARE_CONTROL_BASE 0x7d0000000000ULL
-/* Bytes of the control window. */
-#define HANARE_CONTROL_SIZE 0x40000000ULL
+#define HANARE_CONTROL_BASE 0x7d0020100000ULL
 /* End (exclusive) of the control window. */
-#define HANARE_CONTROL_END 0x7d0040000000ULL
+#define HANARE_CONTROL_END 0x7d0043100000ULL
+/* Bytes of the control window. */
+#define HANARE_CONTROL_SIZE 0x23000000ULL
+/*
+ * One scratch page per slot, for arguments of calls that the LWK makes on its
+ * own account (a path, a `struct stat`), the first one last: see `scratch`.
+ */
+#define HANARE_SCRATCH_BASE 0x7d0020100000ULL
+/* End (exclusive) of the scratch pages. */
+#define HANARE_SCRATCH_END 0x7d0040100000ULL
 /* Slots: slot `i` lies at `SLOT_BASE + i * sizeof(Slot)`. */
-#define HANARE_SLOT_BASE 0x7d0000000000ULL
+#define HANARE_SLOT_BASE 0x7d0040100000ULL
 /* Bytes reserved for slots. */
 #define HANARE_SLOT_SIZE 0x2000000ULL
 /* The start block (see `crate::start`), written by the proxy before START. */
-#define HANARE_START_BASE 0x7d0002000000ULL
+#define HANARE_START_BASE 0x7d0042100000ULL
 /* Most bytes a start block can have: header, arguments and environment. */
 #define HANARE_START_SIZE 0x1000000ULL
-/*
- * One scratch page per slot, for arguments of calls that the LWK makes on its
- * own account (a path, a `struct stat`): page `i` at `SCRATCH_BASE + i * 4096`.
- */
-#define HANARE_SCRATCH_BASE 0x7d0020000000ULL
 /* Most threads one process can have. */
 #define HANARE_SLOTS_MAX 0x20000U
 /* Where the proxy's image is linked. */
@@ -159,10 +178,15 @@
 #define HANARE_CPU_ONLINE 3U
 /* The CPU has stopped for good: interrupts off, APIC soft-disabled, halted. */
 #define HANARE_CPU_PARKED 4U
-/* Entries of `CpuShared::inbound`. */
-#define HANARE_INBOUND_ENTRIES 256
-/* Entries of `CpuShared::outbound`. */
-#define HANARE_OUTBOUND_ENTRIES 256
+/* Entries of each of a CPU's two rings: `CpuShared::entries`. */
+#define HANARE_RING_ENTRIES 256
+/*
+ * Bit of an inbound entry that says that it is new: set where entry `n` (free running) is written with
+ * `n / RING_ENTRIES` even, clear where it is odd.
+ */
+#define HANARE_RING_LAP32 0x80000000U
+/* Likewise of an outbound entry. */
+#define HANARE_RING_LAP64 0x8000000000000000ULL
 /*
  * An instance has a bell for each so many bytes of its memory: half of what a thread has as its
  * kernel stack. Each slot has a bell of its own.
@@ -187,6 +211,23 @@
 #define HANARE_BELL_BITS 1024U
 /* Words of `CpuShared::bells`. */
 #define HANARE_BELL_WORDS 16
+/*
+ * The lowest vector with an entry of its own in `CpuShared::interrupts_by`: that of Linux' doorbell, below those of
+ * the LWK and of Linux' own inter-processor interrupts.
+ */
+#define HANARE_VECTOR_FIRST 224U
+/* Entries of `CpuShared::interrupts_by`. */
+#define HANARE_VECTORS 32
+/* Entries of `CpuShared::exceptions_by`. */
+#define HANARE_EXCEPTIONS 32
+/* The vector of the LWK's timer. */
+#define HANARE_TIMER_VECTOR 248U
+/* The vector on which CPUs of the LWK ring each other. */
+#define HANARE_PEER_VECTOR 249U
+/* Most doorbells of an instance. */
+#define HANARE_DOORBELLS_MAX 64U
+/* Words of `DoorbellShared::rang`, a bit for each of 256 CPUs. */
+#define HANARE_RANG_WORDS 4
 /* Bit where the kind of an outbound event starts; the payload is below. */
 #define HANARE_EVENT_SHIFT 56U
 /* Wake the worker of a slot: payload = space << 24 | slot. */
@@ -299,6 +340,12 @@ struct hanare_boot_params {
 	__u32 bell_count;
 	/* Array of 64-bit words, one per bell: see `BELL_SPACE_SHIFT`. */
 	__u32 bells_offset;
+	/* Number of `DoorbellShared`s at `doorbells_offset`. */
+	__u32 doorbell_count;
+	/* Array of `DoorbellShared`. */
+	__u32 doorbells_offset;
+	/* Array of `crate::offer::Offer`, as many as `OFFERS`. */
+	__u32 offers_offset;
 	/* Calibrated TSC frequency in kHz, as Linux has it. */
 	__u32 tsc_khz;
 	/* Leaks that Linux found this machine's CPUs to have, `LEAK_*`; written by the module. */
@@ -315,8 +362,6 @@ struct hanare_boot_params {
 	__u32 measures;
 	/* Linux' `MPOL_MAX`: modes of its NUMA policies are below. */
 	__u32 linux_policy_modes;
-	/* Zero. */
-	__u32 reserved;
 	/* Zero-terminated instance name. */
 	__u8 name[32];
 	/* Zero-terminated boot options, e.g. `spin_us=50 log=debug`. */
@@ -328,7 +373,38 @@ struct hanare_boot_params {
 	__u8 banner[128];
 };
 
-/* One LWK CPU's mailbox. 4096 bytes. */
+/*
+ * A doorbell: an interrupt of Linux' for an instance, at one CPU of Linux' as long as nobody moves it, and which CPUs of the
+ * LWK rang it. Any CPU may ring any of them. A line that is read for each ring, and one that changes with it.
+ */
+struct hanare_doorbell_shared {
+	/* Written by the module: where to ring: APIC id << 32 | vector; zero: not now. The LWK reads it anew for every ring. */
+	__u64 target;
+	/* Zero, up to 64 bytes. */
+	__u64 reserved0[7];
+	/*
+	 * Bit `i % 64` of word `i / 64`: CPU `i` of the instance has put an event into its outbound ring. Set by the LWK after
+	 * that and before it rings, taken by the module before it reads that ring.
+	 */
+	__u64 rang[HANARE_RANG_WORDS];
+	/* Zero, up to 128 bytes. */
+	__u64 reserved1[4];
+} __attribute__((aligned(128)));
+
+/*
+ * An entry of each of a CPU's two rings. They share a cache line, so that a message and the one that answers it, in the same
+ * place of the other ring, move one line there and back.
+ */
+struct hanare_ring_entries {
+	/* An `EVENT_*` word for Linux, with `RING_LAP64`. Written by the LWK. */
+	__u64 outbound;
+	/* Index of a `crate::request::Request` for this CPU, with `RING_LAP32`. Written by the module. */
+	__u32 inbound;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/* One LWK CPU's mailbox. 8192 bytes. */
 struct hanare_cpu_shared {
 	/* Written by the module: physical APIC id, and Linux' number of the CPU. */
 	__u32 apic_id;
@@ -338,20 +414,15 @@ struct hanare_cpu_shared {
 	__u32 node;
 	/* `CPU_*`; written by the module up to `CPU_STARTING`, then by the LWK. */
 	__u32 state;
-	/*
-	 * Written by the module: where this CPU rings Linux: APIC id << 32 | vector;
-	 * zero: not now. The LWK reads it anew for every ring.
-	 */
-	__u64 doorbell;
+	/* Written by the module: the doorbell that this CPU rings where nobody has said a nearer one. */
+	__u32 doorbell;
 	/* Written by the module: the vector on which Linux rings this CPU. */
 	__u32 ipi_vector;
-	/* Zero. */
-	__u32 reserved0;
 	/* Zero, up to 64 bytes. */
-	__u64 reserved1[4];
+	__u64 reserved1[5];
 	/*
 	 * `WAIT_*`; written by the LWK: whether it needs an IPI to notice a new request (halted, or in
-	 * user mode). The module stores an inbound entry and `inbound_tail`, issues a full fence, then reads this.
+	 * user mode). The module stores an inbound entry, issues a full fence, then reads this.
 	 */
 	__u32 lwk_wait;
 	/* Space id running or 0; written by the LWK, for `hanare ls`. */
@@ -368,28 +439,30 @@ struct hanare_cpu_shared {
 	__u64 local_calls;
 	/* See `local_calls`. */
 	__u64 delegated_calls;
+	/* 1: a thread waits for its turn there, for whose sake the timer interrupts whoever computes. Written by the LWK. */
+	__u32 crowded;
 	/* Zero, up to 128 bytes. */
-	__u64 reserved2[1];
-	/* Next entry the module writes (free running). Written by the module. */
+	__u32 reserved2;
+	/*
+	 * Next entry that is written (free running). The module has its own, which the LWK cannot forge; this one is
+	 * for tests of the ring.
+	 */
 	__u32 inbound_tail;
+	/* Likewise: `inbound_head`, as it was read last. */
+	__u32 inbound_seen;
 	/* Zero, up to 192 bytes. */
-	__u32 reserved3[15];
-	/* Next entry the LWK reads (free running). Written by the LWK. */
+	__u32 reserved3[14];
+	/*
+	 * Next entry the LWK reads (free running). Written by the LWK. The module reads this line only when a ring looks full, or
+	 * somebody wants to know how busy the CPU is.
+	 */
 	__u32 inbound_head;
-	/* Zero, up to 256 bytes. */
-	__u32 reserved4[15];
 	/* Next entry the LWK writes (free running). Written by the LWK. */
 	__u32 outbound_tail;
-	/* Zero, up to 320 bytes. */
-	__u32 reserved5[15];
-	/* Next entry the module reads (free running). Written by the module. */
-	__u32 outbound_head;
-	/* Zero, up to 384 bytes. */
-	__u32 reserved6[15];
-	/* Indices of `crate::request::Request`s for this CPU. */
-	__u32 inbound[HANARE_INBOUND_ENTRIES];
-	/* `EVENT_*` words for Linux. */
-	__u64 outbound[HANARE_OUTBOUND_ENTRIES];
+	/* `outbound_head`, as the LWK has read it last. Written by the LWK. */
+	__u32 outbound_seen;
+	/* Zero. */
+	__u32 reserved4;
 	/*
 	 * TSC cycles this CPU halted without anything to run, up to the last time.
 	 * Written by the LWK.
@@ -397,22 +470,35 @@ struct hanare_cpu_shared {
 	__u64 idle_cycles;
 	/* TSC value since when it has halted, or 0. Written by the LWK. */
 	__u64 idle_since;
-	/* Zero, up to 3520 bytes. */
-	__u64 reserved7[6];
+	/* Zero, up to 256 bytes. */
+	__u64 reserved5[4];
+	/* Next entry the module reads (free running). Written by the module. */
+	__u32 outbound_head;
+	/* Zero, up to 384 bytes. */
+	__u32 reserved6[31];
+	/* Both rings. */
+	struct hanare_ring_entries entries[HANARE_RING_ENTRIES];
 	/*
 	 * Bit `i`: a bit of `bells[i]` was set. Set by the module after that one, taken by
 	 * the LWK before those.
 	 */
 	__u64 bells_rung;
-	/* Zero, up to 3584 bytes. */
-	__u64 reserved8[7];
+	/* Zero, up to 4544 bytes. */
+	__u64 reserved7[7];
 	/*
 	 * Bit `b % 64` of word `b / 64`: a bell `n` with `n % BELL_BITS == b` was rung
 	 * (`IOCTL_RING`). Set by the module, taken by the LWK.
 	 */
 	__u64 bells[HANARE_BELL_WORDS];
-	/* Zero, up to 4096 bytes. */
-	__u64 reserved9[48];
+	/*
+	 * Interrupts since boot by vector: entry `i` has those of vector `VECTOR_FIRST + i`, the first one those of lower
+	 * vectors, too. Written by the LWK.
+	 */
+	__u32 interrupts_by[HANARE_VECTORS];
+	/* Exceptions since boot by vector. Written by the LWK. */
+	__u32 exceptions_by[HANARE_EXCEPTIONS];
+	/* Zero, up to 8192 bytes. */
+	__u64 reserved8[408];
 } __attribute__((aligned(4096)));
 
 /* ---- log ---- */
@@ -508,25 +594,27 @@ struct hanare_clock_page {
  * user id, effective one, group id, effective one, as the proxy would be told them, and
  * the number of its process id namespace (of every process). After `Control::Exec` the token is that
  * of a program: 1 if it has more rights than who started it (AT_SECURE), and 32 random bytes
- * follow. Last, of every space: its control groups (`GROUPS_WORD`), the number of its user
+ * follow, then 32 more for getrandom(2), or zeros if Linux would not give any to who does not wait. Last, of every space: its control groups (`GROUPS_WORD`), the number of its user
  * (`USER_WORD`), and a random number from which its own tokens are counted, so that nobody who
  * only has its descriptor guesses them.
- * Answer args: [0] = 1 if none of its memory is shared with Linux, so that the device
- * may be mapped over all of its addresses at once; `pages`: the frames of the first page
+ * Answer args: [0] = over which parts of its addresses (`layout::part`) the device is to be mapped at
+ * once, a bit each; 0: none, since some of its memory is shared with Linux; `pages`: the frames of the first page
  * of slots and of the first scratch page, which the proxy is going to touch; 0: ask later.
  */
 #define HANARE_REQUEST_SPACE_OPEN 2U
 /* In a set of CPUs by index: all that there are, because nobody has chosen any. */
 #define HANARE_ALLOWED_ALL 0xffffffffffffffffULL
 /* See `REQUEST_SPACE_OPEN`. */
-#define HANARE_CHILD_WORDS 53
+#define HANARE_CHILD_WORDS 57
 /*
  * First word of `CHILD_WORDS` of the control groups with a limit that the process is in. First
  * those of memory, the innermost first, two words each: a number that no other group ever has, and
  * how many pages of 4 KiB it may have (`memory.max`); zeros behind them. Then those of CPU time,
  * three words each: the number, and how many µs of CPU time it may have in how many µs (`cpu.max`).
  */
-#define HANARE_GROUPS_WORD 11
+#define HANARE_GROUPS_WORD 15
+/* First word of `CHILD_WORDS` of the random bytes for getrandom(2). */
+#define HANARE_RANDOM_WORD 11
 /* Most groups of each kind; where there are more the innermost are left out. */
 #define HANARE_GROUPS_MAX 8
 /* Words of the groups of memory. */
@@ -537,7 +625,7 @@ struct hanare_clock_page {
  * Word of `CHILD_WORDS`: whose share of the instance the space uses. A user id of Linux' first
  * user namespace; in another one, of who made that, unless that was the superuser.
  */
-#define HANARE_USER_WORD 51
+#define HANARE_USER_WORD 55
 /*
  * Run the program in the start block of `space` (see `crate::start`); args: [0] = 0,
  * or the first slot of a process that shares it (`IOCTL_SHARE`), which begins; [1] = its
@@ -667,8 +755,8 @@ struct hanare_request {
 	__u64 reserved1;
 	/* `WAIT_*` (`crate::wake`), written by the module: `EVENT_REQUEST` after `REQUEST_DONE` unless it is awake. */
 	__u32 waiter;
-	/* Zero. */
-	__u32 reserved2;
+	/* The doorbell next to where the waiter sleeps, plus 1; 0: not known. Written by the module. */
+	__u32 doorbell;
 	/* Zero, up to 128 bytes. */
 	__u64 reserved3[7];
 	/* Frames, or siginfo. */
@@ -730,8 +818,9 @@ struct hanare_request {
 #define HANARE_SERVICE_FILE_PUT 2U
 /*
  * Read file args[0] from byte offset args[1] into the frames of `extents`
- * (args[2] = bytes wanted): status = bytes read (a short count is the end of the
- * file; the frames behind it are left as they are) or a negative errno.
+ * (args[2] = bytes wanted): status = bytes read or a negative errno. The first args[3] bytes
+ * (a multiple of 4096) are waited for; behind them it ends where a page is not in Linux' page cache, or
+ * where that cannot be known. Else a short count is the end of the file; the frames behind it are left as they are.
  */
 #define HANARE_SERVICE_FILL 3U
 /*
@@ -915,8 +1004,15 @@ struct hanare_slot {
 	__u32 worker_wait;
 	/* Linux thread id of the worker, written by the worker before START. */
 	__u32 tid;
+	/*
+	 * The doorbell next to where the worker sleeps, plus 1; 0: not known. Written by the worker, as `IOCTL_WAIT` has said;
+	 * the LWK does not rely on it.
+	 */
+	__u32 doorbell;
+	/* Zero. */
+	__u32 reserved2;
 	/* Zero, up to 256 bytes. */
-	__u64 reserved2[15];
+	__u64 reserved3[14];
 } __attribute__((aligned(256)));
 
 /* ---- wake ---- */
@@ -991,6 +1087,8 @@ struct hanare_slot {
 #define HANARE_CONTROL_DUMP_THREAD 21U
 /* `Control::Trap`. */
 #define HANARE_CONTROL_TRAP 22U
+/* `Control::MapPart`. */
+#define HANARE_CONTROL_MAP_PART 23U
 /*
  * `Control::Execed`: start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
  * arg_start, arg_end, env_start, env_end, address and bytes of auxv.
@@ -1386,10 +1484,20 @@ struct hanare_numa_info {
 #define HANARE_IOCTL_ATTACH 0xc2f84810U
 /* No argument: start the program of the start block (`REQUEST_SPACE_START`). */
 #define HANARE_IOCTL_START 0x4811U
-/* See `Wait`. */
-#define HANARE_IOCTL_WAIT 0xc0084812U
-/* See `Ring`. */
-#define HANARE_IOCTL_RING 0xc0084813U
+/*
+ * The worker of a slot sleeps until the LWK rings it. The argument is a number, so that nothing is copied:
+ * the slot's index, and `WAIT_RING_SHIFT` bits up the bell that is rung first (`IOCTL_RING`), plus 1; 0: none.
+ * Returns the doorbell of the CPU where the worker goes on, plus 1, or 0; see `crate::slot::Slot::doorbell`.
+ * EINVAL: there is no such slot or bell; EINTR: a signal, after the bell; EIO: the LWK died or goes down.
+ */
+#define HANARE_IOCTL_WAIT 0x4812U
+/*
+ * Rings the bell that is the argument, by its index in the instance. Nothing happens if it is not one of the
+ * space's, or has been rung as often as its thread went to sleep. EINVAL: there is no such bell; EIO: as above.
+ */
+#define HANARE_IOCTL_RING 0x4813U
+/* See `IOCTL_WAIT`. */
+#define HANARE_WAIT_RING_SHIFT 32U
 /* See `Serve`. */
 #define HANARE_IOCTL_SERVE 0xc0084814U
 /* See `Signal`. */
@@ -1426,6 +1534,8 @@ struct hanare_numa_info {
 #define HANARE_IOCTL_SEND 0xc088483dU
 /* See `Copy`. */
 #define HANARE_IOCTL_COPY 0xc018483eU
+/* See `Forward`. */
+#define HANARE_IOCTL_FORWARD 0xc020483fU
 /* See `ProcessStatus`. */
 #define HANARE_IOCTL_PROCESS 0xc1384828U
 /* See `Threads`. */
@@ -1550,6 +1660,10 @@ struct hanare_cpu_status {
 	__u64 delegated_calls;
 	/* Time without a thread to run since boot, ns. */
 	__u64 idle_ns;
+	/* Interrupts by vector, see `crate::boot::CpuShared::interrupts_by`. */
+	__u32 interrupts_by[HANARE_VECTORS];
+	/* Exceptions by vector. */
+	__u32 exceptions_by[HANARE_EXCEPTIONS];
 };
 
 /*
@@ -1640,28 +1754,6 @@ struct hanare_attach {
 };
 
 /*
- * `IOCTL_WAIT`: the worker of `slot` sleeps until the LWK rings it.
- * EINTR: a signal; EIO: the LWK died or goes down.
- */
-struct hanare_wait {
-	/* In: slot index. */
-	__u32 slot;
-	/* Zero. */
-	__u32 reserved;
-};
-
-/*
- * `IOCTL_RING`: ring a bell. Nothing happens if it is not one of the space's, or has been rung
- * as often as its thread went to sleep.
- */
-struct hanare_ring {
-	/* In: index in the instance. */
-	__u32 bell;
-	/* Zero. */
-	__u32 reserved;
-};
-
-/*
  * `IOCTL_SERVE`: run service `index` in the caller's context.
  * EPERM: it is not of this space; EINVAL: not ready.
  */
@@ -1734,10 +1826,10 @@ struct hanare_child {
 	/* Out: space id. */
 	__u32 space;
 	/*
-	 * Out: 1 if the device is to be mapped over all of the application's addresses,
+	 * Out: over which parts of the application's addresses the device is to be mapped, a bit each;
 	 * 0 if the LWK will say where (`Control::Remap`).
 	 */
-	__u32 whole;
+	__u32 parts;
 };
 
 /*
@@ -1778,6 +1870,18 @@ struct hanare_copy {
 	__u64 to;
 	/* In: how much. */
 	__u64 bytes;
+};
+
+/* `IOCTL_FORWARD`: a handler for many signals of the caller's, as by sigaction(2). EINVAL: SIGKILL, SIGSTOP. */
+struct hanare_forward {
+	/* In: the signals, a bit each, the first signal's lowest. */
+	__u64 signals;
+	/* In: those of them that get the handler though the process ignores them. */
+	__u64 ignored_too;
+	/* In: address of the handler. */
+	__u64 handler;
+	/* In: address that it returns to. */
+	__u64 restorer;
 };
 
 /*
@@ -1912,7 +2016,10 @@ struct hanare_threads {
  * Answer: args: [0] = physical address of a `TraceRing`, [1] = bytes of its text.
  */
 #define HANARE_OBSERVE_TRACE 1U
-/* Ends the session: breakpoints are removed, threads go on. */
+/*
+ * Ends the session: breakpoints are removed, threads go on. `EAGAIN`: one cannot be removed for the moment;
+ * args: [0] = it is ended even then.
+ */
 #define HANARE_OBSERVE_CLOSE 2U
 /*
  * Answer: args: [0] = processes that the session watches, [1] = `OBSERVED_*` |
@@ -2098,9 +2205,107 @@ struct hanare_trace_read {
 	__u64 lost;
 };
 
+/* ---- offer ---- */
+
+/*
+ * Offers: pages that a delegated call is about to touch for the first time, said by the LWK before the proxy faults.
+ *
+ * An offer is the answer to a fault (`crate::request::REQUEST_FAULT`) that was not asked yet. It holds as long as nobody
+ * has had the lock of the address space since. The module alone reads it: it lies in the shared region, which no proxy
+ * maps.
+ */
+/* Number of `Offer`s; that of a space is the one with its id modulo this. */
+#define HANARE_OFFERS 64U
+/* Pages in an offer at most. */
+#define HANARE_OFFER_PAGES 28
+
+/* One offer: four cache lines, of which a small one needs the first. */
+struct hanare_offer {
+	/* Odd while the LWK writes. */
+	__u32 sequence;
+	/* Whose pages they are; 0: there is no offer. */
+	__u32 space;
+	/* Address of the first page. */
+	__u64 start;
+	/* Number of pages. */
+	__u32 count;
+	/* Zero. */
+	__u32 reserved0;
+	/* The pages, one behind the other, as in the answer to a fault; 0: none is offered there. */
+	__u64 pages[HANARE_OFFER_PAGES];
+	/* Zero. */
+	__u64 reserved1;
+} __attribute__((aligned(256)));
+
 /* ---- signal ---- */
 
 /* Signals of a process that its workers take and tell the LWK of (`ioctl::IOCTL_SIGNAL`). */
+
+/* ---- message ---- */
+
+/*
+ * A call as a message: its arguments with all that they refer to, for who executes it without seeing
+ * the caller's memory. `kernel/core/src/marshal.rs` writes and reads it.
+ *
+ * A message is one run of bytes: its head, then what the arguments point to. It lies in one buffer
+ * (*copied*), or is cut up and put into pages that name one another (*packed*). Where a pointer stands,
+ * in an argument or in a structure, there is an offset from the start of the message instead: zero is
+ * the null pointer, `MESSAGE_OUTSIDE` and `MESSAGE_UNMAPPED` stand for those that the caller cannot
+ * use. Neither side trusts the other in anything of it.
+ */
+/* First word of a message: "HNCL". */
+#define HANARE_MESSAGE_MAGIC 0x4c434e48U
+/* First word of a page of a packed message: "HNPG". */
+#define HANARE_MESSAGE_PAGE_MAGIC 0x47504e48U
+/* In place of a pointer that is none of a program's. Linux gets it as it is. */
+#define HANARE_MESSAGE_OUTSIDE 0xfffffffffffff000ULL
+/*
+ * In place of a pointer to what the caller has not mapped, or not so that it can be used. Linux gets an
+ * address of programs where nothing is mapped: an error comes where it is used, which may be later than
+ * with one that is none of a program's.
+ */
+#define HANARE_MESSAGE_UNMAPPED 0xffffffffffffe000ULL
+/* Bytes of a page of a packed message, with its head. */
+#define HANARE_MESSAGE_PAGE_SIZE 4096U
+/* Bytes of the head of such a page. */
+#define HANARE_MESSAGE_PAGE_HEAD_SIZE 32U
+/* In place of the number of a page: there is none. */
+#define HANARE_MESSAGE_PAGE_NONE 0xffffffffU
+
+/* Start of a message. */
+struct hanare_message_head {
+	/* `MESSAGE_MAGIC`. */
+	__u32 magic;
+	/* Linux' number of the call. */
+	__u32 number;
+	/* Bytes of the message, its head among them. */
+	__u32 size;
+	/*
+	 * Offset of what is there in part only, which ends with the message and, where it is executed, with
+	 * the memory; zero: there is no such thing.
+	 */
+	__u32 fault;
+	/* The arguments; those that are pointers are offsets. */
+	__u64 args[6];
+	/* Result of the call (-errno for errors), written by whoever executed it. */
+	__s64 result;
+};
+
+/* Start of a page of a packed message. */
+struct hanare_message_page {
+	/* `MESSAGE_PAGE_MAGIC`. */
+	__u32 magic;
+	/* Number of the next page in the pool, or `MESSAGE_PAGE_NONE`. */
+	__u32 next;
+	/* How many pages come before it. */
+	__u32 index;
+	/* Pages of the message. */
+	__u32 count;
+	/* Whose call it is; the same in all pages of a message. */
+	__u64 call;
+	/* Zero. */
+	__u64 reserved;
+};
 
 /* ---- what Rust computed ---- */
 
@@ -2142,27 +2347,37 @@ _Static_assert(__builtin_offsetof(struct hanare_boot_params, log_size) == 84, "B
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, clock_offset) == 88, "BootParams.clock_offset");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, bell_count) == 92, "BootParams.bell_count");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, bells_offset) == 96, "BootParams.bells_offset");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, tsc_khz) == 100, "BootParams.tsc_khz");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, leaks) == 104, "BootParams.leaks");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, panicked) == 108, "BootParams.panicked");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_cpu_ids) == 112, "BootParams.linux_cpu_ids");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_node_ids) == 116, "BootParams.linux_node_ids");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_cpumask_size) == 120, "BootParams.linux_cpumask_size");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, measures) == 124, "BootParams.measures");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_policy_modes) == 128, "BootParams.linux_policy_modes");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, reserved) == 132, "BootParams.reserved");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 136, "BootParams.name");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 168, "BootParams.cmdline");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 424, "BootParams.banner");
-_Static_assert(sizeof(struct hanare_boot_params) == 552, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, doorbell_count) == 100, "BootParams.doorbell_count");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, doorbells_offset) == 104, "BootParams.doorbells_offset");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, offers_offset) == 108, "BootParams.offers_offset");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, tsc_khz) == 112, "BootParams.tsc_khz");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, leaks) == 116, "BootParams.leaks");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, panicked) == 120, "BootParams.panicked");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_cpu_ids) == 124, "BootParams.linux_cpu_ids");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_node_ids) == 128, "BootParams.linux_node_ids");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_cpumask_size) == 132, "BootParams.linux_cpumask_size");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, measures) == 136, "BootParams.measures");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_policy_modes) == 140, "BootParams.linux_policy_modes");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 144, "BootParams.name");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 176, "BootParams.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 432, "BootParams.banner");
+_Static_assert(sizeof(struct hanare_boot_params) == 560, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, target) == 0, "DoorbellShared.target");
+_Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, reserved0) == 8, "DoorbellShared.reserved0");
+_Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, rang) == 64, "DoorbellShared.rang");
+_Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, reserved1) == 96, "DoorbellShared.reserved1");
+_Static_assert(sizeof(struct hanare_doorbell_shared) == 128, "DoorbellShared");
+_Static_assert(__builtin_offsetof(struct hanare_ring_entries, outbound) == 0, "RingEntries.outbound");
+_Static_assert(__builtin_offsetof(struct hanare_ring_entries, inbound) == 8, "RingEntries.inbound");
+_Static_assert(__builtin_offsetof(struct hanare_ring_entries, reserved) == 12, "RingEntries.reserved");
+_Static_assert(sizeof(struct hanare_ring_entries) == 16, "RingEntries");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, apic_id) == 0, "CpuShared.apic_id");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, linux_cpu) == 4, "CpuShared.linux_cpu");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, node) == 8, "CpuShared.node");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, state) == 12, "CpuShared.state");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, doorbell) == 16, "CpuShared.doorbell");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, ipi_vector) == 24, "CpuShared.ipi_vector");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved0) == 28, "CpuShared.reserved0");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved1) == 32, "CpuShared.reserved1");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, ipi_vector) == 20, "CpuShared.ipi_vector");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved1) == 24, "CpuShared.reserved1");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, lwk_wait) == 64, "CpuShared.lwk_wait");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, current_space) == 68, "CpuShared.current_space");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, heartbeat) == 72, "CpuShared.heartbeat");
@@ -2171,25 +2386,28 @@ _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, exceptions) == 88, "
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, page_faults) == 96, "CpuShared.page_faults");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, local_calls) == 104, "CpuShared.local_calls");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, delegated_calls) == 112, "CpuShared.delegated_calls");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved2) == 120, "CpuShared.reserved2");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, crowded) == 120, "CpuShared.crowded");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved2) == 124, "CpuShared.reserved2");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, inbound_tail) == 128, "CpuShared.inbound_tail");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved3) == 132, "CpuShared.reserved3");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, inbound_seen) == 132, "CpuShared.inbound_seen");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved3) == 136, "CpuShared.reserved3");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, inbound_head) == 192, "CpuShared.inbound_head");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved4) == 196, "CpuShared.reserved4");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound_tail) == 256, "CpuShared.outbound_tail");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved5) == 260, "CpuShared.reserved5");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound_head) == 320, "CpuShared.outbound_head");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved6) == 324, "CpuShared.reserved6");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, inbound) == 384, "CpuShared.inbound");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound) == 1408, "CpuShared.outbound");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, idle_cycles) == 3456, "CpuShared.idle_cycles");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, idle_since) == 3464, "CpuShared.idle_since");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved7) == 3472, "CpuShared.reserved7");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, bells_rung) == 3520, "CpuShared.bells_rung");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved8) == 3528, "CpuShared.reserved8");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, bells) == 3584, "CpuShared.bells");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved9) == 3712, "CpuShared.reserved9");
-_Static_assert(sizeof(struct hanare_cpu_shared) == 4096, "CpuShared");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound_tail) == 196, "CpuShared.outbound_tail");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound_seen) == 200, "CpuShared.outbound_seen");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved4) == 204, "CpuShared.reserved4");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, idle_cycles) == 208, "CpuShared.idle_cycles");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, idle_since) == 216, "CpuShared.idle_since");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved5) == 224, "CpuShared.reserved5");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound_head) == 256, "CpuShared.outbound_head");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved6) == 260, "CpuShared.reserved6");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, entries) == 384, "CpuShared.entries");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, bells_rung) == 4480, "CpuShared.bells_rung");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved7) == 4488, "CpuShared.reserved7");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, bells) == 4544, "CpuShared.bells");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, interrupts_by) == 4672, "CpuShared.interrupts_by");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, exceptions_by) == 4800, "CpuShared.exceptions_by");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved8) == 4928, "CpuShared.reserved8");
+_Static_assert(sizeof(struct hanare_cpu_shared) == 8192, "CpuShared");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, head) == 0, "LogRing.head");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, reserved) == 8, "LogRing.reserved");
 _Static_assert(sizeof(struct hanare_log_ring) == 64, "LogRing");
@@ -2216,7 +2434,7 @@ _Static_assert(__builtin_offsetof(struct hanare_request, reserved0) == 20, "Requ
 _Static_assert(__builtin_offsetof(struct hanare_request, args) == 24, "Request.args");
 _Static_assert(__builtin_offsetof(struct hanare_request, reserved1) == 56, "Request.reserved1");
 _Static_assert(__builtin_offsetof(struct hanare_request, waiter) == 64, "Request.waiter");
-_Static_assert(__builtin_offsetof(struct hanare_request, reserved2) == 68, "Request.reserved2");
+_Static_assert(__builtin_offsetof(struct hanare_request, doorbell) == 68, "Request.doorbell");
 _Static_assert(__builtin_offsetof(struct hanare_request, reserved3) == 72, "Request.reserved3");
 _Static_assert(__builtin_offsetof(struct hanare_request, pages) == 128, "Request.pages");
 _Static_assert(sizeof(struct hanare_request) == 640, "Request");
@@ -2246,7 +2464,9 @@ _Static_assert(__builtin_offsetof(struct hanare_slot, robust_list) == 88, "Slot.
 _Static_assert(__builtin_offsetof(struct hanare_slot, reserved1) == 96, "Slot.reserved1");
 _Static_assert(__builtin_offsetof(struct hanare_slot, worker_wait) == 128, "Slot.worker_wait");
 _Static_assert(__builtin_offsetof(struct hanare_slot, tid) == 132, "Slot.tid");
-_Static_assert(__builtin_offsetof(struct hanare_slot, reserved2) == 136, "Slot.reserved2");
+_Static_assert(__builtin_offsetof(struct hanare_slot, doorbell) == 136, "Slot.doorbell");
+_Static_assert(__builtin_offsetof(struct hanare_slot, reserved2) == 140, "Slot.reserved2");
+_Static_assert(__builtin_offsetof(struct hanare_slot, reserved3) == 144, "Slot.reserved3");
 _Static_assert(sizeof(struct hanare_slot) == 256, "Slot");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, magic) == 0, "StartBlock.magic");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, version) == 8, "StartBlock.version");
@@ -2375,7 +2595,9 @@ _Static_assert(__builtin_offsetof(struct hanare_cpu_status, page_faults) == 40, 
 _Static_assert(__builtin_offsetof(struct hanare_cpu_status, local_calls) == 48, "CpuStatus.local_calls");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_status, delegated_calls) == 56, "CpuStatus.delegated_calls");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_status, idle_ns) == 64, "CpuStatus.idle_ns");
-_Static_assert(sizeof(struct hanare_cpu_status) == 72, "CpuStatus");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_status, interrupts_by) == 72, "CpuStatus.interrupts_by");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_status, exceptions_by) == 200, "CpuStatus.exceptions_by");
+_Static_assert(sizeof(struct hanare_cpu_status) == 328, "CpuStatus");
 _Static_assert(__builtin_offsetof(struct hanare_status, name) == 0, "Status.name");
 _Static_assert(__builtin_offsetof(struct hanare_status, index) == 32, "Status.index");
 _Static_assert(__builtin_offsetof(struct hanare_status, state) == 36, "Status.state");
@@ -2409,12 +2631,6 @@ _Static_assert(__builtin_offsetof(struct hanare_attach, fd) == 552, "Attach.fd")
 _Static_assert(__builtin_offsetof(struct hanare_attach, counted) == 556, "Attach.counted");
 _Static_assert(__builtin_offsetof(struct hanare_attach, message) == 560, "Attach.message");
 _Static_assert(sizeof(struct hanare_attach) == 760, "Attach");
-_Static_assert(__builtin_offsetof(struct hanare_wait, slot) == 0, "Wait.slot");
-_Static_assert(__builtin_offsetof(struct hanare_wait, reserved) == 4, "Wait.reserved");
-_Static_assert(sizeof(struct hanare_wait) == 8, "Wait");
-_Static_assert(__builtin_offsetof(struct hanare_ring, bell) == 0, "Ring.bell");
-_Static_assert(__builtin_offsetof(struct hanare_ring, reserved) == 4, "Ring.reserved");
-_Static_assert(sizeof(struct hanare_ring) == 8, "Ring");
 _Static_assert(__builtin_offsetof(struct hanare_serve, index) == 0, "Serve.index");
 _Static_assert(__builtin_offsetof(struct hanare_serve, reserved) == 4, "Serve.reserved");
 _Static_assert(sizeof(struct hanare_serve) == 8, "Serve");
@@ -2437,7 +2653,7 @@ _Static_assert(__builtin_offsetof(struct hanare_child, files) == 16, "Child.file
 _Static_assert(__builtin_offsetof(struct hanare_child, parent) == 32, "Child.parent");
 _Static_assert(__builtin_offsetof(struct hanare_child, shares_table) == 36, "Child.shares_table");
 _Static_assert(__builtin_offsetof(struct hanare_child, space) == 40, "Child.space");
-_Static_assert(__builtin_offsetof(struct hanare_child, whole) == 44, "Child.whole");
+_Static_assert(__builtin_offsetof(struct hanare_child, parts) == 44, "Child.parts");
 _Static_assert(sizeof(struct hanare_child) == 48, "Child");
 _Static_assert(__builtin_offsetof(struct hanare_dump_thread, signal) == 0, "DumpThread.signal");
 _Static_assert(__builtin_offsetof(struct hanare_dump_thread, others) == 4, "DumpThread.others");
@@ -2452,6 +2668,11 @@ _Static_assert(__builtin_offsetof(struct hanare_copy, from) == 0, "Copy.from");
 _Static_assert(__builtin_offsetof(struct hanare_copy, to) == 8, "Copy.to");
 _Static_assert(__builtin_offsetof(struct hanare_copy, bytes) == 16, "Copy.bytes");
 _Static_assert(sizeof(struct hanare_copy) == 24, "Copy");
+_Static_assert(__builtin_offsetof(struct hanare_forward, signals) == 0, "Forward.signals");
+_Static_assert(__builtin_offsetof(struct hanare_forward, ignored_too) == 8, "Forward.ignored_too");
+_Static_assert(__builtin_offsetof(struct hanare_forward, handler) == 16, "Forward.handler");
+_Static_assert(__builtin_offsetof(struct hanare_forward, restorer) == 24, "Forward.restorer");
+_Static_assert(sizeof(struct hanare_forward) == 32, "Forward");
 _Static_assert(__builtin_offsetof(struct hanare_opened, fd) == 0, "Opened.fd");
 _Static_assert(__builtin_offsetof(struct hanare_opened, replace) == 4, "Opened.replace");
 _Static_assert(__builtin_offsetof(struct hanare_opened, close_on_exec) == 8, "Opened.close_on_exec");
@@ -2523,5 +2744,27 @@ _Static_assert(__builtin_offsetof(struct hanare_trace_read, buffer) == 0, "Trace
 _Static_assert(__builtin_offsetof(struct hanare_trace_read, size) == 8, "TraceRead.size");
 _Static_assert(__builtin_offsetof(struct hanare_trace_read, lost) == 16, "TraceRead.lost");
 _Static_assert(sizeof(struct hanare_trace_read) == 24, "TraceRead");
+_Static_assert(__builtin_offsetof(struct hanare_offer, sequence) == 0, "Offer.sequence");
+_Static_assert(__builtin_offsetof(struct hanare_offer, space) == 4, "Offer.space");
+_Static_assert(__builtin_offsetof(struct hanare_offer, start) == 8, "Offer.start");
+_Static_assert(__builtin_offsetof(struct hanare_offer, count) == 16, "Offer.count");
+_Static_assert(__builtin_offsetof(struct hanare_offer, reserved0) == 20, "Offer.reserved0");
+_Static_assert(__builtin_offsetof(struct hanare_offer, pages) == 24, "Offer.pages");
+_Static_assert(__builtin_offsetof(struct hanare_offer, reserved1) == 248, "Offer.reserved1");
+_Static_assert(sizeof(struct hanare_offer) == 256, "Offer");
+_Static_assert(__builtin_offsetof(struct hanare_message_head, magic) == 0, "MessageHead.magic");
+_Static_assert(__builtin_offsetof(struct hanare_message_head, number) == 4, "MessageHead.number");
+_Static_assert(__builtin_offsetof(struct hanare_message_head, size) == 8, "MessageHead.size");
+_Static_assert(__builtin_offsetof(struct hanare_message_head, fault) == 12, "MessageHead.fault");
+_Static_assert(__builtin_offsetof(struct hanare_message_head, args) == 16, "MessageHead.args");
+_Static_assert(__builtin_offsetof(struct hanare_message_head, result) == 64, "MessageHead.result");
+_Static_assert(sizeof(struct hanare_message_head) == 72, "MessageHead");
+_Static_assert(__builtin_offsetof(struct hanare_message_page, magic) == 0, "MessagePage.magic");
+_Static_assert(__builtin_offsetof(struct hanare_message_page, next) == 4, "MessagePage.next");
+_Static_assert(__builtin_offsetof(struct hanare_message_page, index) == 8, "MessagePage.index");
+_Static_assert(__builtin_offsetof(struct hanare_message_page, count) == 12, "MessagePage.count");
+_Static_assert(__builtin_offsetof(struct hanare_message_page, call) == 16, "MessagePage.call");
+_Static_assert(__builtin_offsetof(struct hanare_message_page, reserved) == 24, "MessagePage.reserved");
+_Static_assert(sizeof(struct hanare_message_page) == 32, "MessagePage");
 
 #endif

@@ -23,7 +23,7 @@ cargo_test() {
             sub(/^test /, "", name); sub(/ \.\.\. .*$/, "", name)
             gsub(/::/, ".", name); gsub(/[^A-Za-z0-9_.\/-]+/, "-", name)
             if ($NF == "FAILED") print "FAIL " label "/" binary "/" name ": see build/tests/host-" label ".log"
-            else if (/ignored/) print "skip " label "/" binary "/" name ": ignored"
+            else if (/ \.\.\. ignored/) print "skip " label "/" binary "/" name ": ignored"
             else print "ok " label "/" binary "/" name
         }' "$log"
     if [ $status != 0 ]; then
@@ -60,11 +60,22 @@ clippy() {
         (cd tests/fuzz && cargo clippy --quiet --release -- -D warnings) # as it is built
 }
 
+# Names that no Python file defines, which an interpreter finds only where it comes by; those that `import *` may
+# bring are left out. Imports that nothing uses, too.
+python_names() {
+    local undefined
+    undefined=$({ git grep -lE '^#!/usr/bin/(env )?python3'; git ls-files '*.py'; } | sort -u |
+        xargs pyflakes3 | grep -E ': undefined name |syntax|imported but unused')
+    echo "$undefined"
+    [ -z "$undefined" ]
+}
+
 mkdir -p build/tests
 cargo_test unit --workspace
 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom cargo_test loom -p hanare-ikc --release
 step trend-of-memory python3 -B tests/lib/test_trend.py
-export -f formatted clippy
+export -f formatted clippy python_names
+step python-names bash -c python_names
 for tool in fmt clippy; do
     if cargo $tool --version > build/tests/host-$tool.log 2>&1; then
         if [ $tool = fmt ]; then step formatted bash -c formatted; else step clippy bash -c clippy; fi

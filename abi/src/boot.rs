@@ -102,6 +102,12 @@ pub struct BootParams {
     pub bell_count: u32,
     /// Array of 64-bit words, one per bell: see [`BELL_SPACE_SHIFT`].
     pub bells_offset: u32,
+    /// Number of [`DoorbellShared`]s at `doorbells_offset`.
+    pub doorbell_count: u32,
+    /// Array of [`DoorbellShared`].
+    pub doorbells_offset: u32,
+    /// Array of [`crate::offer::Offer`], as many as `OFFERS`.
+    pub offers_offset: u32,
     /// Calibrated TSC frequency in kHz, as Linux has it.
     pub tsc_khz: u32,
     /// Leaks that Linux found this machine's CPUs to have, `LEAK_*`; written by the module.
@@ -118,8 +124,6 @@ pub struct BootParams {
     pub measures: u32,
     /// Linux' `MPOL_MAX`: modes of its NUMA policies are below.
     pub linux_policy_modes: u32,
-    /// Zero.
-    pub reserved: u32,
     /// Zero-terminated instance name.
     pub name: [u8; 32],
     /// Zero-terminated boot options, e.g. `spin_us=50 log=debug`.
@@ -186,10 +190,13 @@ pub const CPU_ONLINE: u32 = 3;
 /// The CPU has stopped for good: interrupts off, APIC soft-disabled, halted.
 pub const CPU_PARKED: u32 = 4;
 
-/// Entries of [`CpuShared::inbound`].
-pub const INBOUND_ENTRIES: usize = 256;
-/// Entries of [`CpuShared::outbound`].
-pub const OUTBOUND_ENTRIES: usize = 256;
+/// Entries of each of a CPU's two rings: [`CpuShared::entries`].
+pub const RING_ENTRIES: usize = 256;
+/// Bit of an inbound entry that says that it is new: set where entry `n` (free running) is written with
+/// `n / RING_ENTRIES` even, clear where it is odd.
+pub const RING_LAP32: u32 = 1 << 31;
+/// Likewise of an outbound entry.
+pub const RING_LAP64: u64 = 1 << 63;
 /// An instance has a bell for each so many bytes of its memory: half of what a thread has as its
 /// kernel stack. Each slot has a bell of its own.
 pub const BELL_BYTES: u64 = 16 << 10;
@@ -209,7 +216,53 @@ pub const BELL_BITS: u32 = 1024;
 /// Words of [`CpuShared::bells`].
 pub const BELL_WORDS: usize = BELL_BITS as usize / 64;
 
-/// One LWK CPU's mailbox. 4096 bytes.
+/// The lowest vector with an entry of its own in [`CpuShared::interrupts_by`]: that of Linux' doorbell, below those of
+/// the LWK and of Linux' own inter-processor interrupts.
+pub const VECTOR_FIRST: u32 = 0xe0;
+/// Entries of [`CpuShared::interrupts_by`].
+pub const VECTORS: usize = 32;
+/// Entries of [`CpuShared::exceptions_by`].
+pub const EXCEPTIONS: usize = 32;
+/// The vector of the LWK's timer.
+pub const TIMER_VECTOR: u32 = 0xf8;
+/// The vector on which CPUs of the LWK ring each other.
+pub const PEER_VECTOR: u32 = 0xf9;
+
+/// Most doorbells of an instance.
+pub const DOORBELLS_MAX: u32 = 64;
+/// Words of [`DoorbellShared::rang`], a bit for each of 256 CPUs.
+pub const RANG_WORDS: usize = 4;
+
+/// A doorbell: an interrupt of Linux' for an instance, at one CPU of Linux' as long as nobody moves it, and which CPUs of the
+/// LWK rang it. Any CPU may ring any of them. A line that is read for each ring, and one that changes with it.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug)]
+pub struct DoorbellShared {
+    /// Written by the module: where to ring: APIC id << 32 | vector; zero: not now. The LWK reads it anew for every ring.
+    pub target: u64,
+    /// Zero, up to 64 bytes.
+    pub reserved0: [u64; 7],
+    /// Bit `i % 64` of word `i / 64`: CPU `i` of the instance has put an event into its outbound ring. Set by the LWK after
+    /// that and before it rings, taken by the module before it reads that ring.
+    pub rang: [u64; RANG_WORDS],
+    /// Zero, up to 128 bytes.
+    pub reserved1: [u64; 4],
+}
+
+/// An entry of each of a CPU's two rings. They share a cache line, so that a message and the one that answers it, in the same
+/// place of the other ring, move one line there and back.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RingEntries {
+    /// An `EVENT_*` word for Linux, with [`RING_LAP64`]. Written by the LWK.
+    pub outbound: u64,
+    /// Index of a [`crate::request::Request`] for this CPU, with [`RING_LAP32`]. Written by the module.
+    pub inbound: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// One LWK CPU's mailbox. 8192 bytes.
 #[repr(C, align(4096))]
 #[derive(Clone, Copy, Debug)]
 pub struct CpuShared {
@@ -221,18 +274,15 @@ pub struct CpuShared {
     pub node: u32,
     /// `CPU_*`; written by the module up to `CPU_STARTING`, then by the LWK.
     pub state: u32,
-    /// Written by the module: where this CPU rings Linux: APIC id << 32 | vector;
-    /// zero: not now. The LWK reads it anew for every ring.
-    pub doorbell: u64,
+    /// Written by the module: the doorbell that this CPU rings where nobody has said a nearer one.
+    pub doorbell: u32,
     /// Written by the module: the vector on which Linux rings this CPU.
     pub ipi_vector: u32,
-    /// Zero.
-    pub reserved0: u32,
     /// Zero, up to 64 bytes.
-    pub reserved1: [u64; 4],
+    pub reserved1: [u64; 5],
 
     /// `WAIT_*`; written by the LWK: whether it needs an IPI to notice a new request (halted, or in
-    /// user mode). The module stores an inbound entry and `inbound_tail`, issues a full fence, then reads this.
+    /// user mode). The module stores an inbound entry, issues a full fence, then reads this.
     pub lwk_wait: u32,
     /// Space id running or 0; written by the LWK, for `hanare ls`.
     pub current_space: u32,
@@ -248,46 +298,55 @@ pub struct CpuShared {
     pub local_calls: u64,
     /// See `local_calls`.
     pub delegated_calls: u64,
+    /// 1: a thread waits for its turn there, for whose sake the timer interrupts whoever computes. Written by the LWK.
+    pub crowded: u32,
     /// Zero, up to 128 bytes.
-    pub reserved2: [u64; 1],
+    pub reserved2: u32,
 
-    /// Next entry the module writes (free running). Written by the module.
+    /// Next entry that is written (free running). The module has its own, which the LWK cannot forge; this one is
+    /// for tests of the ring.
     pub inbound_tail: u32,
+    /// Likewise: `inbound_head`, as it was read last.
+    pub inbound_seen: u32,
     /// Zero, up to 192 bytes.
-    pub reserved3: [u32; 15],
-    /// Next entry the LWK reads (free running). Written by the LWK.
+    pub reserved3: [u32; 14],
+    /// Next entry the LWK reads (free running). Written by the LWK. The module reads this line only when a ring looks full, or
+    /// somebody wants to know how busy the CPU is.
     pub inbound_head: u32,
-    /// Zero, up to 256 bytes.
-    pub reserved4: [u32; 15],
     /// Next entry the LWK writes (free running). Written by the LWK.
     pub outbound_tail: u32,
-    /// Zero, up to 320 bytes.
-    pub reserved5: [u32; 15],
-    /// Next entry the module reads (free running). Written by the module.
-    pub outbound_head: u32,
-    /// Zero, up to 384 bytes.
-    pub reserved6: [u32; 15],
-    /// Indices of [`crate::request::Request`]s for this CPU.
-    pub inbound: [u32; INBOUND_ENTRIES],
-    /// `EVENT_*` words for Linux.
-    pub outbound: [u64; OUTBOUND_ENTRIES],
+    /// `outbound_head`, as the LWK has read it last. Written by the LWK.
+    pub outbound_seen: u32,
+    /// Zero.
+    pub reserved4: u32,
     /// TSC cycles this CPU halted without anything to run, up to the last time.
     /// Written by the LWK.
     pub idle_cycles: u64,
     /// TSC value since when it has halted, or 0. Written by the LWK.
     pub idle_since: u64,
-    /// Zero, up to 3520 bytes.
-    pub reserved7: [u64; 6],
+    /// Zero, up to 256 bytes.
+    pub reserved5: [u64; 4],
+    /// Next entry the module reads (free running). Written by the module.
+    pub outbound_head: u32,
+    /// Zero, up to 384 bytes.
+    pub reserved6: [u32; 31],
+    /// Both rings.
+    pub entries: [RingEntries; RING_ENTRIES],
     /// Bit `i`: a bit of `bells[i]` was set. Set by the module after that one, taken by
     /// the LWK before those.
     pub bells_rung: u64,
-    /// Zero, up to 3584 bytes.
-    pub reserved8: [u64; 7],
+    /// Zero, up to 4544 bytes.
+    pub reserved7: [u64; 7],
     /// Bit `b % 64` of word `b / 64`: a bell `n` with `n % BELL_BITS == b` was rung
     /// (`IOCTL_RING`). Set by the module, taken by the LWK.
     pub bells: [u64; BELL_WORDS],
-    /// Zero, up to 4096 bytes.
-    pub reserved9: [u64; 48],
+    /// Interrupts since boot by vector: entry `i` has those of vector `VECTOR_FIRST + i`, the first one those of lower
+    /// vectors, too. Written by the LWK.
+    pub interrupts_by: [u32; VECTORS],
+    /// Exceptions since boot by vector. Written by the LWK.
+    pub exceptions_by: [u32; EXCEPTIONS],
+    /// Zero, up to 8192 bytes.
+    pub reserved8: [u64; 408],
 }
 
 /// Bit where the kind of an outbound event starts; the payload is below.

@@ -51,6 +51,8 @@ pub const CONTROL_DUMP_RANGE: u32 = 20;
 pub const CONTROL_DUMP_THREAD: u32 = 21;
 /// [`Control::Trap`].
 pub const CONTROL_TRAP: u32 = 22;
+/// [`Control::MapPart`].
+pub const CONTROL_MAP_PART: u32 = 23;
 
 /// [`Control::Execed`]: start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
 /// arg_start, arg_end, env_start, env_end, address and bytes of auxv.
@@ -239,6 +241,8 @@ requests! {
         mirror: Mirror,
         /// SA_RESTART, SA_NOCLDSTOP, SA_NOCLDWAIT as given.
         flags: u64,
+        /// Signals that are to be ignored from now on, too: bit `n - 1` for signal `n`.
+        ignored: u64,
     }
     /// execve succeeded: close close-on-exec descriptors, reset dispositions that were caught,
     /// name the process.
@@ -250,6 +254,8 @@ requests! {
         /// Address (control window) of [`EXECED_WORDS`] words for Linux' memory map, in the
         /// order of `struct prctl_mm_map`, or 0: what `/proc/PID/cmdline`, `environ` and `auxv` show.
         memory_map: u64,
+        /// Address (control window) of a copy of arguments and environment, or 0: it does not fit there.
+        strings: u64,
         /// Nobody but the superuser is to look into the program.
         is_hidden: bool,
     }
@@ -259,6 +265,11 @@ requests! {
         start: u64,
         /// Behind the last one.
         end: u64,
+    }
+    /// Map the device over a part of the application's addresses, unless that is done: something is mapped there now.
+    MapPart = CONTROL_MAP_PART {
+        /// The part's number, below [`PARTS`](crate::layout::PARTS).
+        number: u32,
     }
     /// Take the signal mask and the list of robust futexes that the slot names, which every
     /// request does; nothing else. It also waits in the slot of a worker that is to come.
@@ -431,12 +442,12 @@ mod tests {
             }
             Control::decode(number, &words)
         };
-        (0..=CONTROL_TRAP).filter_map(fill)
+        (0..=CONTROL_MAP_PART).filter_map(fill)
     }
 
     #[test]
     fn decode_gives_what_was_encoded() {
-        let all: [Control; 23] = core::array::from_fn({
+        let all: [Control; 24] = core::array::from_fn({
             let mut requests = one_of_each();
             move |_| requests.next().expect("a request for each number")
         });
@@ -448,7 +459,7 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_not_decoded() {
-        assert_eq!(Control::decode(CONTROL_TRAP + 1, &[0; 6]), None);
+        assert_eq!(Control::decode(CONTROL_MAP_PART + 1, &[0; 6]), None);
         assert_eq!(Control::decode(u32::MAX, &[0; 6]), None);
         // A word too large for its field, a choice that there is not, words behind the last field.
         assert_eq!(Control::decode(CONTROL_SERVE, &[1 << 32, 0, 0, 0, 0, 0]), None);

@@ -164,6 +164,10 @@ pub struct CpuStatus {
     pub delegated_calls: u64,
     /// Time without a thread to run since boot, ns.
     pub idle_ns: u64,
+    /// Interrupts by vector, see [`crate::boot::CpuShared::interrupts_by`].
+    pub interrupts_by: [u32; crate::boot::VECTORS],
+    /// Exceptions by vector.
+    pub exceptions_by: [u32; crate::boot::EXCEPTIONS],
 }
 
 /// `IOCTL_STATUS`: one instance, by index (0..) or by name.
@@ -253,28 +257,6 @@ pub struct Attach {
     pub message: [u8; MESSAGE_SIZE],
 }
 
-/// `IOCTL_WAIT`: the worker of `slot` sleeps until the LWK rings it.
-/// EINTR: a signal; EIO: the LWK died or goes down.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Wait {
-    /// In: slot index.
-    pub slot: u32,
-    /// Zero.
-    pub reserved: u32,
-}
-
-/// `IOCTL_RING`: ring a bell. Nothing happens if it is not one of the space's, or has been rung
-/// as often as its thread went to sleep.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Ring {
-    /// In: index in the instance.
-    pub bell: u32,
-    /// Zero.
-    pub reserved: u32,
-}
-
 /// `IOCTL_SERVE`: run service `index` in the caller's context.
 /// EPERM: it is not of this space; EINVAL: not ready.
 #[repr(C)]
@@ -349,9 +331,9 @@ pub struct Child {
     pub shares_table: u32,
     /// Out: space id.
     pub space: u32,
-    /// Out: 1 if the device is to be mapped over all of the application's addresses,
+    /// Out: over which parts of the application's addresses the device is to be mapped, a bit each;
     /// 0 if the LWK will say where (`Control::Remap`).
-    pub whole: u32,
+    pub parts: u32,
 }
 
 /// Registers in [`DumpThread`]: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
@@ -398,6 +380,20 @@ pub struct Copy {
     pub to: u64,
     /// In: how much.
     pub bytes: u64,
+}
+
+/// `IOCTL_FORWARD`: a handler for many signals of the caller's, as by sigaction(2). EINVAL: SIGKILL, SIGSTOP.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Forward {
+    /// In: the signals, a bit each, the first signal's lowest.
+    pub signals: u64,
+    /// In: those of them that get the handler though the process ignores them.
+    pub ignored_too: u64,
+    /// In: address of the handler.
+    pub handler: u64,
+    /// In: address that it returns to.
+    pub restorer: u64,
 }
 
 /// `IOCTL_OPENED`: descriptor `fd` was opened by the application. If it is a file
@@ -550,10 +546,16 @@ pub const IOCTL_DEBUG: u32 = iowr::<Debug>(8);
 pub const IOCTL_ATTACH: u32 = iowr::<Attach>(16);
 /// No argument: start the program of the start block (`REQUEST_SPACE_START`).
 pub const IOCTL_START: u32 = number(0, 17, 0);
-/// See [`Wait`].
-pub const IOCTL_WAIT: u32 = iowr::<Wait>(18);
-/// See [`Ring`].
-pub const IOCTL_RING: u32 = iowr::<Ring>(19);
+/// The worker of a slot sleeps until the LWK rings it. The argument is a number, so that nothing is copied:
+/// the slot's index, and [`WAIT_RING_SHIFT`] bits up the bell that is rung first (`IOCTL_RING`), plus 1; 0: none.
+/// Returns the doorbell of the CPU where the worker goes on, plus 1, or 0; see [`crate::slot::Slot::doorbell`].
+/// EINVAL: there is no such slot or bell; EINTR: a signal, after the bell; EIO: the LWK died or goes down.
+pub const IOCTL_WAIT: u32 = number(0, 18, 0);
+/// Rings the bell that is the argument, by its index in the instance. Nothing happens if it is not one of the
+/// space's, or has been rung as often as its thread went to sleep. EINVAL: there is no such bell; EIO: as above.
+pub const IOCTL_RING: u32 = number(0, 19, 0);
+/// See [`IOCTL_WAIT`].
+pub const WAIT_RING_SHIFT: u32 = 32;
 /// See [`Serve`].
 pub const IOCTL_SERVE: u32 = iowr::<Serve>(20);
 /// See [`Signal`].
@@ -590,6 +592,8 @@ pub const IOCTL_LAST: u32 = iowr::<Last>(60);
 pub const IOCTL_SEND: u32 = iowr::<Send>(61);
 /// See [`Copy`].
 pub const IOCTL_COPY: u32 = iowr::<Copy>(62);
+/// See [`Forward`].
+pub const IOCTL_FORWARD: u32 = iowr::<Forward>(63);
 /// See [`ProcessStatus`].
 pub const IOCTL_PROCESS: u32 = iowr::<ProcessStatus>(40);
 /// See [`Threads`].

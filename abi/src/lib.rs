@@ -20,7 +20,9 @@ pub mod info;
 pub mod ioctl;
 pub mod layout;
 pub mod log;
+pub mod message;
 pub mod observe;
+pub mod offer;
 pub mod request;
 pub mod service;
 pub mod signal;
@@ -47,8 +49,11 @@ const _: () = {
     assert!(size_of::<slot::Slot>() == 256);
     assert!(size_of::<request::Request>() == 640);
     assert!(size_of::<service::Service>() == 704);
-    assert!(size_of::<boot::CpuShared>() == 4096);
+    assert!(size_of::<boot::CpuShared>() == 8192);
+    assert!(size_of::<boot::DoorbellShared>() == 128);
     assert!(size_of::<log::LogRing>() == 64);
+    assert!(size_of::<message::MessageHead>() == 72);
+    assert!(size_of::<message::MessagePage>() == 32);
 };
 
 #[cfg(test)]

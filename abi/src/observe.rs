@@ -9,7 +9,8 @@ use crate::ioctl::MESSAGE_SIZE;
 /// Trace: args: [0] = `TRACE_*` flags, [1] = most bytes kept of a string.
 /// Answer: args: [0] = physical address of a [`TraceRing`], [1] = bytes of its text.
 pub const OBSERVE_TRACE: u32 = 1;
-/// Ends the session: breakpoints are removed, threads go on.
+/// Ends the session: breakpoints are removed, threads go on. `EAGAIN`: one cannot be removed for the moment;
+/// args: [0] = it is ended even then.
 pub const OBSERVE_CLOSE: u32 = 2;
 /// Answer: args: [0] = processes that the session watches, [1] = `OBSERVED_*` |
 /// signal << 8 | thread id << 32; data: [0] = exit status as of wait(2), if it ended,

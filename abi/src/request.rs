@@ -25,22 +25,24 @@ pub const REQUEST_PING: u32 = 1;
 /// user id, effective one, group id, effective one, as the proxy would be told them, and
 /// the number of its process id namespace (of every process). After `Control::Exec` the token is that
 /// of a program: 1 if it has more rights than who started it (AT_SECURE), and 32 random bytes
-/// follow. Last, of every space: its control groups ([`GROUPS_WORD`]), the number of its user
+/// follow, then 32 more for getrandom(2), or zeros if Linux would not give any to who does not wait. Last, of every space: its control groups ([`GROUPS_WORD`]), the number of its user
 /// ([`USER_WORD`]), and a random number from which its own tokens are counted, so that nobody who
 /// only has its descriptor guesses them.
-/// Answer args: [0] = 1 if none of its memory is shared with Linux, so that the device
-/// may be mapped over all of its addresses at once; `pages`: the frames of the first page
+/// Answer args: [0] = over which parts of its addresses (`layout::part`) the device is to be mapped at
+/// once, a bit each; 0: none, since some of its memory is shared with Linux; `pages`: the frames of the first page
 /// of slots and of the first scratch page, which the proxy is going to touch; 0: ask later.
 pub const REQUEST_SPACE_OPEN: u32 = 2;
 /// In a set of CPUs by index: all that there are, because nobody has chosen any.
 pub const ALLOWED_ALL: u64 = u64::MAX;
 /// See [`REQUEST_SPACE_OPEN`].
-pub const CHILD_WORDS: usize = 13 + GROUPS_WORDS;
+pub const CHILD_WORDS: usize = 17 + GROUPS_WORDS;
 /// First word of [`CHILD_WORDS`] of the control groups with a limit that the process is in. First
 /// those of memory, the innermost first, two words each: a number that no other group ever has, and
 /// how many pages of 4 KiB it may have (`memory.max`); zeros behind them. Then those of CPU time,
 /// three words each: the number, and how many µs of CPU time it may have in how many µs (`cpu.max`).
-pub const GROUPS_WORD: usize = 11;
+pub const GROUPS_WORD: usize = 15;
+/// First word of [`CHILD_WORDS`] of the random bytes for getrandom(2).
+pub const RANDOM_WORD: usize = GROUPS_WORD - 4;
 /// Most groups of each kind; where there are more the innermost are left out.
 pub const GROUPS_MAX: usize = 8;
 /// Words of the groups of memory.
@@ -157,8 +159,8 @@ pub struct Request {
     pub reserved1: u64,
     /// `WAIT_*` ([`crate::wake`]), written by the module: `EVENT_REQUEST` after `REQUEST_DONE` unless it is awake.
     pub waiter: u32,
-    /// Zero.
-    pub reserved2: u32,
+    /// The doorbell next to where the waiter sleeps, plus 1; 0: not known. Written by the module.
+    pub doorbell: u32,
     /// Zero, up to 128 bytes.
     pub reserved3: [u64; 7],
     /// Frames, or siginfo.

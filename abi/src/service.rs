@@ -46,8 +46,9 @@ pub const SERVICE_PROGRAM_GET: u32 = 10;
 /// Drop references: `extents` are file ids.
 pub const SERVICE_FILE_PUT: u32 = 2;
 /// Read file args[0] from byte offset args[1] into the frames of `extents`
-/// (args[2] = bytes wanted): status = bytes read (a short count is the end of the
-/// file; the frames behind it are left as they are) or a negative errno.
+/// (args[2] = bytes wanted): status = bytes read or a negative errno. The first args[3] bytes
+/// (a multiple of 4096) are waited for; behind them it ends where a page is not in Linux' page cache, or
+/// where that cannot be known. Else a short count is the end of the file; the frames behind it are left as they are.
 pub const SERVICE_FILL: u32 = 3;
 /// Remove Linux' mappings of args[0]..args[1] (addresses) from the space and,
 /// for each frame of `extents`, say whether Linux still holds it: `held` bit i =

@@ -58,6 +58,11 @@ pub struct Slot {
     pub worker_wait: u32,
     /// Linux thread id of the worker, written by the worker before START.
     pub tid: u32,
+    /// The doorbell next to where the worker sleeps, plus 1; 0: not known. Written by the worker, as `IOCTL_WAIT` has said;
+    /// the LWK does not rely on it.
+    pub doorbell: u32,
+    /// Zero.
+    pub reserved2: u32,
     /// Zero, up to 256 bytes.
-    pub reserved2: [u64; 15],
+    pub reserved3: [u64; 14],
 }

@@ -1,78 +1,168 @@
 /*
- * A QEMU plugin that counts how often each instruction of the LWK and of the proxy runs.
+ * A QEMU plugin that counts how often each instruction of the VM runs, between marks.
  *
- * plugin.so,out=FILE: `address count` lines, written every second. Debian has no header for
- * plugins; what is used of QEMU 7.2's qemu-plugin.h (API version 1) is declared here.
+ * plugin.so,out=FOLDER[,data=BASE]: at each mark, which is an instruction that the measured program executes (MARK, marks.h), the
+ * counts since the mark before become FOLDER/N, N from 0: a line for each address, `address count`. With `data` the
+ * instructions from BASE (hexadecimal) on, 4 MiB of them, have their data counted as well, from the first mark on:
+ * FOLDER/N.data has a line for each cache line that one of them touched, `instruction address count`. Debian has no header for plugins; what is used of QEMU 7.2's qemu-plugin.h (API version 1) is declared here.
  */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "marks.h"
 
 typedef uint64_t qemu_plugin_id_t;
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 enum { ADD_U64 };
+enum { NO_REGISTERS };
+enum { READ_AND_WRITE = 3 };
 
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
 uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
+const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
 void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *insn, int op, void *to, uint64_t value);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, void (*executed)(unsigned int, void *),
+					    int flags, void *data);
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
+				      void (*accessed)(unsigned int, uint32_t, uint64_t, void *),
+				      int flags, int what, void *data);
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
 					   void (*translated)(qemu_plugin_id_t, struct qemu_plugin_tb *));
 
 int qemu_plugin_version = 1;
 
-/* abi/src/layout.rs: KERNEL_BASE and PROXY_BASE, where both are linked. */
-static struct range {
-	uint64_t base, bytes, *counts;
-} ranges[] = { { 0xffffffff80000000, 2 << 20 }, { 0x7e0000000000, 1 << 20 } };
-static const char *file;
+#define PAGE_BYTES 4096
+#define BUCKETS 65536
+
+/* Counters of the instructions that begin in a page of code. Counters are written without a lock: two CPUs that run
+ * the same instruction at once may lose one. */
+struct page {
+	uint64_t at, counts[PAGE_BYTES];
+	struct page *next;
+};
+
+static struct page *pages[BUCKETS];
+
+#define CACHE_LINE 64
+#define LINES 65536
+
+/* Cache lines of data and who touched them, by open addressing. Two CPUs that touch a new one at once may count it
+ * twice. */
+static struct line {
+	uint64_t by, at, count;
+} lines[LINES];
+static uint64_t data_base;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const char *folder;
+static unsigned int marks;
+
+static struct page *page_of(uint64_t at)
+{
+	uint64_t number = at / PAGE_BYTES;
+	struct page **bucket = &pages[(number ^ number >> 16) % BUCKETS], *page;
+
+	for (page = *bucket; page; page = page->next)
+		if (page->at == number * PAGE_BYTES)
+			return page;
+	page = calloc(1, sizeof(*page));
+	if (!page)
+		abort();
+	page->at = number * PAGE_BYTES;
+	page->next = *bucket;
+	*bucket = page;
+	return page;
+}
+
+static void accessed(unsigned int cpu, uint32_t info, uint64_t at, void *data)
+{
+	uint64_t line = at / CACHE_LINE, by = (uint64_t)data;
+
+	(void)cpu, (void)info;
+	for (uint64_t i = (line ^ by * 31) % LINES, looks = 0; marks && looks < 64; i = (i + 1) % LINES, looks++) {
+		if (!lines[i].by)
+			lines[i] = (struct line){ by, line, 0 };
+		if (lines[i].at == line && lines[i].by == by) {
+			lines[i].count++;
+			return;
+		}
+	}
+}
+
+static void write_lines(FILE *out)
+{
+	for (int i = 0; i < LINES; i++)
+		if (lines[i].count)
+			fprintf(out, "%lx %lx %lu\n", lines[i].by, lines[i].at * CACHE_LINE, lines[i].count);
+	memset(lines, 0, sizeof(lines));
+}
+
+/* Writes what was counted since the last mark, and begins anew. */
+static void marked(unsigned int cpu, void *data)
+{
+	char name[4096];
+	FILE *out;
+
+	(void)cpu, (void)data;
+	pthread_mutex_lock(&lock);
+	snprintf(name, sizeof(name) - 5, "%s/%u", folder, marks++);
+	out = fopen(name, "w");
+	if (!out)
+		abort();
+	for (int i = 0; i < BUCKETS; i++)
+		for (struct page *page = pages[i]; page; page = page->next)
+			for (int j = 0; j < PAGE_BYTES; j++)
+				if (page->counts[j]) {
+					fprintf(out, "%lx %lu\n", page->at + j, page->counts[j]);
+					page->counts[j] = 0;
+				}
+	if (fclose(out))
+		abort();
+	if (data_base) {
+		strcat(name, ".data");
+		out = fopen(name, "w");
+		if (!out)
+			abort();
+		write_lines(out);
+		if (fclose(out))
+			abort();
+	}
+	pthread_mutex_unlock(&lock);
+}
 
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
+	static const unsigned char mark[] = { MARK_BYTES };
+
+	(void)id;
+	pthread_mutex_lock(&lock);
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		uint64_t at = qemu_plugin_insn_vaddr(insn);
 
-		for (struct range *r = ranges; r < ranges + 2; r++)
-			if (at - r->base < r->bytes)
-				qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD_U64, &r->counts[at - r->base], 1);
+		qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD_U64, &page_of(at)->counts[at % PAGE_BYTES], 1);
+		if (data_base && at - data_base < 4 << 20)
+			qemu_plugin_register_vcpu_mem_cb(insn, accessed, NO_REGISTERS, READ_AND_WRITE, (void *)at);
+		if (qemu_plugin_insn_size(insn) == sizeof(mark) &&
+		    !memcmp(qemu_plugin_insn_data(insn), mark, sizeof(mark)))
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, marked, NO_REGISTERS, NULL);
 	}
-}
-
-static void *writer(void *arg)
-{
-	char name[4096];
-
-	snprintf(name, sizeof(name), "%s.new", file);
-	for (;;) {
-		FILE *out = fopen(name, "w");
-
-		if (!out)
-			return NULL;
-		for (struct range *r = ranges; r < ranges + 2; r++)
-			for (uint64_t i = 0; i < r->bytes; i++)
-				if (r->counts[i])
-					fprintf(out, "%lx %lu\n", r->base + i, r->counts[i]);
-		if (!fclose(out))
-			rename(name, file);
-		sleep(1);
-	}
+	pthread_mutex_unlock(&lock);
 }
 
 int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **argv)
 {
-	pthread_t thread;
-
+	(void)info;
 	if (argc < 1 || strncmp(argv[0], "out=", 4))
 		return -1;
-	file = argv[0] + 4;
-	for (struct range *r = ranges; r < ranges + 2; r++)
-		if (!(r->counts = calloc(r->bytes, sizeof(*r->counts))))
-			return -1;
+	folder = argv[0] + 4;
+	if (argc > 1 && !strncmp(argv[1], "data=", 5))
+		data_base = strtoull(argv[1] + 5, NULL, 16);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
-	return pthread_create(&thread, NULL, writer, NULL);
+	return 0;
 }

@@ -19,15 +19,23 @@ static void stay(const struct wish *wish)
 		fail("sched_setaffinity");
 }
 
+/* Says that it computes from now on, and until when: s by CLOCK_MONOTONIC. Returns the start, ns. */
+static uint64_t begin(uint64_t ns)
+{
+	uint64_t start = now_ns();
+
+	printf("until %.9f\n", (double)(start + ns) / 1e9);
+	fflush(stdout);
+	return start;
+}
+
 void group_compute(const struct wish *wish)
 {
 	uint64_t start, ns = (uint64_t)(wish->seconds * 1e9);
 	volatile uint64_t sum = 0;
 
 	stay(wish);
-	start = now_ns();
-	printf("begin 0\n");
-	fflush(stdout);
+	start = begin(ns);
 	/* The clock is read without a trap. */
 	while (now_ns() - start < ns)
 		for (int i = 0; i < 100000; i++)
@@ -92,11 +100,9 @@ void group_quanta(const struct wish *wish)
 	/* What is touched now does not fault later. */
 	memset(ends, 1, most * sizeof(*ends));
 	loops = wish->loops ? wish->loops : calibrated(wish->quantum_us * 1e3);
-	printf("loops %llu\nbegin 0\n", (unsigned long long)loops);
-	fflush(stdout);
-
+	printf("loops %llu\n", (unsigned long long)loops);
 	ticks_ns(0);
-	start = now_ns();
+	start = begin(ns);
 	ends[count++] = ticks();
 	while (count < most && now_ns() - start < ns) {
 		work(loops);

@@ -42,8 +42,25 @@ static void pass_turn(int mine)
 	syscall(SYS_futex, &turn, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
+/* On the nth of some CPUs, or where there are fewer, on any of them. */
+static void stay_on(const cpu_set_t *all, int n)
+{
+	cpu_set_t one;
+
+	if (!all || CPU_COUNT(all) <= n)
+		return;
+	CPU_ZERO(&one);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, all) && !n--)
+			CPU_SET(cpu, &one);
+	if (sched_setaffinity(0, sizeof(one), &one))
+		fail("sched_setaffinity");
+}
+
+/* `data`: the CPUs of which it takes the second one, or NULL. */
 static void *other_side(void *data)
 {
+	stay_on(data, 1);
 	for (int i = 0; i < TURNS; i++) {
 		wait_for_turn(1);
 		pass_turn(1);
@@ -51,17 +68,22 @@ static void *other_side(void *data)
 	return data;
 }
 
-/* ns from one thread to the other, which has to be woken. */
-static double hand_over(const struct wish *wish)
+/*
+ * ns from one thread to the other, which has to be woken. Each has a CPU of its own of `apart`, if that is not NULL: on
+ * CPUs that Linux leaves alone it moves no thread from one to the other.
+ */
+static double hand_over(const struct wish *wish, cpu_set_t *apart)
 {
 	struct best best;
+
+	stay_on(apart, 0);
 
 	for (best_begin(&best, wish); best_more(&best);) {
 		pthread_t thread;
 		uint64_t start;
 
 		turn = 0;
-		if (pthread_create(&thread, NULL, other_side, NULL))
+		if (pthread_create(&thread, NULL, other_side, apart))
 			fail("pthread_create");
 		start = now_ns();
 		for (int i = 0; i < TURNS; i++) {
@@ -74,19 +96,15 @@ static double hand_over(const struct wish *wish)
 	return best.best;
 }
 
-static void on_one_cpu(const struct wish *wish)
+static void wake(const struct wish *wish)
 {
-	cpu_set_t all, one;
-	int cpu = 0;
+	cpu_set_t all;
 
 	if (sched_getaffinity(0, sizeof(all), &all))
 		fail("sched_getaffinity");
-	while (!CPU_ISSET(cpu, &all))
-		cpu++;
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	sched_setaffinity(0, sizeof(one), &one);
-	report("thread.switch", hand_over(wish));
+	report("thread.wake", hand_over(wish, &all));
+	stay_on(&all, 0);
+	report("thread.switch", hand_over(wish, NULL));
 	sched_setaffinity(0, sizeof(all), &all);
 }
 
@@ -122,8 +140,7 @@ static void spawn(void *data)
 void group_processes(const struct wish *wish)
 {
 	report("thread.create", best_ns(wish, 20, create_join, NULL));
-	report("thread.wake", hand_over(wish));
-	on_one_cpu(wish);
+	wake(wish);
 	report("process.fork", best_ns(wish, 5, fork_exit, NULL));
 	report("process.spawn", best_ns(wish, 3, spawn, NULL));
 }

@@ -12,7 +12,7 @@
 use hanare_abi::boot::BELLS_MAX;
 use hanare_abi::boot::{BELL_CPU_SHIFT, BELL_RINGS_MAX, BELL_SPACE_SHIFT};
 
-use crate::sync::{AtomicU64, Ordering, REAL, counts};
+use crate::sync::{AtomicU64, NO_COUNT, Ordering, REAL, counts};
 
 const RINGS_MASK: u64 = (1 << BELL_CPU_SHIFT) - 1;
 const CPU_MASK: u64 = (1 << (BELL_SPACE_SHIFT - BELL_CPU_SHIFT)) - 1;
@@ -25,8 +25,8 @@ const _: () = assert!(BELL_RINGS_MAX <= RINGS_MASK && BELLS_MAX.is_power_of_two(
 #[derive(Debug)]
 pub struct BellWord(AtomicU64);
 
-#[cfg(loom)]
-#[allow(clippy::new_without_default, reason = "for the models")]
+#[cfg(test)]
+#[allow(clippy::new_without_default, reason = "for models and tests")]
 impl BellWord {
     /// A bell that no space may ring.
     pub fn new() -> Self {
@@ -62,16 +62,28 @@ impl<'a, const MUTANT: u8> BellRef<'a, MUTANT> {
         Self { word: &word.0 }
     }
 
-    /// LWK, before [`lwk_prepare_sleep`](crate::SlotRef::lwk_prepare_sleep): the thread is about to
+    /// LWK, in [`lwk_prepare_sleep`](crate::SlotRef::lwk_prepare_sleep), by an exchange: the thread is about to
     /// sleep on `cpu`, for which a worker of `space` may ring once more.
+    #[inline(always)]
     pub fn arm(&self, space: u32, cpu: u32) {
-        let mut word = self.word.load(Ordering::Relaxed);
+        let word = self.word.load(Ordering::Relaxed);
+        let unarmed =
+            u64::from(space) << BELL_SPACE_SHIFT | (u64::from(cpu) & CPU_MASK) << BELL_CPU_SHIFT;
+        // All but the rings is changed only here, and a worker makes those fewer.
+        let left = word.wrapping_sub(unarmed);
+        if left < BELL_RINGS_MAX && MUTANT != NO_COUNT {
+            self.word.fetch_add(1, Ordering::AcqRel);
+        } else {
+            self.set(word, space, unarmed);
+        }
+    }
+
+    /// The rest of [`arm`](Self::arm), where the bell was another space's or CPU's, or has all rings.
+    #[cold]
+    fn set(&self, mut word: u64, space: u32, unarmed: u64) {
         loop {
             let left = if owner(word) == space { word & RINGS_MASK } else { 0 };
-            let rings = counts::<MUTANT>(left, BELL_RINGS_MAX);
-            let armed = u64::from(space) << BELL_SPACE_SHIFT
-                | (u64::from(cpu) & CPU_MASK) << BELL_CPU_SHIFT
-                | rings;
+            let armed = unarmed | counts::<MUTANT>(left, BELL_RINGS_MAX);
             match self.word.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => word = now,

@@ -1,15 +1,16 @@
 //! One LWK CPU's mailbox: requests in, events out, and its counters.
 
-use hanare_abi::boot::{BELL_WORDS, INBOUND_ENTRIES, OUTBOUND_ENTRIES};
+use hanare_abi::boot::{BELL_WORDS, EXCEPTIONS, RING_ENTRIES, VECTORS};
 #[cfg(not(loom))]
 use hanare_abi::boot::{
-    CpuShared, EVENT_PANIC, EVENT_REQUEST, EVENT_SERVICE, EVENT_SHIFT, EVENT_SLOT,
+    CpuShared, EVENT_PANIC, EVENT_REQUEST, EVENT_SERVICE, EVENT_SHIFT, EVENT_SLOT, RingEntries,
+    VECTOR_FIRST,
 };
 
-use crate::ring::{Full, Ring};
+use crate::ring::{EntryPair, Full, Ring, ToLinux, ToLwk};
 use crate::same_layout;
 use crate::set::bits;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence, publish};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, publish};
 use crate::wake::Sleeper;
 
 /// [`CpuShared`] as atomics.
@@ -22,10 +23,9 @@ pub struct CpuWords {
     linux_cpu: AtomicU32,
     node: AtomicU32,
     state: AtomicU32,
-    doorbell: AtomicU64,
+    doorbell: AtomicU32,
     ipi_vector: AtomicU32,
-    reserved0: AtomicU32,
-    reserved1: [AtomicU64; 4],
+    reserved1: [AtomicU64; 5],
     lwk_wait: AtomicU32,
     current_space: AtomicU32,
     heartbeat: AtomicU64,
@@ -34,43 +34,48 @@ pub struct CpuWords {
     page_faults: AtomicU64,
     local_calls: AtomicU64,
     delegated_calls: AtomicU64,
-    reserved2: [AtomicU64; 1],
+    crowded: AtomicU32,
+    reserved2: AtomicU32,
     inbound_tail: AtomicU32,
-    reserved3: [AtomicU32; 15],
+    inbound_seen: AtomicU32,
+    reserved3: [AtomicU32; 14],
     inbound_head: AtomicU32,
-    reserved4: [AtomicU32; 15],
     outbound_tail: AtomicU32,
-    reserved5: [AtomicU32; 15],
-    outbound_head: AtomicU32,
-    reserved6: [AtomicU32; 15],
-    inbound: [AtomicU32; INBOUND_ENTRIES],
-    outbound: [AtomicU64; OUTBOUND_ENTRIES],
+    outbound_seen: AtomicU32,
+    reserved4: AtomicU32,
     idle_cycles: AtomicU64,
     idle_since: AtomicU64,
-    reserved7: [AtomicU64; 6],
+    reserved5: [AtomicU64; 4],
+    outbound_head: AtomicU32,
+    reserved6: [AtomicU32; 31],
+    entries: [EntryPair; RING_ENTRIES],
     bells_rung: AtomicU64,
-    reserved8: [AtomicU64; 7],
+    reserved7: [AtomicU64; 7],
     bells: [AtomicU64; BELL_WORDS],
-    reserved9: [AtomicU64; 48],
+    interrupts_by: [AtomicU32; VECTORS],
+    exceptions_by: [AtomicU32; EXCEPTIONS],
+    reserved8: [AtomicU64; 408],
 }
+
+same_layout!(EntryPair, RingEntries: outbound, inbound);
 
 same_layout!(CpuWords, CpuShared:
     apic_id, linux_cpu, node, state, doorbell, ipi_vector, lwk_wait, current_space, heartbeat,
     interrupts, exceptions, page_faults, local_calls, delegated_calls, inbound_tail,
-    inbound_head, outbound_tail, outbound_head, inbound, outbound, idle_cycles, idle_since,
-    bells_rung, bells);
+    inbound_seen, inbound_head, outbound_tail, outbound_seen, outbound_head, entries, idle_cycles, idle_since,
+    bells_rung, bells, interrupts_by, exceptions_by, crowded);
 
 /// Requests for this CPU: the module posts, the LWK takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Inbound<'a, const MUTANT: u8 = REAL> {
-    ring: Ring<'a, AtomicU32, MUTANT>,
+    ring: Ring<'a, ToLwk, MUTANT>,
     sleeper: Sleeper<'a, MUTANT>,
 }
 
 impl<'a, const MUTANT: u8> Inbound<'a, MUTANT> {
     /// The ring, and the word in which the CPU says that it needs an IPI.
     #[must_use]
-    pub const fn new(ring: Ring<'a, AtomicU32, MUTANT>, wait: &'a AtomicU32) -> Self {
+    pub const fn new(ring: Ring<'a, ToLwk, MUTANT>, wait: &'a AtomicU32) -> Self {
         Self { ring, sleeper: Sleeper::new(wait) }
     }
 
@@ -119,34 +124,23 @@ impl<'a, const MUTANT: u8> Inbound<'a, MUTANT> {
 /// Events for Linux: the LWK posts, the module's interrupt handler takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Outbound<'a> {
-    ring: Ring<'a, AtomicU64>,
-    doorbell: &'a AtomicU64,
+    ring: Ring<'a, ToLinux>,
 }
 
 impl<'a> Outbound<'a> {
-    /// The ring with its doorbell word.
+    /// The events of this ring.
     #[must_use]
-    pub const fn new(ring: Ring<'a, AtomicU64>, doorbell: &'a AtomicU64) -> Self {
-        Self { ring, doorbell }
+    pub const fn new(ring: Ring<'a, ToLinux>) -> Self {
+        Self { ring }
     }
 
-    /// LWK: posts an event (`EVENT_* << EVENT_SHIFT | payload`), then answers where
-    /// to send the IPI: APIC id << 32 | vector; 0: nowhere now (Linux looks now
-    /// and then). Interrupts are off, so that no other event of
-    /// this CPU comes in between.
+    /// LWK: posts an event (`EVENT_* << EVENT_SHIFT | payload`). The caller [rings](crate::DoorbellRef::ring) a doorbell after
+    /// that. Interrupts are off, so that no other event of this CPU comes in between.
     ///
     /// # Errors
-    /// [`Full`]: nothing was posted; ring again and try again.
-    pub fn push(&self, event: u64) -> Result<u64, Full> {
-        self.ring.push(event)?;
-        full_fence::<REAL>();
-        Ok(self.doorbell())
-    }
-
-    /// Where to send the IPI; see [`push`](Self::push).
-    #[must_use]
-    pub fn doorbell(&self) -> u64 {
-        self.doorbell.load(Ordering::Relaxed)
+    /// [`Full`]: nothing was posted; ring and try again.
+    pub fn push(&self, event: u64) -> Result<(), Full> {
+        self.ring.push(event)
     }
 
     /// Module (its C twin is in `module/`): takes an event.
@@ -209,6 +203,14 @@ fn bump(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
+/// Likewise; without an entry for it nothing is counted.
+#[cfg(not(loom))]
+fn bump_entry(counters: &[AtomicU32], index: usize) {
+    if let Some(counter) = counters.get(index) {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+}
+
 #[cfg(not(loom))]
 impl<'a> CpuRef<'a> {
     /// The mailbox at `cpu`.
@@ -229,7 +231,8 @@ impl<'a> CpuRef<'a> {
     #[must_use]
     pub const fn inbound(&self) -> Inbound<'a> {
         let words = self.words;
-        let ring = Ring::new(&words.inbound_head, &words.inbound_tail, &words.inbound);
+        let (head, tail) = (&words.inbound_head, &words.inbound_tail);
+        let ring = Ring::new(head, tail, &words.inbound_seen, &words.entries);
         Inbound::new(ring, &words.lwk_wait)
     }
 
@@ -237,8 +240,9 @@ impl<'a> CpuRef<'a> {
     #[must_use]
     pub const fn outbound(&self) -> Outbound<'a> {
         let words = self.words;
-        let ring = Ring::new(&words.outbound_head, &words.outbound_tail, &words.outbound);
-        Outbound::new(ring, &words.doorbell)
+        let (head, tail) = (&words.outbound_head, &words.outbound_tail);
+        let ring = Ring::new(head, tail, &words.outbound_seen, &words.entries);
+        Outbound::new(ring)
     }
 
     /// Bells that Linux has rung.
@@ -270,6 +274,13 @@ impl<'a> CpuRef<'a> {
         self.words.linux_cpu.load(Ordering::Relaxed)
     }
 
+    /// The doorbell to ring where nobody has said a nearer one.
+    #[must_use]
+    #[inline(always)]
+    pub fn doorbell(&self) -> u32 {
+        self.words.doorbell.load(Ordering::Relaxed)
+    }
+
     /// NUMA node.
     #[must_use]
     pub fn node(&self) -> u32 {
@@ -287,19 +298,29 @@ impl<'a> CpuRef<'a> {
         self.words.current_space.store(space, Ordering::Relaxed);
     }
 
+    /// Stores whether a thread waits for its turn on this CPU, for Linux to read.
+    pub fn set_crowded(&self, crowded: bool) {
+        self.words.crowded.store(crowded.into(), Ordering::Relaxed);
+    }
+
     /// Counts a pass of the idle loop or a request served.
     pub fn beat(&self) {
         bump(&self.words.heartbeat);
     }
 
     /// Counts an interrupt.
-    pub fn count_interrupt(&self) {
+    pub fn count_interrupt(&self, vector: u8) {
         bump(&self.words.interrupts);
+        bump_entry(
+            &self.words.interrupts_by,
+            usize::from(vector.saturating_sub(VECTOR_FIRST as u8)),
+        );
     }
 
     /// Counts an exception.
-    pub fn count_exception(&self) {
+    pub fn count_exception(&self, vector: u8) {
         bump(&self.words.exceptions);
+        bump_entry(&self.words.exceptions_by, usize::from(vector));
     }
 
     /// Counts a page fault.
@@ -322,10 +343,10 @@ impl<'a> CpuRef<'a> {
         self.words.idle_since.store(now.max(1), Ordering::Relaxed);
     }
 
-    /// Stores that this CPU does not halt any more, and adds the time that it did.
-    pub fn end_idle(&self, now: u64) {
+    /// Stores that this CPU, which halted since `since`, does not any more, and adds that time.
+    pub fn end_idle(&self, since: u64, now: u64) {
         let words = self.words;
-        let halted = now.saturating_sub(words.idle_since.load(Ordering::Relaxed));
+        let halted = now.saturating_sub(since);
         words.idle_since.store(0, Ordering::Relaxed);
         words
             .idle_cycles
@@ -378,15 +399,39 @@ impl Outbound<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use hanare_abi::boot::{RING_LAP32, RING_LAP64};
     use std::boxed::Box;
     use std::mem::MaybeUninit;
+
+    #[test]
+    fn a_cpu_that_polls_or_has_something_to_do_does_not_halt_as_it_is() {
+        use crate::wake::{Attention, BEFORE_USER, CpuWake, FLUSH};
+        let zeroed = Box::new(MaybeUninit::<CpuShared>::zeroed());
+        // SAFETY: a mailbox of zeros is a mailbox.
+        let mut memory: Box<CpuShared> = unsafe { Box::from_raw(Box::into_raw(zeroed).cast()) };
+        // SAFETY: the memory outlives it, and nothing else touches it meanwhile.
+        let cpu = unsafe { CpuRef::from_raw(&raw mut *memory) };
+        let attention = Attention::<REAL>::new();
+        let wake = CpuWake { attention: &attention, inbound: cpu.inbound() };
+        let _ = attention.take_any();
+        wake.begin_polling();
+        assert!(!wake.is_quiet(), "nobody would interrupt it");
+        assert!(wake.prepare_user(false) && wake.is_quiet());
+        attention.begin_looking();
+        assert!(!wake.is_quiet());
+        assert!(attention.end_looking() && wake.is_quiet());
+        assert!(attention.post(FLUSH) && !wake.is_quiet());
+        assert!(attention.take(FLUSH) && wake.is_quiet());
+        attention.ask(BEFORE_USER);
+        assert!(!wake.is_quiet(), "there is something before user mode");
+    }
 
     #[test]
     fn each_ring_is_posted_taken_and_rung_for() {
         let zeroed = Box::new(MaybeUninit::<CpuShared>::zeroed());
         // SAFETY: a mailbox of zeros is a mailbox.
         let mut memory: Box<CpuShared> = unsafe { Box::from_raw(Box::into_raw(zeroed).cast()) };
-        memory.doorbell = 5 << 32 | 0xf2;
+        memory.doorbell = 5;
         // SAFETY: the memory outlives it, and nothing else touches it meanwhile.
         let cpu = unsafe { CpuRef::from_raw(&raw mut *memory) };
         let (inbound, outbound) = (cpu.inbound(), cpu.outbound());
@@ -396,12 +441,12 @@ mod tests {
         assert_eq!(inbound.pop(), Some(3));
         assert!(inbound.prepare_halt());
         assert_eq!(inbound.post(4), Ok(true));
-        for index in 0..INBOUND_ENTRIES as u32 - 1 {
+        for index in 0..RING_ENTRIES as u32 - 1 {
             assert_eq!(inbound.post(index), Ok(true));
         }
         assert_eq!(inbound.post(0), Err(Full));
         let event = Outbound::slot_event(2, 9);
-        assert_eq!(outbound.push(event), Ok(5 << 32 | 0xf2));
+        assert_eq!((outbound.push(event), cpu.doorbell()), (Ok(()), 5));
         assert_eq!(outbound.pop(), Some(1 << 56 | 2 << 24 | 9));
         assert!(!cpu.bells().any());
         for bell in [1023, 64, 0, 64] {
@@ -412,9 +457,16 @@ mod tests {
         assert_eq!((rang.as_slice(), cpu.bells().any()), (&[0, 64, 1023][..], false));
         assert_eq!((memory.bells_rung, memory.bells), (0, [0; BELL_WORDS]));
         cpu.set_state(3);
-        cpu.count_interrupt();
+        for vector in [0x20, 0xe0, 0xfc] {
+            cpu.count_interrupt(vector);
+        }
+        cpu.count_exception(14);
         cpu.count_delegated_call();
-        assert_eq!(cpu.counters(), [1, 0, 0, 0, 1]);
-        assert_eq!((memory.state, memory.outbound_tail, memory.inbound[1]), (3, 1, 4));
+        assert_eq!(cpu.counters(), [3, 1, 0, 0, 1]);
+        assert_eq!((memory.interrupts_by[0], memory.interrupts_by[0x1c]), (2, 1));
+        assert_eq!(memory.exceptions_by[14], 1);
+        assert_eq!((memory.state, memory.outbound_tail), (3, 1));
+        assert_eq!(memory.entries[1].inbound, 4 | RING_LAP32);
+        assert_eq!(memory.entries[0].outbound, event | RING_LAP64);
     }
 }

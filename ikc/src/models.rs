@@ -15,7 +15,7 @@ use crate::bell::{BellRef, BellWord};
 use crate::clock::{ClockReader, ClockWords};
 use crate::mailbox::Inbound;
 use crate::request::{RequestCall, RequestRef, RequestWords};
-use crate::ring::Ring;
+use crate::ring::{EntryPair, Ring, ToLwk};
 use crate::service::{ServiceCall, ServiceRef, ServiceWords};
 use crate::slot::{Answer, Asked, SlotRef, SlotWords};
 use crate::sync::{AtomicU32, NO_EXCHANGE, NO_FENCE, NO_RELEASE, Ordering, REAL};
@@ -25,6 +25,9 @@ use hanare_abi::service::SERVICE_READY;
 mod abort;
 mod bells;
 mod cpus;
+mod doorbells;
+mod offers;
+mod rings;
 
 /// Whose slots and bells the models have.
 const SPACE: u32 = 7;
@@ -87,30 +90,51 @@ fn no_lost_wake_up<T: Send + Sync + 'static>(
     });
 }
 
-/// The words of an inbound ring, and its doorbell.
+/// The words of an inbound ring, and its doorbell; and of what its entries are about.
 struct Mailbox {
     head: AtomicU32,
     tail: AtomicU32,
-    entries: [AtomicU32; 2],
+    seen: AtomicU32,
+    entries: [EntryPair; 2],
+    contents: [AtomicU32; 2],
     wait: AtomicU32,
     bell: Doorbell,
 }
 
 impl Mailbox {
     fn new() -> Self {
-        Self {
+        let mailbox = Self {
             // the counters wrap in the models
             head: AtomicU32::new(u32::MAX),
             tail: AtomicU32::new(u32::MAX),
-            entries: [AtomicU32::new(0), AtomicU32::new(0)],
+            seen: AtomicU32::new(u32::MAX),
+            entries: [EntryPair::new(), EntryPair::new()],
+            contents: [AtomicU32::new(0), AtomicU32::new(0)],
             wait: AtomicU32::new(hanare_abi::wake::WAIT_AWAKE),
             bell: Doorbell::default(),
-        }
+        };
+        let _ = mailbox.ring::<REAL>().emptied(0);
+        mailbox
+    }
+
+    fn ring<const MUTANT: u8>(&self) -> Ring<'_, ToLwk, MUTANT> {
+        Ring::new(&self.head, &self.tail, &self.seen, &self.entries)
     }
 
     fn inbound<const MUTANT: u8>(&self) -> Inbound<'_, MUTANT> {
-        Inbound::new(Ring::new(&self.head, &self.tail, &self.entries), &self.wait)
+        Inbound::new(self.ring(), &self.wait)
     }
+}
+
+/// Whether an LWK thread may sleep, on CPU 0.
+fn lwk_sleeps<const MUTANT: u8>((words, bell): &(SlotWords, BellWord)) -> bool {
+    SlotRef::<MUTANT>::new(words).lwk_prepare_sleep(BellRef::new(bell), SPACE, 0)
+}
+
+/// Whether the worker that answers has that CPU rung.
+fn worker_rings<const MUTANT: u8>((words, bell): &(SlotWords, BellWord), answer: Answer) -> bool {
+    SlotRef::<MUTANT>::new(words).worker_complete(answer)
+        && BellRef::<MUTANT>::new(bell).ring(SPACE) == Some(0)
 }
 
 /// The wake-up step of every protocol.
@@ -123,10 +147,10 @@ fn wake_ups<const MUTANT: u8>(which: &str) {
             |words| SlotRef::<MUTANT>::new(words).lwk_post(1, [1; 6]),
         ),
         "lwk" => no_lost_wake_up(
-            "LWK thread sleeps",
-            SlotWords::new,
-            |words| SlotRef::<MUTANT>::new(words).lwk_prepare_sleep(),
-            |words| SlotRef::<MUTANT>::new(words).worker_complete(Answer::Done(1)),
+            "LWK thread sleeps until its bell rings",
+            || (SlotWords::new(), BellWord::new()),
+            |words| lwk_sleeps::<MUTANT>(words),
+            |words| worker_rings::<MUTANT>(words, Answer::Done(1)),
         ),
         "asked_worker" => no_lost_wake_up(
             "worker sleeps, and is asked by the LWK itself",
@@ -136,21 +160,19 @@ fn wake_ups<const MUTANT: u8>(which: &str) {
         ),
         "not_started" => no_lost_wake_up(
             "LWK thread sleeps, and its call is not started",
-            SlotWords::new,
-            |words| SlotRef::<MUTANT>::new(words).lwk_prepare_sleep(),
-            |words| SlotRef::<MUTANT>::new(words).worker_complete(Answer::NotStarted),
-        ),
-        "bell" => no_lost_wake_up(
-            "LWK thread sleeps until its bell rings",
             || (SlotWords::new(), BellWord::new()),
-            |(words, bell)| {
-                BellRef::<MUTANT>::new(bell).arm(SPACE, 0);
-                SlotRef::<MUTANT>::new(words).lwk_prepare_sleep()
+            |words| lwk_sleeps::<MUTANT>(words),
+            |words| worker_rings::<MUTANT>(words, Answer::NotStarted),
+        ),
+        "bell_of_before" => no_lost_wake_up(
+            "LWK thread sleeps on another CPU than before, with rings left",
+            || {
+                let bell = BellWord::new();
+                (0..3).for_each(|_| BellRef::<REAL>::new(&bell).arm(SPACE, 1));
+                (SlotWords::new(), bell)
             },
-            |(words, bell)| {
-                SlotRef::<MUTANT>::new(words).worker_complete(Answer::Done(1))
-                    && BellRef::<MUTANT>::new(bell).ring(SPACE).is_some()
-            },
+            |words| lwk_sleeps::<MUTANT>(words),
+            |words| worker_rings::<MUTANT>(words, Answer::Done(1)),
         ),
         "inbound" => no_lost_wake_up(
             "CPU halts",
@@ -193,7 +215,7 @@ macro_rules! wake_up_tests {
     };
 }
 
-wake_up_tests!(worker, lwk, asked_worker, not_started, bell, inbound, request, service);
+wake_up_tests!(worker, lwk, asked_worker, not_started, bell_of_before, inbound, request, service);
 
 /// What is asked and answered `number`th: a call that is done, or a request that is refused.
 fn asked(number: u32) -> (Asked, Answer) {
@@ -254,8 +276,7 @@ fn slot_model<const MUTANT: u8>(name: &str, calls: u32, preemptions: Option<usiz
                     if let Some(answer) = slot.lwk_poll() {
                         break answer;
                     }
-                    BellRef::<MUTANT>::new(bell).arm(SPACE, 0);
-                    if slot.lwk_prepare_sleep() {
+                    if slot.lwk_prepare_sleep(BellRef::new(bell), SPACE, 0) {
                         lwk_bell.wait();
                         slot.lwk_awake();
                     }
@@ -292,6 +313,7 @@ fn inbound_model<const MUTANT: u8>(name: &str, count: u32, preemptions: Option<u
             let shared = shared.clone();
             thread::spawn(move || {
                 for index in 1..=count {
+                    shared.contents[index as usize - 1].store(index, Ordering::Relaxed);
                     if shared.inbound::<MUTANT>().post(index).expect("there is room") {
                         shared.bell.ring();
                     }
@@ -310,7 +332,8 @@ fn inbound_model<const MUTANT: u8>(name: &str, count: u32, preemptions: Option<u
                         inbound.set_polling();
                     }
                 };
-                assert_eq!(got, index);
+                let content = shared.contents[index as usize - 1].load(Ordering::Relaxed);
+                assert_eq!((got, content), (index, index));
             }
         });
         module.join().unwrap();
@@ -328,37 +351,6 @@ fn inbound_wakes_the_cpu() {
 #[should_panic(expected = "assertion")]
 fn inbound_without_release_shows_stale_entries() {
     inbound_model::<NO_RELEASE>("inbound without release", 1, None);
-}
-
-/// A full ring: the producer waits until there is room again.
-#[test]
-fn ring_is_reused_only_after_it_was_read() {
-    explore("ring of one", Some(3), || {
-        let shared = Arc::new((AtomicU32::new(0), AtomicU32::new(0), [AtomicU32::new(0)]));
-        let other = shared.clone();
-        let producer = thread::spawn(move || {
-            let ring: Ring<'_, AtomicU32> = Ring::new(&other.0, &other.1, &other.2);
-            for value in 1..=2 {
-                while ring.push(value).is_err() {
-                    thread::yield_now();
-                }
-            }
-        });
-        let consumer = thread::spawn(move || {
-            let ring: Ring<'_, AtomicU32> = Ring::new(&shared.0, &shared.1, &shared.2);
-            for value in 1..=2 {
-                loop {
-                    if let Some(got) = ring.pop() {
-                        assert_eq!(got, value);
-                        break;
-                    }
-                    thread::yield_now();
-                }
-            }
-        });
-        producer.join().unwrap();
-        consumer.join().unwrap();
-    });
 }
 
 /// The module waits asleep for the answer to a request.

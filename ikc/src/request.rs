@@ -22,13 +22,13 @@ pub struct RequestWords {
     args: [AtomicU64; 4],
     reserved1: AtomicU64,
     waiter: AtomicU32,
-    reserved2: AtomicU32,
+    doorbell: AtomicU32,
     #[cfg(not(loom))]
     reserved3: [AtomicU64; 7],
     pages: [AtomicU64; PAGES_MAX],
 }
 
-same_layout!(RequestWords, Request: state, kind, space, status, count, args, waiter, pages);
+same_layout!(RequestWords, Request: state, kind, space, status, count, args, waiter, doorbell, pages);
 
 /// What a request asks, read once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +117,12 @@ impl<'a, const MUTANT: u8> RequestRef<'a, MUTANT> {
         self.words.count.store(pages.len().min(PAGES_MAX) as u32, Ordering::Relaxed);
     }
 
+    /// The doorbell next to where the waiter sleeps, plus 1; 0: not known. The waiter may be another one by the time that it is rung.
+    #[must_use]
+    pub fn doorbell(&self) -> u32 {
+        self.words.doorbell.load(Ordering::Relaxed)
+    }
+
     /// Completes the request: `status` is 0, a negative errno or
     /// `STATUS_SERVE_FIRST`. Answers whether `EVENT_REQUEST` has to be sent. The
     /// request is the module's from here on.
@@ -170,7 +176,7 @@ impl RequestWords {
             args: core::array::from_fn(|_| AtomicU64::new(0)),
             reserved1: AtomicU64::new(0),
             waiter: AtomicU32::new(0),
-            reserved2: AtomicU32::new(0),
+            doorbell: AtomicU32::new(0),
             pages: core::array::from_fn(|_| AtomicU64::new(0)),
         }
     }

@@ -1,34 +1,112 @@
 //! Rings with one producer and one consumer, counters free running.
+//!
+//! An entry says itself whether it is new: one bit of it, the *lap*, is set in every other pass over the ring, at first
+//! in the first one, so that a ring of zeros is empty. The consumer looks at the entry and at nothing else, and the
+//! producer looks at the consumer's counter only when the ring looks full to it: one cache line moves for an entry, the
+//! one that it lies in, which the next entries share.
+//!
+//! Two rings of opposite directions have their entries pairwise on one line ([`EntryPair`]). A line that only one side writes
+//! costs twice as much as one that both write: the processor hands the latter over with the read of the other side's store,
+//! while the former is fetched, and the reader's copy of it invalidated before the next store.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, publish};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, lap, publish};
 
 /// An atomic entry of a ring.
 pub trait Word {
     /// What it holds.
     type Value: Copy;
-    /// Reads it.
-    fn get(&self) -> Self::Value;
-    /// Writes it.
-    fn set(&self, value: Self::Value);
+    /// Reads it: its value without the lap, and whether the lap is set. With that, what was written before is visible.
+    fn get(&self) -> (Self::Value, bool);
+    /// Writes a value, whose highest bit is lost, with the lap.
+    fn set(&self, value: Self::Value, lap: bool, order: Ordering);
 }
 
-impl Word for AtomicU32 {
-    type Value = u32;
-    fn get(&self) -> u32 {
-        self.load(Ordering::Relaxed)
+macro_rules! word {
+    ($($word:ty: $value:ty),+) => {$(
+        impl Word for $word {
+            type Value = $value;
+            fn get(&self) -> ($value, bool) {
+                let word = self.load(Ordering::Acquire);
+                (word & (<$value>::MAX >> 1), word > <$value>::MAX >> 1)
+            }
+            fn set(&self, value: $value, lap: bool, order: Ordering) {
+                let lap = if lap { !(<$value>::MAX >> 1) } else { 0 };
+                self.store(value & (<$value>::MAX >> 1) | lap, order);
+            }
+        }
+    )+};
+}
+
+word!(AtomicU32: u32, AtomicU64: u64);
+
+/// Where a ring's entries lie.
+pub trait Side {
+    /// One entry; entries lie one behind the other.
+    type Entry;
+    /// The word of the ring that holds an entry.
+    type Word: Word;
+    /// The word itself.
+    fn word(entry: &Self::Entry) -> &Self::Word;
+}
+
+/// An entry of each of two rings.
+#[repr(C)]
+#[derive(Debug)]
+pub struct EntryPair {
+    pub(crate) outbound: AtomicU64,
+    pub(crate) inbound: AtomicU32,
+    reserved: AtomicU32,
+}
+
+impl EntryPair {
+    /// An entry of zeros of each.
+    #[must_use]
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self {
+            outbound: AtomicU64::new(0),
+            inbound: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
+        }
     }
-    fn set(&self, value: u32) {
-        self.store(value, Ordering::Relaxed);
+    #[cfg(loom)]
+    #[allow(missing_docs, reason = "for the models")]
+    pub fn new() -> Self {
+        Self {
+            outbound: AtomicU64::new(0),
+            inbound: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
+        }
     }
 }
 
-impl Word for AtomicU64 {
-    type Value = u64;
-    fn get(&self) -> u64 {
-        self.load(Ordering::Relaxed)
+impl Default for EntryPair {
+    fn default() -> Self {
+        Self::new()
     }
-    fn set(&self, value: u64) {
-        self.store(value, Ordering::Relaxed);
+}
+
+/// The ring that goes to Linux.
+#[derive(Clone, Copy, Debug)]
+pub struct ToLinux;
+
+impl Side for ToLinux {
+    type Entry = EntryPair;
+    type Word = AtomicU64;
+    fn word(entry: &EntryPair) -> &AtomicU64 {
+        &entry.outbound
+    }
+}
+
+/// The ring that goes to the LWK.
+#[derive(Clone, Copy, Debug)]
+pub struct ToLwk;
+
+impl Side for ToLwk {
+    type Entry = EntryPair;
+    type Word = AtomicU32;
+    fn word(entry: &EntryPair) -> &AtomicU32 {
+        &entry.inbound
     }
 }
 
@@ -36,79 +114,99 @@ impl Word for AtomicU64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// A ring. `head` is written by the consumer, `tail` by the producer; the number
-/// of entries is a power of two.
+/// A value that a ring carries.
+type Value<S> = <<S as Side>::Word as Word>::Value;
+
+/// A ring. The consumer writes `head`, which the producer reads when the ring looks full. Only the producer uses `tail` and
+/// `seen`, the head that it has read last. The number of entries is a power of two.
 #[derive(Debug)]
-pub struct Ring<'a, W, const MUTANT: u8 = REAL> {
+pub struct Ring<'a, S: Side, const MUTANT: u8 = REAL> {
     head: &'a AtomicU32,
     tail: &'a AtomicU32,
-    entries: &'a [W],
+    seen: &'a AtomicU32,
+    entries: &'a [S::Entry],
 }
 
-impl<W, const MUTANT: u8> Clone for Ring<'_, W, MUTANT> {
+impl<S: Side, const MUTANT: u8> Clone for Ring<'_, S, MUTANT> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<W, const MUTANT: u8> Copy for Ring<'_, W, MUTANT> {}
+impl<S: Side, const MUTANT: u8> Copy for Ring<'_, S, MUTANT> {}
 
-impl<'a, W: Word, const MUTANT: u8> Ring<'a, W, MUTANT> {
+impl<'a, S: Side, const MUTANT: u8> Ring<'a, S, MUTANT> {
     /// The ring made of these words.
     ///
     /// # Panics
     /// If the number of entries is not a power of two.
     #[must_use]
-    pub const fn new(head: &'a AtomicU32, tail: &'a AtomicU32, entries: &'a [W]) -> Self {
+    pub const fn new(
+        head: &'a AtomicU32,
+        tail: &'a AtomicU32,
+        seen: &'a AtomicU32,
+        entries: &'a [S::Entry],
+    ) -> Self {
         assert!(entries.len().is_power_of_two());
-        Self { head, tail, entries }
+        Self { head, tail, seen, entries }
     }
 
-    fn entry(&self, counter: u32) -> &'a W {
-        &self.entries[counter as usize & (self.entries.len() - 1)]
+    fn entry(&self, counter: u32) -> &'a S::Word {
+        S::word(&self.entries[counter as usize & (self.entries.len() - 1)])
     }
 
-    /// Producer: appends a value. One producer at a time.
+    /// The lap of an entry that is new.
+    const fn lap(&self, counter: u32) -> bool {
+        lap::<MUTANT>(counter as usize & self.entries.len() == 0)
+    }
+
+    /// Producer: appends a value. One producer at a time. What was written before is visible to who takes it.
     ///
     /// # Errors
     /// [`Full`]: nothing was appended.
-    pub fn push(&self, value: W::Value) -> Result<(), Full> {
+    pub fn push(&self, value: Value<S>) -> Result<(), Full> {
         let tail = self.tail.load(Ordering::Relaxed);
-        let head = self.head.load(Ordering::Acquire);
-        if tail.wrapping_sub(head) as usize >= self.entries.len() {
-            return Err(Full);
+        let is_full = |head| tail.wrapping_sub(head) as usize >= self.entries.len();
+        if is_full(self.seen.load(Ordering::Relaxed)) {
+            let head = self.head.load(Ordering::Acquire);
+            if is_full(head) {
+                return Err(Full);
+            }
+            self.seen.store(head, Ordering::Relaxed);
         }
-        self.entry(tail).set(value);
-        self.tail.store(tail.wrapping_add(1), publish::<MUTANT>());
+        self.entry(tail).set(value, self.lap(tail), publish::<MUTANT>());
+        self.tail.store(tail.wrapping_add(1), Ordering::Relaxed);
         Ok(())
     }
 
-    /// Consumer: takes the oldest value. One consumer at a time. A tail that is
-    /// impossible (the other side is broken) counts as empty.
+    /// Consumer: takes the oldest value. One consumer at a time. Of a broken producer it takes no more values than there
+    /// are entries, unless that writes others.
     #[must_use]
-    pub fn pop(&self) -> Option<W::Value> {
+    pub fn pop(&self) -> Option<Value<S>> {
         let head = self.head.load(Ordering::Relaxed);
-        let tail = self.tail.load(Ordering::Acquire);
-        let count = tail.wrapping_sub(head) as usize;
-        if count == 0 || count > self.entries.len() {
+        let (value, lap) = self.entry(head).get();
+        if lap != self.lap(head) {
             return None;
         }
-        let value = self.entry(head).get();
         self.head.store(head.wrapping_add(1), Ordering::Release);
         Some(value)
     }
 
-    /// Whether there is nothing to take, as far as this side sees.
+    /// Consumer: whether there is nothing to take.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.head.load(Ordering::Relaxed) == self.tail.load(Ordering::Relaxed)
+        let head = self.head.load(Ordering::Relaxed);
+        self.entry(head).get().1 != self.lap(head)
     }
 
-    /// Values in the ring, as far as this side sees.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        let head = self.head.load(Ordering::Relaxed);
-        self.tail.load(Ordering::Relaxed).wrapping_sub(head) as usize
+    /// An empty ring whose counters are what they are: for tests that begin elsewhere than at zero.
+    #[cfg(test)]
+    pub(crate) fn emptied(self, zero: Value<S>) -> Self {
+        for i in 0..self.entries.len() as u32 {
+            let counter = self.head.load(Ordering::Relaxed).wrapping_add(i);
+            self.entry(counter).set(zero, !self.lap(counter), Ordering::Relaxed);
+        }
+        self
     }
 }
 
@@ -116,48 +214,80 @@ impl<'a, W: Word, const MUTANT: u8> Ring<'a, W, MUTANT> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::array::from_fn;
     use std::collections::VecDeque;
     use std::vec::Vec;
+
+    impl Side for AtomicU32 {
+        type Entry = Self;
+        type Word = Self;
+        fn word(entry: &Self) -> &Self {
+            entry
+        }
+    }
+
+    /// Head, tail and the head that was seen.
+    fn counters(start: u32) -> [AtomicU32; 3] {
+        from_fn(|_| AtomicU32::new(start))
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
         #[test]
         fn a_ring_is_a_bounded_queue(start in any::<u32>(), ops in proptest::collection::vec(proptest::option::of(any::<u64>()), 0..200)) {
-            let (head, tail) = (AtomicU32::new(start), AtomicU32::new(start));
-            let entries: Vec<_> = (0..8).map(|_| AtomicU64::new(0)).collect();
-            let ring: Ring<'_, AtomicU64> = Ring::new(&head, &tail, &entries);
+            let [head, tail, seen] = counters(start);
+            let entries: [EntryPair; 8] = from_fn(|_| EntryPair::new());
+            let ring: Ring<'_, ToLinux> = Ring::new(&head, &tail, &seen, &entries).emptied(7);
             let mut model = VecDeque::new();
             for op in ops {
-                match op {
+                match op.map(|value| value >> 1) {
                     Some(value) => {
                         let expected = if model.len() == 8 { Err(Full) } else { model.push_back(value); Ok(()) };
                         prop_assert_eq!(ring.push(value), expected);
                     }
                     None => prop_assert_eq!(ring.pop(), model.pop_front()),
                 }
-                prop_assert_eq!(ring.len(), model.len());
                 prop_assert_eq!(ring.is_empty(), model.is_empty());
             }
         }
 
-        /// Whatever the other side writes into its counter, nothing is read out of bounds.
+        /// Whatever the other side writes, to entries and to its counters, nothing is read out of bounds, and nothing
+        /// twice.
         #[test]
-        fn wrong_counters_give_at_most_a_full_ring(head in any::<u32>(), tail in any::<u32>()) {
-            let (head, tail) = (AtomicU32::new(head), AtomicU32::new(tail));
-            let entries: Vec<_> = (0..8).map(|_| AtomicU32::new(0)).collect();
-            let ring: Ring<'_, AtomicU32> = Ring::new(&head, &tail, &entries);
-            let taken = core::iter::from_fn(|| ring.pop()).count();
+        fn forged_words_give_at_most_a_full_ring(start in any::<[u32; 3]>(), words in any::<[u32; 8]>()) {
+            let [head, tail, seen] = start.map(AtomicU32::new);
+            let entries = words.map(AtomicU32::new);
+            let ring: Ring<'_, AtomicU32> = Ring::new(&head, &tail, &seen, &entries);
+            let taken = core::iter::from_fn(|| ring.pop()).take(100).count();
             prop_assert!(taken <= 8);
-            let _ = ring.push(1);
+            let pushed = (0..100).filter(|_| ring.push(1).is_ok()).count();
+            prop_assert!(pushed <= 100);
+        }
+    }
+
+    #[test]
+    fn a_ring_of_zeros_is_empty_and_takes_a_lap_of_values() {
+        let [head, tail, seen] = counters(0);
+        let entries: [AtomicU32; 4] = from_fn(|_| AtomicU32::new(0));
+        let ring: Ring<'_, AtomicU32> = Ring::new(&head, &tail, &seen, &entries);
+        assert!(ring.is_empty());
+        for lap in 0..5 {
+            (0..4).for_each(|i| assert_eq!(ring.push(lap * 4 + i), Ok(())));
+            assert_eq!(ring.push(0), Err(Full));
+            assert_eq!(
+                core::iter::from_fn(|| ring.pop()).collect::<Vec<_>>(),
+                [0, 1, 2, 3].map(|i| lap * 4 + i)
+            );
+            assert!(ring.is_empty());
         }
     }
 
     #[test]
     fn two_threads_lose_nothing_and_keep_the_order() {
         const VALUES: u32 = if cfg!(miri) { 100 } else { 50_000 };
-        let (head, tail) = (AtomicU32::new(u32::MAX - 5), AtomicU32::new(u32::MAX - 5));
-        let entries: Vec<_> = (0..16).map(|_| AtomicU32::new(0)).collect();
-        let ring: Ring<'_, AtomicU32> = Ring::new(&head, &tail, &entries);
+        let [head, tail, seen] = counters(u32::MAX - 5);
+        let entries: [AtomicU32; 16] = from_fn(|_| AtomicU32::new(0));
+        let ring: Ring<'_, AtomicU32> = Ring::new(&head, &tail, &seen, &entries).emptied(0);
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for value in 0..VALUES {

@@ -54,6 +54,28 @@ impl<const WORDS: usize, const MUTANT: u8> CpuSet<WORDS, MUTANT> {
         self
     }
 
+    /// Whether a CPU is in it.
+    #[must_use]
+    pub fn contains(&self, cpu: usize) -> bool {
+        self.0[cpu / 64].load(Ordering::Relaxed) & 1 << (cpu % 64) != 0
+    }
+
+    /// Whether nobody is in it.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().fold(0, |all, word| all | word.load(Ordering::SeqCst)) == 0
+    }
+
+    /// Whether `me`, who is in it, has company there.
+    #[must_use]
+    #[inline(always)]
+    pub fn has_others(&self, me: usize) -> bool {
+        let words = core::array::from_fn::<u64, WORDS, _>(|i| self.0[i].load(Ordering::SeqCst));
+        words[me / 64] != 1 << (me % 64)
+            || words.iter().enumerate().any(|(i, word)| i != me / 64 && *word != 0)
+    }
+
     /// Its members but `me`.
     pub fn others(&self, me: usize) -> impl Iterator<Item = usize> + use<WORDS, MUTANT> {
         let words = core::array::from_fn::<u64, WORDS, _>(|i| self.0[i].load(Ordering::SeqCst));
@@ -90,10 +112,18 @@ mod tests {
         [255, 0, 64, 3].into_iter().for_each(|cpu| set.insert(cpu));
         set.remove(0);
         assert_eq!(set.after_change().others(64).collect::<Vec<_>>(), [3, 255]);
+        assert!(set.contains(64) && !set.contains(0) && set.has_others(64));
         assert_eq!((set.first(|cpu| cpu > 3), set.first(|cpu| cpu == 0)), (Some(64), None));
         let more = CpuSet::new();
         more.insert(1);
         set.add(&more);
         assert_eq!(set.first(|_| true), Some(1));
+        [255, 64, 3, 1].into_iter().for_each(|cpu| {
+            assert!(!set.is_empty());
+            set.remove(cpu);
+        });
+        assert!(set.is_empty());
+        set.insert(65);
+        assert!(set.has_others(1) && !set.has_others(65));
     }
 }

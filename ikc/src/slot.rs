@@ -8,6 +8,7 @@ use hanare_abi::slot::{
 };
 use hanare_abi::wake::WAIT_AWAKE;
 
+use crate::bell::BellRef;
 use crate::same_layout;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, exchanges};
 use crate::wake::Sleeper;
@@ -31,12 +32,14 @@ pub struct SlotWords {
     reserved1: [AtomicU64; 4],
     worker_wait: AtomicU32,
     tid: AtomicU32,
+    doorbell: AtomicU32,
+    reserved2: AtomicU32,
     #[cfg(not(loom))]
-    reserved2: [AtomicU64; 15],
+    reserved3: [AtomicU64; 14],
 }
 
 same_layout!(SlotWords, Slot:
-    state, nr, args, result, lwk_wait, bell, poll_us, sigmask, robust_list, worker_wait, tid);
+    state, nr, args, result, lwk_wait, bell, poll_us, sigmask, robust_list, worker_wait, tid, doorbell);
 
 #[cfg(not(loom))]
 #[allow(clippy::new_without_default, reason = "const")]
@@ -58,7 +61,9 @@ impl SlotWords {
             reserved1: [const { AtomicU64::new(0) }; 4],
             worker_wait: AtomicU32::new(WAIT_AWAKE),
             tid: AtomicU32::new(0),
-            reserved2: [const { AtomicU64::new(0) }; 15],
+            doorbell: AtomicU32::new(0),
+            reserved2: AtomicU32::new(0),
+            reserved3: [const { AtomicU64::new(0) }; 14],
         }
     }
 }
@@ -81,6 +86,8 @@ impl SlotWords {
             tid: AtomicU32::new(0),
             reserved0: AtomicU32::new(0),
             robust_list: AtomicU64::new(0),
+            doorbell: AtomicU32::new(0),
+            reserved2: AtomicU32::new(0),
         }
     }
 }
@@ -202,12 +209,16 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         })
     }
 
-    /// LWK: says that this thread is about to sleep and looks once more. `true`:
-    /// it may sleep, and will be rung: its bell is one ring richer already. `false`: the
-    /// answer is there.
+    /// LWK: says that this thread, of `space`, is about to sleep on `cpu`, arms its bell and looks once more. `true`:
+    /// it may sleep, and will be rung. `false`: the answer is there.
     #[must_use]
-    pub fn lwk_prepare_sleep(&self) -> bool {
-        self.lwk().prepare_sleep(|| self.words.state.load(Ordering::Relaxed) & SLOT_ANSWERED != 0)
+    #[inline(always)]
+    pub fn lwk_prepare_sleep(&self, bell: BellRef<'_, MUTANT>, space: u32, cpu: u32) -> bool {
+        // The worker looks at the bell last, after both words: who finds it unarmed has answered before this looks.
+        self.lwk().prepare_sleep_by_exchange(
+            || bell.arm(space, cpu),
+            || self.words.state.load(Ordering::Relaxed) & SLOT_ANSWERED != 0,
+        )
     }
 
     /// LWK: whether the worker polls or works (as far as it has told).
@@ -306,7 +317,7 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.bell.load(Ordering::Relaxed)
     }
 
-    /// LWK: sets the bell to ring; before [`lwk_prepare_sleep`](Self::lwk_prepare_sleep).
+    /// LWK: sets the bell to ring, before [`lwk_prepare_sleep`](Self::lwk_prepare_sleep) arms it.
     pub fn set_bell(&self, bell: u32) {
         self.words.bell.store(bell, Ordering::Relaxed);
     }
@@ -326,6 +337,21 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
     #[must_use]
     pub fn sigmask(&self) -> u64 {
         self.words.sigmask.load(Ordering::Relaxed)
+    }
+
+    /// LWK: the doorbell next to where the worker sleeps, plus 1, as it says; 0: not known.
+    #[must_use]
+    #[inline(always)]
+    pub fn doorbell(&self) -> u32 {
+        self.words.doorbell.load(Ordering::Relaxed)
+    }
+
+    /// Worker: says that, for the next time that it sleeps. A line of its own is written only where something changes.
+    #[inline(always)]
+    pub fn set_doorbell(&self, doorbell: u32) {
+        if self.doorbell() != doorbell {
+            self.words.doorbell.store(doorbell, Ordering::Relaxed);
+        }
     }
 
     /// LWK: sets the mask, before [`lwk_post`](Self::lwk_post).
@@ -359,6 +385,7 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::bell::BellWord;
     use std::boxed::Box;
     use std::mem::MaybeUninit;
 
@@ -377,6 +404,8 @@ mod tests {
         let mut memory = slot();
         // SAFETY: the memory outlives both, and nothing else touches it.
         let side = unsafe { SlotRef::from_raw(&raw mut *memory) };
+        let word = BellWord::new();
+        let sleeps = || side.lwk_prepare_sleep(BellRef::new(&word), 7, 3);
         assert!(side.is_idle());
         assert_eq!(poll(side), None);
         assert!(side.worker_prepare_sleep());
@@ -387,9 +416,10 @@ mod tests {
         assert_eq!(poll(side), Some(call));
         assert_eq!(call.request(), None);
         assert!(!side.worker_prepare_sleep());
-        assert!(side.lwk_prepare_sleep());
+        assert!(sleeps());
         assert!(side.worker_complete(Answer::Done(-14)));
-        assert!(!side.lwk_prepare_sleep());
+        assert!(!sleeps());
+        assert_eq!(BellRef::<REAL>::new(&word).ring(7), Some(3));
         assert_eq!(side.lwk_poll(), Some(Answer::Done(-14)));
         assert_eq!(side.lwk_poll(), None);
         side.set_bell(9);
@@ -434,7 +464,7 @@ mod tests {
         let _ = side.worker_complete(Answer::Done(-513));
         assert_eq!(side.lwk_poll(), Some(Answer::Done(-513)));
         let _ = side.worker_complete(Answer::NotStarted);
-        assert!(!side.lwk_prepare_sleep());
+        assert!(!side.lwk_prepare_sleep(BellRef::new(&BellWord::new()), 7, 3));
         assert_eq!(side.lwk_poll(), Some(Answer::NotStarted));
         assert!(side.is_idle());
     }

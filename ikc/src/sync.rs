@@ -16,7 +16,6 @@ pub const NO_RELEASE: u8 = 2;
 /// Mutant for the models: what is one step, an exchange, is two.
 pub const NO_EXCHANGE: u8 = 3;
 /// Mutant for the models: what is to be counted is only marked.
-#[cfg(all(test, loom))]
 pub const NO_COUNT: u8 = 4;
 
 /// Mutant for the models: the worker forgets of a signal when its answer is out already.
@@ -28,6 +27,17 @@ pub const NO_REDIRECT: u8 = 6;
 pub const REDIRECTS_DONE: u8 = 7;
 /// Mutant for the models: the worker never forgets of a signal.
 pub const NEVER_CLEARS: u8 = 8;
+
+/// Mutant for the models: entries of a ring look new in every lap.
+pub const NO_LAP: u8 = 9;
+
+/// Lets another side go on while it is waited for.
+pub fn spin() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    core::hint::spin_loop();
+}
 
 /// Full fence between "I stored" and "I look at the other side" (`mfence`).
 pub fn full_fence<const MUTANT: u8>() {
@@ -50,6 +60,11 @@ pub const fn exchanges<const MUTANT: u8>() -> Ordering {
 pub fn fence_of_exchange<const MUTANT: u8>() {
     #[cfg(loom)]
     full_fence::<MUTANT>();
+}
+
+/// The lap of a ring's entry. (Mutant 9 has only one.)
+pub const fn lap<const MUTANT: u8>(is_even: bool) -> bool {
+    is_even || MUTANT == NO_LAP
 }
 
 /// Counts one up, to `most` at most. (Mutant 4 marks instead of counting.)

@@ -37,6 +37,25 @@ impl<'a, const MUTANT: u8> Sleeper<'a, MUTANT> {
         true
     }
 
+    /// As [`prepare_sleep`](Self::prepare_sleep), for who changes another word by an exchange when it goes to sleep: `exchange`
+    /// does that, and is the fence.
+    #[must_use]
+    #[inline(always)]
+    pub fn prepare_sleep_by_exchange(
+        &self,
+        exchange: impl FnOnce(),
+        has_come: impl FnOnce() -> bool,
+    ) -> bool {
+        self.word.store(WAIT_ASLEEP, Ordering::Relaxed);
+        exchange();
+        fence_of_exchange::<MUTANT>();
+        if has_come() {
+            self.wakes();
+            return false;
+        }
+        true
+    }
+
     /// The sleeper stores that it is awake, and polls again.
     #[inline(always)]
     pub fn wakes(&self) {
@@ -83,10 +102,11 @@ pub const FLUSH: u32 = 1 << 5;
 const FOR_OTHERS: u32 = QUEUE | THREADS | FLUSH;
 
 /// What a CPU of the LWK has to look at: a bit for each reason, and whether it looks by itself. Any CPU
-/// sets bits; the CPU whose it is takes them. A cache line of its own; entry code looks whether the word is 0.
+/// sets bits; the CPU whose it is takes them. A cache line of its own, beside its [`Company`]; entry code looks whether the
+/// word is 0.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Attention<const MUTANT: u8 = REAL>(AtomicU32);
+pub struct Attention<const MUTANT: u8 = REAL>(AtomicU32, Company);
 
 impl<const MUTANT: u8> Attention<MUTANT> {
     /// Of a CPU that has to look at everything before its first return to user mode.
@@ -94,12 +114,19 @@ impl<const MUTANT: u8> Attention<MUTANT> {
     #[cfg(not(loom))]
     #[allow(clippy::new_without_default, reason = "const")]
     pub const fn new() -> Self {
-        Self(AtomicU32::new(BEFORE_USER))
+        Self(AtomicU32::new(BEFORE_USER), Company::new())
     }
     #[cfg(loom)]
     #[allow(clippy::new_without_default, missing_docs, reason = "for the models")]
     pub fn new() -> Self {
-        Self(AtomicU32::new(BEFORE_USER))
+        Self(AtomicU32::new(BEFORE_USER), Company::new())
+    }
+
+    /// Whom the CPU has beside the running thread.
+    #[must_use]
+    #[inline(always)]
+    pub const fn company(&self) -> &Company {
+        &self.1
     }
 
     /// Another CPU: there are `reasons` to look, and what they are about was stored before. `true`:
@@ -129,6 +156,13 @@ impl<const MUTANT: u8> Attention<MUTANT> {
     #[inline]
     pub fn has(&self, reasons: u32) -> bool {
         self.0.load(Ordering::Relaxed) & reasons != 0
+    }
+
+    /// The CPU: whether there is nothing at all, nor does it look by itself.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_clear(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
     }
 
     /// The CPU, last before user mode: whether it has to go the long way. That sees to all reasons, and
@@ -182,6 +216,15 @@ impl<const MUTANT: u8> CpuWake<'_, MUTANT> {
         self.inbound.set_polling();
     }
 
+    /// Whether the CPU is one that has to be interrupted (it polls nothing), and nobody has anything for it: what comes
+    /// from now on does so by an interrupt, so that it may halt as it is if its interrupts are off. It has nothing to see to
+    /// before user mode either.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_quiet(&self) -> bool {
+        self.attention.is_clear() && !self.inbound.is_polling() && self.inbound.is_empty()
+    }
+
     /// Ends polling, before the CPU halts. `false`: something has come that is to be seen to first.
     #[must_use]
     pub fn prepare_halt(&self) -> bool {
@@ -198,6 +241,52 @@ impl<const MUTANT: u8> CpuWake<'_, MUTANT> {
             return quiet;
         }
         quiet && (!self.inbound.is_polling() || self.inbound.prepare_halt())
+    }
+}
+
+/// Whom a CPU has beside the running thread, as flags: so that this one need not take the lock of the CPU's queues to learn
+/// that it is alone. They are set under that lock by whoever puts a thread there, and may stay set when it is gone again.
+#[derive(Debug)]
+pub struct Company(AtomicU32);
+
+/// A thread may be on the run queue, or wait for what nobody tells.
+pub const WANTS_CPU: u32 = 1;
+/// A thread may sleep until its bell rings.
+pub const SLEEPS: u32 = 1 << 1;
+
+#[allow(clippy::new_without_default, reason = "const")]
+impl Company {
+    /// The company of a CPU without threads.
+    #[must_use]
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+    #[cfg(loom)]
+    #[allow(missing_docs, reason = "for the models")]
+    pub fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Any CPU, with the lock of the queues: a thread comes there. If another CPU has it come, it posts [`QUEUE`] after that.
+    #[inline(always)]
+    pub fn joined_by(&self, kind: u32) {
+        let before = self.0.load(Ordering::Relaxed);
+        if before & kind == 0 {
+            self.0.store(before | kind, Ordering::Relaxed);
+        }
+    }
+
+    /// The CPU whose it is, with the lock: there are these kinds, and no others.
+    pub fn set(&self, kinds: u32) {
+        self.0.store(kinds, Ordering::Relaxed);
+    }
+
+    /// The CPU whose it is: which there may be. What it does not see yet is posted to it later.
+    #[must_use]
+    #[inline(always)]
+    pub fn kinds(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -276,6 +365,7 @@ mod tests {
         attention.ask(RESCHEDULE);
         attention.begin_looking();
         assert!(attention.end_looking(), "its own reasons are seen to before user mode only");
+        assert!(!attention.is_clear(), "but they are there");
         assert!(attention.take_any() && attention.has(RESCHEDULE));
     }
 

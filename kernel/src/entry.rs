@@ -10,7 +10,6 @@ use crate::signal::unhandled;
 use core::sync::atomic::Ordering;
 use hanare_abi::observe::OBSERVED_STEP;
 use hanare_core::signal::SIGTRAP;
-use hanare_hal::apic;
 use hanare_hal::traps::{self, Handlers, NO_CALL, Regs, vector};
 use hanare_hal::{cpu, shared};
 
@@ -21,6 +20,7 @@ pub static HANDLERS: Handlers = Handlers {
     leave,
     user_exception,
     kernel_fault,
+    timer: cpus::on_timer,
     interrupt,
     machine_check: machinecheck::in_kernel,
     fatal: panic::fatal_trap,
@@ -122,21 +122,13 @@ fn kernel_fault(addr: u64, write: bool) -> bool {
     mm::fault::user(thread, addr, error).is_ok() && !thread.process.is_killed()
 }
 
-fn interrupt(regs: &mut Regs, v: u8, from_user: bool) {
-    if v != 0xff {
-        apic::eoi();
+fn interrupt(regs: &mut Regs) {
+    let nmis = traps::take_nmis();
+    if nmis != 0 {
+        crate::info!(
+            "{nmis} NMIs came that nobody asked for (a watchdog, a button, failing hardware); going on"
+        );
     }
-    if v == apic::TIMER_VECTOR {
-        cpus::on_timer();
-    }
-    if from_user {
-        let nmis = traps::take_nmis();
-        if nmis != 0 {
-            crate::info!(
-                "{nmis} NMIs came that nobody asked for (a watchdog, a button, failing hardware); going on"
-            );
-        }
-        cpus::request_attention();
-        leave(regs);
-    }
+    cpus::request_attention();
+    leave(regs);
 }

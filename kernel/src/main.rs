@@ -113,7 +113,7 @@ static ENDS: process::Ends = process::Ends {
 /// What services have to know of memory.
 static MEMORY: services::Memory = services::Memory {
     sweep: spaces::sweep,
-    owner: |home, id| Some(spaces::find(home, id).filter(|space| !space.is_closed())?.owner()),
+    owner: |id| Some(spaces::find(id).filter(|space| !space.is_closed())?.owner()),
 };
 
 /// Whose long lists give their memory back when they are empty.

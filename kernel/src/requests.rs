@@ -13,11 +13,11 @@ use crate::sched::{machinecheck, park};
 use crate::signal::signals;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use hanare_abi::layout::{SCRATCH_BASE, SLOT_BASE};
+use hanare_abi::layout::{SLOT_BASE, scratch};
 use hanare_abi::request as abi;
 use hanare_core::errno;
 use hanare_core::mempolicy::Policy;
-use hanare_hal::{cpu, percpu, shared};
+use hanare_hal::{cpu, shared};
 use hanare_ikc::{RequestCall, RequestRef};
 
 /// Serves request `index`, which the module has posted to the calling CPU.
@@ -85,7 +85,7 @@ pub fn serve(index: u32) {
 
 /// The process of its space that a request means.
 fn process_of(call: &RequestCall) -> Option<Arc<Process>> {
-    let space = spaces::find(percpu::index(), call.space)?;
+    let space = spaces::find(call.space)?;
     match call.kind {
         abi::REQUEST_SPACE_START | abi::REQUEST_PROCESS_END => space.process(call.args[0] as u32),
         abi::REQUEST_SPACE_PAUSE => space.process(call.args[1] as u32),
@@ -96,7 +96,7 @@ fn process_of(call: &RequestCall) -> Option<Arc<Process>> {
 
 /// The NUMA policy of the thread that has a worker, of whichever process with this space.
 fn policy_of(space: u32, tid: u32) -> Option<Policy> {
-    let space = spaces::find(percpu::index(), space)?;
+    let space = spaces::find(space)?;
     let of = |all: &[Arc<Thread>]| Some(all.iter().find(|t| t.slot.tid() == tid)?.policy.wish());
     space.processes().find_map(|p| p.with_threads(of)).flatten()
 }
@@ -118,16 +118,16 @@ fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
 }
 
 fn open(r: &RequestRef<'_>, call: &RequestCall) -> errno::Result<()> {
-    let (p, whole) = open_space::space(call.space, &call.args, &r.words())?;
-    r.set_arg(0, whole.into());
+    let (p, parts) = open_space::space(call.space, &call.args, &r.words())?;
+    r.set_arg(0, parts.into());
     r.set_pages(
-        &[SLOT_BASE, SCRATCH_BASE].map(|page| p.control_page(page).map_or(0, |frame| frame.0)),
+        &[SLOT_BASE, scratch(0)].map(|page| p.control_page(page).map_or(0, |frame| frame.0)),
     );
     Ok(())
 }
 
 fn close(index: u32, space: u32) {
-    match spaces::find(percpu::index(), space) {
+    match spaces::find(space) {
         None => complete(index, 0),
         Some(space) => space.close(index),
     }
@@ -182,6 +182,7 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
             Ok(())
         }
         abi::DEBUG_MEMORY => {
+            mm::content::give_back();
             // Linux may be slow, and who asks wants to know what is left for good.
             let _ = (0..QUARANTINE_TRIES).any(|_| mm::retry_quarantine());
             heap::trim();

@@ -32,8 +32,6 @@ struct space_command {
 };
 
 static const struct space_command space_commands[] = {
-	{ HANARE_IOCTL_WAIT, hanare_wait },
-	{ HANARE_IOCTL_RING, hanare_ring },
 	{ HANARE_IOCTL_SERVE, hanare_serve_own },
 	{ HANARE_IOCTL_SIGNAL, hanare_signal },
 	{ HANARE_IOCTL_USAGE, hanare_usage },
@@ -49,7 +47,31 @@ static const struct space_command space_commands[] = {
 	{ HANARE_IOCTL_LAST, hanare_last },
 	{ HANARE_IOCTL_SEND, hanare_send },
 	{ HANARE_IOCTL_COPY, hanare_copy },
+	{ HANARE_IOCTL_FORWARD, hanare_forward },
 };
+
+/*
+ * The two of a worker that sleeps between calls: no table, and no argument in memory. The
+ * descriptor keeps its own space; that of another descriptor's owner needs a reference.
+ */
+long hanare_space_wake(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct hanare_file *hf = file->private_data;
+	struct hanare_space *space = smp_load_acquire(&hf->space), *own = NULL;
+	long err;
+
+	if (!space)
+		return -EBADF;
+	if (current->mm != space->mm) {
+		space = own = served(space, file);
+		if (!own)
+			return -EPERM;
+	}
+	err = cmd == HANARE_IOCTL_WAIT ? hanare_wait(space, arg) : hanare_ring(space, arg);
+	if (own)
+		hanare_space_put(own);
+	return err;
+}
 
 static long attach_command(struct file *file, void __user *arg)
 {
@@ -75,7 +97,7 @@ long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg)
 {
 	struct hanare_file *hf = file->private_data;
 	struct hanare_space *space = smp_load_acquire(&hf->space);
-	/* The largest argument of these calls; the hot ones have 8 bytes. */
+	/* The largest argument of these calls. */
 	union {
 		struct hanare_signal signal;
 		struct hanare_dump_thread dump_thread;

@@ -7,6 +7,7 @@
 #include "show/show.h"
 
 /* calls.c */
+long hanare_space_wake(struct file *file, unsigned int cmd, unsigned long arg);
 long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg);
 
 #endif

@@ -163,6 +163,8 @@ static long hanare_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	struct hanare_file *hf = file->private_data;
 	size_t i;
 
+	if (cmd == HANARE_IOCTL_WAIT || cmd == HANARE_IOCTL_RING)
+		return hanare_space_wake(file, cmd, arg);
 	for (i = 0; i < ARRAY_SIZE(commands); i++) {
 		if (commands[i].cmd != cmd)
 			continue;
@@ -276,7 +278,7 @@ static int on_reboot(struct notifier_block *nb, unsigned long code, void *data)
 
 static struct notifier_block reboot_nb = { .notifier_call = on_reboot };
 
-/* Whom the doorbell's handler calls, from the lowest to the highest. */
+/* Whom a doorbell's handler calls, from the lowest to the highest. */
 static const struct hanare_link_ops link_ops = {
 	.answered	= hanare_request_event,
 	.slot_rung	= hanare_space_ring_slot,
@@ -291,7 +293,8 @@ static int __init hanare_init(void)
 
 	if (err)
 		return err;
-	err = hanare_doorbell_init(&link_ops);
+	hanare_link_init(&link_ops);
+	err = hanare_doorbell_init();
 	if (err)
 		goto partition;
 	hanare_stop_init();

@@ -188,8 +188,8 @@ static int start_cpu(struct hanare_instance *inst, const struct hanare_image *im
 /* ---- the shared region ---- */
 
 struct layout {
-	u64 chunks, cpus, requests, services, log, clock, bells, end;
-	u32 bell_count;
+	u64 chunks, cpus, requests, services, log, clock, bells, doorbells, offers, end;
+	u32 bell_count, doorbell_count;
 };
 
 static struct layout shared_layout(struct hanare_instance *inst, u32 service_count)
@@ -205,7 +205,13 @@ static struct layout shared_layout(struct hanare_instance *inst, u32 service_cou
 	l.clock = round_up(l.log + HANARE_LOG_TEXT_OFFSET + HANARE_LOG_SIZE, PAGE_SIZE);
 	l.bells = l.clock + PAGE_SIZE;
 	l.bell_count = min_t(u64, inst->memory_bytes / HANARE_BELL_BYTES, HANARE_BELLS_MAX);
-	l.end = round_up(l.bells + l.bell_count * sizeof(u64), HANARE_LARGE_PAGE_SIZE);
+	l.doorbell_count = hanare_doorbells_wanted();
+	l.doorbells = round_up(l.bells + l.bell_count * sizeof(u64),
+			       sizeof(struct hanare_doorbell_shared));
+	l.offers = round_up(l.doorbells + l.doorbell_count * sizeof(struct hanare_doorbell_shared),
+			    sizeof(struct hanare_offer));
+	l.end = round_up(l.offers + HANARE_OFFERS * sizeof(struct hanare_offer),
+			 HANARE_LARGE_PAGE_SIZE);
 	return l;
 }
 
@@ -258,6 +264,9 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	params->clock_offset = l.clock;
 	params->bell_count = l.bell_count;
 	params->bells_offset = l.bells;
+	params->doorbell_count = l.doorbell_count;
+	params->doorbells_offset = l.doorbells;
+	params->offers_offset = l.offers;
 	params->tsc_khz = tsc_khz;
 	params->leaks = hanare_cpu_leaks();
 	params->linux_cpu_ids = nr_cpu_ids;
@@ -280,12 +289,14 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	for (i = 0; i < inst->cpu_count; i++) {
 		struct hanare_cpu *cpu = &inst->cpus[i];
 
+		atomic_set(&cpu->asked, 0);
 		cpus[i].apic_id = cpu->apicid;
 		cpus[i].linux_cpu = cpu->linux_cpu;
 		cpus[i].node = cpu->node;
 		cpus[i].ipi_vector = HANARE_IPI_VECTOR;
 		cpu->shared = &cpus[i];
 		cpu->inbound_tail = 0;
+		cpu->inbound_seen = 0;
 		cpu->outbound_head = 0;
 		cpu->spaces = 0;
 	}
@@ -296,6 +307,7 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	inst->clock = (void *)params + l.clock;
 	inst->bells = (void *)params + l.bells;
 	inst->bell_count = l.bell_count;
+	inst->offers = (void *)params + l.offers;
 	inst->shared = params;
 	up_write(&inst->live);
 	return 0;
@@ -314,6 +326,7 @@ static void shared_drop(struct hanare_instance *inst)
 	inst->log = NULL;
 	inst->clock = NULL;
 	inst->bells = NULL;
+	inst->offers = NULL;
 }
 
 /* ---- stopping ---- */
@@ -364,6 +377,7 @@ static void undo_boot(struct hanare_instance *inst)
 	hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
 	hanare_clock_stop(inst);
 	down_write(&inst->live);
+	hanare_doorbells_stop(inst);
 	hanare_ikc_stop(inst);
 	shared_drop(inst);
 	up_write(&inst->live);
@@ -444,7 +458,7 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 		goto drop;
 	}
 	set_state(inst, HANARE_INSTANCE_BOOTING, 0);
-	err = hanare_ikc_start(inst);
+	err = hanare_ikc_start(inst) ?: hanare_doorbells_start(inst);
 	if (err) {
 		refuse(arg->message, err, "no interrupt for the doorbell (error %d)", err);
 		goto drop;

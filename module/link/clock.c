@@ -155,7 +155,7 @@ static void tell_set(struct work_struct *work)
 	struct hanare_instance *inst = container_of(work, struct hanare_instance, clock_tell_work);
 
 	/* Every request may be taken for a while; who waits must hear of it all the same. */
-	if (hanare_post(inst, &inst->cpus[0], HANARE_REQUEST_CLOCK_SET) == -EBUSY)
+	if (hanare_post(inst, hanare_quiet_cpu(inst), HANARE_REQUEST_CLOCK_SET) == -EBUSY)
 		schedule_work(work);
 }
 

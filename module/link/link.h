@@ -8,7 +8,10 @@
 /* ikc.c */
 /* What the layers above do about each event of the LWK. */
 struct hanare_link_ops {
-	/* From the doorbell's handler or of who looks himself: under drain_lock, interrupts off. */
+	/*
+	 * From a doorbell's handler or of who looks himself, several CPUs at once: under the ring's
+	 * outbound_lock, interrupts off.
+	 */
 	void (*slot_rung)(struct hanare_instance *inst, u64 space, u32 slot);
 	void (*answered)(struct hanare_instance *inst, u64 request);
 	void (*observed)(struct hanare_instance *inst, u64 session);
@@ -17,15 +20,28 @@ struct hanare_link_ops {
 	/* The instance died, and nobody rings any more; `tell`: its programs, too. Any context. */
 	void (*died)(struct hanare_instance *inst, bool tell);
 };
-int hanare_doorbell_init(const struct hanare_link_ops *ops);
-void hanare_doorbell_exit(void);
+void hanare_link_init(const struct hanare_link_ops *ops);
 int hanare_ikc_start(struct hanare_instance *inst);
 void hanare_ikc_stop(struct hanare_instance *inst);
 void hanare_die(struct hanare_instance *inst, u32 state, int err);
 void hanare_ring_cpu(struct hanare_cpu *cpu);
 void hanare_ring_bell(struct hanare_space *space, u32 bell);
-bool hanare_drain(struct hanare_instance *inst);
+void hanare_drain(struct hanare_instance *inst);
+void hanare_drain_rung(struct hanare_instance *inst, struct hanare_doorbell_shared *doorbell);
 int hanare_push(struct hanare_cpu *cpu, u32 index);
+
+/* doorbell.c */
+int hanare_doorbell_init(void);
+void hanare_doorbell_exit(void);
+u32 hanare_doorbells_wanted(void);
+int hanare_doorbells_start(struct hanare_instance *inst);
+void hanare_doorbells_stop(struct hanare_instance *inst);
+
+/* The doorbell next to who calls, plus 1. He may be moved: a hint. */
+static inline u32 hanare_doorbell_here(const struct hanare_instance *inst)
+{
+	return READ_ONCE(inst->nearest[raw_smp_processor_id()]);
+}
 
 /* request.c */
 void hanare_request_event(struct hanare_instance *inst, u64 index);
@@ -42,10 +58,19 @@ struct hanare_call {
 	u32 count;
 	u64 *pages;				/* HANARE_PAGES_MAX words out, or NULL */
 	const struct hanare_space *charged;	/* to its user, if not by the kind */
+	bool in_order;				/* SPACE_GROUPS: not before, or beside, an earlier request */
 };
 int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		   struct hanare_call *call, enum hanare_patience patience,
 		   unsigned int timeout_ms);
+/* The same, of the CPU that it disturbs least. inst->live is held, or the space has not ended. */
+int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,
+			   enum hanare_patience patience, unsigned int timeout_ms);
+/* Of the LWK's answer to a page fault of the space's proxy; killable. */
+int hanare_fault_request(struct hanare_space *space, struct hanare_call *call, unsigned int timeout_ms);
+int hanare_disturbance(struct hanare_cpu *cpu, u32 space);
+/* For what is about no space. inst->live is held. */
+struct hanare_cpu *hanare_quiet_cpu(struct hanare_instance *inst);
 /*
  * For who has a reference of the space, which keeps the instance but not what is there while
  * it is booted. Takes inst->live.

@@ -9,8 +9,11 @@
 #include <linux/hash.h>
 #include <linux/sched/signal.h>
 #include <linux/user_namespace.h>
+#include <asm/msr.h>
+#include <asm/tsc.h>
 
-#define SPIN_NS 50000
+/* What an answer that comes soon takes at most; a clock other than the TSC may take microseconds to read. */
+#define SPIN_US 50
 
 /* ---- the pool ---- */
 
@@ -19,6 +22,9 @@ static void pool_free(struct hanare_instance *inst, struct hanare_request_wait *
 {
 	wait->abandoned = false;
 	wait->busy = false;
+	if (wait->cpu)
+		atomic_dec(&wait->cpu->asked);
+	wait->cpu = NULL;
 	inst->pool_busy--;
 	if (wait->user < HANARE_POOL_USERS)
 		inst->pool_of[wait->user]--;
@@ -173,13 +179,13 @@ static bool done(struct hanare_request *r)
 
 static bool spin_for(struct hanare_request *r)
 {
-	u64 end = ktime_get_ns() + SPIN_NS;
+	u64 begin = rdtsc(), cycles = (u64)tsc_khz * SPIN_US / 1000;
 
 	do {
 		if (done(r))
 			return true;
 		cpu_relax();
-	} while (!need_resched() && ktime_get_ns() < end);
+	} while (!need_resched() && rdtsc() - begin < cycles);
 	return done(r);
 }
 
@@ -239,6 +245,8 @@ static int request_begin(struct hanare_instance *inst, struct hanare_cpu *cpu,
 	for (i = 0; i < min_t(u32, call->data_words, HANARE_PAGES_MAX); i++)
 		r->pages[i] = call->data[i];
 	smp_store_release(&r->state, HANARE_REQUEST_POSTED);
+	inst->waits[index].cpu = cpu;
+	atomic_inc(&cpu->asked);
 	err = hanare_push(cpu, index);
 	if (err) {
 		pool_put(inst, index);
@@ -265,6 +273,7 @@ int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		return index;
 	r = &inst->requests[index];
 	if (!spin_for(r)) {
+		WRITE_ONCE(r->doorbell, hanare_doorbell_here(inst));
 		WRITE_ONCE(r->waiter, HANARE_WAIT_ASLEEP);
 		smp_mb();
 		err = sleep_until(inst, inst->waits[index].wq, done(r), patience, deadline);
@@ -283,16 +292,170 @@ int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 	return 0;
 }
 
+/* ---- whom to ask ---- */
+
+/* How much a CPU of the LWK is disturbed by a request about a space; the least is asked. */
+enum disturbance {
+	NOBODY,			/* it looks by itself, and nobody else's thread is there */
+	HALTED,
+	OWN_THREAD,		/* interrupted: the space's own */
+	OTHER_IN_KERNEL,	/* not interrupted: it looks before it goes on */
+	OTHERS_IN_TURN,		/* interrupted, as by the timer that gives each its turn */
+	ASKED,			/* more than that: it has others to answer, or is stuck */
+	/* who is alone there, and enters the kernel by himself now and then: the more, the longer ago that was */
+	OTHER_CALLS = 2 * ASKED,
+	OTHER_COMPUTES = OTHER_CALLS + HZ / 10 + 1, /* who does not: only if on each CPU somebody computes */
+};
+
+/* Jiffies since somebody there was found to have entered the kernel, up to where he counts as one who computes. */
+static int since_entry(struct hanare_cpu *cpu)
+{
+	const struct hanare_cpu_shared *shared = cpu->shared;
+	u64 entries = READ_ONCE(shared->local_calls) + READ_ONCE(shared->delegated_calls) +
+		      READ_ONCE(shared->exceptions);
+
+	if (READ_ONCE(cpu->entries) != entries) {
+		WRITE_ONCE(cpu->entries, entries);
+		WRITE_ONCE(cpu->entered, jiffies);
+	}
+	return min_t(unsigned long, jiffies - READ_ONCE(cpu->entered), OTHER_COMPUTES - OTHER_CALLS);
+}
+
+/* What the LWK writes there may be old when it is looked at: then somebody is interrupted for once. */
+int hanare_disturbance(struct hanare_cpu *cpu, u32 space)
+{
+	const struct hanare_cpu_shared *shared = cpu->shared;
+	bool looks = READ_ONCE(shared->lwk_wait) == HANARE_WAIT_AWAKE;
+	u32 current_space = READ_ONCE(shared->current_space);
+	int found;
+
+	if (looks && (!current_space || current_space == space))
+		found = NOBODY;
+	else if (!current_space || READ_ONCE(shared->idle_since))
+		found = HALTED;
+	else if (current_space == space)
+		found = OWN_THREAD;
+	else if (looks)
+		found = OTHER_IN_KERNEL;
+	else if (READ_ONCE(shared->crowded))
+		found = OTHERS_IN_TURN;
+	else
+		found = OTHER_CALLS + since_entry(cpu);
+	return found < ASKED && atomic_read(&cpu->asked) ? found + ASKED : found;
+}
+
+static bool runs(const struct hanare_cpu *cpu, const struct hanare_space *space)
+{
+	return space && READ_ONCE(cpu->shared->current_space) == space->id;
+}
+
+/* CPUs looked at, each a cache line from elsewhere, before one will do where nobody computes. */
+#define LOOKS 16
+
+/*
+ * The CPU that a request disturbs least, or `first`, if that is not disturbed more; `space`: what it is about, or NULL.
+ */
+static struct hanare_cpu *quietest(struct hanare_instance *inst, struct hanare_cpu *first,
+				   struct hanare_space *space)
+{
+	u32 i, at = first - inst->cpus, id = space ? space->id : 0;
+	int least = hanare_disturbance(first, id);
+	struct hanare_cpu *best = first;
+
+	for (i = 1; least > NOBODY && i < inst->cpu_count; i++) {
+		struct hanare_cpu *cpu = &inst->cpus[(at + i) % inst->cpu_count];
+		int found = hanare_disturbance(cpu, id);
+
+		if (i >= LOOKS && least < OTHER_CALLS)
+			break;
+		if (runs(cpu, space) && !runs(first, space))
+			WRITE_ONCE(space->near, cpu);
+		/* Who serves it may take memory near to himself. */
+		if (found < least && (cpu->node == first->node || least >= ASKED)) {
+			least = found;
+			best = cpu;
+		}
+	}
+	return best;
+}
+
+struct hanare_cpu *hanare_quiet_cpu(struct hanare_instance *inst)
+{
+	return quietest(inst, &inst->cpus[0], NULL);
+}
+
+/*
+ * A thread that computes is interrupted for its own space, or where all CPUs compute. Where nothing else decides, it
+ * is where a thread of the space was last seen. What must not overtake an earlier request, for which nobody waits any
+ * more, goes to the same CPU as that one.
+ */
+static struct hanare_cpu *whom_to_ask(struct hanare_space *space, const struct hanare_call *call)
+{
+	switch (call->kind) {
+	case HANARE_REQUEST_SPACE_OPEN:
+	case HANARE_REQUEST_SPACE_START:
+	case HANARE_REQUEST_SPACE_PAUSE:
+	case HANARE_REQUEST_PROCESS_END:
+	case HANARE_REQUEST_OBSERVE:
+		return space->home;
+	case HANARE_REQUEST_SPACE_CLOSE:
+		/* Somebody who was killed may have left one of these behind. */
+		if (!READ_ONCE(space->opened))
+			return space->home;
+		break;
+	case HANARE_REQUEST_SPACE_GROUPS:
+		if (call->in_order)
+			return space->home;
+		break;
+	}
+	return quietest(space->inst, READ_ONCE(space->near) ?: space->home, space);
+}
+
+int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,
+			   enum hanare_patience patience, unsigned int timeout_ms)
+{
+	call->space = space->id;
+	return hanare_request(space->inst, whom_to_ask(space, call), call, patience, timeout_ms);
+}
+
+/*
+ * The LWK is to serve the faults of a space one after the other: while one is asked for, others go to the same CPU. One
+ * that was given up may still be served, until that CPU has answered all that it was asked.
+ */
+int hanare_fault_request(struct hanare_space *space, struct hanare_call *call, unsigned int timeout_ms)
+{
+	struct hanare_cpu *cpu;
+	int err;
+
+	spin_lock(&space->answer_lock);
+	if (space->faults == space->faults_lost &&
+	    !(space->faults && atomic_read(&space->faults_at->asked))) {
+		space->faults = 0;
+		space->faults_lost = 0;
+		space->faults_at = whom_to_ask(space, call);
+	}
+	space->faults++;
+	cpu = space->faults_at;
+	spin_unlock(&space->answer_lock);
+	err = hanare_request(space->inst, cpu, call, WAIT_KILLABLE, timeout_ms);
+	spin_lock(&space->answer_lock);
+	if (!err || err == -EBUSY)	/* -EBUSY: it was not asked */
+		space->faults--;
+	else
+		space->faults_lost++;
+	spin_unlock(&space->answer_lock);
+	return err;
+}
+
 int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
 			 enum hanare_patience patience, unsigned int timeout_ms)
 {
 	struct hanare_instance *inst = space->inst;
 	int err = -EIO;
 
-	call->space = space->id;
 	down_read(&inst->live);
 	if (inst->shared && !READ_ONCE(inst->dead))
-		err = hanare_request(inst, space->home, call, patience, timeout_ms);
+		err = hanare_request_quietly(space, call, patience, timeout_ms);
 	up_read(&inst->live);
 	return err;
 }
@@ -326,7 +489,7 @@ int hanare_post_about(struct hanare_space *space, struct hanare_call *call)
 	call->space = space->id;
 	down_read(&inst->live);
 	if (inst->shared && !READ_ONCE(inst->dead))
-		err = post(inst, space->home, call, 0);
+		err = post(inst, whom_to_ask(space, call), call, 0);
 	up_read(&inst->live);
 	return err;
 }

@@ -65,8 +65,6 @@ static struct hanare_instance *instance_new(const char *name)
 	init_rwsem(&inst->live);
 	spin_lock_init(&inst->state_lock);
 	spin_lock_init(&inst->pool_lock);
-	spin_lock_init(&inst->drain_lock);
-	raw_spin_lock_init(&inst->doorbell_lock);
 	INIT_LIST_HEAD(&inst->space_list);
 	INIT_LIST_HEAD(&inst->boot_tables);
 	init_waitqueue_head(&inst->space_wait);

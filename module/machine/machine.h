@@ -24,6 +24,7 @@ int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg);
 int hanare_release_cpus(struct hanare_instance *inst, char *message);
 void hanare_release_memory(struct hanare_instance *inst);
 void hanare_bad_memory(struct hanare_instance *inst, u64 pfn);
+void hanare_present_cpus(struct cpumask *mask);
 bool hanare_owns_frames(struct hanare_instance *inst, u64 phys, u64 pages);
 
 /* topology.c, cache.c: what Linux forgets of a CPU that goes offline. */

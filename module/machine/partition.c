@@ -11,6 +11,7 @@
 #include <linux/mm.h>
 #include <linux/mmzone.h>
 #include <linux/sched/signal.h>
+#include <linux/workqueue.h>
 #include <asm/smp.h>
 
 #define LARGE_PAGES (HANARE_LARGE_PAGE_SIZE / PAGE_SIZE)
@@ -19,6 +20,11 @@
 /* As many as an LWK remembers (kernel/src/base/badmemory.rs). */
 #define BAD_PAGES_MAX 256
 
+/* CPUs of Linux that empty memory, or clear it, at once: some more do not make memory faster. */
+#define HELPERS_MAX 16
+
+static struct workqueue_struct *helpers;
+
 /* CPUs that no one may put online but us. Written under hanare_lock. */
 static struct cpumask owned_cpus;
 /*
@@ -26,6 +32,21 @@ static struct cpumask owned_cpus;
  * The states for anybody come after that; this one is another architecture's.
  */
 #define GUARD_STATE CPUHP_PERF_SUPERH
+
+/* The CPU that is being taken, or -1. Written under hanare_lock. */
+static int leaving_cpu = -1;
+
+/*
+ * Linux sends what is for all its CPUs as a broadcast, which an LWK's CPUs take as well, as soon as each CPU that is
+ * present has been online once: it looks at the end of each hotplug operation (apic_smt_update). So a CPU of an LWK is
+ * not present. Programs on the LWK see it so all the same (show/system.c).
+ */
+static int guard_dead(unsigned int cpu)
+{
+	if (cpu == READ_ONCE(leaving_cpu))
+		set_cpu_present(cpu, false);
+	return 0;
+}
 
 static int guard_prepare(unsigned int cpu)
 {
@@ -37,12 +58,21 @@ static int guard_prepare(unsigned int cpu)
 
 int hanare_partition_init(void)
 {
-	return cpuhp_setup_state_nocalls(GUARD_STATE, "hanare:guard", guard_prepare, NULL);
+	int err;
+
+	helpers = alloc_workqueue("hanare-memory", WQ_UNBOUND, HELPERS_MAX);
+	if (!helpers)
+		return -ENOMEM;
+	err = cpuhp_setup_state_nocalls(GUARD_STATE, "hanare:guard", guard_prepare, guard_dead);
+	if (err)
+		destroy_workqueue(helpers);
+	return err;
 }
 
 void hanare_partition_exit(void)
 {
 	cpuhp_remove_state_nocalls(GUARD_STATE);
+	destroy_workqueue(helpers);
 }
 
 /* ---- memory ---- */
@@ -115,21 +145,15 @@ struct gathering {
 };
 
 /*
- * Take [pfn, pfn + pages), in halves where the whole cannot be had. Not too much at
- * once: Linux clears it without a look at whether somebody else wants the CPU.
+ * Take [pfn, pfn + pages), in halves where the whole cannot be had. Linux may clear it, without a look at
+ * whether somebody else wants the CPU.
  */
-static int take_run(struct gathering *g, unsigned long pfn, unsigned long pages)
+static int take_run(struct gathering *g, unsigned long pfn, unsigned long pages, const bool *stops)
 {
 	unsigned long half;
 	int err;
 
-	for (; pages > RUN_PAGES; pages -= RUN_PAGES) {
-		err = take_run(g, pfn + pages - RUN_PAGES, RUN_PAGES);
-		if (err)
-			return err;
-	}
-
-	if (fatal_signal_pending(current))
+	if (READ_ONCE(*stops))
 		return -EINTR;
 	cond_resched();
 	if (!hanare_alloc_range(pfn, pfn + pages, GFP_KERNEL | __GFP_NOWARN)) {
@@ -143,8 +167,81 @@ static int take_run(struct gathering *g, unsigned long pfn, unsigned long pages)
 	if (pages <= LARGE_PAGES)
 		return 0;
 	half = round_down(pages / 2, LARGE_PAGES);
-	err = take_run(g, pfn + half, pages - half);
-	return err ?: take_run(g, pfn, half);
+	err = take_run(g, pfn + half, pages - half, stops);
+	return err ?: take_run(g, pfn, half, stops);
+}
+
+/* A part of a run, which a CPU takes while others take other parts. */
+struct part {
+	struct work_struct work;
+	struct gathering found;
+	unsigned long pfn, pages;
+	const bool *stops;
+	int err;
+};
+
+static void take_part(struct work_struct *work)
+{
+	struct part *part = container_of(work, struct part, work);
+
+	part->err = take_run(&part->found, part->pfn, part->pages, part->stops);
+}
+
+/* What a part has found; after an error it goes back. */
+static int add_part(struct gathering *g, struct part *part, int err)
+{
+	u32 i;
+
+	for (i = 0; i < part->found.count; i++) {
+		const struct hanare_chunk *c = &part->found.chunks[i];
+
+		if (!err)
+			err = chunk_add(&g->chunks, &g->count, c->pfn, c->pages, c->node);
+		if (err)
+			free_pages_one_by_one(c->pfn, c->pages);
+		else
+			g->wanted -= c->pages;
+	}
+	kfree(part->found.chunks);
+	return err ?: part->err;
+}
+
+/*
+ * Take what can be had of [pfn, pfn + pages) by several CPUs: emptying and clearing take their time. The
+ * parts end at multiples of their size, so that no two of them want the same block of the page allocator.
+ */
+static int take_parts(struct gathering *g, unsigned long pfn, unsigned long pages)
+{
+	unsigned long end = pfn + pages;
+	u32 count = DIV_ROUND_UP(end, RUN_PAGES) - pfn / RUN_PAGES, i;
+	struct part *parts = kvcalloc(count, sizeof(*parts), GFP_KERNEL);
+	bool stops = fatal_signal_pending(current);
+	int err = 0;
+
+	if (!parts)
+		return -ENOMEM;
+	/* From the top down, as all is found. */
+	for (i = 0; i < count; i++) {
+		struct part *part = &parts[i];
+
+		part->pfn = max(pfn, round_down(end - 1, RUN_PAGES));
+		part->pages = end - part->pfn;
+		part->found.node = g->node;
+		part->stops = &stops;
+		end = part->pfn;
+		INIT_WORK(&part->work, take_part);
+		queue_work_node(g->node, helpers, &part->work);
+	}
+	for (i = 0; i < count; i++) {
+		flush_work(&parts[i].work);
+		if (fatal_signal_pending(current))
+			WRITE_ONCE(stops, true);
+		err = add_part(g, &parts[i], err);
+		if (err)
+			WRITE_ONCE(stops, true);
+	}
+	kvfree(parts);
+	return err;
 }
 
 /* From the top of the node down: the low end is what devices are short of. */
@@ -162,7 +259,7 @@ static int take_contiguous(struct gathering *g)
 		struct zone *here = ok ? page_zone(pfn_to_page(pfn - LARGE_PAGES)) : NULL;
 
 		if (run && (!ok || here != zone || run >= g->wanted)) {
-			err = take_run(g, pfn, min(run, g->wanted));
+			err = take_parts(g, pfn, min(run, g->wanted));
 			if (err)
 				return err;
 			run = 0;
@@ -174,7 +271,7 @@ static int take_contiguous(struct gathering *g)
 		zone = here;
 		cond_resched();
 	}
-	return run && g->wanted ? take_run(g, pfn, min(run, g->wanted)) : 0;
+	return run && g->wanted ? take_parts(g, pfn, min(run, g->wanted)) : 0;
 }
 
 static int take_blocks(struct gathering *g)
@@ -360,12 +457,21 @@ bool hanare_owns_frames(struct hanare_instance *inst, u64 phys, u64 pages)
 
 /* ---- CPUs ---- */
 
+/* Linux' CPUs and those of LWKs. */
+void hanare_present_cpus(struct cpumask *mask)
+{
+	cpumask_or(mask, cpu_present_mask, &owned_cpus);
+}
+
 static int cpu_check(struct hanare_instance *inst, u32 cpu, char *message)
 {
-	if (cpu >= nr_cpu_ids || !cpu_possible(cpu) || !cpu_present(cpu))
+	static struct cpumask present;
+
+	hanare_present_cpus(&present);
+	if (cpu >= nr_cpu_ids || !cpumask_test_cpu(cpu, &present))
 		return refuse(message, -EINVAL,
 			"there is no CPU %u: this machine has %*pbl", cpu,
-			cpumask_pr_args(cpu_present_mask));
+			cpumask_pr_args(&present));
 	if (cpu == 0)
 		return refuse(message, -EINVAL,
 			"CPU 0 is the boot CPU and must stay with Linux: choose another");
@@ -409,8 +515,11 @@ int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg)
 		goto out;
 	hanare_topology_keep(arg->cpu);
 	hanare_cache_keep(arg->cpu);
+	WRITE_ONCE(leaving_cpu, arg->cpu);
 	err = remove_cpu(arg->cpu);
+	WRITE_ONCE(leaving_cpu, -1);
 	if (err) {
+		set_cpu_present(arg->cpu, true);
 		refuse(arg->message, err,
 		       "Linux does not let go of CPU %u (error %d): see dmesg, or choose another",
 		       arg->cpu, err);
@@ -420,6 +529,7 @@ int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg)
 	/* Between the two somebody may have put it online again. */
 	if (cpu_online(arg->cpu)) {
 		cpumask_clear_cpu(arg->cpu, &owned_cpus);
+		set_cpu_present(arg->cpu, true);
 		err = refuse(arg->message, -EBUSY, "CPU %u was put online again: try again",
 			     arg->cpu);
 		goto out;
@@ -432,6 +542,7 @@ int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg)
 	if (cpu->node < 0)
 		cpu->node = 0;
 	spin_lock_init(&cpu->inbound_lock);
+	spin_lock_init(&cpu->outbound_lock);
 	inst->cpu_count++;
 	hanare_topology_show(inst, arg->cpu);
 	hanare_cache_show(inst, arg->cpu);
@@ -465,6 +576,7 @@ int hanare_release_cpus(struct hanare_instance *inst, char *message)
 		int err;
 
 		cpumask_clear_cpu(cpu, &owned_cpus);
+		set_cpu_present(cpu, true);
 		hanare_cache_hide(cpu);
 		hanare_topology_hide(cpu);
 		err = add_cpu(cpu);

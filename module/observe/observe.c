@@ -5,6 +5,7 @@
  */
 #include "observe/observe.h"
 
+#include <linux/delay.h>
 #include <linux/file.h>
 #include <linux/io.h>
 #include <linux/poll.h>
@@ -13,6 +14,9 @@
 
 /* The LWK answers at once; a debugger's write may wait for a page of a file. */
 #define ANSWER_MS 10000
+/* How long breakpoints are to be taken out of a process, and how often that is tried. */
+#define CLOSE_MS 10000
+#define CLOSE_LOOK_MS 1
 /* A piece of a trace read at once. */
 #define PIECE 65536U
 /* Largest ring that the LWK may name. */
@@ -158,19 +162,36 @@ long hanare_do_observe(struct hanare_file *hf, void *data)
 	return 0;
 }
 
+/*
+ * The LWK cannot take breakpoints out at once if what that needs is in use, and is asked again.
+ * Not killable: the task that does this may be killed.
+ */
+static void close_session(struct hanare_observer *observer)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(CLOSE_MS);
+	struct hanare_call call;
+	bool last;
+
+	do {
+		last = time_after(jiffies, end);
+		call = (struct hanare_call){
+			.kind = HANARE_REQUEST_OBSERVE,
+			.args = { HANARE_OBSERVE_CLOSE, observer->session, last },
+		};
+		if (hanare_request_about(observer->space, &call, WAIT_BOUNDED, ANSWER_MS) ||
+		    call.status != -EAGAIN)
+			return;
+		msleep(CLOSE_LOOK_MS);
+	} while (!last);
+}
+
 void hanare_observer_end(struct hanare_file *hf)
 {
 	struct hanare_observer *observer = hf->observer;
-	struct hanare_call call = {
-		.kind = HANARE_REQUEST_OBSERVE,
-		.args = { HANARE_OBSERVE_CLOSE },
-	};
 
 	if (!observer)
 		return;
-	call.args[1] = observer->session;
-	/* Not killable: the task that does this may be killed. */
-	hanare_request_about(observer->space, &call, WAIT_BOUNDED, ANSWER_MS);
+	close_session(observer);
 	xa_erase(&observers, observer->session);
 	/* The doorbell's handler may have just looked it up, and its space. */
 	synchronize_rcu();

@@ -225,7 +225,7 @@ static int get_memory(struct hanare_instance *inst, int node, struct memory *mem
 		.kind = HANARE_REQUEST_INFO,
 		.args = { HANARE_INFO_MEMORY, node < 0 ? HANARE_NODE_ANY : node },
 	};
-	int err = hanare_request(inst, &inst->cpus[0], &call, WAIT_KILLABLE, REQUEST_MS);
+	int err = hanare_request(inst, hanare_quiet_cpu(inst), &call, WAIT_KILLABLE, REQUEST_MS);
 
 	memory->total = call.args[1];
 	memory->free = min(call.args[2], call.args[1]);

@@ -9,6 +9,7 @@
 static void cpu_status(const struct hanare_cpu *cpu, struct hanare_cpu_status *status)
 {
 	const struct hanare_cpu_shared *shared = cpu->shared;
+	u32 i;
 
 	status->linux_cpu = cpu->linux_cpu;
 	status->node = cpu->node;
@@ -23,6 +24,10 @@ static void cpu_status(const struct hanare_cpu *cpu, struct hanare_cpu_status *s
 	status->local_calls = READ_ONCE(shared->local_calls);
 	status->delegated_calls = READ_ONCE(shared->delegated_calls);
 	status->idle_ns = hanare_idle_ns(cpu);
+	for (i = 0; i < HANARE_VECTORS; i++)
+		status->interrupts_by[i] = READ_ONCE(shared->interrupts_by[i]);
+	for (i = 0; i < HANARE_EXCEPTIONS; i++)
+		status->exceptions_by[i] = READ_ONCE(shared->exceptions_by[i]);
 }
 
 static struct hanare_instance *instance_at(u32 index)

@@ -98,6 +98,19 @@ static int show_offline_cpus(struct seq_file *m, struct hanare_pseudo *what)
 	return 0;
 }
 
+/* Linux' own file is without the CPUs of LWKs (machine/partition.c). */
+static int show_present_cpus(struct seq_file *m, struct hanare_pseudo *what)
+{
+	cpumask_var_t mask;
+
+	if (!zalloc_cpumask_var(&mask, GFP_KERNEL))
+		return -ENOMEM;
+	hanare_present_cpus(mask);
+	seq_printf(m, "%*pbl\n", cpumask_pr_args(mask));
+	free_cpumask_var(mask);
+	return 0;
+}
+
 static int show_one(struct seq_file *m, struct hanare_pseudo *what)
 {
 	seq_puts(m, "1\n");
@@ -328,6 +341,7 @@ static const struct named_show {
 } system_files[] = {
 	{ "cpu/online", show_cpu_list },
 	{ "cpu/offline", show_offline_cpus },
+	{ "cpu/present", show_present_cpus },
 	{ "cpu/vulnerabilities/meltdown", show_meltdown },
 	{ "cpu/vulnerabilities/spectre_v1", show_spectre_v1 },
 	{ "cpu/vulnerabilities/spectre_v2", show_spectre_v2 },

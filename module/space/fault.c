@@ -47,8 +47,7 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 		answer->sequence = READ_ONCE(space->zap_sequence);
 		/* Sampled before the LWK looks. */
 		smp_mb();
-		answer->status = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE,
-						timeout_ms);
+		answer->status = hanare_fault_request(space, &call, timeout_ms);
 		if (answer->status)
 			return;
 		answer->status = call.status;
@@ -136,7 +135,7 @@ static int insert_run(struct hanare_space *space, struct vm_area_struct *vma, u6
  */
 static void insert_control(struct hanare_space *space, struct vm_area_struct *vma)
 {
-	static const u64 addresses[] = { HANARE_SLOT_BASE, HANARE_SCRATCH_BASE };
+	static const u64 addresses[] = { HANARE_SLOT_BASE, HANARE_SCRATCH_END - PAGE_SIZE };
 	size_t i;
 
 	BUILD_BUG_ON(ARRAY_SIZE(addresses) != ARRAY_SIZE(space->control));
@@ -231,6 +230,7 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 	struct hanare_space *space = vma->vm_private_data;
 	bool exiting = current->flags & PF_EXITING;
 	unsigned int timeout_ms = exiting ? EXITING_MS : UNLOCKED_MS;
+	unsigned long end = jiffies + msecs_to_jiffies(EXITING_MS);
 	struct file *file;
 
 	/*
@@ -240,7 +240,16 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 	kref_get(&space->ref);
 	file = get_file(vma->vm_file);
 	mmap_read_unlock(vma->vm_mm);
-	ask(space, answer, addr, write, timeout_ms, timeout_ms);
+	/*
+	 * Who ends looks at his robust futexes. Their page may be one that the LWK is taking away,
+	 * for which it waits for just this worker, who serves nothing any more: it learns that from
+	 * the end of the memory map. So he goes on without the page after a while.
+	 */
+	do {
+		ask(space, answer, addr, write, timeout_ms, timeout_ms);
+	} while (exiting && answer->status == -EAGAIN && time_before(jiffies, end));
+	if (exiting && answer->status == -EAGAIN)
+		answer->status = -EIO;
 	/* Who is not to end, and can be killed, waits on for a file that is slow. */
 	if (answer->status == -EINTR || answer->status == -EAGAIN ||
 	    (answer->status == -EBUSY && !exiting))
@@ -272,6 +281,8 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	/* mremap can move a mapping, not its meaning. */
 	if (((u64)vmf->pgoff << PAGE_SHIFT) != ((u64)space->id << HANARE_SPACE_SHIFT | addr))
 		return VM_FAULT_SIGBUS;
+	if (hanare_space_use_slot(space, addr))
+		return VM_FAULT_SIGBUS;
 	answer = hanare_answer_take(space, addr, write, vmf->flags & FAULT_FLAG_TRIED);
 	if (answer && !insert_answer(space, vma, answer, write, &ret)) {
 		kfree(answer);
@@ -286,6 +297,12 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	if (!answer)
 		return VM_FAULT_SIGBUS;
 
+	if (hanare_offer_take(space, addr, write, answer) &&
+	    !insert_answer(space, vma, answer, write, &ret) && ret == VM_FAULT_NOPAGE) {
+		kfree(answer);
+		return ret;
+	}
+	ret = VM_FAULT_SIGBUS;
 	if (fault_flag_allow_retry_first(vmf->flags))
 		return ask_unlocked(vma, answer, addr, write);
 	for (round = 0; round < ROUNDS_MAX; round++) {

@@ -37,27 +37,6 @@ static bool is_noexec(const struct path *path)
 	       path->dentry->d_sb->s_iflags & SB_I_NOEXEC;
 }
 
-/* A change of a file this long ago has another time than one now, s. */
-#define SETTLED 2
-
-/*
- * A number that changes with the file's content, or 0: it may change without that. Who
- * writes sets the time of the last change, but for one who has it open for that already.
- * Not on tmpfs, where stores to a shared mapping leave no time.
- */
-static u64 version(struct file *file, const struct kstat *stat)
-{
-	struct inode *inode = d_real_inode(file->f_path.dentry);
-	struct super_block *sb = inode->i_sb;
-	bool known = sb->s_magic == V9FS_MAGIC || sb->s_type->fs_flags & FS_REQUIRES_DEV;
-
-	if (!known || sb->s_magic == FUSE_SUPER_MAGIC || !S_ISREG(stat->mode) ||
-	    inode_is_open_for_write(inode) || inode_is_open_for_write(file_inode(file)) ||
-	    stat->ctime.tv_sec <= 0 || stat->ctime.tv_sec + SETTLED >= ktime_get_real_seconds())
-		return 0;
-	return stat->ctime.tv_sec * NSEC_PER_SEC + stat->ctime.tv_nsec;
-}
-
 /* Enters a file, whose reference is taken over, with what the LWK is told of it. */
 static long file_keep(struct hanare_job *job, struct file *file, bool runs)
 {
@@ -92,7 +71,7 @@ static long file_keep(struct hanare_job *job, struct file *file, bool runs)
 	if (is_noexec(&file->f_path))
 		job->args[3] |= HANARE_FILE_NOEXEC;
 	job->args[4] = new_encode_dev(stat.dev);
-	job->held = version(file, &stat);
+	job->held = hanare_file_version(file, &stat);
 	return id;
 put:
 	fput(file);

@@ -26,7 +26,7 @@ static struct hanare_space *child_of(struct hanare_space *parent, struct inode *
 		return space;
 	space->control_fd = parent->control_fd;
 	arg->space = space->id;
-	arg->whole = space->whole;
+	arg->parts = space->parts;
 	return space;
 }
 

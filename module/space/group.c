@@ -162,6 +162,8 @@ bool hanare_space_tell_groups(struct hanare_space *space, bool again)
 	if (same && !(again && memchr_inv(words, 0, sizeof(words))))
 		return true;
 	call.data = words;
+	/* What they are once more may go to whom it disturbs least: it is told again. */
+	call.in_order = !same;
 	err = hanare_post_about(space, &call);
 	if (!err)
 		memcpy(space->groups, words, sizeof(words));

@@ -26,7 +26,7 @@ struct hanare_space *hanare_space_of_caller(void)
 	if (!mm || !hanare_spaces_any())
 		return NULL;
 	mmap_read_lock(mm);
-	vma = vma_lookup(mm, HANARE_CONTROL_BASE);
+	vma = vma_lookup(mm, HANARE_SLOT_BASE);
 	if (vma && vma->vm_ops == &hanare_vm_ops)
 		space = vma->vm_private_data;
 	if (space && space->mm == mm)

@@ -124,7 +124,7 @@ static bool watch_invalidate(struct mmu_interval_notifier *notifier,
 		return false;
 	/* SERVICE_RESOLVE sees that its pages may be old. */
 	mmu_interval_set_seq(notifier, sequence);
-	err = hanare_request(inst, space->home, &call, WAIT_BOUNDED, INVALIDATE_MS);
+	err = hanare_request_quietly(space, &call, WAIT_BOUNDED, INVALIDATE_MS);
 	if (err == -ETIMEDOUT || err == -EBUSY) {
 		/*
 		 * Linux is about to use these pages for something else, and

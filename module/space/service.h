@@ -52,6 +52,9 @@ long hanare_file_fill(struct file *file, struct hanare_job *job);
 bool hanare_is_cached(struct address_space *mapping, pgoff_t index);
 /* Before a file is mapped. 0 or -errno of its file system. */
 int hanare_file_refresh(struct file *file);
+
+/* version.c: the number of a file's state, which no other state of any file has; 0: it may change unseen. */
+u64 hanare_file_version(struct file *file, const struct kstat *stat);
 /* stderr.c */
 void hanare_say_killed(struct hanare_space *space, u64 used, u64 total, u64 whose);
 /* permission.c: the same. */

@@ -204,7 +204,9 @@ long hanare_share(struct hanare_space *space, void *data)
 	err = enlist(space, arg->slot);
 	if (err || !arg->begin)
 		return err;
-	err = hanare_request(space->inst, space->home, &call, WAIT_KILLABLE, 0);
+	err = hanare_request_quietly(space, &call, WAIT_KILLABLE, 0);
+	if (err)
+		WRITE_ONCE(space->opened, false);
 	return err ?: min(call.status, 0);
 }
 

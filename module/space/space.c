@@ -13,8 +13,6 @@
 #include <linux/sched/task.h>
 
 #define CLOSE_MS 20000
-/* An idle worker looks for itself this often, should a doorbell be lost. */
-#define SLOT_RECHECK (5 * HZ)
 
 /* A space has ended. Set once, before there is one. */
 static void (*tell_end)(struct hanare_space *space) __ro_after_init;
@@ -74,6 +72,28 @@ void hanare_space_exit(void)
 
 /* ---- slots ---- */
 
+/* Where it says that a slot was rung. NULL: nobody has ever used a slot of so high a number. */
+static unsigned long *rung(struct hanare_space *space, u32 slot)
+{
+	return slot < HANARE_FIRST_SLOTS ? space->rung_first : smp_load_acquire(&space->rung);
+}
+
+/* A worker is about to use the slot at `addr`: from then on it may be rung. By the page fault of its first use. */
+int hanare_space_use_slot(struct hanare_space *space, u64 addr)
+{
+	unsigned long *rung;
+
+	if (addr < HANARE_SLOT_BASE + HANARE_FIRST_SLOTS * sizeof(struct hanare_slot) ||
+	    addr >= HANARE_SLOT_BASE + HANARE_SLOT_SIZE || smp_load_acquire(&space->rung))
+		return 0;
+	rung = kvcalloc(BITS_TO_LONGS(HANARE_SLOTS_MAX), sizeof(long), GFP_KERNEL_ACCOUNT);
+	if (!rung)
+		return -ENOMEM;
+	if (cmpxchg_release(&space->rung, NULL, rung))
+		kvfree(rung);
+	return 0;
+}
+
 /* From the doorbell's handler. */
 void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot)
 {
@@ -81,9 +101,9 @@ void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot)
 
 	rcu_read_lock();
 	space = hanare_space_peek(id);
-	if (space && space->inst == inst && slot < HANARE_SLOTS_MAX) {
+	if (space && space->inst == inst && slot < HANARE_SLOTS_MAX && rung(space, slot)) {
 		/* Sticky: the worker may not be asleep yet. */
-		set_bit(slot, space->rung);
+		set_bit(slot, rung(space, slot));
 		wake_up_all(&space->slot_queues[slot % HANARE_SLOT_QUEUES]);
 	}
 	rcu_read_unlock();
@@ -109,28 +129,28 @@ void hanare_spaces_wake(struct hanare_instance *inst, bool tell)
 	spin_unlock_irqrestore(&inst->state_lock, flags);
 }
 
-long hanare_wait(struct hanare_space *space, void *data)
+/* No doorbell is lost for good: who moves it looks (publish, link/ikc.c). So there is no timer. */
+long hanare_wait(struct hanare_space *space, unsigned long arg)
 {
-	struct hanare_wait *arg = data;
 	struct hanare_instance *inst = space->inst;
-	bool rung = false;
+	u32 slot = arg, bell = arg >> HANARE_WAIT_RING_SHIFT;
+	unsigned long *bits;
+	bool was_rung = false;
+	int err;
 
-	if (arg->slot >= HANARE_SLOTS_MAX || arg->reserved)
+	if (slot >= HANARE_SLOTS_MAX || bell > inst->bell_count)
 		return -EINVAL;
-	for (;;) {
-		long ret = wait_event_interruptible_timeout(
-			space->slot_queues[arg->slot % HANARE_SLOT_QUEUES],
-			rung || (rung = test_and_clear_bit(arg->slot, space->rung)) ||
-			READ_ONCE(inst->dead), SLOT_RECHECK);
-
-		if (rung)
-			return 0;
-		if (READ_ONCE(inst->dead))
-			return -EIO;
-		if (ret < 0)
-			return -EINTR;
-		hanare_drain(inst);
-	}
+	bits = rung(space, slot);
+	if (!bits)
+		return -EINVAL;
+	if (bell)
+		hanare_ring_bell(space, bell - 1);
+	err = wait_event_interruptible(space->slot_queues[slot % HANARE_SLOT_QUEUES],
+				       (was_rung = test_and_clear_bit(slot, bits)) ||
+				       READ_ONCE(inst->dead));
+	if (was_rung)
+		return hanare_doorbell_here(inst);
+	return READ_ONCE(inst->dead) ? -EIO : err ? -EINTR : 0;
 }
 
 /* ---- the other calls of a worker ---- */
@@ -139,20 +159,17 @@ static long ask(struct hanare_space *space, struct hanare_call *call)
 {
 	int err;
 
-	call->space = space->id;
-	err = hanare_request(space->inst, space->home, call, WAIT_KILLABLE, 0);
+	err = hanare_request_quietly(space, call, WAIT_KILLABLE, 0);
 	return err ?: min(call->status, 0);
 }
 
-long hanare_ring(struct hanare_space *space, void *data)
+long hanare_ring(struct hanare_space *space, unsigned long bell)
 {
-	struct hanare_ring *arg = data;
-
-	if (arg->bell >= space->inst->bell_count || arg->reserved)
+	if (bell >= space->inst->bell_count)
 		return -EINVAL;
 	if (READ_ONCE(space->inst->dead))
 		return -EIO;
-	hanare_ring_bell(space, arg->bell);
+	hanare_ring_bell(space, bell);
 	return 0;
 }
 
@@ -206,26 +223,39 @@ long hanare_usage(struct hanare_space *space, void *data)
 long hanare_start(struct hanare_space *space, void *data)
 {
 	struct hanare_call call = { .kind = HANARE_REQUEST_SPACE_START };
+	long err = ask(space, &call);
 
-	return ask(space, &call);
+	if (err)
+		WRITE_ONCE(space->opened, false);
+	return err;
 }
 
 /* ---- opening and closing ---- */
 
 /* Counts the space in, unless the instance is not serving. inst->live is held. */
-static int enlist(struct hanare_instance *inst, struct hanare_space *space)
+static int enlist(struct hanare_instance *inst, struct hanare_space *space, const struct hanare_space *parent)
 {
-	int err = 0;
+	/* A child runs where its parent may; which CPUs these are only the LWK knows. */
+	struct hanare_cpu *near = parent ? READ_ONCE(parent->near) ?: parent->home : NULL;
+	int err = 0, least = INT_MAX;
 	u32 i;
 
 	spin_lock_irq(&inst->state_lock);
 	if (inst->state != HANARE_INSTANCE_RUNNING || inst->dead) {
 		err = -ENODEV;
 	} else {
-		for (i = 0; i < inst->cpu_count; i++)
-			if (space->allowed >> i & 1 &&
-			    (!space->home || inst->cpus[i].spaces < space->home->spaces))
-				space->home = &inst->cpus[i];
+		for (i = 0; i < inst->cpu_count; i++) {
+			struct hanare_cpu *cpu = &inst->cpus[i];
+			int found = hanare_disturbance(cpu, space->id);
+
+			if (!(space->allowed >> i & 1) || found > least)
+				continue;
+			if (found == least && cpu != near &&
+			    (space->home == near || cpu->spaces >= space->home->spaces))
+				continue;
+			least = found;
+			space->home = cpu;
+		}
 		space->home->spaces++;
 		inst->spaces++;
 		list_add_tail(&space->link, &inst->space_list);
@@ -308,16 +338,17 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 	int err;
 
 	if (from && from->program)
-		get_random_bytes(&child[7], 4 * sizeof(u64));
+		get_random_bytes(&child[7], (rng_is_initialized() ? 8 : 4) * sizeof(u64));
 	hanare_space_find_groups(space);
 	schedule_delayed_work(&group_work, HZ);
 	memcpy(&child[HANARE_GROUPS_WORD], space->groups, sizeof(space->groups));
 	space->user = hanare_user_of_caller();
 	child[HANARE_USER_WORD] = __kuid_val(space->user);
-	get_random_bytes(&child[HANARE_CHILD_WORDS - 1], sizeof(u64));
+	child[HANARE_CHILD_WORDS - 1] = get_random_u64();
 	/* Killed or not: the LWK ends a process whose program it has, and uses its slot again. */
-	err = hanare_request(space->inst, space->home, &call,
-			     from && from->program ? WAIT_BOUNDED : WAIT_KILLABLE, CLOSE_MS);
+	err = hanare_request_quietly(space, &call, from && from->program ? WAIT_BOUNDED : WAIT_KILLABLE,
+				     CLOSE_MS);
+	space->opened = !err;
 	if (err == -EIO)
 		refuse(message, err, "%s died: see hanare log", space->inst->name);
 	else if (err)
@@ -331,7 +362,7 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 	else if (call.status)
 		refuse(message, call.status, "%s cannot take another program (error %d)",
 		       space->inst->name, call.status);
-	space->whole = call.args[0] == 1;
+	space->parts = call.args[0];
 	err = err ?: min(call.status, 0);
 	if (!err)
 		memcpy(space->control, pages,
@@ -398,7 +429,7 @@ struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct ino
 		goto put;
 	}
 	/* With its id, by which the list is gone through; only then is it found by it. */
-	err = enlist(inst, space);
+	err = enlist(inst, space, parent);
 	if (err) {
 		hanare_space_give_id_back(space);
 		refuse(message, err, "%s is not running: see hanare status", inst->name);
@@ -465,10 +496,10 @@ void hanare_space_end(struct hanare_space *space)
 	if (test_and_set_bit(0, &space->ended))
 		return;
 	/* Not killable: the task that does this is being killed most of the time. */
-	err = hanare_request(inst, space->home, &call, WAIT_BOUNDED, patience_ms);
+	err = hanare_request_quietly(space, &call, WAIT_BOUNDED, patience_ms);
 	/*
-	 * No task holds the space: its home CPU serves no requests (the tests hang one, with processes
-	 * whose home it is), or its user's share of the requests is taken by others that wait for that
+	 * No task holds the space: the CPU that was asked serves no requests (the tests hang one, with processes
+	 * that run there), or its user's share of the requests is taken by others that wait for that
 	 * CPU. Here the space goes all the same; the LWK keeps its part until the CPU answers, or the
 	 * instance ends.
 	 */

@@ -11,6 +11,10 @@ struct hanare_answer *hanare_answer_take(struct hanare_space *space, u64 addr, b
 					 bool second_pass);
 void hanare_answers_drop(struct hanare_space *space);
 
+/* offer.c */
+bool hanare_offer_take(struct hanare_space *space, u64 addr, bool write,
+		       struct hanare_answer *answer);
+
 /* files.c */
 /* `shows`: whether it is a file of procfs, or one in the place of such. */
 void hanare_files_init(bool (*shows)(struct file *file));
@@ -102,10 +106,11 @@ void hanare_space_unwatch_all(struct hanare_space *space);
 /* `ended` is called for each space, after its end. */
 void hanare_space_init(void (*ended)(struct hanare_space *space));
 void hanare_space_exit(void);
+int hanare_space_use_slot(struct hanare_space *space, u64 addr);
 void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot);
 void hanare_spaces_wake(struct hanare_instance *inst, bool tell);
-long hanare_wait(struct hanare_space *space, void *data);
-long hanare_ring(struct hanare_space *space, void *data);
+long hanare_wait(struct hanare_space *space, unsigned long arg);
+long hanare_ring(struct hanare_space *space, unsigned long arg);
 long hanare_serve_own(struct hanare_space *space, void *data);
 long hanare_signal(struct hanare_space *space, void *data);
 long hanare_last(struct hanare_space *space, void *data);
@@ -138,6 +143,7 @@ long hanare_fork_command(struct file *file, struct hanare_space *of, void __user
 
 /* signal.c */
 long hanare_send(struct hanare_space *space, void *data);
+long hanare_forward(struct hanare_space *space, void *data);
 
 /* rights.c */
 long hanare_rights(struct hanare_space *space, void *data);

@@ -110,6 +110,7 @@ static void space_free_rcu(struct rcu_head *rcu)
 	struct hanare_space *space = container_of(rcu, struct hanare_space, rcu);
 
 	put_pid(space->pid);
+	kvfree(space->rung);
 	kvfree(space);
 }
 

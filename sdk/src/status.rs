@@ -125,6 +125,64 @@ pub struct Cpu {
     pub delegated_calls: u64,
     /// Time without a thread to run since boot, ns.
     pub idle_ns: u64,
+    /// Interrupts and exceptions of the CPU since boot, by cause; causes that did not come are left out.
+    pub causes: Vec<Cause>,
+}
+
+/// A kind of interrupt or exception.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Cause {
+    /// Whether it is an exception.
+    pub is_exception: bool,
+    /// The cause's name for people.
+    pub name: String,
+    /// How many came.
+    pub count: u64,
+}
+
+impl Cause {
+    /// The causes that interrupted the CPU at least once.
+    fn all(cpu: &ioctl::CpuStatus) -> Vec<Self> {
+        let interrupts = (boot::VECTOR_FIRST..).zip(cpu.interrupts_by);
+        let interrupts = interrupts.map(|(vector, count)| (false, interrupt(vector), count));
+        let exceptions = (0..).zip(cpu.exceptions_by);
+        let exceptions = exceptions.map(|(vector, count)| (true, exception(vector), count));
+        let causes = interrupts.chain(exceptions).filter(|cause| cause.2 != 0);
+        let cause =
+            |(is_exception, name, count)| Self { is_exception, name, count: u64::from(count) };
+        causes.map(cause).collect()
+    }
+}
+
+/// The LWK's own vectors by what they are for; another one is Linux' business, and came by a broadcast.
+fn interrupt(vector: u32) -> String {
+    match vector {
+        boot::VECTOR_FIRST => "doorbell of Linux".into(),
+        boot::TIMER_VECTOR => "timer".into(),
+        boot::PEER_VECTOR => "another CPU of the LWK".into(),
+        other => format!("vector {other:#x}"),
+    }
+}
+
+/// By the manual's names.
+fn exception(vector: u32) -> String {
+    let name = match vector {
+        0 => "divide error",
+        1 => "debug",
+        2 => "NMI",
+        3 => "breakpoint",
+        6 => "invalid opcode",
+        7 => "device not available",
+        13 => "general protection",
+        14 => "page fault",
+        16 => "x87",
+        17 => "alignment check",
+        18 => "machine check",
+        19 => "SIMD",
+        other => return format!("exception {other}"),
+    };
+    name.into()
 }
 
 impl Cpu {
@@ -141,6 +199,7 @@ impl Cpu {
             local_calls: cpu.local_calls,
             delegated_calls: cpu.delegated_calls,
             idle_ns: cpu.idle_ns,
+            causes: Cause::all(cpu),
         }
     }
 }
@@ -247,6 +306,8 @@ const EMPTY_CPU: ioctl::CpuStatus = ioctl::CpuStatus {
     local_calls: 0,
     delegated_calls: 0,
     idle_ns: 0,
+    interrupts_by: [0; boot::VECTORS],
+    exceptions_by: [0; boot::EXCEPTIONS],
 };
 
 fn question(which: Which, ping: bool) -> ioctl::Status {
@@ -285,6 +346,22 @@ mod tests {
         assert_eq!(instance.node_bytes, [0, 0, 5]);
         assert_eq!((instance.name.as_str(), instance.state), ("blue", State::Panicked));
         assert_eq!(instance.ping_ns, None);
+    }
+
+    #[test]
+    fn causes_have_names() {
+        let mut cpu = EMPTY_CPU;
+        assert_eq!(Cause::all(&cpu), []);
+        cpu.interrupts_by[0] = 7;
+        cpu.interrupts_by[0xfc - 0xe0] = 2;
+        cpu.exceptions_by[14] = 1;
+        let said: Vec<(bool, String, u64)> = Cause::all(&cpu)
+            .into_iter()
+            .map(|cause| (cause.is_exception, cause.name, cause.count))
+            .collect();
+        let expected =
+            [(false, "doorbell of Linux", 7), (false, "vector 0xfc", 2), (true, "page fault", 1)];
+        assert_eq!(said, expected.map(|(is, name, count)| (is, name.to_owned(), count)));
     }
 
     #[test]

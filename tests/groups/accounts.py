@@ -151,12 +151,23 @@ class Asked:
     def count(self):
         return self.fail(2**64 - 1)
 
-    def memory_is(self, before, where):
-        """Free memory, nothing in quarantine, and as many processes as before."""
+    def idle_memory(self):
+        """What `ask(MEMORY)` gives once the last process has ended: its command is back a little earlier."""
+        end = time.monotonic() + TIMEOUT
+        while (memory := self.ask(self.MEMORY))[3]:
+            expect(time.monotonic() < end, f'a process does not end: {memory}; {log_tail()}')
+            time.sleep(0.01)
+        return memory
+
+    def memory_is(self, before, where, has_ended=lambda: False):
+        """Free memory, nothing in quarantine, and as many processes as before. False: the program is over."""
         end = time.monotonic() + TIMEOUT
         while self.ask(self.MEMORY) != before:
+            if has_ended():
+                return False
             expect(time.monotonic() < end, f'{where}: {before} before, {self.ask(self.MEMORY)} after; {log_tail()}')
             time.sleep(0.01)
+        return True
 
 
 lwk = Asked()
@@ -185,6 +196,9 @@ class Worker:
             return self.process.stdout.readline().decode().strip()
         return ''
 
+    def has_ended(self):
+        return self.process.poll() is not None
+
     def end(self):
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -194,7 +208,7 @@ class Worker:
 def failing():
     """Each allocation of the kernel's heap and of frames fails once while a program does a bit of everything: it does
     without, or ends; the LWK goes on and has its memory back."""
-    nothing = lwk.ask(lwk.MEMORY)
+    nothing = lwk.idle_memory()
     worker, ends = Worker(), {}
     lwk.fail(0)
     worker.work()
@@ -207,12 +221,13 @@ def failing():
         said = worker.work()
         lwk.count()
         ends[said] = ends.get(said, 0) + 1
-        if said:
-            if lwk.ask(lwk.MEMORY) != worker.before:
-                worker.work()  # what it could not keep for the next time
-            lwk.memory_is(worker.before, f'{n} of {count}')
-        else:
+        if said and lwk.ask(lwk.MEMORY) != worker.before:
+            said = worker.work()  # what it could not keep for the next time; or it has ended after it said so
+        if not said or not lwk.memory_is(worker.before, f'{n} of {count}', worker.has_ended):
             worker.end()
+            # After an answer only the LWK's kill for want of memory may end it.
+            expect(not said or worker.process.returncode == -9, f'{n} of {count}: {worker.process.returncode} after {said}')
+            print(f'# {n} of {count}: the program ended, status {worker.process.returncode}, said {said!r}', flush=True)
             lwk.memory_is(nothing, f'{n} of {count}')
             worker.begin()
     worker.end()
@@ -224,7 +239,7 @@ def failing():
 def failing_start():
     """As `each-allocation-may-fail`, while a program starts and ends."""
     argv = [GUEST + '/static/allocation-failures', 'noop']
-    before = lwk.ask(lwk.MEMORY)
+    before = lwk.idle_memory()
     lwk.fail(0)
     run(*argv)
     count = lwk.count()
@@ -243,7 +258,7 @@ def failing_start():
 
 def failing_often():
     """Each k-th allocation fails, for all threads, while several programs run."""
-    before = lwk.ask(lwk.MEMORY)
+    before = lwk.idle_memory()
     for step in 2, 3, 5, 17, 61, 211:
         lwk.fail(1 + step, step)
         programs = [subprocess.Popen(['hanare', 'run', '--', STRUCK, kind], stdin=subprocess.DEVNULL,
@@ -257,7 +272,7 @@ def failing_often():
 
 def core_dump_without_memory():
     """A program with very many mappings would leave a core dump, and the kernel finds no memory for the list of them."""
-    before = lwk.ask(lwk.MEMORY)
+    before = lwk.idle_memory()
     with subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/many-ranges', '8400'], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, cwd=WORK) as program:
         try:

@@ -55,6 +55,7 @@ def copies():
         'until grep -q one seen; do sleep 0.1; done; echo two >> log; until grep -q two seen; do sleep 0.1; done; '
         'kill $!; wait $!; echo $?; cat seen'])
     same('library-pages-on-disk', [GUEST + '/static/library-pages', '.'], status=0, base=base)
+    same('private-file-mapping-on-disk', [GUEST + '/static/private-file-mapping'], status=0, base=base)
     same('flock', None, base=base, both=lambda launch: [
         'bash', '-c', 'flock lock sh -c "touch held; until [ -e tried ]; do sleep 0.1; done; sleep 0.5" & '
         f'until [ -e held ]; do sleep 0.1; done; {" ".join(launch)} /usr/bin/python3 -c \''
@@ -78,6 +79,7 @@ def locked():
         same(f'write-from-own-mapping-{kind}', [GUEST + '/static/write-from-own-mapping'], base=base + '/same')
         same(f'sha256sum-64M-{kind}', ['sha256sum', 'big'], base=base + '/same', prepare=big)
         same(f'library-pages-on-{kind}', [GUEST + '/static/library-pages', '.'], status=0, base=base + '/same')
+        same(f'private-file-mapping-on-{kind}', [GUEST + '/static/private-file-mapping'], status=0, base=base + '/same')
     same('write-from-own-mapping', [GUEST + '/static/write-from-own-mapping'], base=DISK + '/same')
 
 
@@ -254,9 +256,85 @@ def sqlite():
     check('sqlite3-with-linux', both)
 
 
+HELLO = GUEST + '/static/hello'
+# The LWK takes a file whose last change is so long ago for settled, s.
+SETTLED = 4
+
+
+def greeting(path):
+    """What a program says on the LWK."""
+    result = command(['hanare', 'run', '--', path])
+    expect(result.status == 0, result)
+    return result.out
+
+
+def delegated():
+    """Calls and requests that the LWK has asked proxies for so far."""
+    return sum(cpu['delegated_calls'] for cpu in status()['cpus'])
+
+
+def other(path):
+    """Makes a copy of the greeting program that says something else, in place: same file, same size."""
+    with open(path, 'r+b') as file:
+        at = file.read().index(b'hello\0')
+        file.seek(at)
+        file.write(b'HELLO')
+
+
+def kept_programs():
+    """What programs hold stays on the LWK when they have ended, as long as it is what their files hold."""
+    path = DISK + '/greeting'
+
+    def read_once():
+        shutil.copy(HELLO, path)
+        time.sleep(SETTLED)
+        free, asked = debug_memory()[0], [delegated()]
+        for _ in range(2):
+            expect(greeting(path) == b'hello\n', 'it says something else')
+            asked.append(delegated())
+        first, second, *_ = (b - a for a, b in zip(asked, asked[1:]))
+        expect(second < first, f'{first} requests for the first run, {second} for the second one: nothing is kept')
+        lwk_memory_is(free)
+
+    def changed():
+        expect(greeting(path) == b'hello\n', 'before')
+        other(path)  # allowed: it does not run
+        expect(greeting(path) == b'HELLO\n', 'just after the change')
+        time.sleep(SETTLED)
+        expect(greeting(path) == b'HELLO\n', 'some time after the change')
+        expect(greeting(path) == b'HELLO\n', 'and again')
+
+    def replaced():
+        shutil.copy(HELLO, path + '.new')
+        time.sleep(SETTLED)
+        os.rename(path + '.new', path)
+        expect(greeting(path) == b'hello\n', 'after a rename')
+
+    def remounted():
+        """Two file systems that have device, inode number, size and times in common."""
+        at, images = '/run/twin', ('/run/twin.0', '/run/twin.1')
+        os.makedirs(at, exist_ok=True)
+        steps = (f'truncate -s 8M {images[0]} && mkfs.ext4 -q -F {images[0]} && mount -o loop {images[0]} {at} '
+                 f'&& cp {HELLO} {at}/greeting && umount {at} && cp {images[0]} {images[1]}')
+        expect(command(['sh', '-c', steps]).status == 0, steps)
+        other(images[1])
+        time.sleep(SETTLED)
+        for image, text in zip(images * 2, (b'hello\n', b'HELLO\n') * 2):
+            # The same loop device each time: there is no other one then.
+            expect(command(['mount', '-o', 'loop,noatime', image, at]).status == 0, image)
+            said = [greeting(at + '/greeting') for _ in range(2)]
+            gone = command(['umount', at])
+            expect(said == [text] * 2, f'{image}: {said}')
+            expect(gone.status == 0, gone)
+
+    for body in read_once, changed, replaced, remounted:
+        check(f'kept-program-{body.__name__.replace("_", "-")}', body)
+
+
 start(*BOOT)
 disk()
 copies()
+kept_programs()
 os.makedirs('/dev/shm/memory')
 coherence(DISK)
 coherence('/dev/shm/memory')

@@ -8,7 +8,6 @@ where they begin."""
 import concurrent.futures
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time

@@ -17,15 +17,16 @@ NOBODY = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--groups=65534,
 COMPARED = {
     # and memory
     'threads': [
-        'mmap', 'mremap-and-brk', 'bad-pointers', 'fpu-state-is-kept', 'descriptor-numbers',
-        'threads-on-several-cpus', 'text-file-busy', 'library-pages',
+        'mmap', 'mremap-and-brk', 'bad-pointers', 'fpu-state-is-kept', 'signal-frame-fpu-state',
+        'fork-parts-of-large-pages', 'buffers-of-calls', 'descriptor-numbers', 'far-addresses',
+        'threads-on-several-cpus', 'text-file-busy', 'library-pages', 'private-file-mapping',
         'pi-mutexes', 'rseq', 'calls-beside-blocked-threads', 'control-beside-blocked-read',
         'full-descriptor-table', 'proc-self',
         'signal-delivery', 'concurrent-memory-calls', 'refused-mappings', 'thread-ids', 'madvise-vdso',
     ],
     # signals, times, futexes
     'waits': [
-        'fault-signals', 'signal-masks-and-handlers', 'interrupted-calls', 'sigwait-takes-blocked-signals',
+        'fault-signals', 'signal-masks-and-handlers', 'interrupted-calls', 'sigwait-takes-blocked-signals', 'ignored-signals',
         'hardware-watchpoints', 'process-directed-signals',
         'signal-dispositions', 'clocks-agree', 'clock-settime', 'waits-while-clock-is-set', 'cpu-clock-monotonic',
         'cpu-timers-and-limits', 'cpu-clock-timers', 'timer-overrun', 'time-namespace', 'numa-policy',
@@ -34,7 +35,7 @@ COMPARED = {
     'processes': [
         'execve', 'inherited-attributes', 'clone-flags', 'clone-vm', 'execve-with-threads', 'waiting-for-children',
         'vfork-shares-memory', 'vfork-beside-threads', 'vfork-killed-in-execve', 'vfork-then-execve', 'file-table',
-        'children-rusage', 'seccomp', 'confinement', 'seccomp-forged-request', 'seccomp-allowlist',
+        'children-rusage', 'first-calls', 'seccomp', 'confinement', 'seccomp-forged-request', 'seccomp-allowlist',
         'execve-credentials', 'execve-process-attributes', 'namespaces', 'ptrace', 'tracee-killed-in-fork',
     ],
 }

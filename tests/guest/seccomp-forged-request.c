@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 
-#define SLOTS 0x7d0000000000UL
+#define SLOTS 0x7d0040100000UL
 #define SLOT_BYTES 256
 #define REQUESTED 1
 

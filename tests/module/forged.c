@@ -43,14 +43,11 @@ static void on_interrupt(int number)
 
 static void publish_state(struct hanare_slot *slot, uint32_t state)
 {
-	struct hanare_ring ring = { 0 };
-
 	__atomic_store_n(&slot->state, state, __ATOMIC_RELEASE);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&slot->lwk_wait, __ATOMIC_RELAXED) == HANARE_WAIT_AWAKE)
 		return;
-	ring.bell = slot->bell;
-	call_module(HANARE_IOCTL_RING, &ring);
+	call_module(HANARE_IOCTL_RING, (void *)(unsigned long)slot->bell);
 }
 
 static void publish(struct hanare_slot *slot, long result)
@@ -62,8 +59,6 @@ static void publish(struct hanare_slot *slot, long result)
 /* Waits until the worker is asked; gives the slot's state. */
 static uint32_t take_request(struct hanare_slot *slot, uint32_t number)
 {
-	struct hanare_wait wait = { .slot = number };
-
 	for (;;) {
 		int looks;
 
@@ -77,7 +72,7 @@ static uint32_t take_request(struct hanare_slot *slot, uint32_t number)
 		slot->worker_wait = HANARE_WAIT_ASLEEP;
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		if (!(__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) & HANARE_SLOT_ASKED) &&
-		    call_module(HANARE_IOCTL_WAIT, &wait) && errno != EINTR) {
+		    call_module(HANARE_IOCTL_WAIT, (void *)(unsigned long)number) && errno != EINTR) {
 			if (errno == EIO)
 				_exit(122);
 			usleep(10000); /* the descriptor is not what it was */
@@ -512,8 +507,10 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: see the head of forged.c\n");
 		return 2;
 	}
-	fd = memfd_create("forged", 0);
+	fd = memfd_create("forged", MFD_ALLOW_SEALING);
 	ftruncate(fd, sizeof(*shared));
+	/* The programs inherit it, and a random ftruncate(2) would end the supervisor by SIGBUS. */
+	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	dup2(fd, SHARED_FD);
 	share_with_all(SHARED_FD);
 	shared->seed = atol(argv[2]);

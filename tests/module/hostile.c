@@ -79,9 +79,9 @@ static int attach(unsigned int *space)
 
 static char *map(int fd, unsigned int space)
 {
-	char *at = mmap((void *)HANARE_SCRATCH_BASE, PAGE, PROT_READ | PROT_WRITE,
+	char *at = mmap((void *)(HANARE_SCRATCH_END - PAGE), PAGE, PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
-			(off_t)space << HANARE_SPACE_SHIFT | HANARE_SCRATCH_BASE);
+			(off_t)space << HANARE_SPACE_SHIFT | (HANARE_SCRATCH_END - PAGE));
 
 	need(at != MAP_FAILED, "mmap");
 	return at;

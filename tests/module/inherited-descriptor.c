@@ -76,9 +76,9 @@ static int attach(unsigned int *space)
 
 static int map(int fd, unsigned int space)
 {
-	void *at = mmap((void *)HANARE_CONTROL_BASE, 4096, PROT_READ | PROT_WRITE,
+	void *at = mmap((void *)HANARE_SLOT_BASE, 4096, PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
-			(off_t)space << HANARE_SPACE_SHIFT | HANARE_CONTROL_BASE);
+			(off_t)space << HANARE_SPACE_SHIFT | HANARE_SLOT_BASE);
 
 	return at == MAP_FAILED ? errno : 0;
 }
@@ -86,8 +86,6 @@ static int map(int fd, unsigned int space)
 /* Everything but IOCTL_CHILD is refused, and that without a fork of the LWK's. */
 static void in_the_child(int fd, unsigned int space)
 {
-	struct hanare_wait wait = {};
-	struct hanare_ring ring = {};
 	struct hanare_serve serve = {};
 	struct hanare_signal signal = { .signal = SIGTERM };
 	struct hanare_usage usage = {};
@@ -97,8 +95,8 @@ static void in_the_child(int fd, unsigned int space)
 	int lowest = dup(0), before = spaces(), other = attach(&foreign);
 
 	close(lowest);
-	EXPECT(call(fd, HANARE_IOCTL_WAIT, &wait), EPERM);
-	EXPECT(call(fd, HANARE_IOCTL_RING, &ring), EPERM);
+	EXPECT(call(fd, HANARE_IOCTL_WAIT, NULL), EPERM);
+	EXPECT(call(fd, HANARE_IOCTL_RING, NULL), EPERM);
 	EXPECT(call(fd, HANARE_IOCTL_SERVE, &serve), EPERM);
 	EXPECT(call(fd, HANARE_IOCTL_SIGNAL, &signal), EPERM);
 	EXPECT(call(fd, HANARE_IOCTL_USAGE, &usage), EPERM);
@@ -134,7 +132,6 @@ static int ended_with(pid_t pid)
 static void inherited(void)
 {
 	struct hanare_child child = { .token = 1 };
-	struct hanare_wait wait = {};
 	unsigned int space;
 	int fd = attach(&space);
 	pid_t pid;
@@ -153,9 +150,11 @@ static void inherited(void)
 	EXPECT(ended_with(pid), 0);
 	/* The parent's is what it was. */
 	EXPECT(spaces(), 1);
-	wait.reserved = 1;
-	EXPECT(call(fd, HANARE_IOCTL_WAIT, &wait), EINVAL);
-	munmap((void *)HANARE_CONTROL_BASE, 4096);
+	/* No such slot; no such bell. */
+	EXPECT(call(fd, HANARE_IOCTL_WAIT, (void *)HANARE_SLOTS_MAX), EINVAL);
+	EXPECT(call(fd, HANARE_IOCTL_WAIT, (void *)(-1UL << HANARE_WAIT_RING_SHIFT)), EINVAL);
+	EXPECT(call(fd, HANARE_IOCTL_RING, (void *)-1UL), EINVAL);
+	munmap((void *)HANARE_SLOT_BASE, 4096);
 	close(fd);
 	EXPECT(spaces(), 0);
 }

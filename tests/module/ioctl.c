@@ -60,8 +60,6 @@ static void everyone(void)
 	struct hanare_status status = { .index = 1000 };
 	struct hanare_log log = { .name = "nobody" };
 	struct hanare_attach attach = { .name = "nobody" };
-	struct hanare_wait wait = {};
-	struct hanare_ring ring = {};
 	struct hanare_serve serve = {};
 	struct hanare_signal signal = { .signal = 1 };
 	struct hanare_usage usage = {};
@@ -84,8 +82,8 @@ static void everyone(void)
 	memset(attach.name, 0, sizeof(attach.name));
 	CHECK_SAYS(fd, ATTACH, &attach, ENOENT);
 	/* Calls of a space on a descriptor that is none. */
-	CHECK(fd, WAIT, &wait, EBADF);
-	CHECK(fd, RING, &ring, EBADF);
+	CHECK(fd, WAIT, NULL, EBADF);
+	CHECK(fd, RING, NULL, EBADF);
 	CHECK(fd, SERVE, &serve, EBADF);
 	CHECK(fd, SIGNAL, &signal, EBADF);
 	CHECK(fd, USAGE, &usage, EBADF);

@@ -232,7 +232,7 @@ static int become_child(struct hanare_child *child)
 	if (call_module(HANARE_IOCTL_CHILD, child))
 		return -errno;
 	space = child->space;
-	err = map_around(child->whole ? HANARE_USER_MIN : HANARE_CONTROL_BASE, HANARE_CONTROL_END);
+	err = map_around(child->parts ? HANARE_USER_MIN : HANARE_CONTROL_BASE, HANARE_CONTROL_END);
 	my_slot = 0;
 	return err;
 }
@@ -410,7 +410,7 @@ static enum after execute(uint32_t slot, int is_call, uint32_t nr, const uint64_
 {
 	struct hanare_serve serve = { .index = args[0] };
 	struct hanare_succeed succeed = { .tid = args[0] };
-	int is_child = 0;
+	int is_child = 0, ignored;
 
 	*result = 0;
 	if (is_call) {
@@ -427,6 +427,9 @@ static enum after execute(uint32_t slot, int is_call, uint32_t nr, const uint64_
 	case HANARE_CONTROL_START_FAILED:
 		_exit(126);
 	case HANARE_CONTROL_SIGNAL_ACTION:
+		for (ignored = 0; ignored < 64; ignored++)
+			if (args[3] >> ignored & 1)
+				mirror(ignored + 1, HANARE_MIRROR_IGNORE);
 		*result = mirror(args[0], args[1]);
 		break;
 	case HANARE_CONTROL_EXECED:
@@ -474,6 +477,7 @@ static enum after execute(uint32_t slot, int is_call, uint32_t nr, const uint64_
 	case HANARE_CONTROL_TRAP:
 	case HANARE_CONTROL_FILTER:
 	case HANARE_CONTROL_TAKE_MASK:
+	case HANARE_CONTROL_MAP_PART: /* all is mapped */
 		break;
 	default:
 		*result = -ENOSYS;

@@ -8,7 +8,7 @@
 static union {
 	uint64_t words[512];
 	struct hanare_attach attach;
-	struct hanare_wait wait;
+	uint32_t first;
 	struct hanare_signal signal;
 	struct hanare_dump_thread dump_thread;
 	struct hanare_opened opened;
@@ -16,6 +16,7 @@ static union {
 	struct hanare_execed execed;
 	struct hanare_share share;
 	struct hanare_send send;
+	struct hanare_forward forward;
 	struct hanare_copy copy;
 	struct hanare_child child;
 	struct hanare_status status;
@@ -55,10 +56,8 @@ static void make_plausible(unsigned int command, void *at)
 		if (!below(3))
 			b->attach.cpus[0] = below(16);
 		break;
-	case HANARE_IOCTL_WAIT:
-	case HANARE_IOCTL_RING:
 	case HANARE_IOCTL_SERVE:
-		b->wait.slot = below(3) ? any_slot() : below(512);
+		b->first = below(3) ? any_slot() : below(512);
 		break;
 	case HANARE_IOCTL_SIGNAL:
 		b->signal = (struct hanare_signal){ any_signal(), any_slot(), { 0 } };
@@ -114,14 +113,14 @@ static void make_plausible(unsigned int command, void *at)
 		b->execed.env_end = b->execed.env_start + below(1 << 14);
 		break;
 	case HANARE_IOCTL_SUCCEED:
-		b->wait.slot = getpid() + below(4);
+		b->first = getpid() + below(4);
 		break;
 	case HANARE_IOCTL_SHARE:
 		b->share.slot = any_slot();
 		b->share.begin = below(2);
 		break;
 	case HANARE_IOCTL_LAST:
-		b->wait.slot = any_signal();
+		b->first = any_signal();
 		break;
 	case HANARE_IOCTL_SEND:
 		b->send.signal = any_signal();
@@ -134,6 +133,12 @@ static void make_plausible(unsigned int command, void *at)
 		b->copy.from = address();
 		b->copy.to = address();
 		b->copy.bytes = below(8) ? below(3 * PAGE) : value();
+		break;
+	case HANARE_IOCTL_FORWARD:
+		b->forward.signals = below(3) ? 0x8410000 : value(); /* SIGCHLD, SIGURG, SIGWINCH */
+		b->forward.ignored_too = value();
+		b->forward.handler = below(8) ? below(2) : value();
+		b->forward.restorer = value();
 		break;
 	case HANARE_IOCTL_STATUS:
 		b->status.ping = !below(16);
@@ -183,6 +188,9 @@ static void spoil_by_ioctl(void)
 		b->opened.fd : -1;
 	if (command == HANARE_IOCTL_SHUTDOWN || command == HANARE_IOCTL_DEBUG || !command)
 		command = command ? command : below(2) ? value() : 0x4800 | below(256);
+	/* These two take a number. */
+	if (command == HANARE_IOCTL_WAIT || command == HANARE_IOCTL_RING)
+		argument = (void *)(any_slot() | (below(2) ? 0 : (1UL + below(512)) << HANARE_WAIT_RING_SHIFT));
 	switch (below(16)) {
 	case 0:
 		argument = (void *)address();
@@ -263,7 +271,7 @@ static void spoil_answer(void)
 
 static void spoil_mapping(void)
 {
-	static const uint64_t places[] = { HANARE_SLOT_BASE, HANARE_START_BASE, HANARE_SCRATCH_BASE, 0x400000, HANARE_USER_MIN };
+	static const uint64_t places[] = { HANARE_SLOT_BASE, HANARE_START_BASE, HANARE_SCRATCH_END - PAGE, 0x400000, HANARE_USER_MIN };
 	uint64_t start = below(2) ? places[below(5)] : address() & -PAGE, size = PAGE << below(below(8) ? 6 : 20);
 	void *at = (void *)start;
 

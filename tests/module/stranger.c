@@ -67,11 +67,8 @@ static void ring(int times)
 {
 	int fd = attach(), i;
 
-	for (i = 0; i < times; i++) {
-		uint32_t words[2] = { i % 64, 0 };
-
-		ioctl(fd, HANARE_IOCTL_RING, words);
-	}
+	for (i = 0; i < times; i++)
+		ioctl(fd, HANARE_IOCTL_RING, (unsigned long)(i % 64));
 	say("rung");
 }
 
@@ -169,10 +166,9 @@ static void own_ring(int times)
 	call.orig_rax = -1;
 	call.rdi = device_of(pid);
 	call.rsi = HANARE_IOCTL_RING;
-	call.rdx = regs.rsp - 1024;
 	for (i = 0; i < times; i++) {
 		call.rax = SYS_ioctl;
-		need(!ptrace(PTRACE_POKEDATA, pid, call.rdx, i % 8L), "bell");
+		call.rdx = i % 8;
 		need(!ptrace(PTRACE_SETREGS, pid, 0, &call), "set");
 		need(!ptrace(PTRACE_SINGLESTEP, pid, 0, 0), "step");
 		need(waitpid(pid, &status, __WALL) == pid && WIFSTOPPED(status), "stepped");

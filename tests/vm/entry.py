@@ -228,7 +228,9 @@ def main():
             def body(vector=vector, name=name):
                 for way, counts in ways(stub, image, vector):
                     print(f'# {name} {way}: {" + ".join(map(str, counts))} instructions', flush=True)
-                    assert min(counts) > 4, f'{way}: only {counts} instructions'
+                    # An interrupt in the kernel ends a halt, which has no registers to restore: two instructions out.
+                    least = 2 if way == 'interrupt' else 5
+                    assert min(counts) >= least, f'{way}: only {counts} instructions'
             good = verdict(f'{name}-at-each-instruction', body) and good
         good = verdict('ibrs-is-on-in-the-kernel-only', lambda: predictions(stub, image, leaky)) and good
         if good:

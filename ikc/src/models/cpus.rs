@@ -10,7 +10,7 @@ use crate::mailbox::Bells;
 use crate::set::CpuSet;
 use crate::slot::{Answer, SlotRef, SlotWords};
 use crate::sync::{AtomicU32, AtomicU64, NO_EXCHANGE, NO_FENCE, NO_RELEASE, Ordering, REAL};
-use crate::wake::{Attention, CpuWake, FLUSH, QUEUE, THREADS, Whereabouts};
+use crate::wake::{Attention, CpuWake, FLUSH, QUEUE, THREADS, WANTS_CPU, Whereabouts};
 
 /// A CPU, and what others have for it.
 struct Cpu<const MUTANT: u8> {
@@ -18,9 +18,9 @@ struct Cpu<const MUTANT: u8> {
     mailbox: Mailbox,
     /// Counts what its peers have posted.
     posted: [AtomicU32; 2],
-    /// A thread of it sleeps in a call.
-    slot: SlotWords,
-    bell: BellWord,
+    /// Two threads of it sleep in calls.
+    slots: [SlotWords; 2],
+    thread_bells: [BellWord; 2],
     rung: AtomicU64,
     bells: [AtomicU64; 1],
 }
@@ -31,8 +31,8 @@ impl<const MUTANT: u8> Cpu<MUTANT> {
             attention: Attention::new(),
             mailbox: Mailbox::new(),
             posted: [AtomicU32::new(0), AtomicU32::new(0)],
-            slot: SlotWords::new(),
-            bell: BellWord::new(),
+            slots: [SlotWords::new(), SlotWords::new()],
+            thread_bells: [BellWord::new(), BellWord::new()],
             rung: AtomicU64::new(0),
             bells: [AtomicU64::new(0)],
         }
@@ -58,19 +58,34 @@ enum Waker {
     Peer(usize, u32),
     /// The module, with a request.
     Linux,
-    /// The worker of a thread that sleeps here.
-    Worker,
+    /// The worker of a thread that sleeps here: thread 0 is the one that the CPU runs.
+    Worker(usize),
+}
+
+/// Where the CPU is when it is woken.
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    /// The CPU halts after it polled.
+    Halt,
+    /// The CPU is in user mode, where it came from polling.
+    User,
+    /// A call's answer is waited for as in user mode: the CPU does not poll, halts as it is, and goes back to user mode.
+    Call,
 }
 
 /// The CPU halts, or runs in user mode, until all `wakers` have woken it, each once. A lost wake-up is a deadlock.
 fn cpu_model<const MUTANT: u8>(
     name: &str,
-    user: bool,
+    at: At,
     wakers: &'static [Waker],
     preemptions: Option<usize>,
 ) {
     explore(name, preemptions, move || {
         let shared = Arc::new(Cpu::<MUTANT>::new());
+        let _ = shared.attention.take_any();
+        if at == At::Call {
+            assert!(shared.wake().prepare_user(false), "it is in user mode");
+        }
         let spawned: Vec<_> = wakers
             .iter()
             .map(|&waker| {
@@ -82,12 +97,12 @@ fn cpu_model<const MUTANT: u8>(
                             cpu.mailbox.bell.ring();
                         }
                     }
-                    Waker::Worker => {
-                        let slot = SlotRef::<MUTANT>::new(&cpu.slot);
+                    Waker::Worker(of) => {
+                        let slot = SlotRef::<MUTANT>::new(&cpu.slots[of]);
                         if slot.worker_complete(Answer::Done(1))
-                            && BellRef::<MUTANT>::new(&cpu.bell).ring(SPACE).is_some()
+                            && BellRef::<MUTANT>::new(&cpu.thread_bells[of]).ring(SPACE).is_some()
                         {
-                            Bells::<MUTANT>::new(&cpu.rung, &cpu.bells).ring(0);
+                            Bells::<MUTANT>::new(&cpu.rung, &cpu.bells).ring(of as u32);
                             cpu.mailbox.bell.ring();
                         }
                     }
@@ -97,13 +112,30 @@ fn cpu_model<const MUTANT: u8>(
         let lwk = thread::spawn(move || {
             let (cpu, wake) = (&*shared, shared.wake());
             let bells = Bells::<MUTANT>::new(&cpu.rung, &cpu.bells);
-            let slot = SlotRef::<MUTANT>::new(&cpu.slot);
+            let slot = |of: usize| SlotRef::<MUTANT>::new(&cpu.slots[of]);
             let mut left = wakers.to_vec();
-            if left.contains(&Waker::Worker) {
-                BellRef::<MUTANT>::new(&cpu.bell).arm(SPACE, 0);
-                if !slot.lwk_prepare_sleep() {
-                    assert_eq!(slot.lwk_poll(), Some(Answer::Done(1)));
-                    left.retain(|&waker| waker != Waker::Worker);
+            for of in [1, 0] {
+                if left.contains(&Waker::Worker(of)) {
+                    let bell = BellRef::<MUTANT>::new(&cpu.thread_bells[of]);
+                    if !slot(of).lwk_prepare_sleep(bell, SPACE, 0) {
+                        assert_eq!(slot(of).lwk_poll(), Some(Answer::Done(1)));
+                        left.retain(|&waker| waker != Waker::Worker(of));
+                    }
+                }
+            }
+            if at == At::Call {
+                let sleeps = |left: &[Waker], of| left.contains(&Waker::Worker(of));
+                // Bells are looked at where another thread sleeps; else that of the running one stays, of no use.
+                let others = |left: &[Waker]| !wake.is_quiet() || sleeps(left, 1) && bells.any();
+                while sleeps(&left, 0) && !others(&left) {
+                    cpu.mailbox.bell.wait();
+                    if slot(0).lwk_poll().is_some() {
+                        left.retain(|&waker| waker != Waker::Worker(0));
+                    }
+                }
+                // In user mode again, or not yet since there is something.
+                if !left.is_empty() && !others(&left) {
+                    cpu.mailbox.bell.wait();
                 }
             }
             while !left.is_empty() {
@@ -128,13 +160,15 @@ fn cpu_model<const MUTANT: u8>(
                     }
                 }
                 // The ring may be late: the thread has found its answer before it slept.
-                bells.take(|_| {
-                    if left.contains(&Waker::Worker) {
-                        assert_eq!(slot.lwk_poll(), Some(Answer::Done(1)));
-                        left.retain(|&waker| waker != Waker::Worker);
+                bells.take(|of| {
+                    let worker = Waker::Worker(of as usize);
+                    if left.contains(&worker) {
+                        assert_eq!(slot(of as usize).lwk_poll(), Some(Answer::Done(1)));
+                        left.retain(|&waker| waker != worker);
                     }
                 });
-                let quiet = if user { wake.prepare_user(false) } else { wake.prepare_halt() };
+                let quiet =
+                    if at == At::Halt { wake.prepare_halt() } else { wake.prepare_user(false) };
                 if quiet && !left.is_empty() {
                     cpu.mailbox.bell.wait();
                 }
@@ -147,36 +181,47 @@ fn cpu_model<const MUTANT: u8>(
 
 #[test]
 fn one_peer_wakes_a_cpu() {
-    cpu_model::<REAL>("CPU halts, one peer", false, &[Waker::Peer(0, QUEUE)], None);
-    cpu_model::<REAL>("CPU in user mode, one peer", true, &[Waker::Peer(0, FLUSH)], None);
+    cpu_model::<REAL>("CPU halts, one peer", At::Halt, &[Waker::Peer(0, QUEUE)], None);
+    cpu_model::<REAL>("CPU in user mode, one peer", At::User, &[Waker::Peer(0, FLUSH)], None);
 }
 
 #[test]
 fn two_peers_wake_a_cpu() {
     const SAME: &[Waker] = &[Waker::Peer(0, THREADS), Waker::Peer(1, THREADS)];
     const OTHER: &[Waker] = &[Waker::Peer(0, QUEUE), Waker::Peer(1, FLUSH)];
-    cpu_model::<REAL>("CPU halts, two peers with one reason", false, SAME, Some(2));
-    cpu_model::<REAL>("CPU in user mode, two peers", true, OTHER, Some(2));
+    cpu_model::<REAL>("CPU halts, two peers with one reason", At::Halt, SAME, Some(2));
+    cpu_model::<REAL>("CPU in user mode, two peers", At::User, OTHER, Some(2));
 }
 
 #[test]
 fn linux_and_a_peer_wake_a_cpu() {
     const BOTH: &[Waker] = &[Waker::Linux, Waker::Peer(0, QUEUE)];
-    cpu_model::<REAL>("CPU halts, Linux and a peer", false, BOTH, Some(2));
-    cpu_model::<REAL>("CPU in user mode, Linux and a peer", true, BOTH, Some(2));
+    cpu_model::<REAL>("CPU halts, Linux and a peer", At::Halt, BOTH, Some(2));
+    cpu_model::<REAL>("CPU in user mode, Linux and a peer", At::User, BOTH, Some(2));
 }
 
 #[test]
 fn a_worker_linux_and_a_peer_wake_a_cpu() {
-    const ALL: &[Waker] = &[Waker::Worker, Waker::Linux, Waker::Peer(0, THREADS)];
-    cpu_model::<REAL>("CPU halts, all at once", false, ALL, Some(2));
+    const ALL: &[Waker] = &[Waker::Worker(0), Waker::Linux, Waker::Peer(0, THREADS)];
+    cpu_model::<REAL>("CPU halts, all at once", At::Halt, ALL, Some(2));
+}
+
+#[test]
+fn what_comes_while_a_call_is_waited_for_as_in_user_mode_is_seen() {
+    const LINUX: &[Waker] = &[Waker::Worker(0), Waker::Linux];
+    const PEER: &[Waker] = &[Waker::Worker(0), Waker::Peer(0, FLUSH)];
+    const OTHER: &[Waker] = &[Waker::Worker(0), Waker::Worker(1)];
+    cpu_model::<REAL>("CPU in a call, its answer", At::Call, &[Waker::Worker(0)], None);
+    cpu_model::<REAL>("CPU in a call, its answer and another thread's", At::Call, OTHER, Some(2));
+    cpu_model::<REAL>("CPU in a call, its answer and Linux", At::Call, LINUX, Some(2));
+    cpu_model::<REAL>("CPU in a call, its answer and a peer", At::Call, PEER, Some(2));
 }
 
 #[test]
 #[should_panic(expected = "posted without what it is about")]
 fn a_peer_without_release_posts_before_what_it_is_about() {
     const ONE: &[Waker] = &[Waker::Peer(0, QUEUE)];
-    cpu_model::<NO_RELEASE>("peer without release", false, ONE, None);
+    cpu_model::<NO_RELEASE>("peer without release", At::Halt, ONE, None);
 }
 
 /// One step of that, with an answer: the CPU halts while a peer posts.
@@ -313,4 +358,52 @@ fn an_idle_cpu_is_offered_a_thread_or_finds_it() {
 #[should_panic(expected = "lost wake-up")]
 fn an_idle_cpu_is_not_seen_without_fence() {
     set_model::<NO_FENCE>("idle CPUs without fence");
+}
+
+/// A peer puts a thread on the queue of a CPU, which halts in a call if it is alone: `MUTANT` without release posts before the
+/// thread is there. Before that the CPU has looked at its queue, and seen to what was posted.
+fn company_model<const MUTANT: u8>(name: &str) {
+    explore(name, None, || {
+        let queue = Mutex::new(0);
+        let shared = Arc::new((Attention::<MUTANT>::new(), queue));
+        let _ = shared.0.take_any();
+        let peer = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (attention, queue) = &*shared;
+                let mut queue = queue.lock().unwrap();
+                *queue += 1;
+                attention.company().joined_by(WANTS_CPU);
+                drop(queue);
+                attention.post(QUEUE)
+            })
+        };
+        let cpu = thread::spawn(move || {
+            let (attention, queue) = &*shared;
+            let company = attention.company();
+            // Another way than the one that waits alone: it looks at the queue after it has taken the reason, or leaves the
+            // thread there.
+            if attention.take(QUEUE) {
+                assert_ne!(company.kinds(), 0, "posted without company");
+            }
+            if company.kinds() != 0 {
+                let queue = queue.lock().unwrap();
+                company.set(if *queue > 0 { WANTS_CPU } else { 0 });
+            }
+            company.kinds() == 0 && attention.is_clear()
+        });
+        let (rings, halts) = (peer.join().unwrap(), cpu.join().unwrap());
+        assert!(rings || !halts, "lost wake-up");
+    });
+}
+
+#[test]
+fn a_cpu_that_waits_alone_sees_who_comes() {
+    company_model::<REAL>("company");
+}
+
+#[test]
+#[should_panic(expected = "posted without company")]
+fn a_thread_that_is_posted_without_release_is_not_seen() {
+    company_model::<NO_RELEASE>("company without release");
 }

@@ -49,6 +49,11 @@ impl Frame {
     pub const RESERVED: Self =
         Self { refs: 0, next: NONE, prev: NONE, state: State::Reserved, order: 0, marks: 0 };
 
+    /// The first page of an allocated block.
+    const fn allocated(order: u32) -> Self {
+        Self { refs: 1, state: State::Allocated, order: order as u8, ..Self::RESERVED }
+    }
+
     /// A number that the owner of an allocated block keeps with its first page, where a free
     /// block has its place in a list: owners make lists of their own with it, which need no memory.
     #[must_use]
@@ -217,6 +222,17 @@ impl<'a> Zone<'a> {
         self.at_mut(index)
     }
 
+    /// As [`frame_mut`](Self::frame_mut), with those behind it in its chunk, `count` at most.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn frames_mut(&mut self, pfn: Pfn, count: usize) -> &mut [Frame] {
+        let index = self.index(pfn);
+        let frames = self.frames_from(index);
+        let count = frames.len().min(count);
+        &mut frames[..count]
+    }
+
     /// Order of the allocated block that starts at `pfn`; `None` if none does.
     #[must_use]
     pub fn block_order(&self, pfn: Pfn) -> Option<u32> {
@@ -242,12 +258,7 @@ impl<'a> Zone<'a> {
             frame.state = State::Tail;
         }
         self.total_pages += count;
-        let mut index = start;
-        while index < start + count {
-            let order = self.largest_order(index, start + count - index);
-            self.insert_coalesced(index, order);
-            index += 1 << order;
-        }
+        self.insert_run(start, count);
     }
 
     /// Allocates 2^`order` pages, aligned to their size. `None`: no such block is
@@ -289,8 +300,44 @@ impl<'a> Zone<'a> {
         self.insert_coalesced(index, order);
     }
 
-    /// Makes 2^`order` single pages of an allocated block, each with `refs` 1 and
-    /// the first page's `marks`, so that each may be freed by itself.
+    /// Frees single pages that lie one behind the other, each as [`free`](Self::free) does, from `pfn` on: how many,
+    /// at most `count` and no more than the chunk has. `marks` is told of each page's marks.
+    ///
+    /// # Panics
+    /// As `free`, in debug builds.
+    pub fn free_run(&mut self, pfn: Pfn, count: usize, mut marks: impl FnMut(u16)) -> usize {
+        let start = self.index(pfn);
+        let frames = self.frames_from(start);
+        let count = frames.len().min(count);
+        let mut good = 0;
+        for frame in &mut frames[..count] {
+            if frame.state != State::Allocated || frame.order != 0 {
+                break;
+            }
+            marks(frame.marks);
+            *frame = Frame { state: State::Tail, ..Frame::RESERVED };
+            good += 1;
+        }
+        debug_assert!(
+            good == count,
+            "free of {count} pages at {pfn:?}, of which {good} are single"
+        );
+        self.insert_run(start, good);
+        good.max(1) // what is none stays as it is
+    }
+
+    /// Enters pages that are in no block, in blocks as large as can be.
+    fn insert_run(&mut self, start: usize, count: usize) {
+        let mut index = start;
+        while index < start + count {
+            let order = self.largest_order(index, start + count - index);
+            self.insert_coalesced(index, order);
+            index += 1 << order;
+        }
+    }
+
+    /// Makes 2^`order` single pages of an allocated block, each with the first page's
+    /// `refs` and `marks`, so that each may be freed by itself.
     ///
     /// # Panics
     /// As [`free`](Self::free), in debug builds.
@@ -299,7 +346,7 @@ impl<'a> Zone<'a> {
     }
 
     /// Makes blocks of order `to` of an allocated block of order `from`; each gets
-    /// `refs` 1 and the first page's `marks`.
+    /// the first page's `refs` and `marks`.
     ///
     /// # Panics
     /// As [`free`](Self::free), in debug builds.
@@ -310,11 +357,10 @@ impl<'a> Zone<'a> {
             return;
         }
         let index = self.index(pfn);
-        let marks = self.at(index).marks;
-        for head in (index..index + (1 << from)).step_by(1 << to) {
-            self.mark_allocated(head, to);
-            self.at_mut(head).marks = marks;
-        }
+        let frames = &mut self.frames_from(index)[..1 << from];
+        let Frame { refs, marks, .. } = frames[0];
+        let head = Frame { refs, marks, ..Frame::allocated(to) };
+        frames.iter_mut().step_by(1 << to).for_each(|f| *f = head);
     }
 
     /// Makes one block of 2^`order` single pages again, if each of them is allocated
@@ -366,8 +412,7 @@ impl<'a> Zone<'a> {
     }
 
     fn mark_allocated(&mut self, index: usize, order: u32) {
-        *self.at_mut(index) =
-            Frame { refs: 1, state: State::Allocated, order: order as u8, ..Frame::RESERVED };
+        *self.at_mut(index) = Frame::allocated(order);
     }
 
     fn insert_coalesced(&mut self, mut index: usize, mut order: u32) {

@@ -70,6 +70,8 @@ impl<W: PartialEq> Queues<W> {
         let queue = self.queue(addr);
         let (mut woken, mut left) = (LinkedList::new(), LinkedList::new());
         while woken.len() < most && !queue.is_empty() {
+            #[cfg(test)]
+            tests::look();
             let rest = queue.split_off(1);
             let mut first = core::mem::replace(queue, rest);
             let hit = first.front().is_some_and(|w| w.addr == addr && w.bitset & bitset != 0);
@@ -119,7 +121,33 @@ mod tests {
     use crate::errno::ENOMEM;
     use crate::lists::failing;
     use alloc::vec::Vec;
+    use core::cell::Cell;
     use proptest::prelude::*;
+    use std::vec;
+
+    std::thread_local! {
+        /// Waiters that were looked at.
+        static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// A waiter is looked at.
+    pub fn look() {
+        LOOKS.set(LOOKS.get() + 1);
+    }
+
+    #[test]
+    fn waking_one_looks_at_one_however_many_wait() {
+        for waiters in [1, 16, 64, 10_000] {
+            let mut q = Queues::default();
+            (0..waiters).for_each(|who| q.push(8, who, MATCH_ANY).unwrap());
+            LOOKS.set(0);
+            assert_eq!(woken(&mut q, 8, 1, MATCH_ANY), [0]);
+            assert_eq!((q.requeue(8, 16, 0), woken(&mut q, 24, 1, MATCH_ANY)), (0, vec![]));
+            assert_eq!(LOOKS.get(), 1, "of {waiters}");
+            assert_eq!(q.requeue(8, 16, 1), usize::from(waiters > 1));
+            assert!(LOOKS.get() <= 2, "of {waiters}");
+        }
+    }
 
     fn woken<W: PartialEq + Copy>(q: &mut Queues<W>, addr: u64, most: usize, bits: u32) -> Vec<W> {
         q.wake(addr, most, bits).iter().copied().collect()

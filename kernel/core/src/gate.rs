@@ -11,10 +11,37 @@ mod tests;
 pub use parking::{Parking, TRAP_FLAG, Trap, Who};
 pub use stop::Stop;
 
-/// Why a thread does not enter user mode yet, in the order in which it is seen to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Reason {
+/// Defines the reasons, in the order in which they are seen to.
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        /// Why a thread does not enter user mode yet, in the order in which it is seen to.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum Reason {
+            $($(#[$doc])* $name),+
+        }
+
+        impl Reason {
+            /// All of them, in their order.
+            pub const ALL: [Reason; [$(stringify!($name)),+].len()] = [$(Reason::$name),+];
+        }
+
+        impl Pass {
+            /// The first new reason that stands: no loop, so that of each only its own part of `stands` is left.
+            #[inline(always)]
+            fn first(self, stands: impl Fn(Reason) -> bool) -> Option<Reason> {
+                $(
+                    if self.is_new(Reason::$name) && stands(Reason::$name) {
+                        return Some(Reason::$name);
+                    }
+                )+
+                None
+            }
+        }
+    };
+}
+
+reasons! {
     /// It has to end.
     End,
     /// Another thread makes a core dump.
@@ -38,20 +65,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All of them, in their order.
-    pub const ALL: [Reason; 10] = [
-        Reason::End,
-        Reason::Dump,
-        Reason::Pause,
-        Reason::Time,
-        Reason::DebuggerStep,
-        Reason::Hold,
-        Reason::Registers,
-        Reason::Exec,
-        Reason::TracerStep,
-        Reason::Signal,
-    ];
-
     /// Whether it may stand still after it was seen to.
     const fn remains(self) -> bool {
         matches!(self, Reason::Dump | Reason::Time)
@@ -68,10 +81,14 @@ pub struct Pass {
 impl Pass {
     /// The first reason that stands. One that remains comes once, and once more after each other
     /// reason, since that may have taken time.
+    #[inline(always)]
     pub fn next(&mut self, stands: impl Fn(Reason) -> bool) -> Option<Reason> {
-        let new = |r: Reason| self.seen_to >> r as u16 & 1 == 0;
-        let next = Reason::ALL.into_iter().find(|&r| new(r) && stands(r))?;
+        let next = self.first(stands)?;
         self.seen_to = if next.remains() { self.seen_to | 1 << next as u16 } else { 0 };
         Some(next)
+    }
+
+    const fn is_new(self, reason: Reason) -> bool {
+        self.seen_to >> reason as u16 & 1 == 0
     }
 }

@@ -70,6 +70,15 @@ impl Groups {
         used >= limit
     }
 
+    /// How many pages more a group may have, and those that it is in.
+    #[must_use]
+    pub fn room(&self, tag: Tag) -> u64 {
+        let room = |g: &Pages| {
+            g.limit.load(Ordering::Relaxed).saturating_sub(g.used.load(Ordering::Relaxed))
+        };
+        self.chain(tag).map(|(_, group)| room(group)).min().unwrap_or(u64::MAX)
+    }
+
     /// Pages that a group has, and may have.
     #[must_use]
     pub fn usage(&self, tag: Tag) -> [u64; 2] {

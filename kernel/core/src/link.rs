@@ -53,9 +53,10 @@ pub enum Sake {
 #[must_use]
 pub const fn sake(request: &Control) -> Sake {
     match request {
-        Control::Serve { .. } | Control::Remap { .. } | Control::SignalAction { .. } => {
-            Sake::Process
-        }
+        Control::Serve { .. }
+        | Control::Remap { .. }
+        | Control::MapPart { .. }
+        | Control::SignalAction { .. } => Sake::Process,
         Control::ExitSignal { .. }
         | Control::StartFailed { .. }
         | Control::Execed { .. }
@@ -228,6 +229,7 @@ mod tests {
             signal: 1,
             mirror: hanare_abi::control::Mirror::Default,
             flags: 0,
+            ignored: 0,
         };
         for request in [remap, action, Control::Serve { service: 1 }] {
             assert_eq!(may_begin(Asker::Ends, sake(&request)), Ok(()));

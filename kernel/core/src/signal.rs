@@ -334,7 +334,13 @@ impl Pending {
 
     /// Takes the signal that Linux would deliver next, none of `blocked`:
     /// synchronous ones first, then by number, equal ones in order.
+    #[inline]
     pub fn dequeue(&mut self, blocked: SigSet) -> Option<QueuedSignal> {
+        // Mostly there is none.
+        if self.is_deliverable(blocked) { self.take_next(blocked) } else { None }
+    }
+
+    fn take_next(&mut self, blocked: SigSet) -> Option<QueuedSignal> {
         let signal = self.set.difference(blocked).first()?;
         let position = self.queue.iter().position(|queued| queued.signal == signal);
         let queued = match position.and_then(|position| self.queue.remove(position)) {
@@ -369,6 +375,7 @@ impl Pending {
 }
 
 /// Takes the next signal of a thread: its own ones before the process's.
+#[inline]
 pub fn dequeue_thread(
     own: &mut Pending,
     shared: &mut Pending,

@@ -5,6 +5,8 @@
 
 pub mod arguments;
 pub mod capture;
+pub mod choices;
+pub mod pointers;
 mod row;
 mod table;
 use arguments::Argument;

@@ -39,6 +39,18 @@ pub trait UserMemory {
     }
 }
 
+/// The memory of a caller, which can also be written.
+pub trait CallerMemory: UserMemory {
+    /// How many of these bytes, from the first on, can be written to.
+    fn writable(&self, addr: u64, bytes: u64) -> u64;
+
+    /// Writes all of `from`.
+    ///
+    /// # Errors
+    /// Some of it cannot be written to.
+    fn write(&mut self, addr: u64, from: &[u8]) -> Result<(), Fault>;
+}
+
 #[cfg(test)]
 pub mod tests {
     //! Memory for the tests of what reads it.

@@ -3,6 +3,7 @@
 //! Plain bookkeeping: page tables, frames and messages to Linux are the
 //! caller's, who learns from the returned pieces what to undo.
 
+mod copy;
 mod place;
 mod walk;
 
@@ -313,6 +314,10 @@ impl<F: Clone + PartialEq> VmaMap<F> {
                 return Err(EACCES);
             }
             vma.prot = prot;
+            vma.flags.set(
+                VmaFlags::UNWRITTEN,
+                vma.flags.contains(VmaFlags::UNWRITTEN) && !prot.contains(Prot::WRITE),
+            );
             Ok(())
         })
     }

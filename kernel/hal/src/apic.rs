@@ -3,6 +3,7 @@
 use crate::addr::PhysAddr;
 use crate::cpu::{self, msr};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use hanare_abi::boot;
 use x86_64::registers::model_specific::ApicBaseFlags;
 
 /// Where the xAPIC page is mapped (uncached) in the kernel's half.
@@ -24,10 +25,11 @@ const TIMER_CURRENT: u32 = 0x39;
 const TIMER_DIVIDE: u32 = 0x3e;
 
 /// Vector of the local timer.
-pub const TIMER_VECTOR: u8 = 0xf8;
+pub const TIMER_VECTOR: u8 = boot::TIMER_VECTOR as u8;
 /// Vector on which LWK CPUs ring each other.
-pub const PEER_VECTOR: u8 = 0xf9;
-const SPURIOUS_VECTOR: u32 = 0xff;
+pub const PEER_VECTOR: u8 = boot::PEER_VECTOR as u8;
+/// Vector of interrupts that were withdrawn; there is no end of one.
+pub(crate) const SPURIOUS_VECTOR: u32 = 0xff;
 
 static X2: AtomicBool = AtomicBool::new(false);
 static READY: AtomicBool = AtomicBool::new(false);
@@ -35,12 +37,12 @@ static READY: AtomicBool = AtomicBool::new(false);
 static TIMER_RATIO: AtomicU64 = AtomicU64::new(0);
 
 fn read(reg: u32) -> u32 {
-    if X2.load(Ordering::Relaxed) {
-        cpu::rdmsr(msr::X2APIC + reg) as u32
-    } else {
-        // SAFETY: the APIC page is mapped at MMIO_VADDR by the kernel's page table.
-        unsafe { ((MMIO_VADDR + u64::from(reg) * 16) as *const u32).read_volatile() }
-    }
+    if X2.load(Ordering::Relaxed) { cpu::rdmsr(msr::X2APIC + reg) as u32 } else { read_mmio(reg) }
+}
+
+fn read_mmio(reg: u32) -> u32 {
+    // SAFETY: the APIC page is mapped at MMIO_VADDR by the kernel's page table.
+    unsafe { ((MMIO_VADDR + u64::from(reg) * 16) as *const u32).read_volatile() }
 }
 
 fn write(reg: u32, value: u32) {
@@ -48,9 +50,13 @@ fn write(reg: u32, value: u32) {
         // SAFETY: APIC registers of this CPU only.
         unsafe { cpu::wrmsr(msr::X2APIC + reg, u64::from(value)) };
     } else {
-        // SAFETY: as in `read`.
-        unsafe { ((MMIO_VADDR + u64::from(reg) * 16) as *mut u32).write_volatile(value) };
+        write_mmio(reg, value);
     }
+}
+
+fn write_mmio(reg: u32, value: u32) {
+    // SAFETY: as in `read_mmio`; registers of this CPU only.
+    unsafe { ((MMIO_VADDR + u64::from(reg) * 16) as *mut u32).write_volatile(value) };
 }
 
 const X2APIC_ENABLE: u64 = ApicBaseFlags::X2APIC_ENABLE.bits();
@@ -113,11 +119,11 @@ fn send_raw(apic_id: u32, low: u32) {
         // SAFETY: an IPI to a CPU that expects this vector (doorbell word or peer).
         unsafe { cpu::wrmsr(msr::X2APIC + ICR_LOW, u64::from(apic_id) << 32 | u64::from(low)) };
     } else {
-        while read(ICR_LOW) & 1 << 12 != 0 {
+        while read_mmio(ICR_LOW) & 1 << 12 != 0 {
             cpu::pause();
         }
-        write(ICR_HIGH, apic_id << 24);
-        write(ICR_LOW, low);
+        write_mmio(ICR_HIGH, apic_id << 24);
+        write_mmio(ICR_LOW, low);
     }
 }
 

@@ -233,14 +233,14 @@ pub fn fence() {
 /// interrupt that became pending before the halt ends it at once (`sti` holds
 /// interrupts back for one instruction).
 pub fn wait_for_interrupt() {
-    // SAFETY: handlers preserve all registers and touch no lock (rule 1).
-    unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
+    // SAFETY: handlers change no registers but those that a call changes, and touch no lock (rule 1).
+    unsafe { asm!("sti", "hlt", "cli", clobber_abi("C"), options(nostack)) };
 }
 
 /// Lets pending interrupts in, then goes on with interrupts off.
 pub fn let_interrupts_in() {
     // SAFETY: as above.
-    unsafe { asm!("sti", "nop", "cli", options(nostack)) };
+    unsafe { asm!("sti", "nop", "cli", clobber_abi("C"), options(nostack)) };
 }
 
 /// Halts for good, interrupts off.

@@ -52,6 +52,37 @@ pub fn mask() -> u64 {
 #[repr(align(64))]
 struct Line([u8; 64]);
 
+/// Lines of a state that has nothing but its legacy area and its header.
+const LEAST: usize = 9;
+/// The state a program starts with: control word 0x37f, MXCSR 0x1f80.
+static INITIAL: [Line; LEAST] = {
+    let mut lines = [Line([0; 64]); LEAST];
+    [lines[0].0[0], lines[0].0[1]] = 0x37fu16.to_le_bytes();
+    [lines[0].0[24], lines[0].0[25], lines[0].0[26], lines[0].0[27]] = 0x1f80u32.to_le_bytes();
+    // XSTATE_BV: x87 and SSE hold the values above, the rest is initial.
+    lines[8].0[0] = 3;
+    lines
+};
+
+/// Loads the registers with what a program starts with.
+pub fn reset() {
+    load(INITIAL.as_ptr());
+}
+
+fn load(p: *const Line) {
+    let m = mask();
+    // SAFETY: only this module calls it, with the start of a state that has all the parts that its XSTATE_BV names. The
+    // content was written by `save`, is `INITIAL` or passed `set_bytes`, so no reserved bit is set that would
+    // make xrstor fault.
+    unsafe {
+        if m != 0 {
+            asm!("xrstor64 [{}]", in(reg) p, in("eax") m as u32, in("edx") (m >> 32) as u32, options(nostack, readonly, preserves_flags));
+        } else {
+            asm!("fxrstor64 [{}]", in(reg) p, options(nostack, readonly, preserves_flags));
+        }
+    }
+}
+
 /// A saved state.
 #[derive(Clone)]
 pub struct FpuState(Box<[Line]>);
@@ -63,7 +94,7 @@ impl Default for FpuState {
 }
 
 impl FpuState {
-    /// The state a program starts with: control word 0x37f, MXCSR 0x1f80.
+    /// The state a program starts with.
     #[expect(
         clippy::disallowed_methods,
         clippy::disallowed_macros,
@@ -71,12 +102,8 @@ impl FpuState {
     )]
     pub fn new() -> FpuState {
         let mut lines = vec![Line([0; 64]); size().div_ceil(64)].into_boxed_slice();
-        lines[0].0[0..2].copy_from_slice(&0x37fu16.to_le_bytes());
-        lines[0].0[24..28].copy_from_slice(&0x1f80u32.to_le_bytes());
-        // XSTATE_BV: x87 and SSE hold the values above, the rest is initial.
-        if mask() != 0 {
-            lines[8].0[0] = 3;
-        }
+        let least = LEAST.min(lines.len());
+        lines[..least].copy_from_slice(&INITIAL[..least]);
         FpuState(lines)
     }
 
@@ -96,17 +123,7 @@ impl FpuState {
 
     /// Loads the registers from here.
     pub fn restore(&self) {
-        let p = self.0.as_ptr();
-        let m = mask();
-        // SAFETY: the content was written by `save`, `new` or passed `set_bytes`,
-        // so no reserved bit is set that would make xrstor fault.
-        unsafe {
-            if m != 0 {
-                asm!("xrstor64 [{}]", in(reg) p, in("eax") m as u32, in("edx") (m >> 32) as u32, options(nostack, readonly, preserves_flags));
-            } else {
-                asm!("fxrstor64 [{}]", in(reg) p, options(nostack, readonly, preserves_flags));
-            }
-        }
+        load(self.0.as_ptr());
     }
 
     /// The bytes, for a signal frame.

@@ -120,9 +120,9 @@ hal_trap_hardened:                  // rsp -> vector, error code, rip, cs, rflag
     lfence
 1:  ONLY_WITH {isolation}, hal_site_6, hal_trap_save
     jmp hal_trap_isolated
-2:  ONLY_WITH {swapgs}, hal_site_7, hal_trap_save
+2:  ONLY_WITH {swapgs}, hal_site_7, hal_trap_kernel
     lfence
-    jmp hal_trap_save
+    jmp hal_trap_kernel
 
 hal_debug_hardened:                 // from user mode, on the stack of #DB
     swapgs

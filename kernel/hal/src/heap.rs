@@ -1,11 +1,13 @@
 //! The heap that Rust allocates from: talc, fed with blocks of pages. A large allocation is a block
-//! of its own. What must not fail comes, where nothing else is left, from a *reserve* that was put
+//! of its own, a small one mostly of those that the CPU keeps ([`crate::kept`]). What must not fail comes, where nothing else is left, from a *reserve* that was put
 //! aside at boot. Which of the three an allocation came from follows from its address and layout.
 
+use crate::kept::{Behind, Kept};
 use crate::memory::{self, Block};
 use core::alloc::{GlobalAlloc, Layout};
 use core::marker::PhantomData;
-use core::ptr::null_mut;
+use core::ops::DerefMut;
+use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use talc::{ErrOnOom, OomHandler, Span, Talc, Talck};
 
@@ -111,9 +113,26 @@ impl Reserve {
     }
 }
 
+/// The heap, locked.
+struct Locked<G>(G);
+
+impl<G: DerefMut<Target = Talc<O>>, O: OomHandler> Behind for Locked<G> {
+    fn allocate(&mut self, block: Layout) -> *mut u8 {
+        // SAFETY: its size is not zero.
+        unsafe { self.0.malloc(block) }.map_or(null_mut(), NonNull::as_ptr)
+    }
+    unsafe fn free(&mut self, block: *mut u8, layout: Layout) {
+        if let Some(block) = NonNull::new(block) {
+            // SAFETY: the caller's.
+            unsafe { self.0.free(block, layout) };
+        }
+    }
+}
+
 /// A heap, for `#[global_allocator]`.
 pub struct Heap<S: Supply> {
     talc: Talck<spin::Mutex<()>, Grow<S>>,
+    kept: Kept,
     large_bytes: AtomicU64,
     reserve: Reserve,
 }
@@ -124,6 +143,7 @@ impl<S: Supply> Heap<S> {
         Heap {
             talc: Talc::new(Grow { pieces: [const { None }; PIECES_MAX], supply: PhantomData })
                 .lock(),
+            kept: Kept::new(),
             large_bytes: AtomicU64::new(0),
             reserve: Reserve {
                 talc: Talc::new(ErrOnOom).lock(),
@@ -156,20 +176,35 @@ impl<S: Supply> Heap<S> {
         r.used.load(Ordering::Relaxed) as u64 * 2 > r.bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether so few bytes are there without a doubt: many times as many are free.
+    pub fn surely_has(&self, bytes: usize) -> bool {
+        const FEW: usize = 4096;
+        const MANY: usize = 256 << 10;
+        bytes <= FEW && self.talc.lock().get_counters().available_bytes >= MANY
+    }
+
     /// How much there is, and in use.
     pub fn usage(&self) -> Usage {
         let talc = *self.talc.lock().get_counters();
+        let (blocks, bytes) = self.kept.usage();
         Usage {
             claimed: talc.claimed_bytes as u64,
-            allocated: talc.allocated_bytes as u64,
-            allocations: talc.allocation_count as u64,
+            allocated: (talc.allocated_bytes as u64).saturating_sub(bytes),
+            allocations: (talc.allocation_count as u64).saturating_sub(blocks),
             large: self.large_bytes.load(Ordering::Relaxed),
             reserved: self.reserve.used.load(Ordering::Relaxed) as u64,
         }
     }
 
+    /// Bytes that the heap was given and does not use, about: blocks that CPUs keep count as used.
+    pub fn unused(&self) -> u64 {
+        let talc = *self.talc.lock().get_counters();
+        (talc.claimed_bytes as u64).saturating_sub(talc.allocated_bytes as u64)
+    }
+
     /// Gives the pieces back of which nothing is in use.
     pub fn trim(&self) {
+        self.kept.empty(|| Locked(self.talc.lock()));
         let mut talc = self.talc.lock();
         for i in 0..PIECES_MAX {
             let Some(span) = talc.oom_handler.pieces[i].as_ref().map(|p| p.span) else { continue };
@@ -197,8 +232,10 @@ impl<S: Supply> Heap<S> {
                 self.large_bytes.fetch_add(block.bytes() as u64, Ordering::Relaxed);
                 block.start()
             }),
-            // SAFETY: a layout that the global allocator was asked for.
-            None => unsafe { self.talc.alloc(layout) },
+            None => self.kept.allocate(layout, || Locked(self.talc.lock())).unwrap_or_else(|| {
+                // SAFETY: a layout that the global allocator was asked for.
+                unsafe { self.talc.alloc(layout) }
+            }),
         }
     }
 
@@ -237,6 +274,8 @@ unsafe impl<S: Supply> GlobalAlloc for Heap<S> {
                 let block = unsafe { Block::new(memory::of_direct(place as u64), order) };
                 S::give_back(block);
             }
+            // SAFETY: the caller's; `ordinary` has it of there.
+            None if unsafe { self.kept.free(place, layout, || Locked(self.talc.lock())) } => {}
             // SAFETY: the caller's.
             None => unsafe { self.talc.dealloc(place, layout) },
         }

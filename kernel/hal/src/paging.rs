@@ -7,11 +7,13 @@
 
 use crate::addr::PhysAddr;
 use crate::isolation::switch;
-use crate::memory::direct;
 use crate::pte::{self, Bits, Entry};
+use crate::table::{copy_upper_half, for_each_used, get, set};
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_abi::layout::{CPU_STACKS_BASE, DIRECT_BASE, KERNEL_BASE, STACKS_BASE};
+
+mod missing;
 
 /// Bytes of a small and a large page.
 pub const SMALL: u64 = 4096;
@@ -25,6 +27,9 @@ pub trait TableSource {
     /// Takes it back.
     fn free_table(&mut self, paddr: PhysAddr);
 }
+
+/// Behind the last address of the user half.
+const USER_END: u64 = 1 << 47;
 
 /// In place of a root: there is none. Frame 0 is never ours.
 const NO_ROOT: PhysAddr = PhysAddr(0);
@@ -40,22 +45,6 @@ static USER_HALF: AtomicU64 = AtomicU64::new(0);
 /// Whether the CPU has `NO_EXECUTE`.
 static HAS_NO_EXECUTE: AtomicBool = AtomicBool::new(false);
 
-fn entry(table: PhysAddr, index: usize) -> *mut u64 {
-    debug_assert!(index < 512);
-    (direct(table) as *mut u64).wrapping_add(index)
-}
-
-fn get(table: PhysAddr, index: usize) -> Entry {
-    // SAFETY: `table` is a table page of ours (only such are ever linked), in the
-    // direct map; the processor may set A/D bits, hence volatile.
-    Entry::of_raw(unsafe { entry(table, index).read_volatile() }).inverted()
-}
-
-fn set(table: PhysAddr, index: usize, value: Entry) {
-    // SAFETY: as in `get`.
-    unsafe { entry(table, index).write_volatile(value.inverted().raw()) };
-}
-
 /// A root that is kept in a word.
 fn root(word: &AtomicU64) -> PhysAddr {
     PhysAddr(word.load(Ordering::Acquire))
@@ -67,6 +56,7 @@ fn index(addr: u64, level: u32) -> usize {
 
 const LINK: Bits = pte::PRESENT.with(pte::WRITE).with(pte::USER).with(pte::ACCESSED);
 
+/// The table of level `to_level` for `addr`. The links to it say that it is used where `addr` lies.
 fn walk_create(
     root: PhysAddr,
     addr: u64,
@@ -80,13 +70,15 @@ fn walk_create(
     for level in (to_level + 1..=3).rev() {
         let e = get(table, index(addr, level));
         debug_assert!(!e.has(pte::LARGE) || !e.has(pte::PRESENT));
-        table = if e.has(pte::PRESENT) {
-            e.frame()
-        } else {
-            let new = source.alloc_table().ok_or(NoMemory)?;
-            set(table, index(addr, level), new | LINK);
-            new
-        };
+        let below =
+            if e.has(pte::PRESENT) { e.frame() } else { source.alloc_table().ok_or(NoMemory)? };
+        let used = pte::used(index(addr, level - 1));
+        if !e.has(pte::PRESENT) {
+            set(table, index(addr, level), below | LINK | used);
+        } else if !e.has(used) {
+            set(table, index(addr, level), e | used);
+        }
+        table = below;
     }
     Ok(table)
 }
@@ -309,7 +301,14 @@ pub struct PageTable {
     id: u64,
     /// Pages of it.
     pages: u64,
+    /// The piece that had a leaf set last, as an address shifted by `PIECE_SHIFT`, and its table.
+    last: (u64, PhysAddr),
 }
+
+/// Shift of an address that gives its piece: the addresses for which a link has one bit ([`pte::used`]).
+const PIECE_SHIFT: u32 = 12 + pte::PIECE.trailing_zeros();
+/// In place of a piece: there is none.
+const NO_PIECE: (u64, PhysAddr) = (u64::MAX, NO_ROOT);
 
 /// A source whose pages are counted.
 struct Counted<'a> {
@@ -346,8 +345,7 @@ impl PageTable {
         };
         for (root, half) in [(root, &KERNEL_ROOT), (user_root, &USER_HALF)] {
             if root != NO_ROOT {
-                let half = self::root(half);
-                (256..512).for_each(|i| set(root, i, get(half, i)));
+                copy_upper_half(root, self::root(half));
             }
         }
         Ok(PageTable {
@@ -355,11 +353,28 @@ impl PageTable {
             user_root,
             id: SPACES.fetch_add(1, Ordering::Relaxed) + 1,
             pages: 1 + u64::from(user_root != NO_ROOT),
+            last: NO_PIECE,
         })
     }
 
-    /// Tables for `addr` down to `level`, also for user mode.
+    /// Tables for `addr` down to `level`, also for user mode. In the last one any entry may be set.
     fn create(
+        &mut self,
+        addr: u64,
+        level: u32,
+        source: &mut dyn TableSource,
+    ) -> Result<PhysAddr, NoMemory> {
+        let table = self.create_piece(addr, level, source)?;
+        if let Some(above) = self.table(addr, level + 1) {
+            let i = index(addr, level + 1);
+            set(above, i, get(above, i) | pte::ALL_USED);
+        }
+        Ok(table)
+    }
+
+    /// Tables for `addr` down to `level`, also for user mode. In the last one entries of the same piece
+    /// ([`pte::used`]) may be set.
+    fn create_piece(
         &mut self,
         addr: u64,
         level: u32,
@@ -376,7 +391,7 @@ impl PageTable {
 
     /// A table that maps nothing, can map nothing and owns no page; must not be activated.
     pub const fn empty() -> PageTable {
-        PageTable { root: NO_ROOT, user_root: NO_ROOT, id: 0, pages: 0 }
+        PageTable { root: NO_ROOT, user_root: NO_ROOT, id: 0, pages: 0, last: NO_PIECE }
     }
 
     /// Whether it is one, and not the empty one.
@@ -436,8 +451,10 @@ impl PageTable {
         source: &mut dyn TableSource,
     ) -> Result<(), NoMemory> {
         assert!(addr < 1 << 47 && addr.is_multiple_of(SMALL));
-        let t = self.create(addr, 0, source)?;
-        set(t, index(addr, 0), entry | pte::VALID);
+        if self.last.0 != addr >> PIECE_SHIFT {
+            self.last = (addr >> PIECE_SHIFT, self.create_piece(addr, 0, source)?);
+        }
+        set(self.last.1, index(addr, 0), entry | pte::VALID);
         Ok(())
     }
 
@@ -457,6 +474,7 @@ impl PageTable {
             if (0..512).any(|i| !get(table, i).is_none()) {
                 return Ok(false);
             }
+            self.last = NO_PIECE;
             set(pd, index(addr, 1), Entry::NONE);
             crate::cpu::flush_page(addr); // drops cached links too
             source.free_table(table);
@@ -486,7 +504,7 @@ impl PageTable {
         for i in 0..512 {
             set(table, i, (e & !pte::LARGE).behind(i as u64 * SMALL));
         }
-        set(pd, index(addr, 1), table | LINK);
+        set(pd, index(addr, 1), table | LINK.with(pte::ALL_USED));
         crate::cpu::flush_page(addr & !(LARGE - 1));
         Ok(())
     }
@@ -494,47 +512,9 @@ impl PageTable {
     /// Calls `f` for each leaf that begins in `start..end`; what `f` returns is
     /// stored ([`Entry::NONE`] removes the leaf). The caller flushes the TLB.
     pub fn update(&mut self, start: u64, end: u64, f: &mut dyn FnMut(Leaf) -> Entry) {
-        let mut addr = start;
-        while addr < end {
-            let Some(pd) = self.table(addr, 1) else {
-                // No directory here: skip to the next one that could exist.
-                addr = self.skip(addr);
-                continue;
-            };
-            let e = get(pd, index(addr, 1));
-            if e.has(pte::LARGE) {
-                let base = addr & !(LARGE - 1);
-                if e.has(pte::VALID) && base >= start {
-                    let new = f(Leaf { addr: base, size: LARGE, entry: e });
-                    if new != e {
-                        set(pd, index(addr, 1), new);
-                    }
-                }
-                addr = base + LARGE;
-            } else if !e.has(pte::PRESENT) {
-                addr = (addr & !(LARGE - 1)) + LARGE;
-            } else {
-                let table = e.frame();
-                let stop = end.min((addr & !(LARGE - 1)) + LARGE);
-                while addr < stop {
-                    let e = get(table, index(addr, 0));
-                    if e.has(pte::VALID) {
-                        let new = f(Leaf { addr, size: SMALL, entry: e });
-                        if new != e {
-                            set(table, index(addr, 0), new);
-                        }
-                    }
-                    addr += SMALL;
-                }
-            }
+        if self.root != NO_ROOT {
+            update_below(self.root | pte::ALL_USED, 3, 0, start..end.min(USER_END), f);
         }
-    }
-
-    /// First address after `addr` not covered by the same missing table.
-    fn skip(&self, addr: u64) -> u64 {
-        let level = if self.table(addr, 2).is_some() { 2 } else { 3 };
-        let size = 1u64 << (12 + 9 * level);
-        (addr & !(size - 1)) + size
     }
 
     /// Pages that the table itself takes, without those of the kernel's half.
@@ -544,29 +524,66 @@ impl PageTable {
 
     /// Gives every table page back. Leaves must have been removed before.
     pub fn free(self, source: &mut dyn TableSource) {
-        for i4 in 0..256 {
-            let e4 = get(self.root, i4);
-            if !e4.has(pte::PRESENT) {
-                continue;
-            }
-            for i3 in 0..512 {
-                let e3 = get(e4.frame(), i3);
-                if !e3.has(pte::PRESENT) {
-                    continue;
-                }
-                for i2 in 0..512 {
-                    let e2 = get(e3.frame(), i2);
-                    if e2.has(pte::PRESENT) && !e2.has(pte::LARGE) {
-                        source.free_table(e2.frame());
-                    }
-                }
-                source.free_table(e3.frame());
-            }
-            source.free_table(e4.frame());
-        }
-        source.free_table(self.root);
+        free_below(self.root | pte::ALL_USED, 3, source);
         if self.user_root != NO_ROOT {
             source.free_table(self.user_root);
         }
     }
+}
+
+/// [`PageTable::update`] for the table that `link` leads to, which maps addresses from `base` on.
+fn update_below(
+    link: Entry,
+    level: u32,
+    base: u64,
+    range: Range<u64>,
+    f: &mut dyn FnMut(Leaf) -> Entry,
+) {
+    if level == 0 {
+        return update_leaves(link, base, range, f);
+    }
+    let (shift, table) = (12 + 9 * level, link.frame());
+    let size = 1 << shift;
+    let last = ((range.end.saturating_sub(base) + size - 1) >> shift).min(512) as usize;
+    let first = (range.start.saturating_sub(base) >> shift) as usize;
+    for_each_used(link, first..last, |i| {
+        let (addr, e) = (base + ((i as u64) << shift), get(table, i));
+        let is_leaf = level == 1 && e.has(pte::LARGE);
+        if !is_leaf && e.has(pte::PRESENT) {
+            update_below(e, level - 1, addr, range.clone(), f);
+        } else if is_leaf && e.has(pte::VALID) && addr >= range.start {
+            let new = f(Leaf { addr, size, entry: e });
+            if new != e {
+                set(table, i, new);
+            }
+        }
+    });
+}
+
+/// [`update_below`] for small leaves: what most of the time goes into.
+fn update_leaves(link: Entry, base: u64, range: Range<u64>, f: &mut dyn FnMut(Leaf) -> Entry) {
+    let table = link.frame();
+    let place = |addr: u64| (addr.saturating_sub(base).div_ceil(SMALL)).min(512) as usize;
+    for_each_used(link, place(range.start)..place(range.end), |i| {
+        let e = get(table, i);
+        if e.has(pte::VALID) {
+            let new = f(Leaf { addr: base + i as u64 * SMALL, size: SMALL, entry: e });
+            if new != e {
+                set(table, i, new);
+            }
+        }
+    });
+}
+
+/// Gives back the table that `link` leads to, and those below it.
+fn free_below(link: Entry, level: u32, source: &mut dyn TableSource) {
+    if level > 0 {
+        for_each_used(link, 0..if level == 3 { 256 } else { 512 }, |i| {
+            let e = get(link.frame(), i);
+            if e.has(pte::PRESENT) && !(level == 1 && e.has(pte::LARGE)) {
+                free_below(e, level - 1, source);
+            }
+        });
+    }
+    source.free_table(link.frame());
 }

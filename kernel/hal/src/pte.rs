@@ -36,6 +36,18 @@ mod bits {
 }
 pub use bits::*;
 
+/// A link's bit for the piece of the table below that has entry `index`: 52 to 59, of which the CPU makes nothing there.
+pub(crate) const fn used(index: usize) -> Bits {
+    Bits(1 << (USED_SHIFT + index / PIECE))
+}
+
+/// [`used`] of all entries.
+pub(crate) const ALL_USED: Bits = Bits(0xff << USED_SHIFT);
+
+/// Entries of a table for which its link has one bit.
+pub(crate) const PIECE: usize = 64;
+const USED_SHIFT: usize = 52;
+
 impl Bits {
     /// None of them.
     pub const NONE: Bits = Bits(0);

@@ -3,10 +3,14 @@
 
 use crate::addr::PhysAddr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use hanare_abi::boot::{BootParams, CpuShared, MemoryChunk};
+use hanare_abi::boot::{BootParams, CpuShared, DoorbellShared, MemoryChunk};
+use hanare_abi::offer::{OFFERS, Offer};
 use hanare_abi::request::Request;
 use hanare_abi::service::Service;
-use hanare_ikc::{BellRef, BellWord, ClockReader, CpuRef, LogWriter, RequestRef, ServiceRef};
+use hanare_ikc::{
+    BellRef, BellWord, ClockReader, CpuRef, DoorbellRef, LogWriter, OfferRef, RequestRef,
+    ServiceRef,
+};
 
 static PARAMS: AtomicPtr<BootParams> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -38,7 +42,7 @@ fn at<T>(offset: u32, index: u32, count: u32) -> *mut T {
     base.wrapping_add(offset as usize).cast::<T>().wrapping_add(index as usize)
 }
 
-/// Verifies magic, version, and that every array lies within the shared region.
+/// Verifies magic, version, and that every array lies within the shared region. Bells and doorbells are there after that.
 pub fn check() -> Result<(), &'static str> {
     let p = params();
     if p.magic != hanare_abi::MAGIC {
@@ -55,9 +59,16 @@ pub fn check() -> Result<(), &'static str> {
         && fits(p.log_offset, hanare_abi::log::LOG_TEXT_OFFSET as usize + p.log_size as usize)
         && fits(p.clock_offset, 4096)
         && fits(p.bells_offset, p.bell_count as usize * size_of::<BellWord>())
+        && fits(p.doorbells_offset, p.doorbell_count as usize * size_of::<DoorbellShared>())
+        && p.doorbell_count > 0
+        && fits(p.offers_offset, OFFERS as usize * size_of::<Offer>())
         && p.log_size.is_power_of_two()
         && (1..=crate::percpu::CPUS_MAX).contains(&(p.cpu_count as usize));
-    if ok { Ok(()) } else { Err("the boot parameters name something outside the shared region") }
+    if !ok {
+        return Err("the boot parameters name something outside the shared region");
+    }
+    PLACES.fill(p);
+    Ok(())
 }
 
 /// Memory chunks of the instance.
@@ -80,10 +91,63 @@ pub fn service(index: u32) -> ServiceRef<'static> {
     unsafe { ServiceRef::from_raw(at(params().services_offset, index, params().service_count)) }
 }
 
+/// What each call that is woken for needs of the block, on one cache line.
+#[repr(align(64))]
+struct Places {
+    bells: AtomicPtr<BellWord>,
+    doorbells: AtomicPtr<DoorbellShared>,
+    bell_count: AtomicU32,
+    doorbell_count: AtomicU32,
+}
+
+static PLACES: Places = Places {
+    bells: AtomicPtr::new(core::ptr::null_mut()),
+    doorbells: AtomicPtr::new(core::ptr::null_mut()),
+    bell_count: AtomicU32::new(0),
+    doorbell_count: AtomicU32::new(0),
+};
+
+impl Places {
+    /// Takes them out of the block, which was checked.
+    fn fill(&self, p: &BootParams) {
+        self.bells.store(at(p.bells_offset, 0, 1), Ordering::Relaxed);
+        self.bell_count.store(p.bell_count, Ordering::Relaxed);
+        self.doorbells.store(at(p.doorbells_offset, 0, 1), Ordering::Relaxed);
+        self.doorbell_count.store(p.doorbell_count, Ordering::Relaxed);
+    }
+}
+
 /// Bell `index`.
+#[inline(always)]
 pub fn bell(index: u32) -> BellRef<'static> {
+    let count = PLACES.bell_count.load(Ordering::Relaxed);
+    assert!(index < count, "bell {index} of {count}");
     // SAFETY: as in `request`.
-    unsafe { BellRef::from_raw(at(params().bells_offset, index, params().bell_count)) }
+    unsafe { BellRef::from_raw(PLACES.bells.load(Ordering::Relaxed).wrapping_add(index as usize)) }
+}
+
+/// The doorbell that somebody of Linux' has said is next to him, plus 1; if there is none such, the calling CPU's.
+#[inline(always)]
+pub fn doorbell(near: u32) -> DoorbellRef<'static> {
+    let count = PLACES.doorbell_count.load(Ordering::Relaxed);
+    let said = near.wrapping_sub(1);
+    let index = if said < count { said } else { own_doorbell(count) };
+    let doorbells = PLACES.doorbells.load(Ordering::Relaxed);
+    // SAFETY: as in `request`.
+    unsafe { DoorbellRef::from_raw(doorbells.wrapping_add(index as usize)) }
+}
+
+#[cold]
+fn own_doorbell(count: u32) -> u32 {
+    let index = here().doorbell();
+    assert!(index < count, "doorbell {index} of {count}");
+    index
+}
+
+/// Where the pages of a space are offered.
+pub fn offer(space: u32) -> OfferRef<'static> {
+    // SAFETY: as in `request`.
+    unsafe { OfferRef::from_raw(at(params().offers_offset, space % OFFERS, OFFERS)) }
 }
 
 /// The log ring. One writer at a time, or lines are torn: each stores its bytes and the head as atomics.

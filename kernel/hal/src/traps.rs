@@ -2,7 +2,7 @@
 
 use crate::idt::{self, Gate};
 use crate::percpu::{ATTENTION, JUDGED, KERNEL_RSP, USER_RSP, WATCHED};
-use crate::{cpu, gdt};
+use crate::{apic, cpu, gdt};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -118,8 +118,10 @@ pub struct Handlers {
     /// A page fault of the kernel on a user address inside [`crate::usercopy`]:
     /// true if it is resolved and the access is to be repeated.
     pub kernel_fault: fn(addr: u64, write: bool) -> bool,
-    /// An interrupt; `from_user`: before going back to user mode.
-    pub interrupt: fn(&mut Regs, u8, from_user: bool),
+    /// The timer's interrupt, in the kernel or before `interrupt`.
+    pub timer: fn(),
+    /// An interrupt of user mode, before going back there.
+    pub interrupt: fn(&mut Regs),
     /// A machine check that came in the kernel, at any instruction: on a stack of its own, and
     /// whoever was interrupted may hold any lock.
     pub machine_check: fn(&Regs),
@@ -292,9 +294,8 @@ hal_iret_site:
 hal_trap_common:
     cld
     test byte ptr [rsp + 24], 3
-    jz 1f
+    jz hal_trap_kernel
     swapgs
-1:
 hal_trap_save:
     xchg rdi, [rsp]                 // rdi = vector; its slot = user rdi
     SAVE_REST
@@ -335,7 +336,17 @@ hal_trap_stack:
     push qword ptr [rdi + 16]
     push qword ptr [rdi + 8]
     mov rdi, [rdi]
-    jmp 1b
+    jmp hal_trap_save
+
+    // An interrupt that comes in the kernel ends a halt: `cpu::wait_for_interrupt` expects that the registers are
+    // changed which a call may change. The stack is aligned without the vector.
+hal_trap_kernel:
+    cmp qword ptr [rsp], 32
+    jb hal_trap_save
+    pop rdi
+    call {halted}
+    add rsp, 8
+    iretq
 
     // NMI, #DF, #MC come at any moment, on stacks of their own, and so between an entry
     // and its `swapgs`. Whose GS it is cannot be told from its value: user mode may set it to
@@ -414,6 +425,7 @@ hal_vectors:
     syscall = sym rust_syscall,
     leave = sym rust_leave,
     trap = sym rust_trap,
+    halted = sym rust_halted,
     ret = sym return_to_user,
 );
 
@@ -496,16 +508,31 @@ extern "C" fn rust_trap(regs: &mut Regs, vec: u8) {
     }
 }
 
+/// An interrupt that ends a halt: whoever halted looks what it was for.
+extern "C" fn rust_halted(vec: u8) {
+    take_interrupt(vec);
+}
+
+/// What each interrupt needs.
+#[inline(always)]
+fn take_interrupt(vec: u8) {
+    crate::shared::here().count_interrupt(vec);
+    if u32::from(vec) != apic::SPURIOUS_VECTOR {
+        apic::eoi();
+    }
+    if vec == apic::TIMER_VECTOR {
+        (handlers().timer)();
+    }
+}
+
 fn trap(regs: &mut Regs, vec: u8) {
     crate::usercopy::close_window();
-    let shared = crate::shared::cpu(crate::percpu::index());
     if vec >= 32 {
-        shared.count_interrupt();
-        let from_user = regs.is_user();
-        (handlers().interrupt)(regs, vec, from_user);
+        take_interrupt(vec);
+        (handlers().interrupt)(regs);
         return;
     }
-    shared.count_exception();
+    crate::shared::cpu(crate::percpu::index()).count_exception(vec);
     if vec == vector::NMI {
         NMIS.fetch_add(1, Ordering::Relaxed);
         return;

@@ -1,23 +1,48 @@
 //! Copies between kernel memory and the running application's addresses.
 //!
 //! User pointers are *claims*: the address is checked against the user range,
-//! the access may fault, and a fault that cannot be resolved ends the copy short.
+//! the access may fault, and one that cannot be resolved ends the copy.
 
+use crate::fpu;
 use core::arch::{asm, global_asm};
+use core::ffi::CStr;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 
 global_asm!(
     r#"
     .section .text
     .global hal_copy_user
-    // rdi = to, rsi = from, rdx = bytes; returns bytes not copied.
+    // rdi = to, rsi = from, rdx = bytes; returns 0, or all ones: fault. By words: not every CPU has a fast
+    // `rep movsb`, and each has a fast `rep movsq`.
 hal_copy_user:
     mov rcx, rdx
+    shr rcx, 3
 hal_copy_user_begin:
+    rep movsq
+    mov ecx, edx
+    and ecx, 7
+    jz hal_copy_user_end
     rep movsb
 hal_copy_user_end:
-hal_copy_user_fixup:
-    mov rax, rcx
+    xor eax, eax
+    ret
+
+    // rdi = address of an XSAVE area, edx:eax of the instruction in rdx and rsi; returns as above.
+    .global hal_xsave_user
+hal_xsave_user:
+    mov eax, esi
+hal_xsave_user_begin:
+    xsave64 [rdi]
+hal_xsave_user_end:
+    xor eax, eax
+    ret
+    .global hal_xrstor_user
+hal_xrstor_user:
+    mov eax, esi
+hal_xrstor_user_begin:
+    xrstor64 [rdi]
+hal_xrstor_user_end:
+    xor eax, eax
     ret
 
     // rdi = address, esi = expected, edx = new; returns what was there, all ones: fault.
@@ -29,7 +54,10 @@ hal_exchange_user_begin:
 hal_exchange_user_end:
     mov eax, eax
     ret
-hal_exchange_user_fixup:
+
+    // Where all of them end whose access failed.
+    .global hal_user_fault
+hal_user_fault:
     mov rax, -1
     ret
 
@@ -44,14 +72,19 @@ hal_load_user_end:
 );
 
 unsafe extern "C" {
-    fn hal_copy_user(to: u64, from: u64, bytes: usize) -> usize;
+    fn hal_copy_user(to: u64, from: u64, bytes: usize) -> u64;
     fn hal_copy_user_begin();
     fn hal_copy_user_end();
-    fn hal_copy_user_fixup();
+    fn hal_xsave_user(to: u64, low: u32, high: u32) -> u64;
+    fn hal_xsave_user_begin();
+    fn hal_xsave_user_end();
+    fn hal_xrstor_user(from: u64, low: u32, high: u32) -> u64;
+    fn hal_xrstor_user_begin();
+    fn hal_xrstor_user_end();
     fn hal_exchange_user(addr: u64, expected: u32, new: u32) -> u64;
     fn hal_exchange_user_begin();
     fn hal_exchange_user_end();
-    fn hal_exchange_user_fixup();
+    fn hal_user_fault();
     fn hal_load_user(addr: u64) -> u64;
     fn hal_load_user_begin();
     fn hal_load_user_end();
@@ -61,16 +94,18 @@ unsafe extern "C" {
 /// `None`: it is none of ours.
 pub(crate) fn fixup(rip: u64) -> Option<u64> {
     type Place = unsafe extern "C" fn();
-    let places: [(Place, Place, Place); 3] = [
-        (hal_copy_user_begin, hal_copy_user_end, hal_copy_user_fixup),
-        (hal_exchange_user_begin, hal_exchange_user_end, hal_exchange_user_fixup),
-        (hal_load_user_begin, hal_load_user_end, hal_exchange_user_fixup),
+    let places: [(Place, Place); 5] = [
+        (hal_copy_user_begin, hal_copy_user_end),
+        (hal_xsave_user_begin, hal_xsave_user_end),
+        (hal_xrstor_user_begin, hal_xrstor_user_end),
+        (hal_exchange_user_begin, hal_exchange_user_end),
+        (hal_load_user_begin, hal_load_user_end),
     ];
     let at = |f: Place| f as *const () as u64;
     places
         .into_iter()
-        .find(|&(begin, end, _)| (at(begin)..at(end)).contains(&rip))
-        .map(|(_, _, fixup)| at(fixup))
+        .any(|(begin, end)| (at(begin)..at(end)).contains(&rip))
+        .then_some(at(hal_user_fault))
 }
 
 fn open_window() {
@@ -150,9 +185,9 @@ pub fn read(addr: UserAddr, to: &mut [u8]) -> Result<(), Fault> {
     open_window();
     // SAFETY: `to` is ours; the source is in the user range, and faults on it are
     // resolved or end the copy.
-    let left = unsafe { hal_copy_user(to.as_mut_ptr() as u64, checked(addr), to.len()) };
+    let result = unsafe { hal_copy_user(to.as_mut_ptr() as u64, checked(addr), to.len()) };
     close_window();
-    if left == 0 { Ok(()) } else { Err(Fault) }
+    if result == 0 { Ok(()) } else { Err(Fault) }
 }
 
 /// Writes `from` to user memory.
@@ -165,9 +200,37 @@ pub fn write(addr: UserAddr, from: &[u8]) -> Result<(), Fault> {
     }
     open_window();
     // SAFETY: as in `read`, the other way round; kernel pages cannot be reached.
-    let left = unsafe { hal_copy_user(checked(addr), from.as_ptr() as u64, from.len()) };
+    let result = unsafe { hal_copy_user(checked(addr), from.as_ptr() as u64, from.len()) };
     close_window();
-    if left == 0 { Ok(()) } else { Err(Fault) }
+    if result == 0 { Ok(()) } else { Err(Fault) }
+}
+
+/// Saves the running thread's FPU state to an XSAVE area of [`fpu::size`] bytes in user memory, whose
+/// header is zeroed and which lies at a multiple of 64.
+pub fn save_fpu(to: UserAddr) -> Result<(), Fault> {
+    with_fpu(to, hal_xsave_user)
+}
+
+/// Loads the running thread's FPU state from such an area. A `Fault`, too, where the CPU refuses what it finds there;
+/// the state is then any.
+pub fn load_fpu(from: UserAddr) -> Result<(), Fault> {
+    with_fpu(from, hal_xrstor_user)
+}
+
+fn with_fpu(
+    area: UserAddr,
+    instruction: unsafe extern "C" fn(u64, u32, u32) -> u64,
+) -> Result<(), Fault> {
+    let mask = fpu::mask();
+    if mask == 0 || !in_range(area, fpu::size()) {
+        return Err(Fault);
+    }
+    open_window();
+    // SAFETY: as in `write`, of the bytes that the instruction accesses at most. It changes no registers that the
+    // kernel uses; a misaligned area and reserved bits in it are faults, too.
+    let result = unsafe { instruction(checked(area), mask as u32, (mask >> 32) as u32) };
+    close_window();
+    if result == 0 { Ok(()) } else { Err(Fault) }
 }
 
 /// Reads a little-endian word.
@@ -219,12 +282,13 @@ pub fn zero(addr: UserAddr, bytes: usize) -> Result<(), Fault> {
 pub fn read_string(addr: UserAddr, buffer: &mut [u8]) -> Result<Option<&[u8]>, Fault> {
     let mut done = 0;
     while done < buffer.len() {
-        // Never across a page boundary: the next page may not be there.
+        // Never across a page boundary: the next page may not be there. Most strings are short.
         let at = addr.checked_add(done).ok_or(Fault)?;
-        let n = (buffer.len() - done).min(4096 - (at.0 as usize & 4095));
+        let n = (buffer.len() - done).min(done.max(64)).min(4096 - (at.0 as usize & 4095));
         read(at, &mut buffer[done..done + n])?;
-        if let Some(i) = buffer[done..done + n].iter().position(|&b| b == 0) {
-            return Ok(Some(&buffer[..done + i]));
+        if let Ok(string) = CStr::from_bytes_until_nul(&buffer[done..done + n]) {
+            let length = string.count_bytes();
+            return Ok(Some(&buffer[..done + length]));
         }
         done += n;
     }

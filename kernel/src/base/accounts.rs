@@ -53,7 +53,7 @@ impl Limits {
 
 /// Takes the boot option, once memory is there.
 pub fn init(limits: UserLimits) {
-    let total = frames::usage().1;
+    let total = frames::usage_without_stocks().1;
     let all = Limits {
         processes: limits.processes,
         kernel: limits.kernel_memory.bytes_of(total),
@@ -179,6 +179,8 @@ pub struct Account {
     refused_by: Mutex<Option<Refusal>, rank::Refusal>,
     /// The control group that its CPU time is charged to.
     cpu_group: AtomicU16,
+    /// A hash of the words by which its control groups and their limits were told last.
+    told: AtomicU64,
 }
 
 /// Control groups that are charged for CPU time, in cycles of the TSC.
@@ -186,6 +188,13 @@ pub static BANDWIDTHS: Bandwidths = Bandwidths::new();
 
 /// One that enters or changes its control groups at a time.
 static ENTERING: Mutex<(), rank::EnteringGroups> = Mutex::new(());
+
+/// FNV-1a, of words.
+fn hash(words: &[u64]) -> u64 {
+    words
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, word| (hash ^ word).wrapping_mul(0x100_0000_01b3))
+}
 
 impl Account {
     /// Of a new space of a user, in these control groups (see [`change_groups`](Self::change_groups)).
@@ -202,46 +211,49 @@ impl Account {
             group,
             refused_by,
             cpu_group,
+            told: AtomicU64::new(0),
         })?;
         new.enter(groups, false)?;
         Ok(new)
     }
 
     /// It is in these control groups from now on, given as a request's words (`GROUPS_WORD`), or in the
-    /// outer ones of them where there are too many; what was charged stays where it is. Who does this
-    /// for one space does it alone.
+    /// outer ones of them where there are too many; what was charged stays where it is. Gives whether that, or a limit, is new: it is told again and again, for what
+    /// there was no room for.
     ///
     /// # Errors
     /// `EAGAIN`: there are too many; it stays in those that it was in.
-    pub fn change_groups(&self, words: &[u64]) -> Result<()> {
+    pub fn change_groups(&self, words: &[u64]) -> Result<bool> {
         self.enter(words, true)
     }
 
-    fn enter(&self, words: &[u64], is_in_some: bool) -> Result<()> {
+    fn enter(&self, words: &[u64], is_in_some: bool) -> Result<bool> {
         let (memory, cpu) = words.split_at_checked(MEMORY_GROUPS_WORDS).ok_or(errno::EINVAL)?;
         let limits = bandwidth::from_words(cpu)
             .map(|(id, limit)| if binds(limit) { (id, in_cycles(limit)) } else { (0, limit) });
-        let (entered, cpu_entered) = {
-            let _one = ENTERING.lock();
-            let (user, memory) = (self.user.uid, groups::from_words(memory));
-            let (entered, cpu_entered) = if is_in_some {
-                (GROUPS.change(user, &memory), BANDWIDTHS.change(user, &limits))
-            } else {
-                (GROUPS.enter(user, &memory), BANDWIDTHS.enter(user, &limits))
-            };
-            match (entered, cpu_entered) {
-                (Some(entered), Some(cpu_entered)) => (entered, cpu_entered),
-                (entered, cpu_entered) => {
-                    GROUPS.leave(entered.unwrap_or(NOBODY));
-                    BANDWIDTHS.leave(cpu_entered.unwrap_or(NOBODY));
-                    return Err(errno::EAGAIN);
-                }
+        // To the end: what is told a second time may be served by another CPU before the first has ended.
+        let _one = ENTERING.lock();
+        let (user, memory) = (self.user.uid, groups::from_words(memory));
+        let (entered, cpu_entered) = if is_in_some {
+            (GROUPS.change(user, &memory), BANDWIDTHS.change(user, &limits))
+        } else {
+            (GROUPS.enter(user, &memory), BANDWIDTHS.enter(user, &limits))
+        };
+        let (entered, cpu_entered) = match (entered, cpu_entered) {
+            (Some(entered), Some(cpu_entered)) => (entered, cpu_entered),
+            (entered, cpu_entered) => {
+                GROUPS.leave(entered.unwrap_or(NOBODY));
+                BANDWIDTHS.leave(cpu_entered.unwrap_or(NOBODY));
+                return Err(errno::EAGAIN);
             }
         };
         let left = core::mem::replace(&mut *self.group.lock(), entered);
         GROUPS.leave(left);
-        BANDWIDTHS.leave(self.cpu_group.swap(cpu_entered, Ordering::Relaxed));
-        Ok(())
+        let cpu_left = self.cpu_group.swap(cpu_entered, Ordering::Relaxed);
+        BANDWIDTHS.leave(cpu_left);
+        let told = hash(words);
+        let is_new = self.told.swap(told, Ordering::Relaxed) != told;
+        Ok(is_new || (left, cpu_left) != (entered, cpu_entered))
     }
 
     /// The control group that its CPU time is charged to.
@@ -257,6 +269,12 @@ impl Account {
     /// Whether its pages are charged to any control group.
     pub fn has_group(&self) -> bool {
         *self.group.lock() != NOBODY
+    }
+
+    /// Whether its user and its control group may have some more pages, so that it need not be careful with a few.
+    pub fn has_room(&self, pages: u64) -> bool {
+        let left = self.user.limits.memory.saturating_sub(self.user.memory.load(Ordering::Relaxed));
+        GROUPS.room(*self.group.lock()) >= pages && left / 4096 >= pages
     }
 
     /// A block of `1 << order` pages of a program; `is_own`: charged to its control group.

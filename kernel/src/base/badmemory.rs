@@ -31,6 +31,12 @@ pub fn add(paddr: PhysAddr) -> bool {
     true
 }
 
+/// Whether there is any.
+#[inline]
+pub fn is_any() -> bool {
+    COUNT.load(Ordering::Acquire) != 0
+}
+
 /// Whether one of the `1 << order` frames from `paddr` on is bad.
 #[inline]
 pub fn contains(paddr: PhysAddr, order: u32) -> bool {

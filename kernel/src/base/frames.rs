@@ -4,7 +4,7 @@
 //! machine with one node nothing is chosen, and nobody looks for the zone of a frame.
 
 use crate::base::lock::{Mutex, rank};
-use crate::base::{badmemory, failing};
+use crate::base::{badmemory, failing, stocks};
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::MemoryChunk;
 use hanare_core::addr::Pfn;
@@ -203,7 +203,12 @@ fn alloc_keeping(
         return None;
     }
     loop {
-        let paddr = PhysAddr(take(order, &keep, place)?.0 * 4096);
+        let found = take(order, &keep, place).or_else(|| {
+            // What other CPUs have in stock is no large block, and the last of the rest.
+            let any = order < LARGE_ORDER && empty_stocks();
+            if any { take(order, &keep, place) } else { None }
+        });
+        let paddr = PhysAddr(found?.0 * 4096);
         if !badmemory::contains(paddr, order) {
             return Some(paddr);
         }
@@ -211,13 +216,23 @@ fn alloc_keeping(
     }
 }
 
+/// Order of a large page.
+pub const LARGE_ORDER: u32 = 9;
+
 /// A block of the best node that has one.
 fn take(order: u32, keep: impl Fn(&Zone<'static>) -> usize, place: &Placement) -> Option<Pfn> {
     let All { nodes, ids, .. } = all();
     if let [only] = nodes {
-        return only.take(order, keep).ok();
+        return take_stocked(0, order).or_else(|| only.take(order, keep).ok());
     }
     let here = shared::here().node();
+    if order == 0
+        && let Some(first) = place.order(here, ids).next()
+        && ids[first] == here
+        && let Some(page) = take_stocked(first, order)
+    {
+        return Some(page);
+    }
     for zone in place.order(here, ids) {
         match nodes[zone].take(order, &keep) {
             Ok(block) => return Some(block),
@@ -226,6 +241,30 @@ fn take(order: u32, keep: impl Fn(&Zone<'static>) -> usize, place: &Placement) -
         }
     }
     None
+}
+
+/// A single page that the CPU has in stock of its own node. That is filled as long as applications may have pages.
+#[inline]
+fn take_stocked(zone: usize, order: u32) -> Option<Pfn> {
+    if order != 0 {
+        return None;
+    }
+    stocks::take(zone, || {
+        all().nodes[zone].with(|z| {
+            let enough = z.free_pages() >= stocks::PAGES as usize + kernel_share(z);
+            let block = if enough { z.alloc(stocks::ORDER) } else { None }?;
+            z.split(block, stocks::ORDER);
+            Some(block)
+        })
+    })
+}
+
+/// Gives all pages that CPUs have in stock back to the zones. Whether there was any.
+#[cold]
+fn empty_stocks() -> bool {
+    stocks::empty(|zone, first, pages| {
+        all().nodes[zone].with(|z| z.free_run(first, pages as usize, |_| ()));
+    })
 }
 
 /// A block of the kernel, for who has it to itself.
@@ -303,11 +342,22 @@ fn uncharge(paddr: PhysAddr) {
     GROUPS.uncharge(group, 1);
 }
 
-fn pfn(paddr: PhysAddr) -> Pfn {
+/// A page is not charged to its control group any more.
+pub fn discharge(paddr: PhysAddr) {
+    let group = with_zone(paddr, |z| {
+        let marks = &mut z.frame_mut(pfn(paddr)).marks;
+        let group = *marks >> GROUP_SHIFT;
+        *marks &= (1 << GROUP_SHIFT) - 1;
+        group
+    });
+    GROUPS.uncharge(group, 1);
+}
+
+pub fn pfn(paddr: PhysAddr) -> Pfn {
     Pfn(paddr.0 / 4096)
 }
 
-fn with_zone<R>(paddr: PhysAddr, f: impl FnOnce(&mut Zone<'static>) -> R) -> R {
+pub fn with_zone<R>(paddr: PhysAddr, f: impl FnOnce(&mut Zone<'static>) -> R) -> R {
     let All { nodes, ids, .. } = all();
     match nodes {
         [only] => only.with(f),
@@ -325,6 +375,18 @@ pub fn usage() -> (u64, u64) {
 
 /// Free, total bytes of some nodes.
 pub fn usage_of(some: &Nodes) -> (u64, u64) {
+    let those = all().ids.iter().enumerate().filter(|(_, id)| some.contains(**id));
+    let stocked: u64 = those.map(|(zone, _)| stocks::pages(zone)).sum();
+    let (free, all) = usage_of_zones(some);
+    (free + stocked * 4096, all)
+}
+
+/// As [`usage`], for who only wants to know whether there is enough: without what CPUs have in stock, of which each has a line.
+pub fn usage_without_stocks() -> (u64, u64) {
+    usage_of_zones(nodes())
+}
+
+fn usage_of_zones(some: &Nodes) -> (u64, u64) {
     let All { nodes, ids, .. } = all();
     let those = nodes.iter().zip(*ids).filter(|(_, id)| some.contains(**id));
     those.fold((0, 0), |(free, all), (n, _)| {
@@ -380,13 +442,29 @@ pub fn set_note(paddr: PhysAddr, note: u64) {
 
 /// Frees a run of single pages.
 pub fn free_run(paddr: PhysAddr, pages: u32) {
-    for i in 0..u64::from(pages) {
-        free(paddr + i * 4096, 0);
+    if badmemory::is_any() {
+        return (0..u64::from(pages)).for_each(|i| free(paddr + i * 4096, 0));
+    }
+    let (mut done, pages) = (0, pages as usize);
+    while done < pages {
+        let first = paddr + done as u64 * 4096;
+        // One group's pages mostly lie together.
+        let (mut group, mut charged) = (NOBODY, 0);
+        done += with_zone(first, |z| {
+            z.free_run(pfn(first), pages - done, |marks| {
+                if marks >> GROUP_SHIFT != group {
+                    GROUPS.uncharge(group, core::mem::take(&mut charged));
+                    group = marks >> GROUP_SHIFT;
+                }
+                charged += 1;
+            })
+        });
+        GROUPS.uncharge(group, charged);
     }
 }
 
 /// In [`Frame::marks`]: Linux was told of this frame, so it may hold it.
-const MARK_SEEN: u16 = 1;
+pub const MARK_SEEN: u16 = 1;
 /// In [`Frame::marks`]: a mapping of this frame, of which Linux was told, went while others were left.
 /// Whoever had that one may not have asked Linux to forget it, or not yet.
 const MARK_NAMED: u16 = 2;
@@ -396,10 +474,44 @@ const GROUP_SHIFT: u32 = 4;
 const _: () =
     assert!(MARKS_ADDED >> GROUP_SHIFT == 0 && GROUPS_MAX < 1 << (u16::BITS - GROUP_SHIFT));
 
-/// One more mapping of a single page (fork).
+/// One more mapping of a single page.
 pub fn share(paddr: PhysAddr) {
-    with_zone(paddr, |z| z.frame_mut(pfn(paddr)).refs += 1);
+    share_run(paddr, 1);
 }
+
+/// One more mapping of each page of a run.
+pub fn share_run(paddr: PhysAddr, pages: usize) {
+    let mut done = 0;
+    while done < pages {
+        let first = paddr + done as u64 * 4096;
+        done += with_zone(first, |z| {
+            let frames = z.frames_mut(pfn(first), pages - done);
+            frames.iter_mut().for_each(|f| f.refs += 1);
+            frames.len()
+        });
+    }
+}
+
+/// Splits the block of a large page, unless another one who has it has done so.
+pub fn split_large(paddr: PhysAddr) {
+    with_zone(paddr, |z| {
+        if z.block_order(pfn(paddr)) == Some(LARGE_ORDER) {
+            z.split(pfn(paddr), LARGE_ORDER);
+        }
+    });
+}
+
+/// Drops one mapping of a large page, as [`drop_mapping_told`]. `Err`: its block is split, its pages are dropped one by
+/// one.
+pub fn drop_large(paddr: PhysAddr, told: bool) -> Result<Option<Known>, IsSplit> {
+    with_zone(paddr, |z| match z.block_order(pfn(paddr)) {
+        Some(LARGE_ORDER) => Ok(drop_one(z.frame_mut(pfn(paddr)), told)),
+        _ => Err(IsSplit),
+    })
+}
+
+/// The block of a large page is split.
+pub struct IsSplit;
 
 /// Whether a page has more than one mapping.
 pub fn is_shared(paddr: PhysAddr) -> bool {
@@ -430,20 +542,44 @@ pub fn drop_mapping(paddr: PhysAddr) -> Option<Known> {
 
 /// The same. `told`: Linux may have been told of this mapping.
 pub fn drop_mapping_told(paddr: PhysAddr, told: bool) -> Option<Known> {
+    drop_mappings(paddr, 1, told).0
+}
+
+/// Drops one mapping of each page of a run, as far as what comes of it is the same: that, and of how many pages.
+pub fn drop_mappings(paddr: PhysAddr, pages: u32, told: bool) -> (Option<Known>, u32) {
     with_zone(paddr, |z| {
-        let f = z.frame_mut(pfn(paddr));
-        if f.refs > 1 {
-            f.refs -= 1;
-            if told && f.marks & MARK_SEEN != 0 {
-                f.marks |= MARK_NAMED;
+        let frames = z.frames_mut(pfn(paddr), pages as usize);
+        let known = last_known(&frames[0]);
+        let mut count = 0;
+        for f in frames {
+            if last_known(f) != known {
+                break;
             }
-            return None;
+            drop_one(f, told);
+            count += 1;
         }
-        Some(match f.marks & (MARK_SEEN | MARK_NAMED) {
-            0 => Known::Never,
-            MARK_SEEN => Known::Seen,
-            _ => Known::Named,
-        })
+        (known, count)
+    })
+}
+
+/// Drops one mapping, if there are others; else what Linux may have of the page.
+fn drop_one(f: &mut Frame, told: bool) -> Option<Known> {
+    let known = last_known(f);
+    if known.is_none() {
+        f.refs -= 1;
+        if told && f.marks & MARK_SEEN != 0 {
+            f.marks |= MARK_NAMED;
+        }
+    }
+    known
+}
+
+/// The rights that Linux may have to a page, if only one mapping is left.
+fn last_known(f: &Frame) -> Option<Known> {
+    (f.refs <= 1).then_some(match f.marks & (MARK_SEEN | MARK_NAMED) {
+        0 => Known::Never,
+        MARK_SEEN => Known::Seen,
+        _ => Known::Named,
     })
 }
 

@@ -92,7 +92,10 @@ pub fn usage() -> [u64; 5] {
 /// # Errors
 /// `ENOMEM`.
 pub fn room(bytes: usize) -> Result<()> {
-    with_room::<u8>(bytes).map(drop)
+    if !HEAP.surely_has(bytes) {
+        return with_room::<u8>(bytes).map(drop);
+    }
+    if is_short() || failing::is_to_fail() { Err(errno::ENOMEM) } else { Ok(()) }
 }
 
 /// An [`Arc`] of it, or `ENOMEM`.
@@ -146,7 +149,7 @@ pub fn copied<T: Copy>(values: &[T]) -> Result<Vec<T>> {
 /// Gives the heap its first memory, which it keeps.
 pub fn init() {
     assert!(HEAP.give(FIRST_ORDER), "2 MiB for the kernel heap");
-    let wanted = heap::order_of((frames::usage().1 / RESERVE_SHARE) as usize)
+    let wanted = heap::order_of((frames::usage_without_stocks().1 / RESERVE_SHARE) as usize)
         .clamp(RESERVE_ORDERS.0, RESERVE_ORDERS.1);
     // As much as there is in one piece.
     let found = (RESERVE_ORDERS.0..=wanted).rev().any(|order| HEAP.give_reserve(order));
@@ -166,6 +169,17 @@ pub fn trim_list<K, V, R: Rank>(list: &Mutex<BTreeMap<K, V>, R>) {
     let mut list = list.lock();
     if list.is_empty() {
         *list = BTreeMap::new();
+    }
+}
+
+/// [`trim`], where a part of the memory is the heap's and is not used: for who has just freed something.
+pub fn trim_if_large() {
+    const PART: u64 = 64;
+    const MOST_BYTES: u64 = 4 << 20;
+    if HEAP.unused()
+        > MOST_BYTES.min(frames::usage_without_stocks().1 / PART) + (4096 << FIRST_ORDER)
+    {
+        trim();
     }
 }
 

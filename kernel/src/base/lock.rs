@@ -60,7 +60,7 @@ ranks! {
     Plans,
     /// Plans whose new space is there, by that space.
     TakenPlans,
-    /// Spaces of a home CPU.
+    /// A part of the spaces.
     Spaces,
     /// Slots and workers of a process.
     Slots,
@@ -70,6 +70,8 @@ ranks! {
     AddressSpace,
     /// Pages of a space that Linux is filling.
     Fills,
+    /// Contents of program files that stay when nobody maps them.
+    KeptContents,
     /// Content of program files, by file.
     Contents,
     /// Frames of the content of one file.
@@ -136,6 +138,8 @@ ranks! {
     ThreadIds,
     /// Name of a thread.
     ThreadName,
+    /// Whether a thread waits for a time of a clock that can be set.
+    FollowsClock,
     /// NUMA policy of a thread.
     MemoryPolicy,
     /// Registers that a thread begins with.
@@ -160,6 +164,8 @@ ranks! {
     Refusal,
     /// Frames that Linux holds still.
     Quarantine,
+    /// Free pages that a CPU has in stock.
+    FrameStock,
     /// Free frames of a NUMA node; the kernel heap grows from there.
     FrameZone,
     /// Rate of log lines that programs cause.

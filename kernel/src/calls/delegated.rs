@@ -1,12 +1,13 @@
 //! Delegated calls, and the hooks of those that have consequences here.
 
 use crate::base::log_limit;
+use crate::calls::bounce;
 use crate::calls::rlimits::{self, Change};
 use crate::calls::{clocktimers, itimer, mmap};
 use crate::gate::ptrace;
 use crate::life::target::AT_FDCWD;
 use crate::link::delegate;
-use crate::mm::limits;
+use crate::mm::{limits, offer};
 use crate::parts::signals::Interrupted;
 use crate::process::thread;
 use crate::process::workers;
@@ -14,11 +15,13 @@ use crate::process::{cputimers, rights, timens, waited};
 use crate::signal::{pending, signals, unhandled};
 use core::sync::atomic::Ordering;
 use hanare_abi::service::MAY_LIMIT;
+use hanare_core::entropy::BYTES_MAX;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::link::{Call, ENDING, Outcome, Returns};
 use hanare_core::signal::{SI_QUEUE, SIGBUS, SigSet};
-use hanare_core::syscalls::{self, Hook, Restart, Row};
+use hanare_core::syscalls::{self, Hook, Restart, Row, pointers};
 use hanare_core::sysfs::{LOOKED_AT, may_be_hidden};
+use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::{__NR_close, __NR_close_range, __NR_openat};
@@ -64,6 +67,7 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Prlimit => limit(row, args, &Change::by_prlimit(&args)),
         Hook::Msync => mmap::msync(thread::current(), args[0], args[1], args[2]),
         Hook::Personality => forward(row, args).inspect(|_| personality(args[0] as u32)),
+        Hook::Random => random(args).map_or_else(|| forward(row, args), Ok),
         Hook::Sysinfo => forward(row, args).and_then(|_| super::machine::sysinfo(args[0])),
         Hook::Sigtimedwait => pending::waited(&args).unwrap_or_else(|| forward(row, args)),
         Hook::EpollPwait => with_mask(row, args, 4, 0),
@@ -101,7 +105,21 @@ fn not_hidden(row: &Row, args: [u64; 6], dir: u64, path: u64) -> Result<u64> {
 
 /// Has Linux execute the call; an interruption is noted for delivery.
 pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
+    if bounce::is_on(thread::current())
+        && let Some(outcome) = bounce::call(row, &args)
+    {
+        return result_of(row.number.into(), &args, outcome);
+    }
+    offer_memory(row.number.into(), &args);
     execute(row.number.into(), args)
+}
+
+/// Offers what the call touches and Linux has not seen.
+#[inline(always)]
+fn offer_memory(number: u32, args: &[u64; 6]) {
+    let thread = thread::current();
+    let pointers = pointers::of_call(number as usize);
+    offer::before_call(&thread.caller(), &thread.handed, pointers, args);
 }
 
 /// The same for a call in which the LWK has no part: what most are.
@@ -110,11 +128,52 @@ pub extern "C" fn call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mu
     result.unwrap_or_else(|e| e.as_return() as u64)
 }
 
+/// Has Linux execute a call that has pointers, and in which the LWK has no other part.
+pub extern "C" fn with_pointers(
+    a: u64,
+    b: u64,
+    c: u64,
+    d: u64,
+    e: u64,
+    f: u64,
+    regs: &mut Regs,
+) -> u64 {
+    offer_memory(regs.orig_rax as u32, &[a, b, c, d, e, f]);
+    call(a, b, c, d, e, f, regs)
+}
+
+/// As [`with_pointers`], of those that a program makes when it begins.
+pub extern "C" fn early_call(
+    a: u64,
+    b: u64,
+    c: u64,
+    d: u64,
+    e: u64,
+    f: u64,
+    regs: &mut Regs,
+) -> u64 {
+    if bounce::is_on(thread::current())
+        && let Some(row) = syscalls::row(regs.orig_rax)
+        && let Some(outcome) = bounce::call(row, &[a, b, c, d, e, f])
+    {
+        let result = result_of(row.number.into(), &[a, b, c, d, e, f], outcome);
+        return result.unwrap_or_else(|e| e.as_return() as u64);
+    }
+    with_pointers(a, b, c, d, e, f, regs)
+}
+
 #[inline(always)]
 fn execute(number: u32, args: [u64; 6]) -> Result<u64> {
-    match delegate::call(thread::current(), Call::new(number, args)) {
+    let outcome = delegate::call(thread::current(), Call::new(number, args));
+    result_of(number, &args, outcome)
+}
+
+/// What the call with the program's arguments `args` returns.
+#[inline(always)]
+fn result_of(number: u32, args: &[u64; 6], outcome: Outcome) -> Result<u64> {
+    match outcome {
         Outcome::Done(value) if Errno::from_return(value).is_none() => Ok(value as u64),
-        outcome => not_done(number, &args, outcome),
+        outcome => not_done(number, args, outcome),
     }
 }
 
@@ -332,6 +391,17 @@ fn wait(row: &Row, args: [u64; 6], call: waited::Call) -> Result<u64> {
     let result = forward(row, args)?;
     waited::waited(p, call, &args, result)?;
     Ok(result)
+}
+
+/// getrandom(2) of a few bytes, as every program asks for when it begins. `None`: Linux is asked.
+fn random(args: [u64; 6]) -> Option<u64> {
+    const NONBLOCK: u32 = 1;
+    let [buffer, bytes, flags, ..] = args;
+    if flags as u32 & !NONBLOCK != 0 || !(1..=BYTES_MAX as u64).contains(&bytes) {
+        return None;
+    }
+    let random = thread::current().process.entropy.take(bytes as usize, cpu::rdtsc())?;
+    usercopy::write(UserAddr::of(buffer), &random[..bytes as usize]).ok().map(|()| bytes)
 }
 
 /// What execve and the memory calls will look at.

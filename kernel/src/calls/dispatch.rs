@@ -3,8 +3,9 @@
 use crate::calls::seccomp::{self, Judged};
 use crate::calls::{delegated, local};
 use crate::sched::cpus;
+use hanare_core::bounce;
 use hanare_core::errno;
-use hanare_core::syscalls::{self, Hook, LocalCall, Service};
+use hanare_core::syscalls::{self, Hook, LocalCall, Service, pointers};
 use hanare_hal::traps::{self, Call, Regs};
 use hanare_hal::{shared, speculation};
 
@@ -15,8 +16,15 @@ pub static CALLS: [Call; traps::CALLS] = {
     while number < traps::CALLS {
         if let Some(row) = syscalls::row(number as u64) {
             calls[number] = match row.service {
+                Service::Delegated(Hook::None) if bounce::is_among(number as u32) => {
+                    delegated::early_call
+                }
                 Service::Delegated(Hook::None | Hook::OtherMemory | Hook::SigWait) => {
-                    delegated::call
+                    if pointers::of_call(number).is_empty() {
+                        delegated::call
+                    } else {
+                        delegated::with_pointers
+                    }
                 }
                 Service::Local(LocalCall::Getpid) => local::getpid,
                 _ => other,

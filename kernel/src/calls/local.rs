@@ -328,8 +328,8 @@ fn exit_group(status: u64) -> Last {
     Last::Call(Call::new(__NR_exit_group, [status, 0, 0, 0, 0, 0]))
 }
 
-/// set_robust_list(2). Linux knows the list too (`Slot::robust_list`), for ends that are
-/// not the LWK's doing: from the next call on.
+/// set_robust_list(2). Linux knows the list too (`Slot::robust_list`), for ends that are not the LWK's doing and
+/// waiters that are not on the LWK: from the next call on.
 fn set_robust_list(head: u64, size: u64) -> Result<u64> {
     if size != 24 {
         return Err(errno::EINVAL);
@@ -338,7 +338,10 @@ fn set_robust_list(head: u64, size: u64) -> Result<u64> {
     thread.set_robust_list(head);
     // A thread that blocks all signals is one that glibc has just begun: it will open
     // its mask in a moment, which is a call.
-    if !thread.signals.lock().mask.contains(SIGTERM) {
+    // And without memory that other processes have nobody waits there; to have some is a call, or a request.
+    let p = &thread.process;
+    let has_waiters = || p.is_shared() || p.mm.lock().shares_with_linux();
+    if !thread.signals.lock().mask.contains(SIGTERM) && has_waiters() {
         let _ = delegate::ask(Control::TakeMask);
     }
     Ok(0)
@@ -371,8 +374,9 @@ fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
     const REGISTER: u64 = 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8;
     /// Only for who has registered, by the next higher bit.
     const EXPEDITED: u64 = 1 << 3 | 1 << 5 | RSEQ;
+    const GLOBAL: u64 = 1;
     /// Of these, GLOBAL and GLOBAL_EXPEDITED are for memory that processes share.
-    const OF_ALL: u64 = 1 | 1 << 1;
+    const OF_ALL: u64 = GLOBAL | 1 << 1;
     /// Restartable sequences begin anew, besides.
     const RSEQ: u64 = 1 << 7;
     /// Only on one CPU; all will do.
@@ -391,7 +395,7 @@ fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
                 p.kick_all(); // each looks before it goes on
             }
             if c & OF_ALL != 0 {
-                tlb::shoot(&concerned(p), 0, 0);
+                tlb::shoot(&concerned(p, c == GLOBAL), 0, 0);
             } else {
                 tlb::shoot(p.mm.active(), 0, 0);
             }
@@ -405,14 +409,16 @@ fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
     }
 }
 
-/// The CPUs whose memory a barrier for all processes orders: those in use by the user's own, and by
-/// those that have registered for it. A stranger is not interrupted, at any rate that others like.
-fn concerned(p: &Process) -> CpuSet {
+/// The CPUs whose memory a barrier for all processes orders: the caller's, those in use by who has registered for it,
+/// and with GLOBAL by the user's other processes that share memory with anybody. A stranger is not interrupted, at any
+/// rate that others like, nor who computes in memory of his own.
+fn concerned(p: &Process, is_global: bool) -> CpuSet {
     const REGISTER_GLOBAL_EXPEDITED: u64 = 1 << 2;
     let cpus = CpuSet::new();
+    cpus.add(p.mm.active());
     for space in spaces::all() {
-        let own = Arc::ptr_eq(space.account.user(), p.account.user());
-        if own
+        let is_his = || Arc::ptr_eq(space.account.user(), p.account.user());
+        if is_global && is_his() && space.mm.shares_memory()
             || space
                 .processes()
                 .any(|p| p.identity.lock().membarrier & REGISTER_GLOBAL_EXPEDITED != 0)
@@ -458,7 +464,7 @@ fn execve(
             None => Target::path(path)?,
             Some((dir, flags)) => Target::at(dir, path, flags)?,
         };
-        exec::execve(&target, argv, &envp, regs)
+        exec::execve(&target, argv, envp, regs)
     })();
     if let Err(e) = result {
         return Some(Err(e));
@@ -476,17 +482,27 @@ fn string(addr: u64, buffer: &mut [u8], too_long: errno::Errno) -> Result<Vec<u8
     }
 }
 
+/// Room for most strings.
+const SHORT_STRLEN: usize = 4096;
+
 /// A zero-terminated array of strings; a null array is an empty one.
 fn strings(mut addr: u64) -> Result<Vec<Vec<u8>>> {
     let mut all = Vec::new();
     let mut bytes = 0;
-    let mut buffer = heap::zeroed(MAX_ARG_STRLEN)?;
+    // Most are short.
+    let mut buffer = heap::zeroed(SHORT_STRLEN)?;
     while addr != 0 {
         let pointer = user::get::<u64>(UserAddr::of(addr))?;
         if pointer == 0 {
             break;
         }
-        let string = string(pointer, &mut buffer, errno::E2BIG)?;
+        let string = match string(pointer, &mut buffer, errno::E2BIG) {
+            Err(errno::E2BIG) if buffer.len() < MAX_ARG_STRLEN => {
+                buffer = heap::zeroed(MAX_ARG_STRLEN)?;
+                string(pointer, &mut buffer, errno::E2BIG)
+            }
+            read => read,
+        }?;
         bytes += string.len() as u64 + 1;
         program::check_strings(bytes, all.len() as u64 + 1)?;
         lists::push(&mut all, string)?;

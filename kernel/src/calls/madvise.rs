@@ -107,6 +107,10 @@ fn one(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, advice: u32) -> Resu
     // Not a hole: too many mappings.
     let full = |e| if e == errno::ENOMEM { errno::EAGAIN } else { e };
     let mut mm = p.mm.lock();
+    if (add | remove).intersects(VmaFlags::DONTFORK | VmaFlags::WIPEONFORK) {
+        // fork shares the pages of a mapping that begin in it.
+        mm.split_edges(start, end).map_err(full)?;
+    }
     mm.may_part(start, end).and_then(|()| mm.vmas.set_flags(start, end, add, remove)).map_err(full)
 }
 

@@ -4,8 +4,10 @@ use crate::base::lists;
 use crate::calls::{mlock, rlimits};
 use crate::link::delegate;
 use crate::mm::files::{self, Private};
+use crate::mm::fork::unwritten;
 use crate::mm::free::MAP_STACK;
 use crate::mm::huge::MAP_HUGETLB;
+use crate::mm::parts::reach;
 use crate::mm::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
 use crate::mm::reserve::fill_reserved;
 use crate::mm::unmap::unmap_range;
@@ -142,7 +144,7 @@ fn map(me: &Thread, a: &[u64; 6]) -> Result<u64> {
             end: at + len,
             prot,
             max_prot,
-            flags: vma_flags,
+            flags: vma_flags | unwritten(prot),
             backing: Backing::PrivateFile { file, offset },
         })?,
         None if private => insert(anonymous(at, at + len, prot, vma_flags))?,
@@ -338,7 +340,7 @@ pub fn brk(me: &Thread, wanted: u64) -> u64 {
     let limits = rlimits::of_memory(me);
     let Ok(lock_flags) = mlock::future(me, to.saturating_sub(from), false) else { return old };
     let ok = if to > from {
-        limits::enough_memory(to - from).is_ok() && {
+        limits::enough_memory(to - from).is_ok() && reach(p, from, to).is_ok() && {
             let mut mm = p.mm.lock();
             // A page is kept free between the heap and what follows.
             let fits = limits.allow(&mm, to - from, true) && mm.vmas.is_free(from, to + SMALL);

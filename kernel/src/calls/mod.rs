@@ -1,6 +1,7 @@
 //! The handlers of the system call table's rows, a file for each family; `dispatch.rs` finds the row.
 
 pub mod aio;
+pub mod bounce;
 pub mod clocktimers;
 pub mod delegated;
 pub mod dispatch;

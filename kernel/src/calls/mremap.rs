@@ -4,6 +4,7 @@ use crate::calls::mlock::{self, whole_pages};
 use crate::calls::rlimits::{self, LockLimit};
 use crate::link::{delegate, services};
 use crate::mm::change::carry_out;
+use crate::mm::parts::reach;
 use crate::mm::place::{MAP_FIXED, choose};
 use crate::mm::removed::Removed;
 use crate::mm::reserve::{
@@ -183,6 +184,9 @@ fn bring_in_locked(me: &Thread, flags: VmaFlags, start: u64, end: u64) {
 /// Extends a mapping of `m.old` where it is; false: something is in the way.
 fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, end: u64) -> Result<bool> {
     let linux = matches!(vma.backing, Backing::SharedLinux { .. });
+    if end <= USER_MAX {
+        reach(p, vma.end, end)?;
+    }
     {
         let mut mm = p.mm.lock();
         if end > USER_MAX || mm.vmas.overlaps(vma.end, end) {

@@ -15,6 +15,7 @@ use hanare_core::signal::{self, Disposition, QueuedSignal};
 use hanare_hal::traps::Regs;
 
 /// Whether there is that reason to stop the running thread.
+#[inline(always)] // of a reason that is known little is left
 fn stands(thread: &Thread, reason: Reason) -> bool {
     let p = &thread.process;
     match reason {

@@ -10,7 +10,12 @@ use crate::sched::{balance, cpus};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use hanare_abi::request::{GROUPS_WORD, RANDOM_WORD};
 use hanare_core::errno::{self, Result};
+use hanare_hal::{cpu, shared};
+
+/// How long random bytes that come with a program may be given to it, ms.
+const RANDOM_MS: u64 = 1000;
 
 /// Creates the first thread and queues it. `start` is its first function.
 pub fn program(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<()> {
@@ -79,6 +84,8 @@ pub fn program_of(
     let before = *old.process.identity.lock();
     let secure = word(6) != 0;
     p.pid.store(pid, Ordering::Relaxed);
+    let until = cpu::rdtsc() + u64::from(shared::params().tsc_khz) * RANDOM_MS;
+    p.entropy.fill(words.get(RANDOM_WORD..GROUPS_WORD).unwrap_or_default(), until);
     *p.identity.lock() =
         Identity { secure, random, membarrier: 0, read_implies_exec: false, ..before };
     old.process.continue_as(p, &thread);
@@ -109,8 +116,7 @@ fn run_first(p: &Process, thread: Arc<Thread>) -> Result<()> {
 
 fn run(p: &Process, thread: Arc<Thread>) -> Result<()> {
     p.begin(&thread)?;
-    let cpu =
-        if thread.affinity.lock().contains(p.home) { p.home } else { balance::place(&thread) };
+    let cpu = balance::place_first(&thread);
     cpus::enqueue(thread, cpu);
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::base::heap;
 use crate::gate::{observe, ptrace};
 use crate::link::delegate;
 use crate::parts::seccomp;
-use crate::parts::signals::{ProcessSignals, ThreadSignals};
+use crate::parts::signals::{ProcessSignals, ThreadSignals, WorkerMask};
 use crate::process::thread::{self, Birth, Thread};
 use crate::process::{Identity, Ids, Process, futex};
 use crate::sched::cpu_mask::CpuMask;
@@ -130,8 +130,9 @@ impl Inherited {
         identity.time.children |= r.flags & flag::NEWTIME != 0;
         // Each lock by itself.
         let signals = p.signals.lock().inherit();
+        let worker = if shares { WorkerMask::Told } else { WorkerMask::Copied };
         let thread_signals =
-            me.signals.lock().inherit(r.flags & (flag::VM | flag::VFORK) != flag::VM, shares);
+            me.signals.lock().inherit(r.flags & (flag::VM | flag::VFORK) != flag::VM, worker);
         let exe = heap::copied(&p.exe.lock())?;
         let affinity = *me.affinity.lock();
         let name = *me.name.lock();
@@ -164,6 +165,9 @@ impl Inherited {
         *p.exe.lock() = self.exe;
         *p.identity.lock() = self.identity;
         p.shares_table.store(self.shares_table, Ordering::Relaxed);
+        if self.shares_table {
+            p.last_mapped.never_holds();
+        }
         p.owes.store(!self.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
         *p.signals.lock() = self.signals;
         p.cpu_timers.set_limit(self.cpu_limit.0, self.cpu_limit.1);

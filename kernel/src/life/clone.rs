@@ -6,6 +6,7 @@ use crate::life::child::{Request, birth, first_step, flag};
 use crate::life::fork;
 use crate::life::share;
 use crate::mm::limits;
+use crate::parts::signals::WorkerMask;
 use crate::process::thread::{self, Birth, Thread};
 use crate::process::workers;
 use crate::sched::{balance, cpus, hold};
@@ -41,7 +42,9 @@ pub fn clone(r: &Request, regs: &mut Regs) -> Result<u64> {
         return thread(r, regs);
     }
     if r.flags & flag::FILES != 0 {
-        thread::current().process.shares_table.store(true, Ordering::Relaxed);
+        let p = &thread::current().process;
+        p.shares_table.store(true, Ordering::Relaxed);
+        p.last_mapped.never_holds(); // the other one closes descriptors, and says so to Linux only
     }
     if r.flags & flag::VM != 0 { share::process(r, regs) } else { fork::process(r, regs) }
 }
@@ -59,7 +62,7 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     };
     let new = Thread::new(p.clone(), taken.index, taken.slot, first_step)
         .ok_or_else(|| give_up(errno::ENOMEM))?;
-    let signals = me.signals.lock().inherit(false, true);
+    let signals = me.signals.lock().inherit(false, WorkerMask::All);
     *new.signals.lock() = signals;
     *new.birth.lock() = Some(Birth { name: taken.name, ..birth(r, regs) });
     new.be_like(me);

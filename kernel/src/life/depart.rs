@@ -93,12 +93,11 @@ pub fn exec(
     program: Program,
     interpreter: Option<Program>,
     argv: Strings,
-    envp: &[Vec<u8>],
+    envp: Strings,
     told: u64,
 ) -> Failed {
     let me = thread::current_arc();
     let p = &me.process;
-    let Ok(envp) = program::copied(envp) else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
     // Of `TAKEN`, where nothing may fail any more.
     let room = heap::room_for_entry::<u32, Box<Plan>>()
         .and_then(|()| heap::room(size_of::<Plan>()))

@@ -52,7 +52,7 @@ extern "C" fn first_step() -> ! {
     match start_block_strings(&thread.process).map_err(|e| Failed(e, START_FAILED_FILE)).and_then(
         |(path, argv, envp)| {
             let target = Target::path(path).map_err(|e| Failed(e, START_FAILED_MEMORY))?;
-            run(&target, argv, &envp, &mut regs)
+            run(&target, argv, envp, &mut regs)
         },
     ) {
         Ok(()) => observe::debug::loads(thread, false),
@@ -84,7 +84,7 @@ fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
 }
 
 /// execve of the running thread: on success `regs` are the new program's.
-pub fn execve(target: &Target, argv: Strings, envp: &[Vec<u8>], regs: &mut Regs) -> Result<()> {
+pub fn execve(target: &Target, argv: Strings, envp: Strings, regs: &mut Regs) -> Result<()> {
     let before = thread::current().process.mm.lock().brk_start;
     // Of what it could not run it leaves nothing open when it says so.
     let result = services::put_together(|| run(target, argv, envp, regs));
@@ -148,13 +148,13 @@ pub fn take_first_slot(regs: &Regs) {
 fn run(
     target: &Target,
     mut argv: Strings,
-    envp: &[Vec<u8>],
+    envp: Strings,
     regs: &mut Regs,
 ) -> core::result::Result<(), Failed> {
     let path = &target.name[..];
     let check = |argv: &Strings| {
         let limit = thread::current().process.identity.lock().stack_soft;
-        check_limits(argv, envp, path, limit).map_err(|e| Failed(e, START_FAILED_MEMORY))
+        check_limits(argv, &envp, path, limit).map_err(|e| Failed(e, START_FAILED_MEMORY))
     };
     check(&argv)?;
     let program = open_program(target, &mut argv)?;
@@ -170,7 +170,7 @@ fn run(
         }
     };
     if !depart::is_needed(thread::current()) {
-        match load(&program, interpreter.as_ref(), path, &argv, envp, regs) {
+        match load(&program, interpreter.as_ref(), path, &argv, &envp, regs) {
             Err(Failed(_, SHARED)) => {} // another thread has made a process that shares them, meanwhile
             result => return result,
         }

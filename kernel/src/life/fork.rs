@@ -9,7 +9,7 @@ use crate::life::child::{Inherited, Request, child_event, first_step, flag};
 use crate::life::expected::Expected;
 use crate::link::{delegate, services};
 use crate::mm::fork::fork;
-use crate::mm::{AddressSpace, FileHandle, FileRef};
+use crate::mm::{AddressSpace, FileHandle, FileRef, content};
 use crate::process::states::{self, COMES_NS};
 use crate::process::thread::{self, ParentWaits, Thread};
 use crate::process::workers;
@@ -19,13 +19,13 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use hanare_abi::control::Control;
-use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_abi::layout::{PARTS_ALL, USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::errno::Result;
 use hanare_core::vma::{Backing, Vma};
 use hanare_hal::traps::Regs;
+use hanare_hal::usercopy;
 use hanare_hal::usercopy::UserAddr;
-use hanare_hal::{percpu, usercopy};
 
 /// A child between fork and its proxy's coming up.
 pub struct Embryo {
@@ -79,6 +79,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let p = &me.process;
     let key = (p.space, p.next_token());
     room_for_embryo()?;
+    content::give_back_if_short();
     let memory = fork(&me.caller())?;
     let parent = thread::current_arc();
     let vforks = r.flags & flag::VFORK != 0;
@@ -139,42 +140,38 @@ fn wait_for_child(me: &Thread) -> bool {
 pub fn adopt_files(mm: &mut AddressSpace, space: u32) -> Result<()> {
     let mut known: BTreeMap<u64, FileRef> = BTreeMap::new();
     let mut at = 0;
-    while let Some((start, end)) = mm.vmas.find_next(at).map(|v| (v.start, v.end)) {
-        let file = mm.vmas.find(start).and_then(|v| {
-            if let Backing::PrivateFile { file, .. } = &v.backing {
-                Some(file.clone())
-            } else {
-                None
-            }
-        });
-        if let Some(file) = file {
-            if !known.contains_key(&file.id) {
-                heap::room_for_entry::<u64, FileRef>()?;
-                heap::room(size_of::<FileHandle>() + heap::SMALL_PARTS)?;
-                let own = FileHandle {
-                    space,
-                    home: percpu::index(),
-                    id: file.id,
-                    inode: file.inode,
-                    device: file.device,
-                    name: lists::text(format_args!("{}", file.name))?,
-                    content: file.content.clone(),
-                };
-                lists::insert_within(&mut known, file.id, lists::arc_within(own));
-            }
-            // The whole of a mapping: nothing is cut.
-            mm.vmas.update(start, end, |v| {
-                if let Backing::PrivateFile { file: to, .. } = &mut v.backing
-                    && let Some(own) = known.get(&file.id)
-                {
-                    *to = own.clone();
-                }
-                Ok(())
-            })?;
+    let of_file = |v: &Vma<FileRef>| match &v.backing {
+        Backing::PrivateFile { file, .. } => Some((v.start, v.end, file.clone())),
+        _ => None,
+    };
+    loop {
+        let next = mm.vmas.iter_from(at).find_map(of_file);
+        let Some((start, end, file)) = next else { return Ok(()) };
+        if !known.contains_key(&file.id) {
+            heap::room_for_entry::<u64, FileRef>()?;
+            heap::room(size_of::<FileHandle>() + heap::SMALL_PARTS)?;
+            let own = FileHandle {
+                space,
+                id: file.id,
+                inode: file.inode,
+                device: file.device,
+                bytes: file.bytes,
+                name: lists::text(format_args!("{}", file.name))?,
+                content: file.content.clone(),
+            };
+            lists::insert_within(&mut known, file.id, lists::arc_within(own));
         }
+        // The whole of a mapping: nothing is cut.
+        mm.vmas.update(start, end, |v| {
+            if let Backing::PrivateFile { file: to, .. } = &mut v.backing
+                && let Some(own) = known.get(&file.id)
+            {
+                *to = own.clone();
+            }
+            Ok(())
+        })?;
         at = end;
     }
-    Ok(())
 }
 
 /// The mappings that are Linux' own.
@@ -206,6 +203,7 @@ pub fn settle(p: &Process) {
         }
         at = end;
     }
+    p.set_parts(PARTS_ALL);
     at = 0;
     while let Some((start, end)) = next(at) {
         at = end;

@@ -4,14 +4,14 @@ use crate::base::{heap, lists};
 use crate::gate::debugregs;
 use crate::life::program::{BROKEN, Failed, Program, is_hidden};
 use crate::link::delegate;
-use crate::mm::{self, AddressSpace, vdso};
+use crate::mm::{self, AddressSpace, parts, vdso};
 use crate::process::thread::Thread;
 use crate::process::{Identity, Ids, Process};
 use crate::sched::hold;
 use crate::signal::dispositions;
 use alloc::vec::Vec;
 use hanare_abi::control::{Control, EXECED_WORDS, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
-use hanare_abi::layout::USER_MAX;
+use hanare_abi::layout::{USER_MAX, scratch};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::{COMM_SIZE, STACK_EXPAND};
@@ -127,26 +127,53 @@ pub fn build(
     let length = name.len().min(COMM_SIZE - 1);
     comm[..length].copy_from_slice(&name[..length]);
     *thread.name.lock() = Some(comm);
-    let mut told = [0; WORDS_AT + size_of::<[u64; EXECED_WORDS]>()];
-    let shown = name.len().min(255);
-    told[..shown].copy_from_slice(&name[..shown]);
     let words = words_for_linux(program, bias, p.mm.lock().brk_start, &stack);
-    told[WORDS_AT..].copy_from_slice(words.as_bytes());
-    let scratch = p.write_scratch(thread.slot_index, &told).map_err(memory)?;
+    let (scratch, strings) = tell_linux(thread, name, words, &stack).map_err(memory)?;
     hold::at("exec-built");
+    parts::reach_all(&thread.caller()).map_err(memory)?;
     p.release_parent();
     let _ = delegate::ask(Control::Execed {
         name: scratch,
         file: program.file.id,
         memory_map: scratch + WORDS_AT as u64,
+        strings,
         is_hidden: is_hidden(program, interpreter),
     });
     dispositions::execed();
     Ok(())
 }
 
-/// Where the words lie in the scratch page, behind the name.
-const WORDS_AT: usize = 512;
+/// Where the words lie in the scratch page, behind the name; the auxiliary vector and, if they fit, the strings follow.
+const WORDS_AT: usize = 256;
+const AUXV_AT: usize = WORDS_AT + size_of::<[u64; EXECED_WORDS]>();
+const SCRATCH_BYTES: usize = 4096;
+
+/// Writes what `Control::Execed` tells into the scratch page: its address, and that of a copy of the strings there, or 0.
+/// So the proxy need not fault the stack in.
+fn tell_linux(
+    thread: &Thread,
+    name: &[u8],
+    mut words: [u64; EXECED_WORDS],
+    stack: &StackImage,
+) -> Result<(u64, u64)> {
+    const AUXV_WORD: usize = 11;
+    let part = |start: u64, end: u64| {
+        &stack.bytes[(start - stack.sp) as usize..][..(end - start) as usize]
+    };
+    let auxv = part(stack.auxv_start, stack.auxv_end);
+    let strings = part(stack.arg_start, stack.env_end);
+    let scratch = scratch(thread.slot_index);
+    words[AUXV_WORD] = scratch + AUXV_AT as u64;
+    let mut shown = [0; WORDS_AT];
+    let length = name.len().min(WORDS_AT - 1);
+    shown[..length].copy_from_slice(&name[..length]);
+    let before = AUXV_AT + auxv.len();
+    let fits = before + strings.len() <= SCRATCH_BYTES;
+    let strings = if fits { strings } else { &[] };
+    let told = lists::joined(&[&shown, words.as_bytes(), auxv, strings])?;
+    thread.process.write_scratch(thread.slot_index, &told)?;
+    Ok((scratch, if fits { scratch + before as u64 } else { 0 }))
+}
 
 /// What `/proc/PID/cmdline` and its like are made from.
 fn words_for_linux(
@@ -198,7 +225,7 @@ fn map_segments(mm: &mut AddressSpace, program: &Program, bias: u64) -> Result<(
         if middle > start {
             let backing =
                 Backing::PrivateFile { file: program.file.clone(), offset: s.map_offset() };
-            let plain = mm::anonymous(start, middle, s.prot, VmaFlags::empty());
+            let plain = mm::anonymous(start, middle, s.prot, mm::fork::unwritten(s.prot));
             mm.vmas.insert(Vma { backing, ..plain })?;
         }
         if end > middle {

@@ -4,18 +4,20 @@
 use crate::life::fork;
 use crate::life::{begin, depart};
 use crate::mm::AddressSpace;
+use crate::mm::parts;
 use crate::mm::space::Space;
 use crate::process::spaces::ProcessSpace;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
+use hanare_abi::layout::{PARTS_ALL, PARTS_USUAL};
 use hanare_core::errno::{self, Result};
 use hanare_core::life::Process;
 
 /// `REQUEST_SPACE_OPEN`.
 /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork, whose
-/// child, described by `words`, begins to run. Gives whether the proxy may map all of
-/// its addresses at once.
-pub fn space(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<ProcessSpace>, bool)> {
+/// child, described by `words`, begins to run. Gives which parts of its addresses the proxy is to map
+/// at once.
+pub fn space(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<ProcessSpace>, u32)> {
     let parent = args[2] as u32;
     if parent == 0 {
         return make(space, args[0], None, words);
@@ -35,7 +37,7 @@ fn make(
     cpus: u64,
     embryo: Option<Box<fork::Embryo>>,
     words: &[u64],
-) -> Result<(Arc<ProcessSpace>, bool)> {
+) -> Result<(Arc<ProcessSpace>, u32)> {
     let account = Space::account_of(words)?;
     let (mm, embryo) = match embryo {
         None => (AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?, None),
@@ -45,15 +47,20 @@ fn make(
             (core::mem::replace(&mut e.mm, AddressSpace::nothing()), Some(e))
         }
     };
-    let whole = fork::shared_with_linux(&mm).next().is_none();
+    let parts = match &embryo {
+        None => PARTS_ALL,
+        Some(_) if fork::shared_with_linux(&mm).next().is_some() => 0,
+        Some(_) => parts::of_mappings(&mm),
+    };
     let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
+    new.set_parts(parts);
     let life = if embryo.is_some() { Process::CLAIMED } else { Process::EXPECTED };
     let parent = embryo.as_ref().map_or(Weak::new(), |e| Arc::downgrade(&e.parent.process));
     let first = new.enter_first(parent, life, words)?;
     if let Some(e) = embryo {
         begin::child(&first, e, words).inspect_err(|_| first.fail())?;
     }
-    Ok((new, whole))
+    Ok((new, parts))
 }
 
 /// The space of a process that leaves other memory by execve.
@@ -62,12 +69,13 @@ fn for_program(
     cpus: u64,
     plan: Box<depart::Plan>,
     words: &[u64],
-) -> Result<(Arc<ProcessSpace>, bool)> {
+) -> Result<(Arc<ProcessSpace>, u32)> {
     let account = Space::account_of(words)?;
     let mm = AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?;
     let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
+    new.set_parts(PARTS_USUAL);
     // It has nobody to tell its end to until it goes on as the old process.
     let first = new.enter_first(Weak::new(), Process::CLAIMED, words)?;
     plan.begin(&new, &first, words).inspect_err(|_| first.fail())?;
-    Ok((new, true))
+    Ok((new, PARTS_USUAL))
 }

@@ -1,12 +1,13 @@
 //! A program's file: opened, read and checked through the worker, before anything of the old program
 //! is touched.
 
+use crate::base::frames;
 use crate::base::heap;
 use crate::base::lists;
 use crate::base::pages::Pages;
 use crate::life::target::{AT_FDCWD, Target, write_path};
 use crate::link::services;
-use crate::mm::content::Content;
+use crate::mm::content::{self, Content};
 use crate::mm::space::Space;
 use crate::mm::{FileHandle, FileRef};
 use crate::process::thread;
@@ -40,7 +41,7 @@ impl Program {
     /// The module moves the file to the space `to`.
     pub fn move_to(&mut self, to: &Space) {
         if let Some(file) = Arc::get_mut(&mut self.file) {
-            (file.space, file.home) = (to.space, to.home);
+            file.space = to.space;
         }
     }
 }
@@ -58,10 +59,6 @@ pub const SHARED: u64 = u64::MAX;
 pub type Strings = Vec<Vec<u8>>;
 
 /// A copy of strings. `ENOMEM`.
-pub fn copied(strings: &[Vec<u8>]) -> Result<Strings> {
-    copied_all(strings.iter().map(Vec::as_slice))
-}
-
 fn copied_all<'a>(strings: impl Iterator<Item = &'a [u8]>) -> Result<Strings> {
     let mut all = Vec::new();
     for string in strings {
@@ -78,11 +75,12 @@ pub fn check_strings(bytes: u64, count: u64) -> Result<()> {
     if bytes.saturating_add(count.saturating_mul(8)) > ARG_MAX_TOTAL {
         return Err(errno::E2BIG);
     }
-    if (bytes * 4 + count * EACH) * 2 > crate::base::frames::usage().0 {
-        Err(errno::ENOMEM)
-    } else {
-        Ok(())
+    // The exact number of free pages has a line of each CPU: only for who is near it.
+    let wanted = (bytes * 4 + count * EACH) * 2;
+    if wanted > frames::usage_without_stocks().0 && wanted > frames::usage().0 {
+        return Err(errno::ENOMEM);
     }
+    Ok(())
 }
 
 /// References to all of them. `ENOMEM`.
@@ -135,6 +133,7 @@ pub fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
         return Err(errno::ENAMETOOLONG);
     }
     let thread = thread::current();
+    content::give_back_if_short();
     let scratch = write_path(thread, path)?;
     let pages = Pages::new(1)?;
     let answer =
@@ -142,10 +141,10 @@ pub fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
     // From here on its reference in the module goes with it.
     let mut file = FileHandle {
         space: thread.process.space,
-        home: thread.process.home,
         id: answer.status,
         inode: answer.args[1],
         device: answer.args[4],
+        bytes: answer.args[2],
         content: Content::of(answer.args[4], answer.args[1], answer.held, answer.args[2]),
         name: String::new(),
     };
@@ -163,11 +162,9 @@ pub fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
 /// Up to one page of a file.
 fn read_at(file: &FileHandle, offset: u64, bytes: usize) -> Result<Vec<u8>> {
     let page = Pages::new(0)?;
-    let answer = services::by_worker(
-        SERVICE_FILL,
-        &[file.id, offset, bytes.min(4096) as u64],
-        &[page.extent()],
-    )?;
+    let bytes = bytes.min(4096) as u64;
+    let answer =
+        services::by_worker(SERVICE_FILL, &[file.id, offset, bytes, bytes], &[page.extent()])?;
     page.bytes(0, answer.status as usize)
 }
 

@@ -36,8 +36,9 @@ impl Runs for Thread {
         }
     }
 
+    #[inline(always)] // of each call that is woken for
     fn lets_memory_go(&self) -> bool {
-        let others = self.process.mm.active().others(percpu::index()).next().is_some();
+        let others = self.process.mm.active().has_others(percpu::index());
         if others {
             paging::use_kernel();
             self.process.mm.left();
@@ -91,6 +92,11 @@ impl Delegates for Thread {
         self.signals.news().map(|mask| (mask, self.robust_list.load(Ordering::Relaxed)))
     }
 
+    fn robust_list(&self) -> u64 {
+        self.robust_list.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)] // each delegated call asks
     fn tell_owed(&self) {
         if self.process.owes.load(Ordering::Relaxed) && !Thread::must_end(self) {
             dispositions::tell_owed(self);

@@ -77,6 +77,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     inherited.birth.parent_tid = r.parent_tid_in_child();
     let names_itself = inherited.birth.parent_tid != 0;
     inherited.give(new, &first);
+    slot.set_sigmask(first.signals.lock().applied.0);
     if r.flags & flag::SIGHAND != 0 {
         new.handlers.store(p.handlers.load(Ordering::Relaxed), Ordering::Relaxed);
     }

@@ -56,11 +56,13 @@ impl Bell {
     }
 }
 
-/// The running thread, of `space`, is about to sleep on `slot`: its worker may ring this CPU by
-/// `bell`, which is the slot's, once more.
+/// The running thread, of `space`, is about to sleep on `slot`, and looks once more whether the answer is there: its worker
+/// may ring this CPU by `bell`, which is the slot's, once more.
+#[inline(always)] // of each call that is woken for
 pub fn expect_ring(space: u32, slot: &SlotRef<'_>, bell: u32) {
-    shared::bell(bell).arm(space, percpu::index() as u32);
     slot.set_bell(bell);
+    // Who waits looks himself, too.
+    let _ = slot.lwk_prepare_sleep(shared::bell(bell), space, percpu::index() as u32);
 }
 
 impl Drop for Bell {

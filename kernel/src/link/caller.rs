@@ -4,30 +4,33 @@ use crate::base::lock::{Mutex, rank};
 use crate::sched::task::{Runs, Task};
 use alloc::vec::Vec;
 use core::ops::Deref;
-use core::sync::atomic::AtomicU64;
 use hanare_abi::control::Control;
 pub use hanare_core::fair::Owner;
-use hanare_ikc::SlotRef;
+use hanare_ikc::{Patience, SlotRef};
 use spin::Once;
 
-/// The link's part of a thread. It dereferences to its [`Task`].
+/// The link's part of a thread. It dereferences to its [`Task`]. What each call needs is on one cache line.
+#[repr(C, align(64))]
 pub struct Port {
-    /// The scheduler's part.
-    pub task: Task,
-    /// Slot index in the space; 0 is the first thread's of its first process.
-    pub slot_index: u32,
     /// The slot shared with its worker.
     pub slot: SlotRef<'static>,
-    /// TSC cycles the last delegated call took if it was not short, else 0.
-    pub last_call: AtomicU64,
+    /// Slot index in the space; 0 is the first thread's of its first process.
+    pub slot_index: u32,
+    /// Its space, which it never leaves.
+    pub space: u32,
+    /// How long it polls for an answer.
+    pub patience: Patience,
+    /// The scheduler's part.
+    pub task: Task,
     /// File references that it drops, while they are to go together (`services::put_together`).
     pub puts: Mutex<Option<Vec<u64>>, rank::Puts>,
 }
 
 impl Port {
-    /// Of a thread with a slot.
-    pub fn new(task: Task, slot_index: u32, slot: SlotRef<'static>) -> Port {
-        Port { task, slot_index, slot, last_call: AtomicU64::new(0), puts: Mutex::new(None) }
+    /// Of a thread of `space` with a slot.
+    pub fn new(task: Task, space: u32, slot_index: u32, slot: SlotRef<'static>) -> Port {
+        let (patience, puts) = (Patience::new(), Mutex::new(None));
+        Port { slot, slot_index, space, patience, task, puts }
     }
 }
 
@@ -49,6 +52,8 @@ pub trait Delegates: Runs {
     /// Its signal mask in a call, and the head of its list of robust futexes, for its worker; unless both are as
     /// they were when that was asked for last.
     fn news(&self) -> Option<(u64, u64)>;
+    /// The latter, as it is now.
+    fn robust_list(&self) -> u64;
     /// Before Linux executes something for it: what Linux has not been told yet, it is told.
     fn tell_owed(&self);
     /// Its worker is about to execute a call, or to serve this request.

@@ -2,12 +2,13 @@
 //! the slot, wait, take the answer.
 
 use crate::base::counts;
+use crate::base::line::Line;
 use crate::link::bells;
 use crate::link::caller::Delegates;
 use crate::link::interface::Link;
 use crate::sched::{cpus, doorbell};
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SLOT;
 use hanare_abi::control::Control;
 use hanare_core::link::{self, Asker, Call, Outcome, Sake};
@@ -16,46 +17,58 @@ use hanare_ikc::{Answer, SlotRef};
 
 /// An answer within this time costs neither accounting nor a look at other threads, µs.
 const SHORT_US: u64 = 5;
-/// Calls up to this long are polled for, if the last one was no longer, µs.
+/// Calls up to this long are polled for, if those before were no longer, µs.
 const LONG_US: u64 = 150;
+/// Time that waking both sides takes at most where each has a CPU at once, µs.
+const QUICK_WAKE_UPS_US: u64 = 250;
 /// Looks at the slot without a look at anything else: an answer that comes at once takes about as long, half a
 /// microsecond. A CPU that shoots down TLB entries waits that much longer at most, which is less than an interrupt takes.
 const EAGER: u32 = 512;
 /// How long the worker polls for the next call, µs.
 const WORKER_POLL_US: u32 = 50;
 
-/// How long a CPU with nothing else to do polls for the answer, µs.
-static SPIN_US: AtomicU64 = AtomicU64::new(0);
+/// Times of the policy, in cycles: constant after [`init`].
+struct Times {
+    /// How long a CPU with nothing else to do polls for an answer.
+    spin: AtomicU64,
+    /// How long a call is polled for at most: an answer within that time is worth the CPU, since a wake-up would cost about as
+    /// much. Less where the thread's calls take longer ([`hanare_ikc::Patience`]).
+    longest: AtomicU64,
+    /// [`SHORT_US`].
+    short: AtomicU64,
+    /// [`QUICK_WAKE_UPS_US`].
+    quick: AtomicU64,
+}
+
+static TIMES: Line<Times> = Line(Times {
+    spin: AtomicU64::new(0),
+    longest: AtomicU64::new(0),
+    short: AtomicU64::new(0),
+    quick: AtomicU64::new(0),
+});
+/// How long the worker polls for the next call, µs.
+static WORKER_US: AtomicU32 = AtomicU32::new(0);
 
 /// Takes the boot option `spin_us`.
 pub fn init(spin_us: u32) {
-    SPIN_US.store(spin_us.into(), Ordering::Relaxed);
+    let cycles = |us| us * u64::from(shared::params().tsc_khz) / 1000;
+    let spin = cycles(u64::from(spin_us));
+    let longest = if spin == 0 { 0 } else { spin.max(cycles(LONG_US)) };
+    TIMES.spin.store(spin, Ordering::Relaxed);
+    TIMES.longest.store(longest, Ordering::Relaxed);
+    TIMES.short.store(cycles(SHORT_US), Ordering::Relaxed);
+    TIMES.quick.store(cycles(QUICK_WAKE_UPS_US), Ordering::Relaxed);
+    WORKER_US.store(WORKER_POLL_US.min(spin_us), Ordering::Relaxed);
 }
 
 /// Policy of a new slot.
 pub fn worker_poll_us() -> u32 {
-    WORKER_POLL_US.min(SPIN_US.load(Ordering::Relaxed) as u32)
-}
-
-fn cycles(us: u64) -> u64 {
-    us * u64::from(shared::params().tsc_khz) / 1000
+    WORKER_US.load(Ordering::Relaxed)
 }
 
 /// How long a CPU with nothing else to do polls for an answer.
 pub fn spin_cycles() -> u64 {
-    cycles(SPIN_US.load(Ordering::Relaxed))
-}
-
-/// How long to poll for this answer: a thread whose last call took no longer than
-/// [`LONG_US`] waits that long with the CPU kept, since a wake-up would cost about
-/// as much; one that waits for something slower goes to sleep soon.
-fn patience(caller: &(impl Delegates + ?Sized), base: u64) -> u64 {
-    let long = cycles(LONG_US);
-    if base != 0 && caller.port().last_call.load(Ordering::Relaxed) < long {
-        base.max(long)
-    } else {
-        base
-    }
+    TIMES.spin.load(Ordering::Relaxed)
 }
 
 /// Waits for the answer of the running thread's worker, or until there is none any more.
@@ -80,9 +93,7 @@ impl<C: Delegates + ?Sized> cpus::Wait for Answered<'_, C> {
     fn announce(&self, asleep: bool) {
         let slot = &self.caller.port().slot;
         if asleep {
-            bells::expect_ring(self.caller.owner().space, slot, self.caller.port().bell);
-            // Whether an answer is there already is looked at by `ready`.
-            let _ = slot.lwk_prepare_sleep();
+            bells::expect_ring(self.caller.port().space, slot, self.caller.port().bell);
         } else {
             slot.lwk_awake();
         }
@@ -105,7 +116,7 @@ impl Link for Direct {
             return outcome;
         }
         context.asks(None);
-        let outcome = exchange(context, |slot| slot.lwk_post(call.nr, call.args));
+        let outcome = exchange(context, true, |slot| slot.lwk_post(call.nr, call.args));
         context.asked(None);
         outcome
     }
@@ -119,7 +130,7 @@ impl Link for Direct {
                 return outcome;
             }
             context.asks(Some(&request));
-            let outcome = exchange(context, |slot| slot.lwk_ask(request));
+            let outcome = exchange(context, needs_mask(&request), |slot| slot.lwk_ask(request));
             context.asked(Some(&request));
             if outcome != Outcome::NotStarted {
                 return outcome;
@@ -137,26 +148,32 @@ fn asker(context: &(impl Delegates + ?Sized)) -> Asker {
     }
 }
 
+/// Whether the worker is to have the thread's mask while it serves a request. One that makes a thread or a process blocks
+/// all signals meanwhile; programs do as well, and with the mask as it was their opening it again is no request.
+fn needs_mask(request: &Control) -> bool {
+    !matches!(request, Control::Fork { .. } | Control::Share { .. } | Control::Thread { .. })
+}
+
 /// Posts to the slot of the running thread and waits for the answer. [`Outcome::PeerGone`]: the
 /// process was killed meanwhile.
 #[inline(always)] // as `call`
 fn exchange(
     caller: &(impl Delegates + ?Sized),
+    needs_mask: bool,
     post: impl FnOnce(&SlotRef<'_>) -> bool,
 ) -> Outcome {
     shared::here().count_delegated_call();
     let port = caller.port();
     counts::count(&port.counts.delegated);
     // The second cache line of the slot only when something changed.
-    if let Some((mask, robust_list)) = caller.news() {
+    if !needs_mask {
+        port.slot.set_robust_list(caller.robust_list());
+    } else if let Some((mask, robust_list)) = caller.news() {
         port.slot.set_sigmask(mask);
         port.slot.set_robust_list(robust_list);
     }
     let asleep = post(&port.slot);
     let answer = if asleep { None } else { (0..EAGER).find_map(|_| port.slot.lwk_poll()) };
-    if answer.is_some() {
-        port.last_call.store(0, Ordering::Relaxed);
-    }
     match answer.or_else(|| await_answer(caller, asleep)) {
         Some(Answer::Done(result)) => Outcome::Done(result),
         Some(Answer::NotStarted) => Outcome::NotStarted,
@@ -169,16 +186,23 @@ fn exchange(
 fn await_answer(caller: &(impl Delegates + ?Sized), asleep: bool) -> Option<Answer> {
     let port = caller.port();
     if asleep {
-        ring_worker(caller.owner().space, port.slot_index);
+        ring_worker(port.space, port.slot_index, &port.slot);
     }
     let mut answered = Answered { caller, answer: Cell::new(None) };
-    let base = spin_cycles();
-    if !asleep && cpus::poll_for(&answered, base.min(cycles(SHORT_US))) {
-        port.last_call.store(0, Ordering::Relaxed);
-    } else {
-        let start = cpu::rdtsc();
-        cpus::wait(&mut answered, patience(caller, base));
-        port.last_call.store(cpu::rdtsc().wrapping_sub(start), Ordering::Relaxed);
+    let longest = TIMES.longest.load(Ordering::Relaxed);
+    let window = if longest == 0 { 0 } else { port.patience.window(longest) };
+    let short = TIMES.short.load(Ordering::Relaxed);
+    if !asleep && cpus::poll_for(&answered, window.min(short)) {
+        return answered.answer.get();
+    }
+    let start = cpu::rdtsc();
+    let now = cpus::wait_alone(caller, &answered, start, window).unwrap_or_else(|| {
+        cpus::wait(&mut answered, window);
+        cpu::rdtsc()
+    });
+    if longest != 0 {
+        let quick = TIMES.quick.load(Ordering::Relaxed);
+        port.patience.waited(now.wrapping_sub(start), longest, quick);
     }
     answered.answer.get()
 }
@@ -186,11 +210,11 @@ fn await_answer(caller: &(impl Delegates + ?Sized), asleep: bool) -> Option<Answ
 /// Asks a worker that has no thread: nobody waits here, the answer is in its slot later.
 pub fn ask_worker(space: u32, index: u32, slot: SlotRef<'_>, request: Control) {
     if slot.lwk_ask(request) {
-        ring_worker(space, index);
+        ring_worker(space, index, &slot);
     }
 }
 
-/// Rings the worker of a slot, which sleeps.
-pub fn ring_worker(space: u32, slot: u32) {
-    doorbell::ring(EVENT_SLOT, u64::from(space) << 24 | u64::from(slot));
+/// Rings the worker of a slot, which sleeps, at the CPU of Linux' where it went to sleep.
+pub fn ring_worker(space: u32, index: u32, slot: &SlotRef<'_>) {
+    doorbell::ring(slot.doorbell(), EVENT_SLOT, u64::from(space) << 24 | u64::from(index));
 }

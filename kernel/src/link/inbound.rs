@@ -3,7 +3,7 @@
 use crate::sched::requests::{self, Server};
 use crate::sched::{cpus, doorbell};
 use core::sync::atomic::{AtomicU32, Ordering};
-use hanare_abi::boot::{EVENT_REQUEST, INBOUND_ENTRIES};
+use hanare_abi::boot::{EVENT_REQUEST, RING_ENTRIES};
 use hanare_abi::request as abi;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu, shared};
@@ -13,7 +13,7 @@ use spin::Once;
 /// of which only its CPU knows. There are no more than the ring of the requests has room for.
 #[repr(align(64))]
 struct Deferred {
-    requests: [AtomicU32; INBOUND_ENTRIES],
+    requests: [AtomicU32; RING_ENTRIES],
     first: AtomicU32,
     end: AtomicU32,
 }
@@ -21,7 +21,7 @@ struct Deferred {
 impl Deferred {
     fn push(&self, request: u32) {
         let end = self.end.load(Ordering::Relaxed);
-        self.requests[end as usize % INBOUND_ENTRIES].store(request, Ordering::Relaxed);
+        self.requests[end as usize % RING_ENTRIES].store(request, Ordering::Relaxed);
         self.end.store(end.wrapping_add(1), Ordering::Relaxed);
     }
 
@@ -35,13 +35,13 @@ impl Deferred {
             return None;
         }
         self.first.store(first.wrapping_add(1), Ordering::Relaxed);
-        Some(self.requests[first as usize % INBOUND_ENTRIES].load(Ordering::Relaxed))
+        Some(self.requests[first as usize % RING_ENTRIES].load(Ordering::Relaxed))
     }
 }
 
 static DEFERRED: [Deferred; CPUS_MAX] = [const {
     Deferred {
-        requests: [const { AtomicU32::new(0) }; INBOUND_ENTRIES],
+        requests: [const { AtomicU32::new(0) }; RING_ENTRIES],
         first: AtomicU32::new(0),
         end: AtomicU32::new(0),
     }
@@ -108,7 +108,7 @@ pub fn take_back() {
 fn next() -> Option<u32> {
     loop {
         let index = doorbell::inbound().pop()?;
-        if index < shared::params().request_count.min(INBOUND_ENTRIES as u32) {
+        if index < shared::params().request_count.min(RING_ENTRIES as u32) {
             return Some(index);
         }
         crate::info!("request {index} does not exist; ignored");
@@ -117,7 +117,8 @@ fn next() -> Option<u32> {
 
 /// Answers a request and wakes its waiter.
 pub fn complete(index: u32, status: i32) {
-    if shared::request(index).complete(status) {
-        doorbell::ring(EVENT_REQUEST, u64::from(index));
+    let request = shared::request(index);
+    if request.complete(status) {
+        doorbell::ring(request.doorbell(), EVENT_REQUEST, u64::from(index));
     }
 }

@@ -46,10 +46,10 @@ static ASYNC: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
 
 /// What services have to know of the memory that they are for.
 pub struct Memory {
-    /// Frees entries of the calling CPU that nobody comes for.
+    /// Frees entries that nobody comes for.
     pub sweep: fn(),
-    /// Whose the space with this home CPU and id is, if Linux still has it.
-    pub owner: fn(usize, u32) -> Option<Owner>,
+    /// Whose the space with this id is, if Linux still has it.
+    pub owner: fn(u32) -> Option<Owner>,
 }
 
 static MEMORY: Once<&Memory> = Once::new();
@@ -323,21 +323,24 @@ fn make_async(entry: Entry) {
 }
 
 /// Run by the module's service thread, for kinds that need no process; the running thread waits.
-/// `None`: it failed, or there is no answer in time.
+/// `None`: it failed, or there is no answer in time; or it drops files, no entry is free, and the thread's process is
+/// killed, which somebody may wait for. A zap is owed to who shares the memory.
 pub fn by_thread(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> Option<Answer> {
     assert_none_held();
     let until = cpus::deadline(PATIENCE_NS);
+    let me = caller::current();
+    let gives_up = || kind == SERVICE_FILE_PUT && me.is_killed();
     let entry = loop {
         // The service thread frees the entries of what was posted.
         if let Some(entry) = Entry::of(p, By::Thread, kind, args, extents) {
             break entry;
         }
-        if cpu::rdtsc() >= until {
+        if cpu::rdtsc() >= until || gives_up() {
             return None;
         }
-        cpus::until_told(|| false, cpus::deadline(LOOK_NS));
+        cpus::until_told(gives_up, cpus::deadline(LOOK_NS));
     };
-    doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
+    doorbell::ring(0, EVENT_SERVICE, u64::from(entry.index));
     cpus::wait(&mut Done { entry: &entry, until }, direct::spin_cycles());
     answer_or_leave(entry)
 }
@@ -355,7 +358,7 @@ pub fn by_thread_at_once(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> 
         }
         entry => entry.map(Some),
     })??;
-    doorbell::ring(EVENT_SERVICE, u64::from(entry.index));
+    doorbell::ring(0, EVENT_SERVICE, u64::from(entry.index));
     let _ = spin_for(until, || entry.is_done().then_some(()));
     answer_or_leave(entry)
 }
@@ -387,14 +390,14 @@ pub fn post(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> bool {
     let Some(entry) = Entry::of(p, By::Thread, kind, args, extents) else { return false };
     let index = entry.index;
     make_async(entry);
-    doorbell::ring(EVENT_SERVICE, u64::from(index));
+    doorbell::ring(0, EVENT_SERVICE, u64::from(index));
     true
 }
 
 /// Drops a file reference; nobody waits. A space that ends needs none of this:
 /// the module drops all its files.
-pub fn put_file(space: u32, home: usize, id: u64) {
-    let Some(owner) = memory().and_then(|memory| (memory.owner)(home, space)) else { return };
+pub fn put_file(space: u32, id: u64) {
+    let Some(owner) = memory().and_then(|memory| (memory.owner)(space)) else { return };
     if let Some(caller) = caller::try_current().filter(|c| c.owner().space == space)
         && let Some(list) = caller.port().puts.lock().as_mut()
         && list.len() < EXTENTS_MAX

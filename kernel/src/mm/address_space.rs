@@ -4,7 +4,7 @@ use super::content::FileRef;
 use super::removed::Removed;
 use super::stale::{Stale, StaleTables};
 use crate::base::accounts::{Account, Sizes};
-use crate::base::chain::Run;
+use crate::base::chain::{Chain, Run};
 use crate::base::frames::{self, Known};
 use crate::base::heap;
 use crate::sched::tlb;
@@ -55,8 +55,12 @@ pub struct AddressSpace {
     /// The policy of the thread for which pages are made, of the rest of the space. It goes when
     /// the lock is given back.
     pub wish: Option<Policy>,
+    /// The space whose pages are offered to Linux now (`offer.rs`), or 0.
+    pub(super) offered_by: u32,
     /// How many of the resident pages are Linux'.
     pub(super) foreign: u64,
+    /// How many pages Linux may write to, at most.
+    pub(super) written_by_linux: u64,
     /// To whom it is charged, and how much of it is.
     pub(super) account: Option<Arc<Account>>,
     charged: Sizes,
@@ -89,7 +93,9 @@ impl AddressSpace {
             lock_future: VmaFlags::empty(),
             policies: Policies::default(),
             wish: None,
+            offered_by: 0,
             foreign: 0,
+            written_by_linux: 0,
             account: None,
             charged: Sizes::default(),
         }
@@ -220,6 +226,11 @@ impl AddressSpace {
         }
     }
 
+    /// Whether something of it is memory that other processes may have, too: files and shared memory of Linux'.
+    pub fn shares_with_linux(&self) -> bool {
+        self.vmas.iter().any(|v| matches!(v.backing, Backing::SharedLinux { .. }))
+    }
+
     /// What the kernel needs to remember what is mapped, about.
     pub fn map_bytes(&self) -> u64 {
         const ENTRY: usize = 2 * size_of::<Vma<FileRef>>(); // nodes of trees are half full at worst
@@ -256,30 +267,31 @@ impl AddressSpace {
         removed: &mut Removed,
     ) -> Option<Range> {
         let (mut pages, mut foreign, mut gone) = (0, 0, None);
-        let stale = &mut self.stale;
+        let mut gathered = Gathered::default();
+        let (free, seen) = (&mut self.stale.blocks, &mut removed.seen);
+        let hides_none = is_flushed && change.has_forgotten((start, end));
         self.table.update(start, end, &mut |leaf| {
-            gone = Some(tlb::join(gone, pages_of(&leaf)));
-            if leaf.entry.has(pte::SEEN) {
+            let is_told = leaf.entry.has(pte::SEEN);
+            gone = Some((gone.map_or(leaf.addr, |(first, _)| first), leaf.addr + leaf.size));
+            if is_told {
                 removed.range = Some(tlb::join(removed.range, pages_of(&leaf)));
             }
-            if is_to_hide(&leaf, change, is_flushed) {
+            if !hides_none && is_to_hide(&leaf, change, is_flushed) {
                 removed.is_hidden = true;
                 return leaf.entry & !pte::PRESENT;
             }
             pages += leaf.size / SMALL;
             if leaf.entry.has(pte::FOREIGN) {
                 foreign += leaf.size / SMALL;
-            } else {
-                let run = Run::of(leaf.frame(), leaf.size == LARGE);
-                match frames::drop_mapping_told(run.frame, leaf.entry.has(pte::SEEN)) {
-                    None => {} // another process has it too
-                    Some(Known::Never) => stale.blocks.push(run),
-                    Some(Known::Seen) => removed.seen.push(run),
-                    Some(Known::Named) => removed.seen.push(run.named()),
-                }
+                return Entry::NONE;
+            }
+            if !gathered.adds(&leaf, is_told) {
+                let before = core::mem::replace(&mut gathered, Gathered::of(&leaf, is_told));
+                before.give_up(free, seen);
             }
             Entry::NONE
         });
+        gathered.give_up(free, seen);
         self.remove_resident(pages, foreign);
         gone
     }
@@ -312,37 +324,21 @@ impl AddressSpace {
             let cut = self.table.find(edge).filter(|l| l.size == LARGE && l.addr != edge);
             if let Some(leaf) = cut {
                 self.table.split(leaf.addr, &mut frames::Tables).map_err(|_| errno::ENOMEM)?;
-                frames::split(leaf.frame(), 9);
+                frames::split_large(leaf.frame());
             }
         }
         Ok(())
     }
 
-    /// Splits all large pages of a range. None begins at 0.
+    /// The leaf of a page, a small one from now on.
+    pub(super) fn find_small(&mut self, page: u64) -> Result<Option<Leaf>> {
+        self.split_edges(page, page + SMALL)?;
+        Ok(self.table.find(page))
+    }
+
+    /// Splits all large pages of a range.
     pub(super) fn split_all(&mut self, start: u64, end: u64) -> Result<()> {
-        let mut at = start;
-        loop {
-            let mut some = [0; AT_ONCE];
-            let mut places = some.iter_mut();
-            self.table.update(at, end, &mut |leaf| {
-                if leaf.size == LARGE
-                    && let Some(place) = places.next()
-                {
-                    *place = leaf.addr;
-                }
-                leaf.entry
-            });
-            let is_full = places.next().is_none();
-            for at in some.into_iter().filter(|&at| at != 0) {
-                let Some(leaf) = self.table.find(at) else { continue };
-                self.table.split(leaf.addr, &mut frames::Tables).map_err(|_| errno::ENOMEM)?;
-                frames::split(leaf.frame(), 9);
-            }
-            if !is_full {
-                return Ok(());
-            }
-            at = some[AT_ONCE - 1] + LARGE;
-        }
+        split_all(&mut self.table, start, end)
     }
 
     /// Where Linux has something of `start..end` that `exceeds` says it has to forget for a change.
@@ -396,6 +392,62 @@ impl Drop for AddressSpace {
     }
 }
 
+/// Pages one behind the other, or a large one, of which mappings go.
+#[derive(Default)]
+struct Gathered {
+    frame: PhysAddr,
+    /// Behind the last one.
+    end: u64,
+    /// A large page is one.
+    pages: u32,
+    is_large: bool,
+    /// Linux may have been told of these mappings.
+    is_told: bool,
+}
+
+impl Gathered {
+    /// Not too much for one look at the marks of frames.
+    const MOST: u32 = 512;
+
+    fn of(leaf: &Leaf, is_told: bool) -> Gathered {
+        let (frame, is_large) = (leaf.frame(), leaf.size == LARGE);
+        Gathered { frame, end: frame.0 + leaf.size, pages: 1, is_large, is_told }
+    }
+
+    /// Takes a page in, if it is the next one.
+    fn adds(&mut self, leaf: &Leaf, is_told: bool) -> bool {
+        let is_alike = leaf.size == SMALL && !self.is_large && self.is_told == is_told;
+        let adds = leaf.frame().0 == self.end && is_alike && self.pages < Self::MOST;
+        if adds {
+            self.pages += 1;
+            self.end += SMALL;
+        }
+        adds
+    }
+
+    /// Drops the mappings. Pages that have no other one go to `free` or, where Linux may hold them, to `seen`.
+    fn give_up(mut self, free: &mut Chain, seen: &mut Chain) {
+        let mut put = |known, run: Run| match known {
+            None => {} // another process has them too
+            Some(Known::Never) => free.push(run),
+            Some(Known::Seen) => seen.push(run),
+            Some(Known::Named) => seen.push(run.named()),
+        };
+        if self.is_large {
+            match frames::drop_large(self.frame, self.is_told) {
+                Ok(known) => return put(known, Run::of(self.frame, true)),
+                Err(frames::IsSplit) => self.pages = (LARGE / SMALL) as u32,
+            }
+        }
+        while self.pages != 0 {
+            let (known, count) = frames::drop_mappings(self.frame, self.pages, self.is_told);
+            put(known, Run { pages: count, ..Run::of(self.frame, false) });
+            self.pages -= count;
+            self.frame = self.frame + u64::from(count) * SMALL;
+        }
+    }
+}
+
 /// Page table bits for the rights of a mapping.
 pub fn pte_bits(prot: Prot) -> Bits {
     if prot.is_empty() {
@@ -436,7 +488,43 @@ fn is_to_hide(leaf: &Leaf, change: &Change, is_flushed: bool) -> bool {
     }
     let mut prepared = change.prepared(pages_of(leaf), leaf.entry.has(pte::PRESENT));
     prepared.is_flushed |= is_flushed;
-    !may_give_up(sight(leaf.entry), prepared) && frames::is_shared(leaf.frame())
+    !may_give_up(sight(leaf.entry), prepared) && is_shared(leaf)
+}
+
+/// Whether a page, or a part of a large one, has more than one mapping.
+pub(super) fn is_shared(leaf: &Leaf) -> bool {
+    if leaf.size == LARGE {
+        crate::base::mappings::is_large_shared(leaf.frame())
+    } else {
+        frames::is_shared(leaf.frame())
+    }
+}
+
+/// Splits all large pages of a range. None begins at 0.
+pub(super) fn split_all(table: &mut PageTable, start: u64, end: u64) -> Result<()> {
+    let mut at = start;
+    loop {
+        let mut some = [0; AT_ONCE];
+        let mut places = some.iter_mut();
+        table.update(at, end, &mut |leaf| {
+            if leaf.size == LARGE
+                && let Some(place) = places.next()
+            {
+                *place = leaf.addr;
+            }
+            leaf.entry
+        });
+        let is_full = places.next().is_none();
+        for at in some.into_iter().filter(|&at| at != 0) {
+            let Some(leaf) = table.find(at) else { continue };
+            table.split(leaf.addr, &mut frames::Tables).map_err(|_| errno::ENOMEM)?;
+            frames::split_large(leaf.frame());
+        }
+        if !is_full {
+            return Ok(());
+        }
+        at = some[AT_ONCE - 1] + LARGE;
+    }
 }
 
 /// The addresses of a page.

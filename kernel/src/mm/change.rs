@@ -1,7 +1,7 @@
 //! The transaction by which a mapping is changed that Linux has seen (`hanare_core::coherence`).
 
 use super::caller::Caller;
-use super::reserve::{must_wait, wait_until_settled};
+use super::reserve::{must_wait, resume, wait_until_settled};
 use super::{AddressSpace, release};
 use crate::base::heap;
 use hanare_core::coherence::{Change, Range};
@@ -31,7 +31,7 @@ pub fn carry_out<T>(
     let mut is_forgotten = true;
     loop {
         let mut mm = p.mm.lock();
-        change.resume(&mut mm.coherence, is_forgotten);
+        resume(p, &mut mm, &mut change, is_forgotten);
         if !is_forgotten {
             return Err(errno::ENOMEM);
         }

@@ -1,6 +1,9 @@
 //! Files that mappings hold, and the pages of programs and libraries that processes share: what
-//! one has read of a file in the same state, the others map without asking Linux. A content lives
-//! as long as a process holds the file, which so cannot become another one under the same number.
+//! one has read of a file in the same state, the others map without asking Linux. The state is a
+//! number of the module's, which no two states of files have in common (`version` in
+//! `module/space/version.c`), so a content may stay when nobody holds the file any more: the latest
+//! ones do, up to a share of the memory ([`kept_max`]). They are nobody's then, hold no file, and go
+//! where memory is short, before anybody is refused any.
 
 use super::quarantine::page_deferred;
 use crate::base::lists;
@@ -10,21 +13,69 @@ use crate::link::services;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicBool, Ordering};
-use hanare_core::vma::Prot;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use hanare_core::groups::NOBODY;
 use hanare_hal::addr::PhysAddr;
+use hanare_hal::paging::SMALL;
 
-/// Pages kept of one file at most (16 MiB): they stay while anybody maps any of it.
+/// Pages kept of one file at most (16 MiB).
 const PAGES_MAX: usize = 4096;
+/// Contents that stay when nobody maps them, at most.
+const KEPT_FILES: usize = 64;
+/// The share of the memory that pages of contents may take, those that are mapped included, before old ones go.
+const KEPT_SHARE: u64 = 16;
+/// Contents stay as long as this share of the memory is free.
+const FREE_SHARE: u64 = 8;
 
 /// Device, inode, version, bytes.
 type Key = (u64, u64, u64, u64);
 
 static CONTENTS: Mutex<BTreeMap<Key, Weak<Content>>, rank::Contents> = Mutex::new(BTreeMap::new());
 
+/// Contents that stay, the latest first.
+static KEPT: Mutex<[Option<Arc<Content>>; KEPT_FILES], rank::KeptContents> =
+    Mutex::new([const { None }; KEPT_FILES]);
+/// Pages of all contents.
+static PAGES: AtomicUsize = AtomicUsize::new(0);
+
 /// Memory of the list if it is empty.
 pub fn trim() {
     heap::trim_list(&CONTENTS);
+}
+
+/// Bytes of all contents, above which old ones go.
+fn kept_max() -> u64 {
+    frames::usage_without_stocks().1 / KEPT_SHARE
+}
+
+/// Contents that nobody maps go. Whether there was any, whose pages are free now or in quarantine.
+pub fn give_back() -> bool {
+    let mut any = false;
+    while let Some(old) = take_oldest() {
+        any |= Arc::strong_count(&old) == 1 && !old.pages.lock().is_empty();
+    }
+    any
+}
+
+/// Gives kept content back, if little memory is free.
+pub fn give_back_if_short() {
+    let (free, total) = frames::usage_without_stocks();
+    if free < total / FREE_SHARE {
+        give_back();
+    }
+}
+
+/// Old contents go, as far as there are too many.
+fn settle() {
+    while PAGES.load(Ordering::Relaxed) as u64 * SMALL > kept_max() {
+        if take_oldest().is_none() {
+            return;
+        }
+    }
+}
+
+fn take_oldest() -> Option<Arc<Content>> {
+    KEPT.lock().iter_mut().rev().find_map(Option::take)
 }
 
 /// What has been read of a file.
@@ -33,6 +84,8 @@ pub struct Content {
     key: Key,
     /// The file is run, or mapped to be executed: only then its pages are kept.
     runs: AtomicBool,
+    /// A page is charged to a control group.
+    is_charged: AtomicBool,
     /// Frames by offset; each counts as a mapping.
     pub(super) pages: Mutex<BTreeMap<u64, PhysAddr>, rank::ContentPages>,
 }
@@ -53,26 +106,60 @@ impl Content {
         let new = lists::arc_within(Content {
             key,
             runs: AtomicBool::new(false),
+            is_charged: AtomicBool::new(false),
             pages: Mutex::new(BTreeMap::new()),
         });
         lists::insert_within(&mut all, key, Arc::downgrade(&new));
         Some(new)
     }
 
-    /// The frame of a page that is to be mapped at `prot` is to be kept, if that is worth
-    /// it: then it counts one mapping more, and must not be written to.
-    pub fn keep(self: &Arc<Self>, offset: u64, frame: PhysAddr, prot: Prot) -> bool {
-        // What will be written to is copied then: for others, if there are any.
-        let wanted = self.runs.load(Ordering::Relaxed)
-            && (!prot.contains(Prot::WRITE) || Arc::strong_count(self) > 1);
+    /// The frame of a page that is to be mapped is to be kept, if that is worth it: then it counts
+    /// one mapping more, and must not be written to. What will be written to is copied then.
+    pub fn keep(&self, offset: u64, frame: PhysAddr) -> bool {
         let mut pages = self.pages.lock();
         let fits = || heap::room_for_entry::<u64, PhysAddr>().is_ok();
-        let keeps = wanted && pages.len() < PAGES_MAX && !pages.contains_key(&offset) && fits();
+        let keeps = self.runs.load(Ordering::Relaxed)
+            && pages.len() < PAGES_MAX
+            && !pages.contains_key(&offset)
+            && fits();
         if keeps {
             frames::share(frame);
             lists::insert_within(&mut pages, offset, frame);
+            PAGES.fetch_add(1, Ordering::Relaxed);
+            self.is_charged.fetch_or(frames::group_of(frame) != NOBODY, Ordering::Relaxed);
         }
         keeps
+    }
+
+    /// Forgets the pages in `low..high`.
+    pub(super) fn forget(&self, low: u64, high: u64) {
+        let mut pages = self.pages.lock();
+        while let Some((&offset, &frame)) = pages.range(low..high).next() {
+            pages.remove(&offset);
+            PAGES.fetch_sub(1, Ordering::Relaxed);
+            page_deferred(frame);
+        }
+    }
+
+    /// The content stays when nobody maps the file, as the latest one.
+    fn stay(self: &Arc<Self>) {
+        let mut kept = KEPT.lock();
+        let is_it = |one: &Option<Arc<Content>>| one.as_ref().is_some_and(|c| Arc::ptr_eq(c, self));
+        let place = kept.iter().position(is_it);
+        let last = place.unwrap_or(KEPT_FILES - 1);
+        let old = kept[last].take();
+        kept[..=last].rotate_right(1);
+        kept[0] = Some(self.clone());
+        drop(kept);
+        drop(old);
+        settle();
+    }
+
+    /// Nobody maps the file any more: no control group is charged for what stays.
+    fn discharge(&self) {
+        if self.is_charged.swap(false, Ordering::Relaxed) {
+            self.pages.lock().values().for_each(|&frame| frames::discharge(frame));
+        }
     }
 }
 
@@ -83,7 +170,9 @@ impl Drop for Content {
             all.remove(&self.key);
         }
         drop(all);
-        core::mem::take(self.pages.get_mut()).into_values().for_each(page_deferred);
+        let pages = core::mem::take(self.pages.get_mut());
+        PAGES.fetch_sub(pages.len(), Ordering::Relaxed);
+        pages.into_values().for_each(page_deferred);
     }
 }
 
@@ -92,14 +181,14 @@ impl Drop for Content {
 pub struct FileHandle {
     /// Space that holds it.
     pub space: u32,
-    /// CPU that serves that space's requests.
-    pub home: usize,
     /// Id in the module.
     pub id: u64,
     /// Inode and device, for `/proc/self/maps`.
     pub inode: u64,
     /// See `inode`.
     pub device: u64,
+    /// How long it was when it was mapped.
+    pub bytes: u64,
     /// Name, if known.
     pub name: String,
     /// What has been read of it, where that may be shared.
@@ -114,7 +203,13 @@ impl PartialEq for FileHandle {
 
 impl Drop for FileHandle {
     fn drop(&mut self) {
-        services::put_file(self.space, self.home, self.id);
+        services::put_file(self.space, self.id);
+        // This one's, and that of `KEPT`.
+        if let Some(content) = self.content.take_if(|content| Arc::strong_count(content) <= 2) {
+            content.discharge();
+            drop(content);
+            settle();
+        }
     }
 }
 
@@ -122,10 +217,16 @@ impl Drop for FileHandle {
 pub type FileRef = Arc<FileHandle>;
 
 impl FileHandle {
+    /// Whether what is read of it is kept for others.
+    pub fn is_known(&self) -> bool {
+        self.content.as_ref().is_some_and(|content| content.runs.load(Ordering::Relaxed))
+    }
+
     /// The file is going to be executed.
     pub fn set_runs(&self) {
         if let Some(content) = &self.content {
             content.runs.store(true, Ordering::Relaxed);
+            content.stay();
         }
     }
 }

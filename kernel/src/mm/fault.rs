@@ -5,10 +5,11 @@ use super::address_space::{is_lost, pages_of};
 use super::caller::Caller;
 use super::content::FileRef;
 use super::fill::{Fill, file_window};
+use super::known::is_kept;
 use super::limits::Growth;
 use super::populate::Gained;
-use super::quarantine::make_room;
-use super::reserve::{must_wait, wait_until_settled};
+use super::reserve::{must_wait, resume, wait_until_settled};
+use super::room::make_room;
 use super::space::Space;
 use super::{AddressSpace, pte_bits, release, shared, vdso};
 use crate::base::frames;
@@ -91,7 +92,7 @@ fn serve(
     loop {
         if p.is_killed() {
             if change.is_waiting() {
-                change.resume(&mut p.mm.lock().coherence, is_forgotten); // others may have the memory, too
+                resume(p, &mut p.mm.lock(), &mut change, is_forgotten); // others may have the memory, too
             }
             return Ok(());
         }
@@ -164,7 +165,7 @@ fn plan(
     let watch_seen = p.invalidations.load(Ordering::Acquire);
     let mut mm = p.mm.lock();
     mm.wish = p.policy.wish();
-    change.resume(&mut mm.coherence, is_forgotten);
+    resume(p, &mut mm, change, is_forgotten);
     let Some(vma) = mm.find_or_grow(addr, growth) else { return Plan::Fail(Signal::NotMapped) };
     if vma.flags.contains(VmaFlags::MOVING)
         && let Some(busy) = must_wait(p, &mm, vma.start, vma.end)
@@ -263,33 +264,54 @@ impl AddressSpace {
 pub fn finish(p: &Space, mut fill: Fill, read: Option<u64>, addr: u64) -> Result<(), Signal> {
     let Some(bytes) = read else { return Err(Signal::Bus) };
     let mut mm = p.mm.lock();
+    let page = addr & !(SMALL - 1);
+    let is_wanted = mm.vmas.find(page).is_some_and(|v| fill.brings(v, page));
+    let came = bytes > page - fill.start;
     let mut at = fill.start;
-    let mut served = false;
     for (frame, pages) in core::mem::take(&mut fill.runs) {
-        for i in 0..u64::from(pages) {
-            let frame = frame + i * SMALL;
-            let valid = bytes.saturating_sub(at - fill.start).min(SMALL);
-            let offset = fill.offset + (at - fill.start);
-            let vma = mm.vmas.find(at).filter(|v| {
-                v.file_offset(at) == Some(offset)
-                    && matches!(&v.backing, Backing::PrivateFile { file, .. } if *file == fill.file)
-            });
-            let prot = vma.map(|v| v.prot);
-            let taken = match prot {
-                Some(prot) if valid > 0 && mm.table.find(at).is_none() => {
-                    memory::zero(frame + valid, (SMALL - valid) as usize);
-                    mm.map_filled(&fill.file, offset, at, frame, prot)
-                }
-                _ => false,
-            };
-            if !taken {
-                frames::free(frame, 0);
-            }
-            served |= at == addr & !(SMALL - 1) && (valid > 0 || prot.is_none());
-            at += SMALL;
-        }
+        let end = at + u64::from(pages) * SMALL;
+        mm.install(&fill, frame, (at, end), bytes);
+        at = end;
     }
     // Too little memory for the whole window is no error if the page itself came.
-    let reached = at > addr;
-    if served || !reached { Ok(()) } else { Err(Signal::Bus) }
+    let is_reached = at > addr;
+    if came || !is_wanted || !is_reached { Ok(()) } else { Err(Signal::Bus) }
+}
+
+impl AddressSpace {
+    /// Maps what was read of `fill` into the frames of a run, where a mapping still wants it, and frees the rest of them.
+    fn install(&mut self, fill: &Fill, frame: PhysAddr, (start, end): (u64, u64), bytes: u64) {
+        let read_end = fill.start + bytes;
+        let come_end = end.min(read_end.next_multiple_of(SMALL));
+        let free = |from: u64, to: u64| {
+            frames::free_run(frame + (from - start), ((to - from) / SMALL) as u32);
+        };
+        let (mut at, mut free_from, mut mapped) = (start, start, 0);
+        while at < come_end
+            && let Some(v) = self.vmas.find_next(at).filter(|v| v.start < come_end)
+        {
+            let (from, to) = (v.start.max(at), v.end.min(come_end));
+            at = to;
+            if !fill.has(v, from) {
+                continue;
+            }
+            let (offset, prot) = (fill.offset + (from - fill.start), v.prot);
+            let (all, read_only) = (pte_bits(prot), pte_bits(prot - Prot::WRITE));
+            // Without memory for a table the rest is free.
+            let _ = self.table.map_missing(from, to, &mut frames::UserTables, &mut |page| {
+                let own = frame + (page - start);
+                if read_end - page < SMALL {
+                    memory::zero(own + (read_end - page), (SMALL - (read_end - page)) as usize);
+                }
+                if free_from < page {
+                    free(free_from, page);
+                }
+                (free_from, mapped) = (page + SMALL, mapped + 1);
+                let is_kept = is_kept(&fill.file, offset + (page - from), own);
+                Some(own | if is_kept { read_only } else { all })
+            });
+        }
+        free(free_from, end);
+        self.add_resident(mapped);
+    }
 }

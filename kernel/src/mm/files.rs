@@ -47,13 +47,13 @@ fn ask(p: &Caller<'_>, fd: u64) -> Result<(FileRef, u64)> {
     let [_, inode, bytes, bits, device] = answer.args;
     let content = Content::of(device, inode, answer.held, bytes);
     heap::room_for_arc::<FileHandle>()
-        .inspect_err(|_| services::put_file(p.space, p.home, answer.status))?;
+        .inspect_err(|_| services::put_file(p.space, answer.status))?;
     let file = lists::arc_within(FileHandle {
         space: p.space,
-        home: p.home,
         id: answer.status,
         inode,
         device,
+        bytes,
         name: String::new(),
         content,
     });

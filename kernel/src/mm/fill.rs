@@ -2,20 +2,24 @@
 
 use super::AddressSpace;
 use super::content::FileRef;
+use crate::base::accounts::Account;
 use crate::base::lists;
 use crate::base::time::ns_to_cycles;
 use crate::base::{frames, heap};
 use crate::link::services::{Entry, Extents};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use hanare_abi::service::EXTENTS_MAX;
-use hanare_core::vma::{Backing, Prot, Vma};
+use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::cpu;
 use hanare_hal::paging::SMALL;
 
 /// Pages of a file read at once (128 KiB).
 const FILE_WINDOW: u64 = 32;
+/// As many, with those of them that Linux has in its page cache (1 MiB), where more of the file is likely to be wanted.
+const CACHED_WINDOW: u64 = 256;
 
 /// Pages of a private file mapping on their way in.
 pub struct Fill {
@@ -23,6 +27,8 @@ pub struct Fill {
     pub(super) start: u64,
     /// See `start`.
     pub(super) offset: u64,
+    /// Bytes that are read however long it takes. What is behind comes only if Linux has it in its page cache.
+    certain: u64,
     /// Which file.
     pub(super) file: FileRef,
     /// Runs of frames: (address, pages).
@@ -72,32 +78,57 @@ impl AddressSpace {
         let mut fill = Fill {
             start,
             offset: vma.file_offset(start)?,
+            certain: end - start,
             file: file.clone(),
             runs: heap::with_room(EXTENTS_MAX).ok()?,
         };
+        if !self.alloc_for(&mut fill, vma, end) {
+            fill.free();
+            return None;
+        }
+        fill.certain = fill.bytes();
+        if end == high && self.is_read_on(vma, page) {
+            let file_end = start + file.bytes.saturating_sub(fill.offset).next_multiple_of(SMALL);
+            let most = (start + CACHED_WINDOW * SMALL).min(vma.end).min(file_end);
+            let stop = self.table.first_leaf(end, most.max(end));
+            self.alloc_for(&mut fill, vma, stop); // as many as there are
+        }
+        Some(fill)
+    }
+
+    /// Adds frames for the pages up to `end`, as far as there is room for extents. False: not all that there is
+    /// room for, for want of memory.
+    fn alloc_for(&self, fill: &mut Fill, vma: &Vma<FileRef>, end: u64) -> bool {
         // What is only read could be had again at any time, so Linux drops it before it refuses
         // anything. The LWK keeps it, and charges the user alone.
         let is_own = vma.prot.contains(Prot::WRITE);
-        let mut at = start;
-        while at < end {
+        let mut at = fill.start + fill.bytes();
+        while at < end && fill.runs.len() < EXTENTS_MAX {
             let Some(run) = self.alloc_run(at, ((end - at) / SMALL) as u32, is_own) else {
-                fill.free();
-                return None;
+                return false;
             };
             lists::push_within(&mut fill.runs, run);
             at += u64::from(run.1) * SMALL;
-            if fill.runs.len() == EXTENTS_MAX {
-                break;
-            }
         }
-        Some(fill)
+        true
+    }
+
+    /// Whether a fault at `page` looks as if the program read on from there, and there is memory to spare.
+    fn is_read_on(&self, vma: &Vma<FileRef>, page: u64) -> bool {
+        let is_next = page == vma.start || self.table.find(page - SMALL).is_some();
+        let (free, all) = frames::usage_without_stocks();
+        let has_room = |account: &Arc<Account>| account.has_room(4 * CACHED_WINDOW);
+        is_next
+            && !vma.flags.contains(VmaFlags::RANDOM)
+            && free > all / 4
+            && self.account.as_ref().is_none_or(has_room)
     }
 }
 
 impl Fill {
     /// Arguments of `SERVICE_FILL`.
-    pub fn args(&self) -> [u64; 3] {
-        [self.file.id, self.offset, self.bytes()]
+    pub fn args(&self) -> [u64; 4] {
+        [self.file.id, self.offset, self.bytes(), self.certain]
     }
 
     /// Extents of `SERVICE_FILL`.
@@ -109,18 +140,21 @@ impl Fill {
         self.runs.iter().map(|&(_, n)| u64::from(n) * SMALL).sum()
     }
 
-    /// The addresses it brings pages to.
+    /// The addresses it brings pages to for certain.
     pub fn addresses(&self) -> Range<u64> {
-        self.start..self.start + self.bytes()
+        self.start..self.start + self.certain
     }
 
-    /// Whether it brings what a mapping has at `addr`.
+    /// Whether it brings for certain what a mapping has at `addr`.
     pub fn brings(&self, vma: &Vma<FileRef>, addr: u64) -> bool {
+        self.addresses().contains(&addr) && self.has(vma, addr)
+    }
+
+    /// Whether what it reads for `addr` is what a mapping has there.
+    pub(super) fn has(&self, vma: &Vma<FileRef>, addr: u64) -> bool {
         let is_file =
             matches!(&vma.backing, Backing::PrivateFile { file, .. } if *file == self.file);
-        is_file
-            && self.addresses().contains(&addr)
-            && vma.file_offset(addr) == Some(self.offset + ((addr & !(SMALL - 1)) - self.start))
+        is_file && vma.file_offset(addr) == Some(self.offset + ((addr & !(SMALL - 1)) - self.start))
     }
 
     fn free(&mut self) {

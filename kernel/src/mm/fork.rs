@@ -12,8 +12,8 @@ use hanare_core::coherence::{Change, Sight};
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
 use hanare_hal::memory;
-use hanare_hal::paging::SMALL;
-use hanare_hal::pte;
+use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL};
+use hanare_hal::pte::{self, Bits};
 
 /// Pages that Linux may write to of which a child gets a copy at once. That costs less
 /// than to have Linux forget them, and then ask for them again for its next answer.
@@ -95,26 +95,92 @@ impl Fork {
         child.settle_account();
         Ok(child)
     }
+
+    /// Gives the child the pages of a mapping of its parent's, whose table this is.
+    fn share_pages(
+        &mut self,
+        table: &mut PageTable,
+        v: &Vma<FileRef>,
+        change: &Change,
+    ) -> Result<()> {
+        let (mut failed, mut shared) = (false, crate::base::mappings::Sharing::default());
+        let read_only = pte_bits(v.prot - Prot::WRITE);
+        table.update(v.start, v.end, &mut |leaf| {
+            if is_lost(&leaf) {
+                let child = &mut self.child;
+                match child.table.map_small(leaf.addr, LOST, &mut frames::UserTables) {
+                    Ok(()) => child.add_foreign(1),
+                    Err(_) => failed = true,
+                }
+                return leaf.entry;
+            }
+            if failed || leaf.entry.has(pte::FOREIGN) {
+                return leaf.entry;
+            }
+            let seen = change.sight(pages_of(&leaf), sight(leaf.entry));
+            let (copies, count) = &mut self.copies;
+            if seen == Sight::Write && (leaf.size == LARGE || *count == self.copies_max) {
+                failed = true; // the plan has counted them
+                return leaf.entry;
+            }
+            if !self.child.map_shared(&leaf, read_only) {
+                failed = true;
+                return leaf.entry;
+            }
+            if leaf.size == LARGE {
+                crate::base::mappings::share_large(leaf.frame());
+            } else {
+                shared.add(leaf.frame());
+            }
+            if seen == Sight::Write {
+                copies[*count] = leaf.addr;
+                *count += 1;
+            }
+            leaf.entry & !(pte::WRITE | sight_bits(Sight::Write)) | sight_bits(seen)
+        });
+        shared.finish();
+        if failed { Err(errno::ENOMEM) } else { Ok(()) }
+    }
 }
 
 impl AddressSpace {
+    /// Maps a page of the parent's; false: there is no memory.
+    fn map_shared(&mut self, leaf: &Leaf, rights: Bits) -> bool {
+        let entry = leaf.frame() | rights;
+        let mapped = if leaf.size == LARGE {
+            self.map_large(leaf.addr, entry)
+        } else {
+            self.table.map_small(leaf.addr, entry, &mut frames::UserTables).is_ok()
+        };
+        if mapped {
+            self.add_resident(leaf.size / SMALL);
+        }
+        mapped
+    }
+
     /// Where Linux has to forget pages before a child shares them: all that it may write to, if
     /// that is more than `copies_max` pages.
     fn must_forget_for_child(&mut self, change: &Change, copies_max: usize) -> Option<(u64, u64)> {
-        let mut pages = 0;
+        if self.written_by_linux <= copies_max as u64 {
+            return None;
+        }
+        let (mut pages, mut all) = (0, 0);
         let mut needed = None;
         let vmas: &VmaMap<FileRef> = &self.vmas;
-        for v in vmas.iter().filter(|v| is_inherited(v) && shares_pages(v)) {
+        for v in vmas.iter() {
+            let is_shared = is_inherited(v) && shares_pages(v);
             self.table.update(v.start, v.end, &mut |leaf| {
-                if !leaf.entry.has(pte::FOREIGN)
-                    && change.sight(pages_of(&leaf), sight(leaf.entry)) == Sight::Write
-                {
-                    pages += leaf.size / SMALL;
-                    needed = Some(tlb::join(needed, pages_of(&leaf)));
+                if !leaf.entry.has(pte::FOREIGN) && sight(leaf.entry) == Sight::Write {
+                    all += leaf.size / SMALL;
+                    if is_shared && change.sight(pages_of(&leaf), Sight::Write) == Sight::Write {
+                        pages += leaf.size / SMALL;
+                        needed = Some(tlb::join(needed, pages_of(&leaf)));
+                    }
                 }
                 leaf.entry
             });
         }
+        self.written_by_linux = all;
         needed.filter(|_| pages > copies_max as u64)
     }
 
@@ -134,75 +200,16 @@ impl AddressSpace {
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
         // A program makes as many as it likes.
         (child.policies, child.wish) = (self.policies.copied()?, self.wish);
-        let (mut at, mut result) = (0, Ok(()));
-        while result.is_ok()
-            && let Some(v) = self.vmas.find_next(at).cloned()
-        {
-            at = v.end;
-            if is_inherited(&v) {
-                result = self.fork_mapping(&v, &mut fork, change);
-            }
+        let AddressSpace { vmas, table, .. } = self;
+        let inherited = || vmas.iter().filter(|v| is_inherited(v));
+        let mut result = child.vmas.append(inherited().map(of_child), heap::room);
+        for v in inherited().filter(|v| shares_pages(v)) {
+            result = result.and_then(|()| fork.share_pages(table, v, change));
         }
         self.flush(0, 1 << 47);
         result?;
         self.coherence.begin_fork();
         Ok(fork)
-    }
-
-    fn fork_mapping(&mut self, v: &Vma<FileRef>, fork: &mut Fork, change: &Change) -> Result<()> {
-        // Bytes that are free may lie in pieces that the heap cannot use.
-        if heap::is_short() {
-            return Err(errno::ENOMEM);
-        }
-        let mut copy = v.clone();
-        copy.flags -= VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT; // not inherited
-        if let Backing::SharedLinux { watch, .. } = &mut copy.backing {
-            *watch = 0; // the child watches its own mapping
-        }
-        fork.child.vmas.insert(copy)?;
-        if shares_pages(v) { self.share_pages(v, fork, change) } else { Ok(()) }
-    }
-
-    fn share_pages(&mut self, v: &Vma<FileRef>, fork: &mut Fork, change: &Change) -> Result<()> {
-        self.split_all(v.start, v.end)?;
-        let mut failed = false;
-        let read_only = pte_bits(v.prot - Prot::WRITE);
-        self.table.update(v.start, v.end, &mut |leaf| {
-            if is_lost(&leaf) {
-                let child = &mut fork.child;
-                match child.table.map_small(leaf.addr, LOST, &mut frames::UserTables) {
-                    Ok(()) => child.add_foreign(1),
-                    Err(_) => failed = true,
-                }
-                return leaf.entry;
-            }
-            if failed || leaf.entry.has(pte::FOREIGN) {
-                return leaf.entry;
-            }
-            let seen = change.sight(pages_of(&leaf), sight(leaf.entry));
-            let (copies, count) = &mut fork.copies;
-            if seen == Sight::Write && *count == fork.copies_max {
-                failed = true; // the plan has counted them
-                return leaf.entry;
-            }
-            if fork
-                .child
-                .table
-                .map_small(leaf.addr, leaf.frame() | read_only, &mut frames::UserTables)
-                .is_err()
-            {
-                failed = true;
-                return leaf.entry;
-            }
-            fork.child.add_resident(1);
-            frames::share(leaf.frame());
-            if seen == Sight::Write {
-                copies[*count] = leaf.addr;
-                *count += 1;
-            }
-            leaf.entry & !(pte::WRITE | sight_bits(Sight::Write)) | sight_bits(seen)
-        });
-        if failed { Err(errno::ENOMEM) } else { Ok(()) }
     }
 
     /// Gives a child that does not run yet a frame of its own at `page`. False: there is none.
@@ -228,8 +235,30 @@ fn is_inherited(v: &Vma<FileRef>) -> bool {
     !v.flags.contains(VmaFlags::DONTFORK) && kept_for(v).is_none()
 }
 
+/// A mapping as a child has it.
+fn of_child(v: &Vma<FileRef>) -> Vma<FileRef> {
+    let mut copy = v.clone();
+    copy.flags -= VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT; // not inherited
+    if let Backing::SharedLinux { watch, .. } = &mut copy.backing {
+        *watch = 0; // the child watches its own mapping
+    }
+    copy
+}
+
 /// Whether a child has its pages, until one of the two writes.
 fn shares_pages(v: &Vma<FileRef>) -> bool {
     matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. })
         && !v.flags.contains(VmaFlags::WIPEONFORK)
+        && !is_read_anew(v)
+}
+
+/// Whether a child that wants its pages finds them as the parent has, without asking Linux: it may want few.
+fn is_read_anew(v: &Vma<FileRef>) -> bool {
+    let is_known = || matches!(&v.backing, Backing::PrivateFile { file, .. } if file.is_known());
+    v.flags.contains(VmaFlags::UNWRITTEN) && is_known()
+}
+
+/// Flags of a new private mapping of a file with these rights.
+pub fn unwritten(prot: Prot) -> VmaFlags {
+    if prot.contains(Prot::WRITE) { VmaFlags::empty() } else { VmaFlags::UNWRITTEN }
 }

@@ -6,6 +6,7 @@ use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::sched::{park, tlb};
 use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
+use hanare_core::vma::Backing;
 use hanare_hal::paging::{PageTable, Root};
 use hanare_hal::percpu;
 
@@ -24,16 +25,23 @@ impl MmLock {
 
     /// Waits for the lock; serves shootdowns meanwhile, for the holder may be shooting. The calling CPU has
     /// no translation then that the holder before has made stale: else, where that one has unmapped
-    /// a page, a thread here could map another one at its address, and write to the old one.
+    /// a page, a thread here could map another one at its address, and write to the old one. The offer of
+    /// the space is withdrawn, since the holder may change what it names.
     pub fn lock(&self) -> MmGuard<'_> {
-        let guard = self.mm.lock_serving(|| {
+        let mut guard = self.mm.lock_serving(|| {
             tlb::serve();
             if park::has_panicked() {
                 park::park();
             }
         });
         tlb::serve();
+        guard.withdraw_offer();
         MmGuard { guard: Some(guard), active: &self.active }
+    }
+
+    /// Whether other address spaces may have memory of this one mapped.
+    pub fn shares_memory(&self) -> bool {
+        self.lock().vmas.iter().any(|v| matches!(v.backing, Backing::SharedLinux { .. }))
     }
 
     /// CPUs that have its table loaded.

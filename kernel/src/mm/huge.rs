@@ -7,6 +7,7 @@
 
 use super::AddressSpace;
 use super::caller::Caller;
+use super::content;
 use crate::link::delegate;
 use crate::sched::cpus;
 use hanare_core::addr::align_up;
@@ -68,6 +69,7 @@ pub fn size_of(flags: VmaFlags) -> Option<u64> {
 /// # Errors
 /// `ENOMEM`: not so many large blocks are free. The mapping is to be removed.
 pub fn reserve(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
+    content::give_back_if_short();
     for at in (start..end).step_by(LARGE as usize) {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
         let mut mm = p.mm.lock();

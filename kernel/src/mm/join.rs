@@ -1,4 +1,4 @@
-//! Large pages again, after a fork has split them and its other side is gone.
+//! Large pages again, after a write behind a fork has split them and its other side is gone.
 
 use super::{AddressSpace, FileRef, pte_bits};
 use crate::base::frames;
@@ -40,6 +40,9 @@ impl AddressSpace {
         });
         if pages != LARGE / SMALL || !frames::join(first.frame(), 9) {
             return false;
+        }
+        if seen.has(pte::SEEN_WRITE) {
+            self.written_by_linux += LARGE / SMALL; // of the large page, what Linux may of one of its
         }
         let entry = first.frame() | pte_bits(vma.prot) | seen;
         self.table.update(base, end, &mut |_| Entry::NONE);

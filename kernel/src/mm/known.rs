@@ -1,36 +1,18 @@
 //! Pages of files in an address space that are known already, from this process or another one.
 
 use super::content::{FileHandle, FileRef};
-use super::quarantine::page_deferred;
 use super::{AddressSpace, pte_bits};
 use crate::base::frames;
 use hanare_core::vma::{Backing, Prot, Vma};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
 
-impl AddressSpace {
-    /// Maps a page that was read of `file`, and keeps it for others. False: the frame is
-    /// still the caller's.
-    pub(super) fn map_filled(
-        &mut self,
-        file: &FileHandle,
-        offset: u64,
-        at: u64,
-        frame: PhysAddr,
-        prot: Prot,
-    ) -> bool {
-        let kept = file.content.as_ref().is_some_and(|content| content.keep(offset, frame, prot));
-        let rights = if kept { prot - Prot::WRITE } else { prot };
-        let mapped =
-            self.table.map_small(at, frame | pte_bits(rights), &mut frames::UserTables).is_ok();
-        if mapped {
-            self.add_resident(1);
-        } else if kept {
-            let _ = frames::drop_mapping(frame); // ours; the content has its own
-        }
-        mapped || kept
-    }
+/// Whether a page that was read of `file` into `frame` is kept for others, too: then it must not be written to.
+pub(super) fn is_kept(file: &FileHandle, offset: u64, frame: PhysAddr) -> bool {
+    file.content.as_ref().is_some_and(|content| content.keep(offset, frame))
+}
 
+impl AddressSpace {
     /// What is mapped in `start..end` is to be read anew.
     pub fn forget_known(&mut self, start: u64, end: u64) {
         for v in self.vmas.range(start, end) {
@@ -40,11 +22,7 @@ impl AddressSpace {
                 continue;
             };
             let high = low + (v.end.min(end) - v.start.max(start));
-            let mut pages = content.pages.lock();
-            while let Some((&offset, &frame)) = pages.range(low..high).next() {
-                pages.remove(&offset);
-                page_deferred(frame);
-            }
+            content.forget(low, high);
         }
     }
 
@@ -58,23 +36,25 @@ impl AddressSpace {
     ) -> bool {
         let Backing::PrivateFile { file, .. } = &vma.backing else { return false };
         let Some(content) = &file.content else { return false };
+        let Some(first) = vma.file_offset(low) else { return false };
         let pages = content.pages.lock();
-        let known = |at: u64| vma.file_offset(at).and_then(|offset| pages.get(&offset)).copied();
-        if known(addr & !(SMALL - 1)).is_none() {
+        if !pages.contains_key(&(first + ((addr & !(SMALL - 1)) - low))) {
             return false;
         }
-        for at in (low..high).step_by(SMALL as usize) {
-            let Some(frame) = known(at).filter(|_| self.table.find(at).is_none()) else { continue };
-            if self
-                .table
-                .map_small(at, frame | pte_bits(vma.prot - Prot::WRITE), &mut frames::UserTables)
-                .is_err()
-            {
-                return self.table.find(addr).is_some();
-            }
-            frames::share(frame);
-            self.add_resident(1);
-        }
-        true
+        let mut known = pages.range(first..first + (high - low)).peekable();
+        let bits = pte_bits(vma.prot - Prot::WRITE);
+        let (mut shared, mut mapped) = (crate::base::mappings::Sharing::default(), 0);
+        // Without memory for a table nothing is mapped: the window is within one.
+        let _ = self.table.map_missing(low, high, &mut frames::UserTables, &mut |at| {
+            let offset = first + (at - low);
+            while known.next_if(|&(&of, _)| of < offset).is_some() {}
+            let (_, &frame) = known.next_if(|&(&of, _)| of == offset)?;
+            shared.add(frame);
+            mapped += 1;
+            Some(frame | bits)
+        });
+        shared.finish();
+        self.add_resident(mapped);
+        self.table.find(addr).is_some()
     }
 }

@@ -1,8 +1,9 @@
-//! The file that was mapped last, which is often mapped next.
+//! The file that was mapped last, which is often mapped next. It is held while its descriptor is known to be open, so
+//! that mapping it again, after it was unmapped, asks Linux nothing.
 
-use super::content::{FileHandle, FileRef};
+use super::content::FileRef;
 use crate::base::lock::{Mutex, rank};
-use alloc::sync::{Arc, Weak};
+use crate::link::services;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The file that a space's processes mapped last: a library is mapped in several pieces,
@@ -22,17 +23,24 @@ struct Answer {
     slot: u32,
     fd: u64,
     bits: u64,
-    file: Weak<FileHandle>,
+    file: Option<FileRef>,
 }
 
 const NOTHING: u64 = 0;
-/// Linux' own threads act for the process (`io_uring`), unseen by us.
+/// Others change the meaning of its descriptors unseen by us: Linux' own threads (`io_uring`), a process with the same table.
 const NEVER: u64 = 1;
 
 impl LastMapped {
     /// From now on no answer holds for longer than its question: before the call by which that begins.
     pub fn never_holds(&self) {
         self.holds.store(NEVER, Ordering::Relaxed);
+        self.drop_file();
+    }
+
+    /// The space has ended, and with it the module's references.
+    pub(super) fn clear(&self) {
+        let file = self.answer.lock().file.take();
+        drop(file); // without the lock
     }
 
     /// The process has Linux execute a call, or the LWK asks its proxy for something; said before and after.
@@ -44,9 +52,19 @@ impl LastMapped {
         }
     }
 
+    /// A file that is mapped nowhere any more is dropped: what the process asks for may be about its locks, or may
+    /// close its last descriptor.
     #[cold]
     fn forget_answer(&self, holds: u64) {
         let _ = self.holds.compare_exchange(holds, NOTHING, Ordering::Relaxed, Ordering::Relaxed);
+        self.drop_file();
+    }
+
+    fn drop_file(&self) {
+        let file = self.answer.lock().file.take();
+        if file.is_some() {
+            services::put_together(|| drop(file));
+        }
     }
 
     /// The answer for a thread's descriptor, if it still holds.
@@ -55,7 +73,7 @@ impl LastMapped {
         let holds =
             self.holds.load(Ordering::Relaxed) == answer.question && answer.question > NEVER;
         if holds && (answer.slot, answer.fd) == (slot, fd) {
-            Some((answer.file.upgrade()?, answer.bits))
+            Some((answer.file.clone()?, answer.bits))
         } else {
             None
         }
@@ -72,6 +90,13 @@ impl LastMapped {
 
     /// The answer to a question.
     pub(super) fn end(&self, question: u64, (slot, fd): (u32, u64), bits: u64, file: &FileRef) {
-        *self.answer.lock() = Answer { question, slot, fd, bits, file: Arc::downgrade(file) };
+        let new = Answer { question, slot, fd, bits, file: Some(file.clone()) };
+        let old = core::mem::replace(&mut *self.answer.lock(), new);
+        if old.file.is_some() {
+            services::put_together(|| drop(old));
+        }
+        if self.holds.load(Ordering::Relaxed) != question {
+            self.drop_file(); // forgotten meanwhile, or never to be held
+        }
     }
 }

@@ -76,13 +76,13 @@ fn is_free(bytes: u64, parts: u64) -> bool {
     if heap::is_short() {
         return false;
     }
-    let (free, total) = frames::usage();
+    let (free, total) = frames::usage_without_stocks();
     free >= bytes + total / parts
 }
 
 /// Linux' heuristic overcommit: `ENOMEM` for more at once than the machine has.
 pub fn enough_memory(bytes: u64) -> Result<()> {
-    if bytes > frames::usage().1 { Err(errno::ENOMEM) } else { Ok(()) }
+    if bytes > frames::usage_without_stocks().1 { Err(errno::ENOMEM) } else { Ok(()) }
 }
 
 impl AddressSpace {

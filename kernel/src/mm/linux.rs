@@ -1,11 +1,12 @@
 //! What Linux asks about a process's memory: pages for the proxy, and pages it
 //! wants back.
 
-use super::address_space::{is_lost, sight, sight_bits};
+use super::address_space::{is_lost, is_shared, sight, sight_bits};
 use super::fault::finish;
 use super::fill::{PendingFill, file_window};
 use super::limits::Growth;
 use super::populate::Gained;
+use super::reserve::resume;
 use super::space::Space;
 use super::{AddressSpace, FileRef};
 use crate::base::frames;
@@ -14,12 +15,12 @@ use crate::link::services::{By, Entry};
 use core::sync::atomic::Ordering;
 use hanare_abi::request::{FAULT_WRITE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
 use hanare_abi::service::SERVICE_FILL;
-use hanare_core::coherence::Change;
+use hanare_core::coherence::{Change, Sight};
 use hanare_core::errno;
 use hanare_core::mempolicy::Policy;
 use hanare_core::vma::{Backing, Prot, Vma};
 use hanare_hal::cpu;
-use hanare_hal::paging::SMALL;
+use hanare_hal::paging::{LARGE, SMALL};
 use hanare_hal::pte;
 use hanare_ikc::{RequestCall, RequestRef};
 
@@ -67,7 +68,7 @@ pub fn fault(
         let mut mm = p.mm.lock();
         mm.wish = wish;
         if change.is_waiting() {
-            change.resume(&mut mm.coherence, true);
+            resume(p, &mut mm, &mut change, true);
         }
         rounds += 1;
         if rounds > ROUNDS_MAX {
@@ -78,6 +79,9 @@ pub fn fault(
             None => mm.vmas.find(addr).cloned(),
         };
         let Some(vma) = vma else { return Ok(-errno::EFAULT.0) };
+        if mm.table.find(addr).is_some_and(|l| sight(l.entry).is_seen()) {
+            p.losses.fetch_add(1, Ordering::Relaxed);
+        }
         let allowed = if write { vma.prot.contains(Prot::WRITE) } else { !vma.prot.is_empty() };
         if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
             return Ok(-errno::EFAULT.0);
@@ -118,6 +122,7 @@ pub fn fault(
         let mut pages = [0; PAGES_MAX];
         let n = mm.collect(&vma, addr, write, &mut pages[..most]);
         drop(mm);
+        p.bounces.store(0, Ordering::Relaxed); // Linux has page tables for it from now on
         // None: a page beside it in a large one is being forgotten. It faults again.
         let status = if n == 0 { -errno::EAGAIN.0 } else { answer(r, addr, &pages[..n]) };
         if let Some(old) = given_up {
@@ -179,7 +184,13 @@ fn take_over(p: &Space) -> Option<PendingFill> {
 
 impl AddressSpace {
     /// Frames from `addr` on, as Linux may map them; they are marked seen.
-    fn collect(&mut self, vma: &Vma<FileRef>, addr: u64, write: bool, pages: &mut [u64]) -> usize {
+    pub(super) fn collect(
+        &mut self,
+        vma: &Vma<FileRef>,
+        addr: u64,
+        write: bool,
+        pages: &mut [u64],
+    ) -> usize {
         let end = vma.end.min(addr + pages.len() as u64 * SMALL);
         let mut n = 0;
         let mut at = addr;
@@ -195,7 +206,7 @@ impl AddressSpace {
             if write
                 && at != addr
                 && !leaf.entry.has(pte::WRITE | pte::FOREIGN)
-                && !frames::is_shared(leaf.frame())
+                && !is_shared(&leaf)
             {
                 // Nobody shares it any more.
                 self.refresh(at, vma.prot);
@@ -214,7 +225,14 @@ impl AddressSpace {
             let before = sight(leaf.entry);
             let given = before.given(leaf.entry.has(pte::WRITE));
             if given != before {
-                frames::mark_seen(leaf.frame());
+                if leaf.size == LARGE {
+                    crate::base::mappings::mark_large_seen(leaf.frame());
+                } else {
+                    frames::mark_seen(leaf.frame());
+                }
+                if given == Sight::Write {
+                    self.written_by_linux += leaf.size / SMALL;
+                }
                 self.table.update(base, base + leaf.size, &mut |l| l.entry | sight_bits(given));
             }
             let stop = end.min(base + leaf.size);

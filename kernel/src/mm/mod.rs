@@ -12,7 +12,7 @@
 //! * the space, which a proxy shares: `space`, `last_mapped`, `writes`; who changes it: `caller`;
 //! * what is done to it: `release`, `bad`, `huge`, `reserve`, `free`, `shared`, `unmap`, `place`,
 //!   `files`, `change`, `protect`, `fork`, `patch`;
-//! * page faults, of threads (`fault`) and of proxies (`linux`).
+//! * page faults, of threads (`fault`) and of proxies (`linux`), and what comes back where memory is short (`room`).
 
 pub mod access;
 pub mod address_space;
@@ -33,6 +33,8 @@ pub mod last_mapped;
 pub mod leaves;
 pub mod limits;
 pub mod linux;
+pub mod offer;
+pub mod parts;
 pub mod patch;
 pub mod place;
 pub mod policy;
@@ -42,6 +44,7 @@ pub mod quarantine;
 pub mod release;
 pub mod removed;
 pub mod reserve;
+pub mod room;
 pub mod shared;
 pub mod space;
 pub mod stale;

@@ -1,17 +1,18 @@
 //! Writing into a process's memory from outside, whatever its protection: breakpoints.
 
 use super::AddressSpace;
+use super::address_space::is_shared;
 use super::populate::Gained;
 use super::quarantine::page_deferred;
+use super::reserve::resume;
 use super::space::Space;
-use crate::base::frames;
 use crate::link::services;
 use hanare_abi::service::SERVICE_ZAP;
 use hanare_core::coherence::Change;
 use hanare_core::errno::{self, Result};
-use hanare_core::vma::{Backing, SpecialKind};
+use hanare_core::vma::{Backing, SpecialKind, VmaFlags};
 use hanare_hal::memory;
-use hanare_hal::paging::{LARGE, SMALL};
+use hanare_hal::paging::SMALL;
 use hanare_hal::pte;
 
 /// How often a page is prepared for its copy, which a thread that touches it meanwhile makes void.
@@ -39,7 +40,7 @@ fn write_within(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
     let (mut is_forgotten, mut tries) = (true, 0..TRIES);
     loop {
         let mut mm = p.mm.lock();
-        change.resume(&mut mm.coherence, is_forgotten);
+        resume(p, &mut mm, &mut change, is_forgotten);
         if !is_forgotten || tries.next().is_none() {
             return Err(errno::EAGAIN);
         }
@@ -60,15 +61,15 @@ fn write_within(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
 impl AddressSpace {
     /// Writes within a page that the process has for itself, or makes it so.
     fn write_page(&mut self, addr: u64, bytes: &[u8], change: &mut Change) -> Result<Gained> {
-        let prot = self.vmas.find(addr).map(|v| v.prot).ok_or(errno::EFAULT)?;
+        let (prot, whole) =
+            self.vmas.find(addr).map(|v| (v.prot, (v.start, v.end))).ok_or(errno::EFAULT)?;
+        self.vmas.set_flags(whole.0, whole.1, VmaFlags::empty(), VmaFlags::UNWRITTEN)?;
         let leaf = self.table.find(addr).ok_or(errno::EFAULT)?;
         if leaf.entry.has(pte::FOREIGN) {
             return Err(errno::EFAULT);
         }
-        if frames::is_shared(leaf.frame()) {
-            if leaf.size == LARGE {
-                return Err(errno::EFAULT);
-            }
+        if is_shared(&leaf) {
+            let leaf = self.find_small(addr & !(SMALL - 1))?.ok_or(errno::EFAULT)?;
             return self.unshare(&leaf, prot, change).map_err(|()| errno::ENOMEM);
         }
         memory::write(leaf.frame() + (addr - leaf.addr), bytes);

@@ -1,6 +1,6 @@
 //! Putting pages into an address space, and giving them the rights of their mapping.
 
-use super::address_space::{is_lost, sight, sight_bits};
+use super::address_space::{is_lost, is_shared, sight, sight_bits};
 use super::content::FileRef;
 use super::{AddressSpace, pte_bits};
 use crate::base::frames;
@@ -11,10 +11,12 @@ use hanare_hal::paging::{LARGE, Leaf, SMALL};
 use hanare_hal::pte;
 use hanare_hal::{cpu, memory};
 
-/// Pages of an anonymous mapping brought in around a small fault.
+/// Pages of an anonymous mapping brought in around a small fault beside a page that is there: the
+/// program goes on.
 const AROUND: u64 = 16;
-/// Like [`AROUND`], where the program wants no large pages (stacks of threads): ten thousand of
-/// these use a page or two each.
+/// Like [`AROUND`], where it begins: most programs need two or three pages of a stack or a heap, and to
+/// clear a page costs as much as a fault. Also where the program wants no large pages (stacks of
+/// threads): ten thousand of these use a page or two each.
 const AROUND_SPARSE: u64 = 4;
 /// What was done to a page that is to be written.
 pub(super) enum Gained {
@@ -59,11 +61,7 @@ impl AddressSpace {
     ) -> Result<Gained, ()> {
         let Some(leaf) = self.table.find(page) else { return Ok(Gained::Done) };
         let foreign = leaf.entry.has(pte::FOREIGN);
-        if foreign
-            || leaf.size == LARGE
-            || !vma.prot.contains(Prot::WRITE)
-            || !frames::is_shared(leaf.frame())
-        {
+        if foreign || !vma.prot.contains(Prot::WRITE) || !is_shared(&leaf) {
             let is_files = leaf.size == SMALL
                 && !foreign
                 && vma.prot.contains(Prot::WRITE)
@@ -74,7 +72,11 @@ impl AddressSpace {
             self.refresh(page, vma.prot);
             return Ok(Gained::Done);
         }
-        self.unshare(&leaf, vma.prot, change)
+        // Of a large page one of the small ones.
+        match self.find_small(page).map_err(|_| ())? {
+            Some(leaf) => self.unshare(&leaf, vma.prot, change),
+            None => Ok(Gained::Done),
+        }
     }
 
     /// Replaces a small page whose frame others have, too, by a copy. Before that no CPU may have
@@ -141,12 +143,15 @@ impl AddressSpace {
         if self.populate_large(vma, addr & !(LARGE - 1)) {
             return Ok(());
         }
-        let around =
-            SMALL * if vma.flags.contains(VmaFlags::NOHUGE) { AROUND_SPARSE } else { AROUND };
+        let page = addr & !(SMALL - 1);
+        let goes_on = !vma.flags.contains(VmaFlags::NOHUGE)
+            && [page.wrapping_sub(SMALL), page + SMALL]
+                .iter()
+                .any(|&at| self.table.find(at).is_some());
+        let around = SMALL * if goes_on { AROUND } else { AROUND_SPARSE };
         let window = addr & !(around - 1);
         let start = window.max(vma.start);
         let end = (window + around).min(vma.end);
-        let page = addr & !(SMALL - 1);
         // The page asked for first: the others only as long as memory lasts.
         self.populate_small(vma, page)?;
         for at in (start..end).step_by(SMALL as usize) {

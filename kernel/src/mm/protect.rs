@@ -1,6 +1,6 @@
 //! Changing the rights of mappings, and of the pages in them.
 
-use super::address_space::{pages_of, sight, sight_bits};
+use super::address_space::{is_shared, pages_of, sight, sight_bits};
 use super::caller::Caller;
 use super::change::carry_out;
 use super::{AddressSpace, pte_bits};
@@ -74,9 +74,8 @@ impl AddressSpace {
 fn protected(leaf: &Leaf, prot: Prot, charges: bool, change: &Change) -> Entry {
     // A page shared after a fork gets write access by the fault that copies it, one of
     // a file that is not charged yet by the fault that charges it.
-    let waits =
-        || frames::is_shared(leaf.frame()) || charges && frames::group_of(leaf.frame()) == NOBODY;
-    let is_read_only = !leaf.entry.has(pte::WRITE) && leaf.size == SMALL && waits();
+    let is_to_charge = || charges && leaf.size == SMALL && frames::group_of(leaf.frame()) == NOBODY;
+    let is_read_only = !leaf.entry.has(pte::WRITE) && (is_shared(leaf) || is_to_charge());
     let rights = pte_bits(if is_read_only { prot - Prot::WRITE } else { prot });
     // What Linux has been asked to forget for this change it has not seen any more.
     let seen = sight_bits(change.sight(pages_of(leaf), sight(leaf.entry)));

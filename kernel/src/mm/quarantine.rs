@@ -16,8 +16,11 @@ use hanare_hal::paging::SMALL;
 const LOOK_NS: u64 = 1_000_000;
 /// How long it waits for what another thread asks, ns: the module's thread is given 10 s.
 const ASKED_NS: u64 = 11_000_000_000;
-/// Bytes of ended processes that may wait in quarantine before Linux is asked.
-const WAITING_MAX: u64 = 64 * SMALL;
+/// Bytes of ended processes that may wait in quarantine before Linux is asked: at most, and at most as a share of the
+/// memory. Each question is a wake-up of Linux' service thread, which this CPU waits for.
+const WAITING_MAX: u64 = 512 * SMALL;
+/// See [`WAITING_MAX`].
+const WAITING_SHARE: u64 = 128;
 
 /// As many runs as Linux is asked about at once.
 pub(super) struct Batch {
@@ -114,7 +117,9 @@ pub fn page_deferred(frame: PhysAddr) {
 /// question is a wake-up of its thread. The few of a small process wait for those of the next ones.
 pub(super) fn give_up(p: Owner, mut seen: Chain) {
     let new = quarantine::bytes().saturating_sub(STILL_HELD.load(Ordering::Relaxed));
-    if seen.pages() * SMALL + new <= WAITING_MAX {
+    if seen.pages() * SMALL + new
+        <= WAITING_MAX.min(frames::usage_without_stocks().1 / WAITING_SHARE)
+    {
         while let Some(run) = seen.pop() {
             set_aside(run);
         }
@@ -161,8 +166,8 @@ fn ask(by: By, p: Owner, mut given_up: Chain) -> bool {
     true
 }
 
-/// Memory is short, and the running thread waits: true if something came back.
-pub fn make_room() -> bool {
+/// Memory is short, and the running thread waits for what Linux may have let go of: true if something came back.
+pub(super) fn retry_waiting() -> bool {
     let before = quarantine::bytes();
     if before != 0 {
         ASKING.fetch_add(1, Ordering::AcqRel);

@@ -7,6 +7,7 @@ use super::space::{CONTROL_COST, Space};
 use crate::base::chain::Run;
 use crate::base::frames::{self, Known};
 use crate::link::services;
+use core::sync::atomic::Ordering;
 use hanare_abi::service::{SERVICE_HELD, SERVICE_ZAP};
 use hanare_core::coherence::Change;
 use hanare_hal::addr::PhysAddr;
@@ -20,11 +21,12 @@ impl Removed {
         }
         let mut is_forgotten = true;
         let mut range = self.range;
-        loop {
+        // Mostly nothing was seen, and a batch is large.
+        if range.is_some() {
+            p.losses.fetch_add(1, Ordering::Relaxed);
+        }
+        while range.is_some() || !self.seen.is_empty() {
             let batch = Batch::take(&mut self.seen);
-            if batch.runs().is_empty() && range.is_none() {
-                return is_forgotten;
-            }
             let (kind, (low, high)) = match range.take() {
                 Some(r) => (SERVICE_ZAP, r),
                 None => (SERVICE_HELD, (0, 0)),
@@ -33,6 +35,7 @@ impl Removed {
             is_forgotten &= kind != SERVICE_ZAP || answer.is_some() || p.is_closed();
             batch.settle(answer, &mut self.seen);
         }
+        is_forgotten
     }
 }
 
@@ -64,6 +67,7 @@ pub fn zap(p: &Caller<'_>, start: u64, end: u64) -> bool {
     if p.is_closed() {
         return true;
     }
+    p.losses.fetch_add(1, Ordering::Relaxed);
     crate::sched::hold::at("zap");
     let args = [start, end];
     // Of a process that ends, the worker may be gone; others that share the memory go on.
@@ -88,6 +92,7 @@ pub fn all(p: &Space) {
     mm.unmap_pages(whole, &Change::of_forgotten(whole), true, &mut removed);
     drop(mm);
     drop(vmas);
+    p.last_mapped.clear();
     p.mm.take_table().free(&mut frames::Tables);
     control.into_values().for_each(|frame| removed.seen.push(Run::of(frame, false)));
     quarantine::give_up(p.owner(), removed.seen);

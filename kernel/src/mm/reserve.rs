@@ -4,13 +4,15 @@ use super::AddressSpace;
 use super::caller::Caller;
 use super::content::FileRef;
 use super::space::Space;
+use crate::sched::attention::{self, QUEUE};
 use crate::sched::cpus;
 use alloc::collections::LinkedList;
 use core::sync::atomic::Ordering;
-use hanare_core::coherence::{Kept, Unmapping};
+use hanare_core::coherence::{Change, Kept, Unmapping};
 use hanare_core::errno::{self, Result};
 use hanare_core::link::ENDING;
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
+use hanare_hal::percpu;
 
 /// Puts a mapping of our own where `place::choose` has reserved. Where another thread has unmapped
 /// or mapped since, that stays: as if it had come right after this call.
@@ -111,12 +113,31 @@ pub fn must_wait_to_unmap(p: &Caller<'_>, mm: &AddressSpace, start: u64, end: u6
     kept.any(waits).then(|| p.settled.load(Ordering::Relaxed))
 }
 
+/// Resumes a change. Who waits for the pages that it had reserved is told.
+pub fn resume(p: &Space, mm: &mut AddressSpace, change: &mut Change, is_forgotten: bool) {
+    let was_waiting = change.is_waiting();
+    change.resume(&mut mm.coherence, is_forgotten);
+    if was_waiting {
+        tell_settled(p);
+    }
+}
+
+/// Addresses are settled: who waits for that looks again, and plans when it has the lock.
+fn tell_settled(p: &Space) {
+    p.settled.fetch_add(1, Ordering::Relaxed);
+    for cpu in p.settling.after_change().others(usize::MAX) {
+        p.settling.remove(cpu);
+        attention::post(cpu, QUEUE);
+    }
+}
+
 /// Waits until a thread has settled the addresses that it was busy with.
 ///
 /// # Errors
 /// [`ENDING`]: the caller has to end.
 pub fn wait_until_settled(p: &Caller<'_>, seen: u32) -> Result<()> {
     let has_settled = || p.settled.load(Ordering::Relaxed) != seen;
+    p.settling.insert(percpu::index()); // then it looks
     cpus::until(|| p.must_end() || has_settled(), cpus::deadline(LOOK_NS));
     if p.must_end() { Err(ENDING) } else { Ok(()) }
 }
@@ -149,15 +170,15 @@ pub fn settle_move(p: &Caller<'_>, start: u64, end: u64) {
     let mut mm = p.mm.lock();
     // Its edges are there: it cannot be too many. A hole is what has moved.
     let _ = mm.vmas.set_flags(start, end, VmaFlags::empty(), VmaFlags::MOVING);
-    p.settled.fetch_add(1, Ordering::Relaxed);
+    tell_settled(p);
 }
 
 /// Frees the addresses that the caller was busy with, or keeps them where Linux could not be asked.
 pub fn settle(p: &Caller<'_>, start: u64, end: u64, is_forgotten: bool) -> Result<()> {
     release(p, Kept::Busy, start, end, is_forgotten);
-    p.settled.fetch_add(1, Ordering::Relaxed);
+    tell_settled(p);
     if is_forgotten { Ok(()) } else { Err(errno::ENOMEM) }
 }
 
-/// Who settles tells nobody: it is rare that another thread waits.
+/// How long a thread waits at most before it looks again: it may wait on another CPU than it said.
 const LOOK_NS: u64 = 1_000_000;

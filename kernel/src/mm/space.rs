@@ -6,27 +6,30 @@ use super::last_mapped::LastMapped;
 use super::writes::Writes;
 use super::{AddressSpace, MmLock};
 use crate::base::accounts::Account;
+use crate::base::line::Line;
 use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::base::{frames, heap};
 use crate::link::bells::Bell;
 use crate::link::caller::Owner;
 use crate::sched::cpu_mask::CpuMask;
+use crate::sched::tlb;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_abi::layout::{
-    CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOT_BASE, SLOT_SIZE, SLOTS_MAX, START_BASE,
-    START_SIZE,
+    CONTROL_BASE, CONTROL_END, PARTS_ALL, SCRATCH_BASE, SCRATCH_END, SLOT_BASE, SLOTS_MAX,
+    START_BASE, START_SIZE, scratch,
 };
 use hanare_abi::request::{CHILD_WORDS, GROUPS_WORD, USER_WORD};
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
+use hanare_core::bounce;
 use hanare_core::errno::{self, Result};
 use hanare_core::life::{self, SpaceWord};
 use hanare_hal::addr::PhysAddr;
-use hanare_hal::{memory, percpu};
+use hanare_hal::memory;
 use hanare_ikc::SlotRef;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -41,8 +44,6 @@ pub struct Space {
     pub space: u32,
     /// Whose share of the instance it uses, as the module counts users.
     pub user: u32,
-    /// CPU that serves its requests of Linux.
-    pub home: usize,
     /// CPUs on which a program that Linux starts in it begins to run (`hanare run --cpus`).
     pub allowed: CpuMask,
     /// The next token of [`next_token`](Self::next_token).
@@ -55,12 +56,20 @@ pub struct Space {
     pub invalidations: AtomicU64,
     /// Counts addresses that a thread was busy with and that are settled now (`reserve`).
     pub settled: AtomicU32,
+    /// CPUs on which threads wait for that.
+    pub(super) settling: tlb::CpuSet,
     /// Writes to memory shared with Linux that was not there.
     pub shared_writes: Writes,
     /// See [`LastMapped`].
     pub last_mapped: LastMapped,
+    /// Calls that may still be made by way of scratch pages, since Linux has mapped nothing of its memory yet.
+    pub bounces: AtomicU32,
+    /// Parts of its addresses that the proxy has mapped, see `parts`.
+    pub(super) parts: AtomicU32,
     /// A thread has had a NUMA policy of its own, where there is a choice of nodes.
     pub has_policies: AtomicBool,
+    /// Counts when Linux may have lost pages that it had, see `offer`.
+    pub losses: Line<AtomicU32>,
     /// Pages being read in for a fault of the proxy.
     pub fills: Mutex<Vec<PendingFill>, rank::Fills>,
     /// Frames of the control window, by page address.
@@ -82,7 +91,7 @@ impl Space {
         Account::of(user as u32, words.get(GROUPS_WORD..USER_WORD).unwrap_or_default())
     }
 
-    /// A space with the memory `mm`, whose home is the calling CPU. `cpus` and `words` as of
+    /// A space with the memory `mm`. `cpus` and `words` as of
     /// `REQUEST_SPACE_OPEN`.
     pub fn new(
         space: u32,
@@ -94,15 +103,18 @@ impl Space {
         Space {
             space,
             user: words.get(USER_WORD).map_or(0, |user| *user as u32),
-            home: percpu::index(),
             allowed: CpuMask::of_word(cpus),
             tokens: AtomicU64::new(words.get(TOKENS_WORD).copied().unwrap_or(0)),
             mm: MmLock::new(mm),
             account,
             invalidations: AtomicU64::new(0),
             settled: AtomicU32::new(0),
+            losses: Line(AtomicU32::new(0)),
+            settling: tlb::CpuSet::new(),
             shared_writes: Writes::default(),
             last_mapped: LastMapped::default(),
+            parts: AtomicU32::new(PARTS_ALL),
+            bounces: AtomicU32::new(bounce::CALLS_MAX),
             has_policies: AtomicBool::new(false),
             fills: Mutex::new(Vec::new()),
             control: Mutex::new(BTreeMap::new()),
@@ -170,9 +182,12 @@ impl Space {
         self.life().is_closed()
     }
 
-    /// The frames of the control window, which are the caller's from now on.
+    /// The frames of the control window, which are the caller's from now on; there are no others: a fault that
+    /// Linux has given up may still be served.
     pub(super) fn take_control(&self) -> BTreeMap<u64, PhysAddr> {
-        core::mem::take(&mut *self.control.lock())
+        let mut control = self.control.lock();
+        self.slots_made.store(0, Ordering::Relaxed);
+        core::mem::take(&mut *control)
     }
 
     /// Resident and peak bytes.
@@ -210,25 +225,22 @@ impl Space {
     /// # Errors
     /// `EFAULT`: there is none. `ENOMEM`.
     pub fn control_page(&self, page: u64) -> Result<PhysAddr> {
-        let known = (SLOT_BASE..SLOT_BASE + SLOT_SIZE).contains(&page)
-            || (START_BASE..START_BASE + START_SIZE).contains(&page) && self.life().is_open()
-            || (SCRATCH_BASE..CONTROL_END).contains(&page);
+        // Of the start block the proxy has as much as it likes.
+        let of_proxy = (START_BASE..START_BASE + START_SIZE).contains(&page);
         let mut control = self.control.lock();
         if let Some(&frame) = control.get(&page) {
             return Ok(frame);
         }
         // Slots and scratch pages exist only for slots that were given out.
         let made = u64::from(self.slots_made.load(Ordering::Relaxed));
-        let in_use = if page < START_BASE {
-            page < SLOT_BASE + made * size_of::<Slot>() as u64
-        } else {
-            page < START_BASE + START_SIZE || page < SCRATCH_BASE + made * 4096
+        let in_use = match page {
+            SCRATCH_BASE..SCRATCH_END => page >= SCRATCH_END - made * 4096,
+            SLOT_BASE..START_BASE => page < SLOT_BASE + made * size_of::<Slot>() as u64,
+            _ => of_proxy && self.life().is_open(),
         };
-        if !known || !in_use {
+        if !in_use {
             return Err(errno::EFAULT);
         }
-        // Of the start block the proxy has as much as it likes.
-        let of_proxy = (START_BASE..START_BASE + START_SIZE).contains(&page);
         heap::room_for_entry::<u64, PhysAddr>()?;
         self.account.add_kernel(CONTROL_COST)?;
         let frame = if of_proxy { frames::alloc_user_zeroed() } else { frames::alloc_zeroed() };
@@ -267,7 +279,7 @@ impl Space {
 
     /// Copies into the scratch page of slot `index`; its address for the worker.
     pub fn write_scratch(&self, index: u32, bytes: &[u8]) -> Result<u64> {
-        let addr = SCRATCH_BASE + u64::from(index) * 4096;
+        let addr = scratch(index);
         if bytes.len() > 4096 {
             return Err(errno::ENAMETOOLONG);
         }

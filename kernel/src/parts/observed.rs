@@ -123,7 +123,7 @@ pub struct Debugger<P> {
 
 /// Tells the owner of a session that there is something to be asked for.
 pub fn tell(session: u32) {
-    doorbell::ring(EVENT_OBSERVE, u64::from(session));
+    doorbell::ring(0, EVENT_OBSERVE, u64::from(session));
 }
 
 /// A session that traces.

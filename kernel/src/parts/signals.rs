@@ -96,9 +96,22 @@ impl ProcessSignals {
         ProcessSignals {
             actions: lists::boxed_within(Actions::clone(&self.actions)),
             mirrored: lists::boxed_within(self.mirrored.of_child()),
-            ..ProcessSignals::default()
+            pending: Pending::default(),
+            telling: false,
+            waiting_to_tell: 0,
         }
     }
+}
+
+/// The mask with which the worker of a new thread begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum WorkerMask {
+    /// All signals are blocked.
+    All,
+    /// What the worker of its creator has when it makes the new one: what it has now, or with its next request.
+    Copied,
+    /// What the worker of its creator has now. The slot tells it.
+    Told,
 }
 
 /// [`ThreadSignals`] behind their lock, and whether its worker has to be told of them.
@@ -210,10 +223,14 @@ impl ThreadSignals {
     }
 
     /// For a new thread or process: the mask and, with `alt`, the alternate stack are
-    /// inherited, pending signals are not. `blocked`: its worker begins with everything blocked.
-    pub fn inherit(&self, alt: bool, blocked: bool) -> ThreadSignals {
+    /// inherited, pending signals are not.
+    pub fn inherit(&self, alt: bool, worker: WorkerMask) -> ThreadSignals {
         let new = ThreadSignals::new(self.lasting.0);
-        let applied = if blocked { SigSet::ALL.blockable() } else { new.applied };
+        let applied = match worker {
+            WorkerMask::All => SigSet::ALL.blockable(),
+            WorkerMask::Copied => self.applied.union(new.applied),
+            WorkerMask::Told => self.applied,
+        };
         let alt = if alt { self.alt } else { new.alt };
         ThreadSignals { trap: self.trap, alt, applied, ..new }
     }
@@ -221,6 +238,13 @@ impl ThreadSignals {
     /// Whether Linux may keep signals back that the thread does not block.
     pub fn keeps_back(&self) -> bool {
         !self.applied.difference(self.mask).is_empty()
+    }
+
+    /// Whether nothing has to be done about the mask: no signal waits here that it blocks, `shared` being those of the
+    /// process, and Linux keeps none back that it does not.
+    pub fn is_settled(&self, shared: &Pending) -> bool {
+        let here = self.pending.set().union(self.chosen.set()).union(shared.set());
+        here.intersection(self.mask).is_empty() && !self.keeps_back()
     }
 
     /// Adds a signal for this thread.

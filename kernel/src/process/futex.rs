@@ -86,11 +86,18 @@ pub fn wait_until(thread: &Thread, until: Until) {
     // By `rouse`, by who sends a signal, ends the process or sets the clock, or by the time.
     let is_woken = || thread.futex_woken.load(Ordering::Acquire);
     let is_told_something = || is_woken() || thread.must_end() || thread.has_signal();
+    let follows_clock = until.follows_clock();
+    if follows_clock {
+        *thread.follows_clock.lock() = true;
+    }
     loop {
         cpus::until_told(|| is_told_something() || until.was_set_to(), until.deadline());
         if is_told_something() || until.has_come() {
-            return;
+            break;
         }
+    }
+    if follows_clock {
+        *thread.follows_clock.lock() = false;
     }
 }
 

@@ -343,7 +343,7 @@ fn resident(v: &Vma<FileRef>, table: &mut PageTable) -> [u64; 3] {
         let own = is_anonymous(v, leaf.entry);
         let is_written = if everybodys { leaf.entry.has(pte::WRITE) } else { own };
         let mappings = match v.backing {
-            _ if leaf.entry.has(pte::FOREIGN) || leaf.size == LARGE => 1,
+            _ if leaf.entry.has(pte::FOREIGN) => 1,
             // What is kept of a file counts as one.
             Backing::PrivateFile { .. } if !own => (frames::mappings(leaf.frame()) - 1).max(1),
             _ => frames::mappings(leaf.frame()),

@@ -37,6 +37,7 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_abi::control::Control;
+use hanare_core::entropy::Entropy;
 use hanare_core::errno::Result;
 use hanare_core::life;
 use hanare_core::link::Last;
@@ -74,6 +75,8 @@ pub struct Process {
     pub handlers: AtomicU32,
     /// See [`Identity`].
     pub identity: Mutex<Identity, rank::Identity>,
+    /// Random bytes for what the program asks first.
+    pub entropy: Entropy,
     /// Absolute path of the running program (`/proc/self/exe`).
     pub exe: Mutex<Vec<u8>, rank::Executable>,
     /// Its state as [`life::Word`], which is read without a lock; see [`states`].
@@ -148,6 +151,7 @@ impl Process {
             attributes_vary: AtomicBool::new(false),
             handlers: AtomicU32::new(first_slot),
             identity: Mutex::new(Identity::default()),
+            entropy: Entropy::default(),
             exe: Mutex::new(Vec::new()),
             word: AtomicU32::new(life.word().bits()),
             traces: AtomicBool::new(false),

@@ -9,6 +9,7 @@ use crate::base::accounts::{self, Refusal};
 use crate::base::frames::{self, GROUPS};
 use crate::base::lock::{Mutex, rank};
 use crate::link::services;
+use crate::mm::content;
 use crate::process::Process;
 use crate::process::spaces::{self, ProcessSpace};
 use crate::process::thread;
@@ -186,7 +187,9 @@ pub fn relieve(p: &Process) -> bool {
 }
 
 fn relieve_of(short: Short) -> bool {
-    if short == Short::Not || waits_for(&LAST.lock(), short) {
+    // What is kept for nobody helps nobody who is at a limit of his own.
+    let gives_back = || matches!(short, Short::Nodes(_) | Short::All) && content::give_back();
+    if short == Short::Not || gives_back() || waits_for(&LAST.lock(), short) {
         return true;
     }
     let Some(victim) = short.victim() else { return false };

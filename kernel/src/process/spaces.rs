@@ -15,23 +15,30 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_core::life::{self, Refused, SpaceEffect, SpaceEvent};
-use hanare_hal::boot::CPUS_MAX;
-use hanare_hal::{percpu, shared};
+use hanare_hal::shared;
 
-/// Spaces by the CPU that serves their requests, then by id.
-static SPACES: [Mutex<BTreeMap<u32, Arc<ProcessSpace>>, rank::Spaces>; CPUS_MAX] =
-    [const { Mutex::new(BTreeMap::new()) }; CPUS_MAX];
+/// Spaces by id.
+type Spaces = Mutex<BTreeMap<u32, Arc<ProcessSpace>>, rank::Spaces>;
 
-/// The space with an id, whose home is `cpu`.
-pub fn find(cpu: usize, space: u32) -> Option<Arc<ProcessSpace>> {
-    SPACES[cpu].lock().get(&space).cloned()
+/// The spaces, in parts: any CPU serves requests of any of them.
+static SPACES: [Spaces; PARTS] = [const { Mutex::new(BTreeMap::new()) }; PARTS];
+const PARTS: usize = 64;
+
+/// The part of [`SPACES`] where a space is.
+fn part_of(space: u32) -> &'static Spaces {
+    &SPACES[space as usize % PARTS]
 }
 
-/// The spaces whose home is `cpu`, by id. Nothing is locked between two of them.
-pub fn at(cpu: usize) -> impl Iterator<Item = Arc<ProcessSpace>> {
+/// The space with an id.
+pub fn find(space: u32) -> Option<Arc<ProcessSpace>> {
+    part_of(space).lock().get(&space).cloned()
+}
+
+/// The spaces of a part, by id. Nothing is locked between two of them.
+fn all_of(part: &'static Spaces) -> impl Iterator<Item = Arc<ProcessSpace>> {
     let mut last = 0; // no space has this id
     core::iter::from_fn(move || {
-        let next = SPACES[cpu].lock().range(last + 1..).next().map(|(_, space)| space.clone())?;
+        let next = part.lock().range(last + 1..).next().map(|(_, space)| space.clone())?;
         last = next.space;
         Some(next)
     })
@@ -39,7 +46,7 @@ pub fn at(cpu: usize) -> impl Iterator<Item = Arc<ProcessSpace>> {
 
 /// Every space.
 pub fn all() -> impl Iterator<Item = Arc<ProcessSpace>> {
-    (0..CPUS_MAX).flat_map(at)
+    SPACES.iter().flat_map(all_of)
 }
 
 /// The thread that `asker` knows by Linux' thread id `tid`, of whatever process in the same
@@ -62,9 +69,9 @@ pub fn trim() {
     SPACES.iter().for_each(heap::trim_list);
 }
 
-/// Frees service entries of the calling CPU that nobody comes for.
+/// Frees service entries that nobody comes for.
 pub fn sweep() {
-    for p in at(percpu::index()) {
+    for p in all() {
         linux::finish_fills(&p, None, 0);
     }
 }
@@ -84,7 +91,7 @@ impl ProcessSpace {
         let first = Process::new(self.clone(), 0, parent, life)?;
         first.set_pid_namespace(words.get(5).copied().unwrap_or(0));
         self.enter(&first)?;
-        let mut spaces = SPACES[percpu::index()].lock();
+        let mut spaces = part_of(self.space).lock();
         if lists::insert_within(&mut spaces, self.space, self.clone()).is_some() {
             return Err(errno::EEXIST);
         }
@@ -111,8 +118,9 @@ impl ProcessSpace {
     /// # Errors
     /// See [`Account::enter`](crate::base::accounts::Account::change_groups).
     pub fn enter_groups(&self, words: &[u64]) -> Result<()> {
-        self.account.change_groups(words)?;
-        self.processes().for_each(|p| p.kick_all());
+        if self.account.change_groups(words)? {
+            self.processes().for_each(|p| p.kick_all());
+        }
         Ok(())
     }
 
@@ -160,11 +168,11 @@ impl ProcessSpace {
         self.processes().for_each(|p| p.finish());
         process::space_gone(self.space);
         release::all(self);
-        SPACES[self.home].lock().remove(&self.space);
+        part_of(self.space).lock().remove(&self.space);
         let times = self.processes().next().map_or((0, 0), |p| p.times_ns());
         let processes = core::mem::take(&mut self.processes.lock().all);
         drop(processes);
-        heap::trim();
+        heap::trim_if_large();
         let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);
         if request != NO_REQUEST {
             let r = shared::request(request);

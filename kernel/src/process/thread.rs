@@ -10,8 +10,8 @@ use crate::base::lock::{Mutex, rank};
 use crate::base::log;
 use crate::base::stacks::{self, Stack};
 use crate::link::caller::Port;
-use crate::mm::Caller;
 use crate::mm::policy::ThreadPolicy;
+use crate::mm::{Caller, offer};
 
 use crate::parts::{debugregs, observed, registers, rseq, seccomp, signals, tracee};
 use crate::process::{Ids, Process, usertsc};
@@ -40,6 +40,8 @@ pub struct Thread {
     pub in_place: AtomicBool,
     /// Woken by a futex call, see `futex`.
     pub futex_woken: AtomicBool,
+    /// Whether it waits for a time of a clock that can be set, or is about to: see `until::on_set`.
+    pub follows_clock: Mutex<bool, rank::FollowsClock>,
     /// Its state, as [`life::ThreadState`](ThreadState). Written under the lock of its process' threads.
     state: AtomicU8,
     /// The worker of the thread has descriptors, directories or filters of its own, which no
@@ -53,6 +55,8 @@ pub struct Thread {
     pub name: Mutex<Option<[u8; 16]>, rank::ThreadName>,
     /// It may not read the time stamp counter (`PR_SET_TSC`).
     pub no_tsc: AtomicBool,
+    /// Pages that its calls have handed to Linux.
+    pub handed: offer::HandedPages,
     /// NUMA policy (`set_mempolicy`).
     pub policy: ThreadPolicy,
     /// Where a new thread starts: registers, FPU state, FS and GS base.
@@ -165,17 +169,24 @@ impl Thread {
         let stack = Stack::new()?;
         let (sigmask, account) = (process.start_mask(), process.account.clone());
         Some(lists::cyclic_within(|weak: &Weak<Thread>| Thread {
-            port: Port::new(Task::new(weak.clone(), account, bell, stack, start), slot_index, slot),
+            port: Port::new(
+                Task::new(weak.clone(), account, bell, stack, start),
+                process.space,
+                slot_index,
+                slot,
+            ),
             myself: weak.clone(),
             process,
             in_place: AtomicBool::new(false),
             futex_woken: AtomicBool::new(false),
+            follows_clock: Mutex::new(false),
             state: AtomicU8::new(ThreadState::New as u8),
             is_apart: AtomicBool::new(false),
             attributes: AtomicU64::new(0),
             ids: Mutex::new(Ids::default()),
             name: Mutex::new(None),
             no_tsc: AtomicBool::new(false),
+            handed: offer::HandedPages::default(),
             policy: ThreadPolicy::default(),
             birth: Mutex::new(None),
             rseq: rseq::OfThread::default(),
@@ -303,7 +314,7 @@ impl Thread {
         self.clear_tid.store(0, Ordering::Relaxed);
         self.set_robust_list(0);
         self.rseq.set(None);
-        FpuState::new().restore();
+        fpu::reset();
         cpu::set_fs_base(0);
         cpu::set_user_gs_base(0);
     }

@@ -34,6 +34,11 @@ impl Until {
         self.ns == u64::MAX
     }
 
+    /// Whether somebody who sets Linux' clocks changes how long it is until then.
+    pub fn follows_clock(self) -> bool {
+        !self.is_never() && matches!(self.clock, Clock::Realtime | Clock::Tai)
+    }
+
     fn left(self) -> u64 {
         self.ns.saturating_sub(time::now(self.clock).unwrap_or(0))
     }
@@ -45,7 +50,7 @@ impl Until {
 
     /// The same, sooner than the deadline: somebody has set the clock ([`on_set`]).
     pub fn was_set_to(self) -> bool {
-        matches!(self.clock, Clock::Realtime | Clock::Tai) && self.has_come()
+        self.follows_clock() && self.has_come()
     }
 
     /// TSC value at which it makes sense to look at the clock.
@@ -54,8 +59,12 @@ impl Until {
     }
 }
 
-/// `REQUEST_CLOCK_SET`: a time that somebody waits for may have come. Who is about to wait
-/// is kicked too, and looks at the clock once more.
+/// `REQUEST_CLOCK_SET`: a time that somebody waits for may have come. A thread that says that it follows the clock
+/// only after it was looked at here reads the new one: both do so under a lock. Others are not interrupted.
 pub fn on_set() {
-    spaces::each_thread(|t| cpus::kick(t));
+    spaces::each_thread(|t| {
+        if *t.follows_clock.lock() {
+            cpus::kick(t);
+        }
+    });
 }

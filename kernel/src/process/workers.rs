@@ -268,7 +268,7 @@ pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
         }
     };
     if asleep {
-        direct::ring_worker(p.space, index);
+        direct::ring_worker(p.space, index, &slot);
     }
 }
 
@@ -341,7 +341,6 @@ fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<Answer>
         fn announce(&self, asleep: bool) {
             if asleep {
                 bells::expect_ring(self.0.process.space, &self.1, self.3);
-                let _ = self.1.lwk_prepare_sleep();
             } else {
                 self.1.lwk_awake();
             }

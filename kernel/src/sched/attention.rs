@@ -3,7 +3,9 @@
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{apic, percpu, shared};
 use hanare_ikc::wake::BEFORE_USER;
-pub use hanare_ikc::wake::{Attention, FLUSH, QUEUE, RESCHEDULE, THREADS};
+pub use hanare_ikc::wake::{
+    Attention, Company, FLUSH, QUEUE, RESCHEDULE, SLEEPS, THREADS, WANTS_CPU,
+};
 
 static ATTENTION: [Attention; CPUS_MAX] = [const { Attention::new() }; CPUS_MAX];
 
@@ -11,6 +13,12 @@ static ATTENTION: [Attention; CPUS_MAX] = [const { Attention::new() }; CPUS_MAX]
 #[inline(always)]
 pub fn mine() -> &'static Attention {
     &ATTENTION[percpu::index()]
+}
+
+/// Whom CPU `index` has beside its running thread.
+#[inline(always)]
+pub fn company(index: usize) -> &'static Company {
+    ATTENTION[index].company()
 }
 
 /// Tells CPU `index` to look; interrupts it if it would not by itself.

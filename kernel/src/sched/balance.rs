@@ -10,16 +10,35 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{percpu, shared};
 
-/// Threads of each CPU that run or want to.
+/// Threads of each CPU that run or want to. A CPU where one waits alone for Linux counts it: who wants to know looks into the
+/// set of idle CPUs, too.
 static LOAD: [Line<AtomicU32>; CPUS_MAX] = [const { Line(AtomicU32::new(0)) }; CPUS_MAX];
-/// CPUs that halt, or are about to and look for work once more.
-static IDLE: Line<CpuSet> = Line(CpuSet::new());
+/// CPUs of which others want to know: who looks for one does not read a line of each CPU.
+struct Sets {
+    /// Those where a thread waits for its turn.
+    busy: CpuSet,
+    /// Those that halt, or are about to and look for work once more.
+    idle: CpuSet,
+}
+
+/// On one line: who goes idle looks who is busy.
+static SETS: Line<Sets> = Line(Sets { busy: CpuSet::new(), idle: CpuSet::new() });
 /// Where the search for a place begins, so that equal CPUs take turns.
 static TURN: AtomicUsize = AtomicUsize::new(0);
 
 /// Tells the others how much the calling CPU has to do.
 pub fn set_load(cpu: usize, threads: usize) {
-    LOAD[cpu].store(threads as u32, Ordering::SeqCst);
+    let before = LOAD[cpu].swap(threads as u32, Ordering::SeqCst);
+    match (before > 1, threads > 1) {
+        (false, true) => SETS.busy.insert(cpu),
+        (true, false) => SETS.busy.remove(cpu),
+        _ => return,
+    }
+    shared::cpu(cpu).set_crowded(threads > 1);
+}
+
+fn load(cpu: usize) -> u32 {
+    LOAD[cpu].load(Ordering::Relaxed).saturating_sub(SETS.idle.contains(cpu).into())
 }
 
 /// The CPU for a thread that begins or may not stay where it is.
@@ -31,31 +50,52 @@ pub fn place(thread: &Task) -> usize {
     (0..count())
         .map(|i| (first + i) % count())
         .filter(|&c| mask.contains(c))
-        .min_by_key(|&c| (LOAD[c].load(Ordering::Relaxed), shared::cpu(c).node() != node))
+        .min_by_key(|&c| (load(c), shared::cpu(c).node() != node))
         .unwrap_or(here)
+}
+
+/// The CPU for the first thread of a process: the calling one if nothing runs there, so that nobody is interrupted.
+pub fn place_first(thread: &Task) -> usize {
+    let here = percpu::index();
+    let is_free = LOAD[here].load(Ordering::Relaxed) == 0 && thread.affinity.lock().contains(here);
+    if is_free { here } else { place(thread) }
 }
 
 /// CPUs but the calling one where a thread waits for its turn.
 pub fn busy() -> impl Iterator<Item = usize> {
-    let me = percpu::index();
-    (1..count()).map(move |i| (me + i) % count()).filter(|&c| LOAD[c].load(Ordering::SeqCst) > 1)
+    SETS.busy.others(percpu::index())
+}
+
+/// Whether on some CPU a thread waits for its turn.
+#[inline(always)]
+pub fn is_any_busy() -> bool {
+    !SETS.busy.is_empty()
 }
 
 /// The calling CPU halts, or does not any more.
+#[inline(always)]
 pub fn set_idle(idle: bool) {
     let me = percpu::index();
     if idle {
-        IDLE.insert(me);
+        SETS.idle.insert(me);
     } else {
-        IDLE.remove(me);
+        SETS.idle.remove(me);
+    }
+}
+
+/// A thread comes to the queue of a CPU, which sleeps a moment longer perhaps: whoever looks for a place takes it for idle
+/// no more. Its load says so already.
+pub fn is_joined(cpu: usize) {
+    if SETS.idle.contains(cpu) {
+        SETS.idle.remove(cpu);
     }
 }
 
 /// `thread` has to wait for its turn here: an idle CPU may come and take it.
 pub fn offer(thread: &Task) {
     let mask = *thread.affinity.lock();
-    if let Some(cpu) = IDLE.after_change().first(|c| mask.contains(c)) {
-        IDLE.remove(cpu); // one of them is enough
+    if let Some(cpu) = SETS.idle.after_change().first(|c| mask.contains(c)) {
+        SETS.idle.remove(cpu); // one of them is enough
         post(cpu, QUEUE);
     }
 }

@@ -34,7 +34,8 @@ const SLICE_MS: u64 = 5;
 const CPU_TIMER_NS: u64 = 1_000_000;
 
 pub use crate::base::time::NEVER;
-use crate::sched::attention::{QUEUE, RESCHEDULE, post};
+pub use crate::sched::alone::wait_alone;
+use crate::sched::attention::{QUEUE, RESCHEDULE, SLEEPS, WANTS_CPU, post};
 pub use crate::sched::attention::{request_attention, take_attention};
 pub use crate::sched::kick::kick;
 pub use crate::sched::task::Wait;
@@ -73,8 +74,10 @@ impl Cpu {
     /// `thread` waits from now on.
     fn begin_wait(&mut self, thread: Arc<dyn Runs>) {
         if !thread.task().is_told.load(Ordering::Relaxed) {
+            attention::mine().company().joined_by(WANTS_CPU);
             return queue::add(&mut self.waiting, thread);
         }
+        attention::mine().company().joined_by(SLEEPS);
         let (at, deadline) = (sleeper(&thread), thread.task().deadline.load(Ordering::Relaxed));
         if deadline != NEVER {
             queue::add_alarm(&mut self.alarms, (deadline, at));
@@ -99,6 +102,12 @@ impl Cpu {
     /// The sleeping threads with a bell of this bit.
     fn with_bell(&self, bell: u32) -> impl Iterator<Item = Arc<dyn Runs>> {
         self.asleep.range((bell, 0)..=(bell, usize::MAX)).map(|(_, thread)| thread.clone())
+    }
+
+    /// `thread` wants to run, on this CPU, `index`.
+    fn join(&mut self, index: usize, thread: Arc<dyn Runs>) {
+        attention::company(index).joined_by(WANTS_CPU);
+        queue::add_last(&mut self.runnable, thread);
     }
 
     fn update_load(&self, index: usize, running: bool) {
@@ -181,11 +190,12 @@ pub fn enqueue(thread: Arc<dyn Runs>, cpu: usize) {
     thread.task().whereabouts.moves_to(cpu);
     {
         let mut c = cpu_state(cpu);
-        queue::add_last(&mut c.runnable, thread);
+        c.join(cpu, thread);
         let running =
             c.current.as_ref().is_some_and(|t| t.task().since.load(Ordering::Relaxed) != 0);
         c.update_load(cpu, running);
     }
+    balance::is_joined(cpu);
     post(cpu, QUEUE);
 }
 
@@ -294,6 +304,7 @@ pub fn wake_ready() -> bool {
     c.waiting = waiting;
     let any = !ready.is_empty();
     for t in ready.into_iter().rev() {
+        attention::mine().company().joined_by(WANTS_CPU);
         queue::add_first(&mut c.runnable, t);
     }
     any
@@ -345,7 +356,7 @@ pub fn yield_now() {
     let Some(next) = pick() else { return };
     let mut c = this();
     if let Some(me) = c.current.as_deref().cloned() {
-        queue::add_last(&mut c.runnable, me);
+        c.join(percpu::index(), me);
     }
     drop(c);
     switch_to(Some(next));
@@ -406,6 +417,7 @@ pub fn others_runnable() -> bool {
 }
 
 /// Counts the running thread as one that has something to do, or not.
+#[inline]
 pub fn update_load(running: bool) {
     this().update_load(percpu::index(), running);
 }
@@ -424,7 +436,7 @@ fn serve_others() {
 /// Takes a thread over that waits for its turn elsewhere.
 fn take_over() -> bool {
     let Some(thread) = steal() else { return false };
-    queue::add_last(&mut this().runnable, thread);
+    this().join(percpu::index(), thread);
     true
 }
 
@@ -443,9 +455,10 @@ pub fn halt(ready: &dyn Fn() -> bool) {
         && !take_over();
     if quiet {
         let without_memory = try_current().filter(|t| t.runs().lets_memory_go());
-        shared::here().begin_idle(cpu::rdtsc());
+        let since = cpu::rdtsc();
+        shared::here().begin_idle(since);
         cpu::wait_for_interrupt();
-        shared::here().end_idle(cpu::rdtsc());
+        shared::here().end_idle(since, cpu::rdtsc());
         if let Some(t) = without_memory {
             t.runs().takes_memory();
         }
@@ -454,8 +467,19 @@ pub fn halt(ready: &dyn Fn() -> bool) {
     set_polling();
 }
 
+/// Whom the calling CPU has beside the running thread ([`attention::company`]), by a look at its queues.
+#[cold]
+pub(super) fn look_for_company() -> u32 {
+    let c = this();
+    let wants = !c.runnable.is_empty() || !c.waiting.is_empty();
+    let kinds = if wants { WANTS_CPU } else { 0 } | if c.asleep.is_empty() { 0 } else { SLEEPS };
+    attention::mine().company().set(kinds);
+    kinds
+}
+
 /// All that wakes the calling CPU.
-fn this_wake() -> CpuWake<'static> {
+#[inline(always)]
+pub(super) fn this_wake() -> CpuWake<'static> {
     CpuWake { attention: attention::mine(), inbound: doorbell::inbound() }
 }
 
@@ -521,6 +545,10 @@ fn arm_timer(user: bool) {
     } else {
         Ok(NEVER)
     };
+    if user && !c.runnable.is_empty() {
+        // Who comes for the thread looks where there is more than one to run: that may have been told while none ran.
+        c.update_load(percpu::index(), true);
+    }
     if user && let Some(first) = c.runnable.front() {
         balance::offer(first.task());
         if c.slice_end == NEVER {
@@ -564,6 +592,6 @@ pub fn on_timer() {
 }
 
 /// Whom Linux rang for on the calling CPU.
-fn bells() -> Bells<'static> {
+pub(super) fn bells() -> Bells<'static> {
     shared::here().bells()
 }

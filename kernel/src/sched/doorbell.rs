@@ -1,8 +1,8 @@
-//! Ringing Linux: an event into this CPU's outbound ring, then one IPI.
+//! Ringing Linux: an event into this CPU's outbound ring, its bit into a doorbell, then one IPI.
 
 use hanare_abi::boot::EVENT_SHIFT;
-use hanare_hal::{apic, cpu, shared};
-use hanare_ikc::Inbound;
+use hanare_hal::{apic, cpu, percpu, shared};
+use hanare_ikc::{DoorbellRef, Inbound};
 
 /// How long Linux may take to drain a full ring, or to name a doorbell vector
 /// while its interrupt moves, before an event is given up.
@@ -13,32 +13,52 @@ pub fn inbound() -> Inbound<'static> {
     shared::here().inbound()
 }
 
-/// Sends `kind` (one of `abi::boot::EVENT_*`) with its payload.
-pub fn ring(kind: u64, payload: u64) {
-    ring_raw(kind << EVENT_SHIFT | payload);
+/// Sends `kind` (one of `abi::boot::EVENT_*`) with its payload. `near`: the doorbell next to who is told, plus 1, as
+/// that side says; 0: not known.
+pub fn ring(near: u32, kind: u64, payload: u64) {
+    ring_raw(near, kind << EVENT_SHIFT | payload);
 }
 
 /// As [`ring`], ready-made.
-pub fn ring_raw(event: u64) {
-    let outbound = shared::here().outbound();
-    let patience = u64::from(shared::params().tsc_khz) * PATIENCE_MS;
-    let start = cpu::rdtsc();
-    let word = loop {
-        match outbound.push(event) {
-            Ok(word) => break word,
-            // Full: Linux has to look at what is there first.
-            Err(_) => send(outbound.doorbell()),
-        }
-        if cpu::rdtsc().wrapping_sub(start) > patience {
-            return; // Linux is gone; nobody is left to be told
-        }
-        crate::sched::tlb::serve();
-        cpu::pause();
+pub fn ring_raw(near: u32, event: u64) {
+    let doorbell = shared::doorbell(near);
+    if shared::here().outbound().push(event).is_err() && !push_later(&doorbell, event) {
+        return; // Linux is gone; nobody is left to be told
+    }
+    ring_at(&doorbell);
+}
+
+/// Rings there or, where nobody hears it, at the calling CPU's own: it moves, or a proxy has named one that is not in use.
+#[inline(always)] // of each call that is woken for
+fn ring_at(doorbell: &DoorbellRef<'_>) {
+    let word = match doorbell.ring(percpu::index()) {
+        0 => own(),
+        word => word,
     };
     send(word);
 }
 
-/// Zero: nowhere now; the next event has the ring drained, or a waiter of Linux', who looks now and then.
+#[cold]
+fn own() -> u64 {
+    shared::doorbell(0).ring(percpu::index())
+}
+
+/// The ring is full: Linux has to look at what is there first. False: it does not.
+#[cold]
+fn push_later(doorbell: &DoorbellRef<'_>, event: u64) -> bool {
+    let until = cpu::rdtsc() + u64::from(shared::params().tsc_khz) * PATIENCE_MS;
+    while shared::here().outbound().push(event).is_err() {
+        if cpu::rdtsc() > until {
+            return false;
+        }
+        ring_at(doorbell);
+        crate::sched::tlb::serve();
+        cpu::pause();
+    }
+    true
+}
+
+/// Zero: nowhere now; who moves the doorbell looks at the ring.
 fn send(word: u64) {
     if word != 0 {
         apic::send((word >> 32) as u32, word as u8);

@@ -104,7 +104,7 @@ pub fn in_kernel(regs: &Regs) {
 /// memory returns to it (HWPoison).
 fn keep_back(paddr: PhysAddr) {
     if badmemory::add(paddr) {
-        doorbell::ring(EVENT_BAD_MEMORY, paddr.0 >> 12);
+        doorbell::ring(0, EVENT_BAD_MEMORY, paddr.0 >> 12);
     }
 }
 

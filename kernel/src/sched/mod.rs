@@ -1,5 +1,6 @@
 //! What each CPU runs; waiting and waking, of Linux, too; TLB shootdown; panic.
 
+pub mod alone;
 pub mod attention;
 pub mod balance;
 pub mod cpu_mask;

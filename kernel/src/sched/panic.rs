@@ -99,6 +99,6 @@ fn stop() -> ! {
         cpu::pause();
     }
     shared::set_panicked();
-    crate::sched::doorbell::ring_raw(EVENT_PANIC << hanare_abi::boot::EVENT_SHIFT);
+    crate::sched::doorbell::ring_raw(0, EVENT_PANIC << hanare_abi::boot::EVENT_SHIFT);
     park::park()
 }

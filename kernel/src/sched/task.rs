@@ -113,34 +113,35 @@ pub fn take(thread: Arc<dyn Runs>) -> Result<Running, Arc<dyn Runs>> {
     Running::take(thread, |t| &t.task().extended)
 }
 
-/// The scheduler's part of a thread.
+/// The scheduler's part of a thread. The order is that of cache lines: each call that is woken for has the first two.
+#[repr(C, align(64))]
 pub struct Task {
-    /// What it is a part of.
-    whole: Weak<dyn Runs>,
-    /// CPU on whose queue it is, or that runs it; whether it was kicked and the CPU has not looked yet.
-    pub whereabouts: Whereabouts,
-    /// CPUs it may run on.
-    pub affinity: Mutex<CpuMask, rank::Affinity>,
     /// TSC value since which it runs, 0 while it does not.
     pub since: AtomicU64,
-    /// What it waits for is told it, see [`Wait::is_told`].
-    pub is_told: AtomicBool,
-    /// Bell of its slot.
-    pub bell: u32,
-    /// TSC value at which it wants to look again, while it waits.
-    pub deadline: AtomicU64,
-    /// To whose control group its CPU time is charged.
-    account: Arc<Account>,
-    /// CPU time that the group has granted it.
-    allowance: Allowance,
     /// TSC cycles spent running (without those since `since`).
     user_cycles: AtomicU64,
     /// TSC cycles spent waiting for Linux with the CPU kept.
     pub system_cycles: AtomicU64,
-    /// TSC cycles that went to others' requests while it waited with the CPU kept.
-    pub others_cycles: AtomicU64,
     /// See [`Counts`].
     pub counts: Counts,
+    /// CPU time that its control group has granted it.
+    allowance: Allowance,
+    /// Bell of its slot.
+    pub bell: u32,
+    /// CPU on whose queue it is, or that runs it; whether it was kicked and the CPU has not looked yet.
+    pub whereabouts: Whereabouts,
+    /// TSC value at which it wants to look again, while it waits.
+    pub deadline: AtomicU64,
+    /// TSC cycles that went to others' requests while it waited with the CPU kept.
+    pub others_cycles: AtomicU64,
+    /// What it waits for is told it, see [`Wait::is_told`].
+    pub is_told: AtomicBool,
+    /// What it is a part of.
+    whole: Weak<dyn Runs>,
+    /// CPUs it may run on.
+    pub affinity: Mutex<CpuMask, rank::Affinity>,
+    /// To whose control group its CPU time is charged.
+    account: Arc<Account>,
     stack: Stack,
     extended: OnCpu<Extended>,
     /// The condition that the thread waits for while others run.
@@ -214,13 +215,23 @@ impl Task {
         self.since.store(now, Ordering::Relaxed);
     }
 
-    /// It does not run any more. Others of its control group may have what it has not used.
+    /// It does not run any more.
+    #[inline]
+    pub fn end_turn(&self, now: u64) {
+        // Only the CPU that runs it changes them.
+        let since = self.since.load(Ordering::Relaxed);
+        if since != 0 {
+            self.since.store(0, Ordering::Relaxed);
+            let ran = now.saturating_sub(since);
+            let before = self.user_cycles.load(Ordering::Relaxed);
+            self.user_cycles.store(before + ran, Ordering::Relaxed);
+        }
+    }
+
+    /// As [`end_turn`](Self::end_turn); others of its control group may have what it has not used.
     #[inline]
     pub fn end_run(&self, now: u64) {
-        let since = self.since.swap(0, Ordering::Relaxed);
-        if since != 0 {
-            self.user_cycles.fetch_add(now.saturating_sub(since), Ordering::Relaxed);
-        }
+        self.end_turn(now);
         if self.allowance.has_group() {
             self.give_time_back();
         }
@@ -257,6 +268,11 @@ impl Task {
             return Ok(u64::MAX);
         }
         self.renew_time()
+    }
+
+    /// Whether a control group has granted it CPU time.
+    pub fn has_group(&self) -> bool {
+        self.allowance.has_group()
     }
 
     /// Whether its control group has CPU time now.

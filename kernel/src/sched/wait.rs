@@ -37,7 +37,7 @@ pub fn wait(what: &mut dyn Wait, spin_cycles: u64) {
     assert_none_held();
     let me = current();
     let start = cpu::rdtsc();
-    let mut spin = Spin { from: start, near: false, cycles: spin_cycles, looks: 0 };
+    let mut spin = Spin::new(start, spin_cycles);
     me.end_run(start);
     me.counts.waits.store(true, Ordering::Relaxed);
     set_polling();
@@ -168,7 +168,7 @@ fn block(me: &Task, what: &mut dyn Wait) {
 /// How long a wait polls: `cycles` from when the other side is seen awake. A side
 /// that was just rung needs its wake-up time first; without that allowance both
 /// sides would for ever sleep just before the other one is there.
-struct Spin {
+pub(super) struct Spin {
     from: u64,
     near: bool,
     cycles: u64,
@@ -183,7 +183,13 @@ const LOOKS_PER_PAUSE: u32 = 32;
 const WAKE_UP_MS: u64 = 1;
 
 impl Spin {
-    fn goes_on(&mut self, what: &dyn Wait) -> bool {
+    /// A wait that begins at `from`.
+    pub(super) fn new(from: u64, cycles: u64) -> Spin {
+        Spin { from, near: false, cycles, looks: 0 }
+    }
+
+    /// Whether to look once more.
+    pub(super) fn goes_on(&mut self, what: &dyn Wait) -> bool {
         self.looks += 1;
         if self.looks.is_multiple_of(LOOKS_PER_PAUSE) {
             cpu::pause();

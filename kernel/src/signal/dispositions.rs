@@ -30,16 +30,21 @@ pub fn action(signal: u64, new: UserAddr, old: UserAddr, size: u64) -> Result<u6
     }
     let thread = thread::current();
     let p = &thread.process;
-    let before = p.signals.lock().actions.get(signal);
-    if let Some(action) = wanted {
-        {
-            let mut s = p.signals.lock();
+    let (before, is_known) = {
+        let mut s = p.signals.lock();
+        let before = s.actions.get(signal);
+        if let Some(action) = wanted {
             s.actions.set(signal, action)?;
             if s.actions.ignores(signal) {
                 s.pending.discard(SigSet::of(signal));
             }
         }
-        tell(thread, SigSet::of(signal), Mirrored::changed);
+        (before, !s.telling && s.mirrored.is_known(signal, &s.actions.get(signal)))
+    };
+    if let Some(action) = wanted {
+        if !is_known {
+            tell_changed(thread, SigSet::of(signal));
+        }
         if p.is_shared() {
             set_in_common(p, signal, action);
         }
@@ -54,18 +59,46 @@ pub fn action(signal: u64, new: UserAddr, old: UserAddr, size: u64) -> Result<u6
 /// their proxies have, so that nothing more is to be told.
 fn set_in_common(p: &Arc<Process>, signal: u32, action: SigAction) {
     let common = p.handlers.load(Ordering::Relaxed);
-    let mirrored = Mirrored::clone(&p.signals.lock().mirrored);
     for other in p.processes() {
         if other.handlers.load(Ordering::Relaxed) != common || Arc::ptr_eq(&other, p) {
             continue;
         }
+        let mirrored = Mirrored::clone(&p.signals.lock().mirrored);
         let mut s = other.signals.lock();
         let _ = s.actions.set(signal, action); // it was possible for the first
         if s.actions.ignores(signal) {
             s.pending.discard(SigSet::of(signal));
         }
-        *s.mirrored = mirrored.clone();
+        *s.mirrored = mirrored;
     }
+}
+
+/// Tells Linux of `signals` what it has to know at once.
+fn tell_changed(thread: &Thread, signals: SigSet) {
+    let p = &thread.process;
+    let signals = {
+        let s = p.signals.lock();
+        if s.telling { signals } else { s.mirrored.unknown(signals, &s.actions) }
+    };
+    if signals.is_empty() {
+        return;
+    }
+    let is_calling = !p.is_alone() || has_handlers_in_common(p);
+    let blocked = {
+        let s = thread.signals.lock();
+        s.mask.union(s.applied)
+    };
+    tell(thread, signals, |mirrored, signal, action| {
+        mirrored.changed(signal, action, is_calling, blocked)
+    });
+}
+
+/// Whether the handlers of `p` are those of another process, too (CLONE_SIGHAND).
+fn has_handlers_in_common(p: &Arc<Process>) -> bool {
+    let common = p.handlers.load(Ordering::Relaxed);
+    let is_other = |other: &Arc<Process>| !Arc::ptr_eq(other, p);
+    p.is_shared()
+        && p.processes().any(|o| is_other(&o) && o.handlers.load(Ordering::Relaxed) == common)
 }
 
 /// Tells Linux of `signals` what `what` says that it has to know. One thread at a time,
@@ -73,19 +106,23 @@ fn set_in_common(p: &Arc<Process>, signal: u32, action: SigAction) {
 fn tell(
     thread: &Thread,
     signals: SigSet,
-    what: fn(&mut Mirrored, u32, &SigAction) -> Option<Told>,
+    what: impl Fn(&mut Mirrored, u32, &SigAction) -> Option<Told>,
 ) {
     let p = &thread.process;
-    for signal in (1..=signal::SIGNAL_MAX).filter(|&s| signals.contains(s)) {
+    let mut left = signals;
+    while let Some(signal) = left.first() {
+        left = left.without(signal);
         let told = loop {
             {
                 let mut s = p.signals.lock();
                 if !s.telling {
-                    let action = s.actions.get(signal);
-                    let told = what(&mut s.mirrored, signal, &action);
+                    let s = &mut *s;
+                    let told = what(&mut s.mirrored, signal, &s.actions.get(signal));
                     s.telling = told.is_some();
+                    // In the same request what else is owed, as far as it can.
+                    let also = told.map(|told| (told, s.mirrored.take_ignored(&s.actions)));
                     p.owes.store(!s.mirrored.owed().is_empty(), Ordering::Relaxed);
-                    break told;
+                    break also;
                 }
                 s.waiting_to_tell += 1;
             }
@@ -95,9 +132,9 @@ fn tell(
                 return;
             }
         };
-        let Some(told) = told else { continue };
+        let Some((told, SigSet(ignored))) = told else { continue };
         let (mirror, flags) = (told.class, told.flags);
-        let _ = delegate::ask(Control::SignalAction { signal, mirror, flags });
+        let _ = delegate::ask(Control::SignalAction { signal, mirror, flags, ignored });
         let waited_for = {
             let mut s = p.signals.lock();
             s.telling = false;
@@ -110,6 +147,8 @@ fn tell(
 }
 
 /// Before Linux executes something: it learns what it has not been told yet.
+#[cold]
+#[inline(never)]
 pub fn tell_owed(thread: &Thread) {
     let owed = thread.process.signals.lock().mirrored.owed();
     tell(thread, owed, Mirrored::take_owed);
@@ -126,12 +165,12 @@ pub fn on_exec() {
 pub fn execed() {
     let thread = thread::current();
     thread.process.signals.lock().mirrored.on_exec();
-    tell(thread, SigSet::ALL, Mirrored::changed);
+    tell_changed(thread, SigSet::ALL);
 }
 
 /// Caught signals become default, here and in the proxy.
 pub fn clear_handlers() {
     let thread = thread::current();
     thread.process.signals.lock().actions.on_exec();
-    tell(thread, SigSet::ALL, Mirrored::changed);
+    tell_changed(thread, SigSet::ALL);
 }

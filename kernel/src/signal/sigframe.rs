@@ -1,8 +1,8 @@
 //! The frame of a handler: how it is built and taken back, and the stack for it.
 
+use crate::base::heap;
 use crate::base::user::{self, UserAddr, put};
 use crate::base::usermemory::Running;
-use crate::base::{heap, lists};
 use crate::parts::signals::Trap;
 use crate::process::thread;
 use crate::signal::signals;
@@ -11,8 +11,8 @@ use hanare_core::signal::{
     self, AltStack, FpSwBytes, QueuedSignal, RtSigFrame, SigAction, SigContext, SigSet, UContext,
 };
 use hanare_hal::fpu::{self, FpuState};
-use hanare_hal::gdt;
 use hanare_hal::traps::Regs;
+use hanare_hal::{gdt, usercopy};
 use zerocopy::IntoBytes;
 
 /// Puts the frame of a handler on its stack.
@@ -27,21 +27,14 @@ pub fn build(
     if action.flags & signal::SA_RESTORER == 0 {
         return Err(errno::EFAULT); // as Linux: it is not optional here
     }
-    let mut state = FpuState::new();
-    state.save();
-    let size = fpu::size();
-    let place =
-        signal::place_frame(regs.rsp, action.flags & signal::SA_ONSTACK != 0, alt, size as u64)
-            .ok_or(errno::EFAULT)?;
-    let magic = signal::FP_XSTATE_MAGIC2.to_le_bytes();
-    let mut image = lists::joined(&[state.bytes(), &magic])?;
-    let sw = if fpu::mask() != 0 {
-        FpSwBytes::new(fpu::mask(), size as u32)
-    } else {
-        FpSwBytes::default()
-    };
-    image[signal::SW_BYTES_OFFSET..signal::SW_BYTES_OFFSET + size_of::<FpSwBytes>()]
-        .copy_from_slice(sw.as_bytes());
+    let place = signal::place_frame(
+        regs.rsp,
+        action.flags & signal::SA_ONSTACK != 0,
+        alt,
+        fpu::size() as u64,
+    )
+    .ok_or(errno::EFAULT)?;
+    save_fpu(place.fpstate)?;
     let frame = RtSigFrame {
         restorer: action.restorer,
         context: UContext {
@@ -53,9 +46,8 @@ pub fn build(
         },
         info: queued.info,
     };
-    put(UserAddr::of(place.fpstate), &image)?;
     put(UserAddr::of(place.frame), frame.as_bytes())?;
-    FpuState::new().restore();
+    fpu::reset();
     let base = place.frame;
     regs.rsp = base;
     regs.rip = action.handler;
@@ -65,6 +57,28 @@ pub fn build(
     regs.rax = 0;
     regs.rflags &= !0x1_0500; // DF, TF, RF
     Ok(())
+}
+
+/// Puts the FPU state into a frame, by the CPU itself, which leaves to the kernel what lies between the
+/// legacy area and the extended one.
+fn save_fpu(at: u64) -> Result<()> {
+    if fpu::mask() == 0 {
+        let mut state = FpuState::new();
+        state.save();
+        put(UserAddr::of(at), state.bytes())?;
+    } else {
+        let mut between = [0; size_of::<FpSwBytes>() + signal::XSAVE_HEADER_SIZE];
+        between[..size_of::<FpSwBytes>()].copy_from_slice(own_marks().as_bytes());
+        put(UserAddr::behind(at, signal::SW_BYTES_OFFSET as u64), &between)?;
+        usercopy::save_fpu(UserAddr::of(at)).map_err(|_| errno::EFAULT)?;
+    }
+    let magic = signal::FP_XSTATE_MAGIC2.to_le_bytes();
+    put(UserAddr::behind(at, fpu::size() as u64), &magic).map(drop)
+}
+
+/// The marks of the frames that this kernel builds.
+fn own_marks() -> FpSwBytes {
+    FpSwBytes::new(fpu::mask(), fpu::size() as u32)
 }
 
 fn context_of(r: &Regs, trap: Trap, mask: SigSet, fpstate: u64) -> SigContext {
@@ -105,11 +119,11 @@ fn context_of(r: &Regs, trap: Trap, mask: SigSet, fpstate: u64) -> SigContext {
 /// # Errors
 /// It is not there, or wrong.
 pub fn restore(regs: &mut Regs) -> Result<()> {
-    let frame: RtSigFrame = user::get(UserAddr::of(regs.rsp.wrapping_sub(8)))?;
-    let c = &frame.context.mcontext;
+    let context: UContext = user::get(UserAddr::of(regs.rsp))?; // behind the return address
+    let c = &context.mcontext;
     let settable = 0x5_0dd5; // Linux' FIX_EFLAGS
     // What the handler blocked may wait here, or on Linux.
-    signals::set_mask(thread::current(), frame.context.sigmask.blockable());
+    signals::set_mask(thread::current(), context.sigmask.blockable());
     *regs = Regs {
         r15: c.r15,
         r14: c.r14,
@@ -134,17 +148,20 @@ pub fn restore(regs: &mut Regs) -> Result<()> {
         ss: u64::from(gdt::USER_DS),
     };
     if let Err(e) = restore_fpu(c.fpstate) {
-        FpuState::new().restore();
+        fpu::reset();
         return Err(e);
     }
-    let _ = set_alternate(frame.context.stack, regs.rsp); // as Linux, wrong or not
+    let _ = set_alternate(context.stack, regs.rsp); // as Linux, wrong or not
     Ok(())
 }
 
 fn restore_fpu(at: u64) -> Result<()> {
     if at == 0 {
-        FpuState::new().restore();
+        fpu::reset();
         return Ok(());
+    }
+    if is_own(at) {
+        return usercopy::load_fpu(UserAddr::of(at)).map_err(|_| errno::EFAULT);
     }
     let mut image = heap::zeroed(fpu::size())?;
     signal::read_fpu_state(&Running, at, fpu::mask() != 0, &mut image)
@@ -153,6 +170,16 @@ fn restore_fpu(at: u64) -> Result<()> {
     state.set_bytes(&image);
     state.restore();
     Ok(())
+}
+
+/// Whether the FPU state of a frame has the marks of those that this kernel builds.
+fn is_own(at: u64) -> bool {
+    const WORDS: usize = size_of::<FpSwBytes>() / size_of::<u64>();
+    let marks = user::get::<[u64; WORDS]>(UserAddr::behind(at, signal::SW_BYTES_OFFSET as u64));
+    let own: [u64; WORDS] = zerocopy::transmute!(own_marks());
+    marks.is_ok_and(|marks| marks.into_iter().eq(own)) // else by a call of memcmp
+        && usercopy::read_u32(UserAddr::behind(at, fpu::size() as u64))
+            == Ok(signal::FP_XSTATE_MAGIC2)
 }
 
 /// sigaltstack.

@@ -137,6 +137,9 @@ pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
 /// The mask is that which user mode will have: what it blocks goes elsewhere, and Linux
 /// sends what it does not block and the worker does.
 pub fn settle(thread: &Thread) {
+    if thread.signals.lock().is_settled(&thread.process.signals.lock().pending) {
+        return;
+    }
     pass_on_blocked(thread);
     pending::give_back_blocked(thread);
     let keeps_back = thread.signals.lock().keeps_back();

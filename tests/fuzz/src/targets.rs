@@ -7,6 +7,7 @@ mod elf;
 mod filter;
 mod frame;
 mod gdb;
+mod message;
 mod narrow;
 mod options;
 mod policy;
@@ -38,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     options::TARGET,
     arguments::TARGET,
     trace::TARGET,
+    message::TARGET,
     start::TARGET,
     slot::TARGET,
     clone::TARGET,

@@ -1,5 +1,6 @@
-//! `/proc/interrupts`: how many interrupts of each kind a CPU of Linux took.
+//! How many interrupts of each kind a CPU took: of Linux by `/proc/interrupts`.
 
+use hanare_sdk::Cause;
 use serde::Serialize;
 
 use crate::machine;
@@ -13,6 +14,13 @@ pub struct Source {
     pub what: String,
     /// How many.
     pub count: u64,
+}
+
+impl From<&Cause> for Source {
+    fn from(cause: &Cause) -> Self {
+        let what = if cause.is_exception { "exception" } else { "interrupt" };
+        Self { name: cause.name.clone(), what: what.into(), count: cause.count }
+    }
 }
 
 /// Of a CPU, as of now.

@@ -3,9 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::cpu_list::CpuList;
 
 const CPUS: &str = "/sys/devices/system/cpu";
+
+/// `CLOCK_MONOTONIC`, s; the LWK's programs read the same.
+pub fn monotonic_s() -> f64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
 
 /// A small file as trimmed text.
 pub fn read(path: impl AsRef<Path>) -> Option<String> {

@@ -59,7 +59,8 @@ Exit status: 0 success; 1 failure; 2 wrong usage. 'hanare run' exits as the prog
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
-    let cli = match Cli::try_parse() {
+    let plain = commands::run::Run::plain(std::env::args_os()).map(Command::Run);
+    let cli = match plain.map_or_else(Cli::try_parse, |command| Ok(Cli { command })) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -153,5 +154,19 @@ mod tests {
         assert!(!run.stats);
         assert_eq!(run.command, ["ls", "-l", "--stats"]);
         assert_eq!(run_of("hanare run --stats -- -x -- y").command, ["-x", "--", "y"]);
+    }
+
+    #[test]
+    fn a_plain_run_is_what_the_parser_makes_of_it() {
+        let plain = |line: &str| commands::run::Run::plain(line.split(' ').map(Into::into));
+        for line in ["hanare run ls", "hanare run /bin/ls -l --stats", "hanare run help"] {
+            let (plain, parsed) = (plain(line).unwrap(), run_of(line));
+            assert_eq!(plain.command, parsed.command, "{line}");
+            assert!(parsed.on.is_none() && parsed.cpus.is_none() && !parsed.stats);
+        }
+        let others = "hanare|hanare run|hanare run --help|hanare run -- ls|hanare run --stats ls|hanare run ls -- x|hanare ls|hanare help run|hanare runs ls";
+        for line in others.split('|') {
+            assert!(plain(line).is_none(), "{line}");
+        }
     }
 }

@@ -63,7 +63,7 @@ fn run(initial: Initial) -> ! {
     // From here to START a signal would find nobody to be told to.
     signal::set_mask(!0);
     become_first_worker();
-    signals::forward_fatal(inherited.sigignore);
+    signals::forward_fatal();
     if let Err(error) = sys::ioctl_plain(process.space.fd, IOCTL_START) {
         if error.0 == EIO {
             process::lwk_died();
@@ -79,7 +79,7 @@ fn run(initial: Initial) -> ! {
 fn resume(from: &Resumption, initial: &Initial, clock: Clock) -> ! {
     process::set(exec::resume(from, initial, clock));
     become_first_worker();
-    signals::forward_fatal(start::ignored());
+    signals::forward_fatal();
     worker::serve(&FIRST_WORKER, !0)
 }
 

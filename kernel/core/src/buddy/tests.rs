@@ -52,6 +52,44 @@ fn a_split_block_is_freed_by_pages() {
 }
 
 #[test]
+fn a_run_is_freed_at_once_up_to_the_end_of_its_chunk() {
+    let (mut low, mut high) = (vec![Frame::default(); 1000], vec![Frame::default(); 24]);
+    let mut chunks = [Chunk::new(Pfn(24), &mut low), Chunk::new(Pfn(1024), &mut high)];
+    let mut zone = Zone::new(&mut chunks);
+    zone.release(Pfn(24), 1000);
+    zone.release(Pfn(1024), 24);
+    let before = zone.free_by_order();
+    while let Some(pfn) = zone.alloc(0) {
+        zone.frame_mut(pfn).marks = u16::from(pfn.0 % 2 == 0);
+    }
+    let (mut at, mut marks) = (Pfn(24), Vec::new());
+    let mut parts = Vec::new();
+    while at < Pfn(1048) {
+        let freed = zone.free_run(at, (1048 - at.0) as usize, |mark| marks.push(mark));
+        parts.push(freed);
+        at = at + freed as u64;
+        zone.check();
+    }
+    assert_eq!((parts, marks.len()), (vec![1000, 24], 1024));
+    assert!(marks.iter().step_by(2).all(|&mark| mark == 1) && marks[1] == 0);
+    assert_eq!((zone.free_by_order(), zone.free_pages()), (before, 1024));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "of which 1 are single")]
+fn a_run_with_a_free_page_panics() {
+    let mut frames = vec![Frame::default(); 16];
+    let mut chunks = [Chunk::new(Pfn(0), &mut frames)];
+    let mut zone = Zone::new(&mut chunks);
+    zone.release(Pfn(0), 16);
+    let first = zone.alloc(1).unwrap();
+    zone.split(first, 1);
+    zone.free(first + 1, 0);
+    zone.free_run(first, 2, |_| {});
+}
+
+#[test]
 fn reserved_pages_stay_away() {
     let mut frames = vec![Frame::default(); 1024];
     let mut chunks = [Chunk::new(Pfn(0), &mut frames)];

@@ -291,6 +291,8 @@ pub const FP_XSTATE_MAGIC2: u32 = 0x4650_5845;
 pub const FP_XSTATE_MAGIC2_SIZE: usize = 4;
 /// Offset of [`FpSwBytes`] in the 512-byte legacy area.
 pub const SW_BYTES_OFFSET: usize = 464;
+/// Bytes of the header of an XSAVE area, which is behind the legacy area.
+pub const XSAVE_HEADER_SIZE: usize = 64;
 /// Bytes of an FPU state without XSAVE.
 pub const FXSAVE_SIZE: usize = 512;
 
@@ -327,7 +329,7 @@ impl FpSwBytes {
     #[must_use]
     pub const fn is_extended(&self, xstate_size: u32, magic2: u32) -> bool {
         self.magic1 == FP_XSTATE_MAGIC1
-            && self.xstate_size as usize >= FXSAVE_SIZE + 64
+            && self.xstate_size as usize >= FXSAVE_SIZE + XSAVE_HEADER_SIZE
             && self.xstate_size <= xstate_size
             && self.xstate_size <= self.extended_size
             && magic2 == FP_XSTATE_MAGIC2

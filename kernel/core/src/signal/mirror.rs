@@ -10,7 +10,9 @@ use super::{
 };
 use hanare_abi::control::Mirror;
 
-/// Changes of a signal after which Linux is told of SIG_IGN only when it matters.
+/// glibc's own signals, which nobody sends from elsewhere; posix_spawn(3) ignores them in the child.
+const INTERNAL: SigSet = SigSet(1 << 31 | 1 << 32);
+/// Changes of a signal after which Linux is told of SIG_IGN only when it matters, also where calls are under way.
 const OFTEN: u8 = 8;
 
 /// A disposition as Linux has it (`Control::SignalAction`).
@@ -23,7 +25,7 @@ pub struct Told {
 }
 
 impl Told {
-    fn wanted(signal: u32, action: &SigAction) -> Self {
+    const fn wanted(signal: u32, action: &SigAction) -> Self {
         let restart = if action.is_caught() { action.flags & SA_RESTART } else { 0 };
         Self { class: mirror(signal, action), flags: mirror_flags(signal, action) | restart }
     }
@@ -33,6 +35,17 @@ impl Told {
         if self.class == Mirror::Forward { Self::wanted(signal, &SigAction::DEFAULT) } else { self }
     }
 }
+
+/// What Linux has of signals with their default actions, of all programs the same.
+const DEFAULT: [Option<Told>; SIGNAL_MAX as usize] = {
+    let mut told = [None; SIGNAL_MAX as usize];
+    let mut i = 0;
+    while i < told.len() {
+        told[i] = Some(Told::wanted(i as u32 + 1, &SigAction::DEFAULT));
+        i += 1;
+    }
+    told
+};
 
 /// What Linux has been told of each signal.
 #[derive(Clone, Debug)]
@@ -44,7 +57,7 @@ pub struct Mirrored {
 
 impl Default for Mirrored {
     fn default() -> Self {
-        Self::of(&Actions::new())
+        Self { told: DEFAULT, changes: [0; SIGNAL_MAX as usize], owed: SigSet::EMPTY }
     }
 }
 
@@ -52,14 +65,44 @@ impl Mirrored {
     /// Of a process that begins with these actions.
     #[must_use]
     pub fn of(actions: &Actions) -> Self {
-        let told =
-            core::array::from_fn(|i| Some(Told::wanted(i as u32 + 1, &actions.get(i as u32 + 1))));
-        Self { told, changes: [0; SIGNAL_MAX as usize], owed: SigSet::EMPTY }
+        let mut mirrored = Self::default();
+        for (told, signal) in mirrored.told.iter_mut().zip(1..) {
+            let action = actions.get(signal);
+            if action != SigAction::DEFAULT {
+                *told = Some(Told::wanted(signal, &action));
+            }
+        }
+        mirrored
+    }
+
+    /// Those of `signals` that are not [known](Self::is_known).
+    #[must_use]
+    pub fn unknown(&self, signals: SigSet, actions: &Actions) -> SigSet {
+        let unknown = |signal: &u32| {
+            signals.contains(*signal) && !self.is_known(*signal, &actions.get(*signal))
+        };
+        (1..=SIGNAL_MAX).filter(unknown).fold(SigSet::EMPTY, SigSet::with)
+    }
+
+    /// Whether Linux has what stands for this action of `signal`, so that [`changed`](Self::changed) would change nothing.
+    #[must_use]
+    pub fn is_known(&self, signal: u32, action: &SigAction) -> bool {
+        is_valid(signal)
+            && !self.owed.contains(signal)
+            && self.told[signal as usize - 1] == Some(Told::wanted(signal, action))
     }
 
     /// `signal` has this action now: what Linux has to be told before anything else
-    /// happens, if anything. It counts as told.
-    pub fn changed(&mut self, signal: u32, action: &SigAction) -> Option<Told> {
+    /// happens, if anything. It counts as told. `is_calling`: Linux may be executing a call of another thread, which a
+    /// signal that is ignored by now must not interrupt; else it has until the next call to hear of SIG_IGN, unless
+    /// the signal is `blocked`: one that Linux keeps back goes by SIG_IGN, and one that comes afterwards stays.
+    pub fn changed(
+        &mut self,
+        signal: u32,
+        action: &SigAction,
+        is_calling: bool,
+        blocked: SigSet,
+    ) -> Option<Told> {
         if !is_valid(signal) {
             return None;
         }
@@ -70,9 +113,10 @@ impl Mirrored {
             return None;
         }
         self.changes[i] = self.changes[i].saturating_add(1);
+        let is_urgent = is_calling || blocked.difference(INTERNAL).contains(signal);
         let drops =
             wanted.class == Mirror::Ignore && told.is_some_and(|t| t.class == Mirror::Forward);
-        if drops && signal != SIGCHLD && self.changes[i] >= OFTEN {
+        if drops && signal != SIGCHLD && (!is_urgent || self.changes[i] >= OFTEN) {
             self.owed = self.owed.with(signal);
             return None;
         }
@@ -97,6 +141,22 @@ impl Mirrored {
         (*told != Some(wanted)).then(|| *told.insert(wanted))
     }
 
+    /// Takes all of what is owed that is SIG_IGN and nothing else: these signals can be told together.
+    pub fn take_ignored(&mut self, actions: &Actions) -> SigSet {
+        let ignored = Told { class: Mirror::Ignore, flags: 0 };
+        let mut taken = SigSet::EMPTY;
+        let mut left = self.owed;
+        while let Some(signal) = left.first() {
+            left = left.without(signal);
+            if Told::wanted(signal, &actions.get(signal)) == ignored
+                && self.take_owed(signal, &actions.get(signal)).is_some()
+            {
+                taken = taken.with(signal);
+            }
+        }
+        taken
+    }
+
     /// Whether Linux itself makes calls again that `signal` interrupted.
     #[must_use]
     pub fn restarts(&self, signal: u32) -> bool {
@@ -105,13 +165,13 @@ impl Mirrored {
                 .is_some_and(|t| t.class == Mirror::Forward && t.flags & SA_RESTART != 0)
     }
 
-    /// For the child of a fork: what changes all the time may just have been told, or
+    /// For the child of a fork: what changes all the time, or is owed, may just have been told, or
     /// not, when Linux copied it.
     #[must_use]
     pub fn of_child(&self) -> Self {
         let mut child = self.clone();
         for i in 0..SIGNAL_MAX as usize {
-            if child.changes[i] >= OFTEN {
+            if child.changes[i] >= OFTEN || child.owed.contains(i as u32 + 1) {
                 child.told[i] = None;
                 child.owed = child.owed.with(i as u32 + 1);
             }
@@ -139,22 +199,42 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_is_not_told_and_what_is_owed_is_not_known() {
+        let mut m = Mirrored::default();
+        assert!(m.is_known(SIGTERM, &caught(100, 0)), "forwarded anyway");
+        assert!(!m.is_known(SIGTERM, &IGNORED));
+        m.changed(SIGTERM, &IGNORED, true, SigSet::EMPTY);
+        assert!(m.is_known(SIGTERM, &IGNORED));
+        m.changed(SIGTERM, &caught(100, 0), true, SigSet::EMPTY);
+        m.changed(SIGTERM, &IGNORED, false, SigSet::EMPTY);
+        assert!(m.owed().contains(SIGTERM) && !m.is_known(SIGTERM, &IGNORED));
+        assert!(!m.is_known(SIGTERM, &caught(100, 0)), "`changed` has to take it off what is owed");
+        assert!(!m.is_known(0, &IGNORED) && !m.is_known(SIGNAL_MAX + 1, &IGNORED));
+        let mut actions = Actions::new();
+        actions.set(SIGUSR1, IGNORED).unwrap();
+        let unknown = SigSet::of(SIGTERM).with(SIGUSR1);
+        assert_eq!(m.unknown(SigSet::ALL, &actions), unknown);
+        assert_eq!(m.unknown(SigSet::of(SIGUSR1), &actions), SigSet::of(SIGUSR1));
+        assert_eq!(Mirrored::of(&actions).unknown(SigSet::ALL, &actions), SigSet::EMPTY);
+    }
+
+    #[test]
     fn handlers_are_nothing_to_linux() {
         let mut m = Mirrored::default();
         // Fatal by default: forwarded anyway.
-        assert_eq!(m.changed(SIGTERM, &caught(100, 0)), None);
-        assert_eq!(m.changed(SIGTERM, &caught(200, 0)), None);
+        assert_eq!(m.changed(SIGTERM, &caught(100, 0), true, SigSet::EMPTY), None);
+        assert_eq!(m.changed(SIGTERM, &caught(200, 0), true, SigSet::EMPTY), None);
         assert_eq!(
-            m.changed(SIGWINCH, &caught(100, 0)),
+            m.changed(SIGWINCH, &caught(100, 0), true, SigSet::EMPTY),
             Some(Told { class: Mirror::Forward, flags: 0 })
         );
-        assert_eq!(m.changed(SIGWINCH, &caught(200, 0)), None);
+        assert_eq!(m.changed(SIGWINCH, &caught(200, 0), true, SigSet::EMPTY), None);
         assert_eq!(
-            m.changed(SIGWINCH, &SigAction::DEFAULT),
+            m.changed(SIGWINCH, &SigAction::DEFAULT, true, SigSet::EMPTY),
             Some(Told { class: Mirror::Default, flags: 0 })
         );
-        assert_eq!(m.changed(0, &IGNORED), None);
-        assert_eq!(m.changed(65, &IGNORED), None);
+        assert_eq!(m.changed(0, &IGNORED, true, SigSet::EMPTY), None);
+        assert_eq!(m.changed(65, &IGNORED, true, SigSet::EMPTY), None);
     }
 
     #[test]
@@ -162,12 +242,12 @@ mod tests {
         let mut m = Mirrored::default();
         assert!(!m.restarts(SIGTERM));
         assert_eq!(
-            m.changed(SIGTERM, &caught(100, SA_RESTART)),
+            m.changed(SIGTERM, &caught(100, SA_RESTART), true, SigSet::EMPTY),
             Some(Told { class: Mirror::Forward, flags: SA_RESTART })
         );
         assert!(m.restarts(SIGTERM));
         assert_eq!(
-            m.changed(SIGTERM, &caught(100, 0)),
+            m.changed(SIGTERM, &caught(100, 0), true, SigSet::EMPTY),
             Some(Told { class: Mirror::Forward, flags: 0 })
         );
         assert!(!m.restarts(SIGTERM));
@@ -176,11 +256,16 @@ mod tests {
     #[test]
     fn every_change_of_sigchld_is_told() {
         let mut m = Mirrored::default();
-        let told = m.changed(SIGCHLD, &SigAction { flags: SA_NOCLDWAIT, ..SigAction::DEFAULT });
+        let told = m.changed(
+            SIGCHLD,
+            &SigAction { flags: SA_NOCLDWAIT, ..SigAction::DEFAULT },
+            true,
+            SigSet::EMPTY,
+        );
         assert_eq!(told, Some(Told { class: Mirror::Default, flags: SA_NOCLDWAIT }));
         for _ in 0..20 {
-            assert!(m.changed(SIGCHLD, &caught(100, 0)).is_some());
-            assert!(m.changed(SIGCHLD, &IGNORED).is_some());
+            assert!(m.changed(SIGCHLD, &caught(100, 0), true, SigSet::EMPTY).is_some());
+            assert!(m.changed(SIGCHLD, &IGNORED, true, SigSet::EMPTY).is_some());
         }
     }
 
@@ -189,20 +274,20 @@ mod tests {
         let mut m = Mirrored::default();
         let told = (0..1000)
             .filter(|_| {
-                m.changed(SIGUSR1, &IGNORED).is_some()
-                    | m.changed(SIGUSR1, &caught(100, 0)).is_some()
+                m.changed(SIGUSR1, &IGNORED, true, SigSet::EMPTY).is_some()
+                    | m.changed(SIGUSR1, &caught(100, 0), true, SigSet::EMPTY).is_some()
             })
             .count();
         assert!(told <= usize::from(OFTEN), "{told}");
         assert!(m.owed().is_empty());
-        assert_eq!(m.changed(SIGUSR1, &IGNORED), None);
+        assert_eq!(m.changed(SIGUSR1, &IGNORED, true, SigSet::EMPTY), None);
         assert_eq!(m.owed(), SigSet::of(SIGUSR1));
         let ignored = Told { class: Mirror::Ignore, flags: 0 };
         assert_eq!(m.take_owed(SIGUSR1, &IGNORED), Some(ignored));
         assert_eq!(m.take_owed(SIGUSR1, &IGNORED), None);
         // Linux ignores it now: it must hear of the handler at once.
         assert_eq!(
-            m.changed(SIGUSR1, &caught(100, 0)),
+            m.changed(SIGUSR1, &caught(100, 0), true, SigSet::EMPTY),
             Some(Told { class: Mirror::Forward, flags: 0 })
         );
         let mut child = m.of_child();
@@ -212,15 +297,54 @@ mod tests {
     }
 
     #[test]
+    fn without_a_call_under_way_sig_ign_is_told_with_the_next_one() {
+        let mut m = Mirrored::default();
+        let mut actions = Actions::new();
+        for signal in [SIGTERM, SIGUSR1] {
+            actions.set(signal, IGNORED).unwrap();
+            assert_eq!(m.changed(signal, &IGNORED, false, SigSet::EMPTY), None);
+        }
+        assert_eq!(m.owed(), SigSet::of(SIGTERM).with(SIGUSR1));
+        let ignored = Told { class: Mirror::Ignore, flags: 0 };
+        assert_eq!(m.take_owed(SIGTERM, &IGNORED), Some(ignored));
+        assert_eq!(m.take_ignored(&actions), SigSet::of(SIGUSR1));
+        assert_eq!((m.owed(), m.take_ignored(&actions)), (SigSet::EMPTY, SigSet::EMPTY));
+        // Caught again before Linux heard of it: nothing is to be told.
+        let mut m = Mirrored::default();
+        m.changed(SIGTERM, &IGNORED, false, SigSet::EMPTY);
+        assert_eq!(m.changed(SIGTERM, &caught(100, 0), false, SigSet::EMPTY), None);
+        assert!(m.owed().is_empty());
+        // A blocked signal may wait on Linux, which SIG_IGN discards.
+        assert!(m.changed(SIGTERM, &IGNORED, false, SigSet::of(SIGTERM)).is_some());
+        assert_eq!(m.changed(32, &IGNORED, false, SigSet::ALL), None);
+        // What becomes of children is told at once.
+        assert!(m.changed(SIGCHLD, &IGNORED, false, SigSet::EMPTY).is_some());
+        // What the parent owes it is told when it makes its child: the child does not know which is so.
+        let mut m = Mirrored::default();
+        m.changed(SIGTERM, &IGNORED, false, SigSet::EMPTY);
+        let mut child = m.of_child();
+        let forwarded = Told { class: Mirror::Forward, flags: 0 };
+        assert_eq!(
+            child.changed(SIGTERM, &SigAction::DEFAULT, false, SigSet::EMPTY),
+            Some(forwarded)
+        );
+        // What is owed to a child and not ignored is not told as ignored.
+        let mut child = m.of_child();
+        child.owed = SigSet::of(SIGUSR1);
+        assert_eq!(child.take_ignored(&Actions::new()), SigSet::EMPTY);
+        assert_eq!(child.owed(), SigSet::of(SIGUSR1));
+    }
+
+    #[test]
     fn after_execve_only_ignored_signals_are_told_anew() {
         let mut m = Mirrored::default();
-        m.changed(SIGWINCH, &caught(100, 0));
-        m.changed(SIGTERM, &caught(100, SA_RESTART));
-        m.changed(SIGUSR1, &IGNORED);
+        m.changed(SIGWINCH, &caught(100, 0), true, SigSet::EMPTY);
+        m.changed(SIGTERM, &caught(100, SA_RESTART), true, SigSet::EMPTY);
+        m.changed(SIGUSR1, &IGNORED, true, SigSet::EMPTY);
         m.on_exec();
-        assert_eq!(m.changed(SIGWINCH, &SigAction::DEFAULT), None);
-        assert_eq!(m.changed(SIGTERM, &SigAction::DEFAULT), None);
-        assert_eq!(m.changed(SIGUSR1, &IGNORED), None);
+        assert_eq!(m.changed(SIGWINCH, &SigAction::DEFAULT, true, SigSet::EMPTY), None);
+        assert_eq!(m.changed(SIGTERM, &SigAction::DEFAULT, true, SigSet::EMPTY), None);
+        assert_eq!(m.changed(SIGUSR1, &IGNORED, true, SigSet::EMPTY), None);
         assert!(!m.restarts(SIGTERM));
     }
 }

@@ -1,15 +1,35 @@
 //! What the arguments of each call are: which are numbers, and which point to how
 //! much memory that the call reads or writes.
 //!
-//! A call's row in `table.rs` names them. `hanare trace` prints by them.
+//! A call's row in `table.rs` names them. `hanare trace` prints by them, and `marshal` copies by them
+//! what a call refers to. Which of several kinds an argument of a call such as ioctl(2) is, the
+//! tables in `choices.rs` say.
 
 /// Who touches the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The call reads it.
     In,
-    /// The call writes it.
+    /// The call writes it, all of it where it succeeds and nothing where it fails.
     Out,
+    /// The call reads it, and may write to all or to parts of it.
+    InOut,
+    /// Likewise; that it cannot be written to is no error (the time left of select(2)).
+    InOutQuiet,
+}
+
+impl Direction {
+    /// Whether the call reads it.
+    #[must_use]
+    pub const fn is_read(self) -> bool {
+        !matches!(self, Self::Out)
+    }
+
+    /// Whether the call writes to it.
+    #[must_use]
+    pub const fn is_written(self) -> bool {
+        !matches!(self, Self::In)
+    }
 }
 
 /// Sets of names that the values of an argument have.
@@ -73,6 +93,8 @@ pub enum Structure {
     Word,
     Long,
     Fpair,
+    /// That many bytes, which a trace does not show.
+    Bytes(u16),
 }
 
 impl Structure {
@@ -88,7 +110,64 @@ impl Structure {
             Self::Stat => 144,
             Self::Statx => 256,
             Self::Utsname => 390,
+            Self::Bytes(bytes) => bytes as usize,
         }
+    }
+}
+
+/// A structure that says itself how long it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Bytes beside those that its first word, of 32 bits, counts.
+    pub head: u16,
+    /// Fewest bytes.
+    pub least: u16,
+    /// Most bytes; who asks for more gets an error of Linux'.
+    pub most: u16,
+}
+
+/// Which value chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// The low 32 bits of an argument.
+    One(u8),
+    /// Those of two: the first is the upper half.
+    Pair(u8, u8),
+}
+
+/// What an argument is for some commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// The first command.
+    pub from: u64,
+    /// The last one.
+    pub to: u64,
+    /// What it is.
+    pub is: Argument,
+}
+
+/// What an argument is by another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What chooses.
+    pub key: Key,
+    /// The first that fits counts.
+    pub cases: &'static [Case],
+    /// If none fits.
+    pub other: Argument,
+}
+
+impl Choice {
+    /// What the argument is in a call with these arguments.
+    #[must_use]
+    pub fn of(&self, args: &[u64; 6]) -> Argument {
+        let low = |n: u8| args[usize::from(n)] & 0xffff_ffff;
+        let key = match self.key {
+            Key::One(n) => low(n),
+            Key::Pair(high, n) => low(high) << 32 | low(n),
+        };
+        let found = self.cases.iter().find(|case| (case.from..=case.to).contains(&key));
+        found.map_or(self.other, |case| case.is)
     }
 }
 
@@ -97,9 +176,11 @@ impl Structure {
 pub enum Argument {
     /// A signed number of 32 bits.
     Int,
+    /// An unsigned number of 32 bits.
+    Word,
     /// An unsigned number.
     Unsigned,
-    /// An address, or bits without names.
+    /// An address that the call does not read or write at, or one whose memory nothing here describes.
     Hex,
     /// A position, or bits without names.
     Bits,
@@ -119,54 +200,186 @@ pub enum Argument {
     Input(u8),
     /// Bytes that are written: as many as the result says, at most another argument.
     Output(u8),
+    /// Likewise, which a trace does not show.
+    Records(u8),
+    /// Bytes that are read and written: as many as another argument says.
+    Buffer(u8),
+    /// Bytes that are written; another argument points to how many at most, and then to how many they are.
+    Sized(u8),
     /// Pointers to strings, up to a null pointer.
     Strings,
     /// A structure.
     Struct(Structure, Direction),
+    /// A structure that says how long it is.
+    Counted(&'static Counted, Direction),
     /// As many as another argument says.
     Many(Structure, u8, Direction),
+    /// As many as the result says, at most another argument; written.
+    List(Structure, u8),
+    /// Bits for descriptors below another argument; read and written.
+    Set(u8),
+    /// A message of a queue: its type, and as many bytes as another argument or, where it is written,
+    /// the result says.
+    Typed(u8, Direction),
     /// A socket address that is read, of as many bytes as another argument says.
     Address(u8),
     /// One that is written; another argument points to its size.
     AddressOut(u8),
     /// `struct iovec`s, as many as another argument says.
     Vectors(u8, Direction),
+    /// A `struct msghdr`, with all that it refers to.
+    Message(Direction),
+    /// `struct mmsghdr`s, as many as another argument says.
+    Messages(u8, Direction),
+    /// What the command in another argument says.
+    Chosen(&'static Choice),
+    /// What the direction and the size in the command of an ioctl(2) say, which is another argument.
+    Encoded(u8),
+    /// Nothing here describes it, for this reason.
+    Undescribed(&'static str),
+}
+
+impl Argument {
+    /// The argument that says how much another one is.
+    #[must_use]
+    pub const fn other(self) -> Option<u8> {
+        match self {
+            Self::Input(n)
+            | Self::Output(n)
+            | Self::Records(n)
+            | Self::Buffer(n)
+            | Self::Sized(n)
+            | Self::Many(_, n, _)
+            | Self::List(_, n)
+            | Self::Set(n)
+            | Self::Typed(n, _)
+            | Self::Address(n)
+            | Self::AddressOut(n)
+            | Self::Vectors(n, _)
+            | Self::Messages(n, _)
+            | Self::Encoded(n) => Some(n),
+            Self::Int
+            | Self::Word
+            | Self::Unsigned
+            | Self::Hex
+            | Self::Bits
+            | Self::Mode
+            | Self::Descriptor
+            | Self::Folder
+            | Self::One(_)
+            | Self::Flags(_)
+            | Self::Text
+            | Self::Strings
+            | Self::Struct(..)
+            | Self::Counted(..)
+            | Self::Message(_)
+            | Self::Chosen(_)
+            | Self::Undescribed(_) => None,
+        }
+    }
+
+    /// What it is in a call with these arguments.
+    #[must_use]
+    pub fn chosen(self, args: &[u64; 6]) -> Self {
+        match self {
+            Self::Chosen(choice) => choice.of(args),
+            other => other,
+        }
+    }
+
+    /// The number that an argument of this kind is where it says how many: as wide as Linux takes it,
+    /// zero for a negative one.
+    #[must_use]
+    pub fn count(self, value: u64) -> u64 {
+        let [a, b, c, d, ..] = value.to_le_bytes();
+        let low = u32::from_le_bytes([a, b, c, d]);
+        match self {
+            Self::Int => u64::from(low.cast_signed().max(0).unsigned_abs()),
+            Self::Word => u64::from(low),
+            _ => value,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Argument::{
-        Address, AddressOut, Input, Int, Many, Output, Struct, Unsigned, Vectors,
-    };
-    use super::Structure::Word;
-    use crate::syscalls::{arguments, rows};
+    use super::Argument::{Int, Output, Sized, Struct, Unsigned, Word};
+    use super::Direction::InOut;
+    use super::{Argument, Structure};
+    use crate::syscalls::{Service, arguments, row, rows};
+    use std::println;
+
+    /// Of a row: every kind that an argument can be.
+    fn kinds(argument: Argument) -> std::vec::Vec<Argument> {
+        match argument {
+            Argument::Chosen(choice) => {
+                choice.cases.iter().map(|case| case.is).chain([choice.other]).collect()
+            }
+            other => std::vec![other],
+        }
+    }
 
     #[test]
     fn references_are_to_other_arguments() {
         for row in rows() {
-            for argument in row.arguments {
-                let other = match *argument {
-                    Input(n)
-                    | Output(n)
-                    | Address(n)
-                    | AddressOut(n)
-                    | Vectors(n, _)
-                    | Many(_, n, _) => usize::from(n),
-                    _ => continue,
+            for argument in row.arguments.iter().flat_map(|argument| kinds(*argument)) {
+                let Some(other) = argument.other().map(usize::from) else { continue };
+                let other = row.arguments.get(other).unwrap_or_else(|| panic!("{}", row.name));
+                let is_good = match argument {
+                    Sized(_) | Argument::AddressOut(_) => *other == Struct(Structure::Word, InOut),
+                    Argument::Encoded(_) => matches!(other, Argument::One(_)),
+                    _ => matches!(other, Unsigned | Word | Int),
                 };
-                assert!(other < row.arguments.len(), "{}", row.name);
+                assert!(is_good, "{}: {argument:?} by {other:?}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_delegated_call_is_described_or_says_why_not() {
+        let (mut described, mut by_command, mut not) = (0, 0, 0);
+        for row in rows().iter().filter(|row| matches!(row.service, Service::Delegated(_))) {
+            if let [Argument::Undescribed(why)] = row.arguments {
+                assert!(!why.is_empty() && row.args > 0, "{}", row.name);
+                not += 1;
+                continue;
+            }
+            assert_eq!(row.arguments.len(), usize::from(row.args), "{}", row.name);
+            for argument in row.arguments {
                 assert!(
-                    matches!(row.arguments[other], Unsigned | Int | Struct(Word, _)),
-                    "{}",
+                    !matches!(
+                        argument,
+                        Argument::Hex | Argument::Strings | Argument::Undescribed(_)
+                    ),
+                    "{}: {argument:?}",
+                    row.name
+                );
+                assert!(
+                    kinds(*argument)[..]
+                        .iter()
+                        .all(|kind| !matches!(kind, Argument::Hex | Argument::Strings)),
+                    "{}: {argument:?}",
                     row.name
                 );
             }
+            described += 1;
+            by_command += i32::from(row.arguments.iter().any(|a| matches!(a, Argument::Chosen(_))));
         }
+        println!("{described} described, {by_command} of them by command; {not} not described");
+    }
+
+    #[test]
+    fn counts_are_as_wide_as_linux_takes_them() {
+        assert_eq!(Int.count(u64::MAX), 0);
+        assert_eq!(Int.count(1 << 32 | 7), 7);
+        assert_eq!(Word.count(u64::MAX), u64::from(u32::MAX));
+        assert_eq!(Unsigned.count(u64::MAX), u64::MAX);
     }
 
     #[test]
     fn arguments_are_looked_up_by_number() {
         assert_eq!(arguments(0)[1], Output(2));
         assert!(arguments(u64::MAX).is_empty());
+        assert_eq!(row(72).map(|row| row.arguments.len()), Some(3));
     }
 }

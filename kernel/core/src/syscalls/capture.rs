@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::arguments::{Argument, Direction};
+use super::arguments::{Argument, Direction, Structure};
 use crate::lists;
 use crate::usermemory::UserMemory;
 
@@ -14,6 +14,10 @@ pub const STRINGS: usize = 32;
 pub const ENTRIES: usize = 8;
 /// Most bytes of a socket address.
 pub const ADDRESS_BYTES: usize = 128;
+/// Most bytes of a set of descriptors: FD_SETSIZE of them.
+pub const SET_BYTES: usize = 128;
+/// Bytes of a `struct msghdr`.
+const MESSAGE_BYTES: usize = 56;
 /// Bytes before each capture: which argument, how many bytes.
 const HEAD_BYTES: usize = 8;
 
@@ -95,9 +99,14 @@ pub fn capture(
     let mut c = Captures::default();
     let before = direction == Direction::In;
     let bounded = |n: u64, most: usize| usize::try_from(n).unwrap_or(most).min(most);
-    for (i, argument) in super::arguments(number).iter().enumerate() {
-        let other = |n: u8| args[usize::from(n)];
-        match *argument {
+    let kinds = super::arguments(number);
+    for (i, argument) in kinds.iter().enumerate() {
+        let other = |n: u8| {
+            let n = usize::from(n);
+            kinds.get(n).map_or(args[n], |kind| kind.count(args[n]))
+        };
+        let is_touched = |d: Direction| if before { d.is_read() } else { d.is_written() };
+        match argument.chosen(args) {
             Argument::Text if before => c.add_text(m, i, args[i]),
             Argument::Strings if before => c.add_strings(m, i, args[i]),
             // One byte more, so that the reader sees that there is more.
@@ -105,21 +114,34 @@ pub fn capture(
                 c.add_memory(m, i, args[i], bounded(other(n), most + 1))
             }
             Argument::Output(_) if !before && result > 0 => {
-                c.add_memory(m, i, args[i], bounded(result as u64, most + 1))
+                c.add_memory(m, i, args[i], bounded(result.cast_unsigned(), most + 1))
             }
-            Argument::Struct(s, d) if d == direction => c.add_memory(m, i, args[i], s.size()),
-            Argument::Many(s, n, d) if d == direction => {
+            Argument::Struct(Structure::Bytes(_), _) => {}
+            Argument::Struct(s, d) if is_touched(d) => c.add_memory(m, i, args[i], s.size()),
+            Argument::Many(s, n, d) if is_touched(d) => {
                 c.add_memory(m, i, args[i], s.size() * bounded(other(n), ENTRIES))
+            }
+            Argument::List(s, _) if !before && result > 0 => {
+                let count = bounded(result.cast_unsigned(), ENTRIES);
+                c.add_memory(m, i, args[i], s.size() * count)
+            }
+            Argument::Set(n) => {
+                let words = other(n).div_ceil(64);
+                c.add_memory(m, i, args[i], 8 * bounded(words, SET_BYTES / 8))
             }
             Argument::Address(n) if before => {
                 c.add_memory(m, i, args[i], bounded(other(n), ADDRESS_BYTES))
             }
-            Argument::AddressOut(n) if !before => {
-                let size = if other(n) == 0 { 0 } else { m.read_u32(other(n)).unwrap_or(0) };
+            Argument::AddressOut(n) | Argument::Sized(n) if !before => {
+                let at = args[usize::from(n)];
+                let size = if at == 0 { 0 } else { m.read_u32(at).unwrap_or(0) };
                 c.add_memory(m, i, args[i], bounded(u64::from(size), ADDRESS_BYTES));
             }
             Argument::Vectors(n, _) if before => {
                 c.add_memory(m, i, args[i], 16 * bounded(other(n), ENTRIES))
+            }
+            Argument::Message(d) if d.is_written() != before => {
+                c.add_memory(m, i, args[i], MESSAGE_BYTES)
             }
             _ => {}
         }

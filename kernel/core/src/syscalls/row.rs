@@ -68,6 +68,8 @@ pub enum Hook {
     Msync,
     /// `personality`: ADDR_NO_RANDOMIZE and READ_IMPLIES_EXEC matter to `execve`.
     Personality,
+    /// `getrandom`: the first few bytes come from what Linux gave when the program began.
+    Random,
     /// `sysinfo`: memory is the LWK's.
     Sysinfo,
     /// `io_uring_setup`: threads of Linux' own may give descriptors another meaning from now on.
@@ -132,6 +134,7 @@ impl Hook {
             }
             Self::Perf => "threads of the LWK are not counted: `ENOENT`",
             Self::Wait4 | Self::Waitid => "times and memory of an ended child are those on the LWK",
+            Self::Random => "the first few bytes come from what Linux gave when the program began",
             Self::Path | Self::PathAt => "directories of CPUs and nodes in sysfs are the LWK's",
         }
     }

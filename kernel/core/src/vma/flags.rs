@@ -52,6 +52,8 @@ bitflags! {
         const LOCK_ON_FAULT = 1 << 13;
         /// `MAP_HUGETLB`: large pages or nothing.
         const HUGETLB = 1 << 14;
+        /// The mapping is one of a file and was never writable: its pages are what the file holds.
+        const UNWRITTEN = 1 << 15;
         /// `MADV_RANDOM`.
         const RANDOM = 1 << 16;
         /// `MADV_SEQUENTIAL`.

@@ -52,6 +52,20 @@ fn merges_what_belongs_together() {
 }
 
 #[test]
+fn a_mapping_that_could_once_be_written_to_is_not_unwritten_again() {
+    let mut map = map();
+    map.insert(Vma { flags: VmaFlags::UNWRITTEN, ..file(MIN, MIN + 4 * P, 0) }).unwrap();
+    let is_unwritten = |map: &VmaMap<File>, page| {
+        map.find(MIN + page * P).unwrap().flags.contains(VmaFlags::UNWRITTEN)
+    };
+    map.protect(MIN, MIN + 4 * P, Prot::READ | Prot::EXEC).unwrap();
+    assert!(is_unwritten(&map, 0));
+    map.protect(MIN + P, MIN + 2 * P, Prot::READ | Prot::WRITE).unwrap();
+    map.protect(MIN, MIN + 4 * P, Prot::READ).unwrap();
+    assert_eq!([0, 1, 2].map(|page| is_unwritten(&map, page)), [true, false, true]);
+}
+
+#[test]
 fn removing_a_middle_cuts_a_mapping_in_two() {
     let mut map = map();
     map.insert(file(MIN, MIN + 10 * P, 0)).unwrap();
@@ -385,4 +399,31 @@ fn a_piece_is_held_if_range_and_file_are_the_same() {
     assert!(map.holds(&file(MIN, MIN + P, 0)) && map.holds(&anonymous(MIN + 6 * P, MIN + 8 * P)));
     assert_eq!(map.count(), 3);
     map.check();
+}
+
+#[test]
+fn what_is_appended_in_order_is_as_inserted() {
+    let locked =
+        |index: u64| if index.is_multiple_of(3) { VmaFlags::LOCKED } else { VmaFlags::empty() };
+    let mut parent = map();
+    for index in 0..80 {
+        let gap = index / 7 * P; // seven beside one another, of which some differ in their flags only
+        let mut vma = anonymous(MIN + index * P + gap, MIN + (index + 1) * P + gap);
+        vma.flags = locked(index);
+        parent.insert(vma).unwrap();
+    }
+    parent.check();
+    let copy = |vma: &Vma<File>| Vma { flags: vma.flags - VmaFlags::LOCKED, ..vma.clone() };
+    let (mut appended, mut inserted) = (map(), map());
+    appended.append(parent.iter().map(copy), |_| Ok(())).unwrap();
+    parent.iter().map(copy).for_each(|vma| inserted.insert(vma).unwrap());
+    appended.check();
+    assert!(appended.iter().eq(inserted.iter()) && appended.count() < parent.count() / 2);
+    assert_eq!(appended.total_bytes(), inserted.total_bytes());
+    // Of a map without memory some are there at most.
+    let asked = core::cell::Cell::new(0);
+    let room = |_| if asked.replace(asked.get() + 1) < 2 { Ok(()) } else { Err(ENOMEM) };
+    let mut refused = map();
+    assert_eq!(refused.append(parent.iter().cloned(), room), Err(ENOMEM));
+    refused.check();
 }

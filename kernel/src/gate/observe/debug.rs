@@ -221,13 +221,19 @@ impl Debugger<Process> {
     }
 
     /// The debugger is gone: the process goes on as if it never had been there.
-    pub fn close(&self) {
-        let Ok(p) = self.process() else { return };
+    ///
+    /// # Errors
+    /// `EAGAIN`, if this is not the `last` time: a breakpoint cannot be taken out for the moment. Linux asks
+    /// again. A thread that meets it meanwhile meets it again.
+    pub fn close(&self, last: bool) -> Result<()> {
+        let Ok(p) = self.process() else { return Ok(()) };
         self.state.lock().stop.close();
         let next = |from| self.state.lock().breakpoints.range(from..).next().map(|(a, b)| (*a, *b));
         let mut from = 0;
         while let Some((addr, byte)) = next(from) {
-            let _ = self.restore(&p, addr, byte);
+            if self.restore(&p, addr, byte) == Err(errno::EAGAIN) && !last {
+                return Err(errno::EAGAIN);
+            }
             from = addr + 1;
         }
         self.watches.clear(Some(&p));
@@ -242,6 +248,7 @@ impl Debugger<Process> {
         *p.observed.debugger.lock() = None;
         p.observed.set(DEBUGGED, false);
         kick(&p);
+        Ok(())
     }
 
     /// The process has ended.

@@ -22,7 +22,6 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::observe::*;
 use hanare_core::errno::{self, Result};
-use hanare_hal::percpu;
 use hanare_hal::traps::Regs;
 use hanare_ikc::{RequestCall, RequestRef};
 use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
@@ -91,11 +90,14 @@ pub fn request(r: &RequestRef<'_>, call: &RequestCall) -> Result<()> {
     let (op, session) = (op as u32, session as u32);
     match op {
         OBSERVE_CLOSE => {
+            let debugger = match SESSIONS.lock().get(&session) {
+                Some(Session::Debug(d)) => Some(d.clone()),
+                _ => None,
+            };
+            debugger.map_or(Ok(()), |d| d.close(a != 0))?;
             let session = SESSIONS.lock().remove(&session);
-            match session {
-                Some(Session::Trace(t)) => t.close(),
-                Some(Session::Debug(d)) => d.close(),
-                None => {}
+            if let Some(Session::Trace(t)) = session {
+                t.close();
             }
             return Ok(());
         }
@@ -118,7 +120,7 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
     if SESSIONS.lock().contains_key(&session) {
         return Err(errno::EBUSY);
     }
-    let p = spaces::find(percpu::index(), space).and_then(|s| s.first()).ok_or(errno::ESRCH)?;
+    let p = spaces::find(space).and_then(|s| s.first()).ok_or(errno::ESRCH)?;
     heap::room_for_entry::<u32, Session>()?;
     let new = if op == OBSERVE_TRACE {
         let t = Trace::new(session, a, b)?;

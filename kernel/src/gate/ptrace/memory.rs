@@ -26,6 +26,8 @@ use zerocopy::IntoBytes;
 
 /// How long a write waits for Linux, which is to forget a page, ns.
 const PATIENCE_NS: u64 = 10_000_000_000;
+/// How often it tries, ns.
+const LOOK_NS: u64 = 1_000_000;
 
 /// Writes a tracee's memory as a debugger does, by the running thread, which can wait.
 fn write(p: &Process, at: u64, bytes: &[u8]) -> Result<()> {
@@ -33,10 +35,11 @@ fn write(p: &Process, at: u64, bytes: &[u8]) -> Result<()> {
     loop {
         let written = patch::write(p, at, bytes);
         let waits = written == Err(errno::EAGAIN) && cpu::rdtsc() < until;
-        if !waits || thread::current().must_end() {
+        let me = thread::current();
+        if !waits || me.must_end() {
             return written;
         }
-        cpus::yield_now();
+        cpus::until_told(|| me.must_end(), cpus::deadline(LOOK_NS));
     }
 }
 

@@ -1,6 +1,6 @@
 //! A slot, which a proxy can write: control requests and answers, whatever lies there.
 
-use hanare_abi::control::{CONTROL_TRAP, Control};
+use hanare_abi::control::{CONTROL_MAP_PART, Control};
 use hanare_abi::slot::{SLOT_ANSWERED, SLOT_ASKED, SLOT_CONTROL, SLOT_NOT_STARTED, Slot};
 use hanare_core::errno::Errno;
 use hanare_core::link::{Outcome, Returns};
@@ -23,7 +23,7 @@ fn seeds() -> Vec<Vec<u8>> {
         seed.extend_from_slice(&result.to_le_bytes());
         seed
     };
-    let requests = (0..=CONTROL_TRAP)
+    let requests = (0..=CONTROL_MAP_PART)
         .flat_map(|nr| [0, 1, 1 << 32].map(|word| seed(SLOT_CONTROL, nr, word, 0)));
     let answers = [0, -4, -22, -4096, 1].map(|result| seed(4, 39, 0, result));
     requests.chain(answers).collect()
@@ -49,7 +49,9 @@ fn check(input: &[u8]) {
         reserved1: [0; 4],
         worker_wait: input.u32(),
         tid: input.u32(),
-        reserved2: [0; 15],
+        doorbell: 0,
+        reserved2: 0,
+        reserved3: [0; 14],
     };
     // SAFETY: the slot is there longer than this, and nobody else looks at it.
     let slot = unsafe { SlotRef::from_raw(&raw mut slot) };

@@ -3,15 +3,18 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use hanare_sdk::Device;
 
 use super::lab::Lab;
 use super::samples::Side;
 use crate::interrupts::{self, Source};
+use crate::machine;
 
-/// Until the program computes, and before it ends.
+/// Until the program computes, and before it ends. A busy machine may need more: then the program runs again.
 const MARGIN: Duration = Duration::from_millis(300);
+/// The longest margin that is tried.
+const MARGIN_MOST: Duration = Duration::from_secs(20);
 
 /// Which kernel, which CPU (by Linux' number), for how long.
 #[derive(Clone, Copy)]
@@ -28,7 +31,7 @@ pub struct Computation {
 pub struct Counts {
     /// Interrupts of all kinds.
     pub interrupts: u64,
-    /// Those of Linux by kind, without kinds that did not come.
+    /// Both by kind, without kinds that did not come.
     pub sources: Vec<Source>,
     /// Exceptions; Linux does not count them.
     pub exceptions: Option<u64>,
@@ -43,10 +46,22 @@ pub struct Computed {
 }
 
 impl Computation {
-    /// Runs a group of the measured program, which says `begin` when it has what it needs.
+    /// Runs a group of the measured program, which says `until` when it has what it needs.
     pub fn run(&self, lab: &Lab, args: &[&str]) -> Result<Computed> {
+        let mut margin = MARGIN;
+        while margin <= MARGIN_MOST {
+            if let Some(computed) = self.attempt(lab, args, margin)? {
+                return Ok(computed);
+            }
+            margin *= 4;
+        }
+        bail!("this machine is too busy: the program ended before its CPU's counters were read")
+    }
+
+    /// `None`: the program ended before the counters were read, so they may hold its end.
+    fn attempt(&self, lab: &Lab, args: &[&str], margin: Duration) -> Result<Option<Computed>> {
         let on = self.cpu.to_string();
-        let duration = format!("seconds={:.1}", self.seconds as f64 + 2.0 * MARGIN.as_secs_f64());
+        let duration = format!("seconds={:.1}", self.seconds as f64 + 2.0 * margin.as_secs_f64());
         let there = format!("cpu={on}");
         let (options, place) = match self.side {
             Side::Lwk => (vec!["--cpus", on.as_str()], vec![]),
@@ -54,14 +69,15 @@ impl Computation {
         };
         let args = [args, &[duration.as_str()], place.as_slice()].concat();
         let mut guest = lab.guest(self.side, &options, &args)?;
-        guest.allow(Duration::from_secs(self.seconds * 2));
-        let mut samples = guest.samples_before("begin")?;
-        sleep(MARGIN);
+        guest.allow(Duration::from_secs(self.seconds * 2) + margin * 2);
+        let (mut samples, until_s) = guest.samples_before("until")?;
+        sleep(margin);
         let before = self.counters(lab)?;
         sleep(Duration::from_secs(self.seconds));
         let counts = self.counters(lab)?.since(&before);
+        let is_in_time = machine::monotonic_s() < until_s;
         samples.extend(guest.samples()?);
-        Ok(Computed { counts, samples })
+        Ok(is_in_time.then_some(Computed { counts, samples }))
     }
 
     fn counters(&self, lab: &Lab) -> Result<Counts> {
@@ -71,7 +87,7 @@ impl Computation {
             let cpu = cpu.context("the CPU is gone")?;
             return Ok(Counts {
                 interrupts: cpu.interrupts,
-                sources: Vec::new(),
+                sources: cpu.causes.iter().map(Source::from).collect(),
                 exceptions: Some(cpu.exceptions),
             });
         }

@@ -38,6 +38,7 @@ pub fn machine() -> Machine {
             memory_bytes: machine::meminfo("MemTotal"),
             boot_options: machine::read("/proc/cmdline"),
             mitigations: mitigations(),
+            ..Side::default()
         },
         ..Machine::default()
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use hanare_sdk::{BootTimes, Device};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::samples::{Samples, Side};
@@ -148,6 +149,7 @@ impl Lab {
             memory_bytes: Some(instance.memory_bytes),
             boot_options: self.options.clone(),
             mitigations: self.mitigations().unwrap_or_default(),
+            ..run::Side::default()
         })
     }
 
@@ -161,12 +163,15 @@ impl Lab {
         Some(environment::mitigations_of(&String::from_utf8_lossy(&output.stdout)))
     }
 
-    /// CPUs for our own instance: the upper half, if it may have so many.
+    /// CPUs for our own instance: the upper half, if it may have so many; as many as are tuned, of the others, where
+    /// some are.
     pub fn own_cpus() -> Result<Vec<u32>> {
         let online = machine::online_cpus();
-        let count = (online.numbers().len() / 2).min(CPUS_MAX);
-        let cpus: Vec<u32> =
-            online.numbers().iter().rev().copied().take(count).filter(|&cpu| cpu != 0).collect();
+        let quiet = quiet_cpus();
+        let half = online.numbers().len() / 2;
+        let count = if quiet.is_empty() { half } else { quiet.len() }.min(CPUS_MAX);
+        let others = online.numbers().iter().rev().copied().filter(|cpu| !quiet.contains(cpu));
+        let cpus: Vec<u32> = others.take(count).filter(|&cpu| cpu != 0).collect();
         if cpus.is_empty() {
             bail!("there is only one CPU: an LWK needs one of its own");
         }
@@ -176,6 +181,29 @@ impl Lab {
     /// Bytes of memory that our own instance gets.
     pub fn own_bytes() -> u64 {
         OWN_BYTES
+    }
+
+    /// CPUs of Linux on which the measured program is kept there: tuned ones if there are some, and no more than the LWK
+    /// has. `None`: Linux has no more.
+    pub fn linux_cpus(&self) -> Option<CpuList> {
+        let quiet = quiet_cpus();
+        let lwk: CpuList = self.side.as_ref()?.cpus.parse().ok()?;
+        let online = machine::online_cpus();
+        let all = online.numbers().iter().copied().filter(|cpu| !lwk.numbers().contains(cpu));
+        let all: Vec<u32> = if quiet.is_empty() { all.collect() } else { quiet.clone() };
+        let count = lwk.numbers().len();
+        let kept: CpuList = all.iter().rev().copied().take(count).collect();
+        (!quiet.is_empty() || all.len() > count).then_some(kept)
+    }
+
+    /// The boot options by which Linux leaves some CPUs alone; `None`: there are none, or no such CPU is left.
+    pub fn tuned(&self) -> Option<String> {
+        if quiet_cpus().is_empty() {
+            return None;
+        }
+        let line = machine::read("/proc/cmdline")?;
+        let is_about_quiet = |word: &&str| QUIET_OPTIONS.iter().any(|name| word.starts_with(name));
+        Some(line.split_whitespace().filter(is_about_quiet).collect::<Vec<_>>().join(" "))
     }
 
     /// Boots our own instance.
@@ -236,7 +264,10 @@ impl Lab {
         if self.quick {
             command.arg("quick");
         }
-        Guest::start(command)
+        match self.linux_cpus().filter(|_| side == Side::Linux) {
+            Some(cpus) => kept_on(&cpus, || Guest::start(command)),
+            None => Guest::start(command),
+        }
     }
 
     /// Runs a group of the measured program on both kernels in turn.
@@ -264,6 +295,27 @@ impl Lab {
         self.progress("");
         self.shutdown()
     }
+}
+
+/// Boot options of Linux for CPUs that it leaves alone.
+const QUIET_OPTIONS: [&str; 3] = ["isolcpus=", "nohz_full=", "rcu_nocbs="];
+
+/// CPUs that Linux was told to leave alone, as far as it has them.
+fn quiet_cpus() -> Vec<u32> {
+    let told = ["isolated", "nohz_full"].map(machine::listed_cpus);
+    let is_quiet = |cpu: &u32| told.iter().any(|list| list.numbers().contains(cpu));
+    machine::online_cpus().numbers().iter().copied().filter(is_quiet).collect()
+}
+
+/// Runs `start` with the calling thread kept on some CPUs, which its children inherit.
+fn kept_on<T>(cpus: &CpuList, start: impl FnOnce() -> Result<T>) -> Result<T> {
+    let before = sched_getaffinity(None)?;
+    let mut there = CpuSet::new();
+    cpus.numbers().iter().for_each(|&cpu| there.set(cpu as usize));
+    sched_setaffinity(None, &there).with_context(|| format!("cannot run on CPUs {cpus}"))?;
+    let started = start();
+    sched_setaffinity(None, &before)?;
+    started
 }
 
 /// One line on a terminal, written over by the next.
@@ -326,12 +378,12 @@ impl Guest {
         self.deadline += time;
     }
 
-    /// The samples before the one called `id`.
-    pub fn samples_before(&mut self, id: &str) -> Result<Vec<(String, f64)>> {
+    /// The samples before the one called `id`, and its value.
+    pub fn samples_before(&mut self, id: &str) -> Result<(Vec<(String, f64)>, f64)> {
         let mut samples = Vec::new();
         while let Some(sample) = self.next()? {
             if sample.0 == id {
-                return Ok(samples);
+                return Ok((samples, sample.1));
             }
             samples.push(sample);
         }

@@ -16,6 +16,7 @@ mod figure;
 mod groups;
 pub mod lab;
 mod native;
+mod published;
 mod report;
 mod run;
 pub mod samples;
@@ -26,11 +27,13 @@ use anyhow::Result;
 use clap::{Args, ValueHint};
 
 use crate::cpu_list::CpuList;
+use crate::output::outln;
 use crate::{failure, instances, table};
 use compare::Comparison;
 use document::ReportFile;
 use figure::{Figure, Group, Needs};
 use lab::Lab;
+use published::Published;
 use report::Report;
 use run::Run;
 
@@ -52,7 +55,8 @@ and back by a slot, by rings and by what Linux offers. A sample is the best batc
 Examples:
   hanare bench                       everything, about four minutes
   hanare bench --quick               short batches, for a first impression
-  hanare bench --only read,call.local
+  hanare bench read call.local
+  hanare bench F1 F7                 what answers published figures
   hanare bench --on blue --json > figures.json
   hanare bench --json --report figures.html --report figures.md > run.json
   hanare bench --from run.json --report figures.html   the same, not measured
@@ -62,7 +66,10 @@ pub struct Bench {
     /// Machine-readable output
     #[arg(long)]
     json: bool,
-    /// Only these figures or groups, e.g. calls,read.1m
+    /// Only these figures, groups or published figures, e.g. calls read.1m F7
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// The same as a list
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     only: Vec<String>,
     /// Runs of each figure on each kernel, of which the median counts
@@ -83,6 +90,9 @@ pub struct Bench {
     /// Take the figures of a run that --json printed, measure nothing
     #[arg(long, value_name = "RUN.json", conflicts_with_all = MEASURING, value_hint = ValueHint::FilePath)]
     from: Option<PathBuf>,
+    /// A run on a Linux that was booted with isolcpus or nohz_full, to be shown beside that of --from
+    #[arg(long, value_name = "RUN.json", requires = "from", value_hint = ValueHint::FilePath)]
+    tuned: Option<PathBuf>,
     /// Compare two runs that --json printed, measure nothing
     #[arg(long, value_names = ["OLD.json", "NEW.json"], num_args = 2, value_hint = ValueHint::FilePath)]
     #[arg(conflicts_with_all = MEASURING, conflicts_with_all = ["report", "from"])]
@@ -99,17 +109,27 @@ pub struct Bench {
 }
 
 /// Options that say how to measure.
-const MEASURING: [&str; 6] = ["only", "rounds", "on", "quick", "list", "native"];
+const MEASURING: [&str; 7] = ["ids", "only", "rounds", "on", "quick", "list", "native"];
 
 impl Bench {
     /// Measures and prints; exit status 1 if a group could not be measured.
-    pub fn execute(self) -> Result<i32> {
+    pub fn execute(mut self) -> Result<i32> {
         if let [old, new] = &self.compare[..] {
             return self.compare(old, new);
         }
         if let Some(path) = &self.from {
-            let run = Run::read(path)?;
+            let mut run = Run::read(path)?;
+            if let Some(tuned) = &self.tuned {
+                run.add_tuned(Run::read(tuned)?).map_err(failure::wrong_usage)?;
+            }
             return self.show(&run, self.json || self.report.is_empty()).map(|()| 0);
+        }
+        self.ids.append(&mut self.only);
+        let elsewhere: Vec<&Published> =
+            self.ids.iter().filter_map(|id| published::find(id)).collect();
+        self.only = published::resolve(&self.ids);
+        if self.only.is_empty() && !self.ids.is_empty() {
+            return say_where(elsewhere.iter().copied()).map(|()| 0);
         }
         let mut groups: Vec<&Group> =
             groups::ALL.iter().filter(|group| self.wants_group(group)).collect();
@@ -123,7 +143,10 @@ impl Bench {
             ));
         }
         if self.list {
-            return list(&groups, &native).map(|()| 0);
+            list(&groups, &native)?;
+            outln!()?;
+            let all = published::ALL.iter().filter(|_| self.ids.is_empty());
+            return say_where(all.chain(elsewhere.iter().copied())).map(|()| 0);
         }
         if groups.is_empty() {
             return self.measure_native();
@@ -136,6 +159,9 @@ impl Bench {
         self.report.iter().try_for_each(ReportFile::check)?;
         let run = self.measure(&groups)?;
         self.show(&run, true)?;
+        if !self.json {
+            say_where(elsewhere.iter().copied())?;
+        }
         Ok(i32::from(run.failed()))
     }
 
@@ -218,6 +244,15 @@ impl Bench {
     }
 }
 
+/// Which figures answer published ones, and where others are.
+fn say_where<'a>(mut published: impl Iterator<Item = &'a Published>) -> Result<()> {
+    published.try_for_each(|Published { id, what, by, elsewhere }| {
+        let parts = [by.join(", "), elsewhere.unwrap_or_default().into()];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        outln!("{id} ({what}): {}", parts.join("; "))
+    })
+}
+
 fn list(groups: &[&Group], native: &[&Figure]) -> Result<()> {
     let figures = groups
         .iter()
@@ -238,6 +273,7 @@ mod tests {
         let only = only.iter().map(|&id| id.into()).collect();
         Bench {
             json: false,
+            ids: Vec::new(),
             only,
             rounds: 5,
             on: None,
@@ -245,6 +281,7 @@ mod tests {
             list: false,
             report: Vec::new(),
             from: None,
+            tuned: None,
             compare: Vec::new(),
             anyway: false,
             native: false,

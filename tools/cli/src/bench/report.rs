@@ -63,6 +63,7 @@ impl Report {
                 words: WORDS.iter().map(|&(word, what)| (word.into(), what.into())).collect(),
                 figures: Vec::new(),
                 not_measured: Vec::new(),
+                tuned: None,
             },
         }
     }
@@ -113,6 +114,8 @@ impl Report {
             machine.linux.cpus = without(&machine.linux.cpus, &side.cpus).to_string();
             machine.linux.cpu_count = without(&machine.linux.cpus, &side.cpus).numbers().len();
         }
+        machine.linux.kept_on = lab.linux_cpus().map(|cpus| cpus.to_string());
+        machine.linux.tuned = lab.tuned();
         self.run
     }
 }

@@ -37,6 +37,9 @@ pub struct Run {
     pub figures: Vec<Measured>,
     /// What was not measured.
     pub not_measured: Vec<Missing>,
+    /// The same on a Linux that was booted for quiet CPUs, see [`Run::add_tuned`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuned: Option<Box<Run>>,
 }
 
 /// The command that measured.
@@ -99,6 +102,12 @@ pub struct Side {
     pub boot_options: Option<String>,
     /// What it does about leaks of the CPU, by `/sys/devices/system/cpu/vulnerabilities` as its programs see it.
     pub mitigations: BTreeMap<String, String>,
+    /// Of Linux: the CPUs on which the measured program was kept; `None`: it might use all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_on: Option<String>,
+    /// Of Linux: how it was told to leave those CPUs alone, by its boot options; `None`: it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuned: Option<String>,
 }
 
 /// A figure with its numbers.
@@ -198,6 +207,32 @@ impl Run {
         self.not_measured.iter().any(|missing| missing.failed)
     }
 
+    /// Adds a run of the same build, kernel and processor on a tuned Linux.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn add_tuned(&mut self, tuned: Self) -> Result<(), String> {
+        let (mine, other) = (&self.machine, &tuned.machine);
+        let same = [
+            ("commit", &self.build.commit, &tuned.build.commit),
+            ("kernel", &Some(mine.kernel.clone()), &Some(other.kernel.clone())),
+            ("processor", &Some(mine.processor.clone()), &Some(other.processor.clone())),
+        ];
+        if let Some((what, ..)) = same.iter().find(|(_, mine, other)| mine != other) {
+            return Err(format!("--tuned: it is a run of another {what}"));
+        }
+        if other.linux.tuned.is_none() || mine.linux.tuned.is_some() {
+            return Err("--tuned: only there may Linux be booted with isolcpus or nohz_full".into());
+        }
+        self.tuned = Some(Box::new(tuned));
+        Ok(())
+    }
+
+    /// A figure as it was measured on a tuned Linux.
+    pub fn tuned_figure(&self, id: &str) -> Option<&Measured> {
+        self.tuned.as_ref()?.figures.iter().find(|figure| figure.id == id)
+    }
+
     /// Reads what `hanare bench --json` wrote.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display();
@@ -253,6 +288,20 @@ pub mod tests {
         assert!(run.figures.iter().any(|figure| figure.linux.samples.is_empty()));
         // The file is what this command would write of it, to the last digit.
         assert_eq!(format!("{}\n", serde_json::to_string_pretty(&run).unwrap()), EXAMPLE);
+    }
+
+    #[test]
+    fn a_run_on_a_tuned_linux_is_added_if_it_is_one() {
+        let mut run = Run::parse(EXAMPLE).unwrap();
+        assert!(run.add_tuned(run.clone()).unwrap_err().contains("isolcpus"));
+        let mut tuned = run.clone();
+        tuned.machine.linux.tuned = Some("isolcpus=1".into());
+        let mut other = tuned.clone();
+        other.build.commit = Some("another".into());
+        assert!(run.add_tuned(other).unwrap_err().contains("another commit"));
+        run.add_tuned(tuned).unwrap();
+        assert!(run.tuned_figure("call.local").is_some() && run.tuned_figure("nothing").is_none());
+        assert_eq!(Run::parse(&serde_json::to_string(&run).unwrap()).unwrap(), run);
     }
 
     #[test]

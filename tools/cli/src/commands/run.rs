@@ -39,6 +39,17 @@ pub struct Run {
 }
 
 impl Run {
+    /// `hanare run` of nothing but a program and its arguments, from all that the command was started with: what is most
+    /// often run, and needs no parser, which takes longer than all the rest. `None`: something else.
+    pub fn plain(mut all: impl Iterator<Item = OsString>) -> Option<Self> {
+        all.next()?;
+        let is_run = all.next()? == "run";
+        let command: Vec<_> = all.collect();
+        let is_plain = !command.first()?.as_bytes().starts_with(b"-")
+            && command.iter().all(|part| !part.is_empty() && part != "--");
+        (is_run && is_plain).then_some(Self { on: None, cpus: None, stats: false, command })
+    }
+
     /// Becomes the proxy.
     pub fn execute(self) -> Result<Infallible> {
         let Self { on, cpus, stats, command } = self;

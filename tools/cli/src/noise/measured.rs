@@ -17,7 +17,7 @@ pub struct Measured {
     pub statistics: Statistics,
     /// During `seconds` of the run.
     pub interrupts: u64,
-    /// Of Linux, by kind.
+    /// By kind; of the LWK exceptions, too.
     pub sources: Vec<Source>,
     /// Of the LWK; Linux does not count them.
     pub exceptions: Option<u64>,

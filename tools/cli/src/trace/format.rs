@@ -2,7 +2,7 @@
 
 use hanare_core::errno::Errno;
 use hanare_core::syscalls;
-use hanare_core::syscalls::arguments::{Argument, Direction};
+use hanare_core::syscalls::arguments::{Argument, Direction, Structure};
 
 use super::quote::quoted;
 use super::record::Entry;
@@ -51,16 +51,26 @@ fn argument(
     most: usize,
 ) -> String {
     let value = before.head.args[index];
+    let kind = kind.chosen(&before.head.args);
     let pointer = || if value == 0 { "NULL".into() } else { format!("{value:#x}") };
     let read = before.capture(index);
     let written = after.and_then(|after| after.capture(index));
-    let of = |direction| if direction == Direction::In { read } else { written };
+    let of = |direction: Direction| if direction.is_written() { written.or(read) } else { read };
     match kind {
         Argument::Int | Argument::Descriptor => (value as i32).to_string(),
         Argument::Folder if value as i32 == -100 => "AT_FDCWD".into(),
         Argument::Folder => (value as i32).to_string(),
+        Argument::Word => (value & 0xffff_ffff).to_string(),
         Argument::Unsigned => value.to_string(),
-        Argument::Hex => pointer(),
+        Argument::Hex
+        | Argument::Records(_)
+        | Argument::Buffer(_)
+        | Argument::Counted(..)
+        | Argument::Typed(..)
+        | Argument::Messages(..)
+        | Argument::Encoded(_)
+        | Argument::Chosen(_)
+        | Argument::Undescribed(_) => pointer(),
         Argument::Bits if value == 0 => "0".into(),
         Argument::Bits => format!("{value:#x}"),
         Argument::Mode => format!("0{:o}", value & 0xffff_ffff),
@@ -76,6 +86,12 @@ fn argument(
                 .map(|text| quoted(text.strip_suffix(b"\0").unwrap_or(text), most));
             format!("[{}]", strings.collect::<Vec<_>>().join(", "))
         }),
+        // Only what the call has written says something of these.
+        Argument::Struct(structure @ (Structure::Word | Structure::DescriptorPair), direction)
+            if direction.is_written() =>
+        {
+            written.map_or_else(pointer, |bytes| structures::text(structure, bytes))
+        }
         Argument::Struct(structure, direction) => match of(direction) {
             Some(bytes) if bytes.len() == structure.size() => structures::text(structure, bytes),
             _ => pointer(),
@@ -85,6 +101,20 @@ fn argument(
                 bytes.chunks_exact(structure.size()).map(|one| structures::text(structure, one));
             format!("[{}]", each.collect::<Vec<_>>().join(", "))
         }),
+        Argument::List(..) if after.is_some_and(|after| after.head.result == 0) => "[]".into(),
+        Argument::List(structure, _) => written.map_or_else(pointer, |bytes| {
+            let each =
+                bytes.chunks_exact(structure.size()).map(|one| structures::text(structure, one));
+            format!("[{}]", each.collect::<Vec<_>>().join(", "))
+        }),
+        Argument::Set(_) => written.or(read).map_or_else(pointer, structures::descriptors),
+        Argument::Sized(_) => match written {
+            Some(bytes) if bytes.len() == Structure::Word.size() => {
+                structures::text(Structure::Word, bytes)
+            }
+            _ => written.map_or_else(pointer, |bytes| quoted(bytes, most)),
+        },
+        Argument::Message(direction) => of(direction).map_or_else(pointer, structures::message),
         Argument::Address(_) => read.map_or_else(pointer, structures::address),
         Argument::AddressOut(_) => written.map_or_else(pointer, structures::address),
         Argument::Vectors(..) => read.map_or_else(pointer, |bytes| {

@@ -1,6 +1,6 @@
 //! Structures in short form.
 
-use hanare_core::syscalls::arguments::Structure;
+use hanare_core::syscalls::arguments::{Names, Structure};
 
 use super::names;
 use super::quote::quoted;
@@ -48,7 +48,11 @@ pub fn text(structure: Structure, bytes: &[u8]) -> String {
             format!("[{}, {}]", u32_at(bytes, 0) as i32, u32_at(bytes, 4) as i32)
         }
         Structure::Poll => {
-            format!("{{fd={}, events={:#x}}}", u32_at(bytes, 0) as i32, u32_at(bytes, 4) & 0xffff)
+            let (fd, events) = (u32_at(bytes, 0) as i32, u32_at(bytes, 4));
+            match events >> 16 {
+                0 => format!("{{fd={fd}, events={:#x}}}", events & 0xffff),
+                seen => format!("{{fd={fd}, events={:#x}, revents={seen:#x}}}", events & 0xffff),
+            }
         }
         Structure::Limit => format!(
             "{{rlim_cur={}, rlim_max={}}}",
@@ -69,6 +73,7 @@ pub fn text(structure: Structure, bytes: &[u8]) -> String {
         Structure::Fpair => {
             format!("{{sigmask={:#x}, sigsetsize={}}}", u64_at(bytes, 0), u64_at(bytes, 8))
         }
+        Structure::Bytes(_) => "{...}".into(),
     }
 }
 
@@ -99,6 +104,29 @@ fn signals(set: u64) -> String {
         names.collect::<Vec<_>>().join(" ")
     };
     if set.count_ones() > 32 { format!("~[{}]", list(!set)) } else { format!("[{}]", list(set)) }
+}
+
+/// A set of descriptors.
+pub fn descriptors(bytes: &[u8]) -> String {
+    let is_in = |fd: &usize| bytes[fd / 8] >> (fd % 8) & 1 == 1;
+    let all: Vec<String> = (0..bytes.len() * 8).filter(is_in).map(|fd| fd.to_string()).collect();
+    format!("[{}]", all.join(" "))
+}
+
+/// The head of a message.
+pub fn message(bytes: &[u8]) -> String {
+    let word = |at| u64_at(bytes, at);
+    format!(
+        "{{msg_name={:#x}, msg_namelen={}, msg_iov={:#x}, msg_iovlen={}, msg_control={:#x}, \
+         msg_controllen={}, msg_flags={}}}",
+        word(0),
+        u32_at(bytes, 8),
+        word(16),
+        word(24),
+        word(32),
+        word(40),
+        names::flags(u64::from(u32_at(bytes, 48)), Names::Message)
+    )
 }
 
 /// A socket address.
@@ -133,10 +161,7 @@ pub fn address(bytes: &[u8]) -> String {
                 std::net::Ipv6Addr::from(octets)
             )
         }
-        other => format!(
-            "{{sa_family={}, ...}}",
-            names::one(other, hanare_core::syscalls::arguments::Names::Family)
-        ),
+        other => format!("{{sa_family={}, ...}}", names::one(other, Names::Family)),
     }
 }
 
@@ -162,6 +187,19 @@ mod tests {
         assert_eq!(
             text(Structure::Utsname, &names),
             "{sysname=\"Linux\", nodename=\"\\33[2J\", ...}"
+        );
+        assert_eq!(
+            text(Structure::Poll, &[3, 0, 0, 0, 5, 0, 1, 0]),
+            "{fd=3, events=0x5, revents=0x1}"
+        );
+        assert_eq!(descriptors(&[0b1001, 0, 1, 0]), "[0 3 16]");
+        let mut head = vec![0; 56];
+        head[24] = 2;
+        head[48] = 0x20;
+        assert_eq!(
+            message(&head),
+            "{msg_name=0x0, msg_namelen=0, msg_iov=0x0, msg_iovlen=2, msg_control=0x0, \
+             msg_controllen=0, msg_flags=MSG_TRUNC}"
         );
         assert_eq!(address(b"\x01\0/run/x\0"), "{sa_family=AF_UNIX, sun_path=\"/run/x\"}");
     }

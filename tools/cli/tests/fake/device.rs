@@ -4,6 +4,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::{io, mem};
 
 use hanare_abi::ioctl::*;
+use hanare_abi::layout::PARTS_ALL;
 use hanare_abi::{MAGIC, VERSION};
 
 use super::memory::{copy_in, copy_out, read_string};
@@ -170,6 +171,7 @@ impl Device {
                 0
             }
             IOCTL_WAIT => {
+                state.rings += u32::from(address >> WAIT_RING_SHIFT != 0);
                 let rung = state.rung;
                 if state.seen.insert(pid, rung).unwrap_or(0) == rung && !state.dead {
                     state.waiting.insert(pid, id);
@@ -211,13 +213,17 @@ impl Device {
                 None => {
                     let mut child: hanare_abi::ioctl::Child = copy_in(pid, address);
                     child.space = (CHILD_SPACE + state.children.len() as u64) as u32;
-                    child.whole = u32::from(child.token & WHOLE != 0);
+                    child.parts = if child.token & WHOLE != 0 { PARTS_ALL } else { 0 };
                     self.give_descriptor(id, ADDFD_SETFD, notification.args[0] as u32);
                     state.children.push(child.token);
                     copy_out(pid, address, &child);
                     0
                 }
             },
+            IOCTL_FORWARD => {
+                state.forwards = copy_in::<Forward>(pid, address).signals;
+                0
+            }
             IOCTL_USAGE => {
                 let usage = Usage {
                     user_ns: 5_000_000,

@@ -17,9 +17,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hanare_abi::control::Control;
+use hanare_abi::control::{Control, Mirror};
 use hanare_abi::ioctl::*;
-use hanare_abi::layout::{CONTROL_BASE, SCRATCH_BASE, SPACE_SHIFT, START_BASE};
+use hanare_abi::layout::{SLOT_BASE, SPACE_SHIFT, START_BASE, START_SIZE, scratch};
 use hanare_abi::slot::*;
 use hanare_abi::start::StartBlock;
 use hanare_abi::wake::{WAIT_ASLEEP, WAIT_AWAKE};
@@ -58,6 +58,8 @@ struct State {
     /// What IOCTL_CHILD answers, if it is to fail.
     no_children: Option<i32>,
     refuses_signals: bool,
+    /// Signals that the proxy wants to take.
+    forwards: u64,
     attached_to: Vec<u8>,
 }
 
@@ -82,8 +84,10 @@ pub struct Lwk {
     polled: u32,
 }
 
-/// Bytes of the control window that are mapped here: up to the first scratch page.
-const CONTROL_MAPPED: usize = (SCRATCH_BASE - CONTROL_BASE) as usize + 4096;
+/// What of the control window is mapped here: from the scratch page of this slot on.
+const MAPPED_FROM: u64 = scratch(63);
+/// Its bytes.
+const MAPPED: usize = (START_BASE + START_SIZE - MAPPED_FROM) as usize;
 
 fn check(result: i64) -> io::Result<i64> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -118,16 +122,29 @@ fn memory_file() -> File {
 impl Lwk {
     /// Starts `command` and waits until it called `IOCTL_START`.
     pub fn start(command: Command) -> Self {
-        let lwk = Self::start_only(command);
+        let mut lwk = Self::start_only(command);
         lwk.device.wait_until(|state| state.started);
+        lwk.forward();
         lwk
+    }
+
+    /// Does what the module does at `IOCTL_FORWARD`, which no other process can: by the proxy's own means.
+    fn forward(&mut self) {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).unwrap();
+        let ignored = u64::from_str_radix(ignored, 16).unwrap() & !(1 << (libc::SIGBUS - 1));
+        let signals = self.device.state.lock().unwrap().forwards & !ignored;
+        for signal in (1..=64).filter(|signal| signals & 1 << (signal - 1) != 0) {
+            let mirror = Mirror::Forward;
+            self.op(Control::SignalAction { signal, mirror, flags: 0, ignored: 0 });
+        }
     }
 
     /// Starts `command`, which may fail before `IOCTL_START`.
     pub fn start_only(mut command: Command) -> Self {
         let memory = memory_file();
         let (control, copy) =
-            (map(&memory, SPACE, CONTROL_BASE, CONTROL_MAPPED), memory.try_clone().unwrap());
+            (map(&memory, SPACE, MAPPED_FROM, MAPPED), memory.try_clone().unwrap());
         let (told, tell) = pipe();
         let (acknowledged, acknowledge) = pipe();
         // spawn() returns when the child has called exec, which waits for us.
@@ -167,20 +184,25 @@ impl Lwk {
         let control = self
             .controls
             .entry(space)
-            .or_insert_with(|| map(&self.memory, space, CONTROL_BASE, CONTROL_MAPPED));
+            .or_insert_with(|| map(&self.memory, space, MAPPED_FROM, MAPPED));
         (self.control, self.space, self.slot) = (*control, space, slot);
         self
     }
 
+    /// Where `offset` of the slot is in what is mapped.
+    fn slot_at(&self, offset: usize) -> usize {
+        (SLOT_BASE - MAPPED_FROM) as usize + self.slot as usize * size_of::<Slot>() + offset
+    }
+
     /// The word at `offset` of the slot.
     fn word(&self, offset: usize) -> &AtomicU32 {
-        let at = self.slot as usize * size_of::<Slot>() + offset;
+        let at = self.slot_at(offset);
         // SAFETY: mapped for good, aligned, shared as atomics.
         unsafe { &*self.control.add(at).cast() }
     }
 
     fn long(&self, offset: usize) -> &AtomicU64 {
-        let at = self.slot as usize * size_of::<Slot>() + offset;
+        let at = self.slot_at(offset);
         // SAFETY: as above.
         unsafe { &*self.control.add(at).cast() }
     }
@@ -292,16 +314,16 @@ impl Lwk {
 
     /// Bytes of the first scratch page of the slot's space.
     pub fn peek<const N: usize>(&self, address: u64) -> [u8; N] {
-        assert!(address >= SCRATCH_BASE && address + N as u64 <= SCRATCH_BASE + 4096);
+        assert!(address >= scratch(0) && address + N as u64 <= scratch(0) + 4096);
         // SAFETY: mapped for good; bytes.
         unsafe {
-            std::ptr::read_volatile(self.control.add((address - CONTROL_BASE) as usize).cast())
+            std::ptr::read_volatile(self.control.add((address - MAPPED_FROM) as usize).cast())
         }
     }
 
     /// The start block's header and its strings.
     pub fn start_block(&self) -> (StartBlock, Vec<Vec<u8>>) {
-        let at = (START_BASE - CONTROL_BASE) as usize;
+        let at = (START_BASE - MAPPED_FROM) as usize;
         // SAFETY: written by the proxy before START; plain words and bytes.
         let (block, strings) = unsafe {
             let block = *self.control.add(at).cast::<StartBlock>();

@@ -4,7 +4,7 @@ use super::*;
 
 /// The device's mapping is not inherited; the stand-in's is made so.
 fn forget_at_fork(lwk: &mut Lwk) {
-    for (start, end) in [(USER_MIN, CONTROL_BASE), (CONTROL_BASE, CONTROL_END)] {
+    for (start, end) in [(USER_MIN, USER_MAX), (CONTROL_BASE, CONTROL_END)] {
         let mapped = lwk.call(libc::SYS_madvise, &[start, end - start, libc::MADV_DONTFORK as u64]);
         assert!(mapped == 0 || mapped == -i64::from(libc::ENOMEM), "{mapped}");
     }
@@ -30,8 +30,8 @@ fn fork(lwk: &mut Lwk, token: u64, space: u64) -> u32 {
 
 /// Waits for a child of the process of the slot chosen; gives its status.
 fn wait_for(lwk: &mut Lwk, pid: u32) -> i32 {
-    assert_eq!(lwk.call(libc::SYS_wait4, &[pid.into(), SCRATCH_BASE, 0, 0]), pid.into());
-    i32::from_ne_bytes(lwk.peek(SCRATCH_BASE))
+    assert_eq!(lwk.call(libc::SYS_wait4, &[pid.into(), scratch(0), 0, 0]), pid.into());
+    i32::from_ne_bytes(lwk.peek(scratch(0)))
 }
 
 #[test]
@@ -83,8 +83,30 @@ fn a_fork_is_a_space_of_its_own() {
 fn a_fork_may_map_everything_at_once() {
     let mut lwk = start(&["true"]);
     let pid = fork(&mut lwk, fake::WHOLE | 5, CHILD_SPACE);
-    let all = format!("{USER_MIN:08x}-{CONTROL_END:x} rw-s");
-    assert!(mappings(pid).iter().any(|line| line.starts_with(&all)), "{:?}", mappings(pid));
+    for (start, end) in [(USER_MIN, USER_MAX), (CONTROL_BASE, CONTROL_END)] {
+        let all = format!("{start:08x}-{end:x} rw-s");
+        assert!(mappings(pid).iter().any(|line| line.starts_with(&all)), "{:?}", mappings(pid));
+    }
+}
+
+#[test]
+fn a_part_of_the_addresses_is_mapped_once() {
+    let mut lwk = start(&["true"]);
+    let pid = fork(&mut lwk, 5, CHILD_SPACE);
+    let range = |line: &String| {
+        let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let parse = |text| u64::from_str_radix(text, 16).unwrap();
+        (parse(start), parse(end))
+    };
+    // Of a plain file, as the stand-in has, Linux joins mappings.
+    let covers =
+        |(start, end): (u64, u64), number| start <= part(number).0 && part(number).1 <= end;
+    for number in [3, 0, 3, 1, 2, 4] {
+        assert_eq!(lwk.op(Control::MapPart { number }), 0);
+        let mapped = mappings(pid);
+        assert!(mapped.iter().any(|line| covers(range(line), number)), "{mapped:?}");
+    }
+    assert_eq!(lwk.op(Control::MapPart { number: PARTS }), -i64::from(libc::EINVAL));
 }
 
 #[test]

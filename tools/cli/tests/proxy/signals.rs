@@ -78,7 +78,7 @@ fn a_signal_can_be_given_back() {
     let mut info = [0u8; 128];
     info[0] = libc::SIGUSR1 as u8;
     info[8..12].copy_from_slice(&(-1i32).to_ne_bytes());
-    lwk.poke(SCRATCH_BASE, &info);
+    lwk.poke(scratch(0), &info);
     lwk.set_sigmask(1 << (libc::SIGUSR1 - 1));
     assert_eq!(
         lwk.op(Control::RequeueSignal { signal: libc::SIGUSR1 as u32, for_process: false }),
@@ -96,14 +96,14 @@ fn any_worker_gives_a_signal_back_as_it_came() {
     let mut info = [0u8; 128]; // SI_USER, of process 4321
     info[0] = libc::SIGUSR1 as u8;
     info[16..20].copy_from_slice(&4321u32.to_ne_bytes());
-    lwk.poke(SCRATCH_BASE + 4096, &info);
+    lwk.poke(scratch(1), &info);
     lwk.slot(1).set_sigmask(usr1);
     assert_eq!(
         lwk.op(Control::RequeueSignal { signal: libc::SIGUSR1 as u32, for_process: true }),
         0
     );
-    lwk.slot(0).poke(SCRATCH_BASE, &usr1.to_ne_bytes());
-    let taken = lwk.call(libc::SYS_rt_sigtimedwait, &[SCRATCH_BASE, SCRATCH_BASE + 128, 0, 8]);
+    lwk.slot(0).poke(scratch(0), &usr1.to_ne_bytes());
+    let taken = lwk.call(libc::SYS_rt_sigtimedwait, &[scratch(0), scratch(0) + 128, 0, 8]);
     assert_eq!(taken, libc::SIGUSR1.into());
     let [sent] = lwk.sent()[..] else { panic!("{:?}", lwk.sent()) };
     assert_eq!(

@@ -6,7 +6,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use hanare_abi::ioctl::{
     Attach, Child, IOCTL_ATTACH, IOCTL_CHILD, IOCTL_INFO, Info, MESSAGE_SIZE, NAME_SIZE,
 };
-use hanare_abi::layout::{CONTROL_BASE, CONTROL_END, SPACE_SHIFT, USER_MIN};
+use hanare_abi::layout::{
+    CONTROL_BASE, CONTROL_END, PARTS, PARTS_ALL, SPACE_SHIFT, USER_MAX, USER_MIN, part,
+};
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::errno::{EACCES, EEXIST, ENODEV, ENOENT, ENOMEM, ENXIO, EPERM};
 use linux_raw_sys::general::{
@@ -19,8 +21,10 @@ use crate::base::options::Options;
 use crate::sys::shared::Window;
 use crate::sys::{self, Errno};
 
-/// Descriptors of the device are moved as high as this, if the limits allow.
+/// Descriptors of the device are moved below this.
 const HIGH_DESCRIPTOR: u64 = 4096;
+/// And not below this, if the limits allow.
+const LOW_DESCRIPTOR: u64 = 1024;
 
 /// A process attached to an instance.
 pub struct Space {
@@ -32,6 +36,8 @@ pub struct Space {
     pub instance: [u8; hanare_abi::ioctl::NAME_SIZE],
     /// The control window.
     pub window: Window,
+    /// All of the application's addresses have to be mapped, lest Linux put something else there.
+    maps_all: bool,
 }
 
 /// Attaches and maps, or explains and exits.
@@ -55,8 +61,8 @@ pub fn attach(options: &Options) -> Space {
             "perf sees what Linux does for the program, not the program, which runs on the LWK; see: hanare run --stats, hanare trace -c"
         ));
     }
-    let window = map(fd, request.space);
-    Space { fd, id: AtomicU32::new(request.space), instance: request.name, window }
+    let (window, maps_all) = map(fd, request.space, PARTS_ALL);
+    Space { fd, id: AtomicU32::new(request.space), instance: request.name, window, maps_all }
 }
 
 fn open_device() -> u32 {
@@ -73,17 +79,19 @@ fn open_device() -> u32 {
     })
 }
 
-/// Moves the descriptor out of the way of the application's own.
+/// Moves the descriptor out of the way of the application's own: to the first number above
+/// its soft limit. Not higher, since each fork copies the table up to the last number in use.
 fn move_high(fd: u32) -> u32 {
     let Ok(limit) = sys::get_limit(RLIMIT_NOFILE) else {
         return fd;
     };
     let top = limit.rlim_max.min(HIGH_DESCRIPTOR);
+    let first = limit.rlim_cur.max(LOW_DESCRIPTOR).min(top.saturating_sub(1));
     let raised = rlimit64 { rlim_cur: limit.rlim_cur.max(top), rlim_max: limit.rlim_max };
     let _ = sys::set_limit(RLIMIT_NOFILE, &raised);
-    // The last few numbers, should the caller have left something open there.
+    // Lower, should the caller have left something open from there on.
     let high =
-        (1..=64).find_map(|back| sys::fcntl(fd, F_DUPFD_CLOEXEC, top.checked_sub(back)?).ok());
+        (0..64).find_map(|back| sys::fcntl(fd, F_DUPFD_CLOEXEC, first.checked_sub(back)?).ok());
     let _ = sys::set_limit(RLIMIT_NOFILE, &limit);
     match high {
         Some(high) => {
@@ -134,13 +142,16 @@ fn offset(id: u32, address: u64) -> u64 {
     u64::from(id) << SPACE_SHIFT | address
 }
 
-fn map(fd: u32, id: u32) -> Window {
+/// Maps these parts of the application's addresses and the control window. Also whether Linux would
+/// put mappings of the proxy's own among the parts that are not mapped: then all are.
+fn map(fd: u32, id: u32, parts: u32) -> (Window, bool) {
     lift_address_space_limit();
-    let start = USER_MIN;
-    let mut result = sys::map_device(fd, start, CONTROL_END, offset(id, start), false);
+    let maps_all = !sys::maps_above(CONTROL_END);
+    let parts = if maps_all { PARTS_ALL } else { parts };
+    let mut result = map_new(fd, id, parts);
     if result == Err(Errno(EEXIST)) {
         make_room();
-        result = sys::map_device(fd, start, CONTROL_END, offset(id, start), false);
+        result = map_new(fd, id, parts);
     }
     if let Err(error) = result {
         let hint =
@@ -149,8 +160,40 @@ fn map(fd: u32, id: u32) -> Window {
     }
     // SAFETY: the device is mapped there, and `Control::Remap` lies below the window.
     #[allow(unsafe_code)]
-    unsafe {
-        Window::mapped()
+    let window = unsafe { Window::mapped() };
+    (window, maps_all)
+}
+
+/// The ranges that are mapped for these parts.
+fn ranges(parts: u32) -> impl Iterator<Item = (u64, u64)> {
+    let whole = (parts == PARTS_ALL).then_some((USER_MIN, USER_MAX));
+    let some = move |number: &u32| parts != PARTS_ALL && parts & 1 << number != 0;
+    whole.into_iter().chain((0..PARTS).filter(some).map(part))
+}
+
+/// Maps parts and the window where nothing is: all of them or none.
+fn map_new(fd: u32, id: u32, parts: u32) -> sys::Result<()> {
+    let all = || ranges(parts).chain([(CONTROL_BASE, CONTROL_END)]);
+    for (count, (start, end)) in all().enumerate() {
+        if let Err(error) = sys::map_device(fd, start, end, offset(id, start), false) {
+            all().take(count).for_each(|(start, end)| {
+                let _ = sys::unmap(start, end);
+            });
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// `Control::MapPart`: nothing but the device was ever mapped there.
+pub fn map_part(space: &Space, number: u32) -> sys::Result<()> {
+    if number >= PARTS {
+        return Err(Errno(linux_raw_sys::errno::EINVAL));
+    }
+    let ((start, end), id) = (part(number), space.id.load(Ordering::Relaxed));
+    match sys::map_device(space.fd, start, end, offset(id, start), false) {
+        Err(Errno(EEXIST)) => Ok(()), // another thread was faster
+        result => result,
     }
 }
 
@@ -167,7 +210,7 @@ fn lift_address_space_limit() {
 
 /// Maps the device again over a part of the application's range.
 pub fn map_again(space: &Space, start: u64, end: u64) -> sys::Result<()> {
-    let range = USER_MIN..=hanare_abi::layout::USER_MAX;
+    let range = USER_MIN..=USER_MAX;
     if start >= end || !range.contains(&start) || !range.contains(&end) {
         return Err(Errno(linux_raw_sys::errno::EINVAL));
     }
@@ -186,13 +229,19 @@ pub fn map_for_dump(space: &Space, start: u64, end: u64, write: bool) -> sys::Re
     )
 }
 
-/// In the child of a fork: maps its own space, the `whole` of it or only the control
+/// In the child of a fork: maps its own space, these parts of it or only the control
 /// window; then what lies below comes with `Control::Remap`. What another thread has mapped since
 /// the parent's memory was copied is not the child's: it goes.
-fn map_child(space: &Space, whole: bool) -> sys::Result<()> {
-    let start = if whole { USER_MIN } else { CONTROL_BASE };
+fn map_child(space: &Space, parts: u32) -> sys::Result<()> {
     let id = space.id.load(Ordering::Relaxed);
-    sys::map_device(space.fd, start, CONTROL_END, offset(id, start), whole)
+    let parts = if parts != 0 && space.maps_all { PARTS_ALL } else { parts };
+    for (start, end) in ranges(parts) {
+        sys::map_device(space.fd, start, end, offset(id, start), true)?;
+    }
+    if parts != 0 {
+        ranges(PARTS_ALL & !parts).try_for_each(|(start, end)| sys::unmap(start, end))?;
+    }
+    sys::map_device(space.fd, CONTROL_BASE, CONTROL_END, offset(id, CONTROL_BASE), false)
 }
 
 /// In a proxy that was loaded again in place of that of space `parent`: the space of its
@@ -213,11 +262,11 @@ pub fn program(
         parent,
         shares_table: 0,
         space: 0,
-        whole: 0,
+        parts: 0,
     };
     sys::ioctl(fd, IOCTL_CHILD, &mut request)?;
-    let window = map(fd, request.space);
-    Ok(Space { fd, id: AtomicU32::new(request.space), instance, window })
+    let (window, maps_all) = map(fd, request.space, request.parts);
+    Ok(Space { fd, id: AtomicU32::new(request.space), instance, window, maps_all })
 }
 
 /// In the child of a fork: asks for a space of its own by `token`, and maps it. The
@@ -232,11 +281,11 @@ pub fn child(space: &Space, token: u64, shares_table: bool) -> sys::Result<()> {
         parent,
         shares_table: shares_table.into(),
         space: 0,
-        whole: 0,
+        parts: 0,
     };
     sys::ioctl(space.fd, IOCTL_CHILD, &mut request)?;
     space.id.store(request.space, Ordering::Relaxed);
-    map_child(space, request.whole != 0)
+    map_child(space, request.parts)
 }
 
 /// Something lies in the application's range. With a large `vm.mmap_rnd_bits`

@@ -38,7 +38,7 @@ use hanare_ikc::GoOn;
 use linux_raw_sys::errno::{EAGAIN, EINTR, EINVAL, EIO};
 use linux_raw_sys::general::*;
 
-use crate::base::message::print;
+use crate::base::message::{EXIT_HANARE, die, print};
 use crate::process;
 use crate::sys::arch::{abort_address, current_worker, done_address, place};
 use crate::sys::signal::{self, Action, Frame, Info, LAST, Mask, bit};
@@ -63,12 +63,12 @@ fn fatal(signal: u32) -> bool {
     NOT_FATAL & bit(signal) == 0
 }
 
-/// Forwards everything that would end the process, as a new program needs it.
-pub fn forward_fatal(ignored: Mask) {
-    let kept = ignored & !bit(SIGBUS);
-    for signal in (1..=LAST).filter(|&signal| fatal(signal) && kept & bit(signal) == 0) {
-        // SIGKILL refuses, of course.
-        let _ = signal::set_action(signal, Action::Forward { restart: false });
+/// Forwards everything that would end the process and is not ignored, as a new program needs it.
+/// All signals are blocked.
+pub fn forward_fatal() {
+    let signals = !NOT_FATAL & !bit(SIGKILL);
+    if let Err(error) = signal::forward_all(process::get().space.fd, signals, bit(SIGBUS)) {
+        die(EXIT_HANARE, format_args!("cannot take signals: {error}"));
     }
 }
 
@@ -99,6 +99,13 @@ pub fn mirror(signal: u32, disposition: Mirror, flags: u64) -> sys::Result<()> {
     };
     CHANGED.fetch_or(bit(signal), Ordering::Relaxed);
     signal::set_action_and(signal, action, flags)
+}
+
+/// `Control::SignalAction`: ignores all of `signals`, too.
+pub fn ignore(signals: Mask) {
+    for signal in (1..=LAST).filter(|&signal| signals & bit(signal) != 0) {
+        let _ = mirror(signal, Mirror::Ignore, 0); // the LWK asks for no signal that has no disposition
+    }
 }
 
 /// The mask a worker sets when the application wants `mask`.

@@ -82,15 +82,16 @@ static COPY: (AtomicU64, AtomicU64) = (AtomicU64::new(0), AtomicU64::new(0));
 
 /// execve has succeeded: tells Linux what `/proc/PID/exe`, `cmdline`, `environ` and
 /// `auxv` are to show, to everybody. Linux may refuse; then they show the proxy. What is
-/// close-on-exec is closed.
-pub fn execed(process: &Process, file: u64, at: u64) {
+/// close-on-exec is closed. `at` and `strings`: where they lie in the control window.
+pub fn execed(process: &Process, file: u64, at: u64, strings: u64) {
     const ARG_START: usize = 7;
     let mut words: [u64; EXECED_WORDS] = process.space.window.read_words(at);
     let [arg_start, arg_end, env_start, env_end] = core::array::from_fn(|i| words[ARG_START + i]);
     let mut told = Execed { file, arg_start, arg_end, env_start, env_end };
     // Linux shows others only what lies in memory of its own (FOLL_ANON): a copy.
     let (start, end) = (arg_start.min(env_start), arg_end.max(env_end));
-    if let Ok(copy) = sys::copy_of(process.space.fd, start, end) {
+    let from = if strings == 0 { start } else { strings };
+    if let Ok(copy) = sys::copy_of(process.space.fd, from, end.saturating_sub(start)) {
         for word in &mut words[ARG_START..ARG_START + 4] {
             *word = *word - start + copy;
         }

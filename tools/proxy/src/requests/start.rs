@@ -48,7 +48,7 @@ impl Inherited {
 }
 
 /// The signals that are ignored.
-pub fn ignored() -> Mask {
+fn ignored() -> Mask {
     let ignored = |&signal: &u32| signal::action(signal) == Ok(Action::Ignore);
     (1..=signal::LAST).filter(ignored).map(signal::bit).sum()
 }

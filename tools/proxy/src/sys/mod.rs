@@ -35,7 +35,7 @@ macro_rules! arguments {
         unsafe impl Argument for hanare_abi::ioctl::$name {}
     )* };
 }
-arguments!(Info Attach Wait Ring Serve Signal Usage Child Opened Listed Execed Rights Succeed Share Last Send Copy);
+arguments!(Info Attach Serve Signal Usage Child Opened Listed Execed Rights Succeed Share Last Send Copy Forward);
 
 /// An ioctl of `/dev/hanare`.
 pub fn ioctl<T: Argument>(fd: u32, number: u32, argument: &mut T) -> Result<()> {
@@ -44,6 +44,11 @@ pub fn ioctl<T: Argument>(fd: u32, number: u32, argument: &mut T) -> Result<()> 
     // SAFETY: the device touches as many bytes as the number says.
     check(unsafe { raw_call(__NR_ioctl, [fd.into(), number.into(), pointer, 0, 0, 0]) })?;
     Ok(())
+}
+
+/// An ioctl whose argument is a number.
+pub fn ioctl_number(fd: u32, number: u32, argument: u64) -> Result<u64> {
+    plain(__NR_ioctl, [fd.into(), number.into(), argument, 0, 0, 0])
 }
 
 /// An ioctl without an argument.
@@ -71,6 +76,15 @@ pub fn map_device_for_dump(fd: u32, start: u64, end: u64, offset: u64, write: bo
     let flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
     plain(__NR_mmap, [start, end - start, protection.into(), flags.into(), fd.into(), offset])
         .map(drop)
+}
+
+/// Whether Linux puts a mapping that may be anywhere above `address`.
+pub fn maps_above(address: u64) -> bool {
+    let (protection, flags) = (PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    let args = [0, hanare_abi::PAGE_SIZE, protection.into(), flags.into(), u64::MAX, 0];
+    let Ok(at) = plain(__NR_mmap, args) else { return false };
+    let _ = plain(__NR_munmap, [at, hanare_abi::PAGE_SIZE, 0, 0, 0, 0]);
+    at >= address
 }
 
 /// Unmaps a part of the application's addresses.
@@ -248,18 +262,23 @@ impl MemoryMap {
     }
 }
 
-/// A copy of `start..end` of the application's memory in memory of the proxy's own; `fd` is the device.
-pub fn copy_of(fd: u32, start: u64, end: u64) -> Result<u64> {
-    use hanare_abi::layout::{USER_MAX, USER_MIN};
-    if start < USER_MIN || start >= end || end > USER_MAX {
+/// A copy of memory of the application or of the control window, in memory of the proxy's own; `fd` is the device.
+pub fn copy_of(fd: u32, start: u64, bytes: u64) -> Result<u64> {
+    use hanare_abi::layout::{CONTROL_END, USER_MIN};
+    let is_there = |end: u64| start >= USER_MIN && start < end && end <= CONTROL_END;
+    if !start.checked_add(bytes).is_some_and(is_there) {
         return Err(Errno(linux_raw_sys::errno::EINVAL));
     }
     let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
-    let bytes = end - start;
     // SAFETY: a new mapping where nothing is.
     let copy = check(unsafe {
         raw_call(__NR_mmap, [0, bytes, protection.into(), flags.into(), u64::MAX, 0])
     })?;
+    if copy < hanare_abi::layout::PROXY_BASE {
+        // Where the program's memory goes when there is some: such large strings no program has.
+        let _ = plain(__NR_munmap, [copy, bytes, 0, 0, 0, 0]);
+        return Err(Errno(linux_raw_sys::errno::ENOMEM));
+    }
     // By the module, because the application may have unmapped it meanwhile: no fault here.
     match ioctl(fd, IOCTL_COPY, &mut hanare_abi::ioctl::Copy { from: start, to: copy, bytes }) {
         Ok(()) => Ok(copy),

@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use hanare_abi::layout::{
-    CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SLOT_BASE, START_BASE, START_SIZE,
+    CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SCRATCH_END, SLOT_BASE, START_BASE, START_SIZE,
 };
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
@@ -113,12 +113,12 @@ impl Window {
 
     /// Address of the scratch page of slot `index`.
     pub fn scratch(self, index: u32) -> u64 {
-        SCRATCH_BASE + u64::from(index) * hanare_abi::PAGE_SIZE
+        hanare_abi::layout::scratch(index)
     }
 
     /// Copies `bytes` to `address` of a scratch page; what lies outside is not written.
     pub fn write_scratch(self, address: u64, bytes: &[u8]) {
-        let pages = SCRATCH_BASE..=self.scratch(hanare_abi::layout::SLOTS_MAX) - bytes.len() as u64;
+        let pages = SCRATCH_BASE..=SCRATCH_END - bytes.len() as u64;
         if pages.contains(&address) {
             // SAFETY: inside the scratch pages, which nothing here borrows.
             unsafe {

@@ -1,6 +1,6 @@
 //! Dispositions and signal masks, and the entry of the handler.
 
-use hanare_abi::ioctl::{IOCTL_SEND, Send};
+use hanare_abi::ioctl::{Forward, IOCTL_FORWARD, IOCTL_SEND, Send};
 use linux_raw_sys::general::*;
 
 use super::arch::signal_return;
@@ -154,11 +154,15 @@ fn sigaction(
 pub fn action(signal: u32) -> Result<Action> {
     let mut old = KernelAction { handler: 0, flags: 0, restorer: 0, mask: 0 };
     sigaction(signal, None, Some(&mut old))?;
-    Ok(match old.handler {
-        0 => Action::Default,
-        1 => Action::Ignore,
-        _ => Action::Forward { restart: old.flags & u64::from(SA_RESTART) != 0 },
-    })
+    Ok(old.action())
+}
+
+/// Forwards `signals`, those that are ignored only if they are in `ignored_too`. `fd` is the device.
+pub fn forward_all(fd: u32, signals: Mask, ignored_too: Mask) -> Result<()> {
+    let KernelAction { handler, restorer, .. } =
+        KernelAction::of(Action::Forward { restart: false }, 0);
+    let (handler, restorer) = (handler as u64, restorer as u64);
+    super::ioctl(fd, IOCTL_FORWARD, &mut Forward { signals, ignored_too, handler, restorer })
 }
 
 /// Sets what Linux does with `signal`.
@@ -168,20 +172,33 @@ pub fn set_action(signal: u32, action: Action) -> Result<()> {
 
 /// The same with some of [`CHILD_FLAGS`].
 pub fn set_action_and(signal: u32, action: Action, more: u64) -> Result<()> {
-    let (handler, flags) = match action {
-        Action::Default => (0, 0),
-        Action::Ignore => (1, 0),
-        Action::Forward { restart } => {
-            (handler as *const () as usize, SA_SIGINFO | if restart { SA_RESTART } else { 0 })
+    sigaction(signal, Some(&KernelAction::of(action, more)), None)
+}
+
+impl KernelAction {
+    fn of(action: Action, more: u64) -> Self {
+        let (handler, flags) = match action {
+            Action::Default => (0, 0),
+            Action::Ignore => (1, 0),
+            Action::Forward { restart } => {
+                (handler as *const () as usize, SA_SIGINFO | if restart { SA_RESTART } else { 0 })
+            }
+        };
+        Self {
+            handler,
+            flags: u64::from(flags | SA_RESTORER) | more & CHILD_FLAGS,
+            restorer: signal_return as *const () as usize,
+            mask: !0,
         }
-    };
-    let new = KernelAction {
-        handler,
-        flags: u64::from(flags | SA_RESTORER) | more & CHILD_FLAGS,
-        restorer: signal_return as *const () as usize,
-        mask: !0,
-    };
-    sigaction(signal, Some(&new), None)
+    }
+
+    fn action(&self) -> Action {
+        match self.handler {
+            0 => Action::Default,
+            1 => Action::Ignore,
+            _ => Action::Forward { restart: self.flags & u64::from(SA_RESTART) != 0 },
+        }
+    }
 }
 
 /// Sets this thread's mask and gives the old one.

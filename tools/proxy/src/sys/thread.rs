@@ -90,13 +90,19 @@ extern "C" fn begin(worker: &'static Worker) -> ! {
 /// Flags of everything made here: Linux says in `Worker::alive` when it is gone.
 const ALWAYS: u32 = CLONE_VM | CLONE_CHILD_CLEARTID | CLONE_SETTLS;
 
+/// Of a thread of the same process.
+const THREAD: u32 = ALWAYS | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+
 /// Makes a worker for `slot` with a thread of its own, all signals blocked, and
 /// gives its thread id. `own`: CLONE_FS and CLONE_FILES where it does not share.
-pub fn spawn(slot: u32, role: Role, own: u64) -> Result<u32> {
-    const FLAGS: u32 =
-        ALWAYS | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
-    let flags = u64::from(FLAGS) & !(own & u64::from(CLONE_FS | CLONE_FILES));
-    make(slot, role, flags, 0, Wanted::default()).map(|(tid, _)| tid)
+pub fn spawn(slot: u32, own: u64) -> Result<u32> {
+    let flags = u64::from(THREAD) & !(own & u64::from(CLONE_FS | CLONE_FILES));
+    make(slot, Role::Thread, flags, 0, Wanted::default()).map(|(tid, _)| tid)
+}
+
+/// The same, for a worker that ends and has all signals blocked already.
+pub fn spawn_successor(slot: u32) -> Result<()> {
+    make_blocked(slot, Role::Successor, THREAD.into(), 0, Wanted::default()).map(drop)
 }
 
 /// The arguments of clone3(2) that clone(2) does not have.
@@ -118,6 +124,20 @@ pub fn share(slot: u32, flags: u64, pidfd: u64, wanted: Wanted) -> Result<u32> {
 }
 
 fn make(slot: u32, role: Role, flags: u64, pidfd: u64, wanted: Wanted) -> Result<(u32, Block)> {
+    let mask = signal::set_mask(!0);
+    let made = make_blocked(slot, role, flags, pidfd, wanted);
+    signal::set_mask(mask);
+    made
+}
+
+/// All signals are blocked, as the new thread has them.
+fn make_blocked(
+    slot: u32,
+    role: Role,
+    flags: u64,
+    pidfd: u64,
+    wanted: Wanted,
+) -> Result<(u32, Block)> {
     let block = Block::get()?;
     let at = block.worker() as *mut Worker;
     // SAFETY: inside the block, which no thread uses, aligned. The worker is not used
@@ -126,19 +146,16 @@ fn make(slot: u32, role: Role, flags: u64, pidfd: u64, wanted: Wanted) -> Result
         at.write(Worker::new(slot, role, block));
         &*at
     };
-    let mask = signal::set_mask(!0);
     // SAFETY: the rest of the block is the new thread's stack.
     let result = check(unsafe { new_thread(flags, block.worker(), worker, pidfd, wanted) });
-    signal::set_mask(mask);
     if result.is_err() {
         block.unmap();
     }
     result.map(|tid| (tid as u32, block))
 }
 
-/// Ends this thread, whose memory is `block`.
+/// Ends this thread, whose memory is `block`, and which has all signals blocked.
 pub fn end(block: Block) -> ! {
-    signal::set_mask(!0);
     let mut size = 0;
     block.keep_or(|| size = BLOCK_SIZE);
     // SAFETY: the block is this thread's own, or kept until the thread is gone.

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use hanare_abi::PAGE_SIZE;
 use hanare_abi::layout::CONTROL_END;
-use hanare_ikc::Interrupted;
+use hanare_ikc::{Interrupted, Patience};
 use linux_raw_sys::errno::ENOMEM;
 use linux_raw_sys::general::*;
 
@@ -48,6 +48,8 @@ pub struct Worker {
     pub role: Role,
     /// What Linux has as this thread's list of robust futexes.
     robust_list: AtomicU64,
+    /// How long it polls for the next request.
+    pub patience: Patience,
     /// A filter of system calls on its way.
     pub filter: Filter,
     /// The memory of its thread.
@@ -72,6 +74,7 @@ impl Worker {
             slot,
             role,
             robust_list: AtomicU64::new(0),
+            patience: Patience::new(),
             filter: Filter::new(),
             block,
         }

@@ -26,7 +26,7 @@ use crate::sys::{self, code};
 mod slot;
 mod threads;
 
-use slot::{answer, wait_for_request};
+use slot::{answer, publish, wait_for_request};
 
 /// Serves the slot of `worker` for ever; `mask` is the thread's signal mask.
 pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
@@ -42,9 +42,10 @@ pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
     };
     loop {
         let slot = process.space.window.slot(worker.slot()); // another one after some requests
-        while wait_for_request(process, worker, slot) == Kind::Call {
+        let mut rings = false;
+        while wait_for_request(process, worker, slot, rings) == Kind::Call {
             take_over(slot);
-            answer(process, worker, slot, linux_call(process, worker, slot));
+            rings = publish(worker, slot, linux_call(process, worker, slot));
         }
         take_over(slot);
         if let Some(result) = serve_request(process, worker, slot) {
@@ -69,19 +70,21 @@ fn serve_request(process: &Process, worker: &Worker, slot: SlotRef) -> Option<i6
             signals::end_by(signals::valid(signal).unwrap_or(linux_raw_sys::general::SIGKILL))
         }
         Control::StartFailed { errno, cause } => program::start_failed(errno, cause),
-        Control::SignalAction { signal, mirror, flags } => {
+        Control::SignalAction { signal, mirror, flags, ignored } => {
+            signals::ignore(ignored);
             code(signals::mirror(signal, mirror, flags))
         }
-        Control::Execed { name, file, memory_map, is_hidden } => {
+        Control::Execed { name, file, memory_map, strings, is_hidden } => {
             program::execed(process, name);
             // Late: it closes files, whose other ends tell that the program has begun.
-            pseudo::execed(process, file, memory_map);
+            pseudo::execed(process, file, memory_map, strings);
             program::show(worker, is_hidden);
             0
         }
         Control::Succeed { tid } => program::succeed(process, tid),
         Control::Rights { random } => program::rights(process, worker, random),
         Control::Remap { start, end } => code(attach::map_again(&process.space, start, end)),
+        Control::MapPart { number } => code(attach::map_part(&process.space, number)),
         Control::TakeMask => 0,
         Control::StopSignal { signal } => code(signals::stop_by(signal)),
         Control::RequeueSignal { signal, for_process } => {
@@ -139,6 +142,10 @@ pub fn begin(worker: &'static Worker) -> ! {
             if threads::declare(process, worker.slot(), true).is_err() {
                 sys::exit(EXIT_HANARE); // who made it has been killed, or the LWK died
             }
+            // What its creator has: so its program need not ask for it, which opens the mask mostly.
+            let mask = signals::applied(slot.sigmask());
+            signal::set_mask(mask);
+            serve(worker, mask)
         }
     }
     serve(worker, !0)

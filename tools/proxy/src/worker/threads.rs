@@ -7,13 +7,13 @@ use linux_raw_sys::errno::EINVAL;
 
 use super::slot::answer;
 use crate::process::Process;
-use crate::sys::worker::{Role, Worker};
+use crate::sys::worker::Worker;
 use crate::sys::{self, Errno, signal, thread};
 
 /// `Control::Thread`: gives the thread id, which is in the slot as well.
 pub fn start_worker(process: &Process, slot: u32, own: u64) -> sys::Result<u32> {
     let slot = slot_number(slot)?;
-    let tid = thread::spawn(slot, Role::Thread, own)?;
+    let tid = thread::spawn(slot, own)?;
     process.space.window.slot(slot).set_tid(tid);
     Ok(tid)
 }
@@ -53,7 +53,7 @@ pub fn renew_worker(process: &Process, worker: &Worker, other: u32) -> ! {
     signal::set_mask(!0);
     let other = Some(other).filter(|slot| (1..SLOTS_MAX).contains(slot));
     for index in core::iter::once(worker.slot()).chain(other) {
-        if let Err(error) = thread::spawn(index, Role::Successor, 0) {
+        if let Err(error) = thread::spawn_successor(index) {
             let slot = process.space.window.slot(index);
             slot.set_tid(0);
             answer(process, worker, slot, Answer::Done(-i64::from(error.0)));

@@ -27,12 +27,29 @@ const FIGURES: &[Column] = &[
     Number("Target"),
     Text(""),
 ];
+/// Columns of [`FIGURES`], and those of a tuned Linux.
+const FIGURES_AND_TUNED: &[Column] = &[
+    Text("Figure"),
+    Text("What"),
+    Text("Unit"),
+    Number("LWK"),
+    Number("Spread"),
+    Number("Linux"),
+    Number("Spread"),
+    Number("Ratio"),
+    Number("Spread"),
+    Number("Linux, tuned"),
+    Number("Ratio"),
+    Text("Target"),
+    Text(""),
+];
 const MITIGATIONS: &[Column] = &[Text("Leak"), Text("Linux"), Text("LWK")];
 const WORDS: &[Column] = &[Text("Word"), Text("Meaning")];
 
 /// The report of a run.
 pub fn of(run: &Run) -> Document {
     let mut blocks = vec![Block::Text(summary(run))];
+    blocks.extend(run.tuned.as_deref().map(|tuned| Block::Text(about_tuned(tuned))));
     blocks.extend(warnings(run).into_iter().map(Block::Warning));
     blocks.push(Block::Table(Table { header: MACHINE, rows: machine(run) }));
     blocks.push(Block::Heading("Missed targets"));
@@ -49,8 +66,9 @@ pub fn of(run: &Run) -> Document {
     if run.figures.is_empty() {
         blocks.push(Block::Text("Nothing was measured.".into()));
     } else {
-        let rows = run.figures.iter().map(figure).collect();
-        blocks.push(Block::Table(Table { header: FIGURES, rows }));
+        let rows = run.figures.iter().map(|measured| figure(run, measured)).collect();
+        let header = if run.tuned.is_some() { FIGURES_AND_TUNED } else { FIGURES };
+        blocks.push(Block::Table(Table { header, rows }));
     }
     if let Some(picture) = ratios(run) {
         blocks.push(Block::Heading("The LWK over Linux"));
@@ -84,6 +102,19 @@ fn summary(run: &Run) -> String {
         run.figures.len(),
         met(true),
         met(false),
+    )
+}
+
+fn about_tuned(tuned: &Run) -> String {
+    let linux = &tuned.machine.linux;
+    let or = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".into());
+    format!(
+        "'Linux, tuned' is from a second run, which began {}, on a Linux booted with {}: there the programs ran on its \
+         CPUs {}, which it leaves alone, and the 'Ratio' behind it is that of the LWK (CPUs {}) to it in the second run.",
+        tuned.begun,
+        or(&linux.tuned),
+        or(&linux.kept_on),
+        tuned.machine.lwk.as_ref().map_or("not known", |side| side.cpus.as_str()),
     )
 }
 
@@ -126,7 +157,10 @@ fn machine(run: &Run) -> Vec<Vec<Cell>> {
         ("Hypervisor", or(&machine.hypervisor, "none")),
         ("Kernel", format!("{} ({})", machine.kernel, machine.kernel_build)),
         ("Load, begin and end", format!("{}; {}", load(run.load_begun), load(run.load_ended))),
-        ("Linux", side(&machine.linux)),
+        (
+            if machine.linux.tuned.is_some() { "Linux, tuned" } else { "Linux" },
+            side(&machine.linux),
+        ),
         ("Boot options of Linux", or(&machine.linux.boot_options, "not known")),
     ];
     match &machine.lwk {
@@ -144,7 +178,13 @@ fn machine(run: &Run) -> Vec<Vec<Cell>> {
 
 fn side(side: &Side) -> String {
     let memory = side.memory_bytes.map(|bytes| format!(", {}", Bytes(bytes))).unwrap_or_default();
-    format!("CPUs {} (in number: {}){memory}", side.cpus, side.cpu_count)
+    let kept = side.kept_on.as_ref().map(|cpus| format!("; measured on CPUs {cpus}"));
+    format!(
+        "CPUs {} (in number: {}){memory}{}",
+        side.cpus,
+        side.cpu_count,
+        kept.unwrap_or_default()
+    )
 }
 
 /// Of all figures; where they differ, with the groups.
@@ -235,7 +275,7 @@ fn target(figure: &Measured) -> String {
     figure.target_text().map_or_else(String::new, |text| text.replace("<=", "≤").replace(">=", "≥"))
 }
 
-fn figure(figure: &Measured) -> Vec<Cell> {
+fn figure(run: &Run, figure: &Measured) -> Vec<Cell> {
     let median = |series: &Series| {
         series.summary.map_or_else(|| "-".into(), |summary| number(summary.median)).into()
     };
@@ -250,7 +290,13 @@ fn figure(figure: &Measured) -> Vec<Cell> {
         Some(false) => ("missed", Mark::Bad),
         None => ("", Mark::Plain),
     };
-    vec![
+    let beside_tuned = |tuned: &Measured| {
+        [median(&tuned.linux), tuned.ratio.map_or_else(|| "-".into(), times).into()]
+    };
+    let tuned = run.tuned.as_ref().map(|_| {
+        run.tuned_figure(&figure.id).map_or_else(|| ["-".into(), "-".into()], beside_tuned)
+    });
+    let before = [
         figure.id.as_str().into(),
         figure.what.as_str().into(),
         figure.unit.as_str().into(),
@@ -260,9 +306,9 @@ fn figure(figure: &Measured) -> Vec<Cell> {
         spread(&figure.linux),
         figure.ratio.map_or_else(|| "-".into(), times).into(),
         percent(figure.ratio_spread.filter(|_| has_spread(&figure.lwk)).zip(figure.ratio)),
-        target(figure).into(),
-        Cell { text: verdict.into(), mark },
-    ]
+    ];
+    let behind = [target(figure).into(), Cell { text: verdict.into(), mark }];
+    before.into_iter().chain(tuned.into_iter().flatten()).chain(behind).collect()
 }
 
 fn percent(spread: Option<(Range, f64)>) -> Cell {
@@ -309,9 +355,13 @@ fn samples(run: &Run) -> Vec<Picture> {
             .iter()
             .filter(|figure| (figure.group.as_str(), figure.unit.as_str()) == (group, unit));
         let rows = figures.flat_map(|figure| {
-            let sides =
-                [("LWK", &figure.lwk, Colour::Blue), ("Linux", &figure.linux, Colour::Orange)];
-            sides.into_iter().filter(|(_, series, _)| !series.samples.is_empty()).map(
+            let tuned = run.tuned_figure(&figure.id);
+            let sides = [
+                Some(("LWK", &figure.lwk, Colour::Blue)),
+                Some(("Linux", &figure.linux, Colour::Orange)),
+                tuned.map(|tuned| ("Linux, tuned", &tuned.linux, Colour::Green)),
+            ];
+            sides.into_iter().flatten().filter(|(_, series, _)| !series.samples.is_empty()).map(
                 |(side, series, colour)| Row {
                     label: format!("{}, {side}", figure.id),
                     dots: series.samples.clone(),
@@ -335,6 +385,10 @@ fn file_name(text: &str) -> String {
     kept.map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
 }
 
+/// Why that one may differ.
+const SPECTRE_V2: &str = " spectre_v2: Linux' own code has retpolines instead of indirect jumps where the CPU has no \
+                          IBRS; the LWK, whose compiler has none, uses IBRS where the CPU has it, as Linux does there.";
+
 fn mitigations(machine: &Machine) -> Vec<Block> {
     let linux = &machine.linux.mitigations;
     let Some(lwk) =
@@ -356,7 +410,8 @@ fn mitigations(machine: &Machine) -> Vec<Block> {
     let text = if differing.is_empty() {
         "Both sides do the same about leaks of the CPU.".into()
     } else {
-        format!("The sides differ in what they do about: {}.", differing.join(", "))
+        let why = if differing.contains(&"spectre_v2") { SPECTRE_V2 } else { "" };
+        format!("The sides differ in what they do about: {}.{why}", differing.join(", "))
     };
     let cell = |text: Option<&String>| text.map_or_else(|| "-".into(), |text| text.as_str().into());
     let rows = leaks

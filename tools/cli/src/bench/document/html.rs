@@ -5,9 +5,9 @@ use super::parts::{Block, Cell, Column, Document, Mark, Picture, Table};
 /// Plots are drawn in black on nothing, and take the colour of the text.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--back:#fff;--text:#1b1f24;--line:#d0d7de;--good:#116329;--bad:#a40e26;--blue:#0072b2;\
---orange:#d55e00}
+--orange:#d55e00;--green:#009e73}
 @media(prefers-color-scheme:dark){:root{--back:#14171b;--text:#dfe4ea;--line:#3a424c;--good:#7ee787;--bad:#ff9492;\
---blue:#56b4e9;--orange:#f0995a}}
+--blue:#56b4e9;--orange:#f0995a;--green:#4fc9a5}}
 body{background:var(--back);color:var(--text);font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;\
 padding:0 1rem}
 table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto;font-variant-numeric:tabular-nums}
@@ -19,6 +19,7 @@ figure{margin:1.5rem 0}svg{max-width:100%;height:auto}figcaption{font-size:.9em}
 svg text{fill:var(--text)}svg [stroke='#000000']{stroke:var(--text)}svg [stroke='#BBBBBB']{stroke:var(--line)}
 svg [fill='#0072B2']{fill:var(--blue)}svg [stroke='#0072B2']{stroke:var(--blue)}
 svg [fill='#D55E00']{fill:var(--orange)}svg [stroke='#D55E00']{stroke:var(--orange)}
+svg [fill='#009E73']{fill:var(--green)}svg [stroke='#009E73']{stroke:var(--green)}
 @media print{body{max-width:none}table,figure{break-inside:avoid}}
 ";
 

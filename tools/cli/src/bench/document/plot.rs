@@ -25,15 +25,17 @@ pub struct Row {
     pub colour: Colour,
 }
 
-/// Two that people who see few colours tell apart as well. `html` has them, too.
+/// Colours of the plots, which people who see few colours tell apart as well. `html` has them, too.
 #[derive(Clone, Copy)]
 pub enum Colour {
     Blue,
     Orange,
+    Green,
 }
 
 const BLUE: RGBColor = RGBColor(0x00, 0x72, 0xb2);
 const ORANGE: RGBColor = RGBColor(0xd5, 0x5e, 0x00);
+const GREEN: RGBColor = RGBColor(0x00, 0x9e, 0x73);
 const GREY: RGBColor = RGBColor(0xbb, 0xbb, 0xbb);
 
 const WIDTH: u32 = 760;
@@ -177,6 +179,7 @@ fn paint_row(chart: &mut Chart, axis: &Axis, row: &Row, y: f64) -> Result<()> {
     let colour = match row.colour {
         Colour::Blue => BLUE,
         Colour::Orange => ORANGE,
+        Colour::Green => GREEN,
     };
     if let Some(Range { low, high }) = row.bar {
         let line = vec![(axis.at(low), y), (axis.at(high), y)];

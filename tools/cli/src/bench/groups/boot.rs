@@ -4,12 +4,12 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::bench::figure::{Figure, Group, Needs, Target};
 use crate::bench::lab::{Lab, OWN};
 use crate::bench::samples::{Samples, Side};
 use crate::cpu_list::CpuList;
+use crate::machine;
 
 /// The phases of booting an instance; Linux has nothing to compare with.
 pub const BOOT: Group = Group {
@@ -31,11 +31,6 @@ pub const BOOT: Group = Group {
     ],
     measure,
 };
-
-fn now_s() -> f64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
-}
 
 fn measure(lab: &mut Lab, _: &Group) -> Result<Samples> {
     let mut samples = Samples::default();
@@ -62,7 +57,7 @@ fn measure(lab: &mut Lab, _: &Group) -> Result<Samples> {
 fn total_ms(lab: &mut Lab) -> Result<f64> {
     let cpus: CpuList = Lab::own_cpus()?.into_iter().collect();
     let memory = format!("{}M", Lab::own_bytes() >> 20);
-    let start = now_s();
+    let start = machine::monotonic_s();
     let mut boot = Command::new(std::env::current_exe().context("where is this command?")?);
     boot.args(["boot", OWN, "--cpus", &cpus.to_string(), "--mem", &memory]);
     let status = boot.stdin(Stdio::null()).stdout(Stdio::null()).status()?;

@@ -42,7 +42,8 @@ fn measure(lab: &mut Lab, _: &Group) -> Result<Samples> {
     samples.add(Side::Lwk, "noise.interrupts", taken.interrupts as f64);
     samples.add(Side::Lwk, "noise.exceptions", taken.exceptions.unwrap_or(0) as f64);
 
-    let cpu = *machine::online_cpus().numbers().last().context("Linux without CPUs")?;
+    let cpus = lab.linux_cpus().unwrap_or_else(machine::online_cpus);
+    let cpu = *cpus.numbers().last().context("Linux without CPUs")?;
     let taken = counts(lab, &Computation { side: Side::Linux, cpu, seconds })?;
     samples.add(Side::Linux, "noise.interrupts", taken.interrupts as f64);
     Ok(samples)

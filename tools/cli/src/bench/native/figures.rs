@@ -12,6 +12,11 @@ const LIMIT: Target = Target::Ratio(1.3);
 /// Its figures: the first is what the others are compared with.
 pub const FIGURES: &[Figure] = &[
     Figure::lower("native.pingpong", "ns", "a cache line there and back: the limit"),
+    Figure::lower(
+        "native.lines",
+        "ns",
+        "two lines, one for each way: the limit where each has a writer",
+    ),
     Figure::lower("native.slot", "ns", "slot: request and answer, both sides polling")
         .target(LIMIT),
     Figure::lower("native.ring", "ns", "rings: an element there and one back, both sides polling")

@@ -47,6 +47,7 @@ pub fn execute(wish: &Wish) -> Result<i32> {
 fn measure(pair: &Pair, id: &str) -> Result<Batches> {
     match id {
         "native.pingpong" => pair.exchange(&polled::Line::new()),
+        "native.lines" => pair.exchange(&polled::Lines::new()),
         "native.slot" => pair.exchange(&polled::Slot::new()),
         "native.ring" => pair.exchange(&polled::Rings::new()),
         "native.futex" => pair.exchange(&woken::Futex::new()),

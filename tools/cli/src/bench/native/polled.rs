@@ -2,9 +2,10 @@
 
 use std::array;
 use std::hint::spin_loop;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use hanare_ikc::{Answer, Ring, SlotRef, SlotWords};
+use hanare_abi::boot::RING_ENTRIES;
+use hanare_ikc::{Answer, EntryPair, Ring, SlotRef, SlotWords, ToLinux, ToLwk};
 
 use super::pair::Exchange;
 
@@ -52,6 +53,37 @@ impl Exchange for Line {
     }
 }
 
+/// The limit of what has a direction, as a ring whose lines only one side writes: each side stores to a word of its own, which the other one waits for.
+/// The processor can hand a line that both sides write over with the read of the other's store; here it invalidates a
+/// copy, too, before each store.
+pub struct Lines([Line; 2]);
+
+impl Lines {
+    pub const fn new() -> Self {
+        Self([Line::new(), Line::new()])
+    }
+}
+
+impl Exchange for Lines {
+    const BATCH: u32 = 1000;
+
+    fn ask(&self, count: u32) {
+        let [there, back] = &self.0;
+        for number in 1..=count {
+            there.0.store(number, Ordering::Release);
+            poll(|| (back.0.load(Ordering::Acquire) == number).then_some(()));
+        }
+    }
+
+    fn answer(&self, count: u32) {
+        let [there, back] = &self.0;
+        for number in 1..=count {
+            poll(|| (there.0.load(Ordering::Acquire) == number).then_some(()));
+            back.0.store(number, Ordering::Release);
+        }
+    }
+}
+
 /// A delegated call as the LWK and its worker make it, without the call itself.
 pub struct Slot(SlotWords);
 
@@ -81,46 +113,46 @@ impl Exchange for Slot {
     }
 }
 
-/// A line of its own.
+/// What one side writes of two rings beside their entries, on a line of its own: its counters as producer of one, and as
+/// consumer of the other.
+#[repr(align(64))]
+struct Counters {
+    tail: AtomicU32,
+    seen: AtomicU32,
+    head: AtomicU32,
+}
+
+impl Counters {
+    const fn new() -> Self {
+        Self { tail: AtomicU32::new(0), seen: AtomicU32::new(0), head: AtomicU32::new(0) }
+    }
+}
+
+/// A line and more, aligned as in the mailbox.
 #[repr(align(64))]
 struct Aligned<T>(T);
 
-/// Entries of a ring of the mailbox for Linux.
-const ENTRIES: usize = 64;
-
-/// A ring laid out as in a CPU's mailbox: head, tail and entries in lines of their own.
-///
-/// An element moves three lines where the ping-pong moves one: the tail, then the entry, and the head, which the
-/// producer reads at every push although the ring is not full.
-struct Words {
-    tail: Aligned<AtomicU32>,
-    head: Aligned<AtomicU32>,
-    entries: Aligned<[AtomicU64; ENTRIES]>,
-}
-
-impl Words {
-    fn new() -> Self {
-        Self {
-            tail: Aligned(AtomicU32::new(0)),
-            head: Aligned(AtomicU32::new(0)),
-            entries: Aligned(array::from_fn(|_| AtomicU64::new(0))),
-        }
-    }
-
-    const fn ring(&self) -> Ring<'_, AtomicU64> {
-        Ring::new(&self.head.0, &self.tail.0, &self.entries.0)
-    }
-}
-
-/// Two rings of a CPU's mailbox.
+/// The two rings of a CPU's mailbox. An element moves the line of its entry, which the answer shares.
 pub struct Rings {
-    there: Words,
-    back: Words,
+    linux: Counters,
+    lwk: Counters,
+    entries: Aligned<[EntryPair; RING_ENTRIES]>,
 }
 
 impl Rings {
     pub fn new() -> Self {
-        Self { there: Words::new(), back: Words::new() }
+        let entries = Aligned(array::from_fn(|_| EntryPair::new()));
+        Self { linux: Counters::new(), lwk: Counters::new(), entries }
+    }
+
+    const fn to_lwk(&self) -> Ring<'_, ToLwk> {
+        let Counters { tail, seen, .. } = &self.linux;
+        Ring::new(&self.lwk.head, tail, seen, &self.entries.0)
+    }
+
+    const fn to_linux(&self) -> Ring<'_, ToLinux> {
+        let Counters { tail, seen, .. } = &self.lwk;
+        Ring::new(&self.linux.head, tail, seen, &self.entries.0)
     }
 }
 
@@ -128,18 +160,18 @@ impl Exchange for Rings {
     const BATCH: u32 = 1000;
 
     fn ask(&self, count: u32) {
-        let (there, back) = (self.there.ring(), self.back.ring());
+        let (there, back) = (self.to_lwk(), self.to_linux());
         for number in 0..count {
-            poll(|| there.push(number.into()).ok());
+            poll(|| there.push(number).ok());
             poll(|| back.pop());
         }
     }
 
     fn answer(&self, count: u32) {
-        let (there, back) = (self.there.ring(), self.back.ring());
+        let (there, back) = (self.to_lwk(), self.to_linux());
         for _ in 0..count {
             let value = poll(|| there.pop());
-            poll(|| back.push(value).ok());
+            poll(|| back.push(value.into()).ok());
         }
     }
 }

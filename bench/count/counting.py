@@ -1,0 +1,87 @@
+"""Counts of a VM's instructions between marks: builds what counts (plugin.c) and what is counted (operations.c), runs
+them in the sandbox VM, and says to which function each count belongs."""
+
+import bisect
+import collections
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+BUILD = f'{ROOT}/build/count'
+OPERATIONS = f'{BUILD}/operations'
+LWK, PROXY = f'{ROOT}/build/lwk/hanare-lwk', f'{ROOT}/build/bin/hanare-proxy'
+LWK_BASE, PROXY_BASE, IMAGE_BYTES = 0xffffffff80000000, 0x7e0000000000, 4 << 20
+KERNEL_BASE = 0xffff800000000000
+
+
+class Symbols:
+    """Functions by address."""
+
+    def __init__(self, lines):
+        """Of `address type name` lines."""
+        words = [line.split(None, 2) for line in lines]
+        found = sorted((int(w[0], 16), w[2].split('\t')[0]) for w in words if len(w) == 3 and w[1] in 'tTwW')
+        self.starts, self.names = [at for at, _ in found], [name for _, name in found]
+
+    def function(self, at):
+        """(start, name) of the function that has this address."""
+        i = bisect.bisect_right(self.starts, at) - 1
+        return (self.starts[i], self.names[i]) if i >= 0 else (0, '?')
+
+
+def of_image(image):
+    return Symbols(subprocess.run(['nm', '-C', image], capture_output=True, text=True, check=True).stdout.splitlines())
+
+
+def build():
+    shutil.rmtree(f'{BUILD}/marks', ignore_errors=True)
+    os.makedirs(f'{BUILD}/marks')
+    for source, target, options in (('plugin', 'plugin.so', ['-shared', '-fPIC', '-pthread']),
+                                    ('operations', 'operations', ['-static', '-pthread'])):
+        subprocess.run(['gcc', '-O1', *options, '-o', f'{BUILD}/{target}', f'{ROOT}/bench/count/{source}.c'], check=True)
+
+
+def vm(script, boot='', timeout_s=580, data=False, cpus=2, mib=512, booted=True):
+    """What the script prints in a VM that counts, with an instance of so many CPUs and so much memory, which it boots itself
+    unless that is `booted` before (BOOT is how); the boot options are the LWK's. `data`: count the cache lines of data that the
+    LWK touches, too."""
+    plugin = f'{BUILD}/plugin.so,out={BUILD}/marks' + (f',data={LWK_BASE:x}' if data else '')
+    boot = f'hanare boot --cpus 2-{cpus + 1} --mem {mib}M {boot} >&2'
+    script = f'{boot} && {script}' if booted else script.replace('BOOT', boot)
+    done = subprocess.run([f'{ROOT}/tools/vm', '--timeout', str(timeout_s), '--append=init_on_alloc=1', '--cpus', str(max(4, cpus + 2)),
+                           '--mem', f'{mib + 1536}M', '--qemu=-plugin', f'--qemu=file={plugin}', '--', 'sh', '-c', script],
+                          env=dict(os.environ, HANARE_ACCEL='tcg'), stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f'{os.path.basename(sys.argv[0])}: the VM ended with {done.returncode}')
+    return done.stdout
+
+
+def on_lwk(*words):
+    return shlex.join(['hanare', 'run', '--', OPERATIONS, *map(str, words)])
+
+
+def counts(mark):
+    """{address: how often it ran} before the mark of that number, since the one before it."""
+    with open(f'{BUILD}/marks/{mark}') as lines:
+        return collections.Counter({int(at, 16): int(n) for at, n in map(str.split, lines)})
+
+
+def locked(image):
+    """Addresses of an image's instructions that lock a cache line."""
+    lines = subprocess.run(['objdump', '-d', '--no-show-raw-insn', image], capture_output=True, text=True, check=True).stdout.splitlines()
+    found = set()
+    for line in lines:
+        at, _, code = line.partition(':\t')
+        # An exchange with memory locks without a prefix.
+        if code.startswith('lock ') or code.startswith('xchg') and '(' in code:
+            found.add(int(at, 16))
+    return found
+
+
+def touched(mark):
+    """[(instruction, address of a cache line, how often it touched that)], of the LWK, as `counts`."""
+    with open(f'{BUILD}/marks/{mark}.data') as lines:
+        return [(int(by, 16), int(at, 16), int(n)) for by, at, n in map(str.split, lines)]

@@ -1,0 +1,65 @@
+//! Leaves of a user address space that are not there.
+
+use super::{LARGE, NoMemory, PageTable, SMALL, TableSource, get, index, set};
+use crate::pte::{self, Entry};
+
+impl PageTable {
+    /// Sets small leaves where none is in `start..end`: each to what `entry` says of its address, if anything, with `VALID`
+    /// added.
+    ///
+    /// # Errors
+    /// There was no page for a table: those below what it is for are set.
+    pub fn map_missing(
+        &mut self,
+        start: u64,
+        end: u64,
+        source: &mut dyn TableSource,
+        entry: &mut dyn FnMut(u64) -> Option<Entry>,
+    ) -> Result<(), NoMemory> {
+        assert!(end <= 1 << 47 && start.is_multiple_of(SMALL));
+        let mut addr = start;
+        while addr < end {
+            let stop = end.min((addr & !(LARGE - 1)) + LARGE);
+            let is_large =
+                self.table(addr, 1).is_some_and(|pd| get(pd, index(addr, 1)).has(pte::LARGE));
+            if !is_large {
+                let table = self.create(addr, 0, source)?;
+                for addr in (addr..stop).step_by(SMALL as usize) {
+                    let place = index(addr, 0);
+                    if !get(table, place).has(pte::VALID)
+                        && let Some(entry) = entry(addr)
+                    {
+                        set(table, place, entry | pte::VALID);
+                    }
+                }
+            }
+            addr = stop;
+        }
+        Ok(())
+    }
+
+    /// The first address in `start..end` that a leaf beginning there covers, else `end`.
+    pub fn first_leaf(&self, start: u64, end: u64) -> u64 {
+        let mut addr = start;
+        while addr < end {
+            let stop = end.min((addr & !(LARGE - 1)) + LARGE);
+            if let Some(pd) = self.table(addr, 1) {
+                let e = get(pd, index(addr, 1));
+                if e.has(pte::LARGE) {
+                    return addr;
+                }
+                if e.has(pte::PRESENT) {
+                    let table = e.frame();
+                    let mut pages = (addr..stop).step_by(SMALL as usize);
+                    if let Some(found) =
+                        pages.find(|&addr| get(table, index(addr, 0)).has(pte::VALID))
+                    {
+                        return found;
+                    }
+                }
+            }
+            addr = stop;
+        }
+        end
+    }
+}
