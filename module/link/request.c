@@ -304,15 +304,18 @@ enum disturbance {
 	ASKED,			/* more than that: it has others to answer, or is stuck */
 	/* who is alone there, and enters the kernel by himself now and then: the more, the longer ago that was */
 	OTHER_CALLS = 2 * ASKED,
-	OTHER_COMPUTES = OTHER_CALLS + HZ / 10 + 1, /* who does not: only if on each CPU somebody computes */
+	OTHER_COMPUTES = OTHER_CALLS + 10 * HZ, /* who does not: only if on each CPU somebody computes */
 };
 
-/* Jiffies since somebody there was found to have entered the kernel, up to where he counts as one who computes. */
+/*
+ * Jiffies since somebody there was found to have entered the kernel, up to where he counts as one who computes. Who is
+ * about to go on after a halt has entered it when that began, maybe long ago: its end counts as well.
+ */
 static int since_entry(struct hanare_cpu *cpu)
 {
 	const struct hanare_cpu_shared *shared = cpu->shared;
 	u64 entries = READ_ONCE(shared->local_calls) + READ_ONCE(shared->delegated_calls) +
-		      READ_ONCE(shared->exceptions);
+		      READ_ONCE(shared->exceptions) + READ_ONCE(shared->idle_cycles);
 
 	if (READ_ONCE(cpu->entries) != entries) {
 		WRITE_ONCE(cpu->entries, entries);
