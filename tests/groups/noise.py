@@ -7,6 +7,7 @@ Linux has three CPUs: with two it never sends a broadcast.
 
 import itertools
 import os
+import select
 import sys
 import threading
 
@@ -54,14 +55,19 @@ class Faulting:
         self.programs = [subprocess.Popen(['hanare', 'run', '--', 'taskset', '-c', bound, 'python3', '-c', FAULTING],
                                           stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(count)]
         for program in self.programs:
-            expect(program.stdout.readline() == b'ready\n', 'the program that faults does not start')
+            self.says(program, b'ready\n')
 
     def round(self):
         for program in self.programs:
             program.stdin.write(b'x')
             program.stdin.flush()
         for program in self.programs:
-            expect(program.stdout.readline() == b'done\n', 'the program that faults ended')
+            self.says(program, b'done\n')
+
+    def says(self, program, line):
+        if not select.select([program.stdout], [], [], TIMEOUT)[0]:
+            raise Failure(f'a program that faults does not say {line}; {waits()}')
+        expect(program.stdout.readline() == line, 'a program that faults ended')
 
     def close(self):
         for program in self.programs:
@@ -233,8 +239,11 @@ def all_at_once():
                                  '--json', timeout=TIMEOUT + 4 * SECONDS).out)
     finally:
         stop.set()
+        end = time.monotonic() + TIMEOUT
         for thread in threads:
-            thread.join(TIMEOUT)
+            thread.join(max(0, end - time.monotonic()))
+        if late := [name for name, thread in zip(loads, threads) if thread.is_alive()]:
+            broken.append(f'{late} do not end; {waits()}')
         faulting.close()
     for side in said['sides']:
         print(f"# {side['side']}, CPU {side['cpu']}: interrupts {side['interrupts']} in {said['seconds']} s, lost "
