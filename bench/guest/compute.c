@@ -19,28 +19,42 @@ static void stay(const struct wish *wish)
 		fail("sched_setaffinity");
 }
 
-/* Says that it computes from now on, and until when: s by CLOCK_MONOTONIC. Returns the start, ns. */
-static uint64_t begin(uint64_t ns)
-{
-	uint64_t start = now_ns();
+/* From when to when a program computes, ns by CLOCK_MONOTONIC. */
+struct span {
+	uint64_t start, end;
+};
 
-	printf("until %.9f\n", (double)(start + ns) / 1e9);
+/* Says that it computes from now on, and until when, s. The answer may come later than the word. */
+static struct span begin(uint64_t ns)
+{
+	struct span span = { .end = now_ns() + ns };
+
+	printf("until %.9f\n", (double)span.end / 1e9);
 	fflush(stdout);
-	return start;
+	span.start = now_ns();
+	return span;
+}
+
+/* Says since when it has computed. */
+static void end(struct span span)
+{
+	printf("since %.9f\n", (double)span.start / 1e9);
+	printf("end 0\n");
 }
 
 void group_compute(const struct wish *wish)
 {
-	uint64_t start, ns = (uint64_t)(wish->seconds * 1e9);
+	uint64_t ns = (uint64_t)(wish->seconds * 1e9);
+	struct span span;
 	volatile uint64_t sum = 0;
 
 	stay(wish);
-	start = begin(ns);
+	span = begin(ns);
 	/* The clock is read without a trap. */
-	while (now_ns() - start < ns)
+	while (now_ns() < span.end)
 		for (int i = 0; i < 100000; i++)
 			sum = sum + (uint64_t)i * (uint64_t)i;
-	printf("end 0\n");
+	end(span);
 }
 
 /* A quantum of work: registers only, always the same. */
@@ -89,8 +103,9 @@ static uint64_t calibrated(double ns)
  */
 void group_quanta(const struct wish *wish)
 {
-	uint64_t *ends, start, ns = (uint64_t)(wish->seconds * 1e9), loops;
-	/* Twice as many as fit: the work may have been found on a slower kernel. */
+	uint64_t *ends, ns = (uint64_t)(wish->seconds * 1e9), loops;
+	struct span span;
+	/* Twice as many as fit: the work may have been found on a slower kernel. Of even more the rest is not kept. */
 	size_t most = (size_t)(wish->seconds * 2e6 / wish->quantum_us) + 64, count = 0;
 
 	stay(wish);
@@ -102,15 +117,16 @@ void group_quanta(const struct wish *wish)
 	loops = wish->loops ? wish->loops : calibrated(wish->quantum_us * 1e3);
 	printf("loops %llu\n", (unsigned long long)loops);
 	ticks_ns(0);
-	start = begin(ns);
+	span = begin(ns);
 	ends[count++] = ticks();
-	while (count < most && now_ns() - start < ns) {
+	while (now_ns() < span.end) {
 		work(loops);
-		ends[count++] = ticks();
+		if (count < most)
+			ends[count++] = ticks();
 	}
 	for (size_t i = 1; i < count; i++)
 		printf("q %.1f\n", ticks_ns(ends[i] - ends[i - 1]));
-	printf("end 0\n");
+	end(span);
 	free(ends);
 }
 

@@ -58,7 +58,8 @@ impl Computation {
         bail!("this machine is too busy: the program ended before its CPU's counters were read")
     }
 
-    /// `None`: the program ended before the counters were read, so they may hold its end.
+    /// `None`: the program did not compute all the time between the two readings of the counters, so they may hold its
+    /// beginning (the answer to its last call before) or its end.
     fn attempt(&self, lab: &Lab, args: &[&str], margin: Duration) -> Result<Option<Computed>> {
         let on = self.cpu.to_string();
         let duration = format!("seconds={:.1}", self.seconds as f64 + 2.0 * margin.as_secs_f64());
@@ -72,12 +73,15 @@ impl Computation {
         guest.allow(Duration::from_secs(self.seconds * 2) + margin * 2);
         let (mut samples, until_s) = guest.samples_before("until")?;
         sleep(margin);
+        let from_s = machine::monotonic_s();
         let before = self.counters(lab)?;
         sleep(Duration::from_secs(self.seconds));
         let counts = self.counters(lab)?.since(&before);
         let is_in_time = machine::monotonic_s() < until_s;
+        let (more, since_s) = guest.samples_before("since")?;
+        samples.extend(more);
         samples.extend(guest.samples()?);
-        Ok(is_in_time.then_some(Computed { counts, samples }))
+        Ok((since_s <= from_s && is_in_time).then_some(Computed { counts, samples }))
     }
 
     fn counters(&self, lab: &Lab) -> Result<Counts> {
