@@ -68,7 +68,7 @@ demo: build
 # Figures in the sandbox VM (about four minutes), and the sizes of the parts.
 .PHONY: bench sizes
 bench: build
-	tools/vm --timeout 900 --append=init_on_alloc=1 -- hanare bench </dev/null
+	tools/vm --timeout 1800 --append=init_on_alloc=1 -- hanare bench </dev/null
 	@cargo xtask sizes
 sizes: build
 	@cargo xtask sizes

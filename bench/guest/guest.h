@@ -12,6 +12,7 @@ struct wish {
 	int cpu;		/* CPU to stay on, or -1 */
 	double quantum_us;	/* how long a quantum of work takes, about */
 	uint64_t loops;		/* its work, or 0: to be found */
+	int callers, calls;	/* threads that make calls at once, and how many each */
 };
 
 /* One group of figures, one file each. main.c has the table. */
@@ -19,6 +20,9 @@ void group_calls(const struct wish *wish);
 void group_after(const struct wish *wish);
 void group_doorbell(const struct wish *wish);
 void group_files(const struct wish *wish);
+void group_transfer(const struct wish *wish);
+void group_service(const struct wish *wish);
+void group_mixed(const struct wish *wish);
 void group_memory(const struct wish *wish);
 void group_signals(const struct wish *wish);
 void group_processes(const struct wish *wish);

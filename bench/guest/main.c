@@ -16,6 +16,9 @@ static const struct group {
 	{ "after", group_after },
 	{ "doorbell", group_doorbell },
 	{ "files", group_files },
+	{ "transfer", group_transfer },
+	{ "service", group_service },
+	{ "mixed", group_mixed },
 	{ "memory", group_memory },
 	{ "signals", group_signals },
 	{ "processes", group_processes },
@@ -97,9 +100,17 @@ double best_ns(const struct wish *wish, int count, void (*call)(void *), void *d
 	return best.best;
 }
 
+/* Between 1 and `most`. */
+static int number(const char *text, int most)
+{
+	int value = atoi(text);
+
+	return value < 1 ? 1 : value < most ? value : most;
+}
+
 int main(int argc, char **argv)
 {
-	struct wish wish = { .seconds = 1, .cpu = -1, .quantum_us = 100 };
+	struct wish wish = { .seconds = 1, .cpu = -1, .quantum_us = 100, .callers = 1, .calls = 16 };
 
 	for (int i = 2; i < argc; i++) {
 		if (!strcmp(argv[i], "quick"))
@@ -114,6 +125,10 @@ int main(int argc, char **argv)
 			wish.quantum_us = atof(argv[i] + 8);
 		else if (!strncmp(argv[i], "loops=", 6))
 			wish.loops = strtoull(argv[i] + 6, NULL, 10);
+		else if (!strncmp(argv[i], "callers=", 8))
+			wish.callers = number(argv[i] + 8, 64);
+		else if (!strncmp(argv[i], "calls=", 6))
+			wish.calls = number(argv[i] + 6, 1000000);
 		else
 			argc = 0;
 	}
@@ -123,7 +138,7 @@ int main(int argc, char **argv)
 			return 0;
 		}
 	fprintf(stderr, "usage: hanare-bench-guest GROUP [quick] [file=PATH] [seconds=S] [cpu=N]\n"
-			"       [quantum=US] [loops=N]\n"
+			"       [quantum=US] [loops=N] [callers=N] [calls=N]\n"
 			"groups:");
 	for (unsigned i = 0; i < sizeof(groups) / sizeof(*groups); i++)
 		fprintf(stderr, " %s", groups[i].name);

@@ -53,9 +53,10 @@ and back by a slot, by rings and by what Linux offers. A sample is the best batc
 'max' are those of the rounds, 'typical' is the median of all batches, 'ratio' is over the bare cache line's.
 
 Examples:
-  hanare bench                       everything, about four minutes
+  hanare bench                       everything, about ten minutes
   hanare bench --quick               short batches, for a first impression
   hanare bench read call.local
+  hanare bench delegation            the ways to delegate against each other
   hanare bench F1 F7                 what answers published figures
   hanare bench --on blue --json > figures.json
   hanare bench --json --report figures.html --report figures.md > run.json

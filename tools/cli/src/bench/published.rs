@@ -32,10 +32,9 @@ pub const ALL: &[Published] = &[
             "read.64k-first",
             "read.1m-first",
             "read.10m-first",
+            "transfer",
         ],
-        elsewhere: Some(
-            "there is one way to pass arguments, by mapped memory: none that copies to compare with",
-        ),
+        elsewhere: None,
     },
     Published {
         id: "F3",
@@ -49,12 +48,7 @@ pub const ALL: &[Published] = &[
         by: &[],
         elsewhere: Some("counted by a plugin of QEMU's: bench/instructions --lines"),
     },
-    Published {
-        id: "F5",
-        what: "request box",
-        by: &[],
-        elsewhere: Some("there is no request box: each thread has a worker of its own"),
-    },
+    Published { id: "F5", what: "request box", by: &["box"], elsewhere: None },
     Published {
         id: "F6",
         what: "calls without a trap",

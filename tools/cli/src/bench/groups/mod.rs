@@ -2,6 +2,7 @@
 
 mod boot;
 mod calls;
+mod delegation;
 mod files;
 mod memory;
 mod noise;
@@ -19,9 +20,11 @@ pub const ALL: &[Group] = &[
     calls::CALLS,
     calls::AFTER,
     files::FILES,
+    delegation::TRANSFER,
     memory::MEMORY,
     signals::SIGNALS,
     processes::PROCESSES,
     noise::NOISE,
     calls::DOORBELL,
+    delegation::BOX,
 ];
