@@ -21,6 +21,7 @@ void group_after(const struct wish *wish);
 void group_doorbell(const struct wish *wish);
 void group_files(const struct wish *wish);
 void group_transfer(const struct wish *wish);
+void group_device(const struct wish *wish);
 void group_service(const struct wish *wish);
 void group_mixed(const struct wish *wish);
 void group_memory(const struct wish *wish);

@@ -17,6 +17,7 @@ static const struct group {
 	{ "doorbell", group_doorbell },
 	{ "files", group_files },
 	{ "transfer", group_transfer },
+	{ "device", group_device },
 	{ "service", group_service },
 	{ "mixed", group_mixed },
 	{ "memory", group_memory },

@@ -69,6 +69,8 @@ pub enum Needs {
     Instance,
     /// The right to boot an instance; none may exist.
     Machine,
+    /// An instance, and a block device or a file on one (`--device`).
+    Device,
 }
 
 /// Figures that are measured together.

@@ -37,6 +37,8 @@ pub struct Lab {
     pub rounds: u32,
     /// Small batches are wanted.
     pub quick: bool,
+    /// A block device, or a file on one.
+    pub device: Option<PathBuf>,
     guest: PathBuf,
     file: PathBuf,
     /// The instance that was there before.
@@ -92,7 +94,8 @@ impl Lab {
         }
         let file = PathBuf::from(format!("/dev/shm/hanare-bench-{}", std::process::id()));
         let options = if given.is_none() { Some(String::new()) } else { None };
-        Ok(Self { rounds, quick, guest, file, given, own: None, options, side: None, interrupted })
+        let (own, side, device) = (None, None, None);
+        Ok(Self { rounds, quick, device, guest, file, given, own, options, side, interrupted })
     }
 
     /// Ctrl-C ends the measured program by itself; we give the CPUs back, then stop.
@@ -260,7 +263,8 @@ impl Lab {
     pub fn guest(&self, side: Side, options: &[&str], args: &[&str]) -> Result<Guest> {
         let guest = self.guest.to_str().context("the path of the measured program is no text")?;
         let mut command = self.command(side, options, guest)?;
-        command.args(args).arg(format!("file={}", self.file.display()));
+        // The last one counts.
+        command.arg(args[0]).arg(format!("file={}", self.file.display())).args(&args[1..]);
         if self.quick {
             command.arg("quick");
         }

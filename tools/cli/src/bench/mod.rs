@@ -82,6 +82,9 @@ pub struct Bench {
     /// Small batches and short computations
     #[arg(long)]
     quick: bool,
+    /// Block device, or a file of 1 MiB on one, that is read past the page cache
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    device: Option<PathBuf>,
     /// Say what the figures are, measure nothing
     #[arg(long)]
     list: bool,
@@ -110,7 +113,7 @@ pub struct Bench {
 }
 
 /// Options that say how to measure.
-const MEASURING: [&str; 7] = ["ids", "only", "rounds", "on", "quick", "list", "native"];
+const MEASURING: [&str; 8] = ["ids", "only", "rounds", "on", "quick", "device", "list", "native"];
 
 impl Bench {
     /// Measures and prints; exit status 1 if a group could not be measured.
@@ -168,10 +171,16 @@ impl Bench {
 
     fn measure(&self, groups: &[&Group]) -> Result<Run> {
         let mut lab = Lab::new(self.on.as_deref(), self.rounds, self.quick)?;
+        lab.device.clone_from(&self.device);
         let mut report = Report::new(&lab, &self.only);
         for group in groups {
-            if group.needs == Needs::Machine && !lab.may_boot() {
-                report.skip(group, "an instance is booted already");
+            let missing = match group.needs {
+                Needs::Instance => None,
+                Needs::Machine => (!lab.may_boot()).then_some("an instance is booted already"),
+                Needs::Device => lab.device.is_none().then_some("no device is named (--device)"),
+            };
+            if let Some(why) = missing {
+                report.skip(group, why);
                 continue;
             }
             lab.progress(group.name);
@@ -279,6 +288,7 @@ mod tests {
             rounds: 5,
             on: None,
             quick: false,
+            device: None,
             list: false,
             report: Vec::new(),
             from: None,

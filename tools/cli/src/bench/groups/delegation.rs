@@ -87,6 +87,34 @@ fn crossing_kib(mapped_us: impl Fn(u32) -> f64, copied_us: impl Fn(u32) -> f64) 
     SIZES_KIB.iter().rev().take_while(is_faster).last().map_or(NEVER_KIB, |&kib| f64::from(kib))
 }
 
+/// 1 MB of a device in 1,024 calls: what a call costs beside what the device takes.
+pub const DEVICE: Group = Group {
+    name: "device",
+    needs: Needs::Device,
+    figures: &[Figure::lower("delegation.device", "ms", "1 MB of a device in 1,024 calls")
+        .target(Target::Ratio(1.04))],
+    measure: device,
+};
+
+fn device(lab: &mut Lab, group: &Group) -> Result<Samples> {
+    lab.need_instance("")?;
+    let file = format!("file={}", lab.device.as_deref().context("no device")?.display());
+    let mut samples = Samples::default();
+    for round in 1..=lab.rounds {
+        lab.progress(&format!("{}: round {round} of {}", group.name, lab.rounds));
+        lab.check_interrupted()?;
+        for side in [Side::Linux, Side::Lwk] {
+            let taken = lab.guest(side, &[], &[group.name, &file])?.samples()?;
+            samples.add(side, "delegation.device", first(&taken)?);
+        }
+    }
+    Ok(samples)
+}
+
+fn first(taken: &[(String, f64)]) -> Result<f64> {
+    Ok(taken.first().context("the measured program gave no sample")?.1)
+}
+
 /// Threads that call at once.
 const CALLERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Most servers.
@@ -172,8 +200,7 @@ fn ideal_calls(callers: u32, calls: u32, servers: u32) -> f64 {
 
 fn of_guest(lab: &Lab, side: Side, group: &str, callers: u32, calls: u32) -> Result<f64> {
     let (callers, calls) = (format!("callers={callers}"), format!("calls={calls}"));
-    let taken = lab.guest(side, &[], &[group, &callers, &calls])?.samples()?;
-    Ok(taken.first().context("the measured program gave no sample")?.1)
+    first(&lab.guest(side, &[], &[group, &callers, &calls])?.samples()?)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub const ALL: &[Group] = &[
     calls::AFTER,
     files::FILES,
     delegation::TRANSFER,
+    delegation::DEVICE,
     memory::MEMORY,
     signals::SIGNALS,
     processes::PROCESSES,
