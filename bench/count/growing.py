@@ -43,6 +43,8 @@ GROWTH = {
     'first touch of a page against GiB': [Step(n, 'touches-of-threads', 30, 1, EACH, with_memory(n)) for n in GIBS],
     'fork against GiB': [Step(n, 'fork', 20, 0, 1, with_memory(n)) for n in GIBS],
     'getppid against threads that call': by_threads('calls-of-threads', [(1, 20), (4, 10), (16, 5), (64, 3)]),
+    'read of 1 KiB into fresh memory against threads': by_threads('reads-of-threads', [(1, 20), (4, 10), (16, 5)]),
+    'mmap, read of 1 KiB, munmap against threads': by_threads('mappings-of-threads', [(1, 20), (4, 10), (16, 5)]),
     'getppid against processes': among('call-among-processes', 1000, (1, 16, 64, 256)),
     'fork against processes': among('fork-among-processes', 20, (1, 16, 64, 256)),
     'mmap, touch, munmap against mappings': among('map-among-mappings', 500, (1, 100, 10000, MAPPINGS_MOST)),

@@ -73,6 +73,19 @@ static void spawn_dynamic(void)
 	spawn("/bin/true", (char *[]){ "true", NULL });
 }
 
+/* A program that is started on the LWK from Linux: 0 as argument does the same on Linux alone. */
+static void run_true(void)
+{
+	char *const on_lwk[] = { "hanare", "run", "/bin/true", NULL };
+	pid_t pid;
+
+	if (!argument)
+		return spawn_dynamic();
+	if (posix_spawnp(&pid, on_lwk[0], NULL, NULL, on_lwk, environ))
+		errx(1, "posix_spawn of hanare");
+	reap(pid);
+}
+
 static void *thread(void *data)
 {
 	return data;
@@ -183,6 +196,26 @@ static void touch_page(char *memory, int i)
 	memory[i * PAGE] = 1;
 	if (i == EACH - 1)
 		madvise(memory, EACH * PAGE, MADV_DONTNEED);
+}
+
+/* read() of 1 KiB into a page that nobody touched before. */
+static void read_page(char *memory, int i)
+{
+	if (pread(file, memory + i * PAGE, 1024, 0) != 1024)
+		err(1, "pread");
+	if (i == EACH - 1)
+		madvise(memory, EACH * PAGE, MADV_DONTNEED);
+}
+
+/* The same, with a mapping of its own for each. */
+static void read_mapped(char *memory, int i)
+{
+	char *at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void)memory, (void)i;
+	if (at == MAP_FAILED || pread(file, at, 1024, 0) != 1024)
+		err(1, "pread");
+	munmap(at, PAGE);
 }
 
 static void *caller(void *data)
@@ -329,6 +362,18 @@ static void make_touchers(void)
 	make_threads(touch_page);
 }
 
+static void make_readers(void)
+{
+	make_file();
+	make_threads(read_page);
+}
+
+static void make_mappers(void)
+{
+	make_file();
+	make_threads(read_mapped);
+}
+
 /* `argument` processes sleep until this one ends. */
 static void make_processes(void)
 {
@@ -377,6 +422,9 @@ static const struct operation {
 	{ "fork-among-processes", fork_exit, make_processes },
 	{ "calls-of-threads", all_do, make_callers },
 	{ "touches-of-threads", all_do, make_touchers },
+	{ "reads-of-threads", all_do, make_readers },
+	{ "mappings-of-threads", all_do, make_mappers },
+	{ "run-true", run_true, NULL },
 };
 
 /* ---- the program ---- */

@@ -18,6 +18,8 @@
 extern crate std;
 
 mod abort;
+mod alone;
+mod balance;
 mod bell;
 mod clock;
 mod doorbell;
@@ -34,6 +36,8 @@ mod sync;
 pub mod wake;
 
 pub use abort::{GoOn, Interrupted, Place, redirect};
+pub use alone::{Alone, Waits};
+pub use balance::{Balance, Takers};
 pub use bell::{BellRef, BellWord};
 pub use clock::{ClockReader, ClockWords};
 pub use doorbell::{DoorbellRef, DoorbellWords};

@@ -23,6 +23,8 @@ use hanare_abi::control::Control;
 use hanare_abi::service::SERVICE_READY;
 
 mod abort;
+mod alone;
+mod balance;
 mod bells;
 mod cpus;
 mod doorbells;
@@ -43,6 +45,16 @@ impl Doorbell {
     fn ring(&self) {
         *self.rung.lock().unwrap() = true;
         self.changed.notify_one();
+    }
+
+    /// Whether it has rung since somebody last waited.
+    fn is_rung(&self) -> bool {
+        *self.rung.lock().unwrap()
+    }
+
+    /// The same; it has not any more.
+    fn take(&self) -> bool {
+        std::mem::take(&mut *self.rung.lock().unwrap())
     }
 
     fn wait(&self) {

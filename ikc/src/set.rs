@@ -42,6 +42,18 @@ impl<const WORDS: usize, const MUTANT: u8> CpuSet<WORDS, MUTANT> {
         fence_of_exchange::<MUTANT>();
     }
 
+    /// Changes each word that is not as it should be. Nobody else changes the set meanwhile.
+    #[inline]
+    pub(crate) fn set_words(&self, to: impl Fn(usize, u64) -> u64) {
+        for (i, word) in self.0.iter().enumerate() {
+            let before = word.load(Ordering::Relaxed);
+            let after = to(i, before);
+            if after != before {
+                word.store(after, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Takes a CPU out.
     pub fn remove(&self, cpu: usize) {
         self.0[cpu / 64].fetch_and(!(1 << (cpu % 64)), Ordering::SeqCst);

@@ -31,6 +31,13 @@ pub const NEVER_CLEARS: u8 = 8;
 /// Mutant for the models: entries of a ring look new in every lap.
 pub const NO_LAP: u8 = 9;
 
+/// Mutant for the models: what ended a halt is not looked at before user mode.
+pub const LEAVES_BELLS: u8 = 10;
+/// Mutant for the models: bells are taken where other threads sleep.
+pub const TAKES_BELLS: u8 = 11;
+/// Mutant for the models: a CPU is taken out of a set after it was woken.
+pub const REMOVES_LATE: u8 = 12;
+
 /// Lets another side go on while it is waited for.
 pub fn spin() {
     #[cfg(loom)]

@@ -409,7 +409,8 @@ static struct hanare_cpu *whom_to_ask(struct hanare_space *space, const struct h
 	case HANARE_REQUEST_SPACE_GROUPS:
 		if (call->in_order)
 			return space->home;
-		break;
+		/* Told once more: no thread waits for it, so the space's own is not interrupted either while it computes. */
+		return quietest(space->inst, READ_ONCE(space->near) ?: space->home, NULL);
 	}
 	return quietest(space->inst, READ_ONCE(space->near) ?: space->home, space);
 }

@@ -5,17 +5,18 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use super::{Mailbox, SPACE, explore};
+use crate::alone::{Alone, Waits};
 use crate::bell::{BellRef, BellWord};
 use crate::mailbox::Bells;
 use crate::set::CpuSet;
 use crate::slot::{Answer, SlotRef, SlotWords};
 use crate::sync::{AtomicU32, AtomicU64, NO_EXCHANGE, NO_FENCE, NO_RELEASE, Ordering, REAL};
-use crate::wake::{Attention, CpuWake, FLUSH, QUEUE, THREADS, WANTS_CPU, Whereabouts};
+use crate::wake::{Attention, CpuWake, FLUSH, QUEUE, SLEEPS, THREADS, WANTS_CPU, Whereabouts};
 
 /// A CPU, and what others have for it.
-struct Cpu<const MUTANT: u8> {
-    attention: Attention<MUTANT>,
-    mailbox: Mailbox,
+pub(super) struct Cpu<const MUTANT: u8> {
+    pub(super) attention: Attention<MUTANT>,
+    pub(super) mailbox: Mailbox,
     /// Counts what its peers have posted.
     posted: [AtomicU32; 2],
     /// Two threads of it sleep in calls.
@@ -26,7 +27,7 @@ struct Cpu<const MUTANT: u8> {
 }
 
 impl<const MUTANT: u8> Cpu<MUTANT> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             attention: Attention::new(),
             mailbox: Mailbox::new(),
@@ -38,8 +39,30 @@ impl<const MUTANT: u8> Cpu<MUTANT> {
         }
     }
 
-    fn wake(&self) -> CpuWake<'_, MUTANT> {
+    pub(super) fn wake(&self) -> CpuWake<'_, MUTANT> {
         CpuWake { attention: &self.attention, inbound: self.mailbox.inbound() }
+    }
+
+    pub(super) fn bells(&self) -> Bells<'_, MUTANT> {
+        Bells::new(&self.rung, &self.bells)
+    }
+
+    pub(super) fn slot(&self, of: usize) -> SlotRef<'_, MUTANT> {
+        SlotRef::new(&self.slots[of])
+    }
+
+    /// Thread `of` says that it sleeps, and looks once more. Whether its answer is not there.
+    pub(super) fn prepare_sleep(&self, of: usize) -> bool {
+        self.slot(of).lwk_prepare_sleep(BellRef::new(&self.thread_bells[of]), SPACE, 0)
+    }
+
+    /// The worker of thread `of` answers, and rings if it has to: by the doorbell of the mailbox, too.
+    pub(super) fn answer(&self, of: usize, result: i64) {
+        let rings = self.slot(of).worker_complete(Answer::Done(result));
+        if rings && BellRef::<MUTANT>::new(&self.thread_bells[of]).ring(SPACE).is_some() {
+            self.bells().ring(of as u32);
+            self.mailbox.bell.ring();
+        }
     }
 
     /// Peer `which` has something: the IPI is the doorbell of the mailbox, for all of them the same.
@@ -48,6 +71,32 @@ impl<const MUTANT: u8> Cpu<MUTANT> {
         if self.attention.post(reason) {
             self.mailbox.bell.ring();
         }
+    }
+}
+
+/// Whom it has does not change.
+impl<const MUTANT: u8> Alone<MUTANT> for Cpu<MUTANT> {
+    fn wake(&self) -> CpuWake<'_, MUTANT> {
+        self.wake()
+    }
+    fn bells(&self) -> Bells<'_, MUTANT> {
+        self.bells()
+    }
+    fn look_for_company(&self) -> u32 {
+        self.attention.company().kinds()
+    }
+}
+
+/// Thread 0 waits for its worker.
+impl<const MUTANT: u8> Waits for Cpu<MUTANT> {
+    fn may_halt(&self) -> bool {
+        true
+    }
+    fn is_ready(&self) -> bool {
+        self.slot(0).lwk_poll().is_some()
+    }
+    fn halt(&self) {
+        self.mailbox.bell.wait();
     }
 }
 
@@ -97,44 +146,31 @@ fn cpu_model<const MUTANT: u8>(
                             cpu.mailbox.bell.ring();
                         }
                     }
-                    Waker::Worker(of) => {
-                        let slot = SlotRef::<MUTANT>::new(&cpu.slots[of]);
-                        if slot.worker_complete(Answer::Done(1))
-                            && BellRef::<MUTANT>::new(&cpu.thread_bells[of]).ring(SPACE).is_some()
-                        {
-                            Bells::<MUTANT>::new(&cpu.rung, &cpu.bells).ring(of as u32);
-                            cpu.mailbox.bell.ring();
-                        }
-                    }
+                    Waker::Worker(of) => cpu.answer(of, 1),
                 })
             })
             .collect();
         let lwk = thread::spawn(move || {
             let (cpu, wake) = (&*shared, shared.wake());
-            let bells = Bells::<MUTANT>::new(&cpu.rung, &cpu.bells);
-            let slot = |of: usize| SlotRef::<MUTANT>::new(&cpu.slots[of]);
+            let (bells, slot) = (cpu.bells(), |of: usize| cpu.slot(of));
             let mut left = wakers.to_vec();
             for of in [1, 0] {
-                if left.contains(&Waker::Worker(of)) {
-                    let bell = BellRef::<MUTANT>::new(&cpu.thread_bells[of]);
-                    if !slot(of).lwk_prepare_sleep(bell, SPACE, 0) {
-                        assert_eq!(slot(of).lwk_poll(), Some(Answer::Done(1)));
-                        left.retain(|&waker| waker != Waker::Worker(of));
-                    }
+                if left.contains(&Waker::Worker(of)) && !cpu.prepare_sleep(of) {
+                    assert_eq!(slot(of).lwk_poll(), Some(Answer::Done(1)));
+                    left.retain(|&waker| waker != Waker::Worker(of));
                 }
             }
             if at == At::Call {
-                let sleeps = |left: &[Waker], of| left.contains(&Waker::Worker(of));
-                // Bells are looked at where another thread sleeps; else that of the running one stays, of no use.
-                let others = |left: &[Waker]| !wake.is_quiet() || sleeps(left, 1) && bells.any();
-                while sleeps(&left, 0) && !others(&left) {
-                    cpu.mailbox.bell.wait();
-                    if slot(0).lwk_poll().is_some() {
-                        left.retain(|&waker| waker != Waker::Worker(0));
-                    }
+                if left.contains(&Waker::Worker(1)) {
+                    cpu.attention.company().joined_by(SLEEPS);
+                }
+                if left.contains(&Waker::Worker(0)) {
+                    let (ready, _) = Alone::<MUTANT>::sleep(cpu, cpu);
+                    Alone::<MUTANT>::end(cpu);
+                    left.retain(|&waker| waker != Waker::Worker(0) || !ready);
                 }
                 // In user mode again, or not yet since there is something.
-                if !left.is_empty() && !others(&left) {
+                if !left.is_empty() && !cpu.attention.take_any() {
                     cpu.mailbox.bell.wait();
                 }
             }

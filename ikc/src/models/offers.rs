@@ -53,6 +53,24 @@ fn an_offer_holds_until_it_is_withdrawn() {
     model::<REAL>("offers of two spaces", true, Some(2));
 }
 
+/// Two spaces whose offers lie at the same place, each with its lock, wait for each other's writing: that ends.
+#[test]
+fn spaces_that_withdraw_at_once_both_go_on() {
+    explore("offers, withdrawn at once", Some(3), || {
+        let words = Arc::new(OfferWords::new());
+        let spaces = [SPACE, OTHER].map(|space| {
+            let words = words.clone();
+            thread::spawn(move || {
+                let offer = OfferRef::<REAL>::new(&words);
+                let _ = offer.publish(space, 0x1000, &[0xa, 0xb]);
+                offer.withdraw(space);
+                assert_eq!(offer.page(space, 0x1000), None);
+            })
+        });
+        spaces.into_iter().for_each(|space| space.join().unwrap());
+    });
+}
+
 #[test]
 #[should_panic(expected = "torn")]
 fn an_offer_that_is_read_without_fence_is_torn() {

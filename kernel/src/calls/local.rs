@@ -275,7 +275,8 @@ fn sched_setaffinity(a: &[u64; 6], p: &Process) -> Result<u64> {
     }
     let mut wanted = heap::zeroed((a[1] as usize).min(BYTES_MAX))?;
     user::read(UserAddr::of(a[2]), &mut wanted)?;
-    *thread.affinity.lock() = CpuMask::from_linux(&wanted).ok_or(errno::EINVAL)?;
+    thread.bind(CpuMask::from_linux(&wanted).ok_or(errno::EINVAL)?);
+    cpus::is_bound_anew(&thread);
     cpus::kick(&thread); // it moves before it goes on in user mode
     Ok(0)
 }

@@ -104,7 +104,7 @@ fn first_thread(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<Arc<Thr
     let slot = p.slot(0).ok_or(errno::ENOMEM)?;
     slot.set_poll_us(direct::worker_poll_us());
     let thread = Thread::new(p.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
-    *thread.affinity.lock() = p.allowed;
+    thread.bind(p.allowed);
     Ok(thread)
 }
 

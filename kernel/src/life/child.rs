@@ -171,7 +171,7 @@ impl Inherited {
         p.owes.store(!self.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
         *p.signals.lock() = self.signals;
         p.cpu_timers.set_limit(self.cpu_limit.0, self.cpu_limit.1);
-        *first.affinity.lock() = self.affinity;
+        first.bind(self.affinity);
         *first.ids.lock() = self.ids;
         *first.name.lock() = self.name;
         first.seccomp.inherit(self.seccomp);

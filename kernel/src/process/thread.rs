@@ -285,7 +285,7 @@ impl Thread {
         let ids = *other.ids.lock();
         *self.ids.lock() = ids;
         let affinity = *other.affinity.lock();
-        *self.affinity.lock() = affinity;
+        self.bind(affinity);
         self.attributes.store(other.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
@@ -295,7 +295,7 @@ impl Thread {
         let signals = old.signals.lock().hand_over();
         *self.signals.lock() = signals;
         let affinity = *old.affinity.lock();
-        *self.affinity.lock() = affinity;
+        self.bind(affinity);
         let name = *old.name.lock();
         *self.name.lock() = name;
         self.policy.set(old.policy.get(), &self.process);

@@ -1,15 +1,19 @@
 //! Waiting for Linux while nobody but the running thread is to be served on its CPU: the short way of a call whose worker
-//! sleeps. The CPU's lock is not taken: whom it has beside that thread is known from [`attention::company`].
+//! sleeps ([`hanare_ikc::Alone`]). The CPU's lock is not taken: whom it has beside that thread is known from
+//! [`attention::company`].
 
 use crate::base::counts;
 use crate::base::lock::assert_none_held;
-use crate::sched::attention::{self, SLEEPS, WANTS_CPU};
-use crate::sched::cpus::{self, bells, look_for_company, this_wake, update_load};
+use crate::sched::attention::{self, WANTS_CPU};
+use crate::sched::balance;
+use crate::sched::cpu_state::look_for_company;
+use crate::sched::cpus::{bells, this_wake, update_load};
 use crate::sched::task::{Runs, Wait};
 use crate::sched::wait::Spin;
-use crate::sched::{balance, doorbell};
 use core::sync::atomic::Ordering;
 use hanare_hal::{cpu, shared};
+use hanare_ikc::wake::CpuWake;
+use hanare_ikc::{Alone, Bells, Waits};
 
 /// Waits from `start` on as [`wait`](cpus::wait) does, while nobody but `me`, which runs, is to be served here: first
 /// polls for `spin_cycles`, then halts. The CPU stays what it is in user mode, interrupted by whoever has something for it; so
@@ -25,7 +29,7 @@ pub fn wait_alone(
     assert_none_held();
     let task = me.task();
     // Who has to ask for CPU time does so on the long way.
-    if task.has_group() || !is_undisturbed() || !rests_alone() {
+    if task.has_group() || !Here.may_begin() {
         return None;
     }
     task.end_turn(start);
@@ -39,7 +43,7 @@ pub fn wait_alone(
         task.begin_run(now);
     }
     // Other CPUs have counted who came here, and not the running thread.
-    if has(WANTS_CPU) {
+    if attention::mine().company().kinds() & WANTS_CPU != 0 {
         update_load(true);
     }
     now
@@ -50,7 +54,7 @@ pub fn wait_alone(
 fn poll_alone(me: &(impl Runs + ?Sized), what: &impl Wait, start: u64, cycles: u64) -> Option<u64> {
     let mut spin = Spin::new(start, cycles);
     let mut is_ready = false;
-    while !is_ready && is_undisturbed() && spin.goes_on(what) {
+    while !is_ready && this_wake().is_quiet() && spin.goes_on(what) {
         is_ready = what.ready();
     }
     let now = cpu::rdtsc();
@@ -62,30 +66,15 @@ fn poll_alone(me: &(impl Runs + ?Sized), what: &impl Wait, start: u64, cycles: u
 /// may have been for both: what is not looked at here keeps the thread from user mode.
 #[inline(always)]
 fn sleep_alone(me: &(impl Runs + ?Sized), what: &impl Wait, start: u64) -> Option<u64> {
-    let others = || !is_undisturbed() || bells_for_others();
     balance::set_idle(true);
     what.announce(true);
     shared::here().begin_idle(start);
-    let (mut is_ready, mut has_halted) = (what.ready(), false);
-    // Who awaits the thread, or offers one, says so from now on.
-    if !is_ready && !me.is_awaited() && !balance::is_any_busy() {
-        while !is_ready && !others() {
-            let without_memory = me.lets_memory_go();
-            cpu::wait_for_interrupt();
-            has_halted = true;
-            if without_memory {
-                me.takes_memory();
-            }
-            is_ready = what.ready();
-        }
-    }
+    let (is_ready, has_halted) = Here.sleep(&Thread { me, what });
     let now = cpu::rdtsc();
     shared::here().end_idle(start, now);
     balance::set_idle(false);
     what.announce(false);
-    if !doorbell::inbound().is_empty() || bells_for_others() {
-        cpus::request_attention();
-    }
+    Here.end();
     // Where somebody else comes first `wait` counts it.
     if is_ready && has_halted {
         counts::count(&me.task().counts.voluntary);
@@ -93,35 +82,46 @@ fn sleep_alone(me: &(impl Runs + ?Sized), what: &impl Wait, start: u64) -> Optio
     is_ready.then_some(now)
 }
 
-/// Whether the calling CPU is as in user mode, interrupted by whoever has something for it, and nobody has. (For requests
-/// that it has deferred it has to go the long way to user mode.)
-#[inline(always)]
-fn is_undisturbed() -> bool {
-    this_wake().is_quiet()
+/// The running thread, and what it waits for.
+struct Thread<'a, R: ?Sized, W> {
+    me: &'a R,
+    what: &'a W,
 }
 
-/// Whether no other thread wants to run here or waits for what nobody tells. It stays so as long as the CPU is
-/// undisturbed: who puts a thread on its queue posts that.
-#[inline(always)]
-fn rests_alone() -> bool {
-    !has(WANTS_CPU) || look_for_company() & WANTS_CPU == 0
-}
-
-/// Whether the CPU may have company of a kind.
-#[inline(always)]
-fn has(kind: u32) -> bool {
-    attention::mine().company().kinds() & kind != 0
-}
-
-/// Whether bells rang that may be those of threads which sleep here. Where none does they are the running thread's,
-/// which looks for itself; who puts a thread to sleep here takes them.
-#[inline(always)]
-fn bells_for_others() -> bool {
-    has(SLEEPS) && bells().any() && {
-        let others = look_for_company() & SLEEPS != 0;
-        if !others {
-            bells().take(|_| {});
+impl<R: Runs + ?Sized, W: Wait> Waits for Thread<'_, R, W> {
+    #[inline(always)]
+    fn may_halt(&self) -> bool {
+        // Who awaits the thread, or offers one, says so from now on.
+        !self.me.is_awaited() && !balance::has_source()
+    }
+    #[inline(always)]
+    fn is_ready(&self) -> bool {
+        self.what.ready()
+    }
+    #[inline(always)]
+    fn halt(&self) {
+        let without_memory = self.me.lets_memory_go();
+        cpu::wait_for_interrupt();
+        if without_memory {
+            self.me.takes_memory();
         }
-        others
+    }
+}
+
+/// The calling CPU.
+struct Here;
+
+impl Alone for Here {
+    #[inline(always)]
+    fn wake(&self) -> CpuWake<'_> {
+        this_wake()
+    }
+    #[inline(always)]
+    fn bells(&self) -> Bells<'_> {
+        bells()
+    }
+    #[inline(always)]
+    fn look_for_company(&self) -> u32 {
+        look_for_company()
     }
 }

@@ -3,42 +3,34 @@
 
 use crate::base::line::Line;
 use crate::sched::attention::{QUEUE, post};
-use crate::sched::cpu_mask::count;
+use crate::sched::cpu_mask::{MASK_WORDS, count};
 use crate::sched::task::Task;
-use crate::sched::tlb::CpuSet;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{percpu, shared};
+use hanare_ikc::{Balance, Takers};
 
 /// Threads of each CPU that run or want to. A CPU where one waits alone for Linux counts it: who wants to know looks into the
 /// set of idle CPUs, too.
 static LOAD: [Line<AtomicU32>; CPUS_MAX] = [const { Line(AtomicU32::new(0)) }; CPUS_MAX];
-/// CPUs of which others want to know: who looks for one does not read a line of each CPU.
-struct Sets {
-    /// Those where a thread waits for its turn.
-    busy: CpuSet,
-    /// Those that halt, or are about to and look for work once more.
-    idle: CpuSet,
-}
-
 /// On one line: who goes idle looks who is busy.
-static SETS: Line<Sets> = Line(Sets { busy: CpuSet::new(), idle: CpuSet::new() });
+static SETS: Line<Balance<MASK_WORDS>> = Line(Balance::new());
+/// CPUs that may take a thread over from each CPU.
+static TAKERS: [Line<Takers<MASK_WORDS>>; CPUS_MAX] = [const { Line(Takers::new()) }; CPUS_MAX];
 /// Where the search for a place begins, so that equal CPUs take turns.
 static TURN: AtomicUsize = AtomicUsize::new(0);
 
 /// Tells the others how much the calling CPU has to do.
 pub fn set_load(cpu: usize, threads: usize) {
     let before = LOAD[cpu].swap(threads as u32, Ordering::SeqCst);
-    match (before > 1, threads > 1) {
-        (false, true) => SETS.busy.insert(cpu),
-        (true, false) => SETS.busy.remove(cpu),
-        _ => return,
+    if (before > 1) != (threads > 1) {
+        SETS.set_busy(cpu, threads > 1);
+        shared::cpu(cpu).set_crowded(threads > 1);
     }
-    shared::cpu(cpu).set_crowded(threads > 1);
 }
 
 fn load(cpu: usize) -> u32 {
-    LOAD[cpu].load(Ordering::Relaxed).saturating_sub(SETS.idle.contains(cpu).into())
+    LOAD[cpu].load(Ordering::Relaxed).saturating_sub(SETS.is_idle(cpu).into())
 }
 
 /// The CPU for a thread that begins or may not stay where it is.
@@ -61,15 +53,20 @@ pub fn place_first(thread: &Task) -> usize {
     if is_free { here } else { place(thread) }
 }
 
-/// CPUs but the calling one where a thread waits for its turn.
-pub fn busy() -> impl Iterator<Item = usize> {
-    SETS.busy.others(percpu::index())
+/// The CPUs that may take threads over from a CPU. They are changed with the lock of its queue.
+pub fn takers(cpu: usize) -> &'static Takers<MASK_WORDS> {
+    &TAKERS[cpu]
 }
 
-/// Whether on some CPU a thread waits for its turn.
+/// CPUs where a thread waits for its turn that CPU `me` may run.
+pub fn sources(me: usize) -> impl Iterator<Item = usize> {
+    SETS.sources(me, takers)
+}
+
+/// Whether there is such a CPU for the calling one.
 #[inline(always)]
-pub fn is_any_busy() -> bool {
-    !SETS.busy.is_empty()
+pub fn has_source() -> bool {
+    SETS.has_source(percpu::index, takers)
 }
 
 /// The calling CPU halts, or does not any more.
@@ -77,25 +74,19 @@ pub fn is_any_busy() -> bool {
 pub fn set_idle(idle: bool) {
     let me = percpu::index();
     if idle {
-        SETS.idle.insert(me);
+        SETS.begin_idle(me);
     } else {
-        SETS.idle.remove(me);
+        SETS.end_idle(me);
     }
 }
 
 /// A thread comes to the queue of a CPU, which sleeps a moment longer perhaps: whoever looks for a place takes it for idle
 /// no more. Its load says so already.
-pub fn is_joined(cpu: usize) {
-    if SETS.idle.contains(cpu) {
-        SETS.idle.remove(cpu);
-    }
+pub fn wake(cpu: usize) {
+    SETS.wake(cpu, || post(cpu, QUEUE));
 }
 
-/// `thread` has to wait for its turn here: an idle CPU may come and take it.
-pub fn offer(thread: &Task) {
-    let mask = *thread.affinity.lock();
-    if let Some(cpu) = SETS.idle.after_change().first(|c| mask.contains(c)) {
-        SETS.idle.remove(cpu); // one of them is enough
-        post(cpu, QUEUE);
-    }
+/// A thread has to wait for its turn on CPU `me`: an idle CPU may come and take it.
+pub fn offer(me: usize) {
+    SETS.offer(me, takers(me), |cpu| post(cpu, QUEUE));
 }

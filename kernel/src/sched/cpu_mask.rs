@@ -6,19 +6,22 @@ use hanare_core::errno::Result;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::shared;
 
+/// Words of a set of CPUs.
+pub const MASK_WORDS: usize = CPUS_MAX / 64;
+
 /// CPUs of the instance, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CpuMask([u64; CPUS_MAX / 64]);
+pub struct CpuMask([u64; MASK_WORDS]);
 
 impl CpuMask {
     /// All.
     pub const fn all() -> CpuMask {
-        CpuMask([u64::MAX; CPUS_MAX / 64])
+        CpuMask([u64::MAX; MASK_WORDS])
     }
 
     /// Of the first CPUs, as bits of a word; it may name some that there are not.
     pub const fn of_word(bits: u64) -> CpuMask {
-        let mut mask = CpuMask([0; CPUS_MAX / 64]);
+        let mut mask = CpuMask([0; MASK_WORDS]);
         mask.0[0] = bits;
         mask
     }
@@ -28,6 +31,24 @@ impl CpuMask {
         self.0[0]
     }
 
+    /// Its words: bit n of word m is CPU 64 m + n.
+    pub const fn words(&self) -> &[u64; MASK_WORDS] {
+        &self.0
+    }
+
+    /// Those of both.
+    pub fn union(&self, other: &CpuMask) -> CpuMask {
+        CpuMask(core::array::from_fn(|i| self.0[i] | other.0[i]))
+    }
+
+    /// Whether a CPU of the instance is not in it.
+    pub fn leaves_out(&self) -> bool {
+        self.0.iter().enumerate().any(|(i, word)| {
+            let here = count().saturating_sub(i * 64).min(64) as u32;
+            !word & u64::MAX.checked_shr(64 - here).unwrap_or(0) != 0
+        })
+    }
+
     /// Whether a CPU is in it.
     pub fn contains(&self, cpu: usize) -> bool {
         self.0[cpu / 64] & 1 << (cpu % 64) != 0
@@ -35,14 +56,14 @@ impl CpuMask {
 
     /// From Linux' CPU numbers, bit n of byte n / 8; `None`: no CPU of the instance.
     pub fn from_linux(bytes: &[u8]) -> Option<CpuMask> {
-        let mut mask = CpuMask([0; CPUS_MAX / 64]);
+        let mut mask = CpuMask([0; MASK_WORDS]);
         for cpu in 0..count() {
             let n = shared::cpu(cpu).linux_cpu() as usize;
             if bytes.get(n / 8).is_some_and(|b| b & 1 << (n % 8) != 0) {
                 mask.0[cpu / 64] |= 1 << (cpu % 64);
             }
         }
-        (mask != CpuMask([0; CPUS_MAX / 64])).then_some(mask)
+        (mask != CpuMask([0; MASK_WORDS])).then_some(mask)
     }
 
     /// In Linux' numbers, as large as Linux' own.

@@ -10,23 +10,18 @@
 #![allow(unsafe_code)] // the switch itself, and whom it leads to
 
 use crate::base::counts;
-use crate::base::line::Line;
-use crate::base::lock::{Mutex, MutexGuard, rank};
-use crate::base::stacks;
-use crate::sched::queue::{self, Sleeper};
+use crate::sched::cpu_state::{Cpu, cpu_state, sleeper, this};
+use crate::sched::queue;
+use crate::sched::takeover::{steal, take_over};
 use crate::sched::task::{self, Running, Runs, Task};
 use crate::sched::{attention, balance, doorbell, kick, machinecheck, requests, tlb, turns};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-use hanare_abi::boot::BELL_BITS;
-use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::context::{self, Context};
-use hanare_hal::{apic, boot, cpu, gdt, percpu, shared};
+use hanare_hal::{apic, cpu, gdt, percpu, shared};
 use hanare_ikc::Bells;
 use hanare_ikc::wake::CpuWake;
-use spin::Once;
 
 /// Round-robin slice where several threads share a CPU.
 const SLICE_MS: u64 = 5;
@@ -35,135 +30,13 @@ const CPU_TIMER_NS: u64 = 1_000_000;
 
 pub use crate::base::time::NEVER;
 pub use crate::sched::alone::wait_alone;
-use crate::sched::attention::{QUEUE, RESCHEDULE, SLEEPS, WANTS_CPU, post};
+use crate::sched::attention::{QUEUE, RESCHEDULE};
 pub use crate::sched::attention::{request_attention, take_attention};
+pub use crate::sched::cpu_state::{init, trim};
 pub use crate::sched::kick::kick;
+pub use crate::sched::takeover::is_bound_anew;
 pub use crate::sched::task::Wait;
 pub use crate::sched::wait::{poll_for, until, until_told, wait};
-
-fn sleeper(thread: &Arc<dyn Runs>) -> Sleeper {
-    (thread.task().bell % BELL_BITS, Arc::as_ptr(thread).addr())
-}
-
-/// One CPU.
-pub struct Cpu {
-    /// Threads that want to run.
-    runnable: VecDeque<Arc<dyn Runs>>,
-    /// Threads that wait for something and are asked at every event.
-    waiting: Vec<Arc<dyn Runs>>,
-    /// Those that are told.
-    asleep: BTreeMap<Sleeper, Arc<dyn Runs>>,
-    /// When those are to be woken at the latest: TSC value.
-    alarms: BTreeSet<(u64, Sleeper)>,
-    /// The running one.
-    current: Option<Running>,
-    /// The one that ran before the last switch, until that is complete.
-    previous: Option<Running>,
-    /// Ended threads whose stacks may be freed after the next switch.
-    dead: Vec<Arc<dyn Runs>>,
-    /// A thread that goes to another CPU's queue after the next switch.
-    leaving: Option<(Arc<dyn Runs>, usize)>,
-    idle: Context,
-    /// TSC value at which the running thread makes room, or [`NEVER`].
-    slice_end: u64,
-    /// TSC value the timer is armed for, or [`NEVER`].
-    timer: u64,
-}
-
-impl Cpu {
-    /// `thread` waits from now on.
-    fn begin_wait(&mut self, thread: Arc<dyn Runs>) {
-        if !thread.task().is_told.load(Ordering::Relaxed) {
-            attention::mine().company().joined_by(WANTS_CPU);
-            return queue::add(&mut self.waiting, thread);
-        }
-        attention::mine().company().joined_by(SLEEPS);
-        let (at, deadline) = (sleeper(&thread), thread.task().deadline.load(Ordering::Relaxed));
-        if deadline != NEVER {
-            queue::add_alarm(&mut self.alarms, (deadline, at));
-        }
-        queue::add_sleeper(&mut self.asleep, at, thread);
-    }
-
-    /// One of those that are told waits no more.
-    fn end_sleep(&mut self, thread: &Arc<dyn Runs>) -> Option<Arc<dyn Runs>> {
-        let at = sleeper(thread);
-        self.alarms.remove(&(thread.task().deadline.load(Ordering::Relaxed), at));
-        self.asleep.remove(&at)
-    }
-
-    /// Those of the sleeping threads whose time has come.
-    fn due(&self, now: u64) -> impl Iterator<Item = Arc<dyn Runs>> {
-        self.alarms
-            .range(..=(now, (u32::MAX, usize::MAX)))
-            .filter_map(|(_, at)| self.asleep.get(at).cloned())
-    }
-
-    /// The sleeping threads with a bell of this bit.
-    fn with_bell(&self, bell: u32) -> impl Iterator<Item = Arc<dyn Runs>> {
-        self.asleep.range((bell, 0)..=(bell, usize::MAX)).map(|(_, thread)| thread.clone())
-    }
-
-    /// `thread` wants to run, on this CPU, `index`.
-    fn join(&mut self, index: usize, thread: Arc<dyn Runs>) {
-        attention::company(index).joined_by(WANTS_CPU);
-        queue::add_last(&mut self.runnable, thread);
-    }
-
-    fn update_load(&self, index: usize, running: bool) {
-        balance::set_load(index, self.runnable.len() + usize::from(running));
-    }
-}
-
-static CPUS: [Line<Once<Mutex<Cpu, rank::CpuQueue>>>; CPUS_MAX] =
-    [const { Line(Once::new()) }; CPUS_MAX];
-
-/// Creates every CPU's state and stack (first CPU, once).
-pub fn init() {
-    let count = shared::params().cpu_count as usize;
-    for (i, slot) in CPUS.iter().enumerate().take(count) {
-        slot.call_once(|| {
-            Mutex::new(Cpu {
-                runnable: VecDeque::new(),
-                waiting: Vec::new(),
-                asleep: BTreeMap::new(),
-                alarms: BTreeSet::new(),
-                current: None,
-                previous: None,
-                dead: Vec::new(),
-                leaving: None,
-                idle: Context::default(),
-                slice_end: NEVER,
-                timer: NEVER,
-            })
-        });
-        if i > 0 {
-            boot::set_stack(i, stacks::of_cpu(i).idle);
-        }
-    }
-}
-
-fn cpu_state(index: usize) -> MutexGuard<'static, Cpu, rank::CpuQueue> {
-    CPUS[index].get().expect("cpus::init").lock()
-}
-
-/// Memory of a CPU's lists, if nothing runs there.
-pub fn trim() {
-    for cpu in CPUS.iter().filter_map(|cpu| cpu.get()) {
-        let mut c = cpu.lock();
-        if c.runnable.is_empty() && c.waiting.is_empty() && c.dead.is_empty() {
-            (c.runnable, c.waiting, c.dead) = (VecDeque::new(), Vec::new(), Vec::new());
-        }
-        if c.asleep.is_empty() {
-            (c.asleep, c.alarms) = (BTreeMap::new(), BTreeSet::new());
-        }
-    }
-}
-
-/// The calling CPU.
-fn this() -> MutexGuard<'static, Cpu, rank::CpuQueue> {
-    cpu_state(percpu::index())
-}
 
 /// The scheduler's part of the running thread; only where one runs (system calls, faults).
 #[inline]
@@ -195,26 +68,7 @@ pub fn enqueue(thread: Arc<dyn Runs>, cpu: usize) {
             c.current.as_ref().is_some_and(|t| t.task().since.load(Ordering::Relaxed) != 0);
         c.update_load(cpu, running);
     }
-    balance::is_joined(cpu);
-    post(cpu, QUEUE);
-}
-
-/// A thread that waits for its turn on another CPU: the calling one has nothing to do.
-fn steal() -> Option<Arc<dyn Runs>> {
-    balance::busy().find_map(|cpu| take_from(cpu, percpu::index()))
-}
-
-/// Takes a thread that `to` may run from the queue of CPU `from`.
-fn take_from(from: usize, to: usize) -> Option<Arc<dyn Runs>> {
-    let mut c = CPUS[from].get()?.try_lock()?;
-    let fits = |t: &Arc<dyn Runs>| {
-        !t.task().is_on_cpu() && t.task().affinity.try_lock().is_some_and(|m| m.contains(to))
-    };
-    let i = c.runnable.iter().position(fits)?;
-    let thread = c.runnable.remove(i)?;
-    c.update_load(from, true);
-    thread.task().whereabouts.moves_to(to);
-    Some(thread)
+    balance::wake(cpu);
 }
 
 fn switch_to(next: Option<Arc<dyn Runs>>) {
@@ -304,7 +158,7 @@ pub fn wake_ready() -> bool {
     c.waiting = waiting;
     let any = !ready.is_empty();
     for t in ready.into_iter().rev() {
-        attention::mine().company().joined_by(WANTS_CPU);
+        Cpu::tell_of(percpu::index(), &t);
         queue::add_first(&mut c.runnable, t);
     }
     any
@@ -433,13 +287,6 @@ fn serve_others() {
     let _ = attention::mine().take(QUEUE); // the caller looks at everything now
 }
 
-/// Takes a thread over that waits for its turn elsewhere.
-fn take_over() -> bool {
-    let Some(thread) = steal() else { return false };
-    this().join(percpu::index(), thread);
-    true
-}
-
 /// Halts until an interrupt, unless something is to be done already.
 pub fn halt(ready: &dyn Fn() -> bool) {
     arm_timer(false);
@@ -465,16 +312,6 @@ pub fn halt(ready: &dyn Fn() -> bool) {
     }
     balance::set_idle(false);
     set_polling();
-}
-
-/// Whom the calling CPU has beside the running thread ([`attention::company`]), by a look at its queues.
-#[cold]
-pub(super) fn look_for_company() -> u32 {
-    let c = this();
-    let wants = !c.runnable.is_empty() || !c.waiting.is_empty();
-    let kinds = if wants { WANTS_CPU } else { 0 } | if c.asleep.is_empty() { 0 } else { SLEEPS };
-    attention::mine().company().set(kinds);
-    kinds
 }
 
 /// All that wakes the calling CPU.
@@ -548,9 +385,7 @@ fn arm_timer(user: bool) {
     if user && !c.runnable.is_empty() {
         // Who comes for the thread looks where there is more than one to run: that may have been told while none ran.
         c.update_load(percpu::index(), true);
-    }
-    if user && let Some(first) = c.runnable.front() {
-        balance::offer(first.task());
+        balance::offer(percpu::index());
         if c.slice_end == NEVER {
             c.slice_end = now + u64::from(shared::params().tsc_khz) * SLICE_MS;
         }

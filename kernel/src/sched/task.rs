@@ -136,9 +136,11 @@ pub struct Task {
     pub others_cycles: AtomicU64,
     /// What it waits for is told it, see [`Wait::is_told`].
     pub is_told: AtomicBool,
+    /// It may not run anywhere.
+    is_bound: AtomicBool,
     /// What it is a part of.
     whole: Weak<dyn Runs>,
-    /// CPUs it may run on.
+    /// CPUs it may run on, see [`bind`](Self::bind).
     pub affinity: Mutex<CpuMask, rank::Affinity>,
     /// To whose control group its CPU time is charged.
     account: Arc<Account>,
@@ -164,6 +166,7 @@ impl Task {
             affinity: Mutex::new(CpuMask::all()),
             since: AtomicU64::new(0),
             is_told: AtomicBool::new(false),
+            is_bound: AtomicBool::new(false),
             bell,
             deadline: AtomicU64::new(NEVER),
             account,
@@ -208,6 +211,23 @@ impl Task {
     /// Whether a CPU runs on its stack.
     pub fn is_on_cpu(&self) -> bool {
         self.extended.is_taken()
+    }
+
+    /// It may run on these CPUs from now on. Where it is on a queue already [`cpus::is_bound_anew`](super::cpus::is_bound_anew)
+    /// follows.
+    pub fn bind(&self, mask: CpuMask) {
+        let mut affinity = self.affinity.lock();
+        *affinity = mask;
+        self.is_bound.store(mask.leaves_out(), Ordering::Relaxed);
+    }
+
+    /// CPUs it may run on, for the queue that it comes to; without its lock where it may run anywhere.
+    #[inline]
+    pub fn may_run_on(&self) -> CpuMask {
+        if self.is_bound.load(Ordering::Relaxed) {
+            return *self.affinity.lock();
+        }
+        CpuMask::all()
     }
 
     /// It runs from now on.

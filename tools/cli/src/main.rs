@@ -159,12 +159,13 @@ mod tests {
     #[test]
     fn a_plain_run_is_what_the_parser_makes_of_it() {
         let plain = |line: &str| commands::run::Run::plain(line.split(' ').map(Into::into));
-        for line in ["hanare run ls", "hanare run /bin/ls -l --stats", "hanare run help"] {
+        let plain_lines = "hanare run ls|hanare run /bin/ls -l --stats|hanare run help|hanare run -- ls -l|hanare run -- -x -- y";
+        for line in plain_lines.split('|') {
             let (plain, parsed) = (plain(line).unwrap(), run_of(line));
             assert_eq!(plain.command, parsed.command, "{line}");
             assert!(parsed.on.is_none() && parsed.cpus.is_none() && !parsed.stats);
         }
-        let others = "hanare|hanare run|hanare run --help|hanare run -- ls|hanare run --stats ls|hanare run ls -- x|hanare ls|hanare help run|hanare runs ls";
+        let others = "hanare|hanare run|hanare run --help|hanare run --|hanare run --stats ls|hanare run ls -- x|hanare ls|hanare help run|hanare runs ls";
         for line in others.split('|') {
             assert!(plain(line).is_none(), "{line}");
         }

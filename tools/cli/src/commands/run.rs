@@ -44,9 +44,17 @@ impl Run {
     pub fn plain(mut all: impl Iterator<Item = OsString>) -> Option<Self> {
         all.next()?;
         let is_run = all.next()? == "run";
-        let command: Vec<_> = all.collect();
-        let is_plain = !command.first()?.as_bytes().starts_with(b"-")
-            && command.iter().all(|part| !part.is_empty() && part != "--");
+        let mut command: Vec<_> = all.collect();
+        // What follows it is the program and its arguments, whatever they look like.
+        let is_marked = command.first()? == "--";
+        if is_marked {
+            command.remove(0);
+        }
+        let is_plain = is_marked
+            || !command.first()?.as_bytes().starts_with(b"-")
+                && command.iter().all(|part| part != "--");
+        let is_plain =
+            is_plain && !command.is_empty() && command.iter().all(|part| !part.is_empty());
         (is_run && is_plain).then_some(Self { on: None, cpus: None, stats: false, command })
     }
 
