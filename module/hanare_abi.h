@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x933298e2U
+#define HANARE_VERSION 0x376ab7eU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1533,10 +1533,7 @@ struct hanare_numa_info {
 #define HANARE_INSTANCE_STOPPING 4U
 /* It did not answer a ping in time. */
 #define HANARE_INSTANCE_HUNG 5U
-/*
- * Registers in `DumpThread`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
- * rdx, rsi, rdi, rip, rflags, rsp.
- */
+/* Registers in `DumpThread`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, rip, rflags, rsp. */
 #define HANARE_DUMP_THREAD_REGS 18
 /* `Opened::shows`: it is such a file. */
 #define HANARE_OPENED_OURS 1U
@@ -1780,7 +1777,7 @@ struct hanare_status {
 	/* Out: bytes per NUMA node (first 8 nodes). */
 	__u64 node_bytes[8];
 	/* How arguments of calls reach Linux. */
-	struct hanare_crate :: copied :: _copied_status copied;
+	struct hanare_copied_status copied;
 };
 
 /* `IOCTL_LOG`: read the kernel log. */

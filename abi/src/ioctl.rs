@@ -5,6 +5,7 @@
 //! or *space* (`IOCTL_ATTACH`: a proxy process). Calls that change the partition need CAP_SYS_ADMIN. Every structure with
 //! a `message` gets a sentence there when the call fails: what was wrong and what to do.
 
+use crate::copied::CopiedStatus;
 use crate::info::{ProcessInfo, ThreadInfo};
 use crate::observe::{Observation, Observe, TraceRead};
 use crate::request::KEPT_WORDS;
@@ -201,7 +202,7 @@ pub struct Status {
     /// Out: bytes per NUMA node (first 8 nodes).
     pub node_bytes: [u64; 8],
     /// How arguments of calls reach Linux.
-    pub copied: crate::copied::CopiedStatus,
+    pub copied: CopiedStatus,
 }
 
 /// `IOCTL_LOG`: read the kernel log.
@@ -336,8 +337,7 @@ pub struct Child {
     pub parts: u32,
 }
 
-/// Registers in [`DumpThread`]: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
-/// rdx, rsi, rdi, rip, rflags, rsp.
+/// Registers in [`DumpThread`]: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, rip, rflags, rsp.
 pub const DUMP_THREAD_REGS: usize = 18;
 
 /// `IOCTL_DUMP_THREAD`: for a core dump the calling thread takes on these registers and

@@ -11,6 +11,7 @@ use crate::mm::Caller;
 use crate::mm::messages::{self, Frames};
 use crate::parts::seccomp::FILTER;
 use crate::process::thread::{self, Thread};
+use crate::sched::tlb;
 use alloc::sync::Arc;
 use core::cell::Cell;
 use hanare_abi::copied::{
@@ -35,6 +36,10 @@ use linux_raw_sys::general::{__NR_sendmmsg, __NR_sendmsg, __NR_sendto};
 const PIECES_MAX: usize = 40;
 /// Bytes of a message that a thread keeps for its next calls.
 const KEPT_BYTES: u64 = 256 << 10;
+/// Bytes that are copied at a time.
+const STEP_BYTES: usize = 256 << 10;
+/// Bytes of a page that are read at a time, where the next page may not be there.
+const PART_BYTES: usize = 512;
 /// After so many calls that need no more than that it has no more.
 const SMALL_CALLS: u32 = 64;
 
@@ -156,7 +161,8 @@ impl Message {
             let Some((frame, run)) = self.frames.place(at.saturating_add(done)) else {
                 return false;
             };
-            let here = run.min(count - done);
+            let here = run.min(count - done).min(STEP_BYTES);
+            tlb::serve(); // other CPUs do not wait for all of it
             if !each(done, frame, here) {
                 return false;
             }
@@ -218,20 +224,20 @@ impl Buffer for Message {
     }
 }
 
-/// Reads as much as can be read, up to the first page that cannot: all at once; where that fails, page by page.
+/// Reads as much as can be read, up to the first page that cannot: all at once; where that fails, in parts of pages.
 fn read_to(memory: &impl CallerMemory, addr: u64, to: PhysAddr, bytes: usize) -> usize {
     if usercopy::read_to(UserAddr::of(addr), to, bytes).is_ok() {
         return bytes;
     }
-    let mut page = [0; SMALL as usize];
+    let mut part = [0; PART_BYTES];
     let mut done = 0;
     while done < bytes {
         let addr = addr.saturating_add(done as u64);
-        let here = ((SMALL - addr % SMALL) as usize).min(bytes - done);
-        if memory.read(addr, &mut page[..here]).is_err() {
+        let here = (PART_BYTES - addr as usize % PART_BYTES).min(bytes - done);
+        if memory.read(addr, &mut part[..here]).is_err() {
             break;
         }
-        memory::write(to + done as u64, &page[..here]);
+        memory::write(to + done as u64, &part[..here]);
         done += here;
     }
     done
