@@ -32,8 +32,10 @@ use hanare_hal::usercopy::{self, UserAddr};
 use hanare_hal::{memory, shared};
 use linux_raw_sys::general::{__NR_sendmmsg, __NR_sendmsg, __NR_sendto};
 
-/// What can be written back by a call; one with more of it goes by mapping.
-const PIECES_MAX: usize = 40;
+/// What may be written back of most calls.
+const PIECES_FEW: usize = 4;
+/// What may be written back of a call; one with more goes by mapping.
+const PIECES_MAX: usize = 64;
 /// Bytes of a message that a thread keeps for its next calls.
 const KEPT_BYTES: u64 = 256 << 10;
 /// Bytes that are copied at a time.
@@ -50,7 +52,11 @@ pub fn call(row: &Row, args: &[u64; 6]) -> Option<Outcome> {
         return None; // the slot has all of it
     }
     let me = thread::current();
-    match send(me, row.number.into(), args) {
+    let sent = match send(me, row.number.into(), args, &mut [Piece::NONE; PIECES_FEW]) {
+        Err(MAPPED_PIECES) => send_large(me, row.number.into(), args),
+        sent => sent,
+    };
+    match sent {
         Ok(outcome) => outcome,
         Err(reason) => {
             shared::here().count_mapped(row.number.into(), reason);
@@ -59,8 +65,19 @@ pub fn call(row: &Row, args: &[u64; 6]) -> Option<Outcome> {
     }
 }
 
+#[cold]
+#[inline(never)] // its list would cost each call as much as all the rest
+fn send_large(me: &Thread, number: u32, args: &[u64; 6]) -> Result<Option<Outcome>, u32> {
+    send(me, number, args, &mut [Piece::NONE; PIECES_MAX])
+}
+
 /// `Ok(None)`: it refers to nothing. `Err`: why there can be no message.
-fn send(me: &Thread, number: u32, args: &[u64; 6]) -> Result<Option<Outcome>, u32> {
+fn send(
+    me: &Thread,
+    number: u32,
+    args: &[u64; 6],
+    pieces: &mut [Piece],
+) -> Result<Option<Outcome>, u32> {
     if me.seccomp.mode() == FILTER {
         return Err(MAPPED_JUDGED);
     }
@@ -69,8 +86,7 @@ fn send(me: &Thread, number: u32, args: &[u64; 6]) -> Result<Option<Outcome>, u3
     }
     let caller = me.caller();
     let mut program = Program(&caller);
-    let mut pieces = [Piece::NONE; PIECES_MAX];
-    let (mut to, encoded) = encode(&program, number, args, &mut pieces)?;
+    let (mut to, encoded) = encode(&program, number, args, pieces)?;
     if encoded.size == HEAD_BYTES {
         return Ok(None);
     }
