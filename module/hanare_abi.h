@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xc87994e7U
+#define HANARE_VERSION 0x376ab7eU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -44,6 +44,8 @@
  * 0x0000_7d00_0000_0000  USER_MAX      LWK's page table and in the proxy
  * 0x0000_7d00_2010_0000  CONTROL_BASE  scratch pages, slots, start block:
  * 0x0000_7d00_4310_0000  CONTROL_END   proxy and LWK only
+ * 0x0000_7d80_0000_0000  MESSAGES_BASE messages of calls whose arguments are copied:
+ * 0x0000_7dfd_0000_0000  MESSAGES_END  mapped by the proxy at the first such call
  * 0x0000_7e00_0000_0000  PROXY_BASE    the proxy's own image, heap, mmap area
  * 0xffff_8000_0000_0000  DIRECT_BASE   LWK: its physical memory, at +paddr
  * 0xffff_c000_0000_0000  STACKS_BASE   LWK: its memory as kernel stacks: each 32 KiB
@@ -99,6 +101,21 @@
 #define HANARE_START_SIZE 0x1000000ULL
 /* Most threads one process can have. */
 #define HANARE_SLOTS_MAX 0x20000U
+/*
+ * Start of the messages of calls whose arguments are copied (`crate::message`): memory of the LWK that the proxy maps when
+ * it is first asked to (`MESSAGES_PART`). The message of slot `i` lies at `message` `(i)`.
+ */
+#define HANARE_MESSAGES_BASE 0x7d8000000000ULL
+/* End (exclusive) of the messages. */
+#define HANARE_MESSAGES_END 0x7dfd00000000ULL
+/* Slots that can have a message, the lowest ones. */
+#define HANARE_MESSAGES_MAX 4000U
+/* From one message to the next. Behind each lies at least as much that is never mapped. */
+#define HANARE_MESSAGE_STRIDE 0x8000000ULL
+/* Most bytes of a message: 64 MiB of data, and what belongs to it. */
+#define HANARE_MESSAGE_MAX 0x4200000ULL
+/* In place of the number of a `part`: the messages. */
+#define HANARE_MESSAGES_PART 16U
 /* Where the proxy's image is linked. */
 #define HANARE_PROXY_BASE 0x7e0000000000ULL
 /* Bit of the device's file offset where the space id starts. */
@@ -113,6 +130,48 @@
 #define HANARE_CPU_STACKS_BASE 0xfffffe8000000000ULL
 /* LWK: where its image is linked. */
 #define HANARE_KERNEL_BASE 0xffffffff80000000ULL
+
+/* ---- copied ---- */
+
+/* Calls whose arguments are copied, counted (`docs/delegation.md`, *Copied arguments*). */
+/* Why arguments are mapped that were to be copied: nothing describes them. */
+#define HANARE_MAPPED_UNDESCRIBED 0U
+/* They are larger than a message can be. */
+#define HANARE_MAPPED_TOO_LARGE 1U
+/* There is no memory for the message, or no place. */
+#define HANARE_MAPPED_NO_MEMORY 2U
+/* Linux goes on with the memory after the call (`MSG_ZEROCOPY`). */
+#define HANARE_MAPPED_KEPT 3U
+/* A filter of system calls, which may look at where they lie, judges the call. */
+#define HANARE_MAPPED_JUDGED 4U
+/* They have more pieces than can be written back, or several that are there in part only. */
+#define HANARE_MAPPED_PIECES 5U
+/* The proxy has not taken the message. */
+#define HANARE_MAPPED_NOT_TAKEN 6U
+/* Another thread was changing the memory. */
+#define HANARE_MAPPED_CHANGED 7U
+/* Entries of `crate::boot::CpuShared::mapped_by`. */
+#define HANARE_MAPPED_REASONS 8
+/* Entries of `crate::boot::CpuShared::mapped_calls`; the last one also counts higher numbers. */
+#define HANARE_MAPPED_CALLS 512
+
+/* Of an instance, all CPUs together: `crate::boot::CpuShared` has the same of each. */
+struct hanare_copied_status {
+	/* Out: 1: arguments of calls are copied where nothing else is said. */
+	__u32 copies;
+	/* Zero. */
+	__u32 reserved;
+	/* Out: calls whose arguments were copied. */
+	__u64 calls;
+	/* Out: bytes copied for them from programs. */
+	__u64 bytes_in;
+	/* Out: bytes copied to programs. */
+	__u64 bytes_out;
+	/* Out: calls whose arguments were mapped instead, by reason. */
+	__u64 mapped_by[HANARE_MAPPED_REASONS];
+	/* In: address of as many words of 64 bits as `MAPPED_CALLS`, or 0. They are those calls by number. */
+	__u64 mapped_calls;
+};
 
 /* ---- boot ---- */
 
@@ -497,8 +556,22 @@ struct hanare_cpu_shared {
 	__u32 interrupts_by[HANARE_VECTORS];
 	/* Exceptions since boot by vector. Written by the LWK. */
 	__u32 exceptions_by[HANARE_EXCEPTIONS];
+	/* 1: arguments of calls are copied where nothing else is said. Written by the LWK, as what follows. */
+	__u32 copies;
+	/* Zero. */
+	__u32 reserved9;
+	/* Calls whose arguments were copied. */
+	__u64 copied_calls;
+	/* Bytes that were copied for them from programs and to programs. */
+	__u64 copied_in;
+	/* See `copied_in`. */
+	__u64 copied_out;
+	/* Calls whose arguments were to be copied and were mapped, by reason (`MAPPED_*`). */
+	__u32 mapped_by[HANARE_MAPPED_REASONS];
+	/* Likewise, by the number of the call. */
+	__u32 mapped_calls[HANARE_MAPPED_CALLS];
 	/* Zero, up to 8192 bytes. */
-	__u64 reserved8[408];
+	__u64 reserved8[144];
 } __attribute__((aligned(4096)));
 
 /* ---- log ---- */
@@ -965,6 +1038,12 @@ struct hanare_service {
 #define HANARE_SLOT_ASKED 3U
 /* States in which it has answered. */
 #define HANARE_SLOT_ANSWERED 12U
+/*
+ * In place of the number of a system call: the call is a message (`crate::message`). `args[0]` is its address, which is that
+ * of the slot (`crate::layout::message`), `args[1]` the bytes of its buffer, behind which nothing is mapped. The result is 0
+ * where the call was executed, whose result is in the message, or -errno where it cannot be executed from the message.
+ */
+#define HANARE_NR_MESSAGE 0x4d5347U
 
 /* 256 bytes: a cache line for the call, one for the LWK's words, one for the worker's. */
 struct hanare_slot {
@@ -1129,6 +1208,10 @@ struct hanare_slot {
  */
 /* No address space randomisation (personality ADDR_NO_RANDOMIZE). */
 #define HANARE_START_NO_RANDOM 1ULL
+/* Arguments of the program's calls are copied, whatever is usual in the instance. */
+#define HANARE_START_COPIED 4ULL
+/* They are mapped, likewise. */
+#define HANARE_START_MAPPED 8ULL
 /* Exit of the program is reported with the LWK's counters on stderr. */
 #define HANARE_START_STATS 2ULL
 
@@ -1423,11 +1506,10 @@ struct hanare_numa_info {
 /*
  * The ioctls of `/dev/hanare`.
  *
- * An open descriptor has one role, given by its first call: *manager* (boot, status; no role
- * needed), *builder* (`IOCTL_CREATE`: an instance under construction, released again if the
- * descriptor is closed before `IOCTL_BOOT` succeeds), or *space* (`IOCTL_ATTACH`: a proxy process).
- * Calls that change the partition need CAP_SYS_ADMIN. Every structure with a `message` gets a
- * sentence there when the call fails: what was wrong and what to do.
+ * An open descriptor has one role, given by its first call: *manager* (boot, status; no role needed), *builder*
+ * (`IOCTL_CREATE`: an instance under construction, released again if the descriptor is closed before `IOCTL_BOOT` succeeds),
+ * or *space* (`IOCTL_ATTACH`: a proxy process). Calls that change the partition need CAP_SYS_ADMIN. Every structure with
+ * a `message` gets a sentence there when the call fails: what was wrong and what to do.
  */
 /* Type byte of the ioctl numbers. */
 #define HANARE_IOCTL_TYPE 72U
@@ -1451,10 +1533,7 @@ struct hanare_numa_info {
 #define HANARE_INSTANCE_STOPPING 4U
 /* It did not answer a ping in time. */
 #define HANARE_INSTANCE_HUNG 5U
-/*
- * Registers in `DumpThread`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
- * rdx, rsi, rdi, rip, rflags, rsp.
- */
+/* Registers in `DumpThread`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, rip, rflags, rsp. */
 #define HANARE_DUMP_THREAD_REGS 18
 /* `Opened::shows`: it is such a file. */
 #define HANARE_OPENED_OURS 1U
@@ -1475,7 +1554,7 @@ struct hanare_numa_info {
 /* See `Shutdown`. */
 #define HANARE_IOCTL_SHUTDOWN 0xc0f04805U
 /* See `Status`. */
-#define HANARE_IOCTL_STATUS 0xc0a04806U
+#define HANARE_IOCTL_STATUS 0xc1084806U
 /* See `Log`. */
 #define HANARE_IOCTL_LOG 0xc0384807U
 /* See `Debug`. */
@@ -1687,9 +1766,9 @@ struct hanare_status {
 	__u32 chunks;
 	/* In: 1: ping every CPU first (up to 1 s each). */
 	__u32 ping;
-	/* Out: ns since boot; slowest ping answer in ns (0: not asked). */
+	/* Out: ns since boot. */
 	__u64 uptime_ns;
-	/* See `uptime_ns`. */
+	/* Out: slowest ping answer in ns (0: not asked). */
 	__u64 ping_ns;
 	/* Out: bytes written to the log so far. */
 	__u64 log_head;
@@ -1697,6 +1776,8 @@ struct hanare_status {
 	__u64 cpus;
 	/* Out: bytes per NUMA node (first 8 nodes). */
 	__u64 node_bytes[8];
+	/* How arguments of calls reach Linux. */
+	struct hanare_copied_status copied;
 };
 
 /* `IOCTL_LOG`: read the kernel log. */
@@ -1825,10 +1906,7 @@ struct hanare_child {
 	__u32 shares_table;
 	/* Out: space id. */
 	__u32 space;
-	/*
-	 * Out: over which parts of the application's addresses the device is to be mapped, a bit each;
-	 * 0 if the LWK will say where (`Control::Remap`).
-	 */
+	/* Out: where the application's addresses are to be mapped, a bit for each part; 0: `Control::Remap` will say. */
 	__u32 parts;
 };
 
@@ -2309,6 +2387,14 @@ struct hanare_message_page {
 
 /* ---- what Rust computed ---- */
 
+_Static_assert(__builtin_offsetof(struct hanare_copied_status, copies) == 0, "CopiedStatus.copies");
+_Static_assert(__builtin_offsetof(struct hanare_copied_status, reserved) == 4, "CopiedStatus.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_copied_status, calls) == 8, "CopiedStatus.calls");
+_Static_assert(__builtin_offsetof(struct hanare_copied_status, bytes_in) == 16, "CopiedStatus.bytes_in");
+_Static_assert(__builtin_offsetof(struct hanare_copied_status, bytes_out) == 24, "CopiedStatus.bytes_out");
+_Static_assert(__builtin_offsetof(struct hanare_copied_status, mapped_by) == 32, "CopiedStatus.mapped_by");
+_Static_assert(__builtin_offsetof(struct hanare_copied_status, mapped_calls) == 96, "CopiedStatus.mapped_calls");
+_Static_assert(sizeof(struct hanare_copied_status) == 104, "CopiedStatus");
 _Static_assert(__builtin_offsetof(struct hanare_image_header, magic) == 0, "ImageHeader.magic");
 _Static_assert(__builtin_offsetof(struct hanare_image_header, version) == 8, "ImageHeader.version");
 _Static_assert(__builtin_offsetof(struct hanare_image_header, header_size) == 12, "ImageHeader.header_size");
@@ -2406,7 +2492,14 @@ _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved7) == 4488, 
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, bells) == 4544, "CpuShared.bells");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, interrupts_by) == 4672, "CpuShared.interrupts_by");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, exceptions_by) == 4800, "CpuShared.exceptions_by");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved8) == 4928, "CpuShared.reserved8");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, copies) == 4928, "CpuShared.copies");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved9) == 4932, "CpuShared.reserved9");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, copied_calls) == 4936, "CpuShared.copied_calls");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, copied_in) == 4944, "CpuShared.copied_in");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, copied_out) == 4952, "CpuShared.copied_out");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, mapped_by) == 4960, "CpuShared.mapped_by");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, mapped_calls) == 4992, "CpuShared.mapped_calls");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved8) == 7040, "CpuShared.reserved8");
 _Static_assert(sizeof(struct hanare_cpu_shared) == 8192, "CpuShared");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, head) == 0, "LogRing.head");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, reserved) == 8, "LogRing.reserved");
@@ -2611,7 +2704,8 @@ _Static_assert(__builtin_offsetof(struct hanare_status, ping_ns) == 72, "Status.
 _Static_assert(__builtin_offsetof(struct hanare_status, log_head) == 80, "Status.log_head");
 _Static_assert(__builtin_offsetof(struct hanare_status, cpus) == 88, "Status.cpus");
 _Static_assert(__builtin_offsetof(struct hanare_status, node_bytes) == 96, "Status.node_bytes");
-_Static_assert(sizeof(struct hanare_status) == 160, "Status");
+_Static_assert(__builtin_offsetof(struct hanare_status, copied) == 160, "Status.copied");
+_Static_assert(sizeof(struct hanare_status) == 264, "Status");
 _Static_assert(__builtin_offsetof(struct hanare_log, name) == 0, "Log.name");
 _Static_assert(__builtin_offsetof(struct hanare_log, position) == 32, "Log.position");
 _Static_assert(__builtin_offsetof(struct hanare_log, buffer) == 40, "Log.buffer");

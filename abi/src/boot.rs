@@ -345,8 +345,22 @@ pub struct CpuShared {
     pub interrupts_by: [u32; VECTORS],
     /// Exceptions since boot by vector. Written by the LWK.
     pub exceptions_by: [u32; EXCEPTIONS],
+    /// 1: arguments of calls are copied where nothing else is said. Written by the LWK, as what follows.
+    pub copies: u32,
+    /// Zero.
+    pub reserved9: u32,
+    /// Calls whose arguments were copied.
+    pub copied_calls: u64,
+    /// Bytes that were copied for them from programs and to programs.
+    pub copied_in: u64,
+    /// See `copied_in`.
+    pub copied_out: u64,
+    /// Calls whose arguments were to be copied and were mapped, by reason (`MAPPED_*`).
+    pub mapped_by: [u32; crate::copied::MAPPED_REASONS],
+    /// Likewise, by the number of the call.
+    pub mapped_calls: [u32; crate::copied::MAPPED_CALLS],
     /// Zero, up to 8192 bytes.
-    pub reserved8: [u64; 408],
+    pub reserved8: [u64; 144],
 }
 
 /// Bit where the kind of an outbound event starts; the payload is below.

@@ -1,11 +1,11 @@
 //! The ioctls of `/dev/hanare`.
 //!
-//! An open descriptor has one role, given by its first call: *manager* (boot, status; no role
-//! needed), *builder* (`IOCTL_CREATE`: an instance under construction, released again if the
-//! descriptor is closed before `IOCTL_BOOT` succeeds), or *space* (`IOCTL_ATTACH`: a proxy process).
-//! Calls that change the partition need CAP_SYS_ADMIN. Every structure with a `message` gets a
-//! sentence there when the call fails: what was wrong and what to do.
+//! An open descriptor has one role, given by its first call: *manager* (boot, status; no role needed), *builder*
+//! (`IOCTL_CREATE`: an instance under construction, released again if the descriptor is closed before `IOCTL_BOOT` succeeds),
+//! or *space* (`IOCTL_ATTACH`: a proxy process). Calls that change the partition need CAP_SYS_ADMIN. Every structure with
+//! a `message` gets a sentence there when the call fails: what was wrong and what to do.
 
+use crate::copied::CopiedStatus;
 use crate::info::{ProcessInfo, ThreadInfo};
 use crate::observe::{Observation, Observe, TraceRead};
 use crate::request::KEPT_WORDS;
@@ -191,9 +191,9 @@ pub struct Status {
     pub chunks: u32,
     /// In: 1: ping every CPU first (up to 1 s each).
     pub ping: u32,
-    /// Out: ns since boot; slowest ping answer in ns (0: not asked).
+    /// Out: ns since boot.
     pub uptime_ns: u64,
-    /// See `uptime_ns`.
+    /// Out: slowest ping answer in ns (0: not asked).
     pub ping_ns: u64,
     /// Out: bytes written to the log so far.
     pub log_head: u64,
@@ -201,6 +201,8 @@ pub struct Status {
     pub cpus: u64,
     /// Out: bytes per NUMA node (first 8 nodes).
     pub node_bytes: [u64; 8],
+    /// How arguments of calls reach Linux.
+    pub copied: CopiedStatus,
 }
 
 /// `IOCTL_LOG`: read the kernel log.
@@ -331,13 +333,11 @@ pub struct Child {
     pub shares_table: u32,
     /// Out: space id.
     pub space: u32,
-    /// Out: over which parts of the application's addresses the device is to be mapped, a bit each;
-    /// 0 if the LWK will say where (`Control::Remap`).
+    /// Out: where the application's addresses are to be mapped, a bit for each part; 0: `Control::Remap` will say.
     pub parts: u32,
 }
 
-/// Registers in [`DumpThread`]: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx,
-/// rdx, rsi, rdi, rip, rflags, rsp.
+/// Registers in [`DumpThread`]: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, rip, rflags, rsp.
 pub const DUMP_THREAD_REGS: usize = 18;
 
 /// `IOCTL_DUMP_THREAD`: for a core dump the calling thread takes on these registers and

@@ -5,6 +5,8 @@
 //! 0x0000_7d00_0000_0000  USER_MAX      LWK's page table and in the proxy
 //! 0x0000_7d00_2010_0000  CONTROL_BASE  scratch pages, slots, start block:
 //! 0x0000_7d00_4310_0000  CONTROL_END   proxy and LWK only
+//! 0x0000_7d80_0000_0000  MESSAGES_BASE messages of calls whose arguments are copied:
+//! 0x0000_7dfd_0000_0000  MESSAGES_END  mapped by the proxy at the first such call
 //! 0x0000_7e00_0000_0000  PROXY_BASE    the proxy's own image, heap, mmap area
 //! 0xffff_8000_0000_0000  DIRECT_BASE   LWK: its physical memory, at +paddr
 //! 0xffff_c000_0000_0000  STACKS_BASE   LWK: its memory as kernel stacks: each 32 KiB
@@ -71,6 +73,24 @@ pub const SLOTS_MAX: u32 = 131_072;
 /// The scratch page of a slot.
 pub const fn scratch(slot: u32) -> u64 {
     SCRATCH_END - (slot as u64 + 1) * PAGE_SIZE
+}
+
+/// Start of the messages of calls whose arguments are copied ([`crate::message`]): memory of the LWK that the proxy maps when
+/// it is first asked to ([`MESSAGES_PART`]). The message of slot `i` lies at [`message`] `(i)`.
+pub const MESSAGES_BASE: u64 = 0x7d80_0000_0000;
+/// End (exclusive) of the messages.
+pub const MESSAGES_END: u64 = MESSAGES_BASE + MESSAGES_MAX as u64 * MESSAGE_STRIDE;
+/// Slots that can have a message, the lowest ones.
+pub const MESSAGES_MAX: u32 = 4000;
+/// From one message to the next. Behind each lies at least as much that is never mapped.
+pub const MESSAGE_STRIDE: u64 = 128 << 20;
+/// Most bytes of a message: 64 MiB of data, and what belongs to it.
+pub const MESSAGE_MAX: u64 = (64 << 20) + (2 << 20);
+/// In place of the number of a [`part`]: the messages.
+pub const MESSAGES_PART: u32 = 16;
+/// Where the message of a slot lies.
+pub const fn message(slot: u32) -> u64 {
+    MESSAGES_BASE + slot as u64 * MESSAGE_STRIDE
 }
 
 /// Where the proxy's image is linked.

@@ -16,6 +16,7 @@
 pub mod boot;
 pub mod clock;
 pub mod control;
+pub mod copied;
 pub mod info;
 pub mod ioctl;
 pub mod layout;

@@ -22,6 +22,11 @@ pub const SLOT_ASKED: u32 = SLOT_REQUESTED | SLOT_CONTROL;
 /// States in which it has answered.
 pub const SLOT_ANSWERED: u32 = SLOT_DONE | SLOT_NOT_STARTED;
 
+/// In place of the number of a system call: the call is a message ([`crate::message`]). `args[0]` is its address, which is that
+/// of the slot ([`crate::layout::message`]), `args[1]` the bytes of its buffer, behind which nothing is mapped. The result is 0
+/// where the call was executed, whose result is in the message, or -errno where it cannot be executed from the message.
+pub const NR_MESSAGE: u32 = 0x4d_5347;
+
 /// 256 bytes: a cache line for the call, one for the LWK's words, one for the worker's.
 #[repr(C, align(256))]
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,7 @@ use hanare_abi::boot::{
     CpuShared, EVENT_PANIC, EVENT_REQUEST, EVENT_SERVICE, EVENT_SHIFT, EVENT_SLOT, RingEntries,
     VECTOR_FIRST,
 };
+use hanare_abi::copied::{MAPPED_CALLS, MAPPED_REASONS};
 
 use crate::ring::{EntryPair, Full, Ring, ToLinux, ToLwk};
 use crate::same_layout;
@@ -54,7 +55,14 @@ pub struct CpuWords {
     bells: [AtomicU64; BELL_WORDS],
     interrupts_by: [AtomicU32; VECTORS],
     exceptions_by: [AtomicU32; EXCEPTIONS],
-    reserved8: [AtomicU64; 408],
+    copies: AtomicU32,
+    reserved9: AtomicU32,
+    copied_calls: AtomicU64,
+    copied_in: AtomicU64,
+    copied_out: AtomicU64,
+    mapped_by: [AtomicU32; MAPPED_REASONS],
+    mapped_calls: [AtomicU32; MAPPED_CALLS],
+    reserved8: [AtomicU64; 144],
 }
 
 same_layout!(EntryPair, RingEntries: outbound, inbound);
@@ -63,7 +71,8 @@ same_layout!(CpuWords, CpuShared:
     apic_id, linux_cpu, node, state, doorbell, ipi_vector, lwk_wait, current_space, heartbeat,
     interrupts, exceptions, page_faults, local_calls, delegated_calls, inbound_tail,
     inbound_seen, inbound_head, outbound_tail, outbound_seen, outbound_head, entries, idle_cycles, idle_since,
-    bells_rung, bells, interrupts_by, exceptions_by, crowded);
+    bells_rung, bells, interrupts_by, exceptions_by, crowded,
+    copies, copied_calls, copied_in, copied_out, mapped_by, mapped_calls);
 
 /// Requests for this CPU: the module posts, the LWK takes.
 #[derive(Clone, Copy, Debug)]
@@ -203,6 +212,12 @@ fn bump(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
+/// Likewise.
+#[cfg(not(loom))]
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+}
+
 /// Likewise; without an entry for it nothing is counted.
 #[cfg(not(loom))]
 fn bump_entry(counters: &[AtomicU32], index: usize) {
@@ -321,6 +336,24 @@ impl<'a> CpuRef<'a> {
     pub fn count_exception(&self, vector: u8) {
         bump(&self.words.exceptions);
         bump_entry(&self.words.exceptions_by, usize::from(vector));
+    }
+
+    /// Says whether arguments of calls are copied where nothing else is said.
+    pub fn set_copies(&self, copies: bool) {
+        self.words.copies.store(copies.into(), Ordering::Relaxed);
+    }
+
+    /// Counts a call whose arguments were copied: so many bytes from the program and to it.
+    pub fn count_copied(&self, from: u64, to: u64) {
+        bump(&self.words.copied_calls);
+        add(&self.words.copied_in, from);
+        add(&self.words.copied_out, to);
+    }
+
+    /// Counts a call whose arguments were to be copied and are mapped, for this reason (`MAPPED_*`).
+    pub fn count_mapped(&self, number: u32, reason: u32) {
+        bump_entry(&self.words.mapped_by, reason as usize);
+        bump_entry(&self.words.mapped_calls, number as usize);
     }
 
     /// Counts a page fault.

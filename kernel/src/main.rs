@@ -25,7 +25,7 @@ use base::{accounts, frames, heap, log, stacks, time};
 use gate::observe;
 use life::{depart, exit, fork};
 use link::{caller, direct, inbound, services};
-use mm::{content, vdso};
+use mm::{content, messages, vdso};
 use process::{oom, spaces, thread};
 use sched::{attention, cpus, hold, machinecheck, user_mode};
 
@@ -100,6 +100,7 @@ fn first_cpu() {
     hold::init(options.hold_ms);
     accounts::init(options.user_limits);
     depart::init(options.exec_seen);
+    messages::init(options.copies);
 }
 
 /// What ends of threads, processes and spaces mean.

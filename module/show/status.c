@@ -30,6 +30,32 @@ static void cpu_status(const struct hanare_cpu *cpu, struct hanare_cpu_status *s
 		status->exceptions_by[i] = READ_ONCE(shared->exceptions_by[i]);
 }
 
+/* What was copied and what was not, of all CPUs. inst->live is held. */
+static void arguments_status(const struct hanare_instance *inst, struct hanare_copied_status *status,
+			     u64 *mapped_calls)
+{
+	u32 cpu, i;
+
+	status->copies = inst->cpu_count && inst->cpus[0].shared ? READ_ONCE(inst->cpus[0].shared->copies) : 0;
+	status->calls = 0;
+	status->bytes_in = 0;
+	status->bytes_out = 0;
+	memset(status->mapped_by, 0, sizeof(status->mapped_by));
+	for (cpu = 0; cpu < inst->cpu_count; cpu++) {
+		const struct hanare_cpu_shared *shared = inst->cpus[cpu].shared;
+
+		if (!shared)
+			continue;
+		status->calls += READ_ONCE(shared->copied_calls);
+		status->bytes_in += READ_ONCE(shared->copied_in);
+		status->bytes_out += READ_ONCE(shared->copied_out);
+		for (i = 0; i < HANARE_MAPPED_REASONS; i++)
+			status->mapped_by[i] += READ_ONCE(shared->mapped_by[i]);
+		for (i = 0; i < HANARE_MAPPED_CALLS; i++)
+			mapped_calls[i] += READ_ONCE(shared->mapped_calls[i]);
+	}
+}
+
 static struct hanare_instance *instance_at(u32 index)
 {
 	struct hanare_instance *inst, *found = NULL;
@@ -51,12 +77,16 @@ long hanare_do_status(struct hanare_file *hf, void *data)
 	struct hanare_instance *inst = arg->name[0] ? hanare_instance_named(arg->name) : instance_at(arg->index);
 	u32 room = arg->cpus ? min_t(u32, arg->cpu_count, HANARE_CPUS_MAX) : 0, count, i;
 	struct hanare_cpu_status *cpus;
+	u64 *mapped_calls;
 	int err = 0;
 
 	if (!inst)
 		return -ENOENT;
 	cpus = kcalloc(HANARE_CPUS_MAX, sizeof(*cpus), GFP_KERNEL);
-	if (!cpus) {
+	mapped_calls = kcalloc(HANARE_MAPPED_CALLS, sizeof(*mapped_calls), GFP_KERNEL);
+	if (!cpus || !mapped_calls) {
+		kfree(cpus);
+		kfree(mapped_calls);
 		hanare_instance_put(inst);
 		return -ENOMEM;
 	}
@@ -83,11 +113,16 @@ long hanare_do_status(struct hanare_file *hf, void *data)
 	count = min(room, inst->cpu_count);
 	for (i = 0; i < count; i++)
 		cpu_status(&inst->cpus[i], &cpus[i]);
+	arguments_status(inst, &arg->copied, mapped_calls);
 	up_read(&inst->live);
 	/* May wait for whoever has that memory, so no lock is held that the LWK's end takes. */
 	if (copy_to_user(u64_to_user_ptr(arg->cpus), cpus, count * sizeof(*cpus)))
 		err = -EFAULT;
+	if (arg->copied.mapped_calls && copy_to_user(u64_to_user_ptr(arg->copied.mapped_calls), mapped_calls,
+					      HANARE_MAPPED_CALLS * sizeof(*mapped_calls)))
+		err = -EFAULT;
 	kfree(cpus);
+	kfree(mapped_calls);
 	hanare_instance_put(inst);
 	return err;
 }

@@ -359,6 +359,11 @@ const struct vm_operations_struct hanare_vm_ops = {
 	.page_mkwrite	= space_mkwrite,
 };
 
+static bool is_within(const struct vm_area_struct *vma, u64 start, u64 end)
+{
+	return vma->vm_start >= start && vma->vm_end <= end;
+}
+
 int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma)
 {
 	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
@@ -367,7 +372,8 @@ int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma)
 		return -EPERM;
 	/* Same address on both sides; the space's number keeps spaces apart. */
 	if (offset != ((u64)space->id << HANARE_SPACE_SHIFT | vma->vm_start) ||
-	    vma->vm_start < HANARE_USER_MIN || vma->vm_end > HANARE_CONTROL_END)
+	    !(is_within(vma, HANARE_USER_MIN, HANARE_CONTROL_END) ||
+	      is_within(vma, HANARE_MESSAGES_BASE, HANARE_MESSAGES_END)))
 		return -EINVAL;
 	if (!(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_EXEC)
 		return -EINVAL;

@@ -96,7 +96,7 @@ static long zap(struct hanare_job *job)
 {
 	u64 start = job->args[0], end = job->args[1];
 
-	if (start & ~PAGE_MASK || end & ~PAGE_MASK || start >= end || end > HANARE_CONTROL_END)
+	if (start & ~PAGE_MASK || end & ~PAGE_MASK || start >= end || end > HANARE_MESSAGES_END)
 		return -EINVAL;
 	/* Without a space there is no mapping left either. */
 	if (job->space)

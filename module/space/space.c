@@ -528,7 +528,7 @@ void hanare_space_flush(struct hanare_space *space)
 	if (atomic_read(&space->mm->mm_users) || test_bit(0, &space->ended) ||
 	    hanare_space_is_left(space))
 		return;
-	hanare_zap(space, HANARE_USER_MIN, HANARE_CONTROL_END);
+	hanare_zap(space, HANARE_USER_MIN, HANARE_MESSAGES_END);
 	hanare_space_end(space);
 }
 

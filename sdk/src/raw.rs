@@ -3,6 +3,7 @@
 
 use std::os::fd::BorrowedFd;
 
+use hanare_abi::copied::MAPPED_CALLS;
 use hanare_abi::ioctl::*;
 use hanare_abi::observe::{Observation, Observe, TraceRead};
 use rustix::io::Result;
@@ -55,11 +56,17 @@ pub fn boot(fd: BorrowedFd, argument: &mut Boot, image: &[u8]) -> Result<()> {
     unsafe { ioctl(fd, Updater::<IOCTL_BOOT, Boot>::new(argument)) }
 }
 
-/// Asks for the status of an instance and of as many CPUs as `cpus` has room for.
-pub fn status(fd: BorrowedFd, argument: &mut Status, cpus: &mut [CpuStatus]) -> Result<()> {
+/// Asks for the status of an instance and of as many CPUs as `cpus` has room for, and which calls were mapped.
+pub fn status(
+    fd: BorrowedFd,
+    argument: &mut Status,
+    cpus: &mut [CpuStatus],
+    mapped_calls: &mut [u64; MAPPED_CALLS],
+) -> Result<()> {
+    argument.copied.mapped_calls = mapped_calls.as_mut_ptr() as u64;
     argument.cpu_count = cpus.len() as u32;
     argument.cpus = if cpus.is_empty() { 0 } else { cpus.as_mut_ptr() as u64 };
-    // SAFETY: as above; the module writes at most `cpu_count` entries there.
+    // SAFETY: as above; the module writes at most `cpu_count` entries there, and `MAPPED_CALLS` words.
     unsafe { ioctl(fd, Updater::<IOCTL_STATUS, Status>::new(argument)) }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hanare_abi::copied::{self, CopiedStatus};
 use hanare_abi::{boot, ioctl};
 use rustix::io::Errno;
 
@@ -204,6 +205,75 @@ impl Cpu {
     }
 }
 
+/// How arguments of calls reach Linux: where they are, or copied through a buffer. Counts are of all CPUs since boot.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Arguments {
+    /// They are copied where a program was not started otherwise.
+    pub are_copied: bool,
+    /// Calls whose arguments were copied.
+    pub copied_calls: u64,
+    /// Bytes that were copied from programs for them.
+    pub copied_in: u64,
+    /// Bytes that were copied to programs.
+    pub copied_out: u64,
+    /// Why arguments were mapped that were to be copied, and of how many calls; reasons without one are left out.
+    pub mapped: Vec<Mapped>,
+    /// These calls by the number of Linux' call; numbers without one are left out.
+    pub mapped_calls: Vec<MappedCall>,
+}
+
+/// A reason for which arguments are not copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Mapped {
+    /// For people.
+    pub why: &'static str,
+    /// Calls.
+    pub count: u64,
+}
+
+/// Calls with one number whose arguments were not copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct MappedCall {
+    /// Linux' number of the call.
+    pub number: usize,
+    /// Calls.
+    pub count: u64,
+}
+
+impl Arguments {
+    fn from_abi(status: &CopiedStatus, mapped_calls: &[u64]) -> Self {
+        let is_there = |count: &u64| *count != 0;
+        let mapped = (0u32..).zip(status.mapped_by).filter(|(_, count)| is_there(count));
+        let calls = mapped_calls.iter().copied().enumerate().filter(|(_, count)| is_there(count));
+        Self {
+            are_copied: status.copies != 0,
+            copied_calls: status.calls,
+            copied_in: status.bytes_in,
+            copied_out: status.bytes_out,
+            mapped: mapped.map(|(reason, count)| Mapped { why: why(reason), count }).collect(),
+            mapped_calls: calls.map(|(number, count)| MappedCall { number, count }).collect(),
+        }
+    }
+}
+
+/// Why arguments are mapped that were to be copied.
+const fn why(reason: u32) -> &'static str {
+    match reason {
+        copied::MAPPED_UNDESCRIBED => "no description",
+        copied::MAPPED_TOO_LARGE => "too large",
+        copied::MAPPED_NO_MEMORY => "no memory for a buffer",
+        copied::MAPPED_KEPT => "Linux keeps the memory",
+        copied::MAPPED_JUDGED => "judged by a filter",
+        copied::MAPPED_PIECES => "too many pieces, or several that end too early",
+        copied::MAPPED_NOT_TAKEN => "not taken by the proxy",
+        copied::MAPPED_CHANGED => "memory changed meanwhile",
+        _ => "another reason",
+    }
+}
+
 /// One instance.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -226,12 +296,14 @@ pub struct Instance {
     pub ping_ns: Option<u64>,
     /// Bytes written to its log so far.
     pub log_bytes: u64,
+    /// How arguments of calls reach Linux.
+    pub arguments: Arguments,
     /// Its CPUs.
     pub cpus: Vec<Cpu>,
 }
 
 impl Instance {
-    fn from_abi(status: &ioctl::Status, cpus: &[ioctl::CpuStatus]) -> Self {
+    fn from_abi(status: &ioctl::Status, cpus: &[ioctl::CpuStatus], mapped_calls: &[u64]) -> Self {
         let nodes =
             status.node_bytes.iter().rposition(|&bytes| bytes != 0).map_or(0, |last| last + 1);
         Self {
@@ -244,6 +316,7 @@ impl Instance {
             uptime_ns: status.uptime_ns,
             ping_ns: (status.ping_ns != 0).then_some(status.ping_ns),
             log_bytes: status.log_head,
+            arguments: Arguments::from_abi(&status.copied, mapped_calls),
             cpus: cpus.iter().map(Cpu::from_abi).collect(),
         }
     }
@@ -281,16 +354,17 @@ impl Device {
 
     fn status(&self, which: Which, ping: bool) -> rustix::io::Result<Instance> {
         let mut status = question(which, ping);
-        raw::status(self.fd(), &mut status, &mut [])?;
+        let mut mapped_calls = [0; copied::MAPPED_CALLS];
+        raw::status(self.fd(), &mut status, &mut [], &mut mapped_calls)?;
         // Once more, with room for its CPUs; a CPU that comes in between is left out.
         let count = status.cpu_count as usize;
         let mut cpus = vec![EMPTY_CPU; count];
         let ping_ns = status.ping_ns;
         status = question(which, false);
-        raw::status(self.fd(), &mut status, &mut cpus)?;
+        raw::status(self.fd(), &mut status, &mut cpus, &mut mapped_calls)?;
         status.ping_ns = ping_ns;
         cpus.truncate(status.cpu_count as usize);
-        Ok(Instance::from_abi(&status, &cpus))
+        Ok(Instance::from_abi(&status, &cpus, &mapped_calls))
     }
 }
 
@@ -329,6 +403,15 @@ fn question(which: Which, ping: bool) -> ioctl::Status {
         log_head: 0,
         cpus: 0,
         node_bytes: [0; 8],
+        copied: CopiedStatus {
+            copies: 0,
+            reserved: 0,
+            calls: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+            mapped_by: [0; copied::MAPPED_REASONS],
+            mapped_calls: 0,
+        },
     }
 }
 
@@ -342,7 +425,7 @@ mod tests {
         assert_eq!(status.ping, 1);
         status.node_bytes[2] = 5;
         status.state = ioctl::INSTANCE_PANICKED;
-        let instance = Instance::from_abi(&status, &[]);
+        let instance = Instance::from_abi(&status, &[], &[]);
         assert_eq!(instance.node_bytes, [0, 0, 5]);
         assert_eq!((instance.name.as_str(), instance.state), ("blue", State::Panicked));
         assert_eq!(instance.ping_ns, None);

@@ -89,6 +89,37 @@ def small(folder):
                    'mount -t tmpfs -o size=16M none /run/small', shell=True, check=True)
 
 
+def copied():
+    """Programs whose arguments are copied, beside others; what cannot be is mapped, and counted by name and reason."""
+    program = GUEST + '/static/copied-arguments'
+
+    def launch(how):
+        return lambda prefix: [*prefix[:-1], '--arguments', how, '--', program] if prefix else [program]
+
+    def counted():
+        said = status()['arguments']
+        whys = {mapped['why']: mapped['count'] for mapped in said['mapped']}
+        return said['copied_calls'], said['copied_in'], said['copied_out'], whys
+
+    before = counted()
+    same('copied-arguments-of-a-mapped-program', None, both=launch('mapped'))
+
+    def none():
+        expect(counted() == before, f'{before}, then {counted()}')
+    if ARGUMENTS != 'copied':
+        check('mapped-arguments-are-not-copied', none)
+    same('copied-arguments', None, both=launch('copied'))
+
+    def some():
+        calls, in_, out, whys = (now - old if isinstance(now, int) else now for now, old in zip(counted(), before))
+        expect(calls > 500 and in_ > 64 << 20 and out > 64 << 20, f'{calls} calls, {in_} and {out} bytes')
+        for why in 'too large', 'Linux keeps the memory', 'no description':
+            expect(whys.get(why), f'{why}: {whys}')
+        names = hanare('status').out.decode()
+        expect(re.search(r'mapped by name: .*pread64 ', names), names)
+    check('copied-arguments-are-counted', some)
+
+
 class Partner:
     """tests/guest/shared-file-mapping.c on the LWK (or on Linux), line by line."""
 
@@ -340,6 +371,7 @@ coherence(DISK)
 coherence('/dev/shm/memory')
 sqlite()
 locked()
+copied()
 
 
 def umount():

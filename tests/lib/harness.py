@@ -26,6 +26,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 GUEST = os.path.join(ROOT, 'build/tests/guest')
 WORK = '/run/hanare-test'
 ONLY = re.compile(os.environ.get('TESTS_ONLY') or '')
+# How arguments of calls reach Linux, where a group says nothing else.
+ARGUMENTS = os.environ.get('TESTS_ARGUMENTS')
 # For whatever ends by itself on a machine that is not very busy, in seconds; it only ends what hangs.
 TIMEOUT = 240
 BOOT = ['--cpus', '2-3', '--mem', '256M']
@@ -138,7 +140,7 @@ def run(*argv, on=None, **more):
 def boot(*arguments):
     global boot_arguments
     boot_arguments = list(arguments) or boot_arguments
-    hanare('boot', *boot_arguments)
+    hanare('boot', *boot_arguments, *(['--arguments', ARGUMENTS] if ARGUMENTS else []))
 
 
 def status(name='default'):
@@ -433,6 +435,12 @@ def finish():
             for line in text[text.index(bad[0]):].splitlines()[:60]:
                 print('#', line)
         expect(not bad, f'{len(bad)} lines: ' + ' / '.join(bad[:3]))
+    def were_copied():
+        said = [instance['arguments'] for instance in json.loads(hanare('status', '--json').out or b'[]')]
+        print('#', json.dumps(said))
+        expect(any(arguments['copied_calls'] for arguments in said), f'no call was copied: {said}')
+    if ARGUMENTS == 'copied':
+        check('arguments-were-copied', were_copied, lwk=False)
     check('shutdown', shutdown, lwk=False)
     check('linux-log', kernel_log, lwk=False)
     sys.exit(1 if counts['FAIL'] else 0)

@@ -121,6 +121,21 @@ static void lie(struct hanare_slot *slot, long result)
 	}
 }
 
+/* Nonsense in a message: its result, and words anywhere. */
+static void spoil_message(unsigned char *message, uint64_t bytes)
+{
+	int i;
+
+	count(LIES);
+	if (bytes < 128)
+		return;
+	for (i = below(40); i > 0; i--) {
+		uint64_t word = value(), at = below(4) ? below(bytes - 8) : below(120);
+
+		memcpy(message + at, &word, sizeof(word));
+	}
+}
+
 /* Serves a slot; returns where its worker ends. */
 static void serve(uint32_t number)
 {
@@ -160,6 +175,11 @@ static void serve(uint32_t number)
 		lies = shared->lies_one_in && !below(shared->lies_one_in);
 		if (lies && !below(4)) {
 			lie(slot, value()); /* without having done it */
+			continue;
+		}
+		if (is_call && nr == HANARE_NR_MESSAGE && lies) {
+			spoil_message((unsigned char *)args[0], args[1]);
+			publish(slot, 0); /* executed, it says */
 			continue;
 		}
 		after = execute(my_slot, is_call, nr, args, more, &result);

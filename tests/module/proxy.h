@@ -477,7 +477,10 @@ static enum after execute(uint32_t slot, int is_call, uint32_t nr, const uint64_
 	case HANARE_CONTROL_TRAP:
 	case HANARE_CONTROL_FILTER:
 	case HANARE_CONTROL_TAKE_MASK:
-	case HANARE_CONTROL_MAP_PART: /* all is mapped */
+		break;
+	case HANARE_CONTROL_MAP_PART: /* all is mapped but messages */
+		if (args[0] == HANARE_MESSAGES_PART)
+			*result = map_device(HANARE_MESSAGES_BASE, HANARE_MESSAGES_END);
 		break;
 	default:
 		*result = -ENOSYS;

@@ -27,12 +27,13 @@ mod short;
 mod walk;
 mod wire;
 
-pub use buffer::{Buffer, Packed, Page, asks_for_guard, gather, page_head};
+pub use buffer::{Buffer, Packed, Page, Runs, asks_for_guard, gather, page_head};
 pub use complete::complete;
 pub use decode::{Decoded, Malformed, Place, Span, decode, finish};
 pub use encode::{Encoded, Piece, Refusal, encode};
 pub use ranges::{RangesEnd, ranges};
 pub use short::{Short, shorter};
+pub use walk::refers;
 pub use wire::{HEAD_BYTES, PAYLOAD_BYTES, TEXT_MAX, VECTORS_MAX};
 
 #[cfg(test)]

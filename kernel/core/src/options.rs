@@ -17,6 +17,8 @@ pub struct Options {
     pub user_limits: UserLimits,
     /// Every program is executed by Linux, too, so that its guards see it.
     pub exec_seen: bool,
+    /// Arguments of calls are copied where nothing else is said.
+    pub copies: bool,
     /// What is done about leaks of the CPU.
     pub mitigations: Policy,
 }
@@ -28,6 +30,7 @@ impl Default for Options {
             spin_us: 50,
             hold_ms: 0,
             exec_seen: true,
+            copies: false,
             user_limits: UserLimits::default(),
             mitigations: Policy::default(),
         }
@@ -38,6 +41,7 @@ impl Default for Options {
 pub const HELP: &str = "\
 spin_us=N (poll N µs for Linux' answer before sleeping, 0: never; default 50), \
 exec=local (execve without Linux' LSM, audit and tracepoints, which is faster; default exec=seen), \
+arguments=copied (as --arguments; default arguments=mapped), \
 log=debug (more in hanare log; default log=info), \
 user_limits=LIST (as --user-limits), \
 mitigations=off (nothing against leaks of the CPU; default mitigations=auto: what the CPU needs), \
@@ -81,6 +85,7 @@ impl Options {
         match key {
             "log" => self.log_debug = one_of([("debug", true), ("info", false)])?,
             "exec" => self.exec_seen = one_of([("seen", true), ("local", false)])?,
+            "arguments" => self.copies = one_of([("copied", true), ("mapped", false)])?,
             "spin_us" => self.spin_us = number()?,
             "mitigations" => self.mitigations.off = one_of([("off", true), ("auto", false)])?,
             "pti" if value == "auto" => self.mitigations.isolation = None,

@@ -1,7 +1,7 @@
 //! The start block (`hanare_abi::start`), which a proxy writes, and which may say anything.
 
 use hanare_abi::layout::START_SIZE;
-use hanare_abi::start::StartBlock;
+use hanare_abi::start::{START_COPIED, START_MAPPED, StartBlock};
 
 use crate::errno::{EINVAL, Result};
 
@@ -38,6 +38,16 @@ pub fn header(bytes: &[u8; size_of::<StartBlock>()]) -> StartBlock {
         flags: fields.u64(),
         cpu_soft: fields.u64(),
         cpu_hard: fields.u64(),
+    }
+}
+
+/// Whether arguments of the program's calls are to be copied; `None`: as is usual in the instance.
+#[must_use]
+pub const fn copies(block: &StartBlock) -> Option<bool> {
+    match (block.flags & START_COPIED != 0, block.flags & START_MAPPED != 0) {
+        (true, false) => Some(true),
+        (false, true) => Some(false),
+        _ => None,
     }
 }
 

@@ -31,7 +31,7 @@ pub fn is_ours(paddr: PhysAddr, bytes: u64) -> bool {
     chunk_below(paddr).is_some_and(|c| paddr.0.saturating_add(bytes) <= c.base + c.size)
 }
 
-fn checked(paddr: PhysAddr, bytes: usize) -> *mut u8 {
+pub(crate) fn checked(paddr: PhysAddr, bytes: usize) -> *mut u8 {
     assert!(is_ours(paddr, bytes as u64), "physical {paddr:#x}+{bytes:#x} is not ours");
     direct(paddr) as *mut u8
 }

@@ -3,7 +3,8 @@
 //! User pointers are *claims*: the address is checked against the user range,
 //! the access may fault, and one that cannot be resolved ends the copy.
 
-use crate::fpu;
+use crate::addr::PhysAddr;
+use crate::{fpu, memory};
 use core::arch::{asm, global_asm};
 use core::ffi::CStr;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
@@ -201,6 +202,33 @@ pub fn write(addr: UserAddr, from: &[u8]) -> Result<(), Fault> {
     open_window();
     // SAFETY: as in `read`, the other way round; kernel pages cannot be reached.
     let result = unsafe { hal_copy_user(checked(addr), from.as_ptr() as u64, from.len()) };
+    close_window();
+    if result == 0 { Ok(()) } else { Err(Fault) }
+}
+
+/// Reads user memory into frames that the caller owns, one behind the other. Whoever else maps them may write at the same
+/// time.
+pub fn read_to(addr: UserAddr, to: PhysAddr, bytes: usize) -> Result<(), Fault> {
+    let to = memory::checked(to, bytes) as u64;
+    if !in_range(addr, bytes) {
+        return Err(Fault);
+    }
+    open_window();
+    // SAFETY: as in `read`; `to` is the instance's memory, and the caller's.
+    let result = unsafe { hal_copy_user(to, checked(addr), bytes) };
+    close_window();
+    if result == 0 { Ok(()) } else { Err(Fault) }
+}
+
+/// Writes what lies in such frames to user memory.
+pub fn write_from(addr: UserAddr, from: PhysAddr, bytes: usize) -> Result<(), Fault> {
+    let from = memory::checked(from, bytes) as u64;
+    if !in_range(addr, bytes) {
+        return Err(Fault);
+    }
+    open_window();
+    // SAFETY: as in `write`; `from` is the instance's memory.
+    let result = unsafe { hal_copy_user(checked(addr), from, bytes) };
     close_window();
     if result == 0 { Ok(()) } else { Err(Fault) }
 }

@@ -80,6 +80,8 @@ ranks! {
     LastMapped,
     /// Frames of a control window.
     ControlPages,
+    /// Messages of a space, by slot.
+    Messages,
     /// Bells of a space.
     SpaceBells,
     /// Bells that nobody has.

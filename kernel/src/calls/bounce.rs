@@ -1,9 +1,9 @@
 //! Calls by way of the scratch page, so that Linux need not map the program's memory (`hanare_core::bounce`).
 
+use crate::calls::copied;
 use crate::link::delegate;
 use crate::process::Process;
 use crate::process::thread::{self, Thread};
-use core::sync::atomic::Ordering;
 use hanare_abi::layout::scratch;
 use hanare_core::bounce::{self, Piece, Plan, TEXT_MAX, What};
 use hanare_core::errno::{self, Errno, Result};
@@ -18,27 +18,29 @@ use hanare_hal::usercopy::{self, UserAddr};
 /// Bytes that are copied at a time.
 const CHUNK: usize = 512;
 
-/// Whether calls of the running thread are made so now.
+/// Whether calls of the running thread are made so now, or with copied arguments.
 #[inline(always)]
 pub fn is_on(thread: &Thread) -> bool {
-    thread.process.bounces.load(Ordering::Relaxed) != 0
+    thread.process.is_indirect()
 }
 
-/// Has Linux execute the call with its memory in the scratch page. The outcome, with what was written brought to the
+/// Has Linux execute the call with its memory in the scratch page, or copied. The outcome, with what was written brought to the
 /// program. `None`: that cannot be, or a result was cut short: it is to be made as it is.
 #[cold]
 #[inline(never)]
 pub fn call(row: &Row, args: &[u64; 6]) -> Option<Outcome> {
     let me = thread::current();
     let p = &me.process;
+    if p.copies() {
+        return copied::call(row, args);
+    }
     // Another thread could take the memory away, or look into it, meanwhile. What judges a call may look at where its
     // arguments lie.
     if me.slot_index != 0 || p.thread_count() > 1 || p.is_shared() || me.seccomp.mode() != 0 {
         return None;
     }
     let plan = bounce::plan(row, args)?;
-    let _ =
-        p.bounces.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+    p.count_bounce();
     let page = scratch(me.slot_index);
     let frame = p.control_page(page).ok()?;
     let mut made = *args;

@@ -3,6 +3,7 @@
 pub mod aio;
 pub mod bounce;
 pub mod clocktimers;
+pub mod copied;
 pub mod delegated;
 pub mod dispatch;
 pub mod itimer;

@@ -4,6 +4,7 @@
 use crate::gate::{observe, ptrace};
 use crate::life::fork;
 use crate::link::direct;
+use crate::parts::observed::COPIES;
 use crate::process::thread::Thread;
 use crate::process::{INIT, Identity, Ids, Process, identity};
 use crate::sched::{balance, cpus};
@@ -22,6 +23,10 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<()> {
     p.memory().start()?;
     let block = p.start_block()?;
     p.set_start_mask(block.sigmask);
+    if let Some(copies) = hanare_core::start::copies(&block) {
+        p.set_copies(copies);
+        p.observed.set(COPIES, copies);
+    }
     p.signals.lock().inherit_ignored(block.sigignore);
     p.signals.lock().actions.is_init = block.pid == INIT;
     p.pid.store(block.pid, Ordering::Relaxed);

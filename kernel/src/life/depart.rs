@@ -166,6 +166,11 @@ impl Plan {
         begun
     }
 
+    /// Whether arguments of the process' calls are copied.
+    pub fn copies(&self) -> bool {
+        self.old.process.copies()
+    }
+
     fn move_to(&mut self, space: &Space) {
         core::iter::once(&mut self.program)
             .chain(&mut self.interpreter)

@@ -3,6 +3,7 @@
 use crate::gate::{observe, ptrace};
 use crate::life::{child, share};
 use crate::link::delegate;
+use crate::mm::messages;
 use crate::process::thread::Thread;
 use crate::process::{Process, futex, thread as threads, usage, workers};
 use crate::sched::cpus;
@@ -72,6 +73,7 @@ pub fn by_call(last: Last) -> ! {
         thread(&me.process, me)
     }
     workers::rights_end(me);
+    messages::shrink(&me.caller(), 0);
     futex::release_robust(me);
     child::clear_tid(me);
     thread(&me.process, me)

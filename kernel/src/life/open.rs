@@ -4,8 +4,8 @@
 use crate::life::fork;
 use crate::life::{begin, depart};
 use crate::mm::AddressSpace;
-use crate::mm::parts;
 use crate::mm::space::Space;
+use crate::mm::{messages, parts};
 use crate::process::spaces::ProcessSpace;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
@@ -54,6 +54,9 @@ fn make(
     };
     let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
     new.set_parts(parts);
+    new.set_copies(
+        embryo.as_ref().map_or_else(messages::by_default, |e| e.parent.process.copies()),
+    );
     let life = if embryo.is_some() { Process::CLAIMED } else { Process::EXPECTED };
     let parent = embryo.as_ref().map_or(Weak::new(), |e| Arc::downgrade(&e.parent.process));
     let first = new.enter_first(parent, life, words)?;
@@ -74,6 +77,7 @@ fn for_program(
     let mm = AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?;
     let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
     new.set_parts(PARTS_USUAL);
+    new.set_copies(plan.copies());
     // It has nobody to tell its end to until it goes on as the old process.
     let first = new.enter_first(Weak::new(), Process::CLAIMED, words)?;
     plan.begin(&new, &first, words).inspect_err(|_| first.fail())?;

@@ -5,6 +5,7 @@ use super::address_space::{is_lost, is_shared, sight, sight_bits};
 use super::fault::finish;
 use super::fill::{PendingFill, file_window};
 use super::limits::Growth;
+use super::messages;
 use super::populate::Gained;
 use super::reserve::resume;
 use super::space::Space;
@@ -56,6 +57,11 @@ pub fn fault(
             Err(errno::ENOMEM) => Err(Lack::Memory),
             Err(e) => Ok(-e.0),
         };
+    }
+    if messages::contains(addr) {
+        let mut pages = [0; PAGES_MAX];
+        let n = messages::pages(p, addr, &mut pages[..most]);
+        return Ok(if n == 0 { -errno::EFAULT.0 } else { answer(r, addr, &pages[..n]) });
     }
     let run = (call.args[3] as u32).checked_sub(1);
     if !finish_fills(p, run, addr) {
@@ -122,7 +128,7 @@ pub fn fault(
         let mut pages = [0; PAGES_MAX];
         let n = mm.collect(&vma, addr, write, &mut pages[..most]);
         drop(mm);
-        p.bounces.store(0, Ordering::Relaxed); // Linux has page tables for it from now on
+        p.end_bounces();
         // None: a page beside it in a large one is being forgotten. It faults again.
         let status = if n == 0 { -errno::EAGAIN.0 } else { answer(r, addr, &pages[..n]) };
         if let Some(old) = given_up {

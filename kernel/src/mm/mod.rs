@@ -9,7 +9,8 @@
 //! * what an address space is made of: `access`, `stale`, `quarantine`, `content`, `removed`;
 //! * the address space itself: `address_space`, its lock (`guard`), its pages (`populate`, `known`,
 //!   `fill`, `join`, `leaves`), where they lie (`policy`), `limits`, `vdso`;
-//! * the space, which a proxy shares: `space`, `last_mapped`, `writes`; who changes it: `caller`;
+//! * the space, which a proxy shares: `space`, `last_mapped`, `writes`, `messages` and their frames
+//!   (`frames_of_message`); who changes it: `caller`;
 //! * what is done to it: `release`, `bad`, `huge`, `reserve`, `free`, `shared`, `unmap`, `place`,
 //!   `files`, `change`, `protect`, `fork`, `patch`;
 //! * page faults, of threads (`fault`) and of proxies (`linux`), and what comes back where memory is short (`room`).
@@ -24,6 +25,7 @@ pub mod fault;
 pub mod files;
 pub mod fill;
 pub mod fork;
+pub mod frames_of_message;
 pub mod free;
 pub mod guard;
 pub mod huge;
@@ -33,6 +35,7 @@ pub mod last_mapped;
 pub mod leaves;
 pub mod limits;
 pub mod linux;
+pub mod messages;
 pub mod offer;
 pub mod parts;
 pub mod patch;

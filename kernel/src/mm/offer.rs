@@ -131,7 +131,7 @@ fn offer(p: &Caller<'_>, pointers: [Option<Pointer>; POINTERS_MAX], args: &[u64;
     if run.count > 0 && shared::offer(p.space).publish(p.space, run.start, &run.pages[..run.count])
     {
         mm.offered_by = p.space;
-        p.bounces.store(0, Ordering::Relaxed); // Linux has page tables for it from now on
+        p.end_bounces();
     }
     drop(mm);
     copied.into_iter().flatten().for_each(|old| release::page(p, old));

@@ -1,6 +1,7 @@
 //! Taking pages away: zap what Linux has seen, then free or quarantine.
 
 use super::caller::Caller;
+use super::messages;
 use super::quarantine::{self, Batch};
 use super::removed::Removed;
 use super::space::{CONTROL_COST, Space};
@@ -95,6 +96,7 @@ pub fn all(p: &Space) {
     p.last_mapped.clear();
     p.mm.take_table().free(&mut frames::Tables);
     control.into_values().for_each(|frame| removed.seen.push(Run::of(frame, false)));
+    messages::take_all(p, &mut removed.seen);
     quarantine::give_up(p.owner(), removed.seen);
     p.account.remove_kernel(control_pages * CONTROL_COST);
 }

@@ -2,6 +2,7 @@
 //! The processes that have it are in `process/spaces.rs`.
 
 use super::fill::PendingFill;
+use super::frames_of_message::Frames;
 use super::last_mapped::LastMapped;
 use super::writes::Writes;
 use super::{AddressSpace, MmLock};
@@ -35,6 +36,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// Where the words of `REQUEST_SPACE_OPEN` say from which number tokens are counted.
 const TOKENS_WORD: usize = CHILD_WORDS - 1;
+/// In `Space::bounces`: arguments of calls are copied.
+const COPIES: u32 = 1 << 31;
+const _: () = assert!(bounce::CALLS_MAX < COPIES);
 /// Kernel memory that a page of the control window takes.
 pub(super) const CONTROL_COST: u64 = 4096 + 64;
 
@@ -62,8 +66,8 @@ pub struct Space {
     pub shared_writes: Writes,
     /// See [`LastMapped`].
     pub last_mapped: LastMapped,
-    /// Calls that may still be made by way of scratch pages, since Linux has mapped nothing of its memory yet.
-    pub bounces: AtomicU32,
+    /// Calls that may still be made by way of scratch pages, since Linux has mapped nothing of its memory yet; and [`COPIES`].
+    bounces: AtomicU32,
     /// Parts of its addresses that the proxy has mapped, see `parts`.
     pub(super) parts: AtomicU32,
     /// A thread has had a NUMA policy of its own, where there is a choice of nodes.
@@ -74,6 +78,10 @@ pub struct Space {
     pub fills: Mutex<Vec<PendingFill>, rank::Fills>,
     /// Frames of the control window, by page address.
     control: Mutex<BTreeMap<u64, PhysAddr>, rank::ControlPages>,
+    /// Messages of calls whose arguments are copied, by slot.
+    messages: Mutex<BTreeMap<u32, Arc<Frames>>, rank::Messages>,
+    /// The proxy has mapped them.
+    pub(super) maps_messages: AtomicBool,
     /// Slots that were ever given out: the lowest ones.
     slots_made: AtomicU32,
     /// Their bells, where they were used.
@@ -118,6 +126,8 @@ impl Space {
             has_policies: AtomicBool::new(false),
             fills: Mutex::new(Vec::new()),
             control: Mutex::new(BTreeMap::new()),
+            messages: Mutex::new(BTreeMap::new()),
+            maps_messages: AtomicBool::new(false),
             slots_made: AtomicU32::new(1),
             bells: Mutex::new(BTreeMap::new()),
             slots_free: Mutex::new(Vec::new()),
@@ -188,6 +198,54 @@ impl Space {
         let mut control = self.control.lock();
         self.slots_made.store(0, Ordering::Relaxed);
         core::mem::take(&mut *control)
+    }
+
+    /// Whether some calls of its threads are made in another way than with their arguments in place.
+    #[inline(always)]
+    pub fn is_indirect(&self) -> bool {
+        self.bounces.load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes one of the calls that may be made by way of scratch pages.
+    pub fn count_bounce(&self) {
+        let _ =
+            self.bounces.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+    }
+
+    /// Linux has page tables for its memory from now on.
+    pub fn end_bounces(&self) {
+        self.bounces.fetch_and(COPIES, Ordering::Relaxed);
+    }
+
+    /// Whether arguments of its threads' calls are copied.
+    pub fn copies(&self) -> bool {
+        self.bounces.load(Ordering::Relaxed) & COPIES != 0
+    }
+
+    /// Says so, before it has a process that runs.
+    pub fn set_copies(&self, copies: bool) {
+        self.bounces.store(if copies { COPIES } else { bounce::CALLS_MAX }, Ordering::Relaxed);
+    }
+
+    /// The message of a slot.
+    pub fn message(&self, slot: u32) -> Option<Arc<Frames>> {
+        self.messages.lock().get(&slot).cloned()
+    }
+
+    /// Puts it in place of the one before; there is room for an entry.
+    pub(super) fn set_message(&self, slot: u32, message: Option<Arc<Frames>>) {
+        let mut messages = self.messages.lock();
+        let before = match message {
+            Some(message) => lists::insert_within(&mut messages, slot, message),
+            None => messages.remove(&slot),
+        };
+        drop(messages);
+        drop(before);
+    }
+
+    /// All of them.
+    pub(super) fn take_messages(&self) -> BTreeMap<u32, Arc<Frames>> {
+        core::mem::take(&mut *self.messages.lock())
     }
 
     /// Resident and peak bytes.

@@ -38,6 +38,8 @@ pub const DEBUGGED: u32 = 2;
 pub const HELD: u32 = 4;
 /// Linux traces a worker of it.
 pub const PTRACED: u32 = 8;
+/// Nobody watches, but arguments of its calls are copied (`calls/copied.rs`), so none takes the short way.
+pub const COPIES: u32 = 16;
 
 impl<P> Default for OfProcess<P> {
     fn default() -> Self {
@@ -54,7 +56,7 @@ impl<P> Default for OfProcess<P> {
 impl<P> OfProcess<P> {
     /// Whether anybody watches.
     pub fn is_on(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) != 0
+        self.has(!COPIES)
     }
 
     /// Whether one of these is so.

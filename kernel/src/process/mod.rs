@@ -139,6 +139,8 @@ impl Process {
         let usage = Mutex::new(
             parent.upgrade().map_or_else(Accounts::default, |p| p.usage.lock().of_child()),
         );
+        let observed = observed::OfProcess::default();
+        observed.set(observed::COPIES, memory.copies());
         let process = lists::arc_within(Process {
             memory,
             first_slot,
@@ -164,7 +166,7 @@ impl Process {
             successor: Mutex::new(None),
             pid: AtomicU32::new(0),
             pid_namespace: AtomicU64::new(0),
-            observed: observed::OfProcess::default(),
+            observed,
             start_mask: AtomicU64::new(0),
             ended_cycles: (AtomicU64::new(0), AtomicU64::new(0)),
             ended_calls: AtomicU64::new(0),

@@ -2,11 +2,13 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use clap::ValueEnum;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cpu_list::CpuList;
@@ -17,12 +19,32 @@ use crate::find;
 /// It is set to that while the proxy starts. Arguments may take a quarter of it, 6 MiB at most.
 const STACK_LIMIT_MAX: u64 = 64 << 20;
 
+/// How arguments of calls reach Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Arguments {
+    /// They stay in the program's memory, which Linux sees at the same addresses
+    Mapped,
+    /// They are copied through a buffer, by the descriptions of the calls; calls without one are mapped
+    Copied,
+}
+
+impl fmt::Display for Arguments {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::Mapped => "mapped",
+            Self::Copied => "copied",
+        })
+    }
+}
+
 /// A program, and how it is to run.
 pub struct Program {
     /// Instance to run on; `None`: the only one, or the one called 'default'.
     pub on: Option<String>,
     /// CPUs of the instance to begin on; `None`: all of them.
     pub cpus: Option<CpuList>,
+    /// How arguments of its calls reach Linux; `None`: as is usual in the instance.
+    pub arguments: Option<Arguments>,
     /// Print time, memory and calls on stderr when the program ends.
     pub stats: bool,
     /// The program, looked up in PATH as a shell does, and its arguments.
@@ -40,6 +62,7 @@ impl Program {
         arguments.extend(self.on.map(|name| format!("--instance={name}").into()));
         arguments.extend(self.cpus.map(|list| format!("--cpus={list}").into()));
         arguments.extend(limit_stack().map(|limits| format!("--stack={limits}").into()));
+        arguments.extend(self.arguments.map(|how| format!("--arguments={how}").into()));
         arguments.extend(self.stats.then(|| "--stats".into()));
         arguments.extend(hold.map(|socket| format!("--hold={socket}").into()));
         arguments.extend(["--".into(), path.into_os_string()]);

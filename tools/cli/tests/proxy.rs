@@ -7,6 +7,8 @@
 mod fake;
 #[path = "proxy/forks.rs"]
 mod forks;
+#[path = "proxy/messages.rs"]
+mod messages;
 #[path = "proxy/signals.rs"]
 mod signals;
 

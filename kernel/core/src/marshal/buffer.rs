@@ -11,13 +11,46 @@ pub trait Buffer {
     /// How many there are.
     fn size(&self) -> usize;
 
+    /// Reads as many bytes as `to` has; zeros from the end on.
+    fn read(&self, at: usize, to: &mut [u8]);
+
+    /// Writes `from`, as far as there is room.
+    fn write(&mut self, at: usize, from: &[u8]);
+
+    /// Copies `count` bytes from a caller's memory; says how many there were, up to the first page
+    /// that cannot be read.
+    fn load(&mut self, at: usize, count: usize, memory: &impl CallerMemory, addr: u64) -> usize;
+
+    /// Copies `count` bytes to a caller's memory.
+    ///
+    /// # Errors
+    /// Some of it cannot be written to.
+    fn store(
+        &self,
+        at: usize,
+        count: usize,
+        memory: &mut impl CallerMemory,
+        addr: u64,
+    ) -> Result<(), Fault>;
+}
+
+/// A [`Buffer`] whose bytes can be borrowed, piece by piece.
+pub trait Runs {
+    /// How many bytes there are.
+    fn bytes(&self) -> usize;
+
     /// The longest run of bytes from `at` on that lies together; empty behind the end.
     fn run(&self, at: usize) -> &[u8];
 
     /// The same, to be written.
     fn run_mut(&mut self, at: usize) -> &mut [u8];
+}
 
-    /// Reads as many bytes as `to` has; zeros from the end on.
+impl<T: Runs + ?Sized> Buffer for T {
+    fn size(&self) -> usize {
+        self.bytes()
+    }
+
     fn read(&self, mut at: usize, mut to: &mut [u8]) {
         while !to.is_empty() {
             let run = self.run(at);
@@ -31,7 +64,6 @@ pub trait Buffer {
         }
     }
 
-    /// Writes `from`, as far as there is room.
     fn write(&mut self, mut at: usize, mut from: &[u8]) {
         while !from.is_empty() {
             let run = self.run_mut(at);
@@ -45,8 +77,6 @@ pub trait Buffer {
         }
     }
 
-    /// Copies `count` bytes from a caller's memory; says how many there were, up to the first page
-    /// that cannot be read.
     fn load(&mut self, at: usize, count: usize, memory: &impl CallerMemory, addr: u64) -> usize {
         let mut done = 0;
         while done < count {
@@ -65,10 +95,6 @@ pub trait Buffer {
         done
     }
 
-    /// Copies `count` bytes to a caller's memory.
-    ///
-    /// # Errors
-    /// Some of it cannot be written to.
     fn store(
         &self,
         at: usize,
@@ -108,8 +134,8 @@ fn load(memory: &impl CallerMemory, addr: u64, to: &mut [u8]) -> usize {
     done
 }
 
-impl Buffer for [u8] {
-    fn size(&self) -> usize {
+impl Runs for [u8] {
+    fn bytes(&self) -> usize {
         self.len()
     }
 
@@ -168,8 +194,8 @@ fn is_in(pool: &[Page], number: u32) -> bool {
     usize::try_from(number).is_ok_and(|number| number < pool.len())
 }
 
-impl Buffer for Packed<'_> {
-    fn size(&self) -> usize {
+impl Runs for Packed<'_> {
+    fn bytes(&self) -> usize {
         self.chain.len() * PAYLOAD_BYTES
     }
 

@@ -252,12 +252,11 @@ impl<B: Buffer + ?Sized> Party for Decoder<'_, B> {
         }
         let start = usize::try_from(pointer).map_err(|_| Malformed::Pointer)?;
         let mut length = 0;
+        let mut bytes = [0; 256];
+        // Behind the end are zeros, which `take` refuses.
         while length <= TEXT_MAX {
-            let run = self.buffer.run(start.saturating_add(length));
-            let run = &run[..run.len().min(TEXT_MAX + 1 - length)];
-            if run.is_empty() {
-                break;
-            }
+            let run = &mut bytes[..(TEXT_MAX + 1 - length).min(256)];
+            self.buffer.read(start.saturating_add(length), run);
             if let Some(zero) = run.iter().position(|&byte| byte == 0) {
                 let at = self.take(pointer, (length + zero + 1) as u64)?;
                 return Ok(self.address(at));

@@ -3,7 +3,7 @@
 use super::wire::{VECTORS_MAX, put_u64, u32_at, u64_at};
 use crate::syscalls::arguments::Argument::{self, Int};
 use crate::syscalls::arguments::{Counted, Direction, Structure};
-use crate::syscalls::{Service, row};
+use crate::syscalls::{Row, Service, row};
 
 /// Most bytes of an entry of a list.
 pub const ENTRY_MAX: usize = 64;
@@ -120,6 +120,26 @@ pub trait Party: Sized {
 
     /// A list, entry by entry.
     fn list(&mut self, pointer: u64, list: List, each: Each<'_, Self>) -> Result<u64, Self::Error>;
+}
+
+/// Whether some argument of a call may be more than a word.
+#[must_use]
+pub fn refers(row: &Row) -> bool {
+    let is_word = |argument: &Argument| {
+        matches!(
+            argument,
+            Argument::Int
+                | Argument::Word
+                | Argument::Unsigned
+                | Argument::Bits
+                | Argument::Mode
+                | Argument::Descriptor
+                | Argument::Folder
+                | Argument::One(_)
+                | Argument::Flags(_)
+        )
+    };
+    !row.arguments.iter().all(is_word)
 }
 
 /// Rewrites the arguments of a call. `Err`: there is no such call that Linux executes, nothing describes

@@ -15,6 +15,7 @@ use hanare_sdk::{Builder, Device, Error};
 
 use crate::cpu_list::CpuList;
 use crate::output::{self, outln};
+use crate::program::Arguments;
 use crate::size::{Bytes, Memory, Piece};
 use crate::{device, find, instances, machine};
 
@@ -45,6 +46,9 @@ pub struct Boot {
     // Its help is the list of options.
     #[arg(long = "option", value_name = "KEY=VALUE", value_parser = option, help = format!("Option for the LWK (repeatable): {}", options::HELP))]
     options: Vec<String>,
+    /// How arguments of calls reach Linux where nothing else is said [default: mapped]
+    #[arg(long, value_name = "HOW")]
+    arguments: Option<Arguments>,
     // Its help is how they are written.
     #[arg(long, value_name = "LIMIT,...", value_parser = user_limits, help = format!("What each user but root may have of the instance: {}", userlimits::HELP))]
     user_limits: Option<String>,
@@ -60,7 +64,9 @@ impl Boot {
     /// Boots.
     pub fn execute(self) -> Result<()> {
         let limits = self.user_limits.map(|limits| format!("user_limits={limits}"));
-        let options: Vec<String> = self.options.into_iter().chain(limits).collect();
+        let arguments = self.arguments.map(|how| format!("arguments={how}"));
+        let options: Vec<String> =
+            self.options.into_iter().chain(limits).chain(arguments).collect();
         let options = options.join(" ");
         let path = self.image.clone().map_or_else(find::image, Ok)?;
         let image =

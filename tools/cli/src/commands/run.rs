@@ -9,7 +9,7 @@ use clap::{Args, ValueHint};
 
 use crate::cpu_list::CpuList;
 use crate::instances;
-use crate::program::Program;
+use crate::program::{Arguments, Program};
 
 /// Run a program on an LWK as if it were run directly: standard input and output,
 /// environment, working directory, signals and exit status are its own.
@@ -30,6 +30,9 @@ pub struct Run {
     /// [default: all of them]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuList>,
+    /// How arguments of its calls, and of its children's, reach Linux [default: as booted]
+    #[arg(long, value_name = "HOW")]
+    pub arguments: Option<Arguments>,
     /// Print time, memory and calls on stderr when the program ends
     #[arg(long)]
     pub stats: bool,
@@ -55,13 +58,19 @@ impl Run {
                 && command.iter().all(|part| part != "--");
         let is_plain =
             is_plain && !command.is_empty() && command.iter().all(|part| !part.is_empty());
-        (is_run && is_plain).then_some(Self { on: None, cpus: None, stats: false, command })
+        (is_run && is_plain).then_some(Self {
+            on: None,
+            cpus: None,
+            arguments: None,
+            stats: false,
+            command,
+        })
     }
 
     /// Becomes the proxy.
     pub fn execute(self) -> Result<Infallible> {
-        let Self { on, cpus, stats, command } = self;
-        let (proxy, arguments) = Program { on, cpus, stats, command }.proxy(None)?;
+        let Self { on, cpus, arguments, stats, command } = self;
+        let (proxy, arguments) = Program { on, cpus, arguments, stats, command }.proxy(None)?;
         let arguments =
             arguments.iter().map(|argument| c_string(argument)).collect::<Result<Vec<_>>>()?;
         nix::unistd::execv(&c_string(proxy.as_os_str())?, &arguments)

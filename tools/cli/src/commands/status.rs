@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use hanare_sdk::{Cpu, Device, Error, Instance};
+use hanare_sdk::{Arguments, Cpu, Device, Error, Instance, Mapped};
 
 use crate::commands::ls;
 use crate::output::{self, outln};
@@ -65,6 +65,7 @@ fn print(instance: &Instance) -> Result<()> {
     outln!("cpus      {}", ls::cpus(instance))?;
     outln!("memory    {} in {pieces}{}", Bytes(instance.memory_bytes), nodes(instance))?;
     outln!("programs  {}", instance.programs)?;
+    print_arguments(&instance.arguments)?;
     outln!("log       {} written", Bytes(instance.log_bytes))?;
     if let Some(ns) = instance.ping_ns {
         outln!("ping      {} µs", ns.div_ceil(1000))?;
@@ -82,6 +83,33 @@ fn print(instance: &Instance) -> Result<()> {
         "DELEGATED",
     ];
     table::print(&header, &instance.cpus.iter().map(row).collect::<Vec<_>>())
+}
+
+/// How arguments of calls reach Linux; what was copied and what was not, where anything was to be.
+fn print_arguments(arguments: &Arguments) -> Result<()> {
+    let &Arguments { are_copied, copied_calls, copied_in, copied_out, .. } = arguments;
+    let usual = if are_copied { "copied" } else { "mapped" };
+    if copied_calls == 0 && arguments.mapped.is_empty() {
+        return Ok(outln!("arguments {usual}")?);
+    }
+    outln!(
+        "arguments {usual}: {} copied, {} in, {} out",
+        output::count(copied_calls, "call", "calls"),
+        Bytes(copied_in),
+        Bytes(copied_out)
+    )?;
+    for Mapped { why, count } in &arguments.mapped {
+        outln!("          {} mapped: {why}", output::count(*count, "call", "calls"))?;
+    }
+    let names = arguments
+        .mapped_calls
+        .iter()
+        .map(|call| format!("{} {}", hanare_core::syscalls::name(call.number as u64), call.count));
+    let names = names.collect::<Vec<_>>().join(", ");
+    if !names.is_empty() {
+        outln!("          mapped by name: {names}")?;
+    }
+    Ok(())
 }
 
 /// What to do in a bad state.

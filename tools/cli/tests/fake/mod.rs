@@ -312,6 +312,17 @@ impl Lwk {
         }
     }
 
+    /// Bytes at a page of the application or of what it shares with the LWK.
+    pub fn look(&self, page: u64, count: usize) -> Vec<u8> {
+        let at = map(&self.memory, self.space, page, count);
+        // SAFETY: just mapped, that large; any bytes.
+        unsafe {
+            let bytes = std::slice::from_raw_parts(at, count).to_vec();
+            libc::munmap(at.cast(), count);
+            bytes
+        }
+    }
+
     /// Bytes of the first scratch page of the slot's space.
     pub fn peek<const N: usize>(&self, address: u64) -> [u8; N] {
         assert!(address >= scratch(0) && address + N as u64 <= scratch(0) + 4096);

@@ -1,6 +1,6 @@
 //! The command line, as `hanare run` writes it:
 //!
-//! `hanare-proxy [--instance=NAME] [--cpus=LIST] [--stack=SOFT:HARD] [--stats] [--hold=FD] -- PATH ARGV0 ARG…`
+//! `hanare-proxy [--instance=NAME] [--cpus=LIST] [--stack=SOFT:HARD] [--stats] [--arguments=copied|mapped] [--hold=FD] -- PATH ARGV0 ARG…`
 //!
 //! `LIST` is like `0,2-5` (Linux' numbers), the limits are bytes, decimal
 //! (`u64::MAX`: unlimited).
@@ -21,6 +21,8 @@ pub struct Options {
     pub stack: Option<(u64, u64)>,
     /// A socket: wait there for a word before the program starts (tracers, debuggers).
     pub hold: Option<u32>,
+    /// Whether arguments of calls are copied; `None`: as is usual in the instance.
+    pub copies: Option<bool>,
     /// Print a line of counters at the end.
     pub stats: bool,
     /// The program to run.
@@ -36,6 +38,7 @@ pub fn parse(initial: &Initial) -> Result<Options, &'static str> {
         cpus: [0; CPU_WORDS],
         stack: None,
         hold: None,
+        copies: None,
         stats: false,
         path: c"",
         first_argument: 0,
@@ -60,6 +63,10 @@ pub fn parse(initial: &Initial) -> Result<Options, &'static str> {
 fn apply(options: &mut Options, argument: &[u8]) -> Result<(), &'static str> {
     if argument == b"--stats" {
         options.stats = true;
+    } else if argument == b"--arguments=copied" {
+        options.copies = Some(true);
+    } else if argument == b"--arguments=mapped" {
+        options.copies = Some(false);
     } else if let Some(fd) = argument.strip_prefix(b"--hold=") {
         let fd = number(fd).and_then(|fd| fd.try_into().ok());
         options.hold = Some(fd.ok_or("bad --hold; expected a descriptor")?);

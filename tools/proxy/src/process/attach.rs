@@ -1,13 +1,14 @@
 //! Becoming a space of an instance: open the device, attach, map the
 //! application's addresses and the control window.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use hanare_abi::ioctl::{
     Attach, Child, IOCTL_ATTACH, IOCTL_CHILD, IOCTL_INFO, Info, MESSAGE_SIZE, NAME_SIZE,
 };
 use hanare_abi::layout::{
-    CONTROL_BASE, CONTROL_END, PARTS, PARTS_ALL, SPACE_SHIFT, USER_MAX, USER_MIN, part,
+    CONTROL_BASE, CONTROL_END, MESSAGES_BASE, MESSAGES_END, MESSAGES_PART, PARTS, PARTS_ALL,
+    SPACE_SHIFT, USER_MAX, USER_MIN, part,
 };
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::errno::{EACCES, EEXIST, ENODEV, ENOENT, ENOMEM, ENXIO, EPERM};
@@ -33,11 +34,25 @@ pub struct Space {
     /// Space id; another one in the child of a fork.
     pub id: AtomicU32,
     /// Name of the instance, zero-terminated; may be empty.
-    pub instance: [u8; hanare_abi::ioctl::NAME_SIZE],
+    pub instance: [u8; NAME_SIZE],
     /// The control window.
     pub window: Window,
+    /// The messages of calls whose arguments are copied are mapped.
+    has_messages: AtomicBool,
     /// All of the application's addresses have to be mapped, lest Linux put something else there.
     maps_all: bool,
+}
+
+impl Space {
+    fn new(fd: u32, id: u32, instance: [u8; NAME_SIZE], window: Window, maps_all: bool) -> Self {
+        let (id, has_messages) = (AtomicU32::new(id), AtomicBool::new(false));
+        Self { fd, id, instance, window, has_messages, maps_all }
+    }
+
+    /// The window, where messages are mapped, too.
+    pub fn messages(&self) -> Option<Window> {
+        self.has_messages.load(Ordering::Acquire).then_some(self.window)
+    }
 }
 
 /// Attaches and maps, or explains and exits.
@@ -62,7 +77,7 @@ pub fn attach(options: &Options) -> Space {
         ));
     }
     let (window, maps_all) = map(fd, request.space, PARTS_ALL);
-    Space { fd, id: AtomicU32::new(request.space), instance: request.name, window, maps_all }
+    Space::new(fd, request.space, request.name, window, maps_all)
 }
 
 fn open_device() -> u32 {
@@ -187,6 +202,9 @@ fn map_new(fd: u32, id: u32, parts: u32) -> sys::Result<()> {
 
 /// `Control::MapPart`: nothing but the device was ever mapped there.
 pub fn map_part(space: &Space, number: u32) -> sys::Result<()> {
+    if number == MESSAGES_PART {
+        return map_messages(space);
+    }
     if number >= PARTS {
         return Err(Errno(linux_raw_sys::errno::EINVAL));
     }
@@ -195,6 +213,20 @@ pub fn map_part(space: &Space, number: u32) -> sys::Result<()> {
         Err(Errno(EEXIST)) => Ok(()), // another thread was faster
         result => result,
     }
+}
+
+/// Maps the messages of calls whose arguments are copied. Linux may have put something else there, where it spreads mappings
+/// far (`vm.mmap_rnd_bits`): then there are none.
+fn map_messages(space: &Space) -> sys::Result<()> {
+    let id = space.id.load(Ordering::Relaxed);
+    let offset = offset(id, MESSAGES_BASE);
+    match sys::map_device(space.fd, MESSAGES_BASE, MESSAGES_END, offset, false) {
+        Ok(()) => space.has_messages.store(true, Ordering::Release),
+        // Another thread was faster; one that has not said so yet has the LWK ask again.
+        Err(Errno(EEXIST)) if space.has_messages.load(Ordering::Acquire) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// The mapping is counted as address space though it costs none. The LWK applies
@@ -266,7 +298,7 @@ pub fn program(
     };
     sys::ioctl(fd, IOCTL_CHILD, &mut request)?;
     let (window, maps_all) = map(fd, request.space, request.parts);
-    Ok(Space { fd, id: AtomicU32::new(request.space), instance, window, maps_all })
+    Ok(Space::new(fd, request.space, instance, window, maps_all))
 }
 
 /// In the child of a fork: asks for a space of its own by `token`, and maps it. The
@@ -285,6 +317,7 @@ pub fn child(space: &Space, token: u64, shares_table: bool) -> sys::Result<()> {
     };
     sys::ioctl(space.fd, IOCTL_CHILD, &mut request)?;
     space.id.store(request.space, Ordering::Relaxed);
+    space.has_messages.store(false, Ordering::Relaxed);
     map_child(space, request.parts)
 }
 

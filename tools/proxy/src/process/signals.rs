@@ -32,7 +32,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use hanare_abi::control::Mirror;
 use hanare_abi::ioctl::{IOCTL_LAST, IOCTL_SIGNAL, Last, Signal};
-use hanare_abi::layout::{CONTROL_END, USER_MIN};
+use hanare_abi::layout::{MESSAGES_END, USER_MIN};
 use hanare_abi::signal::stays_blocked;
 use hanare_ikc::GoOn;
 use linux_raw_sys::errno::{EAGAIN, EINTR, EINVAL, EIO};
@@ -171,7 +171,7 @@ fn redirect(nr: u32, frame: &mut Frame) {
 /// The proxy itself did something wrong, or the LWK's memory went away.
 fn own_fault(signal: u32, info: &Info, frame: &Frame) -> ! {
     let address = info.address();
-    if signal == SIGBUS && (USER_MIN..CONTROL_END).contains(&address) {
+    if signal == SIGBUS && (USER_MIN..MESSAGES_END).contains(&address) {
         process::lwk_died();
     }
     print(format_args!(

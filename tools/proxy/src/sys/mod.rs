@@ -1,7 +1,7 @@
 //! Linux, and everything else that is unsafe.
 //!
 //! `arch`: start, delegated calls, the thread pointer; `call`: one system call; `entries`: the
-//! functions of the layers above that are called from here; `filter`: filters of system calls;
+//! functions of the layers above that are called from here; `filter`: filters of system calls; `heap`: that there is none;
 //! `shared`: memory given to us by others; `signal`: actions, masks, the handler's entry; `thread`:
 //! how threads begin and end; `worker`: workers and the memory of their threads; here: the system
 //! calls the proxy makes for itself.
@@ -11,6 +11,7 @@ pub mod arch;
 mod call;
 pub mod entries;
 pub mod filter;
+mod heap;
 pub mod shared;
 pub mod signal;
 pub mod thread;
@@ -60,7 +61,7 @@ pub fn ioctl_plain(fd: u32, number: u32) -> Result<()> {
 ///
 /// The range must lie below the proxy (checked).
 pub fn map_device(fd: u32, start: u64, end: u64, offset: u64, replace: bool) -> Result<()> {
-    assert!(start < end && end <= hanare_abi::layout::CONTROL_END);
+    assert!(start < end && end <= hanare_abi::layout::MESSAGES_END);
     let place = if replace { MAP_FIXED } else { MAP_FIXED_NOREPLACE };
     let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | place);
     let args = [start, end - start, protection.into(), flags.into(), fd.into(), offset];

@@ -6,7 +6,8 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use hanare_abi::layout::{
-    CONTROL_BASE, CONTROL_END, SCRATCH_BASE, SCRATCH_END, SLOT_BASE, START_BASE, START_SIZE,
+    CONTROL_BASE, CONTROL_END, MESSAGE_MAX, MESSAGES_MAX, SCRATCH_BASE, SCRATCH_END, SLOT_BASE,
+    START_BASE, START_SIZE, message,
 };
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
@@ -125,6 +126,23 @@ impl Window {
                 core::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len())
             }
         }
+    }
+
+    /// Does something with the message of slot `index`, whose buffer the LWK says is at `address` and has so many bytes. The
+    /// device must be mapped there (`attach::map_messages`). `None`: no message is there.
+    pub fn with_message<R>(
+        self,
+        index: u32,
+        (address, bytes): (u64, u64),
+        f: impl FnOnce(&mut [u8]) -> R,
+    ) -> Option<R> {
+        if index >= MESSAGES_MAX || address != message(index) || bytes > MESSAGE_MAX {
+            return None;
+        }
+        // SAFETY: memory that the LWK has for this slot, whose only worker this is; the LWK does not touch it between
+        // question and answer. System calls write to it only while nothing borrows it.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, bytes as usize) };
+        Some(f(bytes))
     }
 
     /// Copies `bytes` to `offset` of the start block.

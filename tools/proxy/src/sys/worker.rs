@@ -52,6 +52,8 @@ pub struct Worker {
     pub patience: Patience,
     /// A filter of system calls on its way.
     pub filter: Filter,
+    /// Where its [`Lists`] are, or 0.
+    lists: AtomicU64,
     /// The memory of its thread.
     pub block: Block,
 }
@@ -76,6 +78,7 @@ impl Worker {
             robust_list: AtomicU64::new(0),
             patience: Patience::new(),
             filter: Filter::new(),
+            lists: AtomicU64::new(0),
             block,
         }
     }
@@ -100,9 +103,53 @@ impl Worker {
     pub fn begin_child(&self) {
         self.slot.store(0, Ordering::Relaxed);
         self.robust_list.store(0, Ordering::Relaxed);
+        self.lists.store(0, Ordering::Relaxed);
         self.interrupted.clear();
     }
+
+    /// Does something with its memory for lists that hold addresses, whose address is given, too; nobody else sees it. There
+    /// is none before the worker [asked for it](Self::make_lists).
+    pub fn with_lists<R>(&self, f: impl FnOnce(u64, &mut [u8]) -> R) -> R {
+        match self.lists.load(Ordering::Relaxed) {
+            0 => f(0, &mut []),
+            // SAFETY: mapped for this worker alone, which does one thing at a time; system calls write to it while
+            // nothing borrows it.
+            at => f(at, unsafe {
+                core::slice::from_raw_parts_mut(at as *mut u8, LISTS_SIZE as usize)
+            }),
+        }
+    }
+
+    /// Makes memory for lists. False: it has some already, or there is none.
+    pub fn make_lists(&self) -> bool {
+        if self.lists.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        let (protection, flags) =
+            (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+        let args = [0, LISTS_SIZE, protection.into(), flags.into(), u64::MAX, 0];
+        let Ok(at) = plain(__NR_mmap, args) else { return false };
+        if at < CONTROL_END {
+            let _ = plain(__NR_munmap, [at, LISTS_SIZE, 0, 0, 0, 0]);
+            return false;
+        }
+        // A child has one worker, which makes its own.
+        let _ = plain(__NR_madvise, [at, LISTS_SIZE, MADV_DONTFORK.into(), 0, 0, 0]);
+        self.lists.store(at, Ordering::Relaxed);
+        true
+    }
+
+    /// Gives it back, at the worker's end.
+    pub fn forget_lists(&self) {
+        match self.lists.swap(0, Ordering::Relaxed) {
+            0 => {}
+            at => drop(plain(__NR_munmap, [at, LISTS_SIZE, 0, 0, 0, 0])),
+        }
+    }
 }
+
+/// Bytes for lists of a call: as many messages as Linux takes at once, with some pieces of data each.
+const LISTS_SIZE: u64 = 1 << 20;
 
 /// Bytes of a block.
 pub(super) const BLOCK_SIZE: u64 = 68 << 10;

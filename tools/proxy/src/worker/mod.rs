@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering;
 
 use hanare_abi::control::Control;
 use hanare_abi::ioctl::{IOCTL_SERVE, Serve};
+use hanare_abi::slot::NR_MESSAGE;
 use hanare_ikc::{Answer, Kind, SlotRef};
 use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
@@ -23,6 +24,7 @@ use crate::sys::thread::Wanted;
 use crate::sys::worker::{Role, Worker};
 use crate::sys::{self, code};
 
+mod message;
 mod slot;
 mod threads;
 
@@ -151,7 +153,7 @@ pub fn begin(worker: &'static Worker) -> ! {
     serve(worker, !0)
 }
 
-/// Calls of which more is to be made than the `syscall` instruction makes.
+/// Calls of which more is to be made than the `syscall` instruction makes; so is what is no call of Linux' (`NR_MESSAGE`).
 static SPECIAL: [bool; 512] = {
     let mut special = [false; 512];
     special[__NR_exit as usize] = true;
@@ -169,18 +171,21 @@ fn linux_call(process: &Process, worker: &Worker, slot: SlotRef) -> Answer {
     let nr = slot.number();
     worker.call.store(nr, Ordering::Relaxed);
     if SPECIAL.get(nr as usize) != Some(&false) || process.is_reporting() {
-        return special_call(process, nr, slot);
+        return special_call(process, worker, nr, slot);
     }
     call_in_slot(nr, slot)
 }
 
 #[inline(never)] // others do not pay for it
-fn special_call(process: &Process, nr: u32, slot: SlotRef) -> Answer {
+fn special_call(process: &Process, worker: &Worker, nr: u32, slot: SlotRef) -> Answer {
     process.calls.fetch_add(1, Ordering::Relaxed);
     if nr == __NR_exit_group || nr == __NR_exit {
         process.report();
     }
     let args = slot.worker_takes(Kind::Call).args;
+    if nr == NR_MESSAGE {
+        return message::call(process, worker, &args);
+    }
     pseudo::after(process, nr, &args, delegated_call(nr, &args))
 }
 

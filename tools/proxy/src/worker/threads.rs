@@ -44,6 +44,7 @@ pub fn declare(process: &Process, slot: u32, begin: bool) -> sys::Result<()> {
 /// `Control::ThreadExit`: the thread id 0 says that the slot is not looked at any more.
 pub fn end_worker(process: &Process, worker: &Worker) -> ! {
     signal::set_mask(!0);
+    worker.forget_lists();
     process.space.window.slot(worker.slot()).set_tid(0);
     thread::end(worker.block)
 }
@@ -51,6 +52,7 @@ pub fn end_worker(process: &Process, worker: &Worker) -> ! {
 /// `Control::ThreadRenew`: the successors answer, where there is one.
 pub fn renew_worker(process: &Process, worker: &Worker, other: u32) -> ! {
     signal::set_mask(!0);
+    worker.forget_lists();
     let other = Some(other).filter(|slot| (1..SLOTS_MAX).contains(slot));
     for index in core::iter::once(worker.slot()).chain(other) {
         if let Err(error) = thread::spawn_successor(index) {

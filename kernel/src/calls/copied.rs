@@ -1,0 +1,317 @@
+//! Calls with copied arguments: what a call refers to goes through a buffer that the LWK and the proxy share, its *message*
+//! (`hanare_core::marshal`, `mm/messages.rs`), and Linux touches nothing of the program's memory. See
+//! `docs/delegation.md`, *Copied arguments*.
+//!
+//! Program memory is read and written here by the running thread, as by a local call: pages come in, are copied after a fork,
+//! and are written to files that are mapped, as ever. A call of which there can be no message is made with its arguments mapped,
+//! and counted with the reason.
+
+use crate::link::delegate;
+use crate::mm::Caller;
+use crate::mm::messages::{self, Frames};
+use crate::parts::seccomp::FILTER;
+use crate::process::thread::{self, Thread};
+use crate::sched::tlb;
+use alloc::sync::Arc;
+use core::cell::Cell;
+use hanare_abi::copied::{
+    MAPPED_CHANGED, MAPPED_JUDGED, MAPPED_KEPT, MAPPED_NO_MEMORY, MAPPED_NOT_TAKEN, MAPPED_PIECES,
+    MAPPED_TOO_LARGE, MAPPED_UNDESCRIBED,
+};
+use hanare_abi::layout::{message, scratch};
+use hanare_abi::slot::NR_MESSAGE;
+use hanare_core::errno;
+use hanare_core::link::{Call, Outcome};
+use hanare_core::marshal::{self, Buffer, Encoded, HEAD_BYTES, Piece, Refusal};
+use hanare_core::syscalls::Row;
+use hanare_core::usermemory::{CallerMemory, Fault, UserMemory};
+use hanare_core::vma::{Backing, Prot, Vma};
+use hanare_hal::addr::PhysAddr;
+use hanare_hal::paging::SMALL;
+use hanare_hal::usercopy::{self, UserAddr};
+use hanare_hal::{memory, shared};
+use linux_raw_sys::general::{__NR_sendmmsg, __NR_sendmsg, __NR_sendto};
+
+/// What may be written back of most calls.
+const PIECES_FEW: usize = 4;
+/// What may be written back of a call; one with more goes by mapping.
+const PIECES_MAX: usize = 64;
+/// Bytes of a message that a thread keeps for its next calls.
+const KEPT_BYTES: u64 = 256 << 10;
+/// Bytes that are copied at a time.
+const STEP_BYTES: usize = 256 << 10;
+/// Bytes of a page that are read at a time, where the next page may not be there.
+const PART_BYTES: usize = 512;
+/// After so many calls that need no more than that it has no more.
+const SMALL_CALLS: u32 = 64;
+
+/// Has Linux execute the call from a message. The outcome, with what was written brought to the program. `None`: it is to be made
+/// as it is.
+pub fn call(row: &Row, args: &[u64; 6]) -> Option<Outcome> {
+    if !marshal::refers(row) {
+        return None; // the slot has all of it
+    }
+    let me = thread::current();
+    let sent = match send(me, row.number.into(), args, &mut [Piece::NONE; PIECES_FEW]) {
+        Err(MAPPED_PIECES) => send_large(me, row.number.into(), args),
+        sent => sent,
+    };
+    match sent {
+        Ok(outcome) => outcome,
+        Err(reason) => {
+            shared::here().count_mapped(row.number.into(), reason);
+            None
+        }
+    }
+}
+
+#[cold]
+#[inline(never)] // its list would cost each call as much as all the rest
+fn send_large(me: &Thread, number: u32, args: &[u64; 6]) -> Result<Option<Outcome>, u32> {
+    send(me, number, args, &mut [Piece::NONE; PIECES_MAX])
+}
+
+/// `Ok(None)`: it refers to nothing. `Err`: why there can be no message.
+fn send(
+    me: &Thread,
+    number: u32,
+    args: &[u64; 6],
+    pieces: &mut [Piece],
+) -> Result<Option<Outcome>, u32> {
+    if me.seccomp.mode() == FILTER {
+        return Err(MAPPED_JUDGED);
+    }
+    if is_kept(number, args) {
+        return Err(MAPPED_KEPT);
+    }
+    let caller = me.caller();
+    let mut program = Program(&caller);
+    let (mut to, encoded) = encode(&program, number, args, pieces)?;
+    if encoded.size == HEAD_BYTES {
+        return Ok(None);
+    }
+    let place = [message(me.slot_index), to.size() as u64, 0, 0, 0, 0];
+    let outcome = delegate::call(me, Call::new(NR_MESSAGE, place));
+    let Outcome::Done(0) = outcome else {
+        let is_refused = matches!(outcome, Outcome::Done(_));
+        return if is_refused { Err(MAPPED_NOT_TAKEN) } else { Ok(Some(outcome)) };
+    };
+    let value = marshal::complete(&to, &pieces[..encoded.pieces], &mut program);
+    shared::here().count_copied(to.loaded, to.stored.get());
+    has_sent(&caller, &mut to, encoded.size as u64);
+    Ok(Some(Outcome::Done(value)))
+}
+
+/// Whether Linux may read the memory after the call.
+fn is_kept(number: u32, args: &[u64; 6]) -> bool {
+    const MSG_ZEROCOPY: u64 = 0x400_0000;
+    let flags = match number {
+        __NR_sendto | __NR_sendmmsg => args[3],
+        __NR_sendmsg => args[2],
+        _ => 0,
+    };
+    flags & MSG_ZEROCOPY != 0
+}
+
+/// Writes the call into the message of the running thread, which grows where it has to. `Err`: why it cannot be.
+fn encode(
+    program: &Program<'_>,
+    number: u32,
+    args: &[u64; 6],
+    pieces: &mut [Piece],
+) -> Result<(Message, Encoded), u32> {
+    let of_errno = |e| if e == errno::E2BIG { MAPPED_TOO_LARGE } else { MAPPED_NO_MEMORY };
+    let mut frames = messages::of_slot(program.0).map_err(of_errno)?;
+    loop {
+        let mut to = Message::new(frames);
+        match marshal::encode(program, number, args, &mut to, pieces) {
+            Ok(encoded) => return Ok((to, encoded)),
+            Err(Refusal::DoesNotFit { needed }) if needed > to.size() as u64 => {
+                frames = messages::grow(program.0, needed).map_err(of_errno)?;
+            }
+            Err(Refusal::DoesNotFit { .. }) => return Err(MAPPED_TOO_LARGE),
+            Err(Refusal::Undescribed(_)) => return Err(MAPPED_UNDESCRIBED),
+            Err(Refusal::ListFull | Refusal::SeveralFaults) => return Err(MAPPED_PIECES),
+            Err(Refusal::Unmapped) => return Err(MAPPED_CHANGED),
+        }
+    }
+}
+
+/// After a call whose message had so many bytes: a large one that is not needed any more becomes smaller.
+fn has_sent(p: &Caller<'_>, to: &mut Message, bytes: u64) {
+    if to.size() as u64 <= KEPT_BYTES {
+        return;
+    }
+    if bytes > KEPT_BYTES {
+        to.frames.set_unused(0);
+    } else if to.frames.unused() < SMALL_CALLS {
+        to.frames.set_unused(to.frames.unused() + 1);
+    } else {
+        messages::shrink(p, KEPT_BYTES);
+    }
+}
+
+/// The message of the running thread. Its worker, which may be forged, can write to it at any time.
+struct Message {
+    frames: Arc<Frames>,
+    /// Bytes that were written to it, and taken out of it to the program.
+    loaded: u64,
+    stored: Cell<u64>,
+}
+
+impl Message {
+    fn new(frames: Arc<Frames>) -> Self {
+        Self { frames, loaded: 0, stored: Cell::new(0) }
+    }
+
+    /// Calls `each` with the frames of `count` bytes from `at` on, one run after the other, and how many bytes lie before it.
+    /// False: it has been false, or there are not as many.
+    fn runs(
+        &self,
+        at: usize,
+        count: usize,
+        mut each: impl FnMut(usize, PhysAddr, usize) -> bool,
+    ) -> bool {
+        let mut done = 0;
+        while done < count {
+            let Some((frame, run)) = self.frames.place(at.saturating_add(done)) else {
+                return false;
+            };
+            let here = run.min(count - done).min(STEP_BYTES);
+            tlb::serve(); // other CPUs do not wait for all of it
+            if !each(done, frame, here) {
+                return false;
+            }
+            done += here;
+        }
+        true
+    }
+}
+
+impl Buffer for Message {
+    fn size(&self) -> usize {
+        self.frames.bytes()
+    }
+
+    fn read(&self, at: usize, to: &mut [u8]) {
+        let count = to.len();
+        let mut got = 0;
+        self.runs(at, count, |done, frame, here| {
+            memory::read(frame, &mut to[done..done + here]);
+            got = done + here;
+            true
+        });
+        to[got..].fill(0);
+    }
+
+    fn write(&mut self, at: usize, from: &[u8]) {
+        self.runs(at, from.len(), |done, frame, here| {
+            memory::write(frame, &from[done..done + here]);
+            true
+        });
+        self.loaded += from.len() as u64;
+    }
+
+    // Straight from the program, which is what `memory` is: the running one.
+    fn load(&mut self, at: usize, count: usize, memory: &impl CallerMemory, addr: u64) -> usize {
+        let mut loaded = 0;
+        self.runs(at, count, |done, frame, here| {
+            let read = read_to(memory, addr.saturating_add(done as u64), frame, here);
+            loaded = done + read;
+            read == here
+        });
+        self.loaded += loaded as u64;
+        loaded
+    }
+
+    fn store(
+        &self,
+        at: usize,
+        count: usize,
+        _: &mut impl CallerMemory,
+        addr: u64,
+    ) -> Result<(), Fault> {
+        let is_stored = self.runs(at, count, |done, frame, here| {
+            let stored = usercopy::write_from(UserAddr::behind(addr, done as u64), frame, here);
+            self.stored.set(self.stored.get() + here as u64);
+            stored.is_ok()
+        });
+        if is_stored { Ok(()) } else { Err(Fault) }
+    }
+}
+
+/// Reads as much as can be read, up to the first page that cannot: all at once; where that fails, in parts of pages.
+fn read_to(memory: &impl CallerMemory, addr: u64, to: PhysAddr, bytes: usize) -> usize {
+    if usercopy::read_to(UserAddr::of(addr), to, bytes).is_ok() {
+        return bytes;
+    }
+    let mut part = [0; PART_BYTES];
+    let mut done = 0;
+    while done < bytes {
+        let addr = addr.saturating_add(done as u64);
+        let here = (PART_BYTES - addr as usize % PART_BYTES).min(bytes - done);
+        if memory.read(addr, &mut part[..here]).is_err() {
+            break;
+        }
+        memory::write(to + done as u64, &part[..here]);
+        done += here;
+    }
+    done
+}
+
+/// The memory of the running thread's program.
+struct Program<'a>(&'a Caller<'a>);
+
+impl Program<'_> {
+    /// Whether something lies in the scratch page of the thread, where the kernel has put an argument.
+    fn is_in_scratch(&self, addr: u64, bytes: usize) -> bool {
+        let page = scratch(self.0.slot);
+        addr >= page && addr.saturating_add(bytes as u64) <= page + SMALL
+    }
+}
+
+impl UserMemory for Program<'_> {
+    fn read(&self, addr: u64, to: &mut [u8]) -> Result<(), Fault> {
+        if self.is_in_scratch(addr, to.len()) {
+            self.0.read_control(addr, to);
+            return Ok(());
+        }
+        usercopy::read(UserAddr::of(addr), to).map_err(|_| Fault)
+    }
+
+    fn read_string<'a>(&self, addr: u64, buffer: &'a mut [u8]) -> Result<Option<&'a [u8]>, Fault> {
+        usercopy::read_string(UserAddr::of(addr), buffer).map_err(|_| Fault)
+    }
+}
+
+impl CallerMemory for Program<'_> {
+    fn writable(&self, addr: u64, bytes: u64) -> u64 {
+        let end = addr.saturating_add(bytes);
+        let mut at = addr;
+        while at < end {
+            // Memory that comes when it is written to is not made before Linux has something for it.
+            let comes =
+                |v: &&Vma<_>| v.backing == Backing::Anonymous && v.prot.contains(Prot::WRITE);
+            let next = self.0.mm.lock().vmas.find(at).filter(comes).map(|vma| vma.end);
+            at = match next {
+                Some(end) => end,
+                None if can_write(at) => (at & !(SMALL - 1)).saturating_add(SMALL),
+                None => break,
+            };
+        }
+        at.min(end) - addr
+    }
+
+    fn write(&mut self, addr: u64, from: &[u8]) -> Result<(), Fault> {
+        usercopy::write(UserAddr::of(addr), from).map_err(|_| Fault)
+    }
+}
+
+/// Brings in a page that is to be written to. False: it cannot be.
+fn can_write(addr: u64) -> bool {
+    let word = UserAddr::of(addr & !3);
+    // A write that changes nothing, also of what others have written meanwhile.
+    usercopy::read_u32(word)
+        .and_then(|value| usercopy::compare_exchange_u32(word, value, value))
+        .is_ok()
+}
