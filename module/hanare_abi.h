@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xc87994e7U
+#define HANARE_VERSION 0x71804c48U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -42,8 +42,8 @@
  * ```text
  * 0x0000_0000_0001_0000  USER_MIN      the application: same addresses in the
  * 0x0000_7d00_0000_0000  USER_MAX      LWK's page table and in the proxy
- * 0x0000_7d00_2010_0000  CONTROL_BASE  scratch pages, slots, start block:
- * 0x0000_7d00_4310_0000  CONTROL_END   proxy and LWK only
+ * 0x0000_7d00_2010_0000  CONTROL_BASE  scratch pages, slots, start block, request
+ * 0x0000_7d00_4310_1000  CONTROL_END   box: proxy and LWK only
  * 0x0000_7e00_0000_0000  PROXY_BASE    the proxy's own image, heap, mmap area
  * 0xffff_8000_0000_0000  DIRECT_BASE   LWK: its physical memory, at +paddr
  * 0xffff_c000_0000_0000  STACKS_BASE   LWK: its memory as kernel stacks: each 32 KiB
@@ -79,9 +79,9 @@
 /* Start of the control window: memory shared by the proxy and the LWK. */
 #define HANARE_CONTROL_BASE 0x7d0020100000ULL
 /* End (exclusive) of the control window. */
-#define HANARE_CONTROL_END 0x7d0043100000ULL
+#define HANARE_CONTROL_END 0x7d0043101000ULL
 /* Bytes of the control window. */
-#define HANARE_CONTROL_SIZE 0x23000000ULL
+#define HANARE_CONTROL_SIZE 0x23001000ULL
 /*
  * One scratch page per slot, for arguments of calls that the LWK makes on its
  * own account (a path, a `struct stat`), the first one last: see `scratch`.
@@ -97,6 +97,10 @@
 #define HANARE_START_BASE 0x7d0042100000ULL
 /* Most bytes a start block can have: header, arguments and environment. */
 #define HANARE_START_SIZE 0x1000000ULL
+/* The request box (see `crate::requestbox`); only processes that have one touch its page. */
+#define HANARE_BOX_BASE 0x7d0043100000ULL
+/* Bytes reserved for the request box. */
+#define HANARE_BOX_SIZE 4096ULL
 /* Most threads one process can have. */
 #define HANARE_SLOTS_MAX 0x20000U
 /* Where the proxy's image is linked. */
@@ -200,10 +204,10 @@
 #define HANARE_BELL_CPU_SHIFT 16U
 /*
  * A bell's word, lowest bits: how often it may still be rung. The LWK counts up when the
- * thread goes to sleep, up to this; the module counts down. Two may still come at a time: the
- * late one for a call that is over, and the one for the call that the thread is in.
+ * thread goes to sleep, up to this; the module counts down. So many may still come at a time: a
+ * late one from the worker and from each server, for calls that are over, and the one for the call that the thread is in.
  */
-#define HANARE_BELL_RINGS_MAX 2ULL
+#define HANARE_BELL_RINGS_MAX 10ULL
 /*
  * Bits of a CPU's mailbox that say which of its threads to look at: bit `b % BELL_BITS` for
  * bell `b`. Threads may share one.
@@ -961,6 +965,11 @@ struct hanare_service {
  * answered so.
  */
 #define HANARE_SLOT_NOT_STARTED 8U
+/*
+ * System call written by the LWK (release), which waits in the request box (`crate::requestbox`): whoever takes its bit
+ * out of the box answers it. The slot's worker is not asked for it.
+ */
+#define HANARE_SLOT_BOXED 16U
 /* States in which the worker is asked for something. */
 #define HANARE_SLOT_ASKED 3U
 /* States in which it has answered. */
@@ -1009,8 +1018,11 @@ struct hanare_slot {
 	 * the LWK does not rely on it.
 	 */
 	__u32 doorbell;
-	/* Zero. */
-	__u32 reserved2;
+	/*
+	 * 1: a signal has come for the thread, of which the LWK knows. Its call in the request box is not started, or
+	 * interrupted. Written by the worker; the server that finds it writes 0.
+	 */
+	__u32 interrupted;
 	/* Zero, up to 256 bytes. */
 	__u64 reserved3[14];
 } __attribute__((aligned(256)));
@@ -1089,6 +1101,8 @@ struct hanare_slot {
 #define HANARE_CONTROL_TRAP 22U
 /* `Control::MapPart`. */
 #define HANARE_CONTROL_MAP_PART 23U
+/* `Control::Server`. */
+#define HANARE_CONTROL_SERVER 24U
 /*
  * `Control::Execed`: start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
  * arg_start, arg_end, env_start, env_end, address and bytes of auxv.
@@ -1131,6 +1145,10 @@ struct hanare_slot {
 #define HANARE_START_NO_RANDOM 1ULL
 /* Exit of the program is reported with the LWK's counters on stderr. */
 #define HANARE_START_STATS 2ULL
+/* The program's calls go by the request box where they may, whatever the instance says. */
+#define HANARE_START_BOX 4ULL
+/* They go to each thread's own worker, whatever the instance says. */
+#define HANARE_START_DIRECT 8ULL
 
 /* Header of the start block. */
 struct hanare_start_block {
@@ -2307,6 +2325,45 @@ struct hanare_message_page {
 	__u64 reserved;
 };
 
+/* ---- requestbox ---- */
+
+/*
+ * The request box of a process: which of its slots hold a call that any of its *servers* may execute. The
+ * call itself stays in the slot, in the state `SLOT_BOXED`(crate::slot::SLOT_BOXED).
+ *
+ * The box lies in the control window at `BOX_BASE`(crate::layout::BOX_BASE), so a proxy may write anything
+ * there: the LWK reads of it whom to ring, which it checks, and whether a call that it takes back was still there.
+ * A wrong answer to either harms the proxy's own process only.
+ */
+/* Slots that have a place in the box: the lowest ones. Calls of other threads go to their own workers. */
+#define HANARE_BOX_SLOTS 512U
+/* Words of `RequestBox::waiting`. */
+#define HANARE_BOX_WORDS 8
+/* Most servers of a process. */
+#define HANARE_SERVERS_MAX 8U
+
+/* A cache line for each kind of word. */
+struct hanare_request_box {
+	/* Bit `n`: server `n` sleeps, or is about to. It sets the bit; whoever clears it rings the server, or is the server. */
+	__u64 idle;
+	/* For each server the slot for whose call it was rung, plus 1: it looks there first. Written by the LWK before it rings. */
+	__u32 first[HANARE_SERVERS_MAX as usize];
+	/* Zero, up to 64 bytes. */
+	__u64 reserved0[3];
+	/*
+	 * For each server the doorbell next to where it sleeps, as in `Slot::doorbell`(crate::slot::Slot::doorbell).
+	 * Written by the server.
+	 */
+	__u32 doorbells[HANARE_SERVERS_MAX as usize];
+	/* Zero, up to 128 bytes. */
+	__u64 reserved1[4];
+	/*
+	 * Bit `n % 64` of word `n / 64`: the call in slot `n` waits. Set by the LWK. Whoever clears it owns the call: a
+	 * server executes it, the slot's worker or the LWK takes it back.
+	 */
+	__u64 waiting[HANARE_BOX_WORDS];
+} __attribute__((aligned(64)));
+
 /* ---- what Rust computed ---- */
 
 _Static_assert(__builtin_offsetof(struct hanare_image_header, magic) == 0, "ImageHeader.magic");
@@ -2465,7 +2522,7 @@ _Static_assert(__builtin_offsetof(struct hanare_slot, reserved1) == 96, "Slot.re
 _Static_assert(__builtin_offsetof(struct hanare_slot, worker_wait) == 128, "Slot.worker_wait");
 _Static_assert(__builtin_offsetof(struct hanare_slot, tid) == 132, "Slot.tid");
 _Static_assert(__builtin_offsetof(struct hanare_slot, doorbell) == 136, "Slot.doorbell");
-_Static_assert(__builtin_offsetof(struct hanare_slot, reserved2) == 140, "Slot.reserved2");
+_Static_assert(__builtin_offsetof(struct hanare_slot, interrupted) == 140, "Slot.interrupted");
 _Static_assert(__builtin_offsetof(struct hanare_slot, reserved3) == 144, "Slot.reserved3");
 _Static_assert(sizeof(struct hanare_slot) == 256, "Slot");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, magic) == 0, "StartBlock.magic");
@@ -2766,5 +2823,12 @@ _Static_assert(__builtin_offsetof(struct hanare_message_page, count) == 12, "Mes
 _Static_assert(__builtin_offsetof(struct hanare_message_page, call) == 16, "MessagePage.call");
 _Static_assert(__builtin_offsetof(struct hanare_message_page, reserved) == 24, "MessagePage.reserved");
 _Static_assert(sizeof(struct hanare_message_page) == 32, "MessagePage");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, idle) == 0, "RequestBox.idle");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, first) == 8, "RequestBox.first");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, reserved0) == 40, "RequestBox.reserved0");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, doorbells) == 64, "RequestBox.doorbells");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, reserved1) == 96, "RequestBox.reserved1");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, waiting) == 128, "RequestBox.waiting");
+_Static_assert(sizeof(struct hanare_request_box) == 192, "RequestBox");
 
 #endif

@@ -207,9 +207,9 @@ pub const BELL_SPACE_SHIFT: u32 = 32;
 /// A bell's word, from this bit on, below the space: the CPU that it rings (index in the instance).
 pub const BELL_CPU_SHIFT: u32 = 16;
 /// A bell's word, lowest bits: how often it may still be rung. The LWK counts up when the
-/// thread goes to sleep, up to this; the module counts down. Two may still come at a time: the
-/// late one for a call that is over, and the one for the call that the thread is in.
-pub const BELL_RINGS_MAX: u64 = 2;
+/// thread goes to sleep, up to this; the module counts down. So many may still come at a time: a
+/// late one from the worker and from each server, for calls that are over, and the one for the call that the thread is in.
+pub const BELL_RINGS_MAX: u64 = 2 + crate::requestbox::SERVERS_MAX as u64;
 /// Bits of a CPU's mailbox that say which of its threads to look at: bit `b % BELL_BITS` for
 /// bell `b`. Threads may share one.
 pub const BELL_BITS: u32 = 1024;

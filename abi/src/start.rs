@@ -70,3 +70,7 @@ pub struct StartBlock {
 pub const START_NO_RANDOM: u64 = 1;
 /// Exit of the program is reported with the LWK's counters on stderr.
 pub const START_STATS: u64 = 2;
+/// The program's calls go by the request box where they may, whatever the instance says.
+pub const START_BOX: u64 = 4;
+/// They go to each thread's own worker, whatever the instance says.
+pub const START_DIRECT: u64 = 8;

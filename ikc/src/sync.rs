@@ -31,6 +31,13 @@ pub const NEVER_CLEARS: u8 = 8;
 /// Mutant for the models: entries of a ring look new in every lap.
 pub const NO_LAP: u8 = 9;
 
+/// Mutant for the models: a server says whose call it executes when it has taken it.
+pub const ANNOUNCES_LATE: u8 = 10;
+/// Mutant for the models: a signal that comes before a call leaves no mark.
+pub const NO_MARK: u8 = 11;
+/// Mutant for the models: a server does not look whether a signal came before it took the call.
+pub const NO_LOOK: u8 = 12;
+
 /// Lets another side go on while it is waited for.
 pub fn spin() {
     #[cfg(loom)]
