@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x71804c48U
+#define HANARE_VERSION 0x46418e1dU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -2341,20 +2341,22 @@ struct hanare_message_page {
 #define HANARE_BOX_WORDS 8
 /* Most servers of a process. */
 #define HANARE_SERVERS_MAX 8U
+/* `SERVERS_MAX`, for arrays. */
+#define HANARE_BOX_SERVERS 8
 
 /* A cache line for each kind of word. */
 struct hanare_request_box {
 	/* Bit `n`: server `n` sleeps, or is about to. It sets the bit; whoever clears it rings the server, or is the server. */
 	__u64 idle;
 	/* For each server the slot for whose call it was rung, plus 1: it looks there first. Written by the LWK before it rings. */
-	__u32 first[HANARE_SERVERS_MAX as usize];
+	__u32 first[HANARE_BOX_SERVERS];
 	/* Zero, up to 64 bytes. */
 	__u64 reserved0[3];
 	/*
 	 * For each server the doorbell next to where it sleeps, as in `Slot::doorbell`(crate::slot::Slot::doorbell).
 	 * Written by the server.
 	 */
-	__u32 doorbells[HANARE_SERVERS_MAX as usize];
+	__u32 doorbells[HANARE_BOX_SERVERS];
 	/* Zero, up to 128 bytes. */
 	__u64 reserved1[4];
 	/*

@@ -138,7 +138,8 @@ def run(*argv, on=None, **more):
 def boot(*arguments):
     global boot_arguments
     boot_arguments = list(arguments) or boot_arguments
-    hanare('boot', *boot_arguments)
+    way = os.environ.get('TESTS_DISPATCH')
+    hanare('boot', *boot_arguments, *(['--dispatch', way] if way else []))
 
 
 def status(name='default'):

@@ -1,11 +1,15 @@
 //! Who calls Linux: a thread, as the link knows it.
 
 use crate::base::lock::{Mutex, rank};
+use crate::link::boxed::Pool;
 use crate::sched::task::{Runs, Task};
 use alloc::vec::Vec;
 use core::ops::Deref;
+use core::sync::atomic::AtomicBool;
 use hanare_abi::control::Control;
 pub use hanare_core::fair::Owner;
+use hanare_core::link::Call;
+use hanare_core::syscalls::By;
 use hanare_ikc::{Patience, SlotRef};
 use spin::Once;
 
@@ -18,6 +22,8 @@ pub struct Port {
     pub slot_index: u32,
     /// Its space, which it never leaves.
     pub space: u32,
+    /// Its calls go by the request box where they may ([`Pool`]).
+    pub boxes: AtomicBool,
     /// How long it polls for an answer.
     pub patience: Patience,
     /// The scheduler's part.
@@ -28,9 +34,16 @@ pub struct Port {
 
 impl Port {
     /// Of a thread of `space` with a slot.
-    pub fn new(task: Task, space: u32, slot_index: u32, slot: SlotRef<'static>) -> Port {
+    pub fn new(
+        task: Task,
+        space: u32,
+        slot_index: u32,
+        slot: SlotRef<'static>,
+        boxes: bool,
+    ) -> Port {
         let (patience, puts) = (Patience::new(), Mutex::new(None));
-        Port { slot, slot_index, space, patience, task, puts }
+        let boxes = AtomicBool::new(boxes);
+        Port { slot, slot_index, space, boxes, patience, task, puts }
     }
 }
 
@@ -60,6 +73,14 @@ pub trait Delegates: Runs {
     fn asks(&self, request: Option<&Control>);
     /// It has done so, or is gone.
     fn asked(&self, request: Option<&Control>);
+    /// The request box of its process.
+    fn pool(&self) -> &Pool;
+    /// Whether a server may execute a call of it, of which the table says `by`.
+    fn may_box(&self, by: By, call: &Call) -> bool;
+    /// Its worker starts one more server. False: it could not.
+    fn add_server(&self) -> bool;
+    /// A server that has nothing to do ends.
+    fn end_server(&self);
 }
 
 /// How the running thread is found.

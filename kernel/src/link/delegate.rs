@@ -1,9 +1,11 @@
 //! What is asked for by way of the link, and what is made of its outcomes (`docs/link.md`).
 
+use crate::link::boxed;
 use crate::link::caller::{self, Delegates};
 use crate::link::direct::Direct;
 use crate::link::interface::Link;
 use crate::sched::cpus;
+use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_core::errno::{Errno, Result};
 use hanare_core::link::{Call, Failure, Last, Outcome};
@@ -11,9 +13,17 @@ use hanare_core::link::{Call, Failure, Last, Outcome};
 /// The link of this instance.
 static LINK: Direct = Direct;
 
-/// Has a call of the running thread `context` executed, see [`Link::call`].
+/// Has a call of the running thread `context` executed, by the request box where it has one, see [`Link::call`].
 #[inline(always)] // every delegated call of a program goes this way
 pub fn call(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
+    if context.port().boxes.load(Ordering::Relaxed) {
+        return boxed::call(context, call);
+    }
+    LINK.call(context, call)
+}
+
+/// The same, always by the thread's own worker.
+pub fn call_worker(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
     LINK.call(context, call)
 }
 

@@ -140,7 +140,8 @@ impl Link for Direct {
     }
 }
 
-fn asker(context: &(impl Delegates + ?Sized)) -> Asker {
+/// As whom a thread asks.
+pub fn asker(context: &(impl Delegates + ?Sized)) -> Asker {
     match context.must_end() {
         false => Asker::Runs,
         true if context.is_killed() => Asker::IsAlone,
@@ -189,22 +190,34 @@ fn await_answer(caller: &(impl Delegates + ?Sized), asleep: bool) -> Option<Answ
         ring_worker(port.space, port.slot_index, &port.slot);
     }
     let mut answered = Answered { caller, answer: Cell::new(None) };
+    wait_for(caller, &mut answered, asleep);
+    answered.answer.get()
+}
+
+/// Waits for what answers the running thread: polls for a while, unless the other side was `asleep`, then sleeps.
+#[inline(always)]
+pub fn wait_for(caller: &(impl Delegates + ?Sized), answered: &mut impl cpus::Wait, asleep: bool) {
+    let port = caller.port();
     let longest = TIMES.longest.load(Ordering::Relaxed);
     let window = if longest == 0 { 0 } else { port.patience.window(longest) };
     let short = TIMES.short.load(Ordering::Relaxed);
-    if !asleep && cpus::poll_for(&answered, window.min(short)) {
-        return answered.answer.get();
+    if !asleep && cpus::poll_for(answered, window.min(short)) {
+        return;
     }
     let start = cpu::rdtsc();
-    let now = cpus::wait_alone(caller, &answered, start, window).unwrap_or_else(|| {
-        cpus::wait(&mut answered, window);
+    // Who halts alone looks at no deadline.
+    let alone = match answered.deadline() {
+        cpus::NEVER => cpus::wait_alone(caller, answered, start, window),
+        _ => None,
+    };
+    let now = alone.unwrap_or_else(|| {
+        cpus::wait(answered, window);
         cpu::rdtsc()
     });
     if longest != 0 {
         let quick = TIMES.quick.load(Ordering::Relaxed);
         port.patience.waited(now.wrapping_sub(start), longest, quick);
     }
-    answered.answer.get()
 }
 
 /// Asks a worker that has no thread: nobody waits here, the answer is in its slot later.

@@ -1,6 +1,7 @@
 //! How a call reaches who executes it; services; what Linux asks.
 
 pub mod bells;
+pub mod boxed;
 pub mod caller;
 pub mod delegate;
 pub mod direct;

@@ -9,6 +9,7 @@ pub mod info;
 pub mod memory;
 pub mod oom;
 pub mod rights;
+pub mod servers;
 pub mod slots;
 pub mod spaces;
 pub mod states;
@@ -27,6 +28,7 @@ use crate::base::counts::{Counted, Kind};
 use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::base::{heap, time};
+use crate::link::boxed::Pool;
 use crate::parts::cputimers::CpuTimers;
 use crate::parts::usage::{Accounts, Children};
 use crate::parts::{observed, signals};
@@ -87,6 +89,8 @@ pub struct Process {
     pub first_traced: AtomicBool,
     /// Its life and its threads. Locked after the processes of its space.
     threads: Mutex<Listed<life::Process, Thread>, rank::Threads>,
+    /// Its request box.
+    pub pool: Pool,
     /// Slots and the workers behind them.
     pub slots: Mutex<Slots, rank::Slots>,
     /// Timers that count CPU time.
@@ -157,6 +161,7 @@ impl Process {
             traces: AtomicBool::new(false),
             first_traced: AtomicBool::new(false),
             threads: Mutex::new(Listed::new(life)),
+            pool: Pool::default(),
             slots: Mutex::new(Slots::first(first_slot)?),
             cpu_timers: CpuTimers::default(),
             timers: Mutex::new(Vec::new()),

@@ -17,6 +17,7 @@
 
 use crate::link::{bells, delegate, direct};
 use crate::process::Process;
+use crate::process::servers;
 use crate::process::slots::{Spare, Taken};
 use crate::process::spaces;
 use crate::process::thread;
@@ -34,6 +35,9 @@ use linux_raw_sys::general::{__NR_sched_yield, __NR_tgkill};
 
 static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
 
+/// How long who only matters by number is waited for, ns.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
 /// Workers that wait for threads, at most; those of further threads leave none behind.
 const SPARES_MAX: usize = 16;
 
@@ -47,6 +51,9 @@ pub fn attributes_changed(thread: &Thread) {
 /// rights that no thread of the process has.
 pub fn rights_changed(thread: &Thread) {
     attributes_changed(thread);
+    // Servers have the rights from before. The program's calls do not go by the box any more.
+    thread.process.pool.open(false);
+    servers::end_all(&thread.process, thread);
     shed(&thread.process, thread);
 }
 
@@ -190,9 +197,8 @@ fn send_away(p: &Process, s: Spare) -> u32 {
     reason = "no more than SPARES_MAX and GONE_MAX ids, if need be of the reserve"
 )]
 pub fn dismiss(p: &Process) -> bool {
-    const PATIENCE_NS: u64 = 1_000_000_000;
     let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(p)).collect();
-    let any = !leaving.is_empty();
+    let any = servers::end_all(p, thread::current()) | !leaving.is_empty();
     leaving.extend(p.slots.lock().gone.iter());
     await_end(p, thread::current(), leaving, Some(cpus::deadline(PATIENCE_NS)));
     any
@@ -210,19 +216,34 @@ pub fn make_process(p: &Process, request: Control) -> Result<u64> {
 }
 
 /// Waits until Linux has no task of the process with these ids, at most until a deadline.
-fn await_end(p: &Process, me: &Thread, mut leaving: Vec<u32>, deadline: Option<u64>) {
+fn await_end(p: &Process, me: &Thread, leaving: Vec<u32>, deadline: Option<u64>) {
+    leaving.into_iter().for_each(|tid| await_one(p, me, tid, deadline));
+}
+
+fn await_one(p: &Process, me: &Thread, tid: u32, deadline: Option<u64>) {
     let pid = u64::from(p.pid());
     // An id may have been given to a thread that lives.
-    leaving.retain(|&tid| tid != 0 && p.threads().all(|t| t.slot.tid() != tid));
-    for tid in leaving {
-        while delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]).is_ok()
-            && deadline.is_none_or(|d| cpu::rdtsc() < d)
-            && !me.must_end()
-        {
-            let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
-            cpus::yield_now();
-        }
+    if tid == 0 || p.threads().any(|t| t.slot.tid() == tid) {
+        return;
     }
+    while delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]).is_ok()
+        && deadline.is_none_or(|d| cpu::rdtsc() < d)
+        && !me.must_end()
+    {
+        let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
+        cpus::yield_now();
+    }
+}
+
+/// Waits until servers with these ids have ended. Those that execute calls of other threads may not end for a while: these
+/// threads have what the servers have, `attributes`.
+pub fn await_servers(p: &Process, me: &Thread, tids: &[u32], attributes: u64) {
+    let others = |t: &Arc<Thread>| {
+        !core::ptr::eq(&**t, me) && t.attributes.load(Ordering::Relaxed) == attributes
+    };
+    let is_shared = p.with_threads(|all| all.iter().any(others));
+    let deadline = is_shared.then(|| cpus::deadline(PATIENCE_NS));
+    tids.iter().for_each(|&tid| await_one(p, me, tid, deadline));
 }
 
 /// The thread of a slot has ended: its worker, with all signals blocked, ends too,

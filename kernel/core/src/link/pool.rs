@@ -1,6 +1,8 @@
 //! The servers of a process' request box: when there is to be one more or one less, and when a call does not wait for
 //! them any longer.
 
+use hanare_abi::start::{START_BOX, START_DIRECT};
+
 /// Most servers of a process, unless a boot option says so, and fewer where Linux has fewer CPUs.
 pub const SERVERS_USUAL: u32 = 4;
 /// How long a call waits in the box while no server ends one, ns. Then its own worker executes it.
@@ -12,6 +14,12 @@ pub const IDLE_NS: u64 = 1_000_000_000;
 #[must_use]
 pub fn most(asked: Option<u32>, linux_cpus: u32, most: u32) -> u32 {
     asked.unwrap_or(SERVERS_USUAL.min(linux_cpus)).clamp(1, most)
+}
+
+/// Whether the calls of a program go by the box: as the flags of its start block say, or as its instance does.
+#[must_use]
+pub const fn is_boxed(flags: u64, instance: bool) -> bool {
+    flags & START_BOX != 0 || instance && flags & START_DIRECT == 0
 }
 
 /// How many servers a process has, and what they have to do.
@@ -88,6 +96,12 @@ mod tests {
         assert_eq!([1, 2, 64].map(|cpus| most(None, cpus, 8)), [1, 2, 4]);
         assert_eq!([0, 1, 6, 9].map(|asked| most(Some(asked), 1, 8)), [1, 1, 6, 8]);
         assert_eq!(most(None, 0, 8), 1);
+    }
+
+    #[test]
+    fn a_program_says_more_than_its_instance() {
+        assert!(is_boxed(START_BOX, false) && is_boxed(0, true));
+        assert!(!is_boxed(START_DIRECT, true) && !is_boxed(0, false));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueHint};
 
 use crate::cpu_list::CpuList;
+use crate::dispatch::Mode;
 use crate::instances;
 use crate::program::Program;
 
@@ -33,6 +34,9 @@ pub struct Run {
     /// Print time, memory and calls on stderr when the program ends
     #[arg(long)]
     pub stats: bool,
+    /// Who executes the program's delegated calls [default: as the instance was booted]
+    #[arg(long, value_name = "WAY")]
+    pub dispatch: Option<Mode>,
     /// The program, looked up in PATH as a shell does, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
@@ -47,13 +51,19 @@ impl Run {
         let command: Vec<_> = all.collect();
         let is_plain = !command.first()?.as_bytes().starts_with(b"-")
             && command.iter().all(|part| !part.is_empty() && part != "--");
-        (is_run && is_plain).then_some(Self { on: None, cpus: None, stats: false, command })
+        (is_run && is_plain).then_some(Self {
+            on: None,
+            cpus: None,
+            stats: false,
+            dispatch: None,
+            command,
+        })
     }
 
     /// Becomes the proxy.
     pub fn execute(self) -> Result<Infallible> {
-        let Self { on, cpus, stats, command } = self;
-        let (proxy, arguments) = Program { on, cpus, stats, command }.proxy(None)?;
+        let Self { on, cpus, stats, dispatch, command } = self;
+        let (proxy, arguments) = Program { on, cpus, stats, dispatch, command }.proxy(None)?;
         let arguments =
             arguments.iter().map(|argument| c_string(argument)).collect::<Result<Vec<_>>>()?;
         nix::unistd::execv(&c_string(proxy.as_os_str())?, &arguments)

@@ -125,7 +125,7 @@ impl Trace {
 
     fn program(self, printer: Printer, stop: &Arc<AtomicBool>) -> Result<i32> {
         let (on, command) = (self.on.clone(), self.command.clone());
-        let program = Program { on, cpus: None, stats: false, command };
+        let program = Program { on, cpus: None, stats: false, dispatch: None, command };
         let held = match launch::start(program, |_| ())? {
             Ok(held) => held,
             Err(status) => return Ok(status),

@@ -1,0 +1,182 @@
+//! A server of the request box: a thread that executes calls of any thread of the process.
+//!
+//! It has a worker like others, with a slot of its own, which is its own queue: it looks there first, for requests of the
+//! LWK, then into the box. While it executes a call its worker's slot is the caller's, so that a signal which Linux raises
+//! for that call is told to the LWK as the caller's.
+//!
+//! All signals are blocked but those that a call raises for who makes it, and SIGBUS, by which the caller's own worker
+//! interrupts it ([`crate::process::servers`]).
+
+use hanare_abi::ioctl::{IOCTL_WAIT, WAIT_RING_SHIFT};
+use hanare_abi::layout::SLOTS_MAX;
+use hanare_abi::requestbox::BOX_SLOTS;
+use hanare_ikc::{Answer, BoxRef, Kind, Serving, SlotRef, Taken};
+use linux_raw_sys::errno::{EINTR, EINVAL};
+use linux_raw_sys::general::{SIGBUS, SIGPIPE, SIGTTIN, SIGTTOU, SIGXFSZ};
+
+use core::hint::spin_loop;
+use core::sync::atomic::Ordering;
+
+use super::slot::{answer, publish};
+use super::{linux_call, serve_request};
+use crate::process::servers::{SERVERS, Server, set_used};
+use crate::process::{self, Process, ring};
+use crate::sys::arch::tsc;
+use crate::sys::signal::{Mask, bit};
+use crate::sys::worker::Worker;
+use crate::sys::{self, Errno, signal, thread};
+
+/// What servers block: all but what a call raises, and interruptions.
+const BLOCKED: Mask = !(bit(SIGBUS) | bit(SIGPIPE) | bit(SIGXFSZ) | bit(SIGTTIN) | bit(SIGTTOU));
+/// Time that waking both sides takes at most where each has a CPU at once.
+const QUICK_WAKE_UPS_US: u32 = 250;
+/// Looks at the box between two pauses.
+const LOOKS_PER_PAUSE: u32 = 32;
+
+/// `Control::Server`: gives the thread id.
+pub fn start(process: &Process, slot: u32, number: u32, cpus: u64) -> sys::Result<u32> {
+    let server = SERVERS.get(number as usize).filter(|_| (1..SLOTS_MAX).contains(&slot));
+    let server = server.ok_or(Errno(EINVAL))?;
+    server.cpus.store(cpus, Ordering::Relaxed);
+    server.tid.store(0, Ordering::Relaxed);
+    set_used();
+    let tid = thread::spawn_server(slot, number)?;
+    server.tid.store(tid, Ordering::Relaxed);
+    process.space.window.slot(slot).set_tid(tid);
+    Ok(tid)
+}
+
+/// Where the thread of server `number` begins, with all signals blocked.
+pub fn begin(process: &Process, worker: &'static Worker, number: u32) -> ! {
+    let (calls, own) = (process.space.window.request_box(), worker.slot());
+    let Server { serving, tid, cpus } = &SERVERS[number as usize];
+    tid.store(sys::thread_id(), Ordering::Relaxed); // who made it may say so later
+    serving.end();
+    sys::run_on(cpus.load(Ordering::Relaxed));
+    signal::set_mask(BLOCKED);
+    let server = Serves { process, worker, calls, number, own, serving };
+    let mut rings = None;
+    let mut from = 0;
+    loop {
+        let Some(Taken { slot, is_marked }) = server.next(&mut from, rings.take()) else {
+            continue;
+        };
+        from = (slot + 1) % BOX_SLOTS;
+        rings = server.execute(slot, is_marked);
+    }
+}
+
+struct Serves<'a> {
+    process: &'a Process,
+    worker: &'a Worker,
+    calls: BoxRef<'static>,
+    number: u32,
+    own: u32,
+    serving: &'a Serving,
+}
+
+impl Serves<'_> {
+    /// Executes the call in `slot`. The bell of its thread, if that has to be rung.
+    fn execute(&self, slot: u32, is_marked: bool) -> Option<u32> {
+        let (worker, at) = (self.worker, self.process.space.window.slot(slot));
+        worker.set_slot(slot);
+        let result =
+            if is_marked { Answer::NotStarted } else { linux_call(self.process, worker, at) };
+        worker.set_slot(self.own);
+        // What a handler left blocked.
+        if worker.held.swap(false, Ordering::Relaxed) {
+            signal::set_mask(BLOCKED);
+        }
+        self.serving.end();
+        publish(worker, at, result).then(|| at.bell())
+    }
+
+    fn take(&self, from: u32) -> Option<Taken> {
+        let slot_of = |slot| self.process.space.window.slot(slot);
+        hanare_ikc::serve(self.calls, from, self.serving, &self.worker.interrupted, slot_of)
+    }
+
+    /// A request in its own slot comes first. Whether there was one.
+    fn serves_own(&self) -> bool {
+        let own = self.process.space.window.slot(self.own);
+        match own.worker_poll() {
+            Some(Kind::Request) => {
+                let result = serve_request(self.process, self.worker, own).unwrap_or_default();
+                answer(self.process, self.worker, own, Answer::Done(result));
+                true
+            }
+            // No thread is here whose call it could be.
+            Some(Kind::Call) => {
+                answer(self.process, self.worker, own, Answer::NotStarted);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The next call, for which it polls, then sleeps once. `bell`: the thread of the last one has to be rung.
+    fn next(&self, from: &mut u32, mut bell: Option<u32>) -> Option<Taken> {
+        let longest = self.process.clock.ticks(self.slot().poll_us());
+        if longest != 0
+            && let Some(bell) = bell.take()
+        {
+            ring(self.process, bell);
+        }
+        let start = tsc();
+        let window = self.worker.patience.window(longest);
+        let found = loop {
+            if self.serves_own() {
+                return None;
+            }
+            if let Some(taken) = (0..LOOKS_PER_PAUSE)
+                .find_map(|_| (!self.calls.is_empty()).then(|| self.take(*from))?)
+            {
+                break Some(taken);
+            }
+            if tsc().wrapping_sub(start) >= window {
+                break None;
+            }
+            spin_loop();
+        };
+        if found.is_some() {
+            if let Some(bell) = bell {
+                ring(self.process, bell);
+            }
+        } else if self.calls.prepare_sleep(self.number) {
+            self.sleep(bell);
+            *from = self.calls.first(self.number).unwrap_or(*from) % BOX_SLOTS;
+        } else if let Some(bell) = bell {
+            ring(self.process, bell);
+        }
+        if longest != 0 {
+            let quick = self.process.clock.ticks(QUICK_WAKE_UPS_US);
+            self.worker.patience.waited(tsc().wrapping_sub(start), longest, quick);
+        }
+        found
+    }
+
+    fn slot(&self) -> SlotRef<'static> {
+        self.process.space.window.slot(self.own)
+    }
+
+    /// Rings `bell`, if any, and sleeps until it is rung, or its bit in the box is still its own when something else ends the
+    /// sleep.
+    fn sleep(&self, bell: Option<u32>) {
+        let mut bell = bell.map_or(0, |bell| (u64::from(bell) + 1) << WAIT_RING_SHIFT);
+        loop {
+            self.process.sleeps.fetch_add(1, Ordering::Relaxed);
+            let argument = bell | u64::from(self.own);
+            match sys::ioctl_number(self.process.space.fd, IOCTL_WAIT, argument) {
+                Ok(doorbell) => {
+                    self.calls.set_doorbell(self.number, doorbell as u32);
+                    // Who rings it for a request of the LWK's has left the bit.
+                    let _ = self.calls.wakes(self.number);
+                    return;
+                }
+                Err(Errno(EINTR)) if self.calls.wakes(self.number) => return,
+                Err(Errno(EINTR)) => bell = 0, // somebody is about to ring
+                Err(_) => process::lwk_died(),
+            }
+        }
+    }
+}
