@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x46418e1dU
+#define HANARE_VERSION 0xb7922693U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -128,6 +128,10 @@
  * that it names. Proxies never see this region (only the clock page is mapped
  * to applications, read-only).
  */
+/* Each thread's own worker executes its calls. */
+#define HANARE_DISPATCH_DIRECT 0U
+/* Servers do, which look into the process' request box (`crate::requestbox`). */
+#define HANARE_DISPATCH_BOX 1U
 /* Leaks of the CPU, as Linux names them (its `X86_BUG_*`; Documentation/admin-guide/hw-vuln). */
 #define HANARE_LEAK_MELTDOWN 1U
 /* Bounds checks passed speculatively. */
@@ -366,6 +370,13 @@ struct hanare_boot_params {
 	__u32 measures;
 	/* Linux' `MPOL_MAX`: modes of its NUMA policies are below. */
 	__u32 linux_policy_modes;
+	/*
+	 * How delegated calls reach who executes them where a program does not say otherwise, `DISPATCH_*`; written by the
+	 * LWK before its first CPU is online.
+	 */
+	__u32 dispatch;
+	/* Most servers of a process' request box. Written as `dispatch`. */
+	__u32 servers;
 	/* Zero-terminated instance name. */
 	__u8 name[32];
 	/* Zero-terminated boot options, e.g. `spin_us=50 log=debug`. */
@@ -474,8 +485,14 @@ struct hanare_cpu_shared {
 	__u64 idle_cycles;
 	/* TSC value since when it has halted, or 0. Written by the LWK. */
 	__u64 idle_since;
+	/* Calls that servers have executed. Written by the LWK. */
+	__u64 boxed_calls;
+	/* Calls that were taken out of a request box again, for their own workers. Written by the LWK. */
+	__u64 unboxed_calls;
+	/* Servers that were started. Written by the LWK. */
+	__u64 servers_made;
 	/* Zero, up to 256 bytes. */
-	__u64 reserved5[4];
+	__u64 reserved5;
 	/* Next entry the module reads (free running). Written by the module. */
 	__u32 outbound_head;
 	/* Zero, up to 384 bytes. */
@@ -1493,7 +1510,7 @@ struct hanare_numa_info {
 /* See `Shutdown`. */
 #define HANARE_IOCTL_SHUTDOWN 0xc0f04805U
 /* See `Status`. */
-#define HANARE_IOCTL_STATUS 0xc0a04806U
+#define HANARE_IOCTL_STATUS 0xc0c04806U
 /* See `Log`. */
 #define HANARE_IOCTL_LOG 0xc0384807U
 /* See `Debug`. */
@@ -1715,6 +1732,16 @@ struct hanare_status {
 	__u64 cpus;
 	/* Out: bytes per NUMA node (first 8 nodes). */
 	__u64 node_bytes[8];
+	/* Out: `DISPATCH_*` of `crate::boot`, and the most servers of a process. */
+	__u32 dispatch;
+	/* See `dispatch`. */
+	__u32 servers;
+	/* Out: calls that servers have executed, calls that were taken out of a request box again, servers that were started. */
+	__u64 boxed_calls;
+	/* See `boxed_calls`. */
+	__u64 unboxed_calls;
+	/* See `boxed_calls`. */
+	__u64 servers_made;
 };
 
 /* `IOCTL_LOG`: read the kernel log. */
@@ -2417,10 +2444,12 @@ _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_node_ids) == 
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_cpumask_size) == 132, "BootParams.linux_cpumask_size");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, measures) == 136, "BootParams.measures");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_policy_modes) == 140, "BootParams.linux_policy_modes");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 144, "BootParams.name");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 176, "BootParams.cmdline");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 432, "BootParams.banner");
-_Static_assert(sizeof(struct hanare_boot_params) == 560, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, dispatch) == 144, "BootParams.dispatch");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, servers) == 148, "BootParams.servers");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 152, "BootParams.name");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 184, "BootParams.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 440, "BootParams.banner");
+_Static_assert(sizeof(struct hanare_boot_params) == 568, "BootParams");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, target) == 0, "DoorbellShared.target");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, reserved0) == 8, "DoorbellShared.reserved0");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, rang) == 64, "DoorbellShared.rang");
@@ -2456,7 +2485,10 @@ _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound_seen) == 20
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved4) == 204, "CpuShared.reserved4");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, idle_cycles) == 208, "CpuShared.idle_cycles");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, idle_since) == 216, "CpuShared.idle_since");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved5) == 224, "CpuShared.reserved5");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, boxed_calls) == 224, "CpuShared.boxed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, unboxed_calls) == 232, "CpuShared.unboxed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, servers_made) == 240, "CpuShared.servers_made");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved5) == 248, "CpuShared.reserved5");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound_head) == 256, "CpuShared.outbound_head");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved6) == 260, "CpuShared.reserved6");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, entries) == 384, "CpuShared.entries");
@@ -2670,7 +2702,12 @@ _Static_assert(__builtin_offsetof(struct hanare_status, ping_ns) == 72, "Status.
 _Static_assert(__builtin_offsetof(struct hanare_status, log_head) == 80, "Status.log_head");
 _Static_assert(__builtin_offsetof(struct hanare_status, cpus) == 88, "Status.cpus");
 _Static_assert(__builtin_offsetof(struct hanare_status, node_bytes) == 96, "Status.node_bytes");
-_Static_assert(sizeof(struct hanare_status) == 160, "Status");
+_Static_assert(__builtin_offsetof(struct hanare_status, dispatch) == 160, "Status.dispatch");
+_Static_assert(__builtin_offsetof(struct hanare_status, servers) == 164, "Status.servers");
+_Static_assert(__builtin_offsetof(struct hanare_status, boxed_calls) == 168, "Status.boxed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_status, unboxed_calls) == 176, "Status.unboxed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_status, servers_made) == 184, "Status.servers_made");
+_Static_assert(sizeof(struct hanare_status) == 192, "Status");
 _Static_assert(__builtin_offsetof(struct hanare_log, name) == 0, "Log.name");
 _Static_assert(__builtin_offsetof(struct hanare_log, position) == 32, "Log.position");
 _Static_assert(__builtin_offsetof(struct hanare_log, buffer) == 40, "Log.buffer");

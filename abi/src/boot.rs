@@ -124,6 +124,11 @@ pub struct BootParams {
     pub measures: u32,
     /// Linux' `MPOL_MAX`: modes of its NUMA policies are below.
     pub linux_policy_modes: u32,
+    /// How delegated calls reach who executes them where a program does not say otherwise, `DISPATCH_*`; written by the
+    /// LWK before its first CPU is online.
+    pub dispatch: u32,
+    /// Most servers of a process' request box. Written as `dispatch`.
+    pub servers: u32,
     /// Zero-terminated instance name.
     pub name: [u8; 32],
     /// Zero-terminated boot options, e.g. `spin_us=50 log=debug`.
@@ -132,6 +137,11 @@ pub struct BootParams {
     /// this is the first line of Linux' boot banner, for the log only.
     pub banner: [u8; 128],
 }
+
+/// Each thread's own worker executes its calls.
+pub const DISPATCH_DIRECT: u32 = 0;
+/// Servers do, which look into the process' request box ([`crate::requestbox`]).
+pub const DISPATCH_BOX: u32 = 1;
 
 /// Leaks of the CPU, as Linux names them (its `X86_BUG_*`; Documentation/admin-guide/hw-vuln).
 pub const LEAK_MELTDOWN: u32 = 1 << 0;
@@ -324,8 +334,14 @@ pub struct CpuShared {
     pub idle_cycles: u64,
     /// TSC value since when it has halted, or 0. Written by the LWK.
     pub idle_since: u64,
+    /// Calls that servers have executed. Written by the LWK.
+    pub boxed_calls: u64,
+    /// Calls that were taken out of a request box again, for their own workers. Written by the LWK.
+    pub unboxed_calls: u64,
+    /// Servers that were started. Written by the LWK.
+    pub servers_made: u64,
     /// Zero, up to 256 bytes.
-    pub reserved5: [u64; 4],
+    pub reserved5: u64,
     /// Next entry the module reads (free running). Written by the module.
     pub outbound_head: u32,
     /// Zero, up to 384 bytes.

@@ -205,6 +205,12 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.state.store(SLOT_BOXED, Ordering::Relaxed);
     }
 
+    /// LWK: whether its call is in the box, or with a server.
+    #[must_use]
+    pub fn is_boxed(&self) -> bool {
+        self.words.state.load(Ordering::Relaxed) == SLOT_BOXED
+    }
+
     /// LWK: has taken the call out of the box again: the slot is idle.
     pub fn lwk_unbox(&self) {
         self.words.state.store(SLOT_IDLE, Ordering::Relaxed);

@@ -24,7 +24,7 @@ mod signal;
 use base::{accounts, frames, heap, log, stacks, time};
 use gate::observe;
 use life::{depart, exit, fork};
-use link::{boxed, caller, direct, inbound, services};
+use link::{caller, direct, inbound, pool, services};
 use mm::{content, vdso};
 use process::{oom, spaces, thread};
 use sched::{attention, cpus, hold, machinecheck, user_mode};
@@ -100,7 +100,7 @@ fn first_cpu() {
     hold::init(options.hold_ms);
     accounts::init(options.user_limits);
     depart::init(options.exec_seen);
-    boxed::init(options.dispatch);
+    pool::init(options.dispatch);
 }
 
 /// What ends of threads, processes and spaces mean.

@@ -3,7 +3,7 @@
 
 use crate::gate::{observe, ptrace};
 use crate::life::fork;
-use crate::link::{boxed, direct};
+use crate::link::{direct, pool};
 use crate::process::thread::Thread;
 use crate::process::{INIT, Identity, Ids, Process, identity};
 use crate::sched::{balance, cpus};
@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_abi::request::{GROUPS_WORD, RANDOM_WORD};
 use hanare_core::errno::{self, Result};
-use hanare_core::link::pool;
+use hanare_core::link::pool::is_boxed;
 use hanare_hal::{cpu, shared};
 
 /// How long random bytes that come with a program may be given to it, ms.
@@ -43,7 +43,7 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<()> {
         membarrier: 0,
     };
     p.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
-    p.pool.open(pool::is_boxed(block.flags, boxed::options().is_box));
+    p.pool.open(is_boxed(block.flags, pool::options().is_box));
     let thread = first_thread(p, start)?;
     *thread.ids.lock() = Ids { uid: block.uid, euid: block.euid, gid: block.gid, egid: block.egid };
     run_first(p, thread)

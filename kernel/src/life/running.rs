@@ -2,8 +2,8 @@
 //! of it.
 
 use crate::gate::{debugregs, observe, park};
-use crate::link::boxed::Pool;
 use crate::link::caller::{Delegates, Owner, Port};
+use crate::link::pool::Pool;
 use crate::process::thread::Thread;
 use crate::process::{cputimers, servers, usertsc};
 use crate::sched::task::{Runs, Task};
@@ -101,7 +101,7 @@ impl Delegates for Thread {
 
     #[inline(always)] // each delegated call asks
     fn tell_owed(&self) {
-        if self.process.owes.load(Ordering::Relaxed) && !Thread::must_end(self) {
+        if self.process.pool.owes() && !Thread::must_end(self) {
             dispositions::tell_owed(self);
         }
     }
@@ -124,6 +124,10 @@ impl Delegates for Thread {
 
     fn may_box(&self, by: By, call: &Call) -> bool {
         servers::may_execute(self, by, call)
+    }
+
+    fn fits_servers(&self) -> bool {
+        servers::are_like(self)
     }
 
     fn add_server(&self) -> bool {

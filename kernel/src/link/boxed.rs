@@ -3,192 +3,67 @@
 //! [`Direct`].
 
 use crate::base::counts;
-use crate::base::lock::{Mutex, rank};
 use crate::base::time;
 use crate::link::bells;
 use crate::link::caller::Delegates;
 use crate::link::direct::{self, Direct};
 use crate::link::interface::Link;
-use crate::sched::{cpus, doorbell};
+use crate::link::pool::Pool;
+use crate::sched::cpus;
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use hanare_abi::boot::EVENT_SLOT;
-use hanare_abi::requestbox::SERVERS_MAX;
-use hanare_core::link::pool::{self, Load, Watch};
+use core::sync::atomic::Ordering;
+use hanare_abi::requestbox::BOX_SLOTS;
+use hanare_core::link::pool::{IDLE_NS, Watch};
 use hanare_core::link::{self, Call, Outcome};
-use hanare_core::options::Dispatch;
 use hanare_core::syscalls::{self, By};
 use hanare_hal::{cpu, shared};
-use hanare_ikc::{Answer, BoxRef, SlotRef};
+use hanare_ikc::{Answer, BoxRef};
 use linux_raw_sys::general::{__NR_signalfd, __NR_signalfd4};
-use spin::Once;
 
 /// How long no server is asked for after Linux had no thread to give, ns.
 const REFUSED_NS: u64 = 1_000_000_000;
 
-static OPTIONS: Once<Dispatch> = Once::new();
-/// Calls that servers have executed, of all processes; calls that were taken back; servers that were made.
-static EXECUTED: AtomicU64 = AtomicU64::new(0);
-static TAKEN_BACK: AtomicU64 = AtomicU64::new(0);
-static MADE: AtomicU64 = AtomicU64::new(0);
-
-/// Takes the boot options.
-pub fn init(options: Dispatch) {
-    OPTIONS.call_once(|| options);
-}
-
-/// The boot options.
-pub fn options() -> Dispatch {
-    OPTIONS.get().copied().unwrap_or_default()
-}
-
-/// Calls that servers have executed, those that were taken back, servers that were made.
-pub fn counted() -> [u64; 3] {
-    [&EXECUTED, &TAKEN_BACK, &MADE].map(|count| count.load(Ordering::Relaxed))
-}
-
-/// Most servers of a process.
-fn most() -> u32 {
-    let p = shared::params();
-    pool::most(options().servers, p.linux_cpu_ids.saturating_sub(p.cpu_count), SERVERS_MAX)
-}
-
-/// Where a server is, or was.
-#[derive(Default)]
-pub struct Place {
-    /// Its own slot, which a later server with this number has, too.
-    pub slot: Option<(u32, SlotRef<'static>)>,
-    /// It was started, and has not been told to end.
-    pub is_used: bool,
-}
-
-/// A process' request box and its servers.
-#[derive(Default)]
-pub struct Pool {
-    /// Calls go by the box where they may.
-    is_open: AtomicBool,
-    /// The box, once a server was made.
-    page: Once<BoxRef<'static>>,
-    /// Servers that take calls, a bit each.
-    present: AtomicU64,
-    /// Their slots, for who rings one.
-    slots: [AtomicU32; SERVERS_MAX as usize],
-    /// One thread at a time makes or ends servers.
-    pub places: Mutex<[Place; SERVERS_MAX as usize], rank::Servers>,
-    /// A thread is asking for a server.
-    grows: AtomicBool,
-    /// Until when none is asked for, TSC.
-    refused: AtomicU64,
-    /// What the servers have from the worker that made them (`workers`).
-    pub attributes: AtomicU64,
-    /// Calls in the box or with a server.
-    calls: AtomicU32,
-    /// Calls that servers have ended.
-    ended: AtomicU32,
-    /// Most of `calls` at once, since the TSC value `since`.
-    needed: AtomicU32,
-    since: AtomicU64,
-}
-
-impl Pool {
-    /// Calls go by the box from now on, where they may.
-    pub fn open(&self, is_open: bool) {
-        self.is_open.store(is_open, Ordering::Relaxed);
-    }
-
-    /// Whether calls go by the box where they may.
-    pub fn is_open(&self) -> bool {
-        self.is_open.load(Ordering::Relaxed)
-    }
-
-    /// The box, which `make` finds the first time.
-    pub fn page(&self, make: impl FnOnce() -> Option<BoxRef<'static>>) -> Option<BoxRef<'static>> {
-        if let Some(page) = self.page.get() {
-            return Some(*page);
+/// One more server where a call would wait, one less where one was not needed for a while.
+fn fit(pool: &Pool, context: &(impl Delegates + ?Sized)) {
+    let (load, now) = (pool.load(), cpu::rdtsc());
+    if load.grows()
+        && now >= pool.refused.load(Ordering::Relaxed)
+        && !pool.grows.swap(true, Ordering::Acquire)
+    {
+        if !context.add_server() {
+            pool.refused.store(cpus::deadline(REFUSED_NS), Ordering::Relaxed);
         }
-        let page = make()?;
-        Some(*self.page.call_once(|| page))
+        pool.since.store(now, Ordering::Relaxed);
+        pool.grows.store(false, Ordering::Release);
     }
-
-    /// Server `number`, whose slot is `slot`, takes calls from now on. The places are locked.
-    pub fn enter(&self, number: usize, slot: u32) {
-        self.slots[number].store(slot, Ordering::Relaxed);
-        self.present.fetch_or(1 << number, Ordering::Release);
-        MADE.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Server `number` does not take calls any more. The places are locked.
-    pub fn leave(&self, number: usize) {
-        self.present.fetch_and(!(1 << number), Ordering::Relaxed);
-    }
-
-    /// A server that sleeps, and that nobody rings from now on but the caller.
-    pub fn take_idle(&self) -> Option<usize> {
-        let present = self.present.load(Ordering::Acquire);
-        self.page.get()?.take_idle(present).map(|number| number as usize)
-    }
-
-    /// Whether there are no servers.
-    pub fn is_empty(&self) -> bool {
-        self.servers() == 0
-    }
-
-    fn servers(&self) -> u32 {
-        self.present.load(Ordering::Relaxed).count_ones()
-    }
-
-    fn load(&self) -> Load {
-        let calls = self.calls.load(Ordering::Relaxed);
-        Load { servers: self.servers(), most: most(), calls }
-    }
-
-    /// One more server where a call would wait, one less where one was not needed for a while.
-    fn fit(&self, context: &(impl Delegates + ?Sized)) {
-        let (load, now) = (self.load(), cpu::rdtsc());
-        if load.grows()
-            && now >= self.refused.load(Ordering::Relaxed)
-            && !self.grows.swap(true, Ordering::Acquire)
-        {
-            if !context.add_server() {
-                self.refused.store(cpus::deadline(REFUSED_NS), Ordering::Relaxed);
-            }
-            self.since.store(now, Ordering::Relaxed);
-            self.grows.store(false, Ordering::Release);
-        }
-        let since_ns = time::cycles_to_ns(now.saturating_sub(self.since.load(Ordering::Relaxed)));
-        if since_ns >= pool::IDLE_NS {
-            self.since.store(now, Ordering::Relaxed);
-            let needed = self.needed.swap(load.calls + 1, Ordering::Relaxed);
-            if load.shrinks(needed, since_ns) {
-                context.end_server();
-            }
+    let since_ns = time::cycles_to_ns(now.saturating_sub(pool.since.load(Ordering::Relaxed)));
+    if since_ns >= IDLE_NS {
+        pool.since.store(now, Ordering::Relaxed);
+        let needed = pool.needed.swap(load.calls + 1, Ordering::Relaxed);
+        if load.shrinks(needed, since_ns) {
+            context.end_server();
         }
     }
-
-    fn ring(&self, space: u32, server: u32, near: u32) {
-        let slot = self.slots[(server % SERVERS_MAX) as usize].load(Ordering::Relaxed);
-        doorbell::ring(near, EVENT_SLOT, u64::from(space) << 24 | u64::from(slot));
-    }
 }
 
-/// Has a call of the running thread `context` executed by a server, or by its own worker.
+/// Has a call of the running thread `context` executed by a server where it may be, or by its own worker.
+#[cold]
 #[inline(never)] // calls that go directly do not pay for it
-pub fn call(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
-    by_server(context, &call).unwrap_or_else(|| Direct.call(context, call))
+pub fn call(context: &(impl Delegates + ?Sized), call: &Call) -> Outcome {
+    by_server(context, call).unwrap_or_else(|| Direct.call(context, *call))
 }
 
 /// `None`: it is the own worker's, and nobody has begun it.
 fn by_server(context: &(impl Delegates + ?Sized), call: &Call) -> Option<Outcome> {
     let (pool, by) = (context.pool(), syscalls::executed_by(call.nr.into()));
+    if !pool.is_open() || context.port().slot_index >= BOX_SLOTS {
+        return None;
+    }
     if by == By::Own {
         // Who reads such a descriptor takes signals that are pending for the reading thread.
         if matches!(call.nr, __NR_signalfd | __NR_signalfd4) {
             pool.open(false);
         }
-        return None;
-    }
-    if !pool.is_open() {
-        context.port().boxes.store(false, Ordering::Relaxed);
         return None;
     }
     context.tell_owed();
@@ -198,20 +73,22 @@ fn by_server(context: &(impl Delegates + ?Sized), call: &Call) -> Option<Outcome
     if !context.may_box(by, call) {
         return None;
     }
-    pool.fit(context);
-    let (present, calls) = (pool.present.load(Ordering::Acquire), *pool.page.get()?);
-    if present == 0 || context.must_end() {
-        return None;
-    }
-    context.asks(None);
-    pool.calls.fetch_add(1, Ordering::Relaxed);
-    let end = exchange(context, pool, calls, present, call);
+    fit(pool, context);
+    let calls = pool.page(|| None)?;
+    // Before its attributes are looked at: servers with others are made only while no call is under way.
+    pool.calls.fetch_add(1, Ordering::SeqCst);
+    let present = pool.present.load(Ordering::Acquire);
+    let end = (present != 0 && context.fits_servers() && !context.must_end()).then(|| {
+        context.asks(None);
+        let end = exchange(context, pool, calls, present, call);
+        context.asked(None);
+        end
+    });
     let before = pool.calls.fetch_sub(1, Ordering::Relaxed);
     pool.needed.fetch_max(before, Ordering::Relaxed);
-    context.asked(None);
-    Some(match end {
+    Some(match end? {
         End::TakenBack => {
-            TAKEN_BACK.fetch_add(1, Ordering::Relaxed);
+            shared::here().count_unboxed_call();
             return None;
         }
         End::Gone => Outcome::PeerGone,
@@ -219,7 +96,7 @@ fn by_server(context: &(impl Delegates + ?Sized), call: &Call) -> Option<Outcome
             shared::here().count_delegated_call();
             counts::count(&context.port().counts.delegated);
             pool.ended.fetch_add(1, Ordering::Relaxed);
-            EXECUTED.fetch_add(1, Ordering::Relaxed);
+            shared::here().count_boxed_call();
             outcome(context, answer)
         }
     })

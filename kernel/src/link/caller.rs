@@ -1,11 +1,10 @@
 //! Who calls Linux: a thread, as the link knows it.
 
 use crate::base::lock::{Mutex, rank};
-use crate::link::boxed::Pool;
+use crate::link::pool::Pool;
 use crate::sched::task::{Runs, Task};
 use alloc::vec::Vec;
 use core::ops::Deref;
-use core::sync::atomic::AtomicBool;
 use hanare_abi::control::Control;
 pub use hanare_core::fair::Owner;
 use hanare_core::link::Call;
@@ -22,8 +21,6 @@ pub struct Port {
     pub slot_index: u32,
     /// Its space, which it never leaves.
     pub space: u32,
-    /// Its calls go by the request box where they may ([`Pool`]).
-    pub boxes: AtomicBool,
     /// How long it polls for an answer.
     pub patience: Patience,
     /// The scheduler's part.
@@ -34,16 +31,9 @@ pub struct Port {
 
 impl Port {
     /// Of a thread of `space` with a slot.
-    pub fn new(
-        task: Task,
-        space: u32,
-        slot_index: u32,
-        slot: SlotRef<'static>,
-        boxes: bool,
-    ) -> Port {
+    pub fn new(task: Task, space: u32, slot_index: u32, slot: SlotRef<'static>) -> Port {
         let (patience, puts) = (Patience::new(), Mutex::new(None));
-        let boxes = AtomicBool::new(boxes);
-        Port { slot, slot_index, space, boxes, patience, task, puts }
+        Port { slot, slot_index, space, patience, task, puts }
     }
 }
 
@@ -77,6 +67,8 @@ pub trait Delegates: Runs {
     fn pool(&self) -> &Pool;
     /// Whether a server may execute a call of it, of which the table says `by`.
     fn may_box(&self, by: By, call: &Call) -> bool;
+    /// Whether what Linux keeps for each thread is the same for it and for the servers that there are.
+    fn fits_servers(&self) -> bool;
     /// Its worker starts one more server. False: it could not.
     fn add_server(&self) -> bool;
     /// A server that has nothing to do ends.

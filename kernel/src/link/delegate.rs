@@ -5,7 +5,6 @@ use crate::link::caller::{self, Delegates};
 use crate::link::direct::Direct;
 use crate::link::interface::Link;
 use crate::sched::cpus;
-use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_core::errno::{Errno, Result};
 use hanare_core::link::{Call, Failure, Last, Outcome};
@@ -13,13 +12,17 @@ use hanare_core::link::{Call, Failure, Last, Outcome};
 /// The link of this instance.
 static LINK: Direct = Direct;
 
-/// Has a call of the running thread `context` executed, by the request box where it has one, see [`Link::call`].
+/// Has a call of the running thread `context`, to which nothing is special, executed by its own worker, see [`Link::call`].
 #[inline(always)] // every delegated call of a program goes this way
-pub fn call(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
-    if context.port().boxes.load(Ordering::Relaxed) {
-        return boxed::call(context, call);
-    }
-    LINK.call(context, call)
+pub fn call_at_once(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
+    LINK.call_at_once(context, call)
+}
+
+/// The same where [`Pool::is_special`](crate::link::pool::Pool::is_special): by the request box where calls go by that, or
+/// after Linux has been told what it is owed.
+#[cold] // calls that go directly do not pay for it
+pub fn call_specially(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
+    boxed::call(context, &call)
 }
 
 /// The same, always by the thread's own worker.

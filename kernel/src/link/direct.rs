@@ -106,19 +106,11 @@ pub struct Direct;
 impl Link for Direct {
     /// A thread that has to end though its process goes on begins no call; one in flight is awaited, since its worker
     /// serves another thread next (`Control::Interrupt` sees to it that it ends soon).
-    #[inline(always)] // every delegated call of a program goes this way
     fn call(&self, context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
         if call.sake == Sake::Thread {
             context.tell_owed();
         }
-        // After that, which may have taken the only interruption that there is.
-        if let Err(outcome) = link::may_begin(asker(context), call.sake) {
-            return outcome;
-        }
-        context.asks(None);
-        let outcome = exchange(context, true, |slot| slot.lwk_post(call.nr, call.args));
-        context.asked(None);
-        outcome
+        self.call_at_once(context, call)
     }
 
     fn ask(&self, context: &(impl Delegates + ?Sized), request: Control) -> Outcome {
@@ -137,6 +129,21 @@ impl Link for Direct {
             }
             cpus::yield_now(); // a proxy may say so for ever: the CPU is the others', too
         }
+    }
+}
+
+impl Direct {
+    /// [`Link::call`] where Linux need not be told anything first, or has been.
+    #[inline(always)] // every delegated call of a program goes this way
+    pub fn call_at_once(&self, context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
+        // After what Linux was told, which may have taken the only interruption that there is.
+        if let Err(outcome) = link::may_begin(asker(context), call.sake) {
+            return outcome;
+        }
+        context.asks(None);
+        let outcome = exchange(context, true, |slot| slot.lwk_post(call.nr, call.args));
+        context.asked(None);
+        outcome
     }
 }
 

@@ -7,4 +7,5 @@ pub mod delegate;
 pub mod direct;
 pub mod inbound;
 pub mod interface;
+pub mod pool;
 pub mod services;

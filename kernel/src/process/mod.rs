@@ -6,6 +6,7 @@ mod faulting;
 pub mod futex;
 pub mod identity;
 pub mod info;
+pub mod leaving;
 pub mod memory;
 pub mod oom;
 pub mod rights;
@@ -28,7 +29,7 @@ use crate::base::counts::{Counted, Kind};
 use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::base::{heap, time};
-use crate::link::boxed::Pool;
+use crate::link::pool::Pool;
 use crate::parts::cputimers::CpuTimers;
 use crate::parts::usage::{Accounts, Children};
 use crate::parts::{observed, signals};
@@ -64,8 +65,6 @@ pub struct Process {
     pub usage: Mutex<Accounts, rank::Usage>,
     /// Dispositions and process-directed pending signals.
     pub signals: Mutex<signals::ProcessSignals, rank::ProcessSignals>,
-    /// Linux has to be told of dispositions (`Mirrored::owed`).
-    pub owes: AtomicBool,
     /// A thread is setting a filter of system calls.
     pub filtering: AtomicBool,
     /// Some thread has changed its attributes (`slots`).
@@ -89,7 +88,7 @@ pub struct Process {
     pub first_traced: AtomicBool,
     /// Its life and its threads. Locked after the processes of its space.
     threads: Mutex<Listed<life::Process, Thread>, rank::Threads>,
-    /// Its request box.
+    /// Its request box, and whether Linux has to be told of dispositions (`Mirrored::owed`).
     pub pool: Pool,
     /// Slots and the workers behind them.
     pub slots: Mutex<Slots, rank::Slots>,
@@ -149,7 +148,6 @@ impl Process {
             parent,
             usage,
             signals: Mutex::new(signals::ProcessSignals::default()),
-            owes: AtomicBool::new(false),
             filtering: AtomicBool::new(false),
             shares_table: AtomicBool::new(false),
             attributes_vary: AtomicBool::new(false),

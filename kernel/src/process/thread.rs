@@ -21,7 +21,6 @@ use alloc::sync::{Arc, Weak};
 use core::mem::offset_of;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use hanare_abi::requestbox::BOX_SLOTS;
 use hanare_core::life::{self, ThreadState};
 use hanare_core::mempolicy::Policy;
 use hanare_core::rseq::Area;
@@ -169,14 +168,12 @@ impl Thread {
         let bell = process.bell(slot_index)?;
         let stack = Stack::new()?;
         let (sigmask, account) = (process.start_mask(), process.account.clone());
-        let boxes = process.pool.is_open() && slot_index < BOX_SLOTS;
         Some(lists::cyclic_within(|weak: &Weak<Thread>| Thread {
             port: Port::new(
                 Task::new(weak.clone(), account, bell, stack, start),
                 process.space,
                 slot_index,
                 slot,
-                boxes,
             ),
             myself: weak.clone(),
             process,

@@ -17,6 +17,7 @@
 
 use crate::link::{bells, delegate, direct};
 use crate::process::Process;
+use crate::process::leaving::{self, PATIENCE_NS};
 use crate::process::servers;
 use crate::process::slots::{Spare, Taken};
 use crate::process::spaces;
@@ -29,14 +30,10 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::control::Control;
 use hanare_core::errno::{self, Errno, Result};
-use hanare_hal::cpu;
 use hanare_ikc::{Answer, SlotRef};
 use linux_raw_sys::general::{__NR_sched_yield, __NR_tgkill};
 
 static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
-
-/// How long who only matters by number is waited for, ns.
-const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// Workers that wait for threads, at most; those of further threads leave none behind.
 const SPARES_MAX: usize = 16;
@@ -145,8 +142,14 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
         return Ok(Taken { index: s.index, slot: s.slot, name });
     }
     let _ = retire(p);
-    let index = p.slots.lock().take_empty(p).ok_or(errno::EAGAIN)?;
-    start_worker(p, index, own)
+    let start = || {
+        let index = p.slots.lock().take_empty(p).ok_or(errno::EAGAIN)?;
+        start_worker(p, index, own)
+    };
+    match start() {
+        Err(errno::EAGAIN) if servers::end_all(p, me) => start(),
+        taken => taken,
+    }
 }
 
 /// Whether the id is that of a thread that has ended and whose worker has not yet. After that
@@ -217,33 +220,7 @@ pub fn make_process(p: &Process, request: Control) -> Result<u64> {
 
 /// Waits until Linux has no task of the process with these ids, at most until a deadline.
 fn await_end(p: &Process, me: &Thread, leaving: Vec<u32>, deadline: Option<u64>) {
-    leaving.into_iter().for_each(|tid| await_one(p, me, tid, deadline));
-}
-
-fn await_one(p: &Process, me: &Thread, tid: u32, deadline: Option<u64>) {
-    let pid = u64::from(p.pid());
-    // An id may have been given to a thread that lives.
-    if tid == 0 || p.threads().any(|t| t.slot.tid() == tid) {
-        return;
-    }
-    while delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]).is_ok()
-        && deadline.is_none_or(|d| cpu::rdtsc() < d)
-        && !me.must_end()
-    {
-        let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
-        cpus::yield_now();
-    }
-}
-
-/// Waits until servers with these ids have ended. Those that execute calls of other threads may not end for a while: these
-/// threads have what the servers have, `attributes`.
-pub fn await_servers(p: &Process, me: &Thread, tids: &[u32], attributes: u64) {
-    let others = |t: &Arc<Thread>| {
-        !core::ptr::eq(&**t, me) && t.attributes.load(Ordering::Relaxed) == attributes
-    };
-    let is_shared = p.with_threads(|all| all.iter().any(others));
-    let deadline = is_shared.then(|| cpus::deadline(PATIENCE_NS));
-    tids.iter().for_each(|&tid| await_one(p, me, tid, deadline));
+    leaving.into_iter().for_each(|tid| leaving::wait(p, me, tid, deadline));
 }
 
 /// The thread of a slot has ended: its worker, with all signals blocked, ends too,

@@ -59,7 +59,6 @@ impl Process {
     /// is the parent's, and nobody else is here to say anything.
     pub fn begin_child(&self) {
         worker::begin_child();
-        servers::begin_child();
         self.stats.store(false, Ordering::Relaxed);
         self.calls.store(0, Ordering::Relaxed);
         self.sleeps.store(0, Ordering::Relaxed);

@@ -137,7 +137,10 @@ pub fn begin(worker: &'static Worker) -> ! {
     let slot = process.space.window.slot(worker.slot());
     match worker.role {
         Role::First | Role::Thread => {}
-        Role::Server(number) => server::begin(process, worker, number),
+        Role::Server(number) => {
+            let means = server::Means { call: linux_call, request: serve_request };
+            server::begin(process, worker, number, &means)
+        }
         Role::Successor => {
             slot.set_tid(sys::thread_id());
             answer(process, worker, slot, Answer::Done(0));

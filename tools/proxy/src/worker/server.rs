@@ -18,7 +18,6 @@ use core::hint::spin_loop;
 use core::sync::atomic::Ordering;
 
 use super::slot::{answer, publish};
-use super::{linux_call, serve_request};
 use crate::process::servers::{SERVERS, Server, set_used};
 use crate::process::{self, Process, ring};
 use crate::sys::arch::tsc;
@@ -46,15 +45,23 @@ pub fn start(process: &Process, slot: u32, number: u32, cpus: u64) -> sys::Resul
     Ok(tid)
 }
 
+/// How a call is made, and a request served.
+pub struct Means {
+    /// Makes the call in a slot.
+    pub call: fn(&Process, &Worker, SlotRef) -> Answer,
+    /// Serves the request in a slot: its result, if there is one.
+    pub request: fn(&Process, &Worker, SlotRef) -> Option<i64>,
+}
+
 /// Where the thread of server `number` begins, with all signals blocked.
-pub fn begin(process: &Process, worker: &'static Worker, number: u32) -> ! {
+pub fn begin(process: &Process, worker: &'static Worker, number: u32, means: &Means) -> ! {
     let (calls, own) = (process.space.window.request_box(), worker.slot());
     let Server { serving, tid, cpus } = &SERVERS[number as usize];
     tid.store(sys::thread_id(), Ordering::Relaxed); // who made it may say so later
     serving.end();
     sys::run_on(cpus.load(Ordering::Relaxed));
     signal::set_mask(BLOCKED);
-    let server = Serves { process, worker, calls, number, own, serving };
+    let server = Serves { process, worker, calls, number, own, serving, means };
     let mut rings = None;
     let mut from = 0;
     loop {
@@ -73,6 +80,7 @@ struct Serves<'a> {
     number: u32,
     own: u32,
     serving: &'a Serving,
+    means: &'a Means,
 }
 
 impl Serves<'_> {
@@ -80,8 +88,11 @@ impl Serves<'_> {
     fn execute(&self, slot: u32, is_marked: bool) -> Option<u32> {
         let (worker, at) = (self.worker, self.process.space.window.slot(slot));
         worker.set_slot(slot);
-        let result =
-            if is_marked { Answer::NotStarted } else { linux_call(self.process, worker, at) };
+        let result = if is_marked {
+            Answer::NotStarted
+        } else {
+            (self.means.call)(self.process, worker, at)
+        };
         worker.set_slot(self.own);
         // What a handler left blocked.
         if worker.held.swap(false, Ordering::Relaxed) {
@@ -101,7 +112,8 @@ impl Serves<'_> {
         let own = self.process.space.window.slot(self.own);
         match own.worker_poll() {
             Some(Kind::Request) => {
-                let result = serve_request(self.process, self.worker, own).unwrap_or_default();
+                let result =
+                    (self.means.request)(self.process, self.worker, own).unwrap_or_default();
                 answer(self.process, self.worker, own, Answer::Done(result));
                 true
             }
@@ -124,12 +136,13 @@ impl Serves<'_> {
         }
         let start = tsc();
         let window = self.worker.patience.window(longest);
+        let looks = if longest == 0 { 1 } else { LOOKS_PER_PAUSE };
         let found = loop {
             if self.serves_own() {
                 return None;
             }
-            if let Some(taken) = (0..LOOKS_PER_PAUSE)
-                .find_map(|_| (!self.calls.is_empty()).then(|| self.take(*from))?)
+            if let Some(taken) =
+                (0..looks).find_map(|_| (!self.calls.is_empty()).then(|| self.take(*from))?)
             {
                 break Some(taken);
             }
