@@ -7,7 +7,8 @@ A group is a Python script under tests/groups. It prints one line per check, whi
     skip NAME: reason     cannot be tested on this machine
 
 Everything has a deadline. A check that hangs or finds the LWK dead leaves a fresh LWK behind for
-the next one. TESTS_ONLY (a regular expression) selects checks by name.
+the next one. TESTS_ONLY (a regular expression) selects checks by name; with TESTS_DISPATCH=box
+calls of programs go by the request box.
 """
 
 import contextlib

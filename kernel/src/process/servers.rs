@@ -71,6 +71,12 @@ pub fn add(me: &Thread) -> bool {
     if made {
         pool.enter(number, index);
     }
+    drop(places);
+    // Who closes the box ends the servers that there are by then.
+    if made && !pool.is_open() {
+        end_all(p, me);
+        return false;
+    }
     made
 }
 

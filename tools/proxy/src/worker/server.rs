@@ -21,7 +21,7 @@ use super::slot::{answer, publish};
 use crate::process::servers::{SERVERS, Server, set_used};
 use crate::process::{self, Process, ring};
 use crate::sys::arch::tsc;
-use crate::sys::signal::{Mask, bit};
+use crate::sys::signal::{Action, Mask, bit};
 use crate::sys::worker::Worker;
 use crate::sys::{self, Errno, signal, thread};
 
@@ -39,6 +39,8 @@ pub fn start(process: &Process, slot: u32, number: u32, cpus: u64) -> sys::Resul
     server.cpus.store(cpus, Ordering::Relaxed);
     server.tid.store(0, Ordering::Relaxed);
     set_used();
+    // Its handler ends calls on behalf of other signals: whether they are made again is the LWK's to say.
+    signal::set_action(SIGBUS, Action::Forward { restart: false })?;
     let tid = thread::spawn_server(slot, number)?;
     server.tid.store(tid, Ordering::Relaxed);
     process.space.window.slot(slot).set_tid(tid);
@@ -107,23 +109,18 @@ impl Serves<'_> {
         hanare_ikc::serve(self.calls, from, self.serving, &self.worker.interrupted, slot_of)
     }
 
-    /// A request in its own slot comes first. Whether there was one.
-    fn serves_own(&self) -> bool {
-        let own = self.process.space.window.slot(self.own);
-        match own.worker_poll() {
-            Some(Kind::Request) => {
-                let result =
-                    (self.means.request)(self.process, self.worker, own).unwrap_or_default();
-                answer(self.process, self.worker, own, Answer::Done(result));
-                true
-            }
+    /// Serves what is in its own slot.
+    fn serve_own(&self) {
+        let own = self.slot();
+        let result = match own.worker_poll() {
+            Some(Kind::Request) => Answer::Done(
+                (self.means.request)(self.process, self.worker, own).unwrap_or_default(),
+            ),
             // No thread is here whose call it could be.
-            Some(Kind::Call) => {
-                answer(self.process, self.worker, own, Answer::NotStarted);
-                true
-            }
-            None => false,
-        }
+            Some(Kind::Call) => Answer::NotStarted,
+            None => return,
+        };
+        answer(self.process, self.worker, own, result);
     }
 
     /// The next call, for which it polls, then sleeps once. `bell`: the thread of the last one has to be rung.
@@ -138,7 +135,12 @@ impl Serves<'_> {
         let window = self.worker.patience.window(longest);
         let looks = if longest == 0 { 1 } else { LOOKS_PER_PAUSE };
         let found = loop {
-            if self.serves_own() {
+            if self.slot().worker_poll().is_some() {
+                // Which may be to end.
+                if let Some(bell) = bell.take() {
+                    ring(self.process, bell);
+                }
+                self.serve_own();
                 return None;
             }
             if let Some(taken) =
